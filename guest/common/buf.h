@@ -1,0 +1,34 @@
+#pragma once
+/*
+ * buf: a growing byte buffer with a maximum. Embedded (buf_init/buf_done). After an append that
+ * would pass the maximum, or for which there is no memory, the buffer is as it was before.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+
+#include "common/err.h"
+
+struct buf {
+    char *data; /* always followed by a NUL once something was appended */
+    size_t len;
+    size_t cap;
+    size_t max; /* bytes; the NUL is not counted */
+};
+
+void buf_init(struct buf *b, size_t max);
+void buf_done(struct buf *b);  /* accepts NULL and zeroed */
+void buf_clear(struct buf *b); /* keeps the memory */
+
+int buf_reserve(struct buf *b, size_t extra, struct err *e); /* room for extra more bytes */
+int buf_add(struct buf *b, const void *data, size_t len, struct err *e);
+int buf_adds(struct buf *b, const char *s, struct err *e);
+int buf_addf(struct buf *b, struct err *e, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void buf_consume(struct buf *b, size_t len); /* drop from the front */
+char *buf_take(struct buf *b);               /* NUL-terminated; the caller frees; b is empty */
+
+static inline void buf_done_p(struct buf *b)
+{
+    buf_done(b);
+}
+#define _cleanup_buf_ __attribute__((cleanup(buf_done_p)))

@@ -1,0 +1,17 @@
+#pragma once
+/* clock: time as integers. Monotonic for waits and deadlines, real for what people read. */
+#include <stdint.h>
+#include <time.h>
+
+int64_t clock_mono_ms(void);
+int64_t clock_mono_ns(void);
+int64_t clock_real_ms(void); /* since 1970-01-01T00:00:00Z */
+int64_t clock_real_ns(void);
+
+/* Milliseconds until a monotonic deadline, for poll(): 0 when past, -1 when deadline_ms is 0
+ * (no deadline), never more than INT_MAX. */
+int clock_until_ms(int64_t deadline_ms);
+
+/* "2026-11-22T01:35:00.123Z" for a time since 1970 in milliseconds. */
+#define CLOCK_TEXT_BYTES 32
+void clock_text(int64_t real_ms, char out[CLOCK_TEXT_BYTES]);

@@ -1,0 +1,47 @@
+#pragma once
+/*
+ * err: how every function of Bellhop fails. A function that can fail returns 0 or -ERR_x and
+ * fills the caller's struct err once, where it happens. Plain data, no ownership, no threads.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+
+enum err_code {
+    ERR_OK = 0,
+#define X(name, wire, status) ERR_##name,
+#include "common/errors.def"
+#undef X
+    ERR_N_CODES
+};
+
+#define ERR_FIELD_BYTES 96
+#define ERR_MESSAGE_BYTES 512
+
+struct err {
+    int code;                        /* enum err_code */
+    int sys;                         /* errno, or 0 */
+    char field[ERR_FIELD_BYTES];     /* the request's field or path at fault, or "" */
+    char message[ERR_MESSAGE_BYTES]; /* one sentence, lower case, no full stop */
+};
+
+/* Each returns -code, so that callers write `return err_set(...)`. `e` may be NULL. */
+int err_set(struct err *e, enum err_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int err_field(struct err *e, enum err_code code, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Maps an errno to the nearest code and appends its text: "open '/x': no such file or directory". */
+int err_sys(struct err *e, int sys, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Puts one more fact before the message of an error that is already set. Returns r. */
+int err_wrap(struct err *e, int r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Names the field of an error that is already set, unless it has one. Returns r. */
+int err_at(struct err *e, int r, const char *field);
+
+int err_oom(struct err *e);
+
+enum err_code err_code_from_sys(int sys);
+const char *err_wire_name(int code); /* "not_found"; "unknown" for what is not a code */
+int err_http_status(int code);
+int err_code_from_wire(const char *name); /* 0 when unknown */

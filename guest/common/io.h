@@ -1,0 +1,25 @@
+#pragma once
+/* io: whole reads and writes on descriptors, small files, random bytes. EINTR is retried. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+
+int io_write_all(int fd, const void *data, size_t len, struct err *e);
+/* Reads until len bytes or end of file; *ret_len says how many. */
+int io_read_full(int fd, void *data, size_t len, size_t *ret_len, struct err *e);
+
+/* The whole of a file of at most max bytes (else ERR_EXHAUSTED), followed by a NUL. */
+int io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
+                 struct err *e);
+/* Temp file and rename; mode is exact, the umask does not matter. With sync, also fsync. */
+int io_write_file(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
+                  bool sync, struct err *e);
+
+int io_set_nonblock(int fd, bool on, struct err *e);
+int io_random(void *data, size_t len, struct err *e);
+/* 2 * n_bytes lower-case hex digits and a NUL. */
+int io_random_hex(size_t n_bytes, char *out, struct err *e);
+int io_mkdir_p(const char *path, mode_t mode, struct err *e); /* existing directories are fine */

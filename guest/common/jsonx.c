@@ -1,0 +1,370 @@
+#include "common/jsonx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/b64.h"
+#include "common/cleanup.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+static const struct jx_field *find_field(const struct jx_field *fields, const char *name)
+{
+    for (; fields->name; fields++)
+        if (strcmp(fields->name, name) == 0)
+            return fields;
+    return NULL;
+}
+
+/* "limits.memory_bytes", "argv[3]": the outer name goes before what the inner decoder named. */
+static int fail_inside(const struct jx_field *f, const struct err *inner, struct err *e)
+{
+    bool is_index = inner->field[0] == '[';
+    char field[ERR_FIELD_BYTES * 2];
+
+    (void)snprintf(field, sizeof(field), "%s%s%s", f->name, is_index ? "" : ".", inner->field);
+    if (is_index)
+        return err_field(e, (enum err_code)inner->code, field, "field '%s' %s", field,
+                         inner->message);
+    return err_field(e, (enum err_code)inner->code, field, "%s", inner->message);
+}
+
+static int decode_one(json_t *v, const struct jx_field *f, void *out, struct err *e)
+{
+    struct err inner = {0};
+    int r;
+
+    if (json_is_null(v) && f->flags & JX_NULLABLE)
+        return 0;
+    r = f->fn(v, (char *)out + f->offset, &inner);
+    if (r == 0)
+        return 0;
+    if (inner.field[0])
+        return fail_inside(f, &inner, e);
+    return err_field(e, (enum err_code)-r, f->name, "field '%s' %s", f->name, inner.message);
+}
+
+static int decode(json_t *obj, const struct jx_field *fields, void *out, bool strict,
+                  struct err *e)
+{
+    const char *key;
+    json_t *v;
+    int r;
+
+    if (!json_is_object(obj))
+        return err_set(e, ERR_INVALID, "must be an object");
+    json_object_foreach(obj, key, v)
+    {
+        const struct jx_field *f = find_field(fields, key);
+
+        if (!f && strict)
+            return err_field(e, ERR_INVALID, key, "unknown field '%.60s'", key);
+        if (!f)
+            continue;
+        r = decode_one(v, f, out, e);
+        if (r < 0)
+            return r;
+    }
+    for (const struct jx_field *f = fields; f->name; f++)
+        if (f->flags & JX_REQUIRED && !json_object_get(obj, f->name))
+            return err_field(e, ERR_INVALID, f->name, "field '%s' is required", f->name);
+    return 0;
+}
+
+int jx_decode(json_t *obj, const struct jx_field *fields, void *out, struct err *e)
+{
+    return decode(obj, fields, out, true, e);
+}
+
+int jx_decode_lax(json_t *obj, const struct jx_field *fields, void *out, struct err *e)
+{
+    return decode(obj, fields, out, false, e);
+}
+
+int jx_str(json_t *v, void *out, struct err *e)
+{
+    if (!json_is_string(v))
+        return err_set(e, ERR_INVALID, "must be a string");
+    if (strlen(json_string_value(v)) != json_string_length(v))
+        return err_set(e, ERR_INVALID, "must not contain a NUL");
+    *(const char **)out = json_string_value(v);
+    return 0;
+}
+
+int jx_bool(json_t *v, void *out, struct err *e)
+{
+    if (!json_is_boolean(v))
+        return err_set(e, ERR_INVALID, "must be true or false");
+    *(bool *)out = json_is_true(v);
+    return 0;
+}
+
+int jx_i64(json_t *v, void *out, struct err *e)
+{
+    if (!json_is_integer(v))
+        return err_set(e, ERR_INVALID, "must be a whole number");
+    *(int64_t *)out = json_integer_value(v);
+    return 0;
+}
+
+int jx_u64(json_t *v, void *out, struct err *e)
+{
+    if (!json_is_integer(v) || json_integer_value(v) < 0)
+        return err_set(e, ERR_INVALID, "must be a whole number that is not negative");
+    *(uint64_t *)out = (uint64_t)json_integer_value(v);
+    return 0;
+}
+
+int jx_u32(json_t *v, void *out, struct err *e)
+{
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > UINT32_MAX)
+        return err_set(e, ERR_INVALID, "must be a whole number from 0 to 4294967295");
+    *(uint32_t *)out = (uint32_t)json_integer_value(v);
+    return 0;
+}
+
+int jx_any(json_t *v, void *out, struct err *e)
+{
+    (void)e;
+    *(json_t **)out = v;
+    return 0;
+}
+
+int jx_object(json_t *v, void *out, struct err *e)
+{
+    if (!json_is_object(v))
+        return err_set(e, ERR_INVALID, "must be an object");
+    *(json_t **)out = v;
+    return 0;
+}
+
+int jx_array(json_t *v, void *out, struct err *e)
+{
+    if (!json_is_array(v))
+        return err_set(e, ERR_INVALID, "must be an array");
+    *(json_t **)out = v;
+    return 0;
+}
+
+/* An array of what `one` decodes into a char *; `owned` says whether `one` allocates. */
+static int decode_strv(json_t *v, jx_fn one, bool owned, char ***ret, struct err *e)
+{
+    _cleanup_strv_ char **list = NULL;
+    json_t *item;
+    size_t i;
+
+    if (!json_is_array(v))
+        return err_set(e, ERR_INVALID, "must be an array of strings");
+    list = calloc(json_array_size(v) + 1, sizeof(char *));
+    if (!list)
+        return err_oom(e);
+    json_array_foreach(v, i, item)
+    {
+        char *s = NULL;
+        int r = one(item, &s, e);
+
+        if (r < 0) {
+            if (e)
+                (void)snprintf(e->field, sizeof(e->field), "[%zu]", i);
+            return r;
+        }
+        list[i] = owned ? s : strdup(s);
+        if (!list[i])
+            return err_oom(e);
+    }
+    strv_free(*ret);
+    *ret = TAKE(list);
+    return 0;
+}
+
+int jx_strv(json_t *v, void *out, struct err *e)
+{
+    return decode_strv(v, jx_str, false, out, e);
+}
+
+static int decode_b64(json_t *v, char **ret, size_t *ret_len, struct err *e)
+{
+    _cleanup_free_ char *data = NULL;
+    size_t len = json_string_length(v);
+    int r;
+
+    data = malloc(len / 4 * 3 + 1);
+    if (!data)
+        return err_oom(e);
+    r = b64_decode(json_string_value(v), len, data, ret_len, e);
+    if (r < 0)
+        return err_wrap(e, r, "has in 'b64'");
+    data[*ret_len] = '\0';
+    *ret = TAKE(data);
+    return 0;
+}
+
+int jx_bytes(json_t *v, void *out, struct err *e)
+{
+    struct jx_bytes *b = out;
+    json_t *text = json_object_get(v, "text");
+    json_t *b64 = json_object_get(v, "b64");
+    char *data;
+    int r;
+
+    if (json_object_size(v) != 1 || (!json_is_string(text) && !json_is_string(b64)))
+        return err_set(e, ERR_INVALID, "must be {\"text\":\"...\"} or {\"b64\":\"...\"}");
+    if (b64) {
+        size_t len = 0;
+
+        r = decode_b64(b64, &data, &len, e);
+        if (r < 0)
+            return r;
+        jx_bytes_done(b);
+        *b = (struct jx_bytes){data, len};
+        return 0;
+    }
+    data = malloc(json_string_length(text) + 1);
+    if (!data)
+        return err_oom(e);
+    memcpy(data, json_string_value(text), json_string_length(text) + 1);
+    jx_bytes_done(b);
+    *b = (struct jx_bytes){data, json_string_length(text)};
+    return 0;
+}
+
+void jx_bytes_done(struct jx_bytes *b)
+{
+    free(b->data);
+    *b = (struct jx_bytes){0};
+}
+
+/* A string or {"b64"}, without a NUL within. */
+static int decode_cstr(json_t *v, void *out, struct err *e)
+{
+    json_t *b64 = json_object_get(v, "b64");
+    _cleanup_free_ char *s = NULL;
+    size_t len = 0;
+    int r;
+
+    if (json_is_string(v)) {
+        len = json_string_length(v);
+        s = malloc(len + 1);
+        if (!s)
+            return err_oom(e);
+        memcpy(s, json_string_value(v), len + 1);
+    } else if (json_object_size(v) == 1 && json_is_string(b64)) {
+        r = decode_b64(b64, &s, &len, e);
+        if (r < 0)
+            return r;
+    } else {
+        return err_set(e, ERR_INVALID, "must be a string or {\"b64\":\"...\"}");
+    }
+    if (strlen(s) != len)
+        return err_set(e, ERR_INVALID, "must not contain a NUL");
+    free(*(char **)out);
+    *(char **)out = TAKE(s);
+    return 0;
+}
+
+int jx_path(json_t *v, void *out, struct err *e)
+{
+    char *s = NULL;
+    int r = decode_cstr(v, &s, e);
+
+    if (r < 0)
+        return r;
+    if (!*s) {
+        free(s);
+        return err_set(e, ERR_INVALID, "must not be empty");
+    }
+    free(*(char **)out);
+    *(char **)out = s;
+    return 0;
+}
+
+int jx_argv(json_t *v, void *out, struct err *e)
+{
+    return decode_strv(v, decode_cstr, true, out, e);
+}
+
+int jx_add_bytes(json_t *obj, const char *data, size_t len, struct err *e)
+{
+    _cleanup_free_ char *encoded = NULL;
+
+    if (str_is_utf8(data, len)) {
+        if (json_object_set_new(obj, "text", json_stringn_nocheck(len ? data : "", len)) < 0)
+            return err_oom(e);
+        return 0;
+    }
+    encoded = malloc(B64_LEN(len));
+    if (!encoded)
+        return err_oom(e);
+    b64_encode(data, len, encoded);
+    if (json_object_set_new(obj, "b64", json_stringn_nocheck(encoded, B64_LEN(len))) < 0)
+        return err_oom(e);
+    return 0;
+}
+
+json_t *jx_new_bytes(const char *data, size_t len)
+{
+    json_t *obj = json_object();
+
+    if (obj && jx_add_bytes(obj, data, len, NULL) < 0) {
+        json_decref(obj);
+        return NULL;
+    }
+    return obj;
+}
+
+json_t *jx_new_path(const char *path)
+{
+    size_t len = strlen(path);
+
+    return str_is_utf8(path, len) ? json_stringn_nocheck(path, len) : jx_new_bytes(path, len);
+}
+
+int jx_parse(const char *text, size_t len, json_t **ret, struct err *e)
+{
+    json_error_t why;
+    json_t *v = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+
+    if (!v)
+        return err_set(e, ERR_INVALID, "not valid JSON at byte %d: %.200s", why.position, why.text);
+    *ret = v;
+    return 0;
+}
+
+int jx_dump(const json_t *v, char **ret, size_t *ret_len, struct err *e)
+{
+    char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+
+    if (!text)
+        return err_oom(e);
+    *ret = text;
+    if (ret_len)
+        *ret_len = strlen(text);
+    return 0;
+}
+
+json_t *jx_new_error(const struct err *e)
+{
+    json_t *obj = json_pack("{s:s, s:s+}", "code", err_wire_name(e->code), "message", e->message,
+                            "");
+
+    if (!obj) /* a message that is not UTF-8, cut within a character, say */
+        obj = json_pack("{s:s, s:s}", "code", err_wire_name(e->code), "message",
+                        "the message is not valid UTF-8");
+    if (obj && e->field[0] && str_is_utf8(e->field, strlen(e->field)))
+        (void)json_object_set_new(obj, "field", json_string(e->field));
+    return obj;
+}
+
+bool jx_read_error(json_t *obj, struct err *e)
+{
+    const char *code = json_string_value(json_object_get(obj, "code"));
+    const char *message = json_string_value(json_object_get(obj, "message"));
+    const char *field = json_string_value(json_object_get(obj, "field"));
+    int c = code ? err_code_from_wire(code) : 0;
+
+    if (!c)
+        return false;
+    (void)err_field(e, (enum err_code)c, field ? field : "", "%s", message ? message : code);
+    return true;
+}

@@ -1,0 +1,45 @@
+#pragma once
+/* str: numbers, durations, sizes and lists from text; UTF-8. Pure functions. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+bool str_eq(const char *a, const char *b); /* NULL equals only NULL */
+bool str_has_prefix(const char *s, const char *prefix);
+bool str_has_suffix(const char *s, const char *suffix);
+
+/* The whole of s must be a decimal number without sign within [min, max]. Errors quote s. */
+int str_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, struct err *e);
+int str_parse_i64(const char *s, int64_t min, int64_t max, int64_t *ret, struct err *e);
+
+/* "90s", "10m", "2h", "7d", "500ms", "1h30m" -> milliseconds. A bare number is refused, but 0. */
+int str_parse_duration(const char *s, int64_t *ret_ms, struct err *e);
+
+/* "512M", "2G", "64KiB", "1048576" -> bytes (powers of 1024). */
+int str_parse_size(const char *s, uint64_t *ret_bytes, struct err *e);
+
+/* "1.5 MB", "312 B" (powers of 1000), "1h 30m", "12s". Return out. */
+const char *str_format_size(uint64_t bytes, char *out, size_t out_bytes);
+const char *str_format_duration(int64_t ms, char *out, size_t out_bytes);
+
+bool str_is_utf8(const char *s, size_t len); /* valid, no surrogates, no overlongs; NUL allowed */
+
+/* The length of the longest prefix that does not end within a UTF-8 sequence (at most 3 less). */
+size_t str_utf8_whole(const char *s, size_t len);
+
+/* A constant-time comparison for secrets. */
+bool str_secret_eq(const char *a, size_t a_len, const char *b, size_t b_len);
+
+/* NULL-terminated vectors of owned strings. */
+char **strv_free(char **v); /* returns NULL */
+size_t strv_len(char *const *v);
+int strv_push(char ***v, const char *s, struct err *e);
+char **strv_dup(char *const *v); /* NULL when out of memory */
+
+static inline void strv_free_p(char ***v)
+{
+    strv_free(*v);
+}
+#define _cleanup_strv_ __attribute__((cleanup(strv_free_p)))

@@ -1,0 +1,13 @@
+#pragma once
+/* wire: the names and numbers that the agent and its clients share. */
+
+#define WIRE_PROTOCOL 1 /* raised when a meaning changes or goes; new optional fields are free */
+
+#define WIRE_SERVICE_PREFIX "bellhop.v1."
+#define WIRE_HEADER_BYTES (8 * 1024)
+#define WIRE_JSON_MAX_BYTES (16 * 1024 * 1024) /* one request body of an rpc method */
+
+#define WIRE_TYPE_JSON "application/json"
+#define WIRE_TYPE_NDJSON "application/x-ndjson"
+#define WIRE_TYPE_CONNECT "application/connect+json"
+#define WIRE_TYPE_SSE "text/event-stream"

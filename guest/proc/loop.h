@@ -1,0 +1,39 @@
+#pragma once
+/*
+ * loop: one thread with epoll that owns what takes time without using the processor: children by
+ * pidfd, their pipes and ptys, timers, sockets that only need to be watched. Callbacks run on the
+ * loop's thread and never block. loop_post() is for every other thread.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+struct loop;
+struct loop_watch; /* a descriptor being watched */
+struct loop_timer;
+
+typedef void (*loop_fd_fn)(struct loop *l, uint32_t events, void *arg);
+typedef void (*loop_fn)(struct loop *l, void *arg);
+
+int loop_new(struct loop **ret, struct err *e);
+struct loop *loop_free(struct loop *l); /* after loop_stop(); accepts NULL; returns NULL */
+
+int loop_start(struct loop *l, struct err *e); /* starts the thread */
+void loop_stop(struct loop *l);                /* ends and joins it */
+int loop_run(struct loop *l, struct err *e);   /* or: the caller's thread is the loop's */
+bool loop_is_here(const struct loop *l);       /* called on the loop's thread? */
+
+/* On the loop's thread only (or before it starts). events: EPOLLIN, EPOLLOUT, EPOLLRDHUP, ... */
+int loop_watch_add(struct loop *l, int fd, uint32_t events, loop_fd_fn fn, void *arg,
+                   struct loop_watch **ret, struct err *e);
+int loop_watch_set(struct loop_watch *w, uint32_t events, struct err *e);
+struct loop_watch *loop_watch_del(struct loop_watch *w); /* does not close fd; returns NULL */
+
+/* On the loop's thread only. One shot; returns through *ret a handle that is dead after it ran. */
+int loop_timer_add(struct loop *l, int64_t at_mono_ms, loop_fn fn, void *arg,
+                   struct loop_timer **ret, struct err *e);
+struct loop_timer *loop_timer_del(struct loop_timer *t); /* accepts NULL; returns NULL */
+
+/* From any thread: run fn on the loop's thread, in order. Fails only when there is no memory. */
+int loop_post(struct loop *l, loop_fn fn, void *arg, struct err *e);

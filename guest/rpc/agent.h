@@ -1,0 +1,23 @@
+#pragma once
+/*
+ * agent: what the handlers work on. Made and torn down by main; the pointers do not change once
+ * threads run. Each module says in its own header which of its functions are thread-safe.
+ */
+#include <stdint.h>
+
+struct loop;
+struct registry;
+struct pool;
+struct fs_root;
+struct lease;
+
+struct agent {
+    struct loop *loop;         /* proc/loop.h */
+    struct registry *registry; /* proc/registry.h: every command */
+    struct pool *pool;         /* system/pool.h: threads for what blocks */
+    struct fs_root *root;      /* fs/root.h: "/" or --root */
+    struct lease *lease;       /* system/lease.h: when pid 1 ends the box; NULL without --init */
+    const char *default_user;  /* --user, or NULL: as the agent itself */
+    const char *workdir;       /* where relative paths and commands start; NULL: the user's home */
+    int64_t started_mono_ms;
+};

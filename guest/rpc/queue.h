@@ -1,0 +1,28 @@
+#pragma once
+/*
+ * queue: a source fed by a worker thread (search, say). The worker pushes messages and blocks
+ * while QUEUE_MAX_BYTES of them wait for the client; it is told when the client has gone.
+ *
+ * The queue has two owners: the server (through the source) and the worker. The worker runs
+ * `work` on a pool thread; when `work` returns, a negative result becomes the reply's error.
+ */
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "rpc/source.h"
+
+#define QUEUE_MAX_BYTES (256 * 1024)
+#define QUEUE_STALL_MS 30000 /* a client that takes nothing for so long has gone */
+
+struct queue;
+
+/* The work. Owns `arg` through free_arg. Checks queue_is_gone() often; queue_push() also tells. */
+typedef int (*queue_work_fn)(struct queue *q, void *arg, struct err *e);
+
+/* Starts the work on a pool thread (ERR_EXHAUSTED when too many run). On failure arg is freed. */
+int queue_source_new(queue_work_fn work, void *arg, void (*free_arg)(void *), struct source **ret,
+                     struct err *e);
+
+/* Takes msg in any case. -ERR_CANCELED when the client has gone. `weight`: about its bytes. */
+int queue_push_take(struct queue *q, json_t *msg, size_t weight, struct err *e);
+bool queue_is_gone(struct queue *q);

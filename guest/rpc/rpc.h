@@ -1,0 +1,52 @@
+#pragma once
+/*
+ * rpc: the native API's methods. One handler for each row of common/wire/rpc.def: JSON in, one
+ * call of a module, JSON out. No logic here, no HTTP.
+ */
+#include <jansson.h>
+
+#include "common/err.h"
+#include "rpc/source.h"
+
+enum rpc_kind {
+    RPC_UNARY,
+    RPC_SOURCE,
+};
+
+#define RPC_BLOCKS (1u << 0)
+#define RPC_SINGLE (1u << 1)
+#define RPC_READS (1u << 2)
+#define RPC_QUIET (1u << 3)
+
+struct agent; /* the modules' instances, made by main: rpc/agent.h */
+
+struct rpc_call {
+    struct agent *agent;
+    json_t *params; /* borrowed; an object */
+};
+
+typedef int (*rpc_unary_fn)(const struct rpc_call *call, json_t **ret, struct err *e);
+typedef int (*rpc_source_fn)(const struct rpc_call *call, struct source **ret, struct err *e);
+
+struct rpc_method {
+    const char *service; /* "Exec"; the path is /bellhop.v1.Exec/Run */
+    const char *name;
+    enum rpc_kind kind;
+    unsigned flags;
+    rpc_unary_fn unary;   /* one of the two */
+    rpc_source_fn source;
+};
+
+/* "/bellhop.v1.Exec/Run" -> its row, or NULL. */
+const struct rpc_method *rpc_find(const char *path);
+/* Row i, or NULL past the last. */
+const struct rpc_method *rpc_at(size_t i);
+
+/* The handlers. */
+#define UNARY(fn) int rpc_##fn(const struct rpc_call *call, json_t **ret, struct err *e);
+#define SOURCE(fn) int rpc_##fn(const struct rpc_call *call, struct source **ret, struct err *e);
+#define R(service, method, fn, kind, flags) kind(fn)
+#include "common/wire/rpc.def"
+#undef R
+#undef SOURCE
+#undef UNARY

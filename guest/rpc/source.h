@@ -1,0 +1,44 @@
+#pragma once
+/*
+ * source: a reply that is produced over time. The server pulls messages when the client can take
+ * them, so a slow client bounds nothing but itself; a source that has nothing now says so and
+ * calls its waker later. Made by a SOURCE handler, owned by the server, freed by it once.
+ *
+ * Threads: next() and free() are never called at once. The waker may be called from any thread,
+ * any number of times, but not after free() has returned: a source takes its own lock for that.
+ */
+#include <jansson.h>
+
+#include "common/err.h"
+
+struct waker {
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+enum source_state {
+    SOURCE_WAIT = 0, /* nothing now; the waker will be called */
+    SOURCE_MESSAGE,  /* *ret_msg is set, and the caller's */
+    SOURCE_END,      /* no more messages */
+};
+
+struct source;
+
+struct source_ops {
+    /* enum source_state, or a negative error that ends the reply. Never blocks. */
+    int (*next)(struct source *s, json_t **ret_msg, struct err *e);
+    /* The reply is over or the client has gone: stop the work, drop everything. Never blocks. */
+    void (*free)(struct source *s);
+};
+
+/* Embedded first in the struct of each kind of source. */
+struct source {
+    const struct source_ops *ops;
+    struct waker waker; /* set by the server before the first next() */
+};
+
+static inline void source_wake(struct source *s)
+{
+    if (s->waker.fn)
+        s->waker.fn(s->waker.arg);
+}

@@ -1,0 +1,290 @@
+/*
+ * libbellhop: boxes in which coding agents work.
+ *
+ * A context (struct bh_ctx) is one state directory; a box (struct bh_box) is one sandbox with
+ * Bellhop's guest agent in it. There is no global state. The library never prints, exits, reads
+ * the environment or touches signals.
+ *
+ * Errors: a function that can fail returns 0 or a negative enum bh_code and fills the caller's
+ * struct bh_error, which may be NULL and needs no freeing. On failure no out-parameter is touched.
+ *
+ * Ownership: what comes through a `ret_` parameter is the caller's and is given back by the
+ * function its comment names. `const` pointers within returned structs belong to the struct.
+ *
+ * Threads: a context and its boxes are used by one thread at a time; contexts are independent.
+ *
+ * Time: durations are milliseconds; points in time are milliseconds since 1970 (UTC).
+ *
+ * Option structs start with their size: set `.size = sizeof(opts)` and zero the rest. A smaller
+ * size than today's means an older caller; the missing fields have their defaults.
+ *
+ * Waits: each wait ends at the operation's deadline, or when the context's cancel_fd becomes
+ * readable (BH_CANCELED).
+ */
+#ifndef BELLHOP_BELLHOP_H
+#define BELLHOP_BELLHOP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The codes of the Connect protocol; returned negated. */
+enum bh_code {
+    BH_OK = 0,
+    BH_CANCELED,
+    BH_UNKNOWN,
+    BH_INVALID_ARGUMENT,
+    BH_DEADLINE_EXCEEDED,
+    BH_NOT_FOUND,
+    BH_ALREADY_EXISTS,
+    BH_PERMISSION_DENIED,
+    BH_RESOURCE_EXHAUSTED,
+    BH_FAILED_PRECONDITION,
+    BH_ABORTED,
+    BH_OUT_OF_RANGE,
+    BH_UNIMPLEMENTED,
+    BH_INTERNAL,
+    BH_UNAVAILABLE,
+    BH_DATA_LOSS,
+    BH_UNAUTHENTICATED
+};
+
+struct bh_error {
+    int code;           /* enum bh_code */
+    int sys;            /* errno, or 0 */
+    char field[96];     /* the option or path at fault, or "" */
+    char message[512];  /* one sentence, lower case, no full stop */
+    char step[32];      /* the bootstrap step that failed ("install", "health", ...), or "" */
+    char detail[4096];  /* the tail of the log behind the error, or "" */
+};
+
+const char *bh_code_name(int code); /* "not_found" */
+const char *bh_version(void);       /* "0.1.0" */
+
+/* ---- context ---- */
+
+struct bh_progress {
+    const char *phase; /* "image", "create", "upload", "install", "start", "health", ... */
+    const char *text;  /* what is happening, for a person */
+    uint64_t done;     /* of total, in bytes; total 0: not known */
+    uint64_t total;
+    bool finished; /* the phase is over */
+};
+
+struct bh_options {
+    size_t size;
+    const char *state_dir;    /* required: boxes and their store; made 0700 when missing */
+    const char *cache_dir;    /* required: downloads that can be made again */
+    const char *agent_path;   /* bellhopd; NULL: as installed */
+    const char *monitor_path; /* bellhop-monitor; NULL: as installed */
+    const char *recipe_dir;   /* bootstrap recipes; NULL: as installed */
+    const char *image_dir;    /* images by name; NULL: as installed */
+    int cancel_fd;            /* readable: end what is being waited for; 0 or -1: none */
+    void (*progress)(void *arg, const struct bh_progress *p); /* may be NULL */
+    void *progress_arg;
+};
+
+struct bh_ctx;
+int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_error *err);
+struct bh_ctx *bh_close(struct bh_ctx *ctx); /* accepts NULL; returns NULL */
+
+/* ---- boxes ---- */
+
+struct bh_box;
+
+enum bh_state {
+    BH_STATE_UNKNOWN = 0,
+    BH_STATE_REQUESTED,
+    BH_STATE_PROVISIONING,
+    BH_STATE_BOOTSTRAPPING,
+    BH_STATE_RUNNING,
+    BH_STATE_PAUSING,
+    BH_STATE_PAUSED,
+    BH_STATE_RESUMING,
+    BH_STATE_STOPPING,
+    BH_STATE_STOPPED,
+    BH_STATE_DESTROYING,
+    BH_STATE_DESTROYED,
+    BH_STATE_ERROR
+};
+const char *bh_state_name(enum bh_state state);
+
+struct bh_create_options {
+    size_t size;
+    const char *name;         /* required: [a-z0-9] then [a-z0-9-]{0,62} */
+    const char *provider;     /* "oci" (default), "process" */
+    const char *image;        /* a name, a directory, or "host"; NULL: "slim" */
+    const char *runtime;      /* oci: "runc", "crun", "runsc"; NULL: the first that works */
+    const char *agent;        /* NAME[@VERSION], a recipe's path, or NULL/"none" */
+    const char *agent_config; /* a directory with the agent's own configuration, or NULL */
+    const char *project;      /* a directory to upload, or NULL */
+    const char *dest;         /* where it goes; NULL: "/workspace" */
+    const char *git;          /* "full" (default), "shallow", "none" */
+    bool with_secrets;        /* upload untracked files that look like secrets too */
+    const char *repo_url;     /* clone in the box instead of an upload; excludes project */
+    const char *git_token_file;
+    const char *network;      /* "user" (default), "none", "host" */
+    const char *privilege;    /* "sudo" (default), "strict" */
+    const char *on_timeout;   /* "stop" (default), "rm" */
+    int64_t timeout_ms;       /* time to live; 0: ten minutes */
+    uint32_t cpu_millis;      /* 0: no limit */
+    uint64_t memory_bytes;    /* 0: no limit */
+    uint32_t pids;            /* 0: 4096 */
+    uint16_t agent_port;      /* in the box; 0: the recipe's */
+    const char *const *env;           /* "K=V", NULL-terminated, or NULL */
+    const char *const *secrets;       /* "K=V": a file 0600 each in the box */
+    const char *const *labels;        /* "K=V" */
+    const char *const *allow_missing; /* pieces of isolation that may be missing, by name */
+    int64_t start_timeout_ms;         /* for everything; 0: five minutes */
+};
+
+/*
+ * The box called opts->name, running and with its agent healthy: made, or, when it is there,
+ * started again. Many callers at once make one box. What a failing step made is undone and
+ * the first error is reported.
+ */
+int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
+              struct bh_error *err);
+int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err);
+struct bh_box *bh_box_free(struct bh_box *box); /* the handle, not the box; returns NULL */
+
+struct bh_box_info {
+    size_t size;
+    const char *name;
+    const char *id;
+    const char *provider;
+    const char *image;
+    enum bh_state state;
+    const char *cause;      /* why it is in that state, or "" */
+    int64_t created_ms;
+    int64_t state_since_ms;
+    int64_t deadline_ms;    /* when its time is over; 0 when it is not running */
+    const char *workdir;    /* in the box */
+    const char *guest_url;  /* TCP address of the guest agent, or "" */
+    const char *guest_socket;
+    const char *agent_name; /* "opencode", or "none" */
+    const char *agent_version;
+    const char *agent_url;      /* "" when it has none */
+    const char *agent_password; /* "" when it has none */
+    const char *json; /* everything, as `bellhop status --json` prints it */
+};
+/* A snapshot; valid until the next call on this box. */
+const struct bh_box_info *bh_box_info(struct bh_box *box);
+
+/* Calls fn for each box, by name; a non-zero result ends the list and is returned. */
+int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *arg,
+            struct bh_error *err);
+
+/* 0 when the guest agent and the coding agent both answer as they should. */
+int bh_health(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
+
+int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
+int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err); /* keeps the disk */
+int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
+/* The box lives for at least duration_ms from now; its time is never made shorter. */
+int bh_extend(struct bh_box *box, int64_t duration_ms, int64_t *ret_deadline_ms,
+              struct bh_error *err);
+/* While the hold is open (a descriptor; close() ends it) the box counts as used. */
+int bh_hold(struct bh_box *box, int *ret_fd, struct bh_error *err);
+/* What is really enforced, read back from the kernel, as JSON. free() it. */
+int bh_inspect(struct bh_box *box, char **ret_json, struct bh_error *err);
+
+/* ---- commands ---- */
+
+struct bh_run_options {
+    size_t size;
+    const char *const *argv; /* this or shell */
+    const char *shell;       /* a script of any size */
+    const char *cwd;         /* NULL: the box's workdir */
+    const char *user;        /* NULL: the box's user */
+    const char *const *env;  /* "K=V" */
+    const char *id;          /* the caller's, for a command that must happen once; NULL: one is made */
+    int64_t timeout_ms;      /* 0: none */
+    bool detach;             /* return when it has started */
+    bool pty;
+    uint16_t cols, rows;
+    int stdin_fd; /* -1: no input (a zeroed struct reads descriptor 0) */
+    /* Output as it comes; a non-zero result ends the call with BH_CANCELED. NULL: dropped. */
+    int (*output)(void *arg, int stream /* 1 stdout, 2 stderr */, const char *data, size_t len);
+    void *output_arg;
+};
+
+struct bh_run_result {
+    size_t size;
+    char id[64];
+    int pid;
+    char reason[16]; /* exited, signaled, timeout, oom, canceled, lost; "" when detached */
+    int code;        /* exit status when reason is exited */
+    char signal[16]; /* "SIGKILL" */
+    int64_t wall_ms, user_ms, system_ms;
+    uint64_t max_rss_bytes;
+};
+
+/* Starts a stopped box first. */
+int bh_run(struct bh_box *box, const struct bh_run_options *opts, struct bh_run_result *ret_result,
+           struct bh_error *err);
+int bh_signal(struct bh_box *box, const char *id, const char *signal, struct bh_error *err);
+/* Changes the size of a running command's terminal. */
+int bh_resize(struct bh_box *box, const char *id, uint16_t cols, uint16_t rows,
+              struct bh_error *err);
+
+/* Any method of the guest agent's API ("Exec/List"), JSON in and out. free() *ret_json. For a
+ * stream, on_message gets each message and *ret_json stays untouched. */
+int bh_call(struct bh_box *box, const char *method, const char *params_json,
+            int (*on_message)(void *arg, const char *json), void *arg, int64_t timeout_ms,
+            char **ret_json, struct bh_error *err);
+
+/* ---- files, search, ports ---- */
+
+/* A loopback URL on this machine for a TCP port in the box. free() it. */
+int bh_get_url(struct bh_box *box, uint16_t port, char **ret_url, struct bh_error *err);
+
+/* The whole file, at most max_bytes. free() *ret_data. A NUL follows the data. */
+int bh_read(struct bh_box *box, const char *path, size_t max_bytes, char **ret_data,
+            size_t *ret_len, struct bh_error *err);
+int bh_write(struct bh_box *box, const char *path, const void *data, size_t len, uint32_t mode,
+             struct bh_error *err);
+
+struct bh_upload_options {
+    size_t size;
+    const char *source; /* a directory, or a file */
+    const char *dest;   /* a directory in the box */
+    const char *git;    /* as in bh_create_options; "as-is": every file, no git rules */
+    bool with_secrets;
+};
+struct bh_upload_result {
+    size_t size;
+    uint64_t files;
+    uint64_t bytes;
+    char *left_out; /* secret-looking files that were not sent, one a line; free() it */
+};
+int bh_upload(struct bh_box *box, const struct bh_upload_options *opts,
+              struct bh_upload_result *ret_result, struct bh_error *err);
+/* A file or tree of the box into a local directory. */
+int bh_download(struct bh_box *box, const char *path, const char *local_dir, struct bh_error *err);
+
+/* ---- the machine ---- */
+
+/* Finishes or undoes what was interrupted, removes what no box owns. fn gets a line for each. */
+int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg,
+          struct bh_error *err);
+
+struct bh_provider_info {
+    const char *name;
+    const char *summary;
+    bool usable;
+    const char *runtime; /* the OCI runtime that passed, or "" */
+    const char *why;     /* when it is not usable */
+};
+int bh_providers(struct bh_ctx *ctx, void (*fn)(void *arg, const struct bh_provider_info *info),
+                 void *arg, struct bh_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,47 @@
+#pragma once
+/*
+ * bootstrap: a coding agent into a box by a recipe (bootstrap/NAME.json; its schema stands beside
+ * it): check, install, files, environment, start, health, each with a time limit. Environment
+ * values never pass through a shell. Idempotent: what is there in the right version is not
+ * installed again, what runs and is healthy is not started again.
+ */
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "lib/client.h"
+#include "lib/context.h"
+
+struct bootstrap_request {
+    struct bh_ctx *ctx;
+    struct client *client;
+    const char *box_id;
+    const char *box_dir;   /* agent-password and agent-start.json are kept there, 0600 */
+    const char *agent;     /* "opencode", "opencode@1.18.33", "./mine.json" */
+    const char *config_dir; /* --agent-config, or NULL */
+    const char *workdir;   /* in the box */
+    char *const *env;      /* "K=V" of the box */
+    uint16_t port;         /* 0: the recipe's */
+    int64_t deadline_mono_ms;
+};
+
+struct bootstrap_result {
+    char *name;
+    char *version;
+    uint16_t port;  /* 0: it has no port (pi) */
+    char *username; /* of its HTTP server, or "" */
+    char *password; /* or "" */
+    char *exec_id;  /* the running command, or "" */
+};
+void bootstrap_result_done(struct bootstrap_result *r);
+
+/* The recipe's name and port without doing anything; errors for an unknown or broken recipe. */
+int bootstrap_check(struct bh_ctx *ctx, const char *agent, struct err *e);
+
+/* On failure *step names the step and *ret_log (may be NULL, free()) is the log's tail. */
+int bootstrap_run(const struct bootstrap_request *req, struct bootstrap_result *ret, char step[32],
+                  char **ret_log, struct err *e);
+/* One health check of a running agent, at most timeout_ms. */
+int bootstrap_health(struct bh_ctx *ctx, const char *box_dir, struct client *client,
+                     int64_t timeout_ms, struct err *e);

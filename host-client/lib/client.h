@@ -1,0 +1,50 @@
+#pragma once
+/*
+ * client: the guest agent's API over its unix socket (or a URL). Errors of the agent come back as
+ * they were: code, field, message. One thread at a time.
+ */
+#include <jansson.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "lib/transport.h"
+
+struct client;
+
+struct client_options {
+    const char *socket; /* or url */
+    const char *url;    /* "http://127.0.0.1:4711" */
+    const char *token;  /* or NULL */
+    int cancel_fd;
+};
+
+int client_new(const struct client_options *opts, struct client **ret, struct err *e);
+struct client *client_free(struct client *c);
+
+int client_health(struct client *c, int64_t timeout_ms, struct err *e);
+/* Polls until it answers or the deadline has passed. */
+int client_wait_ready(struct client *c, int64_t deadline_mono_ms, struct err *e);
+
+/* "Exec/Run"; params may be NULL ({}). The reply is the caller's. deadline 0: none. */
+int client_call(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
+                json_t **ret, struct err *e);
+/* Each message of a stream (borrowed); a non-zero result ends the call with ERR_CANCELED. An
+ * {"error"} message becomes the result. A stream that ends without its end is ERR_DATA_LOSS. */
+int client_stream(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
+                  int (*fn)(void *arg, json_t *msg), void *arg, struct err *e);
+
+int client_get_file(struct client *c, const char *path, int (*write)(void *, const char *, size_t),
+                    void *arg, int64_t deadline_mono_ms, struct err *e);
+int client_put_file(struct client *c, const char *path, const void *data, size_t len,
+                    uint32_t mode, const char *user, int64_t deadline_mono_ms, struct err *e);
+/* Streams an archive into a directory of the box. query: "mode=merge&user=user" or NULL. */
+int client_put_archive(struct client *c, const char *dir, const char *query,
+                       int64_t (*read)(void *arg, char *out, size_t max, struct err *e), void *arg,
+                       int64_t deadline_mono_ms, json_t **ret, struct err *e);
+int client_get_archive(struct client *c, const char *path, const char *query,
+                       int (*write)(void *, const char *, size_t), void *arg,
+                       int64_t deadline_mono_ms, struct err *e);
+
+/* A raw connection to a TCP port in the box, by /v1/tunnel/{port}; *ret_fd is blocking. */
+int client_tunnel(const struct client_options *opts, uint16_t port, int64_t deadline_mono_ms,
+                  int *ret_fd, struct err *e);

@@ -1,0 +1,32 @@
+#pragma once
+/* context: struct bh_ctx from the inside, and the way from struct err to struct bh_error. */
+#include <jansson.h>
+#include <stdint.h>
+
+#include "bellhop/bellhop.h"
+#include "common/err.h"
+
+struct store;
+
+struct bh_ctx {
+    char *state_dir;
+    char *cache_dir;
+    char *agent_path;
+    char *monitor_path;
+    char *recipe_dir;
+    char *image_dir;
+    int cancel_fd;
+    void (*progress)(void *arg, const struct bh_progress *p);
+    void *progress_arg;
+    struct store *store;
+};
+
+/* Fills the public error from the internal one; returns r. Both may be NULL. */
+int ctx_fail(struct bh_error *out, int r, const struct err *e);
+
+/* Reports progress when somebody listens. */
+void ctx_progress(struct bh_ctx *ctx, const char *phase, uint64_t done, uint64_t total,
+                  bool finished, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+
+/* <state_dir>/boxes/<id>[/name]; NULL when out of memory. */
+char *ctx_box_path(const struct bh_ctx *ctx, const char *id, const char *name);

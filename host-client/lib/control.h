@@ -1,0 +1,30 @@
+#pragma once
+/*
+ * control: the small protocol between a command and a box's monitor, on <box dir>/monitor.sock
+ * (0600): one JSON object a line, one reply a line: {"ok":true,...} or {"error":{code,...}}.
+ *   {"op":"ping"}                        -> {"ok":true,"pid":N,"deadline_ms":T,"uses":N,...}
+ *   {"op":"touch"}                       a call happened: the lease is lifted as the rules say
+ *   {"op":"hold"}                        the box counts as used until this connection closes
+ *   {"op":"extend","until_ms":T}         never shortens; -> {"ok":true,"deadline_ms":T}
+ *   {"op":"forward","port":P[,"host_port":H]} -> {"ok":true,"host_port":H}
+ *   {"op":"supervise"}                   reads agent-start.json and keeps that command running
+ *   {"op":"stop","cause":"..."}          stops the box, answers when it is stopped, and exits
+ */
+#include <jansson.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+struct bh_ctx;
+
+/* One request, one reply. ERR_UNAVAILABLE when there is no monitor. Takes req. */
+int control_call_take(struct bh_ctx *ctx, const char *box_id, json_t *req, int64_t timeout_ms,
+                      json_t **ret, struct err *e);
+/* The same, but the connection stays open and is the caller's (hold). */
+int control_open_take(struct bh_ctx *ctx, const char *box_id, json_t *req, int64_t timeout_ms,
+                      int *ret_fd, struct err *e);
+
+/* Makes sure that a monitor runs for the box: starts one (double fork, setsid, descriptors
+ * closed) and waits until it says that the guest agent answers, or what went wrong. */
+int control_ensure_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadline_mono_ms,
+                           struct err *e);

@@ -1,0 +1,33 @@
+#pragma once
+/*
+ * upload: which files of a project go into a box, and sending them as one tar.zst stream with
+ * bounded memory. In a git repository: tracked and untracked files that are not ignored, plus
+ * .git; elsewhere everything. .bellhopignore (gitignore syntax) is applied in both.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "lib/client.h"
+#include "lib/context.h"
+
+struct upload_request {
+    struct bh_ctx *ctx;
+    struct client *client;
+    const char *source;
+    const char *dest;
+    const char *git; /* "full", "shallow", "none", "as-is" */
+    bool with_secrets;
+    const char *user; /* owner in the box; NULL: the agent's default */
+    int64_t deadline_mono_ms;
+};
+
+struct upload_result {
+    uint64_t files;
+    uint64_t bytes;
+    char **left_out; /* strv: secret-looking files that were not sent */
+};
+void upload_result_done(struct upload_result *r);
+
+int upload_check(const char *source, struct err *e); /* readable, a directory or a file */
+int upload_run(const struct upload_request *req, struct upload_result *ret, struct err *e);
