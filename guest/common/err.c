@@ -17,8 +17,8 @@ static const struct {
 #undef X
 };
 
-__attribute__((format(printf, 5, 0)))
-static void fill(struct err *e, int code, int sys, const char *field, const char *fmt, va_list ap)
+__attribute__((format(printf, 5, 0))) static void
+fill(struct err *e, int code, int sys, const char *field, const char *fmt, va_list ap)
 {
     e->code = code;
     e->sys = sys;

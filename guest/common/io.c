@@ -110,8 +110,8 @@ static int write_and_rename(int dirfd, const char *tmp, const char *path, const 
     return 0;
 }
 
-int io_write_file(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
-                  bool sync, struct err *e)
+int io_write_file(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,
+                  struct err *e)
 {
     _cleanup_free_ char *tmp = NULL;
     char nonce[17];

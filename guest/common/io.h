@@ -15,8 +15,8 @@ int io_read_full(int fd, void *data, size_t len, size_t *ret_len, struct err *e)
 int io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
                  struct err *e);
 /* Temp file and rename; mode is exact, the umask does not matter. With sync, also fsync. */
-int io_write_file(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
-                  bool sync, struct err *e);
+int io_write_file(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,
+                  struct err *e);
 
 int io_set_nonblock(int fd, bool on, struct err *e);
 int io_random(void *data, size_t len, struct err *e);

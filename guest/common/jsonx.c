@@ -42,11 +42,10 @@ static int decode_one(json_t *v, const struct jx_field *f, void *out, struct err
         return 0;
     if (inner.field[0])
         return fail_inside(f, &inner, e);
-    return err_field(e, (enum err_code)-r, f->name, "field '%s' %s", f->name, inner.message);
+    return err_field(e, (enum err_code) - r, f->name, "field '%s' %s", f->name, inner.message);
 }
 
-static int decode(json_t *obj, const struct jx_field *fields, void *out, bool strict,
-                  struct err *e)
+static int decode(json_t *obj, const struct jx_field *fields, void *out, bool strict, struct err *e)
 {
     const char *key;
     json_t *v;
@@ -54,8 +53,7 @@ static int decode(json_t *obj, const struct jx_field *fields, void *out, bool st
 
     if (!json_is_object(obj))
         return err_set(e, ERR_INVALID, "must be an object");
-    json_object_foreach(obj, key, v)
-    {
+    json_object_foreach (obj, key, v) {
         const struct jx_field *f = find_field(fields, key);
 
         if (!f && strict)
@@ -159,8 +157,7 @@ static int decode_strv(json_t *v, jx_fn one, bool owned, char ***ret, struct err
     list = calloc(json_array_size(v) + 1, sizeof(char *));
     if (!list)
         return err_oom(e);
-    json_array_foreach(v, i, item)
-    {
+    json_array_foreach (v, i, item) {
         char *s = NULL;
         int r = one(item, &s, e);
 
@@ -345,8 +342,8 @@ int jx_dump(const json_t *v, char **ret, size_t *ret_len, struct err *e)
 
 json_t *jx_new_error(const struct err *e)
 {
-    json_t *obj = json_pack("{s:s, s:s+}", "code", err_wire_name(e->code), "message", e->message,
-                            "");
+    json_t *obj =
+        json_pack("{s:s, s:s+}", "code", err_wire_name(e->code), "message", e->message, "");
 
     if (!obj) /* a message that is not UTF-8, cut within a character, say */
         obj = json_pack("{s:s, s:s}", "code", err_wire_name(e->code), "message",

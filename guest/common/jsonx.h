@@ -25,8 +25,14 @@ struct jx_field {
     unsigned flags;
 };
 
-#define JX(type, member, fn, flags) {#member, fn, offsetof(type, member), flags}
-#define JX_AS(name, type, member, fn, flags) {name, fn, offsetof(type, member), flags}
+#define JX(type, member, fn, flags) \
+    { \
+#member, fn, offsetof(type, member), flags \
+    }
+#define JX_AS(name, type, member, fn, flags) \
+    { \
+        name, fn, offsetof(type, member), flags \
+    }
 
 int jx_decode(json_t *obj, const struct jx_field *fields, void *out, struct err *e);
 int jx_decode_lax(json_t *obj, const struct jx_field *fields, void *out, struct err *e);

@@ -8,8 +8,8 @@
 #include "common/err.h"
 
 bool path_is_absolute(const char *p);
-const char *path_name(const char *p); /* what follows the last '/'; points into p */
-char *path_dir(const char *p);        /* "/a/b" -> "/a", "b" -> ".", "/a" -> "/" */
+const char *path_name(const char *p);          /* what follows the last '/'; points into p */
+char *path_dir(const char *p);                 /* "/a/b" -> "/a", "b" -> ".", "/a" -> "/" */
 char *path_join(const char *a, const char *b); /* b alone when it is absolute */
 
 /* Drops ".", "//" and trailing '/', resolves ".." without looking at the disk. */

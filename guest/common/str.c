@@ -55,7 +55,8 @@ int str_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, stru
     if (!scan_u64(&p, &v) || *p)
         return err_set(e, ERR_INVALID, "'%.40s' is not a number", s);
     if (v < min || v > max)
-        return err_set(e, ERR_INVALID, "%.40s is not between %" PRIu64 " and %" PRIu64, s, min, max);
+        return err_set(e, ERR_INVALID, "%.40s is not between %" PRIu64 " and %" PRIu64, s, min,
+                       max);
     *ret = v;
     return 0;
 }
@@ -71,7 +72,8 @@ int str_parse_i64(const char *s, int64_t min, int64_t max, int64_t *ret, struct 
         return err_set(e, ERR_INVALID, "'%.40s' is not a number", s);
     n = negative ? -(int64_t)v : (int64_t)v;
     if (n < min || n > max)
-        return err_set(e, ERR_INVALID, "%.40s is not between %" PRId64 " and %" PRId64, s, min, max);
+        return err_set(e, ERR_INVALID, "%.40s is not between %" PRId64 " and %" PRId64, s, min,
+                       max);
     *ret = n;
     return 0;
 }
@@ -124,11 +126,21 @@ int str_parse_duration(const char *s, int64_t *ret_ms, struct err *e)
 
 int str_parse_size(const char *s, uint64_t *ret_bytes, struct err *e)
 {
-    static const struct unit units[] = {
-        {"kib", 1ull << 10}, {"mib", 1ull << 20}, {"gib", 1ull << 30}, {"tib", 1ull << 40},
-        {"kb", 1ull << 10},  {"mb", 1ull << 20},  {"gb", 1ull << 30},  {"tb", 1ull << 40},
-        {"k", 1ull << 10},   {"m", 1ull << 20},   {"g", 1ull << 30},   {"t", 1ull << 40},
-        {"b", 1},            {"", 1},             {0}};
+    static const struct unit units[] = {{"kib", 1ull << 10},
+                                        {"mib", 1ull << 20},
+                                        {"gib", 1ull << 30},
+                                        {"tib", 1ull << 40},
+                                        {"kb", 1ull << 10},
+                                        {"mb", 1ull << 20},
+                                        {"gb", 1ull << 30},
+                                        {"tb", 1ull << 40},
+                                        {"k", 1ull << 10},
+                                        {"m", 1ull << 20},
+                                        {"g", 1ull << 30},
+                                        {"t", 1ull << 40},
+                                        {"b", 1},
+                                        {"", 1},
+                                        {0}};
     const struct unit *u = NULL;
     const char *p = s;
     uint64_t v;
@@ -170,13 +182,11 @@ const char *str_format_duration(int64_t ms, char *out, size_t out_bytes)
         (void)snprintf(out, out_bytes, s % 60 ? "%" PRId64 "m %" PRId64 "s" : "%" PRId64 "m",
                        s / 60, s % 60);
     else if (s < 86400)
-        (void)snprintf(out, out_bytes,
-                       s / 60 % 60 ? "%" PRId64 "h %" PRId64 "m" : "%" PRId64 "h", s / 3600,
-                       s / 60 % 60);
+        (void)snprintf(out, out_bytes, s / 60 % 60 ? "%" PRId64 "h %" PRId64 "m" : "%" PRId64 "h",
+                       s / 3600, s / 60 % 60);
     else
-        (void)snprintf(out, out_bytes,
-                       s / 3600 % 24 ? "%" PRId64 "d %" PRId64 "h" : "%" PRId64 "d", s / 86400,
-                       s / 3600 % 24);
+        (void)snprintf(out, out_bytes, s / 3600 % 24 ? "%" PRId64 "d %" PRId64 "h" : "%" PRId64 "d",
+                       s / 86400, s / 3600 % 24);
     return out;
 }
 

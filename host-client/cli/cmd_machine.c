@@ -1,0 +1,298 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "common/cleanup.h"
+#include "common/path.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define DISK_LOW_BYTES (2ull << 30)
+
+/* ---- gc ---- */
+
+static void gc_line(void *arg, const char *line)
+{
+    json_t *lines = arg;
+
+    (void)json_array_append_new(lines, json_string(line));
+}
+
+static int run_gc(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    json_t *lines = json_array(), *line;
+    size_t i;
+    int r = bh_gc(c->ctx, gc_line, lines, err);
+
+    (void)args;
+    (void)operands;
+    if (r == 0 && c->json)
+        return cli_print_json_take(json_pack("{s:o}", "done", lines));
+    json_array_foreach (lines, i, line) {
+        (void)printf("%s\n", json_string_value(line));
+    }
+    if (r == 0 && !i && !c->quiet)
+        (void)puts("nothing to clean up");
+    json_decref(lines);
+    return r;
+}
+
+const struct cli_command cmd_gc = {
+    .name = "gc",
+    .group = "Machine",
+    .operands = "",
+    .summary = "finish or undo what was interrupted, remove what no box owns",
+    .examples = "  bellhop gc\n",
+    .run = run_gc,
+};
+
+/* ---- providers ---- */
+
+struct providers {
+    struct cli *cli;
+    struct cli_table *table;
+    json_t *json;
+    bool default_usable;
+};
+
+static void add_provider(void *arg, const struct bh_provider_info *i)
+{
+    struct providers *p = arg;
+
+    if (i->usable && strcmp(i->name, "oci") == 0)
+        p->default_usable = true;
+    if (p->json)
+        (void)json_array_append_new(p->json, json_pack("{s:s, s:b, s:s, s:s, s:s}", "name", i->name,
+                                                       "usable", i->usable, "runtime", i->runtime,
+                                                       "summary", i->summary, "why", i->why));
+    cli_table_add(p->table, (const char *const[]){i->name, i->usable ? "yes" : "no", i->runtime,
+                                                  i->usable ? i->summary : i->why, NULL});
+}
+
+static int run_providers(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    static const char *const heads[] = {"NAME", "USABLE", "RUNTIME", "", NULL};
+    struct providers p = {.cli = c};
+    int r;
+
+    (void)args;
+    (void)operands;
+    if (c->json)
+        p.json = json_array();
+    else
+        p.table = cli_table_new(heads);
+    r = bh_providers(c->ctx, add_provider, &p, err);
+    cli_table_print_free(p.table, c->tty_out);
+    if (r == 0 && c->json)
+        return cli_print_json_take(json_pack("{s:o}", "providers", p.json));
+    json_decref(p.json);
+    return r;
+}
+
+const struct cli_command cmd_providers = {
+    .name = "providers",
+    .group = "Machine",
+    .operands = "",
+    .summary = "show where boxes can come from, each one tried",
+    .examples = "  bellhop providers\n",
+    .run = run_providers,
+};
+
+/* ---- doctor ---- */
+
+struct doctor {
+    struct cli *cli;
+    json_t *checks;
+    bool failed;
+};
+
+static void check_take(struct doctor *d, bool ok, bool needed, const char *name, const char *text)
+{
+    const char *state = ok ? "ok" : needed ? "missing" : "optional";
+
+    d->failed |= needed && !ok;
+    if (d->cli->json)
+        (void)json_array_append_new(
+            d->checks, json_pack("{s:s, s:s, s:s}", "name", name, "state", state, "text", text));
+    else
+        (void)printf("%-9s %-22s %s\n", state, name, text);
+}
+
+static void check_file(struct doctor *d, const char *name, const char *path, const char *mend)
+{
+    struct stat st;
+    bool ok = path && stat(path, &st) == 0;
+
+    check_take(d, ok, true, name, ok ? path : mend);
+}
+
+static void doctor_provider(void *arg, const struct bh_provider_info *i)
+{
+    struct doctor *d = arg;
+    char name[48];
+    bool is_default = strcmp(i->name, "oci") == 0;
+
+    (void)snprintf(name, sizeof(name), "provider %s", i->name);
+    check_take(d, i->usable, is_default, name,
+               !i->usable    ? i->why
+               : *i->runtime ? i->runtime
+                             : i->summary);
+}
+
+static bool in_path(const char *program)
+{
+    _cleanup_free_ char *path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+    char *rest = path, *dir;
+
+    while (rest && (dir = strsep(&rest, ":"))) {
+        _cleanup_free_ char *file = path_join(dir, program);
+
+        if (file && access(file, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void check_disk(struct doctor *d, const char *dir)
+{
+    struct statvfs st;
+    char size[24], text[64];
+    uint64_t bytes;
+
+    if (statvfs(dir, &st) < 0)
+        return;
+    bytes = (uint64_t)st.f_bavail * st.f_frsize;
+    (void)snprintf(text, sizeof(text), "%s free", str_format_size(bytes, size, sizeof(size)));
+    check_take(d, bytes >= DISK_LOW_BYTES, false, "disk", text);
+}
+
+static int run_doctor(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    struct doctor d = {.cli = c, .checks = json_array()};
+    _cleanup_free_ char *image = path_join(c->opts.image_dir, "slim/rootfs");
+    int r;
+
+    (void)args;
+    (void)operands;
+    check_file(&d, "guest agent", c->opts.agent_path, "build it with 'make'");
+    check_file(&d, "monitor", c->opts.monitor_path, "build it with 'make'");
+    check_file(&d, "recipes", c->opts.recipe_dir, "set BELLHOP_RECIPES to their folder");
+    check_file(&d, "image slim", image, "build it with 'make image'");
+    check_take(&d, in_path("slirp4netns") || in_path("pasta"), true, "network user",
+               in_path("slirp4netns") ? "slirp4netns"
+               : in_path("pasta")     ? "pasta"
+                                      : "install slirp4netns or pasta");
+    check_take(&d, in_path("nft"), true, "nft", in_path("nft") ? "found" : "install nftables");
+    check_take(&d, in_path("git"), false, "git", in_path("git") ? "found" : "install git");
+    check_disk(&d, c->opts.state_dir);
+    r = bh_providers(c->ctx, doctor_provider, &d, err);
+    if (r < 0) {
+        json_decref(d.checks);
+        return r;
+    }
+    if (c->json)
+        (void)cli_print_json_take(json_pack("{s:b, s:o}", "ok", !d.failed, "checks", d.checks));
+    else
+        json_decref(d.checks);
+    return d.failed ? EXIT_CLI_UNAVAILABLE : EXIT_CLI_OK;
+}
+
+const struct cli_command cmd_doctor = {
+    .name = "doctor",
+    .group = "Machine",
+    .operands = "",
+    .summary = "check what this machine has and lacks for boxes",
+    .examples = "  bellhop doctor\n",
+    .run = run_doctor,
+};
+
+/* ---- completion, help, version ---- */
+
+static int run_completion(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    (void)c;
+    (void)args;
+    if (cli_print_completion(stdout, operands[0]) < 0)
+        return cli_fail(err, BH_INVALID_ARGUMENT, "shell",
+                        "no completion for '%.60s': bash, zsh or fish", operands[0]);
+    return EXIT_CLI_OK;
+}
+
+const struct cli_command cmd_completion = {
+    .name = "completion",
+    .group = "Help",
+    .operands = "bash|zsh|fish",
+    .summary = "print a completion script for a shell",
+    .examples = "  eval \"$(bellhop completion bash)\"\n",
+    .min_operands = 1,
+    .max_operands = 1,
+    .flags = CLI_NO_CONTEXT,
+    .run = run_completion,
+};
+
+struct help_args {
+    bool man;
+};
+
+static const struct cli_option help_options[] = {
+    {"man", 0, CLI_FLAG, offsetof(struct help_args, man), NULL, "as a man page's source", NULL},
+    {0},
+};
+
+static int run_help(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    const struct help_args *a = args;
+    const struct cli_command *cmd = operands[0] ? cli_find_command(operands[0]) : NULL;
+
+    (void)c;
+    if (operands[0] && !cmd && cli_print_topic(stdout, operands[0]) == 0)
+        return EXIT_CLI_OK;
+    if (operands[0] && !cmd)
+        return cli_fail(err, BH_INVALID_ARGUMENT, "command", "no command or topic '%.60s'",
+                        operands[0]);
+    if (a->man)
+        cli_print_man(stdout, cmd);
+    else if (cmd)
+        cli_print_help(stdout, cmd);
+    else
+        cli_print_overview(stdout);
+    return EXIT_CLI_OK;
+}
+
+const struct cli_command cmd_help = {
+    .name = "help",
+    .group = "Help",
+    .operands = "[COMMAND|TOPIC]",
+    .summary = "explain a command",
+    .examples = "  bellhop help up\n",
+    .options = help_options,
+    .args_bytes = sizeof(struct help_args),
+    .max_operands = 1,
+    .flags = CLI_NO_CONTEXT,
+    .run = run_help,
+};
+
+static int run_version(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    (void)args;
+    (void)operands;
+    (void)err;
+    if (c->json)
+        return cli_print_json_take(json_pack("{s:s}", "version", bh_version()));
+    (void)printf("bellhop %s\n", bh_version());
+    return EXIT_CLI_OK;
+}
+
+const struct cli_command cmd_version = {
+    .name = "version",
+    .group = "Help",
+    .operands = "",
+    .summary = "print the version",
+    .flags = CLI_NO_CONTEXT,
+    .run = run_version,
+};

@@ -1,0 +1,267 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/path.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define ENV_FILE_MAX_BYTES (256 * 1024)
+#define NAME_MAX_CHARS 63
+
+struct args {
+    const char *name, *provider, *image, *runtime, *agent, *agent_config, *network, *privilege;
+    const char *on_timeout, *dest, *git, *repo, *git_token_file, *env_file;
+    int64_t timeout_ms, start_timeout_ms;
+    uint32_t cpu_millis, pids;
+    uint64_t memory_bytes;
+    uint16_t port;
+    bool with_secrets, empty;
+    char **env, **secrets, **labels, **allow_missing;
+};
+
+static const char *const providers[] = {"oci", "process", NULL};
+static const char *const networks[] = {"user", "none", "host", NULL};
+static const char *const privileges[] = {"sudo", "strict", NULL};
+static const char *const agents[] = {"opencode", "pi", "none", NULL};
+static const char *const gits[] = {"full", "shallow", "none", NULL};
+static const char *const endings[] = {"stop", "rm", NULL};
+static const char *const runtimes[] = {"runc", "crun", "runsc", NULL};
+
+#define O(name, letter, type, member, arg, help, values) \
+    { \
+        name, letter, type, offsetof(struct args, member), arg, help, values \
+    }
+
+static const struct cli_option options[] = {
+    O("name", 'n', CLI_STR, name, "NAME", "the box's name (default: the directory's)", NULL),
+    O("agent", 'a', CLI_STR, agent, "AGENT", "opencode, pi, none, NAME@VERSION or a recipe file",
+      agents),
+    O("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files", NULL),
+    O("provider", 'p', CLI_STR, provider, "P", "oci (default) or process (no isolation)",
+      providers),
+    O("image", 'i', CLI_STR, image, "IMAGE",
+      "an image's name or directory, or host (default: slim)", NULL),
+    O("runtime", 0, CLI_STR, runtime, "R", "runc, crun or runsc (default: the first that works)",
+      runtimes),
+    O("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "time to live when unused (default: 10m)",
+      NULL),
+    O("on-timeout", 0, CLI_STR, on_timeout, "WHAT", "stop (default: keep the disk) or rm", endings),
+    O("network", 0, CLI_STR, network, "MODE", "user (default), none or host", networks),
+    O("privilege", 0, CLI_STR, privilege, "MODE", "sudo (default) or strict", privileges),
+    O("cpus", 0, CLI_CPUS, cpu_millis, "N", "at most so many processors, such as 1.5", NULL),
+    O("memory", 'm', CLI_SIZE, memory_bytes, "SIZE", "at most so much memory, such as 2G", NULL),
+    O("pids", 0, CLI_U32, pids, "N", "at most so many processes (default: 4096)", NULL),
+    O("port", 0, CLI_U16, port, "PORT", "the agent's port in the box", NULL),
+    O("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on", NULL),
+    O("env-file", 0, CLI_STR, env_file, "FILE", "a file of K=V lines", NULL),
+    O("secret", 0, CLI_LIST, secrets, "K",
+      "your variable K as the file /run/secrets/K, mode 0600, in the box", NULL),
+    O("label", 'l', CLI_LIST, labels, "K=V", "a label, shown by ls and status", NULL),
+    O("dest", 0, CLI_STR, dest, "DIR", "where the project goes (default: /workspace)", NULL),
+    O("git", 0, CLI_STR, git, "MODE", "send .git: full (default), shallow, none", gits),
+    O("with-secrets", 0, CLI_FLAG, with_secrets, NULL,
+      "upload untracked files that look like secrets too", NULL),
+    O("empty", 0, CLI_FLAG, empty, NULL, "upload nothing", NULL),
+    O("repo", 0, CLI_STR, repo, "URL", "clone this in the box instead of an upload", NULL),
+    O("git-token-file", 0, CLI_STR, git_token_file, "FILE", "the token for --repo", NULL),
+    O("allow-missing", 0, CLI_LIST, allow_missing, "PIECE",
+      "go on without this piece of isolation (see status)", NULL),
+    O("start-timeout", 0, CLI_DURATION, start_timeout_ms, "TIME",
+      "for everything until the agent is healthy (default: 5m)", NULL),
+    {0},
+};
+
+/* A directory's name as a box's: lower case, everything else a dash. */
+static char *name_from_dir(const char *dir)
+{
+    _cleanup_free_ char *real = realpath(dir, NULL);
+    const char *last = real ? path_name(real) : "";
+    char *name = calloc(1, NAME_MAX_CHARS + 1);
+    size_t n = 0;
+
+    for (; name && *last && n < NAME_MAX_CHARS; last++) {
+        char ch = *last >= 'A' && *last <= 'Z' ? (char)(*last - 'A' + 'a') : *last;
+        bool plain = (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9');
+
+        if (plain)
+            name[n++] = ch;
+        else if (n && name[n - 1] != '-')
+            name[n++] = '-';
+    }
+    while (n && name[n - 1] == '-')
+        name[--n] = '\0';
+    if (name && !n)
+        (void)snprintf(name, NAME_MAX_CHARS, "box");
+    return name;
+}
+
+/* "K" becomes "K=value of K here"; with must_be_bare, "K=V" is refused (it would be in argv). */
+static int expand_env(char **list, const char *field, bool must_be_bare, char ***ret, struct err *e)
+{
+    int r = 0;
+
+    for (; r == 0 && list && *list; list++) {
+        _cleanup_free_ char *pair = NULL;
+        const char *value;
+
+        if (strchr(*list, '=') && must_be_bare)
+            return err_field(e, ERR_INVALID, field,
+                             "--%s takes a name only: a value would stand in the process list",
+                             field);
+        if (strchr(*list, '=')) {
+            r = strv_push(ret, *list, e);
+            continue;
+        }
+        value = getenv(*list);
+        if (!value)
+            return err_field(e, ERR_NOT_FOUND, field, "--%s: the variable '%.100s' is not set",
+                             field, *list);
+        if (asprintf(&pair, "%s=%s", *list, value) < 0)
+            return err_oom(e);
+        r = strv_push(ret, pair, e);
+    }
+    return r;
+}
+
+/* Lines "K=V"; empty lines and lines that start with # are skipped; values are taken as they are. */
+static int read_env_file(const char *path, char ***ret, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    unsigned number = 0;
+    int r = io_read_file(-100 /* AT_FDCWD */, path, ENV_FILE_MAX_BYTES, &text, NULL, e);
+
+    if (r < 0)
+        return err_at(e, r, "env-file");
+    for (char *line = text, *next; r == 0 && line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        number++;
+        if (!*line || *line == '#')
+            continue;
+        if (!strchr(line, '=') || *line == '=')
+            return err_field(e, ERR_INVALID, "env-file", "'%s' line %u is not K=V", path, number);
+        r = strv_push(ret, line, e);
+    }
+    return r;
+}
+
+static int gather(const struct args *a, char ***env, char ***secrets, struct err *e)
+{
+    int r = 0;
+
+    if (a->env_file)
+        r = read_env_file(a->env_file, env, e);
+    if (r == 0)
+        r = expand_env(a->env, "env", false, env, e);
+    if (r == 0)
+        r = expand_env(a->secrets, "secret", true, secrets, e);
+    return r;
+}
+
+static void print_summary(const struct cli *c, const struct bh_box_info *i)
+{
+    (void)printf("\nThe box '%s' is ready.\n\n", i->name);
+    (void)printf("  project   %s\n", i->workdir);
+    if (*i->agent_url) {
+        (void)printf("  agent     %s %s at %s\n", i->agent_name, i->agent_version, i->agent_url);
+        (void)printf("  password  %s\n", i->agent_password);
+    } else if (strcmp(i->agent_name, "none") != 0) {
+        (void)printf("  agent     %s %s\n", i->agent_name, i->agent_version);
+    }
+    if (strcmp(i->provider, "process") == 0)
+        (void)printf("  WARNING   the process provider isolates nothing\n");
+    if (c->quiet)
+        return;
+    (void)printf("\nNext:\n"
+                 "  bellhop shell %s                 look around in it\n"
+                 "  bellhop exec %s -- git status    run a command\n"
+                 "  bellhop get %s :%s out    take its work home\n"
+                 "  bellhop keep %s --for 2h         it stops %s unused\n"
+                 "  bellhop rm %s                    remove it without a trace\n",
+                 i->name, i->name, i->name, i->workdir, i->name, "when", i->name);
+}
+
+static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    struct args *a = args;
+    const char *dir = operands[0] ? operands[0] : ".";
+    struct bh_create_options o = {.size = sizeof(o)};
+    _cleanup_free_ char *name = a->name ? strdup(a->name) : name_from_dir(dir);
+    _cleanup_strv_ char **env = NULL;
+    _cleanup_strv_ char **secrets = NULL;
+    _cleanup_box_ struct bh_box *box = NULL;
+    struct err e = {0};
+    int r;
+
+    r = gather(a, &env, &secrets, &e);
+    if (r < 0)
+        return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
+    if (a->empty && operands[0])
+        return cli_fail(err, BH_INVALID_ARGUMENT, "empty",
+                        "--empty and a directory exclude each other");
+    o.name = name;
+    o.provider = a->provider;
+    o.image = a->image;
+    o.runtime = a->runtime;
+    o.agent = a->agent ? a->agent : "opencode";
+    o.agent_config = a->agent_config;
+    o.project = a->repo || a->empty ? NULL : dir;
+    o.dest = a->dest;
+    o.git = a->git;
+    o.with_secrets = a->with_secrets;
+    o.repo_url = a->repo;
+    o.git_token_file = a->git_token_file;
+    o.network = a->network;
+    o.privilege = a->privilege;
+    o.on_timeout = a->on_timeout;
+    o.timeout_ms = a->timeout_ms;
+    o.cpu_millis = a->cpu_millis;
+    o.memory_bytes = a->memory_bytes;
+    o.pids = a->pids;
+    o.agent_port = a->port;
+    o.env = (const char *const *)env;
+    o.secrets = (const char *const *)secrets;
+    o.labels = (const char *const *)a->labels;
+    o.allow_missing = (const char *const *)a->allow_missing;
+    o.start_timeout_ms = a->start_timeout_ms;
+    if (str_eq(a->provider, "process"))
+        cli_warn(c, "the process provider isolates nothing: what runs in the box runs as you");
+    r = bh_create(c->ctx, &o, &box, err);
+    if (r < 0)
+        return r;
+    if (c->json)
+        return cli_print_json_take(cli_box_json(bh_box_info(box)));
+    print_summary(c, bh_box_info(box));
+    return EXIT_CLI_OK;
+}
+
+const struct cli_command cmd_up = {
+    .name = "up",
+    .group = "Boxes",
+    .operands = "[DIR]",
+    .summary = "make a box with a project and a coding agent in it, or start it again",
+    .details =
+        "Creates the box, uploads DIR (default: the current directory), installs and starts the\n"
+        "coding agent, and returns when it is healthy. With a box of that name already there it "
+        "is\n"
+        "started if need be, and nothing is uploaded again. In a git repository the tracked files\n"
+        "and the untracked ones that are not ignored are sent, as they are on the disk now.\n"
+        ".bellhopignore keeps more at home. What fails half-way is undone.",
+    .examples = "  bellhop up                                  # this directory, with opencode\n"
+                "  bellhop up --name api --agent pi ~/src/api  # another one, with pi\n"
+                "  bellhop up --agent none --network none .    # just a box, without a network\n"
+                "  bellhop up -m 4G --cpus 2 -e GITHUB_USER .  # limits, and a variable of yours\n"
+                "  bellhop up --empty -n scratch -a none       # an empty box\n",
+    .options = options,
+    .args_bytes = sizeof(struct args),
+    .max_operands = 1,
+    .run = run,
+};

@@ -1,0 +1,185 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define TABLE_COLUMNS_MAX 8
+
+int cli_exit_for(const struct bh_error *err)
+{
+    if (err->step[0] && err->code != BH_CANCELED)
+        return EXIT_CLI_BOOTSTRAP;
+    switch ((enum bh_code)err->code) {
+    case BH_INVALID_ARGUMENT:
+    case BH_OUT_OF_RANGE:
+        return EXIT_CLI_USAGE;
+    case BH_NOT_FOUND:
+        return EXIT_CLI_NOT_FOUND;
+    case BH_ALREADY_EXISTS:
+    case BH_FAILED_PRECONDITION:
+    case BH_ABORTED:
+        return EXIT_CLI_CONFLICT;
+    case BH_UNAVAILABLE:
+        return EXIT_CLI_UNAVAILABLE;
+    case BH_DEADLINE_EXCEEDED:
+        return EXIT_CLI_DEADLINE;
+    case BH_PERMISSION_DENIED:
+    case BH_UNAUTHENTICATED:
+        return EXIT_CLI_DENIED;
+    case BH_RESOURCE_EXHAUSTED:
+        return EXIT_CLI_EXHAUSTED;
+    case BH_UNIMPLEMENTED:
+        return EXIT_CLI_UNSUPPORTED;
+    case BH_DATA_LOSS:
+        return EXIT_CLI_DATA_LOSS;
+    case BH_CANCELED:
+        return EXIT_CLI_INTERRUPTED;
+    case BH_OK:
+    case BH_UNKNOWN:
+    case BH_INTERNAL:
+        break;
+    }
+    return EXIT_CLI_ERROR;
+}
+
+static void print_error_json(const struct bh_error *err)
+{
+    json_t *o = json_pack("{s:s, s:s}", "code", bh_code_name(err->code), "message", err->message);
+
+    if (o && err->field[0])
+        (void)json_object_set_new(o, "field", json_string(err->field));
+    if (o && err->step[0])
+        (void)json_object_set_new(o, "step", json_string(err->step));
+    if (o && err->detail[0])
+        (void)json_object_set_new(o, "detail", json_string(err->detail));
+    (void)cli_print_json_take(json_pack("{s:o}", "error", o));
+}
+
+void cli_print_error(struct cli *c, const struct bh_error *err)
+{
+    cli_progress_clear(c);
+    if (c->json) {
+        print_error_json(err);
+        return;
+    }
+    if (err->detail[0])
+        (void)fprintf(stderr, "%s%s", err->detail,
+                      err->detail[strlen(err->detail) - 1] == '\n' ? "" : "\n");
+    if (err->step[0])
+        (void)fprintf(stderr, "bellhop: the agent's %s step failed: %s\n", err->step, err->message);
+    else
+        (void)fprintf(stderr, "bellhop: %s\n", err->message);
+    if (err->code == BH_INVALID_ARGUMENT && c->command && !c->quiet)
+        (void)fprintf(stderr, "Try 'bellhop help %s'.\n", c->command->name);
+}
+
+void cli_warn(const struct cli *c, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (c->quiet)
+        return;
+    cli_progress_clear(c);
+    (void)fputs("bellhop: ", stderr);
+    va_start(ap, fmt);
+    (void)vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    (void)fputc('\n', stderr);
+}
+
+int cli_print_json_take(json_t *v)
+{
+    char *text = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+
+    json_decref(v);
+    if (!text)
+        return EXIT_CLI_ERROR;
+    (void)puts(text);
+    free(text);
+    return EXIT_CLI_OK;
+}
+
+int cli_fail(struct bh_error *err, enum bh_code code, const char *field, const char *fmt, ...)
+{
+    va_list ap;
+
+    *err = (struct bh_error){.code = code};
+    (void)snprintf(err->field, sizeof(err->field), "%s", field);
+    va_start(ap, fmt);
+    (void)vsnprintf(err->message, sizeof(err->message), fmt, ap);
+    va_end(ap);
+    return -(int)code;
+}
+
+/* ---- tables ---- */
+
+struct cli_table {
+    size_t columns;
+    size_t n_rows;
+    char ***rows; /* row 0: the headings */
+};
+
+struct cli_table *cli_table_new(const char *const *heads)
+{
+    struct cli_table *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return NULL;
+    while (heads[t->columns] && t->columns < TABLE_COLUMNS_MAX)
+        t->columns++;
+    cli_table_add(t, heads);
+    return t;
+}
+
+void cli_table_add(struct cli_table *t, const char *const *cells)
+{
+    char ***rows = t ? realloc(t->rows, (t->n_rows + 1) * sizeof(*rows)) : NULL;
+
+    if (!rows)
+        return;
+    t->rows = rows;
+    rows[t->n_rows] = calloc(t->columns + 1, sizeof(char *));
+    for (size_t i = 0; rows[t->n_rows] && i < t->columns; i++)
+        rows[t->n_rows][i] = strdup(cells[i] ? cells[i] : "");
+    t->n_rows++;
+}
+
+void cli_table_print_free(struct cli_table *t, bool is_tty)
+{
+    size_t widths[TABLE_COLUMNS_MAX] = {0};
+
+    if (!t)
+        return;
+    for (size_t r = 0; r < t->n_rows; r++)
+        for (size_t i = 0; t->rows[r] && i < t->columns; i++)
+            if (t->rows[r][i] && strlen(t->rows[r][i]) > widths[i])
+                widths[i] = strlen(t->rows[r][i]);
+    for (size_t r = 0; r < t->n_rows; r++) {
+        for (size_t i = 0; t->rows[r] && i < t->columns; i++) {
+            bool last = i + 1 == t->columns;
+            const char *cell = t->rows[r][i] ? t->rows[r][i] : "";
+
+            if (!is_tty)
+                (void)printf("%s%s", cell, last ? "\n" : "\t");
+            else
+                (void)printf("%-*s%s", last ? 0 : (int)widths[i], cell, last ? "\n" : "  ");
+        }
+        strv_free(t->rows[r]);
+    }
+    free(t->rows);
+    free(t);
+}
+
+json_t *cli_box_json(const struct bh_box_info *i)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "name", i->name,
+                     "id", i->id, "provider", i->provider, "state", bh_state_name(i->state),
+                     "guest", "url", i->guest_url, "socket", i->guest_socket, "agent", "name",
+                     i->agent_name, "version", i->agent_version, "url", i->agent_url, "password",
+                     i->agent_password);
+}

@@ -1,0 +1,73 @@
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "common/clock.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define BAR_CELLS 24
+#define REDRAW_MS 80
+
+/* The line being drawn on the terminal. One terminal, one line: the only state of this file. */
+static struct {
+    char phase[32];
+    int64_t drawn_ms;
+    bool is_open;
+} line;
+
+void cli_progress_clear(const struct cli *c)
+{
+    if (c->tty_err && line.is_open)
+        (void)fputs("\r\033[K", stderr);
+    line.is_open = false;
+}
+
+static void draw_bar(const struct bh_progress *p)
+{
+    char done[24], total[24];
+    int full = (int)(p->done >= p->total ? BAR_CELLS : p->done * BAR_CELLS / p->total);
+
+    (void)fputs(" [", stderr);
+    for (int i = 0; i < BAR_CELLS; i++)
+        (void)fputc(i < full ? '#' : '.', stderr);
+    (void)fprintf(stderr, "] %s of %s", str_format_size(p->done, done, sizeof(done)),
+                  str_format_size(p->total, total, sizeof(total)));
+}
+
+static int terminal_columns(void)
+{
+    struct winsize w = {0};
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) < 0 || w.ws_col < 20)
+        return 80;
+    return w.ws_col;
+}
+
+void cli_progress(void *arg, const struct bh_progress *p)
+{
+    const struct cli *c = arg;
+    int64_t now = clock_mono_ms();
+    bool new_phase = strcmp(line.phase, p->phase) != 0;
+    int text_cells = terminal_columns() - 14 - (p->total ? BAR_CELLS + 24 : 0);
+
+    if (!c->tty_err || c->quiet)
+        return;
+    if (!new_phase && !p->finished && now - line.drawn_ms < REDRAW_MS)
+        return;
+    if (text_cells < 10)
+        text_cells = 10;
+    (void)snprintf(line.phase, sizeof(line.phase), "%s", p->phase);
+    line.drawn_ms = now;
+    cli_progress_clear(c);
+    (void)fprintf(stderr, "%-10s %.*s", p->phase, text_cells, p->text ? p->text : "");
+    if (p->total && !p->finished)
+        draw_bar(p);
+    if (p->finished)
+        (void)fputc('\n', stderr);
+    line.is_open = !p->finished;
+    (void)fflush(stderr);
+}

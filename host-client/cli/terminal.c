@@ -1,0 +1,202 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "common/cleanup.h"
+#include "common/io.h"
+
+#include "common/banned.h"
+
+/*
+ * Signals arrive as bytes in a pipe. What reads it decides what they mean: for most commands the
+ * library does (its cancel_fd), while a command runs in a box the thread below does. These are
+ * static because a signal handler can reach nothing else.
+ */
+static int signal_pipe[2] = {-1, -1};
+static struct termios saved_termios;
+static int raw_fd = -1;
+
+static void on_signal(int sig)
+{
+    int saved = errno;
+    char c = (char)sig;
+
+    (void)!write(signal_pipe[1], &c, 1);
+    errno = saved;
+}
+
+static int catch_signal(int sig, struct err *e)
+{
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+    if (sigaction(sig, &sa, NULL) < 0)
+        return err_sys(e, errno, "sigaction");
+    return 0;
+}
+
+int cli_cancel_init(struct cli *c, struct err *e)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    int r = 0;
+
+    if (pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+        return err_sys(e, errno, "pipe2");
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(signals); i++)
+        r = catch_signal(signals[i], e);
+    (void)signal(SIGPIPE, SIG_IGN);
+    c->opts.cancel_fd = signal_pipe[0];
+    return r;
+}
+
+/* ---- while a command runs in a box ---- */
+
+struct cli_signals {
+    pthread_t thread;
+    struct bh_options opts; /* for a context of its own: contexts are for one thread */
+    char *box;
+    char *exec_id;
+    bool is_pty;
+    int stop_fd; /* its write end closes: the thread ends */
+    int stop_write_fd;
+    int cancel_read_fd; /* becomes the command's cancel_fd */
+    int cancel_write_fd;
+};
+
+/* The box and the context are opened when the first signal comes: most commands get none. */
+static void forward(struct cli_signals *s, struct bh_ctx **ctx, struct bh_box **box, int sig)
+{
+    uint16_t cols, rows;
+
+    if (!*ctx && bh_open(&s->opts, ctx, NULL) < 0)
+        return;
+    if (!*box && bh_get(*ctx, s->box, box, NULL) < 0)
+        return;
+    if (sig == SIGWINCH) {
+        cli_window_size(&cols, &rows);
+        (void)bh_resize(*box, s->exec_id, cols, rows, NULL);
+        return;
+    }
+    (void)bh_signal(*box, s->exec_id,
+                    sig == SIGINT    ? "SIGINT"
+                    : sig == SIGTERM ? "SIGTERM"
+                                     : "SIGHUP",
+                    NULL);
+}
+
+static void *signals_main(void *arg)
+{
+    struct cli_signals *s = arg;
+    struct bh_ctx *ctx = NULL;
+    struct bh_box *box = NULL;
+    int interrupts = 0;
+
+    for (;;) {
+        struct pollfd fds[] = {{.fd = signal_pipe[0], .events = POLLIN},
+                               {.fd = s->stop_fd, .events = POLLIN}};
+        char sig;
+
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            break;
+        if (fds[1].revents)
+            break;
+        if (!fds[0].revents || read(signal_pipe[0], &sig, 1) != 1)
+            continue;
+        /* The second ^C gives up waiting for a command that does not want to end. */
+        if (sig != SIGWINCH && ++interrupts > 1)
+            (void)!write(s->cancel_write_fd, &sig, 1);
+        forward(s, &ctx, &box, sig);
+    }
+    (void)bh_box_free(box);
+    (void)bh_close(ctx);
+    return NULL;
+}
+
+int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool is_pty,
+                      struct cli_signals **ret, struct bh_error *err)
+{
+    struct cli_signals *s = calloc(1, sizeof(*s));
+    int stop[2] = {-1, -1}, cancel[2] = {-1, -1};
+    sigset_t all, before;
+
+    if (!s || !(s->box = strdup(box)) || !(s->exec_id = strdup(exec_id)) ||
+        pipe2(stop, O_CLOEXEC) < 0 || pipe2(cancel, O_CLOEXEC) < 0)
+        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "cannot watch for signals");
+    s->is_pty = is_pty;
+    s->stop_fd = stop[0];
+    s->stop_write_fd = stop[1];
+    s->cancel_read_fd = cancel[0];
+    s->cancel_write_fd = cancel[1];
+    s->opts = c->opts;
+    s->opts.cancel_fd = -1;
+    s->opts.progress = NULL;
+    if (is_pty)
+        (void)catch_signal(SIGWINCH, NULL);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&s->thread, NULL, signals_main, s) != 0)
+        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "cannot start a thread");
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    c->opts.cancel_fd = s->cancel_read_fd;
+    *ret = s;
+    return 0;
+}
+
+struct cli_signals *cli_signals_stop(struct cli_signals *s)
+{
+    if (!s)
+        return NULL;
+    fd_close(s->stop_write_fd);
+    (void)pthread_join(s->thread, NULL);
+    fd_close(s->stop_fd);
+    fd_close(s->cancel_read_fd);
+    fd_close(s->cancel_write_fd);
+    free(s->box);
+    free(s->exec_id);
+    free(s);
+    return NULL;
+}
+
+/* ---- the terminal ---- */
+
+int cli_raw_mode(int fd, struct bh_error *err)
+{
+    struct termios raw;
+
+    if (tcgetattr(fd, &saved_termios) < 0)
+        return cli_fail(err, BH_FAILED_PRECONDITION, "", "standard input is not a terminal");
+    raw = saved_termios;
+    cfmakeraw(&raw);
+    if (tcsetattr(fd, TCSADRAIN, &raw) < 0)
+        return cli_fail(err, BH_INTERNAL, "", "cannot set the terminal to raw mode");
+    if (raw_fd < 0)
+        (void)atexit(cli_raw_restore);
+    raw_fd = fd;
+    return 0;
+}
+
+void cli_raw_restore(void)
+{
+    if (raw_fd >= 0)
+        (void)tcsetattr(raw_fd, TCSADRAIN, &saved_termios);
+    raw_fd = -1;
+}
+
+void cli_window_size(uint16_t *cols, uint16_t *rows)
+{
+    struct winsize w = {0};
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0 || !w.ws_col || !w.ws_row) {
+        w.ws_col = 80;
+        w.ws_row = 24;
+    }
+    *cols = w.ws_col;
+    *rows = w.ws_row;
+}
