@@ -1,0 +1,126 @@
+# The command line alone: help, completion, man pages, JSON errors. No box is made.
+
+load ../lib/box
+
+setup() { box_setup; }
+teardown() { rm -rf "$BOX_TMP"; }
+
+commands()
+{
+    bellhop help | sed -n 's/^  \([a-z]\{2,\}\)  .*/\1/p' | sort -u
+}
+
+@test "without a command the overview goes to standard error with status 2" {
+    run bellhop
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"bellhop up ."* ]]
+    [ -z "$("$BELLHOP" 2>/dev/null)" ]
+}
+
+@test "help explains every command with usage and an example" {
+    n=0
+    for command in $(commands); do
+        run bellhop help "$command"
+        [ "$status" -eq 0 ]
+        [[ "$output" == "Usage: bellhop $command"* ]]
+        [ "$command" = version ] || [[ "$output" == *"Examples:"* ]]
+        run bellhop "$command" --help
+        [ "$status" -eq 0 ]
+        n=$((n + 1))
+    done
+    [ "$n" -ge 20 ]
+}
+
+@test "no line of the help is wider than 100 columns" {
+    for command in $(commands); do
+        bellhop help "$command"
+    done | awk 'length > 100 { print; bad = 1 } END { exit bad }'
+}
+
+@test "the help topics list exit codes and environment" {
+    run bellhop help exit-codes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *" 130  interrupted"* ]]
+    run bellhop help environment
+    [[ "$output" == *"BELLHOP_STATE_DIR"* ]]
+}
+
+@test "help after exec's command belongs to the command" {
+    run bellhop exec nobox ls --help
+    [ "$status" -ne 0 ]
+    [[ "$output" != *"Usage: bellhop exec"* ]]
+}
+
+@test "an unknown command is refused with status 2" {
+    run bellhop frobnicate
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"unknown command 'frobnicate'"* ]]
+}
+
+@test "with --json an error is one JSON document on standard output" {
+    run bellhop status nobox --json
+    [ "$status" -eq 3 ]
+    [ "$(jq -r .error.code <<<"$output")" = not_found ]
+}
+
+@test "with --json an error of the command line is JSON too" {
+    run bellhop up --json --timeout soon
+    [ "$status" -eq 2 ]
+    [ "$(jq -r .error.code <<<"$output")" = invalid_argument ]
+    [ "$(jq -r .error.field <<<"$output")" = timeout ]
+}
+
+@test "ls of no boxes is an empty list" {
+    run bellhop ls --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -c .boxes <<<"$output")" = "[]" ]
+    [ -z "$(bellhop ls -q)" ]
+}
+
+@test "the bash completion parses and knows every command" {
+    bellhop completion bash >"$BOX_TMP/c"
+    bash -n "$BOX_TMP/c"
+    # shellcheck disable=SC1091
+    . "$BOX_TMP/c"
+    COMP_WORDS=(bellhop "") COMP_CWORD=1
+    _bellhop
+    for command in $(commands); do
+        [[ " ${COMPREPLY[*]} " == *" $command "* ]]
+    done
+    COMP_WORDS=(bellhop up --network "") COMP_CWORD=3
+    _bellhop
+    [[ " ${COMPREPLY[*]} " == *" none "* ]]
+}
+
+@test "an unknown shell has no completion" {
+    run bellhop completion tcsh
+    [ "$status" -eq 2 ]
+}
+
+@test "the man pages have no roff warnings" {
+    command -v groff >/dev/null || skip "groff is not installed"
+    for command in $(commands); do
+        bellhop help --man "$command" >"$BOX_TMP/page"
+        run groff -man -Tascii -ww -z "$BOX_TMP/page"
+        [ "$status" -eq 0 ]
+        [ -z "$output" ]
+    done
+}
+
+@test "the state directory is made private" {
+    bellhop ls >/dev/null
+    [ "$(stat -c %a "$BELLHOP_STATE_DIR")" = 700 ]
+}
+
+@test "gc has nothing to do where nothing happened" {
+    run bellhop gc
+    [ "$status" -eq 0 ]
+    [ "$output" = "nothing to clean up" ]
+}
+
+@test "providers tries each one" {
+    run bellhop providers --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '.providers | map(.name) | sort | join(" ")' <<<"$output")" = "oci process" ]
+    [ "$(jq -r '.providers[] | select(.name == "process") | .usable' <<<"$output")" = true ]
+}

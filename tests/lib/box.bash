@@ -1,0 +1,103 @@
+# box.bash: boxes for tests. Used by bats files:
+#
+#   load ../lib/box
+#   setup() { box_setup; }
+#   teardown() { box_teardown; }
+#
+# Each test has a state directory of its own, so that boxes of tests running side by side never
+# meet, and a cache that all tests share. box_teardown removes every box of the test and fails the
+# test when something of them is left.
+
+BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
+BELLHOP=$BELLHOP_BUILD/bellhop
+
+box_setup()
+{
+    BOX_TMP=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-box-XXXXXX")
+    export BELLHOP_STATE_DIR=$BOX_TMP/state
+    export BELLHOP_CACHE_DIR=${BELLHOP_TEST_CACHE:-$BATS_TEST_DIRNAME/../../build/cache}
+    export HOME=$BOX_TMP/home
+    mkdir -p "$HOME"
+}
+
+bellhop()
+{
+    "$BELLHOP" "$@"
+}
+
+box_teardown()
+{
+    local name left=0
+
+    for name in $("$BELLHOP" ls -q 2>/dev/null); do
+        "$BELLHOP" rm "$name" >/dev/null 2>&1 || left=1
+    done
+    "$BELLHOP" gc >/dev/null 2>&1 || true
+    traces >"$BOX_TMP/left"
+    if [ "$left" -ne 0 ] || [ -s "$BOX_TMP/left" ]; then
+        echo "left behind:" >&2
+        cat "$BOX_TMP/left" >&2
+        kill_marked
+        rm -rf --one-file-system "$BOX_TMP"
+        return 1
+    fi
+    rm -rf --one-file-system "$BOX_TMP"
+}
+
+# Everything of this test's boxes that a person could find: processes whose command line or
+# environment names the state directory, mounts and cgroups below it or named after its boxes,
+# directories and sockets. Prints nothing when nothing is left.
+traces()
+{
+    local pid id
+
+    for pid in /proc/[0-9]*; do
+        pid=${pid#/proc/}
+        [ "$pid" != "$$" ] || continue
+        if tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$BELLHOP_STATE_DIR"; then
+            echo "process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
+        fi
+    done
+    grep -F "$BELLHOP_STATE_DIR" /proc/self/mountinfo | sed 's/^/mount /' || true
+    find "$BELLHOP_STATE_DIR/boxes" -mindepth 1 -maxdepth 1 2>/dev/null | sed 's/^/directory /'
+    for id in "${BOX_IDS[@]}"; do
+        find /sys/fs/cgroup -type d -name "*$id*" 2>/dev/null | sed 's/^/cgroup /'
+    done
+}
+
+# Remembers a box's id, so that traces() can look for its cgroups after it is gone.
+BOX_IDS=()
+remember_box()
+{
+    BOX_IDS+=("$(bellhop status "$1" --json | jq -r .id)")
+}
+
+# Only for a test that failed: ends what still names this test's state directory.
+kill_marked()
+{
+    local pid
+
+    for pid in $(traces | sed -n 's/^process \([0-9]*\):.*/\1/p'); do
+        kill -9 "$pid" 2>/dev/null || true
+    done
+}
+
+# wait_for SECONDS COMMAND...: polls until it succeeds.
+wait_for()
+{
+    local tries=$(($1 * 20))
+
+    shift
+    for _ in $(seq "$tries"); do
+        "$@" >/dev/null 2>&1 && return 0
+        read -r -t 0.05 <> <(:) || true
+    done
+    echo "not within the time: $*" >&2
+    return 1
+}
+
+fail()
+{
+    echo "$*" >&2
+    return 1
+}
