@@ -1,0 +1,384 @@
+#include "proc/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define MOUNT "/sys/fs/cgroup"
+#define PREFIX "bellhop-"
+#define CPU_PERIOD_US 100000
+#define POLL_MS 5
+#define PROCS_MAX_BYTES (1024 * 1024)
+#define SELF_MAX_BYTES 4096
+
+enum controller { MEMORY, PIDS, CPU, N_CONTROLLERS };
+
+static const char *const fields[N_CONTROLLERS] = {
+    [MEMORY] = "limits.memory_bytes", [PIDS] = "limits.pids", [CPU] = "limits.cpu_millis"};
+static const char *const controllers[N_CONTROLLERS] = {
+    [MEMORY] = "memory", [PIDS] = "pids", [CPU] = "cpu"};
+
+struct cgroup {
+    bool is_v2;
+    size_t n_dirs; /* one on v2; one for each controller with a limit on v1 */
+    char *dirs[CGROUP_MAX_DIRS];
+    char *memory_dir; /* one of dirs, or NULL */
+};
+
+bool cgroup_has_limits(const struct cgroup_limits *l)
+{
+    return l->memory_bytes || l->pids || l->cpu_millis;
+}
+
+static uint64_t limit_of(const struct cgroup_limits *l, enum controller c)
+{
+    return c == MEMORY ? l->memory_bytes : c == PIDS ? l->pids : l->cpu_millis;
+}
+
+static int unimplemented(enum controller c, struct err *e)
+{
+    return err_field(e, ERR_UNIMPLEMENTED, fields[c],
+                     "'%s' needs a cgroup that the agent may write to, and there is none",
+                     fields[c]);
+}
+
+/* ---- files ---- */
+
+static int put(const char *dir, const char *file, const char *text, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    char path[PATH_MAX];
+    size_t len = strlen(text);
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, len) != (ssize_t)len)
+        return err_sys(e, errno, "writing '%s'", path);
+    return 0;
+}
+
+static int put_number(const char *dir, const char *file, uint64_t n, struct err *e)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, n);
+    return put(dir, file, text, e);
+}
+
+/* ---- where ---- */
+
+/* The agent's own path in the hierarchy of a v1 controller, or in v2's (""). */
+static int own_path(const char *controller, char out[PATH_MAX])
+{
+    _cleanup_free_ char *text = NULL;
+    char *at, *line;
+
+    if (io_read_file(AT_FDCWD, "/proc/self/cgroup", SELF_MAX_BYTES, &text, NULL, NULL) < 0)
+        return -ERR_NOT_FOUND;
+    at = text;
+    while ((line = strsep(&at, "\n"))) {
+        char *names, *name;
+
+        (void)strsep(&line, ":");
+        names = strsep(&line, ":");
+        if (!names || !line)
+            continue;
+        while ((name = strsep(&names, ","))) {
+            if (!str_eq(name, controller))
+                continue;
+            (void)snprintf(out, PATH_MAX, "%s", str_eq(line, "/") ? "" : line);
+            return 0;
+        }
+    }
+    return -ERR_NOT_FOUND;
+}
+
+static bool is_v2_mount(const char *mount)
+{
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", mount);
+    return access(path, R_OK) == 0;
+}
+
+/* Groups of commands that have ended, whose last process has gone since. */
+static void remove_empty(const char *base)
+{
+    _cleanup_closedir_ DIR *dir = opendir(base);
+    struct dirent *d;
+
+    while (dir && (d = readdir(dir)))
+        if (str_has_prefix(d->d_name, PREFIX))
+            (void)unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR); /* fails on one in use */
+}
+
+static int make_dir(const char *base, char **ret, struct err *e)
+{
+    static _Atomic unsigned serial;
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%s/" PREFIX "%d-%u", base, getpid(),
+                   atomic_fetch_add(&serial, 1));
+    if (mkdir(path, 0755) < 0)
+        return err_sys(e, errno, "making '%s'", path);
+    *ret = strdup(path);
+    if (!*ret) {
+        (void)rmdir(path);
+        return err_oom(e);
+    }
+    return 0;
+}
+
+/* ---- v2 ---- */
+
+static int set_v2(const char *dir, const struct cgroup_limits *l, struct err *e)
+{
+    char text[64];
+    int r = 0;
+
+    if (l->memory_bytes)
+        r = put_number(dir, "memory.max", l->memory_bytes, e);
+    if (r == 0 && l->memory_bytes)
+        (void)put(dir, "memory.swap.max", "0", NULL); /* no swap accounting: nothing to limit */
+    if (r == 0 && l->pids)
+        r = put_number(dir, "pids.max", l->pids, e);
+    if (r == 0 && l->cpu_millis) {
+        (void)snprintf(text, sizeof(text), "%" PRIu64 " %d", l->cpu_millis * (CPU_PERIOD_US / 1000),
+                       CPU_PERIOD_US);
+        r = put(dir, "cpu.max", text, e);
+    }
+    return r;
+}
+
+static int try_v2(struct cgroup *g, const char *base, const struct cgroup_limits *l, struct err *e)
+{
+    int r;
+
+    for (int c = 0; c < N_CONTROLLERS; c++) {
+        char text[16];
+
+        if (!limit_of(l, (enum controller)c))
+            continue;
+        (void)snprintf(text, sizeof(text), "+%s", controllers[c]);
+        if (put(base, "cgroup.subtree_control", text, NULL) < 0)
+            return unimplemented((enum controller)c, e);
+    }
+    remove_empty(base);
+    r = make_dir(base, &g->dirs[0], e);
+    if (r < 0)
+        return r;
+    g->n_dirs = 1;
+    g->is_v2 = true;
+    g->memory_dir = l->memory_bytes ? g->dirs[0] : NULL;
+    return set_v2(g->dirs[0], l, e);
+}
+
+/* Beside the agent's leaf first: a group with processes of its own can't have limited children. */
+static int make_v2(struct cgroup *g, const char *mount, const struct cgroup_limits *l,
+                   struct err *e)
+{
+    char own[PATH_MAX], base[PATH_MAX];
+    char *slash;
+    int r;
+
+    if (own_path("", own) < 0)
+        return err_set(e, ERR_UNIMPLEMENTED, "no cgroup");
+    slash = strrchr(own, '/');
+    if (slash) {
+        *slash = '\0';
+        (void)snprintf(base, sizeof(base), "%s%s", mount, own);
+        r = try_v2(g, base, l, e);
+        if (r == 0)
+            return 0;
+        *slash = '/';
+    }
+    (void)snprintf(base, sizeof(base), "%s%s", mount, own);
+    return try_v2(g, base, l, e);
+}
+
+/* ---- v1 ---- */
+
+static int set_v1(const char *dir, enum controller c, const struct cgroup_limits *l, struct err *e)
+{
+    int r;
+
+    switch (c) {
+    case MEMORY:
+        r = put_number(dir, "memory.limit_in_bytes", l->memory_bytes, e);
+        if (r == 0)
+            (void)put_number(dir, "memory.memsw.limit_in_bytes", l->memory_bytes, NULL);
+        return r;
+    case PIDS:
+        return put_number(dir, "pids.max", l->pids, e);
+    case CPU:
+        r = put_number(dir, "cpu.cfs_period_us", CPU_PERIOD_US, e);
+        return r < 0
+                   ? r
+                   : put_number(dir, "cpu.cfs_quota_us", l->cpu_millis * (CPU_PERIOD_US / 1000), e);
+    case N_CONTROLLERS:
+        break;
+    }
+    return 0;
+}
+
+static int make_v1(struct cgroup *g, const struct cgroup_limits *l, struct err *e)
+{
+    int r = 0;
+
+    for (int c = 0; r == 0 && c < N_CONTROLLERS; c++) {
+        char own[PATH_MAX], base[PATH_MAX];
+
+        if (!limit_of(l, (enum controller)c))
+            continue;
+        if (own_path(controllers[c], own) < 0)
+            return unimplemented((enum controller)c, e);
+        (void)snprintf(base, sizeof(base), MOUNT "/%s%s", controllers[c], own);
+        remove_empty(base);
+        if (make_dir(base, &g->dirs[g->n_dirs], NULL) < 0)
+            return unimplemented((enum controller)c, e);
+        if (c == MEMORY)
+            g->memory_dir = g->dirs[g->n_dirs];
+        r = set_v1(g->dirs[g->n_dirs++], (enum controller)c, l, e);
+    }
+    return r;
+}
+
+int cgroup_new(const struct cgroup_limits *l, struct cgroup **ret, struct err *e)
+{
+    struct cgroup *g = calloc(1, sizeof(*g));
+    int r;
+
+    if (!g)
+        return err_oom(e);
+    r = is_v2_mount(MOUNT) ? make_v2(g, MOUNT, l, e) : make_v1(g, l, e);
+    if (r < 0) {
+        /* Whatever the kernel's reason, the caller's question is which limit can't be had. */
+        for (int c = 0; e && !e->field[0] && c < N_CONTROLLERS; c++)
+            if (limit_of(l, (enum controller)c))
+                r = err_at(e, r, fields[c]);
+        cgroup_free(g);
+        return r;
+    }
+    *ret = g;
+    return 0;
+}
+
+void cgroup_remove(const struct cgroup *g)
+{
+    for (size_t i = 0; i < g->n_dirs; i++)
+        (void)rmdir(g->dirs[i]);
+}
+
+struct cgroup *cgroup_free(struct cgroup *g)
+{
+    if (!g)
+        return NULL;
+    cgroup_remove(g);
+    for (size_t i = 0; i < g->n_dirs; i++)
+        free(g->dirs[i]);
+    free(g);
+    return NULL;
+}
+
+/* ---- use ---- */
+
+int cgroup_open(const struct cgroup *g, int fds[CGROUP_MAX_DIRS], size_t *ret_n, struct err *e)
+{
+    for (size_t i = 0; i < g->n_dirs; i++) {
+        char path[PATH_MAX];
+
+        (void)snprintf(path, sizeof(path), "%s/cgroup.procs", g->dirs[i]);
+        fds[i] = open(path, O_WRONLY | O_CLOEXEC);
+        if (fds[i] < 0) {
+            int sys = errno;
+
+            while (i > 0)
+                fd_close(fds[--i]);
+            return err_at(e, err_sys(e, sys, "open '%s'", path), "limits");
+        }
+    }
+    *ret_n = g->n_dirs;
+    return 0;
+}
+
+long long cgroup_oom_kills(const struct cgroup *g)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[PATH_MAX], *at;
+    long long n;
+
+    if (!g->memory_dir)
+        return -1;
+    (void)snprintf(path, sizeof(path), "%s/%s", g->memory_dir,
+                   g->is_v2 ? "memory.events" : "memory.oom_control");
+    if (io_read_file(AT_FDCWD, path, SELF_MAX_BYTES, &text, NULL, NULL) < 0)
+        return -1;
+    at = strstr(text, "oom_kill ");
+    return at && sscanf(at, "oom_kill %lld", &n) == 1 ? n : -1;
+}
+
+/* Calls kill() for each process when sig is not 0. */
+static int each(const struct cgroup *g, int sig, size_t *ret, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[PATH_MAX], *at, *line;
+    size_t n = 0;
+    int r;
+
+    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", g->dirs[0]);
+    r = io_read_file(AT_FDCWD, path, PROCS_MAX_BYTES, &text, NULL, e);
+    if (r < 0)
+        return r;
+    at = text;
+    while ((line = strsep(&at, "\n"))) {
+        uint64_t pid;
+
+        if (str_parse_u64(line, 1, INT_MAX, &pid, NULL) < 0)
+            continue;
+        n++;
+        if (sig)
+            (void)kill((pid_t)pid, sig);
+    }
+    *ret = n;
+    return 0;
+}
+
+int cgroup_count(const struct cgroup *g, size_t *ret, struct err *e)
+{
+    return each(g, 0, ret, e);
+}
+
+int cgroup_kill(const struct cgroup *g, int wait_ms, size_t *ret_left, struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + wait_ms;
+    bool is_atomic = g->is_v2 && put(g->dirs[0], "cgroup.kill", "1", NULL) == 0;
+    size_t n = 0;
+    int r;
+
+    for (;;) {
+        r = each(g, is_atomic ? 0 : SIGKILL, &n, e);
+        if (r < 0)
+            return r;
+        if (n == 0 || clock_mono_ms() >= deadline)
+            break;
+        (void)poll(NULL, 0, POLL_MS);
+    }
+    *ret_left = n;
+    return 0;
+}

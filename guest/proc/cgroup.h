@@ -1,0 +1,39 @@
+#pragma once
+/*
+ * cgroup: a control group for one command, where the box lets the agent make one: below the agent's
+ * own, or beside it when it sits in a leaf of what was delegated (v2), or in each v1 hierarchy that
+ * a limit needs. Nothing is made for a command without limits.
+ *
+ * A group that still has processes can't be removed; what stays is removed by a later
+ * cgroup_new(). Not thread-safe for one group; different groups are independent.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+#define CGROUP_MAX_DIRS 3
+
+struct cgroup;
+
+struct cgroup_limits {
+    uint64_t memory_bytes, pids, cpu_millis; /* 0: none */
+};
+
+bool cgroup_has_limits(const struct cgroup_limits *l);
+
+/* ERR_UNIMPLEMENTED names the first limit that this box can't keep: "limits.pids". */
+int cgroup_new(const struct cgroup_limits *l, struct cgroup **ret, struct err *e);
+/* The directories, as far as they are empty; the group is of no more use then. */
+void cgroup_remove(const struct cgroup *g);
+struct cgroup *cgroup_free(struct cgroup *g); /* removes it; accepts NULL; returns NULL */
+
+/* Descriptors to write "0" to, to enter; the caller's. */
+int cgroup_open(const struct cgroup *g, int fds[CGROUP_MAX_DIRS], size_t *ret_n, struct err *e);
+
+long long cgroup_oom_kills(const struct cgroup *g); /* -1: can't be known */
+
+/* Kills all that is in it, waits up to wait_ms; *ret_left: how many are still there. */
+int cgroup_kill(const struct cgroup *g, int wait_ms, size_t *ret_left, struct err *e);
+int cgroup_count(const struct cgroup *g, size_t *ret, struct err *e);

@@ -1,0 +1,216 @@
+#include "proc/journal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/banned.h"
+
+#define FIRST_BYTES 4096
+
+void journal_init(struct journal *j, struct journal_budget *b, size_t head_max, size_t tail_max)
+{
+    *j = (struct journal){
+        .budget = b, .head_max = head_max, .tail_max = tail_max, .head_closed = head_max == 0};
+}
+
+static bool budget_take(struct journal_budget *b, size_t n)
+{
+    size_t used = atomic_load(&b->used);
+
+    do {
+        if (n > b->max || used > b->max - n)
+            return false;
+    } while (!atomic_compare_exchange_weak(&b->used, &used, used + n));
+    return true;
+}
+
+static void budget_give(struct journal_budget *b, size_t n)
+{
+    (void)atomic_fetch_sub(&b->used, n);
+}
+
+void journal_evict(struct journal *j)
+{
+    budget_give(j->budget, j->head_cap + j->tail_cap);
+    free(j->head);
+    free(j->tail);
+    j->head = j->tail = NULL;
+    j->head_len = j->head_cap = j->tail_len = j->tail_cap = j->tail_at = 0;
+    j->head_closed = true;
+}
+
+void journal_done(struct journal *j)
+{
+    if (!j || !j->budget)
+        return;
+    journal_evict(j);
+    j->budget = NULL;
+}
+
+/* Doubling, up to max. */
+static size_t next_cap(size_t cap, size_t need, size_t max)
+{
+    if (cap < FIRST_BYTES)
+        cap = FIRST_BYTES;
+    while (cap < need)
+        cap *= 2;
+    return cap < max ? cap : max;
+}
+
+/* As many of len bytes as the head has and gets room for. */
+static size_t head_room(struct journal *j, size_t len)
+{
+    size_t need = j->head_len + len < j->head_max ? j->head_len + len : j->head_max;
+    size_t cap;
+    char *head;
+
+    if (need <= j->head_cap)
+        return need - j->head_len;
+    cap = next_cap(j->head_cap, need, j->head_max);
+    if (!budget_take(j->budget, cap - j->head_cap))
+        return j->head_cap - j->head_len;
+    head = realloc(j->head, cap);
+    if (!head) {
+        budget_give(j->budget, cap - j->head_cap);
+        return j->head_cap - j->head_len;
+    }
+    j->head = head;
+    j->head_cap = cap;
+    return need - j->head_len;
+}
+
+static size_t append_head(struct journal *j, const char *data, size_t len)
+{
+    size_t n;
+
+    if (j->head_closed)
+        return 0;
+    n = head_room(j, len);
+    if (n)
+        memcpy(j->head + j->head_len, data, n);
+    j->head_len += n;
+    /* The head ends at its first missing byte, also when that was for want of memory. */
+    if (n < len || j->head_len == j->head_max)
+        j->head_closed = true;
+    return n;
+}
+
+/* Copies out of the ring, from `at` bytes after its oldest. */
+static void ring_copy(const struct journal *j, size_t at, char *out, size_t len)
+{
+    size_t from = (j->tail_at + at) % j->tail_cap;
+    size_t first = j->tail_cap - from < len ? j->tail_cap - from : len;
+
+    memcpy(out, j->tail + from, first);
+    memcpy(out + first, j->tail, len - first);
+}
+
+static void tail_grow(struct journal *j, size_t len)
+{
+    size_t need = j->tail_len + len < j->tail_max ? j->tail_len + len : j->tail_max;
+    size_t cap;
+    char *tail;
+
+    if (need <= j->tail_cap)
+        return;
+    cap = next_cap(j->tail_cap, need, j->tail_max);
+    if (!budget_take(j->budget, cap - j->tail_cap))
+        return;
+    tail = malloc(cap);
+    if (!tail) {
+        budget_give(j->budget, cap - j->tail_cap);
+        return;
+    }
+    if (j->tail_len)
+        ring_copy(j, 0, tail, j->tail_len);
+    free(j->tail);
+    j->tail = tail;
+    j->tail_cap = cap;
+    j->tail_at = 0;
+}
+
+static void append_tail(struct journal *j, const char *data, size_t len)
+{
+    size_t to, first;
+
+    tail_grow(j, len);
+    if (j->tail_cap == 0)
+        return;
+    if (len > j->tail_cap) {
+        data += len - j->tail_cap;
+        len = j->tail_cap;
+    }
+    to = (j->tail_at + j->tail_len) % j->tail_cap;
+    first = j->tail_cap - to < len ? j->tail_cap - to : len;
+    memcpy(j->tail + to, data, first);
+    memcpy(j->tail, data + first, len - first);
+    j->tail_len += len;
+    if (j->tail_len > j->tail_cap) {
+        j->tail_at = (j->tail_at + j->tail_len - j->tail_cap) % j->tail_cap;
+        j->tail_len = j->tail_cap;
+    }
+}
+
+void journal_append(struct journal *j, const void *data, size_t len)
+{
+    const char *p = data;
+    size_t n = append_head(j, p, len);
+
+    j->total += len;
+    if (n < len)
+        append_tail(j, p + n, len - n);
+}
+
+uint64_t journal_dropped(const struct journal *j)
+{
+    return j->total - j->head_len - j->tail_len;
+}
+
+size_t journal_head(const struct journal *j, const char **ret)
+{
+    *ret = j->head;
+    return j->head_len;
+}
+
+size_t journal_tail_len(const struct journal *j)
+{
+    return j->tail_len;
+}
+
+uint64_t journal_tail_offset(const struct journal *j)
+{
+    return j->total - j->tail_len;
+}
+
+int journal_read(const struct journal *j, uint64_t offset, void *out, size_t max, size_t *ret_len,
+                 uint64_t *ret_first_held, struct err *e)
+{
+    uint64_t tail_offset = journal_tail_offset(j);
+    char *to = out;
+    size_t n = 0;
+
+    if (offset > j->total)
+        return err_field(e, ERR_RANGE, "offset", "offset %" PRIu64 " is past the end, %" PRIu64,
+                         offset, j->total);
+    if (offset < j->head_len) {
+        n = j->head_len - offset < max ? (size_t)(j->head_len - offset) : max;
+        memcpy(to, j->head + offset, n);
+        offset += n;
+    } else if (offset < tail_offset) {
+        *ret_first_held = tail_offset;
+        return err_field(e, ERR_DATA_LOSS, "offset",
+                         "bytes %" PRIu64 " to %" PRIu64
+                         " are no longer held; the first held is %" PRIu64,
+                         offset, tail_offset - 1, tail_offset);
+    }
+    if (offset >= tail_offset && n < max && offset < j->total) {
+        size_t k = j->total - offset < max - n ? (size_t)(j->total - offset) : max - n;
+
+        ring_copy(j, (size_t)(offset - tail_offset), to + n, k);
+        n += k;
+    }
+    *ret_len = n;
+    return 0;
+}

@@ -1,0 +1,246 @@
+/*
+ * killer: ends a whole tree: TERM, a grace, KILL. The looks at /proc are a pool thread's work; the
+ * loop's thread decides. While a job is on its way nothing else is decided.
+ */
+#include <assert.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "proc/proc.h"
+#include "system/pool.h"
+
+#include "common/banned.h"
+
+#define POLL_FIRST_MS 5
+#define POLL_MAX_MS 100
+#define KILL_WAIT_MS 500 /* how long a killed tree may take to go before it counts as left */
+
+enum job_kind {
+    JOB_SIGNAL,
+    JOB_COUNT,
+    JOB_KILL,
+};
+
+struct job {
+    struct proc *proc; /* a reference */
+    enum job_kind kind;
+    int sig;
+    bool is_asked; /* by a caller: nothing is waiting for the outcome */
+    int result;
+    size_t n;
+};
+
+static void decide(struct proc *p, const struct job *done);
+
+static void job_free(struct job *j)
+{
+    proc_unref(j->proc);
+    free(j);
+}
+
+static void on_job_done(struct loop *l, void *arg)
+{
+    struct job *j = arg;
+
+    (void)l;
+    j->proc->has_job = false;
+    decide(j->proc, j);
+    job_free(j);
+}
+
+/* A command's own group misses nobody; the marks and sessions may. */
+static void work_on_group(struct job *j, const struct cgroup *g)
+{
+    size_t n;
+
+    if (j->kind == JOB_KILL && cgroup_kill(g, KILL_WAIT_MS, &n, NULL) == 0)
+        j->n = n;
+    else if (j->kind == JOB_COUNT && cgroup_count(g, &n, NULL) == 0 && n > j->n)
+        j->n = n;
+}
+
+static void job_work(struct job *j)
+{
+    struct tree t = {.leader = j->proc->pid,
+                     .mark = tree_mark(j->proc->reg->instance, j->proc->serial)};
+
+    switch (j->kind) {
+    case JOB_SIGNAL:
+        j->result = tree_signal(&t, j->sig, &j->n, NULL);
+        break;
+    case JOB_COUNT:
+        j->result = tree_count(&t, &j->n, NULL);
+        break;
+    case JOB_KILL:
+        j->result = tree_kill(&t, KILL_WAIT_MS, &j->n, NULL);
+        break;
+    }
+    if (j->proc->cgroup)
+        work_on_group(j, j->proc->cgroup);
+}
+
+static void run_job(void *arg)
+{
+    struct job *j = arg;
+
+    job_work(j);
+    if (j->is_asked || loop_post(j->proc->reg->loop, on_job_done, j, NULL) < 0)
+        job_free(j);
+}
+
+static int new_job(struct proc *p, enum job_kind kind, int sig, struct job **ret, struct err *e)
+{
+    struct job *j = calloc(1, sizeof(*j));
+
+    if (!j)
+        return err_oom(e);
+    *j = (struct job){.proc = proc_ref(p), .kind = kind, .sig = sig};
+    *ret = j;
+    return 0;
+}
+
+static void on_poll(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    (void)l;
+    p->poll_timer = NULL;
+    proc_ref(p);
+    decide(p, NULL);
+    proc_unref(p);
+}
+
+static void poll_in(struct proc *p, int ms)
+{
+    p->poll_timer = loop_timer_del(p->poll_timer);
+    (void)loop_timer_add(p->reg->loop, clock_mono_ms() + ms, on_poll, p, &p->poll_timer, NULL);
+}
+
+/* When no thread is free (or no memory), later. */
+static void start_job(struct proc *p, enum job_kind kind, int sig)
+{
+    struct job *j;
+
+    assert(!p->has_job);
+    p->poll_timer = loop_timer_del(p->poll_timer);
+    if (new_job(p, kind, sig, &j, NULL) < 0) {
+        poll_in(p, POLL_MAX_MS);
+        return;
+    }
+    p->has_job = true;
+    if (pool_run(p->reg->pool, run_job, j, NULL) < 0) {
+        p->has_job = false;
+        job_free(j);
+        poll_in(p, POLL_MAX_MS);
+    }
+}
+
+static void force(struct proc *p)
+{
+    p->kill_phase = KILL_FORCE;
+    p->poll_ms = POLL_FIRST_MS;
+    start_job(p, JOB_KILL, SIGKILL);
+}
+
+static void be_done(struct proc *p, size_t n_left)
+{
+    p->n_left = n_left;
+    p->kill_phase = KILL_DONE;
+    proc_finish(p);
+}
+
+static void decide_in_grace(struct proc *p, const struct job *done)
+{
+    bool is_counted = done && done->kind == JOB_COUNT && done->result == 0;
+
+    if (is_counted && done->n == 0 && p->is_reaped) {
+        be_done(p, 0);
+        return;
+    }
+    if (clock_mono_ms() >= p->kill_deadline_ms) {
+        force(p);
+        return;
+    }
+    if (!done) {
+        start_job(p, JOB_COUNT, 0);
+        return;
+    }
+    poll_in(p, p->poll_ms);
+    p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
+}
+
+/* A first process that even SIGKILL does not end (it waits for a disk, say) is looked at for ever. */
+static void decide_in_force(struct proc *p, const struct job *done)
+{
+    if (!done) {
+        start_job(p, JOB_KILL, SIGKILL);
+        return;
+    }
+    if (done->result < 0 && !p->is_reaped) /* no /proc: what can be done without */
+        (void)kill(-p->info.pid, SIGKILL);
+    if (p->is_reaped)
+        be_done(p, done->n);
+    else
+        poll_in(p, p->poll_ms);
+    p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
+}
+
+/* With done NULL: the timer. */
+static void decide(struct proc *p, const struct job *done)
+{
+    if (p->info.state != PROC_RUNNING || p->has_job)
+        return;
+    if (p->is_reaped && !reap_has_children()) {
+        be_done(p, 0); /* no child, no orphan: nothing of any tree is left */
+        return;
+    }
+    switch (p->kill_phase) {
+    case KILL_TERM:
+        decide_in_grace(p, done);
+        break;
+    case KILL_FORCE:
+        decide_in_force(p, done);
+        break;
+    case KILL_NONE:
+    case KILL_DONE:
+        break;
+    }
+}
+
+void killer_begin(struct proc *p, enum proc_reason reason)
+{
+    if (p->info.state != PROC_RUNNING || p->kill_phase != KILL_NONE)
+        return;
+    p->kill_reason = reason;
+    p->poll_ms = POLL_FIRST_MS;
+    p->kill_deadline_ms = clock_mono_ms() + (int64_t)p->spec.kill_grace_ms;
+    p->kill_phase = KILL_TERM;
+    if (p->spec.kill_grace_ms == 0)
+        force(p);
+    else
+        start_job(p, JOB_SIGNAL, SIGTERM);
+}
+
+void killer_reaped(struct proc *p)
+{
+    decide(p, NULL);
+}
+
+int killer_signal_tree(struct proc *p, int sig, struct err *e)
+{
+    struct job *j;
+    int r;
+
+    if (p->pid <= 0)
+        return err_field(e, ERR_PRECONDITION, "id", "'%s' is still being started", p->id);
+    r = new_job(p, sig == SIGKILL ? JOB_KILL : JOB_SIGNAL, sig, &j, e);
+    if (r < 0)
+        return r;
+    j->is_asked = true;
+    r = pool_run(p->reg->pool, run_job, j, e);
+    if (r < 0)
+        job_free(j);
+    return r;
+}

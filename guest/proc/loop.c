@@ -1,0 +1,429 @@
+#include "proc/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+
+#include "common/banned.h"
+
+#define LOOP_BATCH 64 /* events taken by one epoll_wait */
+#define LOOP_STACK_BYTES (256 * 1024)
+#define LOOP_MAX_TIMERS (1u << 20)
+
+struct loop_watch {
+    struct loop *loop;
+    int fd;
+    loop_fd_fn fn; /* NULL: deleted, its memory waits for the end of the batch */
+    void *arg;
+    struct loop_watch *next_dead;
+};
+
+struct loop_timer {
+    struct loop *loop;
+    int64_t at_ms;
+    uint64_t serial; /* timers of one millisecond run in the order they were made */
+    size_t slot;
+    loop_fn fn;
+    void *arg;
+};
+
+struct post {
+    loop_fn fn;
+    void *arg;
+    struct post *next;
+};
+
+struct loop {
+    int epoll_fd;
+    int wake_fd; /* an eventfd: something was posted, or stop */
+    pthread_t thread;
+    bool started; /* loop_start()'s thread is there to be joined */
+    _Atomic bool stopping;
+    _Atomic bool running;
+    pthread_t runner;         /* valid while running */
+    struct loop_timer **heap; /* the earliest first */
+    size_t n_timers, cap_timers;
+    uint64_t next_serial;
+    struct loop_watch *dead;
+    pthread_mutex_t lock;
+    struct post *first, *last; /* guarded by lock */
+};
+
+int loop_new(struct loop **ret, struct err *e)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
+    struct loop *l = calloc(1, sizeof(*l));
+
+    if (!l)
+        return err_oom(e);
+    (void)pthread_mutex_init(&l->lock, NULL);
+    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->epoll_fd < 0 || l->wake_fd < 0 ||
+        epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->wake_fd, &ev) < 0) {
+        int sys = errno;
+
+        loop_free(l);
+        return err_sys(e, sys, "making the event loop");
+    }
+    *ret = l;
+    return 0;
+}
+
+static void free_dead(struct loop *l)
+{
+    while (l->dead) {
+        struct loop_watch *w = l->dead;
+
+        l->dead = w->next_dead;
+        free(w);
+    }
+}
+
+struct loop *loop_free(struct loop *l)
+{
+    if (!l)
+        return NULL;
+    assert(!l->started && !l->running);
+    free_dead(l);
+    while (l->first) {
+        struct post *p = l->first;
+
+        l->first = p->next;
+        free(p);
+    }
+    for (size_t i = 0; i < l->n_timers; i++)
+        free(l->heap[i]);
+    free(l->heap);
+    fd_close(l->wake_fd);
+    fd_close(l->epoll_fd);
+    (void)pthread_mutex_destroy(&l->lock);
+    free(l);
+    return NULL;
+}
+
+bool loop_is_here(const struct loop *l)
+{
+    return l->running && pthread_equal(l->runner, pthread_self());
+}
+
+/* Watches and timers belong to the loop's thread; before it runs, to whoever sets it up. */
+static void assert_owner(const struct loop *l)
+{
+    assert(!l->running || loop_is_here(l));
+}
+
+/* ---- watches ---- */
+
+int loop_watch_add(struct loop *l, int fd, uint32_t events, loop_fd_fn fn, void *arg,
+                   struct loop_watch **ret, struct err *e)
+{
+    struct epoll_event ev = {.events = events};
+    struct loop_watch *w;
+
+    assert_owner(l);
+    w = calloc(1, sizeof(*w));
+    if (!w)
+        return err_oom(e);
+    *w = (struct loop_watch){.loop = l, .fd = fd, .fn = fn, .arg = arg};
+    ev.data.ptr = w;
+    if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0) {
+        int sys = errno;
+
+        free(w);
+        return err_sys(e, sys, "watching descriptor %d", fd);
+    }
+    *ret = w;
+    return 0;
+}
+
+int loop_watch_set(struct loop_watch *w, uint32_t events, struct err *e)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = w};
+
+    assert_owner(w->loop);
+    if (epoll_ctl(w->loop->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev) < 0)
+        return err_sys(e, errno, "watching descriptor %d", w->fd);
+    return 0;
+}
+
+/*
+ * The batch being dispatched may still hold an event of this watch, so the memory stays until the
+ * batch is over.
+ */
+struct loop_watch *loop_watch_del(struct loop_watch *w)
+{
+    if (!w)
+        return NULL;
+    assert_owner(w->loop);
+    (void)epoll_ctl(w->loop->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+    w->fn = NULL;
+    w->next_dead = w->loop->dead;
+    w->loop->dead = w;
+    return NULL;
+}
+
+/* ---- timers: a binary heap ---- */
+
+static bool is_earlier(const struct loop_timer *a, const struct loop_timer *b)
+{
+    return a->at_ms < b->at_ms || (a->at_ms == b->at_ms && a->serial < b->serial);
+}
+
+static void heap_put(struct loop *l, size_t slot, struct loop_timer *t)
+{
+    l->heap[slot] = t;
+    t->slot = slot;
+}
+
+static void heap_up(struct loop *l, size_t slot)
+{
+    struct loop_timer *t = l->heap[slot];
+
+    while (slot > 0 && is_earlier(t, l->heap[(slot - 1) / 2])) {
+        heap_put(l, slot, l->heap[(slot - 1) / 2]);
+        slot = (slot - 1) / 2;
+    }
+    heap_put(l, slot, t);
+}
+
+static void heap_down(struct loop *l, size_t slot)
+{
+    struct loop_timer *t = l->heap[slot];
+
+    for (;;) {
+        size_t child = slot * 2 + 1;
+
+        if (child >= l->n_timers)
+            break;
+        if (child + 1 < l->n_timers && is_earlier(l->heap[child + 1], l->heap[child]))
+            child++;
+        if (!is_earlier(l->heap[child], t))
+            break;
+        heap_put(l, slot, l->heap[child]);
+        slot = child;
+    }
+    heap_put(l, slot, t);
+}
+
+static int heap_reserve(struct loop *l, struct err *e)
+{
+    size_t cap = l->cap_timers ? l->cap_timers * 2 : 64;
+    struct loop_timer **heap;
+
+    if (l->n_timers < l->cap_timers)
+        return 0;
+    if (l->n_timers >= LOOP_MAX_TIMERS)
+        return err_set(e, ERR_EXHAUSTED, "more than %u timers", LOOP_MAX_TIMERS);
+    heap = reallocarray(l->heap, cap, sizeof(struct loop_timer *));
+    if (!heap)
+        return err_oom(e);
+    l->heap = heap;
+    l->cap_timers = cap;
+    return 0;
+}
+
+int loop_timer_add(struct loop *l, int64_t at_mono_ms, loop_fn fn, void *arg,
+                   struct loop_timer **ret, struct err *e)
+{
+    struct loop_timer *t;
+    int r;
+
+    assert_owner(l);
+    r = heap_reserve(l, e);
+    if (r < 0)
+        return r;
+    t = calloc(1, sizeof(*t));
+    if (!t)
+        return err_oom(e);
+    *t = (struct loop_timer){
+        .loop = l, .at_ms = at_mono_ms, .serial = l->next_serial++, .fn = fn, .arg = arg};
+    heap_put(l, l->n_timers++, t);
+    heap_up(l, t->slot);
+    *ret = t;
+    return 0;
+}
+
+struct loop_timer *loop_timer_del(struct loop_timer *t)
+{
+    struct loop_timer *last;
+    struct loop *l;
+    size_t slot;
+
+    if (!t)
+        return NULL;
+    l = t->loop;
+    slot = t->slot;
+    assert_owner(l);
+    last = l->heap[--l->n_timers];
+    if (last != t) {
+        heap_put(l, slot, last);
+        heap_up(l, slot);
+        heap_down(l, last->slot);
+    }
+    free(t);
+    return NULL;
+}
+
+/* Only what was due when the round began: a timer that sets itself to now does not starve others. */
+static void run_timers(struct loop *l)
+{
+    int64_t now = clock_mono_ms();
+    uint64_t before = l->next_serial;
+
+    while (l->n_timers > 0 && l->heap[0]->at_ms <= now && l->heap[0]->serial < before) {
+        loop_fn fn = l->heap[0]->fn;
+        void *arg = l->heap[0]->arg;
+
+        loop_timer_del(l->heap[0]);
+        fn(l, arg);
+    }
+}
+
+static int wait_ms(const struct loop *l)
+{
+    int64_t left;
+
+    if (l->n_timers == 0)
+        return -1;
+    left = l->heap[0]->at_ms - clock_mono_ms();
+    if (left < 0)
+        return 0;
+    return left > 3600 * 1000 ? 3600 * 1000 : (int)left;
+}
+
+/* ---- posts ---- */
+
+static void wake(struct loop *l)
+{
+    uint64_t one = 1;
+
+    (void)!write(l->wake_fd, &one, sizeof(one)); /* full means that it is awake already */
+}
+
+int loop_post(struct loop *l, loop_fn fn, void *arg, struct err *e)
+{
+    struct post *p = calloc(1, sizeof(*p));
+    bool was_empty;
+
+    if (!p)
+        return err_oom(e);
+    *p = (struct post){.fn = fn, .arg = arg};
+    (void)pthread_mutex_lock(&l->lock);
+    was_empty = !l->first;
+    if (was_empty)
+        l->first = p;
+    else
+        l->last->next = p;
+    l->last = p;
+    (void)pthread_mutex_unlock(&l->lock);
+    if (was_empty)
+        wake(l);
+    return 0;
+}
+
+static void run_posts(struct loop *l)
+{
+    struct post *p;
+
+    (void)pthread_mutex_lock(&l->lock);
+    p = l->first;
+    l->first = l->last = NULL;
+    (void)pthread_mutex_unlock(&l->lock);
+    while (p) {
+        struct post *next = p->next;
+
+        p->fn(l, p->arg);
+        free(p);
+        p = next;
+    }
+}
+
+/* ---- the thread ---- */
+
+static void dispatch(struct loop *l, const struct epoll_event *ev, int n)
+{
+    uint64_t count;
+
+    for (int i = 0; i < n; i++) {
+        struct loop_watch *w = ev[i].data.ptr;
+
+        if (!w)
+            (void)!read(l->wake_fd, &count, sizeof(count));
+        else if (w->fn)
+            w->fn(l, ev[i].events, w->arg);
+    }
+    free_dead(l);
+}
+
+int loop_run(struct loop *l, struct err *e)
+{
+    struct epoll_event ev[LOOP_BATCH];
+    int r = 0;
+
+    l->runner = pthread_self();
+    l->running = true;
+    while (!l->stopping) {
+        int n = epoll_wait(l->epoll_fd, ev, LOOP_BATCH, wait_ms(l));
+
+        if (n < 0 && errno != EINTR) {
+            r = err_sys(e, errno, "waiting for events");
+            break;
+        }
+        dispatch(l, ev, n);
+        run_posts(l);
+        run_timers(l);
+        free_dead(l);
+    }
+    run_posts(l); /* what was posted before the stop still runs */
+    free_dead(l);
+    l->running = false;
+    return r;
+}
+
+static void *thread_main(void *arg)
+{
+    struct err e = {0};
+
+    /* epoll_wait fails for bugs of ours only: nothing would run any more, so it must be seen. */
+    if (loop_run(arg, &e) < 0)
+        abort();
+    return NULL;
+}
+
+int loop_start(struct loop *l, struct err *e)
+{
+    sigset_t all, old;
+    pthread_attr_t attr;
+    int r;
+
+    (void)sigfillset(&all);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setstacksize(&attr, LOOP_STACK_BYTES);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    r = pthread_create(&l->thread, &attr, thread_main, l);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    (void)pthread_attr_destroy(&attr);
+    if (r != 0)
+        return err_sys(e, r, "starting the loop's thread");
+    l->started = true;
+    return 0;
+}
+
+void loop_stop(struct loop *l)
+{
+    l->stopping = true;
+    wake(l);
+    if (l->started && !loop_is_here(l)) {
+        (void)pthread_join(l->thread, NULL);
+        l->started = false;
+    }
+}

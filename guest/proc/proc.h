@@ -1,0 +1,129 @@
+#pragma once
+/*
+ * proc: the inside of a command, shared by the files that are its parts (registry.c: ids and
+ * retention; launch.c: from spec to child; proc.c: pipes, end, readers; killer.c: ending a tree).
+ * Nobody outside guest/proc/ includes it.
+ *
+ * Locks: registry.lock before proc.lock. Fields without a lock belong to the loop's thread, or do
+ * not change after the start.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "proc/cgroup.h"
+#include "proc/journal.h"
+#include "proc/loop.h"
+#include "proc/registry.h"
+#include "proc/tree.h"
+
+#define N_ID_BUCKETS 1024
+#define PROC_READ_BYTES (64 * 1024)
+
+struct chunk {
+    struct chunk *next;
+    size_t len, sent;
+    char data[];
+};
+
+enum kill_phase {
+    KILL_NONE = 0,
+    KILL_TERM,  /* the tree has been asked, the grace runs */
+    KILL_FORCE, /* SIGKILL */
+    KILL_DONE,
+};
+
+struct proc {
+    struct registry *reg;
+    char *id;
+    struct proc_spec spec;
+    uint32_t serial;
+    _Atomic int refs;
+    struct cgroup *cgroup; /* NULL: no limits */
+    _Atomic pid_t pid;     /* written by the kernel when the child is made; stays after the end */
+    struct proc *id_next, *list_next, *list_prev, *kept_next; /* guarded by registry.lock */
+    bool is_listed;                                           /* guarded by registry.lock */
+    int64_t ended_mono_ms;                                    /* guarded by registry.lock */
+
+    pthread_mutex_t lock;
+    /* guarded by lock: */
+    struct proc_info info; /* but the counts, which are the journals' */
+    struct journal out[N_PROC_STREAMS];
+    struct proc_sub *subs;
+    size_t n_subs;
+    struct chunk *stdin_first, *stdin_last;
+    size_t stdin_queued;
+    bool stdin_close_asked;
+    bool stdin_broken; /* the command closed its end */
+    int n_owners;
+    bool is_detached;
+    bool cancel_asked;
+    bool is_reaped;
+    int stdin_fd,
+        out_fd[N_PROC_STREAMS]; /* changed by the loop's thread with the lock; a pty: out_fd[0] */
+    bool is_paused[N_PROC_STREAMS];
+
+    /* the loop's: */
+    bool is_adopted;
+    struct loop_watch *stdin_watch, *out_watch[N_PROC_STREAMS];
+    struct loop_timer *timeout_timer, *wake_timer, *poll_timer, *drain_timer;
+    int64_t started_mono_ms;
+    enum kill_phase kill_phase;
+    enum proc_reason kill_reason; /* REASON_NONE: as the status says */
+    int64_t kill_deadline_ms;
+    int poll_ms;
+    bool has_job; /* a pool thread works on the tree */
+    size_t n_left;
+    bool is_lingering;
+    long long oom_kills_before; /* -1: can't be known */
+};
+
+struct registry {
+    struct loop *loop;
+    struct pool *pool;
+    uint32_t instance;
+    int oom_score_adj; /* of the children; -1: leave it */
+    char *path;        /* the PATH of commands that bring none */
+    struct journal_budget budget;
+    pthread_mutex_t lock;
+    /* guarded by lock: */
+    struct proc *by_id[N_ID_BUCKETS];
+    struct proc *first, *last;           /* all that are listed, oldest start first */
+    struct proc *kept_first, *kept_last; /* of these the ended ones, oldest end first */
+    uint32_t next_serial;
+    size_t n_running, n_kept, n_lingering;
+    uint64_t forgotten[REGISTRY_MAX_FORGOTTEN]; /* hashes of ids, a ring */
+    size_t forgotten_at;
+    struct registry_counts totals;
+
+    /* the loop's: */
+    int signal_fd;
+    struct loop_watch *signal_watch;
+    struct loop_timer *sweep_timer, *keep_timer;
+    char scratch[PROC_READ_BYTES];
+};
+
+/* launch.c: on a pool thread. Sets pid, descriptors, state; posts to the loop. */
+void launch_run(void *proc);
+
+/* proc.c, on the loop's thread */
+void proc_adopt(struct proc *p); /* watches and timers, once */
+void proc_reaped(struct proc *p, int status, const struct rusage *ru, bool is_lost);
+void proc_finish(struct proc *p);  /* the result is complete */
+void proc_abandon(struct proc *p); /* the loop has stopped: let go of it */
+void proc_wake(struct proc *p);    /* with the lock */
+
+/* killer.c, on the loop's thread */
+void killer_begin(struct proc *p, enum proc_reason reason);
+void killer_reaped(struct proc *p);
+int killer_signal_tree(struct proc *p, int sig, struct err *e); /* any thread */
+
+/* registry.c */
+void registry_failed(struct proc *p); /* never ran: the id is free again */
+void registry_ended(struct proc *p);  /* from running to kept; on the loop's thread */
+void registry_lingering(struct proc *p, bool on);
+void registry_relieve(struct registry *r); /* the budget is nearly used up */
+
+/* reap.c, on the loop's thread */
+int reap_init(struct registry *r, struct err *e);
+void reap_done(struct registry *r);
+bool reap_has_children(void); /* running, ended or adopted */

@@ -1,0 +1,229 @@
+/*
+ * reap: the one place that waits for processes. SIGCHLD wakes the loop; waitid() without taking
+ * says who has ended; a command's status goes to its command, an adopted orphan's to nobody. A
+ * child whose spawn() has not returned yet is left for the next look (spawn() itself reaps a child
+ * that did not get as far as exec).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "proc/proc.h"
+
+#include "common/banned.h"
+
+#define SWEEP_MS 1000   /* a look without a signal while commands run, should one be lost */
+#define SWEEP_SOON_MS 2 /* a child that spawn() is about to hand over */
+#define IO_BYTES 512
+
+enum owner {
+    OWNER_NOBODY, /* adopted */
+    OWNER_COMMAND,
+    OWNER_SPAWN, /* not yet handed over */
+};
+
+/* *ret is a reference for OWNER_COMMAND. */
+static enum owner find_owner(struct registry *reg, pid_t pid, struct proc **ret)
+{
+    enum owner owner = OWNER_NOBODY;
+
+    (void)pthread_mutex_lock(&reg->lock);
+    for (struct proc *p = reg->last; p && owner == OWNER_NOBODY; p = p->list_prev) {
+        if (atomic_load(&p->pid) != pid)
+            continue;
+        (void)pthread_mutex_lock(&p->lock);
+        if (p->info.state == PROC_STARTING) {
+            owner = OWNER_SPAWN;
+        } else if (p->info.state == PROC_RUNNING && !p->is_reaped) {
+            owner = OWNER_COMMAND;
+            *ret = proc_ref(p);
+        }
+        (void)pthread_mutex_unlock(&p->lock);
+    }
+    (void)pthread_mutex_unlock(&reg->lock);
+    return owner;
+}
+
+/* Of the process and of those it has waited for. Gone with the reaping, so read before. */
+static void read_io(pid_t pid, struct proc_usage *u)
+{
+    _cleanup_close_ int fd = -1;
+    char path[64], text[IO_BYTES], *at;
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/io", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return;
+    text[n] = '\0';
+    at = strstr(text, "\nread_bytes: ");
+    if (at)
+        (void)sscanf(at, "\nread_bytes: %" SCNd64, &u->read_bytes);
+    at = strstr(text, "\nwrite_bytes: ");
+    if (at)
+        (void)sscanf(at, "\nwrite_bytes: %" SCNd64, &u->write_bytes);
+}
+
+static void reap_command(struct proc *p, pid_t pid)
+{
+    struct proc_usage io = {.read_bytes = -1, .write_bytes = -1};
+    struct rusage ru = {0};
+    int status = 0;
+    pid_t got;
+
+    read_io(pid, &io);
+    /* With the lock: who signals by number holds it, and the number is free after the wait. */
+    (void)pthread_mutex_lock(&p->lock);
+    got = wait4(pid, &status, WNOHANG, &ru);
+    p->is_reaped = true;
+    p->info.usage.read_bytes = io.read_bytes;
+    p->info.usage.write_bytes = io.write_bytes;
+    (void)pthread_mutex_unlock(&p->lock);
+    proc_reaped(p, status, &ru, got != pid);
+}
+
+static void reap_adopted(struct registry *reg, pid_t pid)
+{
+    if (waitpid(pid, NULL, WNOHANG) != pid)
+        return;
+    (void)pthread_mutex_lock(&reg->lock);
+    reg->totals.adopted_total++;
+    (void)pthread_mutex_unlock(&reg->lock);
+}
+
+/* The oldest ended child, left as it is. 0: none has ended; -1: there are no children. */
+static pid_t peek(idtype_t which, id_t id)
+{
+    siginfo_t si = {0};
+
+    while (waitid(which, id, &si, WEXITED | WNOHANG | WNOWAIT) < 0)
+        if (errno != EINTR)
+            return -1;
+    return si.si_pid;
+}
+
+bool reap_has_children(void)
+{
+    return peek(P_ALL, 0) >= 0;
+}
+
+static struct proc **running(struct registry *reg, size_t *ret_n)
+{
+    struct proc **all;
+    size_t n = 0;
+
+    (void)pthread_mutex_lock(&reg->lock);
+    all = calloc(reg->n_running + reg->n_kept + 1, sizeof(struct proc *));
+    for (struct proc *p = reg->first; all && p; p = p->list_next)
+        if (!p->ended_mono_ms)
+            all[n++] = proc_ref(p);
+    (void)pthread_mutex_unlock(&reg->lock);
+    *ret_n = n;
+    return all;
+}
+
+/* The child that is in the way of the general look can't be taken yet: ask for each by number. */
+static void reap_each(struct registry *reg)
+{
+    size_t n;
+    _cleanup_free_ struct proc **all = running(reg, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        struct proc *owner = NULL;
+        pid_t pid = atomic_load(&all[i]->pid);
+
+        if (pid > 0 && peek(P_PID, (id_t)pid) == pid &&
+            find_owner(reg, pid, &owner) == OWNER_COMMAND)
+            reap_command(owner, pid);
+        proc_unref(owner);
+        proc_unref(all[i]);
+    }
+}
+
+static void on_sweep(struct loop *l, void *arg);
+
+static void set_sweep(struct registry *reg, int64_t in_ms)
+{
+    reg->sweep_timer = loop_timer_del(reg->sweep_timer);
+    (void)loop_timer_add(reg->loop, clock_mono_ms() + in_ms, on_sweep, reg, &reg->sweep_timer,
+                         NULL);
+}
+
+static void reap_all(struct registry *reg)
+{
+    int64_t next_ms = SWEEP_MS;
+    pid_t pid;
+
+    while ((pid = peek(P_ALL, 0)) > 0) {
+        struct proc *p = NULL;
+        enum owner owner = find_owner(reg, pid, &p);
+
+        if (owner == OWNER_SPAWN) {
+            reap_each(reg);
+            next_ms = SWEEP_SOON_MS;
+            break;
+        }
+        if (owner == OWNER_COMMAND)
+            reap_command(p, pid);
+        else
+            reap_adopted(reg, pid);
+        proc_unref(p);
+    }
+    if (pid >= 0)
+        set_sweep(reg, next_ms);
+}
+
+static void on_sweep(struct loop *l, void *arg)
+{
+    struct registry *reg = arg;
+
+    (void)l;
+    reg->sweep_timer = NULL;
+    reap_all(reg);
+}
+
+static void on_signal(struct loop *l, uint32_t events, void *arg)
+{
+    struct registry *reg = arg;
+    struct signalfd_siginfo si[16];
+
+    (void)l;
+    (void)events;
+    while (read(reg->signal_fd, si, sizeof(si)) == (ssize_t)sizeof(si))
+        ;
+    reap_all(reg);
+}
+
+int reap_init(struct registry *reg, struct err *e)
+{
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    reg->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (reg->signal_fd < 0)
+        return err_sys(e, errno, "watching for SIGCHLD");
+    return loop_watch_add(reg->loop, reg->signal_fd, EPOLLIN, on_signal, reg, &reg->signal_watch,
+                          e);
+}
+
+void reap_done(struct registry *reg)
+{
+    reg->sweep_timer = loop_timer_del(reg->sweep_timer);
+    reg->keep_timer = loop_timer_del(reg->keep_timer);
+    reg->signal_watch = loop_watch_del(reg->signal_watch);
+    fd_close(reg->signal_fd);
+    reg->signal_fd = -1;
+}

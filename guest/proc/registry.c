@@ -1,0 +1,547 @@
+#include "proc/registry.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/str.h"
+#include "proc/proc.h"
+#include "system/pool.h"
+
+#include "common/banned.h"
+
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define OOM_SCORE_RAISE 300 /* how much sooner than the agent its commands go */
+#define OOM_SCORE_MAX 1000
+#define GENERATED_ID_BYTES 8
+#define KEEP_CHECK_MS 15000
+
+static uint64_t hash_id(const char *id)
+{
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+
+    for (; *id; id++)
+        h = (h ^ (unsigned char)*id) * 1099511628211u;
+    return h ? h : 1;
+}
+
+/* ---- one command's memory ---- */
+
+static void proc_free(struct proc *p)
+{
+    struct chunk *c;
+
+    for (size_t i = 0; i < N_PROC_STREAMS; i++) {
+        journal_done(&p->out[i]);
+        fd_close(p->out_fd[i]);
+    }
+    fd_close(p->stdin_fd);
+    while ((c = p->stdin_first)) {
+        p->stdin_first = c->next;
+        free(c);
+    }
+    (void)pthread_mutex_destroy(&p->lock);
+    cgroup_free(p->cgroup);
+    proc_spec_done(&p->spec);
+    free(p->id);
+    free(p);
+}
+
+struct proc *proc_ref(struct proc *p)
+{
+    (void)atomic_fetch_add(&p->refs, 1);
+    return p;
+}
+
+struct proc *proc_unref(struct proc *p)
+{
+    if (p && atomic_fetch_sub(&p->refs, 1) == 1)
+        proc_free(p);
+    return NULL;
+}
+
+static int proc_new(struct registry *reg, struct proc_spec *take, struct proc **ret, struct err *e)
+{
+    struct proc *p = calloc(1, sizeof(*p));
+    char id[GENERATED_ID_BYTES * 2 + 1];
+    int r = 0;
+
+    if (!p)
+        return err_oom(e);
+    p->reg = reg;
+    p->refs = 1;
+    p->stdin_fd = p->out_fd[PROC_STDOUT] = p->out_fd[PROC_STDERR] = -1;
+    p->oom_kills_before = -1;
+    p->info.code = -1;
+    p->info.usage.read_bytes = p->info.usage.write_bytes = -1;
+    p->id = TAKE(take->id);
+    p->spec = *take;
+    *take = (struct proc_spec){0};
+    (void)pthread_mutex_init(&p->lock, NULL);
+    for (size_t i = 0; i < N_PROC_STREAMS; i++)
+        journal_init(&p->out[i], &reg->budget, p->spec.head_bytes, p->spec.tail_bytes);
+    if (!p->id) {
+        r = io_random_hex(GENERATED_ID_BYTES, id, e);
+        p->id = r == 0 ? strdup(id) : NULL;
+        if (r == 0 && !p->id)
+            r = err_oom(e);
+    }
+    if (r < 0) {
+        proc_free(p);
+        return r;
+    }
+    *ret = p;
+    return 0;
+}
+
+const char *proc_id(const struct proc *p)
+{
+    return p->id;
+}
+
+const struct proc_spec *proc_spec(const struct proc *p)
+{
+    return &p->spec;
+}
+
+const char *proc_reason_name(enum proc_reason reason)
+{
+    static const char *const names[N_REASONS] = {
+        [REASON_NONE] = "none",       [REASON_EXITED] = "exited", [REASON_SIGNALED] = "signaled",
+        [REASON_TIMEOUT] = "timeout", [REASON_OOM] = "oom",       [REASON_CANCELED] = "canceled",
+        [REASON_LOST] = "lost",
+    };
+
+    return names[reason];
+}
+
+/* ---- the table; all with the lock ---- */
+
+static struct proc *find(struct registry *reg, const char *id)
+{
+    struct proc *p = reg->by_id[hash_id(id) % N_ID_BUCKETS];
+
+    while (p && !str_eq(p->id, id))
+        p = p->id_next;
+    return p;
+}
+
+static bool is_forgotten(const struct registry *reg, const char *id)
+{
+    uint64_t h = hash_id(id);
+
+    for (size_t i = 0; i < REGISTRY_MAX_FORGOTTEN; i++)
+        if (reg->forgotten[i] == h)
+            return true;
+    return false;
+}
+
+static void list(struct registry *reg, struct proc *p)
+{
+    struct proc **bucket = &reg->by_id[hash_id(p->id) % N_ID_BUCKETS];
+
+    proc_ref(p);
+    p->id_next = *bucket;
+    *bucket = p;
+    p->list_prev = reg->last;
+    if (reg->last)
+        reg->last->list_next = p;
+    else
+        reg->first = p;
+    reg->last = p;
+    p->is_listed = true;
+}
+
+/* The caller unrefs p, without the lock. */
+static void unlist(struct registry *reg, struct proc *p)
+{
+    struct proc **at = &reg->by_id[hash_id(p->id) % N_ID_BUCKETS];
+
+    assert(p->is_listed);
+    while (*at != p)
+        at = &(*at)->id_next;
+    *at = p->id_next;
+    if (p->list_prev)
+        p->list_prev->list_next = p->list_next;
+    else
+        reg->first = p->list_next;
+    if (p->list_next)
+        p->list_next->list_prev = p->list_prev;
+    else
+        reg->last = p->list_prev;
+    p->id_next = p->list_next = p->list_prev = NULL;
+    p->is_listed = false;
+}
+
+static void unkeep(struct registry *reg, struct proc *p)
+{
+    struct proc *before = NULL, *at = reg->kept_first;
+
+    while (at != p) {
+        before = at;
+        at = at->kept_next;
+    }
+    if (before)
+        before->kept_next = p->kept_next;
+    else
+        reg->kept_first = p->kept_next;
+    if (reg->kept_last == p)
+        reg->kept_last = before;
+    p->kept_next = NULL;
+    reg->n_kept--;
+}
+
+static void forget(struct registry *reg, struct proc *p)
+{
+    unkeep(reg, p);
+    unlist(reg, p);
+    reg->forgotten[reg->forgotten_at++ % REGISTRY_MAX_FORGOTTEN] = hash_id(p->id);
+}
+
+/* ---- finding and starting ---- */
+
+static int attach(struct proc *p, const struct proc_spec *spec, struct err *e)
+{
+    if (memcmp(p->spec.digest, spec->digest, SPEC_DIGEST_BYTES) != 0)
+        return err_field(e, ERR_EXISTS, "id", "'%s' is the id of another command", p->id);
+    return 0;
+}
+
+/* With the lock: room for one more? */
+static int check_room(const struct registry *reg, struct err *e)
+{
+    if (reg->n_running >= REGISTRY_MAX_RUNNING)
+        return err_set(e, ERR_EXHAUSTED, "%zu commands are running, the most allowed",
+                       reg->n_running);
+    if (reg->n_lingering >= REGISTRY_MAX_LINGERING)
+        return err_set(e, ERR_EXHAUSTED,
+                       "descendants of %zu ended commands hold their output open, the most allowed",
+                       reg->n_lingering);
+    return 0;
+}
+
+static int list_new(struct registry *reg, struct proc *fresh, struct proc **ret, struct err *e)
+{
+    struct proc *p;
+    int r;
+
+    (void)pthread_mutex_lock(&reg->lock);
+    p = find(reg, fresh->id);
+    r = p ? attach(p, &fresh->spec, e) : check_room(reg, e);
+    if (r == 0 && !p) {
+        fresh->serial = ++reg->next_serial;
+        reg->n_running++;
+        list(reg, fresh);
+        p = fresh;
+    }
+    if (r == 0)
+        *ret = proc_ref(p);
+    (void)pthread_mutex_unlock(&reg->lock);
+    return r;
+}
+
+int registry_start(struct registry *reg, struct proc_spec *take, struct proc **ret,
+                   bool *ret_is_new, struct err *e)
+{
+    struct proc *fresh = NULL, *p = NULL;
+    int r = 0;
+
+    if (take->id)
+        r = proc_spec_check_id(take->id, e);
+    if (r == 0)
+        r = proc_new(reg, take, &fresh, e);
+    if (r < 0) {
+        proc_spec_done(take);
+        return r;
+    }
+    r = list_new(reg, fresh, &p, e);
+    if (r == 0 && p == fresh) {
+        r = pool_run(reg->pool, launch_run, proc_ref(fresh), e);
+        if (r < 0) {
+            proc_unref(fresh); /* launch_run's */
+            registry_failed(fresh);
+            p = proc_unref(p);
+        }
+    }
+    if (r == 0) {
+        *ret_is_new = p == fresh;
+        *ret = p;
+    }
+    proc_unref(fresh);
+    return r;
+}
+
+static int not_found(const struct registry *reg, const char *id, struct err *e)
+{
+    if (is_forgotten(reg, id))
+        return err_field(e, ERR_NOT_FOUND, "id",
+                         "the result of '%.128s' has been forgotten (kept are %d for %d minutes)",
+                         id, REGISTRY_MAX_KEPT, REGISTRY_KEEP_MS / 60000);
+    return err_field(e, ERR_NOT_FOUND, "id", "no command has the id '%.128s'", id);
+}
+
+int registry_get(struct registry *reg, const char *id, struct proc **ret, struct err *e)
+{
+    struct proc *p;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&reg->lock);
+    p = find(reg, id);
+    if (p)
+        *ret = proc_ref(p);
+    else
+        r = not_found(reg, id, e);
+    (void)pthread_mutex_unlock(&reg->lock);
+    return r;
+}
+
+int registry_list(struct registry *reg, struct proc ***ret, size_t *ret_n, struct err *e)
+{
+    struct proc **all;
+    size_t n = 0;
+
+    (void)pthread_mutex_lock(&reg->lock);
+    all = calloc(reg->n_running + reg->n_kept + 1, sizeof(*all));
+    for (struct proc *p = reg->first; all && p; p = p->list_next)
+        all[n++] = proc_ref(p);
+    (void)pthread_mutex_unlock(&reg->lock);
+    if (!all)
+        return err_oom(e);
+    *ret = all;
+    *ret_n = n;
+    return 0;
+}
+
+static bool has_ended(struct proc *p)
+{
+    bool has;
+
+    (void)pthread_mutex_lock(&p->lock);
+    has = p->info.state == PROC_ENDED;
+    (void)pthread_mutex_unlock(&p->lock);
+    return has;
+}
+
+int registry_forget(struct registry *reg, const char *id, struct err *e)
+{
+    struct proc *p;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&reg->lock);
+    p = find(reg, id);
+    if (!p)
+        r = not_found(reg, id, e);
+    else if (!p->ended_mono_ms)
+        r = err_field(e, ERR_PRECONDITION, "id", "'%s' is running", id);
+    else
+        forget(reg, p);
+    (void)pthread_mutex_unlock(&reg->lock);
+    if (r == 0)
+        proc_unref(p);
+    return r;
+}
+
+void registry_count(struct registry *reg, struct registry_counts *ret)
+{
+    (void)pthread_mutex_lock(&reg->lock);
+    *ret = reg->totals;
+    ret->running = reg->n_running;
+    ret->kept = reg->n_kept;
+    (void)pthread_mutex_unlock(&reg->lock);
+    ret->journal_bytes = atomic_load(&reg->budget.used);
+}
+
+/* ---- what happens to a command ---- */
+
+void registry_failed(struct proc *p)
+{
+    struct registry *reg = p->reg;
+
+    (void)pthread_mutex_lock(&reg->lock);
+    unlist(reg, p);
+    reg->n_running--;
+    reg->totals.failed_total++;
+    (void)pthread_mutex_unlock(&reg->lock);
+    proc_unref(p);
+}
+
+/* Takes what is too old or too many from the kept; the caller unrefs the chain. */
+static struct proc *take_old(struct registry *reg, int64_t now)
+{
+    struct proc *old = NULL;
+
+    while (reg->kept_first && (reg->n_kept > REGISTRY_MAX_KEPT ||
+                               reg->kept_first->ended_mono_ms + REGISTRY_KEEP_MS <= now)) {
+        struct proc *p = reg->kept_first;
+
+        forget(reg, p);
+        p->kept_next = old;
+        old = p;
+    }
+    return old;
+}
+
+static void unref_chain(struct proc *p)
+{
+    while (p) {
+        struct proc *next = p->kept_next;
+
+        p->kept_next = NULL;
+        proc_unref(p);
+        p = next;
+    }
+}
+
+static void on_keep_timer(struct loop *l, void *arg);
+
+/* The timer runs only while something is kept, so that an idle agent sleeps. */
+static void set_keep_timer(struct registry *reg)
+{
+    if (!reg->keep_timer)
+        (void)loop_timer_add(reg->loop, clock_mono_ms() + KEEP_CHECK_MS, on_keep_timer, reg,
+                             &reg->keep_timer, NULL);
+}
+
+static void on_keep_timer(struct loop *l, void *arg)
+{
+    struct registry *reg = arg;
+    struct proc *old;
+    bool has_more;
+
+    (void)l;
+    reg->keep_timer = NULL;
+    (void)pthread_mutex_lock(&reg->lock);
+    old = take_old(reg, clock_mono_ms());
+    has_more = reg->kept_first != NULL;
+    (void)pthread_mutex_unlock(&reg->lock);
+    unref_chain(old);
+    if (has_more)
+        set_keep_timer(reg);
+}
+
+void registry_ended(struct proc *p)
+{
+    struct registry *reg = p->reg;
+    struct proc *old;
+
+    assert(has_ended(p));
+    (void)pthread_mutex_lock(&reg->lock);
+    p->ended_mono_ms = clock_mono_ms();
+    if (reg->kept_last)
+        reg->kept_last->kept_next = p;
+    else
+        reg->kept_first = p;
+    reg->kept_last = p;
+    reg->n_running--;
+    reg->n_kept++;
+    reg->totals.ended_total[p->info.reason]++;
+    old = take_old(reg, p->ended_mono_ms);
+    (void)pthread_mutex_unlock(&reg->lock);
+    unref_chain(old);
+    set_keep_timer(reg);
+}
+
+void registry_lingering(struct proc *p, bool on)
+{
+    struct registry *reg = p->reg;
+
+    if (p->is_lingering == on)
+        return;
+    p->is_lingering = on;
+    (void)pthread_mutex_lock(&reg->lock);
+    reg->n_lingering += on ? 1 : (size_t)-1;
+    (void)pthread_mutex_unlock(&reg->lock);
+    if (on)
+        proc_ref(p);
+    else
+        proc_unref(p);
+}
+
+void registry_relieve(struct registry *reg)
+{
+    size_t enough = reg->budget.max / 4 * 3;
+
+    (void)pthread_mutex_lock(&reg->lock);
+    for (struct proc *p = reg->kept_first; p; p = p->kept_next) {
+        if (atomic_load(&reg->budget.used) <= enough)
+            break;
+        (void)pthread_mutex_lock(&p->lock);
+        for (size_t i = 0; i < N_PROC_STREAMS; i++)
+            journal_evict(&p->out[i]);
+        (void)pthread_mutex_unlock(&p->lock);
+    }
+    (void)pthread_mutex_unlock(&reg->lock);
+}
+
+/* ---- its own life ---- */
+
+/* Raised, not lowered: lowering the agent's own needs a capability that boxes do not give. */
+static int children_oom_score(void)
+{
+    _cleanup_free_ char *text = NULL;
+    int64_t own;
+    size_t len;
+    int sum;
+
+    if (io_read_file(AT_FDCWD, "/proc/self/oom_score_adj", 64, &text, &len, NULL) < 0)
+        return -1;
+    text[strcspn(text, "\n")] = '\0';
+    if (str_parse_i64(text, -OOM_SCORE_MAX, OOM_SCORE_MAX, &own, NULL) < 0)
+        return -1;
+    sum = (int)own + OOM_SCORE_RAISE;
+    if (sum < 0) /* the agent is far below zero: its commands are ordinary processes */
+        sum = 0;
+    return sum > OOM_SCORE_MAX ? OOM_SCORE_MAX : sum;
+}
+
+int registry_new(struct loop *l, struct pool *pool, struct registry **ret, struct err *e)
+{
+    struct registry *reg = calloc(1, sizeof(*reg));
+    const char *path = getenv("PATH");
+    int r;
+
+    if (!reg)
+        return err_oom(e);
+    reg->loop = l;
+    reg->pool = pool;
+    reg->budget.max = JOURNAL_BUDGET_BYTES;
+    reg->signal_fd = -1;
+    (void)pthread_mutex_init(&reg->lock, NULL);
+    reg->oom_score_adj = children_oom_score();
+    reg->path = strdup(path && *path ? path : DEFAULT_PATH);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    r = reg->path ? io_random(&reg->instance, sizeof(reg->instance), e) : err_oom(e);
+    if (r == 0)
+        r = reap_init(reg, e);
+    if (r < 0) {
+        registry_free(reg);
+        return r;
+    }
+    *ret = reg;
+    return 0;
+}
+
+struct registry *registry_free(struct registry *reg)
+{
+    struct proc *p;
+
+    if (!reg)
+        return NULL;
+    reap_done(reg);
+    while ((p = reg->first)) {
+        unlist(reg, p);
+        proc_abandon(p);
+        proc_unref(p);
+    }
+    (void)pthread_mutex_destroy(&reg->lock);
+    free(reg->path);
+    free(reg);
+    return NULL;
+}

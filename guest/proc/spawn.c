@@ -1,0 +1,451 @@
+#include "proc/spawn.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/path.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define STACK_BYTES (64 * 1024)
+#define FIRST_OWN_FD 10 /* descriptors below are the child's */
+#define MAX_PATH_ENTRIES 128
+#define KERNEL_MAX_STRING_PAGES 32 /* MAX_ARG_STRLEN */
+#define FALLBACK_MAX_FD 4096       /* where close_range is missing */
+
+/*
+ * The child shares our memory, but a sanitizer's thread state does not survive that: TSan gets a
+ * plain fork.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define CLONE_SHARED 0
+#else
+#define CLONE_SHARED (CLONE_VM | CLONE_VFORK)
+#endif
+
+enum stage {
+    STAGE_NONE = 0,
+    STAGE_SESSION,
+    STAGE_CGROUP,
+    STAGE_STDIO,
+    STAGE_TTY,
+    STAGE_LIMIT,
+    STAGE_USER,
+    STAGE_CWD,
+    STAGE_EXEC,
+};
+
+struct failure {
+    int stage;
+    int sys;
+    int index; /* of the limit */
+};
+
+struct child {
+    const struct spawn_args *a;
+    char **candidates;  /* where argv[0] may be, in order */
+    char **script_argv; /* for a program without a format: sh FILE ARG...; slot 1 is the file */
+    char oom_text[16];
+    size_t oom_len;
+    int report_fd;
+};
+
+/* ---- in the child: system calls only, no allocation, no lock ---- */
+
+#define IN_CHILD __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
+
+_Noreturn IN_CHILD static void fail(const struct child *c, enum stage stage, int index)
+{
+    struct failure f = {.stage = (int)stage, .sys = errno, .index = index};
+
+    (void)!write(c->report_fd, &f, sizeof(f));
+    _exit(127);
+}
+
+IN_CHILD static void default_signals(void)
+{
+    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    sigset_t none;
+
+    for (int i = 1; i < 32; i++)
+        if (i != SIGKILL && i != SIGSTOP)
+            (void)sigaction(i, &dfl, NULL);
+    for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
+        (void)sigaction(i, &dfl, NULL);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Out of the way of the places the child's own descriptors go to. */
+IN_CHILD static int move_up(const struct child *c, int fd)
+{
+    int up = fd;
+
+    if (fd >= 0 && fd < FIRST_OWN_FD) {
+        up = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_OWN_FD);
+        if (up < 0)
+            fail(c, STAGE_STDIO, 0);
+    }
+    return up;
+}
+
+IN_CHILD static void place(const struct child *c, int from, int to)
+{
+    if (from >= 0 && dup2(from, to) < 0)
+        fail(c, STAGE_STDIO, 0);
+}
+
+/* What the agent inherited and never knew of is closed by exec too. */
+IN_CHILD static void close_rest(unsigned first)
+{
+    if (syscall(SYS_close_range, first, ~0u, CLOSE_RANGE_CLOEXEC) == 0)
+        return;
+    for (unsigned fd = first; fd < FALLBACK_MAX_FD; fd++)
+        (void)fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+}
+
+IN_CHILD static void set_stdio(const struct child *c)
+{
+    const struct spawn_args *a = c->a;
+    int in = move_up(c, a->stdin_fd);
+    int out = move_up(c, a->stdout_fd);
+    int err = move_up(c, a->stderr_fd);
+    int script = move_up(c, a->script_fd);
+
+    place(c, in, 0);
+    place(c, out, 1);
+    place(c, err, 2);
+    place(c, script, SPAWN_SCRIPT_FD);
+    close_rest(script >= 0 ? SPAWN_SCRIPT_FD + 1 : 3);
+    if (a->has_tty && ioctl(0, TIOCSCTTY, 0) < 0)
+        fail(c, STAGE_TTY, 0);
+}
+
+IN_CHILD static void set_limits(const struct child *c)
+{
+    const struct spawn_args *a = c->a;
+
+    for (size_t i = 0; i < a->n_limits; i++) {
+        struct rlimit lim = {a->limits[i].value, a->limits[i].value};
+
+        if (setrlimit((__typeof__(RLIMIT_CPU))a->limits[i].resource, &lim) < 0)
+            fail(c, STAGE_LIMIT, (int)i);
+    }
+    if (a->marker) {
+        struct rlimit mark = {a->marker, a->marker};
+
+        (void)setrlimit(RLIMIT_RTTIME, &mark);
+    }
+}
+
+/* libc's own would change all of the agent's threads: raw calls. */
+IN_CHILD static void set_user(const struct child *c)
+{
+    const struct user *u = c->a->user;
+
+    if (!u)
+        return;
+    if (syscall(SYS_setgroups, u->n_groups, u->groups) < 0 ||
+        syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
+        syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
+        fail(c, STAGE_USER, 0);
+}
+
+IN_CHILD static void set_oom_score(const struct child *c)
+{
+    int fd;
+
+    if (c->oom_len == 0)
+        return;
+    fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!write(fd, c->oom_text, c->oom_len);
+    (void)close(fd);
+}
+
+IN_CHILD static void exec_any(const struct child *c)
+{
+    int worst = ENOENT;
+
+    for (size_t i = 0; c->candidates[i]; i++) {
+        (void)execve(c->candidates[i], c->a->argv, c->a->envp);
+        if (errno == ENOEXEC) {
+            c->script_argv[1] = c->candidates[i];
+            (void)execve("/bin/sh", c->script_argv, c->a->envp);
+            errno = ENOEXEC;
+        }
+        if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            return;
+        if (errno == EACCES)
+            worst = EACCES;
+    }
+    errno = worst;
+}
+
+IN_CHILD static int child_main(void *arg)
+{
+    const struct child *c = arg;
+    const struct spawn_args *a = c->a;
+
+    default_signals();
+    if (setsid() < 0)
+        fail(c, STAGE_SESSION, 0);
+    for (size_t i = 0; i < a->n_cgroup_fds; i++)
+        if (write(a->cgroup_fds[i], "0", 1) != 1)
+            fail(c, STAGE_CGROUP, 0);
+    set_oom_score(c);
+    set_stdio(c);
+    set_limits(c);
+    set_user(c);
+    if (a->umask >= 0)
+        (void)umask((mode_t)a->umask);
+    if (chdir(a->cwd) < 0 && (!a->cwd_or_root || chdir("/") < 0))
+        fail(c, STAGE_CWD, 0);
+    exec_any(c);
+    fail(c, STAGE_EXEC, 0);
+}
+
+/* ---- before ---- */
+
+static int check_string(const char *s, size_t max, const char *list, size_t i, struct err *e)
+{
+    char field[ERR_FIELD_BYTES];
+    size_t len = strlen(s);
+
+    if (len < max)
+        return 0;
+    (void)snprintf(field, sizeof(field), "%s[%zu]", list, i);
+    return err_field(e, ERR_INVALID, field,
+                     "%s is %zu bytes long; the kernel takes less than %zu in one string", field,
+                     len, max);
+}
+
+static int check_env_string(const char *s, size_t max, struct err *e)
+{
+    char field[ERR_FIELD_BYTES];
+
+    if (strlen(s) < max)
+        return 0;
+    (void)snprintf(field, sizeof(field), "env.%.*s", (int)strcspn(s, "="), s);
+    return err_field(e, ERR_INVALID, field,
+                     "%s is too long; the kernel takes less than %zu bytes in one string", field,
+                     max);
+}
+
+static int check_strings(const struct spawn_args *a, struct err *e)
+{
+    size_t max = (size_t)sysconf(_SC_PAGESIZE) * KERNEL_MAX_STRING_PAGES;
+    int r = 0;
+
+    for (size_t i = 0; a->argv[i] && r == 0; i++)
+        r = check_string(a->argv[i], max, "argv", i, e);
+    for (size_t i = 0; a->envp[i] && r == 0; i++)
+        r = check_env_string(a->envp[i], max, e);
+    return r;
+}
+
+static const char *search_path(char *const *envp)
+{
+    for (; *envp; envp++)
+        if (str_has_prefix(*envp, "PATH="))
+            return *envp + strlen("PATH=");
+    return "";
+}
+
+/* As execvp: a name with a slash is a path, an empty entry is the working directory. */
+static int make_candidates(const struct spawn_args *a, char ***ret, struct err *e)
+{
+    _cleanup_strv_ char **list = NULL;
+    _cleanup_free_ char *path = NULL;
+    char *at, *entry;
+    int r = 0;
+
+    if (strchr(a->argv[0], '/')) {
+        r = strv_push(&list, a->argv[0], e);
+        *ret = TAKE(list);
+        return r;
+    }
+    path = strdup(search_path(a->envp));
+    if (!path)
+        return err_oom(e);
+    at = path;
+    for (size_t n = 0; r == 0 && n < MAX_PATH_ENTRIES && (entry = strsep(&at, ":")); n++) {
+        _cleanup_free_ char *full = path_join(*entry ? entry : ".", a->argv[0]);
+
+        r = full ? strv_push(&list, full, e) : err_oom(e);
+    }
+    if (r == 0)
+        *ret = TAKE(list);
+    return r;
+}
+
+static int make_script_argv(const struct spawn_args *a, char ***ret, struct err *e)
+{
+    size_t n = strv_len(a->argv);
+    char **v = calloc(n + 2, sizeof(char *));
+
+    if (!v)
+        return err_oom(e);
+    v[0] = (char *)"sh";
+    for (size_t i = 1; i <= n; i++)
+        v[i + 1] = a->argv[i]; /* with the NULL */
+    *ret = v;
+    return 0;
+}
+
+/* ---- after ---- */
+
+static int exec_error(const struct spawn_args *a, int sys, struct err *e)
+{
+    const char *name = a->argv[0];
+
+    switch (sys) {
+    case ENOENT:
+    case ENOTDIR:
+        return err_field(e, ERR_NOT_FOUND, "argv[0]", "program '%.200s' not found%s", name,
+                         strchr(name, '/') ? ", or its interpreter" : " in PATH");
+    case EACCES:
+    case EPERM:
+        return err_field(e, ERR_DENIED, "argv[0]", "program '%.200s' is not executable", name);
+    case E2BIG:
+        return err_field(e, ERR_INVALID, "argv",
+                         "argv and env together are longer than the kernel takes");
+    case ENOEXEC:
+        return err_field(e, ERR_PRECONDITION, "argv[0]",
+                         "program '%.200s' is of a format that this kernel does not run", name);
+    default:
+        return err_at(e, err_sys(e, sys, "running '%.200s'", name), "argv[0]");
+    }
+}
+
+static int stage_error(const struct spawn_args *a, const struct failure *f, struct err *e)
+{
+    const char *field;
+
+    switch ((enum stage)f->stage) {
+    case STAGE_CWD:
+        return err_at(e, err_sys(e, f->sys, "working directory '%.200s'", a->cwd), "cwd");
+    case STAGE_EXEC:
+        return exec_error(a, f->sys, e);
+    case STAGE_USER:
+        return err_at(e, err_sys(e, f->sys, "becoming user '%.64s'", a->user->name), "user");
+    case STAGE_LIMIT:
+        field = a->limits[f->index].field;
+        return err_at(e, err_sys(e, f->sys, "setting '%s'", field), field);
+    case STAGE_CGROUP:
+        return err_at(e, err_sys(e, f->sys, "entering the cgroup"), "limits");
+    case STAGE_TTY:
+        return err_at(e, err_sys(e, f->sys, "taking the terminal"), "pty");
+    case STAGE_SESSION:
+    case STAGE_STDIO:
+    case STAGE_NONE:
+        break;
+    }
+    return err_sys(e, f->sys, "starting a process (step %d)", f->stage);
+}
+
+/* The report pipe, its write end out of the way of the child's descriptors. */
+static int make_report(int fds[2], struct err *e)
+{
+    int up;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "making a pipe");
+    up = fcntl(fds[1], F_DUPFD_CLOEXEC, FIRST_OWN_FD);
+    if (up < 0)
+        return err_sys(e, errno, "making a pipe");
+    fd_close(fds[1]);
+    fds[1] = up;
+    return 0;
+}
+
+static int clone_child(struct child *c, _Atomic pid_t *ret_pid, struct err *e)
+{
+    int flags = CLONE_SHARED | CLONE_PARENT_SETTID | SIGCHLD;
+    sigset_t all, old;
+    char *stack;
+    int pid, sys;
+
+    stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
+                 -1, 0);
+    if (stack == MAP_FAILED)
+        return err_oom(e);
+    /* A handler of the agent's must not run in the child, in the agent's memory. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    pid = clone(child_main, stack + STACK_BYTES, flags, c, (pid_t *)ret_pid);
+    sys = errno;
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    (void)munmap(stack, STACK_BYTES);
+    if (pid < 0) {
+        *ret_pid = 0;
+        return err_sys(e, sys, "starting a process");
+    }
+    return 0;
+}
+
+/* End of file on the report pipe means that exec worked. */
+static int read_report(const struct child *c, int fd, _Atomic pid_t *ret_pid, struct err *e)
+{
+    struct failure f;
+    ssize_t n;
+
+    do
+        n = read(fd, &f, sizeof(f));
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof(f))
+        return 0;
+    while (waitpid(*ret_pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    *ret_pid = 0;
+    return stage_error(c->a, &f, e);
+}
+
+int spawn(const struct spawn_args *a, _Atomic pid_t *ret_pid, struct err *e)
+{
+    _cleanup_strv_ char **candidates = NULL;
+    _cleanup_free_ char **script_argv = NULL;
+    _cleanup_close_ int report_read = -1;
+    struct child c = {.a = a};
+    int report[2] = {-1, -1};
+    int r;
+
+    assert(sizeof(_Atomic pid_t) == sizeof(pid_t));
+    *ret_pid = 0;
+    r = check_strings(a, e);
+    if (r == 0)
+        r = make_candidates(a, &candidates, e);
+    if (r == 0)
+        r = make_script_argv(a, &script_argv, e);
+    if (r == 0)
+        r = make_report(report, e);
+    report_read = report[0];
+    if (r == 0) {
+        c.candidates = candidates;
+        c.script_argv = script_argv;
+        c.report_fd = report[1];
+        if (a->oom_score_adj >= 0)
+            c.oom_len = (size_t)snprintf(c.oom_text, sizeof(c.oom_text), "%d", a->oom_score_adj);
+        r = clone_child(&c, ret_pid, e);
+    }
+    fd_close(report[1]);
+    return r < 0 ? r : read_report(&c, report_read, ret_pid, e);
+}

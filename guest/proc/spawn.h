@@ -1,0 +1,49 @@
+#pragma once
+/*
+ * spawn: starts one program in a session of its own. Everything is ready before the child is made;
+ * the child shares the agent's memory until exec (as vfork has it), so it makes system calls only.
+ * A step that fails in the child comes back as the caller's error, naming the request's field.
+ *
+ * May wait for the disk (the directory or the program can be on one that hangs): call it on a pool
+ * thread. Thread-safe.
+ */
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+#include "proc/cgroup.h"
+#include "proc/user.h"
+
+#define SPAWN_MAX_LIMITS 16
+#define SPAWN_SCRIPT_FD 3 /* where a script's descriptor is put */
+
+struct spawn_limit {
+    int resource;
+    rlim_t value; /* soft and hard */
+    const char *field;
+};
+
+struct spawn_args {
+    char *const *argv;
+    char *const *envp; /* "K=V"; PATH in it is where argv[0] is looked for */
+    const char *cwd;
+    bool cwd_or_root; /* "/" when cwd is not there */
+    int stdin_fd, stdout_fd, stderr_fd;
+    int script_fd;           /* becomes SPAWN_SCRIPT_FD; -1: none */
+    bool has_tty;            /* stdin_fd is a terminal to be the controlling one */
+    const struct user *user; /* NULL: as the agent itself */
+    int umask;               /* -1: the agent's */
+    struct spawn_limit limits[SPAWN_MAX_LIMITS];
+    size_t n_limits;
+    rlim_t marker;                   /* proc/tree.h; 0: none */
+    int oom_score_adj;               /* -1: leave it */
+    int cgroup_fds[CGROUP_MAX_DIRS]; /* open files cgroup.procs, to enter */
+    size_t n_cgroup_fds;
+};
+
+/*
+ * *ret_pid is written by the kernel before the child runs, so that a reaper on another thread can
+ * know it; it is 0 again when spawn fails, and the failed child has been reaped then.
+ */
+int spawn(const struct spawn_args *a, _Atomic pid_t *ret_pid, struct err *e);

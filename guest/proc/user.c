@@ -1,0 +1,209 @@
+#include "proc/user.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define PASSWD "/etc/passwd"
+#define GROUP "/etc/group"
+#define N_PASSWD_COLUMNS 7
+#define N_GROUP_COLUMNS 4
+
+void user_done(struct user *u)
+{
+    if (!u)
+        return;
+    free(u->name);
+    free(u->home);
+    free(u->groups);
+    *u = (struct user){0};
+}
+
+/* The next line of *text, cut at ':' into exactly n columns (missing ones are ""); false at the end. */
+static bool next_row(char **text, char **columns, size_t n)
+{
+    char *line = strsep(text, "\n");
+
+    if (!line)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        char *column = strsep(&line, ":");
+
+        columns[i] = column ? column : (char *)"";
+    }
+    return true;
+}
+
+static bool parse_id(const char *s, uint32_t *ret)
+{
+    uint64_t v;
+
+    /* -1 means "no change" to the kernel */
+    if (str_parse_u64(s, 0, UINT32_MAX - 1, &v, NULL) < 0)
+        return false;
+    *ret = (uint32_t)v;
+    return true;
+}
+
+static int set_names(struct user *u, const char *name, const char *home, struct err *e)
+{
+    free(u->name);
+    free(u->home);
+    u->name = strdup(name);
+    u->home = strdup(*home ? home : "/");
+    return u->name && u->home ? 0 : err_oom(e);
+}
+
+/* Fills u from the row that has this name, or when name is NULL, this uid. ERR_NOT_FOUND. */
+static int find_row(const char *name, uid_t uid, struct user *u, struct err *e)
+{
+    _cleanup_free_ char *data = NULL;
+    char *columns[N_PASSWD_COLUMNS], *at;
+    int r;
+
+    r = io_read_file(AT_FDCWD, PASSWD, USER_FILE_MAX_BYTES, &data, NULL, e);
+    if (r < 0)
+        return r;
+    at = data;
+    while (next_row(&at, columns, N_ELEMENTS(columns))) {
+        uint32_t row_uid, row_gid;
+
+        if (!parse_id(columns[2], &row_uid) || !parse_id(columns[3], &row_gid))
+            continue;
+        if (name ? !str_eq(columns[0], name) : row_uid != uid)
+            continue;
+        u->uid = row_uid;
+        u->gid = row_gid;
+        return set_names(u, columns[0], columns[5], e);
+    }
+    return err_field(e, ERR_NOT_FOUND, "user", "no such user");
+}
+
+static bool list_has(char *members, const char *name)
+{
+    char *member;
+
+    while ((member = strsep(&members, ",")))
+        if (str_eq(member, name))
+            return true;
+    return false;
+}
+
+static int add_group(struct user *u, gid_t gid, struct err *e)
+{
+    gid_t *groups;
+
+    for (size_t i = 0; i < u->n_groups; i++)
+        if (u->groups[i] == gid)
+            return 0;
+    if (u->n_groups >= USER_MAX_GROUPS)
+        return err_field(e, ERR_EXHAUSTED, "user", "in more than %d groups", USER_MAX_GROUPS);
+    groups = reallocarray(u->groups, u->n_groups + 1, sizeof(*groups));
+    if (!groups)
+        return err_oom(e);
+    u->groups = groups;
+    groups[u->n_groups++] = gid;
+    return 0;
+}
+
+/* A box without /etc/group has no supplementary groups. */
+static int find_groups(struct user *u, struct err *e)
+{
+    _cleanup_free_ char *data = NULL;
+    char *columns[N_GROUP_COLUMNS], *at;
+    int r;
+
+    r = add_group(u, u->gid, e);
+    if (r < 0)
+        return r;
+    r = io_read_file(AT_FDCWD, GROUP, USER_FILE_MAX_BYTES, &data, NULL, e);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    at = data;
+    while (next_row(&at, columns, N_ELEMENTS(columns))) {
+        uint32_t gid;
+
+        if (!parse_id(columns[2], &gid) || !list_has(columns[3], u->name))
+            continue;
+        r = add_group(u, gid, e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* "1000" or "1000:100"; false when `who` is a name. */
+static bool parse_numbers(const char *who, uint32_t *ret_uid, uint32_t *ret_gid, bool *ret_has_gid)
+{
+    const char *colon = strchr(who, ':');
+    char uid[16];
+    size_t n = colon ? (size_t)(colon - who) : strlen(who);
+
+    if (n == 0 || n >= sizeof(uid))
+        return false;
+    memcpy(uid, who, n);
+    uid[n] = '\0';
+    *ret_has_gid = colon != NULL;
+    return parse_id(uid, ret_uid) && (!colon || parse_id(colon + 1, ret_gid));
+}
+
+static int find_number(const char *who, uint32_t uid, struct user *u, struct err *e)
+{
+    int r = find_row(NULL, uid, u, NULL);
+
+    if (r == -ERR_NOT_FOUND) {
+        u->uid = uid;
+        u->gid = uid;
+        return set_names(u, who, "/", e);
+    }
+    return r < 0 ? err_set(e, (enum err_code) - r, "reading '%s' failed", PASSWD) : 0;
+}
+
+static int find_any(const char *who, struct user *u, struct err *e)
+{
+    uint32_t uid, gid = 0;
+    bool has_gid;
+    int r;
+
+    if (!parse_numbers(who, &uid, &gid, &has_gid)) {
+        r = find_row(who, 0, u, e);
+        if (r == -ERR_NOT_FOUND)
+            return err_field(e, ERR_NOT_FOUND, "user", "no user '%.64s' in %s", who, PASSWD);
+        return r;
+    }
+    r = find_number(who, uid, u, e);
+    if (r == 0 && has_gid)
+        u->gid = gid;
+    return r;
+}
+
+int user_find(const char *who, struct user *ret, struct err *e)
+{
+    _cleanup_user_ struct user u = {0};
+    int r;
+
+    r = find_any(who, &u, e);
+    if (r < 0)
+        return r;
+    r = find_groups(&u, e);
+    if (r < 0)
+        return r;
+    *ret = u;
+    u = (struct user){0};
+    return 0;
+}
+
+int user_find_uid(uid_t uid, struct user *ret, struct err *e)
+{
+    char text[16];
+
+    (void)snprintf(text, sizeof(text), "%u", uid);
+    return user_find(text, ret, e);
+}

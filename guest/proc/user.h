@@ -1,0 +1,32 @@
+#pragma once
+/*
+ * user: who a command runs as, read from /etc/passwd and /etc/group of the box on every call (they
+ * change while the agent runs). No libc name service: it may load plugins, and in a static program
+ * it can't. Thread-safe.
+ */
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+
+#define USER_FILE_MAX_BYTES (4 * 1024 * 1024)
+#define USER_MAX_GROUPS 1024
+
+struct user {
+    uid_t uid;
+    gid_t gid;
+    char *name;
+    char *home;
+    gid_t *groups; /* supplementary ones, gid among them */
+    size_t n_groups;
+};
+
+/*
+ * `who` is a name, a user id, or "UID:GID". A name must be in /etc/passwd (else ERR_NOT_FOUND with
+ * the field "user"); a number need not be: then the home is "/" and the name is the number.
+ */
+int user_find(const char *who, struct user *ret, struct err *e);
+int user_find_uid(uid_t uid, struct user *ret, struct err *e);
+void user_done(struct user *u); /* accepts NULL and zeroed */
+
+#define _cleanup_user_ __attribute__((cleanup(user_done)))
