@@ -1,0 +1,54 @@
+#pragma once
+/*
+ * create: a tree as an archive, made while it is read: nothing is spooled and memory is bounded
+ * by the number of names in the directories on the way and of hard-linked files. Names are sorted
+ * bytewise, so the same tree gives the same order. The tree itself is not locked: a file that
+ * vanishes between listing and opening is left out and counted, one that shrinks is filled with
+ * zeros and counted, one that can't be read is left out and counted.
+ *
+ * One call at a time per object, from any thread; each may block.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "fs/root.h"
+
+enum archive_format {
+    ARCHIVE_TAR,
+    ARCHIVE_TAR_GZ,
+    ARCHIVE_TAR_ZST,
+};
+
+struct archive_create_options {
+    enum archive_format format;
+    /* Globs (fnmatch; a pattern with a slash is for the whole path below the root of the tree, one
+     * without for any name). What matches is left out, a directory with all below. Copied. */
+    char *const *excludes; /* NULL-terminated, or NULL */
+    bool reproducible;     /* owners 0, mtimes 0, no access times */
+};
+
+/* As of the last read; honest once read() has returned 0. */
+struct archive_create_counts {
+    uint64_t entries;
+    uint64_t bytes;
+    uint64_t left_out; /* vanished, unreadable or of a kind that tar has no entry for (sockets) */
+    uint64_t changed;  /* shrank or grew while being read */
+};
+
+struct archive_create;
+
+/* "tar", "tar.gz", "tgz", "tar.zst" -> format; -ERR_INVALID with field "format". */
+int archive_format_parse(const char *name, enum archive_format *ret, struct err *e);
+const char *archive_format_media_type(enum archive_format f);
+
+/* path: a directory (its content, named relative to it) or one file (named by its name). */
+int archive_create_new(struct fs_caller *c, const char *path,
+                       const struct archive_create_options *o, struct archive_create **ret,
+                       struct err *e);
+/* *ret_len 0 with result 0: the end. An error in the middle: the archive is not complete. */
+int archive_create_read(struct archive_create *a, void *data, size_t size, size_t *ret_len,
+                        struct err *e);
+void archive_create_counts(const struct archive_create *a, struct archive_create_counts *ret);
+struct archive_create *archive_create_free(struct archive_create *a); /* accepts NULL */

@@ -1,0 +1,513 @@
+#include "archive/extract.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "archive/pipe.h"
+#include "fs/place.h"
+#include "archive/read.h"
+#include "archive/stage.h"
+#include "common/cleanup.h"
+#include "common/path.h"
+#include "fs/sys.h"
+#include "fs/temp.h"
+#include "fs/tree.h"
+#include "fs/write.h"
+#include "fs/xattr.h"
+
+#include "common/banned.h"
+
+#define THREAD_STACK_BYTES (512 * 1024)
+#define TRASH_NAME FS_TEMP_PREFIX "trash" /* in the staging directory: what a replace takes away */
+
+static atomic_int n_running;
+
+/* Two archives that are put in place at once would trip over each other's list of steps. */
+static pthread_mutex_t place_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct archive_extract {
+    struct fs_caller *caller;
+    char *path; /* as asked */
+    struct archive_extract_options o;
+    bool is_counted; /* in n_running */
+
+    int parent_fd; /* of the target; -1 when the target is "/" or the root */
+    char *name;    /* of the target in it */
+    int target_fd; /* O_PATH; -1: there is none yet */
+    struct timespec target_mtime;
+    int n_made; /* directories above the target that were made */
+
+    int home_fd; /* where the staging directory is: parent_fd or target_fd; borrowed */
+    char stage_name[FS_TEMP_NAME_BYTES]; /* "" when there is none */
+    int stage_fd;
+
+    struct pipe_ring *ring;
+    pthread_t thread;
+    bool is_started; /* the thread is to be joined */
+    bool is_committed;
+    uint64_t packed; /* atomic */
+
+    /* The thread's; read by others once it was joined or `failed` was seen. */
+    struct stage stage;
+    bool has_stage;
+    const char *format;
+    atomic_bool failed;
+    int result;
+    struct err err;
+};
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static int run(struct archive_extract *x, struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    struct stage_limits limits = {
+        .max_entries = x->o.max_entries ? x->o.max_entries : ARCHIVE_MAX_ENTRIES,
+        .max_bytes = x->o.max_bytes ? x->o.max_bytes : ARCHIVE_MAX_BYTES,
+        .packed_bytes = &x->packed,
+    };
+    int r;
+
+    r = fs_act(&x->caller->actor, &acting, e);
+    if (r < 0)
+        return r;
+    r = stage_init(&x->stage, x->stage_fd, &limits, x->o.keep_owner, e);
+    if (r < 0)
+        return r;
+    x->has_stage = true;
+    return archive_read_stream(x->ring, &x->stage, &x->format, e);
+}
+
+static void *thread_main(void *arg)
+{
+    struct archive_extract *x = arg;
+
+    x->result = run(x, &x->err);
+    atomic_store(&x->failed, x->result < 0);
+    pipe_ring_close(x->ring);
+    return NULL;
+}
+
+static int start_thread(struct archive_extract *x, struct err *e)
+{
+    pthread_attr_t attr;
+    int sys;
+
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setstacksize(&attr, THREAD_STACK_BYTES);
+    sys = pthread_create(&x->thread, &attr, thread_main, x);
+    (void)pthread_attr_destroy(&attr);
+    if (sys)
+        return err_sys(e, sys, "start the extraction");
+    x->is_started = true;
+    return 0;
+}
+
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+static int count_in(struct archive_extract *x, struct err *e)
+{
+    if (atomic_fetch_add(&n_running, 1) >= ARCHIVE_MAX_EXTRACTIONS) {
+        (void)atomic_fetch_sub(&n_running, 1);
+        return err_set(e, ERR_EXHAUSTED, "%d archives are being extracted already",
+                       ARCHIVE_MAX_EXTRACTIONS);
+    }
+    x->is_counted = true;
+    return 0;
+}
+
+static int open_existing(struct archive_extract *x, struct err *e)
+{
+    struct stat st;
+    int r;
+
+    r = fs_open(x->caller, x->path, O_PATH | O_DIRECTORY, 0, &x->target_fd, e);
+    if (r < 0)
+        return r;
+    if (fstat(x->target_fd, &st) < 0)
+        return err_at(e, err_sys(e, errno, "stat '%s'", x->path), "path");
+    x->target_mtime = st.st_mtim;
+    /* "/" and the root have no parent that we may use. */
+    if (fs_open_target(x->caller, x->path, &x->parent_fd, &x->name, NULL) < 0)
+        x->parent_fd = -1;
+    return 0;
+}
+
+static int open_missing(struct archive_extract *x, struct err *e)
+{
+    _cleanup_free_ char *full = NULL;
+    _cleanup_free_ char *dir = NULL;
+    int fd, r;
+
+    r = fs_caller_path(x->caller, x->path, &full, e);
+    if (r < 0)
+        return r;
+    dir = path_dir(full);
+    if (!dir)
+        return err_oom(e);
+    r = fs_make_dirs(x->caller, dir, FS_NEW_DIR_MODE, &fd, &x->n_made, e);
+    if (r < 0)
+        return r;
+    fd_close(fd);
+    return fs_open_target(x->caller, x->path, &x->parent_fd, &x->name, e);
+}
+
+static int open_target(struct archive_extract *x, struct err *e)
+{
+    struct err inner = {0};
+    int r = open_existing(x, &inner);
+
+    if (r < 0 && inner.sys == ENOENT && !x->o.no_parents)
+        return open_missing(x, e);
+    if (r < 0 && inner.sys == ENOTDIR)
+        return err_field(e, ERR_PRECONDITION, "path", "'%s' is not a directory", x->path);
+    if (r < 0 && e)
+        *e = inner;
+    return r;
+}
+
+/* Whether a directory beside the target could trade places with it. */
+static bool same_mount(int a, int b)
+{
+    struct statx x, y;
+
+    if (sys_statx(a, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &x) < 0 ||
+        sys_statx(b, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &y) < 0)
+        return false;
+    return x.stx_dev_major == y.stx_dev_major && x.stx_dev_minor == y.stx_dev_minor &&
+           !(x.stx_attributes & STATX_ATTR_MOUNT_ROOT);
+}
+
+static int make_stage_in(struct archive_extract *x, int home)
+{
+    fs_temp_make_name(x->stage_name);
+    if (mkdirat(home, x->stage_name, 0700) < 0) {
+        x->stage_name[0] = '\0';
+        return -1;
+    }
+    x->home_fd = home;
+    return 0;
+}
+
+static int make_stage(struct archive_extract *x, struct err *e)
+{
+    bool beside = x->target_fd < 0 || (x->o.mode == ARCHIVE_REPLACE && x->parent_fd >= 0 &&
+                                       same_mount(x->target_fd, x->parent_fd));
+    int r = beside ? make_stage_in(x, x->parent_fd) : -1;
+
+    if (r < 0 && x->target_fd >= 0)
+        r = make_stage_in(x, x->target_fd);
+    if (r < 0)
+        return err_at(e, err_sys(e, errno, "make a directory in '%s'", x->path), "path");
+    x->stage_fd =
+        fs_openat_nofollow(x->home_fd, x->stage_name, O_RDONLY | O_DIRECTORY);
+    if (x->stage_fd < 0)
+        return err_sys(e, errno, "open the staging directory");
+    return 0;
+}
+
+static int begin(struct archive_extract *x, struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    int r;
+
+    if (x->o.keep_owner && (!x->caller->actor.is_self || x->caller->actor.uid != 0))
+        return err_field(e, ERR_DENIED, "owner", "only root can keep the archive's owners");
+    r = count_in(x, e);
+    if (r == 0)
+        r = pipe_ring_new(ARCHIVE_PIPE_BYTES, &x->ring, e);
+    if (r == 0)
+        r = fs_act(&x->caller->actor, &acting, e);
+    if (r == 0)
+        r = open_target(x, e);
+    if (r == 0)
+        r = make_stage(x, e);
+    if (r == 0)
+        r = start_thread(x, e);
+    return r;
+}
+
+int archive_extract_begin(struct fs_caller *c, const char *path,
+                          const struct archive_extract_options *o, struct archive_extract **ret,
+                          struct err *e)
+{
+    struct archive_extract *x = calloc(1, sizeof(*x));
+    int r;
+
+    if (!x)
+        return err_oom(e);
+    x->caller = fs_caller_ref(c);
+    x->o = *o;
+    x->parent_fd = x->target_fd = x->stage_fd = x->home_fd = -1;
+    x->path = strdup(path);
+    r = x->path ? begin(x, e) : err_oom(e);
+    if (r < 0) {
+        archive_extract_free(x);
+        return r;
+    }
+    *ret = x;
+    return 0;
+}
+
+static int thread_failed(const struct archive_extract *x, struct err *e)
+{
+    if (e)
+        *e = x->err;
+    return x->result;
+}
+
+int archive_extract_data(struct archive_extract *x, const void *data, size_t len, struct err *e)
+{
+    (void)__atomic_add_fetch(&x->packed, len, __ATOMIC_RELAXED);
+    if (pipe_ring_write(x->ring, data, len))
+        return 0;
+    if (atomic_load(&x->failed))
+        return thread_failed(x, e);
+    return err_set(e, ERR_INVALID, "there are bytes after the archive's end");
+}
+
+/* ---- commit ---------------------------------------------------------------------------------- */
+
+/* The staged directory gets what a directory at the target's name should have. */
+static int dress_stage(struct archive_extract *x, struct err *e)
+{
+    struct stat st, mine;
+    mode_t mode = FS_NEW_DIR_MODE;
+
+    if (x->target_fd >= 0 && fstat(x->target_fd, &st) == 0 && fstat(x->stage_fd, &mine) == 0) {
+        _cleanup_close_ int old = openat(x->target_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        mode = st.st_mode & 07777;
+        if ((st.st_uid != mine.st_uid || st.st_gid != mine.st_gid) &&
+            fchown(x->stage_fd, st.st_uid, st.st_gid) < 0)
+            return err_sys(e, errno, "give the new '%s' the old one's owner", x->path);
+        if (old >= 0 && fs_xattr_copy(old, x->stage_fd) < 0)
+            return err_sys(e, errno, "give the new '%s' the old one's attributes", x->path);
+    }
+    if (fchmod(x->stage_fd, mode) < 0)
+        return err_sys(e, errno, "chmod '%s'", x->path);
+    return 0;
+}
+
+static int commit_new(struct archive_extract *x, struct err *e)
+{
+    int r = dress_stage(x, e);
+
+    if (r == 0)
+        r = fs_place_dir_attrs(x->stage_fd, true, x->stage.dirs, e);
+    if (r < 0)
+        return r;
+    if (sys_renameat2(x->parent_fd, x->stage_name, x->parent_fd, x->name, RENAME_NOREPLACE) < 0) {
+        if (errno == EEXIST)
+            return err_field(e, ERR_ABORTED, "path", "'%s' was made by another meanwhile",
+                             x->path);
+        /* A disk without the flag: rename replaces at most an empty directory. */
+        if (errno != EINVAL ||
+            renameat(x->parent_fd, x->stage_name, x->parent_fd, x->name) < 0)
+            return err_at(e, err_sys(e, errno, "put '%s' in place", x->path), "path");
+    }
+    x->stage_name[0] = '\0';
+    return 0;
+}
+
+static int exchange(const struct archive_extract *x)
+{
+    return sys_renameat2(x->parent_fd, x->stage_name, x->parent_fd, x->name, RENAME_EXCHANGE);
+}
+
+/*
+ * The two directories trade places, so that the old one is what stands under the staging
+ * directory's name, and goes with it. 1: this disk can't do that; nothing has changed. The
+ * directories' attributes come after, because going entry by entry needs them unused.
+ */
+static int commit_exchange(struct archive_extract *x, struct err *e)
+{
+    int r = dress_stage(x, e);
+
+    if (r < 0)
+        return r;
+    if (exchange(x) < 0) {
+        if (errno == EXDEV || errno == EBUSY || errno == EINVAL)
+            return 1;
+        return err_at(e, err_sys(e, errno, "replace '%s'", x->path), "path");
+    }
+    r = fs_place_dir_attrs(x->stage_fd, true, x->stage.dirs, e);
+    if (r < 0)
+        (void)exchange(x);
+    return r;
+}
+
+static int merge_or_replace(struct archive_extract *x, int trash_fd, struct fs_records *undo,
+                            struct err *e)
+{
+    int r = 0;
+
+    if (trash_fd >= 0)
+        r = fs_place_prune(x->stage_fd, x->target_fd, trash_fd, undo, e);
+    if (r == 0)
+        r = fs_place_merge(x->stage_fd, x->target_fd, undo, e);
+    if (r == 0)
+        r = fs_place_dir_attrs(x->target_fd, false, x->stage.dirs, e);
+    if (r < 0)
+        fs_place_undo(x->stage_fd, x->target_fd, trash_fd, undo);
+    return r;
+}
+
+static int commit_by_entry(struct archive_extract *x, struct err *e)
+{
+    struct fs_records *undo = NULL;
+    _cleanup_close_ int trash_fd = -1;
+    int r;
+
+    if (x->o.mode == ARCHIVE_REPLACE) {
+        if (mkdirat(x->stage_fd, TRASH_NAME, 0700) < 0)
+            return err_sys(e, errno, "make a directory for what is replaced");
+        trash_fd = openat(x->stage_fd, TRASH_NAME, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (trash_fd < 0)
+            return err_sys(e, errno, "open the directory for what is replaced");
+    }
+    r = fs_records_new(x->stage_fd, &undo, e);
+    if (r == 0)
+        r = merge_or_replace(x, trash_fd, undo, e);
+    fs_records_free(undo);
+    return r;
+}
+
+static int commit_placed(struct archive_extract *x, struct err *e)
+{
+    int r = 1;
+
+    if (x->target_fd < 0)
+        return commit_new(x, e);
+    if (x->o.mode == ARCHIVE_REPLACE && x->home_fd == x->parent_fd)
+        r = commit_exchange(x, e);
+    return r > 0 ? commit_by_entry(x, e) : r;
+}
+
+static void remove_stage(struct archive_extract *x)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, x->target_mtime};
+    bool in_target = x->home_fd >= 0 && x->home_fd == x->target_fd;
+
+    if (!x->stage_name[0])
+        return;
+    (void)fs_remove_tree(x->home_fd, x->stage_name, true, NULL, NULL);
+    x->stage_name[0] = '\0';
+    /* What failed leaves no trace, not even in the target's time. */
+    if (in_target && !x->is_committed) {
+        _cleanup_close_ int fd = openat(x->target_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd >= 0)
+            (void)futimens(fd, times);
+    }
+}
+
+static void join(struct archive_extract *x)
+{
+    if (x->is_started)
+        (void)pthread_join(x->thread, NULL);
+    x->is_started = false;
+}
+
+static int commit(struct archive_extract *x, struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    int r;
+
+    r = fs_act(&x->caller->actor, &acting, e);
+    if (r < 0)
+        return r;
+    if (x->o.sync && syncfs(x->stage_fd) < 0)
+        return err_sys(e, errno, "sync '%s'", x->path);
+    (void)pthread_mutex_lock(&place_lock);
+    r = commit_placed(x, e);
+    (void)pthread_mutex_unlock(&place_lock);
+    if (r < 0)
+        return r;
+    x->is_committed = true;
+    remove_stage(x);
+    if (x->o.sync && syncfs(x->stage_fd) < 0)
+        return err_sys(e, errno, "sync '%s'", x->path);
+    return 0;
+}
+
+int archive_extract_commit(struct archive_extract *x, struct archive_extract_result *ret,
+                           struct err *e)
+{
+    int r;
+
+    pipe_ring_end(x->ring);
+    join(x);
+    if (x->result < 0)
+        return thread_failed(x, e);
+    r = commit(x, e);
+    if (r < 0)
+        return r;
+    *ret = (struct archive_extract_result){
+        .entries = x->stage.entries,
+        .bytes = x->stage.bytes,
+        .packed_bytes = x->packed,
+        .lost_xattrs = x->stage.lost_xattrs,
+        .format = x->format,
+    };
+    return 0;
+}
+
+/* ---- free ------------------------------------------------------------------------------------ */
+
+static void unmake_parents(struct archive_extract *x)
+{
+    _cleanup_free_ char *at = strdup(x->path);
+
+    while (at && x->n_made-- > 0) {
+        _cleanup_close_ int dirfd = -1;
+        _cleanup_free_ char *name = NULL;
+        char *up = path_dir(at);
+
+        free(at);
+        at = up;
+        if (!at || fs_open_parent(x->caller, at, &dirfd, &name, NULL) < 0 ||
+            unlinkat(dirfd, name, AT_REMOVEDIR) < 0)
+            return;
+    }
+}
+
+static void undo_begin(struct archive_extract *x)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+
+    if (fs_act(&x->caller->actor, &acting, NULL) < 0)
+        return;
+    remove_stage(x);
+    if (!x->is_committed)
+        unmake_parents(x);
+}
+
+struct archive_extract *archive_extract_free(struct archive_extract *x)
+{
+    if (!x)
+        return NULL;
+    if (x->is_started)
+        pipe_ring_abort(x->ring);
+    join(x);
+    undo_begin(x);
+    if (x->has_stage)
+        stage_done(&x->stage);
+    fd_close(x->stage_fd);
+    fd_close(x->target_fd);
+    fd_close(x->parent_fd);
+    pipe_ring_free(x->ring);
+    if (x->is_counted)
+        (void)atomic_fetch_sub(&n_running, 1);
+    fs_caller_unref(x->caller);
+    free(x->path);
+    free(x->name);
+    free(x);
+    return NULL;
+}

@@ -1,0 +1,64 @@
+#pragma once
+/*
+ * extract: an archive that arrives as a stream (tar, tar.gz, tar.xz, tar.bz2, tar.zst, zip, told
+ * apart by content) into a directory, all or nothing. A thread of its own reads it through
+ * libarchive into a hidden staging directory on the target's mount; everything is written
+ * through descriptors of ours. Only when the whole archive was read and found good is it put in
+ * place. A bad archive leaves the target byte for byte as it was.
+ *
+ * One call at a time per object, from any thread; each may block: data() while the extraction
+ * is behind. Order: begin, data..., commit, free. free without commit leaves nothing behind.
+ *
+ * Errors that a route tells apart:
+ *   -ERR_INVALID: not an archive, truncated, corrupt, or a name that leaves the target (the
+ *     message has the entry);  -ERR_EXHAUSTED, e->sys EFBIG: over a limit, 413;
+ *   -ERR_EXHAUSTED, e->sys ENOSPC or EDQUOT: 507;  -ERR_EXHAUSTED, e->sys 0: too many at once, 429
+ *   -ERR_PRECONDITION, field "path": the target is not a directory
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "fs/root.h"
+
+#define ARCHIVE_MAX_EXTRACTIONS 16
+#define ARCHIVE_PIPE_BYTES (1024 * 1024) /* of the stream that wait for the extraction thread */
+#define ARCHIVE_MAX_ENTRIES 1000000
+#define ARCHIVE_MAX_BYTES (64ULL << 30) /* unpacked */
+#define ARCHIVE_MAX_RATIO 2000          /* unpacked to packed, once past ARCHIVE_RATIO_FROM */
+#define ARCHIVE_RATIO_FROM (64ULL << 20)
+#define ARCHIVE_MAX_DEPTH 256 /* components of a name */
+
+enum archive_mode {
+    ARCHIVE_MERGE,   /* tar's meaning: what is not in the archive stays */
+    ARCHIVE_REPLACE, /* the directory becomes what the archive has */
+};
+
+struct archive_extract_options {
+    enum archive_mode mode;
+    bool keep_owner;      /* the archive's owners (an agent that is root and a caller that is) */
+    bool no_parents;      /* the target must be there; else it is made */
+    bool sync;            /* syncfs before the commit returns */
+    uint64_t max_entries; /* 0: the limits above */
+    uint64_t max_bytes;
+};
+
+struct archive_extract_result {
+    uint64_t entries;
+    uint64_t bytes;        /* of file content, unpacked */
+    uint64_t packed_bytes; /* as received */
+    uint64_t lost_xattrs;  /* user attributes that the disk can not hold */
+    const char *format;    /* "tar", "tar.gz", ..., "zip" */
+};
+
+struct archive_extract;
+
+int archive_extract_begin(struct fs_caller *c, const char *path,
+                          const struct archive_extract_options *o, struct archive_extract **ret,
+                          struct err *e);
+/* An error here is the extraction's; the rest of the stream need not be sent. */
+int archive_extract_data(struct archive_extract *x, const void *data, size_t len, struct err *e);
+int archive_extract_commit(struct archive_extract *x, struct archive_extract_result *ret,
+                           struct err *e);
+struct archive_extract *archive_extract_free(struct archive_extract *x); /* accepts NULL */

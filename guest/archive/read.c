@@ -1,0 +1,230 @@
+#include "archive/read.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <locale.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "archive/unpack.h"
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "fs/temp.h"
+
+#include "common/banned.h"
+
+#define BLOCK 512
+#define TRAILER_BYTES (2 * BLOCK)
+#define ZIP_READ_BYTES (64 * 1024)
+
+/* The plain bytes on their way to libarchive's tar reader, counted. */
+struct tar_feed {
+    struct unpack *unpack;
+    uint64_t bytes;
+    uint64_t zeros; /* how many of the last bytes are zero */
+    struct err err;
+};
+
+static void count(struct tar_feed *f, const unsigned char *data, size_t n)
+{
+    size_t zeros = 0;
+
+    while (zeros < n && data[n - 1 - zeros] == 0)
+        zeros++;
+    f->zeros = zeros == n ? f->zeros + n : zeros;
+    f->bytes += n;
+}
+
+static la_ssize_t feed(struct archive *a, void *arg, const void **ret_data)
+{
+    struct tar_feed *f = arg;
+    ssize_t n = unpack_read(f->unpack, ret_data, &f->err);
+
+    if (n < 0) {
+        archive_set_error(a, EIO, "%s", f->err.message);
+        return ARCHIVE_FATAL;
+    }
+    if (n > 0)
+        count(f, *ret_data, (size_t)n);
+    return n;
+}
+
+static int damaged(struct archive *a, const char *what, struct err *e)
+{
+    const char *why = archive_error_string(a);
+
+    return err_set(e, ERR_INVALID, "%s: %.300s", what, why ? why : "bad data");
+}
+
+/* A warning is no success, but for a name in another character set: its bytes are taken as they
+ * are. */
+static bool is_about_names(struct archive *a)
+{
+    const char *why = archive_error_string(a);
+
+    return why && strstr(why, "can't be converted");
+}
+
+static int read_entries(struct archive *a, struct stage *s, struct err *e)
+{
+    struct archive_entry *entry;
+
+    for (;;) {
+        int got = archive_read_next_header(a, &entry);
+        int r;
+
+        if (got == ARCHIVE_EOF)
+            return 0;
+        if (got != ARCHIVE_OK && !(got == ARCHIVE_WARN && is_about_names(a)))
+            return damaged(a, s->entries ? "the archive is damaged or cut short"
+                                         : "this is not a tar or zip archive", e);
+        r = stage_entry(s, a, entry, e);
+        if (r < 0)
+            return r;
+    }
+}
+
+/* ---- tar ------------------------------------------------------------------------------------- */
+
+/* Reads on to the very end, so that the compression's checksum is looked at too. */
+static int check_trailer(struct tar_feed *f, uint64_t trailer_at, struct err *e)
+{
+    const void *data;
+    ssize_t n;
+
+    while ((n = unpack_read(f->unpack, &data, e)) > 0)
+        count(f, data, (size_t)n);
+    if (n < 0)
+        return (int)n;
+    if (f->bytes < trailer_at + TRAILER_BYTES)
+        return err_set(e, ERR_INVALID, "the archive is cut short: its end mark is missing");
+    if (f->zeros < f->bytes - trailer_at)
+        return err_set(e, ERR_INVALID, "there are bytes after the archive's end mark");
+    return 0;
+}
+
+static int read_tar(struct unpack *u, struct stage *s, struct err *e)
+{
+    struct archive *a = archive_read_new();
+    struct tar_feed f = {.unpack = u};
+    int r;
+
+    if (!a)
+        return err_oom(e);
+    (void)archive_read_support_format_tar(a);
+    if (archive_read_open(a, &f, NULL, feed, NULL) != ARCHIVE_OK)
+        r = damaged(a, "this is not a tar or zip archive", e);
+    else
+        r = read_entries(a, s, e);
+    if (r == 0)
+        r = check_trailer(&f, (uint64_t)archive_read_header_position(a), e);
+    if (r < 0 && f.err.code) {
+        if (e)
+            *e = f.err;
+        r = -f.err.code;
+    }
+    (void)archive_read_free(a);
+    return r;
+}
+
+/* ---- zip ------------------------------------------------------------------------------------- */
+
+/* A zip says at its end what is in it, so it has to be there whole first. */
+static int spool(struct pipe_ring *in, struct stage *s, int fd, struct err *e)
+{
+    uint64_t total = 0;
+    const void *data;
+    ssize_t n;
+    int r;
+
+    while ((n = pipe_ring_read(in, &data, e)) > 0) {
+        total += (uint64_t)n;
+        if (total > s->limits.max_bytes)
+            return err_sys(e, EFBIG, "the archive has more than %llu bytes",
+                           (unsigned long long)s->limits.max_bytes);
+        r = io_write_all(fd, data, (size_t)n, e);
+        if (r < 0)
+            return r;
+    }
+    return n < 0 ? (int)n : 0;
+}
+
+static int read_zip(struct pipe_ring *in, struct stage *s, struct err *e)
+{
+    struct archive *a = NULL;
+    struct fs_temp t;
+    int r;
+
+    if (fs_temp_open(s->fd, &t) < 0)
+        return err_sys(e, errno, "make a file for the archive");
+    if (t.name[0])
+        (void)unlinkat(s->fd, t.name, 0);
+    t.name[0] = '\0';
+    r = spool(in, s, t.fd, e);
+    if (r == 0 && lseek(t.fd, 0, SEEK_SET) < 0)
+        r = err_sys(e, errno, "seek");
+    if (r == 0 && !(a = archive_read_new()))
+        r = err_oom(e);
+    if (r == 0) {
+        (void)archive_read_support_format_zip_seekable(a);
+        if (archive_read_open_fd(a, t.fd, ZIP_READ_BYTES) != ARCHIVE_OK)
+            r = damaged(a, "the zip archive is damaged or cut short", e);
+        else
+            r = read_entries(a, s, e);
+    }
+    if (a)
+        (void)archive_read_free(a);
+    fs_temp_drop(s->fd, &t);
+    return r;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static ssize_t from_ring(void *arg, const void **ret_data, struct err *e)
+{
+    return pipe_ring_read(arg, ret_data, e);
+}
+
+static int read_any(struct pipe_ring *in, struct stage *s, const char **ret_format, struct err *e)
+{
+    static const char *const names[] = {
+        [UNPACK_NONE] = "tar",   [UNPACK_GZIP] = "tar.gz",  [UNPACK_BZIP2] = "tar.bz2",
+        [UNPACK_XZ] = "tar.xz", [UNPACK_ZSTD] = "tar.zst", [UNPACK_ZIP] = "zip",
+    };
+    struct unpack *u = NULL;
+    enum unpack_kind kind;
+    const void *head;
+    ssize_t n;
+    int r;
+
+    n = pipe_ring_peek(in, UNPACK_MAGIC_BYTES, &head, e);
+    if (n < 0)
+        return (int)n;
+    if (n == 0)
+        return err_set(e, ERR_INVALID, "the archive is empty: not one byte");
+    kind = unpack_detect(head, (size_t)n);
+    *ret_format = names[kind];
+    if (kind == UNPACK_ZIP)
+        return read_zip(in, s, e);
+    r = unpack_new(kind, from_ring, in, &u, e);
+    if (r == 0)
+        r = read_tar(u, s, e);
+    unpack_free(u);
+    return r;
+}
+
+int archive_read_stream(struct pipe_ring *in, struct stage *s, const char **ret_format,
+                        struct err *e)
+{
+    /* libarchive converts names to and from the thread's character set: one that changes nothing. */
+    locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
+    int r = read_any(in, s, ret_format, e);
+
+    if (utf8) {
+        (void)uselocale(before);
+        freelocale(utf8);
+    }
+    return r;
+}

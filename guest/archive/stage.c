@@ -1,0 +1,443 @@
+#include "archive/stage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "fs/below.h"
+#include "archive/extract.h"
+#include "common/cleanup.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "fs/root.h"
+#include "fs/temp.h"
+
+#include "common/banned.h"
+
+int stage_init(struct stage *s, int fd, const struct stage_limits *limits, bool keep_owner,
+               struct err *e)
+{
+    *s = (struct stage){.fd = fd, .limits = *limits, .keep_owner = keep_owner, .parent_fd = -1};
+    return fs_records_new(fd, &s->dirs, e);
+}
+
+void stage_done(struct stage *s)
+{
+    s->dirs = fs_records_free(s->dirs);
+    free(s->parent);
+    s->parent = NULL;
+    fd_close(s->parent_fd);
+    s->parent_fd = -1;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static int check_component(const char *name, const char *p, size_t n, struct err *e)
+{
+    if (n == 2 && p[0] == '.' && p[1] == '.')
+        return err_set(e, ERR_INVALID, "entry '%.200s' leaves the target by '..'", name);
+    if (n > NAME_MAX)
+        return err_set(e, ERR_INVALID, "entry '%.100s...' has a name of more than %d bytes", name,
+                       NAME_MAX);
+    if (fs_temp_is_name(p))
+        return err_set(e, ERR_INVALID, "entry '%.200s' has a name that the agent keeps for itself",
+                       name);
+    return 0;
+}
+
+int stage_clean_name(const char *name, char **ret, struct err *e)
+{
+    _cleanup_free_ char *out = NULL;
+    size_t len = 0;
+    unsigned depth = 0;
+    int r;
+
+    if (name[0] == '/')
+        return err_set(e, ERR_INVALID, "entry '%.200s' has an absolute name", name);
+    if (strlen(name) > FS_PATH_MAX)
+        return err_set(e, ERR_INVALID, "entry '%.100s...' has a name of more than %d bytes", name,
+                       FS_PATH_MAX);
+    out = malloc(strlen(name) + 1);
+    if (!out)
+        return err_oom(e);
+    for (const char *p = name; *p;) {
+        size_t n = strcspn(p, "/");
+
+        if (n && !(n == 1 && p[0] == '.')) {
+            r = check_component(name, p, n, e);
+            if (r < 0)
+                return r;
+            if (++depth > ARCHIVE_MAX_DEPTH)
+                return err_set(e, ERR_INVALID, "entry '%.100s...' is deeper than %d directories",
+                               name, ARCHIVE_MAX_DEPTH);
+            if (len)
+                out[len++] = '/';
+            (void)memcpy(out + len, p, n);
+            len += n;
+        }
+        p += n + (p[n] == '/');
+    }
+    out[len] = '\0';
+    *ret = TAKE(out);
+    return 0;
+}
+
+/* libarchive converts names to the thread's character set and gives NULL for what it can't. */
+static int entry_name(struct archive_entry *entry, char **ret, struct err *e)
+{
+    const char *name = archive_entry_pathname(entry);
+
+    if (!name)
+        name = archive_entry_pathname_utf8(entry);
+    if (!name)
+        return err_set(e, ERR_INVALID, "an entry has a name that can't be read");
+    return stage_clean_name(name, ret, e);
+}
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+/* The directory `dir` ("" for the staging directory) in s->parent_fd; made if it is missing. */
+static int enter_parent(struct stage *s, const char *dir, struct err *e)
+{
+    bool is_below = s->parent && s->parent[0] && path_is_within(dir, s->parent);
+    int fd, r;
+
+    if (s->parent && strcmp(s->parent, dir) == 0)
+        return 0;
+    if (is_below)
+        r = fs_open_below(s->parent_fd, dir + strlen(s->parent) + 1, true, &fd, e);
+    else
+        r = fs_open_below(s->fd, dir, true, &fd, e);
+    if (r < 0)
+        return err_wrap(e, r, "entry '%.200s'", dir);
+    fd_close(s->parent_fd);
+    s->parent_fd = fd;
+    free(s->parent);
+    s->parent = strdup(dir);
+    return s->parent ? 0 : err_oom(e);
+}
+
+/* Enters the directory of a cleaned path; *ret_name points at its last component. */
+static int enter_parent_of(struct stage *s, const char *path, const char **ret_name,
+                           struct err *e)
+{
+    _cleanup_free_ char *dir = fs_below_parent(path, ret_name);
+
+    return dir ? enter_parent(s, dir, e) : err_oom(e);
+}
+
+static mode_t wanted_mode(const struct stage *s, struct archive_entry *entry)
+{
+    mode_t mode = archive_entry_perm(entry) & 07777;
+
+    /* Set-id bits mean something only together with the owner they were given by. */
+    return s->keep_owner ? mode : mode & ~(mode_t)(S_ISUID | S_ISGID);
+}
+
+static struct timespec wanted_mtime(struct archive_entry *entry)
+{
+    if (!archive_entry_mtime_is_set(entry))
+        return (struct timespec){.tv_nsec = UTIME_NOW};
+    return (struct timespec){.tv_sec = archive_entry_mtime(entry),
+                             .tv_nsec = archive_entry_mtime_nsec(entry)};
+}
+
+static int set_xattrs(struct stage *s, int fd, struct archive_entry *entry, const char *path,
+                      struct err *e)
+{
+    const char *name;
+    const void *value;
+    size_t size;
+
+    (void)archive_entry_xattr_reset(entry);
+    while (archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK) {
+        bool is_wanted = str_has_prefix(name, "user.") ||
+                         (s->keep_owner && strcmp(name, "security.capability") == 0);
+
+        if (!is_wanted || fsetxattr(fd, name, value, size, 0) == 0)
+            continue;
+        if (errno == ENOSPC || errno == EDQUOT)
+            return err_sys(e, errno, "set an attribute of '%s'", path);
+        s->lost_xattrs++;
+    }
+    return 0;
+}
+
+static int stage_dir(struct stage *s, struct archive_entry *entry, const char *path,
+                     struct err *e)
+{
+    struct fs_record rec = {
+        .has_owner = s->keep_owner,
+        .mode = wanted_mode(s, entry),
+        .uid = (uid_t)archive_entry_uid(entry),
+        .gid = (gid_t)archive_entry_gid(entry),
+        .mtime = wanted_mtime(entry),
+    };
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = enter_parent(s, path, e);
+    if (r < 0)
+        return r;
+    if (archive_entry_xattr_count(entry)) {
+        fd = openat(s->parent_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        r = fd < 0 ? err_sys(e, errno, "open '%s'", path) : set_xattrs(s, fd, entry, path, e);
+    }
+    return r < 0 ? r : fs_records_add(s->dirs, &rec, path, e);
+}
+
+/* ---- files and links ------------------------------------------------------------------------- */
+
+static int check_size(const struct stage *s, uint64_t more, const char *path, struct err *e)
+{
+    uint64_t packed = __atomic_load_n(s->limits.packed_bytes, __ATOMIC_RELAXED);
+
+    if (more > s->limits.max_bytes || s->bytes > s->limits.max_bytes - more)
+        return err_sys(e, EFBIG, "with '%.200s' there would be more than %llu bytes", path,
+                       (unsigned long long)s->limits.max_bytes);
+    if (s->bytes > ARCHIVE_RATIO_FROM && s->bytes / ARCHIVE_MAX_RATIO > packed)
+        return err_sys(e, EFBIG, "'%.200s' unpacks to more than %d times its packed size", path,
+                       ARCHIVE_MAX_RATIO);
+    return 0;
+}
+
+static int damaged(struct archive *a, const char *path, struct err *e)
+{
+    const char *why = archive_error_string(a);
+
+    return err_set(e, ERR_INVALID, "entry '%.200s' is damaged or cut short: %.200s", path,
+                   why ? why : "bad data");
+}
+
+static int write_at(int fd, const char *data, size_t len, off_t at, const char *path,
+                    struct err *e)
+{
+    while (len) {
+        ssize_t n = pwrite(fd, data, len, at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(e, errno, "write '%s'", path);
+        data += n;
+        at += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* Holes stay holes: what libarchive does not give is not written. */
+static int write_content(struct stage *s, struct archive *a, int fd, int64_t size,
+                         const char *path, struct err *e)
+{
+    const void *data;
+    la_int64_t at;
+    off_t end = 0;
+    size_t n;
+    int r;
+
+    for (;;) {
+        int got = archive_read_data_block(a, &data, &n, &at);
+
+        if (got == ARCHIVE_EOF)
+            break;
+        if (got != ARCHIVE_OK)
+            return damaged(a, path, e);
+        r = check_size(s, n, path, e);
+        if (r == 0)
+            r = write_at(fd, data, n, at, path, e);
+        if (r < 0)
+            return r;
+        s->bytes += n;
+        if (at + (off_t)n > end)
+            end = at + (off_t)n;
+    }
+    if (size >= 0 && end > size)
+        return err_set(e, ERR_INVALID, "entry '%.200s' has more bytes than it announced", path);
+    if (size > end && ftruncate(fd, size) < 0)
+        return err_sys(e, errno, "set the size of '%s'", path);
+    return 0;
+}
+
+/* A later entry of the same name takes an earlier one's place, as tar has it; never a directory's. */
+static int clear_name(struct stage *s, const char *name, const char *path, struct err *e)
+{
+    if (unlinkat(s->parent_fd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno == EISDIR || errno == EPERM)
+        return err_set(e, ERR_INVALID, "entry '%.200s' is a directory, and then it is not", path);
+    return err_sys(e, errno, "remove '%s'", path);
+}
+
+static int open_new(struct stage *s, const char *name, const char *path, int *ret_fd,
+                    struct err *e)
+{
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(s->parent_fd, name, flags, 0600);
+    int r;
+
+    if (fd < 0 && errno == EEXIST) {
+        r = clear_name(s, name, path, e);
+        if (r < 0)
+            return r;
+        fd = openat(s->parent_fd, name, flags, 0600);
+    }
+    if (fd < 0)
+        return err_sys(e, errno, "create '%s'", path);
+    *ret_fd = fd;
+    return 0;
+}
+
+static int stage_file(struct stage *s, struct archive *a, struct archive_entry *entry,
+                      const char *path, const char *name, struct err *e)
+{
+    int64_t size = archive_entry_size_is_set(entry) ? archive_entry_size(entry) : -1;
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, wanted_mtime(entry)};
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    if (size > 0 && (uint64_t)size > s->limits.max_bytes)
+        return err_sys(e, EFBIG, "entry '%.200s' has %lld bytes", path, (long long)size);
+    r = open_new(s, name, path, &fd, e);
+    if (r == 0)
+        r = write_content(s, a, fd, size, path, e);
+    if (r < 0)
+        return r;
+    if (s->keep_owner &&
+        fchown(fd, (uid_t)archive_entry_uid(entry), (gid_t)archive_entry_gid(entry)) < 0)
+        return err_sys(e, errno, "chown '%s'", path);
+    r = set_xattrs(s, fd, entry, path, e);
+    if (r < 0)
+        return r;
+    if (fchmod(fd, wanted_mode(s, entry)) < 0)
+        return err_sys(e, errno, "chmod '%s'", path);
+    if (futimens(fd, times) < 0)
+        return err_sys(e, errno, "set the time of '%s'", path);
+    return 0;
+}
+
+/* Owner and time of what can't be opened: links and FIFOs. */
+static int finish_by_name(struct stage *s, struct archive_entry *entry, const char *path,
+                          const char *name, struct err *e)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, wanted_mtime(entry)};
+
+    if (s->keep_owner && fchownat(s->parent_fd, name, (uid_t)archive_entry_uid(entry),
+                                  (gid_t)archive_entry_gid(entry), AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(e, errno, "chown '%s'", path);
+    if (utimensat(s->parent_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(e, errno, "set the time of '%s'", path);
+    return 0;
+}
+
+static int stage_symlink(struct stage *s, struct archive_entry *entry, const char *path,
+                         const char *name, struct err *e)
+{
+    const char *target = archive_entry_symlink(entry);
+    int r;
+
+    if (!target)
+        target = archive_entry_symlink_utf8(entry);
+    if (!target || !target[0] || strlen(target) >= PATH_MAX)
+        return err_set(e, ERR_INVALID, "link '%.200s' has no target or one that is too long", path);
+    r = clear_name(s, name, path, e);
+    if (r < 0)
+        return r;
+    if (symlinkat(target, s->parent_fd, name) < 0)
+        return err_sys(e, errno, "link '%s'", path);
+    return finish_by_name(s, entry, path, name, e);
+}
+
+static int stage_fifo(struct stage *s, struct archive_entry *entry, const char *path,
+                      const char *name, struct err *e)
+{
+    int r = clear_name(s, name, path, e);
+
+    if (r < 0)
+        return r;
+    if (mkfifoat(s->parent_fd, name, 0600) < 0 ||
+        fchmodat(s->parent_fd, name, wanted_mode(s, entry), 0) < 0)
+        return err_sys(e, errno, "make the FIFO '%s'", path);
+    return finish_by_name(s, entry, path, name, e);
+}
+
+static int stage_hardlink(struct stage *s, const char *target, const char *path, struct err *e)
+{
+    _cleanup_free_ char *from = NULL;
+    _cleanup_close_ int from_fd = -1;
+    const char *from_name, *name;
+    int r;
+
+    r = stage_clean_name(target, &from, e);
+    if (r == 0)
+        r = enter_parent_of(s, from, &from_name, e);
+    if (r < 0)
+        return r;
+    if (strcmp(from, path) == 0)
+        return err_set(e, ERR_INVALID, "entry '%.200s' is a hard link to itself", path);
+    from_fd = fcntl(s->parent_fd, F_DUPFD_CLOEXEC, 3);
+    if (from_fd < 0)
+        return err_sys(e, errno, "link '%s'", path);
+    r = enter_parent_of(s, path, &name, e);
+    if (r == 0)
+        r = clear_name(s, name, path, e);
+    if (r < 0)
+        return r;
+    if (linkat(from_fd, from_name, s->parent_fd, name, 0) == 0)
+        return 0;
+    if (errno == ENOENT)
+        return err_set(e, ERR_INVALID, "'%.100s' is a hard link to '%.100s', which the archive "
+                       "does not have before it", path, from);
+    return err_sys(e, errno, "link '%s'", path);
+}
+
+static int stage_other(struct stage *s, struct archive *a, struct archive_entry *entry,
+                       const char *path, struct err *e)
+{
+    const char *name;
+    int r;
+
+    if (!path[0])
+        return err_set(e, ERR_INVALID, "an entry that is not a directory has no name");
+    r = enter_parent_of(s, path, &name, e);
+    if (r < 0)
+        return r;
+    switch (archive_entry_filetype(entry)) {
+    case AE_IFREG:
+        return stage_file(s, a, entry, path, name, e);
+    case AE_IFLNK:
+        return stage_symlink(s, entry, path, name, e);
+    case AE_IFIFO:
+        return stage_fifo(s, entry, path, name, e);
+    default:
+        return err_set(e, ERR_INVALID, "entry '%.200s' is a device node or a socket", path);
+    }
+}
+
+int stage_entry(struct stage *s, struct archive *a, struct archive_entry *entry, struct err *e)
+{
+    _cleanup_free_ char *path = NULL;
+    const char *hardlink;
+    int r;
+
+    r = entry_name(entry, &path, e);
+    if (r < 0)
+        return r;
+    if (++s->entries > s->limits.max_entries)
+        return err_sys(e, EFBIG, "the archive has more than %llu entries",
+                       (unsigned long long)s->limits.max_entries);
+    hardlink = archive_entry_hardlink(entry);
+    if (!hardlink)
+        hardlink = archive_entry_hardlink_utf8(entry);
+    if (hardlink)
+        return path[0] ? stage_hardlink(s, hardlink, path, e)
+                       : err_set(e, ERR_INVALID, "a hard link has no name");
+    if (archive_entry_filetype(entry) == AE_IFDIR)
+        return stage_dir(s, entry, path, e);
+    return stage_other(s, a, entry, path, e);
+}

@@ -1,0 +1,43 @@
+#pragma once
+/*
+ * stage: an archive's entries written into a directory of ours, each through descriptors opened
+ * one component at a time without following links. Checks names, kinds and limits. The identity
+ * must have been taken; whatever is made belongs to it. One thread.
+ */
+#include <archive.h>
+#include <archive_entry.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fs/records.h"
+#include "common/err.h"
+
+struct stage_limits {
+    uint64_t max_entries;
+    uint64_t max_bytes;
+    const uint64_t *packed_bytes; /* received so far, for the ratio; read without a lock */
+};
+
+struct stage {
+    int fd; /* the staging directory; borrowed */
+    struct stage_limits limits;
+    bool keep_owner;
+    uint64_t entries;
+    uint64_t bytes;
+    uint64_t lost_xattrs; /* that the disk could not take */
+    struct fs_records *dirs; /* modes, times and owners for directories, set at the very end */
+
+    char *parent; /* the directory that parent_fd is, relative to fd; NULL: none */
+    int parent_fd;
+};
+
+int stage_init(struct stage *s, int fd, const struct stage_limits *limits, bool keep_owner,
+               struct err *e);
+void stage_done(struct stage *s);
+
+/* Writes what archive_read_next_header() has just given. */
+int stage_entry(struct stage *s, struct archive *a, struct archive_entry *entry, struct err *e);
+
+/* A name from an archive without "./" and double slashes. -ERR_INVALID when it is absolute, has
+ * "..", is too deep or too long, or is one of our temporary names. "" is the target itself. */
+int stage_clean_name(const char *name, char **ret, struct err *e);

@@ -1,0 +1,69 @@
+#pragma once
+/*
+ * change: what alters the tree: directories, moves, copies, removal, attributes. Take the caller's
+ * identity and the paths' locks themselves.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "common/err.h"
+#include "fs/etag.h"
+#include "fs/root.h"
+
+#define FS_COPY_MAX_DEPTH 256
+
+/* *ret_created: false when the directory was there (not an error with `parents`). */
+int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents,
+                bool *ret_created, struct err *e);
+
+struct fs_move_options {
+    bool overwrite;    /* a file may replace a file, a directory an empty one */
+    bool make_parents; /* of the destination */
+    struct fs_condition condition; /* on the source */
+};
+
+/* By rename; across mounts (and in overlayfs, which says so too) by copy, then removal. */
+int fs_move(struct fs_caller *c, const char *from, const char *to,
+            const struct fs_move_options *o, struct err *e);
+
+struct fs_copy_options {
+    bool recursive;
+    bool overwrite; /* files replace files, directories are merged */
+    bool make_parents;
+};
+
+struct fs_copy_result {
+    uint64_t entries;
+    uint64_t bytes;
+};
+
+/* Keeps modes, times, links, xattrs and holes, shares blocks where the disk can. The owner is the
+ * caller, unless that is the agent as root. */
+int fs_copy(struct fs_caller *c, const char *from, const char *to,
+            const struct fs_copy_options *o, struct fs_copy_result *ret, struct err *e);
+
+struct fs_remove_options {
+    bool recursive;
+    bool missing_ok;
+    struct fs_condition condition;
+};
+
+/* Never "/", the root, nor a directory that holds the root or is a mount point. */
+int fs_remove(struct fs_caller *c, const char *path, const struct fs_remove_options *o,
+              uint64_t *ret_removed, struct err *e);
+
+struct fs_attrs {
+    bool set_mode, set_uid, set_gid, set_mtime;
+    mode_t mode;
+    uid_t uid;
+    gid_t gid;
+    struct timespec mtime;
+    bool follow; /* a link in the last place */
+};
+
+int fs_set_attr(struct fs_caller *c, const char *path, const struct fs_attrs *a, struct err *e);
+/* A user's or group's number from a name or decimal number. Errors name field "owner"/"group". */
+int fs_uid_from_name(const char *name, uid_t *ret, struct err *e);
+int fs_gid_from_name(const char *name, gid_t *ret, struct err *e);

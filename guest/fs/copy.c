@@ -1,0 +1,269 @@
+#include "fs/copy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "fs/walk.h"
+#include "fs/xattr.h"
+
+#include "common/banned.h"
+
+#define CHUNK_BYTES (256 * 1024)
+#define RANGE_BYTES (64u << 20) /* of one copy_file_range: it can't be interrupted */
+#define MAX_LEVELS (FS_COPY_MAX_DEPTH + 2)
+
+/* ---- one file -------------------------------------------------------------------------------- */
+
+static int copy_by_hand(int from, int to, off_t at, off_t end, const char *path, struct err *e)
+{
+    _cleanup_free_ char *data = malloc(CHUNK_BYTES);
+
+    if (!data)
+        return err_oom(e);
+    while (at < end) {
+        size_t want = end - at < CHUNK_BYTES ? (size_t)(end - at) : CHUNK_BYTES;
+        ssize_t n = pread(from, data, want, at);
+        int r;
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(e, errno, "read '%s'", path);
+        if (n == 0)
+            return 0; /* it shrank */
+        if (lseek(to, at, SEEK_SET) < 0)
+            return err_sys(e, errno, "seek '%s'", path);
+        r = io_write_all(to, data, (size_t)n, e);
+        if (r < 0)
+            return err_wrap(e, r, "'%s'", path);
+        at += n;
+    }
+    return 0;
+}
+
+static int copy_range(int from, int to, off_t at, off_t end, const char *path, struct err *e)
+{
+    while (at < end) {
+        off_t in = at, out = at;
+        size_t want = end - at < RANGE_BYTES ? (size_t)(end - at) : RANGE_BYTES;
+        ssize_t n = copy_file_range(from, &in, to, &out, want, 0);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EIO))
+            return err_sys(e, errno, "copy '%s'", path);
+        if (n <= 0)
+            return copy_by_hand(from, to, at, end, path, e);
+        at += n;
+    }
+    return 0;
+}
+
+static int copy_content(int from, int to, off_t size, const char *path, struct err *e)
+{
+    off_t at = 0;
+    int r;
+
+    if (size == 0 || ioctl(to, FICLONE, from) == 0)
+        return 0;
+    while (at < size) {
+        off_t data = lseek(from, at, SEEK_DATA);
+        off_t hole;
+
+        if (data < 0 && errno == ENXIO)
+            break; /* a hole up to the end */
+        if (data < 0)
+            data = at;
+        hole = lseek(from, data, SEEK_HOLE);
+        if (hole < 0 || hole > size)
+            hole = size;
+        r = copy_range(from, to, data, hole, path, e);
+        if (r < 0)
+            return r;
+        at = hole;
+    }
+    return ftruncate(to, size) < 0 ? err_sys(e, errno, "set the size of '%s'", path) : 0;
+}
+
+/* The owner goes first: a change of owner clears the set-id bits. */
+static int copy_attrs(int from, int to, const struct stat *st, const struct fs_copy_how *how,
+                      const char *path, struct err *e)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
+    mode_t mode = st->st_mode & 07777;
+
+    if (how->keep_owner && fchown(to, st->st_uid, st->st_gid) < 0)
+        return err_sys(e, errno, "chown '%s'", path);
+    if (!how->keep_owner)
+        mode &= ~(mode_t)(S_ISUID | S_ISGID);
+    if (fs_xattr_copy(from, to) < 0 && errno != EOPNOTSUPP)
+        return err_sys(e, errno, "copy the attributes of '%s'", path);
+    if (fchmod(to, mode) < 0 || futimens(to, times) < 0)
+        return err_sys(e, errno, "set the mode of '%s'", path);
+    return 0;
+}
+
+static int copy_file(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
+                     const struct fs_copy_how *how, const char *path, struct err *e)
+{
+    _cleanup_close_ int from = fs_openat_nofollow(from_dirfd, name, O_RDONLY);
+    _cleanup_close_ int to = -1;
+    struct stat st;
+    int r;
+
+    if (from < 0 || fstat(from, &st) < 0)
+        return err_sys(e, errno, "open '%s'", path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_ABORTED, "'%s' became something else meanwhile", path);
+    to = openat(to_dirfd, to_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (to < 0)
+        return err_sys(e, errno, "create '%s'", to_name);
+    r = copy_content(from, to, st.st_size, path, e);
+    if (r == 0)
+        r = copy_attrs(from, to, &st, how, path, e);
+    how->counts->bytes += (uint64_t)st.st_size;
+    return r;
+}
+
+/* ---- other kinds ----------------------------------------------------------------------------- */
+
+static int copy_symlink(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
+                        const char *path, struct err *e)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from_dirfd, name, target, sizeof(target) - 1);
+
+    if (n < 0)
+        return err_sys(e, errno, "read the link '%s'", path);
+    target[n] = '\0';
+    if (symlinkat(target, to_dirfd, to_name) < 0)
+        return err_sys(e, errno, "link '%s'", to_name);
+    return 0;
+}
+
+/* What has no descriptor: links and FIFOs. */
+static int copy_attrs_by_name(int to_dirfd, const char *to_name, const struct stat *st,
+                              const struct fs_copy_how *how, const char *path, struct err *e)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
+
+    if (how->keep_owner &&
+        fchownat(to_dirfd, to_name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(e, errno, "chown '%s'", path);
+    if (utimensat(to_dirfd, to_name, times, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(e, errno, "set the time of '%s'", path);
+    return 0;
+}
+
+static int copy_other(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
+                      const struct stat *st, const struct fs_copy_how *how, const char *path,
+                      struct err *e)
+{
+    int r = 0;
+
+    if (S_ISREG(st->st_mode))
+        return copy_file(from_dirfd, name, to_dirfd, to_name, how, path, e);
+    if (S_ISLNK(st->st_mode))
+        r = copy_symlink(from_dirfd, name, to_dirfd, to_name, path, e);
+    else if (S_ISFIFO(st->st_mode) && mkfifoat(to_dirfd, to_name, st->st_mode & 0777) < 0)
+        r = err_sys(e, errno, "make the FIFO '%s'", to_name);
+    else if (!S_ISFIFO(st->st_mode))
+        r = err_field(e, ERR_PRECONDITION, "from", "'%s' is a device or a socket", path);
+    return r < 0 ? r : copy_attrs_by_name(to_dirfd, to_name, st, how, path, e);
+}
+
+/* ---- trees ----------------------------------------------------------------------------------- */
+
+struct levels {
+    int fd[MAX_LEVELS]; /* the copies of the directories that the walk is in, readable */
+    unsigned n;
+};
+
+static int enter_copy(struct levels *l, int dirfd, const char *name, struct err *e)
+{
+    int fd;
+
+    if (l->n == MAX_LEVELS)
+        return err_set(e, ERR_EXHAUSTED, "deeper than %d directories", MAX_LEVELS);
+    if (mkdirat(dirfd, name, 0700) < 0)
+        return err_sys(e, errno, "mkdir '%s'", name);
+    fd = fs_openat_nofollow(dirfd, name, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", name);
+    l->fd[l->n++] = fd;
+    return 0;
+}
+
+static int leave_copy(struct levels *l, const struct fs_walk_item *it,
+                      const struct fs_copy_how *how, struct err *e)
+{
+    _cleanup_close_ int to = l->fd[--l->n];
+    _cleanup_close_ int from = fs_openat_nofollow(it->dirfd, it->name, O_RDONLY | O_DIRECTORY);
+
+    if (from < 0)
+        return err_sys(e, errno, "open '%s'", it->path);
+    return copy_attrs(from, to, &it->st, how, it->path, e);
+}
+
+static int copy_item(struct levels *l, const struct fs_walk_item *it,
+                     const struct fs_copy_how *how, struct err *e)
+{
+    if (it->kind == FS_WALK_ERROR)
+        return err_set(e, (enum err_code)it->error.code, "%s", it->error.message);
+    if (it->kind == FS_WALK_LEAVE)
+        return leave_copy(l, it, how, e);
+    if (it->depth == 0)
+        return 0; /* fs_copy_entry() made it */
+    how->counts->entries++;
+    if (S_ISDIR(it->st.st_mode))
+        return enter_copy(l, l->fd[l->n - 1], it->name, e);
+    return copy_other(it->dirfd, it->name, l->fd[l->n - 1], it->name, &it->st, how, it->path, e);
+}
+
+static int copy_tree(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
+                     const struct fs_copy_how *how, struct err *e)
+{
+    struct fs_walk_options o = {.max_depth = FS_COPY_MAX_DEPTH, .deep_is_error = true};
+    int from = fs_openat_nofollow(from_dirfd, name, O_RDONLY | O_DIRECTORY);
+    const struct fs_walk_item *it;
+    struct fs_walk *w = NULL;
+    struct levels l = {0};
+    int r;
+
+    if (from < 0)
+        return err_sys(e, errno, "open '%s'", name);
+    r = fs_walk_new_take(from, &o, &w, e);
+    if (r == 0)
+        r = enter_copy(&l, to_dirfd, to_name, e);
+    while (r == 0) {
+        r = fs_walk_next(w, &it, e);
+        if (r <= 0)
+            break;
+        r = copy_item(&l, it, how, e);
+    }
+    fs_walk_free(w);
+    while (l.n)
+        fd_close(l.fd[--l.n]);
+    return r;
+}
+
+int fs_copy_entry(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
+                  const struct fs_copy_how *how, struct err *e)
+{
+    struct stat st;
+
+    if (fstatat(from_dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(e, errno, "stat '%s'", name);
+    how->counts->entries++;
+    if (S_ISDIR(st.st_mode))
+        return copy_tree(from_dirfd, name, to_dirfd, to_name, how, e);
+    return copy_other(from_dirfd, name, to_dirfd, to_name, &st, how, name, e);
+}

@@ -1,0 +1,19 @@
+#pragma once
+/*
+ * copy: trees and files copied by descriptors: blocks shared where the disk can, holes kept. The
+ * identity must have been taken.
+ */
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "fs/change.h"
+
+struct fs_copy_how {
+    bool keep_owner;
+    struct fs_copy_result *counts; /* added to */
+};
+
+/* from_dirfd's entry `name`, whatever it is, as to_dirfd's entry to_name, which must not be there.
+ * On failure what was made stays: for the caller to remove. Devices and sockets are refused. */
+int fs_copy_entry(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
+                  const struct fs_copy_how *how, struct err *e);

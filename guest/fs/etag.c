@@ -1,0 +1,288 @@
+#include "fs/etag.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <nettle/sha2.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/io.h"
+
+#include "common/banned.h"
+
+#define BASE_BYTES 112
+#define HASH_BYTES 16 /* of SHA-256's 32: enough to tell two contents of one file apart */
+#define READ_BYTES (64 * 1024)
+#define MAX_TRIES 3
+#define MAX_DEVICES 64
+#define PROBES 4
+
+/*
+ * What was handed out for young files. A lost entry costs a tag that differs though the file does
+ * not, never one that is the same though the file differs.
+ */
+struct entry {
+    char base[BASE_BYTES];
+    char hash[2 * HASH_BYTES + 1]; /* "": none needed */
+    bool is_settled;               /* the hash was taken, or seen again, when the file was not young */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct entry entries[FS_ETAG_CACHE]; /* guarded by lock */
+    dev_t devices[MAX_DEVICES];          /* guarded by lock: their ctime is fine */
+    size_t n_devices;
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct entry *slot(const char *base)
+{
+    uint64_t h = 14695981039346656037ULL;
+
+    for (; *base; base++)
+        h = (h ^ (unsigned char)*base) * 1099511628211ULL;
+    return &cache.entries[(h ^ h >> 29) % FS_ETAG_CACHE];
+}
+
+static bool cache_get(const char *base, struct entry *ret)
+{
+    struct entry *s;
+    bool found;
+
+    (void)pthread_mutex_lock(&cache.lock);
+    s = slot(base);
+    found = strcmp(s->base, base) == 0;
+    if (found)
+        *ret = *s;
+    (void)pthread_mutex_unlock(&cache.lock);
+    return found;
+}
+
+static void cache_put(const struct entry *en)
+{
+    (void)pthread_mutex_lock(&cache.lock);
+    *slot(en->base) = *en;
+    (void)pthread_mutex_unlock(&cache.lock);
+}
+
+static int64_t ns_of(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+static void format_base(const struct stat *st, char out[BASE_BYTES])
+{
+    (void)snprintf(out, BASE_BYTES, "%llx.%llx-%llx-%llx-%llx", (unsigned long long)st->st_dev,
+                   (unsigned long long)st->st_ino, (unsigned long long)st->st_size,
+                   (unsigned long long)ns_of(&st->st_mtim), (unsigned long long)ns_of(&st->st_ctim));
+}
+
+static bool is_young(const struct stat *st)
+{
+    return clock_real_ns() - ns_of(&st->st_ctim) < FS_ETAG_RACY_NS;
+}
+
+static int hash_content(int fd, char out[2 * HASH_BYTES + 1], struct err *e)
+{
+    _cleanup_free_ uint8_t *data = malloc(READ_BYTES);
+    uint8_t digest[SHA256_DIGEST_SIZE];
+    struct sha256_ctx sha;
+    off_t at = 0;
+
+    if (!data)
+        return err_oom(e);
+    sha256_init(&sha);
+    for (;;) {
+        ssize_t n = pread(fd, data, READ_BYTES, at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(e, errno, "read for the tag");
+        if (n == 0)
+            break;
+        sha256_update(&sha, (size_t)n, data);
+        at += n;
+    }
+    sha256_digest(&sha, sizeof(digest), digest);
+    for (size_t i = 0; i < HASH_BYTES; i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    return 0;
+}
+
+static void compose(const struct entry *en, char out[FS_ETAG_BYTES])
+{
+    (void)snprintf(out, FS_ETAG_BYTES, "%s%s%s", en->base, en->hash[0] ? "-" : "", en->hash);
+}
+
+static void wait_until_old(void)
+{
+    struct timespec ts = {.tv_nsec = FS_ETAG_RACY_NS + FS_ETAG_RACY_NS / 4};
+
+    while (nanosleep(&ts, &ts) < 0 && errno == EINTR)
+        continue;
+}
+
+/* 1: *en is the file's; 0: it changed meanwhile, try again. */
+static int try_tag(int fd, struct stat *st, struct entry *en, struct err *e)
+{
+    struct entry known = {0};
+    bool was_young, is_known;
+    struct stat after;
+    int r;
+
+    if (fstat(fd, st) < 0)
+        return err_sys(e, errno, "stat for the tag");
+    *en = (struct entry){0};
+    format_base(st, en->base);
+    was_young = is_young(st);
+    is_known = cache_get(en->base, &known);
+    if (is_known && known.is_settled) {
+        *en = known;
+        return 1;
+    }
+    if (!was_young && !is_known)
+        return 1;
+    if (was_young && st->st_size > FS_ETAG_HASH_MAX) {
+        wait_until_old();
+        return 0;
+    }
+    r = hash_content(fd, en->hash, e);
+    if (r < 0)
+        return r;
+    if (fstat(fd, &after) < 0)
+        return err_sys(e, errno, "stat for the tag");
+    if (ns_of(&after.st_ctim) != ns_of(&st->st_ctim) || after.st_size != st->st_size)
+        return 0;
+    en->is_settled = !was_young;
+    cache_put(en);
+    return 1;
+}
+
+int fs_etag(int fd, struct stat *st, char out[FS_ETAG_BYTES], struct err *e)
+{
+    struct entry en;
+    int r;
+
+    for (int i = 0; i < MAX_TRIES; i++) {
+        r = try_tag(fd, st, &en, e);
+        if (r < 0)
+            return r;
+        if (r > 0) {
+            compose(&en, out);
+            return 0;
+        }
+    }
+    r = io_random_hex(HASH_BYTES, en.hash, e);
+    if (r < 0)
+        return r;
+    en.hash[0] = 'x'; /* no hash has it */
+    compose(&en, out);
+    return 0;
+}
+
+int fs_etag_written(int fd, bool is_fine, struct stat *st, char out[FS_ETAG_BYTES],
+                    struct err *e)
+{
+    struct entry en = {.is_settled = true};
+
+    if (!is_fine)
+        return fs_etag(fd, st, out, e);
+    if (fstat(fd, st) < 0)
+        return err_sys(e, errno, "stat for the tag");
+    format_base(st, en.base);
+    cache_put(&en);
+    compose(&en, out);
+    return 0;
+}
+
+static bool device_is_fine(dev_t dev)
+{
+    bool found = false;
+
+    (void)pthread_mutex_lock(&cache.lock);
+    for (size_t i = 0; i < cache.n_devices; i++)
+        found |= cache.devices[i] == dev;
+    (void)pthread_mutex_unlock(&cache.lock);
+    return found;
+}
+
+static void device_set_fine(dev_t dev)
+{
+    (void)pthread_mutex_lock(&cache.lock);
+    if (cache.n_devices < MAX_DEVICES)
+        cache.devices[cache.n_devices++] = dev;
+    (void)pthread_mutex_unlock(&cache.lock);
+}
+
+bool fs_ctime_is_fine(int fd)
+{
+    struct stat before, after;
+
+    if (fstat(fd, &before) < 0)
+        return false;
+    if (device_is_fine(before.st_dev))
+        return true;
+    for (int i = 0; i < PROBES; i++) {
+        if (fchmod(fd, before.st_mode & 07777) < 0 || fstat(fd, &after) < 0)
+            return false;
+        if (ns_of(&after.st_ctim) == ns_of(&before.st_ctim))
+            return false;
+        before = after;
+    }
+    device_set_fine(before.st_dev);
+    return true;
+}
+
+/* One element of a list: W/"..." (weak: matches nothing), "..." or a bare word. */
+static const char *next_tag(const char *p, const char **ret_tag, size_t *ret_len, bool *ret_weak)
+{
+    p += strspn(p, " \t,");
+    *ret_weak = p[0] == 'W' && p[1] == '/';
+    if (*ret_weak)
+        p += 2;
+    if (*p == '"') {
+        *ret_tag = ++p;
+        *ret_len = strcspn(p, "\"");
+        p += *ret_len;
+        return *p ? p + 1 : p;
+    }
+    *ret_tag = p;
+    *ret_len = strcspn(p, " \t,");
+    return p + *ret_len;
+}
+
+bool fs_etag_in_list(const char *list, const char *tag)
+{
+    const char *one;
+    bool is_weak;
+    size_t n;
+
+    if (!tag[0])
+        return false;
+    while (*list) {
+        list = next_tag(list, &one, &n, &is_weak);
+        if (!is_weak && n == 1 && *one == '*')
+            return true;
+        if (!is_weak && n == strlen(tag) && memcmp(one, tag, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+int fs_check_tag(const struct fs_condition *cond, const char *current, struct err *e)
+{
+    if (cond->if_match && !current[0])
+        return err_field(e, ERR_ABORTED, "if_match", "there is no file to match");
+    if (cond->if_match && !fs_etag_in_list(cond->if_match, current))
+        return err_field(e, ERR_ABORTED, "if_match", "the file has changed: its tag is %s",
+                         current);
+    if (cond->if_none_match && fs_etag_in_list(cond->if_none_match, current))
+        return err_field(e, ERR_ABORTED, "if_none_match", "the file is there, its tag is %s",
+                         current);
+    return 0;
+}

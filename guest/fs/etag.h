@@ -1,0 +1,56 @@
+#pragma once
+/*
+ * etag: a tag that changes whenever a file's bytes do: "device.inode-size-mtime-ctime", and, when
+ * ctime is so young that a second write could have the same one, the SHA-256 of the content.
+ * Tags are strong and opaque; here and in JSON they stand without quotes, in HTTP's headers with
+ * them. Also the parsing of If-Match and If-None-Match.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "common/err.h"
+#include "fs/root.h"
+
+#define FS_ETAG_BYTES 192
+#define FS_ETAG_RACY_NS (20LL * 1000 * 1000) /* older kernels tick at up to 10 ms; twice that */
+
+#define FS_ETAG_HASH_MAX (4u << 20) /* a larger young file is waited for instead: at most 75 ms */
+#define FS_ETAG_CACHE 1024          /* tags of young files that are remembered */
+
+/*
+ * The tag of an open, readable regular file; *st is filled with what the tag is of. A file that
+ * does not stop changing gets a tag that matches nothing.
+ *
+ * A tag that was handed out with a hash stays the same while the file does: the hash is
+ * remembered (and looked at once more when the file is no longer young).
+ */
+int fs_etag(int fd, struct stat *st, char out[FS_ETAG_BYTES], struct err *e);
+
+/*
+ * The tag of a file that this agent has just put in place, under the path's lock. is_fine: the
+ * disk was seen to give two changes two ctimes (fs_ctime_is_fine()), so no hash is needed.
+ */
+int fs_etag_written(int fd, bool is_fine, struct stat *st, char out[FS_ETAG_BYTES],
+                    struct err *e);
+
+/* Whether changes that follow each other at once have different ctimes once they are looked at
+ * (Linux 6.13 and later on most disks). Changes fd's ctime; remembered for each device. */
+bool fs_ctime_is_fine(int fd);
+
+struct fs_condition {
+    const char *if_match;      /* the header's value (a list, or "*"), a bare tag too; or NULL */
+    const char *if_none_match; /* the same */
+};
+
+/* Whether `tag` ("" when there is no file) is in the list. `list` is a header's value. */
+bool fs_etag_in_list(const char *list, const char *tag);
+
+/*
+ * Compares with what is there now. A mismatch is -ERR_ABORTED with field "if_match" or
+ * "if_none_match" (HTTP: 412); nothing else in guest/fs uses those fields. current gets the tag of
+ * what is there, "" when nothing is, in either case.
+ */
+int fs_check_tag(const struct fs_condition *cond, const char *current, struct err *e);
+int fs_check_condition(struct fs_caller *c, const char *path, const struct fs_condition *cond,
+                       char current[FS_ETAG_BYTES], struct err *e);

@@ -1,0 +1,28 @@
+#pragma once
+/*
+ * lock: one writer a file at a time, among this agent's calls. A lock is named by the directory's
+ * identity and the entry's name, hashed onto a fixed number of mutexes. Held for the moment of
+ * checking and renaming, never while a client is waited for.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+
+#define FS_LOCK_SLOTS 256
+
+struct fs_lock {
+    unsigned slot;
+    bool is_held;
+};
+
+int fs_lock_take(int dirfd, const char *name, struct fs_lock *ret, struct err *e);
+void fs_lock_release(struct fs_lock *l); /* a zeroed or released one: nothing */
+
+/* Two at once (a move), in an order that can't deadlock. */
+int fs_lock_take_two(int dirfd_a, const char *name_a, int dirfd_b, const char *name_b,
+                     struct fs_lock ret[2], struct err *e);
+void fs_lock_release_two(struct fs_lock l[2]);
+
+#define _cleanup_fs_lock_ __attribute__((cleanup(fs_lock_release)))

@@ -1,0 +1,422 @@
+#include "fs/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/below.h"
+#include "common/cleanup.h"
+#include "fs/sys.h"
+#include "fs/temp.h"
+#include "fs/walk.h"
+
+#include "common/banned.h"
+
+#define MAX_LEVELS (FS_PLACE_MAX_DEPTH + 2)
+
+enum step_kind {
+    STEP_NEW = 1, /* moved from the staging tree to a free name */
+    STEP_SWAP,    /* traded places with the staging tree's entry of that name */
+    STEP_TRASH,   /* moved to the same path in the trash */
+    STEP_RMDIR,   /* emptied into the trash, then removed */
+};
+
+/* Directories that are open in step with a walk: fd[depth] belongs to the walk's level. */
+struct levels {
+    int fd[MAX_LEVELS];
+    unsigned n;
+};
+
+static void levels_done(struct levels *l)
+{
+    while (l->n)
+        fd_close(l->fd[--l->n]);
+}
+
+static int levels_push_take(struct levels *l, int fd, struct err *e)
+{
+    if (fd < 0)
+        return err_sys(e, errno, "open a directory of the target");
+    if (l->n == MAX_LEVELS) {
+        fd_close(fd);
+        return err_set(e, ERR_EXHAUSTED, "more than %d directories deep", MAX_LEVELS);
+    }
+    l->fd[l->n++] = fd;
+    return 0;
+}
+
+static int open_dir(int dirfd, const char *name)
+{
+    return openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static int walk_new(int fd, struct fs_walk **ret, struct err *e)
+{
+    struct fs_walk_options o = {.max_depth = FS_PLACE_MAX_DEPTH + 1, .deep_is_error = true};
+    int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (again < 0)
+        return err_sys(e, errno, "open a directory");
+    return fs_walk_new_take(again, &o, ret, e);
+}
+
+/* ---- single steps ---------------------------------------------------------------------------- */
+
+/* rename that leaves an existing target alone, where the disk can promise that. */
+static int move_new(int from, const char *name, int to)
+{
+    if (sys_renameat2(from, name, to, name, RENAME_NOREPLACE) == 0)
+        return 0;
+    return errno == EINVAL ? renameat(from, name, to, name) : -1;
+}
+
+/* Two entries of one name trade places; by three renames where the disk can't do it in one. */
+static int swap(int a, int b, const char *name)
+{
+    char aside[FS_TEMP_NAME_BYTES];
+
+    if (sys_renameat2(a, name, b, name, RENAME_EXCHANGE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    fs_temp_make_name(aside);
+    if (renameat(b, name, a, aside) < 0)
+        return -1;
+    if (renameat(a, name, b, name) < 0) {
+        int saved = errno;
+
+        (void)renameat(a, aside, b, name);
+        errno = saved;
+        return -1;
+    }
+    return renameat(a, aside, a, name);
+}
+
+static int note(struct fs_records *undo, enum step_kind kind, mode_t mode, const char *path,
+                struct err *e)
+{
+    struct fs_record rec = {.kind = (uint8_t)kind, .mode = mode};
+
+    return fs_records_add(undo, &rec, path, e);
+}
+
+/* The last step was not done: to take it back would be to do it. */
+static void unnote(struct fs_records *undo)
+{
+    struct fs_record rec;
+    char *path;
+
+    if (fs_records_pop(undo, &rec, &path, NULL) > 0)
+        free(path);
+}
+
+/* ---- merge ----------------------------------------------------------------------------------- */
+
+/* One staged entry. *ret_into: both are directories, so the walk goes into them. */
+static int merge_one(const struct fs_walk_item *it, int target, struct fs_records *undo,
+                     bool *ret_into, struct err *e)
+{
+    struct stat old;
+    int r;
+
+    *ret_into = false;
+    if (fstatat(target, it->name, &old, AT_SYMLINK_NOFOLLOW) < 0) {
+        if (errno != ENOENT)
+            return err_sys(e, errno, "stat '%s'", it->path);
+        r = note(undo, STEP_NEW, 0, it->path, e);
+        if (r == 0 && move_new(it->dirfd, it->name, target) < 0)
+            return err_sys(e, errno, "put '%s' in place", it->path);
+        return r;
+    }
+    if (S_ISDIR(old.st_mode) && S_ISDIR(it->st.st_mode)) {
+        *ret_into = true;
+        return 0;
+    }
+    if (S_ISDIR(old.st_mode))
+        return err_field(e, ERR_PRECONDITION, "path",
+                         "'%s' is a directory, and in the archive it is not", it->path);
+    r = note(undo, STEP_SWAP, 0, it->path, e);
+    if (r == 0 && swap(it->dirfd, target, it->name) < 0) {
+        r = err_sys(e, errno, "replace '%s'", it->path);
+        unnote(undo);
+    }
+    return r;
+}
+
+static int merge_item(struct fs_walk *w, const struct fs_walk_item *it, struct levels *l,
+                      struct fs_records *undo, struct err *e)
+{
+    bool into;
+    int r;
+
+    if (it->kind == FS_WALK_ERROR)
+        return err_set(e, (enum err_code)it->error.code, "staged '%s': %s", it->path,
+                       it->error.message);
+    if (it->kind == FS_WALK_LEAVE) {
+        fd_close(l->fd[--l->n]);
+        return 0;
+    }
+    if (it->depth == 0)
+        return 0;
+    r = merge_one(it, l->fd[l->n - 1], undo, &into, e);
+    if (r < 0)
+        return r;
+    if (into)
+        return levels_push_take(l, open_dir(l->fd[l->n - 1], it->name), e);
+    if (S_ISDIR(it->st.st_mode))
+        fs_walk_skip(w); /* it has moved, with all that is in it */
+    return 0;
+}
+
+int fs_place_merge(int stage_fd, int target_fd, struct fs_records *undo, struct err *e)
+{
+    struct levels l = {0};
+    struct fs_walk *w = NULL;
+    const struct fs_walk_item *it;
+    int r;
+
+    r = levels_push_take(&l, open_dir(target_fd, "."), e);
+    if (r == 0)
+        r = walk_new(stage_fd, &w, e);
+    while (r == 0) {
+        r = fs_walk_next(w, &it, e);
+        if (r <= 0)
+            break;
+        r = merge_item(w, it, &l, undo, e);
+    }
+    fs_walk_free(w);
+    levels_done(&l);
+    return r;
+}
+
+/* ---- prune ----------------------------------------------------------------------------------- */
+
+struct prune {
+    struct levels stage; /* fd -1: the staged tree has no such directory */
+    struct levels trash; /* as deep as directories had to be made there */
+    struct fs_records *undo;
+};
+
+/* An entry that the staged tree does not have. *ret_into: a directory that can't be moved as one
+ * (overlayfs says EXDEV for one of a lower layer), so its content has to. */
+static int trash_one(const struct fs_walk_item *it, int trash, struct fs_records *undo,
+                     bool *ret_into, struct err *e)
+{
+    int r;
+
+    *ret_into = false;
+    r = note(undo, STEP_TRASH, 0, it->path, e);
+    if (r < 0)
+        return r;
+    if (renameat(it->dirfd, it->name, trash, it->name) == 0)
+        return 0;
+    if (errno != EXDEV || !S_ISDIR(it->st.st_mode))
+        return err_sys(e, errno, "take '%s' away", it->path);
+    if (mkdirat(trash, it->name, 0700) < 0)
+        return err_sys(e, errno, "take '%s' away", it->path);
+    *ret_into = true;
+    return 0;
+}
+
+static bool has_dir(int dirfd, const char *name)
+{
+    struct stat st;
+
+    return dirfd >= 0 && fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(st.st_mode);
+}
+
+static bool has_other(int dirfd, const char *name)
+{
+    struct stat st;
+
+    return dirfd >= 0 && fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           !S_ISDIR(st.st_mode);
+}
+
+/* The same path in the trash, made on the way down only where something goes into it. */
+static int trash_dir_for(const char *path, int trash_fd, int *ret_fd, struct err *e)
+{
+    const char *name;
+    _cleanup_free_ char *dir = fs_below_parent(path, &name);
+
+    return dir ? fs_open_below(trash_fd, dir, true, ret_fd, e) : err_oom(e);
+}
+
+static int prune_entry(struct fs_walk *w, const struct fs_walk_item *it, int trash_fd,
+                       struct prune *p, struct err *e)
+{
+    int stage = p->stage.fd[p->stage.n - 1];
+    bool is_dir = S_ISDIR(it->st.st_mode);
+    _cleanup_close_ int trash = -1;
+    bool into;
+    int r;
+
+    if (is_dir && has_dir(stage, it->name))
+        return levels_push_take(&p->stage, open_dir(stage, it->name), e);
+    if (!is_dir && (has_dir(stage, it->name) || has_other(stage, it->name)))
+        return 0; /* the merge trades them */
+    r = trash_dir_for(it->path, trash_fd, &trash, e);
+    if (r == 0)
+        r = trash_one(it, trash, p->undo, &into, e);
+    if (r < 0)
+        return r;
+    if (into) {
+        /* Nothing below is staged: stands for "no directory" until its LEAVE. */
+        if (p->stage.n == MAX_LEVELS)
+            return err_set(e, ERR_EXHAUSTED, "more than %d directories deep", MAX_LEVELS);
+        p->stage.fd[p->stage.n++] = -1;
+    } else if (is_dir) {
+        fs_walk_skip(w);
+    }
+    return 0;
+}
+
+static int prune_leave(const struct fs_walk_item *it, struct prune *p, struct err *e)
+{
+    int stage = p->stage.fd[--p->stage.n];
+    int r;
+
+    fd_close(stage);
+    if (stage >= 0)
+        return 0;
+    r = note(p->undo, STEP_RMDIR, it->st.st_mode & 07777, it->path, e);
+    if (r == 0 && unlinkat(it->dirfd, it->name, AT_REMOVEDIR) < 0)
+        return err_sys(e, errno, "take '%s' away", it->path);
+    return r;
+}
+
+static int prune_item(struct fs_walk *w, const struct fs_walk_item *it, int trash_fd,
+                      struct prune *p, struct err *e)
+{
+    if (it->kind == FS_WALK_ERROR)
+        return err_set(e, (enum err_code)it->error.code, "'%s': %s", it->path, it->error.message);
+    if (it->kind == FS_WALK_LEAVE)
+        return prune_leave(it, p, e);
+    return it->depth == 0 ? 0 : prune_entry(w, it, trash_fd, p, e);
+}
+
+int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo, struct err *e)
+{
+    struct prune p = {.undo = undo};
+    struct fs_walk *w = NULL;
+    const struct fs_walk_item *it;
+    int r;
+
+    r = levels_push_take(&p.stage, open_dir(stage_fd, "."), e);
+    if (r == 0)
+        r = walk_new(target_fd, &w, e);
+    while (r == 0) {
+        r = fs_walk_next(w, &it, e);
+        if (r <= 0)
+            break;
+        r = prune_item(w, it, trash_fd, &p, e);
+    }
+    fs_walk_free(w);
+    levels_done(&p.stage);
+    return r;
+}
+
+/* ---- undo ------------------------------------------------------------------------------------ */
+
+/* Both directories that hold `path`; the place it came from may have to be made again. */
+static int open_pair(int a, int b, const char *path, const char **ret_name, int ret[2])
+{
+    _cleanup_free_ char *dir = fs_below_parent(path, ret_name);
+
+    ret[0] = ret[1] = -1;
+    if (!dir || fs_open_below(a, dir, false, &ret[0], NULL) < 0)
+        return -1;
+    return fs_open_below(b, dir, false, &ret[1], NULL);
+}
+
+/* A move that was noted but not done finds nothing to take back. Nothing can be done about a
+ * failure here: what could not go back stays beside its place. */
+static void undo_one(int stage_fd, int target_fd, int trash_fd, const struct fs_record *rec,
+                     const char *path)
+{
+    bool is_trash = rec->kind == STEP_TRASH;
+    const char *name;
+    int fd[2];
+
+    int other = is_trash || rec->kind == STEP_RMDIR ? trash_fd : stage_fd;
+
+    if (open_pair(other, target_fd, path, &name, fd) == 0) {
+        if (rec->kind == STEP_NEW)
+            (void)sys_renameat2(fd[1], name, fd[0], name, RENAME_NOREPLACE);
+        else if (rec->kind == STEP_SWAP)
+            (void)swap(fd[0], fd[1], name);
+        else if (rec->kind == STEP_RMDIR && mkdirat(fd[1], name, rec->mode) == 0)
+            (void)fchmodat(fd[1], name, rec->mode, 0);
+        else if (is_trash)
+            (void)sys_renameat2(fd[0], name, fd[1], name, RENAME_NOREPLACE);
+    }
+    fd_close(fd[0]);
+    fd_close(fd[1]);
+}
+
+void fs_place_undo(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo)
+{
+    struct fs_record rec;
+    char *path;
+
+    while (fs_records_pop(undo, &rec, &path, NULL) > 0) {
+        undo_one(stage_fd, target_fd, trash_fd, &rec, path);
+        free(path);
+    }
+}
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+static int set_attrs(int fd, const struct fs_record *rec, const char *path, struct err *e)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, rec->mtime};
+
+    if (rec->has_owner && fchown(fd, rec->uid, rec->gid) < 0)
+        return err_sys(e, errno, "chown '%s'", path);
+    if ((fchmod(fd, rec->mode) < 0 || futimens(fd, times) < 0) && errno != EPERM)
+        return err_sys(e, errno, "set the mode of '%s'", path);
+    return 0;
+}
+
+static int attrs_one(int base, const struct fs_record *rec, const char *path, struct err *e)
+{
+    const char *name;
+    _cleanup_free_ char *dir = fs_below_parent(path, &name);
+    _cleanup_close_ int parent = -1;
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    if (!dir)
+        return err_oom(e);
+    r = fs_open_below(base, dir, false, &parent, e);
+    if (r < 0)
+        return err_wrap(e, r, "set the mode of '%s'", path);
+    fd = fs_openat_nofollow(parent, name[0] ? name : ".", O_RDONLY | O_DIRECTORY);
+    if (fd < 0 && errno == EACCES)
+        return 0; /* not ours: it was there and can't be read */
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", path);
+    return set_attrs(fd, rec, path, e);
+}
+
+int fs_place_dir_attrs(int fd, bool with_root, struct fs_records *dirs, struct err *e)
+{
+    struct fs_record rec;
+    char *path;
+    int r;
+
+    for (;;) {
+        r = fs_records_pop(dirs, &rec, &path, e);
+        if (r <= 0)
+            return r;
+        r = path[0] || with_root ? attrs_one(fd, &rec, path, e) : 0;
+        free(path);
+        if (r < 0)
+            return r;
+    }
+}

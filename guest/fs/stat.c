@@ -1,0 +1,290 @@
+#include "fs/stat.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/path.h"
+#include "fs/walk.h"
+
+#include "common/banned.h"
+
+#define NAME_BUF_BYTES 16384
+
+/* The last user and group that were looked up: most files of a directory have the same. */
+struct names {
+    bool has_user, has_group;
+    uid_t uid;
+    gid_t gid;
+    char user[64];
+    char group[64];
+};
+
+const char *fs_type_name(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return "file";
+    case S_IFDIR:
+        return "directory";
+    case S_IFLNK:
+        return "symlink";
+    case S_IFIFO:
+        return "fifo";
+    case S_IFSOCK:
+        return "socket";
+    case S_IFBLK:
+        return "block";
+    case S_IFCHR:
+        return "char";
+    default:
+        return "unknown";
+    }
+}
+
+static void find_user(struct names *n, uid_t uid)
+{
+    char buf[NAME_BUF_BYTES / 2];
+    struct passwd pw, *found = NULL;
+
+    if (n->has_user && n->uid == uid)
+        return;
+    (void)getpwuid_r(uid, &pw, buf, sizeof(buf), &found);
+    (void)snprintf(n->user, sizeof(n->user), "%s", found ? pw.pw_name : "");
+    n->has_user = true;
+    n->uid = uid;
+}
+
+static void find_group(struct names *n, gid_t gid)
+{
+    char buf[NAME_BUF_BYTES / 2];
+    struct group gr, *found = NULL;
+
+    if (n->has_group && n->gid == gid)
+        return;
+    (void)getgrgid_r(gid, &gr, buf, sizeof(buf), &found);
+    (void)snprintf(n->group, sizeof(n->group), "%s", found ? gr.gr_name : "");
+    n->has_group = true;
+    n->gid = gid;
+}
+
+/* dirfd and name: the entry itself; name "" for a descriptor of the entry. */
+static int fill_target(struct fs_info *i, int dirfd, const char *name, struct err *e)
+{
+    char target[PATH_MAX];
+    ssize_t n;
+
+    if (!S_ISLNK(i->st.st_mode))
+        return 0;
+    n = readlinkat(dirfd, name, target, sizeof(target) - 1);
+    if (n < 0)
+        return err_sys(e, errno, "read the link '%s'", i->path);
+    i->target = strndup(target, (size_t)n);
+    return i->target ? 0 : err_oom(e);
+}
+
+/* What can't be read has no tag; that is not this call's failure. */
+static int fill_tag(struct fs_info *i, int fd, struct err *e)
+{
+    if (fd < 0)
+        return 0;
+    return fs_etag(fd, &i->st, i->etag, e);
+}
+
+static void fill_owner(struct fs_info *i, struct names *n)
+{
+    find_user(n, i->st.st_uid);
+    find_group(n, i->st.st_gid);
+    (void)memcpy(i->user, n->user, sizeof(i->user));
+    (void)memcpy(i->group, n->group, sizeof(i->group));
+}
+
+void fs_info_done(struct fs_info *i)
+{
+    if (!i)
+        return;
+    free(i->path);
+    free(i->target);
+    i->path = i->target = NULL;
+}
+
+static int stat_open(struct fs_caller *c, const char *path, const struct fs_stat_options *o,
+                     struct fs_info *i, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    _cleanup_close_ int readable = -1;
+    int r;
+
+    r = fs_open(c, path, o->follow ? O_PATH : O_PATH | O_NOFOLLOW, 0, &fd, e);
+    if (r < 0)
+        return r;
+    if (fstat(fd, &i->st) < 0)
+        return err_at(e, err_sys(e, errno, "stat '%s'", path), "path");
+    r = fill_target(i, fd, "", e);
+    if (r == 0 && o->etag && S_ISREG(i->st.st_mode) &&
+        fs_open(c, path, O_RDONLY, 0, &readable, NULL) == 0)
+        r = fill_tag(i, readable, e);
+    return r;
+}
+
+int fs_stat(struct fs_caller *c, const char *path, const struct fs_stat_options *o,
+            struct fs_info *ret, struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    struct fs_info i = {0};
+    struct names n = {0};
+    int r;
+
+    r = fs_act(&c->actor, &acting, e);
+    if (r < 0)
+        return r;
+    i.path = strdup(path);
+    r = i.path ? stat_open(c, path, o, &i, e) : err_oom(e);
+    if (r < 0) {
+        fs_info_done(&i);
+        return r;
+    }
+    fill_owner(&i, &n);
+    *ret = i;
+    return 0;
+}
+
+/* ---- list ------------------------------------------------------------------------------------ */
+
+static int add_entry(struct fs_listing *l, size_t *cap, struct fs_info **ret, struct err *e)
+{
+    if (l->n_entries == *cap) {
+        size_t next = *cap ? *cap * 2 : 64;
+        struct fs_info *grown = realloc(l->entries, next * sizeof(*grown));
+
+        if (!grown)
+            return err_oom(e);
+        l->entries = grown;
+        *cap = next;
+    }
+    *ret = &l->entries[l->n_entries++];
+    **ret = (struct fs_info){0};
+    return 0;
+}
+
+static int fill_entry(struct fs_info *i, const char *dir, const struct fs_walk_item *it,
+                      bool with_etag, struct names *n, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    i->path = path_join(dir, it->path);
+    if (!i->path)
+        return err_oom(e);
+    i->st = it->st;
+    i->error = it->error;
+    if (it->kind == FS_WALK_ERROR)
+        return 0;
+    fill_owner(i, n);
+    /* What fails here (removed since, say) is the entry's own error. */
+    r = fill_target(i, it->dirfd, it->name, &i->error);
+    if (r == 0 && with_etag && S_ISREG(i->st.st_mode)) {
+        fd = fs_openat_nofollow(it->dirfd, it->name, O_RDONLY);
+        (void)fill_tag(i, fd, &i->error);
+    }
+    return 0;
+}
+
+/* An error may belong to the directory that was listed just before it. */
+static bool note_error(struct fs_listing *l, const struct fs_walk_item *it, const char *dir)
+{
+    struct fs_info *last = l->n_entries ? &l->entries[l->n_entries - 1] : NULL;
+    _cleanup_free_ char *path = NULL;
+
+    if (it->kind != FS_WALK_ERROR || !last)
+        return false;
+    path = path_join(dir, it->path);
+    if (!path || strcmp(last->path, path) != 0)
+        return false;
+    last->error = it->error;
+    return true;
+}
+
+static int list_walk(struct fs_walk *w, const char *dir, const struct fs_list_options *o,
+                     struct fs_listing *l, struct err *e)
+{
+    const struct fs_walk_item *it;
+    struct names names = {0};
+    struct fs_info *entry;
+    size_t cap = 0;
+    int r;
+
+    while ((r = fs_walk_next(w, &it, e)) > 0) {
+        if (it->depth == 0 || it->kind == FS_WALK_LEAVE || note_error(l, it, dir))
+            continue;
+        if (it->kind == FS_WALK_ERROR && it->error.sys == ENOENT)
+            continue; /* removed while we looked */
+        if (l->n_entries == o->limit) {
+            const char *last = l->entries[l->n_entries - 1].path + strlen(dir);
+
+            l->next = strdup(last + strspn(last, "/"));
+            return l->next ? 0 : err_oom(e);
+        }
+        r = add_entry(l, &cap, &entry, e);
+        if (r == 0)
+            r = fill_entry(entry, dir, it, o->etag, &names, e);
+        if (r < 0)
+            return r;
+    }
+    return r;
+}
+
+static int list_open(struct fs_caller *c, const char *path, const struct fs_list_options *o,
+                     struct fs_listing *l, struct err *e)
+{
+    struct fs_walk_options wo = {.max_depth = o->depth, .after = o->after};
+    struct fs_walk *w = NULL;
+    int fd, r;
+
+    r = fs_open(c, path, O_RDONLY | O_DIRECTORY, 0, &fd, e);
+    if (r < 0)
+        return r;
+    r = fs_walk_new_take(fd, &wo, &w, e);
+    if (r == 0)
+        r = list_walk(w, path, o, l, e);
+    fs_walk_free(w);
+    return r;
+}
+
+int fs_list(struct fs_caller *c, const char *path, const struct fs_list_options *o,
+            struct fs_listing *ret, struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    struct fs_listing l = {0};
+    int r;
+
+    if (o->depth < 1 || o->depth > FS_LIST_MAX_DEPTH)
+        return err_field(e, ERR_INVALID, "depth", "depth is from 1 to %d", FS_LIST_MAX_DEPTH);
+    if (o->limit < 1 || o->limit > FS_LIST_MAX)
+        return err_field(e, ERR_INVALID, "limit", "limit is from 1 to %d", FS_LIST_MAX);
+    r = fs_act(&c->actor, &acting, e);
+    if (r == 0)
+        r = list_open(c, path, o, &l, e);
+    if (r < 0) {
+        fs_listing_done(&l);
+        return r;
+    }
+    *ret = l;
+    return 0;
+}
+
+void fs_listing_done(struct fs_listing *l)
+{
+    if (!l)
+        return;
+    for (size_t i = 0; i < l->n_entries; i++)
+        fs_info_done(&l->entries[i]);
+    free(l->entries);
+    free(l->next);
+    *l = (struct fs_listing){0};
+}

@@ -1,0 +1,55 @@
+#pragma once
+/*
+ * stat: what is at a path, and what a directory holds. Take the caller's identity themselves.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "common/err.h"
+#include "fs/etag.h"
+#include "fs/root.h"
+
+#define FS_LIST_DEFAULT 1000
+#define FS_LIST_MAX 100000 /* entries in one reply; a cursor goes on */
+#define FS_LIST_MAX_DEPTH 64
+
+struct fs_info {
+    char *path; /* as asked (Stat) or as asked plus what follows (List) */
+    struct stat st;
+    char *target; /* of a symbolic link, else NULL */
+    char user[64]; /* "" when the number has no name */
+    char group[64];
+    char etag[FS_ETAG_BYTES]; /* "" unless asked for and a regular file */
+    struct err error; /* List: code is not 0 when st is not known; Stat never returns such */
+};
+
+struct fs_stat_options {
+    bool follow; /* a link in the last place */
+    bool etag;
+};
+
+/* "file", "directory", "symlink", "fifo", "socket", "block", "char". */
+const char *fs_type_name(mode_t mode);
+
+int fs_stat(struct fs_caller *c, const char *path, const struct fs_stat_options *o,
+            struct fs_info *ret, struct err *e);
+void fs_info_done(struct fs_info *i);
+
+struct fs_list_options {
+    unsigned depth; /* 1: the directory's own entries */
+    unsigned limit;
+    const char *after; /* a path relative to the directory (the last reply's `next`), or NULL */
+    bool etag;
+};
+
+struct fs_listing {
+    struct fs_info *entries; /* by path, bytewise a component at a time: parents before children */
+    size_t n_entries;
+    char *next; /* the cursor when there is more, else NULL */
+};
+
+/* A subdirectory that can't be read is an entry with its error; the directory itself fails. */
+int fs_list(struct fs_caller *c, const char *path, const struct fs_list_options *o,
+            struct fs_listing *ret, struct err *e);
+void fs_listing_done(struct fs_listing *l);

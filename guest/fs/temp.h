@@ -1,0 +1,30 @@
+#pragma once
+/*
+ * temp: a file that has no place in the tree yet: without a name where the disk can do that
+ * (O_TMPFILE), else under a hidden one. For guest/fs and guest/archive. The identity must have been
+ * taken.
+ */
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+#include "fs/root.h"
+
+#define FS_TEMP_NAME_BYTES (sizeof(FS_TEMP_PREFIX) + 16)
+
+struct fs_temp {
+    int fd;
+    char name[FS_TEMP_NAME_BYTES]; /* "" while it has none */
+};
+
+/* errno-style: 0, or -1 with errno. Mode 0600. */
+int fs_temp_open(int dirfd, struct fs_temp *ret);
+/* Gives it a hidden name in dirfd, if it has none. */
+int fs_temp_name(int dirfd, struct fs_temp *t);
+/* Gives it this name, which must be free (EEXIST). */
+int fs_temp_publish_new(int dirfd, struct fs_temp *t, const char *name);
+/* Closes it and removes its hidden name, if any. */
+void fs_temp_drop(int dirfd, struct fs_temp *t);
+
+void fs_temp_make_name(char out[FS_TEMP_NAME_BYTES]);
+bool fs_temp_is_name(const char *name);

@@ -1,0 +1,384 @@
+#include "fs/walk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "fs/root.h"
+#include "fs/temp.h"
+
+#include "common/banned.h"
+
+#define DENTS_BYTES (32 * 1024)
+#define PATH_MAX_BYTES (64 * 1024) /* 256 levels of the longest names */
+
+/* What the kernel's getdents64 fills in; libc's struct dirent is the same but for old ABIs. */
+struct dent {
+    uint64_t ino;
+    int64_t off;
+    uint16_t reclen;
+    uint8_t type;
+    char name[];
+};
+
+static bool is_wanted(const char *name, bool with_temps)
+{
+    if (name[0] != '.')
+        return true;
+    if (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'))
+        return false;
+    return with_temps || !fs_temp_is_name(name);
+}
+
+static int read_block(int fd, bool with_temps, struct buf *block, size_t *n, struct err *e)
+{
+    _cleanup_free_ char *dents = malloc(DENTS_BYTES);
+    int r;
+
+    if (!dents)
+        return err_oom(e);
+    for (;;) {
+        long got = syscall(SYS_getdents64, fd, dents, DENTS_BYTES);
+
+        if (got < 0)
+            return err_sys(e, errno, "read a directory");
+        if (got == 0)
+            return 0;
+        for (long at = 0; at < got;) {
+            const struct dent *d = (const struct dent *)(const void *)(dents + at);
+
+            at += d->reclen;
+            if (!is_wanted(d->name, with_temps))
+                continue;
+            r = buf_add(block, d->name, strlen(d->name) + 1, e);
+            if (r < 0)
+                return err_wrap(e, r, "a directory with more than %zu names", *n);
+            if (++*n > FS_WALK_MAX_NAMES)
+                return err_set(e, ERR_EXHAUSTED, "a directory has more than %u names",
+                               FS_WALK_MAX_NAMES);
+        }
+    }
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int fs_dir_names(int fd, bool with_temps, struct fs_names *ret, struct err *e)
+{
+    _cleanup_buf_ struct buf block;
+    struct fs_names names = {0};
+    size_t n = 0;
+    char *p;
+    int r;
+
+    buf_init(&block, FS_WALK_MAX_NAME_BYTES);
+    r = read_block(fd, with_temps, &block, &n, e);
+    if (r < 0)
+        return r;
+    if (n) {
+        names.v = malloc(n * sizeof(*names.v));
+        if (!names.v)
+            return err_oom(e);
+        names.n = n;
+        names.block = p = buf_take(&block);
+        for (size_t i = 0; i < n; i++) {
+            names.v[i] = p;
+            p += strlen(p) + 1;
+        }
+        qsort(names.v, n, sizeof(*names.v), by_bytes);
+    }
+    *ret = names;
+    return 0;
+}
+
+void fs_names_done(struct fs_names *n)
+{
+    free(n->block);
+    free(n->v);
+    *n = (struct fs_names){0};
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+struct frame {
+    int fd;
+    struct fs_names names;
+    size_t at;
+    size_t path_len; /* of the directory's own path */
+    const char *cursor; /* what is left of `after` below this directory, or NULL */
+};
+
+enum step {
+    STEP_START,
+    STEP_RUN,
+    STEP_DESCEND, /* the item is a directory that is entered next */
+};
+
+struct fs_walk {
+    struct fs_walk_options o;
+    char *after;
+    struct frame *frames;
+    unsigned n_frames;
+    unsigned cap;
+    int start_fd;
+    dev_t start_dev;
+    struct buf path;
+    enum step step;
+    const char *next_cursor; /* for the directory about to be entered */
+    struct fs_walk_item item;
+};
+
+int fs_walk_new_take(int dirfd, const struct fs_walk_options *o, struct fs_walk **ret,
+                     struct err *e)
+{
+    struct fs_walk *w = calloc(1, sizeof(*w));
+
+    if (!w) {
+        fd_close(dirfd);
+        return err_oom(e);
+    }
+    w->o = *o;
+    w->start_fd = dirfd;
+    buf_init(&w->path, PATH_MAX_BYTES);
+    if (o->after && o->after[0])
+        w->after = strdup(o->after);
+    if (buf_adds(&w->path, "", e) < 0 || (o->after && o->after[0] && !w->after)) {
+        fs_walk_free(w);
+        return err_oom(e);
+    }
+    *ret = w;
+    return 0;
+}
+
+static void pop(struct fs_walk *w)
+{
+    struct frame *f = &w->frames[--w->n_frames];
+
+    fd_close(f->fd);
+    fs_names_done(&f->names);
+}
+
+struct fs_walk *fs_walk_free(struct fs_walk *w)
+{
+    if (!w)
+        return NULL;
+    while (w->n_frames)
+        pop(w);
+    fd_close(w->start_fd);
+    free(w->frames);
+    free(w->after);
+    buf_done(&w->path);
+    free(w);
+    return NULL;
+}
+
+static int grow_frames(struct fs_walk *w, struct err *e)
+{
+    struct frame *grown;
+
+    if (w->n_frames < w->cap)
+        return 0;
+    grown = realloc(w->frames, sizeof(*grown) * (w->cap ? w->cap * 2 : 16));
+    if (!grown)
+        return err_oom(e);
+    w->frames = grown;
+    w->cap = w->cap ? w->cap * 2 : 16;
+    return 0;
+}
+
+/* Where to begin in a directory that holds the cursor. */
+static size_t first_from(const struct fs_names *names, const char *cursor)
+{
+    size_t n = strcspn(cursor, "/");
+    size_t lo = 0, hi = names->n;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        int c = strncmp(names->v[mid], cursor, n);
+
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid; /* equal in n bytes: the name itself or a longer one, both not before */
+    }
+    return lo;
+}
+
+static int push_take(struct fs_walk *w, int fd, struct err *e)
+{
+    struct frame f = {.fd = fd, .path_len = w->path.len, .cursor = w->next_cursor};
+    int r;
+
+    w->next_cursor = NULL;
+    r = grow_frames(w, e);
+    if (r == 0)
+        r = fs_dir_names(fd, w->o.with_temps, &f.names, e);
+    if (r < 0) {
+        fd_close(fd);
+        return r;
+    }
+    if (f.cursor)
+        f.at = first_from(&f.names, f.cursor);
+    w->frames[w->n_frames++] = f;
+    return 0;
+}
+
+static int give(struct fs_walk *w, enum fs_walk_kind kind, const struct fs_walk_item **ret)
+{
+    w->item.kind = kind;
+    *ret = &w->item;
+    return 1;
+}
+
+/* The item's directory can't be entered: say so, go on behind it. */
+static int give_error(struct fs_walk *w, const struct err *why, const struct fs_walk_item **ret)
+{
+    w->item.error = *why;
+    w->step = STEP_RUN;
+    return give(w, FS_WALK_ERROR, ret);
+}
+
+static int start(struct fs_walk *w, const struct fs_walk_item **ret, struct err *e)
+{
+    if (fstat(w->start_fd, &w->item.st) < 0)
+        return err_sys(e, errno, "stat");
+    w->start_dev = w->item.st.st_dev;
+    w->item.path = "";
+    w->item.name = ".";
+    w->item.dirfd = w->start_fd;
+    w->next_cursor = w->after;
+    w->step = STEP_DESCEND;
+    return give(w, FS_WALK_ENTRY, ret);
+}
+
+/* 1: an error to hand out; 0: entered, or not to be entered. */
+static int descend(struct fs_walk *w, const struct fs_walk_item **ret, struct err *e)
+{
+    struct err why = {0};
+    int fd;
+
+    w->step = STEP_RUN;
+    if (w->n_frames >= w->o.max_depth) {
+        if (!w->o.deep_is_error)
+            return 0;
+        (void)err_set(&why, ERR_EXHAUSTED, "deeper than %u directories", w->o.max_depth);
+        return give_error(w, &why, ret);
+    }
+    if (w->o.one_mount && w->item.st.st_dev != w->start_dev)
+        return 0;
+    if (!w->n_frames) {
+        fd = TAKE_FD(w->start_fd);
+        return push_take(w, fd, e);
+    }
+    fd = fs_openat_nofollow(w->item.dirfd, w->item.name, O_RDONLY | O_DIRECTORY);
+    if (fd < 0) {
+        (void)err_sys(&why, errno, "open '%s'", w->item.path);
+        return give_error(w, &why, ret);
+    }
+    if (push_take(w, fd, &why) < 0)
+        return give_error(w, &why, ret);
+    return 0;
+}
+
+static int set_path(struct fs_walk *w, const struct frame *f, const char *name, struct err *e)
+{
+    size_t extra = w->path.len - f->path_len;
+    int r = 0;
+
+    w->path.len -= extra;
+    w->path.data[w->path.len] = '\0';
+    if (f->path_len)
+        r = buf_adds(&w->path, "/", e);
+    if (r == 0)
+        r = buf_adds(&w->path, name, e);
+    w->item.path = w->path.data;
+    w->item.name = name;
+    w->item.dirfd = f->fd;
+    w->item.depth = w->n_frames;
+    return r;
+}
+
+static int leave(struct fs_walk *w, const struct fs_walk_item **ret)
+{
+    const struct frame *f = &w->frames[w->n_frames - 1];
+    const struct frame *up = w->n_frames > 1 ? f - 1 : NULL;
+
+    w->path.len = f->path_len;
+    w->path.data[w->path.len] = '\0';
+    w->item.path = w->path.data;
+    w->item.depth = w->n_frames - 1;
+    if (fstat(f->fd, &w->item.st) < 0)
+        w->item.st = (struct stat){0};
+    w->item.name = up ? up->names.v[up->at - 1] : ".";
+    if (!up) { /* the start: its descriptor stays until the walk is freed */
+        w->start_fd = f->fd;
+        w->frames[0].fd = -1;
+    }
+    w->item.dirfd = up ? up->fd : w->start_fd;
+    pop(w);
+    return give(w, FS_WALK_LEAVE, ret);
+}
+
+/* The next name of the deepest directory. 0: not for the caller (before the cursor), go on. */
+static int visit(struct fs_walk *w, const struct fs_walk_item **ret, struct err *e)
+{
+    struct frame *f = &w->frames[w->n_frames - 1];
+    const char *name = f->names.v[f->at++];
+    const char *cursor = f->cursor;
+    struct err why = {0};
+    size_t n;
+    int r;
+
+    f->cursor = NULL;
+    r = set_path(w, f, name, e);
+    if (r < 0)
+        return r;
+    if (fstatat(f->fd, name, &w->item.st, AT_SYMLINK_NOFOLLOW) < 0) {
+        w->item.st = (struct stat){0};
+        (void)err_sys(&why, errno, "stat '%s'", w->item.path);
+        return give_error(w, &why, ret);
+    }
+    w->step = S_ISDIR(w->item.st.st_mode) ? STEP_DESCEND : STEP_RUN;
+    n = cursor ? strcspn(cursor, "/") : 0;
+    if (cursor && strlen(name) == n && strncmp(name, cursor, n) == 0) {
+        w->next_cursor = cursor[n] ? cursor + n + 1 : NULL;
+        return 0; /* was given before the cursor; what is below may not have been */
+    }
+    return give(w, FS_WALK_ENTRY, ret);
+}
+
+int fs_walk_next(struct fs_walk *w, const struct fs_walk_item **ret_item, struct err *e)
+{
+    int r = 0;
+
+    w->item.error = (struct err){0};
+    if (w->step == STEP_START)
+        return start(w, ret_item, e);
+    while (r == 0) {
+        if (w->step == STEP_DESCEND)
+            r = descend(w, ret_item, e);
+        else if (!w->n_frames)
+            return 0;
+        else if (w->frames[w->n_frames - 1].at < w->frames[w->n_frames - 1].names.n)
+            r = visit(w, ret_item, e);
+        else
+            r = leave(w, ret_item);
+    }
+    return r;
+}
+
+void fs_walk_skip(struct fs_walk *w)
+{
+    if (w->step == STEP_DESCEND)
+        w->step = STEP_RUN;
+    w->next_cursor = NULL;
+}

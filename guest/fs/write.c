@@ -1,0 +1,551 @@
+#include "fs/write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <nettle/sha2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "common/path.h"
+#include "fs/lock.h"
+#include "fs/open.h"
+#include "fs/sys.h"
+#include "fs/temp.h"
+#include "fs/xattr.h"
+
+#include "common/banned.h"
+
+#define COPY_BYTES (128 * 1024)
+#define COMMIT_TRIES 8
+#define RESERVE_FROM (1u << 20) /* smaller files are not worth a system call */
+
+struct fs_write {
+    struct fs_caller *caller;
+    char *path; /* as asked, for messages */
+    char *if_match;
+    char *if_none_match;
+    struct fs_write_options o; /* its strings are the two above */
+    uint8_t want_sha256[SHA256_DIGEST_SIZE];
+    struct sha256_ctx sha;
+    uint64_t bytes;
+
+    int dirfd;
+    char *name;
+    struct fs_temp temp;
+    bool spooled_elsewhere; /* the directory can't be written: temp is in /tmp, only in place will do */
+    int n_made;             /* parent directories that begin made */
+    bool is_committed;
+    char current[FS_ETAG_BYTES];
+};
+
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+static int copy_options(struct fs_write *w, const struct fs_write_options *o, struct err *e)
+{
+    w->o = *o;
+    if (o->condition.if_match)
+        w->if_match = strdup(o->condition.if_match);
+    if (o->condition.if_none_match)
+        w->if_none_match = strdup(o->condition.if_none_match);
+    if ((o->condition.if_match && !w->if_match) ||
+        (o->condition.if_none_match && !w->if_none_match))
+        return err_oom(e);
+    w->o.condition = (struct fs_condition){w->if_match, w->if_none_match};
+    if (o->sha256) {
+        (void)memcpy(w->want_sha256, o->sha256, sizeof(w->want_sha256));
+        w->o.sha256 = w->want_sha256;
+        sha256_init(&w->sha);
+    }
+    if (!w->o.mode && !w->o.set_mode)
+        w->o.mode = FS_NEW_FILE_MODE;
+    w->o.mode &= 07777;
+    return 0;
+}
+
+static int open_directory(struct fs_write *w, struct err *e)
+{
+    _cleanup_free_ char *dir = NULL;
+    struct err inner = {0};
+    int fd, r;
+
+    r = fs_open_target(w->caller, w->path, &w->dirfd, &w->name, &inner);
+    if (r < 0 && inner.sys == ENOENT && !w->o.no_parents) {
+        dir = path_dir(w->path);
+        if (!dir)
+            return err_oom(e);
+        r = fs_make_dirs(w->caller, dir, FS_NEW_DIR_MODE, &fd, &w->n_made, e);
+        if (r < 0)
+            return r;
+        fd_close(fd);
+        return fs_open_target(w->caller, w->path, &w->dirfd, &w->name, e);
+    }
+    if (r < 0 && e)
+        *e = inner;
+    return r;
+}
+
+/*
+ * What stands at the name: *ret_fd is it, open for writing (-1 when nothing is, or when it is a
+ * program that runs, which can be replaced but not written). Whoever may not write the file may
+ * not replace it either, though a rename would let him.
+ */
+static int open_old(const struct fs_write *w, int *ret_fd, struct stat *ret_st, bool *ret_exists,
+                    struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    *ret_fd = -1;
+    *ret_exists = false;
+    if (fstatat(w->dirfd, w->name, ret_st, AT_SYMLINK_NOFOLLOW) < 0) {
+        if (errno == ENOENT)
+            return 0;
+        return err_at(e, err_sys(e, errno, "stat '%s'", w->path), "path");
+    }
+    r = fs_refuse_special(w->path, ret_st->st_mode, e);
+    if (r < 0)
+        return r;
+    fd = fs_openat_nofollow(w->dirfd, w->name, O_WRONLY);
+    if (fd < 0 && errno != ETXTBSY)
+        return err_at(e, err_sys(e, errno, "open '%s' for writing", w->path), "path");
+    if (fd >= 0 && fstat(fd, ret_st) < 0)
+        return err_at(e, err_sys(e, errno, "stat '%s'", w->path), "path");
+    *ret_exists = true;
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* The directory can't take a new file, but the old one may be written: keep the bytes elsewhere. */
+static int spool_elsewhere(struct fs_write *w, struct err *e)
+{
+    static const char *const places[] = {"/tmp", "/var/tmp", "/dev/shm"};
+    int sys = errno;
+
+    for (size_t i = 0; i < N_ELEMENTS(places); i++) {
+        w->temp.fd = open(places[i], O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+        if (w->temp.fd >= 0) {
+            w->spooled_elsewhere = true;
+            return 0;
+        }
+    }
+    return err_at(e, err_sys(e, sys, "make a file beside '%s'", w->path), "path");
+}
+
+static int open_temp(struct fs_write *w, struct err *e)
+{
+    _cleanup_close_ int old = -1;
+    struct stat st;
+    bool exists;
+    int r;
+
+    r = open_old(w, &old, &st, &exists, e);
+    if (r < 0)
+        return r;
+    if (fs_temp_open(w->dirfd, &w->temp) == 0)
+        return 0;
+    if (exists && (errno == EACCES || errno == EPERM || errno == EROFS))
+        return spool_elsewhere(w, e);
+    return err_at(e, err_sys(e, errno, "make a file in the directory of '%s'", w->path), "path");
+}
+
+static int reserve(struct fs_write *w, struct err *e)
+{
+    if (w->o.max_bytes && w->o.expected > w->o.max_bytes)
+        return err_sys(e, EFBIG, "'%s' would have %llu bytes", w->path,
+                       (unsigned long long)w->o.expected);
+    if (w->o.expected < RESERVE_FROM || w->o.expected > INT64_MAX)
+        return 0;
+    if (fallocate(w->temp.fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)w->o.expected) < 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+        return err_sys(e, errno, "reserve %llu bytes for '%s'", (unsigned long long)w->o.expected,
+                       w->path);
+    return 0;
+}
+
+static int begin(struct fs_write *w, const struct fs_write_options *o, struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    size_t n = strlen(w->path);
+    int r;
+
+    if (n && w->path[n - 1] == '/')
+        return err_field(e, ERR_INVALID, "path", "'%s' ends like a directory", w->path);
+    r = copy_options(w, o, e);
+    if (r == 0)
+        r = fs_act(&w->caller->actor, &acting, e);
+    if (r == 0)
+        r = open_directory(w, e);
+    if (r == 0)
+        r = open_temp(w, e);
+    if (r == 0)
+        r = reserve(w, e);
+    return r;
+}
+
+int fs_write_begin(struct fs_caller *c, const char *path, const struct fs_write_options *o,
+                   struct fs_write **ret, struct err *e)
+{
+    struct fs_write *w = calloc(1, sizeof(*w));
+    int r;
+
+    if (!w)
+        return err_oom(e);
+    w->caller = fs_caller_ref(c);
+    w->dirfd = -1;
+    w->temp.fd = -1;
+    w->path = strdup(path);
+    r = w->path ? begin(w, o, e) : err_oom(e);
+    if (r < 0) {
+        fs_write_free(w);
+        return r;
+    }
+    *ret = w;
+    return 0;
+}
+
+int fs_write_data(struct fs_write *w, const void *data, size_t len, struct err *e)
+{
+    int r;
+
+    if (w->o.max_bytes && len > w->o.max_bytes - w->bytes)
+        return err_sys(e, EFBIG, "'%s' may have at most %llu bytes", w->path,
+                       (unsigned long long)w->o.max_bytes);
+    r = io_write_all(w->temp.fd, data, len, e);
+    if (r < 0)
+        return err_wrap(e, r, "'%s'", w->path);
+    if (w->o.sha256)
+        sha256_update(&w->sha, len, data);
+    w->bytes += len;
+    return 0;
+}
+
+/* ---- commit ---------------------------------------------------------------------------------- */
+
+static int check_digest(struct fs_write *w, struct err *e)
+{
+    uint8_t got[SHA256_DIGEST_SIZE];
+
+    if (!w->o.sha256)
+        return 0;
+    sha256_digest(&w->sha, sizeof(got), got);
+    if (memcmp(got, w->want_sha256, sizeof(got)) != 0)
+        return err_field(e, ERR_DATA_LOSS, "digest",
+                         "the %llu bytes received do not have the announced SHA-256",
+                         (unsigned long long)w->bytes);
+    return 0;
+}
+
+/* Under the path's lock. */
+static int check_condition(struct fs_write *w, bool exists, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+    int r;
+
+    if (!w->if_match && !w->if_none_match)
+        return 0;
+    w->current[0] = '\0';
+    if (exists) {
+        fd = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
+        if (fd < 0)
+            return err_at(e, err_sys(e, errno, "open '%s' to compare", w->path), "path");
+        r = fs_etag(fd, &st, w->current, e);
+        if (r < 0)
+            return err_at(e, r, "path");
+    }
+    return fs_check_tag(&w->o.condition, w->current, e);
+}
+
+/* The temporary gets what the file it replaces has. False: that can't be done here. */
+static bool take_over(const struct fs_write *w, const struct stat *st)
+{
+    _cleanup_close_ int old = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
+    mode_t mode = w->o.set_mode ? w->o.mode : st->st_mode & 07777;
+    struct stat mine;
+
+    if (fstat(w->temp.fd, &mine) < 0)
+        return false;
+    if ((mine.st_uid != st->st_uid || mine.st_gid != st->st_gid) &&
+        fchown(w->temp.fd, st->st_uid, st->st_gid) < 0)
+        return false;
+    /* As after a write by someone who is not root: set-id bits do not survive new bytes. */
+    if (!w->o.set_mode && !w->caller->actor.is_self)
+        mode &= ~(mode_t)(S_ISUID | S_ISGID);
+    if (old >= 0 ? fs_xattr_copy(old, w->temp.fd) < 0 : errno != EACCES)
+        return false;
+    return fchmod(w->temp.fd, mode) == 0;
+}
+
+/* Copies the temporary's bytes into the old file. Space is reserved before the first byte changes. */
+static int write_in_place(struct fs_write *w, int old, const struct stat *st, struct err *e)
+{
+    _cleanup_free_ char *data = malloc(COPY_BYTES);
+    uint64_t at = 0;
+
+    if (!data)
+        return err_oom(e);
+    if (w->bytes > (uint64_t)st->st_size &&
+        fallocate(old, FALLOC_FL_KEEP_SIZE, st->st_size, (off_t)w->bytes - st->st_size) < 0 &&
+        (errno == ENOSPC || errno == EDQUOT))
+        return err_sys(e, errno, "reserve space for '%s'", w->path);
+    while (at < w->bytes) {
+        ssize_t n = pread(w->temp.fd, data, COPY_BYTES, (off_t)at);
+        ssize_t done = 0;
+
+        if (n <= 0)
+            return err_sys(e, n < 0 ? errno : EIO, "read back what goes into '%s'", w->path);
+        while (done < n) {
+            ssize_t m = pwrite(old, data + done, (size_t)(n - done), (off_t)at + done);
+
+            if (m < 0 && errno == EINTR)
+                continue;
+            if (m < 0)
+                return err_sys(e, errno, "'%s' now has %llu of its %llu new bytes: write", w->path,
+                               (unsigned long long)at + done, (unsigned long long)w->bytes);
+            done += m;
+        }
+        at += (uint64_t)n;
+    }
+    if (ftruncate(old, (off_t)w->bytes) < 0)
+        return err_sys(e, errno, "'%s' has a rest of its old bytes: truncate", w->path);
+    if (w->o.set_mode && fchmod(old, w->o.mode) < 0)
+        return err_sys(e, errno, "chmod '%s'", w->path);
+    if (w->o.sync && fsync(old) < 0)
+        return err_sys(e, errno, "fsync '%s'", w->path);
+    return 0;
+}
+
+/*
+ * Puts the temporary over the file whose tag was compared, and looks at what came out: a writer
+ * outside this agent may have been quicker. 1: it had been, and its file is back in place.
+ */
+static int exchange(struct fs_write *w, const struct stat *expected)
+{
+    struct stat out;
+
+    if (sys_renameat2(w->dirfd, w->temp.name, w->dirfd, w->name, RENAME_EXCHANGE) < 0)
+        return -1;
+    if (fstatat(w->dirfd, w->temp.name, &out, AT_SYMLINK_NOFOLLOW) == 0 &&
+        out.st_ino == expected->st_ino && out.st_size == expected->st_size &&
+        out.st_mtim.tv_sec == expected->st_mtim.tv_sec &&
+        out.st_mtim.tv_nsec == expected->st_mtim.tv_nsec) {
+        (void)unlinkat(w->dirfd, w->temp.name, 0);
+        w->temp.name[0] = '\0';
+        return 0;
+    }
+    (void)sys_renameat2(w->dirfd, w->temp.name, w->dirfd, w->name, RENAME_EXCHANGE);
+    return 1;
+}
+
+static int lost_race(struct err *e, const char *field)
+{
+    return err_field(e, ERR_ABORTED, field, "the file was changed by another writer just now");
+}
+
+/* 1: in place it has to be. */
+static int replace_old(struct fs_write *w, const struct stat *st, struct err *e)
+{
+    int r;
+
+    if (fs_temp_name(w->dirfd, &w->temp) < 0)
+        return err_at(e, err_sys(e, errno, "name the new '%s'", w->path), "path");
+    if (w->if_match) {
+        r = exchange(w, st);
+        if (r > 0)
+            return lost_race(e, "if_match");
+        if (r == 0 || errno != EINVAL)
+            goto done;
+    }
+    r = renameat(w->dirfd, w->temp.name, w->dirfd, w->name);
+    if (r == 0)
+        w->temp.name[0] = '\0';
+done:
+    if (r == 0)
+        return 0;
+    if (errno == EBUSY || errno == EXDEV)
+        return 1;
+    return err_at(e, err_sys(e, errno, "replace '%s'", w->path), "path");
+}
+
+static int put_new(struct fs_write *w, struct err *e)
+{
+    if (fchmod(w->temp.fd, w->o.mode) < 0)
+        return err_sys(e, errno, "chmod '%s'", w->path);
+    if (fs_temp_publish_new(w->dirfd, &w->temp, w->name) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return err_at(e, err_sys(e, errno, "create '%s'", w->path), "path");
+    /* Someone outside this agent made it since we looked: without a condition, look again. */
+    return w->if_none_match ? lost_race(e, "if_none_match") : 1;
+}
+
+static int sync_temp(const struct fs_write *w, struct err *e)
+{
+    if (w->o.sync && fsync(w->temp.fd) < 0)
+        return err_sys(e, errno, "fsync '%s'", w->path);
+    return 0;
+}
+
+static int sync_directory(const struct fs_write *w, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+
+    if (!w->o.sync)
+        return 0;
+    fd = openat(w->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* A directory that may be written but not read has to be taken on trust. */
+    if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
+        return err_sys(e, errno, "fsync the directory of '%s'", w->path);
+    return 0;
+}
+
+static int commit_over(struct fs_write *w, int old, const struct stat *st,
+                       struct fs_write_result *res, struct err *e)
+{
+    bool in_place = w->o.in_place || w->spooled_elsewhere || st->st_nlink > 1;
+    struct stat written;
+    bool is_fine;
+    int r = 1;
+
+    if (!in_place && take_over(w, st)) {
+        r = sync_temp(w, e);
+        is_fine = fs_ctime_is_fine(w->temp.fd);
+        if (r == 0)
+            r = replace_old(w, st, e);
+        if (r == 0)
+            return fs_etag_written(w->temp.fd, is_fine, &written, res->etag, e);
+    }
+    if (r < 0)
+        return r;
+    if (old < 0)
+        return err_at(e, err_sys(e, ETXTBSY, "write '%s' in place", w->path), "path");
+    res->in_place = true;
+    r = write_in_place(w, old, st, e);
+    if (r < 0)
+        return err_at(e, r, "path");
+    _cleanup_close_ int again = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
+    /* A file that may be written but not read gets no tag. */
+    return again < 0 ? 0 : fs_etag(again, &written, res->etag, e);
+}
+
+/* 1: the file is there now. */
+static int commit_new(struct fs_write *w, struct fs_write_result *res, struct err *e)
+{
+    bool is_fine = fs_ctime_is_fine(w->temp.fd);
+    struct stat written;
+    int r;
+
+    if (w->spooled_elsewhere)
+        return err_field(e, ERR_ABORTED, "path", "'%s' was removed meanwhile", w->path);
+    r = sync_temp(w, e);
+    if (r == 0)
+        r = put_new(w, e);
+    if (r != 0)
+        return r;
+    res->created = true;
+    return fs_etag_written(w->temp.fd, is_fine, &written, res->etag, e);
+}
+
+/* 1: what stood at the name came or went meanwhile. */
+static int commit_once(struct fs_write *w, struct fs_write_result *res, struct err *e)
+{
+    _cleanup_close_ int old = -1;
+    struct stat st;
+    bool exists;
+    int r;
+
+    r = open_old(w, &old, &st, &exists, e);
+    if (r == 0)
+        r = check_condition(w, exists, e);
+    if (r < 0)
+        return r;
+    return exists ? commit_over(w, old, &st, res, e) : commit_new(w, res, e);
+}
+
+static int commit_locked(struct fs_write *w, struct fs_write_result *res, struct err *e)
+{
+    int r = 1;
+
+    for (int i = 0; r > 0 && i < COMMIT_TRIES; i++)
+        r = commit_once(w, res, e);
+    if (r > 0)
+        return err_field(e, ERR_ABORTED, "path", "'%s' comes and goes by other writers", w->path);
+    if (r < 0)
+        return r;
+    w->is_committed = true;
+    return sync_directory(w, e);
+}
+
+int fs_write_commit(struct fs_write *w, struct fs_write_result *ret, struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    _cleanup_fs_lock_ struct fs_lock lock = {0};
+    struct fs_write_result res = {.bytes = w->bytes};
+    int r;
+
+    r = check_digest(w, e);
+    if (r == 0)
+        r = fs_act(&w->caller->actor, &acting, e);
+    if (r == 0)
+        r = fs_lock_take(w->dirfd, w->name, &lock, e);
+    if (r == 0)
+        r = commit_locked(w, &res, e);
+    if (r < 0)
+        return r;
+    *ret = res;
+    return 0;
+}
+
+const char *fs_write_current(const struct fs_write *w)
+{
+    return w->current;
+}
+
+/* ---- free ------------------------------------------------------------------------------------ */
+
+/* The directories that begin made go again, innermost first, as long as they are empty. */
+static void unmake_parents(struct fs_write *w)
+{
+    _cleanup_free_ char *at = strdup(w->path);
+
+    while (at && w->n_made-- > 0) {
+        _cleanup_close_ int dirfd = -1;
+        _cleanup_free_ char *name = NULL;
+        char *up = path_dir(at);
+
+        free(at);
+        at = up;
+        if (!at || fs_open_parent(w->caller, at, &dirfd, &name, NULL) < 0 ||
+            unlinkat(dirfd, name, AT_REMOVEDIR) < 0)
+            return;
+    }
+}
+
+struct fs_write *fs_write_free(struct fs_write *w)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+
+    if (!w)
+        return NULL;
+    if (fs_act(&w->caller->actor, &acting, NULL) == 0) {
+        fs_temp_drop(w->dirfd, &w->temp);
+        if (!w->is_committed && w->n_made)
+            unmake_parents(w);
+    }
+    fd_close(w->temp.fd);
+    fd_close(w->dirfd);
+    if (acting)
+        fs_actor_leave(acting);
+    acting = NULL;
+    fs_caller_unref(w->caller);
+    free(w->name);
+    free(w->path);
+    free(w->if_match);
+    free(w->if_none_match);
+    free(w);
+    return NULL;
+}

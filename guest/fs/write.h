@@ -1,0 +1,58 @@
+#pragma once
+/*
+ * write: one file's new content, all there or not there. The bytes go to a hidden temporary file
+ * in the same directory, which takes mode, owner and xattrs of what it replaces and is then
+ * renamed over it. A symbolic link's target is replaced, not the link. Where a rename is impossible
+ * or would lose something (a bind-mounted file, several hard links, a directory that the user
+ * can't write), the temporary's bytes are copied over the old file's instead and the result says
+ * in_place. Owner and rights are the caller's.
+ *
+ * One call at a time per object, from any thread; each may block. Order: begin, data..., commit,
+ * free. free without commit leaves nothing behind.
+ *
+ * Errors that a route tells apart:
+ *   -ERR_ABORTED, field "if_match" or "if_none_match": 412; fs_write_current() has the tag there is
+ *   -ERR_EXHAUSTED, e->sys ENOSPC or EDQUOT: 507;  e->sys EFBIG: over max_bytes, 413
+ *   -ERR_DATA_LOSS, field "digest": the bytes are not the ones announced
+ *   -ERR_PRECONDITION, field "path": a directory, FIFO, socket or device is in the way
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "fs/etag.h"
+#include "fs/root.h"
+
+#define FS_NEW_FILE_MODE 0644
+#define FS_NEW_DIR_MODE 0755
+
+struct fs_write_options {
+    bool set_mode; /* `mode` also for a file that is there; else it keeps its own */
+    mode_t mode;   /* of a new file; 0: FS_NEW_FILE_MODE */
+    bool no_parents; /* don't make missing directories */
+    bool sync;       /* fsync the file and its directory before commit returns */
+    bool in_place;   /* write into the old file even where a rename is possible */
+    uint64_t max_bytes;    /* 0: no limit */
+    uint64_t expected;     /* announced length: space is reserved at begin; 0: unknown */
+    const uint8_t *sha256; /* 32 bytes the content must hash to, or NULL; copied */
+    struct fs_condition condition; /* checked at commit, under the path's lock; copied */
+};
+
+struct fs_write_result {
+    uint64_t bytes;
+    bool created;  /* there was no file before */
+    bool in_place; /* written into the old file: not atomic */
+    char etag[FS_ETAG_BYTES];
+};
+
+struct fs_write;
+
+/* Checks path and rights, but not the condition: fs_check_condition() does that early. */
+int fs_write_begin(struct fs_caller *c, const char *path, const struct fs_write_options *o,
+                   struct fs_write **ret, struct err *e);
+int fs_write_data(struct fs_write *w, const void *data, size_t len, struct err *e);
+int fs_write_commit(struct fs_write *w, struct fs_write_result *ret, struct err *e);
+/* The tag of what is there, after a commit that failed its condition; "" when nothing is. */
+const char *fs_write_current(const struct fs_write *w);
+struct fs_write *fs_write_free(struct fs_write *w); /* accepts NULL; returns NULL */
