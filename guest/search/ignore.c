@@ -1,0 +1,311 @@
+#include "search/ignore.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/cleanup.h"
+#include "common/str.h"
+#include "search/pattern.h"
+
+#include "common/banned.h"
+
+struct rule {
+    struct pattern *pattern;
+    bool keep;     /* written with a '!' */
+    bool dir_only; /* written with a '/' at the end */
+};
+
+struct rules {
+    struct rule *list;
+    size_t n;
+    size_t n_plain; /* without a '!' */
+};
+
+struct rules *rules_free(struct rules *r)
+{
+    if (r) {
+        for (size_t i = 0; i < r->n; i++)
+            pattern_free(r->list[i].pattern);
+        free(r->list);
+        free(r);
+    }
+    return NULL;
+}
+
+static int rules_grow(struct rules *r, struct err *e)
+{
+    size_t cap = r->n ? r->n * 2 : 8;
+    struct rule *list;
+
+    if (r->n >= IGNORE_MAX_RULES)
+        return err_set(e, ERR_EXHAUSTED, "more than %d rules", IGNORE_MAX_RULES);
+    if (r->n & (r->n - 1) || (r->n && r->n < 8))
+        return 0; /* there is room up to the next power of two */
+    list = realloc(r->list, cap * sizeof(*list));
+    if (!list)
+        return err_oom(e);
+    r->list = list;
+    return 0;
+}
+
+static size_t trim_end(const char *line, size_t len)
+{
+    if (len >= 2 && line[len - 1] == ' ' && line[len - 2] == '\\')
+        return len;
+    while (len && isspace((unsigned char)line[len - 1]))
+        len--;
+    return len;
+}
+
+static bool starts_with(const char *s, size_t len, const char *prefix)
+{
+    size_t n = strlen(prefix);
+
+    return len >= n && memcmp(s, prefix, n) == 0;
+}
+
+/*
+ * The glob that a line stands for: without a slash it matches in any directory below, and a final
+ * "**" matches what is in a directory but not the directory itself.
+ */
+static int compile_line(const char *s, size_t len, bool anchored, struct pattern **ret,
+                        struct err *e)
+{
+    char glob[PATTERN_MAX_BYTES];
+    bool anywhere = !anchored && !memchr(s, '/', len) && !(len == 2 && memcmp(s, "**", 2) == 0);
+    int n;
+
+    if (len > PATTERN_MAX_BYTES - 6)
+        return err_set(e, ERR_INVALID, "a glob of more than %d bytes", PATTERN_MAX_BYTES - 6);
+    n = snprintf(glob, sizeof(glob), "%s%.*s", anywhere ? "**/" : "", (int)len, s);
+    if (n >= 3 && memcmp(glob + n - 3, "/**", 3) == 0) {
+        memcpy(glob + n, "/*", 3);
+        n += 2;
+    }
+    return pattern_new(glob, (size_t)n, ret, e);
+}
+
+static int add_line(struct rules *r, const char *s, size_t len, struct err *e)
+{
+    struct rule rule = {0};
+    bool anchored = false;
+    int ret;
+
+    len = trim_end(s, len);
+    if (!len || s[0] == '#')
+        return 0;
+    ret = rules_grow(r, e);
+    if (ret < 0)
+        return ret;
+    if (starts_with(s, len, "\\!") || starts_with(s, len, "\\#")) {
+        s++;
+        len--;
+    } else {
+        rule.keep = s[0] == '!';
+        s += rule.keep;
+        len -= rule.keep;
+        anchored = len && s[0] == '/';
+        s += anchored;
+        len -= anchored;
+    }
+    rule.dir_only = len && s[len - 1] == '/';
+    len -= rule.dir_only;
+    ret = compile_line(s, len, anchored, &rule.pattern, e);
+    if (ret < 0)
+        return ret;
+    r->n_plain += !rule.keep;
+    r->list[r->n++] = rule;
+    return 0;
+}
+
+int rules_parse(const char *text, size_t len, struct rules **ret, struct err *e)
+{
+    struct rules *r = calloc(1, sizeof(*r));
+    const char *end = text + len;
+
+    if (!r)
+        return err_oom(e);
+    if (starts_with(text, len, "\xef\xbb\xbf"))
+        text += 3;
+    while (text < end) {
+        const char *eol = memchr(text, '\n', (size_t)(end - text));
+        size_t n = (size_t)((eol ? eol : end) - text);
+        int res = memchr(text, '\0', n) ? 0 : add_line(r, text, n, e);
+
+        if (res < 0 && res != -ERR_INVALID) {
+            rules_free(r);
+            return res;
+        }
+        text += n + 1;
+    }
+    *ret = r;
+    return 0;
+}
+
+int rules_from_globs(char *const *globs, struct rules **ret, struct err *e)
+{
+    struct rules *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return err_oom(e);
+    for (size_t i = 0; globs && globs[i]; i++) {
+        int res = add_line(r, globs[i], strlen(globs[i]), e);
+
+        if (res < 0) {
+            char field[32];
+
+            (void)snprintf(field, sizeof(field), "globs[%zu]", i);
+            rules_free(r);
+            return err_at(e, res, field);
+        }
+    }
+    *ret = r;
+    return 0;
+}
+
+enum ignore_verdict rules_match(const struct rules *r, const char *path, size_t len, bool is_dir)
+{
+    for (size_t i = r ? r->n : 0; i-- > 0;) {
+        const struct rule *rule = &r->list[i];
+
+        if ((is_dir || !rule->dir_only) && pattern_match(rule->pattern, path, len))
+            return rule->keep ? IGNORE_KEEP : IGNORE_HIDE;
+    }
+    return IGNORE_NONE;
+}
+
+enum ignore_verdict rules_match_globs(const struct rules *r, const char *path, size_t len,
+                                      bool is_dir)
+{
+    switch (rules_match(r, path, len, is_dir)) {
+    case IGNORE_HIDE:
+        return IGNORE_KEEP;
+    case IGNORE_KEEP:
+        return IGNORE_HIDE;
+    case IGNORE_NONE:
+    default:
+        return r && r->n_plain && !is_dir ? IGNORE_HIDE : IGNORE_NONE;
+    }
+}
+
+struct ignore {
+    struct ignore *up; /* a reference */
+    struct ignore_dir dir;
+    bool in_git; /* here or in a directory above there is a .git */
+    int refs;    /* atomic */
+};
+
+static void dir_done(struct ignore_dir *d)
+{
+    for (size_t i = 0; i < IGNORE_N_FILES; i++)
+        d->files[i] = rules_free(d->files[i]);
+}
+
+int ignore_new_take(struct ignore *up, struct ignore_dir *d, struct ignore **ret, struct err *e)
+{
+    struct ignore *ig = calloc(1, sizeof(*ig));
+
+    if (!ig) {
+        dir_done(d);
+        return err_oom(e);
+    }
+    ig->up = ignore_ref(up);
+    ig->dir = *d;
+    ig->in_git = d->has_git || (up && up->in_git);
+    ig->refs = 1;
+    *d = (struct ignore_dir){0};
+    *ret = ig;
+    return 0;
+}
+
+struct ignore *ignore_ref(struct ignore *ig)
+{
+    if (ig)
+        (void)__atomic_add_fetch(&ig->refs, 1, __ATOMIC_RELAXED);
+    return ig;
+}
+
+struct ignore *ignore_unref(struct ignore *ig)
+{
+    while (ig && __atomic_sub_fetch(&ig->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        struct ignore *up = ig->up;
+
+        dir_done(&ig->dir);
+        free(ig);
+        ig = up;
+    }
+    return NULL;
+}
+
+/*
+ * A kind of file beats the next kind wherever it is; within a kind the nearest directory wins.
+ * git's own files do not reach out of their repository.
+ */
+enum ignore_verdict ignore_match(const struct ignore *ig, const struct rules *global,
+                                 size_t global_skip, const char *path, size_t len, bool is_dir)
+{
+    enum ignore_verdict v[IGNORE_N_FILES] = {IGNORE_NONE};
+    bool in_git = ig && ig->in_git;
+    bool left_repo = false;
+
+    for (const struct ignore *at = ig; at; at = at->up) {
+        for (size_t i = 0; i < IGNORE_N_FILES; i++) {
+            bool applies = i < IGNORE_FILE_GIT || (in_git && !left_repo);
+
+            if (v[i] == IGNORE_NONE && at->dir.files[i] && applies)
+                v[i] = rules_match(at->dir.files[i], path + at->dir.skip, len - at->dir.skip,
+                                   is_dir);
+        }
+        left_repo = left_repo || at->dir.has_git;
+    }
+    for (size_t i = 0; i < IGNORE_N_FILES; i++)
+        if (v[i] != IGNORE_NONE)
+            return v[i];
+    return in_git ? rules_match(global, path + global_skip, len - global_skip, is_dir)
+                  : IGNORE_NONE;
+}
+
+/* The value of an "excludesfile = value" line, or NULL. */
+static const char *excludes_value(const char *line, size_t len, size_t *ret_len)
+{
+    static const char key[] = "excludesfile";
+    const char *end = line + len;
+
+    while (line < end && isspace((unsigned char)*line))
+        line++;
+    if ((size_t)(end - line) < sizeof(key) || strncasecmp(line, key, sizeof(key) - 1) != 0)
+        return NULL;
+    line += sizeof(key) - 1;
+    while (line < end && isspace((unsigned char)*line))
+        line++;
+    if (line == end || *line++ != '=')
+        return NULL;
+    while (line < end && (isspace((unsigned char)*line) || *line == '"'))
+        line++;
+    while (end > line && (isspace((unsigned char)end[-1]) || end[-1] == '"'))
+        end--;
+    *ret_len = (size_t)(end - line);
+    return *ret_len ? line : NULL;
+}
+
+char *ignore_excludes_file(const char *config, const char *home)
+{
+    while (*config) {
+        size_t n = strcspn(config, "\n"), len = 0;
+        const char *value = excludes_value(config, n, &len);
+        char *path;
+
+        if (value) {
+            bool tilde = *value == '~' && home;
+
+            if (asprintf(&path, "%s%.*s", tilde ? home : "", (int)(len - tilde), value + tilde) < 0)
+                return NULL;
+            return path;
+        }
+        config += n + (config[n] == '\n');
+    }
+    return NULL;
+}

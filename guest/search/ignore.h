@@ -1,0 +1,69 @@
+#pragma once
+/*
+ * ignore: which paths the rules of .gitignore, .git/info/exclude, the user's global excludes,
+ * .ignore and .rgignore hide, with ripgrep's precedence. A struct rules is one file's rules; a
+ * struct ignore is a directory's view of all files that apply in it: its own, then its parents'.
+ * Both never change once made; struct ignore is shared by reference count, between threads too.
+ * Nothing here touches the disk: the tree reads the files and hands over their text.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/err.h"
+
+#define IGNORE_FILE_MAX_BYTES (1024 * 1024)
+#define IGNORE_MAX_RULES 20000 /* of one file */
+
+enum ignore_verdict {
+    IGNORE_NONE, /* no rule says anything */
+    IGNORE_HIDE,
+    IGNORE_KEEP, /* a '!' rule: shown, also when it is hidden by its dot */
+};
+
+struct rules;
+
+/* The text of an ignore file. A line that is not a valid glob is left out, as git and rg do. */
+int rules_parse(const char *text, size_t len, struct rules **ret, struct err *e);
+/* ripgrep's -g: a list of such lines, each of which must be valid (-ERR_INVALID, field
+ * "globs[i]"); without '!' a line selects, with '!' it hides. */
+int rules_from_globs(char *const *globs, struct rules **ret, struct err *e);
+struct rules *rules_free(struct rules *r); /* accepts NULL; returns NULL */
+
+/* path: relative to the rules' directory. The last rule that matches decides. NULL: no rules. */
+enum ignore_verdict rules_match(const struct rules *r, const char *path, size_t len, bool is_dir);
+/* For rules_from_globs(): nothing selected it although there are rules that select: hidden. */
+enum ignore_verdict rules_match_globs(const struct rules *r, const char *path, size_t len,
+                                      bool is_dir);
+
+struct ignore;
+
+/* The files that a directory may have, in order of precedence. */
+enum ignore_file {
+    IGNORE_FILE_RG, /* .rgignore */
+    IGNORE_FILE_PLAIN,
+    IGNORE_FILE_GIT,
+    IGNORE_FILE_EXCLUDE,
+    IGNORE_N_FILES,
+};
+
+struct ignore_dir {
+    struct rules *files[IGNORE_N_FILES]; /* each may be NULL; taken */
+    bool has_git;                        /* there is a .git in it */
+    size_t skip; /* where, in a whole path, what is relative to this directory begins */
+};
+
+/* The view from a directory below `up` (NULL: the first). What d holds is taken in any case. */
+int ignore_new_take(struct ignore *up, struct ignore_dir *d, struct ignore **ret, struct err *e);
+struct ignore *ignore_ref(struct ignore *ig);   /* accepts NULL */
+struct ignore *ignore_unref(struct ignore *ig); /* accepts NULL; returns NULL */
+
+/*
+ * path: the whole path of an entry of the directory that ig is the view from. `global`: the user's
+ * excludes (may be NULL), matched from global_skip on.
+ */
+enum ignore_verdict ignore_match(const struct ignore *ig, const struct rules *global,
+                                 size_t global_skip, const char *path, size_t len, bool is_dir);
+
+/* "excludesFile = X" of a git configuration, "~" replaced by home; NULL when there is none or no
+ * memory. Owned by the caller. */
+char *ignore_excludes_file(const char *config, const char *home);

@@ -1,0 +1,46 @@
+#pragma once
+/*
+ * listing: the entries of one directory of a walk, read whole, with the ignore rules that apply
+ * to them. Shared by reference count between the workers of a walk.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "search/ignore.h"
+
+#define LISTING_KEEP_DEPTH 64 /* deeper directories are opened again for each use */
+
+struct listing {
+    char *whole; /* absolute path, ends in '/' */
+    size_t whole_len;
+    uint32_t depth;
+    struct ignore *ignore; /* a reference; NULL: no rules */
+    int fd;                /* -1 when it is not kept open */
+    char *names;           /* for each entry its d_type and its name, NUL-terminated */
+    size_t names_len;
+    uint32_t *at; /* where in names each entry begins */
+    size_t n;
+    bool has_git, has_gitignore, has_ignore, has_rgignore; /* such a name is among them */
+    int refs;                                              /* atomic */
+};
+
+/* whole: copied; '/' is added. up: the parent's rules; a reference is taken. */
+int listing_new(const char *whole, size_t whole_len, uint32_t depth, struct ignore *up,
+                struct listing **ret, struct err *e);
+struct listing *listing_ref(struct listing *l);
+struct listing *listing_unref(struct listing *l); /* accepts NULL; returns NULL */
+
+/* Reads the entries of fd into the listing. skip_prefix: names not to see, or NULL. */
+int listing_read(struct listing *l, int fd, const char *skip_prefix, struct err *e);
+void listing_sort(struct listing *l); /* by name, as bytes */
+
+static inline const char *listing_name(const struct listing *l, size_t i)
+{
+    return l->names + l->at[i] + 1;
+}
+static inline unsigned char listing_type(const struct listing *l, size_t i)
+{
+    return (unsigned char)l->names[l->at[i]];
+}

@@ -1,0 +1,68 @@
+#pragma once
+/*
+ * match: a PCRE2 pattern made ready for searching many buffers fast, and the search for the lines
+ * in which it matches. A struct match does not change once made; each worker has a struct matcher
+ * of its own (match data, JIT stack).
+ *
+ * A pattern is searched as if each line were a text of its own, without its line feed, as rg does;
+ * only `multiline` lets it see the whole. Where the outcome is the same, whole buffers are
+ * searched at once, by a literal that each match must contain where there is one, and with a
+ * second program that knows nothing of UTF-8 where the buffer is ASCII.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+#define MATCH_PATTERN_MAX_BYTES (64 * 1024)
+#define MATCH_LIMIT 2000000      /* PCRE2's steps for one attempt; about 10 ms */
+#define MATCH_HEAP_KIB (16 * 1024)
+#define MATCH_JIT_STACK_BYTES (1024 * 1024)
+
+enum match_case {
+    MATCH_SENSITIVE,
+    MATCH_INSENSITIVE,
+    MATCH_SMART, /* insensitive unless the pattern has a capital letter */
+};
+
+struct match_options {
+    const char *pattern; /* UTF-8 */
+    size_t len;
+    enum match_case letters;
+    bool fixed; /* a literal text, not an expression */
+    bool word;
+    bool line;
+    bool multiline;
+    bool dotall; /* '.' matches a line feed; with multiline only */
+};
+
+struct match;
+struct matcher;
+
+struct match_span {
+    size_t start, end;
+};
+
+/* A bad pattern is -ERR_INVALID with field "pattern" and the offset in the message. */
+int match_new(const struct match_options *o, struct match **ret, struct err *e);
+struct match *match_free(struct match *m); /* accepts NULL; returns NULL */
+bool match_uses_jit(void);                 /* machine code, or interpreted because it is refused */
+
+int matcher_new(const struct match *m, struct matcher **ret, struct err *e);
+struct matcher *matcher_free(struct matcher *w); /* accepts NULL; returns NULL */
+
+/* What is searched next; kept, not copied. */
+void matcher_set_text(struct matcher *w, const char *text, size_t len);
+
+/*
+ * The first match in `text`, a part of the text set, that begins at or after `from`: for
+ * multiline, and for the parts of one line. 1: found, 0: none, -ERR_EXHAUSTED: one of PCRE2's
+ * limits was reached.
+ */
+int matcher_find(struct matcher *w, const char *text, size_t len, size_t from,
+                 struct match_span *ret, struct err *e);
+
+/* The first line with a match at or after `from`, which must be a line's start, in the text set,
+ * which must be whole lines; the span is the line without its line feed. As matcher_find(). */
+int matcher_find_line(struct matcher *w, size_t from, struct match_span *ret, struct err *e);

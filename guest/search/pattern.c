@@ -1,0 +1,566 @@
+/*
+ * A glob becomes a small program for a machine that follows all alternatives at once (Thompson's
+ * construction), so that no glob can make it backtrack. Most globs of real ignore files are
+ * simpler than that: "**" followed by a name, or by '*' and an ending. Those are compared directly.
+ */
+#include "search/pattern.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+
+#include "common/banned.h"
+
+/* A star makes three instructions, every other byte fewer (a "**" + '/' 8 for its three bytes). */
+#define OPS_PER_BYTE 3
+#define MAX_OPS (PATTERN_MAX_BYTES * OPS_PER_BYTE + 8)
+#define MAX_ALTERNATIVES 256
+
+enum op_code {
+    OP_BYTE,  /* this byte */
+    OP_NAME,  /* any byte but '/' */
+    OP_ANY,   /* any byte */
+    OP_CLASS, /* a byte of class `to` */
+    OP_SPLIT, /* go on at the next and at `to` */
+    OP_JUMP,  /* go on at `to` */
+    OP_MATCH,
+};
+
+struct op {
+    uint8_t code;
+    uint8_t byte;
+    uint16_t to;
+};
+
+struct class {
+    uint8_t bits[32];
+};
+
+enum strategy {
+    RUN,      /* the program */
+    WHOLE,    /* path == literal */
+    LAST,     /* the last component == literal */
+    LAST_END, /* the last component ends with literal */
+};
+
+struct pattern {
+    enum strategy strategy;
+    char *literal; /* of the strategies but RUN; with RUN an ending that every match has */
+    size_t literal_len;
+    struct op *ops;
+    size_t n_ops;
+    struct class *classes;
+    size_t n_classes;
+};
+
+/* What the parser has seen; decides what "**" means (see parse_stars()). */
+enum token {
+    TOKEN_NONE,
+    TOKEN_SLASH,
+    TOKEN_OTHER,
+    TOKEN_PREFIX, /* "**" + '/' at the start */
+    TOKEN_MIDDLE, /* '/' + "**" + '/' */
+};
+
+struct parser {
+    const char *glob;
+    size_t len, at;
+    struct pattern *p;
+    struct err *e;
+
+    size_t before_last; /* where the instructions of the last token begin */
+    enum token last;
+
+    bool in_braces;
+    size_t alt_start;                /* first instruction of the current alternative */
+    uint16_t ends[MAX_ALTERNATIVES]; /* jumps to behind the closing brace */
+    size_t n_ends;
+    size_t split; /* the split before the current alternative */
+    bool any_alt; /* an alternative that is not empty was seen */
+};
+
+static size_t emit(struct pattern *p, enum op_code code, uint8_t byte, size_t to)
+{
+    assert(p->n_ops < MAX_OPS); /* PATTERN_MAX_BYTES sees to it */
+    p->ops[p->n_ops] = (struct op){(uint8_t)code, byte, (uint16_t)to};
+    return p->n_ops++;
+}
+
+static void begin_token(struct parser *s, enum token t)
+{
+    s->before_last = s->p->n_ops;
+    s->last = t;
+}
+
+static void emit_loop(struct pattern *p, enum op_code what)
+{
+    size_t split = emit(p, OP_SPLIT, 0, 0);
+
+    (void)emit(p, what, 0, 0);
+    (void)emit(p, OP_JUMP, 0, split);
+    p->ops[split].to = (uint16_t)p->n_ops;
+}
+
+/* (?:/?|.*'/') */
+static void emit_prefix(struct pattern *p)
+{
+    size_t slash = emit(p, OP_SPLIT, 0, 0);
+    size_t any, end;
+
+    any = emit(p, OP_SPLIT, 0, 0);
+    (void)emit(p, OP_BYTE, '/', 0);
+    end = emit(p, OP_JUMP, 0, 0);
+    p->ops[any].to = (uint16_t)p->n_ops;
+    emit_loop(p, OP_ANY);
+    (void)emit(p, OP_BYTE, '/', 0);
+    p->ops[slash].to = p->ops[end].to = (uint16_t)p->n_ops;
+}
+
+/* (?:/|/.*'/') */
+static void emit_middle(struct pattern *p)
+{
+    size_t split;
+
+    (void)emit(p, OP_BYTE, '/', 0);
+    split = emit(p, OP_SPLIT, 0, 0);
+    emit_loop(p, OP_ANY);
+    (void)emit(p, OP_BYTE, '/', 0);
+    p->ops[split].to = (uint16_t)p->n_ops;
+}
+
+static bool is_at(const struct parser *s, size_t at, char c)
+{
+    return at < s->len && s->glob[at] == c;
+}
+
+static bool has_tokens(const struct parser *s)
+{
+    return s->last != TOKEN_NONE;
+}
+
+static void one_star(struct parser *s)
+{
+    begin_token(s, TOKEN_OTHER);
+    emit_loop(s->p, OP_NAME);
+}
+
+/* "**" stands for components only where it is a whole component; else it is as one star. */
+static void two_stars(struct parser *s)
+{
+    bool ends = s->at == s->len;
+    bool closes = s->in_braces && (is_at(s, s->at, ',') || is_at(s, s->at, '}'));
+    bool slash = is_at(s, s->at, '/');
+
+    if (!has_tokens(s)) {
+        if (!ends && !slash) {
+            one_star(s);
+            return;
+        }
+        begin_token(s, TOKEN_PREFIX);
+        emit_prefix(s->p);
+        s->at += slash;
+        return;
+    }
+    /* s->at is behind both stars: the byte before them decides. */
+    if (s->glob[s->at - 3] != '/' || (!ends && !closes && !slash)) {
+        one_star(s);
+        return;
+    }
+    s->at += slash;
+    if (s->last == TOKEN_PREFIX)
+        return; /* "**" + '/' twice is the same as once */
+    s->p->n_ops = s->before_last; /* the '/' before is part of what follows */
+    if (slash) {
+        begin_token(s, TOKEN_MIDDLE);
+        emit_middle(s->p);
+        return;
+    }
+    begin_token(s, TOKEN_OTHER);
+    (void)emit(s->p, OP_BYTE, '/', 0);
+    emit_loop(s->p, OP_ANY);
+}
+
+static void parse_stars(struct parser *s)
+{
+    if (!is_at(s, s->at, '*')) {
+        one_star(s);
+        return;
+    }
+    s->at++;
+    two_stars(s);
+}
+
+static int bad(struct parser *s, const char *why)
+{
+    return err_set(s->e, ERR_INVALID, "%s in the glob '%.200s'", why, s->glob);
+}
+
+static void class_add(struct class *c, unsigned from, unsigned to)
+{
+    for (unsigned b = from; b <= to; b++)
+        c->bits[b / 8] |= (uint8_t)(1u << (b % 8));
+}
+
+/* The members up to the ']'. */
+static int parse_members(struct parser *s, struct class *c)
+{
+    bool first = true, in_range = false;
+    unsigned from = 0;
+
+    for (;; first = false) {
+        unsigned b;
+
+        if (s->at == s->len)
+            return bad(s, "a '[' without ']'");
+        b = (unsigned char)s->glob[s->at++];
+        if (b == ']' && !first)
+            break;
+        if (b == '-' && !first && !in_range) {
+            in_range = true;
+            continue;
+        }
+        if (in_range && b < from)
+            return bad(s, "a range that ends before it starts");
+        class_add(c, in_range ? from : b, b);
+        from = b;
+        in_range = false;
+    }
+    if (in_range)
+        class_add(c, '-', '-');
+    return 0;
+}
+
+static int parse_class(struct parser *s)
+{
+    struct pattern *p = s->p;
+    struct class *c = &p->classes[p->n_classes];
+    bool negated = is_at(s, s->at, '!') || is_at(s, s->at, '^');
+    int r;
+
+    s->at += negated;
+    r = parse_members(s, c);
+    if (r < 0)
+        return r;
+    if (negated)
+        for (size_t i = 0; i < sizeof(c->bits); i++)
+            c->bits[i] = (uint8_t)~c->bits[i];
+    begin_token(s, TOKEN_OTHER);
+    (void)emit(p, OP_CLASS, 0, p->n_classes++);
+    return 0;
+}
+
+static void begin_alternative(struct parser *s)
+{
+    s->split = emit(s->p, OP_SPLIT, 0, 0);
+    s->alt_start = s->p->n_ops;
+    s->before_last = s->p->n_ops;
+    s->last = TOKEN_NONE;
+}
+
+/* An alternative that is empty is left out, as ripgrep does. */
+static int end_alternative(struct parser *s)
+{
+    struct pattern *p = s->p;
+
+    if (p->n_ops == s->alt_start) {
+        p->n_ops = s->split;
+        return 0;
+    }
+    if (s->n_ends == MAX_ALTERNATIVES)
+        return bad(s, "too many alternatives");
+    s->any_alt = true;
+    s->ends[s->n_ends++] = (uint16_t)emit(p, OP_JUMP, 0, 0);
+    p->ops[s->split].to = (uint16_t)p->n_ops;
+    return 0;
+}
+
+static int open_braces(struct parser *s)
+{
+    if (s->in_braces)
+        return bad(s, "a '{' within '{}'");
+    s->in_braces = true;
+    s->any_alt = false;
+    s->n_ends = 0;
+    begin_alternative(s);
+    return 0;
+}
+
+static int close_braces(struct parser *s)
+{
+    struct pattern *p = s->p;
+    int r;
+
+    if (!s->in_braces) {
+        begin_token(s, TOKEN_OTHER); /* a lone '}' matches nothing and takes nothing, as in rg */
+        return 0;
+    }
+    r = end_alternative(s);
+    if (r < 0)
+        return r;
+    s->in_braces = false;
+    if (s->any_alt) {
+        /* The last split leads here when no alternative is taken: a byte class of nothing. */
+        (void)emit(p, OP_CLASS, 0, p->n_classes++);
+        for (size_t i = 0; i < s->n_ends; i++)
+            p->ops[s->ends[i]].to = (uint16_t)p->n_ops;
+    }
+    begin_token(s, TOKEN_OTHER);
+    return 0;
+}
+
+static int parse_one(struct parser *s)
+{
+    char c = s->glob[s->at++];
+    int r;
+
+    switch (c) {
+    case '?':
+        begin_token(s, TOKEN_OTHER);
+        (void)emit(s->p, OP_NAME, 0, 0);
+        return 0;
+    case '*':
+        parse_stars(s);
+        return 0;
+    case '[':
+        return parse_class(s);
+    case '{':
+        return open_braces(s);
+    case '}':
+        return close_braces(s);
+    case ',':
+        if (s->in_braces) {
+            r = end_alternative(s);
+            begin_alternative(s);
+            return r;
+        }
+        break;
+    case '\\':
+        if (s->at == s->len)
+            return bad(s, "a '\\' at the end");
+        c = s->glob[s->at++];
+        break;
+    default:
+        break;
+    }
+    begin_token(s, c == '/' ? TOKEN_SLASH : TOKEN_OTHER);
+    (void)emit(s->p, OP_BYTE, (uint8_t)c, 0);
+    return 0;
+}
+
+/* Whether ops[from..to) are bytes only (without '/' unless it may have some); they become the
+ * literal. */
+static bool take_literal(struct pattern *p, size_t from, size_t to, bool slash)
+{
+    for (size_t i = from; i < to; i++) {
+        if (p->ops[i].code != OP_BYTE || (!slash && p->ops[i].byte == '/'))
+            return false;
+    }
+    for (size_t i = from; i < to; i++)
+        p->literal[i - from] = (char)p->ops[i].byte;
+    p->literal_len = to - from;
+    return true;
+}
+
+/* The instructions of "**" + '/' and of a star, to recognise them. */
+#define PREFIX_OPS 8
+#define STAR_OPS 3
+
+static bool is_star(const struct pattern *p, size_t at)
+{
+    return at + STAR_OPS <= p->n_ops && p->ops[at].code == OP_SPLIT &&
+           p->ops[at + 1].code == OP_NAME && p->ops[at + 2].code == OP_JUMP &&
+           p->ops[at + 2].to == at;
+}
+
+static void choose_strategy(struct pattern *p, bool has_prefix)
+{
+    size_t body = p->n_ops - 1; /* without OP_MATCH */
+    size_t from = body;
+
+    p->strategy = RUN;
+    if (take_literal(p, 0, body, true)) {
+        p->strategy = WHOLE;
+    } else if (has_prefix && body > PREFIX_OPS && take_literal(p, PREFIX_OPS, body, false)) {
+        p->strategy = LAST;
+    } else if (has_prefix && is_star(p, PREFIX_OPS) &&
+               take_literal(p, PREFIX_OPS + STAR_OPS, body, false)) {
+        p->strategy = LAST_END;
+    } else {
+        /* The bytes at the end that nothing jumps over. */
+        while (from && p->ops[from - 1].code == OP_BYTE)
+            from--;
+        for (size_t i = 0; i < body; i++) {
+            bool jumps = p->ops[i].code == OP_SPLIT || p->ops[i].code == OP_JUMP;
+
+            if (jumps && p->ops[i].to > from)
+                from = p->ops[i].to;
+        }
+        (void)take_literal(p, from, body, true);
+    }
+}
+
+static int compile(struct pattern *p, const char *glob, size_t len, struct err *e)
+{
+    struct parser s = {.glob = glob, .len = len, .p = p, .e = e, .last = TOKEN_NONE};
+    bool has_prefix = len >= 3 && strncmp(glob, "**/", 3) == 0;
+    int r;
+
+    while (s.at < len) {
+        r = parse_one(&s);
+        if (r < 0)
+            return r;
+    }
+    if (s.in_braces)
+        return bad(&s, "a '{' without '}'");
+    if (s.last == TOKEN_PREFIX && p->n_ops == PREFIX_OPS) { /* "**" alone: everything */
+        p->n_ops = 0;
+        has_prefix = false;
+        emit_loop(p, OP_ANY);
+    }
+    (void)emit(p, OP_MATCH, 0, 0);
+    choose_strategy(p, has_prefix);
+    return 0;
+}
+
+int pattern_new(const char *glob, size_t len, struct pattern **ret, struct err *e)
+{
+    struct pattern *p;
+    struct op *ops;
+    int r;
+
+    if (len > PATTERN_MAX_BYTES)
+        return err_set(e, ERR_INVALID, "a glob of more than %d bytes", PATTERN_MAX_BYTES);
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return err_oom(e);
+    p->ops = calloc(len * OPS_PER_BYTE + 8, sizeof(*p->ops));
+    p->classes = calloc(len + 1, sizeof(*p->classes));
+    p->literal = malloc(len + 1);
+    if (!p->ops || !p->classes || !p->literal) {
+        pattern_free(p);
+        return err_oom(e);
+    }
+    r = compile(p, glob, len, e);
+    if (r < 0) {
+        pattern_free(p);
+        return r;
+    }
+    ops = realloc(p->ops, p->n_ops * sizeof(*ops)); /* big ignore files: give back the rest */
+    p->ops = ops ? ops : p->ops;
+    *ret = p;
+    return 0;
+}
+
+struct pattern *pattern_free(struct pattern *p)
+{
+    if (p) {
+        free(p->ops);
+        free(p->classes);
+        free(p->literal);
+        free(p);
+    }
+    return NULL;
+}
+
+/* The instructions to follow at the next byte, each once; a split or jump stands beside its
+ * targets. */
+struct set {
+    size_t n;
+    uint16_t list[MAX_OPS];
+    uint8_t has[MAX_OPS / 8 + 1];
+};
+
+static void set_clear(struct set *s, size_t n_ops)
+{
+    s->n = 0;
+    memset(s->has, 0, n_ops / 8 + 1);
+}
+
+static void set_put(struct set *s, size_t i)
+{
+    uint8_t bit = (uint8_t)(1u << (i % 8));
+
+    if (s->has[i / 8] & bit)
+        return;
+    s->has[i / 8] |= bit;
+    s->list[s->n++] = (uint16_t)i;
+}
+
+/* Adds i and all that is reached from there without a byte. */
+static void set_add(struct set *s, const struct op *ops, size_t i)
+{
+    size_t at = s->n;
+
+    set_put(s, i);
+    for (; at < s->n; at++) {
+        const struct op *o = &ops[s->list[at]];
+
+        if (o->code == OP_SPLIT)
+            set_put(s, (size_t)s->list[at] + 1);
+        if (o->code == OP_SPLIT || o->code == OP_JUMP)
+            set_put(s, o->to);
+    }
+}
+
+static bool takes(const struct pattern *p, const struct op *o, unsigned char b)
+{
+    switch (o->code) {
+    case OP_BYTE:
+        return o->byte == b;
+    case OP_NAME:
+        return b != '/';
+    case OP_ANY:
+        return true;
+    case OP_CLASS:
+        return p->classes[o->to].bits[b / 8] & (1u << (b % 8));
+    default:
+        return false;
+    }
+}
+
+static bool run(const struct pattern *p, const char *path, size_t len)
+{
+    struct set sets[2];
+    struct set *now = &sets[0], *next = &sets[1];
+
+    set_clear(now, p->n_ops);
+    set_add(now, p->ops, 0);
+    for (size_t i = 0; i < len && now->n; i++) {
+        struct set *swap = now;
+
+        set_clear(next, p->n_ops);
+        for (size_t k = 0; k < now->n; k++) {
+            if (takes(p, &p->ops[now->list[k]], (unsigned char)path[i]))
+                set_add(next, p->ops, (size_t)now->list[k] + 1);
+        }
+        now = next;
+        next = swap;
+    }
+    return now->n && (now->has[(p->n_ops - 1) / 8] & (1u << ((p->n_ops - 1) % 8)));
+}
+
+static bool ends_with(const struct pattern *p, const char *path, size_t len)
+{
+    return len >= p->literal_len &&
+           memcmp(path + len - p->literal_len, p->literal, p->literal_len) == 0;
+}
+
+bool pattern_match(const struct pattern *p, const char *path, size_t len)
+{
+    if (!ends_with(p, path, len))
+        return false;
+    switch (p->strategy) {
+    case WHOLE:
+        return len == p->literal_len;
+    case LAST:
+        return len == p->literal_len || path[len - p->literal_len - 1] == '/';
+    case LAST_END:
+        return true;
+    case RUN:
+    default:
+        return run(p, path, len);
+    }
+}

@@ -1,0 +1,231 @@
+#include "search/rulefiles.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "search/below.h"
+
+#include "common/banned.h"
+
+#define GITFILE_PREFIX "gitdir: "
+
+/* The text of a regular file of bounded size, NUL-terminated; -errno when it can't be had. */
+static int read_text(int fd, char **ret, size_t *ret_len)
+{
+    struct stat st;
+    char *text;
+    size_t len;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -ENOENT;
+    if (st.st_size > IGNORE_FILE_MAX_BYTES)
+        return -EFBIG;
+    text = malloc((size_t)st.st_size + 1);
+    if (!text)
+        return -ENOMEM;
+    if (io_read_full(fd, text, (size_t)st.st_size, &len, NULL) < 0) {
+        free(text);
+        return -EIO;
+    }
+    text[len] = '\0';
+    *ret = text;
+    *ret_len = len;
+    return 0;
+}
+
+/* Takes fd, which may be -errno. `shown` names the file in a note. */
+static int rules_take_fd(int fd, const char *shown, struct notes *notes, struct rules **ret,
+                         struct err *e)
+{
+    _cleanup_close_ int held = fd;
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    int r = fd;
+
+    if (fd >= 0)
+        r = read_text(fd, &text, &len);
+    if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP) /* git does not follow links here either */
+        return 0;
+    if (r < 0) {
+        notes_add_errno(notes, shown, -r);
+        return 0;
+    }
+    return rules_parse(text, len, ret, e);
+}
+
+static int read_rules(int dirfd, const char *dir, const char *name, struct notes *notes,
+                      struct rules **ret, struct err *e)
+{
+    char shown[4096];
+
+    (void)snprintf(shown, sizeof(shown), "%s%s", dir, name);
+    return rules_take_fd(below_open(dirfd, name, O_RDONLY), shown, notes, ret, e);
+}
+
+/* The first line of a small file; NULL when there is none. */
+static char *first_line(int fd)
+{
+    _cleanup_close_ int held = fd;
+    char *text = NULL;
+    size_t len = 0;
+
+    if (fd < 0 || read_text(fd, &text, &len) < 0)
+        return NULL;
+    text[strcspn(text, "\r\n")] = '\0';
+    return text;
+}
+
+/*
+ * .git is a file in a linked work tree: it names its own directory, whose "commondir" names the
+ * repository's, which has the excludes.
+ */
+static int read_worktree_exclude(int dirfd, const char *dir, const struct tree_access *access,
+                                 struct notes *notes, struct rules **ret, struct err *e)
+{
+    _cleanup_free_ char *line = first_line(below_open(dirfd, ".git", O_RDONLY));
+    _cleanup_free_ char *gitdir = NULL, *commondir_file = NULL, *common = NULL, *commondir = NULL,
+                        *exclude = NULL;
+
+    if (!line || !str_has_prefix(line, GITFILE_PREFIX))
+        return 0;
+    gitdir = path_join(dir, line + strlen(GITFILE_PREFIX));
+    commondir_file = gitdir ? path_join(gitdir, "commondir") : NULL;
+    if (!commondir_file)
+        return err_oom(e);
+    common = first_line(access->open(access->arg, commondir_file, O_RDONLY));
+    if (!common)
+        return 0;
+    commondir = path_join(gitdir, common);
+    exclude = commondir ? path_join(commondir, "info/exclude") : NULL;
+    if (!exclude)
+        return err_oom(e);
+    return rules_take_fd(access->open(access->arg, exclude, O_RDONLY), exclude, notes, ret, e);
+}
+
+/* has[]: which of the files may exist, in the order of enum ignore_file. */
+static int read_dir_rules(int dirfd, const char *dir, const bool has[IGNORE_N_FILES],
+                          const struct tree_access *access, struct notes *notes,
+                          struct ignore_dir *d, struct err *e)
+{
+    static const char *const names[] = {".rgignore", ".ignore", ".gitignore", ".git/info/exclude"};
+    struct stat st;
+
+    for (size_t i = 0; i < IGNORE_N_FILES; i++) {
+        int r = has[i] ? read_rules(dirfd, dir, names[i], notes, &d->files[i], e) : 0;
+
+        if (r < 0)
+            return r;
+    }
+    d->has_git = has[IGNORE_FILE_EXCLUDE] && fstatat(dirfd, ".git", &st, 0) == 0;
+    if (d->has_git && S_ISREG(st.st_mode))
+        return read_worktree_exclude(dirfd, dir, access, notes, &d->files[IGNORE_FILE_EXCLUDE], e);
+    return 0;
+}
+
+/* A view of d before *ig, or *ig as it is when d has nothing. Takes what d holds. */
+static int push_take(struct ignore_dir *d, struct ignore **ig, struct err *e)
+{
+    struct ignore *view;
+    bool has_any = d->has_git;
+    int r;
+
+    for (size_t i = 0; i < IGNORE_N_FILES; i++)
+        has_any = has_any || d->files[i];
+    if (!has_any)
+        return 0;
+    r = ignore_new_take(*ig, d, &view, e);
+    if (r < 0)
+        return r;
+    ignore_unref(*ig);
+    *ig = view;
+    return 0;
+}
+
+int rulefiles_add_own(struct listing *l, int fd, const struct tree_access *access,
+                      struct notes *notes, struct err *e)
+{
+    const bool has[] = {l->has_rgignore, l->has_ignore, l->has_gitignore, l->has_git};
+    struct ignore_dir d = {.skip = l->whole_len};
+    int r = read_dir_rules(fd, l->whole, has, access, notes, &d, e);
+
+    return r < 0 ? r : push_take(&d, &l->ignore, e);
+}
+
+int rulefiles_above(const char *whole, const struct tree_access *access, struct notes *notes,
+                    struct ignore **ret, struct err *e)
+{
+    static const bool all[] = {true, true, true, true};
+    _cleanup_free_ char *dir = strdup(whole);
+    struct ignore *ig = NULL;
+    int r = 0;
+
+    if (!dir)
+        return err_oom(e);
+    for (const char *slash = strchr(whole, '/'); r == 0 && slash; slash = strchr(slash + 1, '/')) {
+        struct ignore_dir d = {.skip = (size_t)(slash - whole) + 1};
+        _cleanup_close_ int fd = -1;
+
+        if (!slash[1])
+            break; /* the walk's own root: it ends in '/', or is "/" */
+        memcpy(dir, whole, d.skip);
+        dir[d.skip] = '\0';
+        fd = access->open(access->arg, dir, O_RDONLY | O_DIRECTORY);
+        if (fd < 0)
+            continue; /* above --root, or not ours to read: no rules from there, as rg has it */
+        r = read_dir_rules(fd, dir, all, access, notes, &d, e);
+        if (r == 0)
+            r = push_take(&d, &ig, e);
+    }
+    if (r < 0) {
+        ignore_unref(ig);
+        return r;
+    }
+    *ret = ig;
+    return 0;
+}
+
+/* What a git configuration in home says; *ret is NULL when it says nothing. */
+static int excludes_from(const char *home, const char *name, const struct tree_access *access,
+                         char **ret, struct err *e)
+{
+    _cleanup_free_ char *path = path_join(home, name), *text = NULL;
+    _cleanup_close_ int fd = -1;
+    size_t len;
+
+    if (!path)
+        return err_oom(e);
+    fd = access->open(access->arg, path, O_RDONLY);
+    if (fd >= 0 && read_text(fd, &text, &len) == 0)
+        *ret = ignore_excludes_file(text, home);
+    return 0;
+}
+
+int rulefiles_global(const char *home, const struct tree_access *access, struct notes *notes,
+                     struct rules **ret, struct err *e)
+{
+    _cleanup_free_ char *path = NULL;
+    int r;
+
+    if (!home || !path_is_absolute(home))
+        return 0;
+    r = excludes_from(home, ".gitconfig", access, &path, e);
+    if (r == 0 && !path)
+        r = excludes_from(home, ".config/git/config", access, &path, e);
+    if (r < 0)
+        return r;
+    if (!path && !(path = path_join(home, ".config/git/ignore")))
+        return err_oom(e);
+    if (!path_is_absolute(path))
+        return 0;
+    return rules_take_fd(access->open(access->arg, path, O_RDONLY), path, notes, ret, e);
+}

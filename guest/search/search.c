@@ -1,0 +1,194 @@
+#include "search/search.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "search/below.h"
+
+#include "common/banned.h"
+
+/* A sink's result that ends the search because there are enough results; never seen outside. */
+#define ENOUGH (-(int)ERR_ABORTED)
+
+struct search_job {
+    const struct search_options *o;
+    const struct search_sink *sink;
+    struct notes *notes;
+    struct grepper *greppers[TREE_MAX_WORKERS];
+    pthread_mutex_t lock; /* over the sink */
+    struct search_result result; /* guarded by lock */
+    unsigned n_explosions;       /* guarded by lock */
+};
+
+/* One file on its way through a grepper. */
+struct search_file {
+    struct search_job *job;
+    const char *path;
+};
+
+static int give(struct search_job *j, const char *path, const struct grep_result *r,
+                struct err *e)
+{
+    struct search_result *res = &j->result;
+    int ret;
+
+    if (res->limit_reached)
+        return ENOUGH;
+    ret = j->sink->result(j->sink->arg, path, r, e);
+    if (ret < 0)
+        return ret;
+    res->n_results += r->count;
+    res->limit_reached = j->o->max_results && res->n_results >= j->o->max_results;
+    return res->limit_reached ? ENOUGH : 0;
+}
+
+static int on_result(void *arg, const struct grep_result *r, struct err *e)
+{
+    struct search_file *f = arg;
+    int ret;
+
+    (void)pthread_mutex_lock(&f->job->lock);
+    ret = give(f->job, f->path, r, e);
+    (void)pthread_mutex_unlock(&f->job->lock);
+    return ret;
+}
+
+static bool job_is_gone(void *arg)
+{
+    const struct search_job *j = arg;
+
+    return j->sink->is_gone && j->sink->is_gone(j->sink->arg);
+}
+
+static bool file_is_gone(void *arg)
+{
+    return job_is_gone(((struct search_file *)arg)->job);
+}
+
+static void add_stats(struct search_job *j, const struct grep_stats *s)
+{
+    (void)pthread_mutex_lock(&j->lock);
+    j->result.n_files++;
+    j->result.n_files_matched += s->results > 0;
+    j->result.n_files_binary += s->was_binary;
+    j->result.n_bytes += s->bytes;
+    (void)pthread_mutex_unlock(&j->lock);
+}
+
+/* A failure of one file is noted and the search goes on, unless the pattern is to blame again and
+ * again. */
+static int note_failure(struct search_job *j, const char *path, int r, struct err *why,
+                        struct err *e)
+{
+    bool enough = false;
+
+    notes_add(j->notes, path, why->message);
+    if (r == -ERR_EXHAUSTED && strcmp(why->field, "pattern") == 0) {
+        (void)pthread_mutex_lock(&j->lock);
+        enough = ++j->n_explosions >= SEARCH_MAX_EXPLOSIONS;
+        (void)pthread_mutex_unlock(&j->lock);
+    }
+    if (!enough)
+        return 0;
+    if (e)
+        *e = *why;
+    return err_wrap(e, r, "'%.200s' and %d files before it", path, SEARCH_MAX_EXPLOSIONS - 1);
+}
+
+static int grep_fd(struct search_job *j, unsigned worker, int fd, const char *path,
+                   enum grep_binary binary, struct err *e)
+{
+    struct search_file f = {.job = j, .path = path};
+    const struct grep_sink sink = {.result = on_result, .is_gone = file_is_gone, .arg = &f};
+    struct grep_stats stats;
+    struct err why = {0};
+    bool own_fault;
+    int r;
+
+    r = grepper_run(j->greppers[worker], fd, binary, &sink, &stats, &own_fault, &why);
+    add_stats(j, &stats);
+    if (own_fault)
+        return note_failure(j, path, r, &why, e);
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
+static int visit(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
+{
+    struct search_job *j = arg;
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+
+    if (entry->type != TREE_FILE)
+        return 0;
+    fd = openat(entry->dirfd, entry->name,
+                O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        notes_add_errno(j->notes, entry->path, errno);
+        return 0;
+    }
+    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) /* it was replaced since it was listed */
+        return 0;
+    return grep_fd(j, worker, fd, entry->path, j->o->grep.binary, e);
+}
+
+static int walk(struct search_job *j, int fd, const struct tree_access *access, struct err *e)
+{
+    const struct tree_visitor v = {.visit = visit, .is_gone = job_is_gone, .arg = j};
+    struct tree *t;
+    int r = tree_new(fd, &j->o->tree, access, j->notes, &t, e);
+
+    if (r < 0)
+        return r;
+    r = tree_walk(t, &v, e);
+    tree_free(t);
+    return r;
+}
+
+/* A file that was named is searched even if it is binary; it is then said that it matches. */
+static int search_fd(struct search_job *j, int fd, const struct tree_access *access, struct err *e)
+{
+    enum grep_binary binary = j->o->grep.binary;
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat");
+    if (S_ISDIR(st.st_mode))
+        return walk(j, fd, access, e);
+    if (!S_ISREG(st.st_mode))
+        return err_field(e, ERR_PRECONDITION, "path", "neither a directory nor a regular file");
+    if (binary == GREP_BINARY_SKIP)
+        binary = GREP_BINARY_REPORT;
+    return grep_fd(j, 0, fd, j->o->tree.shown, binary, e);
+}
+
+int search_run(int fd, const struct search_options *o, const struct tree_access *access,
+               const struct search_sink *sink, struct notes *notes, struct search_result *ret,
+               struct err *e)
+{
+    struct search_job j = {.o = o, .sink = sink, .notes = notes};
+    struct match *m = NULL;
+    int r = match_new(&o->match, &m, e);
+
+    *ret = j.result;
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_init(&j.lock, NULL);
+    for (unsigned i = 0; r == 0 && i < o->tree.n_workers && i < TREE_MAX_WORKERS; i++)
+        r = grepper_new(m, &o->grep, &j.greppers[i], e);
+    if (r == 0)
+        r = search_fd(&j, fd, access, e);
+    if (r == ENOUGH && j.result.limit_reached)
+        r = 0;
+    for (unsigned i = 0; i < TREE_MAX_WORKERS; i++)
+        grepper_free(j.greppers[i]);
+    match_free(m);
+    (void)pthread_mutex_destroy(&j.lock);
+    *ret = j.result;
+    return r;
+}

@@ -1,0 +1,495 @@
+/*
+ * The work of a walk is a stack of ranges: some entries of one listing. A worker takes the top
+ * range, leaves what it does not do at once for whoever comes next, and puts the entries of a
+ * directory it descends into on top. With one worker that is a depth-first walk in order.
+ */
+#include "search/tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "search/below.h"
+#include "search/ignore.h"
+#include "search/listing.h"
+#include "search/rulefiles.h"
+#include "search/types.h"
+
+#include "common/banned.h"
+
+#define BATCH 32                  /* entries that a worker takes at once */
+#define ENTRIES_FOR_HELPER 128    /* a second thread costs more than so many entries */
+#define HELPER_STACK_BYTES (512 * 1024)
+#define PATH_BYTES_MAX (64u * 1024 * 1024)
+
+struct range {
+    struct listing *l; /* a reference */
+    size_t from, to;
+};
+
+struct worker {
+    struct tree *t;
+    unsigned number;
+    struct buf path;  /* of the current entry, as shown */
+    struct buf whole; /* of the current entry */
+    struct err e;
+    int r;
+};
+
+struct tree {
+    int rootfd;
+    struct tree_options o;
+    struct tree_access access;
+    struct notes *notes;
+    struct rules *globs;
+    struct rules *global;
+    struct types *types;
+    struct listing *root;
+    size_t root_len; /* of the root's whole path with '/' */
+
+    const struct tree_visitor *v; /* while tree_walk() runs */
+    struct worker workers[TREE_MAX_WORKERS];
+
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    struct range *stack;  /* guarded by lock, as all below */
+    size_t n, cap;
+    unsigned n_busy;      /* workers that may still push */
+    bool stop;
+    bool has_helper;
+    pthread_t helper;
+    size_t n_entries;     /* pushed so far */
+};
+
+/* --- the stack --- */
+
+static void *helper_main(void *arg);
+
+static void start_helper(struct tree *t)
+{
+    pthread_attr_t attr;
+
+    if (pthread_attr_init(&attr) != 0)
+        return;
+    (void)pthread_attr_setstacksize(&attr, HELPER_STACK_BYTES);
+    t->has_helper = pthread_create(&t->helper, &attr, helper_main, &t->workers[1]) == 0;
+    t->n_busy += t->has_helper;
+    (void)pthread_attr_destroy(&attr);
+}
+
+static int push_locked(struct tree *t, struct listing *l, size_t from, size_t to, struct err *e)
+{
+    if (t->n == t->cap) {
+        size_t cap = t->cap ? t->cap * 2 : 32;
+        struct range *stack = realloc(t->stack, cap * sizeof(*stack));
+
+        if (!stack)
+            return err_oom(e);
+        t->stack = stack;
+        t->cap = cap;
+    }
+    t->stack[t->n++] = (struct range){listing_ref(l), from, to};
+    t->n_entries += to - from;
+    if (t->has_helper)
+        (void)pthread_cond_signal(&t->more);
+    else if (t->o.n_workers > 1 && t->n_entries > ENTRIES_FOR_HELPER)
+        start_helper(t);
+    return 0;
+}
+
+static int push(struct tree *t, struct listing *l, size_t from, size_t to, struct err *e)
+{
+    int r;
+
+    if (from == to)
+        return 0;
+    (void)pthread_mutex_lock(&t->lock);
+    r = push_locked(t, l, from, to, e);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+/* The next at most BATCH entries; waits while another worker may push some. */
+static bool pop(struct tree *t, struct range *ret)
+{
+    bool got = false;
+
+    (void)pthread_mutex_lock(&t->lock);
+    t->n_busy--;
+    while (!t->stop && !t->n && t->n_busy)
+        (void)pthread_cond_wait(&t->more, &t->lock);
+    if (!t->stop && t->n) {
+        struct range *top = &t->stack[t->n - 1];
+
+        *ret = *top;
+        if (top->to - top->from > BATCH) {
+            ret->to = top->from + BATCH;
+            top->from += BATCH;
+            (void)listing_ref(ret->l);
+        } else {
+            t->n--;
+        }
+        t->n_busy++;
+        got = true;
+    } else {
+        (void)pthread_cond_broadcast(&t->more); /* it is over for the others too */
+    }
+    (void)pthread_mutex_unlock(&t->lock);
+    return got;
+}
+
+static void stop(struct tree *t)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    (void)pthread_cond_broadcast(&t->more);
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+/* --- one directory --- */
+
+/* The directory as the user knows it, for a note: no '/' at the end. */
+static void note_dir(struct tree *t, const struct listing *l, int sys)
+{
+    struct buf shown;
+
+    buf_init(&shown, PATH_BYTES_MAX);
+    if (buf_adds(&shown, t->o.shown, NULL) == 0 &&
+        buf_add(&shown, l->whole + t->root_len, l->whole_len - t->root_len, NULL) == 0) {
+        while (shown.len > 1 && shown.data[shown.len - 1] == '/')
+            shown.data[--shown.len] = '\0';
+        notes_add_errno(t->notes, shown.len ? shown.data : ".", sys);
+    }
+    buf_done(&shown);
+}
+
+static int open_dir(struct tree *t, const struct listing *l)
+{
+    _cleanup_free_ char *below = NULL;
+
+    if (l->whole_len <= t->root_len)
+        return below_open(t->rootfd, ".", O_RDONLY | O_DIRECTORY);
+    below = strndup(l->whole + t->root_len, l->whole_len - t->root_len - 1);
+    return below ? below_open(t->rootfd, below, O_RDONLY | O_DIRECTORY) : -ENOMEM;
+}
+
+/* Reads a listing's directory and rules, and pushes its entries. What can't be read is noted. */
+static int fill(struct tree *t, struct listing *l, struct err *e)
+{
+    _cleanup_close_ int fd = open_dir(t, l);
+    struct err why = {0};
+    int r;
+
+    if (fd < 0) {
+        note_dir(t, l, -fd);
+        return 0;
+    }
+    r = listing_read(l, fd, t->o.skip_prefix, &why);
+    if (r < 0)
+        note_dir(t, l, why.sys ? why.sys : ENOMEM); /* what was read before is walked */
+    if (!t->o.no_ignore) {
+        r = rulefiles_add_own(l, fd, &t->access, t->notes, e);
+        if (r < 0)
+            return r;
+    }
+    if (t->o.sort)
+        listing_sort(l);
+    if (l->depth < LISTING_KEEP_DEPTH)
+        l->fd = TAKE_FD(fd);
+    return push(t, l, 0, l->n, e);
+}
+
+/* --- one entry --- */
+
+static enum tree_type type_of(unsigned char d_type)
+{
+    switch (d_type) {
+    case DT_REG:
+        return TREE_FILE;
+    case DT_DIR:
+        return TREE_DIR;
+    case DT_LNK:
+        return TREE_SYMLINK;
+    default:
+        return TREE_OTHER;
+    }
+}
+
+static enum tree_type type_of_mode(mode_t mode)
+{
+    return S_ISREG(mode)   ? TREE_FILE
+           : S_ISDIR(mode) ? TREE_DIR
+           : S_ISLNK(mode) ? TREE_SYMLINK
+                           : TREE_OTHER;
+}
+
+/* Whether the rules hide it; ripgrep's order: globs, ignore files, types, the dot. */
+static bool is_hidden(const struct tree *t, const struct worker *w, const struct listing *l,
+                      const struct tree_entry *entry)
+{
+    bool is_dir = entry->type == TREE_DIR;
+    enum ignore_verdict v = rules_match_globs(t->globs, entry->below, entry->below_len, is_dir);
+    enum ignore_verdict by_type;
+
+    if (v != IGNORE_NONE)
+        return v == IGNORE_HIDE;
+    if (!t->o.no_ignore)
+        v = ignore_match(l->ignore, t->global, t->root_len, w->whole.data, w->whole.len, is_dir);
+    if (v == IGNORE_HIDE)
+        return true;
+    by_type = is_dir ? IGNORE_NONE : types_match(t->types, entry->name, strlen(entry->name));
+    if (by_type == IGNORE_HIDE)
+        return true;
+    return v == IGNORE_NONE && by_type == IGNORE_NONE && !t->o.hidden && entry->name[0] == '.';
+}
+
+/* Puts the entry's paths together. The shown path is the root's name joined with what is below. */
+static int set_paths(struct worker *w, const struct listing *l, size_t i, struct tree_entry *entry,
+                     struct err *e)
+{
+    const struct tree *t = w->t;
+    const char *name = listing_name(l, i);
+    size_t n_shown = strlen(t->o.shown);
+    int r;
+
+    buf_clear(&w->whole);
+    buf_clear(&w->path);
+    r = buf_add(&w->whole, l->whole, l->whole_len, e);
+    if (r == 0)
+        r = buf_adds(&w->whole, name, e);
+    if (r == 0)
+        r = buf_add(&w->path, t->o.shown, n_shown, e);
+    if (r == 0 && n_shown && t->o.shown[n_shown - 1] != '/')
+        r = buf_add(&w->path, "/", 1, e);
+    if (r == 0)
+        r = buf_add(&w->path, w->whole.data + t->root_len, w->whole.len - t->root_len, e);
+    if (r < 0)
+        return r;
+    entry->path = w->path.data;
+    entry->path_len = w->path.len;
+    entry->below = w->whole.data + t->root_len;
+    entry->below_len = w->whole.len - t->root_len;
+    entry->name = name;
+    return 0;
+}
+
+/* Whether the entry is to be left out for what only stat(2) knows; sets a type still unknown. */
+static bool is_out_by_stat(struct tree *t, unsigned char d_type, struct tree_entry *entry)
+{
+    bool has_limit = t->o.max_filesize != UINT64_MAX && entry->type != TREE_DIR;
+    struct stat st;
+
+    if (d_type != DT_UNKNOWN && !has_limit)
+        return false;
+    if (fstatat(entry->dirfd, entry->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        notes_add_errno(t->notes, entry->path, errno);
+        return true;
+    }
+    entry->type = type_of_mode(st.st_mode);
+    return entry->type != TREE_DIR && (uint64_t)st.st_size > t->o.max_filesize;
+}
+
+static int descend(struct worker *w, const struct listing *l, struct err *e)
+{
+    struct listing *child;
+    int r;
+
+    if (l->depth + 1 >= w->t->o.max_depth)
+        return 0;
+    r = listing_new(w->whole.data, w->whole.len, l->depth + 1, l->ignore, &child, e);
+    if (r < 0)
+        return r;
+    r = fill(w->t, child, e);
+    listing_unref(child);
+    return r;
+}
+
+/* *ret_descend: it is a directory to go into (w->whole is its path). */
+static int do_entry(struct worker *w, const struct listing *l, size_t i, int dirfd,
+                    bool *ret_descend, struct err *e)
+{
+    struct tree *t = w->t;
+    struct tree_entry entry = {
+        .dirfd = dirfd, .type = type_of(listing_type(l, i)), .depth = l->depth + 1};
+    int r;
+
+    *ret_descend = false;
+    r = set_paths(w, l, i, &entry, e);
+    if (r < 0)
+        return r;
+    if (listing_type(l, i) == DT_UNKNOWN && is_out_by_stat(t, DT_UNKNOWN, &entry))
+        return 0;
+    if (is_hidden(t, w, l, &entry) || is_out_by_stat(t, DT_REG, &entry))
+        return 0;
+    r = t->v->visit(t->v->arg, w->number, &entry, e);
+    *ret_descend = r == 0 && entry.type == TREE_DIR;
+    return r;
+}
+
+static int do_range(struct worker *w, const struct range *range, struct err *e)
+{
+    struct tree *t = w->t;
+    struct listing *l = range->l;
+    _cleanup_close_ int own = l->fd < 0 ? open_dir(t, l) : -1;
+    int dirfd = l->fd < 0 ? own : l->fd;
+
+    if (dirfd < 0) {
+        note_dir(t, l, -dirfd);
+        own = -1;
+        return 0;
+    }
+    for (size_t i = range->from; i < range->to; i++) {
+        bool is_dir;
+        int r;
+
+        if (t->v->is_gone && t->v->is_gone(t->v->arg))
+            return err_set(e, ERR_CANCELED, "the search was canceled");
+        r = do_entry(w, l, i, dirfd, &is_dir, e);
+        if (r == 0 && is_dir) {
+            r = push(t, l, i + 1, range->to, e);
+            return r < 0 ? r : descend(w, l, e);
+        }
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* --- the walk --- */
+
+static void work(struct worker *w)
+{
+    struct range range;
+
+    while (w->r == 0 && pop(w->t, &range)) {
+        w->r = do_range(w, &range, &w->e);
+        listing_unref(range.l);
+    }
+    if (w->r < 0)
+        stop(w->t);
+}
+
+static void *helper_main(void *arg)
+{
+    struct worker *w = arg;
+    const struct tree_access *a = &w->t->access;
+
+    if (a->enter) {
+        w->r = a->enter(a->arg, &w->e);
+        if (w->r < 0) {
+            stop(w->t);
+            return NULL;
+        }
+    }
+    work(w);
+    if (a->leave)
+        a->leave(a->arg);
+    return NULL;
+}
+
+static int load_rules(struct tree *t, struct err *e)
+{
+    struct ignore *above = NULL;
+    int r;
+
+    if (!t->o.no_ignore) {
+        r = rulefiles_above(t->o.whole, &t->access, t->notes, &above, e);
+        if (r == 0)
+            r = rulefiles_global(t->o.home, &t->access, t->notes, &t->global, e);
+        if (r < 0) {
+            ignore_unref(above);
+            return r;
+        }
+    }
+    r = listing_new(t->o.whole, strlen(t->o.whole), 0, above, &t->root, e);
+    ignore_unref(above);
+    if (r == 0)
+        t->root_len = t->root->whole_len;
+    return r;
+}
+
+int tree_new(int rootfd, const struct tree_options *o, const struct tree_access *access,
+             struct notes *notes, struct tree **ret, struct err *e)
+{
+    struct tree *t = calloc(1, sizeof(*t));
+    int r;
+
+    if (!t)
+        return err_oom(e);
+    t->rootfd = rootfd;
+    t->o = *o;
+    t->access = *access;
+    t->notes = notes;
+    if (o->sort)
+        t->o.n_workers = 1;
+    (void)pthread_mutex_init(&t->lock, NULL);
+    (void)pthread_cond_init(&t->more, NULL);
+    for (unsigned i = 0; i < TREE_MAX_WORKERS; i++) {
+        t->workers[i] = (struct worker){.t = t, .number = i};
+        buf_init(&t->workers[i].path, PATH_BYTES_MAX);
+        buf_init(&t->workers[i].whole, PATH_BYTES_MAX);
+    }
+    r = rules_from_globs(o->globs, &t->globs, e);
+    if (r == 0)
+        r = types_new(o->types, o->type_not, &t->types, e);
+    if (r == 0)
+        r = load_rules(t, e);
+    if (r < 0) {
+        tree_free(t);
+        return r;
+    }
+    *ret = t;
+    return 0;
+}
+
+struct tree *tree_free(struct tree *t)
+{
+    if (!t)
+        return NULL;
+    while (t->n)
+        listing_unref(t->stack[--t->n].l);
+    free(t->stack);
+    listing_unref(t->root);
+    rules_free(t->globs);
+    rules_free(t->global);
+    types_free(t->types);
+    for (unsigned i = 0; i < TREE_MAX_WORKERS; i++) {
+        buf_done(&t->workers[i].path);
+        buf_done(&t->workers[i].whole);
+    }
+    (void)pthread_mutex_destroy(&t->lock);
+    (void)pthread_cond_destroy(&t->more);
+    free(t);
+    return NULL;
+}
+
+int tree_walk(struct tree *t, const struct tree_visitor *v, struct err *e)
+{
+    int r = 0;
+
+    t->v = v;
+    t->n_busy = 1;
+    if (t->o.max_depth > 0)
+        r = fill(t, t->root, e);
+    if (r < 0)
+        return r;
+    work(&t->workers[0]);
+    if (t->has_helper)
+        (void)pthread_join(t->helper, NULL);
+    for (unsigned i = 0; i < TREE_MAX_WORKERS; i++) {
+        const struct worker *w = &t->workers[i];
+
+        if (w->r < 0) {
+            if (e)
+                *e = w->e;
+            return w->r;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,46 @@
+#pragma once
+/*
+ * window: a file read in pieces, for searching line by line: what of it may be searched now, and
+ * where it turns binary. ripgrep reads 64 KiB at a time and gives up at the piece that has a NUL
+ * byte; the same pieces are followed here, so that the same lines are found before it.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/buf.h"
+
+#define WINDOW_FIRST_BYTES (256 * 1024)
+#define WINDOW_BYTES (1024 * 1024)
+#define WINDOW_PIECE_BYTES (64 * 1024)
+
+enum window_nul {
+    WINDOW_NUL_STOPS,    /* the searchable text ends before the piece with the NUL */
+    WINDOW_NUL_BECOMES,  /* NUL bytes become line feeds; has_nul tells from where */
+    WINDOW_NUL_IS_TEXT,
+};
+
+struct window {
+    int fd;
+    enum window_nul nul;
+    struct buf data;     /* what is held of the file */
+    uint64_t base;       /* the offset of its first byte in the (decoded) file */
+    size_t end;          /* data[0..end) are whole lines that may be searched */
+    bool is_last;        /* there is no more after `end` */
+    bool has_nul;
+    uint64_t nul_from;   /* offset: from the line here on it counts as binary */
+    uint64_t n_read;     /* bytes */
+
+    bool eof;
+    bool has_mark;       /* the file began with a byte order mark */
+    size_t checked;      /* data[0..checked) was looked at for NUL bytes */
+    uint64_t piece;      /* offset: where ripgrep's next piece begins */
+};
+
+void window_init(struct window *w, size_t line_max);
+void window_done(struct window *w);
+void window_start(struct window *w, int fd, enum window_nul nul); /* keeps the memory */
+/* Drops data[0..keep_from) and reads on. Fails when a line is longer than line_max. */
+int window_next(struct window *w, size_t keep_from, struct err *e);
+/* Reads all of it, at most `max` bytes; for multiline. */
+int window_read_all(struct window *w, size_t max, struct err *e);
