@@ -3,6 +3,7 @@
  * agent: what the handlers work on. Made and torn down by main; the pointers do not change once
  * threads run. Each module says in its own header which of its functions are thread-safe.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 struct loop;
@@ -19,5 +20,8 @@ struct agent {
     struct lease *lease;       /* system/lease.h: when pid 1 ends the box; NULL without --init */
     const char *default_user;  /* --user, or NULL: as the agent itself */
     const char *workdir;       /* where relative paths and commands start; NULL: the user's home */
+    char **required;           /* --require: tools without which the box is not ready */
+    const char *http_library;  /* its version, for Info */
+    bool is_read_only;
     int64_t started_mono_ms;
 };

@@ -15,9 +15,13 @@
 #define QUEUE_STALL_MS 30000 /* a client that takes nothing for so long has gone */
 
 struct queue;
+struct pool;
 
 /* The work. Owns `arg` through free_arg. Checks queue_is_gone() often; queue_push() also tells. */
 typedef int (*queue_work_fn)(struct queue *q, void *arg, struct err *e);
+
+/* The pool that every queue's work runs on. Called once, before threads start. */
+void queue_use_pool(struct pool *p);
 
 /* Starts the work on a pool thread (ERR_EXHAUSTED when too many run). On failure arg is freed. */
 int queue_source_new(queue_work_fn work, void *arg, void (*free_arg)(void *), struct source **ret,

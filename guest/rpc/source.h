@@ -37,8 +37,17 @@ struct source {
     struct waker waker; /* set by the server before the first next() */
 };
 
+/* The server's: a source may be woken by another thread as soon as it is made. */
+static inline void source_set_waker(struct source *s, void (*fn)(void *arg), void *arg)
+{
+    s->waker.arg = arg;
+    __atomic_store_n(&s->waker.fn, fn, __ATOMIC_RELEASE);
+}
+
 static inline void source_wake(struct source *s)
 {
-    if (s->waker.fn)
-        s->waker.fn(s->waker.arg);
+    void (*fn)(void *arg) = __atomic_load_n(&s->waker.fn, __ATOMIC_ACQUIRE);
+
+    if (fn)
+        fn(s->waker.arg);
 }

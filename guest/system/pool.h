@@ -5,6 +5,8 @@
  * work. Work that finds every thread busy (a frozen FUSE mount can hold many) waits in a bounded
  * queue; past the bound it is refused with ERR_EXHAUSTED. Thread-safe.
  */
+#include <stdbool.h>
+
 #include "common/err.h"
 
 #define POOL_MAX_THREADS 96
@@ -14,7 +16,23 @@
 
 struct pool;
 
+/* Work whose memory is the caller's, so that it can't be refused. Busy until fn is called. */
+struct pool_item {
+    void (*fn)(void *arg);
+    void *arg;
+    struct pool_item *next;
+    bool is_owned; /* the pool's own: freed by it */
+};
+
 int pool_new(struct pool **ret, struct err *e);
-/* Waits at most wait_ms for running work, then leaves the threads alone. Returns NULL. */
+/* Waits at most wait_ms for running work. Returns NULL; or p when a thread still works after that:
+ * then nothing that it may use can be freed. */
 struct pool *pool_free(struct pool *p, int wait_ms);
 int pool_run(struct pool *p, void (*fn)(void *arg), void *arg, struct err *e);
+
+/* For clean-up and for going on with what was begun: no bound but the caller's own. fn and arg
+ * are set by the caller. */
+void pool_push(struct pool *p, struct pool_item *item);
+
+/* Threads at work and items that wait, for the metrics. */
+void pool_counts(struct pool *p, unsigned *ret_busy, unsigned *ret_waiting);

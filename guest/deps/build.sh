@@ -1,0 +1,307 @@
+#!/bin/sh
+# build.sh DIR: builds the libraries of deps.lock with musl into DIR/{include,lib} and puts DIR/.done
+# there when all is well. Nothing of the machine's apt settings is changed: the tarballs come from
+# the mirror it names, through a private list, and count only when their SHA-256 is the lock's.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+lock=$here/deps.lock
+
+OPT="-O2 -fPIE -ffunction-sections -fdata-sections -fno-strict-aliasing -w"
+
+# ---- fetching ----------------------------------------------------------------------------------
+
+lock_rows()
+{
+    sed -e '/^#/d' -e '/^$/d' -e 's/ *| */|/g' "$lock"
+}
+
+is_good()
+{
+    printf '%s  %s\n' "$2" "$1" | sha256sum --check --status 2>/dev/null
+}
+
+# private_apt DIR: reads `URI SUITE KEYRING` lines, makes an apt of its own that knows their sources.
+private_apt()
+{
+    mkdir -p "$1/lists/partial" "$1/cache/archives/partial"
+    while read -r uri suite keyring; do
+        echo "deb-src [signed-by=$keyring] $uri $suite main"
+    done >"$1/src.list"
+    cat >"$1/apt.conf" <<END
+Dir::Etc::sourcelist "$1/src.list";
+Dir::Etc::sourceparts "-";
+Dir::State::lists "$1/lists";
+Dir::Cache "$1/cache";
+APT::Sandbox::User "root";
+Acquire::Retries "3";
+END
+    # A suite that is gone must not keep the others from being used: the checksums decide.
+    APT_CONFIG=$1/apt.conf apt-get -qq update >"$1/log" 2>&1 || true
+}
+
+# The versions of a source package that list this very tarball.
+versions_with()
+{
+    apt-cache showsrc --only-source "$1" 2>/dev/null | awk -v sum="$2" -v tarball="$3" '
+        /^Version:/ { version = $2 }
+        $1 == sum && $3 == tarball && !seen[version]++ { print version }'
+}
+
+# fetch_from APTDIR: tries to get every tarball that is still missing.
+fetch_from()
+{
+    lock_rows | while IFS='|' read -r name _ tarball sum _; do
+        ! is_good "$src/$tarball" "$sum" || continue
+        export APT_CONFIG="$1/apt.conf"
+        for version in $(versions_with "$name" "$sum" "$tarball"); do
+            (cd "$src" && apt-get -qq source --download-only --tar-only "$name=$version") \
+                >>"$1/log" 2>&1 || true
+            ! is_good "$src/$tarball" "$sum" || break
+            rm -f "$src/$tarball"
+        done
+    done
+}
+
+still_missing()
+{
+    lock_rows | while IFS='|' read -r _ _ tarball sum _; do
+        is_good "$src/$tarball" "$sum" || echo "$tarball"
+    done
+}
+
+fetch_all()
+{
+    [ -n "$(still_missing)" ] || return 0
+    "$top/scripts/debian-sources.sh" | private_apt "$work/apt-own"
+    fetch_from "$work/apt-own"
+    [ -n "$(still_missing)" ] || return 0
+
+    suites=$(lock_rows | cut -d '|' -f 5 | tr ' ' '\n' | sort -u)
+    # shellcheck disable=SC2086 # one word a suite
+    "$top/scripts/debian-sources.sh" $suites | private_apt "$work/apt-more"
+    fetch_from "$work/apt-more"
+    left=$(still_missing)
+    if [ -n "$left" ]; then
+        cat "$work/apt-own/log" "$work/apt-more/log" >&2
+        echo "deps: no suite has these tarballs with the locked checksum:" >&2
+        printf '%s\n' "$left" >&2
+        exit 1
+    fi
+}
+
+# ---- building ----------------------------------------------------------------------------------
+
+# unpack NAME: the tarball's content in $work/NAME, without its top directory.
+unpack()
+{
+    tarball=$(lock_rows | awk -F '|' -v name="$1" '$1 == name { print $3 }')
+    mkdir -p "$work/$1"
+    tar -xf "$src/$tarball" -C "$work/$1" --strip-components=1 --no-same-owner
+    cd "$work/$1"
+}
+
+run_configure()
+{
+    ./configure --quiet --host="$(gcc -dumpmachine | sed 's/-gnu$/-musl/')" --prefix="$out" --libdir="$out/lib" \
+        --disable-shared --enable-static CC=musl-gcc CFLAGS="$OPT" \
+        CPPFLAGS="-I$out/include" LDFLAGS="-L$out/lib" PKG_CONFIG=false "$@"
+}
+
+# compile_into LIB FLAG... -- FILE...: for libraries whose own build would be more work than theirs.
+compile_into()
+{
+    lib=$1
+    shift
+    flags=
+    while [ "$1" != -- ]; do
+        flags="$flags $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2016,SC2086 # the inner shell expands; one word a flag
+    printf '%s\n' "$@" | xargs -P "$jobs" -I '{}' musl-gcc $OPT $flags -c '{}' -o '{}.o'
+    rm -f "$out/lib/$lib"
+    find . -name '*.[cS].o' | sort | xargs ar rcs "$out/lib/$lib"
+}
+
+build_zlib()
+{
+    CC=musl-gcc CFLAGS="$OPT" ./configure --static --prefix="$out" >/dev/null
+    make -s -j"$jobs" libz.a
+    cp zlib.h zconf.h "$out/include/"
+    cp libz.a "$out/lib/"
+}
+
+build_bzip2()
+{
+    compile_into libbz2.a -D_FILE_OFFSET_BITS=64 -- \
+        blocksort.c huffman.c crctable.c randtable.c compress.c decompress.c bzlib.c
+    cp bzlib.h "$out/include/"
+}
+
+build_xz_utils()
+{
+    run_configure --disable-xz --disable-xzdec --disable-lzmadec --disable-lzmainfo \
+        --disable-lzma-links --disable-scripts --disable-doc --disable-nls --disable-threads
+    make -s -j"$jobs" -C src/liblzma install >/dev/null
+}
+
+build_libzstd()
+{
+    compile_into libzstd.a -DZSTD_LEGACY_SUPPORT=0 -DXXH_NAMESPACE=ZSTD_ -- \
+        lib/common/*.c lib/compress/*.c lib/decompress/*.c lib/decompress/*.S
+    cp lib/zstd.h lib/zstd_errors.h lib/zdict.h "$out/include/"
+}
+
+build_jansson()
+{
+    cat >src/jansson_private_config.h <<'END'
+#define HAVE_ENDIAN_H 1
+#define HAVE_FCNTL_H 1
+#define HAVE_SCHED_H 1
+#define HAVE_UNISTD_H 1
+#define HAVE_SYS_PARAM_H 1
+#define HAVE_SYS_STAT_H 1
+#define HAVE_SYS_TIME_H 1
+#define HAVE_SYS_TYPES_H 1
+#define HAVE_STDINT_H 1
+#define HAVE_CLOSE 1
+#define HAVE_GETPID 1
+#define HAVE_GETTIMEOFDAY 1
+#define HAVE_OPEN 1
+#define HAVE_READ 1
+#define HAVE_SCHED_YIELD 1
+#define HAVE_STRTOLL 1
+#define HAVE_LOCALE_H 1
+#define HAVE_LOCALECONV 1
+#define HAVE_SYNC_BUILTINS 1
+#define HAVE_ATOMIC_BUILTINS 1
+#define USE_URANDOM 1
+#define INITIAL_HASHTABLE_ORDER 3
+END
+    sed -e 's/@json_inline@/inline/' -e 's/@json_have_[a-z_]*@/1/' \
+        src/jansson_config.h.in >src/jansson_config.h
+    compile_into libjansson.a -DHAVE_CONFIG_H -Isrc -- src/*.c
+    cp src/jansson.h src/jansson_config.h "$out/include/"
+}
+
+build_pcre2()
+{
+    run_configure --enable-jit --enable-unicode --disable-pcre2grep-jit --disable-pcre2grep-callout
+    make -s -j"$jobs" libpcre2-8.la
+    cp .libs/libpcre2-8.a "$out/lib/"
+    cp src/pcre2.h "$out/include/"
+}
+
+build_nettle()
+{
+    run_configure --disable-public-key --disable-openssl --disable-documentation
+    make -s -j"$jobs" libnettle.a
+    mkdir -p "$out/include/nettle"
+    cp ./*.h "$out/include/nettle/"
+    cp libnettle.a "$out/lib/"
+}
+
+build_libmicrohttpd()
+{
+    # What the library answers by itself to a broken request is HTML: make it an error of ours.
+    error='"{\\"code\\":\\"invalid_argument\\",\\"message\\":\\"the HTTP request is malformed or too large\\"}"'
+    sed -i -e "s|\"<html>.*</html>\"|$error|" -e "s|\"<html>.*</head>\"|$error|" \
+        -e 's|"<body>.*</html>"|""|' src/microhttpd/connection.c
+    run_configure --disable-https --disable-dauth --disable-bauth --disable-curl --disable-doc \
+        --disable-examples --disable-tools --enable-epoll
+    make -s -j"$jobs" -C src/microhttpd install >/dev/null
+    make -s -C src/include install >/dev/null
+}
+
+build_libarchive()
+{
+    run_configure --without-xml2 --without-expat --without-nettle --without-openssl --without-lz4 \
+        --without-libb2 --without-iconv --without-cng --disable-acl --enable-xattr \
+        --disable-bsdtar --disable-bsdcpio --disable-bsdcat
+    make -s -j"$jobs" libarchive.la
+    make -s install-libLTLIBRARIES install-includeHEADERS >/dev/null
+}
+
+build_mimalloc()
+{
+    # shellcheck disable=SC2086 # one word a flag
+    musl-gcc $OPT -DNDEBUG -DMI_MALLOC_OVERRIDE -Iinclude -c src/static.c -o "$out/lib/mimalloc.o"
+    cp include/*.h "$out/include/"
+}
+
+# build_lane NAME...: one after the other; the first that fails ends the lane and shows its log.
+# Each in a process of its own, since errexit is off inside a condition.
+build_lane()
+{
+    for name in "$@"; do
+        start=$(date +%s)
+        if ! "$here/build.sh" --one "$name" >"$work/$name.log" 2>&1; then
+            tail -n 40 "$work/$name.log" >&2
+            echo "deps: $name could not be built" >&2
+            return 1
+        fi
+        echo "  MUSL  $name ($(($(date +%s) - start)) s)"
+    done
+}
+
+# The kernel's own headers, which musl does not bring: nothing else of /usr/include may be seen.
+link_kernel_headers()
+{
+    ln -sf /usr/include/linux "$out/include/linux"
+    ln -sf /usr/include/asm-generic "$out/include/asm-generic"
+    ln -sf "/usr/include/$(gcc -print-multiarch)/asm" "$out/include/asm"
+}
+
+case $1 in
+--lane)
+    # shellcheck disable=SC2086 # one word a library
+    build_lane $2
+    exit
+    ;;
+--one)
+    unpack "$2"
+    "build_$(echo "$2" | tr - _)"
+    exit
+    ;;
+esac
+
+final=$(mkdir -p "$(dirname "$1")" && cd "$(dirname "$1")" && pwd)/$(basename "$1")
+[ ! -e "$final/.done" ] || exit 0
+
+src=$(dirname "$final")/src
+mkdir -p "$src"
+exec 9>"$src/lock"
+flock 9
+[ ! -e "$final/.done" ] || exit 0
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+out=$final
+jobs=$(nproc)
+unset MAKEFLAGS MFLAGS MAKELEVEL
+export LC_ALL=C src work out jobs
+
+start=$(date +%s)
+fetch_all
+rm -rf "$out"
+mkdir -p "$out/include" "$out/lib"
+link_kernel_headers
+
+# Two lanes that take about as long as each other; libarchive needs the four before it.
+"$here/build.sh" --lane "zlib bzip2 xz-utils libzstd libarchive" &
+first=$!
+"$here/build.sh" --lane "pcre2 libmicrohttpd nettle jansson mimalloc" &
+second=$!
+status=0
+wait $first || status=1
+wait $second || status=1
+[ "$status" -eq 0 ] || exit 1
+
+find "$out/lib" -name '*.la' -delete
+rm -rf "${out:?}/share" "${out:?}/bin" "${out:?}/lib/pkgconfig"
+touch "$out/.done"
+echo "  MUSL  all libraries in $(($(date +%s) - start)) s"

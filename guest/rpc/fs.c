@@ -1,0 +1,491 @@
+/* The Fs service. JSON to guest/fs and back; guest/fs has the contracts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "fs/change.h"
+#include "fs/edit.h"
+#include "fs/stat.h"
+#include "fs/write.h"
+#include "rpc/fs_json.h"
+#include "rpc/rpc.h"
+
+#include "common/banned.h"
+
+static int reply(json_t *v, json_t **ret, struct err *e)
+{
+    if (!v)
+        return err_oom(e);
+    *ret = v;
+    return 0;
+}
+
+/* ---- Stat, List ------------------------------------------------------------------------------ */
+
+struct stat_params {
+    char *path;
+    const char *user;
+    bool follow;
+    bool etag;
+};
+
+static const struct jx_field stat_fields[] = {
+    JX(struct stat_params, path, jx_path, JX_REQUIRED),
+    JX(struct stat_params, user, jx_str, JX_NULLABLE),
+    JX(struct stat_params, follow, jx_bool, 0),
+    JX(struct stat_params, etag, jx_bool, 0),
+    {0},
+};
+
+static int reply_stat(struct fs_caller *c, const char *path, const struct fs_stat_options *o,
+                      json_t **ret, struct err *e)
+{
+    struct fs_info i;
+    int r = fs_stat(c, path, o, &i, e);
+
+    if (r < 0)
+        return r;
+    r = reply(fs_json_info(&i), ret, e);
+    fs_info_done(&i);
+    return r;
+}
+
+int rpc_fs_stat(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    struct stat_params p = {0};
+    int r;
+
+    r = jx_decode(call->params, stat_fields, &p, e);
+    if (r == 0)
+        r = fs_json_caller(call, p.user, &c, e);
+    if (r == 0)
+        r = reply_stat(c, p.path, &(struct fs_stat_options){.follow = p.follow, .etag = p.etag},
+                       ret, e);
+    free(p.path);
+    return r;
+}
+
+struct list_params {
+    char *path;
+    const char *user;
+    uint32_t depth;
+    uint32_t limit;
+    char *cursor;
+    bool etag;
+};
+
+static const struct jx_field list_fields[] = {
+    JX(struct list_params, path, jx_path, JX_REQUIRED),
+    JX(struct list_params, user, jx_str, JX_NULLABLE),
+    JX(struct list_params, depth, jx_u32, 0),
+    JX(struct list_params, limit, jx_u32, 0),
+    JX(struct list_params, cursor, jx_path, JX_NULLABLE),
+    JX(struct list_params, etag, jx_bool, 0),
+    {0},
+};
+
+static json_t *new_listing(const struct fs_listing *l)
+{
+    json_t *entries = json_array();
+    json_t *obj;
+
+    for (size_t i = 0; entries && i < l->n_entries; i++) {
+        if (json_array_append_new(entries, fs_json_info(&l->entries[i])) < 0) {
+            json_decref(entries);
+            return NULL;
+        }
+    }
+    obj = entries ? json_pack("{s:o}", "entries", entries) : NULL;
+    if (obj && json_object_set_new(obj, "next", l->next ? jx_new_path(l->next) : json_null()) < 0) {
+        json_decref(obj);
+        return NULL;
+    }
+    return obj;
+}
+
+static int list(struct fs_caller *c, const struct list_params *p, json_t **ret, struct err *e)
+{
+    struct fs_list_options o = {
+        .depth = p->depth, .limit = p->limit, .after = p->cursor, .etag = p->etag};
+    struct fs_listing l;
+    int r = fs_list(c, p->path, &o, &l, e);
+
+    if (r < 0)
+        return r;
+    r = reply(new_listing(&l), ret, e);
+    fs_listing_done(&l);
+    return r;
+}
+
+int rpc_fs_list(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    struct list_params p = {.depth = 1, .limit = FS_LIST_DEFAULT};
+    int r;
+
+    r = jx_decode(call->params, list_fields, &p, e);
+    if (r == 0)
+        r = fs_json_caller(call, p.user, &c, e);
+    if (r == 0)
+        r = list(c, &p, ret, e);
+    free(p.path);
+    free(p.cursor);
+    return r;
+}
+
+/* ---- MakeDir, Move, Copy, Remove -------------------------------------------------------------- */
+
+struct make_dir_params {
+    char *path;
+    const char *user;
+    struct fs_mode mode;
+    bool parents;
+};
+
+static const struct jx_field make_dir_fields[] = {
+    JX(struct make_dir_params, path, jx_path, JX_REQUIRED),
+    JX(struct make_dir_params, user, jx_str, JX_NULLABLE),
+    JX(struct make_dir_params, mode, jx_fs_mode, JX_NULLABLE),
+    JX(struct make_dir_params, parents, jx_bool, 0),
+    {0},
+};
+
+int rpc_fs_make_dir(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    struct make_dir_params p = {.mode = {.mode = FS_NEW_DIR_MODE}, .parents = true};
+    bool created = false;
+    int r;
+
+    r = jx_decode(call->params, make_dir_fields, &p, e);
+    if (r == 0)
+        r = fs_json_caller(call, p.user, &c, e);
+    if (r == 0)
+        r = fs_make_dir(c, p.path, p.mode.mode, p.parents, &created, e);
+    if (r == 0)
+        r = reply(json_pack("{s:b}", "created", created), ret, e);
+    free(p.path);
+    return r;
+}
+
+struct move_params {
+    char *from;
+    char *to;
+    const char *user;
+    const char *if_match;
+    bool overwrite;
+    bool parents;
+};
+
+static const struct jx_field move_fields[] = {
+    JX(struct move_params, from, jx_path, JX_REQUIRED),
+    JX(struct move_params, to, jx_path, JX_REQUIRED),
+    JX(struct move_params, user, jx_str, JX_NULLABLE),
+    JX(struct move_params, if_match, jx_str, JX_NULLABLE),
+    JX(struct move_params, overwrite, jx_bool, 0),
+    JX(struct move_params, parents, jx_bool, 0),
+    {0},
+};
+
+int rpc_fs_move(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    struct move_params p = {0};
+    struct fs_move_options o;
+    int r;
+
+    r = jx_decode(call->params, move_fields, &p, e);
+    o = (struct fs_move_options){.overwrite = p.overwrite,
+                                 .make_parents = p.parents,
+                                 .condition = {.if_match = p.if_match}};
+    if (r == 0)
+        r = fs_json_caller(call, p.user, &c, e);
+    if (r == 0)
+        r = fs_move(c, p.from, p.to, &o, e);
+    if (r == 0)
+        r = reply(json_object(), ret, e);
+    free(p.from);
+    free(p.to);
+    return r;
+}
+
+struct copy_params {
+    char *from;
+    char *to;
+    const char *user;
+    bool recursive;
+    bool overwrite;
+    bool parents;
+};
+
+static const struct jx_field copy_fields[] = {
+    JX(struct copy_params, from, jx_path, JX_REQUIRED),
+    JX(struct copy_params, to, jx_path, JX_REQUIRED),
+    JX(struct copy_params, user, jx_str, JX_NULLABLE),
+    JX(struct copy_params, recursive, jx_bool, 0),
+    JX(struct copy_params, overwrite, jx_bool, 0),
+    JX(struct copy_params, parents, jx_bool, 0),
+    {0},
+};
+
+int rpc_fs_copy(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    struct copy_params p = {0};
+    struct fs_copy_options o;
+    struct fs_copy_result res = {0};
+    int r;
+
+    r = jx_decode(call->params, copy_fields, &p, e);
+    o = (struct fs_copy_options){
+        .recursive = p.recursive, .overwrite = p.overwrite, .make_parents = p.parents};
+    if (r == 0)
+        r = fs_json_caller(call, p.user, &c, e);
+    if (r == 0)
+        r = fs_copy(c, p.from, p.to, &o, &res, e);
+    if (r == 0)
+        r = reply(json_pack("{s:I, s:I}", "entries", (json_int_t)res.entries, "bytes",
+                            (json_int_t)res.bytes),
+                  ret, e);
+    free(p.from);
+    free(p.to);
+    return r;
+}
+
+struct remove_params {
+    char *path;
+    const char *user;
+    const char *if_match;
+    bool recursive;
+    bool missing_ok;
+};
+
+static const struct jx_field remove_fields[] = {
+    JX(struct remove_params, path, jx_path, JX_REQUIRED),
+    JX(struct remove_params, user, jx_str, JX_NULLABLE),
+    JX(struct remove_params, if_match, jx_str, JX_NULLABLE),
+    JX(struct remove_params, recursive, jx_bool, 0),
+    JX(struct remove_params, missing_ok, jx_bool, 0),
+    {0},
+};
+
+int rpc_fs_remove(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    struct remove_params p = {0};
+    struct fs_remove_options o;
+    uint64_t removed = 0;
+    int r;
+
+    r = jx_decode(call->params, remove_fields, &p, e);
+    o = (struct fs_remove_options){.recursive = p.recursive,
+                                   .missing_ok = p.missing_ok,
+                                   .condition = {.if_match = p.if_match}};
+    if (r == 0)
+        r = fs_json_caller(call, p.user, &c, e);
+    if (r == 0)
+        r = fs_remove(c, p.path, &o, &removed, e);
+    if (r == 0)
+        r = reply(json_pack("{s:I}", "removed", (json_int_t)removed), ret, e);
+    free(p.path);
+    return r;
+}
+
+/* ---- SetAttr --------------------------------------------------------------------------------- */
+
+struct set_attr_params {
+    char *path;
+    const char *user;
+    struct fs_mode mode;
+    const char *owner;
+    const char *group;
+    struct fs_time mtime;
+    bool follow;
+};
+
+static const struct jx_field set_attr_fields[] = {
+    JX(struct set_attr_params, path, jx_path, JX_REQUIRED),
+    JX(struct set_attr_params, user, jx_str, JX_NULLABLE),
+    JX(struct set_attr_params, mode, jx_fs_mode, JX_NULLABLE),
+    JX(struct set_attr_params, owner, jx_str, JX_NULLABLE),
+    JX(struct set_attr_params, group, jx_str, JX_NULLABLE),
+    JX(struct set_attr_params, mtime, jx_fs_time, JX_NULLABLE),
+    JX(struct set_attr_params, follow, jx_bool, 0),
+    {0},
+};
+
+static int set_attr(struct fs_caller *c, const struct set_attr_params *p, json_t **ret,
+                    struct err *e)
+{
+    struct fs_attrs a = {.set_mode = p->mode.is_set,
+                         .mode = p->mode.mode,
+                         .set_uid = p->owner != NULL,
+                         .set_gid = p->group != NULL,
+                         .set_mtime = p->mtime.is_set,
+                         .mtime = p->mtime.t,
+                         .follow = p->follow};
+    int r = p->owner ? fs_uid_from_name(p->owner, &a.uid, e) : 0;
+
+    if (r == 0 && p->group)
+        r = fs_gid_from_name(p->group, &a.gid, e);
+    if (r == 0)
+        r = fs_set_attr(c, p->path, &a, e);
+    if (r < 0)
+        return r;
+    return reply_stat(c, p->path, &(struct fs_stat_options){.follow = p->follow}, ret, e);
+}
+
+int rpc_fs_set_attr(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    struct set_attr_params p = {.follow = true};
+    int r;
+
+    r = jx_decode(call->params, set_attr_fields, &p, e);
+    if (r == 0)
+        r = fs_json_caller(call, p.user, &c, e);
+    if (r == 0)
+        r = set_attr(c, &p, ret, e);
+    free(p.path);
+    return r;
+}
+
+/* ---- Edit ------------------------------------------------------------------------------------ */
+
+struct edit_params {
+    char *path;
+    const char *user;
+    const char *if_match;
+    json_t *edits;
+    bool create;
+    bool dry_run;
+};
+
+static const struct jx_field edit_fields[] = {
+    JX(struct edit_params, path, jx_path, JX_REQUIRED),
+    JX(struct edit_params, user, jx_str, JX_NULLABLE),
+    JX(struct edit_params, if_match, jx_str, JX_NULLABLE),
+    JX(struct edit_params, edits, jx_array, JX_REQUIRED),
+    JX(struct edit_params, create, jx_bool, 0),
+    JX(struct edit_params, dry_run, jx_bool, 0),
+    {0},
+};
+
+struct edit_one {
+    struct jx_bytes old;
+    struct jx_bytes new;
+    bool all;
+    uint32_t count;
+};
+
+static const struct jx_field edit_one_fields[] = {
+    JX(struct edit_one, old, jx_bytes, JX_REQUIRED),
+    JX(struct edit_one, new, jx_bytes, JX_REQUIRED),
+    JX(struct edit_one, all, jx_bool, 0),
+    JX(struct edit_one, count, jx_u32, 0),
+    {0},
+};
+
+struct edit_list {
+    struct edit_one *owned;
+    struct fs_edit *v;
+    size_t n;
+};
+
+static void edit_list_done(struct edit_list *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        jx_bytes_done(&l->owned[i].old);
+        jx_bytes_done(&l->owned[i].new);
+    }
+    free(l->owned);
+    free(l->v);
+}
+
+/* "old.text" within the third edit is "edits[2].old.text". */
+static int name_edit(const struct err *inner, size_t i, struct err *e)
+{
+    char field[ERR_FIELD_BYTES];
+
+    (void)snprintf(field, sizeof(field), "edits[%zu]%s%s", i, inner->field[0] ? "." : "",
+                   inner->field);
+    return err_field(e, (enum err_code)inner->code, field, "edits[%zu]: %s", i, inner->message);
+}
+
+static int decode_edits(json_t *array, struct edit_list *l, struct err *e)
+{
+    size_t n = json_array_size(array);
+
+    if (n == 0 || n > FS_EDIT_MAX_EDITS)
+        return err_field(e, ERR_INVALID, "edits", "from 1 to %d edits", FS_EDIT_MAX_EDITS);
+    l->owned = calloc(n, sizeof(*l->owned));
+    l->v = calloc(n, sizeof(*l->v));
+    if (!l->owned || !l->v)
+        return err_oom(e);
+    for (; l->n < n;) {
+        struct edit_one *one = &l->owned[l->n++];
+        struct err inner = {0};
+
+        if (jx_decode(json_array_get(array, l->n - 1), edit_one_fields, one, &inner) < 0)
+            return name_edit(&inner, l->n - 1, e);
+        l->v[l->n - 1] = (struct fs_edit){.old_data = one->old.data,
+                                          .old_len = one->old.len,
+                                          .new_data = one->new.data,
+                                          .new_len = one->new.len,
+                                          .all = one->all,
+                                          .count = one->count};
+    }
+    return 0;
+}
+
+static json_t *new_edit_reply(const struct fs_edit_result *res)
+{
+    json_t *obj = json_pack("{s:I, s:b, s:b, s:I, s:s}", "replaced", (json_int_t)res->replaced,
+                            "created", res->created, "in_place", res->in_place, "bytes",
+                            (json_int_t)res->bytes, "etag", res->etag);
+    json_t *diff = res->diff ? jx_new_bytes(res->diff, res->diff_len) : json_null();
+
+    if (obj && json_object_set_new(obj, "diff", diff) == 0)
+        return obj;
+    json_decref(obj);
+    return NULL;
+}
+
+static int edit(struct fs_caller *c, const struct edit_params *p, const struct edit_list *l,
+                json_t **ret, struct err *e)
+{
+    struct fs_edit_options o = {.edits = l->v,
+                                .n_edits = l->n,
+                                .create = p->create,
+                                .dry_run = p->dry_run,
+                                .condition = {.if_match = p->if_match}};
+    struct fs_edit_result res;
+    int r = fs_edit_file(c, p->path, &o, &res, e);
+
+    if (r < 0)
+        return r;
+    r = reply(new_edit_reply(&res), ret, e);
+    free(res.diff);
+    return r;
+}
+
+int rpc_fs_edit(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    struct edit_params p = {0};
+    struct edit_list l = {0};
+    int r;
+
+    r = jx_decode(call->params, edit_fields, &p, e);
+    if (r == 0)
+        r = decode_edits(p.edits, &l, e);
+    if (r == 0)
+        r = fs_json_caller(call, p.user, &c, e);
+    if (r == 0)
+        r = edit(c, &p, &l, ret, e);
+    edit_list_done(&l);
+    free(p.path);
+    return r;
+}

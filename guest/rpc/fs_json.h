@@ -1,0 +1,32 @@
+#pragma once
+/*
+ * fs_json: what the Fs methods have in common between JSON and guest/fs: who asks, modes ("0644"),
+ * times ("2026-11-22T01:35:00.123456789Z"), and what a file is.
+ */
+#include <jansson.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "common/err.h"
+#include "fs/root.h"
+#include "fs/stat.h"
+#include "rpc/rpc.h"
+
+/* user: the request's, or NULL for the agent's default. */
+int fs_json_caller(const struct rpc_call *call, const char *user, struct fs_caller **ret,
+                   struct err *e);
+
+/* Decoders for jx tables. `out` is struct fs_mode and struct fs_time. */
+struct fs_mode {
+    bool is_set;
+    mode_t mode;
+};
+struct fs_time {
+    bool is_set;
+    struct timespec t;
+};
+int jx_fs_mode(json_t *v, void *out, struct err *e);
+int jx_fs_time(json_t *v, void *out, struct err *e);
+
+/* {"path","name","type","size","mode","uid","gid","user","group","mtime",...}; NULL: no memory. */
+json_t *fs_json_info(const struct fs_info *i);

@@ -1,0 +1,182 @@
+/*
+ * archive_get: a tree as an archive, made while it is sent. What could not be read is counted in
+ * the trailers Bellhop-Left-Out and Bellhop-Changed, since it is known only at the end.
+ */
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "archive/create.h"
+#include "common/cleanup.h"
+#include "common/str.h"
+#include "server/feed.h"
+#include "server/files.h"
+#include "server/respond.h"
+#include "server/uri.h"
+
+#include "common/banned.h"
+
+#define MAX_EXCLUDES 1000
+
+struct archive_get {
+    _Atomic int refs; /* the request's and the worker's */
+    _Atomic bool is_done;
+    bool is_asked;
+    char *path;
+    char *user;
+    char *cwd;
+    char **excludes;
+    struct archive_create_options options;
+    int r;
+    struct err error;
+    struct archive_create *create;
+    struct fs_caller *caller;
+};
+
+static void get_unref(struct archive_get *g)
+{
+    if (--g->refs > 0)
+        return;
+    archive_create_free(g->create);
+    fs_caller_unref(g->caller);
+    free(g->path);
+    free(g->user);
+    free(g->cwd);
+    strv_free(g->excludes);
+    free(g);
+}
+
+static int get_format(struct request *q, enum archive_format *ret, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    int r;
+
+    r = request_query(q, "format", &text, e);
+    if (r < 0)
+        return r;
+    return archive_format_parse(text ? text : "tar", ret, e);
+}
+
+static int get_options(struct request *q, struct archive_get *g, struct err *e)
+{
+    static const char *const known[] = {"path",    "user",         "cwd", "format",
+                                        "exclude", "reproducible", NULL};
+    int r;
+
+    if ((r = files_check_query(q, known, e)) < 0 ||
+        (r = request_query(q, "path", &g->path, e)) < 0 ||
+        (r = request_query(q, "user", &g->user, e)) < 0 ||
+        (r = request_query(q, "cwd", &g->cwd, e)) < 0 ||
+        (r = get_format(q, &g->options.format, e)) < 0 ||
+        (r = request_query_bool(q, "reproducible", &g->options.reproducible, e)) < 0 ||
+        (r = uri_query_all(q->query, "exclude", MAX_EXCLUDES, &g->excludes, e)) < 0)
+        return r;
+    g->options.excludes = g->excludes;
+    if (!g->path || !*g->path)
+        return err_field(e, ERR_INVALID, "path", "parameter 'path' is required");
+    return 0;
+}
+
+static int get_begin(struct request *q, struct err *e)
+{
+    struct archive_get *g = calloc(1, sizeof(*g));
+
+    if (!g)
+        return err_oom(e);
+    g->refs = 1;
+    q->state = g;
+    return get_options(q, g, e);
+}
+
+static void open_tree(struct request *q)
+{
+    struct archive_get *g = q->state;
+
+    g->r = files_caller_new(q, g->user, g->cwd, &g->caller, &g->error);
+    if (g->r == 0)
+        g->r = archive_create_new(g->caller, g->path, &g->options, &g->create, &g->error);
+    g->is_done = true;
+    request_wake(q);
+    get_unref(g);
+}
+
+static int read_archive(void *from, void *data, size_t size, size_t *ret_len, struct err *e)
+{
+    struct archive_get *g = from;
+
+    return archive_create_read(g->create, data, size, ret_len, e);
+}
+
+static void add_counts(void *from, struct MHD_Response *response)
+{
+    const struct archive_get *g = from;
+    struct archive_create_counts counts;
+    char text[32];
+
+    archive_create_counts(g->create, &counts);
+    (void)snprintf(text, sizeof(text), "%" PRIu64, counts.entries);
+    (void)MHD_add_response_footer(response, "Bellhop-Entries", text);
+    (void)snprintf(text, sizeof(text), "%" PRIu64, counts.left_out);
+    (void)MHD_add_response_footer(response, "Bellhop-Left-Out", text);
+    (void)snprintf(text, sizeof(text), "%" PRIu64, counts.changed);
+    (void)MHD_add_response_footer(response, "Bellhop-Changed", text);
+}
+
+static void close_archive(void *from)
+{
+    get_unref(from);
+}
+
+static const struct feed_ops archive_feed = {
+    .read = read_archive, .ended = add_counts, .close = close_archive};
+
+static int reply(struct request *q, struct archive_get *g, struct err *e)
+{
+    struct MHD_Response *response = NULL;
+    int r;
+
+    g->refs++; /* the feed's */
+    r = feed_response_take(q, MHD_SIZE_UNKNOWN, &archive_feed, g, &response, e);
+    if (r < 0)
+        return r;
+    respond_add_header(response, "Content-Type", archive_format_media_type(g->options.format));
+    respond_add_header(response, "Trailer", "Bellhop-Entries, Bellhop-Left-Out, Bellhop-Changed");
+    return respond_queue(q, MHD_HTTP_OK, response, e);
+}
+
+static int get_finish(struct request *q, struct err *e)
+{
+    struct archive_get *g = q->state;
+
+    if (!g->is_asked) {
+        int r;
+
+        g->is_asked = true;
+        g->refs++;
+        r = request_run(q, open_tree, e);
+        if (r < 0) {
+            g->refs--;
+            return r;
+        }
+    }
+    while (!g->is_done)
+        if (request_park(q))
+            return 0;
+    if (g->r < 0) {
+        *e = g->error;
+        return g->r;
+    }
+    return reply(q, g, e);
+}
+
+static void get_done(struct request *q)
+{
+    struct archive_get *g = q->state;
+
+    if (g)
+        get_unref(g);
+}
+
+const struct request_ops archive_get_ops = {
+    .begin = get_begin, .finish = get_finish, .done = get_done};

@@ -1,0 +1,315 @@
+/*
+ * call: a method of the rpc API over HTTP: reads the body, chooses the encoding, runs the handler
+ * where it may run, and sends what comes of it.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "common/wire/wire.h"
+#include "rpc/agent.h"
+#include "rpc/rpc.h"
+#include "server/handlers.h"
+#include "server/refuse.h"
+#include "server/respond.h"
+#include "server/state.h"
+#include "server/stream.h"
+
+#include "common/banned.h"
+
+#define INLINE_BODY_BYTES (64 * 1024) /* a larger one is parsed by a worker */
+
+enum phase {
+    PHASE_BODY,
+    PHASE_JOB,    /* a worker runs the handler */
+    PHASE_READY,  /* the handler has returned */
+    PHASE_SINGLE, /* a SINGLE method's one message is being waited for */
+};
+
+struct call {
+    struct buf body;
+    bool is_connect;
+    bool is_stream; /* else: one JSON object */
+    enum encoding enc;
+    enum phase phase;
+    _Atomic bool is_done; /* the worker's word that what follows is set */
+    _Atomic int refs;     /* the request's and the worker's */
+    json_t *params;
+    json_t *result;
+    char *text; /* the result's, dumped by the worker */
+    size_t text_len;
+    struct source *source;
+    int r;
+    struct err error;
+    struct rpc_call rpc;
+};
+
+static void call_unref(struct call *c)
+{
+    if (--c->refs > 0)
+        return;
+    if (c->source)
+        c->source->ops->free(c->source);
+    json_decref(c->params);
+    json_decref(c->result);
+    free(c->text);
+    buf_done(&c->body);
+    free(c);
+}
+
+static bool type_is(const char *value, const char *type)
+{
+    size_t n = strlen(type);
+
+    return strncasecmp(value, type, n) == 0 && (value[n] == '\0' || value[n] == ';' || value[n] == ' ');
+}
+
+/* Whether the client names this type in Accept; a wildcard is no wish. */
+static bool accepts(struct request *q, const char *type)
+{
+    const char *accept = request_header(q, "Accept");
+
+    return accept && strcasestr(accept, type);
+}
+
+static int choose_encoding(struct request *q, struct call *c, struct err *e)
+{
+    const char *type = request_header(q, "Content-Type");
+    bool can_stream = q->method->kind == RPC_SOURCE;
+
+    c->is_connect = type && type_is(type, WIRE_TYPE_CONNECT);
+    q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+    if (type && !c->is_connect && !type_is(type, WIRE_TYPE_JSON))
+        return err_field(e, ERR_INVALID, "Content-Type",
+                         "the body's type must be application/json, not '%.80s'", type);
+    if (c->is_connect && !can_stream)
+        return err_field(e, ERR_INVALID, "Content-Type",
+                         "%s/%s is unary: the body's type must be application/json",
+                         q->method->service, q->method->name);
+    q->error_status = 0;
+    c->enc = ENCODING_NDJSON;
+    c->is_stream = can_stream && !(q->method->flags & RPC_SINGLE);
+    if (c->is_connect || !can_stream) {
+        c->is_stream = can_stream;
+        c->enc = ENCODING_CONNECT;
+    } else if (accepts(q, WIRE_TYPE_SSE)) {
+        c->is_stream = true;
+        c->enc = ENCODING_SSE;
+    } else if (accepts(q, WIRE_TYPE_NDJSON)) {
+        c->is_stream = true;
+    }
+    return 0;
+}
+
+/* All requests' bodies together have a budget, so that many large ones can't take the memory. */
+static int charge(struct request *q, struct call *c, size_t len, struct err *e)
+{
+    int r;
+
+    if (q->server->body_bytes + len > SERVER_BODY_BUDGET)
+        return err_set(e, ERR_EXHAUSTED, "too many large requests at once");
+    r = buf_reserve(&c->body, len, e);
+    if (r == 0)
+        q->server->body_bytes += len;
+    return r;
+}
+
+static int call_begin(struct request *q, struct err *e)
+{
+    struct call *c = calloc(1, sizeof(*c));
+    int r;
+
+    if (!c)
+        return err_oom(e);
+    q->state = c;
+    c->refs = 1;
+    buf_init(&c->body, WIRE_JSON_MAX_BYTES);
+    r = choose_encoding(q, c, e);
+    if (r < 0)
+        return r;
+    return q->declared && q->declared != UINT64_MAX ? buf_reserve(&c->body, 1, e) : 0;
+}
+
+static int call_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    struct call *c = q->state;
+    int r;
+
+    r = charge(q, c, *len, e);
+    if (r < 0)
+        return r;
+    r = buf_add(&c->body, data, *len, e);
+    if (r < 0)
+        return r;
+    *len = 0;
+    return 0;
+}
+
+static int parse(struct call *c, struct err *e)
+{
+    const char *text = c->body.data;
+    size_t len = c->body.len;
+    int r;
+
+    if (c->is_connect) {
+        r = encode_open_envelope(text, len, &text, &len, e);
+        if (r < 0)
+            return r;
+    }
+    if (!len) {
+        c->params = json_object();
+        return c->params ? 0 : err_oom(e);
+    }
+    r = jx_parse(text, len, &c->params, e);
+    if (r < 0)
+        return r;
+    if (!json_is_object(c->params))
+        return err_set(e, ERR_INVALID, "the request must be a JSON object");
+    return 0;
+}
+
+/* Parses and calls the handler. On the connection's thread or a worker's. */
+static int execute(const struct rpc_method *m, struct call *c, struct err *e)
+{
+    int r;
+
+    r = parse(c, e);
+    if (r < 0)
+        return r;
+    c->rpc.params = c->params;
+    if (m->kind == RPC_SOURCE)
+        return m->source(&c->rpc, &c->source, e);
+    r = m->unary(&c->rpc, &c->result, e);
+    if (r < 0)
+        return r;
+    return jx_dump(c->result, &c->text, &c->text_len, e);
+}
+
+static void run_call(struct request *q)
+{
+    struct call *c = q->state;
+
+    c->r = execute(q->method, c, &c->error);
+    c->is_done = true;
+    request_wake(q);
+    call_unref(c);
+}
+
+static int reply_unary(struct request *q, struct call *c, struct err *e)
+{
+    return respond_text_take(q, MHD_HTTP_OK, WIRE_TYPE_JSON, TAKE(c->text), c->text_len, e);
+}
+
+/* A stream that fails before it says anything is an ordinary error, but for Connect's clients. */
+static int reply_failure(struct request *q, struct call *c, int r, struct err *e)
+{
+    struct err error = *e;
+
+    return c->is_connect ? stream_error(q, c->enc, &error, e) : r;
+}
+
+static void wake_request(void *arg)
+{
+    request_wake(arg);
+}
+
+static int reply_stream(struct request *q, struct call *c, struct err *e)
+{
+    struct source *source = TAKE(c->source);
+    json_t *first = NULL;
+    int r;
+
+    source_set_waker(source, wake_request, q);
+    r = source->ops->next(source, &first, e);
+    if (r < 0) {
+        source->ops->free(source);
+        return reply_failure(q, c, r, e);
+    }
+    return stream_begin_take(q, c->enc, source, first, e);
+}
+
+static int reply_single(struct request *q, struct call *c, struct err *e)
+{
+    _cleanup_json_ json_t *msg = NULL;
+    int r;
+
+    r = stream_pull(q, c->source, &msg, e);
+    if (r == SOURCE_WAIT)
+        return 0;
+    if (r == SOURCE_MESSAGE)
+        return respond_json(q, MHD_HTTP_OK, msg, e);
+    return r < 0 ? r : err_set(e, ERR_INTERNAL, "the method ended without a reply");
+}
+
+static int reply_ready(struct request *q, struct call *c, struct err *e)
+{
+    if (c->r < 0) {
+        *e = c->error;
+        return reply_failure(q, c, c->r, e);
+    }
+    if (q->method->kind == RPC_UNARY)
+        return reply_unary(q, c, e);
+    if (c->is_stream)
+        return reply_stream(q, c, e);
+    source_set_waker(c->source, wake_request, q);
+    c->phase = PHASE_SINGLE;
+    return reply_single(q, c, e);
+}
+
+static bool needs_worker(const struct request *q, const struct call *c)
+{
+    return q->method->flags & RPC_BLOCKS || c->body.len > INLINE_BODY_BYTES;
+}
+
+static int start(struct request *q, struct call *c, struct err *e)
+{
+    int r;
+
+    c->rpc.agent = q->server->agent;
+    if (!needs_worker(q, c)) {
+        c->r = execute(q->method, c, &c->error);
+        c->phase = PHASE_READY;
+        return 0;
+    }
+    c->phase = PHASE_JOB;
+    c->refs++;
+    r = request_run(q, run_call, e);
+    if (r < 0)
+        c->refs--;
+    return r;
+}
+
+static int call_finish(struct request *q, struct err *e)
+{
+    struct call *c = q->state;
+
+    if (c->phase == PHASE_BODY) {
+        int r = start(q, c, e);
+
+        if (r < 0)
+            return r;
+    }
+    while (c->phase == PHASE_JOB) {
+        if (c->is_done)
+            c->phase = PHASE_READY;
+        else if (request_park(q))
+            return 0;
+    }
+    return c->phase == PHASE_SINGLE ? reply_single(q, c, e) : reply_ready(q, c, e);
+}
+
+static void call_done(struct request *q)
+{
+    struct call *c = q->state;
+
+    if (!c)
+        return;
+    q->server->body_bytes -= c->body.len;
+    call_unref(c);
+}
+
+const struct request_ops call_ops = {
+    .begin = call_begin, .body = call_body, .finish = call_finish, .done = call_done};

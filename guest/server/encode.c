@@ -1,0 +1,134 @@
+#include "server/encode.h"
+
+#include <stdint.h>
+
+#include "common/jsonx.h"
+#include "common/wire/wire.h"
+
+#include "common/banned.h"
+
+const char *encode_media_type(enum encoding enc)
+{
+    switch (enc) {
+    case ENCODING_SSE:
+        return WIRE_TYPE_SSE;
+    case ENCODING_CONNECT:
+        return WIRE_TYPE_CONNECT;
+    case ENCODING_NDJSON:
+        break;
+    }
+    return WIRE_TYPE_NDJSON;
+}
+
+struct sink {
+    struct buf *out;
+    struct err *e;
+    int r;
+};
+
+static int add_piece(const char *data, size_t len, void *arg)
+{
+    struct sink *s = arg;
+
+    s->r = buf_add(s->out, data, len, s->e);
+    return s->r < 0 ? -1 : 0;
+}
+
+static int add_json(const json_t *v, struct buf *out, struct err *e)
+{
+    struct sink s = {.out = out, .e = e};
+
+    if (json_dump_callback(v, add_piece, &s, JSON_COMPACT) < 0)
+        return s.r < 0 ? s.r : err_oom(e);
+    return 0;
+}
+
+static int add_envelope(unsigned char flags, const json_t *v, struct buf *out, struct err *e)
+{
+    static const char zeros[ENCODE_ENVELOPE_BYTES];
+    size_t at = out->len;
+    size_t len;
+    int r;
+
+    r = buf_add(out, zeros, sizeof(zeros), e);
+    if (r == 0)
+        r = add_json(v, out, e);
+    if (r < 0)
+        return r;
+    len = out->len - at - sizeof(zeros);
+    out->data[at] = (char)flags;
+    for (int i = 0; i < 4; i++)
+        out->data[at + 1 + (size_t)i] = (char)(len >> (24 - 8 * i) & 0xff);
+    return 0;
+}
+
+static int add_event(const char *event, const json_t *v, struct buf *out, struct err *e)
+{
+    int r = buf_addf(out, e, "event: %s\ndata: ", event);
+
+    if (r == 0)
+        r = add_json(v, out, e);
+    return r < 0 ? r : buf_adds(out, "\n\n", e);
+}
+
+int encode_message(enum encoding enc, const json_t *msg, struct buf *out, struct err *e)
+{
+    size_t before = out->len;
+    int r;
+
+    if (enc == ENCODING_CONNECT) {
+        r = add_envelope(0, msg, out, e);
+    } else if (enc == ENCODING_SSE) {
+        r = add_event("message", msg, out, e);
+    } else {
+        r = add_json(msg, out, e);
+        if (r == 0)
+            r = buf_adds(out, "\n", e);
+    }
+    if (r < 0)
+        out->len = before; /* a half message would poison the stream */
+    return r;
+}
+
+int encode_end(enum encoding enc, const struct err *error, struct buf *out, struct err *e)
+{
+    _cleanup_json_ json_t *v = json_object();
+
+    if (!v || (error && json_object_set_new(v, "error", jx_new_error(error)) < 0))
+        return err_oom(e);
+    if (enc == ENCODING_CONNECT)
+        return add_envelope(ENCODE_FLAG_END, v, out, e);
+    if (enc == ENCODING_SSE)
+        return add_event(error ? "error" : "end", v, out, e);
+    return error ? encode_message(enc, v, out, e) : 0;
+}
+
+int encode_keepalive(enum encoding enc, struct buf *out, struct err *e)
+{
+    if (enc == ENCODING_SSE)
+        return buf_adds(out, ": keep-alive\n\n", e);
+    if (enc == ENCODING_NDJSON)
+        return buf_adds(out, "{\"keepalive\":{}}\n", e);
+    return 0;
+}
+
+int encode_open_envelope(const char *body, size_t len, const char **ret, size_t *ret_len,
+                         struct err *e)
+{
+    uint32_t n = 0;
+
+    if (len < ENCODE_ENVELOPE_BYTES)
+        return err_set(e, ERR_INVALID, "a Connect request without a whole envelope");
+    if (body[0] & ENCODE_FLAG_COMPRESSED)
+        return err_set(e, ERR_UNIMPLEMENTED, "compressed envelopes are not supported");
+    if (body[0])
+        return err_set(e, ERR_INVALID, "an envelope with unknown flags");
+    for (int i = 1; i < ENCODE_ENVELOPE_BYTES; i++)
+        n = n << 8 | (unsigned char)body[i];
+    if (n != len - ENCODE_ENVELOPE_BYTES)
+        return err_set(e, ERR_INVALID, "an envelope that says %u bytes where there are %zu", n,
+                       len - ENCODE_ENVELOPE_BYTES);
+    *ret = body + ENCODE_ENVELOPE_BYTES;
+    *ret_len = n;
+    return 0;
+}

@@ -1,0 +1,200 @@
+#include "server/gate.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/cleanup.h"
+#include "common/str.h"
+#include "rpc/rpc.h"
+#include "server/route.h"
+#include "server/state.h"
+#include "server/uri.h"
+#include "system/metrics.h"
+
+#include "common/banned.h"
+
+static const struct {
+    const char *name;
+    enum verb verb;
+} verbs[] = {
+    {"GET", VERB_GET}, {"HEAD", VERB_HEAD},   {"POST", VERB_POST},     {"PUT", VERB_PUT},
+    {"PATCH", VERB_PATCH}, {"DELETE", VERB_DELETE}, {"OPTIONS", VERB_OPTIONS},
+};
+
+static enum verb find_verb(const char *name)
+{
+    for (size_t i = 0; i < N_ELEMENTS(verbs); i++)
+        if (strcmp(verbs[i].name, name) == 0)
+            return verbs[i].verb;
+    return VERB_OTHER;
+}
+
+static int check_target(struct request *q, struct err *e)
+{
+    size_t len = strcspn(q->target, "?");
+
+    if (strlen(q->target) > URI_MAX_BYTES)
+        return err_set(e, ERR_INVALID, "a request address of more than %d bytes", URI_MAX_BYTES);
+    q->query = q->target[len] ? q->target + len + 1 : NULL;
+    return uri_decode(q->target, len, &q->path, e);
+}
+
+/* The route is found by the raw target: an encoded slash is no separator. */
+static int check_route(struct request *q, struct err *e)
+{
+    size_t len = strcspn(q->target, "?");
+    const char *rest = NULL;
+
+    q->route = route_find(q->target, len, &q->method, &rest);
+    q->metric = route_metric(q->route, q->method);
+    if (!q->route)
+        return err_set(e, ERR_NOT_FOUND, "there is no '%.200s' here", q->path);
+    if (!rest)
+        return 0;
+    q->raw_rest = rest;
+    return uri_decode(rest, len - (size_t)(rest - q->target), &q->rest, e);
+}
+
+static int check_verb(struct request *q, const char *verb, int *ret_status, struct err *e)
+{
+    q->verb = find_verb(verb);
+    if (q->route->flags & ROUTE_ANY_VERB || q->route->verbs & q->verb)
+        return 0;
+    *ret_status = MHD_HTTP_METHOD_NOT_ALLOWED;
+    return err_set(e, ERR_UNIMPLEMENTED, "%.20s is not a method of '%.200s'", verb, q->path);
+}
+
+struct framing {
+    unsigned n_lengths;
+    unsigned n_encodings;
+    const char *length;
+    const char *encoding;
+};
+
+static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name,
+                                     const char *value)
+{
+    struct framing *f = cls;
+
+    (void)kind;
+    if (strcasecmp(name, "Content-Length") == 0) {
+        f->n_lengths++;
+        f->length = value;
+    } else if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        f->n_encodings++;
+        f->encoding = value;
+    }
+    return MHD_YES;
+}
+
+/* Two opinions on where a body ends are how requests are smuggled past a proxy. */
+static int check_framing(struct request *q, struct err *e)
+{
+    struct framing f = {0};
+
+    (void)MHD_get_connection_values(q->mhd, MHD_HEADER_KIND, count_framing, &f);
+    if (f.n_lengths > 1 || f.n_encodings > 1 || (f.n_lengths && f.n_encodings))
+        return err_set(e, ERR_INVALID, "a body with more than one length");
+    if (f.encoding && strcasecmp(f.encoding, "chunked") != 0)
+        return err_set(e, ERR_INVALID, "transfer encoding '%.40s' is not known", f.encoding);
+    if (f.encoding && !q->is_http11)
+        return err_set(e, ERR_INVALID, "a transfer encoding in HTTP/1.0");
+    q->declared = f.encoding ? UINT64_MAX : 0;
+    if (f.length)
+        return str_parse_u64(f.length, 0, INT64_MAX, &q->declared, e);
+    return 0;
+}
+
+static bool token_is_right(const struct server *s, const char *given)
+{
+    return given && str_secret_eq(given, strlen(given), s->token, s->o.token_len);
+}
+
+static int check_token(struct request *q, struct err *e)
+{
+    const struct server *s = q->server;
+    const char *auth = request_header(q, "Authorization");
+
+    if (!s->token || q->route->flags & ROUTE_OPEN)
+        return 0;
+    if (auth && strncasecmp(auth, "Bearer ", 7) == 0 && token_is_right(s, auth + 7))
+        return 0;
+    if (token_is_right(s, request_header(q, "X-Access-Token")))
+        return 0;
+    return err_set(e, ERR_UNAUTHENTICATED,
+                   auth || request_header(q, "X-Access-Token")
+                       ? "the token is not the right one"
+                       : "a token is needed: Authorization: Bearer TOKEN");
+}
+
+/*
+ * A page in somebody's browser has no business here: every such request that could do harm has an
+ * Origin. What is behind the proxy may well be made for browsers.
+ */
+static int check_origin(struct request *q, struct err *e)
+{
+    if (!request_header(q, "Origin") || q->route->flags & ROUTE_ANY_VERB)
+        return 0;
+    return err_set(e, ERR_DENIED, "requests of web pages (with an Origin header) are refused");
+}
+
+static int check_read_only(struct request *q, struct err *e)
+{
+    bool changes = q->method ? !(q->method->flags & RPC_READS)
+                             : q->route->flags & ROUTE_CHANGES &&
+                                   !(q->verb & (VERB_GET | VERB_HEAD | VERB_OPTIONS));
+
+    if (!q->server->o.read_only || !changes)
+        return 0;
+    return err_set(e, ERR_DENIED, "the agent is read-only");
+}
+
+int gate_too_large(const struct request *q, struct err *e)
+{
+    if (!q->route->max_body_bytes)
+        return err_set(e, ERR_EXHAUSTED, "'%.200s' takes no body", q->path);
+    return err_set(e, ERR_EXHAUSTED, "the body is larger than %" PRIu64 " bytes",
+                   q->route->max_body_bytes);
+}
+
+static int check_size(struct request *q, int *ret_status, struct err *e)
+{
+    bool chunked = q->declared == UINT64_MAX;
+
+    if (chunked ? q->route->max_body_bytes > 0 : q->declared <= q->route->max_body_bytes)
+        return 0;
+    *ret_status = GATE_TOO_LARGE_STATUS;
+    return gate_too_large(q, e);
+}
+
+static int check_room(struct request *q, int *ret_status, struct err *e)
+{
+    if (q->server->stopping)
+        return err_set(e, ERR_UNAVAILABLE, "the agent is stopping");
+    if (!q->conn->is_reserve || q->route->flags & ROUTE_RESERVE)
+        return 0;
+    *ret_status = MHD_HTTP_SERVICE_UNAVAILABLE;
+    return err_set(e, ERR_EXHAUSTED, "too many connections: %u are open",
+                   q->server->o.max_connections);
+}
+
+int gate_check(struct request *q, const char *verb, const char *version, int *ret_status,
+               struct err *e)
+{
+    int r;
+
+    q->is_http11 = strcmp(version, "HTTP/1.0") != 0;
+    q->expects_continue = request_header_has(q, "Expect", "100-continue");
+    (void)((r = check_framing(q, e)) < 0 || (r = check_target(q, e)) < 0 ||
+           (r = check_route(q, e)) < 0 || (r = check_verb(q, verb, ret_status, e)) < 0 ||
+           (r = check_origin(q, e)) < 0 || (r = check_token(q, e)) < 0 ||
+           (r = check_read_only(q, e)) < 0 || (r = check_room(q, ret_status, e)) < 0 ||
+           (r = check_size(q, ret_status, e)) < 0);
+    if (r < 0)
+        return r;
+    if (!(q->route->flags & ROUTE_QUIET || (q->method && q->method->flags & RPC_QUIET)))
+        metrics_touch();
+    return 0;
+}

@@ -1,0 +1,335 @@
+#include "server/listen.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "common/cleanup.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "proc/loop.h"
+#include "rpc/agent.h"
+#include "server/state.h"
+#include "system/metrics.h"
+
+#include "common/banned.h"
+
+#define BACKLOG 1024
+#define ACCEPT_BATCH 64 /* then the loop sees to others */
+#define TCP_IDLE_S 30   /* of silence, then the kernel asks whether the peer is there */
+
+struct listener {
+    struct server *server;
+    int fd;
+    int spare_fd; /* given up for a moment when there are no more */
+    struct loop_watch *watch;
+    char *address; /* TCP: with the real port */
+    char *path;
+    dev_t dev; /* of the socket's file, so that only our own is removed */
+    ino_t ino;
+};
+
+static const char busy_reply[] =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+    "Content-Length: 71\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
+    "{\"code\":\"resource_exhausted\",\"message\":\"too many connections are open\"}";
+
+static void refuse(int fd)
+{
+    metrics_connection_refused();
+    (void)send(fd, busy_reply, sizeof(busy_reply) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)shutdown(fd, SHUT_WR);
+    fd_close(fd);
+}
+
+/* No descriptor is left: the one kept for this lets us say so instead of leaving clients hanging
+ * and the loop spinning. */
+static int refuse_with_spare(struct listener *l)
+{
+    int fd;
+
+    if (l->spare_fd < 0)
+        return -1;
+    fd_close(l->spare_fd);
+    fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0)
+        refuse(fd);
+    l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return fd >= 0 ? 0 : -1;
+}
+
+static void tune_tcp(int fd)
+{
+    int on = 1, idle = TCP_IDLE_S, interval = 10, count = 3;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
+{
+    struct listener *l = arg;
+    struct server *s = l->server;
+
+    (void)loop;
+    (void)events;
+    for (int i = 0; i < ACCEPT_BATCH; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t len = sizeof(from);
+        int fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && refuse_with_spare(l) == 0)
+            continue;
+        if (fd < 0)
+            return;
+        if (s->stopping || server_n_conns(s) >= s->o.max_connections + SERVER_RESERVE) {
+            refuse(fd);
+            continue;
+        }
+        if (!l->path)
+            tune_tcp(fd);
+        (void)MHD_add_connection(s->daemon, fd, (struct sockaddr *)&from, len);
+    }
+}
+
+/* "[::1]:80", "1.2.3.4:80", ":80", "localhost:80" -> host (NULL: any) and port. */
+static int split_address(const char *addr, char **ret_host, const char **ret_port, struct err *e)
+{
+    const char *colon = strrchr(addr, ':');
+    size_t len = colon ? (size_t)(colon - addr) : 0;
+    uint64_t port;
+    int r;
+
+    if (!colon)
+        return err_field(e, ERR_INVALID, "listen", "'%.100s' is not ADDR:PORT", addr);
+    r = str_parse_u64(colon + 1, 0, 65535, &port, e);
+    if (r < 0)
+        return err_at(e, err_wrap(e, r, "the port of '%.100s'", addr), "listen");
+    if (len >= 2 && addr[0] == '[' && addr[len - 1] == ']') {
+        addr++;
+        len -= 2;
+    } else if (memchr(addr, ':', len)) {
+        return err_field(e, ERR_INVALID, "listen",
+                         "'%.100s': an IPv6 address stands in brackets: [::1]:8080", addr);
+    }
+    *ret_host = len ? strndup(addr, len) : strdup("");
+    *ret_port = colon + 1;
+    return *ret_host ? 0 : err_oom(e);
+}
+
+static int bind_tcp(const struct addrinfo *ai, int *ret_fd)
+{
+    _cleanup_close_ int fd =
+        socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, ai->ai_protocol);
+    int on = 1;
+
+    if (fd < 0)
+        return -errno;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (ai->ai_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    if (bind(fd, ai->ai_addr, ai->ai_addrlen) < 0)
+        return -errno;
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+static int name_address(int fd, char **ret, struct err *e)
+{
+    struct sockaddr_storage a = {0};
+    socklen_t len = sizeof(a);
+    char host[INET6_ADDRSTRLEN] = "";
+    bool is_v6;
+    int n;
+
+    if (getsockname(fd, (struct sockaddr *)&a, &len) < 0)
+        return err_sys(e, errno, "getsockname");
+    is_v6 = a.ss_family == AF_INET6;
+    if (is_v6)
+        (void)inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&a)->sin6_addr, host, sizeof(host));
+    else
+        (void)inet_ntop(AF_INET, &((struct sockaddr_in *)&a)->sin_addr, host, sizeof(host));
+    n = asprintf(ret, is_v6 ? "[%s]:%d" : "%s:%d", host,
+                 (int)ntohs(is_v6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                  : ((struct sockaddr_in *)&a)->sin_port));
+    return n < 0 ? err_oom(e) : 0;
+}
+
+/* Takes fd in any case. */
+static int listener_new(struct server *s, int fd, struct listener **ret, struct err *e)
+{
+    struct listener *l;
+
+    if (listen(fd, BACKLOG) < 0) {
+        int sys = errno;
+
+        fd_close(fd);
+        return err_sys(e, sys, "listen");
+    }
+    l = calloc(1, sizeof(*l));
+    if (!l) {
+        fd_close(fd);
+        return err_oom(e);
+    }
+    *l = (struct listener){
+        .server = s, .fd = fd, .spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    *ret = l;
+    return 0;
+}
+
+int listener_new_tcp(struct server *s, const char *addr, struct listener **ret, struct err *e)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    struct listener *l = NULL;
+    _cleanup_free_ char *host = NULL;
+    const char *port;
+    int fd = -1;
+    int sys = EADDRNOTAVAIL;
+    int r;
+
+    r = split_address(addr, &host, &port, e);
+    if (r < 0)
+        return r;
+    if (!*host)
+        hints.ai_family = AF_INET;
+    r = getaddrinfo(*host ? host : NULL, port, &hints, &found);
+    if (r != 0)
+        return err_field(e, ERR_INVALID, "listen", "'%.100s': %s", addr, gai_strerror(r));
+    for (struct addrinfo *ai = found; ai && fd < 0; ai = ai->ai_next)
+        sys = -bind_tcp(ai, &fd);
+    freeaddrinfo(found);
+    if (fd < 0)
+        return err_at(e, err_sys(e, sys, "listen on '%s'", addr), "listen");
+    r = listener_new(s, fd, &l, e);
+    if (r < 0)
+        return r;
+    r = name_address(fd, &l->address, e);
+    if (r < 0) {
+        listener_free(l);
+        return r;
+    }
+    *ret = l;
+    return 0;
+}
+
+/* A socket's file that nobody listens on any more is in the way, and ours to remove. */
+static int remove_stale(const char *path, const struct sockaddr_un *addr, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "'%s'", path);
+    if (!S_ISSOCK(st.st_mode))
+        return err_set(e, ERR_EXISTS, "'%s' exists and is not a socket", path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return err_sys(e, errno, "socket");
+    if (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0 || errno == EAGAIN)
+        return err_set(e, ERR_EXISTS, "something listens on '%s' already", path);
+    return unlink(path) < 0 ? err_sys(e, errno, "remove '%s'", path) : 0;
+}
+
+static int bind_unix(const char *path, const struct sockaddr_un *addr, int *ret_fd, struct err *e)
+{
+    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    mode_t mask;
+    int r;
+
+    if (fd < 0)
+        return err_sys(e, errno, "socket");
+    r = remove_stale(path, addr, e);
+    if (r < 0)
+        return r;
+    /* The token decides who may call; the file's own mode keeps other users out as well. */
+    mask = umask(0177);
+    r = bind(fd, (const struct sockaddr *)addr, sizeof(*addr));
+    if (r < 0)
+        r = err_sys(e, errno, "listen on '%s'", path);
+    (void)umask(mask);
+    if (r == 0)
+        *ret_fd = TAKE_FD(fd);
+    return r;
+}
+
+int listener_new_unix(struct server *s, const char *path, struct listener **ret, struct err *e)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    struct listener *l = NULL;
+    struct stat st = {0};
+    int fd = -1;
+    int r;
+
+    if (strlen(path) >= sizeof(addr.sun_path))
+        return err_field(e, ERR_INVALID, "unix", "a socket's path has at most %zu bytes",
+                         sizeof(addr.sun_path) - 1);
+    (void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+    r = bind_unix(path, &addr, &fd, e);
+    if (r < 0)
+        return err_at(e, r, "unix");
+    (void)lstat(path, &st);
+    r = listener_new(s, fd, &l, e);
+    if (r < 0)
+        return r;
+    l->dev = st.st_dev;
+    l->ino = st.st_ino;
+    l->path = strdup(path);
+    if (!l->path) {
+        listener_free(l);
+        return err_oom(e);
+    }
+    *ret = l;
+    return 0;
+}
+
+int listener_start(struct listener *l, struct err *e)
+{
+    return loop_watch_add(l->server->agent->loop, l->fd, EPOLLIN, on_acceptable, l, &l->watch, e);
+}
+
+void listener_stop(struct listener *l)
+{
+    if (l->watch)
+        l->watch = loop_watch_del(l->watch);
+    fd_close(TAKE_FD(l->fd));
+}
+
+struct listener *listener_free(struct listener *l)
+{
+    struct stat st;
+
+    if (!l)
+        return NULL;
+    if (l->path && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
+        (void)unlink(l->path);
+    fd_close(l->fd);
+    fd_close(l->spare_fd);
+    free(l->address);
+    free(l->path);
+    free(l);
+    return NULL;
+}
+
+const char *listener_tcp_address(const struct listener *l)
+{
+    return l->address;
+}
+
+const char *listener_unix_path(const struct listener *l)
+{
+    return l->path;
+}

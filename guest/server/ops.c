@@ -1,0 +1,103 @@
+/* ops: what whoever runs the box asks: is it there, is it ready, how much does it do. */
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "proc/registry.h"
+#include "rpc/agent.h"
+#include "rpc/rpc.h"
+#include "server/handlers.h"
+#include "server/relay.h"
+#include "server/respond.h"
+#include "server/state.h"
+#include "server/stream.h"
+#include "system/metrics.h"
+
+#include "common/banned.h"
+
+static int health_finish(struct request *q, struct err *e)
+{
+    return respond_empty(q, MHD_HTTP_OK, e);
+}
+
+const struct request_ops health_ops = {.finish = health_finish};
+
+static int metrics_finish(struct request *q, struct err *e)
+{
+    _cleanup_buf_ struct buf text;
+    struct registry_counts counts = {0};
+    struct metrics_now now = {
+        .connections = server_n_conns(q->server),
+        .relays = relay_count(q->server),
+        .uptime_ms = clock_mono_ms() - q->server->agent->started_mono_ms,
+    };
+    size_t len;
+    int r;
+
+    buf_init(&text, METRICS_TEXT_MAX);
+    registry_count(q->server->agent->registry, &counts);
+    now.commands_running = (unsigned)counts.running;
+    now.commands_kept = (unsigned)counts.kept;
+    now.commands_started = counts.started_total;
+    now.output_bytes = counts.stdout_bytes_total + counts.stderr_bytes_total;
+    now.output_bytes_kept = counts.journal_bytes;
+    pool_counts(q->server->agent->pool, &now.pool_busy, &now.pool_waiting);
+    r = metrics_text(&now, &text, e);
+    if (r < 0)
+        return r;
+    len = text.len;
+    return respond_text_take(q, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8",
+                             buf_take(&text), len, e);
+}
+
+const struct request_ops metrics_ops = {.finish = metrics_finish};
+
+/* /v1/ready is System.Ready as a probe: 503 unless all that is required works. */
+static void wake_request(void *arg)
+{
+    request_wake(arg);
+}
+
+static int ready_begin(struct request *q, struct err *e)
+{
+    _cleanup_json_ json_t *params = json_object();
+    struct rpc_call call = {.agent = q->server->agent, .params = params};
+    struct source *source;
+    int r;
+
+    if (!params)
+        return err_oom(e);
+    r = rpc_system_ready(&call, &source, e);
+    if (r < 0)
+        return r;
+    source_set_waker(source, wake_request, q);
+    q->state = source;
+    return 0;
+}
+
+static int ready_finish(struct request *q, struct err *e)
+{
+    _cleanup_json_ json_t *msg = NULL;
+    int r;
+
+    r = stream_pull(q, q->state, &msg, e);
+    if (r == SOURCE_WAIT)
+        return 0;
+    if (r != SOURCE_MESSAGE)
+        return r < 0 ? r : err_set(e, ERR_INTERNAL, "no answer");
+    return respond_json(q, json_is_true(json_object_get(msg, "ready"))
+                               ? MHD_HTTP_OK
+                               : MHD_HTTP_SERVICE_UNAVAILABLE,
+                        msg, e);
+}
+
+static void ready_done(struct request *q)
+{
+    struct source *source = q->state;
+
+    if (source)
+        source->ops->free(source);
+}
+
+const struct request_ops ready_ops = {
+    .begin = ready_begin, .finish = ready_finish, .done = ready_done};

@@ -1,0 +1,120 @@
+#include "server/refuse.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "server/respond.h"
+#include "server/state.h"
+
+#include "common/banned.h"
+
+/* The whole reply in one piece: it is small and the socket's buffer is empty. */
+static void write_reply(struct request *q, int fd, const struct err *error, int status)
+{
+    _cleanup_free_ char *body = NULL;
+    char head[512];
+    size_t len = 0;
+    int n;
+
+    if (respond_error_text(error, &body, &len, NULL) < 0)
+        return;
+    n = snprintf(head, sizeof(head),
+                 "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+                 "Cache-Control: no-store\r\nConnection: close\r\n%s\r\n",
+                 status, respond_reason(status), len,
+                 status == MHD_HTTP_UNAUTHORIZED
+                     ? "WWW-Authenticate: Bearer realm=\"bellhop\"\r\n"
+                     : "");
+    if (send(fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
+        (void)send(fd, body, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)shutdown(fd, SHUT_WR);
+    q->status = status;
+    q->bytes_out += (size_t)n + len;
+}
+
+static void begin_discard(struct request *q)
+{
+    write_reply(q, q->conn->fd, &q->refusal, q->refusal_status);
+    q->stage = STAGE_DISCARD;
+    (void)pthread_mutex_lock(&q->lock);
+    q->discard_until_ms = clock_mono_ms() + REQUEST_DISCARD_MS;
+    q->body_ms = 0;
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+static void keep_refusal(struct request *q, const struct err *error, int status)
+{
+    q->refusal = *error;
+    q->refusal_status = status ? status : err_http_status(error->code);
+}
+
+/* 0: the code's own. */
+static int status_of(const struct request *q, const struct err *error)
+{
+    if (q->error_status)
+        return q->error_status;
+    return q->route && !q->method ? respond_bytes_status(error) : 0;
+}
+
+enum MHD_Result refuse_now(struct request *q, const struct err *error)
+{
+    int status = status_of(q, error);
+
+    return respond_error(q, error, status, NULL) < 0 ? MHD_NO : MHD_YES;
+}
+
+enum MHD_Result refuse_headers(struct request *q, const struct err *error, int status)
+{
+    keep_refusal(q, error, status ? status : status_of(q, error));
+    if (q->expects_continue)
+        return respond_error(q, error, q->refusal_status, NULL) < 0 ? MHD_NO : MHD_YES;
+    q->stage = STAGE_DRAIN;
+    if (q->declared != UINT64_MAX && q->declared > REQUEST_DRAIN_BYTES)
+        begin_discard(q);
+    return MHD_YES;
+}
+
+enum MHD_Result refuse_midway(struct request *q, const struct err *error, size_t *len)
+{
+    int status = status_of(q, error);
+    uint64_t left = q->declared == UINT64_MAX ? 0 : q->declared - q->bytes_in;
+
+    if (!status && error->code == ERR_EXHAUSTED && q->bytes_in + *len > q->route->max_body_bytes)
+        status = 413;
+    keep_refusal(q, error, status);
+    q->stage = STAGE_DRAIN;
+    if (left > REQUEST_DRAIN_BYTES)
+        begin_discard(q);
+    return refuse_body(q, len);
+}
+
+enum MHD_Result refuse_body(struct request *q, size_t *len)
+{
+    q->discarded += *len;
+    *len = 0;
+    if (q->stage == STAGE_DRAIN && q->discarded > REQUEST_DRAIN_BYTES)
+        begin_discard(q);
+    return q->discarded > REQUEST_DISCARD_BYTES ? MHD_NO : MHD_YES;
+}
+
+enum MHD_Result refuse_end(struct request *q)
+{
+    if (q->stage == STAGE_DISCARD)
+        return MHD_NO; /* the reply was given: close */
+    return respond_error(q, &q->refusal, q->refusal_status, NULL) < 0 ? MHD_NO : MHD_YES;
+}
+
+void refuse_stalled(struct request *q, int fd, int64_t now_ms)
+{
+    struct err error = {0};
+
+    (void)err_set(&error, ERR_DEADLINE, "nothing of the body arrived for %d s",
+                  (int)((now_ms - q->body_ms) / 1000));
+    write_reply(q, fd, &error, MHD_HTTP_REQUEST_TIMEOUT);
+    (void)shutdown(fd, SHUT_RDWR);
+    q->body_ms = 0;
+}

@@ -1,0 +1,359 @@
+#include "server/request.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/str.h"
+#include "rpc/agent.h"
+#include "server/gate.h"
+#include "server/refuse.h"
+#include "server/state.h"
+#include "server/uri.h"
+#include "system/metrics.h"
+
+#include "common/banned.h"
+
+struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *target)
+{
+    struct request *q = calloc(1, sizeof(*q));
+
+    if (!q)
+        return NULL;
+    *q = (struct request){
+        .server = s,
+        .mhd = mhd,
+        .conn = server_conn(mhd),
+        .target = strdup(target),
+        .stage = STAGE_HEADERS,
+        .started_ms = clock_mono_ms(),
+        .refs = 1,
+    };
+    (void)pthread_mutex_init(&q->lock, NULL);
+    if (!q->target || !q->conn)
+        return request_unref(q);
+    return q;
+}
+
+struct request *request_ref(struct request *q)
+{
+    (void)pthread_mutex_lock(&q->lock);
+    q->refs++;
+    (void)pthread_mutex_unlock(&q->lock);
+    return q;
+}
+
+struct request *request_unref(struct request *q)
+{
+    bool is_last;
+
+    if (!q)
+        return NULL;
+    (void)pthread_mutex_lock(&q->lock);
+    is_last = --q->refs == 0;
+    (void)pthread_mutex_unlock(&q->lock);
+    if (!is_last)
+        return NULL;
+    (void)pthread_mutex_destroy(&q->lock);
+    free(q->target);
+    free(q->path);
+    free(q->rest);
+    free(q->etag_now);
+    free(q);
+    return NULL;
+}
+
+/*
+ * The lock is held over "nothing to do, so suspend" and over "there is something, so resume", and
+ * only what is_parked says is resumed: the library would take a resume that comes first as
+ * cancelling the next suspend.
+ */
+bool request_park(struct request *q)
+{
+    bool parked;
+
+    (void)pthread_mutex_lock(&q->lock);
+    parked = !q->is_woken && !q->is_gone;
+    q->is_woken = false;
+    if (parked) {
+        MHD_suspend_connection(q->mhd);
+        q->is_parked = true;
+        server_watch_vanish(q->server, q->conn);
+    }
+    (void)pthread_mutex_unlock(&q->lock);
+    return parked;
+}
+
+/* Called with the lock. */
+static void resume(struct request *q)
+{
+    q->is_parked = false;
+    q->is_woken = false;
+    MHD_resume_connection(q->mhd);
+}
+
+void request_wake(struct request *q)
+{
+    (void)pthread_mutex_lock(&q->lock);
+    if (q->is_parked)
+        resume(q);
+    else
+        q->is_woken = true;
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+bool request_is_gone(struct request *q)
+{
+    bool is_gone;
+
+    (void)pthread_mutex_lock(&q->lock);
+    is_gone = q->is_gone || q->is_over;
+    (void)pthread_mutex_unlock(&q->lock);
+    return is_gone;
+}
+
+void request_vanished(struct request *q)
+{
+    (void)pthread_mutex_lock(&q->lock);
+    if (q->is_parked) {
+        q->is_gone = true;
+        resume(q);
+    }
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+/* Called with the lock. Not every kernel reports a FIN as EPOLLRDHUP (gVisor on a host's socket). */
+static void sweep_parked(struct request *q, int fd, int64_t now_ms)
+{
+    char byte;
+
+    if (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+        q->is_gone = true;
+        resume(q);
+    } else if (q->wait_ms && now_ms - q->wait_ms >= (int64_t)q->server->o.keepalive_ms) {
+        q->wants_keepalive = true;
+        resume(q);
+    }
+}
+
+void request_sweep(struct request *q, int fd, int64_t now_ms)
+{
+    (void)pthread_mutex_lock(&q->lock);
+    if (q->is_parked)
+        sweep_parked(q, fd, now_ms);
+    else if (q->discard_until_ms && now_ms >= q->discard_until_ms)
+        (void)shutdown(fd, SHUT_RDWR); /* the library sees the end and closes */
+    else if (q->body_ms && now_ms - q->body_ms >= REQUEST_STALL_MS)
+        refuse_stalled(q, fd, now_ms);
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+struct request_job {
+    struct request *request;
+    void (*fn)(struct request *q);
+};
+
+static void run_job(void *arg)
+{
+    struct request_job *job = arg;
+
+    job->fn(job->request);
+    request_unref(job->request);
+    free(job);
+}
+
+int request_run(struct request *q, void (*fn)(struct request *q), struct err *e)
+{
+    struct request_job *job = malloc(sizeof(*job));
+    int r;
+
+    if (!job)
+        return err_oom(e);
+    *job = (struct request_job){request_ref(q), fn};
+    r = pool_run(q->server->agent->pool, run_job, job, e);
+    if (r < 0) {
+        request_unref(q);
+        free(job);
+    }
+    return r;
+}
+
+const char *request_header(struct request *q, const char *name)
+{
+    return MHD_lookup_connection_value(q->mhd, MHD_HEADER_KIND, name);
+}
+
+int request_query(struct request *q, const char *name, char **ret, struct err *e)
+{
+    int r = uri_query_get(q->query, name, ret, e);
+
+    return r < 0 ? err_at(e, r, name) : 0;
+}
+
+int request_query_bool(struct request *q, const char *name, bool *ret, struct err *e)
+{
+    _cleanup_free_ char *v = NULL;
+    int r = request_query(q, name, &v, e);
+
+    if (r < 0 || !v)
+        return r;
+    if (str_eq(v, "1") || str_eq(v, "true") || !*v)
+        *ret = true;
+    else if (str_eq(v, "0") || str_eq(v, "false"))
+        *ret = false;
+    else
+        return err_field(e, ERR_INVALID, name, "parameter '%s' must be true or false", name);
+    return 0;
+}
+
+bool request_header_has(struct request *q, const char *name, const char *token)
+{
+    const char *p = request_header(q, name);
+    size_t len = strlen(token);
+
+    while (p && *p) {
+        size_t n, used;
+
+        p += strspn(p, " \t");
+        n = strcspn(p, ",");
+        for (used = n; used && (p[used - 1] == ' ' || p[used - 1] == '\t'); used--)
+            ;
+        if (used == len && strncasecmp(p, token, len) == 0)
+            return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+/* The library calls this with the request line, before it decodes anything of it. */
+void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct server *s = cls;
+    struct request *q = request_new(s, mhd, uri);
+
+    if (q)
+        server_set_request(s, q->conn, q);
+    return q; /* NULL: out of memory, the connection ends in request_on_access() */
+}
+
+static void set_body_clock(struct request *q, bool on)
+{
+    int64_t now_ms = on ? clock_mono_ms() : 0;
+
+    (void)pthread_mutex_lock(&q->lock);
+    q->body_ms = now_ms;
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+static enum MHD_Result on_headers(struct request *q, const char *verb, const char *version)
+{
+    struct err e = {0};
+    int status = 0;
+    int r;
+
+    r = q->is_gated ? 0 : gate_check(q, verb, version, &status, &e);
+    q->is_gated = true;
+    if (r == 0 && q->route->ops->begin)
+        r = q->route->ops->begin(q, &e);
+    if (r == REQUEST_PARKED)
+        return MHD_YES;
+    q->stage = STAGE_BODY;
+    if (r < 0)
+        return refuse_headers(q, &e, status);
+    set_body_clock(q, q->declared > 0);
+    return MHD_YES;
+}
+
+static int take_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    size_t all = *len;
+    int r;
+
+    if (q->bytes_in + all > q->route->max_body_bytes)
+        return gate_too_large(q, e);
+    r = q->route->ops->body(q, data, len, e);
+    q->bytes_in += all - *len;
+    return r;
+}
+
+static enum MHD_Result on_body(struct request *q, const char *data, size_t *len)
+{
+    struct err e = {0};
+    int r;
+
+    if (q->stage != STAGE_BODY)
+        return refuse_body(q, len);
+    set_body_clock(q, true);
+    r = take_body(q, data, len, &e);
+    if (*len)
+        set_body_clock(q, false); /* it is us who wait */
+    return r < 0 ? refuse_midway(q, &e, len) : MHD_YES;
+}
+
+static enum MHD_Result on_end(struct request *q)
+{
+    struct err e = {0};
+    int r;
+
+    if (q->stage == STAGE_REPLIED)
+        return MHD_YES;
+    set_body_clock(q, false);
+    if (q->stage != STAGE_BODY)
+        return refuse_end(q);
+    r = q->route->ops->finish(q, &e);
+    return r < 0 ? refuse_now(q, &e) : MHD_YES;
+}
+
+/*
+ * Called with the headers, for each piece of the body, and at the end; and again after each wake.
+ * Nothing is answered in the first call, or the connection could not be kept.
+ */
+enum MHD_Result request_on_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                                  const char *verb, const char *version, const char *data,
+                                  size_t *data_len, void **con_cls)
+{
+    struct request *q = *con_cls;
+    bool is_gone;
+
+    (void)cls;
+    (void)mhd;
+    (void)url;
+    if (!q)
+        return MHD_NO;
+    (void)pthread_mutex_lock(&q->lock);
+    is_gone = q->is_gone;
+    (void)pthread_mutex_unlock(&q->lock);
+    if (is_gone)
+        return MHD_NO;
+    if (q->stage == STAGE_HEADERS)
+        return on_headers(q, verb, version);
+    if (*data_len)
+        return on_body(q, data, data_len);
+    return on_end(q);
+}
+
+void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                          enum MHD_RequestTerminationCode why)
+{
+    struct request *q = *con_cls;
+
+    (void)mhd;
+    (void)why;
+    if (!q)
+        return;
+    *con_cls = NULL;
+    server_set_request(cls, q->conn, NULL);
+    (void)pthread_mutex_lock(&q->lock);
+    q->is_over = true;
+    q->is_parked = false;
+    q->body_ms = 0;
+    (void)pthread_mutex_unlock(&q->lock);
+    if (q->route && q->route->ops->done)
+        q->route->ops->done(q);
+    metrics_request(q->metric, q->status, q->bytes_in, q->bytes_out,
+                    clock_mono_ms() - q->started_ms);
+    request_unref(q);
+}

@@ -1,0 +1,167 @@
+#pragma once
+/*
+ * request: one HTTP request from its first line to its end, and how it waits. libmicrohttpd's
+ * threads call; what takes time runs elsewhere while the connection is suspended ("parked"), and
+ * request_wake() brings it back. For the files of guest/server only.
+ *
+ * Life: made when the request line arrives; the library's reference goes with the completion
+ * callback, in which ops->done drops what the handler has. Work elsewhere (a pool job, the loop)
+ * holds a reference of its own, and finds `over` set when it comes late.
+ *
+ * Threads: everything is the connection's thread's, but what is marked. The server's table lock is
+ * taken before a request's lock; no handler's lock is held when calling request_wake().
+ */
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/buf.h"
+#include "common/err.h"
+#include "system/pool.h"
+
+#define REQUEST_DRAIN_BYTES (1024 * 1024)         /* of a refused body, read before the reply */
+#define REQUEST_DISCARD_BYTES (256 * 1024 * 1024) /* read and dropped after the reply */
+#define REQUEST_DISCARD_MS 5000
+#define REQUEST_STALL_MS 60000 /* a body of which nothing arrives for so long is given up: 408 */
+
+#define REQUEST_PARKED 1 /* a result: request_park() returned true, more later */
+
+struct server;
+struct request;
+struct rpc_method;
+
+enum verb {
+    VERB_GET = 1 << 0,
+    VERB_HEAD = 1 << 1,
+    VERB_POST = 1 << 2,
+    VERB_PUT = 1 << 3,
+    VERB_PATCH = 1 << 4,
+    VERB_DELETE = 1 << 5,
+    VERB_OPTIONS = 1 << 6,
+    VERB_OTHER = 1 << 7,
+};
+
+/* What a route does. A negative result becomes the reply's error. All but finish may be NULL. */
+struct request_ops {
+    /* The headers are there and the gate is passed. May return REQUEST_PARKED: called again. */
+    int (*begin)(struct request *q, struct err *e);
+    /* A piece of the body. Takes what it can and says in *len what is left, which may be more
+     * than 0 only after request_park() returned true. Without it a body is refused. */
+    int (*body)(struct request *q, const char *data, size_t *len, struct err *e);
+    /* All of the body is there: replies, or parks and is called again after the wake. */
+    int (*finish)(struct request *q, struct err *e);
+    /* The request is over, served or not: drop everything. Never blocks. */
+    void (*done)(struct request *q);
+};
+
+enum stage {
+    STAGE_HEADERS,
+    STAGE_BODY,
+    STAGE_DRAIN,   /* refused; the rest of a small body is read, then the refusal is sent */
+    STAGE_DISCARD, /* refused; the reply was written, the body is thrown away for a while */
+    STAGE_REPLIED,
+};
+
+#define ROUTE_OPEN (1u << 0)     /* needs no token */
+#define ROUTE_RESERVE (1u << 1)  /* answers on the connections kept in reserve */
+#define ROUTE_QUIET (1u << 2)    /* does not count as use of the box */
+#define ROUTE_REST (1u << 3)     /* the path goes on behind the prefix */
+#define ROUTE_ANY_VERB (1u << 4) /* the gate leaves the method alone */
+#define ROUTE_CHANGES (1u << 5)  /* its PUT, POST, PATCH and DELETE change files */
+
+struct route {
+    const char *name; /* for the metrics */
+    const char *prefix;
+    unsigned verbs;
+    unsigned flags;
+    uint64_t max_body_bytes; /* UINT64_MAX: bounded by the handler */
+    const struct request_ops *ops;
+    const char *summary; /* for the OpenAPI document */
+};
+
+struct conn;
+
+struct request {
+    struct server *server;
+    struct MHD_Connection *mhd;
+    struct conn *conn;
+    const struct route *route; /* NULL until the gate found it */
+    const struct rpc_method *method;
+    enum verb verb;
+    bool is_http11;
+    char *target; /* the raw request target */
+    char *path;   /* its decoded path (may hold any byte but NUL) */
+    char *rest;   /* the decoded path behind the route's prefix; NULL without ROUTE_REST */
+    const char *raw_rest; /* the same, raw and with the query; points into target */
+    const char *query; /* raw, behind the '?', or NULL; points into target */
+    uint64_t declared; /* body length as announced; UINT64_MAX: chunked */
+    bool expects_continue;
+    enum stage stage;
+    bool is_gated;
+    int status; /* of the reply, 0 before */
+    int metric; /* the counters it adds to */
+    struct err refusal;
+    int refusal_status;
+    int error_status; /* a handler's: the status of its error, when it is not the code's own */
+    const char *allow; /* the Allow header of a 405 */
+    char *etag_now; /* the tag of what is there, for a 412; owned */
+    uint64_t discarded;
+    int64_t started_ms;
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+    void *state; /* the handler's */
+
+    pthread_mutex_t lock;
+    /* guarded by lock: */
+    int refs;
+    bool is_parked; /* suspended, and nobody has resumed it yet */
+    bool is_woken;  /* request_wake() came while not parked */
+    bool is_gone;   /* the client is */
+    bool is_over;   /* completed: mhd must not be used any more */
+    int64_t discard_until_ms;
+    int64_t body_ms; /* when the last of the body arrived; 0: no body is being waited for */
+    int64_t wait_ms; /* when a streaming reply began to have nothing to say; 0: it does not wait */
+    bool wants_keepalive; /* set by the sweep: say something */
+};
+
+struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *target);
+struct request *request_ref(struct request *q);
+struct request *request_unref(struct request *q); /* accepts NULL; returns NULL */
+
+/*
+ * Suspends the connection, unless something happened (request_wake()) since the last look: then
+ * false, and the caller looks again. On the connection's thread, out of body, finish or a content
+ * reader, which return at once when it is true.
+ */
+bool request_park(struct request *q);
+/* From any thread, by a holder of a reference. */
+void request_wake(struct request *q);
+/* Whether the client is known to have gone, or the request is over. From any thread. */
+bool request_is_gone(struct request *q);
+
+/* Run fn(arg) on a pool thread with a reference to q held until it returns. */
+int request_run(struct request *q, void (*fn)(struct request *q), struct err *e);
+
+/* The value of a request header, or NULL. */
+const char *request_header(struct request *q, const char *name);
+/* The decoded value of a query parameter, or NULL when absent; owned: free(). */
+int request_query(struct request *q, const char *name, char **ret, struct err *e);
+/* "1", "true" or "" -> true; "0", "false" -> false. Errors name the parameter. */
+int request_query_bool(struct request *q, const char *name, bool *ret, struct err *e);
+/* Whether a comma-separated header lists this token (case-insensitive). */
+bool request_header_has(struct request *q, const char *name, const char *token);
+
+/* The callbacks for libmicrohttpd; cls is the server. */
+void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result request_on_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                                  const char *verb, const char *version, const char *data,
+                                  size_t *data_len, void **con_cls);
+void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                          enum MHD_RequestTerminationCode why);
+
+/* The sweep's, with the server's table lock held: look for a client that has gone, a body that
+ * does not go on, a stream that has been silent. */
+void request_sweep(struct request *q, int fd, int64_t now_ms);
+/* The vanish watch saw the peer's FIN. With the table lock held. */
+void request_vanished(struct request *q);

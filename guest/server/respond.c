@@ -1,0 +1,130 @@
+#include "server/respond.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "common/wire/wire.h"
+#include "server/route.h"
+#include "server/state.h"
+
+#include "common/banned.h"
+
+void respond_add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    (void)MHD_add_response_header(response, name, value);
+}
+
+int respond_queue(struct request *q, int status, struct MHD_Response *response, struct err *e)
+{
+    enum MHD_Result queued;
+
+    if (!response)
+        return err_oom(e);
+    if (!MHD_get_response_header(response, "Cache-Control"))
+        respond_add_header(response, "Cache-Control", "no-store");
+    respond_add_header(response, "X-Content-Type-Options", "nosniff");
+    if (q->server->stopping)
+        respond_add_header(response, "Connection", "close");
+    queued = MHD_queue_response(q->mhd, (unsigned)status, response);
+    MHD_destroy_response(response);
+    if (queued != MHD_YES)
+        return err_set(e, ERR_INTERNAL, "the HTTP library did not take the reply");
+    q->status = status;
+    q->stage = STAGE_REPLIED;
+    return 0;
+}
+
+int respond_text_take(struct request *q, int status, const char *type, char *text, size_t len,
+                      struct err *e)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
+
+    if (!response) {
+        free(text);
+        return err_oom(e);
+    }
+    respond_add_header(response, "Content-Type", type);
+    q->bytes_out += len;
+    return respond_queue(q, status, response, e);
+}
+
+int respond_json(struct request *q, int status, const json_t *body, struct err *e)
+{
+    char *text;
+    size_t len;
+    int r;
+
+    r = jx_dump(body, &text, &len, e);
+    if (r < 0)
+        return r;
+    return respond_text_take(q, status, WIRE_TYPE_JSON, text, len, e);
+}
+
+int respond_empty(struct request *q, int status, struct err *e)
+{
+    return respond_queue(q, status,
+                         MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT),
+                         e);
+}
+
+int respond_error_text(const struct err *error, char **ret, size_t *ret_len, struct err *e)
+{
+    _cleanup_json_ json_t *body = jx_new_error(error);
+
+    if (!body)
+        return err_oom(e);
+    return jx_dump(body, ret, ret_len, e);
+}
+
+int respond_error(struct request *q, const struct err *error, int status, struct err *e)
+{
+    struct MHD_Response *response;
+    char allow[64];
+    char *text;
+    size_t len;
+    int r;
+
+    if (!status)
+        status = err_http_status(error->code);
+    r = respond_error_text(error, &text, &len, e);
+    if (r < 0)
+        return r;
+    response = MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
+    if (!response) {
+        free(text);
+        return err_oom(e);
+    }
+    respond_add_header(response, "Content-Type", WIRE_TYPE_JSON);
+    if (status == MHD_HTTP_UNAUTHORIZED)
+        respond_add_header(response, "WWW-Authenticate", "Bearer realm=\"bellhop\"");
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        route_allow(q->route, allow, sizeof(allow));
+        respond_add_header(response, "Allow", allow);
+    }
+    if (q->etag_now)
+        respond_add_header(response, "ETag", q->etag_now);
+    q->bytes_out += len;
+    return respond_queue(q, status, response, e);
+}
+
+int respond_bytes_status(const struct err *error)
+{
+    if (error->code == ERR_ABORTED && (str_eq(error->field, "if_match") ||
+                                       str_eq(error->field, "if_none_match")))
+        return MHD_HTTP_PRECONDITION_FAILED;
+    if (error->code != ERR_EXHAUSTED)
+        return 0;
+    if (error->sys == EFBIG)
+        return 413;
+    return error->sys == ENOSPC || error->sys == EDQUOT ? MHD_HTTP_INSUFFICIENT_STORAGE : 0;
+}
+
+const char *respond_reason(int status)
+{
+    return MHD_get_reason_phrase_for((unsigned)status);
+}

@@ -1,0 +1,29 @@
+#pragma once
+/* ring: bytes between one who puts and one who takes. No lock of its own: the owner's guards it. */
+#include <stddef.h>
+
+#include "common/err.h"
+
+struct ring {
+    char *data;
+    size_t cap;
+    size_t head; /* where the first byte is */
+    size_t len;
+};
+
+int ring_init(struct ring *r, size_t cap, struct err *e);
+void ring_done(struct ring *r);
+
+/* Copies what fits; returns how much. */
+size_t ring_put(struct ring *r, const char *data, size_t len);
+/* Copies at most len out; returns how much. */
+size_t ring_get(struct ring *r, char *data, size_t len);
+
+/*
+ * The longest piece that lies in one: of data, or of room. One side may work on its piece without
+ * the lock, since the other only shortens what it does not own; then it says how much with the lock.
+ */
+size_t ring_peek(const struct ring *r, const char **ret);
+void ring_drop(struct ring *r, size_t len);
+size_t ring_room(const struct ring *r, char **ret);
+void ring_add(struct ring *r, size_t len);

@@ -1,0 +1,165 @@
+#include "server/route.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/wire/wire.h"
+#include "rpc/rpc.h"
+#include "server/handlers.h"
+#include "system/metrics.h"
+
+#include "common/banned.h"
+
+#define N_METHODS_MAX 128
+
+static const struct route routes[] = {
+    {
+        .name = "rpc",
+        .prefix = "/" WIRE_SERVICE_PREFIX,
+        .verbs = VERB_POST,
+        .max_body_bytes = WIRE_JSON_MAX_BYTES,
+        .ops = &call_ops,
+        .summary = "a method",
+    },
+    {
+        .name = "health",
+        .prefix = "/v1/health",
+        .verbs = VERB_GET | VERB_HEAD,
+        .flags = ROUTE_OPEN | ROUTE_RESERVE | ROUTE_QUIET,
+        .ops = &health_ops,
+        .summary = "204 while the agent answers; needs no token",
+    },
+    {
+        .name = "ready",
+        .prefix = "/v1/ready",
+        .verbs = VERB_GET | VERB_HEAD,
+        .flags = ROUTE_QUIET,
+        .ops = &ready_ops,
+        .summary = "what works in the box; 503 when something needed is missing",
+    },
+    {
+        .name = "metrics",
+        .prefix = "/v1/metrics",
+        .verbs = VERB_GET | VERB_HEAD,
+        .flags = ROUTE_QUIET,
+        .ops = &metrics_ops,
+        .summary = "counters as Prometheus text",
+    },
+    {
+        .name = "openapi",
+        .prefix = "/v1/openapi.json",
+        .verbs = VERB_GET | VERB_HEAD,
+        .flags = ROUTE_QUIET,
+        .ops = &openapi_ops,
+        .summary = "this document",
+    },
+    {
+        .name = "files",
+        .prefix = "/v1/files/",
+        .verbs = VERB_GET | VERB_HEAD | VERB_PUT,
+        .flags = ROUTE_REST | ROUTE_CHANGES,
+        .max_body_bytes = UINT64_MAX,
+        .ops = &files_ops,
+        .summary = "a file's bytes",
+    },
+    {
+        .name = "archive",
+        .prefix = "/v1/archive",
+        .verbs = VERB_GET | VERB_HEAD | VERB_PUT,
+        .flags = ROUTE_CHANGES,
+        .max_body_bytes = UINT64_MAX,
+        .ops = &archive_ops,
+        .summary = "a tree as an archive",
+    },
+    {
+        .name = "proxy",
+        .prefix = "/v1/proxy/",
+        .flags = ROUTE_REST | ROUTE_ANY_VERB | ROUTE_CHANGES,
+        .max_body_bytes = UINT64_MAX,
+        .ops = &proxy_ops,
+        .summary = "HTTP to a port in the box",
+    },
+    {
+        .name = "tunnel",
+        .prefix = "/v1/tunnel/",
+        .verbs = VERB_GET,
+        .flags = ROUTE_REST,
+        .ops = &tunnel_ops,
+        .summary = "bytes to a port in the box, by Upgrade: tcp",
+    },
+};
+
+const struct route *route_at(size_t i)
+{
+    return i < N_ELEMENTS(routes) ? &routes[i] : NULL;
+}
+
+static bool matches(const struct route *route, const char *path, size_t len)
+{
+    size_t n = strlen(route->prefix);
+
+    return route->flags & ROUTE_REST ? len >= n && memcmp(path, route->prefix, n) == 0
+                                     : len == n && memcmp(path, route->prefix, n) == 0;
+}
+
+const struct route *route_find(const char *path, size_t len, const struct rpc_method **ret_method,
+                               const char **ret_rest)
+{
+    char name[128];
+
+    if (len < sizeof(name)) {
+        (void)snprintf(name, sizeof(name), "%.*s", (int)len, path);
+        *ret_method = rpc_find(name);
+        if (*ret_method)
+            return &routes[0];
+    }
+    for (size_t i = 1; i < N_ELEMENTS(routes); i++)
+        if (matches(&routes[i], path, len)) {
+            if (routes[i].flags & ROUTE_REST)
+                *ret_rest = path + strlen(routes[i].prefix);
+            return &routes[i];
+        }
+    return NULL;
+}
+
+/* Counters: 0 is what no route answers, then the routes (row 0 too, unused), then the methods. */
+int route_init_metrics(struct err *e)
+{
+    static char names[N_METHODS_MAX][64];
+    const char *all[1 + N_ELEMENTS(routes) + N_METHODS_MAX] = {"none"};
+    const struct rpc_method *m;
+    size_t n = 1;
+
+    for (size_t i = 0; i < N_ELEMENTS(routes); i++)
+        all[n++] = routes[i].name;
+    for (size_t i = 0; (m = rpc_at(i)) && i < N_METHODS_MAX; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "%s/%s", m->service, m->name);
+        all[n++] = names[i];
+    }
+    return metrics_init(all, n, e);
+}
+
+int route_metric(const struct route *route, const struct rpc_method *method)
+{
+    if (method)
+        return (int)(1 + N_ELEMENTS(routes) + (size_t)(method - rpc_at(0)));
+    return route ? (int)(1 + (size_t)(route - routes)) : 0;
+}
+
+void route_allow(const struct route *route, char *out, size_t size)
+{
+    static const struct {
+        enum verb verb;
+        const char *name;
+    } names[] = {{VERB_GET, "GET"},     {VERB_HEAD, "HEAD"},   {VERB_POST, "POST"},
+                 {VERB_PUT, "PUT"},     {VERB_PATCH, "PATCH"}, {VERB_DELETE, "DELETE"},
+                 {VERB_OPTIONS, "OPTIONS"}};
+    size_t n = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < N_ELEMENTS(names) && n < size; i++)
+        if (route->verbs & names[i].verb)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "", names[i].name);
+}

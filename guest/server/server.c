@@ -1,0 +1,356 @@
+#include "server/server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "proc/loop.h"
+#include "rpc/agent.h"
+#include "server/listen.h"
+#include "server/relay.h"
+#include "server/request.h"
+#include "server/route.h"
+#include "server/state.h"
+
+#include "common/banned.h"
+
+#define SWEEP_MS 1000
+#define VANISH_BATCH 64
+#define SLOT_MARGIN 64 /* connections may be closing while as many new ones have begun */
+#define MHD_STACK_BYTES (256 * 1024)
+
+/* ---- the table of connections ---- */
+
+unsigned server_n_conns(struct server *s)
+{
+    unsigned n;
+
+    (void)pthread_mutex_lock(&s->table_lock);
+    n = s->n_conns;
+    (void)pthread_mutex_unlock(&s->table_lock);
+    return n;
+}
+
+struct conn *server_conn(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info ? info->socket_context : NULL;
+}
+
+/* Called with the table lock. */
+static int take_slot(struct server *s, struct conn *c)
+{
+    for (unsigned i = 0; i < s->n_slots; i++) {
+        unsigned slot = (s->first_free + i) % s->n_slots;
+
+        if (s->conns[slot])
+            continue;
+        c->slot = slot;
+        c->generation = ++s->generation;
+        c->is_reserve = s->n_conns >= s->o.max_connections;
+        s->conns[slot] = c;
+        s->n_conns++;
+        s->first_free = (slot + 1) % s->n_slots;
+        return 0;
+    }
+    return -1;
+}
+
+static void conn_started(struct server *s, struct MHD_Connection *mhd, void **socket_context)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct conn *c = calloc(1, sizeof(*c));
+    int r;
+
+    if (!c)
+        return; /* its first request is refused */
+    *c = (struct conn){.fd = info->connect_fd, .idle_since_ms = clock_mono_ms()};
+    (void)pthread_mutex_lock(&s->table_lock);
+    r = take_slot(s, c);
+    (void)pthread_mutex_unlock(&s->table_lock);
+    if (r < 0) {
+        free(c);
+        return;
+    }
+    *socket_context = c;
+}
+
+/* The library closes the descriptor only after this. */
+static void conn_closed(struct server *s, struct conn *c)
+{
+    if (!c)
+        return;
+    if (c->is_watched)
+        (void)epoll_ctl(s->vanish_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    (void)pthread_mutex_lock(&s->table_lock);
+    s->conns[c->slot] = NULL;
+    s->n_conns--;
+    s->first_free = c->slot;
+    (void)pthread_mutex_unlock(&s->table_lock);
+    free(c);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        conn_started(cls, mhd, socket_context);
+    else
+        conn_closed(cls, *socket_context);
+}
+
+void server_set_request(struct server *s, struct conn *c, struct request *q)
+{
+    (void)pthread_mutex_lock(&s->table_lock);
+    c->request = q;
+    c->idle_since_ms = q ? 0 : clock_mono_ms();
+    (void)pthread_mutex_unlock(&s->table_lock);
+}
+
+/* ---- clients that vanish while their connection is suspended ---- */
+
+void server_watch_vanish(struct server *s, struct conn *c)
+{
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT,
+                             .data.u64 = (uint64_t)c->generation << 32 | c->slot};
+
+    if (epoll_ctl(s->vanish_fd, c->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->fd, &ev) == 0)
+        c->is_watched = true; /* if not, the sweep finds out a second later */
+}
+
+static void on_vanish(struct loop *loop, uint32_t events, void *arg)
+{
+    struct server *s = arg;
+    struct epoll_event ev[VANISH_BATCH];
+    int n = epoll_wait(s->vanish_fd, ev, VANISH_BATCH, 0);
+
+    (void)loop;
+    (void)events;
+    (void)pthread_mutex_lock(&s->table_lock);
+    for (int i = 0; i < n; i++) {
+        uint32_t slot = (uint32_t)ev[i].data.u64;
+        struct conn *c = slot < s->n_slots ? s->conns[slot] : NULL;
+
+        /* It may be another connection's by now. */
+        if (c && c->generation == ev[i].data.u64 >> 32 && c->request)
+            request_vanished(c->request);
+    }
+    (void)pthread_mutex_unlock(&s->table_lock);
+}
+
+static void sweep_conn(struct conn *c, int64_t now_ms)
+{
+    if (c->request)
+        request_sweep(c->request, c->fd, now_ms);
+    else if (c->idle_since_ms && now_ms - c->idle_since_ms > SERVER_IDLE_MS)
+        (void)shutdown(c->fd, SHUT_RDWR); /* the library sees the end and closes */
+}
+
+static void on_sweep(struct loop *loop, void *arg)
+{
+    struct server *s = arg;
+    int64_t now_ms = clock_mono_ms();
+
+    s->sweep_timer = NULL;
+    (void)pthread_mutex_lock(&s->table_lock);
+    for (unsigned i = 0; i < s->n_slots; i++)
+        if (s->conns[i])
+            sweep_conn(s->conns[i], now_ms);
+    (void)pthread_mutex_unlock(&s->table_lock);
+    (void)loop_timer_add(loop, now_ms + SWEEP_MS, on_sweep, s, &s->sweep_timer, NULL);
+}
+
+/* ---- life ---- */
+
+int server_new(const struct server_options *o, struct server **ret, struct err *e)
+{
+    struct server *s = calloc(1, sizeof(*s));
+    int r;
+
+    if (!s)
+        return err_oom(e);
+    *s = (struct server){.o = *o, .agent = o->agent, .vanish_fd = -1};
+    (void)pthread_mutex_init(&s->table_lock, NULL);
+    s->n_slots = o->max_connections + SERVER_RESERVE + SLOT_MARGIN;
+    s->conns = calloc(s->n_slots, sizeof(struct conn *));
+    s->token = o->token ? strndup(o->token, o->token_len) : NULL;
+    s->o.token = s->token;
+    s->vanish_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (!s->conns || (o->token && !s->token))
+        r = err_oom(e);
+    else if (s->vanish_fd < 0)
+        r = err_sys(e, errno, "epoll_create1");
+    else
+        r = route_init_metrics(e);
+    if (r < 0) {
+        server_free(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+static int add_listener(struct server *s, struct listener *l)
+{
+    s->listeners[s->n_listeners++] = l;
+    return 0;
+}
+
+int server_listen_tcp(struct server *s, const char *addr, struct err *e)
+{
+    struct listener *l;
+    int r;
+
+    if (s->n_listeners == SERVER_MAX_LISTENERS)
+        return err_set(e, ERR_INVALID, "more than %d addresses to listen on", SERVER_MAX_LISTENERS);
+    r = listener_new_tcp(s, addr, &l, e);
+    return r < 0 ? r : add_listener(s, l);
+}
+
+int server_listen_unix(struct server *s, const char *path, struct err *e)
+{
+    struct listener *l;
+    int r;
+
+    if (s->n_listeners == SERVER_MAX_LISTENERS)
+        return err_set(e, ERR_INVALID, "more than %d addresses to listen on", SERVER_MAX_LISTENERS);
+    r = listener_new_unix(s, path, &l, e);
+    return r < 0 ? r : add_listener(s, l);
+}
+
+int server_start(struct server *s, struct err *e)
+{
+    int r;
+
+    /* Our own bound counts; the library's, which is split over its threads, is a backstop. */
+    s->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET |
+            MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE,
+        0, NULL, NULL, request_on_access, s, MHD_OPTION_THREAD_POOL_SIZE, SERVER_THREADS,
+        MHD_OPTION_CONNECTION_LIMIT, 4 * s->n_slots, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)SERVER_POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)MHD_STACK_BYTES,
+        MHD_OPTION_URI_LOG_CALLBACK, request_on_uri, s, MHD_OPTION_NOTIFY_COMPLETED,
+        request_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+    if (!s->daemon)
+        return err_set(e, ERR_INTERNAL, "the HTTP library does not start");
+    r = loop_watch_add(s->agent->loop, s->vanish_fd, EPOLLIN, on_vanish, s, &s->vanish_watch, e);
+    if (r < 0)
+        return r;
+    on_sweep(s->agent->loop, s);
+    for (size_t i = 0; i < s->n_listeners && r == 0; i++)
+        r = listener_start(s->listeners[i], e);
+    return r;
+}
+
+/* Ends every request that runs: what is parked goes on and sees that its client has gone. */
+static void end_requests(struct server *s)
+{
+    (void)pthread_mutex_lock(&s->table_lock);
+    for (unsigned i = 0; i < s->n_slots; i++) {
+        struct conn *c = s->conns[i];
+
+        if (!c)
+            continue;
+        (void)shutdown(c->fd, SHUT_RDWR);
+        if (c->request)
+            request_vanished(c->request);
+    }
+    (void)pthread_mutex_unlock(&s->table_lock);
+}
+
+static unsigned n_requests(struct server *s)
+{
+    unsigned n = 0;
+
+    (void)pthread_mutex_lock(&s->table_lock);
+    for (unsigned i = 0; i < s->n_slots; i++)
+        n += s->conns[i] && s->conns[i]->request;
+    (void)pthread_mutex_unlock(&s->table_lock);
+    return n;
+}
+
+void server_quiesce(struct server *s)
+{
+    s->stopping = true;
+    for (size_t i = 0; i < s->n_listeners; i++)
+        listener_stop(s->listeners[i]);
+}
+
+bool server_is_idle(struct server *s)
+{
+    return n_requests(s) == 0;
+}
+
+/*
+ * The library must not be stopped while connections are suspended, and a request may park again
+ * after it was woken: so end them until there are none.
+ */
+void server_stop(struct server *s, int wait_ms)
+{
+    int64_t until_ms = clock_mono_ms() + wait_ms;
+
+    server_quiesce(s);
+    relay_end_all(s);
+    if (!s->daemon)
+        return;
+    do {
+        end_requests(s);
+        (void)poll(NULL, 0, 2);
+    } while (n_requests(s) && clock_mono_ms() < until_ms);
+    if (n_requests(s))
+        return; /* one hangs in a handler: the process ends with it */
+    MHD_stop_daemon(s->daemon);
+    s->daemon = NULL;
+}
+
+struct server *server_free(struct server *s)
+{
+    if (!s || s->daemon)
+        return NULL; /* its threads still use it */
+    for (size_t i = 0; i < s->n_listeners; i++)
+        listener_free(s->listeners[i]);
+    if (s->vanish_watch)
+        loop_watch_del(s->vanish_watch);
+    loop_timer_del(s->sweep_timer);
+    fd_close(s->vanish_fd);
+    if (s->token)
+        explicit_bzero(s->token, s->o.token_len);
+    free(s->token);
+    free(s->conns);
+    (void)pthread_mutex_destroy(&s->table_lock);
+    free(s);
+    return NULL;
+}
+
+static const char *address_at(const struct server *s, size_t i,
+                              const char *(*get)(const struct listener *l))
+{
+    for (size_t j = 0; j < s->n_listeners; j++)
+        if (get(s->listeners[j]) && i-- == 0)
+            return get(s->listeners[j]);
+    return NULL;
+}
+
+const char *server_tcp_address(const struct server *s, size_t i)
+{
+    return address_at(s, i, listener_tcp_address);
+}
+
+const char *server_unix_path(const struct server *s, size_t i)
+{
+    return address_at(s, i, listener_unix_path);
+}
+
+const char *server_library(void)
+{
+    return MHD_get_version();
+}

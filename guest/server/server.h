@@ -1,0 +1,52 @@
+#pragma once
+/*
+ * server: the agent's HTTP server: sockets of ours, connections served by libmicrohttpd's threads,
+ * a watch on those that are suspended. Made, started and stopped by main on the loop's thread.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+#define SERVER_THREADS 2
+#define SERVER_MAX_CONNECTIONS 1024
+#define SERVER_RESERVE 64         /* connections beyond, on which only /v1/health answers */
+#define SERVER_POOL_BYTES (24 * 1024) /* per connection: headers, and pieces of up to half of it */
+#define SERVER_IDLE_MS 120000     /* a connection without a request */
+#define SERVER_KEEPALIVE_MS 10000 /* of silence in a stream, then a sign of life is sent */
+#define SERVER_MAX_LISTENERS 16
+#define SERVER_BODY_BUDGET (256ull * 1024 * 1024) /* of all rpc requests' bodies together */
+
+struct agent;
+struct server;
+struct metrics;
+
+struct server_options {
+    struct agent *agent;
+    const char *token; /* NULL: --auth=open */
+    size_t token_len;
+    bool read_only;
+    unsigned max_connections;
+    unsigned keepalive_ms;
+};
+
+int server_new(const struct server_options *o, struct server **ret, struct err *e);
+/* "127.0.0.1:0", "[::1]:8080", "0.0.0.0:80", ":80". On the loop's thread or before it runs. */
+int server_listen_tcp(struct server *s, const char *addr, struct err *e);
+int server_listen_unix(struct server *s, const char *path, struct err *e);
+/* Begins to accept. */
+int server_start(struct server *s, struct err *e);
+/* No new connections or requests; what runs goes on. */
+void server_quiesce(struct server *s);
+bool server_is_idle(struct server *s); /* no request runs */
+/* Ends what runs, waiting at most wait_ms for it. The loop need not run any more. */
+void server_stop(struct server *s, int wait_ms);
+struct server *server_free(struct server *s); /* stopped; accepts NULL; returns NULL */
+
+/* The addresses that server_listen_tcp() got, for the ready line: i-th, or NULL. */
+const char *server_tcp_address(const struct server *s, size_t i);
+const char *server_unix_path(const struct server *s, size_t i);
+
+/* The HTTP library's version. */
+const char *server_library(void);

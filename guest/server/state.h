@@ -1,0 +1,61 @@
+#pragma once
+/*
+ * state: the server's insides, shared by the files of guest/server that need them: the table of
+ * connections, which the loop's sweep walks, and what the gate asks.
+ */
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/server.h"
+
+struct loop_timer;
+struct loop_watch;
+struct listener;
+struct relay;
+struct request;
+
+/* One accepted connection, from the library's notice to its closing. */
+struct conn {
+    int fd;
+    unsigned slot;
+    uint32_t generation;
+    bool is_reserve; /* over the bound: only ROUTE_RESERVE is served */
+    bool is_tcp;
+    bool is_watched; /* its fd is in vanish_fd's set. The connection's thread's */
+    /* guarded by the table lock: */
+    int64_t idle_since_ms; /* without a request; 0: it has one, or was upgraded */
+    struct request *request;
+};
+
+struct server {
+    struct server_options o;
+    struct agent *agent;
+    char *token;
+    struct MHD_Daemon *daemon;
+    struct listener *listeners[SERVER_MAX_LISTENERS];
+    size_t n_listeners;
+    int vanish_fd; /* an epoll set of suspended connections' sockets */
+    struct loop_watch *vanish_watch;
+    struct loop_timer *sweep_timer;
+    _Atomic bool stopping;
+    _Atomic uint64_t body_bytes; /* of rpc requests, now */
+
+    pthread_mutex_t table_lock;
+    /* guarded by table_lock: */
+    struct conn **conns;
+    unsigned n_slots;
+    unsigned n_conns;
+    unsigned first_free; /* a hint */
+    uint32_t generation;
+
+    struct relay *relays; /* of tunnels and upgraded proxies; the loop's thread's */
+};
+
+/* Watches a suspended connection's socket for the peer's FIN, once. On its thread. */
+void server_watch_vanish(struct server *s, struct conn *c);
+/* The connection's struct. On its thread. */
+struct conn *server_conn(struct MHD_Connection *mhd);
+void server_set_request(struct server *s, struct conn *c, struct request *q);
+unsigned server_n_conns(struct server *s);

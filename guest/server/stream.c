@@ -1,0 +1,190 @@
+#include "server/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "server/respond.h"
+
+#include "common/banned.h"
+
+#define BLOCK_BYTES 64 /* the library's own buffer for a reply, which chunked ones don't use */
+
+struct stream {
+    struct request *request; /* borrowed: the reply ends before it */
+    struct source *source;
+    enum encoding enc;
+    struct buf out;
+    size_t sent; /* of out */
+    bool is_over;
+};
+
+int stream_pull(struct request *q, struct source *source, json_t **ret, struct err *e)
+{
+    for (;;) {
+        int r = source->ops->next(source, ret, e);
+
+        if (r != SOURCE_WAIT || request_park(q))
+            return r;
+        if (request_is_gone(q))
+            return err_set(e, ERR_CANCELED, "the client has gone");
+    }
+}
+
+static void set_waiting(struct request *q, bool on)
+{
+    (void)pthread_mutex_lock(&q->lock);
+    if (!on)
+        q->wait_ms = 0;
+    else if (!q->wait_ms)
+        q->wait_ms = clock_mono_ms();
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+/* Whether the sweep asked for a sign of life. The silence begins anew. */
+static bool take_keepalive(struct request *q)
+{
+    bool wants;
+
+    (void)pthread_mutex_lock(&q->lock);
+    wants = q->wants_keepalive;
+    q->wants_keepalive = false;
+    if (wants)
+        q->wait_ms = 0;
+    (void)pthread_mutex_unlock(&q->lock);
+    return wants;
+}
+
+static int finish(struct stream *s, const struct err *error, struct err *e)
+{
+    s->is_over = true;
+    return encode_end(s->enc, error, &s->out, e);
+}
+
+/* Encodes what the source has, up to about max bytes. May leave nothing, parked. */
+static int fill(struct stream *s, size_t max, struct err *e)
+{
+    struct err error = {0};
+    int r = SOURCE_MESSAGE;
+
+    while (s->out.len < max && r == SOURCE_MESSAGE) {
+        json_t *msg = NULL;
+
+        r = s->out.len ? s->source->ops->next(s->source, &msg, &error)
+                       : stream_pull(s->request, s->source, &msg, &error);
+        if (r == SOURCE_MESSAGE) {
+            int n = encode_message(s->enc, msg, &s->out, &error);
+
+            json_decref(msg);
+            if (n < 0)
+                r = n;
+        }
+    }
+    if (r < 0)
+        return finish(s, &error, e);
+    return r == SOURCE_END ? finish(s, NULL, e) : 0;
+}
+
+static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
+{
+    struct stream *s = arg;
+    struct request *q = s->request;
+    size_t n;
+
+    (void)pos;
+    if (request_is_gone(q))
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (s->sent == s->out.len) {
+        buf_clear(&s->out);
+        s->sent = 0;
+        if (s->is_over)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        set_waiting(q, true); /* before it parks: the sweep only looks at the parked */
+        if (take_keepalive(q))
+            (void)encode_keepalive(s->enc, &s->out, NULL);
+        if (!s->out.len && fill(s, max, NULL) < 0)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (!s->out.len)
+            return s->is_over ? MHD_CONTENT_READER_END_OF_STREAM : 0;
+        set_waiting(q, false);
+    }
+    n = s->out.len - s->sent;
+    if (n > max)
+        n = max;
+    memcpy(data, s->out.data + s->sent, n);
+    s->sent += n;
+    q->bytes_out += n;
+    return (ssize_t)n;
+}
+
+static void free_stream(void *arg)
+{
+    struct stream *s = arg;
+
+    if (s->source)
+        s->source->ops->free(s->source);
+    buf_done(&s->out);
+    request_unref(s->request);
+    free(s);
+}
+
+static struct stream *stream_new(struct request *q, enum encoding enc)
+{
+    struct stream *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->request = request_ref(q);
+    s->enc = enc;
+    buf_init(&s->out, STREAM_MESSAGE_MAX);
+    return s;
+}
+
+/* Takes s. */
+static int reply(struct request *q, struct stream *s, struct err *e)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, s, free_stream);
+
+    if (!response) {
+        free_stream(s);
+        return err_oom(e);
+    }
+    respond_add_header(response, "Content-Type", encode_media_type(s->enc));
+    if (s->enc == ENCODING_SSE)
+        respond_add_header(response, "X-Accel-Buffering", "no");
+    return respond_queue(q, MHD_HTTP_OK, response, e);
+}
+
+int stream_begin_take(struct request *q, enum encoding enc, struct source *source, json_t *first,
+                      struct err *e)
+{
+    struct stream *s = stream_new(q, enc);
+    int r = s ? 0 : err_oom(e);
+
+    if (r == 0 && first)
+        r = encode_message(enc, first, &s->out, e);
+    json_decref(first);
+    if (r < 0) {
+        source->ops->free(source);
+        if (s)
+            free_stream(s);
+        return r;
+    }
+    s->source = source;
+    return reply(q, s, e);
+}
+
+int stream_error(struct request *q, enum encoding enc, const struct err *error, struct err *e)
+{
+    struct stream *s = stream_new(q, enc);
+
+    if (!s)
+        return err_oom(e);
+    if (finish(s, error, e) < 0) {
+        free_stream(s);
+        return -ERR_EXHAUSTED;
+    }
+    return reply(q, s, e);
+}

@@ -1,0 +1,152 @@
+#include "server/uri.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+static int decode(const char *s, size_t len, bool plus_is_space, char **ret, struct err *e)
+{
+    _cleanup_free_ char *out = malloc(len + 1);
+    size_t n = 0;
+
+    if (!out)
+        return err_oom(e);
+    for (size_t i = 0; i < len; i++) {
+        int c = (unsigned char)s[i];
+
+        if (c == '%') {
+            int hi = i + 2 < len ? hex(s[i + 1]) : -1;
+            int lo = i + 2 < len ? hex(s[i + 2]) : -1;
+
+            if (hi < 0 || lo < 0)
+                return err_set(e, ERR_INVALID, "a '%%' that is not followed by two hex digits");
+            c = hi * 16 + lo;
+            i += 2;
+        } else if (c == '+' && plus_is_space) {
+            c = ' ';
+        }
+        if (!c)
+            return err_set(e, ERR_INVALID, "a NUL in the request's address");
+        out[n++] = (char)c;
+    }
+    out[n] = '\0';
+    *ret = TAKE(out);
+    return 0;
+}
+
+int uri_decode(const char *s, size_t len, char **ret, struct err *e)
+{
+    return decode(s, len, false, ret, e);
+}
+
+/* Steps to the next "name=value" of a query; false at the end. */
+static bool next_pair(const char **p, const char **name, size_t *name_len, const char **value,
+                      size_t *value_len)
+{
+    size_t n, eq;
+
+    while (**p == '&')
+        (*p)++;
+    if (!**p)
+        return false;
+    n = strcspn(*p, "&");
+    eq = strcspn(*p, "=&");
+    *name = *p;
+    *name_len = eq;
+    *value = eq < n ? *p + eq + 1 : *p + n;
+    *value_len = eq < n ? n - eq - 1 : 0;
+    *p += n;
+    return true;
+}
+
+int uri_query_get(const char *query, const char *name, char **ret, struct err *e)
+{
+    _cleanup_free_ char *found = NULL;
+    const char *p = query ? query : "";
+    const char *n, *v;
+    size_t n_len, v_len;
+
+    while (next_pair(&p, &n, &n_len, &v, &v_len)) {
+        _cleanup_free_ char *key = NULL;
+        int r = decode(n, n_len, true, &key, e);
+
+        if (r < 0)
+            return r;
+        if (strcmp(key, name) != 0)
+            continue;
+        if (found)
+            return err_field(e, ERR_INVALID, name, "parameter '%s' is given twice", name);
+        r = decode(v, v_len, true, &found, e);
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE(found);
+    return 0;
+}
+
+int uri_query_all(const char *query, const char *name, size_t max, char ***ret, struct err *e)
+{
+    _cleanup_strv_ char **list = NULL;
+    const char *p = query ? query : "";
+    const char *n, *v;
+    size_t n_len, v_len;
+    size_t found = 0;
+
+    while (next_pair(&p, &n, &n_len, &v, &v_len)) {
+        _cleanup_free_ char *key = NULL;
+        _cleanup_free_ char *value = NULL;
+        int r = decode(n, n_len, true, &key, e);
+
+        if (r == 0 && strcmp(key, name) == 0) {
+            if (found++ == max)
+                return err_field(e, ERR_INVALID, name, "more than %zu of '%s'", max, name);
+            r = decode(v, v_len, true, &value, e);
+            if (r == 0)
+                r = strv_push(&list, value, e);
+        }
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE(list);
+    return 0;
+}
+
+int uri_query_unknown(const char *query, const char *const *known, char **ret, struct err *e)
+{
+    const char *p = query ? query : "";
+    const char *n, *v;
+    size_t n_len, v_len;
+
+    while (next_pair(&p, &n, &n_len, &v, &v_len)) {
+        _cleanup_free_ char *key = NULL;
+        const char *const *k = known;
+        int r = decode(n, n_len, true, &key, e);
+
+        if (r < 0)
+            return r;
+        while (*k && strcmp(*k, key) != 0)
+            k++;
+        if (!*k) {
+            *ret = TAKE(key);
+            return 0;
+        }
+    }
+    *ret = NULL;
+    return 0;
+}

@@ -1,0 +1,195 @@
+#include "system/pool.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+
+#include "common/banned.h"
+
+struct pool {
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* an item waits, or stopping */
+    pthread_cond_t gone; /* a thread has ended */
+    pthread_attr_t attr;
+    /* guarded by lock: */
+    struct pool_item *first, *last;
+    unsigned n_waiting;
+    unsigned n_threads;
+    unsigned n_idle;
+    bool stopping;
+};
+
+static void init_monotonic(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(cond, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+static struct timespec at_mono_ms(int64_t ms)
+{
+    return (struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+}
+
+int pool_new(struct pool **ret, struct err *e)
+{
+    struct pool *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return err_oom(e);
+    (void)pthread_mutex_init(&p->lock, NULL);
+    init_monotonic(&p->work);
+    init_monotonic(&p->gone);
+    (void)pthread_attr_init(&p->attr);
+    (void)pthread_attr_setstacksize(&p->attr, POOL_STACK_BYTES);
+    (void)pthread_attr_setdetachstate(&p->attr, PTHREAD_CREATE_DETACHED);
+    *ret = p;
+    return 0;
+}
+
+/* The next item, or NULL when this thread is to end. Called with the lock. */
+static struct pool_item *next_item(struct pool *p)
+{
+    struct timespec until = at_mono_ms(clock_mono_ms() + POOL_IDLE_MS);
+    struct pool_item *item;
+
+    while (!p->first && !p->stopping) {
+        int r;
+
+        p->n_idle++;
+        r = pthread_cond_timedwait(&p->work, &p->lock, &until);
+        p->n_idle--;
+        if (r != 0 && !p->first)
+            return NULL;
+    }
+    item = p->first;
+    if (item) {
+        p->first = item->next;
+        if (!p->first)
+            p->last = NULL;
+        p->n_waiting--;
+    }
+    return item;
+}
+
+static void *thread_main(void *arg)
+{
+    struct pool *p = arg;
+    struct pool_item *item;
+
+    (void)pthread_mutex_lock(&p->lock);
+    while ((item = next_item(p))) {
+        void (*fn)(void *) = item->fn;
+        void *fn_arg = item->arg;
+
+        (void)pthread_mutex_unlock(&p->lock);
+        if (item->is_owned)
+            free(item);
+        fn(fn_arg); /* the item may be used again from here on */
+        (void)pthread_mutex_lock(&p->lock);
+    }
+    p->n_threads--;
+    (void)pthread_cond_signal(&p->gone);
+    (void)pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* Called with the lock. */
+static int add_thread(struct pool *p)
+{
+    pthread_t thread;
+
+    if (p->n_threads >= POOL_MAX_THREADS || pthread_create(&thread, &p->attr, thread_main, p) != 0)
+        return -1;
+    p->n_threads++;
+    return 0;
+}
+
+/* Called with the lock. */
+static void append(struct pool *p, struct pool_item *item)
+{
+    item->next = NULL;
+    if (p->last)
+        p->last->next = item;
+    else
+        p->first = item;
+    p->last = item;
+    p->n_waiting++;
+    if (p->n_waiting > p->n_idle)
+        (void)add_thread(p); /* the threads there are will come to it if this fails */
+    (void)pthread_cond_signal(&p->work);
+}
+
+int pool_run(struct pool *p, void (*fn)(void *arg), void *arg, struct err *e)
+{
+    _cleanup_free_ struct pool_item *item = malloc(sizeof(*item));
+    int r = 0;
+
+    if (!item)
+        return err_oom(e);
+    *item = (struct pool_item){.fn = fn, .arg = arg, .is_owned = true};
+    (void)pthread_mutex_lock(&p->lock);
+    if (p->stopping)
+        r = err_set(e, ERR_UNAVAILABLE, "the agent is stopping");
+    else if (p->n_waiting >= POOL_MAX_WAITING)
+        r = err_set(e, ERR_EXHAUSTED, "%d tasks wait for a thread already", POOL_MAX_WAITING);
+    else if (!p->n_threads && add_thread(p) < 0)
+        r = err_set(e, ERR_EXHAUSTED, "no thread can be made");
+    else
+        append(p, TAKE(item));
+    (void)pthread_mutex_unlock(&p->lock);
+    return r;
+}
+
+void pool_push(struct pool *p, struct pool_item *item)
+{
+    bool is_alone;
+
+    item->is_owned = false;
+    (void)pthread_mutex_lock(&p->lock);
+    is_alone = !p->n_threads && add_thread(p) < 0;
+    if (!is_alone)
+        append(p, item);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (is_alone) /* not one thread: better late than never */
+        item->fn(item->arg);
+}
+
+void pool_counts(struct pool *p, unsigned *ret_busy, unsigned *ret_waiting)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    *ret_busy = p->n_threads - p->n_idle;
+    *ret_waiting = p->n_waiting;
+    (void)pthread_mutex_unlock(&p->lock);
+}
+
+struct pool *pool_free(struct pool *p, int wait_ms)
+{
+    struct timespec until = at_mono_ms(clock_mono_ms() + wait_ms);
+    int r = 0;
+
+    if (!p)
+        return NULL;
+    (void)pthread_mutex_lock(&p->lock);
+    p->stopping = true;
+    (void)pthread_cond_broadcast(&p->work);
+    while (p->n_threads && r == 0)
+        r = pthread_cond_timedwait(&p->gone, &p->lock, &until);
+    if (p->n_threads) {
+        (void)pthread_mutex_unlock(&p->lock);
+        return p;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_attr_destroy(&p->attr);
+    (void)pthread_cond_destroy(&p->work);
+    (void)pthread_cond_destroy(&p->gone);
+    (void)pthread_mutex_destroy(&p->lock);
+    free(p);
+    return NULL;
+}
