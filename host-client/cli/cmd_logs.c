@@ -37,6 +37,19 @@ static int print_data(json_t *data)
     return io_write_all(STDOUT_FILENO, raw, len, NULL);
 }
 
+/* What is held of one stream: its head, and its end where the middle was dropped. */
+static int print_held(struct cli *c, json_t *stream)
+{
+    json_int_t dropped = json_integer_value(json_object_get(stream, "dropped_bytes"));
+    int r = print_data(stream);
+
+    if (r == 0 && dropped) {
+        cli_warn(c, "%lld bytes are not held any more", (long long)dropped);
+        r = print_data(json_object_get(stream, "tail"));
+    }
+    return r;
+}
+
 static int on_message(void *arg, const char *line)
 {
     json_t *msg = json_loads(line, 0, NULL);
@@ -48,13 +61,53 @@ static int on_message(void *arg, const char *line)
     return r;
 }
 
+static int call(struct bh_box *box, const char *method, json_t *params, json_t **ret,
+                struct bh_error *err)
+{
+    _cleanup_free_ char *text = params ? json_dumps(params, JSON_COMPACT) : NULL;
+    _cleanup_free_ char *reply = NULL;
+    int r;
+
+    json_decref(params);
+    if (!text)
+        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
+    r = bh_call(box, method, text, ret ? NULL : on_message, NULL, 0, ret ? &reply : NULL, err);
+    if (r == 0 && ret)
+        *ret = json_loads(reply, 0, NULL);
+    return r;
+}
+
+static int show(struct cli *c, struct bh_box *box, const char *id, bool follow,
+                struct bh_error *err)
+{
+    json_t *held = NULL, *out, *errors, *params;
+    int r = call(box, "Exec/Get", json_pack("{s:s, s:b}", "id", id, "output", 1), &held, err);
+
+    if (r < 0)
+        return r;
+    out = json_object_get(held, "stdout");
+    errors = json_object_get(held, "stderr");
+    if (c->json && !follow)
+        return cli_print_json_take(held);
+    r = print_held(c, out);
+    if (r == 0)
+        r = print_held(c, errors);
+    params = json_pack("{s:s, s:I, s:I}", "id", id, "stdout_offset",
+                       json_integer_value(json_object_get(out, "bytes")), "stderr_offset",
+                       json_integer_value(json_object_get(errors, "bytes")));
+    json_decref(held);
+    if (r == 0 && follow)
+        return call(box, "Exec/Attach", params, NULL, err);
+    json_decref(params);
+    return r ? EXIT_CLI_ERROR : EXIT_CLI_OK;
+}
+
 static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     const struct args *a = args;
     _cleanup_box_ struct bh_box *box = NULL;
-    _cleanup_free_ char *params = NULL;
-    json_t *info, *p;
     const char *id = a->id;
+    json_t *info;
     int r = cli_get_box(c, operands[0], &box, err);
 
     if (r < 0)
@@ -62,18 +115,13 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     info = json_loads(bh_box_info(box)->json, 0, NULL);
     if (!id)
         id = json_string_value(json_object_get(json_object_get(info, "agent"), "exec_id"));
-    if (!id || !*id) {
-        json_decref(info);
-        return cli_fail(err, BH_NOT_FOUND, "id",
-                        "'%s' has no coding agent; name a command with --id", operands[0]);
-    }
-    p = json_pack("{s:s, s:b}", "id", id, "follow", a->follow);
-    params = p ? json_dumps(p, JSON_COMPACT) : NULL;
-    json_decref(p);
+    if (!id || !*id)
+        r = cli_fail(err, BH_NOT_FOUND, "id", "'%s' has no coding agent; name a command with --id",
+                     operands[0]);
+    else
+        r = show(c, box, id, a->follow, err);
     json_decref(info);
-    if (!params)
-        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
-    return bh_call(box, "Exec/Attach", params, on_message, NULL, 0, NULL, err);
+    return r;
 }
 
 const struct cli_command cmd_logs = {

@@ -17,12 +17,12 @@ struct bootstrap_request {
     struct bh_ctx *ctx;
     struct client *client;
     const char *box_id;
-    const char *box_dir;   /* agent-password and agent-start.json are kept there, 0600 */
-    const char *agent;     /* "opencode", "opencode@1.18.33", "./mine.json" */
+    const char *box_dir;    /* agent-password and agent-start.json are kept there, 0600 */
+    const char *agent;      /* "opencode", "opencode@1.18.33", "./mine.json" */
     const char *config_dir; /* --agent-config, or NULL */
-    const char *workdir;   /* in the box */
-    char *const *env;      /* "K=V" of the box */
-    uint16_t port;         /* 0: the recipe's */
+    const char *workdir;    /* in the box */
+    char *const *env;       /* "K=V" of the box */
+    uint16_t port;          /* 0: the recipe's */
     int64_t deadline_mono_ms;
 };
 

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "common/buf.h"
 #include "common/err.h"
 #include "lib/transport.h"
 
@@ -44,6 +45,12 @@ int client_put_archive(struct client *c, const char *dir, const char *query,
 int client_get_archive(struct client *c, const char *path, const char *query,
                        int (*write)(void *, const char *, size_t), void *arg,
                        int64_t deadline_mono_ms, struct err *e);
+
+/* GET of an HTTP server that listens on a port in the box, by /v1/proxy/{port}; basic is
+ * "user:password" or NULL. 0 whatever the status; an error when there was no whole answer. */
+int client_get_port(struct client *c, uint16_t port, const char *path, const char *basic,
+                    int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body,
+                    struct err *e);
 
 /* A raw connection to a TCP port in the box, by /v1/tunnel/{port}; *ret_fd is blocking. */
 int client_tunnel(const struct client_options *opts, uint16_t port, int64_t deadline_mono_ms,

@@ -8,7 +8,7 @@
  *   {"op":"extend","until_ms":T}         never shortens; -> {"ok":true,"deadline_ms":T}
  *   {"op":"forward","port":P[,"host_port":H]} -> {"ok":true,"host_port":H}
  *   {"op":"supervise"}                   reads agent-start.json and keeps that command running
- *   {"op":"stop","cause":"..."}          stops the box, answers when it is stopped, and exits
+ *   {"op":"stop","cause":"..."[,"grace_ms":N]}  stops the box, answers when it is stopped, exits
  */
 #include <jansson.h>
 #include <stdint.h>
@@ -16,6 +16,8 @@
 #include "common/err.h"
 
 struct bh_ctx;
+
+#define CONTROL_LINE_BYTES (64 * 1024)
 
 /* One request, one reply. ERR_UNAVAILABLE when there is no monitor. Takes req. */
 int control_call_take(struct bh_ctx *ctx, const char *box_id, json_t *req, int64_t timeout_ms,
@@ -28,3 +30,9 @@ int control_open_take(struct bh_ctx *ctx, const char *box_id, json_t *req, int64
  * closed) and waits until it says that the guest agent answers, or what went wrong. */
 int control_ensure_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadline_mono_ms,
                            struct err *e);
+
+/* 0 when the box has a monitor and its agent has answered it. */
+int control_ping(struct bh_ctx *ctx, const char *box_id, struct err *e);
+/* Ends the monitor (SIGKILL when it does not go by itself within a moment), unless that is the
+ * caller; the box stays as it is. */
+void control_kill_monitor(struct bh_ctx *ctx, const char *box_id);

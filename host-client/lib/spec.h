@@ -15,7 +15,23 @@
 #define SPEC_PIDS 4096
 #define SPEC_DEST "/workspace"
 
+/* What the caller asked for by name; the rest are defaults, which a provider may change to what
+ * it can do, and which a second `up` does not compare. */
+enum spec_asked {
+    SPEC_ASKED_PROVIDER = 1 << 0,
+    SPEC_ASKED_IMAGE = 1 << 1,
+    SPEC_ASKED_RUNTIME = 1 << 2,
+    SPEC_ASKED_AGENT = 1 << 3,
+    SPEC_ASKED_DEST = 1 << 4,
+    SPEC_ASKED_NETWORK = 1 << 5,
+    SPEC_ASKED_PRIVILEGE = 1 << 6,
+    SPEC_ASKED_PIDS = 1 << 7,
+    SPEC_ASKED_ON_TIMEOUT = 1 << 8,
+    SPEC_ASKED_TIMEOUT = 1 << 9,
+};
+
 struct spec {
+    unsigned asked; /* enum spec_asked */
     char *provider;  /* never NULL, as are all but those that say so */
     char *image;     /* the name or path as asked */
     char *image_dir; /* resolved: a directory with rootfs/ in it; "" for host and process */
@@ -40,3 +56,9 @@ int spec_from_options(const struct bh_create_options *opts, struct spec *ret, st
 int spec_from_json(json_t *obj, struct spec *ret, struct err *e);
 json_t *spec_to_json(const struct spec *s);
 void spec_done(struct spec *s);
+
+/* May a second `up` with the options of `want` have the box made from `have`? What was not asked
+ * for is not compared; the error names the first field that differs. */
+int spec_compare(const struct spec *have, const struct spec *want, struct err *e);
+
+bool spec_is_name(const char *name); /* [a-z0-9] then [a-z0-9-]{0,62} */

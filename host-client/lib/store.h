@@ -22,9 +22,10 @@ struct box_row {
     int64_t created_ms;
     int64_t state_since_ms;
     int64_t deadline_ms; /* 0 unless it has a running lease */
+    bool made;           /* it has been running once: its disk is worth keeping */
     json_t *spec;        /* spec_to_json() */
     json_t *agent;       /* {} or {"name","version","port","username","exec_id"} */
-    json_t *ports;       /* {"7777": 40123}: forwards that the monitor keeps */
+    json_t *ports;       /* {"7777": 40123}: forwards that the monitor keeps; "0" is the agent */
 };
 void box_row_done(struct box_row *row);
 
@@ -52,3 +53,5 @@ int store_remove(struct store *s, const char *id, struct err *e);
  * close(). Waits until the deadline or the cancel descriptor. */
 int store_lock_name(struct store *s, const char *name, int64_t deadline_mono_ms, int cancel_fd,
                     int *ret_fd, struct err *e);
+/* Removes the lock's file; only while holding the lock. */
+void store_forget_lock(struct store *s, const char *name);

@@ -86,6 +86,8 @@ struct bh_options {
     int cancel_fd;            /* readable: end what is being waited for; 0 or -1: none */
     void (*progress)(void *arg, const struct bh_progress *p); /* may be NULL */
     void *progress_arg;
+    bool no_resume; /* a call on a stopped box is an error instead of starting it again */
+    const char *npm_registry; /* where coding agents come from; NULL: as npm's settings say */
 };
 
 struct bh_ctx;
@@ -140,6 +142,9 @@ struct bh_create_options {
     const char *const *labels;        /* "K=V" */
     const char *const *allow_missing; /* pieces of isolation that may be missing, by name */
     int64_t start_timeout_ms;         /* for everything; 0: five minutes */
+    /* The caller's environment, of which the box gets what it needs to reach the network:
+     * HTTP_PROXY and its kin, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE. NULL: nothing. */
+    const char *const *host_env;
 };
 
 /*

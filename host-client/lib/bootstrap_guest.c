@@ -1,0 +1,310 @@
+#include "lib/bootstrap_guest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define END_GRACE_MS 3000
+
+/* ---- logs ---- */
+
+/* One line, cut and without what a terminal would act on. */
+static int add_line(struct buf *out, const char *line, size_t len, struct err *e)
+{
+    size_t n =
+        len > BOOTSTRAP_LOG_LINE_CHARS ? str_utf8_whole(line, BOOTSTRAP_LOG_LINE_CHARS) : len;
+    size_t start = out->len;
+    int r = buf_add(out, line, n, e);
+
+    for (size_t i = start; r == 0 && i < out->len; i++)
+        if ((unsigned char)out->data[i] < ' ' || out->data[i] == 127)
+            out->data[i] = ' ';
+    return r == 0 ? buf_adds(out, "\n", e) : r;
+}
+
+static void blot(char *text, const char *secret)
+{
+    size_t len = secret ? strlen(secret) : 0;
+
+    for (char *p = text; len && (p = strstr(p, secret)); p += len)
+        memset(p, '*', len);
+}
+
+/* Where the last n lines begin. */
+static const char *last_lines(const char *text, size_t len, int n)
+{
+    const char *p = text + len;
+
+    while (p > text && n) {
+        const char *nl = memrchr(text, '\n', (size_t)(p - text));
+
+        if (!nl)
+            return text;
+        n--;
+        p = nl;
+    }
+    return p > text || !n ? p + 1 : p;
+}
+
+char *guest_log_tail(const char *text, size_t len, const char *secret)
+{
+    _cleanup_free_ char *copy = NULL;
+    _cleanup_buf_ struct buf out;
+    const char *p, *end;
+
+    while (len && (text[len - 1] == '\n' || text[len - 1] == '\r'))
+        len--;
+    copy = malloc(len + 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    for (size_t i = 0; i < len; i++)
+        if (!copy[i])
+            copy[i] = ' ';
+    blot(copy, secret);
+    buf_init(&out, BOOTSTRAP_LOG_LINES * (BOOTSTRAP_LOG_LINE_CHARS + 1));
+    end = copy + len;
+    for (p = len ? last_lines(copy, len, BOOTSTRAP_LOG_LINES) : end; p < end;) {
+        size_t n = strcspn(p, "\n");
+
+        if (add_line(&out, p, n, NULL) < 0)
+            return NULL;
+        p += n + 1;
+    }
+    while (out.len > BOOTSTRAP_LOG_BYTES - 1)
+        buf_consume(&out, strcspn(out.data, "\n") + 1);
+    return buf_take(&out);
+}
+
+/* The bytes of {"text"} or {"b64"}, and of its "tail" where some were dropped. */
+static int add_stream(json_t *reply, const char *name, struct buf *out, struct err *e)
+{
+    json_t *stream = json_object_get(reply, name);
+    json_t *tail = json_object_get(stream, "tail");
+    json_t *bytes = NULL;
+    struct jx_bytes data = {0};
+    int r;
+
+    if (!stream)
+        return 0;
+    bytes = json_object();
+    for (const char *const *k = (const char *const[]){"text", "b64", NULL}; bytes && *k; k++)
+        if (json_object_get(tail ? tail : stream, *k))
+            (void)json_object_set(bytes, *k, json_object_get(tail ? tail : stream, *k));
+    r = bytes ? jx_bytes(bytes, &data, e) : err_oom(e);
+    json_decref(bytes);
+    if (r == 0)
+        r = buf_add(out, data.data ? data.data : "", data.len, e);
+    jx_bytes_done(&data);
+    return r;
+}
+
+static char *log_of(json_t *reply, const char *secret)
+{
+    _cleanup_buf_ struct buf both;
+
+    buf_init(&both, 32 * 1024 * 1024);
+    if (add_stream(reply, "stdout", &both, NULL) < 0 ||
+        add_stream(reply, "stderr", &both, NULL) < 0)
+        return strdup("");
+    return guest_log_tail(both.data ? both.data : "", both.len, secret);
+}
+
+char *guest_log(struct client *c, const char *secret, int64_t deadline_mono_ms)
+{
+    _cleanup_json_ json_t *params = json_pack("{s:s, s:b}", "id", BOOTSTRAP_EXEC_ID, "output", 1);
+    _cleanup_json_ json_t *reply = NULL;
+
+    if (!params || client_call(c, "Exec/Get", params, deadline_mono_ms, &reply, NULL) < 0)
+        return strdup("");
+    return log_of(reply, secret);
+}
+
+/* ---- commands ---- */
+
+static json_t *new_run(json_t *argv, json_t *env, const char *cwd, int64_t deadline_mono_ms)
+{
+    int64_t left = clock_until_ms(deadline_mono_ms);
+    json_t *params = json_pack("{s:O, s:{s:i, s:i}}", "argv", argv, "output", "head_bytes",
+                               BOOTSTRAP_OUTPUT_BYTES, "tail_bytes", BOOTSTRAP_OUTPUT_BYTES);
+
+    if (params && env)
+        (void)json_object_set(params, "env", env);
+    if (params && cwd)
+        (void)json_object_set_new(params, "cwd", json_string(cwd));
+    if (params && left > 0)
+        (void)json_object_set_new(params, "timeout_ms", json_integer(left));
+    return params;
+}
+
+int guest_run(struct client *c, json_t *argv, json_t *env, const char *cwd,
+              int64_t deadline_mono_ms, struct guest_run *ret, struct err *e)
+{
+    _cleanup_json_ json_t *params = new_run(argv, env, cwd, deadline_mono_ms);
+    _cleanup_json_ json_t *reply = NULL;
+    const char *reason = "";
+    struct guest_run run = {.status = -1};
+    json_t *code = NULL;
+    int r;
+
+    if (!params)
+        return err_oom(e);
+    /* The command has its time; the answer gets a little more to come. */
+    r = client_call(c, "Exec/Run", params, deadline_mono_ms + END_GRACE_MS, &reply, e);
+    if (r < 0)
+        return r;
+    (void)json_unpack(reply, "{s:{s:s, s?o}}", "exit", "reason", &reason, "code", &code);
+    if (str_eq(reason, "exited"))
+        run.status = (int)json_integer_value(code);
+    (void)snprintf(run.reason, sizeof(run.reason), "%s", reason);
+    buf_init(&run.output, 2 * BOOTSTRAP_OUTPUT_BYTES);
+    r = add_stream(reply, "stdout", &run.output, e);
+    if (r == 0) {
+        run.log = log_of(reply, NULL);
+        r = run.log ? 0 : err_oom(e);
+    }
+    if (r < 0) {
+        guest_run_done(&run);
+        return r;
+    }
+    *ret = run;
+    return 0;
+}
+
+void guest_run_done(struct guest_run *r)
+{
+    if (!r)
+        return;
+    buf_done(&r->output);
+    free(r->log);
+    r->log = NULL;
+}
+
+/* ---- the coding agent's command ---- */
+
+/* Its first message says that it runs: the stream is left, the command is not. */
+static int stop_at_start(void *arg, json_t *msg)
+{
+    bool *has_started = arg;
+
+    *has_started = json_object_get(msg, "start") != NULL;
+    return *has_started;
+}
+
+int guest_start(struct client *c, json_t *request, int64_t deadline_mono_ms, struct err *e)
+{
+    bool has_started = false;
+    struct err why = {0};
+    int r = client_stream(c, "Exec/Start", request, deadline_mono_ms, stop_at_start, &has_started,
+                          &why);
+
+    if (has_started)
+        return 0;
+    if (r == 0)
+        return err_set(e, ERR_DATA_LOSS, "the command did not say that it started");
+    if (e)
+        *e = why;
+    return r;
+}
+
+static void describe_end(json_t *reply, char *out, size_t out_bytes)
+{
+    json_t *end = json_object_get(reply, "exit");
+    const char *reason = json_string_value(json_object_get(end, "reason"));
+    const char *signal = json_string_value(json_object_get(end, "signal"));
+
+    if (str_eq(reason, "exited"))
+        (void)snprintf(out, out_bytes, "it exited with status %d",
+                       (int)json_integer_value(json_object_get(end, "code")));
+    else
+        (void)snprintf(out, out_bytes, "it ended: %s%s%s", reason ? reason : "unknown",
+                       signal ? " by " : "", signal ? signal : "");
+}
+
+int guest_state(struct client *c, int64_t deadline_mono_ms, enum guest_state *ret, char *ended,
+                size_t ended_bytes, struct err *e)
+{
+    _cleanup_json_ json_t *params = json_pack("{s:s}", "id", BOOTSTRAP_EXEC_ID);
+    _cleanup_json_ json_t *reply = NULL;
+    struct err why = {0};
+    const char *state;
+    int r;
+
+    if (!params)
+        return err_oom(e);
+    r = client_call(c, "Exec/Get", params, deadline_mono_ms, &reply, &why);
+    if (r == -ERR_NOT_FOUND) {
+        *ret = GUEST_ABSENT;
+        return 0;
+    }
+    if (r < 0) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    state = json_string_value(json_object_get(reply, "state"));
+    if (str_eq(state, "running") || str_eq(state, "starting")) {
+        *ret = GUEST_RUNNING;
+        return 0;
+    }
+    *ret = GUEST_ENDED;
+    if (ended)
+        describe_end(reply, ended, ended_bytes);
+    return 0;
+}
+
+/* Waits until it has ended; a deadline that passes first is no error here. */
+static int wait_end(struct client *c, int64_t timeout_ms, int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_json_ json_t *params =
+        json_pack("{s:s, s:I}", "id", BOOTSTRAP_EXEC_ID, "timeout_ms", (json_int_t)timeout_ms);
+    struct err why = {0};
+    int r =
+        params ? client_call(c, "Exec/Wait", params, deadline_mono_ms, NULL, &why) : err_oom(&why);
+
+    if (r == 0 || r == -ERR_DEADLINE)
+        return r;
+    if (e)
+        *e = why;
+    return r;
+}
+
+static int send_signal(struct client *c, const char *signal, int64_t deadline_mono_ms)
+{
+    _cleanup_json_ json_t *params =
+        json_pack("{s:s, s:s, s:b}", "id", BOOTSTRAP_EXEC_ID, "signal", signal, "tree", 1);
+
+    /* One that has just ended can't be signaled: the wait tells. */
+    return params ? client_call(c, "Exec/Signal", params, deadline_mono_ms, NULL, NULL)
+                  : -ERR_EXHAUSTED;
+}
+
+int guest_end(struct client *c, int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_json_ json_t *params = json_pack("{s:s}", "id", BOOTSTRAP_EXEC_ID);
+    enum guest_state state;
+    int r = guest_state(c, deadline_mono_ms, &state, NULL, 0, e);
+
+    if (r < 0 || state == GUEST_ABSENT)
+        return r;
+    if (state == GUEST_RUNNING) {
+        (void)send_signal(c, "TERM", deadline_mono_ms);
+        r = wait_end(c, END_GRACE_MS, deadline_mono_ms, e);
+        if (r == -ERR_DEADLINE) {
+            (void)send_signal(c, "KILL", deadline_mono_ms);
+            r = wait_end(c, END_GRACE_MS, deadline_mono_ms, e);
+        }
+        if (r == -ERR_DEADLINE)
+            return err_set(e, ERR_DEADLINE, "the old command does not end");
+        if (r < 0)
+            return r;
+    }
+    return params ? client_call(c, "Exec/Forget", params, deadline_mono_ms, NULL, e) : err_oom(e);
+}

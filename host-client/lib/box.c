@@ -1,0 +1,430 @@
+#include "lib/box.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "lib/bootstrap.h"
+#include "lib/bringup.h"
+#include "lib/control.h"
+#include "lib/lifecycle.h"
+
+#include "common/banned.h"
+
+#define TOUCH_MS 2000
+#define TOKEN_FILE_BYTES 4096
+
+/* ---- the handle ---- */
+
+static int fill(struct bh_box *box, struct err *e)
+{
+    int r = spec_from_json(box->row.spec, &box->spec, e);
+
+    if (r < 0)
+        return err_wrap(e, r, "the box '%s' in the store", box->row.name);
+    box->provider = provider_find(box->spec.provider);
+    if (!box->provider)
+        return err_field(e, ERR_NOT_FOUND, "provider", "there is no provider '%.64s'",
+                         box->spec.provider);
+    box->dir = ctx_box_path(box->ctx, box->row.id, NULL);
+    return box->dir ? 0 : err_oom(e);
+}
+
+int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, struct err *e)
+{
+    struct bh_box *box = calloc(1, sizeof(*box));
+    int r;
+
+    if (!box) {
+        box_row_done(row);
+        return err_oom(e);
+    }
+    box->ctx = ctx;
+    box->row = *row;
+    memset(row, 0, sizeof(*row));
+    r = fill(box, e);
+    if (r < 0) {
+        (void)bh_box_free(box);
+        return r;
+    }
+    *ret = box;
+    return 0;
+}
+
+static void info_clear(struct bh_box *box)
+{
+    json_decref(TAKE(box->info_json));
+    free(TAKE(box->info_text));
+    memset(&box->info, 0, sizeof(box->info));
+}
+
+struct bh_box *bh_box_free(struct bh_box *box)
+{
+    if (!box)
+        return NULL;
+    info_clear(box);
+    (void)client_free(box->client);
+    spec_done(&box->spec);
+    box_row_done(&box->row);
+    free(box->dir);
+    free(box);
+    return NULL;
+}
+
+int box_reload(struct bh_box *box, struct err *e)
+{
+    struct box_row row = {0};
+    struct spec spec = {0};
+    int r = store_get(box->ctx->store, box->row.id, &row, e);
+
+    if (r == -ERR_NOT_FOUND)
+        return err_field(e, ERR_NOT_FOUND, "name", "there is no box with the name '%s' any more",
+                         box->row.name);
+    if (r < 0)
+        return r;
+    r = spec_from_json(row.spec, &spec, e);
+    if (r < 0) {
+        box_row_done(&row);
+        return r;
+    }
+    info_clear(box);
+    spec_done(&box->spec);
+    box_row_done(&box->row);
+    box->spec = spec;
+    box->row = row;
+    return 0;
+}
+
+void box_view(struct bh_box *box, struct provider_box *ret)
+{
+    *ret = (struct provider_box){.ctx = box->ctx,
+                                 .id = box->row.id,
+                                 .name = box->row.name,
+                                 .dir = box->dir,
+                                 .spec = &box->spec};
+}
+
+char *box_path(const struct bh_box *box, const char *name)
+{
+    return path_join(box->dir, name);
+}
+
+char *box_workdir(const char *dir, const struct spec *spec)
+{
+    if (strcmp(spec->provider, "process") == 0 && strcmp(spec->dest, SPEC_DEST) == 0)
+        return path_join(dir, "workspace");
+    return strdup(spec->dest);
+}
+
+bool box_has_agent(const struct bh_box *box)
+{
+    return strcmp(box->spec.agent, "none") != 0;
+}
+
+int64_t box_deadline(int64_t timeout_ms)
+{
+    return timeout_ms > 0 ? clock_mono_ms() + timeout_ms : 0;
+}
+
+int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err)
+{
+    struct box_row row = {0};
+    struct err e = {0};
+    int r;
+
+    if (!name || !spec_is_name(name)) {
+        r = err_field(&e, ERR_INVALID, "name", "name: '%.80s' is not a box's name",
+                      name ? name : "");
+        return ctx_fail(err, r, &e);
+    }
+    r = store_find(ctx->store, name, &row, &e);
+    if (r == 0)
+        r = box_new_take(ctx, &row, ret_box, &e);
+    return ctx_fail(err, r, &e);
+}
+
+struct list {
+    struct bh_ctx *ctx;
+    int (*fn)(void *arg, struct bh_box *box);
+    void *arg;
+    struct err e;
+};
+
+static int on_row(void *arg, const struct box_row *row)
+{
+    struct list *l = arg;
+    struct box_row copy = {0};
+    struct bh_box *box = NULL;
+    int r = store_get(l->ctx->store, row->id, &copy, &l->e);
+
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = box_new_take(l->ctx, &copy, &box, &l->e);
+    if (r < 0)
+        return r;
+    r = l->fn(l->arg, box);
+    (void)bh_box_free(box);
+    return r;
+}
+
+int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *arg,
+            struct bh_error *err)
+{
+    struct list l = {.ctx = ctx, .fn = fn, .arg = arg};
+    int r = store_list(ctx->store, on_row, &l, &l.e);
+
+    return r < 0 ? ctx_fail(err, r, &l.e) : r;
+}
+
+/* ---- its client ---- */
+
+int box_client_options(struct bh_box *box, int cancel_fd, struct client_options *ret,
+                       char **ret_socket, char **ret_token, struct err *e)
+{
+    _cleanup_free_ char *socket = box_path(box, "run/agent.sock");
+    _cleanup_free_ char *token_path = box_path(box, "token");
+    _cleanup_free_ char *token = NULL;
+    size_t len = 0;
+    int r;
+
+    if (!socket || !token_path)
+        return err_oom(e);
+    r = io_read_file(AT_FDCWD, token_path, TOKEN_FILE_BYTES, &token, &len, e);
+    if (r < 0)
+        return r;
+    token[strcspn(token, "\r\n")] = '\0';
+    *ret_socket = TAKE(socket);
+    *ret_token = TAKE(token);
+    *ret = (struct client_options){
+        .socket = *ret_socket, .token = *ret_token, .cancel_fd = cancel_fd};
+    return 0;
+}
+
+int box_new_client(struct bh_box *box, int cancel_fd, struct client **ret, struct err *e)
+{
+    _cleanup_free_ char *socket = NULL;
+    _cleanup_free_ char *token = NULL;
+    struct client_options opts;
+    int r = box_client_options(box, cancel_fd, &opts, &socket, &token, e);
+
+    return r < 0 ? r : client_new(&opts, ret, e);
+}
+
+int box_client(struct bh_box *box, struct client **ret, struct err *e)
+{
+    int r = box->client ? 0 : box_new_client(box, box->ctx->cancel_fd, &box->client, e);
+
+    if (r == 0)
+        *ret = box->client;
+    return r;
+}
+
+int box_wake(struct bh_box *box, struct err *e)
+{
+    int r = box_reload(box, e);
+
+    if (r < 0)
+        return r;
+    if (lifecycle_is_live(box->row.state)) {
+        r = control_call_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "touch"), TOUCH_MS,
+                              NULL, NULL);
+        if (r == 0)
+            return 0;
+        if (r == -ERR_CANCELED)
+            return err_set(e, ERR_CANCELED, "canceled");
+    }
+    return bringup_back(box, clock_mono_ms() + BOX_WAIT_MS, NULL, e);
+}
+
+/* ---- what is known about it ---- */
+
+/* A small file of the box's directory as a string; NULL when it is not there. */
+static json_t *file_text(const struct bh_box *box, const char *name)
+{
+    _cleanup_free_ char *path = box_path(box, name);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+
+    if (!path || io_read_file(AT_FDCWD, path, TOKEN_FILE_BYTES, &text, &len, NULL) < 0)
+        return NULL;
+    text[strcspn(text, "\r\n")] = '\0';
+    return json_string(text);
+}
+
+/* "http://127.0.0.1:40123" for a forwarded port, "" for another. */
+static json_t *port_url(const struct bh_box *box, json_int_t port)
+{
+    char key[24];
+    char url[48] = "";
+    json_int_t host_port;
+
+    (void)snprintf(key, sizeof(key), "%lld", (long long)port);
+    host_port = json_integer_value(json_object_get(box->row.ports, key));
+    if (host_port > 0 && lifecycle_is_live(box->row.state))
+        (void)snprintf(url, sizeof(url), "http://127.0.0.1:%lld", (long long)host_port);
+    return json_string(url);
+}
+
+static json_t *guest_info(const struct bh_box *box)
+{
+    _cleanup_free_ char *socket = box_path(box, "run/agent.sock");
+    _cleanup_free_ char *token = box_path(box, "token");
+
+    if (!socket || !token)
+        return NULL;
+    return json_pack("{s:o, s:s, s:s}", "url", port_url(box, 0), "socket", socket, "token_file",
+                     token);
+}
+
+static json_t *agent_info(const struct bh_box *box)
+{
+    json_t *known = box->row.agent;
+    json_t *port = json_object_get(known, "port");
+    const char *name = json_string_value(json_object_get(known, "name"));
+    const char *version = json_string_value(json_object_get(known, "version"));
+    const char *username = json_string_value(json_object_get(known, "username"));
+    const char *exec_id = json_string_value(json_object_get(known, "exec_id"));
+    json_t *password = file_text(box, "agent-password");
+
+    return json_pack("{s:s, s:s, s:o, s:s, s:o, s:s, s:I}", "name", name ? name : box->spec.agent,
+                     "version", version ? version : "", "url",
+                     json_integer_value(port) > 0 ? port_url(box, json_integer_value(port))
+                                                  : json_string(""),
+                     "username", username ? username : "", "password",
+                     password ? password : json_string(""), "exec_id", exec_id ? exec_id : "",
+                     "port", json_integer_value(port));
+}
+
+static json_t *labels_info(const struct bh_box *box)
+{
+    json_t *obj = json_object();
+
+    for (char **l = box->spec.labels; obj && l && *l; l++) {
+        const char *eq = strchr(*l, '=');
+        _cleanup_free_ char *key = eq ? strndup(*l, (size_t)(eq - *l)) : NULL;
+
+        if (key)
+            (void)json_object_set_new(obj, key, json_string(eq + 1));
+    }
+    return obj;
+}
+
+static json_t *spec_info(const struct bh_box *box)
+{
+    const struct spec *s = &box->spec;
+
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "network", s->network, "privilege",
+                     s->privilege, "runtime", s->runtime, "on_timeout", s->on_timeout, "timeout_ms",
+                     (json_int_t)s->timeout_ms, "cpu_millis", (json_int_t)s->cpu_millis,
+                     "memory_bytes", (json_int_t)s->memory_bytes, "pids", (json_int_t)s->pids);
+}
+
+static json_t *new_info(const struct bh_box *box)
+{
+    const struct box_row *row = &box->row;
+    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+    bool live = lifecycle_is_live(row->state);
+
+    if (!workdir)
+        return NULL;
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o}",
+                     "name", row->name, "id", row->id, "provider", box->spec.provider, "image",
+                     box->spec.image, "state", bh_state_name(row->state), "cause", row->cause,
+                     "created_ms", (json_int_t)row->created_ms, "state_since_ms",
+                     (json_int_t)row->state_since_ms, "deadline_ms",
+                     (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
+                     guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels",
+                     labels_info(box), "options", spec_info(box));
+}
+
+static const char *text_of(json_t *obj, const char *key)
+{
+    const char *s = json_string_value(json_object_get(obj, key));
+
+    return s ? s : "";
+}
+
+const struct bh_box_info *bh_box_info(struct bh_box *box)
+{
+    struct bh_box_info *i = &box->info;
+    json_t *guest;
+    json_t *agent;
+
+    info_clear(box);
+    box->info_json = new_info(box);
+    box->info_text = box->info_json ? json_dumps(box->info_json, JSON_COMPACT) : NULL;
+    guest = json_object_get(box->info_json, "guest");
+    agent = json_object_get(box->info_json, "agent");
+    i->size = sizeof(*i);
+    i->name = box->row.name;
+    i->id = box->row.id;
+    i->provider = box->spec.provider;
+    i->image = box->spec.image;
+    i->state = box->row.state;
+    i->cause = box->row.cause;
+    i->created_ms = box->row.created_ms;
+    i->state_since_ms = box->row.state_since_ms;
+    i->deadline_ms = json_integer_value(json_object_get(box->info_json, "deadline_ms"));
+    i->workdir = text_of(box->info_json, "workdir");
+    i->guest_url = text_of(guest, "url");
+    i->guest_socket = text_of(guest, "socket");
+    i->agent_name = text_of(agent, "name");
+    i->agent_version = text_of(agent, "version");
+    i->agent_url = text_of(agent, "url");
+    i->agent_password = text_of(agent, "password");
+    i->json = box->info_text ? box->info_text : "{}";
+    return i;
+}
+
+/* ---- health ---- */
+
+static int check_health(struct bh_box *box, int64_t timeout_ms, struct err *e)
+{
+    struct client *c = NULL;
+    int r = box_reload(box, e);
+
+    if (r < 0)
+        return r;
+    if (box->row.state == BH_STATE_ERROR)
+        return err_field(e, ERR_PRECONDITION, "state", "%s", box->row.cause);
+    if (box->row.state != BH_STATE_RUNNING)
+        return err_field(e, ERR_PRECONDITION, "state", "the box '%s' is %s", box->row.name,
+                         bh_state_name(box->row.state));
+    r = box_client(box, &c, e);
+    if (r == 0)
+        r = client_health(c, timeout_ms, e);
+    if (r == 0 && box_has_agent(box))
+        r = bootstrap_health(box->ctx, box->dir, c, timeout_ms, e);
+    return r;
+}
+
+int bh_health(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    struct err e = {0};
+    int r = check_health(box, timeout_ms > 0 ? timeout_ms : 2000, &e);
+
+    return ctx_fail(err, r, &e);
+}
+
+int bh_inspect(struct bh_box *box, char **ret_json, struct bh_error *err)
+{
+    struct provider_box view;
+    _cleanup_json_ json_t *facts = NULL;
+    struct err e = {0};
+    int r = box_reload(box, &e);
+
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    box_view(box, &view);
+    r = box->provider->inspect(&view, &facts, &e);
+    if (r == 0)
+        r = jx_dump(facts, ret_json, NULL, &e);
+    return ctx_fail(err, r, &e);
+}

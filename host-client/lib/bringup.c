@@ -1,0 +1,434 @@
+#include "lib/bringup.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "lib/bootstrap.h"
+#include "lib/box_environment.h"
+#include "lib/control.h"
+#include "lib/dirtree.h"
+#include "lib/lifecycle.h"
+#include "lib/ports.h"
+#include "lib/repo.h"
+#include "lib/upload.h"
+
+#include "common/banned.h"
+
+#define HEALTH_MS 5000
+#define CONTROL_MS 5000
+#define STOP_MS (BOX_STOP_GRACE_MS + 15000)
+
+static int set_state(struct bh_box *box, enum bh_state state, const char *cause, struct err *e)
+{
+    int r = store_set_state(box->ctx->store, box->row.id, state, cause, e);
+
+    return r < 0 ? r : box_reload(box, e);
+}
+
+/* ---- what goes into a new box ---- */
+
+static int make_disk(struct bh_box *box, const struct bh_create_options *opts, struct err *e)
+{
+    _cleanup_free_ char *token_path = box_path(box, "token");
+    char token[BOX_TOKEN_BYTES * 2 + 1];
+    struct provider_box view;
+    int r;
+
+    if (!token_path)
+        return err_oom(e);
+    if (mkdir(box->dir, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make '%s'", box->dir);
+    r = io_random_hex(BOX_TOKEN_BYTES, token, e);
+    if (r == 0)
+        r = io_write_file(AT_FDCWD, token_path, token, strlen(token), 0600, true, e);
+    if (r == 0)
+        r = box_environment_save(box, opts, e);
+    if (r < 0)
+        return r;
+    ctx_progress(box->ctx, "create", 0, 0, false, "making the box '%s'", box->row.name);
+    box_view(box, &view);
+    return box->provider->prepare(&view, e);
+}
+
+static int fill_workdir(struct bh_box *box, struct client *c, const struct bh_create_options *opts,
+                        int64_t deadline, struct err *e)
+{
+    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+    struct upload_request req = {.ctx = box->ctx,
+                                 .client = c,
+                                 .source = opts->project,
+                                 .dest = workdir,
+                                 .git = opts->git ? opts->git : "full",
+                                 .with_secrets = opts->with_secrets,
+                                 .deadline_mono_ms = deadline};
+    struct upload_result done = {0};
+    int r;
+
+    if (!workdir)
+        return err_oom(e);
+    if (opts->repo_url)
+        return repo_clone(box, c, opts->repo_url, opts->git_token_file, deadline, e);
+    if (!opts->project)
+        return 0;
+    r = upload_run(&req, &done, e);
+    upload_result_done(&done);
+    return r;
+}
+
+/* ---- its coding agent ---- */
+
+static int save_agent(struct bh_box *box, const struct bootstrap_result *got, struct err *e)
+{
+    _cleanup_json_ json_t *agent =
+        json_pack("{s:s, s:s, s:i, s:s, s:s}", "name", got->name ? got->name : "", "version",
+                  got->version ? got->version : "", "port", (int)got->port, "username",
+                  got->username ? got->username : "", "exec_id", got->exec_id ? got->exec_id : "");
+
+    return agent ? store_set_agent(box->ctx->store, box->row.id, agent, e) : err_oom(e);
+}
+
+static int start_agent(struct bh_box *box, struct client *c, const char *config_dir,
+                       int64_t deadline, struct bringup_report *report, struct err *e)
+{
+    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+    _cleanup_strv_ char **env = NULL;
+    struct bootstrap_request req = {.ctx = box->ctx,
+                                    .client = c,
+                                    .box_id = box->row.id,
+                                    .box_dir = box->dir,
+                                    .agent = box->spec.agent,
+                                    .config_dir = config_dir,
+                                    .workdir = workdir,
+                                    .port = box->spec.agent_port,
+                                    .deadline_mono_ms = deadline};
+    struct bootstrap_result got = {0};
+    int r = workdir ? box_environment_get(box, &env, e) : err_oom(e);
+
+    if (r < 0)
+        return r;
+    req.env = env;
+    r = bootstrap_run(&req, &got, report->step, &report->log, e);
+    if (r < 0)
+        return r;
+    r = save_agent(box, &got, e);
+    if (r == 0 && got.port)
+        r = ports_forward(box, got.port, NULL, e);
+    bootstrap_result_done(&got);
+    if (r == 0)
+        r = control_call_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "supervise"),
+                              CONTROL_MS, NULL, e);
+    return r;
+}
+
+/* ---- up ---- */
+
+static int bring_content(struct bh_box *box, const struct bh_create_options *first,
+                         int64_t deadline, struct bringup_report *report, struct err *e)
+{
+    struct client *c = NULL;
+    int r = box_client(box, &c, e);
+
+    if (r == 0)
+        r = box_environment_apply(box, c, deadline, e);
+    if (r == 0 && first) {
+        r = fill_workdir(box, c, first, deadline, e);
+        if (r < 0 && !report->step[0])
+            (void)snprintf(report->step, sizeof(report->step), "%s",
+                           first->repo_url ? "clone" : "upload");
+    }
+    if (r == 0)
+        r = ports_forward(box, 0, NULL, e);
+    if (r == 0 && box_has_agent(box))
+        r = start_agent(box, c, first ? first->agent_config : NULL, deadline, report, e);
+    return r;
+}
+
+static int bring_processes(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    int r = set_state(box, BH_STATE_PROVISIONING, "", e);
+
+    box->client = client_free(box->client);
+    if (r == 0) {
+        ctx_progress(box->ctx, "start", 0, 0, false, "starting the box '%s'", box->row.name);
+        r = control_ensure_monitor(box->ctx, box->row.id, deadline, e);
+    }
+    return r;
+}
+
+/* While it is being filled the box counts as used: its time must not run out meanwhile. */
+static int bring_up(struct bh_box *box, const struct bh_create_options *first, int64_t deadline,
+                    struct bringup_report *report, struct err *e)
+{
+    _cleanup_close_ int hold = -1;
+    int r = first ? make_disk(box, first, e) : 0;
+
+    if (r == 0 && box->row.state != BH_STATE_ERROR)
+        r = bring_processes(box, deadline, e);
+    if (r == 0)
+        r = control_open_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "hold"), CONTROL_MS,
+                              &hold, e);
+    if (r == 0)
+        r = set_state(box, BH_STATE_BOOTSTRAPPING, "", e);
+    if (r == 0)
+        r = bring_content(box, first, deadline, report, e);
+    if (r == 0)
+        r = control_call_take(
+            box->ctx, box->row.id,
+            json_pack("{s:s, s:I}", "op", "extend", "until_ms",
+                      (json_int_t)(clock_real_ms() + box->spec.timeout_ms)),
+            CONTROL_MS, NULL, e);
+    if (r == 0)
+        r = set_state(box, BH_STATE_RUNNING, "", e);
+    if (r == 0)
+        ctx_progress(box->ctx, "ready", 0, 0, true, "the box '%s' is ready", box->row.name);
+    return r;
+}
+
+/*
+ * Undoing is not canceled by what canceled the work, and its errors are not the first one. A box
+ * whose coding agent could not be brought back stays as it was: reachable, in state error.
+ */
+static void undo(struct bh_box *box, bool is_new, enum bh_state before, const char *cause)
+{
+    int cancel_fd = box->ctx->cancel_fd;
+
+    box->ctx->cancel_fd = -1;
+    box->client = client_free(box->client);
+    if (is_new)
+        (void)bringup_destroy_locked(box, NULL);
+    else if (before == BH_STATE_ERROR)
+        (void)set_state(box, BH_STATE_ERROR, cause, NULL);
+    else
+        (void)bringup_stop_locked(box, cause, NULL);
+    box->ctx->cancel_fd = cancel_fd;
+}
+
+int bringup_run_locked(struct bh_box *box, const struct bh_create_options *first,
+                       int64_t deadline_mono_ms, struct bringup_report *report, struct err *e)
+{
+    enum bh_state before = box->row.state;
+    struct bringup_report own = {0};
+    struct err why = {0};
+    int r;
+
+    r = bring_up(box, first, deadline_mono_ms, report ? report : &own, &why);
+    free(own.log);
+    if (r == 0)
+        return 0;
+    undo(box, first != NULL, before, why.message);
+    if (e)
+        *e = why;
+    return r;
+}
+
+int bringup_agent_locked(struct bh_box *box, int64_t deadline_mono_ms,
+                         struct bringup_report *report, struct err *e)
+{
+    struct client *c = NULL;
+    int r = box_client(box, &c, e);
+
+    return r < 0 ? r : start_agent(box, c, NULL, deadline_mono_ms, report, e);
+}
+
+/* ---- down ---- */
+
+/* The monitor stops what it started, and reaps it; one that does not answer is ended. */
+static void end_monitor(struct bh_box *box, const char *cause, int grace_ms)
+{
+    (void)control_call_take(
+        box->ctx, box->row.id,
+        json_pack("{s:s, s:s, s:i}", "op", "stop", "cause", cause, "grace_ms", grace_ms), STOP_MS,
+        NULL, NULL);
+    control_kill_monitor(box->ctx, box->row.id);
+}
+
+int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e)
+{
+    struct provider_box view;
+    int r = set_state(box, BH_STATE_STOPPING, cause, e);
+
+    if (r < 0)
+        return r;
+    box->client = client_free(box->client);
+    end_monitor(box, cause, BOX_STOP_GRACE_MS);
+    box_view(box, &view);
+    r = box->provider->stop(&view, 0, e);
+    return r < 0 ? r : set_state(box, BH_STATE_STOPPED, cause, e);
+}
+
+int bringup_destroy_locked(struct bh_box *box, struct err *e)
+{
+    struct provider_box view;
+    int r = set_state(box, BH_STATE_DESTROYING, "", e);
+
+    if (r < 0)
+        return r;
+    box->client = client_free(box->client);
+    end_monitor(box, "removed", 0);
+    box_view(box, &view);
+    r = box->provider->destroy(&view, e);
+    if (r == 0)
+        r = dirtree_remove(box->dir, e);
+    if (r == 0)
+        r = store_remove(box->ctx->store, box->row.id, e);
+    if (r == 0)
+        store_forget_lock(box->ctx->store, box->row.name);
+    return r;
+}
+
+/* ---- finding it as it is ---- */
+
+int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
+{
+    enum bh_state state = box->row.state;
+
+    *ret_gone = false;
+    if (!lifecycle_is_transitional(state))
+        return 0;
+    if (state == BH_STATE_DESTROYING || !box->row.made) {
+        *ret_gone = true;
+        return bringup_destroy_locked(box, e);
+    }
+    return bringup_stop_locked(box, "interrupted", e);
+}
+
+/* It says that it runs: does it? 1, or 0 after it has been marked stopped. */
+static int check_live(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    struct provider_box view;
+    struct provider_run run;
+    struct client *c = NULL;
+    int r;
+
+    box_view(box, &view);
+    r = box->provider->find(&view, &run, e);
+    if (r < 0)
+        return r;
+    if (r == 0) {
+        r = bringup_stop_locked(box, "it ended while nobody looked", e);
+        return r < 0 ? r : 0;
+    }
+    r = control_ensure_monitor(box->ctx, box->row.id, deadline, e);
+    if (r == 0)
+        r = box_client(box, &c, e);
+    if (r == 0)
+        r = client_health(c, HEALTH_MS, e);
+    return r < 0 ? r : 1;
+}
+
+int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms,
+                        struct bringup_report *report, struct err *e)
+{
+    bool is_gone = false;
+    int r = bringup_settle_locked(box, &is_gone, e);
+
+    if (r < 0)
+        return r;
+    if (is_gone)
+        return err_field(e, ERR_NOT_FOUND, "name", "there is no box with the name '%s'",
+                         box->row.name);
+    if (lifecycle_is_live(box->row.state)) {
+        r = check_live(box, deadline_mono_ms, e);
+        if (r < 0)
+            return r;
+        if (r == 1)
+            return 0;
+    }
+    if (box->ctx->no_resume)
+        return err_field(e, ERR_PRECONDITION, "state", "the box '%s' is stopped", box->row.name);
+    return bringup_run_locked(box, NULL, deadline_mono_ms, report, e);
+}
+
+int bringup_back(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
+                 struct err *e)
+{
+    _cleanup_close_ int lock = -1;
+    int r;
+
+    r = store_lock_name(box->ctx->store, box->row.name, deadline_mono_ms, box->ctx->cancel_fd,
+                        &lock, e);
+    if (r == 0)
+        r = box_reload(box, e);
+    if (r == 0)
+        r = bringup_back_locked(box, deadline_mono_ms, report, e);
+    return r;
+}
+
+/* ---- the public ones ---- */
+
+static int with_lock(struct bh_box *box, int64_t timeout_ms,
+                     int (*fn)(struct bh_box *box, int64_t deadline, struct err *e),
+                     struct bh_error *err)
+{
+    int64_t deadline = clock_mono_ms() + (timeout_ms > 0 ? timeout_ms : BRINGUP_TIMEOUT_MS);
+    _cleanup_close_ int lock = -1;
+    struct err e = {0};
+    int r;
+
+    r = store_lock_name(box->ctx->store, box->row.name, deadline, box->ctx->cancel_fd, &lock, &e);
+    if (r == 0)
+        r = box_reload(box, &e);
+    if (r == 0)
+        r = fn(box, deadline, &e);
+    return ctx_fail(err, r, &e);
+}
+
+static int stop_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    bool is_gone = false;
+    int r = bringup_settle_locked(box, &is_gone, e);
+
+    (void)deadline;
+    if (r < 0)
+        return r;
+    if (is_gone)
+        return err_field(e, ERR_NOT_FOUND, "name", "there is no box with the name '%s'",
+                         box->row.name);
+    if (box->row.state == BH_STATE_STOPPED)
+        return 0;
+    return bringup_stop_locked(box, "stopped by a command", e);
+}
+
+static int destroy_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    (void)deadline;
+    return bringup_destroy_locked(box, e);
+}
+
+int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    return with_lock(box, timeout_ms, stop_it, err);
+}
+
+int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    return with_lock(box, timeout_ms, destroy_it, err);
+}
+
+int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    int64_t deadline = clock_mono_ms() + (timeout_ms > 0 ? timeout_ms : BRINGUP_TIMEOUT_MS);
+    struct bringup_report report = {0};
+    bool no_resume = box->ctx->no_resume;
+    struct err e = {0};
+    int r;
+
+    box->ctx->no_resume = false; /* being asked to start is not resuming by the way */
+    r = bringup_back(box, deadline, &report, &e);
+    box->ctx->no_resume = no_resume;
+    r = ctx_fail(err, r, &e);
+    if (r < 0 && err) {
+        (void)snprintf(err->step, sizeof(err->step), "%s", report.step);
+        (void)snprintf(err->detail, sizeof(err->detail), "%s", report.log ? report.log : "");
+    }
+    free(report.log);
+    return r;
+}

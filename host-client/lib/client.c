@@ -1,0 +1,528 @@
+#include "lib/client.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/b64.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "common/wire/wire.h"
+#include "lib/socket.h"
+#include "lib/tunnel.h"
+
+#include "common/banned.h"
+
+#define CLIENT_LINE_BYTES (24 * 1024 * 1024) /* one message: 16 MiB of bytes as base64 */
+#define CLIENT_READY_FIRST_MS 5
+#define CLIENT_READY_MOST_MS 100
+#define CLIENT_READY_TRY_MS 2000
+#define CLIENT_PORT_BODY_BYTES (256 * 1024)
+
+struct client {
+    struct http *http;
+    char *socket; /* or NULL */
+    char *base;   /* "http://box" */
+    char *auth;   /* "Authorization: Bearer ...", or NULL */
+    char *token;
+    int cancel_fd;
+};
+
+int client_new(const struct client_options *opts, struct client **ret, struct err *e)
+{
+    struct client *c = calloc(1, sizeof(*c));
+    int r;
+
+    if (!c)
+        return err_oom(e);
+    c->cancel_fd = opts->cancel_fd;
+    c->socket = opts->socket ? strdup(opts->socket) : NULL;
+    c->base = strdup(opts->url ? opts->url : "http://box");
+    c->token = opts->token ? strdup(opts->token) : NULL;
+    r = !c->base || (opts->socket && !c->socket) || (opts->token && !c->token) ? err_oom(e) : 0;
+    if (r == 0 && opts->token && asprintf(&c->auth, "Authorization: Bearer %s", opts->token) < 0) {
+        c->auth = NULL;
+        r = err_oom(e);
+    }
+    if (r == 0)
+        r = http_new(opts->cancel_fd, &c->http, e);
+    if (r < 0) {
+        (void)client_free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+struct client *client_free(struct client *c)
+{
+    if (!c)
+        return NULL;
+    (void)http_free(c->http);
+    free(c->socket);
+    free(c->base);
+    free(c->auth);
+    if (c->token)
+        explicit_bzero(c->token, strlen(c->token));
+    free(c->token);
+    free(c);
+    return NULL;
+}
+
+/* ---- answers ---- */
+
+/* What the agent said went wrong, as it said it. */
+static int answer_error(int status, const char *body, size_t len, struct err *e)
+{
+    _cleanup_json_ json_t *obj = NULL;
+    struct err told = {0};
+
+    if (len && jx_parse(body, len, &obj, NULL) == 0 && jx_read_error(obj, &told)) {
+        if (e)
+            *e = told;
+        return -told.code;
+    }
+    return err_set(e, status == 401 ? ERR_UNAUTHENTICATED : ERR_INTERNAL,
+                   "the guest agent answered with status %d", status);
+}
+
+static int send_request(struct client *c, struct http_request *req, struct http_response *ret,
+                        struct err *e)
+{
+    struct http_response res = {0};
+    int r;
+
+    req->unix_socket = c->socket;
+    r = http_do(c->http, req, &res, e);
+    if (r < 0)
+        return err_wrap(e, r, "the guest agent");
+    if (res.status < 200 || res.status > 299) {
+        r = answer_error(res.status, res.body.data, res.body.len, e);
+        http_response_done(&res);
+        return r;
+    }
+    *ret = res;
+    return 0;
+}
+
+/* ---- health ---- */
+
+int client_health(struct client *c, int64_t timeout_ms, struct err *e)
+{
+    _cleanup_free_ char *url = NULL;
+    struct http_response res = {0};
+    struct http_request req = {.method = "GET", .max_body = 4096};
+    int r;
+
+    if (asprintf(&url, "%s/v1/health", c->base) < 0)
+        return err_oom(e);
+    req.url = url;
+    req.deadline_mono_ms = clock_mono_ms() + timeout_ms;
+    r = send_request(c, &req, &res, e);
+    http_response_done(&res);
+    return r;
+}
+
+int client_wait_ready(struct client *c, int64_t deadline_mono_ms, struct err *e)
+{
+    int64_t pause_ms = CLIENT_READY_FIRST_MS;
+
+    for (;;) {
+        int left = clock_until_ms(deadline_mono_ms);
+        int r = client_health(
+            c, left >= 0 && left < CLIENT_READY_TRY_MS ? left : CLIENT_READY_TRY_MS, e);
+
+        if (r == 0 || r == -ERR_CANCELED)
+            return r;
+        left = clock_until_ms(deadline_mono_ms);
+        if (left >= 0 && left <= pause_ms)
+            return err_wrap(e, r, "the guest agent did not become ready");
+        if (socket_wait_canceled(c->cancel_fd, (int)pause_ms))
+            return err_set(e, ERR_CANCELED, "canceled while waiting for the guest agent");
+        pause_ms = pause_ms * 2 > CLIENT_READY_MOST_MS ? CLIENT_READY_MOST_MS : pause_ms * 2;
+    }
+}
+
+/* ---- methods ---- */
+
+/* "Exec/Run" -> "http://box/bellhop.v1.Exec/Run"; params as one line. */
+static int prepare_call(struct client *c, const char *method, json_t *params, char **ret_url,
+                        char **ret_body, size_t *ret_len, struct err *e)
+{
+    if (asprintf(ret_url, "%s/" WIRE_SERVICE_PREFIX "%s", c->base, method) < 0) {
+        *ret_url = NULL;
+        return err_oom(e);
+    }
+    if (params)
+        return jx_dump(params, ret_body, ret_len, e);
+    *ret_body = strdup("{}");
+    *ret_len = 2;
+    return *ret_body ? 0 : err_oom(e);
+}
+
+int client_call(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
+                json_t **ret, struct err *e)
+{
+    const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, c->auth, NULL};
+    _cleanup_free_ char *url = NULL;
+    _cleanup_free_ char *body = NULL;
+    struct http_response res = {0};
+    struct http_request req = {.method = "POST",
+                               .headers = headers,
+                               .deadline_mono_ms = deadline_mono_ms,
+                               .max_body = CLIENT_LINE_BYTES * 2};
+    json_t *reply = NULL;
+    int r;
+
+    r = prepare_call(c, method, params, &url, &body, &req.body_len, e);
+    if (r < 0)
+        return r;
+    req.url = url;
+    req.body = body;
+    r = send_request(c, &req, &res, e);
+    if (r < 0)
+        return r;
+    r = jx_parse(res.body.data ? res.body.data : "", res.body.len, &reply, e);
+    http_response_done(&res);
+    if (r < 0)
+        return err_set(e, ERR_DATA_LOSS, "the guest agent's answer to %s is not JSON", method);
+    if (ret)
+        *ret = reply;
+    else
+        json_decref(reply);
+    return 0;
+}
+
+/* ---- streams ---- */
+
+struct lines {
+    struct buf line;
+    int (*fn)(void *arg, json_t *msg);
+    void *arg;
+    int failed;
+    bool has_ended;
+    struct err why;
+};
+
+/* An empty line or {"keepalive":...} only says that the agent is there. */
+static int take_line(struct lines *l)
+{
+    _cleanup_json_ json_t *msg = NULL;
+    json_t *error;
+    struct err told = {0};
+
+    if (l->line.len == 0)
+        return 0;
+    if (jx_parse(l->line.data, l->line.len, &msg, NULL) < 0)
+        return err_set(&l->why, ERR_DATA_LOSS, "a message of the guest agent is not JSON");
+    if (json_object_get(msg, "keepalive"))
+        return 0;
+    error = json_object_get(msg, "error");
+    if (error && jx_read_error(error, &told)) {
+        l->why = told;
+        return -told.code;
+    }
+    l->has_ended = l->has_ended || json_object_get(msg, "end");
+    if (l->fn && l->fn(l->arg, msg) != 0)
+        return err_set(&l->why, ERR_CANCELED, "ended by the receiver");
+    return 0;
+}
+
+static int on_stream(void *arg, const char *data, size_t len)
+{
+    struct lines *l = arg;
+
+    while (len) {
+        const char *end = memchr(data, '\n', len);
+        size_t n = end ? (size_t)(end - data) : len;
+
+        l->failed = buf_add(&l->line, data, n, &l->why);
+        if (l->failed == 0 && end) {
+            l->failed = take_line(l);
+            buf_clear(&l->line);
+        }
+        if (l->failed < 0)
+            return 1;
+        n += end ? 1 : 0;
+        data += n;
+        len -= n;
+    }
+    return 0;
+}
+
+static int stream_result(struct lines *l, int r, struct err *e)
+{
+    if (l->failed < 0) {
+        if (e)
+            *e = l->why;
+        return l->failed;
+    }
+    if (r < 0 || l->has_ended)
+        return r;
+    return err_set(e, ERR_DATA_LOSS, "the guest agent's answer broke off");
+}
+
+int client_stream(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
+                  int (*fn)(void *arg, json_t *msg), void *arg, struct err *e)
+{
+    const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, "Accept: " WIRE_TYPE_NDJSON, c->auth,
+                             NULL};
+    _cleanup_free_ char *url = NULL;
+    _cleanup_free_ char *body = NULL;
+    struct lines l = {.fn = fn, .arg = arg};
+    struct http_response res = {0};
+    struct http_request req = {.method = "POST",
+                               .headers = headers,
+                               .write = on_stream,
+                               .write_arg = &l,
+                               .deadline_mono_ms = deadline_mono_ms};
+    int r;
+
+    r = prepare_call(c, method, params, &url, &body, &req.body_len, e);
+    if (r < 0)
+        return r;
+    req.url = url;
+    req.body = body;
+    buf_init(&l.line, CLIENT_LINE_BYTES);
+    r = send_request(c, &req, &res, e);
+    http_response_done(&res);
+    r = stream_result(&l, r, e);
+    buf_done(&l.line);
+    return r;
+}
+
+/* ---- bytes ---- */
+
+/* Percent-encodes all but unreserved characters and '/'. */
+static int add_encoded(struct buf *b, const char *s, bool keep_slash, struct err *e)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    int r = 0;
+
+    for (; *s && r == 0; s++) {
+        if (strchr(plain, *s) || (keep_slash && *s == '/'))
+            r = buf_add(b, s, 1, e);
+        else
+            r = buf_addf(b, e, "%%%02X", (unsigned char)*s);
+    }
+    return r;
+}
+
+static int new_url(struct client *c, const char *route, const char *path, const char *query,
+                   char **ret, struct err *e)
+{
+    _cleanup_buf_ struct buf b = {0};
+    bool is_query = str_has_suffix(route, "=");
+    int r;
+
+    buf_init(&b, 64 * 1024);
+    r = buf_addf(&b, e, "%s%s", c->base, route);
+    if (r == 0)
+        r = add_encoded(&b, path, !is_query, e);
+    if (r == 0 && query && *query)
+        r = buf_addf(&b, e, "%c%s", is_query ? '&' : '?', query);
+    if (r == 0)
+        *ret = buf_take(&b);
+    return r;
+}
+
+static int get_bytes(struct client *c, const char *url, int (*write)(void *, const char *, size_t),
+                     void *arg, int64_t deadline_mono_ms, struct err *e)
+{
+    const char *headers[] = {c->auth, NULL};
+    struct http_response res = {0};
+    struct http_request req = {.method = "GET",
+                               .url = url,
+                               .headers = headers,
+                               .write = write,
+                               .write_arg = arg,
+                               .deadline_mono_ms = deadline_mono_ms};
+    int r = send_request(c, &req, &res, e);
+
+    http_response_done(&res);
+    return r;
+}
+
+int client_get_file(struct client *c, const char *path, int (*write)(void *, const char *, size_t),
+                    void *arg, int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_free_ char *url = NULL;
+    int r = new_url(c, "/v1/files/", path, NULL, &url, e);
+
+    return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, e);
+}
+
+int client_get_archive(struct client *c, const char *path, const char *query,
+                       int (*write)(void *, const char *, size_t), void *arg,
+                       int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_free_ char *url = NULL;
+    int r = new_url(c, "/v1/archive?path=", path, query, &url, e);
+
+    return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, e);
+}
+
+int client_put_file(struct client *c, const char *path, const void *data, size_t len,
+                    uint32_t mode, const char *user, int64_t deadline_mono_ms, struct err *e)
+{
+    const char *headers[] = {"Content-Type: application/octet-stream", c->auth, NULL};
+    _cleanup_free_ char *url = NULL;
+    _cleanup_buf_ struct buf query = {0};
+    struct http_response res = {0};
+    struct http_request req = {.method = "PUT",
+                               .headers = headers,
+                               .body = len ? data : "",
+                               .body_len = len,
+                               .deadline_mono_ms = deadline_mono_ms};
+    int r;
+
+    buf_init(&query, 4096);
+    r = buf_addf(&query, e, "mode=%04o", (unsigned)mode);
+    if (r == 0 && user) {
+        r = buf_adds(&query, "&user=", e);
+        if (r == 0)
+            r = add_encoded(&query, user, false, e);
+    }
+    if (r == 0)
+        r = new_url(c, "/v1/files/", path, query.data, &url, e);
+    if (r < 0)
+        return r;
+    req.url = url;
+    r = send_request(c, &req, &res, e);
+    http_response_done(&res);
+    return r;
+}
+
+int client_put_archive(struct client *c, const char *dir, const char *query,
+                       int64_t (*read)(void *arg, char *out, size_t max, struct err *e), void *arg,
+                       int64_t deadline_mono_ms, json_t **ret, struct err *e)
+{
+    const char *headers[] = {"Content-Type: application/octet-stream", c->auth, NULL};
+    _cleanup_free_ char *url = NULL;
+    struct http_response res = {0};
+    struct http_request req = {.method = "PUT",
+                               .headers = headers,
+                               .read = read,
+                               .read_arg = arg,
+                               .read_len = -1,
+                               .deadline_mono_ms = deadline_mono_ms};
+    json_t *reply = NULL;
+    int r;
+
+    r = new_url(c, "/v1/archive?path=", dir, query, &url, e);
+    if (r < 0)
+        return r;
+    req.url = url;
+    r = send_request(c, &req, &res, e);
+    if (r < 0)
+        return r;
+    if (res.body.len == 0)
+        reply = json_object();
+    else if (jx_parse(res.body.data, res.body.len, &reply, NULL) < 0)
+        r = err_set(e, ERR_DATA_LOSS, "the guest agent's answer to the archive is not JSON");
+    http_response_done(&res);
+    if (r == 0 && ret)
+        *ret = reply;
+    else
+        json_decref(reply);
+    return r;
+}
+
+/* ---- servers in the box ---- */
+
+static int basic_header(const char *basic, char **ret, struct err *e)
+{
+    size_t len = basic ? strlen(basic) : 0;
+    _cleanup_free_ char *text = malloc(B64_LEN(len) + 1);
+
+    if (!text)
+        return err_oom(e);
+    b64_encode(basic ? basic : "", len, text);
+    text[B64_LEN(len)] = '\0';
+    return asprintf(ret, "Authorization: Basic %s", text) < 0 ? err_oom(e) : 0;
+}
+
+/* The agent's own token goes by its other header: Authorization is the server's. */
+int client_get_port(struct client *c, uint16_t port, const char *path, const char *basic,
+                    int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body,
+                    struct err *e)
+{
+    _cleanup_free_ char *url = NULL;
+    _cleanup_free_ char *auth = NULL;
+    _cleanup_free_ char *token = NULL;
+    const char *headers[3] = {NULL};
+    struct http_request req = {.method = "GET",
+                               .unix_socket = c->socket,
+                               .headers = headers,
+                               .max_body = CLIENT_PORT_BODY_BYTES,
+                               .deadline_mono_ms = deadline_mono_ms};
+    struct http_response res = {0};
+    size_t n = 0;
+    int r = basic ? basic_header(basic, &auth, e) : 0;
+
+    if (r < 0)
+        return r;
+    if (asprintf(&url, "%s/v1/proxy/%u%s", c->base, (unsigned)port, path) < 0 ||
+        asprintf(&token, "X-Access-Token: %s", c->token ? c->token : "") < 0)
+        return err_oom(e);
+    if (c->token)
+        headers[n++] = token;
+    if (auth)
+        headers[n++] = auth;
+    req.url = url;
+    r = http_do(c->http, &req, &res, e);
+    if (r < 0)
+        return r;
+    *ret_status = res.status;
+    *ret_body = res.body;
+    res.body = (struct buf){0};
+    http_response_done(&res);
+    return 0;
+}
+
+/* ---- tunnel ---- */
+
+int client_tunnel(const struct client_options *opts, uint16_t port, int64_t deadline_mono_ms,
+                  int *ret_fd, struct err *e)
+{
+    _cleanup_buf_ struct buf request = {0};
+    _cleanup_buf_ struct buf answer = {0};
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    if (!opts->socket)
+        return err_set(e, ERR_UNIMPLEMENTED, "a tunnel needs the agent's socket");
+    r = socket_connect(opts->socket, &fd, e);
+    if (r < 0)
+        return r;
+    buf_init(&request, TUNNEL_HEAD_BYTES);
+    buf_init(&answer, TUNNEL_HEAD_BYTES);
+    r = tunnel_request(port, opts->token, &request, e);
+    if (r == 0)
+        r = io_write_all(fd, request.data, request.len, e);
+    while (r == 0) {
+        /* One byte at a time until the empty line: what follows belongs to the caller. */
+        char c;
+        ssize_t n;
+
+        r = socket_wait(fd, false, opts->cancel_fd, deadline_mono_ms, e);
+        if (r < 0)
+            return r;
+        n = read(fd, &c, 1);
+        if (n <= 0)
+            return err_set(e, ERR_UNAVAILABLE, "the guest agent ended the tunnel");
+        r = buf_add(&answer, &c, 1, e);
+        if (r == 0 && tunnel_head_bytes(&answer))
+            break;
+    }
+    if (r == 0)
+        r = tunnel_check(&answer, e);
+    if (r == 0)
+        *ret_fd = TAKE_FD(fd);
+    return r;
+}

@@ -1,0 +1,239 @@
+#include "lib/context.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/path.h"
+#include "lib/options.h"
+#include "lib/store.h"
+
+#include "common/banned.h"
+
+#ifndef BELLHOP_VERSION
+#define BELLHOP_VERSION "0.0.0"
+#endif
+#ifndef BH_PREFIX
+#define BH_PREFIX "/usr/local"
+#endif
+
+/* The public codes and the internal ones are the same numbers. */
+_Static_assert((int)BH_CANCELED == (int)ERR_CANCELED, "codes differ");
+_Static_assert((int)BH_FAILED_PRECONDITION == (int)ERR_PRECONDITION, "codes differ");
+_Static_assert((int)BH_UNAUTHENTICATED == (int)ERR_UNAUTHENTICATED, "codes differ");
+
+const char *bh_code_name(int code)
+{
+    return err_wire_name(code);
+}
+
+const char *bh_version(void)
+{
+    return BELLHOP_VERSION;
+}
+
+int ctx_fail(struct bh_error *out, int r, const struct err *e)
+{
+    if (!out || r >= 0)
+        return r;
+    memset(out, 0, sizeof(*out));
+    out->code = -r;
+    (void)snprintf(out->message, sizeof(out->message), "%s",
+                   e && e->message[0] ? e->message : err_wire_name(r));
+    if (e) {
+        out->sys = e->sys;
+        (void)snprintf(out->field, sizeof(out->field), "%s", e->field);
+    }
+    return r;
+}
+
+void ctx_progress(struct bh_ctx *ctx, const char *phase, uint64_t done, uint64_t total,
+                  bool finished, const char *fmt, ...)
+{
+    struct bh_progress p = {
+        .phase = phase, .done = done, .total = total, .finished = finished};
+    char text[256];
+    va_list ap;
+
+    if (!ctx->progress)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    p.text = text;
+    ctx->progress(ctx->progress_arg, &p);
+}
+
+char *ctx_box_path(const struct bh_ctx *ctx, const char *id, const char *name)
+{
+    char *path = NULL;
+
+    if (asprintf(&path, "%s/boxes/%s%s%s", ctx->state_dir, id, name ? "/" : "",
+                 name ? name : "") < 0)
+        return NULL;
+    return path;
+}
+
+int options_copy(void *dst, size_t dst_size, const void *src, struct err *e)
+{
+    size_t size = 0;
+
+    if (!src)
+        return err_field(e, ERR_INVALID, "size", "the options are missing");
+    memcpy(&size, src, sizeof(size));
+    if (size < sizeof(size) || size > 64 * 1024)
+        return err_field(e, ERR_INVALID, "size",
+                         "the option struct's size is not set: use .size = sizeof(options)");
+    memset(dst, 0, dst_size);
+    memcpy(dst, src, size < dst_size ? size : dst_size);
+    memcpy(dst, &dst_size, sizeof(dst_size));
+    return 0;
+}
+
+/*
+ * Where a file or directory of ours is: as given, or the first of the places that exists: beside
+ * the running program (a build tree), under its prefix, under the prefix of the build. What is in
+ * none of them is named by the last, so that the error that follows is readable.
+ */
+static int find_ours(const char *given, const char *const *places, char **ret, struct err *e)
+{
+    _cleanup_free_ char *exe_dir = NULL;
+    char exe[4096];
+    ssize_t n;
+
+    if (given) {
+        *ret = strdup(given);
+        return *ret ? 0 : err_oom(e);
+    }
+    n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    exe[n > 0 ? n : 0] = '\0';
+    exe_dir = path_dir(exe);
+    for (; exe_dir && *places; places++) {
+        _cleanup_free_ char *joined = path_join(exe_dir, *places);
+        char *path = joined ? path_clean(joined) : NULL;
+
+        if (!path)
+            return err_oom(e);
+        if (!places[1] || access(path, F_OK) == 0) {
+            *ret = path;
+            return 0;
+        }
+        free(path);
+    }
+    return err_oom(e);
+}
+
+static int find_all_ours(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
+{
+    static const char *const agent[] = {"bellhopd", "../lib/bellhop/bellhopd",
+                                        BH_PREFIX "/lib/bellhop/bellhopd", NULL};
+    static const char *const monitor[] = {"bellhop-monitor", "../lib/bellhop/bellhop-monitor",
+                                          BH_PREFIX "/lib/bellhop/bellhop-monitor", NULL};
+    static const char *const recipes[] = {"../../bootstrap", "../share/bellhop/bootstrap",
+                                          BH_PREFIX "/share/bellhop/bootstrap", NULL};
+    static const char *const images[] = {"../image", "../lib/bellhop/image",
+                                         BH_PREFIX "/lib/bellhop/image", NULL};
+    int r;
+
+    r = find_ours(o->agent_path, agent, &ctx->agent_path, e);
+    if (r == 0)
+        r = find_ours(o->monitor_path, monitor, &ctx->monitor_path, e);
+    if (r == 0)
+        r = find_ours(o->recipe_dir, recipes, &ctx->recipe_dir, e);
+    if (r == 0)
+        r = find_ours(o->image_dir, images, &ctx->image_dir, e);
+    return r;
+}
+
+static int make_dir(const char *given, const char *field, char **ret, struct err *e)
+{
+    _cleanup_free_ char *cwd = NULL;
+    _cleanup_free_ char *joined = NULL;
+    int r;
+
+    if (!given || !*given)
+        return err_field(e, ERR_INVALID, field, "the option '%s' is required", field);
+    cwd = getcwd(NULL, 0);
+    if (!cwd)
+        return err_sys(e, errno, "the working directory");
+    joined = path_join(cwd, given);
+    *ret = joined ? path_clean(joined) : NULL;
+    if (!*ret)
+        return err_oom(e);
+    r = io_mkdir_p(*ret, 0700, e);
+    return r < 0 ? err_at(e, err_wrap(e, r, "%s", field), field) : 0;
+}
+
+static int fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
+{
+    _cleanup_free_ char *boxes = NULL;
+    int r;
+
+    r = make_dir(o->state_dir, "state_dir", &ctx->state_dir, e);
+    if (r < 0)
+        return r;
+    r = make_dir(o->cache_dir, "cache_dir", &ctx->cache_dir, e);
+    if (r < 0)
+        return r;
+    boxes = path_join(ctx->state_dir, "boxes");
+    if (!boxes)
+        return err_oom(e);
+    r = io_mkdir_p(boxes, 0700, e);
+    if (r < 0)
+        return err_at(e, r, "state_dir");
+    r = find_all_ours(ctx, o, e);
+    if (r < 0)
+        return r;
+
+    ctx->cancel_fd = o->cancel_fd > 0 ? o->cancel_fd : -1;
+    ctx->no_resume = o->no_resume;
+    ctx->progress = o->progress;
+    ctx->progress_arg = o->progress_arg;
+    ctx->npm_registry = o->npm_registry ? strdup(o->npm_registry) : NULL;
+    if (o->npm_registry && !ctx->npm_registry)
+        return err_oom(e);
+    return store_open(ctx->state_dir, &ctx->store, e);
+}
+
+int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_error *err)
+{
+    struct bh_options o;
+    struct bh_ctx *ctx;
+    struct err e = {0};
+    int r;
+
+    r = options_copy(&o, sizeof(o), opts, &e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    ctx = calloc(1, sizeof(*ctx));
+    if (!ctx)
+        return ctx_fail(err, err_oom(&e), &e);
+    r = fill(ctx, &o, &e);
+    if (r < 0) {
+        (void)bh_close(ctx);
+        return ctx_fail(err, r, &e);
+    }
+    *ret_ctx = ctx;
+    return 0;
+}
+
+struct bh_ctx *bh_close(struct bh_ctx *ctx)
+{
+    if (!ctx)
+        return NULL;
+    (void)store_close(ctx->store);
+    free(ctx->state_dir);
+    free(ctx->cache_dir);
+    free(ctx->agent_path);
+    free(ctx->monitor_path);
+    free(ctx->recipe_dir);
+    free(ctx->image_dir);
+    free(ctx->npm_registry);
+    free(ctx);
+    return NULL;
+}

@@ -1,0 +1,200 @@
+/* create: bh_create, from what may be refused to a running box. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "lib/bootstrap.h"
+#include "lib/box.h"
+#include "lib/bringup.h"
+#include "lib/control.h"
+#include "lib/options.h"
+#include "lib/repo.h"
+#include "lib/socket.h"
+#include "lib/upload.h"
+
+#include "common/banned.h"
+
+#define AGENT_HEALTH_MS 2000
+#define CONTROL_MS 5000
+
+struct creation {
+    struct bh_ctx *ctx;
+    const struct bh_create_options *opts;
+    struct spec spec;
+    int64_t deadline_mono_ms;
+    struct bringup_report report;
+};
+
+/* What can be refused without the name's lock: nothing has been made yet. */
+static int check_inputs(struct creation *c, struct err *e)
+{
+    const struct bh_create_options *o = c->opts;
+    int r = 0;
+
+    if (!provider_find(c->spec.provider))
+        return err_field(e, ERR_NOT_FOUND, "provider", "provider: there is no provider '%.64s'",
+                         c->spec.provider);
+    if (strcmp(c->spec.agent, "none") != 0)
+        r = bootstrap_check(c->ctx, c->spec.agent, e);
+    if (r < 0)
+        return err_at(e, r, "agent");
+    if (o->project)
+        r = upload_check(o->project, e);
+    if (r < 0)
+        return err_at(e, r, "project");
+    if (r == 0 && o->git_token_file)
+        r = repo_check_token(o->git_token_file, e);
+    if (r == 0 && o->agent_config && access(o->agent_config, R_OK | X_OK) < 0) {
+        r = err_sys(e, errno, "agent-config '%s'", o->agent_config);
+        (void)err_at(e, r, "agent-config");
+    }
+    return r;
+}
+
+/* A port of this machine itself, when the box shares them: taken is taken. */
+static int check_port(const struct spec *s, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    uint16_t port = 0;
+
+    if (!s->agent_port || strcmp(s->network, "host") != 0)
+        return 0;
+    return socket_listen_tcp(s->agent_port, &fd, &port, e);
+}
+
+/* ---- a new one ---- */
+
+static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
+{
+    const struct provider *p = provider_find(c->spec.provider);
+    _cleanup_json_ json_t *spec = NULL;
+    struct box_row row = {0};
+    struct bh_box *box = NULL;
+    int r = p->check(c->ctx, &c->spec, e);
+
+    if (r == 0)
+        r = check_port(&c->spec, e);
+    if (r < 0)
+        return r;
+    spec = spec_to_json(&c->spec);
+    r = spec ? store_add(c->ctx->store, c->opts->name, spec, &row, e) : err_oom(e);
+    if (r == 0)
+        r = box_new_take(c->ctx, &row, &box, e);
+    if (r == 0)
+        r = bringup_run_locked(box, c->opts, c->deadline_mono_ms, &c->report, e);
+    if (r < 0) {
+        (void)bh_box_free(box);
+        return r;
+    }
+    *ret = box;
+    return 0;
+}
+
+/* ---- one that is there ---- */
+
+/* The coding agent answers, or is brought back; the box itself is there. */
+static int ensure_agent(struct creation *c, struct bh_box *box, struct err *e)
+{
+    struct client *client = NULL;
+    int r;
+
+    if (box->row.state == BH_STATE_ERROR)
+        return bringup_run_locked(box, NULL, c->deadline_mono_ms, &c->report, e);
+    if (!box_has_agent(box))
+        return 0;
+    r = box_client(box, &client, e);
+    if (r == 0 && bootstrap_health(c->ctx, box->dir, client, AGENT_HEALTH_MS, NULL) == 0)
+        return 0;
+    return r < 0 ? r : bringup_agent_locked(box, c->deadline_mono_ms, &c->report, e);
+}
+
+static int lengthen(struct creation *c, struct bh_box *box, struct err *e)
+{
+    if (!(c->spec.asked & SPEC_ASKED_TIMEOUT))
+        return 0;
+    return control_call_take(c->ctx, box->row.id,
+                             json_pack("{s:s, s:I}", "op", "extend", "until_ms",
+                                       (json_int_t)(clock_real_ms() + c->spec.timeout_ms)),
+                             CONTROL_MS, NULL, e);
+}
+
+/* -ERR_NOT_FOUND: it was the rest of one, and is gone now. */
+static int take_existing(struct creation *c, struct box_row *row, struct bh_box **ret,
+                         struct err *e)
+{
+    bool no_resume = c->ctx->no_resume;
+    struct bh_box *box = NULL;
+    bool is_gone = false;
+    int r = box_new_take(c->ctx, row, &box, e);
+
+    if (r == 0)
+        r = bringup_settle_locked(box, &is_gone, e);
+    if (r == 0 && is_gone)
+        r = -ERR_NOT_FOUND;
+    if (r == 0)
+        r = spec_compare(&box->spec, &c->spec, e);
+    if (r == 0) {
+        c->ctx->no_resume = false; /* `up` is what starts a box */
+        r = bringup_back_locked(box, c->deadline_mono_ms, &c->report, e);
+        c->ctx->no_resume = no_resume;
+    }
+    if (r == 0)
+        r = ensure_agent(c, box, e);
+    if (r == 0)
+        r = lengthen(c, box, e);
+    if (r == 0)
+        r = box_reload(box, e);
+    if (r < 0) {
+        (void)bh_box_free(box);
+        return r == -ERR_NOT_FOUND && !is_gone ? -ERR_ABORTED : r;
+    }
+    *ret = box;
+    return 0;
+}
+
+static int create(struct creation *c, struct bh_box **ret, struct err *e)
+{
+    _cleanup_close_ int lock = -1;
+    struct box_row row = {0};
+    int r = check_inputs(c, e);
+
+    if (r == 0)
+        r = store_lock_name(c->ctx->store, c->opts->name, c->deadline_mono_ms, c->ctx->cancel_fd,
+                            &lock, e);
+    if (r < 0)
+        return r;
+    r = store_find(c->ctx->store, c->opts->name, &row, e);
+    if (r == 0)
+        r = take_existing(c, &row, ret, e);
+    return r == -ERR_NOT_FOUND ? create_new(c, ret, e) : r;
+}
+
+int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
+              struct bh_error *err)
+{
+    struct bh_create_options o;
+    struct creation c = {.ctx = ctx, .opts = &o};
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        r = spec_from_options(&o, &c.spec, &e);
+    if (r == 0) {
+        c.deadline_mono_ms = clock_mono_ms() +
+                             (o.start_timeout_ms ? o.start_timeout_ms : BRINGUP_TIMEOUT_MS);
+        r = create(&c, ret_box, &e);
+    }
+    r = ctx_fail(err, r, &e);
+    if (r < 0 && err) {
+        (void)snprintf(err->step, sizeof(err->step), "%s", c.report.step);
+        (void)snprintf(err->detail, sizeof(err->detail), "%s", c.report.log ? c.report.log : "");
+    }
+    spec_done(&c.spec);
+    free(c.report.log);
+    return r;
+}

@@ -1,0 +1,249 @@
+/* files: reading, writing, upload and download of a box's files. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/box.h"
+#include "lib/control.h"
+#include "lib/extract.h"
+#include "lib/options.h"
+#include "lib/upload.h"
+
+#include "common/banned.h"
+
+#define CONTROL_MS 5000
+
+/* A relative path starts where commands do. */
+static int resolve(struct bh_box *box, const char *path, char **ret, struct err *e)
+{
+    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+
+    if (!path || !*path)
+        return err_field(e, ERR_INVALID, "path", "path must not be empty");
+    *ret = workdir ? path_join(workdir, path) : NULL;
+    return *ret ? 0 : err_oom(e);
+}
+
+/* Awake, with a client, and the path as the agent wants it. */
+static int begin(struct bh_box *box, const char *path, struct client **ret_client, char **ret_path,
+                 struct err *e)
+{
+    int r = box_wake(box, e);
+
+    if (r == 0)
+        r = resolve(box, path, ret_path, e);
+    return r < 0 ? r : box_client(box, ret_client, e);
+}
+
+/* ---- one file ---- */
+
+static int collect(void *arg, const char *data, size_t len)
+{
+    return buf_add(arg, data, len, NULL);
+}
+
+int bh_read(struct bh_box *box, const char *path, size_t max_bytes, char **ret_data,
+            size_t *ret_len, struct bh_error *err)
+{
+    _cleanup_free_ char *full = NULL;
+    _cleanup_buf_ struct buf data = {0};
+    struct client *c = NULL;
+    struct err e = {0};
+    int r = begin(box, path, &c, &full, &e);
+
+    buf_init(&data, max_bytes);
+    if (r == 0)
+        r = client_get_file(c, full, collect, &data, 0, &e);
+    if (r == -ERR_CANCELED && data.len + 64 * 1024 > max_bytes)
+        r = err_field(&e, ERR_EXHAUSTED, "path", "'%s' has more than %zu bytes", path, max_bytes);
+    if (r == 0)
+        r = buf_add(&data, "", 0, &e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    *ret_len = data.len;
+    *ret_data = buf_take(&data);
+    if (!*ret_data)
+        *ret_data = strdup("");
+    return *ret_data ? 0 : ctx_fail(err, err_oom(&e), &e);
+}
+
+int bh_write(struct bh_box *box, const char *path, const void *data, size_t len, uint32_t mode,
+             struct bh_error *err)
+{
+    _cleanup_free_ char *full = NULL;
+    struct client *c = NULL;
+    struct err e = {0};
+    int r = begin(box, path, &c, &full, &e);
+
+    if (r == 0)
+        r = client_put_file(c, full, data, len, mode ? mode : 0644, NULL, 0, &e);
+    return ctx_fail(err, r, &e);
+}
+
+/* ---- trees ---- */
+
+/* A transfer may take longer than the lease: while it runs the box is used. */
+static int hold(struct bh_box *box, int *ret_fd, struct err *e)
+{
+    return control_open_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "hold"), CONTROL_MS,
+                             ret_fd, e);
+}
+
+static char *join_lines(char *const *list)
+{
+    struct buf b;
+
+    buf_init(&b, 16 * 1024 * 1024);
+    for (; list && *list; list++)
+        if (buf_addf(&b, NULL, "%s\n", *list) < 0)
+            break;
+    return b.len ? buf_take(&b) : NULL;
+}
+
+static int upload(struct bh_box *box, const struct bh_upload_options *o,
+                  struct bh_upload_result *ret, struct err *e)
+{
+    _cleanup_free_ char *dest = NULL;
+    _cleanup_close_ int held = -1;
+    struct upload_request req = {.ctx = box->ctx,
+                                 .source = o->source,
+                                 .git = o->git ? o->git : "as-is",
+                                 .with_secrets = o->with_secrets};
+    struct upload_result done = {0};
+    int r;
+
+    if (!o->source || !*o->source)
+        return err_field(e, ERR_INVALID, "source", "source is required");
+    r = upload_check(o->source, e);
+    if (r < 0)
+        return err_at(e, r, "source");
+    r = begin(box, o->dest && *o->dest ? o->dest : ".", &req.client, &dest, e);
+    if (r == 0)
+        r = hold(box, &held, e);
+    if (r < 0)
+        return r;
+    req.dest = dest;
+    r = upload_run(&req, &done, e);
+    if (r == 0 && ret) {
+        ret->files = done.files;
+        ret->bytes = done.bytes;
+        ret->left_out = join_lines(done.left_out);
+    }
+    upload_result_done(&done);
+    return r;
+}
+
+int bh_upload(struct bh_box *box, const struct bh_upload_options *opts,
+              struct bh_upload_result *ret_result, struct bh_error *err)
+{
+    struct bh_upload_options o;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        r = upload(box, &o, ret_result, &e);
+    return ctx_fail(err, r, &e);
+}
+
+/* The archive is pushed by the transport and pulled by libarchive: a thread and a pipe between. */
+struct download {
+    int read_fd;
+    int write_fd;
+    const char *dir;
+    const char *prefix;
+    int r;
+    struct err e;
+};
+
+static void *extract_thread(void *arg)
+{
+    struct download *d = arg;
+
+    d->r = extract_stream(d->read_fd, d->dir, d->prefix, &d->e);
+    fd_close(TAKE_FD(d->read_fd)); /* who still writes gets an error and stops */
+    return NULL;
+}
+
+static int to_pipe(void *arg, const char *data, size_t len)
+{
+    const struct download *d = arg;
+
+    return io_write_all(d->write_fd, data, len, NULL);
+}
+
+/* A directory arrives as a directory of its own name, as cp -r would do it; a file as itself. */
+static int is_directory(struct client *c, const char *path, bool *ret, struct err *e)
+{
+    _cleanup_json_ json_t *params = json_pack("{s:o}", "path", jx_new_path(path));
+    _cleanup_json_ json_t *reply = NULL;
+    int r = params ? client_call(c, "Fs/Stat", params, 0, &reply, e) : err_oom(e);
+
+    if (r == 0)
+        *ret = str_eq(json_string_value(json_object_get(reply, "type")), "directory");
+    return r;
+}
+
+static int download(struct bh_box *box, struct client *c, const char *path, struct download *d,
+                    struct err *e)
+{
+    pthread_t thread;
+    int p[2];
+    int r;
+
+    (void)box;
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "pipe");
+    d->read_fd = p[0];
+    d->write_fd = p[1];
+    r = pthread_create(&thread, NULL, extract_thread, d);
+    if (r) {
+        fd_close(p[0]);
+        fd_close(p[1]);
+        return err_sys(e, r, "start a thread");
+    }
+    r = client_get_archive(c, path, "format=tar", to_pipe, d, 0, e);
+    fd_close(TAKE_FD(d->write_fd));
+    (void)pthread_join(thread, NULL);
+    if (d->r < 0 && (r == 0 || r == -ERR_CANCELED)) {
+        if (e)
+            *e = d->e;
+        return d->r;
+    }
+    return r;
+}
+
+int bh_download(struct bh_box *box, const char *path, const char *local_dir, struct bh_error *err)
+{
+    _cleanup_free_ char *full = NULL;
+    _cleanup_free_ char *clean = NULL;
+    _cleanup_close_ int held = -1;
+    struct client *c = NULL;
+    struct download d = {.dir = local_dir};
+    bool is_dir = false;
+    struct err e = {0};
+    int r = begin(box, path, &c, &full, &e);
+
+    if (r == 0)
+        r = hold(box, &held, &e);
+    if (r == 0)
+        r = is_directory(c, full, &is_dir, &e);
+    if (r == 0) {
+        clean = path_clean(full);
+        r = clean ? io_mkdir_p(local_dir, 0755, &e) : err_oom(&e);
+        (void)err_at(&e, r, "dir");
+    }
+    if (r == 0) {
+        d.prefix = is_dir && strcmp(clean, "/") != 0 ? path_name(clean) : NULL;
+        r = download(box, c, full, &d, &e);
+    }
+    return ctx_fail(err, r, &e);
+}

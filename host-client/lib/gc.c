@@ -1,0 +1,221 @@
+/* gc: what interrupted commands and dead boxes left, finished or removed; and the providers. */
+#include <dirent.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "lib/box.h"
+#include "lib/bringup.h"
+#include "lib/control.h"
+#include "lib/dirtree.h"
+#include "lib/lifecycle.h"
+
+#include "common/banned.h"
+
+#define GC_KEEP_STOPPED_MS (7LL * 24 * 3600 * 1000)
+#define GC_MONITOR_MS 30000
+
+struct gc {
+    struct bh_ctx *ctx;
+    void (*fn)(void *arg, const char *line);
+    void *arg;
+    struct err *e;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct gc *gc, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+
+    if (!gc->fn)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    gc->fn(gc->arg, line);
+}
+
+static void relay_line(void *arg, const char *line)
+{
+    say(arg, "%s", line);
+}
+
+/* ---- boxes of the store ---- */
+
+static int settle(struct gc *gc, struct bh_box *box, bool *ret_gone, struct err *e)
+{
+    enum bh_state before = box->row.state;
+    int r = bringup_settle_locked(box, ret_gone, e);
+
+    if (r == 0 && lifecycle_is_transitional(before))
+        say(gc, "%s: was interrupted while %s, %s", box->row.name, bh_state_name(before),
+            *ret_gone ? "removed" : "stopped");
+    return r;
+}
+
+/* A box that runs without its monitor gets one; one that ended unseen is marked so. */
+static int check_live(struct gc *gc, struct bh_box *box, struct err *e)
+{
+    struct provider_box view;
+    struct provider_run run;
+    int r;
+
+    if (!lifecycle_is_live(box->row.state) || control_ping(box->ctx, box->row.id, NULL) == 0)
+        return 0;
+    box_view(box, &view);
+    r = box->provider->find(&view, &run, e);
+    if (r == 1) {
+        say(gc, "%s: its monitor is put back", box->row.name);
+        return control_ensure_monitor(box->ctx, box->row.id, clock_mono_ms() + GC_MONITOR_MS, e);
+    }
+    if (r < 0)
+        return r;
+    say(gc, "%s: had ended, marked as stopped", box->row.name);
+    return bringup_stop_locked(box, "it ended while nobody looked", e);
+}
+
+static int drop_old(struct gc *gc, struct bh_box *box, struct err *e)
+{
+    if (box->row.state != BH_STATE_STOPPED ||
+        clock_real_ms() - box->row.state_since_ms < GC_KEEP_STOPPED_MS)
+        return 0;
+    say(gc, "%s: stopped for 7 days, removed", box->row.name);
+    return bringup_destroy_locked(box, e);
+}
+
+static int on_box(void *arg, struct bh_box *box)
+{
+    struct gc *gc = arg;
+    _cleanup_close_ int lock = -1;
+    bool is_gone = false;
+    struct err e = {0};
+    int r;
+
+    r = store_lock_name(gc->ctx->store, box->row.name, clock_mono_ms(), gc->ctx->cancel_fd, &lock,
+                        &e);
+    if (r == -ERR_DEADLINE)
+        return 0; /* somebody is at work on it */
+    if (r == 0)
+        r = box_reload(box, &e);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = settle(gc, box, &is_gone, &e);
+    if (r == 0 && !is_gone)
+        r = check_live(gc, box, &e);
+    if (r == 0 && !is_gone)
+        r = box_reload(box, &e);
+    if (r == 0 && !is_gone)
+        r = drop_old(gc, box, &e);
+    if (r == -ERR_CANCELED) {
+        if (gc->e)
+            *gc->e = e;
+        return r;
+    }
+    if (r < 0)
+        say(gc, "%s: %s", box->row.name, e.message);
+    return 0;
+}
+
+/* ---- what the store does not know ---- */
+
+static bool is_known(void *arg, const char *id)
+{
+    struct gc *gc = arg;
+    struct box_row row = {0};
+    int r = store_get(gc->ctx->store, id, &row, NULL);
+
+    box_row_done(&row);
+    return r != -ERR_NOT_FOUND; /* in doubt it is somebody's */
+}
+
+static void drop_unknown_dirs(struct gc *gc)
+{
+    _cleanup_free_ char *boxes = path_join(gc->ctx->state_dir, "boxes");
+    _cleanup_closedir_ DIR *dir = boxes ? opendir(boxes) : NULL;
+    const struct dirent *d;
+
+    while (dir && (d = readdir(dir))) {
+        _cleanup_free_ char *path = NULL;
+        struct err e = {0};
+
+        if (strlen(d->d_name) != BOX_ID_BYTES - 1 || is_known(gc, d->d_name))
+            continue;
+        control_kill_monitor(gc->ctx, d->d_name);
+        path = path_join(boxes, d->d_name);
+        if (path && dirtree_remove(path, &e) == 0)
+            say(gc, "removed the directory of a box that is gone: %s", d->d_name);
+        else
+            say(gc, "the directory of a box that is gone: %s", e.message);
+    }
+}
+
+/* A lock whose box is gone; holding it shows that nobody is about to make that box. */
+static void drop_unused_locks(struct gc *gc)
+{
+    _cleanup_free_ char *locks = path_join(gc->ctx->state_dir, "locks");
+    _cleanup_closedir_ DIR *dir = locks ? opendir(locks) : NULL;
+    const struct dirent *d;
+
+    while (dir && (d = readdir(dir))) {
+        _cleanup_close_ int lock = -1;
+        struct box_row row = {0};
+
+        if (!spec_is_name(d->d_name) ||
+            store_lock_name(gc->ctx->store, d->d_name, clock_mono_ms(), -1, &lock, NULL) < 0)
+            continue;
+        if (store_find(gc->ctx->store, d->d_name, &row, NULL) == -ERR_NOT_FOUND)
+            store_forget_lock(gc->ctx->store, d->d_name);
+        box_row_done(&row);
+    }
+}
+
+int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg,
+          struct bh_error *err)
+{
+    struct err e = {0};
+    struct gc gc = {.ctx = ctx, .fn = fn, .arg = arg, .e = &e};
+    const struct provider *p;
+    int r = bh_list(ctx, on_box, &gc, err);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; (p = provider_at(i)); i++) {
+        r = p->sweep ? p->sweep(ctx, is_known, &gc, relay_line, &gc, &e) : 0;
+        if (r < 0)
+            say(&gc, "%s: %s", p->name, e.message);
+    }
+    drop_unknown_dirs(&gc);
+    drop_unused_locks(&gc);
+    return 0;
+}
+
+/* ---- providers ---- */
+
+int bh_providers(struct bh_ctx *ctx, void (*fn)(void *arg, const struct bh_provider_info *info),
+                 void *arg, struct bh_error *err)
+{
+    const struct provider *p;
+
+    (void)err;
+    for (size_t i = 0; (p = provider_at(i)); i++) {
+        struct provider_facts facts = {0};
+        struct err e = {0};
+        struct bh_provider_info info = {.name = p->name, .summary = p->summary};
+        int r = p->probe(ctx, "", &facts, &e);
+
+        if (r == -ERR_CANCELED)
+            return ctx_fail(err, r, &e);
+        info.usable = r == 0 && facts.usable;
+        info.runtime = facts.runtime;
+        info.why = info.usable ? "" : r < 0 ? e.message : facts.why;
+        fn(arg, &info);
+    }
+    return 0;
+}

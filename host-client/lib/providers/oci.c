@@ -1,0 +1,619 @@
+#include "lib/providers/oci.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/dirtree.h"
+#include "lib/providers/host_image.h"
+#include "lib/providers/oci_bundle.h"
+#include "lib/providers/oci_cgroup.h"
+#include "lib/providers/oci_idmap.h"
+#include "lib/providers/oci_inspect.h"
+#include "lib/providers/oci_mounts.h"
+#include "lib/providers/oci_network.h"
+#include "lib/providers/oci_record.h"
+#include "lib/providers/oci_rootfs.h"
+#include "lib/providers/oci_runtime.h"
+
+#include "common/banned.h"
+
+#define TOKEN_MAX_BYTES 4096
+#define CGROUP_TIMEOUT_MS 10000
+#define KILL_WAIT_MS 5000
+
+/* ---- shared by the modules ---- */
+
+bool oci_is_host_image(const struct spec *spec)
+{
+    return str_eq(spec->image, "host");
+}
+
+bool oci_is_strict(const struct spec *spec)
+{
+    return str_eq(spec->privilege, "strict");
+}
+
+const char *oci_agent_place(const struct spec *spec)
+{
+    return oci_is_host_image(spec) ? "/run/bellhopd" : "/usr/local/bin/bellhopd";
+}
+
+char *oci_lower_path(const struct provider_box *b)
+{
+    char *path;
+
+    if (oci_is_host_image(b->spec))
+        return oci_path(b, "oci/hostroot");
+    return asprintf(&path, "%s/rootfs", b->spec->image_dir) < 0 ? NULL : path;
+}
+
+bool oci_may_miss(const struct spec *spec, const char *piece)
+{
+    for (char **p = spec->allow_missing; p && *p; p++)
+        if (str_eq(*p, piece))
+            return true;
+    return false;
+}
+
+int oci_missing(const struct spec *spec, const char *piece, const char *why, struct err *e)
+{
+    if (oci_may_miss(spec, piece))
+        return 0;
+    return err_field(e, ERR_PRECONDITION, piece,
+                     "%s is not enforced here (%s); --allow-missing %s does without", piece, why,
+                     piece);
+}
+
+/* ---- probe and check ---- */
+
+static int require_root(struct err *e)
+{
+    if (geteuid() == 0)
+        return 0;
+    return err_set(e, ERR_DENIED,
+                   "the oci provider needs root (try sudo), or --provider process");
+}
+
+static int oci_probe(struct bh_ctx *ctx, const char *runtime, struct provider_facts *ret,
+                     struct err *e)
+{
+    struct oci_runtime rt;
+    struct err why = {0};
+    int r;
+
+    *ret = (struct provider_facts){0};
+    r = require_root(&why);
+    if (r == 0)
+        r = oci_runtime_choose(ctx, runtime, &rt, &why);
+    if (r == -ERR_CANCELED) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    ret->usable = r == 0;
+    if (r == 0)
+        (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s", rt.name);
+    else
+        (void)snprintf(ret->why, sizeof(ret->why), "%s", why.message);
+    return 0;
+}
+
+static int check_image(struct bh_ctx *ctx, const struct spec *spec, struct err *e)
+{
+    _cleanup_free_ char *rootfs = NULL;
+    struct stat st;
+
+    if (oci_is_host_image(spec))
+        return host_image_check(ctx->state_dir, e);
+    if (asprintf(&rootfs, "%s/rootfs", spec->image_dir) < 0)
+        return err_oom(e);
+    if (stat(rootfs, &st) < 0 || !S_ISDIR(st.st_mode))
+        return err_field(e, ERR_NOT_FOUND, "image", "the image '%s' has no '%s'", spec->image,
+                         rootfs);
+    return 0;
+}
+
+static int oci_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
+{
+    struct oci_runtime rt;
+    char *name;
+    int r;
+
+    r = require_root(e);
+    if (r == 0)
+        r = check_image(ctx, spec, e);
+    if (r == 0)
+        r = oci_rootfs_check_dest(spec->dest, e);
+    if (r == 0)
+        r = oci_network_check(spec, e);
+    if (r == 0)
+        r = oci_runtime_choose(ctx, spec->runtime, &rt, e);
+    if (r < 0)
+        return r;
+    name = strdup(rt.name);
+    if (!name)
+        return err_oom(e);
+    free(spec->runtime);
+    spec->runtime = name;
+    return 0;
+}
+
+/* ---- prepare ---- */
+
+/* A range of ids of its own when the kernel can give the image's mount to it. */
+static int choose_base(const struct provider_box *b, const char *lower, uint32_t *ret,
+                       struct err *e)
+{
+    struct err why = {0};
+    uint32_t base;
+    int r;
+
+    r = oci_range_claim(b, &base, e);
+    if (r < 0)
+        return r;
+    r = oci_idmap_try(lower, base, &why);
+    if (r == 0) {
+        *ret = base;
+        return 0;
+    }
+    oci_range_release(b, base);
+    *ret = 0;
+    return oci_missing(b->spec, "user_namespace", why.message, e);
+}
+
+/* Who listens in run/: root of the box, or with `strict` the user, who then is pid 1. */
+static int own_run_dir(const struct provider_box *b, const struct oci_disk *disk, struct err *e)
+{
+    _cleanup_free_ char *run = oci_path(b, "run");
+    uint32_t uid = oci_is_strict(b->spec) ? disk->base + disk->uid : disk->base;
+    uint32_t gid = oci_is_strict(b->spec) ? disk->base + disk->gid : disk->base;
+
+    if (!run)
+        return err_oom(e);
+    if (mkdir(run, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "mkdir '%s'", run);
+    if (chown(run, uid, gid) < 0 || chmod(run, 0700) < 0)
+        return err_sys(e, errno, "own '%s'", run);
+    return 0;
+}
+
+static int make_disk(const struct provider_box *b, struct oci_disk *disk, struct err *e)
+{
+    _cleanup_free_ char *lower = oci_lower_path(b);
+    int r = 0;
+
+    if (!lower)
+        return err_oom(e);
+    if (oci_is_host_image(b->spec))
+        r = host_image_make(lower, e);
+    if (r == 0)
+        r = choose_base(b, lower, &disk->base, e);
+    if (r == 0)
+        r = oci_rootfs_prepare(b, lower, disk, e);
+    if (r == 0)
+        r = oci_disk_save(b, disk, e);
+    return r;
+}
+
+static int oci_prepare(struct provider_box *b, struct err *e)
+{
+    _cleanup_free_ char *dir = oci_path(b, "oci");
+    struct oci_disk disk = {0};
+    int r;
+
+    if (!dir)
+        return err_oom(e);
+    r = require_root(e);
+    if (r == 0)
+        r = io_mkdir_p(dir, 0700, e);
+    if (r < 0)
+        return r;
+    r = oci_disk_load(b, &disk, e);
+    if (r == -ERR_NOT_FOUND)
+        r = make_disk(b, &disk, e);
+    if (r < 0)
+        return r;
+    return own_run_dir(b, &disk, e);
+}
+
+/* ---- stop and destroy ---- */
+
+/* Everything the provider ever makes for a run, undone by name: also what was being made when a
+ * process died. */
+static int undo_run(const struct provider_box *b, const struct oci_run *run, struct err *e)
+{
+    _cleanup_free_ char *state = oci_path(b, "oci/state");
+    const struct oci_runtime *rt = &(struct oci_runtime){0};
+    struct oci_runtime named;
+    struct oci_container c = {.id = run->container, .state_dir = state, .network = run->network};
+    struct err why = {0};
+    int r;
+
+    if (!state)
+        return err_oom(e);
+    if (run->runtime_path[0]) {
+        (void)snprintf(named.name, sizeof(named.name), "%s", run->runtime);
+        (void)snprintf(named.path, sizeof(named.path), "%s", run->runtime_path);
+        rt = &named;
+    }
+    c.runtime = rt;
+    oci_proc_signal(&run->init, SIGKILL);
+    (void)oci_proc_wait(&run->init, KILL_WAIT_MS);
+    /* what it cannot do (its state was half written) the cgroup does */
+    if (rt->path[0])
+        (void)oci_runtime_delete(&c, &why);
+    r = oci_cgroup_remove(run->cgroup, CGROUP_TIMEOUT_MS, e);
+    oci_network_end(run);
+    if (r == 0)
+        r = dirtree_remove(state, e);
+    if (r == 0)
+        r = oci_mounts_undo(b->dir, e);
+    return r;
+}
+
+static void name_run(const struct provider_box *b, struct oci_run *run)
+{
+    (void)snprintf(run->container, sizeof(run->container), "bellhop-%s", b->id);
+    oci_cgroup_name(b->ctx->state_dir, b->id, run->cgroup);
+}
+
+static void remove_run_files(const struct provider_box *b)
+{
+    static const char *const names[] = {"run/agent.sock", "run/token", "oci/bundle/pid"};
+
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        _cleanup_free_ char *path = oci_path(b, names[i]);
+
+        if (path)
+            (void)unlink(path);
+    }
+}
+
+static int oci_stop(struct provider_box *b, int grace_ms, struct err *e)
+{
+    struct oci_run run = {0};
+    int r;
+
+    r = oci_run_load(b, &run, NULL);
+    if (r < 0) /* none, or not readable: the names follow from the id */
+        name_run(b, &run);
+    if (grace_ms > 0 && oci_proc_is_alive(&run.init)) {
+        oci_proc_signal(&run.init, SIGTERM);
+        (void)oci_proc_wait(&run.init, grace_ms);
+    }
+    r = undo_run(b, &run, e);
+    if (r < 0)
+        return r;
+    remove_run_files(b);
+    return oci_run_remove(b, e);
+}
+
+static int oci_destroy(struct provider_box *b, struct err *e)
+{
+    struct oci_disk disk = {0};
+    int r;
+
+    r = require_root(e);
+    if (r == 0)
+        r = oci_stop(b, 0, e);
+    if (r < 0)
+        return r;
+    (void)oci_disk_load(b, &disk, NULL);
+    r = dirtree_remove(b->dir, e);
+    if (r == 0)
+        oci_range_release(b, disk.base);
+    return r;
+}
+
+/* ---- start ---- */
+
+/* The box's own copy: pid 1 reads and unlinks it. */
+static int give_token(const struct provider_box *b, const struct oci_disk *disk, struct err *e)
+{
+    _cleanup_free_ char *from = oci_path(b, "token");
+    _cleanup_free_ char *to = oci_path(b, "run/token");
+    _cleanup_free_ char *token = NULL;
+    _cleanup_close_ int fd = -1;
+    uint32_t uid = oci_is_strict(b->spec) ? disk->base + disk->uid : disk->base;
+    size_t len;
+    int r;
+
+    if (!from || !to)
+        return err_oom(e);
+    r = io_read_file(AT_FDCWD, from, TOKEN_MAX_BYTES, &token, &len, e);
+    if (r < 0)
+        return r;
+    if (unlink(to) < 0 && errno != ENOENT)
+        return err_sys(e, errno, "unlink '%s'", to);
+    fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
+    if (fd < 0)
+        return err_sys(e, errno, "create '%s'", to);
+    r = io_write_all(fd, token, len, e);
+    if (r == 0 && fchown(fd, uid, uid) < 0)
+        r = err_sys(e, errno, "own '%s'", to);
+    return r;
+}
+
+static int stage_paths(const struct provider_box *b, struct oci_stage_paths *p, struct err *e)
+{
+    p->lower = oci_lower_path(b);
+    p->disk = oci_path(b, "oci/disk");
+    p->run = oci_path(b, "run");
+    p->hosts = oci_path(b, "oci/etc/hosts");
+    p->resolv = oci_path(b, "oci/etc/resolv.conf");
+    return p->lower && p->disk && p->run && p->hosts && p->resolv ? 0 : err_oom(e);
+}
+
+static int open_console(const struct provider_box *b, int *ret_fd, struct err *e)
+{
+    _cleanup_free_ char *path = oci_path(b, "console.log");
+    int fd;
+
+    if (!path)
+        return err_oom(e);
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(e, errno, "create '%s'", path);
+    *ret_fd = fd;
+    return 0;
+}
+
+/* What start() works on. */
+struct launch {
+    struct provider_box *box;
+    struct oci_disk disk;
+    struct oci_run run;
+    struct oci_runtime runtime;
+    struct oci_stage stage;
+    struct oci_stage_paths paths;
+    char *state_dir, *bundle_dir, *log_path;
+    int console;
+};
+
+static void launch_done(struct launch *l)
+{
+    oci_stage_paths_done(&l->paths);
+    fd_close(l->stage.userns_fd);
+    fd_close(l->console);
+    free(l->state_dir);
+    free(l->bundle_dir);
+    free(l->log_path);
+}
+
+static struct oci_container launch_container(struct launch *l)
+{
+    return (struct oci_container){.runtime = &l->runtime,
+                                  .id = l->run.container,
+                                  .state_dir = l->state_dir,
+                                  .log_path = l->log_path,
+                                  .network = l->run.network,
+                                  .cancel_fd = l->box->ctx->cancel_fd};
+}
+
+/* Names, files and bundle: nothing that the kernel keeps. */
+static int launch_init(struct launch *l, struct provider_box *b, struct err *e)
+{
+    int r;
+
+    l->box = b;
+    l->state_dir = oci_path(b, "oci/state");
+    l->bundle_dir = oci_path(b, "oci/bundle");
+    l->log_path = oci_path(b, "oci/runtime.log");
+    if (!l->state_dir || !l->bundle_dir || !l->log_path)
+        return err_oom(e);
+    r = oci_disk_load(b, &l->disk, e);
+    if (r == 0)
+        r = oci_runtime_choose(b->ctx, b->spec->runtime, &l->runtime, e);
+    if (r == 0)
+        r = stage_paths(b, &l->paths, e);
+    if (r == 0 && l->disk.base)
+        r = oci_userns_open(l->disk.base, &l->stage.userns_fd, e);
+    if (r < 0)
+        return r;
+    name_run(b, &l->run);
+    (void)snprintf(l->run.runtime, sizeof(l->run.runtime), "%s", l->runtime.name);
+    (void)snprintf(l->run.runtime_path, sizeof(l->run.runtime_path), "%s", l->runtime.path);
+    (void)snprintf(l->run.network, sizeof(l->run.network), "%s", b->spec->network);
+    l->stage.root = oci_stage_root(b->dir, l->runtime.path);
+    return 0;
+}
+
+static int launch_files(struct launch *l, struct err *e)
+{
+    const struct oci_bundle bundle = {
+        .box = l->box, .disk = &l->disk, .run = &l->run, .stage = &l->stage};
+    int r;
+
+    (void)unlink(l->log_path);
+    r = oci_network_files(l->box, e);
+    if (r == 0)
+        r = oci_bundle_stage(l->box, &l->paths, &l->stage, e);
+    if (r == 0)
+        r = oci_bundle_write(&bundle, e);
+    if (r == 0)
+        r = give_token(l->box, &l->disk, e);
+    if (r == 0)
+        r = open_console(l->box, &l->console, e);
+    return r;
+}
+
+/* The box is created and its network attached before its program runs; what is enforced is read
+ * back before anybody can use it. */
+static int launch(struct launch *l, struct err *e)
+{
+    struct oci_container c = launch_container(l);
+    pid_t pid;
+    int r;
+
+    r = oci_run_save(l->box, &l->run, e);
+    if (r == 0)
+        r = io_mkdir_p(l->state_dir, 0700, e);
+    if (r == 0)
+        r = oci_runtime_create(&c, l->bundle_dir, l->console, &l->stage, &pid, e);
+    if (r == 0)
+        r = oci_proc_identify(pid, &l->run.init, e);
+    if (r == 0)
+        r = oci_run_save(l->box, &l->run, e);
+    if (r == 0)
+        r = oci_network_attach(l->box, &l->run, e);
+    if (r == 0)
+        r = oci_runtime_start(&c, e);
+    if (r == 0)
+        r = oci_inspect_require(l->box, &l->run, e);
+    return r;
+}
+
+static int oci_find(struct provider_box *b, struct provider_run *ret, struct err *e)
+{
+    struct oci_run run;
+    int r;
+
+    r = oci_run_load(b, &run, e);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r < 0)
+        return r;
+    if (!oci_proc_is_alive(&run.init))
+        return 0;
+    *ret = (struct provider_run){.pid = run.init.pid, .pid_start = run.init.start};
+    return 1;
+}
+
+static int oci_start(struct provider_box *b, struct provider_run *ret, struct err *e)
+{
+    struct launch l = {.console = -1, .stage = {.userns_fd = -1}};
+    int r;
+
+    r = require_root(e);
+    if (r < 0)
+        return r;
+    r = oci_find(b, ret, e);
+    if (r)
+        return r > 0 ? 0 : r;
+    r = oci_stop(b, 0, e); /* what a start that died has left */
+    if (r == 0)
+        r = launch_init(&l, b, e);
+    if (r == 0)
+        r = launch_files(&l, e);
+    if (r == 0) {
+        r = launch(&l, e);
+        if (r < 0)
+            (void)oci_stop(b, 0, NULL);
+    }
+    if (r == 0)
+        *ret = (struct provider_run){.pid = l.run.init.pid, .pid_start = l.run.init.start};
+    launch_done(&l);
+    return r;
+}
+
+static int oci_inspect_box(struct provider_box *b, json_t **ret, struct err *e)
+{
+    struct oci_run run;
+    int r;
+
+    r = oci_run_load(b, &run, e);
+    if (r == 0 && !oci_proc_is_alive(&run.init))
+        r = -ERR_NOT_FOUND;
+    if (r == -ERR_NOT_FOUND)
+        return err_set(e, ERR_PRECONDITION, "the box is not running");
+    if (r < 0)
+        return r;
+    return oci_inspect(b, &run, ret, e);
+}
+
+/* ---- gc ---- */
+
+struct sweep {
+    struct bh_ctx *ctx;
+    bool (*is_known)(void *arg, const char *id);
+    void *arg;
+    void (*report)(void *arg, const char *line);
+    void *report_arg;
+};
+
+static int sweep_cgroup(void *arg, const char *id, struct err *e)
+{
+    struct sweep *s = arg;
+    char name[OCI_CGROUP_NAME_BYTES], line[128];
+    int r;
+
+    if (s->is_known(s->arg, id))
+        return 0;
+    oci_cgroup_name(s->ctx->state_dir, id, name);
+    r = oci_cgroup_remove(name, CGROUP_TIMEOUT_MS, e);
+    (void)snprintf(line, sizeof(line), "removed the control group of '%s'", id);
+    if (r == 0 && s->report)
+        s->report(s->report_arg, line);
+    return r;
+}
+
+/* A box's directory without a row: a command died between the two. */
+static int sweep_directory(struct sweep *s, const char *id, struct err *e)
+{
+    _cleanup_free_ char *dir = ctx_box_path(s->ctx, id, NULL);
+    _cleanup_free_ char *ours = ctx_box_path(s->ctx, id, "oci");
+    struct provider_box b = {.ctx = s->ctx, .id = id, .name = id, .dir = dir};
+    char line[128];
+    int r;
+
+    if (!dir || !ours)
+        return err_oom(e);
+    if (s->is_known(s->arg, id) || access(ours, F_OK) < 0)
+        return 0;
+    r = oci_destroy(&b, e);
+    (void)snprintf(line, sizeof(line), "removed the box '%s', which nobody knows", id);
+    if (r == 0 && s->report)
+        s->report(s->report_arg, line);
+    return r;
+}
+
+static int sweep_directories(struct sweep *s, struct err *e)
+{
+    _cleanup_free_ char *boxes = ctx_box_path(s->ctx, "", NULL);
+    _cleanup_closedir_ DIR *d = boxes ? opendir(boxes) : NULL;
+    int r = 0;
+
+    for (struct dirent *de; r == 0 && d && (de = readdir(d));)
+        if (de->d_name[0] != '.')
+            r = sweep_directory(s, de->d_name, e);
+    return r;
+}
+
+static int oci_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
+                     void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
+{
+    struct sweep s = {ctx, is_known, arg, report, report_arg};
+    int r;
+
+    if (geteuid() != 0)
+        return 0;
+    r = sweep_directories(&s, e);
+    if (r < 0)
+        return r;
+    return oci_cgroup_each(ctx->state_dir, sweep_cgroup, &s, e);
+}
+
+const struct provider provider_oci = {
+    .name = "oci",
+    .summary = "an OCI runtime (runc, crun, runsc) on an image: namespaces, seccomp, limits",
+    .probe = oci_probe,
+    .check = oci_check,
+    .prepare = oci_prepare,
+    .start = oci_start,
+    .stop = oci_stop,
+    .destroy = oci_destroy,
+    .find = oci_find,
+    .inspect = oci_inspect_box,
+    .sweep = oci_sweep,
+};

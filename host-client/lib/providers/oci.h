@@ -1,0 +1,53 @@
+#pragma once
+/*
+ * oci: what the modules of the oci provider share. A box's directory holds
+ *   run/            the directory that the box sees as /run/bellhop
+ *   console.log     what pid 1 printed
+ *   oci/disk.json   how the disk was made: user namespace range, the box's user (written last)
+ *   oci/disk/       upper and work of the overlay, owned by the box's (mapped) root
+ *   oci/bundle/     config.json
+ *   oci/etc/        hosts and resolv.conf, bind-mounted
+ *   oci/state/      the runtime's own state
+ *   run.json        what is running or about to be made (removed when nothing is)
+ *
+ * No mount is made in the host's mount namespace: lower, overlay and binds are mounted in a
+ * private namespace of the process that becomes the runtime, and live on only in the box's own.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+#include "lib/provider.h"
+
+#define OCI_RANGE 65536u /* uids and gids of a box */
+
+#define OCI_BOX_RUN "/run/bellhop" /* <dir>/run as the box sees it */
+#define OCI_USER "user"            /* who commands run as; agent and host agree on it */
+
+/* Deadlines of the helpers that are run. */
+#define OCI_CREATE_TIMEOUT_MS 60000
+#define OCI_COMMAND_TIMEOUT_MS 20000
+
+/* How the disk of a box was made; kept in oci/disk.json. */
+struct oci_disk {
+    uint32_t base; /* the host's uid and gid of the box's root; 0: no user namespace */
+    uint32_t uid;  /* of the user "user", in the box */
+    uint32_t gid;
+};
+
+/* Where the box sees the agent's program: /usr is read-only with the host's image. */
+const char *oci_agent_place(const struct spec *spec);
+
+/* The lower layer: the image's root file system, or the tree made from the host's. NULL: no memory. */
+char *oci_lower_path(const struct provider_box *b);
+
+/* <box dir>/name; NULL when out of memory. */
+char *oci_path(const struct provider_box *b, const char *name);
+
+bool oci_is_host_image(const struct spec *spec);
+bool oci_is_strict(const struct spec *spec);
+/* May this piece of isolation be missing? */
+bool oci_may_miss(const struct spec *spec, const char *piece);
+/* The error for a piece that is missing and may not be. */
+int oci_missing(const struct spec *spec, const char *piece, const char *why, struct err *e);

@@ -1,0 +1,42 @@
+#pragma once
+/*
+ * oci_bundle: the OCI runtime spec's config.json for a box. What it says is everything the box is
+ * allowed; nothing is left to a runtime's defaults.
+ */
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "lib/provider.h"
+#include "lib/providers/oci.h"
+#include "lib/providers/oci_mounts.h"
+#include "lib/providers/oci_record.h"
+
+struct oci_bundle {
+    const struct provider_box *box;
+    const struct oci_disk *disk;
+    const struct oci_run *run;
+    const struct oci_stage *stage; /* mounted by the time the runtime reads the config */
+};
+
+/* Fills the stage with all that the config's mounts refer to. The strings belong to `paths`. */
+struct oci_stage_paths {
+    char *lower, *disk, *run, *hosts, *resolv;
+};
+void oci_stage_paths_done(struct oci_stage_paths *p);
+int oci_bundle_stage(const struct provider_box *b, const struct oci_stage_paths *paths,
+                     struct oci_stage *s, struct err *e);
+
+/* config.json as JSON; the caller's. */
+int oci_bundle_config(const struct oci_bundle *c, json_t **ret, struct err *e);
+
+/* Writes oci/bundle/config.json. */
+int oci_bundle_write(const struct oci_bundle *c, struct err *e);
+
+/* A box of one program, for the probe: in a read-only root that has it and, when it is not static,
+ * the host's libraries. */
+int oci_bundle_write_probe(const char *dir, const char *rootfs, const char *const *argv,
+                           bool with_libraries, const char *cgroup, struct err *e);
+
+/* The capabilities of `--privilege sudo`, for the read-back: a bit mask. */
+uint64_t oci_bundle_capabilities(void);

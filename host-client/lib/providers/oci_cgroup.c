@@ -1,0 +1,238 @@
+#include "lib/providers/oci_cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define CGROUP_ROOT "/sys/fs/cgroup"
+#define CGROUP2_MAGIC 0x63677270
+#define MAX_HIERARCHIES 24
+#define PATH_BYTES 512
+#define PROCS_MAX_BYTES ((size_t)4 << 20)
+#define REMOVE_POLL_MS 10
+#define KEEP_V1_UNLIMITED 0x7000000000000000ull /* v1 says "no limit" as a huge number */
+
+void oci_cgroup_name(const char *state_dir, const char *id, char out[OCI_CGROUP_NAME_BYTES])
+{
+    uint32_t h = 2166136261u; /* FNV-1a */
+
+    for (const char *s = state_dir; *s; s++)
+        h = (h ^ (unsigned char)*s) * 16777619u;
+    (void)snprintf(out, OCI_CGROUP_NAME_BYTES, "/bellhop-%08x-%s", h, id);
+}
+
+bool oci_cgroup_is_v2(void)
+{
+    struct statfs fs;
+
+    return statfs(CGROUP_ROOT, &fs) == 0 && fs.f_type == CGROUP2_MAGIC;
+}
+
+/* The mount points of all hierarchies: the root itself, or what lies in it. */
+struct hierarchies {
+    char path[MAX_HIERARCHIES][64];
+    size_t n;
+};
+
+static void add_hierarchy(struct hierarchies *h, const char *name)
+{
+    if (h->n < MAX_HIERARCHIES)
+        (void)snprintf(h->path[h->n++], sizeof(h->path[0]), "%s%s%s", CGROUP_ROOT,
+                       name ? "/" : "", name ? name : "");
+}
+
+static void find_hierarchies(struct hierarchies *h)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+
+    h->n = 0;
+    if (oci_cgroup_is_v2()) {
+        add_hierarchy(h, NULL);
+        return;
+    }
+    d = opendir(CGROUP_ROOT);
+    for (struct dirent *de; d && (de = readdir(d));)
+        if (de->d_name[0] != '.' && de->d_type == DT_DIR)
+            add_hierarchy(h, de->d_name);
+}
+
+static int read_text(const char *hierarchy, const char *name, const char *file, char *out,
+                     size_t out_bytes)
+{
+    _cleanup_close_ int fd = -1;
+    char path[PATH_BYTES];
+    size_t n;
+
+    (void)snprintf(path, sizeof(path), "%s%s/%s", hierarchy, name, file);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || io_read_full(fd, out, out_bytes - 1, &n, NULL) < 0)
+        return -1;
+    out[n] = '\0';
+    return 0;
+}
+
+/* 0 for "max", an absent file, and v1's huge number. */
+static uint64_t read_limit(const char *hierarchy, const char *name, const char *file)
+{
+    char text[64];
+    uint64_t v;
+
+    if (read_text(hierarchy, name, file, text, sizeof(text)) < 0 ||
+        sscanf(text, "%" SCNu64, &v) != 1 || v >= KEEP_V1_UNLIMITED)
+        return 0;
+    return v;
+}
+
+static uint32_t millis(uint64_t quota, uint64_t period)
+{
+    return period ? (uint32_t)(quota * 1000 / period) : 0;
+}
+
+static void read_v2(const char *name, struct oci_limits *ret)
+{
+    uint64_t quota, period;
+    char text[64];
+
+    ret->pids = read_limit(CGROUP_ROOT, name, "pids.max");
+    ret->memory_bytes = read_limit(CGROUP_ROOT, name, "memory.max");
+    if (read_text(CGROUP_ROOT, name, "cpu.max", text, sizeof(text)) == 0 &&
+        sscanf(text, "%" SCNu64 " %" SCNu64, &quota, &period) == 2)
+        ret->cpu_millis = millis(quota, period);
+}
+
+static void read_v1(const char *name, struct oci_limits *ret)
+{
+    ret->pids = read_limit(CGROUP_ROOT "/pids", name, "pids.max");
+    ret->memory_bytes = read_limit(CGROUP_ROOT "/memory", name, "memory.limit_in_bytes");
+    /* no quota is -1, which reads as the largest number */
+    ret->cpu_millis = millis(read_limit(CGROUP_ROOT "/cpu", name, "cpu.cfs_quota_us"),
+                             read_limit(CGROUP_ROOT "/cpu", name, "cpu.cfs_period_us"));
+}
+
+void oci_cgroup_read(const char *name, struct oci_limits *ret)
+{
+    *ret = (struct oci_limits){0};
+    if (oci_cgroup_is_v2())
+        read_v2(name, ret);
+    else
+        read_v1(name, ret);
+}
+
+static void write_text(const char *hierarchy, const char *name, const char *file, const char *text)
+{
+    _cleanup_close_ int fd = -1;
+    char path[PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "%s%s/%s", hierarchy, name, file);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!write(fd, text, strlen(text));
+}
+
+/* Every process of one group gets SIGKILL; its children of this moment are in the next round's
+ * list. */
+static void kill_listed(const char *hierarchy, const char *name)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[PATH_BYTES];
+    char *save = NULL;
+
+    (void)snprintf(path, sizeof(path), "%s%s/cgroup.procs", hierarchy, name);
+    if (io_read_file(AT_FDCWD, path, PROCS_MAX_BYTES, &text, NULL, NULL) < 0)
+        return;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        uint64_t pid;
+
+        if (str_parse_u64(line, 2, INT32_MAX, &pid, NULL) == 0)
+            (void)kill((pid_t)pid, SIGKILL);
+    }
+}
+
+/* A group that the box made below its own (v2, delegated): deepest first, a few levels. */
+static void remove_below(const char *path, int depth)
+{
+    _cleanup_closedir_ DIR *d = depth ? opendir(path) : NULL;
+
+    for (struct dirent *de; d && (de = readdir(d));) {
+        char sub[PATH_BYTES];
+
+        if (de->d_name[0] == '.' || de->d_type != DT_DIR)
+            continue;
+        (void)snprintf(sub, sizeof(sub), "%s/%s", path, de->d_name);
+        remove_below(sub, depth - 1);
+        (void)rmdir(sub);
+    }
+}
+
+/* One attempt in one hierarchy; true when the group is not there any more. */
+static bool remove_once(const char *hierarchy, const char *name)
+{
+    char path[PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "%s%s", hierarchy, name);
+    if (rmdir(path) == 0 || errno == ENOENT)
+        return true;
+    write_text(hierarchy, name, "freezer.state", "THAWED"); /* v1: the frozen don't die */
+    write_text(hierarchy, name, "cgroup.kill", "1");        /* v2: the whole tree at once */
+    kill_listed(hierarchy, name);
+    remove_below(path, 8);
+    return rmdir(path) == 0 || errno == ENOENT;
+}
+
+int oci_cgroup_remove(const char *name, int64_t timeout_ms, struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + timeout_ms;
+    struct hierarchies h;
+    bool gone;
+
+    find_hierarchies(&h);
+    for (;;) {
+        gone = true;
+        for (size_t i = 0; i < h.n; i++)
+            gone &= remove_once(h.path[i], name);
+        if (gone)
+            return 0;
+        if (clock_mono_ms() >= deadline)
+            return err_set(e, ERR_DEADLINE, "the control group '%s' still has processes", name);
+        (void)poll(NULL, 0, REMOVE_POLL_MS); /* the kernel has no event for this on v1 */
+    }
+}
+
+int oci_cgroup_each(const char *state_dir, int (*fn)(void *arg, const char *id, struct err *e),
+                    void *arg, struct err *e)
+{
+    char prefix[OCI_CGROUP_NAME_BYTES];
+    struct hierarchies h;
+
+    oci_cgroup_name(state_dir, "", prefix);
+    find_hierarchies(&h);
+    for (size_t i = 0; i < h.n; i++) {
+        _cleanup_closedir_ DIR *d = opendir(h.path[i]);
+
+        for (struct dirent *de; d && (de = readdir(d));) {
+            int r;
+
+            if (!str_has_prefix(de->d_name, prefix + 1))
+                continue;
+            r = fn(arg, de->d_name + strlen(prefix + 1), e);
+            if (r < 0)
+                return r;
+        }
+    }
+    return 0;
+}

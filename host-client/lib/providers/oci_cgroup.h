@@ -1,0 +1,33 @@
+#pragma once
+/*
+ * oci_cgroup: the box's control groups, "/bellhop-<mark>-<id>" in every hierarchy (v1, hybrid or
+ * v2); the mark tells state directories apart. The runtime makes them; here they are read back,
+ * killed and removed.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+#define OCI_CGROUP_NAME_BYTES 64
+
+void oci_cgroup_name(const char *state_dir, const char *id, char out[OCI_CGROUP_NAME_BYTES]);
+
+/* Is there only the unified hierarchy? */
+bool oci_cgroup_is_v2(void);
+
+struct oci_limits {
+    uint64_t pids; /* 0: none, here and below */
+    uint64_t memory_bytes;
+    uint32_t cpu_millis;
+};
+/* What the kernel enforces on the group. A hierarchy that is not there counts as no limit. */
+void oci_cgroup_read(const char *name, struct oci_limits *ret);
+
+/* Ends every process in the group, then removes it from every hierarchy. Nothing there is fine. */
+int oci_cgroup_remove(const char *name, int64_t timeout_ms, struct err *e);
+
+/* Calls fn with the id of each group that carries the mark of this state directory. */
+int oci_cgroup_each(const char *state_dir, int (*fn)(void *arg, const char *id, struct err *e),
+                    void *arg, struct err *e);

@@ -1,0 +1,338 @@
+#include "lib/providers/oci_network.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "lib/providers/oci_exec.h"
+#include "lib/providers/oci_keeper.h"
+#include "lib/providers/oci_netns.h"
+
+#include "common/banned.h"
+
+#define ETC_MAX_BYTES ((size_t)1 << 20)
+#define RULES_MAX_BYTES 32768
+#define PROC_WAIT_MS 3000
+
+/* A /24 for slirp4netns that no address of the host is in: gateway .2, name server .3. */
+static const char *const subnets[] = {"10.0.2.", "10.41.2.", "172.29.41.", "192.168.241."};
+
+static bool has_prefix(char *const *list, const char *prefix)
+{
+    for (; list && *list; list++)
+        if (str_has_prefix(*list, prefix))
+            return true;
+    return false;
+}
+
+static const char *choose_subnet(const struct oci_addresses *a)
+{
+    for (size_t i = 0; i < N_ELEMENTS(subnets); i++)
+        if (!has_prefix(a->v4, subnets[i]))
+            return subnets[i];
+    return subnets[0];
+}
+
+static char *find_helper(void)
+{
+    char *path = oci_find_program("slirp4netns");
+
+    return path ? path : oci_find_program("pasta");
+}
+
+static bool is_slirp(const char *path)
+{
+    return str_has_suffix(path, "slirp4netns");
+}
+
+int oci_network_check(const struct spec *spec, struct err *e)
+{
+    _cleanup_free_ char *helper = NULL;
+    _cleanup_free_ char *nft = NULL;
+
+    if (!str_eq(spec->network, "user"))
+        return 0;
+    helper = find_helper();
+    if (!helper)
+        return err_field(e, ERR_PRECONDITION, "network",
+                         "network 'user' needs slirp4netns or pasta: neither is installed");
+    nft = oci_find_program("nft");
+    return nft ? 0 : oci_missing(spec, "network_filter", "nft is not installed", e);
+}
+
+/* ---- hosts and resolv.conf ---- */
+
+/* Calls for each line of a file of the host that keep() accepts. */
+static int copy_lines(const char *path, bool (*keep)(const char *line), struct buf *out,
+                      struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    char *save = NULL;
+    int r = 0;
+
+    if (io_read_file(AT_FDCWD, path, ETC_MAX_BYTES, &text, NULL, NULL) < 0)
+        return 0;
+    for (char *line = strtok_r(text, "\n", &save); r == 0 && line;
+         line = strtok_r(NULL, "\n", &save))
+        if (keep(line))
+            r = buf_addf(out, e, "%s\n", line);
+    return r;
+}
+
+static bool is_not_loopback_entry(const char *line)
+{
+    return line[0] != '#' && line[0] != ' ' && line[0] != '\t' && !str_has_prefix(line, "127.") &&
+           !str_has_prefix(line, "::1") && !str_has_prefix(line, "fe00:") &&
+           !str_has_prefix(line, "ff0");
+}
+
+static bool is_resolver_option(const char *line)
+{
+    return str_has_prefix(line, "search ") || str_has_prefix(line, "options ") ||
+           str_has_prefix(line, "domain ");
+}
+
+static bool is_reachable_server(const char *line)
+{
+    return str_has_prefix(line, "nameserver ") && !str_has_prefix(line, "nameserver 127.") &&
+           !str_has_prefix(line, "nameserver ::1");
+}
+
+static bool is_any(const char *line)
+{
+    (void)line;
+    return true;
+}
+
+static int make_hosts(const struct provider_box *b, struct buf *out, struct err *e)
+{
+    int r;
+
+    r = buf_addf(out, e,
+                 "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 %s\n",
+                 b->name);
+    if (r == 0 && !str_eq(b->spec->network, "none"))
+        r = copy_lines("/etc/hosts", is_not_loopback_entry, out, e);
+    return r;
+}
+
+/* The helper's own forwarder asks the host's servers, wherever they are. pasta has none by
+ * default: there the host's servers are asked directly. */
+static int make_resolv(const struct provider_box *b, struct buf *out, struct err *e)
+{
+    _cleanup_(oci_addresses_done) struct oci_addresses a = {NULL, NULL};
+    _cleanup_free_ char *helper = NULL;
+    int r;
+
+    if (str_eq(b->spec->network, "none"))
+        return buf_adds(out, "# no network\n", e);
+    if (str_eq(b->spec->network, "host"))
+        return copy_lines("/etc/resolv.conf", is_any, out, e);
+    helper = find_helper();
+    r = oci_addresses_read(&a, e);
+    if (r == 0 && helper && is_slirp(helper))
+        r = buf_addf(out, e, "nameserver %s3\n", choose_subnet(&a));
+    else if (r == 0)
+        r = copy_lines("/etc/resolv.conf", is_reachable_server, out, e);
+    if (r == 0)
+        r = copy_lines("/etc/resolv.conf", is_resolver_option, out, e);
+    return r;
+}
+
+static int write_etc(const struct provider_box *b, const char *name, uint32_t owner,
+                     int (*make)(const struct provider_box *b, struct buf *out, struct err *e),
+                     struct err *e)
+{
+    _cleanup_free_ char *path = oci_path(b, name);
+    _cleanup_buf_ struct buf text;
+    int r;
+
+    buf_init(&text, ETC_MAX_BYTES);
+    if (!path)
+        return err_oom(e);
+    r = make(b, &text, e);
+    if (r == 0)
+        r = io_write_file(AT_FDCWD, path, text.len ? text.data : "", text.len, 0644, false, e);
+    if (r == 0 && chown(path, owner, owner) < 0)
+        r = err_sys(e, errno, "own '%s'", path);
+    return r;
+}
+
+int oci_network_files(const struct provider_box *b, struct err *e)
+{
+    _cleanup_free_ char *dir = oci_path(b, "oci/etc");
+    struct oci_disk disk;
+    int r;
+
+    if (!dir)
+        return err_oom(e);
+    r = oci_disk_load(b, &disk, e);
+    if (r == 0)
+        r = io_mkdir_p(dir, 0755, e);
+    if (r == 0)
+        r = write_etc(b, "oci/etc/hosts", disk.base, make_hosts, e);
+    if (r == 0)
+        r = write_etc(b, "oci/etc/resolv.conf", disk.base, make_resolv, e);
+    return r;
+}
+
+/* ---- the filter ---- */
+
+static int load_rules(const char *nft, pid_t pid, const struct oci_addresses *a,
+                      const char *gateway, const char *verdict, struct err *e)
+{
+    const char *const argv[] = {nft, "-f", "-", NULL};
+    _cleanup_buf_ struct buf rules;
+    struct oci_output out;
+    struct oci_cmd cmd = {.argv = argv,
+                          .stdio_fd = -1,
+                          .setup = oci_netns_setup,
+                          .setup_arg = &pid,
+                          .timeout_ms = OCI_COMMAND_TIMEOUT_MS};
+    int r;
+
+    buf_init(&rules, RULES_MAX_BYTES);
+    r = oci_netns_rules(a, gateway, verdict, &rules, e);
+    if (r < 0)
+        return r;
+    cmd.input = rules.data;
+    return oci_exec_ok(&cmd, &out, e);
+}
+
+/* An answer is kinder than silence, but not every kernel can reject. */
+static int filter(const struct provider_box *b, const struct oci_run *run,
+                  const struct oci_addresses *a, const char *gateway, struct err *e)
+{
+    _cleanup_free_ char *nft = oci_find_program("nft");
+    struct err why = {0};
+
+    if (!nft)
+        return oci_missing(b->spec, "network_filter", "nft is not installed", e);
+    if (load_rules(nft, run->init.pid, a, gateway, "reject", &why) == 0 ||
+        load_rules(nft, run->init.pid, a, gateway, "drop", &why) == 0)
+        return 1;
+    return oci_missing(b->spec, "network_filter", why.message, e);
+}
+
+/* ---- the helper ---- */
+
+static int start_slirp(const char *path, const char *subnet, struct oci_keeper *k,
+                       struct oci_run *run, struct err *e)
+{
+    char pid[16], cidr[40];
+    const char *const argv[] = {path,
+                                "--configure",
+                                "--mtu=65520",
+                                "--disable-host-loopback",
+                                "--enable-sandbox",
+                                "--enable-seccomp",
+                                "--ready-fd=3", /* OCI_READY_FD */
+                                "--exit-fd=4",  /* OCI_EXIT_FD */
+                                cidr,
+                                pid,
+                                "tap0",
+                                NULL};
+
+    (void)snprintf(pid, sizeof(pid), "%d", (int)run->init.pid);
+    (void)snprintf(cidr, sizeof(cidr), "--cidr=%s0/24", subnet);
+    k->argv = argv;
+    k->waits_ready = true;
+    return oci_keeper_start(k, &run->keeper, &run->helper, e);
+}
+
+/* No port of the box is published, none of the host is reachable, the gateway is no alias of the
+ * host. pasta says nothing when it is ready: it makes its device before it goes on. */
+static int start_pasta(const char *path, struct oci_keeper *k, struct oci_run *run, struct err *e)
+{
+    char netns[48];
+    const char *const argv[] = {path,  "--config-net", "-q", "-f",   "--no-map-gw", "-t", "none",
+                                "-u",  "none",         "-T", "none", "-U",          "none",
+                                "--netns", netns,      NULL};
+
+    (void)snprintf(netns, sizeof(netns), "/proc/%d/ns/net", (int)run->init.pid);
+    k->argv = argv;
+    return oci_keeper_start(k, &run->keeper, &run->helper, e);
+}
+
+/* The host's proxy settings, as box_environment kept them, and then --env. */
+static int find_proxies(const struct provider_box *b, struct oci_keeper *k, struct err *e)
+{
+    _cleanup_free_ char *path = oci_path(b, "env.json");
+    _cleanup_json_ json_t *obj = NULL;
+    _cleanup_free_ char *text = NULL;
+    _cleanup_strv_ char **env = NULL;
+    size_t i, len;
+    json_t *entry;
+    int r = 0;
+
+    if (!path)
+        return err_oom(e);
+    if (io_read_file(AT_FDCWD, path, ETC_MAX_BYTES, &text, &len, NULL) == 0)
+        (void)jx_parse(text, len, &obj, NULL);
+    json_array_foreach(json_object_get(obj, "env"), i, entry)
+        if (r == 0 && json_is_string(entry))
+            r = strv_push(&env, json_string_value(entry), e);
+    for (char **p = b->spec->env; r == 0 && p && *p; p++)
+        r = strv_push(&env, *p, e);
+    k->n_proxies = oci_proxies_parse(env, k->proxies);
+    return r;
+}
+
+static int attach_user(const struct provider_box *b, struct oci_run *run, struct err *e)
+{
+    _cleanup_(oci_addresses_done) struct oci_addresses a = {NULL, NULL};
+    _cleanup_free_ char *helper = find_helper();
+    _cleanup_free_ char *log = oci_path(b, "oci/network.log");
+    struct oci_keeper k = {.box = run->init, .log_path = log};
+    char gateway[32];
+    int r;
+
+    if (!helper || !log)
+        return err_set(e, ERR_PRECONDITION, "slirp4netns is not there any more");
+    r = oci_addresses_read(&a, e);
+    if (r < 0)
+        return r;
+    (void)snprintf(gateway, sizeof(gateway), "%s2", choose_subnet(&a));
+    r = filter(b, run, &a, is_slirp(helper) ? gateway : NULL, e);
+    if (r < 0)
+        return r;
+    run->network_filtered = r > 0;
+    r = find_proxies(b, &k, e);
+    if (r < 0)
+        return r;
+    (void)snprintf(run->network_program, sizeof(run->network_program), "%s",
+                   is_slirp(helper) ? "slirp4netns" : "pasta");
+    return is_slirp(helper) ? start_slirp(helper, choose_subnet(&a), &k, run, e)
+                            : start_pasta(helper, &k, run, e);
+}
+
+int oci_network_attach(const struct provider_box *b, struct oci_run *run, struct err *e)
+{
+    int r;
+
+    if (str_eq(run->network, "host"))
+        return 0;
+    r = oci_netns_loopback_up(run->init.pid, e);
+    if (r == 0 && str_eq(run->network, "user"))
+        r = attach_user(b, run, e);
+    return r < 0 ? r : oci_run_save(b, run, e);
+}
+
+/* The keeper ends by itself, with the helper, once the box has. */
+void oci_network_end(const struct oci_run *run)
+{
+    if (!oci_proc_wait(&run->keeper, PROC_WAIT_MS))
+        oci_proc_signal(&run->keeper, SIGKILL);
+    oci_proc_signal(&run->helper, SIGKILL);
+    (void)oci_proc_wait(&run->helper, PROC_WAIT_MS);
+}

@@ -1,0 +1,48 @@
+#pragma once
+/*
+ * oci_record: what a box is made of, on the disk of the host, so that any process can find and
+ * undo it after a crash at any point. Plain data; every write is atomic.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+#include "lib/providers/oci.h"
+
+/* A process that cannot be mistaken for a later one with the same pid. pid 0: none. */
+struct oci_proc {
+    pid_t pid;
+    uint64_t start; /* /proc/PID/stat field 22 */
+};
+
+/* run.json. The names are written before what they name is made, the pids right after. */
+struct oci_run {
+    char runtime[16];       /* "runc" */
+    char runtime_path[256]; /* of the program */
+    char container[40];     /* its id, for the runtime */
+    char cgroup[64];        /* below each hierarchy's root, with the leading '/' */
+    char network[16];       /* the spec's, when it was started */
+    char network_program[16]; /* "slirp4netns", "pasta", or "" */
+    bool network_filtered;    /* nft rules are in place */
+    struct oci_proc init;     /* pid 1 of the box */
+    struct oci_proc keeper;   /* ends the network helper when the box ends, forwards the proxy */
+    struct oci_proc helper;   /* slirp4netns or pasta */
+};
+
+int oci_disk_load(const struct provider_box *b, struct oci_disk *ret, struct err *e);
+int oci_disk_save(const struct provider_box *b, const struct oci_disk *disk, struct err *e);
+
+/* ERR_NOT_FOUND when nothing is recorded. */
+int oci_run_load(const struct provider_box *b, struct oci_run *ret, struct err *e);
+int oci_run_save(const struct provider_box *b, const struct oci_run *run, struct err *e);
+int oci_run_remove(const struct provider_box *b, struct err *e);
+
+/* Fills start for a pid; ERR_NOT_FOUND when there is no such live process. */
+int oci_proc_identify(pid_t pid, struct oci_proc *ret, struct err *e);
+/* A process that has ended but was not waited for is not alive. */
+bool oci_proc_is_alive(const struct oci_proc *p);
+/* SIGKILL (or another), to this very process and no later one. */
+void oci_proc_signal(const struct oci_proc *p, int sig);
+/* True when it has ended within the time. */
+bool oci_proc_wait(const struct oci_proc *p, int timeout_ms);

@@ -1,0 +1,468 @@
+#include "lib/providers/oci_runtime.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "lib/dirtree.h"
+#include "lib/providers/oci.h"
+#include "lib/providers/oci_bundle.h"
+#include "lib/providers/oci_cgroup.h"
+#include "lib/providers/oci_exec.h"
+
+#include "common/banned.h"
+
+#define MAX_ARGS 24
+#define PROBE_TIMEOUT_MS 10000
+#define PROBE_CACHE_MS 30000
+#define CACHE_MAX_BYTES 65536
+#define LOG_MAX_BYTES ((size_t)1 << 20)
+#define WHY_BYTES 256
+
+static const char *const runtime_names[] = {"runc", "crun", "runsc"};
+
+/* ---- command lines ---- */
+
+struct args {
+    const char *v[MAX_ARGS];
+    size_t n;
+};
+
+static void add(struct args *a, const char *arg)
+{
+    if (a->n + 1 < MAX_ARGS)
+        a->v[a->n++] = arg;
+}
+
+/* The options before the command. runsc: no sandbox network (it wants to own a namespace), the
+ * stack of the namespace that it is started in; unix sockets that the box makes are the host's. */
+static void add_globals(struct args *a, const struct oci_container *c)
+{
+    const char *name = c->runtime->name;
+
+    add(a, c->runtime->path);
+    add(a, "--root");
+    add(a, c->state_dir);
+    if (c->log_path) {
+        add(a, "--log");
+        add(a, c->log_path);
+    }
+    if (str_eq(name, "crun"))
+        add(a, "--cgroup-manager=cgroupfs");
+    if (str_eq(name, "runsc")) {
+        add(a, "--platform=systrap");
+        add(a, "--ignore-cgroups");
+        add(a, "--host-uds=create");
+        add(a, str_eq(c->network, "none") ? "--network=none" : "--network=host");
+    }
+}
+
+static int run(const struct oci_container *c, const struct args *a, struct oci_output *out,
+               struct err *e)
+{
+    const struct oci_cmd cmd = {.argv = a->v,
+                                .stdio_fd = -1,
+                                .timeout_ms = OCI_COMMAND_TIMEOUT_MS,
+                                .cancel_fd = c->cancel_fd};
+
+    return oci_exec(&cmd, out, e);
+}
+
+/* ---- containers ---- */
+
+/* What the runtime said last: its log is text or JSON, the last line is the cause. */
+static void last_log_line(const char *path, char *out, size_t out_bytes)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t len;
+    char *line, *msg;
+
+    out[0] = '\0';
+    if (!path || io_read_file(AT_FDCWD, path, LOG_MAX_BYTES, &text, &len, NULL) < 0)
+        return;
+    while (len && text[len - 1] == '\n')
+        text[--len] = '\0';
+    line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    msg = strstr(line, "msg=");
+    oci_one_line(msg ? msg + 4 : line, out, out_bytes);
+}
+
+static int read_pid(const char *path, pid_t *ret, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    uint64_t pid;
+    size_t len;
+    int r;
+
+    r = io_read_file(AT_FDCWD, path, 64, &text, &len, e);
+    if (r < 0)
+        return r;
+    while (len && text[len - 1] == '\n')
+        text[--len] = '\0';
+    r = str_parse_u64(text, 2, INT32_MAX, &pid, e);
+    if (r == 0)
+        *ret = (pid_t)pid;
+    return r;
+}
+
+int oci_runtime_create(const struct oci_container *c, const char *bundle, int console_fd,
+                       struct oci_stage *stage, pid_t *ret_pid, struct err *e)
+{
+    _cleanup_free_ char *pid_path = NULL;
+    struct oci_output out;
+    struct args a = {.n = 0};
+    struct oci_cmd cmd = {.argv = a.v,
+                          .stdio_fd = console_fd,
+                          .setup = oci_stage_enter,
+                          .setup_arg = stage,
+                          .timeout_ms = OCI_CREATE_TIMEOUT_MS,
+                          .cancel_fd = c->cancel_fd};
+    char why[300];
+    int r;
+
+    if (asprintf(&pid_path, "%s/pid", bundle) < 0)
+        return err_oom(e);
+    (void)unlink(pid_path);
+    add_globals(&a, c);
+    add(&a, "create");
+    add(&a, "--bundle");
+    add(&a, bundle);
+    add(&a, "--pid-file");
+    add(&a, pid_path);
+    add(&a, c->id);
+    r = oci_exec(&cmd, &out, e);
+    if (r < 0)
+        return r;
+    if (out.status) {
+        last_log_line(c->log_path, why, sizeof(why));
+        return err_set(e, ERR_INTERNAL, "%s could not create the box: %s", c->runtime->name, why);
+    }
+    return read_pid(pid_path, ret_pid, e);
+}
+
+int oci_runtime_start(const struct oci_container *c, struct err *e)
+{
+    struct oci_output out;
+    struct args a = {.n = 0};
+    char why[300];
+    int r;
+
+    add_globals(&a, c);
+    add(&a, "start");
+    add(&a, c->id);
+    r = run(c, &a, &out, e);
+    if (r < 0 || out.status == 0)
+        return r;
+    oci_one_line(out.text, why, sizeof(why));
+    return err_set(e, ERR_INTERNAL, "%s could not start the box: %s", c->runtime->name, why);
+}
+
+int oci_runtime_delete(const struct oci_container *c, struct err *e)
+{
+    struct oci_output out;
+    struct args a = {.n = 0};
+    char why[300];
+    int r;
+
+    if (access(c->state_dir, F_OK) < 0)
+        return 0;
+    add_globals(&a, c);
+    add(&a, "delete");
+    add(&a, "--force");
+    add(&a, c->id);
+    r = run(c, &a, &out, e);
+    if (r < 0 || out.status == 0)
+        return r;
+    oci_one_line(out.text, why, sizeof(why));
+    return err_set(e, ERR_INTERNAL, "%s could not delete the box: %s", c->runtime->name, why);
+}
+
+/* ---- the probe ---- */
+
+/* Needs the program a loader? A file that is no ELF counts as one that does. */
+static bool is_dynamic(const char *path)
+{
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    Elf64_Ehdr head;
+    Elf64_Phdr ph;
+
+    if (fd < 0 || pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
+        memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != sizeof(ph))
+        return true;
+    for (int i = 0; i < head.e_phnum; i++) {
+        off_t at = (off_t)head.e_phoff + i * (off_t)sizeof(ph);
+
+        if (pread(fd, &ph, sizeof(ph), at) != (ssize_t)sizeof(ph) || ph.p_type == PT_INTERP)
+            return true;
+    }
+    return false;
+}
+
+static int copy_file(const char *from, const char *to, struct err *e)
+{
+    _cleanup_close_ int in = open(from, O_RDONLY | O_CLOEXEC);
+    _cleanup_close_ int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    struct stat st;
+
+    if (in < 0)
+        return err_sys(e, errno, "open '%s'", from);
+    if (out < 0)
+        return err_sys(e, errno, "create '%s'", to);
+    if (fstat(in, &st) < 0)
+        return err_sys(e, errno, "stat '%s'", from);
+    while (st.st_size > 0) {
+        ssize_t n = sendfile(out, in, NULL, (size_t)st.st_size);
+
+        if (n <= 0)
+            return err_sys(e, n < 0 ? errno : EIO, "copy '%s'", from);
+        st.st_size -= n;
+    }
+    return 0;
+}
+
+static int probe_files(struct bh_ctx *ctx, const char *dir, const char *cgroup, struct err *e)
+{
+    static const char *const argv[] = {"/bellhopd", "--version", NULL};
+    _cleanup_free_ char *rootfs = NULL;
+    _cleanup_free_ char *program = NULL;
+    int r;
+
+    if (asprintf(&rootfs, "%s/rootfs", dir) < 0 || asprintf(&program, "%s/bellhopd", rootfs) < 0)
+        return err_oom(e);
+    if (mkdir(rootfs, 0755) < 0)
+        return err_sys(e, errno, "mkdir '%s'", rootfs);
+    r = copy_file(ctx->agent_path, program, e);
+    if (r < 0)
+        return r;
+    return oci_bundle_write_probe(dir, rootfs, argv, is_dynamic(ctx->agent_path), cgroup, e);
+}
+
+static int probe_run(const struct oci_container *c, const char *dir, char why[WHY_BYTES],
+                     struct err *e)
+{
+    struct oci_output out;
+    struct args a = {.n = 0};
+    struct oci_cmd cmd = {
+        .argv = a.v, .stdio_fd = -1, .timeout_ms = PROBE_TIMEOUT_MS, .cancel_fd = c->cancel_fd};
+    int r;
+
+    add_globals(&a, c);
+    add(&a, "run");
+    add(&a, "--bundle");
+    add(&a, dir);
+    add(&a, c->id);
+    r = oci_exec(&cmd, &out, e);
+    if (r == -ERR_CANCELED)
+        return r;
+    if (r < 0) {
+        (void)snprintf(why, WHY_BYTES, "%s", e ? e->message : "it did not run");
+        return 0;
+    }
+    if (out.status)
+        oci_one_line(out.text, why, WHY_BYTES);
+    if (out.status && !why[0])
+        (void)snprintf(why, WHY_BYTES, "a test box ended with status %d", out.status);
+    if (!out.status && !strstr(out.text, "bellhopd"))
+        (void)snprintf(why, WHY_BYTES, "a test box did not print what it should");
+    return 0;
+}
+
+static int probe_in(struct bh_ctx *ctx, const struct oci_runtime *rt, const char *dir,
+                    char why[WHY_BYTES], struct err *e)
+{
+    _cleanup_free_ char *state = NULL;
+    char cgroup[OCI_CGROUP_NAME_BYTES];
+    struct oci_container c = {.runtime = rt, .network = "none", .cancel_fd = ctx->cancel_fd};
+    int r;
+
+    c.id = strrchr(dir, '/') + 1;
+    if (asprintf(&state, "%s/state", dir) < 0)
+        return err_oom(e);
+    c.state_dir = state;
+    oci_cgroup_name(ctx->state_dir, c.id, cgroup);
+    r = probe_files(ctx, dir, cgroup, e);
+    if (r == 0)
+        r = probe_run(&c, dir, why, e);
+    (void)oci_runtime_delete(&c, NULL);
+    (void)oci_cgroup_remove(cgroup, OCI_COMMAND_TIMEOUT_MS, NULL);
+    return r;
+}
+
+/* why "" : it works. */
+static int probe(struct bh_ctx *ctx, const struct oci_runtime *rt, char why[WHY_BYTES],
+                 struct err *e)
+{
+    _cleanup_free_ char *dir = NULL;
+    int r;
+
+    why[0] = '\0';
+    if (access(ctx->agent_path, R_OK) < 0)
+        return err_field(e, ERR_PRECONDITION, "agent-path", "the guest agent '%s' is not there",
+                         ctx->agent_path);
+    if (asprintf(&dir, "%s/probe-XXXXXX", ctx->cache_dir) < 0)
+        return err_oom(e);
+    r = io_mkdir_p(ctx->cache_dir, 0700, e);
+    if (r < 0)
+        return r;
+    if (!mkdtemp(dir))
+        return err_sys(e, errno, "make a directory in '%s'", ctx->cache_dir);
+    r = probe_in(ctx, rt, dir, why, e);
+    (void)dirtree_remove(dir, NULL);
+    return r;
+}
+
+/* ---- its result, kept for a moment: {"runc":{"key","why","at"}} ---- */
+
+static int64_t mtime_of(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) < 0 ? 0 : (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+}
+
+static void cache_key(struct bh_ctx *ctx, const struct oci_runtime *rt, char *out, size_t bytes)
+{
+    (void)snprintf(out, bytes, "%s %lld %lld", rt->path, (long long)mtime_of(rt->path),
+                   (long long)mtime_of(ctx->agent_path));
+}
+
+static json_t *cache_load(const char *path)
+{
+    _cleanup_free_ char *text = NULL;
+    json_t *obj = NULL;
+    size_t len;
+
+    if (io_read_file(AT_FDCWD, path, CACHE_MAX_BYTES, &text, &len, NULL) < 0 ||
+        jx_parse(text, len, &obj, NULL) < 0 || !json_is_object(obj)) {
+        json_decref(obj);
+        return json_object();
+    }
+    return obj;
+}
+
+static bool cache_get(json_t *cache, const struct oci_runtime *rt, const char *key,
+                      char why[WHY_BYTES])
+{
+    json_t *row = json_object_get(cache, rt->name);
+    const char *k = json_string_value(json_object_get(row, "key"));
+    const char *w = json_string_value(json_object_get(row, "why"));
+    int64_t age = clock_real_ms() - json_integer_value(json_object_get(row, "at"));
+
+    if (!k || !w || !str_eq(k, key) || age < 0 || age > PROBE_CACHE_MS)
+        return false;
+    (void)snprintf(why, WHY_BYTES, "%s", w);
+    return true;
+}
+
+static void cache_put(const char *path, json_t *cache, const struct oci_runtime *rt,
+                      const char *key, const char *why)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t len;
+
+    if (json_object_set_new(cache, rt->name,
+                            json_pack("{s:s, s:s, s:I}", "key", key, "why", why, "at",
+                                      (json_int_t)clock_real_ms())) == 0 &&
+        jx_dump(cache, &text, &len, NULL) == 0)
+        (void)io_write_file(AT_FDCWD, path, text, len, 0600, false, NULL);
+}
+
+static int probe_cached(struct bh_ctx *ctx, const struct oci_runtime *rt, char why[WHY_BYTES],
+                        struct err *e)
+{
+    _cleanup_free_ char *path = NULL;
+    _cleanup_json_ json_t *cache = NULL;
+    char key[512];
+    int r;
+
+    if (asprintf(&path, "%s/oci-probe.json", ctx->cache_dir) < 0)
+        return err_oom(e);
+    cache = cache_load(path);
+    cache_key(ctx, rt, key, sizeof(key));
+    if (cache_get(cache, rt, key, why))
+        return 0;
+    r = probe(ctx, rt, why, e);
+    if (r == 0)
+        cache_put(path, cache, rt, key, why);
+    return r;
+}
+
+/* ---- the choice ---- */
+
+/* why "" : *ret works. */
+static int try_runtime(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret,
+                       char why[WHY_BYTES], struct err *e)
+{
+    _cleanup_free_ char *path = oci_find_program(name);
+
+    if (!path || strlen(path) >= sizeof(ret->path)) {
+        (void)snprintf(why, WHY_BYTES, "it is not installed");
+        return 0;
+    }
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", name);
+    (void)snprintf(ret->path, sizeof(ret->path), "%s", path);
+    return probe_cached(ctx, ret, why, e);
+}
+
+static bool is_known(const char *name)
+{
+    for (size_t i = 0; i < N_ELEMENTS(runtime_names); i++)
+        if (str_eq(runtime_names[i], name))
+            return true;
+    return false;
+}
+
+static int choose_named(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret,
+                        struct err *e)
+{
+    char why[WHY_BYTES] = "";
+    int r;
+
+    if (!is_known(name))
+        return err_field(e, ERR_INVALID, "runtime",
+                         "unknown runtime '%s': runc, crun or runsc", name);
+    r = try_runtime(ctx, name, ret, why, e);
+    if (r < 0)
+        return r;
+    if (why[0])
+        return err_field(e, ERR_PRECONDITION, "runtime",
+                         "the runtime '%s' does not work here: %s", name, why);
+    return 0;
+}
+
+int oci_runtime_choose(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret,
+                       struct err *e)
+{
+    char all[ERR_MESSAGE_BYTES - 64] = "";
+
+    if (name[0])
+        return choose_named(ctx, name, ret, e);
+    for (size_t i = 0; i < N_ELEMENTS(runtime_names); i++) {
+        char why[WHY_BYTES] = "";
+        size_t used = strlen(all);
+        int r;
+
+        r = try_runtime(ctx, runtime_names[i], ret, why, e);
+        if (r < 0)
+            return r;
+        if (!why[0])
+            return 0;
+        (void)snprintf(all + used, sizeof(all) - used, "%s%s: %.120s", used ? "; " : "",
+                       runtime_names[i], why);
+    }
+    return err_field(e, ERR_PRECONDITION, "runtime", "no runtime works here: %s", all);
+}

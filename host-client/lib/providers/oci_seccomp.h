@@ -1,0 +1,15 @@
+#pragma once
+/*
+ * oci_seccomp: which system calls a box may make: an allow list, so that what a later kernel adds
+ * is refused until somebody has looked at it. Pure data to JSON (the runtime spec's
+ * "linux.seccomp").
+ */
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* NULL: out of memory. */
+json_t *oci_seccomp_new(void);
+
+/* Is the call allowed, whatever its arguments? For the tests and the docs. */
+bool oci_seccomp_allows(const char *name);

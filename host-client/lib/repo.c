@@ -1,0 +1,136 @@
+#include "lib/repo.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "lib/box_environment.h"
+
+#include "common/banned.h"
+
+#define TOKEN_BYTES (64 * 1024)
+#define CLEAN_MS 10000
+
+/*
+ * $1 is the URL, $2 the directory, $3 the token's file or "". The helper is a shell function of
+ * git's own: it prints the file at the moment git asks.
+ */
+static const char clone_script[] =
+    "set -e\n"
+    "[ -z \"$3\" ] || trap 'rm -f \"$3\"' EXIT\n"
+    "mkdir -p \"$2\"\n"
+    "if [ -n \"$3\" ]; then\n"
+    "  BELLHOP_TOKEN_FILE=$3 GIT_TERMINAL_PROMPT=0 git -c credential.helper= \\\n"
+    "    -c credential.helper='!f() { echo username=x-access-token; "
+    "echo \"password=$(cat \"$BELLHOP_TOKEN_FILE\")\"; }; f' \\\n"
+    "    clone --quiet -- \"$1\" \"$2\"\n"
+    "else\n"
+    "  GIT_TERMINAL_PROMPT=0 git clone --quiet -- \"$1\" \"$2\"\n"
+    "fi\n";
+
+static int read_token(const char *path, char **ret, size_t *ret_len, struct err *e)
+{
+    int r = io_read_file(AT_FDCWD, path, TOKEN_BYTES, ret, ret_len, e);
+
+    if (r < 0)
+        return err_at(e, r, "git-token-file");
+    *ret_len = strcspn(*ret, "\r\n");
+    (*ret)[*ret_len] = '\0';
+    return *ret_len ? 0
+                    : err_field(e, ERR_INVALID, "git-token-file", "git-token-file: '%s' is empty",
+                                path);
+}
+
+static void forget(char *token, size_t len)
+{
+    if (token)
+        explicit_bzero(token, len);
+    free(token);
+}
+
+int repo_check_token(const char *token_file, struct err *e)
+{
+    char *token = NULL;
+    size_t len = 0;
+    int r = read_token(token_file, &token, &len, e);
+
+    forget(token, len);
+    return r;
+}
+
+static int put_token(struct client *c, const char *token_file, const char *path, int64_t deadline,
+                     struct err *e)
+{
+    char *token = NULL;
+    size_t len = 0;
+    int r = read_token(token_file, &token, &len, e);
+
+    if (r == 0)
+        r = client_put_file(c, path, token, len, 0600, NULL, deadline, e);
+    forget(token, len);
+    return r;
+}
+
+static int run_clone(struct bh_box *box, struct client *c, const char *url, const char *token_path,
+                     int64_t deadline, struct err *e)
+{
+    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+    _cleanup_json_ json_t *env = NULL;
+    _cleanup_json_ json_t *params = NULL;
+    _cleanup_json_ json_t *reply = NULL;
+    const char *text;
+    int r = workdir ? box_environment_json(box, NULL, &env, e) : err_oom(e);
+
+    if (r < 0)
+        return r;
+    params = json_pack("{s:[s,s,s,s,s,s,s], s:O, s:s}", "argv", "sh", "-c", clone_script, "sh", url,
+                       workdir, token_path, "env", env, "cwd", "/");
+    if (!params)
+        return err_oom(e);
+    if (deadline)
+        (void)json_object_set_new(params, "timeout_ms", json_integer(clock_until_ms(deadline)));
+    r = client_call(c, "Exec/Run", params, deadline, &reply, e);
+    if (r < 0)
+        return r;
+    if (json_integer_value(json_object_get(json_object_get(reply, "exit"), "code")) == 0)
+        return 0;
+    text = json_string_value(json_object_get(json_object_get(reply, "stderr"), "text"));
+    return err_field(e, ERR_PRECONDITION, "repo", "git clone failed: %.300s", text ? text : "");
+}
+
+/* The script removes the file itself; a script that was killed, or never ran, did not. */
+static void remove_token(struct bh_box *box, const char *path)
+{
+    struct client *c = NULL;
+    json_t *params = json_pack("{s:s}", "path", path);
+
+    if (box_new_client(box, -1, &c, NULL) == 0)
+        (void)client_call(c, "Fs/Remove", params, clock_mono_ms() + CLEAN_MS, NULL, NULL);
+    (void)client_free(c);
+    json_decref(params);
+}
+
+int repo_clone(struct bh_box *box, struct client *c, const char *url, const char *token_file,
+               int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_free_ char *token_path = NULL;
+    char nonce[17];
+    int r = io_random_hex(8, nonce, e);
+
+    if (r < 0)
+        return r;
+    ctx_progress(box->ctx, "clone", 0, 0, false, "cloning '%s'", url);
+    if (asprintf(&token_path, "/tmp/.bellhop-token-%s", nonce) < 0)
+        return err_oom(e);
+    if (token_file)
+        r = put_token(c, token_file, token_path, deadline_mono_ms, e);
+    if (r == 0)
+        r = run_clone(box, c, url, token_file ? token_path : "", deadline_mono_ms, e);
+    if (token_file)
+        remove_token(box, token_path);
+    return r;
+}

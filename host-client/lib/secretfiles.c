@@ -1,0 +1,102 @@
+#include "lib/secretfiles.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+
+#include "common/banned.h"
+
+#define SETTINGS_MAX_BYTES (64 * 1024)
+
+/* Harmless ones that the patterns below would take. */
+static const char *const harmless[] = {
+    ".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults", "*.pub",
+};
+
+static const char *const secret[] = {
+    ".env",
+    ".env.*",
+    "*.env",
+    ".envrc",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keystore",
+    "*.ppk",
+    "*.kdbx",
+    "*.asc",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    "credentials",
+    ".credentials",
+    "credentials.json",
+    "credentials.y*ml",
+    "credentials.toml",
+    "credentials.ini",
+    "credentials.csv",
+    "credentials.db",
+    "credentials.txt",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".my.cnf",
+    ".git-credentials",
+    ".htpasswd",
+    ".dockercfg",
+    "kubeconfig",
+    "secrets.json",
+    "secrets.y*ml",
+    "secrets.toml",
+    "secrets.env",
+    "service-account*.json",
+    "service_account*.json",
+    "*.tfvars",
+    "*.ovpn",
+};
+
+/* Settings files that are secret when a credential stands in them. */
+static const struct {
+    const char *name;
+    const char *word;
+} settings[] = {
+    {".npmrc", "_auth"},     {".npmrc", "_password"}, {".yarnrc.yml", "npmAuth"},
+    {".pypirc", "password"}, {"pip.conf", "@"},
+};
+
+static bool matches_any(const char *const *patterns, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (fnmatch(patterns[i], name, FNM_CASEFOLD) == 0)
+            return true;
+    return false;
+}
+
+static bool has_word(const char *path, const char *word)
+{
+    _cleanup_free_ char *text = NULL;
+
+    if (io_read_file(AT_FDCWD, path, SETTINGS_MAX_BYTES, &text, NULL, NULL) < 0)
+        return true; /* not readable, or too long to be settings: better left out */
+    return strstr(text, word) != NULL;
+}
+
+bool secretfiles_match(const char *name, const char *path)
+{
+    if (matches_any(harmless, N_ELEMENTS(harmless), name))
+        return false;
+    if (matches_any(secret, N_ELEMENTS(secret), name))
+        return true;
+    for (size_t i = 0; i < N_ELEMENTS(settings); i++)
+        if (strcasecmp(settings[i].name, name) == 0 && has_word(path, settings[i].word))
+            return true;
+    return false;
+}

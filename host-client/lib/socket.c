@@ -1,0 +1,142 @@
+#include "lib/socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/path.h"
+
+#include "common/banned.h"
+
+#define SOCKET_BACKLOG 64
+
+/* sockaddr_un has 108 bytes: a longer path goes through its directory's descriptor. */
+static int fill_address(const char *path, struct sockaddr_un *un, int *ret_dir, struct err *e)
+{
+    _cleanup_free_ char *dir = NULL;
+    _cleanup_close_ int fd = -1;
+    int n;
+
+    memset(un, 0, sizeof(*un));
+    un->sun_family = AF_UNIX;
+    if (strlen(path) < sizeof(un->sun_path)) {
+        memcpy(un->sun_path, path, strlen(path) + 1);
+        return 0;
+    }
+    dir = path_dir(path);
+    if (!dir)
+        return err_oom(e);
+    fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", dir);
+    n = snprintf(un->sun_path, sizeof(un->sun_path), "/proc/self/fd/%d/%s", fd, path_name(path));
+    if (n < 0 || (size_t)n >= sizeof(un->sun_path))
+        return err_set(e, ERR_INVALID, "the socket's name in '%s' is too long", path);
+    *ret_dir = TAKE_FD(fd);
+    return 0;
+}
+
+int socket_connect(const char *path, int *ret_fd, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    _cleanup_close_ int dir = -1;
+    struct sockaddr_un un;
+    int r = fill_address(path, &un, &dir, e);
+
+    if (r < 0)
+        return r;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return err_sys(e, errno, "socket");
+    if (connect(fd, (struct sockaddr *)&un, sizeof(un)) < 0) {
+        r = errno;
+        (void)err_sys(e, r, "connect to '%s'", path);
+        if (e && (r == ENOENT || r == ECONNREFUSED || r == EAGAIN))
+            e->code = ERR_UNAVAILABLE;
+        return r == ENOENT || r == ECONNREFUSED || r == EAGAIN ? -ERR_UNAVAILABLE
+                                                               : -(int)err_code_from_sys(r);
+    }
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+int socket_listen(const char *path, int *ret_fd, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    _cleanup_close_ int dir = -1;
+    struct sockaddr_un un;
+    int r = fill_address(path, &un, &dir, e);
+
+    if (r < 0)
+        return r;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return err_sys(e, errno, "socket");
+    (void)unlink(path);
+    (void)fchmod(fd, 0600); /* the mode that bind() gives the file */
+    if (bind(fd, (struct sockaddr *)&un, sizeof(un)) < 0)
+        return err_sys(e, errno, "bind '%s'", path);
+    if (listen(fd, SOCKET_BACKLOG) < 0)
+        return err_sys(e, errno, "listen '%s'", path);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+int socket_listen_tcp(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *e)
+{
+    _cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_port = htons(port),
+                             .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof(in);
+    int one = 1;
+
+    if (fd < 0)
+        return err_sys(e, errno, "socket");
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (bind(fd, (struct sockaddr *)&in, sizeof(in)) < 0 || listen(fd, SOCKET_BACKLOG) < 0) {
+        if (errno == EADDRINUSE)
+            return err_field(e, ERR_EXISTS, "port", "the port %u of this machine is taken",
+                             (unsigned)port);
+        return err_sys(e, errno, "listen on port %u", (unsigned)port);
+    }
+    if (getsockname(fd, (struct sockaddr *)&in, &len) < 0)
+        return err_sys(e, errno, "getsockname");
+    *ret_port = ntohs(in.sin_port);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+int socket_wait(int fd, bool for_write, int cancel_fd, int64_t deadline_mono_ms, struct err *e)
+{
+    for (;;) {
+        struct pollfd p[2] = {{.fd = fd, .events = (short)(for_write ? POLLOUT : POLLIN)},
+                              {.fd = cancel_fd, .events = POLLIN}};
+        int n = poll(p, 2, clock_until_ms(deadline_mono_ms));
+
+        if (n < 0 && errno != EINTR)
+            return err_sys(e, errno, "poll");
+        if (n == 0)
+            return err_set(e, ERR_DEADLINE, "the deadline passed");
+        if (n > 0 && p[1].revents)
+            return err_set(e, ERR_CANCELED, "canceled");
+        if (n > 0)
+            return 0;
+    }
+}
+
+bool socket_wait_canceled(int cancel_fd, int ms)
+{
+    struct pollfd p = {.fd = cancel_fd, .events = POLLIN};
+
+    return poll(&p, 1, ms) > 0;
+}

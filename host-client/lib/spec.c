@@ -1,0 +1,495 @@
+#include "lib/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define SPEC_TTL_MIN_MS 1000
+#define SPEC_TTL_MAX_MS (30LL * 24 * 3600 * 1000)
+#define SPEC_CPU_MIN_MILLIS 10
+#define SPEC_CPU_MAX_MILLIS (1024 * 1000)
+#define SPEC_MEMORY_MIN_BYTES (16ULL << 20)
+#define SPEC_MEMORY_MAX_BYTES (1ULL << 46)
+#define SPEC_PIDS_MIN 16
+#define SPEC_PIDS_MAX (4U << 20)
+#define SPEC_PATH_BYTES 4096
+#define SPEC_LIST_MAX 1000
+#define SPEC_PAIR_BYTES (128 * 1024) /* the kernel's limit for one string of the environment */
+#define SPEC_SECRET_BYTES (1024 * 1024)
+
+bool spec_is_name(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n >= 1 && n <= 63 && name[0] != '-' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
+}
+
+static int invalid(struct err *e, const char *field, const char *what, const char *value)
+{
+    return err_field(e, ERR_INVALID, field, "%s: '%.200s' is not %s", field, value, what);
+}
+
+/* ---- single values ---- */
+
+/* A default when it is not given, else one of the words. */
+static int check_word(const char *field, const char *value, const char *const *words, char **ret,
+                      struct err *e)
+{
+    for (size_t i = 0; words[i]; i++) {
+        if (strcmp(value, words[i]) != 0)
+            continue;
+        *ret = strdup(value);
+        return *ret ? 0 : err_oom(e);
+    }
+    if (words[2])
+        return err_field(e, ERR_INVALID, field, "%s: '%.64s' is not one of '%s', '%s' and '%s'",
+                         field, value, words[0], words[1], words[2]);
+    return err_field(e, ERR_INVALID, field, "%s: '%.64s' is neither '%s' nor '%s'", field, value,
+                     words[0], words[1]);
+}
+
+static int check_text(const char *field, const char *value, char **ret, struct err *e)
+{
+    if (!*value || strlen(value) >= SPEC_PATH_BYTES)
+        return err_field(e, ERR_INVALID, field, "%s must have 1 to %d bytes", field,
+                         SPEC_PATH_BYTES - 1);
+    if (!str_is_utf8(value, strlen(value)))
+        return err_field(e, ERR_INVALID, field, "%s is not valid UTF-8", field);
+    *ret = strdup(value);
+    return *ret ? 0 : err_oom(e);
+}
+
+static int check_dest(const char *value, char **ret, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    char *clean;
+    int r = check_text("dest", value, &text, e);
+
+    if (r < 0)
+        return r;
+    if (value[0] != '/')
+        return invalid(e, "dest", "an absolute path", value);
+    if (strcmp(value, "/..") == 0 || strstr(value, "/../") || str_has_suffix(value, "/.."))
+        return invalid(e, "dest", "a path without '..'", value);
+    clean = path_clean(value);
+    if (!clean)
+        return err_oom(e);
+    if (strcmp(clean, "/") == 0) {
+        free(clean);
+        return invalid(e, "dest", "a directory below '/'", value);
+    }
+    *ret = clean;
+    return 0;
+}
+
+static int check_numbers(const struct bh_create_options *o, struct spec *s, struct err *e)
+{
+    if (o->timeout_ms && (o->timeout_ms < SPEC_TTL_MIN_MS || o->timeout_ms > SPEC_TTL_MAX_MS))
+        return err_field(e, ERR_INVALID, "timeout", "timeout must be from 1 second to 30 days");
+    if (o->start_timeout_ms < 0)
+        return err_field(e, ERR_INVALID, "start-timeout", "start-timeout must not be negative");
+    if (o->cpu_millis &&
+        (o->cpu_millis < SPEC_CPU_MIN_MILLIS || o->cpu_millis > SPEC_CPU_MAX_MILLIS))
+        return err_field(e, ERR_INVALID, "cpus", "cpus must be from 0.01 to 1024");
+    if (o->memory_bytes &&
+        (o->memory_bytes < SPEC_MEMORY_MIN_BYTES || o->memory_bytes > SPEC_MEMORY_MAX_BYTES))
+        return err_field(e, ERR_INVALID, "memory", "memory must be from 16M to 64T");
+    if (o->pids && (o->pids < SPEC_PIDS_MIN || o->pids > SPEC_PIDS_MAX))
+        return err_field(e, ERR_INVALID, "pids", "pids must be from %d to %u", SPEC_PIDS_MIN,
+                         SPEC_PIDS_MAX);
+
+    s->timeout_ms = o->timeout_ms ? o->timeout_ms : SPEC_TTL_MS;
+    s->cpu_millis = o->cpu_millis;
+    s->memory_bytes = o->memory_bytes;
+    s->pids = o->pids ? o->pids : SPEC_PIDS;
+    s->agent_port = o->agent_port;
+    return 0;
+}
+
+/* ---- lists ---- */
+
+static bool is_env_name(const char *s, size_t n)
+{
+    static const char first[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+
+    if (n == 0 || n > 255 || !strchr(first, s[0]))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!strchr(first, s[i]) && (s[i] < '0' || s[i] > '9'))
+            return false;
+    return true;
+}
+
+static bool is_label_name(const char *s, size_t n)
+{
+    return n > 0 && n <= 255 &&
+           strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-") >= n;
+}
+
+/* The message has the name only: the value may be a secret. */
+static int check_pair(const char *field, const char *pair, bool is_label, size_t max,
+                      struct err *e)
+{
+    const char *eq = strchr(pair, '=');
+    size_t n = eq ? (size_t)(eq - pair) : strlen(pair);
+
+    if (!eq)
+        return err_field(e, ERR_INVALID, field, "%s: '%.*s' has no '='", field,
+                         (int)(n < 64 ? n : 64), pair);
+    if (is_label ? !is_label_name(pair, n) : !is_env_name(pair, n))
+        return err_field(e, ERR_INVALID, field, "%s: '%.*s' is not a name", field,
+                         (int)(n < 64 ? n : 64), pair);
+    if (strlen(pair) >= max)
+        return err_field(e, ERR_INVALID, field, "%s: the value of '%.*s' is longer than %zu bytes",
+                         field, (int)n, pair, max - n - 2);
+    if (!str_is_utf8(eq, strlen(eq)))
+        return err_field(e, ERR_INVALID, field, "%s: the value of '%.*s' is not valid UTF-8", field,
+                         (int)n, pair);
+    return 0;
+}
+
+static int check_pairs(const char *field, const char *const *pairs, bool is_label, size_t max,
+                       char ***ret, struct err *e)
+{
+    _cleanup_strv_ char **list = calloc(1, sizeof(char *));
+    size_t n = 0;
+
+    if (!list)
+        return err_oom(e);
+    for (; pairs && pairs[n]; n++) {
+        int r = check_pair(field, pairs[n], is_label, max, e);
+
+        if (r < 0)
+            return r;
+        if (n >= SPEC_LIST_MAX)
+            return err_field(e, ERR_INVALID, field, "%s: more than %d values", field,
+                             SPEC_LIST_MAX);
+        r = ret ? strv_push(&list, pairs[n], e) : 0;
+        if (r < 0)
+            return r;
+    }
+    if (ret)
+        *ret = TAKE(list);
+    return 0;
+}
+
+static int copy_list(const char *field, const char *const *from, char ***ret, struct err *e)
+{
+    _cleanup_strv_ char **list = calloc(1, sizeof(char *));
+    int r = list ? 0 : err_oom(e);
+
+    for (size_t i = 0; r == 0 && from && from[i]; i++) {
+        if (!*from[i] || i >= SPEC_LIST_MAX)
+            return err_field(e, ERR_INVALID, field, "%s: an empty value, or too many", field);
+        r = strv_push(&list, from[i], e);
+    }
+    if (r == 0)
+        *ret = TAKE(list);
+    return r;
+}
+
+/* ---- options ---- */
+
+static int check_texts(const struct bh_create_options *o, struct spec *s, struct err *e)
+{
+    static const char *const networks[] = {"user", "none", "host", NULL};
+    static const char *const privileges[] = {"sudo", "strict", NULL, NULL};
+    static const char *const ends[] = {"stop", "rm", NULL, NULL};
+    static const char *const runtimes[] = {"runc", "crun", "runsc", NULL};
+    int r;
+
+    r = check_text("provider", o->provider ? o->provider : "oci", &s->provider, e);
+    if (r == 0)
+        r = check_text("image", o->image ? o->image : "slim", &s->image, e);
+    if (r == 0)
+        r = check_text("agent", o->agent ? o->agent : "none", &s->agent, e);
+    if (r == 0)
+        r = check_dest(o->dest ? o->dest : SPEC_DEST, &s->dest, e);
+    if (r == 0)
+        r = check_word("network", o->network ? o->network : "user", networks, &s->network, e);
+    if (r == 0)
+        r = check_word("privilege", o->privilege ? o->privilege : "sudo", privileges,
+                       &s->privilege, e);
+    if (r == 0)
+        r = check_word("on-timeout", o->on_timeout ? o->on_timeout : "stop", ends, &s->on_timeout,
+                       e);
+    if (r == 0 && o->runtime)
+        return check_word("runtime", o->runtime, runtimes, &s->runtime, e);
+    if (r < 0)
+        return r;
+    s->runtime = strdup("");
+    s->image_dir = NULL;
+    return s->runtime ? 0 : err_oom(e);
+}
+
+static int check_project(const struct bh_create_options *o, struct err *e)
+{
+    static const char *const gits[] = {"full", "shallow", "none", NULL};
+    _cleanup_free_ char *git = NULL;
+    const char *at;
+    int r;
+
+    r = o->git ? check_word("git", o->git, gits, &git, e) : 0;
+    if (r < 0)
+        return r;
+    if (o->git_token_file && !o->repo_url)
+        return err_field(e, ERR_INVALID, "git-token-file", "git-token-file needs repo");
+    if (!o->repo_url)
+        return 0;
+    if (o->project)
+        return err_field(e, ERR_INVALID, "repo", "repo and a directory exclude each other");
+    if (!str_has_prefix(o->repo_url, "https://") && !str_has_prefix(o->repo_url, "http://") &&
+        !str_has_prefix(o->repo_url, "file:///"))
+        return invalid(e, "repo", "an http, https or file URL", o->repo_url);
+    at = strchr(o->repo_url, '@');
+    if (at && at < strchr(strstr(o->repo_url, "://") + 3, '\0') &&
+        memchr(strstr(o->repo_url, "://") + 3, '/', (size_t)(at - strstr(o->repo_url, "://") - 3)) ==
+            NULL)
+        return err_field(e, ERR_INVALID, "repo",
+                         "repo must not contain a user or password: use git-token-file");
+    if (o->git_token_file && !str_has_prefix(o->repo_url, "http"))
+        return err_field(e, ERR_INVALID, "git-token-file", "git-token-file needs an http URL");
+    return 0;
+}
+
+static unsigned asked_of(const struct bh_create_options *o)
+{
+    return (o->provider ? SPEC_ASKED_PROVIDER : 0u) | (o->image ? SPEC_ASKED_IMAGE : 0u) |
+           (o->runtime ? SPEC_ASKED_RUNTIME : 0u) | (o->agent ? SPEC_ASKED_AGENT : 0u) |
+           (o->dest ? SPEC_ASKED_DEST : 0u) | (o->network ? SPEC_ASKED_NETWORK : 0u) |
+           (o->privilege ? SPEC_ASKED_PRIVILEGE : 0u) | (o->pids ? SPEC_ASKED_PIDS : 0u) |
+           (o->on_timeout ? SPEC_ASKED_ON_TIMEOUT : 0u) |
+           (o->timeout_ms ? SPEC_ASKED_TIMEOUT : 0u);
+}
+
+static int fill(const struct bh_create_options *o, struct spec *s, struct err *e)
+{
+    int r;
+
+    if (!o->name || !spec_is_name(o->name))
+        return err_field(e, ERR_INVALID, "name",
+                         "name: '%.80s' is not 1 to 63 of a-z, 0-9 and '-', not starting with '-'",
+                         o->name ? o->name : "");
+    s->asked = asked_of(o);
+    r = check_texts(o, s, e);
+    if (r == 0)
+        r = check_numbers(o, s, e);
+    if (r == 0)
+        r = check_project(o, e);
+    if (r == 0)
+        r = check_pairs("env", o->env, false, SPEC_PAIR_BYTES, &s->env, e);
+    if (r == 0)
+        r = check_pairs("secret", o->secrets, false, SPEC_SECRET_BYTES, NULL, e);
+    if (r == 0)
+        r = check_pairs("label", o->labels, true, SPEC_PATH_BYTES, &s->labels, e);
+    if (r == 0)
+        r = copy_list("allow-missing", o->allow_missing, &s->allow_missing, e);
+    if (r < 0)
+        return r;
+    if (o->agent_port && strcmp(s->agent, "none") == 0)
+        return err_field(e, ERR_INVALID, "port", "port needs an agent");
+    if (o->agent_config && strcmp(s->agent, "none") == 0)
+        return err_field(e, ERR_INVALID, "agent-config", "agent-config needs an agent");
+    s->image_dir = strdup("");
+    return s->image_dir ? 0 : err_oom(e);
+}
+
+int spec_from_options(const struct bh_create_options *opts, struct spec *ret, struct err *e)
+{
+    struct spec s = {0};
+    int r = fill(opts, &s, e);
+
+    if (r < 0) {
+        spec_done(&s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+void spec_done(struct spec *s)
+{
+    if (!s)
+        return;
+    free(s->provider);
+    free(s->image);
+    free(s->image_dir);
+    free(s->runtime);
+    free(s->agent);
+    free(s->dest);
+    free(s->network);
+    free(s->privilege);
+    free(s->on_timeout);
+    (void)strv_free(s->env);
+    (void)strv_free(s->labels);
+    (void)strv_free(s->allow_missing);
+    memset(s, 0, sizeof(*s));
+}
+
+/* ---- JSON ---- */
+
+static json_t *new_strv(char *const *v)
+{
+    json_t *list = json_array();
+
+    for (; list && v && *v; v++)
+        if (json_array_append_new(list, json_string(*v)) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+json_t *spec_to_json(const struct spec *s)
+{
+    json_t *obj = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "provider",
+        s->provider, "image", s->image, "image_dir", s->image_dir, "runtime", s->runtime, "agent",
+        s->agent, "dest", s->dest, "network", s->network, "privilege", s->privilege, "on_timeout",
+        s->on_timeout, "timeout_ms", (json_int_t)s->timeout_ms, "cpu_millis",
+        (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes, "pids",
+        (json_int_t)s->pids, "agent_port", (json_int_t)s->agent_port, "asked",
+        (json_int_t)s->asked);
+
+    if (!obj || json_object_set_new(obj, "env", new_strv(s->env)) < 0 ||
+        json_object_set_new(obj, "labels", new_strv(s->labels)) < 0 ||
+        json_object_set_new(obj, "allow_missing", new_strv(s->allow_missing)) < 0) {
+        json_decref(obj);
+        return NULL;
+    }
+    return obj;
+}
+
+/* The texts of a stored spec, in the order of spec_texts(). */
+struct stored {
+    const char *texts[9];
+    uint32_t cpu_millis, pids, agent_port, asked;
+    uint64_t memory_bytes;
+    int64_t timeout_ms;
+    char **env, **labels, **allow_missing;
+};
+
+static void spec_texts(struct spec *s, char **out[9])
+{
+    char **all[9] = {&s->provider, &s->image,   &s->image_dir, &s->runtime,   &s->agent,
+                     &s->dest,     &s->network, &s->privilege, &s->on_timeout};
+
+    memcpy(out, all, sizeof(all));
+}
+
+static int take_stored(struct stored *in, struct spec *ret, struct err *e)
+{
+    struct spec s = {
+        .asked = in->asked,
+        .timeout_ms = in->timeout_ms,
+        .cpu_millis = in->cpu_millis,
+        .memory_bytes = in->memory_bytes,
+        .pids = in->pids,
+        .agent_port = (uint16_t)in->agent_port,
+        .env = TAKE(in->env),
+        .labels = TAKE(in->labels),
+        .allow_missing = TAKE(in->allow_missing),
+    };
+    char **texts[9];
+
+    spec_texts(&s, texts);
+    for (size_t i = 0; i < N_ELEMENTS(texts); i++) {
+        *texts[i] = strdup(in->texts[i]);
+        if (!*texts[i]) {
+            spec_done(&s);
+            return err_oom(e);
+        }
+    }
+    *ret = s;
+    return 0;
+}
+
+int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
+{
+    static const struct jx_field fields[] = {
+        JX_AS("provider", struct stored, texts[0], jx_str, JX_REQUIRED),
+        JX_AS("image", struct stored, texts[1], jx_str, JX_REQUIRED),
+        JX_AS("image_dir", struct stored, texts[2], jx_str, JX_REQUIRED),
+        JX_AS("runtime", struct stored, texts[3], jx_str, JX_REQUIRED),
+        JX_AS("agent", struct stored, texts[4], jx_str, JX_REQUIRED),
+        JX_AS("dest", struct stored, texts[5], jx_str, JX_REQUIRED),
+        JX_AS("network", struct stored, texts[6], jx_str, JX_REQUIRED),
+        JX_AS("privilege", struct stored, texts[7], jx_str, JX_REQUIRED),
+        JX_AS("on_timeout", struct stored, texts[8], jx_str, JX_REQUIRED),
+        JX(struct stored, timeout_ms, jx_i64, JX_REQUIRED),
+        JX(struct stored, cpu_millis, jx_u32, JX_REQUIRED),
+        JX(struct stored, memory_bytes, jx_u64, JX_REQUIRED),
+        JX(struct stored, pids, jx_u32, JX_REQUIRED),
+        JX(struct stored, agent_port, jx_u32, JX_REQUIRED),
+        JX(struct stored, asked, jx_u32, JX_REQUIRED),
+        JX(struct stored, env, jx_strv, JX_REQUIRED),
+        JX(struct stored, labels, jx_strv, JX_REQUIRED),
+        JX(struct stored, allow_missing, jx_strv, JX_REQUIRED),
+        {0},
+    };
+    struct stored in = {0};
+    int r = jx_decode_lax(obj, fields, &in, e);
+
+    if (r == 0)
+        r = take_stored(&in, ret, e);
+    (void)strv_free(in.env);
+    (void)strv_free(in.labels);
+    (void)strv_free(in.allow_missing);
+    return r;
+}
+
+/* ---- a second `up` ---- */
+
+static int differs(struct err *e, const char *field, const char *have, const char *want)
+{
+    return err_field(e, ERR_PRECONDITION, field,
+                     "%s: the box was made with '%.200s', not '%.200s'; remove it first", field,
+                     have, want);
+}
+
+static bool same_strv(char *const *a, char *const *b)
+{
+    for (; *a && *b; a++, b++)
+        if (strcmp(*a, *b) != 0)
+            return false;
+    return !*a && !*b;
+}
+
+int spec_compare(const struct spec *have, const struct spec *want, struct err *e)
+{
+    const struct {
+        unsigned bit;
+        const char *field, *have, *want;
+    } texts[] = {
+        {SPEC_ASKED_PROVIDER, "provider", have->provider, want->provider},
+        {SPEC_ASKED_IMAGE, "image", have->image, want->image},
+        {SPEC_ASKED_RUNTIME, "runtime", have->runtime, want->runtime},
+        {SPEC_ASKED_AGENT, "agent", have->agent, want->agent},
+        {SPEC_ASKED_DEST, "dest", have->dest, want->dest},
+        {SPEC_ASKED_NETWORK, "network", have->network, want->network},
+        {SPEC_ASKED_PRIVILEGE, "privilege", have->privilege, want->privilege},
+        {SPEC_ASKED_ON_TIMEOUT, "on-timeout", have->on_timeout, want->on_timeout},
+    };
+
+    for (size_t i = 0; i < N_ELEMENTS(texts); i++)
+        if (want->asked & texts[i].bit && strcmp(texts[i].have, texts[i].want) != 0)
+            return differs(e, texts[i].field, texts[i].have, texts[i].want);
+    if (want->cpu_millis && want->cpu_millis != have->cpu_millis)
+        return differs(e, "cpus", "another number", "this one");
+    if (want->memory_bytes && want->memory_bytes != have->memory_bytes)
+        return differs(e, "memory", "another size", "this one");
+    if (want->asked & SPEC_ASKED_PIDS && want->pids != have->pids)
+        return differs(e, "pids", "another number", "this one");
+    if (want->agent_port && want->agent_port != have->agent_port)
+        return differs(e, "port", "another port", "this one");
+    if (want->env[0] && !same_strv(have->env, want->env))
+        return differs(e, "env", "other values", "these");
+    return 0;
+}

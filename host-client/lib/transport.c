@@ -1,0 +1,435 @@
+#include "lib/transport.h"
+
+#include <curl/curl.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/path.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define HTTP_CONNECT_TIMEOUT_MS 10000L
+#define HTTP_ERROR_BODY_BYTES (64 * 1024)
+#define HTTP_BODY_BYTES (16 * 1024 * 1024)
+#define HTTP_HEADER_BYTES (64 * 1024)
+#define HTTP_POLL_MS 60000
+#define HTTP_ADDED_HEADERS 16
+
+struct http {
+    CURL *easy; /* keeps its connections between requests, through the multi handle */
+    CURLM *multi;
+    int cancel_fd;
+    /* A socket path that is too long for sockaddr_un goes through its directory's descriptor,
+     * which stays open so that the next request finds the same name and the same connection. */
+    char *long_path;
+    int dir_fd;
+    char *short_path;
+};
+
+/* One request while it runs. */
+struct job {
+    const struct http_request *req;
+    struct http_response *res;
+    size_t sent;       /* of req->body */
+    bool got_answer;   /* a header of an answer has come */
+    bool is_streaming; /* a 2xx answer whose body goes to req->write */
+    int failed;        /* what a callback ended it with */
+    struct err why;
+};
+
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+
+static void init_curl(void)
+{
+    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+int http_new(int cancel_fd, struct http **ret, struct err *e)
+{
+    struct http *h = calloc(1, sizeof(*h));
+
+    if (!h)
+        return err_oom(e);
+    (void)pthread_once(&curl_once, init_curl);
+    h->cancel_fd = cancel_fd;
+    h->dir_fd = -1;
+    h->easy = curl_easy_init();
+    h->multi = curl_multi_init();
+    if (!h->easy || !h->multi) {
+        (void)http_free(h);
+        return err_oom(e);
+    }
+    *ret = h;
+    return 0;
+}
+
+struct http *http_free(struct http *h)
+{
+    if (!h)
+        return NULL;
+    curl_easy_cleanup(h->easy);
+    (void)curl_multi_cleanup(h->multi);
+    fd_close(h->dir_fd);
+    free(h->long_path);
+    free(h->short_path);
+    free(h);
+    return NULL;
+}
+
+void http_response_done(struct http_response *r)
+{
+    if (!r)
+        return;
+    buf_done(&r->body);
+    buf_done(&r->headers);
+}
+
+bool http_header(const struct http_response *r, const char *name, char *out, size_t out_bytes)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = r->headers.data; p && *p;) {
+        const char *end = strstr(p, "\r\n");
+
+        if (!end)
+            return false;
+        if (strncasecmp(p, name, n) == 0 && p[n] == ':') {
+            p += n + 1;
+            p += strspn(p, " \t");
+            (void)snprintf(out, out_bytes, "%.*s", (int)(end - p), p);
+            return true;
+        }
+        p = end + 2;
+    }
+    return false;
+}
+
+/* ---- callbacks ---- */
+
+static size_t on_header(char *data, size_t size, size_t n, void *arg)
+{
+    struct job *j = arg;
+    size_t len = size * n;
+
+    j->got_answer = true;
+    if (len >= 5 && memcmp(data, "HTTP/", 5) == 0) {
+        const char *space = memchr(data, ' ', len);
+
+        buf_clear(&j->res->headers);
+        j->is_streaming = space && space + 1 < data + len && space[1] == '2' && j->req->write;
+        return len;
+    }
+    if (len > 2 && buf_add(&j->res->headers, data, len, &j->why) < 0) {
+        j->failed = err_set(&j->why, ERR_EXHAUSTED, "the answer's headers pass %d bytes",
+                            HTTP_HEADER_BYTES);
+        return 0;
+    }
+    return len;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *arg)
+{
+    struct job *j = arg;
+    size_t len = size * n;
+
+    if (j->is_streaming) {
+        if (j->req->write(j->req->write_arg, data, len) == 0)
+            return len;
+        j->failed = err_set(&j->why, ERR_CANCELED, "the receiver ended the answer");
+        return CURL_WRITEFUNC_ERROR;
+    }
+    /* What is too long of an error's page is of no interest. */
+    if (j->req->write && j->res->body.len + len > j->res->body.max)
+        return len;
+    if (buf_add(&j->res->body, data, len, &j->why) < 0) {
+        j->failed = err_set(&j->why, ERR_EXHAUSTED, "the answer is larger than %zu bytes",
+                            j->res->body.max);
+        return CURL_WRITEFUNC_ERROR;
+    }
+    return len;
+}
+
+static size_t on_read(char *out, size_t size, size_t n, void *arg)
+{
+    struct job *j = arg;
+    size_t max = size * n;
+    int64_t got;
+
+    if (!j->req->read) {
+        size_t left = j->req->body_len - j->sent;
+
+        max = left < max ? left : max;
+        if (max)
+            memcpy(out, (const char *)j->req->body + j->sent, max);
+        j->sent += max;
+        return max;
+    }
+    got = j->req->read(j->req->read_arg, out, max, &j->why);
+    if (got >= 0)
+        return (size_t)got;
+    j->failed = (int)got;
+    if (!j->why.code)
+        (void)err_set(&j->why, (enum err_code)-got, "the body could not be produced");
+    return CURL_READFUNC_ABORT;
+}
+
+/* A connection that was kept and has gone is tried again: the body from its start. */
+static int on_seek(void *arg, curl_off_t offset, int origin)
+{
+    struct job *j = arg;
+
+    if (j->req->read || origin != SEEK_SET || offset < 0 || (uint64_t)offset > j->req->body_len)
+        return CURL_SEEKFUNC_CANTSEEK;
+    j->sent = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+/* ---- set-up ---- */
+
+static int shorten(struct http *h, const char *path, struct err *e)
+{
+    _cleanup_free_ char *dir = path_dir(path);
+    char *short_path = NULL;
+
+    if (h->long_path && strcmp(h->long_path, path) == 0)
+        return 0;
+    free(TAKE(h->long_path));
+    free(TAKE(h->short_path));
+    fd_close(TAKE_FD(h->dir_fd));
+    h->dir_fd = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (h->dir_fd < 0)
+        return err_sys(e, errno, "open '%s'", dir ? dir : path);
+    if (asprintf(&short_path, "/proc/self/fd/%d/%s", h->dir_fd, path_name(path)) < 0)
+        return err_oom(e);
+    h->short_path = short_path;
+    h->long_path = strdup(path);
+    return h->long_path ? 0 : err_oom(e);
+}
+
+static int set_address(struct http *h, const struct http_request *req, struct err *e)
+{
+    const struct sockaddr_un *un = NULL;
+    const char *path = req->unix_socket;
+    int r;
+
+    if (path && strlen(path) >= sizeof(un->sun_path)) {
+        r = shorten(h, path, e);
+        if (r < 0)
+            return r;
+        path = h->short_path;
+    }
+    (void)curl_easy_setopt(h->easy, CURLOPT_URL, req->url);
+    (void)curl_easy_setopt(h->easy, CURLOPT_UNIX_SOCKET_PATH, path);
+    if (path) /* a proxy is for the network */
+        (void)curl_easy_setopt(h->easy, CURLOPT_PROXY, "");
+    return 0;
+}
+
+static int set_headers(struct http *h, const struct http_request *req, struct curl_slist **ret,
+                       struct err *e)
+{
+    struct curl_slist *list = NULL;
+
+    for (size_t i = 0; req->headers && req->headers[i]; i++) {
+        struct curl_slist *more =
+            i < HTTP_ADDED_HEADERS ? curl_slist_append(list, req->headers[i]) : NULL;
+
+        if (!more) {
+            curl_slist_free_all(list);
+            return err_oom(e);
+        }
+        list = more;
+    }
+    (void)curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, list);
+    *ret = list;
+    return 0;
+}
+
+static void set_body(struct http *h, const struct http_request *req)
+{
+    bool has_body = req->read || req->body;
+
+    if (strcmp(req->method, "HEAD") == 0)
+        (void)curl_easy_setopt(h->easy, CURLOPT_NOBODY, 1L);
+    else if (has_body)
+        (void)curl_easy_setopt(h->easy, CURLOPT_UPLOAD, 1L);
+    else
+        (void)curl_easy_setopt(h->easy, CURLOPT_HTTPGET, 1L);
+    (void)curl_easy_setopt(h->easy, CURLOPT_CUSTOMREQUEST, req->method);
+    if (has_body)
+        (void)curl_easy_setopt(h->easy, CURLOPT_INFILESIZE_LARGE,
+                               (curl_off_t)(req->read ? req->read_len : (int64_t)req->body_len));
+}
+
+static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers, struct err *e)
+{
+    CURL *c = h->easy;
+    int r;
+
+    curl_easy_reset(c);
+    r = set_address(h, j->req, e);
+    if (r < 0)
+        return r;
+    (void)curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    (void)curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    (void)curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, HTTP_CONNECT_TIMEOUT_MS);
+    (void)curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
+    (void)curl_easy_setopt(c, CURLOPT_HEADERDATA, j);
+    (void)curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
+    (void)curl_easy_setopt(c, CURLOPT_WRITEDATA, j);
+    (void)curl_easy_setopt(c, CURLOPT_READFUNCTION, on_read);
+    (void)curl_easy_setopt(c, CURLOPT_READDATA, j);
+    (void)curl_easy_setopt(c, CURLOPT_SEEKFUNCTION, on_seek);
+    (void)curl_easy_setopt(c, CURLOPT_SEEKDATA, j);
+    set_body(h, j->req);
+    return set_headers(h, j->req, ret_headers, e);
+}
+
+/* ---- running ---- */
+
+static enum err_code code_of(CURLcode rc)
+{
+    switch ((int)rc) {
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_GOT_NOTHING:
+        return ERR_UNAVAILABLE;
+    case CURLE_PARTIAL_FILE:
+        return ERR_DATA_LOSS;
+    case CURLE_OPERATION_TIMEDOUT:
+        return ERR_DEADLINE;
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+        return ERR_INVALID;
+    case CURLE_OUT_OF_MEMORY:
+        return ERR_EXHAUSTED;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CONNECT_ERROR:
+        return ERR_UNAUTHENTICATED;
+    default:
+        return ERR_INTERNAL;
+    }
+}
+
+static const char *where(const struct http_request *req)
+{
+    return req->unix_socket ? req->unix_socket : req->url;
+}
+
+/* The earliest of what ends the wait; *ret_first says whether that is the first byte's. */
+static int wait_ms(const struct job *j, int64_t first_byte_mono_ms, bool *ret_first)
+{
+    int64_t deadline = j->req->deadline_mono_ms;
+    int ms;
+
+    *ret_first = !j->got_answer && first_byte_mono_ms &&
+                 (!deadline || first_byte_mono_ms < deadline);
+    ms = clock_until_ms(*ret_first ? first_byte_mono_ms : deadline);
+    return ms < 0 || ms > HTTP_POLL_MS ? HTTP_POLL_MS : ms;
+}
+
+static int run(struct http *h, struct job *j, struct err *e)
+{
+    int64_t first_ms =
+        j->req->first_byte_timeout_ms ? clock_mono_ms() + j->req->first_byte_timeout_ms : 0;
+    struct curl_waitfd extra = {.fd = h->cancel_fd, .events = CURL_WAIT_POLLIN};
+    int running = 1;
+
+    for (;;) {
+        struct pollfd canceled = {.fd = h->cancel_fd, .events = POLLIN};
+        CURLMcode rc = curl_multi_perform(h->multi, &running);
+        bool is_first;
+        int ms;
+
+        if (rc != CURLM_OK)
+            return err_set(e, ERR_INTERNAL, "http: %s", curl_multi_strerror(rc));
+        if (!running)
+            return 0;
+        ms = wait_ms(j, first_ms, &is_first);
+        if (ms == 0)
+            return err_set(e, ERR_DEADLINE, "%s '%s'",
+                           is_first ? "no answer in time from" : "the deadline passed while using",
+                           where(j->req));
+        if (h->cancel_fd >= 0 && poll(&canceled, 1, 0) > 0)
+            return err_set(e, ERR_CANCELED, "canceled");
+        rc = curl_multi_poll(h->multi, &extra, h->cancel_fd >= 0 ? 1 : 0, ms, NULL);
+        if (rc != CURLM_OK)
+            return err_set(e, ERR_INTERNAL, "http: %s", curl_multi_strerror(rc));
+    }
+}
+
+static int result_of(struct http *h, struct job *j, struct err *e)
+{
+    CURLcode rc = CURLE_OK;
+    const CURLMsg *msg;
+    long status = 0;
+    long sys = 0;
+    int n;
+
+    while ((msg = curl_multi_info_read(h->multi, &n)))
+        if (msg->msg == CURLMSG_DONE)
+            rc = msg->data.result;
+    if (j->failed < 0) {
+        if (e)
+            *e = j->why;
+        return j->failed;
+    }
+    (void)curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
+    (void)curl_easy_getinfo(h->easy, CURLINFO_OS_ERRNO, &sys);
+    j->res->status = (int)status;
+    if (rc == CURLE_OK)
+        return 0;
+    /* An error that was answered before the whole body was taken is an answer. */
+    if ((rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR) && status >= 400)
+        return 0;
+    if (j->is_streaming && (rc == CURLE_RECV_ERROR || rc == CURLE_GOT_NOTHING))
+        return err_set(e, ERR_DATA_LOSS, "'%s' broke off in the answer", where(j->req));
+    (void)err_set(e, code_of(rc), "'%s': %s", where(j->req), curl_easy_strerror(rc));
+    if (e)
+        e->sys = (int)sys;
+    return -(int)code_of(rc);
+}
+
+int http_do(struct http *h, const struct http_request *req, struct http_response *ret,
+            struct err *e)
+{
+    struct http_response res = {0};
+    struct curl_slist *headers = NULL;
+    struct job j = {.req = req, .res = &res};
+    int r;
+
+    buf_init(&res.headers, HTTP_HEADER_BYTES);
+    buf_init(&res.body, req->max_body ? req->max_body : HTTP_BODY_BYTES);
+    if (req->write)
+        res.body.max = HTTP_ERROR_BODY_BYTES;
+    r = set_up(h, &j, &headers, e);
+    if (r == 0 && curl_multi_add_handle(h->multi, h->easy) != CURLM_OK)
+        r = err_oom(e);
+    if (r == 0) {
+        r = run(h, &j, e);
+        if (r == 0)
+            r = result_of(h, &j, e);
+        (void)curl_multi_remove_handle(h->multi, h->easy);
+    }
+    (void)curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, NULL);
+    curl_slist_free_all(headers);
+    if (r < 0) {
+        http_response_done(&res);
+        return r;
+    }
+    *ret = res;
+    return 0;
+}

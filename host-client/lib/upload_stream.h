@@ -1,0 +1,25 @@
+#pragma once
+/*
+ * upload_stream: a list of files as a tar.zst, pulled piece by piece with bounded memory: a small
+ * file is read whole before its header is written, a large one in pieces.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "lib/context.h"
+#include "lib/gitfiles.h"
+
+#define UPLOAD_SMALL_BYTES (1024 * 1024)
+#define UPLOAD_OUT_BYTES (8 * 1024 * 1024) /* made and not yet taken: a piece and zstd's window */
+
+struct upload_stream;
+
+/* files: borrowed, at its beginning. */
+int upload_stream_new(struct bh_ctx *ctx, struct gitfiles *files, struct upload_stream **ret,
+                      struct err *e);
+struct upload_stream *upload_stream_free(struct upload_stream *s); /* accepts NULL */
+
+/* For client_put_archive(): at most max bytes, 0 at the end, a negative error. A file that became
+ * shorter while it was read is ERR_ABORTED and names it; one that has gone is left out. */
+int64_t upload_stream_read(void *stream, char *out, size_t max, struct err *e);

@@ -1,0 +1,299 @@
+#include "monitor/commands.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "lib/control.h"
+#include "lib/socket.h"
+#include "monitor/forward.h"
+#include "monitor/monitor.h"
+#include "monitor/supervise.h"
+
+#include "common/banned.h"
+
+struct caller {
+    int fd;
+    struct buf line;
+    bool is_hold;
+    bool is_done;
+};
+
+struct commands {
+    struct monitor *m;
+    char *path;
+    int listen_fd;
+    struct caller callers[MONITOR_MAX_CLIENTS];
+    size_t n_callers;
+};
+
+int commands_new(struct monitor *m, const char *path, struct commands **ret, struct err *e)
+{
+    struct commands *c = calloc(1, sizeof(*c));
+    int r;
+
+    if (!c)
+        return err_oom(e);
+    c->m = m;
+    c->listen_fd = -1;
+    c->path = strdup(path);
+    r = c->path ? socket_listen(path, &c->listen_fd, e) : err_oom(e);
+    if (r < 0) {
+        (void)commands_free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+static void caller_done(struct caller *c)
+{
+    fd_close(c->fd);
+    buf_done(&c->line);
+}
+
+struct commands *commands_free(struct commands *c)
+{
+    if (!c)
+        return NULL;
+    for (size_t i = 0; i < c->n_callers; i++)
+        caller_done(&c->callers[i]);
+    if (c->listen_fd >= 0)
+        (void)unlink(c->path);
+    fd_close(c->listen_fd);
+    free(c->path);
+    free(c);
+    return NULL;
+}
+
+unsigned commands_n_holds(const struct commands *c)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < c->n_callers; i++)
+        n += c->callers[i].is_hold;
+    return n;
+}
+
+/* ---- the operations: each fills reply, or fails ---- */
+
+struct request {
+    const char *op;
+    const char *cause;
+    int64_t until_ms;
+    uint32_t port, host_port;
+    uint32_t grace_ms;
+};
+
+static int add_int(json_t *reply, const char *name, int64_t v, struct err *e)
+{
+    return json_object_set_new(reply, name, json_integer(v)) < 0 ? err_oom(e) : 0;
+}
+
+static int op_ping(struct commands *c, const struct request *q, json_t *reply, struct err *e)
+{
+    int r = add_int(reply, "pid", getpid(), e);
+
+    (void)q;
+    if (r == 0)
+        r = add_int(reply, "box_pid", c->m->run.pid, e);
+    if (r == 0)
+        r = add_int(reply, "deadline_ms", monitor_deadline_real_ms(c->m), e);
+    if (r == 0)
+        r = add_int(reply, "uses", monitor_uses(c->m), e);
+    if (r == 0)
+        r = add_int(reply, "restarts", supervisor_restarts(c->m->supervisor), e);
+    return r == 0 && json_object_set_new(reply, "ready", json_true()) < 0 ? err_oom(e) : r;
+}
+
+static int op_touch(struct commands *c, const struct request *q, json_t *reply, struct err *e)
+{
+    (void)q;
+    (void)reply;
+    (void)e;
+    lease_touch(&c->m->lease);
+    return 0;
+}
+
+static int op_extend(struct commands *c, const struct request *q, json_t *reply, struct err *e)
+{
+    if (q->until_ms <= 0)
+        return err_field(e, ERR_INVALID, "until_ms", "field 'until_ms' is required");
+    if (lease_extend(&c->m->lease, clock_mono_ms() + (q->until_ms - clock_real_ms())))
+        monitor_lease_changed(c->m);
+    return add_int(reply, "deadline_ms", monitor_deadline_real_ms(c->m), e);
+}
+
+/* The port of this machine is the one of the last time, which others may know. */
+static int op_forward(struct commands *c, const struct request *q, json_t *reply, struct err *e)
+{
+    struct bh_box *box = c->m->box;
+    char key[16];
+    uint16_t wanted = (uint16_t)q->host_port;
+    uint16_t got = 0;
+    int r;
+
+    if (q->port > UINT16_MAX || q->host_port > UINT16_MAX)
+        return err_field(e, ERR_INVALID, "port", "port must be from 0 to 65535");
+    r = box_reload(box, e);
+    if (r < 0)
+        return r;
+    (void)snprintf(key, sizeof(key), "%u", q->port);
+    if (!wanted)
+        wanted = (uint16_t)json_integer_value(json_object_get(box->row.ports, key));
+    r = forwards_add(c->m->forwards, (uint16_t)q->port, wanted, &got, e);
+    if (r == 0 && got != wanted)
+        r = store_set_port(c->m->ctx->store, box->row.id, (uint16_t)q->port, got, e);
+    return r < 0 ? r : add_int(reply, "host_port", got, e);
+}
+
+static int op_supervise(struct commands *c, const struct request *q, json_t *reply, struct err *e)
+{
+    (void)q;
+    (void)reply;
+    (void)e;
+    supervisor_watch(c->m->supervisor);
+    return 0;
+}
+
+static int op_stop(struct commands *c, const struct request *q, json_t *reply, struct err *e)
+{
+    int grace_ms = q->grace_ms < BOX_STOP_GRACE_MS ? (int)q->grace_ms : BOX_STOP_GRACE_MS;
+
+    (void)reply;
+    return monitor_stop_box(c->m, "stop", q->cause ? q->cause : "stopped", grace_ms, e);
+}
+
+static const struct {
+    const char *name;
+    int (*fn)(struct commands *c, const struct request *q, json_t *reply, struct err *e);
+    bool is_hold;
+} ops[] = {
+    {"ping", op_ping, false},       {"touch", op_touch, false},
+    {"hold", op_touch, true},       {"extend", op_extend, false},
+    {"forward", op_forward, false}, {"supervise", op_supervise, false},
+    {"stop", op_stop, false},
+};
+
+static int run_op(struct commands *c, struct caller *caller, json_t *obj, json_t *reply,
+                  struct err *e)
+{
+    static const struct jx_field fields[] = {
+        JX(struct request, op, jx_str, JX_REQUIRED),
+        JX(struct request, cause, jx_str, 0),
+        JX(struct request, until_ms, jx_i64, 0),
+        JX(struct request, port, jx_u32, 0),
+        JX(struct request, host_port, jx_u32, 0),
+        JX(struct request, grace_ms, jx_u32, 0),
+        {0},
+    };
+    struct request q = {.grace_ms = BOX_STOP_GRACE_MS};
+    int r = jx_decode(obj, fields, &q, e);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < N_ELEMENTS(ops); i++) {
+        if (strcmp(ops[i].name, q.op) != 0)
+            continue;
+        r = ops[i].fn(c, &q, reply, e);
+        caller->is_hold = r == 0 && ops[i].is_hold;
+        return r;
+    }
+    return err_field(e, ERR_UNIMPLEMENTED, "op", "there is no operation '%.40s'", q.op);
+}
+
+/* ---- callers ---- */
+
+static void answer(struct commands *c, struct caller *caller)
+{
+    _cleanup_json_ json_t *obj = NULL;
+    _cleanup_json_ json_t *reply = json_pack("{s:b}", "ok", 1);
+    _cleanup_free_ char *text = NULL;
+    struct err e = {0};
+    size_t len = 0;
+    int r = jx_parse(caller->line.data, caller->line.len - 1, &obj, &e);
+
+    if (r == 0)
+        r = reply ? run_op(c, caller, obj, reply, &e) : err_oom(&e);
+    if (r < 0) {
+        json_decref(reply);
+        reply = json_pack("{s:o}", "error", jx_new_error(&e));
+    }
+    buf_clear(&caller->line);
+    if (!reply || jx_dump(reply, &text, &len, NULL) < 0) {
+        caller->is_done = true;
+        return;
+    }
+    text[len] = '\n';
+    /* A reply is far smaller than a socket's buffer: who does not read loses it. */
+    if (send(caller->fd, text, len + 1, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)(len + 1))
+        caller->is_done = true;
+}
+
+static void read_caller(struct commands *c, struct caller *caller)
+{
+    char data[4096];
+    ssize_t n = recv(caller->fd, data, sizeof(data), MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0 || caller->is_hold || buf_add(&caller->line, data, (size_t)n, NULL) < 0) {
+        caller->is_done = true;
+        return;
+    }
+    if (caller->line.data[caller->line.len - 1] == '\n')
+        answer(c, caller);
+}
+
+/* Only the owner gets this far: the socket is 0600, its directory 0700. */
+static void accept_caller(struct commands *c)
+{
+    int fd = accept4(c->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct caller *caller;
+
+    if (fd < 0)
+        return;
+    if (c->n_callers == MONITOR_MAX_CLIENTS) {
+        fd_close(fd);
+        return;
+    }
+    caller = &c->callers[c->n_callers++];
+    memset(caller, 0, sizeof(*caller));
+    caller->fd = fd;
+    buf_init(&caller->line, CONTROL_LINE_BYTES);
+}
+
+size_t commands_poll(struct commands *c, struct pollfd *out, size_t max)
+{
+    size_t n = 0;
+
+    out[n++] = (struct pollfd){.fd = c->listen_fd, .events = POLLIN};
+    for (size_t i = 0; i < c->n_callers && n < max; i++)
+        out[n++] = (struct pollfd){.fd = c->callers[i].fd, .events = POLLIN};
+    return n;
+}
+
+void commands_act(struct commands *c, const struct pollfd *polled, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < c->n_callers; i++) {
+        struct caller *caller = &c->callers[i];
+
+        if (!c->m->is_over && i + 1 < n && polled[i + 1].revents)
+            read_caller(c, caller);
+        if (caller->is_done)
+            caller_done(caller);
+        else
+            c->callers[kept++] = *caller;
+    }
+    c->n_callers = kept;
+    if (!c->m->is_over && polled[0].revents)
+        accept_caller(c);
+}

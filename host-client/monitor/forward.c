@@ -1,0 +1,283 @@
+#include "monitor/forward.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "lib/socket.h"
+#include "lib/tunnel.h"
+#include "monitor/monitor.h"
+
+#include "common/banned.h"
+
+#define BUFFER_BYTES (32 * 1024) /* one direction of one connection: 256 of them make 16 MiB */
+#define PIECE_BYTES 8192 /* one read; on the stack */
+
+struct listener {
+    int fd;
+    uint16_t port, host_port;
+};
+
+/* Bytes on their way from one side to the other. */
+struct half {
+    struct buf data;
+    bool is_eof;  /* the reading side has ended */
+    bool is_shut; /* and the writing side was told */
+};
+
+struct connection {
+    int client; /* who connected to the forwarded port */
+    int agent;  /* the guest agent */
+    struct half up, down;
+    bool is_shaking; /* the tunnel's head has not come back yet: down holds it */
+    bool is_dead;
+    size_t client_at, agent_at; /* places in what was polled */
+};
+
+struct forwards {
+    char *socket;
+    char *token;
+    struct listener listeners[MONITOR_MAX_FORWARDS];
+    size_t n_listeners;
+    struct connection *connections[MONITOR_MAX_CONNECTIONS];
+    size_t n_connections;
+};
+
+int forwards_new(const char *agent_socket, const char *token, struct forwards **ret,
+                 struct err *e)
+{
+    struct forwards *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return err_oom(e);
+    f->socket = strdup(agent_socket);
+    f->token = strdup(token);
+    if (!f->socket || !f->token) {
+        (void)forwards_free(f);
+        return err_oom(e);
+    }
+    *ret = f;
+    return 0;
+}
+
+static struct connection *connection_free(struct connection *c)
+{
+    if (!c)
+        return NULL;
+    fd_close(c->client);
+    fd_close(c->agent);
+    buf_done(&c->up.data);
+    buf_done(&c->down.data);
+    free(c);
+    return NULL;
+}
+
+struct forwards *forwards_free(struct forwards *f)
+{
+    if (!f)
+        return NULL;
+    for (size_t i = 0; i < f->n_listeners; i++)
+        fd_close(f->listeners[i].fd);
+    for (size_t i = 0; i < f->n_connections; i++)
+        (void)connection_free(f->connections[i]);
+    free(f->socket);
+    free(f->token);
+    free(f);
+    return NULL;
+}
+
+int forwards_add(struct forwards *f, uint16_t port, uint16_t host_port, uint16_t *ret_host_port,
+                 struct err *e)
+{
+    struct listener l = {.fd = -1, .port = port};
+    int r;
+
+    for (size_t i = 0; i < f->n_listeners; i++)
+        if (f->listeners[i].port == port) {
+            *ret_host_port = f->listeners[i].host_port;
+            return 0;
+        }
+    if (f->n_listeners == MONITOR_MAX_FORWARDS)
+        return err_field(e, ERR_EXHAUSTED, "port", "the box has %d forwarded ports already",
+                         MONITOR_MAX_FORWARDS);
+    r = socket_listen_tcp(host_port, &l.fd, &l.host_port, e);
+    if (r < 0)
+        return r;
+    f->listeners[f->n_listeners++] = l;
+    *ret_host_port = l.host_port;
+    return 0;
+}
+
+unsigned forwards_n_connections(const struct forwards *f)
+{
+    return (unsigned)f->n_connections;
+}
+
+/* ---- one connection ---- */
+
+static int connect_agent(struct forwards *f, struct connection *c, uint16_t port)
+{
+    int r = socket_connect(f->socket, &c->agent, NULL);
+
+    if (r == 0)
+        r = io_set_nonblock(c->agent, true, NULL);
+    if (r < 0 || port == 0)
+        return r;
+    c->is_shaking = true;
+    return tunnel_request(port, f->token, &c->up.data, NULL);
+}
+
+static void accept_one(struct forwards *f, const struct listener *l)
+{
+    int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct connection *c;
+
+    if (fd < 0)
+        return;
+    c = f->n_connections < MONITOR_MAX_CONNECTIONS ? calloc(1, sizeof(*c)) : NULL;
+    if (!c) {
+        fd_close(fd);
+        return;
+    }
+    c->client = fd;
+    c->agent = -1;
+    buf_init(&c->up.data, BUFFER_BYTES);
+    buf_init(&c->down.data, BUFFER_BYTES);
+    if (connect_agent(f, c, l->port) < 0) {
+        (void)connection_free(c);
+        return;
+    }
+    f->connections[f->n_connections++] = c;
+}
+
+/* Reads what there is into the buffer; false when the connection is broken. */
+static bool pull(int fd, struct half *h)
+{
+    char data[PIECE_BYTES];
+    size_t room = BUFFER_BYTES - h->data.len;
+    ssize_t n;
+
+    if (room == 0 || h->is_eof)
+        return true;
+    if (room > sizeof(data))
+        room = sizeof(data);
+    n = recv(fd, data, room, MSG_DONTWAIT);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR;
+    if (n == 0)
+        h->is_eof = true;
+    return n == 0 || buf_add(&h->data, data, (size_t)n, NULL) == 0;
+}
+
+static bool push(int fd, struct half *h)
+{
+    if (h->data.len) {
+        ssize_t n = send(fd, h->data.data, h->data.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (n < 0)
+            return errno == EAGAIN || errno == EINTR;
+        buf_consume(&h->data, (size_t)n);
+    }
+    if (h->data.len == 0 && h->is_eof && !h->is_shut) {
+        h->is_shut = true;
+        (void)shutdown(fd, SHUT_WR);
+    }
+    return true;
+}
+
+/* The head of the agent's answer is not for the client. */
+static bool shake(struct connection *c)
+{
+    size_t head = tunnel_head_bytes(&c->down.data);
+
+    if (!head)
+        return !c->down.is_eof && c->down.data.len < TUNNEL_HEAD_BYTES;
+    if (tunnel_check(&c->down.data, NULL) < 0)
+        return false;
+    buf_consume(&c->down.data, head);
+    c->is_shaking = false;
+    return true;
+}
+
+static void act_on(struct connection *c, short client, short agent)
+{
+    bool ok = true;
+
+    if (agent & (POLLIN | POLLHUP | POLLERR))
+        ok = pull(c->agent, &c->down);
+    if (ok && c->is_shaking)
+        ok = shake(c);
+    if (ok && client & (POLLIN | POLLHUP | POLLERR) && !c->is_shaking)
+        ok = pull(c->client, &c->up);
+    if (ok)
+        ok = push(c->agent, &c->up);
+    if (ok && !c->is_shaking)
+        ok = push(c->client, &c->down);
+    c->is_dead = !ok || (c->up.is_shut && c->down.is_shut);
+}
+
+/* ---- the loop's side ---- */
+
+/* While the tunnel is being opened the client's bytes wait in the kernel. */
+static short client_events(const struct connection *c)
+{
+    bool reads = !c->is_shaking && !c->up.is_eof && c->up.data.len < BUFFER_BYTES;
+
+    return (short)((reads ? POLLIN : 0) | (!c->is_shaking && c->down.data.len ? POLLOUT : 0));
+}
+
+static short agent_events(const struct connection *c)
+{
+    bool reads = !c->down.is_eof && c->down.data.len < BUFFER_BYTES;
+
+    return (short)((reads ? POLLIN : 0) | (c->up.data.len ? POLLOUT : 0));
+}
+
+/* A side of which nothing is wanted is not polled: its hang-up would be reported for ever. */
+static struct pollfd poll_for(int fd, short events)
+{
+    return (struct pollfd){.fd = events ? fd : -1, .events = events};
+}
+
+size_t forwards_poll(struct forwards *f, struct pollfd *out, size_t max)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n_listeners && n < max; i++)
+        out[n++] = (struct pollfd){.fd = f->listeners[i].fd, .events = POLLIN};
+    for (size_t i = 0; i < f->n_connections && n + 2 <= max; i++) {
+        struct connection *c = f->connections[i];
+
+        c->client_at = n;
+        out[n++] = poll_for(c->client, client_events(c));
+        c->agent_at = n;
+        out[n++] = poll_for(c->agent, agent_events(c));
+    }
+    return n;
+}
+
+void forwards_act(struct forwards *f, const struct pollfd *polled, size_t n)
+{
+    size_t n_before = f->n_connections;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n_before; i++) {
+        struct connection *c = f->connections[i];
+
+        if (c->agent_at < n && (polled[c->client_at].revents || polled[c->agent_at].revents))
+            act_on(c, polled[c->client_at].revents, polled[c->agent_at].revents);
+        if (c->is_dead)
+            (void)connection_free(c);
+        else
+            f->connections[kept++] = c;
+    }
+    f->n_connections = kept;
+    for (size_t i = 0; i < f->n_listeners && i < n; i++)
+        if (polled[i].revents)
+            accept_one(f, &f->listeners[i]);
+}

@@ -1,0 +1,169 @@
+/* bellhop-monitor: started by libbellhop for each box, not by people. Options and wiring. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "lib/procfs.h"
+#include "monitor/monitor.h"
+
+#include "common/banned.h"
+
+enum { ARG_STATE, ARG_CACHE, ARG_AGENT, ARG_RECIPES, ARG_IMAGES, ARG_ID, ARG_READY, N_ARGS };
+
+static const struct option options[] = {
+    {"state-dir", required_argument, NULL, ARG_STATE},
+    {"cache-dir", required_argument, NULL, ARG_CACHE},
+    {"agent", required_argument, NULL, ARG_AGENT},
+    {"recipes", required_argument, NULL, ARG_RECIPES},
+    {"images", required_argument, NULL, ARG_IMAGES},
+    {"id", required_argument, NULL, ARG_ID},
+    {"ready-fd", required_argument, NULL, ARG_READY},
+    {0},
+};
+
+static int parse(int argc, char **argv, const char *args[N_ARGS])
+{
+    int c;
+
+    while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+        if (c >= N_ARGS)
+            return -1;
+        args[c] = optarg;
+    }
+    return args[ARG_STATE] && args[ARG_CACHE] && args[ARG_ID] && optind == argc ? 0 : -1;
+}
+
+/* One line on the ready descriptor, for the command that started us. */
+static void tell(int fd, int r, const struct err *e)
+{
+    _cleanup_json_ json_t *obj =
+        r == 0 ? json_pack("{s:b}", "ok", 1) : json_pack("{s:o}", "error", jx_new_error(e));
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+
+    if (fd < 0 || !obj || jx_dump(obj, &text, &len, NULL) < 0)
+        return;
+    text[len] = '\n';
+    (void)io_write_all(fd, text, len + 1, NULL);
+    fd_close(fd);
+}
+
+/* One monitor a box: the lock is held as long as the process lives. */
+static int take_lock(struct bh_ctx *ctx, const char *id, struct err *e)
+{
+    _cleanup_free_ char *path = ctx_box_path(ctx, id, "monitor.lock");
+    char text[64];
+    int fd;
+    int n;
+
+    fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", path ? path : "monitor.lock");
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return err_field(e, ERR_EXISTS, "monitor", "the box has a monitor already");
+    n = snprintf(text, sizeof(text), "%d %llu\n", (int)getpid(),
+                 (unsigned long long)procfs_start_time(getpid()));
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
+        return err_sys(e, errno, "write '%s'", path);
+    return 0; /* fd stays open for good */
+}
+
+static void set_up_process(void)
+{
+    sigset_t set;
+
+    (void)umask(077);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct err *e)
+{
+    struct bh_options o = {
+        .size = sizeof(o),
+        .state_dir = args[ARG_STATE],
+        .cache_dir = args[ARG_CACHE],
+        .agent_path = args[ARG_AGENT],
+        .recipe_dir = args[ARG_RECIPES],
+        .image_dir = args[ARG_IMAGES],
+        .cancel_fd = -1,
+    };
+    struct bh_error error;
+    int r = bh_open(&o, ret, &error);
+
+    return r < 0 ? err_set(e, (enum err_code)error.code, "%s", error.message) : 0;
+}
+
+/* A box that did not become ready is not left half-started: the command decides what follows. */
+static void give_up(struct monitor *m)
+{
+    struct provider_box view;
+
+    if (!m->box)
+        return;
+    box_view(m->box, &view);
+    (void)m->box->provider->stop(&view, 0, NULL);
+}
+
+static int run(const char *args[N_ARGS], int ready_fd, struct err *e)
+{
+    struct bh_ctx *ctx = NULL;
+    struct monitor m;
+    int r = open_context(args, &ctx, e);
+
+    if (r == 0)
+        r = take_lock(ctx, args[ARG_ID], e);
+    if (r < 0) {
+        tell(ready_fd, r, e);
+        (void)bh_close(ctx);
+        return r;
+    }
+    r = monitor_start(&m, ctx, args[ARG_ID], e);
+    if (r < 0)
+        give_up(&m);
+    tell(ready_fd, r, e);
+    if (r == 0)
+        r = monitor_run(&m, e);
+    monitor_done(&m);
+    (void)bh_close(ctx);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    const char *args[N_ARGS] = {NULL};
+    uint64_t ready = 0;
+    struct err e = {0};
+
+    if (parse(argc, argv, args) < 0 ||
+        (args[ARG_READY] && str_parse_u64(args[ARG_READY], 3, 1024, &ready, NULL) < 0)) {
+        (void)fprintf(stderr, "bellhop-monitor is started by bellhop; see bellhop(1)\n");
+        return 2;
+    }
+    set_up_process();
+    if (ready)
+        (void)fcntl((int)ready, F_SETFD, FD_CLOEXEC);
+    if (run(args, ready ? (int)ready : -1, &e) < 0) {
+        (void)fprintf(stderr, "bellhop-monitor: %s\n", e.message);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,403 @@
+#include "monitor/monitor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "lib/bringup.h"
+#include "lib/lifecycle.h"
+#include "monitor/commands.h"
+#include "monitor/forward.h"
+#include "monitor/supervise.h"
+
+#include "common/banned.h"
+
+#define READY_POLL_FIRST_MS 2
+#define READY_POLL_MOST_MS 50
+#define READY_TRY_MS 1000
+#define BUSY_MS 10000 /* a command is at work on the box: it is not ended under its hands */
+#define CAUSE_BYTES 512
+
+/* ---- start ---- */
+
+static int find_or_start(struct monitor *m, bool *ret_adopted, struct err *e)
+{
+    struct provider_box view;
+    int r;
+
+    box_view(m->box, &view);
+    r = m->box->provider->find(&view, &m->run, e);
+    if (r < 0)
+        return r;
+    *ret_adopted = r == 1;
+    r = r == 1 ? 0 : m->box->provider->start(&view, &m->run, e);
+    if (r < 0)
+        return r;
+    m->pidfd = (int)syscall(SYS_pidfd_open, m->run.pid, 0);
+    return m->pidfd < 0 ? err_sys(e, errno, "the box's first process %d", (int)m->run.pid) : 0;
+}
+
+static bool has_ended(const struct monitor *m, int wait_ms)
+{
+    struct pollfd p = {.fd = m->pidfd, .events = POLLIN};
+
+    return poll(&p, 1, wait_ms) > 0;
+}
+
+/* The last line of what the box's first process printed, which says why it ended. */
+static int ended_early(struct monitor *m, struct err *e)
+{
+    static const char *const logs[] = {"agent.log", "console.log", NULL};
+    char *line;
+
+    for (size_t i = 0; logs[i]; i++) {
+        _cleanup_free_ char *path = box_path(m->box, logs[i]);
+        _cleanup_free_ char *text = NULL;
+        size_t len = 0;
+
+        if (!path || io_read_file(AT_FDCWD, path, 1024 * 1024, &text, &len, NULL) < 0)
+            continue;
+        while (len && text[len - 1] == '\n')
+            text[--len] = '\0';
+        line = strrchr(text, '\n');
+        if (len)
+            return err_set(e, ERR_INTERNAL, "the guest agent ended at once: %.300s",
+                           line ? line + 1 : text);
+    }
+    return err_set(e, ERR_INTERNAL, "the guest agent ended at once");
+}
+
+static int wait_for_agent(struct monitor *m, struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + MONITOR_READY_MS;
+    int pause_ms = READY_POLL_FIRST_MS;
+    struct client *c = NULL;
+    int r = box_client(m->box, &c, e);
+
+    while (r == 0) {
+        r = client_health(c, READY_TRY_MS, e);
+        if (r == 0)
+            return 0;
+        if (clock_until_ms(deadline) == 0)
+            return err_wrap(e, r, "the guest agent does not answer");
+        if (has_ended(m, pause_ms))
+            return ended_early(m, e);
+        pause_ms = pause_ms * 2 > READY_POLL_MOST_MS ? READY_POLL_MOST_MS : pause_ms * 2;
+        r = 0;
+    }
+    return r;
+}
+
+/* The time of a box that is found goes on; a new run has its time to live before it. */
+static void begin_lease(struct monitor *m, bool is_adopted)
+{
+    int64_t now = clock_mono_ms();
+    int64_t ttl = m->box->spec.timeout_ms;
+    int64_t stored = m->box->row.deadline_ms;
+    int64_t deadline = is_adopted && stored ? now + (stored - clock_real_ms()) : now + ttl;
+
+    lease_init(&m->lease, now, ttl, deadline);
+    monitor_lease_changed(m);
+}
+
+/* The ports of the last time; one that is taken by now is reported to who asks for it. */
+static void restore_forwards(struct monitor *m)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(m->box->row.ports, key, value)
+    {
+        uint64_t port;
+        uint16_t got;
+
+        if (str_parse_u64(key, 0, UINT16_MAX, &port, NULL) == 0)
+            (void)forwards_add(m->forwards, (uint16_t)port, (uint16_t)json_integer_value(value),
+                               &got, NULL);
+    }
+}
+
+static int open_signals(struct monitor *m, struct err *e)
+{
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    m->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return m->signal_fd < 0 ? err_sys(e, errno, "signalfd") : 0;
+}
+
+static int open_parts(struct monitor *m, struct err *e)
+{
+    _cleanup_free_ char *control = box_path(m->box, "monitor.sock");
+    _cleanup_free_ char *socket = NULL;
+    _cleanup_free_ char *token = NULL;
+    struct client_options opts;
+    int r = box_client_options(m->box, -1, &opts, &socket, &token, e);
+
+    if (r == 0)
+        r = forwards_new(socket, token, &m->forwards, e);
+    if (r == 0)
+        r = supervisor_new(m->box, &m->supervisor, e);
+    if (r == 0)
+        r = open_signals(m, e);
+    if (r == 0)
+        r = control ? commands_new(m, control, &m->commands, e) : err_oom(e);
+    return r;
+}
+
+int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, struct err *e)
+{
+    struct box_row row = {0};
+    bool is_adopted = false;
+    int r;
+
+    *m = (struct monitor){.ctx = ctx, .pidfd = -1, .signal_fd = -1};
+    r = store_get(ctx->store, box_id, &row, e);
+    if (r == 0)
+        r = box_new_take(ctx, &row, &m->box, e);
+    if (r == 0)
+        r = find_or_start(m, &is_adopted, e);
+    if (r == 0)
+        r = wait_for_agent(m, e);
+    if (r == 0)
+        r = open_parts(m, e);
+    if (r < 0)
+        return r;
+    begin_lease(m, is_adopted);
+    restore_forwards(m);
+    if (is_adopted)
+        supervisor_watch(m->supervisor);
+    return 0;
+}
+
+void monitor_done(struct monitor *m)
+{
+    m->supervisor = supervisor_free(m->supervisor);
+    m->commands = commands_free(m->commands);
+    m->forwards = forwards_free(m->forwards);
+    m->box = bh_box_free(m->box);
+    fd_close(TAKE_FD(m->pidfd));
+    fd_close(TAKE_FD(m->signal_fd));
+}
+
+/* ---- lease ---- */
+
+unsigned monitor_uses(const struct monitor *m)
+{
+    return commands_n_holds(m->commands) + forwards_n_connections(m->forwards);
+}
+
+int64_t monitor_deadline_real_ms(const struct monitor *m)
+{
+    return clock_real_ms() + (m->lease.deadline_ms - clock_mono_ms());
+}
+
+void monitor_lease_changed(struct monitor *m)
+{
+    (void)store_set_deadline(m->ctx->store, m->box->row.id, monitor_deadline_real_ms(m), NULL);
+    supervisor_set_lease(m->supervisor, m->lease.deadline_ms);
+}
+
+/* ---- the end ---- */
+
+static void reap(struct monitor *m)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        if (pid == m->run.pid) {
+            m->has_status = true;
+            m->wait_status = status;
+        }
+}
+
+static json_t *status_json(const struct monitor *m)
+{
+    if (!m->has_status) /* it was not our child: who adopted it knows */
+        return json_pack("{s:n, s:n}", "code", "signal");
+    if (WIFSIGNALED(m->wait_status))
+        return json_pack("{s:n, s:i}", "code", "signal", WTERMSIG(m->wait_status));
+    return json_pack("{s:i, s:n}", "code", WEXITSTATUS(m->wait_status), "signal");
+}
+
+static void write_exit_record(struct monitor *m, const char *by, const char *cause)
+{
+    _cleanup_json_ json_t *obj =
+        json_pack("{s:s, s:s, s:I, s:I, s:o}", "by", by, "cause", cause, "ended_ms",
+                  (json_int_t)clock_real_ms(), "pid", (json_int_t)m->run.pid, "exit",
+                  status_json(m));
+    _cleanup_free_ char *path = box_path(m->box, "exit.json");
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+
+    if (obj && path && jx_dump(obj, &text, &len, NULL) == 0)
+        (void)io_write_file(AT_FDCWD, path, text, len, 0600, true, NULL);
+}
+
+int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int grace_ms,
+                     struct err *e)
+{
+    struct provider_box view;
+    int r;
+
+    m->is_over = true;
+    m->supervisor = supervisor_free(m->supervisor); /* it would start the coding agent again */
+    box_view(m->box, &view);
+    r = m->box->provider->stop(&view, grace_ms, e);
+    reap(m);
+    write_exit_record(m, by, cause);
+    return r;
+}
+
+/* With the name's lock: its state, its processes, and if that was asked for, all of it. */
+static void end_locked(struct monitor *m, const char *by, const char *cause)
+{
+    struct store *s = m->ctx->store;
+    const char *id = m->box->row.id;
+    struct err e = {0};
+
+    if (box_reload(m->box, &e) < 0 || !lifecycle_is_live(m->box->row.state)) {
+        m->is_over = true;
+        return;
+    }
+    (void)store_set_state(s, id, BH_STATE_STOPPING, cause, &e);
+    if (monitor_stop_box(m, by, cause, BOX_STOP_GRACE_MS, &e) < 0) {
+        (void)store_set_state(s, id, BH_STATE_ERROR, e.message, NULL);
+        return;
+    }
+    (void)store_set_state(s, id, BH_STATE_STOPPED, cause, &e);
+    if (str_eq(by, "timeout") && str_eq(m->box->spec.on_timeout, "rm") &&
+        box_reload(m->box, &e) == 0)
+        (void)bringup_destroy_locked(m->box, &e);
+}
+
+static void end_by_lease(struct monitor *m)
+{
+    _cleanup_close_ int lock = -1;
+
+    if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0) {
+        (void)lease_extend(&m->lease, clock_mono_ms() + BUSY_MS);
+        monitor_lease_changed(m);
+        return;
+    }
+    end_locked(m, "timeout", "its time was over");
+}
+
+/* A command that holds the lock will see for itself that the box has gone. */
+static void end_by_itself(struct monitor *m)
+{
+    _cleanup_close_ int lock = -1;
+    char cause[CAUSE_BYTES];
+
+    reap(m);
+    if (!m->has_status)
+        (void)snprintf(cause, sizeof(cause), "the box's first process ended");
+    else if (WIFSIGNALED(m->wait_status))
+        (void)snprintf(cause, sizeof(cause), "the box's first process was killed by signal %d",
+                       WTERMSIG(m->wait_status));
+    else
+        (void)snprintf(cause, sizeof(cause), "the box's first process exited with %d",
+                       WEXITSTATUS(m->wait_status));
+    if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) == 0)
+        end_locked(m, "box", cause);
+    else
+        (void)monitor_stop_box(m, "box", cause, 0, NULL);
+}
+
+static void end_by_signal(struct monitor *m)
+{
+    _cleanup_close_ int lock = -1;
+
+    if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms() + BUSY_MS, -1, &lock,
+                        NULL) == 0)
+        end_locked(m, "signal", "the monitor was asked to end");
+    else
+        (void)monitor_stop_box(m, "signal", "the monitor was asked to end", BOX_STOP_GRACE_MS, NULL);
+}
+
+/* ---- the loop ---- */
+
+static void on_signals(struct monitor *m)
+{
+    struct signalfd_siginfo si;
+
+    while (!m->is_over && read(m->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+        if (si.ssi_signo == SIGCHLD)
+            reap(m);
+        else
+            end_by_signal(m);
+    }
+}
+
+static void on_supervisor(struct monitor *m)
+{
+    char cause[CAUSE_BYTES];
+
+    if (supervisor_take_failure(m->supervisor, cause, sizeof(cause)))
+        (void)store_set_state(m->ctx->store, m->box->row.id, BH_STATE_ERROR, cause, NULL);
+}
+
+static void on_time(struct monitor *m)
+{
+    int64_t now = clock_mono_ms();
+
+    if (lease_look(&m->lease, now, monitor_uses(m) > 0))
+        monitor_lease_changed(m);
+    if (lease_is_over(&m->lease, now))
+        end_by_lease(m);
+}
+
+enum { FIXED_PIDFD, FIXED_SIGNALS, FIXED_SUPERVISOR, N_FIXED };
+
+static void turn(struct monitor *m, struct pollfd *p)
+{
+    size_t n_commands;
+    size_t n_forwards;
+
+    p[FIXED_PIDFD] = (struct pollfd){.fd = m->pidfd, .events = POLLIN};
+    p[FIXED_SIGNALS] = (struct pollfd){.fd = m->signal_fd, .events = POLLIN};
+    p[FIXED_SUPERVISOR] =
+        (struct pollfd){.fd = supervisor_event_fd(m->supervisor), .events = POLLIN};
+    n_commands = commands_poll(m->commands, p + N_FIXED, MONITOR_MAX_CLIENTS + 1);
+    n_forwards = forwards_poll(m->forwards, p + N_FIXED + n_commands,
+                               MONITOR_MAX_POLL - N_FIXED - n_commands);
+    if (poll(p, N_FIXED + n_commands + n_forwards, clock_until_ms(lease_next_ms(&m->lease))) < 0)
+        return;
+
+    forwards_act(m->forwards, p + N_FIXED + n_commands, n_forwards);
+    if (p[FIXED_SUPERVISOR].revents)
+        on_supervisor(m);
+    commands_act(m->commands, p + N_FIXED, n_commands);
+    if (!m->is_over && p[FIXED_PIDFD].revents)
+        end_by_itself(m);
+    if (!m->is_over && p[FIXED_SIGNALS].revents)
+        on_signals(m);
+    if (!m->is_over)
+        on_time(m);
+}
+
+int monitor_run(struct monitor *m, struct err *e)
+{
+    _cleanup_free_ struct pollfd *p = calloc(MONITOR_MAX_POLL, sizeof(*p));
+
+    if (!p)
+        return err_oom(e);
+    while (!m->is_over)
+        turn(m, p);
+    return 0;
+}

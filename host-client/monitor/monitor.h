@@ -1,0 +1,56 @@
+#pragma once
+/*
+ * monitor: one small process for each box (as conmon is for podman). It starts the box's processes
+ * or finds them, keeps its time to live, forwards ports into it, restarts its coding agent, and
+ * writes down how it ended.
+ *
+ * One thread polls and owns everything here; a second one (supervise.h) talks with the guest
+ * agent, where waits are long.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "lib/box.h"
+#include "lib/lease.h"
+
+#define MONITOR_MAX_CLIENTS 64
+#define MONITOR_MAX_FORWARDS 64
+#define MONITOR_MAX_CONNECTIONS 256
+#define MONITOR_MAX_POLL \
+    (8 + MONITOR_MAX_CLIENTS + MONITOR_MAX_FORWARDS + 2 * MONITOR_MAX_CONNECTIONS)
+#define MONITOR_READY_MS 60000 /* for the guest agent's first answer */
+
+struct forwards;
+struct commands;
+struct supervisor;
+
+struct monitor {
+    struct bh_ctx *ctx;
+    struct bh_box *box;
+    struct provider_run run;
+    int pidfd; /* of run.pid */
+    int signal_fd;
+    bool is_over;       /* the loop ends */
+    struct lease lease; /* monotonic time */
+    struct forwards *forwards;
+    struct commands *commands;
+    struct supervisor *supervisor;
+    bool has_status; /* of run.pid, when it is our child */
+    int wait_status;
+};
+
+/* Finds or starts the box's processes, waits for the guest agent, and takes up what a monitor
+ * before this one did. SIGCHLD, SIGTERM and SIGINT must be blocked. */
+int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, struct err *e);
+/* Runs until the box has ended. */
+int monitor_run(struct monitor *m, struct err *e);
+void monitor_done(struct monitor *m);
+
+/* For commands.c. */
+unsigned monitor_uses(const struct monitor *m); /* what uses the box right now */
+void monitor_lease_changed(struct monitor *m);  /* tells the store and the guest agent */
+int64_t monitor_deadline_real_ms(const struct monitor *m);
+/* Ends the box's processes and writes the exit record; the loop is over after that. */
+int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int grace_ms,
+                     struct err *e);

@@ -1,0 +1,336 @@
+#include "monitor/supervise.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+
+#include "common/banned.h"
+
+#define CALL_MS 10000
+#define RETRY_MS 1000
+/* The monitor ends the box at the deadline; the box's own first process a little later. */
+#define LEASE_MARGIN_MS 5000
+#define START_JSON_BYTES (4 * 1024 * 1024)
+#define CAUSE_BYTES 512
+
+struct supervisor {
+    pthread_t thread;
+    struct client *client;
+    char *start_path;
+    int wake_fd;  /* the thread's client is canceled by it */
+    int event_fd; /* the loop's */
+
+    pthread_mutex_t lock;
+    /* guarded by lock: */
+    bool is_stopping;
+    bool watch_asked;
+    bool lease_asked;
+    int64_t lease_until_mono_ms;
+    bool has_failed;
+    char cause[CAUSE_BYTES];
+    int restarts;
+
+    /* the thread's: */
+    json_t *start; /* what is kept running; NULL: nothing */
+    bool lease_pending;
+    int64_t lease_until;
+    int n_restarts;
+    int64_t running_since_mono_ms;
+};
+
+static void wake(int fd)
+{
+    uint64_t one = 1;
+
+    (void)!write(fd, &one, sizeof(one));
+}
+
+static void drain(int fd)
+{
+    uint64_t n;
+
+    (void)!read(fd, &n, sizeof(n));
+}
+
+/* ---- the thread ---- */
+
+/* Sleeps; something new to do ends it early. */
+static void pause_ms(struct supervisor *s, int ms)
+{
+    struct pollfd p = {.fd = s->wake_fd, .events = POLLIN};
+
+    (void)poll(&p, 1, ms);
+}
+
+static void load_start(struct supervisor *s)
+{
+    _cleanup_free_ char *text = NULL;
+    json_t *obj = NULL;
+    size_t len = 0;
+
+    json_decref(TAKE(s->start));
+    if (io_read_file(AT_FDCWD, s->start_path, START_JSON_BYTES, &text, &len, NULL) < 0 ||
+        jx_parse(text, len, &obj, NULL) < 0)
+        return;
+    if (!json_is_string(json_object_get(obj, "id"))) {
+        json_decref(obj);
+        return;
+    }
+    s->start = obj;
+    s->n_restarts = 0;
+    s->running_since_mono_ms = clock_mono_ms();
+}
+
+static void push_lease(struct supervisor *s)
+{
+    int64_t left = s->lease_until - clock_mono_ms() + LEASE_MARGIN_MS;
+    json_t *params =
+        json_pack("{s:I, s:b}", "expires_in_ms", (json_int_t)(left > 0 ? left : 0), "force", 1);
+    int r = client_call(s->client, "System/Lease", params, clock_mono_ms() + CALL_MS, NULL, NULL);
+
+    json_decref(params);
+    /* An agent that is not the box's first process cannot end the box. */
+    s->lease_pending = r < 0 && r != -ERR_PRECONDITION && r != -ERR_UNIMPLEMENTED;
+}
+
+static void give_up(struct supervisor *s, const char *how)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->has_failed = true;
+    (void)snprintf(s->cause, sizeof(s->cause),
+                   "the coding agent ended %d times and was given up: %s",
+                   SUPERVISE_MAX_RESTARTS + 1, how);
+    (void)pthread_mutex_unlock(&s->lock);
+    json_decref(TAKE(s->start));
+    wake(s->event_fd);
+}
+
+struct started {
+    bool is_started;
+};
+
+static int on_started(void *arg, json_t *msg)
+{
+    struct started *st = arg;
+
+    st->is_started = json_object_get(msg, "start") != NULL;
+    return st->is_started; /* its output is kept by the guest agent */
+}
+
+static void start_again(struct supervisor *s)
+{
+    json_t *id = json_pack("{s:O}", "id", json_object_get(s->start, "id"));
+    struct started st = {false};
+    int64_t deadline = clock_mono_ms() + CALL_MS;
+
+    (void)client_call(s->client, "Exec/Forget", id, deadline, NULL, NULL);
+    json_decref(id);
+    (void)client_stream(s->client, "Exec/Start", s->start, deadline, on_started, &st, NULL);
+    if (!st.is_started)
+        return;
+    s->running_since_mono_ms = clock_mono_ms();
+    (void)pthread_mutex_lock(&s->lock);
+    s->restarts++;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static void describe_end(json_t *reply, char *out, size_t out_bytes)
+{
+    json_t *exit = json_object_get(reply, "exit");
+    const char *reason = json_string_value(json_object_get(exit, "reason"));
+    const char *signal = json_string_value(json_object_get(exit, "signal"));
+    const char *err_text =
+        json_string_value(json_object_get(json_object_get(reply, "stderr"), "text"));
+
+    if (signal)
+        (void)snprintf(out, out_bytes, "%s by %s", reason ? reason : "ended", signal);
+    else
+        (void)snprintf(out, out_bytes, "%s with %lld%s%.200s", reason ? reason : "ended",
+                       (long long)json_integer_value(json_object_get(exit, "code")),
+                       err_text ? ": " : "", err_text ? err_text : "");
+}
+
+static void on_ended(struct supervisor *s, json_t *reply)
+{
+    char how[CAUSE_BYTES / 2];
+
+    if (clock_mono_ms() - s->running_since_mono_ms > SUPERVISE_GOOD_MS)
+        s->n_restarts = 0;
+    if (s->n_restarts >= SUPERVISE_MAX_RESTARTS) {
+        describe_end(reply, how, sizeof(how));
+        give_up(s, how);
+        return;
+    }
+    pause_ms(s, SUPERVISE_FIRST_PAUSE_MS << s->n_restarts);
+    s->n_restarts++;
+    start_again(s);
+}
+
+/* Until the command ends, or there is something else to do. */
+static void watch(struct supervisor *s)
+{
+    json_t *params = json_pack("{s:O}", "id", json_object_get(s->start, "id"));
+    _cleanup_json_ json_t *reply = NULL;
+    int64_t deadline = s->lease_pending ? clock_mono_ms() + RETRY_MS : 0;
+    int r = client_call(s->client, "Exec/Wait", params, deadline, &reply, NULL);
+
+    json_decref(params);
+    if (r == 0 || r == -ERR_NOT_FOUND)
+        on_ended(s, reply);
+    else if (r != -ERR_CANCELED && r != -ERR_DEADLINE)
+        pause_ms(s, RETRY_MS);
+}
+
+/* Takes over what the loop asked for; false when it is over. */
+static bool take_orders(struct supervisor *s)
+{
+    bool watch_asked;
+    bool is_stopping;
+
+    drain(s->wake_fd);
+    (void)pthread_mutex_lock(&s->lock);
+    is_stopping = s->is_stopping;
+    watch_asked = s->watch_asked;
+    s->watch_asked = false;
+    if (s->lease_asked) {
+        s->lease_asked = false;
+        s->lease_pending = true;
+        s->lease_until = s->lease_until_mono_ms;
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    if (watch_asked && !is_stopping)
+        load_start(s);
+    return !is_stopping;
+}
+
+static void *run(void *arg)
+{
+    struct supervisor *s = arg;
+
+    while (take_orders(s)) {
+        if (s->lease_pending)
+            push_lease(s);
+        if (s->start)
+            watch(s);
+        else
+            pause_ms(s, s->lease_pending ? RETRY_MS : -1);
+    }
+    return NULL;
+}
+
+/* ---- the loop's side ---- */
+
+static int fill(struct supervisor *s, struct bh_box *box, struct err *e)
+{
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->wake_fd < 0 || s->event_fd < 0)
+        return err_sys(e, errno, "eventfd");
+    s->start_path = box_path(box, "agent-start.json");
+    if (!s->start_path)
+        return err_oom(e);
+    return box_new_client(box, s->wake_fd, &s->client, e);
+}
+
+static void supervisor_done(struct supervisor *s)
+{
+    (void)client_free(s->client);
+    json_decref(s->start);
+    free(s->start_path);
+    fd_close(s->wake_fd);
+    fd_close(s->event_fd);
+    (void)pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+int supervisor_new(struct bh_box *box, struct supervisor **ret, struct err *e)
+{
+    struct supervisor *s = calloc(1, sizeof(*s));
+    int r;
+
+    if (!s)
+        return err_oom(e);
+    s->wake_fd = -1;
+    s->event_fd = -1;
+    (void)pthread_mutex_init(&s->lock, NULL);
+    r = fill(s, box, e);
+    if (r == 0) {
+        int sys = pthread_create(&s->thread, NULL, run, s);
+
+        r = sys ? err_sys(e, sys, "start a thread") : 0;
+    }
+    if (r < 0) {
+        supervisor_done(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+struct supervisor *supervisor_free(struct supervisor *s)
+{
+    if (!s)
+        return NULL;
+    (void)pthread_mutex_lock(&s->lock);
+    s->is_stopping = true;
+    (void)pthread_mutex_unlock(&s->lock);
+    wake(s->wake_fd);
+    (void)pthread_join(s->thread, NULL);
+    supervisor_done(s);
+    return NULL;
+}
+
+void supervisor_watch(struct supervisor *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->watch_asked = true;
+    (void)pthread_mutex_unlock(&s->lock);
+    wake(s->wake_fd);
+}
+
+void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->lease_asked = true;
+    s->lease_until_mono_ms = until_mono_ms;
+    (void)pthread_mutex_unlock(&s->lock);
+    wake(s->wake_fd);
+}
+
+int supervisor_event_fd(const struct supervisor *s)
+{
+    return s->event_fd;
+}
+
+bool supervisor_take_failure(struct supervisor *s, char *cause, size_t cause_bytes)
+{
+    bool has_failed;
+
+    drain(s->event_fd);
+    (void)pthread_mutex_lock(&s->lock);
+    has_failed = s->has_failed;
+    s->has_failed = false;
+    (void)snprintf(cause, cause_bytes, "%s", s->cause);
+    (void)pthread_mutex_unlock(&s->lock);
+    return has_failed;
+}
+
+int supervisor_restarts(struct supervisor *s)
+{
+    int n;
+
+    (void)pthread_mutex_lock(&s->lock);
+    n = s->restarts;
+    (void)pthread_mutex_unlock(&s->lock);
+    return n;
+}
