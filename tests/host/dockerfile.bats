@@ -29,7 +29,7 @@ make_base()
     scripts/debian-sources.sh | while read -r uri suite keyring; do
         echo "deb [signed-by=$keyring] $uri $suite main"
     done >"$BATS_TEST_TMPDIR/sources.list"
-    mmdebstrap --quiet --mode=root --variant=minbase --aptopt='APT::Install-Recommends "false"' \
+    mmdebstrap --quiet --mode=root --variant=minbase --format=tar --aptopt='APT::Install-Recommends "false"' \
         --dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/doc/*' \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
         bookworm "$BASE_TAR.tmp" "$BATS_TEST_TMPDIR/sources.list"

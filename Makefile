@@ -1,0 +1,290 @@
+# Bellhop. `make help` lists the targets; each works from a clean clone.
+
+VERSION := 0.1.0
+PROFILE ?= release
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+# `CC ?=` does nothing in make: CC always has a built-in value.
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+MUSL_CC ?= musl-gcc
+
+B := build/$(PROFILE)
+CC_IS_CLANG := $(findstring clang,$(shell $(CC) --version 2>/dev/null))
+# Boxes need root.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=TEST_JOBS,TEST_LIMIT_S,npm_config_registry)
+# Two makes in one tree would write the same files.
+ALONE = mkdir -p build && flock build/.lock
+PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
+
+# ---- sources: a new file needs no line here ---------------------------------------------------
+
+COMMON_SRC := $(wildcard guest/common/*.c guest/common/*/*.c)
+AGENT_SRC := $(sort $(wildcard guest/*.c guest/*/*.c guest/*/*/*.c))
+LIB_SRC := $(wildcard host-client/lib/*.c host-client/lib/*/*.c) $(COMMON_SRC)
+CLI_SRC := $(wildcard host-client/cli/*.c)
+MONITOR_SRC := $(wildcard host-client/monitor/*.c)
+UNIT_SRC := $(wildcard tests/unit/test_*.c)
+UNIT_HOST_SRC := $(wildcard tests/unit/host/test_*.c)
+HEADERS := $(wildcard guest/*/*.h guest/*/*/*.h host-client/*/*.h host-client/*/*/*.h)
+C_FILES := $(sort $(AGENT_SRC) $(LIB_SRC) $(CLI_SRC) $(MONITOR_SRC) $(UNIT_SRC) $(UNIT_HOST_SRC) \
+	$(HEADERS) $(wildcard tests/unit/*.h tests/lib/*.c tests/bench/*.c docs/examples/*.c))
+SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh guest/deps/*.sh tests/lib/*.sh tests/long/*.sh \
+	tests/bench/*.sh bootstrap/*.sh bootstrap/*/*.sh) tests/run .ci/run)
+
+# ---- flags -------------------------------------------------------------------------------------
+
+WARN := -Wall -Wextra -Wshadow -Wformat=2 -Wundef -Wstrict-prototypes \
+	-Wmissing-prototypes -Wold-style-definition -Wpointer-arith -Wwrite-strings -Wvla \
+	-Wimplicit-fallthrough -Wnull-dereference -Wdouble-promotion -Wconversion \
+	-Wno-sign-conversion -Wswitch-enum -Wframe-larger-than=16384 -Wno-missing-field-initializers
+# gcc cannot see that `return err_set(...)` is never 0, and so takes every out-parameter of a call
+# that failed for one that may be read.
+# It also does not take `(void)` for an answer where glibc asks for a result to be used.
+WARN_GCC := -Wno-unused-result -Wno-maybe-uninitialized -Wno-format-truncation -Wformat-signedness -Wduplicated-cond -Wduplicated-branches \
+	-Wlogical-op -Walloca -Wjump-misses-init -Wtrampolines
+# clang 14 calls a guard, used by its clean-up alone, unused; gcc looks after the others.
+# -Wpedantic is clang's job: gcc's also refuses printf's %m. -Wno-gnu-*: gnu11 extensions we use on purpose (statement expressions, ?:, empty initialisers).
+WARN_CLANG := -Wpedantic -Wno-unused-variable -Wmissing-variable-declarations -Wcomma -Wunreachable-code -Wassign-enum \
+	-Wno-gnu-statement-expression -Wno-gnu-conditional-omitted-operand -Wno-gnu-empty-initializer \
+	-Wno-gnu-zero-variadic-macro-arguments -Wno-gnu-auto-type -Wno-gnu-folding-constant \
+	-Wno-gnu-case-range -Wno-gnu-flexible-array-initializer
+WERROR ?= -Werror
+
+# For the same reason gcc's flow analysis of null pointers is wrong about them once it inlines.
+OPT_release := -O2 -Wno-null-dereference -g -DBH_RELEASE -D_FORTIFY_SOURCE=2
+OPT_debug := -Og -g3
+# A sanitizer's instrumentation makes gcc see null dereferences and uses that are not there.
+OPT_asan := -O1 -g3 -fno-omit-frame-pointer -fsanitize=address,undefined \
+	-fno-sanitize-recover=undefined -Wno-null-dereference -Wno-frame-larger-than
+OPT_tsan := -O1 -g3 -fno-omit-frame-pointer -fsanitize=thread -Wno-frame-larger-than
+OPT_cov := -O0 -g3 --coverage
+ifeq ($(OPT_$(PROFILE)),)
+$(error PROFILE must be release, debug, asan, tsan or cov, not '$(PROFILE)')
+endif
+LDOPT_asan := -fsanitize=address,undefined
+LDOPT_tsan := -fsanitize=thread
+LDOPT_cov := --coverage
+
+CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBELLHOP_VERSION='"$(VERSION)"' -Ibuild/gen -Iguest $(CPPFLAGS)
+HARDEN := -fstack-protector-strong -fno-common -ffunction-sections -fdata-sections -fno-strict-aliasing
+CFLAGS_ALL = -std=gnu11 -pthread $(HARDEN) $(WARN) \
+	$(if $(CC_IS_CLANG),$(WARN_CLANG),$(WARN_GCC)) $(OPT_$(PROFILE)) $(WERROR) $(CFLAGS)
+LDFLAGS_ALL = -pthread $(LDOPT_$(PROFILE)) -Wl,--gc-sections -Wl,--as-needed -Wl,-z,relro,-z,now $(LDFLAGS)
+HOST_CPPFLAGS = -Ihost-client -Ihost-client/include
+# Paths the host programs fall back to when they are installed (next to themselves first).
+HOST_CPPFLAGS += -DBH_PREFIX='"$(PREFIX)"'
+
+pkg = $(shell pkg-config $(1) $(2) 2>/dev/null)
+AGENT_PKGS := libmicrohttpd jansson libarchive libpcre2-8 nettle zlib
+HOST_PKGS := libcurl jansson libarchive sqlite3 nettle libseccomp
+
+# The agent that ships is static musl, made from the pinned libraries of guest/deps; every other
+# profile uses the system's shared libraries, since sanitizers cannot be linked statically.
+ifeq ($(PROFILE),release)
+DEPS_HASH := $(shell cat guest/deps/deps.lock guest/deps/build.sh 2>/dev/null | sha256sum | cut -c1-16)
+DEPS_DIR := build/deps/$(DEPS_HASH)
+DEPS_DONE := $(DEPS_DIR)/.done
+AGENT_CC := $(MUSL_CC)
+AGENT_CPPFLAGS := -isystem guest/deps/include -isystem $(DEPS_DIR)/include -DPCRE2_STATIC -DBELLHOP_STATIC=1
+AGENT_CFLAGS = $(filter-out $(WARN_CLANG),$(CFLAGS_ALL)) $(if $(CC_IS_CLANG),$(WARN_GCC))
+AGENT_LDFLAGS := -static -L$(DEPS_DIR)/lib
+AGENT_LIBS := $(DEPS_DIR)/lib/mimalloc.o -lmicrohttpd -ljansson -larchive -lpcre2-8 -lnettle -lzstd -llzma -lbz2 -lz
+else
+DEPS_DONE :=
+AGENT_CC := $(CC)
+AGENT_CPPFLAGS := $(call pkg,--cflags,$(AGENT_PKGS))
+AGENT_CFLAGS = $(CFLAGS_ALL)
+AGENT_LDFLAGS :=
+AGENT_LIBS := $(call pkg,--libs,$(AGENT_PKGS))
+endif
+HOST_LIBS := $(call pkg,--libs,$(HOST_PKGS))
+HOST_LIB_CFLAGS := $(call pkg,--cflags,$(HOST_PKGS))
+
+agent_o = $(patsubst %.c,$(B)/obj/agent/%.o,$(1))
+host_o = $(patsubst %.c,$(B)/obj/host/%.o,$(1))
+AGENT_OBJ := $(call agent_o,$(AGENT_SRC))
+LIB_OBJ := $(call host_o,$(LIB_SRC))
+CLI_OBJ := $(call host_o,$(CLI_SRC))
+MONITOR_OBJ := $(call host_o,$(MONITOR_SRC))
+UNIT_BIN := $(patsubst tests/unit/%.c,$(B)/tests/%,$(UNIT_SRC)) \
+	$(patsubst tests/unit/host/%.c,$(B)/tests/host/%,$(UNIT_HOST_SRC))
+
+PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
+	$(if $(filter host-client/%,$(LIB_SRC)),$(B)/libbellhop.a $(B)/libbellhop.so) \
+	$(if $(CLI_SRC),$(B)/bellhop) $(if $(MONITOR_SRC),$(B)/bellhop-monitor)
+
+# ---- targets for people ------------------------------------------------------------------------
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: all help deps programs objects unit test test-long run image bench lint check-layers \
+	check-headers check-generated format install install-image uninstall clean distclean static FORCE
+
+all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
+	@scripts/install-packages.sh build
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) programs
+
+programs: $(PROGRAMS) ## build, without looking at packages
+
+objects: $(AGENT_OBJ) $(LIB_OBJ) $(CLI_OBJ) $(MONITOR_OBJ) ## compile every source, link nothing
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+deps: ## install every package, build the pinned libraries with musl
+	@scripts/install-packages.sh build run test lint
+	@$(MAKE) --no-print-directory PROFILE=release libs
+
+.PHONY: libs
+libs: $(DEPS_DONE)
+
+run: ## put PROJECT (default: here) into a box with the coding agent AGENT (opencode, pi, none)
+	@scripts/install-packages.sh build run
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
+	@scripts/run.sh
+
+image: ## the boxes' root file system, kept under build/image by the hash of what it is made from
+	@scripts/install-packages.sh run
+	@image/build.sh slim
+
+unit: $(UNIT_BIN) ## build the unit tests of this PROFILE (asan is the one that is run)
+
+test: ## build and run everything CI runs; T=FILE for one file; ends with `N passed, N failed`
+	@scripts/install-packages.sh build run test
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=asan unit
+	@$(AS_ROOT) tests/run $(T)
+
+test-long: ## what is too long for CI: the bare Debian root (sudo)
+	@scripts/install-packages.sh build run test
+	@tests/long/bare-root.sh
+
+bench: ## print the sizes and latencies the README speaks of
+	@scripts/install-packages.sh build
+	@$(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs build/release/bench/agent_bench
+	@tests/bench/run.sh
+
+lint: ## format, cppcheck, shellcheck, codespell, each header alone, layers, generated files
+	@scripts/install-packages.sh build lint
+	@$(MAKE) --no-print-directory $(PARALLEL) -k PROFILE=release check-headers check-layers check-generated
+	@scripts/lint.sh $(C_FILES) -- $(SH_FILES)
+
+format: ## rewrite the C files as clang-format has them
+	@clang-format-14 -i $(C_FILES)
+
+check-layers: ## calls go down only
+	@scripts/check-layers.sh
+
+check-headers: $(patsubst %.h,build/headers/%.ok,$(HEADERS)) ## each header compiles alone
+
+build/headers/%.ok: %.h build/gen/version.h
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS_ALL) $(HOST_CPPFLAGS) $(AGENT_CPPFLAGS) $(HOST_LIB_CFLAGS) -std=gnu11 $(WARN) -Werror \
+		-Wno-unused-function -fsyntax-only -include $< -x c /dev/null
+	@touch $@
+
+check-generated: programs ## regenerate what is committed and compare
+	@scripts/check-generated.sh
+
+static: $(B)/bellhopd ## is the shipped agent static, and small enough?
+	@scripts/check-static.sh $<
+
+# ---- rules -------------------------------------------------------------------------------------
+
+build/gen/version.h: FORCE
+	@mkdir -p $(@D)
+	@scripts/version-header.sh '$(VERSION)' $@
+
+# Another compiler or other flags: everything is compiled again.
+$(B)/flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(CC) $(AGENT_CC) $(CPPFLAGS_ALL) $(HOST_CPPFLAGS) $(CFLAGS_ALL))' >$@.new
+	@cmp -s $@.new $@ && rm -f $@.new || mv -f $@.new $@
+
+$(B)/obj/agent/%.o: %.c $(DEPS_DONE) $(B)/flags | build/gen/version.h
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	@$(AGENT_CC) $(CPPFLAGS_ALL) $(AGENT_CPPFLAGS) $(AGENT_CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/obj/host/%.o: %.c $(B)/flags | build/gen/version.h
+	@mkdir -p $(@D)
+	@echo "  CC    $< (host)"
+	@$(CC) $(CPPFLAGS_ALL) $(HOST_CPPFLAGS) $(HOST_LIB_CFLAGS) $(CFLAGS_ALL) -fPIC -MMD -MP -c $< -o $@
+
+$(B)/obj/unit/%.o: tests/unit/%.c $(B)/flags | build/gen/version.h
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	@$(CC) $(CPPFLAGS_ALL) -Itests/unit $(HOST_CPPFLAGS) $(AGENT_CPPFLAGS) $(HOST_LIB_CFLAGS) \
+		$(CFLAGS_ALL) -MMD -MP -c $< -o $@
+
+# The release agent keeps its symbols beside it, in bellhopd.debug.
+$(B)/bellhopd: $(AGENT_OBJ) $(DEPS_DONE)
+	@echo "  LD    $@"
+	@$(AGENT_CC) $(LDFLAGS_ALL) $(AGENT_LDFLAGS) -o $@.debug $(AGENT_OBJ) $(AGENT_LIBS)
+	@$(if $(filter release,$(PROFILE)),strip -o $@.tmp $@.debug,ln -f $@.debug $@.tmp)
+	@mv -f $@.tmp $@
+	@$(if $(filter release,$(PROFILE)),scripts/check-static.sh $@)
+
+$(B)/libbellhop.a: $(LIB_OBJ)
+	@echo "  AR    $@"
+	@rm -f $@ && ar rcs $@ $(LIB_OBJ)
+
+$(B)/libbellhop.so: $(LIB_OBJ) scripts/libbellhop.map
+	@echo "  LD    $@"
+	@$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,libbellhop.so.0 -Wl,--version-script=scripts/libbellhop.map \
+		-o $@.0 $(LIB_OBJ) $(HOST_LIBS)
+	@ln -sf libbellhop.so.0 $@
+
+$(B)/bellhop: $(CLI_OBJ) $(B)/libbellhop.a
+	@echo "  LD    $@"
+	@$(CC) $(LDFLAGS_ALL) -o $@ $(CLI_OBJ) $(B)/libbellhop.a $(HOST_LIBS)
+
+$(B)/bellhop-monitor: $(MONITOR_OBJ) $(B)/libbellhop.a
+	@echo "  LD    $@"
+	@$(CC) $(LDFLAGS_ALL) -o $@ $(MONITOR_OBJ) $(B)/libbellhop.a $(HOST_LIBS)
+
+# An archive, so that a test draws in the modules it stands on and no others.
+$(B)/obj/agent.a: $(filter-out %/guest/main.o,$(AGENT_OBJ))
+	@rm -f $@ && ar rcs $@ $^
+
+$(B)/tests/test_%: $(B)/obj/unit/test_%.o $(B)/obj/agent.a $(DEPS_DONE)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	@$(AGENT_CC) $(LDFLAGS_ALL) $(AGENT_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(AGENT_LIBS)
+
+$(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	@$(CC) $(LDFLAGS_ALL) -o $@ $^ $(HOST_LIBS)
+
+$(B)/bench/%: tests/bench/%.c $(B)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	@$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $<
+
+ifeq ($(PROFILE),release)
+$(DEPS_DONE): guest/deps/deps.lock guest/deps/build.sh
+	@guest/deps/build.sh $(DEPS_DIR)
+endif
+
+clean: ## remove what was compiled, keep the libraries and images
+	@$(AS_ROOT) rm -rf build/release build/debug build/asan build/tsan build/cov build/gen build/headers build/test
+
+distclean: ## remove everything that was made (the images are root's: sudo)
+	@$(AS_ROOT) rm -rf --one-file-system build
+
+install: ## install under $(DESTDIR)$(PREFIX)
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' VERSION='$(VERSION)' scripts/install.sh install
+
+install-image: ## install the slim image under $(DESTDIR)$(PREFIX)/share/bellhop/images (root)
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' VERSION='$(VERSION)' scripts/install.sh install-image
+
+uninstall: ## remove what install put there
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' VERSION='$(VERSION)' scripts/install.sh uninstall
+
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

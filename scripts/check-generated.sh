@@ -1,0 +1,26 @@
+#!/bin/sh
+# Regenerates every committed file that is made from another, and compares. A generator is a script
+# scripts/gen-*.sh; called with a directory it writes its files there under their own paths.
+set -eu
+
+cd "$(dirname "$0")/.."
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+for generator in scripts/gen-*.sh; do
+    [ ! -e "$generator" ] || "$generator" "$tmp"
+done
+
+find "$tmp" -type f | sort | sed "s|^$tmp/||" >"$tmp.list"
+bad=0
+while IFS= read -r file; do
+    cmp -s "$tmp/$file" "$file" || {
+        echo "check-generated: $file is not what its generator makes of its source now" >&2
+        bad=1
+    }
+done <"$tmp.list"
+n=$(wc -l <"$tmp.list")
+rm -f "$tmp.list"
+[ "$bad" -eq 0 ] || exit 1
+echo "  OK    $n generated files are current"

@@ -1,0 +1,78 @@
+#!/bin/sh
+# lint.sh C_FILE... -- SH_FILE...: what `make lint` runs over the sources. Prints what each tool
+# found; fails when one of them found something.
+set -eu
+
+cd "$(dirname "$0")/.."
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+
+for arg in "$@"; do
+    if [ "$arg" = -- ]; then
+        list=$tmp/sh
+    elif [ -e "$arg" ]; then
+        echo "$arg" >>"${list:-$tmp/c}"
+    fi
+done
+touch "$tmp/c" "$tmp/sh"
+
+# check NAME COMMAND...
+check()
+{
+    name=$1
+    shift
+    if "$@" >"$tmp/out" 2>&1; then
+        echo "  OK    $name"
+    else
+        cat "$tmp/out" >&2
+        echo "  BAD   $name" >&2
+        bad=1
+    fi
+}
+
+over()
+{
+    list=$1
+    shift
+    xargs -r -d '\n' -a "$list" "$@"
+}
+
+run_cppcheck()
+{
+    # Unknown macros and includes are the compilers' business; their warnings are errors already.
+    over "$1" cppcheck --quiet --std=c11 --language=c --enable=performance,portability \
+        --inline-suppr --error-exitcode=1 --suppress=missingInclude --suppress=missingIncludeSystem \
+        --suppress=unknownMacro --suppress=normalCheckLevelMaxBranches --suppress=unmatchedSuppression \
+        --suppressions-list=.ci/cppcheck.txt -D_GNU_SOURCE -D__linux__ -D__x86_64__ -j 2 -I guest -I host-client \
+        -I host-client/include
+}
+
+run_codespell()
+{
+    git ls-files --cached --others --exclude-standard |
+        grep -v -E '^(LICENSE|tests/fuzz/|tests/fixtures/)' |
+        xargs -r -d '\n' codespell --ignore-words=.ci/codespell.txt
+}
+
+no_long_lines()
+{
+    ! over "$1" grep -nE '^.{121,}$' /dev/null
+}
+
+# No registry's host and no developer's machine belongs in the tree.
+no_fixed_hosts()
+{
+    ! git grep -nIE --untracked 'registry\.npmjs|deb\.debian\.org|ftp\.debian|snapshot\.debian' -- . \
+        ':!LICENSE' ':!scripts/lint.sh'
+}
+
+grep '\.c$' "$tmp/c" >"$tmp/c-only" || true
+check clang-format over "$tmp/c" clang-format-14 --dry-run -Werror
+check cppcheck run_cppcheck "$tmp/c-only"
+check shellcheck over "$tmp/sh" shellcheck -x
+check 'short lines' no_long_lines "$tmp/sh"
+check codespell run_codespell
+check 'no fixed hosts' no_fixed_hosts
+exit "$bad"

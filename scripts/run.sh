@@ -1,0 +1,22 @@
+#!/bin/sh
+# What `make run` ends with: PROJECT in a box, the coding agent AGENT at work on it. NAME is the box's
+# name. Boxes need root: without it, sudo is asked.
+set -eu
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+project=$(cd "${PROJECT:-$top}" && pwd)
+name=${NAME:-$(basename "$project" | tr -c 'A-Za-z0-9._\n-' '-')}
+
+# The agent's package is fetched with the machine's own npm settings, which only scripts know where
+# to find when npm itself is not installed.
+if [ -z "${npm_config_registry:-}" ]; then
+    npm_config_registry=$("$top/scripts/npm-registry.sh" 2>/dev/null) || npm_config_registry=
+fi
+export npm_config_registry
+
+set -- "$top/build/release/bellhop" up --name "$name" --agent "${AGENT:-opencode}" "$project"
+if [ "$(id -u)" -eq 0 ]; then
+    exec "$@"
+fi
+exec sudo --preserve-env=npm_config_registry,HTTP_PROXY,HTTPS_PROXY,NO_PROXY,http_proxy,https_proxy,no_proxy \
+    "$@"

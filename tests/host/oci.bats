@@ -1,0 +1,254 @@
+# serial
+# time-limit: 600
+# The oci provider by itself: probe, life of a box, limits, and that nothing is left of it whatever
+# was killed when.
+
+load ../lib/oci
+
+setup_file() { oci_setup_file; }
+setup() { oci_setup; }
+teardown() { oci_teardown; }
+
+A=00000000000000aa
+B=00000000000000bb
+
+@test "oci_probe_runs_something_and_names_the_runtime" {
+    run drive probe "$A"
+    [ "$status" -eq 0 ]
+    [[ "$output" == "usable "* ]]
+}
+
+@test "oci_probe_says_why_a_runtime_does_not_work" {
+    run drive probe "$A" runtime=nonesuch
+    [[ "$output" == "unusable "*"unknown runtime 'nonesuch': runc, crun or runsc"* ]]
+    command -v runsc >/dev/null || {
+        run drive probe "$A" runtime=runsc
+        [[ "$output" == "unusable "*"the runtime 'runsc' does not work here: it is not installed"* ]]
+    }
+}
+
+@test "oci_runtime_asked_for_and_missing_is_an_error_that_names_it" {
+    command -v runsc >/dev/null && skip "runsc is installed"
+    run drive prepare "$A" runtime=runsc
+    [ "$status" -eq 1 ]
+    [[ "$output" == "failed_precondition: runtime: the runtime 'runsc' does not work here: it is not installed" ]]
+    [ ! -e "$(box_dir "$A")" ]
+}
+
+@test "oci_image_that_is_not_there_is_named" {
+    run "$DRIVE" "$STATE" "$AGENT" prepare image=gone image_dir="$OCI_TMP/gone"
+    [ "$status" -eq 1 ]
+    [[ "$output" == "not_found: image: the image 'gone' has no '$OCI_TMP/gone/rootfs'" ]]
+}
+
+@test "oci_destination_within_the_system_is_refused" {
+    for dest in /etc /usr/src/x /proc/x / relative /run/bellhop; do
+        run drive prepare "$A" dest="$dest"
+        [ "$status" -eq 1 ]
+        [[ "$output" == "invalid_argument: dest: "* ]]
+    done
+}
+
+@test "oci_needs_root_and_says_what_else_there_is" {
+    install -m 0755 "$DRIVE" "$OCI_TMP/ocidrive"
+    chmod 0711 "$OCI_TMP"
+    run setpriv --reuid 65534 --regid 65534 --clear-groups "$OCI_TMP/ocidrive" "$OCI_TMP/none" \
+        "$AGENT" prepare
+    [ "$status" -eq 1 ]
+    [[ "$output" == "permission_denied: the oci provider needs root (try sudo), or --provider process" ]]
+}
+
+@test "oci_box_answers_over_its_socket_without_a_network" {
+    box_make "$A" network=none
+    [ "$(in_box "$A" 'hostname; id -u; pwd')" = "$(printf 'testbox\n0\n/workspace')" ]
+    [ "$(as_user "$A" 'id -u; touch /workspace/x && stat -c %U /workspace/x')" = \
+        "$(printf '1000\nuser')" ]
+    [ ! -e "$(box_dir "$A")/run/token" ]
+}
+
+@test "oci_box_keeps_its_disk_over_stop_and_start" {
+    box_make "$A"
+    in_box "$A" 'echo kept >/root/file'
+    drive stop "$A"
+    no_box_runs "$A"
+    box_start "$A"
+    [ "$(in_box "$A" 'cat /root/file')" = kept ]
+}
+
+no_box_runs()
+{
+    ! drive find "$1" && [ ! -e "$(box_dir "$1")/run.json" ]
+}
+
+@test "oci_stop_start_and_destroy_may_be_repeated" {
+    box_make "$A"
+    first=$(box_pid "$A")
+    drive start "$A"
+    [ "$(box_pid "$A")" = "$first" ]
+    drive stop "$A"
+    drive stop "$A"
+    drive prepare "$A"
+    box_start "$A"
+    drive destroy "$A"
+    drive destroy "$A"
+    no_traces
+}
+
+@test "oci_image_is_not_changed_by_a_box" {
+    before=$(find "$IMAGE_DIR/rootfs/etc" "$IMAGE_DIR/rootfs/usr/local" -printf '%p %s %T@\n' | md5sum)
+    box_make "$A"
+    in_box "$A" 'echo x >>/etc/profile; rm /usr/bin/git; echo y >/usr/local/y'
+    drive destroy "$A"
+    [ "$(find "$IMAGE_DIR/rootfs/etc" "$IMAGE_DIR/rootfs/usr/local" -printf '%p %s %T@\n' | md5sum)" = "$before" ]
+    [ -e "$IMAGE_DIR/rootfs/usr/bin/git" ]
+}
+
+@test "oci_limits_are_enforced_and_read_back" {
+    box_make "$A" memory=134217728 cpu=250 pids=64
+    [ "$(drive inspect "$A" memory=134217728 cpu=250 pids=64 | jq -c .limits)" = \
+        '{"pids":64,"memory_bytes":134217728,"cpu_millis":250}' ]
+    [ "$(drive inspect "$A" memory=134217728 cpu=250 pids=64 | jq -c .missing)" = '[]' ]
+    run in_box "$A" 'python3 -c "x = bytearray(300 << 20); print(len(x))"'
+    [ "$status" -ne 0 ]
+    run in_box "$A" 'for i in $(seq 100); do sleep 3 & done'
+    [[ "$output" == *"ork"* ]]
+}
+
+@test "oci_box_has_4096_processes_at_most_by_default" {
+    box_make "$A"
+    [ "$(drive inspect "$A" | jq .limits.pids)" = 4096 ]
+}
+
+@test "oci_inspect_reads_isolation_from_the_kernel" {
+    box_make "$A"
+    drive inspect "$A" >"$OCI_TMP/i"
+    jq -e '.isolation | .user_namespace and .pid_namespace and .mount_namespace and .ipc_namespace
+        and .uts_namespace and .network_namespace and .seccomp and (.no_new_privileges | not)' "$OCI_TMP/i"
+    [ "$(jq -r .isolation.capabilities "$OCI_TMP/i")" = 00000000200404fb ]
+    [ "$(jq -r .isolation.uids "$OCI_TMP/i")" = 65536 ]
+    [ "$(jq -c .missing "$OCI_TMP/i")" = '[]' ]
+    [ "$(jq -c .network.devices "$OCI_TMP/i")" = '["lo"]' ]
+}
+
+@test "oci_what_is_missing_is_an_error_unless_allowed_by_name" {
+    # a file system that can't be given to another user: overlayfs on overlayfs refuses ids
+    mkdir "$OCI_TMP/up" "$OCI_TMP/work" "$OCI_TMP/img" "$OCI_TMP/img/rootfs"
+    mount -t overlay overlay -o "lowerdir=$IMAGE_DIR/rootfs,upperdir=$OCI_TMP/up,workdir=$OCI_TMP/work" \
+        "$OCI_TMP/img/rootfs"
+    run "$DRIVE" "$STATE" "$AGENT" prepare "id=$A" image_dir="$OCI_TMP/img"
+    refused=$output
+    BOXES+=("$A")
+    IMAGE_DIR=$OCI_TMP/img drive destroy "$A"
+    IMAGE_DIR=$OCI_TMP/img drive prepare "$A" allow=user_namespace
+    IMAGE_DIR=$OCI_TMP/img box_start "$A" allow=user_namespace
+    missing=$(drive inspect "$A" | jq -c .missing)
+    drive destroy "$A"
+    umount "$OCI_TMP/img/rootfs"
+    [[ "$refused" == "failed_precondition: user_namespace: user_namespace is not enforced here ("*"); --allow-missing user_namespace does without" ]]
+    [ "$missing" = '["user_namespace"]' ]
+}
+
+@test "oci_boxes_have_ranges_of_users_of_their_own" {
+    box_make "$A"
+    box_make "$B"
+    a=$(drive inspect "$A" | jq .isolation.first_uid)
+    b=$(drive inspect "$B" | jq .isolation.first_uid)
+    [ "$a" -ne "$b" ]
+    [ $((a - b)) -ge 65536 ] || [ $((b - a)) -ge 65536 ]
+    [ "$(stat -c %u "$(box_dir "$A")/run")" = "$a" ]
+    [ "$(stat -c %a "$(box_dir "$A")/run")" = 700 ]
+}
+
+@test "oci_destroy_leaves_nothing_compared_with_before" {
+    snapshot >"$OCI_TMP/before"
+    box_make "$A" network=user
+    in_box "$A" 'sleep 1000 & python3 -c "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind(\"/tmp/s\")"; echo'
+    [ "$(snapshot | diff - "$OCI_TMP/before" | wc -l)" -gt 0 ]
+    drive destroy "$A"
+    wait_until 5 same_as_before
+}
+
+# Namespaces, cgroups, mounts and sockets of the whole machine that bear a trace of us.
+snapshot()
+{
+    find /sys/fs/cgroup -maxdepth 2 -name 'bellhop*' | sort
+    grep -c . /proc/self/mountinfo
+    pgrep -fa 'slirp4netns|bellhop-keeper|runc|bellhopd' | awk '{ print $2 }' | sort | uniq -c
+    lsns -n -o TYPE,COMMAND | grep -E 'bellhop|runc' | sort
+    return 0
+}
+same_as_before() { snapshot | diff - "$OCI_TMP/before"; }
+
+@test "oci_killing_any_process_of_a_box_leaves_nothing_after_destroy" {
+    for which in init keeper helper; do
+        box_make "$A" network=user
+        kill -9 "$(jq -r ".$which.pid" "$(box_dir "$A")/run.json")"
+        drive destroy "$A"
+        wait_until 5 no_traces
+    done
+}
+
+@test "oci_the_network_helper_ends_with_the_box_whoever_else_died" {
+    box_make "$A" network=user
+    helper=$(jq -r .helper.pid "$(box_dir "$A")/run.json")
+    kill -9 "$(box_pid "$A")"
+    wait_until 5 process_is_gone "$helper"
+}
+
+process_is_gone()
+{
+    local state
+
+    state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) || return 0
+    [ "$state" = Z ]
+}
+
+@test "oci_start_killed_at_any_moment_leaves_what_destroy_removes" {
+    BOXES=("$A")
+    for ms in 1 5 10 15 20 25 30 40 50 60 70 80 100 120 150; do
+        drive prepare "$A" network=user
+        timeout --signal KILL "0.$(printf '%03d' "$ms")" "$DRIVE" "$STATE" "$AGENT" start "id=$A" \
+            image_dir="$IMAGE_DIR" network=user >/dev/null 2>&1 3>&- || true
+        drive destroy "$A"
+        wait_until 5 no_traces || fail "after $ms ms"
+    done
+}
+
+@test "oci_start_after_a_start_that_was_killed_works" {
+    BOXES=("$A")
+    drive prepare "$A" network=user
+    timeout --signal KILL 0.06 "$DRIVE" "$STATE" "$AGENT" start "id=$A" \
+        image_dir="$IMAGE_DIR" network=user >/dev/null 2>&1 3>&- || true
+    box_start "$A" network=user
+    [ "$(in_box "$A" 'echo yes')" = yes ]
+}
+
+@test "oci_sweep_removes_boxes_that_nobody_knows_and_no_others" {
+    box_make "$A"
+    box_make "$B"
+    drive sweep "$A" name="$A"
+    box_answers "$A"
+    [ ! -e "$(box_dir "$B")" ]
+}
+
+@test "oci_destroy_removes_a_tree_deeper_than_any_path" {
+    box_make "$A"
+    in_box "$A" 'python3 -c "
+import os
+os.chdir(\"/root\")
+for i in range(3000):
+    os.mkdir(\"directory\"); os.chdir(\"directory\")
+open(\"file\", \"w\").close()
+os.chmod(\".\", 0)
+"'
+    drive destroy "$A"
+    [ ! -e "$(box_dir "$A")" ]
+}
+
+@test "oci_image_without_the_user_gets_one" {
+    mkdir -p "$OCI_TMP/img"
+    cp -a "$IMAGE_DIR/rootfs" "$OCI_TMP/img/rootfs"
+    sed -i '/^user:/d' "$OCI_TMP/img/rootfs/etc/passwd" "$OCI_TMP/img/rootfs/etc/group"
+    IMAGE_DIR=$OCI_TMP/img box_make "$A"
+    [ "$(as_user "$A" 'id -un; stat -c %U /home/user')" = "$(printf 'user\nuser')" ]
+}

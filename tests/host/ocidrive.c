@@ -1,0 +1,199 @@
+/*
+ * ocidrive: drives the oci provider without a monitor, for the tests of the provider itself.
+ *   ocidrive STATE_DIR AGENT (probe|prepare|start|stop|destroy|find|inspect) [KEY=VALUE...]
+ * Keys: image, image_dir, runtime, network, privilege, dest, memory, cpu, pids, allow (repeated),
+ * env (repeated), id, name, grace.
+ */
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/str.h"
+#include "lib/context.h"
+#include "lib/provider.h"
+
+struct drive {
+    struct bh_ctx ctx;
+    struct spec spec;
+    struct provider_box box;
+    int grace_ms;
+};
+
+static void set_text(char **field, const char *value)
+{
+    free(*field);
+    *field = strdup(value);
+}
+
+static int set_option(struct drive *d, const char *key, const char *value)
+{
+    struct {
+        const char *key;
+        char **field;
+    } texts[] = {{"image", &d->spec.image},         {"image_dir", &d->spec.image_dir},
+                 {"runtime", &d->spec.runtime},     {"network", &d->spec.network},
+                 {"privilege", &d->spec.privilege}, {"dest", &d->spec.dest}};
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < N_ELEMENTS(texts); i++)
+        if (str_eq(texts[i].key, key)) {
+            set_text(texts[i].field, value);
+            return 0;
+        }
+    if (str_eq(key, "allow"))
+        return strv_push(&d->spec.allow_missing, value, NULL);
+    if (str_eq(key, "env"))
+        return strv_push(&d->spec.env, value, NULL);
+    if (str_eq(key, "id"))
+        d->box.id = value;
+    else if (str_eq(key, "name"))
+        d->box.name = value;
+    else if (str_parse_u64(value, 0, UINT32_MAX, &n, NULL) < 0)
+        return -1;
+    else if (str_eq(key, "memory"))
+        d->spec.memory_bytes = n;
+    else if (str_eq(key, "cpu"))
+        d->spec.cpu_millis = (uint32_t)n;
+    else if (str_eq(key, "pids"))
+        d->spec.pids = (uint32_t)n;
+    else if (str_eq(key, "grace"))
+        d->grace_ms = (int)n;
+    else
+        return -1;
+    return 0;
+}
+
+static void defaults(struct drive *d, char *state_dir, char *agent)
+{
+    *d = (struct drive){.box = {.id = "0123456789abcdef", .name = "testbox"}, .grace_ms = 2000};
+    d->ctx.state_dir = state_dir;
+    if (asprintf(&d->ctx.cache_dir, "%s/cache", state_dir) < 0)
+        abort();
+    d->ctx.agent_path = agent;
+    d->spec = (struct spec){.provider = strdup("oci"),
+                            .image = strdup("test"),
+                            .image_dir = strdup(""),
+                            .runtime = strdup(""),
+                            .agent = strdup("none"),
+                            .dest = strdup("/workspace"),
+                            .network = strdup("none"),
+                            .privilege = strdup("sudo"),
+                            .on_timeout = strdup("stop"),
+                            .pids = SPEC_PIDS};
+}
+
+static int cmd_probe(struct drive *d, struct err *e)
+{
+    struct provider_facts facts;
+    int r = provider_oci.probe(&d->ctx, d->spec.runtime, &facts, e);
+
+    if (r == 0)
+        (void)printf("%s %s %s\n", facts.usable ? "usable" : "unusable", facts.runtime, facts.why);
+    return r;
+}
+
+static int cmd_prepare(struct drive *d, struct err *e)
+{
+    char path[4096];
+    int r = provider_oci.check(&d->ctx, &d->spec, e);
+
+    if (r == 0)
+        r = io_mkdir_p(d->box.dir, 0700, e);
+    (void)snprintf(path, sizeof(path), "%s/token", d->box.dir);
+    if (r == 0)
+        r = io_write_file(AT_FDCWD, path, "secret-token", 12, 0600, false, e);
+    return r < 0 ? r : provider_oci.prepare(&d->box, e);
+}
+
+static int cmd_start(struct drive *d, struct err *e)
+{
+    struct provider_run run;
+    int r = provider_oci.start(&d->box, &run, e);
+
+    if (r == 0)
+        (void)printf("%d\n", (int)run.pid);
+    return r;
+}
+
+static int cmd_inspect(struct drive *d, struct err *e)
+{
+    json_t *obj = NULL;
+    int r = provider_oci.inspect(&d->box, &obj, e);
+
+    if (r == 0)
+        (void)json_dumpf(obj, stdout, JSON_INDENT(1));
+    json_decref(obj);
+    return r;
+}
+
+static bool is_kept(void *arg, const char *id)
+{
+    return str_eq(arg, id);
+}
+
+static void print_line(void *arg, const char *line)
+{
+    (void)arg;
+    (void)puts(line);
+}
+
+static int run(struct drive *d, const char *verb, struct err *e)
+{
+    struct provider_run found;
+
+    if (str_eq(verb, "probe"))
+        return cmd_probe(d, e);
+    if (str_eq(verb, "prepare"))
+        return cmd_prepare(d, e);
+    if (str_eq(verb, "start"))
+        return cmd_start(d, e);
+    if (str_eq(verb, "stop"))
+        return provider_oci.stop(&d->box, d->grace_ms, e);
+    if (str_eq(verb, "destroy"))
+        return provider_oci.destroy(&d->box, e);
+    if (str_eq(verb, "inspect"))
+        return cmd_inspect(d, e);
+    if (str_eq(verb, "find"))
+        return provider_oci.find(&d->box, &found, e);
+    if (str_eq(verb, "sweep")) /* all but the box called name= */
+        return provider_oci.sweep(&d->ctx, is_kept, (void *)d->box.name, print_line, NULL, e);
+    return err_set(e, ERR_INVALID, "unknown verb '%s'", verb);
+}
+
+int main(int argc, char **argv)
+{
+    struct drive d;
+    struct err e = {0};
+    char *dir;
+    int r;
+
+    if (argc < 4)
+        return 2;
+    defaults(&d, argv[1], argv[2]);
+    for (int i = 4; i < argc; i++) {
+        char *eq = strchr(argv[i], '=');
+
+        if (!eq)
+            return 2;
+        *eq = '\0';
+        if (set_option(&d, argv[i], eq + 1) < 0)
+            return 2;
+    }
+    if (asprintf(&dir, "%s/boxes/%s", argv[1], d.box.id) < 0)
+        return 2;
+    d.box.dir = dir;
+    d.box.ctx = &d.ctx;
+    d.box.spec = &d.spec;
+    r = run(&d, argv[3], &e);
+    if (r < 0)
+        (void)fprintf(stderr, "%s: %s%s%s\n", err_wire_name(r), e.field, e.field[0] ? ": " : "",
+                      e.message);
+    return r < 0 ? 1 : r;
+}

@@ -1,0 +1,320 @@
+#!/usr/bin/env bats
+# The Exec service through HTTP, as any client sees it.
+
+load ../lib/agent
+
+setup() { start_agent; }
+teardown() { stop_agents; }
+
+# run_ok JSON FILTER EXPECTED: a Run's reply through jq
+check_run()
+{
+    local got
+
+    got=$(rpc Exec/Run "$1" | jq -c "$2")
+    [ "$got" = "$3" ] || fail "got $got, expected $3"
+}
+
+@test "exec run gives output, code and usage" {
+    check_run '{"argv":["sh","-c","echo out; echo err >&2; exit 3"]}' \
+        '[.exit.reason, .exit.code, .exit.signal, .exit.oom, .exit.tree, .stdout.text, .stderr.text]' \
+        '["exited",3,null,false,"gone","out\n","err\n"]'
+    check_run '{"shell":"exec true"}' \
+        '[.usage | .wall_ms, .user_ms, .system_ms, .max_rss_bytes] | map(type) | unique' '["number"]'
+    check_run '{"argv":["true"]}' '.usage.max_rss_bytes > 100000' true
+}
+
+@test "exec errors name the field" {
+    local big
+
+    rpc Exec/Run '{"argv":["no-such-program"]}' | jq -e '.code == "not_found" and .field == "argv[0]"'
+    rpc Exec/Run '{"argv":["/etc/passwd"]}' | jq -e '.code == "permission_denied" and .field == "argv[0]"'
+    rpc Exec/Run '{"argv":["true"],"cwd":"/no/such"}' | jq -e '.code == "not_found" and .field == "cwd"'
+    rpc Exec/Run '{"argv":["true"],"user":"nobody-at-all"}' | jq -e '.code == "not_found" and .field == "user"'
+    rpc Exec/Run '{"argv":[]}' | jq -e '.code == "invalid_argument" and .field == "argv"'
+    rpc Exec/Run '{}' | jq -e '.code == "invalid_argument" and .field == "argv"'
+    rpc Exec/Run '{"argv":["a"],"shell":"b"}' | jq -e '.field == "shell"'
+    rpc Exec/Run '{"argv":["true"],"envv":{}}' | jq -e '.field == "envv"'
+    rpc Exec/Run '{"argv":["true"],"env":{"A=B":"c"}}' | jq -e '.field == "env.A=B"'
+    rpc Exec/Run '{"argv":["true"],"umask":"9"}' | jq -e '.field == "umask"'
+    rpc Exec/Run '{"argv":["true"],"id":"a b"}' | jq -e '.field == "id"'
+    rpc Exec/Run '{"argv":["true"],"pty":{"cols":0}}' | jq -e '.field == "pty.cols"'
+    rpc Exec/Get '{"id":"nothing"}' | jq -e '.code == "not_found" and .field == "id"'
+    big=$(head -c 131072 /dev/zero | tr '\0' x)
+    jq -n --arg big "$big" '{argv: ["true", "a", $big]}' >"$AGENT_DIR/big.json"
+    rpc Exec/Run "@$AGENT_DIR/big.json" | jq -e '.code == "invalid_argument" and .field == "argv[2]"'
+    jq -n --arg big "${big:1}" '{argv: ["true", "a", $big]}' >"$AGENT_DIR/big.json"
+    rpc Exec/Run "@$AGENT_DIR/big.json" | jq -e '.exit.code == 0'
+}
+
+@test "exec timeout takes the whole tree within the time plus the grace" {
+    local begin end
+
+    begin=$(date +%s%N)
+    check_run '{"shell":"sleep 7177 & setsid sleep 7178 & trap \"\" TERM; sleep 7179; sleep 7179","timeout_ms":500,"kill_grace_ms":300}' \
+        '[.exit.reason, .exit.tree != "left"]' '["timeout",true]'
+    end=$(date +%s%N)
+    [ $(((end - begin) / 1000000)) -lt 2500 ]
+    ! pgrep -fx 'sleep 717[789]'
+}
+
+@test "exec setsid grandchild with an empty environment dies with the timeout" {
+    rpc Exec/Run '{"shell":"env -i setsid sh -c \"sleep 7277 & exec sleep 7278\" & sleep 7279","timeout_ms":300,"kill_grace_ms":0}' |
+        jq -e '.exit.reason == "timeout"'
+    ! pgrep -fx 'sleep 727[789]'
+}
+
+@test "exec returns at once when a background child holds the pipe" {
+    local begin end
+
+    begin=$(date +%s%N)
+    check_run '{"id":"bg","shell":"sleep 5 & echo done"}' '[.stdout.text, .exit.tree]' '["done\n","left"]'
+    end=$(date +%s%N)
+    [ $(((end - begin) / 1000000)) -lt 2000 ]
+    pgrep -fx 'sleep 5' -s "$(rpc Exec/Get '{"id":"bg"}' | jq .pid)"
+    rpc Exec/Signal '{"id":"bg","signal":"KILL","tree":true}' | jq -e '.id == "bg"'
+}
+
+@test "exec kill_on_exit ends what is left" {
+    check_run '{"shell":"sleep 7377 & echo done","kill_on_exit":true}' \
+        '[.exit.reason, .exit.code, .exit.tree != "left", .stdout.text]' '["exited",0,true,"done\n"]'
+    ! pgrep -fx 'sleep 7377'
+}
+
+@test "exec wait_for eof waits for the grandchild" {
+    check_run '{"shell":"(sleep 0.4; echo late) & echo early","wait_for":"eof"}' '.stdout.text' '"early\nlate\n"'
+}
+
+@test "exec keeps what a grandchild writes after the end" {
+    rpc Exec/Run '{"id":"late","shell":"(sleep 0.3; echo late) & echo early"}' | jq -e '.stdout.text == "early\n"'
+    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
+        -d '{\"id\":\"late\",\"offset\":6}' $AGENT_URL/bellhop.v1.Exec/Read | grep -q late"
+}
+
+@test "exec binary output is exact" {
+    rpc Exec/Run '{"shell":"head -c 300000 /dev/urandom | tee '"$AGENT_DIR"'/want"}' |
+        jq -r .stdout.b64 | base64 -d | cmp - "$AGENT_DIR/want"
+    check_run '{"shell":"printf \"a\\0b\""}' '.stdout' '{"bytes":3,"dropped_bytes":0,"text":"a\u0000b"}'
+}
+
+@test "exec runs a script of two megabytes" {
+    {
+        printf '{"shell":"'
+        head -c 2000000 /dev/zero | tr '\0' '#'
+        printf '\\necho $((40 + 2)); cd /proc/self/fd; echo *"}'
+    } >"$AGENT_DIR/script.json"
+    rpc Exec/Run "@$AGENT_DIR/script.json" | jq -e '.stdout.text | startswith("42\n0 1 2 ")'
+}
+
+@test "exec output past the bound keeps head and tail and counts the rest" {
+    check_run '{"shell":"printf head; head -c 5000000 /dev/zero | tr \"\\0\" x; printf tail","output":{"head_bytes":1000,"tail_bytes":100}}' \
+        '.stdout | [.bytes, .dropped_bytes, (.text | length), (.tail.text | length), .text[0:5], .tail.text[-5:]]' \
+        '[5000008,4998908,1000,100,"headx","xtail"]'
+}
+
+@test "exec same id attaches, another request is refused, and a result can be read again" {
+    check_run '{"id":"one","shell":"echo $$"}' '.exit.code' 0
+    [ "$(rpc Exec/Run '{"id":"one","shell":"echo $$"}' | jq .stdout.text)" = \
+        "$(rpc Exec/Get '{"id":"one","output":true}' | jq .stdout.text)" ]
+    rpc Exec/Run '{"id":"one","shell":"echo 2"}' | jq -e '.code == "already_exists" and .field == "id"'
+    [ "$(rpc_status Exec/Run '{"id":"one","shell":"echo 2"}')" = 409 ]
+    rpc Exec/Forget '{"id":"one"}' | jq -e '.id == "one"'
+    rpc Exec/Get '{"id":"one"}' | jq -e '.code == "not_found" and (.message | test("forgotten"))'
+}
+
+@test "exec failed start leaves the id free" {
+    rpc Exec/Run '{"id":"f","argv":["no-such-program"]}' | jq -e '.code == "not_found"'
+    check_run '{"id":"f","argv":["true"]}' '.exit.code' 0
+}
+
+@test "exec start streams, and attach goes on from an offset after a drop" {
+    rpc Exec/Start '{"id":"s","shell":"echo one; echo é >&2; sleep 0.2; echo two"}' >"$AGENT_DIR/stream"
+    jq -se '.[0].start.id == "s" and (.[-1].end.exit.code == 0)' "$AGENT_DIR/stream"
+    [ "$(jq -rs 'map(select(.data.stream == "stdout").data.text) | add' "$AGENT_DIR/stream")" = "one
+two" ]
+    jq -se 'map(select(.data.stream == "stderr").data.text) | add == "é\n"' "$AGENT_DIR/stream"
+
+    ! CURL_MAX_S=0.5 rpc Exec/Start '{"id":"d","shell":"echo one; sleep 1; echo two"}' >"$AGENT_DIR/cut"
+    rpc Exec/Attach '{"id":"d","stdout_offset":4}' |
+        jq -se 'map(select(.data).data) | length == 1 and .[0].offset == 4 and .[0].text == "two\n"'
+    rpc Exec/Attach '{"id":"d","stdout_offset":99}' | jq -se '.[0] | (.error // .) | .code == "out_of_range" and .field == "stdout_offset"'
+}
+
+@test "exec read and attach of what is gone is data_loss with the first offset held" {
+    rpc Exec/Run '{"id":"g","shell":"head -c 5000 /dev/zero","output":{"head_bytes":10,"tail_bytes":10}}' >/dev/null
+    rpc Exec/Read '{"id":"g","offset":10}' | jq -e '.code == "data_loss" and (.message | test("first held is 4990"))'
+    rpc Exec/Read '{"id":"g","offset":4990}' | jq -e '.next_offset == 5000 and .eof'
+}
+
+@test "exec run is canceled when its client goes" {
+    ! CURL_MAX_S=0.3 rpc Exec/Run '{"id":"c","shell":"sleep 7477"}'
+    rpc Exec/Wait '{"id":"c","timeout_ms":5000}' | jq -e '.exit.reason == "canceled"'
+    ! pgrep -fx 'sleep 7477'
+}
+
+@test "exec started command survives its client" {
+    ! CURL_MAX_S=0.3 rpc Exec/Start '{"id":"l","shell":"sleep 0.8; echo still"}' >/dev/null
+    rpc Exec/Wait '{"id":"l","timeout_ms":5000}' | jq -e '.exit.reason == "exited"'
+    rpc Exec/Get '{"id":"l","output":true}' | jq -e '.stdout.text == "still\n"'
+}
+
+@test "exec wait has a deadline" {
+    rpc Exec/Start '{"id":"w","argv":["sleep","7577"]}' >/dev/null &
+    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
+        -d '{}' $AGENT_URL/bellhop.v1.Exec/List | grep -q running"
+    rpc Exec/Wait '{"id":"w","timeout_ms":100}' | jq -e '.code == "deadline_exceeded"'
+    rpc Exec/Signal '{"id":"w","signal":15}' | jq -e '.id == "w"'
+    rpc Exec/Wait '{"id":"w"}' | jq -e '.exit.reason == "signaled" and .exit.signal == "SIGTERM"'
+    rpc Exec/Signal '{"id":"w","signal":"SIGTERM"}' | jq -e '.code == "failed_precondition"'
+    rpc Exec/Signal '{"id":"w","signal":"SIGNOPE"}' | jq -e '.code == "invalid_argument" and .field == "signal"'
+    wait
+}
+
+@test "exec stdin is written by offset and closed" {
+    rpc Exec/Start '{"id":"i","argv":["cat"],"stdin_open":true}' >/dev/null &
+    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
+        -d '{\"id\":\"i\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
+    rpc Exec/Write '{"id":"i","offset":0,"data":{"text":"hello "}}' | jq -e '.offset == 6'
+    rpc Exec/Write '{"id":"i","offset":0,"data":{"text":"hello "}}' | jq -e '.offset == 6'
+    rpc Exec/Write '{"id":"i","offset":4,"data":{"text":"o world"}}' | jq -e '.offset == 11'
+    rpc Exec/Write '{"id":"i","offset":50,"data":{"text":"x"}}' | jq -e '.code == "out_of_range" and .field == "offset"'
+    rpc Exec/CloseStdin '{"id":"i"}' | jq -e '.id == "i"'
+    rpc Exec/Wait '{"id":"i"}' | jq -e '.exit.code == 0'
+    rpc Exec/Get '{"id":"i","output":true}' | jq -e '.stdout.text == "hello world"'
+    rpc Exec/Write '{"id":"i","data":{"text":"x"}}' | jq -e '.code == "failed_precondition"'
+    wait
+}
+
+@test "exec write to a command that does not read has a deadline" {
+    rpc Exec/Start '{"id":"n","argv":["sleep","7677"],"stdin_open":true}' >/dev/null &
+    head -c 200000 /dev/zero | tr '\0' x | jq -Rs '{id: "n", timeout_ms: 200, data: {text: .}}' >"$AGENT_DIR/data.json"
+    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
+        -d '{\"id\":\"n\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
+    rpc Exec/Write "@$AGENT_DIR/data.json" | jq -e '.code == "deadline_exceeded"'
+    rpc Exec/Signal '{"id":"n","signal":"KILL"}'
+    wait
+}
+
+@test "exec a hundred megabytes go through cat exactly" {
+    local i
+
+    head -c 8000000 /dev/urandom >"$AGENT_DIR/piece"
+    rpc Exec/Start '{"id":"m","shell":"cat | sha256sum","stdin_open":true}' >"$AGENT_DIR/stream" &
+    { printf '{"id":"m","data":{"b64":"'; base64 -w0 "$AGENT_DIR/piece"; printf '"}}'; } >"$AGENT_DIR/piece.json"
+    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
+        -d '{\"id\":\"m\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
+    for i in $(seq 13); do
+        rpc Exec/Write "@$AGENT_DIR/piece.json" | jq -e ".offset == $((i * 8000000))"
+    done
+    rpc Exec/CloseStdin '{"id":"m"}'
+    wait
+    [ "$(jq -rs 'map(select(.data).data.text) | add' "$AGENT_DIR/stream")" = \
+        "$(for i in $(seq 13); do cat "$AGENT_DIR/piece"; done | sha256sum)" ]
+}
+
+@test "exec lossless stream has every byte" {
+    rpc Exec/Start '{"shell":"seq 4000000","lossless":true}' --limit-rate 20M |
+        jq -j 'select(.data).data.text' | cmp - <(seq 4000000)
+}
+
+@test "exec pty has a size, is resized, and several can attach" {
+    rpc Exec/Start '{"id":"t","argv":["sh"],"pty":{"cols":91,"rows":22}}' >"$AGENT_DIR/stream" &
+    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
+        -d '{\"id\":\"t\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
+    rpc Exec/Attach '{"id":"t"}' >"$AGENT_DIR/stream2" &
+    rpc Exec/Write '{"id":"t","data":{"text":"stty size\n"}}' >/dev/null
+    wait_until 5 grep -q "22 91" "$AGENT_DIR/stream"
+    rpc Exec/Resize '{"id":"t","cols":77,"rows":33}' | jq -e '.id == "t"'
+    rpc Exec/Write '{"id":"t","data":{"text":"stty size; exit 5\n"}}' >/dev/null
+    rpc Exec/Wait '{"id":"t","timeout_ms":5000}' | jq -e '.exit.code == 5'
+    wait
+    grep -q "33 77" "$AGENT_DIR/stream"
+    grep -q "33 77" "$AGENT_DIR/stream2"
+    rpc Exec/Resize '{"id":"t","cols":77,"rows":33}' | jq -e '.code == "failed_precondition"'
+}
+
+@test "exec raw pty passes long lines and every byte" {
+    rpc Exec/Start '{"id":"r","shell":"head -c 20256 | sha256sum","pty":{"raw":true}}' >"$AGENT_DIR/stream" &
+    { head -c 20000 /dev/zero | tr '\0' x; for i in $(seq 0 255); do printf "\\x$(printf %02x "$i")"; done; } >"$AGENT_DIR/bytes"
+    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
+        -d '{\"id\":\"r\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
+    jq -n --arg b "$(base64 -w0 "$AGENT_DIR/bytes")" '{id: "r", data: {b64: $b}}' >"$AGENT_DIR/bytes.json"
+    rpc Exec/Write "@$AGENT_DIR/bytes.json" | jq -e '.offset == 20256'
+    wait
+    grep -q "$(sha256sum <"$AGENT_DIR/bytes" | cut -c1-64)" "$AGENT_DIR/stream"
+}
+
+@test "exec switches the user with home and groups" {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    check_run '{"shell":"id -u; id -g; id -G; echo $HOME $USER $LOGNAME","user":"daemon"}' '.stdout.text' '"1\n1\n1\n/usr/sbin daemon daemon\n"'
+    check_run '{"shell":"id -u; id -g","user":"12345:54321"}' '.stdout.text' '"12345\n54321\n"'
+}
+
+@test "exec umask and rlimits are set" {
+    check_run '{"shell":"umask; ulimit -n; ulimit -Hn","umask":"027","rlimits":{"nofile":123}}' '.stdout.text' '"0027\n123\n123\n"'
+}
+
+@test "exec limits are kept or refused by name" {
+    rpc Exec/Run '{"argv":["dd","if=/dev/zero","of=/dev/null","bs=300M","count=1"],"limits":{"memory_bytes":33554432}}' |
+        jq -e '(.exit.reason == "oom" and .exit.oom == true) or (.code == "unimplemented" and .field == "limits.memory_bytes")'
+    rpc Exec/Run '{"argv":["true"],"limits":{"cpu_millis":500,"pids":10}}' |
+        jq -e '.exit.code == 0 or (.code == "unimplemented" and .field == "limits.pids")'
+}
+
+@test "exec environment is exactly what was asked" {
+    check_run '{"argv":["env","-0"],"env":{"A":"1 2","EMPTY":""}}' '.stdout.text | split("\u0000") | map(split("=")[0]) | sort' \
+        '["","A","EMPTY","HOME","LOGNAME","PATH","USER"]'
+    rpc Exec/Run '{"argv":["env"]}' | jq -e '.stdout.text | contains("'"$AGENT_TOKEN"'") | not'
+}
+
+@test "exec signals are named" {
+    check_run '{"shell":"kill -SEGV $$"}' '[.exit.reason, .exit.signal, .exit.code]' '["signaled","SIGSEGV",null]'
+}
+
+@test "exec a SIGKILL from nobody known is not called anything else" {
+    rpc Exec/Run '{"shell":"kill -9 $$"}' |
+        jq -e '.exit.reason == "signaled" and (.exit.oom == "unknown" or .exit.oom == false)'
+}
+
+@test "exec a thousand commands at once each have their own output" {
+    local i
+
+    for i in $(seq 1000); do
+        printf 'url = "%s/bellhop.v1.Exec/Run"\nheader = "Authorization: Bearer %s"\nheader = "Content-Type: application/json"\ndata = "{\\"shell\\":\\"echo %d; exit %d\\"}"\noutput = "%s/out.%d"\nnext\n' \
+            "$AGENT_URL" "$AGENT_TOKEN" "$i" $((i % 200)) "$AGENT_DIR" "$i"
+    done >"$AGENT_DIR/curl"
+    curl -sS --parallel --parallel-max 200 --parallel-immediate -K "$AGENT_DIR/curl"
+    for i in $(seq 1000); do
+        printf '%s\n' "$(cat "$AGENT_DIR/out.$i")"
+    done | jq -e -s 'length == 1000 and ([range(1000)] as $n | . as $all | all($n[]; . as $k | $all[$k] |
+        .stdout.text == "\($k + 1)\n" and .exit.code == (($k + 1) % 200)))'
+}
+
+@test "exec leaves no zombie, no descriptor and no process behind" {
+    local before
+
+    rpc Exec/Run '{"shell":"true"}' >/dev/null
+    before=$(n_fds)
+    for _ in $(seq 20); do
+        rpc Exec/Run '{"shell":"(sleep 0.05 >/dev/null 2>&1 &); (true &); true"}' >/dev/null
+    done
+    wait_until 5 sh -c "! ps -o stat= --ppid $AGENT_PID | grep ."
+    wait_until 5 test "$(n_fds)" -le "$before"
+}
+
+@test "exec child cannot read the token" {
+    local what
+
+    for what in environ mem cmdline maps; do
+        rpc Exec/Run '{"shell":"cat /proc/$PPID/'$what' 2>/dev/null | tr -d \"\\0\" | grep -c -a -F '"$AGENT_TOKEN"' || true"}' |
+            jq -e '.stdout.text == "0\n"'
+    done
+    rpc Exec/Run '{"shell":"ls /proc/$PPID/fd >/dev/null && cat /proc/$PPID/fd/* 2>/dev/null </dev/null | head -c 100000 | grep -c -a -F '"$AGENT_TOKEN"' || true","user":"daemon"}' |
+        jq -e '.stdout.text == "0\n" or .stdout.text == ""'
+}
+
+@test "exec list shows commands with their state" {
+    rpc Exec/Run '{"id":"x","argv":["echo","hi"]}' >/dev/null
+    rpc Exec/List '{}' | jq -e '.commands | length == 1 and (.[0] | .id == "x" and .state == "ended" and .argv == ["echo","hi"]
+        and .exit.code == 0 and (.started | test("^20")) and .stdout.bytes == 3)'
+}

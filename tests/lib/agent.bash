@@ -1,0 +1,149 @@
+# agent.bash: start the agent under test and talk to it. Used by bats files:
+#
+#   load ../lib/agent
+#   setup() { start_agent; }
+#   teardown() { stop_agents; }
+#
+# start_agent [OPTION...] starts bellhopd on a free TCP port and a unix socket, with a fresh token,
+# waits for its ready line, and sets
+#   AGENT_URL AGENT_PORT AGENT_SOCKET AGENT_TOKEN AGENT_PID AGENT_DIR (temporary, removed) AGENT_LOG
+# BELLHOPD is the program (default: the one that ships).
+
+BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
+BELLHOPD=${BELLHOPD:-$BELLHOP_BUILD/bellhopd}
+AGENT_PIDS=()
+AGENT_DIRS=()
+
+start_agent()
+{
+    AGENT_DIR=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-agent-XXXXXX")
+    AGENT_DIRS+=("$AGENT_DIR")
+    AGENT_TOKEN=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
+    (umask 077 && printf '%s\n' "$AGENT_TOKEN" >"$AGENT_DIR/token")
+    run_agent --listen 127.0.0.1:0 --unix "$AGENT_DIR/agent.sock" \
+        --token-file "$AGENT_DIR/token" "$@"
+}
+
+# Like start_agent, with exactly the options given (and AGENT_DIR made if there is none).
+run_agent()
+{
+    local line=
+
+    if [ -z "${AGENT_DIR:-}" ] || [ ! -d "$AGENT_DIR" ]; then
+        AGENT_DIR=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-agent-XXXXXX")
+        AGENT_DIRS+=("$AGENT_DIR")
+    fi
+    AGENT_LOG=$AGENT_DIR/log
+    AGENT_SOCKET=$AGENT_DIR/agent.sock
+    rm -f "$AGENT_DIR/ready"
+    mkfifo "$AGENT_DIR/ready"
+    # Descriptor 3 is bats' own: the agent gets the fifo in its place, so it can't hold bats up.
+    "$BELLHOPD" "$@" --ready-fd 3 3<>"$AGENT_DIR/ready" >"$AGENT_LOG" 2>&1 </dev/null 4>&- &
+    AGENT_PID=$!
+    AGENT_PIDS+=("$AGENT_PID")
+    exec 9<>"$AGENT_DIR/ready"
+    for _ in $(seq 100); do
+        IFS= read -r -t 0.2 line <&9 && break
+        kill -0 "$AGENT_PID" 2>/dev/null || break
+    done
+    exec 9>&-
+    if [ -z "$line" ]; then
+        echo "the agent did not become ready:" >&2
+        cat "$AGENT_LOG" >&2
+        return 1
+    fi
+    AGENT_READY=$line
+    AGENT_URL=http://$(jq -r '.tcp[0] // "none"' <<<"$line")
+    AGENT_PORT=${AGENT_URL##*:}
+    export AGENT_URL AGENT_PORT AGENT_SOCKET AGENT_TOKEN AGENT_PID AGENT_DIR AGENT_LOG AGENT_READY
+}
+
+# Ends every agent of this test (only those), and removes their directories.
+stop_agents()
+{
+    local pid
+
+    for pid in "${AGENT_PIDS[@]}"; do
+        kill "$pid" 2>/dev/null || continue
+    done
+    for pid in "${AGENT_PIDS[@]}"; do
+        wait_gone "$pid" 15 || kill -9 "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
+    AGENT_PIDS=()
+    for pid in "${AGENT_DIRS[@]}"; do
+        rm -rf "$pid"
+    done
+    AGENT_DIRS=()
+}
+
+# wait_gone PID SECONDS: a zombie counts as gone.
+wait_gone()
+{
+    local state
+
+    for _ in $(seq $((${2:-10} * 50))); do
+        state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) || return 0
+        [ "$state" = Z ] && return 0
+        read -r -t 0.02 <> <(:) || true
+    done
+    return 1
+}
+
+# wait_until SECONDS COMMAND...: polls until the command succeeds.
+wait_until()
+{
+    local tries=$(($1 * 50))
+
+    shift
+    for _ in $(seq "$tries"); do
+        "$@" >/dev/null 2>&1 && return 0
+        read -r -t 0.02 <> <(:) || true
+    done
+    echo "not within the time: $*" >&2
+    return 1
+}
+
+# agent_curl PATH [CURL OPTION...]: with the token, over TCP.
+agent_curl()
+{
+    local path=$1
+
+    shift
+    curl -sS --max-time "${CURL_MAX_S:-20}" -H "Authorization: Bearer $AGENT_TOKEN" "$@" \
+        "$AGENT_URL$path"
+}
+
+# agent_status PATH [CURL OPTION...]: prints the status only.
+agent_status()
+{
+    agent_curl "$@" -o /dev/null -w '%{http_code}'
+}
+
+# rpc Exec/Run '{"argv":["true"]}' [CURL OPTION...]: prints the reply's body.
+rpc()
+{
+    local method=$1 params=${2:-"{}"}
+
+    shift $(($# > 1 ? 2 : 1))
+    agent_curl "/bellhop.v1.$method" -H 'Content-Type: application/json' --data-binary "$params" "$@"
+}
+
+# rpc_status: the same, prints the HTTP status only.
+rpc_status()
+{
+    rpc "$@" -o /dev/null -w '%{http_code}'
+}
+
+# n_fds: how many descriptors the agent has open.
+n_fds()
+{
+    find "/proc/$AGENT_PID/fd" -mindepth 1 2>/dev/null | wc -l
+}
+
+# fail MESSAGE...: ends the test.
+fail()
+{
+    echo "$*" >&2
+    return 1
+}

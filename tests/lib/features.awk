@@ -1,0 +1,27 @@
+# results.tsv first, then features.tsv (`id<TAB>test name` or `id<TAB>later`): one failed row for
+# each feature whose named test did not run, one good row when all of them did.
+
+FNR == NR {
+    result[$2] = $3
+    next
+}
+
+/^#/ || NF < 2 || $2 == "later" {
+    next
+}
+
+{
+    n_named++
+    if (!($2 in result)) {
+        printf "features\t%s names a test that did not run: %s\tfail\n", $1, $2
+        n_bad++
+    } else if (result[$2] == "skip") {
+        printf "features\t%s names a test that was skipped: %s\tfail\n", $1, $2
+        n_bad++
+    }
+}
+
+END {
+    if (n_bad == 0 && n_named > 0)
+        printf "features\t%s\tok\n", "every named test of features.tsv ran"
+}

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Runs one test file (a unit test program or a bats file) under a time limit, keeps its TAP output
+# in OUT, and prints it in one piece when it is over, so that files running side by side do not mix.
+# Its own exit status is always 0: the verdict is read from OUT by tests/lib/tally.awk.
+set -eu
+
+file=$1
+name=$(printf '%s' "$file" | tr '/' '_')
+out=$TEST_DIR/out/$name
+
+limit=$(sed -n '1,10s/^# *time-limit: *\([0-9][0-9]*\).*/\1/p' "$file" 2>/dev/null | head -n 1)
+limit=${limit:-$TEST_LIMIT_S}
+
+case $file in
+*.bats) set -- bats --tap "$file" ;;
+*) set -- "$file" ;;
+esac
+
+start=$(date +%s%N)
+status=0
+timeout --kill-after=10 "$limit" "$@" >"$out.tap" 2>&1 </dev/null || status=$?
+took=$((($(date +%s%N) - start) / 1000000))
+
+{
+    [ "$status" -ne 124 ] || echo "# $file: stopped after its limit of $limit s"
+    echo "# exit $status"
+} >>"$out.tap"
+printf '%s\t%s\t%s\n' "$file" "$out.tap" "$took" >"$out.done"
+
+{
+    flock 9
+    printf '\n== %s (%d.%03d s)\n' "$file" $((took / 1000)) $((took % 1000))
+    cat "$out.tap"
+} 9>"$TEST_DIR/print.lock"

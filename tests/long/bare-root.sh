@@ -1,0 +1,98 @@
+#!/bin/sh
+# bare-root.sh [MAKE_ARGUMENTS...]: a Debian minbase with `make` and `ca-certificates`, nothing else,
+# with this repository cloned into it (and what is not committed yet copied over), in namespaces of
+# its own; in it `make MAKE_ARGUMENTS`, or by default what the README promises a newcomer:
+# `make test`, `make run AGENT=none`. The root gets what a user's machine would have: the apt
+# sources, name servers, npm settings and CA certificates of this one. Needs root.
+#
+# BARE_ROOT=DIR keeps the root there and uses it again.
+set -eu
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+
+if [ "$(id -u)" -ne 0 ]; then
+    exec sudo --preserve-env=BARE_ROOT "$0" "$@"
+fi
+
+make_minbase()
+{
+    "$top/scripts/debian-sources.sh" | while read -r uri suite keyring; do
+        echo "deb [signed-by=$keyring] $uri $suite main"
+    done >"$work/sources.list"
+    mmdebstrap --quiet --mode=root --variant=minbase --include=make,ca-certificates \
+        --format=directory bookworm "$root" "$work/sources.list"
+}
+
+# What the owner of a machine has set up before anybody clones anything.
+copy_settings()
+{
+    cp /etc/resolv.conf /etc/hosts "$root/etc/"
+    cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+    for file in /etc/npmrc /usr/etc/npmrc /usr/local/etc/npmrc "${HOME:-/root}/.npmrc"; do
+        [ ! -e "$file" ] || install -D -m 600 "$file" "$root/$file"
+    done
+}
+
+# minbase has no git: the clone is made from outside, as `git clone` would have made it.
+clone_repository()
+{
+    mkdir -p "$root/home/newcomer"
+    if [ ! -e "$root/home/newcomer/bellhop/.git" ]; then
+        git clone --quiet --no-hardlinks "$top" "$root/home/newcomer/bellhop"
+    fi
+    (cd "$top" && git ls-files --cached --others --exclude-standard -z |
+        tar --create --null --files-from=- --ignore-failed-read 2>/dev/null) |
+        tar --extract -C "$root/home/newcomer/bellhop" --no-same-owner
+}
+
+# The second half of this script runs in the namespaces: pivot_root, since a chroot may not make
+# user namespaces.
+enter()
+{
+    mount --make-rprivate /
+    mount --rbind "$root" "$root"
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs -o mode=755 tmpfs "$root/run"
+    mkdir -p "$root/mnt/old"
+    cd "$root"
+    pivot_root . mnt/old
+    umount -l /mnt/old
+    cd /home/newcomer/bellhop
+    exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+        TERM=dumb ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+        make "$@"
+}
+
+if [ "${1:-}" = --inside ]; then
+    root=$2
+    shift 2
+    enter "$@"
+fi
+
+in_root()
+{
+    echo "==== in a bare root: make $*"
+    start=$(date +%s)
+    status=0
+    unshare --mount --pid --fork --kill-child "$0" --inside "$root" "$@" || status=$?
+    echo "==== in a bare root: make $*: $(($(date +%s) - start)) s, exit $status"
+    return "$status"
+}
+
+work=$(mktemp -d /var/tmp/bellhop-bare.XXXXXX)
+trap 'rm -rf --one-file-system "$work"' EXIT
+trap 'exit 130' INT TERM
+root=${BARE_ROOT:-$work/root}
+
+[ -e "$root/etc/debian_version" ] || make_minbase
+copy_settings
+clone_repository
+
+if [ $# -gt 0 ]; then
+    in_root "$@"
+else
+    in_root test
+    in_root run AGENT=none PROJECT=.
+fi

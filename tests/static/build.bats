@@ -1,0 +1,77 @@
+#!/usr/bin/env bats
+# What `make` leaves: the programs' shape, and what install puts where.
+
+setup()
+{
+    TOP=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+    BUILT=$TOP/build/release
+    cd "$BATS_TEST_TMPDIR"
+    unset MAKEFLAGS MFLAGS MAKELEVEL
+}
+
+@test "the agent that ships is static and stripped" {
+    run file "$BUILT/bellhopd"
+    [[ "$output" == *"statically linked"* ]]
+    [[ "$output" == *", stripped"* ]]
+    run ldd "$BUILT/bellhopd"
+    [ "$status" -ne 0 ]
+}
+
+@test "the agent that ships is smaller than 2.5 MB" {
+    [ "$(stat -c %s "$BUILT/bellhopd")" -lt 2500000 ]
+}
+
+@test "the agent's symbols are kept beside it" {
+    run file "$BUILT/bellhopd.debug"
+    [[ "$output" == *"not stripped"* ]]
+}
+
+@test "the shared library exports nothing but bh_ names" {
+    nm --dynamic --defined-only "$BUILT/libbellhop.so" | awk '$2 ~ /[TDBR]/ { print $3 }' >names
+    [ -s names ]
+    run grep -v '^bh_' names
+    [ -z "$output" ]
+}
+
+@test "the shared library's soname is libbellhop.so.0" {
+    readelf -d "$BUILT/libbellhop.so" | grep -q 'soname: \[libbellhop.so.0\]'
+}
+
+@test "the public header compiles as c99 and as c++" {
+    printf '#include "bellhop/bellhop.h"\nint main(void) { return 0; }\n' >main.c
+    gcc -std=c99 -Wall -Wextra -Wpedantic -Werror -I "$TOP/host-client/include" -fsyntax-only main.c
+    cp main.c main.cc
+    command -v g++ >/dev/null || skip "no c++ compiler"
+    g++ -Wall -Wextra -Wpedantic -Werror -I "$TOP/host-client/include" -fsyntax-only main.cc
+}
+
+@test "what is installed is found and works from its own place" {
+    make -s -C "$TOP" install DESTDIR="$PWD/root" PREFIX=/usr
+    [ -x root/usr/libexec/bellhop/bellhop-monitor ]
+    [ -x root/usr/lib/bellhop/bellhopd ]
+    grep -q '^prefix=/usr$' root/usr/lib/pkgconfig/libbellhop.pc
+    root/usr/bin/bellhop --version
+    # A program built against the installed files alone.
+    printf '#include <bellhop/bellhop.h>\nint main(void) { return 0; }\n' >main.c
+    gcc -I root/usr/include main.c -L root/usr/lib -lbellhop -o main
+}
+
+@test "uninstall removes all that install made" {
+    make -s -C "$TOP" install DESTDIR="$PWD/root" PREFIX=/usr
+    make -s -C "$TOP" uninstall DESTDIR="$PWD/root" PREFIX=/usr
+    run find root -not -type d
+    [ -z "$output" ]
+}
+
+@test "make help names each target for people" {
+    run make -s -C "$TOP" help
+    for target in all deps run test lint image install bench; do
+        [[ "$output" == *" $target "* ]]
+    done
+}
+
+@test "installing packages does nothing when all are there" {
+    run "$TOP/scripts/install-packages.sh" build run test
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+}

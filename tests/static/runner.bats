@@ -1,0 +1,87 @@
+#!/usr/bin/env bats
+# The test runner itself: its last line and exit status are what CI believes.
+
+setup()
+{
+    TOP=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+    mkdir -p "$BATS_TEST_TMPDIR/tree/tests/demo"
+    cp -a "$TOP/tests/run" "$BATS_TEST_TMPDIR/tree/tests/"
+    cp -a "$TOP/tests/lib" "$BATS_TEST_TMPDIR/tree/tests/"
+    cd "$BATS_TEST_TMPDIR/tree"
+}
+
+# The outer runner's and bats' own settings must not leak into the one under test.
+run_runner()
+{
+    run env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$HOME" tests/run "$@"
+}
+
+demo()
+{
+    cat >"tests/demo/$1.bats"
+}
+
+last_line()
+{
+    printf '%s\n' "${lines[$((${#lines[@]} - 1))]}"
+}
+
+@test "a run in which all tests pass ends with the count and exits 0" {
+    printf '@test "one" { true; }\n@test "two" { true; }\n' | demo good
+    run_runner
+    [ "$status" -eq 0 ]
+    [ "$(last_line)" = "2 passed, 0 failed" ]
+    [ "$(cat build/test/results.tsv)" = "$(printf 'demo\tone\tok\ndemo\ttwo\tok')" ]
+}
+
+@test "a failed test makes the run fail and is named at the end" {
+    printf '@test "good" { true; }\n@test "bad" { false; }\n' | demo mixed
+    run_runner
+    [ "$status" -ne 0 ]
+    [ "$(last_line)" = "1 passed, 1 failed" ]
+    [[ "$output" == *"failed:"*"demo: bad"* ]]
+}
+
+@test "a skipped test is counted apart and its reason printed" {
+    printf '@test "good" { true; }\n@test "later" { skip "no such kernel"; }\n' | demo skip
+    run_runner
+    [ "$status" -eq 0 ]
+    [ "$(last_line)" = "1 passed, 0 failed, 1 skipped" ]
+    [[ "$output" == *"demo: later (no such kernel)"* ]]
+}
+
+@test "a run without any test fails" {
+    run_runner
+    [ "$status" -ne 0 ]
+    [ "$(last_line)" = "0 passed, 0 failed" ]
+}
+
+@test "a file that does not exist fails the run" {
+    run_runner tests/demo/absent.bats
+    [ "$status" -ne 0 ]
+    [ "$(last_line)" = "0 passed, 1 failed" ]
+}
+
+@test "a file that is stopped at its time limit fails the run" {
+    printf '# time-limit: 1\n@test "fast" { true; }\n@test "slow" { sleep 60; }\n' | demo slow
+    run_runner
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"stopped after its limit of 1 s"* ]]
+    [[ "$output" == *"1 of 2 tests did not run"* ]]
+}
+
+@test "a feature whose named test did not run fails a whole run" {
+    printf '@test "one" { true; }\n' | demo good
+    printf 'F1\tone\nF2\tlater\nF3\tno such test\n' >tests/features.tsv
+    run_runner
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"F3 names a test that did not run: no such test"* ]]
+    [[ "$output" != *"F2"* ]]
+}
+
+@test "serial files run alone and after the others" {
+    printf '# serial\n@test "alone" { [ ! -e busy ] && [ -e was-busy ]; }\n' | demo a-serial
+    printf '@test "other" { touch busy was-busy; sleep 0.3; rm busy; }\n' | demo b-other
+    run_runner
+    [ "$(last_line)" = "2 passed, 0 failed" ]
+}

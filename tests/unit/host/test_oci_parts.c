@@ -1,0 +1,252 @@
+/* The parts of the oci provider that need no kernel. */
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "lib/dirtree.h"
+#include "lib/providers/host_image.h"
+#include "lib/providers/oci_bundle.h"
+#include "lib/providers/oci_cgroup.h"
+#include "lib/providers/oci_exec.h"
+#include "lib/providers/oci_keeper.h"
+#include "lib/providers/oci_netns.h"
+#include "lib/providers/oci_record.h"
+#include "lib/providers/oci_rootfs.h"
+#include "lib/providers/oci_seccomp.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static struct provider_box test_box(struct bh_ctx *ctx, struct spec *spec, char *dir)
+{
+    *ctx = (struct bh_ctx){.state_dir = dir, .agent_path = (char *)"/bin/true"};
+    *spec = (struct spec){.image = (char *)"slim",
+                          .image_dir = dir,
+                          .dest = (char *)"/workspace",
+                          .network = (char *)"none",
+                          .privilege = (char *)"sudo",
+                          .pids = 100};
+    return (struct provider_box){
+        .ctx = ctx, .id = "0011223344556677", .name = "b", .dir = dir, .spec = spec};
+}
+
+TEST(oci_seccomp_has_no_call_that_leaves_the_box)
+{
+    static const char *const refused[] = {
+        "mount",          "umount2",      "unshare",     "setns",         "bpf",
+        "keyctl",         "add_key",      "request_key", "init_module",   "finit_module",
+        "delete_module",  "kexec_load",   "reboot",      "swapon",        "settimeofday",
+        "pivot_root",     "open_by_handle_at", "perf_event_open", "userfaultfd", "clone3",
+        "clone",          "socket",       "personality", "fsopen",        "move_mount",
+        "open_tree",      "io_uring_setup", "quotactl",  "iopl",          "ioperm"};
+
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        T_OK(!oci_seccomp_allows(refused[i]));
+    T_OK(oci_seccomp_allows("read") && oci_seccomp_allows("ptrace"));
+}
+
+TEST(oci_seccomp_lists_no_call_twice)
+{
+    json_t *profile = oci_seccomp_new();
+    json_t *seen = json_object();
+    json_t *names = json_object_get(json_array_get(json_object_get(profile, "syscalls"), 0), "names");
+    json_t *name;
+    size_t i;
+
+    json_array_foreach(names, i, name)
+    {
+        T_OK(!json_object_get(seen, json_string_value(name)));
+        json_object_set_new(seen, json_string_value(name), json_true());
+    }
+    T_OK(json_object_size(seen) > 250);
+    json_decref(seen);
+    json_decref(profile);
+}
+
+static json_t *config_for(struct spec *spec, struct bh_ctx *ctx, uint32_t base)
+{
+    char dir[] = "/box";
+    struct provider_box b = test_box(ctx, spec, dir);
+    const struct oci_disk disk = {.base = base, .uid = 1000, .gid = 1000};
+    struct oci_run run = {.cgroup = "/bellhop-x", .network = "none"};
+    struct oci_stage stage = {.root = "/mnt"};
+    const struct oci_bundle bundle = {.box = &b, .disk = &disk, .run = &run, .stage = &stage};
+    json_t *config = NULL;
+
+    T_INT(oci_bundle_config(&bundle, &config, NULL), 0);
+    return config;
+}
+
+TEST(oci_bundle_maps_the_range_and_bounds_the_capabilities)
+{
+    struct bh_ctx ctx;
+    struct spec spec;
+    json_t *config = config_for(&spec, &ctx, 2000000000);
+    json_t *process = json_object_get(config, "process");
+    json_t *caps = json_object_get(process, "capabilities");
+    json_t *map = json_array_get(
+        json_object_get(json_object_get(config, "linux"), "uidMappings"), 0);
+
+    T_INT(json_integer_value(json_object_get(map, "hostID")), 2000000000);
+    T_INT(json_integer_value(json_object_get(map, "size")), 65536);
+    T_INT((int)json_array_size(json_object_get(caps, "bounding")), 10);
+    T_INT((int)json_array_size(json_object_get(caps, "inheritable")), 0);
+    T_OK(!json_object_get(process, "rlimits"));
+    T_OK(json_is_false(json_object_get(process, "noNewPrivileges")));
+    json_decref(config);
+}
+
+TEST(oci_disk_and_run_records_survive_a_round_trip)
+{
+    char dir[] = ".";
+    struct bh_ctx ctx;
+    struct spec spec;
+    struct provider_box b = test_box(&ctx, &spec, dir);
+    const struct oci_disk disk = {.base = 4000000000u, .uid = 1000, .gid = 1001};
+    struct oci_run run = {.runtime = "runc", .container = "c", .init = {.pid = 7, .start = 1234}};
+    struct oci_disk disk2;
+    struct oci_run run2;
+
+    T_INT(mkdir("oci", 0700), 0);
+    T_INT(oci_disk_load(&b, &disk2, NULL), -ERR_NOT_FOUND);
+    T_INT(oci_disk_save(&b, &disk, NULL), 0);
+    T_INT(oci_disk_load(&b, &disk2, NULL), 0);
+    T_OK(disk2.base == disk.base && disk2.uid == 1000 && disk2.gid == 1001);
+    T_INT(oci_run_save(&b, &run, NULL), 0);
+    T_INT(oci_run_load(&b, &run2, NULL), 0);
+    T_STR(run2.runtime, "runc");
+    T_OK(run2.init.pid == 7 && run2.init.start == 1234);
+    T_INT(oci_run_remove(&b, NULL), 0);
+    T_INT(oci_run_load(&b, &run2, NULL), -ERR_NOT_FOUND);
+}
+
+TEST(oci_destination_must_be_a_place_of_the_box)
+{
+    struct err e = {0};
+
+    T_INT(oci_rootfs_check_dest("/workspace", NULL), 0);
+    T_INT(oci_rootfs_check_dest("/home/user/x", NULL), 0);
+    T_INT(oci_rootfs_check_dest("/", &e), -ERR_INVALID);
+    T_STR(e.field, "dest");
+    T_INT(oci_rootfs_check_dest("/x/../etc/y", NULL), -ERR_INVALID);
+    T_INT(oci_rootfs_check_dest("x", NULL), -ERR_INVALID);
+}
+
+TEST(oci_exec_reports_output_status_and_deadline)
+{
+    const char *const fails[] = {"/bin/sh", "-c", "echo one; echo two >&2; exit 3", NULL};
+    const char *const hangs[] = {"/bin/sleep", "100", NULL};
+    const char *const missing[] = {"/nonexistent/program", NULL};
+    struct oci_output out;
+    struct oci_cmd cmd = {.argv = fails, .stdio_fd = -1, .timeout_ms = 5000};
+    struct err e = {0};
+
+    T_INT(oci_exec(&cmd, &out, &e), 0);
+    T_INT(out.status, 3);
+    T_OK(strstr(out.text, "one") && strstr(out.text, "two"));
+    T_INT(oci_exec_ok(&cmd, &out, &e), -ERR_INTERNAL);
+    T_OK(strstr(e.message, "two") != NULL);
+    cmd.argv = hangs;
+    cmd.timeout_ms = 50;
+    T_INT(oci_exec(&cmd, &out, &e), -ERR_DEADLINE);
+    cmd.argv = missing;
+    T_INT(oci_exec(&cmd, &out, &e), -ERR_NOT_FOUND);
+    T_OK(strstr(e.message, "/nonexistent/program") != NULL);
+}
+
+TEST(oci_exec_feeds_the_input_and_the_setup_fails_the_call)
+{
+    const char *const cat[] = {"/bin/cat", NULL};
+    struct oci_output out;
+    struct oci_cmd cmd = {.argv = cat, .input = "hello", .stdio_fd = -1, .timeout_ms = 5000};
+
+    T_INT(oci_exec_ok(&cmd, &out, NULL), 0);
+    T_STR(out.text, "hello");
+}
+
+TEST(oci_proxies_on_the_loopback_are_found)
+{
+    char *env[] = {(char *)"PATH=/bin",
+                   (char *)"http_proxy=http://user:word@127.0.0.1:3128/",
+                   (char *)"HTTPS_PROXY=http://localhost:3128",
+                   (char *)"all_proxy=socks5://[::1]:1080",
+                   (char *)"ftp_proxy=http://proxy.example.org:8080",
+                   (char *)"https_proxy=127.0.0.1:99999",
+                   NULL};
+    struct oci_proxy proxies[OCI_MAX_PROXIES];
+    const struct sockaddr_in *in = (const void *)&proxies[0].addr;
+    const struct sockaddr_in6 *in6 = (const void *)&proxies[1].addr;
+
+    T_INT((int)oci_proxies_parse(env, proxies), 2);
+    T_INT(ntohs(in->sin_port), 3128);
+    T_INT(ntohs(in6->sin6_port), 1080);
+    T_INT(in6->sin6_family, AF_INET6);
+}
+
+TEST(oci_network_rules_name_every_address_of_the_host)
+{
+    char *v4[] = {(char *)"192.0.2.7", NULL};
+    char *v6[] = {(char *)"2001:db8::7", NULL};
+    const struct oci_addresses a = {v4, v6};
+    struct buf out;
+
+    buf_init(&out, 4096);
+    T_INT(oci_netns_rules(&a, "10.0.2.2", "drop", &out, NULL), 0);
+    T_OK(strstr(out.data, "ip daddr 192.0.2.7 drop"));
+    T_OK(strstr(out.data, "ip6 daddr 2001:db8::7 drop"));
+    T_OK(strstr(out.data, "169.254.0.0/16, 10.0.2.2 "));
+    buf_done(&out);
+}
+
+TEST(oci_cgroup_names_differ_by_state_directory)
+{
+    char a[OCI_CGROUP_NAME_BYTES], b[OCI_CGROUP_NAME_BYTES];
+
+    oci_cgroup_name("/a", "0011223344556677", a);
+    oci_cgroup_name("/b", "0011223344556677", b);
+    T_OK(strcmp(a, b) != 0);
+    T_OK(strncmp(a, "/bellhop-", 9) == 0);
+}
+
+TEST(host_image_copies_no_secret_of_etc)
+{
+    static const char *const yes[] = {"ssl/certs/ca.pem", "ld.so.cache", "alternatives/editor",
+                                      "pam.d/passwd", "python3.11/x", "ssl/openssl.cnf"};
+    static const char *const no[] = {"shadow",   "gshadow",         "passwd",       "sudoers",
+                                     "ssh",      "ssl/private/x",   "machine-id",   "environment",
+                                     "gitconfig", "ssl/certs/x.key", "security/opasswd", "npmrc",
+                                     "skel/.netrc", "hosts"};
+
+    for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++)
+        if (!host_image_etc_allows(yes[i]))
+            t_fail(__FILE__, __LINE__, "'%s' is refused", yes[i]);
+    for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
+        if (host_image_etc_allows(no[i]))
+            t_fail(__FILE__, __LINE__, "'%s' is copied", no[i]);
+}
+
+TEST(dirtree_removes_a_tree_deeper_than_a_path_and_keeps_what_links_point_to)
+{
+    int fd = AT_FDCWD;
+
+    T_INT(mkdir("outside", 0755), 0);
+    T_INT(mkdir("outside/kept", 0755), 0);
+    T_INT(mkdir("tree", 0755), 0);
+    T_INT(symlink("../outside", "tree/link"), 0);
+    fd = open("tree", O_RDONLY | O_DIRECTORY);
+    for (int i = 0; i < 600; i++) {
+        int next;
+
+        T_INT(mkdirat(fd, "a-directory-with-a-long-name", 0755), 0);
+        next = openat(fd, "a-directory-with-a-long-name", O_RDONLY | O_DIRECTORY);
+        T_OK(next >= 0);
+        (void)close(fd);
+        fd = next;
+    }
+    (void)close(fd);
+    T_INT(dirtree_remove("tree", NULL), 0);
+    T_INT(access("tree", F_OK), -1);
+    T_INT(access("outside/kept", F_OK), 0);
+    T_INT(dirtree_remove("tree", NULL), 0);
+}

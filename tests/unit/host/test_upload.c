@@ -1,0 +1,324 @@
+#include "test.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/str.h"
+#include "lib/context.h"
+#include "lib/gitfiles.h"
+#include "lib/secretfiles.h"
+#include "lib/upload_stream.h"
+
+static struct bh_ctx ctx;
+
+/* A shell command that must succeed, with git set up for nobody in particular. */
+__attribute__((format(printf, 1, 2))) static void sh(const char *fmt, ...)
+{
+    _cleanup_free_ char *body = NULL, *line = NULL;
+    va_list ap;
+
+    va_start(ap, fmt);
+    T_OK(vasprintf(&body, fmt, ap) >= 0);
+    va_end(ap);
+    T_OK(asprintf(&line,
+                  "set -eu; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a "
+                  "GIT_COMMITTER_EMAIL=a@b GIT_CONFIG_GLOBAL=/dev/null; %s",
+                  body) >= 0);
+    T_INT(system(line), 0);
+}
+
+/* Lists a directory of the test. */
+static int list(const char *src, const char *git, bool with_secrets, struct gitfiles *ret,
+                struct err *e)
+{
+    static char source[PATH_MAX], cache[PATH_MAX + 8];
+    char cwd[PATH_MAX];
+    struct gitfiles_options o = {
+        .ctx = &ctx, .git = git, .with_secrets = with_secrets, .source = source};
+
+    T_OK(realpath(src, source));
+    T_OK(getcwd(cwd, sizeof(cwd)));
+    (void)snprintf(cache, sizeof(cache), "%s/cache", cwd);
+    T_INT(io_mkdir_p(cache, 0700, NULL), 0);
+    ctx = (struct bh_ctx){.cache_dir = cache, .cancel_fd = -1};
+    o.deadline_mono_ms = clock_mono_ms() + 20000;
+    return gitfiles_list(&o, ret, e);
+}
+
+/* The list's bytes as `path` would have them, unpacked into `dir` by tar. */
+static void pack_into(struct gitfiles *files, const char *dir)
+{
+    struct upload_stream *s = NULL;
+    struct err e = {0};
+    char piece[10000];
+    int64_t n;
+    int fd = open("upload.tar.zst", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    T_OK(fd >= 0);
+    T_INT(upload_stream_new(&ctx, files, &s, &e), 0);
+    while ((n = upload_stream_read(s, piece, sizeof(piece), &e)) > 0)
+        T_INT(io_write_all(fd, piece, (size_t)n, &e), 0);
+    if (n < 0)
+        t_fail(__FILE__, __LINE__, "%s", e.message);
+    upload_stream_free(s);
+    T_INT(close(fd), 0);
+    sh("mkdir -p %s; tar -C %s --warning=no-unknown-keyword --zstd -xpf "
+       "upload.tar.zst", dir, dir);
+}
+
+static void round_trip(const char *src, const char *git, const char *dir)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    if (list(src, git, false, &files, &e) < 0)
+        t_fail(__FILE__, __LINE__, "%s", e.message);
+    pack_into(&files, dir);
+    gitfiles_done(&files);
+}
+
+static void make_dirty_repository(const char *dir)
+{
+    sh("git init -q -b main %s; cd %s; "
+       "printf 'a\\n' >a; printf 'b\\n' >b; printf 'c\\n' >gone; mkdir d; printf 'x\\n' >d/run; "
+       "chmod +x d/run; ln -s ../a d/link; printf 'ign\\nbuild/\\n' >.gitignore; git add -A; "
+       "git commit -qm one; printf 'a2\\n' >a; printf 'b2\\n' >b; git add b; printf 'b3\\n' >b; "
+       "rm gone; printf 'new\\n' >new; printf 'sp\\n' >'with space'; mkdir build; printf 'o\\n' "
+       ">build/o; "
+       "printf 'i\\n' >ign; git mv d/run d/ran",
+       dir, dir);
+}
+
+TEST(upload_dirty_tree_round_trips)
+{
+    make_dirty_repository("src");
+    round_trip("src", "full", "box");
+    sh("git -C src status --porcelain >1; git -C box status --porcelain >2; cmp 1 2; "
+       "test -s 1; test -x box/d/ran; test -L box/d/link; test ! -e box/ign; test ! -e box/build; "
+       "cmp src/new box/new; git -C box fsck --no-progress; "
+       "test \"$(git -C src rev-parse HEAD)\" = \"$(git -C box rev-parse HEAD)\"");
+}
+
+TEST(upload_keeps_times_modes_and_odd_names)
+{
+    make_dirty_repository("src");
+    sh("cd src; printf x >\"$(printf 'bad\\377name')\"; printf y >'line\nfeed'; "
+       "touch -d '2001-02-03 04:05:06.789' new; chmod 0640 new; : >empty");
+    round_trip("src", "none", "box");
+    sh("test \"$(stat -c '%%a %%.Y' src/new)\" = \"$(stat -c '%%a %%.Y' box/new)\"; "
+       "test ! -e box/.git; (cd src; git ls-files -z -co --exclude-standard | sort -z) >1; "
+       "(cd box; find . -type f -o -type l | wc -l) >n; cmp \"src/$(printf 'bad\\377name')\" "
+       "\"box/$(printf 'bad\\377name')\"; test -e 'box/line\nfeed'; test -e box/empty");
+}
+
+TEST(upload_shallow_copy_has_one_commit_and_the_same_changes)
+{
+    make_dirty_repository("src");
+    sh("cd src; git commit -qam two; printf 'more\\n' >>a; git remote add origin https://x.test/r");
+    round_trip("src", "shallow", "box");
+    sh("test \"$(git -C box rev-list --count HEAD)\" = 1; "
+       "test \"$(git -C src rev-parse HEAD)\" = \"$(git -C box rev-parse HEAD)\"; "
+       "git -C src status --porcelain >1; git -C box status --porcelain >2; cmp 1 2; "
+       "test \"$(git -C box remote get-url origin)\" = https://x.test/r");
+}
+
+TEST(upload_linked_work_tree_becomes_a_repository)
+{
+    make_dirty_repository("main");
+    sh("git -C main commit -qam two; git -C main worktree add -q -b side ../src; cd src; "
+       "printf 'more\\n' >>a; git add a; printf 'and\\n' >>a");
+    round_trip("src", "full", "box");
+    sh("rm -rf main; test \"$(git -C box branch --show-current)\" = side; "
+       "test \"$(git -C box status --porcelain)\" = 'MM a'; git -C box fsck --no-progress");
+}
+
+TEST(upload_takes_submodules_and_nested_repositories_along)
+{
+    make_dirty_repository("lib");
+    sh("git -C lib commit -qam two; git init -q -b main src; cd src; "
+       "git -c protocol.file.allow=always submodule --quiet add \"$PWD/../lib\" lib; "
+       "git commit -qm sub; printf 'dirty\\n' >>lib/a; git init -q -b main nested; "
+       "printf 'n\\n' >nested/file; printf 'file2\\n' >nested/.gitignore; : >nested/file2");
+    round_trip("src", "full", "box");
+    sh("git -C src status --porcelain >1; git -C box status --porcelain >2; cmp 1 2; "
+       "git -C box/lib status --porcelain | grep -q '^ M a'; test -e box/nested/.git/HEAD; "
+       "test -e box/nested/file; test ! -e box/nested/file2");
+}
+
+TEST(upload_leaves_untracked_secrets_out_and_lists_them)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    make_dirty_repository("src");
+    sh("cd src; printf s >tracked.pem; git add -f tracked.pem; printf s >.env; printf s "
+       ">.env.example; "
+       "mkdir k; printf s >k/id_rsa; printf s >k/id_rsa.pub; printf '//r/:_authToken=x\\n' "
+       ">.npmrc; "
+       "mkdir q; printf 'fund=false\\n' >q/.npmrc");
+    T_INT(list("src", "none", false, &files, &e), 0);
+    pack_into(&files, "box");
+    T_INT(strv_len(files.left_out), 3);
+    T_STR(files.left_out[0], ".env");
+    T_STR(files.left_out[1], ".npmrc");
+    T_STR(files.left_out[2], "k/id_rsa");
+    gitfiles_done(&files);
+    sh("test -e box/tracked.pem; test -e box/.env.example; test -e box/k/id_rsa.pub; "
+       "test -e box/q/.npmrc; test ! -e box/.env; test ! -e box/k/id_rsa; test ! -e box/.npmrc");
+
+    T_INT(list("src", "none", true, &files, &e), 0);
+    pack_into(&files, "box2");
+    T_OK(!files.left_out);
+    gitfiles_done(&files);
+    sh("test -e box2/.env; test -e box2/k/id_rsa");
+}
+
+TEST(upload_applies_bellhopignore_in_a_repository)
+{
+    make_dirty_repository("src");
+    sh("cd src; printf '/a\\n*.log\\n!keep.log\\nd/\\n' >.bellhopignore; : >x.log; : >keep.log");
+    round_trip("src", "none", "box");
+    sh("test ! -e box/a; test ! -e box/x.log; test -e box/keep.log; test ! -e box/d; test -e "
+       "box/b");
+}
+
+TEST(upload_applies_bellhopignore_elsewhere)
+{
+    sh("mkdir -p src/d/e src/node_modules/m src/empty; cd src; : >a; : >d/x.log; : >d/e/y; "
+       ": >node_modules/m/i; : >.gitignore; printf 'node_modules/\\n*.log\\n' >.bellhopignore");
+    round_trip("src", "full", "box");
+    sh("test -e box/a; test -e box/d/e/y; test ! -e box/d/x.log; test ! -e box/node_modules; "
+       "test -d box/empty; test -e box/.gitignore");
+}
+
+TEST(upload_elsewhere_sends_everything)
+{
+    sh("mkdir -p src/empty; cd src; : >a; printf 'a\\n' >.gitignore; mkfifo pipe; ln -s nowhere "
+       "dangling");
+    round_trip("src", "full", "box");
+    sh("test -e box/a; test -d box/empty; test ! -e box/pipe; test -L box/dangling");
+}
+
+TEST(upload_part_of_a_repository_goes_without_git)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    make_dirty_repository("src");
+    sh(": >src/d/ign; : >src/d/new");
+    T_INT(list("src/d", "full", false, &files, &e), 0);
+    T_OK(files.note);
+    pack_into(&files, "box");
+    gitfiles_done(&files);
+    sh("test -e box/ran; test -e box/new; test ! -e box/ign; test ! -e box/.git");
+}
+
+TEST(upload_broken_repository_is_an_error_and_not_sent_whole)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    make_dirty_repository("src");
+    sh("printf 'nonsense' >src/.git/HEAD");
+    T_OK(list("src", "full", false, &files, &e) < 0);
+    T_STR(e.field, "project");
+}
+
+TEST(upload_runs_no_program_that_the_repository_names)
+{
+    make_dirty_repository("src");
+    sh("cd src; git config core.fsmonitor \"touch $PWD/../ran; false\"; "
+       "printf '#!/bin/sh\\ntouch %%s/../ran\\n' \"$PWD\" >.git/hooks/post-index-change; "
+       "chmod +x .git/hooks/post-index-change");
+    round_trip("src", "full", "box");
+    round_trip("src", "shallow", "box2");
+    sh("test ! -e ran; test -e box/.git/hooks/post-index-change");
+}
+
+TEST(upload_of_a_file_that_vanishes_goes_on)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    make_dirty_repository("src");
+    T_INT(list("src", "none", false, &files, &e), 0);
+    sh("rm src/new");
+    pack_into(&files, "box");
+    gitfiles_done(&files);
+    sh("test ! -e box/new; test -e box/a");
+}
+
+TEST(upload_of_a_file_that_gets_shorter_fails_and_names_it)
+{
+    struct upload_stream *s = NULL;
+    struct gitfiles files = {0};
+    struct err e = {0};
+    char piece[65536];
+    int64_t n;
+
+    sh("mkdir src; head -c 9000000 /dev/urandom >src/big");
+    T_INT(list("src", "full", false, &files, &e), 0);
+    T_INT(upload_stream_new(&ctx, &files, &s, &e), 0);
+    T_OK(upload_stream_read(s, piece, sizeof(piece), &e) > 0);
+    T_INT(truncate("src/big", 1000), 0);
+    while ((n = upload_stream_read(s, piece, sizeof(piece), &e)) > 0)
+        ;
+    T_INT(n, -ERR_ABORTED);
+    T_STR(e.field, "big");
+    upload_stream_free(s);
+    gitfiles_done(&files);
+}
+
+TEST(upload_of_one_file_has_its_name)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    sh("printf hi >one");
+    T_INT(list("one", "as-is", false, &files, &e), 0);
+    T_INT(files.files, 1);
+    T_INT(files.bytes, 2);
+    pack_into(&files, "box");
+    gitfiles_done(&files);
+    sh("cmp one box/one");
+}
+
+static long resident_kb(void)
+{
+    struct rusage u;
+
+    T_INT(getrusage(RUSAGE_SELF, &u), 0);
+    return u.ru_maxrss;
+}
+
+TEST(upload_of_a_large_tree_needs_little_memory)
+{
+    static const uint64_t total = 300ull << 20;
+    struct upload_stream *s = NULL;
+    struct gitfiles files = {0};
+    struct err e = {0};
+    static char piece[65536];
+    long before;
+
+    sh("mkdir src; truncate -s 200M src/one; truncate -s 90M src/two; cd src; mkdir many; "
+       "i=0; while [ $i -lt 2000 ]; do echo $i >many/$i; i=$((i+1)); done; truncate -s 10M three");
+    T_INT(list("src", "full", false, &files, &e), 0);
+    T_OK(files.bytes >= total);
+    before = resident_kb();
+    T_INT(upload_stream_new(&ctx, &files, &s, &e), 0);
+    while (upload_stream_read(s, piece, sizeof(piece), &e) > 0)
+        ;
+    T_INT(e.code, 0);
+    if (resident_kb() - before > 32 * 1024)
+        t_fail(__FILE__, __LINE__, "%ld KB more", resident_kb() - before);
+    upload_stream_free(s);
+    gitfiles_done(&files);
+}

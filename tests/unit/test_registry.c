@@ -1,0 +1,552 @@
+/* The Exec service below its JSON: commands started, read, ended, kept. */
+#include "test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "proc/loop.h"
+#include "proc/registry.h"
+#include "system/pool.h"
+
+struct box {
+    struct loop *loop;
+    struct pool *pool;
+    struct registry *reg;
+};
+
+static void box_up(struct box *b)
+{
+    struct err e = {0};
+
+    T_INT(loop_new(&b->loop, &e), 0);
+    T_INT(pool_new(&b->pool, &e), 0);
+    T_INT(registry_new(b->loop, b->pool, &b->reg, &e), 0);
+    T_INT(loop_start(b->loop, &e), 0);
+}
+
+static void box_down(struct box *b)
+{
+    pool_free(b->pool, 2000);
+    loop_stop(b->loop);
+    registry_free(b->reg);
+    loop_free(b->loop);
+}
+
+/* A spec with these words as argv. */
+static struct proc_spec spec_of(const char *const *argv)
+{
+    struct proc_spec s;
+
+    proc_spec_init(&s);
+    for (; *argv; argv++)
+        T_INT(strv_push(&s.argv, *argv, NULL), 0);
+    return s;
+}
+#define SPEC(...) spec_of((const char *const[]){__VA_ARGS__, NULL})
+
+static struct proc_spec script_of(const char *text)
+{
+    struct proc_spec s;
+
+    proc_spec_init(&s);
+    s.script = strdup(text);
+    s.script_len = strlen(text);
+    return s;
+}
+
+static void settle(struct proc *p, struct proc_info *ret)
+{
+    int64_t deadline = clock_mono_ms() + 20000;
+
+    do {
+        proc_get_info(p, ret);
+        if (ret->state == PROC_ENDED || ret->state == PROC_FAILED)
+            return;
+        usleep(500);
+    } while (clock_mono_ms() < deadline);
+    T_OK(!"the command did not end");
+}
+
+static struct proc *run(struct box *b, struct proc_spec s, struct proc_info *ret)
+{
+    struct err e = {0};
+    struct proc *p = NULL;
+    bool is_new;
+
+    T_INT(registry_start(b->reg, &s, &p, &is_new, &e), 0);
+    settle(p, ret);
+    return p;
+}
+
+static char *output(struct proc *p, enum proc_stream s)
+{
+    struct proc_output o;
+    struct err e = {0};
+
+    T_INT(proc_copy_output(p, s, &o, &e), 0);
+    T_INT(o.dropped, 0);
+    o.head[o.head_len] = '\0';
+    free(o.tail);
+    return o.head;
+}
+
+static void expect_output(struct box *b, struct proc_spec s, const char *want)
+{
+    struct proc_info i;
+    struct proc *p = run(b, s, &i);
+    char *got = output(p, PROC_STDOUT);
+
+    T_STR(got, want);
+    T_INT(i.reason, REASON_EXITED);
+    T_INT(i.code, 0);
+    free(got);
+    proc_unref(p);
+}
+
+static void expect_failure(struct box *b, struct proc_spec s, int code, const char *field)
+{
+    struct proc_info i;
+    struct proc *p = run(b, s, &i);
+
+    T_INT(i.state, PROC_FAILED);
+    T_INT(i.error.code, code);
+    T_STR(i.error.field, field);
+    proc_unref(p);
+}
+
+TEST(command_gives_its_output_and_code)
+{
+    struct proc_info i;
+    struct box b;
+    struct proc *p;
+    char *out;
+
+    box_up(&b);
+    p = run(&b, script_of("echo out; echo err >&2; exit 3"), &i);
+    T_INT(i.reason, REASON_EXITED);
+    T_INT(i.code, 3);
+    T_INT(i.tree, TREE_GONE);
+    out = output(p, PROC_STDOUT);
+    T_STR(out, "out\n");
+    free(out);
+    out = output(p, PROC_STDERR);
+    T_STR(out, "err\n");
+    free(out);
+    proc_unref(p);
+    box_down(&b);
+}
+
+TEST(command_killed_by_a_signal_names_it)
+{
+    struct proc_info i;
+    struct box b;
+
+    box_up(&b);
+    proc_unref(run(&b, script_of("kill -SEGV $$"), &i));
+    T_INT(i.reason, REASON_SIGNALED);
+    T_INT(i.signal, SIGSEGV);
+    T_INT(i.code, -1);
+    box_down(&b);
+}
+
+TEST(stdin_is_given_and_closed)
+{
+    struct proc_spec s = SPEC("sort", "-u");
+    struct box b;
+
+    box_up(&b);
+    s.stdin_data = strdup("b\na\nb\n");
+    s.stdin_len = 6;
+    expect_output(&b, s, "a\nb\n");
+    expect_output(&b, SPEC("cat"), "");
+    box_down(&b);
+}
+
+TEST(spawn_errors_name_the_field)
+{
+    struct proc_spec s;
+    struct box b;
+    char *big = malloc(200 * 1024);
+
+    memset(big, 'x', 200 * 1024);
+    big[200 * 1024 - 1] = '\0';
+    box_up(&b);
+    expect_failure(&b, SPEC("no-such-program-here"), ERR_NOT_FOUND, "argv[0]");
+    expect_failure(&b, SPEC("/etc/passwd"), ERR_DENIED, "argv[0]");
+    expect_failure(&b, SPEC("true", "a", big), ERR_INVALID, "argv[2]");
+    s = SPEC("true");
+    s.cwd = strdup("/no/such/dir");
+    expect_failure(&b, s, ERR_NOT_FOUND, "cwd");
+    s = SPEC("true");
+    s.cwd = strdup("/etc/passwd");
+    expect_failure(&b, s, ERR_NOT_FOUND, "cwd");
+    s = SPEC("true");
+    s.user = strdup("nobody-by-this-name");
+    expect_failure(&b, s, ERR_NOT_FOUND, "user");
+    s = SPEC("true");
+    s.n_limits = 1;
+    s.limits[0] = (struct spawn_limit){.resource = 999, .field = "rlimits.x"};
+    expect_failure(&b, s, ERR_INVALID, "rlimits.x");
+    box_down(&b);
+    free(big);
+}
+
+TEST(argv_and_env_together_too_long_is_an_error)
+{
+    struct proc_spec s = SPEC("true");
+    char *big = malloc(100 * 1024);
+    struct box b;
+
+    memset(big, 'x', 100 * 1024);
+    big[100 * 1024 - 1] = '\0';
+    for (int i = 0; i < 100; i++)
+        T_INT(strv_push(&s.argv, big, NULL), 0);
+    box_up(&b);
+    expect_failure(&b, s, ERR_INVALID, "argv");
+    box_down(&b);
+    free(big);
+}
+
+TEST(environment_is_exactly_what_was_asked)
+{
+    struct proc_spec s = SPEC("sh", "-c", "env -0 | tr '\\0' '\\n' | grep -v '^_=' | sort");
+    char cwd[4096], want[8192];
+    struct box b;
+
+    T_OK(getcwd(cwd, sizeof(cwd)));
+    T_INT(setenv("PATH", "/usr/bin:/bin", 1), 0);
+    T_INT(setenv("SECRET", "1", 1), 0);
+    T_INT(strv_push(&s.env, "A=b c", NULL), 0);
+    T_INT(strv_push(&s.env, "HOME=/nowhere", NULL), 0);
+    s.cwd = strdup(cwd);
+    (void)snprintf(want, sizeof(want),
+                   "A=b c\nHOME=/nowhere\nLOGNAME=root\nPATH=/usr/bin:/bin\nPWD=%s\nUSER=root\n",
+                   cwd);
+    if (geteuid() != 0)
+        t_skip("needs root");
+    box_up(&b);
+    expect_output(&b, s, want);
+    box_down(&b);
+}
+
+TEST(no_descriptor_of_the_agent_reaches_a_command)
+{
+    int leak = open("/dev/null", O_RDONLY); /* not close-on-exec, on purpose */
+    struct box b;
+
+    T_OK(leak >= 0);
+    box_up(&b);
+    expect_output(&b, SPEC("sh", "-c", "cd /proc/self/fd && echo *"), "0 1 2 3\n");
+    box_down(&b);
+    (void)close(leak);
+}
+
+TEST(large_script_runs_without_leaking_its_file)
+{
+    size_t len = 2 * 1024 * 1024;
+    struct proc_spec s = script_of("");
+    struct box b;
+    size_t at;
+
+    free(s.script);
+    s.script = malloc(len + 256);
+    at = 10;
+    memcpy(s.script, "#!/bin/sh\n", at);
+    while (at < len) {
+        memcpy(s.script + at, ": nothing at all\n", 17);
+        at += 17;
+    }
+    at += (size_t)snprintf(s.script + at, 256, "%s", "sh -c 'ls /proc/self/fd | wc -l'\n");
+    s.script_len = at;
+    box_up(&b);
+    expect_output(&b, s, "4\n");
+    box_down(&b);
+}
+
+TEST(user_is_switched_with_groups)
+{
+    struct proc_spec s = SPEC("sh", "-c", "id -u; id -g; id -G; echo $HOME $USER; umask");
+    struct box b;
+
+    if (geteuid() != 0)
+        t_skip("needs root");
+    s.user = strdup("daemon");
+    s.umask = 027;
+    box_up(&b);
+    expect_output(&b, s, "1\n1\n1\n/usr/sbin daemon\n0027\n");
+    box_down(&b);
+}
+
+TEST(background_child_does_not_hold_up_the_end)
+{
+    struct proc_info i;
+    struct box b;
+    struct proc *p;
+    int64_t begin;
+
+    box_up(&b);
+    begin = clock_mono_ms();
+    p = run(&b, script_of("sleep 3 & echo done"), &i);
+    T_OK(clock_mono_ms() - begin < 2000);
+    T_INT(i.reason, REASON_EXITED);
+    T_INT(i.tree, TREE_LEFT);
+    T_INT(i.bytes[PROC_STDOUT], 5);
+    T_INT(proc_signal(p, SIGKILL, true, NULL), 0);
+    proc_unref(p);
+    box_down(&b);
+}
+
+static bool is_running(const char *words)
+{
+    char command[256];
+
+    (void)snprintf(command, sizeof(command), "pgrep -fx '%s' >/dev/null", words);
+    return system(command) == 0;
+}
+
+TEST(timeout_takes_the_whole_tree)
+{
+    struct proc_spec s = script_of("setsid sleep 7777 & env -i setsid sh -c 'sleep 7778 & wait' & "
+                                   "trap '' TERM; sleep 7779");
+    struct proc_info i;
+    struct box b;
+    int64_t begin;
+
+    s.timeout_ms = 300;
+    s.kill_grace_ms = 200;
+    box_up(&b);
+    begin = clock_mono_ms();
+    proc_unref(run(&b, s, &i));
+    T_INT(i.reason, REASON_TIMEOUT);
+    T_OK(i.tree != TREE_LEFT);
+    T_OK(clock_mono_ms() - begin < 3000);
+    T_OK(!is_running("sleep 7777"));
+    T_OK(!is_running("sleep 7778"));
+    T_OK(!is_running("sleep 7779"));
+    box_down(&b);
+}
+
+TEST(leaving_owner_cancels)
+{
+    struct proc_spec s = script_of("sleep 7776");
+    struct err e = {0};
+    struct proc_info i;
+    struct box b;
+    struct proc *p;
+    bool is_new;
+
+    s.cancel_on_leave = true;
+    box_up(&b);
+    T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
+    proc_own(p);
+    proc_disown(p);
+    settle(p, &i);
+    T_INT(i.reason, REASON_CANCELED);
+    proc_unref(p);
+    box_down(&b);
+}
+
+TEST(same_id_attaches_or_is_refused)
+{
+    struct proc_spec a = SPEC("true"), again = SPEC("true"), other = SPEC("false");
+    struct err e = {0};
+    struct proc *p, *q;
+    struct proc_info i;
+    struct box b;
+    bool is_new;
+
+    a.id = strdup("x");
+    again.id = strdup("x");
+    other.id = strdup("x");
+    other.digest[0] = 1;
+    box_up(&b);
+    T_INT(registry_start(b.reg, &a, &p, &is_new, &e), 0);
+    T_OK(is_new);
+    T_INT(registry_start(b.reg, &again, &q, &is_new, &e), 0);
+    T_OK(!is_new && p == q);
+    proc_unref(q);
+    T_INT(registry_start(b.reg, &other, &q, &is_new, &e), -ERR_EXISTS);
+    T_STR(e.field, "id");
+    settle(p, &i);
+    T_INT(registry_forget(b.reg, "x", &e), 0);
+    T_INT(registry_get(b.reg, "x", &q, &e), -ERR_NOT_FOUND);
+    T_OK(strstr(e.message, "forgotten"));
+    proc_unref(p);
+    box_down(&b);
+}
+
+TEST(output_past_every_bound_is_counted)
+{
+    struct proc_spec s = script_of("head -c 10000000 /dev/zero; printf end");
+    struct proc_output o;
+    struct err e = {0};
+    struct proc_info i;
+    struct box b;
+    struct proc *p;
+
+    s.head_bytes = 1000;
+    s.tail_bytes = 500;
+    box_up(&b);
+    p = run(&b, s, &i);
+    T_INT(proc_copy_output(p, PROC_STDOUT, &o, &e), 0);
+    T_INT(o.bytes, 10000003);
+    T_INT(o.head_len, 1000);
+    T_INT(o.tail_len, 500);
+    T_INT(o.dropped, 10000003 - 1500);
+    T_OK(memcmp(o.tail + 497, "end", 3) == 0);
+    proc_output_done(&o);
+    proc_unref(p);
+    box_down(&b);
+}
+
+TEST(writes_are_idempotent_by_offset)
+{
+    struct proc_spec s = SPEC("cat");
+    struct err e = {0};
+    struct proc_info i;
+    uint64_t end;
+    struct box b;
+    struct proc *p;
+    bool is_new;
+    char *out;
+
+    s.stdin_open = true;
+    box_up(&b);
+    T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
+    do
+        proc_get_info(p, &i);
+    while (i.state == PROC_STARTING);
+    T_INT(proc_write(p, 0, "hello", 5, &end, &e), 0);
+    T_INT(proc_write(p, 0, "hello", 5, &end, &e), 0);
+    T_INT(proc_write(p, 3, "lo world", 8, &end, &e), 0);
+    T_INT(end, 11);
+    T_INT(proc_write(p, 20, "x", 1, &end, &e), -ERR_RANGE);
+    T_INT(proc_close_stdin(p, &e), 0);
+    settle(p, &i);
+    out = output(p, PROC_STDOUT);
+    T_STR(out, "hello world");
+    free(out);
+    T_INT(proc_write(p, -1, "x", 1, &end, &e), -ERR_PRECONDITION);
+    proc_unref(p);
+    box_down(&b);
+}
+
+TEST(pty_is_the_controlling_terminal)
+{
+    struct proc_spec s =
+        SPEC("sh", "-c", "stty size; test -t 0 && echo tty; : >/dev/tty && echo ctl");
+
+    struct box b;
+
+    s.has_pty = true;
+    s.cols = 100;
+    s.rows = 40;
+    box_up(&b);
+    expect_output(&b, s, "40 100\r\ntty\r\nctl\r\n");
+    box_down(&b);
+}
+
+TEST(wait_for_eof_waits)
+{
+    struct proc_spec s = script_of("(sleep 0.3; echo late) & echo early");
+    struct box b;
+
+    s.wait_eof = true;
+    box_up(&b);
+    expect_output(&b, s, "early\nlate\n");
+    box_down(&b);
+}
+
+TEST(orphans_are_reaped)
+{
+    struct registry_counts c;
+    int64_t deadline = clock_mono_ms() + 5000;
+    struct proc_info i;
+    struct box b;
+
+    box_up(&b);
+    proc_unref(
+        run(&b, script_of("(sleep 0.1 >/dev/null 2>&1 &) ; (sleep 0.1 >/dev/null 2>&1 &)"), &i));
+    do {
+        usleep(1000);
+        registry_count(b.reg, &c);
+    } while (c.adopted_total < 2 && clock_mono_ms() < deadline);
+    T_OK(c.adopted_total >= 2);
+    box_down(&b);
+}
+
+TEST(many_at_once_each_have_their_own_code)
+{
+    enum { N = 300 };
+    struct proc *p[N];
+    struct err e = {0};
+    struct box b;
+    bool is_new;
+
+    box_up(&b);
+    for (int n = 0; n < N; n++) {
+        char text[64];
+        struct proc_spec s;
+
+        (void)snprintf(text, sizeof(text), "echo %d; exit %d", n, n % 100);
+        s = script_of(text);
+        T_INT(registry_start(b.reg, &s, &p[n], &is_new, &e), 0);
+    }
+    for (int n = 0; n < N; n++) {
+        struct proc_info i;
+
+        settle(p[n], &i);
+        T_INT(i.reason, REASON_EXITED);
+        T_INT(i.code, n % 100);
+        proc_unref(p[n]);
+    }
+    box_down(&b);
+}
+
+TEST(memory_limit_ends_in_oom_or_is_refused)
+{
+    struct proc_spec s = script_of("exec dd if=/dev/zero of=/dev/null bs=300M count=1");
+    struct proc_info i;
+    struct box b;
+
+    s.cgroup.memory_bytes = 32 * 1024 * 1024;
+    box_up(&b);
+    proc_unref(run(&b, s, &i));
+    if (i.state == PROC_FAILED) {
+        T_INT(i.error.code, ERR_UNIMPLEMENTED);
+        T_STR(i.error.field, "limits.memory_bytes");
+    } else {
+        T_INT(i.reason, REASON_OOM);
+        T_INT(i.oom, OOM_YES);
+        T_INT(i.signal, SIGKILL);
+        T_INT(i.tree, TREE_GONE);
+    }
+    box_down(&b);
+}
+
+TEST(pids_limit_stops_a_fork_bomb_or_is_refused)
+{
+    struct proc_spec s = script_of("b() { b | b & }; b; sleep 7775");
+    struct proc_info i;
+    struct box b;
+
+    s.cgroup.pids = 20;
+    s.timeout_ms = 500;
+    s.kill_grace_ms = 100;
+    box_up(&b);
+    proc_unref(run(&b, s, &i));
+    if (i.state == PROC_FAILED) {
+        T_INT(i.error.code, ERR_UNIMPLEMENTED);
+        T_STR(i.error.field, "limits.pids");
+    } else {
+        T_INT(i.reason, REASON_TIMEOUT);
+        T_INT(i.tree, TREE_GONE);
+    }
+    box_down(&b);
+}
