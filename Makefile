@@ -23,7 +23,7 @@ PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 # ---- sources: a new file needs no line here ---------------------------------------------------
 
 COMMON_SRC := $(wildcard guest/common/*.c guest/common/*/*.c)
-AGENT_SRC := $(sort $(wildcard guest/*.c guest/*/*.c guest/*/*/*.c))
+AGENT_SRC := $(sort $(filter-out guest/deps/%,$(wildcard guest/*.c guest/*/*.c guest/*/*/*.c)))
 LIB_SRC := $(wildcard host-client/lib/*.c host-client/lib/*/*.c) $(COMMON_SRC)
 CLI_SRC := $(wildcard host-client/cli/*.c)
 MONITOR_SRC := $(wildcard host-client/monitor/*.c)
@@ -91,6 +91,7 @@ DEPS_DONE := $(DEPS_DIR)/.done
 AGENT_CC := $(MUSL_CC)
 AGENT_CPPFLAGS := -isystem guest/deps/include -isystem $(DEPS_DIR)/include -DPCRE2_STATIC -DBELLHOP_STATIC=1
 AGENT_CFLAGS = $(filter-out $(WARN_CLANG),$(CFLAGS_ALL)) $(if $(CC_IS_CLANG),$(WARN_GCC))
+AGENT_CFLAGS += -fno-asynchronous-unwind-tables
 AGENT_LDFLAGS := -static -L$(DEPS_DIR)/lib
 AGENT_LIBS := $(DEPS_DIR)/lib/mimalloc.o -lmicrohttpd -ljansson -larchive -lpcre2-8 -lnettle -lzstd -llzma -lbz2 -lz
 else
@@ -222,11 +223,12 @@ $(B)/obj/unit/%.o: tests/unit/%.c $(B)/flags | build/gen/version.h
 	@$(CC) $(CPPFLAGS_ALL) -Itests/unit $(HOST_CPPFLAGS) $(AGENT_CPPFLAGS) $(HOST_LIB_CFLAGS) \
 		$(CFLAGS_ALL) -MMD -MP -c $< -o $@
 
-# The release agent keeps its symbols beside it, in bellhopd.debug.
+# The release agent keeps its symbols beside it, in bellhopd.debug. It is copied once more because
+# what strip has just written lies in the page cache in large pieces, which count as resident whole.
 $(B)/bellhopd: $(AGENT_OBJ) $(DEPS_DONE)
 	@echo "  LD    $@"
 	@$(AGENT_CC) $(LDFLAGS_ALL) $(AGENT_LDFLAGS) -o $@.debug $(AGENT_OBJ) $(AGENT_LIBS)
-	@$(if $(filter release,$(PROFILE)),strip -o $@.tmp $@.debug,ln -f $@.debug $@.tmp)
+	@$(if $(filter release,$(PROFILE)),strip -o $@.strip $@.debug && cp $@.strip $@.tmp && rm $@.strip,ln -f $@.debug $@.tmp)
 	@mv -f $@.tmp $@
 	@$(if $(filter release,$(PROFILE)),scripts/check-static.sh $@)
 

@@ -571,9 +571,9 @@ int main(int argc, char **argv)
 
     for (int i = 1; i < argc; i++) {
         if (str_eq(argv[i], "--help"))
-            return print_help(), 0;
+            return (void)print_help(), 0;
         if (str_eq(argv[i], "--version"))
-            return print_version(), 0;
+            return (void)print_version(), 0;
     }
     /* A command of the same user must not read the token out of our memory. */
     (void)prctl(PR_SET_DUMPABLE, 0);

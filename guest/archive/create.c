@@ -34,8 +34,8 @@ struct archive_create {
     char **excludes;
     locale_t utf8;
 
-    struct fs_walk *walk;          /* NULL: one file */
-    struct fs_walk_item single;    /* that file */
+    struct fs_walk *walk;       /* NULL: one file */
+    struct fs_walk_item single; /* that file */
     int single_dirfd;
     char *single_name;
     bool single_is_done;
@@ -45,8 +45,9 @@ struct archive_create {
     struct links *links;
     struct archive_create_counts counts;
     bool is_done;
+    bool is_dropped; /* nobody reads on */
 
-    int fd; /* the file that is being sent, or -1 */
+    int fd;        /* the file that is being sent, or -1 */
     uint64_t left; /* of it */
     bool is_short; /* it ended before its time: zeros for the rest */
 
@@ -61,7 +62,7 @@ static const struct {
     const char *name;
     enum archive_format format;
 } formats[] = {
-    {"tar", ARCHIVE_TAR},        {"tar.gz", ARCHIVE_TAR_GZ},   {"tgz", ARCHIVE_TAR_GZ},
+    {"tar", ARCHIVE_TAR},         {"tar.gz", ARCHIVE_TAR_GZ}, {"tgz", ARCHIVE_TAR_GZ},
     {"tar.zst", ARCHIVE_TAR_ZST}, {"tzst", ARCHIVE_TAR_ZST},
 };
 
@@ -96,8 +97,8 @@ static la_ssize_t on_output(struct archive *a, void *arg, const void *data, size
 {
     struct archive_create *c = arg;
 
-    if (buf_add(&c->out, data, len, NULL) < 0) {
-        archive_set_error(a, ENOMEM, "out of memory");
+    if (c->is_dropped || buf_add(&c->out, data, len, NULL) < 0) {
+        archive_set_error(a, ENOMEM, "out of memory, or given up");
         return -1;
     }
     return (la_ssize_t)len;
@@ -207,11 +208,11 @@ struct archive_create *archive_create_free(struct archive_create *c)
 {
     if (!c)
         return NULL;
-    if (c->writer) {
-        if (!c->is_done)
-            (void)archive_write_fail(c->writer);
+    /* Not archive_write_fail(): libarchive 3.6 then leaks its buffers and zlib's. Closing in the
+     * middle of a file fills it with zeros, but stops at the first block that is refused. */
+    c->is_dropped = true;
+    if (c->writer)
         (void)archive_write_free(c->writer);
-    }
     if (c->entry)
         archive_entry_free(c->entry);
     links_free(c->links);

@@ -205,8 +205,7 @@ static int make_stage(struct archive_extract *x, struct err *e)
         r = make_stage_in(x, x->target_fd);
     if (r < 0)
         return err_at(e, err_sys(e, errno, "make a directory in '%s'", x->path), "path");
-    x->stage_fd =
-        fs_openat_nofollow(x->home_fd, x->stage_name, O_RDONLY | O_DIRECTORY);
+    x->stage_fd = fs_openat_nofollow(x->home_fd, x->stage_name, O_RDONLY | O_DIRECTORY);
     if (x->stage_fd < 0)
         return err_sys(e, errno, "open the staging directory");
     return 0;
@@ -305,11 +304,9 @@ static int commit_new(struct archive_extract *x, struct err *e)
         return r;
     if (sys_renameat2(x->parent_fd, x->stage_name, x->parent_fd, x->name, RENAME_NOREPLACE) < 0) {
         if (errno == EEXIST)
-            return err_field(e, ERR_ABORTED, "path", "'%s' was made by another meanwhile",
-                             x->path);
+            return err_field(e, ERR_ABORTED, "path", "'%s' was made by another meanwhile", x->path);
         /* A disk without the flag: rename replaces at most an empty directory. */
-        if (errno != EINVAL ||
-            renameat(x->parent_fd, x->stage_name, x->parent_fd, x->name) < 0)
+        if (errno != EINVAL || renameat(x->parent_fd, x->stage_name, x->parent_fd, x->name) < 0)
             return err_at(e, err_sys(e, errno, "put '%s' in place", x->path), "path");
     }
     x->stage_name[0] = '\0';

@@ -11,12 +11,12 @@ struct pipe_ring {
     pthread_cond_t changed;
     char *data;
     size_t size;
-    size_t at;      /* guarded by lock: the oldest byte held */
-    size_t used;    /* guarded by lock: bytes held */
-    size_t lent;    /* guarded by lock: of these, what the reader looks at now */
-    bool is_ended;  /* guarded by lock */
+    size_t at;       /* guarded by lock: the oldest byte held */
+    size_t used;     /* guarded by lock: bytes held */
+    size_t lent;     /* guarded by lock: of these, what the reader looks at now */
+    bool is_ended;   /* guarded by lock */
     bool is_aborted; /* guarded by lock */
-    bool is_closed; /* guarded by lock */
+    bool is_closed;  /* guarded by lock */
 };
 
 int pipe_ring_new(size_t size, struct pipe_ring **ret, struct err *e)

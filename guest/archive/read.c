@@ -77,8 +77,10 @@ static int read_entries(struct archive *a, struct stage *s, struct err *e)
         if (got == ARCHIVE_EOF)
             return 0;
         if (got != ARCHIVE_OK && !(got == ARCHIVE_WARN && is_about_names(a)))
-            return damaged(a, s->entries ? "the archive is damaged or cut short"
-                                         : "this is not a tar or zip archive", e);
+            return damaged(a,
+                           s->entries ? "the archive is damaged or cut short"
+                                      : "this is not a tar or zip archive",
+                           e);
         r = stage_entry(s, a, entry, e);
         if (r < 0)
             return r;
@@ -189,7 +191,7 @@ static ssize_t from_ring(void *arg, const void **ret_data, struct err *e)
 static int read_any(struct pipe_ring *in, struct stage *s, const char **ret_format, struct err *e)
 {
     static const char *const names[] = {
-        [UNPACK_NONE] = "tar",   [UNPACK_GZIP] = "tar.gz",  [UNPACK_BZIP2] = "tar.bz2",
+        [UNPACK_NONE] = "tar",  [UNPACK_GZIP] = "tar.gz",  [UNPACK_BZIP2] = "tar.bz2",
         [UNPACK_XZ] = "tar.xz", [UNPACK_ZSTD] = "tar.zst", [UNPACK_ZIP] = "zip",
     };
     struct unpack *u = NULL;

@@ -123,8 +123,7 @@ static int enter_parent(struct stage *s, const char *dir, struct err *e)
 }
 
 /* Enters the directory of a cleaned path; *ret_name points at its last component. */
-static int enter_parent_of(struct stage *s, const char *path, const char **ret_name,
-                           struct err *e)
+static int enter_parent_of(struct stage *s, const char *path, const char **ret_name, struct err *e)
 {
     _cleanup_free_ char *dir = fs_below_parent(path, ret_name);
 
@@ -168,8 +167,7 @@ static int set_xattrs(struct stage *s, int fd, struct archive_entry *entry, cons
     return 0;
 }
 
-static int stage_dir(struct stage *s, struct archive_entry *entry, const char *path,
-                     struct err *e)
+static int stage_dir(struct stage *s, struct archive_entry *entry, const char *path, struct err *e)
 {
     struct fs_record rec = {
         .has_owner = s->keep_owner,
@@ -214,8 +212,7 @@ static int damaged(struct archive *a, const char *path, struct err *e)
                    why ? why : "bad data");
 }
 
-static int write_at(int fd, const char *data, size_t len, off_t at, const char *path,
-                    struct err *e)
+static int write_at(int fd, const char *data, size_t len, off_t at, const char *path, struct err *e)
 {
     while (len) {
         ssize_t n = pwrite(fd, data, len, at);
@@ -232,8 +229,8 @@ static int write_at(int fd, const char *data, size_t len, off_t at, const char *
 }
 
 /* Holes stay holes: what libarchive does not give is not written. */
-static int write_content(struct stage *s, struct archive *a, int fd, int64_t size,
-                         const char *path, struct err *e)
+static int write_content(struct stage *s, struct archive *a, int fd, int64_t size, const char *path,
+                         struct err *e)
 {
     const void *data;
     la_int64_t at;
@@ -274,8 +271,7 @@ static int clear_name(struct stage *s, const char *name, const char *path, struc
     return err_sys(e, errno, "remove '%s'", path);
 }
 
-static int open_new(struct stage *s, const char *name, const char *path, int *ret_fd,
-                    struct err *e)
+static int open_new(struct stage *s, const char *name, const char *path, int *ret_fd, struct err *e)
 {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(s->parent_fd, name, flags, 0600);
@@ -391,8 +387,10 @@ static int stage_hardlink(struct stage *s, const char *target, const char *path,
     if (linkat(from_fd, from_name, s->parent_fd, name, 0) == 0)
         return 0;
     if (errno == ENOENT)
-        return err_set(e, ERR_INVALID, "'%.100s' is a hard link to '%.100s', which the archive "
-                       "does not have before it", path, from);
+        return err_set(e, ERR_INVALID,
+                       "'%.100s' is a hard link to '%.100s', which the archive "
+                       "does not have before it",
+                       path, from);
     return err_sys(e, errno, "link '%s'", path);
 }
 

@@ -24,7 +24,7 @@ struct stage {
     bool keep_owner;
     uint64_t entries;
     uint64_t bytes;
-    uint64_t lost_xattrs; /* that the disk could not take */
+    uint64_t lost_xattrs;    /* that the disk could not take */
     struct fs_records *dirs; /* modes, times and owners for directories, set at the very end */
 
     char *parent; /* the directory that parent_fd is, relative to fd; NULL: none */

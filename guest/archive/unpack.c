@@ -32,9 +32,14 @@ enum unpack_kind unpack_detect(const void *head, size_t len)
         size_t len;
         enum unpack_kind kind;
     } kinds[] = {
-        {"\x1f\x8b", 2, UNPACK_GZIP},         {"BZh", 3, UNPACK_BZIP2},
-        {"\xfd" "7zXZ\0", 6, UNPACK_XZ},      {"\x28\xb5\x2f\xfd", 4, UNPACK_ZSTD},
-        {"PK\x03\x04", 4, UNPACK_ZIP},        {"PK\x05\x06", 4, UNPACK_ZIP},
+        {"\x1f\x8b", 2, UNPACK_GZIP},
+        {"BZh", 3, UNPACK_BZIP2},
+        {"\xfd"
+         "7zXZ\0",
+         6, UNPACK_XZ},
+        {"\x28\xb5\x2f\xfd", 4, UNPACK_ZSTD},
+        {"PK\x03\x04", 4, UNPACK_ZIP},
+        {"PK\x05\x06", 4, UNPACK_ZIP},
     };
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)

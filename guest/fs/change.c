@@ -51,8 +51,8 @@ static int place_open(struct fs_caller *c, const char *path, const char *field, 
 }
 
 /* The destination: its directory is made when it is missing and that was asked for. */
-static int place_open_to(struct fs_caller *c, const char *path, bool make_parents,
-                         struct place *p, struct err *e)
+static int place_open_to(struct fs_caller *c, const char *path, bool make_parents, struct place *p,
+                         struct err *e)
 {
     _cleanup_free_ char *full = NULL;
     _cleanup_free_ char *dir = NULL;
@@ -118,8 +118,8 @@ static int make_one(struct fs_caller *c, const char *path, mode_t mode, struct e
     return 0;
 }
 
-int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents,
-                bool *ret_created, struct err *e)
+int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents, bool *ret_created,
+                struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     struct err inner = {0};
@@ -215,8 +215,8 @@ static int move_locked(struct fs_caller *c, const struct place *from, const stru
     }
 }
 
-int fs_move(struct fs_caller *c, const char *from, const char *to,
-            const struct fs_move_options *o, struct err *e)
+int fs_move(struct fs_caller *c, const char *from, const char *to, const struct fs_move_options *o,
+            struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     _cleanup_place_ struct place a = {.dirfd = -1};
@@ -248,8 +248,7 @@ int fs_move(struct fs_caller *c, const char *from, const char *to,
 static int merge_copy(const struct place *to, const char *temp, struct err *e)
 {
     _cleanup_close_ int stage = fs_openat_nofollow(to->dirfd, temp, O_RDONLY | O_DIRECTORY);
-    _cleanup_close_ int target =
-        fs_openat_nofollow(to->dirfd, to->name, O_RDONLY | O_DIRECTORY);
+    _cleanup_close_ int target = fs_openat_nofollow(to->dirfd, to->name, O_RDONLY | O_DIRECTORY);
     struct fs_records *undo = NULL;
     int r;
 
@@ -309,8 +308,8 @@ static int copy_placed(struct fs_caller *c, const struct place *from, const stru
     return r;
 }
 
-int fs_copy(struct fs_caller *c, const char *from, const char *to,
-            const struct fs_copy_options *o, struct fs_copy_result *ret, struct err *e)
+int fs_copy(struct fs_caller *c, const char *from, const char *to, const struct fs_copy_options *o,
+            struct fs_copy_result *ret, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     _cleanup_place_ struct place a = {.dirfd = -1};
@@ -342,8 +341,7 @@ static bool is_mount_point(const struct place *p)
 }
 
 /* Whether removing the entry would take the root, or what the root is in, away. */
-static int refuse_root(struct fs_caller *c, const struct place *p, const char *path,
-                       struct err *e)
+static int refuse_root(struct fs_caller *c, const struct place *p, const char *path, struct err *e)
 {
     _cleanup_free_ char *at = strdup(fs_root_path(c->root));
     struct stat entry, st;
@@ -367,8 +365,8 @@ static int refuse_root(struct fs_caller *c, const struct place *p, const char *p
     }
 }
 
-static int remove_locked(const struct place *p, const char *path,
-                         const struct fs_remove_options *o, uint64_t *removed, struct err *e)
+static int remove_locked(const struct place *p, const char *path, const struct fs_remove_options *o,
+                         uint64_t *removed, struct err *e)
 {
     struct stat st;
     int r = check_tag(p, &o->condition, e);
@@ -460,9 +458,8 @@ static int set_attr_open(int fd, const char *path, const struct fs_attrs *a, str
         return err_at(e, err_sys(e, errno, "stat '%s'", path), "path");
     if (a->set_mode && S_ISLNK(st.st_mode))
         return err_field(e, ERR_PRECONDITION, "mode", "'%s' is a link: it has no mode", path);
-    if ((a->set_uid || a->set_gid) &&
-        fchownat(fd, "", a->set_uid ? a->uid : (uid_t)-1, a->set_gid ? a->gid : (gid_t)-1,
-                 AT_EMPTY_PATH) < 0)
+    if ((a->set_uid || a->set_gid) && fchownat(fd, "", a->set_uid ? a->uid : (uid_t)-1,
+                                               a->set_gid ? a->gid : (gid_t)-1, AT_EMPTY_PATH) < 0)
         return err_at(e, err_sys(e, errno, "chown '%s'", path), a->set_uid ? "owner" : "group");
     if (a->set_mode)
         r = change_mode(fd, a->mode & 07777, path, e);

@@ -15,18 +15,18 @@
 #define FS_COPY_MAX_DEPTH 256
 
 /* *ret_created: false when the directory was there (not an error with `parents`). */
-int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents,
-                bool *ret_created, struct err *e);
+int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents, bool *ret_created,
+                struct err *e);
 
 struct fs_move_options {
-    bool overwrite;    /* a file may replace a file, a directory an empty one */
-    bool make_parents; /* of the destination */
+    bool overwrite;                /* a file may replace a file, a directory an empty one */
+    bool make_parents;             /* of the destination */
     struct fs_condition condition; /* on the source */
 };
 
 /* By rename; across mounts (and in overlayfs, which says so too) by copy, then removal. */
-int fs_move(struct fs_caller *c, const char *from, const char *to,
-            const struct fs_move_options *o, struct err *e);
+int fs_move(struct fs_caller *c, const char *from, const char *to, const struct fs_move_options *o,
+            struct err *e);
 
 struct fs_copy_options {
     bool recursive;
@@ -41,8 +41,8 @@ struct fs_copy_result {
 
 /* Keeps modes, times, links, xattrs and holes, shares blocks where the disk can. The owner is the
  * caller, unless that is the agent as root. */
-int fs_copy(struct fs_caller *c, const char *from, const char *to,
-            const struct fs_copy_options *o, struct fs_copy_result *ret, struct err *e);
+int fs_copy(struct fs_caller *c, const char *from, const char *to, const struct fs_copy_options *o,
+            struct fs_copy_result *ret, struct err *e);
 
 struct fs_remove_options {
     bool recursive;

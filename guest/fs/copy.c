@@ -213,8 +213,8 @@ static int leave_copy(struct levels *l, const struct fs_walk_item *it,
     return copy_attrs(from, to, &it->st, how, it->path, e);
 }
 
-static int copy_item(struct levels *l, const struct fs_walk_item *it,
-                     const struct fs_copy_how *how, struct err *e)
+static int copy_item(struct levels *l, const struct fs_walk_item *it, const struct fs_copy_how *how,
+                     struct err *e)
 {
     if (it->kind == FS_WALK_ERROR)
         return err_set(e, (enum err_code)it->error.code, "%s", it->error.message);

@@ -213,8 +213,8 @@ static int put_hunk(struct buf *out, const struct script *s, const struct hunk *
         n += s->v[k].kind <= 0 ? s->v[k].n : 0;
         m += s->v[k].kind >= 0 ? s->v[k].n : 0;
     }
-    r = buf_addf(out, e, "@@ -%zu,%zu +%zu,%zu @@\n", n ? h->a + 1 : h->a, n,
-                 m ? h->b + 1 : h->b, m);
+    r = buf_addf(out, e, "@@ -%zu,%zu +%zu,%zu @@\n", n ? h->a + 1 : h->a, n, m ? h->b + 1 : h->b,
+                 m);
     for (size_t c = 0; r == 0 && c < h->lead; c++, i++, j++)
         r = put_line(out, ' ', &a->v[i], e);
     for (size_t k = h->first; k <= h->last; k++) {
@@ -275,8 +275,8 @@ static int put_hunks(struct buf *out, const struct script *s, const struct lines
     return r;
 }
 
-static int format(struct buf *out, const char *name, const struct script *s,
-                  const struct lines *a, const struct lines *b, struct err *e)
+static int format(struct buf *out, const char *name, const struct script *s, const struct lines *a,
+                  const struct lines *b, struct err *e)
 {
     int r;
 
@@ -286,8 +286,8 @@ static int format(struct buf *out, const char *name, const struct script *s,
     return r < 0 ? r : put_hunks(out, s, a, b, e);
 }
 
-int fs_diff(const char *name, const char *a, size_t a_len, const char *b, size_t b_len,
-            size_t max, char **ret, size_t *ret_len, struct err *e)
+int fs_diff(const char *name, const char *a, size_t a_len, const char *b, size_t b_len, size_t max,
+            char **ret, size_t *ret_len, struct err *e)
 {
     struct lines la = {0}, lb = {0};
     _cleanup_buf_ struct buf out;

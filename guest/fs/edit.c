@@ -113,8 +113,7 @@ static int fill_empty(struct text *t, const struct fs_edit *ed, size_t i, struct
     return 0;
 }
 
-static int apply(struct text *t, const struct fs_edit_options *o, uint64_t *replaced,
-                 struct err *e)
+static int apply(struct text *t, const struct fs_edit_options *o, uint64_t *replaced, struct err *e)
 {
     int r = 0;
 

@@ -49,5 +49,5 @@ int fs_edit_file(struct fs_caller *c, const char *path, const struct fs_edit_opt
                  struct fs_edit_result *ret, struct err *e);
 
 /* A unified diff ("--- a/NAME", "+++ b/NAME", hunks), "" when equal. -ERR_EXHAUSTED past max. */
-int fs_diff(const char *name, const char *a, size_t a_len, const char *b, size_t b_len,
-            size_t max, char **ret, size_t *ret_len, struct err *e);
+int fs_diff(const char *name, const char *a, size_t a_len, const char *b, size_t b_len, size_t max,
+            char **ret, size_t *ret_len, struct err *e);

@@ -29,7 +29,7 @@
 struct entry {
     char base[BASE_BYTES];
     char hash[2 * HASH_BYTES + 1]; /* "": none needed */
-    bool is_settled;               /* the hash was taken, or seen again, when the file was not young */
+    bool is_settled; /* the hash was taken, or seen again, when the file was not young */
 };
 
 static struct {
@@ -78,7 +78,8 @@ static void format_base(const struct stat *st, char out[BASE_BYTES])
 {
     (void)snprintf(out, BASE_BYTES, "%llx.%llx-%llx-%llx-%llx", (unsigned long long)st->st_dev,
                    (unsigned long long)st->st_ino, (unsigned long long)st->st_size,
-                   (unsigned long long)ns_of(&st->st_mtim), (unsigned long long)ns_of(&st->st_ctim));
+                   (unsigned long long)ns_of(&st->st_mtim),
+                   (unsigned long long)ns_of(&st->st_ctim));
 }
 
 static bool is_young(const struct stat *st)
@@ -185,8 +186,7 @@ int fs_etag(int fd, struct stat *st, char out[FS_ETAG_BYTES], struct err *e)
     return 0;
 }
 
-int fs_etag_written(int fd, bool is_fine, struct stat *st, char out[FS_ETAG_BYTES],
-                    struct err *e)
+int fs_etag_written(int fd, bool is_fine, struct stat *st, char out[FS_ETAG_BYTES], struct err *e)
 {
     struct entry en = {.is_settled = true};
 
@@ -239,36 +239,41 @@ bool fs_ctime_is_fine(int fd)
 }
 
 /* One element of a list: W/"..." (weak: matches nothing), "..." or a bare word. */
-static const char *next_tag(const char *p, const char **ret_tag, size_t *ret_len, bool *ret_weak)
+struct list_item {
+    const char *p;
+    size_t len;
+    bool is_weak;
+    bool is_quoted;
+};
+
+static const char *next_item(const char *p, struct list_item *ret)
 {
     p += strspn(p, " \t,");
-    *ret_weak = p[0] == 'W' && p[1] == '/';
-    if (*ret_weak)
+    *ret = (struct list_item){.is_weak = p[0] == 'W' && p[1] == '/'};
+    if (ret->is_weak)
         p += 2;
-    if (*p == '"') {
-        *ret_tag = ++p;
-        *ret_len = strcspn(p, "\"");
-        p += *ret_len;
-        return *p ? p + 1 : p;
-    }
-    *ret_tag = p;
-    *ret_len = strcspn(p, " \t,");
-    return p + *ret_len;
+    ret->is_quoted = *p == '"';
+    if (ret->is_quoted)
+        p++;
+    ret->p = p;
+    ret->len = strcspn(p, ret->is_quoted ? "\"" : " \t,");
+    p += ret->len;
+    return ret->is_quoted && *p ? p + 1 : p;
 }
 
 bool fs_etag_in_list(const char *list, const char *tag)
 {
-    const char *one;
-    bool is_weak;
-    size_t n;
+    struct list_item it;
 
     if (!tag[0])
         return false;
     while (*list) {
-        list = next_tag(list, &one, &n, &is_weak);
-        if (!is_weak && n == 1 && *one == '*')
+        list = next_item(list, &it);
+        if (it.is_weak)
+            continue;
+        if (!it.is_quoted && it.len == 1 && *it.p == '*')
             return true;
-        if (!is_weak && n == strlen(tag) && memcmp(one, tag, n) == 0)
+        if (it.len == strlen(tag) && memcmp(it.p, tag, it.len) == 0)
             return true;
     }
     return false;

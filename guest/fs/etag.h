@@ -31,8 +31,7 @@ int fs_etag(int fd, struct stat *st, char out[FS_ETAG_BYTES], struct err *e);
  * The tag of a file that this agent has just put in place, under the path's lock. is_fine: the
  * disk was seen to give two changes two ctimes (fs_ctime_is_fine()), so no hash is needed.
  */
-int fs_etag_written(int fd, bool is_fine, struct stat *st, char out[FS_ETAG_BYTES],
-                    struct err *e);
+int fs_etag_written(int fd, bool is_fine, struct stat *st, char out[FS_ETAG_BYTES], struct err *e);
 
 /* Whether changes that follow each other at once have different ctimes once they are looked at
  * (Linux 6.13 and later on most disks). Changes fd's ctime; remembered for each device. */

@@ -226,8 +226,7 @@ static bool has_dir(int dirfd, const char *name)
 {
     struct stat st;
 
-    return dirfd >= 0 && fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISDIR(st.st_mode);
+    return dirfd >= 0 && fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
 static bool has_other(int dirfd, const char *name)
@@ -300,7 +299,8 @@ static int prune_item(struct fs_walk *w, const struct fs_walk_item *it, int tras
     return it->depth == 0 ? 0 : prune_entry(w, it, trash_fd, p, e);
 }
 
-int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo, struct err *e)
+int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo,
+                   struct err *e)
 {
     struct prune p = {.undo = undo};
     struct fs_walk *w = NULL;

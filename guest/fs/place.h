@@ -16,7 +16,8 @@ int fs_place_merge(int stage_fd, int target_fd, struct fs_records *undo, struct 
 
 /* What the target has and the staged tree has not goes into trash_fd (a directory on the same
  * mount), so that a merge then makes the two equal. Names of ours are passed over. */
-int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo, struct err *e);
+int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo,
+                   struct err *e);
 
 /* Takes back everything on the list, last step first. */
 void fs_place_undo(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo);

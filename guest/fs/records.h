@@ -11,7 +11,7 @@
 #include "common/err.h"
 
 struct fs_record {
-    uint8_t kind;  /* the owner's */
+    uint8_t kind; /* the owner's */
     bool has_owner;
     mode_t mode;
     uid_t uid;
@@ -23,7 +23,8 @@ struct fs_records;
 
 /* dirfd: on whose disk the file lives. */
 int fs_records_new(int dirfd, struct fs_records **ret, struct err *e);
-int fs_records_add(struct fs_records *l, const struct fs_record *r, const char *path, struct err *e);
+int fs_records_add(struct fs_records *l, const struct fs_record *r, const char *path,
+                   struct err *e);
 /* The last one that was not yet read back. 1: given, *ret_path is the caller's; 0: none left. */
 int fs_records_pop(struct fs_records *l, struct fs_record *ret, char **ret_path, struct err *e);
 struct fs_records *fs_records_free(struct fs_records *l); /* accepts NULL; returns NULL */

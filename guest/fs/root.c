@@ -61,8 +61,8 @@ const char *fs_root_path(const struct fs_root *r)
     return r->path;
 }
 
-int fs_caller_new(struct fs_root *root, const char *user, const char *base,
-                  struct fs_caller **ret, struct err *e)
+int fs_caller_new(struct fs_root *root, const char *user, const char *base, struct fs_caller **ret,
+                  struct err *e)
 {
     struct fs_caller *c = calloc(1, sizeof(*c));
     int r;
@@ -76,12 +76,15 @@ int fs_caller_new(struct fs_root *root, const char *user, const char *base,
         free(c);
         return r;
     }
-    if (!base)
-        base = c->actor.home;
-    c->base = strdup(fs_root_relative(root, base) ? base : root->path);
-    if (!c->base) {
+    if (base && !path_is_absolute(base))
+        r = err_field(e, ERR_INVALID, "cwd", "'%s' is not an absolute path", base);
+    else if (!base)
+        base = fs_root_relative(root, c->actor.home) ? c->actor.home : root->path;
+    if (r == 0 && !(c->base = strdup(base)))
+        r = err_oom(e);
+    if (r < 0) {
         fs_caller_unref(c);
-        return err_oom(e);
+        return r;
     }
     *ret = c;
     return 0;
@@ -271,8 +274,7 @@ int fs_open_target(const struct fs_caller *c, const char *path, int *ret_dirfd, 
 }
 
 /* One missing directory below dirfd, then open. The mode is exact: no umask. */
-static int make_one(int dirfd, const char *name, mode_t mode, int *ret_fd, int *made,
-                    struct err *e)
+static int make_one(int dirfd, const char *name, mode_t mode, int *ret_fd, int *made, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     bool is_new = mkdirat(dirfd, name, mode | 0700) == 0;

@@ -18,15 +18,15 @@
 #include "common/err.h"
 #include "fs/actor.h"
 
-#define FS_PATH_MAX 16384     /* bytes of a path; longer than PATH_MAX works, a component at a time */
-#define FS_MAX_LINKS 40       /* symbolic links in one resolution, as the kernel has it */
+#define FS_PATH_MAX 16384 /* bytes of a path; longer than PATH_MAX works, a component at a time */
+#define FS_MAX_LINKS 40   /* symbolic links in one resolution, as the kernel has it */
 #define FS_TEMP_PREFIX ".bellhop-tmp-" /* our temporary names; List and the walkers hide them */
 
 struct fs_root;
 
 /* dir: "/" or a directory. Kept open until freed. */
 int fs_root_new(const char *dir, struct fs_root **ret, struct err *e);
-struct fs_root *fs_root_free(struct fs_root *r); /* accepts NULL; returns NULL */
+struct fs_root *fs_root_free(struct fs_root *r);   /* accepts NULL; returns NULL */
 const char *fs_root_path(const struct fs_root *r); /* without links, no trailing slash but "/" */
 
 /* For tests: from now on behave as if the kernel had no openat2. */
@@ -43,8 +43,8 @@ struct fs_caller {
  * user: NULL for the agent itself (agent->default_user is for the call's owner to pass).
  * base: an absolute directory, or NULL for the user's home (the root, when that is outside it).
  */
-int fs_caller_new(struct fs_root *root, const char *user, const char *base,
-                  struct fs_caller **ret, struct err *e);
+int fs_caller_new(struct fs_root *root, const char *user, const char *base, struct fs_caller **ret,
+                  struct err *e);
 struct fs_caller *fs_caller_ref(struct fs_caller *c);
 struct fs_caller *fs_caller_unref(struct fs_caller *c); /* accepts NULL; returns NULL */
 

@@ -17,7 +17,7 @@
 struct fs_info {
     char *path; /* as asked (Stat) or as asked plus what follows (List) */
     struct stat st;
-    char *target; /* of a symbolic link, else NULL */
+    char *target;  /* of a symbolic link, else NULL */
     char user[64]; /* "" when the number has no name */
     char group[64];
     char etag[FS_ETAG_BYTES]; /* "" unless asked for and a regular file */

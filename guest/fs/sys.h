@@ -15,8 +15,7 @@
 #define STATX_ATTR_MOUNT_ROOT 0x00002000
 #endif
 
-static inline int sys_renameat2(int from, const char *old, int to, const char *name,
-                                unsigned flags)
+static inline int sys_renameat2(int from, const char *old, int to, const char *name, unsigned flags)
 {
     return (int)syscall(SYS_renameat2, from, old, to, name, flags);
 }

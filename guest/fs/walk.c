@@ -113,7 +113,7 @@ struct frame {
     int fd;
     struct fs_names names;
     size_t at;
-    size_t path_len; /* of the directory's own path */
+    size_t path_len;    /* of the directory's own path */
     const char *cursor; /* what is left of `after` below this directory, or NULL */
 };
 

@@ -15,7 +15,7 @@
 
 #include "common/err.h"
 
-#define FS_WALK_MAX_NAMES 4000000u       /* in one directory */
+#define FS_WALK_MAX_NAMES 4000000u          /* in one directory */
 #define FS_WALK_MAX_NAME_BYTES (256u << 20) /* of names in one directory */
 
 /* A directory's names, sorted, in one block. */

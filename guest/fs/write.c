@@ -36,8 +36,9 @@ struct fs_write {
     int dirfd;
     char *name;
     struct fs_temp temp;
-    bool spooled_elsewhere; /* the directory can't be written: temp is in /tmp, only in place will do */
-    int n_made;             /* parent directories that begin made */
+    bool
+        spooled_elsewhere; /* the directory can't be written: temp is in /tmp, only in place will do */
+    int n_made;            /* parent directories that begin made */
     bool is_committed;
     char current[FS_ETAG_BYTES];
 };

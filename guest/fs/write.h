@@ -28,14 +28,14 @@
 #define FS_NEW_DIR_MODE 0755
 
 struct fs_write_options {
-    bool set_mode; /* `mode` also for a file that is there; else it keeps its own */
-    mode_t mode;   /* of a new file; 0: FS_NEW_FILE_MODE */
-    bool no_parents; /* don't make missing directories */
-    bool sync;       /* fsync the file and its directory before commit returns */
-    bool in_place;   /* write into the old file even where a rename is possible */
-    uint64_t max_bytes;    /* 0: no limit */
-    uint64_t expected;     /* announced length: space is reserved at begin; 0: unknown */
-    const uint8_t *sha256; /* 32 bytes the content must hash to, or NULL; copied */
+    bool set_mode;                 /* `mode` also for a file that is there; else it keeps its own */
+    mode_t mode;                   /* of a new file; 0: FS_NEW_FILE_MODE */
+    bool no_parents;               /* don't make missing directories */
+    bool sync;                     /* fsync the file and its directory before commit returns */
+    bool in_place;                 /* write into the old file even where a rename is possible */
+    uint64_t max_bytes;            /* 0: no limit */
+    uint64_t expected;             /* announced length: space is reserved at begin; 0: unknown */
+    const uint8_t *sha256;         /* 32 bytes the content must hash to, or NULL; copied */
     struct fs_condition condition; /* checked at commit, under the path's lock; copied */
 };
 

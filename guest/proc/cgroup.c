@@ -23,6 +23,7 @@
 #define MOUNT "/sys/fs/cgroup"
 #define PREFIX "bellhop-"
 #define CPU_PERIOD_US 100000
+#define PATH_BYTES 1024
 #define POLL_MS 5
 #define PROCS_MAX_BYTES (1024 * 1024)
 #define SELF_MAX_BYTES 4096
@@ -63,7 +64,7 @@ static int unimplemented(enum controller c, struct err *e)
 static int put(const char *dir, const char *file, const char *text, struct err *e)
 {
     _cleanup_close_ int fd = -1;
-    char path[PATH_MAX];
+    char path[PATH_BYTES];
     size_t len = strlen(text);
 
     (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
@@ -84,7 +85,7 @@ static int put_number(const char *dir, const char *file, uint64_t n, struct err 
 /* ---- where ---- */
 
 /* The agent's own path in the hierarchy of a v1 controller, or in v2's (""). */
-static int own_path(const char *controller, char out[PATH_MAX])
+static int own_path(const char *controller, char out[PATH_BYTES])
 {
     _cleanup_free_ char *text = NULL;
     char *at, *line;
@@ -102,7 +103,7 @@ static int own_path(const char *controller, char out[PATH_MAX])
         while ((name = strsep(&names, ","))) {
             if (!str_eq(name, controller))
                 continue;
-            (void)snprintf(out, PATH_MAX, "%s", str_eq(line, "/") ? "" : line);
+            (void)snprintf(out, PATH_BYTES, "%s", str_eq(line, "/") ? "" : line);
             return 0;
         }
     }
@@ -111,10 +112,40 @@ static int own_path(const char *controller, char out[PATH_MAX])
 
 static bool is_v2_mount(const char *mount)
 {
-    char path[PATH_MAX];
+    char path[PATH_BYTES];
 
     (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", mount);
     return access(path, R_OK) == 0;
+}
+
+/* Is the root of this mount the agent's own group, as in a container without a cgroup namespace? */
+static bool is_mounted_as(const char *mount, const char *own)
+{
+    _cleanup_fclose_ FILE *f = fopen("/proc/self/mountinfo", "re");
+    char line[PATH_BYTES * 4], root[PATH_BYTES], at[PATH_BYTES];
+
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "%*s %*s %*s %1023s %1023s", root, at) == 2 && str_eq(at, mount) &&
+            str_eq(root, own))
+            return true;
+    return false;
+}
+
+int cgroup_open_own_memory(const char *v2_file, const char *v1_file)
+{
+    bool is_v2 = is_v2_mount(MOUNT);
+    const char *mount = is_v2 ? MOUNT : MOUNT "/memory";
+    char own[PATH_BYTES], path[PATH_BYTES];
+    int fd;
+
+    if (own_path(is_v2 ? "" : "memory", own) < 0)
+        return -1;
+    (void)snprintf(path, sizeof(path), "%s%s/%s", mount, own, is_v2 ? v2_file : v1_file);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 || !is_mounted_as(mount, own))
+        return fd;
+    (void)snprintf(path, sizeof(path), "%s/%s", mount, is_v2 ? v2_file : v1_file);
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 /* Groups of commands that have ended, whose last process has gone since. */
@@ -131,7 +162,7 @@ static void remove_empty(const char *base)
 static int make_dir(const char *base, char **ret, struct err *e)
 {
     static _Atomic unsigned serial;
-    char path[PATH_MAX];
+    char path[PATH_BYTES];
 
     (void)snprintf(path, sizeof(path), "%s/" PREFIX "%d-%u", base, getpid(),
                    atomic_fetch_add(&serial, 1));
@@ -193,7 +224,7 @@ static int try_v2(struct cgroup *g, const char *base, const struct cgroup_limits
 static int make_v2(struct cgroup *g, const char *mount, const struct cgroup_limits *l,
                    struct err *e)
 {
-    char own[PATH_MAX], base[PATH_MAX];
+    char own[PATH_BYTES], base[PATH_BYTES];
     char *slash;
     int r;
 
@@ -242,7 +273,7 @@ static int make_v1(struct cgroup *g, const struct cgroup_limits *l, struct err *
     int r = 0;
 
     for (int c = 0; r == 0 && c < N_CONTROLLERS; c++) {
-        char own[PATH_MAX], base[PATH_MAX];
+        char own[PATH_BYTES], base[PATH_BYTES];
 
         if (!limit_of(l, (enum controller)c))
             continue;
@@ -301,7 +332,7 @@ struct cgroup *cgroup_free(struct cgroup *g)
 int cgroup_open(const struct cgroup *g, int fds[CGROUP_MAX_DIRS], size_t *ret_n, struct err *e)
 {
     for (size_t i = 0; i < g->n_dirs; i++) {
-        char path[PATH_MAX];
+        char path[PATH_BYTES];
 
         (void)snprintf(path, sizeof(path), "%s/cgroup.procs", g->dirs[i]);
         fds[i] = open(path, O_WRONLY | O_CLOEXEC);
@@ -320,7 +351,7 @@ int cgroup_open(const struct cgroup *g, int fds[CGROUP_MAX_DIRS], size_t *ret_n,
 long long cgroup_oom_kills(const struct cgroup *g)
 {
     _cleanup_free_ char *text = NULL;
-    char path[PATH_MAX], *at;
+    char path[PATH_BYTES], *at;
     long long n;
 
     if (!g->memory_dir)
@@ -337,7 +368,7 @@ long long cgroup_oom_kills(const struct cgroup *g)
 static int each(const struct cgroup *g, int sig, size_t *ret, struct err *e)
 {
     _cleanup_free_ char *text = NULL;
-    char path[PATH_MAX], *at, *line;
+    char path[PATH_BYTES], *at, *line;
     size_t n = 0;
     int r;
 

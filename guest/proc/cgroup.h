@@ -21,6 +21,12 @@ struct cgroup_limits {
     uint64_t memory_bytes, pids, cpu_millis; /* 0: none */
 };
 
+/*
+ * A file of the agent's own memory group, for reading: v2's name or v1's. -1 when it can't be said
+ * for certain which group is the agent's.
+ */
+int cgroup_open_own_memory(const char *v2_file, const char *v1_file);
+
 bool cgroup_has_limits(const struct cgroup_limits *l);
 
 /* ERR_UNIMPLEMENTED names the first limit that this box can't keep: "limits.pids". */

@@ -267,6 +267,7 @@ static int start(struct launch *la, struct proc *p, struct err *e)
         .script_fd = la->script_fd,
         .has_tty = s->has_pty,
         .user = la->is_switch ? &la->user : NULL,
+        .ignored_signals = p->reg->ignored_signals,
         .umask = s->umask,
         .n_limits = s->n_limits,
         .marker = tree_mark(p->reg->instance, p->serial),
@@ -288,7 +289,7 @@ static void queue_stdin(struct proc *p)
     if (s->stdin_len > 0)
         (void)proc_write(p, 0, s->stdin_data, s->stdin_len, &end, NULL);
     free(TAKE(s->stdin_data));
-    if (!s->stdin_open)
+    if (!s->stdin_open && !s->has_pty)
         (void)proc_close_stdin(p, NULL);
 }
 

@@ -541,7 +541,7 @@ void proc_adopt(struct proc *p)
     if (p->is_adopted)
         return;
     p->is_adopted = true;
-    p->oom_kills_before = p->cgroup ? 0 : oom_kills(NULL);
+    p->oom_kills_before = p->cgroup ? 0 : oom_kills(NULL, p->reg->oom_fd);
     for (size_t i = 0; i < N_PROC_STREAMS; i++)
         watch_stream(p, (enum proc_stream)i);
     if (p->spec.has_pty)
@@ -628,7 +628,8 @@ void proc_reaped(struct proc *p, int status, const struct rusage *ru, bool is_lo
     enum proc_oom oom;
 
     proc_adopt(p);
-    oom = oom_verdict(p->cgroup, is_lost || !WIFSIGNALED(status) ? 0 : WTERMSIG(status),
+    oom = oom_verdict(p->cgroup, p->reg->oom_fd,
+                      is_lost || !WIFSIGNALED(status) ? 0 : WTERMSIG(status),
                       p->kill_phase == KILL_FORCE, p->oom_kills_before);
     (void)pthread_mutex_lock(&p->lock);
     set_status(p, status, is_lost);

@@ -81,8 +81,10 @@ struct registry {
     struct loop *loop;
     struct pool *pool;
     uint32_t instance;
-    int oom_score_adj; /* of the children; -1: leave it */
-    char *path;        /* the PATH of commands that bring none */
+    uint64_t ignored_signals; /* that the children get back */
+    int oom_fd;               /* oom_open() */
+    int oom_score_adj;        /* of the children; -1: leave it */
+    char *path;               /* the PATH of commands that bring none */
     struct journal_budget budget;
     pthread_mutex_t lock;
     /* guarded by lock: */

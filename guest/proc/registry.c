@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
+#include "proc/oom.h"
 #include "proc/proc.h"
 #include "system/pool.h"
 
@@ -513,6 +514,8 @@ int registry_new(struct loop *l, struct pool *pool, struct registry **ret, struc
     reg->pool = pool;
     reg->budget.max = JOURNAL_BUDGET_BYTES;
     reg->signal_fd = -1;
+    reg->oom_fd = oom_open();
+    reg->ignored_signals = spawn_ignored_signals();
     (void)pthread_mutex_init(&reg->lock, NULL);
     reg->oom_score_adj = children_oom_score();
     reg->path = strdup(path && *path ? path : DEFAULT_PATH);
@@ -541,6 +544,7 @@ struct registry *registry_free(struct registry *reg)
         proc_unref(p);
     }
     (void)pthread_mutex_destroy(&reg->lock);
+    fd_close(reg->oom_fd);
     free(reg->path);
     free(reg);
     return NULL;

@@ -79,16 +79,15 @@ _Noreturn IN_CHILD static void fail(const struct child *c, enum stage stage, int
     _exit(127);
 }
 
-IN_CHILD static void default_signals(void)
+/* exec resets what has a handler (the agent has none) but not what is ignored. */
+IN_CHILD static void default_signals(const struct spawn_args *a)
 {
     struct sigaction dfl = {.sa_handler = SIG_DFL};
     sigset_t none;
 
-    for (int i = 1; i < 32; i++)
-        if (i != SIGKILL && i != SIGSTOP)
+    for (int i = 1; i <= SPAWN_MAX_SIGNAL; i++)
+        if (a->ignored_signals & SPAWN_SIGNAL_BIT(i))
             (void)sigaction(i, &dfl, NULL);
-    for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
-        (void)sigaction(i, &dfl, NULL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -205,7 +204,7 @@ IN_CHILD static int child_main(void *arg)
     const struct child *c = arg;
     const struct spawn_args *a = c->a;
 
-    default_signals();
+    default_signals(a);
     if (setsid() < 0)
         fail(c, STAGE_SESSION, 0);
     for (size_t i = 0; i < a->n_cgroup_fds; i++)
@@ -224,6 +223,19 @@ IN_CHILD static int child_main(void *arg)
 }
 
 /* ---- before ---- */
+
+uint64_t spawn_ignored_signals(void)
+{
+    uint64_t set = SPAWN_SIGNAL_BIT(SIGPIPE); /* the agent's own doing, now or later */
+
+    for (int i = 1; i <= SPAWN_MAX_SIGNAL; i++) {
+        struct sigaction sa;
+
+        if (sigaction(i, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN)
+            set |= SPAWN_SIGNAL_BIT(i);
+    }
+    return set;
+}
 
 static int check_string(const char *s, size_t max, const char *list, size_t i, struct err *e)
 {

@@ -8,6 +8,7 @@
  * thread. Thread-safe.
  */
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -16,6 +17,8 @@
 #include "proc/user.h"
 
 #define SPAWN_MAX_LIMITS 16
+#define SPAWN_MAX_SIGNAL 64
+#define SPAWN_SIGNAL_BIT(sig) ((uint64_t)1 << ((sig)-1))
 #define SPAWN_SCRIPT_FD 3 /* where a script's descriptor is put */
 
 struct spawn_limit {
@@ -30,10 +33,11 @@ struct spawn_args {
     const char *cwd;
     bool cwd_or_root; /* "/" when cwd is not there */
     int stdin_fd, stdout_fd, stderr_fd;
-    int script_fd;           /* becomes SPAWN_SCRIPT_FD; -1: none */
-    bool has_tty;            /* stdin_fd is a terminal to be the controlling one */
-    const struct user *user; /* NULL: as the agent itself */
-    int umask;               /* -1: the agent's */
+    int script_fd;            /* becomes SPAWN_SCRIPT_FD; -1: none */
+    bool has_tty;             /* stdin_fd is a terminal to be the controlling one */
+    const struct user *user;  /* NULL: as the agent itself */
+    uint64_t ignored_signals; /* spawn_ignored_signals(): they become the default again */
+    int umask;                /* -1: the agent's */
     struct spawn_limit limits[SPAWN_MAX_LIMITS];
     size_t n_limits;
     rlim_t marker;                   /* proc/tree.h; 0: none */
@@ -41,6 +45,9 @@ struct spawn_args {
     int cgroup_fds[CGROUP_MAX_DIRS]; /* open files cgroup.procs, to enter */
     size_t n_cgroup_fds;
 };
+
+/* What is ignored now: asked once, since a look costs more than the rest of a start. */
+uint64_t spawn_ignored_signals(void);
 
 /*
  * *ret_pid is written by the kernel before the child runs, so that a reaper on another thread can

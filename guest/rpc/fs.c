@@ -197,9 +197,8 @@ int rpc_fs_move(const struct rpc_call *call, json_t **ret, struct err *e)
     int r;
 
     r = jx_decode(call->params, move_fields, &p, e);
-    o = (struct fs_move_options){.overwrite = p.overwrite,
-                                 .make_parents = p.parents,
-                                 .condition = {.if_match = p.if_match}};
+    o = (struct fs_move_options){
+        .overwrite = p.overwrite, .make_parents = p.parents, .condition = {.if_match = p.if_match}};
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)

@@ -78,9 +78,8 @@ static void format_time(const struct timespec *t, char out[TIME_TEXT_BYTES])
     struct tm tm;
 
     (void)gmtime_r(&t->tv_sec, &tm);
-    (void)snprintf(out, TIME_TEXT_BYTES, "%04d-%02d-%02dT%02d:%02d:%02d.%09ldZ",
-                   tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-                   t->tv_nsec);
+    (void)snprintf(out, TIME_TEXT_BYTES, "%04d-%02d-%02dT%02d:%02d:%02d.%09ldZ", tm.tm_year + 1900,
+                   tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, t->tv_nsec);
 }
 
 static int add_known(json_t *obj, const struct fs_info *i)
@@ -91,11 +90,11 @@ static int add_known(json_t *obj, const struct fs_info *i)
 
     (void)snprintf(mode, sizeof(mode), "%04o", (unsigned)(i->st.st_mode & 07777));
     format_time(&i->st.st_mtim, mtime);
-    more = json_pack("{s:s, s:I, s:s, s:I, s:I, s:s, s:s, s:s, s:I}", "type",
-                     fs_type_name(i->st.st_mode), "size", (json_int_t)i->st.st_size, "mode", mode,
-                     "uid", (json_int_t)i->st.st_uid, "gid", (json_int_t)i->st.st_gid, "user",
-                     i->user, "group", i->group, "mtime", mtime, "links",
-                     (json_int_t)i->st.st_nlink);
+    more =
+        json_pack("{s:s, s:I, s:s, s:I, s:I, s:s, s:s, s:s, s:I}", "type",
+                  fs_type_name(i->st.st_mode), "size", (json_int_t)i->st.st_size, "mode", mode,
+                  "uid", (json_int_t)i->st.st_uid, "gid", (json_int_t)i->st.st_gid, "user", i->user,
+                  "group", i->group, "mtime", mtime, "links", (json_int_t)i->st.st_nlink);
     r = more ? json_object_update(obj, more) : -1;
     json_decref(more);
     if (r == 0 && i->target)

@@ -30,6 +30,7 @@ struct grepper {
     size_t block_from;            /* multiline: where to look for the next match */
     struct match_span next_block; /* multiline: found while looking for the end of the last one */
     bool has_next_block;
+    bool is_enough;      /* no more hits are wanted */
     bool failed_outside; /* the sink's failure, not the file's */
 };
 
@@ -270,6 +271,26 @@ static int find_spans(struct grepper *g, struct match_span hit, size_t *ret_n, s
     return 0;
 }
 
+/* With multiline, rg counts matches, not lines. */
+static int count_spans(struct grepper *g, struct match_span hit, struct err *e)
+{
+    size_t from = hit.start, last = NONE;
+
+    while (from <= hit.end && from < g->win.end) {
+        struct match_span m;
+        int r = matcher_find(g->matcher, text(g), g->win.end, from, &m, e);
+
+        if (r < 0)
+            return r;
+        if (r == 0 || m.start > hit.end || m.start >= g->win.end)
+            break;
+        from = m.end + (m.start == m.end);
+        g->n_results += m.start != m.end || m.end != last;
+        last = m.end;
+    }
+    return 0;
+}
+
 /* until: lines from there on are not this hit's context after it. */
 static int tell_lines(struct grepper *g, struct match_span hit, size_t until, struct err *e)
 {
@@ -307,11 +328,17 @@ static bool is_in_binary(const struct grepper *g, struct match_span hit)
     return g->o.multiline || g->win.base + hit.start >= g->win.nul_from;
 }
 
-static int tell_hit(struct grepper *g, struct match_span hit, size_t until, bool *ret_stop,
-                    struct err *e)
+static int tell_hit(struct grepper *g, struct match_span hit, size_t until, struct err *e)
 {
-    g->n_results++;
-    *ret_stop = g->n_results >= g->o.max_per_file || g->o.mode == GREP_FILES;
+    if (g->o.mode == GREP_COUNT && g->o.multiline && !g->o.invert) {
+        int r = count_spans(g, hit, e);
+
+        if (r < 0)
+            return r;
+    } else {
+        g->n_results++;
+    }
+    g->is_enough = g->n_results >= g->o.max_per_file || g->o.mode == GREP_FILES;
     if (g->o.mode == GREP_COUNT)
         return 0; /* told at the end */
     if (g->o.mode == GREP_FILES || is_in_binary(g, hit)) {
@@ -319,7 +346,7 @@ static int tell_hit(struct grepper *g, struct match_span hit, size_t until, bool
                                   .is_binary = g->o.mode == GREP_LINES,
                                   .offset = g->win.base + hit.start};
 
-        *ret_stop = true;
+        g->is_enough = true;
         return tell(g, &res, e);
     }
     return tell_lines(g, hit, until, e);
@@ -340,7 +367,7 @@ static int check_gone(struct grepper *g, struct err *e)
  * The hit after the one being told is looked for first, as it ends that one's context.
  */
 static int search_window(struct grepper *g, size_t from, size_t limit, size_t *ret_from,
-                         bool *ret_stop, struct err *e)
+                         struct err *e)
 {
     struct match_span hit, next = {0, 0};
     int more = next_hit(g, from, &hit, e);
@@ -355,10 +382,10 @@ static int search_window(struct grepper *g, size_t from, size_t limit, size_t *r
             return more;
         if (more > 0)
             until = next.start;
-        r = tell_hit(g, hit, until, ret_stop, e);
-        if (r == 0 && !*ret_stop)
+        r = tell_hit(g, hit, until, e);
+        if (r == 0 && !g->is_enough)
             r = check_gone(g, e);
-        if (r < 0 || *ret_stop)
+        if (r < 0 || g->is_enough)
             return r;
         hit = next;
     }
@@ -389,7 +416,6 @@ static int slide(struct grepper *g, size_t *from, struct err *e)
 static int search_by_windows(struct grepper *g, struct err *e)
 {
     size_t from = 0, limit;
-    bool stop = false;
     int r;
 
     do {
@@ -401,8 +427,8 @@ static int search_by_windows(struct grepper *g, struct err *e)
         limit = g->win.end;
         if (!g->win.is_last) /* leave so many lines that context after a hit is at hand */
             limit = lines_back(g, limit, g->o.after, 0);
-        r = search_window(g, from, limit, &from, &stop, e);
-    } while (r == 0 && !stop && !g->win.is_last);
+        r = search_window(g, from, limit, &from, e);
+    } while (r == 0 && !g->is_enough && !g->win.is_last);
     return r;
 }
 
@@ -410,7 +436,6 @@ static int search_by_windows(struct grepper *g, struct err *e)
 static int search_whole(struct grepper *g, struct err *e)
 {
     size_t ignored, head;
-    bool stop = false;
     int r = window_read_all(&g->win, GREP_WHOLE_MAX_BYTES - WINDOW_BYTES, e);
 
     if (r < 0)
@@ -420,7 +445,7 @@ static int search_whole(struct grepper *g, struct err *e)
     if (g->win.has_nul && g->win.nul == WINDOW_NUL_STOPS)
         return 0;
     matcher_set_text(g->matcher, text(g), g->win.end);
-    return search_window(g, 0, g->win.end, &ignored, &stop, e);
+    return search_window(g, 0, g->win.end, &ignored, e);
 }
 
 static void start_file(struct grepper *g, int fd, enum grep_binary binary,
@@ -435,7 +460,8 @@ static void start_file(struct grepper *g, int fd, enum grep_binary binary,
     g->told = g->counted = 0;
     g->number = 1;
     g->n_results = 0;
-    g->has_next_match = g->has_next_block = g->failed_outside = false;
+    g->has_next_match = g->has_next_block = false;
+    g->is_enough = g->failed_outside = false;
     g->block_from = 0;
 }
 
@@ -448,7 +474,7 @@ int grepper_run(struct grepper *g, int fd, enum grep_binary binary, const struct
     start_file(g, fd, binary, sink);
     if (g->o.max_per_file)
         r = g->o.multiline ? search_whole(g, e) : search_by_windows(g, e);
-    was_binary = g->win.nul == WINDOW_NUL_STOPS && g->win.has_nul;
+    was_binary = g->win.nul == WINDOW_NUL_STOPS && g->win.has_nul && !g->is_enough;
     if (g->o.mode == GREP_COUNT && was_binary)
         g->n_results = 0; /* what was seen of it is no count of it */
     if (r == 0 && g->o.mode == GREP_COUNT && g->n_results) {

@@ -24,7 +24,7 @@
 enum grep_mode {
     GREP_LINES,
     GREP_FILES, /* one result for each file with a match */
-    GREP_COUNT, /* one result for each file with its number of lines */
+    GREP_COUNT, /* one result for each file with its number of lines (multiline: matches) */
 };
 
 enum grep_binary {

@@ -132,7 +132,7 @@ static bool is_plain(const char *s, size_t len)
     for (size_t i = 0; i + 1 < len; i++) {
         char next = s[i + 1];
 
-        if (s[i] == '(' && next == '*')
+        if ((s[i] == '(' && next == '*') || (s[i] == '[' && next == ':')) /* [:upper:] */
             return false;
         if (s[i] == '\\') {
             if (strchr("xoNXRpPcu0123456789", next) && next)

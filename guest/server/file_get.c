@@ -155,7 +155,7 @@ static int worker_response(struct request *q, struct file_get *g, const struct r
                               e);
 }
 
-static int sendfile_response(struct request *q, struct file_get *g, const struct range *range,
+static int sendfile_response(struct file_get *g, const struct range *range,
                              struct MHD_Response **ret, struct err *e)
 {
     int fd = fcntl(g->file.fd, F_DUPFD_CLOEXEC, 3);
@@ -167,8 +167,6 @@ static int sendfile_response(struct request *q, struct file_get *g, const struct
         fd_close(fd);
         return err_oom(e);
     }
-    if (q->verb != VERB_HEAD)
-        q->bytes_out += range->len;
     return 0;
 }
 
@@ -261,10 +259,10 @@ static int reply_file(struct request *q, struct file_get *g, struct err *e)
     kind = range_parse(wanted_range(q, g), (uint64_t)g->file.st.st_size, &range);
     if (!status && kind == RANGE_NONE)
         return reply_unsatisfiable(q, g, e);
-    if (status || (g->file.is_sized && !range.len))
+    if (g->file.is_sized && !range.len)
         r = empty_response(&response, e);
     else if (g->file.is_sized && g->is_local)
-        r = sendfile_response(q, g, &range, &response, e);
+        r = sendfile_response(g, &range, &response, e);
     else
         r = worker_response(q, g, &range, &response, e);
     if (r < 0)
@@ -276,6 +274,8 @@ static int reply_file(struct request *q, struct file_get *g, struct err *e)
                        range.first + range.len - 1, (uint64_t)g->file.st.st_size);
         respond_add_header(response, "Content-Range", text);
     }
+    if (g->is_local && g->file.is_sized && q->verb != VERB_HEAD && status != MHD_HTTP_NOT_MODIFIED)
+        q->bytes_out += range.len; /* what a worker reads is counted as it goes */
     return respond_queue(q, status ? status : MHD_HTTP_OK, response, e);
 }
 

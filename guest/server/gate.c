@@ -60,6 +60,7 @@ static int check_route(struct request *q, struct err *e)
 static int check_verb(struct request *q, const char *verb, int *ret_status, struct err *e)
 {
     q->verb = find_verb(verb);
+    q->verb_name = verb;
     if (q->route->flags & ROUTE_ANY_VERB || q->route->verbs & q->verb)
         return 0;
     *ret_status = MHD_HTTP_METHOD_NOT_ALLOWED;

@@ -89,6 +89,7 @@ struct request {
     const struct route *route; /* NULL until the gate found it */
     const struct rpc_method *method;
     enum verb verb;
+    const char *verb_name; /* as it came; the library's */
     bool is_http11;
     char *target; /* the raw request target */
     char *path;   /* its decoded path (may hold any byte but NUL) */

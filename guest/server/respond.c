@@ -18,17 +18,12 @@ void respond_add_header(struct MHD_Response *response, const char *name, const c
     (void)MHD_add_response_header(response, name, value);
 }
 
-int respond_queue(struct request *q, int status, struct MHD_Response *response, struct err *e)
+int respond_queue_plain(struct request *q, int status, struct MHD_Response *response, struct err *e)
 {
     enum MHD_Result queued;
 
     if (!response)
         return err_oom(e);
-    if (!MHD_get_response_header(response, "Cache-Control"))
-        respond_add_header(response, "Cache-Control", "no-store");
-    respond_add_header(response, "X-Content-Type-Options", "nosniff");
-    if (q->server->stopping)
-        respond_add_header(response, "Connection", "close");
     queued = MHD_queue_response(q->mhd, (unsigned)status, response);
     MHD_destroy_response(response);
     if (queued != MHD_YES)
@@ -36,6 +31,18 @@ int respond_queue(struct request *q, int status, struct MHD_Response *response, 
     q->status = status;
     q->stage = STAGE_REPLIED;
     return 0;
+}
+
+int respond_queue(struct request *q, int status, struct MHD_Response *response, struct err *e)
+{
+    if (!response)
+        return err_oom(e);
+    if (!MHD_get_response_header(response, "Cache-Control"))
+        respond_add_header(response, "Cache-Control", "no-store");
+    respond_add_header(response, "X-Content-Type-Options", "nosniff");
+    if (q->server->stopping)
+        respond_add_header(response, "Connection", "close");
+    return respond_queue_plain(q, status, response, e);
 }
 
 int respond_text_take(struct request *q, int status, const char *type, char *text, size_t len,

@@ -11,6 +11,10 @@
 /* Takes the response. Headers of the reply's own are added to it before. */
 int respond_queue(struct request *q, int status, struct MHD_Response *response, struct err *e);
 
+/* The same without headers of ours: for a reply that is somebody else's. */
+int respond_queue_plain(struct request *q, int status, struct MHD_Response *response,
+                        struct err *e);
+
 /* Takes text (malloc'ed). */
 int respond_text_take(struct request *q, int status, const char *type, char *text, size_t len,
                       struct err *e);

@@ -87,3 +87,16 @@ size_t ring_get(struct ring *r, char *data, size_t len)
     }
     return done;
 }
+
+int ring_grow(struct ring *r, size_t cap, struct err *e)
+{
+    struct ring bigger;
+    int ret = ring_init(&bigger, cap, e);
+
+    if (ret < 0)
+        return ret;
+    bigger.len = ring_get(r, bigger.data, r->len);
+    ring_done(r);
+    *r = bigger;
+    return 0;
+}

@@ -13,6 +13,8 @@ struct ring {
 
 int ring_init(struct ring *r, size_t cap, struct err *e);
 void ring_done(struct ring *r);
+/* More room; nobody may be working on a piece. */
+int ring_grow(struct ring *r, size_t cap, struct err *e);
 
 /* Copies what fits; returns how much. */
 size_t ring_put(struct ring *r, const char *data, size_t len);

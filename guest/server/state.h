@@ -51,6 +51,7 @@ struct server {
     uint32_t generation;
 
     struct relay *relays; /* of tunnels and upgraded proxies; the loop's thread's */
+    _Atomic unsigned n_relays;
 };
 
 /* Watches a suspended connection's socket for the peer's FIN, once. On its thread. */

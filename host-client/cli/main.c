@@ -109,6 +109,7 @@ static int open_context(struct cli *c, const struct places *p, struct bh_error *
     c->opts.monitor_path = p->monitor;
     c->opts.recipe_dir = p->recipes;
     c->opts.image_dir = p->images;
+    c->opts.npm_registry = getenv("npm_config_registry"); /* as npm itself has it */
     c->opts.progress = cli_progress;
     c->opts.progress_arg = c;
     return bh_open(&c->opts, &c->ctx, err);

@@ -9,6 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/bootstrap_guest.h"
@@ -204,8 +205,8 @@ static int is_installed(struct bootstrap *b, struct err *e)
     if (!rec->check_argv)
         return 0;
     r = argv ? recipe_expand_list(rec->check_argv, &b->vars, argv, e) : err_oom(e);
-    if (r == 0 && rec->check_stdout)
-        r = recipe_expand(rec->check_stdout, &b->vars, &want, e);
+    if (r == 0 && rec->check_output)
+        r = recipe_expand(rec->check_output, &b->vars, &want, e);
     if (r < 0)
         return r;
     r = guest_run(b->req->client, argv, b->env, "/", bootstrap_step_end(b, rec->timeouts.check),

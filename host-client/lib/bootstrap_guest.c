@@ -166,6 +166,8 @@ int guest_run(struct client *c, json_t *argv, json_t *env, const char *cwd,
     (void)snprintf(run.reason, sizeof(run.reason), "%s", reason);
     buf_init(&run.output, 2 * BOOTSTRAP_OUTPUT_BYTES);
     r = add_stream(reply, "stdout", &run.output, e);
+    if (r == 0 && !run.output.len)
+        r = add_stream(reply, "stderr", &run.output, e);
     if (r == 0) {
         run.log = log_of(reply, NULL);
         r = run.log ? 0 : err_oom(e);

@@ -20,7 +20,7 @@
 struct guest_run {
     int status;        /* its exit status; -1: it ended otherwise */
     char reason[16];   /* "exited", "timeout", ... */
-    struct buf output; /* standard output */
+    struct buf output; /* standard output, or else standard error */
     char *log;         /* the end of both streams, or "" */
 };
 

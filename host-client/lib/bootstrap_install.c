@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/io.h"
+#include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/bootstrap_guest.h"

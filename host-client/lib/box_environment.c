@@ -203,6 +203,14 @@ static int put_secret(struct bh_box *box, struct client *c, const char *from_dir
     return r;
 }
 
+/* A memory file system of the user's, where the provider makes one; else the user's home. */
+static const char *secrets_script(const struct bh_box *box)
+{
+    if (strcmp(box->spec.provider, "process") == 0)
+        return "umask 077; mkdir -p ~/.secrets && cd ~/.secrets && pwd";
+    return "umask 077; d=/run/secrets; [ -w $d ] || { d=~/.secrets; mkdir -p $d; }; cd $d && pwd";
+}
+
 static int apply_secrets(struct bh_box *box, struct client *c, int64_t deadline_mono_ms,
                          struct err *e)
 {
@@ -214,8 +222,7 @@ static int apply_secrets(struct bh_box *box, struct client *c, int64_t deadline_
 
     if (!dir)
         return 0;
-    r = run_script(box, c, NULL, "umask 077; mkdir -p ~/.secrets && cd ~/.secrets && pwd",
-                   deadline_mono_ms, &into, e);
+    r = run_script(box, c, NULL, secrets_script(box), deadline_mono_ms, &into, e);
     while (r == 0 && (d = readdir(dir)))
         if (d->d_name[0] != '.')
             r = put_secret(box, c, dir_path, d->d_name, into, deadline_mono_ms, e);

@@ -16,7 +16,8 @@
 
 /* What the caller's options and this machine have, into the box's directory. */
 int box_environment_save(struct bh_box *box, const struct bh_create_options *opts, struct err *e);
-/* Into the running box: secrets as files 0600 in ~/.secrets, certificates in ~/.bellhop. */
+/* Into the running box: secrets as files 0600 in /run/secrets (a memory
+ * file system of the user's; without one, and for boxes of this machine, ~/.secrets), certificates in ~/.bellhop. */
 int box_environment_apply(struct bh_box *box, struct client *c, int64_t deadline_mono_ms,
                           struct err *e);
 /* The variables of a command: the box's name, the above, and --env, in this order. A later one

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/buf.h"
@@ -154,7 +154,8 @@ int bh_upload(struct bh_box *box, const struct bh_upload_options *opts,
     return ctx_fail(err, r, &e);
 }
 
-/* The archive is pushed by the transport and pulled by libarchive: a thread and a pipe between. */
+/* The archive is pushed by the transport and pulled by libarchive: a thread, and a socket pair
+ * between them (whose writer, unlike a pipe's, is not killed when the reader gives up). */
 struct download {
     int read_fd;
     int write_fd;
@@ -173,11 +174,21 @@ static void *extract_thread(void *arg)
     return NULL;
 }
 
-static int to_pipe(void *arg, const char *data, size_t len)
+static int to_thread(void *arg, const char *data, size_t len)
 {
     const struct download *d = arg;
 
-    return io_write_all(d->write_fd, data, len, NULL);
+    while (len) {
+        ssize_t n = send(d->write_fd, data, len, MSG_NOSIGNAL);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return 1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
 }
 
 /* A directory arrives as a directory of its own name, as cp -r would do it; a file as itself. */
@@ -192,16 +203,14 @@ static int is_directory(struct client *c, const char *path, bool *ret, struct er
     return r;
 }
 
-static int download(struct bh_box *box, struct client *c, const char *path, struct download *d,
-                    struct err *e)
+static int download(struct client *c, const char *path, struct download *d, struct err *e)
 {
     pthread_t thread;
     int p[2];
     int r;
 
-    (void)box;
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "pipe");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p) < 0)
+        return err_sys(e, errno, "socketpair");
     d->read_fd = p[0];
     d->write_fd = p[1];
     r = pthread_create(&thread, NULL, extract_thread, d);
@@ -210,7 +219,7 @@ static int download(struct bh_box *box, struct client *c, const char *path, stru
         fd_close(p[1]);
         return err_sys(e, r, "start a thread");
     }
-    r = client_get_archive(c, path, "format=tar", to_pipe, d, 0, e);
+    r = client_get_archive(c, path, "format=tar", to_thread, d, 0, e);
     fd_close(TAKE_FD(d->write_fd));
     (void)pthread_join(thread, NULL);
     if (d->r < 0 && (r == 0 || r == -ERR_CANCELED)) {
@@ -243,7 +252,7 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
     }
     if (r == 0) {
         d.prefix = is_dir && strcmp(clean, "/") != 0 ? path_name(clean) : NULL;
-        r = download(box, c, full, &d, &e);
+        r = download(c, full, &d, &e);
     }
     return ctx_fail(err, r, &e);
 }

@@ -238,7 +238,7 @@ static int walk_open(struct listing *l, FTS *fts, const char *root, const char *
 {
     FTSENT *ent;
 
-    while ((errno = 0, ent = fts_read(fts))) {
+    while (((void)(errno = 0), ent = fts_read(fts))) {
         _cleanup_free_ char *name = name_below(prefix, root, ent->fts_path);
         int r;
 
@@ -314,7 +314,7 @@ static int walk_worktree_part(struct listing *l, const char *root, const struct 
 
     if (!fts)
         return err_sys(e, errno, "read '%s'", root);
-    while (r == 0 && (errno = 0, ent = fts_read(fts))) {
+    while (r == 0 && ((void)(errno = 0), ent = fts_read(fts))) {
         const char *rel = ent->fts_path + strlen(root);
 
         rel += *rel == '/';

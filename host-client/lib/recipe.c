@@ -303,7 +303,7 @@ static int jx_check(json_t *v, void *out, struct err *e)
 {
     static const struct jx_field fields[] = {
         JX_AS("argv", struct recipe, check_argv, jx_command, JX_REQUIRED),
-        JX_AS("stdout", struct recipe, check_stdout, jx_template, 0),
+        JX_AS("output", struct recipe, check_output, jx_template, 0),
         {0},
     };
 

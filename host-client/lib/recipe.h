@@ -63,7 +63,7 @@ struct recipe {
     const char *own_version;
     uint32_t port;            /* 0: none */
     json_t *check_argv;       /* NULL: always install */
-    const char *check_stdout; /* a template, or NULL: its exit status alone says it */
+    const char *check_output; /* a template, or NULL: its exit status alone says it */
     struct recipe_npm npm[RECIPE_MAX_NPM];
     size_t n_npm;
     const char *npm_lock;  /* a package-lock.json beside the recipe, or NULL */

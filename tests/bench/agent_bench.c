@@ -93,6 +93,7 @@ static struct agent start_agent(char *program, char *token_file)
         die("pipe");
     (void)posix_spawn_file_actions_init(&actions);
     (void)posix_spawn_file_actions_adddup2(&actions, fds[1], READY_FD);
+    (void)posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
 
     start = now_ms();
     errno = posix_spawn(&a.pid, program, &actions, NULL, (char *const *)argv, environ);

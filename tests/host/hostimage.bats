@@ -73,8 +73,7 @@ plant()
     # /usr and /opt are large: there only what was planted is looked at
     [ "$(in_box "$A" "grep -rsl --exclude-dir=proc --exclude-dir=sys --exclude-dir=usr --exclude-dir=dev --devices=skip -- '$MARK' / | wc -l")" = 0 ]
     for path in "/usr/local/etc/$n" "/opt/$n/secret"; do
-        run in_box "$A" "cat $path"
-        [ "$status" -ne 0 ]
+        refused in_box "$A" "cat $path"
         [[ "$output" != *"$MARK"* ]]
     done
 }
@@ -93,10 +92,8 @@ plant()
     BOXES+=("$A")
     box_start "$A" image=host
     [ "$(as_user "$A" 'sh -c "echo works"; cd /workspace && touch x && ls')" = "$(printf 'works\nx')" ]
-    run in_box "$A" 'touch /usr/bin/x'
-    [ "$status" -ne 0 ]
-    run in_box "$A" 'touch /opt/x'
-    [ "$status" -ne 0 ]
+    refused in_box "$A" 'touch /usr/bin/x'
+    refused in_box "$A" 'touch /opt/x'
     [ "$(as_user "$A" 'git --version')" = "$(git --version)" ]
 }
 

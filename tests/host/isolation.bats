@@ -27,12 +27,9 @@ ENOSYS=38
 
 @test "isolation_mount_fails" {
     box_make "$A"
-    run in_box "$A" 'mount -t tmpfs none /tmp'
-    [ "$status" -ne 0 ]
-    run in_box "$A" 'mount --bind /etc /tmp'
-    [ "$status" -ne 0 ]
-    run in_box "$A" 'umount /proc'
-    [ "$status" -ne 0 ]
+    refused in_box "$A" 'mount -t tmpfs none /tmp'
+    refused in_box "$A" 'mount --bind /etc /tmp'
+    refused in_box "$A" 'umount /proc'
     [ "$(syscall "$A" 165/40 0 0 0 0 0)" = $EPERM ] # mount
     [ "$(syscall "$A" 166/39 0 0)" = $EPERM ]       # umount2
     [ "$(syscall "$A" 155/41 0 0)" = $EPERM ]       # pivot_root
@@ -44,10 +41,8 @@ ENOSYS=38
 @test "isolation_unshare_and_new_namespaces_fail" {
     box_make "$A"
     for flag in --user --net --mount --pid --uts --ipc --cgroup; do
-        run in_box "$A" "unshare $flag true"
-        [ "$status" -ne 0 ]
-        run as_user "$A" "unshare $flag true"
-        [ "$status" -ne 0 ]
+        refused in_box "$A" "unshare $flag true"
+        refused as_user "$A" "unshare $flag true"
     done
     [ "$(syscall "$A" 272/97 0x10000000)" = $EPERM ]                # unshare(CLONE_NEWUSER)
     [ "$(syscall "$A" 308/268 3 0)" = $EPERM ]                      # setns
@@ -105,10 +100,8 @@ ENOSYS=38
     [ "$(in_box "$A" 'sleep 100 & perl -e "print syscall(101, 16, $!, 0, 0)"; kill $!')" = 0 ] ||
         [ "$(uname -m)" != x86_64 ]
     other=$(box_pid "$B")
-    run in_box "$A" "kill -0 $other"
-    [ "$status" -ne 0 ]
-    run in_box "$A" "ls /proc/$other"
-    [ "$status" -ne 0 ]
+    refused in_box "$A" "kill -0 $other"
+    refused in_box "$A" "ls /proc/$other"
     run in_box "$A" "perl -e '\$r = syscall(101, 16, $other, 0, 0); print \$! + 0'"
     [ "$output" = 3 ] || [ "$(uname -m)" != x86_64 ] # ESRCH
 }
@@ -121,10 +114,8 @@ ENOSYS=38
 
 @test "isolation_devices_cannot_be_made_or_opened" {
     box_make "$A"
-    run in_box "$A" 'mknod /tmp/disk b 254 0'
-    [ "$status" -ne 0 ]
-    run in_box "$A" 'mknod /tmp/mem c 1 1'
-    [ "$status" -ne 0 ]
+    refused in_box "$A" 'mknod /tmp/disk b 254 0'
+    refused in_box "$A" 'mknod /tmp/mem c 1 1'
     [ "$(in_box "$A" 'ls /dev | sort | tr "\n" " "')" = \
         "fd full mqueue null ptmx pts random shm stderr stdin stdout tty urandom zero " ]
 }
@@ -133,8 +124,7 @@ ENOSYS=38
     box_make "$A"
     for path in /proc/sys/kernel/hostname /proc/sysrq-trigger /sys/kernel/uevent_helper \
         /proc/sys/kernel/core_pattern /proc/irq/default_smp_affinity; do
-        run in_box "$A" "echo x >$path"
-        [ "$status" -ne 0 ]
+        refused in_box "$A" "echo x >$path"
     done
     for path in /proc/kcore /proc/keys /proc/kallsyms /proc/timer_list /proc/kmsg; do
         [ -z "$(in_box "$A" "head -c 1 $path 2>/dev/null")" ]
@@ -151,10 +141,8 @@ ENOSYS=38
 
 @test "isolation_the_clock_and_the_host_name_cannot_be_changed" {
     box_make "$A"
-    run in_box "$A" 'date -s 2000-01-01'
-    [ "$status" -ne 0 ]
-    run in_box "$A" 'hostname other'
-    [ "$status" -ne 0 ]
+    refused in_box "$A" 'date -s 2000-01-01'
+    refused in_box "$A" 'hostname other'
 }
 
 @test "isolation_privilege_sudo_lets_the_user_become_root_of_the_box" {
@@ -168,14 +156,12 @@ ENOSYS=38
     box_make "$A" privilege=strict
     [ "$(as_user "$A" 'grep -E "^(Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs)" /proc/self/status | cut -f 2 | sort | uniq -c | tr -s " \n" " "')" = \
         " 5 0000000000000000 1 1 " ]
-    run as_user "$A" 'sudo -n id -u'
-    [ "$status" -ne 0 ]
+    refused as_user "$A" 'sudo -n id -u'
     [ "$(as_user "$A" 'id -u; echo x >/workspace/x; cat /workspace/x')" = "$(printf '1000\nx')" ]
     drive inspect "$A" privilege=strict | jq -e '.isolation.no_new_privileges and .missing == []'
 }
 
 @test "isolation_the_token_is_not_in_the_box" {
     box_make "$A"
-    run in_box "$A" 'grep -rs secret-token /run /tmp /etc /proc/1/environ /proc/1/cmdline'
-    [ "$status" -ne 0 ]
+    refused in_box "$A" 'grep -rs secret-token /run /tmp /etc /proc/1/environ /proc/1/cmdline'
 }

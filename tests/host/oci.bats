@@ -77,12 +77,13 @@ B=00000000000000bb
 
 no_box_runs()
 {
-    ! drive find "$1" && [ ! -e "$(box_dir "$1")/run.json" ]
+    [ "$(drive find "$1")" = stopped ] && [ ! -e "$(box_dir "$1")/run.json" ]
 }
 
 @test "oci_stop_start_and_destroy_may_be_repeated" {
     box_make "$A"
     first=$(box_pid "$A")
+    [ "$(drive find "$A")" = running ]
     drive start "$A"
     [ "$(box_pid "$A")" = "$first" ]
     drive stop "$A"
@@ -108,8 +109,7 @@ no_box_runs()
     [ "$(drive inspect "$A" memory=134217728 cpu=250 pids=64 | jq -c .limits)" = \
         '{"pids":64,"memory_bytes":134217728,"cpu_millis":250}' ]
     [ "$(drive inspect "$A" memory=134217728 cpu=250 pids=64 | jq -c .missing)" = '[]' ]
-    run in_box "$A" 'python3 -c "x = bytearray(300 << 20); print(len(x))"'
-    [ "$status" -ne 0 ]
+    refused in_box "$A" 'python3 -c "x = bytearray(300 << 20); print(len(x))"'
     run in_box "$A" 'for i in $(seq 100); do sleep 3 & done'
     [[ "$output" == *"ork"* ]]
 }

@@ -1,6 +1,6 @@
 /*
  * ocidrive: drives the oci provider without a monitor, for the tests of the provider itself.
- *   ocidrive STATE_DIR AGENT (probe|prepare|start|stop|destroy|find|inspect) [KEY=VALUE...]
+ *   ocidrive STATE_DIR AGENT (probe|prepare|start|stop|destroy|find|inspect|sweep) [KEY=VALUE...]
  * Keys: image, image_dir, runtime, network, privilege, dest, memory, cpu, pids, allow (repeated),
  * env (repeated), id, name, grace.
  */
@@ -122,6 +122,17 @@ static int cmd_start(struct drive *d, struct err *e)
     return r;
 }
 
+static int cmd_find(struct drive *d, struct err *e)
+{
+    struct provider_run run;
+    int r = provider_oci.find(&d->box, &run, e);
+
+    if (r < 0)
+        return r;
+    (void)puts(r ? "running" : "stopped");
+    return 0;
+}
+
 static int cmd_inspect(struct drive *d, struct err *e)
 {
     json_t *obj = NULL;
@@ -146,8 +157,6 @@ static void print_line(void *arg, const char *line)
 
 static int run(struct drive *d, const char *verb, struct err *e)
 {
-    struct provider_run found;
-
     if (str_eq(verb, "probe"))
         return cmd_probe(d, e);
     if (str_eq(verb, "prepare"))
@@ -161,7 +170,7 @@ static int run(struct drive *d, const char *verb, struct err *e)
     if (str_eq(verb, "inspect"))
         return cmd_inspect(d, e);
     if (str_eq(verb, "find"))
-        return provider_oci.find(&d->box, &found, e);
+        return cmd_find(d, e);
     if (str_eq(verb, "sweep")) /* all but the box called name= */
         return provider_oci.sweep(&d->ctx, is_kept, (void *)d->box.name, print_line, NULL, e);
     return err_set(e, ERR_INVALID, "unknown verb '%s'", verb);
@@ -195,5 +204,5 @@ int main(int argc, char **argv)
     if (r < 0)
         (void)fprintf(stderr, "%s: %s%s%s\n", err_wire_name(r), e.field, e.field[0] ? ": " : "",
                       e.message);
-    return r < 0 ? 1 : r;
+    return r < 0 ? 1 : 0;
 }

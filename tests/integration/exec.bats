@@ -3,10 +3,17 @@
 
 load ../lib/agent
 
-setup() { start_agent; }
+setup()
+{
+    start_agent
+    jobs_of_test=() # `wait` alone would wait for the agent as well
+}
 teardown() { stop_agents; }
 
-# run_ok JSON FILTER EXPECTED: a Run's reply through jq
+is_running() { rpc Exec/Get "{\"id\":\"$1\"}" | jq -e '.state == "running"'; }
+has_late_output() { rpc Exec/Read '{"id":"late","offset":6}' | jq -e '.text == "late\n"'; }
+
+# check_run JSON FILTER EXPECTED: a Run's reply through jq
 check_run()
 {
     local got
@@ -41,9 +48,9 @@ check_run()
     rpc Exec/Run '{"argv":["true"],"pty":{"cols":0}}' | jq -e '.field == "pty.cols"'
     rpc Exec/Get '{"id":"nothing"}' | jq -e '.code == "not_found" and .field == "id"'
     big=$(head -c 131072 /dev/zero | tr '\0' x)
-    jq -n --arg big "$big" '{argv: ["true", "a", $big]}' >"$AGENT_DIR/big.json"
+    printf '{"argv":["true","a","%s"]}' "$big" >"$AGENT_DIR/big.json"
     rpc Exec/Run "@$AGENT_DIR/big.json" | jq -e '.code == "invalid_argument" and .field == "argv[2]"'
-    jq -n --arg big "${big:1}" '{argv: ["true", "a", $big]}' >"$AGENT_DIR/big.json"
+    printf '{"argv":["true","a","%s"]}' "${big:1}" >"$AGENT_DIR/big.json"
     rpc Exec/Run "@$AGENT_DIR/big.json" | jq -e '.exit.code == 0'
 }
 
@@ -87,13 +94,13 @@ check_run()
 
 @test "exec keeps what a grandchild writes after the end" {
     rpc Exec/Run '{"id":"late","shell":"(sleep 0.3; echo late) & echo early"}' | jq -e '.stdout.text == "early\n"'
-    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
-        -d '{\"id\":\"late\",\"offset\":6}' $AGENT_URL/bellhop.v1.Exec/Read | grep -q late"
+    wait_until 5 has_late_output
 }
 
 @test "exec binary output is exact" {
     rpc Exec/Run '{"shell":"head -c 300000 /dev/urandom | tee '"$AGENT_DIR"'/want"}' |
-        jq -r .stdout.b64 | base64 -d | cmp - "$AGENT_DIR/want"
+        jq -r .stdout.b64 | base64 -d >"$AGENT_DIR/got"
+    cmp "$AGENT_DIR/got" "$AGENT_DIR/want"
     check_run '{"shell":"printf \"a\\0b\""}' '.stdout' '{"bytes":3,"dropped_bytes":0,"text":"a\u0000b"}'
 }
 
@@ -160,20 +167,20 @@ two" ]
 
 @test "exec wait has a deadline" {
     rpc Exec/Start '{"id":"w","argv":["sleep","7577"]}' >/dev/null &
-    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
-        -d '{}' $AGENT_URL/bellhop.v1.Exec/List | grep -q running"
+    jobs_of_test+=($!)
+    wait_until 5 is_running w
     rpc Exec/Wait '{"id":"w","timeout_ms":100}' | jq -e '.code == "deadline_exceeded"'
     rpc Exec/Signal '{"id":"w","signal":15}' | jq -e '.id == "w"'
     rpc Exec/Wait '{"id":"w"}' | jq -e '.exit.reason == "signaled" and .exit.signal == "SIGTERM"'
     rpc Exec/Signal '{"id":"w","signal":"SIGTERM"}' | jq -e '.code == "failed_precondition"'
     rpc Exec/Signal '{"id":"w","signal":"SIGNOPE"}' | jq -e '.code == "invalid_argument" and .field == "signal"'
-    wait
+    wait "${jobs_of_test[@]}"
 }
 
 @test "exec stdin is written by offset and closed" {
     rpc Exec/Start '{"id":"i","argv":["cat"],"stdin_open":true}' >/dev/null &
-    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
-        -d '{\"id\":\"i\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
+    jobs_of_test+=($!)
+    wait_until 5 is_running i
     rpc Exec/Write '{"id":"i","offset":0,"data":{"text":"hello "}}' | jq -e '.offset == 6'
     rpc Exec/Write '{"id":"i","offset":0,"data":{"text":"hello "}}' | jq -e '.offset == 6'
     rpc Exec/Write '{"id":"i","offset":4,"data":{"text":"o world"}}' | jq -e '.offset == 11'
@@ -182,17 +189,17 @@ two" ]
     rpc Exec/Wait '{"id":"i"}' | jq -e '.exit.code == 0'
     rpc Exec/Get '{"id":"i","output":true}' | jq -e '.stdout.text == "hello world"'
     rpc Exec/Write '{"id":"i","data":{"text":"x"}}' | jq -e '.code == "failed_precondition"'
-    wait
+    wait "${jobs_of_test[@]}"
 }
 
 @test "exec write to a command that does not read has a deadline" {
     rpc Exec/Start '{"id":"n","argv":["sleep","7677"],"stdin_open":true}' >/dev/null &
+    jobs_of_test+=($!)
     head -c 200000 /dev/zero | tr '\0' x | jq -Rs '{id: "n", timeout_ms: 200, data: {text: .}}' >"$AGENT_DIR/data.json"
-    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
-        -d '{\"id\":\"n\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
+    wait_until 5 is_running n
     rpc Exec/Write "@$AGENT_DIR/data.json" | jq -e '.code == "deadline_exceeded"'
     rpc Exec/Signal '{"id":"n","signal":"KILL"}'
-    wait
+    wait "${jobs_of_test[@]}"
 }
 
 @test "exec a hundred megabytes go through cat exactly" {
@@ -200,14 +207,14 @@ two" ]
 
     head -c 8000000 /dev/urandom >"$AGENT_DIR/piece"
     rpc Exec/Start '{"id":"m","shell":"cat | sha256sum","stdin_open":true}' >"$AGENT_DIR/stream" &
+    jobs_of_test+=($!)
     { printf '{"id":"m","data":{"b64":"'; base64 -w0 "$AGENT_DIR/piece"; printf '"}}'; } >"$AGENT_DIR/piece.json"
-    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
-        -d '{\"id\":\"m\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
+    wait_until 5 is_running m
     for i in $(seq 13); do
         rpc Exec/Write "@$AGENT_DIR/piece.json" | jq -e ".offset == $((i * 8000000))"
     done
     rpc Exec/CloseStdin '{"id":"m"}'
-    wait
+    wait "${jobs_of_test[@]}"
     [ "$(jq -rs 'map(select(.data).data.text) | add' "$AGENT_DIR/stream")" = \
         "$(for i in $(seq 13); do cat "$AGENT_DIR/piece"; done | sha256sum)" ]
 }
@@ -218,16 +225,17 @@ two" ]
 }
 
 @test "exec pty has a size, is resized, and several can attach" {
-    rpc Exec/Start '{"id":"t","argv":["sh"],"pty":{"cols":91,"rows":22}}' >"$AGENT_DIR/stream" &
-    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
-        -d '{\"id\":\"t\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
-    rpc Exec/Attach '{"id":"t"}' >"$AGENT_DIR/stream2" &
+    rpc Exec/Start '{"id":"t","argv":["sh"],"pty":{"cols":91,"rows":22}}' -N >"$AGENT_DIR/stream" &
+    jobs_of_test+=($!)
+    wait_until 5 is_running t
+    rpc Exec/Attach '{"id":"t"}' -N >"$AGENT_DIR/stream2" &
+    jobs_of_test+=($!)
     rpc Exec/Write '{"id":"t","data":{"text":"stty size\n"}}' >/dev/null
     wait_until 5 grep -q "22 91" "$AGENT_DIR/stream"
     rpc Exec/Resize '{"id":"t","cols":77,"rows":33}' | jq -e '.id == "t"'
     rpc Exec/Write '{"id":"t","data":{"text":"stty size; exit 5\n"}}' >/dev/null
     rpc Exec/Wait '{"id":"t","timeout_ms":5000}' | jq -e '.exit.code == 5'
-    wait
+    wait "${jobs_of_test[@]}"
     grep -q "33 77" "$AGENT_DIR/stream"
     grep -q "33 77" "$AGENT_DIR/stream2"
     rpc Exec/Resize '{"id":"t","cols":77,"rows":33}' | jq -e '.code == "failed_precondition"'
@@ -235,12 +243,12 @@ two" ]
 
 @test "exec raw pty passes long lines and every byte" {
     rpc Exec/Start '{"id":"r","shell":"head -c 20256 | sha256sum","pty":{"raw":true}}' >"$AGENT_DIR/stream" &
+    jobs_of_test+=($!)
     { head -c 20000 /dev/zero | tr '\0' x; for i in $(seq 0 255); do printf "\\x$(printf %02x "$i")"; done; } >"$AGENT_DIR/bytes"
-    wait_until 5 sh -c "curl -sS -H 'Authorization: Bearer $AGENT_TOKEN' -H 'Content-Type: application/json' \
-        -d '{\"id\":\"r\"}' $AGENT_URL/bellhop.v1.Exec/Get | grep -q running"
+    wait_until 5 is_running r
     jq -n --arg b "$(base64 -w0 "$AGENT_DIR/bytes")" '{id: "r", data: {b64: $b}}' >"$AGENT_DIR/bytes.json"
     rpc Exec/Write "@$AGENT_DIR/bytes.json" | jq -e '.offset == 20256'
-    wait
+    wait "${jobs_of_test[@]}"
     grep -q "$(sha256sum <"$AGENT_DIR/bytes" | cut -c1-64)" "$AGENT_DIR/stream"
 }
 
@@ -263,7 +271,7 @@ two" ]
 
 @test "exec environment is exactly what was asked" {
     check_run '{"argv":["env","-0"],"env":{"A":"1 2","EMPTY":""}}' '.stdout.text | split("\u0000") | map(split("=")[0]) | sort' \
-        '["","A","EMPTY","HOME","LOGNAME","PATH","USER"]'
+        '[null,"A","EMPTY","HOME","LOGNAME","PATH","USER"]'
     rpc Exec/Run '{"argv":["env"]}' | jq -e '.stdout.text | contains("'"$AGENT_TOKEN"'") | not'
 }
 
@@ -280,7 +288,8 @@ two" ]
     local i
 
     for i in $(seq 1000); do
-        printf 'url = "%s/bellhop.v1.Exec/Run"\nheader = "Authorization: Bearer %s"\nheader = "Content-Type: application/json"\ndata = "{\\"shell\\":\\"echo %d; exit %d\\"}"\noutput = "%s/out.%d"\nnext\n' \
+        [ "$i" = 1 ] || echo next
+        printf 'url = "%s/bellhop.v1.Exec/Run"\nheader = "Authorization: Bearer %s"\nheader = "Content-Type: application/json"\ndata = "{\\"shell\\":\\"echo %d; exit %d\\"}"\noutput = "%s/out.%d"\n' \
             "$AGENT_URL" "$AGENT_TOKEN" "$i" $((i % 200)) "$AGENT_DIR" "$i"
     done >"$AGENT_DIR/curl"
     curl -sS --parallel --parallel-max 200 --parallel-immediate -K "$AGENT_DIR/curl"

@@ -38,10 +38,11 @@ run_agent()
     rm -f "$AGENT_DIR/ready"
     mkfifo "$AGENT_DIR/ready"
     # Descriptor 3 is bats' own: the agent gets the fifo in its place, so it can't hold bats up.
-    "$BELLHOPD" "$@" --ready-fd 3 3<>"$AGENT_DIR/ready" >"$AGENT_LOG" 2>&1 </dev/null 4>&- &
+    # Our own end is open first: a line written to a fifo that nobody else holds is lost.
+    exec 9<>"$AGENT_DIR/ready"
+    "$BELLHOPD" "$@" --ready-fd 3 3>"$AGENT_DIR/ready" >"$AGENT_LOG" 2>&1 </dev/null 4>&- 9>&- &
     AGENT_PID=$!
     AGENT_PIDS+=("$AGENT_PID")
-    exec 9<>"$AGENT_DIR/ready"
     for _ in $(seq 100); do
         IFS= read -r -t 0.2 line <&9 && break
         kill -0 "$AGENT_PID" 2>/dev/null || break
@@ -120,12 +121,15 @@ agent_status()
     agent_curl "$@" -o /dev/null -w '%{http_code}'
 }
 
-# rpc Exec/Run '{"argv":["true"]}' [CURL OPTION...]: prints the reply's body.
+# rpc Exec/Run ['{"argv":["true"]}'] [CURL OPTION...]: prints the reply's body.
 rpc()
 {
-    local method=$1 params=${2:-"{}"}
+    local method=$1 params='{}'
 
-    shift $(($# > 1 ? 2 : 1))
+    shift
+    case ${1:-} in
+    [\{\[]*) params=$1 && shift ;;
+    esac
     agent_curl "/bellhop.v1.$method" -H 'Content-Type: application/json' --data-binary "$params" "$@"
 }
 

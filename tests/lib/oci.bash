@@ -82,6 +82,17 @@ run_in_box()
     return "$(jq -r 'if .exit.code != null then .exit.code else 255 end' <<<"$reply")"
 }
 
+# refused COMMAND...: in_box or as_user ran, and what it ran failed. Sets output.
+refused()
+{
+    local status=0
+
+    output=$("$@" 2>&1) || status=$?
+    [ "$status" -ne 0 ] && [ "$status" -ne 255 ] && return 0
+    echo "not refused ($status): $*: $output" >&2
+    return 1
+}
+
 in_box() { run_in_box "$1" root "$2"; }
 as_user() { run_in_box "$1" user "$2"; }
 

@@ -71,15 +71,17 @@ static inline mode_t h_mode(const char *path)
     return lstat(path, &st) == 0 ? st.st_mode & 07777 : 0;
 }
 
-/* Everything below the current directory but *.log and tests' own archives, as one digest. */
+/* Everything below a directory (names, modes, links, contents) as one digest. */
 static inline void h_snapshot(const char *dir, char out[128])
 {
     char command[512];
     FILE *f;
 
     snprintf(command, sizeof(command),
-             "cd '%s' && { find . -printf '%%p %%y %%m %%l %%n\\n' | sort; "
-             "find . -type f -print0 | sort -z | xargs -0 -r sha256sum; } | sha256sum", dir);
+             "cd '%s' && { find . -type d -printf '%%p %%m\\n' -o -printf '%%p %%y %%m %%l %%n\\n' "
+             "| sort; "
+             "find . -type f -print0 | sort -z | xargs -0 -r sha256sum; } | sha256sum",
+             dir);
     f = popen(command, "r");
     if (!f || !fgets(out, 128, f))
         t_fail(__FILE__, __LINE__, "no snapshot");

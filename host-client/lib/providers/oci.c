@@ -15,6 +15,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/dirtree.h"
+#include "lib/image.h"
 #include "lib/providers/host_image.h"
 #include "lib/providers/oci_bundle.h"
 #include "lib/providers/oci_cgroup.h"
@@ -109,18 +110,18 @@ static int oci_probe(struct bh_ctx *ctx, const char *runtime, struct provider_fa
     return 0;
 }
 
-static int check_image(struct bh_ctx *ctx, const struct spec *spec, struct err *e)
+static int check_image(struct bh_ctx *ctx, struct spec *spec, struct err *e)
 {
-    _cleanup_free_ char *rootfs = NULL;
-    struct stat st;
+    char *dir;
+    int r;
 
     if (oci_is_host_image(spec))
         return host_image_check(ctx->state_dir, e);
-    if (asprintf(&rootfs, "%s/rootfs", spec->image_dir) < 0)
-        return err_oom(e);
-    if (stat(rootfs, &st) < 0 || !S_ISDIR(st.st_mode))
-        return err_field(e, ERR_NOT_FOUND, "image", "the image '%s' has no '%s'", spec->image,
-                         rootfs);
+    r = image_resolve(ctx, *spec->image_dir ? spec->image_dir : spec->image, &dir, e);
+    if (r < 0)
+        return r;
+    free(spec->image_dir);
+    spec->image_dir = dir;
     return 0;
 }
 

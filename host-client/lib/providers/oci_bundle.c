@@ -193,6 +193,11 @@ static json_t *new_mounts(const struct oci_bundle *c)
     const char *const shm[] = {"nosuid", "noexec", "nodev", "mode=1777", SHM_OPTION, NULL};
     const char *const mq[] = {"nosuid", "noexec", "nodev", NULL};
     const char *const cgroup[] = {"nosuid", "noexec", "nodev", "relatime", "rw", NULL};
+    char uid[32];
+    char gid[32];
+    /* secrets are the user's, and never on a disk */
+    const char *const secrets[] = {"nosuid", "noexec", "nodev", "mode=0700", "size=4096k", uid, gid,
+                                   NULL};
     json_t *mounts = json_array();
     int r = 0;
 
@@ -201,6 +206,9 @@ static json_t *new_mounts(const struct oci_bundle *c)
     r |= add_mount(mounts, "devpts", "devpts", "/dev/pts", pts);
     r |= add_mount(mounts, "tmpfs", "shm", "/dev/shm", shm);
     r |= add_mount(mounts, "mqueue", "mqueue", "/dev/mqueue", mq);
+    (void)snprintf(uid, sizeof(uid), "uid=%u", (unsigned)c->disk->uid);
+    (void)snprintf(gid, sizeof(gid), "gid=%u", (unsigned)c->disk->gid);
+    r |= add_mount(mounts, "tmpfs", "tmpfs", "/run/secrets", secrets);
     r |= add_sys(mounts, c);
     /* On v2 the box's own subtree is its own to divide; v1 is never delegated. */
     if (oci_cgroup_is_v2())
@@ -347,6 +355,7 @@ static json_t *new_probe_mounts(bool with_libraries)
     json_t *mounts = json_array();
     int r = add_mount(mounts, "proc", "proc", "/proc", none);
 
+    r |= add_mount(mounts, "tmpfs", "tmpfs", "/dev", none); /* crun wants one */
     for (size_t i = 0; with_libraries && i < N_ELEMENTS(libraries); i++)
         if (access(libraries[i], F_OK) == 0)
             r |= add_mount(mounts, "bind", libraries[i], libraries[i], options);

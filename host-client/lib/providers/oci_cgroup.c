@@ -20,6 +20,7 @@
 #include "common/banned.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
+#define CGROUP1_MAGIC 0x27e0eb
 #define CGROUP2_MAGIC 0x63677270
 #define MAX_HIERARCHIES 24
 #define PATH_BYTES 512
@@ -49,11 +50,18 @@ struct hierarchies {
     size_t n;
 };
 
+/* A directory where nothing is mounted is none. */
 static void add_hierarchy(struct hierarchies *h, const char *name)
 {
-    if (h->n < MAX_HIERARCHIES)
-        (void)snprintf(h->path[h->n++], sizeof(h->path[0]), "%s%s%s", CGROUP_ROOT,
-                       name ? "/" : "", name ? name : "");
+    struct statfs fs;
+
+    if (h->n == MAX_HIERARCHIES)
+        return;
+    (void)snprintf(h->path[h->n], sizeof(h->path[0]), "%s%s%s", CGROUP_ROOT, name ? "/" : "",
+                   name ? name : "");
+    if (statfs(h->path[h->n], &fs) == 0 &&
+        (fs.f_type == CGROUP1_MAGIC || fs.f_type == CGROUP2_MAGIC))
+        h->n++;
 }
 
 static void find_hierarchies(struct hierarchies *h)

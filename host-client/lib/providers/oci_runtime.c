@@ -258,6 +258,7 @@ static int probe_run(const struct oci_container *c, const char *dir, char why[WH
     struct args a = {.n = 0};
     struct oci_cmd cmd = {
         .argv = a.v, .stdio_fd = -1, .timeout_ms = PROBE_TIMEOUT_MS, .cancel_fd = c->cancel_fd};
+    struct err failed = {0};
     int r;
 
     add_globals(&a, c);
@@ -265,11 +266,11 @@ static int probe_run(const struct oci_container *c, const char *dir, char why[WH
     add(&a, "--bundle");
     add(&a, dir);
     add(&a, c->id);
-    r = oci_exec(&cmd, &out, e);
+    r = oci_exec(&cmd, &out, &failed);
     if (r == -ERR_CANCELED)
-        return r;
+        return err_set(e, ERR_CANCELED, "%s", failed.message);
     if (r < 0) {
-        (void)snprintf(why, WHY_BYTES, "%s", e ? e->message : "it did not run");
+        (void)snprintf(why, WHY_BYTES, "%s", failed.message);
         return 0;
     }
     if (out.status)

@@ -194,6 +194,7 @@ __attribute__((noreturn)) static void become_agent(const struct agent_launch *l,
         (void)sigaction(sig, &dfl, NULL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)umask(022); /* not the monitor's */
     (void)setsid();
     if (null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 ||
         syscall(SYS_close_range, 3, ~0U, 0) < 0 || chdir(dir) < 0)

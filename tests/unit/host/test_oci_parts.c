@@ -155,14 +155,24 @@ TEST(oci_exec_reports_output_status_and_deadline)
     T_OK(strstr(e.message, "/nonexistent/program") != NULL);
 }
 
-TEST(oci_exec_feeds_the_input_and_the_setup_fails_the_call)
+static int failing_setup(void *arg, struct err *e)
 {
+    return err_set(e, ERR_DENIED, "no %s", (const char *)arg);
+}
+
+TEST(oci_exec_feeds_the_input_and_a_failing_setup_fails_the_call)
+{
+    struct err e = {0};
     const char *const cat[] = {"/bin/cat", NULL};
     struct oci_output out;
     struct oci_cmd cmd = {.argv = cat, .input = "hello", .stdio_fd = -1, .timeout_ms = 5000};
 
     T_INT(oci_exec_ok(&cmd, &out, NULL), 0);
     T_STR(out.text, "hello");
+    cmd.setup = failing_setup;
+    cmd.setup_arg = (void *)"way";
+    T_INT(oci_exec_ok(&cmd, &out, &e), -ERR_DENIED);
+    T_STR(e.message, "no way");
 }
 
 TEST(oci_proxies_on_the_loopback_are_found)

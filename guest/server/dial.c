@@ -1,0 +1,177 @@
+#include "server/dial.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/str.h"
+#include "proc/loop.h"
+
+#include "common/banned.h"
+
+struct dial {
+    struct loop *loop;
+    uint16_t port;
+    dial_fn fn;
+    void *arg;
+    int fd;
+    bool tries_v6; /* 127.0.0.1 was tried */
+    int sys;       /* of the last try */
+    struct loop_watch *watch;
+    struct loop_timer *timer; /* the deadline, or an answer that was known at once */
+};
+
+static void on_timer(struct loop *l, void *arg);
+
+static void drop_socket(struct dial *d)
+{
+    if (d->watch)
+        d->watch = loop_watch_del(d->watch);
+    fd_close(TAKE_FD(d->fd));
+}
+
+static void finish(struct dial *d, int fd)
+{
+    struct err error = {0};
+    dial_fn fn = d->fn;
+    void *arg = d->arg;
+
+    if (fd < 0)
+        (void)err_field(&error, ERR_UNAVAILABLE, "port",
+                        d->sys == ETIMEDOUT ? "port %d in the box does not answer"
+                                            : "nothing listens on port %d in the box",
+                        (int)d->port);
+    if (d->watch)
+        d->watch = loop_watch_del(d->watch);
+    d->fd = -1;
+    dial_free(d);
+    fn(arg, fd, &error);
+}
+
+/* 0: connected; EINPROGRESS: not yet; else why not. */
+static int try_connect(struct dial *d)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET,
+                             .sin_port = htons(d->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+                              .sin6_port = htons(d->port),
+                              .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int on = 1;
+    int r;
+
+    d->fd = socket(d->tries_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (d->fd < 0)
+        return errno;
+    (void)setsockopt(d->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    r = d->tries_v6 ? connect(d->fd, (struct sockaddr *)&v6, sizeof(v6))
+                    : connect(d->fd, (struct sockaddr *)&v4, sizeof(v4));
+    return r < 0 ? errno : 0;
+}
+
+static void on_writable(struct loop *l, uint32_t events, void *arg);
+
+/* Goes on until something is known or has to be waited for. True: it is over. */
+static bool advance(struct dial *d)
+{
+    for (;;) {
+        d->sys = try_connect(d);
+        if (d->sys == 0)
+            return true;
+        if (d->sys == EINPROGRESS &&
+            loop_watch_add(d->loop, d->fd, EPOLLOUT, on_writable, d, &d->watch, NULL) == 0)
+            return false;
+        drop_socket(d);
+        if (d->tries_v6)
+            return true;
+        d->tries_v6 = true;
+    }
+}
+
+static void on_writable(struct loop *l, uint32_t events, void *arg)
+{
+    struct dial *d = arg;
+    socklen_t len = sizeof(d->sys);
+
+    (void)l;
+    (void)events;
+    if (getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &d->sys, &len) == 0 && d->sys == 0) {
+        finish(d, d->fd);
+        return;
+    }
+    drop_socket(d);
+    if (d->tries_v6) {
+        finish(d, -1);
+        return;
+    }
+    d->tries_v6 = true;
+    if (advance(d))
+        finish(d, d->fd);
+}
+
+static void on_timer(struct loop *l, void *arg)
+{
+    struct dial *d = arg;
+
+    (void)l;
+    d->timer = NULL;
+    if (d->sys == EINPROGRESS) {
+        d->sys = ETIMEDOUT;
+        drop_socket(d);
+    }
+    finish(d, d->fd);
+}
+
+int dial_new(struct loop *l, uint16_t port, dial_fn fn, void *arg, struct dial **ret,
+             struct err *e)
+{
+    struct dial *d = calloc(1, sizeof(*d));
+    int64_t at_ms = clock_mono_ms();
+    int r;
+
+    if (!d)
+        return err_oom(e);
+    *d = (struct dial){.loop = l, .port = port, .fn = fn, .arg = arg, .fd = -1};
+    if (!advance(d))
+        at_ms += DIAL_TIMEOUT_MS;
+    r = loop_timer_add(l, at_ms, on_timer, d, &d->timer, e);
+    if (r < 0) {
+        dial_free(d);
+        return r;
+    }
+    *ret = d;
+    return 0;
+}
+
+struct dial *dial_free(struct dial *d)
+{
+    if (!d)
+        return NULL;
+    drop_socket(d);
+    loop_timer_del(d->timer);
+    free(d);
+    return NULL;
+}
+
+int dial_parse_port(const char *text, uint16_t *ret, const char **ret_end, struct err *e)
+{
+    size_t len = strspn(text, "0123456789");
+    char digits[8] = "";
+    uint64_t port = 0;
+
+    if (len && len < sizeof(digits) && (!text[len] || strchr("/?", text[len])))
+        memcpy(digits, text, len);
+    if (str_parse_u64(digits, 1, 65535, &port, NULL) < 0)
+        return err_field(e, ERR_INVALID, "port", "a port from 1 to 65535 is needed in the path");
+    *ret = (uint16_t)port;
+    *ret_end = text + len;
+    return 0;
+}

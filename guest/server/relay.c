@@ -1,0 +1,252 @@
+#include "server/relay.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "proc/loop.h"
+#include "rpc/agent.h"
+#include "server/ring.h"
+#include "server/state.h"
+#include "system/metrics.h"
+
+#include "common/banned.h"
+
+enum {
+    CLIENT,
+    PEER
+};
+
+/* One socket, and what waits to be written to it. */
+struct side {
+    struct relay *relay;
+    int fd;
+    struct loop_watch *watch;
+    uint32_t events;
+    struct ring out; /* memory only while there is something in it */
+    bool is_read;    /* nothing more comes from it */
+    bool is_shut;    /* we have said that nothing more comes */
+    bool is_hung_up; /* the kernel has told; it would go on telling */
+};
+
+struct relay {
+    struct server *server;
+    struct MHD_UpgradeResponseHandle *urh;
+    struct side sides[2];
+    char *early[2]; /* what was there at the start, by the side that is to get it */
+    size_t early_len[2];
+    bool is_broken; /* a socket failed: nothing to be saved */
+    struct relay *next, *prev;
+};
+
+static struct side *other(struct side *s)
+{
+    return &s->relay->sides[s == &s->relay->sides[CLIENT] ? PEER : CLIENT];
+}
+
+static void relay_free(struct relay *r)
+{
+    for (int i = 0; i < 2; i++) {
+        if (r->sides[i].watch)
+            loop_watch_del(r->sides[i].watch);
+        ring_done(&r->sides[i].out);
+        free(r->early[i]);
+    }
+    fd_close(r->sides[PEER].fd);
+    (void)MHD_upgrade_action(r->urh, MHD_UPGRADE_ACTION_CLOSE); /* closes the client's socket */
+    free(r);
+}
+
+static void end(struct relay *r)
+{
+    struct server *s = r->server;
+
+    if (r->next)
+        r->next->prev = r->prev;
+    if (r->prev)
+        r->prev->next = r->next;
+    else
+        s->relays = r->next;
+    s->n_relays--;
+    relay_free(r);
+}
+
+/* Puts what fits into the buffer for s. False: no memory. */
+static bool queue(struct side *s, const char *data, size_t len)
+{
+    if (!s->out.data && ring_init(&s->out, RELAY_BUFFER_BYTES, NULL) < 0)
+        return false;
+    return ring_put(&s->out, data, len) == len;
+}
+
+static void flush(struct side *s)
+{
+    const char *piece;
+    size_t len;
+
+    while (s->out.data && (len = ring_peek(&s->out, &piece))) {
+        ssize_t n = send(s->fd, piece, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n < 0) {
+            s->relay->is_broken = true;
+            return;
+        }
+        ring_drop(&s->out, (size_t)n);
+        if (s == &s->relay->sides[CLIENT])
+            metrics_relayed(0, (uint64_t)n);
+        else
+            metrics_relayed((uint64_t)n, 0);
+    }
+    ring_done(&s->out);
+    if (other(s)->is_read && !s->is_shut) {
+        s->is_shut = true;
+        (void)shutdown(s->fd, SHUT_WR);
+    }
+}
+
+static size_t room(const struct side *s)
+{
+    return s->out.data ? s->out.cap - s->out.len : RELAY_BUFFER_BYTES;
+}
+
+/* One read of at most what the other side's buffer takes. */
+static void receive(struct side *s)
+{
+    char data[8192];
+    size_t max = room(other(s));
+    ssize_t n = recv(s->fd, data, max < sizeof(data) ? max : sizeof(data), MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n < 0)
+        s->relay->is_broken = true;
+    if (n <= 0 || !queue(other(s), data, (size_t)n))
+        s->is_read = true;
+    flush(other(s));
+}
+
+static void on_event(struct loop *l, uint32_t events, void *arg);
+
+/* What s waits for now. Without a wish its failure is still of interest, but told once only. */
+static int update(struct side *s)
+{
+    uint32_t events = (!s->is_read && room(other(s)) ? (uint32_t)EPOLLIN : 0u) |
+                      (s->out.data && s->out.len ? (uint32_t)EPOLLOUT : 0u);
+
+    if (!events && s->is_hung_up) {
+        if (s->watch)
+            s->watch = loop_watch_del(s->watch);
+        return 0;
+    }
+    if (s->watch)
+        return events == s->events ? 0 : loop_watch_set(s->watch, s->events = events, NULL);
+    s->events = events;
+    return loop_watch_add(s->relay->server->agent->loop, s->fd, events, on_event, s, &s->watch,
+                          NULL);
+}
+
+/* Over when nothing can be moved any more in either direction. */
+static bool is_over(const struct relay *r)
+{
+    bool is_moving = false;
+
+    for (int i = 0; i < 2; i++)
+        is_moving = is_moving || !r->sides[i].is_read || r->sides[!i].out.data;
+    return r->is_broken || !is_moving;
+}
+
+static void settle(struct relay *r)
+{
+    if (is_over(r) || update(&r->sides[CLIENT]) < 0 || update(&r->sides[PEER]) < 0)
+        end(r);
+}
+
+static void on_event(struct loop *l, uint32_t events, void *arg)
+{
+    struct side *s = arg;
+
+    (void)l;
+    s->relay->is_broken = s->relay->is_broken || events & EPOLLERR;
+    s->is_hung_up = s->is_hung_up || events & EPOLLHUP;
+    if (events & EPOLLOUT)
+        flush(s);
+    if (!s->is_read && events & (EPOLLIN | EPOLLHUP) && room(other(s)))
+        receive(s);
+    settle(s->relay);
+}
+
+static void start(struct loop *l, void *arg)
+{
+    struct relay *r = arg;
+    struct server *s = r->server;
+    bool ok = s->n_relays < RELAY_MAX && !s->stopping;
+
+    (void)l;
+    r->next = s->relays;
+    if (r->next)
+        r->next->prev = r;
+    s->relays = r;
+    s->n_relays++;
+    for (int i = 0; i < 2 && ok; i++) {
+        ok = !r->early_len[i] || queue(&r->sides[i], r->early[i], r->early_len[i]);
+        free(r->early[i]);
+        r->early[i] = NULL;
+        if (ok)
+            flush(&r->sides[i]);
+    }
+    if (ok)
+        settle(r);
+    else
+        end(r);
+}
+
+static bool keep(struct relay *r, int side, const char *data, size_t len)
+{
+    if (!len)
+        return true;
+    if (len > RELAY_BUFFER_BYTES)
+        return false;
+    r->early[side] = malloc(len);
+    if (!r->early[side])
+        return false;
+    memcpy(r->early[side], data, len);
+    r->early_len[side] = len;
+    return true;
+}
+
+void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh, int client_fd,
+                 int peer_fd, const char *early, size_t early_len, const char *late,
+                 size_t late_len)
+{
+    struct relay *r = calloc(1, sizeof(*r));
+
+    if (!r) {
+        fd_close(peer_fd);
+        (void)MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
+        return;
+    }
+    *r = (struct relay){.server = s, .urh = urh};
+    r->sides[CLIENT] = (struct side){.relay = r, .fd = client_fd};
+    r->sides[PEER] = (struct side){.relay = r, .fd = peer_fd};
+    if (!keep(r, PEER, early, early_len) || !keep(r, CLIENT, late, late_len) ||
+        loop_post(s->agent->loop, start, r, NULL) < 0)
+        relay_free(r);
+}
+
+void relay_end_all(struct server *s)
+{
+    while (s->relays)
+        end(s->relays);
+}
+
+unsigned relay_count(const struct server *s)
+{
+    return s->n_relays;
+}

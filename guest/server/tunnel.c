@@ -1,0 +1,145 @@
+/* tunnel: GET /v1/tunnel/{port} with Upgrade: tcp; after the 101 the connection is the port's. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "proc/loop.h"
+#include "rpc/agent.h"
+#include "server/dial.h"
+#include "server/handlers.h"
+#include "server/relay.h"
+#include "server/respond.h"
+#include "server/state.h"
+
+#include "common/banned.h"
+
+struct tunnel {
+    _Atomic int refs; /* the request's, the loop's while it dials, the response's */
+    struct request *request; /* a reference */
+    struct server *server;
+    uint16_t port;
+    bool is_asked;
+    struct dial *dial; /* the loop's */
+    _Atomic bool is_done;
+    int fd; /* connected; set before is_done */
+    struct err error;
+};
+
+static void tunnel_unref(struct tunnel *t)
+{
+    if (--t->refs > 0)
+        return;
+    fd_close(t->fd);
+    request_unref(t->request);
+    free(t);
+}
+
+static int tunnel_begin(struct request *q, struct err *e)
+{
+    struct tunnel *t;
+    const char *end;
+    uint16_t port;
+    int r;
+
+    r = dial_parse_port(q->rest, &port, &end, e);
+    if (r < 0)
+        return r;
+    if (*end)
+        return err_field(e, ERR_INVALID, "port", "nothing may follow the port");
+    if (!request_header_has(q, "Connection", "upgrade") || !request_header_has(q, "Upgrade", "tcp")) {
+        q->error_status = MHD_HTTP_UPGRADE_REQUIRED;
+        return err_field(e, ERR_INVALID, "Upgrade",
+                         "a tunnel needs the headers Connection: Upgrade and Upgrade: tcp");
+    }
+    t = calloc(1, sizeof(*t));
+    if (!t)
+        return err_oom(e);
+    *t = (struct tunnel){
+        .refs = 1, .request = request_ref(q), .server = q->server, .port = port, .fd = -1};
+    q->state = t;
+    return 0;
+}
+
+static void done(struct tunnel *t)
+{
+    t->is_done = true;
+    request_wake(t->request);
+    tunnel_unref(t);
+}
+
+static void on_dialed(void *arg, int fd, const struct err *error)
+{
+    struct tunnel *t = arg;
+
+    t->fd = fd;
+    if (fd < 0)
+        t->error = *error;
+    done(t);
+}
+
+static void start_dial(struct loop *l, void *arg)
+{
+    struct tunnel *t = arg;
+
+    if (dial_new(l, t->port, on_dialed, t, &t->dial, &t->error) < 0)
+        done(t);
+}
+
+static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *con_cls, const char *extra,
+                       size_t extra_len, MHD_socket sock, struct MHD_UpgradeResponseHandle *urh)
+{
+    struct tunnel *t = cls;
+
+    (void)mhd;
+    (void)con_cls;
+    relay_begin(t->server, urh, sock, TAKE_FD(t->fd), extra, extra_len, NULL, 0);
+}
+
+static int reply(struct request *q, struct tunnel *t, struct err *e)
+{
+    struct MHD_Response *response;
+
+    if (t->fd < 0) {
+        q->error_status = MHD_HTTP_BAD_GATEWAY;
+        *e = t->error;
+        return -t->error.code;
+    }
+    /* t outlives the upgrade: the request is completed only when the connection is closed. */
+    response = MHD_create_response_for_upgrade(on_upgrade, t);
+    if (!response)
+        return err_oom(e);
+    respond_add_header(response, "Upgrade", "tcp");
+    return respond_queue_plain(q, MHD_HTTP_SWITCHING_PROTOCOLS, response, e);
+}
+
+static int tunnel_finish(struct request *q, struct err *e)
+{
+    struct tunnel *t = q->state;
+
+    if (!t->is_asked) {
+        int r;
+
+        t->is_asked = true;
+        t->refs++;
+        r = loop_post(q->server->agent->loop, start_dial, t, e);
+        if (r < 0) {
+            t->refs--;
+            return r;
+        }
+    }
+    while (!t->is_done)
+        if (request_park(q))
+            return 0;
+    return reply(q, t, e);
+}
+
+static void tunnel_done(struct request *q)
+{
+    struct tunnel *t = q->state;
+
+    if (t)
+        tunnel_unref(t);
+}
+
+const struct request_ops tunnel_ops = {
+    .begin = tunnel_begin, .finish = tunnel_finish, .done = tunnel_done};

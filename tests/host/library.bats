@@ -1,0 +1,103 @@
+# The library as a program uses it: the example of docs/examples is built against the header and
+# the libraries that are shipped, and run.
+
+load ../lib/box
+
+setup()
+{
+    box_setup
+    ROOT=$BATS_TEST_DIRNAME/../..
+    mkdir -p "$BOX_TMP/project"
+    echo one >"$BOX_TMP/project/one.txt"
+}
+teardown()
+{
+    box_teardown
+}
+
+compile() # OUTPUT [LIBRARY...]
+{
+    local out=$1
+
+    shift
+    gcc -std=c99 -Wall -Wextra -Wpedantic -Werror -I"$ROOT/host-client/include" -o "$out" \
+        "$ROOT/docs/examples/hello.c" "$@"
+}
+
+hello()
+{
+    "$BOX_TMP/hello" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" process "$BOX_TMP/project"
+}
+
+check_hello()
+{
+    [ "$status" -eq 0 ] || fail "$output"
+    [[ "$output" == *"hello from hello"* ]]
+    [[ "$output" == *"one.txt"* ]]
+    [[ "$output" == *"exited with 0"* ]]
+    [[ "$output" == *"note.txt has 5 bytes: kept"* ]]
+    [[ "$output" == *"port 8080 of the box is http://127.0.0.1:"* ]]
+}
+
+# The programs beside the example are found as they are beside `bellhop`.
+install_beside()
+{
+    ln -s "$(realpath "$BELLHOP_BUILD/bellhopd")" "$(realpath "$BELLHOP_BUILD/bellhop-monitor")" \
+        "$BOX_TMP/"
+}
+
+@test "the example program builds as C99 against the static library and runs" {
+    install_beside
+    # shellcheck disable=SC2046 # words
+    compile "$BOX_TMP/hello" "$BELLHOP_BUILD/libbellhop.a" \
+        $(pkg-config --libs libcurl jansson libarchive sqlite3 nettle libseccomp) -pthread
+    run hello
+    check_hello
+    [ -z "$(bellhop ls -q)" ]
+}
+
+@test "the example program runs with the shared library" {
+    install_beside
+    compile "$BOX_TMP/hello" -L"$BELLHOP_BUILD" -l:libbellhop.so.0 -Wl,-rpath,"$(realpath "$BELLHOP_BUILD")"
+    run hello
+    check_hello
+}
+
+@test "the shared library exports bh_ names only" {
+    run bash -c "nm -D --defined-only '$BELLHOP_BUILD/libbellhop.so.0' | awk '{print \$3}' | grep -v '^bh_' | grep -v '^\$'"
+    [ -z "$output" ] || fail "$output"
+}
+
+@test "the header compiles alone as C99 and as C++" {
+    echo '#include <bellhop/bellhop.h>' >"$BOX_TMP/t.c"
+    gcc -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$ROOT/host-client/include" "$BOX_TMP/t.c"
+    if command -v g++ >/dev/null; then
+        g++ -Wall -Wextra -Werror -fsyntax-only -x c++ -I"$ROOT/host-client/include" "$BOX_TMP/t.c"
+    fi
+}
+
+@test "a program that was compiled with smaller option structs still works" {
+    cat >"$BOX_TMP/old.c" <<'C'
+#include <bellhop/bellhop.h>
+#include <stddef.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    struct bh_options o = {offsetof(struct bh_options, agent_path), argv[1], argv[2]};
+    struct bh_error e;
+    struct bh_ctx *ctx;
+
+    (void)argc;
+    if (bh_open(&o, &ctx, &e) < 0) {
+        fprintf(stderr, "%s\n", e.message);
+        return 1;
+    }
+    bh_close(ctx);
+    o.size = 0;
+    return bh_open(&o, &ctx, &e) == -BH_INVALID_ARGUMENT ? 0 : 1;
+}
+C
+    gcc -std=c99 -I"$ROOT/host-client/include" -o "$BOX_TMP/old" "$BOX_TMP/old.c" \
+        -L"$BELLHOP_BUILD" -l:libbellhop.so.0 -Wl,-rpath,"$(realpath "$BELLHOP_BUILD")"
+    "$BOX_TMP/old" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR"
+}

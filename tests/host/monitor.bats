@@ -1,0 +1,256 @@
+# The monitor of a box: killed and put back, time to live, forwarded ports, restarts, exit record.
+# All with the process provider, where everything is quick.
+
+load ../lib/box
+
+setup()
+{
+    box_setup
+}
+teardown()
+{
+    box_teardown
+}
+
+up() # NAME [OPTION...]
+{
+    bellhop up --name "$1" --provider process --agent none --empty "${@:2}" 2>/dev/null
+    DIR=$BELLHOP_STATE_DIR/boxes/$(bellhop status "$1" --json | jq -r .id)
+}
+
+state()
+{
+    bellhop status "$1" --json | jq -r .state
+}
+
+is_state()
+{
+    [ "$(state "$1")" = "$2" ]
+}
+
+monitor_pid()
+{
+    cut -d ' ' -f 1 "$DIR/monitor.lock"
+}
+
+box_pid()
+{
+    jq -r .pid "$DIR/run.json"
+}
+
+# control JSON: one request to the monitor, its reply.
+control()
+{
+    printf '%s\n' "$1" | socat -t 5 - "UNIX-CONNECT:$DIR/monitor.sock"
+}
+
+@test "a monitor that is killed with -9 is put back by the next command, and the box lives on" {
+    up one >/dev/null
+    box=$(box_pid)
+    old=$(monitor_pid)
+    kill -9 "$old"
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    [ "$(box_pid)" = "$box" ]
+    [ "$(monitor_pid)" != "$old" ]
+    kill -0 "$(monitor_pid)"
+    is_state one running
+}
+
+@test "a monitor that is put back keeps the deadline and the forwarded ports" {
+    up one --timeout 20m >/dev/null
+    url=$(bellhop url one --port 8123)
+    deadline=$(bellhop status one --json | jq .deadline_ms)
+    kill -9 "$(monitor_pid)"
+    bellhop exec one -- true
+    [ "$(bellhop url one --port 8123)" = "$url" ]
+    [ $(($(bellhop status one --json | jq .deadline_ms) - deadline)) -lt 1000 ]
+}
+
+@test "there is one monitor however many commands find it gone" {
+    up one >/dev/null
+    kill -9 "$(monitor_pid)"
+    for i in $(seq 8); do
+        bellhop exec one -- true &
+        pids[i]=$!
+    done
+    for i in $(seq 8); do
+        wait "${pids[i]}"
+    done
+    count=0
+    for cmdline in /proc/[0-9]*/cmdline; do
+        if tr '\0' ' ' <"$cmdline" 2>/dev/null | grep -q "bellhop-monitor .*--state-dir $BELLHOP_STATE_DIR "; then
+            count=$((count + 1))
+        fi
+    done
+    [ "$count" -eq 1 ]
+}
+
+@test "a box whose first process was killed is stopped with the cause, and starts again" {
+    up one >/dev/null
+    bellhop exec one -- sh -c 'echo kept >file'
+    kill -9 "$(box_pid)"
+    wait_for 10 is_state one stopped
+    [[ "$(bellhop status one --json | jq -r .cause)" == *"signal 9"* ]]
+    [ "$(jq -r .by "$DIR/exit.json")" = box ]
+    [ "$(jq .exit.signal "$DIR/exit.json")" -eq 9 ]
+    [ "$(bellhop exec one -- cat file)" = kept ]
+}
+
+@test "a box and its monitor killed together are found stopped and start again" {
+    up one >/dev/null
+    bellhop exec one -- sh -c 'echo kept >file'
+    kill -9 "$(monitor_pid)" "$(box_pid)"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+}
+
+@test "a box that reaches its time stops, keeps its disk, and says why" {
+    up one --timeout 2s >/dev/null
+    box=$(box_pid)
+    wait_for 15 is_state one stopped
+    ! kill -0 "$box" 2>/dev/null
+    [[ "$(bellhop status one --json | jq -r .cause)" == *"time"* ]]
+    [ "$(jq -r .by "$DIR/exit.json")" = timeout ]
+    [ -d "$DIR/workspace" ]
+}
+
+@test "a box made with --on-timeout rm is gone when its time is over" {
+    up one --timeout 2s --on-timeout rm >/dev/null
+    wait_for 15 bash -c "! '$BELLHOP' status one --json >/dev/null 2>&1"
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+}
+
+@test "a command that runs holds the box beyond its time" {
+    up one --timeout 2s >/dev/null
+    [ "$(bellhop exec one -- sh -c 'sleep 5; echo done')" = done ]
+    is_state one running
+    wait_for 15 is_state one stopped
+}
+
+@test "a connection to a published port holds the box beyond its time" {
+    up one --timeout 2s >/dev/null
+    url=$(bellhop url one --port 8124)
+    bellhop exec one --detach -- socat TCP-LISTEN:8124,bind=127.0.0.1,fork,reuseaddr EXEC:cat
+    wait_for 5 bash -c "echo ping | socat -t 1 - TCP:127.0.0.1:${url##*:} | grep -q ping"
+    sleep 5 | socat - "TCP:127.0.0.1:${url##*:}" &
+    held=$!
+    deadline=$(bellhop status one --json | jq .deadline_ms)
+    wait "$held"
+    is_state one running
+    [ "$(bellhop status one --json | jq .deadline_ms)" -gt "$deadline" ]
+    wait_for 15 is_state one stopped
+}
+
+@test "keep lengthens the time and never shortens it" {
+    up one --timeout 10m >/dev/null
+    bellhop keep one --for 2h
+    long=$(bellhop status one --json | jq .deadline_ms)
+    [ "$long" -gt $(($(date +%s%3N) + 7100000)) ]
+    bellhop keep one --for 1m
+    [ "$(bellhop status one --json | jq .deadline_ms)" -eq "$long" ]
+}
+
+@test "a command with a timeout extends the lease to its deadline and a minute" {
+    up one --timeout 1m >/dev/null
+    bellhop exec one --timeout 30m -- true
+    left=$(($(bellhop status one --json | jq .deadline_ms) - $(date +%s%3N)))
+    [ "$left" -gt 1830000 ]
+    [ "$left" -lt 1862000 ]
+}
+
+@test "a forwarded port reaches a server in the box, both ways, with half-close" {
+    up one >/dev/null
+    url=$(bellhop url one --port 8125)
+    [[ "$url" == http://127.0.0.1:* ]]
+    bellhop exec one --detach -- socat TCP-LISTEN:8125,bind=127.0.0.1,fork,reuseaddr EXEC:md5sum
+    head -c 5000000 /dev/urandom >"$BOX_TMP/random"
+    want=$(md5sum <"$BOX_TMP/random")
+    wait_for 5 bash -c "socat -t 5 - 'TCP:127.0.0.1:${url##*:}' </dev/null | grep -q ."
+    [ "$(socat -t 10 - "TCP:127.0.0.1:${url##*:}" <"$BOX_TMP/random")" = "$want" ]
+}
+
+@test "the guest agent itself has a loopback URL that wants the token" {
+    up one >/dev/null
+    url=$(bellhop status one --json | jq -r .guest.url)
+    token=$(cat "$(bellhop status one --json | jq -r .guest.token_file)")
+    [ "$(curl -s -o /dev/null -w '%{http_code}' "$url/v1/health")" = 204 ]
+    [ "$(curl -s -o /dev/null -w '%{http_code}' -X POST -d '{}' -H 'Content-Type: application/json' "$url/bellhop.v1.Exec/List")" = 401 ]
+    [ "$(curl -s -o /dev/null -w '%{http_code}' -X POST -d '{}' -H 'Content-Type: application/json' -H "Authorization: Bearer $token" "$url/bellhop.v1.Exec/List")" = 200 ]
+}
+
+@test "a port of this machine that was taken meanwhile is a typed error that names it" {
+    up one >/dev/null
+    url=$(bellhop url one --port 8126)
+    port=${url##*:}
+    bellhop stop one
+    socat "TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr" - </dev/null >/dev/null &
+    taken=$!
+    wait_for 5 bash -c "ss -ltn | grep -q ':$port '"
+    run bellhop url one --port 8126 --json
+    kill "$taken"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"$port"* ]]
+    [[ "$output" == *"already_exists"* ]]
+}
+
+# supervise SCRIPT: the coding agent's command, as a bootstrap leaves it, under the monitor.
+supervise()
+{
+    jq -n --arg s "$1" '{id: "agent-1", argv: ["sh", "-c", $s]}' >"$DIR/agent-start.json"
+    bellhop exec one -- true
+    curl -s -N --max-time 1 --unix-socket "$DIR/run/agent.sock" -o /dev/null \
+        -H "Authorization: Bearer $(cat "$DIR/token")" -H 'Content-Type: application/json' \
+        -d "@$DIR/agent-start.json" http://box/bellhop.v1.Exec/Start || true
+    control '{"op":"supervise"}' | grep -q '"ok"'
+}
+
+restarts()
+{
+    control '{"op":"ping"}' | jq .restarts
+}
+
+@test "a coding agent that ends is started again" {
+    up one >/dev/null
+    supervise "echo start >>$DIR/workspace/starts; [ \$(wc -l <$DIR/workspace/starts) -ge 3 ] && exec sleep 1000; exit 1"
+    wait_for 10 bash -c "[ \$(wc -l <'$DIR/workspace/starts') -eq 3 ]"
+    is_state one running
+    [ "$(restarts)" -eq 2 ]
+}
+
+@test "a coding agent is started again five times at most, then the box is in error and reachable" {
+    up one >/dev/null
+    supervise "echo start >>$DIR/workspace/starts; echo it is broken >&2; exit 9"
+    wait_for 20 is_state one error
+    [ "$(wc -l <"$DIR/workspace/starts")" -eq 6 ]
+    [[ "$(bellhop status one --json | jq -r .cause)" == *"exited with 9"* ]]
+    [ "$(bellhop exec one -- echo reachable)" = reachable ]
+    is_state one error
+}
+
+@test "the control socket answers while a hold is open and refuses what it does not know" {
+    up one >/dev/null
+    control '{"op":"ping"}' | jq -e '.ok and .uses == 0'
+    control '{"op":"jump"}' | jq -e '.error.code == "unimplemented"'
+    control '{"op":"extend"}' | jq -e '.error.field == "until_ms"'
+    control '{"op":"ping","more":1}' | jq -e '.error.field == "more"'
+    control 'not json' | jq -e '.error.code == "invalid_argument"'
+    [ "$(stat -c %a "$DIR/monitor.sock")" = 600 ]
+}
+
+@test "the control socket bounds its callers and their lines" {
+    up one >/dev/null
+    for i in $(seq 80); do
+        (sleep 3 | socat - "UNIX-CONNECT:$DIR/monitor.sock") >/dev/null 2>&1 &
+    done
+    head -c 200000 /dev/zero | tr '\0' x | socat - "UNIX-CONNECT:$DIR/monitor.sock" || true
+    wait
+    control '{"op":"ping"}' | jq -e .ok
+    is_state one running
+}
+
+@test "a monitor that is asked to end by a signal stops its box in order" {
+    up one >/dev/null
+    box=$(box_pid)
+    kill -TERM "$(monitor_pid)"
+    wait_for 10 is_state one stopped
+    ! kill -0 "$box" 2>/dev/null
+}

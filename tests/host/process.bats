@@ -1,0 +1,183 @@
+# The process provider: a box without isolation, the quickest way to a real agent.
+
+load ../lib/box
+
+setup()
+{
+    box_setup
+}
+teardown()
+{
+    box_teardown
+}
+
+up() # NAME [OPTION...]
+{
+    bellhop up --name "$1" --provider process --agent none --empty "${@:2}" 2>"$BOX_TMP/err"
+}
+
+# box_pid NAME: its first process.
+box_pid()
+{
+    jq -r .pid "$BELLHOP_STATE_DIR/boxes/$(bellhop status "$1" --json | jq -r .id)/run.json"
+}
+
+@test "a process box runs commands and is gone after rm" {
+    up one >/dev/null
+    [ "$(bellhop exec one -- echo hello)" = hello ]
+    pid=$(box_pid one)
+    kill -0 "$pid"
+    bellhop rm one
+    [ -z "$(bellhop ls -q)" ]
+    ! kill -0 "$pid" 2>/dev/null
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+    [ -z "$(ls "$BELLHOP_STATE_DIR/locks")" ]
+}
+
+@test "a process box says that it isolates nothing" {
+    up one >/dev/null
+    grep -q 'isolates nothing' "$BOX_TMP/err"
+    bellhop status one --json >"$BOX_TMP/status"
+    jq -e '[.. | objects | select(has("missing")) | .missing[]] | index("isolation") != null' \
+        "$BOX_TMP/status"
+}
+
+@test "options that need isolation are refused by name before anything is made" {
+    for option in "network none" "network user" "memory 512M" "cpus 1" "pids 100" "image host" \
+        "runtime runc" "privilege strict"; do
+        run bellhop up --name one --provider process --agent none --empty --json --${option% *} "${option#* }"
+        [ "$status" -ne 0 ] || fail "$option was taken"
+        [[ "$output" == *"${option% *}"* ]] || fail "$option: $output"
+    done
+    [ -z "$(bellhop ls -q)" ]
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+}
+
+@test "rm ends what a command left running in a session of its own" {
+    up one >/dev/null
+    bellhop exec one -- sh -c 'setsid sleep 4321 >/dev/null 2>&1 & echo $! >pid'
+    pid=$(bellhop exec one -- cat pid)
+    kill -0 "$pid"
+    bellhop rm one
+    ! kill -0 "$pid" 2>/dev/null
+}
+
+@test "rm ends what is left after the agent was killed with -9" {
+    up one >/dev/null
+    bellhop exec one -- sh -c 'setsid sleep 4321 >/dev/null 2>&1 & echo $! >pid'
+    pid=$(bellhop exec one -- cat pid)
+    kill -9 "$(box_pid one)"
+    bellhop rm one
+    ! kill -0 "$pid" 2>/dev/null
+}
+
+@test "stop keeps the disk and any command starts the box again" {
+    up one >/dev/null
+    bellhop exec one -- sh -c 'echo kept >file'
+    bellhop stop one
+    [ "$(bellhop status one --json | jq -r .state)" = stopped ]
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    [ "$(bellhop status one --json | jq -r .state)" = running ]
+}
+
+@test "with --no-resume a stopped box is an error" {
+    up one >/dev/null
+    bellhop stop one
+    run bellhop exec --no-resume one -- true
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"stopped"* ]]
+    [ "$(bellhop status one --json | jq -r .state)" = stopped ]
+}
+
+@test "a second up is quick, changes nothing, and names what differs" {
+    up one >/dev/null
+    pid=$(box_pid one)
+    up one >/dev/null
+    [ "$(box_pid one)" = "$pid" ]
+    run bellhop up --name one --provider oci --agent none --empty
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"provider"* ]]
+    [ "$(box_pid one)" = "$pid" ]
+}
+
+@test "twenty ups at once for one name make one box" {
+    for i in $(seq 20); do
+        bellhop up --name one --provider process --agent none --empty --json \
+            >"$BOX_TMP/up.$i" 2>"$BOX_TMP/up.$i.err" &
+        pids[i]=$!
+    done
+    for i in $(seq 20); do
+        wait "${pids[i]}" || fail "up $i: $(cat "$BOX_TMP/up.$i.err")"
+    done
+    [ "$(cat "$BOX_TMP"/up.* | jq -r 'select(.id) | .id' 2>/dev/null | sort -u | wc -l)" -eq 1 ]
+    [ "$(bellhop ls -q | wc -l)" -eq 1 ]
+    [ "$(ls "$BELLHOP_STATE_DIR/boxes" | wc -l)" -eq 1 ]
+}
+
+@test "a failing up undoes everything and reports the first error" {
+    printf '#!/bin/sh\necho the agent is broken >&2\nexit 7\n' >"$BOX_TMP/bellhopd"
+    chmod 755 "$BOX_TMP/bellhopd"
+    ln -s "$(realpath "$BELLHOP_BUILD/bellhop")" "$(realpath "$BELLHOP_BUILD/bellhop-monitor")" "$BOX_TMP"
+    cp "$(realpath "$BELLHOP_BUILD/bellhop")" "$BOX_TMP/bellhop2"
+    run "$BOX_TMP/bellhop2" up --name one --provider process --agent none --empty
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"the agent is broken"* ]] || fail "$output"
+    [ -z "$(bellhop ls -q)" ]
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+}
+
+@test "a project that cannot be read is refused before anything is made" {
+    run bellhop up --name one --provider process --agent none "$BOX_TMP/no-such-dir"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"no-such-dir"* ]]
+    [ -z "$(bellhop ls -q)" ]
+}
+
+@test "secrets are files 0600 for the box and stand in no store, argv or log" {
+    export BOX_SECRET=hunter2-not-to-be-seen
+    up one --secret BOX_SECRET >/dev/null
+    [ "$(bellhop exec one -- sh -c 'stat -c %a ~/.secrets/BOX_SECRET; cat ~/.secrets/BOX_SECRET')" = \
+        "$(printf '600\nhunter2-not-to-be-seen')" ]
+    unset BOX_SECRET
+    bellhop stop one
+    bellhop exec one -- test -s .. # it is started again
+    id=$(bellhop status one --json | jq -r .id)
+    ! grep -l hunter2 "$BELLHOP_STATE_DIR"/store.db* "$BELLHOP_STATE_DIR/boxes/$id"/*.log \
+        "$BELLHOP_STATE_DIR/boxes/$id"/*.json 2>/dev/null
+    ! grep -l hunter2 /proc/[0-9]*/cmdline 2>/dev/null
+    [ "$(bellhop exec one -- sh -c 'cat ~/.secrets/BOX_SECRET')" = hunter2-not-to-be-seen ]
+}
+
+@test "a repository is cloned in the box and its token is nowhere afterwards" {
+    git init -q "$BOX_TMP/origin"
+    git -C "$BOX_TMP/origin" -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m first
+    up one >/dev/null
+    bellhop rm one
+    bellhop up --name one --provider process --agent none --repo "file://$BOX_TMP/origin" 2>/dev/null
+    [ "$(bellhop exec one -- git log --format=%s)" = first ]
+}
+
+@test "up with a repository that is not there is an error that names it, and nothing is left" {
+    run bellhop up --name one --provider process --agent none --repo "file://$BOX_TMP/nowhere" --json
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"repo"* ]]
+    [ -z "$(bellhop ls -q)" ]
+}
+
+@test "input and output are byte exact" {
+    up one >/dev/null
+    head -c 2000000 /dev/urandom >"$BOX_TMP/random"
+    bellhop exec one -- cat <"$BOX_TMP/random" >"$BOX_TMP/back"
+    cmp "$BOX_TMP/random" "$BOX_TMP/back"
+}
+
+@test "a command's exit status, signal and timeout are told apart" {
+    up one >/dev/null
+    run bellhop exec one -- sh -c 'exit 3'
+    [ "$status" -eq 3 ]
+    run bellhop exec one -- sh -c 'kill -TERM $$'
+    [ "$status" -eq 143 ]
+    run bellhop exec one -- /no/such/program
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"/no/such/program"* ]]
+}

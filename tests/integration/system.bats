@@ -1,0 +1,196 @@
+#!/usr/bin/env bats
+# What the agent says about itself, readiness, metrics, the lease, and being pid 1.
+
+bats_require_minimum_version 1.5.0
+load ../lib/agent
+
+setup()
+{
+    AGENT_DIR=
+}
+
+teardown()
+{
+    stop_agents
+}
+
+# with_tools NAME...: a directory with links to these programs only, as the agent's PATH.
+with_tools()
+{
+    AGENT_DIR=$(mktemp -d) && AGENT_DIRS+=("$AGENT_DIR")
+    TOOLS=$AGENT_DIR/bin
+    mkdir "$TOOLS"
+    for tool in "$@"; do
+        case $tool in
+        fd) ln -s "$(command -v fd || command -v fdfind)" "$TOOLS/fd" ;;
+        *) ln -s "$(command -v "$tool")" "$TOOLS/$tool" ;;
+        esac
+    done
+}
+
+@test "version and help name what one needs" {
+    run "$BELLHOPD" --version
+    [[ ${lines[0]} == "bellhopd "*", protocol 1" ]]
+    [[ ${lines[1]} == *libmicrohttpd*jansson*libarchive*PCRE2* ]]
+    run "$BELLHOPD" --help
+    for option in listen unix token-file token-fd auth root user workdir ready-fd init require; do
+        [[ $output == *"--$option "* ]] || fail "no --$option"
+    done
+}
+
+@test "ready line has the addresses, and the agent answers by then" {
+    start_agent
+    [ "$(jq -r .pid <<<"$AGENT_READY")" = "$AGENT_PID" ]
+    [ "$(jq -r '.unix[0]' <<<"$AGENT_READY")" = "$AGENT_SOCKET" ]
+    [ "$(jq -r .protocol <<<"$AGENT_READY")" = 1 ]
+    curl -sf "$AGENT_URL/v1/health"
+}
+
+@test "info says what runs where" {
+    start_agent --workdir /tmp
+    run rpc System/Info
+    [ "$(jq -r .pid <<<"$output")" = "$AGENT_PID" ]
+    [ "$(jq -r .workdir <<<"$output")" = /tmp ]
+    [ "$(jq -r .root <<<"$output")" = / ]
+    [ "$(jq -r .jit <<<"$output")" = true ]
+    [ "$(jq -r .platform.arch <<<"$output")" = "$(uname -m)" ]
+    [ "$(jq -r '.features | index("exec") != null' <<<"$output")" = true ]
+}
+
+@test "ready runs each tool, and says so when one is missing or broken" {
+    with_tools fd rg git
+    PATH=$TOOLS:/usr/bin:/bin start_agent
+    run agent_curl /v1/ready -w '%{http_code}'
+    [ "${output##*\}}" = 200 ]
+    run rpc System/Ready
+    [ "$(jq -r .ready <<<"$output")" = true ]
+    [[ $(jq -r '.tools[] | select(.name == "rg") | .version' <<<"$output") == ripgrep* ]]
+    [ "$(jq -r '.disk.free_bytes > 0' <<<"$output")" = true ]
+    stop_agents
+
+    with_tools fd git
+    tools=$TOOLS
+    start_agent_with_path "$tools"
+    run rpc System/Ready
+    [ "$(jq -r .ready <<<"$output")" = false ]
+    [ "$(jq -r '.missing | join(" ")' <<<"$output")" = rg ]
+    [[ $(jq -r '.tools[] | select(.name == "rg") | .error' <<<"$output") == *"not found"* ]]
+    [ "$(agent_status /v1/ready)" = 503 ]
+    printf '#!%s\nexit 3\n' "$(command -v sh)" >"$tools/rg"
+    chmod 755 "$tools/rg"
+    run rpc System/Ready
+    [ "$(jq -r '.tools[] | select(.name == "rg") | .error' <<<"$output")" = "exit code 3" ]
+    printf '#!%s\nread -r line <> %s/never\n' "$(command -v bash)" "$tools" >"$tools/rg"
+    mkfifo "$tools/never"
+    run rpc System/Ready
+    [[ $(jq -r '.tools[] | select(.name == "rg") | .error' <<<"$output") == *"did not answer"* ]]
+}
+
+# The agent with this PATH and no other; its own helpers keep theirs.
+start_agent_with_path()
+{
+    printf '#!/bin/sh\nPATH=%s exec %s "$@"\n' "$1" "$BELLHOPD" >"$1/../agent"
+    chmod 755 "$1/../agent"
+    BELLHOPD=$1/../agent start_agent
+}
+
+@test "what is required can be chosen" {
+    with_tools git
+    start_agent_with_path "$TOOLS"
+    [ "$(agent_status /v1/ready)" = 503 ]
+    stop_agents
+    with_tools git
+    printf '#!/bin/sh\nPATH=%s exec %s "$@" --require git\n' "$TOOLS" "$BELLHOPD" >"$AGENT_DIR/agent"
+    chmod 755 "$AGENT_DIR/agent"
+    BELLHOPD=$AGENT_DIR/agent start_agent
+    [ "$(agent_status /v1/ready)" = 200 ]
+}
+
+metric()
+{
+    agent_curl /v1/metrics | sed -n "s/^$1 //p"
+}
+
+@test "metrics' counters move" {
+    start_agent
+    [ -z "$(metric 'bellhop_requests_total{route="Exec\/Run",code="200"}')" ]
+    rpc Exec/Run '{"argv":["true"]}' -o /dev/null
+    rpc Exec/Run '{"argv":["true"]}' -o /dev/null
+    rpc Exec/Run '{"argv":["no-such-program-here"]}' -o /dev/null
+    [ "$(metric 'bellhop_requests_total{route="Exec\/Run",code="200"}')" = 2 ]
+    [ "$(metric 'bellhop_requests_total{route="Exec\/Run",code="404"}')" = 1 ]
+    received=$(metric bellhop_received_bytes_total)
+    sent=$(metric bellhop_sent_bytes_total)
+    agent_curl "/v1/files/$AGENT_DIR/f" -X PUT --data-binary 0123456789 -o /dev/null
+    agent_curl "/v1/files/$AGENT_DIR/f" -o /dev/null
+    [ "$(metric bellhop_received_bytes_total)" = $((received + 10)) ]
+    [ "$(metric bellhop_sent_bytes_total)" -ge $((sent + 10)) ]
+    rpc Exec/Start '{"argv":["sleep","30"],"id":"m"}' -o /dev/null --max-time 1 || true
+    [ "$(metric bellhop_commands_running)" = 1 ]
+    [ "$(metric process_resident_memory_bytes)" -gt 0 ]
+    [ "$(metric bellhop_connections)" -ge 1 ]
+    agent_curl /v1/metrics -o /dev/null -D - | grep -qi '^content-type: text/plain; version=0.0.4'
+}
+
+@test "OpenAPI document names every method and route" {
+    start_agent
+    run agent_curl /v1/openapi.json
+    [ "$(jq -r .openapi <<<"$output")" = 3.1.0 ]
+    for path in $(sed -n 's/^R("\([A-Za-z]*\)", "\([A-Za-z]*\)".*/\/bellhop.v1.\1\/\2/p' \
+        "$BATS_TEST_DIRNAME/../../guest/common/wire/rpc.def") /v1/health '/v1/files/{path}' /v1/archive; do
+        jq -e --arg p "$path" '.paths[$p]' <<<"$output" >/dev/null || fail "no $path"
+    done
+    [ "$(jq -r '.paths | map(.[] | objects | .operationId) | (length == (unique | length))' <<<"$output")" = true ]
+}
+
+@test "lease is told, set, extended, and shortened only by force; its end ends the agent" {
+    start_agent --init
+    [ "$(rpc System/Lease | jq -r .expires_in_ms)" = null ]
+    left=$(rpc System/Lease '{"expires_in_ms":60000}' | jq -r .expires_in_ms)
+    [ "$left" -gt 55000 ] && [ "$left" -le 60000 ]
+    left=$(rpc System/Lease '{"expires_in_ms":1000}' | jq -r .expires_in_ms)
+    [ "$left" -gt 50000 ]
+    left=$(rpc System/Lease '{"expires_in_ms":120000}' | jq -r .expires_in_ms)
+    [ "$left" -gt 100000 ]
+    [ "$(rpc System/Lease '{"expires_in_ms":-1}' | jq -r .field)" = expires_in_ms ]
+    [ "$(rpc System/Lease '{"expires_in_ms":"x"}' | jq -r .code)" = invalid_argument ]
+    pid=$(rpc Exec/Start '{"argv":["sleep","60"]}' --max-time 1 2>/dev/null | jq -r '.start.pid // empty' | head -n 1)
+    rpc System/Lease '{"expires_in_ms":100,"force":true}' -o /dev/null
+    wait_gone "$AGENT_PID" 10
+    wait_gone "$pid" 2
+}
+
+@test "agent that is not init has no lease to give" {
+    start_agent
+    [ "$(rpc System/Lease | jq -r .expires_in_ms)" = null ]
+    [ "$(rpc System/Lease '{"expires_in_ms":1000}' | jq -r .code)" = failed_precondition ]
+}
+
+@test "init reads its token once and removes the file" {
+    start_agent --init
+    [ ! -e "$AGENT_DIR/token" ]
+    [ "$(rpc_status System/Info)" = 200 ]
+}
+
+@test "pid 1 reaps what is left to it and ends everything when told" {
+    unshare -p -f --mount-proc true 2>/dev/null || skip "no pid namespaces here"
+    AGENT_DIR=$(mktemp -d) && AGENT_DIRS+=("$AGENT_DIR")
+    printf '#!/bin/sh\nexec unshare -p -f --mount-proc --kill-child %s "$@"\n' "$BELLHOPD" >"$AGENT_DIR/agent"
+    chmod 755 "$AGENT_DIR/agent"
+    BELLHOPD=$AGENT_DIR/agent start_agent --init
+    [ "$(rpc System/Info | jq -r .pid)" = 1 ]
+    # Double fork: the orphan becomes pid 1's child and ends as a zombie of it.
+    rpc Exec/Run '{"argv":["sh","-c","(sh -c \"exit 7\" & ) ; true"]}' -o /dev/null
+    no_zombies()
+    {
+        [ "$(rpc Exec/Run '{"argv":["sh","-c","cat /proc/[0-9]*/stat | grep -c \") Z \""]}' |
+            jq -r .stdout.text)" = 0 ]
+    }
+    wait_until 5 no_zombies
+    rpc Exec/Run '{"argv":["sh","-c","setsid sleep 61 >/dev/null 2>&1 & true"]}' -o /dev/null
+    inner=$(cat "/proc/$AGENT_PID/task/$AGENT_PID/children")
+    kill -TERM $inner
+    wait_gone "$AGENT_PID" 10
+    wait "$AGENT_PID"
+    ! pgrep -f '^sleep 61$' >/dev/null
+}

@@ -1,0 +1,54 @@
+# coding.bash: coding agents in boxes with the fake model beside them. Used by bats files, after
+# box.bash:
+#
+#   make_dirty_project DIR        a git repository with every kind of change in it
+#   start_fake NAME               the fake model in the box, on FAKE_PORT there
+#   nothing_is_left               no process of this test's boxes, no directory
+#
+# The model runs inside the box: with `--network user` nothing on the host's loopback can be
+# reached from there, and a fake needs no network.
+
+CODING_ROOT=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+FAKE_PORT=${FAKE_PORT:-4010}
+TEST_PROVIDER=${TEST_PROVIDER:-oci} # "process" while something is being developed
+
+make_dirty_project()
+{
+    mkdir -p "$1"
+    (
+        cd "$1"
+        export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@example.org
+        export GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@example.org
+        git init -q -b main .
+        printf 'one\n' >kept.txt
+        printf 'two\n' >changed.txt
+        printf 'three\n' >removed.txt
+        printf '#!/bin/sh\necho ran\n' >run.sh
+        chmod +x run.sh
+        printf 'build/\n' >.gitignore
+        git add -A
+        git commit -q -m first
+        printf 'changed\n' >changed.txt
+        printf 'staged\n' >staged.txt
+        git add staged.txt
+        rm removed.txt
+        printf 'new\n' >'untracked file.txt'
+        mkdir build
+        printf 'no\n' >build/ignored.o
+    )
+}
+
+start_fake()
+{
+    bellhop put "$1" "$CODING_ROOT/tests/fakes/openai.py" :/tmp/fake
+    bellhop exec -d "$1" -- python3 /tmp/fake/openai.py --port "$FAKE_PORT" \
+        --ready /tmp/fake/ready --record /tmp/fake/record >/dev/null
+    wait_for 20 bellhop exec -n "$1" -- test -s /tmp/fake/ready
+}
+
+nothing_is_left()
+{
+    [ -z "$(bellhop ls -q)" ] || return 1
+    traces >"$BOX_TMP/left"
+    [ ! -s "$BOX_TMP/left" ] || { cat "$BOX_TMP/left" >&2; return 1; }
+}

@@ -1,0 +1,185 @@
+#include "test.h"
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "fake_server.h"
+#include "lib/client.h"
+
+#define STREAM "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n"
+
+static struct client *connect_to(const struct reply *replies, size_t n, int log)
+{
+    struct client_options o = {.socket = "s", .token = "T0KEN", .cancel_fd = -1};
+    struct client *c = NULL;
+    struct err e = {0};
+
+    T_OK(fake_server("s", replies, n, log) > 0);
+    T_INT(client_new(&o, &c, &e), 0);
+    return c;
+}
+
+static int64_t soon(void)
+{
+    return clock_mono_ms() + 5000;
+}
+
+TEST(an_error_of_the_agent_comes_back_as_it_was)
+{
+    const struct reply r[] = {
+        {.bytes = "HTTP/1.1 404 Not Found\r\nContent-Length: 59\r\n\r\n"
+                  "{\"code\":\"not_found\",\"message\":\"no such dir\",\"field\":\"cwd\"} "}};
+    struct client *c = connect_to(r, 1, -1);
+    struct err e = {0};
+
+    T_INT(client_call(c, "Exec/Run", NULL, soon(), NULL, &e), -ERR_NOT_FOUND);
+    T_INT(e.code, ERR_NOT_FOUND);
+    T_STR(e.field, "cwd");
+    T_STR(e.message, "no such dir");
+    (void)client_free(c);
+}
+
+TEST(an_error_that_is_no_json_has_its_status)
+{
+    const struct reply r[] = {
+        {.bytes = "HTTP/1.1 401 No\r\nContent-Length: 4\r\n\r\noops"},
+        {.bytes = "HTTP/1.1 500 No\r\nContent-Length: 4\r\n\r\noops"},
+    };
+    struct client *c = connect_to(r, 2, -1);
+    struct err e = {0};
+
+    T_INT(client_call(c, "Exec/Run", NULL, soon(), NULL, &e), -ERR_UNAUTHENTICATED);
+    T_INT(client_call(c, "Exec/Run", NULL, soon(), NULL, &e), -ERR_INTERNAL);
+    T_OK(strstr(e.message, "500"));
+    (void)client_free(c);
+}
+
+TEST(the_token_is_sent_and_the_method_is_in_the_path)
+{
+    const struct reply r[] = {{.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}"}};
+    json_t *reply = NULL;
+    struct err e = {0};
+    struct client *c;
+    char log[4096] = "";
+    int p[2];
+
+    T_INT(pipe(p), 0);
+    c = connect_to(r, 1, p[1]);
+    T_INT(client_call(c, "Exec/List", NULL, soon(), &reply, &e), 0);
+    T_INT(json_integer_value(json_object_get(reply, "a")), 1);
+    json_decref(reply);
+    T_OK(read(p[0], log, sizeof(log) - 1) > 0);
+    T_OK(strstr(log, "POST /bellhop.v1.Exec/List HTTP/1.1\r\n") == log);
+    T_OK(strstr(log, "Authorization: Bearer T0KEN\r\n"));
+    (void)client_free(c);
+}
+
+static int join(void *arg, json_t *msg)
+{
+    const char *text = json_string_value(json_object_get(msg, "data"));
+
+    (void)strncat(arg, text ? text : "|", 16);
+    return 0;
+}
+
+TEST(a_stream_gives_each_message_and_no_keepalive)
+{
+    const struct reply r[] = {
+        {.bytes = STREAM "{\"data\":\"a\"}\n\n{\"keepalive\":{}}\n{\"data\":\"b\"}\n{\"end\":{}}\n"}};
+    struct client *c = connect_to(r, 1, -1);
+    struct err e = {0};
+    char got[64] = "";
+
+    T_INT(client_stream(c, "Search/Grep", NULL, soon(), join, got, &e), 0);
+    T_STR(got, "ab|");
+    (void)client_free(c);
+}
+
+TEST(a_stream_without_its_end_is_lost_data)
+{
+    const struct reply r[] = {{.bytes = STREAM "{\"data\":\"a\"}\n{\"da"}};
+    struct client *c = connect_to(r, 1, -1);
+    struct err e = {0};
+    char got[64] = "";
+
+    T_INT(client_stream(c, "Search/Grep", NULL, soon(), join, got, &e), -ERR_DATA_LOSS);
+    T_STR(got, "a");
+    (void)client_free(c);
+}
+
+TEST(an_error_within_a_stream_is_its_result)
+{
+    const struct reply r[] = {
+        {.bytes = STREAM "{\"data\":\"a\"}\n"
+                         "{\"error\":{\"code\":\"resource_exhausted\",\"message\":\"full\"}}\n"}};
+    struct client *c = connect_to(r, 1, -1);
+    struct err e = {0};
+    char got[64] = "";
+
+    T_INT(client_stream(c, "Search/Grep", NULL, soon(), join, got, &e), -ERR_EXHAUSTED);
+    T_STR(e.message, "full");
+    (void)client_free(c);
+}
+
+static int no_more(void *arg, json_t *msg)
+{
+    (void)arg;
+    (void)msg;
+    return 1;
+}
+
+TEST(a_receiver_can_end_a_stream)
+{
+    const struct reply r[] = {{.bytes = STREAM "{\"data\":\"a\"}\n", .keeps_open = true}};
+    struct client *c = connect_to(r, 1, -1);
+    struct err e = {0};
+
+    T_INT(client_stream(c, "Exec/Start", NULL, soon(), no_more, NULL, &e), -ERR_CANCELED);
+    (void)client_free(c);
+}
+
+TEST(a_path_is_encoded_in_the_url)
+{
+    const struct reply r[] = {{.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"}};
+    struct err e = {0};
+    struct client *c;
+    char log[4096] = "";
+    int p[2];
+
+    T_INT(pipe(p), 0);
+    c = connect_to(r, 1, p[1]);
+    T_INT(client_put_file(c, "/a b/%?#\xff", "x", 1, 0600, "user", soon(), &e), 0);
+    T_OK(read(p[0], log, sizeof(log) - 1) > 0);
+    T_OK(strstr(log, "PUT /v1/files//a%20b/%25%3F%23%FF?mode=0600&user=user HTTP/1.1\r\n") == log);
+    (void)client_free(c);
+}
+
+TEST(waiting_for_an_agent_that_is_not_there_ends_at_the_deadline)
+{
+    struct client_options o = {.socket = "s", .cancel_fd = -1};
+    struct client *c = NULL;
+    struct err e = {0};
+
+    T_INT(client_new(&o, &c, &e), 0);
+    T_INT(client_wait_ready(c, clock_mono_ms() + 100, &e), -ERR_UNAVAILABLE);
+    (void)client_free(c);
+}
+
+TEST(a_tunnel_hands_over_the_bytes_after_its_head)
+{
+    const struct reply r[] = {
+        {.bytes = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: tcp\r\n\r\nhello"},
+        {.bytes = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"},
+    };
+    struct client_options o = {.socket = "s", .token = "T", .cancel_fd = -1};
+    struct err e = {0};
+    char got[16] = "";
+    int fd = -1;
+
+    T_OK(fake_server("s", r, 2, -1) > 0);
+    T_INT(client_tunnel(&o, 80, soon(), &fd, &e), 0);
+    T_INT(read(fd, got, sizeof(got) - 1), 5);
+    T_STR(got, "hello");
+    fd_close(fd);
+    T_INT(client_tunnel(&o, 80, soon(), &fd, &e), -ERR_UNAVAILABLE);
+}

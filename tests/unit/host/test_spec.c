@@ -1,0 +1,178 @@
+#include "test.h"
+
+#include "common/cleanup.h"
+#include "lib/spec.h"
+
+#define NAMED(name_, ...) \
+    (&(struct bh_create_options){ \
+        .size = sizeof(struct bh_create_options), .name = (name_), ##__VA_ARGS__})
+#define OPTS(...) NAMED("box", ##__VA_ARGS__)
+
+static void refused(const char *field, const struct bh_create_options *o)
+{
+    struct spec s = {0};
+    struct err e = {0};
+    int r = spec_from_options(o, &s, &e);
+
+    T_INT(r, -ERR_INVALID);
+    T_STR(e.field, field);
+    T_OK(!s.provider);
+}
+
+TEST(every_wrong_option_is_refused_by_name)
+{
+    const char *const no_eq[] = {"K", NULL};
+    const char *const bad_name[] = {"1K=v", NULL};
+    const char *const empty[] = {"", NULL};
+    const char *const not_utf8[] = {"K=\xff", NULL};
+
+    refused("name", NAMED(NULL));
+    refused("name", NAMED(""));
+    refused("name", NAMED("-a"));
+    refused("name", NAMED("A"));
+    refused("name", NAMED("a/b"));
+    refused("name",
+            NAMED("a123456789012345678901234567890123456789012345678901234567890123"));
+    refused("provider", OPTS(.provider = ""));
+    refused("image", OPTS(.image = ""));
+    refused("runtime", OPTS(.runtime = "rkt"));
+    refused("agent", OPTS(.agent = ""));
+    refused("dest", OPTS(.dest = "relative"));
+    refused("dest", OPTS(.dest = "/"));
+    refused("dest", OPTS(.dest = "/a/../b"));
+    refused("dest", OPTS(.dest = "/a/.."));
+    refused("git", OPTS(.git = "half"));
+    refused("network", OPTS(.network = "bridge"));
+    refused("privilege", OPTS(.privilege = "root"));
+    refused("on-timeout", OPTS(.on_timeout = "explode"));
+    refused("timeout", OPTS(.timeout_ms = -1));
+    refused("timeout", OPTS(.timeout_ms = 999));
+    refused("timeout", OPTS(.timeout_ms = 31LL * 24 * 3600 * 1000));
+    refused("start-timeout", OPTS(.start_timeout_ms = -1));
+    refused("cpus", OPTS(.cpu_millis = 9));
+    refused("cpus", OPTS(.cpu_millis = 2000000));
+    refused("memory", OPTS(.memory_bytes = 1000));
+    refused("memory", OPTS(.memory_bytes = 1ULL << 50));
+    refused("pids", OPTS(.pids = 3));
+    refused("env", OPTS(.env = no_eq));
+    refused("env", OPTS(.env = bad_name));
+    refused("env", OPTS(.env = not_utf8));
+    refused("secret", OPTS(.secrets = bad_name));
+    refused("label", OPTS(.labels = no_eq));
+    refused("allow-missing", OPTS(.allow_missing = empty));
+    refused("port", OPTS(.agent_port = 80));
+    refused("agent-config", OPTS(.agent_config = "/tmp"));
+    refused("repo", OPTS(.repo_url = "ssh://host/x"));
+    refused("repo", OPTS(.repo_url = "https://host/x", .project = "."));
+    refused("repo", OPTS(.repo_url = "https://user:word@host/x"));
+    refused("git-token-file", OPTS(.git_token_file = "t"));
+    refused("git-token-file", OPTS(.git_token_file = "t", .repo_url = "file:///x"));
+}
+
+TEST(a_wrong_secret_is_not_quoted)
+{
+    const char *const secrets[] = {"1K=hunter2", NULL};
+    struct spec s = {0};
+    struct err e = {0};
+
+    T_INT(spec_from_options(OPTS(.secrets = secrets), &s, &e), -ERR_INVALID);
+    T_OK(!strstr(e.message, "hunter2"));
+}
+
+TEST(a_repo_may_have_an_at_sign_after_its_host)
+{
+    struct spec s = {0};
+    struct err e = {0};
+
+    T_INT(spec_from_options(OPTS(.repo_url = "https://host/x@y"), &s, &e), 0);
+    spec_done(&s);
+}
+
+TEST(what_is_not_asked_has_a_default)
+{
+    struct spec s = {0};
+    struct err e = {0};
+
+    T_INT(spec_from_options(OPTS(), &s, &e), 0);
+    T_STR(s.provider, "oci");
+    T_STR(s.image, "slim");
+    T_STR(s.runtime, "");
+    T_STR(s.agent, "none");
+    T_STR(s.dest, "/workspace");
+    T_STR(s.network, "user");
+    T_STR(s.privilege, "sudo");
+    T_STR(s.on_timeout, "stop");
+    T_INT(s.timeout_ms, 600000);
+    T_INT(s.pids, 4096);
+    T_INT(s.asked, 0);
+    T_OK(s.env && !s.env[0]);
+    spec_done(&s);
+}
+
+TEST(a_spec_survives_the_store)
+{
+    const char *const env[] = {"A=b c", "B=", NULL};
+    json_t *obj;
+    struct spec a = {0};
+    struct spec b = {0};
+    struct err e = {0};
+
+    T_INT(spec_from_options(OPTS(.env = env, .network = "none", .dest = "/srv//x/",
+                                 .memory_bytes = 1ULL << 30, .cpu_millis = 1500),
+                            &a, &e),
+          0);
+    obj = spec_to_json(&a);
+    T_OK(obj);
+    T_INT(spec_from_json(obj, &b, &e), 0);
+    json_decref(obj);
+    T_STR(b.dest, "/srv/x");
+    T_STR(b.network, "none");
+    T_STR(b.env[0], "A=b c");
+    T_STR(b.env[1], "B=");
+    T_INT(b.memory_bytes, 1LL << 30);
+    T_INT(b.asked, a.asked);
+    T_INT(spec_compare(&a, &b, &e), 0);
+    spec_done(&a);
+    spec_done(&b);
+}
+
+TEST(a_stored_spec_that_lacks_a_field_names_it)
+{
+    json_t *obj = json_pack("{s:s}", "provider", "oci");
+    struct spec s = {0};
+    struct err e = {0};
+
+    T_OK(spec_from_json(obj, &s, &e) < 0);
+    T_OK(e.field[0]);
+    json_decref(obj);
+}
+
+static int compare(const struct bh_create_options *have, const struct bh_create_options *want,
+                   struct err *e)
+{
+    struct spec a = {0};
+    struct spec b = {0};
+    int r;
+
+    T_INT(spec_from_options(have, &a, e), 0);
+    T_INT(spec_from_options(want, &b, e), 0);
+    r = spec_compare(&a, &b, e);
+    spec_done(&a);
+    spec_done(&b);
+    return r;
+}
+
+TEST(a_second_up_is_compared_by_what_it_asks_for)
+{
+    struct err e = {0};
+
+    T_INT(compare(OPTS(.image = "big", .network = "none"), OPTS(), &e), 0);
+    T_INT(compare(OPTS(), OPTS(.timeout_ms = 3600000), &e), 0);
+    T_INT(compare(OPTS(.image = "big"), OPTS(.image = "small"), &e), -ERR_PRECONDITION);
+    T_STR(e.field, "image");
+    T_INT(compare(OPTS(), OPTS(.provider = "process"), &e), -ERR_PRECONDITION);
+    T_STR(e.field, "provider");
+    T_INT(compare(OPTS(.memory_bytes = 1 << 30), OPTS(.memory_bytes = 1 << 29), &e),
+          -ERR_PRECONDITION);
+    T_STR(e.field, "memory");
+}

@@ -1,0 +1,305 @@
+#include "test.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "lib/store.h"
+
+static struct store *open_here(void)
+{
+    struct store *s = NULL;
+    struct err e = {0};
+
+    if (store_open(".", &s, &e) < 0)
+        t_fail(__FILE__, __LINE__, "open: %s", e.message);
+    return s;
+}
+
+static void add(struct store *s, const char *name, char id[BOX_ID_BYTES])
+{
+    json_t *spec = json_pack("{s:s}", "provider", "process");
+    struct box_row row = {0};
+    struct err e = {0};
+
+    T_INT(store_add(s, name, spec, &row, &e), 0);
+    T_INT(row.state, BH_STATE_REQUESTED);
+    T_INT(strlen(row.id), 16);
+    T_OK(!row.made && row.created_ms > 0);
+    memcpy(id, row.id, BOX_ID_BYTES);
+    box_row_done(&row);
+    json_decref(spec);
+}
+
+static void walk(struct store *s, const char *id, enum bh_state to)
+{
+    struct err e = {0};
+
+    if (store_set_state(s, id, to, "", &e) < 0)
+        t_fail(__FILE__, __LINE__, "to %s: %s", bh_state_name(to), e.message);
+}
+
+TEST(a_name_is_taken_once)
+{
+    struct store *s = open_here();
+    json_t *spec = json_object();
+    struct box_row row = {0};
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+
+    add(s, "a", id);
+    T_INT(store_add(s, "a", spec, &row, &e), -ERR_EXISTS);
+    T_STR(e.field, "name");
+    T_OK(!row.name);
+    json_decref(spec);
+    (void)store_close(s);
+}
+
+TEST(what_is_written_is_read_by_another_who_opens_the_store)
+{
+    struct store *s = open_here();
+    struct store *other = open_here();
+    json_t *agent = json_pack("{s:s, s:i}", "name", "opencode", "port", 7777);
+    struct box_row row = {0};
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+
+    add(s, "a", id);
+    T_INT(store_set_agent(s, id, agent, &e), 0);
+    T_INT(store_set_port(s, id, 7777, 40123, &e), 0);
+    T_INT(store_set_port(s, id, 80, 40124, &e), 0);
+    T_INT(store_set_deadline(s, id, 123456, &e), 0);
+    T_INT(store_find(other, "a", &row, &e), 0);
+    T_STR(row.id, id);
+    T_INT(json_integer_value(json_object_get(row.ports, "7777")), 40123);
+    T_INT(json_integer_value(json_object_get(row.ports, "80")), 40124);
+    T_INT(json_integer_value(json_object_get(row.agent, "port")), 7777);
+    T_INT(row.deadline_ms, 123456);
+    box_row_done(&row);
+    json_decref(agent);
+    (void)store_close(s);
+    (void)store_close(other);
+}
+
+TEST(an_edge_that_is_not_in_the_table_changes_nothing)
+{
+    struct store *s = open_here();
+    struct box_row row = {0};
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+
+    add(s, "a", id);
+    T_INT(store_set_state(s, id, BH_STATE_RUNNING, "", &e), -ERR_PRECONDITION);
+    T_STR(e.field, "state");
+    T_INT(store_get(s, id, &row, &e), 0);
+    T_INT(row.state, BH_STATE_REQUESTED);
+    box_row_done(&row);
+    (void)store_close(s);
+}
+
+TEST(a_box_that_was_running_once_is_made_and_a_stopped_one_has_no_deadline)
+{
+    struct store *s = open_here();
+    struct box_row row = {0};
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+
+    add(s, "a", id);
+    walk(s, id, BH_STATE_PROVISIONING);
+    walk(s, id, BH_STATE_BOOTSTRAPPING);
+    walk(s, id, BH_STATE_RUNNING);
+    T_INT(store_set_deadline(s, id, 99, &e), 0);
+    walk(s, id, BH_STATE_STOPPING);
+    T_INT(store_set_state(s, id, BH_STATE_STOPPED, "because", &e), 0);
+    T_INT(store_get(s, id, &row, &e), 0);
+    T_OK(row.made);
+    T_STR(row.cause, "because");
+    T_INT(row.deadline_ms, 0);
+    box_row_done(&row);
+    (void)store_close(s);
+}
+
+TEST(what_is_removed_is_not_found_and_setting_it_is_an_error)
+{
+    struct store *s = open_here();
+    struct box_row row = {0};
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+
+    add(s, "a", id);
+    T_INT(store_remove(s, id, &e), 0);
+    T_INT(store_find(s, "a", &row, &e), -ERR_NOT_FOUND);
+    T_INT(store_get(s, id, &row, &e), -ERR_NOT_FOUND);
+    T_INT(store_set_deadline(s, id, 1, &e), -ERR_NOT_FOUND);
+    T_INT(store_set_state(s, id, BH_STATE_ERROR, "", &e), -ERR_NOT_FOUND);
+    (void)store_close(s);
+}
+
+static int note(void *arg, const struct box_row *row)
+{
+    char *names = arg;
+
+    (void)strncat(names, row->name, 8);
+    return row->name[0] == 'x' ? 7 : 0;
+}
+
+TEST(the_list_is_by_name_and_ends_when_its_receiver_says_so)
+{
+    struct store *s = open_here();
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+    char names[64] = "";
+
+    add(s, "c", id);
+    add(s, "a", id);
+    T_INT(store_list(s, note, names, &e), 0);
+    T_STR(names, "ac");
+    add(s, "x", id);
+    add(s, "z", id);
+    names[0] = '\0';
+    T_INT(store_list(s, note, names, &e), 7);
+    T_STR(names, "acx");
+    (void)store_close(s);
+}
+
+TEST(a_store_of_a_later_version_is_refused)
+{
+    struct err e = {0};
+    struct store *s = open_here();
+    sqlite3 *db = NULL;
+
+    (void)store_close(s);
+    T_INT(sqlite3_open("store.db", &db), SQLITE_OK);
+    T_INT(sqlite3_exec(db, "PRAGMA user_version=99", NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(db);
+    T_INT(store_open(".", &s, &e), -ERR_PRECONDITION);
+    T_OK(strstr(e.message, "99"));
+}
+
+TEST(a_store_that_is_no_database_is_refused)
+{
+    char junk[8192];
+    struct store *s = NULL;
+    struct err e = {0};
+
+    memset(junk, 'x', sizeof(junk));
+    T_INT(io_write_file(AT_FDCWD, "store.db", junk, sizeof(junk), 0600, false, &e), 0);
+    T_INT(store_open(".", &s, &e), -ERR_DATA_LOSS);
+}
+
+TEST(many_processes_that_open_a_new_store_at_once_all_can)
+{
+    pid_t pids[12];
+    int status;
+
+    for (size_t i = 0; i < 12; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            struct store *s = NULL;
+            struct err e = {0};
+            json_t *spec = json_object();
+            struct box_row row = {0};
+            char name[16];
+
+            (void)snprintf(name, sizeof(name), "box%zu", i);
+            if (store_open(".", &s, &e) < 0 || store_add(s, name, spec, &row, &e) < 0) {
+                (void)fprintf(stderr, "# %s\n", e.message);
+                _exit(1);
+            }
+            _exit(0);
+        }
+    }
+    for (size_t i = 0; i < 12; i++) {
+        T_OK(waitpid(pids[i], &status, 0) == pids[i]);
+        T_INT(status, 0);
+    }
+}
+
+TEST(a_writer_that_is_killed_leaves_a_store_that_opens)
+{
+    struct store *s = open_here();
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+    int p[2];
+    pid_t pid;
+    char byte;
+
+    add(s, "a", id);
+    (void)store_close(s);
+    T_INT(pipe(p), 0);
+    pid = fork();
+    if (pid == 0) {
+        s = open_here();
+        for (int64_t i = 1;; i++) {
+            (void)store_set_deadline(s, id, i, NULL);
+            if (i == 5)
+                (void)!write(p[1], "x", 1);
+        }
+    }
+    T_INT(read(p[0], &byte, 1), 1);
+    (void)kill(pid, SIGKILL);
+    T_OK(waitpid(pid, NULL, 0) == pid);
+    s = open_here();
+    {
+        struct box_row row = {0};
+
+        T_INT(store_find(s, "a", &row, &e), 0);
+        T_OK(row.deadline_ms >= 5);
+        box_row_done(&row);
+    }
+    (void)store_close(s);
+}
+
+TEST(a_lock_is_held_by_one_and_its_waiter_sees_the_deadline)
+{
+    struct store *s = open_here();
+    struct err e = {0};
+    int a = -1;
+    int b = -1;
+
+    T_INT(store_lock_name(s, "a", clock_mono_ms() + 1000, -1, &a, &e), 0);
+    T_INT(store_lock_name(s, "a", clock_mono_ms() + 60, -1, &b, &e), -ERR_DEADLINE);
+    T_INT(store_lock_name(s, "b", clock_mono_ms() + 60, -1, &b, &e), 0);
+    fd_close(b);
+    fd_close(a);
+    T_INT(store_lock_name(s, "a", clock_mono_ms() + 1000, -1, &a, &e), 0);
+    fd_close(a);
+    (void)store_close(s);
+}
+
+TEST(waiting_for_a_lock_can_be_canceled)
+{
+    struct store *s = open_here();
+    struct err e = {0};
+    int a = -1;
+    int b = -1;
+    int p[2];
+
+    T_INT(pipe(p), 0);
+    T_INT(write(p[1], "x", 1), 1);
+    T_INT(store_lock_name(s, "a", 0, -1, &a, &e), 0);
+    T_INT(store_lock_name(s, "a", 0, p[0], &b, &e), -ERR_CANCELED);
+    fd_close(a);
+    (void)store_close(s);
+}
+
+TEST(a_lock_whose_file_was_removed_by_its_owner_is_taken_anew)
+{
+    struct store *s = open_here();
+    struct err e = {0};
+    int a = -1;
+    int b = -1;
+    int c = -1;
+
+    T_INT(store_lock_name(s, "a", 0, -1, &a, &e), 0);
+    store_forget_lock(s, "a");
+    T_OK(access("locks/a", F_OK) < 0);
+    T_INT(store_lock_name(s, "a", clock_mono_ms() + 1000, -1, &b, &e), 0);
+    T_INT(store_lock_name(s, "a", clock_mono_ms() + 40, -1, &c, &e), -ERR_DEADLINE);
+    fd_close(a);
+    fd_close(b);
+    (void)store_close(s);
+}

@@ -1,0 +1,288 @@
+#include "test.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "fake_server.h"
+#include "lib/transport.h"
+
+static struct http *new_http(int cancel_fd)
+{
+    struct http *h = NULL;
+    struct err e = {0};
+
+    T_INT(http_new(cancel_fd, &h, &e), 0);
+    return h;
+}
+
+static struct http_request get(void)
+{
+    return (struct http_request){.method = "GET",
+                                 .url = "http://box/x",
+                                 .unix_socket = "s",
+                                 .deadline_mono_ms = clock_mono_ms() + 5000};
+}
+
+static void serve(const struct reply *replies, size_t n)
+{
+    T_OK(fake_server("s", replies, n, -1) > 0);
+}
+
+#define OK(body) "HTTP/1.1 200 OK\r\nContent-Length: " #body "\r\n"
+
+TEST(an_answer_has_its_status_headers_and_body)
+{
+    const struct reply r[] = {
+        {.bytes = "HTTP/1.1 404 Not Found\r\nX-One: 1\r\nx-two:  two \r\nContent-Length: 5\r\n\r\nhello"}};
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+    char value[32];
+
+    serve(r, 1);
+    T_INT(http_do(h, &q, &res, &e), 0);
+    T_INT(res.status, 404);
+    T_STR(res.body.data, "hello");
+    T_OK(http_header(&res, "x-one", value, sizeof(value)));
+    T_STR(value, "1");
+    T_OK(http_header(&res, "X-Two", value, sizeof(value)));
+    T_OK(!http_header(&res, "X", value, sizeof(value)));
+    http_response_done(&res);
+    (void)http_free(h);
+}
+
+TEST(nobody_there_is_unavailable)
+{
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+
+    T_INT(http_do(h, &q, &res, &e), -ERR_UNAVAILABLE);
+    (void)http_free(h);
+}
+
+TEST(a_server_that_accepts_and_never_answers_ends_with_the_first_byte_timeout)
+{
+    const struct reply r[] = {{.bytes = NULL}};
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+    int64_t before = clock_mono_ms();
+
+    serve(r, 1);
+    q.first_byte_timeout_ms = 80;
+    T_INT(http_do(h, &q, &res, &e), -ERR_DEADLINE);
+    T_OK(clock_mono_ms() - before < 3000);
+    (void)http_free(h);
+}
+
+TEST(an_answer_that_begins_may_take_longer_than_its_first_byte)
+{
+    const struct reply r[] = {{.bytes = OK(9) "\r\nhalf", .keeps_open = true}};
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+    int64_t before = clock_mono_ms();
+
+    serve(r, 1);
+    q.first_byte_timeout_ms = 50;
+    q.deadline_mono_ms = before + 300;
+    T_INT(http_do(h, &q, &res, &e), -ERR_DEADLINE);
+    T_OK(clock_mono_ms() - before >= 290);
+    (void)http_free(h);
+}
+
+TEST(an_answer_that_breaks_off_is_lost_data)
+{
+    const struct reply r[] = {{.bytes = OK(9) "\r\nhalf"}};
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+
+    serve(r, 1);
+    T_INT(http_do(h, &q, &res, &e), -ERR_DATA_LOSS);
+    (void)http_free(h);
+}
+
+TEST(a_readable_cancel_descriptor_ends_the_wait)
+{
+    const struct reply r[] = {{.bytes = NULL}};
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+    struct http *h;
+    int p[2];
+
+    T_INT(pipe(p), 0);
+    h = new_http(p[0]);
+    serve(r, 1);
+    T_INT(write(p[1], "x", 1), 1);
+    T_INT(http_do(h, &q, &res, &e), -ERR_CANCELED);
+    (void)http_free(h);
+}
+
+TEST(a_body_that_is_collected_is_bounded)
+{
+    const struct reply r[] = {{.bytes = OK(20) "\r\n01234567890123456789"}};
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+
+    serve(r, 1);
+    q.max_body = 10;
+    T_INT(http_do(h, &q, &res, &e), -ERR_EXHAUSTED);
+    T_OK(!res.body.data);
+    (void)http_free(h);
+}
+
+static int count(void *arg, const char *data, size_t len)
+{
+    (void)data;
+    *(size_t *)arg += len;
+    return 0;
+}
+
+static int refuse(void *arg, const char *data, size_t len)
+{
+    (void)arg;
+    (void)data;
+    (void)len;
+    return 1;
+}
+
+TEST(a_good_body_is_streamed_and_that_of_an_error_is_collected)
+{
+    const struct reply r[] = {
+        {.bytes = OK(5) "\r\nhello"},
+        {.bytes = "HTTP/1.1 400 Bad Request\r\nContent-Length: 3\r\n\r\nbad"},
+    };
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+    size_t n = 0;
+
+    serve(r, 2);
+    q.write = count;
+    q.write_arg = &n;
+    T_INT(http_do(h, &q, &res, &e), 0);
+    T_INT(n, 5);
+    T_INT(res.body.len, 0);
+    http_response_done(&res);
+    T_INT(http_do(h, &q, &res, &e), 0);
+    T_INT(n, 5);
+    T_STR(res.body.data, "bad");
+    http_response_done(&res);
+    (void)http_free(h);
+}
+
+TEST(a_receiver_that_wants_no_more_ends_the_request)
+{
+    const struct reply r[] = {{.bytes = OK(5) "\r\nhello"}};
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+
+    serve(r, 1);
+    q.write = refuse;
+    T_INT(http_do(h, &q, &res, &e), -ERR_CANCELED);
+    (void)http_free(h);
+}
+
+struct producer {
+    int left;
+    int fails_at;
+};
+
+static int64_t produce(void *arg, char *out, size_t max, struct err *e)
+{
+    struct producer *p = arg;
+
+    if (p->left == p->fails_at)
+        return err_set(e, ERR_DENIED, "no more of this");
+    if (p->left-- == 0)
+        return 0;
+    memset(out, 'x', max);
+    return (int64_t)max;
+}
+
+TEST(a_body_of_unknown_length_is_produced_as_it_is_sent)
+{
+    const struct reply r[] = {{.bytes = OK(2) "\r\nok", .reads_all = true}};
+    struct producer p = {.left = 20, .fails_at = -1};
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+
+    serve(r, 1);
+    q.method = "PUT";
+    q.read = produce;
+    q.read_arg = &p;
+    q.read_len = -1;
+    T_INT(http_do(h, &q, &res, &e), 0);
+    T_INT(res.status, 200);
+    T_STR(res.body.data, "ok");
+    http_response_done(&res);
+    (void)http_free(h);
+}
+
+TEST(a_producer_that_fails_says_why)
+{
+    const struct reply r[] = {{.bytes = OK(2) "\r\nok", .reads_all = true}};
+    struct producer p = {.left = 20, .fails_at = 10};
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+
+    serve(r, 1);
+    q.method = "PUT";
+    q.read = produce;
+    q.read_arg = &p;
+    q.read_len = -1;
+    T_INT(http_do(h, &q, &res, &e), -ERR_DENIED);
+    T_STR(e.message, "no more of this");
+    (void)http_free(h);
+}
+
+TEST(a_socket_may_have_a_path_of_any_length)
+{
+    const struct reply r[] = {{.bytes = OK(2) "\r\nok"}, {.bytes = OK(2) "\r\nok"}};
+    char dir[PATH_MAX] = "";
+    char path[PATH_MAX];
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+    char cwd[1024];
+    int here;
+
+    T_OK(getcwd(cwd, sizeof(cwd)));
+    here = open(".", O_RDONLY | O_DIRECTORY);
+    for (int i = 0; i < 12; i++) {
+        T_INT(mkdir("a-directory-with-a-long-name", 0700), 0);
+        T_INT(chdir("a-directory-with-a-long-name"), 0);
+        (void)strncat(dir, "/a-directory-with-a-long-name", sizeof(dir) - strlen(dir) - 1);
+    }
+    serve(r, 2);
+    T_INT(fchdir(here), 0);
+    (void)snprintf(path, sizeof(path), "%.900s%.3000s/s", cwd, dir);
+    q.unix_socket = path;
+    for (int i = 0; i < 2; i++) {
+        T_INT(http_do(h, &q, &res, &e), 0);
+        T_STR(res.body.data, "ok");
+        http_response_done(&res);
+    }
+    (void)http_free(h);
+}
