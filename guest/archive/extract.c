@@ -12,6 +12,7 @@
 #include "archive/pipe.h"
 #include "fs/place.h"
 #include "archive/read.h"
+#include "archive/recover.h"
 #include "archive/stage.h"
 #include "common/cleanup.h"
 #include "common/path.h"
@@ -24,7 +25,6 @@
 #include "common/banned.h"
 
 #define THREAD_STACK_BYTES (512 * 1024)
-#define TRASH_NAME FS_TEMP_PREFIX "trash" /* in the staging directory: what a replace takes away */
 
 static atomic_int n_running;
 
@@ -195,6 +195,17 @@ static int make_stage_in(struct archive_extract *x, int home)
     return 0;
 }
 
+/* First what a killed agent may have left here: it would be in the way of nobody but the user. */
+static void recover(const struct archive_extract *x)
+{
+    (void)pthread_mutex_lock(&place_lock);
+    if (x->target_fd >= 0)
+        recover_dir(x->target_fd);
+    if (x->parent_fd >= 0)
+        recover_dir(x->parent_fd);
+    (void)pthread_mutex_unlock(&place_lock);
+}
+
 static int make_stage(struct archive_extract *x, struct err *e)
 {
     bool beside = x->target_fd < 0 || (x->o.mode == ARCHIVE_REPLACE && x->parent_fd >= 0 &&
@@ -208,6 +219,7 @@ static int make_stage(struct archive_extract *x, struct err *e)
     x->stage_fd = fs_openat_nofollow(x->home_fd, x->stage_name, O_RDONLY | O_DIRECTORY);
     if (x->stage_fd < 0)
         return err_sys(e, errno, "open the staging directory");
+    recover_lock(x->stage_fd);
     return 0;
 }
 
@@ -225,8 +237,10 @@ static int begin(struct archive_extract *x, struct err *e)
         r = fs_act(&x->caller->actor, &acting, e);
     if (r == 0)
         r = open_target(x, e);
-    if (r == 0)
+    if (r == 0) {
+        recover(x);
         r = make_stage(x, e);
+    }
     if (r == 0)
         r = start_thread(x, e);
     return r;
@@ -356,22 +370,39 @@ static int merge_or_replace(struct archive_extract *x, int trash_fd, struct fs_r
     return r;
 }
 
+/* Into the target, which is where recover_dir() looks for what the list of steps is about. */
+static int move_stage_in(struct archive_extract *x, struct err *e)
+{
+    if (x->home_fd == x->target_fd)
+        return 0;
+    if (renameat(x->home_fd, x->stage_name, x->target_fd, x->stage_name) < 0)
+        return err_at(e, err_sys(e, errno, "move the staged files into '%s'", x->path), "path");
+    x->home_fd = x->target_fd;
+    return 0;
+}
+
 static int commit_by_entry(struct archive_extract *x, struct err *e)
 {
     struct fs_records *undo = NULL;
     _cleanup_close_ int trash_fd = -1;
     int r;
 
+    r = move_stage_in(x, e);
+    if (r < 0)
+        return r;
+
     if (x->o.mode == ARCHIVE_REPLACE) {
-        if (mkdirat(x->stage_fd, TRASH_NAME, 0700) < 0)
+        if (mkdirat(x->stage_fd, RECOVER_TRASH_NAME, 0700) < 0)
             return err_sys(e, errno, "make a directory for what is replaced");
-        trash_fd = openat(x->stage_fd, TRASH_NAME, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        trash_fd = openat(x->stage_fd, RECOVER_TRASH_NAME, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (trash_fd < 0)
             return err_sys(e, errno, "open the directory for what is replaced");
     }
-    r = fs_records_new(x->stage_fd, &undo, e);
+    r = fs_records_new(x->stage_fd, RECOVER_LIST_NAME, &undo, e);
     if (r == 0)
         r = merge_or_replace(x, trash_fd, undo, e);
+    if (r == 0)
+        r = fs_records_clear(undo, e);
     fs_records_free(undo);
     return r;
 }

@@ -219,7 +219,7 @@ static int read_any(struct pipe_ring *in, struct stage *s, const char **ret_form
 int archive_read_stream(struct pipe_ring *in, struct stage *s, const char **ret_format,
                         struct err *e)
 {
-    /* libarchive converts names to and from the thread's character set: one that changes nothing. */
+    /* libarchive converts names to the thread's character set: one that changes nothing. */
     locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
     int r = read_any(in, s, ret_format, e);

@@ -23,7 +23,7 @@ int stage_init(struct stage *s, int fd, const struct stage_limits *limits, bool 
                struct err *e)
 {
     *s = (struct stage){.fd = fd, .limits = *limits, .keep_owner = keep_owner, .parent_fd = -1};
-    return fs_records_new(fd, &s->dirs, e);
+    return fs_records_new(fd, NULL, &s->dirs, e);
 }
 
 void stage_done(struct stage *s)
@@ -261,7 +261,7 @@ static int write_content(struct stage *s, struct archive *a, int fd, int64_t siz
     return 0;
 }
 
-/* A later entry of the same name takes an earlier one's place, as tar has it; never a directory's. */
+/* A later entry of a name takes an earlier one's place, as tar has it; never a directory's. */
 static int clear_name(struct stage *s, const char *name, const char *path, struct err *e)
 {
     if (unlinkat(s->parent_fd, name, 0) == 0 || errno == ENOENT)

@@ -42,6 +42,8 @@ int fs_open_below(int base, const char *dir, bool make, int *ret_fd, struct err 
             return err_sys(e, ENAMETOOLONG, "open '%.200s'", dir);
         (void)memcpy(name, dir, n);
         name[n] = '\0';
+        if (strcmp(name, "..") == 0)
+            return err_set(e, ERR_INVALID, "'..' in '%.200s'", dir);
         r = step_into(&fd, name, make, e);
         if (r < 0)
             return r;

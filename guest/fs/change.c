@@ -254,7 +254,7 @@ static int merge_copy(const struct place *to, const char *temp, struct err *e)
 
     if (stage < 0 || target < 0)
         return err_at(e, err_sys(e, errno, "open '%s'", to->name), "to");
-    r = fs_records_new(stage, &undo, e);
+    r = fs_records_new(stage, NULL, &undo, e);
     if (r < 0)
         return r;
     r = fs_place_merge(stage, target, undo, e);

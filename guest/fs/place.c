@@ -17,6 +17,7 @@
 #include "common/banned.h"
 
 #define MAX_LEVELS (FS_PLACE_MAX_DEPTH + 2)
+#define ASIDE FS_TEMP_PREFIX "aside"
 
 enum step_kind {
     STEP_NEW = 1, /* moved from the staging tree to a free name */
@@ -74,44 +75,32 @@ static int move_new(int from, const char *name, int to)
     return errno == EINVAL ? renameat(from, name, to, name) : -1;
 }
 
-/* Two entries of one name trade places; by three renames where the disk can't do it in one. */
+/* Two entries of one name trade places; by three renames where the disk can't do it in one. In
+ * between, b's waits in a under the name ASIDE, where undo_swap() finds it after a crash. */
 static int swap(int a, int b, const char *name)
 {
-    char aside[FS_TEMP_NAME_BYTES];
-
     if (sys_renameat2(a, name, b, name, RENAME_EXCHANGE) == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    fs_temp_make_name(aside);
-    if (renameat(b, name, a, aside) < 0)
+    if (renameat(b, name, a, ASIDE) < 0)
         return -1;
     if (renameat(a, name, b, name) < 0) {
         int saved = errno;
 
-        (void)renameat(a, aside, b, name);
+        (void)renameat(a, ASIDE, b, name);
         errno = saved;
         return -1;
     }
-    return renameat(a, aside, a, name);
+    return renameat(a, ASIDE, a, name);
 }
 
-static int note(struct fs_records *undo, enum step_kind kind, mode_t mode, const char *path,
-                struct err *e)
+static int note(struct fs_records *undo, enum step_kind kind, const struct stat *st,
+                const char *path, struct err *e)
 {
-    struct fs_record rec = {.kind = (uint8_t)kind, .mode = mode};
+    struct fs_record rec = {.kind = (uint8_t)kind, .mode = st->st_mode & 07777, .ino = st->st_ino};
 
     return fs_records_add(undo, &rec, path, e);
-}
-
-/* The last step was not done: to take it back would be to do it. */
-static void unnote(struct fs_records *undo)
-{
-    struct fs_record rec;
-    char *path;
-
-    if (fs_records_pop(undo, &rec, &path, NULL) > 0)
-        free(path);
 }
 
 /* ---- merge ----------------------------------------------------------------------------------- */
@@ -127,7 +116,7 @@ static int merge_one(const struct fs_walk_item *it, int target, struct fs_record
     if (fstatat(target, it->name, &old, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno != ENOENT)
             return err_sys(e, errno, "stat '%s'", it->path);
-        r = note(undo, STEP_NEW, 0, it->path, e);
+        r = note(undo, STEP_NEW, &it->st, it->path, e);
         if (r == 0 && move_new(it->dirfd, it->name, target) < 0)
             return err_sys(e, errno, "put '%s' in place", it->path);
         return r;
@@ -139,11 +128,9 @@ static int merge_one(const struct fs_walk_item *it, int target, struct fs_record
     if (S_ISDIR(old.st_mode))
         return err_field(e, ERR_PRECONDITION, "path",
                          "'%s' is a directory, and in the archive it is not", it->path);
-    r = note(undo, STEP_SWAP, 0, it->path, e);
-    if (r == 0 && swap(it->dirfd, target, it->name) < 0) {
-        r = err_sys(e, errno, "replace '%s'", it->path);
-        unnote(undo);
-    }
+    r = note(undo, STEP_SWAP, &it->st, it->path, e);
+    if (r == 0 && swap(it->dirfd, target, it->name) < 0)
+        return err_sys(e, errno, "replace '%s'", it->path);
     return r;
 }
 
@@ -209,7 +196,7 @@ static int trash_one(const struct fs_walk_item *it, int trash, struct fs_records
     int r;
 
     *ret_into = false;
-    r = note(undo, STEP_TRASH, 0, it->path, e);
+    r = note(undo, STEP_TRASH, &it->st, it->path, e);
     if (r < 0)
         return r;
     if (renameat(it->dirfd, it->name, trash, it->name) == 0)
@@ -283,7 +270,7 @@ static int prune_leave(const struct fs_walk_item *it, struct prune *p, struct er
     fd_close(stage);
     if (stage >= 0)
         return 0;
-    r = note(p->undo, STEP_RMDIR, it->st.st_mode & 07777, it->path, e);
+    r = note(p->undo, STEP_RMDIR, &it->st, it->path, e);
     if (r == 0 && unlinkat(it->dirfd, it->name, AT_REMOVEDIR) < 0)
         return err_sys(e, errno, "take '%s' away", it->path);
     return r;
@@ -334,6 +321,22 @@ static int open_pair(int a, int b, const char *path, const char **ret_name, int 
     return fs_open_below(b, dir, false, &ret[1], NULL);
 }
 
+/* Done, half done (see swap()), or only noted: the inode that was staged tells. */
+static void undo_swap(int stage, int target, const char *name, ino_t staged)
+{
+    struct stat st;
+
+    if (fstatat(target, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        (void)renameat(stage, ASIDE, target, name);
+    } else if (st.st_ino == staged) {
+        if (fstatat(stage, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+            (void)swap(stage, target, name);
+        } else if (renameat(target, name, stage, name) == 0) {
+            (void)renameat(stage, ASIDE, target, name);
+        }
+    }
+}
+
 /* A move that was noted but not done finds nothing to take back. Nothing can be done about a
  * failure here: what could not go back stays beside its place. */
 static void undo_one(int stage_fd, int target_fd, int trash_fd, const struct fs_record *rec,
@@ -349,7 +352,7 @@ static void undo_one(int stage_fd, int target_fd, int trash_fd, const struct fs_
         if (rec->kind == STEP_NEW)
             (void)sys_renameat2(fd[1], name, fd[0], name, RENAME_NOREPLACE);
         else if (rec->kind == STEP_SWAP)
-            (void)swap(fd[0], fd[1], name);
+            undo_swap(fd[0], fd[1], name, rec->ino);
         else if (rec->kind == STEP_RMDIR && mkdirat(fd[1], name, rec->mode) == 0)
             (void)fchmodat(fd[1], name, rec->mode, 0);
         else if (is_trash)

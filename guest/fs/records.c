@@ -1,8 +1,10 @@
 #include "fs/records.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -17,28 +19,60 @@ struct fs_records {
     off_t end;
 };
 
+#define FOOTER_MAGIC 0x31306862u /* another layout, another number */
+
 /* On disk: the path, then this. */
 struct footer {
     struct fs_record r;
     uint32_t path_len;
+    uint32_t magic;
 };
 
-int fs_records_new(int dirfd, struct fs_records **ret, struct err *e)
+static int new_take(int fd, off_t end, struct fs_records **ret, struct err *e)
 {
     struct fs_records *l = calloc(1, sizeof(*l));
-    struct fs_temp t;
 
-    if (!l)
+    if (!l) {
+        fd_close(fd);
         return err_oom(e);
-    if (fs_temp_open(dirfd, &t) < 0) {
-        free(l);
-        return err_sys(e, errno, "make a list beside the staged files");
     }
-    if (t.name[0])
-        (void)unlinkat(dirfd, t.name, 0);
-    l->fd = t.fd;
+    l->fd = fd;
+    l->end = end;
     *ret = l;
     return 0;
+}
+
+int fs_records_new(int dirfd, const char *name, struct fs_records **ret, struct err *e)
+{
+    struct fs_temp t = {.fd = -1};
+
+    if (name)
+        t.fd = openat(dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    else if (fs_temp_open(dirfd, &t) == 0 && t.name[0])
+        (void)unlinkat(dirfd, t.name, 0);
+    if (t.fd < 0)
+        return err_sys(e, errno, "make a list beside the staged files");
+    return new_take(t.fd, 0, ret, e);
+}
+
+int fs_records_open(int dirfd, const char *name, struct fs_records **ret, struct err *e)
+{
+    int fd = openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        int sys = errno;
+
+        fd_close(fd);
+        return err_sys(e, sys, "open '%s'", name);
+    }
+    return new_take(fd, st.st_size, ret, e);
+}
+
+int fs_records_clear(struct fs_records *l, struct err *e)
+{
+    l->end = 0;
+    return ftruncate(l->fd, 0) < 0 ? err_sys(e, errno, "clear the list of staged files") : 0;
 }
 
 struct fs_records *fs_records_free(struct fs_records *l)
@@ -60,6 +94,7 @@ int fs_records_add(struct fs_records *l, const struct fs_record *r, const char *
     (void)memset(&f, 0, sizeof(f)); /* no padding of the stack on the disk */
     f.r = *r;
     f.path_len = (uint32_t)n;
+    f.magic = FOOTER_MAGIC;
     done = pwritev(l->fd, iov, 2, l->end);
     if (done != (ssize_t)(n + sizeof(f)))
         return err_sys(e, done < 0 ? errno : ENOSPC, "write the list of staged files");
@@ -75,7 +110,7 @@ int fs_records_pop(struct fs_records *l, struct fs_record *ret, char **ret_path,
     if (l->end == 0)
         return 0;
     if (pread(l->fd, &f, sizeof(f), l->end - (off_t)sizeof(f)) != (ssize_t)sizeof(f) ||
-        (off_t)f.path_len + (off_t)sizeof(f) > l->end)
+        f.magic != FOOTER_MAGIC || (off_t)f.path_len + (off_t)sizeof(f) > l->end)
         return err_set(e, ERR_INTERNAL, "the list of staged files can't be read");
     path = malloc((size_t)f.path_len + 1);
     if (!path)

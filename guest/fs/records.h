@@ -1,7 +1,7 @@
 #pragma once
 /*
- * records: a list of paths with a few facts each, kept in a nameless file so that memory does not
- * grow with an archive's entries. Appended, then read backwards once. One thread at a time.
+ * records: a list of paths with a few facts each, kept in a file so that memory does not grow with
+ * an archive's entries. Appended, then read backwards once. One thread at a time.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,12 +17,18 @@ struct fs_record {
     uid_t uid;
     gid_t gid;
     struct timespec mtime;
+    ino_t ino;
 };
 
 struct fs_records;
 
-/* dirfd: on whose disk the file lives. */
-int fs_records_new(int dirfd, struct fs_records **ret, struct err *e);
+/* dirfd: on whose disk the file lives. name: under which it can be found after a crash (it must not
+ * be there yet), or NULL: without one. */
+int fs_records_new(int dirfd, const char *name, struct fs_records **ret, struct err *e);
+/* What an agent that crashed has left under that name. */
+int fs_records_open(int dirfd, const char *name, struct fs_records **ret, struct err *e);
+/* Forgets all: what was done stays done, also after a crash. */
+int fs_records_clear(struct fs_records *l, struct err *e);
 int fs_records_add(struct fs_records *l, const struct fs_record *r, const char *path,
                    struct err *e);
 /* The last one that was not yet read back. 1: given, *ret_path is the caller's; 0: none left. */

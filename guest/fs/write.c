@@ -36,9 +36,8 @@ struct fs_write {
     int dirfd;
     char *name;
     struct fs_temp temp;
-    bool
-        spooled_elsewhere; /* the directory can't be written: temp is in /tmp, only in place will do */
-    int n_made;            /* parent directories that begin made */
+    bool spooled_elsewhere; /* temp is in /tmp, since the directory takes no file: in place only */
+    int n_made;             /* parent directories that begin made */
     bool is_committed;
     char current[FS_ETAG_BYTES];
 };
@@ -281,7 +280,7 @@ static bool take_over(const struct fs_write *w, const struct stat *st)
     return fchmod(w->temp.fd, mode) == 0;
 }
 
-/* Copies the temporary's bytes into the old file. Space is reserved before the first byte changes. */
+/* Copies the temporary's bytes into the old file, for which space is reserved first. */
 static int write_in_place(struct fs_write *w, int old, const struct stat *st, struct err *e)
 {
     _cleanup_free_ char *data = malloc(COPY_BYTES);

@@ -135,7 +135,7 @@ int rpc_fs_list(const struct rpc_call *call, json_t **ret, struct err *e)
     return r;
 }
 
-/* ---- MakeDir, Move, Copy, Remove -------------------------------------------------------------- */
+/* ---- MakeDir, Move, Copy, Remove ------------------------------------------------------------- */
 
 struct make_dir_params {
     char *path;

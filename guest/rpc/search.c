@@ -97,7 +97,7 @@ static int decode_binary(json_t *v, void *out, struct err *e)
     return one_of(v, names, out, e);
 }
 
-static const char *const type_names[] = {"file", "dir", "symlink", "other", NULL};
+static const char *const type_names[] = {"file", "directory", "symlink", "other", NULL};
 
 static int decode_type(json_t *v, void *out, struct err *e)
 {

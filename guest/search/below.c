@@ -13,13 +13,13 @@
 
 #include "common/banned.h"
 
-#define ALWAYS (O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
+#define ALWAYS (O_NOCTTY | O_NONBLOCK)
 #define PIECE_BYTES 4000 /* of a path in one call; PATH_MAX is 4096 */
 
 static int open_once(int dirfd, const char *piece, int flags)
 {
     struct open_how how = {
-        .flags = (uint64_t)(unsigned)(flags | ALWAYS),
+        .flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
     long fd = syscall(SYS_openat2, dirfd, piece, &how, sizeof(how));
@@ -51,7 +51,7 @@ static int open_pieces(int dirfd, const char *path, int flags, size_t max)
     for (;;) {
         size_t n = piece_len(path, max);
         bool last = path[n] == '\0';
-        int fd, how = last ? flags : O_PATH | O_DIRECTORY;
+        int fd, how = last ? flags | ALWAYS : O_PATH | O_DIRECTORY; /* O_PATH takes no more */
 
         if (n >= sizeof(piece))
             return -ENAMETOOLONG;
@@ -60,7 +60,7 @@ static int open_pieces(int dirfd, const char *path, int flags, size_t max)
         if (max)
             fd = open_once(held < 0 ? dirfd : held, piece, how);
         else
-            fd = openat(held < 0 ? dirfd : held, piece, how | ALWAYS | O_NOFOLLOW);
+            fd = openat(held < 0 ? dirfd : held, piece, how | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0)
             return max ? fd : -errno;
         if (last)

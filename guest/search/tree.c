@@ -154,14 +154,25 @@ static void stop(struct tree *t)
 
 /* --- one directory --- */
 
-/* The directory as the user knows it, for a note: no '/' at the end. */
+/* What is `below` the root, as the user knows it: the root's name joined with it. */
+static int add_shown(const struct tree *t, const char *below, size_t len, struct buf *out,
+                     struct err *e)
+{
+    size_t n = strlen(t->o.shown);
+    int r = buf_add(out, t->o.shown, n, e);
+
+    if (r == 0 && n && len && t->o.shown[n - 1] != '/')
+        r = buf_add(out, "/", 1, e);
+    return r < 0 ? r : buf_add(out, below, len, e);
+}
+
+/* Notes a directory, without the '/' at the end. */
 static void note_dir(struct tree *t, const struct listing *l, int sys)
 {
     struct buf shown;
 
     buf_init(&shown, PATH_BYTES_MAX);
-    if (buf_adds(&shown, t->o.shown, NULL) == 0 &&
-        buf_add(&shown, l->whole + t->root_len, l->whole_len - t->root_len, NULL) == 0) {
+    if (add_shown(t, l->whole + t->root_len, l->whole_len - t->root_len, &shown, NULL) == 0) {
         while (shown.len > 1 && shown.data[shown.len - 1] == '/')
             shown.data[--shown.len] = '\0';
         notes_add_errno(t->notes, shown.len ? shown.data : ".", sys);
@@ -249,13 +260,12 @@ static bool is_hidden(const struct tree *t, const struct worker *w, const struct
     return v == IGNORE_NONE && by_type == IGNORE_NONE && !t->o.hidden && entry->name[0] == '.';
 }
 
-/* Puts the entry's paths together. The shown path is the root's name joined with what is below. */
+/* Puts the entry's paths together. */
 static int set_paths(struct worker *w, const struct listing *l, size_t i, struct tree_entry *entry,
                      struct err *e)
 {
     const struct tree *t = w->t;
     const char *name = listing_name(l, i);
-    size_t n_shown = strlen(t->o.shown);
     int r;
 
     buf_clear(&w->whole);
@@ -264,11 +274,7 @@ static int set_paths(struct worker *w, const struct listing *l, size_t i, struct
     if (r == 0)
         r = buf_adds(&w->whole, name, e);
     if (r == 0)
-        r = buf_add(&w->path, t->o.shown, n_shown, e);
-    if (r == 0 && n_shown && t->o.shown[n_shown - 1] != '/')
-        r = buf_add(&w->path, "/", 1, e);
-    if (r == 0)
-        r = buf_add(&w->path, w->whole.data + t->root_len, w->whole.len - t->root_len, e);
+        r = add_shown(t, w->whole.data + t->root_len, w->whole.len - t->root_len, &w->path, e);
     if (r < 0)
         return r;
     entry->path = w->path.data;

@@ -204,9 +204,9 @@ int listener_new_tcp(struct server *s, const char *addr, struct listener **ret, 
     r = split_address(addr, &host, &port, e);
     if (r < 0)
         return r;
-    if (!*host)
+    if (!host || !*host)
         hints.ai_family = AF_INET;
-    r = getaddrinfo(*host ? host : NULL, port, &hints, &found);
+    r = getaddrinfo(host && *host ? host : NULL, port, &hints, &found);
     if (r != 0)
         return err_field(e, ERR_INVALID, "listen", "'%.100s': %s", addr, gai_strerror(r));
     for (struct addrinfo *ai = found; ai && fd < 0; ai = ai->ai_next)

@@ -30,51 +30,111 @@ static int check_local(const char *path, struct bh_error *err)
     return 0;
 }
 
+static bool is_dir_here(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* As cp has it: into what ends with a slash or is a directory there, else under that name. */
+static bool is_dir_there(struct bh_box *box, const char *path)
+{
+    _cleanup_free_ char *reply = NULL;
+    _cleanup_free_ char *params = NULL;
+    json_t *p = json_pack("{s:s}", "path", path), *v;
+    bool is_dir;
+
+    params = p ? json_dumps(p, JSON_COMPACT) : NULL;
+    json_decref(p);
+    if (str_has_suffix(path, "/"))
+        return true;
+    if (!params || bh_call(box, "Fs/Stat", params, NULL, NULL, 0, &reply, NULL) < 0)
+        return false;
+    v = json_loads(reply, 0, NULL);
+    is_dir = str_eq(json_string_value(json_object_get(v, "type")), "directory");
+    json_decref(v);
+    return is_dir;
+}
+
+struct put {
+    struct bh_box *box;
+    const char *dest;
+    bool into; /* dest is a directory to put things into */
+    uint64_t files, bytes;
+};
+
+/* "src" arrives as dest/src, "src/." as what is in it; a file under its own name or dest's. */
+static int put_one(struct put *p, const char *source, struct bh_error *err)
+{
+    struct bh_upload_options o = {.size = sizeof(o), .git = "as-is", .with_secrets = true};
+    struct bh_upload_result result = {.size = sizeof(result)};
+    _cleanup_free_ char *real = realpath(source, NULL);
+    _cleanup_free_ char *below = NULL;
+    bool whole = str_has_suffix(source, "/.") || str_eq(source, ".");
+    int r;
+
+    if (!real)
+        return cli_fail(err, BH_NOT_FOUND, source, "'%.300s' is not here", source);
+    if (is_dir_here(real))
+        below = p->into && !whole ? path_join(p->dest, path_name(real)) : strdup(p->dest);
+    else
+        below = p->into ? strdup(p->dest) : path_dir(p->dest);
+    if (!below)
+        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
+    if (!is_dir_here(real) && !p->into)
+        o.as = path_name(p->dest);
+    o.source = real;
+    o.dest = below;
+    r = bh_upload(p->box, &o, &result, err);
+    p->files += result.files;
+    p->bytes += result.bytes;
+    free(result.left_out);
+    return r;
+}
+
 static int run_put(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     size_t n = strv_len(operands);
-    uint64_t files = 0, bytes = 0;
     _cleanup_box_ struct bh_box *box = NULL;
-    const char *dest = NULL;
+    struct put p = {0};
     char size[24];
     int r;
 
     (void)args;
-    r = box_path(operands[n - 1], "dest", &dest, err);
+    r = box_path(operands[n - 1], "dest", &p.dest, err);
     for (size_t i = 1; r == 0 && i + 1 < n; i++)
         r = check_local(operands[i], err);
     if (r == 0)
         r = cli_get_box(c, operands[0], &box, err);
-    for (size_t i = 1; r == 0 && i + 1 < n; i++) {
-        struct bh_upload_options o = {.size = sizeof(o), .git = "as-is", .with_secrets = true};
-        struct bh_upload_result result = {.size = sizeof(result)};
-
-        o.source = operands[i];
-        o.dest = dest;
-        r = bh_upload(box, &o, &result, err);
-        files += result.files;
-        bytes += result.bytes;
-        free(result.left_out);
-    }
+    if (r < 0)
+        return r;
+    p.box = box;
+    p.into = n > 3 || is_dir_there(box, p.dest);
+    for (size_t i = 1; r == 0 && i + 1 < n; i++)
+        r = put_one(&p, operands[i], err);
     if (r < 0)
         return r;
     if (c->json)
         return cli_print_json_take(
-            json_pack("{s:I, s:I}", "files", (json_int_t)files, "bytes", (json_int_t)bytes));
+            json_pack("{s:I, s:I}", "files", (json_int_t)p.files, "bytes", (json_int_t)p.bytes));
     if (!c->quiet)
-        (void)printf("%llu files, %s\n", (unsigned long long)files,
-                     str_format_size(bytes, size, sizeof(size)));
+        (void)printf("%llu files, %s\n", (unsigned long long)p.files,
+                     str_format_size(p.bytes, size, sizeof(size)));
     return EXIT_CLI_OK;
 }
 
 const struct cli_command cmd_put = {
     .name = "put",
     .group = "Files",
-    .operands = "NAME FILE... :DIR",
+    .operands = "NAME FILE... :PATH",
     .summary = "copy files and directories into a box",
-    .details = "Each FILE or directory goes into the directory DIR, which is made when it is not\n"
-               "there. A directory's content arrives whole or not at all.",
-    .examples = "  bellhop put api notes.txt data/ :/workspace\n",
+    .details =
+        "As cp -r does: into PATH when that is a directory, ends with a slash, or there are\n"
+        "several FILEs; else under the name PATH. DIR/. stands for what is in DIR. Each\n"
+        "FILE or directory arrives whole or not at all.",
+    .examples = "  bellhop put api notes.txt data :/workspace/\n"
+                "  bellhop put api local.cfg :/workspace/app.cfg\n",
     .min_operands = 3,
     .max_operands = 4096,
     .flags = CLI_TAKES_BOX,

@@ -193,7 +193,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     struct args *a = args;
     const char *dir = operands[0] ? operands[0] : ".";
-    struct bh_create_options o = {.size = sizeof(o)};
+    struct bh_create_options o = {.size = sizeof(o), .host_env = (const char *const *)environ};
     _cleanup_free_ char *name = a->name ? strdup(a->name) : name_from_dir(dir);
     _cleanup_strv_ char **env = NULL;
     _cleanup_strv_ char **secrets = NULL;

@@ -249,7 +249,8 @@ static void print_bash(FILE *f)
     }
     (void)fputs("            esac ;;\n        esac\n    fi\n"
                 "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-                "    [ ${#COMPREPLY[@]} -eq 0 ] && COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+                "    [ ${#COMPREPLY[@]} -ne 0 ] || COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+                "    return 0\n"
                 "}\ncomplete -F _bellhop bellhop\n",
                 f);
 }

@@ -48,71 +48,35 @@ static char *user_dir(const char *own, const char *xdg, const char *below_home)
     return dir;
 }
 
-/* The first of two places, seen from the folder of this program, that is there. */
-static char *find_part(const char *own, const char *exe_dir, const char *in_tree,
-                       const char *installed)
+/* NULL, for what the library finds by itself, unless the environment says otherwise. */
+static const char *own_part(const char *variable)
 {
-    const char *set = getenv(own);
-    _cleanup_free_ char *near = path_join(exe_dir, in_tree);
-    struct stat st;
-    char *path, *clean;
+    const char *set = getenv(variable);
 
-    if (set && *set)
-        return strdup(set);
-    if (near && stat(near, &st) == 0)
-        return path_clean(near);
-    path = path_join(exe_dir, installed);
-    clean = path ? path_clean(path) : NULL;
-    free(path);
-    return clean;
+    return set && *set ? set : NULL;
 }
 
-struct places {
-    char *state, *cache, *agent, *monitor, *recipes, *images;
-};
-
-static void find_places(struct places *p)
+static int open_context(struct cli *c, struct bh_error *err)
 {
-    char exe[4096] = "";
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    _cleanup_free_ char *dir = n > 0 ? path_dir(exe) : strdup(".");
+    _cleanup_free_ char *state = user_dir("BELLHOP_STATE_DIR", "XDG_STATE_HOME", ".local/state");
+    _cleanup_free_ char *cache = user_dir("BELLHOP_CACHE_DIR", "XDG_CACHE_HOME", ".cache");
+    int r;
 
-    if (!dir)
-        return;
-    p->state = user_dir("BELLHOP_STATE_DIR", "XDG_STATE_HOME", ".local/state");
-    p->cache = user_dir("BELLHOP_CACHE_DIR", "XDG_CACHE_HOME", ".cache");
-    p->agent = find_part("BELLHOP_AGENT", dir, "bellhopd", "../lib/bellhop/bellhopd");
-    p->monitor =
-        find_part("BELLHOP_MONITOR", dir, "bellhop-monitor", "../libexec/bellhop/bellhop-monitor");
-    p->recipes = find_part("BELLHOP_RECIPES", dir, "../../bootstrap", "../share/bellhop/bootstrap");
-    p->images = find_part("BELLHOP_IMAGES", dir, "../image", "../share/bellhop/images");
-}
-
-static void places_done(struct places *p)
-{
-    free(p->state);
-    free(p->cache);
-    free(p->agent);
-    free(p->monitor);
-    free(p->recipes);
-    free(p->images);
-}
-
-static int open_context(struct cli *c, const struct places *p, struct bh_error *err)
-{
-    if (!p->state || !p->cache)
-        return cli_fail(err, BH_FAILED_PRECONDITION, "", "no place for the state: set HOME");
     c->opts.size = sizeof(c->opts);
-    c->opts.state_dir = p->state;
-    c->opts.cache_dir = p->cache;
-    c->opts.agent_path = p->agent;
-    c->opts.monitor_path = p->monitor;
-    c->opts.recipe_dir = p->recipes;
-    c->opts.image_dir = p->images;
-    c->opts.npm_registry = getenv("npm_config_registry"); /* as npm itself has it */
+    c->opts.state_dir = state;
+    c->opts.cache_dir = cache;
+    c->opts.agent_path = own_part("BELLHOP_AGENT");
+    c->opts.monitor_path = own_part("BELLHOP_MONITOR");
+    c->opts.recipe_dir = own_part("BELLHOP_RECIPES");
+    c->opts.image_dir = own_part("BELLHOP_IMAGES");
+    c->opts.npm_registry = own_part("npm_config_registry");
+    c->opts.no_resume = c->no_resume;
     c->opts.progress = cli_progress;
     c->opts.progress_arg = c;
-    return bh_open(&c->opts, &c->ctx, err);
+    r = bh_open(&c->opts, &c->ctx, err);
+    if (r == 0)
+        bh_get_options(c->ctx, &c->opts); /* every path filled in, for what opens another one */
+    return r;
 }
 
 /* Bad words on the command line become a bh_error, as the library's do. */
@@ -138,7 +102,6 @@ static bool wants_help(char **argv, const struct cli_command *cmd)
 
 static int run_command(struct cli *c, const struct cli_command *cmd, char **argv)
 {
-    struct places places = {0};
     struct bh_error failed = {0};
     struct err e = {0};
     _cleanup_strv_ char **operands = NULL;
@@ -155,10 +118,9 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
         return usage_error(c, r, &e);
     }
     if (!(cmd->flags & CLI_NO_CONTEXT)) {
-        find_places(&places);
         r = cli_cancel_init(c, &e);
         if (r == 0)
-            r = open_context(c, &places, &failed);
+            r = open_context(c, &failed);
     }
     if (r == 0)
         r = cmd->run(c, args, operands, &failed);
@@ -169,7 +131,6 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
     cli_progress_clear(c);
     (void)bh_close(c->ctx);
     cli_args_done(cmd, args);
-    places_done(&places);
     return r;
 }
 

@@ -345,7 +345,7 @@ static int start_with(struct bootstrap *b, json_t *more, struct err *e)
 static int save_start(struct bootstrap *b, struct err *e)
 {
     _cleanup_json_ json_t *req = NULL;
-    int r = new_start(b, b->rec.recipe.restart_args, &req, e);
+    int r = b->rec.recipe.restart_max ? new_start(b, b->rec.recipe.restart_args, &req, e) : 0;
 
     return r < 0 ? r : bootstrap_save_start(b->req->box_dir, req, e);
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/io.h"
@@ -128,5 +129,11 @@ int bootstrap_password(const char *box_dir, bool make, char **ret, struct err *e
 
 int bootstrap_save_start(const char *box_dir, const json_t *request, struct err *e)
 {
-    return save_json(box_dir, "agent-start.json", request, e);
+    _cleanup_free_ char *path = path_join(box_dir, "agent-start.json");
+
+    if (request)
+        return save_json(box_dir, "agent-start.json", request, e);
+    if (!path)
+        return err_oom(e);
+    return unlink(path) < 0 && errno != ENOENT ? err_sys(e, errno, "remove '%s'", path) : 0;
 }

@@ -27,4 +27,5 @@ void bootstrap_record_done(struct bootstrap_record *rec);
 /* The box's password: made when there is none and `make` says so; else "". */
 int bootstrap_password(const char *box_dir, bool make, char **ret, struct err *e);
 
+/* request NULL: nothing is kept running. */
 int bootstrap_save_start(const char *box_dir, const json_t *request, struct err *e);

@@ -69,6 +69,24 @@ void ctx_progress(struct bh_ctx *ctx, const char *phase, uint64_t done, uint64_t
     ctx->progress(ctx->progress_arg, &p);
 }
 
+void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
+{
+    *ret_opts = (struct bh_options){
+        .size = sizeof(*ret_opts),
+        .state_dir = ctx->state_dir,
+        .cache_dir = ctx->cache_dir,
+        .agent_path = ctx->agent_path,
+        .monitor_path = ctx->monitor_path,
+        .recipe_dir = ctx->recipe_dir,
+        .image_dir = ctx->image_dir,
+        .cancel_fd = ctx->cancel_fd,
+        .no_resume = ctx->no_resume,
+        .npm_registry = ctx->npm_registry,
+        .progress = ctx->progress,
+        .progress_arg = ctx->progress_arg,
+    };
+}
+
 char *ctx_box_path(const struct bh_ctx *ctx, const char *id, const char *name)
 {
     char *path = NULL;
@@ -162,11 +180,14 @@ static int make_dir(const char *given, const char *field, char **ret, struct err
     if (!cwd)
         return err_sys(e, errno, "the working directory");
     joined = path_join(cwd, given);
-    *ret = joined ? path_clean(joined) : NULL;
-    if (!*ret)
+    if (!joined)
         return err_oom(e);
-    r = io_mkdir_p(*ret, 0700, e);
-    return r < 0 ? err_at(e, err_wrap(e, r, "%s", field), field) : 0;
+    r = io_mkdir_p(joined, 0700, e);
+    if (r < 0)
+        return err_at(e, err_wrap(e, r, "%s", field), field);
+    /* Without symlinks: OCI runtimes refuse them in a bundle's paths. */
+    *ret = realpath(joined, NULL);
+    return *ret ? 0 : err_at(e, err_sys(e, errno, "%s '%s'", field, joined), field);
 }
 
 static int fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)

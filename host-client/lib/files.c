@@ -117,6 +117,7 @@ static int upload(struct bh_box *box, const struct bh_upload_options *o,
     struct upload_request req = {.ctx = box->ctx,
                                  .source = o->source,
                                  .git = o->git ? o->git : "as-is",
+                                 .as = o->as,
                                  .with_secrets = o->with_secrets};
     struct upload_result done = {0};
     int r;

@@ -650,7 +650,7 @@ static int list_as_is(struct listing *l, struct err *e)
         return err_sys(e, errno, "stat '%s'", l->o->source);
     if (S_ISDIR(st.st_mode))
         return walk(l, l->o->source, "", WALK_ALL, e);
-    return add_path(l, path_name(l->o->source), l->o->source, e);
+    return add_path(l, l->o->as ? l->o->as : path_name(l->o->source), l->o->source, e);
 }
 
 int gitfiles_list(const struct gitfiles_options *o, struct gitfiles *ret, struct err *e)

@@ -19,6 +19,7 @@ struct gitfiles_options {
     struct bh_ctx *ctx;
     const char *source; /* a directory, or with "as-is" also a file; absolute, no symlink */
     const char *git;    /* "full", "shallow", "none", "as-is" */
+    const char *as;     /* a single file's name in the box; NULL: its own */
     bool with_secrets;
     int64_t deadline_mono_ms;
 };

@@ -459,10 +459,24 @@ static int jx_health(json_t *v, void *out, struct err *e)
     return r;
 }
 
+/* The monitor knows these two. */
+static int jx_restarts(json_t *v, void *out, struct err *e)
+{
+    uint32_t max;
+    int r = jx_u32(v, &max, e);
+
+    if (r < 0)
+        return r;
+    if (max != 0 && max != RECIPE_RESTARTS)
+        return err_set(e, ERR_INVALID, "must be 0 or %d", RECIPE_RESTARTS);
+    *(uint32_t *)out = max;
+    return 0;
+}
+
 static int jx_restart(json_t *v, void *out, struct err *e)
 {
     static const struct jx_field fields[] = {
-        JX_AS("max", struct recipe, restart_max, jx_u32, 0),
+        JX_AS("max", struct recipe, restart_max, jx_restarts, 0),
         JX_AS("args", struct recipe, restart_args, jx_templates, 0),
         {0},
     };
@@ -559,7 +573,7 @@ int recipe_from_json(json_t *doc, const char *dir, const char *version, struct r
 {
     struct recipe rec = {
         .cwd = "${workdir}",
-        .restart_max = 5,
+        .restart_max = RECIPE_RESTARTS,
         .health = {.attempt_ms = 2000, .total_ms = 120000},
         .timeouts = {.check = 20000, .install = 300000, .files = 60000, .start = 20000},
     };

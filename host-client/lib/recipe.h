@@ -15,6 +15,7 @@
 #define RECIPE_MAX_TEXT_BYTES (1024 * 1024) /* of one expanded template */
 #define RECIPE_MAX_NPM 16
 #define RECIPE_MAX_FILES 64
+#define RECIPE_RESTARTS 5 /* of an agent that ends by itself, by the box's monitor */
 
 enum recipe_mode {
     RECIPE_SERVER, /* listens on a port */
@@ -77,7 +78,7 @@ struct recipe {
     const char *cwd;      /* a template */
     json_t *session_args; /* added when it comes back to a known session, or NULL */
     json_t *restart_args; /* added when it is started again after it ended by itself, or NULL */
-    uint32_t restart_max;
+    uint32_t restart_max; /* 0 or RECIPE_RESTARTS */
     struct recipe_health health;
     struct recipe_timeouts timeouts;
 };

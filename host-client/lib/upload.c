@@ -76,6 +76,7 @@ int upload_run(const struct upload_request *req, struct upload_result *ret, stru
     _cleanup_free_ char *source = NULL;
     struct gitfiles_options o = {.ctx = req->ctx,
                                  .git = req->git ? req->git : "full",
+                                 .as = req->as,
                                  .with_secrets = req->with_secrets,
                                  .deadline_mono_ms = req->deadline_mono_ms};
     struct gitfiles files = {0};

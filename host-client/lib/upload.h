@@ -17,6 +17,7 @@ struct upload_request {
     const char *source;
     const char *dest;
     const char *git; /* "full", "shallow", "none", "as-is" */
+    const char *as;  /* a single file's name in dest; NULL: its own */
     bool with_secrets;
     const char *user; /* owner in the box; NULL: the agent's default */
     int64_t deadline_mono_ms;

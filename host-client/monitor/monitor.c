@@ -281,9 +281,11 @@ static void end_locked(struct monitor *m, const char *by, const char *cause)
         return;
     }
     (void)store_set_state(s, id, BH_STATE_STOPPED, cause, &e);
-    if (str_eq(by, "timeout") && str_eq(m->box->spec.on_timeout, "rm") &&
-        box_reload(m->box, &e) == 0)
-        (void)bringup_destroy_locked(m->box, &e);
+    if (!str_eq(by, "timeout") || !str_eq(m->box->spec.on_timeout, "rm") ||
+        box_reload(m->box, &e) < 0)
+        return;
+    m->commands = commands_free(m->commands); /* nobody is to ask this monitor to stop the box */
+    (void)bringup_destroy_locked(m->box, &e);
 }
 
 static void end_by_lease(struct monitor *m)

@@ -64,7 +64,7 @@ install_beside()
 }
 
 @test "the shared library exports bh_ names only" {
-    run bash -c "nm -D --defined-only '$BELLHOP_BUILD/libbellhop.so.0' | awk '{print \$3}' | grep -v '^bh_' | grep -v '^\$'"
+    run bash -c "nm -D --defined-only '$BELLHOP_BUILD/libbellhop.so.0' | awk '{print \$3}' | grep -v -e '^bh_' -e '^LIBBELLHOP_' -e '^\$'"
     [ -z "$output" ] || fail "$output"
 }
 

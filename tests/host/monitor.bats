@@ -70,7 +70,7 @@ control()
     up one >/dev/null
     kill -9 "$(monitor_pid)"
     for i in $(seq 8); do
-        bellhop exec one -- true &
+        "$BELLHOP" exec one -- true &
         pids[i]=$!
     done
     for i in $(seq 8); do
@@ -172,7 +172,7 @@ control()
     up one >/dev/null
     url=$(bellhop status one --json | jq -r .guest.url)
     token=$(cat "$(bellhop status one --json | jq -r .guest.token_file)")
-    [ "$(curl -s -o /dev/null -w '%{http_code}' "$url/v1/health")" = 204 ]
+    [ "$(curl -s -o /dev/null -w '%{http_code}' "$url/v1/health")" = 200 ]
     [ "$(curl -s -o /dev/null -w '%{http_code}' -X POST -d '{}' -H 'Content-Type: application/json' "$url/bellhop.v1.Exec/List")" = 401 ]
     [ "$(curl -s -o /dev/null -w '%{http_code}' -X POST -d '{}' -H 'Content-Type: application/json' -H "Authorization: Bearer $token" "$url/bellhop.v1.Exec/List")" = 200 ]
 }

@@ -102,7 +102,7 @@ box_pid()
 
 @test "twenty ups at once for one name make one box" {
     for i in $(seq 20); do
-        bellhop up --name one --provider process --agent none --empty --json \
+        "$BELLHOP" up --name one --provider process --agent none --empty --json \
             >"$BOX_TMP/up.$i" 2>"$BOX_TMP/up.$i.err" &
         pids[i]=$!
     done

@@ -26,7 +26,7 @@ clean()
 
 @test "kill -9 of up at any time leaves what gc removes without a trace or keeps whole" {
     for ms in 1 3 6 10 15 20 30 40 60 80 110 150; do
-        bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1 &
+        "$BELLHOP" up --name one --provider process --agent none --empty >/dev/null 2>&1 &
         pid=$!
         read -r -t "$(printf '0.%03d' "$ms")" <> <(:) || true
         kill -9 "$pid" 2>/dev/null || true
@@ -42,7 +42,7 @@ clean()
 
 @test "kill -9 of up at any time leaves what the next up finishes" {
     for ms in 2 8 20 35 70 120; do
-        bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1 &
+        "$BELLHOP" up --name one --provider process --agent none --empty >/dev/null 2>&1 &
         pid=$!
         read -r -t "$(printf '0.%03d' "$ms")" <> <(:) || true
         kill -9 "$pid" 2>/dev/null || true
@@ -56,7 +56,7 @@ clean()
 
 @test "up that is interrupted by ^C at any time undoes everything" {
     for ms in 1 5 12 25 45 80; do
-        bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1 &
+        "$BELLHOP" up --name one --provider process --agent none --empty >/dev/null 2>&1 &
         pid=$!
         read -r -t "$(printf '0.%03d' "$ms")" <> <(:) || true
         kill -INT "$pid" 2>/dev/null || true
@@ -72,7 +72,7 @@ clean()
     bellhop exec one -- sh -c 'echo kept >file'
     for ms in 2 10 25 60; do
         bellhop stop one
-        bellhop exec one -- true >/dev/null 2>&1 &
+        "$BELLHOP" exec one -- true >/dev/null 2>&1 &
         pid=$!
         read -r -t "$(printf '0.%03d' "$ms")" <> <(:) || true
         kill -9 "$pid" 2>/dev/null || true
@@ -84,7 +84,7 @@ clean()
 @test "kill -9 of rm at any time leaves what the next gc removes" {
     for ms in 1 4 10 25; do
         up one >/dev/null
-        bellhop rm one >/dev/null 2>&1 &
+        "$BELLHOP" rm one >/dev/null 2>&1 &
         pid=$!
         read -r -t "$(printf '0.%03d' "$ms")" <> <(:) || true
         kill -9 "$pid" 2>/dev/null || true

@@ -38,7 +38,7 @@ check()
     check Stat "{\"path\":\"$D/none\"}" '.code == "not_found" and .field == "path"'
     check Stat "{\"path\":\"$D/f/x\"}" '.code == "not_found"'
     check Stat "{\"path\":\"\"}" '.code == "invalid_argument" and .field == "path"'
-    check Stat "{\"path\":\"$D/f\",\"folow\":true}" '.field == "folow"'
+    check Stat "{\"path\":\"$D/f\",\"zoom\":true}" '.field == "zoom"'
     check Stat "{}" '.field == "path"'
 }
 

@@ -53,7 +53,7 @@ glob_rpc()
 @test "grep tells column, offset, submatches and context" {
     run grep_rpc '"pattern":"TODO","globs":["*.c"],"before":1,"after":1'
     [ "$(jq -c 'select(.match)|.match|[.column,.offset,.submatches,.before,.after]' <<<"$output")" = \
-        '[5,8,[[4,8]],[{"line":1,"text":"one"}],[{"line":3,"text":"three"}]]' ]
+        '[5,4,[[4,8]],[{"line":1,"text":"one"}],[{"line":3,"text":"three"}]]' ]
 }
 
 @test "grep stops at max_count and says so" {

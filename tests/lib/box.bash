@@ -49,14 +49,13 @@ box_teardown()
 # directories and sockets. Prints nothing when nothing is left.
 traces()
 {
-    local pid id
+    local pid id line
 
     for pid in /proc/[0-9]*; do
         pid=${pid#/proc/}
         [ "$pid" != "$$" ] || continue
-        if tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$BELLHOP_STATE_DIR"; then
-            echo "process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
-        fi
+        line=$( (tr '\0' ' ' <"/proc/$pid/cmdline") 2>/dev/null) || continue
+        [[ "$line" != *"$BELLHOP_STATE_DIR"* ]] || echo "process $pid: $line"
     done
     grep -F "$BELLHOP_STATE_DIR" /proc/self/mountinfo | sed 's/^/mount /' || true
     find "$BELLHOP_STATE_DIR/boxes" -mindepth 1 -maxdepth 1 2>/dev/null | sed 's/^/directory /'

@@ -1,5 +1,5 @@
 #pragma once
-/* fs_help: what the tests of guest/fs and guest/archive share. The test's directory is the current one. */
+/* fs_help: what the tests of guest/fs and guest/archive share, in the test's own directory. */
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>

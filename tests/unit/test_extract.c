@@ -10,6 +10,7 @@
 #include "fs_help.h"
 
 #include "archive/extract.h"
+#include "common/clock.h"
 
 static struct err e;
 static struct archive_extract_result res;
@@ -572,4 +573,76 @@ TEST(extract_keeps_names_that_are_not_utf8)
     T_INT(extract(c, "a.tar", "t"), 0);
     T_STR(h_text("t/caf\xe9"), "x");
     h_drop(c);
+}
+
+/* An agent that is killed at any moment leaves, after the next call, the old tree or the new one.
+ * Returns how long the child lived, in microseconds. */
+#define KILLS 16
+
+static long extract_and_be_killed(struct fs_caller *c, enum archive_mode mode, long after_us)
+{
+    struct archive_extract_options o = {.mode = mode};
+    int64_t begun = clock_mono_ns();
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        (void)extract_with(c, "new.tar", "t", &o, 65536);
+        _exit(0);
+    }
+    if (after_us) {
+        usleep((useconds_t)after_us);
+        kill(pid, SIGKILL);
+    }
+    T_INT(waitpid(pid, &status, 0), pid);
+    return (clock_mono_ns() - begun) / 1000;
+}
+
+static void back_to_old(struct fs_caller *c)
+{
+    T_INT(system("rm -rf t"), 0);
+    T_INT(extract(c, "old.tar", "t"), 0);
+}
+
+static void kill_many(enum archive_mode mode)
+{
+    struct fs_caller *c = h_caller();
+    char old[128], new[128], now[128];
+    int n_old = 0, n_new = 0;
+    long whole_us;
+
+    make_archives("t('old.tar', *[('d%d/s/f%d' % (i % 9, i), 'f', 'old %d' % i) for i in "
+                  "range(90)])\n"
+                  "t('new.tar', *[('d%d/%s/g%d' % (i % 11, 's' if i % 3 else 'n', i), 'f', 'new') "
+                  "for i in range(60)],"
+                  "*[('d%d/s/f%d' % (i % 9, i), 'f', 'new %d' % i) for i in range(30, 90)])\n");
+    T_INT(extract(c, "old.tar", "t"), 0);
+    h_snapshot("t", old);
+    whole_us = extract_and_be_killed(c, mode, 0);
+    h_snapshot("t", new);
+    for (int i = 0; i < KILLS; i++) {
+        struct archive_extract *x = NULL;
+
+        back_to_old(c);
+        (void)extract_and_be_killed(c, mode, whole_us * (KILLS / 3 + i) / KILLS + 1);
+        T_INT(archive_extract_begin(c, "t", &(struct archive_extract_options){0}, &x, &e), 0);
+        archive_extract_free(x);
+        h_snapshot("t", now);
+        n_old += strcmp(now, old) == 0;
+        n_new += strcmp(now, new) == 0;
+        T_INT(n_old + n_new, i + 1);
+        T_INT(system("test -z \"$(find . -name '.bellhop*')\""), 0);
+    }
+    printf("# killed: %d times the old tree, %d times the new one\n", n_old, n_new);
+    h_drop(c);
+}
+
+TEST(extract_that_is_killed_while_merging_is_taken_back)
+{
+    kill_many(ARCHIVE_MERGE);
+}
+
+TEST(extract_that_is_killed_while_replacing_is_taken_back)
+{
+    kill_many(ARCHIVE_REPLACE);
 }

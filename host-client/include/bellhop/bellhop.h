@@ -92,6 +92,8 @@ struct bh_options {
 
 struct bh_ctx;
 int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_error *err);
+/* The options in force, every path filled in; the strings are the context's. */
+void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts);
 struct bh_ctx *bh_close(struct bh_ctx *ctx); /* accepts NULL; returns NULL */
 
 /* ---- boxes ---- */
@@ -260,6 +262,7 @@ struct bh_upload_options {
     const char *dest;   /* a directory in the box */
     const char *git;    /* as in bh_create_options; "as-is": every file, no git rules */
     bool with_secrets;
+    const char *as; /* a single file's name in dest; NULL: its own */
 };
 struct bh_upload_result {
     size_t size;

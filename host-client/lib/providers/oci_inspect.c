@@ -183,7 +183,7 @@ static json_t *new_isolation(const struct oci_run *run, const struct facts *f,
 
 static json_t *new_limit(uint64_t v)
 {
-    return v ? json_integer((json_int_t)v) : json_null();
+    return v ? json_integer((json_int_t)v) : json_string("unlimited");
 }
 
 /* Names of the devices in the box's network namespace. */

@@ -24,6 +24,7 @@
 #include "common/banned.h"
 
 #define READY_TIMEOUT_MS 15000
+#define READY_POLL_MS 10 /* for a helper that doesn't say when it is ready */
 #define HELPER_GRACE_MS 500
 #define MAX_CONNECTIONS 128 /* one process each */
 #define RELAY_BYTES 65536
@@ -219,7 +220,13 @@ static void end_helper(struct keeper *k)
     (void)waitpid(k->helper_pid, NULL, 0);
 }
 
-/* The helper's end of the pipes get the numbers that its command line names. */
+static void give_fd(int fd, int number)
+{
+    if (fd < 0 || dup2(fd, number) < 0)
+        _exit(127);
+}
+
+/* What the helper gets has the numbers that its command line names. */
 static void helper_child(const struct keeper *k, int ready, int exit_fd)
 {
     static char path_env[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
@@ -227,41 +234,79 @@ static void helper_child(const struct keeper *k, int ready, int exit_fd)
     int log = open(k->spec->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     int ready_copy = fcntl(ready, F_DUPFD_CLOEXEC, 64);
     int exit_copy = fcntl(exit_fd, F_DUPFD_CLOEXEC, 64);
+    int netns_copy = -1;
+    char path[48];
+    int netns;
 
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)k->spec->box.pid);
+    netns = open(path, O_RDONLY | O_CLOEXEC);
+    netns_copy = fcntl(netns, F_DUPFD_CLOEXEC, 64);
+    (void)signal(SIGPIPE, SIG_DFL);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (log >= 0) {
         (void)dup2(log, 1);
         (void)dup2(log, 2);
     }
-    if (dup2(ready_copy, OCI_READY_FD) >= 0 && dup2(exit_copy, OCI_EXIT_FD) >= 0)
-        (void)execve(k->spec->argv[0], (char *const *)k->spec->argv, env);
+    give_fd(ready_copy, OCI_READY_FD);
+    give_fd(exit_copy, OCI_EXIT_FD);
+    give_fd(netns_copy, OCI_NETNS_FD);
+    (void)execve(k->spec->argv[0], (char *const *)k->spec->argv, env);
     _exit(127);
 }
 
-static int log_tail(const struct keeper *k, char *out, size_t out_bytes)
+static void log_tail(const struct keeper *k, char *out, size_t out_bytes)
 {
     _cleanup_free_ char *text = NULL;
     size_t len;
 
     out[0] = '\0';
     if (io_read_file(AT_FDCWD, k->spec->log_path, 65536, &text, &len, NULL) < 0)
-        return 0;
+        return;
     while (len && text[len - 1] == '\n')
         text[--len] = '\0';
-    return snprintf(out, out_bytes, "%s", strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text);
+    (void)snprintf(out, out_bytes, "%s", strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text);
 }
 
-/* The first byte on the ready pipe, or the end of the helper. */
+/* The destination 0.0.0.0 in the box's routes. */
+static bool has_default_route(pid_t pid)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[48];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/net/route", (int)pid);
+    return io_read_file(AT_FDCWD, path, 65536, &text, NULL, NULL) == 0 &&
+           strstr(text, "\t00000000\t") != NULL;
+}
+
+/* The first byte on the ready pipe, or the route; or the end of the helper. */
+static bool is_ready(const struct keeper *k, int ready)
+{
+    int64_t deadline = clock_mono_ms() + READY_TIMEOUT_MS;
+    struct pollfd fds[2] = {{.fd = k->spec->says_ready ? ready : -1, .events = POLLIN},
+                            {.fd = k->helper, .events = POLLIN}};
+    char c;
+
+    do {
+        int wait_ms = k->spec->says_ready ? READY_TIMEOUT_MS : READY_POLL_MS;
+        int n = poll(fds, 2, wait_ms);
+
+        if (n > 0 && fds[0].revents)
+            return read(ready, &c, 1) == 1;
+        if (n > 0)
+            return false;
+        if (!k->spec->says_ready && has_default_route(k->spec->box.pid))
+            return true;
+    } while (clock_mono_ms() < deadline);
+    return false;
+}
+
 static int wait_ready(const struct keeper *k, int ready, struct err *e)
 {
-    struct pollfd fds[2] = {{.fd = k->spec->waits_ready ? ready : -1, .events = POLLIN},
-                            {.fd = k->helper, .events = POLLIN}};
-    int n = poll(fds, 2, READY_TIMEOUT_MS);
-    char why[200], c;
+    char why[200];
 
-    if (n > 0 && fds[0].revents && read(ready, &c, 1) == 1)
+    if (is_ready(k, ready))
         return 0;
-    (void)log_tail(k, why, sizeof(why));
+    log_tail(k, why, sizeof(why));
     return err_set(e, ERR_UNAVAILABLE, "'%s' did not bring up the network: %s", k->spec->argv[0],
                    why);
 }

@@ -19,8 +19,8 @@ struct oci_proxy {
 
 struct oci_keeper {
     struct oci_proc box;     /* pid 1 */
-    const char *const *argv; /* the helper's; ready_fd and exit_fd are fixed numbers */
-    bool waits_ready;        /* the helper writes to OCI_READY_FD once the network is there */
+    const char *const *argv; /* the helper's */
+    bool says_ready;         /* writes to OCI_READY_FD; else a default route tells */
     const char *log_path;
     struct oci_proxy proxies[OCI_MAX_PROXIES];
     size_t n_proxies;
@@ -28,7 +28,8 @@ struct oci_keeper {
 
 /* What the helper inherits. */
 #define OCI_READY_FD 3
-#define OCI_EXIT_FD 4
+#define OCI_EXIT_FD 4  /* closed when it is to end */
+#define OCI_NETNS_FD 5 /* the box's network namespace */
 
 /* Returns when the network is there. */
 int oci_keeper_start(const struct oci_keeper *k, struct oci_proc *ret_keeper,

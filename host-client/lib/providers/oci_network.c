@@ -246,20 +246,29 @@ static int start_slirp(const char *path, const char *subnet, struct oci_keeper *
     (void)snprintf(pid, sizeof(pid), "%d", (int)run->init.pid);
     (void)snprintf(cidr, sizeof(cidr), "--cidr=%s0/24", subnet);
     k->argv = argv;
-    k->waits_ready = true;
+    k->says_ready = true;
     return oci_keeper_start(k, &run->keeper, &run->helper, e);
 }
 
 /* No port of the box is published, none of the host is reachable, the gateway is no alias of the
- * host. pasta says nothing when it is ready: it makes its device before it goes on. */
+ * host. pasta would become "nobody", who may not enter the box's namespaces; it confines itself
+ * all the same. */
 static int start_pasta(const char *path, struct oci_keeper *k, struct oci_run *run, struct err *e)
 {
-    char netns[48];
-    const char *const argv[] = {path,  "--config-net", "-q", "-f",   "--no-map-gw", "-t", "none",
-                                "-u",  "none",         "-T", "none", "-U",          "none",
-                                "--netns", netns,      NULL};
+    const char *const argv[] = {path,
+                                "--config-net",
+                                "--quiet",
+                                "--foreground",
+                                "--no-map-gw",
+                                "--tcp-ports=none",
+                                "--udp-ports=none",
+                                "--tcp-ns=none",
+                                "--udp-ns=none",
+                                "--runas=0:0",
+                                "--netns-only",
+                                "--netns=/proc/self/fd/5", /* OCI_NETNS_FD */
+                                NULL};
 
-    (void)snprintf(netns, sizeof(netns), "/proc/%d/ns/net", (int)run->init.pid);
     k->argv = argv;
     return oci_keeper_start(k, &run->keeper, &run->helper, e);
 }

@@ -1,0 +1,258 @@
+# time-limit: 300
+# Recipes as data: the schema, users' own recipes from a file, and what each way of not becoming
+# healthy gets. The boxes are of the process provider: what is tested is the bootstrap.
+
+load ../lib/box
+bats_require_minimum_version 1.5.0
+
+ROOT=$BATS_TEST_DIRNAME/../..
+
+setup()
+{
+    box_setup
+    PORT=$(free_port)
+    cd "$BOX_TMP"
+}
+teardown()
+{
+    cd /
+    box_teardown
+}
+
+free_port()
+{
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# recipe BODY [JQ CHANGE]: mine.json, a server that is this Python program.
+recipe()
+{
+    jq -n --arg body "$1" --argjson port "$PORT" '{
+        name: "mine", description: "a test", version: "1.0", port: $port,
+        files: [{path: "${home}/server.py", content: $body, mode: "0600"}],
+        env: {GREETING: "it is `fine` $(id) \"really\""},
+        start: {argv: ["python3", "${home}/server.py", "${port}", "${password}"], mode: "server"},
+        health: {http: {path: "/h", expect: {ok: true}}, attempt_ms: 500, total_ms: 3000}
+    }' | jq "${2:-.}" >mine.json
+}
+
+SERVER='
+import http.server, json, os, sys
+print("serving on", sys.argv[1], flush=True)
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps({"ok": True, "greeting": os.environ["GREETING"], "cwd": os.getcwd()}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
+'
+
+up()
+{
+    bellhop up --name mine --provider process --agent ./mine.json --json "$@"
+}
+
+# fails CODE STEP: `up` fails that way, leaves nothing, and its error is in $BOX_TMP/error.
+fails()
+{
+    local begin=$SECONDS
+
+    up >error && return 1
+    cat error >&2
+    [ "$(jq -r .error.code error)" = "$1" ]
+    [ "$(jq -r .error.step error)" = "$2" ]
+    [ -z "$(bellhop ls -q)" ]
+    TOOK=$((SECONDS - begin))
+}
+
+@test "every recipe is valid by the schema" {
+    for recipe in "$ROOT"/bootstrap/*.json; do
+        [ "$(basename "$recipe")" = schema.json ] ||
+            python3 "$BATS_TEST_DIRNAME/validate.py" "$ROOT/bootstrap/schema.json" "$recipe"
+    done
+    recipe "$SERVER"
+    python3 "$BATS_TEST_DIRNAME/validate.py" "$ROOT/bootstrap/schema.json" mine.json
+}
+
+@test "schema and decoder refuse the same recipes, and the decoder names the field" {
+    while IFS='|' read -r change field; do
+        recipe "$SERVER" "$change"
+        run ! python3 "$BATS_TEST_DIRNAME/validate.py" "$ROOT/bootstrap/schema.json" mine.json
+        run up
+        [ "$status" -eq 2 ] || fail "status $status: $change"
+        [ "$(jq -r .error.field <<<"${lines[-1]}")" = "$field" ] || fail "$change: $output"
+    done <<'CHANGES'
+.name = "Not Good"|name
+del(.version)|version
+.port = 70000|port
+del(.port)|port
+.start.argv = []|start.argv
+.start.argv[1] = "${nothing}"|start.argv[1]
+.start.mode = "pty"|start.mode
+.start.shell = "x"|start.shell
+.env = {"A-B": "x"}|env.A-B
+.health = {}|health
+.health.http.path = "h"|health.http.path
+.health.total_ms = 0|health.total_ms
+.files[0].mode = "rw"|files[0].mode
+.files[0].from = "x"|files[0]
+.install = {"npm": [{"arch": "x"}]}|install.npm[0].package
+.install = {"npm_lock": "../x"}|install.npm_lock
+.restart = {"max": -1}|restart.max
+.timeouts = {"start": 1}|timeouts.start
+.more = 1|more
+CHANGES
+}
+
+@test "a user's own recipe works from its file" {
+    recipe "$SERVER"
+    up >out
+    url=$(jq -r .agent.url out)
+    [ "$(jq -r .agent.name out)" = mine ]
+    [ "$(curl -s "$url/h" | jq -r .greeting)" = 'it is `fine` $(id) "really"' ]
+    [ "$(curl -s "$url/h" | jq -r .cwd)" = "$(bellhop exec -n mine -- pwd)" ]
+}
+
+@test "a user's own recipe is kept with the box: its file may go" {
+    recipe "$SERVER"
+    up >out
+    bellhop stop mine
+    rm mine.json
+    bellhop start mine
+    [ "$(curl -s "$(bellhop status mine --json | jq -r .agent.url)/h" | jq -r .ok)" = true ]
+}
+
+@test "the box's own variables win over the recipe's" {
+    recipe "$SERVER"
+    up --env GREETING=mine >out
+    [ "$(curl -s "$(jq -r .agent.url out)/h" | jq -r .greeting)" = mine ]
+}
+
+@test "one that listens and never answers ends at the deadline, with the log's tail" {
+    recipe '
+import socket, sys, time
+print("listening and silent", flush=True)
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", int(sys.argv[1])))
+s.listen(16)
+time.sleep(600)
+'
+    fails deadline_exceeded health
+    [[ "$(jq -r .error.message error)" == *"did not become healthy within"* ]]
+    [[ "$(jq -r .error.detail error)" == *"listening and silent"* ]]
+    [ "$TOOK" -lt 20 ]
+}
+
+@test "one that ends at once is told at once, with its log" {
+    recipe 'import sys; print("no config found", file=sys.stderr); sys.exit(3)' '.health.total_ms = 120000'
+    fails failed_precondition health
+    [[ "$(jq -r .error.message error)" == *"it exited with status 3"* ]]
+    [[ "$(jq -r .error.detail error)" == *"no config found"* ]]
+    [ "$TOOK" -lt 20 ]
+}
+
+@test "a page with status 200 is not health" {
+    recipe '
+import http.server, sys
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<html>welcome</html>")
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
+'
+    fails deadline_exceeded health
+    [[ "$(jq -r .error.message error)" == *"the answer is not JSON"* ]]
+}
+
+@test "one whose first request is never answered becomes healthy by the second" {
+    recipe '
+import http.server, json, sys, threading, time
+seen = []
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        seen.append(1)
+        if len(seen) == 1:
+            time.sleep(600)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"ok": True}).encode())
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
+' '.health.total_ms = 20000'
+    up >out
+    [ "$(jq -r .state out)" = running ]
+}
+
+@test "the log's tail is at most 30 lines of 120 characters, without the password" {
+    recipe '
+import sys
+for i in range(100):
+    print(i, "x" * 500)
+print("my password is", sys.argv[2])
+sys.exit(1)
+' '.health.http.username = "u"'
+    fails failed_precondition health
+    jq -j .error.detail error >detail
+    [ "$(wc -l <detail)" -le 30 ]
+    [ "$(wc -c <detail)" -lt 4096 ]
+    [ "$(wc -L <detail)" -le 120 ]
+    grep -q 'my password is \*\*\*' detail
+}
+
+@test "a command of the installation that fails is named, and its log shown" {
+    recipe "$SERVER" '.install.commands = [["true"], ["sh", "-c", "echo half way; exit 7"]]'
+    fails failed_precondition install
+    [[ "$(jq -r .error.message error)" == *"'sh' ended with status 7"* ]]
+    [[ "$(jq -r .error.detail error)" == *"half way"* ]]
+}
+
+@test "a step has its time" {
+    recipe "$SERVER" '.install.commands = [["sleep", "600"]] | .timeouts.install_ms = 1500'
+    fails deadline_exceeded install
+    [ "$TOOK" -lt 20 ]
+}
+
+@test "a program that is not there is named" {
+    recipe "$SERVER" '.start.argv = ["no-such-program"]'
+    fails not_found start
+    [[ "$(jq -r .error.message error)" == *no-such-program* ]]
+}
+
+@test "npm that can't be reached is unavailable, naming the package" {
+    recipe "$SERVER" '.install.npm = [{package: "no-such-package-of-bellhop"}]'
+    export npm_config_registry=http://127.0.0.1:$PORT
+    fails unavailable install
+    [[ "$(jq -r .error.message error)" == *"no-such-package-of-bellhop 1.0"* ]]
+    [ "$(jq -r .error.field error)" = npm_registry ]
+}
+
+@test "an agent-config that has nothing for the agent is refused" {
+    mkdir empty
+    recipe "$SERVER" '.files += [{from: "settings.json", into: "${home}"}]'
+    up --agent-config empty >error && return 1
+    [ "$(jq -r .error.field error)" = agent_config ]
+}
+
+@test "unknown recipes are refused before anything is made, naming the known ones" {
+    run bellhop up --name mine --provider process --agent opncode --json
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"opencode, pi, none"* ]]
+    [ -z "$(bellhop ls -q)" ]
+    run bellhop up --name mine --provider process --agent opencode@latest --json
+    [[ "$output" == *"exact version"* ]]
+}
+
+@test "up again leaves a healthy agent alone and brings a dead one back" {
+    recipe "$SERVER" '.restart.max = 0'
+    up >out
+    pid=$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")
+    up >out
+    [ "$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")" = "$pid" ]
+    kill -9 "$pid"
+    up >out
+    [ "$(curl -s "$(jq -r .agent.url out)/h" | jq -r .ok)" = true ]
+}

@@ -1,0 +1,138 @@
+#include "common/jsonx.h"
+#include "common/str.h"
+
+#include "test.h"
+
+struct inner {
+    uint32_t bytes;
+};
+
+struct params {
+    const char *name;
+    bool on;
+    uint32_t n;
+    int64_t i;
+    char **argv;
+    struct inner inner;
+};
+
+static const struct jx_field inner_fields[] = {JX(struct inner, bytes, jx_u32, 0), {0}};
+
+static int decode_inner(json_t *v, void *out, struct err *e)
+{
+    return jx_decode(v, inner_fields, out, e);
+}
+
+static const struct jx_field fields[] = {
+    JX(struct params, name, jx_str, JX_REQUIRED), JX(struct params, on, jx_bool, JX_NULLABLE),
+    JX(struct params, n, jx_u32, 0),              JX(struct params, i, jx_i64, 0),
+    JX(struct params, argv, jx_argv, 0),          JX(struct params, inner, decode_inner, 0),
+    {0},
+};
+
+static int decode(const char *text, struct params *p, struct err *e)
+{
+    static json_t *kept; /* strings are borrowed from it */
+    int r;
+
+    json_decref(kept);
+    kept = NULL;
+    r = jx_parse(text, strlen(text), &kept, e);
+    return r < 0 ? r : jx_decode(kept, fields, p, e);
+}
+
+TEST(jsonx_decodes_into_the_struct)
+{
+    struct params p = {.on = true};
+
+    T_INT(decode("{\"name\":\"x\",\"on\":null,\"n\":4294967295,\"i\":-5,"
+                 "\"argv\":[\"a\",{\"b64\":\"/w==\"}],\"inner\":{\"bytes\":9}}",
+                 &p, NULL),
+          0);
+    T_STR(p.name, "x");
+    T_OK(p.on);
+    T_OK(p.n == UINT32_MAX);
+    T_INT(p.i, -5);
+    T_STR(p.argv[1], "\xff");
+    T_INT(p.inner.bytes, 9);
+    strv_free(p.argv);
+}
+
+TEST(jsonx_names_the_field_at_fault)
+{
+    static const char *const cases[][2] = {
+        {"{\"nam\":\"x\"}", "nam"},
+        {"{}", "name"},
+        {"{\"name\":1}", "name"},
+        {"{\"name\":\"a\\u0000b\"}", "name"},
+        {"{\"name\":\"x\",\"on\":1}", "on"},
+        {"{\"name\":\"x\",\"n\":-1}", "n"},
+        {"{\"name\":\"x\",\"n\":4294967296}", "n"},
+        {"{\"name\":\"x\",\"n\":1.5}", "n"},
+        {"{\"name\":\"x\",\"n\":null}", "n"},
+        {"{\"name\":\"x\",\"argv\":[\"a\",7]}", "argv[1]"},
+        {"{\"name\":\"x\",\"inner\":{\"byts\":1}}", "inner.byts"},
+        {"{\"name\":\"x\",\"inner\":{\"bytes\":\"1\"}}", "inner.bytes"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct params p = {0};
+        struct err e = {0};
+
+        T_INT(decode(cases[i][0], &p, &e), -ERR_INVALID);
+        T_STR(e.field, cases[i][1]);
+    }
+}
+
+TEST(jsonx_refuses_duplicates_garbage_and_depth)
+{
+    static char deep[10001];
+    json_t *v = NULL;
+
+    T_INT(jx_parse("{\"a\":1,\"a\":2}", 13, &v, NULL), -ERR_INVALID);
+    T_INT(jx_parse("{} x", 4, &v, NULL), -ERR_INVALID);
+    T_INT(jx_parse("", 0, &v, NULL), -ERR_INVALID);
+    memset(deep, '[', sizeof(deep) - 1);
+    T_INT(jx_parse(deep, sizeof(deep) - 1, &v, NULL), -ERR_INVALID);
+    T_OK(!v);
+}
+
+TEST(jsonx_bytes_are_text_or_base64)
+{
+    struct jx_bytes b = {0};
+    json_t *v = jx_new_bytes("a\xff", 2);
+
+    T_STR(json_string_value(json_object_get(v, "b64")), "Yf8=");
+    T_INT(jx_bytes(v, &b, NULL), 0);
+    T_INT(b.len, 2);
+    T_MEM(b.data, "a\xff", 3);
+    json_decref(v);
+    v = jx_new_bytes("caf\xc3\xa9", 5);
+    T_STR(json_string_value(json_object_get(v, "text")), "caf\xc3\xa9");
+    T_INT(jx_bytes(v, &b, NULL), 0);
+    T_INT(b.len, 5);
+    jx_bytes_done(&b);
+    json_decref(v);
+    v = json_pack("{s:s, s:s}", "text", "a", "b64", "YQ==");
+    T_INT(jx_bytes(v, &b, NULL), -ERR_INVALID);
+    json_decref(v);
+}
+
+TEST(jsonx_errors_go_there_and_back)
+{
+    struct err e = {0}, back = {0};
+    json_t *v;
+
+    (void)err_field(&e, ERR_DENIED, "path", "no '%s'", "x");
+    v = jx_new_error(&e);
+    T_OK(jx_read_error(v, &back));
+    T_INT(back.code, ERR_DENIED);
+    T_STR(back.field, "path");
+    T_STR(back.message, "no 'x'");
+    json_decref(v);
+    (void)err_set(&e, ERR_DENIED, "bytes \xff");
+    v = jx_new_error(&e);
+    T_OK(v && jx_read_error(v, &back));
+    T_INT(back.code, ERR_DENIED);
+    json_decref(v);
+}
