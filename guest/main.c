@@ -63,7 +63,7 @@ struct options {
 enum option_kind {
     OPTION_FLAG,
     OPTION_STRING,
-    OPTION_LIST, /* may be given several times */
+    OPTION_LIST,  /* may be given several times */
     OPTION_WORDS, /* comma-separated */
     OPTION_FD,
     OPTION_COUNT,
@@ -109,10 +109,11 @@ static const struct option_row rows[] = {
 
 static void print_help(void)
 {
-    (void)printf("Usage: bellhopd (--listen ADDR:PORT | --unix PATH)... \\\n"
-                 "                (--token-file FILE | --token-fd N | --auth=open) [OPTION...]\n\n"
-                 "Serves commands, files, search and archives of this machine on one port, for the\n"
-                 "programs that use it as a sandbox.\n\n");
+    (void)printf(
+        "Usage: bellhopd (--listen ADDR:PORT | --unix PATH)... \\\n"
+        "                (--token-file FILE | --token-fd N | --auth=open) [OPTION...]\n\n"
+        "Serves commands, files, search and archives of this machine on one port, for the\n"
+        "programs that use it as a sandbox.\n\n");
     for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
         char left[64];
 
@@ -120,8 +121,7 @@ static void print_help(void)
                        rows[i].value ? rows[i].value : "");
         (void)printf("  %-24s %s\n", left, rows[i].help);
     }
-    (void)printf("  %-24s %s\n  %-24s %s\n", "--version", "print versions", "--help",
-                 "print this");
+    (void)printf("  %-24s %s\n  %-24s %s\n", "--version", "print versions", "--help", "print this");
     (void)printf(
         "\nTry it:\n"
         "  bellhopd --listen 127.0.0.1:7070 --auth=open &\n"

@@ -1,19 +1,11 @@
 /*
- * hello: a box from C. Makes one from a directory, runs a command in it, writes and reads a file,
- * shows a URL for a port in it, and removes it.
- *
- *     cc hello.c -o hello -lbellhop
- *     ./hello STATE_DIR CACHE_DIR PROVIDER PROJECT
+ * hello: a box from C: made from a directory, a command run in it, a file written and read, a URL
+ * for a port in it, removed.
+ *     cc hello.c -o hello -lbellhop && ./hello STATE_DIR CACHE_DIR PROVIDER PROJECT
  */
 #include <bellhop/bellhop.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static int die(const struct bh_error *e)
-{
-    fprintf(stderr, "%s: %s\n", bh_code_name(e->code), e->message);
-    return 1;
-}
 
 static int print(void *arg, int stream, const char *data, size_t len)
 {
@@ -27,8 +19,7 @@ static int use(struct bh_box *box, struct bh_error *e)
     struct bh_run_options run = {
         .size = sizeof(run), .argv = argv, .stdin_fd = -1, .output = print};
     struct bh_run_result result = {.size = sizeof(result)};
-    char *text;
-    char *url;
+    char *text, *url;
     size_t len;
 
     if (bh_run(box, &run, &result, e) < 0)
@@ -53,9 +44,9 @@ int main(int argc, char **argv)
     struct bh_options opts = {.size = sizeof(opts)};
     struct bh_create_options create = {.size = sizeof(create), .name = "hello"};
     struct bh_error e;
-    struct bh_ctx *ctx;
-    struct bh_box *box;
-    int r;
+    struct bh_ctx *ctx = NULL;
+    struct bh_box *box = NULL;
+    int r = -1;
 
     if (argc != 5)
         return 2;
@@ -63,16 +54,14 @@ int main(int argc, char **argv)
     opts.cache_dir = argv[2];
     create.provider = argv[3];
     create.project = argv[4];
-    if (bh_open(&opts, &ctx, &e) < 0)
-        return die(&e);
-    if (bh_create(ctx, &create, &box, &e) < 0)
-        return die(&e);
-    r = use(box, &e);
+    if (bh_open(&opts, &ctx, &e) == 0 && bh_create(ctx, &create, &box, &e) == 0) {
+        r = use(box, &e);
+        if (bh_destroy(box, 0, r < 0 ? NULL : &e) < 0) /* the first error is the one to tell */
+            r = -1;
+    }
     if (r < 0)
-        die(&e);
-    if (bh_destroy(box, 0, &e) < 0)
-        r = die(&e);
+        fprintf(stderr, "%s: %s\n", bh_code_name(e.code), e.message);
     bh_box_free(box);
     bh_close(ctx);
-    return r == 0 ? 0 : 1;
+    return r < 0 ? 1 : 0;
 }

@@ -149,7 +149,7 @@ static int make_script_file(const struct proc_spec *s, int *ret_fd, struct err *
 
 static int make_argv(struct launch *la, const struct proc_spec *s, struct err *e)
 {
-    const char *shell = access(SHELL_FIRST, X_OK) == 0 ? SHELL_FIRST : SHELL_ELSE;
+    const char *shell;
     char file[32];
     int r;
 
@@ -157,6 +157,7 @@ static int make_argv(struct launch *la, const struct proc_spec *s, struct err *e
         la->argv = strv_dup(s->argv);
         return la->argv ? 0 : err_oom(e);
     }
+    shell = access(SHELL_FIRST, X_OK) == 0 ? SHELL_FIRST : SHELL_ELSE;
     r = strv_push(&la->argv, shell, e);
     if (r < 0)
         return r;

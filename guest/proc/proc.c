@@ -28,8 +28,11 @@ static void check_end(struct proc *p);
 
 void proc_wake(struct proc *p)
 {
+    bool is_over = p->info.state == PROC_ENDED || p->info.state == PROC_FAILED;
+
     for (struct proc_sub *s = p->subs; s; s = s->next)
-        s->fn(s->arg);
+        if (is_over || !s->is_end_only)
+            s->fn(s->arg);
 }
 
 /* With the lock: the earliest deadline, 0 for none. */

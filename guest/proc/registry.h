@@ -133,6 +133,7 @@ struct proc_sub {
     void (*fn)(void *arg);
     void *arg;
     int64_t deadline_ms; /* fn is also called then; 0: no */
+    bool is_end_only;    /* of no interest is what comes before the end (or the deadline) */
     bool is_lossless;    /* hold the command up rather than let this reader miss output */
     uint64_t read_to[N_PROC_STREAMS]; /* with is_lossless; kept by proc_read() */
     struct proc_sub *next;

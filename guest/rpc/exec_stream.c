@@ -142,6 +142,7 @@ int rpc_exec_run(const struct rpc_call *call, struct source **ret, struct err *e
     es = source_new(&result_ops, p);
     if (!es)
         return err_oom(e);
+    es->sub.is_end_only = true;
     es->is_owner = true;
     es->has_output = true;
     *ret = &es->source;
@@ -182,6 +183,7 @@ int rpc_exec_wait(const struct rpc_call *call, struct source **ret, struct err *
     es = source_new(&result_ops, p);
     if (!es)
         return err_oom(e);
+    es->sub.is_end_only = true;
     es->deadline_ms = deadline_in(w.timeout_ms);
     *ret = &es->source;
     return 0;

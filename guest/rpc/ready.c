@@ -24,7 +24,7 @@
 #define MAX_TOOLS 32
 
 /* Told about when they are there; only those in agent->required decide. */
-static const char *const known_tools[] = {"fd",   "rg",   "git", "node", "npm",
+static const char *const known_tools[] = {"fd",   "rg",   "git", "node",    "npm",
                                           "curl", "bash", "tar", "python3", NULL};
 
 struct tool {
@@ -145,8 +145,8 @@ static int new_reply(const struct ready *s, json_t **ret, struct err *e)
         ready = false;
         (void)json_array_append_new(missing, json_string(s->tools[i].name));
     }
-    *ret = json_pack("{s:b, s:O, s:O, s:o}", "ready", (int)ready, "missing", missing, "tools", tools,
-                     "disk", new_disk(s->agent));
+    *ret = json_pack("{s:b, s:O, s:O, s:o}", "ready", (int)ready, "missing", missing, "tools",
+                     tools, "disk", new_disk(s->agent));
     return *ret ? 0 : err_oom(e);
 }
 

@@ -33,7 +33,7 @@ struct rpc_method {
     const char *name;
     enum rpc_kind kind;
     unsigned flags;
-    rpc_unary_fn unary;   /* one of the two */
+    rpc_unary_fn unary; /* one of the two */
     rpc_source_fn source;
 };
 

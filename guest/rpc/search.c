@@ -358,8 +358,8 @@ static json_t *new_spans(const struct match_span *spans, size_t n)
     json_t *list = json_array();
 
     for (size_t i = 0; list && i < n; i++)
-        (void)json_array_append_new(list, json_pack("[I,I]", (json_int_t)spans[i].start,
-                                                    (json_int_t)spans[i].end));
+        (void)json_array_append_new(
+            list, json_pack("[I,I]", (json_int_t)spans[i].start, (json_int_t)spans[i].end));
     return list;
 }
 
@@ -400,8 +400,8 @@ static int on_match(void *arg, const char *path, const struct grep_result *res, 
     int r = obj ? 0 : err_oom(e);
 
     if (r == 0 && res->is_binary)
-        r = json_object_update_new(obj, json_pack("{s:b, s:I}", "binary", 1, "offset",
-                                                  (json_int_t)res->offset));
+        r = json_object_update_new(
+            obj, json_pack("{s:b, s:I}", "binary", 1, "offset", (json_int_t)res->offset));
     else if (r == 0 && run->p->mode == GREP_COUNT)
         r = json_object_set_new(obj, "count", json_integer((json_int_t)res->count));
     else if (r == 0 && run->p->mode == GREP_LINES)
@@ -415,8 +415,8 @@ static int on_match(void *arg, const char *path, const struct grep_result *res, 
 
 static int on_found(void *arg, const struct tree_entry *entry, struct err *e)
 {
-    json_t *obj = json_pack("{s:o, s:s}", "path", jx_new_path(entry->path), "type",
-                            type_names[entry->type]);
+    json_t *obj =
+        json_pack("{s:o, s:s}", "path", jx_new_path(entry->path), "type", type_names[entry->type]);
 
     return push(arg, "file", obj, entry->path_len, e);
 }
@@ -441,10 +441,10 @@ static int run_glob(struct run *run, int fd, struct err *e)
 
     if (r < 0)
         return r;
-    return push_end(run,
-                    json_pack("{s:I, s:I}", "files", (json_int_t)res.n_files, "dirs",
-                              (json_int_t)res.n_dirs),
-                    res.limit_reached, e);
+    return push_end(
+        run,
+        json_pack("{s:I, s:I}", "files", (json_int_t)res.n_files, "dirs", (json_int_t)res.n_dirs),
+        res.limit_reached, e);
 }
 
 static int run_grep(struct run *run, int fd, struct err *e)

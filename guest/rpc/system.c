@@ -19,9 +19,9 @@ static const struct jx_field no_fields[] = {{0}};
 /* What a client may rely on, by name; grows, never changes. */
 static json_t *new_features(const struct agent *a)
 {
-    static const char *const always[] = {"exec",    "pty",   "files", "archive", "glob", "grep",
-                                         "ndjson",  "sse",   "connect", "proxy", "tunnel",
-                                         "metrics", "ready", NULL};
+    static const char *const always[] = {"exec",   "pty",     "files", "archive", "glob",
+                                         "grep",   "ndjson",  "sse",   "connect", "proxy",
+                                         "tunnel", "metrics", "ready", NULL};
     json_t *list = json_array();
 
     for (size_t i = 0; list && always[i]; i++)
@@ -52,22 +52,21 @@ int rpc_system_info(const struct rpc_call *call, json_t **ret, struct err *e)
                   "started_at", started, "idle_ms", (json_int_t)metrics_idle_ms());
     if (!v)
         return err_oom(e);
-    (void)json_object_set_new(v, "user", a->default_user ? json_string(a->default_user)
-                                                         : json_null());
+    (void)json_object_set_new(v, "user",
+                              a->default_user ? json_string(a->default_user) : json_null());
     (void)json_object_set_new(v, "workdir", a->workdir ? jx_new_path(a->workdir) : json_null());
     (void)json_object_set_new(v, "root", jx_new_path(fs_root_path(a->root)));
     (void)json_object_set_new(v, "read_only", json_boolean(a->is_read_only));
     (void)json_object_set_new(v, "init", json_boolean(a->lease != NULL));
     (void)json_object_set_new(v, "jit", json_boolean(i.has_jit));
     (void)json_object_set_new(v, "cgroup", json_string(i.cgroup));
-    (void)json_object_set_new(v, "libraries",
-                              json_string(info_libraries(a->http_library, libraries,
-                                                         sizeof(libraries))));
     (void)json_object_set_new(
-        v, "platform",
-        json_pack("{s:s, s:s, s:s, s:s, s:i, s:I}", "os", i.kernel.sysname, "kernel",
-                  i.kernel.release, "arch", i.kernel.machine, "hostname", i.kernel.nodename, "cpus",
-                  (int)i.cpus, "memory_bytes", (json_int_t)i.memory_bytes));
+        v, "libraries", json_string(info_libraries(a->http_library, libraries, sizeof(libraries))));
+    (void)json_object_set_new(v, "platform",
+                              json_pack("{s:s, s:s, s:s, s:s, s:i, s:I}", "os", i.kernel.sysname,
+                                        "kernel", i.kernel.release, "arch", i.kernel.machine,
+                                        "hostname", i.kernel.nodename, "cpus", (int)i.cpus,
+                                        "memory_bytes", (json_int_t)i.memory_bytes));
     *ret = v;
     return 0;
 }

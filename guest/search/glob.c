@@ -13,8 +13,9 @@
 struct glob_job {
     const struct glob_options *o;
     const struct glob_sink *sink;
-    struct rules *rules; /* the pattern, as the one line of an ignore file: what it hides is found */
-    pthread_mutex_t lock; /* over the sink */
+    struct rules
+        *rules; /* the pattern, as the one line of an ignore file: what it hides is found */
+    pthread_mutex_t lock;      /* over the sink */
     struct glob_result result; /* guarded by lock */
 };
 

@@ -11,7 +11,7 @@
 
 struct glob_options {
     struct tree_options tree;
-    const char *pattern; /* NULL: everything */
+    const char *pattern;                /* NULL: everything */
     bool files, dirs, symlinks, others; /* which types are found */
     uint64_t limit;                     /* results; 0: no limit */
 };

@@ -15,14 +15,14 @@ struct grepper {
     struct matcher *matcher;
     struct grep_options o;
     struct window win;
-    struct match_span *spans;  /* GREP_MAX_SPANS */
-    struct grep_line *before;  /* o.before */
-    struct grep_line *after;   /* o.after */
+    struct match_span *spans; /* GREP_MAX_SPANS */
+    struct grep_line *before; /* o.before */
+    struct grep_line *after;  /* o.after */
 
     /* Of the file being searched. Positions are in the window's data. */
     const struct grep_sink *sink;
-    size_t told;        /* the end of the last line that was told, with its line feed */
-    size_t counted;     /* data[0..counted) has number - 1 line feeds since the file's start */
+    size_t told;    /* the end of the last line that was told, with its line feed */
+    size_t counted; /* data[0..counted) has number - 1 line feeds since the file's start */
     uint64_t number;
     uint64_t n_results;
     struct match_span next_match; /* invert: the next line that matches; start NONE: no more */
@@ -203,8 +203,7 @@ static int next_block(struct grepper *g, struct match_span *ret, struct err *e)
 
 static int next_match(struct grepper *g, size_t from, struct match_span *ret, struct err *e)
 {
-    return g->o.multiline ? next_block(g, ret, e)
-                          : matcher_find_line(g->matcher, from, ret, e);
+    return g->o.multiline ? next_block(g, ret, e) : matcher_find_line(g->matcher, from, ret, e);
 }
 
 /* The first line at or after `from` that is in no match. */
@@ -313,8 +312,7 @@ static int tell_lines(struct grepper *g, struct match_span hit, size_t until, st
     count_to(g, hit.start);
     res.line = make_line(g, hit, g->number);
     n_lines = g->o.multiline ? 1 + scan_count(text(g) + hit.start, hit.end - hit.start, '\n') : 1;
-    res.n_after =
-        list_lines(g, next, until, g->o.after, g->number + n_lines, g->after, &g->told);
+    res.n_after = list_lines(g, next, until, g->o.after, g->number + n_lines, g->after, &g->told);
     if (g->told > g->win.end)
         g->told = g->win.end;
     return tell(g, &res, e);
@@ -342,9 +340,8 @@ static int tell_hit(struct grepper *g, struct match_span hit, size_t until, stru
     if (g->o.mode == GREP_COUNT)
         return 0; /* told at the end */
     if (g->o.mode == GREP_FILES || is_in_binary(g, hit)) {
-        struct grep_result res = {.count = 1,
-                                  .is_binary = g->o.mode == GREP_LINES,
-                                  .offset = g->win.base + hit.start};
+        struct grep_result res = {
+            .count = 1, .is_binary = g->o.mode == GREP_LINES, .offset = g->win.base + hit.start};
 
         g->is_enough = true;
         return tell(g, &res, e);

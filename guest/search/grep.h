@@ -38,8 +38,8 @@ struct grep_options {
     enum grep_binary binary;
     bool invert;
     bool multiline;
-    uint32_t before, after;  /* lines of context */
-    uint64_t max_per_file;   /* results, UINT64_MAX: no limit */
+    uint32_t before, after; /* lines of context */
+    uint64_t max_per_file;  /* results, UINT64_MAX: no limit */
 };
 
 struct grep_line {
@@ -51,10 +51,10 @@ struct grep_line {
 
 /* What is found; lives for the time of the call. */
 struct grep_result {
-    bool is_binary;           /* the file is binary and matches: no lines */
-    uint64_t count;           /* GREP_COUNT: lines; else 1 */
-    struct grep_line line;    /* GREP_LINES; several lines with multiline */
-    uint64_t offset;          /* of the line's first byte */
+    bool is_binary;                 /* the file is binary and matches: no lines */
+    uint64_t count;                 /* GREP_COUNT: lines; else 1 */
+    struct grep_line line;          /* GREP_LINES; several lines with multiline */
+    uint64_t offset;                /* of the line's first byte */
     const struct match_span *spans; /* within the line; none with invert */
     size_t n_spans;
     const struct grep_line *before; /* no line is told twice: not those of the result before */
@@ -70,9 +70,9 @@ struct grep_sink {
 };
 
 struct grep_stats {
-    uint64_t bytes;    /* read */
-    bool was_binary;   /* not searched to its end for that */
-    uint64_t results;  /* lines found; with GREP_FILES 0 or 1 */
+    uint64_t bytes;   /* read */
+    bool was_binary;  /* not searched to its end for that */
+    uint64_t results; /* lines found; with GREP_FILES 0 or 1 */
 };
 
 struct grepper;

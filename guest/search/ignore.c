@@ -256,8 +256,8 @@ enum ignore_verdict ignore_match(const struct ignore *ig, const struct rules *gl
             bool applies = i < IGNORE_FILE_GIT || (in_git && !left_repo);
 
             if (v[i] == IGNORE_NONE && at->dir.files[i] && applies)
-                v[i] = rules_match(at->dir.files[i], path + at->dir.skip, len - at->dir.skip,
-                                   is_dir);
+                v[i] =
+                    rules_match(at->dir.files[i], path + at->dir.skip, len - at->dir.skip, is_dir);
         }
         left_repo = left_repo || at->dir.has_git;
     }

@@ -115,8 +115,8 @@ static bool has_capital(const char *s, size_t len)
     pcre2_code *code;
     pcre2_match_data *data;
 
-    code = pcre2_compile((PCRE2_SPTR)pattern, sizeof(pattern) - 1, PCRE2_UTF | PCRE2_DOTALL,
-                         &error, &at, NULL);
+    code = pcre2_compile((PCRE2_SPTR)pattern, sizeof(pattern) - 1, PCRE2_UTF | PCRE2_DOTALL, &error,
+                         &at, NULL);
     data = code ? pcre2_match_data_create(1, NULL) : NULL;
     r = data ? pcre2_match(code, (PCRE2_SPTR)s, len, 0, 0, data, NULL) : 0;
     pcre2_match_data_free(data);

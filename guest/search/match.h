@@ -16,7 +16,7 @@
 #include "common/err.h"
 
 #define MATCH_PATTERN_MAX_BYTES (64 * 1024)
-#define MATCH_LIMIT 2000000      /* PCRE2's steps for one attempt; about 10 ms */
+#define MATCH_LIMIT 2000000 /* PCRE2's steps for one attempt; about 10 ms */
 #define MATCH_HEAP_KIB (16 * 1024)
 #define MATCH_JIT_STACK_BYTES (1024 * 1024)
 

@@ -35,7 +35,8 @@ struct op {
     uint16_t to;
 };
 
-struct class {
+struct class
+{
     uint8_t bits[32];
 };
 
@@ -171,7 +172,7 @@ static void two_stars(struct parser *s)
     }
     s->at += slash;
     if (s->last == TOKEN_PREFIX)
-        return; /* "**" + '/' twice is the same as once */
+        return;                   /* "**" + '/' twice is the same as once */
     s->p->n_ops = s->before_last; /* the '/' before is part of what follows */
     if (slash) {
         begin_token(s, TOKEN_MIDDLE);
@@ -449,7 +450,8 @@ int pattern_new(const char *glob, size_t len, struct pattern **ret, struct err *
         return r;
     }
     ops = realloc(p->ops, p->n_ops * sizeof(*ops)); /* big ignore files: give back the rest */
-    p->ops = ops ? ops : p->ops;
+    if (ops)
+        p->ops = ops;
     *ret = p;
     return 0;
 }

@@ -19,7 +19,7 @@ struct search_job {
     const struct search_sink *sink;
     struct notes *notes;
     struct grepper *greppers[TREE_MAX_WORKERS];
-    pthread_mutex_t lock; /* over the sink */
+    pthread_mutex_t lock;        /* over the sink */
     struct search_result result; /* guarded by lock */
     unsigned n_explosions;       /* guarded by lock */
 };
@@ -30,8 +30,7 @@ struct search_file {
     const char *path;
 };
 
-static int give(struct search_job *j, const char *path, const struct grep_result *r,
-                struct err *e)
+static int give(struct search_job *j, const char *path, const struct grep_result *r, struct err *e)
 {
     struct search_result *res = &j->result;
     int ret;

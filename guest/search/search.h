@@ -22,9 +22,9 @@ struct search_options {
 
 struct search_result {
     uint64_t n_results;
-    uint64_t n_files;         /* searched */
+    uint64_t n_files; /* searched */
     uint64_t n_files_matched;
-    uint64_t n_files_binary;  /* not searched to their end */
+    uint64_t n_files_binary; /* not searched to their end */
     uint64_t n_bytes;
     bool limit_reached; /* stopped at max_results: there may be more */
 };

@@ -27,10 +27,10 @@ enum token_kind {
 
 struct token {
     enum token_kind kind;
-    size_t at, len;      /* in the pattern */
-    char bytes[4];       /* of a TOKEN_CHAR, in UTF-8 */
+    size_t at, len; /* in the pattern */
+    char bytes[4];  /* of a TOKEN_CHAR, in UTF-8 */
     size_t n_bytes;
-    bool can_be_zero;    /* of a TOKEN_QUANT */
+    bool can_be_zero; /* of a TOKEN_QUANT */
 };
 
 struct token_reader {

@@ -23,8 +23,8 @@
 
 #include "common/banned.h"
 
-#define BATCH 32                  /* entries that a worker takes at once */
-#define ENTRIES_FOR_HELPER 128    /* a second thread costs more than so many entries */
+#define BATCH 32               /* entries that a worker takes at once */
+#define ENTRIES_FOR_HELPER 128 /* a second thread costs more than so many entries */
 #define HELPER_STACK_BYTES (512 * 1024)
 #define PATH_BYTES_MAX (64u * 1024 * 1024)
 
@@ -58,13 +58,13 @@ struct tree {
 
     pthread_mutex_t lock;
     pthread_cond_t more;
-    struct range *stack;  /* guarded by lock, as all below */
+    struct range *stack; /* guarded by lock, as all below */
     size_t n, cap;
-    unsigned n_busy;      /* workers that may still push */
+    unsigned n_busy; /* workers that may still push */
     bool stop;
     bool has_helper;
     pthread_t helper;
-    size_t n_entries;     /* pushed so far */
+    size_t n_entries; /* pushed so far */
 };
 
 /* --- the stack --- */

@@ -28,15 +28,15 @@ struct tree_options {
     const char *whole; /* the root's absolute path, to find the ignore files above it */
     bool hidden;
     bool no_ignore;
-    bool sort;                /* by path, one thread */
-    uint32_t max_depth;       /* the root's entries have depth 1; UINT32_MAX: no limit */
-    uint64_t max_filesize;    /* UINT64_MAX: no limit */
-    char *const *globs;       /* may be NULL, as the next two */
+    bool sort;             /* by path, one thread */
+    uint32_t max_depth;    /* the root's entries have depth 1; UINT32_MAX: no limit */
+    uint64_t max_filesize; /* UINT64_MAX: no limit */
+    char *const *globs;    /* may be NULL, as the next two */
     char *const *types;
     char *const *type_not;
-    const char *home;         /* for the user's global excludes; NULL: none */
-    const char *skip_prefix;  /* names that begin so do not exist; NULL: none */
-    unsigned n_workers;       /* 1 or TREE_MAX_WORKERS */
+    const char *home;        /* for the user's global excludes; NULL: none */
+    const char *skip_prefix; /* names that begin so do not exist; NULL: none */
+    unsigned n_workers;      /* 1 or TREE_MAX_WORKERS */
 };
 
 struct tree_entry {

@@ -37,9 +37,8 @@ static const struct {
     {"coffeescript", "*.coffee"},
     {"config", "*.cfg *.conf *.config *.ini"},
     {"coq", "*.v"},
-    {"cpp",
-     "*.[ChH] *.[ChH].in *.[ch]pp *.[ch]pp.in *.[ch]xx *.[ch]xx.in *.cc *.cc.in *.hh "
-     "*.hh.in *.inl"},
+    {"cpp", "*.[ChH] *.[ChH].in *.[ch]pp *.[ch]pp.in *.[ch]xx *.[ch]xx.in *.cc *.cc.in *.hh "
+            "*.hh.in *.inl"},
     {"creole", "*.creole"},
     {"crystal", "*.cr Projectfile"},
     {"cs", "*.cs"},
@@ -91,12 +90,11 @@ static const struct {
     {"k", "*.k"},
     {"kotlin", "*.kt *.kts"},
     {"less", "*.less"},
-    {"license",
-     "*[.-]LICEN[CS]E* AGPL-*[0-9]* APACHE-*[0-9]* BSD-*[0-9]* CC-BY-* COPYING "
-     "COPYING[.-]* COPYRIGHT COPYRIGHT[.-]* EULA EULA[.-]* GFDL-*[0-9]* GNU-*[0-9]* "
-     "GPL-*[0-9]* LGPL-*[0-9]* LICEN[CS]E LICEN[CS]E[.-]* MIT-*[0-9]* MPL-*[0-9]* "
-     "NOTICE NOTICE[.-]* OFL-*[0-9]* PATENTS PATENTS[.-]* UNLICEN[CS]E "
-     "UNLICEN[CS]E[.-]* agpl[.-]* gpl[.-]* lgpl[.-]* licen[cs]e licen[cs]e.*"},
+    {"license", "*[.-]LICEN[CS]E* AGPL-*[0-9]* APACHE-*[0-9]* BSD-*[0-9]* CC-BY-* COPYING "
+                "COPYING[.-]* COPYRIGHT COPYRIGHT[.-]* EULA EULA[.-]* GFDL-*[0-9]* GNU-*[0-9]* "
+                "GPL-*[0-9]* LGPL-*[0-9]* LICEN[CS]E LICEN[CS]E[.-]* MIT-*[0-9]* MPL-*[0-9]* "
+                "NOTICE NOTICE[.-]* OFL-*[0-9]* PATENTS PATENTS[.-]* UNLICEN[CS]E "
+                "UNLICEN[CS]E[.-]* agpl[.-]* gpl[.-]* lgpl[.-]* licen[cs]e licen[cs]e.*"},
     {"lisp", "*.el *.jl *.lisp *.lsp *.sc *.scm"},
     {"lock", "*.lock package-lock.json"},
     {"log", "*.log"},
@@ -104,9 +102,8 @@ static const struct {
     {"lz4", "*.lz4"},
     {"lzma", "*.lzma"},
     {"m4", "*.ac *.m4"},
-    {"make",
-     "*.mak *.mk [Gg][Nn][Uu]makefile [Gg][Nn][Uu]makefile.am [Gg][Nn][Uu]makefile.in "
-     "[Mm]akefile [Mm]akefile.am [Mm]akefile.in"},
+    {"make", "*.mak *.mk [Gg][Nn][Uu]makefile [Gg][Nn][Uu]makefile.am [Gg][Nn][Uu]makefile.in "
+             "[Mm]akefile [Mm]akefile.am [Mm]akefile.in"},
     {"mako", "*.mako *.mao"},
     {"man", "*.[0-9][cEFMmpSx] *.[0-9lnpx]"},
     {"markdown", "*.markdown *.md *.mdown *.mkdn"},
@@ -149,11 +146,10 @@ static const struct {
     {"rust", "*.rs"},
     {"sass", "*.sass *.scss"},
     {"scala", "*.sbt *.scala"},
-    {"sh",
-     "*.bash *.bashrc *.csh *.cshrc *.ksh *.kshrc *.sh *.tcsh *.zsh .bash_login "
-     ".bash_logout .bash_profile .bashrc .cshrc .kshrc .login .logout .profile "
-     ".tcshrc .zlogin .zlogout .zprofile .zshenv .zshrc bash_login bash_logout "
-     "bash_profile bashrc profile zlogin zlogout zprofile zshenv zshrc"},
+    {"sh", "*.bash *.bashrc *.csh *.cshrc *.ksh *.kshrc *.sh *.tcsh *.zsh .bash_login "
+           ".bash_logout .bash_profile .bashrc .cshrc .kshrc .login .logout .profile "
+           ".tcshrc .zlogin .zlogout .zprofile .zshenv .zshrc bash_login bash_logout "
+           "bash_profile bashrc profile zlogin zlogout zprofile zshenv zshrc"},
     {"slim", "*.skim *.slim *.slime"},
     {"smarty", "*.tpl"},
     {"sml", "*.sig *.sml"},
@@ -166,9 +162,8 @@ static const struct {
     {"svg", "*.svg"},
     {"swift", "*.swift"},
     {"swig", "*.def *.i"},
-    {"systemd",
-     "*.automount *.conf *.device *.link *.mount *.path *.scope *.service *.slice "
-     "*.socket *.swap *.target *.timer"},
+    {"systemd", "*.automount *.conf *.device *.link *.mount *.path *.scope *.service *.slice "
+                "*.socket *.swap *.target *.timer"},
     {"taskpaper", "*.taskpaper"},
     {"tcl", "*.tcl"},
     {"tex", "*.bib *.cls *.dtx *.ins *.ltx *.sty *.tex"},

@@ -15,26 +15,26 @@
 #define WINDOW_PIECE_BYTES (64 * 1024)
 
 enum window_nul {
-    WINDOW_NUL_STOPS,    /* the searchable text ends before the piece with the NUL */
-    WINDOW_NUL_BECOMES,  /* NUL bytes become line feeds; has_nul tells from where */
+    WINDOW_NUL_STOPS,   /* the searchable text ends before the piece with the NUL */
+    WINDOW_NUL_BECOMES, /* NUL bytes become line feeds; has_nul tells from where */
     WINDOW_NUL_IS_TEXT,
 };
 
 struct window {
     int fd;
     enum window_nul nul;
-    struct buf data;     /* what is held of the file */
-    uint64_t base;       /* the offset of its first byte in the (decoded) file */
-    size_t end;          /* data[0..end) are whole lines that may be searched */
-    bool is_last;        /* there is no more after `end` */
+    struct buf data; /* what is held of the file */
+    uint64_t base;   /* the offset of its first byte in the (decoded) file */
+    size_t end;      /* data[0..end) are whole lines that may be searched */
+    bool is_last;    /* there is no more after `end` */
     bool has_nul;
-    uint64_t nul_from;   /* offset: from the line here on it counts as binary */
-    uint64_t n_read;     /* bytes */
+    uint64_t nul_from; /* offset: from the line here on it counts as binary */
+    uint64_t n_read;   /* bytes */
 
     bool eof;
-    bool has_mark;       /* the file began with a byte order mark */
-    size_t checked;      /* data[0..checked) was looked at for NUL bytes */
-    uint64_t piece;      /* offset: where ripgrep's next piece begins */
+    bool has_mark;  /* the file began with a byte order mark */
+    size_t checked; /* data[0..checked) was looked at for NUL bytes */
+    uint64_t piece; /* offset: where ripgrep's next piece begins */
 };
 
 void window_init(struct window *w, size_t line_max);

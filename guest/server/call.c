@@ -64,7 +64,8 @@ static bool type_is(const char *value, const char *type)
 {
     size_t n = strlen(type);
 
-    return strncasecmp(value, type, n) == 0 && (value[n] == '\0' || value[n] == ';' || value[n] == ' ');
+    return strncasecmp(value, type, n) == 0 &&
+           (value[n] == '\0' || value[n] == ';' || value[n] == ' ');
 }
 
 /* Whether the client names this type in Accept; a wildcard is no wish. */

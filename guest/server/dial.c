@@ -62,9 +62,8 @@ static int try_connect(struct dial *d)
     struct sockaddr_in v4 = {.sin_family = AF_INET,
                              .sin_port = htons(d->port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
-                              .sin6_port = htons(d->port),
-                              .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr_in6 v6 = {
+        .sin6_family = AF_INET6, .sin6_port = htons(d->port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     int on = 1;
     int r;
 
@@ -130,8 +129,7 @@ static void on_timer(struct loop *l, void *arg)
     finish(d, d->fd);
 }
 
-int dial_new(struct loop *l, uint16_t port, dial_fn fn, void *arg, struct dial **ret,
-             struct err *e)
+int dial_new(struct loop *l, uint16_t port, dial_fn fn, void *arg, struct dial **ret, struct err *e)
 {
     struct dial *d = calloc(1, sizeof(*d));
     int64_t at_ms = clock_mono_ms();

@@ -47,9 +47,9 @@ static void get_unref(struct file_get *g)
 static bool is_local_disk(int fd)
 {
     static const long types[] = {
-        EXT4_SUPER_MAGIC,     TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC, XFS_SUPER_MAGIC,
-        BTRFS_SUPER_MAGIC,    RAMFS_MAGIC, SQUASHFS_MAGIC,        EROFS_SUPER_MAGIC_V1,
-        F2FS_SUPER_MAGIC,
+        EXT4_SUPER_MAGIC, TMPFS_MAGIC,          OVERLAYFS_SUPER_MAGIC,
+        XFS_SUPER_MAGIC,  BTRFS_SUPER_MAGIC,    RAMFS_MAGIC,
+        SQUASHFS_MAGIC,   EROFS_SUPER_MAGIC_V1, F2FS_SUPER_MAGIC,
     };
     struct statfs st;
 

@@ -153,7 +153,8 @@ static int get_options(struct request *q, struct file_put *p, struct err *e)
 
     if (!*q->rest)
         return err_field(e, ERR_INVALID, "path", "a path is needed: /v1/files/{path}");
-    if ((r = files_check_query(q, known, e)) < 0 || (r = request_query(q, "user", &p->user, e)) < 0 ||
+    if ((r = files_check_query(q, known, e)) < 0 ||
+        (r = request_query(q, "user", &p->user, e)) < 0 ||
         (r = request_query(q, "cwd", &p->cwd, e)) < 0 || (r = get_mode(q, &p->options, e)) < 0 ||
         (r = request_query_bool(q, "sync", &p->options.sync, e)) < 0 ||
         (r = request_query_bool(q, "in_place", &p->options.in_place, e)) < 0 ||

@@ -19,7 +19,7 @@ static const struct {
     const char *name;
     enum verb verb;
 } verbs[] = {
-    {"GET", VERB_GET}, {"HEAD", VERB_HEAD},   {"POST", VERB_POST},     {"PUT", VERB_PUT},
+    {"GET", VERB_GET},     {"HEAD", VERB_HEAD},     {"POST", VERB_POST},       {"PUT", VERB_PUT},
     {"PATCH", VERB_PATCH}, {"DELETE", VERB_DELETE}, {"OPTIONS", VERB_OPTIONS},
 };
 

@@ -2,12 +2,12 @@
 /* handlers: what the routes do, one set of functions a route; see the file named beside each. */
 #include "server/request.h"
 
-extern const struct request_ops call_ops;          /* call.c: /bellhop.v1.Service/Method */
-extern const struct request_ops health_ops;        /* ops.c */
-extern const struct request_ops ready_ops;         /* ops.c */
-extern const struct request_ops metrics_ops;       /* ops.c */
-extern const struct request_ops openapi_ops;       /* openapi.c */
-extern const struct request_ops files_ops;         /* files.c */
-extern const struct request_ops archive_ops;       /* archives.c */
-extern const struct request_ops proxy_ops;         /* proxy.c */
-extern const struct request_ops tunnel_ops;        /* tunnel.c */
+extern const struct request_ops call_ops;    /* call.c: /bellhop.v1.Service/Method */
+extern const struct request_ops health_ops;  /* ops.c */
+extern const struct request_ops ready_ops;   /* ops.c */
+extern const struct request_ops metrics_ops; /* ops.c */
+extern const struct request_ops openapi_ops; /* openapi.c */
+extern const struct request_ops files_ops;   /* files.c */
+extern const struct request_ops archive_ops; /* archives.c */
+extern const struct request_ops proxy_ops;   /* proxy.c */
+extern const struct request_ops tunnel_ops;  /* tunnel.c */

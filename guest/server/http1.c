@@ -136,8 +136,8 @@ static bool list_has(const char *list, const char *name)
 
 bool http1_is_hop_by_hop(const char *name, const char *connection)
 {
-    static const char *const names[] = {"Connection", "Keep-Alive",        "Proxy-Connection",
-                                        "TE",         "Transfer-Encoding", "Trailer",
+    static const char *const names[] = {"Connection", "Keep-Alive",         "Proxy-Connection",
+                                        "TE",         "Transfer-Encoding",  "Trailer",
                                         "Upgrade",    "Proxy-Authenticate", "Proxy-Authorization"};
 
     for (size_t i = 0; i < N_ELEMENTS(names); i++)

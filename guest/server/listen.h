@@ -14,5 +14,5 @@ int listener_start(struct listener *l, struct err *e); /* on the loop's thread *
 void listener_stop(struct listener *l);                /* the same */
 struct listener *listener_free(struct listener *l);    /* removes a unix socket's file */
 
-const char *listener_tcp_address(const struct listener *l);  /* NULL for a unix socket */
+const char *listener_tcp_address(const struct listener *l); /* NULL for a unix socket */
 const char *listener_unix_path(const struct listener *l);

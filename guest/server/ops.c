@@ -85,10 +85,9 @@ static int ready_finish(struct request *q, struct err *e)
         return 0;
     if (r != SOURCE_MESSAGE)
         return r < 0 ? r : err_set(e, ERR_INTERNAL, "no answer");
-    return respond_json(q, json_is_true(json_object_get(msg, "ready"))
-                               ? MHD_HTTP_OK
-                               : MHD_HTTP_SERVICE_UNAVAILABLE,
-                        msg, e);
+    return respond_json(
+        q, json_is_true(json_object_get(msg, "ready")) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
+        msg, e);
 }
 
 static void ready_done(struct request *q)

@@ -43,12 +43,12 @@ struct proxy {
 
     pthread_mutex_t lock;
     /* guarded by lock: */
-    int refs;        /* the request's, the reply's, the loop's */
-    bool is_posted;  /* pump() is on its way */
-    bool is_left;    /* the request is over */
-    struct ring up;  /* to the server in the box, as it goes on the wire */
+    int refs;       /* the request's, the reply's, the loop's */
+    bool is_posted; /* pump() is on its way */
+    bool is_left;   /* the request is over */
+    struct ring up; /* to the server in the box, as it goes on the wire */
     bool up_ended;
-    bool wants_room; /* the connection waits for room in up */
+    bool wants_room;  /* the connection waits for room in up */
     struct ring down; /* the reply's body */
     bool down_ended;
     bool wants_data; /* the connection waits for the head, or something in down */
@@ -109,8 +109,12 @@ static bool is_our_token(const struct copying *c, const char *value)
 
 static bool is_dropped(const struct copying *c, const char *name, const char *value)
 {
-    static const char *const names[] = {"Host", "Expect", "Content-Length", "X-Forwarded-Host",
-                                        "X-Forwarded-Proto", "X-Forwarded-Prefix"};
+    static const char *const names[] = {"Host",
+                                        "Expect",
+                                        "Content-Length",
+                                        "X-Forwarded-Host",
+                                        "X-Forwarded-Proto",
+                                        "X-Forwarded-Prefix"};
 
     for (size_t i = 0; i < N_ELEMENTS(names); i++)
         if (strcasecmp(names[i], name) == 0)
@@ -135,8 +139,9 @@ static enum MHD_Result copy_header(void *cls, enum MHD_ValueKind kind, const cha
 static int add_forwarded(struct request *q, struct proxy *p, struct err *e)
 {
     const char *host = request_header(q, "Host");
-    int r = buf_addf(&p->hello, e, "Host: localhost:%d\r\nX-Forwarded-Proto: http\r\n"
-                                   "X-Forwarded-Prefix: /v1/proxy/%d\r\n",
+    int r = buf_addf(&p->hello, e,
+                     "Host: localhost:%d\r\nX-Forwarded-Proto: http\r\n"
+                     "X-Forwarded-Prefix: /v1/proxy/%d\r\n",
                      (int)p->port, (int)p->port);
 
     if (r == 0 && host)
@@ -526,8 +531,7 @@ static int proxy_begin(struct request *q, struct err *e)
     buf_init(&p->hello, 2 * SERVER_POOL_BYTES);
     buf_init(&p->early, HTTP1_HEAD_MAX + IO_BYTES);
     q->state = p;
-    p->is_upgrade =
-        request_header_has(q, "Connection", "upgrade") && request_header(q, "Upgrade");
+    p->is_upgrade = request_header_has(q, "Connection", "upgrade") && request_header(q, "Upgrade");
     if (ring_init(&p->up, RING_BYTES, e) < 0 || ring_init(&p->down, RING_BYTES, e) < 0)
         return -ERR_EXHAUSTED;
     r = write_hello(q, p, path, e);

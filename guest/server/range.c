@@ -64,6 +64,6 @@ void range_format_date(time_t t, char out[RANGE_DATE_BYTES])
 
     (void)gmtime_r(&t, &tm);
     (void)snprintf(out, RANGE_DATE_BYTES, "%s, %02d %s %04d %02d:%02d:%02d GMT", days[tm.tm_wday],
-                   tm.tm_mday, months[tm.tm_mon], (tm.tm_year + 1900) % 10000, tm.tm_hour, tm.tm_min,
-                   tm.tm_sec);
+                   tm.tm_mday, months[tm.tm_mon], (tm.tm_year + 1900) % 10000, tm.tm_hour,
+                   tm.tm_min, tm.tm_sec);
 }

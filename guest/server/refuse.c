@@ -26,9 +26,8 @@ static void write_reply(struct request *q, int fd, const struct err *error, int 
                  "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
                  "Cache-Control: no-store\r\nConnection: close\r\n%s\r\n",
                  status, respond_reason(status), len,
-                 status == MHD_HTTP_UNAUTHORIZED
-                     ? "WWW-Authenticate: Bearer realm=\"bellhop\"\r\n"
-                     : "");
+                 status == MHD_HTTP_UNAUTHORIZED ? "WWW-Authenticate: Bearer realm=\"bellhop\"\r\n"
+                                                 : "");
     if (send(fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
         (void)send(fd, body, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(fd, SHUT_WR);

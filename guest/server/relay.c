@@ -17,10 +17,7 @@
 
 #include "common/banned.h"
 
-enum {
-    CLIENT,
-    PEER
-};
+enum { CLIENT, PEER };
 
 /* One socket, and what waits to be written to it. */
 struct side {

@@ -40,22 +40,13 @@ struct request *request_new(struct server *s, struct MHD_Connection *mhd, const 
 
 struct request *request_ref(struct request *q)
 {
-    (void)pthread_mutex_lock(&q->lock);
     q->refs++;
-    (void)pthread_mutex_unlock(&q->lock);
     return q;
 }
 
 struct request *request_unref(struct request *q)
 {
-    bool is_last;
-
-    if (!q)
-        return NULL;
-    (void)pthread_mutex_lock(&q->lock);
-    is_last = --q->refs == 0;
-    (void)pthread_mutex_unlock(&q->lock);
-    if (!is_last)
+    if (!q || --q->refs > 0)
         return NULL;
     (void)pthread_mutex_destroy(&q->lock);
     free(q->target);
@@ -125,12 +116,16 @@ void request_vanished(struct request *q)
     (void)pthread_mutex_unlock(&q->lock);
 }
 
-/* Called with the lock. Not every kernel reports a FIN as EPOLLRDHUP (gVisor on a host's socket). */
-static void sweep_parked(struct request *q, int fd, int64_t now_ms)
+/*
+ * Called with the lock. The descriptor is still the connection's: the library can't close it while
+ * it is suspended, nor before request_on_completed(), which takes the lock.
+ * Not every kernel reports a FIN as EPOLLRDHUP (gVisor on a host's socket).
+ */
+static void sweep_parked(struct request *q, int64_t now_ms)
 {
     char byte;
 
-    if (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+    if (recv(q->conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
         q->is_gone = true;
         resume(q);
     } else if (q->wait_ms && now_ms - q->wait_ms >= (int64_t)q->server->o.keepalive_ms) {
@@ -139,15 +134,15 @@ static void sweep_parked(struct request *q, int fd, int64_t now_ms)
     }
 }
 
-void request_sweep(struct request *q, int fd, int64_t now_ms)
+void request_sweep(struct request *q, int64_t now_ms)
 {
     (void)pthread_mutex_lock(&q->lock);
     if (q->is_parked)
-        sweep_parked(q, fd, now_ms);
-    else if (q->discard_until_ms && now_ms >= q->discard_until_ms)
-        (void)shutdown(fd, SHUT_RDWR); /* the library sees the end and closes */
+        sweep_parked(q, now_ms);
+    else if (!q->is_over && q->discard_until_ms && now_ms >= q->discard_until_ms)
+        (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end and closes */
     else if (q->body_ms && now_ms - q->body_ms >= REQUEST_STALL_MS)
-        refuse_stalled(q, fd, now_ms);
+        refuse_stalled(q, q->conn->fd, now_ms);
     (void)pthread_mutex_unlock(&q->lock);
 }
 

@@ -8,8 +8,10 @@
  * callback, in which ops->done drops what the handler has. Work elsewhere (a pool job, the loop)
  * holds a reference of its own, and finds `over` set when it comes late.
  *
- * Threads: everything is the connection's thread's, but what is marked. The server's table lock is
- * taken before a request's lock; no handler's lock is held when calling request_wake().
+ * Threads: everything is the connection's thread's, but what is marked. Suspending and resuming
+ * take a lock of the library's under the request's; and the library holds that lock when it tells
+ * of the end of an upgraded connection. So nobody takes a request's lock with the server's table
+ * lock held, and no handler's lock is held when calling request_wake() or request_park().
  */
 #include <microhttpd.h>
 #include <pthread.h>
@@ -91,12 +93,12 @@ struct request {
     enum verb verb;
     const char *verb_name; /* as it came; the library's */
     bool is_http11;
-    char *target; /* the raw request target */
-    char *path;   /* its decoded path (may hold any byte but NUL) */
-    char *rest;   /* the decoded path behind the route's prefix; NULL without ROUTE_REST */
+    char *target;         /* the raw request target */
+    char *path;           /* its decoded path (may hold any byte but NUL) */
+    char *rest;           /* the decoded path behind the route's prefix; NULL without ROUTE_REST */
     const char *raw_rest; /* the same, raw and with the query; points into target */
-    const char *query; /* raw, behind the '?', or NULL; points into target */
-    uint64_t declared; /* body length as announced; UINT64_MAX: chunked */
+    const char *query;    /* raw, behind the '?', or NULL; points into target */
+    uint64_t declared;    /* body length as announced; UINT64_MAX: chunked */
     bool expects_continue;
     enum stage stage;
     bool is_gated;
@@ -104,18 +106,18 @@ struct request {
     int metric; /* the counters it adds to */
     struct err refusal;
     int refusal_status;
-    int error_status; /* a handler's: the status of its error, when it is not the code's own */
+    int error_status;  /* a handler's: the status of its error, when it is not the code's own */
     const char *allow; /* the Allow header of a 405 */
-    char *etag_now; /* the tag of what is there, for a 412; owned */
+    char *etag_now;    /* the tag of what is there, for a 412; owned */
     uint64_t discarded;
     int64_t started_ms;
     uint64_t bytes_in;
     uint64_t bytes_out;
     void *state; /* the handler's */
 
+    _Atomic int refs;
     pthread_mutex_t lock;
     /* guarded by lock: */
-    int refs;
     bool is_parked; /* suspended, and nobody has resumed it yet */
     bool is_woken;  /* request_wake() came while not parked */
     bool is_gone;   /* the client is */
@@ -161,8 +163,8 @@ enum MHD_Result request_on_access(void *cls, struct MHD_Connection *mhd, const c
 void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
                           enum MHD_RequestTerminationCode why);
 
-/* The sweep's, with the server's table lock held: look for a client that has gone, a body that
- * does not go on, a stream that has been silent. */
-void request_sweep(struct request *q, int fd, int64_t now_ms);
-/* The vanish watch saw the peer's FIN. With the table lock held. */
+/* The sweep's: look for a client that has gone, a body that does not go on, a stream that has been
+ * silent. By a holder of a reference. */
+void request_sweep(struct request *q, int64_t now_ms);
+/* The vanish watch saw the peer's FIN. The same. */
 void request_vanished(struct request *q);

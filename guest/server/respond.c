@@ -75,8 +75,7 @@ int respond_json(struct request *q, int status, const json_t *body, struct err *
 int respond_empty(struct request *q, int status, struct err *e)
 {
     return respond_queue(q, status,
-                         MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT),
-                         e);
+                         MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT), e);
 }
 
 int respond_error_text(const struct err *error, char **ret, size_t *ret_len, struct err *e)
@@ -121,8 +120,8 @@ int respond_error(struct request *q, const struct err *error, int status, struct
 
 int respond_bytes_status(const struct err *error)
 {
-    if (error->code == ERR_ABORTED && (str_eq(error->field, "if_match") ||
-                                       str_eq(error->field, "if_none_match")))
+    if (error->code == ERR_ABORTED &&
+        (str_eq(error->field, "if_match") || str_eq(error->field, "if_none_match")))
         return MHD_HTTP_PRECONDITION_FAILED;
     if (error->code != ERR_EXHAUSTED)
         return 0;

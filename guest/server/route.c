@@ -153,8 +153,8 @@ void route_allow(const struct route *route, char *out, size_t size)
     static const struct {
         enum verb verb;
         const char *name;
-    } names[] = {{VERB_GET, "GET"},     {VERB_HEAD, "HEAD"},   {VERB_POST, "POST"},
-                 {VERB_PUT, "PUT"},     {VERB_PATCH, "PATCH"}, {VERB_DELETE, "DELETE"},
+    } names[] = {{VERB_GET, "GET"},        {VERB_HEAD, "HEAD"},   {VERB_POST, "POST"},
+                 {VERB_PUT, "PUT"},        {VERB_PATCH, "PATCH"}, {VERB_DELETE, "DELETE"},
                  {VERB_OPTIONS, "OPTIONS"}};
     size_t n = 0;
 

@@ -53,7 +53,7 @@ static int take_slot(struct server *s, struct conn *c)
         if (s->conns[slot])
             continue;
         c->slot = slot;
-        c->generation = ++s->generation;
+        c->generation = ++s->generation ? s->generation : ++s->generation;
         c->is_reserve = s->n_conns >= s->o.max_connections;
         s->conns[slot] = c;
         s->n_conns++;
@@ -126,6 +126,20 @@ void server_watch_vanish(struct server *s, struct conn *c)
         c->is_watched = true; /* if not, the sweep finds out a second later */
 }
 
+/* The request of this slot, with a reference; generation 0: of whatever connection is there. */
+static struct request *get_request(struct server *s, uint32_t slot, uint32_t generation)
+{
+    struct request *q = NULL;
+    struct conn *c;
+
+    (void)pthread_mutex_lock(&s->table_lock);
+    c = slot < s->n_slots ? s->conns[slot] : NULL;
+    if (c && c->request && (!generation || c->generation == generation))
+        q = request_ref(c->request);
+    (void)pthread_mutex_unlock(&s->table_lock);
+    return q;
+}
+
 static void on_vanish(struct loop *loop, uint32_t events, void *arg)
 {
     struct server *s = arg;
@@ -134,24 +148,26 @@ static void on_vanish(struct loop *loop, uint32_t events, void *arg)
 
     (void)loop;
     (void)events;
-    (void)pthread_mutex_lock(&s->table_lock);
     for (int i = 0; i < n; i++) {
-        uint32_t slot = (uint32_t)ev[i].data.u64;
-        struct conn *c = slot < s->n_slots ? s->conns[slot] : NULL;
+        struct request *q =
+            get_request(s, (uint32_t)ev[i].data.u64, (uint32_t)(ev[i].data.u64 >> 32));
 
-        /* It may be another connection's by now. */
-        if (c && c->generation == ev[i].data.u64 >> 32 && c->request)
-            request_vanished(c->request);
+        if (q)
+            request_vanished(q);
+        request_unref(q);
     }
-    (void)pthread_mutex_unlock(&s->table_lock);
 }
 
-static void sweep_conn(struct conn *c, int64_t now_ms)
+static void close_idle(struct server *s, int64_t now_ms)
 {
-    if (c->request)
-        request_sweep(c->request, c->fd, now_ms);
-    else if (c->idle_since_ms && now_ms - c->idle_since_ms > SERVER_IDLE_MS)
-        (void)shutdown(c->fd, SHUT_RDWR); /* the library sees the end and closes */
+    (void)pthread_mutex_lock(&s->table_lock);
+    for (unsigned i = 0; i < s->n_slots; i++) {
+        const struct conn *c = s->conns[i];
+
+        if (c && c->idle_since_ms && now_ms - c->idle_since_ms > SERVER_IDLE_MS)
+            (void)shutdown(c->fd, SHUT_RDWR); /* the library sees the end and closes */
+    }
+    (void)pthread_mutex_unlock(&s->table_lock);
 }
 
 static void on_sweep(struct loop *loop, void *arg)
@@ -160,11 +176,14 @@ static void on_sweep(struct loop *loop, void *arg)
     int64_t now_ms = clock_mono_ms();
 
     s->sweep_timer = NULL;
-    (void)pthread_mutex_lock(&s->table_lock);
-    for (unsigned i = 0; i < s->n_slots; i++)
-        if (s->conns[i])
-            sweep_conn(s->conns[i], now_ms);
-    (void)pthread_mutex_unlock(&s->table_lock);
+    close_idle(s, now_ms);
+    for (unsigned i = 0; i < s->n_slots; i++) {
+        struct request *q = get_request(s, i, 0);
+
+        if (q)
+            request_sweep(q, now_ms);
+        request_unref(q);
+    }
     (void)loop_timer_add(loop, now_ms + SWEEP_MS, on_sweep, s, &s->sweep_timer, NULL);
 }
 
@@ -255,16 +274,17 @@ int server_start(struct server *s, struct err *e)
 static void end_requests(struct server *s)
 {
     (void)pthread_mutex_lock(&s->table_lock);
-    for (unsigned i = 0; i < s->n_slots; i++) {
-        struct conn *c = s->conns[i];
-
-        if (!c)
-            continue;
-        (void)shutdown(c->fd, SHUT_RDWR);
-        if (c->request)
-            request_vanished(c->request);
-    }
+    for (unsigned i = 0; i < s->n_slots; i++)
+        if (s->conns[i])
+            (void)shutdown(s->conns[i]->fd, SHUT_RDWR);
     (void)pthread_mutex_unlock(&s->table_lock);
+    for (unsigned i = 0; i < s->n_slots; i++) {
+        struct request *q = get_request(s, i, 0);
+
+        if (q)
+            request_vanished(q);
+        request_unref(q);
+    }
 }
 
 static unsigned n_requests(struct server *s)

@@ -11,10 +11,10 @@
 
 #define SERVER_THREADS 2
 #define SERVER_MAX_CONNECTIONS 1024
-#define SERVER_RESERVE 64         /* connections beyond, on which only /v1/health answers */
+#define SERVER_RESERVE 64             /* connections beyond, on which only /v1/health answers */
 #define SERVER_POOL_BYTES (24 * 1024) /* per connection: headers, and pieces of up to half of it */
-#define SERVER_IDLE_MS 120000     /* a connection without a request */
-#define SERVER_KEEPALIVE_MS 10000 /* of silence in a stream, then a sign of life is sent */
+#define SERVER_IDLE_MS 120000         /* a connection without a request */
+#define SERVER_KEEPALIVE_MS 10000     /* of silence in a stream, then a sign of life is sent */
 #define SERVER_MAX_LISTENERS 16
 #define SERVER_BODY_BUDGET (256ull * 1024 * 1024) /* of all rpc requests' bodies together */
 

@@ -144,8 +144,8 @@ static struct stream *stream_new(struct request *q, enum encoding enc)
 /* Takes s. */
 static int reply(struct request *q, struct stream *s, struct err *e)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, s, free_stream);
+    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
+                                                                      read_stream, s, free_stream);
 
     if (!response) {
         free_stream(s);

@@ -14,7 +14,7 @@
 #include "common/banned.h"
 
 struct tunnel {
-    _Atomic int refs; /* the request's, the loop's while it dials, the response's */
+    _Atomic int refs;        /* the request's, the loop's while it dials, the response's */
     struct request *request; /* a reference */
     struct server *server;
     uint16_t port;
@@ -46,7 +46,8 @@ static int tunnel_begin(struct request *q, struct err *e)
         return r;
     if (*end)
         return err_field(e, ERR_INVALID, "port", "nothing may follow the port");
-    if (!request_header_has(q, "Connection", "upgrade") || !request_header_has(q, "Upgrade", "tcp")) {
+    if (!request_header_has(q, "Connection", "upgrade") ||
+        !request_header_has(q, "Upgrade", "tcp")) {
         q->error_status = MHD_HTTP_UPGRADE_REQUIRED;
         return err_field(e, ERR_INVALID, "Upgrade",
                          "a tunnel needs the headers Connection: Upgrade and Upgrade: tcp");

@@ -66,7 +66,7 @@ const char *info_libraries(const char *http, char *out, size_t size)
 
     (void)pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
     pcre2[strcspn(pcre2, " ")] = '\0';
-    (void)snprintf(out, size, "libmicrohttpd %s, jansson %s, %s, PCRE2 %s", http, jansson_version_str(),
-                   archive_version_string(), pcre2);
+    (void)snprintf(out, size, "libmicrohttpd %s, jansson %s, %s, PCRE2 %s", http,
+                   jansson_version_str(), archive_version_string(), pcre2);
     return out;
 }

@@ -133,10 +133,11 @@ static int add_status(struct buf *out, const struct route_counters *r, size_t i,
 
 static int add_requests(struct buf *out, struct err *e)
 {
-    int r = buf_adds(out,
-                     "# HELP bellhop_requests_total Requests that have ended, by route and status.\n"
-                     "# TYPE bellhop_requests_total counter\n",
-                     e);
+    int r =
+        buf_adds(out,
+                 "# HELP bellhop_requests_total Requests that have ended, by route and status.\n"
+                 "# TYPE bellhop_requests_total counter\n",
+                 e);
 
     for (size_t i = 0; i < n_routes && r == 0; i++)
         for (size_t j = 0; j < N_STATUSES && r == 0; j++)

@@ -146,6 +146,8 @@ int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct
     r = store_find(ctx->store, name, &row, &e);
     if (r == 0)
         r = box_new_take(ctx, &row, ret_box, &e);
+    if (r == 0)
+        bringup_notice(*ret_box);
     return ctx_fail(err, r, &e);
 }
 
@@ -169,6 +171,7 @@ static int on_row(void *arg, const struct box_row *row)
         r = box_new_take(l->ctx, &copy, &box, &l->e);
     if (r < 0)
         return r;
+    bringup_notice(box);
     r = l->fn(l->arg, box);
     (void)bh_box_free(box);
     return r;
@@ -202,8 +205,8 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
     token[strcspn(token, "\r\n")] = '\0';
     *ret_socket = TAKE(socket);
     *ret_token = TAKE(token);
-    *ret = (struct client_options){
-        .socket = *ret_socket, .token = *ret_token, .cancel_fd = cancel_fd};
+    *ret =
+        (struct client_options){.socket = *ret_socket, .token = *ret_token, .cancel_fd = cancel_fd};
     return 0;
 }
 
@@ -293,13 +296,12 @@ static json_t *agent_info(const struct bh_box *box)
     const char *exec_id = json_string_value(json_object_get(known, "exec_id"));
     json_t *password = file_text(box, "agent-password");
 
-    return json_pack("{s:s, s:s, s:o, s:s, s:o, s:s, s:I}", "name", name ? name : box->spec.agent,
-                     "version", version ? version : "", "url",
-                     json_integer_value(port) > 0 ? port_url(box, json_integer_value(port))
-                                                  : json_string(""),
-                     "username", username ? username : "", "password",
-                     password ? password : json_string(""), "exec_id", exec_id ? exec_id : "",
-                     "port", json_integer_value(port));
+    return json_pack(
+        "{s:s, s:s, s:o, s:s, s:o, s:s, s:I}", "name", name ? name : box->spec.agent, "version",
+        version ? version : "", "url",
+        json_integer_value(port) > 0 ? port_url(box, json_integer_value(port)) : json_string(""),
+        "username", username ? username : "", "password", password ? password : json_string(""),
+        "exec_id", exec_id ? exec_id : "", "port", json_integer_value(port));
 }
 
 static json_t *labels_info(const struct bh_box *box)

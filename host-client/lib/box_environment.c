@@ -22,9 +22,9 @@
 #define ENV_JSON_BYTES (1024 * 1024)
 
 /* What of the caller's environment says how to reach the network. */
-static const char *const proxy_names[] = {"HTTP_PROXY",  "HTTPS_PROXY", "ALL_PROXY",  "NO_PROXY",
-                                          "http_proxy",  "https_proxy", "all_proxy",  "no_proxy",
-                                          NULL};
+static const char *const proxy_names[] = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
+                                          "NO_PROXY",   "http_proxy",  "https_proxy",
+                                          "all_proxy",  "no_proxy",    NULL};
 /* What makes programs in the box trust the bundle; %s is its path there. */
 static const char *const bundle_names[] = {"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
                                            "REQUESTS_CA_BUNDLE", NULL};
@@ -309,8 +309,7 @@ static int push_saved(struct bh_box *box, char ***env, struct err *e)
     if (r < 0 || io_read_file(AT_FDCWD, path, ENV_JSON_BYTES, &text, &len, NULL) < 0 ||
         jx_parse(text, len, &obj, NULL) < 0)
         return r;
-    json_array_foreach(json_object_get(obj, "env"), i, item)
-    {
+    json_array_foreach (json_object_get(obj, "env"), i, item) {
         if (r == 0 && json_is_string(item))
             r = strv_push(env, json_string_value(item), e);
     }

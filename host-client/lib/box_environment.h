@@ -24,5 +24,4 @@ int box_environment_apply(struct bh_box *box, struct client *c, int64_t deadline
  * wins. NULL-terminated, the caller's. */
 int box_environment_get(struct bh_box *box, char ***ret, struct err *e);
 /* The same as a JSON object for the agent's API, with more ("K=V", or NULL) on top. */
-int box_environment_json(struct bh_box *box, const char *const *more, json_t **ret,
-                         struct err *e);
+int box_environment_json(struct bh_box *box, const char *const *more, json_t **ret, struct err *e);

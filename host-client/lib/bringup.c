@@ -23,6 +23,7 @@
 #include "common/banned.h"
 
 #define HEALTH_MS 5000
+#define ENDED_UNSEEN "it ended while nobody looked"
 #define CONTROL_MS 5000
 #define STOP_MS (BOX_STOP_GRACE_MS + 15000)
 
@@ -180,11 +181,10 @@ static int bring_up(struct bh_box *box, const struct bh_create_options *first, i
     if (r == 0)
         r = bring_content(box, first, deadline, report, e);
     if (r == 0)
-        r = control_call_take(
-            box->ctx, box->row.id,
-            json_pack("{s:s, s:I}", "op", "extend", "until_ms",
-                      (json_int_t)(clock_real_ms() + box->spec.timeout_ms)),
-            CONTROL_MS, NULL, e);
+        r = control_call_take(box->ctx, box->row.id,
+                              json_pack("{s:s, s:I}", "op", "extend", "until_ms",
+                                        (json_int_t)(clock_real_ms() + box->spec.timeout_ms)),
+                              CONTROL_MS, NULL, e);
     if (r == 0)
         r = set_state(box, BH_STATE_RUNNING, "", e);
     if (r == 0)
@@ -313,7 +313,7 @@ static int check_live(struct bh_box *box, int64_t deadline, struct err *e)
     if (r < 0)
         return r;
     if (r == 0) {
-        r = bringup_stop_locked(box, "it ended while nobody looked", e);
+        r = bringup_stop_locked(box, ENDED_UNSEEN, e);
         return r < 0 ? r : 0;
     }
     r = control_ensure_monitor(box->ctx, box->row.id, deadline, e);
@@ -324,8 +324,27 @@ static int check_live(struct bh_box *box, int64_t deadline, struct err *e)
     return r < 0 ? r : 1;
 }
 
-int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms,
-                        struct bringup_report *report, struct err *e)
+void bringup_notice(struct bh_box *box)
+{
+    _cleanup_close_ int lock = -1;
+    struct provider_box view;
+    struct provider_run run;
+    int r;
+
+    if (!lifecycle_is_live(box->row.state))
+        return;
+    r = control_ping(box->ctx, box->row.id, NULL);
+    if (r == 0 || r == -ERR_CANCELED ||
+        store_lock_name(box->ctx->store, box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0 ||
+        box_reload(box, NULL) < 0 || !lifecycle_is_live(box->row.state))
+        return;
+    box_view(box, &view);
+    if (box->provider->find(&view, &run, NULL) == 0)
+        (void)bringup_stop_locked(box, ENDED_UNSEEN, NULL);
+}
+
+int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
+                        struct err *e)
 {
     bool is_gone = false;
     int r = bringup_settle_locked(box, &is_gone, e);

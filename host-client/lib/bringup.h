@@ -37,11 +37,15 @@ int bringup_agent_locked(struct bh_box *box, int64_t deadline_mono_ms,
 
 /* Running as it should, from whatever state it was found in. ERR_NOT_FOUND when what was found
  * was the rest of a box, which has been removed. */
-int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms,
-                        struct bringup_report *report, struct err *e);
+int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
+                        struct err *e);
 /* The same, taking the lock. */
 int bringup_back(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
                  struct err *e);
+
+/* A box that says it runs, while nothing of it does any more, is marked as stopped. Takes the lock
+ * for it, and leaves the box as it is when somebody else has it. Costs a ping of its monitor. */
+void bringup_notice(struct bh_box *box);
 
 /* Finishes or undoes what was interrupted; *ret_gone when the box is not there any more. */
 int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e);

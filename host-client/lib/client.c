@@ -367,8 +367,8 @@ int client_get_archive(struct client *c, const char *path, const char *query,
     return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, e);
 }
 
-int client_put_file(struct client *c, const char *path, const void *data, size_t len,
-                    uint32_t mode, const char *user, int64_t deadline_mono_ms, struct err *e)
+int client_put_file(struct client *c, const char *path, const void *data, size_t len, uint32_t mode,
+                    const char *user, int64_t deadline_mono_ms, struct err *e)
 {
     const char *headers[] = {"Content-Type: application/octet-stream", c->auth, NULL};
     _cleanup_free_ char *url = NULL;
@@ -449,8 +449,7 @@ static int basic_header(const char *basic, char **ret, struct err *e)
 
 /* The agent's own token goes by its other header: Authorization is the server's. */
 int client_get_port(struct client *c, uint16_t port, const char *path, const char *basic,
-                    int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body,
-                    struct err *e)
+                    int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body, struct err *e)
 {
     _cleanup_free_ char *url = NULL;
     _cleanup_free_ char *auth = NULL;

@@ -36,8 +36,8 @@ int client_stream(struct client *c, const char *method, json_t *params, int64_t 
 
 int client_get_file(struct client *c, const char *path, int (*write)(void *, const char *, size_t),
                     void *arg, int64_t deadline_mono_ms, struct err *e);
-int client_put_file(struct client *c, const char *path, const void *data, size_t len,
-                    uint32_t mode, const char *user, int64_t deadline_mono_ms, struct err *e);
+int client_put_file(struct client *c, const char *path, const void *data, size_t len, uint32_t mode,
+                    const char *user, int64_t deadline_mono_ms, struct err *e);
 /* Streams an archive into a directory of the box. query: "mode=merge&user=user" or NULL. */
 int client_put_archive(struct client *c, const char *dir, const char *query,
                        int64_t (*read)(void *arg, char *out, size_t max, struct err *e), void *arg,
@@ -49,8 +49,7 @@ int client_get_archive(struct client *c, const char *path, const char *query,
 /* GET of an HTTP server that listens on a port in the box, by /v1/proxy/{port}; basic is
  * "user:password" or NULL. 0 whatever the status; an error when there was no whole answer. */
 int client_get_port(struct client *c, uint16_t port, const char *path, const char *basic,
-                    int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body,
-                    struct err *e);
+                    int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body, struct err *e);
 
 /* A raw connection to a TCP port in the box, by /v1/tunnel/{port}; *ret_fd is blocking. */
 int client_tunnel(const struct client_options *opts, uint16_t port, int64_t deadline_mono_ms,

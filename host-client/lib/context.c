@@ -55,8 +55,7 @@ int ctx_fail(struct bh_error *out, int r, const struct err *e)
 void ctx_progress(struct bh_ctx *ctx, const char *phase, uint64_t done, uint64_t total,
                   bool finished, const char *fmt, ...)
 {
-    struct bh_progress p = {
-        .phase = phase, .done = done, .total = total, .finished = finished};
+    struct bh_progress p = {.phase = phase, .done = done, .total = total, .finished = finished};
     char text[256];
     va_list ap;
 
@@ -91,8 +90,8 @@ char *ctx_box_path(const struct bh_ctx *ctx, const char *id, const char *name)
 {
     char *path = NULL;
 
-    if (asprintf(&path, "%s/boxes/%s%s%s", ctx->state_dir, id, name ? "/" : "",
-                 name ? name : "") < 0)
+    if (asprintf(&path, "%s/boxes/%s%s%s", ctx->state_dir, id, name ? "/" : "", name ? name : "") <
+        0)
         return NULL;
     return path;
 }

@@ -16,8 +16,8 @@ struct bh_ctx {
     char *recipe_dir;
     char *image_dir;
     char *npm_registry; /* or NULL */
-    int cancel_fd;  /* -1: none */
-    bool no_resume; /* a stopped box is an error, not started again */
+    int cancel_fd;      /* -1: none */
+    bool no_resume;     /* a stopped box is an error, not started again */
     void (*progress)(void *arg, const struct bh_progress *p);
     void *progress_arg;
     struct store *store;

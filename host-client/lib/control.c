@@ -289,6 +289,8 @@ int control_ensure_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadl
 
     if (r == 0 || r == -ERR_CANCELED)
         return r < 0 ? err_set(e, ERR_CANCELED, "canceled") : 0;
+    if (r == -ERR_DEADLINE) /* it is there and stands still */
+        control_kill_monitor(ctx, box_id);
     return start_monitor(ctx, box_id, deadline_mono_ms, e);
 }
 

@@ -185,8 +185,8 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     if (r == 0)
         r = spec_from_options(&o, &c.spec, &e);
     if (r == 0) {
-        c.deadline_mono_ms = clock_mono_ms() +
-                             (o.start_timeout_ms ? o.start_timeout_ms : BRINGUP_TIMEOUT_MS);
+        c.deadline_mono_ms =
+            clock_mono_ms() + (o.start_timeout_ms ? o.start_timeout_ms : BRINGUP_TIMEOUT_MS);
         r = create(&c, ret_box, &e);
     }
     r = ctx_fail(err, r, &e);

@@ -32,8 +32,7 @@ static bool is_dots(const char *name)
 /* A file, a link or an empty directory. */
 static bool remove_simple(int dir, const char *name)
 {
-    return unlinkat(dir, name, 0) == 0 || errno == ENOENT ||
-           unlinkat(dir, name, AT_REMOVEDIR) == 0;
+    return unlinkat(dir, name, 0) == 0 || errno == ENOENT || unlinkat(dir, name, AT_REMOVEDIR) == 0;
 }
 
 /* Also one that its owner made unreadable: a directory by now, or it would be gone. */

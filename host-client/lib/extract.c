@@ -166,8 +166,8 @@ static int put_hardlink(struct extraction *x, int dir, const char *name, const c
     char last[NAME_BYTES];
     int r = check_name(target, e);
 
-    if (r == 0 && asprintf(&full, "%s%s%s", x->prefix ? x->prefix : "", x->prefix ? "/" : "",
-                           target) < 0) {
+    if (r == 0 &&
+        asprintf(&full, "%s%s%s", x->prefix ? x->prefix : "", x->prefix ? "/" : "", target) < 0) {
         full = NULL;
         r = err_oom(e);
     }

@@ -89,9 +89,8 @@ static int drop_old(struct gc *gc, struct bh_box *box, struct err *e)
     return bringup_destroy_locked(box, e);
 }
 
-static int on_box(void *arg, struct bh_box *box)
+static int clean_box(struct gc *gc, struct bh_box *box)
 {
-    struct gc *gc = arg;
     _cleanup_close_ int lock = -1;
     bool is_gone = false;
     struct err e = {0};
@@ -121,6 +120,27 @@ static int on_box(void *arg, struct bh_box *box)
     if (r < 0)
         say(gc, "%s: %s", box->row.name, e.message);
     return 0;
+}
+
+static int on_row(void *arg, const struct box_row *row)
+{
+    struct gc *gc = arg;
+    struct box_row copy = {0};
+    struct bh_box *box = NULL;
+    struct err e = {0};
+    int r = store_get(gc->ctx->store, row->id, &copy, &e);
+
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = box_new_take(gc->ctx, &copy, &box, &e);
+    if (r < 0) {
+        say(gc, "%s: %s", row->name, e.message);
+        return 0;
+    }
+    r = clean_box(gc, box);
+    (void)bh_box_free(box);
+    return r;
 }
 
 /* ---- what the store does not know ---- */
@@ -182,10 +202,10 @@ int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg
     struct err e = {0};
     struct gc gc = {.ctx = ctx, .fn = fn, .arg = arg, .e = &e};
     const struct provider *p;
-    int r = bh_list(ctx, on_box, &gc, err);
+    int r = store_list(ctx->store, on_row, &gc, &e);
 
     if (r < 0)
-        return r;
+        return ctx_fail(err, r, &e);
     for (size_t i = 0; (p = provider_at(i)); i++) {
         r = p->sweep ? p->sweep(ctx, is_known, &gc, relay_line, &gc, &e) : 0;
         if (r < 0)

@@ -45,8 +45,9 @@ static bool read_stat(pid_t pid, struct stat_line *ret)
         return false;
     line[n] = '\0';
     p = strrchr(line, ')');
-    if (!p || sscanf(p + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-                            "%*d %*d %llu",
+    if (!p || sscanf(p + 1,
+                     " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+                     "%*d %*d %llu",
                      &ret->state, &ret->parent, &start) != 3)
         return false;
     ret->start = start;
@@ -137,9 +138,8 @@ static bool add_row(struct table *t, size_t *cap, const struct member *m)
 {
     if (t->n == *cap) {
         size_t more = *cap ? *cap * 2 : 256;
-        struct member *rows = more <= PROCFS_MAX_MEMBERS * 4
-                                  ? reallocarray(t->rows, more, sizeof(*rows))
-                                  : NULL;
+        struct member *rows =
+            more <= PROCFS_MAX_MEMBERS * 4 ? reallocarray(t->rows, more, sizeof(*rows)) : NULL;
 
         if (!rows)
             return false;
@@ -165,8 +165,8 @@ static void read_all(const struct procfs_group *g, struct table *t)
             !read_stat((pid_t)pid, &s) || s.state == 'Z' || s.state == 'X')
             continue;
         m = (struct member){.pid = (pid_t)pid, .parent = s.parent, .start = s.start};
-        m.is_in = (m.pid == g->root && m.start == g->root_start) ||
-                  (g->mark && has_mark(m.pid, g->mark));
+        m.is_in =
+            (m.pid == g->root && m.start == g->root_start) || (g->mark && has_mark(m.pid, g->mark));
         if (!add_row(t, &cap, &m))
             return;
     }
@@ -188,8 +188,7 @@ static void close_over_children(struct table *t)
     while (is_grown) {
         is_grown = false;
         for (size_t i = 0; i < t->n; i++) {
-            const struct member *parent =
-                t->rows[i].is_in ? NULL : find_row(t, t->rows[i].parent);
+            const struct member *parent = t->rows[i].is_in ? NULL : find_row(t, t->rows[i].parent);
 
             if (parent && parent->is_in) {
                 t->rows[i].is_in = true;

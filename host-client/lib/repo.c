@@ -40,9 +40,9 @@ static int read_token(const char *path, char **ret, size_t *ret_len, struct err 
         return err_at(e, r, "git-token-file");
     *ret_len = strcspn(*ret, "\r\n");
     (*ret)[*ret_len] = '\0';
-    return *ret_len ? 0
-                    : err_field(e, ERR_INVALID, "git-token-file", "git-token-file: '%s' is empty",
-                                path);
+    return *ret_len
+               ? 0
+               : err_field(e, ERR_INVALID, "git-token-file", "git-token-file: '%s' is empty", path);
 }
 
 static void forget(char *token, size_t len)

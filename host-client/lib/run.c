@@ -64,8 +64,8 @@ struct run {
 static int pump_write(struct stdin_pump *p, uint64_t offset, const char *data, size_t len)
 {
     json_t *bytes = jx_new_bytes(data, len);
-    json_t *params = bytes ? json_pack("{s:s, s:I, s:o}", "id", p->id, "offset",
-                                       (json_int_t)offset, "data", bytes)
+    json_t *params = bytes ? json_pack("{s:s, s:I, s:o}", "id", p->id, "offset", (json_int_t)offset,
+                                       "data", bytes)
                            : NULL;
     int r = -ERR_EXHAUSTED;
 
@@ -279,10 +279,10 @@ static int new_request(struct run *run, json_t **ret, struct err *e)
     if (r == 0 && o->timeout_ms > 0)
         r = set_new(params, "timeout_ms", json_integer(o->timeout_ms), e);
     if (r == 0 && o->pty)
-        r = set_new(params, "pty",
-                    json_pack("{s:i, s:i}", "cols", o->cols ? o->cols : 80, "rows",
-                              o->rows ? o->rows : 24),
-                    e);
+        r = set_new(
+            params, "pty",
+            json_pack("{s:i, s:i}", "cols", o->cols ? o->cols : 80, "rows", o->rows ? o->rows : 24),
+            e);
     if (r == 0 && o->stdin_fd >= 0 && !o->detach)
         r = set_new(params, "stdin_open", json_true(), e);
     if (r == 0 && !o->detach)

@@ -134,8 +134,7 @@ static bool is_label_name(const char *s, size_t n)
 }
 
 /* The message has the name only: the value may be a secret. */
-static int check_pair(const char *field, const char *pair, bool is_label, size_t max,
-                      struct err *e)
+static int check_pair(const char *field, const char *pair, bool is_label, size_t max, struct err *e)
 {
     const char *eq = strchr(pair, '=');
     size_t n = eq ? (size_t)(eq - pair) : strlen(pair);
@@ -215,8 +214,8 @@ static int check_texts(const struct bh_create_options *o, struct spec *s, struct
     if (r == 0)
         r = check_word("network", o->network ? o->network : "user", networks, &s->network, e);
     if (r == 0)
-        r = check_word("privilege", o->privilege ? o->privilege : "sudo", privileges,
-                       &s->privilege, e);
+        r = check_word("privilege", o->privilege ? o->privilege : "sudo", privileges, &s->privilege,
+                       e);
     if (r == 0)
         r = check_word("on-timeout", o->on_timeout ? o->on_timeout : "stop", ends, &s->on_timeout,
                        e);
@@ -250,8 +249,8 @@ static int check_project(const struct bh_create_options *o, struct err *e)
         return invalid(e, "repo", "an http, https or file URL", o->repo_url);
     at = strchr(o->repo_url, '@');
     if (at && at < strchr(strstr(o->repo_url, "://") + 3, '\0') &&
-        memchr(strstr(o->repo_url, "://") + 3, '/', (size_t)(at - strstr(o->repo_url, "://") - 3)) ==
-            NULL)
+        memchr(strstr(o->repo_url, "://") + 3, '/',
+               (size_t)(at - strstr(o->repo_url, "://") - 3)) == NULL)
         return err_field(e, ERR_INVALID, "repo",
                          "repo must not contain a user or password: use git-token-file");
     if (o->git_token_file && !str_has_prefix(o->repo_url, "http"))
@@ -265,8 +264,7 @@ static unsigned asked_of(const struct bh_create_options *o)
            (o->runtime ? SPEC_ASKED_RUNTIME : 0u) | (o->agent ? SPEC_ASKED_AGENT : 0u) |
            (o->dest ? SPEC_ASKED_DEST : 0u) | (o->network ? SPEC_ASKED_NETWORK : 0u) |
            (o->privilege ? SPEC_ASKED_PRIVILEGE : 0u) | (o->pids ? SPEC_ASKED_PIDS : 0u) |
-           (o->on_timeout ? SPEC_ASKED_ON_TIMEOUT : 0u) |
-           (o->timeout_ms ? SPEC_ASKED_TIMEOUT : 0u);
+           (o->on_timeout ? SPEC_ASKED_ON_TIMEOUT : 0u) | (o->timeout_ms ? SPEC_ASKED_TIMEOUT : 0u);
 }
 
 static int fill(const struct bh_create_options *o, struct spec *s, struct err *e)
@@ -349,14 +347,14 @@ static json_t *new_strv(char *const *v)
 
 json_t *spec_to_json(const struct spec *s)
 {
-    json_t *obj = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "provider",
-        s->provider, "image", s->image, "image_dir", s->image_dir, "runtime", s->runtime, "agent",
-        s->agent, "dest", s->dest, "network", s->network, "privilege", s->privilege, "on_timeout",
-        s->on_timeout, "timeout_ms", (json_int_t)s->timeout_ms, "cpu_millis",
-        (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes, "pids",
-        (json_int_t)s->pids, "agent_port", (json_int_t)s->agent_port, "asked",
-        (json_int_t)s->asked);
+    json_t *obj =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}",
+                  "provider", s->provider, "image", s->image, "image_dir", s->image_dir, "runtime",
+                  s->runtime, "agent", s->agent, "dest", s->dest, "network", s->network,
+                  "privilege", s->privilege, "on_timeout", s->on_timeout, "timeout_ms",
+                  (json_int_t)s->timeout_ms, "cpu_millis", (json_int_t)s->cpu_millis,
+                  "memory_bytes", (json_int_t)s->memory_bytes, "pids", (json_int_t)s->pids,
+                  "agent_port", (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
 
     if (!obj || json_object_set_new(obj, "env", new_strv(s->env)) < 0 ||
         json_object_set_new(obj, "labels", new_strv(s->labels)) < 0 ||
@@ -393,12 +391,12 @@ static int take_stored(struct stored *in, struct spec *ret, struct err *e)
         .memory_bytes = in->memory_bytes,
         .pids = in->pids,
         .agent_port = (uint16_t)in->agent_port,
-        .env = TAKE(in->env),
-        .labels = TAKE(in->labels),
-        .allow_missing = TAKE(in->allow_missing),
     };
     char **texts[9];
 
+    s.env = TAKE(in->env);
+    s.labels = TAKE(in->labels);
+    s.allow_missing = TAKE(in->allow_missing);
     spec_texts(&s, texts);
     for (size_t i = 0; i < N_ELEMENTS(texts); i++) {
         *texts[i] = strdup(in->texts[i]);

@@ -31,7 +31,7 @@ enum spec_asked {
 };
 
 struct spec {
-    unsigned asked; /* enum spec_asked */
+    unsigned asked;  /* enum spec_asked */
     char *provider;  /* never NULL, as are all but those that say so */
     char *image;     /* the name or path as asked */
     char *image_dir; /* resolved: a directory with rootfs/ in it; "" for host and process */

@@ -262,8 +262,7 @@ int store_list(struct store *s, int (*fn)(void *arg, const struct box_row *row),
     if (r != SQLITE_DONE)
         return fail(s, "read", e);
 
-    json_array_foreach(ids, i, id)
-    {
+    json_array_foreach (ids, i, id) {
         struct box_row row = {0};
 
         r = store_get(s, json_string_value(id), &row, e);

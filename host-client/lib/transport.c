@@ -178,7 +178,7 @@ static size_t on_read(char *out, size_t size, size_t n, void *arg)
         return (size_t)got;
     j->failed = (int)got;
     if (!j->why.code)
-        (void)err_set(&j->why, (enum err_code)-got, "the body could not be produced");
+        (void)err_set(&j->why, (enum err_code) - got, "the body could not be produced");
     return CURL_READFUNC_ABORT;
 }
 
@@ -335,8 +335,8 @@ static int wait_ms(const struct job *j, int64_t first_byte_mono_ms, bool *ret_fi
     int64_t deadline = j->req->deadline_mono_ms;
     int ms;
 
-    *ret_first = !j->got_answer && first_byte_mono_ms &&
-                 (!deadline || first_byte_mono_ms < deadline);
+    *ret_first =
+        !j->got_answer && first_byte_mono_ms && (!deadline || first_byte_mono_ms < deadline);
     ms = clock_until_ms(*ret_first ? first_byte_mono_ms : deadline);
     return ms < 0 || ms > HTTP_POLL_MS ? HTTP_POLL_MS : ms;
 }

@@ -15,9 +15,9 @@ struct http; /* keeps connections; one thread at a time */
 struct http_request {
     const char *method; /* "GET" */
     const char *url;
-    const char *unix_socket;     /* or NULL; of any length */
-    const char *const *headers;  /* "Name: value", NULL-terminated, or NULL */
-    const void *body;            /* or read() */
+    const char *unix_socket;    /* or NULL; of any length */
+    const char *const *headers; /* "Name: value", NULL-terminated, or NULL */
+    const void *body;           /* or read() */
     size_t body_len;
     /* Produces the body: bytes written, 0 at its end, negative error to abort. */
     int64_t (*read)(void *arg, char *out, size_t max, struct err *e);
@@ -27,9 +27,9 @@ struct http_request {
      * collected in the response. Bodies of other answers are always collected (64 KiB). */
     int (*write)(void *arg, const char *data, size_t len);
     void *write_arg;
-    int64_t deadline_mono_ms;   /* 0: none */
+    int64_t deadline_mono_ms;      /* 0: none */
     int64_t first_byte_timeout_ms; /* 0: none: an agent that accepts and never answers */
-    size_t max_body; /* of what is collected; 0: 16 MiB */
+    size_t max_body;               /* of what is collected; 0: 16 MiB */
 };
 
 struct http_response {

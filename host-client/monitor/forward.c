@@ -16,7 +16,7 @@
 #include "common/banned.h"
 
 #define BUFFER_BYTES (32 * 1024) /* one direction of one connection: 256 of them make 16 MiB */
-#define PIECE_BYTES 8192 /* one read; on the stack */
+#define PIECE_BYTES 8192         /* one read; on the stack */
 
 struct listener {
     int fd;
@@ -48,8 +48,7 @@ struct forwards {
     size_t n_connections;
 };
 
-int forwards_new(const char *agent_socket, const char *token, struct forwards **ret,
-                 struct err *e)
+int forwards_new(const char *agent_socket, const char *token, struct forwards **ret, struct err *e)
 {
     struct forwards *f = calloc(1, sizeof(*f));
 

@@ -11,8 +11,7 @@
 
 struct forwards;
 
-int forwards_new(const char *agent_socket, const char *token, struct forwards **ret,
-                 struct err *e);
+int forwards_new(const char *agent_socket, const char *token, struct forwards **ret, struct err *e);
 struct forwards *forwards_free(struct forwards *f);
 
 /* Listens on host_port (0: any free one) for the box's port; one that is there stays. */

@@ -117,8 +117,7 @@ static void restore_forwards(struct monitor *m)
     const char *key;
     json_t *value;
 
-    json_object_foreach(m->box->row.ports, key, value)
-    {
+    json_object_foreach (m->box->row.ports, key, value) {
         uint64_t port;
         uint16_t got;
 
@@ -237,10 +236,9 @@ static json_t *status_json(const struct monitor *m)
 
 static void write_exit_record(struct monitor *m, const char *by, const char *cause)
 {
-    _cleanup_json_ json_t *obj =
-        json_pack("{s:s, s:s, s:I, s:I, s:o}", "by", by, "cause", cause, "ended_ms",
-                  (json_int_t)clock_real_ms(), "pid", (json_int_t)m->run.pid, "exit",
-                  status_json(m));
+    _cleanup_json_ json_t *obj = json_pack("{s:s, s:s, s:I, s:I, s:o}", "by", by, "cause", cause,
+                                           "ended_ms", (json_int_t)clock_real_ms(), "pid",
+                                           (json_int_t)m->run.pid, "exit", status_json(m));
     _cleanup_free_ char *path = box_path(m->box, "exit.json");
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
@@ -329,7 +327,8 @@ static void end_by_signal(struct monitor *m)
                         NULL) == 0)
         end_locked(m, "signal", "the monitor was asked to end");
     else
-        (void)monitor_stop_box(m, "signal", "the monitor was asked to end", BOX_STOP_GRACE_MS, NULL);
+        (void)monitor_stop_box(m, "signal", "the monitor was asked to end", BOX_STOP_GRACE_MS,
+                               NULL);
 }
 
 /* ---- the loop ---- */

@@ -11,8 +11,8 @@
 #include "lib/box.h"
 
 #define SUPERVISE_MAX_RESTARTS 5
-#define SUPERVISE_FIRST_PAUSE_MS 200              /* doubled with each restart: 6.2 s in all */
-#define SUPERVISE_GOOD_MS (10 * 60 * 1000)        /* ran so long: the count starts anew */
+#define SUPERVISE_FIRST_PAUSE_MS 200       /* doubled with each restart: 6.2 s in all */
+#define SUPERVISE_GOOD_MS (10 * 60 * 1000) /* ran so long: the count starts anew */
 
 struct supervisor;
 

@@ -20,13 +20,13 @@ function post(method, params, onLine) {
         text = lines.pop();
         for (const line of lines) if (line) onLine(JSON.parse(line), req);
       });
+      if (onLine) return res.on("error", resolve).on("close", resolve);
       res.on("end", () => {
-        if (onLine) return resolve();
         const value = JSON.parse(text);
         res.statusCode === 200 ? resolve(value) : reject(new Error(text));
       });
     });
-    req.on("error", (e) => (onLine ? resolve() : reject(e)));
+    req.on("error", reject);
     req.end(JSON.stringify(params));
   });
 }

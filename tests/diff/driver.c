@@ -264,7 +264,7 @@ int main(int argc, char **argv)
     }
     o.tree.globs = globs;
     o.tree.types = types;
-    o.tree.type_not = not;
+    o.tree.type_not = not ;
     o.match.multiline = o.grep.multiline;
     glob.tree = o.tree;
     glob.pattern = argv[optind];
@@ -282,7 +282,7 @@ int main(int argc, char **argv)
     notes_done(&notes);
     strv_free(globs);
     strv_free(types);
-    strv_free(not);
+    strv_free(not );
     (void)close(fd);
     return status;
 }

@@ -254,3 +254,35 @@ restarts()
     wait_for 10 is_state one stopped
     ! kill -0 "$box" 2>/dev/null
 }
+
+@test "a monitor that stands still is replaced, and the box lives on" {
+    up one >/dev/null
+    box=$(box_pid)
+    kill -STOP "$(monitor_pid)"
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    [ "$(box_pid)" = "$box" ]
+}
+
+@test "output is whole after its connection was cut in the middle" {
+    up one >/dev/null
+    mv "$DIR/run/agent.sock" "$DIR/run/real.sock"
+    socat "UNIX-LISTEN:$DIR/run/agent.sock,fork" "UNIX-CONNECT:$DIR/run/real.sock" 3>&- &
+    relay=$!
+    wait_for 5 test -S "$DIR/run/agent.sock"
+    bellhop exec one -- sh -c 'seq 1 50000; sleep 2; seq 50001 100000; touch done' >"$BOX_TMP/out" 3>&- &
+    command=$!
+    wait_for 5 grep -qx 50000 "$BOX_TMP/out"
+    pkill -P "$relay" # the relay's own children: the connections
+    wait "$command"
+    kill "$relay"
+    mv "$DIR/run/real.sock" "$DIR/run/agent.sock"
+    seq 1 100000 | cmp - "$BOX_TMP/out"
+}
+
+@test "a state directory may have a path longer than a socket's address" {
+    BELLHOP_STATE_DIR=$BELLHOP_STATE_DIR/$(printf 'long-directory-name-%.0s' 1 2 3 4 5 6)
+    up one >/dev/null
+    [ "$(bellhop exec one -- echo hello)" = hello ]
+    [ "$(curl -s -o /dev/null -w '%{http_code}' "$(bellhop status one --json | jq -r .guest.url)/v1/health")" = 200 ]
+    bellhop rm one
+}

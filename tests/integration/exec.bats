@@ -10,6 +10,9 @@ setup()
 }
 teardown() { stop_agents; }
 
+# A request too long for a command line.
+rpc_file() { agent_curl "/bellhop.v1.$1" -H 'Content-Type: application/json' --data-binary "@$2"; }
+
 is_running() { rpc Exec/Get "{\"id\":\"$1\"}" | jq -e '.state == "running"'; }
 has_late_output() { rpc Exec/Read '{"id":"late","offset":6}' | jq -e '.text == "late\n"'; }
 
@@ -49,9 +52,9 @@ check_run()
     rpc Exec/Get '{"id":"nothing"}' | jq -e '.code == "not_found" and .field == "id"'
     big=$(head -c 131072 /dev/zero | tr '\0' x)
     printf '{"argv":["true","a","%s"]}' "$big" >"$AGENT_DIR/big.json"
-    rpc Exec/Run "@$AGENT_DIR/big.json" | jq -e '.code == "invalid_argument" and .field == "argv[2]"'
+    rpc_file Exec/Run "$AGENT_DIR/big.json" | jq -e '.code == "invalid_argument" and .field == "argv[2]"'
     printf '{"argv":["true","a","%s"]}' "${big:1}" >"$AGENT_DIR/big.json"
-    rpc Exec/Run "@$AGENT_DIR/big.json" | jq -e '.exit.code == 0'
+    rpc_file Exec/Run "$AGENT_DIR/big.json" | jq -e '.exit.code == 0'
 }
 
 @test "exec timeout takes the whole tree within the time plus the grace" {
@@ -110,7 +113,7 @@ check_run()
         head -c 2000000 /dev/zero | tr '\0' '#'
         printf '\\necho $((40 + 2)); cd /proc/self/fd; echo *"}'
     } >"$AGENT_DIR/script.json"
-    rpc Exec/Run "@$AGENT_DIR/script.json" | jq -e '.stdout.text | startswith("42\n0 1 2 ")'
+    rpc_file Exec/Run "$AGENT_DIR/script.json" | jq -e '.stdout.text | startswith("42\n0 1 2 ")'
 }
 
 @test "exec output past the bound keeps head and tail and counts the rest" {
@@ -197,7 +200,7 @@ two" ]
     jobs_of_test+=($!)
     head -c 200000 /dev/zero | tr '\0' x | jq -Rs '{id: "n", timeout_ms: 200, data: {text: .}}' >"$AGENT_DIR/data.json"
     wait_until 5 is_running n
-    rpc Exec/Write "@$AGENT_DIR/data.json" | jq -e '.code == "deadline_exceeded"'
+    rpc_file Exec/Write "$AGENT_DIR/data.json" | jq -e '.code == "deadline_exceeded"'
     rpc Exec/Signal '{"id":"n","signal":"KILL"}'
     wait "${jobs_of_test[@]}"
 }
@@ -211,7 +214,7 @@ two" ]
     { printf '{"id":"m","data":{"b64":"'; base64 -w0 "$AGENT_DIR/piece"; printf '"}}'; } >"$AGENT_DIR/piece.json"
     wait_until 5 is_running m
     for i in $(seq 13); do
-        rpc Exec/Write "@$AGENT_DIR/piece.json" | jq -e ".offset == $((i * 8000000))"
+        rpc_file Exec/Write "$AGENT_DIR/piece.json" | jq -e ".offset == $((i * 8000000))"
     done
     rpc Exec/CloseStdin '{"id":"m"}'
     wait "${jobs_of_test[@]}"
@@ -247,7 +250,7 @@ two" ]
     { head -c 20000 /dev/zero | tr '\0' x; for i in $(seq 0 255); do printf "\\x$(printf %02x "$i")"; done; } >"$AGENT_DIR/bytes"
     wait_until 5 is_running r
     jq -n --arg b "$(base64 -w0 "$AGENT_DIR/bytes")" '{id: "r", data: {b64: $b}}' >"$AGENT_DIR/bytes.json"
-    rpc Exec/Write "@$AGENT_DIR/bytes.json" | jq -e '.offset == 20256'
+    rpc_file Exec/Write "$AGENT_DIR/bytes.json" | jq -e '.offset == 20256'
     wait "${jobs_of_test[@]}"
     grep -q "$(sha256sum <"$AGENT_DIR/bytes" | cut -c1-64)" "$AGENT_DIR/stream"
 }

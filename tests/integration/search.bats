@@ -136,7 +136,7 @@ glob_rpc()
         "$TREE/src/a.c file|$TREE/src/deep/b.h file|" ]
     run glob_rpc '"pattern":"src/*","sort":"path"'
     [ "$(jq -r 'select(.file)|"\(.file.path) \(.file.type)"' <<<"$output" | tr '\n' '|')" = \
-        "$TREE/src/a.c file|$TREE/src/deep dir|" ]
+        "$TREE/src/a.c file|$TREE/src/deep directory|" ]
     [ "$(jq -c 'select(.end)|.end|[.files,.dirs,.limit_reached]' <<<"$output")" = '[1,1,false]' ]
 }
 

@@ -4,8 +4,12 @@
 
 TEST(b64_knows_the_examples_of_the_rfc)
 {
-    static const char *const pairs[][2] = {{"", ""},         {"f", "Zg=="},         {"fo", "Zm8="},
-                                           {"foo", "Zm9v"},  {"foob", "Zm9vYg=="},  {"fooba", "Zm9vYmE="},
+    static const char *const pairs[][2] = {{"", ""},
+                                           {"f", "Zg=="},
+                                           {"fo", "Zm8="},
+                                           {"foo", "Zm9v"},
+                                           {"foob", "Zm9vYg=="},
+                                           {"fooba", "Zm9vYmE="},
                                            {"foobar", "Zm9vYmFy"}};
 
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
@@ -24,7 +28,8 @@ TEST(b64_knows_the_examples_of_the_rfc)
 
 TEST(b64_refuses_what_is_not)
 {
-    static const char *const bad[] = {"Zg", "Zg=", "Z===", "Zm 9", "Zm9\n", "Zg==Zg==", "====", "Zm-_"};
+    static const char *const bad[] = {"Zg",    "Zg=",      "Z===", "Zm 9",
+                                      "Zm9\n", "Zg==Zg==", "====", "Zm-_"};
     char out[16];
     size_t n;
 

@@ -236,10 +236,21 @@ TEST(grep_leaves_binary_files_alone_unless_they_are_named)
 
 TEST(grep_reads_utf16_and_skips_the_utf8_mark)
 {
-    put("le", "\xff\xfe" "a\0\n\0x\0\xe9\0\n\0", 12);
-    put("be", "\xfe\xff" "\0a\0\n\0x\0\xe9\0\n", 12);
-    put("pair", "\xff\xfe" "\x3d\xd8\x00\xde" "x\0\n\0", 10);
-    puts_to("mark", "\xef\xbb\xbf" "x\n");
+    put("le",
+        "\xff\xfe"
+        "a\0\n\0x\0\xe9\0\n\0",
+        12);
+    put("be",
+        "\xfe\xff"
+        "\0a\0\n\0x\0\xe9\0\n",
+        12);
+    put("pair",
+        "\xff\xfe"
+        "\x3d\xd8\x00\xde"
+        "x\0\n\0",
+        10);
+    puts_to("mark", "\xef\xbb\xbf"
+                    "x\n");
     T_STR(found("le", "x.", none), "le:2:x\xc3\xa9|");
     T_STR(found("be", "x.", none), "be:2:x\xc3\xa9|");
     T_STR(found("pair", "^.x", none), "pair:1:\xf0\x9f\x98\x80x|");

@@ -54,7 +54,10 @@ TEST(ignore_comments_escapes_and_spaces_are_as_git_has_them)
     T_INT(verdict("a   \n", "a", false), IGNORE_HIDE);
     T_INT(verdict("a\\ \n", "a ", false), IGNORE_HIDE);
     T_INT(verdict("a\r\n", "a", false), IGNORE_HIDE);
-    T_INT(verdict("\xef\xbb\xbf" "a\n", "a", false), IGNORE_HIDE);
+    T_INT(verdict("\xef\xbb\xbf"
+                  "a\n",
+                  "a", false),
+          IGNORE_HIDE);
     T_INT(verdict("a[\nb", "b", false), IGNORE_HIDE); /* a wrong line is no rule */
 }
 

@@ -24,9 +24,12 @@ static int decode_inner(json_t *v, void *out, struct err *e)
 }
 
 static const struct jx_field fields[] = {
-    JX(struct params, name, jx_str, JX_REQUIRED), JX(struct params, on, jx_bool, JX_NULLABLE),
-    JX(struct params, n, jx_u32, 0),              JX(struct params, i, jx_i64, 0),
-    JX(struct params, argv, jx_argv, 0),          JX(struct params, inner, decode_inner, 0),
+    JX(struct params, name, jx_str, JX_REQUIRED),
+    JX(struct params, on, jx_bool, JX_NULLABLE),
+    JX(struct params, n, jx_u32, 0),
+    JX(struct params, i, jx_i64, 0),
+    JX(struct params, argv, jx_argv, 0),
+    JX(struct params, inner, decode_inner, 0),
     {0},
 };
 

@@ -83,7 +83,11 @@ TEST(match_word_line_and_fixed_wrap_the_pattern)
 
 TEST(match_text_that_is_not_utf8_is_searched_too)
 {
-    T_STR(lines("b.d", plain, "a\xff" "b\n\xff" "bcd\n"), "2");
+    T_STR(lines("b.d", plain,
+                "a\xff"
+                "b\n\xff"
+                "bcd\n"),
+          "2");
     T_STR(lines("^\\w+$", plain, "caf\xc3\xa9\na\xff\n"), "1");
 }
 
@@ -225,8 +229,9 @@ TEST(scan_counts_bytes_and_knows_ascii)
 TEST(match_whole_buffers_find_what_single_lines_find)
 {
     static const char *const patterns[] = {
-        "[^a]b", "\\s",  "\\W+$", "^\\w",  "(a|b)\\1",   "(?<!a)b", "\\bab?", "a(?!b)", "\\D\\B",
-        "[\\sx]a", "a+?b", "(?i)A", "[^]a]", "(?:a|^)b", "(?>a*)b", "[[:space:]]b", ".{2}$", "$"};
+        "[^a]b",  "\\s",      "\\W+$",   "^\\w",         "(a|b)\\1", "(?<!a)b",
+        "\\bab?", "a(?!b)",   "\\D\\B",  "[\\sx]a",      "a+?b",     "(?i)A",
+        "[^]a]",  "(?:a|^)b", "(?>a*)b", "[[:space:]]b", ".{2}$",    "$"};
     char text[64];
 
     for (unsigned round = 0; round < 4000; round++) {

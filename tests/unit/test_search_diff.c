@@ -43,18 +43,20 @@ static bool chance(unsigned percent)
 /* --- trees --- */
 
 static const char *const dir_names[] = {"a", "b", "src", "build", ".hid", "foo", "x y", "a.d"};
-static const char *const file_names[] = {"a",      "b.c",   "foo",   "foo.txt", "x.log", ".dot",
-                                         "m.md",   "b.h",   "a.py",  "build",   "Makefile",
-                                         "[x].c",  "{y}",   "\xc3\xa9.txt",     "z.tar.gz",
-                                         ".env.c", "a,b",   "bar.c", "test_a.c"};
-static const char *const rule_parts[] = {"a",   "b",  "foo", "*",     "*.c",   "*.txt", "**",
-                                         "src", "?",  "x*",  "build", "[ab]",  "[!a]*", "*.[ch]",
-                                         "f?o", ".*", "m.md", "{a,b}", "*.{c,h}", "bar*", "x.log",
-                                         "test_*", "a.d", "\\[x].c", "{foo,src}/*"};
-static const char *const words[] = {"alpha", "beta",  "TODO",  "foo",  "Foo",   "foobar", "bar_baz",
-                                    "x",     "42",    "-1",    "a.b",  "(x)",   "if",     "return",
-                                    "\xc3\xa9t\xc3\xa9", "\xe2\x82\xac", "the", "FIXME", "\t", "  ",
-                                    "aaa", "s\xc5\xbf", "K"};
+static const char *const file_names[] = {"a",        "b.c",   "foo",   "foo.txt",      "x.log",
+                                         ".dot",     "m.md",  "b.h",   "a.py",         "build",
+                                         "Makefile", "[x].c", "{y}",   "\xc3\xa9.txt", "z.tar.gz",
+                                         ".env.c",   "a,b",   "bar.c", "test_a.c"};
+static const char *const rule_parts[] = {
+    "a",       "b",     "foo",   "*",      "*.c",    "*.txt",   "**",         "src",  "?",
+    "x*",      "build", "[ab]",  "[!a]*",  "*.[ch]", "f?o",     ".*",         "m.md", "{a,b}",
+    "*.{c,h}", "bar*",  "x.log", "test_*", "a.d",    "\\[x].c", "{foo,src}/*"};
+static const char *const words[] = {
+    "alpha",        "beta",      "TODO",  "foo",    "Foo",
+    "foobar",       "bar_baz",   "x",     "42",     "-1",
+    "a.b",          "(x)",       "if",    "return", "\xc3\xa9t\xc3\xa9",
+    "\xe2\x82\xac", "the",       "FIXME", "\t",     "  ",
+    "aaa",          "s\xc5\xbf", "K"};
 
 static void write_file(const char *path, const char *data, size_t len)
 {
@@ -233,8 +235,8 @@ static void run_peer(const struct question *q, const char *program, const char *
     T_OK(buf_addf(command, NULL, "HOME='%s' XDG_CONFIG_HOME= %s", home, program) == 0);
     for (size_t i = 0; i < q->n; i++)
         quote(command, q->args[i]);
-    T_OK(buf_adds(command, " 2>/dev/null </dev/null | grep -av ' WARNING: stopped searching '", NULL) ==
-         0);
+    T_OK(buf_adds(command, " 2>/dev/null </dev/null | grep -av ' WARNING: stopped searching '",
+                  NULL) == 0);
     f = popen(command->data, "r");
     T_OK(f);
     while ((n = fread(block, 1, sizeof(block), f)) > 0)
@@ -485,8 +487,8 @@ TEST(search_finds_the_files_that_rg_finds)
 
 static void fd_case(struct question *q, const char *home, unsigned number)
 {
-    static const char *const globs[] = {"*",   "*.c", "a*",    "[ab]*", "*.{c,h}", "foo",
-                                        "?",   "**",  "*o*",   "b*",    "{a,b}",   "*.txt"};
+    static const char *const globs[] = {"*", "*.c", "a*",  "[ab]*", "*.{c,h}", "foo",
+                                        "?", "**",  "*o*", "b*",    "{a,b}",   "*.txt"};
     const char *glob = ANY(globs);
 
     ask(q, "--glob");
@@ -510,12 +512,52 @@ TEST(search_finds_the_paths_that_fd_finds)
     run_cases(false, fd_case);
 }
 
-static const char *const patterns[] = {
-    "foo", "TODO|FIXME", "^\\s*$", "\\bfoo\\b", "a", "[^a]", "^", "$", "x*", "\\w+_\\w+", "\\s+$",
-    "(?i)foo", "foo(?=bar)", "(?<!x)foo", "\\d+", ".", "^.{3,6}$", "(a|b)c?", "f(oo)+", "(.)\\1",
-    "\xc3\xa9", "\\x{e9}", "[\xc3\xa0-\xc3\xbf]", "\\W", "[[:upper:]]+", "\\S\\s\\S", "beta\\s*$",
-    "foo.*bar", "(?:foo|bar)_", "\\Aalpha", "x\\z", "^(?!.*foo)", "[\\s,]x", "k", "s+", "\\(x\\)",
-    "a{2,}", "\\D\\d", "\\Bar", "(?s)a.b", "a\\nb", "\\R", "the|\xe2\x82\xac", "\\pL+", "$^", "-1"};
+static const char *const patterns[] = {"foo",
+                                       "TODO|FIXME",
+                                       "^\\s*$",
+                                       "\\bfoo\\b",
+                                       "a",
+                                       "[^a]",
+                                       "^",
+                                       "$",
+                                       "x*",
+                                       "\\w+_\\w+",
+                                       "\\s+$",
+                                       "(?i)foo",
+                                       "foo(?=bar)",
+                                       "(?<!x)foo",
+                                       "\\d+",
+                                       ".",
+                                       "^.{3,6}$",
+                                       "(a|b)c?",
+                                       "f(oo)+",
+                                       "(.)\\1",
+                                       "\xc3\xa9",
+                                       "\\x{e9}",
+                                       "[\xc3\xa0-\xc3\xbf]",
+                                       "\\W",
+                                       "[[:upper:]]+",
+                                       "\\S\\s\\S",
+                                       "beta\\s*$",
+                                       "foo.*bar",
+                                       "(?:foo|bar)_",
+                                       "\\Aalpha",
+                                       "x\\z",
+                                       "^(?!.*foo)",
+                                       "[\\s,]x",
+                                       "k",
+                                       "s+",
+                                       "\\(x\\)",
+                                       "a{2,}",
+                                       "\\D\\d",
+                                       "\\Bar",
+                                       "(?s)a.b",
+                                       "a\\nb",
+                                       "\\R",
+                                       "the|\xe2\x82\xac",
+                                       "\\pL+",
+                                       "$^",
+                                       "-1"};
 
 static void ask_count(struct question *q, const char *option, unsigned n)
 {
@@ -623,10 +665,32 @@ TEST(search_finds_the_lines_that_rg_finds_with_pcre2)
 }
 
 /* What both syntaxes have, with the same meaning. */
-static const char *const common_patterns[] = {
-    "foo", "TODO|FIXME", "\\bfoo\\b", "a", "\\w+_\\w+", "(?i)foo", "\\d+", ".", "^.{3,6}$", "(a|b)c?",
-    "f(oo)+", "\xc3\xa9", "foo.*bar", "(?:foo|bar)_", "k", "s+", "\\(x\\)", "a{2,}",
-    "the|\xe2\x82\xac", "\\pL+", "-1", "^", "$", "x*", "^$", "[^a]"};
+static const char *const common_patterns[] = {"foo",
+                                              "TODO|FIXME",
+                                              "\\bfoo\\b",
+                                              "a",
+                                              "\\w+_\\w+",
+                                              "(?i)foo",
+                                              "\\d+",
+                                              ".",
+                                              "^.{3,6}$",
+                                              "(a|b)c?",
+                                              "f(oo)+",
+                                              "\xc3\xa9",
+                                              "foo.*bar",
+                                              "(?:foo|bar)_",
+                                              "k",
+                                              "s+",
+                                              "\\(x\\)",
+                                              "a{2,}",
+                                              "the|\xe2\x82\xac",
+                                              "\\pL+",
+                                              "-1",
+                                              "^",
+                                              "$",
+                                              "x*",
+                                              "^$",
+                                              "[^a]"};
 
 static void common_case(struct question *q, const char *home, unsigned number)
 {

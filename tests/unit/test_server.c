@@ -60,14 +60,22 @@ TEST(range_table)
         int kind;
         unsigned long long first, len;
     } rows[] = {
-        {NULL, 10, RANGE_WHOLE, 0, 0},          {"bytes=0-0", 10, RANGE_PART, 0, 1},
-        {"bytes=3-", 10, RANGE_PART, 3, 7},     {"bytes=-3", 10, RANGE_PART, 7, 3},
-        {"bytes=-30", 10, RANGE_PART, 0, 10},   {"bytes=2-99", 10, RANGE_PART, 2, 8},
-        {"bytes=10-", 10, RANGE_NONE, 0, 0},    {"bytes=-0", 10, RANGE_NONE, 0, 0},
-        {"bytes=0-", 0, RANGE_NONE, 0, 0},      {"bytes=-1", 0, RANGE_NONE, 0, 0},
-        {"bytes=5-2", 10, RANGE_WHOLE, 0, 0},   {"bytes=", 10, RANGE_WHOLE, 0, 0},
-        {"bytes=-", 10, RANGE_WHOLE, 0, 0},     {"bytes=1-2,4-5", 10, RANGE_WHOLE, 0, 0},
-        {"bytes=x-2", 10, RANGE_WHOLE, 0, 0},   {"pages=1-2", 10, RANGE_WHOLE, 0, 0},
+        {NULL, 10, RANGE_WHOLE, 0, 0},
+        {"bytes=0-0", 10, RANGE_PART, 0, 1},
+        {"bytes=3-", 10, RANGE_PART, 3, 7},
+        {"bytes=-3", 10, RANGE_PART, 7, 3},
+        {"bytes=-30", 10, RANGE_PART, 0, 10},
+        {"bytes=2-99", 10, RANGE_PART, 2, 8},
+        {"bytes=10-", 10, RANGE_NONE, 0, 0},
+        {"bytes=-0", 10, RANGE_NONE, 0, 0},
+        {"bytes=0-", 0, RANGE_NONE, 0, 0},
+        {"bytes=-1", 0, RANGE_NONE, 0, 0},
+        {"bytes=5-2", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=-", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=1-2,4-5", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=x-2", 10, RANGE_WHOLE, 0, 0},
+        {"pages=1-2", 10, RANGE_WHOLE, 0, 0},
         {"bytes=99999999999999999999-", 10, RANGE_WHOLE, 0, 0},
         {"bytes=18446744073709551615-", 10, RANGE_NONE, 0, 0},
         {"BYTES=1-1", 10, RANGE_PART, 1, 1},
@@ -253,7 +261,8 @@ TEST(dial_port_stands_at_the_start_of_the_path)
     T_INT(port, 8080);
     T_STR(end, "/a");
     T_INT(dial_parse_port("65535?x", &port, &end, NULL), 0);
-    for (const char *const *bad = (const char *const[]){"", "0", "65536", "80x", "-1", "/", "00000080", NULL};
+    for (const char *const *bad =
+             (const char *const[]){"", "0", "65536", "80x", "-1", "/", "00000080", NULL};
          *bad; bad++)
         T_INT(dial_parse_port(*bad, &port, &end, NULL), -ERR_INVALID);
 }

@@ -29,9 +29,10 @@ TEST(str_durations_need_a_unit)
     static const struct {
         const char *text;
         long long ms;
-    } good[] = {{"500ms", 500},       {"90s", 90000},          {"10m", 600000}, {"2h", 7200000},
-                {"1h30m", 5400000},   {"7d", 604800000},       {"0", 0},        {"1m1ms", 60001}};
-    static const char *const bad[] = {"", "10", "m", "1x", "-1s", "1.5h", "1s ", "9999999999999999d"};
+    } good[] = {{"500ms", 500},     {"90s", 90000},    {"10m", 600000}, {"2h", 7200000},
+                {"1h30m", 5400000}, {"7d", 604800000}, {"0", 0},        {"1m1ms", 60001}};
+    static const char *const bad[] = {"",    "10",   "m",   "1x",
+                                      "-1s", "1.5h", "1s ", "9999999999999999d"};
     int64_t ms;
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {

@@ -15,5 +15,8 @@
 int oci_inspect(const struct provider_box *b, const struct oci_run *run, json_t **ret,
                 struct err *e);
 
+/* ERR_INVALID for a name in spec->allow_missing that is none of the pieces. */
+int oci_inspect_check_names(const struct spec *spec, struct err *e);
+
 /* ERR_PRECONDITION for the first piece that is missing and may not be. */
 int oci_inspect_require(const struct provider_box *b, const struct oci_run *run, struct err *e);

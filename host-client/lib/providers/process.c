@@ -174,9 +174,14 @@ static int fill_launch(struct provider_box *b, struct agent_launch *l, struct er
         return r;
 
     /* The socket's path is relative to the box's directory: a long one would not fit. */
-    char *argv[] = {b->ctx->agent_path, (char *)"--unix",   (char *)"run/agent.sock",
-                    (char *)"--token-file", l->token,       (char *)"--workdir",
-                    l->workdir,             NULL};
+    char *argv[] = {b->ctx->agent_path,
+                    (char *)"--unix",
+                    (char *)"run/agent.sock",
+                    (char *)"--token-file",
+                    l->token,
+                    (char *)"--workdir",
+                    l->workdir,
+                    NULL};
 
     memcpy(l->argv, argv, sizeof(argv));
     return 0;
@@ -290,8 +295,8 @@ static int process_inspect(struct provider_box *b, json_t **ret, struct err *e)
 }
 
 /* An agent of ours whose box nobody knows: found by its socket's name under our boxes/. */
-static int process_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id),
-                         void *arg, void (*report)(void *arg, const char *line), void *report_arg,
+static int process_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
+                         void (*report)(void *arg, const char *line), void *report_arg,
                          struct err *e)
 {
     _cleanup_free_ char *boxes = path_join(ctx->state_dir, "boxes");

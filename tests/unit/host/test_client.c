@@ -85,7 +85,8 @@ static int join(void *arg, json_t *msg)
 TEST(a_stream_gives_each_message_and_no_keepalive)
 {
     const struct reply r[] = {
-        {.bytes = STREAM "{\"data\":\"a\"}\n\n{\"keepalive\":{}}\n{\"data\":\"b\"}\n{\"end\":{}}\n"}};
+        {.bytes =
+             STREAM "{\"data\":\"a\"}\n\n{\"keepalive\":{}}\n{\"data\":\"b\"}\n{\"end\":{}}\n"}};
     struct client *c = connect_to(r, 1, -1);
     struct err e = {0};
     char got[64] = "";

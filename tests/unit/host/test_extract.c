@@ -50,8 +50,8 @@ static int make_tar(const struct item *items, size_t n)
 TEST(files_directories_and_links_arrive_below_the_prefix)
 {
     const struct item items[] = {
-        {"d", AE_IFDIR, NULL, NULL},         {"d/f", AE_IFREG, "hello", NULL},
-        {"d/l", AE_IFLNK, "f", NULL},        {"d/h", AE_IFREG, NULL, "d/f"},
+        {"d", AE_IFDIR, NULL, NULL},          {"d/f", AE_IFREG, "hello", NULL},
+        {"d/l", AE_IFLNK, "f", NULL},         {"d/h", AE_IFREG, NULL, "d/f"},
         {"./x//y/z", AE_IFREG, "deep", NULL},
     };
     struct err e = {0};
@@ -108,8 +108,7 @@ TEST(nothing_is_written_through_a_link_of_the_archive)
 
 TEST(a_hard_link_to_something_outside_is_refused)
 {
-    const struct item items[] = {{"l", AE_IFLNK, "..", NULL},
-                                 {"evil", AE_IFREG, NULL, "l/t.tar"}};
+    const struct item items[] = {{"l", AE_IFLNK, "..", NULL}, {"evil", AE_IFREG, NULL, "l/t.tar"}};
 
     refused(items, 2, "out/evil");
 }

@@ -31,8 +31,7 @@ TEST(every_wrong_option_is_refused_by_name)
     refused("name", NAMED("-a"));
     refused("name", NAMED("A"));
     refused("name", NAMED("a/b"));
-    refused("name",
-            NAMED("a123456789012345678901234567890123456789012345678901234567890123"));
+    refused("name", NAMED("a123456789012345678901234567890123456789012345678901234567890123"));
     refused("provider", OPTS(.provider = ""));
     refused("image", OPTS(.image = ""));
     refused("runtime", OPTS(.runtime = "rkt"));

@@ -35,8 +35,8 @@ static void serve(const struct reply *replies, size_t n)
 
 TEST(an_answer_has_its_status_headers_and_body)
 {
-    const struct reply r[] = {
-        {.bytes = "HTTP/1.1 404 Not Found\r\nX-One: 1\r\nx-two:  two \r\nContent-Length: 5\r\n\r\nhello"}};
+    const struct reply r[] = {{.bytes = "HTTP/1.1 404 Not Found\r\nX-One: 1\r\nx-two:  two "
+                                        "\r\nContent-Length: 5\r\n\r\nhello"}};
     struct http *h = new_http(-1);
     struct http_request q = get();
     struct http_response res = {0};

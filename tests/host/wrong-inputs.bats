@@ -1,0 +1,58 @@
+# serial
+# time-limit: 600
+# wrong-inputs.txt: each line is a wrong command line, the exit status and the exact message that it
+# must get, and afterwards everything must be as it was before.
+
+load ../lib/box
+
+setup()
+{
+    box_setup
+    mkdir -p "$BOX_TMP/p" "$BOX_TMP/empty"
+    echo a >"$BOX_TMP/p/a"
+    echo '{"name": 3}' >"$BOX_TMP/broken.json"
+    echo 'no equals sign' >"$BOX_TMP/badenv"
+    mkfifo "$BOX_TMP/fifo"
+    EMPTY=$BOX_TMP/empty BROKEN=$BOX_TMP/broken.json BADENV=$BOX_TMP/badenv FIFO=$BOX_TMP/fifo
+    IMAGES=$(realpath "$BELLHOP_BUILD/..")/image
+    cd "$BOX_TMP/p"
+}
+teardown()
+{
+    cd /
+    box_teardown
+}
+
+# Processes and mounts of ours, cgroups, network namespaces and files.
+everything()
+{
+    traces
+    find /sys/fs/cgroup -type d -iname '*bellhop*' 2>/dev/null | sort
+    find /proc/[0-9]*/ns/net -exec readlink {} + 2>/dev/null | sort -u
+    find "$BOX_TMP" -path "$BOX_TMP/state/*.db*" -prune -o -path "$BOX_TMP/state/locks/*" -prune \
+        -o -path "$BOX_TMP/got.*" -prune -o -print | sort
+}
+
+@test "sixty and more wrong inputs get the exact message and leave everything as it was" {
+    n=0
+    bellhop ls >/dev/null
+    everything >"$BOX_TMP/got.before"
+    while IFS= read -r line; do
+        [[ "$line" != "#"* ]] || continue
+        want_status=${line%% | *}
+        rest=${line#* | }
+        words=${rest%% | *}
+        eval "want=\"${rest#* | }\""
+        status=0
+        eval "bellhop $words" >"$BOX_TMP/got.out" 2>"$BOX_TMP/got.err" </dev/null 3>&- || status=$?
+        got=$(grep '^bellhop: ' "$BOX_TMP/got.err" | tail -n 1)
+        if [ "$status" != "$want_status" ] || [ "$got" != "bellhop: $want" ]; then
+            fail "bellhop $words: status $status, '$got', wanted $want_status, 'bellhop: $want'"
+        fi
+        [ ! -s "$BOX_TMP/got.out" ] || fail "bellhop $words: wrote to standard output"
+        everything >"$BOX_TMP/got.after"
+        diff "$BOX_TMP/got.before" "$BOX_TMP/got.after" >&2 || fail "bellhop $words: left something"
+        n=$((n + 1))
+    done <"$BATS_TEST_DIRNAME/wrong-inputs.txt"
+    [ "$n" -ge 60 ]
+}

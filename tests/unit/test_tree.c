@@ -1,0 +1,89 @@
+#include "test.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "proc/tree.h"
+
+/* A process with this mark, in a session of its own, that made `n` more which left that session. */
+static pid_t start_tree(rlim_t mark, int n)
+{
+    struct rlimit lim = {mark, mark};
+    int ready[2];
+    char byte;
+    pid_t pid;
+
+    T_INT(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        (void)setsid();
+        (void)setrlimit(RLIMIT_RTTIME, &lim);
+        for (int i = 0; i < n; i++) {
+            if (fork() != 0)
+                continue;
+            (void)setsid();
+            (void)!write(ready[1], "x", 1);
+            (void)pause();
+        }
+        (void)!write(ready[1], "x", 1);
+        (void)pause();
+        _exit(0);
+    }
+    for (int i = 0; i <= n; i++)
+        T_INT(read(ready[0], &byte, 1), 1);
+    (void)close(ready[0]);
+    (void)close(ready[1]);
+    return pid;
+}
+
+TEST(tree_counts_and_kills_its_own_and_nobody_else)
+{
+    struct tree a = {.mark = tree_mark(4711, 1)}, b = {.mark = tree_mark(4711, 2)};
+    size_t n = 0;
+
+    a.leader = start_tree(a.mark, 3);
+    b.leader = start_tree(b.mark, 1);
+    T_INT(tree_count(&a, &n, NULL), 0);
+    T_INT(n, 4);
+    T_INT(tree_kill(&a, 5000, &n, NULL), 0);
+    T_INT(n, 0);
+    T_INT(tree_count(&b, &n, NULL), 0);
+    T_INT(n, 2);
+    T_INT(tree_kill(&b, 5000, &n, NULL), 0);
+    T_INT(waitpid(a.leader, NULL, 0), a.leader);
+    T_INT(waitpid(b.leader, NULL, 0), b.leader);
+}
+
+TEST(tree_with_a_used_again_session_number_is_not_taken_for_another)
+{
+    struct tree a = {.mark = tree_mark(4711, 1)}, b = {.mark = tree_mark(4711, 2)};
+    size_t n = 0;
+
+    b.leader = start_tree(b.mark, 0);
+    a.leader = b.leader; /* a's is long gone, and its number is b's now */
+    T_INT(tree_count(&a, &n, NULL), 0);
+    T_INT(n, 0);
+    T_INT(tree_kill(&b, 5000, &n, NULL), 0);
+    T_INT(waitpid(b.leader, NULL, 0), b.leader);
+}
+
+TEST(tree_signal_reaches_every_member_also_stopped_ones)
+{
+    struct tree a = {.mark = tree_mark(4711, 3)};
+    int64_t deadline = clock_mono_ms() + 5000;
+    size_t n = 0;
+
+    a.leader = start_tree(a.mark, 2);
+    T_INT(tree_signal(&a, SIGSTOP, &n, NULL), 0);
+    T_INT(n, 3);
+    T_INT(tree_signal(&a, SIGTERM, &n, NULL), 0);
+    T_INT(n, 3);
+    do
+        T_INT(tree_count(&a, &n, NULL), 0);
+    while (n > 0 && clock_mono_ms() < deadline);
+    T_INT(n, 0);
+    T_INT(waitpid(a.leader, NULL, 0), a.leader);
+}
