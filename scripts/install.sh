@@ -20,8 +20,8 @@ files()
     for f in host-client/include/bellhop/*.h; do
         echo "644 include/bellhop/${f##*/} $f"
     done
-    for f in bootstrap/*.json bootstrap/*.sh; do
-        [ ! -e "$f" ] || echo "644 share/bellhop/bootstrap/${f##*/} $f"
+    for f in bootstrap/*.json bootstrap/*/*.json; do
+        [ ! -e "$f" ] || echo "644 share/bellhop/$f $f"
     done
     for f in docs/man/*.[1-8]; do
         [ ! -e "$f" ] || echo "644 share/man/man${f##*.}/${f##*/} $f"
@@ -77,7 +77,8 @@ do_uninstall()
     done
     rm -f "$root/lib/libbellhop.so" "$root/lib/pkgconfig/libbellhop.pc"
     rm -rf --one-file-system "$root/share/bellhop/images"
-    for dir in libexec/bellhop lib/bellhop include/bellhop share/bellhop/bootstrap share/bellhop; do
+    for dir in libexec/bellhop lib/bellhop include/bellhop share/bellhop/bootstrap/pi share/bellhop/bootstrap \
+        share/bellhop; do
         [ ! -d "$root/$dir" ] || rmdir --ignore-fail-on-non-empty "$root/$dir"
     done
     echo "  OK    uninstalled from $root"

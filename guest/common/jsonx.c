@@ -342,14 +342,17 @@ int jx_dump(const json_t *v, char **ret, size_t *ret_len, struct err *e)
 
 json_t *jx_new_error(const struct err *e)
 {
-    json_t *obj =
-        json_pack("{s:s, s:s+}", "code", err_wire_name(e->code), "message", e->message, "");
+    char message[ERR_MESSAGE_BYTES], field[ERR_FIELD_BYTES];
+    json_t *obj;
 
-    if (!obj) /* a message that is not UTF-8, cut within a character, say */
-        obj = json_pack("{s:s, s:s}", "code", err_wire_name(e->code), "message",
-                        "the message is not valid UTF-8");
-    if (obj && e->field[0] && str_is_utf8(e->field, strlen(e->field)))
-        (void)json_object_set_new(obj, "field", json_string(e->field));
+    /* A path in it may not be UTF-8, or be cut within a character; the rest is still worth having. */
+    (void)snprintf(message, sizeof(message), "%s", e->message);
+    (void)snprintf(field, sizeof(field), "%s", e->field);
+    str_make_utf8(message);
+    str_make_utf8(field);
+    obj = json_pack("{s:s, s:s}", "code", err_wire_name(e->code), "message", message);
+    if (obj && field[0])
+        (void)json_object_set_new(obj, "field", json_string(field));
     return obj;
 }
 

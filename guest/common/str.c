@@ -244,6 +244,20 @@ bool str_is_utf8(const char *s, size_t len)
     return true;
 }
 
+void str_make_utf8(char *s)
+{
+    size_t len = strlen(s);
+    bool cut;
+
+    for (size_t i = 0, n; i < len; i += n) {
+        n = utf8_sequence((const unsigned char *)s + i, len - i, &cut);
+        if (!n) {
+            s[i] = '?';
+            n = 1;
+        }
+    }
+}
+
 size_t str_utf8_whole(const char *s, size_t len)
 {
     const unsigned char *p = (const unsigned char *)s;

@@ -26,6 +26,8 @@ const char *str_format_duration(int64_t ms, char *out, size_t out_bytes);
 
 bool str_is_utf8(const char *s, size_t len); /* valid, no surrogates, no overlongs; NUL allowed */
 
+void str_make_utf8(char *s); /* each byte that is not part of a valid sequence becomes '?' */
+
 /* The length of the longest prefix that does not end within a UTF-8 sequence (at most 3 less). */
 size_t str_utf8_whole(const char *s, size_t len);
 

@@ -21,7 +21,7 @@
 #include "common/banned.h"
 
 #define MOUNT "/sys/fs/cgroup"
-#define PREFIX "bellhop-"
+#define PREFIX "bellhop-cmd-"
 #define CPU_PERIOD_US 100000
 #define PATH_BYTES 1024
 #define POLL_MS 5
@@ -148,15 +148,23 @@ int cgroup_open_own_memory(const char *v2_file, const char *v1_file)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Groups of commands that have ended, whose last process has gone since. */
-static void remove_empty(const char *base)
+/*
+ * What agents that are gone left behind. A living agent's groups are its own business: one that is
+ * empty may be about to be entered.
+ */
+static void remove_stale(const char *base)
 {
     _cleanup_closedir_ DIR *dir = opendir(base);
     struct dirent *d;
 
-    while (dir && (d = readdir(dir)))
-        if (str_has_prefix(d->d_name, PREFIX))
+    while (dir && (d = readdir(dir))) {
+        int pid;
+
+        if (sscanf(d->d_name, PREFIX "%d-", &pid) != 1 || pid <= 0)
+            continue;
+        if (kill(pid, 0) < 0 && errno == ESRCH)
             (void)unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR); /* fails on one in use */
+    }
 }
 
 static int make_dir(const char *base, char **ret, struct err *e)
@@ -210,7 +218,7 @@ static int try_v2(struct cgroup *g, const char *base, const struct cgroup_limits
         if (put(base, "cgroup.subtree_control", text, NULL) < 0)
             return unimplemented((enum controller)c, e);
     }
-    remove_empty(base);
+    remove_stale(base);
     r = make_dir(base, &g->dirs[0], e);
     if (r < 0)
         return r;
@@ -280,7 +288,7 @@ static int make_v1(struct cgroup *g, const struct cgroup_limits *l, struct err *
         if (own_path(controllers[c], own) < 0)
             return unimplemented((enum controller)c, e);
         (void)snprintf(base, sizeof(base), MOUNT "/%s%s", controllers[c], own);
-        remove_empty(base);
+        remove_stale(base);
         if (make_dir(base, &g->dirs[g->n_dirs], NULL) < 0)
             return unimplemented((enum controller)c, e);
         if (c == MEMORY)

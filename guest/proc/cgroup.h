@@ -4,8 +4,8 @@
  * own, or beside it when it sits in a leaf of what was delegated (v2), or in each v1 hierarchy that
  * a limit needs. Nothing is made for a command without limits.
  *
- * A group that still has processes can't be removed; what stays is removed by a later
- * cgroup_new(). Not thread-safe for one group; different groups are independent.
+ * A group that still has processes can't be removed; what stays is removed by cgroup_new() of a
+ * later agent. Not thread-safe for one group; different groups are independent.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 #pragma once
 /*
  * journal: what one stream of a command wrote, by byte offset, within a bound. Kept are the first
- * bytes (the head) and the last (the tail); what was between is counted, never guessed. All journals
+ * bytes (the head) and the last (the tail); what was between is counted, never guessed. The journals
  * of the agent share one budget; one that gets no more memory keeps less and says so.
  *
  * A journal is guarded by its owner's lock. The budget is an atomic that all of them share.

@@ -171,7 +171,7 @@ static void decide_in_grace(struct proc *p, const struct job *done)
     p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
 }
 
-/* A first process that even SIGKILL does not end (it waits for a disk, say) is looked at for ever. */
+/* A first process that SIGKILL does not end (it waits for a disk, say) is looked at for ever. */
 static void decide_in_force(struct proc *p, const struct job *done)
 {
     if (!done) {

@@ -273,7 +273,7 @@ struct loop_timer *loop_timer_del(struct loop_timer *t)
     return NULL;
 }
 
-/* Only what was due when the round began: a timer that sets itself to now does not starve others. */
+/* Only what was due when the round began: one that sets itself to now does not starve others. */
 static void run_timers(struct loop *l)
 {
     int64_t now = clock_mono_ms();

@@ -27,7 +27,7 @@ int pty_resize(int master, unsigned cols, unsigned rows, struct err *e)
     return 0;
 }
 
-/* By the master's descriptor where the kernel can, so that another mount of /dev/pts is no matter. */
+/* By the master's descriptor where the kernel can: another mount of /dev/pts is no matter. */
 static int open_slave(int master)
 {
     char path[64];

@@ -144,7 +144,7 @@ IN_CHILD static void set_limits(const struct child *c)
     for (size_t i = 0; i < a->n_limits; i++) {
         struct rlimit lim = {a->limits[i].value, a->limits[i].value};
 
-        if (setrlimit((__typeof__(RLIMIT_CPU))a->limits[i].resource, &lim) < 0)
+        if (syscall(SYS_prlimit64, 0, a->limits[i].resource, &lim, NULL) < 0)
             fail(c, STAGE_LIMIT, (int)i);
     }
     if (a->marker) {

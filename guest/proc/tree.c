@@ -184,7 +184,7 @@ static void mark_members(const struct tree *tree, struct table *t)
         for (size_t i = 0; i < t->n; i++) {
             struct entry *en = &t->list[i];
 
-            /* What another command of this agent marked is that command's, whoever its parent is. */
+            /* What carries another command's mark is that command's, whoever its parent is. */
             if (en->is_member || is_marked_alike(tree, en) || !has_member_parent(t, en))
                 continue;
             en->is_member = is_growing = true;

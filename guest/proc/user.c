@@ -26,7 +26,7 @@ void user_done(struct user *u)
     *u = (struct user){0};
 }
 
-/* The next line of *text, cut at ':' into exactly n columns (missing ones are ""); false at the end. */
+/* The next line of *text, cut at ':' into n columns (missing ones are ""); false at the end. */
 static bool next_row(char **text, char **columns, size_t n)
 {
     char *line = strsep(text, "\n");

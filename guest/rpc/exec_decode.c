@@ -64,7 +64,8 @@ static int jx_script(json_t *v, void *out, struct err *e)
         return err_oom(e);
     memcpy(copy, json_string_value(v), json_string_length(v) + 1);
     jx_bytes_done(b);
-    *b = (struct jx_bytes){copy, json_string_length(v)};
+    b->data = copy;
+    b->len = json_string_length(v);
     return 0;
 }
 

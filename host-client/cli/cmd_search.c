@@ -260,7 +260,8 @@ const struct cli_command cmd_grep = {
 static const char *const kinds[] = {"file", "directory", "symlink", NULL};
 
 static const struct cli_option glob_options[] = {
-    {"type", 't', CLI_STR, offsetof(struct args, type), "TYPE", "file, directory or symlink", kinds},
+    {"type", 't', CLI_STR, offsetof(struct args, type), "TYPE", "file, directory or symlink",
+     kinds},
     O("hidden", 0, CLI_FLAG, hidden, NULL, "hidden files too"),
     O("no-ignore", 0, CLI_FLAG, no_ignore, NULL, "ignored files too"),
     O("max-depth", 0, CLI_U32, max_depth, "N", "at most N directories deep"),

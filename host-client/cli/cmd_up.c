@@ -1,3 +1,5 @@
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 
 #define ENV_FILE_MAX_BYTES (256 * 1024)
 #define NAME_MAX_CHARS 63
+#define NEXT_COLUMN 40
 
 struct args {
     const char *name, *provider, *image, *runtime, *agent, *agent_config, *network, *privilege;
@@ -135,7 +138,7 @@ static int read_env_file(const char *path, char ***ret, struct err *e)
 {
     _cleanup_free_ char *text = NULL;
     unsigned number = 0;
-    int r = io_read_file(-100 /* AT_FDCWD */, path, ENV_FILE_MAX_BYTES, &text, NULL, e);
+    int r = io_read_file(AT_FDCWD, path, ENV_FILE_MAX_BYTES, &text, NULL, e);
 
     if (r < 0)
         return err_at(e, r, "env-file");
@@ -166,6 +169,18 @@ static int gather(const struct args *a, char ***env, char ***secrets, struct err
     return r;
 }
 
+/* A command of the summary, and beside it what it is for. */
+__attribute__((format(printf, 2, 3))) static void print_next(const char *what, const char *fmt, ...)
+{
+    char command[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(command, sizeof(command), fmt, ap);
+    va_end(ap);
+    (void)printf("  %-*s  %s\n", NEXT_COLUMN, command, what);
+}
+
 static void print_summary(const struct cli *c, const struct bh_box_info *i)
 {
     (void)printf("\nThe box '%s' is ready.\n\n", i->name);
@@ -180,13 +195,12 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
         (void)printf("  WARNING   the process provider isolates nothing\n");
     if (c->quiet)
         return;
-    (void)printf("\nNext:\n"
-                 "  bellhop shell %s                 look around in it\n"
-                 "  bellhop exec %s -- git status    run a command\n"
-                 "  bellhop get %s :%s out    take its work home\n"
-                 "  bellhop keep %s --for 2h         it stops %s unused\n"
-                 "  bellhop rm %s                    remove it without a trace\n",
-                 i->name, i->name, i->name, i->workdir, i->name, "when", i->name);
+    (void)puts("\nNext:");
+    print_next("look around in it", "bellhop shell %s", i->name);
+    print_next("run a command in it", "bellhop exec %s -- git status", i->name);
+    print_next("take its work home", "bellhop get %s :%s out", i->name, i->workdir);
+    print_next("it stops when unused for a while", "bellhop keep %s --for 2h", i->name);
+    print_next("remove it without a trace", "bellhop rm %s", i->name);
 }
 
 static int run(struct cli *c, void *args, char **operands, struct bh_error *err)

@@ -47,6 +47,14 @@ static int terminal_columns(void)
     return w.ws_col;
 }
 
+static void print_warning(const struct cli *c, const struct bh_progress *p)
+{
+    if (c->quiet)
+        return;
+    cli_progress_clear(c);
+    (void)fprintf(stderr, "bellhop: %s\n", p->text ? p->text : "");
+}
+
 void cli_progress(void *arg, const struct bh_progress *p)
 {
     const struct cli *c = arg;
@@ -54,6 +62,10 @@ void cli_progress(void *arg, const struct bh_progress *p)
     bool new_phase = strcmp(line.phase, p->phase) != 0;
     int text_cells = terminal_columns() - 14 - (p->total ? BAR_CELLS + 24 : 0);
 
+    if (strcmp(p->phase, "warning") == 0) {
+        print_warning(c, p);
+        return;
+    }
     if (!c->tty_err || c->quiet)
         return;
     if (!new_phase && !p->finished && now - line.drawn_ms < REDRAW_MS)

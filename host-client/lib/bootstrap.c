@@ -428,7 +428,7 @@ static void bury(struct bootstrap *b)
 
 static void forget_session(struct bootstrap *b)
 {
-    ctx_progress(b->req->ctx, "start", 0, 0, false, "the session %s is gone: a new one was begun",
+    ctx_progress(b->req->ctx, "warning", 0, 0, true, "the session %s is gone: a new one was begun",
                  b->rec.session);
     free(b->rec.session);
     b->rec.session = NULL;

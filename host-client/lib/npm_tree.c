@@ -21,6 +21,7 @@
 #define MODULES "node_modules/"
 #define CHUNK_BYTES 65536
 #define KEY_HEX 16
+#define TREE_FORMAT "2" /* raised when other files of the same packages are taken */
 
 /* ---- which packages ---- */
 
@@ -88,7 +89,7 @@ struct packing {
     struct npm *npm;
     struct archive *out;
     const char *place; /* where the package's files go */
-    char chunk[CHUNK_BYTES];
+    char *chunk;       /* CHUNK_BYTES */
 };
 
 static int archive_failed(struct archive *a, const char *what, struct err *e)
@@ -100,7 +101,7 @@ static int archive_failed(struct archive *a, const char *what, struct err *e)
 static int copy_data(struct packing *p, struct archive *in, const char *tarball, struct err *e)
 {
     for (;;) {
-        la_ssize_t n = archive_read_data(in, p->chunk, sizeof(p->chunk));
+        la_ssize_t n = archive_read_data(in, p->chunk, CHUNK_BYTES);
 
         if (n == 0)
             return 0;
@@ -109,6 +110,17 @@ static int copy_data(struct packing *p, struct archive *in, const char *tarball,
         if (archive_write_data(p->out, p->chunk, (size_t)n) != n)
             return archive_failed(p->out, "packing", e);
     }
+}
+
+/* What no program reads when it runs; half of the files of a tree. */
+static bool is_for_developers(const char *name)
+{
+    static const char *const ends[] = {".map", ".d.ts", ".d.mts", ".d.cts"};
+
+    for (size_t i = 0; i < N_ELEMENTS(ends); i++)
+        if (str_has_suffix(name, ends[i]))
+            return true;
+    return false;
 }
 
 /* "package/dist/x.js" at its place; a tarball's first directory may have any name. */
@@ -127,6 +139,8 @@ static int pack_entry(struct packing *p, struct archive *in, struct archive_entr
     if (!rest || !rest[1] || !is_safe(rest + 1))
         return err_set(e, ERR_DATA_LOSS, "'%s' has the unusable name '%.100s'", tarball,
                        name ? name : "");
+    if (is_for_developers(rest))
+        return 0;
     if (asprintf(&path, "%s%s", p->place, rest) < 0)
         return err_oom(e);
     to = archive_entry_new();
@@ -225,27 +239,26 @@ static int open_output(struct archive *a, const char *path, struct err *e)
 static int write_tree(struct npm *n, json_t *packages, const char *arch, const char *path,
                       struct err *e)
 {
-    _cleanup_free_ struct packing *p = calloc(1, sizeof(*p));
+    _cleanup_free_ char *chunk = malloc(CHUNK_BYTES);
+    struct packing p = {.npm = n, .out = archive_write_new(), .chunk = chunk};
     int r;
 
-    if (!p)
-        return err_oom(e);
-    p->npm = n;
-    p->out = archive_write_new();
-    if (!p->out)
-        return err_oom(e);
-    r = open_output(p->out, path, e);
+    if (!p.out || !chunk)
+        r = err_oom(e);
+    else
+        r = open_output(p.out, path, e);
     if (r == 0)
-        r = pack_all(p, packages, npm_cpu(arch), e);
-    if (r == 0 && archive_write_close(p->out) != ARCHIVE_OK)
-        r = archive_failed(p->out, "packing", e);
-    (void)archive_write_free(p->out);
+        r = pack_all(&p, packages, npm_cpu(arch), e);
+    if (r == 0 && archive_write_close(p.out) != ARCHIVE_OK)
+        r = archive_failed(p.out, "packing", e);
+    if (p.out)
+        (void)archive_write_free(p.out);
     return r;
 }
 
 /* ---- the cache of trees ---- */
 
-/* <cache>/tree-<hash of lock and processor>.tar.zst, its digest in a file beside it. */
+/* <cache>/tree-<hash of format, lock and processor>.tar.zst, its digest in a file beside it. */
 static int tree_path(struct npm *n, const char *lock, size_t len, const char *arch, char **ret,
                      struct err *e)
 {
@@ -254,6 +267,7 @@ static int tree_path(struct npm *n, const char *lock, size_t len, const char *ar
     char hex[KEY_HEX + 1];
 
     sha256_init(&sha);
+    sha256_update(&sha, sizeof(TREE_FORMAT), (const uint8_t *)TREE_FORMAT);
     sha256_update(&sha, strlen(arch) + 1, (const uint8_t *)arch);
     sha256_update(&sha, len, (const uint8_t *)lock);
     sha256_digest(&sha, sizeof(digest), digest);

@@ -14,6 +14,8 @@
 
 #include "common/banned.h"
 
+#define MAX_NAMED 20
+
 void upload_result_done(struct upload_result *r)
 {
     if (!r)
@@ -48,9 +50,23 @@ static void say_what_comes(const struct upload_request *req, const struct gitfil
     char size[32];
 
     (void)str_format_size(files->bytes, size, sizeof(size));
-    ctx_progress(req->ctx, "upload", 0, files->bytes, false, "uploading %llu files, %s%s%s",
-                 (unsigned long long)files->files, size, files->note ? "; " : "",
-                 files->note ? files->note : "");
+    ctx_progress(req->ctx, "upload", 0, files->bytes, false, "uploading %llu files, %s",
+                 (unsigned long long)files->files, size);
+}
+
+/* What is not sent is said, whoever listens. */
+static void say_what_stays(const struct upload_request *req, const struct gitfiles *files)
+{
+    size_t n = strv_len(files->left_out);
+
+    for (size_t i = 0; i < n && i < MAX_NAMED; i++)
+        ctx_progress(req->ctx, "warning", 0, 0, true, "not uploaded, it looks like a secret: %s",
+                     files->left_out[i]);
+    if (n > MAX_NAMED)
+        ctx_progress(req->ctx, "warning", 0, 0, true, "%zu more files that look like secrets",
+                     n - MAX_NAMED);
+    if (files->note)
+        ctx_progress(req->ctx, "warning", 0, 0, true, "%s: %s", req->source, files->note);
 }
 
 static int send_files(const struct upload_request *req, struct gitfiles *files, struct err *e)
@@ -64,6 +80,7 @@ static int send_files(const struct upload_request *req, struct gitfiles *files, 
     r = upload_stream_new(req->ctx, files, &stream, e);
     if (r < 0)
         return r;
+    say_what_stays(req, files);
     say_what_comes(req, files);
     r = client_put_archive(req->client, req->dest, query, upload_stream_read, stream,
                            req->deadline_mono_ms, NULL, e);
@@ -98,8 +115,11 @@ int upload_run(const struct upload_request *req, struct upload_result *ret, stru
     if (r == 0) {
         ctx_progress(req->ctx, "upload", files.bytes, files.bytes, true, "uploaded %llu files",
                      (unsigned long long)files.files);
-        if (ret)
-            *ret = (struct upload_result){files.files, files.bytes, TAKE(files.left_out)};
+        if (ret) {
+            *ret = (struct upload_result){
+                .files = files.files, .bytes = files.bytes, .left_out = files.left_out};
+            files.left_out = NULL;
+        }
     }
     gitfiles_done(&files);
     return r;

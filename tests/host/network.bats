@@ -138,6 +138,23 @@ mirror()
     [ "$(in_box "$A" "for i in \$(seq 20); do curl -s --noproxy '*' http://127.0.0.1:$proxy/ -o /dev/null -w '%{http_code}\n' & done; wait" | sort | uniq -c | tr -s ' ')" = " 20 200" ]
 }
 
+@test "network_user_uses_pasta_where_slirp4netns_is_missing" {
+    slirp=$(command -v slirp4netns) && command -v pasta >/dev/null || skip "needs slirp4netns and pasta"
+    serve 0.0.0.0
+    BOXES+=("$A")
+    drive prepare "$A" network=user
+    # hidden in a mount namespace of the test's own
+    unshare -m sh -c 'mount --bind /dev/null "$1" && shift && exec "$@"' sh "$slirp" \
+        "$DRIVE" "$STATE" "$AGENT" start "id=$A" image_dir="$IMAGE_DIR" network=user 3>&- >/dev/null
+    wait_until 10 box_answers "$A"
+    [ "$(drive inspect "$A" network=user | jq -r .network.program)" = pasta ]
+    for address in 127.0.0.1 $(hostname -I); do
+        case $address in *:*) continue ;; esac
+        refused reach "$A" "http://$address:$PORT/"
+        [[ "$output" != *"the host's"* ]]
+    done
+}
+
 @test "network_host_is_the_hosts_own" {
     serve 127.0.0.1
     box_make "$A" network=host

@@ -209,7 +209,7 @@ two" ]
     local i
 
     head -c 8000000 /dev/urandom >"$AGENT_DIR/piece"
-    rpc Exec/Start '{"id":"m","shell":"cat | sha256sum","stdin_open":true}' >"$AGENT_DIR/stream" &
+    CURL_MAX_S=120 rpc Exec/Start '{"id":"m","shell":"cat | sha256sum","stdin_open":true}' >"$AGENT_DIR/stream" &
     jobs_of_test+=($!)
     { printf '{"id":"m","data":{"b64":"'; base64 -w0 "$AGENT_DIR/piece"; printf '"}}'; } >"$AGENT_DIR/piece.json"
     wait_until 5 is_running m

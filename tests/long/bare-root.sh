@@ -1,9 +1,9 @@
 #!/bin/sh
 # bare-root.sh [MAKE_ARGUMENTS...]: a Debian minbase with `make` and `ca-certificates`, nothing else,
 # with this repository cloned into it (and what is not committed yet copied over), in namespaces of
-# its own; in it `make MAKE_ARGUMENTS`, or by default what the README promises a newcomer:
-# `make test`, `make run AGENT=none`. The root gets what a user's machine would have: the apt
-# sources, name servers, npm settings and CA certificates of this one. Needs root.
+# its own; in it `make MAKE_ARGUMENTS`, or by default what the README promises a newcomer: `make
+# test`, then `make run AGENT=none` twice and `bellhop rm`. The root gets what a user's machine would
+# have: the apt sources, name servers, npm settings and CA certificates of this one. Needs root.
 #
 # BARE_ROOT=DIR keeps the root there and uses it again.
 set -eu
@@ -62,24 +62,45 @@ enter()
     cd /home/newcomer/bellhop
     exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
         TERM=dumb ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
-        make "$@"
+        tests/long/bare-root.sh --newcomer "$@"
 }
 
-if [ "${1:-}" = --inside ]; then
+timed()
+{
+    echo "==== in a bare root: $*"
+    start=$(date +%s)
+    status=0
+    "$@" || status=$?
+    echo "==== in a bare root: $*: $(($(date +%s) - start)) s, exit $status"
+    return "$status"
+}
+
+# What the README promises: the two commands, the second one again, and an end without a trace.
+newcomer()
+{
+    if [ $# -gt 0 ]; then
+        timed make "$@"
+        return
+    fi
+    timed make test
+    timed make run AGENT=none
+    timed make run AGENT=none
+    timed build/release/bellhop exec bellhop -- git status --short
+    timed build/release/bellhop rm bellhop
+}
+
+case ${1:-} in
+--inside)
     root=$2
     shift 2
     enter "$@"
-fi
-
-in_root()
-{
-    echo "==== in a bare root: make $*"
-    start=$(date +%s)
-    status=0
-    unshare --mount --pid --fork --kill-child "$0" --inside "$root" "$@" || status=$?
-    echo "==== in a bare root: make $*: $(($(date +%s) - start)) s, exit $status"
-    return "$status"
-}
+    ;;
+--newcomer)
+    shift
+    newcomer "$@"
+    exit
+    ;;
+esac
 
 work=$(mktemp -d /var/tmp/bellhop-bare.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
@@ -89,10 +110,4 @@ root=${BARE_ROOT:-$work/root}
 [ -e "$root/etc/debian_version" ] || make_minbase
 copy_settings
 clone_repository
-
-if [ $# -gt 0 ]; then
-    in_root "$@"
-else
-    in_root test
-    in_root run AGENT=none PROJECT=.
-fi
+unshare --mount --pid --fork --kill-child "$0" --inside "$root" "$@"

@@ -212,6 +212,8 @@ TEST(root_opens_paths_longer_than_the_kernel_takes)
     T_OK(strlen(path) > PATH_MAX);
     T_INT(open_text(c, path, text), 0);
     T_STR(text, "deep");
+    /* The test runner removes by path, which is too long here. */
+    T_INT(system("rm -rf n*"), 0);
     h_drop(c);
 }
 

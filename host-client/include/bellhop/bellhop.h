@@ -68,7 +68,9 @@ const char *bh_version(void);       /* "0.1.0" */
 /* ---- context ---- */
 
 struct bh_progress {
-    const char *phase; /* "image", "create", "upload", "install", "start", "health", ... */
+    /* "image", "create", "upload", "install", "start", "health", ...; "warning": a person should
+     * see the text in any case */
+    const char *phase;
     const char *text;  /* what is happening, for a person */
     uint64_t done;     /* of total, in bytes; total 0: not known */
     uint64_t total;

@@ -25,37 +25,76 @@
 #define ETC_MAX_DEPTH 6
 
 /* Seen read-only by the box. Only real directories: links among them are made again as links. */
-static const char *const shared[] = {"/usr",   "/opt",   "/bin",   "/sbin",
-                                     "/lib",   "/lib32", "/lib64", "/libx32"};
+static const char *const shared[] = {"/usr", "/opt",   "/bin",   "/sbin",
+                                     "/lib", "/lib32", "/lib64", "/libx32"};
 
 /* Names right below /etc that may be copied, as patterns: what programs need to run, nothing that
  * says who may log in where. */
-static const char *const etc_names[] = {
-    "ImageMagick-*", "adduser.conf", "alternatives", "bash.bashrc", "bash_completion.d",
-    "ca-certificates", "ca-certificates.conf", "debian_version", "deluser.conf", "ethertypes",
-    "fonts", "gai.conf", "host.conf", "inputrc", "issue", "java*", "ld.so.cache", "ld.so.conf",
-    "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "login.defs", "lsb-release",
-    "magic", "magic.mime", "mailcap", "manpath.config", "mime.types", "nanorc", "networks",
-    "nsswitch.conf", "os-release", "pam.conf", "pam.d", "perl", "profile", "protocols", "python3*",
-    "rpc", "security", "services", "shells", "skel", "ssl", "terminfo", "timezone", "vim",
-    "wgetrc"};
+static const char *const etc_names[] = {"ImageMagick-*",
+                                        "adduser.conf",
+                                        "alternatives",
+                                        "bash.bashrc",
+                                        "bash_completion.d",
+                                        "ca-certificates",
+                                        "ca-certificates.conf",
+                                        "debian_version",
+                                        "deluser.conf",
+                                        "ethertypes",
+                                        "fonts",
+                                        "gai.conf",
+                                        "host.conf",
+                                        "inputrc",
+                                        "issue",
+                                        "java*",
+                                        "ld.so.cache",
+                                        "ld.so.conf",
+                                        "ld.so.conf.d",
+                                        "locale.alias",
+                                        "locale.conf",
+                                        "localtime",
+                                        "login.defs",
+                                        "lsb-release",
+                                        "magic",
+                                        "magic.mime",
+                                        "mailcap",
+                                        "manpath.config",
+                                        "mime.types",
+                                        "nanorc",
+                                        "networks",
+                                        "nsswitch.conf",
+                                        "os-release",
+                                        "pam.conf",
+                                        "pam.d",
+                                        "perl",
+                                        "profile",
+                                        "protocols",
+                                        "python3*",
+                                        "rpc",
+                                        "security",
+                                        "services",
+                                        "shells",
+                                        "skel",
+                                        "ssl",
+                                        "terminfo",
+                                        "timezone",
+                                        "vim",
+                                        "wgetrc"};
 
 /* Names that are refused anywhere below, whatever the list above says. */
-static const char *const etc_refused[] = {"*shadow*", "*passwd*",  "*secret*", "*private*",
-                                          "*.key",    "*.p12",     "*.pfx",    "*.jks",
-                                          "*token*",  "*credential*", "id_*",  ".netrc"};
+static const char *const etc_refused[] = {"*shadow*", "*passwd*",     "*secret*", "*private*",
+                                          "*.key",    "*.p12",        "*.pfx",    "*.jks",
+                                          "*token*",  "*credential*", "id_*",     ".netrc"};
 
 /* Accounts of a plain Debian; the host's own are nobody's business in the box. */
-static const char passwd_text[] =
-    "root:x:0:0:root:/root:/bin/bash\n"
-    "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
-    "bin:x:2:2:bin:/bin:/usr/sbin/nologin\n"
-    "sys:x:3:3:sys:/dev:/usr/sbin/nologin\n"
-    "man:x:6:12:man:/var/cache/man:/usr/sbin/nologin\n"
-    "mail:x:8:8:mail:/var/mail:/usr/sbin/nologin\n"
-    "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
-    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-    "user:x:1000:1000::/home/user:/bin/bash\n";
+static const char passwd_text[] = "root:x:0:0:root:/root:/bin/bash\n"
+                                  "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
+                                  "bin:x:2:2:bin:/bin:/usr/sbin/nologin\n"
+                                  "sys:x:3:3:sys:/dev:/usr/sbin/nologin\n"
+                                  "man:x:6:12:man:/var/cache/man:/usr/sbin/nologin\n"
+                                  "mail:x:8:8:mail:/var/mail:/usr/sbin/nologin\n"
+                                  "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
+                                  "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+                                  "user:x:1000:1000::/home/user:/bin/bash\n";
 static const char group_text[] = "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\n"
                                  "disk:x:6:\nmail:x:8:\nman:x:12:\nsudo:x:27:user\n"
                                  "www-data:x:33:\nshadow:x:42:\nutmp:x:43:\nstaff:x:50:\n"
@@ -69,14 +108,29 @@ static const struct {
     mode_t mode;
     uid_t owner;
 } directories[] = {
-    {"etc", 0755, 0},       {"etc/ssl", 0755, 0},     {"root", 0700, 0},
-    {"home", 0755, 0},      {"home/user", 0755, USER_ID}, {"workspace", 0755, USER_ID},
-    {"srv", 0755, 0},       {"mnt", 0755, 0},         {"media", 0755, 0},
-    {"boot", 0755, 0},      {"proc", 0755, 0},        {"sys", 0755, 0},
-    {"dev", 0755, 0},       {"run", 0755, 0},         {"run/lock", 01777, 0},
-    {"tmp", 01777, 0},      {"var", 0755, 0},         {"var/cache", 0755, 0},
-    {"var/lib", 0755, 0},   {"var/log", 0755, 0},     {"var/mail", 0755, 0},
-    {"var/spool", 0755, 0}, {"var/tmp", 01777, 0},
+    {"etc", 0755, 0},
+    {"etc/ssl", 0755, 0},
+    {"root", 0700, 0},
+    {"home", 0755, 0},
+    {"home/user", 0755, USER_ID},
+    {"workspace", 0755, USER_ID},
+    {"srv", 0755, 0},
+    {"mnt", 0755, 0},
+    {"media", 0755, 0},
+    {"boot", 0755, 0},
+    {"proc", 0755, 0},
+    {"sys", 0755, 0},
+    {"dev", 0755, 0},
+    {"run", 0755, 0},
+    {"run/lock", 01777, 0},
+    {"tmp", 01777, 0},
+    {"var", 0755, 0},
+    {"var/cache", 0755, 0},
+    {"var/lib", 0755, 0},
+    {"var/log", 0755, 0},
+    {"var/mail", 0755, 0},
+    {"var/spool", 0755, 0},
+    {"var/tmp", 01777, 0},
 };
 
 static const struct {
@@ -149,8 +203,7 @@ static int copy_file(struct copier *c, const char *name, const struct stat *st, 
     size_t len;
 
     if (!is_public(st) || st->st_size > (off_t)FILE_MAX_BYTES ||
-        io_read_file(c->from, name, FILE_MAX_BYTES, &data, &len, NULL) < 0 ||
-        holds_key(data, len))
+        io_read_file(c->from, name, FILE_MAX_BYTES, &data, &len, NULL) < 0 || holds_key(data, len))
         return 0;
     return io_write_file(c->to, name, data, len, st->st_mode & 0755, false, e);
 }
@@ -243,8 +296,8 @@ static int make_files(int root, struct err *e)
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(files); i++)
-        r = io_write_file(root, files[i].path, files[i].text, strlen(files[i].text),
-                          files[i].mode, false, e);
+        r = io_write_file(root, files[i].path, files[i].text, strlen(files[i].text), files[i].mode,
+                          false, e);
     if (r == 0 && symlinkat("/proc/self/mounts", root, "etc/mtab") < 0)
         r = err_sys(e, errno, "make 'etc/mtab'");
     if (r == 0 && symlinkat("/run", root, "var/run") < 0)
@@ -308,10 +361,8 @@ int host_image_stage(struct oci_stage *s, struct err *e)
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(shared); i++) {
-        const struct oci_bind bind = {.source = shared[i],
-                                      .name = shared[i] + 1,
-                                      .is_dir = true,
-                                      .readonly = true};
+        const struct oci_bind bind = {
+            .source = shared[i], .name = shared[i] + 1, .is_dir = true, .readonly = true};
 
         if (is_shared_dir(shared[i]))
             r = oci_stage_bind(s, &bind, e);
@@ -325,10 +376,10 @@ int host_image_mounts(json_t *mounts, const struct oci_stage *s)
 
     for (size_t i = 0; i < N_ELEMENTS(shared); i++)
         if (is_shared_dir(shared[i]))
-            r |= json_array_append_new(
-                mounts, json_pack("{s:s, s:s, s:o, s:[s, s, s, s]}", "destination", shared[i],
-                                  "type", "bind", "source",
-                                  json_sprintf("%s%s", s->root, shared[i]), "options", "bind",
-                                  "ro", "nodev", "nosuid"));
+            r |= json_array_append_new(mounts,
+                                       json_pack("{s:s, s:s, s:o, s:[s, s, s, s]}", "destination",
+                                                 shared[i], "type", "bind", "source",
+                                                 json_sprintf("%s%s", s->root, shared[i]),
+                                                 "options", "bind", "ro", "nodev", "nosuid"));
     return r;
 }

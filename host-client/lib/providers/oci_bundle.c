@@ -98,10 +98,9 @@ static json_t *new_strings(const char *const *list)
 static int add_mount(json_t *mounts, const char *type, const char *source, const char *target,
                      const char *const *options)
 {
-    return json_array_append_new(mounts,
-                                 json_pack("{s:s, s:s, s:s, s:o}", "destination", target, "type",
-                                           type, "source", source, "options",
-                                           new_strings(options)));
+    return json_array_append_new(mounts, json_pack("{s:s, s:s, s:s, s:o}", "destination", target,
+                                                   "type", type, "source", source, "options",
+                                                   new_strings(options)));
 }
 
 /* ---- process ---- */
@@ -114,9 +113,8 @@ static json_t *new_env(const struct oci_bundle *c)
     r |= json_array_append_new(
         env, json_string("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
     r |= json_array_append_new(env, json_string("LANG=C.UTF-8"));
-    r |= json_array_append_new(env, json_sprintf("HOME=%s", oci_is_strict(c->box->spec)
-                                                                ? "/home/" OCI_USER
-                                                                : "/root"));
+    r |= json_array_append_new(
+        env, json_sprintf("HOME=%s", oci_is_strict(c->box->spec) ? "/home/" OCI_USER : "/root"));
     for (char **p = c->box->spec->env; p && *p; p++)
         r |= json_array_append_new(env, json_string(*p));
     if (r == 0)
@@ -134,8 +132,7 @@ static json_t *new_capabilities(bool strict)
     for (size_t i = 0; i < N_ELEMENTS(capabilities); i++)
         names[i] = strict ? NULL : capabilities[i].name;
     return json_pack("{s:o, s:o, s:o, s:[], s:[]}", "bounding", new_strings(names), "effective",
-                     new_strings(names), "permitted", new_strings(names), "inheritable",
-                     "ambient");
+                     new_strings(names), "permitted", new_strings(names), "inheritable", "ambient");
 }
 
 static json_t *new_process(const struct oci_bundle *c)
@@ -154,15 +151,15 @@ static json_t *new_process(const struct oci_bundle *c)
                           NULL};
 
     return json_pack("{s:b, s:{s:i, s:i}, s:o, s:o, s:s, s:o, s:b}", "terminal", 0, "user", "uid",
-                     strict ? (int)c->disk->uid : 0, "gid", strict ? (int)c->disk->gid : 0,
-                     "args", new_strings(argv), "env", new_env(c), "cwd", "/", "capabilities",
+                     strict ? (int)c->disk->uid : 0, "gid", strict ? (int)c->disk->gid : 0, "args",
+                     new_strings(argv), "env", new_env(c), "cwd", "/", "capabilities",
                      new_capabilities(strict), "noNewPrivileges", strict);
 }
 
 /* ---- mounts ---- */
 
-static int add_bind(json_t *mounts, const struct oci_stage *s, const char *name,
-                    const char *target, bool readonly)
+static int add_bind(json_t *mounts, const struct oci_stage *s, const char *name, const char *target,
+                    bool readonly)
 {
     const char *const rw[] = {"bind", "nosuid", "nodev", NULL};
     const char *const ro[] = {"bind", "nosuid", "nodev", "ro", NULL};
@@ -196,8 +193,8 @@ static json_t *new_mounts(const struct oci_bundle *c)
     char uid[32];
     char gid[32];
     /* secrets are the user's, and never on a disk */
-    const char *const secrets[] = {"nosuid", "noexec", "nodev", "mode=0700", "size=4096k", uid, gid,
-                                   NULL};
+    const char *const secrets[] = {"nosuid",     "noexec", "nodev", "mode=0700",
+                                   "size=4096k", uid,      gid,     NULL};
     json_t *mounts = json_array();
     int r = 0;
 
@@ -255,11 +252,10 @@ static json_t *new_resources(const struct spec *spec)
                                  json_pack("{s:I, s:I}", "limit", (json_int_t)spec->memory_bytes,
                                            "swap", (json_int_t)spec->memory_bytes));
     if (spec->cpu_millis)
-        r |= json_object_set_new(
-            res, "cpu",
-            json_pack("{s:I, s:I}", "quota",
-                      (json_int_t)spec->cpu_millis * CPU_PERIOD_US / 1000, "period",
-                      (json_int_t)CPU_PERIOD_US));
+        r |= json_object_set_new(res, "cpu",
+                                 json_pack("{s:I, s:I}", "quota",
+                                           (json_int_t)spec->cpu_millis * CPU_PERIOD_US / 1000,
+                                           "period", (json_int_t)CPU_PERIOD_US));
     if (r == 0)
         return res;
     json_decref(res);
@@ -281,19 +277,22 @@ static int add_mappings(json_t *linux_, uint32_t base)
 static json_t *new_linux(const struct oci_bundle *c)
 {
     /* What tells about the host, or reaches it. */
-    static const char *const masked[] = {
-        "/proc/acpi",          "/proc/asound",     "/proc/interrupts",   "/proc/kcore",
-        "/proc/keys",          "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
-        "/proc/sched_debug",   "/proc/scsi",       "/proc/kallsyms",     "/proc/kmsg",
-        "/sys/firmware",       "/sys/devices/virtual/powercap", "/sys/fs/bpf", "/sys/kernel/debug",
-        "/sys/kernel/tracing", NULL};
-    static const char *const readonly[] = {"/proc/bus", "/proc/fs",  "/proc/irq",
-                                           "/proc/sys", "/proc/sysrq-trigger", NULL};
-    json_t *linux_ = json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:s}", "namespaces",
-                               new_namespaces(c), "resources", new_resources(c->box->spec),
-                               "cgroupsPath", c->run->cgroup, "seccomp", oci_seccomp_new(),
-                               "maskedPaths", new_strings(masked), "readonlyPaths",
-                               new_strings(readonly), "rootfsPropagation", "private");
+    static const char *const masked[] = {"/proc/acpi",          "/proc/asound",
+                                         "/proc/interrupts",    "/proc/kcore",
+                                         "/proc/keys",          "/proc/latency_stats",
+                                         "/proc/timer_list",    "/proc/timer_stats",
+                                         "/proc/sched_debug",   "/proc/scsi",
+                                         "/proc/kallsyms",      "/proc/kmsg",
+                                         "/sys/firmware",       "/sys/devices/virtual/powercap",
+                                         "/sys/fs/bpf",         "/sys/kernel/debug",
+                                         "/sys/kernel/tracing", NULL};
+    static const char *const readonly[] = {
+        "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", NULL};
+    json_t *linux_ =
+        json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:s}", "namespaces", new_namespaces(c),
+                  "resources", new_resources(c->box->spec), "cgroupsPath", c->run->cgroup,
+                  "seccomp", oci_seccomp_new(), "maskedPaths", new_strings(masked), "readonlyPaths",
+                  new_strings(readonly), "rootfsPropagation", "private");
 
     if (linux_ && add_mappings(linux_, c->disk->base) == 0)
         return linux_;
@@ -303,12 +302,11 @@ static json_t *new_linux(const struct oci_bundle *c)
 
 int oci_bundle_config(const struct oci_bundle *c, json_t **ret, struct err *e)
 {
-    json_t *config =
-        json_pack("{s:s, s:o, s:{s:o, s:b}, s:s, s:o, s:o, s:{s:s}}", "ociVersion", "1.0.2",
-                  "process", new_process(c), "root", "path",
-                  json_sprintf("%s/rootfs", c->stage->root), "readonly", 0, "hostname",
-                  c->box->name, "mounts", new_mounts(c), "linux", new_linux(c), "annotations",
-                  "bellhop.id", c->box->id);
+    json_t *config = json_pack("{s:s, s:o, s:{s:o, s:b}, s:s, s:o, s:o, s:{s:s}}", "ociVersion",
+                               "1.0.2", "process", new_process(c), "root", "path",
+                               json_sprintf("%s/rootfs", c->stage->root), "readonly", 0, "hostname",
+                               c->box->name, "mounts", new_mounts(c), "linux", new_linux(c),
+                               "annotations", "bellhop.id", c->box->id);
 
     if (!config)
         return err_oom(e);
@@ -368,14 +366,14 @@ static json_t *new_probe_mounts(bool with_libraries)
 int oci_bundle_write_probe(const char *dir, const char *rootfs, const char *const *argv,
                            bool with_libraries, const char *cgroup, struct err *e)
 {
-    _cleanup_json_ json_t *config = json_pack(
-        "{s:s, s:{s:b, s:{s:i, s:i}, s:o, s:[s], s:s, s:b}, s:{s:s, s:b}, s:o,"
-        " s:{s:[{s:s}, {s:s}, {s:s}, {s:s}, {s:s}], s:s, s:o}}",
-        "ociVersion", "1.0.2", "process", "terminal", 0, "user", "uid", 0, "gid", 0, "args",
-        new_strings(argv), "env", "PATH=/bin", "cwd", "/", "noNewPrivileges", 1, "root", "path",
-        rootfs, "readonly", 0, "mounts", new_probe_mounts(with_libraries), "linux", "namespaces",
-        "type", "pid", "type", "mount", "type", "ipc", "type", "uts", "type", "network",
-        "cgroupsPath", cgroup, "seccomp", oci_seccomp_new());
+    _cleanup_json_ json_t *config =
+        json_pack("{s:s, s:{s:b, s:{s:i, s:i}, s:o, s:[s], s:s, s:b}, s:{s:s, s:b}, s:o,"
+                  " s:{s:[{s:s}, {s:s}, {s:s}, {s:s}, {s:s}], s:s, s:o}}",
+                  "ociVersion", "1.0.2", "process", "terminal", 0, "user", "uid", 0, "gid", 0,
+                  "args", new_strings(argv), "env", "PATH=/bin", "cwd", "/", "noNewPrivileges", 1,
+                  "root", "path", rootfs, "readonly", 0, "mounts", new_probe_mounts(with_libraries),
+                  "linux", "namespaces", "type", "pid", "type", "mount", "type", "ipc", "type",
+                  "uts", "type", "network", "cgroupsPath", cgroup, "seccomp", oci_seccomp_new());
 
     return config ? write_config(dir, config, e) : err_oom(e);
 }

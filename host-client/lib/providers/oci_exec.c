@@ -171,8 +171,8 @@ static int reap(pid_t pid, struct oci_output *ret, struct err *e)
     return 0;
 }
 
-static int parent(const struct oci_cmd *c, pid_t pid, const struct pipes *p,
-                  struct oci_output *ret, struct err *e)
+static int parent(const struct oci_cmd *c, pid_t pid, const struct pipes *p, struct oci_output *ret,
+                  struct err *e)
 {
     _cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct err setup = {0};

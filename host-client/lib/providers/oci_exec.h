@@ -18,9 +18,9 @@ struct oci_output {
 };
 
 struct oci_cmd {
-    const char *const *argv; /* argv[0] is an absolute path */
-    const char *input;       /* fed to standard input; NULL: /dev/null */
-    int stdio_fd;            /* standard output and error; -1: captured */
+    const char *const *argv;                /* argv[0] is an absolute path */
+    const char *input;                      /* fed to standard input; NULL: /dev/null */
+    int stdio_fd;                           /* standard output and error; -1: captured */
     int (*setup)(void *arg, struct err *e); /* in the child, before exec; no allocation */
     void *setup_arg;
     int64_t timeout_ms;

@@ -144,7 +144,8 @@ int oci_inspect_check_names(const struct spec *spec, struct err *e)
             i++;
         if (i == N_PIECES)
             return err_field(e, ERR_INVALID, "allow-missing",
-                             "allow-missing: there is no piece '%.64s'; 'status' lists them", *name);
+                             "allow-missing: there is no piece '%.64s'; 'status' lists them",
+                             *name);
     }
     return 0;
 }

@@ -51,8 +51,7 @@ int oci_stage_bind(struct oci_stage *s, const struct oci_bind *bind, struct err 
     return 0;
 }
 
-static void stage_path(const struct oci_stage *s, const char *name,
-                       char out[OCI_STAGE_PATH_BYTES])
+static void stage_path(const struct oci_stage *s, const char *name, char out[OCI_STAGE_PATH_BYTES])
 {
     (void)snprintf(out, OCI_STAGE_PATH_BYTES, "%s/%s", s->root, name);
 }

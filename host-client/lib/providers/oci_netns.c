@@ -134,16 +134,15 @@ static int add_address(struct oci_addresses *a, const struct sockaddr *sa, struc
         if ((ntohl(in->sin_addr.s_addr) >> 24) == 127)
             return 0;
         return inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text)) ? strv_push(&a->v4, text, e)
-                                                                    : 0;
+                                                                     : 0;
     }
     if (sa->sa_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const void *)sa;
 
         if (IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) || IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
             return 0;
-        return inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text))
-                   ? strv_push(&a->v6, text, e)
-                   : 0;
+        return inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text)) ? strv_push(&a->v6, text, e)
+                                                                        : 0;
     }
     return 0;
 }

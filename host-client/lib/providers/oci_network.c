@@ -288,7 +288,7 @@ static int find_proxies(const struct provider_box *b, struct oci_keeper *k, stru
         return err_oom(e);
     if (io_read_file(AT_FDCWD, path, ETC_MAX_BYTES, &text, &len, NULL) == 0)
         (void)jx_parse(text, len, &obj, NULL);
-    json_array_foreach(json_object_get(obj, "env"), i, entry)
+    json_array_foreach (json_object_get(obj, "env"), i, entry)
         if (r == 0 && json_is_string(entry))
             r = strv_push(&env, json_string_value(entry), e);
     for (char **p = b->spec->env; r == 0 && p && *p; p++)

@@ -18,11 +18,11 @@ struct oci_proc {
 
 /* run.json. The names are written before what they name is made, the pids right after. */
 struct oci_run {
-    char runtime[16];       /* "runc" */
-    char runtime_path[256]; /* of the program */
-    char container[40];     /* its id, for the runtime */
-    char cgroup[64];        /* below each hierarchy's root, with the leading '/' */
-    char network[16];       /* the spec's, when it was started */
+    char runtime[16];         /* "runc" */
+    char runtime_path[256];   /* of the program */
+    char container[40];       /* its id, for the runtime */
+    char cgroup[64];          /* below each hierarchy's root, with the leading '/' */
+    char network[16];         /* the spec's, when it was started */
     char network_program[16]; /* "slirp4netns", "pasta", or "" */
     bool network_filtered;    /* nft rules are in place */
     struct oci_proc init;     /* pid 1 of the box */

@@ -24,7 +24,7 @@
 
 int oci_rootfs_check_dest(const char *dest, struct err *e)
 {
-    static const char *const refused[] = {"/proc", "/sys", "/dev",       OCI_BOX_RUN,
+    static const char *const refused[] = {"/proc", "/sys", "/dev",         OCI_BOX_RUN,
                                           "/etc",  "/usr", "/run/bellhopd"};
     _cleanup_free_ char *clean = path_clean(dest);
 
@@ -53,8 +53,7 @@ static void layer_done(struct layer *l)
 
 /* One step down: the directory of the upper layer gets mode and owner of the lower one's, or, when
  * that has none, the given ones. A link is not followed: where it leads is the box's affair. */
-static int layer_enter(struct layer *l, const char *name, uint32_t uid, uint32_t gid,
-                       struct err *e)
+static int layer_enter(struct layer *l, const char *name, uint32_t uid, uint32_t gid, struct err *e)
 {
     struct stat st = {.st_mode = 0755, .st_uid = uid, .st_gid = gid};
     int lower = -1, upper;
@@ -192,8 +191,8 @@ static int append_line(const char *lower, const char *upper, const char *name, c
 }
 
 /* An image that knows no "user" gets one. */
-static int add_user(const char *lower, const char *upper, const char *passwd,
-                    struct oci_disk *disk, struct err *e)
+static int add_user(const char *lower, const char *upper, const char *passwd, struct oci_disk *disk,
+                    struct err *e)
 {
     char line[128];
     int r;

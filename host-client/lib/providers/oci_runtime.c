@@ -332,7 +332,8 @@ static int64_t mtime_of(const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) < 0 ? 0 : (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+    return stat(path, &st) < 0 ? 0
+                               : (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
 }
 
 static void cache_key(struct bh_ctx *ctx, const struct oci_runtime *rt, char *out, size_t bytes)
@@ -434,19 +435,18 @@ static int choose_named(struct bh_ctx *ctx, const char *name, struct oci_runtime
     int r;
 
     if (!is_known(name))
-        return err_field(e, ERR_INVALID, "runtime",
-                         "unknown runtime '%s': runc, crun or runsc", name);
+        return err_field(e, ERR_INVALID, "runtime", "unknown runtime '%s': runc, crun or runsc",
+                         name);
     r = try_runtime(ctx, name, ret, why, e);
     if (r < 0)
         return r;
     if (why[0])
-        return err_field(e, ERR_PRECONDITION, "runtime",
-                         "the runtime '%s' does not work here: %s", name, why);
+        return err_field(e, ERR_PRECONDITION, "runtime", "the runtime '%s' does not work here: %s",
+                         name, why);
     return 0;
 }
 
-int oci_runtime_choose(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret,
-                       struct err *e)
+int oci_runtime_choose(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret, struct err *e)
 {
     char all[ERR_MESSAGE_BYTES - 64] = "";
 

@@ -39,13 +39,13 @@ static const char *const allowed[] = {
     "tee", "truncate", "truncate64", "umask", "unlink", "unlinkat", "utime", "utimensat",
     "utimensat_time64", "utimes", "vmsplice", "write", "writev", "chroot", "ioctl",
     /* memory */
-    "brk", "cachestat", "madvise", "membarrier", "memfd_create", "memfd_secret", "mincore",
-    "mlock", "mlock2", "mlockall", "mmap", "mmap2", "mprotect", "mremap", "msync", "munlock",
-    "munlockall", "munmap", "pkey_alloc", "pkey_free", "pkey_mprotect", "process_madvise",
-    "process_mrelease", "process_vm_readv", "process_vm_writev", "remap_file_pages",
+    "brk", "cachestat", "madvise", "membarrier", "memfd_create", "memfd_secret", "mincore", "mlock",
+    "mlock2", "mlockall", "mmap", "mmap2", "mprotect", "mremap", "msync", "munlock", "munlockall",
+    "munmap", "pkey_alloc", "pkey_free", "pkey_mprotect", "process_madvise", "process_mrelease",
+    "process_vm_readv", "process_vm_writev", "remap_file_pages",
     /* processes */
-    "arch_prctl", "capget", "capset", "execve", "execveat", "exit", "exit_group", "fork",
-    "getcpu", "getegid", "getegid32", "geteuid", "geteuid32", "getgid", "getgid32", "getgroups",
+    "arch_prctl", "capget", "capset", "execve", "execveat", "exit", "exit_group", "fork", "getcpu",
+    "getegid", "getegid32", "geteuid", "geteuid32", "getgid", "getgid32", "getgroups",
     "getgroups32", "getpgid", "getpgrp", "getpid", "getppid", "getpriority", "getresgid",
     "getresgid32", "getresuid", "getresuid32", "getrlimit", "getrusage", "getsid", "gettid",
     "getuid", "getuid32", "ioprio_get", "ioprio_set", "kcmp", "kill", "pause", "pidfd_open",
@@ -64,16 +64,16 @@ static const char *const allowed[] = {
     "alarm", "clock_getres", "clock_getres_time64", "clock_gettime", "clock_gettime64",
     "clock_nanosleep", "clock_nanosleep_time64", "epoll_create", "epoll_create1", "epoll_ctl",
     "epoll_ctl_old", "epoll_pwait", "epoll_pwait2", "epoll_wait", "epoll_wait_old", "eventfd",
-    "eventfd2", "futex", "futex_time64", "futex_waitv", "futex_wake", "futex_wait",
-    "futex_requeue", "getitimer", "getrandom", "gettimeofday", "io_cancel", "io_destroy",
-    "io_getevents", "io_pgetevents", "io_setup", "io_submit", "nanosleep", "newselect",
-    "_newselect", "poll", "ppoll", "ppoll_time64", "pselect6", "pselect6_time64",
-    "restart_syscall", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigqueueinfo",
-    "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "rt_sigtimedwait_time64",
-    "rt_tgsigqueueinfo", "select", "setitimer", "sigaltstack", "signalfd", "signalfd4",
-    "sigreturn", "time", "timer_create", "timer_delete", "timer_getoverrun", "timer_gettime",
-    "timer_gettime64", "timer_settime", "timer_settime64", "timerfd_create", "timerfd_gettime",
-    "timerfd_gettime64", "timerfd_settime", "timerfd_settime64",
+    "eventfd2", "futex", "futex_time64", "futex_waitv", "futex_wake", "futex_wait", "futex_requeue",
+    "getitimer", "getrandom", "gettimeofday", "io_cancel", "io_destroy", "io_getevents",
+    "io_pgetevents", "io_setup", "io_submit", "nanosleep", "newselect", "_newselect", "poll",
+    "ppoll", "ppoll_time64", "pselect6", "pselect6_time64", "restart_syscall", "rt_sigaction",
+    "rt_sigpending", "rt_sigprocmask", "rt_sigqueueinfo", "rt_sigreturn", "rt_sigsuspend",
+    "rt_sigtimedwait", "rt_sigtimedwait_time64", "rt_tgsigqueueinfo", "select", "setitimer",
+    "sigaltstack", "signalfd", "signalfd4", "sigreturn", "time", "timer_create", "timer_delete",
+    "timer_getoverrun", "timer_gettime", "timer_gettime64", "timer_settime", "timer_settime64",
+    "timerfd_create", "timerfd_gettime", "timerfd_gettime64", "timerfd_settime",
+    "timerfd_settime64",
     /* talking to each other; socket() itself is below */
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
     "mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedreceive_time64",
@@ -140,8 +140,8 @@ static json_t *new_rules(void)
         r |= json_array_append_new(
             rules, new_arg_rule("personality", 0, personalities[i], 0, "SCMP_CMP_EQ"));
     /* value is the mask, valueTwo what must be left */
-    r |= json_array_append_new(
-        rules, new_arg_rule("clone", 0, CLONE_NEW_ANY, 0, "SCMP_CMP_MASKED_EQ"));
+    r |= json_array_append_new(rules,
+                               new_arg_rule("clone", 0, CLONE_NEW_ANY, 0, "SCMP_CMP_MASKED_EQ"));
     for (size_t i = 0; i < N_ELEMENTS(absent); i++)
         r |= json_array_append_new(rules, new_errno_rule(absent[i], ENOSYS));
     if (r == 0)

@@ -16,7 +16,8 @@
 
 /* The sha512 of "hello\n" as npm writes it. */
 #define HELLO \
-    "sha512-58IrmUxZ2c8rSOVJseJGZmNgRZMNPafBrLKZ0cO3+TH5Sq5B7dosKyB6NuEPi8uNRSI+VIePWzFufOO2vAGWKQ" \
+    "sha512-58IrmUxZ2c8rSOVJseJGZmNgRZMNPafBrLKZ0cO3+TH5Sq5B7dosKyB6NuEPi8uNRSI+" \
+    "VIePWzFufOO2vAGWKQ" \
     "=="
 
 static char base_url[64];

@@ -33,13 +33,36 @@ static struct provider_box test_box(struct bh_ctx *ctx, struct spec *spec, char 
 
 TEST(oci_seccomp_has_no_call_that_leaves_the_box)
 {
-    static const char *const refused[] = {
-        "mount",          "umount2",      "unshare",     "setns",         "bpf",
-        "keyctl",         "add_key",      "request_key", "init_module",   "finit_module",
-        "delete_module",  "kexec_load",   "reboot",      "swapon",        "settimeofday",
-        "pivot_root",     "open_by_handle_at", "perf_event_open", "userfaultfd", "clone3",
-        "clone",          "socket",       "personality", "fsopen",        "move_mount",
-        "open_tree",      "io_uring_setup", "quotactl",  "iopl",          "ioperm"};
+    static const char *const refused[] = {"mount",
+                                          "umount2",
+                                          "unshare",
+                                          "setns",
+                                          "bpf",
+                                          "keyctl",
+                                          "add_key",
+                                          "request_key",
+                                          "init_module",
+                                          "finit_module",
+                                          "delete_module",
+                                          "kexec_load",
+                                          "reboot",
+                                          "swapon",
+                                          "settimeofday",
+                                          "pivot_root",
+                                          "open_by_handle_at",
+                                          "perf_event_open",
+                                          "userfaultfd",
+                                          "clone3",
+                                          "clone",
+                                          "socket",
+                                          "personality",
+                                          "fsopen",
+                                          "move_mount",
+                                          "open_tree",
+                                          "io_uring_setup",
+                                          "quotactl",
+                                          "iopl",
+                                          "ioperm"};
 
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
         T_OK(!oci_seccomp_allows(refused[i]));
@@ -50,12 +73,12 @@ TEST(oci_seccomp_lists_no_call_twice)
 {
     json_t *profile = oci_seccomp_new();
     json_t *seen = json_object();
-    json_t *names = json_object_get(json_array_get(json_object_get(profile, "syscalls"), 0), "names");
+    json_t *names =
+        json_object_get(json_array_get(json_object_get(profile, "syscalls"), 0), "names");
     json_t *name;
     size_t i;
 
-    json_array_foreach(names, i, name)
-    {
+    json_array_foreach (names, i, name) {
         T_OK(!json_object_get(seen, json_string_value(name)));
         json_object_set_new(seen, json_string_value(name), json_true());
     }
@@ -85,8 +108,8 @@ TEST(oci_bundle_maps_the_range_and_bounds_the_capabilities)
     json_t *config = config_for(&spec, &ctx, 2000000000);
     json_t *process = json_object_get(config, "process");
     json_t *caps = json_object_get(process, "capabilities");
-    json_t *map = json_array_get(
-        json_object_get(json_object_get(config, "linux"), "uidMappings"), 0);
+    json_t *map =
+        json_array_get(json_object_get(json_object_get(config, "linux"), "uidMappings"), 0);
 
     T_INT(json_integer_value(json_object_get(map, "hostID")), 2000000000);
     T_INT(json_integer_value(json_object_get(map, "size")), 65536);
@@ -221,12 +244,12 @@ TEST(oci_cgroup_names_differ_by_state_directory)
 
 TEST(host_image_copies_no_secret_of_etc)
 {
-    static const char *const yes[] = {"ssl/certs/ca.pem", "ld.so.cache", "alternatives/editor",
-                                      "pam.d/passwd", "python3.11/x", "ssl/openssl.cnf"};
-    static const char *const no[] = {"shadow",   "gshadow",         "passwd",       "sudoers",
-                                     "ssh",      "ssl/private/x",   "machine-id",   "environment",
-                                     "gitconfig", "ssl/certs/x.key", "security/opasswd", "npmrc",
-                                     "skel/.netrc", "hosts"};
+    static const char *const yes[] = {"ssl/certs/ca.pem", "ld.so.cache",  "alternatives/editor",
+                                      "pam.d/passwd",     "python3.11/x", "ssl/openssl.cnf"};
+    static const char *const no[] = {
+        "shadow",           "gshadow",    "passwd",      "sudoers",   "ssh",
+        "ssl/private/x",    "machine-id", "environment", "gitconfig", "ssl/certs/x.key",
+        "security/opasswd", "npmrc",      "skel/.netrc", "hosts"};
 
     for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++)
         if (!host_image_etc_allows(yes[i]))

@@ -71,7 +71,8 @@ static void pack_into(struct gitfiles *files, const char *dir)
     upload_stream_free(s);
     T_INT(close(fd), 0);
     sh("mkdir -p %s; tar -C %s --warning=no-unknown-keyword --zstd -xpf "
-       "upload.tar.zst", dir, dir);
+       "upload.tar.zst",
+       dir, dir);
 }
 
 static void round_trip(const char *src, const char *git, const char *dir)

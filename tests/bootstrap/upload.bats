@@ -1,0 +1,97 @@
+# time-limit: 300
+# A project's way into a box, through the real agent: what comes, what stays, what is said.
+
+load ../lib/box
+load ../lib/coding
+bats_require_minimum_version 1.5.0
+
+setup()
+{
+    box_setup
+    PROJECT=$BOX_TMP/project
+    make_dirty_project "$PROJECT"
+}
+teardown() { box_teardown; }
+
+up() # [OPTION...]
+{
+    bellhop up --name box --provider process --agent none --json "$@" "$PROJECT" \
+        >"$BOX_TMP/up.json" 2>"$BOX_TMP/said"
+    WORKDIR=$(bellhop exec -n box -- pwd)
+}
+
+@test "a dirty tree is as dirty in the box" {
+    up
+    [ "$(git -C "$WORKDIR" status --porcelain)" = "$(git -C "$PROJECT" status --porcelain)" ]
+    [ -n "$(git -C "$PROJECT" status --porcelain)" ]
+    [ ! -e "$WORKDIR/build" ]
+    [ "$("$WORKDIR/run.sh")" = ran ]
+}
+
+@test "names that are not UTF-8, links, modes and times arrive as they are" {
+    odd=$(printf 'od\377d\nname')
+    echo odd >"$PROJECT/$odd"
+    ln -s ../nowhere "$PROJECT/link"
+    touch -d '2001-02-03 04:05:06.789' "$PROJECT/kept.txt"
+    chmod 0640 "$PROJECT/kept.txt"
+    up
+    [ "$(cat "$WORKDIR/$odd")" = odd ]
+    [ "$(readlink "$WORKDIR/link")" = ../nowhere ]
+    [ "$(stat -c '%a %.Y' "$WORKDIR/kept.txt")" = "$(stat -c '%a %.Y' "$PROJECT/kept.txt")" ]
+}
+
+@test "untracked files that look like secrets stay, and that is said" {
+    echo s >"$PROJECT/.env"
+    mkdir "$PROJECT/keys"
+    echo s >"$PROJECT/keys/id_ed25519"
+    up
+    [ ! -e "$WORKDIR/.env" ]
+    [ ! -e "$WORKDIR/keys/id_ed25519" ]
+    grep -q 'not uploaded, it looks like a secret: .env$' "$BOX_TMP/said"
+    grep -q 'not uploaded, it looks like a secret: keys/id_ed25519$' "$BOX_TMP/said"
+}
+
+@test "secrets that are asked for come along" {
+    echo s >"$PROJECT/.env"
+    up --with-secrets
+    [ "$(cat "$WORKDIR/.env")" = s ]
+    ! grep -q secret "$BOX_TMP/said"
+}
+
+@test "--git none brings no history, --git shallow one commit" {
+    git -C "$PROJECT" -c user.name=t -c user.email=t@example.org commit -qam second
+    echo again >>"$PROJECT/changed.txt"
+    up --git none
+    [ ! -e "$WORKDIR/.git" ]
+    bellhop rm box
+    up --git shallow
+    [ "$(git -C "$WORKDIR" rev-list --count HEAD)" = 1 ]
+    [ "$(git -C "$WORKDIR" status --porcelain)" = "$(git -C "$PROJECT" status --porcelain)" ]
+}
+
+@test "an upload of 1 GB needs less than 32 MB of memory" {
+    rm -rf "$PROJECT"
+    mkdir "$PROJECT"
+    truncate -s 1G "$PROJECT/big"
+    for i in $(seq 300); do echo "$i" >"$PROJECT/$i"; done
+    up_rss=$(python3 - "$BELLHOP" "$PROJECT" <<'PY'
+import resource, subprocess, sys
+subprocess.run([sys.argv[1], "up", "--name", "box", "--provider", "process", "--agent", "none",
+                "--json", sys.argv[2]], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+PY
+    )
+    WORKDIR=$(bellhop exec -n box -- pwd)
+    [ "$(stat -c %s "$WORKDIR/big")" = "$(stat -c %s "$PROJECT/big")" ]
+    [ -e "$WORKDIR/300" ]
+    echo "$up_rss kB"
+    [ "$up_rss" -lt 32768 ]
+}
+
+@test "a file that can't be read is named, and nothing is left" {
+    [ "$(id -u)" -ne 0 ] || skip "root can read every file"
+    chmod 000 "$PROJECT/kept.txt"
+    run bellhop up --name box --provider process --agent none --json "$PROJECT"
+    [ "$(jq -r .error.field <<<"${lines[-1]}")" = kept.txt ]
+    [ -z "$(bellhop ls -q)" ]
+}
