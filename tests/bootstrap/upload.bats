@@ -72,7 +72,7 @@ up() # [OPTION...]
 @test "an upload of 1 GB needs less than 32 MB of memory" {
     rm -rf "$PROJECT"
     mkdir "$PROJECT"
-    truncate -s 1G "$PROJECT/big"
+    head -c 1G /dev/zero | openssl enc -aes-128-ctr -pass pass:x -nosalt 2>/dev/null >"$PROJECT/big"
     for i in $(seq 300); do echo "$i" >"$PROJECT/$i"; done
     up_rss=$(python3 - "$BELLHOP" "$PROJECT" <<'PY'
 import resource, subprocess, sys
@@ -86,12 +86,4 @@ PY
     [ -e "$WORKDIR/300" ]
     echo "$up_rss kB"
     [ "$up_rss" -lt 32768 ]
-}
-
-@test "a file that can't be read is named, and nothing is left" {
-    [ "$(id -u)" -ne 0 ] || skip "root can read every file"
-    chmod 000 "$PROJECT/kept.txt"
-    run bellhop up --name box --provider process --agent none --json "$PROJECT"
-    [ "$(jq -r .error.field <<<"${lines[-1]}")" = kept.txt ]
-    [ -z "$(bellhop ls -q)" ]
 }

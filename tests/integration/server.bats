@@ -493,3 +493,20 @@ PY
     wait_gone "$pid" 2
     [ ! -e "$AGENT_SOCKET" ]
 }
+
+@test "full disk is told in the middle of an upload, and nothing half-made stays" {
+    [ "$(id -u)" = 0 ] || skip "only root can mount a small disk"
+    start_agent
+    mkdir "$AGENT_DIR/tiny"
+    mount -t tmpfs -o size=4m none "$AGENT_DIR/tiny" || skip "mounts are not allowed here"
+    head -c 30000000 /dev/zero >"$AGENT_DIR/large"
+    declared=$(agent_curl "/v1/files/$AGENT_DIR/tiny/f" -H 'Expect:' -T "$AGENT_DIR/large" -w '|%{http_code}') || true
+    chunked=$(agent_curl "/v1/files/$AGENT_DIR/tiny/f" -H 'Transfer-Encoding: chunked' -T "$AGENT_DIR/large" -w '|%{http_code}') || true
+    empty() { [ -z "$(ls -A "$AGENT_DIR/tiny")" ]; }
+    left=0
+    wait_until 5 empty || left=1
+    umount "$AGENT_DIR/tiny"
+    [[ $declared == *resource_exhausted*'|507' ]] || fail "$declared"
+    [[ $chunked == *resource_exhausted*'|507' ]] || fail "$chunked"
+    [ "$left" = 0 ]
+}
