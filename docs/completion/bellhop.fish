@@ -1,0 +1,93 @@
+complete -c bellhop -n __fish_use_subcommand -f -a up -d 'make a box with a project and a coding agent in it, or start it again'
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l name -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l agent -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l agent-config -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l provider -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l image -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l runtime -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l on-timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l network -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l privilege -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l cpus -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l memory -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l pids -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l port -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l env -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l env-file -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l secret -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l label -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l dest -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l git -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l with-secrets
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l empty
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l repo -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l git-token-file -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l allow-missing -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l start-timeout -r
+complete -c bellhop -n __fish_use_subcommand -f -a ls -d 'list the boxes'
+complete -c bellhop -n __fish_use_subcommand -f -a status -d 'show a box, and what is really enforced on it'
+complete -c bellhop -n '__fish_seen_subcommand_from status' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a start -d 'start stopped boxes, with their agents'
+complete -c bellhop -n '__fish_seen_subcommand_from start' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a stop -d 'end everything that runs in boxes; their disks stay'
+complete -c bellhop -n '__fish_seen_subcommand_from stop' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a rm -d 'remove boxes and everything in them, without a trace'
+complete -c bellhop -n '__fish_seen_subcommand_from rm' -l force
+complete -c bellhop -n '__fish_seen_subcommand_from rm' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a keep -d 'let a box live longer'
+complete -c bellhop -n '__fish_seen_subcommand_from keep' -l for -r
+complete -c bellhop -n '__fish_seen_subcommand_from keep' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a exec -d 'run a command in a box; its exit status is the command's'
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l cwd -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l user -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l env -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l tty
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l no-stdin
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l detach
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a shell -d 'open a shell in a box'
+complete -c bellhop -n '__fish_seen_subcommand_from shell' -l cwd -r
+complete -c bellhop -n '__fish_seen_subcommand_from shell' -l user -r
+complete -c bellhop -n '__fish_seen_subcommand_from shell' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a url -d 'print a local URL for a port in a box'
+complete -c bellhop -n '__fish_seen_subcommand_from url' -l port -r
+complete -c bellhop -n '__fish_seen_subcommand_from url' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a logs -d 'show what the coding agent has printed'
+complete -c bellhop -n '__fish_seen_subcommand_from logs' -l follow
+complete -c bellhop -n '__fish_seen_subcommand_from logs' -l id -r
+complete -c bellhop -n '__fish_seen_subcommand_from logs' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a put -d 'copy files and directories into a box'
+complete -c bellhop -n '__fish_seen_subcommand_from put' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a get -d 'copy a file or directory out of a box'
+complete -c bellhop -n '__fish_seen_subcommand_from get' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a glob -d 'find files in a box by name'
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l type -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l hidden
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l no-ignore
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l max-depth -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l max-count -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l sort
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a grep -d 'search the content of files in a box'
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l ignore-case
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l fixed-strings
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l word
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l files-with-matches
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l context -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l max-count -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l glob -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l type -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l hidden
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l no-ignore
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l max-depth -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l sort
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a providers -d 'show where boxes can come from, each one tried'
+complete -c bellhop -n __fish_use_subcommand -f -a doctor -d 'check what this machine has and lacks for boxes'
+complete -c bellhop -n __fish_use_subcommand -f -a gc -d 'finish or undo what was interrupted, remove what no box owns'
+complete -c bellhop -n __fish_use_subcommand -f -a help -d 'explain a command'
+complete -c bellhop -n '__fish_seen_subcommand_from help' -l man
+complete -c bellhop -n __fish_use_subcommand -f -a completion -d 'print a completion script for a shell'
+complete -c bellhop -n __fish_use_subcommand -f -a version -d 'print the version'

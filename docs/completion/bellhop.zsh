@@ -1,0 +1,47 @@
+autoload -U +X bashcompinit && bashcompinit
+# bash completion for bellhop; zsh loads it with bashcompinit.
+_bellhop() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
+    local cmd=${COMP_WORDS[1]} words=
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        words="up ls status start stop rm keep exec shell url logs put get glob grep providers doctor gc help completion version"
+    else
+        case $cmd:$prev in
+        up:--agent) words="opencode pi none" ;;
+        up:--provider) words="oci process" ;;
+        up:--runtime) words="runc crun runsc" ;;
+        up:--on-timeout) words="stop rm" ;;
+        up:--network) words="user none host" ;;
+        up:--privilege) words="sudo strict" ;;
+        up:--git) words="full shallow none" ;;
+        glob:--type) words="file directory symlink" ;;
+        *) case $cmd in
+            up) case $cur in -*) words=" --name --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --help" ;; esac ;;
+            ls) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
+            status) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            start) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            stop) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            rm) case $cur in -*) words=" --force --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            keep) case $cur in -*) words=" --for --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            exec) case $cur in -*) words=" --cwd --user --env --timeout --tty --no-stdin --detach --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            shell) case $cur in -*) words=" --cwd --user --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            url) case $cur in -*) words=" --port --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            logs) case $cur in -*) words=" --follow --id --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            put) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            get) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            glob) case $cur in -*) words=" --type --hidden --no-ignore --max-depth --max-count --sort --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            grep) case $cur in -*) words=" --ignore-case --fixed-strings --word --files-with-matches --context --max-count --glob --type --hidden --no-ignore --max-depth --sort --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            providers) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
+            doctor) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
+            gc) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
+            help) case $cur in -*) words=" --man --json --quiet --no-resume --help" ;; esac ;;
+            completion) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
+            version) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
+            esac ;;
+        esac
+    fi
+    COMPREPLY=($(compgen -W "$words" -- "$cur"))
+    [ ${#COMPREPLY[@]} -ne 0 ] || COMPREPLY=($(compgen -f -- "$cur"))
+    return 0
+}
+complete -F _bellhop bellhop
