@@ -53,7 +53,7 @@ static int rules_take_fd(int fd, const char *shown, struct notes *notes, struct 
     int r = fd;
 
     if (fd >= 0)
-        r = read_text(fd, &text, &len);
+        r = read_text(held, &text, &len);
     if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP) /* git does not follow links here either */
         return 0;
     if (r < 0) {
@@ -79,7 +79,7 @@ static char *first_line(int fd)
     char *text = NULL;
     size_t len = 0;
 
-    if (fd < 0 || read_text(fd, &text, &len) < 0)
+    if (held < 0 || read_text(held, &text, &len) < 0)
         return NULL;
     text[strcspn(text, "\r\n")] = '\0';
     return text;

@@ -23,7 +23,8 @@ size_t ring_get(struct ring *r, char *data, size_t len);
 
 /*
  * The longest piece that lies in one: of data, or of room. One side may work on its piece without
- * the lock, since the other only shortens what it does not own; then it says how much with the lock.
+ * the lock, since the other only shortens what it does not own; with the lock it then says how
+ * much.
  */
 size_t ring_peek(const struct ring *r, const char **ret);
 void ring_drop(struct ring *r, size_t len);

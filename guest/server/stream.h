@@ -11,8 +11,8 @@
 #define STREAM_MESSAGE_MAX (64u * 1024 * 1024) /* one encoded message */
 
 /*
- * Replies with all of the source's messages; its waker is set already. Takes it in any case. `first`: a message that was
- * pulled already, or NULL; taken too.
+ * Replies with all of the source's messages; its waker is set already. Takes it in any case.
+ * `first`: a message that was pulled already, or NULL; taken too.
  */
 int stream_begin_take(struct request *q, enum encoding enc, struct source *source, json_t *first,
                       struct err *e);

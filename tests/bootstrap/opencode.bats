@@ -14,7 +14,7 @@ setup()
     box_setup
     PROJECT=$BOX_TMP/project
     make_dirty_project "$PROJECT"
-    mkdir "$BOX_TMP/config"
+    mkdir "$BOX_TMP/config" "$BOX_TMP/got"
     cat >"$BOX_TMP/config/opencode.json" <<CONFIG
 {
   "provider": {

@@ -16,7 +16,7 @@ setup()
     PROJECT=$BOX_TMP/project
     make_dirty_project "$PROJECT"
     CONFIG=$BOX_TMP/config/.pi
-    mkdir -p "$CONFIG/agent" "$CONFIG/extensions"
+    mkdir -p "$CONFIG/agent" "$CONFIG/extensions" "$BOX_TMP/got"
     echo '{"defaultProvider": "fake", "defaultModel": "fake"}' >"$CONFIG/agent/settings.json"
     cat >"$CONFIG/agent/models.json" <<MODELS
 {

@@ -104,7 +104,7 @@ traces()
 
     for dir in /proc/[0-9]*; do
         pid=${dir#/proc/}
-        [ "$pid" != "$$" ] && [ "$pid" != "$BASHPID" ] || continue
+        case $pid in "$$" | "$BASHPID") continue ;; esac
         [ "$(sed 's/.*) //; s/ .*//' "$dir/stat" 2>/dev/null)" != Z ] || continue
         if tr '\0' ' ' <"$dir/cmdline" 2>/dev/null | grep -qF "$STATE"; then
             echo "process $pid: $(tr '\0' ' ' <"$dir/cmdline")"

@@ -75,3 +75,15 @@ setup()
     [ "$status" -eq 0 ]
     [ -z "$output" ]
 }
+
+@test "calls go down only" {
+    "$TOP/scripts/check-layers.sh"
+}
+
+@test "each header compiles alone" {
+    make -s -C "$TOP" check-headers
+}
+
+@test "the files that are made from others are what their generators make now" {
+    "$TOP/scripts/check-generated.sh"
+}

@@ -216,7 +216,7 @@ TEST(grep_skips_a_file_with_a_line_too_long_and_says_so)
 
 TEST(grep_leaves_binary_files_alone_unless_they_are_named)
 {
-    char data[200 * 1024];
+    static char data[200 * 1024];
 
     (void)mkdir("d", 0755);
     put("d/early", "x\ny\0x\n", 6);

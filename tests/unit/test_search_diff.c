@@ -18,7 +18,7 @@
 #include "search/glob.h"
 #include "search/search.h"
 
-#define DEFAULT_CASES 200
+#define DEFAULT_CASES 60 /* of each of the four tests */
 #define OUT_MAX (16u * 1024 * 1024)
 #define MAX_ARGS 32
 
@@ -428,7 +428,7 @@ typedef void (*case_fn)(struct question *q, const char *home, unsigned number);
 static void run_cases(bool with_rgignore, case_fn fn)
 {
     unsigned n = n_cases();
-    char top[256], home[512], whole[1024], command[600];
+    char top[256], home[512], whole[1024];
 
     T_OK(getcwd(top, sizeof(top)));
     for (unsigned i = 0; i < n; i++) {
@@ -448,8 +448,6 @@ static void run_cases(bool with_rgignore, case_fn fn)
         fn(&q, home, i);
         question_done(&q);
         T_OK(chdir(top) == 0);
-        (void)snprintf(command, sizeof(command), "rm -rf '%s/%u'", top, i);
-        T_INT(system(command), 0);
     }
 }
 

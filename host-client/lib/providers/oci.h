@@ -39,7 +39,8 @@ struct oci_disk {
 /* Where the box sees the agent's program: /usr is read-only with the host's image. */
 const char *oci_agent_place(const struct spec *spec);
 
-/* The lower layer: the image's root file system, or the tree made from the host's. NULL: no memory. */
+/* The lower layer: the root file system of the image, or the tree made from the host. NULL: out of
+ * memory. */
 char *oci_lower_path(const struct provider_box *b);
 
 /* <box dir>/name; NULL when out of memory. */

@@ -114,7 +114,7 @@ static void child(const struct oci_cmd *c, const struct pipes *p)
 /* Takes what is in the pipe; true when the writers are gone. */
 static bool drain(int fd, struct oci_output *ret)
 {
-    char scrap[4096];
+    char scrap[4096] = "";
 
     for (;;) {
         size_t room = sizeof(ret->text) - 1 - ret->len;
