@@ -66,6 +66,11 @@ void cli_progress(void *arg, const struct bh_progress *p)
         print_warning(c, p);
         return;
     }
+    /* What the user has to know is said in a pipe too. */
+    if (strcmp(p->phase, "warning") == 0) {
+        cli_warn(c, "%s", p->text);
+        return;
+    }
     if (!c->tty_err || c->quiet)
         return;
     if (!new_phase && !p->finished && now - line.drawn_ms < REDRAW_MS)

@@ -17,6 +17,7 @@
 #include "common/banned.h"
 
 #define CA_DIR "/usr/local/share/ca-certificates"
+#define CA_BUNDLE "/etc/ssl/certs/ca-certificates.crt"
 #define CA_BYTES (4 * 1024 * 1024)
 #define SECRET_BYTES (1024 * 1024)
 #define ENV_JSON_BYTES (1024 * 1024)
@@ -57,8 +58,9 @@ static int add_ca_file(struct buf *out, const char *path, struct err *e)
 
 static int collect_ca(const struct bh_create_options *opts, struct buf *out, struct err *e)
 {
-    const char *extra = find_env(opts->host_env, "NODE_EXTRA_CA_CERTS");
+    static const char *const bundles[] = {"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", NULL};
     _cleanup_closedir_ DIR *dir = opendir(CA_DIR);
+    const char *before = "";
     const struct dirent *d;
     int r = 0;
 
@@ -70,8 +72,15 @@ static int collect_ca(const struct bh_create_options *opts, struct buf *out, str
         path = path_join(CA_DIR, d->d_name);
         r = path ? add_ca_file(out, path, e) : err_oom(e);
     }
-    if (r == 0 && extra && *extra)
-        r = add_ca_file(out, extra, e);
+    for (size_t i = 0; r == 0 && bundles[i]; i++) {
+        const char *path = find_env(opts->host_env, bundles[i]);
+
+        /* The distribution's own bundle is in the box as well. */
+        if (!path || !*path || str_eq(path, CA_BUNDLE) || str_eq(path, before))
+            continue;
+        r = add_ca_file(out, path, e);
+        before = path;
+    }
     return r;
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/path.h"
 #include "common/str.h"
 #include "lib/gitfiles.h"
 #include "lib/upload_stream.h"
@@ -73,7 +74,8 @@ static int send_files(const struct upload_request *req, struct gitfiles *files, 
 {
     struct upload_stream *stream = NULL;
     _cleanup_free_ char *query = NULL;
-    int r = make_query(req, &query, e);
+    _cleanup_free_ char *dest = path_clean(req->dest);
+    int r = dest ? make_query(req, &query, e) : err_oom(e);
 
     if (r < 0)
         return r;
@@ -82,7 +84,7 @@ static int send_files(const struct upload_request *req, struct gitfiles *files, 
         return r;
     say_what_stays(req, files);
     say_what_comes(req, files);
-    r = client_put_archive(req->client, req->dest, query, upload_stream_read, stream,
+    r = client_put_archive(req->client, dest, query, upload_stream_read, stream,
                            req->deadline_mono_ms, NULL, e);
     upload_stream_free(stream);
     return r;

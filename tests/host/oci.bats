@@ -166,22 +166,37 @@ no_box_runs()
 @test "oci_destroy_leaves_nothing_compared_with_before" {
     snapshot >"$OCI_TMP/before"
     box_make "$A" network=user
-    in_box "$A" 'sleep 1000 & python3 -c "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind(\"/tmp/s\")"; echo'
-    [ "$(snapshot | diff - "$OCI_TMP/before" | wc -l)" -gt 0 ]
+    in_box "$A" 'sleep 1000 & python3 -c "import socket; s=socket.socket(socket.AF_UNIX); s.bind(\"/tmp/s\")"; echo'
+    # the namespaces of the box, to look for whoever may still hold them
+    for kind in user pid mnt ipc uts net cgroup; do
+        readlink "/proc/$(box_pid "$A")/ns/$kind"
+    done >"$OCI_TMP/namespaces"
+    [ "$(snapshot | diff - "$OCI_TMP/before" | grep -c '^<')" -ge 10 ]
     drive destroy "$A"
+    BOXES=()
     wait_until 5 same_as_before
+    wait_until 5 no_namespace_is_left
 }
 
-# Namespaces, cgroups, mounts and sockets of the whole machine that bear a trace of us.
+# What this test may have put on the machine, whatever other boxes it has.
 snapshot()
 {
-    find /sys/fs/cgroup -maxdepth 2 -name 'bellhop*' | sort
-    grep -c . /proc/self/mountinfo
-    pgrep -fa 'slirp4netns|bellhop-keeper|runc|bellhopd' | awk '{ print $2 }' | sort | uniq -c
-    lsns -n -o TYPE,COMMAND | grep -E 'bellhop|runc' | sort
+    local pid
+
+    find /sys/fs/cgroup -maxdepth 2 -name "bellhop-*-$A" | sort
+    grep -F "$STATE" /proc/self/mountinfo || true
+    find "$STATE" -path "$STATE/cache" -prune -o -path "$STATE/userns" -o -path "$STATE/boxes" \
+        -o -print 2>/dev/null | sort
+    for pid in /proc/[0-9]*; do
+        tr '\0' ' ' <"$pid/cmdline" 2>/dev/null | grep -F "$STATE" | grep -vE 'bats|grep' || true
+    done
     return 0
 }
 same_as_before() { snapshot | diff - "$OCI_TMP/before"; }
+no_namespace_is_left()
+{
+    ! find /proc/[0-9]*/ns -type l -exec readlink {} + 2>/dev/null | grep -qxFf "$OCI_TMP/namespaces"
+}
 
 @test "oci_killing_any_process_of_a_box_leaves_nothing_after_destroy" {
     for which in init keeper helper; do

@@ -202,3 +202,33 @@ up() # NAME [OPTION...]
     wait_for 10 curl -fsS --max-time 2 "$url"
     [ "$(curl -fsS --max-time 5 "$url")" = "from the box" ]
 }
+
+@test "a secret is a file 0600 of the box's user and stands in no argument, log or store" {
+    export DEPLOY_KEY=s3cr3t-$RANDOM-value
+    up one --secret DEPLOY_KEY >/dev/null
+    [ "$(bellhop exec one -- cat /run/secrets/DEPLOY_KEY)" = "$DEPLOY_KEY" ]
+    [ "$(bellhop exec one -- stat -c '%a %U' /run/secrets/DEPLOY_KEY)" = "600 user" ]
+    ! bellhop exec one -- env | grep -qF "$DEPLOY_KEY"
+    ! grep -lF "$DEPLOY_KEY" /proc/[0-9]*/cmdline
+    ! bellhop status one --json | grep -F "$DEPLOY_KEY"
+    ! grep -aqF "$DEPLOY_KEY" "$BELLHOP_STATE_DIR"/*.db*
+    ! grep -rlF "$DEPLOY_KEY" "$BELLHOP_STATE_DIR"/boxes/*/*.log
+    bellhop stop one
+    [ "$(bellhop exec one -- cat /run/secrets/DEPLOY_KEY)" = "$DEPLOY_KEY" ]
+}
+
+@test "variables reach the box exactly, whatever is in them" {
+    export ODD=$'a b $(touch /tmp/x) `id` "q" \'s\' \nline'
+    printf 'FROM_FILE=x=y z\n# a comment\n\n' >"$BOX_TMP/env"
+    up one -e ODD -e 'PLAIN=1' --env-file "$BOX_TMP/env" >/dev/null
+    [ "$(bellhop exec one -- sh -c 'printf "%s|%s|%s" "$ODD" "$PLAIN" "$FROM_FILE"')" = "$ODD|1|x=y z" ]
+}
+
+@test "a certificate authority of the host's own is trusted in the box" {
+    command -v openssl >/dev/null || skip "openssl is not installed"
+    openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=bellhop-test -keyout "$BOX_TMP/key" \
+        -out "$BOX_TMP/ca.crt" 2>/dev/null
+    SSL_CERT_FILE=$BOX_TMP/ca.crt up one >/dev/null
+    line=$(sed -n 2p "$BOX_TMP/ca.crt")
+    bellhop exec one -- sh -c "grep -qF '$line' \"\$SSL_CERT_FILE\""
+}

@@ -352,6 +352,64 @@ PY
     ! ls "$AGENT_DIR"/slow* 2>/dev/null
 }
 
+@test "every kind of route answers while a frozen FUSE mount holds thirty requests" {
+    [ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] || skip "mounting FUSE needs root and /dev/fuse"
+    start_agent
+    mkdir "$AGENT_DIR/frozen"
+    echo alive >"$AGENT_DIR/file"
+    python3 - "$AGENT_PORT" "$AGENT_TOKEN" "$AGENT_DIR" <<'PY'
+import ctypes, os, socket, sys, time
+port, token, tmp = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+libc = ctypes.CDLL(None, use_errno=True)
+# A file system whose server never says a word: whoever touches it waits.
+fuse = os.open("/dev/fuse", os.O_RDWR)
+mnt = (tmp + "/frozen").encode()
+if libc.mount(b"frozen", mnt, b"fuse", 0, f"fd={fuse},rootmode=40000,user_id=0,group_id=0".encode()) != 0:
+    raise OSError(ctypes.get_errno(), "mount")
+def send(request):
+    s = socket.create_connection(("127.0.0.1", port), 10)
+    s.sendall(request.encode())
+    return s
+def ask(method, path, body=""):
+    start = time.monotonic()
+    s = send(f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n"
+             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}")
+    got = b""
+    while True:
+        piece = s.recv(65536)
+        if not piece:
+            break
+        got += piece
+    return got, time.monotonic() - start
+try:
+    held = []
+    for i in range(10):
+        held.append(send(f"GET /v1/files/{tmp}/frozen/x{i} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"))
+        held.append(send(f"PUT /v1/files/{tmp}/frozen/y{i} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 2\r\n\r\nhi"))
+        body = '{"path":"%s/frozen"}' % tmp
+        held.append(send(f"POST /bellhop.v1.Fs/List HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+                         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"))
+    routes = [("GET", "/v1/health", "", b" 200 "), ("GET", "/v1/metrics", "", b" 200 "),
+              ("POST", "/bellhop.v1.System/Info", "{}", b" 200 "),
+              ("POST", "/bellhop.v1.Exec/Run", '{"argv":["true"]}', b'"code":0'),
+              ("GET", f"/v1/files/{tmp}/file", "", b"alive"),
+              ("POST", "/bellhop.v1.Fs/Stat", '{"path":"%s/file"}' % tmp, b" 200 ")]
+    for method, path, body, want in routes:
+        took = []
+        for i in range(5):
+            got, t = ask(method, path, body)
+            assert want in got, (path, got[:300])
+            took.append(t)
+        print(path, "worst", max(took))
+        # Other processes share the machine: a stall would be for ever.
+        assert max(took) < 2, (path, took)
+finally:
+    os.close(fuse)  # ends the waiting with ENOTCONN
+    libc.umount2(mnt, 2)
+PY
+    [ "$(agent_status /v1/health)" = 200 ]
+}
+
 @test "over the connection limit health still answers, the rest gets 503" {
     start_agent --max-connections 8
     python3 - "$AGENT_PORT" "$AGENT_TOKEN" <<'PY'

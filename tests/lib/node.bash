@@ -27,7 +27,10 @@ npm_command()
     if command -v npm >/dev/null 2>&1; then
         npm "$@"
     else
-        npm_config_registry=$("$NODE_ROOT/scripts/npm-registry.sh") \
+        # The image's npm has the image's settings; node has its own list of authorities, without
+        # those that this machine's owner has added.
+        NODE_EXTRA_CA_CERTS=${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt} \
+            npm_config_registry=$("$NODE_ROOT/scripts/npm-registry.sh") \
             "$(node_program)" "$image/lib/node_modules/npm/bin/npm-cli.js" "$@"
     fi
 }

@@ -33,7 +33,8 @@ copy_settings()
     done
 }
 
-# minbase has no git: the clone is made from outside, as `git clone` would have made it.
+# minbase has no git: the clone is made from outside, as `git clone` would have made it. Files are
+# new (--touch), or what an earlier run compiled in a root that is used again would seem newer.
 clone_repository()
 {
     mkdir -p "$root/home/newcomer"
@@ -42,7 +43,7 @@ clone_repository()
     fi
     (cd "$top" && git ls-files --cached --others --exclude-standard -z |
         tar --create --null --files-from=- --ignore-failed-read 2>/dev/null) |
-        tar --extract -C "$root/home/newcomer/bellhop" --no-same-owner
+        tar --extract --touch -C "$root/home/newcomer/bellhop" --no-same-owner
 }
 
 # The second half of this script runs in the namespaces: pivot_root, since a chroot may not make

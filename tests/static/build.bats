@@ -37,14 +37,6 @@ setup()
     readelf -d "$BUILT/libbellhop.so" | grep -q 'soname: \[libbellhop.so.0\]'
 }
 
-@test "the public header compiles as c99 and as c++" {
-    printf '#include "bellhop/bellhop.h"\nint main(void) { return 0; }\n' >main.c
-    gcc -std=c99 -Wall -Wextra -Wpedantic -Werror -I "$TOP/host-client/include" -fsyntax-only main.c
-    cp main.c main.cc
-    command -v g++ >/dev/null || skip "no c++ compiler"
-    g++ -Wall -Wextra -Wpedantic -Werror -I "$TOP/host-client/include" -fsyntax-only main.cc
-}
-
 @test "what is installed is found and works from its own place" {
     make -s -C "$TOP" install DESTDIR="$PWD/root" PREFIX=/usr
     [ -x root/usr/libexec/bellhop/bellhop-monitor ]

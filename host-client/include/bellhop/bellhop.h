@@ -54,12 +54,12 @@ enum bh_code {
 };
 
 struct bh_error {
-    int code;           /* enum bh_code */
-    int sys;            /* errno, or 0 */
-    char field[96];     /* the option or path at fault, or "" */
-    char message[512];  /* one sentence, lower case, no full stop */
-    char step[32];      /* the bootstrap step that failed ("install", "health", ...), or "" */
-    char detail[4096];  /* the tail of the log behind the error, or "" */
+    int code;          /* enum bh_code */
+    int sys;           /* errno, or 0 */
+    char field[96];    /* the option or path at fault, or "" */
+    char message[512]; /* one sentence, lower case, no full stop */
+    char step[32];     /* the bootstrap step that failed ("install", "health", ...), or "" */
+    char detail[4096]; /* the tail of the log behind the error, or "" */
 };
 
 const char *bh_code_name(int code); /* "not_found" */
@@ -71,8 +71,8 @@ struct bh_progress {
     /* "image", "create", "upload", "install", "start", "health", ...; "warning": a person should
      * see the text in any case */
     const char *phase;
-    const char *text;  /* what is happening, for a person */
-    uint64_t done;     /* of total, in bytes; total 0: not known */
+    const char *text; /* what is happening, for a person */
+    uint64_t done;    /* of total, in bytes; total 0: not known */
     uint64_t total;
     bool finished; /* the phase is over */
 };
@@ -88,7 +88,7 @@ struct bh_options {
     int cancel_fd;            /* readable: end what is being waited for; 0 or -1: none */
     void (*progress)(void *arg, const struct bh_progress *p); /* may be NULL */
     void *progress_arg;
-    bool no_resume; /* a call on a stopped box is an error instead of starting it again */
+    bool no_resume;           /* a call on a stopped box is an error instead of starting it again */
     const char *npm_registry; /* where coding agents come from; NULL: as npm's settings say */
 };
 
@@ -133,14 +133,14 @@ struct bh_create_options {
     bool with_secrets;        /* upload untracked files that look like secrets too */
     const char *repo_url;     /* clone in the box instead of an upload; excludes project */
     const char *git_token_file;
-    const char *network;      /* "user" (default), "none", "host" */
-    const char *privilege;    /* "sudo" (default), "strict" */
-    const char *on_timeout;   /* "stop" (default), "rm" */
-    int64_t timeout_ms;       /* time to live; 0: ten minutes */
-    uint32_t cpu_millis;      /* 0: no limit */
-    uint64_t memory_bytes;    /* 0: no limit */
-    uint32_t pids;            /* 0: 4096 */
-    uint16_t agent_port;      /* in the box; 0: the recipe's */
+    const char *network;              /* "user" (default), "none", "host" */
+    const char *privilege;            /* "sudo" (default), "strict" */
+    const char *on_timeout;           /* "stop" (default), "rm" */
+    int64_t timeout_ms;               /* time to live; 0: ten minutes */
+    uint32_t cpu_millis;              /* 0: no limit */
+    uint64_t memory_bytes;            /* 0: no limit */
+    uint32_t pids;                    /* 0: 4096 */
+    uint16_t agent_port;              /* in the box; 0: the recipe's */
     const char *const *env;           /* "K=V", NULL-terminated, or NULL */
     const char *const *secrets;       /* "K=V": a file 0600 each in the box */
     const char *const *labels;        /* "K=V" */
@@ -168,18 +168,18 @@ struct bh_box_info {
     const char *provider;
     const char *image;
     enum bh_state state;
-    const char *cause;      /* why it is in that state, or "" */
+    const char *cause; /* why it is in that state, or "" */
     int64_t created_ms;
     int64_t state_since_ms;
-    int64_t deadline_ms;    /* when its time is over; 0 when it is not running */
-    const char *workdir;    /* in the box */
-    const char *guest_url;  /* TCP address of the guest agent, or "" */
+    int64_t deadline_ms;   /* when its time is over; 0 when it is not running */
+    const char *workdir;   /* in the box */
+    const char *guest_url; /* TCP address of the guest agent, or "" */
     const char *guest_socket;
     const char *agent_name; /* "opencode", or "none" */
     const char *agent_version;
     const char *agent_url;      /* "" when it has none */
     const char *agent_password; /* "" when it has none */
-    const char *json; /* everything, as `bellhop status --json` prints it */
+    const char *json;           /* everything, as `bellhop status --json` prints it */
 };
 /* A snapshot; valid until the next call on this box. */
 const struct bh_box_info *bh_box_info(struct bh_box *box);
@@ -211,9 +211,9 @@ struct bh_run_options {
     const char *cwd;         /* NULL: the box's workdir */
     const char *user;        /* NULL: the box's user */
     const char *const *env;  /* "K=V" */
-    const char *id;          /* the caller's, for a command that must happen once; NULL: one is made */
-    int64_t timeout_ms;      /* 0: none */
-    bool detach;             /* return when it has started */
+    const char *id;     /* the caller's, for a command that must happen once; NULL: one is made */
+    int64_t timeout_ms; /* 0: none */
+    bool detach;        /* return when it has started */
     bool pty;
     uint16_t cols, rows;
     int stdin_fd; /* -1: no input (a zeroed struct reads descriptor 0) */

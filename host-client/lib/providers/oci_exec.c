@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -87,7 +88,15 @@ static void child_fail(const struct pipes *p, const struct err *e)
     _exit(127);
 }
 
-static void child(const struct oci_cmd *c, const struct pipes *p)
+/* A helper that outlived its caller would go on making what the next command has just undone. */
+static void end_with(pid_t caller)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != caller)
+        _exit(127);
+}
+
+static void child(const struct oci_cmd *c, const struct pipes *p, pid_t caller)
 {
     static char path_env[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     static char lang_env[] = "LANG=C.UTF-8";
@@ -96,6 +105,7 @@ static void child(const struct oci_cmd *c, const struct pipes *p)
     int in = c->input ? p->input[0] : open("/dev/null", O_RDONLY | O_CLOEXEC);
     struct err e = {0};
 
+    end_with(caller);
     child_signals();
     child_limits();
     (void)setsid();
@@ -203,6 +213,7 @@ static int parent(const struct oci_cmd *c, pid_t pid, const struct pipes *p, str
 int oci_exec(const struct oci_cmd *c, struct oci_output *ret, struct err *e)
 {
     struct pipes p = {{-1, -1}, {-1, -1}, {-1, -1}};
+    pid_t caller = getpid();
     pid_t pid;
     int r;
 
@@ -216,7 +227,7 @@ int oci_exec(const struct oci_cmd *c, struct oci_output *ret, struct err *e)
     }
     pid = fork();
     if (pid == 0)
-        child(c, &p);
+        child(c, &p, caller);
     close_end(&p.input[0]);
     close_end(&p.input[1]);
     close_end(&p.output[1]);
