@@ -70,7 +70,7 @@ static int run(struct archive_extract *x, struct err *e)
     struct stage_limits limits = {
         .max_entries = x->o.max_entries ? x->o.max_entries : ARCHIVE_MAX_ENTRIES,
         .max_bytes = x->o.max_bytes ? x->o.max_bytes : ARCHIVE_MAX_BYTES,
-        .packed_bytes = &x->packed,
+        .packed_bytes = x->o.any_ratio ? NULL : &x->packed,
     };
     int r;
 
@@ -246,6 +246,16 @@ static int begin(struct archive_extract *x, struct err *e)
     return r;
 }
 
+/* "dir/" is "dir": the target's name is needed for a rename. */
+static char *path_without_slashes(const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return strndup(path, n);
+}
+
 int archive_extract_begin(struct fs_caller *c, const char *path,
                           const struct archive_extract_options *o, struct archive_extract **ret,
                           struct err *e)
@@ -258,7 +268,7 @@ int archive_extract_begin(struct fs_caller *c, const char *path,
     x->caller = fs_caller_ref(c);
     x->o = *o;
     x->parent_fd = x->target_fd = x->stage_fd = x->home_fd = -1;
-    x->path = strdup(path);
+    x->path = path_without_slashes(path);
     r = x->path ? begin(x, e) : err_oom(e);
     if (r < 0) {
         archive_extract_free(x);

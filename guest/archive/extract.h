@@ -40,6 +40,7 @@ struct archive_extract_options {
     bool keep_owner;      /* the archive's owners (an agent that is root and a caller that is) */
     bool no_parents;      /* the target must be there; else it is made */
     bool sync;            /* syncfs before the commit returns */
+    bool any_ratio;       /* the sender made the archive itself: a file of zeros is no bomb */
     uint64_t max_entries; /* 0: the limits above */
     uint64_t max_bytes;
 };

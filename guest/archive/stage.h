@@ -15,7 +15,8 @@
 struct stage_limits {
     uint64_t max_entries;
     uint64_t max_bytes;
-    const uint64_t *packed_bytes; /* received so far, for the ratio; read without a lock */
+    /* Received so far, for the ratio; read without a lock. NULL: any ratio. */
+    const uint64_t *packed_bytes;
 };
 
 struct stage {

@@ -40,8 +40,8 @@ int upload_check(const char *source, struct err *e)
 
 static int make_query(const struct upload_request *req, char **ret, struct err *e)
 {
-    int n =
-        req->user ? asprintf(ret, "mode=merge&user=%s", req->user) : asprintf(ret, "mode=merge");
+    int n = asprintf(ret, "mode=merge&any_ratio=true%s%s", req->user ? "&user=" : "",
+                     req->user ? req->user : "");
 
     return n < 0 ? err_oom(e) : 0;
 }

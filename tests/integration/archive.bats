@@ -190,3 +190,24 @@ own" ]
     is_back() { [ "$(n_fds)" -le "$((before + 2))" ]; }
     wait_until 5 is_back
 }
+
+@test "a directory's name may end with a slash, new or not" {
+    start_agent
+    mkdir "$AGENT_DIR/in"
+    echo one >"$AGENT_DIR/in/one"
+    tar -C "$AGENT_DIR/in" -cf "$AGENT_DIR/a.tar" .
+    [ "$(agent_status "/v1/archive?path=$AGENT_DIR/new/" -T "$AGENT_DIR/a.tar")" = 200 ]
+    [ "$(agent_status "/v1/archive?path=$AGENT_DIR/new//" -T "$AGENT_DIR/a.tar")" = 200 ]
+    [ "$(cat "$AGENT_DIR/new/one")" = one ]
+}
+
+@test "a file of zeros is refused as a bomb unless its sender answers for it" {
+    start_agent
+    mkdir "$AGENT_DIR/in"
+    truncate -s 300M "$AGENT_DIR/in/zeros"
+    tar -C "$AGENT_DIR/in" -c . | zstd -q >"$AGENT_DIR/a.tar.zst"
+    [ "$(agent_status "/v1/archive?path=$AGENT_DIR/out" -T "$AGENT_DIR/a.tar.zst")" = 413 ]
+    [ ! -e "$AGENT_DIR/out" ]
+    [ "$(agent_status "/v1/archive?path=$AGENT_DIR/out&any_ratio=true" -T "$AGENT_DIR/a.tar.zst")" = 200 ]
+    [ "$(stat -c %s "$AGENT_DIR/out/zeros")" -eq $((300 * 1024 * 1024)) ]
+}
