@@ -80,7 +80,7 @@ HOST_CPPFLAGS += -DBH_PREFIX='"$(PREFIX)"'
 
 pkg = $(shell pkg-config $(1) $(2) 2>/dev/null)
 AGENT_PKGS := libmicrohttpd jansson libarchive libpcre2-8 nettle zlib
-HOST_PKGS := libcurl jansson libarchive sqlite3 nettle libseccomp
+HOST_PKGS := libcurl jansson libarchive sqlite3 nettle
 
 # The agent that ships is static musl, made from the pinned libraries of guest/deps; every other
 # profile uses the system's shared libraries, since sanitizers cannot be linked statically.

@@ -149,12 +149,12 @@ static int find_all_ours(struct bh_ctx *ctx, const struct bh_options *o, struct 
 {
     static const char *const agent[] = {"bellhopd", "../lib/bellhop/bellhopd",
                                         BH_PREFIX "/lib/bellhop/bellhopd", NULL};
-    static const char *const monitor[] = {"bellhop-monitor", "../lib/bellhop/bellhop-monitor",
-                                          BH_PREFIX "/lib/bellhop/bellhop-monitor", NULL};
+    static const char *const monitor[] = {"bellhop-monitor", "../libexec/bellhop/bellhop-monitor",
+                                          BH_PREFIX "/libexec/bellhop/bellhop-monitor", NULL};
     static const char *const recipes[] = {"../../bootstrap", "../share/bellhop/bootstrap",
                                           BH_PREFIX "/share/bellhop/bootstrap", NULL};
-    static const char *const images[] = {"../image", "../lib/bellhop/image",
-                                         BH_PREFIX "/lib/bellhop/image", NULL};
+    static const char *const images[] = {"../image", "../share/bellhop/images",
+                                         BH_PREFIX "/share/bellhop/images", NULL};
     int r;
 
     r = find_ours(o->agent_path, agent, &ctx->agent_path, e);

@@ -129,3 +129,21 @@ clean()
     [ "$(stat -c %a "$BELLHOP_STATE_DIR/store.db")" = 600 ]
     [ "$(stat -c %a "$BELLHOP_STATE_DIR"/boxes/*/token)" = 600 ]
 }
+
+@test "gc removes a box that has been stopped for seven days and keeps a younger one" {
+    up old >/dev/null
+    up young >/dev/null
+    bellhop stop old young >/dev/null
+    python3 - "$BELLHOP_STATE_DIR/store.db" <<'PY'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+hour = 3600 * 1000
+db.execute("UPDATE boxes SET state_since_ms = state_since_ms - ? WHERE name = 'old'", (7 * 24 * hour + 1000,))
+db.execute("UPDATE boxes SET state_since_ms = state_since_ms - ? WHERE name = 'young'", (7 * 24 * hour - hour,))
+db.commit()
+PY
+    run bellhop gc
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"old: stopped for 7 days, removed"* ]]
+    [ "$(bellhop ls -q)" = young ]
+}

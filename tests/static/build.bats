@@ -43,6 +43,10 @@ setup()
     [ -x root/usr/lib/bellhop/bellhopd ]
     grep -q '^prefix=/usr$' root/usr/lib/pkgconfig/libbellhop.pc
     root/usr/bin/bellhop --version
+    # It takes its parts from where it stands, not from the tree it was built in.
+    run root/usr/bin/bellhop doctor
+    [[ "$output" == *"$PWD/root/usr/libexec/bellhop/bellhop-monitor"* ]]
+    [[ "$output" == *"$PWD/root/usr/share/bellhop/bootstrap"* ]]
     # A program built against the installed files alone.
     printf '#include <bellhop/bellhop.h>\nint main(void) { return 0; }\n' >main.c
     gcc -I root/usr/include main.c -L root/usr/lib -lbellhop -o main
