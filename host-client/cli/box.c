@@ -38,7 +38,7 @@ static int signal_number(const char *name)
     return 0;
 }
 
-static int exit_for_result(struct cli *c, const struct bh_run_result *r)
+int cli_exit_for_run(struct cli *c, const struct bh_run_result *r)
 {
     if (strcmp(r->reason, "exited") == 0)
         return r->code;
@@ -56,7 +56,7 @@ static int exit_for_result(struct cli *c, const struct bh_run_result *r)
 }
 
 /* Errors of exec have the statuses that env(1) and docker use, so that CMD's own stand out. */
-static int exit_for_error(struct cli *c, const struct bh_error *err)
+int cli_exit_for_exec(struct cli *c, const struct bh_error *err)
 {
     bool is_command = strncmp(err->field, "argv", 4) == 0;
 
@@ -108,5 +108,5 @@ int cli_run_attached(struct cli *c, const char *name, const struct cli_run *run,
     box = bh_box_free(box);
     (void)bh_close(ctx);
     (void)cli_signals_stop(signals);
-    return r < 0 ? exit_for_error(c, err) : exit_for_result(c, &result);
+    return r < 0 ? cli_exit_for_exec(c, err) : cli_exit_for_run(c, &result);
 }

@@ -149,6 +149,8 @@ struct cli_run {
 };
 int cli_run_attached(struct cli *c, const char *name, const struct cli_run *run,
                      struct bh_error *err);
+int cli_exit_for_run(struct cli *c, const struct bh_run_result *result); /* the command's own */
+int cli_exit_for_exec(struct cli *c, const struct bh_error *err); /* prints it; 125, 126 or 127 */
 static inline void cli_box_free_p(struct bh_box **b)
 {
     (void)bh_box_free(*b);

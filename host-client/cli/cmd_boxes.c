@@ -126,7 +126,17 @@ static void print_value(const char *key, json_t *v, int indent)
     (void)fputc('\n', stdout);
 }
 
-static void print_status(const struct bh_box_info *i, json_t *enforced)
+static void print_labels(json_t *labels)
+{
+    const char *key;
+    json_t *v;
+    unsigned n = 0;
+
+    json_object_foreach (labels, key, v)
+        (void)printf("%-24s %s=%s\n", n++ ? "" : "labels", key, json_string_value(v));
+}
+
+static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enforced)
 {
     char created[CLOCK_TEXT_BYTES], since[CLOCK_TEXT_BYTES], left[32];
     const char *key;
@@ -143,10 +153,12 @@ static void print_status(const struct bh_box_info *i, json_t *enforced)
     (void)printf("%-24s %s\n", "provider", i->provider);
     (void)printf("%-24s %s\n", "image", i->image);
     (void)printf("%-24s %s\n", "project", i->workdir);
-    (void)printf("%-24s %s %s\n", "agent", i->agent_name, i->agent_version);
+    (void)printf("%-24s %s%s%s\n", "agent", i->agent_name, *i->agent_version ? " " : "",
+                 i->agent_version);
     if (*i->agent_url)
         (void)printf("%-24s %s\n", "agent url", i->agent_url);
     (void)printf("%-24s %s\n", "guest socket", i->guest_socket);
+    print_labels(json_object_get(whole, "labels"));
     if (!enforced)
         return;
     (void)fputs("\nWhat the kernel says is enforced:\n", stdout);
@@ -172,14 +184,15 @@ static int run_status(struct cli *c, void *args, char **operands, struct bh_erro
         enforced = json_loads(text, 0, NULL);
     }
     i = bh_box_info(box);
-    if (!c->json) {
-        print_status(i, enforced);
-        json_decref(enforced);
-        return EXIT_CLI_OK;
-    }
     whole = json_loads(i->json, 0, NULL);
     if (!whole)
         whole = cli_box_json(i);
+    if (!c->json) {
+        print_status(i, whole, enforced);
+        json_decref(whole);
+        json_decref(enforced);
+        return EXIT_CLI_OK;
+    }
     (void)json_object_set_new(whole, "enforced", enforced ? enforced : json_null());
     return cli_print_json_take(whole);
 }

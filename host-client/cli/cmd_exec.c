@@ -57,6 +57,21 @@ static int run_detached(struct cli *c, const char *name, const struct cli_run *r
     return EXIT_CLI_OK;
 }
 
+/* The status that the command's end gives, from Exec/Run's reply. */
+static int exit_for_reply(struct cli *c, const char *reply)
+{
+    struct bh_run_result result = {.size = sizeof(result)};
+    json_t *whole = json_loads(reply, 0, NULL), *end = json_object_get(whole, "exit");
+    const char *reason = json_string_value(json_object_get(end, "reason"));
+    const char *sig = json_string_value(json_object_get(end, "signal"));
+
+    result.code = (int)json_integer_value(json_object_get(end, "code"));
+    (void)snprintf(result.reason, sizeof(result.reason), "%s", reason ? reason : "lost");
+    (void)snprintf(result.signal, sizeof(result.signal), "%s", sig ? sig : "");
+    json_decref(whole);
+    return cli_exit_for_run(c, &result);
+}
+
 /* With --json: the result as one document, output included. */
 static int run_json(struct cli *c, const char *name, const struct cli_run *run,
                     struct bh_error *err)
@@ -92,7 +107,7 @@ static int run_json(struct cli *c, const char *name, const struct cli_run *run,
     if (r < 0)
         return r;
     (void)puts(reply);
-    return EXIT_CLI_OK;
+    return exit_for_reply(c, reply);
 }
 
 static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
@@ -107,11 +122,13 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
         .pty = a->tty,
         .no_stdin = a->no_stdin,
     };
+    int r;
 
-    if (a->detach)
-        return run_detached(c, operands[0], &run, err);
-    if (c->json)
-        return run_json(c, operands[0], &run, err);
+    if (a->detach || c->json) {
+        r = a->detach ? run_detached(c, operands[0], &run, err)
+                      : run_json(c, operands[0], &run, err);
+        return r < 0 ? cli_exit_for_exec(c, err) : r;
+    }
     if (a->tty && !isatty(STDIN_FILENO))
         return cli_fail(err, BH_INVALID_ARGUMENT, "tty", "--tty: standard input is not a terminal");
     return cli_run_attached(c, operands[0], &run, err);

@@ -81,13 +81,20 @@ static int show(struct cli *c, struct bh_box *box, const char *id, bool follow,
                 struct bh_error *err)
 {
     json_t *held = NULL, *out, *errors, *params;
-    int r = call(box, "Exec/Get", json_pack("{s:s, s:b}", "id", id, "output", 1), &held, err);
+    int r = 0;
+
+    /* One document means: when it has ended. */
+    if (c->json && follow)
+        r = call(box, "Exec/Wait", json_pack("{s:s}", "id", id), &held, err);
+    json_decref(held);
+    if (r == 0)
+        r = call(box, "Exec/Get", json_pack("{s:s, s:b}", "id", id, "output", 1), &held, err);
 
     if (r < 0)
         return r;
     out = json_object_get(held, "stdout");
     errors = json_object_get(held, "stderr");
-    if (c->json && !follow)
+    if (c->json)
         return cli_print_json_take(held);
     r = print_held(c, out);
     if (r == 0)

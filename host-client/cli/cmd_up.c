@@ -66,7 +66,7 @@ static const struct cli_option options[] = {
     O("env-file", 0, CLI_STR, env_file, "FILE", "a file of K=V lines", NULL),
     O("secret", 0, CLI_LIST, secrets, "K",
       "your variable K as the file /run/secrets/K, mode 0600, in the box", NULL),
-    O("label", 'l', CLI_LIST, labels, "K=V", "a label, shown by ls and status", NULL),
+    O("label", 'l', CLI_LIST, labels, "K=V", "a label, shown by status and ls --json", NULL),
     O("dest", 0, CLI_STR, dest, "DIR", "where the project goes (default: /workspace)", NULL),
     O("git", 0, CLI_STR, git, "MODE", "send .git: full (default), shallow, none", gits),
     O("with-secrets", 0, CLI_FLAG, with_secrets, NULL,

@@ -189,9 +189,22 @@ static int make_dir(const char *given, const char *field, char **ret, struct err
     return *ret ? 0 : err_at(e, err_sys(e, errno, "%s '%s'", field, joined), field);
 }
 
+/* What every state directory has, so that a call that is refused changes nothing in it. */
+static int make_state_dirs(const struct bh_ctx *ctx, struct err *e)
+{
+    static const char *const names[] = {"boxes", "locks"};
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(names); i++) {
+        _cleanup_free_ char *dir = path_join(ctx->state_dir, names[i]);
+
+        r = dir ? io_mkdir_p(dir, 0700, e) : err_oom(e);
+    }
+    return r < 0 ? err_at(e, r, "state_dir") : 0;
+}
+
 static int fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
 {
-    _cleanup_free_ char *boxes = NULL;
     int r;
 
     r = make_dir(o->state_dir, "state_dir", &ctx->state_dir, e);
@@ -200,12 +213,9 @@ static int fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
     r = make_dir(o->cache_dir, "cache_dir", &ctx->cache_dir, e);
     if (r < 0)
         return r;
-    boxes = path_join(ctx->state_dir, "boxes");
-    if (!boxes)
-        return err_oom(e);
-    r = io_mkdir_p(boxes, 0700, e);
+    r = make_state_dirs(ctx, e);
     if (r < 0)
-        return err_at(e, r, "state_dir");
+        return r;
     r = find_all_ours(ctx, o, e);
     if (r < 0)
         return r;
