@@ -43,7 +43,8 @@ static const char *const runtimes[] = {"runc", "crun", "runsc", NULL};
     }
 
 static const struct cli_option options[] = {
-    O("name", 'n', CLI_STR, name, "NAME", "the box's name (default: the directory's)", NULL),
+    O("name", 'n', CLI_STR, name, "NAME",
+      "the box's name (default: the directory's, or the repository's)", NULL),
     O("agent", 'a', CLI_STR, agent, "AGENT", "opencode, pi, none, NAME@VERSION or a recipe file",
       agents),
     O("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files", NULL),
@@ -81,15 +82,13 @@ static const struct cli_option options[] = {
     {0},
 };
 
-/* A directory's name as a box's: lower case, everything else a dash. */
-static char *name_from_dir(const char *dir)
+/* A word as a box's name: lower case, everything else a dash. */
+static char *name_from_word(const char *last, size_t len)
 {
-    _cleanup_free_ char *real = realpath(dir, NULL);
-    const char *last = real ? path_name(real) : "";
     char *name = calloc(1, NAME_MAX_CHARS + 1);
     size_t n = 0;
 
-    for (; name && *last && n < NAME_MAX_CHARS; last++) {
+    for (; name && len && n < NAME_MAX_CHARS; last++, len--) {
         char ch = *last >= 'A' && *last <= 'Z' ? (char)(*last - 'A' + 'a') : *last;
         bool plain = (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9');
 
@@ -103,6 +102,47 @@ static char *name_from_dir(const char *dir)
     if (name && !n)
         (void)snprintf(name, NAME_MAX_CHARS, "box");
     return name;
+}
+
+static char *name_from_dir(const char *dir)
+{
+    _cleanup_free_ char *real = realpath(dir, NULL);
+    const char *last = real ? path_name(real) : "";
+
+    return name_from_word(last, strlen(last));
+}
+
+/* As git clone names the directory: "https://host/org/api.git/" is "api". */
+static char *name_from_repo(const char *url)
+{
+    size_t end = strcspn(url, "?#"), start;
+
+    while (end && url[end - 1] == '/')
+        end--;
+    for (start = end; start && url[start - 1] != '/';)
+        start--;
+    if (end - start > 4 && strncmp(url + end - 4, ".git", 4) == 0)
+        end -= 4;
+    return name_from_word(url + start, end - start);
+}
+
+/* The project is a directory, a repository or nothing: what says two of them is a mistake. */
+static int check_source(const struct args *a, const char *dir, struct bh_error *err)
+{
+    if (a->empty && dir)
+        return cli_fail(err, BH_INVALID_ARGUMENT, "empty",
+                        "--empty and a directory exclude each other");
+    if (a->repo && dir)
+        return cli_fail(err, BH_INVALID_ARGUMENT, "repo",
+                        "--repo and a directory exclude each other");
+    if (a->repo && a->empty)
+        return cli_fail(err, BH_INVALID_ARGUMENT, "repo", "--repo and --empty exclude each other");
+    return 0;
+}
+
+static char *default_name(const struct args *a, const char *dir)
+{
+    return a->repo ? name_from_repo(a->repo) : name_from_dir(dir);
 }
 
 /* "K" becomes "K=value of K here"; with must_be_bare, "K=V" is refused (it would be in argv). */
@@ -208,7 +248,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     struct args *a = args;
     const char *dir = operands[0] ? operands[0] : ".";
     struct bh_create_options o = {.size = sizeof(o), .host_env = (const char *const *)environ};
-    _cleanup_free_ char *name = a->name ? strdup(a->name) : name_from_dir(dir);
+    _cleanup_free_ char *name = a->name ? strdup(a->name) : default_name(a, dir);
     _cleanup_strv_ char **env = NULL;
     _cleanup_strv_ char **secrets = NULL;
     _cleanup_box_ struct bh_box *box = NULL;
@@ -218,9 +258,9 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     r = gather(a, &env, &secrets, &e);
     if (r < 0)
         return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
-    if (a->empty && operands[0])
-        return cli_fail(err, BH_INVALID_ARGUMENT, "empty",
-                        "--empty and a directory exclude each other");
+    r = check_source(a, operands[0], err);
+    if (r < 0)
+        return r;
     o.name = name;
     o.provider = a->provider;
     o.image = a->image;

@@ -242,9 +242,9 @@ static void print_bash(FILE *f)
         bash_words(f, cli_common_options);
         (void)fputs(" --help\" ;;", f);
         if (cmd->flags & CLI_TAKES_BOX)
-            (void)fputs(" *) [ \"$COMP_CWORD\" -eq 2 ] && "
-                        "words=$(bellhop ls -q 2>/dev/null) ;;",
-                        f);
+            (void)fprintf(f, " *) %swords=$(bellhop ls -q 2>/dev/null) ;;",
+                          strcmp(cmd->operands, "NAME...") == 0 ? ""
+                                                                : "[ \"$COMP_CWORD\" -eq 2 ] && ");
         (void)fputs(" esac ;;\n", f);
     }
     (void)fputs("            esac ;;\n        esac\n    fi\n"

@@ -504,14 +504,14 @@ static int run_steps(struct bootstrap *b, const char **step, struct err *e)
         return r;
     if (r == 0) {
         *step = "install";
+        free(b->log); /* of the check that failed, as it may: not the log of what follows */
+        b->log = NULL;
         ctx_progress(b->req->ctx, "install", 0, 0, false, "installing %s %s", name,
                      b->rec.recipe.version);
         r = step_install(b, e);
         if (r < 0)
             return r;
     }
-    free(b->log); /* of a check that failed, as it may */
-    b->log = NULL;
     *step = "files";
     r = step_files(b, e);
     if (r == 0)

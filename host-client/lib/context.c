@@ -189,6 +189,21 @@ static int make_dir(const char *given, const char *field, char **ret, struct err
     return *ret ? 0 : err_at(e, err_sys(e, errno, "%s '%s'", field, joined), field);
 }
 
+/* Whoever can write there could put a box's files, and with them our privileges, in the place of
+ * ours. It is the user's own directory: it is not changed, but refused. */
+static int check_private(const char *dir, struct err *e)
+{
+    struct stat st;
+
+    if (stat(dir, &st) < 0)
+        return err_at(e, err_sys(e, errno, "state_dir '%s'", dir), "state_dir");
+    if (st.st_mode & S_IWOTH || (st.st_mode & S_IWGRP && st.st_gid != getegid()))
+        return err_field(e, ERR_DENIED, "state_dir",
+                         "state_dir: '%s' can be written by others (mode %04o): chmod go-w it", dir,
+                         (unsigned)(st.st_mode & 07777));
+    return 0;
+}
+
 /* What every state directory has, so that a call that is refused changes nothing in it. */
 static int make_state_dirs(const struct bh_ctx *ctx, struct err *e)
 {
@@ -208,6 +223,8 @@ static int fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
     int r;
 
     r = make_dir(o->state_dir, "state_dir", &ctx->state_dir, e);
+    if (r == 0)
+        r = check_private(ctx->state_dir, e);
     if (r < 0)
         return r;
     r = make_dir(o->cache_dir, "cache_dir", &ctx->cache_dir, e);

@@ -14,6 +14,7 @@
 
 #define TOKEN_BYTES (64 * 1024)
 #define CLEAN_MS 10000
+#define GIT_TEXT_MAX 300
 
 /*
  * $1 is the URL, $2 the directory, $3 the token's file or "". The helper is a shell function of
@@ -75,6 +76,16 @@ static int put_token(struct client *c, const char *token_file, const char *path,
     return r;
 }
 
+/* Without the line feed that git ends with. */
+static size_t text_len(const char *text, size_t max)
+{
+    size_t len = strnlen(text, max);
+
+    while (len && text[len - 1] == '\n')
+        len--;
+    return len;
+}
+
 static int run_clone(struct bh_box *box, struct client *c, const char *url, const char *token_path,
                      int64_t deadline, struct err *e)
 {
@@ -99,7 +110,9 @@ static int run_clone(struct bh_box *box, struct client *c, const char *url, cons
     if (json_integer_value(json_object_get(json_object_get(reply, "exit"), "code")) == 0)
         return 0;
     text = json_string_value(json_object_get(json_object_get(reply, "stderr"), "text"));
-    return err_field(e, ERR_PRECONDITION, "repo", "git clone failed: %.300s", text ? text : "");
+    text = text ? text : "";
+    return err_field(e, ERR_PRECONDITION, "repo", "git clone failed: %.*s",
+                     (int)text_len(text, GIT_TEXT_MAX), text);
 }
 
 /* The script removes the file itself; a script that was killed, or never ran, did not. */

@@ -235,11 +235,14 @@ process_is_gone()
 
 @test "oci_start_after_a_start_that_was_killed_works" {
     BOXES=("$A")
-    drive prepare "$A" network=user
-    timeout --signal KILL 0.06 "$DRIVE" "$STATE" "$AGENT" start "id=$A" \
-        image_dir="$IMAGE_DIR" network=user >/dev/null 2>&1 3>&- || true
-    box_start "$A" network=user
-    [ "$(in_box "$A" 'echo yes')" = yes ]
+    for ms in 10 20 30 40 50 55 60 65 70 75 80 90 100; do
+        drive prepare "$A" network=user
+        timeout --signal KILL "0.$(printf '%03d' "$ms")" "$DRIVE" "$STATE" "$AGENT" start "id=$A" \
+            image_dir="$IMAGE_DIR" network=user >/dev/null 2>&1 3>&- || true
+        box_start "$A" network=user || fail "after $ms ms"
+        [ "$(in_box "$A" 'echo yes')" = yes ]
+        drive destroy "$A"
+    done
 }
 
 @test "oci_sweep_removes_boxes_that_nobody_knows_and_no_others" {

@@ -473,6 +473,9 @@ static int launch(struct launch *l, struct err *e)
         r = oci_runtime_start(&c, e);
     if (r == 0)
         r = oci_inspect_require(l->box, &l->run, e);
+    l->run.is_started = true;
+    if (r == 0)
+        r = oci_run_save(l->box, &l->run, e);
     return r;
 }
 
@@ -486,7 +489,8 @@ static int oci_find(struct provider_box *b, struct provider_run *ret, struct err
         return 0;
     if (r < 0)
         return r;
-    if (!oci_proc_is_alive(&run.init))
+    /* Killed between create and start, the runtime's own first process waits there for ever. */
+    if (!run.is_started || !oci_proc_is_alive(&run.init))
         return 0;
     *ret = (struct provider_run){.pid = run.init.pid, .pid_start = run.init.start};
     return 1;

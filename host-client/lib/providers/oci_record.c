@@ -118,6 +118,7 @@ int oci_run_load(const struct provider_box *b, struct oci_run *ret, struct err *
     get_text(obj, "network", ret->network, sizeof(ret->network));
     get_text(obj, "network_program", ret->network_program, sizeof(ret->network_program));
     ret->network_filtered = json_is_true(json_object_get(obj, "network_filtered"));
+    ret->is_started = json_is_true(json_object_get(obj, "started"));
     ret->init = get_proc(obj, "init");
     ret->keeper = get_proc(obj, "keeper");
     ret->helper = get_proc(obj, "helper");
@@ -126,12 +127,12 @@ int oci_run_load(const struct provider_box *b, struct oci_run *ret, struct err *
 
 int oci_run_save(const struct provider_box *b, const struct oci_run *run, struct err *e)
 {
-    json_t *obj =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "runtime", run->runtime,
-                  "runtime_path", run->runtime_path, "container", run->container, "cgroup",
-                  run->cgroup, "network", run->network, "network_program", run->network_program,
-                  "network_filtered", run->network_filtered, "init", new_proc(&run->init), "keeper",
-                  new_proc(&run->keeper), "helper", new_proc(&run->helper));
+    json_t *obj = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "runtime", run->runtime,
+        "runtime_path", run->runtime_path, "container", run->container, "cgroup", run->cgroup,
+        "network", run->network, "network_program", run->network_program, "network_filtered",
+        run->network_filtered, "started", run->is_started, "init", new_proc(&run->init), "keeper",
+        new_proc(&run->keeper), "helper", new_proc(&run->helper));
 
     return save_take(b, "run.json", obj, e);
 }

@@ -25,6 +25,7 @@ struct oci_run {
     char network[16];         /* the spec's, when it was started */
     char network_program[16]; /* "slirp4netns", "pasta", or "" */
     bool network_filtered;    /* nft rules are in place */
+    bool is_started;          /* the start went through to its end, isolation read back */
     struct oci_proc init;     /* pid 1 of the box */
     struct oci_proc keeper;   /* ends the network helper when the box ends, forwards the proxy */
     struct oci_proc helper;   /* slirp4netns or pasta */
