@@ -18,9 +18,9 @@ _bellhop() {
             up) case $cur in -*) words=" --name --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --help" ;; esac ;;
             ls) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
             status) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            start) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            stop) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            rm) case $cur in -*) words=" --force --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            start) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            stop) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            rm) case $cur in -*) words=" --force --json --quiet --no-resume --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             keep) case $cur in -*) words=" --for --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             exec) case $cur in -*) words=" --cwd --user --env --timeout --tty --no-stdin --detach --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             shell) case $cur in -*) words=" --cwd --user --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;

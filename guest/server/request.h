@@ -118,10 +118,11 @@ struct request {
     _Atomic int refs;
     pthread_mutex_t lock;
     /* guarded by lock: */
-    bool is_parked; /* suspended, and nobody has resumed it yet */
-    bool is_woken;  /* request_wake() came while not parked */
-    bool is_gone;   /* the client is */
-    bool is_over;   /* completed: mhd must not be used any more */
+    bool is_parked;   /* suspended, and nobody has resumed it yet */
+    bool is_woken;    /* request_wake() came while not parked */
+    bool is_gone;     /* the client is */
+    bool is_over;     /* completed: mhd must not be used any more */
+    bool is_upgraded; /* the socket is a relay's now */
     int64_t discard_until_ms;
     int64_t body_ms; /* when the last of the body arrived; 0: no body is being waited for */
     int64_t wait_ms; /* when a streaming reply began to have nothing to say; 0: it does not wait */

@@ -24,6 +24,11 @@ int respond_queue_plain(struct request *q, int status, struct MHD_Response *resp
 
     if (!response)
         return err_oom(e);
+    if (status == MHD_HTTP_SWITCHING_PROTOCOLS) {
+        (void)pthread_mutex_lock(&q->lock);
+        q->is_upgraded = true;
+        (void)pthread_mutex_unlock(&q->lock);
+    }
     queued = MHD_queue_response(q->mhd, (unsigned)status, response);
     MHD_destroy_response(response);
     if (queued != MHD_YES)

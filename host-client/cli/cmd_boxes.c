@@ -363,6 +363,29 @@ static const struct cli_option url_options[] = {
     {0},
 };
 
+/* The agent's URL is there while the box runs: a stopped one is started, as by any command. */
+static int agent_url(struct cli *c, struct bh_box *box, char **ret, struct bh_error *err)
+{
+    const struct bh_box_info *i = bh_box_info(box);
+    bool has_agent = strcmp(i->agent_name, "none") != 0;
+    int r = 0;
+
+    if (has_agent && i->state != BH_STATE_RUNNING) {
+        r = c->no_resume ? cli_fail(err, BH_FAILED_PRECONDITION, "state", "the box '%s' is %s",
+                                    i->name, bh_state_name(i->state))
+                         : bh_start(box, DEFAULT_WAIT_MS, err);
+        i = bh_box_info(box);
+    }
+    if (r < 0)
+        return r;
+    if (!*i->agent_url)
+        return cli_fail(err, BH_FAILED_PRECONDITION, "port",
+                        "the agent of '%s' has no URL; name a port of the box: --port 8080",
+                        i->name);
+    *ret = strdup(i->agent_url);
+    return *ret ? 0 : cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
+}
+
 static int run_url(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     const struct args *a = args;
@@ -372,15 +395,7 @@ static int run_url(struct cli *c, void *args, char **operands, struct bh_error *
 
     if (r < 0)
         return r;
-    if (a->port) {
-        r = bh_get_url(box, a->port, &url, err);
-    } else {
-        url = strdup(bh_box_info(box)->agent_url);
-        if (url && !*url)
-            r = cli_fail(err, BH_FAILED_PRECONDITION, "port",
-                         "the agent of '%s' has no URL; name a port of the box: --port 8080",
-                         operands[0]);
-    }
+    r = a->port ? bh_get_url(box, a->port, &url, err) : agent_url(c, box, &url, err);
     if (r < 0)
         return r;
     if (c->json)

@@ -227,7 +227,8 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     (void)printf("  project   %s\n", i->workdir);
     if (*i->agent_url) {
         (void)printf("  agent     %s %s at %s\n", i->agent_name, i->agent_version, i->agent_url);
-        (void)printf("  password  %s\n", i->agent_password);
+        if (*i->agent_password)
+            (void)printf("  password  %s\n", i->agent_password);
     } else if (strcmp(i->agent_name, "none") != 0) {
         (void)printf("  agent     %s %s\n", i->agent_name, i->agent_version);
     }

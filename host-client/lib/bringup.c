@@ -269,7 +269,8 @@ int bringup_destroy_locked(struct bh_box *box, struct err *e)
     struct provider_box view;
     int r = set_state(box, BH_STATE_DESTROYING, "", e);
 
-    if (r < 0)
+    /* A box that has filled the disk can go too: that makes the room in which it is noted. */
+    if (r < 0 && r != -ERR_EXHAUSTED)
         return r;
     box->client = client_free(box->client);
     end_monitor(box, "removed", 0);

@@ -112,6 +112,15 @@ commands()
     [ "$(stat -c %a "$BELLHOP_STATE_DIR")" = 700 ]
 }
 
+@test "a state directory that others can write is refused" {
+    mkdir -m 0777 "$BOX_TMP/open"
+    chmod 0777 "$BOX_TMP/open"
+    BELLHOP_STATE_DIR=$BOX_TMP/open run bellhop ls --json
+    [ "$status" -eq 7 ]
+    [ "$(jq -r .error.field <<<"$output")" = state_dir ]
+    [ -z "$(ls -A "$BOX_TMP/open")" ]
+}
+
 @test "gc has nothing to do where nothing happened" {
     run bellhop gc
     [ "$status" -eq 0 ]

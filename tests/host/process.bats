@@ -1,5 +1,7 @@
 # The process provider: a box without isolation, the quickest way to a real agent.
 
+bats_require_minimum_version 1.5.0
+
 load ../lib/box
 
 setup()
@@ -180,4 +182,44 @@ box_pid()
     run bellhop exec one -- /no/such/program
     [ "$status" -ne 0 ]
     [[ "$output" == *"/no/such/program"* ]]
+}
+
+@test "with --json and --detach exec ends with the statuses that it has without them" {
+    up status >/dev/null
+    run -3 bellhop exec --json status -- sh -c 'exit 3'
+    [ "$(jq .exit.code <<<"$output")" -eq 3 ]
+    run -137 bellhop exec --json status -- sh -c 'kill -9 $$'
+    run -127 bellhop exec --json status -- no-such-program
+    run -127 bellhop exec --detach status -- no-such-program
+    run -125 bellhop exec --json nobox -- true
+}
+
+@test "logs --follow --json is one document, when the command has ended" {
+    up waiting >/dev/null
+    bellhop exec waiting -- mkfifo go
+    id=$(bellhop exec -d waiting -- sh -c 'read -r line <go; echo "$line"')
+    bellhop logs -f --json waiting --id "$id" >"$BOX_TMP/log" 3>&- &
+    bellhop exec waiting -- sh -c 'echo done >go'
+    wait $!
+    [ "$(jq -r .state "$BOX_TMP/log")" = ended ]
+    [ "$(jq -r .stdout.text "$BOX_TMP/log")" = done ]
+}
+
+@test "labels are shown by status and ls" {
+    up tagged --label team=x --label tier=2 >/dev/null
+    bellhop status tagged | grep -q '^labels  *team=x$'
+    [ "$(bellhop ls --json | jq -r '.boxes[0].labels.tier')" = 2 ]
+}
+
+@test "a box that has filled the disk can be removed" {
+    mkdir "$BOX_TMP/small"
+    mount -t tmpfs -o size=6m,mode=0700 none "$BOX_TMP/small" || skip "no right to mount here"
+    export BELLHOP_STATE_DIR=$BOX_TMP/small/state
+    up full >/dev/null
+    run bellhop exec full -- sh -c 'cat /dev/zero >zeroes'
+    [ "$status" -ne 0 ]
+    bellhop rm full
+    left=$(ls -A "$BELLHOP_STATE_DIR/boxes")
+    umount "$BOX_TMP/small"
+    [ -z "$left" ]
 }

@@ -316,6 +316,21 @@ PY
     [ "$(rpc_status System/Info)" = 200 ]
 }
 
+@test "uploads that are cut midway leave no connection" {
+    start_agent
+    python3 - "$AGENT_PORT" "$AGENT_TOKEN" "$AGENT_DIR" <<'PY'
+import socket, sys
+put = (f"PUT /v1/files/{sys.argv[3]}/up HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {sys.argv[2]}\r\n"
+       "Content-Length: 100000\r\n\r\n").encode() + b"x" * 5000
+for _ in range(100): # the end comes with the last bytes
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10) as s:
+        s.sendall(put)
+PY
+    only_ours_is_open() { [ "$(agent_curl /v1/metrics | sed -n 's/^bellhop_connections //p')" -le 1 ]; }
+    wait_until 15 only_ours_is_open || fail "$(agent_curl /v1/metrics | grep '^bellhop_connections ')"
+    [ ! -e "$AGENT_DIR/up" ]
+}
+
 @test "health answers at once while uploads crawl and a FIFO is opened" {
     start_agent
     mkfifo "$AGENT_DIR/fifo"

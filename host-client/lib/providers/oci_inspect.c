@@ -166,6 +166,11 @@ int oci_inspect_require(const struct provider_box *b, const struct oci_run *run,
         r = read_facts(run, &f, e);
         if (r < 0)
             return err_wrap(e, r, "the box ended at once");
+        /* Of a process that has just died /proc says little, which is no missing piece. */
+        if (!oci_proc_is_alive(&run->init))
+            return err_set(
+                e, ERR_UNAVAILABLE,
+                "the box's first process ended at once; its output is in '%s/console.log'", b->dir);
         compare(b->spec, run, &f, pieces);
         for (size_t i = 0; !missing && i < N_PIECES; i++)
             if (pieces[i].wanted && !pieces[i].there && !oci_may_miss(b->spec, pieces[i].name))
