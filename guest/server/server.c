@@ -249,7 +249,13 @@ int server_start(struct server *s, struct err *e)
 {
     int r;
 
-    /* Our own bound counts; the library's, which is split over its threads, is a backstop. */
+    /*
+     * Our own bounds count; the library's are a backstop. That of connections is split over its
+     * threads. That of time is for a connection that was reset just when the library had more to
+     * do with it: it loses the event, and would keep the descriptor for ever. It does not run for
+     * suspended connections, so silent streams live; a client that takes nothing for so long is
+     * cut off, and can go on from an offset.
+     */
     s->daemon = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET |
             MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE,
@@ -258,6 +264,7 @@ int server_start(struct server *s, struct err *e)
         (size_t)SERVER_POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)MHD_STACK_BYTES,
         MHD_OPTION_URI_LOG_CALLBACK, request_on_uri, s, MHD_OPTION_NOTIFY_COMPLETED,
         request_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(SERVER_IDLE_MS / 1000),
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
     if (!s->daemon)
         return err_set(e, ERR_INTERNAL, "the HTTP library does not start");

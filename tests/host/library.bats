@@ -50,7 +50,7 @@ install_beside()
     install_beside
     # shellcheck disable=SC2046 # words
     compile "$BOX_TMP/hello" "$BELLHOP_BUILD/libbellhop.a" \
-        $(pkg-config --libs libcurl jansson libarchive sqlite3 nettle libseccomp) -pthread
+        $(pkg-config --libs libcurl jansson libarchive sqlite3 nettle) -pthread
     run hello
     check_hello
     [ -z "$(bellhop ls -q)" ]

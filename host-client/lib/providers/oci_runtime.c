@@ -123,6 +123,7 @@ int oci_runtime_create(const struct oci_container *c, const char *bundle, int co
                        struct oci_stage *stage, pid_t *ret_pid, struct err *e)
 {
     _cleanup_free_ char *pid_path = NULL;
+    _cleanup_free_ char *pid_tmp = NULL;
     struct oci_output out;
     struct args a = {.n = 0};
     struct oci_cmd cmd = {.argv = a.v,
@@ -134,9 +135,10 @@ int oci_runtime_create(const struct oci_container *c, const char *bundle, int co
     char why[300];
     int r;
 
-    if (asprintf(&pid_path, "%s/pid", bundle) < 0)
+    if (asprintf(&pid_path, "%s/pid", bundle) < 0 || asprintf(&pid_tmp, "%s/.pid", bundle) < 0)
         return err_oom(e);
     (void)unlink(pid_path);
+    (void)unlink(pid_tmp); /* of a runc that was killed while it wrote; it does not overwrite it */
     add_globals(&a, c);
     add(&a, "create");
     add(&a, "--bundle");
