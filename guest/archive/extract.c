@@ -228,7 +228,7 @@ static int begin(struct archive_extract *x, struct err *e)
     _fs_acting_ const struct fs_actor *acting = NULL;
     int r;
 
-    if (x->o.keep_owner && (!x->caller->actor.is_self || x->caller->actor.uid != 0))
+    if (x->o.keep_owner && (!x->caller->actor.is_self || x->caller->actor.user.uid != 0))
         return err_field(e, ERR_DENIED, "owner", "only root can keep the archive's owners");
     r = count_in(x, e);
     if (r == 0)

@@ -9,25 +9,17 @@
  *     r = fs_act(actor, &acting, e);    the rest of the scope runs as the actor
  */
 #include <stdbool.h>
-#include <stddef.h>
-#include <sys/types.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
-
-#define FS_ACTOR_MAX_GROUPS 256
+#include "common/user.h"
 
 struct fs_actor {
     bool is_self; /* as the agent itself: nothing to take */
-    uid_t uid;
-    gid_t gid;
-    gid_t *groups;
-    size_t n_groups;
-    char *name; /* of the user; a number when it has no entry in passwd */
-    char *home; /* "/" when unknown */
+    struct user user;
 };
 
-/* user: a name or a number; NULL: the agent itself. -ERR_NOT_FOUND for an unknown name,
+/* user: as user_find() has it; NULL: the agent itself. -ERR_NOT_FOUND for an unknown name,
  * -ERR_DENIED when the agent can't act for it; both with field "user". */
 int fs_actor_init(struct fs_actor *a, const char *user, struct err *e);
 void fs_actor_done(struct fs_actor *a);

@@ -172,7 +172,7 @@ static int move_by_copy(struct fs_caller *c, const struct place *from, const str
                         const struct fs_move_options *o, struct err *e)
 {
     struct fs_copy_result counts = {0};
-    struct fs_copy_how how = {.keep_owner = c->actor.is_self && c->actor.uid == 0,
+    struct fs_copy_how how = {.keep_owner = c->actor.is_self && c->actor.user.uid == 0,
                               .counts = &counts};
     char name[FS_TEMP_NAME_BYTES];
     struct place temp = {.dirfd = to->dirfd, .name = name};
@@ -284,7 +284,8 @@ static int put_copy(const struct place *to, const char *temp, bool is_dir, bool 
 static int copy_placed(struct fs_caller *c, const struct place *from, const struct place *to,
                        const struct fs_copy_options *o, struct fs_copy_result *res, struct err *e)
 {
-    struct fs_copy_how how = {.keep_owner = c->actor.is_self && c->actor.uid == 0, .counts = res};
+    struct fs_copy_how how = {.keep_owner = c->actor.is_self && c->actor.user.uid == 0,
+                              .counts = res};
     _cleanup_fs_lock_ struct fs_lock lock = {0};
     char temp[FS_TEMP_NAME_BYTES];
     struct stat st;

@@ -79,7 +79,7 @@ int fs_caller_new(struct fs_root *root, const char *user, const char *base, stru
     if (base && !path_is_absolute(base))
         r = err_field(e, ERR_INVALID, "cwd", "'%s' is not an absolute path", base);
     else if (!base)
-        base = fs_root_relative(root, c->actor.home) ? c->actor.home : root->path;
+        base = fs_root_relative(root, c->actor.user.home) ? c->actor.user.home : root->path;
     if (r == 0 && !(c->base = strdup(base)))
         r = err_oom(e);
     if (r < 0) {
@@ -116,7 +116,8 @@ int fs_caller_path(const struct fs_caller *c, const char *path, char **ret, stru
     if (strlen(path) > FS_PATH_MAX)
         return err_field(e, ERR_INVALID, "path", "a path has at most %d bytes", FS_PATH_MAX);
     if (is_home)
-        joined = path[1] && path[2] ? path_join(c->actor.home, path + 2) : strdup(c->actor.home);
+        joined = path[1] && path[2] ? path_join(c->actor.user.home, path + 2)
+                                    : strdup(c->actor.user.home);
     else
         joined = path_join(c->base, path);
     if (!joined)

@@ -14,7 +14,7 @@
 
 #include "common/err.h"
 #include "proc/cgroup.h"
-#include "proc/user.h"
+#include "common/user.h"
 
 #define SPAWN_MAX_LIMITS 16
 #define SPAWN_MAX_SIGNAL 64

@@ -270,7 +270,7 @@ static bool run_is_gone(void *arg)
 static void set_tree(struct run *run, const struct fs_caller *c, const char *whole)
 {
     const struct params *p = run->p;
-    const char *home = c->actor.home;
+    const char *home = c->actor.user.home;
 
     run->tree = (struct tree_options){
         .shown = p->path ? p->path : "",

@@ -263,7 +263,8 @@ TEST(paths_start_at_the_base_and_at_home)
     T_STR(p, want);
     free(p);
     T_INT(fs_caller_path(c, "~/x", &p, &e), 0);
-    snprintf(want, sizeof(want), "%s%sx", c->actor.home, strcmp(c->actor.home, "/") ? "/" : "");
+    snprintf(want, sizeof(want), "%s%sx", c->actor.user.home,
+             strcmp(c->actor.user.home, "/") ? "/" : "");
     T_STR(p, want);
     free(p);
     T_INT(fs_caller_path(c, "~x", &p, &e), 0);

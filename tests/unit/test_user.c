@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "proc/user.h"
+#include "common/user.h"
 
 TEST(user_is_found_by_name_number_and_pair)
 {

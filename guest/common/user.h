@@ -1,6 +1,6 @@
 #pragma once
 /*
- * user: who a command runs as, read from /etc/passwd and /etc/group of the box on every call (they
+ * user: who a command runs as and whose rights a file operation has, read from /etc/passwd and /etc/group of the box on every call (they
  * change while the agent runs). No libc name service: it may load plugins, and in a static program
  * it can't. Thread-safe.
  */
@@ -26,6 +26,7 @@ struct user {
  * the field "user"); a number need not be: then the home is "/" and the name is the number.
  */
 int user_find(const char *who, struct user *ret, struct err *e);
+/* The same without the supplementary groups: n_groups is 0. */
 int user_find_uid(uid_t uid, struct user *ret, struct err *e);
 void user_done(struct user *u); /* accepts NULL and zeroed */
 

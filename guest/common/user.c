@@ -1,8 +1,10 @@
-#include "proc/user.h"
+#include "common/user.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -57,7 +59,7 @@ static int set_names(struct user *u, const char *name, const char *home, struct 
     free(u->name);
     free(u->home);
     u->name = strdup(name);
-    u->home = strdup(*home ? home : "/");
+    u->home = strdup(home[0] == '/' ? home : "/");
     return u->name && u->home ? 0 : err_oom(e);
 }
 
@@ -202,8 +204,15 @@ int user_find(const char *who, struct user *ret, struct err *e)
 
 int user_find_uid(uid_t uid, struct user *ret, struct err *e)
 {
+    _cleanup_user_ struct user u = {0};
     char text[16];
+    int r;
 
     (void)snprintf(text, sizeof(text), "%u", uid);
-    return user_find(text, ret, e);
+    r = find_number(text, uid, &u, e);
+    if (r < 0)
+        return r;
+    *ret = u;
+    u = (struct user){0};
+    return 0;
 }
