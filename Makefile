@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 # `CC ?=` does nothing in make: CC always has a built-in value.
 ifeq ($(origin CC),default)
-CC := gcc
+CC := $(if $(filter fuzz,$(PROFILE)),clang-14,gcc)
 endif
 MUSL_CC ?= musl-gcc
 
@@ -29,11 +29,12 @@ CLI_SRC := $(wildcard host-client/cli/*.c)
 MONITOR_SRC := $(wildcard host-client/monitor/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT_HOST_SRC := $(wildcard tests/unit/host/test_*.c)
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 HEADERS := $(wildcard guest/*/*.h guest/*/*/*.h host-client/*/*.h host-client/*/*/*.h)
 C_FILES := $(sort $(AGENT_SRC) $(LIB_SRC) $(CLI_SRC) $(MONITOR_SRC) $(UNIT_SRC) $(UNIT_HOST_SRC) \
-	$(HEADERS) $(wildcard tests/unit/*.h tests/lib/*.c tests/bench/*.c docs/examples/*.c))
+	$(HEADERS) $(wildcard tests/unit/*.h tests/lib/*.c tests/bench/*.c tests/fuzz/*.[ch] docs/examples/*.c))
 SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh guest/deps/*.sh tests/lib/*.sh tests/long/*.sh \
-	tests/bench/*.sh bootstrap/*.sh bootstrap/*/*.sh) tests/run .ci/run)
+	tests/bench/*.sh tests/fuzz/*.sh bootstrap/*.sh bootstrap/*/*.sh) tests/run .ci/run)
 
 # ---- flags -------------------------------------------------------------------------------------
 
@@ -62,12 +63,16 @@ OPT_asan := -O1 -g3 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined -Wno-null-dereference -Wno-frame-larger-than
 OPT_tsan := -O1 -g3 -fno-omit-frame-pointer -fsanitize=thread -Wno-frame-larger-than
 OPT_cov := -O0 -g3 --coverage
+# The other profiles' compilers have warned already.
+OPT_fuzz := -O1 -gline-tables-only -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
+	-fno-sanitize-recover=undefined -w
 ifeq ($(OPT_$(PROFILE)),)
-$(error PROFILE must be release, debug, asan, tsan or cov, not '$(PROFILE)')
+$(error PROFILE must be release, debug, asan, tsan, cov or fuzz, not '$(PROFILE)')
 endif
 LDOPT_asan := -fsanitize=address,undefined
 LDOPT_tsan := -fsanitize=thread
 LDOPT_cov := --coverage
+LDOPT_fuzz := -fsanitize=fuzzer,address,undefined
 
 CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBELLHOP_VERSION='"$(VERSION)"' -Ibuild/gen -Iguest $(CPPFLAGS)
 HARDEN := -fstack-protector-strong -fno-common -ffunction-sections -fdata-sections -fno-strict-aliasing
@@ -114,6 +119,8 @@ MONITOR_OBJ := $(call host_o,$(MONITOR_SRC))
 UNIT_BIN := $(patsubst tests/unit/%.c,$(B)/tests/%,$(UNIT_SRC)) \
 	$(patsubst tests/unit/host/%.c,$(B)/tests/host/%,$(UNIT_HOST_SRC))
 
+FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(B)/tests/%,$(FUZZ_SRC))
+
 PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 	$(if $(filter host-client/%,$(LIB_SRC)),$(B)/libbellhop.a $(B)/libbellhop.so) \
 	$(if $(CLI_SRC),$(B)/bellhop) $(if $(MONITOR_SRC),$(B)/bellhop-monitor)
@@ -123,7 +130,7 @@ PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help deps programs objects unit test test-long run image bench lint check-layers \
+.PHONY: all help deps programs objects unit test test-long run image bench fuzz fuzz-min fuzz-targets lint check-layers \
 	check-headers check-generated format install install-image uninstall clean distclean static FORCE
 
 all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
@@ -159,11 +166,23 @@ test: ## build and run everything CI runs; T=FILE for one file; ends with `N pas
 	@scripts/install-packages.sh build run test
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=asan unit
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=fuzz fuzz-targets
 	@$(AS_ROOT) tests/run $(T)
 
 test-long: ## what is too long for CI: the bare Debian root (sudo)
 	@scripts/install-packages.sh build run test
 	@tests/long/bare-root.sh
+
+fuzz: ## run the fuzz target T (default: all) for S seconds (60; all: 10 each)
+	@scripts/install-packages.sh build test
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=fuzz fuzz-targets
+	@tests/fuzz/run.sh $(or $(T),all) $(S)
+
+fuzz-min: ## make the corpus of the fuzz target T as small as its coverage allows
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=fuzz fuzz-targets
+	@tests/fuzz/run.sh min $(T)
+
+fuzz-targets: $(FUZZ_BIN) ## build the fuzz targets (PROFILE=fuzz)
 
 bench: ## print the sizes and latencies the README speaks of
 	@scripts/install-packages.sh build
@@ -264,6 +283,12 @@ $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@echo "  LD    $@"
 	@$(CC) $(LDFLAGS_ALL) -o $@ $^ $(HOST_LIBS)
 
+$(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h $(B)/obj/agent.a
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	@$(CC) $(CPPFLAGS_ALL) -Itests/fuzz $(AGENT_CPPFLAGS) $(AGENT_CFLAGS) $(LDFLAGS_ALL) -o $@ \
+		$< tests/fuzz/fuzz.c $(B)/obj/agent.a $(AGENT_LIBS)
+
 $(B)/bench/%: tests/bench/%.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
@@ -275,7 +300,7 @@ $(DEPS_DONE): guest/deps/deps.lock guest/deps/build.sh
 endif
 
 clean: ## remove what was compiled, keep the libraries and images
-	@$(AS_ROOT) rm -rf build/release build/debug build/asan build/tsan build/cov build/gen build/headers build/test
+	@$(AS_ROOT) rm -rf build/release build/debug build/asan build/tsan build/cov build/fuzz build/gen build/headers build/test
 
 distclean: ## remove everything that was made (the images are root's: sudo)
 	@$(AS_ROOT) rm -rf --one-file-system build
