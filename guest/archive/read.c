@@ -4,6 +4,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -152,9 +153,60 @@ static int spool(struct pipe_ring *in, struct stage *s, int fd, struct err *e)
     return n < 0 ? (int)n : 0;
 }
 
+struct zip_file {
+    int fd;
+    char *data; /* ZIP_READ_BYTES */
+};
+
+static la_ssize_t zip_read(struct archive *a, void *arg, const void **ret_data)
+{
+    struct zip_file *f = arg;
+    ssize_t n;
+
+    do
+        n = read(f->fd, f->data, ZIP_READ_BYTES);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        archive_set_error(a, errno, "read the spooled archive");
+    *ret_data = f->data;
+    return n;
+}
+
+static la_int64_t zip_seek(struct archive *a, void *arg, la_int64_t offset, int whence)
+{
+    const struct zip_file *f = arg;
+    off_t at = lseek(f->fd, offset, whence);
+
+    if (at < 0) {
+        archive_set_error(a, errno, "seek in the spooled archive");
+        return ARCHIVE_FATAL;
+    }
+    return at;
+}
+
+static int read_spooled(int fd, struct stage *s, struct err *e)
+{
+    _cleanup_free_ char *data = malloc(ZIP_READ_BYTES);
+    struct zip_file f = {.fd = fd, .data = data};
+    struct archive *a = data ? archive_read_new() : NULL;
+    int r;
+
+    if (!a)
+        return err_oom(e);
+    (void)archive_read_support_format_zip_seekable(a);
+    (void)archive_read_set_read_callback(a, zip_read);
+    (void)archive_read_set_seek_callback(a, zip_seek);
+    (void)archive_read_set_callback_data(a, &f);
+    if (archive_read_open1(a) != ARCHIVE_OK)
+        r = damaged(a, "the zip archive is damaged or cut short", e);
+    else
+        r = read_entries(a, s, e);
+    (void)archive_read_free(a);
+    return r;
+}
+
 static int read_zip(struct pipe_ring *in, struct stage *s, struct err *e)
 {
-    struct archive *a = NULL;
     struct fs_temp t;
     int r;
 
@@ -166,17 +218,8 @@ static int read_zip(struct pipe_ring *in, struct stage *s, struct err *e)
     r = spool(in, s, t.fd, e);
     if (r == 0 && lseek(t.fd, 0, SEEK_SET) < 0)
         r = err_sys(e, errno, "seek");
-    if (r == 0 && !(a = archive_read_new()))
-        r = err_oom(e);
-    if (r == 0) {
-        (void)archive_read_support_format_zip_seekable(a);
-        if (archive_read_open_fd(a, t.fd, ZIP_READ_BYTES) != ARCHIVE_OK)
-            r = damaged(a, "the zip archive is damaged or cut short", e);
-        else
-            r = read_entries(a, s, e);
-    }
-    if (a)
-        (void)archive_read_free(a);
+    if (r == 0)
+        r = read_spooled(t.fd, s, e);
     fs_temp_drop(s->fd, &t);
     return r;
 }

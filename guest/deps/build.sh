@@ -215,12 +215,25 @@ build_nettle()
     cp libnettle.a "$out/lib/"
 }
 
+# mend FILE OLD NEW: replaces text in a library's source that has to be there (sed's words).
+mend()
+{
+    grep -q -- "$2" "$1" || { echo "deps: $1 has no '$2' to mend" >&2; return 1; }
+    sed -i -e "s|$2|$3|" "$1"
+}
+
 build_libmicrohttpd()
 {
     # What the library answers by itself to a broken request is HTML: make it an error of ours.
     error='"{\\"code\\":\\"invalid_argument\\",\\"message\\":\\"the HTTP request is malformed or too large\\"}"'
     sed -i -e "s|\"<html>.*</html>\"|$error|" -e "s|\"<html>.*</head>\"|$error|" \
         -e 's|"<body>.*</html>"|""|' src/microhttpd/connection.c
+    # A refusal while the headers are parsed has queued its answer: going on as if they were good would
+    # queue another one, and the head would be sent twice.
+    grep -A 1 'parse_connection_headers (connection);' src/microhttpd/connection.c |
+        grep -q 'if (MHD_CONNECTION_CLOSED == connection->state)'
+    sed -i -e '/^ *parse_connection_headers (connection);/{n;s/CLOSED ==/HEADERS_RECEIVED !=/}' \
+        src/microhttpd/connection.c
     run_configure --disable-https --disable-dauth --disable-bauth --disable-curl --disable-doc \
         --disable-examples --disable-tools --enable-epoll
     make -s -j"$jobs" -C src/microhttpd install >/dev/null
@@ -229,6 +242,9 @@ build_libmicrohttpd()
 
 build_libarchive()
 {
+    # CVE-2025-5917: room for the slash that may be added to each part of a name.
+    mend libarchive/archive_write_set_format_pax.c 'suffix_length = 99;' 'suffix_length = 98;'
+    mend libarchive/archive_write_set_format_pax.c 'prefix_end = prefix + 155;' 'prefix_end = prefix + 154;'
     run_configure --without-xml2 --without-expat --without-nettle --without-openssl --without-lz4 \
         --without-libb2 --without-iconv --without-cng --disable-acl --enable-xattr \
         --disable-bsdtar --disable-bsdcpio --disable-bsdcat

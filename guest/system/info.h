@@ -17,5 +17,5 @@ struct info {
 
 void info_get(struct info *ret);
 
-/* One line for --version and Info: "jansson 2.14, libarchive 3.6.2, ...". http: its version. */
+/* One line for --version and Info: "jansson 2.14, libarchive 3.7.4, ...". http: its version. */
 const char *info_libraries(const char *http, char *out, size_t size);

@@ -167,6 +167,19 @@ PY
     [[ $output != *"<html"* ]]
 }
 
+@test "a head that the library refuses is answered once" {
+    start_agent
+    for head in 'GET /v1/health HTTP/1.1\r\n' \
+        'POST /v1/health HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n' \
+        'POST /v1/health HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n' \
+        'POST /v1/health HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n'; do
+        run raw_http "${head}Connection: close\r\n\r\n"
+        [ "$(grep -c '^HTTP/1' <<<"$output")" = 1 ] || fail "$head: $output"
+        [[ $output == *" 4"* ]]
+        agent_curl /v1/health
+    done
+}
+
 @test "web pages' requests are refused" {
     start_agent
     run rpc System/Info '{}' -i -H 'Origin: http://evil.example'
