@@ -22,6 +22,8 @@ fill(struct err *e, int code, int sys, const char *field, const char *fmt, va_li
 {
     e->code = code;
     e->sys = sys;
+    e->detail_name[0] = '\0';
+    e->detail_is_number = false;
     (void)snprintf(e->field, sizeof(e->field), "%s", field);
     (void)vsnprintf(e->message, sizeof(e->message), fmt, ap);
 }
@@ -103,6 +105,27 @@ int err_at(struct err *e, int r, const char *field)
 {
     if (e && !e->field[0])
         (void)snprintf(e->field, sizeof(e->field), "%s", field);
+    return r;
+}
+
+int err_detail(struct err *e, int r, const char *name, const char *value)
+{
+    if (!e)
+        return r;
+    (void)snprintf(e->detail_name, sizeof(e->detail_name), "%s", name);
+    (void)snprintf(e->detail, sizeof(e->detail), "%s", value);
+    e->detail_is_number = false;
+    return r;
+}
+
+int err_detail_u64(struct err *e, int r, const char *name, uint64_t value)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+    (void)err_detail(e, r, name, text);
+    if (e)
+        e->detail_is_number = true;
     return r;
 }
 

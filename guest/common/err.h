@@ -4,7 +4,9 @@
  * fills the caller's struct err once, where it happens. Plain data, no ownership, no threads.
  */
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum err_code {
     ERR_OK = 0,
@@ -16,12 +18,18 @@ enum err_code {
 
 #define ERR_FIELD_BYTES 96
 #define ERR_MESSAGE_BYTES 512
+#define ERR_DETAIL_NAME_BYTES 24
+#define ERR_DETAIL_BYTES 200
 
 struct err {
     int code;                        /* enum err_code */
     int sys;                         /* errno, or 0 */
     char field[ERR_FIELD_BYTES];     /* the request's field or path at fault, or "" */
     char message[ERR_MESSAGE_BYTES]; /* one sentence, lower case, no full stop */
+    /* One fact for programs ("detail":{name:value} on the wire); no name: there is none. */
+    char detail_name[ERR_DETAIL_NAME_BYTES];
+    char detail[ERR_DETAIL_BYTES];
+    bool detail_is_number; /* detail is a decimal uint64_t */
 };
 
 /* Each returns -code, so that callers write `return err_set(...)`. `e` may be NULL. */
@@ -38,6 +46,10 @@ int err_wrap(struct err *e, int r, const char *fmt, ...) __attribute__((format(p
 
 /* Names the field of an error that is already set, unless it has one. Returns r. */
 int err_at(struct err *e, int r, const char *field);
+
+/* Adds the fact for programs to an error that is already set. Returns r. */
+int err_detail(struct err *e, int r, const char *name, const char *value);
+int err_detail_u64(struct err *e, int r, const char *name, uint64_t value);
 
 int err_oom(struct err *e);
 

@@ -340,6 +340,32 @@ int jx_dump(const json_t *v, char **ret, size_t *ret_len, struct err *e)
     return 0;
 }
 
+static json_t *new_detail(const struct err *e)
+{
+    char text[ERR_DETAIL_BYTES];
+    uint64_t n;
+
+    if (e->detail_is_number && str_parse_u64(e->detail, 0, INT64_MAX, &n, NULL) == 0)
+        return json_pack("{s:I}", e->detail_name, (json_int_t)n);
+    (void)snprintf(text, sizeof(text), "%s", e->detail);
+    str_make_utf8(text);
+    return json_pack("{s:s}", e->detail_name, text);
+}
+
+static void read_detail(const json_t *detail, struct err *e)
+{
+    const char *name;
+    json_t *v;
+
+    json_object_foreach ((json_t *)(uintptr_t)detail, name, v) {
+        if (json_is_integer(v) && json_integer_value(v) >= 0)
+            (void)err_detail_u64(e, 0, name, (uint64_t)json_integer_value(v));
+        else if (json_is_string(v))
+            (void)err_detail(e, 0, name, json_string_value(v));
+        return; /* one fact is all that there is room for */
+    }
+}
+
 json_t *jx_new_error(const struct err *e)
 {
     char message[ERR_MESSAGE_BYTES], field[ERR_FIELD_BYTES];
@@ -353,6 +379,8 @@ json_t *jx_new_error(const struct err *e)
     obj = json_pack("{s:s, s:s}", "code", err_wire_name(e->code), "message", message);
     if (obj && field[0])
         (void)json_object_set_new(obj, "field", json_string(field));
+    if (obj && e->detail_name[0])
+        (void)json_object_set_new(obj, "detail", new_detail(e));
     return obj;
 }
 
@@ -366,5 +394,6 @@ bool jx_read_error(json_t *obj, struct err *e)
     if (!c)
         return false;
     (void)err_field(e, (enum err_code)c, field ? field : "", "%s", message ? message : code);
+    read_detail(json_object_get(obj, "detail"), e);
     return true;
 }

@@ -14,6 +14,7 @@
 #include "common/str.h"
 #include "fs/copy.h"
 #include "fs/lock.h"
+#include "fs/open.h"
 #include "fs/place.h"
 #include "fs/sys.h"
 #include "fs/temp.h"
@@ -28,6 +29,7 @@
 struct place {
     int dirfd;
     char *name;
+    const char *path; /* as asked */
 };
 
 static void place_done(struct place *p)
@@ -43,6 +45,7 @@ static int place_open(struct fs_caller *c, const char *path, const char *field, 
     struct err inner = {0};
     int r = fs_open_parent(c, path, &p->dirfd, &p->name, &inner);
 
+    p->path = path;
     if (r < 0 && e) {
         *e = inner;
         (void)snprintf(e->field, sizeof(e->field), "%s", field);
@@ -78,25 +81,58 @@ static int place_open_to(struct fs_caller *c, const char *path, bool make_parent
     return place_open(c, path, "to", p, e);
 }
 
-/* Under the entry's lock. */
-static int check_tag(const struct place *p, const struct fs_condition *cond, struct err *e)
+/* The tag of what is at a place; "" when that has none. A link counts as what it leads to, since
+ * that is where its reader got the tag. */
+static int read_tag(struct fs_caller *c, const struct place *p, bool *ret_exists,
+                    char tag[FS_ETAG_BYTES], struct err *e)
 {
     _cleanup_close_ int fd = -1;
-    char tag[FS_ETAG_BYTES] = "";
+    struct err inner = {0};
     struct stat st;
+    int r;
+
+    tag[0] = '\0';
+    *ret_exists = fstatat(p->dirfd, p->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!*ret_exists)
+        return errno == ENOENT ? 0 : err_at(e, err_sys(e, errno, "stat '%s'", p->name), "path");
+    if (S_ISLNK(st.st_mode)) {
+        r = fs_open(c, p->path, O_PATH, 0, &fd, &inner);
+        if (r < 0 || fstat(fd, &st) < 0)
+            return 0; /* it leads nowhere */
+        fd_close(TAKE_FD(fd));
+    }
+    if (!S_ISREG(st.st_mode))
+        return 0;
+    r = fs_open(c, p->path, O_RDONLY, 0, &fd, e);
+    return r < 0 ? r : fs_etag(fd, &st, tag, e);
+}
+
+/* Under the entry's lock. */
+static int check_tag(struct fs_caller *c, const struct place *p, const struct fs_condition *cond,
+                     struct err *e)
+{
+    char tag[FS_ETAG_BYTES];
+    bool exists;
     int r;
 
     if (!cond->if_match && !cond->if_none_match)
         return 0;
-    fd = fs_openat_nofollow(p->dirfd, p->name, O_RDONLY);
-    if (fd < 0 && errno != ENOENT)
-        return err_at(e, err_sys(e, errno, "open '%s' to compare", p->name), "path");
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        r = fs_etag(fd, &st, tag, e);
-        if (r < 0)
-            return r;
+    r = read_tag(c, p, &exists, tag, e);
+    return r < 0 ? r : fs_check_tag(cond, exists, tag, e);
+}
+
+/* The same for a destination: the fields are "to_if_match" and "to_if_none_match". */
+static int check_tag_to(struct fs_caller *c, const struct place *p, const struct fs_condition *cond,
+                        struct err *e)
+{
+    struct err inner = {0};
+    int r = check_tag(c, p, cond, &inner);
+
+    if (r < 0 && e) {
+        *e = inner;
+        (void)snprintf(e->field, sizeof(e->field), "to_%.32s", inner.field);
     }
-    return fs_check_tag(cond, tag, e);
+    return r;
 }
 
 /* ---- make ------------------------------------------------------------------------------------ */
@@ -194,8 +230,10 @@ static int move_by_copy(struct fs_caller *c, const struct place *from, const str
 static int move_locked(struct fs_caller *c, const struct place *from, const struct place *to,
                        const struct fs_move_options *o, struct err *e)
 {
-    int r = check_tag(from, &o->condition, e);
+    int r = check_tag(c, from, &o->condition, e);
 
+    if (r == 0)
+        r = check_tag_to(c, to, &o->to_condition, e);
     if (r < 0)
         return r;
     if (rename_as_asked(from, to, o->overwrite) == 0)
@@ -299,9 +337,15 @@ static int copy_placed(struct fs_caller *c, const struct place *from, const stru
     if (!o->overwrite && faccessat(to->dirfd, to->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return err_field(e, ERR_EXISTS, "to", "'%s' is there already", to->name);
     fs_temp_make_name(temp);
-    r = fs_copy_entry(from->dirfd, from->name, to->dirfd, temp, &how, e);
+    r = check_tag(c, from, &o->condition, e);
+    if (r == 0)
+        r = fs_copy_entry(from->dirfd, from->name, to->dirfd, temp, &how, e);
+    if (r == 0)
+        r = check_tag(c, from, &o->condition, e); /* it did not change while it was read */
     if (r == 0)
         r = fs_lock_take(to->dirfd, to->name, &lock, e);
+    if (r == 0)
+        r = check_tag_to(c, to, &o->to_condition, e);
     if (r == 0)
         r = put_copy(to, temp, S_ISDIR(st.st_mode), o->overwrite, e);
     if (r < 0)
@@ -366,11 +410,12 @@ static int refuse_root(struct fs_caller *c, const struct place *p, const char *p
     }
 }
 
-static int remove_locked(const struct place *p, const char *path, const struct fs_remove_options *o,
-                         uint64_t *removed, struct err *e)
+static int remove_locked(struct fs_caller *c, const struct place *p,
+                         const struct fs_remove_options *o, uint64_t *removed, struct err *e)
 {
+    const char *path = p->path;
     struct stat st;
-    int r = check_tag(p, &o->condition, e);
+    int r = check_tag(c, p, &o->condition, e);
 
     if (r < 0)
         return r;
@@ -418,7 +463,7 @@ int fs_remove(struct fs_caller *c, const char *path, const struct fs_remove_opti
     if (r == 0)
         r = fs_lock_take(p.dirfd, p.name, &lock, e);
     if (r == 0)
-        r = remove_locked(&p, path, o, &removed, e);
+        r = remove_locked(c, &p, o, &removed, e);
     if (r == 0)
         *ret_removed = removed;
     return r;
@@ -469,16 +514,44 @@ static int set_attr_open(int fd, const char *path, const struct fs_attrs *a, str
     return r;
 }
 
+/* Under the entry's lock, so that no replacement takes the old attributes over meanwhile. */
+static int set_attr_locked(struct fs_caller *c, const char *path, const struct fs_attrs *a,
+                           struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    char tag[FS_ETAG_BYTES] = "";
+    struct fs_file f;
+    int r;
+
+    r = fs_open(c, path, a->follow ? O_PATH : O_PATH | O_NOFOLLOW, 0, &fd, e);
+    if (r < 0)
+        return r;
+    if (a->condition.if_match || a->condition.if_none_match) {
+        if (fs_file_open_acting(c, path, true, &f, NULL) == 0) {
+            (void)memcpy(tag, f.etag, sizeof(tag));
+            fs_file_done(&f);
+        }
+        r = fs_check_tag(&a->condition, true, tag, e);
+        if (r < 0)
+            return r;
+    }
+    return set_attr_open(fd, path, a, e);
+}
+
 int fs_set_attr(struct fs_caller *c, const char *path, const struct fs_attrs *a, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
-    _cleanup_close_ int fd = -1;
+    _cleanup_place_ struct place p = {.dirfd = -1};
+    _cleanup_fs_lock_ struct fs_lock lock = {0};
     int r;
 
     r = fs_act(&c->actor, &acting, e);
-    if (r == 0)
-        r = fs_open(c, path, a->follow ? O_PATH : O_PATH | O_NOFOLLOW, 0, &fd, e);
-    return r < 0 ? r : set_attr_open(fd, path, a, e);
+    if (r < 0)
+        return r;
+    /* "/" and "a/.." have no entry to lock. */
+    if ((a->follow ? fs_open_target : fs_open_parent)(c, path, &p.dirfd, &p.name, NULL) == 0)
+        r = fs_lock_take(p.dirfd, p.name, &lock, e);
+    return r < 0 ? r : set_attr_locked(c, path, a, e);
 }
 
 int fs_uid_from_name(const char *name, uid_t *ret, struct err *e)

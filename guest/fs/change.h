@@ -1,7 +1,7 @@
 #pragma once
 /*
  * change: what alters the tree: directories, moves, copies, removal, attributes. Take the caller's
- * identity and the paths' locks themselves.
+ * identity and the paths' locks themselves. A condition on a symbolic link is on what it leads to.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,9 +19,10 @@ int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents
                 struct err *e);
 
 struct fs_move_options {
-    bool overwrite;                /* a file may replace a file, a directory an empty one */
-    bool make_parents;             /* of the destination */
-    struct fs_condition condition; /* on the source */
+    bool overwrite;                   /* a file may replace a file, a directory an empty one */
+    bool make_parents;                /* of the destination */
+    struct fs_condition condition;    /* on the source */
+    struct fs_condition to_condition; /* on what is at the destination; field "to_if_match", ... */
 };
 
 /* By rename; across mounts (and in overlayfs, which says so too) by copy, then removal. */
@@ -32,6 +33,8 @@ struct fs_copy_options {
     bool recursive;
     bool overwrite; /* files replace files, directories are merged */
     bool make_parents;
+    struct fs_condition condition;    /* on the source, which must not change meanwhile either */
+    struct fs_condition to_condition; /* on what is at the destination; field "to_if_match", ... */
 };
 
 struct fs_copy_result {
@@ -61,6 +64,7 @@ struct fs_attrs {
     gid_t gid;
     struct timespec mtime;
     bool follow; /* a link in the last place */
+    struct fs_condition condition;
 };
 
 int fs_set_attr(struct fs_caller *c, const char *path, const struct fs_attrs *a, struct err *e);

@@ -220,7 +220,7 @@ int fs_edit_file(struct fs_caller *c, const char *path, const struct fs_edit_opt
         return err_field(e, ERR_INVALID, "edits", "from 1 to %d edits", FS_EDIT_MAX_EDITS);
     r = read_old(c, path, o->create, &before, tag, e);
     if (r == 0)
-        r = fs_check_tag(&o->condition, tag, e);
+        r = fs_check_tag(&o->condition, tag[0], tag, e);
     if (r < 0)
         return r;
     after.data = malloc(before.len + 1);

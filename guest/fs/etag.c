@@ -238,56 +238,73 @@ bool fs_ctime_is_fine(int fd)
     return true;
 }
 
-/* One element of a list: W/"..." (weak: matches nothing), "..." or a bare word. */
+/* One element of a list: W/"...", "..." or a bare word (JSON has tags without quotes). */
 struct list_item {
     const char *p;
     size_t len;
     bool is_weak;
-    bool is_quoted;
 };
 
+/* NULL at the end, and at what is no list: nothing behind it counts. */
 static const char *next_item(const char *p, struct list_item *ret)
 {
+    bool is_quoted;
+
     p += strspn(p, " \t,");
-    *ret = (struct list_item){.is_weak = p[0] == 'W' && p[1] == '/'};
-    if (ret->is_weak)
-        p += 2;
-    ret->is_quoted = *p == '"';
-    if (ret->is_quoted)
-        p++;
+    if (!*p)
+        return NULL;
+    ret->is_weak = p[0] == 'W' && p[1] == '/' && p[2] == '"';
+    p += ret->is_weak ? 2 : 0;
+    is_quoted = *p == '"';
+    p += is_quoted;
     ret->p = p;
-    ret->len = strcspn(p, ret->is_quoted ? "\"" : " \t,");
+    ret->len = strcspn(p, is_quoted ? "\"" : " \t,");
     p += ret->len;
-    return ret->is_quoted && *p ? p + 1 : p;
+    if (is_quoted && !*p)
+        return NULL;
+    p += is_quoted;
+    p += strspn(p, " \t");
+    return *p == ',' || !*p ? p : NULL;
 }
 
-bool fs_etag_in_list(const char *list, const char *tag)
+bool fs_etag_in_list(const char *list, const char *tag, bool weak)
 {
     struct list_item it;
 
     if (!tag[0])
         return false;
-    while (*list) {
-        list = next_item(list, &it);
-        if (it.is_weak)
-            continue;
-        if (!it.is_quoted && it.len == 1 && *it.p == '*')
+    while ((list = next_item(list, &it)))
+        if ((weak || !it.is_weak) && it.len == strlen(tag) && memcmp(it.p, tag, it.len) == 0)
             return true;
-        if (it.len == strlen(tag) && memcmp(it.p, tag, it.len) == 0)
-            return true;
-    }
     return false;
 }
 
-int fs_check_tag(const struct fs_condition *cond, const char *current, struct err *e)
+bool fs_etag_is_any(const char *list)
 {
-    if (cond->if_match && !current[0])
-        return err_field(e, ERR_ABORTED, "if_match", "there is no file to match");
-    if (cond->if_match && !fs_etag_in_list(cond->if_match, current))
-        return err_field(e, ERR_ABORTED, "if_match", "the file has changed: its tag is %s",
-                         current);
-    if (cond->if_none_match && fs_etag_in_list(cond->if_none_match, current))
-        return err_field(e, ERR_ABORTED, "if_none_match", "the file is there, its tag is %s",
-                         current);
+    list += strspn(list, " \t");
+    return list[0] == '*' && !list[1 + strspn(list + 1, " \t")];
+}
+
+static int mismatch(struct err *e, const char *field, const char *what, const char *current)
+{
+    int r;
+
+    if (!current[0])
+        return err_field(e, ERR_ABORTED, field, "%s", what);
+    r = err_field(e, ERR_ABORTED, field, "%s, its tag is %s", what, current);
+    return err_detail(e, r, "etag", current);
+}
+
+int fs_check_tag(const struct fs_condition *cond, bool exists, const char *current, struct err *e)
+{
+    if (cond->if_match && !exists)
+        return mismatch(e, "if_match", "there is no file to match", "");
+    if (cond->if_match && !fs_etag_is_any(cond->if_match) &&
+        !fs_etag_in_list(cond->if_match, current, false))
+        return mismatch(e, "if_match", "the file is not the expected one", current);
+    if (cond->if_none_match && exists &&
+        (fs_etag_is_any(cond->if_none_match) ||
+         fs_etag_in_list(cond->if_none_match, current, true)))
+        return mismatch(e, "if_none_match", "the file is there", current);
     return 0;
 }

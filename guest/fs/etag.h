@@ -42,14 +42,22 @@ struct fs_condition {
     const char *if_none_match; /* the same */
 };
 
-/* Whether `tag` ("" when there is no file) is in the list. `list` is a header's value. */
-bool fs_etag_in_list(const char *list, const char *tag);
+/*
+ * Whether `tag` (a strong one; "" when what is there has none) is in the list, a header's value.
+ * By RFC 9110 a weak tag (W/"...") in the list equals it only when weak comparison is asked for.
+ * "*" is no tag: see fs_etag_is_any().
+ */
+bool fs_etag_in_list(const char *list, const char *tag, bool weak);
+/* Whether the list is "*": whatever is there. */
+bool fs_etag_is_any(const char *list);
 
 /*
- * Compares with what is there now. A mismatch is -ERR_ABORTED with field "if_match" or
- * "if_none_match" (HTTP: 412); nothing else in guest/fs uses those fields. current gets the tag of
- * what is there, "" when nothing is, in either case.
+ * Compares with what is there now: If-Match strongly, If-None-Match weakly. A mismatch is
+ * -ERR_ABORTED with field "if_match" or "if_none_match" (HTTP: 412) and the detail "etag" when
+ * there is a tag; nothing else in guest/fs uses those fields. exists: something is there, which
+ * has no tag when it is not a regular file.
  */
-int fs_check_tag(const struct fs_condition *cond, const char *current, struct err *e);
+int fs_check_tag(const struct fs_condition *cond, bool exists, const char *current, struct err *e);
+/* The same with what is at the path. current gets its tag, "" when it has none, in either case. */
 int fs_check_condition(struct fs_caller *c, const char *path, const struct fs_condition *cond,
                        char current[FS_ETAG_BYTES], struct err *e);

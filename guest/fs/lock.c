@@ -7,26 +7,36 @@
 #include "common/banned.h"
 
 static pthread_mutex_t slots[FS_LOCK_SLOTS];
+static pthread_mutex_t file_slots[FS_LOCK_SLOTS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void init_slots(void)
 {
-    for (unsigned i = 0; i < FS_LOCK_SLOTS; i++)
+    for (unsigned i = 0; i < FS_LOCK_SLOTS; i++) {
         (void)pthread_mutex_init(&slots[i], NULL);
+        (void)pthread_mutex_init(&file_slots[i], NULL);
+    }
+}
+
+/* FNV-1a over a name and what it is in. */
+static unsigned hash(const char *name, const struct stat *st)
+{
+    uint64_t h = 14695981039346656037ULL;
+
+    for (const char *p = name; *p; p++)
+        h = (h ^ (unsigned char)*p) * 1099511628211ULL;
+    h = (h ^ (uint64_t)st->st_ino) * 1099511628211ULL;
+    h = (h ^ (uint64_t)st->st_dev) * 1099511628211ULL;
+    return (unsigned)((h ^ h >> 32) % FS_LOCK_SLOTS);
 }
 
 static int slot_of(int dirfd, const char *name, unsigned *ret, struct err *e)
 {
-    uint64_t h = 14695981039346656037ULL; /* FNV-1a */
     struct stat st;
 
     if (fstat(dirfd, &st) < 0)
         return err_sys(e, errno, "stat the directory of '%s'", name);
-    for (const char *p = name; *p; p++)
-        h = (h ^ (unsigned char)*p) * 1099511628211ULL;
-    h = (h ^ (uint64_t)st.st_ino) * 1099511628211ULL;
-    h = (h ^ (uint64_t)st.st_dev) * 1099511628211ULL;
-    *ret = (unsigned)((h ^ h >> 32) % FS_LOCK_SLOTS);
+    *ret = hash(name, &st);
     return 0;
 }
 
@@ -42,10 +52,22 @@ int fs_lock_take(int dirfd, const char *name, struct fs_lock *ret, struct err *e
     return 0;
 }
 
+int fs_lock_take_file(int fd, struct fs_lock *ret, struct err *e)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat the file to lock");
+    (void)pthread_once(&once, init_slots);
+    *ret = (struct fs_lock){.slot = hash("", &st), .is_held = true, .is_file = true};
+    (void)pthread_mutex_lock(&file_slots[ret->slot]);
+    return 0;
+}
+
 void fs_lock_release(struct fs_lock *l)
 {
     if (l->is_held)
-        (void)pthread_mutex_unlock(&slots[l->slot]);
+        (void)pthread_mutex_unlock(l->is_file ? &file_slots[l->slot] : &slots[l->slot]);
     l->is_held = false;
 }
 

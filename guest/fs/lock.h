@@ -15,10 +15,15 @@
 struct fs_lock {
     unsigned slot;
     bool is_held;
+    bool is_file; /* of fs_lock_take_file() */
 };
 
 int fs_lock_take(int dirfd, const char *name, struct fs_lock *ret, struct err *e);
 void fs_lock_release(struct fs_lock *l); /* a zeroed or released one: nothing */
+
+/* The file itself, whatever names it has (hard links, bind mounts), while its bytes are compared
+ * and written in place. Taken after the name's lock, never before; one at a time. */
+int fs_lock_take_file(int fd, struct fs_lock *ret, struct err *e);
 
 /* Two at once (a move), in an order that can't deadlock. */
 int fs_lock_take_two(int dirfd_a, const char *name_a, int dirfd_b, const char *name_b,

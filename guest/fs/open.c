@@ -66,13 +66,10 @@ static int look(struct fs_caller *c, const char *path, struct err *e)
 static int open_regular(struct fs_caller *c, const char *path, int *ret_fd, struct stat *ret_st,
                         struct err *e)
 {
-    _fs_acting_ const struct fs_actor *acting = NULL;
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = fs_act(&c->actor, &acting, e);
-    if (r == 0)
-        r = look(c, path, e);
+    r = look(c, path, e);
     if (r == 0)
         r = fs_open(c, path, O_RDONLY, 0, &fd, e);
     if (r < 0)
@@ -82,13 +79,12 @@ static int open_regular(struct fs_caller *c, const char *path, int *ret_fd, stru
     r = fs_refuse_special(path, ret_st->st_mode, e); /* what is there now, if that changed */
     if (r < 0)
         return r;
-    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
 
-int fs_file_open(struct fs_caller *c, const char *path, bool with_etag, struct fs_file *ret,
-                 struct err *e)
+int fs_file_open_acting(struct fs_caller *c, const char *path, bool with_etag, struct fs_file *ret,
+                        struct err *e)
 {
     struct fs_file f = {.fd = -1};
     int r;
@@ -97,6 +93,8 @@ int fs_file_open(struct fs_caller *c, const char *path, bool with_etag, struct f
     if (r < 0)
         return r;
     f.is_sized = !is_made_up(f.fd, f.st.st_size);
+    if (f.is_sized)
+        (void)fcntl(f.fd, F_SETFL, fcntl(f.fd, F_GETFL) & ~O_NONBLOCK);
     if (with_etag && f.is_sized)
         r = fs_etag(f.fd, &f.st, f.etag, e);
     if (r < 0) {
@@ -104,6 +102,28 @@ int fs_file_open(struct fs_caller *c, const char *path, bool with_etag, struct f
         return err_at(e, r, "path");
     }
     *ret = f;
+    return 0;
+}
+
+int fs_file_open(struct fs_caller *c, const char *path, bool with_etag, struct fs_file *ret,
+                 struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    int r = fs_act(&c->actor, &acting, e);
+
+    return r < 0 ? r : fs_file_open_acting(c, path, with_etag, ret, e);
+}
+
+int fs_file_read(const struct fs_file *f, void *data, size_t size, size_t *ret_len, struct err *e)
+{
+    ssize_t n;
+
+    do {
+        n = read(f->fd, data, size);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && errno != EAGAIN)
+        return err_at(e, err_sys(e, errno, "read"), "path");
+    *ret_len = n < 0 ? 0 : (size_t)n;
     return 0;
 }
 
@@ -120,19 +140,22 @@ int fs_check_condition(struct fs_caller *c, const char *path, const struct fs_co
 {
     struct fs_file f = {.fd = -1};
     struct err inner = {0};
+    bool exists;
     int r;
 
     current[0] = '\0';
     if (!cond->if_match && !cond->if_none_match)
         return 0;
     r = fs_file_open(c, path, true, &f, &inner);
-    if (r < 0 && inner.sys != ENOENT) {
+    exists = r == 0 || (r == -ERR_PRECONDITION && strcmp(inner.field, "path") == 0);
+    if (!exists && inner.sys != ENOENT) {
         if (e)
             *e = inner;
         return r;
     }
-    if (r == 0)
+    if (r == 0) {
         (void)memcpy(current, f.etag, FS_ETAG_BYTES);
-    fs_file_done(&f);
-    return fs_check_tag(cond, current, e);
+        fs_file_done(&f);
+    }
+    return fs_check_tag(cond, exists, current, e);
 }

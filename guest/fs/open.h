@@ -12,7 +12,7 @@
 #include "fs/root.h"
 
 struct fs_file {
-    int fd; /* a plain blocking descriptor; pread() works when is_sized */
+    int fd; /* pread() works when is_sized */
     struct stat st;
     /*
      * st.st_size is the number of bytes. False for files that are made up as they are read (/proc,
@@ -24,7 +24,14 @@ struct fs_file {
 
 int fs_file_open(struct fs_caller *c, const char *path, bool with_etag, struct fs_file *ret,
                  struct err *e);
+/* The same by who has taken the identity already. */
+int fs_file_open_acting(struct fs_caller *c, const char *path, bool with_etag, struct fs_file *ret,
+                        struct err *e);
 void fs_file_done(struct fs_file *f); /* once, after a success */
+
+/* The next bytes of a file that is not sized; *ret_len 0: the end. Where a reader would be made to
+ * wait for something to happen (/proc/kmsg, trace_pipe), the end is now. */
+int fs_file_read(const struct fs_file *f, void *data, size_t size, size_t *ret_len, struct err *e);
 
 /* -ERR_PRECONDITION with field "path", unless it is a regular file's mode. */
 int fs_refuse_special(const char *path, mode_t mode, struct err *e);

@@ -23,6 +23,10 @@
 #define COMMIT_TRIES 8
 #define RESERVE_FROM (1u << 20) /* smaller files are not worth a system call */
 
+/* What a step of the commit may say besides 0 and an error. */
+#define COMMIT_IN_PLACE 1 /* a rename is not possible here */
+#define COMMIT_AGAIN 2    /* another writer was quicker: look again */
+
 struct fs_write {
     struct fs_caller *caller;
     char *path; /* as asked, for messages */
@@ -31,11 +35,13 @@ struct fs_write {
     struct fs_write_options o; /* its strings are the two above */
     uint8_t want_sha256[SHA256_DIGEST_SIZE];
     struct sha256_ctx sha;
+    bool has_sha; /* of all bytes so far */
     uint64_t bytes;
 
     int dirfd;
     char *name;
-    struct fs_temp temp;
+    struct fs_temp temp;    /* what will be put in place */
+    struct fs_temp data;    /* of a part that is being committed: its bytes; temp is the whole */
     bool spooled_elsewhere; /* temp is in /tmp, since the directory takes no file: in place only */
     int n_made;             /* parent directories that begin made */
     bool is_committed;
@@ -58,6 +64,7 @@ static int copy_options(struct fs_write *w, const struct fs_write_options *o, st
     if (o->sha256) {
         (void)memcpy(w->want_sha256, o->sha256, sizeof(w->want_sha256));
         w->o.sha256 = w->want_sha256;
+        w->has_sha = true;
         sha256_init(&w->sha);
     }
     if (!w->o.mode && !w->o.set_mode)
@@ -197,6 +204,7 @@ int fs_write_begin(struct fs_caller *c, const char *path, const struct fs_write_
     w->caller = fs_caller_ref(c);
     w->dirfd = -1;
     w->temp.fd = -1;
+    w->data.fd = -1;
     w->path = strdup(path);
     r = w->path ? begin(w, o, e) : err_oom(e);
     if (r < 0) {
@@ -217,20 +225,67 @@ int fs_write_data(struct fs_write *w, const void *data, size_t len, struct err *
     r = io_write_all(w->temp.fd, data, len, e);
     if (r < 0)
         return err_wrap(e, r, "'%s'", w->path);
-    if (w->o.sha256)
+    if (w->has_sha)
         sha256_update(&w->sha, len, data);
     w->bytes += len;
     return 0;
 }
 
+uint64_t fs_write_offset(const struct fs_write *w)
+{
+    return w->bytes;
+}
+
+int fs_write_cut(struct fs_write *w, uint64_t offset, struct err *e)
+{
+    if (offset >= w->bytes)
+        return 0;
+    if (ftruncate(w->temp.fd, (off_t)offset) < 0 ||
+        lseek(w->temp.fd, (off_t)offset, SEEK_SET) != (off_t)offset)
+        return err_sys(e, errno, "cut '%s' back", w->path);
+    w->bytes = offset;
+    w->has_sha = false;
+    return 0;
+}
+
+void fs_write_expect(struct fs_write *w, const uint8_t sha256[32])
+{
+    (void)memcpy(w->want_sha256, sha256, sizeof(w->want_sha256));
+    w->o.sha256 = w->want_sha256;
+}
+
 /* ---- commit ---------------------------------------------------------------------------------- */
+
+/* Of all bytes, when they were not hashed as they came. */
+static int hash_data(struct fs_write *w, struct err *e)
+{
+    _cleanup_free_ uint8_t *data = malloc(COPY_BYTES);
+
+    if (!data)
+        return err_oom(e);
+    sha256_init(&w->sha);
+    for (uint64_t at = 0; at < w->bytes;) {
+        ssize_t n = pread(w->temp.fd, data, COPY_BYTES, (off_t)at);
+
+        if (n <= 0)
+            return err_sys(e, n < 0 ? errno : EIO, "read back what goes into '%s'", w->path);
+        sha256_update(&w->sha, (size_t)n, data);
+        at += (uint64_t)n;
+    }
+    return 0;
+}
 
 static int check_digest(struct fs_write *w, struct err *e)
 {
     uint8_t got[SHA256_DIGEST_SIZE];
+    int r;
 
     if (!w->o.sha256)
         return 0;
+    r = w->has_sha ? 0 : hash_data(w, e);
+    if (r < 0)
+        return r;
+    w->has_sha = false;
     sha256_digest(&w->sha, sizeof(got), got);
     if (memcmp(got, w->want_sha256, sizeof(got)) != 0)
         return err_field(e, ERR_DATA_LOSS, "digest",
@@ -257,8 +312,92 @@ static int check_condition(struct fs_write *w, bool exists, struct err *e)
         if (r < 0)
             return err_at(e, r, "path");
     }
-    return fs_check_tag(&w->o.condition, w->current, e);
+    return fs_check_tag(&w->o.condition, exists, w->current, e);
 }
+
+/* ---- a part of a file ------------------------------------------------------------------------ */
+
+/* Where the part goes and how large the file will be; old_size 0: there is none. */
+static int place_part(const struct fs_write *w, uint64_t old_size, struct fs_write_result *res,
+                      struct err *e)
+{
+    const struct fs_part *part = &w->o.part;
+    uint64_t at = part->at_end ? old_size : part->offset;
+    uint64_t end;
+
+    if (at > old_size || w->bytes > INT64_MAX - at)
+        return err_detail_u64(e,
+                              err_field(e, ERR_RANGE, "offset",
+                                        "'%s' has %llu bytes: nothing can begin at %llu", w->path,
+                                        (unsigned long long)old_size, (unsigned long long)at),
+                              "size", old_size);
+    end = at + w->bytes;
+    if (part->has_size && part->size < end)
+        return err_field(e, ERR_INVALID, "offset", "the part ends behind the end of the file");
+    if (part->has_size && part->size > (end > old_size ? end : old_size))
+        return err_detail_u64(e,
+                              err_field(e, ERR_RANGE, "offset",
+                                        "nobody sent the bytes that would make '%s' %llu", w->path,
+                                        (unsigned long long)part->size),
+                              "size", old_size);
+    res->offset = at;
+    res->size = part->has_size ? part->size : end > old_size ? end : old_size;
+    return 0;
+}
+
+/* Bytes from one file to another, by the kernel where it can (which may share the blocks). */
+static int copy_bytes(int from, off_t from_at, int to, off_t to_at, uint64_t len, struct err *e)
+{
+    _cleanup_free_ char *data = NULL;
+
+    while (len) {
+        ssize_t n = data ? -1 : copy_file_range(from, &from_at, to, &to_at, len, 0);
+
+        if (n < 0) {
+            ssize_t m;
+
+            if (!data && !(data = malloc(COPY_BYTES)))
+                return err_oom(e);
+            n = pread(from, data, len < COPY_BYTES ? (size_t)len : COPY_BYTES, from_at);
+            if (n <= 0)
+                return err_sys(e, n < 0 ? errno : EIO, "read");
+            m = pwrite(to, data, (size_t)n, to_at);
+            if (m < 0)
+                return err_sys(e, errno, "write");
+            n = m;
+            from_at += n;
+            to_at += n;
+        }
+        if (n == 0)
+            return err_sys(e, EIO, "copy: the file has become shorter");
+        len -= (uint64_t)n;
+    }
+    return 0;
+}
+
+/* Makes temp the whole new file, out of the old one and the data. */
+static int assemble(struct fs_write *w, int old, const struct fs_write_result *res, struct err *e)
+{
+    uint64_t end = res->offset + w->bytes;
+    int r;
+
+    if (w->data.fd < 0) {
+        w->data = w->temp;
+        w->temp = (struct fs_temp){.fd = -1};
+    } else { /* once more: the old file has changed */
+        fs_temp_drop(w->dirfd, &w->temp);
+    }
+    if (fs_temp_open(w->dirfd, &w->temp) < 0)
+        return err_sys(e, errno, "make a file in the directory of '%s'", w->path);
+    r = copy_bytes(old, 0, w->temp.fd, 0, res->offset, e);
+    if (r == 0)
+        r = copy_bytes(w->data.fd, 0, w->temp.fd, (off_t)res->offset, w->bytes, e);
+    if (r == 0 && res->size > end)
+        r = copy_bytes(old, (off_t)end, w->temp.fd, (off_t)end, res->size - end, e);
+    return r < 0 ? err_wrap(e, r, "putting '%s' together", w->path) : 0;
+}
+
+/* ---- put in place ---------------------------------------------------------------------------- */
 
 /* The temporary gets what the file it replaces has. False: that can't be done here. */
 static bool take_over(const struct fs_write *w, const struct stat *st)
@@ -280,37 +419,21 @@ static bool take_over(const struct fs_write *w, const struct stat *st)
     return fchmod(w->temp.fd, mode) == 0;
 }
 
-/* Copies the temporary's bytes into the old file, for which space is reserved first. */
-static int write_in_place(struct fs_write *w, int old, const struct stat *st, struct err *e)
+/* Copies the data into the old file, for which space is reserved first. */
+static int write_in_place(struct fs_write *w, int old, const struct stat *st,
+                          const struct fs_write_result *res, struct err *e)
 {
-    _cleanup_free_ char *data = malloc(COPY_BYTES);
-    uint64_t at = 0;
+    int from = w->data.fd >= 0 ? w->data.fd : w->temp.fd;
+    int r;
 
-    if (!data)
-        return err_oom(e);
-    if (w->bytes > (uint64_t)st->st_size &&
-        fallocate(old, FALLOC_FL_KEEP_SIZE, st->st_size, (off_t)w->bytes - st->st_size) < 0 &&
+    if (res->size > (uint64_t)st->st_size &&
+        fallocate(old, FALLOC_FL_KEEP_SIZE, st->st_size, (off_t)res->size - st->st_size) < 0 &&
         (errno == ENOSPC || errno == EDQUOT))
         return err_sys(e, errno, "reserve space for '%s'", w->path);
-    while (at < w->bytes) {
-        ssize_t n = pread(w->temp.fd, data, COPY_BYTES, (off_t)at);
-        ssize_t done = 0;
-
-        if (n <= 0)
-            return err_sys(e, n < 0 ? errno : EIO, "read back what goes into '%s'", w->path);
-        while (done < n) {
-            ssize_t m = pwrite(old, data + done, (size_t)(n - done), (off_t)at + done);
-
-            if (m < 0 && errno == EINTR)
-                continue;
-            if (m < 0)
-                return err_sys(e, errno, "'%s' now has %llu of its %llu new bytes: write", w->path,
-                               (unsigned long long)at + done, (unsigned long long)w->bytes);
-            done += m;
-        }
-        at += (uint64_t)n;
-    }
-    if (ftruncate(old, (off_t)w->bytes) < 0)
+    r = copy_bytes(from, 0, old, (off_t)res->offset, w->bytes, e);
+    if (r < 0)
+        return err_wrap(e, r, "'%s' has some of its old bytes and some of its new ones", w->path);
+    if (ftruncate(old, (off_t)res->size) < 0)
         return err_sys(e, errno, "'%s' has a rest of its old bytes: truncate", w->path);
     if (w->o.set_mode && fchmod(old, w->o.mode) < 0)
         return err_sys(e, errno, "chmod '%s'", w->path);
@@ -346,17 +469,17 @@ static int lost_race(struct err *e, const char *field)
     return err_field(e, ERR_ABORTED, field, "the file was changed by another writer just now");
 }
 
-/* 1: in place it has to be. */
+/* COMMIT_IN_PLACE, COMMIT_AGAIN: see there. */
 static int replace_old(struct fs_write *w, const struct stat *st, struct err *e)
 {
     int r;
 
     if (fs_temp_name(w->dirfd, &w->temp) < 0)
         return err_at(e, err_sys(e, errno, "name the new '%s'", w->path), "path");
-    if (w->if_match) {
+    if (w->if_match || w->o.part.is_part) {
         r = exchange(w, st);
         if (r > 0)
-            return lost_race(e, "if_match");
+            return w->if_match ? lost_race(e, "if_match") : COMMIT_AGAIN;
         if (r == 0 || errno != EINVAL)
             goto done;
     }
@@ -367,7 +490,7 @@ done:
     if (r == 0)
         return 0;
     if (errno == EBUSY || errno == EXDEV)
-        return 1;
+        return COMMIT_IN_PLACE;
     return err_at(e, err_sys(e, errno, "replace '%s'", w->path), "path");
 }
 
@@ -380,7 +503,7 @@ static int put_new(struct fs_write *w, struct err *e)
     if (errno != EEXIST)
         return err_at(e, err_sys(e, errno, "create '%s'", w->path), "path");
     /* Someone outside this agent made it since we looked: without a condition, look again. */
-    return w->if_none_match ? lost_race(e, "if_none_match") : 1;
+    return w->if_none_match ? lost_race(e, "if_none_match") : COMMIT_AGAIN;
 }
 
 static int sync_temp(const struct fs_write *w, struct err *e)
@@ -403,28 +526,53 @@ static int sync_directory(const struct fs_write *w, struct err *e)
     return 0;
 }
 
+/* By rename, if that is possible here and loses nothing. */
+static int commit_by_rename(struct fs_write *w, const struct stat *st, struct fs_write_result *res,
+                            struct err *e)
+{
+    struct stat written;
+    bool is_fine;
+    int r;
+
+    if (w->o.part.is_part) {
+        _cleanup_close_ int whole = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
+
+        if (whole < 0)
+            return errno == EACCES ? COMMIT_IN_PLACE
+                                   : err_sys(e, errno, "open '%s' to copy", w->path);
+        r = assemble(w, whole, res, e);
+        if (r < 0)
+            return r;
+    }
+    if (!take_over(w, st))
+        return COMMIT_IN_PLACE;
+    r = sync_temp(w, e);
+    is_fine = fs_ctime_is_fine(w->temp.fd);
+    if (r == 0)
+        r = replace_old(w, st, e);
+    return r ? r : fs_etag_written(w->temp.fd, is_fine, &written, res->etag, e);
+}
+
 static int commit_over(struct fs_write *w, int old, const struct stat *st,
                        struct fs_write_result *res, struct err *e)
 {
-    bool in_place = w->o.in_place || w->spooled_elsewhere || st->st_nlink > 1;
     struct stat written;
-    bool is_fine;
-    int r = 1;
+    int r = COMMIT_IN_PLACE;
 
-    if (!in_place && take_over(w, st)) {
-        r = sync_temp(w, e);
-        is_fine = fs_ctime_is_fine(w->temp.fd);
-        if (r == 0)
-            r = replace_old(w, st, e);
-        if (r == 0)
-            return fs_etag_written(w->temp.fd, is_fine, &written, res->etag, e);
+    if (w->o.part.is_part) {
+        r = place_part(w, (uint64_t)st->st_size, res, e);
+        if (r < 0)
+            return r;
+        r = COMMIT_IN_PLACE;
     }
-    if (r < 0)
-        return r;
+    if (!w->o.in_place && !w->spooled_elsewhere && st->st_nlink == 1)
+        r = commit_by_rename(w, st, res, e);
+    if (r != COMMIT_IN_PLACE)
+        return r < 0 ? err_at(e, r, "path") : r;
     if (old < 0)
         return err_at(e, err_sys(e, ETXTBSY, "write '%s' in place", w->path), "path");
     res->in_place = true;
-    r = write_in_place(w, old, st, e);
+    r = write_in_place(w, old, st, res, e);
     if (r < 0)
         return err_at(e, r, "path");
     _cleanup_close_ int again = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
@@ -432,16 +580,19 @@ static int commit_over(struct fs_write *w, int old, const struct stat *st,
     return again < 0 ? 0 : fs_etag(again, &written, res->etag, e);
 }
 
-/* 1: the file is there now. */
+/* COMMIT_AGAIN: the file is there now. */
 static int commit_new(struct fs_write *w, struct fs_write_result *res, struct err *e)
 {
     bool is_fine = fs_ctime_is_fine(w->temp.fd);
     struct stat written;
-    int r;
+    int r = 0;
 
     if (w->spooled_elsewhere)
         return err_field(e, ERR_ABORTED, "path", "'%s' was removed meanwhile", w->path);
-    r = sync_temp(w, e);
+    if (w->o.part.is_part)
+        r = place_part(w, 0, res, e);
+    if (r == 0)
+        r = sync_temp(w, e);
     if (r == 0)
         r = put_new(w, e);
     if (r != 0)
@@ -450,15 +601,21 @@ static int commit_new(struct fs_write *w, struct fs_write_result *res, struct er
     return fs_etag_written(w->temp.fd, is_fine, &written, res->etag, e);
 }
 
-/* 1: what stood at the name came or went meanwhile. */
+/* COMMIT_AGAIN: what stood at the name came or went meanwhile. */
 static int commit_once(struct fs_write *w, struct fs_write_result *res, struct err *e)
 {
+    _cleanup_fs_lock_ struct fs_lock lock = {0};
     _cleanup_close_ int old = -1;
     struct stat st;
     bool exists;
     int r;
 
+    *res = (struct fs_write_result){.bytes = w->bytes, .size = w->bytes};
     r = open_old(w, &old, &st, &exists, e);
+    if (r == 0 && old >= 0)
+        r = fs_lock_take_file(old, &lock, e);
+    if (r == 0 && old >= 0 && fstat(old, &st) < 0) /* as it is now that nobody else writes */
+        r = err_sys(e, errno, "stat '%s'", w->path);
     if (r == 0)
         r = check_condition(w, exists, e);
     if (r < 0)
@@ -468,7 +625,7 @@ static int commit_once(struct fs_write *w, struct fs_write_result *res, struct e
 
 static int commit_locked(struct fs_write *w, struct fs_write_result *res, struct err *e)
 {
-    int r = 1;
+    int r = COMMIT_AGAIN;
 
     for (int i = 0; r > 0 && i < COMMIT_TRIES; i++)
         r = commit_once(w, res, e);
@@ -484,7 +641,7 @@ int fs_write_commit(struct fs_write *w, struct fs_write_result *ret, struct err 
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     _cleanup_fs_lock_ struct fs_lock lock = {0};
-    struct fs_write_result res = {.bytes = w->bytes};
+    struct fs_write_result res;
     int r;
 
     r = check_digest(w, e);
@@ -533,10 +690,12 @@ struct fs_write *fs_write_free(struct fs_write *w)
         return NULL;
     if (fs_act(&w->caller->actor, &acting, NULL) == 0) {
         fs_temp_drop(w->dirfd, &w->temp);
+        fs_temp_drop(w->dirfd, &w->data);
         if (!w->is_committed && w->n_made)
             unmake_parents(w);
     }
     fd_close(w->temp.fd);
+    fd_close(w->data.fd);
     fd_close(w->dirfd);
     if (acting)
         fs_actor_leave(acting);

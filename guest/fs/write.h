@@ -14,6 +14,7 @@
  *   -ERR_ABORTED, field "if_match" or "if_none_match": 412; fs_write_current() has the tag there is
  *   -ERR_EXHAUSTED, e->sys ENOSPC or EDQUOT: 507;  e->sys EFBIG: over max_bytes, 413
  *   -ERR_DATA_LOSS, field "digest": the bytes are not the ones announced
+ *   -ERR_RANGE, field "offset": a part would begin behind the end; the detail "size" says where
  *   -ERR_PRECONDITION, field "path": a directory, FIFO, socket or device is in the way
  */
 #include <stdbool.h>
@@ -27,6 +28,18 @@
 #define FS_NEW_FILE_MODE 0644
 #define FS_NEW_DIR_MODE 0755
 
+/*
+ * Data that replaces a part of what is there when it is committed, all or nothing too: the new
+ * file is the old one's bytes with the data in it. A file that is not there counts as empty.
+ */
+struct fs_part {
+    bool is_part;
+    bool at_end;     /* append; `offset` does not count */
+    uint64_t offset; /* not behind the old file's end */
+    bool has_size;
+    uint64_t size; /* has_size: of the new file, at least the data's end; the rest of it is cut */
+};
+
 struct fs_write_options {
     bool set_mode;                 /* `mode` also for a file that is there; else it keeps its own */
     mode_t mode;                   /* of a new file; 0: FS_NEW_FILE_MODE */
@@ -35,14 +48,17 @@ struct fs_write_options {
     bool in_place;                 /* write into the old file even where a rename is possible */
     uint64_t max_bytes;            /* 0: no limit */
     uint64_t expected;             /* announced length: space is reserved at begin; 0: unknown */
-    const uint8_t *sha256;         /* 32 bytes the content must hash to, or NULL; copied */
+    const uint8_t *sha256;         /* 32 bytes the data must hash to, or NULL; copied */
+    struct fs_part part;           /* the data is not the whole file */
     struct fs_condition condition; /* checked at commit, under the path's lock; copied */
 };
 
 struct fs_write_result {
-    uint64_t bytes;
-    bool created;  /* there was no file before */
-    bool in_place; /* written into the old file: not atomic */
+    uint64_t bytes;  /* of the data */
+    uint64_t offset; /* where a part went */
+    uint64_t size;   /* of the file */
+    bool created;    /* there was no file before */
+    bool in_place;   /* written into the old file: not atomic */
     char etag[FS_ETAG_BYTES];
 };
 
@@ -52,6 +68,11 @@ struct fs_write;
 int fs_write_begin(struct fs_caller *c, const char *path, const struct fs_write_options *o,
                    struct fs_write **ret, struct err *e);
 int fs_write_data(struct fs_write *w, const void *data, size_t len, struct err *e);
+uint64_t fs_write_offset(const struct fs_write *w); /* how much data there is so far */
+/* Takes what was written since `offset` back. */
+int fs_write_cut(struct fs_write *w, uint64_t offset, struct err *e);
+/* As the option sha256, for one that is known later. */
+void fs_write_expect(struct fs_write *w, const uint8_t sha256[32]);
 int fs_write_commit(struct fs_write *w, struct fs_write_result *ret, struct err *e);
 /* The tag of what is there, after a commit that failed its condition; "" when nothing is. */
 const char *fs_write_current(const struct fs_write *w);

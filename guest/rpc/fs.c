@@ -175,6 +175,9 @@ struct move_params {
     char *to;
     const char *user;
     const char *if_match;
+    const char *if_none_match;
+    const char *to_if_match;
+    const char *to_if_none_match;
     bool overwrite;
     bool parents;
 };
@@ -184,6 +187,9 @@ static const struct jx_field move_fields[] = {
     JX(struct move_params, to, jx_path, JX_REQUIRED),
     JX(struct move_params, user, jx_str, JX_NULLABLE),
     JX(struct move_params, if_match, jx_str, JX_NULLABLE),
+    JX(struct move_params, if_none_match, jx_str, JX_NULLABLE),
+    JX(struct move_params, to_if_match, jx_str, JX_NULLABLE),
+    JX(struct move_params, to_if_none_match, jx_str, JX_NULLABLE),
     JX(struct move_params, overwrite, jx_bool, 0),
     JX(struct move_params, parents, jx_bool, 0),
     {0},
@@ -198,7 +204,11 @@ int rpc_fs_move(const struct rpc_call *call, json_t **ret, struct err *e)
 
     r = jx_decode(call->params, move_fields, &p, e);
     o = (struct fs_move_options){
-        .overwrite = p.overwrite, .make_parents = p.parents, .condition = {.if_match = p.if_match}};
+        .overwrite = p.overwrite,
+        .make_parents = p.parents,
+        .condition = {p.if_match, p.if_none_match},
+        .to_condition = {p.to_if_match, p.to_if_none_match},
+    };
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
@@ -214,6 +224,10 @@ struct copy_params {
     char *from;
     char *to;
     const char *user;
+    const char *if_match;
+    const char *if_none_match;
+    const char *to_if_match;
+    const char *to_if_none_match;
     bool recursive;
     bool overwrite;
     bool parents;
@@ -223,6 +237,10 @@ static const struct jx_field copy_fields[] = {
     JX(struct copy_params, from, jx_path, JX_REQUIRED),
     JX(struct copy_params, to, jx_path, JX_REQUIRED),
     JX(struct copy_params, user, jx_str, JX_NULLABLE),
+    JX(struct copy_params, if_match, jx_str, JX_NULLABLE),
+    JX(struct copy_params, if_none_match, jx_str, JX_NULLABLE),
+    JX(struct copy_params, to_if_match, jx_str, JX_NULLABLE),
+    JX(struct copy_params, to_if_none_match, jx_str, JX_NULLABLE),
     JX(struct copy_params, recursive, jx_bool, 0),
     JX(struct copy_params, overwrite, jx_bool, 0),
     JX(struct copy_params, parents, jx_bool, 0),
@@ -239,7 +257,12 @@ int rpc_fs_copy(const struct rpc_call *call, json_t **ret, struct err *e)
 
     r = jx_decode(call->params, copy_fields, &p, e);
     o = (struct fs_copy_options){
-        .recursive = p.recursive, .overwrite = p.overwrite, .make_parents = p.parents};
+        .recursive = p.recursive,
+        .overwrite = p.overwrite,
+        .make_parents = p.parents,
+        .condition = {p.if_match, p.if_none_match},
+        .to_condition = {p.to_if_match, p.to_if_none_match},
+    };
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
@@ -257,6 +280,7 @@ struct remove_params {
     char *path;
     const char *user;
     const char *if_match;
+    const char *if_none_match;
     bool recursive;
     bool missing_ok;
 };
@@ -265,6 +289,7 @@ static const struct jx_field remove_fields[] = {
     JX(struct remove_params, path, jx_path, JX_REQUIRED),
     JX(struct remove_params, user, jx_str, JX_NULLABLE),
     JX(struct remove_params, if_match, jx_str, JX_NULLABLE),
+    JX(struct remove_params, if_none_match, jx_str, JX_NULLABLE),
     JX(struct remove_params, recursive, jx_bool, 0),
     JX(struct remove_params, missing_ok, jx_bool, 0),
     {0},
@@ -281,7 +306,7 @@ int rpc_fs_remove(const struct rpc_call *call, json_t **ret, struct err *e)
     r = jx_decode(call->params, remove_fields, &p, e);
     o = (struct fs_remove_options){.recursive = p.recursive,
                                    .missing_ok = p.missing_ok,
-                                   .condition = {.if_match = p.if_match}};
+                                   .condition = {p.if_match, p.if_none_match}};
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
@@ -301,6 +326,8 @@ struct set_attr_params {
     const char *owner;
     const char *group;
     struct fs_time mtime;
+    const char *if_match;
+    const char *if_none_match;
     bool follow;
 };
 
@@ -311,6 +338,8 @@ static const struct jx_field set_attr_fields[] = {
     JX(struct set_attr_params, owner, jx_str, JX_NULLABLE),
     JX(struct set_attr_params, group, jx_str, JX_NULLABLE),
     JX(struct set_attr_params, mtime, jx_fs_time, JX_NULLABLE),
+    JX(struct set_attr_params, if_match, jx_str, JX_NULLABLE),
+    JX(struct set_attr_params, if_none_match, jx_str, JX_NULLABLE),
     JX(struct set_attr_params, follow, jx_bool, 0),
     {0},
 };
@@ -324,7 +353,8 @@ static int set_attr(struct fs_caller *c, const struct set_attr_params *p, json_t
                          .set_gid = p->group != NULL,
                          .set_mtime = p->mtime.is_set,
                          .mtime = p->mtime.t,
-                         .follow = p->follow};
+                         .follow = p->follow,
+                         .condition = {p->if_match, p->if_none_match}};
     int r = p->owner ? fs_uid_from_name(p->owner, &a.uid, e) : 0;
 
     if (r == 0 && p->group)
@@ -357,6 +387,7 @@ struct edit_params {
     char *path;
     const char *user;
     const char *if_match;
+    const char *if_none_match;
     json_t *edits;
     bool create;
     bool dry_run;
@@ -366,6 +397,7 @@ static const struct jx_field edit_fields[] = {
     JX(struct edit_params, path, jx_path, JX_REQUIRED),
     JX(struct edit_params, user, jx_str, JX_NULLABLE),
     JX(struct edit_params, if_match, jx_str, JX_NULLABLE),
+    JX(struct edit_params, if_none_match, jx_str, JX_NULLABLE),
     JX(struct edit_params, edits, jx_array, JX_REQUIRED),
     JX(struct edit_params, create, jx_bool, 0),
     JX(struct edit_params, dry_run, jx_bool, 0),
@@ -459,7 +491,7 @@ static int edit(struct fs_caller *c, const struct edit_params *p, const struct e
                                 .n_edits = l->n,
                                 .create = p->create,
                                 .dry_run = p->dry_run,
-                                .condition = {.if_match = p->if_match}};
+                                .condition = {p->if_match, p->if_none_match}};
     struct fs_edit_result res;
     int r = fs_edit_file(c, p->path, &o, &res, e);
 

@@ -184,9 +184,9 @@ static int check_conditions(struct request *q, const struct file_get *g, struct 
     const char *match = request_header(q, "If-Match");
     const char *none_match = request_header(q, "If-None-Match");
 
-    if (match && !fs_etag_in_list(match, g->file.etag))
+    if (match && !fs_etag_in_list(match, g->file.etag, false))
         return err_field(e, ERR_ABORTED, "if_match", "the file is not the expected one");
-    if (none_match && fs_etag_in_list(none_match, g->file.etag))
+    if (none_match && fs_etag_in_list(none_match, g->file.etag, true))
         return MHD_HTTP_NOT_MODIFIED;
     return 0;
 }
@@ -197,7 +197,7 @@ static const char *wanted_range(struct request *q, const struct file_get *g)
 
     if (!g->file.is_sized || q->verb != VERB_GET)
         return NULL;
-    if (if_range && (!g->file.etag[0] || !fs_etag_in_list(if_range, g->file.etag)))
+    if (if_range && (!g->file.etag[0] || !fs_etag_in_list(if_range, g->file.etag, false)))
         return NULL; /* a date, or another file by now: the whole of it */
     return request_header(q, "Range");
 }

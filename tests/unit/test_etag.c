@@ -1,5 +1,7 @@
 #include "test.h"
 
+#include <sys/mman.h>
+
 #include "fs_help.h"
 
 #include "fs/etag.h"
@@ -88,22 +90,116 @@ TEST(etag_lists_are_read_as_http_has_them)
 {
     static const struct {
         const char *list, *tag;
-        bool want;
+        bool strong, weak;
     } rows[] = {
-        {"\"a\"", "a", true},
-        {"a", "a", true},
-        {"\"a\", \"b\"", "b", true},
-        {"\"a\",\"b\"", "c", false},
-        {"*", "a", true},
-        {"*", "", false},
-        {"W/\"a\"", "a", false},
-        {"W/\"a\", \"a\"", "a", true},
-        {"", "a", false},
-        {"\"a", "a", true},
-        {"\"*\"", "a", false},
+        {"\"a\"", "a", true, true},
+        {"a", "a", true, true},
+        {"\"a\", \"b\"", "b", true, true},
+        {"\"a\",\"b\"", "c", false, false},
+        {"\"a\" ,\t, \"b\"", "b", true, true},
+        {"\"x,y\", \"b\"", "b", true, true},
+        {"\"x,y\"", "y", false, false},
+        {"*", "a", false, false},
+        {"W/\"a\"", "a", false, true},
+        {"W/\"a\", \"a\"", "a", true, true},
+        {"\"b\", W/\"a\"", "a", false, true},
+        {"w/\"a\"", "a", false, false},
+        {"", "a", false, false},
+        {",", "a", false, false},
+        {"\"a", "a", false, false},
+        {"\"a\" \"b\"", "b", false, false},
+        {"\"b\", \"a", "b", true, true},
+        {"\"*\"", "*", true, true},
+        {"\"\"", "", false, false},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (fs_etag_in_list(rows[i].list, rows[i].tag) != rows[i].want)
+        if (fs_etag_in_list(rows[i].list, rows[i].tag, false) != rows[i].strong ||
+            fs_etag_in_list(rows[i].list, rows[i].tag, true) != rows[i].weak)
             t_fail(__FILE__, __LINE__, "'%s' with '%s'", rows[i].list, rows[i].tag);
+    T_OK(fs_etag_is_any("*") && fs_etag_is_any(" * "));
+    T_OK(!fs_etag_is_any("") && !fs_etag_is_any("\"*\"") && !fs_etag_is_any("*, \"a\""));
+}
+
+/* What If-Match and If-None-Match make of what is there: a file, no file, a directory. */
+TEST(etag_conditions_hold_or_name_their_field)
+{
+    static const struct {
+        const char *if_match, *if_none_match;
+        bool exists;
+        const char *tag, *field; /* field NULL: it holds */
+    } rows[] = {
+        {NULL, NULL, true, "a", NULL},
+        {"*", NULL, true, "a", NULL},
+        {"*", NULL, true, "", NULL},
+        {"*", NULL, false, "", "if_match"},
+        {"\"a\"", NULL, true, "a", NULL},
+        {"W/\"a\"", NULL, true, "a", "if_match"},
+        {"\"b\"", NULL, true, "a", "if_match"},
+        {"\"b\"", NULL, true, "", "if_match"},
+        {"\"b\"", NULL, false, "", "if_match"},
+        {NULL, "*", false, "", NULL},
+        {NULL, "*", true, "a", "if_none_match"},
+        {NULL, "*", true, "", "if_none_match"},
+        {NULL, "W/\"a\"", true, "a", "if_none_match"},
+        {NULL, "\"b\"", true, "a", NULL},
+        {NULL, "\"b\"", false, "", NULL},
+        {"\"a\"", "\"a\"", true, "a", "if_none_match"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fs_condition cond = {rows[i].if_match, rows[i].if_none_match};
+        int r = fs_check_tag(&cond, rows[i].exists, rows[i].tag, &e);
+
+        if (r != (rows[i].field ? -ERR_ABORTED : 0))
+            t_fail(__FILE__, __LINE__, "row %zu gives %d", i, r);
+        if (rows[i].field) {
+            T_STR(e.field, rows[i].field);
+            T_STR(e.detail_name, rows[i].tag[0] ? "etag" : "");
+            T_STR(e.detail_name[0] ? e.detail : "", rows[i].tag);
+        }
+    }
+}
+
+TEST(etag_is_not_fooled_by_times_that_are_set_back)
+{
+    char before[FS_ETAG_BYTES], now[FS_ETAG_BYTES];
+    struct stat st;
+    int fd;
+
+    h_file("f", "one");
+    T_INT(stat("f", &st), 0);
+    for (int age_ms = 0; age_ms <= 60; age_ms += 60) { /* young, and old */
+        struct timespec times[2] = {st.st_atim, st.st_mtim};
+
+        usleep((useconds_t)age_ms * 1000);
+        tag_of("f", before);
+        fd = open("f", O_WRONLY);
+        T_INT(pwrite(fd, age_ms ? "2nd" : "two", 3, 0), 3);
+        T_INT(futimens(fd, times), 0);
+        close(fd);
+        tag_of("f", now);
+        T_OK(strcmp(now, before) != 0);
+    }
+}
+
+TEST(etag_changes_with_a_write_through_a_shared_mapping)
+{
+    char before[FS_ETAG_BYTES], now[FS_ETAG_BYTES];
+    char *map;
+    int fd;
+
+    h_file("f", "one");
+    fd = open("f", O_RDWR);
+    map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    T_OK(map != MAP_FAILED);
+    /* While the file is young: the second store changes no time of the file's. */
+    for (int i = 0; i < 3; i++) {
+        tag_of("f", before);
+        map[0] = (char)('a' + i);
+        tag_of("f", now);
+        T_OK(strcmp(now, before) != 0);
+    }
+    (void)munmap(map, 4096);
+    close(fd);
 }

@@ -139,3 +139,26 @@ TEST(jsonx_errors_go_there_and_back)
     T_INT(back.code, ERR_DENIED);
     json_decref(v);
 }
+
+TEST(jsonx_errors_carry_one_fact_for_programs)
+{
+    struct err e = {0}, back = {0};
+    json_t *v;
+
+    T_INT(err_detail(&e, err_set(&e, ERR_ABORTED, "changed"), "etag", "1-2"), -ERR_ABORTED);
+    v = jx_new_error(&e);
+    T_STR(json_string_value(json_object_get(json_object_get(v, "detail"), "etag")), "1-2");
+    T_OK(jx_read_error(v, &back));
+    T_STR(back.detail_name, "etag");
+    T_STR(back.detail, "1-2");
+    json_decref(v);
+    (void)err_detail_u64(&e, 0, "size", 1ull << 40);
+    v = jx_new_error(&e);
+    T_INT(json_integer_value(json_object_get(json_object_get(v, "detail"), "size")), 1ll << 40);
+    T_OK(jx_read_error(v, &back) && back.detail_is_number);
+    json_decref(v);
+    (void)err_set(&e, ERR_ABORTED, "a new error has none of the old one's");
+    v = jx_new_error(&e);
+    T_OK(!json_object_get(v, "detail"));
+    json_decref(v);
+}
