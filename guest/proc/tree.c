@@ -106,6 +106,13 @@ static rlim_t read_mark(int proc_fd, pid_t pid)
     return (rlim_t)v & MARK_BASE ? (rlim_t)v : 0;
 }
 
+rlim_t tree_read_mark(pid_t pid)
+{
+    _cleanup_close_ int proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return proc_fd < 0 ? 0 : read_mark(proc_fd, pid);
+}
+
 static int table_add(struct table *t, const struct entry *en, struct err *e)
 {
     if (t->n == t->cap) {

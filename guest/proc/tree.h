@@ -25,6 +25,9 @@ struct tree {
 /* instance: any number that tells this agent from others in the box; serial: of the command. */
 rlim_t tree_mark(uint32_t instance, uint32_t serial);
 
+/* The mark that this process carries; 0: none that can be read. */
+rlim_t tree_read_mark(pid_t pid);
+
 /* How many live members there are (zombies do not count). */
 int tree_count(const struct tree *t, size_t *ret, struct err *e);
 

@@ -18,9 +18,9 @@
 #include "common/str.h"
 #include "proc/loop.h"
 #include "rpc/agent.h"
-#include "server/dial.h"
+#include "system/dial.h"
 #include "server/handlers.h"
-#include "server/http1.h"
+#include "system/http1.h"
 #include "server/relay.h"
 #include "server/respond.h"
 #include "server/ring.h"
@@ -285,7 +285,7 @@ static void pump(struct loop *l, void *arg)
     if (must_start) {
         struct err error = {0};
 
-        if (dial_new(l, p->port, on_dialed, p, &p->dial, &error) < 0)
+        if (dial_new(l, NULL, p->port, on_dialed, p, &p->dial, &error) < 0)
             finish(p, &error);
     } else if (p->is_started && !p->is_finished && p->dial && is_left(p)) {
         finish(p, NULL);

@@ -5,7 +5,7 @@
 #include "common/cleanup.h"
 #include "proc/loop.h"
 #include "rpc/agent.h"
-#include "server/dial.h"
+#include "system/dial.h"
 #include "server/handlers.h"
 #include "server/relay.h"
 #include "server/respond.h"
@@ -82,7 +82,7 @@ static void start_dial(struct loop *l, void *arg)
 {
     struct tunnel *t = arg;
 
-    if (dial_new(l, t->port, on_dialed, t, &t->dial, &t->error) < 0)
+    if (dial_new(l, NULL, t->port, on_dialed, t, &t->dial, &t->error) < 0)
         done(t);
 }
 

@@ -1,9 +1,9 @@
 /* The server's parts that need no socket: addresses, ranges, encodings, rings, HTTP's grammar. */
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "server/dial.h"
+#include "system/dial.h"
 #include "server/encode.h"
-#include "server/http1.h"
+#include "system/http1.h"
 #include "server/range.h"
 #include "server/ring.h"
 #include "server/uri.h"

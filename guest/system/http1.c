@@ -1,4 +1,4 @@
-#include "server/http1.h"
+#include "system/http1.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "server/dial.h"
+#include "system/dial.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,8 +23,9 @@ struct dial {
     dial_fn fn;
     void *arg;
     int fd;
-    bool tries_v6; /* 127.0.0.1 was tried */
-    int sys;       /* of the last try */
+    struct sockaddr_storage to[2];
+    size_t n_to, n_tried;
+    int sys; /* of the last try */
     struct loop_watch *watch;
     struct loop_timer *timer; /* the deadline, or an answer that was known at once */
 };
@@ -56,24 +57,49 @@ static void finish(struct dial *d, int fd)
     fn(arg, fd, &error);
 }
 
+static bool add_address(struct dial *d, const char *text, uint16_t port)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        memcpy(&d->to[d->n_to++], &v4, sizeof(v4));
+    else if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1)
+        memcpy(&d->to[d->n_to++], &v6, sizeof(v6));
+    else
+        return false;
+    return true;
+}
+
 /* 0: connected; EINPROGRESS: not yet; else why not. */
 static int try_connect(struct dial *d)
 {
-    struct sockaddr_in v4 = {.sin_family = AF_INET,
-                             .sin_port = htons(d->port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct sockaddr_in6 v6 = {
-        .sin6_family = AF_INET6, .sin6_port = htons(d->port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    const struct sockaddr_storage *to = &d->to[d->n_tried++];
     int on = 1;
-    int r;
 
-    d->fd = socket(d->tries_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    d->fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (d->fd < 0)
         return errno;
     (void)setsockopt(d->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    r = d->tries_v6 ? connect(d->fd, (struct sockaddr *)&v6, sizeof(v6))
-                    : connect(d->fd, (struct sockaddr *)&v4, sizeof(v4));
-    return r < 0 ? errno : 0;
+    return connect(d->fd, (const struct sockaddr *)to,
+                   to->ss_family == AF_INET ? sizeof(struct sockaddr_in)
+                                            : sizeof(struct sockaddr_in6)) < 0
+               ? errno
+               : 0;
+}
+
+/*
+ * Among the ports that the kernel gives to clients, a connection to a port on which nobody listens
+ * may get that very port for its own: it is then connected to itself.
+ */
+static bool is_self(int fd)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
+
+    return getsockname(fd, (struct sockaddr *)&own, &own_len) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_len) == 0 && own_len == peer_len &&
+           memcmp(&own, &peer, own_len) == 0;
 }
 
 static void on_writable(struct loop *l, uint32_t events, void *arg);
@@ -83,15 +109,16 @@ static bool advance(struct dial *d)
 {
     for (;;) {
         d->sys = try_connect(d);
+        if (d->sys == 0 && is_self(d->fd))
+            d->sys = ECONNREFUSED;
         if (d->sys == 0)
             return true;
         if (d->sys == EINPROGRESS &&
             loop_watch_add(d->loop, d->fd, EPOLLOUT, on_writable, d, &d->watch, NULL) == 0)
             return false;
         drop_socket(d);
-        if (d->tries_v6)
+        if (d->n_tried == d->n_to)
             return true;
-        d->tries_v6 = true;
     }
 }
 
@@ -102,16 +129,16 @@ static void on_writable(struct loop *l, uint32_t events, void *arg)
 
     (void)l;
     (void)events;
-    if (getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &d->sys, &len) == 0 && d->sys == 0) {
+    if (getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &d->sys, &len) == 0 && d->sys == 0 &&
+        !is_self(d->fd)) {
         finish(d, d->fd);
         return;
     }
     drop_socket(d);
-    if (d->tries_v6) {
+    if (d->n_tried == d->n_to) {
         finish(d, -1);
         return;
     }
-    d->tries_v6 = true;
     if (advance(d))
         finish(d, d->fd);
 }
@@ -129,7 +156,8 @@ static void on_timer(struct loop *l, void *arg)
     finish(d, d->fd);
 }
 
-int dial_new(struct loop *l, uint16_t port, dial_fn fn, void *arg, struct dial **ret, struct err *e)
+int dial_new(struct loop *l, const char *host, uint16_t port, dial_fn fn, void *arg,
+             struct dial **ret, struct err *e)
 {
     struct dial *d = calloc(1, sizeof(*d));
     int64_t at_ms = clock_mono_ms();
@@ -138,6 +166,12 @@ int dial_new(struct loop *l, uint16_t port, dial_fn fn, void *arg, struct dial *
     if (!d)
         return err_oom(e);
     *d = (struct dial){.loop = l, .port = port, .fn = fn, .arg = arg, .fd = -1};
+    if (!add_address(d, host ? host : "127.0.0.1", port)) {
+        free(d);
+        return dial_check_host(host, e);
+    }
+    if (!host)
+        (void)add_address(d, "::1", port);
     if (!advance(d))
         at_ms += DIAL_TIMEOUT_MS;
     r = loop_timer_add(l, at_ms, on_timer, d, &d->timer, e);
@@ -147,6 +181,15 @@ int dial_new(struct loop *l, uint16_t port, dial_fn fn, void *arg, struct dial *
     }
     *ret = d;
     return 0;
+}
+
+int dial_check_host(const char *host, struct err *e)
+{
+    struct dial none = {0};
+
+    if (add_address(&none, host, 0))
+        return 0;
+    return err_field(e, ERR_INVALID, "host", "'%.64s' is not an IP address", host);
 }
 
 struct dial *dial_free(struct dial *d)
