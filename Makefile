@@ -34,7 +34,7 @@ HEADERS := $(wildcard guest/*/*.h guest/*/*/*.h host-client/*/*.h host-client/*/
 C_FILES := $(sort $(AGENT_SRC) $(LIB_SRC) $(CLI_SRC) $(MONITOR_SRC) $(UNIT_SRC) $(UNIT_HOST_SRC) \
 	$(HEADERS) $(wildcard tests/unit/*.h tests/lib/*.c tests/bench/*.c tests/fuzz/*.[ch] docs/examples/*.c))
 SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh guest/deps/*.sh tests/lib/*.sh tests/long/*.sh \
-	tests/bench/*.sh tests/fuzz/*.sh bootstrap/*.sh bootstrap/*/*.sh) tests/run .ci/run)
+	tests/bench/*.sh tests/conformance/*.sh tests/fuzz/*.sh bootstrap/*.sh bootstrap/*/*.sh) tests/run .ci/run)
 
 # ---- flags -------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help deps programs objects unit test test-long run image bench fuzz fuzz-min fuzz-targets lint check-layers \
+.PHONY: all help deps programs objects unit test test-long run image bench conformance fuzz fuzz-min fuzz-targets lint check-layers \
 	check-headers check-generated format install install-image uninstall clean distclean static FORCE
 
 all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
@@ -184,10 +184,16 @@ fuzz-min: ## make the corpus of the fuzz target T as small as its coverage allow
 
 fuzz-targets: $(FUZZ_BIN) ## build the fuzz targets (PROFILE=fuzz)
 
-bench: ## print the sizes and latencies the README speaks of
-	@scripts/install-packages.sh build
-	@$(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs build/release/bench/agent_bench
-	@tests/bench/run.sh
+bench: ## print sizes, latencies and the ratios to peers measured in the same run (T=exec for one area)
+	@scripts/install-packages.sh build run test bench
+	@$(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs $(patsubst \
+		tests/bench/%.c,build/release/bench/%,$(wildcard tests/bench/*.c))
+	@tests/bench/run.sh $(T)
+
+conformance: ## the same exec and file cases against Bellhop, sandbox-agent and codex exec-server
+	@scripts/install-packages.sh build conformance
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
+	@tests/conformance/run.sh $(T)
 
 lint: ## format, cppcheck, shellcheck, codespell, each header alone, layers, generated files
 	@scripts/install-packages.sh build lint

@@ -1,11 +1,39 @@
 #!/bin/sh
-# The numbers that the README speaks of, measured here and now: nothing is compared or judged, the
-# machine decides much of it. BELLHOP_BENCH_BOX names a running box for the last line.
+# Sizes and latencies, measured here and now, then each area's ratios: tests/bench/AREA.sh measures
+# ours and the peer's alternating in one run. Nothing is judged: the machine decides much of it.
+# Arguments: areas (default: all). BELLHOP_BENCH_BOX names a running box for one more line.
 set -eu
 
 cd "$(dirname "$0")/../.."
 built=build/release
 
+areas()
+{
+    for script in tests/bench/*.sh; do
+        area=$(basename "$script" .sh)
+        [ "$area" = run ] || echo "$area"
+    done
+}
+
+# A bench that fails does not hide the others; it is said at the end.
+run_areas()
+{
+    failed=
+    for area in "$@"; do
+        printf '\n== %s\n' "$area"
+        "tests/bench/$area.sh" || failed="$failed $area"
+    done
+    [ -z "$failed" ] || {
+        echo "failed:$failed" >&2
+        exit 1
+    }
+}
+
+if [ $# -gt 0 ]; then
+    run_areas "$@"
+    exit 0
+fi
+echo "== sizes and latencies"
 printf '%-44s %s bytes\n' "bellhopd" "$(stat -c %s $built/bellhopd)"
 $built/bench/agent_bench "$PWD/$built/bellhopd" "${N:-50}"
 
@@ -18,3 +46,6 @@ if [ -n "${BELLHOP_BENCH_BOX:-}" ]; then
         printf "%-44s p50 %8.3f ms   p95 %8.3f ms   (%d runs)\n", "bellhop exec BOX -- true",
             t[int(NR / 2) + 1] / 1000, t[int(NR * 0.95) + 1] / 1000, NR }'
 fi
+
+# shellcheck disable=SC2046 # one word an area
+run_areas $(areas)
