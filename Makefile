@@ -226,6 +226,12 @@ build/gen/version.h: FORCE
 	@mkdir -p $(@D)
 	@scripts/version-header.sh '$(VERSION)' $@
 
+SCHEMAS := $(filter-out %/README.md,$(wildcard guest/common/wire/schema/*))
+build/gen/schema.inc: scripts/embed-json.sh $(SCHEMAS)
+	@mkdir -p $(@D)
+	@scripts/embed-json.sh $(SCHEMAS) >$@
+$(B)/obj/agent/guest/server/schema.o: build/gen/schema.inc
+
 # Another compiler or other flags: everything is compiled again.
 $(B)/flags: FORCE
 	@mkdir -p $(@D)
@@ -283,6 +289,9 @@ $(B)/tests/test_%: $(B)/obj/unit/test_%.o $(B)/obj/agent.a $(DEPS_DONE)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	@$(AGENT_CC) $(LDFLAGS_ALL) $(AGENT_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(AGENT_LIBS)
+
+# It sees the decoders' tables as they are used.
+$(B)/tests/test_schema: LDFLAGS += -Wl,--wrap=jx_decode
 
 $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@mkdir -p $(@D)

@@ -1,93 +1,202 @@
-/* openapi: the document of what there is, made of the same rows that route the requests. */
+/*
+ * openapi: the document of what there is, made of the rows that route the requests and of the
+ * schemas in common/wire/schema/. An allocation that fails leaves something out; there is no other
+ * way for the making of it to fail.
+ */
 #include <stdio.h>
-#include <strings.h>
+#include <string.h>
 
-#include "common/jsonx.h"
+#include "common/cleanup.h"
 #include "common/wire/wire.h"
 #include "rpc/rpc.h"
 #include "server/handlers.h"
 #include "server/respond.h"
 #include "server/route.h"
+#include "server/schema.h"
 #include "version.h"
 
 #include "common/banned.h"
 
-static json_t *new_replies(void)
-{
-    return json_pack("{s:{s:s}, s:{s:s, s:{s:{s:{s:s}}}}}", "200", "description", "the reply",
-                     "default", "description", "an error", "content", WIRE_TYPE_JSON, "schema",
-                     "$ref", "#/components/schemas/Error");
-}
-
-static json_t *new_method(const struct rpc_method *m)
-{
-    bool is_stream = m->kind == RPC_SOURCE && !(m->flags & RPC_SINGLE);
-    char id[128];
-    json_t *op, *op_post;
-
-    (void)snprintf(id, sizeof(id), "%s.%s", m->service, m->name);
-    op_post = json_pack("{s:s, s:[s], s:{s:{s:{s:{s:s}}}}, s:o}", "operationId", id, "tags",
-                        m->service, "requestBody", "content", WIRE_TYPE_JSON, "schema", "type",
-                        "object", "responses", new_replies());
-    if (op_post && is_stream)
-        (void)json_object_set_new(
-            op_post, "description",
-            json_string("a stream of JSON messages: application/x-ndjson, text/event-stream or "
-                        "application/connect+json"));
-    op = json_object();
-    (void)json_object_set_new(op, "post", op_post);
-    return op;
-}
+#define REF "#/components/schemas/"
+#define N_VERBS N_ELEMENTS(verbs)
 
 static const struct {
     enum verb verb;
     const char *name;
-} verbs[] = {{VERB_GET, "get"}, {VERB_HEAD, "head"}, {VERB_PUT, "put"}};
+} verbs[] = {
+    {VERB_GET, "get"},     {VERB_HEAD, "head"},     {VERB_POST, "post"},       {VERB_PUT, "put"},
+    {VERB_PATCH, "patch"}, {VERB_DELETE, "delete"}, {VERB_OPTIONS, "options"},
+};
 
-static json_t *new_route(const struct route *route, const char *rest)
+static json_t *new_ref(const char *name)
+{
+    char ref[128];
+
+    (void)snprintf(ref, sizeof(ref), REF "%s", name);
+    return json_pack("{s:s}", "$ref", ref);
+}
+
+/* {"description", "content": {type: {"schema"}}} */
+static json_t *new_response(const char *description, const char *type, json_t *schema_taken)
+{
+    return json_pack("{s:s, s:{s:{s:o}}}", "description", description, "content", type, "schema",
+                     schema_taken);
+}
+
+static json_t *new_error_response(const char *description)
+{
+    return new_response(description, WIRE_TYPE_JSON, new_ref("Error"));
+}
+
+static void add_content(json_t *content, const char *type, json_t *schema_taken)
+{
+    (void)json_object_set_new(content, type, json_pack("{s:o}", "schema", schema_taken));
+}
+
+/* ---- methods ---- */
+
+static bool is_stream(const struct rpc_method *m)
+{
+    return m->kind == RPC_SOURCE && !(m->flags & RPC_SINGLE);
+}
+
+/* What one line, event or envelope of a reply may be. */
+static json_t *new_piece(const char *message, const char *other, const char *another)
+{
+    json_t *list = json_array();
+
+    (void)json_array_append_new(list, new_ref(message));
+    (void)json_array_append_new(list, new_ref(other));
+    if (another)
+        (void)json_array_append_new(list, new_ref(another));
+    return json_pack("{s:o}", "anyOf", list);
+}
+
+static json_t *new_method_reply(const struct rpc_method *m)
+{
+    json_t *content = json_object();
+    char name[96];
+
+    (void)snprintf(name, sizeof(name), "%s.%s.%s", m->service, m->name,
+                   is_stream(m) ? "Message" : "Reply");
+    if (!is_stream(m))
+        add_content(content, WIRE_TYPE_JSON, new_ref(name));
+    if (m->kind == RPC_SOURCE) {
+        add_content(content, WIRE_TYPE_NDJSON, new_piece(name, "StreamError", "StreamKeepalive"));
+        add_content(content, WIRE_TYPE_SSE, new_piece(name, "StreamError", NULL));
+        add_content(content, WIRE_TYPE_CONNECT, new_piece(name, "ConnectEnd", NULL));
+    }
+    return json_pack("{s:s, s:o}", "description",
+                     m->kind == RPC_SOURCE
+                         ? "one object; or, by the Accept header or the body's type, a stream: the "
+                           "schema is that of each line, event or envelope"
+                         : "the reply",
+                     "content", content);
+}
+
+static json_t *new_method_request(const struct rpc_method *m)
+{
+    json_t *content = json_object();
+    char name[96];
+
+    (void)snprintf(name, sizeof(name), "%s.%s.Request", m->service, m->name);
+    add_content(content, WIRE_TYPE_JSON, new_ref(name));
+    if (m->kind == RPC_SOURCE)
+        add_content(content, WIRE_TYPE_CONNECT, new_ref(name));
+    return json_pack("{s:o}", "content", content);
+}
+
+static json_t *new_method(const struct rpc_method *m)
+{
+    json_t *op;
+    char id[96];
+
+    (void)snprintf(id, sizeof(id), "%s.%s", m->service, m->name);
+    op = json_pack("{s:s, s:[s], s:o, s:{s:o, s:o}}", "operationId", id, "tags", m->service,
+                   "requestBody", new_method_request(m), "responses", "200", new_method_reply(m),
+                   "default", new_error_response("an error; its status follows from its code"));
+    if (op && m->flags & RPC_READS)
+        (void)json_object_set_new(op, "description", json_string("Changes nothing."));
+    return json_pack("{s:o}", "post", op);
+}
+
+/* ---- routes ---- */
+
+static json_t *find_operation(json_t *described, const char *verb)
+{
+    json_t *op = json_object_get(described, verb);
+
+    if (!op && strcmp(verb, "head") == 0)
+        op = json_object_get(described, "get");
+    return op ? op : json_object_get(described, "any");
+}
+
+/* The reply to HEAD is that to GET without its body. */
+static void drop_content(json_t *responses)
+{
+    const char *status;
+    json_t *one;
+
+    json_object_foreach (responses, status, one)
+        (void)json_object_del(one, "content");
+}
+
+static json_t *new_operation(const struct route *route, const char *verb, json_t *described)
+{
+    json_t *op = json_deep_copy(find_operation(described, verb));
+    json_t *responses = json_object_get(op, "responses");
+    char id[64];
+
+    (void)snprintf(id, sizeof(id), "%s.%s", route->name, verb);
+    (void)json_object_set_new(op, "operationId", json_string(id));
+    (void)json_object_set_new(op, "summary", json_string(route->summary));
+    if (strcmp(verb, "head") == 0)
+        drop_content(responses);
+    (void)json_object_set_new(responses, "default",
+                              strcmp(verb, "head") == 0
+                                  ? json_pack("{s:s}", "description", "an error")
+                                  : new_error_response("an error"));
+    if (route->flags & ROUTE_OPEN)
+        (void)json_object_set_new(op, "security", json_array());
+    return op;
+}
+
+static json_t *new_route(const struct route *route, json_t *described)
 {
     json_t *item = json_object();
+    json_t *parameters = json_object_get(described, "parameters");
 
-    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-        char id[64];
-        json_t *op;
-
-        if (!(route->verbs & verbs[i].verb) && !(route->flags & ROUTE_ANY_VERB))
-            continue;
-        (void)snprintf(id, sizeof(id), "%s.%s", route->name, verbs[i].name);
-        op = json_pack("{s:s, s:s, s:o}", "operationId", id, "summary", route->summary, "responses",
-                       new_replies());
-        if (op && route->flags & ROUTE_OPEN)
-            (void)json_object_set_new(op, "security", json_array());
-        (void)json_object_set_new(item, verbs[i].name, op);
-    }
-    if (rest)
-        (void)json_object_set_new(item, "parameters",
-                                  json_pack("[{s:s, s:s, s:b, s:{s:s}}]", "name", rest, "in",
-                                            "path", "required", 1, "schema", "type", "string"));
+    if (parameters)
+        (void)json_object_set(item, "parameters", parameters);
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (route->verbs & verbs[i].verb || route->flags & ROUTE_ANY_VERB)
+            (void)json_object_set_new(item, verbs[i].name,
+                                      new_operation(route, verbs[i].name, described));
     return item;
 }
 
-static void add_routes(json_t *paths)
+/* What follows the prefix is the first parameter. */
+static void add_route(json_t *paths, const struct route *route, json_t *described)
 {
-    const struct route *route;
+    json_t *first = json_array_get(json_object_get(described, "parameters"), 0);
+    char path[128];
 
-    for (size_t i = 1; (route = route_at(i)); i++) {
-        const char *rest = NULL;
-        char path[128];
-
-        if (route->flags & ROUTE_REST)
-            rest = route->max_body_bytes && !(route->flags & ROUTE_ANY_VERB) ? "path" : "port";
-        (void)snprintf(path, sizeof(path), rest ? "%s{%s}" : "%s%s", route->prefix,
-                       rest ? rest : "");
-        (void)json_object_set_new(paths, path, new_route(route, rest));
-    }
+    if (route->flags & ROUTE_REST)
+        (void)snprintf(path, sizeof(path), "%s{%s}", route->prefix,
+                       json_string_value(json_object_get(first, "name")));
+    else
+        (void)snprintf(path, sizeof(path), "%s", route->prefix);
+    (void)json_object_set_new(paths, path, new_route(route, described));
 }
 
-static json_t *new_document(void)
+/* ---- the document ---- */
+
+static json_t *new_paths(void)
 {
+    _cleanup_json_ json_t *described = schema_new_file("routes");
     json_t *paths = json_object();
     const struct rpc_method *m;
+    const struct route *route;
 
     for (size_t i = 0; (m = rpc_at(i)); i++) {
         char path[128];
@@ -95,20 +204,37 @@ static json_t *new_document(void)
         (void)snprintf(path, sizeof(path), "/" WIRE_SERVICE_PREFIX "%s/%s", m->service, m->name);
         (void)json_object_set_new(paths, path, new_method(m));
     }
-    add_routes(paths);
-    return json_pack(
-        "{s:s, s:{s:s, s:s}, s:o, s:[{s:[]}], s:{s:{s:{s:s, s:s}}, s:{s:{s:s, s:[s,s], "
-        "s:{s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}}}}}}",
-        "openapi", "3.1.0", "info", "title", "bellhopd", "version", BELLHOP_VERSION, "paths", paths,
-        "security", "bearer", "components", "securitySchemes", "bearer", "type", "http", "scheme",
-        "bearer", "schemas", "Error", "type", "object", "required", "code", "message", "properties",
-        "code", "type", "string", "message", "type", "string", "field", "type", "string", "detail",
-        "type", "object");
+    for (size_t i = 1; (route = route_at(i)); i++)
+        add_route(paths, route, json_object_get(described, route->name));
+    return paths;
+}
+
+static json_t *new_components(void)
+{
+    return json_pack("{s:{s:{s:s, s:s}, s:{s:s, s:s, s:s}}, s:o, s:{s:o, s:o, s:o}}",
+                     "securitySchemes", "bearer", "type", "http", "scheme", "bearer", "e2b", "type",
+                     "apiKey", "in", "header", "name", "X-Access-Token", "schemas",
+                     schema_new_components(), "responses", "Precondition",
+                     new_error_response("the condition fails; the header ETag has the tag that is "
+                                        "there"),
+                     "TooLarge", new_error_response("larger than the agent takes"), "DiskFull",
+                     new_error_response("the disk is full; what was there is as it was"));
+}
+
+json_t *openapi_new_document(void)
+{
+    return json_pack("{s:s, s:{s:s, s:s, s:s}, s:[{s:s}], s:o, s:[{s:[]}, {s:[]}], s:o}", "openapi",
+                     "3.1.0", "info", "title", "bellhopd", "version", BELLHOP_VERSION,
+                     "description",
+                     "Makes a box a place where coding agents can work. A path is a string or "
+                     "{\"b64\"}, bytes are {\"text\"} or {\"b64\"}.",
+                     "servers", "url", "/", "paths", new_paths(), "security", "bearer", "e2b",
+                     "components", new_components());
 }
 
 static int openapi_finish(struct request *q, struct err *e)
 {
-    _cleanup_json_ json_t *doc = new_document();
+    _cleanup_json_ json_t *doc = openapi_new_document();
 
     return doc ? respond_json(q, MHD_HTTP_OK, doc, e) : err_oom(e);
 }
