@@ -37,6 +37,11 @@
 #define TOKEN_MAX_BYTES 4096
 #define TOKEN_MIN_BYTES 8
 #define MAX_FDS 65536
+#define MAX_COMMANDS 100000
+#define MIN_KEEP_MS 100
+#define MAX_KEEP_MS (7 * 24 * 3600 * 1000)
+#define MIN_SIZE_BYTES (64 * 1024)
+#define MAX_SIZE_BYTES ((uint64_t)1 << 40)
 #define STOP_TICK_MS 20
 #define STOP_GRACE_MS 5000 /* between TERM and KILL */
 #define STOP_HARD_MS 1500  /* after that */
@@ -58,6 +63,7 @@ struct options {
     char **required;
     unsigned max_connections;
     unsigned keepalive_ms;
+    struct registry_options exec;
 };
 
 enum option_kind {
@@ -68,6 +74,9 @@ enum option_kind {
     OPTION_FD,
     OPTION_COUNT,
     OPTION_DURATION,
+    OPTION_TIME,   /* a duration as int64_t */
+    OPTION_SIZE,   /* bytes as size_t */
+    OPTION_NUMBER, /* as size_t */
     OPTION_AUTH,
     OPTION_LOG,
 };
@@ -104,6 +113,16 @@ static const struct option_row rows[] = {
     {"max-connections", "N", OPTION_COUNT, AT(max_connections), "at a time (default 1024)"},
     {"keepalive", "TIME", OPTION_DURATION, AT(keepalive_ms),
      "say something in a stream that was silent for so long (default 10s)"},
+    {"max-commands", "N", OPTION_NUMBER, AT(exec.max_running), "running at a time (default 1024)"},
+    {"keep-results", "TIME", OPTION_TIME, AT(exec.keep_ms),
+     "how long the result of a command can be read after its end (default 10m)"},
+    {"max-results", "N", OPTION_NUMBER, AT(exec.max_kept), "how many are kept (default 1000)"},
+    {"output-memory", "SIZE", OPTION_SIZE, AT(exec.output_bytes),
+     "for the output kept of all commands (default 64M)"},
+    {"spill-disk", "SIZE", OPTION_SIZE, AT(exec.spill_bytes),
+     "for the output that commands ask to be spilled to a file (default 1G)"},
+    {"spill-dir", "DIR", OPTION_STRING, AT(exec.spill_dir),
+     "where those files are; they have no names (default /var/tmp, or else /tmp)"},
     {"log", "LEVEL", OPTION_LOG, 0, "error, info (default) or debug, to standard error"},
 };
 
@@ -180,6 +199,7 @@ static int set_option(struct options *o, const struct option_row *row, const cha
                       struct err *e)
 {
     void *at = (char *)o + row->offset;
+    uint64_t bytes;
     int64_t ms;
     int r;
 
@@ -198,6 +218,25 @@ static int set_option(struct options *o, const struct option_row *row, const cha
         return set_number(value, 0, MAX_FDS, at, e);
     case OPTION_COUNT:
         return set_number(value, 1, MAX_FDS / 2, at, e);
+    case OPTION_TIME:
+        r = str_parse_duration(value, &ms, e);
+        if (r == 0 && (ms < MIN_KEEP_MS || ms > MAX_KEEP_MS))
+            return err_set(e, ERR_INVALID, "must be from 100ms to 7d");
+        if (r == 0)
+            *(int64_t *)at = ms;
+        return r;
+    case OPTION_SIZE:
+        r = str_parse_size(value, &bytes, e);
+        if (r == 0 && (bytes < MIN_SIZE_BYTES || bytes > MAX_SIZE_BYTES))
+            return err_set(e, ERR_INVALID, "must be from 64K to 1024G");
+        if (r == 0)
+            *(size_t *)at = (size_t)bytes;
+        return r;
+    case OPTION_NUMBER:
+        r = str_parse_u64(value, 1, MAX_COMMANDS, &bytes, e);
+        if (r == 0)
+            *(size_t *)at = (size_t)bytes;
+        return r;
     case OPTION_AUTH:
         *(bool *)at = true;
         return str_eq(value, "open") ? 0 : err_set(e, ERR_INVALID, "can only be 'open'");
@@ -439,7 +478,7 @@ static int start_agent(struct app *a, struct err *e)
     g->http_library = server_library();
     if ((r = loop_new(&g->loop, e)) < 0 || (r = watch_signals(a, e)) < 0 ||
         (r = pool_new(&g->pool, e)) < 0 ||
-        (r = registry_new(g->loop, g->pool, &g->registry, e)) < 0 ||
+        (r = registry_new(g->loop, g->pool, &a->o.exec, &g->registry, e)) < 0 ||
         (r = fs_root_new(a->o.root, &g->root, e)) < 0)
         return r;
     queue_use_pool(g->pool);
@@ -499,12 +538,14 @@ static int say_ready(const struct app *a, struct err *e)
     return r < 0 ? err_wrap(e, r, "--ready-fd %d", a->o.ready_fd) : 0;
 }
 
-static void raise_fd_limit(void)
+/* *ret_before: what commands get, as if the agent had not. */
+static void raise_fd_limit(rlim_t *ret_before)
 {
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
+    *ret_before = limit.rlim_cur;
     limit.rlim_cur = limit.rlim_max < MAX_FDS ? limit.rlim_max : MAX_FDS;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
@@ -578,7 +619,7 @@ int main(int argc, char **argv)
     /* A command of the same user must not read the token out of our memory. */
     (void)prctl(PR_SET_DUMPABLE, 0);
     (void)signal(SIGPIPE, SIG_IGN);
-    raise_fd_limit();
+    raise_fd_limit(&a.o.exec.nofile);
     r = set_words(&a.o.required, "fd,rg,git", &e);
     if (r == 0)
         r = parse_options(argc, argv, &a.o, &e);

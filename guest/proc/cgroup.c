@@ -224,7 +224,7 @@ static int try_v2(struct cgroup *g, const char *base, const struct cgroup_limits
         return r;
     g->n_dirs = 1;
     g->is_v2 = true;
-    g->memory_dir = l->memory_bytes ? g->dirs[0] : NULL;
+    g->memory_dir = g->dirs[0];
     return set_v2(g->dirs[0], l, e);
 }
 
@@ -356,20 +356,48 @@ int cgroup_open(const struct cgroup *g, int fds[CGROUP_MAX_DIRS], size_t *ret_n,
     return 0;
 }
 
-long long cgroup_oom_kills(const struct cgroup *g)
+bool cgroup_counts_memory(const struct cgroup *g)
+{
+    return g->memory_dir != NULL;
+}
+
+/* The number in a file: after `name ` at the start of a line, or the whole of it (name NULL). */
+static int64_t get_number(const char *dir, const char *file, const char *name)
 {
     _cleanup_free_ char *text = NULL;
-    char path[PATH_BYTES], *at;
-    long long n;
+    char path[PATH_BYTES], *at, *line;
+    size_t len = name ? strlen(name) : 0;
+    int64_t n;
 
-    if (!g->memory_dir)
-        return -1;
-    (void)snprintf(path, sizeof(path), "%s/%s", g->memory_dir,
-                   g->is_v2 ? "memory.events" : "memory.oom_control");
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
     if (io_read_file(AT_FDCWD, path, SELF_MAX_BYTES, &text, NULL, NULL) < 0)
         return -1;
-    at = strstr(text, "oom_kill ");
-    return at && sscanf(at, "oom_kill %lld", &n) == 1 ? n : -1;
+    at = text;
+    while ((line = strsep(&at, "\n"))) {
+        if (name && (strncmp(line, name, len) != 0 || line[len] != ' '))
+            continue;
+        return sscanf(line + len, "%" SCNd64, &n) == 1 ? n : -1;
+    }
+    return -1;
+}
+
+long long cgroup_oom_kills(const struct cgroup *g)
+{
+    if (!g->memory_dir)
+        return -1;
+    return get_number(g->memory_dir, g->is_v2 ? "memory.events" : "memory.oom_control", "oom_kill");
+}
+
+void cgroup_get_usage(const struct cgroup *g, struct cgroup_usage *ret)
+{
+    *ret = (struct cgroup_usage){-1, -1, -1};
+    if (g->memory_dir)
+        ret->peak_bytes =
+            get_number(g->memory_dir, g->is_v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL);
+    if (g->is_v2) {
+        ret->user_us = get_number(g->dirs[0], "cpu.stat", "user_usec");
+        ret->system_us = get_number(g->dirs[0], "cpu.stat", "system_usec");
+    }
 }
 
 /* Calls kill() for each process when sig is not 0. */

@@ -39,6 +39,14 @@ struct cgroup *cgroup_free(struct cgroup *g); /* removes it; accepts NULL; retur
 int cgroup_open(const struct cgroup *g, int fds[CGROUP_MAX_DIRS], size_t *ret_n, struct err *e);
 
 long long cgroup_oom_kills(const struct cgroup *g); /* -1: can't be known */
+/* Is the memory of its members counted in it, and not in the agent's own group? */
+bool cgroup_counts_memory(const struct cgroup *g);
+
+struct cgroup_usage {
+    int64_t peak_bytes;         /* of memory, all its processes together; -1: can't be known */
+    int64_t user_us, system_us; /* -1: likewise */
+};
+void cgroup_get_usage(const struct cgroup *g, struct cgroup_usage *ret);
 
 /* Kills all that is in it, waits up to wait_ms; *ret_left: how many are still there. */
 int cgroup_kill(const struct cgroup *g, int wait_ms, size_t *ret_left, struct err *e);

@@ -15,7 +15,7 @@ void journal_init(struct journal *j, struct journal_budget *b, size_t head_max, 
         .budget = b, .head_max = head_max, .tail_max = tail_max, .head_closed = head_max == 0};
 }
 
-static bool budget_take(struct journal_budget *b, size_t n)
+bool journal_budget_take(struct journal_budget *b, size_t n)
 {
     size_t used = atomic_load(&b->used);
 
@@ -26,14 +26,14 @@ static bool budget_take(struct journal_budget *b, size_t n)
     return true;
 }
 
-static void budget_give(struct journal_budget *b, size_t n)
+void journal_budget_give(struct journal_budget *b, size_t n)
 {
     (void)atomic_fetch_sub(&b->used, n);
 }
 
 void journal_evict(struct journal *j)
 {
-    budget_give(j->budget, j->head_cap + j->tail_cap);
+    journal_budget_give(j->budget, j->head_cap + j->tail_cap);
     free(j->head);
     free(j->tail);
     j->head = j->tail = NULL;
@@ -69,11 +69,11 @@ static size_t head_room(struct journal *j, size_t len)
     if (need <= j->head_cap)
         return need - j->head_len;
     cap = next_cap(j->head_cap, need, j->head_max);
-    if (!budget_take(j->budget, cap - j->head_cap))
+    if (!journal_budget_take(j->budget, cap - j->head_cap))
         return j->head_cap - j->head_len;
     head = realloc(j->head, cap);
     if (!head) {
-        budget_give(j->budget, cap - j->head_cap);
+        journal_budget_give(j->budget, cap - j->head_cap);
         return j->head_cap - j->head_len;
     }
     j->head = head;
@@ -116,11 +116,11 @@ static void tail_grow(struct journal *j, size_t len)
     if (need <= j->tail_cap)
         return;
     cap = next_cap(j->tail_cap, need, j->tail_max);
-    if (!budget_take(j->budget, cap - j->tail_cap))
+    if (!journal_budget_take(j->budget, cap - j->tail_cap))
         return;
     tail = malloc(cap);
     if (!tail) {
-        budget_give(j->budget, cap - j->tail_cap);
+        journal_budget_give(j->budget, cap - j->tail_cap);
         return;
     }
     if (j->tail_len)

@@ -18,10 +18,14 @@
 #define JOURNAL_MAX_BYTES (16 * 1024 * 1024) /* the most that a request may ask for, head or tail */
 #define JOURNAL_BUDGET_BYTES (64 * 1024 * 1024)
 
+/* Also of what is spilled to the disk. */
 struct journal_budget {
     _Atomic size_t used;
     size_t max;
 };
+
+bool journal_budget_take(struct journal_budget *b, size_t n); /* false: there is not so much left */
+void journal_budget_give(struct journal_budget *b, size_t n);
 
 struct journal {
     struct journal_budget *budget;

@@ -24,6 +24,7 @@ enum job_kind {
 };
 
 struct job {
+    struct pool_item item;
     struct proc *proc; /* a reference */
     enum job_kind kind;
     int sig;
@@ -118,7 +119,10 @@ static void poll_in(struct proc *p, int ms)
     (void)loop_timer_add(p->reg->loop, clock_mono_ms() + ms, on_poll, p, &p->poll_timer, NULL);
 }
 
-/* When no thread is free (or no memory), later. */
+/*
+ * Without memory, later. The pool can't refuse it: when a fork bomb has taken every thread there
+ * could be, the loop's own does the work.
+ */
 static void start_job(struct proc *p, enum job_kind kind, int sig)
 {
     struct job *j;
@@ -130,11 +134,8 @@ static void start_job(struct proc *p, enum job_kind kind, int sig)
         return;
     }
     p->has_job = true;
-    if (pool_run(p->reg->pool, run_job, j, NULL) < 0) {
-        p->has_job = false;
-        job_free(j);
-        poll_in(p, POLL_MAX_MS);
-    }
+    j->item = (struct pool_item){.fn = run_job, .arg = j};
+    pool_push(p->reg->pool, &j->item);
 }
 
 static void force(struct proc *p)
@@ -239,8 +240,7 @@ int killer_signal_tree(struct proc *p, int sig, struct err *e)
     if (r < 0)
         return r;
     j->is_asked = true;
-    r = pool_run(p->reg->pool, run_job, j, e);
-    if (r < 0)
-        job_free(j);
-    return r;
+    if (pool_run(p->reg->pool, run_job, j, NULL) < 0)
+        run_job(j); /* no thread is to be had: all the more reason to do it */
+    return 0;
 }

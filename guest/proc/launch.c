@@ -271,6 +271,7 @@ static int start(struct launch *la, struct proc *p, struct err *e)
         .ignored_signals = p->reg->ignored_signals,
         .umask = s->umask,
         .n_limits = s->n_limits,
+        .nofile = p->reg->o.nofile,
         .marker = tree_mark(p->reg->instance, p->serial),
         .oom_score_adj = p->reg->oom_score_adj,
         .n_cgroup_fds = la->n_cgroup_fds,
@@ -278,6 +279,7 @@ static int start(struct launch *la, struct proc *p, struct err *e)
 
     memcpy(a.limits, s->limits, sizeof(a.limits));
     memcpy(a.cgroup_fds, la->cgroup_fd, sizeof(a.cgroup_fds));
+    p->oom_kills_before = oom_count(&p->reg->oom);
     p->started_mono_ms = clock_mono_ms();
     return spawn(&a, &p->pid, e);
 }

@@ -1,7 +1,8 @@
 #pragma once
 /*
  * proc: the inside of a command, shared by the files that are its parts (registry.c: ids and
- * retention; launch.c: from spec to child; proc.c: pipes, end, readers; killer.c: ending a tree).
+ * retention; launch.c: from spec to child; output.c: pipes and readers; input.c: stdin; proc.c: the
+ * end; killer.c: ending a tree).
  * Nobody outside guest/proc/ includes it.
  *
  * Locks: registry.lock before proc.lock. Fields without a lock belong to the loop's thread, or do
@@ -11,19 +12,17 @@
 #include <stdatomic.h>
 
 #include "proc/cgroup.h"
+#include "proc/chunk.h"
 #include "proc/journal.h"
 #include "proc/loop.h"
+#include "proc/oom.h"
 #include "proc/registry.h"
+#include "proc/spill.h"
 #include "proc/tree.h"
+#include "system/pool.h"
 
 #define N_ID_BUCKETS 1024
 #define PROC_READ_BYTES (64 * 1024)
-
-struct chunk {
-    struct chunk *next;
-    size_t len, sent;
-    char data[];
-};
 
 enum kill_phase {
     KILL_NONE = 0,
@@ -48,6 +47,8 @@ struct proc {
     /* guarded by lock: */
     struct proc_info info; /* but the counts, which are the journals' */
     struct journal out[N_PROC_STREAMS];
+    struct spill spill[N_PROC_STREAMS];
+    bool is_spilling; /* a pool thread writes, or is about to */
     struct proc_sub *subs;
     size_t n_subs;
     struct chunk *stdin_first, *stdin_last;
@@ -61,6 +62,8 @@ struct proc {
     int stdin_fd,
         out_fd[N_PROC_STREAMS]; /* changed by the loop's thread with the lock; a pty: out_fd[0] */
     bool is_paused[N_PROC_STREAMS];
+
+    struct pool_item spill_item; /* of the one who sets is_spilling */
 
     /* the loop's: */
     bool is_adopted;
@@ -81,11 +84,12 @@ struct registry {
     struct loop *loop;
     struct pool *pool;
     uint32_t instance;
-    uint64_t ignored_signals; /* that the children get back */
-    int oom_fd;               /* oom_open() */
-    int oom_score_adj;        /* of the children; -1: leave it */
-    char *path;               /* the PATH of commands that bring none */
-    struct journal_budget budget;
+    uint64_t ignored_signals;  /* that the children get back */
+    struct oom oom;            /* the loop's */
+    int oom_score_adj;         /* of the children; -1: leave it */
+    char *path;                /* the PATH of commands that bring none */
+    struct registry_options o; /* with the defaults filled in */
+    struct journal_budget budget, spill_budget;
     pthread_mutex_t lock;
     /* guarded by lock: */
     struct proc *by_id[N_ID_BUCKETS];
@@ -110,9 +114,19 @@ void launch_run(void *proc);
 /* proc.c, on the loop's thread */
 void proc_adopt(struct proc *p); /* watches and timers, once */
 void proc_reaped(struct proc *p, int status, const struct rusage *ru, bool is_lost);
-void proc_finish(struct proc *p);  /* the result is complete */
-void proc_abandon(struct proc *p); /* the loop has stopped: let go of it */
-void proc_wake(struct proc *p);    /* with the lock */
+void proc_finish(struct proc *p);    /* the result is complete */
+void proc_abandon(struct proc *p);   /* the loop has stopped: let go of it */
+void proc_check_end(struct proc *p); /* is the result complete? then finishes */
+
+/* output.c; on the loop's thread but for the first two */
+void proc_wake(struct proc *p);             /* with the lock */
+void proc_post(struct proc *p, loop_fn fn); /* fn has a reference to drop */
+void output_watch(struct proc *p);
+void output_drain(struct proc *p); /* the first process has ended: what it wrote is read */
+
+/* input.c, on the loop's thread */
+void input_pump(struct proc *p);
+void input_close(struct proc *p);
 
 /* killer.c, on the loop's thread */
 void killer_begin(struct proc *p, enum proc_reason reason);
@@ -123,7 +137,8 @@ int killer_signal_tree(struct proc *p, int sig, struct err *e); /* any thread */
 void registry_failed(struct proc *p); /* never ran: the id is free again */
 void registry_ended(struct proc *p);  /* from running to kept; on the loop's thread */
 void registry_lingering(struct proc *p, bool on);
-void registry_relieve(struct registry *r); /* the budget is nearly used up */
+void registry_relieve(struct registry *r);                       /* the budget is nearly used up */
+void registry_relieve_spill(struct registry *r, uint64_t bytes); /* so much more is wanted */
 
 /* reap.c, on the loop's thread */
 int reap_init(struct registry *r, struct err *e);

@@ -133,7 +133,10 @@ static struct proc **running(struct registry *reg, size_t *ret_n)
     return all;
 }
 
-/* The child that is in the way of the general look can't be taken yet: ask for each by number. */
+/*
+ * Asks for each by number: when the child in the way of the general look can't be taken yet, and
+ * for those that are no children of ours any more, since somebody in this process waited for them.
+ */
 static void reap_each(struct registry *reg)
 {
     size_t n;
@@ -143,7 +146,7 @@ static void reap_each(struct registry *reg)
         struct proc *owner = NULL;
         pid_t pid = atomic_load(&all[i]->pid);
 
-        if (pid > 0 && peek(P_PID, (id_t)pid) == pid &&
+        if (pid > 0 && peek(P_PID, (id_t)pid) != 0 &&
             find_owner(reg, pid, &owner) == OWNER_COMMAND)
             reap_command(owner, pid);
         proc_unref(owner);
@@ -180,6 +183,9 @@ static void reap_all(struct registry *reg)
             reap_adopted(reg, pid);
         proc_unref(p);
     }
+    oom_look(&reg->oom);
+    if (pid < 0)
+        reap_each(reg);
     if (pid >= 0)
         set_sweep(reg, next_ms);
 }
@@ -191,6 +197,7 @@ static void on_sweep(struct loop *l, void *arg)
     (void)l;
     reg->sweep_timer = NULL;
     reap_all(reg);
+    reap_each(reg);
 }
 
 static void on_signal(struct loop *l, uint32_t events, void *arg)

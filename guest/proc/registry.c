@@ -12,7 +12,6 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
-#include "proc/oom.h"
 #include "proc/proc.h"
 #include "system/pool.h"
 
@@ -22,7 +21,7 @@
 #define OOM_SCORE_RAISE 300 /* how much sooner than the agent its commands go */
 #define OOM_SCORE_MAX 1000
 #define GENERATED_ID_BYTES 8
-#define KEEP_CHECK_MS 15000
+#define KEEP_CHECK_MS 100 /* looks for results that are too old are at least this far apart */
 
 static uint64_t hash_id(const char *id)
 {
@@ -37,17 +36,13 @@ static uint64_t hash_id(const char *id)
 
 static void proc_free(struct proc *p)
 {
-    struct chunk *c;
-
     for (size_t i = 0; i < N_PROC_STREAMS; i++) {
         journal_done(&p->out[i]);
+        spill_done(&p->spill[i], &p->reg->spill_budget);
         fd_close(p->out_fd[i]);
     }
     fd_close(p->stdin_fd);
-    while ((c = p->stdin_first)) {
-        p->stdin_first = c->next;
-        free(c);
-    }
+    chunk_free_all(p->stdin_first);
     (void)pthread_mutex_destroy(&p->lock);
     cgroup_free(p->cgroup);
     proc_spec_done(&p->spec);
@@ -81,13 +76,15 @@ static int proc_new(struct registry *reg, struct proc_spec *take, struct proc **
     p->stdin_fd = p->out_fd[PROC_STDOUT] = p->out_fd[PROC_STDERR] = -1;
     p->oom_kills_before = -1;
     p->info.code = -1;
-    p->info.usage.read_bytes = p->info.usage.write_bytes = -1;
+    p->info.usage.read_bytes = p->info.usage.write_bytes = p->info.usage.tree_peak_bytes = -1;
     p->id = TAKE(take->id);
     p->spec = *take;
     *take = (struct proc_spec){0};
     (void)pthread_mutex_init(&p->lock, NULL);
-    for (size_t i = 0; i < N_PROC_STREAMS; i++)
+    for (size_t i = 0; i < N_PROC_STREAMS; i++) {
         journal_init(&p->out[i], &reg->budget, p->spec.head_bytes, p->spec.tail_bytes);
+        spill_init(&p->spill[i], p->spec.spill_bytes);
+    }
     if (!p->id) {
         r = io_random_hex(GENERATED_ID_BYTES, id, e);
         p->id = r == 0 ? strdup(id) : NULL;
@@ -218,7 +215,7 @@ static int attach(struct proc *p, const struct proc_spec *spec, struct err *e)
 /* With the lock: room for one more? */
 static int check_room(const struct registry *reg, struct err *e)
 {
-    if (reg->n_running >= REGISTRY_MAX_RUNNING)
+    if (reg->n_running >= reg->o.max_running)
         return err_set(e, ERR_EXHAUSTED, "%zu commands are running, the most allowed",
                        reg->n_running);
     if (reg->n_lingering >= REGISTRY_MAX_LINGERING)
@@ -281,10 +278,12 @@ int registry_start(struct registry *reg, struct proc_spec *take, struct proc **r
 
 static int not_found(const struct registry *reg, const char *id, struct err *e)
 {
+    char time[32];
+
     if (is_forgotten(reg, id))
         return err_field(e, ERR_NOT_FOUND, "id",
-                         "the result of '%.128s' has been forgotten (kept are %d for %d minutes)",
-                         id, REGISTRY_MAX_KEPT, REGISTRY_KEEP_MS / 60000);
+                         "the result of '%.128s' has been forgotten (kept are %zu for %s)", id,
+                         reg->o.max_kept, str_format_duration(reg->o.keep_ms, time, sizeof(time)));
     return err_field(e, ERR_NOT_FOUND, "id", "no command has the id '%.128s'", id);
 }
 
@@ -378,8 +377,8 @@ static struct proc *take_old(struct registry *reg, int64_t now)
 {
     struct proc *old = NULL;
 
-    while (reg->kept_first && (reg->n_kept > REGISTRY_MAX_KEPT ||
-                               reg->kept_first->ended_mono_ms + REGISTRY_KEEP_MS <= now)) {
+    while (reg->kept_first && (reg->n_kept > reg->o.max_kept ||
+                               reg->kept_first->ended_mono_ms + reg->o.keep_ms <= now)) {
         struct proc *p = reg->kept_first;
 
         forget(reg, p);
@@ -402,35 +401,43 @@ static void unref_chain(struct proc *p)
 
 static void on_keep_timer(struct loop *l, void *arg);
 
-/* The timer runs only while something is kept, so that an idle agent sleeps. */
-static void set_keep_timer(struct registry *reg)
+/* For the time the oldest is too old: nothing kept, no timer, and an idle agent sleeps. */
+static void set_keep_timer(struct registry *reg, int64_t at)
 {
-    if (!reg->keep_timer)
-        (void)loop_timer_add(reg->loop, clock_mono_ms() + KEEP_CHECK_MS, on_keep_timer, reg,
+    int64_t soonest = clock_mono_ms() + KEEP_CHECK_MS;
+
+    if (at && !reg->keep_timer)
+        (void)loop_timer_add(reg->loop, at > soonest ? at : soonest, on_keep_timer, reg,
                              &reg->keep_timer, NULL);
+}
+
+/* With the lock: when the oldest result is too old; 0: there is none. */
+static int64_t next_forgetting(const struct registry *reg)
+{
+    return reg->kept_first ? reg->kept_first->ended_mono_ms + reg->o.keep_ms : 0;
 }
 
 static void on_keep_timer(struct loop *l, void *arg)
 {
     struct registry *reg = arg;
     struct proc *old;
-    bool has_more;
+    int64_t next;
 
     (void)l;
     reg->keep_timer = NULL;
     (void)pthread_mutex_lock(&reg->lock);
     old = take_old(reg, clock_mono_ms());
-    has_more = reg->kept_first != NULL;
+    next = next_forgetting(reg);
     (void)pthread_mutex_unlock(&reg->lock);
     unref_chain(old);
-    if (has_more)
-        set_keep_timer(reg);
+    set_keep_timer(reg, next);
 }
 
 void registry_ended(struct proc *p)
 {
     struct registry *reg = p->reg;
     struct proc *old;
+    int64_t next;
 
     assert(has_ended(p));
     (void)pthread_mutex_lock(&reg->lock);
@@ -444,9 +451,10 @@ void registry_ended(struct proc *p)
     reg->n_kept++;
     reg->totals.ended_total[p->info.reason]++;
     old = take_old(reg, p->ended_mono_ms);
+    next = next_forgetting(reg);
     (void)pthread_mutex_unlock(&reg->lock);
     unref_chain(old);
-    set_keep_timer(reg);
+    set_keep_timer(reg, next);
 }
 
 void registry_lingering(struct proc *p, bool on)
@@ -481,6 +489,21 @@ void registry_relieve(struct registry *reg)
     (void)pthread_mutex_unlock(&reg->lock);
 }
 
+/* On a pool thread. */
+void registry_relieve_spill(struct registry *reg, uint64_t bytes)
+{
+    (void)pthread_mutex_lock(&reg->lock);
+    for (struct proc *p = reg->kept_first; p; p = p->kept_next) {
+        if (atomic_load(&reg->spill_budget.used) + bytes <= reg->spill_budget.max)
+            break;
+        (void)pthread_mutex_lock(&p->lock);
+        for (size_t i = 0; i < N_PROC_STREAMS && !p->is_spilling; i++)
+            spill_evict(&p->spill[i], &reg->spill_budget);
+        (void)pthread_mutex_unlock(&p->lock);
+    }
+    (void)pthread_mutex_unlock(&reg->lock);
+}
+
 /* ---- its own life ---- */
 
 /* Raised, not lowered: lowering the agent's own needs a capability that boxes do not give. */
@@ -502,7 +525,22 @@ static int children_oom_score(void)
     return sum > OOM_SCORE_MAX ? OOM_SCORE_MAX : sum;
 }
 
-int registry_new(struct loop *l, struct pool *pool, struct registry **ret, struct err *e)
+static void set_defaults(struct registry_options *o)
+{
+    if (!o->max_running)
+        o->max_running = REGISTRY_MAX_RUNNING;
+    if (!o->max_kept)
+        o->max_kept = REGISTRY_MAX_KEPT;
+    if (!o->keep_ms)
+        o->keep_ms = REGISTRY_KEEP_MS;
+    if (!o->output_bytes)
+        o->output_bytes = JOURNAL_BUDGET_BYTES;
+    if (!o->spill_bytes)
+        o->spill_bytes = SPILL_BUDGET_BYTES;
+}
+
+int registry_new(struct loop *l, struct pool *pool, const struct registry_options *o,
+                 struct registry **ret, struct err *e)
 {
     struct registry *reg = calloc(1, sizeof(*reg));
     const char *path = getenv("PATH");
@@ -512,9 +550,12 @@ int registry_new(struct loop *l, struct pool *pool, struct registry **ret, struc
         return err_oom(e);
     reg->loop = l;
     reg->pool = pool;
-    reg->budget.max = JOURNAL_BUDGET_BYTES;
+    reg->o = *o;
+    set_defaults(&reg->o);
+    reg->budget.max = reg->o.output_bytes;
+    reg->spill_budget.max = reg->o.spill_bytes;
     reg->signal_fd = -1;
-    reg->oom_fd = oom_open();
+    oom_init(&reg->oom);
     reg->ignored_signals = spawn_ignored_signals();
     (void)pthread_mutex_init(&reg->lock, NULL);
     reg->oom_score_adj = children_oom_score();
@@ -544,7 +585,7 @@ struct registry *registry_free(struct registry *reg)
         proc_unref(p);
     }
     (void)pthread_mutex_destroy(&reg->lock);
-    fd_close(reg->oom_fd);
+    oom_done(&reg->oom);
     free(reg->path);
     free(reg);
     return NULL;

@@ -8,17 +8,18 @@
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "common/err.h"
 #include "proc/spec.h"
 
-#define REGISTRY_MAX_RUNNING 1024
-#define REGISTRY_MAX_LINGERING 4096 /* ended, but a descendant still holds a pipe */
-#define REGISTRY_MAX_KEPT 1000
-#define REGISTRY_KEEP_MS (10 * 60 * 1000)
-#define REGISTRY_MAX_FORGOTTEN 4096 /* ids of which it is known that they were there */
-#define REGISTRY_MAX_SUBS 256       /* readers and waiters of one command */
+#define REGISTRY_MAX_RUNNING 1024         /* the default */
+#define REGISTRY_MAX_LINGERING 4096       /* ended, but a descendant still holds a pipe */
+#define REGISTRY_MAX_KEPT 1000            /* the default */
+#define REGISTRY_KEEP_MS (10 * 60 * 1000) /* the default */
+#define REGISTRY_MAX_FORGOTTEN 4096       /* ids of which it is known that they were there */
+#define REGISTRY_MAX_SUBS 256             /* readers and waiters of one command */
 
 #define PROC_STDIN_QUEUE_BYTES (16 * 1024 * 1024) /* one more write waits above this */
 #define PROC_LAG_BYTES (192 * 1024) /* a lossless reader further behind stops the reading */
@@ -66,7 +67,8 @@ enum proc_stream {
 
 struct proc_usage {
     int64_t wall_ms, user_ms, system_ms;
-    int64_t max_rss_bytes;
+    int64_t max_rss_bytes;           /* of the largest process */
+    int64_t tree_peak_bytes;         /* of all together; -1: no group of its own counts it */
     int64_t read_bytes, write_bytes; /* -1: the kernel did not let us see */
 };
 
@@ -82,6 +84,8 @@ struct proc_info {
     enum proc_tree tree;
     struct proc_usage usage;
     uint64_t bytes[N_PROC_STREAMS], dropped[N_PROC_STREAMS];
+    uint64_t spilled[N_PROC_STREAMS]; /* bytes in the stream's file */
+    int spill_sys[N_PROC_STREAMS];    /* errno of the disk that took no more; 0: it did not */
     bool is_eof[N_PROC_STREAMS];
     bool is_stdin_open;
     uint64_t stdin_accepted, stdin_written;
@@ -94,11 +98,23 @@ struct registry_counts {
     uint64_t journal_bytes;
 };
 
+/* The bounds that the operator may choose; 0 is the default. */
+struct registry_options {
+    size_t max_running;
+    size_t max_kept;       /* results */
+    int64_t keep_ms;       /* a result, after the end */
+    size_t output_bytes;   /* memory for the output of all commands together */
+    size_t spill_bytes;    /* disk for it, where commands ask for that */
+    const char *spill_dir; /* NULL: /var/tmp, or else /tmp. Borrowed */
+    rlim_t nofile;         /* the soft limit of descriptors that commands get */
+};
+
 /*
  * Made on the main thread before there are others (SIGCHLD is blocked for all of them here) and
  * before the loop runs. The agent becomes the reaper of its descendants' orphans.
  */
-int registry_new(struct loop *l, struct pool *p, struct registry **ret, struct err *e);
+int registry_new(struct loop *l, struct pool *p, const struct registry_options *o,
+                 struct registry **ret, struct err *e);
 /* After the loop and the pool have stopped. What runs goes on running. */
 struct registry *registry_free(struct registry *r);
 
@@ -148,7 +164,7 @@ int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint6
 struct proc_output {
     char *head, *tail;
     size_t head_len, tail_len;
-    uint64_t bytes, dropped;
+    bool has_gap; /* between them are bytes that are spilled or dropped */
 };
 int proc_copy_output(struct proc *p, enum proc_stream stream, struct proc_output *ret,
                      struct err *e);

@@ -141,6 +141,13 @@ IN_CHILD static void set_limits(const struct child *c)
 {
     const struct spawn_args *a = c->a;
 
+    struct rlimit nofile;
+
+    /* The agent's own is as high as may be, which makes programs that close all of them slow. */
+    if (a->nofile && getrlimit(RLIMIT_NOFILE, &nofile) == 0 && a->nofile < nofile.rlim_cur) {
+        nofile.rlim_cur = a->nofile;
+        (void)setrlimit(RLIMIT_NOFILE, &nofile);
+    }
     for (size_t i = 0; i < a->n_limits; i++) {
         struct rlimit lim = {a->limits[i].value, a->limits[i].value};
 

@@ -39,6 +39,7 @@ struct proc_spec {
     struct cgroup_limits cgroup;
 
     uint64_t head_bytes, tail_bytes; /* of output kept, a stream */
+    uint64_t spill_bytes;            /* of a stream, in a file; 0: none */
 
     const char *default_user; /* borrowed from the agent's options, or NULL */
     const char *workdir;      /* likewise */

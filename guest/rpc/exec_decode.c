@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <nettle/sha2.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -7,6 +8,7 @@
 #include "common/str.h"
 #include "proc/journal.h"
 #include "proc/pty.h"
+#include "proc/spill.h"
 #include "rpc/exec_json.h"
 
 #include "common/banned.h"
@@ -31,7 +33,7 @@ struct run_params {
     int umask;
     struct spawn_limit limits[SPAWN_MAX_LIMITS];
     uint64_t memory_bytes, pids, cpu_millis;
-    uint64_t head_bytes, tail_bytes;
+    uint64_t head_bytes, tail_bytes, spill_bytes;
     bool lossless;
 };
 
@@ -151,6 +153,15 @@ static int jx_kept(json_t *v, void *out, struct err *e)
     return r;
 }
 
+static int jx_spilled(json_t *v, void *out, struct err *e)
+{
+    int r = jx_u64(v, out, e);
+
+    if (r == 0 && *(uint64_t *)out > SPILL_MAX_BYTES)
+        return err_set(e, ERR_INVALID, "must be at most %" PRIu64, SPILL_MAX_BYTES);
+    return r;
+}
+
 static int jx_side(json_t *v, void *out, struct err *e)
 {
     int r = jx_u32(v, out, e);
@@ -191,6 +202,7 @@ static int jx_output(json_t *v, void *out, struct err *e)
     static const struct jx_field fields[] = {
         JX(struct run_params, head_bytes, jx_kept, 0),
         JX(struct run_params, tail_bytes, jx_kept, 0),
+        JX(struct run_params, spill_bytes, jx_spilled, 0),
         {0},
     };
 
@@ -346,6 +358,7 @@ static void move(struct run_params *p, const struct agent *agent, struct proc_sp
     s->cgroup = (struct cgroup_limits){p->memory_bytes, p->pids, p->cpu_millis};
     s->head_bytes = p->head_bytes;
     s->tail_bytes = p->tail_bytes;
+    s->spill_bytes = p->spill_bytes;
     s->default_user = agent->default_user;
     s->workdir = agent->workdir;
     for (size_t i = 0; i < SPAWN_MAX_LIMITS; i++)

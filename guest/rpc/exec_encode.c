@@ -44,16 +44,32 @@ static json_t *new_count(int64_t n)
 
 static json_t *new_usage(const struct proc_usage *u)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "wall_ms", (json_int_t)u->wall_ms, "user_ms",
-                     (json_int_t)u->user_ms, "system_ms", (json_int_t)u->system_ms, "max_rss_bytes",
-                     (json_int_t)u->max_rss_bytes, "read_bytes", new_count(u->read_bytes),
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "wall_ms", (json_int_t)u->wall_ms,
+                     "user_ms", (json_int_t)u->user_ms, "system_ms", (json_int_t)u->system_ms,
+                     "max_rss_bytes", (json_int_t)u->max_rss_bytes, "tree_peak_bytes",
+                     new_count(u->tree_peak_bytes), "read_bytes", new_count(u->read_bytes),
                      "write_bytes", new_count(u->write_bytes));
 }
 
-static json_t *new_counts(uint64_t bytes, uint64_t dropped)
+/* What became of the bytes of one stream. */
+static json_t *new_counts(const struct proc *p, const struct proc_info *i, enum proc_stream s)
 {
-    return json_pack("{s:I, s:I}", "bytes", (json_int_t)bytes, "dropped_bytes",
-                     (json_int_t)dropped);
+    json_t *obj = json_pack("{s:I, s:I}", "bytes", (json_int_t)i->bytes[s], "dropped_bytes",
+                            (json_int_t)i->dropped[s]);
+    struct err why = {0};
+    int r = 0;
+
+    if (obj && proc_spec(p)->spill_bytes)
+        r = json_object_set_new(obj, "spilled_bytes", json_integer((json_int_t)i->spilled[s]));
+    if (obj && r == 0 && i->spill_sys[s]) {
+        (void)err_sys(&why, i->spill_sys[s], "spilling output");
+        r = json_object_set_new(obj, "spill_error", json_string(why.message));
+    }
+    if (r < 0) {
+        json_decref(obj);
+        return NULL;
+    }
+    return obj;
 }
 
 static int set_new(json_t *obj, const char *name, json_t *value, struct err *e)
@@ -62,7 +78,8 @@ static int set_new(json_t *obj, const char *name, json_t *value, struct err *e)
 }
 
 /* One stream with its bytes: the head, and when something is missing, the tail. */
-static int add_output(struct proc *p, enum proc_stream s, json_t *obj, struct err *e)
+static int add_output(struct proc *p, const struct proc_info *i, enum proc_stream s, json_t *obj,
+                      struct err *e)
 {
     _cleanup_(proc_output_done) struct proc_output o = {0};
     json_t *out;
@@ -71,11 +88,11 @@ static int add_output(struct proc *p, enum proc_stream s, json_t *obj, struct er
     r = proc_copy_output(p, s, &o, e);
     if (r < 0)
         return r;
-    out = new_counts(o.bytes, o.dropped);
+    out = new_counts(p, i, s);
     r = set_new(obj, exec_stream_name(s), out, e);
     if (r == 0)
         r = jx_add_bytes(out, o.head, o.head_len, e);
-    if (r == 0 && o.dropped)
+    if (r == 0 && o.has_gap)
         r = set_new(out, "tail", jx_new_bytes(o.tail, o.tail_len), e);
     return r;
 }
@@ -87,9 +104,9 @@ static int add_streams(struct proc *p, const struct proc_info *i, bool has_outpu
     int r = 0;
 
     for (size_t s = 0; r == 0 && s < n; s++)
-        r = has_output ? add_output(p, (enum proc_stream)s, obj, e)
+        r = has_output ? add_output(p, i, (enum proc_stream)s, obj, e)
                        : set_new(obj, exec_stream_name((enum proc_stream)s),
-                                 new_counts(i->bytes[s], i->dropped[s]), e);
+                                 new_counts(p, i, (enum proc_stream)s), e);
     return r;
 }
 

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "common/clock.h"
@@ -18,6 +19,7 @@ struct box {
     struct loop *loop;
     struct pool *pool;
     struct registry *reg;
+    struct registry_options options;
 };
 
 static void box_up(struct box *b)
@@ -26,7 +28,7 @@ static void box_up(struct box *b)
 
     T_INT(loop_new(&b->loop, &e), 0);
     T_INT(pool_new(&b->pool, &e), 0);
-    T_INT(registry_new(b->loop, b->pool, &b->reg, &e), 0);
+    T_INT(registry_new(b->loop, b->pool, &b->options, &b->reg, &e), 0);
     T_INT(loop_start(b->loop, &e), 0);
 }
 
@@ -90,7 +92,7 @@ static char *output(struct proc *p, enum proc_stream s)
     struct err e = {0};
 
     T_INT(proc_copy_output(p, s, &o, &e), 0);
-    T_INT(o.dropped, 0);
+    T_OK(!o.has_gap);
     o.head[o.head_len] = '\0';
     free(o.tail);
     return o.head;
@@ -123,7 +125,7 @@ static void expect_failure(struct box *b, struct proc_spec s, int code, const ch
 TEST(command_gives_its_output_and_code)
 {
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
     struct proc *p;
     char *out;
 
@@ -145,7 +147,7 @@ TEST(command_gives_its_output_and_code)
 TEST(command_killed_by_a_signal_names_it)
 {
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
 
     box_up(&b);
     proc_unref(run(&b, script_of("kill -SEGV $$"), &i));
@@ -158,7 +160,7 @@ TEST(command_killed_by_a_signal_names_it)
 TEST(stdin_is_given_and_closed)
 {
     struct proc_spec s = SPEC("sort", "-u");
-    struct box b;
+    struct box b = {0};
 
     box_up(&b);
     s.stdin_data = strdup("b\na\nb\n");
@@ -171,7 +173,7 @@ TEST(stdin_is_given_and_closed)
 TEST(spawn_errors_name_the_field)
 {
     struct proc_spec s;
-    struct box b;
+    struct box b = {0};
     char *big = malloc(200 * 1024);
 
     memset(big, 'x', 200 * 1024);
@@ -201,7 +203,7 @@ TEST(argv_and_env_together_too_long_is_an_error)
 {
     struct proc_spec s = SPEC("true");
     char *big = malloc(100 * 1024);
-    struct box b;
+    struct box b = {0};
 
     memset(big, 'x', 100 * 1024);
     big[100 * 1024 - 1] = '\0';
@@ -217,7 +219,7 @@ TEST(environment_is_exactly_what_was_asked)
 {
     struct proc_spec s = SPEC("sh", "-c", "env -0 | tr '\\0' '\\n' | grep -v '^_=' | sort");
     char cwd[4096], want[8192];
-    struct box b;
+    struct box b = {0};
 
     T_OK(getcwd(cwd, sizeof(cwd)));
     T_INT(setenv("PATH", "/usr/bin:/bin", 1), 0);
@@ -238,7 +240,7 @@ TEST(environment_is_exactly_what_was_asked)
 TEST(no_descriptor_of_the_agent_reaches_a_command)
 {
     int leak = open("/dev/null", O_RDONLY); /* not close-on-exec, on purpose */
-    struct box b;
+    struct box b = {0};
 
     T_OK(leak >= 0);
     box_up(&b);
@@ -251,7 +253,7 @@ TEST(large_script_runs_without_leaking_its_file)
 {
     size_t len = 2 * 1024 * 1024;
     struct proc_spec s = script_of("");
-    struct box b;
+    struct box b = {0};
     size_t at;
 
     free(s.script);
@@ -272,7 +274,7 @@ TEST(large_script_runs_without_leaking_its_file)
 TEST(user_is_switched_with_groups)
 {
     struct proc_spec s = SPEC("sh", "-c", "id -u; id -g; id -G; echo $HOME $USER; umask");
-    struct box b;
+    struct box b = {0};
 
     if (geteuid() != 0)
         t_skip("needs root");
@@ -286,7 +288,7 @@ TEST(user_is_switched_with_groups)
 TEST(background_child_does_not_hold_up_the_end)
 {
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
     struct proc *p;
     int64_t begin;
 
@@ -315,7 +317,7 @@ TEST(timeout_takes_the_whole_tree)
     struct proc_spec s = script_of("setsid sleep 7777 & env -i setsid sh -c 'sleep 7778 & wait' & "
                                    "trap '' TERM; sleep 7779");
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
     int64_t begin;
 
     s.timeout_ms = 300;
@@ -337,7 +339,7 @@ TEST(leaving_owner_cancels)
     struct proc_spec s = script_of("sleep 7776");
     struct err e = {0};
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
     struct proc *p;
     bool is_new;
 
@@ -358,7 +360,7 @@ TEST(same_id_attaches_or_is_refused)
     struct err e = {0};
     struct proc *p, *q;
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
     bool is_new;
 
     a.id = strdup("x");
@@ -387,7 +389,7 @@ TEST(output_past_every_bound_is_counted)
     struct proc_output o;
     struct err e = {0};
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
     struct proc *p;
 
     s.head_bytes = 1000;
@@ -395,12 +397,239 @@ TEST(output_past_every_bound_is_counted)
     box_up(&b);
     p = run(&b, s, &i);
     T_INT(proc_copy_output(p, PROC_STDOUT, &o, &e), 0);
-    T_INT(o.bytes, 10000003);
+    T_INT(i.bytes[PROC_STDOUT], 10000003);
     T_INT(o.head_len, 1000);
     T_INT(o.tail_len, 500);
-    T_INT(o.dropped, 10000003 - 1500);
+    T_OK(o.has_gap);
+    T_INT(i.dropped[PROC_STDOUT], 10000003 - 1500);
     T_OK(memcmp(o.tail + 497, "end", 3) == 0);
     proc_output_done(&o);
+    proc_unref(p);
+    box_down(&b);
+}
+
+/* Reads a stream from its start, over its gaps: how many bytes there were, and were they right? */
+static uint64_t read_seq(struct proc *p, uint64_t *ret_gaps)
+{
+    uint64_t at = 0, n_read = 0, held = 0;
+    char want[16], buf[7777];
+    size_t n;
+
+    *ret_gaps = 0;
+    for (;;) {
+        int r = proc_read(p, NULL, PROC_STDOUT, at, buf, sizeof(buf), &n, &held, NULL);
+
+        if (r == -ERR_DATA_LOSS) {
+            *ret_gaps += held - at;
+            at = held;
+            continue;
+        }
+        T_INT(r, 0);
+        if (n == 0)
+            return n_read;
+        for (size_t k = 0; k < n; k++) { /* eight bytes a line, all numbered */
+            (void)snprintf(want, sizeof(want), "%07u\n", (unsigned)((at + k) / 8));
+            T_OK(buf[k] == want[(at + k) % 8]);
+        }
+        at += n;
+        n_read += n;
+    }
+}
+
+TEST(spilled_output_is_read_back_from_every_offset_within_its_bounds)
+{
+    static const struct {
+        size_t spill, budget;
+        const char *dir;
+        uint64_t spilled;
+        bool has_error;
+    } cases[] = {
+        {0, 0, NULL, 0, false},
+        {100000000, 0, NULL, 3200000 - 1000, false},
+        {500, 0, NULL, 500, false},
+        {2000000, 0, "/tmp", 2000000, false},
+        {100000000, 65536, NULL, 0, true}, /* less than a piece: the disk is full at once */
+        {100000000, 0, "/no/such/directory", 0, true},
+    };
+
+    for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+        struct box b = {.options = {.spill_bytes = cases[k].budget, .spill_dir = cases[k].dir}};
+        struct proc_spec s = script_of("seq -f %07.0f 0 399999");
+        uint64_t gaps, kept;
+        struct proc_info i;
+        struct proc *p;
+
+        s.head_bytes = 1000;
+        s.tail_bytes = 500;
+        s.spill_bytes = cases[k].spill;
+        box_up(&b);
+        p = run(&b, s, &i);
+        T_INT(i.bytes[PROC_STDOUT], 3200000);
+        if (cases[k].has_error)
+            T_OK(i.spilled[PROC_STDOUT] <= cases[k].budget);
+        else
+            T_INT(i.spilled[PROC_STDOUT], cases[k].spilled);
+        T_OK((i.spill_sys[PROC_STDOUT] != 0) == cases[k].has_error);
+        kept = read_seq(p, &gaps);
+        T_INT(gaps, i.dropped[PROC_STDOUT]);
+        T_INT(kept + gaps, 3200000);
+        T_OK(cases[k].spilled < 3000000 || gaps == 0);
+        proc_unref(p);
+        box_down(&b);
+    }
+}
+
+TEST(spilled_output_of_the_oldest_gives_way_to_new)
+{
+    struct box b = {.options = {.spill_bytes = 4000000}};
+    uint64_t gaps;
+    struct proc *p[2];
+    struct proc_info i;
+
+    box_up(&b);
+    for (int n = 0; n < 2; n++) {
+        struct proc_spec s = script_of("seq -f %07.0f 0 399999");
+
+        s.head_bytes = 1000;
+        s.tail_bytes = 500;
+        s.spill_bytes = 3200000;
+        p[n] = run(&b, s, &i);
+        T_INT(i.dropped[PROC_STDOUT], 0);
+    }
+    T_INT(read_seq(p[0], &gaps), 1500);
+    T_INT(gaps, 3200000 - 1500);
+    T_INT(read_seq(p[1], &gaps), 3200000);
+    proc_unref(p[0]);
+    proc_unref(p[1]);
+    box_down(&b);
+}
+
+/* What became of the id: 0, or a negative error. */
+static int look_up(struct box *b, const char *id, struct err *e)
+{
+    struct proc *p = NULL;
+    int r = registry_get(b->reg, id, &p, e);
+
+    proc_unref(p);
+    return r;
+}
+
+static void run_as(struct box *b, const char *id, const char *script)
+{
+    struct proc_spec s = script_of(script);
+    struct proc_info i;
+
+    s.id = strdup(id);
+    proc_unref(run(b, s, &i));
+}
+
+TEST(results_are_forgotten_by_their_number_oldest_first)
+{
+    struct box b = {.options = {.max_kept = 3}};
+    struct err e = {0};
+    char id[2] = "a";
+
+    box_up(&b);
+    for (; id[0] <= 'e'; id[0]++)
+        run_as(&b, id, "true");
+    T_INT(look_up(&b, "a", &e), -ERR_NOT_FOUND);
+    T_OK(strstr(e.message, "forgotten") != NULL);
+    T_INT(look_up(&b, "b", &e), -ERR_NOT_FOUND);
+    T_INT(look_up(&b, "c", &e), 0);
+    T_INT(look_up(&b, "e", &e), 0);
+    T_INT(look_up(&b, "f", &e), -ERR_NOT_FOUND);
+    T_OK(strstr(e.message, "forgotten") == NULL);
+    box_down(&b);
+}
+
+TEST(results_are_forgotten_by_their_time)
+{
+    struct box b = {.options = {.keep_ms = 300}};
+    int64_t deadline = clock_mono_ms() + 5000;
+    struct err e = {0};
+
+    box_up(&b);
+    run_as(&b, "a", "true");
+    T_INT(look_up(&b, "a", &e), 0);
+    while (look_up(&b, "a", &e) == 0 && clock_mono_ms() < deadline)
+        (void)usleep(10000);
+    T_OK(strstr(e.message, "forgotten") != NULL);
+    box_down(&b);
+}
+
+TEST(oldest_finished_output_gives_way_first_and_its_counts_stay)
+{
+    struct box b = {.options = {.output_bytes = 1024 * 1024}};
+    struct proc *p[4];
+    struct proc_info i;
+
+    box_up(&b);
+    for (int n = 0; n < 4; n++) {
+        struct proc_spec s = script_of("head -c 400000 /dev/zero");
+
+        p[n] = run(&b, s, &i);
+    }
+    proc_get_info(p[0], &i);
+    T_INT(i.bytes[PROC_STDOUT], 400000);
+    T_INT(i.dropped[PROC_STDOUT], 400000);
+    proc_get_info(p[3], &i);
+    T_INT(i.dropped[PROC_STDOUT], 0);
+    for (int n = 0; n < 4; n++)
+        proc_unref(p[n]);
+    box_down(&b);
+}
+
+TEST(command_past_the_most_at_once_is_refused_at_once)
+{
+    struct box b = {.options = {.max_running = 2}};
+    struct proc *p[3] = {0};
+    struct proc_info i;
+    struct err e = {0};
+    bool is_new;
+
+    box_up(&b);
+    for (int n = 0; n < 3; n++) {
+        struct proc_spec s = script_of("exec sleep 7979");
+
+        T_INT(registry_start(b.reg, &s, &p[n], &is_new, &e), n < 2 ? 0 : -ERR_EXHAUSTED);
+    }
+    for (int n = 0; n < 2; n++) {
+        int64_t deadline = clock_mono_ms() + 5000;
+
+        while (proc_signal(p[n], SIGKILL, false, NULL) < 0 && clock_mono_ms() < deadline)
+            (void)usleep(1000);
+        settle(p[n], &i);
+        proc_unref(p[n]);
+    }
+    proc_unref(run(&b, script_of("true"), &i));
+    T_INT(i.code, 0);
+    box_down(&b);
+}
+
+static void steal(struct loop *l, void *pid)
+{
+    (void)l;
+    T_INT(waitpid(*(pid_t *)pid, NULL, 0), *(pid_t *)pid);
+}
+
+/* Somebody else's waitpid() in the agent's process: what it took, nobody can know. */
+TEST(stolen_exit_status_is_lost_and_not_a_success)
+{
+    struct proc_spec s = script_of("exec sleep 0.2");
+    struct proc_info i = {0}, end;
+    struct box b = {0};
+    struct proc *p;
+    bool is_new;
+
+    box_up(&b);
+    T_INT(registry_start(b.reg, &s, &p, &is_new, NULL), 0);
+    while (i.pid <= 0)
+        proc_get_info(p, &i);
+    T_INT(loop_post(b.loop, steal, &i.pid, NULL),
+          0); /* on the reaper's own thread: it can't race */
+    settle(p, &end);
+    T_INT(end.reason, REASON_LOST);
+    T_INT(end.code, -1);
     proc_unref(p);
     box_down(&b);
 }
@@ -411,7 +640,7 @@ TEST(writes_are_idempotent_by_offset)
     struct err e = {0};
     struct proc_info i;
     uint64_t end;
-    struct box b;
+    struct box b = {0};
     struct proc *p;
     bool is_new;
     char *out;
@@ -442,7 +671,7 @@ TEST(pty_is_the_controlling_terminal)
     struct proc_spec s =
         SPEC("sh", "-c", "stty size; test -t 0 && echo tty; : >/dev/tty && echo ctl");
 
-    struct box b;
+    struct box b = {0};
 
     s.has_pty = true;
     s.cols = 100;
@@ -455,7 +684,7 @@ TEST(pty_is_the_controlling_terminal)
 TEST(wait_for_eof_waits)
 {
     struct proc_spec s = script_of("(sleep 0.3; echo late) & echo early");
-    struct box b;
+    struct box b = {0};
 
     s.wait_eof = true;
     box_up(&b);
@@ -468,7 +697,7 @@ TEST(orphans_are_reaped)
     struct registry_counts c;
     int64_t deadline = clock_mono_ms() + 5000;
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
 
     box_up(&b);
     proc_unref(
@@ -486,7 +715,7 @@ TEST(many_at_once_each_have_their_own_code)
     enum { N = 300 };
     struct proc *p[N];
     struct err e = {0};
-    struct box b;
+    struct box b = {0};
     bool is_new;
 
     box_up(&b);
@@ -513,7 +742,7 @@ TEST(memory_limit_ends_in_oom_or_is_refused)
 {
     struct proc_spec s = script_of("exec dd if=/dev/zero of=/dev/null bs=300M count=1");
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
 
     s.cgroup.memory_bytes = 32 * 1024 * 1024;
     box_up(&b);
@@ -534,7 +763,7 @@ TEST(pids_limit_stops_a_fork_bomb_or_is_refused)
 {
     struct proc_spec s = script_of("b() { b | b & }; b; sleep 7775");
     struct proc_info i;
-    struct box b;
+    struct box b = {0};
 
     s.cgroup.pids = 20;
     s.timeout_ms = 500;

@@ -1,0 +1,199 @@
+/* input: what a command reads: its stdin by offset, through a pipe or a terminal. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "proc/proc.h"
+
+#include "common/banned.h"
+
+#define PTY_EOF 4 /* ^D */
+
+/* With the lock. */
+static void drop_stdin_queue(struct proc *p)
+{
+    chunk_free_all(p->stdin_first);
+    p->stdin_first = p->stdin_last = NULL;
+    p->stdin_queued = 0;
+}
+
+void input_close(struct proc *p)
+{
+    p->stdin_watch = loop_watch_del(p->stdin_watch);
+    (void)pthread_mutex_lock(&p->lock);
+    drop_stdin_queue(p);
+    fd_close(p->stdin_fd);
+    p->stdin_fd = -1;
+    p->info.is_stdin_open = false;
+    proc_wake(p);
+    (void)pthread_mutex_unlock(&p->lock);
+}
+
+/*
+ * With the lock: writes what the descriptor takes. 0: the queue is empty; else -errno, which is
+ * -EAGAIN when there is more than the command takes now.
+ */
+static int write_queue(struct proc *p, int fd)
+{
+    struct chunk *c;
+
+    while ((c = p->stdin_first)) {
+        ssize_t n = write(fd, c->data + c->sent, c->len - c->sent);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        c->sent += (size_t)n;
+        p->stdin_queued -= (size_t)n;
+        p->info.stdin_written += (size_t)n;
+        if (c->sent < c->len)
+            continue;
+        p->stdin_first = c->next;
+        if (!p->stdin_first)
+            p->stdin_last = NULL;
+        free(c);
+        proc_wake(p);
+    }
+    return 0;
+}
+
+static void pump_pty(struct proc *p)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&p->lock);
+    r = p->out_fd[PROC_STDOUT] < 0 ? -EIO : write_queue(p, p->out_fd[PROC_STDOUT]);
+    if (r < 0 && r != -EAGAIN) {
+        p->stdin_broken = true;
+        drop_stdin_queue(p);
+        proc_wake(p);
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    if (p->out_watch[PROC_STDOUT])
+        (void)loop_watch_set(p->out_watch[PROC_STDOUT], r == -EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN,
+                             NULL);
+}
+
+static void on_stdin(struct loop *l, uint32_t events, void *arg);
+
+static void pump_pipe(struct proc *p)
+{
+    bool is_over;
+    int r;
+
+    if (p->stdin_fd < 0)
+        return;
+    (void)pthread_mutex_lock(&p->lock);
+    r = write_queue(p, p->stdin_fd);
+    p->stdin_broken = r < 0 && r != -EAGAIN;
+    is_over = p->stdin_broken || (r == 0 && p->stdin_close_asked);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (is_over) {
+        input_close(p);
+        return;
+    }
+    if (r == 0)
+        p->stdin_watch = loop_watch_del(p->stdin_watch);
+    else if (!p->stdin_watch && loop_watch_add(p->reg->loop, p->stdin_fd, EPOLLOUT, on_stdin, p,
+                                               &p->stdin_watch, NULL) < 0)
+        input_close(p);
+}
+
+static void on_stdin(struct loop *l, uint32_t events, void *arg)
+{
+    (void)l;
+    (void)events;
+    pump_pipe(arg);
+}
+
+void input_pump(struct proc *p)
+{
+    if (p->spec.has_pty)
+        pump_pty(p);
+    else
+        pump_pipe(p);
+}
+
+static void on_pump(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    (void)l;
+    if (p->is_adopted)
+        input_pump(p);
+    proc_unref(p);
+}
+
+/* With the lock: where a write at `offset` (-1: the end) begins to be new. */
+static int check_write(const struct proc *p, int64_t offset, size_t len, uint64_t *ret_at,
+                       struct err *e)
+{
+    uint64_t end = p->info.stdin_accepted;
+    uint64_t at = offset < 0 ? end : (uint64_t)offset;
+
+    if (at > end)
+        return err_field(e, ERR_RANGE, "offset", "offset %" PRIu64 " is past the end, %" PRIu64, at,
+                         end);
+    if (at + len > end && p->stdin_broken)
+        return err_field(e, ERR_PRECONDITION, "id", "'%s' has closed its stdin", p->id);
+    if (at + len > end && (!p->info.is_stdin_open || p->stdin_close_asked))
+        return err_field(e, ERR_PRECONDITION, "id", "the stdin of '%s' is closed", p->id);
+    *ret_at = at;
+    return 0;
+}
+
+static int enqueue(struct proc *p, const char *data, size_t len, struct err *e)
+{
+    struct chunk *c;
+
+    if (p->stdin_queued > 0 && p->stdin_queued + len > PROC_STDIN_QUEUE_BYTES)
+        return err_set(e, ERR_UNAVAILABLE, "stdin's queue is full");
+    c = chunk_new(data, len);
+    if (!c)
+        return err_oom(e);
+    if (p->stdin_last)
+        p->stdin_last->next = c;
+    else
+        p->stdin_first = c;
+    p->stdin_last = c;
+    p->stdin_queued += len;
+    p->info.stdin_accepted += len;
+    return 0;
+}
+
+int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uint64_t *ret_end,
+               struct err *e)
+{
+    uint64_t at = 0, old;
+    int r;
+
+    (void)pthread_mutex_lock(&p->lock);
+    r = check_write(p, offset, len, &at, e);
+    old = p->info.stdin_accepted;
+    if (r == 0 && at + len > old)
+        r = enqueue(p, (const char *)data + (old - at), len - (size_t)(old - at), e);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (r < 0)
+        return r;
+    *ret_end = at + len;
+    proc_post(p, on_pump);
+    return 0;
+}
+
+int proc_close_stdin(struct proc *p, struct err *e)
+{
+    static const char end = PTY_EOF;
+    uint64_t ret_end;
+
+    if (p->spec.has_pty)
+        return proc_write(p, -1, &end, 1, &ret_end, e);
+    (void)pthread_mutex_lock(&p->lock);
+    p->stdin_close_asked = true;
+    (void)pthread_mutex_unlock(&p->lock);
+    proc_post(p, on_pump);
+    return 0;
+}

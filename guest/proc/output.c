@@ -1,0 +1,518 @@
+/* output: what a command writes, from its pipes or terminal into the journals and to its readers. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "proc/proc.h"
+
+#include "common/banned.h"
+
+#define READS_A_TURN 8   /* of PROC_READ_BYTES, then others have a turn */
+#define PTY_DRAIN_MS 500 /* how long a terminal may take to say that it is at its end */
+
+/* ---- readers and waiters ---- */
+
+void proc_wake(struct proc *p)
+{
+    bool is_over = p->info.state == PROC_ENDED || p->info.state == PROC_FAILED;
+
+    for (struct proc_sub *s = p->subs; s; s = s->next)
+        if (is_over || !s->is_end_only)
+            s->fn(s->arg);
+}
+
+/* With the lock: the earliest deadline, 0 for none. */
+static int64_t first_deadline(const struct proc *p)
+{
+    int64_t first = 0;
+
+    for (const struct proc_sub *s = p->subs; s; s = s->next)
+        if (s->deadline_ms && (!first || s->deadline_ms < first))
+            first = s->deadline_ms;
+    return first;
+}
+
+static void on_wake_timer(struct loop *l, void *arg);
+
+static void set_wake_timer(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+    int64_t now = clock_mono_ms(), at;
+
+    if (p->wake_timer) {
+        p->wake_timer = loop_timer_del(p->wake_timer);
+        proc_unref(p);
+    }
+    (void)pthread_mutex_lock(&p->lock);
+    at = first_deadline(p);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (at && loop_timer_add(l, at > now ? at : now, on_wake_timer, p, &p->wake_timer, NULL) == 0)
+        proc_ref(p);
+    proc_unref(p);
+}
+
+static void on_wake_timer(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+    int64_t now = clock_mono_ms();
+
+    p->wake_timer = NULL;
+    (void)pthread_mutex_lock(&p->lock);
+    for (struct proc_sub *s = p->subs; s; s = s->next) {
+        if (!s->deadline_ms || s->deadline_ms > now)
+            continue;
+        s->deadline_ms = 0;
+        s->fn(s->arg);
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    set_wake_timer(l, p); /* takes the timer's reference */
+}
+
+int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e)
+{
+    int r = 0;
+
+    (void)pthread_mutex_lock(&p->lock);
+    if (p->n_subs >= REGISTRY_MAX_SUBS) {
+        r = err_set(e, ERR_EXHAUSTED, "'%s' has %d readers, the most allowed", p->id,
+                    REGISTRY_MAX_SUBS);
+    } else {
+        s->next = p->subs;
+        p->subs = s;
+        p->n_subs++;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    if (r == 0 && s->deadline_ms && loop_post(p->reg->loop, set_wake_timer, proc_ref(p), NULL) < 0)
+        proc_unref(p);
+    return r;
+}
+
+static void on_resume(struct loop *l, void *arg);
+
+void proc_post(struct proc *p, loop_fn fn)
+{
+    if (loop_post(p->reg->loop, fn, proc_ref(p), NULL) < 0)
+        proc_unref(p);
+}
+
+void proc_unsubscribe(struct proc *p, struct proc_sub *s)
+{
+    struct proc_sub **at = &p->subs;
+    bool is_paused;
+
+    (void)pthread_mutex_lock(&p->lock);
+    while (*at && *at != s)
+        at = &(*at)->next;
+    if (*at) {
+        *at = s->next;
+        p->n_subs--;
+    }
+    is_paused = p->is_paused[PROC_STDOUT] || p->is_paused[PROC_STDERR];
+    (void)pthread_mutex_unlock(&p->lock);
+    if (is_paused)
+        proc_post(p, on_resume);
+}
+
+/* With the lock: what is neither in memory nor in the file. */
+static uint64_t dropped(const struct proc *p, size_t i)
+{
+    uint64_t n = journal_dropped(&p->out[i]);
+    uint64_t from = p->out[i].head_len, to = journal_tail_offset(&p->out[i]);
+
+    if (p->spill[i].base > from)
+        from = p->spill[i].base;
+    if (spill_end(&p->spill[i]) < to)
+        to = spill_end(&p->spill[i]);
+    return to > from ? n - (to - from) : n;
+}
+
+void proc_get_info(struct proc *p, struct proc_info *ret)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    *ret = p->info;
+    for (size_t i = 0; i < N_PROC_STREAMS; i++) {
+        ret->bytes[i] = p->out[i].total;
+        ret->dropped[i] = dropped(p, i);
+        ret->spilled[i] = p->spill[i].written;
+        ret->spill_sys[i] = p->spill[i].sys;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+}
+
+/* Without the lock: the file may be slow. It may also have been cut short meanwhile. */
+static int read_spilled(int fd, uint64_t place, void *out, size_t max, size_t *ret_len,
+                        struct err *e)
+{
+    ssize_t n;
+
+    do
+        n = pread(fd, out, max, (off_t)place);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return err_sys(e, errno, "reading spilled output");
+    if (n == 0)
+        return err_field(e, ERR_DATA_LOSS, "offset", "the spilled bytes have just been dropped");
+    *ret_len = (size_t)n;
+    return 0;
+}
+
+/* With the lock: the journal's answer, or where in the file to look (*ret_n > 0). */
+static int look_up(struct proc *p, enum proc_stream stream, uint64_t offset, void *out, size_t max,
+                   size_t *ret_len, uint64_t *ret_held, size_t *ret_n, uint64_t *ret_place,
+                   struct err *e)
+{
+    const struct spill *s = &p->spill[stream];
+    int r = journal_read(&p->out[stream], offset, out, max, ret_len, ret_held, e);
+
+    if (r != -ERR_DATA_LOSS)
+        return r;
+    *ret_n = spill_held(s, offset, max, ret_place);
+    if (*ret_n > 0)
+        return 0;
+    if (offset >= s->base && offset < spill_end(s)) {
+        *ret_len = 0; /* on its way to the file */
+        return 0;
+    }
+    if (offset < s->base && s->taken > 0)
+        *ret_held = s->base;
+    return r;
+}
+
+int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint64_t offset,
+              void *out, size_t max, size_t *ret_len, uint64_t *ret_first_held, struct err *e)
+{
+    bool is_paused = false;
+    uint64_t place = 0;
+    size_t n = 0;
+    int fd, r;
+
+    (void)pthread_mutex_lock(&p->lock);
+    r = look_up(p, stream, offset, out, max, ret_len, ret_first_held, &n, &place, e);
+    fd = p->spill[stream].fd;
+    if (n > 0) {
+        (void)pthread_mutex_unlock(&p->lock);
+        r = read_spilled(fd, place, out, n, ret_len, e);
+        if (r < 0)
+            *ret_first_held = offset + n;
+        (void)pthread_mutex_lock(&p->lock);
+    }
+    if (s && s->is_lossless) {
+        s->read_to[stream] = r == 0 ? offset + *ret_len : *ret_first_held;
+        is_paused = p->is_paused[stream];
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    if (is_paused)
+        proc_post(p, on_resume);
+    return r;
+}
+
+int proc_copy_output(struct proc *p, enum proc_stream stream, struct proc_output *ret,
+                     struct err *e)
+{
+    const struct journal *j = &p->out[stream];
+    struct proc_output o = {0};
+    uint64_t held;
+    size_t n;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&p->lock);
+    o.has_gap = journal_dropped(j) > 0;
+    o.head_len = j->head_len;
+    o.tail_len = j->tail_len;
+    /* What nothing is missing of is one piece. */
+    if (!o.has_gap) {
+        o.head_len += o.tail_len;
+        o.tail_len = 0;
+    }
+    o.head = malloc(o.head_len + 1);
+    o.tail = malloc(o.tail_len + 1);
+    if (!o.head || !o.tail)
+        r = err_oom(e);
+    if (r == 0)
+        r = journal_read(j, 0, o.head, o.head_len, &n, &held, o.head_len ? e : NULL);
+    if (r == -ERR_DATA_LOSS && !o.head_len)
+        r = 0;
+    if (r == 0 && o.tail_len)
+        r = journal_read(j, journal_tail_offset(j), o.tail, o.tail_len, &n, &held, e);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (r < 0)
+        proc_output_done(&o);
+    else
+        *ret = o;
+    return r;
+}
+
+void proc_output_done(struct proc_output *o)
+{
+    free(o->head);
+    free(o->tail);
+    *o = (struct proc_output){0};
+}
+
+/* ---- pipes and terminals ---- */
+
+static void close_stream(struct proc *p, enum proc_stream i)
+{
+    p->out_watch[i] = loop_watch_del(p->out_watch[i]);
+    (void)pthread_mutex_lock(&p->lock);
+    fd_close(p->out_fd[i]);
+    p->out_fd[i] = -1;
+    p->info.is_eof[i] = true;
+    p->is_paused[i] = false;
+    if (p->spec.has_pty)
+        p->info.is_stdin_open = false;
+    proc_wake(p);
+    (void)pthread_mutex_unlock(&p->lock);
+}
+
+/* With the lock: does a reader that must not miss anything lag too far behind, or the disk? */
+static bool is_held_up(const struct proc *p, enum proc_stream i)
+{
+    if (spill_is_behind(&p->spill[i]))
+        return true;
+    for (const struct proc_sub *s = p->subs; s; s = s->next)
+        if (s->is_lossless && p->out[i].total > s->read_to[i] + PROC_LAG_BYTES)
+            return true;
+    return false;
+}
+
+static void on_spilled(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    proc_check_end(p);
+    on_resume(l, p);
+}
+
+/* The next stream with something for its file; on none the work is over. */
+static struct chunk *next_spill(struct proc *p, size_t *ret_i, int *ret_fd, uint64_t *ret_at)
+{
+    struct chunk *take = NULL;
+
+    (void)pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < N_PROC_STREAMS && !take; i++) {
+        take = spill_take(&p->spill[i]);
+        *ret_i = i;
+        *ret_fd = p->spill[i].fd;
+        *ret_at = p->spill[i].written;
+    }
+    p->is_spilling = take != NULL;
+    (void)pthread_mutex_unlock(&p->lock);
+    return take;
+}
+
+/* On a pool thread: what waits to be spilled, until there is no more. */
+static void spill_run(void *arg)
+{
+    struct proc *p = arg;
+    struct registry *reg = p->reg;
+    struct chunk *take;
+    uint64_t at;
+    size_t i, n;
+    int fd, sys;
+
+    while ((take = next_spill(p, &i, &fd, &at))) {
+        registry_relieve_spill(reg, 2 * SPILL_QUEUE_BYTES);
+        sys = spill_write(take, reg->o.spill_dir, &reg->spill_budget, &fd, at, &n);
+        (void)pthread_mutex_lock(&p->lock);
+        spill_written(&p->spill[i], fd, n, sys);
+        proc_wake(p);
+        (void)pthread_mutex_unlock(&p->lock);
+        proc_post(p, on_spilled);
+    }
+    proc_post(p, on_spilled);
+    proc_unref(p);
+}
+
+/* With the lock: what the journal's head did not take, when a file is asked for. */
+static void spill(struct proc *p, enum proc_stream i, uint64_t offset, const char *data, size_t len)
+{
+    spill_append(&p->spill[i], offset, data, len);
+    if (p->is_spilling || !p->spill[i].first)
+        return;
+    p->is_spilling = true;
+    p->spill_item = (struct pool_item){.fn = spill_run, .arg = proc_ref(p)};
+}
+
+static void keep(struct proc *p, enum proc_stream i, const char *data, size_t len)
+{
+    struct registry *reg = p->reg;
+    bool starts_spilling;
+    size_t head;
+
+    if (atomic_load(&reg->budget.used) + 2 * PROC_READ_BYTES > reg->budget.max)
+        registry_relieve(reg);
+    (void)pthread_mutex_lock(&p->lock);
+    starts_spilling = !p->is_spilling;
+    head = p->out[i].head_len;
+    journal_append(&p->out[i], data, len);
+    head = p->out[i].head_len - head;
+    spill(p, i, p->out[i].total - len + head, data + head, len - head);
+    starts_spilling = starts_spilling && p->is_spilling;
+    proc_wake(p);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (starts_spilling)
+        pool_push(reg->pool, &p->spill_item);
+    (void)pthread_mutex_lock(&reg->lock);
+    if (i == PROC_STDOUT)
+        reg->totals.stdout_bytes_total += len;
+    else
+        reg->totals.stderr_bytes_total += len;
+    (void)pthread_mutex_unlock(&reg->lock);
+}
+
+/* One read of at most max bytes; false when there was nothing (more) to be had now. */
+static bool read_some(struct proc *p, enum proc_stream i, size_t max)
+{
+    char *buf = p->reg->scratch;
+    ssize_t n;
+
+    if (max > PROC_READ_BYTES)
+        max = PROC_READ_BYTES;
+    do
+        n = read(p->out_fd[i], buf, max);
+    while (n < 0 && errno == EINTR);
+    if (n > 0) {
+        keep(p, i, buf, (size_t)n);
+        return (size_t)n == max;
+    }
+    if (n == 0 || errno != EAGAIN)
+        close_stream(p, i); /* a terminal's end is EIO */
+    return false;
+}
+
+static bool pause_if_held_up(struct proc *p, enum proc_stream i)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    p->is_paused[i] = is_held_up(p, i);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (p->is_paused[i])
+        p->out_watch[i] = loop_watch_del(p->out_watch[i]);
+    return p->is_paused[i];
+}
+
+static void on_output(struct proc *p, enum proc_stream i)
+{
+    proc_ref(p);
+    for (int n = 0; n < READS_A_TURN && p->out_fd[i] >= 0; n++)
+        if (pause_if_held_up(p, i) || !read_some(p, i, PROC_READ_BYTES))
+            break;
+    proc_check_end(p);
+    proc_unref(p);
+}
+
+static void on_stdout(struct loop *l, uint32_t events, void *arg)
+{
+    struct proc *p = arg;
+
+    (void)l;
+    proc_ref(p);
+    if (events & EPOLLOUT && p->spec.has_pty)
+        input_pump(p);
+    if (events & ~(uint32_t)EPOLLOUT)
+        on_output(p, PROC_STDOUT);
+    proc_unref(p);
+}
+
+static void on_stderr(struct loop *l, uint32_t events, void *arg)
+{
+    (void)l;
+    (void)events;
+    on_output(arg, PROC_STDERR);
+}
+
+/* A stream that can't be watched (no memory) ends here rather than block the command. */
+static void watch_stream(struct proc *p, enum proc_stream i)
+{
+    loop_fd_fn fn = i == PROC_STDOUT ? on_stdout : on_stderr;
+
+    if (p->out_fd[i] < 0 || p->out_watch[i])
+        return;
+    if (loop_watch_add(p->reg->loop, p->out_fd[i], EPOLLIN, fn, p, &p->out_watch[i], NULL) < 0)
+        close_stream(p, i);
+}
+
+static void on_resume(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    (void)l;
+    for (size_t i = 0; i < N_PROC_STREAMS; i++) {
+        bool resume;
+
+        (void)pthread_mutex_lock(&p->lock);
+        resume = p->is_paused[i] && !is_held_up(p, (enum proc_stream)i);
+        if (resume)
+            p->is_paused[i] = false;
+        (void)pthread_mutex_unlock(&p->lock);
+        if (resume)
+            watch_stream(p, (enum proc_stream)i);
+    }
+    proc_unref(p);
+}
+
+/* What the first process had written by its end, and no more: others may be writing still. */
+static void drain_pipe(struct proc *p, enum proc_stream i)
+{
+    int left = 0;
+
+    if (p->out_fd[i] < 0 || ioctl(p->out_fd[i], FIONREAD, &left) < 0)
+        return;
+    while (left > 0 && p->out_fd[i] >= 0) {
+        size_t n = left < PROC_READ_BYTES ? (size_t)left : PROC_READ_BYTES;
+
+        left -= (int)n;
+        if (!read_some(p, i, n))
+            break;
+    }
+    /* Nobody else holds it: take note of its end now, so that nothing lingers. */
+    if (left <= 0 && p->out_fd[i] >= 0)
+        (void)read_some(p, i, 1);
+}
+
+static void on_drain_timer(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    (void)l;
+    p->drain_timer = NULL;
+    proc_ref(p);
+    close_stream(p, PROC_STDOUT);
+    proc_check_end(p);
+    proc_unref(p);
+}
+
+/*
+ * A terminal hangs up when its session's leader ends, but what was written may still be on its way
+ * through the kernel: it is read to its end, within a time.
+ */
+static void drain_pty(struct proc *p)
+{
+    p->is_paused[PROC_STDOUT] = false;
+    watch_stream(p, PROC_STDOUT);
+    while (p->out_fd[PROC_STDOUT] >= 0 && read_some(p, PROC_STDOUT, PROC_READ_BYTES))
+        ;
+    if (p->out_fd[PROC_STDOUT] >= 0)
+        (void)loop_timer_add(p->reg->loop, clock_mono_ms() + PTY_DRAIN_MS, on_drain_timer, p,
+                             &p->drain_timer, NULL);
+}
+
+void output_watch(struct proc *p)
+{
+    for (size_t i = 0; i < N_PROC_STREAMS; i++)
+        watch_stream(p, (enum proc_stream)i);
+}
+
+void output_drain(struct proc *p)
+{
+    if (p->spec.has_pty) {
+        drain_pty(p);
+        return;
+    }
+    drain_pipe(p, PROC_STDOUT);
+    drain_pipe(p, PROC_STDERR);
+}
