@@ -12,10 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "archive/recover.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
+#include "common/path.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
 #include "fs/root.h"
@@ -465,6 +467,30 @@ static int watch_signals(struct app *a, struct err *e)
     return loop_watch_add(a->agent.loop, a->signal_fd, EPOLLIN, on_signal, a, &a->signal_watch, e);
 }
 
+/*
+ * What an agent that was killed in the middle of putting an archive in place left half done is taken
+ * back before anything is served. The list of such places is the agent's own; where it can't have
+ * one, the next archive to the same place takes it back.
+ */
+static void recover_archives(void)
+{
+    static const char for_root[] = "/var/lib/bellhop/archives";
+    const char *home = getenv("HOME");
+    _cleanup_free_ char *dir = NULL;
+    struct err e = {0};
+    unsigned n;
+
+    if (geteuid() == 0)
+        dir = strdup(for_root);
+    else if (home && home[0] == '/')
+        dir = path_join(home, ".local/state/bellhop/archives");
+    if (!dir || recover_use_registry(dir, &e) < 0)
+        return;
+    n = recover_all();
+    if (n)
+        log_info("archive: took back %u that were left half done", n);
+}
+
 static int start_agent(struct app *a, struct err *e)
 {
     struct agent *g = &a->agent;
@@ -481,6 +507,8 @@ static int start_agent(struct app *a, struct err *e)
         (r = registry_new(g->loop, g->pool, &a->o.exec, &g->registry, e)) < 0 ||
         (r = fs_root_new(a->o.root, &g->root, e)) < 0)
         return r;
+    if (!a->o.read_only)
+        recover_archives();
     queue_use_pool(g->pool);
     return a->o.init ? lease_new(g->loop, on_lease_end, a, &g->lease, e) : 0;
 }

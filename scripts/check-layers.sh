@@ -13,8 +13,10 @@ may_include()
     case $1 in
     guest/common) echo common ;;
     guest/proc | guest/fs | guest/system) echo "common ${1#guest/}" ;;
-    # These two read and write the tree, for which fs has the only safe ways.
-    guest/search | guest/archive) echo "common fs ${1#guest/}" ;;
+    # These two read and write the tree, for which fs has the only safe ways; search knows what
+    # ignore files hide.
+    guest/search) echo "common fs search" ;;
+    guest/archive) echo "common fs search archive" ;;
     guest/rpc) echo "$modules rpc" ;;
     guest/dialect) echo "$modules rpc dialect" ;;
     guest/server) echo "$modules rpc dialect server" ;;

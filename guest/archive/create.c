@@ -4,7 +4,6 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <limits.h>
 #include <locale.h>
 #include <stdlib.h>
@@ -15,9 +14,12 @@
 
 #include "archive/extract.h"
 #include "archive/links.h"
+#include "archive/stage.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/io.h"
 #include "common/str.h"
+#include "fs/below.h"
 #include "fs/walk.h"
 #include "fs/xattr.h"
 
@@ -31,11 +33,15 @@
 struct archive_create {
     struct fs_caller *caller;
     struct archive_create_options o;
-    char **excludes;
     locale_t utf8;
+    struct filter *filter; /* NULL: one file, or a list of names */
+    struct notes left_out;
 
-    struct fs_walk *walk;       /* NULL: one file */
-    struct fs_walk_item single; /* that file */
+    struct fs_walk *walk;       /* NULL: one file, or a list of names */
+    int base_fd;                /* of a list: the tree's start */
+    size_t only_at;             /* in the list */
+    char *only_name;            /* cleaned; of the item */
+    struct fs_walk_item single; /* that file, or the list's next */
     int single_dirfd;
     char *single_name;
     bool single_is_done;
@@ -50,6 +56,7 @@ struct archive_create {
     int fd;        /* the file that is being sent, or -1 */
     uint64_t left; /* of it */
     bool is_short; /* it ended before its time: zeros for the rest */
+    char *name;    /* of a large file that is being sent */
 
     char *chunk;    /* READ_BYTES */
     struct buf out; /* made, not yet read */
@@ -135,16 +142,32 @@ static int open_writer(struct archive_create *c, struct err *e)
     return 0;
 }
 
-static int open_start(struct archive_create *c, const char *path, struct err *e)
+static int open_tree_take(struct archive_create *c, const char *path, int fd, struct err *e)
 {
     struct fs_walk_options o = {.max_depth = ARCHIVE_MAX_DEPTH, .deep_is_error = true};
+    int r;
+
+    if (c->o.only) {
+        c->base_fd = fd;
+        return 0;
+    }
+    r = filter_new(c->caller, path, fd, &c->o.filter, &c->filter, e);
+    if (r < 0) {
+        fd_close(fd);
+        return r;
+    }
+    return fs_walk_new_take(fd, &o, &c->walk, e);
+}
+
+static int open_start(struct archive_create *c, const char *path, struct err *e)
+{
     struct err inner = {0};
     int fd, r;
 
     r = fs_open(c->caller, path, O_RDONLY | O_DIRECTORY, 0, &fd, &inner);
     if (r == 0)
-        return fs_walk_new_take(fd, &o, &c->walk, e);
-    if (inner.sys != ENOTDIR) {
+        return open_tree_take(c, path, fd, e);
+    if (inner.sys != ENOTDIR || c->o.only) {
         if (e)
             *e = inner;
         return r;
@@ -167,8 +190,6 @@ static int start(struct archive_create *c, const char *path, const struct archiv
     int r;
 
     c->o = *o;
-    if (o->excludes && !(c->excludes = strv_dup(o->excludes)))
-        return err_oom(e);
     c->utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     c->chunk = malloc(READ_BYTES);
     if (!c->chunk)
@@ -194,7 +215,8 @@ int archive_create_new(struct fs_caller *caller, const char *path,
     if (!c)
         return err_oom(e);
     c->caller = fs_caller_ref(caller);
-    c->fd = c->single_dirfd = -1;
+    c->fd = c->single_dirfd = c->base_fd = -1;
+    notes_init(&c->left_out);
     r = start(c, path, o, e);
     if (r < 0) {
         archive_create_free(c);
@@ -221,7 +243,11 @@ struct archive_create *archive_create_free(struct archive_create *c)
     fd_close(c->fd);
     if (c->utf8)
         freelocale(c->utf8);
-    strv_free(c->excludes);
+    filter_free(c->filter);
+    notes_done(&c->left_out);
+    fd_close(c->base_fd);
+    free(c->only_name);
+    free(c->name);
     free(c->single_name);
     free(c->chunk);
     buf_done(&c->out);
@@ -232,15 +258,18 @@ struct archive_create *archive_create_free(struct archive_create *c)
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-static bool is_excluded(const struct archive_create *c, const struct fs_walk_item *it)
+static int leave_out(struct archive_create *c, const char *path, const char *why)
 {
-    for (char **p = c->excludes; p && *p; p++) {
-        bool whole = strchr(*p, '/') != NULL;
+    c->counts.left_out++;
+    notes_add(&c->left_out, path, why);
+    return 0;
+}
 
-        if (fnmatch(*p, whole ? it->path : it->name, whole ? FNM_PATHNAME : 0) == 0)
-            return true;
-    }
-    return false;
+static int leave_out_errno(struct archive_create *c, const char *path)
+{
+    c->counts.left_out++;
+    notes_add_errno(&c->left_out, path, errno);
+    return 0;
 }
 
 static void add_xattrs(struct archive_create *c, int fd)
@@ -285,9 +314,14 @@ static bool add_extents(struct archive_create *c, int fd, off_t size)
     return true;
 }
 
+static bool has_holes(const struct stat *st)
+{
+    return st->st_size >= BLOCK_BYTES && (uint64_t)st->st_blocks * 512 < (uint64_t)st->st_size;
+}
+
 static void add_holes(struct archive_create *c, int fd, const struct stat *st)
 {
-    if (st->st_size < BLOCK_BYTES || (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size)
+    if (!has_holes(st))
         return;
     if (!add_extents(c, fd, st->st_size))
         archive_entry_sparse_clear(c->entry);
@@ -332,14 +366,53 @@ static int put_symlink(struct archive_create *c, const struct fs_walk_item *it, 
     char target[PATH_MAX];
     ssize_t n = readlinkat(it->dirfd, it->name, target, sizeof(target) - 1);
 
-    if (n < 0) {
-        c->counts.left_out++;
-        return 0;
-    }
+    if (n < 0)
+        return leave_out_errno(c, it->path);
     target[n] = '\0';
     fill_entry(c, it->path, &it->st);
     archive_entry_copy_symlink(c->entry, target);
     return put_header(c, e);
+}
+
+/* What was read is what is sent: its size is right even when the file is being written. */
+static int put_small(struct archive_create *c, int fd, const struct stat *st, struct err *e)
+{
+    size_t len;
+    int r = io_read_full(fd, c->chunk, READ_BYTES, &len, e);
+
+    if (r < 0)
+        return r;
+    archive_entry_set_size(c->entry, (la_int64_t)len);
+    r = put_header(c, e);
+    if (r < 0)
+        return r;
+    if (len && archive_write_data(c->writer, c->chunk, len) < 0)
+        return writer_failed(c, e);
+    if (archive_write_finish_entry(c->writer) != ARCHIVE_OK)
+        return writer_failed(c, e);
+    c->counts.bytes += len;
+    c->counts.changed += len != (size_t)st->st_size;
+    return 0;
+}
+
+/* Its bytes follow, a piece a step. */
+static int begin_large(struct archive_create *c, int *fd, const char *path, const struct stat *st,
+                       struct err *e)
+{
+    int r;
+
+    add_holes(c, *fd, st);
+    r = put_header(c, e);
+    if (r < 0)
+        return r;
+    free(c->name);
+    c->name = strdup(path);
+    if (!c->name)
+        return err_oom(e);
+    c->left = (uint64_t)st->st_size;
+    c->is_short = false;
+    c->fd = TAKE_FD(*fd);
+    return 0;
 }
 
 /* The entry is what the open file is, not what the walk saw. */
@@ -350,10 +423,10 @@ static int put_file(struct archive_create *c, const struct fs_walk_item *it, str
     struct stat st;
     int r = 0;
 
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        c->counts.left_out++;
-        return 0;
-    }
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return leave_out_errno(c, it->path);
+    if (!S_ISREG(st.st_mode))
+        return leave_out(c, it->path, "it became something else");
     if (st.st_nlink > 1)
         r = links_see(c->links, st.st_dev, st.st_ino, it->path, &first, e);
     if (r < 0)
@@ -365,29 +438,13 @@ static int put_file(struct archive_create *c, const struct fs_walk_item *it, str
         return put_header(c, e);
     }
     add_xattrs(c, fd);
-    add_holes(c, fd, &st);
-    r = put_header(c, e);
-    if (r < 0)
-        return r;
-    c->left = (uint64_t)st.st_size;
-    c->is_short = false;
-    c->fd = TAKE_FD(fd);
-    return 0;
+    if (st.st_size < READ_BYTES && !has_holes(&st))
+        return put_small(c, fd, &st, e);
+    return begin_large(c, &fd, it->path, &st, e);
 }
 
-static int put_item(struct archive_create *c, const struct fs_walk_item *it, struct err *e)
+static int put_by_kind(struct archive_create *c, const struct fs_walk_item *it, struct err *e)
 {
-    if (it->kind == FS_WALK_ERROR) {
-        c->counts.left_out++;
-        return 0;
-    }
-    if (it->kind == FS_WALK_LEAVE)
-        return 0;
-    if (it->depth && is_excluded(c, it)) {
-        if (c->walk)
-            fs_walk_skip(c->walk);
-        return 0;
-    }
     switch (it->st.st_mode & S_IFMT) {
     case S_IFDIR:
         return put_directory(c, it, e);
@@ -399,9 +456,28 @@ static int put_item(struct archive_create *c, const struct fs_walk_item *it, str
         fill_entry(c, it->path, &it->st);
         return put_header(c, e);
     default:
-        c->counts.left_out++;
+        return leave_out(c, it->path, "a socket or a device has no place in an archive");
+    }
+}
+
+static int put_item(struct archive_create *c, const struct fs_walk_item *it, struct err *e)
+{
+    bool hidden = false;
+    int r = 0;
+
+    if (it->kind == FS_WALK_ERROR)
+        return leave_out(c, it->path, it->error.message);
+    if (it->kind == FS_WALK_LEAVE)
+        return 0;
+    if (c->filter)
+        r = filter_see(c->filter, it, &hidden, e);
+    if (r < 0)
+        return r;
+    if (hidden) {
+        fs_walk_skip(c->walk);
         return 0;
     }
+    return put_by_kind(c, it, e);
 }
 
 /* ---- read ------------------------------------------------------------------------------------ */
@@ -432,6 +508,10 @@ static int send_piece(struct archive_create *c, struct err *e)
         n = read(c->fd, c->chunk, want);
     if (n < 0 && errno == EINTR)
         return 0;
+    if (n < 0 && !c->o.pad)
+        return err_sys(e, errno, "read '%.300s'", c->name);
+    if (n <= 0 && !c->o.pad)
+        return err_set(e, ERR_DATA_LOSS, "'%.300s' became shorter while it was sent", c->name);
     if (n <= 0) {
         c->is_short = true;
         (void)memset(c->chunk, 0, want);
@@ -452,6 +532,41 @@ static int finish(struct archive_create *c, struct err *e)
     return 0;
 }
 
+/* The next name of the list that is still there. 1: *ret_it is it; 0: none left. */
+static int next_listed(struct archive_create *c, const struct fs_walk_item **ret_it, struct err *e)
+{
+    while (c->only_at < c->o.only_bytes) {
+        const char *name = c->o.only + c->only_at;
+        _cleanup_free_ char *dir = NULL;
+        const char *last;
+        int r;
+
+        c->only_at += strnlen(name, c->o.only_bytes - c->only_at) + 1;
+        free(TAKE(c->only_name));
+        r = stage_clean_name(name, &c->only_name, e);
+        if (r < 0)
+            return r;
+        dir = fs_below_parent(c->only_name, &last);
+        if (!dir)
+            return err_oom(e);
+        fd_close(c->single_dirfd);
+        c->single_dirfd = -1;
+        if (fs_open_below(c->base_fd, dir, false, &c->single_dirfd, NULL) < 0 ||
+            fstatat(c->single_dirfd, last[0] ? last : ".", &c->single.st, AT_SYMLINK_NOFOLLOW) <
+                0) {
+            (void)leave_out(c, c->only_name, "it is not there");
+            continue;
+        }
+        c->single.path = c->only_name;
+        c->single.name = last[0] ? last : ".";
+        c->single.dirfd = c->single_dirfd;
+        c->single.depth = 1;
+        *ret_it = &c->single;
+        return 1;
+    }
+    return 0;
+}
+
 static int step(struct archive_create *c, struct err *e)
 {
     const struct fs_walk_item *it = &c->single;
@@ -461,6 +576,8 @@ static int step(struct archive_create *c, struct err *e)
         return send_piece(c, e);
     if (c->walk)
         r = fs_walk_next(c->walk, &it, e);
+    else if (c->o.only)
+        r = next_listed(c, &it, e);
     else if (c->single_is_done)
         r = 0;
     c->single_is_done = true;
@@ -509,4 +626,9 @@ int archive_create_read(struct archive_create *c, void *data, size_t size, size_
 void archive_create_counts(const struct archive_create *c, struct archive_create_counts *ret)
 {
     *ret = c->counts;
+}
+
+const struct notes *archive_create_left_out(const struct archive_create *c)
+{
+    return &c->left_out;
 }

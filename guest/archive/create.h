@@ -3,8 +3,10 @@
  * create: a tree as an archive, made while it is read: nothing is spooled and memory is bounded
  * by the number of names in the directories on the way and of hard-linked files. Names are sorted
  * bytewise, so the same tree gives the same order. The tree itself is not locked: a file that
- * vanishes between listing and opening is left out and counted, one that shrinks is filled with
- * zeros and counted, one that can't be read is left out and counted.
+ * vanishes between listing and opening, or can't be read, is left out, counted and named; a small
+ * file is read before its header is made, so that its size is right; a large one that grows is cut
+ * at the size that it had and counted; one that shrinks ends the archive with an error (what is
+ * there so far has no end mark), or is filled with zeros and counted where that was asked for.
  *
  * One call at a time per object, from any thread; each may block.
  */
@@ -12,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "archive/filter.h"
 #include "common/err.h"
 #include "fs/root.h"
 
@@ -23,10 +26,13 @@ enum archive_format {
 
 struct archive_create_options {
     enum archive_format format;
-    /* Globs (fnmatch; a pattern with a slash is for the whole path below the root of the tree, one
-     * without for any name). What matches is left out, a directory with all below. Copied. */
-    char *const *excludes; /* NULL-terminated, or NULL */
-    bool reproducible;     /* owners 0, mtimes 0, no access times */
+    struct filter_options filter; /* copied */
+    bool reproducible;            /* owners 0, mtimes 0, no access times */
+    bool pad;                     /* a file that shrinks while it is sent is no error */
+    /* NUL-terminated names below path, one after the other: only these, in that order, a directory
+     * without what is in it; the filter is not asked. Borrowed until archive_create_free(). */
+    const char *only;
+    size_t only_bytes;
 };
 
 /* As of the last read; honest once read() has returned 0. */
@@ -51,4 +57,6 @@ int archive_create_new(struct fs_caller *c, const char *path,
 int archive_create_read(struct archive_create *a, void *data, size_t size, size_t *ret_len,
                         struct err *e);
 void archive_create_counts(const struct archive_create *a, struct archive_create_counts *ret);
+/* The first of what was left out, with why. */
+const struct notes *archive_create_left_out(const struct archive_create *a);
 struct archive_create *archive_create_free(struct archive_create *a); /* accepts NULL */

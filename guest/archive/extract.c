@@ -46,12 +46,14 @@ struct archive_extract {
     int home_fd; /* where the staging directory is: parent_fd or target_fd; borrowed */
     char stage_name[FS_TEMP_NAME_BYTES]; /* "" when there is none */
     int stage_fd;
+    char registered[FS_TEMP_NAME_BYTES]; /* its name in the registry, or "" */
 
     struct pipe_ring *ring;
     pthread_t thread;
     bool is_started; /* the thread is to be joined */
     bool is_committed;
     uint64_t packed; /* atomic */
+    uint64_t removed;
 
     /* The thread's; read by others once it was joined or `failed` was seen. */
     struct stage stage;
@@ -77,7 +79,7 @@ static int run(struct archive_extract *x, struct err *e)
     r = fs_act(&x->caller->actor, &acting, e);
     if (r < 0)
         return r;
-    r = stage_init(&x->stage, x->stage_fd, &limits, x->o.keep_owner, e);
+    r = stage_init(&x->stage, x->stage_fd, &limits, &x->o, e);
     if (r < 0)
         return r;
     x->has_stage = true;
@@ -206,21 +208,38 @@ static void recover(const struct archive_extract *x)
     (void)pthread_mutex_unlock(&place_lock);
 }
 
+/* What the directory that the staging directory is in had for a time, for whoever recovers it. */
+static int keep_time(const struct archive_extract *x, const struct timespec *mtime, struct err *e)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, *mtime};
+    _cleanup_close_ int fd =
+        openat(x->stage_fd, RECOVER_TIME_NAME, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd < 0 || futimens(fd, times) < 0)
+        return err_sys(e, errno, "keep the time of '%s'", x->path);
+    return 0;
+}
+
 static int make_stage(struct archive_extract *x, struct err *e)
 {
+    struct stat home;
     bool beside = x->target_fd < 0 || (x->o.mode == ARCHIVE_REPLACE && x->parent_fd >= 0 &&
                                        same_mount(x->target_fd, x->parent_fd));
-    int r = beside ? make_stage_in(x, x->parent_fd) : -1;
+    int r = -1;
 
-    if (r < 0 && x->target_fd >= 0)
+    if (beside && fstat(x->parent_fd, &home) == 0)
+        r = make_stage_in(x, x->parent_fd);
+    if (r < 0 && x->target_fd >= 0) {
+        home.st_mtim = x->target_mtime;
         r = make_stage_in(x, x->target_fd);
+    }
     if (r < 0)
         return err_at(e, err_sys(e, errno, "make a directory in '%s'", x->path), "path");
     x->stage_fd = fs_openat_nofollow(x->home_fd, x->stage_name, O_RDONLY | O_DIRECTORY);
     if (x->stage_fd < 0)
         return err_sys(e, errno, "open the staging directory");
     recover_lock(x->stage_fd);
-    return 0;
+    return keep_time(x, &home.st_mtim, e);
 }
 
 static int begin(struct archive_extract *x, struct err *e)
@@ -230,6 +249,8 @@ static int begin(struct archive_extract *x, struct err *e)
 
     if (x->o.keep_owner && (!x->caller->actor.is_self || x->caller->actor.user.uid != 0))
         return err_field(e, ERR_DENIED, "owner", "only root can keep the archive's owners");
+    if (x->o.removals && x->o.mode == ARCHIVE_REPLACE)
+        return err_field(e, ERR_INVALID, "removals", "removals are for mode=merge");
     r = count_in(x, e);
     if (r == 0)
         r = pipe_ring_new(ARCHIVE_PIPE_BYTES, &x->ring, e);
@@ -243,6 +264,18 @@ static int begin(struct archive_extract *x, struct err *e)
     }
     if (r == 0)
         r = start_thread(x, e);
+    return r;
+}
+
+/* Its own thread's identity is the agent's: only that may write to the registry. */
+static int begin_registered(struct archive_extract *x, struct err *e)
+{
+    int r = begin(x, e);
+
+    if (r == 0) {
+        recover_register(x->home_fd, x->stage_name, &x->caller->actor);
+        (void)memcpy(x->registered, x->stage_name, sizeof(x->registered));
+    }
     return r;
 }
 
@@ -269,7 +302,7 @@ int archive_extract_begin(struct fs_caller *c, const char *path,
     x->o = *o;
     x->parent_fd = x->target_fd = x->stage_fd = x->home_fd = -1;
     x->path = path_without_slashes(path);
-    r = x->path ? begin(x, e) : err_oom(e);
+    r = x->path ? begin_registered(x, e) : err_oom(e);
     if (r < 0) {
         archive_extract_free(x);
         return r;
@@ -322,8 +355,9 @@ static int commit_new(struct archive_extract *x, struct err *e)
 {
     int r = dress_stage(x, e);
 
+    (void)unlinkat(x->stage_fd, RECOVER_TIME_NAME, 0);
     if (r == 0)
-        r = fs_place_dir_attrs(x->stage_fd, true, x->stage.dirs, e);
+        r = fs_place_dir_attrs(x->stage_fd, true, x->stage.dirs, NULL, e);
     if (r < 0)
         return r;
     if (sys_renameat2(x->parent_fd, x->stage_name, x->parent_fd, x->name, RENAME_NOREPLACE) < 0) {
@@ -353,30 +387,15 @@ static int commit_exchange(struct archive_extract *x, struct err *e)
 
     if (r < 0)
         return r;
+    (void)unlinkat(x->stage_fd, RECOVER_TIME_NAME, 0);
     if (exchange(x) < 0) {
         if (errno == EXDEV || errno == EBUSY || errno == EINVAL)
             return 1;
         return err_at(e, err_sys(e, errno, "replace '%s'", x->path), "path");
     }
-    r = fs_place_dir_attrs(x->stage_fd, true, x->stage.dirs, e);
+    r = fs_place_dir_attrs(x->stage_fd, true, x->stage.dirs, NULL, e);
     if (r < 0)
         (void)exchange(x);
-    return r;
-}
-
-static int merge_or_replace(struct archive_extract *x, int trash_fd, struct fs_records *undo,
-                            struct err *e)
-{
-    int r = 0;
-
-    if (trash_fd >= 0)
-        r = fs_place_prune(x->stage_fd, x->target_fd, trash_fd, undo, e);
-    if (r == 0)
-        r = fs_place_merge(x->stage_fd, x->target_fd, undo, e);
-    if (r == 0)
-        r = fs_place_dir_attrs(x->target_fd, false, x->stage.dirs, e);
-    if (r < 0)
-        fs_place_undo(x->stage_fd, x->target_fd, trash_fd, undo);
     return r;
 }
 
@@ -388,7 +407,62 @@ static int move_stage_in(struct archive_extract *x, struct err *e)
     if (renameat(x->home_fd, x->stage_name, x->target_fd, x->stage_name) < 0)
         return err_at(e, err_sys(e, errno, "move the staged files into '%s'", x->path), "path");
     x->home_fd = x->target_fd;
-    return 0;
+    recover_register(x->home_fd, x->stage_name, &x->caller->actor);
+    return keep_time(x, &x->target_mtime, e);
+}
+
+static int open_trash(const struct archive_extract *x, int *ret_fd, struct err *e)
+{
+    if (mkdirat(x->stage_fd, RECOVER_TRASH_NAME, 0700) < 0)
+        return err_sys(e, errno, "make a directory for what is replaced");
+    *ret_fd = openat(x->stage_fd, RECOVER_TRASH_NAME, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return *ret_fd < 0 ? err_sys(e, errno, "open the directory for what is replaced") : 0;
+}
+
+/* What the archive's list says is to go. */
+static int remove_listed(struct archive_extract *x, int trash_fd, struct fs_records *undo,
+                         struct err *e)
+{
+    _cleanup_free_ char *path = NULL;
+    struct stage_removals list;
+    int r = stage_removals_open(&x->stage, &list, e);
+
+    while (r == 0) {
+        r = stage_removals_next(&list, &path, e);
+        if (r <= 0)
+            break;
+        r = fs_place_remove(x->target_fd, trash_fd, path, undo, e);
+        x->removed += r > 0;
+        r = r < 0 ? r : 0;
+        free(TAKE(path));
+    }
+    stage_removals_done(&list);
+    return r;
+}
+
+static int apply_steps(struct archive_extract *x, int trash_fd, struct fs_records *undo,
+                       struct err *e)
+{
+    int r = 0;
+
+    if (x->o.mode == ARCHIVE_REPLACE)
+        r = fs_place_prune(x->stage_fd, x->target_fd, trash_fd, undo, e);
+    else if (x->stage.removals_fd >= 0)
+        r = remove_listed(x, trash_fd, undo, e);
+    if (r == 0)
+        r = fs_place_merge(x->stage_fd, x->target_fd, undo, e);
+    if (r == 0)
+        r = fs_place_dir_attrs(x->target_fd, false, x->stage.dirs, undo, e);
+    return r;
+}
+
+static int apply(struct archive_extract *x, int trash_fd, struct fs_records *undo, struct err *e)
+{
+    int r = apply_steps(x, trash_fd, undo, e);
+
+    if (r < 0)
+        fs_place_undo(x->stage_fd, x->target_fd, trash_fd, undo);
+    return r;
 }
 
 static int commit_by_entry(struct archive_extract *x, struct err *e)
@@ -398,19 +472,12 @@ static int commit_by_entry(struct archive_extract *x, struct err *e)
     int r;
 
     r = move_stage_in(x, e);
-    if (r < 0)
-        return r;
-
-    if (x->o.mode == ARCHIVE_REPLACE) {
-        if (mkdirat(x->stage_fd, RECOVER_TRASH_NAME, 0700) < 0)
-            return err_sys(e, errno, "make a directory for what is replaced");
-        trash_fd = openat(x->stage_fd, RECOVER_TRASH_NAME, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (trash_fd < 0)
-            return err_sys(e, errno, "open the directory for what is replaced");
-    }
-    r = fs_records_new(x->stage_fd, RECOVER_LIST_NAME, &undo, e);
+    if (r == 0 && (x->o.mode == ARCHIVE_REPLACE || x->stage.removals_fd >= 0))
+        r = open_trash(x, &trash_fd, e);
     if (r == 0)
-        r = merge_or_replace(x, trash_fd, undo, e);
+        r = fs_records_new(x->stage_fd, RECOVER_LIST_NAME, &undo, e);
+    if (r == 0)
+        r = apply(x, trash_fd, undo, e);
     if (r == 0)
         r = fs_records_clear(undo, e);
     fs_records_free(undo);
@@ -491,6 +558,7 @@ int archive_extract_commit(struct archive_extract *x, struct archive_extract_res
         .entries = x->stage.entries,
         .bytes = x->stage.bytes,
         .packed_bytes = x->packed,
+        .removed = x->removed,
         .lost_xattrs = x->stage.lost_xattrs,
         .format = x->format,
     };
@@ -535,6 +603,8 @@ struct archive_extract *archive_extract_free(struct archive_extract *x)
         pipe_ring_abort(x->ring);
     join(x);
     undo_begin(x);
+    if (x->registered[0])
+        recover_unregister(x->registered);
     if (x->has_stage)
         stage_done(&x->stage);
     fd_close(x->stage_fd);

@@ -38,6 +38,8 @@ enum archive_mode {
 struct archive_extract_options {
     enum archive_mode mode;
     bool keep_owner;      /* the archive's owners (an agent that is root and a caller that is) */
+    bool owner_names;     /* with keep_owner: by name where the box has it, else by number */
+    bool removals;        /* an entry ARCHIVE_REMOVALS_NAME may name what goes; merge only */
     bool no_parents;      /* the target must be there; else it is made */
     bool sync;            /* syncfs before the commit returns */
     bool any_ratio;       /* the sender made the archive itself: a file of zeros is no bomb */
@@ -49,9 +51,15 @@ struct archive_extract_result {
     uint64_t entries;
     uint64_t bytes;        /* of file content, unpacked */
     uint64_t packed_bytes; /* as received */
+    uint64_t removed;      /* by ARCHIVE_REMOVALS_NAME */
     uint64_t lost_xattrs;  /* user attributes that the disk can not hold */
     const char *format;    /* "tar", "tar.gz", ..., "zip" */
 };
+
+/* A file of this name in an archive: NUL-terminated paths below the target that are removed before
+ * the rest is put in place, in the same all or nothing. "dir/": a directory that is empty then. */
+#define ARCHIVE_REMOVALS_NAME FS_TEMP_PREFIX "removals"
+#define ARCHIVE_MAX_REMOVALS_BYTES (256u << 20)
 
 struct archive_extract;
 

@@ -1,5 +1,6 @@
 #include "archive/stage.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,15 +15,22 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "common/user.h"
 #include "fs/root.h"
 #include "fs/temp.h"
 
 #include "common/banned.h"
 
-int stage_init(struct stage *s, int fd, const struct stage_limits *limits, bool keep_owner,
-               struct err *e)
+int stage_init(struct stage *s, int fd, const struct stage_limits *limits,
+               const struct archive_extract_options *o, struct err *e)
 {
-    *s = (struct stage){.fd = fd, .limits = *limits, .keep_owner = keep_owner, .parent_fd = -1};
+    *s = (struct stage){.fd = fd,
+                        .limits = *limits,
+                        .keep_owner = o->keep_owner,
+                        .owner_names = o->owner_names,
+                        .takes_removals = o->removals,
+                        .removals_fd = -1,
+                        .parent_fd = -1};
     return fs_records_new(fd, NULL, &s->dirs, e);
 }
 
@@ -31,6 +39,9 @@ void stage_done(struct stage *s)
     s->dirs = fs_records_free(s->dirs);
     free(s->parent);
     s->parent = NULL;
+    fd_close(s->removals_fd);
+    free(s->last_user.name);
+    free(s->last_group.name);
     fd_close(s->parent_fd);
     s->parent_fd = -1;
 }
@@ -138,6 +149,55 @@ static mode_t wanted_mode(const struct stage *s, struct archive_entry *entry)
     return s->keep_owner ? mode : mode & ~(mode_t)(S_ISUID | S_ISGID);
 }
 
+/* The number that a name of the archive has here, looked up once for a run of entries. */
+static unsigned owner_id(struct stage_owner *last, const char *name, la_int64_t number,
+                         int (*find)(const char *name, unsigned *ret))
+{
+    if (!name || !name[0])
+        return (unsigned)number;
+    if (last->name && strcmp(last->name, name) == 0)
+        return last->id;
+    free(last->name);
+    last->name = strdup(name);
+    if (find(name, &last->id) < 0)
+        last->id = (unsigned)number;
+    return last->id;
+}
+
+static int find_user(const char *name, unsigned *ret)
+{
+    _cleanup_user_ struct user u = {0};
+    int r = isdigit((unsigned char)name[0]) ? -ERR_NOT_FOUND : user_find(name, &u, NULL);
+
+    if (r == 0)
+        *ret = u.uid;
+    return r;
+}
+
+static int find_group(const char *name, unsigned *ret)
+{
+    gid_t gid;
+    int r = user_find_group(name, &gid, NULL);
+
+    if (r == 0)
+        *ret = gid;
+    return r;
+}
+
+static uid_t wanted_uid(struct stage *s, struct archive_entry *entry)
+{
+    const char *name = s->owner_names ? archive_entry_uname(entry) : NULL;
+
+    return owner_id(&s->last_user, name, archive_entry_uid(entry), find_user);
+}
+
+static gid_t wanted_gid(struct stage *s, struct archive_entry *entry)
+{
+    const char *name = s->owner_names ? archive_entry_gname(entry) : NULL;
+
+    return owner_id(&s->last_group, name, archive_entry_gid(entry), find_group);
+}
+
 static struct timespec wanted_mtime(struct archive_entry *entry)
 {
     if (!archive_entry_mtime_is_set(entry))
@@ -172,8 +232,8 @@ static int stage_dir(struct stage *s, struct archive_entry *entry, const char *p
     struct fs_record rec = {
         .has_owner = s->keep_owner,
         .mode = wanted_mode(s, entry),
-        .uid = (uid_t)archive_entry_uid(entry),
-        .gid = (gid_t)archive_entry_gid(entry),
+        .uid = wanted_uid(s, entry),
+        .gid = wanted_gid(s, entry),
         .mtime = wanted_mtime(entry),
     };
     _cleanup_close_ int fd = -1;
@@ -305,8 +365,7 @@ static int stage_file(struct stage *s, struct archive *a, struct archive_entry *
         r = write_content(s, a, fd, size, path, e);
     if (r < 0)
         return r;
-    if (s->keep_owner &&
-        fchown(fd, (uid_t)archive_entry_uid(entry), (gid_t)archive_entry_gid(entry)) < 0)
+    if (s->keep_owner && fchown(fd, wanted_uid(s, entry), wanted_gid(s, entry)) < 0)
         return err_sys(e, errno, "chown '%s'", path);
     r = set_xattrs(s, fd, entry, path, e);
     if (r < 0)
@@ -324,8 +383,8 @@ static int finish_by_name(struct stage *s, struct archive_entry *entry, const ch
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, wanted_mtime(entry)};
 
-    if (s->keep_owner && fchownat(s->parent_fd, name, (uid_t)archive_entry_uid(entry),
-                                  (gid_t)archive_entry_gid(entry), AT_SYMLINK_NOFOLLOW) < 0)
+    if (s->keep_owner && fchownat(s->parent_fd, name, wanted_uid(s, entry), wanted_gid(s, entry),
+                                  AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(e, errno, "chown '%s'", path);
     if (utimensat(s->parent_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(e, errno, "set the time of '%s'", path);
@@ -418,12 +477,86 @@ static int stage_other(struct stage *s, struct archive *a, struct archive_entry 
     }
 }
 
+/* ---- removals -------------------------------------------------------------------------------- */
+
+static bool is_removals(const struct stage *s, struct archive_entry *entry)
+{
+    const char *name = archive_entry_pathname(entry);
+
+    return s->takes_removals && name && strcmp(name, ARCHIVE_REMOVALS_NAME) == 0 &&
+           archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry);
+}
+
+static int stage_removals(struct stage *s, struct archive *a, struct archive_entry *entry,
+                          struct err *e)
+{
+    int64_t size = archive_entry_size(entry);
+    struct fs_temp t;
+
+    if (s->removals_fd >= 0)
+        return err_set(e, ERR_INVALID, "the archive has two lists of what to remove");
+    if (size > ARCHIVE_MAX_REMOVALS_BYTES)
+        return err_sys(e, EFBIG, "the list of what to remove has %lld bytes", (long long)size);
+    if (fs_temp_open(s->fd, &t) < 0)
+        return err_sys(e, errno, "make a list beside the staged files");
+    if (t.name[0])
+        (void)unlinkat(s->fd, t.name, 0);
+    s->removals_fd = t.fd;
+    return write_content(s, a, t.fd, size, ARCHIVE_REMOVALS_NAME, e);
+}
+
+int stage_removals_open(const struct stage *s, struct stage_removals *ret, struct err *e)
+{
+    int fd = s->removals_fd < 0 ? -1 : fcntl(s->removals_fd, F_DUPFD_CLOEXEC, 3);
+
+    *ret = (struct stage_removals){0};
+    if (s->removals_fd < 0)
+        return 0;
+    if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0 || !(ret->file = fdopen(fd, "r"))) {
+        int sys = errno;
+
+        fd_close(fd);
+        return err_sys(e, sys, "read the list of what to remove");
+    }
+    return 0;
+}
+
+int stage_removals_next(struct stage_removals *l, char **ret_path, struct err *e)
+{
+    _cleanup_free_ char *clean = NULL;
+    char *path = NULL;
+    ssize_t n = l->file ? getdelim(&l->line, &l->cap, '\0', l->file) : -1;
+    int r;
+
+    if (n < 0)
+        return l->file && ferror(l->file) ? err_sys(e, errno, "read the list of what to remove")
+                                          : 0;
+    r = stage_clean_name(l->line, &clean, e);
+    if (r < 0)
+        return r;
+    if (!clean[0])
+        return err_set(e, ERR_INVALID, "the list of what to remove names the target itself");
+    if (asprintf(&path, "%s%s", clean, str_has_suffix(l->line, "/") ? "/" : "") < 0)
+        return err_oom(e);
+    *ret_path = path;
+    return 1;
+}
+
+void stage_removals_done(struct stage_removals *l)
+{
+    if (l->file)
+        (void)fclose(l->file);
+    free(l->line);
+}
+
 int stage_entry(struct stage *s, struct archive *a, struct archive_entry *entry, struct err *e)
 {
     _cleanup_free_ char *path = NULL;
     const char *hardlink;
     int r;
 
+    if (is_removals(s, entry))
+        return stage_removals(s, a, entry, e);
     r = entry_name(entry, &path, e);
     if (r < 0)
         return r;

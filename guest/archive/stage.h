@@ -8,6 +8,7 @@
 #include <archive_entry.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "fs/records.h"
 #include "common/err.h"
@@ -19,10 +20,21 @@ struct stage_limits {
     const uint64_t *packed_bytes;
 };
 
+struct archive_extract_options;
+
+struct stage_owner {
+    char *name;
+    unsigned id;
+};
+
 struct stage {
     int fd; /* the staging directory; borrowed */
     struct stage_limits limits;
     bool keep_owner;
+    bool owner_names;
+    bool takes_removals;
+    int removals_fd; /* what ARCHIVE_REMOVALS_NAME had; -1: it was not there */
+    struct stage_owner last_user, last_group; /* looked up last */
     uint64_t entries;
     uint64_t bytes;
     uint64_t lost_xattrs;    /* that the disk could not take */
@@ -32,8 +44,8 @@ struct stage {
     int parent_fd;
 };
 
-int stage_init(struct stage *s, int fd, const struct stage_limits *limits, bool keep_owner,
-               struct err *e);
+int stage_init(struct stage *s, int fd, const struct stage_limits *limits,
+               const struct archive_extract_options *o, struct err *e);
 void stage_done(struct stage *s);
 
 /* Writes what archive_read_next_header() has just given. */
@@ -42,3 +54,14 @@ int stage_entry(struct stage *s, struct archive *a, struct archive_entry *entry,
 /* A name from an archive without "./" and double slashes. -ERR_INVALID when it is absolute, has
  * "..", is too deep or too long, or is one of our temporary names. "" is the target itself. */
 int stage_clean_name(const char *name, char **ret, struct err *e);
+
+/* The list of what is to be removed, read one by one. */
+struct stage_removals {
+    FILE *file; /* NULL: none */
+    char *line;
+    size_t cap;
+};
+int stage_removals_open(const struct stage *s, struct stage_removals *ret, struct err *e);
+/* 1: *ret_path is the next, cleaned, a final '/' kept; the caller's. 0: none left. */
+int stage_removals_next(struct stage_removals *l, char **ret_path, struct err *e);
+void stage_removals_done(struct stage_removals *l);

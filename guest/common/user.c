@@ -88,6 +88,26 @@ static int find_row(const char *name, uid_t uid, struct user *u, struct err *e)
     return err_field(e, ERR_NOT_FOUND, "user", "no such user");
 }
 
+int user_find_group(const char *name, gid_t *ret, struct err *e)
+{
+    _cleanup_free_ char *data = NULL;
+    char *columns[N_GROUP_COLUMNS], *at;
+    int r = io_read_file(AT_FDCWD, GROUP, USER_FILE_MAX_BYTES, &data, NULL, e);
+
+    if (r < 0)
+        return r;
+    at = data;
+    while (next_row(&at, columns, N_ELEMENTS(columns))) {
+        uint32_t gid;
+
+        if (!str_eq(columns[0], name) || !parse_id(columns[2], &gid))
+            continue;
+        *ret = gid;
+        return 0;
+    }
+    return err_field(e, ERR_NOT_FOUND, "group", "no such group");
+}
+
 static bool list_has(char *members, const char *name)
 {
     char *member;

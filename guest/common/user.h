@@ -28,6 +28,8 @@ struct user {
 int user_find(const char *who, struct user *ret, struct err *e);
 /* The same without the supplementary groups: n_groups is 0. */
 int user_find_uid(uid_t uid, struct user *ret, struct err *e);
+/* The number of a group in /etc/group by its name. ERR_NOT_FOUND. */
+int user_find_group(const char *name, gid_t *ret, struct err *e);
 void user_done(struct user *u); /* accepts NULL and zeroed */
 
 #define _cleanup_user_ __attribute__((cleanup(user_done)))

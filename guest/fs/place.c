@@ -24,6 +24,8 @@ enum step_kind {
     STEP_SWAP,    /* traded places with the staging tree's entry of that name */
     STEP_TRASH,   /* moved to the same path in the trash */
     STEP_RMDIR,   /* emptied into the trash, then removed */
+    STEP_ATTRS,   /* a directory of the target: owner, mode and mtime */
+    STEP_TIMES,   /* a directory of the target in which other steps follow: its mtime */
 };
 
 /* Directories that are open in step with a walk: fd[depth] belongs to the walk's level. */
@@ -98,7 +100,12 @@ static int swap(int a, int b, const char *name)
 static int note(struct fs_records *undo, enum step_kind kind, const struct stat *st,
                 const char *path, struct err *e)
 {
-    struct fs_record rec = {.kind = (uint8_t)kind, .mode = st->st_mode & 07777, .ino = st->st_ino};
+    struct fs_record rec = {.kind = (uint8_t)kind,
+                            .mode = st->st_mode & 07777,
+                            .uid = st->st_uid,
+                            .gid = st->st_gid,
+                            .ino = st->st_ino,
+                            .mtime = st->st_mtim};
 
     return fs_records_add(undo, &rec, path, e);
 }
@@ -123,7 +130,7 @@ static int merge_one(const struct fs_walk_item *it, int target, struct fs_record
     }
     if (S_ISDIR(old.st_mode) && S_ISDIR(it->st.st_mode)) {
         *ret_into = true;
-        return 0;
+        return note(undo, STEP_TIMES, &old, it->path, e);
     }
     if (S_ISDIR(old.st_mode))
         return err_field(e, ERR_PRECONDITION, "path",
@@ -242,8 +249,10 @@ static int prune_entry(struct fs_walk *w, const struct fs_walk_item *it, int tra
     bool into;
     int r;
 
-    if (is_dir && has_dir(stage, it->name))
-        return levels_push_take(&p->stage, open_dir(stage, it->name), e);
+    if (is_dir && has_dir(stage, it->name)) {
+        r = note(p->undo, STEP_TIMES, &it->st, it->path, e);
+        return r < 0 ? r : levels_push_take(&p->stage, open_dir(stage, it->name), e);
+    }
     if (!is_dir && (has_dir(stage, it->name) || has_other(stage, it->name)))
         return 0; /* the merge trades them */
     r = trash_dir_for(it->path, trash_fd, &trash, e);
@@ -252,6 +261,9 @@ static int prune_entry(struct fs_walk *w, const struct fs_walk_item *it, int tra
     if (r < 0)
         return r;
     if (into) {
+        r = note(p->undo, STEP_TIMES, &it->st, it->path, e);
+        if (r < 0)
+            return r;
         /* Nothing below is staged: stands for "no directory" until its LEAVE. */
         if (p->stage.n == MAX_LEVELS)
             return err_set(e, ERR_EXHAUSTED, "more than %d directories deep", MAX_LEVELS);
@@ -308,6 +320,94 @@ int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records 
     return r;
 }
 
+/* ---- single removals -------------------------------------------------------------------------- */
+
+static bool is_empty_dir(int dirfd, const char *name)
+{
+    _cleanup_close_ int fd = fs_openat_nofollow(dirfd, name, O_RDONLY | O_DIRECTORY);
+    struct fs_names names;
+    bool is_empty;
+
+    if (fd < 0 || fs_dir_names(fd, true, &names, NULL) < 0)
+        return false;
+    is_empty = names.n == 0;
+    fs_names_done(&names);
+    return is_empty;
+}
+
+static int remove_in(int dir, const char *name, const char *path, bool is_dir, int trash_fd,
+                     struct fs_records *undo, struct err *e)
+{
+    _cleanup_close_ int trash = -1;
+    struct stat st;
+    int r;
+
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "stat '%s'", path);
+    if (S_ISDIR(st.st_mode) != is_dir || (is_dir && !is_empty_dir(dir, name)))
+        return 0;
+    r = trash_dir_for(path, trash_fd, &trash, e);
+    if (r == 0)
+        r = note(undo, STEP_TRASH, &st, path, e);
+    if (r < 0)
+        return r;
+    if (renameat(dir, name, trash, name) < 0) {
+        if (errno == ENOENT)
+            return 0;
+        if (!is_dir || (errno != EXDEV && errno != ENOTEMPTY && errno != EEXIST))
+            return err_sys(e, errno, "take '%s' away", path);
+        /* A lower directory of an overlay, or one of which the trash has what was in it. */
+        r = note(undo, STEP_RMDIR, &st, path, e);
+        if (r < 0 || unlinkat(dir, name, AT_REMOVEDIR) == 0)
+            return r < 0 ? r : 1;
+        return errno == ENOTEMPTY ? 0 : err_sys(e, errno, "take '%s' away", path);
+    }
+    /* Somebody may have put something into it since it was looked at. */
+    if (!is_dir || is_empty_dir(trash, name))
+        return 1;
+    return renameat(trash, name, dir, name) < 0 ? err_sys(e, errno, "put '%s' back", path) : 0;
+}
+
+int fs_place_note_times(int base, const char *path, struct fs_records *undo, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+    int r = fs_open_below(base, path, false, &fd, e);
+
+    if (r < 0)
+        return r;
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat '%s'", path);
+    return note(undo, STEP_TIMES, &st, path, e);
+}
+
+int fs_place_remove(int target_fd, int trash_fd, const char *path, struct fs_records *undo,
+                    struct err *e)
+{
+    size_t len = strlen(path);
+    bool is_dir = len && path[len - 1] == '/';
+    _cleanup_free_ char *clean = strndup(path, len - is_dir);
+    _cleanup_free_ char *dir = NULL;
+    _cleanup_close_ int fd = -1;
+    struct err why = {0};
+    const char *name;
+    int r;
+
+    dir = clean ? fs_below_parent(clean, &name) : NULL;
+    if (!dir)
+        return err_oom(e);
+    r = fs_open_below(target_fd, dir, false, &fd, &why);
+    if (r < 0 && (why.sys == ENOENT || r == -ERR_INVALID))
+        return 0; /* gone with its directory, or a link is in its place */
+    if (r < 0) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    r = fs_place_note_times(target_fd, dir, undo, e);
+    return r < 0 ? r : remove_in(fd, name, clean, is_dir, trash_fd, undo, e);
+}
+
 /* ---- undo ------------------------------------------------------------------------------------ */
 
 /* Both directories that hold `path`; the place it came from may have to be made again. */
@@ -337,6 +437,36 @@ static void undo_swap(int stage, int target, const char *name, ino_t staged)
     }
 }
 
+static void undo_rmdir(int target, const char *name, const struct fs_record *rec)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, rec->mtime};
+
+    if (mkdirat(target, name, rec->mode) < 0)
+        return;
+    (void)fchownat(target, name, rec->uid, rec->gid, AT_SYMLINK_NOFOLLOW);
+    (void)fchmodat(target, name, rec->mode, 0);
+    (void)utimensat(target, name, times, AT_SYMLINK_NOFOLLOW);
+}
+
+static void undo_attrs(int target, const struct fs_record *rec, const char *path)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, rec->mtime};
+    const char *name;
+    _cleanup_free_ char *dir = fs_below_parent(path, &name);
+    _cleanup_close_ int parent = -1, fd = -1;
+
+    if (!dir || fs_open_below(target, dir, false, &parent, NULL) < 0)
+        return;
+    fd = fs_openat_nofollow(parent, name[0] ? name : ".", O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return;
+    if (rec->kind == STEP_ATTRS) {
+        (void)fchown(fd, rec->uid, rec->gid);
+        (void)fchmod(fd, rec->mode);
+    }
+    (void)futimens(fd, times);
+}
+
 /* A move that was noted but not done finds nothing to take back. Nothing can be done about a
  * failure here: what could not go back stays beside its place. */
 static void undo_one(int stage_fd, int target_fd, int trash_fd, const struct fs_record *rec,
@@ -348,13 +478,17 @@ static void undo_one(int stage_fd, int target_fd, int trash_fd, const struct fs_
 
     int other = is_trash || rec->kind == STEP_RMDIR ? trash_fd : stage_fd;
 
+    if (rec->kind == STEP_TIMES || rec->kind == STEP_ATTRS) {
+        undo_attrs(target_fd, rec, path);
+        return;
+    }
     if (open_pair(other, target_fd, path, &name, fd) == 0) {
         if (rec->kind == STEP_NEW)
             (void)sys_renameat2(fd[1], name, fd[0], name, RENAME_NOREPLACE);
         else if (rec->kind == STEP_SWAP)
             undo_swap(fd[0], fd[1], name, rec->ino);
-        else if (rec->kind == STEP_RMDIR && mkdirat(fd[1], name, rec->mode) == 0)
-            (void)fchmodat(fd[1], name, rec->mode, 0);
+        else if (rec->kind == STEP_RMDIR)
+            undo_rmdir(fd[1], name, rec);
         else if (is_trash)
             (void)sys_renameat2(fd[0], name, fd[1], name, RENAME_NOREPLACE);
     }
@@ -386,7 +520,17 @@ static int set_attrs(int fd, const struct fs_record *rec, const char *path, stru
     return 0;
 }
 
-static int attrs_one(int base, const struct fs_record *rec, const char *path, struct err *e)
+static int note_attrs(struct fs_records *undo, int fd, const char *path, struct err *e)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat '%s'", path);
+    return note(undo, STEP_ATTRS, &st, path, e);
+}
+
+static int attrs_one(int base, const struct fs_record *rec, const char *path,
+                     struct fs_records *undo, struct err *e)
 {
     const char *name;
     _cleanup_free_ char *dir = fs_below_parent(path, &name);
@@ -404,10 +548,12 @@ static int attrs_one(int base, const struct fs_record *rec, const char *path, st
         return 0; /* not ours: it was there and can't be read */
     if (fd < 0)
         return err_sys(e, errno, "open '%s'", path);
-    return set_attrs(fd, rec, path, e);
+    r = undo ? note_attrs(undo, fd, path, e) : 0;
+    return r < 0 ? r : set_attrs(fd, rec, path, e);
 }
 
-int fs_place_dir_attrs(int fd, bool with_root, struct fs_records *dirs, struct err *e)
+int fs_place_dir_attrs(int fd, bool with_root, struct fs_records *dirs, struct fs_records *undo,
+                       struct err *e)
 {
     struct fs_record rec;
     char *path;
@@ -417,7 +563,7 @@ int fs_place_dir_attrs(int fd, bool with_root, struct fs_records *dirs, struct e
         r = fs_records_pop(dirs, &rec, &path, e);
         if (r <= 0)
             return r;
-        r = path[0] || with_root ? attrs_one(fd, &rec, path, e) : 0;
+        r = path[0] || with_root ? attrs_one(fd, &rec, path, undo, e) : 0;
         free(path);
         if (r < 0)
             return r;

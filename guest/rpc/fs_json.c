@@ -9,8 +9,6 @@
 
 #include "common/banned.h"
 
-#define TIME_TEXT_BYTES 64
-
 int fs_json_caller(const struct rpc_call *call, const char *user, struct fs_caller **ret,
                    struct err *e)
 {
@@ -73,23 +71,23 @@ int jx_fs_time(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-static void format_time(const struct timespec *t, char out[TIME_TEXT_BYTES])
+void fs_json_time(const struct timespec *t, char out[FS_JSON_TIME_BYTES])
 {
     struct tm tm;
 
     (void)gmtime_r(&t->tv_sec, &tm);
-    (void)snprintf(out, TIME_TEXT_BYTES, "%04d-%02d-%02dT%02d:%02d:%02d.%09ldZ", tm.tm_year + 1900,
+    (void)snprintf(out, FS_JSON_TIME_BYTES, "%04d-%02d-%02dT%02d:%02d:%02d.%09ldZ", tm.tm_year + 1900,
                    tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, t->tv_nsec);
 }
 
 static int add_known(json_t *obj, const struct fs_info *i)
 {
-    char mode[8], mtime[TIME_TEXT_BYTES];
+    char mode[8], mtime[FS_JSON_TIME_BYTES];
     json_t *more;
     int r;
 
     (void)snprintf(mode, sizeof(mode), "%04o", (unsigned)(i->st.st_mode & 07777));
-    format_time(&i->st.st_mtim, mtime);
+    fs_json_time(&i->st.st_mtim, mtime);
     more =
         json_pack("{s:s, s:I, s:s, s:I, s:I, s:s, s:s, s:s, s:I}", "type",
                   fs_type_name(i->st.st_mode), "size", (json_int_t)i->st.st_size, "mode", mode,

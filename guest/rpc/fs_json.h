@@ -28,5 +28,8 @@ struct fs_time {
 int jx_fs_mode(json_t *v, void *out, struct err *e);
 int jx_fs_time(json_t *v, void *out, struct err *e);
 
+#define FS_JSON_TIME_BYTES 64
+void fs_json_time(const struct timespec *t, char out[FS_JSON_TIME_BYTES]);
+
 /* {"path","name","type","size","mode","uid","gid","user","group","mtime",...}; NULL: no memory. */
 json_t *fs_json_info(const struct fs_info *i);

@@ -1,13 +1,15 @@
 /*
- * archive_get: a tree as an archive, made while it is sent. What could not be read is counted in
- * the trailers Bellhop-Left-Out and Bellhop-Changed, since it is known only at the end.
+ * archive_get: a tree as an archive, made while it is sent; by POST only what the body names. What
+ * could not be read is counted and named in trailers, since it is known only at the end.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "archive/create.h"
+#include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "server/feed.h"
@@ -18,6 +20,8 @@
 #include "common/banned.h"
 
 #define MAX_EXCLUDES 1000
+#define MAX_LIST_BYTES (64 * 1024 * 1024) /* of the names in a POST: a million of 64 bytes */
+#define MAX_NAMES_BYTES 4096              /* of what was left out, in a trailer */
 
 struct archive_get {
     _Atomic int refs; /* the request's and the worker's */
@@ -27,6 +31,7 @@ struct archive_get {
     char *user;
     char *cwd;
     char **excludes;
+    struct buf only; /* a POST's body: names, each with a NUL */
     struct archive_create_options options;
     int r;
     struct err error;
@@ -44,6 +49,7 @@ static void get_unref(struct archive_get *g)
     free(g->user);
     free(g->cwd);
     strv_free(g->excludes);
+    buf_done(&g->only);
     free(g);
 }
 
@@ -60,8 +66,8 @@ static int get_format(struct request *q, enum archive_format *ret, struct err *e
 
 static int get_options(struct request *q, struct archive_get *g, struct err *e)
 {
-    static const char *const known[] = {"path",    "user",         "cwd", "format",
-                                        "exclude", "reproducible", NULL};
+    static const char *const known[] = {"path",   "user",         "cwd", "format", "exclude",
+                                        "ignore", "reproducible", "pad", NULL};
     int r;
 
     if ((r = files_check_query(q, known, e)) < 0 ||
@@ -70,9 +76,11 @@ static int get_options(struct request *q, struct archive_get *g, struct err *e)
         (r = request_query(q, "cwd", &g->cwd, e)) < 0 ||
         (r = get_format(q, &g->options.format, e)) < 0 ||
         (r = request_query_bool(q, "reproducible", &g->options.reproducible, e)) < 0 ||
+        (r = request_query_bool(q, "ignore", &g->options.filter.ignore, e)) < 0 ||
+        (r = request_query_bool(q, "pad", &g->options.pad, e)) < 0 ||
         (r = uri_query_all(q->query, "exclude", MAX_EXCLUDES, &g->excludes, e)) < 0)
         return r;
-    g->options.excludes = g->excludes;
+    g->options.filter.excludes = g->excludes;
     if (!g->path || !*g->path)
         return err_field(e, ERR_INVALID, "path", "parameter 'path' is required");
     return 0;
@@ -85,8 +93,34 @@ static int get_begin(struct request *q, struct err *e)
     if (!g)
         return err_oom(e);
     g->refs = 1;
+    buf_init(&g->only, MAX_LIST_BYTES);
     q->state = g;
     return get_options(q, g, e);
+}
+
+/* The names that a POST asks for. */
+static int get_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    struct archive_get *g = q->state;
+    int r;
+
+    if (q->verb != VERB_POST)
+        return err_set(e, ERR_INVALID, "a GET takes no body");
+    r = buf_add(&g->only, data, *len, e);
+    *len = 0;
+    return r < 0 ? err_sys(e, EFBIG, "the list of names has more than %d bytes", MAX_LIST_BYTES)
+                 : 0;
+}
+
+static int check_list(struct request *q, struct archive_get *g, struct err *e)
+{
+    if (q->verb != VERB_POST)
+        return 0;
+    if (!g->only.len || g->only.data[g->only.len - 1])
+        return err_set(e, ERR_INVALID, "the body must be names, each ended by a NUL");
+    g->options.only = g->only.data;
+    g->options.only_bytes = g->only.len;
+    return 0;
 }
 
 static void open_tree(struct request *q)
@@ -108,6 +142,22 @@ static int read_archive(void *from, void *data, size_t size, size_t *ret_len, st
     return archive_create_read(g->create, data, size, ret_len, e);
 }
 
+/* "dir/x: permission denied; y: ..." in printable ASCII, as a header's value has to be. */
+static void add_names(const struct notes *n, struct MHD_Response *response)
+{
+    _cleanup_buf_ struct buf text;
+
+    buf_init(&text, MAX_NAMES_BYTES);
+    for (size_t i = 0; i < n->n; i++)
+        if (buf_addf(&text, NULL, "%s%s: %s", i ? "; " : "", n->list[i].path, n->list[i].error) < 0)
+            break;
+    for (size_t i = 0; i < text.len; i++)
+        if (text.data[i] < ' ' || text.data[i] > '~')
+            text.data[i] = '?';
+    if (text.len)
+        (void)MHD_add_response_footer(response, "Bellhop-Left-Out-Names", text.data);
+}
+
 static void add_counts(void *from, struct MHD_Response *response)
 {
     const struct archive_get *g = from;
@@ -119,6 +169,7 @@ static void add_counts(void *from, struct MHD_Response *response)
     (void)MHD_add_response_footer(response, "Bellhop-Entries", text);
     (void)snprintf(text, sizeof(text), "%" PRIu64, counts.left_out);
     (void)MHD_add_response_footer(response, "Bellhop-Left-Out", text);
+    add_names(archive_create_left_out(g->create), response);
     (void)snprintf(text, sizeof(text), "%" PRIu64, counts.changed);
     (void)MHD_add_response_footer(response, "Bellhop-Changed", text);
 }
@@ -141,7 +192,9 @@ static int reply(struct request *q, struct archive_get *g, struct err *e)
     if (r < 0)
         return r;
     respond_add_header(response, "Content-Type", archive_format_media_type(g->options.format));
-    respond_add_header(response, "Trailer", "Bellhop-Entries, Bellhop-Left-Out, Bellhop-Changed");
+    respond_add_header(
+        response, "Trailer",
+        "Bellhop-Entries, Bellhop-Left-Out, Bellhop-Left-Out-Names, Bellhop-Changed");
     return respond_queue(q, MHD_HTTP_OK, response, e);
 }
 
@@ -150,8 +203,10 @@ static int get_finish(struct request *q, struct err *e)
     struct archive_get *g = q->state;
 
     if (!g->is_asked) {
-        int r;
+        int r = check_list(q, g, e);
 
+        if (r < 0)
+            return r;
         g->is_asked = true;
         g->refs++;
         r = request_run(q, open_tree, e);
@@ -179,4 +234,4 @@ static void get_done(struct request *q)
 }
 
 const struct request_ops archive_get_ops = {
-    .begin = get_begin, .finish = get_finish, .done = get_done};
+    .begin = get_begin, .body = get_body, .finish = get_finish, .done = get_done};

@@ -91,8 +91,9 @@ static int get_mode(struct request *q, enum archive_mode *ret, struct err *e)
 
 static int get_options(struct request *q, struct archive_put *p, struct err *e)
 {
-    static const char *const known[] = {"path",    "user",       "cwd",       "mode", "sync",
-                                        "parents", "keep_owner", "any_ratio", NULL};
+    static const char *const known[] = {"path",      "user",     "cwd",        "mode",
+                                        "sync",      "parents",  "keep_owner", "owner_names",
+                                        "any_ratio", "removals", NULL};
     bool parents = true;
     int r;
 
@@ -103,10 +104,14 @@ static int get_options(struct request *q, struct archive_put *p, struct err *e)
         (r = get_mode(q, &p->options.mode, e)) < 0 ||
         (r = request_query_bool(q, "sync", &p->options.sync, e)) < 0 ||
         (r = request_query_bool(q, "keep_owner", &p->options.keep_owner, e)) < 0 ||
+        (r = request_query_bool(q, "owner_names", &p->options.owner_names, e)) < 0 ||
+        (r = request_query_bool(q, "removals", &p->options.removals, e)) < 0 ||
         (r = request_query_bool(q, "any_ratio", &p->options.any_ratio, e)) < 0 ||
         (r = request_query_bool(q, "parents", &parents, e)) < 0)
         return r;
     p->options.no_parents = !parents;
+    if (p->options.owner_names)
+        p->options.keep_owner = true;
     if (!p->path || !*p->path)
         return err_field(e, ERR_INVALID, "path", "parameter 'path' is required");
     return 0;
@@ -163,11 +168,11 @@ static int put_finish(struct request *q, struct err *e)
         return 0;
     if (r < 0)
         return r;
-    v = json_pack("{s:o, s:s, s:I, s:I, s:I, s:I}", "path", jx_new_path(p->path), "format",
+    v = json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:I}", "path", jx_new_path(p->path), "format",
                   p->result.format ? p->result.format : "", "entries",
                   (json_int_t)p->result.entries, "bytes", (json_int_t)p->result.bytes,
-                  "packed_bytes", (json_int_t)p->result.packed_bytes, "lost_xattrs",
-                  (json_int_t)p->result.lost_xattrs);
+                  "packed_bytes", (json_int_t)p->result.packed_bytes, "removed",
+                  (json_int_t)p->result.removed, "lost_xattrs", (json_int_t)p->result.lost_xattrs);
     return v ? respond_json(q, MHD_HTTP_OK, v, e) : err_oom(e);
 }
 

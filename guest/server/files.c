@@ -71,7 +71,8 @@ const struct request_ops files_ops = {
 
 static const struct request_ops *tree_ops(const struct request *q)
 {
-    return by_verb(q, &archive_get_ops, &archive_put_ops);
+    return by_verb(q, &archive_get_ops,
+                   &archive_put_ops); /* a POST gets too: what its body names */
 }
 
 static int archive_begin(struct request *q, struct err *e)

@@ -145,7 +145,8 @@ static int check_read_only(struct request *q, struct err *e)
 {
     bool changes = q->method ? !(q->method->flags & RPC_READS)
                              : q->route->flags & ROUTE_CHANGES &&
-                                   !(q->verb & (VERB_GET | VERB_HEAD | VERB_OPTIONS));
+                                   !(q->verb & (VERB_GET | VERB_HEAD | VERB_OPTIONS)) &&
+                                   !(q->verb == VERB_POST && q->route->flags & ROUTE_POST_READS);
 
     if (!q->server->o.read_only || !changes)
         return 0;

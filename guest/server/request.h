@@ -71,6 +71,7 @@ enum stage {
 #define ROUTE_REST (1u << 3)     /* the path goes on behind the prefix */
 #define ROUTE_ANY_VERB (1u << 4) /* the gate leaves the method alone */
 #define ROUTE_CHANGES (1u << 5)  /* its PUT, POST, PATCH and DELETE change files */
+#define ROUTE_POST_READS (1u << 9) /* but its POST does not */
 
 struct route {
     const char *name; /* for the metrics */

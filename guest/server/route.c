@@ -67,8 +67,8 @@ static const struct route routes[] = {
     {
         .name = "archive",
         .prefix = "/v1/archive",
-        .verbs = VERB_GET | VERB_HEAD | VERB_PUT,
-        .flags = ROUTE_CHANGES,
+        .verbs = VERB_GET | VERB_HEAD | VERB_PUT | VERB_POST,
+        .flags = ROUTE_CHANGES | ROUTE_POST_READS,
         .max_body_bytes = UINT64_MAX,
         .ops = &archive_ops,
         .summary = "a tree as an archive",

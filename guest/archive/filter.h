@@ -1,0 +1,34 @@
+#pragma once
+/*
+ * filter: which entries of a tree are passed over: what exclude globs name, and, when asked, what
+ * ignore files hide (ripgrep's rules: .gitignore counts in a git repository, .ignore and
+ * .rgignore anywhere, files above the tree's start count too). Names with a dot are not hidden by
+ * it. Follows a fs_walk step by step. One thread; the identity must have been taken.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "fs/root.h"
+#include "fs/walk.h"
+#include "search/notes.h"
+
+struct filter_options {
+    /* fnmatch globs: one with a slash is for the whole path below the tree's start, one without
+     * for any name. What matches is passed over, a directory with all below. NULL: none. */
+    char *const *excludes;
+    bool ignore;
+};
+
+struct filter;
+
+/* start_fd: the tree's start, opened as `path`; not kept. The globs are copied. */
+int filter_new(struct fs_caller *c, const char *path, int start_fd, const struct filter_options *o,
+               struct filter **ret, struct err *e);
+struct filter *filter_free(struct filter *f); /* accepts NULL; returns NULL */
+
+/* For each FS_WALK_ENTRY, in the walk's order. *ret_hidden: pass it over, and do not enter it. */
+int filter_see(struct filter *f, const struct fs_walk_item *it, bool *ret_hidden, struct err *e);
+
+/* The ignore files that could not be read so far: their rules were not applied. */
+const struct notes *filter_notes(const struct filter *f);

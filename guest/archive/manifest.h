@@ -1,0 +1,75 @@
+#pragma once
+/*
+ * manifest: what a tree holds, entry by entry, with the digests of its files when asked; and what
+ * of a list somebody else has made a tree lacks. Both stay below the tree's start and follow no
+ * link. The identity must have been taken. One thread each.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "archive/digest.h"
+#include "archive/filter.h"
+#include "common/err.h"
+#include "fs/root.h"
+
+#define MANIFEST_MAX_INCOMPLETE 100 /* unreadable paths that are named; the rest is counted */
+
+struct manifest_entry {
+    const char *path;   /* relative to the start; never "" */
+    const char *target; /* of a symbolic link, else NULL */
+    struct stat st;
+    bool has_digest;
+    uint8_t digest[DIGEST_BYTES];
+};
+
+struct manifest_options {
+    struct filter_options filter;
+    bool digests;
+};
+
+struct manifest_sink {
+    /* Everything is borrowed. A negative result ends the walk with it. */
+    int (*entry)(void *arg, const struct manifest_entry *m, struct err *e);
+    int (*unread)(void *arg, const char *path, const struct err *why, struct err *e);
+    void *arg;
+};
+
+struct manifest_counts {
+    uint64_t entries;
+    uint64_t files;
+    uint64_t bytes;        /* of the files' sizes */
+    uint64_t hashed_bytes; /* read now: the rest was known */
+};
+
+/* path: a directory. */
+int manifest_walk(struct fs_caller *c, const char *path, const struct manifest_options *o,
+                  const struct manifest_sink *sink, struct manifest_counts *ret, struct err *e);
+
+/* What the other side has: the fields that are set must be equal here. */
+struct manifest_claim {
+    const char *path;
+    mode_t type;        /* S_IFREG, S_IFDIR or S_IFLNK */
+    const char *target; /* of a link; NULL: any */
+    bool has_size, has_mode, has_mtime, has_digest;
+    uint64_t size;
+    mode_t mode;
+    struct timespec mtime;
+    uint8_t digest[DIGEST_BYTES];
+};
+
+enum manifest_verdict {
+    MANIFEST_SAME,
+    MANIFEST_MISSING,
+    MANIFEST_DIFFERS, /* another type, size, content or target, or it can't be read */
+    MANIFEST_STALE,   /* the same but for its mode or time */
+};
+
+struct manifest_check; /* keeps the directory that it looked into last */
+
+int manifest_check_new(struct fs_caller *c, const char *path, struct manifest_check **ret,
+                       struct err *e);
+/* -ERR_INVALID for a path that leaves the start. */
+int manifest_check_one(struct manifest_check *m, const struct manifest_claim *claim,
+                       enum manifest_verdict *ret, struct err *e);
+struct manifest_check *manifest_check_free(struct manifest_check *m); /* accepts NULL */

@@ -1,0 +1,354 @@
+/*
+ * archive: Manifest and Missing, between JSON and guest/archive/manifest. A manifest runs on a pool
+ * thread with the rights of the box's user and streams what it finds.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/manifest.h"
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "fs/stat.h"
+#include "rpc/agent.h"
+#include "rpc/fs_json.h"
+#include "rpc/queue.h"
+#include "rpc/rpc.h"
+
+#include "common/banned.h"
+
+#define MESSAGE_BYTES 256 /* about what an entry weighs besides its path */
+#define MISSING_MAX 10000 /* entries of one call: about 2 MiB of JSON */
+#define MODE_TEXT_BYTES 8
+#define HEX_BYTES (2 * DIGEST_BYTES)
+
+/* ---- Manifest -------------------------------------------------------------------------------- */
+
+struct params {
+    json_t *source; /* a reference: strings below are borrowed from it */
+    const struct agent *agent;
+    char *path; /* owned, as excludes */
+    char **excludes;
+    const char *user;
+    bool digests;
+    bool ignore;
+};
+
+static const struct jx_field manifest_fields[] = {
+    JX(struct params, path, jx_path, JX_REQUIRED),
+    JX(struct params, user, jx_str, JX_NULLABLE),
+    JX_AS("exclude", struct params, excludes, jx_strv, JX_NULLABLE),
+    JX(struct params, ignore, jx_bool, JX_NULLABLE),
+    JX_AS("sha256", struct params, digests, jx_bool, JX_NULLABLE),
+    {0},
+};
+
+static void params_free(void *arg)
+{
+    struct params *p = arg;
+
+    free(p->path);
+    strv_free(p->excludes);
+    json_decref(p->source);
+    free(p);
+}
+
+struct run {
+    struct queue *q;
+    json_t *incomplete; /* at most MANIFEST_MAX_INCOMPLETE */
+    uint64_t n_incomplete;
+};
+
+static int push(struct run *run, const char *name, json_t *body_taken, size_t weight, struct err *e)
+{
+    json_t *msg = body_taken ? json_pack("{s:o}", name, body_taken) : NULL;
+
+    return msg ? queue_push_take(run->q, msg, weight + MESSAGE_BYTES, e) : err_oom(e);
+}
+
+static void set(json_t *obj, const char *key, json_t *value_taken, bool *ok)
+{
+    *ok = *ok && json_object_set_new_nocheck(obj, key, value_taken) == 0;
+}
+
+/* {"path","type","size","mode","mtime"[,"sha256"][,"target"]}; NULL: no memory. */
+static json_t *new_entry(const struct manifest_entry *m)
+{
+    char mode[MODE_TEXT_BYTES], mtime[FS_JSON_TIME_BYTES], hex[HEX_BYTES + 1];
+    json_t *obj = json_object();
+    bool ok = obj != NULL;
+
+    (void)snprintf(mode, sizeof(mode), "%04o", (unsigned)(m->st.st_mode & 07777));
+    fs_json_time(&m->st.st_mtim, mtime);
+    set(obj, "path", jx_new_path(m->path), &ok);
+    set(obj, "type", json_string_nocheck(fs_type_name(m->st.st_mode)), &ok);
+    if (S_ISREG(m->st.st_mode))
+        set(obj, "size", json_integer((json_int_t)m->st.st_size), &ok);
+    set(obj, "mode", json_string_nocheck(mode), &ok);
+    set(obj, "mtime", json_string_nocheck(mtime), &ok);
+    if (m->has_digest) {
+        digest_to_hex(m->digest, hex);
+        set(obj, "sha256", json_string_nocheck(hex), &ok);
+    }
+    if (m->target)
+        set(obj, "target", jx_new_path(m->target), &ok);
+    if (ok)
+        return obj;
+    json_decref(obj);
+    return NULL;
+}
+
+static int on_entry(void *arg, const struct manifest_entry *m, struct err *e)
+{
+    return push(arg, "entry", new_entry(m), strlen(m->path), e);
+}
+
+static int on_unread(void *arg, const char *path, const struct err *why, struct err *e)
+{
+    struct run *run = arg;
+
+    if (queue_is_gone(run->q))
+        return err_set(e, ERR_CANCELED, "the client has gone");
+    if (run->n_incomplete++ >= MANIFEST_MAX_INCOMPLETE)
+        return 0;
+    return json_array_append_new(run->incomplete, json_pack("{s:o, s:s}", "path", jx_new_path(path),
+                                                            "error", why->message)) < 0
+               ? err_oom(e)
+               : 0;
+}
+
+static int push_end(struct run *run, const struct manifest_counts *n, struct err *e)
+{
+    uint64_t named = json_array_size(run->incomplete);
+    json_t *end = json_pack("{s:I, s:I, s:I, s:I, s:O}", "entries", (json_int_t)n->entries, "files",
+                            (json_int_t)n->files, "bytes", (json_int_t)n->bytes, "hashed_bytes",
+                            (json_int_t)n->hashed_bytes, "incomplete", run->incomplete);
+
+    if (end && run->n_incomplete > named)
+        (void)json_object_set_new(end, "incomplete_more",
+                                  json_integer((json_int_t)(run->n_incomplete - named)));
+    return push(run, "end", end, named * MESSAGE_BYTES, e);
+}
+
+static int run_manifest(struct run *run, const struct params *p, struct fs_caller *c, struct err *e)
+{
+    const struct manifest_options o = {
+        .filter = {.excludes = p->excludes, .ignore = p->ignore},
+        .digests = p->digests,
+    };
+    const struct manifest_sink sink = {.entry = on_entry, .unread = on_unread, .arg = run};
+    struct manifest_counts counts;
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    int r = fs_act(&c->actor, &acting, e);
+
+    if (r == 0)
+        r = manifest_walk(c, p->path, &o, &sink, &counts, e);
+    return r < 0 ? err_at(e, r, "path") : push_end(run, &counts, e);
+}
+
+static int work(struct queue *q, void *arg, struct err *e)
+{
+    const struct params *p = arg;
+    const struct agent *agent = p->agent;
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    _cleanup_json_ json_t *incomplete = json_array();
+    struct run run = {.q = q, .incomplete = incomplete};
+    int r;
+
+    if (!incomplete)
+        return err_oom(e);
+    r = fs_caller_new(agent->root, p->user ? p->user : agent->default_user, agent->workdir, &c, e);
+    return r < 0 ? r : run_manifest(&run, p, c, e);
+}
+
+int rpc_archive_manifest(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    struct params *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (!p)
+        return err_oom(e);
+    *p = (struct params){.source = json_incref(call->params), .agent = call->agent};
+    r = jx_decode(call->params, manifest_fields, p, e);
+    if (r < 0) {
+        params_free(p);
+        return r;
+    }
+    return queue_source_new(work, p, params_free, ret, e);
+}
+
+/* ---- Missing --------------------------------------------------------------------------------- */
+
+struct missing_params {
+    char *path;
+    const char *user;
+    json_t *entries;
+};
+
+static const struct jx_field missing_fields[] = {
+    JX(struct missing_params, path, jx_path, JX_REQUIRED),
+    JX(struct missing_params, user, jx_str, JX_NULLABLE),
+    JX(struct missing_params, entries, jx_array, JX_REQUIRED),
+    {0},
+};
+
+struct claim {
+    char *path;
+    char *target;
+    const char *type;
+    const char *sha256;
+    uint64_t size;
+    struct fs_mode mode;
+    struct fs_time mtime;
+};
+
+static const struct jx_field claim_fields[] = {
+    JX(struct claim, path, jx_path, JX_REQUIRED),
+    JX(struct claim, type, jx_str, JX_NULLABLE),
+    JX(struct claim, size, jx_u64, JX_NULLABLE),
+    JX(struct claim, mode, jx_fs_mode, JX_NULLABLE),
+    JX(struct claim, mtime, jx_fs_time, JX_NULLABLE),
+    JX(struct claim, sha256, jx_str, JX_NULLABLE),
+    JX(struct claim, target, jx_path, JX_NULLABLE),
+    {0},
+};
+
+static int parse_type(const char *text, mode_t *ret, struct err *e)
+{
+    if (!text || str_eq(text, "file"))
+        *ret = S_IFREG;
+    else if (str_eq(text, "directory"))
+        *ret = S_IFDIR;
+    else if (str_eq(text, "symlink"))
+        *ret = S_IFLNK;
+    else
+        return err_field(e, ERR_INVALID, "type",
+                         "field 'type' must be one of \"file\", \"directory\", \"symlink\"");
+    return 0;
+}
+
+static int parse_hex(const char *text, uint8_t out[DIGEST_BYTES], struct err *e)
+{
+    if (strlen(text) != HEX_BYTES || strspn(text, "0123456789abcdef") != HEX_BYTES)
+        return err_field(e, ERR_INVALID, "sha256",
+                         "field 'sha256' must be %d lower-case hex digits", HEX_BYTES);
+    for (size_t i = 0; i < DIGEST_BYTES; i++) {
+        unsigned byte;
+
+        (void)sscanf(text + 2 * i, "%2x", &byte);
+        out[i] = (uint8_t)byte;
+    }
+    return 0;
+}
+
+static int to_claim(const struct claim *in, json_t *obj, struct manifest_claim *out, struct err *e)
+{
+    int r;
+
+    *out = (struct manifest_claim){
+        .path = in->path,
+        .target = in->target,
+        .has_size = json_is_integer(json_object_get(obj, "size")),
+        .size = in->size,
+        .has_mode = in->mode.is_set,
+        .mode = in->mode.mode,
+        .has_mtime = in->mtime.is_set,
+        .mtime = in->mtime.t,
+        .has_digest = in->sha256 != NULL,
+    };
+    r = parse_type(in->type, &out->type, e);
+    return r < 0 || !in->sha256 ? r : parse_hex(in->sha256, out->digest, e);
+}
+
+/* Adds the path to the list of its verdict. */
+static int check_entry(struct manifest_check *check, json_t *obj, json_t *const lists[],
+                       struct err *e)
+{
+    struct claim in = {0};
+    struct manifest_claim claim;
+    enum manifest_verdict verdict;
+    int r;
+
+    r = json_is_object(obj) ? jx_decode(obj, claim_fields, &in, e)
+                            : err_set(e, ERR_INVALID, "must be an object");
+    if (r == 0)
+        r = to_claim(&in, obj, &claim, e);
+    if (r == 0)
+        r = manifest_check_one(check, &claim, &verdict, e);
+    if (r == 0 && lists[verdict] &&
+        json_array_append(lists[verdict], json_object_get(obj, "path")) < 0)
+        r = err_oom(e);
+    free(in.path);
+    free(in.target);
+    return r;
+}
+
+static int check_all(struct fs_caller *c, const struct missing_params *p, json_t *const lists[],
+                     struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    struct manifest_check *check = NULL;
+    size_t i;
+    json_t *obj;
+    int r = fs_act(&c->actor, &acting, e);
+
+    if (r == 0)
+        r = err_at(e, manifest_check_new(c, p->path, &check, e), "path");
+    if (r < 0)
+        return r;
+    json_array_foreach (p->entries, i, obj) {
+        char field[32];
+
+        r = check_entry(check, obj, lists, e);
+        if (r < 0) {
+            (void)snprintf(field, sizeof(field), "entries[%zu]", i);
+            if (e)
+                e->field[0] = '\0';
+            (void)err_at(e, r, field);
+            break;
+        }
+    }
+    manifest_check_free(check);
+    return r;
+}
+
+static int missing(const struct rpc_call *call, const struct missing_params *p, json_t **ret,
+                   struct err *e)
+{
+    _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    json_t *lists[] = {
+        [MANIFEST_SAME] = NULL,
+        [MANIFEST_MISSING] = json_array(),
+        [MANIFEST_DIFFERS] = json_array(),
+        [MANIFEST_STALE] = json_array(),
+    };
+    json_t *obj = json_pack("{s:o, s:o, s:o}", "missing", lists[MANIFEST_MISSING], "differs",
+                            lists[MANIFEST_DIFFERS], "stale", lists[MANIFEST_STALE]);
+    int r;
+
+    if (!obj)
+        return err_oom(e);
+    r = json_array_size(p->entries) > MISSING_MAX
+            ? err_field(e, ERR_INVALID, "entries", "field 'entries' has more than %d", MISSING_MAX)
+            : fs_json_caller(call, p->user, &c, e);
+    if (r == 0)
+        r = check_all(c, p, lists, e);
+    if (r < 0) {
+        json_decref(obj);
+        return r;
+    }
+    *ret = obj;
+    return 0;
+}
+
+int rpc_archive_missing(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    struct missing_params p = {0};
+    int r = jx_decode(call->params, missing_fields, &p, e);
+
+    if (r == 0)
+        r = missing(call, &p, ret, e);
+    free(p.path);
+    return r;
+}
