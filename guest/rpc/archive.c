@@ -261,60 +261,89 @@ static int to_claim(const struct claim *in, json_t *obj, struct manifest_claim *
     return r < 0 || !in->sha256 ? r : parse_hex(in->sha256, out->digest, e);
 }
 
-/* Adds the path to the list of its verdict. */
-static int check_entry(struct manifest_check *check, json_t *obj, json_t *const lists[],
-                       struct err *e)
+static int decode_claim(json_t *obj, struct claim *in, struct manifest_claim *out, struct err *e)
 {
-    struct claim in = {0};
-    struct manifest_claim claim;
-    enum manifest_verdict verdict;
-    int r;
+    int r = json_is_object(obj) ? jx_decode(obj, claim_fields, in, e)
+                                : err_set(e, ERR_INVALID, "must be an object");
 
-    r = json_is_object(obj) ? jx_decode(obj, claim_fields, &in, e)
-                            : err_set(e, ERR_INVALID, "must be an object");
-    if (r == 0)
-        r = to_claim(&in, obj, &claim, e);
-    if (r == 0)
-        r = manifest_check_one(check, &claim, &verdict, e);
-    if (r == 0 && lists[verdict] &&
-        json_array_append(lists[verdict], json_object_get(obj, "path")) < 0)
-        r = err_oom(e);
-    free(in.path);
-    free(in.target);
-    return r;
+    return r < 0 ? r : to_claim(in, obj, out, e);
 }
 
-static int check_all(struct fs_caller *c, const struct missing_params *p, json_t *const lists[],
-                     struct err *e)
+struct claims {
+    size_t n;
+    struct claim *in; /* what the others point into */
+    struct manifest_claim *v;
+};
+
+static void claims_done(struct claims *c)
+{
+    for (size_t i = 0; c->in && i < c->n; i++) {
+        free(c->in[i].path);
+        free(c->in[i].target);
+    }
+    free(c->in);
+    free(c->v);
+}
+
+/* An error of one entry is the entry's, whatever field of it is wrong. */
+static int at_entry(struct err *e, int r, size_t i)
+{
+    char field[32];
+
+    (void)snprintf(field, sizeof(field), "entries[%zu]", i);
+    if (e)
+        e->field[0] = '\0';
+    return err_at(e, r, field);
+}
+
+static int decode_claims(json_t *entries, struct claims *c, struct err *e)
+{
+    json_t *obj;
+    size_t i;
+
+    c->n = json_array_size(entries);
+    if (c->n > MISSING_MAX)
+        return err_field(e, ERR_INVALID, "entries", "field 'entries' has more than %d",
+                         MISSING_MAX);
+    c->in = calloc(c->n + 1, sizeof(*c->in));
+    c->v = calloc(c->n + 1, sizeof(*c->v));
+    if (!c->in || !c->v)
+        return err_oom(e);
+    json_array_foreach (entries, i, obj) {
+        int r = decode_claim(obj, &c->in[i], &c->v[i], e);
+
+        if (r < 0)
+            return at_entry(e, r, i);
+    }
+    return 0;
+}
+
+/* Adds each path to the list of its verdict. */
+static int check_all(struct fs_caller *c, const struct missing_params *p,
+                     const struct claims *claims, json_t *const lists[], struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     struct manifest_check *check = NULL;
-    size_t i;
-    json_t *obj;
     int r = fs_act(&c->actor, &acting, e);
 
     if (r == 0)
         r = err_at(e, manifest_check_new(c, p->path, &check, e), "path");
-    if (r < 0)
-        return r;
-    json_array_foreach (p->entries, i, obj) {
-        char field[32];
+    for (size_t i = 0; i < claims->n && r == 0; i++) {
+        enum manifest_verdict verdict;
 
-        r = check_entry(check, obj, lists, e);
-        if (r < 0) {
-            (void)snprintf(field, sizeof(field), "entries[%zu]", i);
-            if (e)
-                e->field[0] = '\0';
-            (void)err_at(e, r, field);
-            break;
-        }
+        r = manifest_check_one(check, &claims->v[i], &verdict, e);
+        if (r < 0)
+            r = at_entry(e, r, i);
+        else if (lists[verdict] &&
+                 json_array_append_new(lists[verdict], jx_new_path(claims->in[i].path)) < 0)
+            r = err_oom(e);
     }
     manifest_check_free(check);
     return r;
 }
 
-static int missing(const struct rpc_call *call, const struct missing_params *p, json_t **ret,
-                   struct err *e)
+static int missing(const struct rpc_call *call, const struct missing_params *p,
+                   const struct claims *claims, json_t **ret, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
     json_t *lists[] = {
@@ -325,15 +354,10 @@ static int missing(const struct rpc_call *call, const struct missing_params *p, 
     };
     json_t *obj = json_pack("{s:o, s:o, s:o}", "missing", lists[MANIFEST_MISSING], "differs",
                             lists[MANIFEST_DIFFERS], "stale", lists[MANIFEST_STALE]);
-    int r;
+    int r = obj ? fs_json_caller(call, p->user, &c, e) : err_oom(e);
 
-    if (!obj)
-        return err_oom(e);
-    r = json_array_size(p->entries) > MISSING_MAX
-            ? err_field(e, ERR_INVALID, "entries", "field 'entries' has more than %d", MISSING_MAX)
-            : fs_json_caller(call, p->user, &c, e);
     if (r == 0)
-        r = check_all(c, p, lists, e);
+        r = check_all(c, p, claims, lists, e);
     if (r < 0) {
         json_decref(obj);
         return r;
@@ -345,10 +369,14 @@ static int missing(const struct rpc_call *call, const struct missing_params *p, 
 int rpc_archive_missing(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     struct missing_params p = {0};
+    struct claims claims = {0};
     int r = jx_decode(call->params, missing_fields, &p, e);
 
     if (r == 0)
-        r = missing(call, &p, ret, e);
+        r = decode_claims(p.entries, &claims, e);
+    if (r == 0)
+        r = missing(call, &p, &claims, ret, e);
+    claims_done(&claims);
     free(p.path);
     return r;
 }
