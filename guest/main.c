@@ -26,6 +26,10 @@
 #include "rpc/agent.h"
 #include "rpc/queue.h"
 #include "server/server.h"
+#include "system/activity.h"
+#include "system/hold.h"
+#include "system/holdcmd.h"
+#include "system/holdsock.h"
 #include "system/info.h"
 #include "system/init.h"
 #include "system/lease.h"
@@ -66,6 +70,7 @@ struct options {
     unsigned max_connections;
     unsigned keepalive_ms;
     struct registry_options exec;
+    const char *hold_socket;
 };
 
 enum option_kind {
@@ -125,6 +130,8 @@ static const struct option_row rows[] = {
      "for the output that commands ask to be spilled to a file (default 1G)"},
     {"spill-dir", "DIR", OPTION_STRING, AT(exec.spill_dir),
      "where those files are; they have no names (default /var/tmp, or else /tmp)"},
+    {"hold-socket", "PATH", OPTION_STRING, AT(hold_socket),
+     "where `bellhopd hold` finds this agent (default: none; as pid 1 of a box one in /run)"},
     {"log", "LEVEL", OPTION_LOG, 0, "error, info (default) or debug, to standard error"},
 };
 
@@ -132,7 +139,8 @@ static void print_help(void)
 {
     (void)printf(
         "Usage: bellhopd (--listen ADDR:PORT | --unix PATH)... \\\n"
-        "                (--token-file FILE | --token-fd N | --auth=open) [OPTION...]\n\n"
+        "                (--token-file FILE | --token-fd N | --auth=open) [OPTION...]\n"
+        "       bellhopd hold [--for TIME] [--reason TEXT] [-- COMMAND...]\n\n"
         "Serves commands, files, search and archives of this machine on one port, for the\n"
         "programs that use it as a sandbox.\n\n");
     for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
@@ -371,6 +379,7 @@ struct app {
     struct options o;
     struct agent agent;
     struct server *server;
+    struct holdsock *holdsock;
     int signal_fd;
     struct loop_watch *signal_watch;
     bool is_stopping;
@@ -491,6 +500,32 @@ static void recover_archives(void)
         log_info("archive: took back %u that were left half done", n);
 }
 
+/* A box without it works: what it lacks is said in the log. */
+static int start_holdsock(struct app *a, struct err *e)
+{
+    static const char *const places[] = {HOLDSOCK_PATH, HOLDSOCK_PATH_STRICT};
+    struct agent *g = &a->agent;
+    struct err why = {0};
+    int r = 0;
+
+    if (a->o.hold_socket) {
+        r = holdsock_new(g->loop, g->holds, a->o.hold_socket, &a->holdsock, e);
+        return r < 0 ? err_wrap(e, r, "--hold-socket") : 0;
+    }
+    if (!a->o.init || !init_is_pid_1())
+        return 0;
+    for (size_t i = 0; !a->holdsock && i < N_ELEMENTS(places); i++)
+        r = holdsock_new(g->loop, g->holds, places[i], &a->holdsock, &why);
+    if (r < 0)
+        log_info("no socket for `bellhopd hold`: %s", why.message);
+    return 0;
+}
+
+static unsigned drop_idle(void *server)
+{
+    return server_drop_idle(server);
+}
+
 static int start_agent(struct app *a, struct err *e)
 {
     struct agent *g = &a->agent;
@@ -505,8 +540,10 @@ static int start_agent(struct app *a, struct err *e)
     if ((r = loop_new(&g->loop, e)) < 0 || (r = watch_signals(a, e)) < 0 ||
         (r = pool_new(&g->pool, e)) < 0 ||
         (r = registry_new(g->loop, g->pool, &a->o.exec, &g->registry, e)) < 0 ||
-        (r = fs_root_new(a->o.root, &g->root, e)) < 0)
+        (r = fs_root_new(a->o.root, &g->root, e)) < 0 || (r = holds_new(&g->holds, e)) < 0 ||
+        (r = activity_new(&g->activity, e)) < 0 || (r = start_holdsock(a, e)) < 0)
         return r;
+    g->generation = 1;
     if (!a->o.read_only)
         recover_archives();
     queue_use_pool(g->pool);
@@ -526,6 +563,8 @@ static int start_server(struct app *a, const char *token, size_t token_len, stru
     int r;
 
     r = server_new(&so, &a->server, e);
+    a->agent.server = a->server;
+    a->agent.drop_idle = drop_idle;
     for (char **p = a->o.listen; p && *p && r == 0; p++)
         r = server_listen_tcp(a->server, *p, e);
     for (char **p = a->o.unix_paths; p && *p && r == 0; p++)
@@ -614,6 +653,9 @@ static void tear_down(struct app *a)
         return; /* a thread hangs, in a frozen file system, say: the exit ends it */
     a->server = server_free(a->server);
     g->lease = lease_free(g->lease);
+    a->holdsock = holdsock_free(a->holdsock);
+    g->holds = holds_free(g->holds);
+    g->activity = activity_free(g->activity);
     if (a->signal_watch)
         loop_watch_del(a->signal_watch);
     g->registry = registry_free(g->registry);
@@ -638,6 +680,8 @@ int main(int argc, char **argv)
     struct err e = {0};
     int r;
 
+    if (argc > 1 && str_eq(argv[1], "hold"))
+        return holdcmd_main(argc - 2, argv + 2);
     for (int i = 1; i < argc; i++) {
         if (str_eq(argv[i], "--help"))
             return (void)print_help(), 0;

@@ -342,6 +342,7 @@ static void keep(struct proc *p, enum proc_stream i, const char *data, size_t le
 {
     struct registry *reg = p->reg;
     bool starts_spilling;
+    uint64_t dropped;
     size_t head;
 
     if (atomic_load(&reg->budget.used) + 2 * PROC_READ_BYTES > reg->budget.max)
@@ -349,7 +350,9 @@ static void keep(struct proc *p, enum proc_stream i, const char *data, size_t le
     (void)pthread_mutex_lock(&p->lock);
     starts_spilling = !p->is_spilling;
     head = p->out[i].head_len;
+    dropped = journal_dropped(&p->out[i]);
     journal_append(&p->out[i], data, len);
+    dropped = journal_dropped(&p->out[i]) - dropped;
     head = p->out[i].head_len - head;
     spill(p, i, p->out[i].total - len + head, data + head, len - head);
     starts_spilling = starts_spilling && p->is_spilling;
@@ -362,6 +365,8 @@ static void keep(struct proc *p, enum proc_stream i, const char *data, size_t le
         reg->totals.stdout_bytes_total += len;
     else
         reg->totals.stderr_bytes_total += len;
+    reg->totals.dropped_bytes_total += dropped;
+    reg->totals.last_output_mono_ms = clock_mono_ms();
     (void)pthread_mutex_unlock(&reg->lock);
 }
 

@@ -450,6 +450,7 @@ void registry_ended(struct proc *p)
     reg->n_running--;
     reg->n_kept++;
     reg->totals.ended_total[p->info.reason]++;
+    reg->totals.last_end_mono_ms = p->ended_mono_ms;
     old = take_old(reg, p->ended_mono_ms);
     next = next_forgetting(reg);
     (void)pthread_mutex_unlock(&reg->lock);

@@ -95,7 +95,8 @@ struct registry_counts {
     uint64_t running, kept, started_total, failed_total;
     uint64_t ended_total[N_REASONS];
     uint64_t stdout_bytes_total, stderr_bytes_total, adopted_total;
-    uint64_t journal_bytes;
+    uint64_t journal_bytes, dropped_bytes_total;
+    int64_t last_output_mono_ms, last_end_mono_ms; /* 0: none yet */
 };
 
 /* The bounds that the operator may choose; 0 is the default. */

@@ -11,6 +11,8 @@ struct registry;
 struct pool;
 struct fs_root;
 struct lease;
+struct holds;
+struct activity;
 
 struct agent {
     struct loop *loop;         /* proc/loop.h */
@@ -18,10 +20,15 @@ struct agent {
     struct pool *pool;         /* system/pool.h: threads for what blocks */
     struct fs_root *root;      /* fs/root.h: "/" or --root */
     struct lease *lease;       /* system/lease.h: when pid 1 ends the box; NULL without --init */
+    struct holds *holds;       /* system/hold.h: who says that the box is in use */
+    struct activity *activity; /* system/activity.h: the processor time of what runs */
     const char *default_user;  /* --user, or NULL: as the agent itself */
     const char *workdir;       /* where relative paths and commands start; NULL: the user's home */
     char **required;           /* --require: tools without which the box is not ready */
     const char *http_library;  /* its version, for Info */
     bool is_read_only;
     int64_t started_mono_ms;
+    _Atomic uint64_t generation;    /* raised by System.Resync: which life of a snapshot this is */
+    unsigned (*drop_idle)(void *server); /* closes connections without a request; how many */
+    void *server;
 };

@@ -18,6 +18,7 @@
 #include "rpc/rpc.h"
 #include "search/glob.h"
 #include "search/search.h"
+#include "system/metrics.h"
 
 #include "common/banned.h"
 
@@ -475,6 +476,7 @@ static int run_grep(struct run *run, int fd, struct err *e)
 
     if (r < 0)
         return r;
+    metrics_searched(res.n_bytes);
     return push_end(run,
                     json_pack("{s:I, s:I, s:I, s:I, s:I}", "matches", (json_int_t)res.n_results,
                               "files_matched", (json_int_t)res.n_files_matched, "files_searched",

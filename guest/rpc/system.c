@@ -58,6 +58,7 @@ int rpc_system_info(const struct rpc_call *call, json_t **ret, struct err *e)
     (void)json_object_set_new(v, "root", jx_new_path(fs_root_path(a->root)));
     (void)json_object_set_new(v, "read_only", json_boolean(a->is_read_only));
     (void)json_object_set_new(v, "init", json_boolean(a->lease != NULL));
+    (void)json_object_set_new(v, "generation", json_integer((json_int_t)a->generation));
     (void)json_object_set_new(v, "jit", json_boolean(i.has_jit));
     (void)json_object_set_new(v, "cgroup", json_string(i.cgroup));
     (void)json_object_set_new(

@@ -196,7 +196,8 @@ int gate_check(struct request *q, const char *verb, const char *version, int *re
            (r = check_size(q, ret_status, e)) < 0);
     if (r < 0)
         return r;
-    if (!(q->route->flags & ROUTE_QUIET || (q->method && q->method->flags & RPC_QUIET)))
-        metrics_touch();
+    q->is_use = !(q->route->flags & ROUTE_QUIET || (q->method && q->method->flags & RPC_QUIET));
+    if (q->is_use)
+        metrics_use_begin();
     return 0;
 }

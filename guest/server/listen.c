@@ -12,7 +12,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include "common/cleanup.h"
 #include "common/path.h"
@@ -21,6 +20,7 @@
 #include "rpc/agent.h"
 #include "server/state.h"
 #include "system/metrics.h"
+#include "system/unixsock.h"
 
 #include "common/banned.h"
 
@@ -226,59 +226,15 @@ int listener_new_tcp(struct server *s, const char *addr, struct listener **ret, 
     return 0;
 }
 
-/* A socket's file that nobody listens on any more is in the way, and ours to remove. */
-static int remove_stale(const char *path, const struct sockaddr_un *addr, struct err *e)
-{
-    _cleanup_close_ int fd = -1;
-    struct stat st;
-
-    if (lstat(path, &st) < 0)
-        return errno == ENOENT ? 0 : err_sys(e, errno, "'%s'", path);
-    if (!S_ISSOCK(st.st_mode))
-        return err_set(e, ERR_EXISTS, "'%s' exists and is not a socket", path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return err_sys(e, errno, "socket");
-    if (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0 || errno == EAGAIN)
-        return err_set(e, ERR_EXISTS, "something listens on '%s' already", path);
-    return unlink(path) < 0 ? err_sys(e, errno, "remove '%s'", path) : 0;
-}
-
-static int bind_unix(const char *path, const struct sockaddr_un *addr, int *ret_fd, struct err *e)
-{
-    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    mode_t mask;
-    int r;
-
-    if (fd < 0)
-        return err_sys(e, errno, "socket");
-    r = remove_stale(path, addr, e);
-    if (r < 0)
-        return r;
-    /* The token decides who may call; the file's own mode keeps other users out as well. */
-    mask = umask(0177);
-    r = bind(fd, (const struct sockaddr *)addr, sizeof(*addr));
-    if (r < 0)
-        r = err_sys(e, errno, "listen on '%s'", path);
-    (void)umask(mask);
-    if (r == 0)
-        *ret_fd = TAKE_FD(fd);
-    return r;
-}
-
 int listener_new_unix(struct server *s, const char *path, struct listener **ret, struct err *e)
 {
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
     struct listener *l = NULL;
     struct stat st = {0};
     int fd = -1;
     int r;
 
-    if (strlen(path) >= sizeof(addr.sun_path))
-        return err_field(e, ERR_INVALID, "unix", "a socket's path has at most %zu bytes",
-                         sizeof(addr.sun_path) - 1);
-    (void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
-    r = bind_unix(path, &addr, &fd, e);
+    /* The token decides who may call; the file's own mode keeps other users out as well. */
+    r = unixsock_bind(path, 0600, &fd, e);
     if (r < 0)
         return err_at(e, r, "unix");
     (void)lstat(path, &st);

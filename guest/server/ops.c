@@ -1,4 +1,7 @@
 /* ops: what whoever runs the box asks: is it there, is it ready, how much does it do. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -11,13 +14,25 @@
 #include "server/respond.h"
 #include "server/state.h"
 #include "server/stream.h"
+#include "system/hold.h"
+#include "system/lease.h"
 #include "system/metrics.h"
 
 #include "common/banned.h"
 
+/* Open to everybody and empty; the generation tells a client that the box was restored. */
 static int health_finish(struct request *q, struct err *e)
 {
-    return respond_empty(q, MHD_HTTP_OK, e);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+    char generation[24];
+
+    if (!response)
+        return err_oom(e);
+    (void)snprintf(generation, sizeof(generation), "%" PRIu64,
+                   (uint64_t)q->server->agent->generation);
+    respond_add_header(response, "Bellhop-Generation", generation);
+    return respond_queue(q, MHD_HTTP_OK, response, e);
 }
 
 const struct request_ops health_ops = {.finish = health_finish};
@@ -30,7 +45,11 @@ static int metrics_finish(struct request *q, struct err *e)
         .connections = server_n_conns(q->server),
         .relays = relay_count(q->server),
         .uptime_ms = clock_mono_ms() - q->server->agent->started_mono_ms,
+        .holds = holds_count(q->server->agent->holds),
+        .generation = q->server->agent->generation,
+        .lease_ms = q->server->agent->lease ? lease_left_ms(q->server->agent->lease) : LEASE_NONE,
     };
+    struct metrics_named ended[N_REASONS] = {0};
     size_t len;
     int r;
 
@@ -39,8 +58,15 @@ static int metrics_finish(struct request *q, struct err *e)
     now.commands_running = (unsigned)counts.running;
     now.commands_kept = (unsigned)counts.kept;
     now.commands_started = counts.started_total;
-    now.output_bytes = counts.stdout_bytes_total + counts.stderr_bytes_total;
+    now.commands_failed = counts.failed_total;
+    for (size_t i = REASON_NONE + 1; i < N_REASONS; i++)
+        ended[i - 1] =
+            (struct metrics_named){proc_reason_name((enum proc_reason)i), counts.ended_total[i]};
+    now.commands_ended = ended;
+    now.stdout_bytes = counts.stdout_bytes_total;
+    now.stderr_bytes = counts.stderr_bytes_total;
     now.output_bytes_kept = counts.journal_bytes;
+    now.output_bytes_dropped = counts.dropped_bytes_total;
     pool_counts(q->server->agent->pool, &now.pool_busy, &now.pool_waiting);
     r = metrics_text(&now, &text, e);
     if (r < 0)

@@ -372,6 +372,8 @@ void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     (void)pthread_mutex_unlock(&q->lock);
     if (q->route && q->route->ops->done)
         q->route->ops->done(q);
+    if (q->is_use)
+        metrics_use_end();
     metrics_request(q->metric, q->status, q->bytes_in, q->bytes_out,
                     clock_mono_ms() - q->started_ms);
     request_unref(q);

@@ -103,6 +103,7 @@ struct request {
     bool expects_continue;
     enum stage stage;
     bool is_gated;
+    bool is_use; /* of the box: counted as a call */
     int status; /* of the reply, 0 before */
     int metric; /* the counters it adds to */
     struct err refusal;

@@ -158,16 +158,25 @@ static void on_vanish(struct loop *loop, uint32_t events, void *arg)
     }
 }
 
-static void close_idle(struct server *s, int64_t now_ms)
+/* Those that have been without a request for so long. */
+static unsigned close_idle(struct server *s, int64_t now_ms, int64_t for_ms)
 {
+    unsigned n = 0;
+
     (void)pthread_mutex_lock(&s->table_lock);
     for (unsigned i = 0; i < s->n_slots; i++) {
         const struct conn *c = s->conns[i];
 
-        if (c && c->idle_since_ms && now_ms - c->idle_since_ms > SERVER_IDLE_MS)
-            (void)shutdown(c->fd, SHUT_RDWR); /* the library sees the end and closes */
+        if (c && c->idle_since_ms && now_ms - c->idle_since_ms > for_ms)
+            n += shutdown(c->fd, SHUT_RDWR) == 0; /* the library sees the end and closes */
     }
     (void)pthread_mutex_unlock(&s->table_lock);
+    return n;
+}
+
+unsigned server_drop_idle(struct server *s)
+{
+    return close_idle(s, clock_mono_ms(), -1);
 }
 
 static void on_sweep(struct loop *loop, void *arg)
@@ -176,7 +185,7 @@ static void on_sweep(struct loop *loop, void *arg)
     int64_t now_ms = clock_mono_ms();
 
     s->sweep_timer = NULL;
-    close_idle(s, now_ms);
+    (void)close_idle(s, now_ms, SERVER_IDLE_MS);
     for (unsigned i = 0; i < s->n_slots; i++) {
         struct request *q = get_request(s, i, 0);
 

@@ -40,6 +40,8 @@ int server_start(struct server *s, struct err *e);
 /* No new connections or requests; what runs goes on. */
 void server_quiesce(struct server *s);
 bool server_is_idle(struct server *s); /* no request runs */
+/* Closes the connections without a request: after a restore their clients are elsewhere. How many. */
+unsigned server_drop_idle(struct server *s);
 /* Ends what runs, waiting at most wait_ms for it. The loop need not run any more. */
 void server_stop(struct server *s, int wait_ms);
 struct server *server_free(struct server *s); /* stopped; accepts NULL; returns NULL */

@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "server/respond.h"
+#include "system/metrics.h"
 
 #include "common/banned.h"
 
@@ -122,6 +123,7 @@ static void free_stream(void *arg)
 {
     struct stream *s = arg;
 
+    metrics_stream(-1);
     if (s->source)
         s->source->ops->free(s->source);
     buf_done(&s->out);
@@ -138,6 +140,7 @@ static struct stream *stream_new(struct request *q, enum encoding enc)
     s->request = request_ref(q);
     s->enc = enc;
     buf_init(&s->out, STREAM_MESSAGE_MAX);
+    metrics_stream(1);
     return s;
 }
 

@@ -20,16 +20,27 @@ static const short statuses[] = {0,   101, 200, 201, 204, 206, 304, 400, 401, 40
                                  409, 412, 413, 415, 416, 429, 499, 500, 501, 502, 503, 504, 507};
 #define N_STATUSES (N_ELEMENTS(statuses) + 1)
 
+/* Upper bounds of the histogram, in milliseconds: from a call in memory to a command of minutes. */
+static const struct {
+    int64_t ms;
+    const char *text; /* in seconds */
+} buckets[] = {{1, "0.001"}, {5, "0.005"},  {25, "0.025"}, {100, "0.1"},
+               {500, "0.5"}, {2500, "2.5"}, {10000, "10"}, {60000, "60"}};
+#define N_BUCKETS N_ELEMENTS(buckets)
+
 struct route_counters {
     char name[MAX_NAME];
     _Atomic uint64_t n[N_STATUSES];
+    _Atomic uint64_t in, out;                /* bytes of bodies */
+    _Atomic uint64_t by_time[N_BUCKETS + 1]; /* requests in this bucket; the last: in none */
     _Atomic uint64_t ms;
 };
 
 static struct route_counters routes[METRICS_MAX_ROUTES];
 static size_t n_routes; /* read-only once threads run */
-static _Atomic uint64_t total_in, total_out, relayed_in, relayed_out, refused;
+static _Atomic uint64_t total_in, total_out, relayed_in, relayed_out, refused, searched;
 static _Atomic int64_t last_use_ms;
+static _Atomic unsigned n_uses, n_streams;
 
 int metrics_init(const char *const *names, size_t n_names, struct err *e)
 {
@@ -55,8 +66,15 @@ void metrics_request(int route, int status, uint64_t bytes_in, uint64_t bytes_ou
 {
     struct route_counters *r = &routes[(size_t)route < n_routes ? (size_t)route : 0];
 
+    size_t bucket = 0;
+
+    while (bucket < N_BUCKETS && ms > buckets[bucket].ms)
+        bucket++;
     r->n[status_index(status)]++;
+    r->by_time[bucket]++;
     r->ms += (uint64_t)ms;
+    r->in += bytes_in;
+    r->out += bytes_out;
     total_in += bytes_in;
     total_out += bytes_out;
 }
@@ -72,9 +90,31 @@ void metrics_relayed(uint64_t bytes_in, uint64_t bytes_out)
     relayed_out += bytes_out;
 }
 
-void metrics_touch(void)
+void metrics_use_begin(void)
 {
+    n_uses++;
     last_use_ms = clock_mono_ms();
+}
+
+void metrics_use_end(void)
+{
+    n_uses--;
+    last_use_ms = clock_mono_ms();
+}
+
+void metrics_use(struct metrics_use *ret)
+{
+    *ret = (struct metrics_use){.open = n_uses, .last_mono_ms = last_use_ms};
+}
+
+void metrics_stream(int change)
+{
+    n_streams += (unsigned)change;
+}
+
+void metrics_searched(uint64_t bytes)
+{
+    searched += bytes;
 }
 
 int64_t metrics_idle_ms(void)
@@ -106,13 +146,14 @@ struct one {
     const char *name;
     const char *type;
     const char *help;
-    uint64_t value;
+    uint64_t value; /* UINT64_MAX: -1, "none" */
 };
 
 static int add_one(struct buf *out, const struct one *m, struct err *e)
 {
-    return buf_addf(out, e, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n", m->name, m->help,
-                    m->name, m->type, m->name, m->value);
+    return buf_addf(out, e, "# HELP %s %s\n# TYPE %s %s\n%s %s%" PRIu64 "\n", m->name, m->help,
+                    m->name, m->type, m->name, m->value == UINT64_MAX ? "-" : "",
+                    m->value == UINT64_MAX ? 1 : m->value);
 }
 
 static int add_status(struct buf *out, const struct route_counters *r, size_t i, struct err *e)
@@ -142,15 +183,76 @@ static int add_requests(struct buf *out, struct err *e)
     for (size_t i = 0; i < n_routes && r == 0; i++)
         for (size_t j = 0; j < N_STATUSES && r == 0; j++)
             r = add_status(out, &routes[i], j, e);
-    if (r == 0)
-        r = buf_adds(out,
-                     "# HELP bellhop_request_seconds_total Time from first line to end.\n"
-                     "# TYPE bellhop_request_seconds_total counter\n",
+    return r;
+}
+
+static uint64_t n_requests(const struct route_counters *r)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i <= N_BUCKETS; i++)
+        n += r->by_time[i];
+    return n;
+}
+
+#define HISTOGRAM "bellhop_request_duration_seconds"
+
+static int add_route_histogram(struct buf *out, const struct route_counters *c, struct err *e)
+{
+    uint64_t n = 0, all = n_requests(c);
+    int r = 0;
+
+    for (size_t i = 0; i < N_BUCKETS && r == 0; i++) {
+        n += c->by_time[i];
+        r = buf_addf(out, e, HISTOGRAM "_bucket{route=\"%s\",le=\"%s\"} %" PRIu64 "\n", c->name,
+                     buckets[i].text, n);
+    }
+    return r < 0 ? r
+                 : buf_addf(out, e,
+                            HISTOGRAM "_bucket{route=\"%s\",le=\"+Inf\"} %" PRIu64 "\n" HISTOGRAM
+                                      "_sum{route=\"%s\"} %" PRIu64 ".%03d\n" HISTOGRAM
+                                      "_count{route=\"%s\"} %" PRIu64 "\n",
+                            c->name, all, c->name, c->ms / 1000, (int)(c->ms % 1000), c->name, all);
+}
+
+/* Only routes that were asked for have lines. */
+static int add_histogram(struct buf *out, struct err *e)
+{
+    int r = buf_adds(out,
+                     "# HELP " HISTOGRAM " Time from first line to end, by route.\n"
+                     "# TYPE " HISTOGRAM " histogram\n",
                      e);
+
     for (size_t i = 0; i < n_routes && r == 0; i++)
-        if (routes[i].ms)
-            r = buf_addf(out, e, "bellhop_request_seconds_total{route=\"%s\"} %" PRIu64 ".%03d\n",
-                         routes[i].name, routes[i].ms / 1000, (int)(routes[i].ms % 1000));
+        if (n_requests(&routes[i]))
+            r = add_route_histogram(out, &routes[i], e);
+    return r;
+}
+
+static int add_bodies(struct buf *out, const char *name, const char *help, bool is_in,
+                      struct err *e)
+{
+    int r = buf_addf(out, e, "# HELP %s %s\n# TYPE %s counter\n", name, help, name);
+
+    for (size_t i = 0; i < n_routes && r == 0; i++) {
+        uint64_t n = is_in ? routes[i].in : routes[i].out;
+
+        if (n)
+            r = buf_addf(out, e, "%s{route=\"%s\"} %" PRIu64 "\n", name, routes[i].name, n);
+    }
+    return r;
+}
+
+static int add_ended(struct buf *out, const struct metrics_named *ended, struct err *e)
+{
+    int r = buf_adds(out,
+                     "# HELP bellhop_commands_ended_total Commands that have ended, by reason.\n"
+                     "# TYPE bellhop_commands_ended_total counter\n",
+                     e);
+
+    for (; ended && ended->name && r == 0; ended++)
+        r = buf_addf(out, e, "bellhop_commands_ended_total{reason=\"%s\"} %" PRIu64 "\n",
+                     ended->name, ended->value);
     return r;
 }
 
@@ -171,7 +273,21 @@ int metrics_text(const struct metrics_now *now, struct buf *out, struct err *e)
         {"bellhop_commands_running", "gauge", "Commands that run.", now->commands_running},
         {"bellhop_commands_kept", "gauge", "Commands whose result is kept.", now->commands_kept},
         {"bellhop_commands_started_total", "counter", "Commands started.", now->commands_started},
-        {"bellhop_output_bytes_total", "counter", "Bytes that commands wrote.", now->output_bytes},
+        {"bellhop_commands_failed_total", "counter", "Commands that could not be started.",
+         now->commands_failed},
+        {"bellhop_stdout_bytes_total", "counter", "Bytes that commands wrote to stdout.",
+         now->stdout_bytes},
+        {"bellhop_stderr_bytes_total", "counter", "Bytes that commands wrote to stderr.",
+         now->stderr_bytes},
+        {"bellhop_output_bytes_dropped_total", "counter",
+         "Bytes of commands' output no longer in memory.", now->output_bytes_dropped},
+        {"bellhop_searched_bytes_total", "counter", "Bytes of files that were searched.", searched},
+        {"bellhop_calls", "gauge", "Requests that use the box, at work now.", n_uses},
+        {"bellhop_streams", "gauge", "Streaming replies that are open.", n_streams},
+        {"bellhop_holds", "gauge", "Holds in force.", now->holds},
+        {"bellhop_generation", "gauge", "Raised by each Resync.", now->generation},
+        {"bellhop_lease_seconds", "gauge", "Until the box ends; -1 without an end.",
+         now->lease_ms < 0 ? UINT64_MAX : (uint64_t)now->lease_ms / 1000},
         {"bellhop_output_bytes_kept", "gauge", "Bytes of commands' output in memory.",
          now->output_bytes_kept},
         {"bellhop_idle_seconds", "gauge", "Since the box was last used.",
@@ -183,6 +299,16 @@ int metrics_text(const struct metrics_now *now, struct buf *out, struct err *e)
     };
     int r = add_requests(out, e);
 
+    if (r == 0)
+        r = add_histogram(out, e);
+    if (r == 0)
+        r = add_bodies(out, "bellhop_route_received_bytes_total",
+                       "Bytes of request bodies, by route.", true, e);
+    if (r == 0)
+        r = add_bodies(out, "bellhop_route_sent_bytes_total", "Bytes of reply bodies, by route.",
+                       false, e);
+    if (r == 0)
+        r = add_ended(out, now->commands_ended, e);
     for (size_t i = 0; i < N_ELEMENTS(ones) && r == 0; i++)
         r = add_one(out, &ones[i], e);
     return r;

@@ -21,9 +21,23 @@ void metrics_request(int route, int status, uint64_t bytes_in, uint64_t bytes_ou
 void metrics_connection_refused(void);
 void metrics_relayed(uint64_t bytes_in, uint64_t bytes_out); /* by tunnels and upgrades */
 
-/* The box was used just now; and how long ago that was. */
-void metrics_touch(void);
-int64_t metrics_idle_ms(void);
+/* A call that counts as use of the box begins, and has ended. */
+void metrics_use_begin(void);
+void metrics_use_end(void);
+int64_t metrics_idle_ms(void); /* since the last of either */
+struct metrics_use {
+    unsigned open;
+    int64_t last_mono_ms;
+};
+void metrics_use(struct metrics_use *ret);
+
+void metrics_stream(int change); /* a streaming reply has begun (1), or ended (-1) */
+void metrics_searched(uint64_t bytes);
+
+struct metrics_named {
+    const char *name;
+    uint64_t value;
+};
 
 /* What is read when asked for, from those who know. */
 struct metrics_now {
@@ -33,9 +47,13 @@ struct metrics_now {
     unsigned pool_waiting;
     unsigned commands_running;
     unsigned commands_kept;
-    uint64_t commands_started;
-    uint64_t output_bytes; /* of all commands so far */
-    uint64_t output_bytes_kept;
+    uint64_t commands_started, commands_failed;
+    const struct metrics_named *commands_ended; /* by reason; ends with a NULL name */
+    uint64_t stdout_bytes, stderr_bytes;        /* of all commands so far */
+    uint64_t output_bytes_kept, output_bytes_dropped;
+    unsigned holds;
+    uint64_t generation;
+    int64_t lease_ms; /* -1: none */
     int64_t uptime_ms;
 };
 

@@ -132,6 +132,53 @@ metric()
     agent_curl /v1/metrics -o /dev/null -D - | grep -qi '^content-type: text/plain; version=0.0.4'
 }
 
+# promtool of Debian's prometheus, kept in build/cache: the package would start a service.
+promtool()
+{
+    local dir=$BATS_TEST_DIRNAME/../../build/cache/promtool
+
+    if [ ! -x "$dir/promtool" ]; then
+        mkdir -p "$dir"
+        (cd "$AGENT_DIR" && { apt-get download prometheus || { apt-get update && apt-get download prometheus; }; } &&
+            dpkg-deb -x prometheus_*.deb promtool && cp promtool/usr/bin/promtool "$dir/promtool.$$" &&
+            mv "$dir/promtool.$$" "$dir/promtool" && rm -rf promtool prometheus_*.deb) >&2 || return 1
+    fi
+    "$dir/promtool" "$@"
+}
+
+@test "metrics are in order, says promtool" {
+    start_agent --init
+    rpc System/Lease '{"expires_in_ms":600000}' -o /dev/null
+    rpc System/Hold '{}' -o /dev/null
+    rpc Exec/Run '{"argv":["sh","-c","head -c 3000000 /dev/zero; kill -9 $$"]}' -o /dev/null
+    rpc Exec/Run '{"argv":["sleep","9"],"timeout_ms":20,"kill_grace_ms":20}' -o /dev/null
+    rpc Exec/Run '{"argv":["sh","-c","echo x >&2"]}' -o /dev/null
+    echo needle >"$AGENT_DIR/file"
+    rpc Search/Grep "{\"pattern\":\"needle\",\"path\":\"$AGENT_DIR/file\"}" -o /dev/null
+    agent_curl "/v1/archive?path=$AGENT_DIR&format=tar" -o /dev/null
+    agent_curl /v1/nothing -o /dev/null
+    agent_curl /v1/metrics >"$AGENT_DIR/metrics"
+    promtool --version >/dev/null
+    run promtool check metrics <"$AGENT_DIR/metrics"
+    echo "$output"
+    [ "$status" = 0 ] && [ -z "$output" ]
+    value() { sed -n "s/^$1 //p" "$AGENT_DIR/metrics"; }
+    [ "$(value 'bellhop_commands_ended_total{reason="exited"}')" = 1 ]
+    [ "$(value 'bellhop_commands_ended_total{reason="signaled"}')" = 1 ]
+    [ "$(value 'bellhop_commands_ended_total{reason="timeout"}')" = 1 ]
+    [ "$(value bellhop_stdout_bytes_total)" = 3000000 ]
+    [ "$(value bellhop_stderr_bytes_total)" = 2 ]
+    [ "$(value bellhop_output_bytes_dropped_total)" = $((3000000 - 2 * 512 * 1024)) ]
+    [ "$(value bellhop_holds)" = 1 ]
+    [ "$(value bellhop_searched_bytes_total)" = 7 ]
+    [ "$(value bellhop_lease_seconds)" -gt 500 ]
+    [ "$(value 'bellhop_route_sent_bytes_total{route="archive"}')" -gt 1024 ]
+    [ "$(value 'bellhop_request_duration_seconds_count{route="Exec\/Run"}')" = 3 ]
+    [ "$(value 'bellhop_request_duration_seconds_bucket{route="Exec\/Run",le="+Inf"}')" = 3 ]
+    [ "$(value 'bellhop_requests_total{route="none",code="404"}')" = 1 ]
+    [ "$(value process_open_fds)" -gt 3 ]
+}
+
 @test "OpenAPI document names every method and route" {
     start_agent
     run agent_curl /v1/openapi.json

@@ -1,0 +1,324 @@
+/* System.Activity, Hold and Release: is the box in use? Facts, and a summary of them. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "proc/registry.h"
+#include "rpc/agent.h"
+#include "rpc/rpc.h"
+#include "system/activity.h"
+#include "system/hold.h"
+#include "system/lease.h"
+#include "system/metrics.h"
+#include "system/ports.h"
+
+#include "common/banned.h"
+
+#define MAX_IDS 100
+#define CPU_BUSY_SHARE 20 /* a twentieth of one processor over the window is work */
+
+/* ---- holds ---- */
+
+static json_t *new_left(int64_t until_mono_ms)
+{
+    return until_mono_ms ? json_integer(until_mono_ms - clock_mono_ms()) : json_null();
+}
+
+static json_t *new_hold(const struct hold *h)
+{
+    json_t *v =
+        json_pack("{s:s, s:s, s:o, s:I, s:b}", "id", h->id, "reason", h->reason, "expires_in_ms",
+                  new_left(h->until_mono_ms), "age_ms",
+                  (json_int_t)(clock_mono_ms() - h->since_mono_ms), "local", (int)h->is_local);
+
+    if (v && h->is_local) {
+        (void)json_object_set_new(v, "uid", json_integer((json_int_t)h->uid));
+        (void)json_object_set_new(v, "pid", json_integer(h->pid));
+    }
+    return v;
+}
+
+static int new_holds(struct holds *all, json_t **ret, struct err *e)
+{
+    _cleanup_json_ json_t *list = json_array();
+    _cleanup_free_ struct hold *holds = NULL;
+    size_t n = 0;
+    int r;
+
+    r = list ? holds_list(all, &holds, &n, e) : err_oom(e);
+    for (size_t i = 0; i < n && r == 0; i++)
+        if (json_array_append_new(list, new_hold(&holds[i])) < 0)
+            r = err_oom(e);
+    if (r == 0)
+        *ret = json_incref(list);
+    return r;
+}
+
+struct hold_params {
+    const char *id;
+    const char *reason;
+    uint64_t ttl_ms;
+};
+
+static const struct jx_field hold_fields[] = {
+    JX(struct hold_params, id, jx_str, 0),
+    JX(struct hold_params, reason, jx_str, 0),
+    JX(struct hold_params, ttl_ms, jx_u64, 0),
+    {0},
+};
+
+static int check_hold(const struct hold_params *p, struct err *e)
+{
+    if (p->ttl_ms < 1 || p->ttl_ms > HOLD_MAX_MS)
+        return err_field(e, ERR_INVALID, "ttl_ms", "field 'ttl_ms' must be from 1 to %lld",
+                         HOLD_MAX_MS);
+    if (strlen(p->reason) >= HOLD_REASON_BYTES)
+        return err_field(e, ERR_INVALID, "reason", "field 'reason' has more than %d bytes",
+                         HOLD_REASON_BYTES - 1);
+    return p->id ? proc_spec_check_id(p->id, e) : 0;
+}
+
+/* {"id":"build-7", "reason":"npm install", "ttl_ms":600000}; the same id renews. */
+int rpc_system_hold(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    struct hold_params p = {.reason = "", .ttl_ms = HOLD_DEFAULT_MS};
+    struct hold h = {0};
+    int r;
+
+    r = jx_decode(call->params, hold_fields, &p, e);
+    if (r == 0)
+        r = check_hold(&p, e);
+    if (r < 0)
+        return r;
+    (void)snprintf(h.id, sizeof(h.id), "%s", p.id ? p.id : "");
+    (void)snprintf(h.reason, sizeof(h.reason), "%s", p.reason);
+    h.until_mono_ms = clock_mono_ms() + (int64_t)p.ttl_ms;
+    r = holds_take(call->agent->holds, &h, e);
+    if (r < 0)
+        return r;
+    *ret = new_hold(&h);
+    return *ret ? 0 : err_oom(e);
+}
+
+struct release_params {
+    const char *id;
+};
+
+static const struct jx_field release_fields[] = {
+    JX(struct release_params, id, jx_str, JX_REQUIRED),
+    {0},
+};
+
+int rpc_system_release(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    struct release_params p = {0};
+    int r;
+
+    r = jx_decode(call->params, release_fields, &p, e);
+    if (r == 0)
+        r = holds_release(call->agent->holds, p.id, (uid_t)-1, e);
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:s}", "id", p.id);
+    return *ret ? 0 : err_oom(e);
+}
+
+/* ---- Activity ---- */
+
+struct facts {
+    struct registry_counts commands;
+    struct activity_cpu cpu;
+    struct ports ports;
+    struct metrics_use calls;
+    unsigned n_holds;
+    unsigned n_connections;
+    int64_t hold_ended_ms;
+};
+
+enum reason { BUSY_CALLS, BUSY_COMMANDS, BUSY_CONNECTIONS, BUSY_CPU, BUSY_HOLDS, N_BUSY };
+
+static const char *const reason_names[N_BUSY] = {"calls", "commands", "connections", "cpu",
+                                                 "holds"};
+
+static bool is_busy(const struct facts *f, enum reason reason)
+{
+    switch (reason) {
+    case BUSY_CALLS:
+        return f->calls.open > 0;
+    case BUSY_COMMANDS:
+        return f->commands.running > 0;
+    case BUSY_CONNECTIONS:
+        return f->n_connections > 0;
+    case BUSY_CPU:
+        return f->cpu.recent_ms * CPU_BUSY_SHARE > f->cpu.window_ms;
+    case BUSY_HOLDS:
+        return f->n_holds > 0;
+    case N_BUSY:
+        break;
+    }
+    return false;
+}
+
+static bool is_ignored(const json_t *ignore, const char *name)
+{
+    json_t *v;
+    size_t i;
+
+    json_array_foreach (ignore, i, v)
+        if (str_eq(json_string_value(v), name))
+            return true;
+    return false;
+}
+
+static int check_ignore(json_t *ignore, struct err *e)
+{
+    json_t *v;
+    size_t i;
+
+    json_array_foreach (ignore, i, v) {
+        size_t known = 0;
+
+        while (known < N_BUSY && !str_eq(json_string_value(v), reason_names[known]))
+            known++;
+        if (known == N_BUSY)
+            return err_field(e, ERR_INVALID, "ignore",
+                             "field 'ignore' lists calls, commands, connections, cpu or holds");
+    }
+    return 0;
+}
+
+static int read_facts(const struct agent *a, struct facts *f, struct err *e)
+{
+    int r;
+
+    r = activity_cpu(a->activity, &f->cpu, e);
+    if (r == 0)
+        r = ports_read(0, &f->ports, e);
+    if (r < 0)
+        return r;
+    f->n_connections = ports_connections(&f->ports);
+    registry_count(a->registry, &f->commands);
+    metrics_use(&f->calls);
+    f->n_holds = holds_count(a->holds);
+    f->hold_ended_ms = holds_ended_mono_ms(a->holds);
+    return 0;
+}
+
+/* How long ago; null: never. */
+static json_t *new_ago(int64_t mono_ms)
+{
+    return mono_ms ? json_integer(clock_mono_ms() - mono_ms) : json_null();
+}
+
+static json_t *new_commands(struct registry *reg, const struct facts *f)
+{
+    json_t *ids = json_array();
+    struct proc **list = NULL;
+    size_t n = 0;
+
+    if (registry_list(reg, &list, &n, NULL) < 0)
+        n = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct proc_info info;
+
+        proc_get_info(list[i], &info);
+        if (info.state < PROC_ENDED && json_array_size(ids) < MAX_IDS)
+            (void)json_array_append_new(ids, json_string(proc_id(list[i])));
+        proc_unref(list[i]);
+    }
+    free(list);
+    return json_pack("{s:I, s:o, s:o, s:o}", "running", (json_int_t)f->commands.running, "ids", ids,
+                     "last_output_ms_ago", new_ago(f->commands.last_output_mono_ms),
+                     "last_end_ms_ago", new_ago(f->commands.last_end_mono_ms));
+}
+
+static json_t *new_connections(const struct facts *f)
+{
+    json_t *list = json_array();
+    uint16_t last = 0;
+
+    for (size_t i = 0; list && i < f->ports.n; i++) {
+        const struct port *p = &f->ports.list[i];
+
+        if (p->is_udp || p->is_agent || !p->connections || p->number == last)
+            continue;
+        last = p->number;
+        (void)json_array_append_new(list, json_pack("{s:i, s:I}", "port", (int)p->number,
+                                                    "connections", (json_int_t)p->connections));
+    }
+    return json_pack("{s:I, s:o}", "established", (json_int_t)f->n_connections, "ports", list);
+}
+
+static int64_t idle_ms(const struct facts *f)
+{
+    int64_t last_ms = f->calls.last_mono_ms;
+
+    if (f->commands.last_output_mono_ms > last_ms)
+        last_ms = f->commands.last_output_mono_ms;
+    if (f->commands.last_end_mono_ms > last_ms)
+        last_ms = f->commands.last_end_mono_ms;
+    if (f->hold_ended_ms > last_ms)
+        last_ms = f->hold_ended_ms;
+    return clock_mono_ms() - last_ms;
+}
+
+static int new_activity(const struct agent *a, const struct facts *f, json_t *ignore, json_t **ret,
+                        struct err *e)
+{
+    _cleanup_json_ json_t *reasons = json_array();
+    _cleanup_json_ json_t *holds = NULL;
+    int64_t left_ms = a->lease ? lease_left_ms(a->lease) : LEASE_NONE;
+    bool busy;
+    int r;
+
+    r = reasons ? new_holds(a->holds, &holds, e) : err_oom(e);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < N_BUSY; i++)
+        if (is_busy(f, (enum reason)i) && !is_ignored(ignore, reason_names[i]))
+            (void)json_array_append_new(reasons, json_string(reason_names[i]));
+    busy = json_array_size(reasons) > 0;
+    *ret =
+        json_pack("{s:b, s:O, s:I, s:{s:I, s:I}, s:o, s:{s:I, s:o, s:o}, s:o, s:O, s:o, s:I}",
+                  "busy", (int)busy, "reasons", reasons, "idle_ms",
+                  (json_int_t)(busy ? 0 : idle_ms(f)), "calls", "open", (json_int_t)f->calls.open,
+                  "last_ms_ago", (json_int_t)(clock_mono_ms() - f->calls.last_mono_ms), "commands",
+                  new_commands(a->registry, f), "cpu", "total_ms", (json_int_t)f->cpu.total_ms,
+                  "recent_ms", f->cpu.window_ms ? json_integer(f->cpu.recent_ms) : json_null(),
+                  "window_ms", f->cpu.window_ms ? json_integer(f->cpu.window_ms) : json_null(),
+                  "connections", new_connections(f), "holds", holds, "lease_expires_in_ms",
+                  left_ms == LEASE_NONE ? json_null() : json_integer(left_ms), "generation",
+                  (json_int_t)a->generation);
+    return *ret ? 0 : err_oom(e);
+}
+
+struct activity_params {
+    json_t *ignore;
+};
+
+static const struct jx_field activity_fields[] = {
+    JX(struct activity_params, ignore, jx_array, 0),
+    {0},
+};
+
+/* {"ignore":["commands"]}: what is not to count for "busy". */
+int rpc_system_activity(const struct rpc_call *call, json_t **ret, struct err *e)
+{
+    struct activity_params p = {0};
+    struct facts f = {0};
+    int r;
+
+    r = jx_decode(call->params, activity_fields, &p, e);
+    if (r == 0)
+        r = check_ignore(p.ignore, e);
+    if (r == 0)
+        r = read_facts(call->agent, &f, e);
+    if (r == 0)
+        r = new_activity(call->agent, &f, p.ignore, ret, e);
+    ports_done(&f.ports);
+    return r;
+}

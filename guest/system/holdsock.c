@@ -1,0 +1,254 @@
+#include "system/holdsock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/str.h"
+#include "proc/loop.h"
+#include "system/hold.h"
+#include "system/unixsock.h"
+
+#include "common/banned.h"
+
+#define BACKLOG 64
+#define ACCEPT_BATCH 16
+
+struct peer {
+    struct holdsock *sock;
+    int fd;
+    struct ucred who;
+    struct loop_watch *watch;
+    struct loop_timer *timer; /* until the line is there */
+    char line[HOLDSOCK_LINE_BYTES];
+    size_t len;
+    char id[HOLD_ID_BYTES]; /* of the hold that lasts as long as the connection; "": none */
+    struct peer *next, *prev;
+};
+
+struct holdsock {
+    struct loop *loop;
+    struct holds *holds;
+    char *path;
+    int fd;
+    struct loop_watch *watch;
+    struct peer *peers;
+    unsigned n_peers;
+};
+
+static void peer_free(struct peer *p)
+{
+    struct holdsock *s = p->sock;
+
+    if (p->id[0])
+        (void)holds_release(s->holds, p->id, p->who.uid, NULL);
+    if (p->watch)
+        loop_watch_del(p->watch);
+    loop_timer_del(p->timer);
+    fd_close(p->fd);
+    if (p->next)
+        p->next->prev = p->prev;
+    if (p->prev)
+        p->prev->next = p->next;
+    else
+        s->peers = p->next;
+    s->n_peers--;
+    free(p);
+}
+
+static void answer(struct peer *p, const char *word, const char *text)
+{
+    char line[ERR_MESSAGE_BYTES + 16];
+    int n = snprintf(line, sizeof(line), "%s %s\n", word, text);
+
+    (void)send(p->fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void set_text(char *to, size_t size, const char *from)
+{
+    (void)snprintf(to, size, "%s", from);
+    for (char *c = to; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = ' ';
+    str_make_utf8(to);
+}
+
+/* "MS ID REASON". */
+static int take(struct peer *p, char *rest, bool is_bound, struct hold *h, struct err *e)
+{
+    char *ms = strsep(&rest, " ");
+    char *id = strsep(&rest, " ");
+    uint64_t for_ms;
+    int r;
+
+    if (!id)
+        return err_set(e, ERR_INVALID, "expected: take MS ID REASON");
+    r = str_parse_u64(ms, !is_bound, HOLD_MAX_MS, &for_ms, e);
+    if (r < 0)
+        return r;
+    if (strlen(id) >= HOLD_ID_BYTES)
+        return err_set(e, ERR_INVALID, "an id has at most %d bytes", HOLD_ID_BYTES - 1);
+    *h = (struct hold){.is_local = true,
+                       .is_new = is_bound,
+                       .uid = p->who.uid,
+                       .pid = p->who.pid,
+                       .until_mono_ms = for_ms ? clock_mono_ms() + (int64_t)for_ms : HOLD_OPEN};
+    if (!str_eq(id, "-"))
+        set_text(h->id, sizeof(h->id), id);
+    set_text(h->reason, sizeof(h->reason), rest ? rest : "");
+    return holds_take(p->sock->holds, h, e);
+}
+
+/* True: the connection stays, as its hold does. */
+static bool obey(struct peer *p)
+{
+    char *rest = p->line;
+    char *word = strsep(&rest, " ");
+    bool is_bound = str_eq(word, "bind");
+    struct hold h = {0};
+    struct err e = {0};
+    int r;
+
+    if ((is_bound || str_eq(word, "take")) && rest) {
+        r = take(p, rest, is_bound, &h, &e);
+    } else if (str_eq(word, "release") && rest) {
+        set_text(h.id, sizeof(h.id), rest);
+        r = holds_release(p->sock->holds, h.id, p->who.uid, &e);
+    } else {
+        r = err_set(&e, ERR_INVALID, "expected: take, bind or release");
+    }
+    answer(p, r < 0 ? "error" : "ok", r < 0 ? e.message : h.id);
+    if (r < 0 || !is_bound)
+        return false;
+    (void)snprintf(p->id, sizeof(p->id), "%s", h.id);
+    return true;
+}
+
+/* Before the line: more of it. After: only the end is of interest. */
+static void on_input(struct loop *l, uint32_t events, void *arg)
+{
+    struct peer *p = arg;
+    char scrap[64];
+    char *end;
+    ssize_t n;
+
+    (void)l;
+    (void)events;
+    n = p->id[0] ? recv(p->fd, scrap, sizeof(scrap), MSG_DONTWAIT)
+                 : recv(p->fd, p->line + p->len, sizeof(p->line) - p->len, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        peer_free(p);
+        return;
+    }
+    if (p->id[0])
+        return;
+    p->len += (size_t)n;
+    end = memchr(p->line, '\n', p->len);
+    if (!end && p->len < sizeof(p->line))
+        return;
+    if (end)
+        *end = '\0';
+    else
+        answer(p, "error", "the line is too long");
+    p->timer = loop_timer_del(p->timer);
+    if (!end || !obey(p))
+        peer_free(p);
+}
+
+static void on_silence(struct loop *l, void *arg)
+{
+    struct peer *p = arg;
+
+    (void)l;
+    p->timer = NULL;
+    peer_free(p);
+}
+
+static void add_peer(struct holdsock *s, int fd)
+{
+    struct peer *p = calloc(1, sizeof(*p));
+    socklen_t len = sizeof(p->who);
+
+    if (!p) {
+        fd_close(fd);
+        return;
+    }
+    *p = (struct peer){.sock = s, .fd = fd, .next = s->peers};
+    if (p->next)
+        p->next->prev = p;
+    s->peers = p;
+    s->n_peers++;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &p->who, &len) < 0 ||
+        loop_watch_add(s->loop, fd, EPOLLIN, on_input, p, &p->watch, NULL) < 0 ||
+        loop_timer_add(s->loop, clock_mono_ms() + HOLDSOCK_LINE_MS, on_silence, p, &p->timer,
+                       NULL) < 0)
+        peer_free(p);
+}
+
+static void on_acceptable(struct loop *l, uint32_t events, void *arg)
+{
+    struct holdsock *s = arg;
+
+    (void)l;
+    (void)events;
+    for (int i = 0; i < ACCEPT_BATCH; i++) {
+        int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd < 0)
+            return;
+        if (s->n_peers < HOLDSOCK_MAX_CONNECTIONS)
+            add_peer(s, fd);
+        else
+            fd_close(fd);
+    }
+}
+
+int holdsock_new(struct loop *l, struct holds *h, const char *path, struct holdsock **ret,
+                 struct err *e)
+{
+    struct holdsock *s = calloc(1, sizeof(*s));
+    int r;
+
+    if (!s)
+        return err_oom(e);
+    *s = (struct holdsock){.loop = l, .holds = h, .fd = -1};
+    r = unixsock_bind(path, 0666, &s->fd, e);
+    if (r == 0) {
+        s->path = strdup(path);
+        r = s->path ? 0 : err_oom(e);
+    }
+    if (r == 0 && listen(s->fd, BACKLOG) < 0)
+        r = err_sys(e, errno, "listen on '%s'", path);
+    if (r == 0)
+        r = loop_watch_add(l, s->fd, EPOLLIN, on_acceptable, s, &s->watch, e);
+    if (r < 0) {
+        holdsock_free(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+struct holdsock *holdsock_free(struct holdsock *s)
+{
+    if (!s)
+        return NULL;
+    while (s->peers)
+        peer_free(s->peers);
+    if (s->watch)
+        loop_watch_del(s->watch);
+    fd_close(s->fd);
+    if (s->path)
+        (void)unlink(s->path);
+    free(s->path);
+    free(s);
+    return NULL;
+}
