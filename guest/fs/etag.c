@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <nettle/sha2.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +11,12 @@
 
 #include "common/clock.h"
 #include "common/io.h"
+#include "fs/hash.h"
 
 #include "common/banned.h"
 
 #define BASE_BYTES 112
 #define HASH_BYTES 16 /* of SHA-256's 32: enough to tell two contents of one file apart */
-#define READ_BYTES (64 * 1024)
 #define MAX_TRIES 3
 #define MAX_DEVICES 64
 #define PROBES 4
@@ -89,27 +88,11 @@ static bool is_young(const struct stat *st)
 
 static int hash_content(int fd, char out[2 * HASH_BYTES + 1], struct err *e)
 {
-    _cleanup_free_ uint8_t *data = malloc(READ_BYTES);
-    uint8_t digest[SHA256_DIGEST_SIZE];
-    struct sha256_ctx sha;
-    off_t at = 0;
+    uint8_t digest[FS_SHA256_BYTES];
+    int r = fs_hash(fd, 0, UINT64_MAX, digest, e);
 
-    if (!data)
-        return err_oom(e);
-    sha256_init(&sha);
-    for (;;) {
-        ssize_t n = pread(fd, data, READ_BYTES, at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(e, errno, "read for the tag");
-        if (n == 0)
-            break;
-        sha256_update(&sha, (size_t)n, data);
-        at += n;
-    }
-    sha256_digest(&sha, sizeof(digest), digest);
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < HASH_BYTES; i++)
         (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
     return 0;

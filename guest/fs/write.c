@@ -11,6 +11,7 @@
 
 #include "common/io.h"
 #include "common/path.h"
+#include "fs/hash.h"
 #include "fs/lock.h"
 #include "fs/open.h"
 #include "fs/sys.h"
@@ -223,8 +224,12 @@ int fs_write_data(struct fs_write *w, const void *data, size_t len, struct err *
         return err_sys(e, EFBIG, "'%s' may have at most %llu bytes", w->path,
                        (unsigned long long)w->o.max_bytes);
     r = io_write_all(w->temp.fd, data, len, e);
-    if (r < 0)
+    if (r < 0) {
+        /* What was written of it goes again: the caller may go on from fs_write_offset(). */
+        (void)ftruncate(w->temp.fd, (off_t)w->bytes);
+        (void)lseek(w->temp.fd, (off_t)w->bytes, SEEK_SET);
         return err_wrap(e, r, "'%s'", w->path);
+    }
     if (w->has_sha)
         sha256_update(&w->sha, len, data);
     w->bytes += len;
@@ -256,25 +261,6 @@ void fs_write_expect(struct fs_write *w, const uint8_t sha256[32])
 
 /* ---- commit ---------------------------------------------------------------------------------- */
 
-/* Of all bytes, when they were not hashed as they came. */
-static int hash_data(struct fs_write *w, struct err *e)
-{
-    _cleanup_free_ uint8_t *data = malloc(COPY_BYTES);
-
-    if (!data)
-        return err_oom(e);
-    sha256_init(&w->sha);
-    for (uint64_t at = 0; at < w->bytes;) {
-        ssize_t n = pread(w->temp.fd, data, COPY_BYTES, (off_t)at);
-
-        if (n <= 0)
-            return err_sys(e, n < 0 ? errno : EIO, "read back what goes into '%s'", w->path);
-        sha256_update(&w->sha, (size_t)n, data);
-        at += (uint64_t)n;
-    }
-    return 0;
-}
-
 static int check_digest(struct fs_write *w, struct err *e)
 {
     uint8_t got[SHA256_DIGEST_SIZE];
@@ -282,11 +268,14 @@ static int check_digest(struct fs_write *w, struct err *e)
 
     if (!w->o.sha256)
         return 0;
-    r = w->has_sha ? 0 : hash_data(w, e);
-    if (r < 0)
-        return r;
-    w->has_sha = false;
-    sha256_digest(&w->sha, sizeof(got), got);
+    if (w->has_sha) {
+        sha256_digest(&w->sha, sizeof(got), got);
+        w->has_sha = false;
+    } else { /* not all of it was hashed as it came */
+        r = fs_hash(w->temp.fd, 0, w->bytes, got, e);
+        if (r < 0)
+            return err_wrap(e, r, "what goes into '%s'", w->path);
+    }
     if (memcmp(got, w->want_sha256, sizeof(got)) != 0)
         return err_field(e, ERR_DATA_LOSS, "digest",
                          "the %llu bytes received do not have the announced SHA-256",

@@ -146,8 +146,7 @@ static void reap_each(struct registry *reg)
         struct proc *owner = NULL;
         pid_t pid = atomic_load(&all[i]->pid);
 
-        if (pid > 0 && peek(P_PID, (id_t)pid) != 0 &&
-            find_owner(reg, pid, &owner) == OWNER_COMMAND)
+        if (pid > 0 && peek(P_PID, (id_t)pid) != 0 && find_owner(reg, pid, &owner) == OWNER_COMMAND)
             reap_command(owner, pid);
         proc_unref(owner);
         proc_unref(all[i]);

@@ -76,8 +76,9 @@ void fs_json_time(const struct timespec *t, char out[FS_JSON_TIME_BYTES])
     struct tm tm;
 
     (void)gmtime_r(&t->tv_sec, &tm);
-    (void)snprintf(out, FS_JSON_TIME_BYTES, "%04d-%02d-%02dT%02d:%02d:%02d.%09ldZ", tm.tm_year + 1900,
-                   tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, t->tv_nsec);
+    (void)snprintf(out, FS_JSON_TIME_BYTES, "%04d-%02d-%02dT%02d:%02d:%02d.%09ldZ",
+                   tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                   t->tv_nsec);
 }
 
 static int add_known(json_t *obj, const struct fs_info *i)

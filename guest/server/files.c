@@ -1,9 +1,16 @@
 /* files: /v1/files/{path} and /v1/archive are two things each, by the verb. */
 #include "server/files.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/buf.h"
 #include "common/cleanup.h"
+#include "fs/etag.h"
 #include "rpc/agent.h"
 #include "server/handlers.h"
+#include "server/respond.h"
 #include "server/state.h"
 #include "server/uri.h"
 
@@ -28,6 +35,68 @@ int files_check_query(struct request *q, const char *const *known, struct err *e
     return err_field(e, ERR_INVALID, name, "unknown parameter '%.60s'", name);
 }
 
+int files_check_path(struct request *q, struct err *e)
+{
+    if (*q->rest)
+        return 0;
+    return err_field(e, ERR_INVALID, "path", "a path is needed: /v1/files/{path}");
+}
+
+struct header {
+    const char *name;
+    struct buf text;
+    bool is_there;
+    int r;
+};
+
+static enum MHD_Result add_line(void *cls, enum MHD_ValueKind kind, const char *name,
+                                const char *value)
+{
+    struct header *h = cls;
+
+    (void)kind;
+    if (strcasecmp(name, h->name) != 0)
+        return MHD_YES;
+    if (h->is_there)
+        h->r = buf_add(&h->text, ", ", 2, NULL);
+    if (h->r == 0 && value)
+        h->r = buf_add(&h->text, value, strlen(value), NULL);
+    h->is_there = true;
+    return h->r < 0 ? MHD_NO : MHD_YES;
+}
+
+int files_header(struct request *q, const char *name, char **ret, struct err *e)
+{
+    struct header h = {.name = name};
+
+    buf_init(&h.text, SERVER_POOL_BYTES); /* where the library has them all */
+    (void)MHD_get_connection_values(q->mhd, MHD_HEADER_KIND, add_line, &h);
+    if (!h.is_there)
+        return 0;
+    if (h.r < 0) {
+        buf_done(&h.text);
+        return err_oom(e);
+    }
+    *ret = buf_take(&h.text);
+    return 0;
+}
+
+int files_add_tag(struct request *q, int r, const char *tag, const struct err *e)
+{
+    char text[FS_ETAG_BYTES + 4];
+
+    if (r != -ERR_ABORTED || !tag[0] || respond_bytes_status(e) != MHD_HTTP_PRECONDITION_FAILED)
+        return r;
+    (void)snprintf(text, sizeof(text), "\"%s\"", tag);
+    (void)request_reply_header(q, "ETag", text, NULL);
+    return r;
+}
+
+int files_refuse_body(struct err *e)
+{
+    return err_set(e, ERR_INVALID, "this request takes no body");
+}
+
 static const struct request_ops *by_verb(const struct request *q, const struct request_ops *get,
                                          const struct request_ops *put)
 {
@@ -36,24 +105,35 @@ static const struct request_ops *by_verb(const struct request *q, const struct r
 
 static const struct request_ops *file_ops(const struct request *q)
 {
-    return by_verb(q, &file_get_ops, &file_put_ops);
+    switch (q->verb) {
+    case VERB_PUT:
+    case VERB_POST:
+    case VERB_PATCH:
+        return &file_put_ops;
+    case VERB_DELETE:
+        return &file_delete_ops;
+    case VERB_OPTIONS:
+        return &file_options_ops;
+    case VERB_GET:
+    case VERB_HEAD:
+    case VERB_OTHER:
+    default:
+        return &file_get_ops;
+    }
 }
 
 static int files_begin(struct request *q, struct err *e)
 {
-    return file_ops(q)->begin(q, e);
-}
+    const struct request_ops *ops = file_ops(q);
 
-static int refuse_unasked_body(struct err *e)
-{
-    return err_set(e, ERR_INVALID, "a GET takes no body");
+    return ops->begin ? ops->begin(q, e) : 0;
 }
 
 static int files_body(struct request *q, const char *data, size_t *len, struct err *e)
 {
     const struct request_ops *ops = file_ops(q);
 
-    return ops->body ? ops->body(q, data, len, e) : refuse_unasked_body(e);
+    return ops->body ? ops->body(q, data, len, e) : files_refuse_body(e);
 }
 
 static int files_finish(struct request *q, struct err *e)
@@ -63,7 +143,10 @@ static int files_finish(struct request *q, struct err *e)
 
 static void files_done(struct request *q)
 {
-    file_ops(q)->done(q);
+    const struct request_ops *ops = file_ops(q);
+
+    if (ops->done)
+        ops->done(q);
 }
 
 const struct request_ops files_ops = {
@@ -84,7 +167,7 @@ static int archive_body(struct request *q, const char *data, size_t *len, struct
 {
     const struct request_ops *ops = tree_ops(q);
 
-    return ops->body ? ops->body(q, data, len, e) : refuse_unasked_body(e);
+    return ops->body ? ops->body(q, data, len, e) : files_refuse_body(e);
 }
 
 static int archive_finish(struct request *q, struct err *e)

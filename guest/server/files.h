@@ -10,8 +10,22 @@ int files_caller_new(struct request *q, const char *user, const char *cwd, struc
 /* Parameters that are not in the NULL-terminated list are refused by name. */
 int files_check_query(struct request *q, const char *const *known, struct err *e);
 
-/* file_get.c, file_put.c: files_ops chooses by verb. */
+#define FILES_TYPE "application/octet-stream"
+#define UPLOADS_PREFIX "/v1/uploads/"
+#define UPLOADS_TYPE "application/partial-upload"
+
+int files_check_path(struct request *q, struct err *e);
+/* All lines of a request header as one list, or NULL when there is none; owned: free(). */
+int files_header(struct request *q, const char *name, char **ret, struct err *e);
+/* A condition that failed (r) tells the tag there is, "" for none, as the ETag header too.
+ * Returns r. */
+int files_add_tag(struct request *q, int r, const char *tag, const struct err *e);
+int files_refuse_body(struct err *e);
+
+/* file_get.c, file_put.c, file_delete.c: files_ops chooses by verb. */
 extern const struct request_ops file_get_ops;
 extern const struct request_ops file_put_ops;
+extern const struct request_ops file_delete_ops;
+extern const struct request_ops file_options_ops;
 extern const struct request_ops archive_get_ops;
 extern const struct request_ops archive_put_ops;

@@ -12,22 +12,30 @@
 
 #include "common/banned.h"
 
+#define HEAD_BYTES 2048
+
 /* The whole reply in one piece: it is small and the socket's buffer is empty. */
 static void write_reply(struct request *q, int fd, const struct err *error, int status)
 {
     _cleanup_free_ char *body = NULL;
-    char head[512];
+    char head[HEAD_BYTES];
     size_t len = 0;
     int n;
 
-    if (respond_error_text(error, &body, &len, NULL) < 0)
+    if (respond_error_text(q, error, status, &body, &len, NULL) < 0)
         return;
     n = snprintf(head, sizeof(head),
-                 "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-                 "Cache-Control: no-store\r\nConnection: close\r\n%s\r\n",
-                 status, respond_reason(status), len,
+                 "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+                 "Cache-Control: no-store\r\nConnection: close\r\n%s",
+                 status, respond_reason(status), respond_error_type(q), len,
                  status == MHD_HTTP_UNAUTHORIZED ? "WWW-Authenticate: Bearer realm=\"bellhop\"\r\n"
                                                  : "");
+    for (unsigned i = 0; i < q->n_reply_headers && n < HEAD_BYTES - 2; i++)
+        n += snprintf(head + n, sizeof(head) - (size_t)n, "%s: %s\r\n", q->reply_headers[i].name,
+                      q->reply_headers[i].value);
+    if (n >= HEAD_BYTES - 2)
+        return;
+    n += snprintf(head + n, sizeof(head) - (size_t)n, "\r\n");
     if (send(fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
         (void)send(fd, body, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(fd, SHUT_WR);

@@ -1,5 +1,6 @@
 #include "server/request.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,11 +50,14 @@ struct request *request_unref(struct request *q)
 {
     if (!q || --q->refs > 0)
         return NULL;
+    if (q->free_state && q->state)
+        q->free_state(q->state);
     (void)pthread_mutex_destroy(&q->lock);
     free(q->target);
     free(q->path);
     free(q->rest);
-    free(q->etag_now);
+    for (unsigned i = 0; i < q->n_reply_headers; i++)
+        free(q->reply_headers[i].value);
     free(q);
     return NULL;
 }
@@ -113,6 +117,18 @@ void request_vanished(struct request *q)
     if (q->is_parked) {
         q->is_gone = true;
         resume(q);
+    }
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+void request_cut(struct request *q)
+{
+    (void)pthread_mutex_lock(&q->lock);
+    if (q->is_parked) {
+        q->is_gone = true;
+        resume(q);
+    } else if (!q->is_over && !q->is_upgraded) {
+        (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end and closes */
     }
     (void)pthread_mutex_unlock(&q->lock);
 }
@@ -193,6 +209,29 @@ int request_run(struct request *q, void (*fn)(struct request *q), struct err *e)
     return r;
 }
 
+int request_ask(struct request *q, struct ask *a, void (*fn)(struct request *q), struct err *e)
+{
+    if (!a->is_asked) {
+        int r = request_run(q, fn, e);
+
+        if (r < 0)
+            return r;
+        a->is_asked = true;
+    }
+    while (!a->is_done)
+        if (request_park(q))
+            return REQUEST_PARKED;
+    if (a->r < 0)
+        *e = a->error;
+    return a->r;
+}
+
+void request_answer(struct request *q, struct ask *a)
+{
+    a->is_done = true;
+    request_wake(q);
+}
+
 const char *request_header(struct request *q, const char *name)
 {
     return MHD_lookup_connection_value(q->mhd, MHD_HEADER_KIND, name);
@@ -238,6 +277,18 @@ bool request_header_has(struct request *q, const char *name, const char *token)
         p += n + (p[n] == ',');
     }
     return false;
+}
+
+int request_reply_header(struct request *q, const char *name, const char *value, struct err *e)
+{
+    struct reply_header *h = &q->reply_headers[q->n_reply_headers];
+
+    assert(q->n_reply_headers < REQUEST_REPLY_HEADERS);
+    *h = (struct reply_header){name, strdup(value)};
+    if (!h->value)
+        return err_oom(e);
+    q->n_reply_headers++;
+    return 0;
 }
 
 /* The library calls this with the request line, before it decodes anything of it. */

@@ -27,6 +27,8 @@
 #define REQUEST_DISCARD_MS 5000
 #define REQUEST_STALL_MS 60000 /* a body of which nothing arrives for so long is given up: 408 */
 
+#define REQUEST_REPLY_HEADERS 6
+
 #define REQUEST_PARKED 1 /* a result: request_park() returned true, more later */
 
 struct server;
@@ -65,12 +67,12 @@ enum stage {
     STAGE_REPLIED,
 };
 
-#define ROUTE_OPEN (1u << 0)     /* needs no token */
-#define ROUTE_RESERVE (1u << 1)  /* answers on the connections kept in reserve */
-#define ROUTE_QUIET (1u << 2)    /* does not count as use of the box */
-#define ROUTE_REST (1u << 3)     /* the path goes on behind the prefix */
-#define ROUTE_ANY_VERB (1u << 4) /* the gate leaves the method alone */
-#define ROUTE_CHANGES (1u << 5)  /* its PUT, POST, PATCH and DELETE change files */
+#define ROUTE_OPEN (1u << 0)       /* needs no token */
+#define ROUTE_RESERVE (1u << 1)    /* answers on the connections kept in reserve */
+#define ROUTE_QUIET (1u << 2)      /* does not count as use of the box */
+#define ROUTE_REST (1u << 3)       /* the path goes on behind the prefix */
+#define ROUTE_ANY_VERB (1u << 4)   /* the gate leaves the method alone */
+#define ROUTE_CHANGES (1u << 5)    /* its PUT, POST, PATCH and DELETE change files */
 #define ROUTE_POST_READS (1u << 9) /* but its POST does not */
 
 struct route {
@@ -84,6 +86,18 @@ struct route {
 };
 
 struct conn;
+
+struct reply_header {
+    const char *name; /* static */
+    char *value;      /* owned */
+};
+
+struct problem {
+    const char *type; /* the end of its address, or NULL; static */
+    bool has_offsets;
+    uint64_t expected_offset;
+    uint64_t provided_offset;
+};
 
 struct request {
     struct server *server;
@@ -110,12 +124,15 @@ struct request {
     int refusal_status;
     int error_status;  /* a handler's: the status of its error, when it is not the code's own */
     const char *allow; /* the Allow header of a 405 */
-    char *etag_now;    /* the tag of what is there, for a 412; owned */
+    struct reply_header reply_headers[REQUEST_REPLY_HEADERS]; /* of an error's reply */
+    unsigned n_reply_headers;
+    struct problem problem; /* the error's type by RFC 9457, if it has one */
     uint64_t discarded;
     int64_t started_ms;
     uint64_t bytes_in;
     uint64_t bytes_out;
-    void *state; /* the handler's */
+    void *state;                     /* the handler's */
+    void (*free_state)(void *state); /* called with the last reference; NULL: ops->done does it */
 
     _Atomic int refs;
     pthread_mutex_t lock;
@@ -146,8 +163,24 @@ void request_wake(struct request *q);
 /* Whether the client is known to have gone, or the request is over. From any thread. */
 bool request_is_gone(struct request *q);
 
+/* Cuts the connection: whoever works on the request finds its client gone. From any thread, by a
+ * holder of a reference. */
+void request_cut(struct request *q);
+
 /* Run fn(arg) on a pool thread with a reference to q held until it returns. */
 int request_run(struct request *q, void (*fn)(struct request *q), struct err *e);
+
+/* An answer that a worker has to find. Embedded in a state with free_state. */
+struct ask {
+    bool is_asked;
+    _Atomic bool is_done;
+    int r; /* the worker's: what it came to */
+    struct err error;
+};
+/* For finish: REQUEST_PARKED while the worker is at it, then its result. fn sets r and error. */
+int request_ask(struct request *q, struct ask *a, void (*fn)(struct request *q), struct err *e);
+/* The worker's last act. */
+void request_answer(struct request *q, struct ask *a);
 
 /* The value of a request header, or NULL. */
 const char *request_header(struct request *q, const char *name);
@@ -157,6 +190,9 @@ int request_query(struct request *q, const char *name, char **ret, struct err *e
 int request_query_bool(struct request *q, const char *name, bool *ret, struct err *e);
 /* Whether a comma-separated header lists this token (case-insensitive). */
 bool request_header_has(struct request *q, const char *name, const char *token);
+
+/* A header that the reply gets when it is an error. name: static; the value is copied. */
+int request_reply_header(struct request *q, const char *name, const char *value, struct err *e);
 
 /* The callbacks for libmicrohttpd; cls is the server. */
 void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd);

@@ -13,6 +13,8 @@
 
 #include "common/banned.h"
 
+#define PROBLEM_TYPES "https://iana.org/assignments/http-problem-types#"
+
 void respond_add_header(struct MHD_Response *response, const char *name, const char *value)
 {
     (void)MHD_add_response_header(response, name, value);
@@ -83,13 +85,35 @@ int respond_empty(struct request *q, int status, struct err *e)
                          MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT), e);
 }
 
-int respond_error_text(const struct err *error, char **ret, size_t *ret_len, struct err *e)
+/* RFC 9457: a problem's members stand beside ours. */
+static int add_problem(const struct problem *p, const struct err *error, int status, json_t *body)
+{
+    int r = json_object_set_new(body, "type", json_sprintf("%s%s", PROBLEM_TYPES, p->type));
+
+    r |= json_object_set_new(body, "title", json_string(error->message));
+    r |= json_object_set_new(body, "status", json_integer(status));
+    if (p->has_offsets) {
+        r |= json_object_set_new(body, "expected-offset",
+                                 json_integer((json_int_t)p->expected_offset));
+        r |= json_object_set_new(body, "provided-offset",
+                                 json_integer((json_int_t)p->provided_offset));
+    }
+    return r;
+}
+
+int respond_error_text(const struct request *q, const struct err *error, int status, char **ret,
+                       size_t *ret_len, struct err *e)
 {
     _cleanup_json_ json_t *body = jx_new_error(error);
 
-    if (!body)
+    if (!body || (q->problem.type && add_problem(&q->problem, error, status, body) < 0))
         return err_oom(e);
     return jx_dump(body, ret, ret_len, e);
+}
+
+const char *respond_error_type(const struct request *q)
+{
+    return q->problem.type ? "application/problem+json" : WIRE_TYPE_JSON;
 }
 
 int respond_error(struct request *q, const struct err *error, int status, struct err *e)
@@ -102,7 +126,7 @@ int respond_error(struct request *q, const struct err *error, int status, struct
 
     if (!status)
         status = err_http_status(error->code);
-    r = respond_error_text(error, &text, &len, e);
+    r = respond_error_text(q, error, status, &text, &len, e);
     if (r < 0)
         return r;
     response = MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
@@ -110,15 +134,15 @@ int respond_error(struct request *q, const struct err *error, int status, struct
         free(text);
         return err_oom(e);
     }
-    respond_add_header(response, "Content-Type", WIRE_TYPE_JSON);
+    respond_add_header(response, "Content-Type", respond_error_type(q));
     if (status == MHD_HTTP_UNAUTHORIZED)
         respond_add_header(response, "WWW-Authenticate", "Bearer realm=\"bellhop\"");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED) {
         route_allow(q->route, allow, sizeof(allow));
         respond_add_header(response, "Allow", allow);
     }
-    if (q->etag_now)
-        respond_add_header(response, "ETag", q->etag_now);
+    for (unsigned i = 0; i < q->n_reply_headers; i++)
+        respond_add_header(response, q->reply_headers[i].name, q->reply_headers[i].value);
     q->bytes_out += len;
     return respond_queue(q, status, response, e);
 }
@@ -128,6 +152,8 @@ int respond_bytes_status(const struct err *error)
     if (error->code == ERR_ABORTED &&
         (str_eq(error->field, "if_match") || str_eq(error->field, "if_none_match")))
         return MHD_HTTP_PRECONDITION_FAILED;
+    if (error->code == ERR_DATA_LOSS && str_eq(error->field, "digest"))
+        return MHD_HTTP_BAD_REQUEST;
     if (error->code != ERR_EXHAUSTED)
         return 0;
     if (error->sys == EFBIG)

@@ -23,8 +23,10 @@ int respond_empty(struct request *q, int status, struct err *e);
 
 /* {"code","message","field"} with the status (0: the code's own). */
 int respond_error(struct request *q, const struct err *error, int status, struct err *e);
-/* The body of such a reply. */
-int respond_error_text(const struct err *error, char **ret, size_t *ret_len, struct err *e);
+/* The body of such a reply, and its type. */
+int respond_error_text(const struct request *q, const struct err *error, int status, char **ret,
+                       size_t *ret_len, struct err *e);
+const char *respond_error_type(const struct request *q);
 
 /* The status of an error of a route that moves bytes: 412, 413, 507 where they are meant. */
 int respond_bytes_status(const struct err *error);

@@ -58,11 +58,21 @@ static const struct route routes[] = {
     {
         .name = "files",
         .prefix = "/v1/files/",
-        .verbs = VERB_GET | VERB_HEAD | VERB_PUT,
+        .verbs =
+            VERB_GET | VERB_HEAD | VERB_PUT | VERB_POST | VERB_PATCH | VERB_DELETE | VERB_OPTIONS,
         .flags = ROUTE_REST | ROUTE_CHANGES,
         .max_body_bytes = UINT64_MAX,
         .ops = &files_ops,
         .summary = "a file's bytes",
+    },
+    {
+        .name = "uploads",
+        .prefix = "/v1/uploads/",
+        .verbs = VERB_GET | VERB_HEAD | VERB_PATCH | VERB_DELETE,
+        .flags = ROUTE_REST | ROUTE_CHANGES,
+        .max_body_bytes = UINT64_MAX,
+        .ops = &uploads_ops,
+        .summary = "an upload that can be resumed",
     },
     {
         .name = "archive",

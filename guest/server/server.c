@@ -13,6 +13,7 @@
 #include "rpc/agent.h"
 #include "server/listen.h"
 #include "server/relay.h"
+#include "server/resume.h"
 #include "server/request.h"
 #include "server/route.h"
 #include "server/state.h"
@@ -186,6 +187,7 @@ static void on_sweep(struct loop *loop, void *arg)
 
     s->sweep_timer = NULL;
     (void)close_idle(s, now_ms, SERVER_IDLE_MS);
+    resumes_sweep(s->resumes, now_ms);
     for (unsigned i = 0; i < s->n_slots; i++) {
         struct request *q = get_request(s, i, 0);
 
@@ -218,6 +220,8 @@ int server_new(const struct server_options *o, struct server **ret, struct err *
         r = err_sys(e, errno, "epoll_create1");
     else
         r = route_init_metrics(e);
+    if (r == 0)
+        r = resumes_new(s->agent->pool, (int64_t)RESUME_AGE_S * 1000, &s->resumes, e);
     if (r < 0) {
         server_free(s);
         return r;
@@ -362,6 +366,7 @@ struct server *server_free(struct server *s)
         explicit_bzero(s->token, s->o.token_len);
     free(s->token);
     free(s->conns);
+    resumes_free(s->resumes);
     (void)pthread_mutex_destroy(&s->table_lock);
     free(s);
     return NULL;

@@ -15,6 +15,7 @@ struct loop_watch;
 struct listener;
 struct relay;
 struct request;
+struct resumes;
 
 /* One accepted connection, from the library's notice to its closing. */
 struct conn {
@@ -50,7 +51,8 @@ struct server {
     unsigned first_free; /* a hint */
     uint32_t generation;
 
-    struct relay *relays; /* of tunnels and upgraded proxies; the loop's thread's */
+    struct resumes *resumes; /* uploads that can go on after a cut; thread-safe */
+    struct relay *relays;    /* of tunnels and upgraded proxies; the loop's thread's */
     _Atomic unsigned n_relays;
 };
 

@@ -44,6 +44,12 @@ static void unref_and_unlock(struct upload *u)
     free(u);
 }
 
+/* Called with the lock. The client has gone, but what it sent counts. */
+static bool is_kept(const struct upload *u)
+{
+    return u->ops->keeps && u->is_begun && (u->ring.len || u->is_ended);
+}
+
 /* Called with the lock, gives it up for the step, and has it again. False: nothing to do now. */
 static bool work_step(struct upload *u)
 {
@@ -52,7 +58,7 @@ static bool work_step(struct upload *u)
     size_t len = 0;
     int r;
 
-    if (u->r < 0 || u->is_done || u->is_left)
+    if (u->r < 0 || u->is_done || (u->is_left && !is_kept(u)))
         return false;
     if (!u->is_begun) {
         u->is_begun = true;

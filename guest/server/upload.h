@@ -16,6 +16,7 @@ struct sink_ops {
     int (*commit)(void *sink, struct err *e);
     void (*close)(void *sink); /* after begin, whether committed or to be undone */
     void (*free)(void *sink);  /* memory only; from any thread */
+    bool keeps; /* what has arrived is written even when the client has gone, before close */
 };
 
 struct upload;

@@ -1,10 +1,9 @@
-/* The server's parts that need no socket: addresses, ranges, encodings, rings, HTTP's grammar. */
+/* The server's parts that need no socket: addresses, encodings, rings, HTTP's grammar. */
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "system/dial.h"
 #include "server/encode.h"
 #include "system/http1.h"
-#include "server/range.h"
 #include "server/ring.h"
 #include "server/uri.h"
 
@@ -50,54 +49,6 @@ TEST(uri_query_finds_one_and_refuses_two)
     T_INT(uri_query_unknown("a=1&%7a=2", (const char *const[]){"a", NULL}, &s, NULL), 0);
     T_STR(s, "z");
     free(s);
-}
-
-TEST(range_table)
-{
-    static const struct {
-        const char *header;
-        unsigned long long size;
-        int kind;
-        unsigned long long first, len;
-    } rows[] = {
-        {NULL, 10, RANGE_WHOLE, 0, 0},
-        {"bytes=0-0", 10, RANGE_PART, 0, 1},
-        {"bytes=3-", 10, RANGE_PART, 3, 7},
-        {"bytes=-3", 10, RANGE_PART, 7, 3},
-        {"bytes=-30", 10, RANGE_PART, 0, 10},
-        {"bytes=2-99", 10, RANGE_PART, 2, 8},
-        {"bytes=10-", 10, RANGE_NONE, 0, 0},
-        {"bytes=-0", 10, RANGE_NONE, 0, 0},
-        {"bytes=0-", 0, RANGE_NONE, 0, 0},
-        {"bytes=-1", 0, RANGE_NONE, 0, 0},
-        {"bytes=5-2", 10, RANGE_WHOLE, 0, 0},
-        {"bytes=", 10, RANGE_WHOLE, 0, 0},
-        {"bytes=-", 10, RANGE_WHOLE, 0, 0},
-        {"bytes=1-2,4-5", 10, RANGE_WHOLE, 0, 0},
-        {"bytes=x-2", 10, RANGE_WHOLE, 0, 0},
-        {"pages=1-2", 10, RANGE_WHOLE, 0, 0},
-        {"bytes=99999999999999999999-", 10, RANGE_WHOLE, 0, 0},
-        {"bytes=18446744073709551615-", 10, RANGE_NONE, 0, 0},
-        {"BYTES=1-1", 10, RANGE_PART, 1, 1},
-    };
-
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct range range = {0};
-
-        T_INT(range_parse(rows[i].header, rows[i].size, &range), rows[i].kind);
-        if (rows[i].kind == RANGE_PART) {
-            T_INT(range.first, rows[i].first);
-            T_INT(range.len, rows[i].len);
-        }
-    }
-}
-
-TEST(range_dates_are_http_dates)
-{
-    char out[RANGE_DATE_BYTES];
-
-    range_format_date(784111777, out);
-    T_STR(out, "Sun, 06 Nov 1994 08:49:37 GMT");
 }
 
 TEST(encode_ndjson_sse_and_connect)

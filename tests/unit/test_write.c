@@ -242,16 +242,22 @@ TEST(write_conditions_are_a_matrix)
 #define ADDERS 16
 #define ADDITIONS 10
 
+struct adder {
+    struct fs_caller *caller;
+    char name[16];
+};
+
 static void *adder(void *arg)
 {
-    struct fs_caller *c = arg;
+    const struct adder *a = arg;
+    struct fs_caller *c = a->caller;
 
     for (int done = 0; done < ADDITIONS;) {
         struct fs_write_options o = {0};
         struct fs_write_result mine;
         char tag[FS_ETAG_BYTES], next[32], text[32] = "";
         struct stat st;
-        int fd = open("n", O_RDONLY), r;
+        int fd = open(a->name, O_RDONLY), r;
 
         r = fd < 0 ? -1 : fs_etag(fd, &st, tag, NULL);
         if (r == 0 && read(fd, text, sizeof(text) - 1) < 0)
@@ -261,7 +267,7 @@ static void *adder(void *arg)
             continue;
         snprintf(next, sizeof(next), "%ld", strtol(text, NULL, 10) + 1);
         o.condition.if_match = tag;
-        r = h_write(c, "n", next, &o, &mine, NULL);
+        r = h_write(c, a->name, next, &o, &mine, NULL);
         if (r == 0)
             done++;
         else if (r != -ERR_ABORTED)
@@ -270,15 +276,21 @@ static void *adder(void *arg)
     return NULL;
 }
 
-TEST(write_with_if_match_loses_no_update)
+/* All by one name of the number, or each by its own. */
+static void add_all(struct fs_caller *c, bool linked)
 {
-    struct fs_caller *c = h_caller();
+    struct adder adders[ADDERS];
     pthread_t threads[ADDERS];
     char want[16];
 
-    T_INT(h_write(c, "n", "0", &plain, &res, &e), 0);
+    for (int i = 0; i < ADDERS; i++) {
+        adders[i].caller = c;
+        snprintf(adders[i].name, sizeof(adders[i].name), "n%d", linked ? i : 0);
+        if (linked && i)
+            T_INT(link("n0", adders[i].name), 0);
+    }
     for (int i = 0; i < ADDERS; i++)
-        T_INT(pthread_create(&threads[i], NULL, adder, c), 0);
+        T_INT(pthread_create(&threads[i], NULL, adder, &adders[i]), 0);
     for (int i = 0; i < ADDERS; i++) {
         void *failed;
 
@@ -286,7 +298,25 @@ TEST(write_with_if_match_loses_no_update)
         T_OK(!failed);
     }
     snprintf(want, sizeof(want), "%d", ADDERS * ADDITIONS);
-    T_STR(h_text("n"), want);
+    T_STR(h_text("n0"), want);
+}
+
+TEST(write_with_if_match_loses_no_update)
+{
+    struct fs_caller *c = h_caller();
+
+    T_INT(h_write(c, "n0", "0", &plain, &res, &e), 0);
+    add_all(c, false);
+    h_drop(c);
+}
+
+/* Two names of one file are one file: of two who read the same tag only one may write. */
+TEST(write_with_if_match_loses_no_update_across_hard_links)
+{
+    struct fs_caller *c = h_caller();
+
+    T_INT(h_write(c, "n0", "0", &plain, &res, &e), 0);
+    add_all(c, true);
     h_drop(c);
 }
 
@@ -363,4 +393,119 @@ TEST(write_names_an_unknown_user)
     T_INT(fs_caller_new(root, "nobody-of-this-name", NULL, &c, &e), -ERR_NOT_FOUND);
     T_STR(e.field, "user");
     fs_root_free(root);
+}
+
+/* Parts: the old bytes, the data, where it goes, and what comes of it. */
+TEST(write_of_a_part_leaves_the_rest_as_it_was)
+{
+    static const struct {
+        const char *old; /* NULL: no file */
+        const char *data;
+        struct fs_part part;
+        int r;
+        const char *want;
+    } rows[] = {
+        {"0123456789", "ab", {.is_part = true, .offset = 3}, 0, "012ab56789"},
+        {"0123456789", "ab", {.is_part = true, .offset = 9}, 0, "012345678ab"},
+        {"0123456789", "ab", {.is_part = true, .offset = 10}, 0, "0123456789ab"},
+        {"0123456789", "ab", {.is_part = true, .at_end = true}, 0, "0123456789ab"},
+        {"0123456789", "", {.is_part = true, .offset = 4}, 0, "0123456789"},
+        {"0123456789", "ab", {.is_part = true, .offset = 11}, -ERR_RANGE, "0123456789"},
+        {"0123456789",
+         "ab",
+         {.is_part = true, .offset = 3, .has_size = true, .size = 5},
+         0,
+         "012ab"},
+        {"0123456789",
+         "ab",
+         {.is_part = true, .offset = 3, .has_size = true, .size = 10},
+         0,
+         "012ab56789"},
+        {"0123456789",
+         "ab",
+         {.is_part = true, .offset = 3, .has_size = true, .size = 11},
+         -ERR_RANGE,
+         "0123456789"},
+        {"0123456789",
+         "ab",
+         {.is_part = true, .offset = 3, .has_size = true, .size = 4},
+         -ERR_INVALID,
+         "0123456789"},
+        {NULL, "ab", {.is_part = true, .offset = 0}, 0, "ab"},
+        {NULL, "ab", {.is_part = true, .at_end = true}, 0, "ab"},
+        {NULL, "ab", {.is_part = true, .offset = 1}, -ERR_RANGE, "(none)"},
+    };
+    struct fs_caller *c = h_caller();
+
+    for (int in_place = 0; in_place < 2; in_place++)
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+            struct fs_write_options o = {.part = rows[i].part, .in_place = in_place};
+            int r;
+
+            (void)unlink("f");
+            if (rows[i].old)
+                h_file("f", rows[i].old);
+            r = h_write(c, "f", rows[i].data, &o, &res, &e);
+            if (r != rows[i].r || strcmp(h_text("f"), rows[i].want) != 0)
+                t_fail(__FILE__, __LINE__, "row %zu: %d, '%s'", i, r, h_text("f"));
+            if (r == -ERR_RANGE)
+                T_STR(e.detail, rows[i].old ? "10" : "0");
+            if (r < 0)
+                continue;
+            T_INT(res.size, strlen(rows[i].want));
+            T_INT(res.in_place, in_place && rows[i].old);
+        }
+    h_drop(c);
+}
+
+#define LINES 50
+
+static void *add_lines(void *arg)
+{
+    struct fs_write_options o = {.part = {.is_part = true, .at_end = true}};
+    struct fs_write_result mine;
+
+    for (int i = 0; i < LINES; i++)
+        if (h_write(arg, "log", "line\n", &o, &mine, NULL) < 0)
+            return (void *)1;
+    return NULL;
+}
+
+TEST(write_of_parts_by_many_loses_none)
+{
+    struct fs_caller *c = h_caller();
+    pthread_t threads[ADDERS];
+    struct stat st;
+
+    for (int i = 0; i < ADDERS; i++)
+        T_INT(pthread_create(&threads[i], NULL, add_lines, c), 0);
+    for (int i = 0; i < ADDERS; i++) {
+        void *failed;
+
+        T_INT(pthread_join(threads[i], &failed), 0);
+        T_OK(!failed);
+    }
+    T_INT(stat("log", &st), 0);
+    T_INT(st.st_size, ADDERS * LINES * 5);
+    h_drop(c);
+}
+
+TEST(write_can_take_back_what_came_last)
+{
+    static const uint8_t abc[] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
+                                  0xde, 0x5d, 0xae, 0x22, 0x23, 0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17,
+                                  0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad};
+    struct fs_caller *c = h_caller();
+    struct fs_write *w = NULL;
+
+    T_INT(fs_write_begin(c, "f", &plain, &w, &e), 0);
+    T_INT(fs_write_data(w, "abxyz", 5, &e), 0);
+    T_INT(fs_write_cut(w, 2, &e), 0);
+    T_INT(fs_write_offset(w), 2);
+    T_INT(fs_write_data(w, "c", 1, &e), 0);
+    fs_write_expect(w, abc);
+    T_INT(fs_write_commit(w, &res, &e), 0);
+    fs_write_free(w);
+    T_STR(h_text("f"), "abc");
+    h_drop(c);
 }

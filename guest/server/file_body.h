@@ -1,0 +1,33 @@
+#pragma once
+/*
+ * file_body: a file's bytes as a reply's body: by sendfile where the disk is a local one, else
+ * read ahead by a worker; one range, or several as multipart/byteranges.
+ */
+#include "fs/open.h"
+#include "server/range.h"
+#include "server/request.h"
+
+#define FILE_BODY_HEAD_BYTES (64 * 1024)             /* of a made-up file, read before the reply */
+#define FILE_BODY_MADE_UP_MAX (256ull * 1024 * 1024) /* past that the reply breaks off */
+
+/* What is asked of a file, made by a worker (it blocks) and used by the connection's thread. */
+struct file_body {
+    struct fs_file file; /* owned */
+    bool is_local;       /* sendfile does not wait for another machine or process */
+    char *head;          /* of a made-up file: its first bytes, owned */
+    size_t head_len;
+    bool head_is_all;
+};
+
+/* Takes the file in any case. Blocks. */
+int file_body_init_take(struct file_body *b, struct fs_file *f, struct err *e);
+void file_body_done(struct file_body *b);
+/* How many bytes there are, or UINT64_MAX. */
+uint64_t file_body_size(const struct file_body *b);
+
+/* All of it. Content-Length is the response's own affair. */
+int file_body_whole(struct request *q, struct file_body *b, struct MHD_Response **ret,
+                    struct err *e);
+/* One range; or several, with the Content-Type header that says so. */
+int file_body_ranges(struct request *q, struct file_body *b, const struct range_set *set,
+                     struct MHD_Response **ret, struct err *e);

@@ -1,0 +1,70 @@
+#pragma once
+/*
+ * file_sink: where the body of a request that writes a file goes (the sink of server/upload.h): a
+ * whole file, a part of one, or the next piece of an upload that can be resumed.
+ */
+#include <nettle/sha2.h>
+
+#include "fs/write.h"
+#include "server/digest.h"
+#include "server/resume.h"
+#include "server/upload.h"
+
+struct file_sink {
+    /* Set by the request's thread before the upload begins. Strings are owned. */
+    struct request *request; /* borrowed: the upload has a reference */
+    char *path;
+    char *user;
+    char *cwd;
+    char *if_match;
+    char *if_none_match;
+    struct fs_write_options options;
+    uint8_t sha256[DIGEST_BYTES]; /* options.sha256 points here */
+    bool has_content_digest;      /* of this request's body alone */
+    uint8_t content_digest[DIGEST_BYTES];
+    bool is_resumable;
+    bool is_incomplete; /* more requests will come */
+    char *id;           /* an upload's to go on with; NULL: a new one */
+    uint64_t offset;    /* where its client believes to be */
+    bool has_length;
+    uint64_t length; /* of the whole upload */
+
+    /* A worker's, then the request's thread's once the upload has begun, failed or ended. */
+    struct fs_caller *caller;
+    struct fs_write *write; /* the upload's, when there is one */
+    struct resume *resume;
+    struct resumes *resumes; /* borrowed */
+    struct sha256_ctx content;
+    uint64_t start;    /* what was there before this request */
+    bool is_committed; /* this request's bytes stay */
+    struct fs_write_result result;
+    char current[FS_ETAG_BYTES]; /* the tag that is there, after a condition failed */
+    char upload_id[RESUME_ID_BYTES];
+    uint64_t upload_offset;
+    bool is_complete; /* all bytes of the upload were there; what came of it is the reply */
+    struct problem problem;
+    int status; /* of an error, when it is not its code's */
+};
+
+struct file_sink *file_sink_new(struct request *q, struct err *e);
+/* Before the upload has it. Accepts NULL; returns NULL. */
+struct file_sink *file_sink_free(struct file_sink *s);
+/* For upload_new_take(). */
+const struct sink_ops *file_sink_ops(const struct file_sink *s);
+
+/* The headers that all such requests may have: Content-Digest, Repr-Digest, If-Match,
+ * If-None-Match. */
+int file_sink_headers(struct file_sink *s, struct request *q, struct err *e);
+/* Upload-Complete, Upload-Length. *ret_is_there: Upload-Complete is there and makes sense. */
+int file_sink_upload_headers(struct file_sink *s, struct request *q, bool *ret_is_there,
+                             struct err *e);
+/* An item of a structured field that must be a number; false: it is not there or no such. */
+bool file_sink_number(struct request *q, const char *name, uint64_t *ret);
+
+/* Puts what a program should know of an error into the reply's headers. Returns r. */
+int file_sink_explain(const struct file_sink *s, struct request *q, int r, struct err *e);
+/* The reply when the file is written. */
+int file_sink_reply(const struct file_sink *s, struct request *q, struct err *e);
+/* "max-age=3600" */
+#define FILE_SINK_LIMIT_BYTES 32
+void file_sink_limit(char out[FILE_SINK_LIMIT_BYTES]);

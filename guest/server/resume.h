@@ -1,0 +1,74 @@
+#pragma once
+/*
+ * resume: uploads that can go on after their connection was cut (the IETF's resumable uploads,
+ * draft-ietf-httpbis-resumable-upload, interop version 8): the table of those that are not
+ * complete, and for a while the outcome of those that are. Their bytes are a temporary file of
+ * fs/write.h; the target is untouched until the end. In memory: a restart of the agent forgets
+ * them.
+ *
+ * One request at a time holds an upload: a new one cuts the connection of the one before, whose
+ * client has given it up. All functions are thread-safe; the ones marked so may block.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "fs/write.h"
+
+#define RESUME_INTEROP_VERSION 8
+#define RESUME_MAX_OPEN 64    /* uploads that are not complete; the next is refused */
+#define RESUME_MAX_CLOSED 256 /* outcomes that are kept; the oldest goes */
+#define RESUME_AGE_S 3600     /* without a request */
+#define RESUME_WAIT_MS 10000  /* for the request before to let go */
+#define RESUME_ID_BYTES 33
+
+struct pool;
+struct request;
+struct resumes; /* the table */
+
+enum resume_state {
+    RESUME_OPEN,
+    RESUME_DONE,   /* `result` is what came of it */
+    RESUME_FAILED, /* `error`: all bytes were there, but they could not be put in place; or invalid */
+};
+
+struct resume {
+    char id[RESUME_ID_BYTES];
+    /* The holder's: */
+    enum resume_state state;
+    char *path; /* as asked */
+    struct fs_caller *caller;
+    struct fs_write *write; /* NULL when it is not open */
+    bool has_length;
+    uint64_t length;
+    uint64_t offset; /* of the bytes that are there to stay */
+    bool is_known;   /* the client was told the id: else the upload ends with its request */
+    struct fs_write_result result;
+    struct err error;
+    /* resume.c's: */
+    int refs;
+    struct request *holder;
+    int64_t used_ms;
+    bool is_dropped;
+    struct resume *next;
+};
+
+int resumes_new(struct pool *pool, int64_t age_ms, struct resumes **ret, struct err *e);
+struct resumes *resumes_free(struct resumes *t); /* accepts NULL; returns NULL. Blocks. */
+/* What is too old goes, by a worker. */
+void resumes_sweep(struct resumes *t, int64_t now_ms);
+
+/* A new one, held by q, with a reference. Takes caller and write only when it succeeds.
+ * -ERR_EXHAUSTED: too many. */
+int resume_new(struct resumes *t, struct request *q, const char *path, struct fs_caller *caller,
+               struct fs_write *write, struct resume **ret, struct err *e);
+/* By id, held by q, with a reference. Blocks until the holder before has let go, which is cut off.
+ * -ERR_NOT_FOUND: there is none (any more). */
+int resume_hold(struct resumes *t, struct request *q, const char *id, struct resume **ret,
+                struct err *e);
+/* Let go, and give the reference back. One that is complete, or that nobody knows, gives its
+ * temporary file up: blocks. Accepts NULL. */
+void resume_release(struct resumes *t, struct resume *u);
+/* The holder's: it is to be forgotten when it is let go. */
+void resume_drop(struct resume *u);

@@ -1,0 +1,265 @@
+/*
+ * uploads: /v1/uploads/{id}: where an upload that can be resumed stands (HEAD), its next piece
+ * (PATCH), its end without an effect (DELETE). What begins one is file_put.c's.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/cleanup.h"
+#include "server/file_sink.h"
+#include "server/files.h"
+#include "server/handlers.h"
+#include "server/respond.h"
+#include "server/state.h"
+
+#include "common/banned.h"
+
+static struct MHD_Response *new_empty(void)
+{
+    return MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+}
+
+static void add_number(struct MHD_Response *response, const char *name, uint64_t value)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, value);
+    respond_add_header(response, name, text);
+}
+
+static void add_limit(struct MHD_Response *response)
+{
+    char limit[FILE_SINK_LIMIT_BYTES];
+
+    file_sink_limit(limit);
+    respond_add_header(response, "Upload-Limit", limit);
+}
+
+/* ---- HEAD, GET, DELETE ----------------------------------------------------------------------- */
+
+struct look {
+    struct ask ask;
+    bool is_cancel;
+    /* of the upload: */
+    enum resume_state state;
+    uint64_t offset;
+    bool has_length;
+    uint64_t length;
+    char etag[FS_ETAG_BYTES];
+    struct err error;
+};
+
+static int look_begin(struct request *q, struct err *e)
+{
+    static const char *const known[] = {NULL};
+    struct look *l = calloc(1, sizeof(*l));
+
+    if (!l)
+        return err_oom(e);
+    l->is_cancel = q->verb == VERB_DELETE;
+    q->state = l;
+    q->free_state = free;
+    return files_check_query(q, known, e);
+}
+
+static void look_job(struct request *q)
+{
+    struct resumes *t = q->server->resumes;
+    struct look *l = q->state;
+    struct resume *u = NULL;
+
+    l->ask.r = resume_hold(t, q, q->rest, &u, &l->ask.error);
+    if (l->ask.r == 0) {
+        l->state = u->state;
+        l->offset = u->offset;
+        l->has_length = u->has_length;
+        l->length = u->length;
+        (void)snprintf(l->etag, sizeof(l->etag), "%s", u->result.etag);
+        if (u->state == RESUME_FAILED)
+            l->error = u->error;
+        if (l->is_cancel)
+            resume_drop(u);
+        resume_release(t, u);
+    }
+    request_answer(q, &l->ask);
+}
+
+static int look_reply(struct request *q, const struct look *l, struct err *e)
+{
+    struct MHD_Response *response;
+    char etag[FS_ETAG_BYTES + 4];
+
+    if (l->state == RESUME_FAILED && !l->is_cancel) {
+        q->error_status = MHD_HTTP_GONE;
+        *e = l->error;
+        return err_wrap(e, -l->error.code, "the upload has failed");
+    }
+    response = new_empty();
+    if (!response)
+        return err_oom(e);
+    if (!l->is_cancel) {
+        respond_add_header(response, "Upload-Complete", l->state == RESUME_DONE ? "?1" : "?0");
+        add_number(response, "Upload-Offset", l->offset);
+        if (l->has_length)
+            add_number(response, "Upload-Length", l->length);
+        add_limit(response);
+        /* For who missed the reply; not ETag, which would be this resource's own. */
+        (void)snprintf(etag, sizeof(etag), "\"%s\"", l->etag);
+        if (l->etag[0])
+            respond_add_header(response, "Bellhop-File-ETag", etag);
+    }
+    return respond_queue(q, MHD_HTTP_NO_CONTENT, response, e);
+}
+
+static int look_finish(struct request *q, struct err *e)
+{
+    struct look *l = q->state;
+    int r = request_ask(q, &l->ask, look_job, e);
+
+    if (r == REQUEST_PARKED)
+        return 0;
+    return r < 0 ? r : look_reply(q, l, e);
+}
+
+/* ---- PATCH ----------------------------------------------------------------------------------- */
+
+struct append {
+    struct upload *upload;
+    struct file_sink *sink; /* the upload's */
+};
+
+static int get_options(struct request *q, struct file_sink *s, struct err *e)
+{
+    static const char *const known[] = {NULL};
+    const char *type = request_header(q, "Content-Type");
+    bool is_there;
+    int r;
+
+    if (!type || strncasecmp(type, UPLOADS_TYPE, strlen(UPLOADS_TYPE)) != 0) {
+        q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+        return err_field(e, ERR_INVALID, "Content-Type", "must be " UPLOADS_TYPE);
+    }
+    if (!file_sink_number(q, "Upload-Offset", &s->offset))
+        return err_field(e, ERR_INVALID, "Upload-Offset", "must be a number of bytes");
+    if ((r = files_check_query(q, known, e)) < 0 || (r = file_sink_headers(s, q, e)) < 0 ||
+        (r = file_sink_upload_headers(s, q, &is_there, e)) < 0)
+        return r;
+    if (!is_there)
+        return err_field(e, ERR_INVALID, "Upload-Complete", "must be ?0 or ?1");
+    s->is_resumable = true;
+    s->id = strdup(q->rest);
+    return s->id ? 0 : err_oom(e);
+}
+
+static int new_append(struct request *q, struct err *e)
+{
+    struct append *a = calloc(1, sizeof(*a));
+    struct file_sink *s;
+    int r;
+
+    if (!a)
+        return err_oom(e);
+    q->state = a;
+    s = file_sink_new(q, e);
+    if (!s)
+        return -ERR_EXHAUSTED;
+    r = get_options(q, s, e);
+    if (r < 0) {
+        file_sink_free(s);
+        return r;
+    }
+    r = upload_new_take(q, file_sink_ops(s), s, &a->upload, e);
+    if (r == 0)
+        a->sink = s;
+    return r;
+}
+
+static int append_begin(struct request *q, struct err *e)
+{
+    struct append *a = q->state;
+
+    if (!a) {
+        int r = new_append(q, e);
+
+        if (r < 0)
+            return r;
+        a = q->state;
+    }
+    return file_sink_explain(a->sink, q, upload_begin(a->upload, e), e);
+}
+
+static int append_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    struct append *a = q->state;
+
+    return file_sink_explain(a->sink, q, upload_body(a->upload, data, len, e), e);
+}
+
+static int append_finish(struct request *q, struct err *e)
+{
+    struct append *a = q->state;
+    struct MHD_Response *response;
+    int r;
+
+    r = file_sink_explain(a->sink, q, upload_finish(a->upload, e), e);
+    if (r == REQUEST_PARKED)
+        return 0;
+    if (r < 0)
+        return r;
+    if (!a->sink->is_incomplete)
+        return file_sink_reply(a->sink, q, e);
+    response = new_empty();
+    if (!response)
+        return err_oom(e);
+    respond_add_header(response, "Upload-Complete", "?0");
+    add_number(response, "Upload-Offset", a->sink->upload_offset);
+    add_limit(response);
+    return respond_queue(q, MHD_HTTP_NO_CONTENT, response, e);
+}
+
+static void append_done(struct request *q)
+{
+    struct append *a = q->state;
+
+    if (a)
+        upload_leave(a->upload); /* frees the sink in the end */
+    free(a);
+}
+
+/* ---- by verb --------------------------------------------------------------------------------- */
+
+static const struct request_ops look_ops = {.begin = look_begin, .finish = look_finish};
+static const struct request_ops append_ops = {
+    .begin = append_begin, .body = append_body, .finish = append_finish, .done = append_done};
+
+static const struct request_ops *ops_of(const struct request *q)
+{
+    return q->verb == VERB_PATCH ? &append_ops : &look_ops;
+}
+
+static int uploads_begin(struct request *q, struct err *e)
+{
+    return ops_of(q)->begin(q, e);
+}
+
+static int uploads_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    return ops_of(q)->body ? ops_of(q)->body(q, data, len, e) : files_refuse_body(e);
+}
+
+static int uploads_finish(struct request *q, struct err *e)
+{
+    return ops_of(q)->finish(q, e);
+}
+
+static void uploads_done(struct request *q)
+{
+    if (ops_of(q)->done)
+        ops_of(q)->done(q);
+}
+
+const struct request_ops uploads_ops = {
+    .begin = uploads_begin, .body = uploads_body, .finish = uploads_finish, .done = uploads_done};
