@@ -13,7 +13,7 @@ if [ ! -x "$bellhop" ]; then
 fi
 mkdir -p "$dir/docs/man" "$dir/docs/completion"
 "$bellhop" help --man >"$dir/docs/man/bellhop.1"
-for command in $("$bellhop" help | sed -n 's/^  \([a-z]\{2,\}\)  .*/\1/p' | sort -u); do
+for command in $("$bellhop" help | sed -n 's/^  \([a-z][a-z-]\{1,\}\)  .*/\1/p' | sort -u); do
     "$bellhop" help --man "$command" >"$dir/docs/man/bellhop-$command.1"
 done
 for shell in bash zsh fish; do

@@ -88,13 +88,16 @@ struct cli_command {
 #define CLI_TAKES_BOX (1u << 2)       /* the first operand is a box: for completion */
 
 extern const struct cli_command cmd_up, cmd_exec, cmd_shell, cmd_put, cmd_get, cmd_glob, cmd_grep,
-    cmd_url, cmd_keep, cmd_logs, cmd_ls, cmd_status, cmd_start, cmd_stop, cmd_rm, cmd_gc,
+    cmd_url, cmd_keep, cmd_logs, cmd_ps, cmd_attach, cmd_kill, cmd_wait, cmd_ls, cmd_status, cmd_start, cmd_stop, cmd_rm, cmd_gc,
     cmd_providers, cmd_doctor, cmd_completion, cmd_help, cmd_version;
 const struct cli_command *cli_command_at(size_t i); /* NULL past the last */
 const struct cli_command *cli_find_command(const char *name);
 
 /* options.c */
 extern const struct cli_option cli_common_options[]; /* offsets into struct cli */
+int cli_parse_cpus(const char *s, uint32_t *ret, struct err *e); /* "1.5": 1500 */
+/* Options before the command: those that every command has. Moves *argv past them. */
+int cli_parse_common(struct cli *c, char ***argv, struct err *e);
 int cli_parse(struct cli *c, const struct cli_command *cmd, char **argv, void *args,
               char ***ret_operands, struct err *e);
 void cli_args_done(const struct cli_command *cmd, void *args);
@@ -127,28 +130,47 @@ void cli_progress_clear(const struct cli *c);
 /* terminal.c */
 struct cli_signals; /* a thread that forwards ^C, TERM and the window's size to a command */
 int cli_cancel_init(struct cli *c, struct err *e); /* ^C and TERM make opts.cancel_fd readable */
+/* The command's signals; with is_mine false, a signal only ends the waiting. */
 int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool is_pty,
-                      struct cli_signals **ret, struct bh_error *err);
+                      bool is_mine, struct cli_signals **ret, struct bh_error *err);
+void cli_signals_cancel(struct cli_signals *s); /* as a second ^C does; from any thread */
 struct cli_signals *cli_signals_stop(struct cli_signals *s);
+/* Types what fd gives into s's command until the keys ^P ^Q come: then cancels s. */
+struct cli_keys;
+int cli_keys_start(int fd, struct cli_signals *s, struct cli_keys **ret, struct bh_error *err);
+/* Returns NULL; *ret_detached: the keys have come. */
+struct cli_keys *cli_keys_stop(struct cli_keys *k, bool *ret_detached);
 int cli_raw_mode(int fd, struct bh_error *err); /* undone by cli_raw_restore and at exit */
 void cli_raw_restore(void);
 void cli_window_size(uint16_t *cols, uint16_t *rows);
 
+/* env.c */
+int cli_expand_env(char **list, const char *field, bool must_be_bare, char ***ret, struct err *e);
+int cli_read_env_file(const char *path, char ***ret, struct err *e);
+
 /* box.c */
 int cli_get_box(struct cli *c, const char *name, struct bh_box **ret, struct bh_error *err);
-/* Runs a command of a box with this process's descriptors; the exit status to pass on. */
-struct cli_run {
-    const char *const *argv;
-    const char *shell;
-    const char *cwd;
-    const char *user;
-    const char *const *env;
-    int64_t timeout_ms;
-    bool pty;
-    bool no_stdin;
-};
-int cli_run_attached(struct cli *c, const char *name, const struct cli_run *run,
+/* Any method, JSON in (taken) and out; *ret may be NULL. */
+int cli_call_take(struct bh_box *box, const char *method, json_t *params, json_t **ret,
+                  struct bh_error *err);
+/* A path, {"text"} or {"b64"} of an answer as bytes, a NUL after them; free() it. */
+char *cli_bytes_of(json_t *v, size_t *ret_len);
+void cli_print_bytes(json_t *v);
+/* ":/path" is a path in the box. */
+int cli_box_path(const char *word, const char *field, const char **ret, struct bh_error *err);
+
+/* attached.c: commands of a box with this process's descriptors; the exit status to pass on. */
+int cli_run_attached(struct cli *c, const char *name, struct bh_run_options *o,
                      struct bh_error *err);
+struct cli_attach {
+    bool input; /* pass this process's input on */
+    bool only_new;
+    uint64_t offset[3]; /* by stream, 1 and 2 */
+};
+int cli_attach(struct cli *c, const char *name, const char *id, const struct cli_attach *a,
+               struct bh_error *err);
+/* How a command ended, and what is kept of its output, as one document. */
+int cli_print_result(struct bh_box *box, const char *id, bool output, struct bh_error *err);
 int cli_exit_for_run(struct cli *c, const struct bh_run_result *result); /* the command's own */
 int cli_exit_for_exec(struct cli *c, const struct bh_error *err); /* prints it; 125, 126 or 127 */
 static inline void cli_box_free_p(struct bh_box **b)

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,15 +6,18 @@
 
 #include "cli/cli.h"
 #include "common/cleanup.h"
+#include "common/io.h"
 #include "common/str.h"
 
 #include "common/banned.h"
 
+#define SCRIPT_MAX_BYTES (8 * 1024 * 1024)
+
 struct args {
-    const char *cwd, *user;
-    char **env;
-    int64_t timeout_ms;
-    bool tty, detach, no_stdin;
+    const char *cwd, *user, *id, *shell, *script, *env_file, *umask;
+    char **env, **limits, **rlimits;
+    int64_t timeout_ms, grace_ms;
+    bool tty, interactive, detach, no_stdin, kill_on_exit;
 };
 
 #define O(name, letter, type, member, arg, help) \
@@ -24,114 +28,188 @@ struct args {
 static const struct cli_option options[] = {
     O("cwd", 'C', CLI_STR, cwd, "DIR", "where to run it (default: the project)"),
     O("user", 'u', CLI_STR, user, "USER", "as this user of the box"),
-    O("env", 'e', CLI_LIST, env, "K=V", "an environment variable"),
-    O("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "end it after this time, with status 124"),
-    O("tty", 'T', CLI_FLAG, tty, NULL, "give it a terminal"),
+    O("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on"),
+    O("env-file", 0, CLI_STR, env_file, "FILE", "a file of K=V lines"),
+    O("interactive", 'i', CLI_FLAG, interactive, NULL,
+      "pass the input on (the default); with -d: leave it open for 'attach -i'"),
+    O("tty", 't', CLI_FLAG, tty, NULL, "give it a terminal"),
     O("no-stdin", 'n', CLI_FLAG, no_stdin, NULL, "give it no input"),
     O("detach", 'd', CLI_FLAG, detach, NULL, "return when it has started; prints its id"),
+    O("id", 0, CLI_STR, id, "ID",
+      "name it: the same command again attaches to it, runs once, and has one end"),
+    O("shell", 'c', CLI_STR, shell, "SCRIPT", "run this in a shell instead of CMD"),
+    O("script", 's', CLI_STR, script, "FILE", "run this script, of any size, instead of CMD"),
+    O("timeout", 0, CLI_DURATION, timeout_ms, "TIME", "end it after this time, with status 124"),
+    O("grace", 0, CLI_DURATION, grace_ms, "TIME",
+      "from SIGTERM to SIGKILL when the time is over (default: 2s)"),
+    O("kill-on-exit", 0, CLI_FLAG, kill_on_exit, NULL, "what it started ends with it"),
+    O("limit", 'l', CLI_LIST, limits, "L",
+      "memory=512M, pids=64 or cpu=1.5, or several with commas between"),
+    O("rlimit", 0, CLI_LIST, rlimits, "R", "as prlimit(1) has it: nofile=1024, core=unlimited"),
+    O("umask", 0, CLI_STR, umask, "MASK", "octal, such as 022"),
     {0},
 };
 
-static int run_detached(struct cli *c, const char *name, const struct cli_run *run,
+/* ---- options ---- */
+
+/* "memory=512M,pids=64" */
+static int take_limit(const char *word, struct bh_run_options *o, struct err *e)
+{
+    uint64_t n;
+    int r;
+
+    if (str_has_prefix(word, "memory="))
+        return str_parse_size(word + strlen("memory="), &o->memory_bytes, e);
+    if (str_has_prefix(word, "pids=")) {
+        r = str_parse_u64(word + strlen("pids="), 1, UINT32_MAX, &n, e);
+        if (r == 0)
+            o->pids = (uint32_t)n;
+        return r;
+    }
+    if (str_has_prefix(word, "cpu="))
+        return cli_parse_cpus(word + strlen("cpu="), &o->cpu_millis, e);
+    return err_set(e, ERR_INVALID, "'%.60s' is none of memory=SIZE, pids=N and cpu=N", word);
+}
+
+static int take_limits(char **list, struct bh_run_options *o, struct err *e)
+{
+    int r = 0;
+
+    for (; r == 0 && list && *list; list++)
+        for (const char *at = *list; r == 0 && *at;) {
+            size_t len = strcspn(at, ",");
+            _cleanup_free_ char *word = strndup(at, len);
+
+            r = word ? take_limit(word, o, e) : err_oom(e);
+            at += len + (at[len] == ',');
+        }
+    return r < 0 ? err_wrap(e, err_at(e, r, "limit"), "--limit") : 0;
+}
+
+/* The script's text; "-": standard input, which the command then does not get. */
+static int read_script(const char *path, char **ret, struct err *e)
+{
+    size_t len = 0;
+    int r = io_read_file(AT_FDCWD, str_eq(path, "-") ? "/dev/stdin" : path, SCRIPT_MAX_BYTES, ret,
+                         &len, e);
+
+    if (r < 0)
+        return err_at(e, r, "script");
+    if (memchr(*ret, '\0', len)) {
+        free(TAKE(*ret));
+        return err_field(e, ERR_INVALID, "script", "the script '%.200s' has a zero byte", path);
+    }
+    return 0;
+}
+
+/* Just one of CMD, --shell and --script. */
+static int check_command(const struct args *a, char **operands, struct err *e)
+{
+    unsigned n = (operands[1] != NULL) + (a->shell != NULL) + (a->script != NULL);
+
+    if (n == 0)
+        return err_field(e, ERR_INVALID, "operands", "too few arguments: bellhop exec %s",
+                         cmd_exec.operands);
+    if (n > 1)
+        return err_field(e, ERR_INVALID, "shell", "CMD, --shell and --script exclude each other");
+    if (a->detach && a->no_stdin && a->interactive)
+        return err_field(e, ERR_INVALID, "interactive",
+                         "--interactive and --no-stdin exclude each other");
+    return 0;
+}
+
+static int fill(const struct args *a, char **operands, char ***env, char **script,
+                struct bh_run_options *o, struct err *e)
+{
+    int r = check_command(a, operands, e);
+
+    if (r == 0 && a->env_file)
+        r = cli_read_env_file(a->env_file, env, e);
+    if (r == 0)
+        r = cli_expand_env(a->env, "env", false, env, e);
+    if (r == 0)
+        r = take_limits(a->limits, o, e);
+    if (r == 0 && a->script)
+        r = read_script(a->script, script, e);
+    if (r < 0)
+        return r;
+    o->argv = operands[1] ? (const char *const *)operands + 1 : NULL;
+    o->shell = a->script ? *script : a->shell;
+    o->cwd = a->cwd;
+    o->user = a->user;
+    o->env = (const char *const *)*env;
+    o->id = a->id;
+    o->timeout_ms = a->timeout_ms;
+    o->grace_ms = a->grace_ms;
+    o->kill_on_exit = a->kill_on_exit;
+    o->pty = a->tty;
+    o->umask = a->umask;
+    o->rlimits = (const char *const *)a->rlimits;
+    o->stdin_fd = a->no_stdin || str_eq(a->script, "-") ? -1 : STDIN_FILENO;
+    o->stdin_open = a->interactive;
+    return 0;
+}
+
+/* ---- the ways to run it ---- */
+
+static int run_detached(struct cli *c, const char *name, struct bh_run_options *o,
                         struct bh_error *err)
 {
-    struct bh_run_options o = {.size = sizeof(o), .stdin_fd = -1, .detach = true};
-    struct bh_run_result result = {.size = sizeof(result)};
     _cleanup_box_ struct bh_box *box = NULL;
+    struct bh_exec *exec = NULL;
     int r = cli_get_box(c, name, &box, err);
 
-    o.argv = run->argv;
-    o.cwd = run->cwd;
-    o.user = run->user;
-    o.env = run->env;
-    o.timeout_ms = run->timeout_ms;
-    o.pty = run->pty;
-    cli_window_size(&o.cols, &o.rows);
+    cli_window_size(&o->cols, &o->rows);
     if (r == 0)
-        r = bh_run(box, &o, &result, err);
+        r = bh_exec_start(box, o, &exec, err);
     if (r < 0)
-        return r;
+        return cli_exit_for_exec(c, err);
     if (c->json)
-        return cli_print_json_take(json_pack("{s:s, s:i}", "id", result.id, "pid", result.pid));
-    (void)puts(result.id);
-    return EXIT_CLI_OK;
+        r = cli_print_json_take(json_pack("{s:s, s:i}", "id", bh_exec_id(exec), "pid",
+                                          bh_exec_pid(exec)));
+    else
+        (void)puts(bh_exec_id(exec));
+    (void)bh_exec_free(exec);
+    return r;
 }
 
-/* The status that the command's end gives, from Exec/Run's reply. */
-static int exit_for_reply(struct cli *c, const char *reply)
-{
-    struct bh_run_result result = {.size = sizeof(result)};
-    json_t *whole = json_loads(reply, 0, NULL), *end = json_object_get(whole, "exit");
-    const char *reason = json_string_value(json_object_get(end, "reason"));
-    const char *sig = json_string_value(json_object_get(end, "signal"));
-
-    result.code = (int)json_integer_value(json_object_get(end, "code"));
-    (void)snprintf(result.reason, sizeof(result.reason), "%s", reason ? reason : "lost");
-    (void)snprintf(result.signal, sizeof(result.signal), "%s", sig ? sig : "");
-    json_decref(whole);
-    return cli_exit_for_run(c, &result);
-}
-
-/* With --json: the result as one document, output included. */
-static int run_json(struct cli *c, const char *name, const struct cli_run *run,
-                    struct bh_error *err)
+/* With --json: how it ended and what is kept of its output, as one document. */
+static int run_json(struct cli *c, const char *name, struct bh_run_options *o, struct bh_error *err)
 {
     _cleanup_box_ struct bh_box *box = NULL;
-    _cleanup_free_ char *reply = NULL;
-    _cleanup_free_ char *params = NULL;
-    json_t *p = json_object(), *argv = json_array(), *env = json_object();
-    int r = cli_get_box(c, name, &box, err);
+    char id[40] = "cli-";
+    int status, r;
 
-    for (const char *const *a = run->argv; *a; a++)
-        (void)json_array_append_new(argv, json_string(*a));
-    for (const char *const *v = run->env; v && *v; v++) {
-        _cleanup_free_ char *key = strndup(*v, strcspn(*v, "="));
-
-        if (key)
-            (void)json_object_set_new(env, key, json_string(*v + strcspn(*v, "=") + 1));
-    }
-    (void)json_object_set_new(p, "argv", argv);
-    (void)json_object_set_new(p, "env", env);
-    if (run->cwd)
-        (void)json_object_set_new(p, "cwd", json_string(run->cwd));
-    if (run->user)
-        (void)json_object_set_new(p, "user", json_string(run->user));
-    if (run->timeout_ms)
-        (void)json_object_set_new(p, "timeout_ms", json_integer(run->timeout_ms));
-    params = json_dumps(p, JSON_COMPACT);
-    json_decref(p);
-    if (r == 0 && !params)
-        return cli_fail(err, BH_INVALID_ARGUMENT, "argv", "--json needs words that are UTF-8");
+    if (!o->id && io_random_hex(8, id + strlen(id), NULL) < 0)
+        return cli_fail(err, BH_INTERNAL, "", "no random bytes");
+    if (!o->id)
+        o->id = id;
+    status = cli_run_attached(c, name, o, err);
+    if (err->code != 0)
+        return status;
+    r = cli_get_box(c, name, &box, err);
     if (r == 0)
-        r = bh_call(box, "Exec/Run", params, NULL, NULL, 0, &reply, err);
-    if (r < 0)
-        return r;
-    (void)puts(reply);
-    return exit_for_reply(c, reply);
+        r = cli_print_result(box, o->id, true, err);
+    return r < 0 ? cli_exit_for_exec(c, err) : status;
 }
 
 static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     const struct args *a = args;
-    struct cli_run run = {
-        .argv = (const char *const *)operands + 1,
-        .cwd = a->cwd,
-        .user = a->user,
-        .env = (const char *const *)a->env,
-        .timeout_ms = a->timeout_ms,
-        .pty = a->tty,
-        .no_stdin = a->no_stdin,
-    };
-    int r;
+    struct bh_run_options o = {.size = sizeof(o)};
+    _cleanup_strv_ char **env = NULL;
+    _cleanup_free_ char *script = NULL;
+    struct err e = {0};
+    int r = fill(a, operands, &env, &script, &o, &e);
 
-    if (a->detach || c->json) {
-        r = a->detach ? run_detached(c, operands[0], &run, err)
-                      : run_json(c, operands[0], &run, err);
-        return r < 0 ? cli_exit_for_exec(c, err) : r;
-    }
+    if (r < 0)
+        return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
+    if (a->detach)
+        return run_detached(c, operands[0], &o, err);
     if (a->tty && !isatty(STDIN_FILENO))
         return cli_fail(err, BH_INVALID_ARGUMENT, "tty", "--tty: standard input is not a terminal");
-    return cli_run_attached(c, operands[0], &run, err);
+    return c->json ? run_json(c, operands[0], &o, err)
+                   : cli_run_attached(c, operands[0], &o, err);
 }
 
 const struct cli_command cmd_exec = {
@@ -141,15 +219,23 @@ const struct cli_command cmd_exec = {
     .summary = "run a command in a box; its exit status is the command's",
     .details =
         "Input, output and errors are this terminal's, byte for byte. ^C goes to the command; a\n"
-        "second ^C stops waiting for it. A stopped box is started first.",
+        "second ^C ends it and what it started. A stopped box is started first. When the\n"
+        "connection breaks, it is taken up again where it was.\n\n"
+        "With --detach the command goes on by itself: 'bellhop ps' lists it, 'attach' shows its\n"
+        "output from the first byte, 'wait' gives its end, 'kill' ends it. With --id a repeated\n"
+        "exec is the same command; another command under that id is refused.",
     .examples = "  bellhop exec api -- make test\n"
                 "  bellhop exec api -C /tmp -e CI=1 -- env\n"
                 "  tar c src | bellhop exec api -- tar x     # input and output are exact\n"
-                "  bellhop exec api --timeout 30s -- ./slow  # status 124 when it takes longer\n"
-                "  bellhop exec api -d -- ./server           # leave it running\n",
+                "  bellhop exec -it api -- vim README.md\n"
+                "  bellhop exec api -c 'make && ./run-tests | tail'\n"
+                "  bellhop exec api -s build.sh              # a script of this machine\n"
+                "  bellhop exec --timeout 30s api -- ./slow  # status 124 when it takes longer\n"
+                "  bellhop exec -l memory=1G,pids=100 api -- make -j8\n"
+                "  bellhop exec -d --id server api -- ./server\n",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .min_operands = 2,
+    .min_operands = 1,
     .max_operands = 4096,
     .flags = CLI_STOP_AT_OPERAND | CLI_TAKES_BOX,
     .run = run,
@@ -168,13 +254,18 @@ static int run_shell(struct cli *c, void *args, char **operands, struct bh_error
     static const char *const login[] = {
         "sh", "-c", "command -v bash >/dev/null && exec bash -il; exec sh -il", NULL};
     const struct args *a = args;
-    struct cli_run run = {.argv = login, .cwd = a->cwd, .user = a->user, .pty = true};
+    struct bh_run_options o = {.size = sizeof(o),
+                               .argv = login,
+                               .cwd = a->cwd,
+                               .user = a->user,
+                               .pty = true,
+                               .stdin_fd = STDIN_FILENO};
 
     if (!isatty(STDIN_FILENO))
         return cli_fail(err, BH_FAILED_PRECONDITION, "",
                         "a shell needs a terminal; use 'bellhop exec %s -- sh' in a script",
                         operands[0]);
-    return cli_run_attached(c, operands[0], &run, err);
+    return cli_run_attached(c, operands[0], &o, err);
 }
 
 const struct cli_command cmd_shell = {

@@ -10,17 +10,6 @@
 
 #include "common/banned.h"
 
-/* ":/path" is a path in the box. */
-static int box_path(const char *word, const char *field, const char **ret, struct bh_error *err)
-{
-    if (word[0] != ':' || !word[1])
-        return cli_fail(err, BH_INVALID_ARGUMENT, field,
-                        "'%.200s': a path in the box starts with a colon, such as :/workspace",
-                        word);
-    *ret = word + 1;
-    return 0;
-}
-
 static int check_local(const char *path, struct bh_error *err)
 {
     struct stat st;
@@ -40,18 +29,13 @@ static bool is_dir_here(const char *path)
 /* As cp has it: into what ends with a slash or is a directory there, else under that name. */
 static bool is_dir_there(struct bh_box *box, const char *path)
 {
-    _cleanup_free_ char *reply = NULL;
-    _cleanup_free_ char *params = NULL;
-    json_t *p = json_pack("{s:s}", "path", path), *v;
+    json_t *v = NULL;
     bool is_dir;
 
-    params = p ? json_dumps(p, JSON_COMPACT) : NULL;
-    json_decref(p);
     if (str_has_suffix(path, "/"))
         return true;
-    if (!params || bh_call(box, "Fs/Stat", params, NULL, NULL, 0, &reply, NULL) < 0)
+    if (cli_call_take(box, "Fs/Stat", json_pack("{s:s}", "path", path), &v, NULL) < 0)
         return false;
-    v = json_loads(reply, 0, NULL);
     is_dir = str_eq(json_string_value(json_object_get(v, "type")), "directory");
     json_decref(v);
     return is_dir;
@@ -102,7 +86,7 @@ static int run_put(struct cli *c, void *args, char **operands, struct bh_error *
     int r;
 
     (void)args;
-    r = box_path(operands[n - 1], "dest", &p.dest, err);
+    r = cli_box_path(operands[n - 1], "dest", &p.dest, err);
     for (size_t i = 1; r == 0 && i + 1 < n; i++)
         r = check_local(operands[i], err);
     if (r == 0)
@@ -149,7 +133,7 @@ static int run_get(struct cli *c, void *args, char **operands, struct bh_error *
     int r;
 
     (void)args;
-    r = box_path(operands[1], "path", &path, err);
+    r = cli_box_path(operands[1], "path", &path, err);
     if (r == 0)
         r = cli_get_box(c, operands[0], &box, err);
     if (r == 0)

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "common/b64.h"
 #include "common/cleanup.h"
 #include "common/str.h"
 
@@ -61,46 +60,15 @@ static json_t *common_params(const struct args *a, char **operands)
     return p;
 }
 
-/* A path, {"text"} or {"b64"} as bytes; free() it. */
-static char *bytes_of(json_t *v, size_t *ret_len)
-{
-    json_t *b64 = json_object_get(v, "b64");
-    json_t *text = json_is_string(v) ? v : json_object_get(v, "text");
-    char *out;
-
-    *ret_len = 0;
-    if (json_is_string(b64)) {
-        out = malloc(json_string_length(b64) / 4 * 3 + 1);
-        if (out &&
-            b64_decode(json_string_value(b64), json_string_length(b64), out, ret_len, NULL) == 0)
-            return out;
-        free(out);
-        return NULL;
-    }
-    if (!json_is_string(text))
-        return NULL;
-    *ret_len = json_string_length(text);
-    return strndup(json_string_value(text), *ret_len);
-}
-
-static void print_bytes(json_t *v)
-{
-    size_t len;
-    _cleanup_free_ char *data = bytes_of(v, &len);
-
-    if (data)
-        (void)fwrite(data, 1, len, stdout);
-}
-
 static void print_line(const struct cli *c, json_t *path, json_int_t line, char mark, json_t *text)
 {
     if (c->tty_out)
         (void)fputs("\033[35m", stdout);
-    print_bytes(path);
+    cli_print_bytes(path);
     if (c->tty_out)
         (void)fputs("\033[0m", stdout);
     (void)printf("%c%lld%c", mark, (long long)line, mark);
-    print_bytes(text);
+    cli_print_bytes(text);
     (void)fputc('\n', stdout);
 }
 
@@ -121,7 +89,7 @@ static void print_match(const struct cli *c, json_t *m)
     json_int_t line = json_integer_value(json_object_get(m, "line"));
 
     if (!json_object_get(m, "line")) {
-        print_bytes(path);
+        cli_print_bytes(path);
         (void)fputc('\n', stdout);
         return;
     }
@@ -145,7 +113,7 @@ static int on_message(void *arg, const char *text)
     } else if (match) {
         print_match(s->cli, match);
     } else if (file) {
-        print_bytes(json_object_get(file, "path"));
+        cli_print_bytes(json_object_get(file, "path"));
         (void)fputc('\n', stdout);
     } else if (json_object_get(msg, "end")) {
         s->end = json_incref(json_object_get(msg, "end"));
@@ -162,7 +130,7 @@ static void warn_incomplete(const struct cli *c, json_t *end)
 
     json_array_foreach (json_object_get(end, "incomplete"), i, entry) {
         size_t len;
-        _cleanup_free_ char *path = bytes_of(json_object_get(entry, "path"), &len);
+        _cleanup_free_ char *path = cli_bytes_of(json_object_get(entry, "path"), &len);
         json_t *error = json_object_get(entry, "error");
 
         if (!json_is_string(error))

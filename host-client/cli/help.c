@@ -25,12 +25,12 @@ static const char exit_codes[] =
     "  11  data is gone or damaged\n"
     " 130  interrupted\n"
     "\n"
-    "exec and shell end with the command's own status, and else with\n"
-    " 124  the command's --timeout is over\n"
-    " 125  Bellhop failed\n"
+    "exec, shell, attach and wait end with the command's own status, and else with\n"
+    " 124  the command's --timeout is over, or wait's\n"
+    " 125  Bellhop failed, or does not know how the command ended\n"
     " 126  the command cannot be run\n"
     " 127  the command was not found\n"
-    " 128+n  the command was ended by signal n\n";
+    " 128+n  the command was ended by signal n (137 also: it used more memory than it may)\n";
 
 static const char environment[] =
     "Environment\n"

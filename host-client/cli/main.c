@@ -14,7 +14,7 @@
 /* In the order of the overview: a group's commands stand together. */
 static const struct cli_command *const commands[] = {
     &cmd_up,   &cmd_ls,        &cmd_status, &cmd_start, &cmd_stop, &cmd_rm,         &cmd_keep,
-    &cmd_exec, &cmd_shell,     &cmd_url,    &cmd_logs,  &cmd_put,  &cmd_get,        &cmd_glob,
+    &cmd_exec, &cmd_shell, &cmd_ps, &cmd_attach, &cmd_wait, &cmd_kill,     &cmd_url,    &cmd_logs,  &cmd_put,  &cmd_get,        &cmd_glob,
     &cmd_grep, &cmd_providers, &cmd_doctor, &cmd_gc,    &cmd_help, &cmd_completion, &cmd_version,
 };
 
@@ -138,6 +138,7 @@ int main(int argc, char **argv)
 {
     struct cli c = {.program = "bellhop", .opts.cancel_fd = -1};
     const struct cli_command *cmd;
+    struct err e = {0};
 
     (void)argc;
     c.tty_out = isatty(STDOUT_FILENO) == 1;
@@ -150,14 +151,28 @@ int main(int argc, char **argv)
         cli_print_overview(stdout);
         return EXIT_CLI_OK;
     }
-    cmd = strcmp(argv[1], "--version") == 0 ? &cmd_version : cli_find_command(argv[1]);
+    argv++;
+    if (strcmp(*argv, "--version") != 0) {
+        int r = cli_parse_common(&c, &argv, &e);
+
+        if (r < 0)
+            return usage_error(&c, r, &e);
+        if (!*argv) {
+            cli_print_overview(stderr);
+            return EXIT_CLI_USAGE;
+        }
+    }
+    cmd = strcmp(*argv, "--version") == 0 ? &cmd_version : cli_find_command(*argv);
     if (!cmd) {
-        (void)fprintf(stderr, "bellhop: unknown command '%s'\nTry 'bellhop help'.\n", argv[1]);
+        (void)err_field(&e, ERR_INVALID, "command", "unknown command '%.100s'", *argv);
+        (void)usage_error(&c, -ERR_INVALID, &e);
+        if (!c.json)
+            (void)fputs("Try 'bellhop help'.\n", stderr);
         return EXIT_CLI_USAGE;
     }
-    if (wants_help(argv + 2, cmd)) {
+    if (wants_help(argv + 1, cmd)) {
         cli_print_help(stdout, cmd);
         return EXIT_CLI_OK;
     }
-    return run_command(&c, cmd, argv + 2);
+    return run_command(&c, cmd, argv + 1);
 }

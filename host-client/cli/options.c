@@ -20,7 +20,7 @@ const struct cli_option cli_common_options[] = {
 };
 
 /* "1", "0.5", "1.25" -> thousandths. */
-static int parse_cpus(const char *s, uint32_t *ret, struct err *e)
+int cli_parse_cpus(const char *s, uint32_t *ret, struct err *e)
 {
     size_t whole = strcspn(s, ".");
     char digits[4] = "000";
@@ -72,7 +72,7 @@ static int store_value(const struct cli_option *o, void *at, const char *value, 
             *(uint32_t *)at = (uint32_t)n;
         break;
     case CLI_CPUS:
-        r = parse_cpus(value, (uint32_t *)at, e);
+        r = cli_parse_cpus(value, (uint32_t *)at, e);
         break;
     }
     if (r < 0) {
@@ -204,6 +204,28 @@ int cli_parse(struct cli *c, const struct cli_command *cmd, char **argv, void *a
         r = check_operands(cmd, operands, e);
     if (r == 0)
         *ret_operands = TAKE(operands);
+    return r;
+}
+
+int cli_parse_common(struct cli *c, char ***argv, struct err *e)
+{
+    static const struct cli_command none = {.name = ""};
+    struct parse p = {.cli = c, .cmd = &none, .next = *argv};
+    int r = 0;
+
+    while (r == 0 && *p.next && **p.next == '-') {
+        const char *word = *p.next++;
+
+        if (strcmp(word, "--") == 0)
+            break;
+        r = word[1] == '-' ? take_long(&p, word + 2, e) : take_letters(&p, word + 1, e);
+        if (r < 0)
+            r = err_field(e, ERR_INVALID, word,
+                          "unknown option '%.60s' before the command; a command's own options "
+                          "follow it",
+                          word);
+    }
+    *argv = p.next;
     return r;
 }
 

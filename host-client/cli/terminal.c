@@ -64,6 +64,7 @@ struct cli_signals {
     char *box;
     char *exec_id;
     bool is_pty;
+    bool is_mine;
     int stop_fd; /* its write end closes: the thread ends */
     int stop_write_fd;
     int cancel_read_fd; /* becomes the command's cancel_fd */
@@ -110,17 +111,23 @@ static void *signals_main(void *arg)
         if (!fds[0].revents || read(signal_pipe[0], &sig, 1) != 1)
             continue;
         /* The second ^C gives up waiting for a command that does not want to end. */
-        if (sig != SIGWINCH && ++interrupts > 1)
-            (void)!write(s->cancel_write_fd, &sig, 1);
-        forward(s, &ctx, &box, sig);
+        if (sig != SIGWINCH && (++interrupts > 1 || !s->is_mine))
+            cli_signals_cancel(s);
+        if (sig == SIGWINCH || s->is_mine)
+            forward(s, &ctx, &box, sig);
     }
     (void)bh_box_free(box);
     (void)bh_close(ctx);
     return NULL;
 }
 
+void cli_signals_cancel(struct cli_signals *s)
+{
+    (void)!write(s->cancel_write_fd, "", 1);
+}
+
 int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool is_pty,
-                      struct cli_signals **ret, struct bh_error *err)
+                      bool is_mine, struct cli_signals **ret, struct bh_error *err)
 {
     struct cli_signals *s = calloc(1, sizeof(*s));
     int stop[2] = {-1, -1}, cancel[2] = {-1, -1};
@@ -130,6 +137,7 @@ int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool 
         pipe2(stop, O_CLOEXEC) < 0 || pipe2(cancel, O_CLOEXEC) < 0)
         return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "cannot watch for signals");
     s->is_pty = is_pty;
+    s->is_mine = is_mine;
     s->stop_fd = stop[0];
     s->stop_write_fd = stop[1];
     s->cancel_read_fd = cancel[0];
@@ -161,6 +169,120 @@ struct cli_signals *cli_signals_stop(struct cli_signals *s)
     free(s->box);
     free(s->exec_id);
     free(s);
+    return NULL;
+}
+
+/* ---- the keys that detach ---- */
+
+#define KEY_FIRST 0x10  /* ^P */
+#define KEY_SECOND 0x11 /* ^Q */
+#define KEYS_BYTES 512
+
+struct cli_keys {
+    pthread_t thread;
+    struct cli_signals *signals;
+    int fd;
+    int stop_fds[2];
+    bool has_first; /* ^P has come, and waits for what follows it */
+    bool is_detached;
+};
+
+/* All but the two keys, into out (of twice the length); is_detached when they have come. */
+static size_t filter_keys(struct cli_keys *k, const char *data, size_t len, char *out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        if (k->has_first && data[i] == KEY_SECOND) {
+            k->is_detached = true;
+            break;
+        }
+        if (k->has_first)
+            out[n++] = KEY_FIRST;
+        k->has_first = data[i] == KEY_FIRST;
+        if (!k->has_first)
+            out[n++] = data[i];
+    }
+    return n;
+}
+
+/* What was typed before the two keys has arrived when this returns. */
+static void pass_keys(struct cli_keys *k, struct bh_exec *exec)
+{
+    char data[KEYS_BYTES], out[2 * KEYS_BYTES];
+
+    while (!k->is_detached) {
+        struct pollfd fds[] = {{.fd = k->fd, .events = POLLIN},
+                               {.fd = k->stop_fds[0], .events = POLLIN}};
+        ssize_t n;
+
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            break;
+        if (fds[1].revents)
+            break;
+        if (!fds[0].revents)
+            continue;
+        n = read(k->fd, data, sizeof(data));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        n = (ssize_t)filter_keys(k, data, (size_t)n, out);
+        if (n > 0 && bh_exec_write(exec, out, (size_t)n, 0, NULL) < 0)
+            break;
+    }
+}
+
+/* A context of its own: contexts are for one thread. */
+static void *keys_main(void *arg)
+{
+    struct cli_keys *k = arg;
+    struct bh_options opts = k->signals->opts;
+    struct bh_ctx *ctx = NULL;
+    struct bh_box *box = NULL;
+    struct bh_exec *exec = NULL;
+
+    opts.cancel_fd = k->stop_fds[0];
+    if (bh_open(&opts, &ctx, NULL) == 0 && bh_get(ctx, k->signals->box, &box, NULL) == 0 &&
+        bh_exec_attach(box, k->signals->exec_id, &exec, NULL) == 0)
+        pass_keys(k, exec);
+    (void)bh_exec_free(exec);
+    (void)bh_box_free(box);
+    (void)bh_close(ctx);
+    if (k->is_detached)
+        cli_signals_cancel(k->signals);
+    return NULL;
+}
+
+int cli_keys_start(int fd, struct cli_signals *s, struct cli_keys **ret, struct bh_error *err)
+{
+    struct cli_keys *k = calloc(1, sizeof(*k));
+    sigset_t all, before;
+    int failed;
+
+    if (!k || pipe2(k->stop_fds, O_CLOEXEC) < 0)
+        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "cannot read the keyboard");
+    k->fd = fd;
+    k->signals = s;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    failed = pthread_create(&k->thread, NULL, keys_main, k);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "cannot start a thread");
+    *ret = k;
+    return 0;
+}
+
+struct cli_keys *cli_keys_stop(struct cli_keys *k, bool *ret_detached)
+{
+    if (!k)
+        return NULL;
+    fd_close(k->stop_fds[1]);
+    (void)pthread_join(k->thread, NULL);
+    fd_close(k->stop_fds[0]);
+    *ret_detached = k->is_detached;
+    free(k);
     return NULL;
 }
 

@@ -7,7 +7,7 @@ teardown() { rm -rf "$BOX_TMP"; }
 
 commands()
 {
-    bellhop help | sed -n 's/^  \([a-z]\{2,\}\)  .*/\1/p' | sort -u
+    bellhop help | sed -n 's/^  \([a-z][a-z-]\{1,\}\)  .*/\1/p' | sort -u
 }
 
 @test "without a command the overview goes to standard error with status 2" {
@@ -68,6 +68,16 @@ commands()
     [ "$status" -eq 2 ]
     [ "$(jq -r .error.code <<<"$output")" = invalid_argument ]
     [ "$(jq -r .error.field <<<"$output")" = timeout ]
+}
+
+@test "options that every command has may stand before it" {
+    [ "$(bellhop --json ls | jq -c .boxes)" = "[]" ]
+    [ "$(bellhop -q --json --no-resume ls | jq -c .boxes)" = "[]" ]
+    run bellhop --json frobnicate
+    [ "$status" -eq 2 ]
+    [ "$(jq -r .error.message <<<"$output")" = "unknown command 'frobnicate'" ]
+    run bellhop --json
+    [ "$status" -eq 2 ]
 }
 
 @test "ls of no boxes is an empty list" {

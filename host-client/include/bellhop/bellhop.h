@@ -213,14 +213,29 @@ struct bh_run_options {
     const char *const *env;  /* "K=V" */
     const char *id;     /* the caller's, for a command that must happen once; NULL: one is made */
     int64_t timeout_ms; /* 0: none */
-    bool detach;        /* return when it has started */
+    bool detach;        /* bh_run: return when it has started */
     bool pty;
     uint16_t cols, rows;
-    int stdin_fd; /* -1: no input (a zeroed struct reads descriptor 0) */
-    /* Output as it comes; a non-zero result ends the call with BH_CANCELED. NULL: dropped. */
+    int stdin_fd; /* bh_run: -1: no input (a zeroed struct reads descriptor 0) */
+    /* bh_run: output as it comes; a non-zero result ends the call with BH_CANCELED. NULL:
+     * dropped. */
     int (*output)(void *arg, int stream /* 1 stdout, 2 stderr */, const char *data, size_t len);
     void *output_arg;
+    int64_t grace_ms;            /* from SIGTERM to SIGKILL at the timeout; 0: two seconds */
+    bool stdin_open;             /* bh_exec_start: its input is open for bh_exec_write */
+    bool kill_on_exit;           /* what it started ends with it */
+    bool wait_eof;               /* it has ended when its output is closed by all who hold it */
+    bool raw;                    /* pty: no echo, no line editing, every byte as it is */
+    const char *umask;           /* "022"; NULL: the agent's */
+    const char *const *rlimits;  /* "nofile=1024", "core=unlimited" */
+    uint64_t memory_bytes;       /* a control group of its own; 0: no limit. BH_UNIMPLEMENTED */
+    uint32_t pids;               /* where the box cannot make one */
+    uint32_t cpu_millis;         /* thousandths of a processor */
+    uint64_t head_bytes;         /* how much of each stream is kept for reading again; */
+    uint64_t tail_bytes;         /* both 0: 512 KiB each */
 };
+
+enum bh_known { BH_NO = 0, BH_YES = 1, BH_NOT_KNOWN = -1 };
 
 struct bh_run_result {
     size_t size;
@@ -231,13 +246,101 @@ struct bh_run_result {
     char signal[16]; /* "SIGKILL" */
     int64_t wall_ms, user_ms, system_ms;
     uint64_t max_rss_bytes;
+    enum bh_known oom;     /* did the kernel kill it for want of memory */
+    char tree[16];         /* what it started: gone, left, best_effort */
+    int64_t read_bytes;    /* from and to the disk; -1: not known */
+    int64_t write_bytes;
+    uint64_t lost_bytes;   /* of output, that came while nobody could read it */
 };
 
-/* Starts a stopped box first. */
+/*
+ * Runs a command to its end. Starts a stopped box first. When the connection breaks, the rest
+ * is read from where it broke and the input goes on from what was accepted: nothing comes twice,
+ * and what could not be kept is counted in lost_bytes. Canceled, the command is ended.
+ */
 int bh_run(struct bh_box *box, const struct bh_run_options *opts, struct bh_run_result *ret_result,
            struct bh_error *err);
+
+/*
+ * One command of a box: where this caller is in its output and input. The command is the box's:
+ * it lives on without a handle. A handle is used by its box's thread; bh_exec_write, _signal and
+ * _resize may be called from within the output function of bh_exec_follow.
+ */
+struct bh_exec;
+
+/*
+ * Starts a command and returns when it runs. An id that is there already is attached to when the
+ * request is the same, else BH_ALREADY_EXISTS.
+ */
+int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct bh_exec **ret_exec,
+                  struct bh_error *err);
+/* A command that was started before, by anybody, running or ended (ten minutes are kept). */
+int bh_exec_attach(struct bh_box *box, const char *id, struct bh_exec **ret_exec,
+                   struct bh_error *err);
+struct bh_exec *bh_exec_free(struct bh_exec *exec); /* the handle, not the command; returns NULL */
+const char *bh_exec_id(const struct bh_exec *exec); /* the handle's */
+int bh_exec_pid(const struct bh_exec *exec);        /* in the box */
+/* Where bh_exec_follow and bh_exec_read go on: bytes from the command's start. */
+void bh_exec_seek(struct bh_exec *exec, int stream, uint64_t offset);
+uint64_t bh_exec_offset(const struct bh_exec *exec, int stream);
+
+struct bh_follow_options {
+    size_t size;
+    int64_t timeout_ms; /* then BH_DEADLINE_EXCEEDED, and it can be called again; 0: none */
+    int stdin_fd;       /* given to the command, then closed; -1: none (a zeroed struct: 0) */
+    bool lossless;      /* the command waits for this reader instead of leaving gaps */
+    /* As in bh_run_options; a non-zero result ends the call with BH_CANCELED. May be NULL. */
+    int (*output)(void *arg, int stream, const char *data, size_t len);
+    /* Output that is not held any more. NULL: only counted in lost_bytes. */
+    void (*gap)(void *arg, int stream, uint64_t bytes);
+    void *arg;
+};
+/* Output from the handle's offsets to the command's end. Canceled, the command lives on. */
+int bh_exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
+                   struct bh_run_result *ret_result, struct bh_error *err);
+/* What is there of one stream, at most 64 KiB, without waiting: *ret_len 0 when nothing new is.
+ * BH_DATA_LOSS names the first byte that is held. */
+int bh_exec_read(struct bh_exec *exec, int stream, void *buf, size_t bytes, size_t *ret_len,
+                 bool *ret_eof, struct bh_error *err);
+/* All of it, when the command has taken it. timeout_ms 0: none. Repeated after an error, what the
+ * command has is not given to it twice. */
+int bh_exec_write(struct bh_exec *exec, const void *data, size_t len, int64_t timeout_ms,
+                  struct bh_error *err);
+int bh_exec_close_stdin(struct bh_exec *exec, struct bh_error *err);
+/* To the first process, or to all it has started. */
+int bh_exec_signal(struct bh_exec *exec, const char *signal, bool tree, struct bh_error *err);
+int bh_exec_resize(struct bh_exec *exec, uint16_t cols, uint16_t rows, struct bh_error *err);
+/* Its end, or BH_DEADLINE_EXCEEDED; timeout_ms 0: none. */
+int bh_exec_wait(struct bh_exec *exec, int64_t timeout_ms, struct bh_run_result *ret_result,
+                 struct bh_error *err);
+/* Drops the result of a command that has ended. */
+int bh_exec_forget(struct bh_exec *exec, struct bh_error *err);
+
+struct bh_exec_info {
+    size_t size;
+    const char *id;
+    const char *state;   /* starting, running, ended, failed */
+    const char *command; /* its words, for a person: quoted as a shell would want them */
+    int pid;
+    bool pty;
+    bool stdin_open;
+    int64_t started_ms;
+    int64_t ended_ms;            /* 0 while it runs */
+    uint64_t stdout_bytes;       /* so far, with what is not held any more */
+    uint64_t stderr_bytes;
+    struct bh_run_result result; /* when it has ended */
+    const char *json;            /* the agent's whole answer */
+};
+/* The commands of a box that run or whose results are kept, oldest first. A non-zero result ends
+ * the list and is returned. */
+int bh_exec_list(struct bh_box *box, int (*fn)(void *arg, const struct bh_exec_info *info),
+                 void *arg, struct bh_error *err);
+/* One of them: fn is called once. */
+int bh_exec_get(struct bh_exec *exec, int (*fn)(void *arg, const struct bh_exec_info *info),
+                void *arg, struct bh_error *err);
+
+/* By id, without a handle. */
 int bh_signal(struct bh_box *box, const char *id, const char *signal, struct bh_error *err);
-/* Changes the size of a running command's terminal. */
 int bh_resize(struct bh_box *box, const char *id, uint16_t cols, uint16_t rows,
               struct bh_error *err);
 

@@ -1,0 +1,246 @@
+#include "lib/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "lib/options.h"
+
+#include "common/banned.h"
+
+static int make_id(const char *id, char out[EXEC_ID_BYTES], struct err *e)
+{
+    char hex[17];
+    int r;
+
+    if (id) {
+        if (!*id || strlen(id) >= EXEC_ID_BYTES)
+            return err_field(e, ERR_INVALID, "id", "id must have 1 to %d characters",
+                             EXEC_ID_BYTES - 1);
+        (void)snprintf(out, EXEC_ID_BYTES, "%s", id);
+        return 0;
+    }
+    r = io_random_hex(8, hex, e);
+    if (r == 0)
+        (void)snprintf(out, EXEC_ID_BYTES, "run-%s", hex);
+    return r;
+}
+
+int exec_new(struct bh_box *box, const char *id, struct bh_exec **ret, struct err *e)
+{
+    struct bh_exec *x = calloc(1, sizeof(*x));
+    int r = x ? make_id(id, x->id, e) : err_oom(e);
+
+    if (r == 0) {
+        x->box = box;
+        r = box_wake(box, e);
+    }
+    if (r == 0)
+        r = box_new_client(box, box->ctx->cancel_fd, &x->stream, e);
+    if (r == 0)
+        r = box_new_client(box, box->ctx->cancel_fd, &x->calls, e);
+    if (r < 0) {
+        (void)bh_exec_free(x);
+        return r;
+    }
+    *ret = x;
+    return 0;
+}
+
+struct bh_exec *bh_exec_free(struct bh_exec *x)
+{
+    if (!x)
+        return NULL;
+    (void)client_free(x->stream);
+    (void)client_free(x->calls);
+    json_decref(x->request);
+    free(x);
+    return NULL;
+}
+
+int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct bh_exec **ret_exec,
+                  struct bh_error *err)
+{
+    struct bh_exec *x = NULL;
+    struct bh_run_options o;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        r = exec_request_check(&o, &e);
+    if (r == 0)
+        r = exec_new(box, o.id, &x, &e);
+    if (r == 0)
+        r = exec_request_new(box, x->id, &o, o.stdin_open, false, &x->request, &e);
+    if (r == 0)
+        r = exec_start(x, &e);
+    if (r < 0) {
+        (void)bh_exec_free(x);
+        return ctx_fail(err, r, &e);
+    }
+    x->knows_written = !o.id; /* an id that was there before may have been written to */
+    *ret_exec = x;
+    return 0;
+}
+
+int bh_exec_attach(struct bh_box *box, const char *id, struct bh_exec **ret_exec,
+                   struct bh_error *err)
+{
+    _cleanup_json_ json_t *reply = NULL;
+    _cleanup_json_ json_t *params = NULL;
+    struct bh_exec *x = NULL;
+    struct err e = {0};
+    int r = exec_new(box, id ? id : "", &x, &e);
+
+    if (r == 0) {
+        params = json_pack("{s:s}", "id", x->id);
+        r = params ? client_call(x->calls, "Exec/Get", params, 0, &reply, &e) : err_oom(&e);
+    }
+    if (r < 0) {
+        (void)bh_exec_free(x);
+        return ctx_fail(err, r, &e);
+    }
+    x->is_started = true;
+    x->pid = (int)json_integer_value(json_object_get(reply, "pid"));
+    *ret_exec = x;
+    return 0;
+}
+
+const char *bh_exec_id(const struct bh_exec *x)
+{
+    return x->id;
+}
+
+int bh_exec_pid(const struct bh_exec *x)
+{
+    return x->pid;
+}
+
+static bool is_stream(int stream)
+{
+    return stream == 1 || stream == 2;
+}
+
+void bh_exec_seek(struct bh_exec *x, int stream, uint64_t offset)
+{
+    if (is_stream(stream))
+        x->offset[stream] = offset;
+}
+
+uint64_t bh_exec_offset(const struct bh_exec *x, int stream)
+{
+    return is_stream(stream) ? x->offset[stream] : 0;
+}
+
+int bh_exec_follow(struct bh_exec *x, const struct bh_follow_options *opts,
+                   struct bh_run_result *ret_result, struct bh_error *err)
+{
+    struct bh_run_result result = {.size = sizeof(result)};
+    struct bh_follow_options o;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        r = exec_follow(x, &o, &result, &e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    exec_give_result(&result, ret_result);
+    return 0;
+}
+
+int bh_exec_read(struct bh_exec *x, int stream, void *buf, size_t bytes, size_t *ret_len,
+                 bool *ret_eof, struct bh_error *err)
+{
+    _cleanup_json_ json_t *params = NULL;
+    _cleanup_json_ json_t *reply = NULL;
+    struct jx_bytes data = {0};
+    struct err e = {0};
+    int r = is_stream(stream) ? 0 : err_field(&e, ERR_INVALID, "stream", "stream must be 1 or 2");
+
+    if (r == 0) {
+        params = json_pack("{s:s, s:s, s:I, s:I}", "id", x->id, "stream",
+                           stream == 2 ? "stderr" : "stdout", "offset",
+                           (json_int_t)x->offset[stream], "max_bytes",
+                           (json_int_t)(bytes < EXEC_PIECE_BYTES ? bytes : EXEC_PIECE_BYTES));
+        r = params ? client_call(x->calls, "Exec/Read", params, 0, &reply, &e) : err_oom(&e);
+    }
+    if (r == 0)
+        r = exec_read_bytes(reply, &data, &e);
+    if (r == 0 && data.len > bytes)
+        r = err_set(&e, ERR_DATA_LOSS, "the guest agent sent more than was asked for");
+    if (r == 0) {
+        memcpy(buf, data.data, data.len);
+        x->offset[stream] += data.len;
+        *ret_len = data.len;
+        if (ret_eof)
+            *ret_eof = json_is_true(json_object_get(reply, "eof"));
+    }
+    jx_bytes_done(&data);
+    return ctx_fail(err, r, &e);
+}
+
+int bh_exec_write(struct bh_exec *x, const void *data, size_t len, int64_t timeout_ms,
+                  struct bh_error *err)
+{
+    struct err e = {0};
+    int r = exec_write(x, x->calls, data, len, box_deadline(timeout_ms), x->box->ctx->cancel_fd,
+                       &e);
+
+    return ctx_fail(err, r, &e);
+}
+
+static int call_take(struct bh_exec *x, const char *method, json_t *params_take, json_t **ret,
+                     struct bh_error *err)
+{
+    struct err e = {0};
+    int r = params_take ? client_call(x->calls, method, params_take, 0, ret, &e) : err_oom(&e);
+
+    json_decref(params_take);
+    return ctx_fail(err, r, &e);
+}
+
+int bh_exec_close_stdin(struct bh_exec *x, struct bh_error *err)
+{
+    return call_take(x, "Exec/CloseStdin", json_pack("{s:s}", "id", x->id), NULL, err);
+}
+
+int bh_exec_signal(struct bh_exec *x, const char *signal, bool tree, struct bh_error *err)
+{
+    json_t *params =
+        json_pack("{s:s, s:s, s:b}", "id", x->id, "signal", signal ? signal : "", "tree", tree);
+
+    return call_take(x, "Exec/Signal", params, NULL, err);
+}
+
+int bh_exec_resize(struct bh_exec *x, uint16_t cols, uint16_t rows, struct bh_error *err)
+{
+    json_t *params = json_pack("{s:s, s:i, s:i}", "id", x->id, "cols", cols, "rows", rows);
+
+    return call_take(x, "Exec/Resize", params, NULL, err);
+}
+
+int bh_exec_wait(struct bh_exec *x, int64_t timeout_ms, struct bh_run_result *ret_result,
+                 struct bh_error *err)
+{
+    struct bh_run_result result = {.size = sizeof(result)};
+    _cleanup_json_ json_t *reply = NULL;
+    int r = call_take(x, "Exec/Wait",
+                      json_pack("{s:s, s:I}", "id", x->id, "timeout_ms",
+                                (json_int_t)(timeout_ms > 0 ? timeout_ms : 0)),
+                      &reply, err);
+
+    if (r < 0)
+        return r;
+    exec_read_result(reply, &result);
+    (void)snprintf(result.id, sizeof(result.id), "%s", x->id);
+    result.pid = x->pid;
+    exec_give_result(&result, ret_result);
+    return 0;
+}
+
+int bh_exec_forget(struct bh_exec *x, struct bh_error *err)
+{
+    return call_take(x, "Exec/Forget", json_pack("{s:s}", "id", x->id), NULL, err);
+}

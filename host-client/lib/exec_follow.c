@@ -1,0 +1,244 @@
+/*
+ * exec_follow: the output of a command by offset. After a dropped connection the rest is asked for
+ * again, so nothing is lost and nothing comes twice; a start is repeated with the same id, which
+ * the agent starts once.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "lib/exec.h"
+#include "lib/lifecycle.h"
+#include "lib/socket.h"
+
+#include "common/banned.h"
+
+struct follow {
+    struct bh_exec *exec;
+    const struct bh_follow_options *opts;
+    struct bh_run_result *result;
+    struct exec_pump *pump;
+    int64_t deadline_mono_ms;
+    bool until_started; /* nothing else is wanted */
+    bool is_done;       /* the end has come, or the start when that was all */
+    unsigned n_failures;
+    int failed;
+    struct err why; /* what was wrong with a message */
+};
+
+/* ---- messages ---- */
+
+static int give(struct follow *f, int stream, const char *data, size_t len, struct err *e)
+{
+    f->exec->offset[stream] += len;
+    if (len == 0 || !f->opts->output || f->opts->output(f->opts->arg, stream, data, len) == 0)
+        return 0;
+    return err_set(e, ERR_CANCELED, "the receiver of the output wanted no more");
+}
+
+static int take_data(struct follow *f, int stream, json_t *msg, struct err *e)
+{
+    struct jx_bytes data = {0};
+    int r = exec_read_bytes(msg, &data, e);
+
+    if (r == 0)
+        r = give(f, stream, data.data, data.len, e);
+    jx_bytes_done(&data);
+    return r;
+}
+
+static int stream_of(json_t *data)
+{
+    return str_eq(json_string_value(json_object_get(data, "stream")), "stderr") ? 2 : 1;
+}
+
+/* Bytes that the agent could not keep: the count is right again, and it is said. */
+static void skip(struct follow *f, int stream, uint64_t bytes)
+{
+    f->exec->offset[stream] += bytes;
+    f->result->lost_bytes += bytes;
+    if (bytes && f->opts->gap)
+        f->opts->gap(f->opts->arg, stream, bytes);
+}
+
+static void take_start(struct follow *f, json_t *start)
+{
+    struct bh_exec *exec = f->exec;
+
+    exec->is_started = true;
+    exec->pid = (int)json_integer_value(json_object_get(start, "pid"));
+    f->is_done = f->until_started;
+    if (f->opts->stdin_fd >= 0 && !f->until_started && !f->pump)
+        f->failed = exec_pump_start(exec, f->opts->stdin_fd, &f->pump, &f->why);
+}
+
+static int on_message(void *arg, json_t *msg)
+{
+    struct follow *f = arg;
+    json_t *v;
+
+    f->n_failures = 0;
+    if ((v = json_object_get(msg, "start"))) {
+        take_start(f, v);
+    } else if ((v = json_object_get(msg, "data"))) {
+        f->failed = take_data(f, stream_of(v), v, &f->why);
+    } else if ((v = json_object_get(msg, "gap"))) {
+        skip(f, stream_of(v), (uint64_t)json_integer_value(json_object_get(v, "bytes")));
+    } else if ((v = json_object_get(msg, "end"))) {
+        exec_read_result(v, f->result);
+        f->is_done = true;
+    }
+    return f->failed < 0 || (f->is_done && f->until_started);
+}
+
+/* ---- connections ---- */
+
+static json_t *new_attach(const struct follow *f)
+{
+    return json_pack("{s:s, s:I, s:I, s:b}", "id", f->exec->id, "stdout_offset",
+                     (json_int_t)f->exec->offset[1], "stderr_offset",
+                     (json_int_t)f->exec->offset[2], "lossless", f->opts->lossless);
+}
+
+/* One connection: the start, or what is left after it. */
+static int follow_once(struct follow *f, struct err *e)
+{
+    struct bh_exec *exec = f->exec;
+    bool starts = exec->request && !exec->is_started;
+    _cleanup_json_ json_t *params = starts ? json_incref(exec->request) : new_attach(f);
+    int r = params ? client_stream(exec->stream, starts ? "Exec/Start" : "Exec/Attach", params,
+                                   f->deadline_mono_ms, on_message, f, e)
+                   : err_oom(e);
+
+    if (f->failed < 0) {
+        if (e)
+            *e = f->why;
+        return f->failed;
+    }
+    return f->is_done ? 0 : r;
+}
+
+/* What followed the offsets is not held any more (the budget went to newer commands): on from
+ * where the output is now. */
+static int skip_forgotten(struct follow *f, const struct err *told)
+{
+    static const char *const fields[] = {NULL, "stdout_offset", "stderr_offset"};
+    static const char *const names[] = {NULL, "stdout", "stderr"};
+
+    for (int s = 1; s <= 2; s++) {
+        _cleanup_json_ json_t *params = NULL;
+        _cleanup_json_ json_t *state = NULL;
+        json_t *stream;
+        uint64_t bytes;
+
+        if (!str_eq(told->field, fields[s]))
+            continue;
+        params = json_pack("{s:s}", "id", f->exec->id);
+        if (client_call(f->exec->calls, "Exec/Get", params, 0, &state, NULL) < 0)
+            return -ERR_DATA_LOSS;
+        stream = json_object_get(state, names[s]);
+        bytes = (uint64_t)json_integer_value(json_object_get(stream, "bytes"));
+        if (bytes <= f->exec->offset[s])
+            return -ERR_DATA_LOSS;
+        skip(f, s, bytes - f->exec->offset[s]);
+        return 0;
+    }
+    return -ERR_DATA_LOSS;
+}
+
+/* Nobody will answer any more when the box was stopped or removed meanwhile. */
+static int check_box(const struct bh_exec *exec, struct err *e)
+{
+    const char *name = exec->box->row.name;
+    struct box_row row = {0};
+    int r = store_get(exec->box->ctx->store, exec->box->row.id, &row, NULL);
+
+    if (r == -ERR_NOT_FOUND || (r == 0 && row.state == BH_STATE_DESTROYING))
+        r = err_field(e, ERR_ABORTED, "name", "the box '%s' was removed while the command ran",
+                      name);
+    else if (r == 0 && !lifecycle_is_live(row.state))
+        r = err_field(e, ERR_ABORTED, "name", "the box '%s' was stopped while the command ran%s%s",
+                      name, row.cause && *row.cause ? ": " : "", row.cause ? row.cause : "");
+    else
+        r = 0;
+    box_row_done(&row);
+    return r;
+}
+
+/* 0: try again. */
+static int after_failure(struct follow *f, int r, struct err *e)
+{
+    int gone;
+
+    if (f->failed < 0)
+        return r;
+    if (r == -ERR_DEADLINE)
+        return err_set(e, ERR_DEADLINE, "'%s' is still running", f->exec->id);
+    if (r == -ERR_DATA_LOSS && f->exec->is_started && e->field[0] && skip_forgotten(f, e) == 0)
+        return 0;
+    if (r != -ERR_UNAVAILABLE && r != -ERR_DATA_LOSS)
+        return r;
+    gone = check_box(f->exec, e);
+    if (gone < 0)
+        return gone;
+    if (++f->n_failures > EXEC_RETRIES)
+        return r;
+    if (socket_wait_canceled(f->exec->box->ctx->cancel_fd, EXEC_RETRY_MS))
+        return err_set(e, ERR_CANCELED, "canceled");
+    return 0;
+}
+
+static int follow_all(struct follow *f, struct err *e)
+{
+    struct err told = {0};
+
+    for (;;) {
+        int r = follow_once(f, &told);
+
+        if (r == 0)
+            return 0;
+        /* The agent is another one since, and nobody knows how the command ended. */
+        if (r == -ERR_NOT_FOUND && f->exec->is_started && f->exec->request) {
+            (void)snprintf(f->result->reason, sizeof(f->result->reason), "lost");
+            return 0;
+        }
+        r = after_failure(f, r, &told);
+        if (r < 0) {
+            if (e)
+                *e = told;
+            return r;
+        }
+    }
+}
+
+int exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
+                struct bh_run_result *ret, struct err *e)
+{
+    struct bh_run_result result = {.size = sizeof(result)};
+    struct follow f = {.exec = exec,
+                       .opts = opts,
+                       .result = &result,
+                       .deadline_mono_ms = box_deadline(opts->timeout_ms)};
+    int r = follow_all(&f, e);
+
+    (void)exec_pump_stop(f.pump);
+    if (r < 0)
+        return r;
+    (void)snprintf(result.id, sizeof(result.id), "%s", exec->id);
+    result.pid = exec->pid;
+    *ret = result;
+    return 0;
+}
+
+int exec_start(struct bh_exec *exec, struct err *e)
+{
+    struct bh_follow_options opts = {.stdin_fd = -1};
+    struct bh_run_result ignored = {0};
+    struct follow f = {.exec = exec, .opts = &opts, .result = &ignored, .until_started = true};
+
+    return follow_all(&f, e);
+}

@@ -1,0 +1,195 @@
+# Commands by their id: detached, listed, attached to, waited for, ended; and connections that break.
+
+bats_require_minimum_version 1.5.0
+
+load ../lib/box
+
+setup()
+{
+    box_setup
+    bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1
+}
+teardown()
+{
+    [ -z "${BREAKER:-}" ] || kill "$BREAKER" 2>/dev/null || true
+    box_teardown
+}
+
+# Each connection to the box's agent is cut after so many bytes from it (to it).
+break_after() # DOWN UP
+{
+    local run
+
+    run=$(dirname "$(bellhop status one --json | jq -r .guest.socket)")
+    cd "$run"
+    mv agent.sock real.sock
+    python3 "$BATS_TEST_DIRNAME/../lib/breaker.py" agent.sock real.sock "$@" >"$BOX_TMP/breaker" 3>&- &
+    BREAKER=$!
+    wait_for 10 grep -q ready "$BOX_TMP/breaker"
+}
+
+cuts()
+{
+    cat agent.sock.cuts 2>/dev/null || echo 0
+}
+
+@test "exec -d prints an id under which ps, attach, wait and kill know the command" {
+    bellhop exec one -- mkfifo go
+    id=$(bellhop exec -d one -- sh -c 'echo before; echo errors >&2; read -r line <go; echo "$line"; exit 7')
+    bellhop ps one | grep -q "^$id	running	.*	sh -c 'echo before"
+    [ "$(bellhop ps one --json | jq -r '.commands[0].id')" = "$id" ]
+    [ "$(bellhop ps -q one)" = "$id" ]
+    bellhop attach one "$id" >"$BOX_TMP/out" 2>"$BOX_TMP/err" 3>&- &
+    attached=$!
+    wait_for 10 grep -q before "$BOX_TMP/out"
+    bellhop exec one -- sh -c 'echo after >go'
+    status=0
+    wait "$attached" || status=$?
+    [ "$status" -eq 7 ]
+    [ "$(cat "$BOX_TMP/out")" = "$(printf 'before\nafter')" ]
+    [ "$(cat "$BOX_TMP/err")" = errors ]
+    run -7 bellhop wait one "$id"
+    run -7 bellhop attach one "$id"
+    [ -z "$(bellhop ps -q one)" ]
+    bellhop ps --all one | grep -q "^$id	exited 7	"
+    run -7 --separate-stderr bellhop wait --json one "$id"
+    [ "$(jq -r .exit.reason <<<"$output")" = exited ]
+    [ "$(jq .stdout.bytes <<<"$output")" -eq 13 ]
+}
+
+@test "the end of a command says how it came" {
+    for row in "timeout 124 --timeout=100ms:sleep 60" "signaled 137 :kill -9 \$\$" "exited 3 :exit 3"; do
+        read -r reason want rest <<<"$row"
+        # shellcheck disable=SC2086 # an option or none
+        run "-$want" --separate-stderr bellhop exec --json ${rest%%:*} one -c "${rest#*:}"
+        [ "$(jq -r .exit.reason <<<"$output")" = "$reason" ] || fail "$row: $output"
+    done
+    run -124 bellhop exec --timeout 100ms one -- sleep 60
+    [[ "$output" == *"ran out of time"* ]]
+    bellhop exec -d --id long one -- sleep 60
+    run -124 bellhop wait --timeout 50ms one long
+    [[ "$output" == *"'long' is still running"* ]]
+    bellhop kill one long
+    run -143 bellhop wait one long
+    bellhop ps --all one | grep -q "^long	SIGTERM	"
+    run bellhop kill one long
+    [ "$status" -eq 4 ]
+}
+
+@test "kill --tree ends what a command has started in a session of its own" {
+    bellhop exec -d --id tree one -c 'setsid sleep 4321 & echo $! >pid; wait'
+    wait_for 10 bellhop exec one -- test -s pid
+    pid=$(bellhop exec one -- cat pid)
+    bellhop kill --tree -s KILL one tree
+    run -137 bellhop wait one tree
+    wait_for 5 bash -c "! kill -0 $pid 2>/dev/null"
+}
+
+@test "a command with an id of the caller's runs once, and another under that id is refused" {
+    run -3 bellhop exec --id once one -c 'echo ran >>times; echo out; exit 3'
+    run -3 bellhop exec --id once one -c 'echo ran >>times; echo out; exit 3'
+    [ "$output" = out ]
+    [ "$(bellhop exec one -- cat times)" = ran ]
+    run -125 bellhop exec --id once one -- true
+    [[ "$output" == *"'once' is the id of another command"* ]]
+}
+
+@test "scripts, environment, umask and limits reach the command" {
+    [ "$(bellhop exec one -c 'echo $((6 * 7))')" = 42 ]
+    {
+        echo ': "'
+        head -c 2000000 /dev/zero | tr '\0' '#'
+        echo '"'
+        echo 'echo long enough'
+    } >"$BOX_TMP/script"
+    [ "$(bellhop exec -s "$BOX_TMP/script" one)" = "long enough" ]
+    [ "$(echo 'echo from stdin' | bellhop exec -s - one)" = "from stdin" ]
+    printf 'A=from file\nB=b\n' >"$BOX_TMP/env"
+    [ "$(C=c bellhop exec --env-file "$BOX_TMP/env" -e B=over -e C one -c 'echo "$A,$B,$C"')" = "from file,over,c" ]
+    [ "$(bellhop exec --umask 077 one -c umask)" = 0077 ]
+    [ "$(bellhop exec --rlimit nofile=77 one -c 'ulimit -n')" = 77 ]
+    [ "$(bellhop exec -n one -- wc -c </etc/passwd)" = 0 ]
+}
+
+@test "input for a detached command arrives by attach -i" {
+    bellhop exec -d -i --id cat one -- cat
+    run -0 bellhop attach -i one cat <<<"typed later"
+    [ "$output" = "typed later" ]
+}
+
+@test "a detached command with a terminal is detached from by ^P ^Q and goes on" {
+    bellhop exec -d -t --id tty one -c 'echo hello; while read -r line; do echo "got $line"; [ "$line" != end ] || exit 5; done'
+    python3 - "$BELLHOP" <<'PY'
+import os, pty, sys
+
+def attach(keys, until):
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(sys.argv[1], [sys.argv[1], "attach", "one", "tty"])
+    seen = b""
+    sent = False
+    while True:
+        try:
+            data = os.read(fd, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        seen += data
+        if not sent and until in seen:
+            os.write(fd, keys)
+            sent = True
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen
+
+status, seen = attach(b"first\r\x10\x11", b"hello")
+assert status == 0 and b"goes on" in seen, (status, seen)
+status, seen = attach(b"end\r", b"got first")
+assert status == 5 and b"got end" in seen, (status, seen)
+PY
+}
+
+@test "^C leaves a command without a terminal alone and ends the attaching" {
+    bellhop exec -d --id loop one -c 'trap "echo interrupted" INT; while :; do sleep 0.1; echo tick; done'
+    bash -c 'exec "$@"' - "$BELLHOP" attach one loop >"$BOX_TMP/out" 2>"$BOX_TMP/err" 3>&- &
+    pid=$!
+    wait_for 10 grep -q tick "$BOX_TMP/out"
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    [ "$status" -eq 130 ]
+    grep -q "'loop' goes on" "$BOX_TMP/err"
+    [ "$(bellhop ps -q one)" = loop ]
+    bellhop kill --tree -s KILL one loop
+}
+
+@test "output over connections that break is whole and comes once" {
+    break_after 100000 0
+    bellhop exec one -c 'seq 1 100000; seq 1 30000 >&2' >"$BOX_TMP/out" 2>"$BOX_TMP/err"
+    seq 1 100000 | cmp - "$BOX_TMP/out"
+    seq 1 30000 | cmp - "$BOX_TMP/err"
+    [ "$(cuts)" -ge 5 ]
+}
+
+@test "input over connections that break is whole and arrives once" {
+    break_after 0 300000
+    head -c 2000000 /dev/urandom >"$BOX_TMP/random"
+    sum=$(bellhop exec one -- sha256sum <"$BOX_TMP/random")
+    [ "${sum%% *}" = "$(sha256sum <"$BOX_TMP/random" | cut -d ' ' -f 1)" ]
+    [ "$(cuts)" -ge 5 ]
+}
+
+@test "a box that is removed or stopped under a running exec is said to be" {
+    for verb in rm stop; do
+        bellhop up --name two --provider process --agent none --empty >/dev/null 2>&1
+        bellhop exec two -- sleep 60 >"$BOX_TMP/out" 2>"$BOX_TMP/err" 3>&- &
+        pid=$!
+        wait_for 10 bash -c "[ \"\$('$BELLHOP' ps -q two | wc -l)\" -eq 1 ]"
+        bellhop "$verb" two
+        status=0
+        wait "$pid" || status=$?
+        cat "$BOX_TMP/err" >&2
+        [ "$status" -ne 0 ]
+        grep -q "two' was \(removed\|stopped\) while" "$BOX_TMP/err" || [ "$status" -gt 128 ]
+        bellhop rm two 2>/dev/null || true
+    done
+}
