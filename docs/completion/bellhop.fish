@@ -42,15 +42,41 @@ complete -c bellhop -n __fish_use_subcommand -f -a exec -d 'run a command in a b
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -l cwd -r
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -l user -r
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -l env -r
-complete -c bellhop -n '__fish_seen_subcommand_from exec' -l timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l env-file -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l interactive
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -l tty
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -l no-stdin
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -l detach
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l id -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l shell -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l script -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l grace -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l kill-on-exit
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l limit -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l rlimit -r
+complete -c bellhop -n '__fish_seen_subcommand_from exec' -l umask -r
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a shell -d 'open a shell in a box'
 complete -c bellhop -n '__fish_seen_subcommand_from shell' -l cwd -r
 complete -c bellhop -n '__fish_seen_subcommand_from shell' -l user -r
 complete -c bellhop -n '__fish_seen_subcommand_from shell' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a ps -d 'list the commands that run in a box'
+complete -c bellhop -n '__fish_seen_subcommand_from ps' -l all
+complete -c bellhop -n '__fish_seen_subcommand_from ps' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a attach -d 'show the output of a command that runs, and type into it'
+complete -c bellhop -n '__fish_seen_subcommand_from attach' -l interactive
+complete -c bellhop -n '__fish_seen_subcommand_from attach' -l new
+complete -c bellhop -n '__fish_seen_subcommand_from attach' -l stdout-offset -r
+complete -c bellhop -n '__fish_seen_subcommand_from attach' -l stderr-offset -r
+complete -c bellhop -n '__fish_seen_subcommand_from attach' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a wait -d 'wait for a command's end; the exit status is the command's'
+complete -c bellhop -n '__fish_seen_subcommand_from wait' -l timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from wait' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a kill -d 'send a signal to a command in a box'
+complete -c bellhop -n '__fish_seen_subcommand_from kill' -l signal -r
+complete -c bellhop -n '__fish_seen_subcommand_from kill' -l tree
+complete -c bellhop -n '__fish_seen_subcommand_from kill' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a url -d 'print a local URL for a port in a box'
 complete -c bellhop -n '__fish_seen_subcommand_from url' -l port -r
 complete -c bellhop -n '__fish_seen_subcommand_from url' -a '(bellhop ls -q 2>/dev/null)'

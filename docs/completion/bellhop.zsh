@@ -4,7 +4,7 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status start stop rm keep exec shell url logs put get glob grep providers doctor gc help completion version"
+        words="up ls status start stop rm keep exec shell ps attach wait kill url logs put get glob grep providers doctor gc help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
@@ -23,8 +23,12 @@ _bellhop() {
             stop) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             rm) case $cur in -*) words=" --force --json --quiet --no-resume --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             keep) case $cur in -*) words=" --for --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            exec) case $cur in -*) words=" --cwd --user --env --timeout --tty --no-stdin --detach --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            exec) case $cur in -*) words=" --cwd --user --env --env-file --interactive --tty --no-stdin --detach --id --shell --script --timeout --grace --kill-on-exit --limit --rlimit --umask --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             shell) case $cur in -*) words=" --cwd --user --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            ps) case $cur in -*) words=" --all --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            attach) case $cur in -*) words=" --interactive --new --stdout-offset --stderr-offset --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            wait) case $cur in -*) words=" --timeout --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            kill) case $cur in -*) words=" --signal --tree --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             url) case $cur in -*) words=" --port --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             logs) case $cur in -*) words=" --follow --id --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             put) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;

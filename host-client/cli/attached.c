@@ -189,8 +189,9 @@ static int attach_in(struct cli *c, struct bh_box *box, const char *id, const st
     fd_close(hold);
     (void)bh_exec_free(exec);
     if (r == -BH_CANCELED) {
-        cli_warn(c, "detached; '%s' goes on: 'bellhop attach' comes back to it, 'bellhop kill' "
-                    "ends it",
+        cli_warn(c,
+                 "detached; '%s' goes on: 'bellhop attach' comes back to it, 'bellhop kill' "
+                 "ends it",
                  id);
         return detached ? EXIT_CLI_OK : EXIT_CLI_INTERRUPTED;
     }

@@ -88,13 +88,14 @@ struct cli_command {
 #define CLI_TAKES_BOX (1u << 2)       /* the first operand is a box: for completion */
 
 extern const struct cli_command cmd_up, cmd_exec, cmd_shell, cmd_put, cmd_get, cmd_glob, cmd_grep,
-    cmd_url, cmd_keep, cmd_logs, cmd_ps, cmd_attach, cmd_kill, cmd_wait, cmd_ls, cmd_status, cmd_start, cmd_stop, cmd_rm, cmd_gc,
-    cmd_providers, cmd_doctor, cmd_completion, cmd_help, cmd_version;
+    cmd_url, cmd_keep, cmd_logs, cmd_ps, cmd_attach, cmd_kill, cmd_wait, cmd_ls, cmd_status,
+    cmd_start, cmd_stop, cmd_rm, cmd_gc, cmd_providers, cmd_doctor, cmd_completion, cmd_help,
+    cmd_version;
 const struct cli_command *cli_command_at(size_t i); /* NULL past the last */
 const struct cli_command *cli_find_command(const char *name);
 
 /* options.c */
-extern const struct cli_option cli_common_options[]; /* offsets into struct cli */
+extern const struct cli_option cli_common_options[];             /* offsets into struct cli */
 int cli_parse_cpus(const char *s, uint32_t *ret, struct err *e); /* "1.5": 1500 */
 /* Options before the command: those that every command has. Moves *argv past them. */
 int cli_parse_common(struct cli *c, char ***argv, struct err *e);

@@ -114,16 +114,14 @@ static int run_ps(struct cli *c, void *args, char **operands, struct bh_error *e
     _cleanup_box_ struct bh_box *box = NULL;
     int r = cli_get_box(c, operands[0], &box, err);
 
-    if (!c->json && !c->quiet)
+    if (r == 0 && !c->json && !c->quiet)
         ps.table = cli_table_new(heads);
     if (r == 0)
         r = bh_exec_list(box, add_command, &ps, err);
-    if (r == 0 && c->json) {
-        cli_table_print_free(ps.table, c->tty_out);
-        return cli_print_json_take(json_pack("{s:o}", "commands", ps.json));
-    }
-    json_decref(ps.json);
     cli_table_print_free(ps.table, c->tty_out);
+    if (r == 0 && c->json)
+        return cli_print_json_take(json_pack("{s:o}", "commands", ps.json));
+    json_decref(ps.json);
     return r;
 }
 
@@ -268,8 +266,7 @@ static int run_kill(struct cli *c, void *args, char **operands, struct bh_error 
         (void)bh_exec_free(exec);
     }
     if (r == 0 && c->json)
-        return cli_print_json_take(
-            json_pack("{s:i}", "signaled", (int)strv_len(operands + 1)));
+        return cli_print_json_take(json_pack("{s:i}", "signaled", (int)strv_len(operands + 1)));
     return r;
 }
 

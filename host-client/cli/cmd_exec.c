@@ -31,12 +31,12 @@ static const struct cli_option options[] = {
     O("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on"),
     O("env-file", 0, CLI_STR, env_file, "FILE", "a file of K=V lines"),
     O("interactive", 'i', CLI_FLAG, interactive, NULL,
-      "pass the input on (the default); with -d: leave it open for 'attach -i'"),
+      "pass the input on (default); with -d: keep it open for 'attach -i'"),
     O("tty", 't', CLI_FLAG, tty, NULL, "give it a terminal"),
     O("no-stdin", 'n', CLI_FLAG, no_stdin, NULL, "give it no input"),
     O("detach", 'd', CLI_FLAG, detach, NULL, "return when it has started; prints its id"),
     O("id", 0, CLI_STR, id, "ID",
-      "name it: the same command again attaches to it, runs once, and has one end"),
+      "name it: the same exec again is this command, not another one"),
     O("shell", 'c', CLI_STR, shell, "SCRIPT", "run this in a shell instead of CMD"),
     O("script", 's', CLI_STR, script, "FILE", "run this script, of any size, instead of CMD"),
     O("timeout", 0, CLI_DURATION, timeout_ms, "TIME", "end it after this time, with status 124"),
@@ -165,8 +165,8 @@ static int run_detached(struct cli *c, const char *name, struct bh_run_options *
     if (r < 0)
         return cli_exit_for_exec(c, err);
     if (c->json)
-        r = cli_print_json_take(json_pack("{s:s, s:i}", "id", bh_exec_id(exec), "pid",
-                                          bh_exec_pid(exec)));
+        r = cli_print_json_take(
+            json_pack("{s:s, s:i}", "id", bh_exec_id(exec), "pid", bh_exec_pid(exec)));
     else
         (void)puts(bh_exec_id(exec));
     (void)bh_exec_free(exec);
@@ -208,8 +208,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
         return run_detached(c, operands[0], &o, err);
     if (a->tty && !isatty(STDIN_FILENO))
         return cli_fail(err, BH_INVALID_ARGUMENT, "tty", "--tty: standard input is not a terminal");
-    return c->json ? run_json(c, operands[0], &o, err)
-                   : cli_run_attached(c, operands[0], &o, err);
+    return c->json ? run_json(c, operands[0], &o, err) : cli_run_attached(c, operands[0], &o, err);
 }
 
 const struct cli_command cmd_exec = {

@@ -121,8 +121,8 @@ static int add_limits(const struct bh_run_options *o, json_t *params, struct err
 {
     static const char *const limits[] = {"memory_bytes", "pids", "cpu_millis"};
     static const char *const output[] = {"head_bytes", "tail_bytes"};
-    int r = add_group("limits", limits,
-                      (const uint64_t[]){o->memory_bytes, o->pids, o->cpu_millis}, 3, params, e);
+    int r = add_group("limits", limits, (const uint64_t[]){o->memory_bytes, o->pids, o->cpu_millis},
+                      3, params, e);
 
     if (r == 0)
         r = add_group("output", output, (const uint64_t[]){o->head_bytes, o->tail_bytes}, 2, params,

@@ -45,11 +45,11 @@ static int extend_lease(struct bh_box *box, int64_t timeout_ms, struct err *e)
 {
     if (timeout_ms <= 0)
         return 0;
-    return control_call_take(box->ctx, box->row.id,
-                             json_pack("{s:s, s:I}", "op", "extend", "until_ms",
-                                       (json_int_t)(clock_real_ms() + timeout_ms +
-                                                    RUN_LEASE_GRACE_MS)),
-                             EXEC_CALL_MS, NULL, e);
+    return control_call_take(
+        box->ctx, box->row.id,
+        json_pack("{s:s, s:I}", "op", "extend", "until_ms",
+                  (json_int_t)(clock_real_ms() + timeout_ms + RUN_LEASE_GRACE_MS)),
+        EXEC_CALL_MS, NULL, e);
 }
 
 static int pass_output(void *arg, int stream, const char *data, size_t len)

@@ -221,18 +221,18 @@ struct bh_run_options {
      * dropped. */
     int (*output)(void *arg, int stream /* 1 stdout, 2 stderr */, const char *data, size_t len);
     void *output_arg;
-    int64_t grace_ms;            /* from SIGTERM to SIGKILL at the timeout; 0: two seconds */
-    bool stdin_open;             /* bh_exec_start: its input is open for bh_exec_write */
-    bool kill_on_exit;           /* what it started ends with it */
-    bool wait_eof;               /* it has ended when its output is closed by all who hold it */
-    bool raw;                    /* pty: no echo, no line editing, every byte as it is */
-    const char *umask;           /* "022"; NULL: the agent's */
-    const char *const *rlimits;  /* "nofile=1024", "core=unlimited" */
-    uint64_t memory_bytes;       /* a control group of its own; 0: no limit. BH_UNIMPLEMENTED */
-    uint32_t pids;               /* where the box cannot make one */
-    uint32_t cpu_millis;         /* thousandths of a processor */
-    uint64_t head_bytes;         /* how much of each stream is kept for reading again; */
-    uint64_t tail_bytes;         /* both 0: 512 KiB each */
+    int64_t grace_ms;           /* from SIGTERM to SIGKILL at the timeout; 0: two seconds */
+    bool stdin_open;            /* bh_exec_start: its input is open for bh_exec_write */
+    bool kill_on_exit;          /* what it started ends with it */
+    bool wait_eof;              /* it has ended when its output is closed by all who hold it */
+    bool raw;                   /* pty: no echo, no line editing, every byte as it is */
+    const char *umask;          /* "022"; NULL: the agent's */
+    const char *const *rlimits; /* "nofile=1024", "core=unlimited" */
+    uint64_t memory_bytes;      /* a control group of its own; 0: no limit. BH_UNIMPLEMENTED */
+    uint32_t pids;              /* where the box cannot make one */
+    uint32_t cpu_millis;        /* thousandths of a processor */
+    uint64_t head_bytes;        /* how much of each stream is kept for reading again; */
+    uint64_t tail_bytes;        /* both 0: 512 KiB each */
 };
 
 enum bh_known { BH_NO = 0, BH_YES = 1, BH_NOT_KNOWN = -1 };
@@ -246,11 +246,11 @@ struct bh_run_result {
     char signal[16]; /* "SIGKILL" */
     int64_t wall_ms, user_ms, system_ms;
     uint64_t max_rss_bytes;
-    enum bh_known oom;     /* did the kernel kill it for want of memory */
-    char tree[16];         /* what it started: gone, left, best_effort */
-    int64_t read_bytes;    /* from and to the disk; -1: not known */
+    enum bh_known oom;  /* did the kernel kill it for want of memory */
+    char tree[16];      /* what it started: gone, left, best_effort */
+    int64_t read_bytes; /* from and to the disk; -1: not known */
     int64_t write_bytes;
-    uint64_t lost_bytes;   /* of output, that came while nobody could read it */
+    uint64_t lost_bytes; /* of output, that came while nobody could read it */
 };
 
 /*
@@ -325,8 +325,8 @@ struct bh_exec_info {
     bool pty;
     bool stdin_open;
     int64_t started_ms;
-    int64_t ended_ms;            /* 0 while it runs */
-    uint64_t stdout_bytes;       /* so far, with what is not held any more */
+    int64_t ended_ms;      /* 0 while it runs */
+    uint64_t stdout_bytes; /* so far, with what is not held any more */
     uint64_t stderr_bytes;
     struct bh_run_result result; /* when it has ended */
     const char *json;            /* the agent's whole answer */
