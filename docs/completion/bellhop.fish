@@ -88,6 +88,14 @@ complete -c bellhop -n __fish_use_subcommand -f -a put -d 'copy files and direct
 complete -c bellhop -n '__fish_seen_subcommand_from put' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a get -d 'copy a file or directory out of a box'
 complete -c bellhop -n '__fish_seen_subcommand_from get' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a sync -d 'make a directory in a box like one here, or the other way round'
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l dry-run
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l delete
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l checksum
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l exclude -r
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l with-git
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l with-secrets
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a glob -d 'find files in a box by name'
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l type -r
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l hidden

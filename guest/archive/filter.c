@@ -22,6 +22,7 @@
 struct filter {
     char **excludes;
     bool ignore;
+    bool no_require_git;
     struct tree_access access;
     struct notes notes;
     struct fs_caller *caller;
@@ -144,6 +145,7 @@ int filter_new(struct fs_caller *c, const char *path, int start_fd, const struct
     f->caller = fs_caller_ref(c);
     f->access = (struct tree_access){.open = open_rules, .arg = c};
     f->ignore = o->ignore;
+    f->no_require_git = o->no_require_git;
     if (o->excludes && !(f->excludes = strv_dup(o->excludes)))
         r = err_oom(e);
     if (r == 0 && o->ignore)
@@ -191,12 +193,28 @@ static int set_whole(struct filter *f, const char *path, struct err *e)
     return buf_adds(&f->whole, path, e);
 }
 
+/* A view as if the start were a repository. */
+static int pretend_git(const struct filter *f, struct ignore **above, struct err *e)
+{
+    struct ignore_dir d = {.has_git = true, .skip = f->start_len};
+    struct ignore *view = NULL;
+    int r = ignore_new_take(*above, &d, &view, e);
+
+    if (r < 0)
+        return r;
+    (void)ignore_unref(*above);
+    *above = view;
+    return 0;
+}
+
 /* The entry's own path is not hidden: as the start of a search, the start of a tree is shown. */
 static int see_start(struct filter *f, const struct fs_walk_item *it, struct err *e)
 {
     struct ignore *above = ignore_ref(f->view[0]);
     int r = set_whole(f, "", e);
 
+    if (r == 0 && f->no_require_git)
+        r = pretend_git(f, &above, e);
     if (r == 0)
         r = enter(f, it, above, e);
     (void)ignore_unref(above);

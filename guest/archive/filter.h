@@ -18,6 +18,7 @@ struct filter_options {
      * for any name. What matches is passed over, a directory with all below. NULL: none. */
     char *const *excludes;
     bool ignore;
+    bool no_require_git; /* .gitignore counts although there is no repository */
 };
 
 struct filter;

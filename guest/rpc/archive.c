@@ -33,6 +33,7 @@ struct params {
     const char *user;
     bool digests;
     bool ignore;
+    bool no_require_git;
 };
 
 static const struct jx_field manifest_fields[] = {
@@ -40,6 +41,7 @@ static const struct jx_field manifest_fields[] = {
     JX(struct params, user, jx_str, JX_NULLABLE),
     JX_AS("exclude", struct params, excludes, jx_strv, JX_NULLABLE),
     JX(struct params, ignore, jx_bool, JX_NULLABLE),
+    JX(struct params, no_require_git, jx_bool, JX_NULLABLE),
     JX_AS("sha256", struct params, digests, jx_bool, JX_NULLABLE),
     {0},
 };
@@ -134,7 +136,9 @@ static int push_end(struct run *run, const struct manifest_counts *n, struct err
 static int run_manifest(struct run *run, const struct params *p, struct fs_caller *c, struct err *e)
 {
     const struct manifest_options o = {
-        .filter = {.excludes = p->excludes, .ignore = p->ignore},
+        .filter = {.excludes = p->excludes,
+                   .ignore = p->ignore,
+                   .no_require_git = p->no_require_git},
         .digests = p->digests,
     };
     const struct manifest_sink sink = {.entry = on_entry, .unread = on_unread, .arg = run};

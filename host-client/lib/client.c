@@ -367,6 +367,30 @@ int client_get_archive(struct client *c, const char *path, const char *query,
     return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, e);
 }
 
+int client_post_archive(struct client *c, const char *path, const char *query, const char *names,
+                        size_t names_bytes, int (*write)(void *, const char *, size_t), void *arg,
+                        int64_t deadline_mono_ms, struct err *e)
+{
+    const char *headers[] = {"Content-Type: application/octet-stream", c->auth, NULL};
+    _cleanup_free_ char *url = NULL;
+    struct http_response res = {0};
+    struct http_request req = {.method = "POST",
+                               .headers = headers,
+                               .body = names,
+                               .body_len = names_bytes,
+                               .write = write,
+                               .write_arg = arg,
+                               .deadline_mono_ms = deadline_mono_ms};
+    int r = new_url(c, "/v1/archive?path=", path, query, &url, e);
+
+    if (r < 0)
+        return r;
+    req.url = url;
+    r = send_request(c, &req, &res, e);
+    http_response_done(&res);
+    return r;
+}
+
 int client_put_file(struct client *c, const char *path, const void *data, size_t len, uint32_t mode,
                     const char *user, int64_t deadline_mono_ms, struct err *e)
 {

@@ -46,6 +46,11 @@ int client_get_archive(struct client *c, const char *path, const char *query,
                        int (*write)(void *, const char *, size_t), void *arg,
                        int64_t deadline_mono_ms, struct err *e);
 
+/* The same of the names below path alone: each with a NUL. */
+int client_post_archive(struct client *c, const char *path, const char *query, const char *names,
+                        size_t names_bytes, int (*write)(void *, const char *, size_t), void *arg,
+                        int64_t deadline_mono_ms, struct err *e);
+
 /* GET of an HTTP server that listens on a port in the box, by /v1/proxy/{port}; basic is
  * "user:password" or NULL. 0 whatever the status; an error when there was no whole answer. */
 int client_get_port(struct client *c, uint16_t port, const char *path, const char *basic,

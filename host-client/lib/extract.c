@@ -120,7 +120,9 @@ static int copy_data(struct extraction *x, int fd, struct err *e)
 static int put_file(struct extraction *x, int dir, const char *name, struct archive_entry *entry,
                     struct err *e)
 {
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = archive_entry_mtime(entry)}};
+    struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = archive_entry_mtime(entry), .tv_nsec = archive_entry_mtime_nsec(entry)}};
     _cleanup_close_ int fd = -1;
     int r;
 
@@ -151,11 +153,18 @@ static int put_dir(int dir, const char *name, struct archive_entry *entry, struc
     return r;
 }
 
-static int put_symlink(int dir, const char *name, const char *target, struct err *e)
+static int put_symlink(int dir, const char *name, struct archive_entry *entry, struct err *e)
 {
+    struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = archive_entry_mtime(entry), .tv_nsec = archive_entry_mtime_nsec(entry)}};
+
     if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
         return err_sys(e, errno, "replace '%s'", name);
-    return symlinkat(target, dir, name) < 0 ? err_sys(e, errno, "link '%s'", name) : 0;
+    if (symlinkat(archive_entry_symlink(entry), dir, name) < 0)
+        return err_sys(e, errno, "link '%s'", name);
+    (void)utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW);
+    return 0;
 }
 
 static int put_hardlink(struct extraction *x, int dir, const char *name, const char *target,
@@ -208,7 +217,7 @@ static int put_entry(struct extraction *x, struct archive_entry *entry, struct e
     case AE_IFREG:
         return put_file(x, dir, last, entry, e);
     case AE_IFLNK:
-        return put_symlink(dir, last, archive_entry_symlink(entry), e);
+        return put_symlink(dir, last, entry, e);
     default: /* devices, FIFOs and sockets stay where they are */
         return 0;
     }

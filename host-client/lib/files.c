@@ -1,10 +1,8 @@
 /* files: reading, writing, upload and download of a box's files. */
-#include <fcntl.h>
-#include <pthread.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "common/buf.h"
 #include "common/cleanup.h"
@@ -14,8 +12,9 @@
 #include "common/str.h"
 #include "lib/box.h"
 #include "lib/control.h"
-#include "lib/extract.h"
+#include "lib/fetch.h"
 #include "lib/options.h"
+#include "lib/sync.h"
 #include "lib/upload.h"
 
 #include "common/banned.h"
@@ -155,43 +154,6 @@ int bh_upload(struct bh_box *box, const struct bh_upload_options *opts,
     return ctx_fail(err, r, &e);
 }
 
-/* The archive is pushed by the transport and pulled by libarchive: a thread, and a socket pair
- * between them (whose writer, unlike a pipe's, is not killed when the reader gives up). */
-struct download {
-    int read_fd;
-    int write_fd;
-    const char *dir;
-    const char *prefix;
-    int r;
-    struct err e;
-};
-
-static void *extract_thread(void *arg)
-{
-    struct download *d = arg;
-
-    d->r = extract_stream(d->read_fd, d->dir, d->prefix, &d->e);
-    fd_close(TAKE_FD(d->read_fd)); /* who still writes gets an error and stops */
-    return NULL;
-}
-
-static int to_thread(void *arg, const char *data, size_t len)
-{
-    const struct download *d = arg;
-
-    while (len) {
-        ssize_t n = send(d->write_fd, data, len, MSG_NOSIGNAL);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return 1;
-        data += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 /* A directory arrives as a directory of its own name, as cp -r would do it; a file as itself. */
 static int is_directory(struct client *c, const char *path, bool *ret, struct err *e)
 {
@@ -204,40 +166,13 @@ static int is_directory(struct client *c, const char *path, bool *ret, struct er
     return r;
 }
 
-static int download(struct client *c, const char *path, struct download *d, struct err *e)
-{
-    pthread_t thread;
-    int p[2];
-    int r;
-
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p) < 0)
-        return err_sys(e, errno, "socketpair");
-    d->read_fd = p[0];
-    d->write_fd = p[1];
-    r = pthread_create(&thread, NULL, extract_thread, d);
-    if (r) {
-        fd_close(p[0]);
-        fd_close(p[1]);
-        return err_sys(e, r, "start a thread");
-    }
-    r = client_get_archive(c, path, "format=tar", to_thread, d, 0, e);
-    fd_close(TAKE_FD(d->write_fd));
-    (void)pthread_join(thread, NULL);
-    if (d->r < 0 && (r == 0 || r == -ERR_CANCELED)) {
-        if (e)
-            *e = d->e;
-        return d->r;
-    }
-    return r;
-}
-
 int bh_download(struct bh_box *box, const char *path, const char *local_dir, struct bh_error *err)
 {
     _cleanup_free_ char *full = NULL;
     _cleanup_free_ char *clean = NULL;
     _cleanup_close_ int held = -1;
     struct client *c = NULL;
-    struct download d = {.dir = local_dir};
+    struct fetch f = {.query = "format=tar", .dir = local_dir};
     bool is_dir = false;
     struct err e = {0};
     int r = begin(box, path, &c, &full, &e);
@@ -252,8 +187,83 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
         (void)err_at(&e, r, "dir");
     }
     if (r == 0) {
-        d.prefix = is_dir && strcmp(clean, "/") != 0 ? path_name(clean) : NULL;
-        r = download(c, full, &d, &e);
+        f.prefix = is_dir && strcmp(clean, "/") != 0 ? path_name(clean) : NULL;
+        f.path = full;
+        r = fetch_run(c, &f, &e);
     }
+    return ctx_fail(err, r, &e);
+}
+
+static int check_local_dir(const struct bh_sync_options *o, char **ret, struct err *e)
+{
+    struct stat st;
+    int r;
+
+    if (!o->local || !*o->local)
+        return err_field(e, ERR_INVALID, "local", "local is required");
+    if (o->to_local && !o->dry_run) {
+        r = io_mkdir_p(o->local, 0755, e);
+        if (r < 0)
+            return err_at(e, r, "local");
+    }
+    *ret = realpath(o->local, NULL);
+    if (!*ret || stat(*ret, &st) < 0)
+        return err_at(e, err_sys(e, errno, "the directory '%s'", o->local), "local");
+    return S_ISDIR(st.st_mode)
+               ? 0
+               : err_field(e, ERR_INVALID, "local", "'%s' is not a directory", o->local);
+}
+
+static int sync_trees(struct bh_box *box, const struct bh_sync_options *o,
+                      struct bh_sync_result *ret, struct err *e)
+{
+    _cleanup_free_ char *local = NULL, *full = NULL, *remote = NULL;
+    _cleanup_close_ int held = -1;
+    struct sync_result done = {0};
+    struct sync_request req = {.ctx = box->ctx,
+                               .box_id = box->row.id,
+                               .to_local = o->to_local,
+                               .dry_run = o->dry_run,
+                               .delete_extra = o->delete_extra,
+                               .checksum = o->checksum,
+                               .with_git = o->with_git,
+                               .with_secrets = o->with_secrets,
+                               .excludes = o->excludes,
+                               .change = o->change,
+                               .change_arg = o->change_arg};
+    int r = check_local_dir(o, &local, e);
+
+    if (r == 0)
+        r = begin(box, o->remote && *o->remote ? o->remote : ".", &req.client, &full, e);
+    if (r == 0)
+        r = hold(box, &held, e);
+    if (r < 0)
+        return r;
+    remote = path_clean(full);
+    if (!remote)
+        return err_oom(e);
+    req.local = local;
+    req.remote = remote;
+    r = sync_run(&req, &done, e);
+    if (r == 0 && ret) {
+        ret->sent = done.sent;
+        ret->sent_bytes = done.sent_bytes;
+        ret->removed = done.removed;
+        ret->touched = done.touched;
+        ret->unchanged = done.unchanged;
+        ret->kept = done.kept;
+    }
+    return r;
+}
+
+int bh_sync(struct bh_box *box, const struct bh_sync_options *opts,
+            struct bh_sync_result *ret_result, struct bh_error *err)
+{
+    struct bh_sync_options o;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        r = sync_trees(box, &o, ret_result, &e);
     return ctx_fail(err, r, &e);
 }

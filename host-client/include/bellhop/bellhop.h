@@ -380,6 +380,35 @@ int bh_upload(struct bh_box *box, const struct bh_upload_options *opts,
 /* A file or tree of the box into a local directory. */
 int bh_download(struct bh_box *box, const char *path, const char *local_dir, struct bh_error *err);
 
+struct bh_sync_options {
+    size_t size;
+    const char *local;  /* a directory here */
+    const char *remote; /* a directory in the box */
+    bool to_local;      /* the box's is the source, and local is made when it is missing */
+    bool dry_run;       /* nothing is changed */
+    bool delete_extra;  /* removes also what is on the other side only and never was here */
+    bool checksum;      /* compares contents whatever the times say */
+    bool with_git;      /* .git too */
+    bool with_secrets;
+    const char *const *excludes; /* globs, NULL-terminated, or NULL */
+    /* For each change, before any is made: "send", "touch" (mode and time alone), "remove"; name is
+     * relative. A non-zero result ends the call with BH_CANCELED. */
+    int (*change)(void *arg, const char *what, const char *name);
+    void *change_arg;
+};
+struct bh_sync_result {
+    size_t size;
+    uint64_t sent, sent_bytes; /* files and links */
+    uint64_t removed;
+    uint64_t touched;
+    uint64_t unchanged;
+    uint64_t kept; /* on the other side only, and left there */
+};
+/* Makes one directory like the other: sends what differs, removes what went since the last sync of the
+ * same two. What is ignored (.gitignore, .bellhopignore) is neither sent nor removed. */
+int bh_sync(struct bh_box *box, const struct bh_sync_options *opts,
+            struct bh_sync_result *ret_result, struct bh_error *err);
+
 /* ---- the machine ---- */
 
 /* Finishes or undoes what was interrupted, removes what no box owns. fn gets a line for each. */

@@ -1,0 +1,126 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+struct sync_args {
+    bool dry_run;
+    bool delete_extra;
+    bool checksum;
+    bool with_git;
+    bool with_secrets;
+    char **excludes;
+};
+
+static const struct cli_option sync_options[] = {
+    {"dry-run", 'n', CLI_FLAG, offsetof(struct sync_args, dry_run), NULL,
+     "say what would be done, and do nothing", NULL},
+    {"delete", 0, CLI_FLAG, offsetof(struct sync_args, delete_extra), NULL,
+     "remove also what the other side has made itself", NULL},
+    {"checksum", 0, CLI_FLAG, offsetof(struct sync_args, checksum), NULL,
+     "compare contents, not sizes and times", NULL},
+    {"exclude", 0, CLI_LIST, offsetof(struct sync_args, excludes), "GLOB",
+     "leave alone; with a slash: the whole path, else any name; may be given again", NULL},
+    {"with-git", 0, CLI_FLAG, offsetof(struct sync_args, with_git), NULL,
+     "the repository's .git too", NULL},
+    {"with-secrets", 0, CLI_FLAG, offsetof(struct sync_args, with_secrets), NULL,
+     "untracked files that look like secrets too", NULL},
+    {0},
+};
+
+static int print_change(void *arg, const char *what, const char *name)
+{
+    (void)arg;
+    return printf("%s %s\n", what, name) < 0;
+}
+
+/* "NAME DIR :/dest" or "NAME :/src DIR". */
+static int read_operands(char **operands, struct bh_sync_options *o, struct bh_error *err)
+{
+    bool from = operands[1][0] == ':', to = operands[2][0] == ':';
+    const char *remote = operands[from ? 1 : 2];
+
+    if (from == to || !remote[1])
+        return cli_fail(err, BH_INVALID_ARGUMENT, "path",
+                        "one of '%.100s' and '%.100s' must be a directory here, the other one in "
+                        "the box, such as :/workspace",
+                        operands[1], operands[2]);
+    o->to_local = from;
+    o->remote = remote + 1;
+    o->local = operands[from ? 2 : 1];
+    return 0;
+}
+
+static int print_result(const struct cli *c, bool is_dry, const struct bh_sync_result *res)
+{
+    char size[24];
+
+    if (c->json)
+        return cli_print_json_take(
+            json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "dry_run", (int)is_dry, "sent",
+                      (json_int_t)res->sent, "sent_bytes", (json_int_t)res->sent_bytes, "removed",
+                      (json_int_t)res->removed, "touched", (json_int_t)res->touched, "unchanged",
+                      (json_int_t)res->unchanged, "kept", (json_int_t)res->kept));
+    if (!c->quiet) {
+        (void)printf("%ssent %llu files, %s; removed %llu; %llu unchanged",
+                     is_dry ? "would have " : "", (unsigned long long)res->sent,
+                     str_format_size(res->sent_bytes, size, sizeof(size)),
+                     (unsigned long long)res->removed, (unsigned long long)res->unchanged);
+        if (res->touched)
+            (void)printf("; mode or time of %llu", (unsigned long long)res->touched);
+        if (res->kept)
+            (void)printf("; kept %llu that only the other side has", (unsigned long long)res->kept);
+        (void)printf("\n");
+    }
+    return EXIT_CLI_OK;
+}
+
+static int run_sync(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    const struct sync_args *a = args;
+    _cleanup_box_ struct bh_box *box = NULL;
+    struct bh_sync_result res = {.size = sizeof(res)};
+    struct bh_sync_options o = {
+        .size = sizeof(o),
+        .dry_run = a->dry_run,
+        .delete_extra = a->delete_extra,
+        .checksum = a->checksum,
+        .with_git = a->with_git,
+        .with_secrets = a->with_secrets,
+        .excludes = (const char *const *)a->excludes,
+        .change = a->dry_run && !c->json ? print_change : NULL,
+    };
+    int r = read_operands(operands, &o, err);
+
+    if (r == 0)
+        r = cli_get_box(c, operands[0], &box, err);
+    if (r == 0)
+        r = bh_sync(box, &o, &res, err);
+    return r < 0 ? r : print_result(c, a->dry_run, &res);
+}
+
+const struct cli_command cmd_sync = {
+    .name = "sync",
+    .group = "Files",
+    .operands = "NAME FROM TO",
+    .summary = "make a directory in a box like one here, or the other way round",
+    .details =
+        "FROM and TO are a directory here and, with a colon, one in the box. What differs is\n"
+        "sent: by size and time, and by content where only the time differs. What went from FROM\n"
+        "since the last sync of the two is removed from TO; what TO has made itself stays, unless\n"
+        "--delete is given. What .gitignore or .bellhopignore hides is neither sent nor removed,\n"
+        "and .git stays as it is on both sides. Into a box it is all or nothing; here each file\n"
+        "is put in place whole, and the next sync finishes what was interrupted.",
+    .examples = "  bellhop sync api . :/workspace\n"
+                "  bellhop sync api :/workspace . -n\n",
+    .options = sync_options,
+    .args_bytes = sizeof(struct sync_args),
+    .min_operands = 3,
+    .max_operands = 3,
+    .flags = CLI_TAKES_BOX,
+    .run = run_sync,
+};

@@ -1,0 +1,638 @@
+#include "lib/sync.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/dirtree.h"
+#include "lib/fetch.h"
+#include "lib/gitfiles.h"
+#include "lib/sync_list.h"
+#include "lib/sync_local.h"
+#include "lib/upload_stream.h"
+
+#include "common/banned.h"
+
+#define REMOVALS_NAME ".bellhop-tmp-removals" /* guest/archive/extract.h has it */
+#define NAMES_MAX_BYTES (64u * 1024 * 1024)   /* what the agent takes in one list */
+#define MODE_TEXT_BYTES 8
+#define TIME_TEXT_BYTES 64
+
+struct sync {
+    const struct sync_request *req;
+    struct sync_list local, remote, base;
+    struct sync_list *src, *dst;
+    struct sync_local here;
+    bool is_there;       /* the directory in the box */
+    struct buf removals; /* names with a NUL each, what is in a directory before it */
+    uint64_t n_removals;
+    struct sync_result done;
+};
+
+bool sync_is_excluded(const struct sync_request *req, const char *name)
+{
+    for (const char *const *p = req->excludes; p && *p; p++) {
+        bool is_path = strchr(*p, '/') != NULL;
+        _cleanup_free_ char *copy = strdup(name);
+        char *end = copy;
+
+        /* The name itself and each directory on the way to it. */
+        while (copy && end) {
+            end = strchr(end, '/');
+            if (end)
+                *end = '\0';
+            if (fnmatch(*p, is_path ? copy : path_name(copy), is_path ? FNM_PATHNAME : 0) == 0)
+                return true;
+            if (end)
+                *end++ = '/';
+        }
+    }
+    return false;
+}
+
+static int tell(const struct sync *s, const char *what, const char *name, struct err *e)
+{
+    if (s->req->change && s->req->change(s->req->change_arg, what, name) != 0)
+        return err_set(e, ERR_CANCELED, "canceled by the caller");
+    return 0;
+}
+
+/* ---- what differs ---------------------------------------------------------------------------- */
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static enum sync_action compare_files(const struct sync *s, const struct sync_entry *from,
+                                      const struct sync_entry *to)
+{
+    bool is_same = same_time(&from->mtime, &to->mtime);
+
+    if (from->size != to->size)
+        return SYNC_SEND;
+    if (!is_same || s->req->checksum)
+        return SYNC_MAYBE;
+    return from->mode == to->mode ? SYNC_SAME : SYNC_ATTRS;
+}
+
+static enum sync_action compare(const struct sync *s, const struct sync_entry *from,
+                                const struct sync_entry *to)
+{
+    if (from->type != to->type)
+        return SYNC_SEND;
+    if (from->type == SYNC_FILE)
+        return compare_files(s, from, to);
+    if (from->type == SYNC_LINK && !str_eq(from->target, to->target))
+        return SYNC_SEND;
+    return SYNC_SAME;
+}
+
+static void on_unlisted(struct sync_entry *en, enum sync_verdict verdict)
+{
+    if (verdict != SYNC_STALE)
+        en->action = SYNC_SEND;
+    else
+        en->action = en->type == SYNC_FILE ? SYNC_MAYBE : SYNC_SAME;
+}
+
+/* Its content is the same as in the box's, or not. */
+static void on_hashed(struct sync_entry *en, enum sync_verdict verdict)
+{
+    if (verdict != SYNC_STALE)
+        en->action = SYNC_SEND;
+}
+
+/* Entries of a list that `wants` asks for, as pointers; *ret is the caller's. */
+static int pick(struct sync_list *l, bool (*wants)(const struct sync_entry *),
+                struct sync_entry ***ret, size_t *ret_n, struct err *e)
+{
+    struct sync_entry **v = malloc((l->n + 1) * sizeof(struct sync_entry *));
+
+    if (!v)
+        return err_oom(e);
+    *ret_n = 0;
+    for (size_t i = 0; i < l->n; i++)
+        if (wants(&l->v[i]))
+            v[(*ret_n)++] = &l->v[i];
+    *ret = v;
+    return 0;
+}
+
+static bool is_unlisted(const struct sync_entry *en)
+{
+    return en->action == SYNC_SEND && en->type != SYNC_OTHER;
+}
+
+static bool is_maybe(const struct sync_entry *en)
+{
+    return en->action == SYNC_MAYBE;
+}
+
+/* What the box's list does not have may be ignored there: it is asked for by name. */
+static int find_unlisted(struct sync *s, struct err *e)
+{
+    _cleanup_free_ struct sync_entry **v = NULL;
+    size_t n;
+    int r = s->is_there ? pick(&s->local, is_unlisted, &v, &n, e) : 1;
+
+    if (r)
+        return r < 0 ? r : 0;
+    for (size_t i = 0; i < n; i++)
+        v[i]->action = SYNC_SAME;
+    return sync_ask(s->req, v, n, true, on_unlisted, e);
+}
+
+/* Into the box: every entry here against the box's list, and what that lacks by name. */
+static int classify_up(struct sync *s, struct err *e)
+{
+    int r;
+
+    for (size_t i = 0; i < s->local.n; i++) {
+        struct sync_entry *en = &s->local.v[i];
+
+        en->action = sync_list_find(&s->remote, en->name) ? SYNC_SAME : SYNC_SEND;
+    }
+    r = find_unlisted(s, e);
+    for (size_t i = 0; i < s->local.n && r == 0; i++) {
+        struct sync_entry *en = &s->local.v[i];
+        const struct sync_entry *to = sync_list_find(&s->remote, en->name);
+
+        if (to)
+            en->action = compare(s, en, to);
+    }
+    return r;
+}
+
+/* Out of it: every entry of the box's list against what is here, listed or not. */
+static int classify_down(struct sync *s, struct err *e)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < s->remote.n && r >= 0; i++) {
+        struct sync_entry here = {0};
+
+        r = sync_local_look(&s->here, s->remote.v[i].name, &here, e);
+        s->remote.v[i].action = r > 0 ? compare(s, &s->remote.v[i], &here) : SYNC_SEND;
+        free(here.target);
+    }
+    return r < 0 ? r : 0;
+}
+
+/* The same size, another time: the content here is hashed, and compared by the agent. */
+static int compare_contents(struct sync *s, struct err *e)
+{
+    _cleanup_free_ struct sync_entry **v = NULL;
+    size_t n;
+    int r = pick(s->src, is_maybe, &v, &n, e);
+
+    for (size_t i = 0; i < n && r == 0; i++) {
+        r = sync_local_hash(&s->here, v[i], e);
+        v[i]->action = SYNC_ATTRS;
+    }
+    return r < 0 ? r : sync_ask(s->req, v, n, false, on_hashed, e);
+}
+
+/* With checksum the times were not looked at: what has the right one needs no touch. */
+static int drop_needless(struct sync *s, struct err *e)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < s->src->n && r >= 0; i++) {
+        struct sync_entry *en = &s->src->v[i], here = {0};
+        const struct sync_entry *to = &here;
+
+        if (en->action != SYNC_ATTRS)
+            continue;
+        if (s->req->to_local)
+            r = sync_local_look(&s->here, en->name, &here, e);
+        else
+            to = sync_list_find(&s->remote, en->name);
+        if (r >= 0 && to && to->mode == en->mode && same_time(&to->mtime, &en->mtime))
+            en->action = SYNC_SAME;
+        free(here.target);
+    }
+    return r < 0 ? r : 0;
+}
+
+/* ---- what went ------------------------------------------------------------------------------- */
+
+static bool is_known(const struct sync *s, const struct sync_entry *en)
+{
+    _cleanup_free_ char *as_dir = NULL;
+
+    if (s->req->delete_extra)
+        return true;
+    if (en->type == SYNC_DIR && asprintf(&as_dir, "%s/", en->name) < 0)
+        return false;
+    return sync_list_find(&s->base, as_dir ? as_dir : en->name) != NULL;
+}
+
+static int add_removal(struct sync *s, const struct sync_entry *en, struct err *e)
+{
+    int r = buf_adds(&s->removals, en->name, e);
+
+    if (r == 0)
+        r = buf_add(&s->removals, "/", en->type == SYNC_DIR ? 1 : 0, e);
+    if (r == 0)
+        r = buf_add(&s->removals, "", 1, e);
+    s->n_removals++;
+    return r < 0 ? r : tell(s, "remove", en->name, e);
+}
+
+static void on_gone(struct sync_entry *en, enum sync_verdict verdict)
+{
+    if (verdict == SYNC_MISSING)
+        en->action = SYNC_SEND; /* here: truly not there */
+}
+
+static bool is_candidate(const struct sync_entry *en)
+{
+    return en->action == SYNC_MAYBE;
+}
+
+/* Marks what the other side alone has and may be removed: SYNC_MAYBE. */
+static int mark_candidates(struct sync *s, struct err *e)
+{
+    for (size_t i = 0; i < s->dst->n; i++) {
+        struct sync_entry *en = &s->dst->v[i];
+        const struct sync_entry *from = sync_list_find(s->src, en->name);
+        struct sync_entry here = {0};
+        int r = 0;
+
+        en->action = SYNC_SAME;
+        if (from) { /* only where something of another kind comes */
+            if (from->type == SYNC_DIR && en->type != SYNC_DIR)
+                en->action = SYNC_SEND;
+            else if (from->type != SYNC_DIR && en->type == SYNC_DIR)
+                en->action = SYNC_SEND;
+            continue;
+        }
+        if (!s->req->to_local)
+            r = sync_local_look(&s->here, en->name, &here, e);
+        free(here.target);
+        if (r < 0)
+            return r;
+        if (r > 0) /* ignored here, or left out as a secret: it did not go */
+            continue;
+        if (is_known(s, en))
+            en->action = SYNC_MAYBE;
+        else if (en->type != SYNC_DIR)
+            s->done.kept++;
+    }
+    return 0;
+}
+
+static int plan_removals(struct sync *s, struct err *e)
+{
+    _cleanup_free_ struct sync_entry **v = NULL;
+    size_t n;
+    int r = mark_candidates(s, e);
+
+    if (r == 0)
+        r = pick(s->dst, is_candidate, &v, &n, e);
+    if (r == 0)
+        for (size_t i = 0; i < n; i++)
+            v[i]->action = s->req->to_local ? SYNC_SAME : SYNC_SEND;
+    /* Of the box's files those that are ignored there are not in its list. */
+    if (r == 0 && s->req->to_local)
+        r = sync_ask(s->req, v, n, true, on_gone, e);
+    for (size_t i = s->dst->n; i-- && r == 0;)
+        if (s->dst->v[i].action == SYNC_SEND)
+            r = add_removal(s, &s->dst->v[i], e);
+    return r;
+}
+
+/* ---- into the box ---------------------------------------------------------------------------- */
+
+static FILE *open_scratch(const struct sync *s, char **ret_path)
+{
+    char *path = path_join(s->req->ctx->cache_dir, "sync-XXXXXX");
+    int fd = path ? mkostemp(path, O_CLOEXEC) : -1;
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w+");
+
+    if (!f)
+        fd_close(fd);
+    *ret_path = path;
+    return f;
+}
+
+static int put_pair(FILE *f, const char *name, const char *host, struct err *e)
+{
+    if (fwrite(name, strlen(name) + 1, 1, f) != 1 || fwrite(host, strlen(host) + 1, 1, f) != 1)
+        return err_sys(e, errno, "the list of files");
+    return 0;
+}
+
+/* What the archive is made of: the list of what goes, then what is sent. */
+static int list_sent(struct sync *s, struct gitfiles *files, const char *removals_path,
+                     struct err *e)
+{
+    int r = removals_path ? put_pair(files->list, REMOVALS_NAME, removals_path, e) : 0;
+
+    for (size_t i = 0; i < s->local.n && r == 0; i++) {
+        const struct sync_entry *en = &s->local.v[i];
+
+        if (en->action != SYNC_SEND || en->type == SYNC_OTHER)
+            continue;
+        files->files++;
+        files->bytes += en->size;
+        r = put_pair(files->list, en->name, en->host, e);
+    }
+    if (r == 0 && fflush(files->list) != 0)
+        r = err_sys(e, errno, "the list of files");
+    rewind(files->list);
+    return r;
+}
+
+static int send_archive(struct sync *s, struct gitfiles *files, struct err *e)
+{
+    struct upload_stream *stream = NULL;
+    int r = upload_stream_new(s->req->ctx, files, &stream, e);
+
+    if (r == 0)
+        r = client_put_archive(s->req->client, s->req->remote,
+                               "mode=merge&any_ratio=true&removals=true", upload_stream_read,
+                               stream, 0, NULL, e);
+    upload_stream_free(stream);
+    return r;
+}
+
+static int write_removals(struct sync *s, char **ret_path, struct err *e)
+{
+    FILE *f = open_scratch(s, ret_path);
+    bool ok = f && fwrite(s->removals.data, s->removals.len, 1, f) == 1;
+
+    if (f && fclose(f) != 0)
+        ok = false;
+    return ok ? 0 : err_sys(e, errno, "the list of what to remove");
+}
+
+static int send_changes(struct sync *s, struct err *e)
+{
+    _cleanup_free_ char *list_path = NULL, *removals_path = NULL;
+    struct gitfiles files = {0};
+    int r = s->n_removals ? write_removals(s, &removals_path, e) : 0;
+
+    if (r == 0 && !(files.list = open_scratch(s, &list_path)))
+        r = err_sys(e, errno, "the list of files");
+    if (r == 0)
+        r = list_sent(s, &files, removals_path, e);
+    if (r == 0)
+        r = send_archive(s, &files, e);
+    if (list_path)
+        (void)unlink(list_path);
+    if (removals_path)
+        (void)unlink(removals_path);
+    gitfiles_done(&files);
+    return r;
+}
+
+/* Mode and time of a file of the box whose content is right. */
+static int touch_remote(struct sync *s, const struct sync_entry *en, struct err *e)
+{
+    _cleanup_free_ char *path = path_join(s->req->remote, en->name);
+    _cleanup_json_ json_t *params = NULL, *reply = NULL;
+    char mode[MODE_TEXT_BYTES], mtime[TIME_TEXT_BYTES];
+
+    if (!path)
+        return err_oom(e);
+    (void)snprintf(mode, sizeof(mode), "%04o", en->mode);
+    sync_time_format(&en->mtime, mtime, sizeof(mtime));
+    params = json_pack("{s:o, s:s, s:s}", "path", jx_new_path(path), "mode", mode, "mtime", mtime);
+    return params ? client_call(s->req->client, "Fs/SetAttr", params, 0, &reply, e) : err_oom(e);
+}
+
+/* ---- out of the box -------------------------------------------------------------------------- */
+
+static int name_fetched(struct sync *s, struct buf *names, struct err *e)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < s->remote.n && r == 0; i++) {
+        const struct sync_entry *en = &s->remote.v[i];
+
+        if (en->action == SYNC_SEND && (en->type == SYNC_FILE || en->type == SYNC_LINK))
+            r = buf_add(names, en->name, strlen(en->name) + 1, e);
+    }
+    return r;
+}
+
+static int remove_here(struct sync *s, struct err *e)
+{
+    int r = 0;
+
+    for (size_t at = 0; at < s->removals.len && r >= 0; at += strlen(s->removals.data + at) + 1) {
+        _cleanup_free_ char *name = strdup(s->removals.data + at);
+        bool is_dir = name && str_has_suffix(name, "/");
+
+        if (!name)
+            return err_oom(e);
+        if (is_dir)
+            name[strlen(name) - 1] = '\0';
+        r = sync_local_remove(&s->here, name, is_dir, e);
+    }
+    return r < 0 ? r : 0;
+}
+
+/* git does not list directories: those that removals have emptied, and the box does not have, go. */
+static int remove_emptied(struct sync *s, struct err *e)
+{
+    int r = 0;
+
+    for (size_t at = 0; at < s->removals.len && r >= 0; at += strlen(s->removals.data + at) + 1) {
+        _cleanup_free_ char *dir = strdup(s->removals.data + at);
+        char *slash;
+
+        r = 1;
+        while (dir && r > 0 && (slash = strrchr(dir, '/'))) {
+            *slash = '\0';
+            r = sync_list_find(&s->remote, dir) ? 0 : sync_local_remove(&s->here, dir, true, e);
+        }
+    }
+    return r < 0 ? r : 0;
+}
+
+static int place_all(struct sync *s, struct sync_local *stage, struct err *e)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < s->remote.n && r >= 0; i++) {
+        const struct sync_entry *en = &s->remote.v[i];
+
+        if (en->action != SYNC_SEND)
+            continue;
+        if (en->type == SYNC_DIR)
+            r = sync_local_make_dir(&s->here, en, e);
+        else if (en->type != SYNC_OTHER)
+            r = sync_local_place(stage, &s->here, en->name, e);
+    }
+    return r < 0 ? r : 0;
+}
+
+static int fetch_changes(struct sync *s, struct err *e)
+{
+    _cleanup_free_ char *stage_path = NULL;
+    _cleanup_buf_ struct buf names;
+    struct sync_local stage = {0};
+    struct fetch f = {.path = s->req->remote, .query = "format=tar.zst"};
+    int r;
+
+    buf_init(&names, NAMES_MAX_BYTES);
+    r = name_fetched(s, &names, e);
+    if (r == 0)
+        r = sync_local_stage(&s->here, s->req->local, &stage_path, &stage, e);
+    if (r < 0)
+        return r;
+    f.names = names.data;
+    f.names_bytes = names.len;
+    f.dir = stage_path;
+    if (names.len)
+        r = fetch_run(s->req->client, &f, e);
+    if (r == 0)
+        r = remove_here(s, e);
+    if (r == 0)
+        r = place_all(s, &stage, e);
+    if (r == 0)
+        r = remove_emptied(s, e);
+    sync_local_done(&stage);
+    (void)dirtree_remove(stage_path, NULL);
+    return r;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static int load(struct sync *s, struct err *e)
+{
+    int r = sync_local_open(s->req->local, s->req->to_local && !s->req->dry_run, &s->here, e);
+
+    if (r == 0)
+        r = sync_list_local(&s->local, s->req, e);
+    if (r == 0)
+        r = sync_list_remote(&s->remote, s->req, &s->is_there, e);
+    if (r == 0 && s->req->to_local && !s->is_there)
+        r = err_field(e, ERR_NOT_FOUND, "remote", "'%.300s' is not in the box", s->req->remote);
+    return r < 0 ? r : sync_base_load(&s->base, s->req, e);
+}
+
+static int plan(struct sync *s, struct err *e)
+{
+    int r = s->req->to_local ? classify_down(s, e) : classify_up(s, e);
+
+    if (r == 0)
+        r = compare_contents(s, e);
+    if (r == 0)
+        r = drop_needless(s, e);
+    for (size_t i = 0; i < s->src->n && r == 0; i++) {
+        const struct sync_entry *en = &s->src->v[i];
+
+        if (en->type == SYNC_OTHER)
+            continue;
+        if (en->action == SYNC_SEND) {
+            s->done.sent += en->type != SYNC_DIR;
+            s->done.sent_bytes += en->size;
+            r = tell(s, "send", en->name, e);
+        } else if (en->action == SYNC_ATTRS) {
+            s->done.touched++;
+            r = tell(s, "touch", en->name, e);
+        } else {
+            s->done.unchanged += en->type != SYNC_DIR;
+        }
+    }
+    if (r == 0)
+        r = plan_removals(s, e);
+    s->done.removed = s->n_removals;
+    return r;
+}
+
+static bool has_changes(const struct sync *s)
+{
+    for (size_t i = 0; i < s->src->n; i++)
+        if (s->src->v[i].action == SYNC_SEND && s->src->v[i].type != SYNC_OTHER)
+            return true;
+    return s->n_removals > 0;
+}
+
+static int apply(struct sync *s, struct err *e)
+{
+    int r = 0;
+
+    if (has_changes(s))
+        r = s->req->to_local ? fetch_changes(s, e) : send_changes(s, e);
+    for (size_t i = 0; i < s->src->n && r == 0; i++)
+        if (s->src->v[i].action == SYNC_ATTRS)
+            r = s->req->to_local ? sync_local_touch(&s->here, &s->src->v[i], e)
+                                 : touch_remote(s, &s->src->v[i], e);
+    return r;
+}
+
+/* The names that both sides have now, and the directories on the way to them. */
+static int remember(struct sync *s, struct err *e)
+{
+    struct sync_list now = {0};
+    struct sync_entry *en;
+    const char *last_dir = "";
+    int r = 0;
+
+    for (size_t i = 0; i < s->src->n && r == 0; i++) {
+        const char *name = s->src->v[i].name;
+        _cleanup_free_ char *dir = NULL;
+
+        if (s->src->v[i].type == SYNC_OTHER)
+            continue;
+        if (asprintf(&dir, "%s/", name) < 0)
+            r = err_oom(e);
+        if (r == 0)
+            r = sync_list_add(&now, s->src->v[i].type == SYNC_DIR ? dir : name, &en, e);
+        if (r < 0)
+            break;
+        dir[strlen(name)] = '\0';
+        for (char *slash = strrchr(dir, '/'); slash && r == 0; slash = strrchr(dir, '/')) {
+            slash[1] = '\0';
+            if (str_has_prefix(last_dir, dir))
+                break;
+            r = sync_list_add(&now, dir, &en, e);
+            *slash = '\0';
+        }
+        last_dir = name;
+    }
+    sync_list_sort(&now);
+    if (r == 0)
+        r = sync_base_store(&now, s->req, e);
+    sync_list_done(&now);
+    return r;
+}
+
+int sync_run(const struct sync_request *req, struct sync_result *ret, struct err *e)
+{
+    struct sync s = {.req = req};
+    int r;
+
+    s.src = req->to_local ? &s.remote : &s.local;
+    s.dst = req->to_local ? &s.local : &s.remote;
+    buf_init(&s.removals, NAMES_MAX_BYTES);
+    r = load(&s, e);
+    if (r == 0)
+        r = plan(&s, e);
+    if (r == 0 && !req->dry_run)
+        r = apply(&s, e);
+    if (r == 0 && !req->dry_run)
+        r = remember(&s, e);
+    if (r == 0)
+        *ret = s.done;
+    sync_local_done(&s.here);
+    sync_list_done(&s.local);
+    sync_list_done(&s.remote);
+    sync_list_done(&s.base);
+    buf_done(&s.removals);
+    return r;
+}

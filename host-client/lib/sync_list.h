@@ -1,0 +1,77 @@
+#pragma once
+/*
+ * sync_list: what one side of a sync has, sorted by name, and what both had after the last one.
+ * Names are relative, with '/', never "".
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "common/err.h"
+#include "lib/client.h"
+#include "lib/sync.h"
+
+#define SYNC_MAX_ENTRIES 4000000u
+#define SYNC_DIGEST_BYTES 32
+#define SYNC_TEMP_PREFIX ".bellhop-tmp-" /* what a sync or an agent that was killed has left */
+
+enum sync_type {
+    SYNC_FILE,
+    SYNC_DIR,
+    SYNC_LINK,
+    SYNC_OTHER,
+};
+
+enum sync_action {
+    SYNC_SAME,
+    SYNC_SEND,
+    SYNC_MAYBE, /* same size, another time: its content decides */
+    SYNC_ATTRS, /* same content, another mode or time */
+};
+
+struct sync_entry {
+    char *name;
+    char *host;   /* where it is on this machine; NULL: in the box */
+    char *target; /* of a link */
+    enum sync_type type;
+    uint32_t mode; /* 0777 */
+    uint64_t size;
+    struct timespec mtime;
+    bool has_digest;
+    uint8_t digest[SYNC_DIGEST_BYTES];
+    enum sync_action action;
+};
+
+struct sync_list {
+    struct sync_entry *v;
+    size_t n, cap;
+};
+
+void sync_list_done(struct sync_list *l);
+/* The name is copied. *ret is valid until the next call. */
+int sync_list_add(struct sync_list *l, const char *name, struct sync_entry **ret, struct err *e);
+void sync_list_sort(struct sync_list *l); /* and drops what is there twice */
+struct sync_entry *sync_list_find(const struct sync_list *l, const char *name);
+
+void sync_entry_set(struct sync_entry *en, const struct stat *st);
+
+/* Fields from lstat(); the target is the caller's business. */
+int sync_list_local(struct sync_list *l, const struct sync_request *req, struct err *e);
+/* *ret_there: the directory is in the box. */
+int sync_list_remote(struct sync_list *l, const struct sync_request *req, bool *ret_there,
+                     struct err *e);
+
+/* Which of the entries, as they are here, the box has. fn gets the index in v of each that is missing,
+ * or differs, or only has another mode or time. with_mtime: times are compared, else digests. */
+enum sync_verdict { SYNC_MISSING, SYNC_DIFFERS, SYNC_STALE };
+int sync_ask(const struct sync_request *req, struct sync_entry *const *v, size_t n, bool with_mtime,
+             void (*fn)(struct sync_entry *en, enum sync_verdict verdict), struct err *e);
+
+/* The names that both sides had after the last sync of this pair, directories with '/'. */
+int sync_base_load(struct sync_list *l, const struct sync_request *req, struct err *e);
+int sync_base_store(const struct sync_list *l, const struct sync_request *req, struct err *e);
+
+/* "2026-11-22T01:35:00.123456789Z" */
+int sync_time_parse(const char *s, struct timespec *ret, struct err *e);
+void sync_time_format(const struct timespec *t, char *out, size_t out_bytes);
