@@ -328,15 +328,178 @@ int jx_parse(const char *text, size_t len, json_t **ret, struct err *e)
     return 0;
 }
 
+/* Which of eight bytes are below 0x20, '"' or '\\'? Not 0: at least one is. */
+static uint64_t find_special(uint64_t eight)
+{
+    const uint64_t ones = 0x0101010101010101ull, highs = ones << 7;
+    uint64_t quote = eight ^ (ones * '"'), slash = eight ^ (ones * '\\');
+
+    return (((eight - ones * 0x20) & ~eight) | ((quote - ones) & ~quote) |
+            ((slash - ones) & ~slash)) &
+           highs;
+}
+
+#define ESCAPE_MAX_BYTES 6 /* \u001F */
+#define BLOCK_BYTES 512    /* of a string, for which room is looked for once */
+
+/* Without a bound: the caller has looked. Returns the place after it. */
+static char *put_escape(unsigned char c, char *to)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    static const char letters[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
+                                   ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
+
+    *to++ = '\\';
+    if (letters[c]) {
+        *to++ = letters[c];
+        return to;
+    }
+    memcpy(to, "u00", 3);
+    to[3] = digits[c >> 4];
+    to[4] = digits[c & 15];
+    return to + 5;
+}
+
+static bool is_special(unsigned char c)
+{
+    return c < 0x20 || c == '"' || c == '\\';
+}
+
+/* Copied while it is looked at: lines are short, and a call of memcpy() for each is not cheap. */
+static char *put_block(const char *s, size_t len, char *to)
+{
+    uint64_t eight;
+
+    for (size_t i = 0; i < len;) {
+        while (len - i >= 8 && ((void)memcpy(&eight, s + i, 8), !find_special(eight))) {
+            memcpy(to, &eight, 8);
+            to += 8;
+            i += 8;
+        }
+        for (size_t end = len - i < 8 ? len : i + 8; i < end; i++) {
+            if (is_special((unsigned char)s[i]))
+                to = put_escape((unsigned char)s[i], to);
+            else
+                *to++ = s[i];
+        }
+    }
+    return to;
+}
+
+/* Room for the block: as much as it may need at most, or where that is too much, what it does. */
+static int reserve_block(const char *s, size_t len, struct buf *out, struct err *e)
+{
+    size_t need = len;
+
+    if (buf_reserve(out, len * ESCAPE_MAX_BYTES, NULL) == 0)
+        return 0;
+    for (size_t i = 0; i < len; i++)
+        need += is_special((unsigned char)s[i]) ? ESCAPE_MAX_BYTES - 1 : 0;
+    return buf_reserve(out, need, e);
+}
+
+static int write_string(const char *s, size_t len, struct buf *out, struct err *e)
+{
+    int r = buf_reserve(out, len + 2, e); /* mostly all of it; and room for the quotes */
+
+    if (r < 0)
+        return r;
+    out->data[out->len++] = '"';
+    while (r == 0 && len) {
+        size_t n = len < BLOCK_BYTES ? len : BLOCK_BYTES;
+
+        r = reserve_block(s, n, out, e);
+        if (r == 0)
+            out->len = (size_t)(put_block(s, n, out->data + out->len) - out->data);
+        s += n;
+        len -= n;
+    }
+    return r < 0 ? r : buf_adds(out, "\"", e);
+}
+
+static int write_real(const json_t *v, struct buf *out, struct err *e)
+{
+    char *text = json_dumps(v, JSON_ENCODE_ANY);
+    int r = text ? buf_adds(out, text, e) : err_oom(e);
+
+    free(text);
+    return r;
+}
+
+static int write_value(const json_t *v, unsigned depth, struct buf *out, struct err *e);
+
+static int write_array(const json_t *v, unsigned depth, struct buf *out, struct err *e)
+{
+    int r = buf_adds(out, "[", e);
+
+    for (size_t i = 0; r == 0 && i < json_array_size(v); i++) {
+        if (i)
+            r = buf_adds(out, ",", e);
+        if (r == 0)
+            r = write_value(json_array_get(v, i), depth, out, e);
+    }
+    return r < 0 ? r : buf_adds(out, "]", e);
+}
+
+static int write_object(const json_t *v, unsigned depth, struct buf *out, struct err *e)
+{
+    int r = buf_adds(out, "{", e);
+
+    for (void *at = json_object_iter((json_t *)v), *first = at; r == 0 && at;
+         at = json_object_iter_next((json_t *)v, at)) {
+        if (at != first)
+            r = buf_adds(out, ",", e);
+        if (r == 0)
+            r = write_string(json_object_iter_key(at), json_object_iter_key_len(at), out, e);
+        if (r == 0)
+            r = buf_adds(out, ":", e);
+        if (r == 0)
+            r = write_value(json_object_iter_value(at), depth, out, e);
+    }
+    return r < 0 ? r : buf_adds(out, "}", e);
+}
+
+static int write_value(const json_t *v, unsigned depth, struct buf *out, struct err *e)
+{
+    if (depth == 0)
+        return err_set(e, ERR_INTERNAL, "JSON more than %d levels deep", JX_MAX_DEPTH);
+    switch (json_typeof(v)) {
+    case JSON_STRING:
+        return write_string(json_string_value(v), json_string_length(v), out, e);
+    case JSON_INTEGER:
+        return buf_addf(out, e, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    case JSON_OBJECT:
+        return write_object(v, depth - 1, out, e);
+    case JSON_ARRAY:
+        return write_array(v, depth - 1, out, e);
+    case JSON_REAL:
+        return write_real(v, out, e);
+    case JSON_TRUE:
+        return buf_adds(out, "true", e);
+    case JSON_FALSE:
+        return buf_adds(out, "false", e);
+    case JSON_NULL:
+        break;
+    }
+    return buf_adds(out, "null", e);
+}
+
+/* The library's own looks at each character three times; most of what we send is plain text. */
+int jx_write(const json_t *v, struct buf *out, struct err *e)
+{
+    return v ? write_value(v, JX_MAX_DEPTH, out, e) : err_oom(e);
+}
+
 int jx_dump(const json_t *v, char **ret, size_t *ret_len, struct err *e)
 {
-    char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+    _cleanup_buf_ struct buf out = {.max = SIZE_MAX / 4};
+    int r = jx_write(v, &out, e);
 
-    if (!text)
-        return err_oom(e);
-    *ret = text;
+    if (r < 0)
+        return r;
     if (ret_len)
-        *ret_len = strlen(text);
+        *ret_len = out.len;
+    *ret = buf_take(&out);
     return 0;
 }
 

@@ -10,7 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/buf.h"
 #include "common/err.h"
+
+#define JX_MAX_DEPTH 64 /* of what is written; nothing of ours is nested half as deep */
 
 #define JX_REQUIRED (1u << 0)
 #define JX_NULLABLE (1u << 1) /* null leaves the default as it is */
@@ -74,6 +77,11 @@ int jx_add_bytes(json_t *obj, const char *data, size_t len, struct err *e);
 /* Parses one document of at most len bytes; duplicates keys are refused; depth is bounded. */
 int jx_parse(const char *text, size_t len, json_t **ret, struct err *e);
 
+/*
+ * As compact JSON, after what is in out. v may be NULL: out of memory, then. After an error out
+ * has some part of it.
+ */
+int jx_write(const json_t *v, struct buf *out, struct err *e);
 /* One line without a line feed, owned by the caller. */
 int jx_dump(const json_t *v, char **ret, size_t *ret_len, struct err *e);
 

@@ -28,15 +28,15 @@ void input_close(struct proc *p)
     fd_close(p->stdin_fd);
     p->stdin_fd = -1;
     p->info.is_stdin_open = false;
-    proc_wake(p);
     (void)pthread_mutex_unlock(&p->lock);
+    proc_wake(p);
 }
 
 /*
  * With the lock: writes what the descriptor takes. 0: the queue is empty; else -errno, which is
- * -EAGAIN when there is more than the command takes now.
+ * -EAGAIN when there is more than the command takes now. *ret_is_news: a writer has its answer.
  */
-static int write_queue(struct proc *p, int fd)
+static int write_queue(struct proc *p, int fd, bool *ret_is_news)
 {
     struct chunk *c;
 
@@ -56,23 +56,25 @@ static int write_queue(struct proc *p, int fd)
         if (!p->stdin_first)
             p->stdin_last = NULL;
         free(c);
-        proc_wake(p);
+        *ret_is_news = true;
     }
     return 0;
 }
 
 static void pump_pty(struct proc *p)
 {
+    bool is_news = false;
     int r;
 
     (void)pthread_mutex_lock(&p->lock);
-    r = p->out_fd[PROC_STDOUT] < 0 ? -EIO : write_queue(p, p->out_fd[PROC_STDOUT]);
+    r = p->out_fd[PROC_STDOUT] < 0 ? -EIO : write_queue(p, p->out_fd[PROC_STDOUT], &is_news);
     if (r < 0 && r != -EAGAIN) {
-        p->stdin_broken = true;
+        p->stdin_broken = is_news = true;
         drop_stdin_queue(p);
-        proc_wake(p);
     }
     (void)pthread_mutex_unlock(&p->lock);
+    if (is_news)
+        proc_wake(p);
     if (p->out_watch[PROC_STDOUT])
         (void)loop_watch_set(p->out_watch[PROC_STDOUT], r == -EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN,
                              NULL);
@@ -82,16 +84,18 @@ static void on_stdin(struct loop *l, uint32_t events, void *arg);
 
 static void pump_pipe(struct proc *p)
 {
-    bool is_over;
+    bool is_over, is_news = false;
     int r;
 
     if (p->stdin_fd < 0)
         return;
     (void)pthread_mutex_lock(&p->lock);
-    r = write_queue(p, p->stdin_fd);
+    r = write_queue(p, p->stdin_fd, &is_news);
     p->stdin_broken = r < 0 && r != -EAGAIN;
     is_over = p->stdin_broken || (r == 0 && p->stdin_close_asked);
     (void)pthread_mutex_unlock(&p->lock);
+    if (is_news)
+        proc_wake(p);
     if (is_over) {
         input_close(p);
         return;

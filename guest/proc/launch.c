@@ -321,8 +321,8 @@ static void succeed(struct launch *la, struct proc *p)
     p->info.pid = p->pid;
     p->info.started_ms = clock_real_ms();
     p->info.state = PROC_RUNNING;
-    proc_wake(p);
     (void)pthread_mutex_unlock(&p->lock);
+    proc_wake(p);
     queue_stdin(p);
     /* Without memory for this the reaper adopts it when it ends. */
     if (loop_post(reg->loop, on_started, proc_ref(p), NULL) < 0)
@@ -334,8 +334,8 @@ static void give_up(struct proc *p, const struct err *e)
     (void)pthread_mutex_lock(&p->lock);
     p->info.error = *e;
     p->info.state = PROC_FAILED;
-    proc_wake(p);
     (void)pthread_mutex_unlock(&p->lock);
+    proc_wake_all(p);
     registry_failed(p);
 }
 

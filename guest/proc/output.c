@@ -11,21 +11,30 @@
 
 #include "common/banned.h"
 
-#define READS_A_TURN 8   /* of PROC_READ_BYTES, then others have a turn */
+#define READS_A_TURN 8 /* of PROC_READ_BYTES, then others have a turn */
+#define WATCH_DELAY_MS 3
 #define PTY_DRAIN_MS 500 /* how long a terminal may take to say that it is at its end */
 
 /* ---- readers and waiters ---- */
 
 void proc_wake(struct proc *p)
 {
-    bool is_over = p->info.state == PROC_ENDED || p->info.state == PROC_FAILED;
-
+    (void)pthread_mutex_lock(&p->subs_lock);
     for (struct proc_sub *s = p->subs; s; s = s->next)
-        if (is_over || !s->is_end_only)
+        if (p->is_over || !s->is_end_only)
             s->fn(s->arg);
+    (void)pthread_mutex_unlock(&p->subs_lock);
 }
 
-/* With the lock: the earliest deadline, 0 for none. */
+void proc_wake_all(struct proc *p)
+{
+    (void)pthread_mutex_lock(&p->subs_lock);
+    p->is_over = true;
+    (void)pthread_mutex_unlock(&p->subs_lock);
+    proc_wake(p);
+}
+
+/* With the readers' lock: the earliest deadline, 0 for none. */
 static int64_t first_deadline(const struct proc *p)
 {
     int64_t first = 0;
@@ -47,9 +56,9 @@ static void set_wake_timer(struct loop *l, void *arg)
         p->wake_timer = loop_timer_del(p->wake_timer);
         proc_unref(p);
     }
-    (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->subs_lock);
     at = first_deadline(p);
-    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_mutex_unlock(&p->subs_lock);
     if (at && loop_timer_add(l, at > now ? at : now, on_wake_timer, p, &p->wake_timer, NULL) == 0)
         proc_ref(p);
     proc_unref(p);
@@ -61,22 +70,27 @@ static void on_wake_timer(struct loop *l, void *arg)
     int64_t now = clock_mono_ms();
 
     p->wake_timer = NULL;
-    (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->subs_lock);
     for (struct proc_sub *s = p->subs; s; s = s->next) {
         if (!s->deadline_ms || s->deadline_ms > now)
             continue;
         s->deadline_ms = 0;
         s->fn(s->arg);
     }
-    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_mutex_unlock(&p->subs_lock);
     set_wake_timer(l, p); /* takes the timer's reference */
 }
 
+static void on_resume(struct loop *l, void *arg);
+static void on_wanted(struct loop *l, void *arg);
+
 int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e)
 {
+    bool has_deadline = s->deadline_ms != 0; /* it is the readers' lock's from the start on */
     int r = 0;
 
     (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->subs_lock);
     if (p->n_subs >= REGISTRY_MAX_SUBS) {
         r = err_set(e, ERR_EXHAUSTED, "'%s' has %d readers, the most allowed", p->id,
                     REGISTRY_MAX_SUBS);
@@ -84,14 +98,18 @@ int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e)
         s->next = p->subs;
         p->subs = s;
         p->n_subs++;
+        for (size_t i = 0; i < N_PROC_STREAMS && s->is_lossless; i++)
+            if (p->out[i].tail_max < PROC_LAG_BYTES + PROC_READ_BYTES)
+                p->out[i].tail_max = PROC_LAG_BYTES + PROC_READ_BYTES; /* else it would miss some */
     }
+    (void)pthread_mutex_unlock(&p->subs_lock);
     (void)pthread_mutex_unlock(&p->lock);
-    if (r == 0 && s->deadline_ms && loop_post(p->reg->loop, set_wake_timer, proc_ref(p), NULL) < 0)
-        proc_unref(p);
+    if (r == 0 && has_deadline)
+        proc_post(p, set_wake_timer);
+    if (r == 0 && !s->is_end_only)
+        proc_post(p, on_wanted);
     return r;
 }
-
-static void on_resume(struct loop *l, void *arg);
 
 void proc_post(struct proc *p, loop_fn fn)
 {
@@ -105,12 +123,14 @@ void proc_unsubscribe(struct proc *p, struct proc_sub *s)
     bool is_paused;
 
     (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->subs_lock);
     while (*at && *at != s)
         at = &(*at)->next;
     if (*at) {
         *at = s->next;
         p->n_subs--;
     }
+    (void)pthread_mutex_unlock(&p->subs_lock);
     is_paused = p->is_paused[PROC_STDOUT] || p->is_paused[PROC_STDERR];
     (void)pthread_mutex_unlock(&p->lock);
     if (is_paused)
@@ -182,6 +202,17 @@ static int look_up(struct proc *p, enum proc_stream stream, uint64_t offset, voi
     return r;
 }
 
+/* With the lock: is a reader that must not miss anything further behind than lag, or the disk? */
+static bool is_held_up(const struct proc *p, enum proc_stream i, uint64_t lag)
+{
+    if (spill_is_behind(&p->spill[i]))
+        return true;
+    for (const struct proc_sub *s = p->subs; s; s = s->next)
+        if (s->is_lossless && p->out[i].total > s->read_to[i] + lag)
+            return true;
+    return false;
+}
+
 int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint64_t offset,
               void *out, size_t max, size_t *ret_len, uint64_t *ret_first_held, struct err *e)
 {
@@ -202,7 +233,7 @@ int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint6
     }
     if (s && s->is_lossless) {
         s->read_to[stream] = r == 0 ? offset + *ret_len : *ret_first_held;
-        is_paused = p->is_paused[stream];
+        is_paused = p->is_paused[stream] && !is_held_up(p, stream, PROC_LAG_RESUME_BYTES);
     }
     (void)pthread_mutex_unlock(&p->lock);
     if (is_paused)
@@ -265,19 +296,8 @@ static void close_stream(struct proc *p, enum proc_stream i)
     p->is_paused[i] = false;
     if (p->spec.has_pty)
         p->info.is_stdin_open = false;
-    proc_wake(p);
     (void)pthread_mutex_unlock(&p->lock);
-}
-
-/* With the lock: does a reader that must not miss anything lag too far behind, or the disk? */
-static bool is_held_up(const struct proc *p, enum proc_stream i)
-{
-    if (spill_is_behind(&p->spill[i]))
-        return true;
-    for (const struct proc_sub *s = p->subs; s; s = s->next)
-        if (s->is_lossless && p->out[i].total > s->read_to[i] + PROC_LAG_BYTES)
-            return true;
-    return false;
+    proc_wake(p);
 }
 
 static void on_spilled(struct loop *l, void *arg)
@@ -320,8 +340,8 @@ static void spill_run(void *arg)
         sys = spill_write(take, reg->o.spill_dir, &reg->spill_budget, &fd, at, &n);
         (void)pthread_mutex_lock(&p->lock);
         spill_written(&p->spill[i], fd, n, sys);
-        proc_wake(p);
         (void)pthread_mutex_unlock(&p->lock);
+        proc_wake(p);
         proc_post(p, on_spilled);
     }
     proc_post(p, on_spilled);
@@ -356,8 +376,8 @@ static void keep(struct proc *p, enum proc_stream i, const char *data, size_t le
     head = p->out[i].head_len - head;
     spill(p, i, p->out[i].total - len + head, data + head, len - head);
     starts_spilling = starts_spilling && p->is_spilling;
-    proc_wake(p);
     (void)pthread_mutex_unlock(&p->lock);
+    proc_wake(p);
     if (starts_spilling)
         pool_push(reg->pool, &p->spill_item);
     (void)pthread_mutex_lock(&reg->lock);
@@ -393,7 +413,7 @@ static bool read_some(struct proc *p, enum proc_stream i, size_t max)
 static bool pause_if_held_up(struct proc *p, enum proc_stream i)
 {
     (void)pthread_mutex_lock(&p->lock);
-    p->is_paused[i] = is_held_up(p, i);
+    p->is_paused[i] = is_held_up(p, i, PROC_LAG_BYTES);
     (void)pthread_mutex_unlock(&p->lock);
     if (p->is_paused[i])
         p->out_watch[i] = loop_watch_del(p->out_watch[i]);
@@ -450,7 +470,7 @@ static void on_resume(struct loop *l, void *arg)
         bool resume;
 
         (void)pthread_mutex_lock(&p->lock);
-        resume = p->is_paused[i] && !is_held_up(p, (enum proc_stream)i);
+        resume = p->is_paused[i] && !is_held_up(p, (enum proc_stream)i, PROC_LAG_RESUME_BYTES);
         if (resume)
             p->is_paused[i] = false;
         (void)pthread_mutex_unlock(&p->lock);
@@ -506,10 +526,54 @@ static void drain_pty(struct proc *p)
                              &p->drain_timer, NULL);
 }
 
-void output_watch(struct proc *p)
+static void watch_now(struct proc *p)
 {
+    p->is_watched = true;
+    p->watch_timer = loop_timer_del(p->watch_timer);
     for (size_t i = 0; i < N_PROC_STREAMS; i++)
         watch_stream(p, (enum proc_stream)i);
+}
+
+static void on_watch_timer(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    (void)l;
+    p->watch_timer = NULL;
+    watch_now(p);
+}
+
+static void on_wanted(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    (void)l;
+    if (p->is_adopted && !p->is_watched && !p->is_reaped)
+        watch_now(p);
+    proc_unref(p);
+}
+
+static bool has_readers(struct proc *p)
+{
+    bool has = false;
+
+    (void)pthread_mutex_lock(&p->subs_lock);
+    for (const struct proc_sub *s = p->subs; s && !has; s = s->next)
+        has = !s->is_end_only;
+    (void)pthread_mutex_unlock(&p->subs_lock);
+    return has;
+}
+
+/*
+ * Where nobody looks at the output before the end, it may stay in the pipes for a moment: most
+ * commands are over by then, and every wake of this thread would have been in their way.
+ */
+void output_watch(struct proc *p)
+{
+    if (p->spec.has_pty || has_readers(p) ||
+        loop_timer_add(p->reg->loop, clock_mono_ms() + WATCH_DELAY_MS, on_watch_timer, p,
+                       &p->watch_timer, NULL) < 0)
+        watch_now(p);
 }
 
 void output_drain(struct proc *p)
@@ -520,4 +584,6 @@ void output_drain(struct proc *p)
     }
     drain_pipe(p, PROC_STDOUT);
     drain_pipe(p, PROC_STDERR);
+    if (!p->is_watched) /* what others hold is still to come */
+        watch_now(p);
 }

@@ -12,6 +12,8 @@
 
 #include "common/banned.h"
 
+#define RUSAGE_BLOCK_BYTES 512
+
 static void on_timeout(struct loop *l, void *arg)
 {
     struct proc *p = arg;
@@ -54,8 +56,12 @@ static void set_status(struct proc *p, int status, bool is_lost)
     }
 }
 
-static void set_usage(struct proc_usage *u, const struct rusage *ru)
+static void set_usage(struct proc_usage *u, const struct rusage *ru, bool counts_io)
 {
+    if (counts_io) {
+        u->read_bytes = (int64_t)ru->ru_inblock * RUSAGE_BLOCK_BYTES;
+        u->write_bytes = (int64_t)ru->ru_oublock * RUSAGE_BLOCK_BYTES;
+    }
     u->user_ms = ru->ru_utime.tv_sec * 1000 + ru->ru_utime.tv_usec / 1000;
     u->system_ms = ru->ru_stime.tv_sec * 1000 + ru->ru_stime.tv_usec / 1000;
     u->max_rss_bytes = (int64_t)ru->ru_maxrss * 1024;
@@ -77,7 +83,7 @@ void proc_reaped(struct proc *p, int status, const struct rusage *ru, bool is_lo
     oom = oom_verdict(&p->reg->oom, &death);
     (void)pthread_mutex_lock(&p->lock);
     set_status(p, status, is_lost);
-    set_usage(&p->info.usage, ru);
+    set_usage(&p->info.usage, ru, p->reg->counts_io);
     p->info.oom = oom;
     if (oom == OOM_YES && p->info.signal == SIGKILL)
         p->info.reason = REASON_OOM;
@@ -172,9 +178,7 @@ void proc_finish(struct proc *p)
         cgroup_remove(p->cgroup);
     /* First kept, then announced: who hears of the end may ask to forget it. */
     registry_ended(p);
-    (void)pthread_mutex_lock(&p->lock);
-    proc_wake(p);
-    (void)pthread_mutex_unlock(&p->lock);
+    proc_wake_all(p);
     proc_unref(p);
 }
 
@@ -183,6 +187,7 @@ void proc_abandon(struct proc *p)
     for (size_t i = 0; i < N_PROC_STREAMS; i++)
         p->out_watch[i] = loop_watch_del(p->out_watch[i]);
     p->stdin_watch = loop_watch_del(p->stdin_watch);
+    p->watch_timer = loop_timer_del(p->watch_timer);
     p->timeout_timer = loop_timer_del(p->timeout_timer);
     p->poll_timer = loop_timer_del(p->poll_timer);
     p->drain_timer = loop_timer_del(p->drain_timer);

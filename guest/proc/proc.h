@@ -49,8 +49,6 @@ struct proc {
     struct journal out[N_PROC_STREAMS];
     struct spill spill[N_PROC_STREAMS];
     bool is_spilling; /* a pool thread writes, or is about to */
-    struct proc_sub *subs;
-    size_t n_subs;
     struct chunk *stdin_first, *stdin_last;
     size_t stdin_queued;
     bool stdin_close_asked;
@@ -63,12 +61,22 @@ struct proc {
         out_fd[N_PROC_STREAMS]; /* changed by the loop's thread with the lock; a pty: out_fd[0] */
     bool is_paused[N_PROC_STREAMS];
 
+    /*
+     * The readers: changed with both locks, so that either will do for a look. Who is woken wants
+     * `lock` at once, so it is not held then.
+     */
+    pthread_mutex_t subs_lock; /* after lock */
+    struct proc_sub *subs;
+    size_t n_subs;
+    bool is_over; /* guarded by subs_lock: ended or failed, and that is announced */
+
     struct pool_item spill_item; /* of the one who sets is_spilling */
 
     /* the loop's: */
     bool is_adopted;
     struct loop_watch *stdin_watch, *out_watch[N_PROC_STREAMS];
-    struct loop_timer *timeout_timer, *wake_timer, *poll_timer, *drain_timer;
+    bool is_watched; /* its output */
+    struct loop_timer *watch_timer, *timeout_timer, *wake_timer, *poll_timer, *drain_timer;
     int64_t started_mono_ms;
     enum kill_phase kill_phase;
     enum proc_reason kill_reason; /* REASON_NONE: as the status says */
@@ -87,6 +95,7 @@ struct registry {
     uint64_t ignored_signals;  /* that the children get back */
     struct oom oom;            /* the loop's */
     int oom_score_adj;         /* of the children; -1: leave it */
+    bool counts_io;            /* does this kernel? */
     char *path;                /* the PATH of commands that bring none */
     struct registry_options o; /* with the defaults filled in */
     struct journal_budget budget, spill_budget;
@@ -119,7 +128,8 @@ void proc_abandon(struct proc *p);   /* the loop has stopped: let go of it */
 void proc_check_end(struct proc *p); /* is the result complete? then finishes */
 
 /* output.c; on the loop's thread but for the first two */
-void proc_wake(struct proc *p);             /* with the lock */
+void proc_wake(struct proc *p);             /* without the lock */
+void proc_wake_all(struct proc *p);         /* the same at the end, which is for ever */
 void proc_post(struct proc *p, loop_fn fn); /* fn has a reference to drop */
 void output_watch(struct proc *p);
 void output_drain(struct proc *p); /* the first process has ended: what it wrote is read */

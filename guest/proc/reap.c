@@ -5,11 +5,7 @@
  * that did not get as far as exec).
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -24,7 +20,6 @@
 
 #define SWEEP_MS 1000   /* a look without a signal while commands run, should one be lost */
 #define SWEEP_SOON_MS 2 /* a child that spawn() is about to hand over */
-#define IO_BYTES 512
 
 enum owner {
     OWNER_NOBODY, /* adopted */
@@ -54,41 +49,16 @@ static enum owner find_owner(struct registry *reg, pid_t pid, struct proc **ret)
     return owner;
 }
 
-/* Of the process and of those it has waited for. Gone with the reaping, so read before. */
-static void read_io(pid_t pid, struct proc_usage *u)
-{
-    _cleanup_close_ int fd = -1;
-    char path[64], text[IO_BYTES], *at;
-    ssize_t n;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/io", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0)
-        return;
-    text[n] = '\0';
-    at = strstr(text, "\nread_bytes: ");
-    if (at)
-        (void)sscanf(at, "\nread_bytes: %" SCNd64, &u->read_bytes);
-    at = strstr(text, "\nwrite_bytes: ");
-    if (at)
-        (void)sscanf(at, "\nwrite_bytes: %" SCNd64, &u->write_bytes);
-}
-
 static void reap_command(struct proc *p, pid_t pid)
 {
-    struct proc_usage io = {.read_bytes = -1, .write_bytes = -1};
     struct rusage ru = {0};
     int status = 0;
     pid_t got;
 
-    read_io(pid, &io);
     /* With the lock: who signals by number holds it, and the number is free after the wait. */
     (void)pthread_mutex_lock(&p->lock);
     got = wait4(pid, &status, WNOHANG, &ru);
     p->is_reaped = true;
-    p->info.usage.read_bytes = io.read_bytes;
-    p->info.usage.write_bytes = io.write_bytes;
     (void)pthread_mutex_unlock(&p->lock);
     proc_reaped(p, status, &ru, got != pid);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -44,6 +45,7 @@ static void proc_free(struct proc *p)
     fd_close(p->stdin_fd);
     chunk_free_all(p->stdin_first);
     (void)pthread_mutex_destroy(&p->lock);
+    (void)pthread_mutex_destroy(&p->subs_lock);
     cgroup_free(p->cgroup);
     proc_spec_done(&p->spec);
     free(p->id);
@@ -81,6 +83,7 @@ static int proc_new(struct registry *reg, struct proc_spec *take, struct proc **
     p->spec = *take;
     *take = (struct proc_spec){0};
     (void)pthread_mutex_init(&p->lock, NULL);
+    (void)pthread_mutex_init(&p->subs_lock, NULL);
     for (size_t i = 0; i < N_PROC_STREAMS; i++) {
         journal_init(&p->out[i], &reg->budget, p->spec.head_bytes, p->spec.tail_bytes);
         spill_init(&p->spill[i], p->spec.spill_bytes);
@@ -557,6 +560,7 @@ int registry_new(struct loop *l, struct pool *pool, const struct registry_option
     reg->spill_budget.max = reg->o.spill_bytes;
     reg->signal_fd = -1;
     oom_init(&reg->oom);
+    reg->counts_io = access("/proc/self/io", F_OK) == 0;
     reg->ignored_signals = spawn_ignored_signals();
     (void)pthread_mutex_init(&reg->lock, NULL);
     reg->oom_score_adj = children_oom_score();

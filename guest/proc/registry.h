@@ -22,7 +22,12 @@
 #define REGISTRY_MAX_SUBS 256             /* readers and waiters of one command */
 
 #define PROC_STDIN_QUEUE_BYTES (16 * 1024 * 1024) /* one more write waits above this */
-#define PROC_LAG_BYTES (192 * 1024) /* a lossless reader further behind stops the reading */
+/*
+ * A lossless reader further behind stops the reading, until it has come as close as the second. The
+ * first and one more read fit into the tail that is kept by default.
+ */
+#define PROC_LAG_BYTES (384 * 1024)
+#define PROC_LAG_RESUME_BYTES (96 * 1024)
 
 struct loop;
 struct pool;

@@ -24,7 +24,9 @@
 
 #include "common/banned.h"
 
-#define STACK_BYTES (64 * 1024)
+#define STACK_BYTES (32 * 1024)
+#define STACK_ALIGNMENT 64
+#define SHARED_BYTES (STACK_BYTES + STACK_ALIGNMENT)
 #define FIRST_OWN_FD 10 /* descriptors below are the child's */
 #define MAX_PATH_ENTRIES 128
 #define KERNEL_MAX_STRING_PAGES 32 /* MAX_ARG_STRLEN */
@@ -32,10 +34,10 @@
 
 /*
  * The child shares our memory, but a sanitizer's thread state does not survive that: TSan gets a
- * plain fork.
+ * copy. Either way we go on when the child has become another program or has ended.
  */
 #if defined(__SANITIZE_THREAD__)
-#define CLONE_SHARED 0
+#define CLONE_SHARED CLONE_VFORK
 #else
 #define CLONE_SHARED (CLONE_VM | CLONE_VFORK)
 #endif
@@ -64,7 +66,7 @@ struct child {
     char **script_argv; /* for a program without a format: sh FILE ARG...; slot 1 is the file */
     char oom_text[16];
     size_t oom_len;
-    int report_fd;
+    struct failure *failure; /* in memory that parent and child share */
 };
 
 /* ---- in the child: system calls only, no allocation, no lock ---- */
@@ -73,9 +75,7 @@ struct child {
 
 _Noreturn IN_CHILD static void fail(const struct child *c, enum stage stage, int index)
 {
-    struct failure f = {.stage = (int)stage, .sys = errno, .index = index};
-
-    (void)!write(c->report_fd, &f, sizeof(f));
+    *c->failure = (struct failure){.stage = (int)stage, .sys = errno, .index = index};
     _exit(127);
 }
 
@@ -381,39 +381,42 @@ static int stage_error(const struct spawn_args *a, const struct failure *f, stru
     return err_sys(e, f->sys, "starting a process (step %d)", f->stage);
 }
 
-/* The report pipe, its write end out of the way of the child's descriptors. */
-static int make_report(int fds[2], struct err *e)
+/* The child's stack, and above it the failure: shared with a copy of us as well. */
+static struct failure *new_shared(void)
 {
-    int up;
+#if defined(__SANITIZE_THREAD__)
+    void *p = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "making a pipe");
-    up = fcntl(fds[1], F_DUPFD_CLOEXEC, FIRST_OWN_FD);
-    if (up < 0)
-        return err_sys(e, errno, "making a pipe");
-    fd_close(fds[1]);
-    fds[1] = up;
-    return 0;
+    return p == MAP_FAILED ? NULL : (struct failure *)((char *)p + STACK_BYTES);
+#else
+    /* Kept by the allocator: mapping it anew for each child would cost more than the rest. */
+    char *p = malloc(SHARED_BYTES);
+
+    return p ? (struct failure *)(void *)(p + STACK_BYTES) : NULL;
+#endif
+}
+
+static void free_shared(struct failure *f)
+{
+#if defined(__SANITIZE_THREAD__)
+    (void)munmap((char *)f - STACK_BYTES, SHARED_BYTES);
+#else
+    free((char *)f - STACK_BYTES);
+#endif
 }
 
 static int clone_child(struct child *c, _Atomic pid_t *ret_pid, struct err *e)
 {
     int flags = CLONE_SHARED | CLONE_PARENT_SETTID | SIGCHLD;
     sigset_t all, old;
-    char *stack;
     int pid, sys;
 
-    stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
-                 -1, 0);
-    if (stack == MAP_FAILED)
-        return err_oom(e);
     /* A handler of the agent's must not run in the child, in the agent's memory. */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    pid = clone(child_main, stack + STACK_BYTES, flags, c, (pid_t *)ret_pid);
+    pid = clone(child_main, c->failure, flags, c, (pid_t *)ret_pid);
     sys = errno;
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    (void)munmap(stack, STACK_BYTES);
     if (pid < 0) {
         *ret_pid = 0;
         return err_sys(e, sys, "starting a process");
@@ -421,30 +424,20 @@ static int clone_child(struct child *c, _Atomic pid_t *ret_pid, struct err *e)
     return 0;
 }
 
-/* End of file on the report pipe means that exec worked. */
-static int read_report(const struct child *c, int fd, _Atomic pid_t *ret_pid, struct err *e)
+/* It has ended without becoming the program: nobody but us is to hear of it. */
+static int reap_failed(const struct child *c, _Atomic pid_t *ret_pid, struct err *e)
 {
-    struct failure f;
-    ssize_t n;
-
-    do
-        n = read(fd, &f, sizeof(f));
-    while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)sizeof(f))
-        return 0;
     while (waitpid(*ret_pid, NULL, 0) < 0 && errno == EINTR)
         ;
     *ret_pid = 0;
-    return stage_error(c->a, &f, e);
+    return stage_error(c->a, c->failure, e);
 }
 
 int spawn(const struct spawn_args *a, _Atomic pid_t *ret_pid, struct err *e)
 {
     _cleanup_strv_ char **candidates = NULL;
     _cleanup_free_ char **script_argv = NULL;
-    _cleanup_close_ int report_read = -1;
     struct child c = {.a = a};
-    int report[2] = {-1, -1};
     int r;
 
     assert(sizeof(_Atomic pid_t) == sizeof(pid_t));
@@ -454,17 +447,19 @@ int spawn(const struct spawn_args *a, _Atomic pid_t *ret_pid, struct err *e)
         r = make_candidates(a, &candidates, e);
     if (r == 0)
         r = make_script_argv(a, &script_argv, e);
-    if (r == 0)
-        r = make_report(report, e);
-    report_read = report[0];
-    if (r == 0) {
-        c.candidates = candidates;
-        c.script_argv = script_argv;
-        c.report_fd = report[1];
-        if (a->oom_score_adj >= 0)
-            c.oom_len = (size_t)snprintf(c.oom_text, sizeof(c.oom_text), "%d", a->oom_score_adj);
-        r = clone_child(&c, ret_pid, e);
-    }
-    fd_close(report[1]);
-    return r < 0 ? r : read_report(&c, report_read, ret_pid, e);
+    if (r < 0)
+        return r;
+    c.candidates = candidates;
+    c.script_argv = script_argv;
+    c.failure = new_shared();
+    if (!c.failure)
+        return err_oom(e);
+    *c.failure = (struct failure){.stage = STAGE_NONE};
+    if (a->oom_score_adj >= 0)
+        c.oom_len = (size_t)snprintf(c.oom_text, sizeof(c.oom_text), "%d", a->oom_score_adj);
+    r = clone_child(&c, ret_pid, e);
+    if (r == 0 && c.failure->stage != STAGE_NONE)
+        r = reap_failed(&c, ret_pid, e);
+    free_shared(c.failure);
+    return r;
 }

@@ -85,6 +85,8 @@ int rpc_exec_read(const struct rpc_call *call, json_t **ret, struct err *e)
         return err_oom(e);
     proc_get_info(proc, &info); /* first: an end that it tells of has all the bytes before it */
     r = proc_read(proc, NULL, p.stream, p.offset, buf, max, &n, &held, e);
+    if (r == -ERR_DATA_LOSS)
+        return err_detail_u64(e, r, "first_held", held);
     if (r < 0)
         return r;
     obj = json_pack("{s:s, s:s, s:I, s:I, s:b}", "id", p.id, "stream", exec_stream_name(p.stream),

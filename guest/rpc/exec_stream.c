@@ -378,6 +378,8 @@ static int check_offsets(struct proc *p, const struct attach_params *a, struct e
         r = proc_read(p, NULL, (enum proc_stream)s, a->at[s], &byte, 0, &n, &held, &why);
         if (r < 0)
             (void)err_field(e, (enum err_code) - r, fields[s], "%s", why.message);
+        if (r == -ERR_DATA_LOSS)
+            (void)err_detail_u64(e, r, "first_held", held);
     }
     return r;
 }

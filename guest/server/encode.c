@@ -20,29 +20,6 @@ const char *encode_media_type(enum encoding enc)
     return WIRE_TYPE_NDJSON;
 }
 
-struct sink {
-    struct buf *out;
-    struct err *e;
-    int r;
-};
-
-static int add_piece(const char *data, size_t len, void *arg)
-{
-    struct sink *s = arg;
-
-    s->r = buf_add(s->out, data, len, s->e);
-    return s->r < 0 ? -1 : 0;
-}
-
-static int add_json(const json_t *v, struct buf *out, struct err *e)
-{
-    struct sink s = {.out = out, .e = e};
-
-    if (json_dump_callback(v, add_piece, &s, JSON_COMPACT) < 0)
-        return s.r < 0 ? s.r : err_oom(e);
-    return 0;
-}
-
 static int add_envelope(unsigned char flags, const json_t *v, struct buf *out, struct err *e)
 {
     static const char zeros[ENCODE_ENVELOPE_BYTES];
@@ -52,7 +29,7 @@ static int add_envelope(unsigned char flags, const json_t *v, struct buf *out, s
 
     r = buf_add(out, zeros, sizeof(zeros), e);
     if (r == 0)
-        r = add_json(v, out, e);
+        r = jx_write(v, out, e);
     if (r < 0)
         return r;
     len = out->len - at - sizeof(zeros);
@@ -67,7 +44,7 @@ static int add_event(const char *event, const json_t *v, struct buf *out, struct
     int r = buf_addf(out, e, "event: %s\ndata: ", event);
 
     if (r == 0)
-        r = add_json(v, out, e);
+        r = jx_write(v, out, e);
     return r < 0 ? r : buf_adds(out, "\n\n", e);
 }
 
@@ -81,7 +58,7 @@ int encode_message(enum encoding enc, const json_t *msg, struct buf *out, struct
     } else if (enc == ENCODING_SSE) {
         r = add_event("message", msg, out, e);
     } else {
-        r = add_json(msg, out, e);
+        r = jx_write(msg, out, e);
         if (r == 0)
             r = buf_adds(out, "\n", e);
     }

@@ -93,12 +93,20 @@ static void resume(struct request *q)
 
 void request_wake(struct request *q)
 {
+    struct MHD_Connection *mhd = q->mhd;
+    bool is_parked;
+
     (void)pthread_mutex_lock(&q->lock);
-    if (q->is_parked)
-        resume(q);
-    else
-        q->is_woken = true;
+    is_parked = q->is_parked;
+    q->is_parked = false;
+    q->is_woken = !is_parked;
     (void)pthread_mutex_unlock(&q->lock);
+    /*
+     * Suspended it is, and nobody else resumes it now: no need for the lock, which the connection's
+     * thread wants as soon as it runs.
+     */
+    if (is_parked)
+        MHD_resume_connection(mhd);
 }
 
 bool request_is_gone(struct request *q)

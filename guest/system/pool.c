@@ -123,7 +123,6 @@ static void append(struct pool *p, struct pool_item *item)
     p->n_waiting++;
     if (p->n_waiting > p->n_idle)
         (void)add_thread(p); /* the threads there are will come to it if this fails */
-    (void)pthread_cond_signal(&p->work);
 }
 
 int pool_run(struct pool *p, void (*fn)(void *arg), void *arg, struct err *e)
@@ -144,6 +143,8 @@ int pool_run(struct pool *p, void (*fn)(void *arg), void *arg, struct err *e)
     else
         append(p, TAKE(item));
     (void)pthread_mutex_unlock(&p->lock);
+    if (r == 0) /* without the lock: who wakes wants it at once */
+        (void)pthread_cond_signal(&p->work);
     return r;
 }
 
@@ -157,6 +158,7 @@ void pool_push(struct pool *p, struct pool_item *item)
     if (!is_alone)
         append(p, item);
     (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_cond_signal(&p->work);
     if (is_alone) /* not one thread: better late than never */
         item->fn(item->arg);
 }

@@ -152,7 +152,8 @@ two" ]
 
 @test "exec read and attach of what is gone is data_loss with the first offset held" {
     rpc Exec/Run '{"id":"g","shell":"head -c 5000 /dev/zero","output":{"head_bytes":10,"tail_bytes":10}}' >/dev/null
-    rpc Exec/Read '{"id":"g","offset":10}' | jq -e '.code == "data_loss" and (.message | test("first held is 4990"))'
+    rpc Exec/Read '{"id":"g","offset":10}' | jq -e '.code == "data_loss" and .detail.first_held == 4990'
+    rpc Exec/Attach '{"id":"g","stdout_offset":11}' | jq -se '.[0] | (.error // .) | .code == "data_loss" and .detail.first_held == 4990 and .field == "stdout_offset"'
     rpc Exec/Read '{"id":"g","offset":4990}' | jq -e '.next_offset == 5000 and .eof'
 }
 

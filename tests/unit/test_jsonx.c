@@ -1,3 +1,4 @@
+#include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
 
@@ -42,6 +43,58 @@ static int decode(const char *text, struct params *p, struct err *e)
     kept = NULL;
     r = jx_parse(text, strlen(text), &kept, e);
     return r < 0 ? r : jx_decode(kept, fields, p, e);
+}
+
+/* The library's answer is the reference. */
+static void expect_as_library(json_t *v)
+{
+    _cleanup_free_ char *got = NULL, *want = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+    struct err e = {0};
+    size_t len;
+
+    T_INT(jx_dump(v, &got, &len, &e), 0);
+    T_STR(got, want);
+    T_INT(len, strlen(want));
+    json_decref(v);
+}
+
+TEST(written_json_is_what_the_library_writes)
+{
+    char text[64];
+
+    /* Each byte at each place of the eight that are looked at together, and at the end. */
+    for (unsigned c = 0; c < 128; c++)
+        for (size_t at = 0; at < 19; at++) {
+            memset(text, 'x', sizeof(text));
+            text[at] = (char)c;
+            expect_as_library(json_stringn(text, 19));
+            expect_as_library(json_stringn(text, at + 1));
+        }
+    expect_as_library(json_string("\u00e9\xe2\x82\xac\xf0\x9f\x98\x80 \x7f"));
+    expect_as_library(json_pack("{s:[], s:{}, s:[n,b,b,i,f,I], s:{s:s}}", "a", "b", "c", 1, 0, -5,
+                                1.25, (json_int_t)INT64_MIN, "\"k\n", "x", ""));
+    expect_as_library(json_string(""));
+}
+
+TEST(written_json_has_a_bound_on_its_depth_and_size)
+{
+    json_t *v = json_array();
+    struct buf out = {.max = 5};
+    struct err e = {0};
+
+    for (int i = 0; i < JX_MAX_DEPTH; i++) {
+        json_t *outer = json_array();
+
+        (void)json_array_append_new(outer, v);
+        v = outer;
+    }
+    T_INT(jx_write(v, &out, &e), -ERR_EXHAUSTED);
+    buf_done(&out);
+    out.max = 1000;
+    T_INT(jx_write(v, &out, &e), -ERR_INTERNAL);
+    buf_done(&out);
+    T_INT(jx_write(NULL, &out, &e), -ERR_EXHAUSTED);
+    json_decref(v);
 }
 
 TEST(jsonx_decodes_into_the_struct)
