@@ -262,6 +262,17 @@ static void depart(struct fs_watch *w, const struct raw_event *x, const char *re
         watch_todo_add(w, rel, false);
 }
 
+static void look_at(void *arg, const struct watch_dir *dir)
+{
+    struct fs_watch *w = arg;
+    _cleanup_buf_ struct buf rel = {0};
+
+    if (watch_rel(dir->parent, dir->name, &rel, NULL) < 0)
+        w->must_resync = true;
+    else
+        watch_todo_add(w, rel.data, true);
+}
+
 static void move_dir(struct fs_watch *w, const struct raw_event *from, const struct raw_event *to,
                      const char *from_rel, const char *to_rel)
 {
@@ -283,8 +294,8 @@ static void move_dir(struct fs_watch *w, const struct raw_event *from, const str
         return;
     }
     watch_tell(w, FS_WATCH_RENAMED, to_rel, from_rel, true, false);
-    if (dir->wd < 0)
-        watch_todo_add(w, to_rel, true);
+    /* What had moved before it could be looked into is found where it is now. */
+    watch_dirs_unwatched(w->dirs, dir, look_at, w);
 }
 
 static void move_file(struct fs_watch *w, const struct raw_event *from, const struct raw_event *to,

@@ -16,7 +16,7 @@ struct watch_dirs {
     struct watch_dir *root;
     struct watch_dir **of_wd, **of_place; /* n_slots chains each */
     size_t n_slots;                       /* a power of two */
-    size_t n, max;
+    size_t n, max, n_unwatched;
 };
 
 static size_t slot_of_wd(const struct watch_dirs *d, int wd)
@@ -213,6 +213,7 @@ int watch_dirs_add(struct watch_dirs *d, struct watch_dir *parent, const char *n
     if (!parent)
         d->root = dir;
     d->n++;
+    d->n_unwatched++;
     *ret = dir;
     return 0;
 }
@@ -221,6 +222,7 @@ void watch_dirs_set_wd(struct watch_dirs *d, struct watch_dir *dir, int wd)
 {
     if (dir->wd >= 0)
         take_wd(d, dir);
+    d->n_unwatched += (size_t)(wd < 0) - (size_t)(dir->wd < 0);
     dir->wd = wd;
     if (wd >= 0)
         put_wd(d, dir);
@@ -269,6 +271,8 @@ void watch_dirs_drop(struct watch_dirs *d, struct watch_dir *dir, void (*gone)(v
             take_wd(d, at);
             if (gone)
                 gone(arg, at->wd);
+        } else {
+            d->n_unwatched--;
         }
         take_place(d, at);
         if (at == d->root)
@@ -279,6 +283,28 @@ void watch_dirs_drop(struct watch_dirs *d, struct watch_dir *dir, void (*gone)(v
         if (is_last)
             return;
         at = up;
+    }
+}
+
+void watch_dirs_unwatched(const struct watch_dirs *d, const struct watch_dir *dir,
+                          void (*fn)(void *arg, const struct watch_dir *dir), void *arg)
+{
+    const struct watch_dir *at = dir;
+
+    if (!d->n_unwatched)
+        return;
+    for (;;) {
+        if (at->wd < 0)
+            fn(arg, at);
+        if (at->first_child) {
+            at = at->first_child;
+            continue;
+        }
+        while (at != dir && !at->next)
+            at = at->parent;
+        if (at == dir)
+            return;
+        at = at->next;
     }
 }
 

@@ -46,5 +46,9 @@ int watch_dirs_move(struct watch_dirs *d, struct watch_dir *dir, struct watch_di
 void watch_dirs_drop(struct watch_dirs *d, struct watch_dir *dir, void (*gone)(void *arg, int wd),
                      void *arg);
 
+/* Those without a wd among dir and all below. fn must not change the table. */
+void watch_dirs_unwatched(const struct watch_dirs *d, const struct watch_dir *dir,
+                          void (*fn)(void *arg, const struct watch_dir *dir), void *arg);
+
 /* Appends the path from the root, without a slash at either end. */
 int watch_dirs_path(const struct watch_dir *dir, struct buf *out, struct err *e);
