@@ -106,7 +106,7 @@ static int enter(struct filter *f, const struct fs_walk_item *it, struct ignore 
     int r = 0;
 
     if (fd >= 0)
-        r = rulefiles_add_own(&l, fd, &f->access, &f->notes, e);
+        r = rulefiles_add_own(&l, fd, true, &f->access, &f->notes, e);
     if (r < 0) {
         (void)ignore_unref(l.ignore);
         return r;
@@ -124,7 +124,7 @@ static int init_ignore(struct filter *f, const char *path, int start_fd, struct 
 
     r = find_whole(f, path, start_fd, e);
     if (r == 0)
-        r = rulefiles_above(f->whole.data, &f->access, &f->notes, &above, e);
+        r = rulefiles_above(f->whole.data, false, true, &f->access, &f->notes, &above, e);
     if (r == 0)
         r = set_view(f, 0, above, e); /* until the start itself is seen */
     if (r == 0 && home && strcmp(home, "/") != 0)

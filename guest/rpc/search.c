@@ -9,213 +9,19 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
 #include "fs/root.h"
 #include "rpc/agent.h"
+#include "rpc/jtext.h"
 #include "rpc/queue.h"
 #include "rpc/rpc.h"
-#include "search/glob.h"
-#include "search/search.h"
+#include "rpc/search_params.h"
 #include "system/metrics.h"
 
 #include "common/banned.h"
 
-#define MESSAGE_BYTES 256 /* about what a message weighs besides its text */
-#define UNSET UINT32_MAX
-
-struct params {
-    json_t *source; /* a reference: strings below are borrowed from it */
-    const struct agent *agent;
-    bool is_glob;
-
-    const char *pattern;
-    char *path; /* owned, as the lists */
-    const char *user;
-    char **globs;
-    char **types;
-    char **type_not;
-    bool hidden;
-    bool no_ignore;
-    uint32_t max_depth;
-    uint64_t max_filesize;
-    uint64_t limit;
-    bool sort;
-    unsigned type; /* glob: an enum tree_type + 1, 0 for all */
-
-    uint32_t context;
-    uint32_t before;
-    uint32_t after;
-    uint64_t max_per_file;
-    unsigned letters; /* enum match_case */
-    unsigned mode;    /* enum grep_mode */
-    unsigned binary;  /* enum grep_binary */
-    bool fixed;
-    bool word;
-    bool line;
-    bool invert;
-    bool multiline;
-    bool dotall;
-};
-
-/* --- decoding --- */
-
-static int one_of(json_t *v, const char *const *names, unsigned *out, struct err *e)
-{
-    const char *s = json_string_value(v);
-    char list[128] = "";
-    size_t n = 0;
-
-    for (unsigned i = 0; names[i]; i++) {
-        if (s && strcmp(s, names[i]) == 0) {
-            *out = i;
-            return 0;
-        }
-        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s\"%s\"", i ? ", " : "", names[i]);
-    }
-    return err_set(e, ERR_INVALID, "must be one of %s", list);
-}
-
-static int decode_case(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {"sensitive", "insensitive", "smart", NULL};
-
-    return one_of(v, names, out, e);
-}
-
-static int decode_mode(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {"lines", "files", "count", NULL};
-
-    return one_of(v, names, out, e);
-}
-
-static int decode_binary(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {"skip", "report", "text", NULL};
-
-    return one_of(v, names, out, e);
-}
-
-static const char *const type_names[] = {"file", "directory", "symlink", "other", NULL};
-
-static int decode_type(json_t *v, void *out, struct err *e)
-{
-    unsigned type;
-    int r = one_of(v, type_names, &type, e);
-
-    if (r == 0)
-        *(unsigned *)out = type + 1;
-    return r;
-}
-
-static int decode_sort(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {"path", NULL};
-    unsigned ignored;
-    int r = one_of(v, names, &ignored, e);
-
-    if (r == 0)
-        *(bool *)out = true;
-    return r;
-}
-
-static int decode_context(json_t *v, void *out, struct err *e)
-{
-    uint32_t n;
-    int r = jx_u32(v, &n, e);
-
-    if (r == 0 && n > GREP_MAX_CONTEXT)
-        r = err_set(e, ERR_INVALID, "must be at most %d", GREP_MAX_CONTEXT);
-    if (r == 0)
-        *(uint32_t *)out = n;
-    return r;
-}
-
-#define COMMON_FIELDS \
-    JX(struct params, path, jx_path, JX_NULLABLE), JX(struct params, user, jx_str, JX_NULLABLE), \
-        JX(struct params, globs, jx_strv, JX_NULLABLE), \
-        JX(struct params, types, jx_strv, JX_NULLABLE), \
-        JX(struct params, type_not, jx_strv, JX_NULLABLE), \
-        JX(struct params, hidden, jx_bool, JX_NULLABLE), \
-        JX(struct params, no_ignore, jx_bool, JX_NULLABLE), \
-        JX(struct params, max_depth, jx_u32, JX_NULLABLE), \
-        JX(struct params, max_filesize, jx_u64, JX_NULLABLE), \
-        JX(struct params, sort, decode_sort, JX_NULLABLE)
-
-static const struct jx_field glob_fields[] = {
-    COMMON_FIELDS,
-    JX(struct params, pattern, jx_str, JX_NULLABLE),
-    JX(struct params, type, decode_type, JX_NULLABLE),
-    JX(struct params, limit, jx_u64, JX_NULLABLE),
-    {0},
-};
-
-static const struct jx_field grep_fields[] = {
-    COMMON_FIELDS,
-    JX(struct params, pattern, jx_str, JX_REQUIRED),
-    JX(struct params, context, decode_context, JX_NULLABLE),
-    JX(struct params, before, decode_context, JX_NULLABLE),
-    JX(struct params, after, decode_context, JX_NULLABLE),
-    JX_AS("max_count", struct params, limit, jx_u64, JX_NULLABLE),
-    JX(struct params, max_per_file, jx_u64, JX_NULLABLE),
-    JX_AS("case", struct params, letters, decode_case, JX_NULLABLE),
-    JX(struct params, mode, decode_mode, JX_NULLABLE),
-    JX(struct params, binary, decode_binary, JX_NULLABLE),
-    JX(struct params, fixed, jx_bool, JX_NULLABLE),
-    JX(struct params, word, jx_bool, JX_NULLABLE),
-    JX(struct params, line, jx_bool, JX_NULLABLE),
-    JX(struct params, invert, jx_bool, JX_NULLABLE),
-    JX(struct params, multiline, jx_bool, JX_NULLABLE),
-    JX(struct params, dotall, jx_bool, JX_NULLABLE),
-    {0},
-};
-
-static void params_free(void *arg)
-{
-    struct params *p = arg;
-
-    if (!p)
-        return;
-    free(p->path);
-    strv_free(p->globs);
-    strv_free(p->types);
-    strv_free(p->type_not);
-    json_decref(p->source);
-    free(p);
-}
-
-static int params_new(const struct rpc_call *call, const struct jx_field *fields,
-                      struct params **ret, struct err *e)
-{
-    struct params *p = calloc(1, sizeof(*p));
-    int r;
-
-    if (!p)
-        return err_oom(e);
-    *p = (struct params){.source = json_incref(call->params),
-                         .agent = call->agent,
-                         .is_glob = fields == glob_fields,
-                         .max_depth = UINT32_MAX,
-                         .max_filesize = UINT64_MAX,
-                         .max_per_file = UINT64_MAX,
-                         .before = UNSET,
-                         .after = UNSET};
-    r = jx_decode(call->params, fields, p, e);
-    if (r == 0 && p->dotall && !p->multiline)
-        r = err_field(e, ERR_INVALID, "dotall", "field 'dotall' is for 'multiline'");
-    if (r < 0) {
-        params_free(p);
-        return r;
-    }
-    if (p->before == UNSET)
-        p->before = p->context;
-    if (p->after == UNSET)
-        p->after = p->context;
-    *ret = p;
-    return 0;
-}
+#define LINE_MAX_BYTES QUEUE_TEXT_MAX_BYTES
 
 /* --- the disk, on behalf of a user --- */
 
@@ -257,10 +63,12 @@ static char *whole_path(const struct fs_caller *c, int fd, const char *path)
 
 struct run {
     struct queue *q;
-    const struct params *p;
+    const struct search_params *p;
     struct tree_access access;
     struct tree_options tree;
+    struct order order;
     struct notes notes;
+    struct buf line; /* the message being written; results never come two at once */
 };
 
 static bool run_is_gone(void *arg)
@@ -270,7 +78,7 @@ static bool run_is_gone(void *arg)
 
 static void set_tree(struct run *run, const struct fs_caller *c, const char *whole)
 {
-    const struct params *p = run->p;
+    const struct search_params *p = run->p;
     const char *home = c->actor.user.home;
 
     run->tree = (struct tree_options){
@@ -278,212 +86,297 @@ static void set_tree(struct run *run, const struct fs_caller *c, const char *who
         .whole = whole,
         .hidden = p->hidden,
         .no_ignore = p->no_ignore,
-        .sort = p->sort,
+        .no_ignore_vcs = p->no_ignore_vcs,
+        .no_ignore_parent = p->no_ignore_parent,
+        .follow = p->follow,
+        .one_file_system = p->one_file_system,
+        .min_depth = p->min_depth,
         .max_depth = p->max_depth,
         .max_filesize = p->max_filesize,
         .globs = p->globs,
+        .iglobs = p->iglobs,
+        .exclude = p->exclude,
         .types = p->types,
         .type_not = p->type_not,
+        .type_add = p->type_add,
         .home = home && strcmp(home, "/") != 0 ? home : NULL,
         .skip_prefix = FS_TEMP_PREFIX,
         .n_workers = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? TREE_MAX_WORKERS : 1,
     };
+    run->order = (struct order){.by = (enum order_by)p->sort,
+                                .reverse = p->reverse,
+                                .after = p->after,
+                                .with_after = !p->is_glob};
 }
 
 /* --- encoding --- */
 
-static int push(struct run *run, const char *name, json_t *body_taken, size_t weight, struct err *e)
+static int send_message(struct run *run, struct jtext *t, struct err *e)
 {
-    json_t *msg = body_taken ? json_object() : NULL;
+    int r;
 
-    if (msg && json_object_set_new(msg, name, body_taken) < 0) {
-        json_decref(msg);
-        msg = NULL;
-    } else if (!msg) {
-        json_decref(body_taken);
-    }
-    return msg ? queue_push_take(run->q, msg, weight + MESSAGE_BYTES, e) : err_oom(e);
-}
-
-static json_t *new_incomplete(struct notes *n)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; list && i < n->n; i++) {
-        json_t *path = jx_new_path(n->list[i].path);
-
-        (void)json_array_append_new(
-            list, json_pack("{s:o, s:s}", "path", path, "error", n->list[i].error));
-    }
-    return list;
-}
-
-static int push_end(struct run *run, json_t *body_taken, bool limit_reached, struct err *e)
-{
-    uint64_t more = run->notes.total - run->notes.n;
-
-    (void)json_object_set_new(body_taken, "incomplete", new_incomplete(&run->notes));
-    if (more) /* only so many are listed */
-        (void)json_object_set_new(body_taken, "incomplete_more", json_integer((json_int_t)more));
-    (void)json_object_set_new(body_taken, "limit_reached", json_boolean(limit_reached));
-    return push(run, "end", body_taken, run->notes.n * MESSAGE_BYTES, e);
-}
-
-static int add_text(json_t *obj, const struct grep_line *l, struct err *e)
-{
-    int r = jx_add_bytes(obj, l->text, l->len, e);
-
-    if (r == 0 && l->truncated)
-        r = json_object_set_new(obj, "truncated", json_true()) < 0 ? err_oom(e) : 0;
+    jtext_close(t, '}');
+    jtext_close(t, '}');
+    r = jtext_end(t, e);
+    if (r == 0)
+        r = queue_push(run->q, run->line.data, run->line.len, e);
+    buf_clear(&run->line);
     return r;
 }
 
-static json_t *new_lines(const struct grep_line *lines, size_t n)
+static void begin(struct run *run, struct jtext *t, const char *name)
 {
-    json_t *list = json_array();
-
-    for (size_t i = 0; list && i < n; i++) {
-        json_t *one = json_pack("{s:I}", "line", (json_int_t)lines[i].number);
-
-        if (!one || add_text(one, &lines[i], NULL) < 0 || json_array_append(list, one) < 0) {
-            json_decref(list);
-            list = NULL;
-        }
-        json_decref(one);
-    }
-    return list;
+    jtext_begin(t, &run->line);
+    jtext_open(t, '{');
+    jtext_key(t, name);
+    jtext_open(t, '{');
 }
 
-static json_t *new_spans(const struct match_span *spans, size_t n)
+static void add_count(struct jtext *t, const char *name, uint64_t n)
 {
-    json_t *list = json_array();
+    jtext_key(t, name);
+    jtext_int(t, n);
+}
 
-    for (size_t i = 0; list && i < n; i++)
-        (void)json_array_append_new(
-            list, json_pack("[I,I]", (json_int_t)spans[i].start, (json_int_t)spans[i].end));
-    return list;
+static void add_incomplete(struct jtext *t, const struct notes *n)
+{
+    jtext_key(t, "incomplete");
+    jtext_open(t, '[');
+    for (size_t i = 0; i < n->n; i++) {
+        jtext_open(t, '{');
+        jtext_key(t, "path");
+        jtext_path(t, n->list[i].path);
+        jtext_key(t, "error");
+        jtext_str(t, n->list[i].error);
+        jtext_close(t, '}');
+    }
+    jtext_close(t, ']');
+    if (n->total > n->n) /* only so many are listed */
+        add_count(t, "incomplete_more", n->total - n->n);
+}
+
+/* What both ends have in common. last: where to go on, when there is a limit and an order. */
+static int send_end(struct run *run, struct jtext *t, bool limit_reached,
+                    const struct order_place *last, uint64_t n_of_last, struct err *e)
+{
+    _cleanup_free_ char *cursor = NULL;
+    int r = 0;
+
+    add_incomplete(t, &run->notes);
+    jtext_key(t, "limit_reached");
+    jtext_bool(t, limit_reached);
+    if (limit_reached && last->below)
+        r = search_cursor_new(run->p, last, n_of_last, &cursor, e);
+    if (cursor) {
+        jtext_key(t, "cursor");
+        jtext_str(t, cursor);
+    }
+    return r < 0 ? r : send_message(run, t, e);
+}
+
+static void add_text(struct jtext *t, const struct grep_line *l)
+{
+    jtext_bytes(t, l->text, l->len);
+    if (l->truncated) {
+        jtext_key(t, "truncated");
+        jtext_bool(t, true);
+    }
+}
+
+static void add_lines(struct jtext *t, const char *name, const struct grep_line *lines, size_t n)
+{
+    jtext_key(t, name);
+    jtext_open(t, '[');
+    for (size_t i = 0; i < n; i++) {
+        jtext_open(t, '{');
+        add_count(t, "line", lines[i].number);
+        add_text(t, &lines[i]);
+        jtext_close(t, '}');
+    }
+    jtext_close(t, ']');
+}
+
+static void add_spans(struct jtext *t, const struct match_span *spans, size_t n)
+{
+    jtext_key(t, "submatches");
+    jtext_open(t, '[');
+    for (size_t i = 0; i < n; i++) {
+        jtext_open(t, '[');
+        jtext_int(t, spans[i].start);
+        jtext_int(t, spans[i].end);
+        jtext_close(t, ']');
+    }
+    jtext_close(t, ']');
 }
 
 /* What a match says besides its path. */
-static int add_lines(json_t *obj, const struct grep_result *r, struct err *e)
+static void add_match(struct jtext *t, const struct grep_result *r)
 {
-    int ret;
-
-    (void)json_object_set_new(obj, "line", json_integer((json_int_t)r->line.number));
-    if (r->n_spans)
-        (void)json_object_set_new(obj, "column", json_integer((json_int_t)r->spans[0].start + 1));
-    (void)json_object_set_new(obj, "offset", json_integer((json_int_t)r->offset));
-    ret = add_text(obj, &r->line, e);
-    if (ret < 0)
-        return ret;
-    if (json_object_set_new(obj, "submatches", new_spans(r->spans, r->n_spans)) < 0 ||
-        json_object_set_new(obj, "before", new_lines(r->before, r->n_before)) < 0 ||
-        json_object_set_new(obj, "after", new_lines(r->after, r->n_after)) < 0)
-        return err_oom(e);
-    return 0;
-}
-
-static size_t weight_of(const char *path, const struct grep_result *r)
-{
-    size_t n = strlen(path) + r->line.len + 64 * r->n_spans;
-
-    for (size_t i = 0; i < r->n_before; i++)
-        n += r->before[i].len + 64;
-    for (size_t i = 0; i < r->n_after; i++)
-        n += r->after[i].len + 64;
-    return n;
+    add_count(t, "line", r->line.number);
+    if (r->column)
+        add_count(t, "column", r->column);
+    add_count(t, "offset", r->offset);
+    add_text(t, &r->line);
+    add_spans(t, r->spans, r->n_spans);
+    if (r->replaced) {
+        jtext_key(t, "replaced");
+        jtext_open(t, '{');
+        add_text(t, r->replaced);
+        jtext_close(t, '}');
+    }
+    add_lines(t, "before", r->before, r->n_before);
+    add_lines(t, "after", r->after, r->n_after);
 }
 
 static int on_match(void *arg, const char *path, const struct grep_result *res, struct err *e)
 {
     struct run *run = arg;
-    json_t *obj = json_pack("{s:o}", "path", jx_new_path(path));
-    int r = obj ? 0 : err_oom(e);
+    struct jtext t;
 
-    if (r == 0 && res->is_binary)
-        r = json_object_update_new(
-            obj, json_pack("{s:b, s:I}", "binary", 1, "offset", (json_int_t)res->offset));
-    else if (r == 0 && run->p->mode == GREP_COUNT)
-        r = json_object_set_new(obj, "count", json_integer((json_int_t)res->count));
-    else if (r == 0 && run->p->mode == GREP_LINES)
-        r = add_lines(obj, res, e);
-    if (r < 0) {
-        json_decref(obj);
-        return err_oom(e);
+    begin(run, &t, "match");
+    jtext_key(&t, "path");
+    jtext_path(&t, path);
+    if (res->is_binary) {
+        jtext_key(&t, "binary");
+        jtext_bool(&t, true);
+        add_count(&t, "offset", res->offset);
+    } else if (run->p->mode == GREP_COUNT || run->p->mode == GREP_COUNT_MATCHES) {
+        add_count(&t, "count", res->count);
+    } else if (run->p->mode == GREP_LINES) {
+        add_match(&t, res);
     }
-    return push(run, "match", obj, weight_of(path, res), e);
+    return send_message(run, &t, e);
 }
 
 static int on_found(void *arg, const struct tree_entry *entry, struct err *e)
 {
-    json_t *obj =
-        json_pack("{s:o, s:s}", "path", jx_new_path(entry->path), "type", type_names[entry->type]);
+    struct run *run = arg;
+    struct jtext t;
 
-    return push(arg, "file", obj, entry->path_len, e);
+    begin(run, &t, "file");
+    jtext_key(&t, "path");
+    jtext_path(&t, entry->path);
+    jtext_key(&t, "type");
+    jtext_str(&t, search_type_name(entry->type));
+    return send_message(run, &t, e);
 }
 
 /* --- the work --- */
 
-static int run_glob(struct run *run, int fd, struct err *e)
+/* Which types are found: as fd -t has it, "executable" alone means files, "empty" alone files and
+ * directories. */
+static unsigned types_of(unsigned found)
 {
-    const struct params *p = run->p;
-    const struct glob_options o = {
-        .tree = run->tree,
-        .pattern = p->pattern,
-        .files = !p->type || p->type == TREE_FILE + 1,
-        .dirs = !p->type || p->type == TREE_DIR + 1,
-        .symlinks = !p->type || p->type == TREE_SYMLINK + 1,
-        .others = !p->type || p->type == TREE_OTHER + 1,
-        .limit = p->limit,
-    };
-    const struct glob_sink sink = {.found = on_found, .is_gone = run_is_gone, .arg = run};
-    struct glob_result res;
-    int r = glob_run(fd, &o, &run->access, &sink, &run->notes, &res, e);
+    const unsigned kinds = SEARCH_FILE | SEARCH_DIR | SEARCH_SYMLINK | SEARCH_OTHER;
 
-    if (r < 0)
-        return r;
-    return push_end(
-        run,
-        json_pack("{s:I, s:I}", "files", (json_int_t)res.n_files, "dirs", (json_int_t)res.n_dirs),
-        res.limit_reached, e);
+    if (found & SEARCH_EXECUTABLE)
+        found |= SEARCH_FILE;
+    if (found & SEARCH_EMPTY && !(found & kinds))
+        found |= SEARCH_FILE | SEARCH_DIR;
+    return found ? found : kinds;
 }
 
-static int run_grep(struct run *run, int fd, struct err *e)
+static struct glob_options glob_options_of(const struct run *run)
 {
-    const struct params *p = run->p;
-    const struct search_options o = {
+    const struct search_params *p = run->p;
+    unsigned found = types_of(p->found);
+
+    return (struct glob_options){
         .tree = run->tree,
+        .order = run->order,
+        .pattern = p->pattern,
+        .kind = (enum glob_kind)p->kind,
+        .letters = (enum match_case)p->letters,
+        .full_path = p->full_path,
+        .files = found & SEARCH_FILE,
+        .dirs = found & SEARCH_DIR,
+        .symlinks = found & SEARCH_SYMLINK,
+        .others = found & SEARCH_OTHER,
+        .executable = p->found & SEARCH_EXECUTABLE,
+        .empty = p->found & SEARCH_EMPTY,
+        .extensions = strv_len(p->extensions) ? p->extensions : NULL,
+        .min_size = p->min_size,
+        .max_size = p->max_size,
+        .has_size = p->min_size || p->max_size != UINT64_MAX,
+        .changed_after_ns = p->changed_after_ms * 1000000,
+        .changed_before_ns = p->changed_before_ms * 1000000,
+        .limit = p->limit,
+    };
+}
+
+static int run_glob(struct run *run, int fd, struct err *e)
+{
+    const struct glob_options o = glob_options_of(run);
+    const struct glob_sink sink = {.found = on_found, .is_gone = run_is_gone, .arg = run};
+    struct glob_result res;
+    struct jtext t;
+    int r = glob_run(fd, &o, &run->access, &sink, &run->notes, &res, e);
+
+    if (r == 0) {
+        begin(run, &t, "end");
+        add_count(&t, "files", res.n_files);
+        add_count(&t, "dirs", res.n_dirs);
+        r = send_end(run, &t, res.limit_reached, &res.last, 0, e);
+    }
+    free(res.last.below);
+    return r;
+}
+
+static struct search_options grep_options_of(const struct run *run)
+{
+    const struct search_params *p = run->p;
+
+    return (struct search_options){
+        .tree = run->tree,
+        .order = run->order,
         .match = {.pattern = p->pattern,
-                  .len = strlen(p->pattern),
+                  .len = p->pattern ? strlen(p->pattern) : 0,
+                  .more = p->patterns,
                   .letters = (enum match_case)p->letters,
                   .fixed = p->fixed,
                   .word = p->word,
                   .line = p->line,
                   .multiline = p->multiline,
-                  .dotall = p->dotall},
+                  .dotall = p->dotall,
+                  .crlf = p->crlf,
+                  .groups = p->replace},
         .grep = {.mode = (enum grep_mode)p->mode,
                  .binary = (enum grep_binary)p->binary,
+                 .encoding = (enum window_encoding)p->encoding,
                  .invert = p->invert,
                  .multiline = p->multiline,
+                 .crlf = p->crlf,
+                 .only_matching = p->only_matching,
+                 .replace = p->replace,
+                 .max_text = p->max_columns,
                  .before = p->before,
-                 .after = p->after,
+                 .after = p->after_lines,
                  .max_per_file = p->max_per_file},
+        .skip = p->skip,
         .max_results = p->limit,
     };
+}
+
+static int run_grep(struct run *run, int fd, struct err *e)
+{
+    const struct search_options o = grep_options_of(run);
     const struct search_sink sink = {.result = on_match, .is_gone = run_is_gone, .arg = run};
     struct search_result res;
+    struct jtext t;
     int r = search_run(fd, &o, &run->access, &sink, &run->notes, &res, e);
 
-    if (r < 0)
-        return r;
-    metrics_searched(res.n_bytes);
-    return push_end(run,
-                    json_pack("{s:I, s:I, s:I, s:I, s:I}", "matches", (json_int_t)res.n_results,
-                              "files_matched", (json_int_t)res.n_files_matched, "files_searched",
-                              (json_int_t)res.n_files, "files_binary",
-                              (json_int_t)res.n_files_binary, "bytes_searched",
-                              (json_int_t)res.n_bytes),
-                    res.limit_reached, e);
+    if (r == 0) {
+        metrics_searched(res.n_bytes);
+        begin(run, &t, "end");
+        add_count(&t, "matches", res.n_results);
+        add_count(&t, "files_matched", res.n_files_matched);
+        add_count(&t, "files_searched", res.n_files);
+        add_count(&t, "files_binary", res.n_files_binary);
+        add_count(&t, "bytes_searched", res.n_bytes);
+        r = send_end(run, &t, res.limit_reached, &res.last, res.n_of_last, e);
+    }
+    free(res.last.below);
+    return r;
 }
 
 /* With the caller's identity taken. */
@@ -506,7 +399,7 @@ static int run_as(struct run *run, struct fs_caller *c, struct err *e)
 
 static int work(struct queue *q, void *arg, struct err *e)
 {
-    const struct params *p = arg;
+    const struct search_params *p = arg;
     const struct agent *agent = p->agent;
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
     struct run *run = NULL;
@@ -523,28 +416,32 @@ static int work(struct queue *q, void *arg, struct err *e)
     run->access = (struct tree_access){
         .open = access_open, .enter = access_enter, .leave = access_leave, .arg = c};
     notes_init(&run->notes);
+    buf_init(&run->line, LINE_MAX_BYTES);
     r = fs_actor_enter(&c->actor, e);
     if (r == 0) {
         r = run_as(run, c, e);
         fs_actor_leave(&c->actor);
     }
     notes_done(&run->notes);
+    buf_done(&run->line);
     free(run);
     return r;
 }
 
+static int start(const struct rpc_call *call, bool is_glob, struct source **ret, struct err *e)
+{
+    struct search_params *p;
+    int r = search_params_new(call, is_glob, &p, e);
+
+    return r < 0 ? r : queue_source_new(work, p, search_params_free, ret, e);
+}
+
 int rpc_search_glob(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    struct params *p;
-    int r = params_new(call, glob_fields, &p, e);
-
-    return r < 0 ? r : queue_source_new(work, p, params_free, ret, e);
+    return start(call, true, ret, e);
 }
 
 int rpc_search_grep(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    struct params *p;
-    int r = params_new(call, grep_fields, &p, e);
-
-    return r < 0 ? r : queue_source_new(work, p, params_free, ret, e);
+    return start(call, false, ret, e);
 }

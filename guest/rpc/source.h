@@ -19,6 +19,7 @@ struct waker {
 enum source_state {
     SOURCE_WAIT = 0, /* nothing now; the waker will be called */
     SOURCE_MESSAGE,  /* *ret_msg is set, and the caller's */
+    SOURCE_TEXT,     /* source.text has messages, each a line of JSON with its line feed */
     SOURCE_END,      /* no more messages */
 };
 
@@ -35,6 +36,8 @@ struct source_ops {
 struct source {
     const struct source_ops *ops;
     struct waker waker; /* set by the server before the first next() */
+    const char *text;   /* after SOURCE_TEXT, until the next call of next() or free() */
+    size_t text_len;
 };
 
 /* The server's: a source may be woken by another thread as soon as it is made. */

@@ -1,9 +1,16 @@
 #include "search/glob.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
+#include "common/cleanup.h"
 #include "search/ignore.h"
+#include "search/pattern.h"
 
 #include "common/banned.h"
 
@@ -12,14 +19,20 @@
 
 struct glob_job {
     const struct glob_options *o;
+    const struct tree_access *access;
     const struct glob_sink *sink;
-    struct rules
-        *rules; /* the pattern, as the one line of an ignore file: what it hides is found */
+    struct notes *notes;
+    struct rules *rules;   /* a glob, as the one line of an ignore file: what it hides is found */
+    struct pattern *whole; /* a glob of the whole path */
+    struct match *match;   /* a regex or a fixed text */
+    struct matcher *matchers[TREE_MAX_WORKERS];
     pthread_mutex_t lock;      /* over the sink */
     struct glob_result result; /* guarded by lock */
 };
 
-static bool is_wanted(const struct glob_options *o, enum tree_type type)
+/* --- what is found --- */
+
+static bool is_type(const struct glob_options *o, enum tree_type type)
 {
     switch (type) {
     case TREE_FILE:
@@ -34,6 +47,126 @@ static bool is_wanted(const struct glob_options *o, enum tree_type type)
     }
 }
 
+static const char *name_of(const struct tree_entry *entry, size_t *ret_len)
+{
+    const char *slash = memrchr(entry->below, '/', entry->below_len);
+    const char *name = slash ? slash + 1 : entry->below;
+
+    *ret_len = entry->below_len - (size_t)(name - entry->below);
+    return name;
+}
+
+static bool is_match(const struct glob_job *j, unsigned worker, const struct tree_entry *entry)
+{
+    struct match_span ignored;
+    size_t len;
+    const char *text = name_of(entry, &len);
+
+    if (j->rules)
+        return rules_match(j->rules, entry->below, entry->below_len, entry->type == TREE_DIR) ==
+               IGNORE_HIDE;
+    if (j->whole)
+        return pattern_match(j->whole, entry->whole, strlen(entry->whole));
+    if (!j->match)
+        return true;
+    if (j->o->full_path) {
+        text = entry->whole;
+        len = strlen(text);
+    }
+    matcher_set_text(j->matchers[worker], text, len);
+    return matcher_find(j->matchers[worker], text, len, 0, &ignored, NULL) > 0;
+}
+
+/* The name ends in '.' and the extension, and has something before that. */
+static bool has_extension(const struct tree_entry *entry, char *const *extensions)
+{
+    size_t len;
+    const char *name = name_of(entry, &len);
+
+    for (; *extensions; extensions++) {
+        const char *ext = **extensions == '.' ? *extensions + 1 : *extensions;
+        size_t n = strlen(ext);
+
+        if (len > n + 1 && name[len - n - 1] == '.' && strncasecmp(name + len - n, ext, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_empty_dir(const struct glob_job *j, const struct tree_entry *entry)
+{
+    int fd = tree_entry_open(entry, j->access, O_RDONLY | O_DIRECTORY);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *ent;
+    bool is_empty = true;
+
+    if (!d) {
+        fd_close(fd);
+        return false;
+    }
+    while (is_empty && (ent = readdir(d)))
+        is_empty = strcmp(ent->d_name, ".") == 0 || strcmp(ent->d_name, "..") == 0;
+    (void)closedir(d);
+    return is_empty;
+}
+
+static bool is_in_time(const struct glob_options *o, const struct stat *st)
+{
+    int64_t ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+
+    return (!o->changed_after_ns || ns > o->changed_after_ns) &&
+           (!o->changed_before_ns || ns < o->changed_before_ns);
+}
+
+/* The filters that need stat(2). */
+static bool is_wanted_by_stat(const struct glob_job *j, const struct tree_entry *entry)
+{
+    const struct glob_options *o = j->o;
+    bool has_times = o->changed_after_ns || o->changed_before_ns;
+    struct stat st;
+    int r;
+
+    if (!o->executable && !o->empty && !o->has_size && !has_times)
+        return true;
+    r = tree_entry_stat(entry, j->access, &st);
+    if (r < 0) {
+        notes_add_errno(j->notes, entry->path, -r);
+        return false;
+    }
+    if (o->executable && !(st.st_mode & 0111))
+        return false;
+    if (o->has_size && (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < o->min_size ||
+                        (uint64_t)st.st_size > o->max_size))
+        return false;
+    if (o->empty &&
+        !(S_ISREG(st.st_mode) ? st.st_size == 0 : S_ISDIR(st.st_mode) && is_empty_dir(j, entry)))
+        return false;
+    return is_in_time(o, &st);
+}
+
+static bool wants(void *arg, unsigned worker, const struct tree_entry *entry)
+{
+    const struct glob_job *j = arg;
+
+    return is_type(j->o, entry->type) && is_match(j, worker, entry) &&
+           (!j->o->extensions || has_extension(entry, j->o->extensions)) &&
+           is_wanted_by_stat(j, entry);
+}
+
+/* --- the results --- */
+
+static int remember(struct glob_job *j, const struct tree_entry *entry, struct err *e)
+{
+    struct order_place *last = &j->result.last;
+
+    if (j->o->order.by == ORDER_NONE || !j->o->limit ||
+        j->result.n_files + j->result.n_dirs != j->o->limit)
+        return 0;
+    last->below = strndup(entry->below, entry->below_len);
+    last->key = entry->key;
+    return last->below ? 0 : err_oom(e);
+}
+
 static int give(struct glob_job *j, const struct tree_entry *entry, struct err *e)
 {
     struct glob_result *res = &j->result;
@@ -44,28 +177,30 @@ static int give(struct glob_job *j, const struct tree_entry *entry, struct err *
         return ENOUGH;
     }
     r = j->sink->found(j->sink->arg, entry, e);
-    if (r == 0 && entry->type == TREE_DIR)
+    if (r < 0)
+        return r;
+    if (entry->type == TREE_DIR)
         res->n_dirs++;
-    else if (r == 0)
+    else
         res->n_files++;
-    return r;
+    return remember(j, entry, e);
 }
 
-static int visit(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
+static int visit_wanted(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
 {
     struct glob_job *j = arg;
     int r;
 
     (void)worker;
-    if (!is_wanted(j->o, entry->type))
-        return 0;
-    if (j->rules && rules_match(j->rules, entry->below, entry->below_len,
-                                entry->type == TREE_DIR) != IGNORE_HIDE)
-        return 0;
     (void)pthread_mutex_lock(&j->lock);
     r = give(j, entry, e);
     (void)pthread_mutex_unlock(&j->lock);
     return r;
+}
+
+static int visit(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
+{
+    return wants(arg, worker, entry) ? visit_wanted(arg, worker, entry, e) : 0;
 }
 
 static bool is_gone(void *arg)
@@ -75,43 +210,70 @@ static bool is_gone(void *arg)
     return j->sink->is_gone && j->sink->is_gone(j->sink->arg);
 }
 
-static int compile(const char *pattern, struct rules **ret, struct err *e)
+/* --- the pattern --- */
+
+static int compile_match(struct glob_job *j, struct err *e)
 {
+    const struct match_options m = {.pattern = j->o->pattern,
+                                    .len = strlen(j->o->pattern),
+                                    .letters = j->o->letters,
+                                    .fixed = j->o->kind == GLOB_FIXED};
+    int r = match_new(&m, &j->match, e);
+
+    for (unsigned i = 0; r == 0 && i < TREE_MAX_WORKERS; i++)
+        r = matcher_new(j->match, &j->matchers[i], e);
+    return r;
+}
+
+static int compile(struct glob_job *j, struct err *e)
+{
+    const char *pattern = j->o->pattern;
     char *globs[] = {(char *)(uintptr_t)pattern, NULL};
+    bool caseless;
     int r;
 
+    if (!pattern)
+        return 0;
+    if (j->o->kind != GLOB_GLOB)
+        return compile_match(j, e);
+    caseless = match_is_caseless(j->o->letters, pattern, strlen(pattern));
+    if (j->o->full_path)
+        return err_at(e, pattern_new(pattern, strlen(pattern), caseless, &j->whole, e), "pattern");
     if (!*pattern || *pattern == '!' || *pattern == '#')
         return err_field(e, ERR_INVALID, "pattern", "must be a glob");
-    r = rules_from_globs(globs, ret, e);
+    r = rules_add_globs(&j->rules, globs, caseless ? RULES_IGLOBS : RULES_GLOBS, "pattern", e);
     if (r < 0 && e)
         e->field[0] = '\0';
     return err_at(e, r, "pattern");
+}
+
+static void job_done(struct glob_job *j)
+{
+    (void)pthread_mutex_destroy(&j->lock);
+    for (unsigned i = 0; i < TREE_MAX_WORKERS; i++)
+        matcher_free(j->matchers[i]);
+    match_free(j->match);
+    pattern_free(j->whole);
+    rules_free(j->rules);
 }
 
 int glob_run(int rootfd, const struct glob_options *o, const struct tree_access *access,
              const struct glob_sink *sink, struct notes *notes, struct glob_result *ret,
              struct err *e)
 {
-    struct glob_job j = {.o = o, .sink = sink};
-    const struct tree_visitor v = {.visit = visit, .is_gone = is_gone, .arg = &j};
-    struct tree *t = NULL;
-    int r = 0;
+    struct glob_job j = {.o = o, .access = access, .sink = sink, .notes = notes};
+    bool streams = o->order.by == ORDER_NONE || (o->order.by == ORDER_PATH && !o->order.reverse);
+    const struct tree_visitor v = {
+        .visit = streams ? visit : visit_wanted, .wants = wants, .is_gone = is_gone, .arg = &j};
+    int r;
 
-    if (o->pattern)
-        r = compile(o->pattern, &j.rules, e);
-    if (r == 0)
-        r = tree_new(rootfd, &o->tree, access, notes, &t, e);
-    if (r < 0) {
-        rules_free(j.rules);
-        return r;
-    }
     (void)pthread_mutex_init(&j.lock, NULL);
-    r = tree_walk(t, &v, e);
+    r = compile(&j, e);
+    if (r == 0)
+        r = order_walk(rootfd, &o->tree, &o->order, access, &v, notes, e);
     if (r == ENOUGH && j.result.limit_reached)
         r = 0;
-    (void)pthread_mutex_destroy(&j.lock);
-    tree_free(t);
-    rules_free(j.rules);
+    job_done(&j);
     *ret = j.result;
     return r;
 }

@@ -1,5 +1,7 @@
 #include "search/grep.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,8 @@ struct grepper {
     struct match_span *spans; /* GREP_MAX_SPANS */
     struct grep_line *before; /* o.before */
     struct grep_line *after;  /* o.after */
+    struct buf replaced;      /* the line, or with only_matching each match, with replacements */
+    struct match_span *replaced_spans; /* only_matching: GREP_MAX_SPANS, within `replaced` */
 
     /* Of the file being searched. Positions are in the window's data. */
     const struct grep_sink *sink;
@@ -25,6 +29,7 @@ struct grepper {
     size_t counted; /* data[0..counted) has number - 1 line feeds since the file's start */
     uint64_t number;
     uint64_t n_results;
+    uint64_t n_hits;
     struct match_span next_match; /* invert: the next line that matches; start NONE: no more */
     bool has_next_match;
     size_t block_from;            /* multiline: where to look for the next match */
@@ -39,6 +44,8 @@ struct grepper *grepper_free(struct grepper *g)
     if (g) {
         matcher_free(g->matcher);
         window_done(&g->win);
+        buf_done(&g->replaced);
+        free(g->replaced_spans);
         free(g->spans);
         free(g->before);
         free(g->after);
@@ -56,13 +63,18 @@ int grepper_new(const struct match *m, const struct grep_options *o, struct grep
     if (!g)
         return err_oom(e);
     g->o = *o;
-    if (o->mode != GREP_LINES)
+    if (o->mode != GREP_LINES || o->only_matching)
         g->o.before = g->o.after = 0;
+    if (!g->o.max_text)
+        g->o.max_text = GREP_TEXT_BYTES;
+    buf_init(&g->replaced, GREP_TEXT_MAX_BYTES);
     window_init(&g->win, o->multiline ? GREP_WHOLE_MAX_BYTES : GREP_LINE_MAX_BYTES);
     g->spans = calloc(GREP_MAX_SPANS, sizeof(*g->spans));
+    g->replaced_spans = calloc(GREP_MAX_SPANS, sizeof(*g->replaced_spans));
     g->before = calloc(g->o.before + 1, sizeof(*g->before));
     g->after = calloc(g->o.after + 1, sizeof(*g->after));
-    r = g->spans && g->before && g->after ? matcher_new(m, &g->matcher, e) : err_oom(e);
+    r = g->spans && g->replaced_spans && g->before && g->after ? matcher_new(m, &g->matcher, e)
+                                                               : err_oom(e);
     if (r < 0) {
         grepper_free(g);
         return r;
@@ -81,7 +93,7 @@ static const char *text(const struct grepper *g)
 /* The end of the line at `at`, without its line feed. */
 static size_t line_end(const struct grepper *g, size_t at)
 {
-    const char *nl = memchr(text(g) + at, '\n', g->win.end - at);
+    const char *nl = scan_byte(text(g) + at, g->win.end - at, '\n');
 
     return nl ? (size_t)(nl - text(g)) : g->win.end;
 }
@@ -109,15 +121,23 @@ static void count_to(struct grepper *g, size_t at)
     }
 }
 
-static struct grep_line make_line(const struct grepper *g, struct match_span s, uint64_t number)
+static struct grep_line cut_line(const struct grepper *g, const char *data, size_t len,
+                                 uint64_t number)
 {
-    struct grep_line line = {.text = text(g) + s.start, .len = s.end - s.start, .number = number};
+    struct grep_line line = {.text = data, .len = len, .number = number};
 
-    if (line.len > GREP_TEXT_MAX_BYTES) {
-        line.len = str_utf8_whole(line.text, GREP_TEXT_MAX_BYTES);
+    if (line.len > g->o.max_text) {
+        line.len = str_utf8_whole(line.text, g->o.max_text);
         line.truncated = true;
     }
     return line;
+}
+
+static struct grep_line make_line(const struct grepper *g, struct match_span s, uint64_t number)
+{
+    if (g->o.crlf && s.end > s.start && text(g)[s.end - 1] == '\r')
+        s.end--;
+    return cut_line(g, text(g) + s.start, s.end - s.start, number);
 }
 
 /* The lines of data[from..to) as a list of at most `max`. *ret_end: behind the last. */
@@ -244,50 +264,148 @@ static int tell(struct grepper *g, const struct grep_result *res, struct err *e)
     return r;
 }
 
-/* The matches within a hit, but for an empty one that touches the one before it. */
-static int find_spans(struct grepper *g, struct match_span hit, size_t *ret_n, struct err *e)
-{
-    bool whole = g->o.multiline; /* else the line is a text of its own */
-    const char *t = whole ? text(g) : text(g) + hit.start;
-    size_t len = whole ? g->win.end : hit.end - hit.start;
-    size_t shift = whole ? hit.start : 0, end = whole ? hit.end : len;
-    size_t from = shift, last = NONE, n = 0;
+/* What the matches of a hit are looked for in. */
+struct span_reader {
+    const char *text;
+    size_t len;   /* of the text */
+    size_t shift; /* where in it the hit begins */
+    size_t end;   /* and ends */
+    size_t from, last;
+};
 
-    while (n < GREP_MAX_SPANS && from <= end) {
+static struct span_reader read_spans(const struct grepper *g, struct match_span hit)
+{
+    struct span_reader r = {.text = text(g), .len = g->win.end, .last = NONE};
+
+    if (g->o.multiline) {
+        r.shift = hit.start;
+        r.end = hit.end;
+    } else { /* the line is a text of its own */
+        r.text += hit.start;
+        r.len = hit.end - hit.start;
+        if (g->o.crlf && r.len && r.text[r.len - 1] == '\r')
+            r.len--;
+        r.end = r.len;
+    }
+    r.from = r.shift;
+    return r;
+}
+
+/* The next match of the hit, but for an empty one that touches the one before it. */
+static int next_span(struct grepper *g, struct span_reader *s, struct match_span *ret,
+                     struct err *e)
+{
+    while (s->from <= s->end) {
+        bool touches;
+        int r = matcher_find(g->matcher, s->text, s->len, s->from, ret, e);
+
+        if (r <= 0)
+            return r;
+        if (ret->start > s->end)
+            return 0;
+        touches = ret->start == ret->end && ret->end == s->last;
+        s->from = ret->end + (ret->start == ret->end);
+        s->last = ret->end;
+        if (!touches)
+            return 1;
+    }
+    return 0;
+}
+
+/* Text that does not fit is left out: the result says that it is cut. */
+static int add_replaced(struct grepper *g, const char *data, size_t len, bool *cut)
+{
+    if (!*cut && buf_add(&g->replaced, data, len, NULL) < 0)
+        *cut = true;
+    return 0;
+}
+
+static int expand(struct grepper *g, const struct span_reader *s, const struct match_span *m,
+                  size_t n, size_t *done, bool *cut)
+{
+    size_t start;
+
+    if (!g->o.only_matching) {
+        (void)add_replaced(g, s->text + *done, m->start > *done ? m->start - *done : 0, cut);
+        *done = m->end > *done ? m->end : *done;
+    }
+    start = g->replaced.len;
+    if (!*cut && matcher_expand(g->matcher, s->text, g->o.replace, &g->replaced, NULL) < 0)
+        *cut = true;
+    g->replaced_spans[n] = (struct match_span){start, g->replaced.len};
+    return 0;
+}
+
+/* The matches within a hit, and what replaces them. *ret_cut: not all of the replaced text fits. */
+static int find_spans(struct grepper *g, struct match_span hit, size_t *ret_n, bool *ret_cut,
+                      struct err *e)
+{
+    struct span_reader s = read_spans(g, hit);
+    size_t n = 0, done = s.shift;
+    bool cut = false;
+
+    buf_clear(&g->replaced);
+    while (n < GREP_MAX_SPANS) {
         struct match_span m;
-        int r = matcher_find(g->matcher, t, len, from, &m, e);
+        int r = next_span(g, &s, &m, e);
 
         if (r < 0)
             return r;
-        if (r == 0 || m.start > end)
+        if (r == 0)
             break;
-        from = m.end + (m.start == m.end);
-        if (m.start != m.end || m.end != last)
-            g->spans[n++] = (struct match_span){m.start - shift, m.end - shift};
-        last = m.end;
+        if (g->o.replace)
+            (void)expand(g, &s, &m, n, &done, &cut);
+        g->spans[n++] = (struct match_span){m.start - s.shift, m.end - s.shift};
     }
+    if (g->o.replace && !g->o.only_matching && done < s.end)
+        (void)add_replaced(g, s.text + done, s.end - done, &cut);
+    *ret_cut = cut;
     *ret_n = n;
     return 0;
 }
 
-/* With multiline, rg counts matches, not lines. */
 static int count_spans(struct grepper *g, struct match_span hit, struct err *e)
 {
-    size_t from = hit.start, last = NONE;
+    struct span_reader s = read_spans(g, hit);
+    struct match_span m;
+    int r;
 
-    while (from <= hit.end && from < g->win.end) {
-        struct match_span m;
-        int r = matcher_find(g->matcher, text(g), g->win.end, from, &m, e);
+    while ((r = next_span(g, &s, &m, e)) > 0)
+        if (!g->o.multiline || m.start < g->win.end)
+            g->n_results++;
+    return r;
+}
 
-        if (r < 0)
-            return r;
-        if (r == 0 || m.start > hit.end || m.start >= g->win.end)
-            break;
-        from = m.end + (m.start == m.end);
-        g->n_results += m.start != m.end || m.end != last;
-        last = m.end;
+/* A result for each match of the hit. */
+static int tell_spans(struct grepper *g, struct match_span hit, size_t n_spans, bool cut,
+                      struct err *e)
+{
+    size_t line_from = hit.start;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < n_spans; i++) {
+        struct match_span whole = {0, g->spans[i].end - g->spans[i].start}, rep;
+        size_t at = hit.start + g->spans[i].start;
+        struct grep_line replaced;
+        struct grep_result res = {
+            .count = 1, .offset = g->win.base + at, .spans = &whole, .n_spans = 1};
+
+        count_to(g, at);
+        if (g->o.multiline && at > line_from)
+            line_from = line_start(g, at);
+        res.column = at - line_from + 1;
+        res.line = cut_line(g, text(g) + at, whole.end, g->number);
+        if (g->o.replace) {
+            rep = g->replaced_spans[i];
+            replaced = cut_line(g, g->replaced.data ? g->replaced.data + rep.start : "",
+                                rep.end - rep.start, g->number);
+            replaced.truncated = replaced.truncated || cut;
+            res.replaced = &replaced;
+        }
+        r = tell(g, &res, e);
     }
-    return 0;
+    g->told = hit.end < g->win.end ? hit.end + 1 : g->win.end;
+    return r;
 }
 
 /* until: lines from there on are not this hit's context after it. */
@@ -300,17 +418,28 @@ static int tell_lines(struct grepper *g, struct match_span hit, size_t until, st
                               .spans = g->spans,
                               .before = g->before,
                               .after = g->after};
+    struct grep_line replaced;
     uint64_t n_lines;
+    bool cut = false;
     int r = 0;
 
     if (!g->o.invert)
-        r = find_spans(g, hit, &res.n_spans, e);
+        r = find_spans(g, hit, &res.n_spans, &cut, e);
     if (r < 0)
         return r;
+    if (g->o.only_matching && !g->o.invert)
+        return tell_spans(g, hit, res.n_spans, cut, e);
     count_to(g, first);
     res.n_before = list_lines(g, first, hit.start, g->o.before, g->number, g->before, &ignored);
     count_to(g, hit.start);
     res.line = make_line(g, hit, g->number);
+    res.column = res.n_spans ? g->spans[0].start + 1 : 0;
+    if (g->o.replace && !g->o.invert) {
+        replaced =
+            cut_line(g, g->replaced.data ? g->replaced.data : "", g->replaced.len, g->number);
+        replaced.truncated = replaced.truncated || cut;
+        res.replaced = &replaced;
+    }
     n_lines = g->o.multiline ? 1 + scan_count(text(g) + hit.start, hit.end - hit.start, '\n') : 1;
     res.n_after = list_lines(g, next, until, g->o.after, g->number + n_lines, g->after, &g->told);
     if (g->told > g->win.end)
@@ -326,20 +455,29 @@ static bool is_in_binary(const struct grepper *g, struct match_span hit)
     return g->o.multiline || g->win.base + hit.start >= g->win.nul_from;
 }
 
+static bool counts(const struct grepper *g)
+{
+    return g->o.mode == GREP_COUNT || g->o.mode == GREP_COUNT_MATCHES;
+}
+
 static int tell_hit(struct grepper *g, struct match_span hit, size_t until, struct err *e)
 {
-    if (g->o.mode == GREP_COUNT && g->o.multiline && !g->o.invert) {
-        int r = count_spans(g, hit, e);
+    bool by_match = g->o.mode == GREP_COUNT_MATCHES || (g->o.mode == GREP_COUNT && g->o.multiline);
+    bool is_one = g->o.mode == GREP_FILES || g->o.mode == GREP_FILES_WITHOUT;
+    int r = 0;
 
-        if (r < 0)
-            return r;
-    } else {
+    if (by_match && !g->o.invert)
+        r = count_spans(g, hit, e);
+    else
         g->n_results++;
-    }
-    g->is_enough = g->n_results >= g->o.max_per_file || g->o.mode == GREP_FILES;
-    if (g->o.mode == GREP_COUNT)
-        return 0; /* told at the end */
-    if (g->o.mode == GREP_FILES || is_in_binary(g, hit)) {
+    if (r < 0)
+        return r;
+    g->n_hits++;
+    g->is_enough =
+        is_one || (g->o.mode == GREP_COUNT_MATCHES ? g->n_hits : g->n_results) >= g->o.max_per_file;
+    if (counts(g) || g->o.mode == GREP_FILES_WITHOUT)
+        return 0; /* told at the end, if at all */
+    if (is_one || is_in_binary(g, hit)) {
         struct grep_result res = {
             .count = 1, .is_binary = g->o.mode == GREP_LINES, .offset = g->win.base + hit.start};
 
@@ -370,7 +508,7 @@ static int search_window(struct grepper *g, size_t from, size_t limit, size_t *r
     int more = next_hit(g, from, &hit, e);
 
     while (more > 0 && hit.start < limit) {
-        bool last = g->n_results + 1 >= g->o.max_per_file;
+        bool last = g->n_hits + 1 >= g->o.max_per_file;
         size_t until = g->win.end;
         int r;
 
@@ -452,14 +590,39 @@ static void start_file(struct grepper *g, int fd, enum grep_binary binary,
                                           [GREP_BINARY_REPORT] = WINDOW_NUL_BECOMES,
                                           [GREP_BINARY_TEXT] = WINDOW_NUL_IS_TEXT};
 
-    window_start(&g->win, fd, nul[binary]);
+    window_start(&g->win, fd, nul[binary], g->o.encoding);
+    matcher_set_gone(g->matcher, sink->is_gone, sink->arg);
     g->sink = sink;
     g->told = g->counted = 0;
     g->number = 1;
-    g->n_results = 0;
+    g->n_results = g->n_hits = 0;
     g->has_next_match = g->has_next_block = false;
     g->is_enough = g->failed_outside = false;
     g->block_from = 0;
+}
+
+/* Says where in the file the pattern became too much work. */
+static void add_place(struct grepper *g, struct err *e)
+{
+    const char *at = matcher_where(g->matcher);
+    size_t len = e ? strlen(e->message) : 0;
+
+    if (e && at && at >= text(g) && at <= text(g) + g->win.end)
+        (void)snprintf(e->message + len, sizeof(e->message) - len, ", near offset %" PRIu64,
+                       g->win.base + (uint64_t)(at - text(g)));
+}
+
+/* What is told of a file once, behind its last line. */
+static int tell_end(struct grepper *g, bool was_binary, struct err *e)
+{
+    struct grep_result res = {.count = g->n_results};
+
+    if (counts(g) && g->n_results)
+        return tell(g, &res, e);
+    if (g->o.mode != GREP_FILES_WITHOUT || g->n_results || was_binary)
+        return 0;
+    res.count = 1;
+    return tell(g, &res, e);
 }
 
 int grepper_run(struct grepper *g, int fd, enum grep_binary binary, const struct grep_sink *sink,
@@ -471,16 +634,17 @@ int grepper_run(struct grepper *g, int fd, enum grep_binary binary, const struct
     start_file(g, fd, binary, sink);
     if (g->o.max_per_file)
         r = g->o.multiline ? search_whole(g, e) : search_by_windows(g, e);
+    if (r == -ERR_EXHAUSTED && e && strcmp(e->field, "pattern") == 0)
+        add_place(g, e);
     was_binary = g->win.nul == WINDOW_NUL_STOPS && g->win.has_nul && !g->is_enough;
-    if (g->o.mode == GREP_COUNT && was_binary)
+    if (counts(g) && was_binary)
         g->n_results = 0; /* what was seen of it is no count of it */
-    if (r == 0 && g->o.mode == GREP_COUNT && g->n_results) {
-        struct grep_result res = {.count = g->n_results};
-
-        r = tell(g, &res, e);
-    }
+    if (r == 0)
+        r = tell_end(g, was_binary, e);
+    if (g->o.mode == GREP_FILES_WITHOUT)
+        g->n_results = !g->n_results && !was_binary;
     *ret_stats = (struct grep_stats){
         .bytes = g->win.n_read, .was_binary = was_binary, .results = g->n_results};
-    *ret_own_fault = r < 0 && !g->failed_outside;
+    *ret_own_fault = r < 0 && !g->failed_outside && r != -ERR_CANCELED;
     return r;
 }

@@ -14,8 +14,10 @@
 
 #include "common/err.h"
 #include "search/match.h"
+#include "search/window.h"
 
-#define GREP_TEXT_MAX_BYTES (16 * 1024)           /* of a line in a result; the rest is cut off */
+#define GREP_TEXT_BYTES (16 * 1024)               /* of a line in a result; the rest is cut off */
+#define GREP_TEXT_MAX_BYTES (1024 * 1024)         /* when the caller wants more */
 #define GREP_LINE_MAX_BYTES (64u * 1024 * 1024)   /* a file with a longer line is not searched */
 #define GREP_WHOLE_MAX_BYTES (128u * 1024 * 1024) /* with multiline, and of UTF-16 */
 #define GREP_MAX_SPANS 256                        /* matches told of one line */
@@ -25,6 +27,8 @@ enum grep_mode {
     GREP_LINES,
     GREP_FILES, /* one result for each file with a match */
     GREP_COUNT, /* one result for each file with its number of lines (multiline: matches) */
+    GREP_COUNT_MATCHES,
+    GREP_FILES_WITHOUT, /* one result for each file with no match */
 };
 
 enum grep_binary {
@@ -36,8 +40,13 @@ enum grep_binary {
 struct grep_options {
     enum grep_mode mode;
     enum grep_binary binary;
+    enum window_encoding encoding;
     bool invert;
     bool multiline;
+    bool crlf;           /* as the pattern's */
+    bool only_matching;  /* GREP_LINES: a result for each match, without context */
+    const char *replace; /* GREP_LINES: what a match would be replaced by; NULL: no replacement */
+    uint32_t max_text;   /* bytes of a line that are told; 0: GREP_TEXT_BYTES */
     uint32_t before, after; /* lines of context */
     uint64_t max_per_file;  /* results, UINT64_MAX: no limit */
 };
@@ -52,12 +61,14 @@ struct grep_line {
 /* What is found; lives for the time of the call. */
 struct grep_result {
     bool is_binary;                 /* the file is binary and matches: no lines */
-    uint64_t count;                 /* GREP_COUNT: lines; else 1 */
+    uint64_t count;                 /* of lines or matches when they are counted; else 1 */
     struct grep_line line;          /* GREP_LINES; several lines with multiline */
-    uint64_t offset;                /* of the line's first byte */
+    uint64_t column;                /* of the first match in its line, bytes from 1; 0: none */
+    uint64_t offset;                /* of the first byte of `line` */
     const struct match_span *spans; /* within the line; none with invert */
     size_t n_spans;
-    const struct grep_line *before; /* no line is told twice: not those of the result before */
+    const struct grep_line *replaced; /* the line with its matches replaced, or NULL */
+    const struct grep_line *before;   /* no line is told twice: not those of the result before */
     size_t n_before;
     const struct grep_line *after; /* up to the next result */
     size_t n_after;
@@ -72,7 +83,7 @@ struct grep_sink {
 struct grep_stats {
     uint64_t bytes;   /* read */
     bool was_binary;  /* not searched to its end for that */
-    uint64_t results; /* lines found; with GREP_FILES 0 or 1 */
+    uint64_t results; /* lines found (or counted matches); with GREP_FILES 0 or 1 */
 };
 
 struct grepper;

@@ -1,6 +1,7 @@
 #include "search/ignore.h"
 
 #include <ctype.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,19 @@ struct rule {
     bool dir_only; /* written with a '/' at the end */
 };
 
+/* Rules with no byte that every match ends with stand in a bucket of their own. */
+#define N_BUCKETS 257
+#define INDEX_FROM_RULES 8 /* fewer are looked through one by one */
+
 struct rules {
     struct rule *list;
     size_t n;
     size_t n_plain; /* without a '!' */
+
+    /* The numbers of the rules by the last byte of what they match, within a bucket the last
+     * first: bucket b is order[start[b]..start[b + 1]). NULL: no index. */
+    uint16_t *order;
+    uint16_t start[N_BUCKETS + 1];
 };
 
 struct rules *rules_free(struct rules *r)
@@ -29,6 +39,7 @@ struct rules *rules_free(struct rules *r)
     if (r) {
         for (size_t i = 0; i < r->n; i++)
             pattern_free(r->list[i].pattern);
+        free(r->order);
         free(r->list);
         free(r);
     }
@@ -71,8 +82,8 @@ static bool starts_with(const char *s, size_t len, const char *prefix)
  * The glob that a line stands for: without a slash it matches in any directory below, and a final
  * "**" matches what is in a directory but not the directory itself.
  */
-static int compile_line(const char *s, size_t len, bool anchored, struct pattern **ret,
-                        struct err *e)
+static int compile_line(const char *s, size_t len, bool anchored, bool caseless,
+                        struct pattern **ret, struct err *e)
 {
     char glob[PATTERN_MAX_BYTES];
     bool anywhere = !anchored && !memchr(s, '/', len) && !(len == 2 && memcmp(s, "**", 2) == 0);
@@ -85,10 +96,10 @@ static int compile_line(const char *s, size_t len, bool anchored, struct pattern
         memcpy(glob + n, "/*", 3);
         n += 2;
     }
-    return pattern_new(glob, (size_t)n, ret, e);
+    return pattern_new(glob, (size_t)n, caseless, ret, e);
 }
 
-static int add_line(struct rules *r, const char *s, size_t len, struct err *e)
+static int add_line(struct rules *r, const char *s, size_t len, bool caseless, struct err *e)
 {
     struct rule rule = {0};
     bool anchored = false;
@@ -113,12 +124,38 @@ static int add_line(struct rules *r, const char *s, size_t len, struct err *e)
     }
     rule.dir_only = len && s[len - 1] == '/';
     len -= rule.dir_only;
-    ret = compile_line(s, len, anchored, &rule.pattern, e);
+    ret = compile_line(s, len, anchored, caseless, &rule.pattern, e);
     if (ret < 0)
         return ret;
     r->n_plain += !rule.keep;
     r->list[r->n++] = rule;
     return 0;
+}
+
+static size_t bucket_of(const struct rule *rule)
+{
+    int byte = pattern_last_byte(rule->pattern);
+
+    return byte < 0 ? N_BUCKETS - 1 : (size_t)byte;
+}
+
+/* Without memory for it there is no index: slower, and right all the same. */
+static void make_index(struct rules *r)
+{
+    uint16_t at[N_BUCKETS];
+
+    free(r->order);
+    r->order = r->n < INDEX_FROM_RULES ? NULL : malloc(r->n * sizeof(*r->order));
+    if (!r->order)
+        return;
+    memset(r->start, 0, sizeof(r->start));
+    for (size_t i = 0; i < r->n; i++)
+        r->start[bucket_of(&r->list[i]) + 1]++;
+    for (size_t b = 0; b < N_BUCKETS; b++)
+        r->start[b + 1] = (uint16_t)(r->start[b + 1] + r->start[b]);
+    memcpy(at, r->start, sizeof(at));
+    for (size_t i = r->n; i-- > 0;)
+        r->order[at[bucket_of(&r->list[i])]++] = (uint16_t)i;
 }
 
 int rules_parse(const char *text, size_t len, struct rules **ret, struct err *e)
@@ -133,7 +170,7 @@ int rules_parse(const char *text, size_t len, struct rules **ret, struct err *e)
     while (text < end) {
         const char *eol = memchr(text, '\n', (size_t)(end - text));
         size_t n = (size_t)((eol ? eol : end) - text);
-        int res = memchr(text, '\0', n) ? 0 : add_line(r, text, n, e);
+        int res = memchr(text, '\0', n) ? 0 : add_line(r, text, n, false, e);
 
         if (res < 0 && res != -ERR_INVALID) {
             rules_free(r);
@@ -141,40 +178,86 @@ int rules_parse(const char *text, size_t len, struct rules **ret, struct err *e)
         }
         text += n + 1;
     }
+    make_index(r);
     *ret = r;
     return 0;
 }
 
-int rules_from_globs(char *const *globs, struct rules **ret, struct err *e)
+static int add_glob(struct rules *r, const char *glob, enum rules_kind kind, struct err *e)
 {
-    struct rules *r = calloc(1, sizeof(*r));
+    char line[PATTERN_MAX_BYTES];
+    size_t len = strlen(glob);
 
-    if (!r)
+    if (kind != RULES_EXCLUDES)
+        return add_line(r, glob, len, kind == RULES_IGLOBS, e);
+    if (len >= sizeof(line))
+        return err_set(e, ERR_INVALID, "a glob of more than %d bytes", PATTERN_MAX_BYTES - 6);
+    line[0] = '!';
+    memcpy(line + 1, glob, len);
+    return add_line(r, line, len + 1, false, e);
+}
+
+int rules_add_globs(struct rules **r, char *const *globs, enum rules_kind kind, const char *field,
+                    struct err *e)
+{
+    if (!globs || !globs[0])
+        return 0;
+    if (!*r && !(*r = calloc(1, sizeof(**r))))
         return err_oom(e);
-    for (size_t i = 0; globs && globs[i]; i++) {
-        int res = add_line(r, globs[i], strlen(globs[i]), e);
+    for (size_t i = 0; globs[i]; i++) {
+        int res = add_glob(*r, globs[i], kind, e);
 
         if (res < 0) {
-            char field[32];
+            char numbered[64];
 
-            (void)snprintf(field, sizeof(field), "globs[%zu]", i);
-            rules_free(r);
-            return err_at(e, res, field);
+            (void)snprintf(numbered, sizeof(numbered), "%s[%zu]", field, i);
+            return err_at(e, res, numbered);
         }
     }
-    *ret = r;
+    make_index(*r);
     return 0;
+}
+
+static bool rule_matches(const struct rule *rule, const char *path, size_t len, bool is_dir)
+{
+    return (is_dir || !rule->dir_only) && pattern_match(rule->pattern, path, len);
+}
+
+/* The last rule that matches, or -1. */
+static int last_match(const struct rules *r, const char *path, size_t len, bool is_dir)
+{
+    for (size_t i = r->n; i-- > 0;)
+        if (rule_matches(&r->list[i], path, len, is_dir))
+            return (int)i;
+    return -1;
+}
+
+/* The same of one bucket; -1 also when there is none behind `than`. */
+static int last_in_bucket(const struct rules *r, size_t bucket, int than, const char *path,
+                          size_t len, bool is_dir)
+{
+    for (size_t k = r->start[bucket]; k < r->start[bucket + 1] && r->order[k] > than; k++)
+        if (rule_matches(&r->list[r->order[k]], path, len, is_dir))
+            return r->order[k];
+    return -1;
 }
 
 enum ignore_verdict rules_match(const struct rules *r, const char *path, size_t len, bool is_dir)
 {
-    for (size_t i = r ? r->n : 0; i-- > 0;) {
-        const struct rule *rule = &r->list[i];
+    int found, more;
 
-        if ((is_dir || !rule->dir_only) && pattern_match(rule->pattern, path, len))
-            return rule->keep ? IGNORE_KEEP : IGNORE_HIDE;
+    if (!r || !r->n || !len)
+        return IGNORE_NONE;
+    if (!r->order) {
+        found = last_match(r, path, len, is_dir);
+    } else {
+        found = last_in_bucket(r, N_BUCKETS - 1, -1, path, len, is_dir);
+        more = last_in_bucket(r, (unsigned char)path[len - 1], found, path, len, is_dir);
+        found = more > found ? more : found;
     }
-    return IGNORE_NONE;
+    if (found < 0)
+        return IGNORE_NONE;
+    return r->list[found].keep ? IGNORE_KEEP : IGNORE_HIDE;
 }
 
 enum ignore_verdict rules_match_globs(const struct rules *r, const char *path, size_t len,

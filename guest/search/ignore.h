@@ -24,14 +24,22 @@ struct rules;
 
 /* The text of an ignore file. A line that is not a valid glob is left out, as git and rg do. */
 int rules_parse(const char *text, size_t len, struct rules **ret, struct err *e);
-/* ripgrep's -g: a list of such lines, each of which must be valid (-ERR_INVALID, field
- * "globs[i]"); without '!' a line selects, with '!' it hides. */
-int rules_from_globs(char *const *globs, struct rules **ret, struct err *e);
+
+enum rules_kind {
+    RULES_GLOBS,    /* ripgrep's -g: without a '!' a line selects, with one it hides */
+    RULES_IGLOBS,   /* its --iglob: the same, letters of ASCII in either case */
+    RULES_EXCLUDES, /* fd's -E: as a glob with a '!' */
+};
+
+/* Adds globs as such lines behind those of *r, which is made when it is NULL and there are any.
+ * Each must be valid: else -ERR_INVALID with field "field[i]", and *r is still the caller's. */
+int rules_add_globs(struct rules **r, char *const *globs, enum rules_kind kind, const char *field,
+                    struct err *e);
 struct rules *rules_free(struct rules *r); /* accepts NULL; returns NULL */
 
 /* path: relative to the rules' directory. The last rule that matches decides. NULL: no rules. */
 enum ignore_verdict rules_match(const struct rules *r, const char *path, size_t len, bool is_dir);
-/* For rules_from_globs(): nothing selected it although there are rules that select: hidden. */
+/* For rules_add_globs(): nothing selected it although there are rules that select: hidden. */
 enum ignore_verdict rules_match_globs(const struct rules *r, const char *path, size_t len,
                                       bool is_dir);
 

@@ -55,13 +55,16 @@ struct listing *listing_ref(struct listing *l)
 
 struct listing *listing_unref(struct listing *l)
 {
-    if (l && __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+    while (l && __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        struct listing *up = l->up;
+
         fd_close(l->fd);
         ignore_unref(l->ignore);
         free(l->whole);
         free(l->names);
         free(l->at);
         free(l);
+        l = up;
     }
     return NULL;
 }

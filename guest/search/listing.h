@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/err.h"
 #include "search/ignore.h"
@@ -23,7 +24,11 @@ struct listing {
     uint32_t *at; /* where in names each entry begins */
     size_t n;
     bool has_git, has_gitignore, has_ignore, has_rgignore; /* such a name is among them */
-    int refs;                                              /* atomic */
+    bool is_linked;     /* a link was followed on the way from the root to here */
+    struct listing *up; /* a reference, when links are followed: to see loops; else NULL */
+    dev_t dev;          /* when links are followed or the file system is minded */
+    ino_t ino;
+    int refs; /* atomic */
 };
 
 /* whole: copied; '/' is added. up: the parent's rules; a reference is taken. */

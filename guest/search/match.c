@@ -5,8 +5,8 @@
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "search/linewise.h"
@@ -17,6 +17,14 @@
 
 #define COMPILED_MAX_BYTES (4 * MATCH_PATTERN_MAX_BYTES)
 #define JIT_STACK_FIRST_BYTES (32 * 1024)
+/*
+ * PCRE2's limits are for one place to begin at, and each may take 10 ms: so many places are tried
+ * before the time is looked at, fewer when it takes long.
+ */
+#define STEP_MAX 4096
+#define STEP_MIN 16
+#define STEP_NS 4000000 /* a step that took longer was too big */
+#define ASK_NS 8000000  /* is_gone is asked so often */
 #define UTF_OPTIONS (PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF)
 
 /* One program twice: for any text, and for text that is ASCII only (may be NULL). */
@@ -29,6 +37,9 @@ struct match {
     struct program exact; /* the pattern as it is */
     struct program lines; /* rewritten so that it can't match a line feed; may be empty */
     bool has_scan;
+    bool crlf;
+    bool groups;
+    bool in_steps; /* a search may be broken off and begun again further on */
     struct scan scan;
 };
 
@@ -39,7 +50,16 @@ struct matcher {
     pcre2_match_context *context;
     const char *text;
     size_t len;
-    bool is_ascii;
+    size_t high; /* text[0..high) was looked at: the first byte that is not ASCII, or its end */
+    const char *judged;
+    size_t judged_len;
+    bool judged_ascii;      /* whether judged[0..judged_len) is ASCII */
+    const pcre2_code *code; /* of the last match */
+    size_t step;            /* how many places to begin at are tried at once */
+    bool (*is_gone)(void *arg);
+    void *arg;
+    const char *where;
+    int64_t asked_ns; /* when is_gone was last asked */
 };
 
 static void program_done(struct program *p)
@@ -124,6 +144,11 @@ static bool has_capital(const char *s, size_t len)
     return r >= 0;
 }
 
+bool match_is_caseless(enum match_case letters, const char *pattern, size_t len)
+{
+    return letters == MATCH_INSENSITIVE || (letters == MATCH_SMART && !has_capital(pattern, len));
+}
+
 /* Whether the pattern means the same on ASCII text when it is compiled without UTF. */
 static bool is_plain(const char *s, size_t len)
 {
@@ -147,7 +172,8 @@ static bool is_plain(const char *s, size_t len)
 
 static uint32_t compile_options(const struct match_options *o, bool caseless)
 {
-    uint32_t options = PCRE2_MULTILINE | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C;
+    uint32_t options =
+        PCRE2_MULTILINE | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
 
     if (caseless)
         options |= PCRE2_CASELESS;
@@ -165,8 +191,8 @@ static int bad_pattern(struct err *e, int error, size_t at)
 }
 
 /* before: the bytes that wrap() put before the pattern, to give an offset the caller knows. */
-static int compile(const struct buf *text, uint32_t options, size_t before, pcre2_code **ret,
-                   struct err *e)
+static int compile(const struct buf *text, uint32_t options, bool crlf, size_t before,
+                   pcre2_code **ret, struct err *e)
 {
     pcre2_compile_context *c = pcre2_compile_context_create(NULL);
     pcre2_code *code;
@@ -175,7 +201,7 @@ static int compile(const struct buf *text, uint32_t options, size_t before, pcre
 
     if (!c)
         return err_oom(e);
-    (void)pcre2_set_newline(c, PCRE2_NEWLINE_LF);
+    (void)pcre2_set_newline(c, crlf ? PCRE2_NEWLINE_ANYCRLF : PCRE2_NEWLINE_LF);
     code = pcre2_compile((PCRE2_SPTR)(text->data ? text->data : ""), text->len, options, &error,
                          &at, c);
     pcre2_compile_context_free(c);
@@ -187,32 +213,35 @@ static int compile(const struct buf *text, uint32_t options, size_t before, pcre
 }
 
 /* Without its ASCII twin a program is only slower. */
-static int compile_program(const struct buf *text, uint32_t options, size_t before, bool plain,
-                           struct program *ret, struct err *e)
+static int compile_program(const struct buf *text, uint32_t options, bool crlf, size_t before,
+                           bool plain, struct program *ret, struct err *e)
 {
-    int r = compile(text, options | UTF_OPTIONS, before, &ret->utf, e);
+    int r = compile(text, options | UTF_OPTIONS, crlf, before, &ret->utf, e);
 
     if (r == 0 && plain)
-        (void)compile(text, options, before, &ret->ascii, NULL);
+        (void)compile(text, options, crlf, before, &ret->ascii, NULL);
     return r;
 }
 
-static int compile_all(struct match *m, const struct match_options *o, const struct buf *body,
-                       struct err *e)
+static int compile_all(struct match *m, const struct match_options *o, bool caseless,
+                       const struct buf *body, struct err *e)
 {
-    bool caseless = o->letters == MATCH_INSENSITIVE ||
-                    (o->letters == MATCH_SMART && !has_capital(o->pattern, o->len));
-    bool plain = is_plain(body->data ? body->data : "", body->len);
+    const char *text = body->data ? body->data : "";
+    bool plain = is_plain(text, body->len);
     uint32_t options = compile_options(o, caseless);
     _cleanup_buf_ struct buf whole = {.max = COMPILED_MAX_BYTES};
     _cleanup_buf_ struct buf lines = {.max = COMPILED_MAX_BYTES};
-    const char *text = body->data ? body->data : "";
     struct literal_set set;
     int r;
 
+    m->crlf = o->crlf;
+    m->groups = o->groups;
+    /* "\G" is where a search begins, and a verb like (*COMMIT) ends one. */
+    m->in_steps = !memmem(text, body->len, "\\G", 2) && !memmem(text, body->len, "(*", 2);
     r = wrap(o, text, body->len, &whole, e);
     if (r == 0)
-        r = compile_program(&whole, options, o->word * 10u + o->line * 4u, plain, &m->exact, e);
+        r = compile_program(&whole, options, o->crlf, o->word * 10u + o->line * 4u, plain,
+                            &m->exact, e);
     if (r < 0 || o->multiline)
         return r;
     if (literal_find(text, body->len, caseless, &set)) {
@@ -220,28 +249,93 @@ static int compile_all(struct match *m, const struct match_options *o, const str
         scan_init(&m->scan, &set);
         return 0;
     }
-    if (linewise_rewrite(whole.data ? whole.data : "", whole.len, &lines) &&
-        compile_program(&lines, options, 0, plain, &m->lines, NULL) < 0)
+    if (!o->crlf && linewise_rewrite(whole.data ? whole.data : "", whole.len, &lines) &&
+        compile_program(&lines, options, false, 0, plain, &m->lines, NULL) < 0)
         m->lines = (struct program){NULL, NULL};
     return 0;
+}
+
+/* --- several patterns --- */
+
+static int add_pattern(const struct match_options *o, const char *s, size_t len, struct buf *out,
+                       struct err *e)
+{
+    return o->fixed ? quote(s, len, out, e) : buf_add(out, s, len, e);
+}
+
+/* A pattern that is not well formed alone is none in a list either. */
+static int check_pattern(const char *s, size_t len, size_t i, struct err *e)
+{
+    _cleanup_buf_ struct buf text = {.max = COMPILED_MAX_BYTES};
+    pcre2_code *code = NULL;
+    char field[32];
+    int r = buf_add(&text, s, len, e);
+
+    if (r == 0)
+        r = compile(&text, UTF_OPTIONS | PCRE2_NEVER_BACKSLASH_C, false, 0, &code, e);
+    pcre2_code_free(code);
+    if (r == 0)
+        return 0;
+    (void)snprintf(field, sizeof(field), "patterns[%zu]", i);
+    if (e)
+        (void)snprintf(e->field, sizeof(e->field), "%s", field);
+    return r;
+}
+
+static int join_one(const struct match_options *o, const char *s, size_t len, struct buf *body,
+                    struct err *e)
+{
+    int r = buf_adds(body, body->len ? ")|(?:" : "(?:", e);
+
+    return r < 0 ? r : add_pattern(o, s, len, body, e);
+}
+
+/* (?:a)|(?:b)|..., with the first pattern, if there is one, before the others. */
+static int join_patterns(const struct match_options *o, struct buf *body, bool *ret_caseless,
+                         struct err *e)
+{
+    bool smart = o->letters == MATCH_SMART;
+    bool capital = smart && o->pattern && has_capital(o->pattern, o->len);
+    int r = 0;
+
+    if (o->pattern)
+        r = o->more && o->more[0] ? join_one(o, o->pattern, o->len, body, e)
+                                  : add_pattern(o, o->pattern, o->len, body, e);
+    for (size_t i = 0; r == 0 && o->more && o->more[i]; i++) {
+        size_t len = strlen(o->more[i]);
+
+        capital = capital || (smart && has_capital(o->more[i], len));
+        if (!o->fixed)
+            r = check_pattern(o->more[i], len, i, e);
+        if (r == 0)
+            r = join_one(o, o->more[i], len, body, e);
+    }
+    if (r == 0 && o->more && o->more[0])
+        r = buf_adds(body, ")", e);
+    *ret_caseless = o->letters == MATCH_INSENSITIVE || (smart && !capital);
+    return r;
 }
 
 int match_new(const struct match_options *o, struct match **ret, struct err *e)
 {
     _cleanup_buf_ struct buf body = {.max = COMPILED_MAX_BYTES};
     struct match *m;
+    bool caseless;
     int r;
 
     if (o->len > MATCH_PATTERN_MAX_BYTES)
         return err_field(e, ERR_INVALID, "pattern", "longer than %d bytes",
                          MATCH_PATTERN_MAX_BYTES);
-    r = o->fixed ? quote(o->pattern, o->len, &body, e) : buf_add(&body, o->pattern, o->len, e);
+    r = join_patterns(o, &body, &caseless, e);
+    if (r == -ERR_EXHAUSTED)
+        return err_field(e, ERR_INVALID, "patterns", "longer than %d bytes together",
+                         COMPILED_MAX_BYTES);
     if (r < 0)
         return r;
     m = calloc(1, sizeof(*m));
     if (!m)
         return err_oom(e);
-    r = compile_all(m, o, &body, e);
+    r = compile_all(m, o, caseless, &body, e);
     if (r < 0) {
         match_free(m);
         return r;
@@ -259,7 +353,8 @@ int matcher_new(const struct match *m, struct matcher **ret, struct err *e)
     if (!w)
         return err_oom(e);
     w->m = m;
-    w->data = pcre2_match_data_create(1, NULL);
+    w->data = m->groups ? pcre2_match_data_create_from_pattern(m->exact.utf, NULL)
+                        : pcre2_match_data_create(1, NULL);
     w->context = pcre2_match_context_create(NULL);
     w->stack = pcre2_jit_stack_create(JIT_STACK_FIRST_BYTES, MATCH_JIT_STACK_BYTES, NULL);
     if (!w->data || !w->context) {
@@ -270,6 +365,7 @@ int matcher_new(const struct match *m, struct matcher **ret, struct err *e)
     (void)pcre2_set_depth_limit(w->context, MATCH_LIMIT);
     (void)pcre2_set_heap_limit(w->context, MATCH_HEAP_KIB);
     pcre2_jit_stack_assign(w->context, NULL, w->stack);
+    w->step = STEP_MAX;
     *ret = w;
     return 0;
 }
@@ -285,11 +381,47 @@ struct matcher *matcher_free(struct matcher *w)
     return NULL;
 }
 
+void matcher_set_gone(struct matcher *w, bool (*is_gone)(void *arg), void *arg)
+{
+    w->is_gone = is_gone;
+    w->arg = arg;
+}
+
 void matcher_set_text(struct matcher *w, const char *text, size_t len)
 {
     w->text = text;
     w->len = len;
-    w->is_ascii = scan_is_ascii(text, len);
+    w->high = 0;
+    w->judged = NULL;
+}
+
+/* Remembered for one text: the matches of a line are looked for one by one. */
+static bool is_ascii(struct matcher *w, const char *text, size_t len)
+{
+    if (w->judged != text || w->judged_len != len) {
+        w->judged = text;
+        w->judged_len = len;
+        w->judged_ascii = scan_is_ascii(text, len);
+    }
+    return w->judged_ascii;
+}
+
+static int64_t coarse_ns(void)
+{
+    struct timespec ts;
+
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static int check_gone(struct matcher *w, struct err *e)
+{
+    int64_t now = w->is_gone ? coarse_ns() : 0;
+
+    if (now - w->asked_ns < ASK_NS)
+        return 0;
+    w->asked_ns = now;
+    return w->is_gone(w->arg) ? err_set(e, ERR_CANCELED, "the search was canceled") : 0;
 }
 
 static int match_error(struct err *e, int rc)
@@ -311,15 +443,47 @@ static int match_error(struct err *e, int rc)
     }
 }
 
+/* One call of PCRE2 that tries the places from `from` to `to` to begin at; all when `to` is len. */
+static int run_step(struct matcher *w, const char *text, size_t len, size_t from, size_t to)
+{
+    w->where = text + from;
+    (void)pcre2_set_offset_limit(w->context, to < len ? to : PCRE2_UNSET);
+    return pcre2_match(w->code, (PCRE2_SPTR)text, len, from, 0, w->data, w->context);
+}
+
+static void fit_step(struct matcher *w, int64_t took_ns)
+{
+    if (took_ns > STEP_NS)
+        w->step = w->step / 8 > STEP_MIN ? w->step / 8 : STEP_MIN;
+    else if (w->step < STEP_MAX)
+        w->step *= 2;
+}
+
 /* Runs a program on text[0..len), from `from` on. */
-static int run(struct matcher *w, const struct program *p, const char *text, size_t len,
+static int run(struct matcher *w, const struct program *p, bool ascii, const char *text, size_t len,
                size_t from, struct match_span *ret, struct err *e)
 {
-    const pcre2_code *code = w->is_ascii && p->ascii ? p->ascii : p->utf;
     const PCRE2_SIZE *at;
     int rc;
 
-    rc = pcre2_match(code, (PCRE2_SPTR)text, len, from, 0, w->data, w->context);
+    w->code = ascii && p->ascii ? p->ascii : p->utf;
+    for (;;) {
+        bool whole = !w->m->in_steps || len - from <= w->step;
+        size_t to = whole ? len : from + w->step;
+        int64_t start = whole ? 0 : coarse_ns();
+        int r;
+
+        rc = run_step(w, text, len, from, to);
+        r = check_gone(w, e);
+        if (r < 0)
+            return r;
+        if (rc != PCRE2_ERROR_NOMATCH || to == len)
+            break;
+        fit_step(w, coarse_ns() - start);
+        from = to + 1;
+        while (w->code == p->utf && from < len && ((unsigned char)text[from] & 0xc0) == 0x80)
+            from++;
+    }
     if (rc == PCRE2_ERROR_NOMATCH)
         return 0;
     if (rc < 0)
@@ -333,16 +497,18 @@ static int run(struct matcher *w, const struct program *p, const char *text, siz
 int matcher_find(struct matcher *w, const char *text, size_t len, size_t from,
                  struct match_span *ret, struct err *e)
 {
+    bool ascii = is_ascii(w, text, len);
+
     /* PCRE2 wants to begin at a character. */
-    while (!w->is_ascii && from < len && ((unsigned char)text[from] & 0xc0) == 0x80)
+    while (!ascii && from < len && ((unsigned char)text[from] & 0xc0) == 0x80)
         from++;
-    return run(w, &w->m->exact, text, len, from, ret, e);
+    return run(w, &w->m->exact, ascii, text, len, from, ret, e);
 }
 
 static struct match_span line_around(const struct matcher *w, size_t at)
 {
     const char *before = at ? memrchr(w->text, '\n', at) : NULL;
-    const char *after = memchr(w->text + at, '\n', w->len - at);
+    const char *after = scan_byte(w->text + at, w->len - at, '\n');
     struct match_span line;
 
     line.start = before ? (size_t)(before - w->text) + 1 : 0;
@@ -353,8 +519,12 @@ static struct match_span line_around(const struct matcher *w, size_t at)
 static int is_match(struct matcher *w, const struct match_span *line, struct err *e)
 {
     struct match_span ignored;
+    const char *text = w->text + line->start;
+    size_t len = line->end - line->start;
 
-    return run(w, &w->m->exact, w->text + line->start, line->end - line->start, 0, &ignored, e);
+    if (w->m->crlf && len && text[len - 1] == '\r')
+        len--;
+    return run(w, &w->m->exact, scan_is_ascii(text, len), text, len, 0, &ignored, e);
 }
 
 /* Only lines that have one of the literals can match. */
@@ -380,7 +550,7 @@ static int find_by_literal(struct matcher *w, size_t from, struct match_span *re
 static int find_each(struct matcher *w, size_t from, struct match_span *ret, struct err *e)
 {
     while (from < w->len) {
-        const char *eol = memchr(w->text + from, '\n', w->len - from);
+        const char *eol = scan_byte(w->text + from, w->len - from, '\n');
         struct match_span line = {from, eol ? (size_t)(eol - w->text) : w->len};
         int r = is_match(w, &line, e);
 
@@ -395,23 +565,131 @@ static int find_each(struct matcher *w, size_t from, struct match_span *ret, str
     return 0;
 }
 
+/* The end of the lines from `from` on that are all ASCII, or none of which is (a single line). */
+static size_t slice_end(struct matcher *w, size_t from, bool *ret_ascii)
+{
+    struct match_span line;
+
+    if (w->high < from || (w->high < w->len && (unsigned char)w->text[w->high] < 0x80))
+        w->high = from + scan_ascii_len(w->text + from, w->len - from);
+    *ret_ascii = true;
+    if (w->high == w->len)
+        return w->len;
+    line = line_around(w, w->high);
+    if (line.start > from)
+        return line.start;
+    *ret_ascii = false;
+    return line.end < w->len ? line.end + 1 : w->len;
+}
+
+/* Slice by slice, so that a few letters beyond ASCII do not slow down a whole file. */
+static int find_by_slices(struct matcher *w, size_t from, struct match_span *ret, struct err *e)
+{
+    while (from < w->len) {
+        struct match_span m;
+        bool ascii;
+        size_t end = slice_end(w, from, &ascii);
+        int r = run(w, &w->m->lines, ascii, w->text + from, end - from, 0, &m, e);
+
+        if (r < 0)
+            return r;
+        /* An empty match behind the last line feed is in no line. */
+        if (r > 0 && !(m.start == end - from && w->text[end - 1] == '\n')) {
+            *ret = line_around(w, from + m.start);
+            return 1;
+        }
+        from = end;
+    }
+    return 0;
+}
+
 int matcher_find_line(struct matcher *w, size_t from, struct match_span *ret, struct err *e)
 {
-    struct match_span m;
-    int r;
-
     if (from >= w->len)
         return 0;
     if (w->m->has_scan)
         return find_by_literal(w, from, ret, e);
     if (!w->m->lines.utf)
         return find_each(w, from, ret, e);
-    r = run(w, &w->m->lines, w->text, w->len, from, &m, e);
-    if (r <= 0)
-        return r;
-    /* An empty match behind the last line feed is in no line. */
-    if (m.start == w->len && w->text[w->len - 1] == '\n')
+    return find_by_slices(w, from, ret, e);
+}
+
+const char *matcher_where(const struct matcher *w)
+{
+    return w->where;
+}
+
+/* --- replacements --- */
+
+static bool is_name_char(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* The group that "$..." names: its name in s[*ret_from..*ret_to), and where that ends; NULL when it
+ * names none. */
+static const char *read_reference(const char *s, const char **ret_name, size_t *ret_len)
+{
+    bool braces = *s == '{';
+    size_t n = 0;
+
+    s += braces;
+    while (is_name_char(s[n]))
+        n++;
+    if (!n || (braces && s[n] != '}'))
+        return NULL;
+    *ret_name = s;
+    *ret_len = n;
+    return s + n + braces;
+}
+
+static int add_group(struct matcher *w, const char *text, const char *name, size_t len,
+                     struct buf *out, struct err *e)
+{
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(w->data);
+    uint32_t n_groups = pcre2_get_ovector_count(w->data);
+    char copy[64];
+    int number = 0;
+
+    if (len >= sizeof(copy))
+        return 0; /* PCRE2's names have 32 characters at most */
+    memcpy(copy, name, len);
+    copy[len] = '\0';
+    if (strspn(copy, "0123456789") < len)
+        number = pcre2_substring_number_from_name(w->code, (PCRE2_SPTR)copy);
+    else if (len > 5)
         return 0;
-    *ret = line_around(w, m.start);
-    return 1;
+    else
+        for (size_t i = 0; i < len; i++)
+            number = number * 10 + (copy[i] - '0');
+    if (number < 0 || (uint32_t)number >= n_groups || at[2 * number] == PCRE2_UNSET)
+        return 0;
+    if (at[2 * number] > at[2 * number + 1]) /* \K */
+        return 0;
+    return buf_add(out, text + at[2 * number], at[2 * number + 1] - at[2 * number], e);
+}
+
+int matcher_expand(struct matcher *w, const char *text, const char *replacement, struct buf *out,
+                   struct err *e)
+{
+    int r = 0;
+
+    while (r == 0 && *replacement) {
+        const char *name, *end;
+        size_t n = strcspn(replacement, "$"), len;
+
+        r = buf_add(out, replacement, n, e);
+        replacement += n;
+        if (r < 0 || !*replacement)
+            return r;
+        end = read_reference(replacement + 1, &name, &len);
+        if (end) {
+            r = add_group(w, text, name, len, out, e);
+            replacement = end;
+        } else {
+            r = buf_add(out, "$", 1, e);
+            replacement += replacement[1] == '$' ? 2 : 1;
+        }
+    }
+    return r;
 }

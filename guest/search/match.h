@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/buf.h"
 #include "common/err.h"
 
 #define MATCH_PATTERN_MAX_BYTES (64 * 1024)
@@ -27,14 +28,17 @@ enum match_case {
 };
 
 struct match_options {
-    const char *pattern; /* UTF-8 */
+    const char *pattern; /* UTF-8; NULL when there are only the others */
     size_t len;
+    char *const *more; /* other patterns, of which any may match; may be NULL */
     enum match_case letters;
-    bool fixed; /* a literal text, not an expression */
+    bool fixed; /* literal texts, not expressions */
     bool word;
     bool line;
     bool multiline;
     bool dotall; /* '.' matches a line feed; with multiline only */
+    bool crlf;   /* "\r\n" ends a line for '^', '$' and '.' as well as "\n" */
+    bool groups; /* matcher_expand() will be asked for what groups matched */
 };
 
 struct match;
@@ -44,13 +48,20 @@ struct match_span {
     size_t start, end;
 };
 
-/* A bad pattern is -ERR_INVALID with field "pattern" and the offset in the message. */
+/* Whether letters count in either case for this pattern. */
+bool match_is_caseless(enum match_case letters, const char *pattern, size_t len);
+
+/* A bad pattern is -ERR_INVALID with field "pattern", or "patterns[i]" when there are more than one,
+ * and the offset in the message. */
 int match_new(const struct match_options *o, struct match **ret, struct err *e);
 struct match *match_free(struct match *m); /* accepts NULL; returns NULL */
 bool match_uses_jit(void);                 /* machine code, or interpreted because it is refused */
 
 int matcher_new(const struct match *m, struct matcher **ret, struct err *e);
 struct matcher *matcher_free(struct matcher *w); /* accepts NULL; returns NULL */
+
+/* Asked every few milliseconds while a matcher works; when it says so, that ends -ERR_CANCELED. */
+void matcher_set_gone(struct matcher *w, bool (*is_gone)(void *arg), void *arg);
 
 /* What is searched next; kept, not copied. */
 void matcher_set_text(struct matcher *w, const char *text, size_t len);
@@ -66,3 +77,13 @@ int matcher_find(struct matcher *w, const char *text, size_t len, size_t from,
 /* The first line with a match at or after `from`, which must be a line's start, in the text set,
  * which must be whole lines; the span is the line without its line feed. As matcher_find(). */
 int matcher_find_line(struct matcher *w, size_t from, struct match_span *ret, struct err *e);
+
+/* Where the text begins that was last looked at, for saying where it went wrong. */
+const char *matcher_where(const struct matcher *w);
+
+/*
+ * Appends a replacement for the match that matcher_find() has just found in text: $1, $name and
+ * ${name} stand for groups, $$ for a '$'. Needs match_options.groups.
+ */
+int matcher_expand(struct matcher *w, const char *text, const char *replacement, struct buf *out,
+                   struct err *e);

@@ -6,6 +6,7 @@
 #include "search/pattern.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,16 +42,19 @@ struct class
 };
 
 enum strategy {
-    RUN,      /* the program */
-    WHOLE,    /* path == literal */
-    LAST,     /* the last component == literal */
-    LAST_END, /* the last component ends with literal */
+    RUN,           /* the program */
+    STEPS,         /* the program without alternatives: step by step, on the whole path */
+    STEPS_IN_NAME, /* the same behind "**" + '/', on the last component */
+    WHOLE,         /* path == literal */
+    LAST,          /* the last component == literal */
+    LAST_END,      /* the last component ends with literal */
 };
 
 struct pattern {
     enum strategy strategy;
-    char *literal; /* of the strategies but RUN; with RUN an ending that every match has */
+    char *literal; /* of WHOLE, LAST and LAST_END; else an ending that every match has */
     size_t literal_len;
+    bool caseless;
     struct op *ops;
     size_t n_ops;
     struct class *classes;
@@ -132,6 +136,45 @@ static void emit_middle(struct pattern *p)
     p->ops[split].to = (uint16_t)p->n_ops;
 }
 
+static void class_add(struct class *c, unsigned from, unsigned to)
+{
+    for (unsigned b = from; b <= to; b++)
+        c->bits[b / 8] |= (uint8_t)(1u << (b % 8));
+}
+
+static bool class_has(const struct class *c, unsigned b)
+{
+    return c->bits[b / 8] & (1u << (b % 8));
+}
+
+/* A letter of ASCII that is in it brings the other case's along. */
+static void class_fold(struct class *c)
+{
+    for (unsigned b = 'a'; b <= 'z'; b++) {
+        unsigned capital = b - 'a' + 'A';
+
+        if (class_has(c, b) || class_has(c, capital)) {
+            class_add(c, b, b);
+            class_add(c, capital, capital);
+        }
+    }
+}
+
+static void emit_char(struct parser *s, char c)
+{
+    struct pattern *p = s->p;
+    struct class *either;
+
+    if (!p->caseless || !isalpha((unsigned char)c)) {
+        (void)emit(p, OP_BYTE, (uint8_t)c, 0);
+        return;
+    }
+    either = &p->classes[p->n_classes];
+    class_add(either, (unsigned char)c, (unsigned char)c);
+    class_fold(either);
+    (void)emit(p, OP_CLASS, 0, p->n_classes++);
+}
+
 static bool is_at(const struct parser *s, size_t at, char c)
 {
     return at < s->len && s->glob[at] == c;
@@ -199,12 +242,6 @@ static int bad(struct parser *s, const char *why)
     return err_set(s->e, ERR_INVALID, "%s in the glob '%.200s'", why, s->glob);
 }
 
-static void class_add(struct class *c, unsigned from, unsigned to)
-{
-    for (unsigned b = from; b <= to; b++)
-        c->bits[b / 8] |= (uint8_t)(1u << (b % 8));
-}
-
 /* The members up to the ']'. */
 static int parse_members(struct parser *s, struct class *c)
 {
@@ -245,6 +282,8 @@ static int parse_class(struct parser *s)
     r = parse_members(s, c);
     if (r < 0)
         return r;
+    if (p->caseless)
+        class_fold(c);
     if (negated)
         for (size_t i = 0; i < sizeof(c->bits); i++)
             c->bits[i] = (uint8_t)~c->bits[i];
@@ -347,7 +386,7 @@ static int parse_one(struct parser *s)
         break;
     }
     begin_token(s, c == '/' ? TOKEN_SLASH : TOKEN_OTHER);
-    (void)emit(s->p, OP_BYTE, (uint8_t)c, 0);
+    emit_char(s, c);
     return 0;
 }
 
@@ -376,10 +415,45 @@ static bool is_star(const struct pattern *p, size_t at)
            p->ops[at + 2].to == at;
 }
 
+/* Whether ops[from..to) are stars and things that take one byte, and only a literal byte takes a
+ * '/' (none at all within a name). */
+static bool is_steps(const struct pattern *p, size_t from, size_t to, bool slash)
+{
+    for (size_t i = from; i < to;) {
+        const struct op *o = &p->ops[i];
+
+        if (is_star(p, i)) {
+            i += STAR_OPS;
+            continue;
+        }
+        if (o->code == OP_BYTE
+                ? !slash && o->byte == '/'
+                : o->code != OP_NAME && (o->code != OP_CLASS || class_has(&p->classes[o->to], '/')))
+            return false;
+        i++;
+    }
+    return true;
+}
+
+/* The bytes at the end that nothing jumps over: every match ends with them. */
+static void take_ending(struct pattern *p, size_t body)
+{
+    size_t from = body;
+
+    while (from && p->ops[from - 1].code == OP_BYTE)
+        from--;
+    for (size_t i = 0; i < body; i++) {
+        bool jumps = p->ops[i].code == OP_SPLIT || p->ops[i].code == OP_JUMP;
+
+        if (jumps && p->ops[i].to > from)
+            from = p->ops[i].to;
+    }
+    (void)take_literal(p, from, body, true);
+}
+
 static void choose_strategy(struct pattern *p, bool has_prefix)
 {
     size_t body = p->n_ops - 1; /* without OP_MATCH */
-    size_t from = body;
 
     p->strategy = RUN;
     if (take_literal(p, 0, body, true)) {
@@ -390,16 +464,11 @@ static void choose_strategy(struct pattern *p, bool has_prefix)
                take_literal(p, PREFIX_OPS + STAR_OPS, body, false)) {
         p->strategy = LAST_END;
     } else {
-        /* The bytes at the end that nothing jumps over. */
-        while (from && p->ops[from - 1].code == OP_BYTE)
-            from--;
-        for (size_t i = 0; i < body; i++) {
-            bool jumps = p->ops[i].code == OP_SPLIT || p->ops[i].code == OP_JUMP;
-
-            if (jumps && p->ops[i].to > from)
-                from = p->ops[i].to;
-        }
-        (void)take_literal(p, from, body, true);
+        if (has_prefix && body > PREFIX_OPS && is_steps(p, PREFIX_OPS, body, false))
+            p->strategy = STEPS_IN_NAME;
+        else if (is_steps(p, 0, body, true))
+            p->strategy = STEPS;
+        take_ending(p, body);
     }
 }
 
@@ -426,7 +495,7 @@ static int compile(struct pattern *p, const char *glob, size_t len, struct err *
     return 0;
 }
 
-int pattern_new(const char *glob, size_t len, struct pattern **ret, struct err *e)
+int pattern_new(const char *glob, size_t len, bool caseless, struct pattern **ret, struct err *e)
 {
     struct pattern *p;
     struct op *ops;
@@ -437,6 +506,7 @@ int pattern_new(const char *glob, size_t len, struct pattern **ret, struct err *
     p = calloc(1, sizeof(*p));
     if (!p)
         return err_oom(e);
+    p->caseless = caseless;
     p->ops = calloc(len * OPS_PER_BYTE + 8, sizeof(*p->ops));
     p->classes = calloc(len + 1, sizeof(*p->classes));
     p->literal = malloc(len + 1);
@@ -517,20 +587,63 @@ static bool takes(const struct pattern *p, const struct op *o, unsigned char b)
     case OP_ANY:
         return true;
     case OP_CLASS:
-        return p->classes[o->to].bits[b / 8] & (1u << (b % 8));
+        return class_has(&p->classes[o->to], b);
     default:
         return false;
     }
+}
+
+/*
+ * A star first takes nothing, and one byte more whenever what follows fails. Only the last star
+ * need be tried again: no star crosses a '/', so the components of glob and path stand against
+ * each other, and within one the first place that fits leaves the most for what follows.
+ */
+static bool step(const struct pattern *p, size_t op, const char *path, size_t len)
+{
+    size_t body = p->n_ops - 1, at = 0, star = 0, star_at = 0;
+
+    while (at < len) {
+        if (op < body && p->ops[op].code == OP_SPLIT) {
+            op += STAR_OPS;
+            star = op;
+            star_at = at;
+        } else if (op < body && takes(p, &p->ops[op], (unsigned char)path[at])) {
+            op++;
+            at++;
+        } else if (star && path[star_at] != '/') {
+            op = star;
+            at = ++star_at;
+        } else {
+            return false;
+        }
+    }
+    while (op < body && p->ops[op].code == OP_SPLIT)
+        op += STAR_OPS;
+    return op == body;
+}
+
+static bool step_in_name(const struct pattern *p, const char *path, size_t len)
+{
+    const char *slash = memrchr(path, '/', len);
+    size_t skip = slash ? (size_t)(slash - path) + 1 : 0;
+
+    return step(p, PREFIX_OPS, path + skip, len - skip);
 }
 
 static bool run(const struct pattern *p, const char *path, size_t len)
 {
     struct set sets[2];
     struct set *now = &sets[0], *next = &sets[1];
+    size_t start = 0;
 
+    while (p->ops[start].code == OP_BYTE) { /* what every match begins with */
+        if (start == len || p->ops[start].byte != (uint8_t)path[start])
+            return false;
+        start++;
+    }
     set_clear(now, p->n_ops);
-    set_add(now, p->ops, 0);
-    for (size_t i = 0; i < len && now->n; i++) {
+    set_add(now, p->ops, start);
+    for (size_t i = start; i < len && now->n; i++) {
         struct set *swap = now;
 
         set_clear(next, p->n_ops);
@@ -561,8 +674,17 @@ bool pattern_match(const struct pattern *p, const char *path, size_t len)
         return len == p->literal_len || path[len - p->literal_len - 1] == '/';
     case LAST_END:
         return true;
+    case STEPS:
+        return step(p, 0, path, len);
+    case STEPS_IN_NAME:
+        return step_in_name(p, path, len);
     case RUN:
     default:
         return run(p, path, len);
     }
+}
+
+int pattern_last_byte(const struct pattern *p)
+{
+    return p->literal_len ? (unsigned char)p->literal[p->literal_len - 1] : -1;
 }

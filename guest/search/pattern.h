@@ -17,8 +17,12 @@
 struct pattern;
 
 /* Errors are -ERR_INVALID and say what is wrong with the glob. */
-int pattern_new(const char *glob, size_t len, struct pattern **ret, struct err *e);
+/* caseless: letters of ASCII match in either case. */
+int pattern_new(const char *glob, size_t len, bool caseless, struct pattern **ret, struct err *e);
 struct pattern *pattern_free(struct pattern *p); /* accepts NULL; returns NULL */
 
 /* The whole of path must match. path has no leading '/'. */
 bool pattern_match(const struct pattern *p, const char *path, size_t len);
+
+/* The byte that every path which matches ends with; -1 when there is no such byte. */
+int pattern_last_byte(const struct pattern *p);

@@ -112,9 +112,9 @@ static int read_worktree_exclude(int dirfd, const char *dir, const struct tree_a
     return rules_take_fd(access->open(access->arg, exclude, O_RDONLY), exclude, notes, ret, e);
 }
 
-/* has[]: which of the files may exist, in the order of enum ignore_file. */
+/* has[]: which of the files may exist and count, in the order of enum ignore_file. */
 static int read_dir_rules(int dirfd, const char *dir, const bool has[IGNORE_N_FILES],
-                          const struct tree_access *access, struct notes *notes,
+                          bool may_have_git, const struct tree_access *access, struct notes *notes,
                           struct ignore_dir *d, struct err *e)
 {
     static const char *const names[] = {".rgignore", ".ignore", ".gitignore", ".git/info/exclude"};
@@ -126,8 +126,8 @@ static int read_dir_rules(int dirfd, const char *dir, const bool has[IGNORE_N_FI
         if (r < 0)
             return r;
     }
-    d->has_git = has[IGNORE_FILE_EXCLUDE] && fstatat(dirfd, ".git", &st, 0) == 0;
-    if (d->has_git && S_ISREG(st.st_mode))
+    d->has_git = may_have_git && fstatat(dirfd, ".git", &st, 0) == 0;
+    if (d->has_git && has[IGNORE_FILE_EXCLUDE] && S_ISREG(st.st_mode))
         return read_worktree_exclude(dirfd, dir, access, notes, &d->files[IGNORE_FILE_EXCLUDE], e);
     return 0;
 }
@@ -151,20 +151,21 @@ static int push_take(struct ignore_dir *d, struct ignore **ig, struct err *e)
     return 0;
 }
 
-int rulefiles_add_own(struct listing *l, int fd, const struct tree_access *access,
+int rulefiles_add_own(struct listing *l, int fd, bool vcs, const struct tree_access *access,
                       struct notes *notes, struct err *e)
 {
-    const bool has[] = {l->has_rgignore, l->has_ignore, l->has_gitignore, l->has_git};
+    const bool has_git = vcs && l->has_git;
+    const bool has[] = {l->has_rgignore, l->has_ignore, vcs && l->has_gitignore, has_git};
     struct ignore_dir d = {.skip = l->whole_len};
-    int r = read_dir_rules(fd, l->whole, has, access, notes, &d, e);
+    int r = read_dir_rules(fd, l->whole, has, has_git, access, notes, &d, e);
 
     return r < 0 ? r : push_take(&d, &l->ignore, e);
 }
 
-int rulefiles_above(const char *whole, const struct tree_access *access, struct notes *notes,
-                    struct ignore **ret, struct err *e)
+int rulefiles_above(const char *whole, bool only_git, bool vcs, const struct tree_access *access,
+                    struct notes *notes, struct ignore **ret, struct err *e)
 {
-    static const bool all[] = {true, true, true, true};
+    const bool all[] = {!only_git, !only_git, vcs && !only_git, vcs && !only_git};
     _cleanup_free_ char *dir = strdup(whole);
     struct ignore *ig = NULL;
     int r = 0;
@@ -182,7 +183,7 @@ int rulefiles_above(const char *whole, const struct tree_access *access, struct 
         fd = access->open(access->arg, dir, O_RDONLY | O_DIRECTORY);
         if (fd < 0)
             continue; /* above --root, or not ours to read: no rules from there, as rg has it */
-        r = read_dir_rules(fd, dir, all, access, notes, &d, e);
+        r = read_dir_rules(fd, dir, all, vcs, access, notes, &d, e);
         if (r == 0)
             r = push_take(&d, &ig, e);
     }

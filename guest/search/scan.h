@@ -22,5 +22,7 @@ void scan_init(struct scan *s, const struct literal_set *set);
 /* Where the first of them begins at or after `from`; false when there is none. */
 bool scan_find(const struct scan *s, const char *data, size_t len, size_t from, size_t *ret);
 
+const char *scan_byte(const char *data, size_t len, char byte); /* memchr(3), and fast */
 size_t scan_count(const char *data, size_t len, char byte);
 bool scan_is_ascii(const char *data, size_t len);
+size_t scan_ascii_len(const char *data, size_t len); /* up to the first byte that is not */

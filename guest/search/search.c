@@ -16,6 +16,7 @@
 
 struct search_job {
     const struct search_options *o;
+    const struct tree_access *access;
     const struct search_sink *sink;
     struct notes *notes;
     struct grepper *greppers[TREE_MAX_WORKERS];
@@ -28,21 +29,46 @@ struct search_job {
 struct search_file {
     struct search_job *job;
     const char *path;
+    const char *below; /* the tree's root; "" for a file that was named */
+    int64_t key;
+    uint64_t n_seen; /* results */
 };
 
-static int give(struct search_job *j, const char *path, const struct grep_result *r, struct err *e)
+/* Whether an earlier search, which this one goes on from, has given this result. */
+static bool was_given(const struct search_file *f)
+{
+    const char *after = f->job->o->order.after.below;
+
+    return after && f->n_seen <= f->job->o->skip && strcmp(after, f->below) == 0;
+}
+
+static int remember(struct search_job *j, const struct search_file *f, struct err *e)
+{
+    if (j->o->order.by == ORDER_NONE || !j->result.limit_reached)
+        return 0;
+    j->result.last = (struct order_place){.below = strdup(f->below), .key = f->key};
+    j->result.n_of_last = f->n_seen;
+    return j->result.last.below ? 0 : err_oom(e);
+}
+
+static int give(struct search_job *j, struct search_file *f, const struct grep_result *r,
+                struct err *e)
 {
     struct search_result *res = &j->result;
     int ret;
 
     if (res->limit_reached)
         return ENOUGH;
-    ret = j->sink->result(j->sink->arg, path, r, e);
+    f->n_seen++;
+    if (was_given(f))
+        return 0;
+    ret = j->sink->result(j->sink->arg, f->path, r, e);
     if (ret < 0)
         return ret;
     res->n_results += r->count;
     res->limit_reached = j->o->max_results && res->n_results >= j->o->max_results;
-    return res->limit_reached ? ENOUGH : 0;
+    ret = remember(j, f, e);
+    return ret < 0 ? ret : res->limit_reached ? ENOUGH : 0;
 }
 
 static int on_result(void *arg, const struct grep_result *r, struct err *e)
@@ -51,7 +77,7 @@ static int on_result(void *arg, const struct grep_result *r, struct err *e)
     int ret;
 
     (void)pthread_mutex_lock(&f->job->lock);
-    ret = give(f->job, f->path, r, e);
+    ret = give(f->job, f, r, e);
     (void)pthread_mutex_unlock(&f->job->lock);
     return ret;
 }
@@ -98,11 +124,11 @@ static int note_failure(struct search_job *j, const char *path, int r, struct er
     return err_wrap(e, r, "'%.200s' and %d files before it", path, SEARCH_MAX_EXPLOSIONS - 1);
 }
 
-static int grep_fd(struct search_job *j, unsigned worker, int fd, const char *path,
-                   enum grep_binary binary, struct err *e)
+static int grep_fd(unsigned worker, int fd, struct search_file *f, enum grep_binary binary,
+                   struct err *e)
 {
-    struct search_file f = {.job = j, .path = path};
-    const struct grep_sink sink = {.result = on_result, .is_gone = file_is_gone, .arg = &f};
+    struct search_job *j = f->job;
+    const struct grep_sink sink = {.result = on_result, .is_gone = file_is_gone, .arg = f};
     struct grep_stats stats;
     struct err why = {0};
     bool own_fault;
@@ -111,66 +137,71 @@ static int grep_fd(struct search_job *j, unsigned worker, int fd, const char *pa
     r = grepper_run(j->greppers[worker], fd, binary, &sink, &stats, &own_fault, &why);
     add_stats(j, &stats);
     if (own_fault)
-        return note_failure(j, path, r, &why, e);
+        return note_failure(j, f->path, r, &why, e);
     if (r < 0 && e)
         *e = why;
     return r;
 }
 
+static bool wants(void *arg, unsigned worker, const struct tree_entry *entry)
+{
+    (void)arg;
+    (void)worker;
+    return entry->type == TREE_FILE;
+}
+
 static int visit(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
 {
     struct search_job *j = arg;
+    struct search_file f = {
+        .job = j, .path = entry->path, .below = entry->below, .key = entry->key};
     _cleanup_close_ int fd = -1;
     struct stat st;
 
     if (entry->type != TREE_FILE)
         return 0;
-    fd = openat(entry->dirfd, entry->name,
-                O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    fd = tree_entry_open(entry, j->access, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
-        notes_add_errno(j->notes, entry->path, errno);
+        notes_add_errno(j->notes, entry->path, -fd);
+        fd = -1;
         return 0;
     }
     if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) /* it was replaced since it was listed */
         return 0;
-    return grep_fd(j, worker, fd, entry->path, j->o->grep.binary, e);
+    return grep_fd(worker, fd, &f, j->o->grep.binary, e);
 }
 
-static int walk(struct search_job *j, int fd, const struct tree_access *access, struct err *e)
+static int walk(struct search_job *j, int fd, struct err *e)
 {
-    const struct tree_visitor v = {.visit = visit, .is_gone = job_is_gone, .arg = j};
-    struct tree *t;
-    int r = tree_new(fd, &j->o->tree, access, j->notes, &t, e);
+    const struct tree_visitor v = {
+        .visit = visit, .wants = wants, .is_gone = job_is_gone, .arg = j};
 
-    if (r < 0)
-        return r;
-    r = tree_walk(t, &v, e);
-    tree_free(t);
-    return r;
+    return order_walk(fd, &j->o->tree, &j->o->order, j->access, &v, j->notes, e);
 }
 
 /* A file that was named is searched even if it is binary; it is then said that it matches. */
-static int search_fd(struct search_job *j, int fd, const struct tree_access *access, struct err *e)
+static int search_fd(struct search_job *j, int fd, struct err *e)
 {
+    struct search_file f = {.job = j, .path = j->o->tree.shown, .below = ""};
     enum grep_binary binary = j->o->grep.binary;
     struct stat st;
 
     if (fstat(fd, &st) < 0)
         return err_sys(e, errno, "stat");
     if (S_ISDIR(st.st_mode))
-        return walk(j, fd, access, e);
+        return walk(j, fd, e);
     if (!S_ISREG(st.st_mode))
         return err_field(e, ERR_PRECONDITION, "path", "neither a directory nor a regular file");
     if (binary == GREP_BINARY_SKIP)
         binary = GREP_BINARY_REPORT;
-    return grep_fd(j, 0, fd, j->o->tree.shown, binary, e);
+    return grep_fd(0, fd, &f, binary, e);
 }
 
 int search_run(int fd, const struct search_options *o, const struct tree_access *access,
                const struct search_sink *sink, struct notes *notes, struct search_result *ret,
                struct err *e)
 {
-    struct search_job j = {.o = o, .sink = sink, .notes = notes};
+    struct search_job j = {.o = o, .access = access, .sink = sink, .notes = notes};
     struct match *m = NULL;
     int r = match_new(&o->match, &m, e);
 
@@ -181,7 +212,7 @@ int search_run(int fd, const struct search_options *o, const struct tree_access 
     for (unsigned i = 0; r == 0 && i < o->tree.n_workers && i < TREE_MAX_WORKERS; i++)
         r = grepper_new(m, &o->grep, &j.greppers[i], e);
     if (r == 0)
-        r = search_fd(&j, fd, access, e);
+        r = search_fd(&j, fd, e);
     if (r == ENOUGH && j.result.limit_reached)
         r = 0;
     for (unsigned i = 0; i < TREE_MAX_WORKERS; i++)

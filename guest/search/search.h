@@ -9,6 +9,7 @@
 #include "common/err.h"
 #include "search/grep.h"
 #include "search/match.h"
+#include "search/order.h"
 #include "search/tree.h"
 
 #define SEARCH_MAX_EXPLOSIONS 16 /* files on which PCRE2's limits end a search as a whole */
@@ -17,6 +18,8 @@ struct search_options {
     struct tree_options tree;
     struct match_options match;
     struct grep_options grep;
+    struct order order;
+    uint64_t skip;        /* results of the file that order.after names, had before */
     uint64_t max_results; /* of all files together; 0: no limit */
 };
 
@@ -27,6 +30,10 @@ struct search_result {
     uint64_t n_files_binary; /* not searched to their end */
     uint64_t n_bytes;
     bool limit_reached; /* stopped at max_results: there may be more */
+    /* With limit_reached and an order: go on in this file (owned, free() its path), behind so many
+     * of its results. */
+    struct order_place last;
+    uint64_t n_of_last;
 };
 
 struct search_sink {

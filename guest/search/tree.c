@@ -36,8 +36,9 @@ struct range {
 struct worker {
     struct tree *t;
     unsigned number;
-    struct buf path;  /* of the current entry, as shown */
-    struct buf whole; /* of the current entry */
+    struct buf path;                    /* of the current entry, as shown */
+    struct buf whole;                   /* of the current entry */
+    size_t dir_path_len, dir_whole_len; /* how much of both is the directory's */
     struct err e;
     int r;
 };
@@ -52,6 +53,7 @@ struct tree {
     struct types *types;
     struct listing *root;
     size_t root_len; /* of the root's whole path with '/' */
+    dev_t root_dev;  /* with one_file_system */
 
     const struct tree_visitor *v; /* while tree_walk() runs */
     struct worker workers[TREE_MAX_WORKERS];
@@ -180,14 +182,58 @@ static void note_dir(struct tree *t, const struct listing *l, int sys)
     buf_done(&shown);
 }
 
-static int open_dir(struct tree *t, const struct listing *l)
+static int open_dir(const struct tree *t, const struct listing *l)
 {
     _cleanup_free_ char *below = NULL;
 
     if (l->whole_len <= t->root_len)
         return below_open(t->rootfd, ".", O_RDONLY | O_DIRECTORY);
+    if (l->is_linked)
+        return t->access.open(t->access.arg, l->whole, O_RDONLY | O_DIRECTORY);
     below = strndup(l->whole + t->root_len, l->whole_len - t->root_len - 1);
     return below ? below_open(t->rootfd, below, O_RDONLY | O_DIRECTORY) : -ENOMEM;
+}
+
+/* The first entry of a sorted listing that is not all behind us when the walk goes on after
+ * t->o.after. */
+static size_t first_entry(const struct tree *t, const struct listing *l)
+{
+    const char *below = l->whole + t->root_len, *part;
+    size_t below_len = l->whole_len - t->root_len, len, i = 0;
+
+    if (!t->o.after || strncmp(t->o.after, below, below_len) != 0)
+        return 0;
+    part = t->o.after + below_len;
+    len = strcspn(part, "/");
+    while (i < l->n && strncmp(listing_name(l, i), part, len) < 0)
+        i++;
+    return i;
+}
+
+/* Whether the walk that goes on has shown this entry (a directory may have more in it). */
+static bool was_shown(const struct tree *t, const struct tree_entry *entry)
+{
+    const char *after = t->o.after;
+
+    if (!after || strncmp(after, entry->below, entry->below_len) != 0)
+        return false;
+    return after[entry->below_len] == '/' || (!after[entry->below_len] && !t->o.with_after);
+}
+
+/* What is known of the directory itself; false when it is not to be entered. */
+static bool see_dir(struct tree *t, struct listing *l, int fd)
+{
+    struct stat st;
+
+    if (!t->o.follow && !t->o.one_file_system)
+        return true;
+    if (fstat(fd, &st) < 0)
+        return true;
+    l->dev = st.st_dev;
+    l->ino = st.st_ino;
+    if (l->depth == 0)
+        t->root_dev = st.st_dev;
+    return !t->o.one_file_system || st.st_dev == t->root_dev;
 }
 
 /* Reads a listing's directory and rules, and pushes its entries. What can't be read is noted. */
@@ -201,11 +247,13 @@ static int fill(struct tree *t, struct listing *l, struct err *e)
         note_dir(t, l, -fd);
         return 0;
     }
+    if (!see_dir(t, l, fd))
+        return 0;
     r = listing_read(l, fd, t->o.skip_prefix, &why);
     if (r < 0)
         note_dir(t, l, why.sys ? why.sys : ENOMEM); /* what was read before is walked */
     if (!t->o.no_ignore) {
-        r = rulefiles_add_own(l, fd, &t->access, t->notes, e);
+        r = rulefiles_add_own(l, fd, !t->o.no_ignore_vcs, &t->access, t->notes, e);
         if (r < 0)
             return r;
     }
@@ -213,7 +261,7 @@ static int fill(struct tree *t, struct listing *l, struct err *e)
         listing_sort(l);
     if (l->depth < LISTING_KEEP_DEPTH)
         l->fd = TAKE_FD(fd);
-    return push(t, l, 0, l->n, e);
+    return push(t, l, first_entry(t, l), l->n, e);
 }
 
 /* --- one entry --- */
@@ -260,48 +308,126 @@ static bool is_hidden(const struct tree *t, const struct worker *w, const struct
     return v == IGNORE_NONE && by_type == IGNORE_NONE && !t->o.hidden && entry->name[0] == '.';
 }
 
-/* Puts the entry's paths together. */
-static int set_paths(struct worker *w, const struct listing *l, size_t i, struct tree_entry *entry,
-                     struct err *e)
+/* Begins the paths of a listing's entries. */
+static int set_dir(struct worker *w, const struct listing *l, struct err *e)
 {
     const struct tree *t = w->t;
-    const char *name = listing_name(l, i);
     int r;
 
     buf_clear(&w->whole);
     buf_clear(&w->path);
     r = buf_add(&w->whole, l->whole, l->whole_len, e);
     if (r == 0)
-        r = buf_adds(&w->whole, name, e);
+        r = add_shown(t, l->whole + t->root_len, l->whole_len - t->root_len, &w->path, e);
+    if (r == 0 && l->whole_len == t->root_len && w->path.len && t->o.shown[w->path.len - 1] != '/')
+        r = buf_add(&w->path, "/", 1, e);
+    w->dir_whole_len = w->whole.len;
+    w->dir_path_len = w->path.len;
+    return r;
+}
+
+/* Puts the entry's paths together. */
+static int set_paths(struct worker *w, const struct listing *l, size_t i, struct tree_entry *entry,
+                     struct err *e)
+{
+    const char *name = listing_name(l, i);
+    size_t len = strlen(name);
+    int r;
+
+    w->whole.len = w->dir_whole_len;
+    w->path.len = w->dir_path_len;
+    r = buf_add(&w->whole, name, len, e);
     if (r == 0)
-        r = add_shown(t, w->whole.data + t->root_len, w->whole.len - t->root_len, &w->path, e);
+        r = buf_add(&w->path, name, len, e);
     if (r < 0)
         return r;
     entry->path = w->path.data;
     entry->path_len = w->path.len;
-    entry->below = w->whole.data + t->root_len;
-    entry->below_len = w->whole.len - t->root_len;
+    entry->whole = w->whole.data;
+    entry->below = w->whole.data + w->t->root_len;
+    entry->below_len = w->whole.len - w->t->root_len;
     entry->name = name;
     return 0;
 }
 
+static bool is_loop(const struct listing *l, const struct stat *st)
+{
+    for (; l; l = l->up)
+        if (l->dev == st->st_dev && l->ino == st->st_ino)
+            return true;
+    return false;
+}
+
+/* Makes of a link what it points to; false when it leads back to where it is. A link to nowhere
+ * stays a link. */
+static bool follow_link(struct tree *t, const struct listing *l, struct tree_entry *entry)
+{
+    const struct tree_access *a = &t->access;
+    _cleanup_close_ int fd = a->open(a->arg, entry->whole, O_PATH);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        notes_add_errno(t->notes, entry->path, fd < 0 ? -fd : errno);
+        return true;
+    }
+    if (S_ISDIR(st.st_mode) && is_loop(l, &st)) {
+        notes_add(t->notes, entry->path, "a link to a directory above it, which is not followed");
+        return false;
+    }
+    entry->type = type_of_mode(st.st_mode);
+    entry->via_link = true;
+    return true;
+}
+
+int tree_entry_open(const struct tree_entry *entry, const struct tree_access *access, int flags)
+{
+    int fd;
+
+    if (entry->via_link)
+        return access->open(access->arg, entry->whole, flags | O_CLOEXEC);
+    if (strchr(entry->name, '/'))
+        return below_open(entry->dirfd, entry->name, flags | O_NOFOLLOW);
+    fd = openat(entry->dirfd, entry->name, flags | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
+}
+
+int tree_entry_stat(const struct tree_entry *entry, const struct tree_access *access,
+                    struct stat *ret)
+{
+    _cleanup_close_ int fd = -1;
+
+    if (!entry->via_link)
+        return fstatat(entry->dirfd, entry->name, ret, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+    fd = access->open(access->arg, entry->whole, O_PATH);
+    if (fd < 0)
+        return fd;
+    return fstat(fd, ret) < 0 ? -errno : 0;
+}
+
 /* Whether the entry is to be left out for what only stat(2) knows; sets a type still unknown. */
-static bool is_out_by_stat(struct tree *t, unsigned char d_type, struct tree_entry *entry)
+static bool is_out_by_stat(struct tree *t, const struct listing *l, unsigned char d_type,
+                           struct tree_entry *entry)
 {
     bool has_limit = t->o.max_filesize != UINT64_MAX && entry->type != TREE_DIR;
     struct stat st;
+    int r;
 
     if (d_type != DT_UNKNOWN && !has_limit)
         return false;
-    if (fstatat(entry->dirfd, entry->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        notes_add_errno(t->notes, entry->path, errno);
+    r = tree_entry_stat(entry, &t->access, &st);
+    if (r < 0) {
+        notes_add_errno(t->notes, entry->path, -r);
         return true;
     }
-    entry->type = type_of_mode(st.st_mode);
+    if (d_type == DT_UNKNOWN) {
+        entry->type = type_of_mode(st.st_mode);
+        if (entry->type == TREE_SYMLINK && t->o.follow)
+            return !follow_link(t, l, entry) || is_out_by_stat(t, l, DT_LNK, entry);
+    }
     return entry->type != TREE_DIR && (uint64_t)st.st_size > t->o.max_filesize;
 }
 
-static int descend(struct worker *w, const struct listing *l, struct err *e)
+static int descend(struct worker *w, struct listing *l, bool is_linked, struct err *e)
 {
     struct listing *child;
     int r;
@@ -311,30 +437,47 @@ static int descend(struct worker *w, const struct listing *l, struct err *e)
     r = listing_new(w->whole.data, w->whole.len, l->depth + 1, l->ignore, &child, e);
     if (r < 0)
         return r;
+    child->is_linked = is_linked;
+    if (w->t->o.follow)
+        child->up = listing_ref(l);
     r = fill(w->t, child, e);
     listing_unref(child);
     return r;
 }
 
-/* *ret_descend: it is a directory to go into (w->whole is its path). */
-static int do_entry(struct worker *w, const struct listing *l, size_t i, int dirfd,
-                    bool *ret_descend, struct err *e)
+/* Whether it is nothing to see. Sets what readdir(3) does not tell of it. */
+static bool is_out(struct worker *w, const struct listing *l, size_t i, struct tree_entry *entry)
 {
     struct tree *t = w->t;
-    struct tree_entry entry = {
-        .dirfd = dirfd, .type = type_of(listing_type(l, i)), .depth = l->depth + 1};
+    unsigned char d_type = listing_type(l, i);
+
+    if (d_type == DT_LNK && t->o.follow && !follow_link(t, l, entry))
+        return true;
+    if (d_type == DT_UNKNOWN && is_out_by_stat(t, l, DT_UNKNOWN, entry))
+        return true;
+    return is_hidden(t, w, l, entry) || is_out_by_stat(t, l, DT_REG, entry);
+}
+
+/* *ret_descend: it is a directory to go into (w->whole is its path). */
+static int do_entry(struct worker *w, const struct listing *l, size_t i, int dirfd,
+                    struct tree_entry *entry, bool *ret_descend, struct err *e)
+{
+    struct tree *t = w->t;
     int r;
 
+    *entry = (struct tree_entry){.dirfd = dirfd,
+                                 .type = type_of(listing_type(l, i)),
+                                 .via_link = l->is_linked,
+                                 .depth = l->depth + 1};
     *ret_descend = false;
-    r = set_paths(w, l, i, &entry, e);
+    r = set_paths(w, l, i, entry, e);
     if (r < 0)
         return r;
-    if (listing_type(l, i) == DT_UNKNOWN && is_out_by_stat(t, DT_UNKNOWN, &entry))
+    if (is_out(w, l, i, entry))
         return 0;
-    if (is_hidden(t, w, l, &entry) || is_out_by_stat(t, DT_REG, &entry))
-        return 0;
-    r = t->v->visit(t->v->arg, w->number, &entry, e);
-    *ret_descend = r == 0 && entry.type == TREE_DIR;
+    if (entry->depth >= t->o.min_depth && !was_shown(t, entry))
+        r = t->v->visit(t->v->arg, w->number, entry, e);
+    *ret_descend = r == 0 && entry->type == TREE_DIR;
     return r;
 }
 
@@ -344,27 +487,27 @@ static int do_range(struct worker *w, const struct range *range, struct err *e)
     struct listing *l = range->l;
     _cleanup_close_ int own = l->fd < 0 ? open_dir(t, l) : -1;
     int dirfd = l->fd < 0 ? own : l->fd;
+    int r;
 
     if (dirfd < 0) {
         note_dir(t, l, -dirfd);
         own = -1;
         return 0;
     }
-    for (size_t i = range->from; i < range->to; i++) {
+    r = set_dir(w, l, e);
+    for (size_t i = range->from; r == 0 && i < range->to; i++) {
+        struct tree_entry entry;
         bool is_dir;
-        int r;
 
         if (t->v->is_gone && t->v->is_gone(t->v->arg))
             return err_set(e, ERR_CANCELED, "the search was canceled");
-        r = do_entry(w, l, i, dirfd, &is_dir, e);
+        r = do_entry(w, l, i, dirfd, &entry, &is_dir, e);
         if (r == 0 && is_dir) {
             r = push(t, l, i + 1, range->to, e);
-            return r < 0 ? r : descend(w, l, e);
+            return r < 0 ? r : descend(w, l, entry.via_link, e);
         }
-        if (r < 0)
-            return r;
     }
-    return 0;
+    return r;
 }
 
 /* --- the walk --- */
@@ -405,8 +548,9 @@ static int load_rules(struct tree *t, struct err *e)
     int r;
 
     if (!t->o.no_ignore) {
-        r = rulefiles_above(t->o.whole, &t->access, t->notes, &above, e);
-        if (r == 0)
+        r = rulefiles_above(t->o.whole, t->o.no_ignore_parent, !t->o.no_ignore_vcs, &t->access,
+                            t->notes, &above, e);
+        if (r == 0 && !t->o.no_ignore_vcs)
             r = rulefiles_global(t->o.home, &t->access, t->notes, &t->global, e);
         if (r < 0) {
             ignore_unref(above);
@@ -441,9 +585,13 @@ int tree_new(int rootfd, const struct tree_options *o, const struct tree_access 
         buf_init(&t->workers[i].path, PATH_BYTES_MAX);
         buf_init(&t->workers[i].whole, PATH_BYTES_MAX);
     }
-    r = rules_from_globs(o->globs, &t->globs, e);
+    r = rules_add_globs(&t->globs, o->globs, RULES_GLOBS, "globs", e);
     if (r == 0)
-        r = types_new(o->types, o->type_not, &t->types, e);
+        r = rules_add_globs(&t->globs, o->iglobs, RULES_IGLOBS, "iglobs", e);
+    if (r == 0)
+        r = rules_add_globs(&t->globs, o->exclude, RULES_EXCLUDES, "exclude", e);
+    if (r == 0)
+        r = types_new(o->types, o->type_not, o->type_add, &t->types, e);
     if (r == 0)
         r = load_rules(t, e);
     if (r < 0) {

@@ -1,14 +1,16 @@
 #pragma once
 /*
  * tree: walks a directory tree by ripgrep's rules: ignore files, hidden files, globs, types,
- * depth, size. Symbolic links are never followed, below the root of the walk nothing outside it
- * can be opened, and nothing but directories and ignore files is. A walk may use a second thread;
+ * depth, size. Unless `follow` asks for it no symbolic link is followed, so that nothing outside the
+ * root of the walk can be opened; links are followed by tree_access, which knows what may be
+ * reached. Nothing but directories and ignore files is opened. A walk may use a second thread;
  * what the visitor must know about that is said there. No recursion; memory is bounded by the
  * names in one directory times the depth.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "common/err.h"
 #include "search/notes.h"
@@ -27,13 +29,23 @@ struct tree_options {
     const char *shown; /* what the walk's root is called in paths; "" for none */
     const char *whole; /* the root's absolute path, to find the ignore files above it */
     bool hidden;
-    bool no_ignore;
+    bool no_ignore;        /* no ignore files at all; the next two leave some of them out */
+    bool no_ignore_vcs;    /* .gitignore, .git/info/exclude, the global excludes */
+    bool no_ignore_parent; /* those of directories above the root */
+    bool follow;           /* symbolic links; one to a directory above itself becomes a note */
+    bool one_file_system;  /* directories of other file systems are shown, but not entered */
     bool sort;             /* by path, one thread */
+    const char *after;     /* with sort: only what comes behind this path below the root; or NULL */
+    bool with_after;       /* and that path itself */
+    uint32_t min_depth;    /* what is less deep is not shown */
     uint32_t max_depth;    /* the root's entries have depth 1; UINT32_MAX: no limit */
     uint64_t max_filesize; /* UINT64_MAX: no limit */
-    char *const *globs;    /* may be NULL, as the next two */
+    char *const *globs;    /* may be NULL, as all the lists */
+    char *const *iglobs;
+    char *const *exclude;
     char *const *types;
     char *const *type_not;
+    char *const *type_add;
     const char *home;        /* for the user's global excludes; NULL: none */
     const char *skip_prefix; /* names that begin so do not exist; NULL: none */
     unsigned n_workers;      /* 1 or TREE_MAX_WORKERS */
@@ -44,10 +56,13 @@ struct tree_entry {
     size_t path_len;
     const char *below; /* relative to the root */
     size_t below_len;
-    const char *name; /* relative to dirfd */
+    const char *whole; /* absolute */
+    const char *name;  /* relative to dirfd: one component, or more once collected */
     int dirfd;
-    enum tree_type type;
+    enum tree_type type; /* with via_link: of what the link points to */
+    bool via_link;       /* by a symbolic link that was followed, itself or on the way to it */
     uint32_t depth;
+    int64_t key; /* what it is sorted by, when order_walk() collects; else 0 */
 };
 
 /*
@@ -55,7 +70,8 @@ struct tree_entry {
  * at once.
  */
 struct tree_access {
-    /* A descriptor or -errno for an absolute path, links followed (ignore files above the root). */
+    /* A descriptor or -errno for an absolute path, links followed (ignore files above the root,
+     * links that are followed). */
     int (*open)(void *arg, const char *path, int flags);
     /* On a worker thread of the walk's own, around all it does; may be NULL. */
     int (*enter)(void *arg, struct err *e);
@@ -67,6 +83,8 @@ struct tree_visitor {
     /* For every file, and for directories and the rest too. `worker`: 0 or 1; calls with the same
      * number are never made at once. A negative result ends the walk with that error. */
     int (*visit)(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e);
+    /* For order_walk(): whether an entry is worth collecting; may be NULL. */
+    bool (*wants)(void *arg, unsigned worker, const struct tree_entry *entry);
     bool (*is_gone)(void *arg); /* the walk ends with ERR_CANCELED; asked often; may be NULL */
     void *arg;
 };
@@ -79,3 +97,9 @@ int tree_new(int rootfd, const struct tree_options *o, const struct tree_access 
              struct notes *notes, struct tree **ret, struct err *e);
 struct tree *tree_free(struct tree *t); /* accepts NULL; returns NULL */
 int tree_walk(struct tree *t, const struct tree_visitor *v, struct err *e);
+
+/* Opens an entry that is no directory, or -errno; flags as for open(2). */
+int tree_entry_open(const struct tree_entry *entry, const struct tree_access *access, int flags);
+/* 0 or -errno. */
+int tree_entry_stat(const struct tree_entry *entry, const struct tree_access *access,
+                    struct stat *ret);

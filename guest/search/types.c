@@ -241,7 +241,7 @@ static int add_glob(struct list *l, const char *glob, size_t len, struct err *e)
         l->v = v;
         l->cap = cap;
     }
-    return pattern_new(glob, len, &l->v[l->n], e);
+    return pattern_new(glob, len, false, &l->v[l->n], e);
 }
 
 static int add_globs(struct list *l, const char *globs, struct err *e)
@@ -258,30 +258,73 @@ static int add_globs(struct list *l, const char *globs, struct err *e)
     return 0;
 }
 
-static int add_type(struct list *l, const char *name, const char *field, struct err *e)
+/* What type_add says of a type: the part of the row behind "name:", or NULL. */
+static const char *added(const char *row, const char *name, bool all)
 {
-    bool all = strcmp(name, "all") == 0;
+    size_t len = strcspn(row, ":");
+    bool is_named = strlen(name) == len && strncmp(row, name, len) == 0;
+
+    return (is_named || all) && row[len] ? row + len + 1 : NULL;
+}
+
+static bool add_known(struct list *l, const char *name, size_t len, bool all, int *r, struct err *e)
+{
     bool found = false;
 
-    for (size_t i = 0; i < N_ELEMENTS(table); i++) {
-        int r;
-
-        if (!all && strcmp(table[i].name, name) != 0)
+    for (size_t i = 0; *r == 0 && i < N_ELEMENTS(table); i++) {
+        if (!all && (strlen(table[i].name) != len || strncmp(table[i].name, name, len) != 0))
             continue;
         found = true;
-        r = add_globs(l, table[i].globs, e);
-        if (r < 0)
-            return r;
+        *r = add_globs(l, table[i].globs, e);
     }
-    if (!found)
-        return err_field(e, ERR_INVALID, field, "no file type '%.40s'", name);
-    return 0;
+    return found;
 }
 
-static int add_types(struct list *l, char *const *names, const char *field, struct err *e)
+/* "include:cpp,py": types of the table. */
+static int add_included(struct list *l, const char *names, struct err *e)
+{
+    int r = 0;
+
+    while (r == 0 && *names) {
+        size_t len = strcspn(names, ",");
+
+        if (!add_known(l, names, len, false, &r, e))
+            return err_field(e, ERR_INVALID, "type_add", "no file type '%.*s'", (int)len, names);
+        names += len + (names[len] == ',');
+    }
+    return r;
+}
+
+static int add_type(struct list *l, const char *name, char *const *more, const char *field,
+                    struct err *e)
+{
+    bool all = strcmp(name, "all") == 0;
+    int r = 0;
+    bool found = add_known(l, name, strlen(name), all, &r, e);
+
+    for (size_t i = 0; r == 0 && more && more[i]; i++) {
+        const char *glob = added(more[i], name, all);
+
+        if (!glob)
+            continue;
+        found = true;
+        if (str_has_prefix(glob, "include:"))
+            r = add_included(l, glob + strlen("include:"), e);
+        else if ((r = add_glob(l, glob, strlen(glob), e)) == 0)
+            l->n++;
+        if (r < 0)
+            return err_at(e, r, "type_add");
+    }
+    if (r == 0 && !found)
+        return err_field(e, ERR_INVALID, field, "no file type '%.40s'", name);
+    return r;
+}
+
+static int add_types(struct list *l, char *const *names, char *const *more, const char *field,
+                     struct err *e)
 {
     for (size_t i = 0; names && names[i]; i++) {
-        int r = add_type(l, names[i], field, e);
+        int r = add_type(l, names[i], more, field, e);
 
         if (r < 0)
             return r;
@@ -289,11 +332,26 @@ static int add_types(struct list *l, char *const *names, const char *field, stru
     return 0;
 }
 
-int types_new(char *const *select, char *const *leave_out, struct types **ret, struct err *e)
+static int check_added(char *const *add, struct err *e)
+{
+    for (size_t i = 0; add && add[i]; i++) {
+        size_t len = strcspn(add[i], ":");
+
+        if (!len || !add[i][len] || !add[i][len + 1])
+            return err_field(e, ERR_INVALID, "type_add", "must be \"name:glob\", not '%.60s'",
+                             add[i]);
+    }
+    return 0;
+}
+
+int types_new(char *const *select, char *const *leave_out, char *const *add, struct types **ret,
+              struct err *e)
 {
     struct types *t;
-    int r;
+    int r = check_added(add, e);
 
+    if (r < 0)
+        return r;
     if (!strv_len(select) && !strv_len(leave_out)) {
         *ret = NULL;
         return 0;
@@ -301,9 +359,9 @@ int types_new(char *const *select, char *const *leave_out, struct types **ret, s
     t = calloc(1, sizeof(*t));
     if (!t)
         return err_oom(e);
-    r = add_types(&t->select, select, "types", e);
+    r = add_types(&t->select, select, add, "types", e);
     if (r == 0)
-        r = add_types(&t->leave_out, leave_out, "type_not", e);
+        r = add_types(&t->leave_out, leave_out, add, "type_not", e);
     if (r < 0) {
         types_free(t);
         return r;

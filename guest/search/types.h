@@ -12,9 +12,14 @@
 
 struct types;
 
-/* Names to select and names to leave out; "all" is every type. Either may be NULL or empty; when
- * both are, *ret is NULL. An unknown name is -ERR_INVALID with field "types" or "type_not". */
-int types_new(char *const *select, char *const *leave_out, struct types **ret, struct err *e);
+/*
+ * Names to select and names to leave out; "all" is every type. add: more types and globs for them,
+ * "name:glob" or "name:include:type,...", as ripgrep's --type-add. Each may be NULL or empty; when
+ * the first two are, *ret is NULL. An unknown name is -ERR_INVALID with field "types", "type_not"
+ * or "type_add".
+ */
+int types_new(char *const *select, char *const *leave_out, char *const *add, struct types **ret,
+              struct err *e);
 struct types *types_free(struct types *t); /* accepts NULL; returns NULL */
 
 /* Of a file's name (not a directory's). IGNORE_HIDE when types are selected and it has none. */

@@ -61,10 +61,22 @@ static size_t encode(uint32_t c, char out[4])
     return 4;
 }
 
-int utf16_decode(struct buf *b, struct err *e)
+/* Takes out's memory for b when all went well. */
+static int finish(struct buf *b, struct buf *out, int r)
+{
+    if (r < 0) {
+        buf_done(out);
+        return r;
+    }
+    buf_done(b);
+    *b = *out;
+    return 0;
+}
+
+int utf16_decode(struct buf *b, bool big_endian, struct err *e)
 {
     const unsigned char *data = (const unsigned char *)b->data;
-    struct reader r = {.p = data + 2, .end = data + b->len, .big = data[0] == 0xfe};
+    struct reader r = {.p = data, .end = data + b->len, .big = big_endian};
     struct buf out = {.max = b->max};
     int res = buf_reserve(&out, b->len, e);
     char text[4];
@@ -77,11 +89,23 @@ int utf16_decode(struct buf *b, struct err *e)
         if (half)
             break;
     }
-    if (res < 0) {
-        buf_done(&out);
-        return res;
+    return finish(b, &out, res);
+}
+
+int latin1_decode(struct buf *b, struct err *e)
+{
+    static const uint16_t controls[32] = {
+        0x20ac, 0x81,   0x201a, 0x192,  0x201e, 0x2026, 0x2020, 0x2021, 0x2c6,  0x2030, 0x160,
+        0x2039, 0x152,  0x8d,   0x17d,  0x8f,   0x90,   0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
+        0x2013, 0x2014, 0x2dc,  0x2122, 0x161,  0x203a, 0x153,  0x9d,   0x17e,  0x178};
+    struct buf out = {.max = b->max};
+    int res = buf_reserve(&out, b->len, e);
+    char text[4];
+
+    for (size_t i = 0; res == 0 && i < b->len; i++) {
+        unsigned char c = (unsigned char)b->data[i];
+
+        res = buf_add(&out, text, encode(c - 0x80u < 32 ? controls[c - 0x80] : c, text), e);
     }
-    buf_done(b);
-    *b = out;
-    return 0;
+    return finish(b, &out, res);
 }

@@ -1,6 +1,10 @@
 #pragma once
-/* utf16: text with a byte order mark becomes UTF-8, in the same buffer. */
+/* utf16: text in other encodings becomes UTF-8, in the same buffer. */
+#include <stdbool.h>
+
 #include "common/buf.h"
 
-/* The buffer begins with the mark, which is dropped. What is not valid becomes U+FFFD. */
-int utf16_decode(struct buf *b, struct err *e);
+/* Without a byte order mark. What is not valid becomes U+FFFD. */
+int utf16_decode(struct buf *b, bool big_endian, struct err *e);
+/* windows-1252: every byte is a character. */
+int latin1_decode(struct buf *b, struct err *e);

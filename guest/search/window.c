@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "search/scan.h"
 #include "search/utf16.h"
 
 #include "common/banned.h"
@@ -22,7 +23,7 @@ void window_done(struct window *w)
     buf_done(&w->data);
 }
 
-void window_start(struct window *w, int fd, enum window_nul nul)
+void window_start(struct window *w, int fd, enum window_nul nul, enum window_encoding encoding)
 {
     struct buf data = w->data;
 
@@ -30,7 +31,7 @@ void window_start(struct window *w, int fd, enum window_nul nul)
         buf_done(&data);
     else
         buf_clear(&data);
-    *w = (struct window){.fd = fd, .nul = nul, .data = data};
+    *w = (struct window){.fd = fd, .nul = nul, .encoding = encoding, .data = data};
 }
 
 /* Reads until there are `want` more bytes or the file ends. */
@@ -59,29 +60,47 @@ static int read_more(struct window *w, size_t want, struct err *e)
     return 0;
 }
 
-/* Byte order marks, at the file's start. UTF-16 is read whole and converted. */
+static int read_rest(struct window *w, struct err *e)
+{
+    size_t max = w->data.max;
+    int r = 0;
+
+    while (r == 0 && !w->eof)
+        r = read_more(w, w->data.len < max / 2 ? WINDOW_BYTES : max, e);
+    return r;
+}
+
+/* Byte order marks, at the file's start. What is not UTF-8 is read whole and converted. */
 static int take_mark(struct window *w, struct err *e)
 {
     const char *p = w->data.data;
-    size_t max = w->data.max;
+    bool is_little = w->data.len >= 2 && memcmp(p, "\xff\xfe", 2) == 0;
+    bool is_big = w->data.len >= 2 && memcmp(p, "\xfe\xff", 2) == 0;
+    bool is_utf8 = w->data.len >= MARK_BYTES && memcmp(p, "\xef\xbb\xbf", MARK_BYTES) == 0;
+    int r;
 
-    w->has_mark = true;
-    if (w->data.len >= MARK_BYTES && memcmp(p, "\xef\xbb\xbf", MARK_BYTES) == 0) {
+    if (w->encoding == WINDOW_NONE)
+        return 0;
+    if (is_utf8)
         buf_consume(&w->data, MARK_BYTES);
+    w->has_mark = is_utf8 || is_little || is_big;
+    if (is_utf8 || (!w->has_mark && w->encoding == WINDOW_AUTO))
         return 0;
-    }
-    if (w->data.len < 2 || (memcmp(p, "\xff\xfe", 2) != 0 && memcmp(p, "\xfe\xff", 2) != 0)) {
-        w->has_mark = false;
-        return 0;
-    }
-    while (!w->eof) {
-        size_t want = w->data.len < max / 2 ? WINDOW_BYTES : max;
-        int r = read_more(w, want, e);
+    r = read_rest(w, e);
+    if (r < 0)
+        return r;
+    if (w->has_mark)
+        buf_consume(&w->data, 2);
+    else if (w->encoding == WINDOW_LATIN1)
+        return latin1_decode(&w->data, e);
+    return utf16_decode(&w->data, w->has_mark ? is_big : w->encoding == WINDOW_UTF16BE, e);
+}
 
-        if (r < 0)
-            return r;
-    }
-    return utf16_decode(&w->data, e);
+static char *nul_in(char *p, size_t len)
+{
+    const char *nul = scan_byte(p, len, '\0');
+
+    return nul ? p + (nul - p) : NULL;
 }
 
 /* Makes line feeds of NUL bytes, and notes the first. */
@@ -89,7 +108,7 @@ static void convert_nuls(struct window *w)
 {
     char *p = w->data.data + w->checked, *end = w->data.data + w->data.len;
 
-    while (p < end && (p = memchr(p, '\0', (size_t)(end - p)))) {
+    while (p < end && (p = nul_in(p, (size_t)(end - p)))) {
         if (!w->has_nul)
             w->nul_from = w->base + (uint64_t)(p - w->data.data); /* narrowed by follow_pieces() */
         w->has_nul = true;
@@ -149,7 +168,7 @@ static void set_end(struct window *w)
 
     switch (w->nul) {
     case WINDOW_NUL_STOPS:
-        nul = memchr(w->data.data + w->checked, '\0', w->data.len - w->checked);
+        nul = scan_byte(w->data.data + w->checked, w->data.len - w->checked, '\0');
         follow_pieces(w, nul ? w->base + (uint64_t)(nul - w->data.data) : UINT64_MAX);
         w->has_nul = nul;
         w->is_last = nul || w->eof;

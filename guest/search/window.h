@@ -20,9 +20,18 @@ enum window_nul {
     WINDOW_NUL_IS_TEXT,
 };
 
+enum window_encoding {
+    WINDOW_AUTO,    /* a byte order mark tells UTF-16 from UTF-8; else the bytes as they are */
+    WINDOW_NONE,    /* the bytes as they are, also a mark */
+    WINDOW_UTF16LE, /* these when there is no mark that says otherwise */
+    WINDOW_UTF16BE,
+    WINDOW_LATIN1, /* as the web has it: windows-1252 */
+};
+
 struct window {
     int fd;
     enum window_nul nul;
+    enum window_encoding encoding;
     struct buf data; /* what is held of the file */
     uint64_t base;   /* the offset of its first byte in the (decoded) file */
     size_t end;      /* data[0..end) are whole lines that may be searched */
@@ -39,7 +48,8 @@ struct window {
 
 void window_init(struct window *w, size_t line_max);
 void window_done(struct window *w);
-void window_start(struct window *w, int fd, enum window_nul nul); /* keeps the memory */
+/* Keeps the memory. */
+void window_start(struct window *w, int fd, enum window_nul nul, enum window_encoding encoding);
 /* Drops data[0..keep_from) and reads on. Fails when a line is longer than line_max. */
 int window_next(struct window *w, size_t keep_from, struct err *e);
 /* Reads all of it, at most `max` bytes; for multiline. */

@@ -1,6 +1,7 @@
 #include "server/encode.h"
 
 #include <stdint.h>
+#include <string.h>
 
 #include "common/jsonx.h"
 #include "common/wire/wire.h"
@@ -20,7 +21,19 @@ const char *encode_media_type(enum encoding enc)
     return WIRE_TYPE_NDJSON;
 }
 
-static int add_envelope(unsigned char flags, const json_t *v, struct buf *out, struct err *e)
+/* What is sent: a value, or its text. */
+struct body {
+    const json_t *v;
+    const char *text;
+    size_t len;
+};
+
+static int add_body(const struct body *b, struct buf *out, struct err *e)
+{
+    return b->v ? jx_write(b->v, out, e) : buf_add(out, b->text, b->len, e);
+}
+
+static int add_envelope(unsigned char flags, const struct body *b, struct buf *out, struct err *e)
 {
     static const char zeros[ENCODE_ENVELOPE_BYTES];
     size_t at = out->len;
@@ -29,7 +42,7 @@ static int add_envelope(unsigned char flags, const json_t *v, struct buf *out, s
 
     r = buf_add(out, zeros, sizeof(zeros), e);
     if (r == 0)
-        r = jx_write(v, out, e);
+        r = add_body(b, out, e);
     if (r < 0)
         return r;
     len = out->len - at - sizeof(zeros);
@@ -39,31 +52,53 @@ static int add_envelope(unsigned char flags, const json_t *v, struct buf *out, s
     return 0;
 }
 
-static int add_event(const char *event, const json_t *v, struct buf *out, struct err *e)
+static int add_event(const char *event, const struct body *b, struct buf *out, struct err *e)
 {
     int r = buf_addf(out, e, "event: %s\ndata: ", event);
 
     if (r == 0)
-        r = jx_write(v, out, e);
+        r = add_body(b, out, e);
     return r < 0 ? r : buf_adds(out, "\n\n", e);
 }
 
-int encode_message(enum encoding enc, const json_t *msg, struct buf *out, struct err *e)
+static int add_message(enum encoding enc, const struct body *b, struct buf *out, struct err *e)
 {
     size_t before = out->len;
     int r;
 
     if (enc == ENCODING_CONNECT) {
-        r = add_envelope(0, msg, out, e);
+        r = add_envelope(0, b, out, e);
     } else if (enc == ENCODING_SSE) {
-        r = add_event("message", msg, out, e);
+        r = add_event("message", b, out, e);
     } else {
-        r = jx_write(msg, out, e);
+        r = add_body(b, out, e);
         if (r == 0)
             r = buf_adds(out, "\n", e);
     }
     if (r < 0)
         out->len = before; /* a half message would poison the stream */
+    return r;
+}
+
+int encode_message(enum encoding enc, const json_t *msg, struct buf *out, struct err *e)
+{
+    return add_message(enc, &(struct body){.v = msg}, out, e);
+}
+
+int encode_lines(enum encoding enc, const char *text, size_t len, struct buf *out, struct err *e)
+{
+    const char *end = text + len;
+    int r = 0;
+
+    if (enc == ENCODING_NDJSON)
+        return buf_add(out, text, len, e);
+    while (r == 0 && text < end) {
+        const char *nl = memchr(text, '\n', (size_t)(end - text));
+        size_t n = (size_t)((nl ? nl : end) - text);
+
+        r = add_message(enc, &(struct body){.text = text, .len = n}, out, e);
+        text += n + 1;
+    }
     return r;
 }
 
@@ -74,9 +109,9 @@ int encode_end(enum encoding enc, const struct err *error, struct buf *out, stru
     if (!v || (error && json_object_set_new(v, "error", jx_new_error(error)) < 0))
         return err_oom(e);
     if (enc == ENCODING_CONNECT)
-        return add_envelope(ENCODE_FLAG_END, v, out, e);
+        return add_envelope(ENCODE_FLAG_END, &(struct body){.v = v}, out, e);
     if (enc == ENCODING_SSE)
-        return add_event(error ? "error" : "end", v, out, e);
+        return add_event(error ? "error" : "end", &(struct body){.v = v}, out, e);
     return error ? encode_message(enc, v, out, e) : 0;
 }
 

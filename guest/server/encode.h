@@ -26,6 +26,8 @@ enum encoding {
 const char *encode_media_type(enum encoding enc);
 
 int encode_message(enum encoding enc, const json_t *msg, struct buf *out, struct err *e);
+/* Messages that are JSON already, each a line with its line feed. */
+int encode_lines(enum encoding enc, const char *text, size_t len, struct buf *out, struct err *e);
 /* The end of the stream; error NULL: it went well. */
 int encode_end(enum encoding enc, const struct err *error, struct buf *out, struct err *e);
 /* Something that means nothing, so that a dead peer is found. Connect has no such thing. */

@@ -69,18 +69,19 @@ static int fill(struct stream *s, size_t max, struct err *e)
     struct err error = {0};
     int r = SOURCE_MESSAGE;
 
-    while (s->out.len < max && r == SOURCE_MESSAGE) {
+    while (s->out.len < max && (r == SOURCE_MESSAGE || r == SOURCE_TEXT)) {
         json_t *msg = NULL;
+        int n = 0;
 
         r = s->out.len ? s->source->ops->next(s->source, &msg, &error)
                        : stream_pull(s->request, s->source, &msg, &error);
-        if (r == SOURCE_MESSAGE) {
-            int n = encode_message(s->enc, msg, &s->out, &error);
-
-            json_decref(msg);
-            if (n < 0)
-                r = n;
-        }
+        if (r == SOURCE_MESSAGE)
+            n = encode_message(s->enc, msg, &s->out, &error);
+        else if (r == SOURCE_TEXT)
+            n = encode_lines(s->enc, s->source->text, s->source->text_len, &s->out, &error);
+        json_decref(msg);
+        if (n < 0)
+            r = n;
     }
     if (r < 0)
         return finish(s, &error, e);
@@ -168,6 +169,8 @@ int stream_begin_take(struct request *q, enum encoding enc, struct source *sourc
 
     if (r == 0 && first)
         r = encode_message(enc, first, &s->out, e);
+    else if (r == 0 && source->text_len)
+        r = encode_lines(enc, source->text, source->text_len, &s->out, e);
     json_decref(first);
     if (r < 0) {
         source->ops->free(source);

@@ -12,7 +12,8 @@
 
 /*
  * Replies with all of the source's messages; its waker is set already. Takes it in any case.
- * `first`: a message that was pulled already, or NULL; taken too.
+ * `first`: a message that was pulled already, or NULL; taken too. Text that was pulled already
+ * (SOURCE_TEXT) is still in the source.
  */
 int stream_begin_take(struct request *q, enum encoding enc, struct source *source, json_t *first,
                       struct err *e);

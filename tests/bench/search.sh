@@ -1,63 +1,103 @@
 #!/bin/sh
-# Search against rg, alternating, on one tree: prints the median times and their ratio (ours / rg's).
+# Grep and Glob of a running agent against rg and fd over the Linux source, alternating in one run:
+# prints `what  ours  peer  ratio` with the median times, and last the median of the ratios. Each call
+# is a request of its own over the agent's socket, by curl; nothing is kept from one to the next.
 # Usage: tests/bench/search.sh [TREE] [ROUNDS]
 set -eu
 
-tree=${1:-/usr/include}
-rounds=${2:-5}
 top=$(cd "$(dirname "$0")/../.." && pwd)
-dir=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-bench-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
+rounds=${2:-5}
+dir=$(mktemp -d "${TMPDIR:-/dev/shm}/bellhop-bench-XXXXXX")
+agent=
+clean_up()
+{
+    [ -z "$agent" ] || kill "$agent" 2>/dev/null || true
+    rm -rf "$dir"
+}
+trap clean_up EXIT
 
-for f in buf err str path io clock; do
-    set -- "$@" "$top/guest/common/$f.c"
-done
-shift "$(($# - 6))"
-cc -std=gnu11 -D_GNU_SOURCE -O2 -I "$top/guest" "$top"/guest/search/*.c "$@" "$top/tests/diff/driver.c" \
-    -o "$dir/driver" -lpcre2-8 -lpthread
+tree=${1:-}
+if [ -z "$tree" ]; then
+    tree=$dir/linux
+    "$top/tests/lib/linux-source.sh" "$tree"
+    mkdir -p "$tree/.git" # its .gitignore files count in a repository only
+fi
+
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$dir/token"
+chmod 600 "$dir/token"
+mkfifo "$dir/ready"
+"$top/build/release/bellhopd" --unix "$dir/sock" --token-file "$dir/token" --ready-fd 3 \
+    3>"$dir/ready" >"$dir/log" 2>&1 &
+agent=$!
+read -r _ <"$dir/ready"
 cd "$tree"
+
+# call METHOD FIELDS
+call()
+{
+    curl -sS --unix-socket "$dir/sock" -H "Authorization: Bearer $(cat "$dir/token")" \
+        -H 'Content-Type: application/json' --data-binary "{\"path\":\"$tree\",$2}" \
+        -o "$dir/ours" "http://box/bellhop.v1.Search/$1"
+}
 
 # measure COMMAND...: appends the milliseconds it takes to $out
 measure()
 {
     start=$(date +%s%N)
-    "$@" >/dev/null 2>&1 || true
+    "$@" || true
     echo $((($(date +%s%N) - start) / 1000)) >>"$out"
 }
 
 median()
 {
-    sort -n "$1" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+    sort -n "$1" | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
 }
 
-# compare NAME OUR-ARGUMENTS -- RG-ARGUMENTS
+peer()
+{
+    "$@" >"$dir/theirs" 2>/dev/null
+}
+
+# compare NAME METHOD FIELDS PEER-COMMAND...
 compare()
 {
     name=$1
-    shift
-    ours=
-    while [ "$1" != -- ]; do
-        ours="$ours '$1'"
-        shift
-    done
-    shift
+    method=$2
+    fields=$3
+    shift 3
     rm -f "$dir/a" "$dir/b"
     for _ in $(seq "$rounds"); do
         out=$dir/a
-        eval "measure \"$dir/driver\" $ours"
+        measure call "$method" "$fields"
         out=$dir/b
-        measure rg "$@"
+        measure peer "$@"
     done
-    a=$(median "$dir/a")
-    b=$(median "$dir/b")
-    awk -v n="$name" -v a="$a" -v b="$b" \
-        'BEGIN { printf "%-44s %8.1f ms  rg %8.1f ms  ratio %.2f\n", n, a / 1000, b / 1000, a / b }'
+    # The answer must be the same number of results, or the times mean nothing.
+    ours=$(grep -c -v '^{"end"' "$dir/ours" || true)
+    theirs=$(wc -l <"$dir/theirs")
+    [ "$ours" -eq "$theirs" ] || echo "search.sh: $name: $ours results, $theirs of $1" >&2
+    awk -v n="$name" -v a="$(median "$dir/a")" -v b="$(median "$dir/b")" -v peer="$1" -v r="$dir/ratios" 'BEGIN {
+        printf "%-44s %8.1f ms  %s %8.1f ms  ratio %.2f\n", n, a / 1000, peer, b / 1000, a / b
+        print a / b >>r }'
 }
 
-compare 'files' files -- --files
-compare 'files *.h' files -g '*.h' -- --files -g '*.h'
-for pattern in 'TODO|FIXME|XXX|HACK' '\w{12}_\w{12}_\w{8}' '\bspin_(un)?lock_irq(save|restore)\b' \
-    'struct [a-z_]+ \{' 'return -E[A-Z]+;' '^#include <' 'zzzyyyxxx' '[A-Z]+_[A-Z]+_MAX' 'e' '^\s*$'; do
-    compare "$pattern" grep -c "$pattern" -- -c "$pattern"
-done
-compare 'error, insensitive' grep -c -i error -- -c -i error
+grep_of()
+{
+    compare "grep $1" Grep "\"pattern\":$(printf %s "$1" | jq -Rs .)" rg -n --no-heading -e "$1" .
+}
+
+grep_of 'TODO|FIXME|XXX|HACK'
+grep_of '\w{12}_\w{12}_\w{8}'
+grep_of '\bspin_(un)?lock_irq(save|restore)\b'
+grep_of 'struct [a-z_]+ \{$'
+grep_of 'return -E[A-Z]+;'
+grep_of '^#include <linux/mm'
+grep_of 'zzzyyyxxx'
+grep_of '[A-Z]+_[A-Z]+_MAX'
+grep_of '(?i)deadlock'
+grep_of '^\s*goto\s+(err|out)\w*;$'
+compare 'glob *.c' Glob '"pattern":"*.c","type":"file"' fdfind --glob --type f '*.c'
+compare 'glob Makefile, hidden' Glob '"pattern":"Makefile","hidden":true' fdfind --hidden --glob Makefile
+compare 'glob drivers/**/*.h' Glob '"globs":["drivers/**/*.h"],"type":"file"' rg --files -g 'drivers/**/*.h'
+compare 'glob everything, no ignore files' Glob '"hidden":true,"no_ignore":true' fdfind -H -I .
+printf 'search: median ratio of the %s %.2f\n' "$(wc -l <"$dir/ratios")" "$(median "$dir/ratios")"

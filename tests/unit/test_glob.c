@@ -10,7 +10,7 @@ static bool matches(const char *glob, const char *path)
     struct pattern *p = NULL;
     bool ok;
 
-    T_INT(pattern_new(glob, strlen(glob), &p, NULL), 0);
+    T_INT(pattern_new(glob, strlen(glob), false, &p, NULL), 0);
     ok = pattern_match(p, path, strlen(path));
     pattern_free(p);
     return ok;
@@ -21,7 +21,7 @@ static void refuses(const char *glob, const char *why)
     struct pattern *p = NULL;
     struct err e = {0};
 
-    T_INT(pattern_new(glob, strlen(glob), &p, &e), -ERR_INVALID);
+    T_INT(pattern_new(glob, strlen(glob), false, &p, &e), -ERR_INVALID);
     T_OK(strstr(e.message, why));
 }
 
@@ -97,14 +97,14 @@ TEST(glob_of_the_greatest_length_compiles_and_one_more_byte_is_refused)
 
     for (size_t i = 0; i < sizeof(glob) - 1; i++)
         glob[i] = i % 2 ? 'a' : '*';
-    T_INT(pattern_new(glob, PATTERN_MAX_BYTES, &p, NULL), 0);
+    T_INT(pattern_new(glob, PATTERN_MAX_BYTES, false, &p, NULL), 0);
     pattern_free(p);
     memset(glob, ',', PATTERN_MAX_BYTES);
     glob[0] = '{';
     glob[PATTERN_MAX_BYTES - 1] = '}';
-    T_INT(pattern_new(glob, PATTERN_MAX_BYTES, &p, NULL), 0);
+    T_INT(pattern_new(glob, PATTERN_MAX_BYTES, false, &p, NULL), 0);
     pattern_free(p);
-    T_INT(pattern_new(glob, PATTERN_MAX_BYTES + 1, &p, NULL), -ERR_INVALID);
+    T_INT(pattern_new(glob, PATTERN_MAX_BYTES + 1, false, &p, NULL), -ERR_INVALID);
 }
 
 /* A glob that makes backtracking matchers take for ever. */
@@ -186,7 +186,7 @@ TEST(glob_equals_the_slow_matcher)
         struct pattern *p = NULL;
 
         make_glob(glob, sizeof(glob));
-        T_INT(pattern_new(glob, strlen(glob), &p, NULL), 0);
+        T_INT(pattern_new(glob, strlen(glob), false, &p, NULL), 0);
         for (unsigned k = 0; k < 10; k++) {
             size_t n = pick(8);
             bool all = strspn(glob, "*/") == strlen(glob) && strstr(glob, "**") == glob;

@@ -194,7 +194,7 @@ TEST(grep_cuts_a_long_line_and_says_so)
     t = search("f", "zzzz", none);
     T_INT(t->r, 0);
     T_INT(t->n, 1);
-    T_INT(t->text.len, strlen("f:1:~|") + GREP_TEXT_MAX_BYTES);
+    T_INT(t->text.len, strlen("f:1:~|") + GREP_TEXT_BYTES);
     free(data);
 }
 

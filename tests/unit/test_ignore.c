@@ -83,14 +83,15 @@ TEST(ignore_globs_select_or_hide_and_name_the_wrong_one)
     struct rules *r = NULL;
     struct err e = {0};
 
-    T_INT(rules_from_globs(select, &r, NULL), 0);
+    T_INT(rules_add_globs(&r, select, RULES_GLOBS, "globs", NULL), 0);
     T_INT(rules_match_globs(r, "a.c", 3, false), IGNORE_KEEP);
     T_INT(rules_match_globs(r, "x.c", 3, false), IGNORE_HIDE);
     T_INT(rules_match_globs(r, "a.h", 3, false), IGNORE_HIDE);
     T_INT(rules_match_globs(r, "dir", 3, true), IGNORE_NONE);
-    rules_free(r);
-    T_INT(rules_from_globs(wrong, &r, &e), -ERR_INVALID);
+    r = rules_free(r);
+    T_INT(rules_add_globs(&r, wrong, RULES_GLOBS, "globs", &e), -ERR_INVALID);
     T_STR(e.field, "globs[1]");
+    rules_free(r);
 }
 
 /* One view on top of another; `file` has the rules. */
@@ -177,16 +178,16 @@ TEST(types_select_and_leave_out_by_name)
     struct types *t = NULL;
     struct err e = {0};
 
-    T_INT(types_new(c, NULL, &t, NULL), 0);
+    T_INT(types_new(c, NULL, NULL, &t, NULL), 0);
     T_INT(types_match(t, "a.c", 3), IGNORE_KEEP);
     T_INT(types_match(t, "a.py", 4), IGNORE_HIDE);
     types_free(t);
-    T_INT(types_new(all, c, &t, NULL), 0);
+    T_INT(types_new(all, c, NULL, &t, NULL), 0);
     T_INT(types_match(t, "a.c", 3), IGNORE_HIDE);
     T_INT(types_match(t, "a.py", 4), IGNORE_KEEP);
     T_INT(types_match(t, "a.unknown", 9), IGNORE_HIDE);
     types_free(t);
-    T_INT(types_new(NULL, wrong, &t, &e), -ERR_INVALID);
+    T_INT(types_new(NULL, wrong, NULL, &t, &e), -ERR_INVALID);
     T_STR(e.field, "type_not");
 }
 
@@ -200,6 +201,6 @@ TEST(types_table_is_sorted_and_its_globs_are_valid)
         T_OK(strcmp(last, name) < 0);
         last = name;
     }
-    T_INT(types_new(all, NULL, &t, NULL), 0);
+    T_INT(types_new(all, NULL, NULL, &t, NULL), 0);
     types_free(t);
 }

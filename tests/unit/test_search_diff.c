@@ -460,7 +460,7 @@ static void answer(struct question *q, const char *program, const char *home, bo
 
     run_peer(q, program, home, &peer, &command);
     run_own(q, grep, pattern, all, &own, &failed);
-    if (!q->o.tree.sort) {
+    if (q->o.order.by == ORDER_NONE) {
         sort_lines(&own);
         sort_lines(&peer);
     }
@@ -633,7 +633,7 @@ static void ask_lines(struct question *q, const char *pattern, bool pcre)
 
     for (size_t i = 0; i < N_ELEMENTS(fixed); i++)
         ask(q, fixed[i]);
-    q->o.tree.sort = true;
+    q->o.order.by = ORDER_PATH;
     ask_tree(q);
     ask_match(q, pcre);
     ask_output(q);

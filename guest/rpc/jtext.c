@@ -1,0 +1,180 @@
+#include "rpc/jtext.h"
+
+#include <string.h>
+
+#include "common/b64.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define INT_BYTES 20
+#define ESCAPE_BYTES 6 /* \u00XX */
+
+static char *room(struct jtext *t, size_t n)
+{
+    if (t->r == 0)
+        t->r = buf_reserve(t->out, n, NULL);
+    return t->r == 0 ? t->out->data + t->out->len : NULL;
+}
+
+static void add(struct jtext *t, const char *data, size_t n)
+{
+    char *at = room(t, n);
+
+    if (at) {
+        memcpy(at, data, n);
+        t->out->len += n;
+    }
+}
+
+static void add_char(struct jtext *t, char c)
+{
+    add(t, &c, 1);
+}
+
+static void value(struct jtext *t)
+{
+    if (t->needs_comma)
+        add_char(t, ',');
+    t->needs_comma = true;
+}
+
+void jtext_begin(struct jtext *t, struct buf *out)
+{
+    *t = (struct jtext){.out = out, .start = out->len};
+}
+
+void jtext_open(struct jtext *t, char bracket)
+{
+    value(t);
+    add_char(t, bracket);
+    t->needs_comma = false;
+}
+
+void jtext_close(struct jtext *t, char bracket)
+{
+    add_char(t, bracket);
+    t->needs_comma = true;
+}
+
+void jtext_key(struct jtext *t, const char *name)
+{
+    value(t);
+    add_char(t, '"');
+    add(t, name, strlen(name));
+    add(t, "\":", 2);
+    t->needs_comma = false;
+}
+
+void jtext_int(struct jtext *t, uint64_t v)
+{
+    char digits[INT_BYTES];
+    size_t at = sizeof(digits);
+
+    do {
+        digits[--at] = (char)('0' + v % 10);
+        v /= 10;
+    } while (v);
+    value(t);
+    add(t, digits + at, sizeof(digits) - at);
+}
+
+void jtext_bool(struct jtext *t, bool v)
+{
+    value(t);
+    add(t, v ? "true" : "false", v ? 4 : 5);
+}
+
+static char *escape(char *out, unsigned char c)
+{
+    static const char named[] = "btn?fr", hex[] = "0123456789abcdef";
+
+    *out++ = '\\';
+    if (c == '"' || c == '\\') {
+        *out++ = (char)c;
+    } else if (c >= 8 && c <= 13 && c != 11) {
+        *out++ = named[c - 8];
+    } else {
+        memcpy(out, "u00", 3);
+        out[3] = hex[c >> 4];
+        out[4] = hex[c & 15];
+        out += 5;
+    }
+    return out;
+}
+
+static void add_string(struct jtext *t, const char *s, size_t len)
+{
+    char *start, *out;
+
+    value(t);
+    start = room(t, len * ESCAPE_BYTES + 2);
+    if (!start)
+        return;
+    out = start;
+    *out++ = '"';
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)s[i];
+
+        if (c < 0x20 || c == '"' || c == '\\')
+            out = escape(out, c);
+        else
+            *out++ = (char)c;
+    }
+    *out++ = '"';
+    t->out->len += (size_t)(out - start);
+}
+
+static void add_b64(struct jtext *t, const char *data, size_t len)
+{
+    size_t n = B64_LEN(len);
+    char *at;
+
+    value(t);
+    at = room(t, n + 3);
+    if (!at)
+        return;
+    at[0] = '"';
+    b64_encode(data, len, at + 1);
+    at[n + 1] = '"';
+    t->out->len += n + 2;
+}
+
+void jtext_str(struct jtext *t, const char *s)
+{
+    add_string(t, s, strlen(s));
+}
+
+void jtext_path(struct jtext *t, const char *path)
+{
+    size_t len = strlen(path);
+
+    if (str_is_utf8(path, len)) {
+        add_string(t, path, len);
+        return;
+    }
+    jtext_open(t, '{');
+    jtext_key(t, "b64");
+    add_b64(t, path, len);
+    jtext_close(t, '}');
+}
+
+void jtext_bytes(struct jtext *t, const char *data, size_t len)
+{
+    bool is_text = str_is_utf8(data, len);
+
+    jtext_key(t, is_text ? "text" : "b64");
+    if (is_text)
+        add_string(t, data, len);
+    else
+        add_b64(t, data, len);
+}
+
+int jtext_end(struct jtext *t, struct err *e)
+{
+    add_char(t, '\n');
+    if (t->r == 0)
+        return 0;
+    t->out->len = t->start;
+    return err_set(e, ERR_EXHAUSTED, "a message of more than %zu bytes", t->out->max);
+}

@@ -1,0 +1,259 @@
+#include "search/order.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+
+#include "common/banned.h"
+
+#define PATHS_MAX_BYTES (64u * 1024 * 1024)
+
+struct item {
+    struct tree_entry entry; /* its paths are offsets in `paths` until they are replayed */
+    size_t at;               /* of the path below the root */
+};
+
+struct collection {
+    const struct order *order;
+    const struct tree_access *access;
+    const struct tree_visitor *v;
+    struct notes *notes;
+    pthread_mutex_t lock;
+    struct item *items; /* guarded by lock, as all below */
+    size_t n, cap;
+    struct buf paths;
+};
+
+static int64_t in_ns(struct timespec ts)
+{
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static int64_t key_of(enum order_by by, const struct stat *st)
+{
+    switch (by) {
+    case ORDER_MODIFIED:
+        return in_ns(st->st_mtim);
+    case ORDER_ACCESSED:
+        return in_ns(st->st_atim);
+    case ORDER_CHANGED:
+        return in_ns(st->st_ctim);
+    case ORDER_SIZE:
+        return (int64_t)st->st_size;
+    case ORDER_NONE:
+    case ORDER_PATH:
+    default:
+        return 0;
+    }
+}
+
+static int grow(struct collection *c, struct err *e)
+{
+    size_t cap = c->cap ? c->cap * 2 : 256;
+    struct item *items;
+
+    if (c->n < c->cap)
+        return 0;
+    if (cap * sizeof(*items) > ORDER_MAX_BYTES)
+        return err_field(e, ERR_EXHAUSTED, "sort", "more than %zu entries are too many to sort",
+                         c->cap);
+    items = realloc(c->items, cap * sizeof(*items));
+    if (!items)
+        return err_oom(e);
+    c->items = items;
+    c->cap = cap;
+    return 0;
+}
+
+static int add_locked(struct collection *c, const struct tree_entry *entry, int64_t key,
+                      struct err *e)
+{
+    size_t at = c->paths.len;
+    int r = grow(c, e);
+
+    if (r == 0)
+        r = buf_add(&c->paths, entry->below, entry->below_len + 1, e);
+    if (r == -ERR_EXHAUSTED)
+        return err_at(e, r, "sort");
+    if (r < 0)
+        return r;
+    c->items[c->n] = (struct item){.entry = *entry, .at = at};
+    c->items[c->n].entry.key = key;
+    c->n++;
+    return 0;
+}
+
+static int collect(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
+{
+    struct collection *c = arg;
+    struct stat st = {0};
+    int r;
+
+    if (c->v->wants && !c->v->wants(c->v->arg, worker, entry))
+        return 0;
+    if (c->order->by != ORDER_PATH) {
+        r = tree_entry_stat(entry, c->access, &st);
+        if (r < 0) {
+            notes_add_errno(c->notes, entry->path, -r);
+            return 0;
+        }
+    }
+    (void)pthread_mutex_lock(&c->lock);
+    r = add_locked(c, entry, key_of(c->order->by, &st), e);
+    (void)pthread_mutex_unlock(&c->lock);
+    return r;
+}
+
+static bool collect_is_gone(void *arg)
+{
+    const struct collection *c = arg;
+
+    return c->v->is_gone && c->v->is_gone(c->v->arg);
+}
+
+/* As a walk by path has them: what is in a directory comes right behind it. */
+static int compare_paths(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    if (*a == *b)
+        return 0;
+    if (!*a || !*b)
+        return *a ? 1 : -1;
+    if (*a == '/' || *b == '/')
+        return *a == '/' ? -1 : 1;
+    return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+}
+
+static int compare_places(const struct order *o, int64_t key_a, const char *a, int64_t key_b,
+                          const char *b)
+{
+    int c = key_a < key_b ? -1 : key_a > key_b ? 1 : compare_paths(a, b);
+
+    return o->reverse ? -c : c;
+}
+
+static int compare_items(const void *a, const void *b, void *arg)
+{
+    const struct collection *c = arg;
+    const struct item *x = a, *y = b;
+
+    return compare_places(c->order, x->entry.key, c->paths.data + x->at, y->entry.key,
+                          c->paths.data + y->at);
+}
+
+/* Whether the item was in what the caller has had before. */
+static bool is_past(const struct collection *c, const struct item *item)
+{
+    const struct order_place *after = &c->order->after;
+    int cmp;
+
+    if (!after->below)
+        return false;
+    cmp = compare_places(c->order, item->entry.key, c->paths.data + item->at, after->key,
+                         after->below);
+    return cmp < 0 || (cmp == 0 && !c->order->with_after);
+}
+
+struct names {
+    int rootfd;
+    const struct tree_options *o;
+    struct buf shown, whole;
+};
+
+static int join(struct buf *b, const char *dir, const char *below, struct err *e)
+{
+    size_t n = strlen(dir);
+    int r;
+
+    buf_clear(b);
+    r = buf_add(b, dir, n, e);
+    if (r == 0 && n && dir[n - 1] != '/')
+        r = buf_add(b, "/", 1, e);
+    return r < 0 ? r : buf_adds(b, below, e);
+}
+
+static int replay_one(struct collection *c, struct item *item, struct names *names, struct err *e)
+{
+    struct tree_entry *entry = &item->entry;
+    int r;
+
+    entry->below = c->paths.data + item->at;
+    r = join(&names->shown, names->o->shown, entry->below, e);
+    if (r == 0)
+        r = join(&names->whole, names->o->whole, entry->below, e);
+    if (r < 0)
+        return r;
+    entry->path = names->shown.data;
+    entry->path_len = names->shown.len;
+    entry->whole = names->whole.data;
+    entry->dirfd = names->rootfd;
+    entry->name = entry->below;
+    return c->v->visit(c->v->arg, 0, entry, e);
+}
+
+static int replay(struct collection *c, int rootfd, const struct tree_options *o, struct err *e)
+{
+    struct names names = {.rootfd = rootfd, .o = o};
+    int r = 0;
+
+    buf_init(&names.shown, PATHS_MAX_BYTES);
+    buf_init(&names.whole, PATHS_MAX_BYTES);
+    for (size_t i = 0; r == 0 && i < c->n; i++) {
+        if (is_past(c, &c->items[i]))
+            continue;
+        if (collect_is_gone(c))
+            r = err_set(e, ERR_CANCELED, "the search was canceled");
+        else
+            r = replay_one(c, &c->items[i], &names, e);
+    }
+    buf_done(&names.shown);
+    buf_done(&names.whole);
+    return r;
+}
+
+static int walk(int rootfd, const struct tree_options *o, const struct tree_access *access,
+                const struct tree_visitor *v, struct notes *notes, struct err *e)
+{
+    struct tree *t;
+    int r = tree_new(rootfd, o, access, notes, &t, e);
+
+    if (r < 0)
+        return r;
+    r = tree_walk(t, v, e);
+    tree_free(t);
+    return r;
+}
+
+int order_walk(int rootfd, const struct tree_options *o, const struct order *order,
+               const struct tree_access *access, const struct tree_visitor *v, struct notes *notes,
+               struct err *e)
+{
+    struct collection c = {.order = order, .access = access, .v = v, .notes = notes};
+    const struct tree_visitor collector = {.visit = collect, .is_gone = collect_is_gone, .arg = &c};
+    struct tree_options with = *o;
+    int r;
+
+    with.sort = order->by == ORDER_PATH && !order->reverse;
+    with.after = with.sort ? order->after.below : NULL;
+    with.with_after = order->with_after;
+    if (with.sort || order->by == ORDER_NONE)
+        return walk(rootfd, &with, access, v, notes, e);
+    (void)pthread_mutex_init(&c.lock, NULL);
+    buf_init(&c.paths, ORDER_MAX_BYTES);
+    r = walk(rootfd, &with, access, &collector, notes, e);
+    if (r == 0) {
+        if (c.n)
+            qsort_r(c.items, c.n, sizeof(*c.items), compare_items, &c);
+        r = replay(&c, rootfd, o, e);
+    }
+    buf_done(&c.paths);
+    free(c.items);
+    (void)pthread_mutex_destroy(&c.lock);
+    return r;
+}
