@@ -87,15 +87,15 @@ static int set_lease(struct lease *l, const struct lease_params *p, struct err *
 {
     int64_t ms = LEASE_NONE;
 
-    if (!l)
-        return err_field(e, ERR_PRECONDITION, "expires_in_ms",
-                         "the agent is not the box's init: it can't end the box");
     if (!json_is_null(p->expires_in_ms)) {
         if (!json_is_integer(p->expires_in_ms) || json_integer_value(p->expires_in_ms) < 0)
             return err_field(e, ERR_INVALID, "expires_in_ms",
                              "field 'expires_in_ms' must be a whole number that is not negative");
         ms = json_integer_value(p->expires_in_ms);
     }
+    if (!l)
+        return err_field(e, ERR_PRECONDITION, "expires_in_ms",
+                         "the agent is not the box's init: it can't end the box");
     return lease_set(l, ms, p->force, e);
 }
 

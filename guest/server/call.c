@@ -9,9 +9,11 @@
 
 #include "common/cleanup.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "common/wire/wire.h"
 #include "rpc/agent.h"
 #include "rpc/rpc.h"
+#include "server/deadline.h"
 #include "server/handlers.h"
 #include "server/refuse.h"
 #include "server/respond.h"
@@ -45,6 +47,7 @@ struct call {
     int r;
     struct err error;
     struct rpc_call rpc;
+    struct deadline *deadline; /* the request's thread's */
 };
 
 static void call_unref(struct call *c)
@@ -118,6 +121,43 @@ static int charge(struct request *q, struct call *c, size_t len, struct err *e)
     return r;
 }
 
+/* Compressed bodies would be read as JSON, and told to be broken. */
+static int check_content_encoding(struct request *q, struct err *e)
+{
+    const char *encoding = request_header(q, "Content-Encoding");
+
+    if (!encoding || strcasecmp(encoding, "identity") == 0)
+        return 0;
+    q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+    return err_field(e, ERR_UNIMPLEMENTED, "Content-Encoding", "'%.40s' is not supported: identity",
+                     encoding);
+}
+
+static int check_connect_version(struct request *q, struct err *e)
+{
+    const char *version = request_header(q, "Connect-Protocol-Version");
+
+    if (!version || str_eq(version, "1"))
+        return 0;
+    return err_field(e, ERR_INVALID, "Connect-Protocol-Version", "'%.20s' is not known, 1 is",
+                     version);
+}
+
+/* Connect's word for a deadline is good for the plain JSON of everybody else. */
+static int set_deadline(struct request *q, struct call *c, struct err *e)
+{
+    const char *text = request_header(q, "Connect-Timeout-Ms");
+    uint64_t ms;
+    int r;
+
+    if (!text)
+        return 0;
+    r = str_parse_u64(text, 0, DEADLINE_MAX_MS, &ms, e);
+    if (r < 0)
+        return err_at(e, r, "Connect-Timeout-Ms");
+    return deadline_new(q, (int64_t)ms, &c->deadline, e);
+}
+
 static int call_begin(struct request *q, struct err *e)
 {
     struct call *c = calloc(1, sizeof(*c));
@@ -128,8 +168,8 @@ static int call_begin(struct request *q, struct err *e)
     q->state = c;
     c->refs = 1;
     buf_init(&c->body, WIRE_JSON_MAX_BYTES);
-    r = choose_encoding(q, c, e);
-    if (r < 0)
+    if ((r = choose_encoding(q, c, e)) < 0 || (r = check_content_encoding(q, e)) < 0 ||
+        (r = check_connect_version(q, e)) < 0 || (r = set_deadline(q, c, e)) < 0)
         return r;
     return q->declared && q->declared != UINT64_MAX ? buf_reserve(&c->body, 1, e) : 0;
 }
@@ -237,6 +277,8 @@ static int reply_single(struct request *q, struct call *c, struct err *e)
     _cleanup_json_ json_t *msg = NULL;
     int r;
 
+    if (request_is_late(q))
+        return deadline_error(e);
     r = stream_pull(q, c->source, &msg, e);
     if (r == SOURCE_WAIT)
         return 0;
@@ -296,6 +338,8 @@ static int call_finish(struct request *q, struct err *e)
     while (c->phase == PHASE_JOB) {
         if (c->is_done)
             c->phase = PHASE_READY;
+        else if (request_is_late(q))
+            return reply_failure(q, c, deadline_error(e), e); /* what it changes, it changes */
         else if (request_park(q))
             return 0;
     }
@@ -308,6 +352,7 @@ static void call_done(struct request *q)
 
     if (!c)
         return;
+    deadline_drop(TAKE(c->deadline));
     q->server->body_bytes -= c->body.len;
     call_unref(c);
 }

@@ -70,9 +70,23 @@ static int check_verb(struct request *q, const char *verb, int *ret_status, stru
 struct framing {
     unsigned n_lengths;
     unsigned n_encodings;
+    unsigned n_hosts;
+    bool has_bad_name;
     const char *length;
     const char *encoding;
 };
+
+/* RFC 9110's token: "Host " with a space would be another header to whoever forwards it. */
+static bool is_token(const char *s)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    const char *c = s;
+
+    while (*c && (('0' <= *c && *c <= '9') || ('a' <= (*c | 0x20) && (*c | 0x20) <= 'z') ||
+                  strchr(others, *c)))
+        c++;
+    return c > s && !*c;
+}
 
 static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name,
                                      const char *value)
@@ -86,7 +100,10 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
     } else if (strcasecmp(name, "Transfer-Encoding") == 0) {
         f->n_encodings++;
         f->encoding = value;
+    } else if (strcasecmp(name, "Host") == 0) {
+        f->n_hosts++;
     }
+    f->has_bad_name = f->has_bad_name || !is_token(name);
     return MHD_YES;
 }
 
@@ -98,6 +115,10 @@ static int check_framing(struct request *q, struct err *e)
     (void)MHD_get_connection_values(q->mhd, MHD_HEADER_KIND, count_framing, &f);
     if (f.n_lengths > 1 || f.n_encodings > 1 || (f.n_lengths && f.n_encodings))
         return err_set(e, ERR_INVALID, "a body with more than one length");
+    if (f.has_bad_name)
+        return err_set(e, ERR_INVALID, "a header's name with what can't be in one");
+    if (f.n_hosts > 1)
+        return err_field(e, ERR_INVALID, "Host", "more than one Host");
     if (f.encoding && strcasecmp(f.encoding, "chunked") != 0)
         return err_set(e, ERR_INVALID, "transfer encoding '%.40s' is not known", f.encoding);
     if (f.encoding && !q->is_http11)

@@ -1,6 +1,7 @@
 #include "server/request.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,24 @@ bool request_is_gone(struct request *q)
     return is_gone;
 }
 
+void request_make_late(struct request *q)
+{
+    (void)pthread_mutex_lock(&q->lock);
+    q->is_late = true;
+    (void)pthread_mutex_unlock(&q->lock);
+    request_wake(q);
+}
+
+bool request_is_late(struct request *q)
+{
+    bool is_late;
+
+    (void)pthread_mutex_lock(&q->lock);
+    is_late = q->is_late;
+    (void)pthread_mutex_unlock(&q->lock);
+    return is_late;
+}
+
 void request_vanished(struct request *q)
 {
     (void)pthread_mutex_lock(&q->lock);
@@ -141,6 +160,15 @@ void request_cut(struct request *q)
     (void)pthread_mutex_unlock(&q->lock);
 }
 
+/* An end, or a reset. */
+static bool has_ended(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
 /*
  * Called with the lock. The descriptor is still the connection's: the library can't close it while
  * it is suspended, nor before request_on_completed(), which takes the lock.
@@ -148,9 +176,7 @@ void request_cut(struct request *q)
  */
 static void sweep_parked(struct request *q, int64_t now_ms)
 {
-    char byte;
-
-    if (recv(q->conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+    if (has_ended(q->conn->fd)) {
         q->is_gone = true;
         resume(q);
     } else if (q->wait_ms && now_ms - q->wait_ms >= (int64_t)q->server->o.keepalive_ms) {
@@ -166,11 +192,10 @@ static void sweep_parked(struct request *q, int64_t now_ms)
 static bool peer_has_left(int fd)
 {
     struct pollfd p = {.fd = fd};
-    char byte;
 
     if (poll(&p, 1, 0) == 1 && p.revents & (POLLERR | POLLHUP))
         return true;
-    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return has_ended(fd);
 }
 
 void request_sweep(struct request *q, int64_t now_ms)

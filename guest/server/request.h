@@ -142,6 +142,7 @@ struct request {
     bool is_gone;     /* the client is */
     bool is_over;     /* completed: mhd must not be used any more */
     bool is_upgraded; /* the socket is a relay's now */
+    bool is_late;     /* the deadline that the client set is over */
     int64_t discard_until_ms;
     int64_t body_ms; /* when the last of the body arrived; 0: no body is being waited for */
     int64_t wait_ms; /* when a streaming reply began to have nothing to say; 0: it does not wait */
@@ -162,6 +163,9 @@ bool request_park(struct request *q);
 void request_wake(struct request *q);
 /* Whether the client is known to have gone, or the request is over. From any thread. */
 bool request_is_gone(struct request *q);
+/* The client's deadline: sets it off, and wakes; and whether it is over. From any thread. */
+void request_make_late(struct request *q);
+bool request_is_late(struct request *q);
 
 /* Cuts the connection: whoever works on the request finds its client gone. From any thread, by a
  * holder of a reference. */

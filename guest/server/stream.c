@@ -5,6 +5,8 @@
 
 #include "common/clock.h"
 #include "common/jsonx.h"
+#include "rpc/rpc.h"
+#include "server/deadline.h"
 #include "server/respond.h"
 #include "system/metrics.h"
 
@@ -17,7 +19,8 @@ struct stream {
     struct source *source;
     enum encoding enc;
     struct buf out;
-    size_t sent; /* of out */
+    size_t sent;    /* of out */
+    bool is_single; /* one message, and then the end */
     bool is_over;
 };
 
@@ -82,6 +85,8 @@ static int fill(struct stream *s, size_t max, struct err *e)
         json_decref(msg);
         if (n < 0)
             r = n;
+        else if (r == SOURCE_MESSAGE && s->is_single)
+            r = SOURCE_END;
     }
     if (r < 0)
         return finish(s, &error, e);
@@ -103,9 +108,15 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
         if (s->is_over)
             return MHD_CONTENT_READER_END_OF_STREAM;
         set_waiting(q, true); /* before it parks: the sweep only looks at the parked */
-        if (take_keepalive(q))
+        if (request_is_late(q)) {
+            struct err late = {0};
+
+            (void)deadline_error(&late);
+            (void)finish(s, &late, NULL);
+        } else if (take_keepalive(q)) {
             (void)encode_keepalive(s->enc, &s->out, NULL);
-        if (!s->out.len && fill(s, max, NULL) < 0)
+        }
+        if (!s->out.len && !s->is_over && fill(s, max, NULL) < 0)
             return MHD_CONTENT_READER_END_WITH_ERROR;
         if (!s->out.len)
             return s->is_over ? MHD_CONTENT_READER_END_OF_STREAM : 0;
@@ -167,10 +178,14 @@ int stream_begin_take(struct request *q, enum encoding enc, struct source *sourc
     struct stream *s = stream_new(q, enc);
     int r = s ? 0 : err_oom(e);
 
+    if (s)
+        s->is_single = q->method->flags & RPC_SINGLE;
     if (r == 0 && first)
         r = encode_message(enc, first, &s->out, e);
     else if (r == 0 && source->text_len)
         r = encode_lines(enc, source->text, source->text_len, &s->out, e);
+    if (r == 0 && first && s->is_single)
+        r = finish(s, NULL, e);
     json_decref(first);
     if (r < 0) {
         source->ops->free(source);

@@ -441,12 +441,17 @@ PY
 @test "over the connection limit health still answers, the rest gets 503" {
     start_agent --max-connections 8
     python3 - "$AGENT_PORT" "$AGENT_TOKEN" <<'PY'
-import socket, sys
+import re, socket, sys
 port, token = int(sys.argv[1]), sys.argv[2]
 def ask(path, s=None):
     s = s or socket.create_connection(("127.0.0.1", port), 10)
     s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
-    return s, s.recv(4096)
+    reply = s.recv(4096)
+    head, _, body = reply.partition(b"\r\n\r\n")
+    left = int(re.search(rb"Content-Length: (\d+)", head)[1]) - len(body) if b"Content-Length" in head else 0
+    while left > 0:
+        left -= len(s.recv(left))
+    return s, reply
 held = []
 for i in range(8):
     s, reply = ask("/v1/metrics")
