@@ -105,14 +105,68 @@ wait_until()
     return 1
 }
 
-# agent_curl PATH [CURL OPTION...]: with the token, over TCP.
+# agent_curl PATH [CURL OPTION...]: with the token, over TCP. With ANSWERS_DIR (set by tests/run) the
+# answer is kept there, to be checked against /v1/openapi.json when all tests are over.
 agent_curl()
 {
     local path=$1
 
     shift
-    curl -sS --max-time "${CURL_MAX_S:-20}" -H "Authorization: Bearer $AGENT_TOKEN" "$@" \
-        "$AGENT_URL$path"
+    set -- -sS --max-time "${CURL_MAX_S:-20}" -H "Authorization: Bearer $AGENT_TOKEN" "$@"
+    if [ -d "${ANSWERS_DIR:-/nonexistent}" ]; then
+        recorded_curl "$path" "$@"
+    else
+        curl "$@" "$AGENT_URL$path"
+    fi
+}
+
+# Bodies that are somebody's files, however large, are not kept; nor what a test wants in a file of its
+# own. What curl was told to write behind the body (-w) is cut off by whoever reads the record.
+recorded_curl()
+{
+    local path=$1 record=$ANSWERS_DIR/$BASHPID-$SRANDOM asked='' verb=GET arg last='' body=tee
+    local -a args=()
+
+    shift
+    for arg in "$@"; do
+        case $last in
+        -X | --request) asked=$arg ;;
+        -D | --dump-header) body=none ;;
+        -o | --output)
+            body=none
+            if [ "$arg" = /dev/null ]; then
+                arg=$record.body
+                body=file
+            fi
+            ;;
+        esac
+        case $arg in
+        -d* | --data*) verb=POST ;;
+        -T* | --upload-file) verb=PUT ;;
+        -I | --head) verb=HEAD ;;
+        esac
+        args+=("$arg")
+        last=$arg
+    done
+    verb=${asked:-$verb}
+    case $verb:$path in
+    *:/bellhop.v1.* | *:/v1/ready* | *:/v1/openapi.json | [PD]*:/v1/files/* | [PD]*:/v1/archive*) ;;
+    *)
+        if [ "$body" = file ]; then
+            args=("${args[@]/#$record.body//dev/null}")
+        fi
+        body=none
+        ;;
+    esac
+    printf '%s\n%s\n%s\n' "${BATS_TEST_FILENAME##*/}: ${BATS_TEST_DESCRIPTION:-}" "$verb" "$path" >"$record.asked"
+    if [[ " $* " != *" -D "* && " $* " != *" --dump-header "* ]]; then
+        args+=(-D "$record.head")
+    fi
+    if [ "$body" = tee ]; then
+        curl "${args[@]}" "$AGENT_URL$path" | tee "$record.body"
+        return "${PIPESTATUS[0]}"
+    fi
+    curl "${args[@]}" "$AGENT_URL$path"
 }
 
 # agent_status PATH [CURL OPTION...]: prints the status only.
