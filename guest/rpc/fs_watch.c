@@ -491,7 +491,7 @@ static int compile_exclude(char **globs, struct rules **ret, struct err *e)
         if (strv_push(&hiding, line, e) < 0)
             return -ERR_EXHAUSTED;
     }
-    if (rules_from_globs(hiding, ret, &why) == 0)
+    if (rules_add_globs(ret, hiding, RULES_GLOBS, "exclude", &why) == 0)
         return 0;
     return err_field(e, (enum err_code)why.code, "exclude", "%s", why.message);
 }
