@@ -77,6 +77,24 @@ complete -c bellhop -n __fish_use_subcommand -f -a kill -d 'send a signal to a c
 complete -c bellhop -n '__fish_seen_subcommand_from kill' -l signal -r
 complete -c bellhop -n '__fish_seen_subcommand_from kill' -l tree
 complete -c bellhop -n '__fish_seen_subcommand_from kill' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a ports -d 'list what listens in a box'
+complete -c bellhop -n '__fish_seen_subcommand_from ports' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a wait-port -d 'wait until something listens on a port in a box'
+complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -l timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -l path -r
+complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -l id -r
+complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a activity -d 'say whether a box is in use, and by what'
+complete -c bellhop -n '__fish_seen_subcommand_from activity' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a hold -d 'have a box count as used for a while; prints the hold's id'
+complete -c bellhop -n '__fish_seen_subcommand_from hold' -l for -r
+complete -c bellhop -n '__fish_seen_subcommand_from hold' -l reason -r
+complete -c bellhop -n '__fish_seen_subcommand_from hold' -l id -r
+complete -c bellhop -n '__fish_seen_subcommand_from hold' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a release -d 'end a hold on a box'
+complete -c bellhop -n '__fish_seen_subcommand_from release' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a ready -d 'run every tool that a box promises, and say which work'
+complete -c bellhop -n '__fish_seen_subcommand_from ready' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a url -d 'print a local URL for a port in a box'
 complete -c bellhop -n '__fish_seen_subcommand_from url' -l port -r
 complete -c bellhop -n '__fish_seen_subcommand_from url' -a '(bellhop ls -q 2>/dev/null)'
@@ -88,14 +106,6 @@ complete -c bellhop -n __fish_use_subcommand -f -a put -d 'copy files and direct
 complete -c bellhop -n '__fish_seen_subcommand_from put' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a get -d 'copy a file or directory out of a box'
 complete -c bellhop -n '__fish_seen_subcommand_from get' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a sync -d 'make a directory in a box like one here, or the other way round'
-complete -c bellhop -n '__fish_seen_subcommand_from sync' -l dry-run
-complete -c bellhop -n '__fish_seen_subcommand_from sync' -l delete
-complete -c bellhop -n '__fish_seen_subcommand_from sync' -l checksum
-complete -c bellhop -n '__fish_seen_subcommand_from sync' -l exclude -r
-complete -c bellhop -n '__fish_seen_subcommand_from sync' -l with-git
-complete -c bellhop -n '__fish_seen_subcommand_from sync' -l with-secrets
-complete -c bellhop -n '__fish_seen_subcommand_from sync' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a glob -d 'find files in a box by name'
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l type -r
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l hidden

@@ -348,6 +348,16 @@ static int get_bytes(struct client *c, const char *url, int (*write)(void *, con
     return r;
 }
 
+int client_get(struct client *c, const char *route, int (*write)(void *, const char *, size_t),
+               void *arg, int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_free_ char *url = NULL;
+
+    if (asprintf(&url, "%s%s", c->base, route) < 0)
+        return err_oom(e);
+    return get_bytes(c, url, write, arg, deadline_mono_ms, e);
+}
+
 int client_get_file(struct client *c, const char *path, int (*write)(void *, const char *, size_t),
                     void *arg, int64_t deadline_mono_ms, struct err *e)
 {

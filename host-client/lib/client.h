@@ -34,6 +34,9 @@ int client_call(struct client *c, const char *method, json_t *params, int64_t de
 int client_stream(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
                   int (*fn)(void *arg, json_t *msg), void *arg, struct err *e);
 
+/* Any other route: "/v1/metrics". */
+int client_get(struct client *c, const char *route, int (*write)(void *, const char *, size_t),
+               void *arg, int64_t deadline_mono_ms, struct err *e);
 int client_get_file(struct client *c, const char *path, int (*write)(void *, const char *, size_t),
                     void *arg, int64_t deadline_mono_ms, struct err *e);
 int client_put_file(struct client *c, const char *path, const void *data, size_t len, uint32_t mode,

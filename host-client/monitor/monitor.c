@@ -26,6 +26,7 @@
 #define READY_POLL_FIRST_MS 2
 #define READY_POLL_MOST_MS 50
 #define READY_TRY_MS 1000
+#define HOLDS_WAIT_MS 1500
 #define BUSY_MS 10000 /* a command is at work on the box: it is not ended under its hands */
 #define CAUSE_BYTES 512
 
@@ -345,11 +346,41 @@ static void on_signals(struct monitor *m)
     }
 }
 
+/*
+ * Who works in the box may say so from within (`bellhopd hold`). The agent is asked when the lease
+ * is over, and the box gets the moment that the answer takes. False: it was asked already.
+ */
+static bool ask_holds(struct monitor *m, int64_t now)
+{
+    if (m->asked_until_ms == m->lease.deadline_ms)
+        return false;
+    supervisor_ask_holds(m->supervisor);
+    (void)lease_extend(&m->lease, now + HOLDS_WAIT_MS);
+    m->asked_until_ms = m->lease.deadline_ms;
+    monitor_lease_changed(m);
+    return true;
+}
+
+static void on_holds(struct monitor *m, unsigned n)
+{
+    /* Something else may have made the lease longer meanwhile. */
+    bool is_over = m->asked_until_ms == m->lease.deadline_ms;
+
+    if (n > 0 && lease_extend(&m->lease, clock_mono_ms() + m->lease.lift_ms))
+        monitor_lease_changed(m);
+    else if (n == 0 && is_over)
+        end_by_lease(m);
+}
+
 static void on_supervisor(struct monitor *m)
 {
     char cause[CAUSE_BYTES];
+    unsigned n_holds;
 
-    if (supervisor_take_failure(m->supervisor, cause, sizeof(cause)))
+    supervisor_drain(m->supervisor);
+    if (supervisor_take_holds(m->supervisor, &n_holds))
+        on_holds(m, n_holds);
+    if (!m->is_over && supervisor_take_failure(m->supervisor, cause, sizeof(cause)))
         (void)store_set_state(m->ctx->store, m->box->row.id, BH_STATE_ERROR, cause, NULL);
 }
 
@@ -359,7 +390,7 @@ static void on_time(struct monitor *m)
 
     if (lease_look(&m->lease, now, monitor_uses(m) > 0))
         monitor_lease_changed(m);
-    if (lease_is_over(&m->lease, now))
+    if (lease_is_over(&m->lease, now) && !ask_holds(m, now))
         end_by_lease(m);
 }
 

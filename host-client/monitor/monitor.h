@@ -31,8 +31,9 @@ struct monitor {
     struct provider_run run;
     int pidfd; /* of run.pid */
     int signal_fd;
-    bool is_over;       /* the loop ends */
-    struct lease lease; /* monotonic time */
+    bool is_over;           /* the loop ends */
+    struct lease lease;     /* monotonic time */
+    int64_t asked_until_ms; /* the lease is over, and until then an answer about holds may come */
     struct forwards *forwards;
     struct commands *commands;
     struct supervisor *supervisor;

@@ -18,6 +18,7 @@
 
 #define CALL_MS 10000
 #define RETRY_MS 1000
+#define HOLDS_MS 1000
 /* The monitor ends the box at the deadline; the box's own first process a little later. */
 #define LEASE_MARGIN_MS 5000
 #define START_JSON_BYTES (4 * 1024 * 1024)
@@ -35,6 +36,9 @@ struct supervisor {
     bool is_stopping;
     bool watch_asked;
     bool lease_asked;
+    bool holds_asked;
+    bool holds_known;
+    unsigned n_holds;
     int64_t lease_until_mono_ms;
     bool has_failed;
     char cause[CAUSE_BYTES];
@@ -43,6 +47,7 @@ struct supervisor {
     /* the thread's: */
     json_t *start; /* what is kept running; NULL: nothing */
     bool lease_pending;
+    bool holds_pending;
     int64_t lease_until;
     int n_restarts;
     int64_t running_since_mono_ms;
@@ -101,6 +106,23 @@ static void push_lease(struct supervisor *s)
     json_decref(params);
     /* An agent that is not the box's first process cannot end the box. */
     s->lease_pending = r < 0 && r != -ERR_PRECONDITION && r != -ERR_UNIMPLEMENTED;
+}
+
+/* An agent that does not answer has none that could be known. */
+static void look_at_holds(struct supervisor *s)
+{
+    _cleanup_json_ json_t *reply = NULL;
+    int r =
+        client_call(s->client, "System/Activity", NULL, clock_mono_ms() + HOLDS_MS, &reply, NULL);
+
+    if (r == -ERR_CANCELED)
+        return; /* something more urgent; it stays pending */
+    s->holds_pending = false;
+    (void)pthread_mutex_lock(&s->lock);
+    s->n_holds = (unsigned)json_array_size(json_object_get(reply, "holds"));
+    s->holds_known = true;
+    (void)pthread_mutex_unlock(&s->lock);
+    wake(s->event_fd);
 }
 
 static void give_up(struct supervisor *s, const char *how)
@@ -207,6 +229,8 @@ static bool take_orders(struct supervisor *s)
         s->lease_pending = true;
         s->lease_until = s->lease_until_mono_ms;
     }
+    s->holds_pending = s->holds_pending || s->holds_asked;
+    s->holds_asked = false;
     (void)pthread_mutex_unlock(&s->lock);
     if (watch_asked && !is_stopping)
         load_start(s);
@@ -220,10 +244,12 @@ static void *run(void *arg)
     while (take_orders(s)) {
         if (s->lease_pending)
             push_lease(s);
+        if (s->holds_pending)
+            look_at_holds(s);
         if (s->start)
             watch(s);
         else
-            pause_ms(s, s->lease_pending ? RETRY_MS : -1);
+            pause_ms(s, s->lease_pending || s->holds_pending ? RETRY_MS : -1);
     }
     return NULL;
 }
@@ -307,6 +333,26 @@ void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms)
     wake(s->wake_fd);
 }
 
+void supervisor_ask_holds(struct supervisor *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->holds_asked = true;
+    (void)pthread_mutex_unlock(&s->lock);
+    wake(s->wake_fd);
+}
+
+bool supervisor_take_holds(struct supervisor *s, unsigned *ret_n)
+{
+    bool known;
+
+    (void)pthread_mutex_lock(&s->lock);
+    known = s->holds_known;
+    s->holds_known = false;
+    *ret_n = s->n_holds;
+    (void)pthread_mutex_unlock(&s->lock);
+    return known;
+}
+
 int supervisor_event_fd(const struct supervisor *s)
 {
     return s->event_fd;
@@ -316,13 +362,17 @@ bool supervisor_take_failure(struct supervisor *s, char *cause, size_t cause_byt
 {
     bool has_failed;
 
-    drain(s->event_fd);
     (void)pthread_mutex_lock(&s->lock);
     has_failed = s->has_failed;
     s->has_failed = false;
     (void)snprintf(cause, cause_bytes, "%s", s->cause);
     (void)pthread_mutex_unlock(&s->lock);
     return has_failed;
+}
+
+void supervisor_drain(struct supervisor *s)
+{
+    drain(s->event_fd);
 }
 
 int supervisor_restarts(struct supervisor *s)

@@ -24,7 +24,13 @@ void supervisor_watch(struct supervisor *s);
 /* The box's first process shall end the box at this time when nobody extends it. */
 void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms);
 
-int supervisor_event_fd(const struct supervisor *s); /* readable: call supervisor_take_failure() */
+/* Asks the guest agent how many holds there are; the event descriptor tells of the answer. */
+void supervisor_ask_holds(struct supervisor *s);
+/* True (once) when it has come; an agent that does not answer has none. */
+bool supervisor_take_holds(struct supervisor *s, unsigned *ret_n);
+
+int supervisor_event_fd(const struct supervisor *s); /* readable: drain it, then see what came */
+void supervisor_drain(struct supervisor *s);
 /* True (once) when the command was given up; cause says why. */
 bool supervisor_take_failure(struct supervisor *s, char *cause, size_t cause_bytes);
 int supervisor_restarts(struct supervisor *s);

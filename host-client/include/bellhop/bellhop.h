@@ -408,6 +408,67 @@ struct bh_sync_result {
  * same two. What is ignored (.gitignore, .bellhopignore) is neither sent nor removed. */
 int bh_sync(struct bh_box *box, const struct bh_sync_options *opts,
             struct bh_sync_result *ret_result, struct bh_error *err);
+/* ---- what goes on in a box ---- */
+
+struct bh_activity {
+    size_t size;
+    bool busy;
+    char reasons[80];  /* of calls, commands, connections, cpu, holds: "commands, holds"; or "" */
+    int64_t idle_ms;   /* 0 while busy */
+    uint32_t calls;    /* requests that are open */
+    uint32_t commands; /* that run */
+    uint32_t connections; /* established ones to ports of the box */
+    uint32_t holds;
+    int64_t cpu_ms; /* used in the last cpu_window_ms; -1: not known yet */
+    int64_t cpu_window_ms;
+    char *json; /* everything; free() it */
+};
+/* Asking does not count as use, and does not start a stopped box (BH_FAILED_PRECONDITION). */
+int bh_activity(struct bh_box *box, struct bh_activity *ret, struct bh_error *err);
+
+struct bh_hold_options {
+    size_t size;
+    const char *id;     /* renews the hold of that name; NULL: one is made */
+    const char *reason; /* for people; or NULL */
+    int64_t ttl_ms;     /* 0: ten minutes; at most a day */
+};
+/* The box counts as used until the hold is released or its time is over, whoever has gone
+ * meanwhile; `bellhopd hold` does the same from inside. ret_id has room for 129 bytes. */
+int bh_hold_take(struct bh_box *box, const struct bh_hold_options *opts, char *ret_id,
+                 struct bh_error *err);
+int bh_hold_release(struct bh_box *box, const char *id, struct bh_error *err);
+
+struct bh_port {
+    size_t size;
+    uint16_t port;
+    const char *protocol; /* tcp, udp */
+    const char *address;  /* what it is bound to */
+    bool reachable;       /* by bh_get_url */
+    bool is_agent;        /* Bellhop's own */
+    uint32_t connections;
+    int pid;             /* 0: not known */
+    const char *process; /* its name, or "" */
+    const char *command; /* the id of the command it belongs to, or "" */
+};
+/* What listens in the box. A non-zero result of fn ends the list and is returned. */
+int bh_ports(struct bh_box *box, int (*fn)(void *arg, const struct bh_port *port), void *arg,
+             struct bh_error *err);
+
+struct bh_wait_port_options {
+    size_t size;
+    uint16_t port;
+    int64_t timeout_ms;  /* 0: thirty seconds; then BH_DEADLINE_EXCEEDED */
+    const char *path;    /* asked for by HTTP until the status is below 400; NULL: a connection */
+    const char *exec_id; /* when this command ends first: BH_FAILED_PRECONDITION; or NULL */
+};
+int bh_wait_port(struct bh_box *box, const struct bh_wait_port_options *opts, int *ret_status,
+                 struct bh_error *err);
+
+/* 0 when every tool the box promises runs; else BH_FAILED_PRECONDITION names the first that does
+ * not. *ret_json, when it is not NULL, has the report in both cases; free() it. */
+int bh_ready(struct bh_box *box, char **ret_json, struct bh_error *err);
+/* The agent's metrics as Prometheus has them. free() *ret_text. */
+int bh_metrics(struct bh_box *box, char **ret_text, struct bh_error *err);
 
 /* ---- the machine ---- */
 

@@ -1,0 +1,246 @@
+/* system: what the guest agent knows of the box: activity, holds, ports, readiness, metrics. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "lib/box.h"
+#include "lib/lifecycle.h"
+#include "lib/options.h"
+
+#include "common/banned.h"
+
+#define HOLD_ID_BYTES 129
+#define METRICS_BYTES (4 * 1024 * 1024)
+#define READY_MS 60000
+
+static const char *text_of(json_t *obj, const char *name)
+{
+    const char *s = json_string_value(json_object_get(obj, name));
+
+    return s ? s : "";
+}
+
+static uint32_t count_of(json_t *obj, const char *name)
+{
+    return (uint32_t)json_integer_value(json_object_get(obj, name));
+}
+
+/* Starts a stopped box first. */
+static int call_take(struct bh_box *box, const char *method, json_t *params_take, int64_t ms,
+                     json_t **ret, struct err *e)
+{
+    _cleanup_json_ json_t *params = params_take;
+    struct client *c = NULL;
+    int r = params ? box_wake(box, e) : err_oom(e);
+
+    if (r == 0)
+        r = box_client(box, &c, e);
+    return r < 0 ? r : client_call(c, method, params, box_deadline(ms), ret, e);
+}
+
+/* For questions that must not wake it. */
+static int ask(struct bh_box *box, const char *method, json_t **ret, struct err *e)
+{
+    struct client *c = NULL;
+    int r = box_reload(box, e);
+
+    if (r == 0 && !lifecycle_is_live(box->row.state))
+        r = err_field(e, ERR_PRECONDITION, "state", "the box '%s' is %s", box->row.name,
+                      bh_state_name(box->row.state));
+    if (r == 0)
+        r = box_client(box, &c, e);
+    return r < 0 ? r : client_call(c, method, NULL, 0, ret, e);
+}
+
+/* ---- activity and holds ---- */
+
+static void join(json_t *list, char *out, size_t out_bytes)
+{
+    size_t used = 0, i;
+    json_t *v;
+
+    out[0] = '\0';
+    json_array_foreach (list, i, v) {
+        int n = snprintf(out + used, out_bytes - used, "%s%s", i ? ", " : "",
+                         json_string_value(v) ? json_string_value(v) : "");
+
+        if (n < 0 || (size_t)n >= out_bytes - used)
+            return;
+        used += (size_t)n;
+    }
+}
+
+static void read_activity(json_t *reply, struct bh_activity *a)
+{
+    json_t *cpu = json_object_get(reply, "cpu");
+    json_t *recent = json_object_get(cpu, "recent_ms");
+
+    a->busy = json_is_true(json_object_get(reply, "busy"));
+    join(json_object_get(reply, "reasons"), a->reasons, sizeof(a->reasons));
+    a->idle_ms = json_integer_value(json_object_get(reply, "idle_ms"));
+    a->calls = count_of(json_object_get(reply, "calls"), "open");
+    a->commands = count_of(json_object_get(reply, "commands"), "running");
+    a->connections = count_of(json_object_get(reply, "connections"), "established");
+    a->holds = (uint32_t)json_array_size(json_object_get(reply, "holds"));
+    a->cpu_ms = json_is_integer(recent) ? json_integer_value(recent) : -1;
+    a->cpu_window_ms = json_integer_value(json_object_get(cpu, "window_ms"));
+}
+
+int bh_activity(struct bh_box *box, struct bh_activity *ret, struct bh_error *err)
+{
+    _cleanup_json_ json_t *reply = NULL;
+    struct bh_activity a = {.size = sizeof(a)};
+    struct err e = {0};
+    int r = ask(box, "System/Activity", &reply, &e);
+
+    if (r == 0)
+        r = jx_dump(reply, &a.json, NULL, &e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    read_activity(reply, &a);
+    *ret = a;
+    return 0;
+}
+
+int bh_hold_take(struct bh_box *box, const struct bh_hold_options *opts, char *ret_id,
+                 struct bh_error *err)
+{
+    _cleanup_json_ json_t *reply = NULL;
+    struct bh_hold_options o;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0 && o.ttl_ms < 0)
+        r = err_field(&e, ERR_INVALID, "ttl", "the time must not be negative");
+    if (r == 0)
+        r = call_take(box, "System/Hold",
+                      json_pack("{s:s*, s:s*, s:o*}", "id", o.id, "reason", o.reason, "ttl_ms",
+                                o.ttl_ms ? json_integer((json_int_t)o.ttl_ms) : NULL),
+                      0, &reply, &e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    (void)snprintf(ret_id, HOLD_ID_BYTES, "%s", text_of(reply, "id"));
+    return 0;
+}
+
+int bh_hold_release(struct bh_box *box, const char *id, struct bh_error *err)
+{
+    struct err e = {0};
+    int r = call_take(box, "System/Release", json_pack("{s:s}", "id", id ? id : ""), 0, NULL, &e);
+
+    return ctx_fail(err, r, &e);
+}
+
+/* ---- ports ---- */
+
+int bh_ports(struct bh_box *box, int (*fn)(void *arg, const struct bh_port *port), void *arg,
+             struct bh_error *err)
+{
+    _cleanup_json_ json_t *reply = NULL;
+    struct err e = {0};
+    json_t *v;
+    size_t i;
+    int r = call_take(box, "System/Ports", json_object(), 0, &reply, &e);
+
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    json_array_foreach (json_object_get(reply, "ports"), i, v) {
+        json_t *process = json_object_get(v, "process");
+        struct bh_port port = {.size = sizeof(port),
+                               .port = (uint16_t)count_of(v, "port"),
+                               .protocol = text_of(v, "protocol"),
+                               .address = text_of(v, "address"),
+                               .reachable = json_is_true(json_object_get(v, "reachable")),
+                               .is_agent = json_is_true(json_object_get(v, "agent")),
+                               .connections = count_of(v, "connections"),
+                               .pid = (int)count_of(process, "pid"),
+                               .process = text_of(process, "name"),
+                               .command = text_of(process, "command")};
+
+        if (r == 0)
+            r = fn(arg, &port);
+    }
+    return r;
+}
+
+int bh_wait_port(struct bh_box *box, const struct bh_wait_port_options *opts, int *ret_status,
+                 struct bh_error *err)
+{
+    _cleanup_json_ json_t *reply = NULL;
+    struct bh_wait_port_options o;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        r = call_take(box, "System/WaitPort",
+                      json_pack("{s:i, s:s*, s:s*, s:o*}", "port", (int)o.port, "path", o.path,
+                                "id", o.exec_id, "timeout_ms",
+                                o.timeout_ms > 0 ? json_integer((json_int_t)o.timeout_ms) : NULL),
+                      0, &reply, &e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    if (ret_status)
+        *ret_status = (int)json_integer_value(json_object_get(reply, "status"));
+    return 0;
+}
+
+/* ---- readiness and metrics ---- */
+
+static int check_ready(json_t *reply, struct err *e)
+{
+    json_t *tool;
+    size_t i;
+
+    if (json_is_true(json_object_get(reply, "ready")))
+        return 0;
+    json_array_foreach (json_object_get(reply, "tools"), i, tool) {
+        if (json_is_true(json_object_get(tool, "required")) &&
+            !json_is_true(json_object_get(tool, "ok")))
+            return err_field(e, ERR_PRECONDITION, "tools", "the tool '%.64s' does not run: %.200s",
+                             text_of(tool, "name"), text_of(tool, "error"));
+    }
+    return err_field(e, ERR_PRECONDITION, "ready", "the box says that it is not ready");
+}
+
+int bh_ready(struct bh_box *box, char **ret_json, struct bh_error *err)
+{
+    _cleanup_json_ json_t *reply = NULL;
+    struct err e = {0};
+    int r = call_take(box, "System/Ready", json_object(), READY_MS, &reply, &e);
+
+    if (r == 0 && ret_json)
+        r = jx_dump(reply, ret_json, NULL, &e);
+    if (r == 0)
+        r = check_ready(reply, &e);
+    return ctx_fail(err, r, &e);
+}
+
+static int collect(void *arg, const char *data, size_t len)
+{
+    return buf_add(arg, data, len, NULL);
+}
+
+int bh_metrics(struct bh_box *box, char **ret_text, struct bh_error *err)
+{
+    _cleanup_buf_ struct buf text = {0};
+    struct client *c = NULL;
+    struct err e = {0};
+    int r = box_wake(box, &e);
+
+    buf_init(&text, METRICS_BYTES);
+    if (r == 0)
+        r = box_client(box, &c, &e);
+    if (r == 0)
+        r = client_get(c, "/v1/metrics", collect, &text, 0, &e);
+    if (r == 0)
+        r = buf_add(&text, "", 0, &e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    *ret_text = text.len ? buf_take(&text) : strdup("");
+    return *ret_text ? 0 : ctx_fail(err, err_oom(&e), &e);
+}
