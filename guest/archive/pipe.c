@@ -122,9 +122,9 @@ ssize_t pipe_ring_peek(struct pipe_ring *p, size_t want, const void **ret_data, 
     (void)pthread_mutex_lock(&p->lock);
     if (p->lent)
         give_back(p);
-    while (p->used < want && !p->is_ended && !p->is_aborted)
+    while (p->used < want && !p->is_ended && !p->is_aborted && !p->is_closed)
         (void)pthread_cond_wait(&p->changed, &p->lock);
-    is_aborted = p->is_aborted;
+    is_aborted = p->is_aborted || p->is_closed;
     n = p->size - p->at;
     if (n > p->used)
         n = p->used;

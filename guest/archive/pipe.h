@@ -23,4 +23,5 @@ void pipe_ring_abort(struct pipe_ring *p); /* the writer: never mind; the reader
 ssize_t pipe_ring_read(struct pipe_ring *p, const void **ret_data, struct err *e);
 /* The reader: waits until `want` bytes are there or the end; looks, takes nothing. */
 ssize_t pipe_ring_peek(struct pipe_ring *p, size_t want, const void **ret_data, struct err *e);
-void pipe_ring_close(struct pipe_ring *p); /* the reader has gone */
+/* The reader has gone, or, from any thread, is to go: its next read is -ERR_CANCELED. */
+void pipe_ring_close(struct pipe_ring *p);

@@ -4,6 +4,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <locale.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,10 +19,82 @@
 #define BLOCK 512
 #define TRAILER_BYTES (2 * BLOCK)
 #define ZIP_READ_BYTES (64 * 1024)
+#define PLAIN_BYTES (1024 * 1024) /* unpacked and not yet written */
+#define UNPACKER_STACK_BYTES (256 * 1024)
+
+/*
+ * Unpacking takes about as long as writing the files: a thread of its own does it, ahead of the
+ * tar reader by what the ring holds. It touches no file.
+ */
+struct unpacker {
+    struct unpack *unpack;
+    struct pipe_ring *in;  /* packed; borrowed */
+    struct pipe_ring *out; /* plain; NULL: not packed, read without a thread */
+    pthread_t thread;
+    int r; /* the thread's, valid at the ring's end */
+    struct err err;
+};
+
+static void *unpacker_main(void *arg)
+{
+    struct unpacker *u = arg;
+    const void *data;
+    ssize_t n;
+
+    while ((n = unpack_read(u->unpack, &data, &u->err)) > 0)
+        if (!pipe_ring_write(u->out, data, (size_t)n))
+            break;
+    u->r = n < 0 ? (int)n : 0;
+    pipe_ring_end(u->out);
+    return NULL;
+}
+
+static int unpacker_start(struct unpacker *u, struct err *e)
+{
+    pthread_attr_t attr;
+    int sys, r;
+
+    r = pipe_ring_new(PLAIN_BYTES, &u->out, e);
+    if (r < 0)
+        return r;
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setstacksize(&attr, UNPACKER_STACK_BYTES);
+    sys = pthread_create(&u->thread, &attr, unpacker_main, u);
+    (void)pthread_attr_destroy(&attr);
+    if (sys) {
+        u->out = pipe_ring_free(u->out);
+        return err_sys(e, sys, "start unpacking");
+    }
+    return 0;
+}
+
+/* Also in the middle: the thread may wait for room, or for more of the archive. */
+static void unpacker_stop(struct unpacker *u, bool is_early)
+{
+    if (!u->out)
+        return;
+    pipe_ring_close(u->out);
+    if (is_early)
+        pipe_ring_close(u->in);
+    (void)pthread_join(u->thread, NULL);
+    u->out = pipe_ring_free(u->out);
+}
+
+static ssize_t unpacker_read(struct unpacker *u, const void **ret_data, struct err *e)
+{
+    ssize_t n;
+
+    if (!u->out)
+        return unpack_read(u->unpack, ret_data, e);
+    n = pipe_ring_read(u->out, ret_data, e);
+    if (n == 0 && u->r < 0 && e)
+        *e = u->err;
+    return n == 0 ? u->r : n;
+}
 
 /* The plain bytes on their way to libarchive's tar reader, counted. */
 struct tar_feed {
-    struct unpack *unpack;
+    struct unpacker *unpack;
     uint64_t bytes;
     uint64_t zeros; /* how many of the last bytes are zero */
     struct err err;
@@ -40,7 +113,7 @@ static void count(struct tar_feed *f, const unsigned char *data, size_t n)
 static la_ssize_t feed(struct archive *a, void *arg, const void **ret_data)
 {
     struct tar_feed *f = arg;
-    ssize_t n = unpack_read(f->unpack, ret_data, &f->err);
+    ssize_t n = unpacker_read(f->unpack, ret_data, &f->err);
 
     if (n < 0) {
         archive_set_error(a, EIO, "%s", f->err.message);
@@ -96,7 +169,7 @@ static int check_trailer(struct tar_feed *f, uint64_t trailer_at, struct err *e)
     const void *data;
     ssize_t n;
 
-    while ((n = unpack_read(f->unpack, &data, e)) > 0)
+    while ((n = unpacker_read(f->unpack, &data, e)) > 0)
         count(f, data, (size_t)n);
     if (n < 0)
         return (int)n;
@@ -107,7 +180,7 @@ static int check_trailer(struct tar_feed *f, uint64_t trailer_at, struct err *e)
     return 0;
 }
 
-static int read_tar(struct unpack *u, struct stage *s, struct err *e)
+static int read_tar(struct unpacker *u, struct stage *s, struct err *e)
 {
     struct archive *a = archive_read_new();
     struct tar_feed f = {.unpack = u};
@@ -237,7 +310,7 @@ static int read_any(struct pipe_ring *in, struct stage *s, const char **ret_form
         [UNPACK_NONE] = "tar",  [UNPACK_GZIP] = "tar.gz",  [UNPACK_BZIP2] = "tar.bz2",
         [UNPACK_XZ] = "tar.xz", [UNPACK_ZSTD] = "tar.zst", [UNPACK_ZIP] = "zip",
     };
-    struct unpack *u = NULL;
+    struct unpacker u = {.in = in};
     enum unpack_kind kind;
     const void *head;
     ssize_t n;
@@ -252,10 +325,13 @@ static int read_any(struct pipe_ring *in, struct stage *s, const char **ret_form
     *ret_format = names[kind];
     if (kind == UNPACK_ZIP)
         return read_zip(in, s, e);
-    r = unpack_new(kind, from_ring, in, &u, e);
+    r = unpack_new(kind, from_ring, in, &u.unpack, e);
+    if (r == 0 && kind != UNPACK_NONE)
+        r = unpacker_start(&u, e);
     if (r == 0)
-        r = read_tar(u, s, e);
-    unpack_free(u);
+        r = read_tar(&u, s, e);
+    unpacker_stop(&u, r < 0);
+    unpack_free(u.unpack);
     return r;
 }
 

@@ -21,6 +21,22 @@
 
 #include "common/banned.h"
 
+/* The bits of a mode that what is made in here does not get: the umask's, or a default ACL's. */
+static mode_t find_lost_bits(int fd)
+{
+    char name[FS_TEMP_NAME_BYTES];
+    mode_t lost = 0777;
+    struct stat st;
+
+    fs_temp_make_name(name);
+    if (mkdirat(fd, name, 0777) < 0)
+        return lost;
+    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        lost = 0777 & ~st.st_mode;
+    (void)unlinkat(fd, name, AT_REMOVEDIR);
+    return lost;
+}
+
 int stage_init(struct stage *s, int fd, const struct stage_limits *limits,
                const struct archive_extract_options *o, struct err *e)
 {
@@ -31,6 +47,7 @@ int stage_init(struct stage *s, int fd, const struct stage_limits *limits,
                         .takes_removals = o->removals,
                         .removals_fd = -1,
                         .parent_fd = -1};
+    s->lost_bits = find_lost_bits(fd);
     return fs_records_new(fd, NULL, &s->dirs, e);
 }
 
@@ -332,17 +349,18 @@ static int clear_name(struct stage *s, const char *name, const char *path, struc
     return err_sys(e, errno, "remove '%s'", path);
 }
 
-static int open_new(struct stage *s, const char *name, const char *path, int *ret_fd, struct err *e)
+static int open_new(struct stage *s, const char *name, const char *path, mode_t mode, int *ret_fd,
+                    struct err *e)
 {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = openat(s->parent_fd, name, flags, 0600);
+    int fd = openat(s->parent_fd, name, flags, mode);
     int r;
 
     if (fd < 0 && errno == EEXIST) {
         r = clear_name(s, name, path, e);
         if (r < 0)
             return r;
-        fd = openat(s->parent_fd, name, flags, 0600);
+        fd = openat(s->parent_fd, name, flags, mode);
     }
     if (fd < 0)
         return err_sys(e, errno, "create '%s'", path);
@@ -355,12 +373,15 @@ static int stage_file(struct stage *s, struct archive *a, struct archive_entry *
 {
     int64_t size = archive_entry_size_is_set(entry) ? archive_entry_size(entry) : -1;
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, wanted_mtime(entry)};
+    mode_t mode = wanted_mode(s, entry);
+    /* A mode that it can be made with needs no call of its own; the staging directory is 0700. */
+    bool is_plain = !(mode & (s->lost_bits | 07000)) && mode & S_IWUSR && !s->keep_owner;
     _cleanup_close_ int fd = -1;
     int r;
 
     if (size > 0 && (uint64_t)size > s->limits.max_bytes)
         return err_sys(e, EFBIG, "entry '%.200s' has %lld bytes", path, (long long)size);
-    r = open_new(s, name, path, &fd, e);
+    r = open_new(s, name, path, is_plain ? mode : 0600, &fd, e);
     if (r == 0)
         r = write_content(s, a, fd, size, path, e);
     if (r < 0)
@@ -370,7 +391,7 @@ static int stage_file(struct stage *s, struct archive *a, struct archive_entry *
     r = set_xattrs(s, fd, entry, path, e);
     if (r < 0)
         return r;
-    if (fchmod(fd, wanted_mode(s, entry)) < 0)
+    if (!is_plain && fchmod(fd, mode) < 0)
         return err_sys(e, errno, "chmod '%s'", path);
     if (futimens(fd, times) < 0)
         return err_sys(e, errno, "set the time of '%s'", path);
