@@ -353,3 +353,8 @@ END
         [ ! -r "$path" ] || [ "$(agent_status "/v1/files/$path")" = 200 ] || fail "$path"
     done
 }
+
+@test "no update is lost by many writers of every kind" {
+    python3 "$BATS_TEST_DIRNAME/../lib/files_race.py" "$AGENT_PORT" "$AGENT_TOKEN" "$D"
+    [ -z "$(find "$D" -name '.bellhop*')" ]
+}
