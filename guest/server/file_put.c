@@ -208,21 +208,30 @@ static int put_body(struct request *q, const char *data, size_t *len, struct err
 }
 
 /* The first piece of several is there. */
-static int reply_created(struct request *q, const struct file_sink *s, struct err *e)
+static int reply_begun(struct request *q, const struct file_sink *s, struct err *e)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
     char limit[FILE_SINK_LIMIT_BYTES], offset[32], location[64];
+    struct MHD_Response *response;
+    char *text;
+    int n;
 
-    if (!response)
-        return err_oom(e);
-    file_sink_limit(limit);
     (void)snprintf(location, sizeof(location), UPLOADS_PREFIX "%s", s->upload_id);
     (void)snprintf(offset, sizeof(offset), "%llu", (unsigned long long)s->upload_offset);
+    n = asprintf(&text, "{\"upload\":\"%s\",\"offset\":%s}", location, offset);
+    if (n < 0)
+        return err_oom(e);
+    response = MHD_create_response_from_buffer((size_t)n, text, MHD_RESPMEM_MUST_FREE);
+    if (!response) {
+        free(text);
+        return err_oom(e);
+    }
+    file_sink_limit(limit);
+    respond_add_header(response, "Content-Type", "application/json");
     respond_add_header(response, "Location", location);
     respond_add_header(response, "Upload-Complete", "?0");
     respond_add_header(response, "Upload-Offset", offset);
     respond_add_header(response, "Upload-Limit", limit);
+    q->bytes_out += (uint64_t)n;
     return respond_queue(q, MHD_HTTP_CREATED, response, e);
 }
 
@@ -236,7 +245,7 @@ static int put_finish(struct request *q, struct err *e)
         return 0;
     if (r < 0)
         return r;
-    return p->sink->is_incomplete ? reply_created(q, p->sink, e) : file_sink_reply(p->sink, q, e);
+    return p->sink->is_incomplete ? reply_begun(q, p->sink, e) : file_sink_reply(p->sink, q, e);
 }
 
 static void put_done(struct request *q)

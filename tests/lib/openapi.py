@@ -12,7 +12,8 @@ import jsonschema
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Statuses that HTTP has for what the sixteen codes have no word for.
 OTHER_STATUS = {
-    405: "unimplemented", 408: "deadline_exceeded", 412: "aborted", 413: "resource_exhausted",
+    400: "data_loss", 405: "unimplemented", 408: "deadline_exceeded", 412: "aborted", 413: "resource_exhausted",
+    410: ("aborted", "data_loss", "invalid_argument", "resource_exhausted", "permission_denied", "not_found"),
     415: ("invalid_argument", "unimplemented"), 416: "out_of_range", 426: "invalid_argument",
     503: "resource_exhausted", 507: "resource_exhausted", 431: "resource_exhausted",
 }
