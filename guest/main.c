@@ -59,6 +59,7 @@ struct options {
     char **unix_paths;
     const char *token_file;
     int token_fd;
+    bool token_once;
     bool auth_open;
     const char *root;
     const char *user;
@@ -105,6 +106,8 @@ static const struct option_row rows[] = {
     {"token-file", "FILE", OPTION_STRING, AT(token_file),
      "the secret that clients must send; a file nobody else can read (0600)"},
     {"token-fd", "N", OPTION_FD, AT(token_fd), "the same, read from an inherited descriptor"},
+    {"token-once", NULL, OPTION_FLAG, AT(token_once),
+     "remove the token file once it is read, before anything is served (--init does so too)"},
     {"auth", "open", OPTION_AUTH, AT(auth_open), "let everybody in who can reach a listener"},
     {"root", "DIR", OPTION_STRING, AT(root), "nothing outside can be reached by path (default /)"},
     {"user", "USER", OPTION_STRING, AT(user), "run commands and own files as this user"},
@@ -310,6 +313,8 @@ static int check_options(const struct options *o, struct err *e)
         return err_set(e, ERR_INVALID,
                        "no token: give --token-file FILE, --token-fd N, or --auth=open to let "
                        "everybody in");
+    if (o->token_once && !o->token_file)
+        return err_set(e, ERR_INVALID, "--token-once goes with --token-file");
     if (n_auth > 1)
         return err_set(e, ERR_INVALID,
                        "--token-file, --token-fd and --auth=open exclude each other");
@@ -357,8 +362,15 @@ static int read_token_file(const struct options *o, char *out, size_t *ret_len, 
                        o->token_file);
     (void)snprintf(name, sizeof(name), "'%s'", o->token_file);
     r = read_token(fd, name, out, ret_len, e);
-    if (r == 0 && o->init && S_ISREG(st.st_mode))
-        (void)unlink(o->token_file); /* in a box nobody needs it again, and a child could read it */
+    if (r < 0 || !S_ISREG(st.st_mode))
+        return r;
+    /* In a box nobody needs it again, and a child could read it. */
+    if ((o->init || o->token_once) && unlink(o->token_file) < 0 && o->token_once)
+        return err_sys(e, errno, "--token-once: remove '%s'", o->token_file);
+    if (!o->init && !o->token_once && !o->user && st.st_uid == geteuid())
+        log_info(
+            "commands run as the owner of the token file '%s' and can read it: see --token-once",
+            o->token_file);
     return r;
 }
 

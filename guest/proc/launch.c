@@ -11,6 +11,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "proc/environ.h"
 #include "proc/proc.h"
 #include "proc/pty.h"
 
@@ -70,26 +71,6 @@ static int set_user(struct launch *la, const struct proc_spec *s, struct err *e)
     return 0;
 }
 
-/* Replaces the variable of the same name, or adds it. */
-static int set_env(char ***env, const char *setting, struct err *e)
-{
-    size_t name_len = strcspn(setting, "=") + 1;
-
-    for (char **at = *env; at && *at; at++) {
-        char *copy;
-
-        if (strncmp(*at, setting, name_len) != 0)
-            continue;
-        copy = strdup(setting);
-        if (!copy)
-            return err_oom(e);
-        free(*at);
-        *at = copy;
-        return 0;
-    }
-    return strv_push(env, setting, e);
-}
-
 static int add_env(char ***env, const char *name, const char *value, struct err *e)
 {
     _cleanup_free_ char *setting = NULL;
@@ -102,8 +83,18 @@ static int add_env(char ***env, const char *name, const char *value, struct err 
     return strv_push(env, setting, e);
 }
 
+static int add_all(char ***env, char *const *settings, struct err *e)
+{
+    int r = 0;
+
+    for (; r == 0 && settings && *settings; settings++)
+        r = environ_set(env, *settings, e);
+    return r;
+}
+
 static int make_env(struct launch *la, const struct proc *p, struct err *e)
 {
+    _cleanup_strv_ char **common = NULL;
     const char *const defaults[][2] = {
         {"PATH", p->reg->path},
         {"HOME", la->user.home},
@@ -116,9 +107,11 @@ static int make_env(struct launch *la, const struct proc *p, struct err *e)
         r = add_env(&la->env, defaults[i][0], defaults[i][1], e);
     if (r == 0 && p->spec.has_pty)
         r = strv_push(&la->env, TERM_DEFAULT, e);
-    for (char **at = p->spec.env; r == 0 && at && *at; at++)
-        r = set_env(&la->env, *at, e);
-    return r;
+    if (r == 0)
+        r = environ_copy(p->reg, &common, e);
+    if (r == 0)
+        r = add_all(&la->env, common, e);
+    return r == 0 ? add_all(&la->env, p->spec.env, e) : r;
 }
 
 static int make_cwd(struct launch *la, const struct proc_spec *s, struct err *e)

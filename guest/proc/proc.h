@@ -109,6 +109,7 @@ struct registry {
     uint64_t forgotten[REGISTRY_MAX_FORGOTTEN]; /* hashes of ids, a ring */
     size_t forgotten_at;
     struct registry_counts totals;
+    char **env; /* environ.h */
 
     /* the loop's: */
     int signal_fd;

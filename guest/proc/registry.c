@@ -592,6 +592,7 @@ struct registry *registry_free(struct registry *reg)
     (void)pthread_mutex_destroy(&reg->lock);
     oom_done(&reg->oom);
     free(reg->path);
+    strv_free(reg->env);
     free(reg);
     return NULL;
 }

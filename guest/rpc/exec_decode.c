@@ -93,7 +93,7 @@ static int add_setting(char ***env, const char *name, json_t *value, struct err 
     return setting ? strv_push(env, setting, e) : err_oom(e);
 }
 
-static int jx_env(json_t *v, void *out, struct err *e)
+int exec_jx_env(json_t *v, void *out, struct err *e)
 {
     const char *name;
     json_t *value;
@@ -273,7 +273,7 @@ static const struct jx_field run_fields[] = {
     OPTIONAL(argv, jx_argv),
     OPTIONAL(shell, jx_script),
     OPTIONAL(cwd, jx_path),
-    OPTIONAL(env, jx_env),
+    OPTIONAL(env, exec_jx_env),
     OPTIONAL(user, jx_string_copy),
     OPTIONAL(stdin, jx_bytes),
     OPTIONAL(stdin_open, jx_bool),

@@ -21,7 +21,8 @@ static json_t *new_features(const struct agent *a)
 {
     static const char *const always[] = {"exec",   "pty",     "files", "archive", "glob",
                                          "grep",   "ndjson",  "sse",   "connect", "proxy",
-                                         "tunnel", "metrics", "ready", "ports",   NULL};
+                                         "tunnel", "metrics", "ready", "ports",   "activity",
+                                         "hold",   "resync",  "env",   NULL};
     json_t *list = json_array();
 
     for (size_t i = 0; list && always[i]; i++)

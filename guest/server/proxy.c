@@ -15,6 +15,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/str.h"
 #include "proc/loop.h"
 #include "rpc/agent.h"
@@ -33,11 +34,15 @@
 #define IO_BYTES (8 * 1024)
 #define EARLY_REPLY_BYTES (8 * 1024 * 1024) /* of a reply that comes before the request's end */
 #define BLOCK_BYTES (16 * 1024)
+#define PROXY_TIMEOUT_HEADER "Bellhop-Proxy-Timeout-Ms"
+#define PROXY_ANSWER_MS (10 * 60 * 1000) /* from the end of the request to the answer's head */
+#define PROXY_ANSWER_MAX_MS (24 * 3600 * 1000)
 
 struct proxy {
     struct request *request; /* a reference */
     struct server *server;
     uint16_t port;
+    int64_t patience_ms;
     bool is_upgrade;
     bool is_started;
 
@@ -65,6 +70,7 @@ struct proxy {
     struct dial *dial;
     int fd; /* taken over by the relay after an upgrade */
     struct loop_watch *watch;
+    struct loop_timer *timer; /* until the head is there */
     uint32_t events;
     bool is_finished;
     uint64_t left; /* of a body with a length */
@@ -112,9 +118,11 @@ static bool is_dropped(const struct copying *c, const char *name, const char *va
     static const char *const names[] = {"Host",
                                         "Expect",
                                         "Content-Length",
+                                        "X-Forwarded-For",
                                         "X-Forwarded-Host",
                                         "X-Forwarded-Proto",
-                                        "X-Forwarded-Prefix"};
+                                        "X-Forwarded-Prefix",
+                                        PROXY_TIMEOUT_HEADER};
 
     for (size_t i = 0; i < N_ELEMENTS(names); i++)
         if (strcasecmp(names[i], name) == 0)
@@ -136,14 +144,39 @@ static enum MHD_Result copy_header(void *cls, enum MHD_ValueKind kind, const cha
     return c->r < 0 ? MHD_NO : MHD_YES;
 }
 
+/* Who asked, behind what those in front of us have said: nothing for a unix socket. */
+static int add_client(struct request *q, struct proxy *p, struct err *e)
+{
+    const char *before = request_header(q, "X-Forwarded-For");
+    struct sockaddr_storage peer = {0};
+    socklen_t len = sizeof(peer);
+    char text[INET6_ADDRSTRLEN] = "";
+
+    if (getpeername(q->conn->fd, (struct sockaddr *)&peer, &len) == 0 && peer.ss_family == AF_INET)
+        (void)inet_ntop(AF_INET, &((struct sockaddr_in *)&peer)->sin_addr, text, sizeof(text));
+    else if (peer.ss_family == AF_INET6)
+        (void)inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&peer)->sin6_addr, text, sizeof(text));
+    if (!before && !text[0])
+        return 0;
+    return buf_addf(&p->hello, e, "X-Forwarded-For: %s%s%s\r\n", before ? before : "",
+                    before && text[0] ? ", " : "", text);
+}
+
+/* A front that ends TLS says so: a server that redirects to https would do so for ever. */
 static int add_forwarded(struct request *q, struct proxy *p, struct err *e)
 {
-    const char *host = request_header(q, "Host");
+    const char *proto = request_header(q, "X-Forwarded-Proto");
+    const char *host = request_header(q, "X-Forwarded-Host");
     int r = buf_addf(&p->hello, e,
-                     "Host: localhost:%d\r\nX-Forwarded-Proto: http\r\n"
+                     "Host: localhost:%d\r\nX-Forwarded-Proto: %s\r\n"
                      "X-Forwarded-Prefix: /v1/proxy/%d\r\n",
-                     (int)p->port, (int)p->port);
+                     (int)p->port, proto && strcasecmp(proto, "https") == 0 ? "https" : "http",
+                     (int)p->port);
 
+    if (!host)
+        host = request_header(q, "Host");
+    if (r == 0)
+        r = add_client(q, p, e);
     if (r == 0 && host)
         r = buf_addf(&p->hello, e, "X-Forwarded-Host: %s\r\n", host);
     if (r == 0 && p->is_upgrade)
@@ -190,10 +223,41 @@ static void close_peer(struct proxy *p)
     fd_close(TAKE_FD(p->fd));
 }
 
+static void finish(struct proxy *p, const struct err *error);
+static void on_impatience(struct loop *l, void *arg);
+
+static int set_timer(struct proxy *p, struct err *e)
+{
+    return loop_timer_add(p->server->agent->loop, clock_mono_ms() + p->patience_ms, on_impatience,
+                          p, &p->timer, e);
+}
+
+/* The request may still be on its way: then the server has not been asked yet. */
+static void on_impatience(struct loop *l, void *arg)
+{
+    struct proxy *p = arg;
+    struct err error = {0};
+    bool is_asked;
+
+    (void)l;
+    p->timer = NULL;
+    (void)pthread_mutex_lock(&p->lock);
+    is_asked = p->up_ended && !p->up.len;
+    (void)pthread_mutex_unlock(&p->lock);
+    if (!is_asked && set_timer(p, &error) == 0)
+        return;
+    if (is_asked)
+        (void)err_field(&error, ERR_DEADLINE, "port",
+                        "port %d in the box did not answer within %lld ms", (int)p->port,
+                        (long long)p->patience_ms);
+    finish(p, &error);
+}
+
 /* The loop has no more to do with it. Drops its reference. */
 static void finish(struct proxy *p, const struct err *error)
 {
     p->is_finished = true;
+    p->timer = loop_timer_del(p->timer);
     if (!p->has_head || p->head.status != MHD_HTTP_SWITCHING_PROTOCOLS || error)
         close_peer(p);
     else if (p->watch)
@@ -285,7 +349,8 @@ static void pump(struct loop *l, void *arg)
     if (must_start) {
         struct err error = {0};
 
-        if (dial_new(l, NULL, p->port, on_dialed, p, &p->dial, &error) < 0)
+        if (set_timer(p, &error) < 0 ||
+            dial_new(l, NULL, p->port, on_dialed, p, &p->dial, &error) < 0)
             finish(p, &error);
     } else if (p->is_started && !p->is_finished && p->dial && is_left(p)) {
         finish(p, NULL);
@@ -393,6 +458,7 @@ static int take_body(struct proxy *p, char *data, size_t len, struct err *e)
 
 static void publish_head(struct proxy *p)
 {
+    p->timer = loop_timer_del(p->timer);
     (void)pthread_mutex_lock(&p->lock);
     p->has_head = true;
     (void)pthread_mutex_unlock(&p->lock);
@@ -512,21 +578,39 @@ static void on_io(struct loop *l, uint32_t events, void *arg)
 
 /* ---- the connection's side ---- */
 
+/* How long the server may take for the head of its answer. */
+static int read_patience(struct request *q, uint64_t *ret_ms, struct err *e)
+{
+    const char *value = request_header(q, PROXY_TIMEOUT_HEADER);
+    int r = value ? str_parse_u64(value, 1, PROXY_ANSWER_MAX_MS, ret_ms, e) : 0;
+
+    return r < 0 ? err_at(e, r, PROXY_TIMEOUT_HEADER) : 0;
+}
+
 static int proxy_begin(struct request *q, struct err *e)
 {
+    uint64_t patience_ms = PROXY_ANSWER_MS;
     struct proxy *p;
     const char *path;
     uint16_t port;
     int r;
 
     r = dial_parse_port(q->raw_rest, &port, &path, e);
+    if (r == 0)
+        r = server_check_port(q->server, port, e);
+    if (r == 0)
+        r = read_patience(q, &patience_ms, e);
     if (r < 0)
         return r;
     p = calloc(1, sizeof(*p));
     if (!p)
         return err_oom(e);
-    *p = (struct proxy){
-        .request = request_ref(q), .server = q->server, .port = port, .refs = 1, .fd = -1};
+    *p = (struct proxy){.request = request_ref(q),
+                        .server = q->server,
+                        .port = port,
+                        .patience_ms = (int64_t)patience_ms,
+                        .refs = 1,
+                        .fd = -1};
     (void)pthread_mutex_init(&p->lock, NULL);
     buf_init(&p->hello, 2 * SERVER_POOL_BYTES);
     buf_init(&p->early, HTTP1_HEAD_MAX + IO_BYTES);
@@ -585,7 +669,7 @@ static int proxy_body(struct request *q, const char *data, size_t *len, struct e
             kick(p);
         (void)pthread_mutex_unlock(&p->lock);
         if (r < 0) {
-            q->error_status = MHD_HTTP_BAD_GATEWAY;
+            q->error_status = r == -ERR_DEADLINE ? 0 : MHD_HTTP_BAD_GATEWAY;
             return r;
         }
         if (!left || request_park(q)) {
@@ -712,7 +796,7 @@ static int proxy_finish(struct request *q, struct err *e)
         if (has_head)
             return reply(q, p, e);
         if (r < 0) {
-            q->error_status = MHD_HTTP_BAD_GATEWAY;
+            q->error_status = r == -ERR_DEADLINE ? 0 : MHD_HTTP_BAD_GATEWAY;
             return r;
         }
         if (request_park(q))

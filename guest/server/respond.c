@@ -143,6 +143,8 @@ int respond_error(struct request *q, const struct err *error, int status, struct
     }
     for (unsigned i = 0; i < q->n_reply_headers; i++)
         respond_add_header(response, q->reply_headers[i].name, q->reply_headers[i].value);
+    if (status == MHD_HTTP_BAD_GATEWAY)
+        respond_add_header(response, "Retry-After", "1"); /* a server may be about to start */
     q->bytes_out += len;
     return respond_queue(q, status, response, e);
 }

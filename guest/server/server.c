@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -9,6 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/str.h"
 #include "proc/loop.h"
 #include "rpc/agent.h"
 #include "server/listen.h"
@@ -389,6 +391,22 @@ const char *server_tcp_address(const struct server *s, size_t i)
 const char *server_unix_path(const struct server *s, size_t i)
 {
     return address_at(s, i, listener_unix_path);
+}
+
+int server_check_port(const struct server *s, uint16_t port, struct err *e)
+{
+    static const char *const hosts[] = {"127.0.0.1", "0.0.0.0", "[::1]", "[::]"};
+    const char *address;
+
+    for (size_t i = 0; (address = server_tcp_address(s, i)); i++)
+        for (size_t j = 0; j < N_ELEMENTS(hosts); j++) {
+            char own[64];
+
+            (void)snprintf(own, sizeof(own), "%s:%d", hosts[j], (int)port);
+            if (str_eq(own, address))
+                return err_field(e, ERR_INVALID, "port", "port %d is the agent's own", (int)port);
+        }
+    return 0;
 }
 
 const char *server_library(void)

@@ -50,5 +50,8 @@ struct server *server_free(struct server *s); /* stopped; accepts NULL; returns 
 const char *server_tcp_address(const struct server *s, size_t i);
 const char *server_unix_path(const struct server *s, size_t i);
 
+/* ERR_INVALID for field "port" when a connection to this port in the box would reach the agent. */
+int server_check_port(const struct server *s, uint16_t port, struct err *e);
+
 /* The HTTP library's version. */
 const char *server_library(void);

@@ -42,6 +42,8 @@ static int tunnel_begin(struct request *q, struct err *e)
     int r;
 
     r = dial_parse_port(q->rest, &port, &end, e);
+    if (r == 0)
+        r = server_check_port(q->server, port, e);
     if (r < 0)
         return r;
     if (*end)

@@ -3,6 +3,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../lib/agent
+load ../lib/node
 
 setup()
 {
@@ -173,4 +174,25 @@ PY
     wait_until 10 fds_are_back || fail "$(n_fds), $before before"
     run agent_curl /v1/metrics
     [[ $output == *$'\nbellhop_tunnels 0\n'* ]]
+}
+
+@test "proxy carries WebSocket, events and uploads as they come" {
+    npm_package ws 8.18.3
+    fds=$(n_fds)
+    run run_node "$BATS_TEST_DIRNAME/../lib/proxy_client.mjs" "$AGENT_URL" "$AGENT_TOKEN"
+    echo "$output"
+    [ "$status" = 0 ]
+    [ "$(grep -c '^ok ' <<<"$output")" = 11 ]
+    fds_are_back() { [ "$(n_fds)" -le $((fds + 2)) ]; }
+    wait_until 10 fds_are_back || fail "$(n_fds), $fds before"
+    wait_until 5 eval '[[ $(agent_curl /v1/metrics) == *$'"'"'\nbellhop_tunnels 0\n'"'"'* ]]'
+}
+
+@test "proxy and tunnel refuse the agent's own port, and say when to come again" {
+    run agent_curl "/v1/proxy/$AGENT_PORT/v1/health" -i
+    [[ $output == *" 400 "* && $output == *"is the agent's own"* && $output == *'"field":"port"'* ]]
+    run agent_curl "/v1/tunnel/$AGENT_PORT" -i -H 'Connection: Upgrade' -H 'Upgrade: tcp'
+    [[ $output == *" 400 "* && $output == *"is the agent's own"* ]]
+    run agent_curl /v1/proxy/1/ -i
+    [[ $output == *" 502 "* && $output == *"Retry-After: 1"* ]]
 }
