@@ -28,7 +28,7 @@ struct agent {
     const char *http_library;  /* its version, for Info */
     bool is_read_only;
     int64_t started_mono_ms;
-    _Atomic uint64_t generation;    /* raised by System.Resync: which life of a snapshot this is */
+    _Atomic uint64_t generation; /* raised by System.Resync: which life of a snapshot this is */
     unsigned (*drop_idle)(void *server); /* closes connections without a request; how many */
     void *server;
 };

@@ -118,8 +118,8 @@ struct request {
     enum stage stage;
     bool is_gated;
     bool is_use; /* of the box: counted as a call */
-    int status; /* of the reply, 0 before */
-    int metric; /* the counters it adds to */
+    int status;  /* of the reply, 0 before */
+    int metric;  /* the counters it adds to */
     struct err refusal;
     int refusal_status;
     int error_status;  /* a handler's: the status of its error, when it is not the code's own */

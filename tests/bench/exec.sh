@@ -52,5 +52,6 @@ yes 'one line of output, as a program writes it, of about eighty bytes or somewh
 "$dir/bench" output "$port" "$token" "$text" 5
 "$dir/bench" idle "$port" "$token" "$agent_pid" 1000
 awk '/^VmRSS:/ { rss = $2 } /^VmHWM:/ { hwm = $2 } END {
-    printf "%-44s %8.1f MiB now, %.1f MiB at its highest\n", "agent, resident after all that", rss / 1024, hwm / 1024 }' \
+    printf "%-44s %8.1f MiB now, %.1f MiB at its highest\n", "agent, resident after all that",
+        rss / 1024, hwm / 1024 }' \
     "/proc/$agent_pid/status"

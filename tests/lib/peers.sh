@@ -7,7 +7,7 @@
 
 top=${top:?is to be set to the repository}
 
-# peer NAME PATH-BELOW-THE-REGISTRY SHA512 PROGRAM: unpacked once; sets peer_program.
+# peer NAME PATH-BELOW-THE-REGISTRY SHA256 PROGRAM: unpacked once; sets peer_program.
 peer()
 {
     peer_dir=$top/build/cache/conformance/$1-$(printf %s "$3" | cut -c1-12)
@@ -18,7 +18,7 @@ peer()
     rm -rf "$peer_dir"
     mkdir -p "$peer_dir"
     curl -fsSL --retry 3 --max-time 600 -o "$peer_dir/package.tgz" "$peer_registry/$2"
-    echo "$3  $peer_dir/package.tgz" | sha512sum -c --quiet -
+    echo "$3  $peer_dir/package.tgz" | sha256sum -c --quiet -
     tar -xzf "$peer_dir/package.tgz" -C "$peer_dir"
     rm "$peer_dir/package.tgz"
     chmod 755 "$peer_program"
@@ -28,7 +28,7 @@ peer()
 peer_sandbox_agent()
 {
     peer sandbox-agent @sandbox-agent/cli-linux-x64/-/cli-linux-x64-0.4.2.tgz \
-        1fd45baaad03464087bda93379f2540eb0dadb2faf263958779fed79fcca6d0df8968704d774c63728112f1744557a411028caf7055d0704d512985036c39c8f \
+        47ce5b254a57bb6c023bb0b086ecbfb217811122c6cb4b0a870a697f04494320 \
         package/bin/sandbox-agent
     # shellcheck disable=SC2034
     sandbox_agent=$peer_program
@@ -37,7 +37,7 @@ peer_sandbox_agent()
 peer_codex()
 {
     peer codex @openai/codex/-/codex-0.169.0-linux-x64.tgz \
-        a34e4dc803820f28123d1a35ca29f3c6f91149d9ac672043f44ee66e99a345a9d27ccf25ca9a96b50804a385df364c21b82476685bbc9a518eb101855d56d5c3 \
+        89801b4b97faba562eb80fe0a833159ac79399be674022f4b1a0ccab1d153faa \
         package/vendor/x86_64-unknown-linux-musl/bin/codex
     # shellcheck disable=SC2034
     codex=$peer_program
