@@ -291,7 +291,7 @@ $(B)/tests/test_%: $(B)/obj/unit/test_%.o $(B)/obj/agent.a $(DEPS_DONE)
 	@$(AGENT_CC) $(LDFLAGS_ALL) $(AGENT_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(AGENT_LIBS)
 
 # It sees the decoders' tables as they are used.
-$(B)/tests/test_schema: LDFLAGS += -Wl,--wrap=jx_decode
+$(B)/tests/test_schema $(B)/tests/fuzz_rpc: LDFLAGS += -Wl,--wrap=jx_decode
 
 $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@mkdir -p $(@D)

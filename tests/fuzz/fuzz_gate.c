@@ -1,0 +1,166 @@
+/*
+ * The request gate, with any method, address and headers. What it lets through has one framing, one
+ * host, names that are tokens, the token where one is needed, a route with that verb, and a path
+ * without a NUL; all of that is checked here by rules of its own. What it refuses has an error.
+ * The library's headers are those of the input: its two functions are replaced.
+ * fuzz-flags: -max_len=2048
+ */
+#include "fuzz.h"
+
+#include <microhttpd.h>
+#include <strings.h>
+
+#include "common/cleanup.h"
+#include "rpc/rpc.h"
+#include "server/gate.h"
+#include "server/route.h"
+#include "server/state.h"
+
+#define MAX_HEADERS 12
+#define TOKEN "0123456789abcdef"
+
+static struct {
+    char *name, *value;
+} headers[MAX_HEADERS];
+static size_t n_headers;
+
+int MHD_get_connection_values(struct MHD_Connection *c, enum MHD_ValueKind kind,
+                              MHD_KeyValueIterator fn, void *cls)
+{
+    (void)c;
+    for (size_t i = 0; i < n_headers; i++)
+        (void)fn(cls, kind, headers[i].name, headers[i].value);
+    return (int)n_headers;
+}
+
+const char *MHD_lookup_connection_value(struct MHD_Connection *c, enum MHD_ValueKind kind,
+                                        const char *name)
+{
+    (void)c;
+    (void)kind;
+    for (size_t i = 0; i < n_headers; i++)
+        if (strcasecmp(headers[i].name, name) == 0)
+            return headers[i].value;
+    return NULL;
+}
+
+static const char *header(const char *name)
+{
+    return MHD_lookup_connection_value(NULL, MHD_HEADER_KIND, name);
+}
+
+static size_t count(const char *name)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < n_headers; i++)
+        n += strcasecmp(headers[i].name, name) == 0;
+    return n;
+}
+
+static bool has_token(void)
+{
+    const char *auth = header("Authorization"), *e2b = header("X-Access-Token");
+
+    return (auth && strncasecmp(auth, "bearer ", 7) == 0 && strcmp(auth + 7, TOKEN) == 0) ||
+           (e2b && strcmp(e2b, TOKEN) == 0);
+}
+
+static void check_accepted(const struct request *q, const struct server *s, const char *verb)
+{
+    size_t lengths = count("Content-Length"), encodings = count("Transfer-Encoding");
+    const char *length = header("Content-Length");
+
+    CHECK(q->route && q->path);
+    CHECK(q->route->flags & ROUTE_ANY_VERB || q->route->verbs & q->verb);
+    CHECK(lengths + encodings <= 1 && count("Host") <= 1);
+    CHECK(!encodings || (q->is_http11 && strcasecmp(header("Transfer-Encoding"), "chunked") == 0));
+    if (lengths) {
+        char digits[32];
+
+        CHECK(strspn(length, "0123456789") == strlen(length));
+        (void)snprintf(digits, sizeof(digits), "%llu", (unsigned long long)q->declared);
+        CHECK(strcmp(length + strspn(length, "0"), digits + (q->declared == 0)) == 0);
+    } else {
+        CHECK(q->declared == (encodings ? UINT64_MAX : 0));
+    }
+    CHECK(q->declared == UINT64_MAX ? q->route->max_body_bytes > 0
+                                    : q->declared <= q->route->max_body_bytes);
+    CHECK(has_token() || q->route->flags & ROUTE_OPEN);
+    CHECK(!header("Origin") || q->route->flags & ROUTE_ANY_VERB);
+    for (size_t i = 0; i < n_headers; i++)
+        CHECK(*headers[i].name && !strpbrk(headers[i].name, " \t:\r\n()<>@,;\\\"/[]?={}"));
+    CHECK(!s->o.read_only || !q->method || q->method->flags & RPC_READS);
+    CHECK(!s->o.read_only || !(q->route->flags & ROUTE_CHANGES) || q->method ||
+          (strcmp(verb, "POST") == 0 && q->route->flags & ROUTE_POST_READS) ||
+          strcmp(verb, "GET") == 0 || strcmp(verb, "HEAD") == 0 || strcmp(verb, "OPTIONS") == 0);
+    CHECK(!(q->route->flags & ROUTE_REST) == !q->rest);
+}
+
+/* A name or value: one of the ones that matter, or free text. */
+static char *take(struct fuzz_in *in, const char *const *known, size_t n_known)
+{
+    uint8_t which = fuzz_byte(in);
+    char *s;
+
+    if (which >= n_known)
+        return fuzz_str(in, 300, NULL);
+    s = strdup(known[which]);
+    CHECK(s);
+    return s;
+}
+
+static void take_headers(struct fuzz_in *in)
+{
+    static const char *const names[] = {"Content-Length", "Transfer-Encoding", "Host",  "Expect",
+                                        "Authorization",  "X-Access-Token",    "Origin"};
+    static const char *const values[] = {
+        "chunked", "0", "2", "Bearer " TOKEN, TOKEN, "box", "100-continue", "http://x"};
+
+    for (n_headers = 0; n_headers < MAX_HEADERS && in->len; n_headers++) {
+        headers[n_headers].name = take(in, names, N_ELEMENTS(names));
+        headers[n_headers].value = take(in, values, N_ELEMENTS(values));
+    }
+}
+
+FUZZ(data, size)
+{
+    static const char *const verbs[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
+    static const char *const targets[] = {"/v1/health", "/bellhop.v1.Exec/Run", "/v1/files//a",
+                                          "/v1/archive?path=a", "/v1/proxy/80/x"};
+    static bool is_ready;
+    struct server server = {.token = (char *)(uintptr_t)TOKEN};
+    struct conn conn = {0};
+    struct fuzz_in in = {data, size};
+    uint8_t flags = fuzz_byte(&in);
+    char *verb = take(&in, verbs, N_ELEMENTS(verbs));
+    struct request *q = calloc(1, sizeof(*q));
+    struct err e = {0};
+    int status = 0, r;
+
+    CHECK(q && (is_ready || route_init_metrics(NULL) == 0));
+    is_ready = true;
+    server.o.token_len = strlen(TOKEN);
+    server.o.read_only = flags & 1;
+    conn.is_reserve = flags & 2;
+    q->refs = 1;
+    q->server = &server;
+    q->conn = &conn;
+    q->target = take(&in, targets, N_ELEMENTS(targets));
+    (void)pthread_mutex_init(&q->lock, NULL);
+    take_headers(&in);
+
+    r = gate_check(q, verb, flags & 4 ? "HTTP/1.0" : "HTTP/1.1", &status, &e);
+    CHECK(r == 0 || (r == -e.code && e.message[0]));
+    CHECK(r == 0 || status == 0 || (status >= 400 && status < 600));
+    if (r == 0)
+        check_accepted(q, &server, verb);
+
+    for (size_t i = 0; i < n_headers; i++) {
+        free(headers[i].name);
+        free(headers[i].value);
+    }
+    request_unref(q);
+    free(verb);
+    return 0;
+}
