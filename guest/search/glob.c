@@ -110,6 +110,22 @@ static bool is_empty_dir(const struct glob_job *j, const struct tree_entry *entr
     return is_empty;
 }
 
+/* A link to a file counts as a file here, with the link's own size: so has fd it. */
+static bool is_of_size(const struct glob_job *j, const struct tree_entry *entry,
+                       const struct stat *st)
+{
+    uint64_t size = (uint64_t)st->st_size;
+    struct tree_entry target = *entry;
+    struct stat of_target;
+
+    if (size < j->o->min_size || size > j->o->max_size)
+        return false;
+    if (!S_ISLNK(st->st_mode))
+        return S_ISREG(st->st_mode);
+    target.via_link = true;
+    return tree_entry_stat(&target, j->access, &of_target) == 0 && S_ISREG(of_target.st_mode);
+}
+
 static bool is_in_time(const struct glob_options *o, const struct stat *st)
 {
     int64_t ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
@@ -135,8 +151,7 @@ static bool is_wanted_by_stat(const struct glob_job *j, const struct tree_entry 
     }
     if (o->executable && !(st.st_mode & 0111))
         return false;
-    if (o->has_size && (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < o->min_size ||
-                        (uint64_t)st.st_size > o->max_size))
+    if (o->has_size && !is_of_size(j, entry, &st))
         return false;
     if (o->empty &&
         !(S_ISREG(st.st_mode) ? st.st_size == 0 : S_ISDIR(st.st_mode) && is_empty_dir(j, entry)))

@@ -1,5 +1,6 @@
 #include "search/rulefiles.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,7 +216,7 @@ int rulefiles_global(const char *home, const struct tree_access *access, struct 
                      struct rules **ret, struct err *e)
 {
     _cleanup_free_ char *path = NULL;
-    int r;
+    int r, fd;
 
     if (!home || !path_is_absolute(home))
         return 0;
@@ -228,5 +229,6 @@ int rulefiles_global(const char *home, const struct tree_access *access, struct 
         return err_oom(e);
     if (!path_is_absolute(path))
         return 0;
-    return rules_take_fd(access->open(access->arg, path, O_RDONLY), path, notes, ret, e);
+    fd = access->open(access->arg, path, O_RDONLY);
+    return fd == -EACCES ? 0 : rules_take_fd(fd, path, notes, ret, e); /* outside --root, say */
 }

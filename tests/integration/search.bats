@@ -163,3 +163,198 @@ glob_rpc()
     is_quiet() { [ "$(n_fds)" -le $((before + 1)) ]; }
     wait_until 5 is_quiet
 }
+
+# joined FILTER: the JSON lines in $output through jq, joined by spaces
+joined()
+{
+    jq -r "$1" <<<"$output" | tr '\n' ' '
+}
+
+# in_parts METHOD FIELDS FILTER: a search in pages of one result, until there is no cursor; prints them
+in_parts()
+{
+    local cursor=null limit=limit
+
+    [ "$1" = Glob ] || limit=max_count
+    for _ in $(seq 20); do
+        run rpc "Search/$1" "{\"path\":\"$TREE\",$2,\"$limit\":1,\"cursor\":$cursor}"
+        joined "$3"
+        cursor=$(jq -c 'select(.end)|.end.cursor' <<<"$output")
+        [ "$cursor" != null ] || return 0
+    done
+    echo "there is no end"
+}
+
+@test "a search goes on exactly behind its limit, in every order and within a file" {
+    touch -d '2001-01-01' "$TREE/src/deep/b.h"
+    touch -d '2002-01-01' "$TREE/src/a.c"
+    for order in '"sort":"path"' '"sort":"modified"' '"sort":"size","reverse":true' '"sort":"path","reverse":true'; do
+        fields="\"hidden\":true,$order"
+        run glob_rpc "$fields"
+        [ "$(in_parts Glob "$fields" 'select(.file)|.file.path')" = "$(joined 'select(.file)|.file.path')" ]
+        fields="\"pattern\":\"TODO\",\"hidden\":true,$order"
+        run grep_rpc "$fields"
+        [ "$(in_parts Grep "$fields" 'select(.match)|.match|"\(.path):\(.line)"')" = \
+            "$(joined 'select(.match)|.match|"\(.path):\(.line)"')" ]
+    done
+    run glob_rpc '"type":"file","sort":"modified"'
+    [ "$(joined 'select(.file)|.file.path')" = "$TREE/src/deep/b.h $TREE/src/a.c " ]
+}
+
+@test "a cursor is for the search it came from, and for a sorted one" {
+    run grep_rpc '"pattern":"TODO","sort":"path","max_count":1'
+    cursor=$(jq -c 'select(.end)|.end.cursor' <<<"$output")
+    for fields in "\"pattern\":\"other\",\"sort\":\"path\",\"cursor\":$cursor" \
+        "\"pattern\":\"TODO\",\"cursor\":$cursor" '"pattern":"TODO","sort":"path","cursor":"AAAA"'; do
+        run grep_rpc "$fields"
+        [[ "$output" == *'"field":"cursor"'* ]]
+    done
+}
+
+@test "glob's kinds of pattern, types and filters are fd's" {
+    chmod 755 "$TREE/src/a.c"
+    : >"$TREE/src/empty"
+    ln -s a.c "$TREE/src/link"
+    truncate -s 5000 "$TREE/src/large.BIN"
+    touch -d '2001-01-01' "$TREE/src/large.BIN"
+    while IFS=';' read -r fields options; do
+        run glob_rpc "\"sort\":\"path\",$fields"
+        ours=$(jq -r 'select(.file)|.file.path + (if .file.type == "directory" then "/" else "" end)' <<<"$output")
+        theirs=$(cd "$TREE" && eval "TZ=UTC fdfind --strip-cwd-prefix $options" | sed "s|^|$TREE/|" | LC_ALL=C sort)
+        [ "$(LC_ALL=C sort <<<"$ours")" = "$theirs" ] || { echo "$fields: $ours / $theirs" && return 1; }
+    done <<'END'
+"pattern":"^[a-b]\\.","kind":"regex";--case-sensitive '^[a-b]\.'
+"pattern":".c","kind":"fixed";--fixed-strings .c
+"pattern":"*.bin","case":"insensitive";--glob --ignore-case '*.bin'
+"pattern":"/src/d","kind":"regex","full_path":true;--full-path --case-sensitive /src/d
+"type":"executable";--type x
+"type":"empty";--type e
+"type":["directory","symlink"];--type d --type l
+"extensions":["bin","h"];--extension bin --extension h
+"min_size":4096;--size +4096b
+"max_size":10;--size -10b
+"type":"file","changed_before_ms":1000000000000;--type f --changed-before '2001-09-09 01:46:40'
+"type":"file","changed_within_ms":3600000;--type f --changed-within 1h
+"min_depth":2,"max_depth":2;--min-depth 2 --max-depth 2
+"exclude":["deep","*.c"];--exclude deep --exclude '*.c'
+"follow":true,"type":"file";--follow --type f
+END
+}
+
+@test "links are followed when asked, and a loop is told of and not run into" {
+    mkdir "$TREE/real"
+    echo 'TODO linked' >"$TREE/real/x.txt"
+    ln -s ../real "$TREE/src/dir"
+    ln -s ../src "$TREE/src/loop"
+    ln -s nowhere "$TREE/src/broken"
+    run grep_rpc '"pattern":"TODO linked","follow":true,"sort":"path"'
+    [ "$(joined 'select(.match)|.match.path')" = "$TREE/real/x.txt $TREE/src/dir/x.txt " ]
+    [ "$(jq -r 'select(.end)|.end.incomplete[].path' <<<"$output" | sort | tr '\n' ' ')" = \
+        "$TREE/src/broken $TREE/src/loop " ]
+    run grep_rpc '"pattern":"TODO linked"'
+    [ "$(joined 'select(.match)|.match.path')" = "$TREE/real/x.txt " ]
+}
+
+@test "links are not followed out of the agent's root" {
+    stop_agents
+    mkdir "$TREE/box"
+    echo 'TODO secret' >"$TREE/out.txt"
+    ln -s "$TREE/out.txt" "$TREE/box/link"
+    ln -s .. "$TREE/box/up"
+    start_agent --root "$TREE/box"
+    run rpc Search/Grep "{\"pattern\":\"secret\",\"path\":\"$TREE/box\",\"follow\":true}"
+    [ "$(jq -s 'map(select(.match))|length' <<<"$output")" -eq 0 ]
+    [ "$(jq -r 'select(.end)|.end.incomplete|length' <<<"$output")" -eq 2 ]
+}
+
+@test "another file system is not entered when that is asked" {
+    [ "$(id -u)" -eq 0 ] || skip "only root can mount"
+    mkdir "$TREE/mnt"
+    mount -t tmpfs none "$TREE/mnt"
+    echo TODO >"$TREE/mnt/x.c"
+    run grep_rpc '"pattern":"TODO","globs":["x.c"],"one_file_system":true'
+    within=$(jq -s 'map(select(.match))|length' <<<"$output")
+    run grep_rpc '"pattern":"TODO","globs":["x.c"]'
+    umount "$TREE/mnt"
+    [ "$within" -eq 0 ]
+    [ "$(jq -s 'map(select(.match))|length' <<<"$output")" -eq 1 ]
+}
+
+@test "grep tells matches only, and what they would become" {
+    run grep_rpc '"pattern":"(t\\w+) (TODO)","replace":"$2 ${1}! $$","globs":["a.c"]'
+    [ "$(joined 'select(.match)|.match|[.text,.replaced.text]|join("|")')" = 'two TODO here|TODO two! $ here ' ]
+    run grep_rpc '"pattern":"[a-z]o|(?<x>e)","only_matching":true,"replace":"<$x>","globs":["a.c"]'
+    [ "$(jq -c 'select(.match)|.match|[.line,.column,.offset,.text,.replaced.text]' <<<"$output" | tr '\n' ' ')" = \
+        '[1,3,2,"e","<e>"] [2,2,5,"wo","<>"] [2,11,14,"e","<e>"] [2,13,16,"e","<e>"] [3,4,21,"e","<e>"] [3,5,22,"e","<e>"] ' ]
+}
+
+@test "grep's modes and options are rg's" {
+    printf 'foo\r\nbar foo\r\n' >"$TREE/crlf.txt"
+    printf 'caf\xe9 foo\n' >"$TREE/latin.txt"
+    printf 'f\0o\0o\0\n\0' >"$TREE/wide.txt"
+    printf '\xff\xfef\0o\0o\0\n\0' >"$TREE/marked.txt"
+    while IFS=';' read -r fields options; do
+        run grep_rpc "\"sort\":\"path\",$fields"
+        ours=$(jq -r 'select(.match)|.match|.path + (if .count then ":\(.count)" elif .line then ":\(.line):\(.text)" else "" end)' <<<"$output" | tr -d '\r')
+        theirs=$(eval "rg --no-heading --sort path $options '$TREE'" | tr -d '\r' || true)
+        [ "$ours" = "$theirs" ] || { echo "$fields: $ours / $theirs" && return 1; }
+    done <<'END'
+"pattern":"o","mode":"count_matches";--count-matches o
+"pattern":"TODO","mode":"files_without_match";--files-without-match TODO
+"patterns":["one","bar"],"pattern":"TODO l";-n -e 'TODO l' -e one -e bar
+"patterns":["(","foo"],"fixed":true,"globs":["!latin.txt"];-n -F -e '(' -e foo -g '!latin.txt'
+"pattern":"foo$","crlf":true,"globs":["!latin.txt"];-n --crlf 'foo$' -g '!latin.txt'
+"pattern":"caf\u00e9 f","encoding":"latin1","mode":"files";-l -E latin1 'café f'
+"pattern":"foo","encoding":"utf-16le","globs":["wide.txt"];-n -E utf-16le foo -g wide.txt
+"pattern":"^foo","globs":["marked.txt"];-n ^foo -g marked.txt
+"pattern":"TODO","iglobs":["*.C"];-n TODO --iglob '*.C'
+"pattern":"TODO","types":["web"],"type_add":["web:*.c","web:include:sh"];-n TODO --type-add 'web:*.c' --type-add 'web:include:sh' -t web
+"pattern":"TODO","no_ignore_vcs":true;-n TODO --no-ignore-vcs
+END
+}
+
+@test "a wrong one of several patterns is named, and text is cut where asked" {
+    run grep_rpc '"patterns":["ok","a(b"]'
+    [[ "$output" == *'"field":"patterns[1]"'* ]]
+    run grep_rpc '"pattern":"TODO","globs":["a.c"],"max_columns":7'
+    [ "$(joined 'select(.match)|.match|"\(.text)|\(.truncated)"')" = 'two TOD|true ' ]
+}
+
+@test "the list of what could not be read is bounded, and the rest counted" {
+    [ "$(id -u)" -eq 0 ] || skip "only root can run the agent for another user"
+    chmod 755 "$TREE"
+    mkdir "$TREE/many"
+    for i in $(seq 130); do echo TODO >"$TREE/many/$i"; done
+    chmod 000 "$TREE"/many/*
+    run rpc Search/Grep "{\"pattern\":\"TODO\",\"path\":\"$TREE/many\",\"user\":\"nobody\"}"
+    [ "$(jq -c 'select(.end)|.end|[(.incomplete|length),.incomplete_more]' <<<"$output")" = '[100,30]' ]
+}
+
+@test "work stops at once when the client goes, also within a pattern that takes long" {
+    # Each line takes PCRE2 a while, below its limits for each place to begin at; all a minute.
+    for _ in $(seq 20000); do echo aaaaaaaaaaaaaaaaaaaaaa; done >"$TREE/slow.txt"
+    ticks() { awk '{ print $14 + $15 }' "/proc/$AGENT_PID/stat"; }
+    agent_curl /bellhop.v1.Search/Grep -H 'Content-Type: application/json' --max-time 1 \
+        --data-binary "{\"pattern\":\"(a|aa)+\$(?<!a)\",\"path\":\"$TREE/slow.txt\"}" >/dev/null 2>&1 || true
+    before=$(ticks)
+    [ "$before" -ge 20 ] # it was at work
+    is_idle()
+    {
+        local then
+
+        then=$(ticks)
+        sleep 0.2
+        [ "$(ticks)" -le "$then" ]
+    }
+    wait_until 5 is_idle
+    # Hundredths of a second of processor time since the client has gone.
+    [ $(($(ticks) - before)) -le 10 ]
+}
+
+@test "each encoding of the stream has the same messages" {
+    body="{\"pattern\":\"TODO\",\"path\":\"$TREE\",\"sort\":\"path\"}"
+    lines=$(rpc Search/Grep "$body")
+    events=$(agent_curl /bellhop.v1.Search/Grep -H 'Content-Type: application/json' \
+        -H 'Accept: text/event-stream' --data-binary "$body" | sed -n 's/^data: //p' | grep -v '^{}$')
+    [ "$events" = "$lines" ]
+}

@@ -1,8 +1,9 @@
 /*
  * Random trees, ignore files, patterns and options: what the search modules find must be what
  * Debian's rg 13 finds (rg -P for lines) and what fdfind 8.6 does. The seed is fixed, so that a
- * failure comes again; SEARCH_DIFF_CASES and SEARCH_DIFF_SEED ask for more or others. Where we
- * differ on purpose the generator stays away; tests/diff/README.md lists those places.
+ * failure comes again; SEARCH_DIFF_SECONDS (for each test), SEARCH_DIFF_CASES (at least so many) and
+ * SEARCH_DIFF_SEED ask for more or others. Where we differ on purpose there is a row in the table
+ * below, as in tests/diff/README.md: nothing else may differ, and a row only where it holds.
  */
 #define T_ALARM_S 600
 #include "test.h"
@@ -14,16 +15,23 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/str.h"
 #include "search/glob.h"
 #include "search/search.h"
 
-#define DEFAULT_CASES 60 /* of each of the four tests */
+#define DEFAULT_CASES 40  /* of each test, however slow the machine */
+#define DEFAULT_SECONDS 8 /* and more until so much time has passed */
+#define QUESTIONS 6       /* about one tree */
 #define OUT_MAX (16u * 1024 * 1024)
-#define MAX_ARGS 32
+#define MAX_ARGS 48
 
 static uint64_t random_state;
-static bool with_nul; /* some files are binary */
+
+/* What is odd about the tree of the moment: some differences are allowed only then. */
+static struct oddities {
+    bool nul, bad_text, fdignore, linked_rules, bad_rule;
+} odd;
 
 static unsigned pick(unsigned n) /* 0..n-1 */
 {
@@ -80,26 +88,60 @@ static void make_rules(const char *path)
             T_OK(buf_addf(&b, NULL, "/%s", ANY(rule_parts)) == 0);
         T_OK(buf_adds(&b, chance(20) ? "/" : "", NULL) == 0);
         T_OK(buf_adds(&b, chance(5) ? "  \n" : chance(5) ? "\n#x\n\n" : "\n", NULL) == 0);
+        if (pick(400) == 0) {
+            T_OK(buf_adds(&b, "\xff*\n", NULL) == 0);
+            odd.bad_rule = true;
+        }
     }
     write_file(path, b.data, b.len);
     buf_done(&b);
 }
 
+/* ASCII text as UTF-16 with a byte order mark; other bytes become letters of their own. */
+static void widen(struct buf *b, bool big)
+{
+    struct buf wide = {.max = 1024 * 1024};
+
+    T_OK(buf_add(&wide, big ? "\xfe\xff" : "\xff\xfe", 2, NULL) == 0);
+    for (size_t i = 0; i < b->len; i++) {
+        char unit[2] = {big ? 0 : b->data[i], big ? b->data[i] : 0};
+
+        T_OK(buf_add(&wide, unit, 2, NULL) == 0);
+    }
+    buf_done(b);
+    *b = wide;
+}
+
 static void make_content(const char *path)
 {
     struct buf b = {.max = 1024 * 1024};
+    const char *eol = chance(5) ? "\r\n" : "\n";
 
     for (unsigned n = pick(12); n; n--) {
         for (unsigned k = pick(5); k; k--)
             T_OK(buf_addf(&b, NULL, "%s%s", ANY(words), chance(70) ? " " : "") == 0);
-        T_OK(buf_adds(&b, chance(3) ? "\r\n" : "\n", NULL) == 0);
+        T_OK(buf_adds(&b, chance(3) ? "\r\n" : eol, NULL) == 0);
     }
     if (b.len && chance(20))
         b.len--; /* no line feed at the end */
-    if (with_nul && b.len && chance(10))
+    if (b.len && chance(1)) {
         b.data[pick((unsigned)b.len)] = '\0';
+        odd.nul = true;
+    } else if (b.len && chance(1)) {
+        b.data[pick((unsigned)b.len)] = '\xff';
+        odd.bad_text = true;
+    } else if (chance(3)) {
+        widen(&b, chance(50));
+    }
     write_file(path, b.data ? b.data : "", b.len);
     buf_done(&b);
+    if (chance(10))
+        (void)chmod(path, 0755);
+    if (chance(30)) { /* long ago */
+        const struct timespec then[2] = {{.tv_sec = 1500000000}, {.tv_sec = 1500000000}};
+
+        (void)utimensat(AT_FDCWD, path, then, 0);
+    }
 }
 
 static void make_git(const char *dir)
@@ -132,6 +174,14 @@ static void make_tree(const char *dir, unsigned depth, bool with_rgignore)
         if (chance(rules[i].percent) && (i < 2 || with_rgignore))
             make_rules(path);
     }
+    (void)snprintf(path, sizeof(path), "%s/.fdignore", dir);
+    if (pick(150) == 0) {
+        make_rules(path);
+        odd.fdignore = true;
+    }
+    (void)snprintf(path, sizeof(path), "%s/.gitignore", dir);
+    if (pick(150) == 0 && symlink("m.md", path) == 0)
+        odd.linked_rules = true;
     if (chance(depth ? 6 : 70))
         make_git(dir);
     for (unsigned n = pick(7); n; n--) {
@@ -140,7 +190,7 @@ static void make_tree(const char *dir, unsigned depth, bool with_rgignore)
     }
     if (chance(10)) {
         (void)snprintf(path, sizeof(path), "%s/link", dir);
-        T_OK(symlink("a", path) == 0 || errno == EEXIST);
+        T_OK(symlink(chance(80) ? "a" : "..", path) == 0 || errno == EEXIST);
     }
     for (unsigned n = depth < 4 ? pick(4) : 0; n; n--) {
         (void)snprintf(path, sizeof(path), "%s/%s", dir, ANY(dir_names));
@@ -153,8 +203,14 @@ static void make_tree(const char *dir, unsigned depth, bool with_rgignore)
 struct question {
     char *args[MAX_ARGS]; /* of the other program, owned */
     size_t n;
+    bool is_fd, pcre;
     struct search_options o;
+    struct glob_options glob;
+    const char *more[4]; /* patterns */
     char **globs;
+    char **iglobs;
+    char **exclude;
+    char **extensions;
     char **types;
     char **type_not;
 };
@@ -170,9 +226,118 @@ static void question_done(struct question *q)
     for (size_t i = 0; i < q->n; i++)
         free(q->args[i]);
     strv_free(q->globs);
+    strv_free(q->iglobs);
+    strv_free(q->exclude);
+    strv_free(q->extensions);
     strv_free(q->types);
     strv_free(q->type_not);
 }
+
+/* --- where the answers may differ --- */
+
+static bool is_bad_text(const struct question *q)
+{
+    return odd.bad_text && q->pcre;
+}
+
+static bool is_limit_with_after(const struct question *q)
+{
+    return q->o.grep.max_per_file != UINT64_MAX && q->o.grep.after;
+}
+
+static bool is_line_start_after_match(const struct question *q)
+{
+    return q->o.grep.multiline && q->o.match.pattern && strchr(q->o.match.pattern, '^');
+}
+
+/* Whether the pattern matches nothing at all. */
+static bool matches_empty(const struct question *q)
+{
+    struct match_span ignored;
+    struct match *m = NULL;
+    struct matcher *w = NULL;
+    bool found;
+
+    T_OK(match_new(&q->o.match, &m, NULL) == 0 && matcher_new(m, &w, NULL) == 0);
+    matcher_set_text(w, "", 0);
+    found = matcher_find(w, "", 0, 0, &ignored, NULL) > 0;
+    matcher_free(w);
+    match_free(m);
+    return found;
+}
+
+/* Counted or replaced, matches of nothing are each program's own affair. */
+static bool is_empty_counted(const struct question *q)
+{
+    bool counts = q->o.grep.mode == GREP_COUNT_MATCHES ||
+                  (q->o.grep.mode == GREP_COUNT && q->o.grep.multiline);
+    bool replaces = q->o.grep.replace && !q->pcre;
+
+    return (counts || replaces) && matches_empty(q);
+}
+
+static bool is_nul_in_pieces(const struct question *q)
+{
+    return odd.nul && (q->pcre || q->o.grep.multiline);
+}
+
+static bool is_under_a_path(const struct question *q)
+{
+    return q->o.tree.shown[0] && strcmp(q->o.tree.shown, ".") != 0;
+}
+
+static bool is_linked_rules(const struct question *q)
+{
+    (void)q;
+    return odd.linked_rules;
+}
+
+static bool is_fdignore(const struct question *q)
+{
+    return q->is_fd && odd.fdignore;
+}
+
+static bool is_smart_class(const struct question *q)
+{
+    return !q->pcre && !q->is_fd && q->o.match.letters == MATCH_SMART;
+}
+
+static bool is_bad_rule(const struct question *q)
+{
+    (void)q;
+    return odd.bad_rule;
+}
+
+static struct {
+    const char *id;
+    bool (*may_differ)(const struct question *q);
+    unsigned n_seen;
+} differences[] = {
+    {"D1", is_bad_text, 0},
+    {"D2", is_limit_with_after, 0},
+    {"D3", is_line_start_after_match, 0},
+    {"D4", is_empty_counted, 0},
+    {"D5", is_nul_in_pieces, 0},
+    {"D6", is_under_a_path, 0},
+    {"D7", is_linked_rules, 0},
+    {"D8", is_fdignore, 0},
+    {"D9", is_smart_class, 0},
+    {"D10", is_bad_rule, 0},
+};
+_Static_assert(N_ELEMENTS(differences) <= 10, "no more differences than that");
+
+static bool may_differ(const struct question *q)
+{
+    for (size_t i = 0; i < N_ELEMENTS(differences); i++) {
+        if (differences[i].may_differ(q)) {
+            differences[i].n_seen++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- questions --- */
 
 static void ask_tree(struct question *q)
 {
@@ -186,6 +351,18 @@ static void ask_tree(struct question *q)
     if (chance(10)) {
         q->o.tree.no_ignore = true;
         ask(q, "--no-ignore");
+    }
+    if (chance(5)) {
+        q->o.tree.no_ignore_vcs = true;
+        ask(q, "--no-ignore-vcs");
+    }
+    if (chance(5)) {
+        q->o.tree.no_ignore_parent = true;
+        ask(q, "--no-ignore-parent");
+    }
+    if (chance(10)) {
+        q->o.tree.follow = true;
+        ask(q, "--follow");
     }
     if (chance(15)) {
         q->o.tree.max_depth = pick(4);
@@ -207,6 +384,13 @@ static void ask_tree(struct question *q)
         ask(q, glob);
     }
     if (chance(10)) {
+        const char *glob = chance(50) ? "*.C" : chance(50) ? "!FOO*" : "[A-B]*";
+
+        T_OK(strv_push(&q->iglobs, glob, NULL) == 0);
+        ask(q, "--iglob");
+        ask(q, glob);
+    }
+    if (chance(10)) {
         const char *t = ANY(types);
         bool not = chance(40);
 
@@ -224,7 +408,29 @@ static void quote(struct buf *b, const char *s)
     T_OK(buf_adds(b, "'", NULL) == 0);
 }
 
-/* A line in which rg says that it gives up on a binary file after a match is left out. */
+/* Takes out the lines in which rg says that it gives up on a binary file, and with --crlf what is
+ * left of lines' ends. */
+static void clean_answer(struct buf *out, bool crlf)
+{
+    struct buf clean = {.max = OUT_MAX};
+    const char *p = out->data, *end = p + out->len;
+
+    while (p < end) {
+        const char *nl = memchr(p, '\n', (size_t)(end - p));
+        size_t n = (size_t)((nl ? nl : end) - p), len = n;
+
+        if (crlf && n && p[n - 1] == '\r')
+            len--;
+        if (!memmem(p, n, " WARNING: stopped searching ", 28)) {
+            T_OK(buf_add(&clean, p, len, NULL) == 0);
+            T_OK(buf_adds(&clean, "\n", NULL) == 0);
+        }
+        p += n + 1;
+    }
+    buf_done(out);
+    *out = clean;
+}
+
 static void run_peer(const struct question *q, const char *program, const char *home,
                      struct buf *out, struct buf *command)
 {
@@ -232,16 +438,17 @@ static void run_peer(const struct question *q, const char *program, const char *
     char block[4096];
     size_t n;
 
-    T_OK(buf_addf(command, NULL, "HOME='%s' XDG_CONFIG_HOME= %s", home, program) == 0);
+    T_OK(buf_addf(command, NULL, "HOME='%s' XDG_CONFIG_HOME= TZ=UTC exec %s", home, program) == 0);
     for (size_t i = 0; i < q->n; i++)
         quote(command, q->args[i]);
-    T_OK(buf_adds(command, " 2>/dev/null </dev/null | grep -av ' WARNING: stopped searching '",
-                  NULL) == 0);
+    T_OK(buf_adds(command, " 2>/dev/null </dev/null", NULL) == 0);
     f = popen(command->data, "r");
     T_OK(f);
     while ((n = fread(block, 1, sizeof(block), f)) > 0)
         T_OK(buf_add(out, block, n, NULL) == 0);
     (void)pclose(f);
+    if (!q->is_fd)
+        clean_answer(out, q->o.grep.crlf);
 }
 
 static int open_plain(void *arg, const char *path, int flags)
@@ -274,7 +481,8 @@ struct taker {
 
 static void take_lines(struct buf *out, const char *path, const struct grep_result *r)
 {
-    const char *text = r->line.text, *end = text + r->line.len;
+    const struct grep_line *line = r->replaced ? r->replaced : &r->line;
+    const char *text = line->text, *end = text + line->len;
 
     for (size_t i = 0; i < r->n_before; i++)
         add_line(out, path, '-', r->before[i].number, r->before[i].text, r->before[i].len);
@@ -294,49 +502,63 @@ static int take_result(void *arg, const char *path, const struct grep_result *r,
 {
     const struct taker *t = arg;
 
-    if (t->mode == GREP_FILES)
+    if (t->mode == GREP_FILES || t->mode == GREP_FILES_WITHOUT)
         return buf_addf(t->out, e, "%s\n", path);
-    if (t->mode == GREP_COUNT)
+    if (t->mode != GREP_LINES)
         return buf_addf(t->out, e, "%s:%" PRIu64 "\n", path, r->count);
     take_lines(t->out, path, r);
     return 0;
 }
 
-/* *ret_failed: the question was refused (a glob that is not valid, say). */
-static void run_own(struct question *q, bool grep, const char *pattern, bool all, struct buf *out,
-                    bool *ret_failed)
+static int run_files(struct question *q, int fd, struct notes *notes, struct buf *out,
+                     struct err *e)
+{
+    const struct glob_sink sink = {.found = take_path, .arg = out};
+    struct glob_result res;
+    int r;
+
+    q->glob.tree = q->o.tree;
+    q->glob.order = q->o.order;
+    q->glob.extensions = q->extensions;
+    r = glob_run(fd, &q->glob, &plain, &sink, notes, &res, e);
+    free(res.last.below);
+    return r;
+}
+
+static int run_lines(struct question *q, int fd, struct notes *notes, struct buf *out,
+                     struct err *e)
+{
+    struct taker taker = {out, q->o.grep.mode};
+    const struct search_sink sink = {.result = take_result, .arg = &taker};
+    struct search_result res;
+    int r;
+
+    q->o.match.more = (char *const *)(uintptr_t)q->more;
+    q->o.match.groups = q->o.grep.replace;
+    r = search_run(fd, &q->o, &plain, &sink, notes, &res, e);
+    free(res.last.below);
+    return r;
+}
+
+static void run_own(struct question *q, bool grep, struct buf *out)
 {
     static struct notes notes;
     _cleanup_close_ int fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct taker taker = {out, q->o.grep.mode};
     struct err e = {0};
-    int r;
 
     T_OK(fd >= 0);
     notes_init(&notes);
     q->o.tree.globs = q->globs;
+    q->o.tree.iglobs = q->iglobs;
+    q->o.tree.exclude = q->exclude;
     q->o.tree.types = q->types;
     q->o.tree.type_not = q->type_not;
-    if (grep) {
-        const struct search_sink sink = {.result = take_result, .arg = &taker};
-        struct search_result res;
-
-        r = search_run(fd, &q->o, &plain, &sink, &notes, &res, &e);
-    } else {
-        const struct glob_options o = {.tree = q->o.tree,
-                                       .pattern = pattern,
-                                       .files = true,
-                                       .dirs = all,
-                                       .symlinks = all,
-                                       .others = all};
-        const struct glob_sink sink = {.found = take_path, .arg = out};
-        struct glob_result res;
-
-        r = glob_run(fd, &o, &plain, &sink, &notes, &res, &e);
-    }
-    T_INT(notes.total, 0);
+    if (grep)
+        (void)run_lines(q, fd, &notes, out, &e); /* a glob that is not valid is refused by both */
+    else
+        (void)run_files(q, fd, &notes, out, &e);
+    T_OK(notes.total == 0 || q->o.tree.follow); /* links to nowhere, and loops */
     notes_done(&notes);
-    *ret_failed = r < 0;
 }
 
 static int compare_lines(const void *a, const void *b)
@@ -365,12 +587,12 @@ static void sort_lines(struct buf *b)
     *b = sorted;
 }
 
-static void compare(const struct buf *own, const struct buf *peer, const struct buf *command,
-                    unsigned number)
+static void compare(const struct question *q, const struct buf *own, const struct buf *peer,
+                    const struct buf *command, unsigned number)
 {
     const char *a = own->len ? own->data : "", *b = peer->len ? peer->data : "";
 
-    if (own->len == peer->len && memcmp(a, b, own->len) == 0)
+    if ((own->len == peer->len && memcmp(a, b, own->len) == 0) || may_differ(q))
         return;
     (void)fprintf(stderr, "# case %u in %s: %s\n# ours:\n%s\n# theirs:\n%s\n", number,
                   getenv("PWD"), command->data, a, b);
@@ -391,17 +613,14 @@ static void require(const char *program, const char *version)
         T_SKIP("the peer is not installed in the version that it is compared with");
 }
 
-static unsigned n_cases(void)
+static uint64_t from_env(const char *name, uint64_t or_else)
 {
-    const char *s = getenv("SEARCH_DIFF_CASES"), *seed = getenv("SEARCH_DIFF_SEED");
-    uint64_t n = DEFAULT_CASES;
+    const char *s = getenv(name);
+    uint64_t n = or_else;
 
-    random_state = 20261122;
-    if (seed)
-        T_OK(str_parse_u64(seed, 1, UINT64_MAX, &random_state, NULL) == 0);
     if (s)
-        T_OK(str_parse_u64(s, 1, 1000000, &n, NULL) == 0);
-    return (unsigned)n;
+        T_OK(str_parse_u64(s, 0, UINT64_MAX, &n, NULL) == 0);
+    return n;
 }
 
 /* A new tree, and the working directory somewhere in it. */
@@ -409,6 +628,7 @@ static void enter_tree(const char *top, unsigned number, bool with_rgignore)
 {
     char path[512];
 
+    odd = (struct oddities){0};
     (void)snprintf(path, sizeof(path), "%s/%u", top, number);
     (void)mkdir(path, 0755);
     T_OK(chdir(path) == 0);
@@ -425,46 +645,64 @@ static void enter_tree(const char *top, unsigned number, bool with_rgignore)
 
 typedef void (*case_fn)(struct question *q, const char *home, unsigned number);
 
+static void run_case(const char *home, const char *whole, case_fn fn, unsigned number)
+{
+    struct question q = {0};
+
+    q.o.tree = (struct tree_options){.shown = "",
+                                     .whole = whole,
+                                     .home = home,
+                                     .max_depth = UINT32_MAX,
+                                     .max_filesize = UINT64_MAX,
+                                     .n_workers = TREE_MAX_WORKERS};
+    q.glob = (struct glob_options){.files = true, .max_size = UINT64_MAX};
+    q.o.grep.max_per_file = UINT64_MAX;
+    fn(&q, home, number);
+    question_done(&q);
+}
+
 static void run_cases(bool with_rgignore, case_fn fn)
 {
-    unsigned n = n_cases();
+    uint64_t least = from_env("SEARCH_DIFF_CASES", DEFAULT_CASES);
+    int64_t until =
+        clock_mono_ms() + 1000 * (int64_t)from_env("SEARCH_DIFF_SECONDS", DEFAULT_SECONDS);
     char top[256], home[512], whole[1024];
+    unsigned n = 0;
 
+    random_state = from_env("SEARCH_DIFF_SEED", 20261122);
     T_OK(getcwd(top, sizeof(top)));
-    for (unsigned i = 0; i < n; i++) {
-        struct question q = {0};
-
-        enter_tree(top, i, with_rgignore);
-        T_OK(getcwd(whole, sizeof(whole)));
-        (void)setenv("PWD", whole, 1);
-        (void)snprintf(home, sizeof(home), "%s/%u/home", top, i);
-        q.o.tree = (struct tree_options){.shown = "",
-                                         .whole = whole,
-                                         .home = home,
-                                         .max_depth = UINT32_MAX,
-                                         .max_filesize = UINT64_MAX,
-                                         .n_workers = TREE_MAX_WORKERS};
-        q.o.grep.max_per_file = UINT64_MAX;
-        fn(&q, home, i);
-        question_done(&q);
-        T_OK(chdir(top) == 0);
+    for (; n < least || clock_mono_ms() < until; n++) {
+        if (n % QUESTIONS == 0) {
+            T_OK(chdir(top) == 0);
+            (void)snprintf(whole, sizeof(whole), "rm -rf ./%u", n / QUESTIONS - (n > 0));
+            (void)system(whole);
+            enter_tree(top, n / QUESTIONS, with_rgignore);
+            T_OK(getcwd(whole, sizeof(whole)));
+            (void)setenv("PWD", whole, 1);
+            (void)snprintf(home, sizeof(home), "%s/%u/home", top, n / QUESTIONS);
+        }
+        run_case(home, whole, fn, n);
     }
+    T_OK(chdir(top) == 0);
+    (void)fprintf(stderr, "# %u cases;", n);
+    for (size_t i = 0; i < N_ELEMENTS(differences); i++)
+        if (differences[i].n_seen)
+            (void)fprintf(stderr, " %s %u times", differences[i].id, differences[i].n_seen);
+    (void)fprintf(stderr, "\n");
 }
 
 /* Asks both and compares; sorted unless the order is part of the question. */
-static void answer(struct question *q, const char *program, const char *home, bool grep,
-                   const char *pattern, bool all, unsigned number)
+static void answer(struct question *q, const char *home, bool grep, unsigned number)
 {
     struct buf own = {.max = OUT_MAX}, peer = {.max = OUT_MAX}, command = {.max = OUT_MAX};
-    bool failed;
 
-    run_peer(q, program, home, &peer, &command);
-    run_own(q, grep, pattern, all, &own, &failed);
+    run_peer(q, q->is_fd ? "fdfind" : "rg", home, &peer, &command);
+    run_own(q, grep, &own);
     if (q->o.order.by == ORDER_NONE) {
         sort_lines(&own);
         sort_lines(&peer);
     }
-    compare(&own, &peer, &command, number);
+    compare(q, &own, &peer, &command, number);
     buf_done(&own);
     buf_done(&peer);
     buf_done(&command);
@@ -474,7 +712,7 @@ static void files_case(struct question *q, const char *home, unsigned number)
 {
     ask(q, "--files");
     ask_tree(q);
-    answer(q, "rg", home, false, NULL, false, number);
+    answer(q, home, false, number);
 }
 
 TEST(search_finds_the_files_that_rg_finds)
@@ -483,14 +721,97 @@ TEST(search_finds_the_files_that_rg_finds)
     run_cases(true, files_case);
 }
 
-static void fd_case(struct question *q, const char *home, unsigned number)
+static void ask_fd_pattern(struct question *q)
 {
     static const char *const globs[] = {"*", "*.c", "a*",  "[ab]*", "*.{c,h}", "foo",
                                         "?", "**",  "*o*", "b*",    "{a,b}",   "*.txt"};
-    const char *glob = ANY(globs);
+    static const char *const regexes[] = {"^a", "o+", "\\.c$", "b|x", "[a-f]{2}", "^\\.?e", "oo"};
+    unsigned kind = pick(3);
 
-    ask(q, "--glob");
-    ask(q, "--case-sensitive");
+    q->glob.kind = kind == 0 ? GLOB_GLOB : kind == 1 ? GLOB_REGEX : GLOB_FIXED;
+    q->glob.pattern = kind == 0 ? ANY(globs) : kind == 1 ? ANY(regexes) : chance(50) ? "o" : ".c";
+    ask(q, kind == 0 ? "--glob" : kind == 1 ? "--regex" : "--fixed-strings");
+    if (chance(30)) {
+        q->glob.letters = MATCH_INSENSITIVE;
+        ask(q, "--ignore-case");
+    } else {
+        ask(q, "--case-sensitive");
+    }
+    if (chance(10)) {
+        q->glob.full_path = true;
+        ask(q, "--full-path");
+    }
+}
+
+static void ask_fd_types(struct question *q)
+{
+    static const char *const names[] = {"f", "d", "l", "x", "e"};
+    struct glob_options *g = &q->glob;
+    unsigned type = pick(10);
+
+    g->dirs = g->symlinks = g->others = true;
+    if (type >= N_ELEMENTS(names))
+        return;
+    ask(q, "--type");
+    ask(q, names[type]);
+    g->files = type != 1 && type != 2;
+    g->dirs = type == 1 || type == 4;
+    g->symlinks = type == 2;
+    g->others = false;
+    g->executable = type == 3;
+    g->empty = type == 4;
+}
+
+static void ask_fd_filters(struct question *q)
+{
+    static const char *const excludes[] = {"*.c", "a", "src/**", "build", "foo*"};
+    struct glob_options *g = &q->glob;
+
+    if (chance(15)) {
+        const char *ext = chance(50) ? "c" : chance(50) ? "tar.gz" : "TXT";
+
+        T_OK(strv_push(&q->extensions, ext, NULL) == 0);
+        ask(q, "--extension");
+        ask(q, ext);
+    }
+    if (chance(15)) {
+        const char *glob = ANY(excludes);
+
+        T_OK(strv_push(&q->exclude, glob, NULL) == 0);
+        ask(q, "--exclude");
+        ask(q, glob);
+    }
+    if (chance(10)) {
+        bool least = chance(50);
+
+        g->has_size = true;
+        g->min_size = least ? 20 : 0;
+        g->max_size = least ? UINT64_MAX : 20;
+        ask(q, "--size");
+        ask(q, least ? "+20b" : "-20b");
+    }
+    if (chance(10)) {
+        bool before = chance(50);
+
+        *(before ? &g->changed_before_ns : &g->changed_after_ns) = 1577836800000000000;
+        ask(q, before ? "--changed-before" : "--changed-within");
+        ask(q, "2020-01-01 00:00:00");
+    }
+    if (chance(15)) {
+        q->o.tree.max_depth = 1 + pick(3);
+        ask(q, "--max-depth");
+        ask(q, q->o.tree.max_depth == 1 ? "1" : q->o.tree.max_depth == 2 ? "2" : "3");
+    }
+    if (chance(15)) {
+        q->o.tree.min_depth = 2;
+        ask(q, "--min-depth");
+        ask(q, "2");
+    }
+}
+
+static void fd_case(struct question *q, const char *home, unsigned number)
+{
+    q->is_fd = true;
     ask(q, "--strip-cwd-prefix");
     if (chance(30)) {
         q->o.tree.hidden = true;
@@ -500,8 +821,16 @@ static void fd_case(struct question *q, const char *home, unsigned number)
         q->o.tree.no_ignore = true;
         ask(q, "--no-ignore");
     }
-    ask(q, glob);
-    answer(q, "fdfind", home, false, glob, true, number);
+    if (chance(10)) {
+        q->o.tree.follow = true;
+        ask(q, "--follow");
+    }
+    ask_fd_types(q);
+    ask_fd_filters(q);
+    ask_fd_pattern(q);
+    ask(q, "--");
+    ask(q, q->glob.pattern);
+    answer(q, home, false, number);
 }
 
 TEST(search_finds_the_paths_that_fd_finds)
@@ -590,6 +919,15 @@ static void ask_match(struct question *q, bool pcre)
         ask(q, "-x");
         m->line = true;
     }
+    if (pcre && chance(7)) {
+        ask(q, "--crlf");
+        m->crlf = q->o.grep.crlf = true;
+    }
+    if (chance(3)) {
+        ask(q, "-E");
+        ask(q, "latin1");
+        q->o.grep.encoding = WINDOW_LATIN1;
+    }
     if (chance(10)) {
         ask(q, "-v");
         q->o.grep.invert = true;
@@ -605,18 +943,35 @@ static void ask_match(struct question *q, bool pcre)
 
 static void ask_output(struct question *q)
 {
-    unsigned mode = pick(8);
+    static const struct {
+        const char *option;
+        enum grep_mode mode;
+    } modes[] = {{"-c", GREP_COUNT},
+                 {"-l", GREP_FILES},
+                 {"--count-matches", GREP_COUNT_MATCHES},
+                 {"--files-without-match", GREP_FILES_WITHOUT}};
+    unsigned mode = pick(14);
 
-    if (mode < 2) {
-        ask(q, mode ? "-l" : "-c");
-        q->o.grep.mode = mode ? GREP_FILES : GREP_COUNT;
+    if (mode < N_ELEMENTS(modes)) {
+        ask(q, modes[mode].option);
+        q->o.grep.mode = modes[mode].mode;
+    } else if (mode < 7 && !q->o.grep.invert) {
+        if (mode != 5) {
+            ask(q, "-o");
+            q->o.grep.only_matching = true;
+        }
+        if (mode != 4 && !q->o.grep.multiline) {
+            q->o.grep.replace = chance(50) ? "<$0>" : chance(50) ? "[${1}x]" : "$$-$2$";
+            ask(q, "-r");
+            ask(q, q->o.grep.replace);
+        }
     } else if (chance(40)) {
         q->o.grep.before = pick(4);
         q->o.grep.after = pick(4);
         ask_count(q, "-B", q->o.grep.before);
         ask_count(q, "-A", q->o.grep.after);
     }
-    if (!q->o.grep.after && !q->o.grep.multiline && chance(15)) {
+    if (!q->o.grep.multiline && chance(15)) {
         q->o.grep.max_per_file = 1 + pick(3);
         ask_count(q, "-m", (unsigned)q->o.grep.max_per_file);
     }
@@ -639,6 +994,11 @@ static void ask_lines(struct question *q, const char *pattern, bool pcre)
     ask_output(q);
     ask(q, "-e");
     ask(q, pattern);
+    if (chance(10)) {
+        q->more[0] = chance(50) ? "bar" : "(x)";
+        ask(q, "-e");
+        ask(q, q->more[0]);
+    }
     ask(q, ".");
     q->o.tree.shown = ".";
     q->o.match.pattern = pattern;
@@ -648,12 +1008,9 @@ static void ask_lines(struct question *q, const char *pattern, bool pcre)
 static void pcre_case(struct question *q, const char *home, unsigned number)
 {
     ask(q, "-P");
+    q->pcre = true;
     ask_lines(q, ANY(patterns), true);
-    if (q->o.grep.multiline && q->o.grep.mode == GREP_COUNT)
-        return; /* rg also counts empty matches within a character; test_grep.c has ours */
-    if (q->o.grep.multiline && q->o.match.pattern[0] == '^')
-        return; /* rg takes the end of a match for the start of a line */
-    answer(q, "rg", home, true, NULL, false, number);
+    answer(q, home, true, number);
 }
 
 TEST(search_finds_the_lines_that_rg_finds_with_pcre2)
@@ -693,12 +1050,11 @@ static const char *const common_patterns[] = {"foo",
 static void common_case(struct question *q, const char *home, unsigned number)
 {
     ask_lines(q, ANY(common_patterns), false);
-    answer(q, "rg", home, true, NULL, false, number);
+    answer(q, home, true, number);
 }
 
 TEST(search_finds_the_lines_that_rg_finds)
 {
     require("rg", "ripgrep 13");
-    with_nul = true;
     run_cases(true, common_case);
 }
