@@ -1,6 +1,7 @@
 /* output: what a command writes, from its pipes or terminal into the journals and to its readers. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -98,6 +99,8 @@ int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e)
         s->next = p->subs;
         p->subs = s;
         p->n_subs++;
+        if (s->is_lossless)
+            p->is_awaited = false;
         for (size_t i = 0; i < N_PROC_STREAMS && s->is_lossless; i++)
             if (p->out[i].tail_max < PROC_LAG_BYTES + PROC_READ_BYTES)
                 p->out[i].tail_max = PROC_LAG_BYTES + PROC_READ_BYTES; /* else it would miss some */
@@ -135,6 +138,50 @@ void proc_unsubscribe(struct proc *p, struct proc_sub *s)
     (void)pthread_mutex_unlock(&p->lock);
     if (is_paused)
         proc_post(p, on_resume);
+}
+
+static void on_linger_timer(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    p->linger_timer = NULL;
+    (void)pthread_mutex_lock(&p->lock);
+    p->is_awaited = false;
+    (void)pthread_mutex_unlock(&p->lock);
+    on_resume(l, p); /* takes the timer's reference */
+}
+
+static void set_linger_timer(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+    bool had = p->linger_timer != NULL;
+
+    p->linger_timer = loop_timer_del(p->linger_timer);
+    if (had)
+        proc_unref(p);
+    if (loop_timer_add(l, clock_mono_ms() + PROC_LINGER_MS, on_linger_timer, p, &p->linger_timer,
+                       NULL) == 0)
+        return; /* the reference is the timer's now */
+    (void)pthread_mutex_lock(&p->lock);
+    p->is_awaited = false;
+    (void)pthread_mutex_unlock(&p->lock);
+    on_resume(l, p);
+}
+
+void proc_leave(struct proc *p, struct proc_sub *s)
+{
+    bool is_awaited;
+
+    (void)pthread_mutex_lock(&p->lock);
+    is_awaited = s->is_lossless && p->info.state == PROC_RUNNING;
+    if (is_awaited) {
+        p->is_awaited = true;
+        memcpy(p->left_at, s->read_to, sizeof(p->left_at));
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    if (is_awaited)
+        proc_post(p, set_linger_timer);
+    proc_unsubscribe(p, s);
 }
 
 /* With the lock: what is neither in memory nor in the file. */
@@ -205,7 +252,8 @@ static int look_up(struct proc *p, enum proc_stream stream, uint64_t offset, voi
 /* With the lock: is a reader that must not miss anything further behind than lag, or the disk? */
 static bool is_held_up(const struct proc *p, enum proc_stream i, uint64_t lag)
 {
-    if (spill_is_behind(&p->spill[i]))
+    if (spill_is_behind(&p->spill[i]) ||
+        (p->is_awaited && p->out[i].total > p->left_at[i] + lag))
         return true;
     for (const struct proc_sub *s = p->subs; s; s = s->next)
         if (s->is_lossless && p->out[i].total > s->read_to[i] + lag)

@@ -195,6 +195,10 @@ void proc_abandon(struct proc *p)
         p->wake_timer = loop_timer_del(p->wake_timer);
         proc_unref(p);
     }
+    if (p->linger_timer) {
+        p->linger_timer = loop_timer_del(p->linger_timer);
+        proc_unref(p);
+    }
     registry_lingering(p, false);
 }
 

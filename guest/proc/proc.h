@@ -60,6 +60,8 @@ struct proc {
     int stdin_fd,
         out_fd[N_PROC_STREAMS]; /* changed by the loop's thread with the lock; a pty: out_fd[0] */
     bool is_paused[N_PROC_STREAMS];
+    bool is_awaited; /* a lossless reader's connection broke: until linger_timer it may come back */
+    uint64_t left_at[N_PROC_STREAMS];
 
     /*
      * The readers: changed with both locks, so that either will do for a look. Who is woken wants
@@ -76,7 +78,8 @@ struct proc {
     bool is_adopted;
     struct loop_watch *stdin_watch, *out_watch[N_PROC_STREAMS];
     bool is_watched; /* its output */
-    struct loop_timer *watch_timer, *timeout_timer, *wake_timer, *poll_timer, *drain_timer;
+    struct loop_timer *watch_timer, *timeout_timer, *wake_timer, *poll_timer, *drain_timer,
+        *linger_timer;
     int64_t started_mono_ms;
     enum kill_phase kill_phase;
     enum proc_reason kill_reason; /* REASON_NONE: as the status says */

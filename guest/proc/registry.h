@@ -28,6 +28,7 @@
  */
 #define PROC_LAG_BYTES (384 * 1024)
 #define PROC_LAG_RESUME_BYTES (96 * 1024)
+#define PROC_LINGER_MS 5000 /* a lossless reader that vanished is waited for */
 
 struct loop;
 struct pool;
@@ -162,6 +163,9 @@ struct proc_sub {
 };
 int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e);
 void proc_unsubscribe(struct proc *p, struct proc_sub *s);
+/* The same for one whose connection broke: what a lossless reader has not read yet holds the command
+ * up for PROC_LINGER_MS more, or until another lossless reader comes. */
+void proc_leave(struct proc *p, struct proc_sub *s);
 
 /* As journal_read(). `s`, or NULL: who reads, for is_lossless. */
 int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint64_t offset,

@@ -59,7 +59,9 @@ static void exec_source_free(struct source *s)
 {
     struct exec_source *es = (struct exec_source *)s;
 
-    if (es->is_subscribed)
+    if (es->is_subscribed && !es->is_over)
+        proc_leave(es->proc, &es->sub);
+    else if (es->is_subscribed)
         proc_unsubscribe(es->proc, &es->sub);
     if (es->is_owner)
         proc_disown(es->proc);

@@ -187,7 +187,8 @@ static int after_failure(struct follow *f, int r, struct err *e)
         return gone;
     if (++f->n_failures > EXEC_RETRIES)
         return r;
-    if (socket_wait_canceled(f->exec->box->ctx->cancel_fd, EXEC_RETRY_MS))
+    /* At once the first time: the agent keeps what comes meanwhile, but not for ever. */
+    if (socket_wait_canceled(f->exec->box->ctx->cancel_fd, f->n_failures > 1 ? EXEC_RETRY_MS : 0))
         return err_set(e, ERR_CANCELED, "canceled");
     return 0;
 }

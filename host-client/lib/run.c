@@ -13,6 +13,10 @@
 #include "common/banned.h"
 
 #define RUN_LEASE_GRACE_MS 60000 /* beyond the command's own deadline */
+/* The agent holds a command up when its lossless reader's connection breaks. What that reader never
+ * got must still be kept then: that lag, and what was under way in the sockets. */
+#define RUN_HEAD_BYTES (512 * 1024)
+#define RUN_TAIL_BYTES (1024 * 1024)
 
 struct run {
     const struct bh_run_options *opts;
@@ -81,11 +85,16 @@ static int run_command(struct bh_box *box, const struct bh_run_options *o,
                        struct bh_run_result *ret, struct err *e)
 {
     struct run run = {.opts = o};
+    struct bh_run_options asked = *o;
     struct bh_exec *exec = NULL;
     int r = exec_new(box, o->id, &exec, e);
 
+    if (!o->detach && !asked.head_bytes && !asked.tail_bytes) {
+        asked.head_bytes = RUN_HEAD_BYTES;
+        asked.tail_bytes = RUN_TAIL_BYTES;
+    }
     if (r == 0)
-        r = exec_request_new(box, exec->id, o, o->stdin_fd >= 0 && !o->detach, !o->detach,
+        r = exec_request_new(box, exec->id, &asked, o->stdin_fd >= 0 && !o->detach, !o->detach,
                              &exec->request, e);
     if (r == 0)
         r = extend_lease(box, o->timeout_ms, e);

@@ -168,6 +168,9 @@ PY
     seq 1 100000 | cmp - "$BOX_TMP/out"
     seq 1 30000 | cmp - "$BOX_TMP/err"
     [ "$(cuts)" -ge 5 ]
+    bellhop exec one -- seq 1 1000000 >"$BOX_TMP/out"
+    seq 1 1000000 | cmp - "$BOX_TMP/out"
+    [ "$(cuts)" -ge 50 ]
 }
 
 @test "input over connections that break is whole and arrives once" {
