@@ -13,7 +13,12 @@ _bellhop() {
         up:--network) words="user none host" ;;
         up:--privilege) words="sudo strict" ;;
         up:--git) words="full shallow none" ;;
-        glob:--type) words="file directory symlink" ;;
+        glob:--type) words="file directory symlink executable empty" ;;
+        glob:--sort) words="path modified accessed changed size none" ;;
+        glob:--sortr) words="path modified accessed changed size none" ;;
+        grep:--color) words="auto always never" ;;
+        grep:--sort) words="path modified accessed changed none" ;;
+        grep:--sortr) words="path modified accessed changed none" ;;
         *) case $cmd in
             up) case $cur in -*) words=" --name --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --help" ;; esac ;;
             ls) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
@@ -38,8 +43,8 @@ _bellhop() {
             logs) case $cur in -*) words=" --follow --id --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             put) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             get) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            glob) case $cur in -*) words=" --type --hidden --no-ignore --max-depth --max-count --sort --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            grep) case $cur in -*) words=" --ignore-case --fixed-strings --word --files-with-matches --context --max-count --glob --type --hidden --no-ignore --max-depth --sort --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            glob) case $cur in -*) words=" --type --extension --exclude --glob --regex --fixed-strings --full-path --ignore-case --smart-case --case-sensitive --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --min-depth --min-size --max-size --changed-within --max-count --null --sort --sortr --cursor --user --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            grep) case $cur in -*) words=" --regexp --ignore-case --smart-case --case-sensitive --fixed-strings --word-regexp --line-regexp --invert-match --multiline --multiline-dotall --crlf --pcre2 --after-context --before-context --context --max-count --limit --only-matching --replace --files-with-matches --files-without-match --count --count-matches --glob --iglob --type --type-not --type-add --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --max-filesize --text --binary --encoding --max-columns --with-filename --no-filename --line-number --no-line-number --column --byte-offset --heading --no-heading --color --null --sort --sortr --cursor --user --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             providers) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
             doctor) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
             gc) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;

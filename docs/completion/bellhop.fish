@@ -108,25 +108,88 @@ complete -c bellhop -n __fish_use_subcommand -f -a get -d 'copy a file or direct
 complete -c bellhop -n '__fish_seen_subcommand_from get' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a glob -d 'find files in a box by name'
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l type -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l extension -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l exclude -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l glob -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l regex
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l fixed-strings
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l full-path
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l ignore-case
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l smart-case
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l case-sensitive
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l hidden
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l no-ignore
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l no-ignore-vcs
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l no-ignore-parent
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l follow
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l one-file-system
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l max-depth -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l min-depth -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l min-size -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l max-size -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l changed-within -r
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l max-count -r
-complete -c bellhop -n '__fish_seen_subcommand_from glob' -l sort
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l null
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l sort -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l sortr -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l cursor -r
+complete -c bellhop -n '__fish_seen_subcommand_from glob' -l user -r
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a grep -d 'search the content of files in a box'
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l regexp -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l ignore-case
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l smart-case
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l case-sensitive
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l fixed-strings
-complete -c bellhop -n '__fish_seen_subcommand_from grep' -l word
-complete -c bellhop -n '__fish_seen_subcommand_from grep' -l files-with-matches
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l word-regexp
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l line-regexp
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l invert-match
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l multiline
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l multiline-dotall
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l crlf
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l pcre2
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l after-context -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l before-context -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l context -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l max-count -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l limit -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l only-matching
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l replace -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l files-with-matches
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l files-without-match
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l count
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l count-matches
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l glob -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l iglob -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l type -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l type-not -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l type-add -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l hidden
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l no-ignore
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l no-ignore-vcs
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l no-ignore-parent
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l follow
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l one-file-system
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l max-depth -r
-complete -c bellhop -n '__fish_seen_subcommand_from grep' -l sort
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l max-filesize -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l text
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l binary
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l encoding -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l max-columns -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l with-filename
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l no-filename
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l line-number
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l no-line-number
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l column
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l byte-offset
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l heading
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l no-heading
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l color -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l null
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l sort -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l sortr -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l cursor -r
+complete -c bellhop -n '__fish_seen_subcommand_from grep' -l user -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a providers -d 'show where boxes can come from, each one tried'
 complete -c bellhop -n __fish_use_subcommand -f -a doctor -d 'check what this machine has and lacks for boxes'

@@ -1,0 +1,192 @@
+#include "cli/grep_print.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "common/cleanup.h"
+
+#include "common/banned.h"
+
+#define COLOR_OFF "\033[0m"
+#define COLOR_PATH "\033[0m\033[35m"
+#define COLOR_LINE "\033[0m\033[32m"
+#define COLOR_MATCH "\033[0m\033[1m\033[31m"
+
+static void put(const struct grep_print *g, const char *color, const char *s, size_t len)
+{
+    if (g->color && color)
+        (void)fputs(color, stdout);
+    (void)fwrite(s, 1, len, stdout);
+    if (g->color && color)
+        (void)fputs(COLOR_OFF, stdout);
+}
+
+static void put_number(const struct grep_print *g, const char *color, json_int_t n, char mark)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%lld", (long long)n);
+    put(g, color, text, strlen(text));
+    (void)putchar(mark);
+}
+
+static bool says_path(const struct grep_print *g)
+{
+    if (g->with_filename || g->no_filename)
+        return g->with_filename;
+    return !g->only || strcmp(g->only, g->path) != 0;
+}
+
+/* The next file: its heading, and what separates it from the one before. */
+static void begin_file(struct grep_print *g, const char *path)
+{
+    if (g->path && strcmp(g->path, path) == 0)
+        return;
+    free(g->path);
+    g->path = strdup(path);
+    g->next_line = 0;
+    if (!g->path || !g->heading)
+        return;
+    if (g->has_printed)
+        (void)putchar('\n');
+    if (says_path(g)) {
+        put(g, COLOR_PATH, path, strlen(path));
+        (void)putchar(g->path_end);
+    }
+    g->has_printed = false;
+}
+
+static void begin_group(struct grep_print *g, json_int_t line)
+{
+    if (g->has_context && g->has_printed && line != g->next_line)
+        (void)puts("--");
+}
+
+/* What stands before a line's text. */
+static void put_head(struct grep_print *g, json_int_t line, json_int_t column, json_int_t offset,
+                     char mark)
+{
+    if (!g->heading && says_path(g)) {
+        put(g, COLOR_PATH, g->path, strlen(g->path));
+        (void)putchar(g->path_end ? mark : '\0');
+    }
+    if (g->line_numbers)
+        put_number(g, COLOR_LINE, line, mark);
+    if (g->column && column > 0)
+        put_number(g, NULL, column, mark);
+    if (g->byte_offset && offset >= 0)
+        put_number(g, NULL, offset, mark);
+}
+
+/* The part [from, to) of a text with its matches in colour. */
+static void put_text(const struct grep_print *g, const char *text, size_t from, size_t to,
+                     json_t *spans)
+{
+    json_t *span;
+    size_t i;
+
+    json_array_foreach (spans, i, span) {
+        size_t start = (size_t)json_integer_value(json_array_get(span, 0));
+        size_t end = (size_t)json_integer_value(json_array_get(span, 1));
+
+        start = start < from ? from : start > to ? to : start;
+        end = end < start ? start : end > to ? to : end;
+        put(g, NULL, text + from, start - from);
+        if (end > start)
+            put(g, COLOR_MATCH, text + start, end - start);
+        from = end;
+    }
+    put(g, NULL, text + from, to - from);
+    (void)putchar('\n');
+}
+
+static void put_context(struct grep_print *g, json_t *lines)
+{
+    json_t *line;
+    size_t i;
+
+    json_array_foreach (lines, i, line) {
+        json_int_t number = json_integer_value(json_object_get(line, "line"));
+        size_t len;
+        _cleanup_free_ char *text = cli_bytes_of(line, &len);
+
+        if (!text)
+            continue;
+        begin_group(g, number);
+        put_head(g, number, 0, -1, '-');
+        put_text(g, text, 0, len, NULL);
+        g->next_line = number + 1;
+        g->has_printed = true;
+    }
+}
+
+/* A match may span lines, each of which is one of its own. */
+static void put_match(struct grep_print *g, json_t *m)
+{
+    json_t *replaced = json_object_get(m, "replaced");
+    json_t *spans = replaced ? NULL : json_object_get(m, "submatches");
+    json_int_t line = json_integer_value(json_object_get(m, "line"));
+    json_int_t column = json_integer_value(json_object_get(m, "column"));
+    json_int_t offset = json_integer_value(json_object_get(m, "offset"));
+    size_t len, at = 0;
+    _cleanup_free_ char *text = cli_bytes_of(replaced ? replaced : m, &len);
+
+    if (!text)
+        return;
+    begin_group(g, line);
+    do {
+        const char *end = memchr(text + at, '\n', len - at);
+        size_t to = end ? (size_t)(end - text) : len;
+
+        put_head(g, line++, column, offset < 0 ? -1 : offset + (json_int_t)at, ':');
+        put_text(g, text, at, to, spans);
+        at = to + 1;
+    } while (at < len);
+    g->next_line = line;
+    g->has_printed = true;
+}
+
+static void put_count(const struct grep_print *g, json_int_t n)
+{
+    if (says_path(g)) {
+        put(g, COLOR_PATH, g->path, strlen(g->path));
+        (void)putchar(g->path_end ? ':' : '\0');
+    }
+    (void)printf("%lld\n", (long long)n);
+}
+
+void grep_print_match(struct grep_print *g, json_t *m)
+{
+    size_t len;
+    _cleanup_free_ char *path = cli_bytes_of(json_object_get(m, "path"), &len);
+
+    if (!path)
+        return;
+    if (json_object_get(m, "line")) {
+        begin_file(g, path);
+        put_context(g, json_object_get(m, "before"));
+        put_match(g, m);
+        put_context(g, json_object_get(m, "after"));
+        return;
+    }
+    free(g->path);
+    g->path = TAKE(path);
+    if (json_is_true(json_object_get(m, "binary"))) {
+        if (says_path(g))
+            (void)printf("%s: ", g->path);
+        (void)printf("binary file matches (found \"\\0\" byte around offset %lld)\n",
+                     (long long)json_integer_value(json_object_get(m, "offset")));
+    } else if (json_object_get(m, "count")) {
+        put_count(g, json_integer_value(json_object_get(m, "count")));
+    } else {
+        put(g, COLOR_PATH, g->path, strlen(g->path));
+        (void)putchar(g->path_end);
+    }
+}
+
+void grep_print_done(struct grep_print *g)
+{
+    free(TAKE(g->path));
+}
