@@ -27,7 +27,7 @@ int cli_call_take(struct bh_box *box, const char *method, json_t *params, json_t
     r = bh_call(box, method, text, NULL, NULL, 0, &reply, err);
     if (r < 0 || !ret)
         return r;
-    v = json_loads(reply, 0, NULL);
+    v = json_loads(reply, JSON_ALLOW_NUL, NULL);
     if (!v)
         return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
     *ret = v;

@@ -47,7 +47,7 @@ static int add_box(void *arg, struct bh_box *box)
     char age[32], left[32];
 
     if (l->cli->json) {
-        json_t *v = json_loads(i->json, 0, NULL);
+        json_t *v = json_loads(i->json, JSON_ALLOW_NUL, NULL);
 
         (void)json_array_append_new(l->json, v ? v : cli_box_json(i));
         return 0;
@@ -181,10 +181,10 @@ static int run_status(struct cli *c, void *args, char **operands, struct bh_erro
         r = bh_inspect(box, &text, err);
         if (r < 0)
             return r;
-        enforced = json_loads(text, 0, NULL);
+        enforced = json_loads(text, JSON_ALLOW_NUL, NULL);
     }
     i = bh_box_info(box);
-    whole = json_loads(i->json, 0, NULL);
+    whole = json_loads(i->json, JSON_ALLOW_NUL, NULL);
     if (!whole)
         whole = cli_box_json(i);
     if (!c->json) {

@@ -31,7 +31,7 @@ static int print_result(void *arg, const struct bh_exec_info *info)
 {
     static const char *const keys[] = {"id", "pid", "exit", "usage", "stdout", "stderr"};
     const bool *output = arg;
-    json_t *whole = json_loads(info->json, 0, NULL), *v = json_object();
+    json_t *whole = json_loads(info->json, JSON_ALLOW_NUL, NULL), *v = json_object();
 
     for (size_t i = 0; i < N_ELEMENTS(keys); i++) {
         json_t *part = json_object_get(whole, keys[i]);
@@ -91,7 +91,7 @@ static int add_command(void *arg, const struct bh_exec_info *i)
     if (!ps->all && (strcmp(i->state, "ended") == 0 || strcmp(i->state, "failed") == 0))
         return 0;
     if (ps->cli->json) {
-        (void)json_array_append_new(ps->json, json_loads(i->json, 0, NULL));
+        (void)json_array_append_new(ps->json, json_loads(i->json, JSON_ALLOW_NUL, NULL));
         return 0;
     }
     if (ps->cli->quiet) {

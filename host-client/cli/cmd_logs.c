@@ -52,7 +52,7 @@ static int print_held(struct cli *c, json_t *stream)
 
 static int on_message(void *arg, const char *line)
 {
-    json_t *msg = json_loads(line, 0, NULL);
+    json_t *msg = json_loads(line, JSON_ALLOW_NUL, NULL);
     json_t *data = json_object_get(msg, "data");
     int r = data ? print_data(data) : 0;
 
@@ -73,7 +73,7 @@ static int call(struct bh_box *box, const char *method, json_t *params, json_t *
         return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
     r = bh_call(box, method, text, ret ? NULL : on_message, NULL, 0, ret ? &reply : NULL, err);
     if (r == 0 && ret)
-        *ret = json_loads(reply, 0, NULL);
+        *ret = json_loads(reply, JSON_ALLOW_NUL, NULL);
     return r;
 }
 
@@ -119,7 +119,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
 
     if (r < 0)
         return r;
-    info = json_loads(bh_box_info(box)->json, 0, NULL);
+    info = json_loads(bh_box_info(box)->json, JSON_ALLOW_NUL, NULL);
     if (!id)
         id = json_string_value(json_object_get(json_object_get(info, "agent"), "exec_id"));
     if (!id || !*id)

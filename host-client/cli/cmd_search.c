@@ -130,7 +130,7 @@ static void take_item(struct search *s, json_t *item, bool is_match)
 static int on_message(void *arg, const char *text)
 {
     struct search *s = arg;
-    json_t *msg = json_loads(text, 0, NULL);
+    json_t *msg = json_loads(text, JSON_ALLOW_NUL, NULL);
     json_t *match = json_object_get(msg, "match");
     json_t *file = json_object_get(msg, "file");
 

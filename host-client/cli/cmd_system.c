@@ -42,7 +42,7 @@ static void print_holds(json_t *holds)
 
 static void print_activity(const struct bh_activity *a)
 {
-    json_t *whole = json_loads(a->json, 0, NULL);
+    json_t *whole = json_loads(a->json, JSON_ALLOW_NUL, NULL);
     char idle[32];
 
     if (a->busy)
@@ -275,7 +275,7 @@ const struct cli_command cmd_wait_port = {
 static void print_ready(const struct cli *c, const char *report)
 {
     static const char *const heads[] = {"TOOL", "STATE", "VERSION", NULL};
-    json_t *whole = json_loads(report, 0, NULL), *tool;
+    json_t *whole = json_loads(report, JSON_ALLOW_NUL, NULL), *tool;
     struct cli_table *t = cli_table_new(heads);
     size_t i;
 
