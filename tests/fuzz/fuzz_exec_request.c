@@ -1,0 +1,86 @@
+/*
+ * fuzz-flags: -max_len=2048
+ * Requests of Exec/Run and Start: what is taken is a whole spec within its bounds; what is refused
+ * is refused for a reason that names the field. The same request has the same digest, whatever the
+ * order of its fields, and one with another id has it too.
+ */
+#include "fuzz.h"
+
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "proc/journal.h"
+#include "proc/pty.h"
+#include "proc/spill.h"
+#include "rpc/exec_json.h"
+
+static const struct agent agent;
+
+static void check_spec(const struct proc_spec *s)
+{
+    CHECK((s->argv != NULL) != (s->script != NULL));
+    CHECK(!s->argv || (s->argv[0] && *s->argv[0]));
+    CHECK(s->head_bytes <= JOURNAL_MAX_BYTES && s->tail_bytes <= JOURNAL_MAX_BYTES);
+    CHECK(s->spill_bytes <= SPILL_MAX_BYTES);
+    CHECK(s->umask >= -1 && s->umask <= 0777);
+    CHECK(s->n_limits <= SPAWN_MAX_LIMITS);
+    CHECK(s->cols >= 1 && s->cols <= PTY_MAX_SIDE && s->rows >= 1 && s->rows <= PTY_MAX_SIDE);
+    for (char **at = s->env; at && *at; at++)
+        CHECK(strchr(*at, '=') > *at);
+    for (size_t i = 0; i < s->n_limits; i++)
+        CHECK(str_has_prefix(s->limits[i].field, "rlimits."));
+}
+
+/* The same fields, the last first. */
+static json_t *reversed(const json_t *v)
+{
+    json_t *out = json_object();
+    const char *names[64];
+    json_t *value;
+    const char *name;
+    size_t n = 0;
+
+    json_object_foreach ((json_t *)v, name, value)
+        if (n < 64)
+            names[n++] = name;
+    while (n--)
+        CHECK(json_object_set(out, names[n], json_object_get(v, names[n])) == 0);
+    return out;
+}
+
+static void check_digest(const json_t *v, const struct proc_spec *s)
+{
+    json_t *other = reversed(v);
+    struct proc_spec t;
+
+    CHECK(json_object_set_new(other, "id", json_string("another")) == 0);
+    proc_spec_init(&t);
+    CHECK(exec_decode_spec(other, &agent, &t, NULL, NULL) == 0);
+    CHECK(!s->id || memcmp(s->digest, t.digest, SPEC_DIGEST_BYTES) == 0);
+    proc_spec_done(&t);
+    json_decref(other);
+}
+
+FUZZ(data, size)
+{
+    struct proc_spec s;
+    struct err e = {0};
+    json_t *v;
+    int r;
+
+    if (jx_parse((const char *)data, size, &v, &e) < 0) {
+        CHECK(e.code == ERR_INVALID);
+        return 0;
+    }
+    proc_spec_init(&s);
+    r = exec_decode_spec(v, &agent, &s, NULL, &e);
+    if (r == 0) {
+        check_spec(&s);
+        check_digest(v, &s);
+    } else {
+        CHECK(r == -e.code && e.message[0]);
+        CHECK(e.field[0] || !json_is_object(v) || json_object_get(v, ""));
+    }
+    proc_spec_done(&s);
+    json_decref(v);
+    return 0;
+}
