@@ -172,6 +172,7 @@ test: ## build and run everything CI runs; T=FILE for one file; ends with `N pas
 test-long: ## what is too long for CI: the bare Debian root (sudo)
 	@scripts/install-packages.sh build run test
 	@tests/long/bare-root.sh
+	@tests/long/exec-gigabyte.sh
 
 fuzz: ## run the fuzz target T (default: all) for S seconds (60; all: 10 each)
 	@scripts/install-packages.sh build test

@@ -1,0 +1,121 @@
+#!/usr/bin/env bats
+# time-limit: 200
+# What is bounded in the Exec service, gone past: commands at once, results kept, output kept and
+# spilled, arguments, and what one reader can do to another.
+
+load ../lib/agent
+
+setup() { jobs_of_test=(); }
+teardown() { stop_agents; }
+
+rpc_file() { agent_curl "/bellhop.v1.$1" -H 'Content-Type: application/json' --data-binary "@$2"; }
+is_running() { rpc Exec/Get "{\"id\":\"$1\"}" | jq -e '.state == "running"'; }
+is_forgotten() { rpc Exec/Get "{\"id\":\"$1\"}" | jq -e '.code == "not_found" and (.message | test("forgotten"))'; }
+
+@test "exec a thousand and twenty-four commands run at the same time, and each past them is refused at once" {
+    [ "$(ulimit -Hn)" -ge 8000 ] || skip "needs 8,000 descriptors"
+    start_agent --max-connections 3000
+    python3 "$BATS_TEST_DIRNAME/../lib/exec_many.py" "$AGENT_SOCKET" "$AGENT_TOKEN" "$AGENT_DIR" 1044 1024 >"$AGENT_DIR/many"
+    cat "$AGENT_DIR/many"
+    jq -e '.at_once == 1024 and .good == 1024 and .refused == 20 and .late == "resource_exhausted" and .late_ms < 2000' "$AGENT_DIR/many"
+    rpc Exec/Run '{"argv":["true"]}' | jq -e '.exit.code == 0'
+}
+
+@test "exec results are forgotten by time and by number, and an id that never was is not called forgotten" {
+    start_agent --keep-results 1s --max-results 2
+    for id in a b c; do rpc Exec/Run "{\"id\":\"$id\",\"argv\":[\"true\"]}" >/dev/null; done
+    is_forgotten a
+    rpc Exec/Get '{"id":"c"}' | jq -e '.state == "ended"'
+    wait_until 5 is_forgotten c
+    for method in Get Read Attach Wait Write CloseStdin Forget; do
+        rpc Exec/$method '{"id":"c","data":{"text":""}}' | jq -se '.[0] | (.error // .) | .code == "not_found" or .field == "data"'
+    done
+    rpc Exec/Get '{"id":"never"}' | jq -e '.code == "not_found" and (.message | test("forgotten") | not)'
+    rpc Exec/Run '{"id":"c","argv":["true"]}' | jq -e '.exit.code == 0'
+}
+
+@test "exec options of the bounds are refused outside their range" {
+    for option in --keep-results=1ms --keep-results=8d --max-results=0 --max-commands=0 --output-memory=1K --spill-disk=x; do
+        run "$BELLHOPD" --listen 127.0.0.1:0 --auth=open "$option"
+        [ "$status" -eq 2 ] || fail "$option: $output"
+        [[ "$output" == *"${option%%=*}"* ]] || fail "not named: $output"
+    done
+}
+
+@test "exec output of all commands stays within one budget, the oldest results give theirs first" {
+    start_agent --output-memory 2M
+    for i in 1 2 3 4; do
+        rpc Exec/Run "{\"id\":\"o$i\",\"shell\":\"head -c 700000 /dev/zero\"}" -o /dev/null
+    done
+    rpc Exec/Get '{"id":"o1"}' | jq -e '.stdout | .bytes == 700000 and .dropped_bytes == 700000'
+    rpc Exec/Read '{"id":"o1"}' | jq -e '.code == "data_loss" and .detail.first_held == 700000'
+    rpc Exec/Get '{"id":"o4"}' | jq -e '.stdout.dropped_bytes == 0'
+    agent_curl /v1/metrics | awk '/^bellhop_output_bytes_kept / { found = 1; if ($2 > 2097152) exit 1 } END { exit !found }'
+}
+
+@test "exec spilled output is read back whole, and its bound and a full disk are said" {
+    start_agent
+    rpc Exec/Run '{"id":"s","shell":"seq 1000000; seq 9 >&2","output":{"head_bytes":100,"tail_bytes":100,"spill_bytes":100000000}}' |
+        jq -e '.stdout | .bytes == 6888896 and .dropped_bytes == 0 and .spilled_bytes == 6888796 and (.text | length == 100) and (.tail.text | endswith("1000000\n"))'
+    rpc Exec/Attach '{"id":"s"}' | jq -j 'select(.data.stream == "stdout").data.text' | cmp - <(seq 1000000)
+    rpc Exec/Read '{"id":"s","offset":3000000,"max_bytes":700}' | jq -j .text | cmp - <(seq 1000000 | tail -c +3000001 | head -c 700)
+    rpc Exec/Run '{"id":"b","shell":"seq 1000000","output":{"head_bytes":100,"tail_bytes":100,"spill_bytes":5000}}' |
+        jq -e '.stdout | .spilled_bytes == 5000 and .dropped_bytes == 6888896 - 5200 and (has("spill_error") | not)'
+    rpc Exec/Read '{"id":"b","offset":5100}' | jq -e '.code == "data_loss" and .detail.first_held == 6888796'
+    rpc Exec/Run '{"argv":["true"],"output":{"spill_bytes":17179869185}}' | jq -e '.code == "invalid_argument" and .field == "output.spill_bytes"'
+    [ -z "$(find "/proc/$AGENT_PID/fd" -lname '*bellhop-spill*' ! -lname '*(deleted)')" ]
+}
+
+@test "exec spilling to a full disk ends there, and the command goes on" {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    mount -t tmpfs -o size=4m tmpfs "$BATS_TEST_TMPDIR" || skip "can't mount here"
+    start_agent --spill-dir "$BATS_TEST_TMPDIR"
+    rpc Exec/Run '{"shell":"seq 2000000; echo end >&2","output":{"head_bytes":100,"tail_bytes":100,"spill_bytes":100000000}}' >"$AGENT_DIR/reply"
+    stop_agents_later=1
+    jq -e '.exit.code == 0 and .stderr.text == "end\n" and (.stdout | .spilled_bytes > 3000000 and .spilled_bytes <= 4194304
+        and .dropped_bytes == .bytes - .spilled_bytes - 200 and (.spill_error | test("no space"; "i")))' "$AGENT_DIR/reply"
+    stop_agents
+    umount "$BATS_TEST_TMPDIR"
+}
+
+@test "exec arguments and environment past the kernel's bounds are typed errors that name the element" {
+    local long
+
+    start_agent
+    long=$(head -c 131072 /dev/zero | tr '\0' x)
+    for row in 'argv[1]|{"argv":["true","LONG"]}' 'argv[0]|{"argv":["LONG"]}' 'env.BIG|{"argv":["true"],"env":{"BIG":"LONG"}}'; do
+        row=${row//LONG/$long}
+        printf '%s' "${row#*|}" >"$AGENT_DIR/request"
+        rpc_file Exec/Run "$AGENT_DIR/request" | jq -e --arg f "${row%%|*}" '.code == "invalid_argument" and .field == $f' ||
+            fail "not refused: ${row%%|*}"
+    done
+    # Each is short enough; together they are more than a quarter of the stack's limit.
+    jq -n --arg a "${long:0:100000}" '{argv: (["true"] + [range(100) | $a])}' >"$AGENT_DIR/request"
+    rpc_file Exec/Run "$AGENT_DIR/request" | jq -e '.code == "invalid_argument" and .field == "argv" and (.message | test("together"))'
+    rpc Exec/Run '{"argv":["true","a\u0000b"]}' | jq -e '.code == "invalid_argument" and (.field | startswith("argv"))'
+}
+
+@test "exec a slow reader slows neither the command nor another reader" {
+    start_agent
+    CURL_MAX_S=60 rpc Exec/Start '{"id":"f","shell":"sleep 0.5; seq 3000000; echo done >&2"}' >"$AGENT_DIR/fast" &
+    jobs_of_test+=($!)
+    wait_until 5 is_running f
+    CURL_MAX_S=5 rpc Exec/Attach '{"id":"f"}' --limit-rate 20k >"$AGENT_DIR/slow" 2>/dev/null &
+    jobs_of_test+=($!)
+    rpc Exec/Wait '{"id":"f","timeout_ms":15000}' | jq -e '.exit.code == 0'
+    wait "${jobs_of_test[0]}"
+    jq -se '.[-1].end.exit.code == 0 and any(.[]; .data.text == "done\n")' "$AGENT_DIR/fast"
+    wait "${jobs_of_test[1]}" && fail "the slow reader has had everything" || true
+}
+
+# tests/long/exec-gigabyte.sh makes it a gigabyte.
+@test "exec a long stdin goes through cat exactly, and a piece written twice is there once" {
+    start_agent
+    CURL_MAX_S=900 rpc Exec/Start '{"id":"g","shell":"cat | sha256sum","stdin_open":true}' >"$AGENT_DIR/stream" &
+    jobs_of_test+=($!)
+    wait_until 5 is_running g
+    python3 "$BATS_TEST_DIRNAME/../lib/exec_feed.py" "$AGENT_SOCKET" "$AGENT_TOKEN" g "${EXEC_FEED_BYTES:-134217728}" >"$AGENT_DIR/want"
+    wait "${jobs_of_test[@]}"
+    [ "$(jq -rs 'map(select(.data).data.text) | add' "$AGENT_DIR/stream")" = "$(cat "$AGENT_DIR/want")  -" ]
+    [ "$(awk '/^VmHWM:/ { print $2 }' "/proc/$AGENT_PID/status")" -lt 200000 ]
+}
