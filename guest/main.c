@@ -25,6 +25,7 @@
 #include "proc/registry.h"
 #include "rpc/agent.h"
 #include "rpc/queue.h"
+#include "rpc/ready.h"
 #include "server/server.h"
 #include "system/activity.h"
 #include "system/hold.h"
@@ -553,7 +554,8 @@ static int start_agent(struct app *a, struct err *e)
         (r = pool_new(&g->pool, e)) < 0 ||
         (r = registry_new(g->loop, g->pool, &a->o.exec, &g->registry, e)) < 0 ||
         (r = fs_root_new(a->o.root, &g->root, e)) < 0 || (r = holds_new(&g->holds, e)) < 0 ||
-        (r = activity_new(&g->activity, e)) < 0 || (r = start_holdsock(a, e)) < 0)
+        (r = activity_new(&g->activity, e)) < 0 || (r = ready_cache_new(&g->ready, e)) < 0 ||
+        (r = start_holdsock(a, e)) < 0)
         return r;
     g->generation = 1;
     if (!a->o.read_only)
@@ -668,6 +670,7 @@ static void tear_down(struct app *a)
     a->holdsock = holdsock_free(a->holdsock);
     g->holds = holds_free(g->holds);
     g->activity = activity_free(g->activity);
+    g->ready = ready_cache_free(g->ready);
     if (a->signal_watch)
         loop_watch_del(a->signal_watch);
     g->registry = registry_free(g->registry);

@@ -13,6 +13,7 @@ struct fs_root;
 struct lease;
 struct holds;
 struct activity;
+struct ready_cache;
 
 struct agent {
     struct loop *loop;         /* proc/loop.h */
@@ -22,6 +23,7 @@ struct agent {
     struct lease *lease;       /* system/lease.h: when pid 1 ends the box; NULL without --init */
     struct holds *holds;       /* system/hold.h: who says that the box is in use */
     struct activity *activity; /* system/activity.h: the processor time of what runs */
+    struct ready_cache *ready; /* rpc/ready.h: what Ready said a moment ago */
     const char *default_user;  /* --user, or NULL: as the agent itself */
     const char *workdir;       /* where relative paths and commands start; NULL: the user's home */
     char **required;           /* --require: tools without which the box is not ready */

@@ -3,33 +3,52 @@
  * command of its own with a deadline, all at the same time; a tool that is there but does not
  * start is not ready. Nothing waits on a thread: the reply is a source.
  */
+#include "rpc/ready.h"
+
+#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "fs/root.h"
+#include "proc/cgroup.h"
 #include "proc/registry.h"
 #include "rpc/agent.h"
 #include "rpc/rpc.h"
+#include "system/boxfacts.h"
+#include "system/info.h"
 
 #include "common/banned.h"
 
-#define TOOL_DEADLINE_MS 2000
+#define TOOL_DEADLINE_MS 3000
 #define TOOL_OUTPUT_BYTES 4096
 #define MAX_TOOLS 32
+#define N_LIMITS 3
 
 /* Told about when they are there; only those in agent->required decide. */
-static const char *const known_tools[] = {"fd",   "rg",   "git", "node",    "npm",
-                                          "curl", "bash", "tar", "python3", NULL};
+static const struct known {
+    const char *name;
+    const char *argument; /* NULL: --version */
+    const char *instead;  /* does as well: an older name */
+} known_tools[] = {
+    {"fd", NULL, "fdfind"},       {"rg", NULL, NULL},   {"magick", NULL, "convert"},
+    {"ffmpeg", "-version", NULL}, {"git", NULL, NULL},  {"python3", NULL, NULL},
+    {"pip", NULL, "pip3"},        {"node", NULL, NULL}, {"npm", NULL, NULL},
+    {"curl", NULL, NULL},         {"bash", NULL, NULL}, {"tar", NULL, NULL},
+};
 
 struct tool {
     const char *name;
+    const char *argument;
     bool is_required;
+    int instead_of;    /* this other tool, or -1 */
     struct proc *proc; /* NULL: it did not start */
     struct proc_sub sub;
     struct err error;
@@ -40,7 +59,88 @@ struct ready {
     struct agent *agent;
     struct tool tools[MAX_TOOLS];
     size_t n_tools;
+    json_t *answers; /* of an earlier call: {"ready","missing","tools"}; then no tool is run */
+    int64_t age_ms;
+    int64_t now_ms; /* the caller's; 0: not said */
 };
+
+/* ---- what is kept ---- */
+
+struct ready_cache {
+    pthread_mutex_t lock;
+    /* guarded by lock: */
+    json_t *answers;
+    int64_t at_mono_ms;
+    bool has_limits;
+    bool limits[N_LIMITS]; /* memory, pids, cpu */
+};
+
+int ready_cache_new(struct ready_cache **ret, struct err *e)
+{
+    struct ready_cache *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return err_oom(e);
+    (void)pthread_mutex_init(&c->lock, NULL);
+    *ret = c;
+    return 0;
+}
+
+struct ready_cache *ready_cache_free(struct ready_cache *c)
+{
+    if (!c)
+        return NULL;
+    json_decref(c->answers);
+    (void)pthread_mutex_destroy(&c->lock);
+    free(c);
+    return NULL;
+}
+
+/* Copies: the counts of references are not for several threads. */
+static json_t *get_answers(struct ready_cache *c, int64_t *ret_age_ms)
+{
+    int64_t now_ms = clock_mono_ms();
+    json_t *copy = NULL;
+
+    (void)pthread_mutex_lock(&c->lock);
+    if (c->answers && now_ms - c->at_mono_ms < READY_KEEP_MS) {
+        copy = json_deep_copy(c->answers);
+        *ret_age_ms = now_ms - c->at_mono_ms;
+    }
+    (void)pthread_mutex_unlock(&c->lock);
+    return copy;
+}
+
+static void keep_answers(struct ready_cache *c, const json_t *answers)
+{
+    json_t *copy = json_is_true(json_object_get(answers, "ready")) ? json_deep_copy(answers) : NULL;
+
+    (void)pthread_mutex_lock(&c->lock);
+    json_decref(c->answers);
+    c->answers = copy;
+    c->at_mono_ms = clock_mono_ms();
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+/* By trying, once. */
+static void get_limits(struct ready_cache *c, bool ret[N_LIMITS])
+{
+    static const struct cgroup_limits tries[N_LIMITS] = {
+        {.memory_bytes = 1ull << 30}, {.pids = 64}, {.cpu_millis = 1000}};
+
+    (void)pthread_mutex_lock(&c->lock);
+    for (size_t i = 0; i < N_LIMITS && !c->has_limits; i++) {
+        struct cgroup *g = NULL;
+
+        c->limits[i] = cgroup_new(&tries[i], &g, NULL) == 0;
+        cgroup_free(g);
+    }
+    c->has_limits = true;
+    memcpy(ret, c->limits, sizeof(c->limits));
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- the tools ---- */
 
 static void on_change(void *arg)
 {
@@ -115,39 +215,126 @@ static json_t *new_tool(const struct tool *t, bool *ret_ok)
     return v;
 }
 
+/* Of two names for one tool the one that works is told, and the first when neither does. */
+static bool is_told(const struct ready *s, size_t i, const bool *ok)
+{
+    size_t other;
+
+    if (s->tools[i].instead_of >= 0)
+        return ok[i] && !ok[s->tools[i].instead_of];
+    for (other = 0; other < s->n_tools; other++)
+        if (s->tools[other].instead_of == (int)i)
+            return ok[i] || !ok[other];
+    return true;
+}
+
+static int new_answers(const struct ready *s, json_t **ret, struct err *e)
+{
+    _cleanup_json_ json_t *tools = json_array();
+    _cleanup_json_ json_t *missing = json_array();
+    json_t *all[MAX_TOOLS] = {NULL};
+    bool ok[MAX_TOOLS];
+
+    for (size_t i = 0; i < s->n_tools; i++)
+        all[i] = new_tool(&s->tools[i], &ok[i]);
+    for (size_t i = 0; i < s->n_tools; i++) {
+        const struct tool *t = &s->tools[i];
+
+        if (!is_told(s, i, ok)) {
+            json_decref(all[i]);
+            continue;
+        }
+        if (t->instead_of >= 0) {
+            (void)json_object_set_new(all[i], "program", json_string(t->name));
+            (void)json_object_set_new(all[i], "name", json_string(s->tools[t->instead_of].name));
+        }
+        (void)json_array_append_new(tools, all[i]);
+        if (!ok[i] && t->is_required)
+            (void)json_array_append_new(missing, json_string(t->name));
+    }
+    *ret = json_pack("{s:b, s:O, s:O}", "ready", json_array_size(missing) == 0, "missing", missing,
+                     "tools", tools);
+    return *ret ? 0 : err_oom(e);
+}
+
+/* ---- the box ---- */
+
 static json_t *new_disk(const struct agent *a)
 {
     const char *path = a->workdir ? a->workdir : fs_root_path(a->root);
     struct statvfs st;
 
     if (statvfs(path, &st) < 0)
-        return json_pack("{s:s, s:b}", "path", path, "ok", 0);
-    return json_pack("{s:s, s:b, s:I, s:I}", "path", path, "ok", st.f_bavail > 0, "free_bytes",
+        return json_pack("{s:o, s:b}", "path", jx_new_path(path), "ok", 0);
+    return json_pack("{s:o, s:b, s:b, s:I, s:I, s:I, s:I}", "path", jx_new_path(path), "ok",
+                     st.f_bavail > 0 && !(st.f_flag & ST_RDONLY), "read_only",
+                     (st.f_flag & ST_RDONLY) != 0, "free_bytes",
                      (json_int_t)(st.f_bavail * st.f_frsize), "total_bytes",
-                     (json_int_t)(st.f_blocks * st.f_frsize));
+                     (json_int_t)(st.f_blocks * st.f_frsize), "free_inodes",
+                     (json_int_t)st.f_favail, "total_inodes", (json_int_t)st.f_files);
 }
 
-static int new_reply(const struct ready *s, json_t **ret, struct err *e)
+static json_t *new_map(const struct boxfacts_range *ranges, size_t n)
 {
-    _cleanup_json_ json_t *tools = json_array();
-    _cleanup_json_ json_t *missing = json_array();
-    bool ready = true;
+    json_t *list = json_array();
 
-    if (!tools || !missing)
-        return err_oom(e);
-    for (size_t i = 0; i < s->n_tools; i++) {
-        bool ok;
+    for (size_t i = 0; list && i < n; i++)
+        (void)json_array_append_new(list, json_pack("[I, I, I]", (json_int_t)ranges[i].inside,
+                                                    (json_int_t)ranges[i].outside,
+                                                    (json_int_t)ranges[i].count));
+    return list;
+}
 
-        if (json_array_append_new(tools, new_tool(&s->tools[i], &ok)) < 0)
-            return err_oom(e);
-        if (ok || !s->tools[i].is_required)
-            continue;
-        ready = false;
-        (void)json_array_append_new(missing, json_string(s->tools[i].name));
+static json_t *new_clock(const struct boxfacts *f, int64_t caller_ms)
+{
+    char text[CLOCK_TEXT_BYTES];
+
+    clock_text(f->real_ms, text);
+    return json_pack("{s:s, s:o, s:I, s:I}", "now", text, "offset_ms",
+                     caller_ms ? json_integer(caller_ms - f->real_ms) : json_null(), "monotonic_ms",
+                     (json_int_t)f->mono_ms, "boottime_ms", (json_int_t)f->boot_ms);
+}
+
+static json_t *new_kernel(const struct agent *a, const struct boxfacts *f)
+{
+    bool limits[N_LIMITS];
+    struct info i;
+
+    info_get(&i);
+    get_limits(a->ready, limits);
+    return json_pack("{s:s, s:s, s:b, s:b, s:b, s:{s:b, s:b, s:b}}", "release", i.kernel.release,
+                     "cgroup", i.cgroup, "jit", (int)i.has_jit, "openat2", (int)f->has_openat2,
+                     "pidfd", (int)f->has_pidfd, "limits", "memory", (int)limits[0], "pids",
+                     (int)limits[1], "cpu", (int)limits[2]);
+}
+
+static int new_reply(struct ready *s, json_t **ret, struct err *e)
+{
+    struct boxfacts f;
+    json_t *v = NULL;
+    int r = 0;
+
+    if (s->answers) {
+        v = json_incref(s->answers);
+    } else {
+        r = new_answers(s, &v, e);
+        if (r == 0)
+            keep_answers(s->agent->ready, v);
     }
-    *ret = json_pack("{s:b, s:O, s:O, s:o}", "ready", (int)ready, "missing", missing, "tools",
-                     tools, "disk", new_disk(s->agent));
-    return *ret ? 0 : err_oom(e);
+    if (r < 0)
+        return r;
+    boxfacts_get(&f);
+    (void)json_object_set_new(v, "age_ms", json_integer(s->age_ms));
+    (void)json_object_set_new(v, "disk", new_disk(s->agent));
+    (void)json_object_set_new(v, "clock", new_clock(&f, s->now_ms));
+    (void)json_object_set_new(v, "users",
+                              json_pack("{s:i, s:i, s:b, s:o, s:o}", "uid", (int)geteuid(), "gid",
+                                        (int)getegid(), "user_namespace", (int)f.is_user_namespace,
+                                        "uid_map", new_map(f.uids, f.n_uids), "gid_map",
+                                        new_map(f.gids, f.n_gids)));
+    (void)json_object_set_new(v, "kernel", new_kernel(s->agent, &f));
+    *ret = v;
+    return 0;
 }
 
 static int ready_next(struct source *source, json_t **ret_msg, struct err *e)
@@ -177,6 +364,7 @@ static void ready_free(struct source *source)
         (void)registry_forget(s->agent->registry, proc_id(t->proc), NULL);
         proc_unref(t->proc);
     }
+    json_decref(s->answers);
     free(s);
 }
 
@@ -191,7 +379,7 @@ static int start_tool(struct ready *s, struct tool *t, struct err *e)
     proc_spec_init(&spec);
     r = strv_push(&spec.argv, t->name, e);
     if (r == 0)
-        r = strv_push(&spec.argv, "--version", e);
+        r = strv_push(&spec.argv, t->argument ? t->argument : "--version", e);
     if (r < 0) {
         proc_spec_done(&spec);
         return r;
@@ -208,38 +396,85 @@ static int start_tool(struct ready *s, struct tool *t, struct err *e)
     return proc_subscribe(t->proc, &t->sub, e);
 }
 
-static bool is_listed(const struct ready *s, const char *name)
+static int find_tool(const struct ready *s, const char *name)
 {
     for (size_t i = 0; i < s->n_tools; i++)
         if (str_eq(s->tools[i].name, name))
-            return true;
-    return false;
+            return (int)i;
+    return -1;
 }
 
-static void add_tool(struct ready *s, const char *name, bool is_required)
+static int add_tool(struct ready *s, const char *name, const char *argument, bool is_required)
 {
-    if (s->n_tools < MAX_TOOLS && !is_listed(s, name))
-        s->tools[s->n_tools++] = (struct tool){.name = name, .is_required = is_required};
+    int found = find_tool(s, name);
+
+    if (found >= 0 || s->n_tools == MAX_TOOLS)
+        return found;
+    s->tools[s->n_tools] = (struct tool){
+        .name = name, .argument = argument, .is_required = is_required, .instead_of = -1};
+    return (int)s->n_tools++;
 }
 
+static const char *argument_of(const char *name)
+{
+    for (size_t i = 0; i < N_ELEMENTS(known_tools); i++)
+        if (str_eq(known_tools[i].name, name))
+            return known_tools[i].argument;
+    return NULL;
+}
+
+static void add_tools(struct ready *s)
+{
+    for (char **p = s->agent->required; p && *p; p++)
+        (void)add_tool(s, *p, argument_of(*p), true);
+    for (size_t i = 0; i < N_ELEMENTS(known_tools); i++) {
+        const struct known *k = &known_tools[i];
+        int first = add_tool(s, k->name, k->argument, false);
+        int second = k->instead ? find_tool(s, k->instead) : -1;
+
+        if (first < 0 || !k->instead || second >= 0) /* a required one stands for itself */
+            continue;
+        second = add_tool(s, k->instead, k->argument, false);
+        if (second >= 0) {
+            s->tools[second].instead_of = first;
+            s->tools[second].is_required = s->tools[first].is_required;
+        }
+    }
+}
+
+struct ready_params {
+    bool fresh;
+    int64_t now_ms;
+};
+
+static const struct jx_field ready_fields[] = {
+    JX(struct ready_params, fresh, jx_bool, 0),
+    JX(struct ready_params, now_ms, jx_i64, 0),
+    {0},
+};
+
+/* {"fresh":true}: the tools are run, whatever they said a moment ago. */
 int rpc_system_ready(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    static const struct jx_field no_fields[] = {{0}};
+    struct ready_params p = {0};
     struct ready *s;
     int r;
 
-    r = jx_decode(call->params, no_fields, NULL, e);
+    r = jx_decode(call->params, ready_fields, &p, e);
+    if (r == 0 && p.now_ms < 0)
+        r = err_field(e, ERR_INVALID, "now_ms", "field 'now_ms' must be milliseconds since 1970");
     if (r < 0)
         return r;
     s = calloc(1, sizeof(*s));
     if (!s)
         return err_oom(e);
+    s->now_ms = p.now_ms;
     s->source.ops = &ready_ops;
     s->agent = call->agent;
-    for (char **p = call->agent->required; p && *p; p++)
-        add_tool(s, *p, true);
-    for (size_t i = 0; known_tools[i]; i++)
-        add_tool(s, known_tools[i], false);
+    if (!p.fresh)
+        s->answers = get_answers(s->agent->ready, &s->age_ms);
+    if (!s->answers)
+        add_tools(s);
     for (size_t i = 0; i < s->n_tools; i++)
         (void)start_tool(s, &s->tools[i], &s->tools[i].error);
     *ret = &s->source;

@@ -86,11 +86,16 @@ static void wake_request(void *arg)
 
 static int ready_begin(struct request *q, struct err *e)
 {
-    _cleanup_json_ json_t *params = json_object();
-    struct rpc_call call = {.agent = q->server->agent, .params = params};
+    _cleanup_json_ json_t *params = NULL;
+    struct rpc_call call = {.agent = q->server->agent};
     struct source *source;
+    bool fresh = false;
     int r;
 
+    r = request_query_bool(q, "fresh", &fresh, e);
+    if (r < 0)
+        return r;
+    call.params = params = json_pack("{s:b}", "fresh", (int)fresh);
     if (!params)
         return err_oom(e);
     r = rpc_system_ready(&call, &source, e);

@@ -94,6 +94,70 @@ start_agent_with_path()
     BELLHOPD=$1/../agent start_agent
 }
 
+# fake NAME OUTPUT [ARGUMENT]: a tool that says OUTPUT, and counts its runs in the file runs.
+fake()
+{
+    printf '#!/bin/sh\n[ "$1" = %s ] || exit 2\necho run >>%s/../runs\necho "%s"\n' "${3:---version}" "$TOOLS" "$2" >"$TOOLS/$1"
+    chmod 755 "$TOOLS/$1"
+}
+
+@test "ready knows each tool by its own ways, and an older name does as well" {
+    with_tools rg git
+    fake fdfind 'fdfind 8.6'
+    fake convert 'Version: ImageMagick 6.9'
+    fake ffmpeg 'ffmpeg version 5.1' -version
+    for tool in python3 pip3 node; do fake "$tool" "$tool 1.2.3"; done
+    start_agent_with_path "$TOOLS"
+    run rpc System/Ready
+    [ "$(jq -r .ready <<<"$output")" = true ]
+    tool() { jq -c ".tools[] | select(.name == \"$1\") | [.ok, .program, .version]" <<<"$output"; }
+    [ "$(tool fd)" = '[true,"fdfind","fdfind 8.6"]' ]
+    [ "$(tool magick)" = '[true,"convert","Version: ImageMagick 6.9"]' ]
+    [ "$(tool ffmpeg)" = '[true,null,"ffmpeg version 5.1"]' ]
+    [ "$(tool pip)" = '[true,"pip3","pip3 1.2.3"]' ]
+    [ "$(tool node)" = '[true,null,"node 1.2.3"]' ]
+    [ "$(tool curl)" = '[false,null,null]' ]
+    [ -z "$(tool convert)" ]
+    fake magick 'Version: ImageMagick 7.1'
+    run rpc System/Ready '{"fresh":true}'
+    [ "$(tool magick)" = '[true,null,"Version: ImageMagick 7.1"]' ]
+    [ -z "$(tool convert)" ]
+}
+
+@test "ready runs nothing again for a moment after all was well, unless asked to" {
+    with_tools rg git
+    fake fd 'fd 8.6'
+    start_agent_with_path "$TOOLS"
+    runs() { wc -l <"$TOOLS/../runs"; }
+    [ "$(rpc System/Ready | jq '[.ready, .age_ms]' -c)" = '[true,0]' ]
+    [ "$(rpc System/Ready | jq '.ready and .age_ms > 0')" = true ]
+    [ "$(agent_status /v1/ready)" = 200 ]
+    [ "$(runs)" = 1 ]
+    rm "$TOOLS/fd"
+    [ "$(agent_status '/v1/ready?fresh=1')" = 503 ]
+    [ "$(agent_status /v1/ready)" = 503 ]
+    fake fd 'fd 8.6'
+    [ "$(agent_status /v1/ready)" = 200 ]
+}
+
+@test "ready tells the disk, the clock, the users and what the kernel lets it do" {
+    start_agent --workdir /tmp
+    run rpc System/Ready "{\"now_ms\":$(($(date +%s%3N) + 3600000))}"
+    [ "$(jq -c '.disk | [.path, .ok, .read_only, .free_inodes > 0, .total_inodes >= .free_inodes]' <<<"$output")" = \
+        '["/tmp",true,false,true,true]' ]
+    [ "$(jq '.clock | .offset_ms > 3590000 and .offset_ms <= 3600000 and .boottime_ms >= .monotonic_ms' <<<"$output")" = true ]
+    [ "$(jq -c '.users | [.uid, .uid_map[0]]' <<<"$output")" = "[$(id -u),$(awk 'NR == 1 {print "[" $1 "," $2 "," $3 "]"}' /proc/self/uid_map)]" ]
+    [ "$(jq -r .kernel.release <<<"$output")" = "$(uname -r)" ]
+    [ "$(jq -c '.kernel | [.jit, .openat2, .pidfd]' <<<"$output")" = '[true,true,true]' ]
+    # What it says can be limited can be, and the rest can't.
+    for limit in memory:memory_bytes:268435456 pids:pids:64 cpu:cpu_millis:500; do
+        IFS=: read -r name field value <<<"$limit"
+        status=$(rpc_status Exec/Run "{\"argv\":[\"true\"],\"limits\":{\"$field\":$value}}")
+        [ "$status" = "$(jq -r "if .kernel.limits.$name then 200 else 501 end" <<<"$output")" ] || fail "$name: $status"
+    done
+    [ "$(rpc System/Ready '{"now_ms":-1}' | jq -r .field)" = now_ms ]
+}
+
 @test "what is required can be chosen" {
     with_tools git
     start_agent_with_path "$TOOLS"
