@@ -257,6 +257,7 @@ static void depart(struct fs_watch *w, const struct raw_event *x, const char *re
 
     if (exists && !is_dir && !x->is_dir)
         return;
+    w->is_ahead = true; /* or it is there still, but under another name of a directory above */
     vanish(w, x, rel, true);
     if (exists)
         watch_todo_add(w, rel, false);
@@ -278,15 +279,18 @@ static void move_dir(struct fs_watch *w, const struct raw_event *from, const str
 {
     struct watch_dir *dir = watch_dirs_find(w->dirs, from->dir, from->ev->name);
     struct watch_dir *old = watch_dirs_find(w->dirs, to->dir, to->ev->name);
+    bool is_ahead;
 
     /* A scan was quicker, and has put one of them where it will be some events later. */
     if (!dir || (old && old != dir && watch_dirs_is_within(from->dir, old))) {
+        w->is_ahead = true;
         vanish(w, from, from_rel, true);
         if (old && old != dir)
             watch_drop(w, old);
         arrive(w, to, to_rel, true);
         return;
     }
+    is_ahead = w->is_ahead || (old && old != dir && old->first_child); /* the kernel: it is empty */
     if (old && old != dir)
         watch_drop(w, old);
     if (watch_dirs_move(w->dirs, dir, to->dir, to->ev->name, NULL) < 0) {
@@ -294,7 +298,9 @@ static void move_dir(struct fs_watch *w, const struct raw_event *from, const str
         return;
     }
     watch_tell(w, FS_WATCH_RENAMED, to_rel, from_rel, true, false);
-    /* What had moved before it could be looked into is found where it is now. */
+    /* What scans took from below it, and what had moved before it could be looked into. */
+    if (is_ahead)
+        watch_todo_add(w, to_rel, true);
     watch_dirs_unwatched(w->dirs, dir, look_at, w);
 }
 
@@ -304,6 +310,7 @@ static void move_file(struct fs_watch *w, const struct raw_event *from, const st
     struct watch_dir *old = watch_dirs_find(w->dirs, to->dir, to->ev->name);
 
     if (watch_dirs_find(w->dirs, from->dir, from->ev->name)) {
+        w->is_ahead = true;
         arrive(w, to, to_rel, true); /* it has traded places with a directory */
         return;
     }
@@ -318,8 +325,10 @@ static bool is_way_back(const struct fs_watch *w, const char *from_rel, const ch
     return w->last_from && strcmp(w->last_from, to_rel) == 0 && strcmp(w->last_to, from_rel) == 0;
 }
 
-static void remember_rename(struct fs_watch *w, const char *from_rel, const char *to_rel)
+static void remember_rename(struct fs_watch *w, const char *from_rel, const char *to_rel,
+                            bool is_dir)
 {
+    w->is_last_dir = is_dir;
     free(w->last_from);
     free(w->last_to);
     w->last_from = strdup(from_rel);
@@ -336,13 +345,16 @@ static void rename_seen(struct fs_watch *w, const struct raw_event *from,
     if (!from->is_dir || !w->o.recursive) {
         move_file(w, from, to, from_rel, to_rel);
     } else if (is_way_back(w, from_rel, to_rel)) {
-        vanish(w, from, from_rel, true);
-        vanish(w, to, to_rel, true);
+        w->is_ahead = true;
+        if (w->is_last_dir || watch_dirs_find(w->dirs, from->dir, from->ev->name))
+            vanish(w, from, from_rel, true);
+        if (w->is_last_dir)
+            vanish(w, to, to_rel, true);
         arrive(w, to, to_rel, true);
     } else {
         move_dir(w, from, to, from_rel, to_rel);
     }
-    remember_rename(w, from_rel, to_rel);
+    remember_rename(w, from_rel, to_rel, from->is_dir);
     /* They may have traded places, or it was made again. */
     if (watch_exists(w, from_rel, &is_dir))
         watch_todo_add(w, from_rel, false);
@@ -559,6 +571,8 @@ static int drain(struct fs_watch *w, struct err *e)
         int filled = fill(w, e);
 
         r = filled < 0 ? filled : handle_all(w, e);
+        if (!filled && !w->raw_len)
+            w->is_ahead = false;
         if (r == 0)
             r = filled;
         if (w->o.sink.is_gone(w->o.sink.arg))

@@ -231,6 +231,7 @@ static int take_over(struct fs_watch *w, struct watch_dir *known, int fd, struct
         w->must_resync = true;
         return err_sys(e, ENOENT, "it moved meanwhile");
     }
+    w->is_ahead = true;
     watch_tell(w, FS_WATCH_REMOVED, rel.data, NULL, true, true);
     watch_todo_add(w, rel.data, false);
     return 0;
@@ -249,7 +250,7 @@ static int have_dir(struct fs_watch *w, int fd, struct watch_dir *parent, const 
     if (r == 0 && dir && dir->wd >= 0 && dir->wd != wd) {
         watch_drop(w, dir); /* may have been above the one that we look at: watch that again */
         dir = NULL;
-        *ret_is_new = true;
+        *ret_is_new = w->is_ahead = true;
         watch_tell(w, FS_WATCH_REMOVED, rel, NULL, true, false);
         r = add_watch(w, fd, &wd, e);
     }

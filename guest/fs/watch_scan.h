@@ -28,6 +28,7 @@ struct fs_watch {
     bool is_starting; /* a limit is an error */
     bool is_quiet;    /* what is there is not told */
     bool must_resync;
+    bool is_ahead; /* a scan found a directory elsewhere than the events not yet read say */
     const char *end;
 
     char *raw; /* events not yet handled */
@@ -36,6 +37,7 @@ struct fs_watch {
     int64_t pending_ms;      /* since when; 0: none */
 
     char *last_from, *last_to; /* the last rename; NULL: none */
+    bool is_last_dir;
 
     struct watch_todo *todo; /* places to look at */
     size_t n_todo, cap_todo;
