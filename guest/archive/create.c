@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "archive/extract.h"
-#include "archive/links.h"
+#include "fs/links.h"
 #include "archive/stage.h"
 #include "common/buf.h"
 #include "common/cleanup.h"

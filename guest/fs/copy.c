@@ -11,6 +11,8 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
+#include "fs/below.h"
+#include "fs/links.h"
 #include "fs/walk.h"
 #include "fs/xattr.h"
 
@@ -185,6 +187,7 @@ static int copy_other(int from_dirfd, const char *name, int to_dirfd, const char
 struct levels {
     int fd[MAX_LEVELS]; /* the copies of the directories that the walk is in, readable */
     unsigned n;
+    struct links *links; /* files with several names: where the copy of the first is */
 };
 
 static int enter_copy(struct levels *l, int dirfd, const char *name, struct err *e)
@@ -213,9 +216,32 @@ static int leave_copy(struct levels *l, const struct fs_walk_item *it,
     return copy_attrs(from, to, &it->st, how, it->path, e);
 }
 
+/* 1: the file has a copy already, which now has this name too. 0: it has to be copied. */
+static int copy_name(struct levels *l, const struct fs_walk_item *it, struct err *e)
+{
+    _cleanup_close_ int dirfd = -1;
+    _cleanup_free_ char *dir = NULL;
+    const char *first = NULL, *name;
+    int r;
+
+    if (!S_ISREG(it->st.st_mode) || it->st.st_nlink < 2)
+        return 0;
+    r = links_see(l->links, it->st.st_dev, it->st.st_ino, it->path, &first, e);
+    if (r < 0 || !first)
+        return r;
+    dir = fs_below_parent(first, &name);
+    if (!dir)
+        return err_oom(e);
+    /* A disk without hard links, or with few, gets one more copy. */
+    return fs_open_below(l->fd[0], dir, false, &dirfd, NULL) == 0 &&
+           linkat(dirfd, name, l->fd[l->n - 1], it->name, 0) == 0;
+}
+
 static int copy_item(struct levels *l, const struct fs_walk_item *it, const struct fs_copy_how *how,
                      struct err *e)
 {
+    int r;
+
     if (it->kind == FS_WALK_ERROR)
         return err_set(e, (enum err_code)it->error.code, "%s", it->error.message);
     if (it->kind == FS_WALK_LEAVE)
@@ -225,6 +251,9 @@ static int copy_item(struct levels *l, const struct fs_walk_item *it, const stru
     how->counts->entries++;
     if (S_ISDIR(it->st.st_mode))
         return enter_copy(l, l->fd[l->n - 1], it->name, e);
+    r = copy_name(l, it, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
     return copy_other(it->dirfd, it->name, l->fd[l->n - 1], it->name, &it->st, how, it->path, e);
 }
 
@@ -242,6 +271,8 @@ static int copy_tree(int from_dirfd, const char *name, int to_dirfd, const char 
         return err_sys(e, errno, "open '%s'", name);
     r = fs_walk_new_take(from, &o, &w, e);
     if (r == 0)
+        r = links_new(&l.links, e);
+    if (r == 0)
         r = enter_copy(&l, to_dirfd, to_name, e);
     while (r == 0) {
         r = fs_walk_next(w, &it, e);
@@ -250,6 +281,7 @@ static int copy_tree(int from_dirfd, const char *name, int to_dirfd, const char 
         r = copy_item(&l, it, how, e);
     }
     fs_walk_free(w);
+    links_free(l.links);
     while (l.n)
         fd_close(l.fd[--l.n]);
     return r;

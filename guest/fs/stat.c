@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/path.h"
+#include "fs/list_order.h"
 #include "fs/walk.h"
 
 #include "common/banned.h"
@@ -210,6 +211,82 @@ static bool note_error(struct fs_listing *l, const struct fs_walk_item *it, cons
     return true;
 }
 
+static bool is_passed_over(struct fs_walk *w, const struct fs_walk_item *it,
+                           const struct fs_list_options *o)
+{
+    if (it->depth == 0 || it->kind == FS_WALK_LEAVE)
+        return true;
+    if (o->no_hidden && it->name[0] == '.') {
+        fs_walk_skip(w);
+        return true;
+    }
+    return it->kind == FS_WALK_ERROR && it->error.sys == ENOENT; /* removed while we looked */
+}
+
+/* The error of a directory that is being listed comes right behind it. */
+static void note_in_order(struct fs_listing *l, const struct fs_walk_item *it, const char *path)
+{
+    for (size_t i = 0; i < l->n_entries; i++)
+        if (strcmp(l->entries[i].path, path) == 0)
+            l->entries[i].error = it->error;
+}
+
+static int list_one(const struct list_order *order, const struct fs_walk_item *it, const char *dir,
+                    const struct fs_list_options *o, struct names *names, struct fs_listing *l,
+                    bool *more, struct err *e)
+{
+    struct fs_info i = {.st = it->st};
+    int r;
+
+    i.path = path_join(dir, it->path);
+    if (!i.path)
+        return err_oom(e);
+    if (it->kind == FS_WALK_ERROR && S_ISDIR(it->st.st_mode)) {
+        note_in_order(l, it, i.path);
+        fs_info_done(&i);
+        return 0;
+    }
+    if (!list_order_wants(order, l, o->limit, &i)) {
+        *more |= !order->last || list_order_compare(order, &i, order->last) > 0;
+        fs_info_done(&i);
+        return 0;
+    }
+    fs_info_done(&i);
+    r = fill_entry(&i, dir, it, o->etag, names, e);
+    if (r < 0) {
+        fs_info_done(&i);
+        return r;
+    }
+    *more |= l->n_entries == o->limit;
+    list_order_put(order, l, o->limit, &i);
+    return 0;
+}
+
+/* In another order than the walk's. */
+static int list_in_order(struct fs_walk *w, const char *dir, const struct fs_list_options *o,
+                         struct fs_listing *l, struct err *e)
+{
+    const struct fs_walk_item *it;
+    struct names names = {0};
+    struct list_order order;
+    bool more = false;
+    int r = list_order_init(&order, dir, o, e);
+
+    if (r < 0)
+        return r;
+    l->entries = calloc(o->limit, sizeof(*l->entries));
+    if (!l->entries)
+        r = err_oom(e);
+    while (r == 0 && (r = fs_walk_next(w, &it, e)) > 0)
+        r = is_passed_over(w, it, o) ? 0 : list_one(&order, it, dir, o, &names, l, &more, e);
+    if (r == 0)
+        list_order_finish(&order, l);
+    if (r == 0 && more && !(l->next = list_order_cursor(&order, &l->entries[l->n_entries - 1])))
+        r = err_oom(e);
+    list_order_done(&order);
+    return r;
+}
+
 static int list_walk(struct fs_walk *w, const char *dir, const struct fs_list_options *o,
                      struct fs_listing *l, struct err *e)
 {
@@ -220,10 +297,8 @@ static int list_walk(struct fs_walk *w, const char *dir, const struct fs_list_op
     int r;
 
     while ((r = fs_walk_next(w, &it, e)) > 0) {
-        if (it->depth == 0 || it->kind == FS_WALK_LEAVE || note_error(l, it, dir))
+        if (is_passed_over(w, it, o) || note_error(l, it, dir))
             continue;
-        if (it->kind == FS_WALK_ERROR && it->error.sys == ENOENT)
-            continue; /* removed while we looked */
         if (l->n_entries == o->limit) {
             const char *last = l->entries[l->n_entries - 1].path + strlen(dir);
 
@@ -242,7 +317,8 @@ static int list_walk(struct fs_walk *w, const char *dir, const struct fs_list_op
 static int list_open(struct fs_caller *c, const char *path, const struct fs_list_options *o,
                      struct fs_listing *l, struct err *e)
 {
-    struct fs_walk_options wo = {.max_depth = o->depth, .after = o->after};
+    bool is_ordered = o->sort != FS_LIST_BY_PATH || o->reverse || o->directories_first;
+    struct fs_walk_options wo = {.max_depth = o->depth, .after = is_ordered ? NULL : o->after};
     struct fs_walk *w = NULL;
     int fd, r;
 
@@ -251,7 +327,7 @@ static int list_open(struct fs_caller *c, const char *path, const struct fs_list
         return r;
     r = fs_walk_new_take(fd, &wo, &w, e);
     if (r == 0)
-        r = list_walk(w, path, o, l, e);
+        r = is_ordered ? list_in_order(w, path, o, l, e) : list_walk(w, path, o, l, e);
     fs_walk_free(w);
     return r;
 }

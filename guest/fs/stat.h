@@ -11,7 +11,7 @@
 #include "fs/root.h"
 
 #define FS_LIST_DEFAULT 1000
-#define FS_LIST_MAX 100000 /* entries in one reply; a cursor goes on */
+#define FS_LIST_MAX 20000 /* entries in one reply, 1 KiB each; a cursor goes on */
 #define FS_LIST_MAX_DEPTH 64
 
 struct fs_info {
@@ -36,20 +36,32 @@ int fs_stat(struct fs_caller *c, const char *path, const struct fs_stat_options 
             struct fs_info *ret, struct err *e);
 void fs_info_done(struct fs_info *i);
 
+enum fs_list_sort {
+    FS_LIST_BY_PATH, /* bytewise, a component at a time: parents before children */
+    FS_LIST_BY_NAME,
+    FS_LIST_BY_SIZE,
+    FS_LIST_BY_MTIME,
+};
+
 struct fs_list_options {
     unsigned depth; /* 1: the directory's own entries */
     unsigned limit;
-    const char *after; /* a path relative to the directory (the last reply's `next`), or NULL */
+    const char *after; /* the last reply's `next`, or NULL */
     bool etag;
+    bool no_hidden; /* leave out names that begin with a dot, and what is below them */
+    enum fs_list_sort sort;
+    bool reverse;
+    bool directories_first;
 };
 
 struct fs_listing {
-    struct fs_info *entries; /* by path, bytewise a component at a time: parents before children */
+    struct fs_info *entries;
     size_t n_entries;
     char *next; /* the cursor when there is more, else NULL */
 };
 
-/* A subdirectory that can't be read is an entry with its error; the directory itself fails. */
+/* An order other than by path walks the whole for each page; none reads a file's content but for
+ * tags that are asked for. A subdirectory that can't be read is an entry with its error; the directory itself fails. */
 int fs_list(struct fs_caller *c, const char *path, const struct fs_list_options *o,
             struct fs_listing *ret, struct err *e);
 void fs_listing_done(struct fs_listing *l);

@@ -6,6 +6,7 @@
  */
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "common/buf.h"
 #include "common/err.h"
@@ -14,6 +15,8 @@ struct watch_dir {
     int wd;                   /* -1: told of, but not watched */
     struct watch_dir *parent; /* NULL: the root */
     char *name;               /* "" for the root */
+    dev_t dev;                /* the owner's: which directory the wd is for */
+    ino_t ino;
     /* for watch_dirs.c: */
     struct watch_dir *first_child, *next, *prev; /* among the parent's children */
     struct watch_dir *next_of_wd, *next_of_place;

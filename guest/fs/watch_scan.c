@@ -124,6 +124,18 @@ static bool has_vanished(const struct err *why)
            why->code == ERR_INVALID;
 }
 
+/* Whether the path leads to the directory that the events so far have put there. */
+static bool is_same(struct fs_watch *w, const char *rel, int fd)
+{
+    const struct watch_dir *dir = watch_dirs_lookup(w->dirs, rel);
+    struct stat st;
+
+    if (!dir || dir->wd < 0)
+        return true;
+    return fstat(fd, &st) == 0 && st.st_ino == dir->ino && st.st_dev == dir->dev;
+}
+
+/* What is there. False also when another directory is in the way by now. */
 static bool stat_place(struct fs_watch *w, const char *rel, struct stat *st)
 {
     _cleanup_close_ int dirfd = -1;
@@ -131,8 +143,13 @@ static bool stat_place(struct fs_watch *w, const char *rel, struct stat *st)
     const char *name;
 
     dir = fs_below_parent(rel, &name);
-    return dir && open_dir(w, dir, &dirfd, NULL) == 0 &&
-           fstatat(dirfd, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!dir || open_dir(w, dir, &dirfd, NULL) < 0)
+        return false;
+    if (!is_same(w, dir, dirfd)) {
+        w->is_ahead = true;
+        return false;
+    }
+    return fstatat(dirfd, name, st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 bool watch_exists(struct fs_watch *w, const char *rel, bool *ret_is_dir)
@@ -243,9 +260,12 @@ static int have_dir(struct fs_watch *w, int fd, struct watch_dir *parent, const 
 {
     struct watch_dir *dir = watch_dirs_find(w->dirs, parent, name);
     struct watch_dir *known;
+    struct stat st;
     int wd, r;
 
     *ret_is_new = false;
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat '%s'", rel);
     r = add_watch(w, fd, &wd, e);
     if (r == 0 && dir && dir->wd >= 0 && dir->wd != wd) {
         watch_drop(w, dir); /* may have been above the one that we look at: watch that again */
@@ -271,6 +291,8 @@ static int have_dir(struct fs_watch *w, int fd, struct watch_dir *parent, const 
     }
     if (dir->wd < 0)
         watch_dirs_set_wd(w->dirs, dir, wd);
+    dir->dev = st.st_dev;
+    dir->ino = st.st_ino;
     *ret = dir;
     return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "common/cleanup.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "fs/change.h"
 #include "fs/edit.h"
 #include "fs/stat.h"
@@ -74,7 +75,26 @@ struct list_params {
     uint32_t limit;
     char *cursor;
     bool etag;
+    bool hidden;
+    enum fs_list_sort sort;
+    bool reverse;
+    bool directories_first;
 };
+
+static int jx_sort(json_t *v, void *out, struct err *e)
+{
+    static const char *const words[] = {[FS_LIST_BY_PATH] = "path",
+                                        [FS_LIST_BY_NAME] = "name",
+                                        [FS_LIST_BY_SIZE] = "size",
+                                        [FS_LIST_BY_MTIME] = "mtime"};
+
+    for (size_t i = 0; i < N_ELEMENTS(words); i++)
+        if (str_eq(json_string_value(v), words[i])) {
+            *(enum fs_list_sort *)out = (enum fs_list_sort)i;
+            return 0;
+        }
+    return err_set(e, ERR_INVALID, "must be \"path\", \"name\", \"size\" or \"mtime\"");
+}
 
 static const struct jx_field list_fields[] = {
     JX(struct list_params, path, jx_path, JX_REQUIRED),
@@ -83,6 +103,10 @@ static const struct jx_field list_fields[] = {
     JX(struct list_params, limit, jx_u32, 0),
     JX(struct list_params, cursor, jx_path, JX_NULLABLE),
     JX(struct list_params, etag, jx_bool, 0),
+    JX(struct list_params, hidden, jx_bool, 0),
+    JX(struct list_params, sort, jx_sort, JX_NULLABLE),
+    JX(struct list_params, reverse, jx_bool, 0),
+    JX(struct list_params, directories_first, jx_bool, 0),
     {0},
 };
 
@@ -107,8 +131,14 @@ static json_t *new_listing(const struct fs_listing *l)
 
 static int list(struct fs_caller *c, const struct list_params *p, json_t **ret, struct err *e)
 {
-    struct fs_list_options o = {
-        .depth = p->depth, .limit = p->limit, .after = p->cursor, .etag = p->etag};
+    struct fs_list_options o = {.depth = p->depth,
+                                .limit = p->limit,
+                                .after = p->cursor,
+                                .etag = p->etag,
+                                .no_hidden = !p->hidden,
+                                .sort = p->sort,
+                                .reverse = p->reverse,
+                                .directories_first = p->directories_first};
     struct fs_listing l;
     int r = fs_list(c, p->path, &o, &l, e);
 
@@ -122,7 +152,7 @@ static int list(struct fs_caller *c, const struct list_params *p, json_t **ret, 
 int rpc_fs_list(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct list_params p = {.depth = 1, .limit = FS_LIST_DEFAULT};
+    struct list_params p = {.depth = 1, .limit = FS_LIST_DEFAULT, .hidden = true};
     int r;
 
     r = jx_decode(call->params, list_fields, &p, e);

@@ -67,10 +67,10 @@ in_mounts()
     cp -r "$HERE/../lib" "$DIR/tests/lib"
     for f in "${FILES[@]}"; do cp "$HERE/$f" "$DIR/tests/integration/"; done
     cp "$BELLHOP_BUILD/bellhopd" "$DIR/build/"
-    chown -R 12345:12345 "$DIR/tmp"
+    chown -R nobody: "$DIR/tmp"
     cd "$DIR/tests/integration"
     INNER_BUILD=$DIR/build INNER_SKIPS='needs root' \
-        INNER_AS='setpriv --reuid 12345 --regid 12345 --clear-groups' \
+        INNER_AS='setpriv --reuid nobody --regid nogroup --clear-groups' \
         inner "$DIR/tmp" "$MAIN" "${FILES[@]}"
     [ "$INNER_PASSED" -ge 18 ]
 }

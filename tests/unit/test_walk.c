@@ -105,6 +105,107 @@ TEST(list_pages_give_every_entry_once)
     h_drop(c);
 }
 
+static void list_pages(struct fs_caller *c, struct fs_list_options o, char all[512])
+{
+    struct fs_listing l;
+    char *cursor = NULL;
+
+    all[0] = '\0';
+    do {
+        o.after = cursor;
+        T_INT(fs_list(c, "t", &o, &l, &e), 0);
+        for (size_t i = 0; i < l.n_entries; i++)
+            snprintf(all + strlen(all), 512 - strlen(all), "%s ", l.entries[i].path + 2);
+        free(cursor);
+        cursor = l.next ? strdup(l.next) : NULL;
+        T_OK(cursor || l.n_entries <= o.limit);
+        fs_listing_done(&l);
+    } while (cursor);
+}
+
+TEST(list_in_each_order_gives_every_entry_once_in_pages_of_any_size)
+{
+    static const struct {
+        struct fs_list_options o;
+        const char *want;
+    } rows[] = {
+        {{.sort = FS_LIST_BY_NAME}, ".hidden a/1 a/x/2 b/3 a a.txt b link a/x "},
+        {{.sort = FS_LIST_BY_NAME, .reverse = true}, "a/x link b a.txt a b/3 a/x/2 a/1 .hidden "},
+        {{.directories_first = true}, "a a/x b .hidden a/1 a/x/2 a.txt b/3 link "},
+        {{.directories_first = true, .no_hidden = true}, "a a/x b a/1 a/x/2 a.txt b/3 link "},
+        {{.sort = FS_LIST_BY_PATH, .reverse = true}, "link b/3 b a.txt a/x/2 a/x a/1 a .hidden "},
+        {{.sort = FS_LIST_BY_SIZE, .reverse = true, .directories_first = true},
+         "a a/x b a/x/2 a.txt link .hidden a/1 b/3 "},
+        {{.sort = FS_LIST_BY_MTIME}, "b/3 a/1 a a/x a/x/2 a.txt b link .hidden "},
+    };
+    struct fs_caller *c = h_caller();
+    struct fs_listing l;
+    char all[512];
+
+    tree();
+    T_INT(truncate("t/a/x/2", 5000), 0);
+    T_INT(truncate("t/a.txt", 300), 0);
+    T_INT(truncate("t/.hidden", 0), 0);
+    T_INT(truncate("t/a/1", 0), 0);
+    T_INT(truncate("t/b/3", 0), 0);
+    T_INT(
+        system("cd t && rm link && ln -s xx link && find . | xargs touch -h -d @1000.000000005 && "
+               "touch -h -d @-7 b/3 && touch -d @1000.000000004 a/1 && touch -d @1000000000 .hidden"),
+        0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (unsigned limit = 1; limit < 12; limit++) {
+            struct fs_list_options o = rows[i].o;
+
+            o.depth = 5;
+            o.limit = limit;
+            list_pages(c, o, all);
+            T_STR(all, rows[i].want);
+        }
+    }
+    T_INT(fs_list(c, "t",
+                  &(struct fs_list_options){
+                      .depth = 1, .limit = 1, .sort = FS_LIST_BY_SIZE, .after = "d1.5/x"},
+                  &l, &e),
+          -ERR_INVALID);
+    T_STR(e.field, "cursor");
+    T_INT(fs_list(c, "t", &(struct fs_list_options){.depth = 1, .limit = FS_LIST_MAX + 1}, &l, &e),
+          -ERR_INVALID);
+    T_STR(e.field, "limit");
+    h_drop(c);
+}
+
+TEST(list_pages_are_right_while_the_directory_changes)
+{
+    struct fs_caller *c = h_caller();
+    struct fs_list_options o = {.depth = 1, .limit = 2};
+    char seen[64] = "", *cursor = NULL, name[8];
+    struct fs_listing l;
+
+    T_INT(mkdir("t", 0755), 0);
+    for (char k = 'a'; k <= 'j'; k++) {
+        snprintf(name, sizeof(name), "t/%c", k);
+        h_file(name, "");
+    }
+    for (int page = 0;; page++) {
+        o.after = cursor;
+        T_INT(fs_list(c, "t", &o, &l, &e), 0);
+        for (size_t i = 0; i < l.n_entries; i++)
+            strcat(seen, l.entries[i].path + 2);
+        free(cursor);
+        cursor = l.next ? strdup(l.next) : NULL;
+        fs_listing_done(&l);
+        if (!cursor)
+            break;
+        snprintf(name, sizeof(name), "t/%s", cursor); /* the cursor's own entry goes */
+        T_INT(unlink(name), 0);
+        h_file("t/0", "");
+        if (page == 1)
+            h_file("t/zz", "");
+    }
+    T_STR(seen, "abcdefghijzz");
+    h_drop(c);
+}
+
 TEST(list_shows_a_directory_it_can_not_read_with_its_error)
 {
     struct fs_caller *c;
@@ -190,12 +291,15 @@ TEST(copy_keeps_modes_links_and_holes)
     fd = open("t/sparse", O_WRONLY | O_CREAT, 0640);
     T_INT(pwrite(fd, "end", 3, 8 << 20), 3);
     close(fd);
+    T_INT(link("t/a/1", "t/b/again"), 0);
+    T_INT(link("t/a/1", "t/z"), 0);
     T_INT(fs_copy(c, "t", "u", &(struct fs_copy_options){0}, &res, &e), -ERR_PRECONDITION);
     T_STR(e.field, "recursive");
     T_INT(fs_copy(c, "t", "u", &o, &res, &e), 0);
     h_snapshot("t", a);
     h_snapshot("u", b);
     T_STR(b, a);
+    T_OK(stat("u/z", &st) == 0 && st.st_nlink == 3); /* the same file under three names */
     T_OK(stat("u/sparse", &st) == 0 && st.st_blocks * 512 < 1 << 20);
     T_INT(fs_copy(c, "t", "u", &o, &res, &e), -ERR_EXISTS);
     h_file("u/own", "stays");

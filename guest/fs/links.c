@@ -1,4 +1,4 @@
-#include "archive/links.h"
+#include "fs/links.h"
 
 #include <stdint.h>
 #include <stdlib.h>

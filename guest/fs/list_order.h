@@ -1,0 +1,41 @@
+#pragma once
+/*
+ * list_order: guest/fs/stat.c's own parts: List by name, size or time. The first `limit` entries
+ * behind a cursor are kept while the tree is walked; what does not belong to them is forgotten at
+ * once, so that memory is bounded by the limit, not by the tree.
+ *
+ * A cursor has the last entry's key and path, so it means the same place when entries come and go.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "fs/stat.h"
+
+struct list_order {
+    enum fs_list_sort sort;
+    bool reverse;           /* the key, not what decides between equals: the path */
+    bool directories_first; /* a directory before the others, in either direction */
+    size_t dir_len;         /* of an entry's path, what goes before its place below the directory */
+    struct fs_info *last;   /* from the cursor; NULL: from the start */
+};
+
+/* `after`: a cursor of list_order_cursor(), or NULL. -ERR_INVALID with field "cursor". */
+int list_order_init(struct list_order *o, const char *dir, const struct fs_list_options *lo,
+                    struct err *e);
+void list_order_done(struct list_order *o);
+
+/* Before zero, zero, behind. For entries whose path and st are set. */
+int list_order_compare(const struct list_order *o, const struct fs_info *a,
+                       const struct fs_info *b);
+
+/* Whether the entry is behind the cursor and before the last of a full listing. */
+bool list_order_wants(const struct list_order *o, const struct fs_listing *l, size_t limit,
+                      const struct fs_info *i);
+/* Takes the entry; forgets the last of a full listing, which is then no longer whole. */
+void list_order_put(const struct list_order *o, struct fs_listing *l, size_t limit,
+                    struct fs_info *i);
+/* The entries, which are in no order until then, in order. */
+void list_order_finish(const struct list_order *o, struct fs_listing *l);
+
+/* Owned by the caller; NULL: out of memory. */
+char *list_order_cursor(const struct list_order *o, const struct fs_info *last);
