@@ -66,6 +66,63 @@ check()
     check List "{\"path\":\"$D\",\"depth\":999}" '.field == "depth"'
 }
 
+@test "list is in the order that is asked for, page by page" {
+    local order want cursor seen
+
+    mkdir "$D/dir" "$D/.git"
+    printf 333 >"$D/a"
+    printf 1 >"$D/b"
+    printf 22 >"$D/dir/c"
+    touch "$D/.git/config"
+    touch -d @3 "$D/a"; touch -d @1 "$D/b"; touch -d @2 "$D/dir/c"; touch -d @9 "$D/dir"
+    for order in '"sort":"size","reverse":true,"directories_first":true dir a c b' \
+        '"sort":"mtime" b c a dir' '"sort":"name" a b c dir' '"sort":"name","reverse":true dir c b a'; do
+        want=${order#* }
+        order=${order%% *}
+        check List "{\"path\":\"$D\",\"depth\":2,\"hidden\":false,$order}" \
+            "([.entries[].name] | join(\" \")) == \"$want\" and .next == null"
+        cursor=null seen=
+        while :; do
+            reply=$(rpc Fs/List "{\"path\":\"$D\",\"depth\":2,\"hidden\":false,\"limit\":1,\"cursor\":$cursor,$order}")
+            seen+=$(jq -r '.entries[0].name' <<<"$reply")' '
+            cursor=$(jq .next <<<"$reply")
+            [ "$cursor" != null ] || break
+        done
+        [ "$seen" = "$want " ]
+    done
+    check List "{\"path\":\"$D\",\"sort\":\"color\"}" '.code == "invalid_argument" and .field == "sort"'
+    check List "{\"path\":\"$D\",\"sort\":\"size\",\"cursor\":\"x\"}" '.field == "cursor"'
+}
+
+@test "names of every kind are listed, looked at, copied, moved and removed" {
+    local name deep long reply path
+
+    long=$(head -c 255 /dev/zero | tr '\0' n)
+    for name in $'new\nline' $'caf\351' "$long" ' ' '-' '%41' 'a\b' '~' $'\001'; do
+        printf x >"$D/$name"
+        path=$(rpc Fs/List "{\"path\":\"$D\"}" | jq -c '.entries[0].path')
+        check Stat "{\"path\":$path}" '.size == 1'
+        check Copy "{\"from\":$path,\"to\":\"$AGENT_DIR/copy\",\"overwrite\":true}" '.bytes == 1'
+        check Move "{\"from\":$path,\"to\":\"$AGENT_DIR/moved\",\"overwrite\":true}" '. == {}'
+        check Move "{\"from\":\"$AGENT_DIR/moved\",\"to\":$path}" '. == {}'
+        [ -e "$D/$name" ]
+        check Remove "{\"path\":$path}" '.removed == 1'
+        [ -z "$(ls -A "$D")" ]
+    done
+    check MakeDir "{\"path\":\"$D/${long}n\"}" '.code == "invalid_argument" and .field == "path"'
+    # A path longer than the kernel takes.
+    deep=$D
+    for _ in $(seq 25); do deep+=/$long; done
+    check MakeDir "{\"path\":\"$deep\"}" .created
+    check Stat "{\"path\":\"$deep\"}" '.type == "directory"'
+    [ "$(agent_status "/v1/files/$deep/f" -X PUT --data-binary deep)" = 201 ]
+    [ "$(agent_curl "/v1/files/$deep/f")" = deep ]
+    check Copy "{\"from\":\"$D/$long\",\"to\":\"$D/copy\",\"recursive\":true}" '.entries == 26'
+    check List "{\"path\":\"$D\",\"depth\":60}" '(.entries | length) == 52'
+    check Remove "{\"path\":\"$D/$long\",\"recursive\":true}" '.removed == 26'
+    check Remove "{\"path\":\"$D/copy\",\"recursive\":true}" '.removed == 26'
+}
+
 @test "directories are made, with parents and without" {
     check MakeDir "{\"path\":\"$D/a/b/c\",\"mode\":\"0750\"}" '.created'
     [ "$(stat -c %a "$D/a/b/c")" = 750 ]
