@@ -34,7 +34,7 @@ struct stage {
     bool owner_names;
     bool takes_removals;
     mode_t lost_bits; /* that a new file does not get */
-    int removals_fd; /* what ARCHIVE_REMOVALS_NAME had; -1: it was not there */
+    int removals_fd;  /* what ARCHIVE_REMOVALS_NAME had; -1: it was not there */
     struct stage_owner last_user, last_group; /* looked up last */
     uint64_t entries;
     uint64_t bytes;

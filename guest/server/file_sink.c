@@ -393,7 +393,7 @@ int file_sink_reply(const struct file_sink *s, struct request *q, struct err *e)
                   (json_int_t)res->bytes, "size", (json_int_t)res->size, "etag", res->etag,
                   "created", (int)res->created, "in_place", (int)res->in_place);
     struct MHD_Response *response;
-    char etag[FS_ETAG_BYTES + 4];
+    char etag[FS_ETAG_BYTES + 4], offset[32];
     char *text;
     size_t len;
     int r;
@@ -416,8 +416,11 @@ int file_sink_reply(const struct file_sink *s, struct request *q, struct err *e)
     respond_add_header(response, "Content-Type", "application/json");
     if (res->in_place)
         respond_add_header(response, "Bellhop-In-Place", "true");
-    if (s->is_complete)
+    if (s->is_complete) {
+        (void)snprintf(offset, sizeof(offset), "%" PRIu64, s->upload_offset);
         respond_add_header(response, "Upload-Complete", "?1");
+        respond_add_header(response, "Upload-Offset", offset);
+    }
     q->bytes_out += len;
     return respond_queue(q, res->created ? MHD_HTTP_CREATED : MHD_HTTP_OK, response, e);
 }

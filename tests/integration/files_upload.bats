@@ -2,6 +2,7 @@
 # Uploads that go on after their connection was cut (the IETF's resumable uploads).
 
 load ../lib/agent
+load ../lib/node
 
 setup()
 {
@@ -261,4 +262,38 @@ PY
     UP=$(header Location <"$H")
     [ "$(piece 3 '?1' def)" = 201 ]
     [ "$(stat -c %U "$D/his")" = nobody ]
+}
+
+@test "somebody else's client of the draft uploads, and goes on after it was stopped" {
+    npm_package tus-js-client 4.3.1
+    head -c 9000000 /dev/urandom >"$AGENT_DIR/in"
+    cat >"$AGENT_DIR/tus.mjs" <<'JS'
+import fs from 'node:fs'
+import * as tus from 'tus-js-client'
+const [url, token, file] = process.argv.slice(2)
+function upload(path, options, stopAt) {
+  return new Promise((resolve, reject) => {
+    let stopped = false
+    const u = new tus.Upload(fs.readFileSync(file), {
+      endpoint: `${url}/v1/files/${path}`, protocol: 'ietf-draft-05',
+      headers: { Authorization: `Bearer ${token}` }, retryDelays: null, chunkSize: 2000000,
+      onError: reject, onSuccess: () => resolve(stopped),
+      onChunkComplete: (size, offset) => {
+        if (!stopAt || stopped || offset < stopAt) return
+        stopped = true
+        u.abort().then(() => upload(path, { uploadUrl: u.url }).then(() => resolve(true), reject), reject)
+      },
+      ...options,
+    })
+    u.start()
+  })
+}
+await upload(`${file}.1`, { chunkSize: Infinity })
+await upload(`${file}.2`, {})
+if (!await upload(`${file}.3`, {}, 4000000)) throw new Error('was not stopped')
+JS
+    run_node "$AGENT_DIR/tus.mjs" "$AGENT_URL" "$AGENT_TOKEN" "$AGENT_DIR/in"
+    for i in 1 2 3; do
+        cmp "$AGENT_DIR/in" "$AGENT_DIR/in.$i"
+    done
 }
