@@ -293,6 +293,10 @@ $(B)/tests/test_%: $(B)/obj/unit/test_%.o $(B)/obj/agent.a $(DEPS_DONE)
 
 # It sees the decoders' tables as they are used.
 $(B)/tests/test_schema $(B)/tests/fuzz_rpc: LDFLAGS += -Wl,--wrap=jx_decode
+# It makes each of the calls that change files fail, one after the other.
+comma := ,
+$(B)/tests/test_extract_faults: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,syscall openat openat64 mkdirat \
+	renameat unlinkat fchmod futimens pwrite pwrite64 pwritev pwritev64 ftruncate ftruncate64 symlinkat linkat)
 
 $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@mkdir -p $(@D)

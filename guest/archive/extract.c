@@ -351,11 +351,20 @@ static int dress_stage(struct archive_extract *x, struct err *e)
     return 0;
 }
 
+/* Before the staging directory becomes the target. */
+static int drop_time(const struct archive_extract *x, struct err *e)
+{
+    if (unlinkat(x->stage_fd, RECOVER_TIME_NAME, 0) < 0 && errno != ENOENT)
+        return err_sys(e, errno, "clean up before '%s' is put in place", x->path);
+    return 0;
+}
+
 static int commit_new(struct archive_extract *x, struct err *e)
 {
     int r = dress_stage(x, e);
 
-    (void)unlinkat(x->stage_fd, RECOVER_TIME_NAME, 0);
+    if (r == 0)
+        r = drop_time(x, e);
     if (r == 0)
         r = fs_place_dir_attrs(x->stage_fd, true, x->stage.dirs, NULL, e);
     if (r < 0)
@@ -385,9 +394,10 @@ static int commit_exchange(struct archive_extract *x, struct err *e)
 {
     int r = dress_stage(x, e);
 
+    if (r == 0)
+        r = drop_time(x, e);
     if (r < 0)
         return r;
-    (void)unlinkat(x->stage_fd, RECOVER_TIME_NAME, 0);
     if (exchange(x) < 0) {
         if (errno == EXDEV || errno == EBUSY || errno == EINVAL)
             return 1;
@@ -456,10 +466,13 @@ static int apply_steps(struct archive_extract *x, int trash_fd, struct fs_record
     return r;
 }
 
+/* Done when the list of steps is empty: until then a crash takes them back, and so do we. */
 static int apply(struct archive_extract *x, int trash_fd, struct fs_records *undo, struct err *e)
 {
     int r = apply_steps(x, trash_fd, undo, e);
 
+    if (r == 0)
+        r = fs_records_clear(undo, e);
     if (r < 0)
         fs_place_undo(x->stage_fd, x->target_fd, trash_fd, undo);
     return r;
@@ -478,8 +491,6 @@ static int commit_by_entry(struct archive_extract *x, struct err *e)
         r = fs_records_new(x->stage_fd, RECOVER_LIST_NAME, &undo, e);
     if (r == 0)
         r = apply(x, trash_fd, undo, e);
-    if (r == 0)
-        r = fs_records_clear(undo, e);
     fs_records_free(undo);
     return r;
 }

@@ -178,7 +178,8 @@ unsigned recover_all(void)
     struct fs_names names;
     unsigned n = 0;
 
-    if (open_registry(false) < 0 || fs_dir_names(registry.fd, true, &names, NULL) < 0)
+    if (open_registry(false) < 0 || lseek(registry.fd, 0, SEEK_SET) < 0 ||
+        fs_dir_names(registry.fd, true, &names, NULL) < 0)
         return 0;
     for (size_t i = 0; i < names.n; i++) {
         if (!fs_temp_is_name(names.v[i]) || !recover_registered(names.v[i]))

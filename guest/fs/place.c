@@ -18,12 +18,14 @@
 
 #define MAX_LEVELS (FS_PLACE_MAX_DEPTH + 2)
 #define ASIDE FS_TEMP_PREFIX "aside"
+#define SELF FS_TEMP_PREFIX "self"
 
 enum step_kind {
     STEP_NEW = 1, /* moved from the staging tree to a free name */
     STEP_SWAP,    /* traded places with the staging tree's entry of that name */
     STEP_TRASH,   /* moved to the same path in the trash */
     STEP_RMDIR,   /* emptied into the trash, then removed */
+    STEP_SELF,    /* an empty directory moved to SELF in the trash's directory of that path */
     STEP_ATTRS,   /* a directory of the target: owner, mode and mtime */
     STEP_TIMES,   /* a directory of the target in which other steps follow: its mtime */
 };
@@ -322,17 +324,48 @@ int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records 
 
 /* ---- single removals -------------------------------------------------------------------------- */
 
-static bool is_empty_dir(int dirfd, const char *name)
+/* 1 or 0. */
+static int is_empty_dir(int dirfd, const char *name, const char *path, struct err *e)
 {
     _cleanup_close_ int fd = fs_openat_nofollow(dirfd, name, O_RDONLY | O_DIRECTORY);
     struct fs_names names;
-    bool is_empty;
+    int r = fd < 0 ? err_sys(e, errno, "open '%s'", path) : fs_dir_names(fd, true, &names, e);
 
-    if (fd < 0 || fs_dir_names(fd, true, &names, NULL) < 0)
-        return false;
-    is_empty = names.n == 0;
+    if (r < 0)
+        return r;
+    r = names.n == 0;
     fs_names_done(&names);
-    return is_empty;
+    return r;
+}
+
+/* The trash may have a directory of that path already, for what was in this one. */
+static int remove_dir_in(int dir, const char *name, const char *path, const struct stat *st,
+                         int trash_fd, struct fs_records *undo, struct err *e)
+{
+    _cleanup_close_ int trash = -1;
+    int r = is_empty_dir(dir, name, path, e);
+
+    if (r <= 0)
+        return r;
+    r = fs_open_below(trash_fd, path, true, &trash, e);
+    if (r == 0)
+        r = note(undo, STEP_SELF, st, path, e);
+    if (r < 0)
+        return r;
+    if (renameat(dir, name, trash, SELF) < 0) {
+        if (errno != EXDEV)
+            return err_sys(e, errno, "take '%s' away", path);
+        /* A lower directory of an overlay. */
+        r = note(undo, STEP_RMDIR, st, path, e);
+        if (r < 0 || unlinkat(dir, name, AT_REMOVEDIR) == 0)
+            return r < 0 ? r : 1;
+        return errno == ENOTEMPTY ? 0 : err_sys(e, errno, "take '%s' away", path);
+    }
+    /* Somebody may have put something into it since it was looked at. */
+    r = is_empty_dir(trash, SELF, path, e);
+    if (r != 0)
+        return r;
+    return renameat(trash, SELF, dir, name) < 0 ? err_sys(e, errno, "put '%s' back", path) : 0;
 }
 
 static int remove_in(int dir, const char *name, const char *path, bool is_dir, int trash_fd,
@@ -344,28 +377,18 @@ static int remove_in(int dir, const char *name, const char *path, bool is_dir, i
 
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : err_sys(e, errno, "stat '%s'", path);
-    if (S_ISDIR(st.st_mode) != is_dir || (is_dir && !is_empty_dir(dir, name)))
+    if (S_ISDIR(st.st_mode) != is_dir)
         return 0;
+    if (is_dir)
+        return remove_dir_in(dir, name, path, &st, trash_fd, undo, e);
     r = trash_dir_for(path, trash_fd, &trash, e);
     if (r == 0)
         r = note(undo, STEP_TRASH, &st, path, e);
     if (r < 0)
         return r;
-    if (renameat(dir, name, trash, name) < 0) {
-        if (errno == ENOENT)
-            return 0;
-        if (!is_dir || (errno != EXDEV && errno != ENOTEMPTY && errno != EEXIST))
-            return err_sys(e, errno, "take '%s' away", path);
-        /* A lower directory of an overlay, or one of which the trash has what was in it. */
-        r = note(undo, STEP_RMDIR, &st, path, e);
-        if (r < 0 || unlinkat(dir, name, AT_REMOVEDIR) == 0)
-            return r < 0 ? r : 1;
-        return errno == ENOTEMPTY ? 0 : err_sys(e, errno, "take '%s' away", path);
-    }
-    /* Somebody may have put something into it since it was looked at. */
-    if (!is_dir || is_empty_dir(trash, name))
-        return 1;
-    return renameat(trash, name, dir, name) < 0 ? err_sys(e, errno, "put '%s' back", path) : 0;
+    if (renameat(dir, name, trash, name) < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "take '%s' away", path);
+    return 1;
 }
 
 int fs_place_note_times(int base, const char *path, struct fs_records *undo, struct err *e)
@@ -448,6 +471,17 @@ static void undo_rmdir(int target, const char *name, const struct fs_record *rec
     (void)utimensat(target, name, times, AT_SYMLINK_NOFOLLOW);
 }
 
+static void undo_self(int trash, int target, const char *path)
+{
+    const char *name;
+    _cleanup_free_ char *dir = fs_below_parent(path, &name);
+    _cleanup_close_ int from = -1, to = -1;
+
+    if (dir && fs_open_below(trash, path, false, &from, NULL) == 0 &&
+        fs_open_below(target, dir, false, &to, NULL) == 0)
+        (void)sys_renameat2(from, SELF, to, name, RENAME_NOREPLACE);
+}
+
 static void undo_attrs(int target, const struct fs_record *rec, const char *path)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, rec->mtime};
@@ -480,6 +514,10 @@ static void undo_one(int stage_fd, int target_fd, int trash_fd, const struct fs_
 
     if (rec->kind == STEP_TIMES || rec->kind == STEP_ATTRS) {
         undo_attrs(target_fd, rec, path);
+        return;
+    }
+    if (rec->kind == STEP_SELF) {
+        undo_self(trash_fd, target_fd, path);
         return;
     }
     if (open_pair(other, target_fd, path, &name, fd) == 0) {

@@ -71,8 +71,10 @@ int fs_records_open(int dirfd, const char *name, struct fs_records **ret, struct
 
 int fs_records_clear(struct fs_records *l, struct err *e)
 {
+    if (ftruncate(l->fd, 0) < 0)
+        return err_sys(e, errno, "clear the list of staged files");
     l->end = 0;
-    return ftruncate(l->fd, 0) < 0 ? err_sys(e, errno, "clear the list of staged files") : 0;
+    return 0;
 }
 
 struct fs_records *fs_records_free(struct fs_records *l)
