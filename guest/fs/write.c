@@ -2,13 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/path.h"
 #include "fs/hash.h"
@@ -47,6 +50,8 @@ struct fs_write {
     int n_made;             /* parent directories that begin made */
     bool is_committed;
     char current[FS_ETAG_BYTES];
+    char lower_tag[FS_ETAG_BYTES]; /* see note_lower_tag(); "" when it does not count */
+    struct stat copied;            /* what it goes for */
 };
 
 /* ---- begin ----------------------------------------------------------------------------------- */
@@ -94,6 +99,51 @@ static int open_directory(struct fs_write *w, struct err *e)
     if (r < 0 && e)
         *e = inner;
     return r;
+}
+
+static int64_t ns_of(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+static bool is_overlay(int fd)
+{
+    struct statfs fs;
+
+    return fstatfs(fd, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
+/*
+ * An overlay copies a file of its lower layer when it is opened for writing: the same bytes and the
+ * same mtime, but another ctime, so another tag. The one that it had goes for it, too, as long as
+ * nothing else happens to it.
+ */
+static void note_lower_tag(struct fs_write *w)
+{
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+
+    w->lower_tag[0] = '\0';
+    if (!w->if_match || !is_overlay(w->dirfd))
+        return;
+    fd = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
+    if (fd < 0 || fs_etag(fd, &st, w->lower_tag, NULL) < 0 ||
+        clock_real_ns() - ns_of(&st.st_ctim) < FS_ETAG_RACY_NS)
+        w->lower_tag[0] = '\0';
+    w->copied = st;
+}
+
+/* fd: the file, now open for writing. */
+static void check_lower_tag(struct fs_write *w, int fd)
+{
+    struct stat st;
+
+    if (!w->lower_tag[0])
+        return;
+    if (fstat(fd, &st) < 0 || st.st_size != w->copied.st_size ||
+        ns_of(&st.st_mtim) != ns_of(&w->copied.st_mtim))
+        w->lower_tag[0] = '\0';
+    w->copied = st;
 }
 
 /*
@@ -150,9 +200,11 @@ static int open_temp(struct fs_write *w, struct err *e)
     bool exists;
     int r;
 
+    note_lower_tag(w);
     r = open_old(w, &old, &st, &exists, e);
     if (r < 0)
         return r;
+    check_lower_tag(w, old);
     if (fs_temp_open(w->dirfd, &w->temp) == 0)
         return 0;
     if (exists && (errno == EACCES || errno == EPERM || errno == EROFS))
@@ -300,6 +352,10 @@ static int check_condition(struct fs_write *w, bool exists, struct err *e)
         r = fs_etag(fd, &st, w->current, e);
         if (r < 0)
             return err_at(e, r, "path");
+        if (w->lower_tag[0] && !w->if_none_match && st.st_ino == w->copied.st_ino &&
+            ns_of(&st.st_ctim) == ns_of(&w->copied.st_ctim) &&
+            fs_etag_in_list(w->if_match, w->lower_tag, false))
+            return 0;
     }
     return fs_check_tag(&w->o.condition, exists, w->current, e);
 }

@@ -6,7 +6,7 @@ load ../lib/agent
 load ../lib/inner
 
 # Of fs.bats, files.bats and fs_watch.bats: one test of each kind of call, and no large file.
-MAIN='^(stat tells|the tag of stat|list |directories are|move and|remove refuses|attributes|edit is|'
+MAIN='^(stat tells|the tag of stat|list is sorted|directories are|move and|remove refuses|attributes|edit is|'
 MAIN+='fs calls act|files keep|file ranges|file conditions are|file digests|file errors|file names|'
 MAIN+='files under|files as|watch tells of|watch leaves|watch ends)'
 FILES=(fs.bats files.bats fs_watch.bats)
