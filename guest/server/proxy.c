@@ -730,21 +730,27 @@ static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *con_cls, con
                 p->early.len);
 }
 
+/* There may be more than one Connection header. */
+static bool is_for_one_hop(const struct http1_head *head, const char *name)
+{
+    bool is = http1_is_hop_by_hop(name, NULL);
+
+    for (size_t i = 0; i < head->n_headers && !is; i++)
+        if (strcasecmp(head->headers[i].name, "Connection") == 0)
+            is = http1_is_hop_by_hop(name, head->headers[i].value);
+    return is;
+}
+
 static void copy_reply_headers(const struct proxy *p, struct MHD_Response *response)
 {
     bool is_upgrade = p->head.status == MHD_HTTP_SWITCHING_PROTOCOLS;
-    const char *connection = NULL;
 
-    for (size_t i = 0; i < p->head.n_headers; i++)
-        if (strcasecmp(p->head.headers[i].name, "Connection") == 0)
-            connection = p->head.headers[i].value;
     for (size_t i = 0; i < p->head.n_headers; i++) {
         const struct http1_header *h = &p->head.headers[i];
 
         if (is_upgrade && strcasecmp(h->name, "Upgrade") == 0)
             respond_add_header(response, h->name, h->value);
-        else if (strcasecmp(h->name, "Content-Length") != 0 &&
-                 !http1_is_hop_by_hop(h->name, connection))
+        else if (strcasecmp(h->name, "Content-Length") != 0 && !is_for_one_hop(&p->head, h->name))
             respond_add_header(response, h->name, h->value);
     }
 }

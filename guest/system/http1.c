@@ -17,19 +17,36 @@ static int bad(struct err *e, const char *what)
     return err_set(e, ERR_UNAVAILABLE, "what listens there does not answer in HTTP/1: %s", what);
 }
 
-/* Cuts a line off at its line feed; NULL when there is none. */
+/* Cuts a line off at its CR LF; NULL when there is none. A bare LF ends no line: what it ends for
+ * us it might not end for another. */
 static char *cut_line(char **at)
 {
     char *line = *at;
-    char *end = strchr(line, '\n');
+    char *end = strstr(line, "\r\n");
 
     if (!end)
         return NULL;
-    *at = end + 1;
+    *at = end + 2;
     *end = '\0';
-    if (end > line && end[-1] == '\r')
-        end[-1] = '\0';
     return line;
+}
+
+static bool is_token(const char *name)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr(others, *c))
+            return false;
+    return *name != '\0';
+}
+
+static bool is_text(const char *value)
+{
+    for (const char *c = value; *c; c++)
+        if (((unsigned char)*c < ' ' && *c != '\t') || *c == 127)
+            return false;
+    return true;
 }
 
 static int parse_status(const char *line, struct http1_head *h, struct err *e)
@@ -51,18 +68,23 @@ static int add_header(struct http1_head *h, char *line, struct err *e)
     char *colon = strchr(line, ':');
     char *value, *end;
 
-    if (!colon || colon == line || isspace((unsigned char)line[0]))
+    if (!colon)
         return bad(e, "a malformed header");
     if (h->n_headers == HTTP1_MAX_HEADERS)
         return bad(e, "too many headers");
     *colon = '\0';
     value = colon + 1;
     value += strspn(value, " \t");
-    for (end = value + strlen(value); end > value && isspace((unsigned char)end[-1]); end--)
+    for (end = value + strlen(value); end > value && strchr(" \t", end[-1]); end--)
         end[-1] = '\0';
+    if (!is_token(line) || !is_text(value))
+        return bad(e, "a malformed header");
     h->headers[h->n_headers++] = (struct http1_header){line, value};
-    if (strcasecmp(line, "Transfer-Encoding") == 0)
-        h->is_chunked = strcasecmp(value, "chunked") == 0;
+    if (strcasecmp(line, "Transfer-Encoding") == 0) {
+        if (h->is_chunked || strcasecmp(value, "chunked") != 0)
+            return bad(e, "a transfer encoding that is not 'chunked'");
+        h->is_chunked = true;
+    }
     if (strcasecmp(line, "Content-Length") == 0) {
         if (h->has_length || str_parse_u64(value, 0, INT64_MAX, &h->length, NULL) < 0)
             return bad(e, "a malformed Content-Length");

@@ -153,6 +153,11 @@ TEST(http1_head_is_read_whole_or_not_at_all)
     T_INT(parse_head("SSH-2.0-OpenSSH\r\n\r\n", &h), -ERR_UNAVAILABLE);
     T_INT(parse_head("HTTP/1.1 200 OK\r\nno colon\r\n\r\n", &h), -ERR_UNAVAILABLE);
     T_INT(parse_head("HTTP/1.1 200 OK\r\n folded: x\r\n\r\n", &h), -ERR_UNAVAILABLE);
+    T_INT(parse_head("HTTP/1.1 200 OK\r\nSpace : x\r\n\r\n", &h), -ERR_UNAVAILABLE);
+    T_INT(parse_head("HTTP/1.1 200 OK\r\nA: b\n\nbody\r\n\r\n", &h), -ERR_UNAVAILABLE);
+    T_INT(parse_head("HTTP/1.1 200 OK\r\nA: b\rC: d\r\n\r\n", &h), -ERR_UNAVAILABLE);
+    T_INT(parse_head("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", &h),
+          -ERR_UNAVAILABLE);
     T_INT(parse_head("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", &h),
           -ERR_UNAVAILABLE);
 }
