@@ -106,6 +106,30 @@ complete -c bellhop -n __fish_use_subcommand -f -a put -d 'copy files and direct
 complete -c bellhop -n '__fish_seen_subcommand_from put' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a get -d 'copy a file or directory out of a box'
 complete -c bellhop -n '__fish_seen_subcommand_from get' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a cat -d 'print files of a box, byte for byte'
+complete -c bellhop -n '__fish_seen_subcommand_from cat' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a edit -d 'replace text in a file of a box; prints the change as a diff'
+complete -c bellhop -n '__fish_seen_subcommand_from edit' -l old -r
+complete -c bellhop -n '__fish_seen_subcommand_from edit' -l new -r
+complete -c bellhop -n '__fish_seen_subcommand_from edit' -l count -r
+complete -c bellhop -n '__fish_seen_subcommand_from edit' -l all
+complete -c bellhop -n '__fish_seen_subcommand_from edit' -l dry-run
+complete -c bellhop -n '__fish_seen_subcommand_from edit' -l if-match -r
+complete -c bellhop -n '__fish_seen_subcommand_from edit' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a watch -d 'tell what happens to the files of a box, one line for each event'
+complete -c bellhop -n '__fish_seen_subcommand_from watch' -l exclude -r
+complete -c bellhop -n '__fish_seen_subcommand_from watch' -l no-recursive
+complete -c bellhop -n '__fish_seen_subcommand_from watch' -l count -r
+complete -c bellhop -n '__fish_seen_subcommand_from watch' -l timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from watch' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a sync -d 'make a directory in a box like one here, or the other way round'
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l dry-run
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l delete
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l checksum
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l exclude -r
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l with-git
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l with-secrets
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a glob -d 'find files in a box by name'
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l type -r
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l extension -r

@@ -4,7 +4,7 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get glob grep providers doctor gc help completion version"
+        words="up ls status start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
@@ -44,6 +44,10 @@ _bellhop() {
             logs) case $cur in -*) words=" --follow --id --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             put) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             get) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            cat) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            edit) case $cur in -*) words=" --old --new --count --all --dry-run --if-match --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            watch) case $cur in -*) words=" --exclude --no-recursive --count --timeout --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            sync) case $cur in -*) words=" --dry-run --delete --checksum --exclude --with-git --with-secrets --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             glob) case $cur in -*) words=" --type --extension --exclude --glob --regex --fixed-strings --full-path --ignore-case --smart-case --case-sensitive --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --min-depth --min-size --max-size --changed-within --max-count --null --sort --sortr --cursor --user --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             grep) case $cur in -*) words=" --regexp --ignore-case --smart-case --case-sensitive --fixed-strings --word-regexp --line-regexp --invert-match --multiline --multiline-dotall --crlf --pcre2 --after-context --before-context --context --max-count --limit --only-matching --replace --files-with-matches --files-without-match --count --count-matches --glob --iglob --type --type-not --type-add --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --max-filesize --text --binary --encoding --max-columns --with-filename --no-filename --line-number --no-line-number --column --byte-offset --heading --no-heading --color --null --sort --sortr --cursor --user --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             providers) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;

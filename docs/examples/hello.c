@@ -1,8 +1,5 @@
-/*
- * hello: a box from C: made from a directory, a command run in it, a file written and read, a URL
- * for a port in it, removed.
- *     cc hello.c -o hello -lbellhop && ./hello STATE_DIR CACHE_DIR PROVIDER PROJECT
- */
+/* hello: a box made from a directory, a command run in it, a file written and read, removed.
+ *     cc hello.c -o hello -lbellhop && ./hello STATE_DIR CACHE_DIR PROVIDER PROJECT */
 #include <bellhop/bellhop.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,14 +24,10 @@ static int use(struct bh_box *box, struct bh_error *e)
     printf("%s with %d after %lld ms\n", result.reason, result.code, (long long)result.wall_ms);
 
     if (bh_write(box, "note.txt", "kept\n", 5, 0644, e) < 0 ||
-        bh_read(box, "note.txt", 4096, &text, &len, e) < 0)
+        bh_read(box, "note.txt", 4096, &text, &len, e) < 0 || bh_get_url(box, 8080, &url, e) < 0)
         return -1;
-    printf("note.txt has %zu bytes: %s", len, text);
+    printf("note.txt has %zu bytes: %sport 8080 of the box is %s\n", len, text, url);
     free(text);
-
-    if (bh_get_url(box, 8080, &url, e) < 0)
-        return -1;
-    printf("port 8080 of the box is %s\n", url);
     free(url);
     return 0;
 }

@@ -207,9 +207,9 @@ static int search(struct search *s, const char *box_name, const char *method, js
 {
     _cleanup_box_ struct bh_box *box = NULL;
     bool is_text = json_object_get(params, "pattern") || json_object_get(params, "patterns");
-    int r = is_text ? cli_get_box(s->cli, box_name, &box, err)
-                    : cli_fail(err, BH_INVALID_ARGUMENT, "pattern",
-                               "the pattern is not valid UTF-8");
+    int r = is_text
+                ? cli_get_box(s->cli, box_name, &box, err)
+                : cli_fail(err, BH_INVALID_ARGUMENT, "pattern", "the pattern is not valid UTF-8");
 
     s->found = json_array();
     if (r == 0)
@@ -287,7 +287,7 @@ static const struct cli_option grep_options[] = {
      "auto (default: on a terminal, unless NO_COLOR is set), always, never", colors},
     O("null", '0', CLI_FLAG, null, NULL, "a zero byte after each path"),
     {"sort", 0, CLI_STR, offsetof(struct args, sort), "KEY",
-     "path, modified, accessed, changed or none (default; a terminal's: path)", sorts},
+     "path (default on a terminal), modified, accessed, changed, none", sorts},
     {"sortr", 0, CLI_STR, offsetof(struct args, sortr), "KEY", "the same, backwards", sorts},
     O("cursor", 0, CLI_STR, cursor, "C", "go on after a --limit, from end.cursor of --json"),
     O("user", 'u', CLI_STR, user, "USER", "with the rights of this user of the box"),

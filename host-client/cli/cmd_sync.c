@@ -24,7 +24,7 @@ static const struct cli_option sync_options[] = {
     {"checksum", 0, CLI_FLAG, offsetof(struct sync_args, checksum), NULL,
      "compare contents, not sizes and times", NULL},
     {"exclude", 0, CLI_LIST, offsetof(struct sync_args, excludes), "GLOB",
-     "leave alone; with a slash: the whole path, else any name; may be given again", NULL},
+     "leave alone; with a slash: the whole path, else any name; repeatable", NULL},
     {"with-git", 0, CLI_FLAG, offsetof(struct sync_args, with_git), NULL,
      "the repository's .git too", NULL},
     {"with-secrets", 0, CLI_FLAG, offsetof(struct sync_args, with_secrets), NULL,

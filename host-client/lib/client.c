@@ -432,6 +432,78 @@ int client_put_file(struct client *c, const char *path, const void *data, size_t
     return r;
 }
 
+#define BYTES_HEADERS 8
+#define BYTES_HEADER_BYTES 512
+
+static int add_header(char headers[][BYTES_HEADER_BYTES], const char **list, size_t *n,
+                      const char *name, const char *value, struct err *e)
+{
+    if (!value)
+        return 0;
+    if (strlen(name) + strlen(value) + 3 > BYTES_HEADER_BYTES || strpbrk(value, "\r\n"))
+        return err_field(e, ERR_INVALID, name, "this is not a value for the header %s", name);
+    (void)snprintf(headers[*n], BYTES_HEADER_BYTES, "%s: %s", name, value);
+    list[*n] = headers[*n];
+    (*n)++;
+    return 0;
+}
+
+static void take_etag(const struct http_response *res, const struct client_bytes *b)
+{
+    char tag[BYTES_HEADER_BYTES];
+    size_t len;
+
+    if (!b->etag || b->etag_bytes == 0)
+        return;
+    if (!http_header(res, "ETag", tag, sizeof(tag)))
+        tag[0] = '\0';
+    len = strlen(tag);
+    if (len >= 2 && tag[0] == '"' && tag[len - 1] == '"') {
+        tag[len - 1] = '\0';
+        (void)snprintf(b->etag, b->etag_bytes, "%s", tag + 1);
+    } else {
+        (void)snprintf(b->etag, b->etag_bytes, "%s", tag);
+    }
+}
+
+int client_bytes(struct client *c, const char *method, const char *path,
+                 const struct client_bytes *b, int64_t deadline_mono_ms, struct err *e)
+{
+    char text[BYTES_HEADERS][BYTES_HEADER_BYTES];
+    const char *headers[BYTES_HEADERS + 2] = {NULL};
+    _cleanup_free_ char *url = NULL;
+    struct http_response res = {0};
+    struct http_request req = {.method = method,
+                               .headers = headers,
+                               .body = b->data,
+                               .body_len = b->len,
+                               .write = b->write,
+                               .write_arg = b->arg,
+                               .deadline_mono_ms = deadline_mono_ms};
+    size_t n = 0;
+    int r = add_header(text, headers, &n, "Range", b->range, e);
+
+    if (r == 0)
+        r = add_header(text, headers, &n, "If-Match", b->if_match, e);
+    if (r == 0)
+        r = add_header(text, headers, &n, "If-None-Match", b->if_none_match, e);
+    if (r == 0)
+        r = add_header(text, headers, &n, "Repr-Digest", b->digest, e);
+    if (r == 0 && b->data)
+        r = add_header(text, headers, &n, "Content-Type", "application/octet-stream", e);
+    if (r == 0)
+        r = new_url(c, "/v1/files/", path, b->query, &url, e);
+    if (r < 0)
+        return r;
+    headers[n] = c->auth;
+    req.url = url;
+    r = send_request(c, &req, &res, e);
+    if (r == 0)
+        take_etag(&res, b);
+    http_response_done(&res);
+    return r;
+}
+
 int client_put_archive(struct client *c, const char *dir, const char *query,
                        int64_t (*read)(void *arg, char *out, size_t max, struct err *e), void *arg,
                        int64_t deadline_mono_ms, json_t **ret, struct err *e)

@@ -41,6 +41,21 @@ int client_get_file(struct client *c, const char *path, int (*write)(void *, con
                     void *arg, int64_t deadline_mono_ms, struct err *e);
 int client_put_file(struct client *c, const char *path, const void *data, size_t len, uint32_t mode,
                     const char *user, int64_t deadline_mono_ms, struct err *e);
+/* A file's bytes with all that the route can do. Header values are as HTTP has them, or NULL. */
+struct client_bytes {
+    const char *query; /* "mode=0644" */
+    const char *range; /* "bytes=0-99" */
+    const char *if_match, *if_none_match;
+    const char *digest; /* Repr-Digest */
+    const void *data;   /* of a PUT */
+    size_t len;
+    int (*write)(void *arg, const char *data, size_t len);
+    void *arg;
+    char *etag; /* where the tag goes, without its quotes; or NULL */
+    size_t etag_bytes;
+};
+int client_bytes(struct client *c, const char *method, const char *path,
+                 const struct client_bytes *b, int64_t deadline_mono_ms, struct err *e);
 /* Streams an archive into a directory of the box. query: "mode=merge&user=user" or NULL. */
 int client_put_archive(struct client *c, const char *dir, const char *query,
                        int64_t (*read)(void *arg, char *out, size_t max, struct err *e), void *arg,

@@ -21,7 +21,12 @@ compile() # OUTPUT [LIBRARY...]
 
     shift
     gcc -std=c99 -Wall -Wextra -Wpedantic -Werror -I"$ROOT/host-client/include" -o "$out" \
-        "$ROOT/docs/examples/hello.c" "$@"
+        "$ROOT/docs/examples/$(basename "$out").c" "$@"
+}
+
+shared()
+{
+    compile "$1" -L"$BELLHOP_BUILD" -l:libbellhop.so.0 -Wl,-rpath,"$(realpath "$BELLHOP_BUILD")"
 }
 
 hello()
@@ -58,9 +63,30 @@ install_beside()
 
 @test "the example program runs with the shared library" {
     install_beside
-    compile "$BOX_TMP/hello" -L"$BELLHOP_BUILD" -l:libbellhop.so.0 -Wl,-rpath,"$(realpath "$BELLHOP_BUILD")"
+    shared "$BOX_TMP/hello"
     run hello
     check_hello
+}
+
+@test "the first example is a whole program in sixty lines" {
+    [ "$(wc -l <"$ROOT/docs/examples/hello.c")" -le 60 ]
+}
+
+@test "the examples of commands and files do what they say" {
+    shared "$BOX_TMP/commands"
+    shared "$BOX_TMP/files"
+    bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1
+    run "$BOX_TMP/commands" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" one
+    [ "$status" -eq 0 ] || fail "$output"
+    [[ "$output" == "adder: running, (a script)"*"42"*"3"*"42"*"3"*"exited with 3, "* ]] || fail "$output"
+    run "$BOX_TMP/files" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" one
+    [ "$status" -eq 0 ] || fail "$output"
+    [[ "$output" == "the second writer hears: aborted"* ]] || fail "$output"
+    [[ "$output" == *"notes/list.txt:1: bread"*"notes/list.txt:2: butter"* ]] || fail "$output"
+    [[ "$output" == *"-milk"*"+bread"*"2 matches"* ]] || fail "$output"
+    [[ "$output" == *"butlist.txt: file of 13 bytes, mode 644"*"watching: started" ]] || fail "$output"
+    run bellhop cat one :notes/list.txt
+    [ "$status" -ne 0 ]
 }
 
 @test "the shared library exports bh_ names only" {

@@ -361,6 +361,211 @@ int bh_read(struct bh_box *box, const char *path, size_t max_bytes, char **ret_d
 int bh_write(struct bh_box *box, const char *path, const void *data, size_t len, uint32_t mode,
              struct bh_error *err);
 
+/* One file or directory of the box. Paths that are relative start at the workdir. */
+#define BH_ETAG_BYTES 128 /* a tag and its NUL */
+
+struct bh_file_info {
+    size_t size;
+    const char *path;
+    const char *name;
+    const char *type; /* file, directory, symlink, fifo, socket, block, char; "" with an error */
+    uint64_t bytes;
+    uint32_t mode; /* 0644 */
+    uint32_t uid, gid;
+    const char *user, *group;
+    const char *mtime;  /* "2026-11-22T01:35:00.123456789Z" */
+    const char *target; /* of a symlink, or "" */
+    const char *etag;   /* when asked for, or "" */
+    const char *error;  /* why this entry of a list could not be read, or "" */
+};
+struct bh_file_list_options {
+    size_t size;
+    const char *path;
+    uint32_t depth; /* 0: 1, what is directly in it */
+    bool etag;
+};
+/* Calls fn once. */
+int bh_file_stat(struct bh_box *box, const char *path, bool etag,
+                 int (*fn)(void *arg, const struct bh_file_info *info), void *arg,
+                 struct bh_error *err);
+/* All of it, sorted, however long. A non-zero result of fn ends it and is returned. */
+int bh_file_list(struct bh_box *box, const struct bh_file_list_options *opts,
+                 int (*fn)(void *arg, const struct bh_file_info *info), void *arg,
+                 struct bh_error *err);
+
+struct bh_file_read_options {
+    size_t size;
+    const char *path;
+    uint64_t offset;
+    uint64_t length;      /* 0: to the end */
+    const char *if_match; /* the tag it must still have, else BH_ABORTED; or NULL */
+    /* The bytes as they come; a non-zero result ends the call with BH_CANCELED. */
+    int (*write)(void *arg, const char *data, size_t len);
+    void *arg;
+};
+/* etag: BH_ETAG_BYTES, or NULL. */
+int bh_file_read(struct bh_box *box, const struct bh_file_read_options *opts, char *etag,
+                 struct bh_error *err);
+
+struct bh_file_write_options {
+    size_t size;
+    const char *path;
+    const void *data;
+    size_t len;
+    uint32_t mode;             /* 0: the old file's, or 0644 */
+    const char *if_match;      /* a tag, "*", or NULL; BH_ABORTED when it is another one */
+    const char *if_none_match; /* "*": only when it is not there yet */
+    bool sync;                 /* on the disk before the answer */
+    bool digest;               /* checked with a SHA-256 on the way */
+};
+/* The whole new content, all there or not at all. etag: the new one's, or NULL. */
+int bh_file_write(struct bh_box *box, const struct bh_file_write_options *opts, char *etag,
+                  struct bh_error *err);
+
+struct bh_file_change_options {
+    size_t size;
+    const char *if_match; /* on what is changed, as in bh_file_write_options */
+    const char *if_none_match;
+    bool recursive;            /* remove, copy: directories too */
+    bool missing_ok;           /* remove */
+    bool overwrite;            /* move, copy */
+    bool no_parents;           /* mkdir, move, copy: missing directories are an error */
+    uint32_t mode;             /* mkdir, set_attr; 0: 0755, as it is */
+    const char *owner, *group; /* set_attr; or NULL */
+    const char *mtime;         /* set_attr: as bh_file_info has it; or NULL */
+};
+/* opts may be NULL. */
+int bh_file_remove(struct bh_box *box, const char *path, const struct bh_file_change_options *opts,
+                   struct bh_error *err);
+int bh_file_mkdir(struct bh_box *box, const char *path, const struct bh_file_change_options *opts,
+                  struct bh_error *err);
+int bh_file_move(struct bh_box *box, const char *from, const char *to,
+                 const struct bh_file_change_options *opts, struct bh_error *err);
+int bh_file_copy(struct bh_box *box, const char *from, const char *to,
+                 const struct bh_file_change_options *opts, struct bh_error *err);
+int bh_file_set_attr(struct bh_box *box, const char *path,
+                     const struct bh_file_change_options *opts, struct bh_error *err);
+
+struct bh_edit {
+    const char *old_text; /* must be there count times */
+    const char *new_text;
+    uint32_t count; /* 0: 1 */
+    bool all;       /* any number of times */
+};
+struct bh_edit_options {
+    size_t size;
+    const char *path;
+    const struct bh_edit *edits; /* in this order, all or none */
+    size_t n_edits;
+    bool dry_run;
+    const char *if_match;
+};
+struct bh_edit_result {
+    size_t size;
+    uint64_t replaced;
+    char etag[BH_ETAG_BYTES];
+    char *diff; /* a unified one; NULL when it is too long. free() it */
+};
+int bh_file_edit(struct bh_box *box, const struct bh_edit_options *opts,
+                 struct bh_edit_result *ret_result, struct bh_error *err);
+
+struct bh_watch_event {
+    size_t size;
+    const char *type; /* started, created, removed, renamed, modified, written, attributes,
+                         unwatched, overflow (look again), end */
+    const char *path;
+    const char *from; /* renamed: before; or "" */
+    bool directory;
+    const char *json; /* the agent's whole message */
+};
+struct bh_watch_options {
+    size_t size;
+    const char *path; /* NULL: the workdir */
+    bool not_recursive;
+    const char *const *excludes; /* as lines of a .gitignore */
+    int64_t timeout_ms;          /* then BH_DEADLINE_EXCEEDED; 0: none */
+};
+/* What happens to a directory, in order, until it goes, or fn wants no more (BH_CANCELED). Nothing
+ * that happens after `started` is missed without an overflow. */
+int bh_file_watch(struct bh_box *box, const struct bh_watch_options *opts,
+                  int (*fn)(void *arg, const struct bh_watch_event *event), void *arg,
+                  struct bh_error *err);
+
+/* A tree as an archive: tar, tar.gz, tar.zst. */
+struct bh_archive_get_options {
+    size_t size;
+    const char *path;
+    const char *format;          /* NULL: tar */
+    const char *const *excludes; /* globs */
+    bool reproducible;
+    int (*write)(void *arg, const char *data, size_t len);
+    void *arg;
+};
+int bh_archive_get(struct bh_box *box, const struct bh_archive_get_options *opts,
+                   struct bh_error *err);
+/* An archive of any of the agent's formats into a directory: all of it, or nothing. */
+struct bh_archive_put_options {
+    size_t size;
+    const char *path;
+    bool replace; /* the directory becomes what the archive has */
+    bool keep_owner;
+    /* The archive: bytes written to out, 0 at its end, negative to give up. */
+    int64_t (*read)(void *arg, char *out, size_t max);
+    void *arg;
+};
+int bh_archive_put(struct bh_box *box, const struct bh_archive_put_options *opts,
+                   uint64_t *ret_entries, struct bh_error *err);
+
+struct bh_search_options {
+    size_t size;
+    const char *pattern;
+    const char *path;         /* NULL: the workdir */
+    const char *const *globs; /* as rg -g */
+    const char *const
+        *types; /* grep: as rg -t; glob: file, directory, symlink, executable, empty */
+    const char *const *types_not; /* grep: as rg -T */
+    const char *letters;          /* sensitive, insensitive, smart; NULL: sensitive */
+    const char *sort;             /* path, modified, accessed, changed; NULL: as found */
+    const char *mode;    /* grep: lines (NULL), files, files_without_match, count, count_matches */
+    const char *replace; /* grep: each match as this, in `replaced` */
+    bool hidden, no_ignore, follow;
+    bool fixed, regex; /* the pattern is text; glob: is an expression */
+    bool word, line, invert, multiline, only_matching; /* grep: as rg -w -x -v -U -o */
+    uint32_t before, after;                            /* grep: lines around */
+    uint32_t max_per_file;                             /* grep; 0: no limit */
+    uint32_t max_depth;
+    uint64_t max_filesize;
+    uint64_t limit;     /* results in all; 0: no limit */
+    const char *cursor; /* go on there; with sort */
+};
+struct bh_search_result {
+    size_t size;
+    uint64_t found;
+    bool limit_reached;
+    uint64_t incomplete; /* paths that could not be searched: the answer is not whole */
+    char *cursor;        /* when the limit was reached and there is an order; free() it */
+    char *json;          /* the agent's `end`: counts, and the incomplete paths; free() it */
+};
+struct bh_match {
+    size_t size;
+    const char *path;
+    uint64_t line;   /* 0: a whole file (mode is not lines) */
+    uint64_t column; /* bytes from 1 */
+    uint64_t offset;
+    const char *text; /* without its line feed */
+    size_t text_len;
+    const char *replaced; /* or NULL */
+    uint64_t count;
+    const char *json; /* submatches, the lines around */
+};
+/* A non-zero result of fn ends the search with BH_CANCELED. */
+int bh_grep(struct bh_box *box, const struct bh_search_options *opts,
+            int (*fn)(void *arg, const struct bh_match *match), void *arg,
+            struct bh_search_result *ret_result, struct bh_error *err);
+int bh_glob(struct bh_box *box, const struct bh_search_options *opts,
+            int (*fn)(void *arg, const char *path, const char *type), void *arg,
+            struct bh_search_result *ret_result, struct bh_error *err);
+
 struct bh_upload_options {
     size_t size;
     const char *source; /* a directory, or a file */

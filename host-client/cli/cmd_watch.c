@@ -1,0 +1,101 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "common/cleanup.h"
+
+#include "common/banned.h"
+
+struct args {
+    char **excludes;
+    bool flat;
+    uint32_t count;
+    int64_t timeout_ms;
+};
+
+#define O(name, letter, type, member, arg, help) \
+    { \
+        name, letter, type, offsetof(struct args, member), arg, help, NULL \
+    }
+
+struct watch {
+    struct cli *cli;
+    uint32_t left; /* events that are still wanted; 0: any number */
+    bool is_enough;
+};
+
+static void print_event(const struct bh_watch_event *e)
+{
+    if (strcmp(e->type, "renamed") == 0)
+        (void)printf("%-10s %s -> %s\n", e->type, e->from, e->path);
+    else
+        (void)printf("%-10s %s%s\n", e->type, e->path, e->directory ? "/" : "");
+}
+
+static int on_event(void *arg, const struct bh_watch_event *e)
+{
+    struct watch *w = arg;
+    bool is_frame = strcmp(e->type, "started") == 0 || strcmp(e->type, "end") == 0;
+
+    if (w->cli->json)
+        (void)puts(e->json);
+    else if (!is_frame)
+        print_event(e);
+    else if (strcmp(e->type, "started") == 0 && !w->cli->quiet)
+        cli_warn(w->cli, "watching %s", e->path);
+    if (fflush(stdout) != 0)
+        return 1;
+    w->is_enough = !is_frame && w->left && --w->left == 0;
+    return w->is_enough;
+}
+
+static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    const struct args *a = args;
+    struct bh_watch_options o = {.size = sizeof(o),
+                                 .not_recursive = a->flat,
+                                 .excludes = (const char *const *)a->excludes,
+                                 .timeout_ms = a->timeout_ms};
+    struct watch w = {.cli = c, .left = a->count};
+    _cleanup_box_ struct bh_box *box = NULL;
+    int hold = -1, r = 0;
+
+    if (operands[1])
+        r = cli_box_path(operands[1], "path", &o.path, err);
+    if (r == 0)
+        r = cli_get_box(c, operands[0], &box, err);
+    if (r == 0)
+        r = bh_hold(box, &hold, err);
+    if (r == 0)
+        r = bh_file_watch(box, &o, on_event, &w, err);
+    fd_close(hold);
+    return w.is_enough ? EXIT_CLI_OK : r;
+}
+
+static const struct cli_option options[] = {
+    O("exclude", 'E', CLI_LIST, excludes, "GLOB", "nothing of these, as lines of a .gitignore"),
+    O("no-recursive", 0, CLI_FLAG, flat, NULL, "only what is directly in it"),
+    O("count", 'c', CLI_U32, count, "N", "end after N events"),
+    O("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "end after this time: status 6"),
+    {0},
+};
+
+const struct cli_command cmd_watch = {
+    .name = "watch",
+    .group = "Files",
+    .operands = "NAME [:PATH]",
+    .summary = "tell what happens to the files of a box, one line for each event",
+    .details = "created, removed, renamed, modified, written, attributes; 'overflow' when some "
+               "were lost:\n"
+               "look again. Nothing is missed after the word that it is watching. With --json one\n"
+               "message a line. The box counts as used meanwhile.",
+    .examples = "  bellhop watch api\n"
+                "  bellhop watch api :src -E node_modules -E '*.o'\n"
+                "  bellhop watch -q -c 1 api :done --timeout 10m && echo finished\n",
+    .options = options,
+    .args_bytes = sizeof(struct args),
+    .min_operands = 1,
+    .max_operands = 2,
+    .flags = CLI_TAKES_BOX,
+    .run = run,
+};

@@ -1,0 +1,309 @@
+/* fs: the files of a box one by one: what they are, their bytes, changes, edits, what happens. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/box.h"
+#include "lib/options.h"
+#include "lib/params.h"
+
+#include "common/banned.h"
+
+/* ---- what is there ---- */
+
+/* A path of an answer; free() it. */
+static char *path_of(json_t *obj, const char *key)
+{
+    char *path = NULL;
+    json_t *v = json_object_get(obj, key);
+
+    return v && jx_path(v, &path, NULL) == 0 ? path : strdup("");
+}
+
+static uint32_t mode_of(const char *octal)
+{
+    uint32_t mode = 0;
+
+    for (; *octal >= '0' && *octal <= '7'; octal++)
+        mode = mode * 8 + (uint32_t)(*octal - '0');
+    return mode;
+}
+
+static int give_info(json_t *o, int (*fn)(void *arg, const struct bh_file_info *info), void *arg,
+                     struct err *e)
+{
+    _cleanup_free_ char *path = path_of(o, "path");
+    _cleanup_free_ char *name = path_of(o, "name");
+    _cleanup_free_ char *target = path_of(o, "target");
+    json_t *error = json_object_get(o, "error");
+    struct bh_file_info i = {
+        .size = sizeof(i),
+        .path = path,
+        .name = name,
+        .target = target,
+        .type = params_get(o, "type"),
+        .bytes = (uint64_t)json_integer_value(json_object_get(o, "size")),
+        .mode = mode_of(params_get(o, "mode")),
+        .uid = (uint32_t)json_integer_value(json_object_get(o, "uid")),
+        .gid = (uint32_t)json_integer_value(json_object_get(o, "gid")),
+        .user = params_get(o, "user"),
+        .group = params_get(o, "group"),
+        .mtime = params_get(o, "mtime"),
+        .etag = params_get(o, "etag"),
+        .error = json_is_object(error) ? params_get(error, "message") : params_get(o, "error"),
+    };
+
+    return path && name && target ? fn(arg, &i) : err_oom(e);
+}
+
+int bh_file_stat(struct bh_box *box, const char *path, bool etag,
+                 int (*fn)(void *arg, const struct bh_file_info *info), void *arg,
+                 struct bh_error *err)
+{
+    _cleanup_json_ json_t *reply = NULL;
+    struct err e = {0};
+    json_t *p = params_new(box, "path", path, &e);
+    int r;
+
+    params_flag(p, "etag", etag);
+    r = params_call_take(box, "Fs/Stat", p, &reply, &e);
+    if (r == 0)
+        r = give_info(reply, fn, arg, &e);
+    return r < 0 ? ctx_fail(err, r, &e) : r;
+}
+
+int bh_file_list(struct bh_box *box, const struct bh_file_list_options *opts,
+                 int (*fn)(void *arg, const struct bh_file_info *info), void *arg,
+                 struct bh_error *err)
+{
+    _cleanup_json_ json_t *next = NULL;
+    struct bh_file_list_options o;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    do {
+        _cleanup_json_ json_t *reply = NULL;
+        json_t *p, *entry;
+        size_t i;
+
+        if (r < 0)
+            break;
+        p = params_new(box, "path", o.path, &e);
+        params_flag(p, "etag", o.etag);
+        params_count(p, "depth", o.depth);
+        if (json_is_string(next))
+            (void)json_object_set(p, "cursor", next);
+        r = params_call_take(box, "Fs/List", p, &reply, &e);
+        json_array_foreach (json_object_get(reply, "entries"), i, entry) {
+            if (r == 0)
+                r = give_info(entry, fn, arg, &e);
+        }
+        json_decref(next);
+        next = json_incref(json_object_get(reply, "next"));
+    } while (r == 0 && json_is_string(next));
+    return r < 0 ? ctx_fail(err, r, &e) : r;
+}
+
+/* ---- changes ---- */
+
+static int change(struct bh_box *box, const char *method, json_t *p,
+                  const struct bh_file_change_options *opts, struct bh_error *err, struct err *e)
+{
+    struct bh_file_change_options o = {.size = sizeof(o)};
+    int r = opts ? options_copy(&o, sizeof(o), opts, e) : 0;
+
+    if (!p || r < 0) {
+        json_decref(p);
+        return ctx_fail(err, r < 0 ? r : -e->code, e);
+    }
+    params_text(p, "if_match", o.if_match);
+    params_text(p, "if_none_match", o.if_none_match);
+    params_flag(p, "recursive", o.recursive);
+    params_flag(p, "missing_ok", o.missing_ok);
+    params_flag(p, "overwrite", o.overwrite);
+    if (o.no_parents)
+        (void)json_object_set_new(p, "parents", json_false());
+    params_mode(p, "mode", o.mode);
+    params_text(p, "owner", o.owner);
+    params_text(p, "group", o.group);
+    params_text(p, "mtime", o.mtime);
+    return ctx_fail(err, params_call_take(box, method, p, NULL, e), e);
+}
+
+/* An option that is another method's is refused by the agent, which names it. */
+static int change_one(struct bh_box *box, const char *method, const char *path,
+                      const struct bh_file_change_options *opts, struct bh_error *err)
+{
+    struct err e = {0};
+
+    return change(box, method, params_new(box, "path", path, &e), opts, err, &e);
+}
+
+static int change_two(struct bh_box *box, const char *method, const char *from, const char *to,
+                      const struct bh_file_change_options *opts, struct bh_error *err)
+{
+    struct err e = {0};
+    json_t *p = params_new(box, "from", from, &e);
+
+    if (p && params_path(p, box, "to", to, &e) < 0) {
+        json_decref(p);
+        p = NULL;
+    }
+    return change(box, method, p, opts, err, &e);
+}
+
+int bh_file_remove(struct bh_box *box, const char *path, const struct bh_file_change_options *opts,
+                   struct bh_error *err)
+{
+    return change_one(box, "Fs/Remove", path, opts, err);
+}
+
+int bh_file_mkdir(struct bh_box *box, const char *path, const struct bh_file_change_options *opts,
+                  struct bh_error *err)
+{
+    return change_one(box, "Fs/MakeDir", path, opts, err);
+}
+
+int bh_file_set_attr(struct bh_box *box, const char *path,
+                     const struct bh_file_change_options *opts, struct bh_error *err)
+{
+    return change_one(box, "Fs/SetAttr", path, opts, err);
+}
+
+int bh_file_move(struct bh_box *box, const char *from, const char *to,
+                 const struct bh_file_change_options *opts, struct bh_error *err)
+{
+    return change_two(box, "Fs/Move", from, to, opts, err);
+}
+
+int bh_file_copy(struct bh_box *box, const char *from, const char *to,
+                 const struct bh_file_change_options *opts, struct bh_error *err)
+{
+    return change_two(box, "Fs/Copy", from, to, opts, err);
+}
+
+/* ---- edit ---- */
+
+static json_t *new_edit(const struct bh_edit *d)
+{
+    json_t *v = json_pack("{s:o, s:o}", "old", jx_new_bytes(d->old_text, strlen(d->old_text)),
+                          "new", jx_new_bytes(d->new_text, strlen(d->new_text)));
+
+    if (v && d->all)
+        params_flag(v, "all", true);
+    else if (v)
+        params_count(v, "count", d->count);
+    return v;
+}
+
+static int read_edit(json_t *reply, struct bh_edit_result *ret, struct err *e)
+{
+    json_t *diff = json_object_get(reply, "diff");
+    struct jx_bytes text = {0};
+
+    if (json_is_object(diff) && jx_bytes(diff, &text, e) < 0)
+        return -ERR_DATA_LOSS;
+    ret->diff = text.data;
+    ret->replaced = (uint64_t)json_integer_value(json_object_get(reply, "replaced"));
+    (void)snprintf(ret->etag, sizeof(ret->etag), "%s", params_get(reply, "etag"));
+    return 0;
+}
+
+int bh_file_edit(struct bh_box *box, const struct bh_edit_options *opts,
+                 struct bh_edit_result *ret_result, struct bh_error *err)
+{
+    struct bh_edit_result result = {.size = sizeof(result)};
+    _cleanup_json_ json_t *reply = NULL;
+    struct bh_edit_options o;
+    struct err e = {0};
+    json_t *p = NULL, *list;
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0) {
+        p = params_new(box, "path", o.path, &e);
+        list = json_array();
+        for (size_t i = 0; list && i < o.n_edits; i++)
+            (void)json_array_append_new(list, new_edit(&o.edits[i]));
+        if (p)
+            (void)json_object_set_new(p, "edits", list);
+        params_flag(p, "dry_run", o.dry_run);
+        params_text(p, "if_match", o.if_match);
+        r = params_call_take(box, "Fs/Edit", p, &reply, &e);
+    }
+    if (r == 0)
+        r = read_edit(reply, &result, &e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    if (ret_result)
+        *ret_result = result;
+    else
+        free(result.diff);
+    return 0;
+}
+
+/* ---- watch ---- */
+
+struct watch {
+    int (*fn)(void *arg, const struct bh_watch_event *event);
+    void *arg;
+};
+
+static int on_event(void *arg, json_t *msg)
+{
+    static const char *const kinds[] = {"started", "event", "end"};
+    const struct watch *w = arg;
+    _cleanup_free_ char *text = NULL;
+    const char *kind = NULL;
+    json_t *v = NULL;
+
+    for (size_t i = 0; !v && i < N_ELEMENTS(kinds); i++) {
+        kind = kinds[i];
+        v = json_object_get(msg, kind);
+    }
+    if (!v)
+        return 0;
+    if (jx_dump(msg, &text, NULL, NULL) < 0)
+        return 1;
+    {
+        _cleanup_free_ char *path = path_of(v, "path");
+        _cleanup_free_ char *from = path_of(v, "from");
+        struct bh_watch_event event = {.size = sizeof(event),
+                                       .type = str_eq(kind, "event") ? params_get(v, "type") : kind,
+                                       .path = path,
+                                       .from = from,
+                                       .directory = json_is_true(json_object_get(v, "directory")),
+                                       .json = text};
+
+        return path && from ? w->fn(w->arg, &event) : 1;
+    }
+}
+
+int bh_file_watch(struct bh_box *box, const struct bh_watch_options *opts,
+                  int (*fn)(void *arg, const struct bh_watch_event *event), void *arg,
+                  struct bh_error *err)
+{
+    struct watch w = {.fn = fn, .arg = arg};
+    _cleanup_json_ json_t *p = NULL;
+    struct bh_watch_options o;
+    struct client *c = NULL;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        p = params_new(box, "path", o.path ? o.path : ".", &e);
+    if (r == 0)
+        r = p ? box_wake(box, &e) : -e.code;
+    if (r == 0)
+        r = box_client(box, &c, &e);
+    if (r == 0) {
+        if (o.not_recursive)
+            (void)json_object_set_new(p, "recursive", json_false());
+        params_list(p, "exclude", o.excludes);
+        r = client_stream(c, "Fs/Watch", p, box_deadline(o.timeout_ms), on_event, &w, &e);
+    }
+    return ctx_fail(err, r, &e);
+}

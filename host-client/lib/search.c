@@ -1,0 +1,166 @@
+/* search: grep and glob in a box. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "lib/box.h"
+#include "lib/options.h"
+#include "lib/params.h"
+
+#include "common/banned.h"
+
+struct search {
+    int (*on_match)(void *arg, const struct bh_match *match);
+    int (*on_path)(void *arg, const char *path, const char *type);
+    void *arg;
+    struct bh_search_result result;
+};
+
+static json_t *new_params(struct bh_box *box, const struct bh_search_options *o, bool is_glob,
+                          struct err *e)
+{
+    json_t *p = params_new(box, "path", o->path ? o->path : ".", e);
+
+    params_text(p, "pattern", o->pattern);
+    params_list(p, "globs", o->globs);
+    params_list(p, is_glob ? "type" : "types", o->types);
+    params_list(p, "type_not", o->types_not);
+    params_text(p, "case", o->letters);
+    params_text(p, "sort", o->sort);
+    params_text(p, "mode", o->mode);
+    params_text(p, "replace", o->replace);
+    params_text(p, "cursor", o->cursor);
+    params_flag(p, "hidden", o->hidden);
+    params_flag(p, "no_ignore", o->no_ignore);
+    params_flag(p, "follow", o->follow);
+    if (is_glob && (o->fixed || o->regex))
+        params_text(p, "kind", o->regex ? "regex" : "fixed");
+    params_flag(p, "fixed", o->fixed && !is_glob);
+    params_flag(p, "word", o->word);
+    params_flag(p, "line", o->line);
+    params_flag(p, "invert", o->invert);
+    params_flag(p, "multiline", o->multiline);
+    params_flag(p, "only_matching", o->only_matching);
+    params_count(p, "before", o->before);
+    params_count(p, "after", o->after);
+    params_count(p, "max_per_file", o->max_per_file);
+    params_count(p, "max_depth", o->max_depth);
+    params_count(p, "max_filesize", o->max_filesize);
+    params_count(p, is_glob ? "limit" : "max_count", o->limit);
+    return p;
+}
+
+static uint64_t count_of(json_t *obj, const char *name)
+{
+    return (uint64_t)json_integer_value(json_object_get(obj, name));
+}
+
+/* {"text"} or {"b64"}, among other fields; free() it. */
+static char *text_of(json_t *obj, size_t *ret_len)
+{
+    _cleanup_json_ json_t *only = json_pack("{s:O*, s:O*}", "text", json_object_get(obj, "text"),
+                                            "b64", json_object_get(obj, "b64"));
+    struct jx_bytes b = {0};
+
+    if (!json_object_size(only) || jx_bytes(only, &b, NULL) < 0) {
+        *ret_len = 0;
+        return strdup("");
+    }
+    *ret_len = b.len;
+    return b.data;
+}
+
+static int give_match(struct search *s, json_t *m, const char *path)
+{
+    json_t *replaced = json_object_get(m, "replaced");
+    struct bh_match match = {.size = sizeof(match),
+                             .path = path,
+                             .line = count_of(m, "line"),
+                             .column = count_of(m, "column"),
+                             .offset = count_of(m, "offset"),
+                             .count = count_of(m, "count")};
+    _cleanup_free_ char *json = NULL;
+    size_t ignored;
+    _cleanup_free_ char *text = text_of(m, &match.text_len);
+    _cleanup_free_ char *other = replaced ? text_of(replaced, &ignored) : NULL;
+
+    if (jx_dump(m, &json, NULL, NULL) < 0 || !text || (replaced && !other))
+        return 1;
+    match.text = text;
+    match.replaced = other;
+    match.json = json;
+    return s->on_match(s->arg, &match);
+}
+
+static int take_end(struct search *s, json_t *end)
+{
+    const char *cursor = json_string_value(json_object_get(end, "cursor"));
+
+    s->result.limit_reached = json_is_true(json_object_get(end, "limit_reached"));
+    s->result.incomplete =
+        json_array_size(json_object_get(end, "incomplete")) + count_of(end, "incomplete_more");
+    s->result.cursor = cursor ? strdup(cursor) : NULL;
+    return jx_dump(end, &s->result.json, NULL, NULL) < 0;
+}
+
+static int on_message(void *arg, json_t *msg)
+{
+    struct search *s = arg;
+    json_t *match = json_object_get(msg, "match"), *file = json_object_get(msg, "file");
+    json_t *item = match ? match : file;
+    _cleanup_free_ char *path = NULL;
+
+    if (json_object_get(msg, "end"))
+        return take_end(s, json_object_get(msg, "end"));
+    if (!item || jx_path(json_object_get(item, "path"), &path, NULL) < 0)
+        return 0;
+    s->result.found++;
+    return match ? give_match(s, match, path) : s->on_path(s->arg, path, params_get(file, "type"));
+}
+
+static int run(struct bh_box *box, const struct bh_search_options *opts, struct search *s,
+               struct bh_search_result *ret, struct bh_error *err)
+{
+    bool is_glob = s->on_path != NULL;
+    _cleanup_json_ json_t *p = NULL;
+    struct bh_search_options o;
+    struct client *c = NULL;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    s->result.size = sizeof(s->result);
+    if (r == 0) {
+        p = new_params(box, &o, is_glob, &e);
+        r = p ? box_wake(box, &e) : -e.code;
+    }
+    if (r == 0)
+        r = box_client(box, &c, &e);
+    if (r == 0)
+        r = client_stream(c, is_glob ? "Search/Glob" : "Search/Grep", p, 0, on_message, s, &e);
+    if (r == 0 && ret) {
+        *ret = s->result;
+        return 0;
+    }
+    free(s->result.cursor);
+    free(s->result.json);
+    return ctx_fail(err, r, &e);
+}
+
+int bh_grep(struct bh_box *box, const struct bh_search_options *opts,
+            int (*fn)(void *arg, const struct bh_match *match), void *arg,
+            struct bh_search_result *ret_result, struct bh_error *err)
+{
+    struct search s = {.on_match = fn, .arg = arg};
+
+    return run(box, opts, &s, ret_result, err);
+}
+
+int bh_glob(struct bh_box *box, const struct bh_search_options *opts,
+            int (*fn)(void *arg, const char *path, const char *type), void *arg,
+            struct bh_search_result *ret_result, struct bh_error *err)
+{
+    struct search s = {.on_path = fn, .arg = arg};
+
+    return run(box, opts, &s, ret_result, err);
+}
