@@ -53,6 +53,8 @@ inner()
 }
 
 @test "inbox_exec" { inner exec.bats; }
+@test "inbox_exec_matrix" { inner exec-matrix.bats "all groups|three descriptors|told the same|working directory"; }
+@test "inbox_exec_cgroup" { inner exec-cgroup.bats; }
 @test "inbox_files" { inner files.bats; }
 @test "inbox_fs" { inner fs.bats; }
 @test "inbox_archive" { inner archive.bats; }
