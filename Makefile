@@ -61,7 +61,7 @@ OPT_debug := -Og -g3
 # A sanitizer's instrumentation makes gcc see null dereferences and uses that are not there.
 OPT_asan := -O1 -g3 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined -Wno-null-dereference -Wno-frame-larger-than
-OPT_tsan := -O1 -g3 -fno-omit-frame-pointer -fsanitize=thread -Wno-frame-larger-than
+OPT_tsan := -O1 -g3 -fno-omit-frame-pointer -fsanitize=thread -Wno-null-dereference -Wno-frame-larger-than
 OPT_cov := -O0 -g3 --coverage
 # The other profiles' compilers have warned already.
 OPT_fuzz := -O1 -gline-tables-only -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
