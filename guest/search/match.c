@@ -50,7 +50,8 @@ struct matcher {
     pcre2_match_context *context;
     const char *text;
     size_t len;
-    size_t high; /* text[0..high) was looked at: the first byte that is not ASCII, or its end */
+    size_t high_from, high; /* text[high_from..high) is ASCII, text[high] is not, or is the end */
+    bool knows_high;
     const char *judged;
     size_t judged_len;
     bool judged_ascii;      /* whether judged[0..judged_len) is ASCII */
@@ -391,7 +392,7 @@ void matcher_set_text(struct matcher *w, const char *text, size_t len)
 {
     w->text = text;
     w->len = len;
-    w->high = 0;
+    w->knows_high = false;
     w->judged = NULL;
 }
 
@@ -570,8 +571,11 @@ static size_t slice_end(struct matcher *w, size_t from, bool *ret_ascii)
 {
     struct match_span line;
 
-    if (w->high < from || (w->high < w->len && (unsigned char)w->text[w->high] < 0x80))
+    if (!w->knows_high || from < w->high_from || from > w->high) {
+        w->high_from = from;
         w->high = from + scan_ascii_len(w->text + from, w->len - from);
+        w->knows_high = true;
+    }
     *ret_ascii = true;
     if (w->high == w->len)
         return w->len;

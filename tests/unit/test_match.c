@@ -261,3 +261,19 @@ TEST(match_whole_buffers_find_what_single_lines_find)
         match_free(m);
     }
 }
+
+TEST(match_can_go_back_in_a_text_that_is_not_all_ascii)
+{
+    static const char text[] = "\xe9 b\nab\nb\xdf\x9c\n";
+    struct match *m = compiled("b\\W", plain);
+    struct matcher *w = NULL;
+    struct match_span line;
+
+    T_INT(matcher_new(m, &w, NULL), 0);
+    matcher_set_text(w, text, sizeof(text) - 1);
+    T_INT(matcher_find_line(w, 7, &line, NULL), 0);
+    for (int i = 0; i < 2; i++) /* U+07DC is a letter */
+        T_INT(matcher_find_line(w, 0, &line, NULL), 0);
+    matcher_free(w);
+    match_free(m);
+}

@@ -1,0 +1,103 @@
+/*
+ * Patterns: the lines that a matcher finds, with all that it does so as not to run PCRE2, are the
+ * lines in which PCRE2 alone finds the pattern, each line a text of its own. fuzz-flags: -max_len=400
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "fuzz.h"
+
+#include <pcre2.h>
+
+#include "search/match.h"
+
+#define PATTERN_MAX 40
+#define STEPS 20000
+
+static pcre2_code *compile(const char *pattern, size_t len, bool caseless)
+{
+    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_MULTILINE |
+                       PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C;
+    pcre2_compile_context *c = pcre2_compile_context_create(NULL);
+    pcre2_code *code;
+    PCRE2_SIZE at;
+    int error;
+
+    CHECK(c);
+    (void)pcre2_set_newline(c, PCRE2_NEWLINE_LF);
+    code = pcre2_compile((PCRE2_SPTR)pattern, len, options | (caseless ? PCRE2_CASELESS : 0),
+                         &error, &at, c);
+    pcre2_compile_context_free(c);
+    /* In text that is not UTF-8 the machine code and the interpreter do not always agree. */
+    if (code)
+        (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+    return code;
+}
+
+/* Whether PCRE2 finds it in the line; *ret_gave_up: it needs too long to say. */
+static bool finds(const pcre2_code *code, const char *line, size_t len, bool *ret_gave_up)
+{
+    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+    pcre2_match_context *context = pcre2_match_context_create(NULL);
+    int rc;
+
+    CHECK(data && context);
+    (void)pcre2_set_match_limit(context, STEPS);
+    rc = pcre2_match(code, (PCRE2_SPTR)line, len, 0, 0, data, context);
+    *ret_gave_up = *ret_gave_up || (rc < 0 && rc != PCRE2_ERROR_NOMATCH);
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+    return rc >= 0;
+}
+
+/* The matcher's lines against PCRE2's, from the first to the last. */
+static void compare(struct matcher *w, const pcre2_code *code, const char *text, size_t len)
+{
+    size_t from = 0, line = 0;
+    struct match_span found;
+    bool gave_up = false;
+
+    matcher_set_text(w, text, len);
+    while (line < len) {
+        const char *nl = memchr(text + line, '\n', len - line);
+        size_t end = nl ? (size_t)(nl - text) : len;
+        bool want = finds(code, text + line, end - line, &gave_up);
+        int r;
+
+        if (gave_up)
+            return;
+        r = matcher_find_line(w, from, &found, NULL);
+        if (r < 0)
+            return;
+        CHECK(!want || (r == 1 && found.start == line && found.end == end));
+        CHECK(want || r == 0 || found.start > line);
+        line = end + 1;
+        from = want ? line : from;
+    }
+}
+
+FUZZ(data, size)
+{
+    struct fuzz_in in = {data, size};
+    bool caseless = fuzz_byte(&in) & 1;
+    size_t pattern_len, len;
+    char *pattern = fuzz_str(&in, PATTERN_MAX, &pattern_len), *text;
+    const struct match_options o = {.pattern = pattern,
+                                    .len = pattern_len,
+                                    .letters = caseless ? MATCH_INSENSITIVE : MATCH_SENSITIVE};
+    pcre2_code *code = compile(pattern, pattern_len, caseless);
+    struct match *m = NULL;
+    struct matcher *w = NULL;
+    int r = match_new(&o, &m, NULL);
+
+    text = fuzz_str(&in, 300, &len);
+    CHECK((r == 0) == (code != NULL));
+    if (r == 0) {
+        CHECK(matcher_new(m, &w, NULL) == 0);
+        compare(w, code, text, len);
+    }
+    matcher_free(w);
+    match_free(m);
+    pcre2_code_free(code);
+    free(pattern);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,55 @@
+/*
+ * UTF-16: what comes out is valid UTF-8; what the C library's converter takes comes out as there.
+ * Latin-1: as many characters as bytes. fuzz-flags: -max_len=512
+ */
+#include "fuzz.h"
+
+#include <iconv.h>
+
+#include "common/str.h"
+#include "search/utf16.h"
+
+#define OUT_MAX 4096
+
+static void compare(const uint8_t *data, size_t size, bool big, const struct buf *got)
+{
+    iconv_t to = iconv_open("UTF-8", big ? "UTF-16BE" : "UTF-16LE");
+    char out[OUT_MAX], *in = (char *)(uintptr_t)data, *at = out;
+    size_t left = size, room = sizeof(out);
+
+    CHECK(to != (iconv_t)-1);
+    if (iconv(to, &in, &left, &at, &room) != (size_t)-1 && !left) {
+        CHECK(got->len == sizeof(out) - room);
+        CHECK(got->len == 0 || memcmp(got->data, out, got->len) == 0);
+    }
+    (void)iconv_close(to);
+}
+
+static size_t n_characters(const struct buf *b)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < b->len; i++)
+        n += ((unsigned char)b->data[i] & 0xc0) != 0x80;
+    return n;
+}
+
+FUZZ(data, size)
+{
+    struct fuzz_in in = {data, size};
+    uint8_t flags = fuzz_byte(&in);
+    bool big = flags & 1;
+    struct buf b = {.max = OUT_MAX};
+
+    CHECK(buf_add(&b, in.data, in.len, NULL) == 0);
+    if (flags & 2) {
+        CHECK(latin1_decode(&b, NULL) == 0);
+        CHECK(n_characters(&b) == in.len);
+    } else {
+        CHECK(utf16_decode(&b, big, NULL) == 0);
+        compare(in.data, in.len, big, &b);
+    }
+    CHECK(b.len == 0 || str_is_utf8(b.data, b.len));
+    buf_done(&b);
+    return 0;
+}
