@@ -179,19 +179,26 @@ static void take_ids(uid_t uid, gid_t gid)
     (void)syscall(SYS_setfsuid, uid);
 }
 
+/* Root without CAP_SYS_PTRACE may open and count a user's descriptors, but not look at them. */
+static bool is_closed_to_us(int process)
+{
+    char c;
+
+    return readlinkat(process, "exe", &c, sizeof(c)) < 0 && errno == EACCES;
+}
+
 /* The process's descriptors: as we are, or else as the user whose process it is. */
 static DIR *open_fds(int process, bool *ret_is_other)
 {
-    int fd = openat(process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat st;
+    int fd;
     DIR *d;
 
-    *ret_is_other = false;
-    if (fd < 0 && errno == EACCES && geteuid() == 0 && fstat(process, &st) == 0 && st.st_uid) {
+    *ret_is_other =
+        geteuid() == 0 && is_closed_to_us(process) && fstat(process, &st) == 0 && st.st_uid;
+    if (*ret_is_other)
         take_ids(st.st_uid, st.st_gid);
-        *ret_is_other = true;
-        fd = openat(process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    }
+    fd = openat(process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     d = fd < 0 ? NULL : fdopendir(fd);
     if (!d)
         fd_close(fd);

@@ -1,7 +1,9 @@
 """A hostile child of the agent: tries every way it knows to the agent's token, and prints each that
 works, one a line, then "done". It is not told the token but its SHA-256, so that it can tell.
 
-    hostile.py AGENT_PID SHA256 [FILE...]     files: where the token may lie
+    hostile.py AGENT_PID SHA256[:LENGTH] [FILE...]     files: where the token may lie
+
+Without a length the token is 32 hex digits, with it so many letters and dashes.
 """
 import ctypes
 import hashlib
@@ -9,8 +11,9 @@ import os
 import re
 import sys
 
-PID, DIGEST, FILES = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
-TOKEN = re.compile(rb"(?=([0-9a-f]{32}))")
+PID, FILES = int(sys.argv[1]), sys.argv[3:]
+DIGEST, _, LENGTH = sys.argv[2].partition(":")
+TOKEN = re.compile(rb"(?=([a-z-]{%d}))" % int(LENGTH) if LENGTH else rb"(?=([0-9a-f]{32}))")
 libc = ctypes.CDLL(None, use_errno=True)
 SYS_PIDFD_OPEN, SYS_PIDFD_GETFD = 434, 438
 PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SEIZE = 16, 17, 0x4206
