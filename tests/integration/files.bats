@@ -18,6 +18,7 @@ teardown()
 etag_of() { agent_curl "/v1/files/$1" -I | tr -d '\r' | sed -n 's/^ETag: //Ip'; }
 
 @test "files come back byte for byte, also with no byte and with 200 MB" {
+    need_mb 700
     local size sum
 
     for size in 0 1 65536 65537 1000000 209715200; do
@@ -33,6 +34,7 @@ etag_of() { agent_curl "/v1/files/$1" -I | tr -d '\r' | sed -n 's/^ETag: //Ip'; 
 }
 
 @test "files by chunked upload have no length beforehand and arrive whole" {
+    need_mb 16
     head -c 3000000 /dev/urandom >"$AGENT_DIR/in"
     agent_curl "/v1/files/$D/f" -T - <"$AGENT_DIR/in" | jq -e '.bytes == 3000000'
     cmp "$AGENT_DIR/in" "$D/f"
@@ -150,6 +152,7 @@ etag_of() { agent_curl "/v1/files/$1" -I | tr -d '\r' | sed -n 's/^ETag: //Ip'; 
 }
 
 @test "an upload that is cut leaves the old file and nothing else" {
+    need_mb 64
     echo old >"$D/f"
     head -c 20000000 /dev/zero >"$AGENT_DIR/in"
     agent_curl "/v1/files/$D/f" -T "$AGENT_DIR/in" --limit-rate 4M --max-time 1 && fail "was not cut"
@@ -159,6 +162,7 @@ etag_of() { agent_curl "/v1/files/$1" -I | tr -d '\r' | sed -n 's/^ETag: //Ip'; 
 }
 
 @test "a full disk is 507 and leaves nothing" {
+    need_mb 16
     [ "$(id -u)" = 0 ] || skip "needs root"
     FULL=$AGENT_DIR/full
     mkdir "$FULL"

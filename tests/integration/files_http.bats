@@ -74,6 +74,7 @@ END
 }
 
 @test "a failed condition tells the tag there is, in the header and the body" {
+    need_mb 40
     local tag method
 
     printf one >"$F"
@@ -199,6 +200,7 @@ PY
 }
 
 @test "digests are checked and told as RFC 9530 has them" {
+    need_mb 16
     local good name
 
     printf abc >"$AGENT_DIR/abc"

@@ -73,6 +73,7 @@ offset_of() { agent_curl "$1" -I | header Upload-Offset; }
 }
 
 @test "a cut connection loses nothing that arrived, and the upload goes on" {
+    need_mb 80
     head -c 30000000 /dev/urandom >"$AGENT_DIR/in"
     python3 - "$AGENT_PORT" "$AGENT_TOKEN" "$F" "$AGENT_DIR/in" <<'PY'
 import http.client, socket, sys, time
@@ -233,6 +234,7 @@ PY
 }
 
 @test "an upload that meets a full disk keeps what is there" {
+    need_mb 16
     [ "$(id -u)" = 0 ] || skip "needs root"
     FULL=$AGENT_DIR/full
     mkdir "$FULL"
@@ -265,6 +267,7 @@ PY
 }
 
 @test "somebody else's client of the draft uploads, and goes on after it was stopped" {
+    need_mb 64
     npm_package tus-js-client 4.3.1
     head -c 9000000 /dev/urandom >"$AGENT_DIR/in"
     cat >"$AGENT_DIR/tus.mjs" <<'JS'

@@ -199,6 +199,12 @@ n_fds()
     find "/proc/$AGENT_PID/fd" -mindepth 1 2>/dev/null | wc -l
 }
 
+# need_mb N: skips a test that writes more than a small disk has.
+need_mb()
+{
+    [ "$(df -m --output=avail "$AGENT_DIR" | tail -n 1)" -ge "$1" ] || skip "needs $1 MB of disk"
+}
+
 # fail MESSAGE...: ends the test.
 fail()
 {
