@@ -1,5 +1,7 @@
 #pragma once
 /* sys: system calls that the C libraries we build with do not all have (musl 1.2.3 lacks them). */
+#include <errno.h>
+#include <fcntl.h>
 #include <linux/stat.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -18,6 +20,17 @@
 static inline int sys_renameat2(int from, const char *old, int to, const char *name, unsigned flags)
 {
     return (int)syscall(SYS_renameat2, from, old, to, name, flags);
+}
+
+#ifndef SYS_faccessat2
+#define SYS_faccessat2 439
+#endif
+
+/* Whether the thread's present identity (its fsuid, its groups) may write the entry, by what the
+ * kernel says without opening it. -1 with ENOSYS: it does not say (before Linux 5.8). */
+static inline int sys_may_write(int dirfd, const char *name)
+{
+    return (int)syscall(SYS_faccessat2, dirfd, name, W_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW);
 }
 
 static inline int sys_statx(int dirfd, const char *path, int flags, unsigned mask,

@@ -11,7 +11,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/io.h"
 #include "common/path.h"
 #include "fs/hash.h"
@@ -50,8 +49,6 @@ struct fs_write {
     int n_made;             /* parent directories that begin made */
     bool is_committed;
     char current[FS_ETAG_BYTES];
-    char lower_tag[FS_ETAG_BYTES]; /* see note_lower_tag(); "" when it does not count */
-    struct stat copied;            /* what it goes for */
 };
 
 /* ---- begin ----------------------------------------------------------------------------------- */
@@ -101,78 +98,42 @@ static int open_directory(struct fs_write *w, struct err *e)
     return r;
 }
 
-static int64_t ns_of(const struct timespec *t)
+/*
+ * Asked, not tried: opening a file for writing that lies in an overlay's lower directory copies it,
+ * and gives it a new ctime, and so a tag that nobody was told.
+ */
+static bool may_write(const struct fs_write *w)
 {
-    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
-}
+    int fd;
 
-static bool is_overlay(int fd)
-{
-    struct statfs fs;
-
-    return fstatfs(fd, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+    if (sys_may_write(w->dirfd, w->name) == 0)
+        return true;
+    if (errno != ENOSYS && errno != EPERM) /* some filters of system calls say EPERM */
+        return false;
+    fd = fs_openat_nofollow(w->dirfd, w->name, O_WRONLY);
+    fd_close(fd);
+    return fd >= 0 || errno == ETXTBSY; /* a program that runs can be replaced, not written */
 }
 
 /*
- * An overlay copies a file of its lower layer when it is opened for writing: the same bytes and the
- * same mtime, but another ctime, so another tag. The one that it had goes for it, too, as long as
- * nothing else happens to it.
+ * What stands at the name: *ret_fd is it (O_PATH), -1 when nothing is. Whoever may not write the
+ * file may not replace it either, though a rename would let him.
  */
-static void note_lower_tag(struct fs_write *w)
+static int open_old(const struct fs_write *w, int *ret_fd, struct stat *ret_st, struct err *e)
 {
-    _cleanup_close_ int fd = -1;
-    struct stat st;
-
-    w->lower_tag[0] = '\0';
-    if (!w->if_match || !is_overlay(w->dirfd))
-        return;
-    fd = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
-    if (fd < 0 || fs_etag(fd, &st, w->lower_tag, NULL) < 0 ||
-        clock_real_ns() - ns_of(&st.st_ctim) < FS_ETAG_RACY_NS)
-        w->lower_tag[0] = '\0';
-    w->copied = st;
-}
-
-/* fd: the file, now open for writing. */
-static void check_lower_tag(struct fs_write *w, int fd)
-{
-    struct stat st;
-
-    if (!w->lower_tag[0])
-        return;
-    if (fstat(fd, &st) < 0 || st.st_size != w->copied.st_size ||
-        ns_of(&st.st_mtim) != ns_of(&w->copied.st_mtim))
-        w->lower_tag[0] = '\0';
-    w->copied = st;
-}
-
-/*
- * What stands at the name: *ret_fd is it, open for writing (-1 when nothing is, or when it is a
- * program that runs, which can be replaced but not written). Whoever may not write the file may
- * not replace it either, though a rename would let him.
- */
-static int open_old(const struct fs_write *w, int *ret_fd, struct stat *ret_st, bool *ret_exists,
-                    struct err *e)
-{
-    _cleanup_close_ int fd = -1;
+    _cleanup_close_ int fd = fs_openat_nofollow(w->dirfd, w->name, O_PATH);
     int r;
 
     *ret_fd = -1;
-    *ret_exists = false;
-    if (fstatat(w->dirfd, w->name, ret_st, AT_SYMLINK_NOFOLLOW) < 0) {
-        if (errno == ENOENT)
-            return 0;
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0 || fstat(fd, ret_st) < 0)
         return err_at(e, err_sys(e, errno, "stat '%s'", w->path), "path");
-    }
     r = fs_refuse_special(w->path, ret_st->st_mode, e);
     if (r < 0)
         return r;
-    fd = fs_openat_nofollow(w->dirfd, w->name, O_WRONLY);
-    if (fd < 0 && errno != ETXTBSY)
+    if (!may_write(w))
         return err_at(e, err_sys(e, errno, "open '%s' for writing", w->path), "path");
-    if (fd >= 0 && fstat(fd, ret_st) < 0)
-        return err_at(e, err_sys(e, errno, "stat '%s'", w->path), "path");
-    *ret_exists = true;
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -197,17 +158,14 @@ static int open_temp(struct fs_write *w, struct err *e)
 {
     _cleanup_close_ int old = -1;
     struct stat st;
-    bool exists;
     int r;
 
-    note_lower_tag(w);
-    r = open_old(w, &old, &st, &exists, e);
+    r = open_old(w, &old, &st, e);
     if (r < 0)
         return r;
-    check_lower_tag(w, old);
     if (fs_temp_open(w->dirfd, &w->temp) == 0)
         return 0;
-    if (exists && (errno == EACCES || errno == EPERM || errno == EROFS))
+    if (old >= 0 && (errno == EACCES || errno == EPERM || errno == EROFS))
         return spool_elsewhere(w, e);
     return err_at(e, err_sys(e, errno, "make a file in the directory of '%s'", w->path), "path");
 }
@@ -352,10 +310,6 @@ static int check_condition(struct fs_write *w, bool exists, struct err *e)
         r = fs_etag(fd, &st, w->current, e);
         if (r < 0)
             return err_at(e, r, "path");
-        if (w->lower_tag[0] && !w->if_none_match && st.st_ino == w->copied.st_ino &&
-            ns_of(&st.st_ctim) == ns_of(&w->copied.st_ctim) &&
-            fs_etag_in_list(w->if_match, w->lower_tag, false))
-            return 0;
     }
     return fs_check_tag(&w->o.condition, exists, w->current, e);
 }
@@ -465,12 +419,15 @@ static bool take_over(const struct fs_write *w, const struct stat *st)
 }
 
 /* Copies the data into the old file, for which space is reserved first. */
-static int write_in_place(struct fs_write *w, int old, const struct stat *st,
+static int write_in_place(struct fs_write *w, const struct stat *st,
                           const struct fs_write_result *res, struct err *e)
 {
+    _cleanup_close_ int old = fs_openat_nofollow(w->dirfd, w->name, O_WRONLY);
     int from = w->data.fd >= 0 ? w->data.fd : w->temp.fd;
     int r;
 
+    if (old < 0)
+        return err_sys(e, errno, "open '%s' for writing", w->path);
     if (res->size > (uint64_t)st->st_size &&
         fallocate(old, FALLOC_FL_KEEP_SIZE, st->st_size, (off_t)res->size - st->st_size) < 0 &&
         (errno == ENOSPC || errno == EDQUOT))
@@ -487,6 +444,13 @@ static int write_in_place(struct fs_write *w, int old, const struct stat *st,
     return 0;
 }
 
+static bool is_overlay(int fd)
+{
+    struct statfs st;
+
+    return fstatfs(fd, &st) == 0 && (unsigned long)st.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
 /*
  * Puts the temporary over the file whose tag was compared, and looks at what came out: a writer
  * outside this agent may have been quicker. 1: it had been, and its file is back in place.
@@ -497,9 +461,10 @@ static int exchange(struct fs_write *w, const struct stat *expected)
 
     if (sys_renameat2(w->dirfd, w->temp.name, w->dirfd, w->name, RENAME_EXCHANGE) < 0)
         return -1;
+    /* An overlay may have copied the file to exchange it, and numbered it anew. */
     if (fstatat(w->dirfd, w->temp.name, &out, AT_SYMLINK_NOFOLLOW) == 0 &&
-        out.st_ino == expected->st_ino && out.st_size == expected->st_size &&
-        out.st_mtim.tv_sec == expected->st_mtim.tv_sec &&
+        (out.st_ino == expected->st_ino || is_overlay(w->dirfd)) &&
+        out.st_size == expected->st_size && out.st_mtim.tv_sec == expected->st_mtim.tv_sec &&
         out.st_mtim.tv_nsec == expected->st_mtim.tv_nsec) {
         (void)unlinkat(w->dirfd, w->temp.name, 0);
         w->temp.name[0] = '\0';
@@ -598,8 +563,8 @@ static int commit_by_rename(struct fs_write *w, const struct stat *st, struct fs
     return r ? r : fs_etag_written(w->temp.fd, is_fine, &written, res->etag, e);
 }
 
-static int commit_over(struct fs_write *w, int old, const struct stat *st,
-                       struct fs_write_result *res, struct err *e)
+static int commit_over(struct fs_write *w, const struct stat *st, struct fs_write_result *res,
+                       struct err *e)
 {
     struct stat written;
     int r = COMMIT_IN_PLACE;
@@ -614,10 +579,8 @@ static int commit_over(struct fs_write *w, int old, const struct stat *st,
         r = commit_by_rename(w, st, res, e);
     if (r != COMMIT_IN_PLACE)
         return r < 0 ? err_at(e, r, "path") : r;
-    if (old < 0)
-        return err_at(e, err_sys(e, ETXTBSY, "write '%s' in place", w->path), "path");
     res->in_place = true;
-    r = write_in_place(w, old, st, res, e);
+    r = write_in_place(w, st, res, e);
     if (r < 0)
         return err_at(e, r, "path");
     _cleanup_close_ int again = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
@@ -652,20 +615,19 @@ static int commit_once(struct fs_write *w, struct fs_write_result *res, struct e
     _cleanup_fs_lock_ struct fs_lock lock = {0};
     _cleanup_close_ int old = -1;
     struct stat st;
-    bool exists;
     int r;
 
     *res = (struct fs_write_result){.bytes = w->bytes, .size = w->bytes};
-    r = open_old(w, &old, &st, &exists, e);
+    r = open_old(w, &old, &st, e);
     if (r == 0 && old >= 0)
         r = fs_lock_take_file(old, &lock, e);
     if (r == 0 && old >= 0 && fstat(old, &st) < 0) /* as it is now that nobody else writes */
         r = err_sys(e, errno, "stat '%s'", w->path);
     if (r == 0)
-        r = check_condition(w, exists, e);
+        r = check_condition(w, old >= 0, e);
     if (r < 0)
         return r;
-    return exists ? commit_over(w, old, &st, res, e) : commit_new(w, res, e);
+    return old >= 0 ? commit_over(w, &st, res, e) : commit_new(w, res, e);
 }
 
 static int commit_locked(struct fs_write *w, struct fs_write_result *res, struct err *e)

@@ -5,11 +5,12 @@
 load ../lib/agent
 load ../lib/inner
 
-# Of fs.bats, files.bats and fs_watch.bats: one test of each kind of call, and no large file.
+# Of these: one test of each kind of call, and no large file.
 MAIN='^(stat tells|the tag of stat|list is sorted|directories are|move and|remove refuses|attributes|edit is|'
 MAIN+='fs calls act|files keep|file ranges|file conditions are|file digests|file errors|file names|'
-MAIN+='files under|files as|watch tells of|watch leaves|watch ends)'
-FILES=(fs.bats files.bats fs_watch.bats)
+MAIN+='files under|files as|watch tells of|watch leaves|watch ends|'
+MAIN+='conditions hold|a part of a file|what can|a replacement keeps|no update is lost|an upload in pieces)'
+FILES=(fs.bats files.bats files_http.bats files_upload.bats fs_watch.bats)
 
 setup()
 {
@@ -36,7 +37,7 @@ in_mounts()
         mount -t overlay -o "lowerdir=$DIR/disk/lower,upperdir=$DIR/disk/upper,workdir=$DIR/disk/work,redirect_dir=off" \
             none "$DIR/at"
         chmod 755 "$DIR/at" "$DIR/at/tmp"
-        inner "$DIR/at/tmp" "$MAIN" fs.bats files.bats fs_watch.bats
+        inner "$DIR/at/tmp" "$MAIN" fs.bats files.bats files_http.bats files_upload.bats fs_watch.bats
         [ "$INNER_PASSED" -ge 18 ]'
 }
 
@@ -57,7 +58,7 @@ in_mounts()
     in_mounts '
         mkdir "$DIR/at"
         mount -t tmpfs -o mode=0755 none "$DIR/at"
-        inner "$DIR/at" "$MAIN" fs.bats files.bats fs_watch.bats
+        inner "$DIR/at" "$MAIN" fs.bats files.bats files_http.bats files_upload.bats fs_watch.bats
         [ "$INNER_PASSED" -ge 18 ]'
 }
 
