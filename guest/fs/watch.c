@@ -340,12 +340,13 @@ static void remember_rename(struct fs_watch *w, const char *from_rel, const char
 static void rename_seen(struct fs_watch *w, const struct raw_event *from,
                         const struct raw_event *to, const char *from_rel, const char *to_rel)
 {
+    bool is_back = is_way_back(w, from_rel, to_rel);
     bool is_dir;
 
+    w->is_ahead |= is_back;
     if (!from->is_dir || !w->o.recursive) {
         move_file(w, from, to, from_rel, to_rel);
-    } else if (is_way_back(w, from_rel, to_rel)) {
-        w->is_ahead = true;
+    } else if (is_back) {
         if (w->is_last_dir || watch_dirs_find(w->dirs, from->dir, from->ev->name))
             vanish(w, from, from_rel, true);
         if (w->is_last_dir)

@@ -7,6 +7,8 @@
 
 #include "fs_help.h"
 
+#include "common/clock.h"
+#include "fs/change.h"
 #include "fs/open.h"
 #include "fs/stat.h"
 
@@ -151,21 +153,32 @@ static void *flip(void *arg)
     return NULL;
 }
 
-static void race(bool walk)
+/* A house whose room "sw" is, at every other moment, a link to what lies outside. */
+static struct fs_caller *racing_house(bool walk)
 {
     struct fs_caller *c;
-    pthread_t t;
-    char text[16];
-    int seen = 0;
 
     T_INT(mkdir("outside", 0755), 0);
+    T_INT(mkdir("outside/d", 0755), 0);
     h_file("outside/f", "outside");
+    h_file("outside/d/g", "outside");
     T_INT(mkdir("in", 0755), 0);
     T_INT(mkdir("in/sw", 0755), 0);
+    T_INT(mkdir("in/sw/d", 0755), 0);
     h_file("in/sw/f", "inside");
     T_INT(chdir("in"), 0);
     c = h_caller_in(".", NULL);
     fs_root_force_walk(walk);
+    return c;
+}
+
+static void race(bool walk)
+{
+    struct fs_caller *c = racing_house(walk);
+    pthread_t t;
+    char text[16];
+    int seen = 0;
+
     atomic_store(&racing, true);
     T_INT(pthread_create(&t, NULL, flip, NULL), 0);
     for (int i = 0; i < 20000; i++) {
@@ -188,6 +201,116 @@ TEST(root_holds_against_a_racing_link_by_openat2)
 TEST(root_holds_against_a_racing_link_by_the_walk)
 {
     race(true);
+}
+
+/* ---- every other call under the same race ------------------------------------------------------ */
+
+static int try_write(struct fs_caller *c)
+{
+    struct fs_write_options o = {0};
+    struct fs_write_result res;
+
+    return h_write(c, "sw/f", "inside", &o, &res, &e);
+}
+
+static int try_list(struct fs_caller *c)
+{
+    struct fs_list_options o = {.depth = 3, .limit = 100};
+    struct fs_listing l;
+    int r = fs_list(c, "sw", &o, &l, &e);
+
+    for (size_t i = 0; r == 0 && i < l.n_entries; i++)
+        T_OK(!strstr(l.entries[i].path, "d/g"));
+    if (r == 0)
+        fs_listing_done(&l);
+    return r;
+}
+
+static int try_move(struct fs_caller *c)
+{
+    struct fs_move_options o = {.overwrite = true};
+    int r;
+
+    h_file("new", "inside");
+    r = fs_move(c, "new", "sw/moved", &o, &e);
+    (void)fs_move(c, "sw/f", "sw/f2", &o, NULL);
+    (void)fs_move(c, "sw/f2", "sw/f", &o, NULL);
+    return r;
+}
+
+static int try_copy(struct fs_caller *c)
+{
+    struct fs_copy_options o = {.recursive = true, .overwrite = true};
+    struct fs_copy_result res;
+    int r = fs_copy(c, "sw", "copy", &o, &res, &e);
+    struct stat st;
+
+    if (r == 0 && lstat("copy", &st) == 0 && S_ISDIR(st.st_mode)) { /* else: of the link itself */
+        T_OK(!h_exists("copy/d/g"));
+        if (h_exists("copy/f"))
+            T_STR(h_text("copy/f"), "inside");
+    }
+    (void)fs_remove(c, "copy", &(struct fs_remove_options){.recursive = true}, &res.bytes, NULL);
+    return fs_copy(c, "sw/f", "sw/f3", &o, &res, &e);
+}
+
+static int try_make(struct fs_caller *c)
+{
+    bool made;
+
+    return fs_make_dir(c, "sw/x/y", 0755, true, &made, &e);
+}
+
+static int try_remove(struct fs_caller *c)
+{
+    struct fs_remove_options o = {.recursive = true, .missing_ok = true};
+    uint64_t n;
+
+    return fs_remove(c, "sw/d", &o, &n, &e);
+}
+
+static int try_set_attr(struct fs_caller *c)
+{
+    struct fs_attrs a = {.set_mode = true, .mode = 0600, .follow = true};
+
+    return fs_set_attr(c, "sw/f", &a, &e);
+}
+
+static void race_all(bool walk)
+{
+    static int (*const tries[])(struct fs_caller *) = {
+        try_write, try_list, try_move, try_copy, try_make, try_remove, try_set_attr,
+    };
+    struct fs_caller *c = racing_house(walk);
+    char before[128], after[128];
+    int done[sizeof(tries) / sizeof(tries[0])] = {0};
+    int64_t end_ms = clock_mono_ms() + 1500;
+    pthread_t t;
+
+    h_snapshot("../outside", before);
+    atomic_store(&racing, true);
+    T_INT(pthread_create(&t, NULL, flip, NULL), 0);
+    while (clock_mono_ms() < end_ms)
+        for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++)
+            done[i] += tries[i](c) == 0;
+    atomic_store(&racing, false);
+    pthread_join(t, NULL);
+    h_snapshot("../outside", after);
+    T_STR(after, before);
+    for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++)
+        if (!done[i])
+            t_fail(__FILE__, __LINE__, "try %zu never came through", i);
+    h_drop(c);
+}
+
+TEST(nothing_outside_the_root_is_changed_while_a_link_races_by_openat2)
+{
+    race_all(false);
+}
+
+TEST(nothing_outside_the_root_is_changed_while_a_link_races_by_the_walk)
+{
+    race_all(true);
 }
 
 TEST(root_opens_paths_longer_than_the_kernel_takes)
