@@ -20,12 +20,14 @@ static struct fs_root *root;
 static struct fs_caller *caller;
 static char inside[PATH_MAX];
 
+static int here; /* fuzz_dir(): libFuzzer's own paths are relative, so no chdir() */
+
 static void make(const char *path, bool is_dir)
 {
     if (is_dir) {
-        CHECK(mkdir(path, 0755) == 0);
+        CHECK(mkdirat(here, path, 0755) == 0);
     } else {
-        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        int fd = openat(here, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 
         CHECK(fd >= 0);
         (void)close(fd);
@@ -35,21 +37,27 @@ static void make(const char *path, bool is_dir)
 /* in/ is the root: short names, so that they are found, and links of every kind. */
 static void once(void)
 {
+    static const char *const links[][2] = {
+        {"..", "in/u"}, {"a/b", "in/l"},           {"/", "in/r"},
+        {"p", "in/p"},  {"../../out/s", "in/a/o"}, {"../u/in/a", "in/a/z"},
+    };
+    _cleanup_free_ char *path = NULL;
+
     if (root)
         return;
-    CHECK(chdir(fuzz_dir()) == 0);
+    here = open(fuzz_dir(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    CHECK(here >= 0);
     make("out", true);
     make("out/s", false);
     make("in", true);
     make("in/a", true);
     make("in/a/b", true);
     make("in/a/f", false);
-    CHECK(symlink("..", "in/u") == 0 && symlink("a/b", "in/l") == 0 && symlink("/", "in/r") == 0 &&
-          symlink("../../out/s", "in/a/o") == 0 && symlink("p", "in/p") == 0 &&
-          symlink("../u/in/a", "in/a/z") == 0);
-    CHECK(realpath("in", inside));
-    CHECK(symlink(inside, "in/t") == 0);
-    CHECK(fs_root_new("in", &root, NULL) == 0);
+    CHECK(asprintf(&path, "%s/in", fuzz_dir()) > 0 && realpath(path, inside));
+    for (size_t i = 0; i < N_ELEMENTS(links); i++)
+        CHECK(symlinkat(links[i][0], here, links[i][1]) == 0);
+    CHECK(symlinkat(inside, here, "in/t") == 0);
+    CHECK(fs_root_new(inside, &root, NULL) == 0);
     CHECK(fs_caller_new(root, NULL, inside, &caller, NULL) == 0);
 }
 

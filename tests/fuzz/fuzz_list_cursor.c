@@ -5,6 +5,7 @@
  */
 #include "fuzz.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,16 +24,21 @@ static void once(void)
     static const char *const files[] = {"t/a/x", "t/a.b", "t/a/y", "t/n\n", "t/\xff"};
     static const char *const dirs[] = {"t", "t/a", "t/a/d", "t/.h", "t/b"};
 
+    int here; /* libFuzzer's own paths are relative, so no chdir() */
+
     if (root)
         return;
-    CHECK(chdir(fuzz_dir()) == 0);
+    here = open(fuzz_dir(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    CHECK(here >= 0);
     for (size_t i = 0; i < 5; i++)
-        CHECK(mkdir(dirs[i], 0755) == 0);
+        CHECK(mkdirat(here, dirs[i], 0755) == 0);
     for (size_t i = 0; i < 5; i++) {
-        FILE *f = fopen(files[i], "w");
+        int fd = openat(here, files[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
 
         CHECK(f && fprintf(f, "%*d", (int)i / 2 * 7 + 1, 0) > 0 && fclose(f) == 0);
     }
+    (void)close(here);
     CHECK(fs_root_new("/", &root, NULL) == 0);
     CHECK(fs_caller_new(root, NULL, fuzz_dir(), &caller, NULL) == 0);
 }
