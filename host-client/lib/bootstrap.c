@@ -345,8 +345,11 @@ static int start_with(struct bootstrap *b, json_t *more, struct err *e)
 static int save_start(struct bootstrap *b, struct err *e)
 {
     _cleanup_json_ json_t *req = NULL;
-    int r = b->rec.recipe.restart_max ? new_start(b, b->rec.recipe.restart_args, &req, e) : 0;
+    uint32_t max = b->rec.recipe.restart_max;
+    int r = max ? new_start(b, b->rec.recipe.restart_args, &req, e) : 0;
 
+    if (req && json_object_set_new(req, SUPERVISE_MAX_KEY, json_integer(max)) < 0)
+        return err_oom(e);
     return r < 0 ? r : bootstrap_save_start(b->req->box_dir, req, e);
 }
 

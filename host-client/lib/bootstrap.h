@@ -13,6 +13,9 @@
 #include "lib/client.h"
 #include "lib/context.h"
 
+/* In agent-start.json beside the request: how often the monitor starts it again. */
+#define SUPERVISE_MAX_KEY "max_restarts"
+
 struct bootstrap_request {
     struct bh_ctx *ctx;
     struct client *client;

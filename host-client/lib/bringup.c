@@ -254,14 +254,24 @@ int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e)
 {
     struct provider_box view;
     int r = set_state(box, BH_STATE_STOPPING, cause, e);
+    bool is_noted = r == 0;
 
-    if (r < 0)
+    /* On a full disk it can be stopped, too. If that can't be noted even then, the next command
+     * sees that the box does not run, and notes it. */
+    if (r < 0 && r != -ERR_EXHAUSTED)
         return r;
     box->client = client_free(box->client);
     end_monitor(box, cause, BOX_STOP_GRACE_MS);
     box_view(box, &view);
     r = box->provider->stop(&view, 0, e);
-    return r < 0 ? r : set_state(box, BH_STATE_STOPPED, cause, e);
+    if (r == 0 && !is_noted)
+        r = set_state(box, BH_STATE_STOPPING, cause, e);
+    if (r == 0)
+        r = set_state(box, BH_STATE_STOPPED, cause, e);
+    if (r != -ERR_EXHAUSTED)
+        return r;
+    box->row.state = BH_STATE_STOPPED;
+    return 0;
 }
 
 int bringup_destroy_locked(struct bh_box *box, struct err *e)

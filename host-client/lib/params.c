@@ -2,10 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/path.h"
+#include "common/str.h"
 #include "lib/box.h"
 
 #include "common/banned.h"
@@ -13,13 +15,12 @@
 int params_path(json_t *p, struct bh_box *box, const char *key, const char *path, struct err *e)
 {
     _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
-    _cleanup_free_ char *joined = NULL;
     _cleanup_free_ char *full = NULL;
 
     if (!path || !*path)
         return err_field(e, ERR_INVALID, key, "%s must not be empty", key);
-    joined = workdir ? path_join(workdir, path) : NULL;
-    full = joined ? path_clean(joined) : NULL;
+    /* Not cleaned: "link/.." is what the link leads to says. */
+    full = workdir ? str_eq(path, ".") ? strdup(workdir) : path_join(workdir, path) : NULL;
     if (!full || json_object_set_new(p, key, jx_new_path(full)) < 0)
         return err_oom(e);
     return 0;

@@ -16,6 +16,7 @@
 #define RECIPE_MAX_NPM 16
 #define RECIPE_MAX_FILES 64
 #define RECIPE_RESTARTS 5 /* of an agent that ends by itself, by the box's monitor */
+#define RECIPE_RESTARTS_MAX 50
 
 enum recipe_mode {
     RECIPE_SERVER, /* listens on a port */
@@ -78,7 +79,7 @@ struct recipe {
     const char *cwd;      /* a template */
     json_t *session_args; /* added when it comes back to a known session, or NULL */
     json_t *restart_args; /* added when it is started again after it ended by itself, or NULL */
-    uint32_t restart_max; /* 0 or RECIPE_RESTARTS */
+    uint32_t restart_max; /* at most RECIPE_RESTARTS_MAX */
     struct recipe_health health;
     struct recipe_timeouts timeouts;
 };

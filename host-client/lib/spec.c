@@ -460,6 +460,59 @@ static bool same_strv(char *const *a, char *const *b)
     return !*a && !*b;
 }
 
+/* Limits that the box does not have are said to be "none". */
+static int compare_number(const char *field, uint64_t have, uint64_t want, double unit,
+                          const char *suffix, struct err *e)
+{
+    char texts[2][40] = {"none", "none"};
+
+    if (!want || have == want)
+        return 0;
+    if (have)
+        (void)snprintf(texts[0], sizeof(texts[0]), "%.15g%s", (double)have / unit, suffix);
+    (void)snprintf(texts[1], sizeof(texts[1]), "%.15g%s", (double)want / unit, suffix);
+    return differs(e, field, texts[0], texts[1]);
+}
+
+/* The first variable that is not the same. */
+static int compare_env(const struct spec *have, const struct spec *want, struct err *e)
+{
+    for (char **w = want->env; *w; w++) {
+        size_t name = strcspn(*w, "=");
+        const char *old = NULL;
+        char field[80];
+
+        for (char **h = have->env; *h && !old; h++)
+            if (strncmp(*h, *w, name + 1) == 0)
+                old = *h + name + 1;
+        if (old && strcmp(old, *w + name + 1) == 0)
+            continue;
+        (void)snprintf(field, sizeof(field), "env %.60s", *w);
+        field[strcspn(field, "=")] = '\0';
+        /* Values may be secret: they are not said. */
+        return err_field(e, ERR_PRECONDITION, "env", "%s: the box was made %s; remove it first",
+                         field, old ? "with another value" : "without it");
+    }
+    if (want->env[0] && !same_strv(have->env, want->env))
+        return err_field(e, ERR_PRECONDITION, "env",
+                         "env: the box was made with more variables, or in another order; "
+                         "remove it first");
+    return 0;
+}
+
+static int compare_numbers(const struct spec *have, const struct spec *want, struct err *e)
+{
+    int r = compare_number("cpus", have->cpu_millis, want->cpu_millis, 1000, "", e);
+
+    if (r == 0)
+        r = compare_number("memory", have->memory_bytes, want->memory_bytes, 1024.0 * 1024, "M", e);
+    if (r == 0 && want->asked & SPEC_ASKED_PIDS)
+        r = compare_number("pids", have->pids, want->pids, 1, "", e);
+    if (r == 0)
+        r = compare_number("port", have->agent_port, want->agent_port, 1, "", e);
+    return r < 0 ? r : compare_env(have, want, e);
+}
+
 int spec_compare(const struct spec *have, const struct spec *want, struct err *e)
 {
     const struct {
@@ -479,15 +532,5 @@ int spec_compare(const struct spec *have, const struct spec *want, struct err *e
     for (size_t i = 0; i < N_ELEMENTS(texts); i++)
         if (want->asked & texts[i].bit && strcmp(texts[i].have, texts[i].want) != 0)
             return differs(e, texts[i].field, texts[i].have, texts[i].want);
-    if (want->cpu_millis && want->cpu_millis != have->cpu_millis)
-        return differs(e, "cpus", "another number", "this one");
-    if (want->memory_bytes && want->memory_bytes != have->memory_bytes)
-        return differs(e, "memory", "another size", "this one");
-    if (want->asked & SPEC_ASKED_PIDS && want->pids != have->pids)
-        return differs(e, "pids", "another number", "this one");
-    if (want->agent_port && want->agent_port != have->agent_port)
-        return differs(e, "port", "another port", "this one");
-    if (want->env[0] && !same_strv(have->env, want->env))
-        return differs(e, "env", "other values", "these");
-    return 0;
+    return compare_numbers(have, want, e);
 }

@@ -13,11 +13,13 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
+#include "lib/bootstrap.h"
 
 #include "common/banned.h"
 
 #define CALL_MS 10000
 #define RETRY_MS 1000
+#define PAUSE_DOUBLINGS 7
 #define HOLDS_MS 1000
 /* The monitor ends the box at the deadline; the box's own first process a little later. */
 #define LEASE_MARGIN_MS 5000
@@ -50,6 +52,7 @@ struct supervisor {
     bool holds_pending;
     int64_t lease_until;
     int n_restarts;
+    int max_restarts;
     int64_t running_since_mono_ms;
 };
 
@@ -80,7 +83,7 @@ static void pause_ms(struct supervisor *s, int ms)
 static void load_start(struct supervisor *s)
 {
     _cleanup_free_ char *text = NULL;
-    json_t *obj = NULL;
+    json_t *obj = NULL, *max;
     size_t len = 0;
 
     json_decref(TAKE(s->start));
@@ -91,6 +94,9 @@ static void load_start(struct supervisor *s)
         json_decref(obj);
         return;
     }
+    max = json_object_get(obj, SUPERVISE_MAX_KEY);
+    s->max_restarts = json_is_integer(max) ? (int)json_integer_value(max) : SUPERVISE_MAX_RESTARTS;
+    (void)json_object_del(obj, SUPERVISE_MAX_KEY); /* the rest is the agent's request */
     s->start = obj;
     s->n_restarts = 0;
     s->running_since_mono_ms = clock_mono_ms();
@@ -130,8 +136,8 @@ static void give_up(struct supervisor *s, const char *how)
     (void)pthread_mutex_lock(&s->lock);
     s->has_failed = true;
     (void)snprintf(s->cause, sizeof(s->cause),
-                   "the coding agent ended %d times and was given up: %s",
-                   SUPERVISE_MAX_RESTARTS + 1, how);
+                   "the coding agent ended %d times and was given up: %s", s->max_restarts + 1,
+                   how);
     (void)pthread_mutex_unlock(&s->lock);
     json_decref(TAKE(s->start));
     wake(s->event_fd);
@@ -188,12 +194,13 @@ static void on_ended(struct supervisor *s, json_t *reply)
 
     if (clock_mono_ms() - s->running_since_mono_ms > SUPERVISE_GOOD_MS)
         s->n_restarts = 0;
-    if (s->n_restarts >= SUPERVISE_MAX_RESTARTS) {
+    if (s->n_restarts >= s->max_restarts) {
         describe_end(reply, how, sizeof(how));
         give_up(s, how);
         return;
     }
-    pause_ms(s, SUPERVISE_FIRST_PAUSE_MS << s->n_restarts);
+    pause_ms(s, SUPERVISE_FIRST_PAUSE_MS
+                    << (s->n_restarts < PAUSE_DOUBLINGS ? s->n_restarts : PAUSE_DOUBLINGS));
     s->n_restarts++;
     start_again(s);
 }

@@ -10,8 +10,8 @@
 #include "common/err.h"
 #include "lib/box.h"
 
-#define SUPERVISE_MAX_RESTARTS 5
-#define SUPERVISE_FIRST_PAUSE_MS 200       /* doubled with each restart: 6.2 s in all */
+#define SUPERVISE_MAX_RESTARTS 5           /* unless the recipe has another number */
+#define SUPERVISE_FIRST_PAUSE_MS 200       /* doubled with each restart, to 25 s */
 #define SUPERVISE_GOOD_MS (10 * 60 * 1000) /* ran so long: the count starts anew */
 
 struct supervisor;

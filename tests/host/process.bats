@@ -205,19 +205,31 @@ box_pid()
     [ "$(jq -r .stdout.text "$BOX_TMP/log")" = done ]
 }
 
+@test "a second up names the variable that differs" {
+    up one --env A=1 --env B=2 >/dev/null
+    up one --env A=1 --env B=2 >/dev/null
+    run bellhop up --name one --provider process --agent none --empty --env A=1 --env B=3
+    [ "$status" -eq 4 ]
+    [[ "$output" == *"env B: the box was made with another value; remove it first"* ]]
+    run bellhop up --name one --provider process --agent none --empty --env A=1 --env C=3
+    [[ "$output" == *"env C: the box was made without it; remove it first"* ]]
+}
+
 @test "labels are shown by status and ls" {
     up tagged --label team=x --label tier=2 >/dev/null
     bellhop status tagged | grep -q '^labels  *team=x$'
     [ "$(bellhop ls --json | jq -r '.boxes[0].labels.tier')" = 2 ]
 }
 
-@test "a box that has filled the disk can be removed" {
+@test "a box that has filled the disk can be stopped and removed" {
     mkdir "$BOX_TMP/small"
     mount -t tmpfs -o size=6m,mode=0700 none "$BOX_TMP/small" || skip "no right to mount here"
     export BELLHOP_STATE_DIR=$BOX_TMP/small/state
     up full >/dev/null
     run bellhop exec full -- sh -c 'cat /dev/zero >zeroes'
     [ "$status" -ne 0 ]
+    bellhop stop full
+    [ "$(bellhop status --json full | jq -r .state)" = stopped ]
     bellhop rm full
     left=$(ls -A "$BELLHOP_STATE_DIR/boxes")
     umount "$BOX_TMP/small"
