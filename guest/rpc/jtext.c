@@ -173,8 +173,11 @@ void jtext_bytes(struct jtext *t, const char *data, size_t len)
 int jtext_end(struct jtext *t, struct err *e)
 {
     add_char(t, '\n');
+    if (t->r < 0)
+        t->out->len = t->start;
+    if (t->out->data)
+        t->out->data[t->out->len] = '\0'; /* as every buffer has it */
     if (t->r == 0)
         return 0;
-    t->out->len = t->start;
     return err_set(e, ERR_EXHAUSTED, "a message of more than %zu bytes", t->out->max);
 }

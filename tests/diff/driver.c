@@ -151,9 +151,6 @@ static bool set_tree_option(int c, struct tree_options *t)
     case 'I':
         t->no_ignore = true;
         return true;
-    case 's':
-        t->sort = true;
-        return true;
     case 'd':
         t->max_depth = (uint32_t)number(optarg);
         return true;
@@ -230,7 +227,8 @@ int main(int argc, char **argv)
 {
     static struct notes notes;
     char whole[4096], **globs = NULL, **types = NULL, **not = NULL;
-    struct search_options o = {.grep = {.max_per_file = UINT64_MAX}};
+    struct search_options o = {
+        .grep = {.max_per_file = UINT64_MAX, .max_text = GREP_TEXT_MAX_BYTES}};
     struct glob_options glob = {.files = true};
     const char *path = ".";
     bool spans = false;
@@ -246,7 +244,9 @@ int main(int argc, char **argv)
                                    .n_workers = TREE_MAX_WORKERS};
     optind = 2;
     while ((c = getopt(argc, argv, "HIsg:t:T:d:z:iSFwxDvUlcbrm:B:A:aof:")) != -1) {
-        if (c == 'a')
+        if (c == 's')
+            o.order.by = glob.order.by = ORDER_PATH;
+        else if (c == 'a')
             glob.dirs = glob.symlinks = glob.others = true;
         else if (c == 'o')
             spans = true;
