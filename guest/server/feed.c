@@ -122,7 +122,7 @@ static ssize_t read_feed(void *arg, uint64_t pos, char *data, size_t max)
         if (n)
             return (ssize_t)n;
         if (r < 0 || request_is_gone(f->request))
-            return MHD_CONTENT_READER_END_WITH_ERROR;
+            return request_break_off(f->request, data);
         if (is_over) {
             if (f->ops->ended)
                 f->ops->ended(f->from, f->response);

@@ -703,7 +703,7 @@ static ssize_t read_reply(void *arg, uint64_t pos, char *data, size_t max)
         if (n)
             return (ssize_t)n;
         if (r < 0 || request_is_gone(p->request))
-            return MHD_CONTENT_READER_END_WITH_ERROR;
+            return request_break_off(p->request, data);
         if (is_over)
             return MHD_CONTENT_READER_END_OF_STREAM;
         if (request_park(p->request))

@@ -120,6 +120,18 @@ bool request_is_gone(struct request *q)
     return is_gone;
 }
 
+/*
+ * Not MHD_CONTENT_READER_END_WITH_ERROR: the library then marks the connection as closed, and looks
+ * at it again only when its socket says something, which one that was reset never does. A send that
+ * fails, as this one must, ends it at once.
+ */
+ssize_t request_break_off(struct request *q, char *data)
+{
+    (void)shutdown(q->conn->fd, SHUT_RDWR);
+    *data = 0;
+    return 1;
+}
+
 void request_make_late(struct request *q)
 {
     (void)pthread_mutex_lock(&q->lock);

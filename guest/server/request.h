@@ -163,6 +163,11 @@ bool request_park(struct request *q);
 void request_wake(struct request *q);
 /* Whether the client is known to have gone, or the request is over. From any thread. */
 bool request_is_gone(struct request *q);
+/*
+ * What a content reader returns to end a reply short of its end: the connection is cut, so that the
+ * client can't take what it has for the whole. data: what the reader was to fill.
+ */
+ssize_t request_break_off(struct request *q, char *data);
 /* The client's deadline: sets it off, and wakes; and whether it is over. From any thread. */
 void request_make_late(struct request *q);
 bool request_is_late(struct request *q);

@@ -101,7 +101,7 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
 
     (void)pos;
     if (request_is_gone(q))
-        return MHD_CONTENT_READER_END_WITH_ERROR;
+        return request_break_off(q, data);
     if (s->sent == s->out.len) {
         buf_clear(&s->out);
         s->sent = 0;
@@ -117,7 +117,7 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
             (void)encode_keepalive(s->enc, &s->out, NULL);
         }
         if (!s->out.len && !s->is_over && fill(s, max, NULL) < 0)
-            return MHD_CONTENT_READER_END_WITH_ERROR;
+            return request_break_off(q, data);
         if (!s->out.len)
             return s->is_over ? MHD_CONTENT_READER_END_OF_STREAM : 0;
         set_waiting(q, false);
