@@ -173,6 +173,7 @@ test-long: ## what is too long for CI: the bare Debian root (sudo)
 	@scripts/install-packages.sh build run test
 	@tests/long/bare-root.sh
 	@tests/long/exec-gigabyte.sh
+	@tests/long/sync.sh
 
 fuzz: ## run the fuzz target T (default: all) for S seconds (60; all: 10 each)
 	@scripts/install-packages.sh build test

@@ -1,20 +1,15 @@
 #include "archive/digest.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <nettle/sha2.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/cleanup.h"
 #include "common/clock.h"
 #include "fs/etag.h"
+#include "fs/hash.h"
 
 #include "common/banned.h"
 
-#define READ_BYTES (128 * 1024)
 #define CACHE_FIRST 1024u
 #define PROBES 8 /* slots that a file may be in */
 
@@ -115,29 +110,6 @@ static void remember(const struct stat *st, const uint8_t digest[DIGEST_BYTES])
     (void)pthread_mutex_unlock(&cache.lock);
 }
 
-static int hash(int fd, uint8_t out[DIGEST_BYTES], uint64_t *ret_bytes, struct err *e)
-{
-    _cleanup_free_ uint8_t *data = malloc(READ_BYTES);
-    struct sha256_ctx sha;
-    off_t at = 0;
-    ssize_t n;
-
-    if (!data)
-        return err_oom(e);
-    sha256_init(&sha);
-    while ((n = pread(fd, data, READ_BYTES, at)) != 0) {
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(e, errno, "read for the digest");
-        sha256_update(&sha, (size_t)n, data);
-        at += n;
-    }
-    sha256_digest(&sha, DIGEST_BYTES, out);
-    *ret_bytes = (uint64_t)at;
-    return 0;
-}
-
 int digest_file(int fd, uint8_t out[DIGEST_BYTES], uint64_t *ret_bytes, struct err *e)
 {
     struct stat before, after;
@@ -150,14 +122,14 @@ int digest_file(int fd, uint8_t out[DIGEST_BYTES], uint64_t *ret_bytes, struct e
     if (digest_known(&before, out))
         return 0;
     is_young = clock_real_ns() - ctime_ns(&before) < FS_ETAG_RACY_NS;
-    r = hash(fd, out, ret_bytes, e);
+    r = fs_hash(fd, 0, UINT64_MAX, out, e);
     if (r < 0)
         return r;
     if (fstat(fd, &after) < 0)
         return err_sys(e, errno, "stat");
-    if (ctime_ns(&after) != ctime_ns(&before) || after.st_size != before.st_size ||
-        (uint64_t)after.st_size != *ret_bytes)
+    if (ctime_ns(&after) != ctime_ns(&before) || after.st_size != before.st_size)
         return err_set(e, ERR_ABORTED, "it was being written while it was read");
+    *ret_bytes = (uint64_t)after.st_size;
     if (!is_young)
         remember(&after, out);
     return 0;

@@ -72,7 +72,7 @@ void recover_dir(int dirfd)
         return;
     for (size_t i = 0; i < names.n; i++)
         if (fs_temp_is_name(names.v[i]))
-            recover_one(dirfd, names.v[i]);
+            recover_one(fd, names.v[i]);
     fs_names_done(&names);
 }
 
