@@ -108,7 +108,7 @@ PY
 }
 
 @test "the next agent takes back what a killed one was putting in place" {
-    local i left=0
+    local i seen left=0
 
     export HOME=$AGENT_DIR
     python3 - "$AGENT_DIR/a.tar" <<'PY'
@@ -128,13 +128,15 @@ PY
         is_staged() { [ "$(find "$D/t"/.bellhop-tmp-* -maxdepth $((i / 2 + 1)) 2>/dev/null | wc -l)" -gt $((i * i)) ]; }
         wait_until 10 is_staged || true
         kill -9 "$AGENT_PID"
-        seen=$(find "$D/t"/.bellhop-tmp-* -maxdepth 1 -printf '%p %T@\n')
         wait_gone "$AGENT_PID" 10
         wait || true
-        [ -z "$(find "$D/t" -name '.bellhop-tmp*' -prune -print)" ] || left=$((left + 1))
+        seen=$(find "$D/t" -maxdepth 2 -name '.bellhop-tmp-time')
+        [ -z "$seen" ] || left=$((left + 1))
         run_agent --listen 127.0.0.1:0 --token-file "$AGENT_DIR/token"
         [ -z "$(find "$D/t" -name '.bellhop-tmp*')" ] || fail "something is left"
-        (cd "$D" && find t -printf '%p %T@ %i\n' | sort) | diff "$AGENT_DIR/before" - || fail "kill $i: $(cat "$AGENT_LOG"; echo "$seen")"
+        # A kill that came before or after everything is no kill half-way.
+        [ -n "$seen" ] || continue
+        (cd "$D" && find t -printf '%p %T@ %i\n' | sort) | diff "$AGENT_DIR/before" -
     done
     [ "$left" -gt 0 ]
 }
