@@ -108,6 +108,24 @@ TEST(edit_under_a_condition_that_fails_changes_nothing)
 }
 
 /* Random texts of few different lines: what patch makes of the diff is the new text. */
+/* Line ends and bytes that are no text stay as they are, on both sides of the edit. */
+TEST(edit_leaves_line_ends_and_bytes_that_are_no_text_alone)
+{
+    struct fs_caller *c = h_caller();
+    const struct fs_edit edit = {
+        .old_data = "b\r\n", .old_len = 3, .new_data = "B\xfe\r\n", .new_len = 4};
+    struct fs_edit_options o = {.edits = &edit, .n_edits = 1};
+    struct fs_edit_result r;
+
+    h_file("f", "a\xff\r\nb\r\nc\n\xe9");
+    T_INT(fs_edit_file(c, "f", &o, &r, &e), 0);
+    T_STR(h_text("f"), "a\xff\r\nB\xfe\r\nc\n\xe9");
+    T_OK(memmem(r.diff, r.diff_len, "-b\r\n+B\xfe\r\n", 9));
+    T_OK(memmem(r.diff, r.diff_len, " a\xff\r\n", 5));
+    free(r.diff);
+    h_drop(c);
+}
+
 TEST(diff_is_what_patch_applies)
 {
     unsigned seed = 1;
