@@ -3,6 +3,7 @@
 # with a request. Every answer is checked against /v1/openapi.json.
 
 load ../lib/agent
+load ../lib/venv
 
 setup_file()
 {
@@ -41,4 +42,13 @@ contract() { python3 "$BATS_TEST_DIRNAME/contract.py" "$@"; }
 
 @test "a client's deadline ends what waits" {
     contract deadline
+}
+
+@test "the document is valid OpenAPI 3.1" {
+    local python
+
+    python=$(venv_python openapi-spec-validator 0.7.1) || skip "the validator can't be installed"
+    agent_curl /v1/openapi.json >"$BATS_TEST_TMPDIR/openapi.json"
+    [ "$(jq -r .openapi "$BATS_TEST_TMPDIR/openapi.json")" = 3.1.0 ]
+    "$python" -m openapi_spec_validator "$BATS_TEST_TMPDIR/openapi.json"
 }
