@@ -14,6 +14,7 @@ inner()
     out=$(env -i PATH="$(tr : "\n" <<<"$PATH" | grep -v bats-core | paste -sd :)" HOME="$dir" TERM=dumb LC_ALL=C.UTF-8 TMPDIR="$dir" \
         BELLHOP_BUILD="${INNER_BUILD:-$BELLHOP_BUILD}" \
         ${INNER_AS:-} bats --tap --filter "$filter" "$@" 3>&- 4>&- 2>&1 </dev/null) || status=$?
+    # shellcheck disable=SC2034 # for the caller
     INNER_PASSED=$(grep -c '^ok ' <<<"$out" || true)
     if [ "$status" -ne 0 ] || grep '^ok .*# skip' <<<"$out" | grep -qv "${INNER_SKIPS:-^$}"; then
         grep -v '^ok ' <<<"$out" >&2
