@@ -113,6 +113,7 @@ TEST(recipe_errors_name_the_path_of_the_field)
         {"files", "[{\"from\":\"/etc\",\"into\":\"/x\"}]", "files[0].from"},
         {"timeouts", "{\"start_ms\":99999999}", "timeouts.start_ms"},
         {"restart", "{\"max\":-1}", "restart.max"},
+        {"restart", "{\"max\":51}", "restart.max"},
         {"check", "{}", "check.argv"},
         {"unheard_of", "1", "unheard_of"},
     };
