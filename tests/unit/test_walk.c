@@ -149,8 +149,9 @@ TEST(list_in_each_order_gives_every_entry_once_in_pages_of_any_size)
     T_INT(truncate("t/a/1", 0), 0);
     T_INT(truncate("t/b/3", 0), 0);
     T_INT(
-        system("cd t && rm link && ln -s xx link && find . | xargs touch -h -d @1000.000000005 && "
-               "touch -h -d @-7 b/3 && touch -d @1000.000000004 a/1 && touch -d @1000000000 .hidden"),
+        system(
+            "cd t && rm link && ln -s xx link && find . | xargs touch -h -d @1000.000000005 && "
+            "touch -h -d @-7 b/3 && touch -d @1000.000000004 a/1 && touch -d @1000000000 .hidden"),
         0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         for (unsigned limit = 1; limit < 12; limit++) {
