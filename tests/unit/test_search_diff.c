@@ -250,7 +250,7 @@ static bool is_within_buffer(const struct question *q)
 {
     const char *p = q->o.match.pattern;
 
-    return p && ((q->o.grep.multiline && strchr(p, '^')) ||
+    return p && ((q->o.grep.multiline && (strchr(p, '^') || q->o.grep.crlf)) ||
                  (q->o.grep.replace && (strstr(p, "\\A") || strstr(p, "\\z"))));
 }
 
@@ -276,7 +276,7 @@ static bool is_empty_counted(const struct question *q)
 {
     bool counts = q->o.grep.mode == GREP_COUNT_MATCHES ||
                   (q->o.grep.mode == GREP_COUNT && q->o.grep.multiline);
-    bool shows = (q->o.grep.replace || q->o.grep.only_matching) && !q->pcre;
+    bool shows = q->o.grep.replace || (q->o.grep.only_matching && !q->pcre);
 
     if (q->o.grep.mode == GREP_COUNT_MATCHES && q->o.grep.crlf)
         return true;
@@ -478,13 +478,16 @@ static void add_line(struct buf *out, const char *path, char sep, uint64_t numbe
 struct taker {
     struct buf *out;
     enum grep_mode mode;
+    bool alone; /* each match is a result */
 };
 
-static void take_lines(struct buf *out, const char *path, const struct grep_result *r)
+static void take_lines(struct buf *out, const char *path, const struct grep_result *r, bool alone)
 {
     const struct grep_line *line = r->replaced ? r->replaced : &r->line;
     const char *text = line->text, *end = text + line->len;
 
+    if (alone && end > text && end[-1] == '\n') /* of the match: the line that is printed ends so */
+        end--;
     for (size_t i = 0; i < r->n_before; i++)
         add_line(out, path, '-', r->before[i].number, r->before[i].text, r->before[i].len);
     for (uint64_t n = r->line.number;; n++) { /* more than one with multiline */
@@ -507,7 +510,7 @@ static int take_result(void *arg, const char *path, const struct grep_result *r,
         return buf_addf(t->out, e, "%s\n", path);
     if (t->mode != GREP_LINES)
         return buf_addf(t->out, e, "%s:%" PRIu64 "\n", path, r->count);
-    take_lines(t->out, path, r);
+    take_lines(t->out, path, r, t->alone);
     return 0;
 }
 
@@ -529,7 +532,7 @@ static int run_files(struct question *q, int fd, struct notes *notes, struct buf
 static int run_lines(struct question *q, int fd, struct notes *notes, struct buf *out,
                      struct err *e)
 {
-    struct taker taker = {out, q->o.grep.mode};
+    struct taker taker = {out, q->o.grep.mode, q->o.grep.only_matching};
     const struct search_sink sink = {.result = take_result, .arg = &taker};
     struct search_result res;
     int r;
