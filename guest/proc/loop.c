@@ -11,11 +11,13 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/mem.h"
 
 #include "common/banned.h"
 
 #define LOOP_BATCH 64 /* events taken by one epoll_wait */
 #define LOOP_STACK_BYTES (256 * 1024)
+#define QUIET_MS 500
 #define LOOP_MAX_TIMERS (1u << 20)
 
 struct loop_watch {
@@ -364,15 +366,32 @@ static void dispatch(struct loop *l, const struct epoll_event *ev, int n)
     free_dead(l);
 }
 
+/* Wakes once more when all is quiet, and gives back what a burst has left behind. */
+static int wait_quiet(struct loop *l, struct epoll_event *ev, int64_t *burst_ms)
+{
+    int ms = wait_ms(l);
+    int n = epoll_wait(l->epoll_fd, ev, LOOP_BATCH,
+                       *burst_ms && (ms < 0 || ms > QUIET_MS) ? QUIET_MS : ms);
+
+    if (n > 0) {
+        *burst_ms = clock_mono_ms();
+    } else if (*burst_ms && clock_mono_ms() - *burst_ms >= QUIET_MS) {
+        mem_give_back();
+        *burst_ms = 0;
+    }
+    return n;
+}
+
 int loop_run(struct loop *l, struct err *e)
 {
     struct epoll_event ev[LOOP_BATCH];
+    int64_t burst_ms = 0; /* of the last event; 0: nothing since memory was given back */
     int r = 0;
 
     l->runner = pthread_self();
     l->running = true;
     while (!l->stopping) {
-        int n = epoll_wait(l->epoll_fd, ev, LOOP_BATCH, wait_ms(l));
+        int n = wait_quiet(l, ev, &burst_ms);
 
         if (n < 0 && errno != EINTR) {
             r = err_sys(e, errno, "waiting for events");

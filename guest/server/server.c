@@ -10,6 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/mem.h"
 #include "common/str.h"
 #include "proc/loop.h"
 #include "rpc/agent.h"
@@ -22,6 +23,7 @@
 
 #include "common/banned.h"
 
+#define GIVE_BACK_EVERY 64 /* connections closed: so many leave memory behind at most */
 #define SWEEP_MS 1000
 #define VANISH_BATCH 64
 #define SLOT_MARGIN 64 /* connections may be closing while as many new ones have begun */
@@ -101,6 +103,15 @@ static void conn_closed(struct server *s, struct conn *c)
     free(c);
 }
 
+/* On the connection's own thread, whose heap its memory was of. */
+static void give_back_sometimes(void)
+{
+    static _Thread_local unsigned n_closed;
+
+    if (++n_closed % GIVE_BACK_EVERY == 0)
+        mem_give_back();
+}
+
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -108,6 +119,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         conn_started(cls, mhd, socket_context);
     else
         conn_closed(cls, *socket_context);
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
+        give_back_sometimes();
 }
 
 void server_set_request(struct server *s, struct conn *c, struct request *q)

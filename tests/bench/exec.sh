@@ -51,6 +51,14 @@ yes 'one line of output, as a program writes it, of about eighty bytes or somewh
 "$dir/bench" run "$port" "$token" "$peer_port" "$rounds"
 "$dir/bench" output "$port" "$token" "$text" 5
 "$dir/bench" idle "$port" "$token" "$agent_pid" 1000
+# The commands end, their streams are closed; what is left are a thousand results.
+pgrep -P "$agent_pid" | xargs -r kill -KILL
+for _ in $(seq 100); do
+    pgrep -P "$agent_pid" >/dev/null || break
+    sleep 0.1
+done
+curl -sf -o /dev/null -H "Authorization: Bearer $token" "http://127.0.0.1:$port/v1/health"
+sleep 1
 awk '/^VmRSS:/ { rss = $2 } /^VmHWM:/ { hwm = $2 } END {
     printf "%-44s %8.1f MiB now, %.1f MiB at its highest\n", "agent, resident after all that",
         rss / 1024, hwm / 1024 }' \
