@@ -18,7 +18,9 @@ teardown() { stop_agents; }
     wait_until 10 grep -q started "$out"
 
     # A rename of such a directory is refused by the kernel (EXDEV).
-    ! python3 -c 'import os, sys; os.rename(sys.argv[1], sys.argv[2])' "$AT/tree" "$AT/x" 2>/dev/null
+    if python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$AT/tree" "$AT/x" 2>/dev/null; then
+        fail "this overlay renames directories of its lower layer"
+    fi
     rpc Fs/Move "{\"from\":\"$AT/tree\",\"to\":\"$AT/moved\"}" | jq -e '. == {}'
     [ ! -e "$AT/tree" ]
     [ "$(cat "$AT/moved/sub/deep/f")" = lower ]
