@@ -252,8 +252,7 @@ static int look_up(struct proc *p, enum proc_stream stream, uint64_t offset, voi
 /* With the lock: is a reader that must not miss anything further behind than lag, or the disk? */
 static bool is_held_up(const struct proc *p, enum proc_stream i, uint64_t lag)
 {
-    if (spill_is_behind(&p->spill[i]) ||
-        (p->is_awaited && p->out[i].total > p->left_at[i] + lag))
+    if (spill_is_behind(&p->spill[i]) || (p->is_awaited && p->out[i].total > p->left_at[i] + lag))
         return true;
     for (const struct proc_sub *s = p->subs; s; s = s->next)
         if (s->is_lossless && p->out[i].total > s->read_to[i] + lag)
