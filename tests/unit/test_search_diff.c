@@ -78,9 +78,10 @@ static void write_file(const char *path, const char *data, size_t len)
 
 static void make_rules(const char *path)
 {
-    struct buf b = {.max = 4096};
+    struct buf b = {.max = 65536};
 
-    for (unsigned n = 1 + pick(4); n; n--) {
+    for (unsigned n = 1 + (chance(15) ? 8 + pick(12) : pick(4)); n;
+         n--) { /* also enough for an index */
         T_OK(buf_adds(&b, chance(20) ? "!" : "", NULL) == 0);
         T_OK(buf_adds(&b, chance(20) ? "/" : "", NULL) == 0);
         T_OK(buf_adds(&b, ANY(rule_parts), NULL) == 0);
