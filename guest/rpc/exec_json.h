@@ -24,5 +24,5 @@ int exec_new_result(struct proc *p, bool has_output, json_t **ret, struct err *e
 int exec_new_state(struct proc *p, json_t **ret, struct err *e);
 
 const char *exec_stream_name(enum proc_stream s);
-int exec_jx_env(json_t *v, void *out, struct err *e); /* {"A":"b"}; `out` is char ***, owned */
+int exec_jx_env(json_t *v, void *out, struct err *e);    /* {"A":"b"}; `out` is char ***, owned */
 int exec_jx_stream(json_t *v, void *out, struct err *e); /* "stdout" or "stderr" */
