@@ -10,8 +10,8 @@ inner()
     local dir=$1 filter=$2 out path status=0
 
     shift 2
-    # shellcheck disable=SC2086 # INNER_AS is several words
     path=$(tr : '\n' <<<"$PATH" | grep -v bats-core | paste -sd :)
+    # shellcheck disable=SC2086 # INNER_AS is several words
     out=$(env -i PATH="$path" HOME="$dir" TERM=dumb LC_ALL=C.UTF-8 TMPDIR="$dir" \
         BELLHOP_BUILD="${INNER_BUILD:-$BELLHOP_BUILD}" \
         ${INNER_AS:-} bats --tap --filter "$filter" "$@" 3>&- 4>&- 2>&1 </dev/null) || status=$?
