@@ -13,15 +13,17 @@
 
 #define SIZE_MAX_BYTES 4096
 
-/* A number, or -1; what is too large is as can be. */
-static long long number(const char **p)
+__extension__ typedef __int128 number_t; /* room for -1 beside all that 64 bits hold */
+
+/* A number, or -1; what is too large for 64 bits is as large as can be. */
+static number_t number(const char **p)
 {
-    long long v = 0;
+    number_t v = 0;
 
     if (!isdigit((unsigned char)**p))
         return -1;
     for (; isdigit((unsigned char)**p); (*p)++)
-        v = v < 1000000000000000 ? v * 10 + (**p - '0') : v;
+        v = v * 10 + (**p - '0') < UINT64_MAX ? v * 10 + (**p - '0') : UINT64_MAX;
     return v;
 }
 
@@ -33,7 +35,7 @@ static int reference(const char *p, long long size, bool *asked, int *ret_in)
     if (strncasecmp(p, "bytes=", 6) != 0)
         return -1;
     for (p += 6;;) {
-        long long first, last;
+        number_t first, last;
 
         while (*p == ' ' || *p == '\t' || *p == ',')
             p++;

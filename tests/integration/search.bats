@@ -270,7 +270,7 @@ END
 @test "another file system is not entered when that is asked" {
     [ "$(id -u)" -eq 0 ] || skip "only root can mount"
     mkdir "$TREE/mnt"
-    mount -t tmpfs none "$TREE/mnt"
+    mount -t tmpfs none "$TREE/mnt" 2>/dev/null || skip "mounting is not allowed here"
     echo TODO >"$TREE/mnt/x.c"
     run grep_rpc '"pattern":"TODO","globs":["x.c"],"one_file_system":true'
     within=$(jq -s 'map(select(.match))|length' <<<"$output")
