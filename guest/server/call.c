@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
@@ -23,12 +24,15 @@
 #include "common/banned.h"
 
 #define INLINE_BODY_BYTES (64 * 1024) /* a larger one is parsed by a worker */
+/* A stream's head waits so long for its first message: a failure before it has a status of its own. */
+#define FIRST_WAIT_MS 1000
 
 enum phase {
     PHASE_BODY,
     PHASE_JOB,    /* a worker runs the handler */
     PHASE_READY,  /* the handler has returned */
     PHASE_SINGLE, /* a SINGLE method's one message is being waited for */
+    PHASE_FIRST,  /* a stream's first message is */
 };
 
 struct call {
@@ -47,7 +51,10 @@ struct call {
     int r;
     struct err error;
     struct rpc_call rpc;
-    struct deadline *deadline; /* the request's thread's */
+    /* the request's thread's: */
+    struct deadline *deadline;
+    struct deadline *first_wait;
+    int64_t first_until_ms;
 };
 
 static void call_unref(struct call *c)
@@ -155,7 +162,7 @@ static int set_deadline(struct request *q, struct call *c, struct err *e)
     r = str_parse_u64(text, 0, DEADLINE_MAX_MS, &ms, e);
     if (r < 0)
         return err_at(e, r, "Connect-Timeout-Ms");
-    return deadline_new(q, (int64_t)ms, &c->deadline, e);
+    return deadline_new(q, (int64_t)ms, request_make_late, &c->deadline, e);
 }
 
 static int call_begin(struct request *q, struct err *e)
@@ -257,19 +264,38 @@ static void wake_request(void *arg)
     request_wake(arg);
 }
 
+/* Whether the head goes on waiting, with a wake-up for its end. Connect's has nothing to wait for. */
+static bool waits_for_first(struct request *q, struct call *c)
+{
+    if (c->is_connect)
+        return false;
+    if (!c->first_wait) {
+        c->first_until_ms = clock_mono_ms() + FIRST_WAIT_MS;
+        return deadline_new(q, FIRST_WAIT_MS, request_wake, &c->first_wait, NULL) == 0;
+    }
+    return clock_mono_ms() < c->first_until_ms;
+}
+
 static int reply_stream(struct request *q, struct call *c, struct err *e)
 {
-    struct source *source = TAKE(c->source);
     json_t *first = NULL;
     int r;
 
-    source_set_waker(source, wake_request, q);
-    r = source->ops->next(source, &first, e);
-    if (r < 0) {
-        source->ops->free(source);
-        return reply_failure(q, c, r, e);
+    for (;;) {
+        if (request_is_late(q))
+            return reply_failure(q, c, deadline_error(e), e);
+        r = c->source->ops->next(c->source, &first, e);
+        if (r < 0)
+            return reply_failure(q, c, r, e);
+        if (r != SOURCE_WAIT || !waits_for_first(q, c))
+            break;
+        if (request_park(q))
+            return 0;
+        if (request_is_gone(q))
+            return err_set(e, ERR_CANCELED, "the client has gone");
     }
-    return stream_begin_take(q, c->enc, source, first, e);
+    deadline_drop(TAKE(c->first_wait));
+    return stream_begin_take(q, c->enc, TAKE(c->source), first, e);
 }
 
 static int reply_single(struct request *q, struct call *c, struct err *e)
@@ -295,11 +321,9 @@ static int reply_ready(struct request *q, struct call *c, struct err *e)
     }
     if (q->method->kind == RPC_UNARY)
         return reply_unary(q, c, e);
-    if (c->is_stream)
-        return reply_stream(q, c, e);
     source_set_waker(c->source, wake_request, q);
-    c->phase = PHASE_SINGLE;
-    return reply_single(q, c, e);
+    c->phase = c->is_stream ? PHASE_FIRST : PHASE_SINGLE;
+    return c->is_stream ? reply_stream(q, c, e) : reply_single(q, c, e);
 }
 
 static bool needs_worker(const struct request *q, const struct call *c)
@@ -343,6 +367,8 @@ static int call_finish(struct request *q, struct err *e)
         else if (request_park(q))
             return 0;
     }
+    if (c->phase == PHASE_FIRST)
+        return reply_stream(q, c, e);
     return c->phase == PHASE_SINGLE ? reply_single(q, c, e) : reply_ready(q, c, e);
 }
 
@@ -353,6 +379,7 @@ static void call_done(struct request *q)
     if (!c)
         return;
     deadline_drop(TAKE(c->deadline));
+    deadline_drop(TAKE(c->first_wait));
     q->server->body_bytes -= c->body.len;
     call_unref(c);
 }

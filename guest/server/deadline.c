@@ -14,6 +14,7 @@ struct deadline {
     struct request *request; /* a reference, until the time has come */
     struct loop *loop;
     struct loop_timer *timer;
+    void (*due)(struct request *q);
     int64_t at_mono_ms;
 };
 
@@ -23,7 +24,7 @@ static void on_time(struct loop *l, void *arg)
 
     (void)l;
     d->timer = NULL;
-    request_make_late(d->request);
+    d->due(d->request);
     d->request = request_unref(d->request);
 }
 
@@ -46,7 +47,8 @@ static void stop(struct loop *l, void *arg)
     free(d);
 }
 
-int deadline_new(struct request *q, int64_t in_ms, struct deadline **ret, struct err *e)
+int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q),
+                 struct deadline **ret, struct err *e)
 {
     struct deadline *d = calloc(1, sizeof(*d));
     int r;
@@ -55,6 +57,7 @@ int deadline_new(struct request *q, int64_t in_ms, struct deadline **ret, struct
         return err_oom(e);
     *d = (struct deadline){.request = request_ref(q),
                            .loop = q->server->agent->loop,
+                           .due = due,
                            .at_mono_ms = clock_mono_ms() + in_ms};
     r = loop_post(d->loop, start, d, e);
     if (r < 0) {

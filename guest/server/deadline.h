@@ -1,8 +1,8 @@
 #pragma once
 /*
- * deadline: a request that must be over by a time of its client's choosing (Connect-Timeout-Ms).
- * When the time comes, request_is_late() is true from then on and the request is woken; whoever
- * waits on its behalf ends it. The clock is the loop's.
+ * deadline: something that is to happen to a request at a time: request_make_late() where it must be
+ * over by a time of its client's choosing (Connect-Timeout-Ms), request_wake() where it has waited
+ * long enough. Whoever waits on its behalf sees to the rest. The clock is the loop's.
  */
 #include "common/err.h"
 #include "server/request.h"
@@ -11,8 +11,9 @@
 
 struct deadline;
 
-/* On the request's thread, before it parks. */
-int deadline_new(struct request *q, int64_t in_ms, struct deadline **ret, struct err *e);
+/* On the request's thread, before it parks. due is called on the loop's. */
+int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q),
+                 struct deadline **ret, struct err *e);
 /* When the request is over; accepts NULL. */
 void deadline_drop(struct deadline *d);
 

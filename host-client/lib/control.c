@@ -26,6 +26,7 @@
 #define CONTROL_PING_MS 2000
 #define CONTROL_POLL_MS 20
 #define MONITOR_LOG_TAIL 600
+#define MONITOR_KNOWN_MS 5000
 #define MONITOR_EXIT_MS 300 /* after its answer to "stop" */
 
 /* ---- requests ---- */
@@ -140,6 +141,24 @@ int control_ping(struct bh_ctx *ctx, const char *box_id, struct err *e)
     return 0;
 }
 
+/* ---- which it is ---- */
+
+/* "PID START", written by the monitor when it has the lock. */
+static bool read_monitor_pid(const char *path, pid_t *ret_pid, uint64_t *ret_start)
+{
+    _cleanup_free_ char *text = NULL;
+    unsigned long long start = 0;
+    size_t len = 0;
+    int pid = 0;
+
+    if (io_read_file(AT_FDCWD, path, 256, &text, &len, NULL) < 0 ||
+        sscanf(text, "%d %llu", &pid, &start) != 2)
+        return false;
+    *ret_pid = pid;
+    *ret_start = start;
+    return true;
+}
+
 /* ---- starting the monitor ---- */
 
 struct launch {
@@ -246,6 +265,26 @@ static int wait_for_other(struct bh_ctx *ctx, const char *box_id, int64_t deadli
     }
 }
 
+/*
+ * Whoever gives up waiting undoes the box next, and ends its monitor for that: it must be one that
+ * can be found by then. Waits until it has its lock, or has ended (ready_fd is readable).
+ */
+static void wait_until_known(struct bh_ctx *ctx, const char *box_id, int ready_fd)
+{
+    _cleanup_free_ char *path = ctx_box_path(ctx, box_id, "monitor.lock");
+    int64_t deadline_mono_ms = clock_mono_ms() + MONITOR_KNOWN_MS;
+    struct pollfd ready = {.fd = ready_fd, .events = POLLIN};
+    uint64_t start = 0;
+    pid_t pid = 0;
+
+    while (path && clock_until_ms(deadline_mono_ms) > 0) {
+        if (read_monitor_pid(path, &pid, &start) && procfs_is_alive(pid, start))
+            return;
+        if (poll(&ready, 1, CONTROL_POLL_MS) > 0)
+            return;
+    }
+}
+
 static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadline_mono_ms,
                          struct err *e)
 {
@@ -279,6 +318,8 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
     r = wait_ready(ctx, ready, log_path, deadline_mono_ms, e);
     if (r == -ERR_EXISTS && e && str_eq(e->field, "monitor"))
         return wait_for_other(ctx, box_id, deadline_mono_ms, e);
+    if (r == -ERR_CANCELED || r == -ERR_DEADLINE)
+        wait_until_known(ctx, box_id, ready);
     return r;
 }
 
@@ -295,22 +336,6 @@ int control_ensure_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadl
 }
 
 /* ---- ending it ---- */
-
-/* "PID START", written by the monitor when it has the lock. */
-static bool read_monitor_pid(const char *path, pid_t *ret_pid, uint64_t *ret_start)
-{
-    _cleanup_free_ char *text = NULL;
-    unsigned long long start = 0;
-    size_t len = 0;
-    int pid = 0;
-
-    if (io_read_file(AT_FDCWD, path, 256, &text, &len, NULL) < 0 ||
-        sscanf(text, "%d %llu", &pid, &start) != 2)
-        return false;
-    *ret_pid = pid;
-    *ret_start = start;
-    return true;
-}
 
 void control_kill_monitor(struct bh_ctx *ctx, const char *box_id)
 {

@@ -73,8 +73,8 @@ field() { jq -r "select(.entry.path == \"$1\") | .entry.$2"; }
         rpc Archive/Manifest "{\"path\":\"$D/r\",\"user\":\"nobody\"}" | tail -1 |
             jq -e '.end.incomplete == [{"path":"shut","error":.end.incomplete[0].error}]'
     fi
-    rpc Archive/Manifest "{\"path\":\"$D/none\"}" | jq -e '.error.code == "not_found" and .error.field == "path"'
-    rpc Archive/Manifest "{\"path\":\"$D/r/a.c\"}" | jq -e '.error.field == "path"'
+    rpc Archive/Manifest "{\"path\":\"$D/none\"}" | jq -e '.code == "not_found" and .field == "path"'
+    rpc Archive/Manifest "{\"path\":\"$D/r/a.c\"}" | jq -e '.code == "not_found" and .field == "path"'
 }
 
 @test "missing says what is not there, what differs, and what only has another mode or time" {
