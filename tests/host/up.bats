@@ -174,7 +174,7 @@ up() # NAME [OPTION...]
     [[ "$output" == *"in/hay.txt:1:find the needle here" ]]
     run bellhop grep one no-such-needle
     [ "$status" -eq 1 ]
-    run bellhop glob one '**/*.txt' --sort
+    run bellhop glob one '**/*.txt' --sort path
     [[ "$output" == *"hello.txt"* ]]
 }
 
