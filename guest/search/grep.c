@@ -133,9 +133,16 @@ static struct grep_line cut_line(const struct grepper *g, const char *data, size
     return line;
 }
 
+/* Whether what ends the line is "\r\n": without a line feed a "\r" is of the line. */
+static bool ends_crlf(const struct grepper *g, struct match_span line)
+{
+    return g->o.crlf && line.end < g->win.end && line.end > line.start &&
+           text(g)[line.end - 1] == '\r';
+}
+
 static struct grep_line make_line(const struct grepper *g, struct match_span s, uint64_t number)
 {
-    if (g->o.crlf && s.end > s.start && text(g)[s.end - 1] == '\r')
+    if (ends_crlf(g, s))
         s.end--;
     return cut_line(g, text(g) + s.start, s.end - s.start, number);
 }
@@ -283,7 +290,7 @@ static struct span_reader read_spans(const struct grepper *g, struct match_span 
     } else { /* the line is a text of its own */
         r.text += hit.start;
         r.len = hit.end - hit.start;
-        if (g->o.crlf && r.len && r.text[r.len - 1] == '\r')
+        if (ends_crlf(g, hit))
             r.len--;
         r.end = r.len;
     }
@@ -427,14 +434,14 @@ static int tell_lines(struct grepper *g, struct match_span hit, size_t until, st
         r = find_spans(g, hit, &res.n_spans, &cut, e);
     if (r < 0)
         return r;
-    if (g->o.only_matching && !g->o.invert)
+    if (g->o.only_matching && res.n_spans) /* none: with crlf the line feed is what matches */
         return tell_spans(g, hit, res.n_spans, cut, e);
     count_to(g, first);
     res.n_before = list_lines(g, first, hit.start, g->o.before, g->number, g->before, &ignored);
     count_to(g, hit.start);
     res.line = make_line(g, hit, g->number);
     res.column = res.n_spans ? g->spans[0].start + 1 : 0;
-    if (g->o.replace && !g->o.invert) {
+    if (g->o.replace && res.n_spans) {
         replaced =
             cut_line(g, g->replaced.data ? g->replaced.data : "", g->replaced.len, g->number);
         replaced.truncated = replaced.truncated || cut;

@@ -523,8 +523,10 @@ static int is_match(struct matcher *w, const struct match_span *line, struct err
     const char *text = w->text + line->start;
     size_t len = line->end - line->start;
 
-    if (w->m->crlf && len && text[len - 1] == '\r')
-        len--;
+    /* As rg -P: only "\r\n" ends a line, so that a lone line feed is of the text that is looked at, and
+     * a "\r" at the end of the file too. */
+    if (w->m->crlf && line->end < w->len)
+        len += len && text[len - 1] == '\r' ? -1 : 1;
     return run(w, &w->m->exact, scan_is_ascii(text, len), text, len, 0, &ignored, e);
 }
 
