@@ -62,8 +62,8 @@ start_command()
     start_command '{"id":"quiet","argv":["sleep","50"]}'
     is '[.busy, .reasons, .commands.running, .commands.ids, .calls.open, .idle_ms]' \
         '[true,["calls","commands"],1,["quiet"],1,0]'
-    [ "$(activity '[.busy, .reasons]' '{"ignore":["commands","calls"]}')" = '[false,[]]' ]
-    [ "$(activity '.idle_ms >= 0' '{"ignore":["commands","calls"]}')" = true ]
+    [ "$(activity '[.busy, .reasons]' '{"ignore":["commands","calls","connections"]}')" = '[false,[]]' ]
+    [ "$(activity '.idle_ms >= 0' '{"ignore":["commands","calls","connections"]}')" = true ]
     rpc Exec/Run '{"argv":["echo","x"]}' -o /dev/null
     [ "$(activity '[.commands.last_output_ms_ago, .commands.last_end_ms_ago] | map(. < 1000)')" = '[true,true]' ]
     rpc Exec/Signal '{"id":"quiet","signal":"SIGKILL"}' -o /dev/null
