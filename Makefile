@@ -32,8 +32,8 @@ UNIT_HOST_SRC := $(wildcard tests/unit/host/test_*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 HEADERS := $(wildcard guest/*/*.h guest/*/*/*.h host-client/*/*.h host-client/*/*/*.h)
 C_FILES := $(sort $(AGENT_SRC) $(LIB_SRC) $(CLI_SRC) $(MONITOR_SRC) $(UNIT_SRC) $(UNIT_HOST_SRC) \
-	$(HEADERS) $(wildcard tests/unit/*.h tests/lib/*.c tests/bench/*.c tests/fuzz/*.[ch] docs/examples/*.c))
-SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh guest/deps/*.sh tests/lib/*.sh tests/long/*.sh \
+	$(HEADERS) $(wildcard tests/unit/*.h tests/diff/*.[ch] tests/lib/*.c tests/lib/*/*.c tests/bench/*.c tests/fuzz/*.[ch] docs/examples/*.c))
+SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh image/checks/*.sh image/forms/*.sh guest/deps/*.sh tests/lib/*.sh tests/long/*.sh \
 	tests/bench/*.sh tests/conformance/*.sh tests/fuzz/*.sh bootstrap/*.sh bootstrap/*/*.sh) tests/run .ci/run)
 
 # ---- flags -------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ HOST_CPPFLAGS = -Ihost-client -Ihost-client/include
 HOST_CPPFLAGS += -DBH_PREFIX='"$(PREFIX)"'
 
 pkg = $(shell pkg-config $(1) $(2) 2>/dev/null)
-AGENT_PKGS := libmicrohttpd jansson libarchive libpcre2-8 nettle zlib
+AGENT_PKGS := libmicrohttpd jansson libarchive libpcre2-8 nettle zlib libprotobuf-c
 HOST_PKGS := libcurl jansson libarchive sqlite3 nettle
 
 # The agent that ships is static musl, made from the pinned libraries of guest/deps; every other
@@ -98,21 +98,23 @@ AGENT_CPPFLAGS := -isystem guest/deps/include -isystem $(DEPS_DIR)/include -DPCR
 AGENT_CFLAGS = $(filter-out $(WARN_CLANG),$(CFLAGS_ALL)) $(if $(CC_IS_CLANG),$(WARN_GCC))
 AGENT_CFLAGS += -fno-asynchronous-unwind-tables
 AGENT_LDFLAGS := -static -L$(DEPS_DIR)/lib
-AGENT_LIBS := $(DEPS_DIR)/lib/mimalloc.o -lmicrohttpd -ljansson -larchive -lpcre2-8 -lnettle -lzstd -llzma -lbz2 -lz
+AGENT_LIBS := $(DEPS_DIR)/lib/mimalloc.o -lmicrohttpd -ljansson -larchive -lpcre2-8 -lnettle -lzstd -llzma -lbz2 -lz -lprotobuf-c
 else
 DEPS_DONE :=
 AGENT_CC := $(CC)
 AGENT_CPPFLAGS := $(call pkg,--cflags,$(AGENT_PKGS))
 AGENT_CFLAGS = $(CFLAGS_ALL)
 AGENT_LDFLAGS :=
-AGENT_LIBS := $(call pkg,--libs,$(AGENT_PKGS))
+AGENT_LIBS := $(call pkg,--libs,$(AGENT_PKGS)) -lm
 endif
 HOST_LIBS := $(call pkg,--libs,$(HOST_PKGS))
 HOST_LIB_CFLAGS := $(call pkg,--cflags,$(HOST_PKGS))
 
 agent_o = $(patsubst %.c,$(B)/obj/agent/%.o,$(1))
 host_o = $(patsubst %.c,$(B)/obj/host/%.o,$(1))
-AGENT_OBJ := $(call agent_o,$(AGENT_SRC))
+# What is generated of E2B's messages.
+E2B_PB := build/gen/dialect/e2b/e2b.pb-c
+AGENT_OBJ := $(call agent_o,$(AGENT_SRC)) $(B)/obj/agent/e2b.pb-c.o
 LIB_OBJ := $(call host_o,$(LIB_SRC))
 CLI_OBJ := $(call host_o,$(CLI_SRC))
 MONITOR_OBJ := $(call host_o,$(MONITOR_SRC))
@@ -130,7 +132,7 @@ PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help deps programs objects unit test test-long run image bench conformance fuzz fuzz-min fuzz-targets lint check-layers \
+.PHONY: all help deps programs objects unit test test-long test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-min fuzz-targets lint check-layers \
 	check-headers check-generated format install install-image uninstall clean distclean static FORCE
 
 all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
@@ -153,27 +155,49 @@ libs: $(DEPS_DONE)
 
 run: ## put PROJECT (default: here) into a box with the coding agent AGENT (opencode, pi, none)
 	@scripts/install-packages.sh build run
-	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
+	@$(MAKE) --no-print-directory image
 	@scripts/run.sh
 
-image: ## the boxes' root file system, kept under build/image by the hash of what it is made from
-	@scripts/install-packages.sh run
-	@image/build.sh slim
+image: ## the image that boxes are made from (I=NAME for another), kept by the hash of what it is made from
+	@scripts/install-packages.sh build run
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
+	@$(AS_ROOT) scripts/make-image.sh $(I)
 
 unit: $(UNIT_BIN) ## build the unit tests of this PROFILE (asan is the one that is run)
 
 test: ## build and run everything CI runs; T=FILE for one file; ends with `N passed, N failed`
 	@scripts/install-packages.sh build run test
-	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
+	@$(MAKE) --no-print-directory image
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=asan unit
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=fuzz fuzz-targets
 	@$(AS_ROOT) tests/run $(T)
 
-test-long: ## what is too long for CI: the bare Debian root (sudo)
+test-long: ## what is too long for CI: the bare Debian root, every image in every form (sudo)
 	@scripts/install-packages.sh build run test
 	@tests/long/bare-root.sh
 	@tests/long/exec-gigabyte.sh
+	@tests/long/e2b-gigabyte.sh
 	@tests/long/sync.sh
+	@tests/long/search-diff.sh
+	@tests/long/search-gigabyte.sh
+	@tests/long/vm-exec.sh
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
+	@tests/long/images.sh
+	@tests/long/dockerfile.sh
+
+search-diff: ## search against rg and fd over thousands of trees and over real ones, about 15 minutes
+	@scripts/install-packages.sh build run test
+	@tests/long/search-diff.sh
+
+test-vm: ## exec in a virtual machine with cgroup v2, emulated: a quarter of an hour
+	@scripts/install-packages.sh build run test
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
+	@$(AS_ROOT) tests/long/vm-exec.sh
+
+test-sanitized: ## the agent's own test files against its PROFILE=asan or PROFILE=tsan build (T=FILE for one): an hour (sudo)
+	@scripts/install-packages.sh build run test
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) $(B)/bellhopd
+	@$(AS_ROOT) tests/long/sanitized.sh $(PROFILE) $(T)
 
 fuzz: ## run the fuzz target T (default: all) for S seconds (60; all: 10 each)
 	@scripts/install-packages.sh build test
@@ -233,6 +257,15 @@ build/gen/schema.inc: scripts/embed-json.sh $(SCHEMAS)
 	@mkdir -p $(@D)
 	@scripts/embed-json.sh $(SCHEMAS) >$@
 $(B)/obj/agent/guest/server/schema.o: build/gen/schema.inc
+
+$(E2B_PB).c: guest/dialect/e2b/e2b.proto
+	@mkdir -p $(@D)
+	@protoc-c --proto_path=$(<D) --c_out=$(@D) $<
+$(B)/obj/agent/e2b.pb-c.o: $(E2B_PB).c $(DEPS_DONE) $(B)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	@$(AGENT_CC) $(CPPFLAGS_ALL) $(AGENT_CPPFLAGS) -I$(<D) -std=gnu11 $(OPT_$(PROFILE)) -w -c $< -o $@
+$(B)/obj/agent/guest/dialect/e2b/proto.o: $(E2B_PB).c
 
 # Another compiler or other flags: everything is compiled again.
 $(B)/flags: FORCE
@@ -304,11 +337,13 @@ $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@echo "  LD    $@"
 	@$(CC) $(LDFLAGS_ALL) -o $@ $^ $(HOST_LIBS)
 
-$(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h $(B)/obj/agent.a
+# The parsers of the host's side stand on guest/common alone.
+FUZZ_HOST_OBJ := $(call host_o,host-client/lib/toml.c host-client/lib/extract.c)
+$(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h $(FUZZ_HOST_OBJ) $(B)/obj/agent.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	@$(CC) $(CPPFLAGS_ALL) -Itests/fuzz $(AGENT_CPPFLAGS) $(AGENT_CFLAGS) $(LDFLAGS_ALL) -o $@ \
-		$< tests/fuzz/fuzz.c $(B)/obj/agent.a $(AGENT_LIBS)
+	@$(CC) $(CPPFLAGS_ALL) -Itests/fuzz -Ihost-client $(AGENT_CPPFLAGS) $(AGENT_CFLAGS) $(LDFLAGS_ALL) -o $@ \
+		$< tests/fuzz/fuzz.c $(FUZZ_HOST_OBJ) $(B)/obj/agent.a $(AGENT_LIBS)
 
 $(B)/bench/%: tests/bench/%.c $(B)/flags
 	@mkdir -p $(@D)

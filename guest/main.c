@@ -1,6 +1,7 @@
 /* bellhopd: options and wiring, nothing else. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +21,22 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
+#include "dialect/e2b/e2b.h"
+#include "fs/feed.h"
 #include "fs/root.h"
+#include "options.h"
+#include "proc/cgbox.h"
 #include "proc/loop.h"
 #include "proc/registry.h"
+#include "proc/startfile.h"
 #include "rpc/agent.h"
 #include "rpc/queue.h"
 #include "rpc/ready.h"
 #include "server/server.h"
 #include "system/activity.h"
+#include "system/auth.h"
+#include "system/boot/machine.h"
+#include "system/boot/powerbutton.h"
 #include "system/hold.h"
 #include "system/holdcmd.h"
 #include "system/holdsock.h"
@@ -43,125 +52,9 @@
 #define EXIT_USAGE 2
 #define TOKEN_MAX_BYTES 4096
 #define TOKEN_MIN_BYTES 8
-#define MAX_FDS 65536
-#define MAX_COMMANDS 100000
-#define MIN_KEEP_MS 100
-#define MAX_KEEP_MS (7 * 24 * 3600 * 1000)
-#define MIN_SIZE_BYTES (64 * 1024)
-#define MAX_SIZE_BYTES ((uint64_t)1 << 40)
 #define STOP_TICK_MS 20
 #define STOP_GRACE_MS 5000 /* between TERM and KILL */
 #define STOP_HARD_MS 1500  /* after that */
-
-/* ---- options ---- */
-
-struct options {
-    char **listen;
-    char **unix_paths;
-    const char *token_file;
-    int token_fd;
-    bool token_once;
-    bool auth_open;
-    const char *root;
-    const char *user;
-    const char *workdir;
-    int ready_fd;
-    bool init;
-    bool read_only;
-    char **required;
-    unsigned max_connections;
-    unsigned keepalive_ms;
-    struct registry_options exec;
-    const char *hold_socket;
-};
-
-enum option_kind {
-    OPTION_FLAG,
-    OPTION_STRING,
-    OPTION_LIST,  /* may be given several times */
-    OPTION_WORDS, /* comma-separated */
-    OPTION_FD,
-    OPTION_COUNT,
-    OPTION_DURATION,
-    OPTION_TIME,   /* a duration as int64_t */
-    OPTION_SIZE,   /* bytes as size_t */
-    OPTION_NUMBER, /* as size_t */
-    OPTION_AUTH,
-    OPTION_LOG,
-};
-
-struct option_row {
-    const char *name;
-    const char *value; /* as --help calls it; NULL: takes none */
-    enum option_kind kind;
-    size_t offset;
-    const char *help;
-};
-
-#define AT(member) offsetof(struct options, member)
-
-static const struct option_row rows[] = {
-    {"listen", "ADDR:PORT", OPTION_LIST, AT(listen),
-     "accept TCP connections here; port 0 picks a free one; may be given again"},
-    {"unix", "PATH", OPTION_LIST, AT(unix_paths), "accept connections on this unix socket"},
-    {"token-file", "FILE", OPTION_STRING, AT(token_file),
-     "the secret that clients must send; a file nobody else can read (0600)"},
-    {"token-fd", "N", OPTION_FD, AT(token_fd), "the same, read from an inherited descriptor"},
-    {"token-once", NULL, OPTION_FLAG, AT(token_once),
-     "remove the token file once it is read, before anything is served (--init does so too)"},
-    {"auth", "open", OPTION_AUTH, AT(auth_open), "let everybody in who can reach a listener"},
-    {"root", "DIR", OPTION_STRING, AT(root), "nothing outside can be reached by path (default /)"},
-    {"user", "USER", OPTION_STRING, AT(user), "run commands and own files as this user"},
-    {"workdir", "DIR", OPTION_STRING, AT(workdir),
-     "where commands and relative paths start (default: the user's home)"},
-    {"ready-fd", "N", OPTION_FD, AT(ready_fd),
-     "write one line of JSON with the addresses there once the agent answers"},
-    {"require", "LIST", OPTION_WORDS, AT(required),
-     "tools without which /v1/ready says no (default fd,rg,git)"},
-    {"read-only", NULL, OPTION_FLAG, AT(read_only), "refuse everything that changes something"},
-    {"init", NULL, OPTION_FLAG, AT(init),
-     "be the box's first process: mount, reap, end the box with a lease"},
-    {"max-connections", "N", OPTION_COUNT, AT(max_connections), "at a time (default 1024)"},
-    {"keepalive", "TIME", OPTION_DURATION, AT(keepalive_ms),
-     "say something in a stream that was silent for so long (default 10s)"},
-    {"max-commands", "N", OPTION_NUMBER, AT(exec.max_running), "running at a time (default 1024)"},
-    {"keep-results", "TIME", OPTION_TIME, AT(exec.keep_ms),
-     "how long the result of a command can be read after its end (default 10m)"},
-    {"max-results", "N", OPTION_NUMBER, AT(exec.max_kept), "how many are kept (default 1000)"},
-    {"output-memory", "SIZE", OPTION_SIZE, AT(exec.output_bytes),
-     "for the output kept of all commands (default 64M)"},
-    {"spill-disk", "SIZE", OPTION_SIZE, AT(exec.spill_bytes),
-     "for the output that commands ask to be spilled to a file (default 1G)"},
-    {"spill-dir", "DIR", OPTION_STRING, AT(exec.spill_dir),
-     "where those files are; they have no names (default /var/tmp, or else /tmp)"},
-    {"hold-socket", "PATH", OPTION_STRING, AT(hold_socket),
-     "where `bellhopd hold` finds this agent (default: none; as pid 1 of a box one in /run)"},
-    {"log", "LEVEL", OPTION_LOG, 0, "error, info (default) or debug, to standard error"},
-};
-
-static void print_help(void)
-{
-    (void)printf(
-        "Usage: bellhopd (--listen ADDR:PORT | --unix PATH)... \\\n"
-        "                (--token-file FILE | --token-fd N | --auth=open) [OPTION...]\n"
-        "       bellhopd hold [--for TIME] [--reason TEXT] [-- COMMAND...]\n\n"
-        "Serves commands, files, search and archives of this machine on one port, for the\n"
-        "programs that use it as a sandbox.\n\n");
-    for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
-        char left[64];
-
-        (void)snprintf(left, sizeof(left), "--%s%s%s", rows[i].name, rows[i].value ? " " : "",
-                       rows[i].value ? rows[i].value : "");
-        (void)printf("  %-24s %s\n", left, rows[i].help);
-    }
-    (void)printf("  %-24s %s\n  %-24s %s\n", "--version", "print versions", "--help", "print this");
-    (void)printf(
-        "\nTry it:\n"
-        "  bellhopd --listen 127.0.0.1:7070 --auth=open &\n"
-        "  curl -H 'Content-Type: application/json' -d '{\"argv\":[\"uname\",\"-a\"]}' \\\n"
-        "       http://127.0.0.1:7070/bellhop.v1.Exec/Run\n"
-        "  curl http://127.0.0.1:7070/v1/files//etc/hostname\n");
-}
 
 static void print_version(void)
 {
@@ -169,159 +62,6 @@ static void print_version(void)
 
     (void)printf("bellhopd %s (%s), protocol %d\n%s\n", BELLHOP_VERSION, BELLHOP_COMMIT,
                  WIRE_PROTOCOL, info_libraries(server_library(), libraries, sizeof(libraries)));
-}
-
-static int set_words(char ***list, const char *text, struct err *e)
-{
-    _cleanup_free_ char *copy = strdup(text);
-    char *rest = copy, *word;
-
-    if (!copy)
-        return err_oom(e);
-    *list = strv_free(*list);
-    while ((word = strsep(&rest, ",")))
-        if (*word && strv_push(list, word, e) < 0)
-            return -ERR_EXHAUSTED;
-    if (!*list) /* an empty list is not the default one */
-        *list = calloc(1, sizeof(char *));
-    return *list ? 0 : err_oom(e);
-}
-
-static int set_log(const char *value, struct err *e)
-{
-    static const char *const names[] = {"error", "info", "debug"};
-
-    for (size_t i = 0; i < N_ELEMENTS(names); i++)
-        if (str_eq(value, names[i])) {
-            log_set_level((enum log_level)i);
-            return 0;
-        }
-    return err_set(e, ERR_INVALID, "must be error, info or debug");
-}
-
-static int set_number(const char *value, uint64_t min, uint64_t max, void *at, struct err *e)
-{
-    uint64_t n;
-    int r = str_parse_u64(value, min, max, &n, e);
-
-    if (r == 0)
-        *(unsigned *)at = (unsigned)n;
-    return r;
-}
-
-static int set_option(struct options *o, const struct option_row *row, const char *value,
-                      struct err *e)
-{
-    void *at = (char *)o + row->offset;
-    uint64_t bytes;
-    int64_t ms;
-    int r;
-
-    switch (row->kind) {
-    case OPTION_FLAG:
-        *(bool *)at = true;
-        return 0;
-    case OPTION_STRING:
-        *(const char **)at = value;
-        return 0;
-    case OPTION_LIST:
-        return strv_push(at, value, e);
-    case OPTION_WORDS:
-        return set_words(at, value, e);
-    case OPTION_FD:
-        return set_number(value, 0, MAX_FDS, at, e);
-    case OPTION_COUNT:
-        return set_number(value, 1, MAX_FDS / 2, at, e);
-    case OPTION_TIME:
-        r = str_parse_duration(value, &ms, e);
-        if (r == 0 && (ms < MIN_KEEP_MS || ms > MAX_KEEP_MS))
-            return err_set(e, ERR_INVALID, "must be from 100ms to 7d");
-        if (r == 0)
-            *(int64_t *)at = ms;
-        return r;
-    case OPTION_SIZE:
-        r = str_parse_size(value, &bytes, e);
-        if (r == 0 && (bytes < MIN_SIZE_BYTES || bytes > MAX_SIZE_BYTES))
-            return err_set(e, ERR_INVALID, "must be from 64K to 1024G");
-        if (r == 0)
-            *(size_t *)at = (size_t)bytes;
-        return r;
-    case OPTION_NUMBER:
-        r = str_parse_u64(value, 1, MAX_COMMANDS, &bytes, e);
-        if (r == 0)
-            *(size_t *)at = (size_t)bytes;
-        return r;
-    case OPTION_AUTH:
-        *(bool *)at = true;
-        return str_eq(value, "open") ? 0 : err_set(e, ERR_INVALID, "can only be 'open'");
-    case OPTION_LOG:
-        return set_log(value, e);
-    case OPTION_DURATION:
-        r = str_parse_duration(value, &ms, e);
-        if (r == 0 && (ms < 100 || ms > 3600000))
-            return err_set(e, ERR_INVALID, "must be from 100ms to 1h");
-        if (r == 0)
-            *(unsigned *)at = (unsigned)ms;
-        return r;
-    }
-    return err_set(e, ERR_INTERNAL, "an option of no kind");
-}
-
-static const struct option_row *find_option(const char *arg, const char **ret_value)
-{
-    size_t len = strcspn(arg, "=");
-
-    for (size_t i = 0; i < N_ELEMENTS(rows); i++)
-        if (strlen(rows[i].name) == len && strncmp(rows[i].name, arg, len) == 0) {
-            *ret_value = arg[len] ? arg + len + 1 : NULL;
-            return &rows[i];
-        }
-    return NULL;
-}
-
-static int parse_options(int argc, char **argv, struct options *o, struct err *e)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *value = NULL;
-        const struct option_row *row =
-            str_has_prefix(argv[i], "--") ? find_option(argv[i] + 2, &value) : NULL;
-        int r;
-
-        if (!row)
-            return err_set(e, ERR_INVALID, "unknown option '%.80s'", argv[i]);
-        if (!row->value && value)
-            return err_set(e, ERR_INVALID, "option '--%s' takes no value", row->name);
-        if (row->value && !value && !argv[i + 1])
-            return err_set(e, ERR_INVALID, "option '--%s' needs a value: %s", row->name,
-                           row->value);
-        if (row->value && !value)
-            value = argv[++i];
-        r = set_option(o, row, value, e);
-        if (r < 0)
-            return err_wrap(e, r, "option '--%s'", row->name);
-    }
-    return 0;
-}
-
-static int check_options(const struct options *o, struct err *e)
-{
-    int n_auth = (o->token_file != NULL) + (o->token_fd >= 0) + o->auth_open;
-
-    if (!o->listen && !o->unix_paths)
-        return err_set(e, ERR_INVALID,
-                       "nowhere to listen: give --listen ADDR:PORT or --unix PATH (see --help)");
-    if (n_auth == 0)
-        return err_set(e, ERR_INVALID,
-                       "no token: give --token-file FILE, --token-fd N, or --auth=open to let "
-                       "everybody in");
-    if (o->token_once && !o->token_file)
-        return err_set(e, ERR_INVALID, "--token-once goes with --token-file");
-    if (n_auth > 1)
-        return err_set(e, ERR_INVALID,
-                       "--token-file, --token-fd and --auth=open exclude each other");
-    if (o->workdir && o->workdir[0] != '/')
-        return err_set(e, ERR_INVALID, "--workdir must be an absolute path");
-    return 0;
 }
 
 /* ---- the token ---- */
@@ -393,6 +133,8 @@ struct app {
     struct agent agent;
     struct server *server;
     struct holdsock *holdsock;
+    struct powerbutton *powerbutton;
+    struct fs_feeds *feeds;
     int signal_fd;
     struct loop_watch *signal_watch;
     bool is_stopping;
@@ -475,6 +217,11 @@ static void on_lease_end(void *arg)
     begin_stop(arg, "the box's time is over");
 }
 
+static void on_power_button(void *arg)
+{
+    begin_stop(arg, "the power button was pressed");
+}
+
 static int watch_signals(struct app *a, struct err *e)
 {
     sigset_t set;
@@ -489,6 +236,20 @@ static int watch_signals(struct app *a, struct err *e)
     return loop_watch_add(a->agent.loop, a->signal_fd, EPOLLIN, on_signal, a, &a->signal_watch, e);
 }
 
+/* Where the agent notes what the one after it is to know; NULL: nowhere. Owned by the caller. */
+static char *state_dir(const char *name)
+{
+    const char *home = getenv("HOME");
+    _cleanup_free_ char *dir = NULL;
+
+    if (geteuid() == 0)
+        return path_join("/var/lib/bellhop", name);
+    if (!home || home[0] != '/')
+        return NULL;
+    dir = path_join(home, ".local/state/bellhop");
+    return dir ? path_join(dir, name) : NULL;
+}
+
 /*
  * What an agent that was killed in the middle of putting an archive in place left half done is taken
  * back before anything is served. The list of such places is the agent's own; where it can't have
@@ -496,16 +257,10 @@ static int watch_signals(struct app *a, struct err *e)
  */
 static void recover_archives(void)
 {
-    static const char for_root[] = "/var/lib/bellhop/archives";
-    const char *home = getenv("HOME");
-    _cleanup_free_ char *dir = NULL;
+    _cleanup_free_ char *dir = state_dir("archives");
     struct err e = {0};
     unsigned n;
 
-    if (geteuid() == 0)
-        dir = strdup(for_root);
-    else if (home && home[0] == '/')
-        dir = path_join(home, ".local/state/bellhop/archives");
     if (!dir || recover_use_registry(dir, &e) < 0)
         return;
     n = recover_all();
@@ -553,26 +308,34 @@ static int start_agent(struct app *a, struct err *e)
     if ((r = loop_new(&g->loop, e)) < 0 || (r = watch_signals(a, e)) < 0 ||
         (r = pool_new(&g->pool, e)) < 0 ||
         (r = registry_new(g->loop, g->pool, &a->o.exec, &g->registry, e)) < 0 ||
-        (r = fs_root_new(a->o.root, &g->root, e)) < 0 || (r = holds_new(&g->holds, e)) < 0 ||
+        (r = fs_root_new(a->o.root, &g->root, e)) < 0 ||
+        (r = fs_feeds_new(g->loop, &a->feeds, e)) < 0 || (r = holds_new(&g->holds, e)) < 0 ||
         (r = activity_new(&g->activity, e)) < 0 || (r = ready_cache_new(&g->ready, e)) < 0 ||
+        (r = e2b_new(g->default_user, g->workdir, &g->e2b, e)) < 0 ||
         (r = start_holdsock(a, e)) < 0)
         return r;
+    fs_root_set_feeds(g->root, a->feeds);
     g->generation = 1;
     if (!a->o.read_only)
         recover_archives();
     queue_use_pool(g->pool);
-    return a->o.init ? lease_new(g->loop, on_lease_end, a, &g->lease, e) : 0;
+    if (!a->o.init)
+        return 0;
+    r = lease_new(g->loop, on_lease_end, a, &g->lease, e);
+    return r < 0 || !init_is_pid_1()
+               ? r
+               : powerbutton_new(g->loop, on_power_button, a, &a->powerbutton, e);
 }
 
-static int start_server(struct app *a, const char *token, size_t token_len, struct err *e)
+static int start_server(struct app *a, struct err *e)
 {
+    _cleanup_free_ char *uploads = state_dir("uploads");
     struct server_options so = {
         .agent = &a->agent,
-        .token = token,
-        .token_len = token_len,
         .read_only = a->o.read_only,
         .max_connections = a->o.max_connections,
         .keepalive_ms = a->o.keepalive_ms,
+        .uploads_dir = a->o.read_only ? NULL : uploads,
     };
     int r;
 
@@ -619,6 +382,24 @@ static int say_ready(const struct app *a, struct err *e)
     return r < 0 ? err_wrap(e, r, "--ready-fd %d", a->o.ready_fd) : 0;
 }
 
+/* A box whose template is not as it should be is still there to be looked at. */
+static void take_variables(struct app *a)
+{
+    struct err e = {0};
+
+    if (a->o.env_file && startfile_env(a->agent.registry, a->o.env_file, &e) < 0)
+        log_error("%s", e.message);
+}
+
+static void start_template(struct app *a)
+{
+    struct err e = {0};
+
+    if (a->o.start_file &&
+        startfile_run(a->agent.registry, a->o.start_file, a->o.user, a->o.workdir, &e) < 0)
+        log_error("%s", e.message);
+}
+
 /* *ret_before: what commands get, as if the agent had not. */
 static void raise_fd_limit(rlim_t *ret_before)
 {
@@ -637,49 +418,91 @@ static void keep_inherited_fd(int fd)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
+/* Most containers have no groups that they may write to: nothing is missing there. */
+static void keep_apart(void)
+{
+    struct err e = {0};
+
+    if (cgbox_set_up(&e) < 0)
+        log_write(LOG_LEVEL_DEBUG, "commands are not kept apart from the agent: %s", e.message);
+}
+
 static int run(struct app *a, struct err *e)
 {
     char token[TOKEN_MAX_BYTES] = "";
     size_t token_len = 0;
     int r;
 
-    if (a->o.init && (r = init_set_up(e)) < 0)
-        return r;
     if (!a->o.auth_open && (r = get_token(&a->o, token, &token_len, e)) < 0)
         return r;
-    r = start_agent(a, e);
-    if (r == 0)
-        r = start_server(a, a->o.auth_open ? NULL : token, token_len, e);
+    keep_apart();
+    r = auth_new(a->o.auth_open ? NULL : token, token_len, &a->agent.auth, e);
     explicit_bzero(token, sizeof(token));
     if (r == 0)
+        r = start_agent(a, e);
+    if (r == 0) {
+        take_variables(a); /* before the first command can come */
+        r = start_server(a, e);
+    }
+    if (r == 0)
         r = say_ready(a, e);
+    if (r == 0)
+        start_template(a);
     return r < 0 ? r : loop_run(a->agent.loop, e);
 }
 
-static void tear_down(struct app *a)
+/*
+ * What clients have left behind (a watch, say) is given back by the loop and the pool in turns. False: a
+ * thread is still at work.
+ */
+static bool settle(struct agent *g)
+{
+    int64_t deadline = clock_mono_ms() + STOP_HARD_MS;
+    unsigned busy, waiting;
+
+    for (;;) {
+        pool_counts(g->pool, &busy, &waiting);
+        if (!loop_run_posted(g->loop) && !busy && !waiting)
+            return true;
+        if (clock_mono_ms() >= deadline)
+            return false;
+        (void)poll(NULL, 0, busy || waiting ? 1 : 0);
+    }
+}
+
+/* False: a thread hangs (in a frozen file system, say, or for want of processor): all stays as it is. */
+static bool tear_down(struct app *a)
 {
     struct agent *g = &a->agent;
 
-    if (a->server)
-        server_stop(a->server, STOP_HARD_MS);
+    if (a->server && !server_stop(a->server, STOP_HARD_MS))
+        return false;
+    if (g->pool && !settle(g))
+        return false;
+    g->e2b = e2b_free(g->e2b); /* its watchers as well */
+    if (g->pool && !settle(g))
+        return false;
     g->pool = pool_free(g->pool, STOP_HARD_MS);
     if (g->pool)
-        return; /* a thread hangs, in a frozen file system, say: the exit ends it */
+        return false;
     a->server = server_free(a->server);
     g->lease = lease_free(g->lease);
+    a->powerbutton = powerbutton_free(a->powerbutton);
     a->holdsock = holdsock_free(a->holdsock);
     g->holds = holds_free(g->holds);
     g->activity = activity_free(g->activity);
     g->ready = ready_cache_free(g->ready);
+    g->auth = auth_free(g->auth);
     if (a->signal_watch)
         loop_watch_del(a->signal_watch);
     g->registry = registry_free(g->registry);
+    cgbox_undo();
     g->loop = loop_free(g->loop);
+    a->feeds = fs_feeds_free(a->feeds);
     g->root = fs_root_free(g->root);
     fd_close(a->signal_fd);
-    strv_free(a->o.listen);
-    strv_free(a->o.unix_paths);
-    strv_free(a->o.required);
+    options_done(&a->o);
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -693,13 +516,19 @@ int main(int argc, char **argv)
         .signal_fd = -1,
     };
     struct err e = {0};
+    bool is_free;
     int r;
 
+    if (machine_is_starting() && machine_start(&argc, &argv, &e) < 0) {
+        log_error("%s", e.message);
+        machine_power_off();
+        return 1;
+    }
     if (argc > 1 && str_eq(argv[1], "hold"))
         return holdcmd_main(argc - 2, argv + 2);
     for (int i = 1; i < argc; i++) {
         if (str_eq(argv[i], "--help"))
-            return (void)print_help(), 0;
+            return (void)options_print_help(), 0;
         if (str_eq(argv[i], "--version"))
             return (void)print_version(), 0;
     }
@@ -707,13 +536,13 @@ int main(int argc, char **argv)
     (void)prctl(PR_SET_DUMPABLE, 0);
     (void)signal(SIGPIPE, SIG_IGN);
     raise_fd_limit(&a.o.exec.nofile);
-    r = set_words(&a.o.required, "fd,rg,git", &e);
+    r = options_parse(argc, argv, &a.o, &e);
     if (r == 0)
-        r = parse_options(argc, argv, &a.o, &e);
-    if (r == 0)
-        r = check_options(&a.o, &e);
+        r = options_check(&a.o, &e);
     if (r < 0) {
         log_error("%s", e.message);
+        options_done(&a.o);
+        machine_power_off();
         return EXIT_USAGE;
     }
     keep_inherited_fd(a.o.token_fd);
@@ -721,8 +550,9 @@ int main(int argc, char **argv)
     r = run(&a, &e);
     if (r < 0)
         log_error("%s", e.message);
-    tear_down(&a);
-    if (a.o.init)
-        init_power_off();
+    is_free = tear_down(&a);
+    machine_power_off();
+    if (!is_free)
+        _exit(r < 0 ? 1 : 0); /* at once: exit() would take down what that thread stands on */
     return r < 0 ? 1 : 0;
 }

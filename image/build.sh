@@ -1,105 +1,176 @@
 #!/bin/sh
-# build.sh slim: the boxes' root file system, as build/image/slim-HASH/rootfs with a manifest.json
-# beside it, and the link build/image/slim to it. Does nothing when that hash is there. An older one
-# is left alone: running boxes stand on it. Needs root, or sudo, for mmdebstrap.
+# build.sh DEF [FORM...]: the image of a definition, as NAME-HASH below $BELLHOP_IMAGES (default:
+# build/image), and the links NAME and NAME:VERSION to it. README.md says what a definition and the
+# forms are; without a form: squashfs. What is there already is not made again; a form that has the
+# agent in it is, when $BELLHOP_AGENT is another one. Needs root, or sudo.
 set -eu
 
-top=$(cd "$(dirname "$0")/.." && pwd)
-. "$top/image/lib.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+top=${here%/*}
 
-name=${1:-slim}
-if [ "$name" != slim ]; then
-    echo "image: there is no image '$name'; there is 'slim'" >&2
-    exit 2
+if [ "$(id -u)" -ne 0 ]; then
+    kept=BELLHOP_IMAGES,BELLHOP_IMAGE_CACHE,BELLHOP_AGENT,TMPDIR
+    exec sudo --preserve-env="$kept,npm_config_registry,http_proxy,https_proxy,no_proxy" "$0" "$@"
+fi
+# Mounts of our own, that go with us however we end.
+if [ "${IMAGE_NAMESPACE:-}" != "$$" ]; then
+    IMAGE_NAMESPACE=$$ exec unshare --mount --propagation private "$0" "$@"
 fi
 
-point_link_at()
-{
-    ln -sfn "$(basename "$1")" "$image_build/$name.new.$$"
-    mv -Tf "$image_build/$name.new.$$" "$image_build/$name"
-}
+# shellcheck source=image/lib.sh
+. "$here/lib.sh"
+# As the kernel names them: what is mounted below is looked for by name.
+mkdir -p "$image_build" "$image_cache/layers"
+image_build=$(cd "$image_build" && pwd -P)
+image_cache=$(cd "$image_cache" && pwd -P)
+# shellcheck source=image/layers.sh
+. "$here/layers.sh"
+# shellcheck source=image/forms.sh
+. "$here/forms.sh"
 
-debian_sources()
+definition=$(cd "${1:?usage: build.sh DEF [FORM...]}" && pwd)
+shift
+[ $# -gt 0 ] || set -- squashfs
+forms=$*
+# shellcheck disable=SC2034 # forms.sh
+agent=${BELLHOP_AGENT:-$top/build/release/bellhopd}
+name=$(image_value "$definition" name)
+version=$(image_value "$definition" version)
+
+# The hash of all that decides what is in the image.
+hash=$(cd "$definition" && find . -type f ! -name agents | LC_ALL=C sort | while read -r f; do
+    echo "$f" && cat "$f"
+done && find . -name agents -exec sed 's| /[^ ]*/| |' '{}' + &&
+    cat "$here/excludes.txt" "$here/npm.lock" "$here/customize.sh" "$here/layers.sh")
+hash=$(printf '%s' "$hash" | image_key image)
+final=$image_build/$name-$hash
+
+missing_forms()
 {
-    "$top/scripts/debian-sources.sh" | while read -r uri suite keyring; do
-        echo "deb [signed-by=$keyring] $uri $suite main"
+    for form in $forms; do
+        form_is_there "$form" || echo "$form"
     done
 }
 
-# The arguments of mmdebstrap that keep the excluded paths out.
-exclude_options()
+is_made()
 {
-    image_list excludes.txt | sed "s/.*/--dpkgopt=path-exclude=&/"
+    [ -z "${IMAGE_FRESH:-}" ] && [ -e "$final/manifest.json" ] && [ -z "$(missing_forms)" ]
 }
 
-make_rootfs()
+# Nothing to do does not wait for whoever makes another form of it.
+if is_made && [ "$(readlink "$image_build/$name")" = "$name-$hash" ] &&
+    [ "$(readlink "$image_build/$name:$version")" = "$name-$hash" ]; then
+    exit 0
+fi
+
+# ---- one at a time, and nothing half under a final name ----------------------------------------
+
+exec 9>"$image_build/.$name.lock"
+if ! flock --nonblock 9; then
+    say "waiting for another build of $name"
+    flock 9
+fi
+# No layer goes while somebody builds.
+exec 6>"$layers/.use.lock"
+flock --shared 6
+
+tmp=$image_build/.$name-$hash.tmp.$$
+# Not beside the images: their disk may be the full one.
+log=$(mktemp "${TMPDIR:-/tmp}/bellhop-image-XXXXXX")
+merged=$tmp/merged
+cleanup()
 {
-    image_unpack_node "$tmp/local"
-    debian_sources >"$tmp/sources.list"
-    packages=$(image_list packages.txt | paste -sd ,)
+    status=$?
+    trap - EXIT
+    cd /
+    # What is mounted below goes first: rm must not walk into it.
+    while read -r _ _ _ _ at _; do
+        case $at in "$tmp"/* | "$layers"/.*) echo "$at" ;; esac
+    done </proc/self/mountinfo | sort -r | xargs -r umount -l 2>/dev/null || true
+    rm -rf --one-file-system "$log" "$tmp" "$layers"/.*."$$" 2>/dev/null
+    exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM HUP
 
-    # shellcheck disable=SC2016,SC2046 # the hooks' $1 is mmdebstrap's; one word an exclude
-    as_root env TMPDIR="${TMPDIR:-/tmp}" mmdebstrap --mode=root --variant=minbase \
-        --format=directory \
-        --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"' \
-        --aptopt='Acquire::Retries "3"' --dpkgopt=force-unsafe-io \
-        $(exclude_options) --dpkgopt=path-include=/usr/share/locale/locale.alias \
-        --include="$packages" \
-        --customize-hook="copy-in '$tmp/local/bin' '$tmp/local/lib' /usr/local" \
-        --customize-hook="copy-in '$image_dir/customize.sh' /mnt" \
-        --customize-hook='chroot "$1" sh /mnt/customize.sh' \
-        --customize-hook='rm -f "$1/mnt/customize.sh"' \
-        "$image_suite" "$tmp/rootfs" "$tmp/sources.list" >"$tmp/log" 2>&1 || {
-        tail -n 30 "$tmp/log" >&2
-        echo "image: mmdebstrap failed; the end of its log is above" >&2
-        return 1
-    }
-
-    # mmdebstrap empties /run and takes these files away: a box mounts over them.
-    as_root mkdir -p "$tmp/rootfs/run/bellhop"
-    as_root touch "$tmp/rootfs/etc/resolv.conf" "$tmp/rootfs/etc/hostname"
+# What a build that was killed has left.
+sweep()
+{
+    for left in "$image_build"/.*.tmp.* "$layers"/.*.[0-9]* "$image_build"/.*.def.*.*; do
+        pid=${left##*.}
+        # The definition that the CLI writes has a few letters after it.
+        case ${left##*/} in *.def.*) left_by=${left##*.def.} && pid=${left_by%%.*} ;; esac
+        if [ -d "$left" ] && [ ! -d "/proc/$pid" ]; then
+            rm -rf --one-file-system "$left"
+        fi
+    done
 }
 
-write_manifest()
+# Layers that nothing has used for a month.
+prune_layers()
 {
-    {
-        printf '{\n  "name": "%s",\n  "hash": "%s",\n  "suite": "%s",\n  "arch": "%s",\n' \
-            "$name" "$hash" "$image_suite" "$(image_arch)"
-        printf '  "size_bytes": %s,\n' "$(as_root du -s --block-size=1 "$tmp/rootfs" | cut -f 1)"
-        printf '  "user": {"name": "user", "uid": 1000, "gid": 1000, "home": "/home/user"},\n'
-        printf '  "npm_packages": {"%s": "%s", "%s": "%s"},\n' \
-            "$(image_locked node 3)" "$(image_locked node 4)" \
-            "$(image_locked npm 3)" "$(image_locked npm 4)"
-        printf '  "packages": {\n'
-        dpkg-query --admindir="$tmp/rootfs/var/lib/dpkg" -W -f '    "${Package}": "${Version}"\n' |
-            sort -u | sed '$!s/$/,/'
-        printf '  }\n}\n'
-    } >"$tmp/manifest.json"
+    flock --exclusive --nonblock 6 || return 0
+    find "$layers" -mindepth 1 -maxdepth 1 -type d ! -name '.*' ! -name empty -mtime +30 \
+        -exec rm -rf --one-file-system '{}' +
+    find "$image_cache/apt/archives" -name '*.deb' -mtime +60 -delete 2>/dev/null || true
 }
 
-hash=$(image_hash)
-final=$image_build/$name-$hash
-mkdir -p "$image_build"
-exec 9>"$image_build/lock"
-flock 9
+point_link()
+{
+    [ "$(readlink "$image_build/$1" 2>/dev/null)" != "$name-$hash" ] || return 0
+    ln -sfn "$name-$hash" "$image_build/.$1.new.$$"
+    mv -Tf "$image_build/.$1.new.$$" "$image_build/$1"
+}
 
-if [ -e "$final/manifest.json" ]; then
-    [ "$(readlink "$image_build/$name")" = "$name-$hash" ] || point_link_at "$final"
+# "; squashfs 41 MB, oci 60 MB": of what was made now.
+made_sizes()
+{
+    between='; '
+    for form in $missing; do
+        file=$final/$(form_file "$form")
+        case $form in dockerfile) continue ;; esac
+        [ -f "$file" ] || continue
+        printf '%s%s %s MB' "$between" "$form" $((($(stat -c '%b * %B' "$file") + 500000) / 1000000))
+        between=', '
+    done
+}
+
+sweep
+missing=$(missing_forms)
+if is_made; then
+    point_link "$name:$version"
+    point_link "$name"
     exit 0
 fi
 
 start=$(date +%s)
-tmp=$image_build/.$name-$hash.tmp.$$
-trap 'as_root rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
-mkdir -p "$tmp"
-
-echo "making the image '$name' (about a minute)"
-make_rootfs
+mkdir -p "$tmp/out" "$merged"
+all_layers "$definition"
+mount_chain "$merged"
+for form in $missing; do
+    "make_$form"
+done
+rm -rf "$tmp/out/definition"
+cp -R "$definition" "$tmp/out/definition"
+chmod -R go+rX "$tmp/out/definition"
+check_budget
 write_manifest
-rm -rf "$tmp/local" "$tmp/sources.list" "$tmp/log"
-as_root rm -rf "$final"
-mv -T "$tmp" "$final"
-point_link_at "$final"
-size=$(sed -n 's/.*"size_bytes": \([0-9]*\),/\1/p' "$final/manifest.json")
-echo "  IMAGE $final, $((size / 1000000)) MB in $(($(date +%s) - start)) s"
+
+# Into place: a new image by one rename, a further form beside the others.
+if [ -e "$final/manifest.json" ]; then
+    # The manifest, and what says which agent a form has, when the rest is there.
+    mv -T "$tmp/out/manifest.json" "$tmp/manifest.json"
+    for made in "$tmp/out"/* "$tmp/out"/.agent.* "$tmp/manifest.json"; do
+        [ -e "$made" ] || continue
+        target=$final/${made##*/}
+        [ ! -d "$target" ] || mv -T "$target" "$tmp/old.${made##*/}"
+        mv -T "$made" "$target"
+    done
+else
+    rm -rf --one-file-system "$final"
+    mv -T "$tmp/out" "$final"
+fi
+point_link "$name:$version"
+point_link "$name"
+prune_layers
+say "made $name:$version in $(($(date +%s) - start)) s$(made_sizes): $final"

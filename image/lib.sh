@@ -1,18 +1,57 @@
 # shellcheck shell=sh
-# What the image scripts share: lists, hash, and the checked download of the npm packages.
-# The caller has set $top, the repository.
-# shellcheck disable=SC2154
+# What the image scripts share: values of a definition, hashes, the checked download of the npm
+# packages, and what they say. The caller has set $top (the folder with image/ and scripts/).
+# shellcheck disable=SC2154,SC2034
 
 image_dir=$top/image
-image_build=$top/build/image
-image_cache=$image_build/cache
-# shellcheck disable=SC2034 # used by the scripts that read this file
-image_suite=bookworm
+# Where images are, and what can be made again: as the CLI says, else as in a build tree.
+image_build=${BELLHOP_IMAGES:-$top/build/image}
+image_cache=${BELLHOP_IMAGE_CACHE:-$top/build/cache/image}
 
-# image_list FILE: its lines without comments.
+# Of the box's user, in every image.
+image_uid=1000
+
+# say TEXT: a step, for the one who waits. The CLI shows it as progress.
+say()
+{
+    printf '%s\n' "$*"
+}
+
+# fail FIELD TEXT: the error, in one line; the CLI takes the field from it.
+fail()
+{
+    printf 'image: %s: %s\n' "$1" "$2" >&2
+    exit 1
+}
+
+# image_list FILE: its lines without comments; a plain name is one of this folder's.
 image_list()
 {
-    sed -e 's/#.*//' -e 's/[[:space:]]*$//' -e '/^$/d' "$image_dir/$1"
+    case $1 in
+    */*) set -- "$1" ;;
+    *) set -- "$image_dir/$1" ;;
+    esac
+    sed -e 's/#.*//' -e 's/[[:space:]]*$//' -e '/^$/d' "$1"
+}
+
+# image_count FILE WORD: "1 package", "3 packages".
+image_count()
+{
+    n=$(image_list "$1" | wc -l)
+    echo "$n $2$([ "$n" -eq 1 ] || echo s)"
+}
+
+# image_start_file DEF DIR: the start_cmd as a script in DIR, for an agent that is the first process (`--start-file`):
+# in a virtual machine and in a container. In a box the host starts it.
+image_start_file()
+{
+    [ -s "$1/start_cmd" ] || return 0
+    {
+        echo '#!/bin/sh'
+        echo "cd '$(image_value "$1" workdir)' || exit"
+        cat "$1/start_cmd"
+    } >"$2/start"
+    chmod 755 "$2/start"
 }
 
 image_arch()
@@ -20,20 +59,34 @@ image_arch()
     dpkg --print-architecture
 }
 
-# The hash of all that decides what is in the image.
-image_hash()
+# image_value DEF NAME: a value of a definition, or nothing.
+image_value()
+{
+    [ ! -e "$1/$2" ] || head -n 1 "$1/$2"
+}
+
+# image_key TEXT...: what stands for all of it in a name, with what comes on standard input.
+image_key()
 {
     {
         image_arch
-        cd "$image_dir" && cat packages.txt excludes.txt npm.lock customize.sh build.sh lib.sh
+        printf '%s\n' "$@"
+        cat
     } | sha256sum | cut -c 1-16
+}
+
+# image_minbase SUITE: the key of the layer that all others stand on.
+image_minbase()
+{
+    image_key minbase-2 "$1" <"$image_dir/excludes.txt"
 }
 
 # image_locked USE FIELD: a field (3 package, 4 version, 5 sha512) of what this architecture uses.
 image_locked()
 {
-    image_list npm.lock | awk -F ' *[|] *' -v use="$1" -v field="$2" -v arch="$(image_arch)" \
-        '$1 == use && ($2 == arch || $2 == "all") { print $field }'
+    image_list "$image_dir/npm.lock" |
+        awk -F ' *[|] *' -v use="$1" -v field="$2" -v arch="$(image_arch)" \
+            '$1 == use && ($2 == arch || $2 == "all") { print $field }'
 }
 
 image_tarball()
@@ -51,27 +104,21 @@ image_fetch()
 {
     package=$(image_locked "$1" 3)
     want=$(image_locked "$1" 5)
-    if [ -z "$package" ]; then
-        echo "image: npm.lock has no $1 for $(image_arch)" >&2
-        return 1
-    fi
+    [ -n "$package" ] || fail node "npm.lock has no $1 for $(image_arch)"
     file=$image_cache/$(image_tarball "$1")
     ! image_is_good "$file" "$want" || return 0
 
     mkdir -p "$image_cache"
-    registry=$("$top/scripts/npm-registry.sh") || return 1
-    echo "fetching $(basename "$file")"
-    if ! curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 \
-        --output "$file.part" "$registry/$package/-/$(basename "$file")"; then
-        echo "image: $package could not be fetched from the npm registry $registry" >&2
-        return 1
+    registry=$("$top/scripts/npm-registry.sh") || fail node "no npm registry is set on this machine"
+    say "fetching $(basename "$file")"
+    curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 \
+        --output "$file.part.$$" "$registry/$package/-/$(basename "$file")" ||
+        fail node "$package could not be fetched from the npm registry $registry"
+    if ! image_is_good "$file.part.$$" "$want"; then
+        rm -f "$file.part.$$"
+        fail node "$(basename "$file") does not have the locked checksum"
     fi
-    if ! image_is_good "$file.part" "$want"; then
-        rm -f "$file.part"
-        echo "image: $(basename "$file") does not have the locked checksum" >&2
-        return 1
-    fi
-    mv -f "$file.part" "$file"
+    mv -f "$file.part.$$" "$file"
 }
 
 # image_unpack_node DIR: node and npm, as they lie below /usr/local.

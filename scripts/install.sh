@@ -23,6 +23,13 @@ files()
     for f in bootstrap/*.json bootstrap/*/*.json; do
         [ ! -e "$f" ] || echo "644 share/bellhop/$f $f"
     done
+    # What images are made with; image/ finds scripts/ beside itself.
+    for f in image/*.sh scripts/debian-sources.sh scripts/npm-registry.sh scripts/private-apt.sh; do
+        echo "755 share/bellhop/$f $f"
+    done
+    for f in image/checks/* image/forms/* image/*.txt image/npm.lock image/templates/*/e2b.toml Dockerfile.template; do
+        [ ! -e "$f" ] || echo "644 share/bellhop/$f $f"
+    done
     for f in docs/man/*.[1-8]; do
         [ ! -e "$f" ] || echo "644 share/man/man${f##*.}/${f##*/} $f"
     done
@@ -63,6 +70,8 @@ do_install()
         fi
         install -D -m "$mode" "$source" "$root/$target"
     done
+    # Images that are built are put beside the templates, not under the prefix that was compiled in.
+    install -d "$root/share/bellhop/images"
     ln -sf libbellhop.so.0 "$root/lib/libbellhop.so"
     install -d "$root/lib/pkgconfig"
     pkg_config >"$root/lib/pkgconfig/libbellhop.pc"
@@ -77,7 +86,9 @@ do_uninstall()
     done
     rm -f "$root/lib/libbellhop.so" "$root/lib/pkgconfig/libbellhop.pc"
     rm -rf --one-file-system "$root/share/bellhop/images"
+    rm -rf --one-file-system "$root/share/bellhop/image"
     for dir in libexec/bellhop lib/bellhop include/bellhop share/bellhop/bootstrap/pi share/bellhop/bootstrap \
+        share/bellhop/scripts \
         share/bellhop; do
         [ ! -d "$root/$dir" ] || rmdir --ignore-fail-on-non-empty "$root/$dir"
     done

@@ -15,8 +15,14 @@ fi
 export npm_config_registry
 
 set -- "$top/build/release/bellhop" up --name "$name" --agent "${AGENT:-opencode}" "$project"
-if [ "$(id -u)" -eq 0 ]; then
-    exec "$@"
+as_root=
+[ "$(id -u)" -eq 0 ] ||
+    as_root='sudo --preserve-env=npm_config_registry,HTTP_PROXY,HTTPS_PROXY,NO_PROXY,http_proxy,https_proxy,no_proxy'
+# shellcheck disable=SC2086 # its words
+$as_root "$@"
+
+if ! command -v bellhop >/dev/null 2>&1; then
+    echo
+    echo "There is no 'bellhop' in your PATH: '${as_root:+sudo }make install' puts it there; till then it is"
+    echo "  ${as_root:+sudo }$top/build/release/bellhop"
 fi
-exec sudo --preserve-env=npm_config_registry,HTTP_PROXY,HTTPS_PROXY,NO_PROXY,http_proxy,https_proxy,no_proxy \
-    "$@"

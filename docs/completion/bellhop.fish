@@ -103,6 +103,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from logs' -l follow
 complete -c bellhop -n '__fish_seen_subcommand_from logs' -l id -r
 complete -c bellhop -n '__fish_seen_subcommand_from logs' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a put -d 'copy files and directories into a box'
+complete -c bellhop -n '__fish_seen_subcommand_from put' -l if-match -r
 complete -c bellhop -n '__fish_seen_subcommand_from put' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a get -d 'copy a file or directory out of a box'
 complete -c bellhop -n '__fish_seen_subcommand_from get' -a '(bellhop ls -q 2>/dev/null)'
@@ -218,6 +219,11 @@ complete -c bellhop -n '__fish_seen_subcommand_from grep' -a '(bellhop ls -q 2>/
 complete -c bellhop -n __fish_use_subcommand -f -a providers -d 'show where boxes can come from, each one tried'
 complete -c bellhop -n __fish_use_subcommand -f -a doctor -d 'check what this machine has and lacks for boxes'
 complete -c bellhop -n __fish_use_subcommand -f -a gc -d 'finish or undo what was interrupted, remove what no box owns'
+complete -c bellhop -n __fish_use_subcommand -f -a image -d 'build, list, try and remove the images that boxes are made from'
+complete -c bellhop -n '__fish_seen_subcommand_from image' -l form -r
+complete -c bellhop -n '__fish_seen_subcommand_from image' -l fresh
+complete -c bellhop -n '__fish_seen_subcommand_from image' -l all
+complete -c bellhop -n '__fish_seen_subcommand_from image' -l check -r
 complete -c bellhop -n __fish_use_subcommand -f -a help -d 'explain a command'
 complete -c bellhop -n '__fish_seen_subcommand_from help' -l man
 complete -c bellhop -n __fish_use_subcommand -f -a completion -d 'print a completion script for a shell'

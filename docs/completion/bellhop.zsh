@@ -4,7 +4,7 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc help completion version"
+        words="up ls status start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
@@ -20,6 +20,7 @@ _bellhop() {
         grep:--color) words="auto always never" ;;
         grep:--sort) words="path modified accessed changed none" ;;
         grep:--sortr) words="path modified accessed changed none" ;;
+        image:--form) words="squashfs dir tar oci vm dockerfile docker podman qemu" ;;
         *) case $cmd in
             up) case $cur in -*) words=" --name --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --help" ;; esac ;;
             ls) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
@@ -42,7 +43,7 @@ _bellhop() {
             ready) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             url) case $cur in -*) words=" --port --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             logs) case $cur in -*) words=" --follow --id --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            put) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            put) case $cur in -*) words=" --if-match --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             get) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             cat) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             edit) case $cur in -*) words=" --old --new --count --all --dry-run --if-match --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
@@ -53,6 +54,7 @@ _bellhop() {
             providers) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
             doctor) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
             gc) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
+            image) case $cur in -*) words=" --form --fresh --all --check --json --quiet --no-resume --help" ;; esac ;;
             help) case $cur in -*) words=" --man --json --quiet --no-resume --help" ;; esac ;;
             completion) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
             version) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;

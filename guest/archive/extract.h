@@ -52,7 +52,7 @@ struct archive_extract_result {
     uint64_t bytes;        /* of file content, unpacked */
     uint64_t packed_bytes; /* as received */
     uint64_t removed;      /* by ARCHIVE_REMOVALS_NAME */
-    uint64_t lost_xattrs;  /* user attributes that the disk can not hold */
+    uint64_t lost_xattrs;  /* extended attributes and ACLs that were not kept */
     const char *format;    /* "tar", "tar.gz", ..., "zip" */
 };
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 
 struct filter {
     char **excludes;
+    locale_t bytes; /* that the globs are matched in, whatever the caller's is */
     bool ignore;
     bool no_require_git;
     struct tree_access access;
@@ -146,7 +148,8 @@ int filter_new(struct fs_caller *c, const char *path, int start_fd, const struct
     f->access = (struct tree_access){.open = open_rules, .arg = c};
     f->ignore = o->ignore;
     f->no_require_git = o->no_require_git;
-    if (o->excludes && !(f->excludes = strv_dup(o->excludes)))
+    if (o->excludes && (!(f->excludes = strv_dup(o->excludes)) ||
+                        !(f->bytes = newlocale(LC_CTYPE_MASK, "C", (locale_t)0))))
         r = err_oom(e);
     if (r == 0 && o->ignore)
         r = init_ignore(f, path, start_fd, e);
@@ -169,6 +172,8 @@ struct filter *filter_free(struct filter *f)
     notes_done(&f->notes);
     buf_done(&f->whole);
     strv_free(f->excludes);
+    if (f->bytes)
+        freelocale(f->bytes);
     fs_caller_unref(f->caller);
     free(f);
     return NULL;
@@ -176,15 +181,30 @@ struct filter *filter_free(struct filter *f)
 
 /* ---- each entry ------------------------------------------------------------------------------ */
 
-static bool is_excluded(const struct filter *f, const struct fs_walk_item *it)
+static bool matches_one(char *const *globs, const struct fs_walk_item *it)
 {
-    for (char **p = f->excludes; p && *p; p++) {
+    for (char *const *p = globs; *p; p++) {
         bool whole = strchr(*p, '/') != NULL;
+        const char *glob = *p + strspn(*p, "/"); /* the start is the root */
 
-        if (fnmatch(*p, whole ? it->path : it->name, whole ? FNM_PATHNAME : 0) == 0)
+        if (fnmatch(glob, whole ? it->path : it->name, whole ? FNM_PATHNAME : 0) == 0)
             return true;
     }
     return false;
+}
+
+/* Byte by byte, as rg and sync's own side do: to musl a byte that is no UTF-8 is a name's end. */
+static bool is_excluded(const struct filter *f, const struct fs_walk_item *it)
+{
+    locale_t before;
+    bool is;
+
+    if (!f->excludes)
+        return false;
+    before = uselocale(f->bytes);
+    is = matches_one(f->excludes, it);
+    (void)uselocale(before);
+    return is;
 }
 
 static int set_whole(struct filter *f, const char *path, struct err *e)

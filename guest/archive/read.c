@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "archive/unpack.h"
@@ -19,6 +20,7 @@
 #define BLOCK 512
 #define TRAILER_BYTES (2 * BLOCK)
 #define ZIP_READ_BYTES (64 * 1024)
+#define ZIP_END_BYTES 22
 #define PLAIN_BYTES (1024 * 1024) /* unpacked and not yet written */
 #define UNPACKER_STACK_BYTES (256 * 1024)
 
@@ -257,6 +259,18 @@ static la_int64_t zip_seek(struct archive *a, void *arg, la_int64_t offset, int 
     return at;
 }
 
+/* A zip of nothing is its end record alone, in which the library sees no zip. */
+static bool is_empty_zip(int fd)
+{
+    static const char start[20] = {'P', 'K', 5, 6};
+    unsigned char end[ZIP_END_BYTES];
+    struct stat st;
+
+    return pread(fd, end, sizeof(end), 0) == (ssize_t)sizeof(end) &&
+           memcmp(end, start, sizeof(start)) == 0 && fstat(fd, &st) == 0 &&
+           st.st_size == ZIP_END_BYTES + end[20] + 256 * end[21];
+}
+
 static int read_spooled(int fd, struct stage *s, struct err *e)
 {
     _cleanup_free_ char *data = malloc(ZIP_READ_BYTES);
@@ -291,7 +305,7 @@ static int read_zip(struct pipe_ring *in, struct stage *s, struct err *e)
     r = spool(in, s, t.fd, e);
     if (r == 0 && lseek(t.fd, 0, SEEK_SET) < 0)
         r = err_sys(e, errno, "seek");
-    if (r == 0)
+    if (r == 0 && !is_empty_zip(t.fd))
         r = read_spooled(t.fd, s, e);
     fs_temp_drop(s->fd, &t);
     return r;

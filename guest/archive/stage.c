@@ -101,8 +101,8 @@ int stage_clean_name(const char *name, char **ret, struct err *e)
             if (r < 0)
                 return r;
             if (++depth > ARCHIVE_MAX_DEPTH)
-                return err_set(e, ERR_INVALID, "entry '%.100s...' is deeper than %d directories",
-                               name, ARCHIVE_MAX_DEPTH);
+                return err_set(e, ERR_INVALID, "entry '%.100s...' is deeper than %d levels", name,
+                               ARCHIVE_MAX_DEPTH);
             if (len)
                 out[len++] = '/';
             (void)memcpy(out + len, p, n);
@@ -215,6 +215,18 @@ static gid_t wanted_gid(struct stage *s, struct archive_entry *entry)
     return owner_id(&s->last_group, name, archive_entry_gid(entry), find_group);
 }
 
+/* (id_t)-1 is "leave it" to the kernel, and what does not fit would be somebody else's. */
+static int check_owner(const struct stage *s, struct archive_entry *entry, const char *path,
+                       struct err *e)
+{
+    int64_t uid = archive_entry_uid(entry), gid = archive_entry_gid(entry);
+
+    if (!s->keep_owner || (uid >= 0 && uid < UINT32_MAX && gid >= 0 && gid < UINT32_MAX))
+        return 0;
+    return err_set(e, ERR_INVALID, "entry '%.100s' has an owner that does not fit into 32 bits",
+                   path);
+}
+
 static struct timespec wanted_mtime(struct archive_entry *entry)
 {
     if (!archive_entry_mtime_is_set(entry))
@@ -235,12 +247,13 @@ static int set_xattrs(struct stage *s, int fd, struct archive_entry *entry, cons
         bool is_wanted = str_has_prefix(name, "user.") ||
                          (s->keep_owner && strcmp(name, "security.capability") == 0);
 
-        if (!is_wanted || fsetxattr(fd, name, value, size, 0) == 0)
+        if (is_wanted && fsetxattr(fd, name, value, size, 0) == 0)
             continue;
-        if (errno == ENOSPC || errno == EDQUOT)
+        if (is_wanted && (errno == ENOSPC || errno == EDQUOT))
             return err_sys(e, errno, "set an attribute of '%s'", path);
         s->lost_xattrs++;
     }
+    s->lost_xattrs += archive_entry_acl_types(entry) != 0;
     return 0;
 }
 
@@ -584,6 +597,9 @@ int stage_entry(struct stage *s, struct archive *a, struct archive_entry *entry,
     if (++s->entries > s->limits.max_entries)
         return err_sys(e, EFBIG, "the archive has more than %llu entries",
                        (unsigned long long)s->limits.max_entries);
+    r = check_owner(s, entry, path, e);
+    if (r < 0)
+        return r;
     hardlink = archive_entry_hardlink(entry);
     if (!hardlink)
         hardlink = archive_entry_hardlink_utf8(entry);

@@ -8,6 +8,7 @@
 #include "common/banned.h"
 
 #define BUF_FIRST_BYTES 256
+#define I64_BYTES 20 /* "-9223372036854775808" */
 
 void buf_init(struct buf *b, size_t max)
 {
@@ -68,6 +69,21 @@ int buf_add(struct buf *b, const void *data, size_t len, struct err *e)
 int buf_adds(struct buf *b, const char *s, struct err *e)
 {
     return buf_add(b, s, strlen(s), e);
+}
+
+int buf_add_i64(struct buf *b, int64_t n, struct err *e)
+{
+    char digits[I64_BYTES];
+    size_t at = sizeof(digits);
+    uint64_t left = n < 0 ? -(uint64_t)n : (uint64_t)n;
+
+    do {
+        digits[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left);
+    if (n < 0)
+        digits[--at] = '-';
+    return buf_add(b, digits + at, sizeof(digits) - at, e);
 }
 
 int buf_addf(struct buf *b, struct err *e, const char *fmt, ...)

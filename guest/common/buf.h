@@ -5,6 +5,7 @@
  */
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/err.h"
 
@@ -22,6 +23,7 @@ void buf_clear(struct buf *b); /* keeps the memory */
 int buf_reserve(struct buf *b, size_t extra, struct err *e); /* room for extra more bytes */
 int buf_add(struct buf *b, const void *data, size_t len, struct err *e);
 int buf_adds(struct buf *b, const char *s, struct err *e);
+int buf_add_i64(struct buf *b, int64_t n, struct err *e); /* in decimal digits */
 int buf_addf(struct buf *b, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void buf_consume(struct buf *b, size_t len); /* drop from the front */

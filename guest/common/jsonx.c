@@ -317,14 +317,59 @@ json_t *jx_new_path(const char *path)
     return str_is_utf8(path, len) ? json_stringn_nocheck(path, len) : jx_new_bytes(path, len);
 }
 
+/* jansson says: duplicate object key near '"NAME"'. */
+static int fail_duplicate(const json_error_t *why, struct err *e)
+{
+    const char *name = strstr(why->text, " near '\"");
+    char field[ERR_FIELD_BYTES];
+    const char *end;
+
+    if (name)
+        name += strlen(" near '\"");
+    end = name ? strstr(name, "\"'") : NULL;
+    if (!end)
+        return err_set(e, ERR_INVALID, "a field is there twice, at byte %d", why->position);
+    (void)snprintf(field, sizeof(field), "%.*s", (int)(end - name), name);
+    return err_field(e, ERR_INVALID, field, "field '%s' is there twice", field);
+}
+
+static int fail_parse(const json_error_t *why, struct err *e)
+{
+    enum json_error_code code = json_error_code(why);
+
+    if (code == json_error_duplicate_key)
+        return fail_duplicate(why, e);
+    if (code == json_error_numeric_overflow)
+        return err_set(e, ERR_INVALID, "the number that ends at byte %d is too large",
+                       why->position);
+    return err_set(e, ERR_INVALID, "not valid JSON at byte %d: %.200s", why->position, why->text);
+}
+
 int jx_parse(const char *text, size_t len, json_t **ret, struct err *e)
 {
     json_error_t why;
     json_t *v = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
 
     if (!v)
-        return err_set(e, ERR_INVALID, "not valid JSON at byte %d: %.200s", why.position, why.text);
+        return fail_parse(&why, e);
     *ret = v;
+    return 0;
+}
+
+int jx_parse_object(const char *text, size_t len, json_t **ret, struct err *e)
+{
+    _cleanup_json_ json_t *v = NULL;
+    int r = 0;
+
+    if (len)
+        r = jx_parse(text, len, &v, e);
+    else
+        v = json_object();
+    if (r < 0 || !v)
+        return r < 0 ? r : err_oom(e);
+    if (!json_is_object(v))
+        return err_set(e, ERR_INVALID, "the request must be a JSON object");
+    *ret = json_incref(v);
     return 0;
 }
 
@@ -414,7 +459,7 @@ static int write_string(const char *s, size_t len, struct buf *out, struct err *
         s += n;
         len -= n;
     }
-    return r < 0 ? r : buf_adds(out, "\"", e);
+    return r < 0 ? r : buf_add(out, "\"", 1, e);
 }
 
 static int write_real(const json_t *v, struct buf *out, struct err *e)
@@ -430,33 +475,33 @@ static int write_value(const json_t *v, unsigned depth, struct buf *out, struct 
 
 static int write_array(const json_t *v, unsigned depth, struct buf *out, struct err *e)
 {
-    int r = buf_adds(out, "[", e);
+    int r = buf_add(out, "[", 1, e);
 
     for (size_t i = 0; r == 0 && i < json_array_size(v); i++) {
         if (i)
-            r = buf_adds(out, ",", e);
+            r = buf_add(out, ",", 1, e);
         if (r == 0)
             r = write_value(json_array_get(v, i), depth, out, e);
     }
-    return r < 0 ? r : buf_adds(out, "]", e);
+    return r < 0 ? r : buf_add(out, "]", 1, e);
 }
 
 static int write_object(const json_t *v, unsigned depth, struct buf *out, struct err *e)
 {
-    int r = buf_adds(out, "{", e);
+    int r = buf_add(out, "{", 1, e);
 
     for (void *at = json_object_iter((json_t *)v), *first = at; r == 0 && at;
          at = json_object_iter_next((json_t *)v, at)) {
         if (at != first)
-            r = buf_adds(out, ",", e);
+            r = buf_add(out, ",", 1, e);
         if (r == 0)
             r = write_string(json_object_iter_key(at), json_object_iter_key_len(at), out, e);
         if (r == 0)
-            r = buf_adds(out, ":", e);
+            r = buf_add(out, ":", 1, e);
         if (r == 0)
             r = write_value(json_object_iter_value(at), depth, out, e);
     }
-    return r < 0 ? r : buf_adds(out, "}", e);
+    return r < 0 ? r : buf_add(out, "}", 1, e);
 }
 
 static int write_value(const json_t *v, unsigned depth, struct buf *out, struct err *e)
@@ -467,7 +512,7 @@ static int write_value(const json_t *v, unsigned depth, struct buf *out, struct 
     case JSON_STRING:
         return write_string(json_string_value(v), json_string_length(v), out, e);
     case JSON_INTEGER:
-        return buf_addf(out, e, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+        return buf_add_i64(out, json_integer_value(v), e);
     case JSON_OBJECT:
         return write_object(v, depth - 1, out, e);
     case JSON_ARRAY:

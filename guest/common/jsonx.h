@@ -77,6 +77,9 @@ int jx_add_bytes(json_t *obj, const char *data, size_t len, struct err *e);
 /* Parses one document of at most len bytes; duplicates keys are refused; depth is bounded. */
 int jx_parse(const char *text, size_t len, json_t **ret, struct err *e);
 
+/* The same for what must be an object; of no bytes it is empty. */
+int jx_parse_object(const char *text, size_t len, json_t **ret, struct err *e);
+
 /*
  * As compact JSON, after what is in out. v may be NULL: out of memory, then. After an error out
  * has some part of it.

@@ -68,9 +68,9 @@ int str_parse_i64(const char *s, int64_t min, int64_t max, int64_t *ret, struct 
     uint64_t v = 0;
     int64_t n;
 
-    if (!scan_u64(&p, &v) || *p || v > (uint64_t)INT64_MAX)
+    if (!scan_u64(&p, &v) || *p || v > (uint64_t)INT64_MAX + negative)
         return err_set(e, ERR_INVALID, "'%.40s' is not a number", s);
-    n = negative ? -(int64_t)v : (int64_t)v;
+    n = negative && v ? -(int64_t)(v - 1) - 1 : (int64_t)v; /* INT64_MIN has no opposite */
     if (n < min || n > max)
         return err_set(e, ERR_INVALID, "%.40s is not between %" PRId64 " and %" PRId64, s, min,
                        max);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
 
@@ -17,6 +18,7 @@
 #define GROUP "/etc/group"
 #define N_PASSWD_COLUMNS 7
 #define N_GROUP_COLUMNS 4
+#define SETTLED_MS 2000
 
 void user_done(struct user *u)
 {
@@ -235,4 +237,116 @@ int user_find_uid(uid_t uid, struct user *ret, struct err *e)
     *ret = u;
     u = (struct user){0};
     return 0;
+}
+
+/* ---- remembered ---- */
+
+void user_cache_init(struct user_cache *c)
+{
+    *c = (struct user_cache){0};
+    (void)pthread_mutex_init(&c->lock, NULL);
+}
+
+static void forget(struct user_cache *c)
+{
+    free(TAKE(c->who));
+    user_done(&c->user);
+    c->is_set = false;
+}
+
+void user_cache_done(struct user_cache *c)
+{
+    forget(c);
+    (void)pthread_mutex_destroy(&c->lock);
+}
+
+/* A file that is not there looks the same each time, too. */
+static void look(struct stat files[2])
+{
+    static const char *const paths[2] = {PASSWD, GROUP};
+
+    for (size_t i = 0; i < N_ELEMENTS(paths); i++)
+        if (stat(paths[i], &files[i]) < 0)
+            files[i] = (struct stat){0};
+}
+
+static bool is_same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           is_same_time(&a->st_mtim, &b->st_mtim) && is_same_time(&a->st_ctim, &b->st_ctim);
+}
+
+/* One that was just written may be written again within the same tick of the file's clock. */
+static bool is_settled(const struct stat *st)
+{
+    int64_t changed_ms = (int64_t)st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000;
+
+    return changed_ms + SETTLED_MS < clock_real_ms();
+}
+
+static int copy_user(const struct user *u, struct user *ret, struct err *e)
+{
+    _cleanup_user_ struct user copy = *u;
+
+    copy.groups = NULL;
+    copy.name = strdup(u->name);
+    copy.home = strdup(u->home);
+    if (u->n_groups)
+        copy.groups = reallocarray(NULL, u->n_groups, sizeof(*u->groups));
+    if (!copy.name || !copy.home || (u->n_groups && !copy.groups))
+        return err_oom(e);
+    if (u->n_groups)
+        memcpy(copy.groups, u->groups, u->n_groups * sizeof(*u->groups));
+    *ret = copy;
+    copy = (struct user){0};
+    return 0;
+}
+
+/* Without the memory for it nothing is remembered. */
+static void remember(struct user_cache *c, const char *who, uid_t uid, const struct user *u,
+                     const struct stat files[2])
+{
+    if (!is_settled(&files[0]) || !is_settled(&files[1]))
+        return;
+    (void)pthread_mutex_lock(&c->lock);
+    forget(c);
+    c->who = who ? strdup(who) : NULL;
+    c->uid = uid;
+    memcpy(c->files, files, sizeof(c->files));
+    c->is_set = (!who || c->who) && copy_user(u, &c->user, NULL) == 0;
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+/* With the lock. */
+static bool is_known(const struct user_cache *c, const char *who, uid_t uid,
+                     const struct stat files[2])
+{
+    return c->is_set && (who ? c->who && str_eq(c->who, who) : !c->who && c->uid == uid) &&
+           is_same_file(&c->files[0], &files[0]) && is_same_file(&c->files[1], &files[1]);
+}
+
+int user_cache_find(struct user_cache *c, const char *who, uid_t uid, struct user *ret,
+                    struct err *e)
+{
+    struct stat files[2];
+    bool is_found;
+    int r = 0;
+
+    look(files); /* before they are read: a change after this is one that the next look sees */
+    (void)pthread_mutex_lock(&c->lock);
+    is_found = is_known(c, who, uid, files);
+    if (is_found)
+        r = copy_user(&c->user, ret, e);
+    (void)pthread_mutex_unlock(&c->lock);
+    if (is_found)
+        return r;
+    r = who ? user_find(who, ret, e) : user_find_uid(uid, ret, e);
+    if (r == 0)
+        remember(c, who, uid, ret, files);
+    return r;
 }

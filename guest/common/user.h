@@ -1,10 +1,14 @@
 #pragma once
 /*
- * user: who a command runs as and whose rights a file operation has, read from /etc/passwd and /etc/group of the box on every call (they
- * change while the agent runs). No libc name service: it may load plugins, and in a static program
+ * user: who a command runs as and whose rights a file operation has, read from /etc/passwd and
+ * /etc/group of the box on every call (they change while the agent runs), or remembered for as long
+ * as these files are the same. No libc name service: it may load plugins, and in a static program
  * it can't. Thread-safe.
  */
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "common/err.h"
@@ -31,5 +35,22 @@ int user_find_uid(uid_t uid, struct user *ret, struct err *e);
 /* The number of a group in /etc/group by its name. ERR_NOT_FOUND. */
 int user_find_group(const char *name, gid_t *ret, struct err *e);
 void user_done(struct user *u); /* accepts NULL and zeroed */
+
+/* The last answer; it counts only as long as the files it is from have not been touched. */
+struct user_cache {
+    pthread_mutex_t lock;
+    /* guarded by lock: */
+    bool is_set;
+    char *who; /* NULL: uid was asked for */
+    uid_t uid;
+    struct user user;
+    struct stat files[2];
+};
+
+void user_cache_init(struct user_cache *c);
+void user_cache_done(struct user_cache *c);
+/* As user_find(), or where who is NULL, user_find_uid(). The answer is a copy, the caller's. */
+int user_cache_find(struct user_cache *c, const char *who, uid_t uid, struct user *ret,
+                    struct err *e);
 
 #define _cleanup_user_ __attribute__((cleanup(user_done)))

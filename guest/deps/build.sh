@@ -26,25 +26,6 @@ is_good()
     printf '%s  %s\n' "$2" "$1" | sha256sum --check --status 2>/dev/null
 }
 
-# private_apt DIR: reads `URI SUITE KEYRING` lines, makes an apt of its own that knows their sources.
-private_apt()
-{
-    mkdir -p "$1/lists/partial" "$1/cache/archives/partial"
-    while read -r uri suite keyring; do
-        echo "deb-src [signed-by=$keyring] $uri $suite main"
-    done >"$1/src.list"
-    cat >"$1/apt.conf" <<END
-Dir::Etc::sourcelist "$1/src.list";
-Dir::Etc::sourceparts "-";
-Dir::State::lists "$1/lists";
-Dir::Cache "$1/cache";
-APT::Sandbox::User "root";
-Acquire::Retries "3";
-END
-    # A suite that is gone must not keep the others from being used: the checksums decide.
-    APT_CONFIG=$1/apt.conf apt-get -qq update >"$1/log" 2>&1 || true
-}
-
 # The versions of a source package that list this very tarball.
 versions_with()
 {
@@ -78,13 +59,14 @@ still_missing()
 fetch_all()
 {
     [ -n "$(still_missing)" ] || return 0
-    "$top/scripts/debian-sources.sh" | private_apt "$work/apt-own"
+    # A suite that is gone must not keep the others from being used: the checksums decide.
+    "$top/scripts/private-apt.sh" "$work/apt-own" deb-src || true
     fetch_from "$work/apt-own"
     [ -n "$(still_missing)" ] || return 0
 
     suites=$(lock_rows | cut -d '|' -f 5 | tr ' ' '\n' | sort -u)
     # shellcheck disable=SC2086 # one word a suite
-    "$top/scripts/debian-sources.sh" $suites | private_apt "$work/apt-more"
+    "$top/scripts/private-apt.sh" "$work/apt-more" deb-src $suites || true
     fetch_from "$work/apt-more"
     left=$(still_missing)
     if [ -n "$left" ]; then
@@ -234,6 +216,13 @@ build_libmicrohttpd()
         grep -q 'if (MHD_CONNECTION_CLOSED == connection->state)'
     sed -i -e '/^ *parse_connection_headers (connection);/{n;s/CLOSED ==/HEADERS_RECEIVED !=/}' \
         src/microhttpd/connection.c
+    # Its own answers get the type that they have.
+    mend src/microhttpd/connection.c '^  iret = MHD_queue_response (connection,$' \
+        '  (void) MHD_add_response_header (response, "Content-Type", "application/json");\n&'
+    # A NUL in a head would end the line for whoever looks at it here, and not for others.
+    refusal='transmit_error_response_static (connection, MHD_HTTP_BAD_REQUEST, REQUEST_MALFORMED);'
+    mend src/microhttpd/connection.c '^    const char c = rbuf\[pos\];$' \
+        "&\\n    if (0 == c) { $refusal if (line_len) *line_len = 0; return NULL; }"
     run_configure --disable-https --disable-dauth --disable-bauth --disable-curl --disable-doc \
         --disable-examples --disable-tools --enable-epoll
     make -s -j"$jobs" -C src/microhttpd install >/dev/null
@@ -250,6 +239,13 @@ build_libarchive()
         --disable-bsdtar --disable-bsdcpio --disable-bsdcat
     make -s -j"$jobs" libarchive.la
     make -s install-libLTLIBRARIES install-includeHEADERS >/dev/null
+}
+
+build_protobuf_c()
+{
+    compile_into libprotobuf-c.a -I. -- protobuf-c/protobuf-c.c
+    mkdir -p "$out/include/protobuf-c"
+    cp protobuf-c/protobuf-c.h "$out/include/protobuf-c/"
 }
 
 build_mimalloc()
@@ -321,7 +317,7 @@ link_kernel_headers
 # Two lanes that take about as long as each other; libarchive needs the four before it.
 "$here/build.sh" --lane "zlib bzip2 xz-utils libzstd libarchive" &
 first=$!
-"$here/build.sh" --lane "pcre2 libmicrohttpd nettle jansson mimalloc" &
+"$here/build.sh" --lane "pcre2 libmicrohttpd nettle jansson protobuf-c mimalloc" &
 second=$!
 status=0
 wait $first || status=1

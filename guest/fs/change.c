@@ -46,6 +46,8 @@ static int place_open(struct fs_caller *c, const char *path, const char *field, 
     int r = fs_open_parent(c, path, &p->dirfd, &p->name, &inner);
 
     p->path = path;
+    if (r == 0 && strcmp(field, "to") == 0)
+        r = fs_temp_refuse_name(p->name, field, &inner);
     if (r < 0 && e) {
         *e = inner;
         (void)snprintf(e->field, sizeof(e->field), "%s", field);
@@ -154,6 +156,20 @@ static int make_one(struct fs_caller *c, const char *path, mode_t mode, struct e
     return 0;
 }
 
+/* Any of them may be one that is made. */
+static int check_components(const char *path, struct err *e)
+{
+    for (const char *p = path; p; p = strchr(p, '/')) {
+        int r;
+
+        p += strspn(p, "/");
+        r = fs_temp_refuse_name(p, "path", e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents, bool *ret_created,
                 struct err *e)
 {
@@ -161,7 +177,9 @@ int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents
     struct err inner = {0};
     int fd, made, r;
 
-    r = fs_act(&c->actor, &acting, e);
+    r = check_components(path, e);
+    if (r == 0)
+        r = fs_act(&c->actor, &acting, e);
     if (r < 0)
         return r;
     if (!parents) {

@@ -13,6 +13,7 @@
 #include "common/io.h"
 #include "fs/below.h"
 #include "fs/links.h"
+#include "fs/open.h"
 #include "fs/walk.h"
 #include "fs/xattr.h"
 
@@ -95,6 +96,29 @@ static int copy_content(int from, int to, off_t size, const char *path, struct e
     return ftruncate(to, size) < 0 ? err_sys(e, errno, "set the size of '%s'", path) : 0;
 }
 
+/* Of a file of /proc or /sys: to its end, which its size does not tell. */
+static int copy_made_up(int from, int to, off_t *ret_size, const char *path, struct err *e)
+{
+    _cleanup_free_ char *data = malloc(CHUNK_BYTES);
+    const struct fs_file f = {.fd = from};
+    uint64_t total = 0;
+    size_t n = 0;
+    int r;
+
+    if (!data)
+        return err_oom(e);
+    while ((r = fs_file_read(&f, data, CHUNK_BYTES, &n, e)) == 0 && n) {
+        total += n;
+        if (total > FS_MADE_UP_MAX)
+            return err_set(e, ERR_EXHAUSTED, "'%s' does not end", path);
+        r = io_write_all(to, data, n, e);
+        if (r < 0)
+            break;
+    }
+    *ret_size = (off_t)total;
+    return r < 0 ? err_wrap(e, r, "'%s'", path) : 0;
+}
+
 /* The owner goes first: a change of owner clears the set-id bits. */
 static int copy_attrs(int from, int to, const struct stat *st, const struct fs_copy_how *how,
                       const char *path, struct err *e)
@@ -128,7 +152,10 @@ static int copy_file(int from_dirfd, const char *name, int to_dirfd, const char 
     to = openat(to_dirfd, to_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0)
         return err_sys(e, errno, "create '%s'", to_name);
-    r = copy_content(from, to, st.st_size, path, e);
+    if (fs_is_made_up(from, st.st_size))
+        r = copy_made_up(from, to, &st.st_size, path, e);
+    else
+        r = copy_content(from, to, st.st_size, path, e);
     if (r == 0)
         r = copy_attrs(from, to, &st, how, path, e);
     how->counts->bytes += (uint64_t)st.st_size;

@@ -262,6 +262,16 @@ bool fs_etag_in_list(const char *list, const char *tag, bool weak)
     return false;
 }
 
+static bool is_list(const char *list)
+{
+    struct list_item it;
+    const char *next;
+
+    while ((next = next_item(list, &it)))
+        list = next;
+    return !list[strspn(list, " \t,")];
+}
+
 bool fs_etag_is_any(const char *list)
 {
     list += strspn(list, " \t");
@@ -285,6 +295,9 @@ int fs_check_tag(const struct fs_condition *cond, bool exists, const char *curre
     if (cond->if_match && !fs_etag_is_any(cond->if_match) &&
         !fs_etag_in_list(cond->if_match, current, false))
         return mismatch(e, "if_match", "the file is not the expected one", current);
+    /* What can't be read is no tag that is there, and no reason to write. */
+    if (cond->if_none_match && !is_list(cond->if_none_match))
+        return err_field(e, ERR_INVALID, "if_none_match", "this is no list of tags");
     if (cond->if_none_match && exists &&
         (fs_etag_is_any(cond->if_none_match) ||
          fs_etag_in_list(cond->if_none_match, current, true)))

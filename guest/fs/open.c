@@ -14,8 +14,7 @@
 #define MAGIC_CONFIGFS 0x62656570
 #define MAGIC_FUSE 0x65735546
 
-/* Whether the content is made up as it is read, so that st_size says nothing. */
-static bool is_made_up(int fd, off_t size)
+bool fs_is_made_up(int fd, off_t size)
 {
     struct statfs fs;
 
@@ -92,7 +91,7 @@ int fs_file_open_acting(struct fs_caller *c, const char *path, bool with_etag, s
     r = open_regular(c, path, &f.fd, &f.st, e);
     if (r < 0)
         return r;
-    f.is_sized = !is_made_up(f.fd, f.st.st_size);
+    f.is_sized = !fs_is_made_up(f.fd, f.st.st_size);
     if (f.is_sized)
         (void)fcntl(f.fd, F_SETFL, fcntl(f.fd, F_GETFL) & ~O_NONBLOCK);
     if (with_etag && f.is_sized)

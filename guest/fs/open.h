@@ -33,5 +33,9 @@ void fs_file_done(struct fs_file *f); /* once, after a success */
  * wait for something to happen (/proc/kmsg, trace_pipe), the end is now. */
 int fs_file_read(const struct fs_file *f, void *data, size_t size, size_t *ret_len, struct err *e);
 
+/* Whether the content is made up as it is read, so that st_size says nothing. */
+bool fs_is_made_up(int fd, off_t size);
+#define FS_MADE_UP_MAX (256ull * 1024 * 1024) /* past that it is taken to have no end */
+
 /* -ERR_PRECONDITION with field "path", unless it is a regular file's mode. */
 int fs_refuse_special(const char *path, mode_t mode, struct err *e);

@@ -12,9 +12,10 @@
 #define FS_RESOLVE_MAX_DEPTH 256 /* directories below a root that are held open on the way */
 
 struct fs_root {
-    int fd;        /* O_PATH */
-    char *path;    /* real */
-    bool is_whole; /* "/" */
+    int fd;                 /* O_PATH */
+    char *path;             /* real */
+    bool is_whole;          /* "/" */
+    struct fs_feeds *feeds; /* borrowed, or NULL */
 };
 
 /* What follows the root in an absolute path ("" for the root itself); NULL when it is not below

@@ -61,6 +61,16 @@ const char *fs_root_path(const struct fs_root *r)
     return r->path;
 }
 
+void fs_root_set_feeds(struct fs_root *r, struct fs_feeds *feeds)
+{
+    r->feeds = feeds;
+}
+
+struct fs_feeds *fs_root_feeds(const struct fs_root *r)
+{
+    return r->feeds;
+}
+
 int fs_caller_new(struct fs_root *root, const char *user, const char *base, struct fs_caller **ret,
                   struct err *e)
 {

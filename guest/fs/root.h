@@ -22,12 +22,17 @@
 #define FS_MAX_LINKS 40   /* symbolic links in one resolution, as the kernel has it */
 #define FS_TEMP_PREFIX ".bellhop-tmp-" /* our temporary names; List and the walkers hide them */
 
+struct fs_feeds;
 struct fs_root;
 
 /* dir: "/" or a directory. Kept open until freed. */
 int fs_root_new(const char *dir, struct fs_root **ret, struct err *e);
 struct fs_root *fs_root_free(struct fs_root *r);   /* accepts NULL; returns NULL */
 const char *fs_root_path(const struct fs_root *r); /* without links, no trailing slash but "/" */
+
+/* What watches below it share; feeds outlives the root's use. NULL: nothing, as before. */
+void fs_root_set_feeds(struct fs_root *r, struct fs_feeds *feeds);
+struct fs_feeds *fs_root_feeds(const struct fs_root *r);
 
 /* For tests: from now on behave as if the kernel had no openat2. */
 void fs_root_force_walk(bool on);

@@ -17,15 +17,6 @@
 
 #define NAME_BUF_BYTES 16384
 
-/* The last user and group that were looked up: most files of a directory have the same. */
-struct names {
-    bool has_user, has_group;
-    uid_t uid;
-    gid_t gid;
-    char user[64];
-    char group[64];
-};
-
 const char *fs_type_name(mode_t mode)
 {
     switch (mode & S_IFMT) {
@@ -48,30 +39,32 @@ const char *fs_type_name(mode_t mode)
     }
 }
 
-static void find_user(struct names *n, uid_t uid)
+const char *fs_owners_user(struct fs_owners *o, uid_t uid)
 {
     char buf[NAME_BUF_BYTES / 2];
     struct passwd pw, *found = NULL;
 
-    if (n->has_user && n->uid == uid)
-        return;
+    if (o->has_user && o->uid == uid)
+        return o->user;
     (void)getpwuid_r(uid, &pw, buf, sizeof(buf), &found);
-    (void)snprintf(n->user, sizeof(n->user), "%s", found ? pw.pw_name : "");
-    n->has_user = true;
-    n->uid = uid;
+    (void)snprintf(o->user, sizeof(o->user), "%s", found ? pw.pw_name : "");
+    o->has_user = true;
+    o->uid = uid;
+    return o->user;
 }
 
-static void find_group(struct names *n, gid_t gid)
+const char *fs_owners_group(struct fs_owners *o, gid_t gid)
 {
     char buf[NAME_BUF_BYTES / 2];
     struct group gr, *found = NULL;
 
-    if (n->has_group && n->gid == gid)
-        return;
+    if (o->has_group && o->gid == gid)
+        return o->group;
     (void)getgrgid_r(gid, &gr, buf, sizeof(buf), &found);
-    (void)snprintf(n->group, sizeof(n->group), "%s", found ? gr.gr_name : "");
-    n->has_group = true;
-    n->gid = gid;
+    (void)snprintf(o->group, sizeof(o->group), "%s", found ? gr.gr_name : "");
+    o->has_group = true;
+    o->gid = gid;
+    return o->group;
 }
 
 /* dirfd and name: the entry itself; name "" for a descriptor of the entry. */
@@ -97,12 +90,10 @@ static int fill_tag(struct fs_info *i, int fd, struct err *e)
     return fs_etag(fd, &i->st, i->etag, e);
 }
 
-static void fill_owner(struct fs_info *i, struct names *n)
+static void fill_owner(struct fs_info *i, struct fs_owners *n)
 {
-    find_user(n, i->st.st_uid);
-    find_group(n, i->st.st_gid);
-    (void)memcpy(i->user, n->user, sizeof(i->user));
-    (void)memcpy(i->group, n->group, sizeof(i->group));
+    (void)memcpy(i->user, fs_owners_user(n, i->st.st_uid), sizeof(i->user));
+    (void)memcpy(i->group, fs_owners_group(n, i->st.st_gid), sizeof(i->group));
 }
 
 void fs_info_done(struct fs_info *i)
@@ -138,7 +129,7 @@ int fs_stat(struct fs_caller *c, const char *path, const struct fs_stat_options 
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     struct fs_info i = {0};
-    struct names n = {0};
+    struct fs_owners n = {0};
     int r;
 
     r = fs_act(&c->actor, &acting, e);
@@ -174,7 +165,7 @@ static int add_entry(struct fs_listing *l, size_t *cap, struct fs_info **ret, st
 }
 
 static int fill_entry(struct fs_info *i, const char *dir, const struct fs_walk_item *it,
-                      bool with_etag, struct names *n, struct err *e)
+                      bool with_etag, struct fs_owners *n, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     int r;
@@ -232,7 +223,7 @@ static void note_in_order(struct fs_listing *l, const struct fs_walk_item *it, c
 }
 
 static int list_one(const struct list_order *order, const struct fs_walk_item *it, const char *dir,
-                    const struct fs_list_options *o, struct names *names, struct fs_listing *l,
+                    const struct fs_list_options *o, struct fs_owners *names, struct fs_listing *l,
                     bool *more, struct err *e)
 {
     struct fs_info i = {.st = it->st};
@@ -267,7 +258,7 @@ static int list_in_order(struct fs_walk *w, const char *dir, const struct fs_lis
                          struct fs_listing *l, struct err *e)
 {
     const struct fs_walk_item *it;
-    struct names names = {0};
+    struct fs_owners names = {0};
     struct list_order order;
     bool more = false;
     int r = list_order_init(&order, dir, o, e);
@@ -291,7 +282,7 @@ static int list_walk(struct fs_walk *w, const char *dir, const struct fs_list_op
                      struct fs_listing *l, struct err *e)
 {
     const struct fs_walk_item *it;
-    struct names names = {0};
+    struct fs_owners names = {0};
     struct fs_info *entry;
     size_t cap = 0;
     int r;

@@ -14,6 +14,19 @@
 #define FS_LIST_MAX 20000 /* entries in one reply, 1 KiB each; a cursor goes on */
 #define FS_LIST_MAX_DEPTH 64
 
+/* The last user and group that were looked up: most files of a directory have the same. Zeroed to
+ * begin with; for one thread. */
+struct fs_owners {
+    bool has_user, has_group;
+    uid_t uid;
+    gid_t gid;
+    char user[64];
+    char group[64];
+};
+/* "" when the number has no name; good until the next call. */
+const char *fs_owners_user(struct fs_owners *o, uid_t uid);
+const char *fs_owners_group(struct fs_owners *o, gid_t gid);
+
 struct fs_info {
     char *path; /* as asked (Stat) or as asked plus what follows (List) */
     struct stat st;

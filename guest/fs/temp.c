@@ -42,6 +42,14 @@ bool fs_temp_is_name(const char *name)
     return str_has_prefix(name, FS_TEMP_PREFIX);
 }
 
+int fs_temp_refuse_name(const char *name, const char *field, struct err *e)
+{
+    if (!fs_temp_is_name(name))
+        return 0;
+    return err_field(e, ERR_INVALID, field, "names that begin with %s are the agent's own",
+                     FS_TEMP_PREFIX);
+}
+
 static int open_named(int dirfd, struct fs_temp *ret)
 {
     int fd = -1;
@@ -78,6 +86,14 @@ static int link_as(int dirfd, const struct fs_temp *t, const char *name)
     return linkat(AT_FDCWD, self, dirfd, name, AT_SYMLINK_FOLLOW);
 }
 
+int fs_temp_name_as(int dirfd, struct fs_temp *t, const char *name)
+{
+    if (link_as(dirfd, t, name) < 0)
+        return -1;
+    (void)snprintf(t->name, sizeof(t->name), "%s", name);
+    return 0;
+}
+
 int fs_temp_name(int dirfd, struct fs_temp *t)
 {
     char name[FS_TEMP_NAME_BYTES];
@@ -86,10 +102,8 @@ int fs_temp_name(int dirfd, struct fs_temp *t)
         return 0;
     for (int i = 0; i < MAX_TRIES; i++) {
         fs_temp_make_name(name);
-        if (link_as(dirfd, t, name) == 0) {
-            (void)memcpy(t->name, name, sizeof(name));
+        if (fs_temp_name_as(dirfd, t, name) == 0)
             return 0;
-        }
         if (errno != EEXIST)
             break;
     }

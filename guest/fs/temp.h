@@ -21,6 +21,8 @@ struct fs_temp {
 int fs_temp_open(int dirfd, struct fs_temp *ret);
 /* Gives it a hidden name in dirfd, if it has none. */
 int fs_temp_name(int dirfd, struct fs_temp *t);
+/* The same with a hidden name that the caller has made. */
+int fs_temp_name_as(int dirfd, struct fs_temp *t, const char *name);
 /* Gives it this name, which must be free (EEXIST). */
 int fs_temp_publish_new(int dirfd, struct fs_temp *t, const char *name);
 /* Closes it and removes its hidden name, if any. */
@@ -28,3 +30,5 @@ void fs_temp_drop(int dirfd, struct fs_temp *t);
 
 void fs_temp_make_name(char out[FS_TEMP_NAME_BYTES]);
 bool fs_temp_is_name(const char *name);
+/* -ERR_INVALID for a name of ours: nobody would see what he makes there. */
+int fs_temp_refuse_name(const char *name, const char *field, struct err *e);

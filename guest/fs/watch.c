@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -26,35 +25,23 @@ struct raw_event {
 
 /* ---- the start and the end ------------------------------------------------------------------- */
 
-static int new_inotify(struct fs_watch *w, struct err *e)
-{
-    w->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (w->fd < 0 && errno == EMFILE)
-        return err_field(e, ERR_EXHAUSTED, "path",
-                         "the kernel's limit of watchers (fs.inotify.max_user_instances) or the "
-                         "agent's of descriptors is reached");
-    return w->fd < 0 ? err_sys(e, errno, "watch") : 0;
-}
-
 /* The removal of a directory that somebody still uses is told by its parent only. */
 static void watch_parent(struct fs_watch *w)
 {
     _cleanup_close_ int dirfd = -1;
-    char self[40];
 
     free(w->root_name);
     w->root_name = NULL;
     w->parent_wd = -1;
     if (fs_open_parent(w->caller, w->root_path, &dirfd, &w->root_name, NULL) < 0)
         return;
-    (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", dirfd);
-    w->parent_wd = inotify_add_watch(w->fd, self, IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR);
+    w->parent_wd = fs_feed_add(w->feed, dirfd, IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR);
 }
 
 /* With the identity taken. What is there is not told. */
 static int begin(struct fs_watch *w, struct err *e)
 {
-    int r = new_inotify(w, e);
+    int r = fs_feed_new(fs_root_feeds(w->caller->root), IN_EXCL_UNLINK, &w->feed, e);
 
     if (r == 0)
         r = watch_dirs_new(w->o.max_dirs ? w->o.max_dirs : FS_WATCH_MAX_DIRS, &w->dirs, e);
@@ -136,7 +123,7 @@ int fs_watch_new(struct fs_caller *c, const char *path, const struct fs_watch_op
 
     if (!w)
         return err_oom(e);
-    w->fd = w->parent_wd = -1;
+    w->parent_wd = -1;
     w->caller = fs_caller_ref(c);
     w->o = *o;
     r = start(w, path, e);
@@ -152,7 +139,7 @@ struct fs_watch *fs_watch_free(struct fs_watch *w)
 {
     if (!w)
         return NULL;
-    fd_close(w->fd); /* takes the kernel's watches along */
+    fs_feed_free(w->feed); /* takes the kernel's watches along */
     watch_dirs_free(w->dirs);
     while (w->n_todo)
         free(w->todo[--w->n_todo].rel);
@@ -171,7 +158,7 @@ struct fs_watch *fs_watch_free(struct fs_watch *w)
 
 int fs_watch_fd(const struct fs_watch *w)
 {
-    return w->fd;
+    return w->feed ? fs_feed_fd(w->feed) : -1;
 }
 
 size_t fs_watch_dirs(const struct fs_watch *w)
@@ -202,8 +189,7 @@ static int resync(struct fs_watch *w, struct err *e)
     w->raw_len = 0;
     w->pending_ms = 0;
     free(TAKE(w->last_from));
-    fd_close(w->fd);
-    w->fd = -1;
+    w->feed = fs_feed_free(w->feed);
     w->dirs = watch_dirs_free(w->dirs);
     check_root(w, "removed");
     if (w->end)
@@ -555,7 +541,7 @@ static int fill(struct fs_watch *w, struct err *e)
 
     if (is_full(w))
         return 0;
-    n = read(w->fd, w->raw + w->raw_len, RAW_BYTES - w->raw_len);
+    n = fs_feed_read(w->feed, w->raw + w->raw_len, RAW_BYTES - w->raw_len);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (n < 0)

@@ -84,7 +84,7 @@ static void forget_wd(void *arg, int wd)
 {
     const struct fs_watch *w = arg;
 
-    (void)inotify_rm_watch(w->fd, wd); /* fails for what is gone already */
+    fs_feed_rm(w->feed, wd);
 }
 
 void watch_drop(struct fs_watch *w, struct watch_dir *dir)
@@ -177,11 +177,8 @@ static int limit_reached(struct err *e)
 /* fd: the directory, by O_PATH. Needs the right to read it. */
 static int add_watch(struct fs_watch *w, int fd, int *ret_wd, struct err *e)
 {
-    char self[40];
-    int wd;
+    int wd = fs_feed_add(w->feed, fd, WATCH_MASK);
 
-    (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-    wd = inotify_add_watch(w->fd, self, WATCH_MASK);
     if (wd < 0 && errno == ENOSPC)
         return limit_reached(e);
     if (wd < 0 && errno == ENOENT)
@@ -286,7 +283,7 @@ static int have_dir(struct fs_watch *w, int fd, struct watch_dir *parent, const 
     if (!dir)
         r = watch_dirs_add(w->dirs, parent, name, &dir, e);
     if (r < 0) {
-        (void)inotify_rm_watch(w->fd, wd);
+        fs_feed_rm(w->feed, wd);
         return r;
     }
     if (dir->wd < 0)

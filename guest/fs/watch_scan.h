@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "fs/feed.h"
 #include "fs/watch.h"
 #include "fs/watch_dirs.h"
 
@@ -14,7 +15,7 @@ struct watch_todo {
 struct fs_watch {
     struct fs_caller *caller;
     struct fs_watch_options o;
-    int fd; /* inotify's */
+    struct fs_feed *feed; /* NULL only while it is made anew */
     struct watch_dirs *dirs;
 
     char *root_path; /* of the watched directory; no descriptor: it would hide the removal */

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "fs/open.h"
 #include "fs/sys.h"
 #include "fs/temp.h"
+#include "fs/write_own.h"
 #include "fs/xattr.h"
 
 #include "common/banned.h"
@@ -30,30 +30,9 @@
 #define COMMIT_IN_PLACE 1 /* a rename is not possible here */
 #define COMMIT_AGAIN 2    /* another writer was quicker: look again */
 
-struct fs_write {
-    struct fs_caller *caller;
-    char *path; /* as asked, for messages */
-    char *if_match;
-    char *if_none_match;
-    struct fs_write_options o; /* its strings are the two above */
-    uint8_t want_sha256[SHA256_DIGEST_SIZE];
-    struct sha256_ctx sha;
-    bool has_sha; /* of all bytes so far */
-    uint64_t bytes;
-
-    int dirfd;
-    char *name;
-    struct fs_temp temp;    /* what will be put in place */
-    struct fs_temp data;    /* of a part that is being committed: its bytes; temp is the whole */
-    bool spooled_elsewhere; /* temp is in /tmp, since the directory takes no file: in place only */
-    int n_made;             /* parent directories that begin made */
-    bool is_committed;
-    char current[FS_ETAG_BYTES];
-};
-
 /* ---- begin ----------------------------------------------------------------------------------- */
 
-static int copy_options(struct fs_write *w, const struct fs_write_options *o, struct err *e)
+int fs_write_take_options(struct fs_write *w, const struct fs_write_options *o, struct err *e)
 {
     w->o = *o;
     if (o->condition.if_match)
@@ -165,7 +144,8 @@ static int open_temp(struct fs_write *w, struct err *e)
         return r;
     if (fs_temp_open(w->dirfd, &w->temp) == 0)
         return 0;
-    if (old >= 0 && (errno == EACCES || errno == EPERM || errno == EROFS))
+    /* ENOENT is /proc's word for it. */
+    if (old >= 0 && (errno == EACCES || errno == EPERM || errno == EROFS || errno == ENOENT))
         return spool_elsewhere(w, e);
     return err_at(e, err_sys(e, errno, "make a file in the directory of '%s'", w->path), "path");
 }
@@ -192,11 +172,13 @@ static int begin(struct fs_write *w, const struct fs_write_options *o, struct er
 
     if (n && w->path[n - 1] == '/')
         return err_field(e, ERR_INVALID, "path", "'%s' ends like a directory", w->path);
-    r = copy_options(w, o, e);
+    r = fs_write_take_options(w, o, e);
     if (r == 0)
         r = fs_act(&w->caller->actor, &acting, e);
     if (r == 0)
         r = open_directory(w, e);
+    if (r == 0)
+        r = fs_temp_refuse_name(w->name, "path", e);
     if (r == 0)
         r = open_temp(w, e);
     if (r == 0)
@@ -204,20 +186,33 @@ static int begin(struct fs_write *w, const struct fs_write_options *o, struct er
     return r;
 }
 
-int fs_write_begin(struct fs_caller *c, const char *path, const struct fs_write_options *o,
-                   struct fs_write **ret, struct err *e)
+struct fs_write *fs_write_new(struct fs_caller *c, const char *path, struct err *e)
 {
     struct fs_write *w = calloc(1, sizeof(*w));
-    int r;
 
-    if (!w)
-        return err_oom(e);
+    if (w)
+        w->path = strdup(path);
+    if (!w || !w->path) {
+        free(w);
+        (void)err_oom(e);
+        return NULL;
+    }
     w->caller = fs_caller_ref(c);
     w->dirfd = -1;
     w->temp.fd = -1;
     w->data.fd = -1;
-    w->path = strdup(path);
-    r = w->path ? begin(w, o, e) : err_oom(e);
+    return w;
+}
+
+int fs_write_begin(struct fs_caller *c, const char *path, const struct fs_write_options *o,
+                   struct fs_write **ret, struct err *e)
+{
+    struct fs_write *w = fs_write_new(c, path, e);
+    int r;
+
+    if (!w)
+        return -ERR_EXHAUSTED;
+    r = begin(w, o, e);
     if (r < 0) {
         fs_write_free(w);
         return r;

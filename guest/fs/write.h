@@ -24,6 +24,7 @@
 #include "common/err.h"
 #include "fs/etag.h"
 #include "fs/root.h"
+#include "fs/temp.h"
 
 #define FS_NEW_FILE_MODE 0644
 #define FS_NEW_DIR_MODE 0755
@@ -77,3 +78,28 @@ int fs_write_commit(struct fs_write *w, struct fs_write_result *ret, struct err 
 /* The tag of what is there, after a commit that failed its condition; "" when nothing is. */
 const char *fs_write_current(const struct fs_write *w);
 struct fs_write *fs_write_free(struct fs_write *w); /* accepts NULL; returns NULL */
+
+/*
+ * A write that another process can go on with when this one has ended, however it did: its
+ * temporary gets a hidden name beside the target and is locked as long as somebody has it open.
+ */
+struct fs_write_kept {
+    char *path;                    /* the target, absolute, without links; owned: free() */
+    char name[FS_TEMP_NAME_BYTES]; /* of the temporary, beside it */
+    uint64_t inode;                /* which it must be */
+    uint32_t n_made;               /* parent directories that were made for it */
+};
+
+/* What it will be known by, so that it can be noted first. -ERR_UNIMPLEMENTED: not possible here. */
+int fs_write_plan(const struct fs_write *w, struct fs_write_kept *ret, struct err *e);
+int fs_write_keep(struct fs_write *w, const struct fs_write_kept *k, struct err *e);
+/*
+ * In the place of fs_write_begin(), with what is there. -ERR_NOT_FOUND: it is gone, or something
+ * else is there; -ERR_UNAVAILABLE: another process has it.
+ */
+int fs_write_again(struct fs_caller *c, const struct fs_write_kept *k,
+                   const struct fs_write_options *o, struct fs_write **ret, struct err *e);
+/* In the place of fs_write_free(): what is kept stays for the next process. Accepts NULL. */
+struct fs_write *fs_write_leave(struct fs_write *w);
+/* Its options; the strings are the object's. */
+const struct fs_write_options *fs_write_options_of(const struct fs_write *w);

@@ -6,9 +6,11 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,8 +25,9 @@
 #define MOUNT "/sys/fs/cgroup"
 #define PREFIX "bellhop-cmd-"
 #define CPU_PERIOD_US 100000
-#define PATH_BYTES 1024
+#define PATH_BYTES CGROUP_PATH_BYTES
 #define POLL_MS 5
+#define KILL_WAITS_MAX 20 /* times what a caller waits: many processes take their time to go */
 #define PROCS_MAX_BYTES (1024 * 1024)
 #define SELF_MAX_BYTES 4096
 
@@ -42,9 +45,12 @@ struct cgroup {
     char *memory_dir; /* one of dirs, or NULL */
 };
 
-bool cgroup_has_limits(const struct cgroup_limits *l)
+static const char
+    *own_base; /* set once, before there are threads; NULL: the hierarchy is not ours */
+
+bool cgroup_is_wanted(const struct cgroup_limits *l)
 {
-    return l->memory_bytes || l->pids || l->cpu_millis;
+    return own_base || l->memory_bytes || l->pids || l->cpu_millis;
 }
 
 static uint64_t limit_of(const struct cgroup_limits *l, enum controller c)
@@ -82,6 +88,14 @@ static int put_number(const char *dir, const char *file, uint64_t n, struct err 
     return put(dir, file, text, e);
 }
 
+static bool has_file(const char *dir, const char *file)
+{
+    char path[PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
+    return access(path, F_OK) == 0;
+}
+
 /* ---- where ---- */
 
 /* The agent's own path in the hierarchy of a v1 controller, or in v2's (""). */
@@ -112,10 +126,7 @@ static int own_path(const char *controller, char out[PATH_BYTES])
 
 static bool is_v2_mount(const char *mount)
 {
-    char path[PATH_BYTES];
-
-    (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", mount);
-    return access(path, R_OK) == 0;
+    return has_file(mount, "cgroup.controllers");
 }
 
 /* Is the root of this mount the agent's own group, as in a container without a cgroup namespace? */
@@ -148,6 +159,40 @@ int cgroup_open_own_memory(const char *v2_file, const char *v1_file)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+/* The kernel lists it there: the path is neither another mount's nor out of another namespace. */
+static bool is_member_of(const char *dir)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[PATH_BYTES + 16], *at, *line;
+    uint64_t pid;
+
+    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
+    if (io_read_file(AT_FDCWD, path, PROCS_MAX_BYTES, &text, NULL, NULL) < 0)
+        return false;
+    at = text;
+    while ((line = strsep(&at, "\n")))
+        if (str_parse_u64(line, 1, INT_MAX, &pid, NULL) == 0 && (pid_t)pid == getpid())
+            return true;
+    return false;
+}
+
+int cgroup_find_own(char ret[CGROUP_PATH_BYTES], struct err *e)
+{
+    char own[PATH_BYTES];
+
+    if (!is_v2_mount(MOUNT))
+        return err_set(e, ERR_UNIMPLEMENTED, "no cgroup v2");
+    if (own_path("", own) < 0 || strlen(own) + sizeof(MOUNT) > PATH_BYTES)
+        return err_set(e, ERR_UNIMPLEMENTED, "no cgroup");
+    (void)snprintf(ret, PATH_BYTES, MOUNT "%s", own);
+    if (is_member_of(ret))
+        return 0;
+    (void)snprintf(ret, PATH_BYTES, MOUNT);
+    if (is_mounted_as(MOUNT, own) && is_member_of(ret))
+        return 0;
+    return err_set(e, ERR_UNIMPLEMENTED, "the agent's cgroup can't be seen");
+}
+
 /*
  * What agents that are gone left behind. A living agent's groups are its own business: one that is
  * empty may be about to be entered.
@@ -165,6 +210,61 @@ static void remove_stale(const char *base)
         if (kill(pid, 0) < 0 && errno == ESRCH)
             (void)unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR); /* fails on one in use */
     }
+}
+
+/* ---- what could not be removed yet ---- */
+
+static struct left {
+    char *dir; /* owned */
+    struct left *next;
+} * all_left; /* guarded by left_lock; as many as there are groups with processes of ended commands */
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_removed(const char *dir)
+{
+    return rmdir(dir) == 0 || errno == ENOENT;
+}
+
+static bool is_left(const char *dir)
+{
+    for (const struct left *l = all_left; l; l = l->next)
+        if (strcmp(l->dir, dir) == 0)
+            return true;
+    return false;
+}
+
+/* Without memory it stays until a later agent. */
+static void remove_later(const char *dir)
+{
+    struct left *l;
+
+    (void)pthread_mutex_lock(&left_lock);
+    l = is_left(dir) ? NULL : malloc(sizeof(*l));
+    if (l) {
+        *l = (struct left){.dir = strdup(dir), .next = all_left};
+        if (l->dir)
+            all_left = l;
+        else
+            free(l);
+    }
+    (void)pthread_mutex_unlock(&left_lock);
+}
+
+static void remove_left(void)
+{
+    (void)pthread_mutex_lock(&left_lock);
+    for (struct left **at = &all_left; *at;) {
+        struct left *l = *at;
+
+        if (!is_removed(l->dir)) {
+            at = &l->next;
+            continue;
+        }
+        *at = l->next;
+        free(l->dir);
+        free(l);
+    }
+    (void)pthread_mutex_unlock(&left_lock);
 }
 
 static int make_dir(const char *base, char **ret, struct err *e)
@@ -218,14 +318,33 @@ static int try_v2(struct cgroup *g, const char *base, const struct cgroup_limits
         if (put(base, "cgroup.subtree_control", text, NULL) < 0)
             return unimplemented((enum controller)c, e);
     }
-    remove_stale(base);
+    if (!l->memory_bytes) /* so that it is counted, and an OOM is known, all the same */
+        (void)put(base, "cgroup.subtree_control", "+memory", NULL);
+    if (!own_base)
+        remove_stale(base);
     r = make_dir(base, &g->dirs[0], e);
     if (r < 0)
         return r;
     g->n_dirs = 1;
     g->is_v2 = true;
-    g->memory_dir = g->dirs[0];
+    if (has_file(g->dirs[0], "memory.events"))
+        g->memory_dir = g->dirs[0];
     return set_v2(g->dirs[0], l, e);
+}
+
+int cgroup_use_base(const char *dir, struct err *e)
+{
+    if (!is_v2_mount(MOUNT) || access(dir, W_OK) < 0)
+        return err_set(e, ERR_UNIMPLEMENTED, "'%s' is no cgroup that can be written to", dir);
+    remove_stale(dir);
+    own_base = dir;
+    return 0;
+}
+
+void cgroup_leave_base(void)
+{
+    remove_left();
+    own_base = NULL;
 }
 
 /* Beside the agent's leaf first: a group with processes of its own can't have limited children. */
@@ -236,6 +355,8 @@ static int make_v2(struct cgroup *g, const char *mount, const struct cgroup_limi
     char *slash;
     int r;
 
+    if (own_base)
+        return try_v2(g, own_base, l, e);
     if (own_path("", own) < 0)
         return err_set(e, ERR_UNIMPLEMENTED, "no cgroup");
     slash = strrchr(own, '/');
@@ -305,6 +426,7 @@ int cgroup_new(const struct cgroup_limits *l, struct cgroup **ret, struct err *e
 
     if (!g)
         return err_oom(e);
+    remove_left();
     r = is_v2_mount(MOUNT) ? make_v2(g, MOUNT, l, e) : make_v1(g, l, e);
     if (r < 0) {
         /* Whatever the kernel's reason, the caller's question is which limit can't be had. */
@@ -321,7 +443,8 @@ int cgroup_new(const struct cgroup_limits *l, struct cgroup **ret, struct err *e
 void cgroup_remove(const struct cgroup *g)
 {
     for (size_t i = 0; i < g->n_dirs; i++)
-        (void)rmdir(g->dirs[i]);
+        if (!is_removed(g->dirs[i]))
+            remove_later(g->dirs[i]);
 }
 
 struct cgroup *cgroup_free(struct cgroup *g)
@@ -422,6 +545,9 @@ static int each(const struct cgroup *g, int sig, size_t *ret, struct err *e)
         if (sig)
             (void)kill((pid_t)pid, sig);
     }
+    /* Who may make groups may have gone into one below. */
+    if (n == 0 && g->is_v2 && get_number(g->dirs[0], "cgroup.events", "populated") > 0)
+        n = 1;
     *ret = n;
     return 0;
 }
@@ -433,16 +559,25 @@ int cgroup_count(const struct cgroup *g, size_t *ret, struct err *e)
 
 int cgroup_kill(const struct cgroup *g, int wait_ms, size_t *ret_left, struct err *e)
 {
+    int64_t last = clock_mono_ms() + (int64_t)KILL_WAITS_MAX * wait_ms;
     int64_t deadline = clock_mono_ms() + wait_ms;
     bool is_atomic = g->is_v2 && put(g->dirs[0], "cgroup.kill", "1", NULL) == 0;
+    size_t least = SIZE_MAX;
     size_t n = 0;
     int r;
 
     for (;;) {
+        int64_t now;
+
         r = each(g, is_atomic ? 0 : SIGKILL, &n, e);
         if (r < 0)
             return r;
-        if (n == 0 || clock_mono_ms() >= deadline)
+        now = clock_mono_ms();
+        if (n < least) {
+            least = n;
+            deadline = now + wait_ms;
+        }
+        if (n == 0 || now >= deadline || now >= last)
             break;
         (void)poll(NULL, 0, POLL_MS);
     }

@@ -2,10 +2,11 @@
 /*
  * cgroup: a control group for one command, where the box lets the agent make one: below the agent's
  * own, or beside it when it sits in a leaf of what was delegated (v2), or in each v1 hierarchy that
- * a limit needs. Nothing is made for a command without limits.
+ * a limit needs. Nothing is made for a command without limits, unless the hierarchy is the agent's own
+ * (cgroup_use_base): then each command has its group, and is ended and counted by it.
  *
- * A group that still has processes can't be removed; what stays is removed by cgroup_new() of a
- * later agent. Not thread-safe for one group; different groups are independent.
+ * A group that still has processes can't be removed: cgroup_new() tries again, also those of agents
+ * that are gone. Not thread-safe for one group; different groups are independent.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include "common/err.h"
 
 #define CGROUP_MAX_DIRS 3
+#define CGROUP_PATH_BYTES 1024
 
 struct cgroup;
 
@@ -27,11 +29,25 @@ struct cgroup_limits {
  */
 int cgroup_open_own_memory(const char *v2_file, const char *v1_file);
 
-bool cgroup_has_limits(const struct cgroup_limits *l);
+/* The directory of the group that the agent is in, where it certainly is that one. v2 only. */
+int cgroup_find_own(char ret[CGROUP_PATH_BYTES], struct err *e);
+
+/*
+ * Every command's group is made in this directory, which stays the caller's, from now on; what agents that
+ * are gone left there is removed. Before there are threads. cgroup_leave_base(): after them.
+ */
+int cgroup_use_base(const char *dir, struct err *e);
+void cgroup_leave_base(void);
+
+/* Does a command with these limits get a group? */
+bool cgroup_is_wanted(const struct cgroup_limits *l);
 
 /* ERR_UNIMPLEMENTED names the first limit that this box can't keep: "limits.pids". */
 int cgroup_new(const struct cgroup_limits *l, struct cgroup **ret, struct err *e);
-/* The directories, as far as they are empty; the group is of no more use then. */
+/*
+ * The directories, as far as they are empty, the others when they are and another group is made; the
+ * group is of no more use then.
+ */
 void cgroup_remove(const struct cgroup *g);
 struct cgroup *cgroup_free(struct cgroup *g); /* removes it; accepts NULL; returns NULL */
 
@@ -48,6 +64,9 @@ struct cgroup_usage {
 };
 void cgroup_get_usage(const struct cgroup *g, struct cgroup_usage *ret);
 
-/* Kills all that is in it, waits up to wait_ms; *ret_left: how many are still there. */
+/*
+ * Kills all that is in it and waits until all are gone, or none went for wait_ms, 20 times that at
+ * most; *ret_left: how many are still there.
+ */
 int cgroup_kill(const struct cgroup *g, int wait_ms, size_t *ret_left, struct err *e);
 int cgroup_count(const struct cgroup *g, size_t *ret, struct err *e);

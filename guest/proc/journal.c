@@ -15,6 +15,12 @@ void journal_init(struct journal *j, struct journal_budget *b, size_t head_max, 
         .budget = b, .head_max = head_max, .tail_max = tail_max, .head_closed = head_max == 0};
 }
 
+/* May go past the budget: what is given back later goes down from there. */
+static void budget_force(struct journal_budget *b, size_t n)
+{
+    (void)atomic_fetch_add(&b->used, n);
+}
+
 bool journal_budget_take(struct journal_budget *b, size_t n)
 {
     size_t used = atomic_load(&b->used);
@@ -116,8 +122,12 @@ static void tail_grow(struct journal *j, size_t len)
     if (need <= j->tail_cap)
         return;
     cap = next_cap(j->tail_cap, need, j->tail_max);
-    if (!journal_budget_take(j->budget, cap - j->tail_cap))
-        return;
+    if (!journal_budget_take(j->budget, cap - j->tail_cap)) {
+        if (j->tail_cap >= j->tail_min)
+            return;
+        cap = j->tail_min;
+        budget_force(j->budget, cap - j->tail_cap);
+    }
     tail = malloc(cap);
     if (!tail) {
         journal_budget_give(j->budget, cap - j->tail_cap);

@@ -30,6 +30,7 @@ void journal_budget_give(struct journal_budget *b, size_t n);
 struct journal {
     struct journal_budget *budget;
     size_t head_max, tail_max;
+    size_t tail_min; /* the tail grows to that also when the budget is used up */
     char *head;
     size_t head_len, head_cap;
     bool head_closed;                   /* the head got all that it will ever have */

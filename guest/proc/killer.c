@@ -51,15 +51,27 @@ static void on_job_done(struct loop *l, void *arg)
     job_free(j);
 }
 
-/* A command's own group misses nobody; the marks and sessions may. */
-static void work_on_group(struct job *j, const struct cgroup *g)
+/*
+ * A command's own group misses nobody; the marks and sessions may. It goes first: it is killed at
+ * once, and what forks without end does not slow the look at /proc down.
+ */
+static void kill_all(struct job *j, const struct tree *t, const struct cgroup *g)
 {
-    size_t n;
+    size_t n_group;
+    bool is_known = g && cgroup_kill(g, KILL_WAIT_MS, &n_group, NULL) == 0;
 
-    if (j->kind == JOB_KILL && cgroup_kill(g, KILL_WAIT_MS, &n, NULL) == 0)
-        j->n = n;
-    else if (j->kind == JOB_COUNT && cgroup_count(g, &n, NULL) == 0 && n > j->n)
-        j->n = n;
+    j->result = tree_kill(t, KILL_WAIT_MS, &j->n, NULL);
+    if (is_known)
+        j->n = n_group;
+}
+
+static void count_all(struct job *j, const struct tree *t, const struct cgroup *g)
+{
+    size_t n_group;
+
+    j->result = tree_count(t, &j->n, NULL);
+    if (g && cgroup_count(g, &n_group, NULL) == 0 && n_group > j->n)
+        j->n = n_group;
 }
 
 static void job_work(struct job *j)
@@ -72,14 +84,12 @@ static void job_work(struct job *j)
         j->result = tree_signal(&t, j->sig, &j->n, NULL);
         break;
     case JOB_COUNT:
-        j->result = tree_count(&t, &j->n, NULL);
+        count_all(j, &t, j->proc->cgroup);
         break;
     case JOB_KILL:
-        j->result = tree_kill(&t, KILL_WAIT_MS, &j->n, NULL);
+        kill_all(j, &t, j->proc->cgroup);
         break;
     }
-    if (j->proc->cgroup)
-        work_on_group(j, j->proc->cgroup);
 }
 
 static void run_job(void *arg)
@@ -87,6 +97,8 @@ static void run_job(void *arg)
     struct job *j = arg;
 
     job_work(j);
+    if (j->is_asked)
+        atomic_fetch_sub(&j->proc->n_asked, 1);
     if (j->is_asked || loop_post(j->proc->reg->loop, on_job_done, j, NULL) < 0)
         job_free(j);
 }
@@ -109,7 +121,10 @@ static void on_poll(struct loop *l, void *arg)
     (void)l;
     p->poll_timer = NULL;
     proc_ref(p);
-    decide(p, NULL);
+    if (p->kill_phase == KILL_NONE)
+        proc_check_end(p);
+    else
+        decide(p, NULL);
     proc_unref(p);
 }
 
@@ -117,6 +132,15 @@ static void poll_in(struct proc *p, int ms)
 {
     p->poll_timer = loop_timer_del(p->poll_timer);
     (void)loop_timer_add(p->reg->loop, clock_mono_ms() + ms, on_poll, p, &p->poll_timer, NULL);
+}
+
+bool killer_holds_end(struct proc *p)
+{
+    if (p->kill_phase != KILL_NONE || atomic_load(&p->n_asked) == 0)
+        return false;
+    if (!p->poll_timer)
+        poll_in(p, POLL_FIRST_MS);
+    return true;
 }
 
 /*
@@ -193,7 +217,7 @@ static void decide(struct proc *p, const struct job *done)
 {
     if (p->info.state != PROC_RUNNING || p->has_job)
         return;
-    if (p->is_reaped && !reap_has_children()) {
+    if (p->is_reaped && !reap_has_children(p->reg)) {
         be_done(p, 0); /* no child, no orphan: nothing of any tree is left */
         return;
     }
@@ -240,6 +264,7 @@ int killer_signal_tree(struct proc *p, int sig, struct err *e)
     if (r < 0)
         return r;
     j->is_asked = true;
+    atomic_fetch_add(&p->n_asked, 1);
     if (pool_run(p->reg->pool, run_job, j, NULL) < 0)
         run_job(j); /* no thread is to be had: all the more reason to do it */
     return 0;

@@ -1,4 +1,8 @@
-/* launch: from what was asked to a running child. Runs on a pool thread. */
+/*
+ * launch: from what was asked to a running child. Runs on a pool thread, which waits in spawn()
+ * until the child is the program. On a busy machine that may be over before this thread has its
+ * turn: who finds it ended (the reaper) then does what is left to do, by launch_take_over().
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,8 +39,21 @@ struct launch {
     int child_fd[3]; /* stdin, stdout, stderr; a pty's are the same */
     int cgroup_fd[CGROUP_MAX_DIRS];
     size_t n_cgroup_fds;
+    int null_fd;   /* borrowed: stdin, where child_fd[0] is -1 */
     int own_fd[3]; /* the agent's ends; a pty's master is [1] */
+    struct spawn_room *room;
 };
+
+static void close_childs(struct launch *la)
+{
+    for (size_t i = 0; i < 3; i++) {
+        if (i == 0 || la->child_fd[i] != la->child_fd[0])
+            fd_close(la->child_fd[i]);
+        if (i > 0)
+            la->child_fd[i] = -1;
+    }
+    la->child_fd[0] = -1;
+}
 
 static void launch_done(struct launch *la)
 {
@@ -47,22 +64,18 @@ static void launch_done(struct launch *la)
     fd_close(la->script_fd);
     for (size_t i = 0; i < la->n_cgroup_fds; i++)
         fd_close(la->cgroup_fd[i]);
-    for (size_t i = 0; i < 3; i++) {
-        if (i == 0 || la->child_fd[i] != la->child_fd[0])
-            fd_close(la->child_fd[i]);
+    close_childs(la);
+    for (size_t i = 0; i < 3; i++)
         fd_close(la->own_fd[i]);
-    }
+    la->room = spawn_room_free(la->room);
 }
 
-static int set_user(struct launch *la, const struct proc_spec *s, struct err *e)
+static int set_user(struct launch *la, const struct proc *p, struct err *e)
 {
-    const char *who = s->user ? s->user : s->default_user;
-    int r;
+    const char *who = p->spec.user ? p->spec.user : p->spec.default_user;
+    int r = user_cache_find(&p->reg->users, who, geteuid(), &la->user, e);
 
-    if (!who)
-        return user_find_uid(geteuid(), &la->user, e);
-    r = user_find(who, &la->user, e);
-    if (r < 0)
+    if (r < 0 || !who)
         return r;
     la->is_switch = geteuid() == 0;
     if (!la->is_switch && la->user.uid != geteuid())
@@ -79,7 +92,7 @@ static int add_env(char ***env, const char *name, const char *value, struct err 
     setting = malloc(bytes);
     if (!setting)
         return err_oom(e);
-    (void)snprintf(setting, bytes, "%s=%s", name, value);
+    (void)stpcpy(stpcpy(stpcpy(setting, name), "="), value);
     return strv_push(env, setting, e);
 }
 
@@ -174,17 +187,19 @@ static int make_pipe(int own_end, int *ret_own, int *ret_child, struct err *e)
         return err_sys(e, errno, "making a pipe");
     *ret_own = fds[own_end];
     *ret_child = fds[!own_end];
-    return io_set_nonblock(*ret_own, true, e);
+    if (fcntl(*ret_own, F_SETFL, O_NONBLOCK) < 0) /* it has no other flags to keep */
+        return err_sys(e, errno, "making a pipe");
+    return 0;
 }
 
-static int make_stdin(struct launch *la, const struct proc_spec *s, struct err *e)
+static int make_stdin(struct launch *la, const struct proc *p, struct err *e)
 {
     int r;
 
-    if (s->stdin_open || s->stdin_len > 0)
+    if (p->spec.stdin_open || p->spec.stdin_len > 0)
         return make_pipe(1, &la->own_fd[0], &la->child_fd[0], e);
-    la->child_fd[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (la->child_fd[0] >= 0)
+    la->null_fd = p->reg->null_fd;
+    if (la->null_fd >= 0)
         return 0;
     /* A box without /dev: a pipe that nobody writes to is as empty. */
     r = make_pipe(1, &la->own_fd[0], &la->child_fd[0], e);
@@ -193,8 +208,9 @@ static int make_stdin(struct launch *la, const struct proc_spec *s, struct err *
     return r;
 }
 
-static int make_stdio(struct launch *la, const struct proc_spec *s, struct err *e)
+static int make_stdio(struct launch *la, const struct proc *p, struct err *e)
 {
+    const struct proc_spec *s = &p->spec;
     const struct pty_options pty = {
         .cols = s->cols,
         .rows = s->rows,
@@ -209,7 +225,7 @@ static int make_stdio(struct launch *la, const struct proc_spec *s, struct err *
             la->child_fd[1] = la->child_fd[2] = la->child_fd[0];
         return r;
     }
-    r = make_stdin(la, s, e);
+    r = make_stdin(la, p, e);
     if (r == 0)
         r = make_pipe(0, &la->own_fd[1], &la->child_fd[1], e);
     if (r == 0)
@@ -222,7 +238,7 @@ static int make_cgroup(struct launch *la, struct proc *p, struct err *e)
     const struct cgroup_limits *limits = &p->spec.cgroup;
     int r;
 
-    if (!cgroup_has_limits(limits))
+    if (!cgroup_is_wanted(limits))
         return 0;
     r = cgroup_new(limits, &p->cgroup, e);
     return r < 0 ? r : cgroup_open(p->cgroup, la->cgroup_fd, &la->n_cgroup_fds, e);
@@ -233,7 +249,7 @@ static int prepare(struct launch *la, struct proc *p, struct err *e)
     const struct proc_spec *s = &p->spec;
     int r;
 
-    r = set_user(la, s, e);
+    r = set_user(la, p, e);
     if (r == 0)
         r = make_env(la, p, e);
     if (r == 0)
@@ -241,10 +257,13 @@ static int prepare(struct launch *la, struct proc *p, struct err *e)
     if (r == 0)
         r = make_argv(la, s, e);
     if (r == 0)
-        r = make_stdio(la, s, e);
+        r = make_stdio(la, p, e);
     if (r == 0)
         r = make_cgroup(la, p, e);
-    return r;
+    if (r < 0)
+        return r;
+    la->room = spawn_room_new();
+    return la->room ? 0 : err_oom(e);
 }
 
 static int start(struct launch *la, struct proc *p, struct err *e)
@@ -255,7 +274,7 @@ static int start(struct launch *la, struct proc *p, struct err *e)
         .envp = la->env,
         .cwd = la->cwd,
         .cwd_or_root = !s->cwd && !s->workdir,
-        .stdin_fd = la->child_fd[0],
+        .stdin_fd = la->child_fd[0] >= 0 ? la->child_fd[0] : la->null_fd,
         .stdout_fd = la->child_fd[1],
         .stderr_fd = la->child_fd[2],
         .script_fd = la->script_fd,
@@ -274,18 +293,42 @@ static int start(struct launch *la, struct proc *p, struct err *e)
     memcpy(a.cgroup_fds, la->cgroup_fd, sizeof(a.cgroup_fds));
     p->oom_kills_before = oom_count(&p->reg->oom);
     p->started_mono_ms = clock_mono_ms();
-    return spawn(&a, &p->pid, e);
+    (void)pthread_mutex_lock(&p->lock);
+    p->launch = la; /* from here on it may be taken over */
+    (void)pthread_mutex_unlock(&p->lock);
+    return spawn(&a, la->room, &p->pid, e);
 }
 
+/*
+ * A line's end makes a terminal hand over what was typed, and so does ^D; only ^D on an empty line
+ * is the end. One in raw mode has none.
+ */
+static void end_terminal(struct proc *p, bool is_within_a_line)
+{
+    if (p->spec.pty_raw)
+        return;
+    if (is_within_a_line)
+        (void)proc_close_stdin(p, NULL);
+    (void)proc_close_stdin(p, NULL);
+}
+
+/* What comes at once, and then, unless more may come, the end. Nothing to be had needs neither. */
 static void queue_stdin(struct proc *p)
 {
     struct proc_spec *s = &p->spec;
+    bool is_within_a_line;
     uint64_t end;
 
-    if (s->stdin_len > 0)
-        (void)proc_write(p, 0, s->stdin_data, s->stdin_len, &end, NULL);
+    if (s->stdin_len == 0)
+        return;
+    is_within_a_line = s->stdin_data[s->stdin_len - 1] != '\n';
+    (void)proc_write(p, 0, s->stdin_data, s->stdin_len, &end, NULL);
     free(TAKE(s->stdin_data));
-    if (!s->stdin_open && !s->has_pty)
+    if (s->stdin_open)
+        return;
+    if (s->has_pty)
+        end_terminal(p, is_within_a_line);
+    else
         (void)proc_close_stdin(p, NULL);
 }
 
@@ -298,33 +341,87 @@ static void on_started(struct loop *l, void *arg)
     proc_unref(p);
 }
 
-static void succeed(struct launch *la, struct proc *p)
+/* Without memory for this the reaper adopts it when it ends. */
+static void hand_over(struct proc *p)
+{
+    struct loop *l = p->reg->loop;
+    const struct proc_spec *s = &p->spec;
+    bool is_urgent = s->has_pty || s->stdin_open || s->stdin_len > 0 || output_has_readers(p);
+    int r;
+
+    /* Most commands that nobody watches are over before the loop would have had to look at them. */
+    if (is_urgent)
+        r = loop_post(l, on_started, proc_ref(p), NULL);
+    else
+        r = loop_post_lazily(l, on_started, proc_ref(p), NULL);
+    if (r < 0)
+        proc_unref(p);
+}
+
+/* With the lock, once: it runs, and what it needs from here on is the command's own. */
+static void settle(struct proc *p)
+{
+    struct launch *la = TAKE(p->launch);
+
+    close_childs(la);
+    p->stdin_fd = TAKE_FD(la->own_fd[0]);
+    p->out_fd[PROC_STDOUT] = TAKE_FD(la->own_fd[1]);
+    p->out_fd[PROC_STDERR] = TAKE_FD(la->own_fd[2]);
+    p->info.is_eof[PROC_STDERR] = p->spec.has_pty;
+    p->info.is_stdin_open = p->stdin_fd >= 0 || p->spec.has_pty;
+    p->stdin_close_asked = !p->info.is_stdin_open;
+    p->info.pid = p->pid;
+    p->info.started_ms = clock_real_ms();
+    p->info.state = PROC_RUNNING;
+}
+
+static void announce(struct proc *p)
 {
     struct registry *reg = p->reg;
 
     (void)pthread_mutex_lock(&reg->lock);
     reg->totals.started_total++;
     (void)pthread_mutex_unlock(&reg->lock);
-    (void)pthread_mutex_lock(&p->lock);
-    p->stdin_fd = TAKE_FD(la->own_fd[0]);
-    p->out_fd[PROC_STDOUT] = TAKE_FD(la->own_fd[1]);
-    p->out_fd[PROC_STDERR] = TAKE_FD(la->own_fd[2]);
-    p->info.is_eof[PROC_STDERR] = p->spec.has_pty;
-    p->info.is_stdin_open = p->stdin_fd >= 0 || p->spec.has_pty;
-    p->info.pid = p->pid;
-    p->info.started_ms = clock_real_ms();
-    p->info.state = PROC_RUNNING;
-    (void)pthread_mutex_unlock(&p->lock);
     proc_wake(p);
+}
+
+static void succeed(struct proc *p)
+{
+    bool is_mine;
+
+    (void)pthread_mutex_lock(&p->lock);
+    is_mine = p->launch != NULL;
+    if (is_mine)
+        settle(p);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (!is_mine)
+        return;
+    announce(p);
     queue_stdin(p);
-    /* Without memory for this the reaper adopts it when it ends. */
-    if (loop_post(reg->loop, on_started, proc_ref(p), NULL) < 0)
-        proc_unref(p);
+    proc_spec_used(&p->spec);
+    hand_over(p);
+}
+
+bool launch_take_over(struct proc *p)
+{
+    bool is_mine;
+
+    (void)pthread_mutex_lock(&p->lock);
+    is_mine = p->launch && !spawn_room_has_failed(p->launch->room);
+    if (is_mine)
+        settle(p);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (is_mine) {
+        proc_spec_used(&p->spec);
+        announce(p);
+    }
+    return is_mine;
 }
 
 static void give_up(struct proc *p, const struct err *e)
 {
     (void)pthread_mutex_lock(&p->lock);
+    p->launch = NULL;
     p->info.error = *e;
     p->info.state = PROC_FAILED;
     (void)pthread_mutex_unlock(&p->lock);
@@ -335,7 +432,7 @@ static void give_up(struct proc *p, const struct err *e)
 void launch_run(void *arg)
 {
     _cleanup_(launch_done) struct launch la = {
-        .script_fd = -1, .child_fd = {-1, -1, -1}, .own_fd = {-1, -1, -1}};
+        .script_fd = -1, .child_fd = {-1, -1, -1}, .null_fd = -1, .own_fd = {-1, -1, -1}};
     struct proc *p = arg;
     struct err e = {0};
     int r;
@@ -346,6 +443,6 @@ void launch_run(void *arg)
     if (r < 0)
         give_up(p, &e);
     else
-        succeed(&la, p);
+        succeed(p);
     proc_unref(p);
 }

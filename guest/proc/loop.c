@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -40,28 +41,42 @@ struct loop_timer {
 struct post {
     loop_fn fn;
     void *arg;
+    bool is_sure;
     struct post *next;
 };
 
 struct loop {
     int epoll_fd;
     int wake_fd; /* an eventfd: something was posted, or stop */
+    int lazy_fd; /* a timerfd: something has waited for LOOP_LAZY_MS */
     pthread_t thread;
     bool started; /* loop_start()'s thread is there to be joined */
     _Atomic bool stopping;
     _Atomic bool running;
+    bool is_over;             /* loop_free() has begun */
     pthread_t runner;         /* valid while running */
     struct loop_timer **heap; /* the earliest first */
     size_t n_timers, cap_timers;
     uint64_t next_serial;
     struct loop_watch *dead;
+    loop_fn on_quiet; /* NULL: nobody wants to know */
+    void *on_quiet_arg;
     pthread_mutex_t lock;
-    struct post *first, *last; /* guarded by lock */
+    /* guarded by lock: */
+    struct post *first, *last;
+    bool is_woken;      /* for what is posted now */
+    bool is_lazy_armed; /* lazy_fd will wake the loop */
 };
+
+static int add_own(struct loop *l, int *fd)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = fd};
+
+    return *fd < 0 ? -1 : epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, *fd, &ev);
+}
 
 int loop_new(struct loop **ret, struct err *e)
 {
-    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
     struct loop *l = calloc(1, sizeof(*l));
 
     if (!l)
@@ -69,8 +84,8 @@ int loop_new(struct loop **ret, struct err *e)
     (void)pthread_mutex_init(&l->lock, NULL);
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (l->epoll_fd < 0 || l->wake_fd < 0 ||
-        epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->wake_fd, &ev) < 0) {
+    l->lazy_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (l->epoll_fd < 0 || add_own(l, &l->wake_fd) < 0 || add_own(l, &l->lazy_fd) < 0) {
         int sys = errno;
 
         loop_free(l);
@@ -95,21 +110,30 @@ struct loop *loop_free(struct loop *l)
     if (!l)
         return NULL;
     assert(!l->started && !l->running);
-    free_dead(l);
+    l->is_over = true;
     while (l->first) {
         struct post *p = l->first;
 
         l->first = p->next;
+        if (p->is_sure)
+            p->fn(l, p->arg);
         free(p);
     }
+    free_dead(l);
     for (size_t i = 0; i < l->n_timers; i++)
         free(l->heap[i]);
     free(l->heap);
     fd_close(l->wake_fd);
+    fd_close(l->lazy_fd);
     fd_close(l->epoll_fd);
     (void)pthread_mutex_destroy(&l->lock);
     free(l);
     return NULL;
+}
+
+bool loop_is_over(const struct loop *l)
+{
+    return l->is_over;
 }
 
 bool loop_is_here(const struct loop *l)
@@ -302,6 +326,13 @@ static int wait_ms(const struct loop *l)
     return left > 3600 * 1000 ? 3600 * 1000 : (int)left;
 }
 
+void loop_on_quiet(struct loop *l, loop_fn fn, void *arg)
+{
+    assert_owner(l);
+    l->on_quiet = fn;
+    l->on_quiet_arg = arg;
+}
+
 /* ---- posts ---- */
 
 static void wake(struct loop *l)
@@ -311,35 +342,76 @@ static void wake(struct loop *l)
     (void)!write(l->wake_fd, &one, sizeof(one)); /* full means that it is awake already */
 }
 
-int loop_post(struct loop *l, loop_fn fn, void *arg, struct err *e)
+static void arm_lazy(struct loop *l)
+{
+    const struct itimerspec in = {.it_value.tv_nsec = LOOP_LAZY_MS * 1000000};
+
+    (void)timerfd_settime(l->lazy_fd, 0, &in, NULL);
+}
+
+static void on_lazy(struct loop *l)
+{
+    uint64_t count;
+
+    (void)pthread_mutex_lock(&l->lock);
+    l->is_lazy_armed = false;
+    (void)!read(l->lazy_fd, &count, sizeof(count));
+    (void)pthread_mutex_unlock(&l->lock);
+}
+
+static int post(struct loop *l, loop_fn fn, void *arg, bool lazily, bool is_sure, struct err *e)
 {
     struct post *p = calloc(1, sizeof(*p));
-    bool was_empty;
+    bool must_wake, must_arm;
 
     if (!p)
         return err_oom(e);
-    *p = (struct post){.fn = fn, .arg = arg};
+    *p = (struct post){.fn = fn, .arg = arg, .is_sure = is_sure};
     (void)pthread_mutex_lock(&l->lock);
-    was_empty = !l->first;
-    if (was_empty)
-        l->first = p;
-    else
+    if (l->first)
         l->last->next = p;
+    else
+        l->first = p;
     l->last = p;
+    must_wake = !lazily && !l->is_woken;
+    must_arm = lazily && !l->is_woken && !l->is_lazy_armed;
+    l->is_woken |= must_wake;
+    l->is_lazy_armed |= must_arm;
+    if (must_arm) /* with the lock: on_lazy() must not take away what is being armed */
+        arm_lazy(l);
     (void)pthread_mutex_unlock(&l->lock);
-    if (was_empty)
+    if (must_wake)
         wake(l);
     return 0;
 }
 
-static void run_posts(struct loop *l)
+int loop_post(struct loop *l, loop_fn fn, void *arg, struct err *e)
+{
+    return post(l, fn, arg, false, false, e);
+}
+
+int loop_post_lazily(struct loop *l, loop_fn fn, void *arg, struct err *e)
+{
+    return post(l, fn, arg, true, false, e);
+}
+
+int loop_post_sure(struct loop *l, loop_fn fn, void *arg, struct err *e)
+{
+    return post(l, fn, arg, false, true, e);
+}
+
+/* Was there one? */
+static bool run_posts(struct loop *l)
 {
     struct post *p;
+    bool is_some;
 
     (void)pthread_mutex_lock(&l->lock);
     p = l->first;
     l->first = l->last = NULL;
+    l->is_woken = false;
     (void)pthread_mutex_unlock(&l->lock);
+    is_some = p != NULL;
     while (p) {
         struct post *next = p->next;
 
@@ -347,6 +419,7 @@ static void run_posts(struct loop *l)
         free(p);
         p = next;
     }
+    return is_some;
 }
 
 /* ---- the thread ---- */
@@ -358,8 +431,10 @@ static void dispatch(struct loop *l, const struct epoll_event *ev, int n)
     for (int i = 0; i < n; i++) {
         struct loop_watch *w = ev[i].data.ptr;
 
-        if (!w)
+        if (ev[i].data.ptr == &l->wake_fd)
             (void)!read(l->wake_fd, &count, sizeof(count));
+        else if (ev[i].data.ptr == &l->lazy_fd)
+            on_lazy(l);
         else if (w->fn)
             w->fn(l, ev[i].events, w->arg);
     }
@@ -378,6 +453,8 @@ static int wait_quiet(struct loop *l, struct epoll_event *ev, int64_t *burst_ms)
     } else if (*burst_ms && clock_mono_ms() - *burst_ms >= QUIET_MS) {
         mem_give_back();
         *burst_ms = 0;
+        if (l->on_quiet)
+            l->on_quiet(l, l->on_quiet_arg);
     }
     return n;
 }
@@ -398,14 +475,24 @@ int loop_run(struct loop *l, struct err *e)
             break;
         }
         dispatch(l, ev, n);
-        run_posts(l);
+        (void)run_posts(l);
         run_timers(l);
         free_dead(l);
     }
-    run_posts(l); /* what was posted before the stop still runs */
+    (void)run_posts(l); /* what was posted before the stop still runs */
     free_dead(l);
     l->running = false;
     return r;
+}
+
+bool loop_run_posted(struct loop *l)
+{
+    bool is_some;
+
+    assert(!l->running);
+    is_some = run_posts(l);
+    free_dead(l);
+    return is_some;
 }
 
 static void *thread_main(void *arg)

@@ -9,6 +9,8 @@
 
 #include "common/err.h"
 
+#define LOOP_LAZY_MS 3
+
 struct loop;
 struct loop_watch; /* a descriptor being watched */
 struct loop_timer;
@@ -35,5 +37,24 @@ int loop_timer_add(struct loop *l, int64_t at_mono_ms, loop_fn fn, void *arg,
                    struct loop_timer **ret, struct err *e);
 struct loop_timer *loop_timer_del(struct loop_timer *t); /* accepts NULL; returns NULL */
 
+/*
+ * On the loop's thread only (or before it starts): fn runs when nothing has happened for a while after
+ * something had, which is the time to give back what it has left behind. NULL: no more.
+ */
+void loop_on_quiet(struct loop *l, loop_fn fn, void *arg);
+
 /* From any thread: run fn on the loop's thread, in order. Fails only when there is no memory. */
 int loop_post(struct loop *l, loop_fn fn, void *arg, struct err *e);
+/*
+ * The same for what gives something back: should the loop have ended before, loop_free() runs it, when
+ * no other thread is left; loop_is_over() is true then.
+ */
+int loop_post_sure(struct loop *l, loop_fn fn, void *arg, struct err *e);
+bool loop_is_over(const struct loop *l);
+/*
+ * The same, in the same order, for what may wait for the loop's next turn, whatever that is for, or
+ * for LOOP_LAZY_MS: a sleeping loop is not woken for it alone.
+ */
+int loop_post_lazily(struct loop *l, loop_fn fn, void *arg, struct err *e);
+/* After the end of loop_run() or loop_stop(): what has been posted since runs now, here. Was there any? */
+bool loop_run_posted(struct loop *l);

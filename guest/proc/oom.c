@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/str.h"
 
 #include "common/banned.h"
 
@@ -18,8 +19,7 @@
 #define MAX_RECORDS 10000               /* in one look */
 #define FIRST_PID_NAMESPACE 0xEFFFFFFCu /* the kernel's PROC_PID_INIT_INO */
 
-/* In another pid namespace the log's numbers are not those that we know our children by. */
-static bool has_kernels_pids(void)
+bool oom_has_kernels_pids(void)
 {
     struct stat st;
 
@@ -31,7 +31,7 @@ void oom_init(struct oom *o)
     *o = (struct oom){.log_fd = -1};
     o->counter_fd = cgroup_open_own_memory("memory.events", "memory.oom_control");
     o->looked = oom_count(o);
-    if (o->looked >= 0 || !has_kernels_pids())
+    if (o->looked >= 0 || !oom_has_kernels_pids())
         return;
     o->log_fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (o->log_fd >= 0)
@@ -47,8 +47,9 @@ void oom_done(struct oom *o)
 
 long long oom_count(const struct oom *o)
 {
+    static const char name[] = "\noom_kill ";
     char text[FILE_BYTES], *at;
-    long long count;
+    int64_t count;
     ssize_t n;
 
     n = o->counter_fd < 0 ? -1 : pread(o->counter_fd, text + 1, sizeof(text) - 2, 0);
@@ -56,8 +57,12 @@ long long oom_count(const struct oom *o)
         return -1;
     text[0] = '\n';
     text[n + 1] = '\0';
-    at = strstr(text, "\noom_kill ");
-    return at && sscanf(at, "\noom_kill %lld", &count) == 1 ? count : -1;
+    at = strstr(text, name);
+    if (!at)
+        return -1;
+    at += strlen(name);
+    at[strcspn(at, "\n")] = '\0';
+    return str_parse_i64(at, 0, INT64_MAX, &count, NULL) == 0 ? count : -1;
 }
 
 bool oom_parse_log(const char *record, pid_t *ret_pid, int64_t *ret_mono_us)

@@ -38,6 +38,9 @@ struct oom_death {
     int64_t started_mono_ms;
 };
 
+/* In another pid namespace the log's numbers are not those that we know our children by. */
+bool oom_has_kernels_pids(void);
+
 void oom_init(struct oom *o);
 void oom_done(struct oom *o);
 

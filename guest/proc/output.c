@@ -14,7 +14,10 @@
 
 #define READS_A_TURN 8 /* of PROC_READ_BYTES, then others have a turn */
 #define WATCH_DELAY_MS 3
+#define NEXT_BYTES (2 * PROC_READ_BYTES) /* a read, and what a pipe holds at the command's end */
+#define STALL_LOOK_MS 1000
 #define PTY_DRAIN_MS 500 /* how long a terminal may take to say that it is at its end */
+#define PTY_AGAIN_MS 50  /* one that nobody has open is looked at again */
 
 /* ---- readers and waiters ---- */
 
@@ -101,9 +104,12 @@ int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e)
         p->n_subs++;
         if (s->is_lossless)
             p->is_awaited = false;
-        for (size_t i = 0; i < N_PROC_STREAMS && s->is_lossless; i++)
+        for (size_t i = 0; i < N_PROC_STREAMS && s->is_lossless;
+             i++) { /* else it would miss some */
+            p->out[i].tail_min = NEXT_BYTES + PROC_READ_BYTES;
             if (p->out[i].tail_max < PROC_LAG_BYTES + PROC_READ_BYTES)
-                p->out[i].tail_max = PROC_LAG_BYTES + PROC_READ_BYTES; /* else it would miss some */
+                p->out[i].tail_max = PROC_LAG_BYTES + PROC_READ_BYTES;
+        }
     }
     (void)pthread_mutex_unlock(&p->subs_lock);
     (void)pthread_mutex_unlock(&p->lock);
@@ -118,6 +124,14 @@ void proc_post(struct proc *p, loop_fn fn)
 {
     if (loop_post(p->reg->loop, fn, proc_ref(p), NULL) < 0)
         proc_unref(p);
+}
+
+void proc_wake_at(struct proc *p, struct proc_sub *s, int64_t at_mono_ms)
+{
+    (void)pthread_mutex_lock(&p->subs_lock);
+    s->deadline_ms = at_mono_ms;
+    (void)pthread_mutex_unlock(&p->subs_lock);
+    proc_post(p, set_wake_timer);
 }
 
 void proc_unsubscribe(struct proc *p, struct proc_sub *s)
@@ -201,6 +215,7 @@ void proc_get_info(struct proc *p, struct proc_info *ret)
 {
     (void)pthread_mutex_lock(&p->lock);
     *ret = p->info;
+    ret->is_stdin_broken = p->stdin_broken;
     for (size_t i = 0; i < N_PROC_STREAMS; i++) {
         ret->bytes[i] = p->out[i].total;
         ret->dropped[i] = dropped(p, i);
@@ -249,14 +264,41 @@ static int look_up(struct proc *p, enum proc_stream stream, uint64_t offset, voi
     return r;
 }
 
-/* With the lock: is a reader that must not miss anything further behind than lag, or the disk? */
+/* With the lock: how far behind a reader may be, and the next piece still not cost it anything. */
+static uint64_t most_behind(const struct journal *j, uint64_t lag)
+{
+    uint64_t room = j->tail_cap > j->tail_min ? j->tail_cap : j->tail_min;
+
+    if (!j->tail_cap || room >= lag + NEXT_BYTES)
+        return lag;
+    return room > NEXT_BYTES ? room - NEXT_BYTES : 0;
+}
+
+/* With the lock: is one that is waited for further behind than lag: a reader, or the disk? */
 static bool is_held_up(const struct proc *p, enum proc_stream i, uint64_t lag)
 {
+    lag = most_behind(&p->out[i], lag);
     if (spill_is_behind(&p->spill[i]) || (p->is_awaited && p->out[i].total > p->left_at[i] + lag))
         return true;
     for (const struct proc_sub *s = p->subs; s; s = s->next)
-        if (s->is_lossless && p->out[i].total > s->read_to[i] + lag)
+        if (s->is_lossless && !s->is_passed && p->out[i].total > s->read_to[i] + lag)
             return true;
+    return false;
+}
+
+bool output_is_wanted(struct proc *p)
+{
+    int64_t now = clock_mono_ms();
+
+    for (struct proc_sub *s = p->subs; s; s = s->next) {
+        if (!s->is_lossless || (p->out[PROC_STDOUT].total <= s->read_to[PROC_STDOUT] &&
+                                p->out[PROC_STDERR].total <= s->read_to[PROC_STDERR]))
+            continue;
+        if (!s->behind_ms)
+            s->behind_ms = now;
+        if (!s->yields || s->behind_ms + PROC_STALL_MS > now)
+            return true;
+    }
     return false;
 }
 
@@ -280,6 +322,10 @@ int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint6
     }
     if (s && s->is_lossless) {
         s->read_to[stream] = r == 0 ? offset + *ret_len : *ret_first_held;
+        if (r == 0 && *ret_len > 0) {
+            s->behind_ms = 0;
+            s->is_passed = false;
+        }
         is_paused = p->is_paused[stream] && !is_held_up(p, stream, PROC_LAG_RESUME_BYTES);
     }
     (void)pthread_mutex_unlock(&p->lock);
@@ -437,6 +483,22 @@ static void keep(struct proc *p, enum proc_stream i, const char *data, size_t le
     (void)pthread_mutex_unlock(&reg->lock);
 }
 
+static void on_watch_timer(struct loop *l, void *arg);
+
+/*
+ * Nobody has the terminal open, but the command runs and may open it again, as /dev/tty. To let go
+ * of it now would hang up: SIGHUP for the command.
+ */
+static bool may_open_again(struct proc *p, int sys)
+{
+    if (!p->spec.has_pty || p->is_reaped || sys != EIO)
+        return false;
+    p->out_watch[PROC_STDOUT] = loop_watch_del(p->out_watch[PROC_STDOUT]);
+    p->watch_timer = loop_timer_del(p->watch_timer);
+    return loop_timer_add(p->reg->loop, clock_mono_ms() + PTY_AGAIN_MS, on_watch_timer, p,
+                          &p->watch_timer, NULL) == 0;
+}
+
 /* One read of at most max bytes; false when there was nothing (more) to be had now. */
 static bool read_some(struct proc *p, enum proc_stream i, size_t max)
 {
@@ -452,9 +514,46 @@ static bool read_some(struct proc *p, enum proc_stream i, size_t max)
         keep(p, i, buf, (size_t)n);
         return (size_t)n == max;
     }
-    if (n == 0 || errno != EAGAIN)
+    if (n == 0 || (errno != EAGAIN && !may_open_again(p, errno)))
         close_stream(p, i); /* a terminal's end is EIO */
     return false;
+}
+
+static void on_stall_timer(struct loop *l, void *arg);
+
+/* The clock of those who are waited for begins; who has taken nothing for too long is passed by. */
+static void look_at_the_slow(struct proc *p)
+{
+    int64_t now = clock_mono_ms();
+    bool one_is_waited_for = false;
+
+    (void)pthread_mutex_lock(&p->lock);
+    for (struct proc_sub *s = p->subs; s; s = s->next) {
+        bool is_behind =
+            p->out[PROC_STDOUT].total > s->read_to[PROC_STDOUT] + PROC_LAG_RESUME_BYTES ||
+            p->out[PROC_STDERR].total > s->read_to[PROC_STDERR] + PROC_LAG_RESUME_BYTES;
+
+        if (!s->yields || s->is_passed || !is_behind)
+            continue;
+        if (!s->behind_ms)
+            s->behind_ms = now;
+        s->is_passed = s->behind_ms + PROC_STALL_MS <= now;
+        one_is_waited_for = one_is_waited_for || !s->is_passed;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    if (one_is_waited_for && !p->stall_timer)
+        (void)loop_timer_add(p->reg->loop, now + STALL_LOOK_MS, on_stall_timer, p, &p->stall_timer,
+                             NULL);
+}
+
+static void on_stall_timer(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    p->stall_timer = NULL;
+    proc_ref(p);
+    look_at_the_slow(p);
+    on_resume(l, p); /* drops the reference */
 }
 
 static bool pause_if_held_up(struct proc *p, enum proc_stream i)
@@ -462,8 +561,10 @@ static bool pause_if_held_up(struct proc *p, enum proc_stream i)
     (void)pthread_mutex_lock(&p->lock);
     p->is_paused[i] = is_held_up(p, i, PROC_LAG_BYTES);
     (void)pthread_mutex_unlock(&p->lock);
-    if (p->is_paused[i])
+    if (p->is_paused[i]) {
         p->out_watch[i] = loop_watch_del(p->out_watch[i]);
+        look_at_the_slow(p);
+    }
     return p->is_paused[i];
 }
 
@@ -565,6 +666,7 @@ static void on_drain_timer(struct loop *l, void *arg)
 static void drain_pty(struct proc *p)
 {
     p->is_paused[PROC_STDOUT] = false;
+    p->watch_timer = loop_timer_del(p->watch_timer);
     watch_stream(p, PROC_STDOUT);
     while (p->out_fd[PROC_STDOUT] >= 0 && read_some(p, PROC_STDOUT, PROC_READ_BYTES))
         ;
@@ -588,6 +690,8 @@ static void on_watch_timer(struct loop *l, void *arg)
     (void)l;
     p->watch_timer = NULL;
     watch_now(p);
+    if (p->spec.has_pty)
+        input_pump(p);
 }
 
 static void on_wanted(struct loop *l, void *arg)
@@ -600,7 +704,7 @@ static void on_wanted(struct loop *l, void *arg)
     proc_unref(p);
 }
 
-static bool has_readers(struct proc *p)
+bool output_has_readers(struct proc *p)
 {
     bool has = false;
 
@@ -617,9 +721,10 @@ static bool has_readers(struct proc *p)
  */
 void output_watch(struct proc *p)
 {
-    if (p->spec.has_pty || has_readers(p) ||
-        loop_timer_add(p->reg->loop, clock_mono_ms() + WATCH_DELAY_MS, on_watch_timer, p,
-                       &p->watch_timer, NULL) < 0)
+    int64_t at_ms = p->started_mono_ms + WATCH_DELAY_MS;
+
+    if (p->spec.has_pty || output_has_readers(p) || clock_mono_ms() >= at_ms ||
+        loop_timer_add(p->reg->loop, at_ms, on_watch_timer, p, &p->watch_timer, NULL) < 0)
         watch_now(p);
 }
 

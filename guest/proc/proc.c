@@ -20,7 +20,14 @@ static void on_timeout(struct loop *l, void *arg)
 
     (void)l;
     p->timeout_timer = NULL;
-    killer_begin(p, REASON_TIMEOUT);
+    if (!p->spec.leader_only) {
+        killer_begin(p, REASON_TIMEOUT);
+        return;
+    }
+    p->kill_reason = REASON_TIMEOUT;
+    p->is_eof_waived = true;
+    (void)proc_signal(p, SIGKILL, false, NULL); /* it has ended: then what is left is its output */
+    proc_check_end(p);
 }
 
 /* The list's reference holds p until registry_ended() and after: timers need none of their own. */
@@ -51,6 +58,7 @@ static void set_status(struct proc *p, int status, bool is_lost)
     } else if (WIFSIGNALED(status)) {
         p->info.reason = REASON_SIGNALED;
         p->info.signal = WTERMSIG(status);
+        p->info.has_core = WCOREDUMP(status);
     } else {
         p->info.code = WEXITSTATUS(status);
     }
@@ -110,7 +118,7 @@ static bool is_spilling(struct proc *p)
 void proc_check_end(struct proc *p)
 {
     bool is_open = p->out_fd[PROC_STDOUT] >= 0 || p->out_fd[PROC_STDERR] >= 0;
-    bool must_wait = p->spec.wait_eof && p->kill_phase != KILL_DONE;
+    bool must_wait = p->spec.wait_eof && p->kill_phase != KILL_DONE && !p->is_eof_waived;
 
     if (!is_open)
         registry_lingering(p, false);
@@ -120,7 +128,7 @@ void proc_check_end(struct proc *p)
         return;
     if (is_open && (must_wait || p->drain_timer))
         return;
-    if (is_spilling(p))
+    if (is_spilling(p) || killer_holds_end(p))
         return;
     proc_finish(p);
 }
@@ -136,7 +144,7 @@ static enum proc_tree tree_verdict(const struct proc *p)
 
     if (is_left)
         return TREE_LEFT;
-    return reap_has_children() ? TREE_BEST_EFFORT : TREE_GONE;
+    return reap_has_children(p->reg) ? TREE_BEST_EFFORT : TREE_GONE;
 }
 
 /* The group has counted those as well that nobody waited for. With the lock. */
@@ -162,6 +170,7 @@ void proc_finish(struct proc *p)
     p->timeout_timer = loop_timer_del(p->timeout_timer);
     p->poll_timer = loop_timer_del(p->poll_timer);
     p->drain_timer = loop_timer_del(p->drain_timer);
+    p->stall_timer = loop_timer_del(p->stall_timer);
     input_close(p);
     (void)pthread_mutex_lock(&p->lock);
     if (p->kill_reason != REASON_NONE && p->info.reason != REASON_OOM)
@@ -191,6 +200,7 @@ void proc_abandon(struct proc *p)
     p->timeout_timer = loop_timer_del(p->timeout_timer);
     p->poll_timer = loop_timer_del(p->poll_timer);
     p->drain_timer = loop_timer_del(p->drain_timer);
+    p->stall_timer = loop_timer_del(p->stall_timer);
     if (p->wake_timer) {
         p->wake_timer = loop_timer_del(p->wake_timer);
         proc_unref(p);
@@ -219,6 +229,22 @@ int proc_signal(struct proc *p, int sig, bool is_tree, struct err *e)
         r = err_sys(e, errno, "sending signal %d to '%s'", sig, p->id);
     (void)pthread_mutex_unlock(&p->lock);
     return r;
+}
+
+static void on_waived(struct loop *l, void *arg)
+{
+    struct proc *p = arg;
+
+    (void)l;
+    if (p->is_adopted)
+        proc_check_end(p);
+    proc_unref(p);
+}
+
+void proc_waive_eof(struct proc *p)
+{
+    p->is_eof_waived = true;
+    proc_post(p, on_waived);
 }
 
 int proc_resize(struct proc *p, unsigned cols, unsigned rows, struct err *e)

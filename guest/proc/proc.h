@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/user.h"
 #include "proc/cgroup.h"
 #include "proc/chunk.h"
 #include "proc/journal.h"
@@ -19,6 +20,7 @@
 #include "proc/registry.h"
 #include "proc/spill.h"
 #include "proc/tree.h"
+#include "proc/words.h"
 #include "system/pool.h"
 
 #define N_ID_BUCKETS 1024
@@ -34,17 +36,24 @@ enum kill_phase {
 struct proc {
     struct registry *reg;
     char *id;
-    struct proc_spec spec;
+    struct proc_spec spec; /* its words, environment and stdin until it runs */
+    struct words words;
     uint32_t serial;
     _Atomic int refs;
     struct cgroup *cgroup; /* NULL: no limits */
     _Atomic pid_t pid;     /* written by the kernel when the child is made; stays after the end */
-    struct proc *id_next, *list_next, *list_prev, *kept_next; /* guarded by registry.lock */
-    bool is_listed;                                           /* guarded by registry.lock */
-    int64_t ended_mono_ms;                                    /* guarded by registry.lock */
+    /* guarded by registry.lock: */
+    struct proc *id_next, *list_next, *list_prev, *kept_next;
+    struct proc *running_next, *running_prev;
+    bool is_listed;
+    int64_t ended_mono_ms;
+
+    _Atomic bool is_eof_waived;
+    _Atomic int n_asked; /* signals to the tree, asked for by callers, on their way */
 
     pthread_mutex_t lock;
     /* guarded by lock: */
+    struct launch *launch; /* launch_run()'s, from before the child is made until it is settled */
     struct proc_info info; /* but the counts, which are the journals' */
     struct journal out[N_PROC_STREAMS];
     struct spill spill[N_PROC_STREAMS];
@@ -79,7 +88,7 @@ struct proc {
     struct loop_watch *stdin_watch, *out_watch[N_PROC_STREAMS];
     bool is_watched; /* its output */
     struct loop_timer *watch_timer, *timeout_timer, *wake_timer, *poll_timer, *drain_timer,
-        *linger_timer;
+        *linger_timer, *stall_timer;
     int64_t started_mono_ms;
     enum kill_phase kill_phase;
     enum proc_reason kill_reason; /* REASON_NONE: as the status says */
@@ -95,11 +104,13 @@ struct registry {
     struct loop *loop;
     struct pool *pool;
     uint32_t instance;
-    uint64_t ignored_signals;  /* that the children get back */
-    struct oom oom;            /* the loop's */
-    int oom_score_adj;         /* of the children; -1: leave it */
-    bool counts_io;            /* does this kernel? */
-    char *path;                /* the PATH of commands that bring none */
+    uint64_t ignored_signals; /* that the children get back */
+    struct oom oom;           /* the loop's */
+    int oom_score_adj;        /* of the children; -1: leave it */
+    bool counts_io;           /* does this kernel? */
+    char *path;               /* the PATH of commands that bring none */
+    struct user_cache users;
+    int null_fd; /* the stdin of commands that get none; -1: a box without /dev/null */
     struct registry_options o; /* with the defaults filled in */
     struct journal_budget budget, spill_budget;
     pthread_mutex_t lock;
@@ -107,6 +118,7 @@ struct registry {
     struct proc *by_id[N_ID_BUCKETS];
     struct proc *first, *last;           /* all that are listed, oldest start first */
     struct proc *kept_first, *kept_last; /* of these the ended ones, oldest end first */
+    struct proc *running;                /* and the others, latest start first */
     uint32_t next_serial;
     size_t n_running, n_kept, n_lingering;
     uint64_t forgotten[REGISTRY_MAX_FORGOTTEN]; /* hashes of ids, a ring */
@@ -123,6 +135,11 @@ struct registry {
 
 /* launch.c: on a pool thread. Sets pid, descriptors, state; posts to the loop. */
 void launch_run(void *proc);
+/*
+ * On the loop's thread, of a child that has ended while launch_run() is in spawn(): does its part.
+ * False: it did that just now, or the child never became the program, which spawn() sees to.
+ */
+bool launch_take_over(struct proc *p);
 
 /* proc.c, on the loop's thread */
 void proc_adopt(struct proc *p); /* watches and timers, once */
@@ -136,7 +153,9 @@ void proc_wake(struct proc *p);             /* without the lock */
 void proc_wake_all(struct proc *p);         /* the same at the end, which is for ever */
 void proc_post(struct proc *p, loop_fn fn); /* fn has a reference to drop */
 void output_watch(struct proc *p);
-void output_drain(struct proc *p); /* the first process has ended: what it wrote is read */
+bool output_is_wanted(struct proc *p);   /* with the lock: by who must not miss any; any thread */
+bool output_has_readers(struct proc *p); /* before the end; any thread */
+void output_drain(struct proc *p);       /* the first process has ended: what it wrote is read */
 
 /* input.c, on the loop's thread */
 void input_pump(struct proc *p);
@@ -146,6 +165,8 @@ void input_close(struct proc *p);
 void killer_begin(struct proc *p, enum proc_reason reason);
 void killer_reaped(struct proc *p);
 int killer_signal_tree(struct proc *p, int sig, struct err *e); /* any thread */
+/* A tree is being ended by a caller's signal: whether anything is left is asked for when that is done. */
+bool killer_holds_end(struct proc *p);
 
 /* registry.c */
 void registry_failed(struct proc *p); /* never ran: the id is free again */
@@ -157,4 +178,4 @@ void registry_relieve_spill(struct registry *r, uint64_t bytes); /* so much more
 /* reap.c, on the loop's thread */
 int reap_init(struct registry *r, struct err *e);
 void reap_done(struct registry *r);
-bool reap_has_children(void); /* running, ended or adopted */
+bool reap_has_children(struct registry *r); /* own or adopted; ended orphans are reaped by it */

@@ -20,8 +20,8 @@ int pty_resize(int master, unsigned cols, unsigned rows, struct err *e)
     struct winsize size = {.ws_col = (unsigned short)cols, .ws_row = (unsigned short)rows};
 
     if (cols == 0 || rows == 0 || cols > PTY_MAX_SIDE || rows > PTY_MAX_SIDE)
-        return err_field(e, ERR_INVALID, "pty", "a terminal has 1 to %d columns and rows",
-                         PTY_MAX_SIDE);
+        return err_field(e, ERR_INVALID, cols == 0 || cols > PTY_MAX_SIDE ? "cols" : "rows",
+                         "a terminal has 1 to %d columns and rows", PTY_MAX_SIDE);
     if (ioctl(master, TIOCSWINSZ, &size) < 0)
         return err_sys(e, errno, "setting the terminal's size");
     return 0;

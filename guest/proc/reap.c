@@ -1,8 +1,7 @@
 /*
  * reap: the one place that waits for processes. SIGCHLD wakes the loop; waitid() without taking
  * says who has ended; a command's status goes to its command, an adopted orphan's to nobody. A
- * child whose spawn() has not returned yet is left for the next look (spawn() itself reaps a child
- * that did not get as far as exec).
+ * child that did not get as far as exec is left for spawn() to reap: a later look finds it gone.
  */
 #include <errno.h>
 #include <signal.h>
@@ -24,25 +23,25 @@
 enum owner {
     OWNER_NOBODY, /* adopted */
     OWNER_COMMAND,
-    OWNER_SPAWN, /* not yet handed over */
+    OWNER_SPAWN, /* spawn() has not returned */
 };
 
-/* *ret is a reference for OWNER_COMMAND. */
+/* *ret is a reference, NULL for OWNER_NOBODY. */
 static enum owner find_owner(struct registry *reg, pid_t pid, struct proc **ret)
 {
     enum owner owner = OWNER_NOBODY;
 
     (void)pthread_mutex_lock(&reg->lock);
-    for (struct proc *p = reg->last; p && owner == OWNER_NOBODY; p = p->list_prev) {
+    for (struct proc *p = reg->running; p && owner == OWNER_NOBODY; p = p->running_next) {
         if (atomic_load(&p->pid) != pid)
             continue;
         (void)pthread_mutex_lock(&p->lock);
-        if (p->info.state == PROC_STARTING) {
+        if (p->info.state == PROC_STARTING)
             owner = OWNER_SPAWN;
-        } else if (p->info.state == PROC_RUNNING && !p->is_reaped) {
+        else if (p->info.state == PROC_RUNNING && !p->is_reaped)
             owner = OWNER_COMMAND;
+        if (owner != OWNER_NOBODY)
             *ret = proc_ref(p);
-        }
         (void)pthread_mutex_unlock(&p->lock);
     }
     (void)pthread_mutex_unlock(&reg->lock);
@@ -63,13 +62,23 @@ static void reap_command(struct proc *p, pid_t pid)
     proc_reaped(p, status, &ru, got != pid);
 }
 
-static void reap_adopted(struct registry *reg, pid_t pid)
+/* False: not yet. */
+static bool reap_started(struct proc *p, pid_t pid)
+{
+    if (!launch_take_over(p))
+        return false;
+    reap_command(p, pid);
+    return true;
+}
+
+static bool reap_adopted(struct registry *reg, pid_t pid)
 {
     if (waitpid(pid, NULL, WNOHANG) != pid)
-        return;
+        return false;
     (void)pthread_mutex_lock(&reg->lock);
     reg->totals.adopted_total++;
     (void)pthread_mutex_unlock(&reg->lock);
+    return true;
 }
 
 /* The oldest ended child, left as it is. 0: none has ended; -1: there are no children. */
@@ -83,9 +92,38 @@ static pid_t peek(idtype_t which, id_t id)
     return si.si_pid;
 }
 
-bool reap_has_children(void)
+bool reap_has_children(struct registry *reg)
 {
-    return peek(P_ALL, 0) >= 0;
+    struct proc *p = NULL;
+    pid_t pid;
+
+    /* An orphan that has ended, and whose signal is still on its way, proves nothing. */
+    while ((pid = peek(P_ALL, 0)) > 0 && find_owner(reg, pid, &p) == OWNER_NOBODY)
+        if (!reap_adopted(reg, pid))
+            break;
+    proc_unref(p);
+    return pid >= 0;
+}
+
+/* Of a child that has ended, or is none of ours any more; false: it can't be taken yet. */
+static bool reap_pid(struct registry *reg, pid_t pid)
+{
+    struct proc *p = NULL;
+    bool is_done = true;
+
+    switch (find_owner(reg, pid, &p)) {
+    case OWNER_NOBODY:
+        (void)reap_adopted(reg, pid);
+        break;
+    case OWNER_COMMAND:
+        reap_command(p, pid);
+        break;
+    case OWNER_SPAWN:
+        is_done = reap_started(p, pid);
+        break;
+    }
+    proc_unref(p);
+    return is_done;
 }
 
 static struct proc **running(struct registry *reg, size_t *ret_n)
@@ -94,10 +132,9 @@ static struct proc **running(struct registry *reg, size_t *ret_n)
     size_t n = 0;
 
     (void)pthread_mutex_lock(&reg->lock);
-    all = calloc(reg->n_running + reg->n_kept + 1, sizeof(struct proc *));
-    for (struct proc *p = reg->first; all && p; p = p->list_next)
-        if (!p->ended_mono_ms)
-            all[n++] = proc_ref(p);
+    all = reg->n_running ? calloc(reg->n_running, sizeof(struct proc *)) : NULL;
+    for (struct proc *p = reg->running; all && p; p = p->running_next)
+        all[n++] = proc_ref(p);
     (void)pthread_mutex_unlock(&reg->lock);
     *ret_n = n;
     return all;
@@ -113,12 +150,10 @@ static void reap_each(struct registry *reg)
     _cleanup_free_ struct proc **all = running(reg, &n);
 
     for (size_t i = 0; i < n; i++) {
-        struct proc *owner = NULL;
         pid_t pid = atomic_load(&all[i]->pid);
 
-        if (pid > 0 && peek(P_PID, (id_t)pid) != 0 && find_owner(reg, pid, &owner) == OWNER_COMMAND)
-            reap_command(owner, pid);
-        proc_unref(owner);
+        if (pid > 0 && peek(P_PID, (id_t)pid) != 0)
+            (void)reap_pid(reg, pid);
         proc_unref(all[i]);
     }
 }
@@ -138,19 +173,11 @@ static void reap_all(struct registry *reg)
     pid_t pid;
 
     while ((pid = peek(P_ALL, 0)) > 0) {
-        struct proc *p = NULL;
-        enum owner owner = find_owner(reg, pid, &p);
-
-        if (owner == OWNER_SPAWN) {
-            reap_each(reg);
-            next_ms = SWEEP_SOON_MS;
-            break;
-        }
-        if (owner == OWNER_COMMAND)
-            reap_command(p, pid);
-        else
-            reap_adopted(reg, pid);
-        proc_unref(p);
+        if (reap_pid(reg, pid))
+            continue;
+        reap_each(reg);
+        next_ms = SWEEP_SOON_MS;
+        break;
     }
     oom_look(&reg->oom);
     if (pid < 0)

@@ -48,6 +48,7 @@ static void proc_free(struct proc *p)
     (void)pthread_mutex_destroy(&p->subs_lock);
     cgroup_free(p->cgroup);
     proc_spec_done(&p->spec);
+    words_done(&p->words);
     free(p->id);
     free(p);
 }
@@ -94,6 +95,8 @@ static int proc_new(struct registry *reg, struct proc_spec *take, struct proc **
         if (r == 0 && !p->id)
             r = err_oom(e);
     }
+    if (r == 0)
+        r = words_init(&p->words, &p->spec, e);
     if (r < 0) {
         proc_free(p);
         return r;
@@ -110,6 +113,16 @@ const char *proc_id(const struct proc *p)
 const struct proc_spec *proc_spec(const struct proc *p)
 {
     return &p->spec;
+}
+
+const struct words *proc_words(const struct proc *p)
+{
+    return &p->words;
+}
+
+pid_t proc_pid(const struct proc *p)
+{
+    return atomic_load(&p->pid);
 }
 
 const char *proc_reason_name(enum proc_reason reason)
@@ -158,6 +171,27 @@ static void list(struct registry *reg, struct proc *p)
         reg->first = p;
     reg->last = p;
     p->is_listed = true;
+}
+
+static void add_running(struct registry *reg, struct proc *p)
+{
+    p->running_next = reg->running;
+    if (reg->running)
+        reg->running->running_prev = p;
+    reg->running = p;
+    reg->n_running++;
+}
+
+static void drop_running(struct registry *reg, struct proc *p)
+{
+    if (p->running_prev)
+        p->running_prev->running_next = p->running_next;
+    else
+        reg->running = p->running_next;
+    if (p->running_next)
+        p->running_next->running_prev = p->running_prev;
+    p->running_next = p->running_prev = NULL;
+    reg->n_running--;
 }
 
 /* The caller unrefs p, without the lock. */
@@ -238,7 +272,7 @@ static int list_new(struct registry *reg, struct proc *fresh, struct proc **ret,
     r = p ? attach(p, &fresh->spec, e) : check_room(reg, e);
     if (r == 0 && !p) {
         fresh->serial = ++reg->next_serial;
-        reg->n_running++;
+        add_running(reg, fresh);
         list(reg, fresh);
         p = fresh;
     }
@@ -305,6 +339,21 @@ int registry_get(struct registry *reg, const char *id, struct proc **ret, struct
     return r;
 }
 
+struct proc *registry_find(struct registry *reg, bool (*is_it)(struct proc *p, const void *arg),
+                           const void *arg)
+{
+    struct proc *p;
+
+    (void)pthread_mutex_lock(&reg->lock);
+    p = reg->last;
+    while (p && !is_it(p, arg))
+        p = p->list_prev;
+    if (p)
+        proc_ref(p);
+    (void)pthread_mutex_unlock(&reg->lock);
+    return p;
+}
+
 int registry_list(struct registry *reg, struct proc ***ret, size_t *ret_n, struct err *e)
 {
     struct proc **all;
@@ -369,7 +418,7 @@ void registry_failed(struct proc *p)
 
     (void)pthread_mutex_lock(&reg->lock);
     unlist(reg, p);
-    reg->n_running--;
+    drop_running(reg, p);
     reg->totals.failed_total++;
     (void)pthread_mutex_unlock(&reg->lock);
     proc_unref(p);
@@ -450,7 +499,7 @@ void registry_ended(struct proc *p)
     else
         reg->kept_first = p;
     reg->kept_last = p;
-    reg->n_running--;
+    drop_running(reg, p);
     reg->n_kept++;
     reg->totals.ended_total[p->info.reason]++;
     reg->totals.last_end_mono_ms = p->ended_mono_ms;
@@ -486,7 +535,7 @@ void registry_relieve(struct registry *reg)
         if (atomic_load(&reg->budget.used) <= enough)
             break;
         (void)pthread_mutex_lock(&p->lock);
-        for (size_t i = 0; i < N_PROC_STREAMS; i++)
+        for (size_t i = 0; i < N_PROC_STREAMS && !output_is_wanted(p); i++)
             journal_evict(&p->out[i]);
         (void)pthread_mutex_unlock(&p->lock);
     }
@@ -559,11 +608,13 @@ int registry_new(struct loop *l, struct pool *pool, const struct registry_option
     reg->budget.max = reg->o.output_bytes;
     reg->spill_budget.max = reg->o.spill_bytes;
     reg->signal_fd = -1;
+    reg->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     oom_init(&reg->oom);
     reg->counts_io = access("/proc/self/io", F_OK) == 0;
     reg->ignored_signals = spawn_ignored_signals();
     (void)pthread_mutex_init(&reg->lock, NULL);
     reg->oom_score_adj = children_oom_score();
+    user_cache_init(&reg->users);
     reg->path = strdup(path && *path ? path : DEFAULT_PATH);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     r = reg->path ? io_random(&reg->instance, sizeof(reg->instance), e) : err_oom(e);
@@ -591,6 +642,8 @@ struct registry *registry_free(struct registry *reg)
     }
     (void)pthread_mutex_destroy(&reg->lock);
     oom_done(&reg->oom);
+    fd_close(reg->null_fd);
+    user_cache_done(&reg->users);
     free(reg->path);
     strv_free(reg->env);
     free(reg);

@@ -13,6 +13,7 @@
 
 #include "common/err.h"
 #include "proc/spec.h"
+#include "proc/words.h"
 
 #define REGISTRY_MAX_RUNNING 1024         /* the default */
 #define REGISTRY_MAX_LINGERING 4096       /* ended, but a descendant still holds a pipe */
@@ -29,6 +30,7 @@
 #define PROC_LAG_BYTES (384 * 1024)
 #define PROC_LAG_RESUME_BYTES (96 * 1024)
 #define PROC_LINGER_MS 5000 /* a lossless reader that vanished is waited for */
+#define PROC_STALL_MS 5000  /* one that yields and takes nothing is waited for so long */
 
 struct loop;
 struct pool;
@@ -86,6 +88,7 @@ struct proc_info {
     enum proc_reason reason;
     int code;   /* -1: none */
     int signal; /* 0: none */
+    bool has_core;
     enum proc_oom oom;
     enum proc_tree tree;
     struct proc_usage usage;
@@ -94,6 +97,7 @@ struct proc_info {
     int spill_sys[N_PROC_STREAMS];    /* errno of the disk that took no more; 0: it did not */
     bool is_eof[N_PROC_STREAMS];
     bool is_stdin_open;
+    bool is_stdin_broken; /* the command closed its end */
     uint64_t stdin_accepted, stdin_written;
 };
 
@@ -132,6 +136,12 @@ struct registry *registry_free(struct registry *r);
 int registry_start(struct registry *r, struct proc_spec *take, struct proc **ret, bool *ret_is_new,
                    struct err *e);
 int registry_get(struct registry *r, const char *id, struct proc **ret, struct err *e);
+/*
+ * The one started last to which is_it says yes, as a reference; NULL: to none. is_it is called with
+ * the registry's lock held: it may only look.
+ */
+struct proc *registry_find(struct registry *r, bool (*is_it)(struct proc *p, const void *arg),
+                           const void *arg);
 /* A list of references, in the order of their start; the caller unrefs each and frees the list. */
 int registry_list(struct registry *r, struct proc ***ret, size_t *ret_n, struct err *e);
 /* ERR_PRECONDITION while it runs. */
@@ -144,7 +154,11 @@ struct proc *proc_unref(struct proc *p); /* accepts NULL; returns NULL */
 
 /* Do not change after the start. */
 const char *proc_id(const struct proc *p);
+/* Without argv, script, env and stdin_data once it runs. */
 const struct proc_spec *proc_spec(const struct proc *p);
+const struct words *proc_words(const struct proc *p);
+/* 0: it is being started, or never ran. */
+pid_t proc_pid(const struct proc *p);
 
 void proc_get_info(struct proc *p, struct proc_info *ret);
 
@@ -158,11 +172,18 @@ struct proc_sub {
     int64_t deadline_ms; /* fn is also called then; 0: no */
     bool is_end_only;    /* of no interest is what comes before the end (or the deadline) */
     bool is_lossless;    /* hold the command up rather than let this reader miss output */
+    /* With is_lossless: however slow it is, it is waited for as long as it takes something. Once it
+     * took nothing for PROC_STALL_MS it is passed by until it does, and may find that output is gone. */
+    bool yields;
     uint64_t read_to[N_PROC_STREAMS]; /* with is_lossless; kept by proc_read() */
+    int64_t behind_ms; /* with yields: since when it is waited for and takes nothing; likewise */
+    bool is_passed;    /* it is not waited for any more; likewise */
     struct proc_sub *next;
 };
 int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e);
 void proc_unsubscribe(struct proc *p, struct proc_sub *s);
+/* Another deadline for one that is subscribed. */
+void proc_wake_at(struct proc *p, struct proc_sub *s, int64_t at_mono_ms);
 /* The same for one whose connection broke: what a lossless reader has not read yet holds the command
  * up for PROC_LINGER_MS more, or until another lossless reader comes. */
 void proc_leave(struct proc *p, struct proc_sub *s);
@@ -191,6 +212,8 @@ int proc_close_stdin(struct proc *p, struct err *e);
 
 /* To the first process alone, or with is_tree to all that it started. */
 int proc_signal(struct proc *p, int sig, bool is_tree, struct err *e);
+/* Its end is not put off any more (wait_eof) by those who hold its output open. */
+void proc_waive_eof(struct proc *p);
 int proc_resize(struct proc *p, unsigned cols, unsigned rows, struct err *e);
 
 /*

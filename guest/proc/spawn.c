@@ -25,8 +25,6 @@
 #include "common/banned.h"
 
 #define STACK_BYTES (32 * 1024)
-#define STACK_ALIGNMENT 64
-#define SHARED_BYTES (STACK_BYTES + STACK_ALIGNMENT)
 #define FIRST_OWN_FD 10 /* descriptors below are the child's */
 #define MAX_PATH_ENTRIES 128
 #define KERNEL_MAX_STRING_PAGES 32 /* MAX_ARG_STRLEN */
@@ -60,13 +58,19 @@ struct failure {
     int index; /* of the limit */
 };
 
+/* In memory that parent and child share. */
+struct spawn_room {
+    _Alignas(16) char stack[STACK_BYTES];
+    struct failure failure;
+};
+
 struct child {
     const struct spawn_args *a;
     char **candidates;  /* where argv[0] may be, in order */
     char **script_argv; /* for a program without a format: sh FILE ARG...; slot 1 is the file */
     char oom_text[16];
     size_t oom_len;
-    struct failure *failure; /* in memory that parent and child share */
+    struct failure *failure; /* in the room */
 };
 
 /* ---- in the child: system calls only, no allocation, no lock ---- */
@@ -381,31 +385,42 @@ static int stage_error(const struct spawn_args *a, const struct failure *f, stru
     return err_sys(e, f->sys, "starting a process (step %d)", f->stage);
 }
 
-/* The child's stack, and above it the failure: shared with a copy of us as well. */
-static struct failure *new_shared(void)
+struct spawn_room *spawn_room_new(void)
 {
-#if defined(__SANITIZE_THREAD__)
-    void *p = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct spawn_room *r;
 
-    return p == MAP_FAILED ? NULL : (struct failure *)((char *)p + STACK_BYTES);
+#if defined(__SANITIZE_THREAD__)
+    r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (r == MAP_FAILED)
+        return NULL;
 #else
     /* Kept by the allocator: mapping it anew for each child would cost more than the rest. */
-    char *p = malloc(SHARED_BYTES);
-
-    return p ? (struct failure *)(void *)(p + STACK_BYTES) : NULL;
+    r = malloc(sizeof(*r));
+    if (!r)
+        return NULL;
 #endif
+    r->failure = (struct failure){.stage = STAGE_NONE};
+    return r;
 }
 
-static void free_shared(struct failure *f)
+struct spawn_room *spawn_room_free(struct spawn_room *r)
 {
 #if defined(__SANITIZE_THREAD__)
-    (void)munmap((char *)f - STACK_BYTES, SHARED_BYTES);
+    if (r)
+        (void)munmap(r, sizeof(*r));
 #else
-    free((char *)f - STACK_BYTES);
+    free(r);
 #endif
+    return NULL;
 }
 
-static int clone_child(struct child *c, _Atomic pid_t *ret_pid, struct err *e)
+bool spawn_room_has_failed(const struct spawn_room *r)
+{
+    return r->failure.stage != STAGE_NONE;
+}
+
+static int clone_child(struct child *c, struct spawn_room *room, _Atomic pid_t *ret_pid,
+                       struct err *e)
 {
     int flags = CLONE_SHARED | CLONE_PARENT_SETTID | SIGCHLD;
     sigset_t all, old;
@@ -414,7 +429,7 @@ static int clone_child(struct child *c, _Atomic pid_t *ret_pid, struct err *e)
     /* A handler of the agent's must not run in the child, in the agent's memory. */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    pid = clone(child_main, c->failure, flags, c, (pid_t *)ret_pid);
+    pid = clone(child_main, room->stack + STACK_BYTES, flags, c, (pid_t *)ret_pid);
     sys = errno;
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (pid < 0) {
@@ -433,11 +448,12 @@ static int reap_failed(const struct child *c, _Atomic pid_t *ret_pid, struct err
     return stage_error(c->a, c->failure, e);
 }
 
-int spawn(const struct spawn_args *a, _Atomic pid_t *ret_pid, struct err *e)
+int spawn(const struct spawn_args *a, struct spawn_room *room, _Atomic pid_t *ret_pid,
+          struct err *e)
 {
     _cleanup_strv_ char **candidates = NULL;
     _cleanup_free_ char **script_argv = NULL;
-    struct child c = {.a = a};
+    struct child c = {.a = a, .failure = &room->failure};
     int r;
 
     assert(sizeof(_Atomic pid_t) == sizeof(pid_t));
@@ -451,15 +467,10 @@ int spawn(const struct spawn_args *a, _Atomic pid_t *ret_pid, struct err *e)
         return r;
     c.candidates = candidates;
     c.script_argv = script_argv;
-    c.failure = new_shared();
-    if (!c.failure)
-        return err_oom(e);
-    *c.failure = (struct failure){.stage = STAGE_NONE};
     if (a->oom_score_adj >= 0)
         c.oom_len = (size_t)snprintf(c.oom_text, sizeof(c.oom_text), "%d", a->oom_score_adj);
-    r = clone_child(&c, ret_pid, e);
-    if (r == 0 && c.failure->stage != STAGE_NONE)
+    r = clone_child(&c, room, ret_pid, e);
+    if (r == 0 && spawn_room_has_failed(room))
         r = reap_failed(&c, ret_pid, e);
-    free_shared(c.failure);
     return r;
 }

@@ -48,6 +48,14 @@ struct spawn_args {
     size_t n_cgroup_fds;
 };
 
+/* What a child has until it is another program: its stack, and a place to say what failed. */
+struct spawn_room;
+
+struct spawn_room *spawn_room_new(void); /* NULL: no memory */
+struct spawn_room *spawn_room_free(struct spawn_room *r);
+/* Of a child that has ended: before it became the program? spawn() is about to say why. */
+bool spawn_room_has_failed(const struct spawn_room *r);
+
 /* What is ignored now: asked once, since a look costs more than the rest of a start. */
 uint64_t spawn_ignored_signals(void);
 
@@ -55,4 +63,5 @@ uint64_t spawn_ignored_signals(void);
  * *ret_pid is written by the kernel before the child runs, so that a reaper on another thread can
  * know it; it is 0 again when spawn fails, and the failed child has been reaped then.
  */
-int spawn(const struct spawn_args *a, _Atomic pid_t *ret_pid, struct err *e);
+int spawn(const struct spawn_args *a, struct spawn_room *room, _Atomic pid_t *ret_pid,
+          struct err *e);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/str.h"
 #include "proc/journal.h"
 
@@ -22,15 +23,22 @@ void proc_spec_init(struct proc_spec *s)
     };
 }
 
+void proc_spec_used(struct proc_spec *s)
+{
+    s->argv = strv_free(s->argv);
+    s->env = strv_free(s->env);
+    free(TAKE(s->script));
+    free(TAKE(s->stdin_data));
+}
+
 void proc_spec_done(struct proc_spec *s)
 {
+    proc_spec_used(s);
     free(s->id);
-    strv_free(s->argv);
-    free(s->script);
-    strv_free(s->env);
     free(s->cwd);
     free(s->user);
-    free(s->stdin_data);
+    free(s->tag);
+    free(s->note);
     *s = (struct proc_spec){0};
 }
 

@@ -32,6 +32,10 @@ struct proc_spec {
     bool kill_on_exit;    /* the end of the first process ends its tree */
     bool wait_eof;        /* it has ended when its output is at its end as well */
     bool cancel_on_leave; /* see proc_own() */
+    bool leader_only;     /* the timeout is a KILL of the first process, and of nothing else */
+
+    char *tag;  /* a dialect's, and of no meaning here, as is the note: by what it is found, */
+    char *note; /* and what is to be known of it later */
 
     int umask; /* -1: the agent's */
     struct spawn_limit limits[SPAWN_MAX_LIMITS];
@@ -49,5 +53,7 @@ struct proc_spec {
 
 void proc_spec_init(struct proc_spec *s); /* the defaults */
 void proc_spec_done(struct proc_spec *s);
+/* Drops what only the start needs: argv, script, env, stdin_data. */
+void proc_spec_used(struct proc_spec *s);
 /* 1 to SPEC_ID_MAX_BYTES of letters, digits and "._:-". */
 int proc_spec_check_id(const char *id, struct err *e);

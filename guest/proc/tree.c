@@ -22,6 +22,7 @@
 #define STAT_BYTES 1024
 #define LIMITS_BYTES 2048
 #define MAX_SWEEPS 50
+#define MAX_SIGNAL_SWEEPS 8 /* a grace follows, and a kill */
 #define POLL_MS 5
 
 struct entry {
@@ -270,29 +271,6 @@ int tree_count(const struct tree *tree, size_t *ret, struct err *e)
     return r;
 }
 
-int tree_signal(const struct tree *tree, int sig, size_t *ret, struct err *e)
-{
-    _cleanup_(table_done) struct table t = {0};
-    _cleanup_closedir_ DIR *dir = NULL;
-    int proc_fd = -1, r;
-    size_t n = 0;
-
-    r = open_proc(&proc_fd, &dir, e);
-    if (r == 0)
-        r = look(tree, proc_fd, dir, &t, e);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < t.n; i++) {
-        if (!t.list[i].is_member || !send(proc_fd, &t.list[i], sig))
-            continue;
-        n++;
-        if (sig != SIGSTOP && sig != SIGTSTP && sig != SIGKILL)
-            (void)send(proc_fd, &t.list[i], SIGCONT);
-    }
-    *ret = n;
-    return 0;
-}
-
 /* One look; stops those that were not stopped before. *ret_new: how many there were. */
 static int stop_new(const struct tree *tree, int proc_fd, DIR *dir, struct table *before,
                     size_t *ret_new, struct err *e)
@@ -321,6 +299,56 @@ static int stop_new(const struct tree *tree, int proc_fd, DIR *dir, struct table
     now = old;
     *ret_new = n;
     return 0;
+}
+
+/* Of the signals that are sent to end something. */
+static bool is_ending(int sig)
+{
+    return sig == SIGTERM || sig == SIGINT || sig == SIGQUIT || sig == SIGHUP;
+}
+
+/*
+ * What a member forks after the look at /proc, and before its signal, would get none and live through
+ * the whole grace. A stopped one forks nothing.
+ */
+static int look_to_signal(const struct tree *tree, int sig, int proc_fd, DIR *dir, struct table *t,
+                          struct err *e)
+{
+    size_t n_new = 1;
+    int r = 0;
+
+    if (!is_ending(sig))
+        return look(tree, proc_fd, dir, t, e);
+    for (int i = 0; r == 0 && n_new > 0 && i < MAX_SIGNAL_SWEEPS; i++)
+        r = stop_new(tree, proc_fd, dir, t, &n_new, e);
+    return r;
+}
+
+static size_t send_all(int proc_fd, const struct table *t, int sig)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->n; i++)
+        n += t->list[i].is_member && send(proc_fd, &t->list[i], sig);
+    return n;
+}
+
+int tree_signal(const struct tree *tree, int sig, size_t *ret, struct err *e)
+{
+    _cleanup_(table_done) struct table t = {0};
+    _cleanup_closedir_ DIR *dir = NULL;
+    int proc_fd = -1, r;
+
+    r = open_proc(&proc_fd, &dir, e);
+    if (r < 0)
+        return r;
+    r = look_to_signal(tree, sig, proc_fd, dir, &t, e);
+    if (r == 0)
+        *ret = send_all(proc_fd, &t, sig);
+    /* Also when a look failed: what was stopped for it goes on. */
+    if (sig != SIGSTOP && sig != SIGTSTP && sig != SIGKILL)
+        (void)send_all(proc_fd, &t, SIGCONT);
+    return r;
 }
 
 int tree_kill(const struct tree *tree, int wait_ms, size_t *ret_left, struct err *e)

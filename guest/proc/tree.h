@@ -31,7 +31,11 @@ rlim_t tree_read_mark(pid_t pid);
 /* How many live members there are (zombies do not count). */
 int tree_count(const struct tree *t, size_t *ret, struct err *e);
 
-/* Sends sig to each member, and SIGCONT, so that a stopped one sees it. *ret: how many got it. */
+/*
+ * Sends sig to each member, and SIGCONT, so that a stopped one sees it. For a signal that ends (TERM,
+ * INT, QUIT, HUP) they are stopped before, so that none forks a process that does not get it. *ret: how
+ * many got it.
+ */
 int tree_signal(const struct tree *t, int sig, size_t *ret, struct err *e);
 
 /*

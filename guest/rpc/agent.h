@@ -14,8 +14,12 @@ struct lease;
 struct holds;
 struct activity;
 struct ready_cache;
+struct auth;
+struct e2b;
 
 struct agent {
+    struct auth *auth;         /* system/auth.h: the token */
+    struct e2b *e2b;           /* dialect/e2b/e2b.h: what /init has set */
     struct loop *loop;         /* proc/loop.h */
     struct registry *registry; /* proc/registry.h: every command */
     struct pool *pool;         /* system/pool.h: threads for what blocks */

@@ -5,7 +5,7 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "proc/signals.h"
+#include "common/signals.h"
 #include "rpc/exec_json.h"
 #include "rpc/rpc.h"
 

@@ -4,7 +4,7 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "proc/signals.h"
+#include "common/signals.h"
 #include "rpc/exec_json.h"
 
 #include "common/banned.h"
@@ -128,15 +128,38 @@ int exec_new_result(struct proc *p, bool has_output, json_t **ret, struct err *e
     return 0;
 }
 
-static int add_argv(const struct proc_spec *s, json_t *obj, struct err *e)
+/* The beginning of it, and how long the whole is. */
+static int add_script(const struct words *w, json_t *obj, struct err *e)
+{
+    json_t *script = jx_new_bytes(w->script, w->script_len);
+
+    if (!script)
+        return err_oom(e);
+    if (set_new(script, "bytes", json_integer((json_int_t)w->script_bytes), e) < 0) {
+        json_decref(script);
+        return err_oom(e);
+    }
+    if (set_new(obj, "script", script, e) < 0)
+        return err_oom(e);
+    return set_new(obj, "shell", json_true(), e);
+}
+
+static int add_words(const struct words *w, json_t *obj, struct err *e)
 {
     json_t *list;
     int r = 0;
 
-    if (s->script)
-        return set_new(obj, "shell", json_true(), e);
+    if (w->script)
+        return add_script(w, obj, e);
+    if (w->n_omitted)
+        r = set_new(obj, "argv_omitted",
+                    json_pack("{s:I, s:I}", "arguments", (json_int_t)w->n_omitted, "bytes",
+                              (json_int_t)w->omitted_bytes),
+                    e);
+    if (r < 0)
+        return r;
     list = json_array();
-    for (char **at = s->argv; list && r == 0 && *at; at++)
+    for (char **at = w->argv; list && r == 0 && *at; at++)
         r = json_array_append_new(list, **at ? jx_new_path(*at) : json_string(""));
     if (!list || r < 0) {
         json_decref(list);
@@ -170,7 +193,7 @@ int exec_new_state(struct proc *p, json_t **ret, struct err *e)
                     (json_int_t)i.pid, "pty", proc_spec(p)->has_pty, "stdin_open", i.is_stdin_open);
     if (!obj)
         return err_oom(e);
-    r = add_argv(proc_spec(p), obj, e);
+    r = add_words(proc_words(p), obj, e);
     if (r == 0)
         r = add_time(obj, "started", i.started_ms, e);
     if (r == 0)

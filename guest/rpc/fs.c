@@ -491,6 +491,11 @@ static int decode_edits(json_t *array, struct edit_list *l, struct err *e)
 
         if (jx_decode(json_array_get(array, l->n - 1), edit_one_fields, one, &inner) < 0)
             return name_edit(&inner, l->n - 1, e);
+        if (json_is_integer(json_object_get(json_array_get(array, l->n - 1), "count")) &&
+            !one->count) {
+            (void)err_field(&inner, ERR_INVALID, "count", "field 'count' is at least 1");
+            return name_edit(&inner, l->n - 1, e);
+        }
         l->v[l->n - 1] = (struct fs_edit){.old_data = one->old.data,
                                           .old_len = one->old.len,
                                           .new_data = one->new.data,

@@ -51,23 +51,40 @@ static long parse_fraction(const char *p)
     return strcmp(p, "Z") == 0 ? ns : -1;
 }
 
+#define TIME_BYTES 19 /* without the fraction */
+
+/* Digits where they have to be, and a day that its month has. */
+static bool parse_time(const char *s, time_t *ret)
+{
+    static const char form[TIME_BYTES + 1] = "dddd-dd-ddTdd:dd:dd";
+    struct tm tm = {0}, same;
+
+    for (size_t i = 0; form[i]; i++)
+        if (form[i] == 'd' ? s[i] < '0' || s[i] > '9' : s[i] != form[i])
+            return false;
+    (void)sscanf(s, "%4d-%2d-%2dT%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
+                 &tm.tm_min, &tm.tm_sec);
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    same = tm;
+    *ret = timegm(&same);
+    /* A leap second is the first one of the next minute. */
+    return tm.tm_sec <= 60 && tm.tm_min <= 59 && tm.tm_hour <= 23 && tm.tm_mon >= 0 &&
+           tm.tm_mon <= 11 && tm.tm_mday >= 1 && tm.tm_mday <= 31 &&
+           (tm.tm_sec == 60 || same.tm_mday == tm.tm_mday);
+}
+
 int jx_fs_time(json_t *v, void *out, struct err *e)
 {
     const char *s = json_is_string(v) ? json_string_value(v) : "";
     struct fs_time *t = out;
-    struct tm tm = {0};
-    int n = 0;
+    time_t seconds;
     long ns;
 
-    if (sscanf(s, "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
-               &tm.tm_min, &tm.tm_sec, &n) != 6 ||
-        tm.tm_mon < 1 || tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 ||
-        tm.tm_min > 59 || tm.tm_sec > 60 || (ns = parse_fraction(s + n)) < 0)
+    if (!parse_time(s, &seconds) || (ns = parse_fraction(s + TIME_BYTES)) < 0)
         return err_set(e, ERR_INVALID,
                        "must be a time as \"2026-11-22T01:35:00Z\", with a fraction or without");
-    tm.tm_year -= 1900;
-    tm.tm_mon -= 1;
-    *t = (struct fs_time){true, {.tv_sec = timegm(&tm), .tv_nsec = ns}};
+    *t = (struct fs_time){true, {.tv_sec = seconds, .tv_nsec = ns}};
     return 0;
 }
 

@@ -311,7 +311,7 @@ static void hand_to_loop(struct watching *x)
 {
     struct err e = {0};
 
-    if (loop_post(x->loop, after_work, x, &e) == 0)
+    if (loop_post_sure(x->loop, after_work, x, &e) == 0)
         return;
     if (!x->is_broken)
         finish(x, NULL, &e);
@@ -380,6 +380,10 @@ static void tear_down(struct watching *x)
 {
     x->armed = loop_watch_del(x->armed);
     x->timer = loop_timer_del(x->timer);
+    if (loop_is_over(x->loop)) { /* the pool has gone, too */
+        free_watch(x);
+        return;
+    }
     x->item.fn = free_watch;
     x->item.arg = x;
     pool_push(x->pool, &x->item);
@@ -422,7 +426,7 @@ static void after_work(struct loop *l, void *arg)
     struct watching *x = arg;
     struct err e = {0};
 
-    if (x->is_broken || is_gone(x)) {
+    if (x->is_broken || is_gone(x) || loop_is_over(l)) {
         tear_down(x);
     } else if (loop_timer_add(l, clock_mono_ms() + BATCH_MS, on_batch, x, &x->timer, &e) < 0) {
         finish(x, NULL, &e);
@@ -452,7 +456,7 @@ static void watching_free(struct source *s)
     x->source.waker.fn = NULL;
     (void)pthread_mutex_unlock(&x->lock); /* the reference goes to on_gone() */
     /* Without memory the next event, or the end of the program, gives it back. */
-    if (loop_post(x->loop, on_gone, x, NULL) < 0)
+    if (loop_post_sure(x->loop, on_gone, x, NULL) < 0)
         unref(x);
 }
 

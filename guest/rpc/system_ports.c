@@ -59,6 +59,13 @@ static const struct jx_field ports_fields[] = {
     {0},
 };
 
+static int check_port(uint32_t port, struct err *e)
+{
+    if (port < 1 || port > UINT16_MAX)
+        return err_field(e, ERR_INVALID, "port", "field 'port' must be from 1 to 65535");
+    return 0;
+}
+
 /* {} lists all; {"port":N} what listens there. */
 int rpc_system_ports(const struct rpc_call *call, json_t **ret, struct err *e)
 {
@@ -68,6 +75,8 @@ int rpc_system_ports(const struct rpc_call *call, json_t **ret, struct err *e)
     int r;
 
     r = jx_decode(call->params, ports_fields, &p, e);
+    if (r == 0 && json_object_get(call->params, "port"))
+        r = check_port(p.port, e);
     if (r == 0 && list)
         r = ports_read(PORTS_PROCESSES, &ports, e);
     if (r < 0)
@@ -299,8 +308,9 @@ static int check_wait(const struct wait_params *p, struct err *e)
 {
     int r;
 
-    if (p->port < 1 || p->port > UINT16_MAX)
-        return err_field(e, ERR_INVALID, "port", "field 'port' must be from 1 to 65535");
+    r = check_port(p->port, e);
+    if (r < 0)
+        return r;
     if (p->timeout_ms > WAIT_MAX_MS)
         return err_field(e, ERR_INVALID, "timeout_ms", "field 'timeout_ms' must be at most %d",
                          WAIT_MAX_MS);

@@ -74,7 +74,7 @@ static bool is_match(const struct glob_job *j, unsigned worker, const struct tre
         len = strlen(text);
     }
     matcher_set_text(j->matchers[worker], text, len);
-    return matcher_find(j->matchers[worker], text, len, 0, &ignored, NULL) > 0;
+    return matcher_find(j->matchers[worker], &ignored, NULL) > 0;
 }
 
 /* The name ends in '.' and the extension, and has something before that. */
@@ -232,7 +232,8 @@ static int compile_match(struct glob_job *j, struct err *e)
     const struct match_options m = {.pattern = j->o->pattern,
                                     .len = strlen(j->o->pattern),
                                     .letters = j->o->letters,
-                                    .fixed = j->o->kind == GLOB_FIXED};
+                                    .fixed = j->o->kind == GLOB_FIXED,
+                                    .bytes_apart = true};
     int r = match_new(&m, &j->match, e);
 
     for (unsigned i = 0; r == 0 && i < TREE_MAX_WORKERS; i++)

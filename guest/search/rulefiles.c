@@ -44,33 +44,70 @@ static int read_text(int fd, char **ret, size_t *ret_len)
     return 0;
 }
 
+/* What of a text is read: rg stops at a line that is not UTF-8. */
+static size_t readable_len(const char *text, size_t len)
+{
+    size_t from = 0;
+
+    if (str_is_utf8(text, len))
+        return len;
+    for (;;) {
+        const char *nl = memchr(text + from, '\n', len - from);
+        size_t n = (nl ? (size_t)(nl - text) : len) - from;
+
+        if (!str_is_utf8(text + from, n))
+            return from;
+        from += n + 1;
+    }
+}
+
 /* Takes fd, which may be -errno. `shown` names the file in a note. */
 static int rules_take_fd(int fd, const char *shown, struct notes *notes, struct rules **ret,
                          struct err *e)
 {
     _cleanup_close_ int held = fd;
     _cleanup_free_ char *text = NULL;
-    size_t len = 0;
+    struct err own = {0};
+    size_t len = 0, n;
     int r = fd;
 
     if (fd >= 0)
         r = read_text(held, &text, &len);
-    if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP) /* git does not follow links here either */
+    if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
         return 0;
     if (r < 0) {
         notes_add_errno(notes, shown, -r);
         return 0;
     }
-    return rules_parse(text, len, ret, e);
+    n = readable_len(text, len);
+    if (n < len)
+        notes_add(notes, shown,
+                  "has a line that is not UTF-8: the rules from there on do not count");
+    r = rules_parse(text, n, ret, &own);
+    if (r == -ERR_EXHAUSTED) {
+        notes_add(notes, shown, own.message);
+        return 0;
+    }
+    if (r < 0 && e)
+        *e = own;
+    return r;
 }
 
-static int read_rules(int dirfd, const char *dir, const char *name, struct notes *notes,
-                      struct rules **ret, struct err *e)
+/* As rg does, and git does not, it follows a symbolic link: to where access may reach. */
+static int read_rules(int dirfd, const char *dir, const char *name,
+                      const struct tree_access *access, struct notes *notes, struct rules **ret,
+                      struct err *e)
 {
-    char shown[4096];
+    _cleanup_free_ char *path = path_join(dir, name);
+    int fd = below_open(dirfd, name, O_RDONLY);
 
-    (void)snprintf(shown, sizeof(shown), "%s%s", dir, name);
-    return rules_take_fd(below_open(dirfd, name, O_RDONLY), shown, notes, ret, e);
+    if (!path) {
+        fd_close(fd);
+        return err_oom(e);
+    }
+    if (fd == -ELOOP)
+        fd = access->open(access->arg, path, O_RDONLY | O_NONBLOCK);
+    return rules_take_fd(fd, path, notes, ret, e);
 }
 
 /* The first line of a small file; NULL when there is none. */
@@ -122,7 +159,7 @@ static int read_dir_rules(int dirfd, const char *dir, const bool has[IGNORE_N_FI
     struct stat st;
 
     for (size_t i = 0; i < IGNORE_N_FILES; i++) {
-        int r = has[i] ? read_rules(dirfd, dir, names[i], notes, &d->files[i], e) : 0;
+        int r = has[i] ? read_rules(dirfd, dir, names[i], access, notes, &d->files[i], e) : 0;
 
         if (r < 0)
             return r;

@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/banned.h"
@@ -61,6 +62,36 @@ static size_t encode(uint32_t c, char out[4])
     return 4;
 }
 
+/* --- pieces --- */
+
+/* Room for the ends of all the pieces of so many bytes. */
+static int pieces_start(struct pieces *p, size_t len, struct err *e)
+{
+    if (!p)
+        return 0;
+    p->n = 0;
+    p->ends = calloc(2 + len / p->then, sizeof(*p->ends));
+    return p->ends ? 0 : err_oom(e);
+}
+
+/* Where in the original the piece ends that is read when `done` bytes have been. */
+static size_t piece_end(const struct pieces *p, size_t done, size_t len)
+{
+    size_t end;
+
+    if (!p)
+        return len;
+    end = done < p->first ? p->first : done + p->then - (done - p->first) % p->then;
+    return end < len ? end : len;
+}
+
+/* A piece of which nothing came out is not one. */
+static void pieces_add(struct pieces *p, size_t end)
+{
+    if (p && end > (p->n ? p->ends[p->n - 1] : 0))
+        p->ends[p->n++] = end;
+}
+
 /* Takes out's memory for b when all went well. */
 static int finish(struct buf *b, struct buf *out, int r)
 {
@@ -73,39 +104,78 @@ static int finish(struct buf *b, struct buf *out, int r)
     return 0;
 }
 
-int utf16_decode(struct buf *b, bool big_endian, struct err *e)
+/* --- UTF-16 --- */
+
+/* Whether what is left can't be told before more is read: half a unit, or half of a pair. */
+static bool is_half(const struct reader *r)
 {
-    const unsigned char *data = (const unsigned char *)b->data;
-    struct reader r = {.p = data, .end = data + b->len, .big = big_endian};
-    struct buf out = {.max = b->max};
-    int res = buf_reserve(&out, b->len, e);
+    uint32_t high;
+
+    if (r->end - r->p < 2)
+        return true;
+    high = (uint32_t)(r->big ? r->p[0] : r->p[1]);
+    return r->end - r->p < 4 && high >= 0xd8 && high <= 0xdb;
+}
+
+/* The characters up to r->end; what is cut there is left, unless it is the last. */
+static int decode_piece(struct reader *r, bool is_last, struct buf *out, struct err *e)
+{
     char text[4];
+    int res = 0;
 
-    while (res == 0 && r.p < r.end) {
-        bool half = r.end - r.p < 2; /* of a unit, at the end */
-        size_t n = encode(half ? REPLACEMENT : character(&r), text);
+    while (res == 0 && r->p < r->end && (is_last || !is_half(r))) {
+        bool half = r->end - r->p < 2; /* of a unit, at the end */
+        size_t n = encode(half ? REPLACEMENT : character(r), text);
 
-        res = buf_add(&out, text, n, e);
+        res = buf_add(out, text, n, e);
         if (half)
             break;
+    }
+    return res;
+}
+
+int utf16_decode(struct buf *b, bool big_endian, struct pieces *p, struct err *e)
+{
+    const unsigned char *data = (const unsigned char *)b->data;
+    struct reader r = {.p = data, .end = data, .big = big_endian};
+    struct buf out = {.max = b->max};
+    size_t done = 0;
+    int res = pieces_start(p, b->len, e);
+
+    if (res == 0)
+        res = buf_reserve(&out, b->len, e);
+    while (res == 0 && done < b->len) {
+        done = piece_end(p, done, b->len);
+        r.end = data + done;
+        res = decode_piece(&r, done == b->len, &out, e);
+        pieces_add(p, out.len);
     }
     return finish(b, &out, res);
 }
 
-int latin1_decode(struct buf *b, struct err *e)
+/* --- Latin-1 --- */
+
+int latin1_decode(struct buf *b, struct pieces *p, struct err *e)
 {
     static const uint16_t controls[32] = {
         0x20ac, 0x81,   0x201a, 0x192,  0x201e, 0x2026, 0x2020, 0x2021, 0x2c6,  0x2030, 0x160,
         0x2039, 0x152,  0x8d,   0x17d,  0x8f,   0x90,   0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
         0x2013, 0x2014, 0x2dc,  0x2122, 0x161,  0x203a, 0x153,  0x9d,   0x17e,  0x178};
     struct buf out = {.max = b->max};
-    int res = buf_reserve(&out, b->len, e);
+    size_t end = 0;
+    int res = pieces_start(p, b->len, e);
     char text[4];
 
+    if (res == 0)
+        res = buf_reserve(&out, b->len, e);
     for (size_t i = 0; res == 0 && i < b->len; i++) {
         unsigned char c = (unsigned char)b->data[i];
 
+        if (i == end)
+            end = piece_end(p, i, b->len);
         res = buf_add(&out, text, encode(c - 0x80u < 32 ? controls[c - 0x80] : c, text), e);
+        if (i + 1 == end)
+            pieces_add(p, out.len);
     }
     return finish(b, &out, res);
 }

@@ -1,5 +1,6 @@
 #include "search/window.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ void window_init(struct window *w, size_t line_max)
 void window_done(struct window *w)
 {
     buf_done(&w->data);
+    free(w->pieces.ends);
 }
 
 void window_start(struct window *w, int fd, enum window_nul nul, enum window_encoding encoding)
@@ -31,6 +33,7 @@ void window_start(struct window *w, int fd, enum window_nul nul, enum window_enc
         buf_done(&data);
     else
         buf_clear(&data);
+    free(w->pieces.ends);
     *w = (struct window){.fd = fd, .nul = nul, .encoding = encoding, .data = data};
 }
 
@@ -70,30 +73,40 @@ static int read_rest(struct window *w, struct err *e)
     return r;
 }
 
-/* Byte order marks, at the file's start. What is not UTF-8 is read whole and converted. */
+/* What is neither ASCII nor UTF-8 is read whole and converted; rg does so 8 KiB after 8 KiB. */
+static int convert(struct window *w, size_t mark, bool big, struct err *e)
+{
+    int r = read_rest(w, e);
+
+    if (r < 0)
+        return r;
+    buf_consume(&w->data, mark);
+    w->pieces = (struct pieces){.first = MARK_BYTES - mark, .then = WINDOW_PIECE_BYTES};
+    return !mark && w->encoding == WINDOW_LATIN1 ? latin1_decode(&w->data, &w->pieces, e)
+                                                 : utf16_decode(&w->data, big, &w->pieces, e);
+}
+
+/* Byte order marks, at the file's start. */
 static int take_mark(struct window *w, struct err *e)
 {
     const char *p = w->data.data;
     bool is_little = w->data.len >= 2 && memcmp(p, "\xff\xfe", 2) == 0;
     bool is_big = w->data.len >= 2 && memcmp(p, "\xfe\xff", 2) == 0;
+    bool is_wide = is_little || is_big;
     bool is_utf8 = w->data.len >= MARK_BYTES && memcmp(p, "\xef\xbb\xbf", MARK_BYTES) == 0;
-    int r;
 
+    w->first_piece = MARK_BYTES;
+    w->piece_bytes = WINDOW_PIECE_BYTES;
     if (w->encoding == WINDOW_NONE)
         return 0;
-    if (is_utf8)
+    if (is_utf8) { /* the mark is taken out; it is not decoded then */
+        w->first_piece = 0;
+        w->piece_bytes = WINDOW_HEAD_BYTES;
         buf_consume(&w->data, MARK_BYTES);
-    w->has_mark = is_utf8 || is_little || is_big;
-    if (is_utf8 || (!w->has_mark && w->encoding == WINDOW_AUTO))
+    }
+    if (is_utf8 || (!is_wide && w->encoding == WINDOW_AUTO))
         return 0;
-    r = read_rest(w, e);
-    if (r < 0)
-        return r;
-    if (w->has_mark)
-        buf_consume(&w->data, 2);
-    else if (w->encoding == WINDOW_LATIN1)
-        return latin1_decode(&w->data, e);
-    return utf16_decode(&w->data, w->has_mark ? is_big : w->encoding == WINDOW_UTF16BE, e);
+    return convert(w, is_wide ? 2 : 0, is_wide ? is_big : w->encoding == WINDOW_UTF16BE, e);
 }
 
 static char *nul_in(char *p, size_t len)
@@ -116,48 +129,65 @@ static void convert_nuls(struct window *w)
     }
 }
 
-/* The end of the lines in the piece that begins at `from`; it grows until it has a line's end. */
-static size_t piece_end(const struct window *w, size_t from)
+/* The same of text that was converted. */
+static uint64_t converted_start(const struct pieces *p, uint64_t at)
 {
-    const char *p = w->data.data + from;
-    const char *nl = memrchr(p, '\n', WINDOW_PIECE_BYTES);
+    size_t low = 0, high = p->n; /* ends[low - 1] <= at < ends[high] */
 
-    if (!nl)
-        nl = memchr(p + WINDOW_PIECE_BYTES, '\n', w->data.len - from - WINDOW_PIECE_BYTES);
-    return nl ? (size_t)(nl - w->data.data) + 1 : from;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+
+        if (p->ends[mid] <= at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low ? p->ends[low - 1] : 0;
+}
+
+uint64_t window_piece_start(const struct window *w, uint64_t at)
+{
+    if (w->pieces.ends)
+        return converted_start(&w->pieces, at);
+    return at < w->first_piece ? 0 : at - (at - w->first_piece) % w->piece_bytes;
 }
 
 /*
- * Moves w->piece over the pieces that are whole and free of NUL bytes. ripgrep's first read is of
- * three bytes, to look for a byte order mark, and it is a piece when there is a line feed in it.
+ * Moves w->piece on to the last line that begins in a piece that is not whole yet, or has the NUL byte
+ * at `nul_at`: the lines before it may be searched.
  */
 static void follow_pieces(struct window *w, uint64_t nul_at)
 {
-    if (w->piece == 0 && !w->has_mark) {
-        size_t n = w->data.len < MARK_BYTES ? w->data.len : MARK_BYTES;
-        const char *nl = nul_at >= n ? memrchr(w->data.data, '\n', n) : NULL;
+    uint64_t seen = w->base + w->data.len, to = nul_at < seen ? nul_at : seen;
+    const char *nl;
+    size_t from;
 
-        w->piece = nl ? (uint64_t)(nl - w->data.data) + 1 : 0;
-    }
-    for (;;) {
-        size_t from = (size_t)(w->piece - w->base), to;
+    to = window_piece_start(w, to);
+    if (to <= w->piece || to <= w->sought)
+        return;
+    from = w->sought > w->base ? w->sought - w->base : 0;
+    nl = memrchr(w->data.data + from, '\n', (size_t)(to - w->base) - from);
+    w->sought = to;
+    if (nl)
+        w->piece = w->base + (uint64_t)(nl - w->data.data) + 1;
+}
 
-        if (w->data.len - from < WINDOW_PIECE_BYTES || w->piece + WINDOW_PIECE_BYTES > nul_at)
-            return;
-        to = piece_end(w, from);
-        if (to == from)
-            return;
-        w->piece = w->base + to;
-    }
+/* Notes where the last whole line ends, of what is new: looking at all of a very long line again with
+ * each piece of it would take its length squared. */
+static void see_lines(struct window *w)
+{
+    const char *fresh = w->data.data + w->checked;
+    const char *nl = memrchr(fresh, '\n', w->data.len - w->checked);
+
+    if (nl)
+        w->lines_end = w->base + (uint64_t)(nl - w->data.data) + 1;
 }
 
 static size_t whole_lines(const struct window *w)
 {
-    const char *nl = w->eof ? NULL : memrchr(w->data.data, '\n', w->data.len);
-
     if (w->eof)
         return w->data.len;
-    return nl ? (size_t)(nl - w->data.data) + 1 : 0;
+    return w->lines_end > w->base ? (size_t)(w->lines_end - w->base) : 0;
 }
 
 /* Decides what may be searched, after new bytes came. */
@@ -176,6 +206,7 @@ static void set_end(struct window *w)
         break;
     case WINDOW_NUL_BECOMES:
         convert_nuls(w);
+        see_lines(w);
         if (!had_nul) {
             follow_pieces(w, w->has_nul ? w->nul_from : UINT64_MAX);
             if (w->has_nul)
@@ -186,6 +217,7 @@ static void set_end(struct window *w)
         break;
     case WINDOW_NUL_IS_TEXT:
     default:
+        see_lines(w);
         w->end = whole_lines(w);
         w->is_last = w->eof;
         break;

@@ -1,18 +1,20 @@
 #pragma once
 /*
  * window: a file read in pieces, for searching line by line: what of it may be searched now, and
- * where it turns binary. ripgrep reads 64 KiB at a time and gives up at the piece that has a NUL
- * byte; the same pieces are followed here, so that the same lines are found before it.
+ * where it turns binary. `rg -P` decodes 3 bytes and then 8 KiB at a time and gives up at the piece
+ * that has a NUL byte; the same pieces are followed here, so that the same lines are found before it.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/buf.h"
+#include "search/utf16.h"
 
 #define WINDOW_FIRST_BYTES (256 * 1024)
 #define WINDOW_BYTES (1024 * 1024)
-#define WINDOW_PIECE_BYTES (64 * 1024)
+#define WINDOW_PIECE_BYTES (8 * 1024)
+#define WINDOW_HEAD_BYTES (64 * 1024) /* where a NUL byte makes a file binary that is read whole */
 
 enum window_nul {
     WINDOW_NUL_STOPS,   /* the searchable text ends before the piece with the NUL */
@@ -41,9 +43,12 @@ struct window {
     uint64_t n_read;   /* bytes */
 
     bool eof;
-    bool has_mark;  /* the file began with a byte order mark */
-    size_t checked; /* data[0..checked) was looked at for NUL bytes */
-    uint64_t piece; /* offset: where ripgrep's next piece begins */
+    size_t checked;                    /* data[0..checked) was looked at for NUL bytes */
+    uint64_t first_piece, piece_bytes; /* how long pieces are */
+    struct pieces pieces;              /* what they are of text that was converted */
+    uint64_t piece;     /* offset: the lines before it are in pieces without a NUL byte */
+    uint64_t sought;    /* offset: from `piece` to here there is no line feed */
+    uint64_t lines_end; /* offset: behind the last line feed that was seen */
 };
 
 void window_init(struct window *w, size_t line_max);
@@ -54,3 +59,5 @@ void window_start(struct window *w, int fd, enum window_nul nul, enum window_enc
 int window_next(struct window *w, size_t keep_from, struct err *e);
 /* Reads all of it, at most `max` bytes; for multiline. */
 int window_read_all(struct window *w, size_t max, struct err *e);
+/* The start of the piece that has this offset. */
+uint64_t window_piece_start(const struct window *w, uint64_t at);

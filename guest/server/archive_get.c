@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "archive/create.h"
 #include "common/buf.h"
@@ -66,11 +67,14 @@ static int get_format(struct request *q, enum archive_format *ret, struct err *e
 
 static int get_options(struct request *q, struct archive_get *g, struct err *e)
 {
-    static const char *const known[] = {"path",   "user",         "cwd", "format", "exclude",
-                                        "ignore", "reproducible", "pad", NULL};
+    /* A POST names what it wants. */
+    static const char *const named[] = {"path",         "user", "cwd", "format",
+                                        "reproducible", "pad",  NULL};
+    static const char *const filtered[] = {"path",   "user",         "cwd", "format", "exclude",
+                                           "ignore", "reproducible", "pad", NULL};
     int r;
 
-    if ((r = files_check_query(q, known, e)) < 0 ||
+    if ((r = files_check_query(q, q->verb == VERB_POST ? named : filtered, e)) < 0 ||
         (r = request_query(q, "path", &g->path, e)) < 0 ||
         (r = request_query(q, "user", &g->user, e)) < 0 ||
         (r = request_query(q, "cwd", &g->cwd, e)) < 0 ||
@@ -112,12 +116,28 @@ static int get_body(struct request *q, const char *data, size_t *len, struct err
                  : 0;
 }
 
+/* Relative, and without "..". */
+static bool is_below(const char *name)
+{
+    const char *at = name;
+
+    while (at && (strncmp(at, "..", 2) != 0 || (at[2] && at[2] != '/'))) {
+        at = strchr(at, '/');
+        at += at != NULL;
+    }
+    return !at && name[0] != '/';
+}
+
 static int check_list(struct request *q, struct archive_get *g, struct err *e)
 {
     if (q->verb != VERB_POST)
         return 0;
     if (!g->only.len || g->only.data[g->only.len - 1])
         return err_set(e, ERR_INVALID, "the body must be names, each ended by a NUL");
+    /* Now, while it can still be said: the walk meets the name when the answer has begun. */
+    for (const char *p = g->only.data; p < g->only.data + g->only.len; p += strlen(p) + 1)
+        if (!is_below(p))
+            return err_set(e, ERR_INVALID, "'%.200s' is not below the directory", p);
     g->options.only = g->only.data;
     g->options.only_bytes = g->only.len;
     return 0;

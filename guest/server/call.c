@@ -14,7 +14,9 @@
 #include "common/wire/wire.h"
 #include "rpc/agent.h"
 #include "rpc/rpc.h"
+#include "server/codec.h"
 #include "server/deadline.h"
+#include "server/e2b/headers.h"
 #include "server/handlers.h"
 #include "server/refuse.h"
 #include "server/respond.h"
@@ -26,6 +28,7 @@
 #define INLINE_BODY_BYTES (64 * 1024) /* a larger one is parsed by a worker */
 /* A stream's head waits so long for its first message: a failure before it has a status of its own. */
 #define FIRST_WAIT_MS 1000
+#define LATE_MS 2000 /* for a method that keeps the client's deadline itself */
 
 enum phase {
     PHASE_BODY,
@@ -51,6 +54,7 @@ struct call {
     int r;
     struct err error;
     struct rpc_call rpc;
+    char *user; /* the memory of rpc.user */
     /* the request's thread's: */
     struct deadline *deadline;
     struct deadline *first_wait;
@@ -67,15 +71,8 @@ static void call_unref(struct call *c)
     json_decref(c->result);
     free(c->text);
     buf_done(&c->body);
+    free(c->user);
     free(c);
-}
-
-static bool type_is(const char *value, const char *type)
-{
-    size_t n = strlen(type);
-
-    return strncasecmp(value, type, n) == 0 &&
-           (value[n] == '\0' || value[n] == ';' || value[n] == ' ');
 }
 
 /* Whether the client names this type in Accept; a wildcard is no wish. */
@@ -86,14 +83,26 @@ static bool accepts(struct request *q, const char *type)
     return accept && strcasestr(accept, type);
 }
 
+/* Connect's protocol, and nothing else. */
+static int choose_connect(struct request *q, struct call *c, struct err *e)
+{
+    bool is_stream = q->method->kind == RPC_SOURCE && !(q->method->flags & RPC_SINGLE);
+
+    c->is_connect = c->is_stream = is_stream;
+    c->enc = ENCODING_CONNECT;
+    return codec_choose(q, is_stream, e);
+}
+
 static int choose_encoding(struct request *q, struct call *c, struct err *e)
 {
     const char *type = request_header(q, "Content-Type");
     bool can_stream = q->method->kind == RPC_SOURCE;
 
-    c->is_connect = type && type_is(type, WIRE_TYPE_CONNECT);
+    if (q->method->flags & RPC_DIALECT)
+        return choose_connect(q, c, e);
+    c->is_connect = type && codec_type_is(type, WIRE_TYPE_CONNECT);
     q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
-    if (type && !c->is_connect && !type_is(type, WIRE_TYPE_JSON))
+    if (type && !c->is_connect && !codec_type_is(type, WIRE_TYPE_JSON))
         return err_field(e, ERR_INVALID, "Content-Type",
                          "the body's type must be application/json, not '%.80s'", type);
     if (c->is_connect && !can_stream)
@@ -157,12 +166,34 @@ static int set_deadline(struct request *q, struct call *c, struct err *e)
     uint64_t ms;
     int r;
 
+    if (q->method->flags & RPC_DIALECT) {
+        int64_t in_ms = c->rpc.timeout_ms;
+
+        if (!in_ms)
+            return 0;
+        if (q->method->flags & RPC_KEEPS_TIME)
+            in_ms += LATE_MS;
+        return deadline_new(q, in_ms, request_make_late, &c->deadline, e);
+    }
     if (!text)
         return 0;
     r = str_parse_u64(text, 0, DEADLINE_MAX_MS, &ms, e);
     if (r < 0)
         return err_at(e, r, "Connect-Timeout-Ms");
     return deadline_new(q, (int64_t)ms, request_make_late, &c->deadline, e);
+}
+
+static int read_headers(struct request *q, struct call *c, struct err *e)
+{
+    int r = 0;
+
+    if (q->method->flags & RPC_DIALECT)
+        r = e2b_read_headers(q, &c->rpc, &c->user, e);
+    if (r == 0)
+        r = check_content_encoding(q, e);
+    if (r == 0)
+        r = check_connect_version(q, e);
+    return r == 0 ? set_deadline(q, c, e) : r;
 }
 
 static int call_begin(struct request *q, struct err *e)
@@ -175,8 +206,11 @@ static int call_begin(struct request *q, struct err *e)
     q->state = c;
     c->refs = 1;
     buf_init(&c->body, WIRE_JSON_MAX_BYTES);
-    if ((r = choose_encoding(q, c, e)) < 0 || (r = check_content_encoding(q, e)) < 0 ||
-        (r = check_connect_version(q, e)) < 0 || (r = set_deadline(q, c, e)) < 0)
+    r = choose_encoding(q, c, e);
+    if (r < 0)
+        return r;
+    r = read_headers(q, c, e);
+    if (r < 0)
         return r;
     return q->declared && q->declared != UINT64_MAX ? buf_reserve(&c->body, 1, e) : 0;
 }
@@ -196,7 +230,7 @@ static int call_body(struct request *q, const char *data, size_t *len, struct er
     return 0;
 }
 
-static int parse(struct call *c, struct err *e)
+static int parse(const struct request *q, struct call *c, struct err *e)
 {
     const char *text = c->body.data;
     size_t len = c->body.len;
@@ -207,24 +241,32 @@ static int parse(struct call *c, struct err *e)
         if (r < 0)
             return r;
     }
-    if (!len) {
-        c->params = json_object();
-        return c->params ? 0 : err_oom(e);
-    }
-    r = jx_parse(text, len, &c->params, e);
+    return codec_parse(q, text, len, &c->params, e);
+}
+
+static int dump(const struct request *q, struct call *c, struct err *e)
+{
+    _cleanup_buf_ struct buf out;
+    int r;
+
+    buf_init(&out, STREAM_MESSAGE_MAX);
+    r = codec_write(q, c->result, &out, e);
+    if (r == 0)
+        r = buf_reserve(&out, 1, e); /* an empty message has memory too */
     if (r < 0)
         return r;
-    if (!json_is_object(c->params))
-        return err_set(e, ERR_INVALID, "the request must be a JSON object");
+    c->text_len = out.len;
+    c->text = buf_take(&out);
     return 0;
 }
 
 /* Parses and calls the handler. On the connection's thread or a worker's. */
-static int execute(const struct rpc_method *m, struct call *c, struct err *e)
+static int execute(const struct request *q, struct call *c, struct err *e)
 {
+    const struct rpc_method *m = q->method;
     int r;
 
-    r = parse(c, e);
+    r = parse(q, c, e);
     if (r < 0)
         return r;
     c->rpc.params = c->params;
@@ -233,14 +275,14 @@ static int execute(const struct rpc_method *m, struct call *c, struct err *e)
     r = m->unary(&c->rpc, &c->result, e);
     if (r < 0)
         return r;
-    return jx_dump(c->result, &c->text, &c->text_len, e);
+    return dump(q, c, e);
 }
 
 static void run_call(struct request *q)
 {
     struct call *c = q->state;
 
-    c->r = execute(q->method, c, &c->error);
+    c->r = execute(q, c, &c->error);
     c->is_done = true;
     request_wake(q);
     call_unref(c);
@@ -248,7 +290,7 @@ static void run_call(struct request *q)
 
 static int reply_unary(struct request *q, struct call *c, struct err *e)
 {
-    return respond_text_take(q, MHD_HTTP_OK, WIRE_TYPE_JSON, TAKE(c->text), c->text_len, e);
+    return respond_text_take(q, MHD_HTTP_OK, codec_type(q), TAKE(c->text), c->text_len, e);
 }
 
 /* A stream that fails before it says anything is an ordinary error, but for Connect's clients. */
@@ -283,7 +325,7 @@ static int reply_stream(struct request *q, struct call *c, struct err *e)
 
     for (;;) {
         if (request_is_late(q))
-            return reply_failure(q, c, deadline_error(e), e);
+            return reply_failure(q, c, deadline_error(q, e), e);
         r = c->source->ops->next(c->source, &first, e);
         if (r < 0)
             return reply_failure(q, c, r, e);
@@ -304,12 +346,15 @@ static int reply_single(struct request *q, struct call *c, struct err *e)
     int r;
 
     if (request_is_late(q))
-        return deadline_error(e);
+        return deadline_error(q, e);
     r = stream_pull(q, c->source, &msg, e);
     if (r == SOURCE_WAIT)
         return 0;
-    if (r == SOURCE_MESSAGE)
-        return respond_json(q, MHD_HTTP_OK, msg, e);
+    if (r == SOURCE_MESSAGE) {
+        c->result = TAKE(msg);
+        r = dump(q, c, e);
+        return r < 0 ? r : reply_unary(q, c, e);
+    }
     return r < 0 ? r : err_set(e, ERR_INTERNAL, "the method ended without a reply");
 }
 
@@ -337,7 +382,7 @@ static int start(struct request *q, struct call *c, struct err *e)
 
     c->rpc.agent = q->server->agent;
     if (!needs_worker(q, c)) {
-        c->r = execute(q->method, c, &c->error);
+        c->r = execute(q, c, &c->error);
         c->phase = PHASE_READY;
         return 0;
     }
@@ -363,7 +408,7 @@ static int call_finish(struct request *q, struct err *e)
         if (c->is_done)
             c->phase = PHASE_READY;
         else if (request_is_late(q))
-            return reply_failure(q, c, deadline_error(e), e); /* what it changes, it changes */
+            return reply_failure(q, c, deadline_error(q, e), e); /* what it changes, it changes */
         else if (request_park(q))
             return 0;
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/clock.h"
+#include "dialect/e2b/wording.h"
 #include "proc/loop.h"
 #include "rpc/agent.h"
 #include "server/state.h"
@@ -75,8 +76,10 @@ void deadline_drop(struct deadline *d)
         (void)loop_post(d->loop, stop, d, NULL); /* without memory it lives until its time */
 }
 
-int deadline_error(struct err *e)
+int deadline_error(const struct request *q, struct err *e)
 {
+    if (q->route->flags & ROUTE_E2B)
+        return wording_deadline(e);
     return err_field(e, ERR_DEADLINE, "Connect-Timeout-Ms",
                      "the time that the client gave is over");
 }

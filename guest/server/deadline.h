@@ -18,4 +18,4 @@ int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q
 void deadline_drop(struct deadline *d);
 
 /* Sets the error of a request that is late: deadline_exceeded. */
-int deadline_error(struct err *e);
+int deadline_error(const struct request *q, struct err *e);

@@ -33,23 +33,32 @@ static int add_body(const struct body *b, struct buf *out, struct err *e)
     return b->v ? jx_write(b->v, out, e) : buf_add(out, b->text, b->len, e);
 }
 
-static int add_envelope(unsigned char flags, const struct body *b, struct buf *out, struct err *e)
+int encode_begin_envelope(unsigned char flags, struct buf *out, struct err *e)
 {
-    static const char zeros[ENCODE_ENVELOPE_BYTES];
-    size_t at = out->len;
-    size_t len;
-    int r;
+    const char head[ENCODE_ENVELOPE_BYTES] = {(char)flags};
 
-    r = buf_add(out, zeros, sizeof(zeros), e);
-    if (r == 0)
-        r = add_body(b, out, e);
-    if (r < 0)
-        return r;
-    len = out->len - at - sizeof(zeros);
-    out->data[at] = (char)flags;
+    return buf_add(out, head, sizeof(head), e);
+}
+
+void encode_finish_envelope(size_t at, struct buf *out)
+{
+    size_t len = out->len - at - ENCODE_ENVELOPE_BYTES;
+
     for (int i = 0; i < 4; i++)
         out->data[at + 1 + (size_t)i] = (char)(len >> (24 - 8 * i) & 0xff);
-    return 0;
+}
+
+static int add_envelope(unsigned char flags, const struct body *b, struct buf *out, struct err *e)
+{
+    size_t at = out->len;
+    int r;
+
+    r = encode_begin_envelope(flags, out, e);
+    if (r == 0)
+        r = add_body(b, out, e);
+    if (r == 0)
+        encode_finish_envelope(at, out);
+    return r;
 }
 
 static int add_event(const char *event, const struct body *b, struct buf *out, struct err *e)
@@ -124,10 +133,19 @@ int encode_keepalive(enum encoding enc, struct buf *out, struct err *e)
     return 0;
 }
 
+uint32_t encode_envelope_len(const char *head)
+{
+    uint32_t n = 0;
+
+    for (int i = 1; i < ENCODE_ENVELOPE_BYTES; i++)
+        n = n << 8 | (unsigned char)head[i];
+    return n;
+}
+
 int encode_open_envelope(const char *body, size_t len, const char **ret, size_t *ret_len,
                          struct err *e)
 {
-    uint32_t n = 0;
+    uint32_t n;
 
     if (len < ENCODE_ENVELOPE_BYTES)
         return err_set(e, ERR_INVALID, "a Connect request without a whole envelope");
@@ -135,8 +153,7 @@ int encode_open_envelope(const char *body, size_t len, const char **ret, size_t 
         return err_set(e, ERR_UNIMPLEMENTED, "compressed envelopes are not supported");
     if (body[0])
         return err_set(e, ERR_INVALID, "an envelope with unknown flags");
-    for (int i = 1; i < ENCODE_ENVELOPE_BYTES; i++)
-        n = n << 8 | (unsigned char)body[i];
+    n = encode_envelope_len(body);
     if (n != len - ENCODE_ENVELOPE_BYTES)
         return err_set(e, ERR_INVALID, "an envelope that says %u bytes where there are %zu", n,
                        len - ENCODE_ENVELOPE_BYTES);

@@ -8,6 +8,7 @@
  */
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/buf.h"
 #include "common/err.h"
@@ -32,6 +33,13 @@ int encode_lines(enum encoding enc, const char *text, size_t len, struct buf *ou
 int encode_end(enum encoding enc, const struct err *error, struct buf *out, struct err *e);
 /* Something that means nothing, so that a dead peer is found. Connect has no such thing. */
 int encode_keepalive(enum encoding enc, struct buf *out, struct err *e);
+
+/* For who writes a message himself: room for the envelope's head, and at the end what is in it. `at`:
+ * where in out it began. */
+int encode_begin_envelope(unsigned char flags, struct buf *out, struct err *e);
+void encode_finish_envelope(size_t at, struct buf *out);
+/* The length that an envelope's head says. */
+uint32_t encode_envelope_len(const char *head);
 
 /* The one message in a Connect request's body. */
 int encode_open_envelope(const char *body, size_t len, const char **ret, size_t *ret_len,

@@ -124,7 +124,7 @@ static int read_stream(struct reader *r, void *data, size_t size, size_t *ret, s
     if (result < 0)
         return result;
     r->streamed += *ret;
-    return r->streamed > FILE_BODY_MADE_UP_MAX ? err_set(e, ERR_EXHAUSTED, "it does not end") : 0;
+    return r->streamed > FS_MADE_UP_MAX ? err_set(e, ERR_EXHAUSTED, "it does not end") : 0;
 }
 
 static int read_parts(void *from, void *data, size_t size, size_t *ret_len, struct err *e)

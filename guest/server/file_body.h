@@ -7,8 +7,7 @@
 #include "server/range.h"
 #include "server/request.h"
 
-#define FILE_BODY_HEAD_BYTES (64 * 1024)             /* of a made-up file, read before the reply */
-#define FILE_BODY_MADE_UP_MAX (256ull * 1024 * 1024) /* past that the reply breaks off */
+#define FILE_BODY_HEAD_BYTES (64 * 1024) /* of a made-up file, read before the reply */
 
 /* What is asked of a file, made by a worker (it blocks) and used by the connection's thread. */
 struct file_body {

@@ -231,11 +231,7 @@ static int reply_file(struct request *q, struct file_get *g, struct err *e)
         return reply_unsatisfiable(q, g, e);
     if (g->status == MHD_HTTP_PARTIAL_CONTENT)
         r = file_body_ranges(q, &g->body, &g->ranges, &response, e);
-    else if (g->status == MHD_HTTP_NOT_MODIFIED) /* no body, and no length that would be a lie */
-        r = (response = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT))
-                ? 0
-                : err_oom(e);
-    else
+    else /* 304 too: it has no body, but the length that a 200 would have */
         r = file_body_whole(q, &g->body, &response, e);
     if (r < 0)
         return r;

@@ -45,13 +45,15 @@ static int get_mode(struct request *q, struct fs_write_options *o, struct err *e
 
 static int get_query(struct request *q, struct file_sink *s, struct err *e)
 {
-    static const char *const known[] = {"user",    "cwd",      "mode",   "sync",
-                                        "parents", "in_place", "append", NULL};
+    /* An upload that can be resumed is a whole file. */
+    static const char *const whole[] = {"user", "cwd", "mode", "sync", "parents", "in_place", NULL};
+    static const char *const part[] = {"user",    "cwd",      "mode",   "sync",
+                                       "parents", "in_place", "append", NULL};
     struct fs_write_options *o = &s->options;
     bool parents = true;
     int r;
 
-    if ((r = files_check_query(q, known, e)) < 0 ||
+    if ((r = files_check_query(q, q->verb == VERB_POST ? whole : part, e)) < 0 ||
         (r = request_query(q, "user", &s->user, e)) < 0 ||
         (r = request_query(q, "cwd", &s->cwd, e)) < 0 || (r = get_mode(q, o, e)) < 0 ||
         (r = request_query_bool(q, "sync", &o->sync, e)) < 0 ||

@@ -92,6 +92,7 @@ static int open_again(struct file_sink *s, struct err *e)
         return r;
     if (s->options.sha256)
         fs_write_expect(s->resume->write, s->sha256);
+    resume_note_piece(s->resumes, s->resume, s->has_content_digest);
     s->path = strdup(s->resume->path);
     s->write = s->resume->write;
     s->start = s->resume->offset;
@@ -114,7 +115,12 @@ static int open_new(struct file_sink *s, struct err *e)
         return r;
     s->caller = NULL;
     (void)snprintf(s->upload_id, sizeof(s->upload_id), "%s", s->resume->id);
-    return check_length(s, e);
+    r = check_length(s, e);
+    if (r < 0)
+        return r;
+    resume_keep(s->resumes, s->resume, s->user);
+    resume_note_piece(s->resumes, s->resume, s->has_content_digest);
+    return 0;
 }
 
 static int sink_begin(void *sink, struct err *e)
@@ -219,6 +225,7 @@ static void let_go(struct file_sink *s)
         if (!s->is_committed && s->has_content_digest)
             (void)fs_write_cut(s->write, s->start, NULL);
         u->offset = fs_write_offset(s->write);
+        resume_note_piece(s->resumes, u, false);
     }
     s->resume = NULL;
     resume_release(s->resumes, u);

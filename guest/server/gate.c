@@ -7,10 +7,13 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
+#include "rpc/agent.h"
 #include "rpc/rpc.h"
+#include "server/e2b/cors.h"
 #include "server/route.h"
 #include "server/state.h"
 #include "server/uri.h"
+#include "system/auth.h"
 #include "system/metrics.h"
 
 #include "common/banned.h"
@@ -42,7 +45,7 @@ static int check_target(struct request *q, struct err *e)
 }
 
 /* The route is found by the raw target: an encoded slash is no separator. */
-static int check_route(struct request *q, struct err *e)
+static int check_route(struct request *q, const char *verb, struct err *e)
 {
     size_t len = strcspn(q->target, "?");
     const char *rest = NULL;
@@ -51,6 +54,8 @@ static int check_route(struct request *q, struct err *e)
     q->metric = route_metric(q->route, q->method);
     if (!q->route)
         return err_set(e, ERR_NOT_FOUND, "there is no '%.200s' here", q->path);
+    if (q->route->flags & ROUTE_E2B && cors_is_preflight(q, verb, &q->route))
+        return 0;
     if (!rest)
         return 0;
     q->raw_rest = rest;
@@ -129,22 +134,21 @@ static int check_framing(struct request *q, struct err *e)
     return 0;
 }
 
-static bool token_is_right(const struct server *s, const char *given)
-{
-    return given && str_secret_eq(given, strlen(given), s->token, s->o.token_len);
-}
-
 static int check_token(struct request *q, struct err *e)
 {
-    const struct server *s = q->server;
+    struct auth *known = q->server->agent->auth;
     const char *auth = request_header(q, "Authorization");
 
-    if (!s->token || q->route->flags & ROUTE_OPEN)
+    if (q->route->flags & ROUTE_OPEN || auth_is_open(known))
         return 0;
-    if (auth && strncasecmp(auth, "Bearer ", 7) == 0 && token_is_right(s, auth + 7))
+    if (auth && strncasecmp(auth, "Bearer ", 7) == 0 && auth_matches(known, auth + 7))
         return 0;
-    if (token_is_right(s, request_header(q, "X-Access-Token")))
+    if (auth_matches(known, request_header(q, "X-Access-Token")))
         return 0;
+    if (q->route->flags & ROUTE_E2B)
+        return err_set(e, ERR_UNAUTHENTICATED,
+                       "unauthorized access, please provide a valid access token or method signing "
+                       "if supported");
     return err_set(e, ERR_UNAUTHENTICATED,
                    auth || request_header(q, "X-Access-Token")
                        ? "the token is not the right one"
@@ -153,11 +157,11 @@ static int check_token(struct request *q, struct err *e)
 
 /*
  * A page in somebody's browser has no business here: every such request that could do harm has an
- * Origin. What is behind the proxy may well be made for browsers.
+ * Origin. What is behind the proxy may well be made for browsers, and so is E2B's SDK.
  */
 static int check_origin(struct request *q, struct err *e)
 {
-    if (!request_header(q, "Origin") || q->route->flags & ROUTE_ANY_VERB)
+    if (!request_header(q, "Origin") || q->route->flags & (ROUTE_ANY_VERB | ROUTE_E2B))
         return 0;
     return err_set(e, ERR_DENIED, "requests of web pages (with an Origin header) are refused");
 }
@@ -211,7 +215,7 @@ int gate_check(struct request *q, const char *verb, const char *version, int *re
     q->is_http11 = strcmp(version, "HTTP/1.0") != 0;
     q->expects_continue = request_header_has(q, "Expect", "100-continue");
     (void)((r = check_framing(q, e)) < 0 || (r = check_target(q, e)) < 0 ||
-           (r = check_route(q, e)) < 0 || (r = check_verb(q, verb, ret_status, e)) < 0 ||
+           (r = check_route(q, verb, e)) < 0 || (r = check_verb(q, verb, ret_status, e)) < 0 ||
            (r = check_origin(q, e)) < 0 || (r = check_token(q, e)) < 0 ||
            (r = check_read_only(q, e)) < 0 || (r = check_room(q, ret_status, e)) < 0 ||
            (r = check_size(q, ret_status, e)) < 0);

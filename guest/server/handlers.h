@@ -3,6 +3,7 @@
 #include "server/request.h"
 
 extern const struct request_ops call_ops;    /* call.c: /bellhop.v1.Service/Method */
+extern const struct request_ops inflow_ops;  /* inflow.c: those to which the client streams */
 extern const struct request_ops health_ops;  /* ops.c */
 extern const struct request_ops ready_ops;   /* ops.c */
 extern const struct request_ops metrics_ops; /* ops.c */

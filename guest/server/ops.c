@@ -9,6 +9,7 @@
 #include "proc/registry.h"
 #include "rpc/agent.h"
 #include "rpc/rpc.h"
+#include "server/files.h"
 #include "server/handlers.h"
 #include "server/relay.h"
 #include "server/respond.h"
@@ -86,12 +87,16 @@ static void wake_request(void *arg)
 
 static int ready_begin(struct request *q, struct err *e)
 {
+    static const char *const known[] = {"fresh", NULL};
     _cleanup_json_ json_t *params = NULL;
     struct rpc_call call = {.agent = q->server->agent};
     struct source *source;
     bool fresh = false;
     int r;
 
+    r = files_check_query(q, known, e);
+    if (r < 0)
+        return r;
     r = request_query_bool(q, "fresh", &fresh, e);
     if (r < 0)
         return r;

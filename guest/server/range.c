@@ -168,3 +168,20 @@ void range_format_date(time_t t, char out[RANGE_DATE_BYTES])
                    tm.tm_mday, months[tm.tm_mon], (tm.tm_year + 1900) % 10000, tm.tm_hour,
                    tm.tm_min, tm.tm_sec);
 }
+
+bool range_parse_date(const char *text, time_t *ret)
+{
+    static const char *const forms[] = {"%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT",
+                                        "%a %b %e %H:%M:%S %Y"};
+
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        struct tm tm = {0};
+        const char *end = strptime(text, forms[i], &tm);
+
+        if (end && !*end) {
+            *ret = timegm(&tm);
+            return true;
+        }
+    }
+    return false;
+}

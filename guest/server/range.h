@@ -43,3 +43,5 @@ int range_parse_place(const char *header, struct range_place *ret, struct err *e
 /* "Sun, 22 Nov 2026 01:35:00 GMT" */
 #define RANGE_DATE_BYTES 40
 void range_format_date(time_t t, char out[RANGE_DATE_BYTES]);
+/* As HTTP's headers have it, in any of the three forms. */
+bool range_parse_date(const char *text, time_t *ret);

@@ -22,6 +22,7 @@ static void write_reply(struct request *q, int fd, const struct err *error, int 
     size_t len = 0;
     int n;
 
+    status = respond_error_status(q, error, status);
     if (respond_error_text(q, error, status, &body, &len, NULL) < 0)
         return;
     n = snprintf(head, sizeof(head),
@@ -94,8 +95,8 @@ enum MHD_Result refuse_midway(struct request *q, const struct err *error, size_t
         status = 413;
     keep_refusal(q, error, status);
     q->stage = STAGE_DRAIN;
-    if (left > REQUEST_DRAIN_BYTES)
-        begin_discard(q);
+    if (left > REQUEST_DRAIN_BYTES || q->route->flags & ROUTE_SLOW_BODY)
+        begin_discard(q); /* the end of the body may be far away */
     return refuse_body(q, len);
 }
 

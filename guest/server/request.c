@@ -376,7 +376,7 @@ static enum MHD_Result on_headers(struct request *q, const char *verb, const cha
         set_body_clock(q, q->stage == STAGE_DRAIN);
         return result;
     }
-    set_body_clock(q, q->declared > 0);
+    set_body_clock(q, q->declared > 0 && !(q->route->flags & ROUTE_SLOW_BODY));
     return MHD_YES;
 }
 
@@ -401,7 +401,7 @@ static enum MHD_Result on_body(struct request *q, const char *data, size_t *len)
         set_body_clock(q, true);
     if (q->stage != STAGE_BODY)
         return refuse_body(q, len);
-    set_body_clock(q, true);
+    set_body_clock(q, !(q->route->flags & ROUTE_SLOW_BODY));
     r = take_body(q, data, len, &e);
     if (*len)
         set_body_clock(q, false); /* it is us who wait */

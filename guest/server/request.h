@@ -67,6 +67,13 @@ enum stage {
     STAGE_REPLIED,
 };
 
+/* How a method's errors are told. */
+enum connect_kind {
+    CONNECT_NOT = 0,
+    CONNECT_UNARY,  /* by status, as JSON */
+    CONNECT_STREAM, /* with status 200, in an envelope at the end */
+};
+
 #define ROUTE_OPEN (1u << 0)       /* needs no token */
 #define ROUTE_RESERVE (1u << 1)    /* answers on the connections kept in reserve */
 #define ROUTE_QUIET (1u << 2)      /* does not count as use of the box */
@@ -74,6 +81,8 @@ enum stage {
 #define ROUTE_ANY_VERB (1u << 4)   /* the gate leaves the method alone */
 #define ROUTE_CHANGES (1u << 5)    /* its PUT, POST, PATCH and DELETE change files */
 #define ROUTE_POST_READS (1u << 9) /* but its POST does not */
+#define ROUTE_SLOW_BODY (1u << 11) /* its body may pause for as long as it likes */
+#define ROUTE_E2B (1u << 10)       /* of that dialect: its errors, and web pages may call */
 
 struct route {
     const char *name; /* for the metrics */
@@ -117,9 +126,11 @@ struct request {
     bool expects_continue;
     enum stage stage;
     bool is_gated;
-    bool is_use; /* of the box: counted as a call */
-    int status;  /* of the reply, 0 before */
-    int metric;  /* the counters it adds to */
+    bool is_use;               /* of the box: counted as a call */
+    bool is_proto;             /* its messages are protobuf */
+    enum connect_kind connect; /* of a dialect's method that has begun */
+    int status;                /* of the reply, 0 before */
+    int metric;                /* the counters it adds to */
     struct err refusal;
     int refusal_status;
     int error_status;  /* a handler's: the status of its error, when it is not the code's own */

@@ -5,15 +5,26 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/buf.h"
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
+#include "dialect/e2b/wording.h"
+#include "server/codec.h"
+#include "server/e2b/cors.h"
+#include "server/encode.h"
 #include "server/route.h"
 #include "server/state.h"
 
 #include "common/banned.h"
 
+#define ENVELOPE_MAX_BYTES 8192
 #define PROBLEM_TYPES "https://iana.org/assignments/http-problem-types#"
+
+static bool is_e2b(const struct request *q)
+{
+    return q->route && q->route->flags & ROUTE_E2B;
+}
 
 void respond_add_header(struct MHD_Response *response, const char *name, const char *value)
 {
@@ -47,6 +58,8 @@ int respond_queue(struct request *q, int status, struct MHD_Response *response, 
     if (!MHD_get_response_header(response, "Cache-Control"))
         respond_add_header(response, "Cache-Control", "no-store");
     respond_add_header(response, "X-Content-Type-Options", "nosniff");
+    if (is_e2b(q))
+        cors_add_headers(q, response);
     if (q->server->stopping)
         respond_add_header(response, "Connection", "close");
     return respond_queue_plain(q, status, response, e);
@@ -101,11 +114,50 @@ static int add_problem(const struct problem *p, const struct err *error, int sta
     return r;
 }
 
+static json_t *new_error(const struct request *q, const struct err *error, int status)
+{
+    struct err copy = *error;
+
+    if (!is_e2b(q))
+        return jx_new_error(error);
+    if (!q->connect)
+        return wording_new_rest_error(error, status ? status : err_http_status(error->code));
+    wording_make_rpc_error(&copy);
+    return jx_new_error(&copy);
+}
+
+static int error_envelope(const struct err *error, char **ret, size_t *ret_len, struct err *e)
+{
+    struct err copy = *error;
+    struct buf out;
+    int r;
+
+    wording_make_rpc_error(&copy);
+    buf_init(&out, ENVELOPE_MAX_BYTES);
+    r = encode_end(ENCODING_CONNECT, &copy, &out, e);
+    if (r == 0) {
+        *ret_len = out.len;
+        *ret = buf_take(&out);
+    }
+    buf_done(&out);
+    return r;
+}
+
+int respond_error_status(const struct request *q, const struct err *error, int status)
+{
+    if (q->connect == CONNECT_STREAM)
+        return MHD_HTTP_OK;
+    return status ? status : err_http_status(error->code);
+}
+
 int respond_error_text(const struct request *q, const struct err *error, int status, char **ret,
                        size_t *ret_len, struct err *e)
 {
-    _cleanup_json_ json_t *body = jx_new_error(error);
+    _cleanup_json_ json_t *body = NULL;
 
+    if (q->connect == CONNECT_STREAM)
+        return error_envelope(error, ret, ret_len, e);
+    body = new_error(q, error, status);
     if (!body || (q->problem.type && add_problem(&q->problem, error, status, body) < 0))
         return err_oom(e);
     return jx_dump(body, ret, ret_len, e);
@@ -113,6 +165,10 @@ int respond_error_text(const struct request *q, const struct err *error, int sta
 
 const char *respond_error_type(const struct request *q)
 {
+    if (q->connect == CONNECT_STREAM)
+        return codec_type(q);
+    if (is_e2b(q) && !q->connect)
+        return "application/json; charset=utf-8";
     return q->problem.type ? "application/problem+json" : WIRE_TYPE_JSON;
 }
 
@@ -124,8 +180,7 @@ int respond_error(struct request *q, const struct err *error, int status, struct
     size_t len;
     int r;
 
-    if (!status)
-        status = err_http_status(error->code);
+    status = respond_error_status(q, error, status);
     r = respond_error_text(q, error, status, &text, &len, e);
     if (r < 0)
         return r;
@@ -135,7 +190,7 @@ int respond_error(struct request *q, const struct err *error, int status, struct
         return err_oom(e);
     }
     respond_add_header(response, "Content-Type", respond_error_type(q));
-    if (status == MHD_HTTP_UNAUTHORIZED)
+    if (status == MHD_HTTP_UNAUTHORIZED && !is_e2b(q))
         respond_add_header(response, "WWW-Authenticate", "Bearer realm=\"bellhop\"");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED) {
         route_allow(q->route, allow, sizeof(allow));

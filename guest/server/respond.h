@@ -23,7 +23,8 @@ int respond_empty(struct request *q, int status, struct err *e);
 
 /* {"code","message","field"} with the status (0: the code's own). */
 int respond_error(struct request *q, const struct err *error, int status, struct err *e);
-/* The body of such a reply, and its type. */
+/* The status, the body and the type of such a reply. */
+int respond_error_status(const struct request *q, const struct err *error, int status);
 int respond_error_text(const struct request *q, const struct err *error, int status, char **ret,
                        size_t *ret_len, struct err *e);
 const char *respond_error_type(const struct request *q);

@@ -1,10 +1,12 @@
 #include "server/resume.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
 #include "server/request.h"
@@ -15,25 +17,39 @@
 struct resumes {
     struct pool *pool;
     int64_t age_ms;
+    struct resume_store *store; /* owned */
+    pthread_mutex_t taking;     /* before lock: one upload at a time is taken from the store */
     pthread_mutex_t lock;
     pthread_cond_t released;
     /* guarded by lock: */
     struct resume *first; /* newest first */
     bool is_sweeping;
+    bool is_store_due; /* a sweep looks through the store too */
+    int64_t store_swept_ms;
     struct pool_item sweep;
 };
 
-/* What has left the table and has no reference. Blocks. */
-static void destroy(struct resume *u)
+/* Its bytes are given up. Blocks. */
+static void drop_write(struct resumes *t, struct resume *u)
 {
-    fs_write_free(u->write);
-    fs_caller_unref(u->caller);
+    fs_write_free(TAKE(u->write));
+    fs_caller_unref(TAKE(u->caller));
+    if (u->note)
+        resume_store_remove(t->store, u->id);
+    u->note = resume_note_free(u->note);
+}
+
+/* What has left the table and has no reference. Blocks. */
+static void destroy(struct resumes *t, struct resume *u)
+{
+    drop_write(t, u);
     request_unref(u->holder);
     free(u->path);
     free(u);
 }
 
-int resumes_new(struct pool *pool, int64_t age_ms, struct resumes **ret, struct err *e)
+int resumes_new(struct pool *pool, int64_t age_ms, struct resume_store *store, struct resumes **ret,
+                struct err *e)
 {
     struct resumes *t = calloc(1, sizeof(*t));
     pthread_condattr_t attr;
@@ -42,6 +58,9 @@ int resumes_new(struct pool *pool, int64_t age_ms, struct resumes **ret, struct 
         return err_oom(e);
     t->pool = pool;
     t->age_ms = age_ms;
+    t->store = store;
+    t->store_swept_ms = INT64_MIN / 2;
+    (void)pthread_mutex_init(&t->taking, NULL);
     (void)pthread_mutex_init(&t->lock, NULL);
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -59,10 +78,16 @@ struct resumes *resumes_free(struct resumes *t)
         struct resume *u = t->first;
 
         t->first = u->next;
-        destroy(u);
+        if (u->note && !u->is_dropped) {
+            fs_write_leave(TAKE(u->write));
+            u->note = resume_note_free(u->note);
+        }
+        destroy(t, u);
     }
+    resume_store_free(t->store);
     (void)pthread_cond_destroy(&t->released);
     (void)pthread_mutex_destroy(&t->lock);
+    (void)pthread_mutex_destroy(&t->taking);
     free(t);
     return NULL;
 }
@@ -87,12 +112,12 @@ static struct resume *take_old(struct resumes *t, int64_t now_ms)
     return out;
 }
 
-static void destroy_all(struct resume *u)
+static void destroy_all(struct resumes *t, struct resume *u)
 {
     while (u) {
         struct resume *next = u->next;
 
-        destroy(u);
+        destroy(t, u);
         u = next;
     }
 }
@@ -101,11 +126,16 @@ static void sweep_job(void *arg)
 {
     struct resumes *t = arg;
     struct resume *old;
+    bool is_store_due;
 
     (void)pthread_mutex_lock(&t->lock);
     old = take_old(t, clock_mono_ms());
+    is_store_due = t->is_store_due;
+    t->is_store_due = false;
     (void)pthread_mutex_unlock(&t->lock);
-    destroy_all(old);
+    destroy_all(t, old);
+    if (is_store_due)
+        resume_store_sweep(t->store, t->age_ms);
     (void)pthread_mutex_lock(&t->lock);
     t->is_sweeping = false;
     (void)pthread_mutex_unlock(&t->lock);
@@ -118,7 +148,11 @@ void resumes_sweep(struct resumes *t, int64_t now_ms)
     (void)pthread_mutex_lock(&t->lock);
     for (const struct resume *u = t->first; u; u = u->next)
         is_due |= !u->refs && (u->is_dropped || now_ms - u->used_ms >= t->age_ms);
-    is_due = is_due && !t->is_sweeping;
+    if (now_ms - t->store_swept_ms >= RESUME_STORE_SWEEP_MS) {
+        t->store_swept_ms = now_ms;
+        t->is_store_due = true;
+    }
+    is_due = (is_due || t->is_store_due) && !t->is_sweeping;
     t->is_sweeping = t->is_sweeping || is_due;
     (void)pthread_mutex_unlock(&t->lock);
     if (!is_due)
@@ -141,18 +175,12 @@ static unsigned count(const struct resumes *t, bool is_open, struct resume **ret
     return n;
 }
 
-int resume_new(struct resumes *t, struct request *q, const char *path, struct fs_caller *caller,
-               struct fs_write *write, struct resume **ret, struct err *e)
+/* In the table, held by q, if there is room. */
+static int insert(struct resumes *t, struct resume *u, struct request *q, struct err *e)
 {
-    struct resume *u = calloc(1, sizeof(*u));
     struct resume *oldest = NULL;
     bool is_full;
 
-    if (!u || !(u->path = strdup(path)) || io_random_hex(RESUME_ID_BYTES / 2, u->id, e) < 0) {
-        free(u ? u->path : NULL);
-        free(u);
-        return err_oom(e);
-    }
     u->refs = 1;
     u->holder = request_ref(q);
     u->used_ms = clock_mono_ms();
@@ -165,15 +193,57 @@ int resume_new(struct resumes *t, struct request *q, const char *path, struct fs
         t->first = u;
     }
     (void)pthread_mutex_unlock(&t->lock);
-    if (is_full) {
-        destroy(u);
-        return err_set(e, ERR_EXHAUSTED, "%d uploads are unfinished: complete or cancel one",
-                       RESUME_MAX_OPEN);
+    if (!is_full)
+        return 0;
+    return err_set(e, ERR_EXHAUSTED, "%d uploads are unfinished: complete or cancel one",
+                   RESUME_MAX_OPEN);
+}
+
+int resume_new(struct resumes *t, struct request *q, const char *path, struct fs_caller *caller,
+               struct fs_write *write, struct resume **ret, struct err *e)
+{
+    struct resume *u = calloc(1, sizeof(*u));
+    int r;
+
+    if (!u || !(u->path = strdup(path)) || io_random_hex(RESUME_ID_BYTES / 2, u->id, e) < 0) {
+        free(u ? u->path : NULL);
+        free(u);
+        return err_oom(e);
+    }
+    r = insert(t, u, q, e);
+    if (r < 0) {
+        destroy(t, u);
+        return r;
     }
     u->caller = caller;
     u->write = write;
     *ret = u;
     return 0;
+}
+
+void resume_keep(struct resumes *t, struct resume *u, const char *user)
+{
+    /* What can't be kept is an upload all the same. */
+    (void)resume_store_keep(t->store, u->id, u->path, user, u->write, &u->note, NULL);
+}
+
+void resume_note_piece(struct resumes *t, struct resume *u, bool is_whole)
+{
+    struct resume_note *n = u->note;
+    bool is_news;
+
+    if (!n)
+        return;
+    is_news = n->has_length != u->has_length || n->has_floor != is_whole;
+    n->has_length = u->has_length;
+    n->length = u->length;
+    n->has_floor = is_whole;
+    n->floor = u->offset;
+    if (is_news && resume_store_put(t->store, n, NULL) < 0) {
+        /* A note that is wrong is worse than none. */
+        resume_store_remove(t->store, u->id);
+        u->note = resume_note_free(n);
+    }
 }
 
 /* Called with the lock. */
@@ -215,30 +285,91 @@ static bool wait_for(struct resumes *t, struct resume *u)
     return true;
 }
 
-int resume_hold(struct resumes *t, struct request *q, const char *id, struct resume **ret,
-                struct err *e)
+/* Called with the lock. Waits for the holder before. */
+static int hold(struct resumes *t, struct resume *u, struct request *q, struct err *e)
+{
+    int r = 0;
+
+    u->refs++;
+    if (!wait_for(t, u))
+        r = err_set(e, ERR_UNAVAILABLE, "a request before this one does not end");
+    else if (u->is_dropped)
+        r = -ERR_NOT_FOUND;
+    else
+        u->holder = request_ref(q);
+    u->refs -= r < 0;
+    return r;
+}
+
+/* As resume_hold(), of those that are in the table. */
+static int hold_known(struct resumes *t, struct request *q, const char *id, struct resume **ret,
+                      struct err *e)
 {
     struct resume *u;
-    int r = 0;
+    int r = -ERR_NOT_FOUND;
 
     (void)pthread_mutex_lock(&t->lock);
     u = find(t, id);
-    if (u) {
-        u->refs++;
-        if (!wait_for(t, u))
-            r = err_set(e, ERR_UNAVAILABLE, "a request before this one does not end");
-        else if (u->is_dropped)
-            r = -ERR_NOT_FOUND;
-        else
-            u->holder = request_ref(q);
-        u->refs -= r < 0;
-    }
+    if (u)
+        r = hold(t, u, q, e);
     (void)pthread_mutex_unlock(&t->lock);
-    if (!u || r == -ERR_NOT_FOUND)
-        return err_field(e, ERR_NOT_FOUND, "upload", "there is no such upload (any more)");
     if (r == 0)
         *ret = u;
     return r;
+}
+
+/* What an agent before this one was told of. */
+static int take(struct resumes *t, struct request *q, const char *id, struct resume **ret,
+                struct err *e)
+{
+    struct resume *u = calloc(1, sizeof(*u));
+    int r;
+
+    if (!u)
+        return err_oom(e);
+    r = resume_store_take(t->store, id, t->age_ms, &u->note, &u->caller, &u->write, e);
+    if (r < 0) {
+        free(u);
+        return r;
+    }
+    (void)snprintf(u->id, sizeof(u->id), "%s", id);
+    u->path = strdup(u->note->asked);
+    u->has_length = u->note->has_length;
+    u->length = u->note->length;
+    u->offset = fs_write_offset(u->write);
+    u->is_known = true;
+    r = u->path ? insert(t, u, q, e) : err_oom(e);
+    if (r < 0) { /* it stays where it is */
+        fs_write_leave(TAKE(u->write));
+        u->note = resume_note_free(u->note);
+        destroy(t, u);
+        return r;
+    }
+    resume_store_touch(t->store, id);
+    *ret = u;
+    return 0;
+}
+
+int resume_hold(struct resumes *t, struct request *q, const char *id, struct resume **ret,
+                struct err *e)
+{
+    struct err why = {0};
+    int r = hold_known(t, q, id, ret, e);
+
+    if (r != -ERR_NOT_FOUND)
+        return r;
+    (void)pthread_mutex_lock(&t->taking);
+    r = hold_known(t, q, id, ret, e); /* somebody else may have taken it meanwhile */
+    if (r == -ERR_NOT_FOUND)
+        r = take(t, q, id, ret, &why);
+    (void)pthread_mutex_unlock(&t->taking);
+    if (r == -ERR_EXHAUSTED || r == -ERR_UNAVAILABLE) {
+        if (e && why.code)
+            *e = why;
+        return r;
+    }
+    /* Whatever else is in the way of another agent's upload, here there is none. */
+    return r < 0 ? err_field(e, ERR_NOT_FOUND, "upload", "there is no such upload (any more)") : 0;
 }
 
 void resume_drop(struct resume *u)
@@ -248,20 +379,14 @@ void resume_drop(struct resume *u)
 
 void resume_release(struct resumes *t, struct resume *u)
 {
-    struct fs_caller *caller = NULL;
-    struct fs_write *write = NULL;
     struct request *holder;
 
     if (!u)
         return;
-    if (u->state != RESUME_OPEN || !u->is_known) {
-        write = u->write;
-        caller = u->caller;
-        u->write = NULL;
-        u->caller = NULL;
-        fs_write_free(write);
-        fs_caller_unref(caller);
-    }
+    if (u->state != RESUME_OPEN || !u->is_known)
+        drop_write(t, u);
+    else if (u->note)
+        resume_store_touch(t->store, u->id);
     (void)pthread_mutex_lock(&t->lock);
     holder = u->holder;
     u->holder = NULL;

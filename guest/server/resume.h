@@ -3,8 +3,8 @@
  * resume: uploads that can go on after their connection was cut (the IETF's resumable uploads,
  * draft-ietf-httpbis-resumable-upload, interop version 8): the table of those that are not
  * complete, and for a while the outcome of those that are. Their bytes are a temporary file of
- * fs/write.h; the target is untouched until the end. In memory: a restart of the agent forgets
- * them.
+ * fs/write.h; the target is untouched until the end. The table is in memory; the unfinished ones are
+ * noted in a resume_store as well, and the agent after this one goes on with those it is asked for.
  *
  * One request at a time holds an upload: a new one cuts the connection of the one before, whose
  * client has given it up. All functions are thread-safe; the ones marked so may block.
@@ -15,13 +15,14 @@
 
 #include "common/err.h"
 #include "fs/write.h"
+#include "server/resume_store.h"
 
 #define RESUME_INTEROP_VERSION 8
 #define RESUME_MAX_OPEN 64    /* uploads that are not complete; the next is refused */
 #define RESUME_MAX_CLOSED 256 /* outcomes that are kept; the oldest goes */
 #define RESUME_AGE_S 3600     /* without a request */
 #define RESUME_WAIT_MS 10000  /* for the request before to let go */
-#define RESUME_ID_BYTES 33
+#define RESUME_STORE_SWEEP_MS 600000
 
 struct pool;
 struct request;
@@ -51,11 +52,15 @@ struct resume {
     struct request *holder;
     int64_t used_ms;
     bool is_dropped;
+    struct resume_note *note; /* NULL: it does not outlive the agent */
     struct resume *next;
 };
 
-int resumes_new(struct pool *pool, int64_t age_ms, struct resumes **ret, struct err *e);
-struct resumes *resumes_free(struct resumes *t); /* accepts NULL; returns NULL. Blocks. */
+/* Takes the store, when it succeeds. */
+int resumes_new(struct pool *pool, int64_t age_ms, struct resume_store *store, struct resumes **ret,
+                struct err *e);
+/* What is noted stays for the next agent. Accepts NULL; returns NULL. Blocks. */
+struct resumes *resumes_free(struct resumes *t);
 /* What is too old goes, by a worker. */
 void resumes_sweep(struct resumes *t, int64_t now_ms);
 
@@ -63,6 +68,12 @@ void resumes_sweep(struct resumes *t, int64_t now_ms);
  * -ERR_EXHAUSTED: too many. */
 int resume_new(struct resumes *t, struct request *q, const char *path, struct fs_caller *caller,
                struct fs_write *write, struct resume **ret, struct err *e);
+/* The holder's: from now on it outlives this agent, where that is possible. Blocks. user: as the
+ * request has it, or NULL. */
+void resume_keep(struct resumes *t, struct resume *u, const char *user);
+/* The holder's: its length is known now, or a piece begins (is_whole) that counts when it is whole,
+ * or it does not any more. Blocks. */
+void resume_note_piece(struct resumes *t, struct resume *u, bool is_whole);
 /* By id, held by q, with a reference. Blocks until the holder before has let go, which is cut off.
  * -ERR_NOT_FOUND: there is none (any more). */
 int resume_hold(struct resumes *t, struct request *q, const char *id, struct resume **ret,

@@ -6,13 +6,13 @@
 
 #include "common/cleanup.h"
 #include "common/wire/wire.h"
+#include "dialect/e2b/methods.h"
 #include "rpc/rpc.h"
+#include "server/e2b/routes.h"
 #include "server/handlers.h"
 #include "system/metrics.h"
 
 #include "common/banned.h"
-
-#define N_METHODS_MAX 128
 
 static const struct route routes[] = {
     {
@@ -131,31 +131,59 @@ const struct route *route_find(const char *path, size_t len, const struct rpc_me
                 *ret_rest = path + strlen(routes[i].prefix);
             return &routes[i];
         }
-    return NULL;
+    return e2b_route_find(path, len, ret_method, ret_rest);
 }
 
-/* Counters: 0 is what no route answers, then the routes (row 0 too, unused), then the methods. */
+/* Whose counters these are: those of a route, or of a method. */
+struct counted {
+    const struct route *route;
+    const struct rpc_method *method;
+};
+
+static struct counted counted[METRICS_MAX_ROUTES];
+static size_t n_counted;
+
+static void count_methods(const struct rpc_method *(*at)(size_t i))
+{
+    for (size_t i = 0; at(i) && n_counted < N_ELEMENTS(counted); i++)
+        counted[n_counted++].method = at(i);
+}
+
+static void count_routes(const struct route *(*at)(size_t i))
+{
+    for (size_t i = 0; at(i) && n_counted < N_ELEMENTS(counted); i++)
+        counted[n_counted++].route = at(i);
+}
+
+/* Counters: 0 is what no route answers. */
 int route_init_metrics(struct err *e)
 {
-    static char names[N_METHODS_MAX][64];
-    const char *all[1 + N_ELEMENTS(routes) + N_METHODS_MAX] = {"none"};
-    const struct rpc_method *m;
-    size_t n = 1;
+    static char names[METRICS_MAX_ROUTES][64];
+    const char *all[METRICS_MAX_ROUTES] = {"none"};
 
-    for (size_t i = 0; i < N_ELEMENTS(routes); i++)
-        all[n++] = routes[i].name;
-    for (size_t i = 0; (m = rpc_at(i)) && i < N_METHODS_MAX; i++) {
-        (void)snprintf(names[i], sizeof(names[i]), "%s/%s", m->service, m->name);
-        all[n++] = names[i];
+    n_counted = 1;
+    count_routes(route_at);
+    count_routes(e2b_route_at);
+    count_methods(rpc_at);
+    count_methods(e2b_method_at);
+    for (size_t i = 1; i < n_counted; i++) {
+        const struct rpc_method *m = counted[i].method;
+
+        all[i] = names[i];
+        if (m)
+            (void)snprintf(names[i], sizeof(names[i]), "%s/%s", m->service, m->name);
+        else
+            (void)snprintf(names[i], sizeof(names[i]), "%s", counted[i].route->name);
     }
-    return metrics_init(all, n, e);
+    return metrics_init(all, n_counted, e);
 }
 
 int route_metric(const struct route *route, const struct rpc_method *method)
 {
-    if (method)
-        return (int)(1 + N_ELEMENTS(routes) + (size_t)(method - rpc_at(0)));
-    return route ? (int)(1 + (size_t)(route - routes)) : 0;
+    for (size_t i = 1; i < n_counted; i++)
+        if (method ? counted[i].method == method : route && counted[i].route == route)
+            return (int)i;
+    return 0;
 }
 
 void route_allow(const struct route *route, char *out, size_t size)

@@ -8,7 +8,7 @@
  * prefix, of a row with ROUTE_REST. NULL when there is none. */
 const struct route *route_find(const char *path, size_t len, const struct rpc_method **ret_method,
                                const char **ret_rest);
-/* Row i, or NULL past the last. The first is the rpc API's. */
+/* Row i of the native API, or NULL past the last. The first is the rpc API's. */
 const struct route *route_at(size_t i);
 
 /* Names the counters of all routes and methods. Once, before threads start. */

@@ -1,12 +1,14 @@
 #include "server/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -104,12 +106,50 @@ static void conn_closed(struct server *s, struct conn *c)
 }
 
 /* On the connection's own thread, whose heap its memory was of. */
-static void give_back_sometimes(void)
+static void give_back_sometimes(const struct server *s)
 {
-    static _Thread_local unsigned n_closed;
+    static _Thread_local unsigned n_closed, quiet_seen;
+    unsigned n_quiet = s->n_quiet;
 
-    if (++n_closed % GIVE_BACK_EVERY == 0)
+    if (++n_closed % GIVE_BACK_EVERY == 0 || quiet_seen != n_quiet)
         mem_give_back();
+    quiet_seen = n_quiet;
+}
+
+/* A descriptor of the same socket, that the library gives to this one of its threads. */
+static int for_thread(int fd, int thread)
+{
+    int from = 0, copy;
+
+    while ((copy = fcntl(fd, F_DUPFD_CLOEXEC, from)) >= 0 && copy % SERVER_THREADS != thread) {
+        from = copy + 1;
+        fd_close(copy);
+    }
+    return copy;
+}
+
+/*
+ * What other threads have freed of a thread's memory, that thread alone can give back, and one that
+ * only serves sockets runs for these alone: so each gets a connection that is over already.
+ */
+static void on_quiet(struct loop *loop, void *arg)
+{
+    struct server *s = arg;
+
+    (void)loop;
+    s->n_quiet++;
+    for (int i = 0; i < SERVER_THREADS && !s->stopping; i++) {
+        struct sockaddr_un nobody = {.sun_family = AF_UNIX};
+        int fds[2], fd;
+
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
+            return;
+        fd = for_thread(fds[0], i);
+        fd_close(fds[0]);
+        fd_close(fds[1]);
+        if (fd >= 0) /* the library closes it in any case */
+            (void)MHD_add_connection(s->daemon, fd, (struct sockaddr *)&nobody, sizeof(nobody));
+    }
 }
 
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
@@ -120,7 +160,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
     else
         conn_closed(cls, *socket_context);
     if (code == MHD_CONNECTION_NOTIFY_CLOSED)
-        give_back_sometimes();
+        give_back_sometimes(cls);
 }
 
 void server_set_request(struct server *s, struct conn *c, struct request *q)
@@ -215,6 +255,20 @@ static void on_sweep(struct loop *loop, void *arg)
 
 /* ---- life ---- */
 
+static int new_resumes(struct server *s, struct err *e)
+{
+    struct resume_store *store = NULL;
+    int r;
+
+    r = resume_store_new(s->o.uploads_dir, s->agent->root, s->agent->default_user, &store, e);
+    if (r == 0)
+        r = resumes_new(s->agent->pool, (int64_t)RESUME_AGE_S * 1000, store, &s->resumes, e);
+    if (r < 0)
+        resume_store_free(store);
+    s->o.uploads_dir = NULL;
+    return r;
+}
+
 int server_new(const struct server_options *o, struct server **ret, struct err *e)
 {
     struct server *s = calloc(1, sizeof(*s));
@@ -226,17 +280,15 @@ int server_new(const struct server_options *o, struct server **ret, struct err *
     (void)pthread_mutex_init(&s->table_lock, NULL);
     s->n_slots = o->max_connections + SERVER_RESERVE + SLOT_MARGIN;
     s->conns = calloc(s->n_slots, sizeof(struct conn *));
-    s->token = o->token ? strndup(o->token, o->token_len) : NULL;
-    s->o.token = s->token;
     s->vanish_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!s->conns || (o->token && !s->token))
+    if (!s->conns)
         r = err_oom(e);
     else if (s->vanish_fd < 0)
         r = err_sys(e, errno, "epoll_create1");
     else
         r = route_init_metrics(e);
     if (r == 0)
-        r = resumes_new(s->agent->pool, (int64_t)RESUME_AGE_S * 1000, &s->resumes, e);
+        r = new_resumes(s, e);
     if (r < 0) {
         server_free(s);
         return r;
@@ -300,6 +352,7 @@ int server_start(struct server *s, struct err *e)
     if (r < 0)
         return r;
     on_sweep(s->agent->loop, s);
+    loop_on_quiet(s->agent->loop, on_quiet, s);
     for (size_t i = 0; i < s->n_listeners && r == 0; i++)
         r = listener_start(s->listeners[i], e);
     return r;
@@ -349,22 +402,23 @@ bool server_is_idle(struct server *s)
  * The library must not be stopped while connections are suspended, and a request may park again
  * after it was woken: so end them until there are none.
  */
-void server_stop(struct server *s, int wait_ms)
+bool server_stop(struct server *s, int wait_ms)
 {
     int64_t until_ms = clock_mono_ms() + wait_ms;
 
     server_quiesce(s);
     relay_end_all(s);
     if (!s->daemon)
-        return;
+        return true;
     do {
         end_requests(s);
         (void)poll(NULL, 0, 2);
     } while (n_requests(s) && clock_mono_ms() < until_ms);
     if (n_requests(s))
-        return; /* one hangs in a handler: the process ends with it */
+        return false; /* one hangs in a handler: the process ends with it */
     MHD_stop_daemon(s->daemon);
     s->daemon = NULL;
+    return true;
 }
 
 struct server *server_free(struct server *s)
@@ -373,13 +427,11 @@ struct server *server_free(struct server *s)
         return NULL; /* its threads still use it */
     for (size_t i = 0; i < s->n_listeners; i++)
         listener_free(s->listeners[i]);
+    loop_on_quiet(s->agent->loop, NULL, NULL);
     if (s->vanish_watch)
         loop_watch_del(s->vanish_watch);
     loop_timer_del(s->sweep_timer);
     fd_close(s->vanish_fd);
-    if (s->token)
-        explicit_bzero(s->token, s->o.token_len);
-    free(s->token);
     free(s->conns);
     resumes_free(s->resumes);
     (void)pthread_mutex_destroy(&s->table_lock);

@@ -24,11 +24,10 @@ struct metrics;
 
 struct server_options {
     struct agent *agent;
-    const char *token; /* NULL: --auth=open */
-    size_t token_len;
     bool read_only;
     unsigned max_connections;
     unsigned keepalive_ms;
+    const char *uploads_dir; /* where unfinished uploads are noted; or NULL. Not kept */
 };
 
 int server_new(const struct server_options *o, struct server **ret, struct err *e);
@@ -42,8 +41,11 @@ void server_quiesce(struct server *s);
 bool server_is_idle(struct server *s); /* no request runs */
 /* Closes the connections without a request: after a restore their clients are elsewhere. How many. */
 unsigned server_drop_idle(struct server *s);
-/* Ends what runs, waiting at most wait_ms for it. The loop need not run any more. */
-void server_stop(struct server *s, int wait_ms);
+/*
+ * Ends what runs, waiting at most wait_ms for it. The loop need not run any more. False: a request is
+ * still at work, and nothing that it may use can be freed.
+ */
+bool server_stop(struct server *s, int wait_ms);
 struct server *server_free(struct server *s); /* stopped; accepts NULL; returns NULL */
 
 /* The addresses that server_listen_tcp() got, for the ready line: i-th, or NULL. */

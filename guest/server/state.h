@@ -33,7 +33,6 @@ struct conn {
 struct server {
     struct server_options o;
     struct agent *agent;
-    char *token;
     struct MHD_Daemon *daemon;
     struct listener *listeners[SERVER_MAX_LISTENERS];
     size_t n_listeners;
@@ -41,6 +40,7 @@ struct server {
     struct loop_watch *vanish_watch;
     struct loop_timer *sweep_timer;
     _Atomic bool stopping;
+    _Atomic unsigned n_quiet;    /* how often all was quiet after there was something to do */
     _Atomic uint64_t body_bytes; /* of rpc requests, now */
 
     pthread_mutex_t table_lock;

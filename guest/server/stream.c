@@ -1,18 +1,25 @@
 #include "server/stream.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "common/clock.h"
 #include "common/jsonx.h"
+#include "dialect/e2b/wording.h"
 #include "rpc/rpc.h"
+#include "server/codec.h"
 #include "server/deadline.h"
 #include "server/respond.h"
+#include "server/state.h"
 #include "system/metrics.h"
 
 #include "common/banned.h"
 
 #define BLOCK_BYTES 64 /* the library's own buffer for a reply, which chunked ones don't use */
+#define UNSENT_BYTES (128 * 1024)
 
 struct stream {
     struct request *request; /* borrowed: the reply ends before it */
@@ -62,8 +69,22 @@ static bool take_keepalive(struct request *q)
 
 static int finish(struct stream *s, const struct err *error, struct err *e)
 {
+    struct err copy;
+
     s->is_over = true;
+    if (error && s->request->connect) {
+        copy = *error;
+        wording_make_rpc_error(&copy);
+        error = &copy;
+    }
     return encode_end(s->enc, error, &s->out, e);
+}
+
+static int add_message(struct stream *s, const json_t *msg, struct err *e)
+{
+    if (s->request->connect)
+        return codec_write_envelope(s->request, msg, &s->out, e);
+    return encode_message(s->enc, msg, &s->out, e);
 }
 
 /* Encodes what the source has, up to about max bytes. May leave nothing, parked. */
@@ -79,7 +100,7 @@ static int fill(struct stream *s, size_t max, struct err *e)
         r = s->out.len ? s->source->ops->next(s->source, &msg, &error)
                        : stream_pull(s->request, s->source, &msg, &error);
         if (r == SOURCE_MESSAGE)
-            n = encode_message(s->enc, msg, &s->out, &error);
+            n = add_message(s, msg, &error);
         else if (r == SOURCE_TEXT)
             n = encode_lines(s->enc, s->source->text, s->source->text_len, &s->out, &error);
         json_decref(msg);
@@ -111,7 +132,7 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
         if (request_is_late(q)) {
             struct err late = {0};
 
-            (void)deadline_error(&late);
+            (void)deadline_error(q, &late);
             (void)finish(s, &late, NULL);
         } else if (take_keepalive(q)) {
             (void)encode_keepalive(s->enc, &s->out, NULL);
@@ -156,6 +177,18 @@ static struct stream *stream_new(struct request *q, enum encoding enc)
     return s;
 }
 
+/*
+ * The kernel would queue megabytes and then want no more until a third of them is gone. With little
+ * before it, a source learns soon that a slow client takes something (see proc_sub.yields).
+ */
+static void queue_little(const struct request *q)
+{
+    int n = UNSENT_BYTES;
+
+    if (q->conn->is_tcp)
+        (void)setsockopt(q->conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &n, sizeof(n));
+}
+
 /* Takes s. */
 static int reply(struct request *q, struct stream *s, struct err *e)
 {
@@ -166,7 +199,9 @@ static int reply(struct request *q, struct stream *s, struct err *e)
         free_stream(s);
         return err_oom(e);
     }
-    respond_add_header(response, "Content-Type", encode_media_type(s->enc));
+    respond_add_header(response, "Content-Type",
+                       q->connect ? codec_type(q) : encode_media_type(s->enc));
+    queue_little(q);
     if (s->enc == ENCODING_SSE)
         respond_add_header(response, "X-Accel-Buffering", "no");
     return respond_queue(q, MHD_HTTP_OK, response, e);
@@ -181,7 +216,7 @@ int stream_begin_take(struct request *q, enum encoding enc, struct source *sourc
     if (s)
         s->is_single = q->method->flags & RPC_SINGLE;
     if (r == 0 && first)
-        r = encode_message(enc, first, &s->out, e);
+        r = add_message(s, first, e);
     else if (r == 0 && source->text_len)
         r = encode_lines(enc, source->text, source->text_len, &s->out, e);
     if (r == 0 && first && s->is_single)

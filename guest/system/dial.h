@@ -22,5 +22,5 @@ int dial_new(struct loop *l, const char *host, uint16_t port, dial_fn fn, void *
 int dial_check_host(const char *host, struct err *e);
 struct dial *dial_free(struct dial *d); /* before fn was called; accepts NULL; returns NULL */
 
-/* "8080" or "8080/rest" -> the port, and where it ends. Errors name field "port". */
+/* "8080", "8080/rest" or "8080?query" -> the port, and where it ends. Errors name field "port". */
 int dial_parse_port(const char *text, uint16_t *ret, const char **ret_end, struct err *e);

@@ -1,4 +1,7 @@
 /* attached: commands of a box with this process's input, output and signals. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,35 +10,55 @@
 #include "cli/cli.h"
 #include "common/cleanup.h"
 #include "common/io.h"
+#include "common/signals.h"
 
 #include "common/banned.h"
 
+/* This process's output, and why it takes no more. */
+struct sink {
+    int sys; /* errno; 0: it does */
+    int stream;
+};
+
+/* Who shares this terminal may have made it non-blocking. */
 static int write_output(void *arg, int stream, const char *data, size_t len)
 {
-    (void)arg;
-    return io_write_all(stream == 2 ? STDERR_FILENO : STDOUT_FILENO, data, len, NULL) < 0;
+    int fd = stream == 2 ? STDERR_FILENO : STDOUT_FILENO;
+    struct sink *sink = arg;
+
+    while (len) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        ssize_t n = write(fd, data, len);
+
+        if (n < 0 && errno == EAGAIN)
+            (void)poll(&p, 1, -1);
+        else if (n < 0 && errno != EINTR) {
+            *sink = (struct sink){.sys = errno, .stream = stream};
+            return -1;
+        }
+        data += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
 }
 
-/* Signal names that a shell would turn into 128 + n. */
-static int signal_number(const char *name)
+/* As a command of this machine that writes there: ended by SIGPIPE, or with an error. */
+static int exit_for_sink(struct cli *c, const struct sink *sink, struct bh_error *err)
 {
-    static const struct {
-        const char *name;
-        int number;
-    } signals[] = {{"SIGHUP", 1},   {"SIGINT", 2},   {"SIGQUIT", 3},  {"SIGILL", 4},
-                   {"SIGTRAP", 5},  {"SIGABRT", 6},  {"SIGBUS", 7},   {"SIGFPE", 8},
-                   {"SIGKILL", 9},  {"SIGUSR1", 10}, {"SIGSEGV", 11}, {"SIGUSR2", 12},
-                   {"SIGPIPE", 13}, {"SIGALRM", 14}, {"SIGTERM", 15}, {"SIGXCPU", 24},
-                   {"SIGXFSZ", 25}, {"SIGSYS", 31}};
+    struct err e = {0};
 
-    for (size_t i = 0; i < N_ELEMENTS(signals); i++)
-        if (strcmp(signals[i].name, name) == 0)
-            return signals[i].number;
-    return 0;
+    if (sink->sys == EPIPE)
+        return 128 + SIGPIPE;
+    (void)err_sys(&e, sink->sys, "writing standard %s", sink->stream == 2 ? "error" : "output");
+    (void)cli_fail(err, (enum bh_code)e.code, "", "%s", e.message);
+    cli_print_error(c, err);
+    return EXIT_EXEC_BELLHOP;
 }
 
 int cli_exit_for_run(struct cli *c, const struct bh_run_result *r)
 {
+    int sig = 0;
+
     if (r->lost_bytes) {
         cli_warn(c, "%llu bytes of output were lost while the connection was broken",
                  (unsigned long long)r->lost_bytes);
@@ -53,7 +76,8 @@ int cli_exit_for_run(struct cli *c, const struct bh_run_result *r)
         cli_warn(c, "what became of the command is not known");
         return EXIT_EXEC_BELLHOP;
     }
-    return 128 + signal_number(r->signal);
+    /* as a shell would say it */
+    return signal_parse(r->signal, &sig, NULL) < 0 ? EXIT_EXEC_BELLHOP : 128 + sig;
 }
 
 /* Errors of exec have the statuses that env(1) and docker use, so that CMD's own stand out. */
@@ -71,6 +95,18 @@ int cli_exit_for_exec(struct cli *c, const struct bh_error *err)
 
 /* ---- exec ---- */
 
+static int run_in(const struct cli *c, struct bh_box *box, const struct bh_run_options *asked,
+                  struct sink *sink, struct bh_run_result *result, struct bh_error *err)
+{
+    struct bh_run_options o = *asked;
+
+    if (!c->json) {
+        o.output = write_output;
+        o.output_arg = sink;
+    }
+    return bh_run(box, &o, result, err);
+}
+
 int cli_run_attached(struct cli *c, const char *name, struct bh_run_options *o,
                      struct bh_error *err)
 {
@@ -78,6 +114,7 @@ int cli_run_attached(struct cli *c, const char *name, struct bh_run_options *o,
     _cleanup_box_ struct bh_box *box = NULL;
     struct cli_signals *signals = NULL;
     struct bh_ctx *ctx = NULL;
+    struct sink sink = {0};
     char id[40] = "cli-";
     int r;
 
@@ -92,23 +129,24 @@ int cli_run_attached(struct cli *c, const char *name, struct bh_run_options *o,
     r = bh_open(&c->opts, &ctx, err);
     if (r == 0)
         r = bh_get(ctx, name, &box, err);
-    if (!o->output && !c->json)
-        o->output = write_output;
     cli_window_size(&o->cols, &o->rows);
     if (r == 0 && o->pty)
         r = cli_raw_mode(STDIN_FILENO, err);
     if (r == 0)
-        r = bh_run(box, o, &result, err);
+        r = run_in(c, box, o, &sink, &result, err);
     cli_raw_restore();
     box = bh_box_free(box);
     (void)bh_close(ctx);
     (void)cli_signals_stop(signals);
+    if (sink.sys)
+        return exit_for_sink(c, &sink, err);
     return r < 0 ? cli_exit_for_exec(c, err) : cli_exit_for_run(c, &result);
 }
 
 /* ---- attach ---- */
 
 struct attached {
+    struct sink sink; /* first: write_output() has it from the same pointer */
     struct cli *cli;
     bool pty;
     bool stdin_open;
@@ -135,7 +173,7 @@ static void say_gap(void *arg, int stream, uint64_t bytes)
 }
 
 /* From the terminal by way of the keys that detach, from anything else as it is. */
-static int follow(struct cli *c, struct bh_exec *exec, const struct attached *at, bool input,
+static int follow(struct cli *c, struct bh_exec *exec, struct attached *at, bool input,
                   struct cli_signals *signals, struct bh_run_result *result, bool *ret_detached,
                   struct bh_error *err)
 {
@@ -143,7 +181,7 @@ static int follow(struct cli *c, struct bh_exec *exec, const struct attached *at
                                   .stdin_fd = input && at->stdin_open ? STDIN_FILENO : -1,
                                   .output = write_output,
                                   .gap = say_gap,
-                                  .arg = (void *)at};
+                                  .arg = at};
     bool is_terminal = f.stdin_fd >= 0 && at->pty && isatty(STDIN_FILENO);
     struct cli_keys *keys = NULL;
     uint16_t cols, rows;
@@ -188,6 +226,8 @@ static int attach_in(struct cli *c, struct bh_box *box, const char *id, const st
                    &detached, err);
     fd_close(hold);
     (void)bh_exec_free(exec);
+    if (at.sink.sys)
+        return exit_for_sink(c, &at.sink, err);
     if (r == -BH_CANCELED) {
         cli_warn(c,
                  "detached; '%s' goes on: 'bellhop attach' comes back to it, 'bellhop kill' "

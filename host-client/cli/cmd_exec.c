@@ -202,7 +202,9 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     int r = fill(a, operands, &env, &script, &o, &e);
 
     if (r < 0)
-        return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
+        r = cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
+    if (r < 0) /* a script that is not there has not run */
+        return r == -BH_INVALID_ARGUMENT ? r : cli_exit_for_exec(c, err);
     if (a->detach)
         return run_detached(c, operands[0], &o, err);
     if (a->tty && !isatty(STDIN_FILENO))

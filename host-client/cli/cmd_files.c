@@ -1,20 +1,29 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "common/cleanup.h"
+#include "common/io.h"
+#include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
 
 #include "common/banned.h"
 
+#define STDIN_NAME "-"
+
 static int check_local(const char *path, struct bh_error *err)
 {
     struct stat st;
 
-    if (stat(path, &st) < 0)
+    if (!str_eq(path, STDIN_NAME) && stat(path, &st) < 0)
         return cli_fail(err, BH_NOT_FOUND, path, "'%.300s' is not here", path);
     return 0;
 }
@@ -40,6 +49,12 @@ static bool is_dir_there(struct bh_box *box, const char *path)
     json_decref(v);
     return is_dir;
 }
+
+#define PUT_MATCH_MAX_BYTES ((size_t)1 << 30) /* with --if-match the file is read first */
+
+struct put_args {
+    const char *if_match;
+};
 
 struct put {
     struct bh_box *box;
@@ -77,16 +92,115 @@ static int put_one(struct put *p, const char *source, struct bh_error *err)
     return r;
 }
 
+/* All of standard input into a file. A wait for it ends with the cancel descriptor. */
+static int spool_stdin(const struct cli *c, int fd, struct err *e)
+{
+    struct pollfd p[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                         {.fd = c->opts.cancel_fd, .events = POLLIN}};
+    char data[8192];
+    ssize_t n = 1;
+    int r;
+
+    while (n > 0) {
+        if (poll(p, 2, -1) < 0 && errno != EINTR)
+            return err_sys(e, errno, "standard input");
+        if (p[1].revents)
+            return err_set(e, ERR_CANCELED, "interrupted");
+        if (!p[0].revents)
+            continue;
+        n = read(STDIN_FILENO, data, sizeof(data));
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
+            return err_sys(e, errno, "standard input");
+        if (n < 0)
+            n = 1;
+        else if ((r = io_write_all(fd, data, (size_t)n, e)) < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* It has no size that is known beforehand: it is kept here first, so that it arrives whole or not. */
+static int put_stdin(const struct cli *c, struct put *p, struct bh_error *err)
+{
+    struct bh_upload_options o = {.size = sizeof(o), .git = "as-is", .with_secrets = true};
+    struct bh_upload_result result = {.size = sizeof(result)};
+    const char *tmp = getenv("TMPDIR");
+    _cleanup_free_ char *path = path_join(tmp && *tmp ? tmp : "/tmp", "bellhop-put-XXXXXX");
+    _cleanup_free_ char *below = path_dir(p->dest);
+    _cleanup_close_ int fd = -1;
+    struct err e = {0};
+    int r;
+
+    if (p->into)
+        return cli_fail(err, BH_INVALID_ARGUMENT, "dest",
+                        "standard input has no name: say it in :PATH");
+    fd = path && below ? mkostemp(path, O_CLOEXEC) : -1;
+    if (fd < 0 || fchmod(fd, 0644) < 0)
+        return cli_fail(err, BH_UNKNOWN, "", "a file for standard input: %m");
+    r = spool_stdin(c, fd, &e);
+    if (r < 0) {
+        r = cli_fail(err, (enum bh_code) - r, "", "%s", e.message);
+    } else {
+        o.source = path;
+        o.dest = below;
+        o.as = path_name(p->dest);
+        r = bh_upload(p->box, &o, &result, err);
+    }
+    (void)unlink(path);
+    p->files += result.files;
+    p->bytes += result.bytes;
+    free(result.left_out);
+    return r;
+}
+
+/* --if-match: one file, in place of the version that has the tag. */
+static int put_if_match(struct put *p, const char *source, const char *tag, char *etag,
+                        struct bh_error *err)
+{
+    struct bh_file_write_options o = {
+        .size = sizeof(o), .if_match = tag, .digest = true, .mode = 0};
+    _cleanup_free_ char *path = NULL;
+    _cleanup_free_ char *data = NULL;
+    struct err e = {0};
+    size_t len = 0;
+    int r;
+
+    if (is_dir_here(source))
+        return cli_fail(err, BH_INVALID_ARGUMENT, "if-match",
+                        "--if-match is for a file, and '%.300s' is a directory", source);
+    if (str_eq(source, STDIN_NAME))
+        return cli_fail(err, BH_INVALID_ARGUMENT, "if-match",
+                        "--if-match is for a file, not for standard input");
+    r = io_read_file(AT_FDCWD, source, PUT_MATCH_MAX_BYTES, &data, &len, &e);
+    if (r < 0)
+        return cli_fail(err, -r, source, "%s", e.message);
+    path = p->into ? path_join(p->dest, path_name(source)) : strdup(p->dest);
+    if (!path)
+        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
+    o.path = path;
+    o.data = data;
+    o.len = len;
+    r = bh_file_write(p->box, &o, etag, err);
+    if (r < 0)
+        return r;
+    p->files++;
+    p->bytes += len;
+    return 0;
+}
+
 static int run_put(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
+    const struct put_args *a = args;
     size_t n = strv_len(operands);
+    char etag[BH_ETAG_BYTES] = "";
     _cleanup_box_ struct bh_box *box = NULL;
     struct put p = {0};
     char size[24];
     int r;
 
-    (void)args;
     r = cli_box_path(operands[n - 1], "dest", &p.dest, err);
+    if (r == 0 && a->if_match && n > 3)
+        r = cli_fail(err, BH_INVALID_ARGUMENT, "if-match", "--if-match is for one file");
     for (size_t i = 1; r == 0 && i + 1 < n; i++)
         r = check_local(operands[i], err);
     if (r == 0)
@@ -96,17 +210,26 @@ static int run_put(struct cli *c, void *args, char **operands, struct bh_error *
     p.box = box;
     p.into = n > 3 || is_dir_there(box, p.dest);
     for (size_t i = 1; r == 0 && i + 1 < n; i++)
-        r = put_one(&p, operands[i], err);
+        r = a->if_match ? put_if_match(&p, operands[i], a->if_match, etag, err)
+            : str_eq(operands[i], STDIN_NAME) ? put_stdin(c, &p, err)
+                                              : put_one(&p, operands[i], err);
     if (r < 0)
         return r;
     if (c->json)
-        return cli_print_json_take(
-            json_pack("{s:I, s:I}", "files", (json_int_t)p.files, "bytes", (json_int_t)p.bytes));
+        return cli_print_json_take(json_pack("{s:I, s:I, s:s*}", "files", (json_int_t)p.files,
+                                             "bytes", (json_int_t)p.bytes, "etag",
+                                             *etag ? etag : NULL));
     if (!c->quiet)
         (void)printf("%llu files, %s\n", (unsigned long long)p.files,
                      str_format_size(p.bytes, size, sizeof(size)));
     return EXIT_CLI_OK;
 }
+
+static const struct cli_option put_options[] = {
+    {"if-match", 0, CLI_STR, offsetof(struct put_args, if_match), "TAG",
+     "one FILE, only over the version with this tag ('*': any): status 4", NULL},
+    {0},
+};
 
 const struct cli_command cmd_put = {
     .name = "put",
@@ -116,9 +239,13 @@ const struct cli_command cmd_put = {
     .details =
         "As cp -r does: into PATH when that is a directory, ends with a slash, or there are\n"
         "several FILEs; else under the name PATH. DIR/. stands for what is in DIR. Each\n"
-        "FILE or directory arrives whole or not at all.",
+        "FILE or directory arrives whole or not at all; '-' is standard input. 'edit --json' and\n"
+        "'put --json' tell a file's tag.",
     .examples = "  bellhop put api notes.txt data :/workspace/\n"
-                "  bellhop put api local.cfg :/workspace/app.cfg\n",
+                "  bellhop put api local.cfg :/workspace/app.cfg\n"
+                "  git diff | bellhop put api - :/workspace/change.patch\n",
+    .options = put_options,
+    .args_bytes = sizeof(struct put_args),
     .min_operands = 3,
     .max_operands = 4096,
     .flags = CLI_TAKES_BOX,
@@ -141,7 +268,8 @@ static int run_get(struct cli *c, void *args, char **operands, struct bh_error *
     if (r < 0)
         return r;
     if (c->json)
-        return cli_print_json_take(json_pack("{s:s, s:s}", "path", path, "dir", dir));
+        return cli_print_json_take(
+            json_pack("{s:o, s:o}", "path", jx_new_path(path), "dir", jx_new_path(dir)));
     return EXIT_CLI_OK;
 }
 
@@ -161,17 +289,22 @@ const struct cli_command cmd_get = {
 
 /* ---- cat ---- */
 
+/* arg: why it failed, an errno. */
 static int to_stdout(void *arg, const char *data, size_t len)
 {
-    (void)arg;
-    return fwrite(data, 1, len, stdout) != len;
+    int *sys = arg;
+
+    if (fwrite(data, 1, len, stdout) == len)
+        return 0;
+    *sys = errno;
+    return 1;
 }
 
 static int run_cat(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     _cleanup_box_ struct bh_box *box = NULL;
     const char *path = NULL;
-    int r = 0;
+    int r = 0, sys = 0;
 
     (void)args;
     for (char **p = operands + 1; r == 0 && *p; p++)
@@ -179,12 +312,17 @@ static int run_cat(struct cli *c, void *args, char **operands, struct bh_error *
     if (r == 0)
         r = cli_get_box(c, operands[0], &box, err);
     for (char **p = operands + 1; r == 0 && *p; p++) {
-        struct bh_file_read_options o = {.size = sizeof(o), .path = *p + 1, .write = to_stdout};
+        struct bh_file_read_options o = {
+            .size = sizeof(o), .path = *p + 1, .write = to_stdout, .arg = &sys};
 
         r = bh_file_read(box, &o, NULL, err);
     }
-    (void)fflush(stdout);
-    return r;
+    if (fflush(stdout) != 0 && !sys)
+        sys = errno;
+    if (sys == EPIPE) /* as cat(1): whoever read has had enough */
+        return 128 + SIGPIPE;
+    errno = sys;
+    return sys ? cli_fail(err, BH_UNKNOWN, "", "writing standard output: %m") : r;
 }
 
 const struct cli_command cmd_cat = {
@@ -236,9 +374,10 @@ static int run_edit(struct cli *c, void *args, char **operands, struct bh_error 
     if (r < 0)
         return r;
     if (c->json)
-        r = cli_print_json_take(json_pack("{s:I, s:s, s:s?, s:b}", "replaced",
+        r = cli_print_json_take(json_pack("{s:I, s:s, s:o, s:b}", "replaced",
                                           (json_int_t)result.replaced, "etag", result.etag, "diff",
-                                          result.diff, "dry_run", (int)a->dry_run));
+                                          result.diff ? jx_new_path(result.diff) : json_null(),
+                                          "dry_run", (int)a->dry_run));
     else if (result.diff && !c->quiet)
         (void)fputs(result.diff, stdout);
     free(result.diff);

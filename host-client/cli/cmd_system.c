@@ -272,6 +272,15 @@ const struct cli_command cmd_wait_port = {
 
 /* ---- ready ---- */
 
+static const char *state_of_tool(bool ok, bool required, const char *error)
+{
+    if (ok)
+        return "ok";
+    if (error && !strstr(error, "not found"))
+        return "fails";
+    return required ? "missing" : "not there";
+}
+
 static void print_ready(const struct cli *c, const char *report)
 {
     static const char *const heads[] = {"TOOL", "STATE", "VERSION", NULL};
@@ -285,11 +294,8 @@ static void print_ready(const struct cli *c, const char *report)
         const char *name = json_string_value(json_object_get(tool, "name"));
         const char *text = json_string_value(json_object_get(tool, ok ? "version" : "error"));
 
-        cli_table_add(t, (const char *const[]){name,
-                                               ok         ? "ok"
-                                               : required ? "missing"
-                                                          : "not there",
-                                               text, NULL});
+        cli_table_add(t,
+                      (const char *const[]){name, state_of_tool(ok, required, text), text, NULL});
     }
     cli_table_print_free(t, c->tty_out);
     json_decref(whole);

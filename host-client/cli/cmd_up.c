@@ -48,7 +48,7 @@ static const struct cli_option options[] = {
     O("provider", 'p', CLI_STR, provider, "P", "oci (default) or process (no isolation)",
       providers),
     O("image", 'i', CLI_STR, image, "IMAGE",
-      "an image's name or directory, or host (default: slim)", NULL),
+      "NAME[:VERSION], an e2b.toml, or host (default: $BELLHOP_IMAGE or slim)", NULL),
     O("runtime", 0, CLI_STR, runtime, "R", "runc, crun or runsc (default: the first that works)",
       runtimes),
     O("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "time to live when unused (default: 10m)",
@@ -190,6 +190,14 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     print_next("remove it without a trace", "bellhop rm %s", i->name);
 }
 
+/* $BELLHOP_IMAGE, for those who work with another one all day. */
+static const char *default_image(const struct args *a)
+{
+    const char *set = getenv("BELLHOP_IMAGE");
+
+    return set && *set && !str_eq(a->provider, "process") ? set : NULL;
+}
+
 static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     struct args *a = args;
@@ -210,7 +218,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
         return r;
     o.name = name;
     o.provider = a->provider;
-    o.image = a->image;
+    o.image = a->image ? a->image : default_image(a);
     o.runtime = a->runtime;
     o.agent = a->agent ? a->agent : "opencode";
     o.agent_config = a->agent_config;

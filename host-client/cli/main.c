@@ -13,12 +13,12 @@
 
 /* In the order of the overview: a group's commands stand together. */
 static const struct cli_command *const commands[] = {
-    &cmd_up,     &cmd_ls,    &cmd_status,    &cmd_start,      &cmd_stop,    &cmd_rm,
-    &cmd_keep,   &cmd_exec,  &cmd_shell,     &cmd_ps,         &cmd_attach,  &cmd_wait,
-    &cmd_kill,   &cmd_ports, &cmd_wait_port, &cmd_activity,   &cmd_hold,    &cmd_release,
-    &cmd_ready,  &cmd_url,   &cmd_logs,      &cmd_put,        &cmd_get,     &cmd_cat,
-    &cmd_edit,   &cmd_watch, &cmd_sync,      &cmd_glob,       &cmd_grep,    &cmd_providers,
-    &cmd_doctor, &cmd_gc,    &cmd_help,      &cmd_completion, &cmd_version,
+    &cmd_up,     &cmd_ls,    &cmd_status,    &cmd_start,    &cmd_stop,       &cmd_rm,
+    &cmd_keep,   &cmd_exec,  &cmd_shell,     &cmd_ps,       &cmd_attach,     &cmd_wait,
+    &cmd_kill,   &cmd_ports, &cmd_wait_port, &cmd_activity, &cmd_hold,       &cmd_release,
+    &cmd_ready,  &cmd_url,   &cmd_logs,      &cmd_put,      &cmd_get,        &cmd_cat,
+    &cmd_edit,   &cmd_watch, &cmd_sync,      &cmd_glob,     &cmd_grep,       &cmd_providers,
+    &cmd_doctor, &cmd_gc,    &cmd_image,     &cmd_help,     &cmd_completion, &cmd_version,
 };
 
 const struct cli_command *cli_command_at(size_t i)
@@ -72,6 +72,8 @@ static int open_context(struct cli *c, struct bh_error *err)
     c->opts.monitor_path = own_part("BELLHOP_MONITOR");
     c->opts.recipe_dir = own_part("BELLHOP_RECIPES");
     c->opts.image_dir = own_part("BELLHOP_IMAGES");
+    c->opts.template_dir = own_part("BELLHOP_TEMPLATES");
+    c->opts.image_cache_dir = own_part("BELLHOP_IMAGE_CACHE");
     c->opts.npm_registry = own_part("npm_config_registry");
     c->opts.no_resume = c->no_resume;
     c->opts.progress = cli_progress;

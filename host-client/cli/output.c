@@ -67,10 +67,11 @@ void cli_print_error(struct cli *c, const struct bh_error *err)
         print_error_json(err);
         return;
     }
-    if (err->detail[0])
+    if (err->detail[0] && err->step[0]) /* what is for programs is in --json's document */
         (void)fprintf(stderr, "%s%s", err->detail,
                       err->detail[strlen(err->detail) - 1] == '\n' ? "" : "\n");
-    if (err->step[0])
+    /* A template's command names itself. */
+    if (err->step[0] && !str_has_suffix(err->step, "_cmd"))
         (void)fprintf(stderr, "bellhop: the agent's %s step failed: %s\n", err->step, err->message);
     else
         (void)fprintf(stderr, "bellhop: %s\n", err->message);
@@ -97,8 +98,10 @@ int cli_print_json_take(json_t *v)
     char *text = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
 
     json_decref(v);
-    if (!text)
+    if (!text) {
+        (void)fprintf(stderr, "bellhop: what is to be printed does not fit into JSON\n");
         return EXIT_CLI_ERROR;
+    }
     (void)puts(text);
     free(text);
     return EXIT_CLI_OK;

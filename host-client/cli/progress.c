@@ -66,11 +66,9 @@ void cli_progress(void *arg, const struct bh_progress *p)
         print_warning(c, p);
         return;
     }
-    /* What the user has to know is said in a pipe too. */
-    if (strcmp(p->phase, "warning") == 0) {
-        cli_warn(c, "%s", p->text);
-        return;
-    }
+    /* Minutes of silence in a log look like a hang. */
+    if (!c->tty_err && !c->quiet && strcmp(p->phase, "image") == 0)
+        (void)fprintf(stderr, "bellhop: %s\n", p->text ? p->text : "");
     if (!c->tty_err || c->quiet)
         return;
     if (!new_phase && !p->finished && now - line.drawn_ms < REDRAW_MS)

@@ -50,13 +50,12 @@ static int box_has_cpu_flag(struct bootstrap *b, const char *flag, int64_t deadl
 }
 
 /* The first row that fits. */
-static int choose_package(struct bootstrap *b, const char *arch, int64_t deadline,
-                          const struct recipe_npm **ret, struct err *e)
+static int choose_package(struct bootstrap *b, const struct recipe_npm *rows, size_t n,
+                          const char *arch, int64_t deadline, const struct recipe_npm **ret,
+                          struct err *e)
 {
-    const struct recipe *rec = &b->rec.recipe;
-
-    for (size_t i = 0; i < rec->n_npm; i++) {
-        const struct recipe_npm *row = &rec->npm[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct recipe_npm *row = &rows[i];
         int r = 1;
 
         if (*row->arch && !str_eq(row->arch, arch))
@@ -70,7 +69,7 @@ static int choose_package(struct bootstrap *b, const char *arch, int64_t deadlin
             return 0;
         }
     }
-    return err_set(e, ERR_UNIMPLEMENTED, "%s has no package for %s", rec->name, arch);
+    return err_set(e, ERR_UNIMPLEMENTED, "%s has no package for %s", b->rec.recipe.name, arch);
 }
 
 /* ---- sending an archive of the cache ---- */
@@ -100,7 +99,8 @@ static int64_t read_archive(void *arg, char *out, size_t max, struct err *e)
     return n;
 }
 
-static int send_archive(struct bootstrap *b, const char *path, int64_t deadline, struct err *e)
+static int send_archive(struct bootstrap *b, const char *path, const char *into, int64_t deadline,
+                        struct err *e)
 {
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct sending s = {.ctx = b->req->ctx, .label = b->rec.recipe.name, .fd = fd};
@@ -109,8 +109,8 @@ static int send_archive(struct bootstrap *b, const char *path, int64_t deadline,
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(e, errno, "open '%s'", path);
     s.total = (uint64_t)st.st_size;
-    return client_put_archive(b->req->client, b->install, "mode=replace", read_archive, &s,
-                              deadline, NULL, e);
+    return client_put_archive(b->req->client, into, "mode=replace", read_archive, &s, deadline,
+                              NULL, e);
 }
 
 /* ---- npm ---- */
@@ -132,7 +132,7 @@ static int fetch(struct bootstrap *b, struct npm *npm, int64_t deadline, char **
         return lock ? npm_fetch_tree(npm, lock, is_own ? NULL : rec->version, arch, ret_path, e)
                     : err_oom(e);
     }
-    r = choose_package(b, arch, deadline, &row, e);
+    r = choose_package(b, rec->npm, rec->n_npm, arch, deadline, &row, e);
     return r < 0 ? r
                  : npm_fetch(npm, row->package, rec->version, is_own ? row->integrity : NULL,
                              ret_path, e);
@@ -147,7 +147,56 @@ static int install_npm(struct bootstrap *b, int64_t deadline, struct err *e)
     if (r == 0)
         r = fetch(b, npm, deadline, &path, e);
     npm_free(npm);
-    return r < 0 ? r : send_archive(b, path, deadline, e);
+    return r < 0 ? r : send_archive(b, path, b->install, deadline, e);
+}
+
+/* ---- Node.js ---- */
+
+/* 1 when the box has one, 0 when not. */
+static int has_node(struct bootstrap *b, int64_t deadline, struct err *e)
+{
+    _cleanup_json_ json_t *argv = json_pack("[s, s]", "node", "--version");
+    struct guest_run run = {0};
+    struct err why = {0};
+    int r =
+        argv ? guest_run(b->req->client, argv, b->env, "/", deadline, &run, &why) : err_oom(&why);
+
+    if (r == -ERR_NOT_FOUND || r == -ERR_DENIED)
+        return 0;
+    if (r < 0) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    r = run.status == 0;
+    guest_run_done(&run);
+    return r;
+}
+
+/* A slim box has none: one of npm's, where the recipe's PATH looks first. */
+static int install_node(struct bootstrap *b, int64_t deadline, struct err *e)
+{
+    const struct recipe *rec = &b->rec.recipe;
+    const struct recipe_npm *row = NULL;
+    _cleanup_free_ char *path = NULL;
+    _cleanup_free_ char *into = NULL;
+    struct npm *npm = NULL;
+    char arch[32];
+    int r = has_node(b, deadline, e);
+
+    if (r)
+        return r < 0 ? r : 0;
+    if (asprintf(&into, "%s/.bellhop/node", b->home) < 0)
+        return err_oom(e);
+    r = box_arch(b, deadline, arch, e);
+    if (r == 0)
+        r = choose_package(b, rec->node, rec->n_node, arch, deadline, &row, e);
+    if (r == 0)
+        r = npm_new(b->req->ctx, deadline, &npm, e);
+    if (r == 0)
+        r = npm_fetch(npm, row->package, rec->node_version, row->integrity, &path, e);
+    npm_free(npm);
+    return r < 0 ? r : send_archive(b, path, into, deadline, e);
 }
 
 int bootstrap_install(struct bootstrap *b, int64_t deadline_mono_ms, struct err *e)
@@ -157,7 +206,9 @@ int bootstrap_install(struct bootstrap *b, int64_t deadline_mono_ms, struct err 
     size_t i;
     int r = 0;
 
-    if (rec->n_npm || rec->npm_lock)
+    if (rec->n_node)
+        r = install_node(b, deadline_mono_ms, e);
+    if (r == 0 && (rec->n_npm || rec->npm_lock))
         r = install_npm(b, deadline_mono_ms, e);
     if (r < 0)
         return r;

@@ -13,11 +13,13 @@
 #include "lib/bootstrap.h"
 #include "lib/bringup.h"
 #include "lib/control.h"
+#include "lib/dirtree.h"
 #include "lib/lifecycle.h"
 
 #include "common/banned.h"
 
 #define TOUCH_MS 2000
+#define HOLD_MS 5000
 #define TOKEN_FILE_BYTES 4096
 
 /* ---- the handle ---- */
@@ -72,17 +74,33 @@ struct bh_box *bh_box_free(struct bh_box *box)
     (void)client_free(box->client);
     spec_done(&box->spec);
     box_row_done(&box->row);
+    if (box->url && box->dir)
+        (void)dirtree_remove(box->dir, NULL); /* nobody else knows of it */
+    free(box->url);
+    if (box->token)
+        explicit_bzero(box->token, strlen(box->token));
+    free(box->token);
     free(box->dir);
     free(box);
     return NULL;
+}
+
+static int refuse_connected(const struct bh_box *box, struct err *e)
+{
+    return box->url
+               ? err_field(e, ERR_PRECONDITION, "name",
+                           "'%s' is only connected to: its life is somebody else's", box->row.name)
+               : 0;
 }
 
 int box_reload(struct bh_box *box, struct err *e)
 {
     struct box_row row = {0};
     struct spec spec = {0};
-    int r = store_get(box->ctx->store, box->row.id, &row, e);
+    int r = refuse_connected(box, e);
 
+    if (r == 0)
+        r = store_get(box->ctx->store, box->row.id, &row, e);
     if (r == -ERR_NOT_FOUND)
         return err_field(e, ERR_NOT_FOUND, "name", "there is no box with the name '%s' any more",
                          box->row.name);
@@ -197,6 +215,12 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
     size_t len = 0;
     int r;
 
+    if (box->url) {
+        *ret_socket = *ret_token = NULL;
+        *ret =
+            (struct client_options){.url = box->url, .token = box->token, .cancel_fd = cancel_fd};
+        return 0;
+    }
     if (!socket || !token_path)
         return err_oom(e);
     r = io_read_file(AT_FDCWD, token_path, TOKEN_FILE_BYTES, &token, &len, e);
@@ -229,11 +253,27 @@ int box_client(struct bh_box *box, struct client **ret, struct err *e)
     return r;
 }
 
+int box_wake_own(struct bh_box *box, struct err *e)
+{
+    int r = refuse_connected(box, e);
+
+    return r < 0 ? r : box_wake(box, e);
+}
+
+int box_hold(struct bh_box *box, int *ret_fd, struct err *e)
+{
+    *ret_fd = -1;
+    if (box->url)
+        return 0;
+    return control_open_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "hold"), HOLD_MS,
+                             ret_fd, e);
+}
+
 int box_wake(struct bh_box *box, struct err *e)
 {
-    int r = box_reload(box, e);
+    int r = box->url ? 0 : box_reload(box, e);
 
-    if (r < 0)
+    if (r < 0 || box->url)
         return r;
     if (lifecycle_is_live(box->row.state)) {
         r = control_call_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "touch"), TOUCH_MS,
@@ -282,6 +322,8 @@ static json_t *guest_info(const struct bh_box *box)
 
     if (!socket || !token)
         return NULL;
+    if (box->url)
+        return json_pack("{s:s}", "url", box->url);
     return json_pack("{s:o, s:s, s:s}", "url", port_url(box, 0), "socket", socket, "token_file",
                      token);
 }
@@ -390,7 +432,7 @@ const struct bh_box_info *bh_box_info(struct bh_box *box)
 static int check_health(struct bh_box *box, int64_t timeout_ms, struct err *e)
 {
     struct client *c = NULL;
-    int r = box_reload(box, e);
+    int r = box->url ? 0 : box_reload(box, e);
 
     if (r < 0)
         return r;

@@ -37,6 +37,8 @@ struct bh_box {
     struct bh_box_info info; /* its strings belong to info_json, info_text and the row */
     json_t *info_json;
     char *info_text;
+    char *url;   /* only connected to (connect.c): its agent's; else NULL */
+    char *token; /* with url: or NULL */
 };
 
 /* Takes the row's content, also on failure. */
@@ -60,6 +62,10 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
 /* The box runs, has its monitor, and this counts as use of it: started again when it is stopped,
  * unless the context forbids it. What every call on a box begins with. */
 int box_wake(struct bh_box *box, struct err *e);
+/* The same for what only a box of ours can do. */
+int box_wake_own(struct bh_box *box, struct err *e);
+/* While *ret_fd is open the box counts as used. One that is only connected to has no lease: -1. */
+int box_hold(struct bh_box *box, int *ret_fd, struct err *e);
 
 /* A stored deadline in milliseconds from now for the context's waits. */
 int64_t box_deadline(int64_t timeout_ms);

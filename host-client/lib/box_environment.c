@@ -14,6 +14,8 @@
 #include "common/path.h"
 #include "common/str.h"
 
+#include "lib/image.h"
+
 #include "common/banned.h"
 
 #define CA_DIR "/usr/local/share/ca-certificates"
@@ -38,6 +40,14 @@ static const char *find_env(const char *const *env, const char *name)
         if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
             return *env + n + 1;
     return NULL;
+}
+
+bool box_environment_is_proxy(const char *variable)
+{
+    for (size_t i = 0; proxy_names[i]; i++)
+        if (str_has_prefix(variable, proxy_names[i]) && variable[strlen(proxy_names[i])] == '=')
+            return true;
+    return false;
 }
 
 /* ---- saving ---- */
@@ -344,11 +354,31 @@ static int push_own(struct bh_box *box, char ***env, struct err *e)
     return r;
 }
 
+/* What the image's template says; --env has the last word. */
+static int push_image(struct bh_box *box, char ***env, struct err *e)
+{
+    struct image_facts facts;
+    json_t *item;
+    size_t i;
+    int r = *box->spec.image_dir ? image_facts(box->spec.image_dir, &facts, e) : 1;
+
+    if (r)
+        return r < 0 ? r : 0;
+    json_array_foreach (facts.env, i, item) {
+        if (r == 0 && json_is_string(item))
+            r = strv_push(env, json_string_value(item), e);
+    }
+    image_facts_done(&facts);
+    return r;
+}
+
 int box_environment_get(struct bh_box *box, char ***ret, struct err *e)
 {
     _cleanup_strv_ char **env = NULL;
     int r = push_own(box, &env, e);
 
+    if (r == 0)
+        r = push_image(box, &env, e);
     if (r == 0)
         r = push_saved(box, &env, e);
     for (char **p = box->spec.env; r == 0 && p && *p; p++)

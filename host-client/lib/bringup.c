@@ -18,6 +18,7 @@
 #include "lib/lifecycle.h"
 #include "lib/ports.h"
 #include "lib/repo.h"
+#include "lib/template_boot.h"
 #include "lib/upload.h"
 
 #include "common/banned.h"
@@ -139,6 +140,8 @@ static int bring_content(struct bh_box *box, const struct bh_create_options *fir
 
     if (r == 0)
         r = box_environment_apply(box, c, deadline, e);
+    if (r == 0)
+        r = template_boot(box, c, first && first->start_timeout_ms, &deadline, report, e);
     if (r == 0 && first) {
         r = fill_workdir(box, c, first, deadline, e);
         if (r < 0 && !report->step[0])
@@ -174,8 +177,7 @@ static int bring_up(struct bh_box *box, const struct bh_create_options *first, i
     if (r == 0 && box->row.state != BH_STATE_ERROR)
         r = bring_processes(box, deadline, e);
     if (r == 0)
-        r = control_open_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "hold"), CONTROL_MS,
-                              &hold, e);
+        r = box_hold(box, &hold, e);
     if (r == 0)
         r = set_state(box, BH_STATE_BOOTSTRAPPING, "", e);
     if (r == 0)

@@ -9,6 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
+#include "common/jsonx.h"
 #include "common/path.h"
 #include "lib/options.h"
 #include "lib/store.h"
@@ -37,6 +38,18 @@ const char *bh_version(void)
     return BELLHOP_VERSION;
 }
 
+/* What the agent's error has for programs, as the wire has it. */
+static void tell_detail(struct bh_error *out, const struct err *e)
+{
+    json_t *whole = e->detail_name[0] ? jx_new_error(e) : NULL;
+    char *text = whole ? json_dumps(json_object_get(whole, "detail"), JSON_COMPACT) : NULL;
+
+    if (text)
+        (void)snprintf(out->detail, sizeof(out->detail), "%s", text);
+    free(text);
+    json_decref(whole);
+}
+
 int ctx_fail(struct bh_error *out, int r, const struct err *e)
 {
     if (!out || r >= 0)
@@ -48,6 +61,7 @@ int ctx_fail(struct bh_error *out, int r, const struct err *e)
     if (e) {
         out->sys = e->sys;
         (void)snprintf(out->field, sizeof(out->field), "%s", e->field);
+        tell_detail(out, e);
     }
     return r;
 }
@@ -78,6 +92,8 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .monitor_path = ctx->monitor_path,
         .recipe_dir = ctx->recipe_dir,
         .image_dir = ctx->image_dir,
+        .template_dir = ctx->template_dir,
+        .image_cache_dir = ctx->image_cache_dir,
         .cancel_fd = ctx->cancel_fd,
         .no_resume = ctx->no_resume,
         .npm_registry = ctx->npm_registry,
@@ -145,6 +161,20 @@ static int find_ours(const char *given, const char *const *places, char **ret, s
     return err_oom(e);
 }
 
+/* In a build tree with what else is fetched there, else beside the images. */
+static int find_image_cache(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
+{
+    _cleanup_free_ char *shared = path_join(ctx->image_dir, "../cache");
+
+    if (o->image_cache_dir)
+        ctx->image_cache_dir = strdup(o->image_cache_dir);
+    else if (shared && access(shared, F_OK) == 0)
+        ctx->image_cache_dir = path_join(ctx->image_dir, "../cache/image");
+    else if (shared)
+        ctx->image_cache_dir = path_join(ctx->image_dir, ".cache");
+    return ctx->image_cache_dir ? 0 : err_oom(e);
+}
+
 static int find_all_ours(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
 {
     static const char *const agent[] = {"bellhopd", "../lib/bellhop/bellhopd",
@@ -155,6 +185,8 @@ static int find_all_ours(struct bh_ctx *ctx, const struct bh_options *o, struct 
                                           BH_PREFIX "/share/bellhop/bootstrap", NULL};
     static const char *const images[] = {"../image", "../share/bellhop/images",
                                          BH_PREFIX "/share/bellhop/images", NULL};
+    static const char *const templates[] = {"../../image", "../share/bellhop/image",
+                                            BH_PREFIX "/share/bellhop/image", NULL};
     int r;
 
     r = find_ours(o->agent_path, agent, &ctx->agent_path, e);
@@ -164,7 +196,9 @@ static int find_all_ours(struct bh_ctx *ctx, const struct bh_options *o, struct 
         r = find_ours(o->recipe_dir, recipes, &ctx->recipe_dir, e);
     if (r == 0)
         r = find_ours(o->image_dir, images, &ctx->image_dir, e);
-    return r;
+    if (r == 0)
+        r = find_ours(o->template_dir, templates, &ctx->template_dir, e);
+    return r < 0 ? r : find_image_cache(ctx, o, e);
 }
 
 static int make_dir(const char *given, const char *field, char **ret, struct err *e)
@@ -280,6 +314,8 @@ struct bh_ctx *bh_close(struct bh_ctx *ctx)
     free(ctx->monitor_path);
     free(ctx->recipe_dir);
     free(ctx->image_dir);
+    free(ctx->template_dir);
+    free(ctx->image_cache_dir);
     free(ctx->npm_registry);
     free(ctx);
     return NULL;

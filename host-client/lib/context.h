@@ -15,9 +15,11 @@ struct bh_ctx {
     char *monitor_path;
     char *recipe_dir;
     char *image_dir;
-    char *npm_registry; /* or NULL */
-    int cancel_fd;      /* -1: none */
-    bool no_resume;     /* a stopped box is an error, not started again */
+    char *template_dir;    /* build.sh, templates/ */
+    char *image_cache_dir; /* layers */
+    char *npm_registry;    /* or NULL */
+    int cancel_fd;         /* -1: none */
+    bool no_resume;        /* a stopped box is an error, not started again */
     void (*progress)(void *arg, const struct bh_progress *p);
     void *progress_arg;
     struct store *store;

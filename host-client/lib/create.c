@@ -12,6 +12,7 @@
 #include "lib/box.h"
 #include "lib/bringup.h"
 #include "lib/control.h"
+#include "lib/image.h"
 #include "lib/options.h"
 #include "lib/repo.h"
 #include "lib/socket.h"
@@ -174,6 +175,20 @@ static int create(struct creation *c, struct bh_box **ret, struct err *e)
     return r == -ERR_NOT_FOUND ? create_new(c, ret, e) : r;
 }
 
+/* Before the name's lock and the deadline: making an image takes what it takes. A box that is there
+ * has its own. */
+static int settle_image(struct creation *c, struct err *e)
+{
+    struct box_row row = {0};
+    int r;
+
+    if (strcmp(c->spec.provider, "oci") != 0 || strcmp(c->spec.image, "host") == 0)
+        return 0;
+    r = store_find(c->ctx->store, c->opts->name, &row, e);
+    box_row_done(&row);
+    return r == -ERR_NOT_FOUND ? image_settle(c->ctx, &c->spec, c->opts->host_env, e) : r;
+}
+
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
               struct bh_error *err)
 {
@@ -184,6 +199,8 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
 
     if (r == 0)
         r = spec_from_options(&o, &c.spec, &e);
+    if (r == 0)
+        r = settle_image(&c, &e);
     if (r == 0) {
         c.deadline_mono_ms =
             clock_mono_ms() + (o.start_timeout_ms ? o.start_timeout_ms : BRINGUP_TIMEOUT_MS);

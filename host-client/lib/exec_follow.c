@@ -122,29 +122,39 @@ static int follow_once(struct follow *f, struct err *e)
     return f->is_done ? 0 : r;
 }
 
+/* Where the output that is still held begins, as the agent said or, when it did not, ends; 0: not
+ * known. */
+static uint64_t first_held(struct follow *f, const struct err *told, const char *name)
+{
+    _cleanup_json_ json_t *params = NULL;
+    _cleanup_json_ json_t *state = NULL;
+    uint64_t first = 0;
+
+    if (str_eq(told->detail_name, "first_held") &&
+        str_parse_u64(told->detail, 0, UINT64_MAX, &first, NULL) == 0)
+        return first;
+    params = json_pack("{s:s}", "id", f->exec->id);
+    if (client_call(f->exec->calls, "Exec/Get", params, 0, &state, NULL) < 0)
+        return 0;
+    return (uint64_t)json_integer_value(json_object_get(json_object_get(state, name), "bytes"));
+}
+
 /* What followed the offsets is not held any more (the budget went to newer commands): on from
- * where the output is now. */
+ * what is. */
 static int skip_forgotten(struct follow *f, const struct err *told)
 {
     static const char *const fields[] = {NULL, "stdout_offset", "stderr_offset"};
     static const char *const names[] = {NULL, "stdout", "stderr"};
 
     for (int s = 1; s <= 2; s++) {
-        _cleanup_json_ json_t *params = NULL;
-        _cleanup_json_ json_t *state = NULL;
-        json_t *stream;
-        uint64_t bytes;
+        uint64_t first;
 
         if (!str_eq(told->field, fields[s]))
             continue;
-        params = json_pack("{s:s}", "id", f->exec->id);
-        if (client_call(f->exec->calls, "Exec/Get", params, 0, &state, NULL) < 0)
+        first = first_held(f, told, names[s]);
+        if (first <= f->exec->offset[s])
             return -ERR_DATA_LOSS;
-        stream = json_object_get(state, names[s]);
-        bytes = (uint64_t)json_integer_value(json_object_get(stream, "bytes"));
-        if (bytes <= f->exec->offset[s])
-            return -ERR_DATA_LOSS;
-        skip(f, s, bytes - f->exec->offset[s]);
+        skip(f, s, first - f->exec->offset[s]);
         return 0;
     }
     return -ERR_DATA_LOSS;
@@ -155,7 +165,8 @@ static int check_box(const struct bh_exec *exec, struct err *e)
 {
     const char *name = exec->box->row.name;
     struct box_row row = {0};
-    int r = store_get(exec->box->ctx->store, exec->box->row.id, &row, NULL);
+    int r = exec->box->url ? -ERR_UNAVAILABLE
+                           : store_get(exec->box->ctx->store, exec->box->row.id, &row, NULL);
 
     if (r == -ERR_NOT_FOUND || (r == 0 && row.state == BH_STATE_DESTROYING))
         r = err_field(e, ERR_ABORTED, "name", "the box '%s' was removed while the command ran",

@@ -105,6 +105,23 @@ static int add_word(struct buf *b, const char *word)
     return r < 0 ? r : buf_adds(b, "'", NULL);
 }
 
+/* Its first line with something in it, and "..." for more. */
+static void add_script(struct buf *b, const json_t *script)
+{
+    const char *text = json_string_value(json_object_get(script, "text"));
+    size_t len;
+
+    if (!text) {
+        (void)buf_adds(b, "(a script)", NULL);
+        return;
+    }
+    text += strspn(text, " \t\n");
+    len = strcspn(text, "\n");
+    (void)buf_add(b, text, len, NULL);
+    if (text[len + strspn(text + len, " \t\n")])
+        (void)buf_adds(b, " ...", NULL);
+}
+
 static char *command_of(json_t *obj)
 {
     struct buf b;
@@ -113,7 +130,7 @@ static char *command_of(json_t *obj)
 
     buf_init(&b, COMMAND_BYTES);
     if (json_object_get(obj, "shell"))
-        (void)buf_adds(&b, "(a script)", NULL);
+        add_script(&b, json_object_get(obj, "script"));
     json_array_foreach (json_object_get(obj, "argv"), i, word) {
         _cleanup_free_ char *text = NULL;
 
@@ -124,6 +141,8 @@ static char *command_of(json_t *obj)
         if ((i && buf_adds(&b, " ", NULL) < 0) || !text || add_word(&b, text) < 0)
             break;
     }
+    if (json_object_get(obj, "argv_omitted"))
+        (void)buf_adds(&b, " ...", NULL);
     return b.len ? buf_take(&b) : strdup("");
 }
 

@@ -10,6 +10,9 @@
 
 #include "common/banned.h"
 
+#define ID_MAX_BYTES 128 /* the agent's; a result's field has room for it */
+_Static_assert(sizeof(((struct bh_run_result *)0)->id) > ID_MAX_BYTES, "no room for an id");
+
 #define TIMEOUT_MAX_MS (365LL * 24 * 3600 * 1000)
 
 static int set_new(json_t *obj, const char *name, json_t *value, struct err *e)
@@ -174,9 +177,8 @@ int exec_request_check(const struct bh_run_options *o, struct err *e)
         return err_field(e, ERR_INVALID, "argv", "one of argv and shell is required");
     if (o->argv && !o->argv[0])
         return err_field(e, ERR_INVALID, "argv", "argv must not be empty");
-    /* As long as a result's field is. */
-    if (o->id && (!*o->id || strlen(o->id) >= sizeof(((struct bh_run_result *)0)->id)))
-        return err_field(e, ERR_INVALID, "id", "id must have 1 to 63 characters");
+    if (o->id && (!*o->id || strlen(o->id) > ID_MAX_BYTES))
+        return err_field(e, ERR_INVALID, "id", "id must have 1 to %d characters", ID_MAX_BYTES);
     r = check_time("timeout", o->timeout_ms, e);
     return r < 0 ? r : check_time("grace", o->grace_ms, e);
 }

@@ -11,15 +11,12 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/box.h"
-#include "lib/control.h"
 #include "lib/fetch.h"
 #include "lib/options.h"
 #include "lib/sync.h"
 #include "lib/upload.h"
 
 #include "common/banned.h"
-
-#define CONTROL_MS 5000
 
 /* A relative path starts where commands do. */
 static int resolve(struct bh_box *box, const char *path, char **ret, struct err *e)
@@ -90,13 +87,6 @@ int bh_write(struct bh_box *box, const char *path, const void *data, size_t len,
 
 /* ---- trees ---- */
 
-/* A transfer may take longer than the lease: while it runs the box is used. */
-static int hold(struct bh_box *box, int *ret_fd, struct err *e)
-{
-    return control_open_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "hold"), CONTROL_MS,
-                             ret_fd, e);
-}
-
 static char *join_lines(char *const *list)
 {
     struct buf b;
@@ -128,7 +118,7 @@ static int upload(struct bh_box *box, const struct bh_upload_options *o,
         return err_at(e, r, "source");
     r = begin(box, o->dest && *o->dest ? o->dest : ".", &req.client, &dest, e);
     if (r == 0)
-        r = hold(box, &held, e);
+        r = box_hold(box, &held, e);
     if (r < 0)
         return r;
     req.dest = dest;
@@ -178,7 +168,7 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
     int r = begin(box, path, &c, &full, &e);
 
     if (r == 0)
-        r = hold(box, &held, &e);
+        r = box_hold(box, &held, &e);
     if (r == 0)
         r = is_directory(c, full, &is_dir, &e);
     if (r == 0) {
@@ -236,7 +226,7 @@ static int sync_trees(struct bh_box *box, const struct bh_sync_options *o,
     if (r == 0)
         r = begin(box, o->remote && *o->remote ? o->remote : ".", &req.client, &full, e);
     if (r == 0)
-        r = hold(box, &held, e);
+        r = box_hold(box, &held, e);
     if (r < 0)
         return r;
     remote = path_clean(full);

@@ -153,6 +153,8 @@ static int change_two(struct bh_box *box, const char *method, const char *from, 
         json_decref(p);
         p = NULL;
     }
+    if (p) /* the agent's own default is not to */
+        (void)json_object_set_new(p, "parents", json_true());
     return change(box, method, p, opts, err, &e);
 }
 

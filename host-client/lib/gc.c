@@ -20,11 +20,15 @@
 
 #define GC_KEEP_STOPPED_MS (7LL * 24 * 3600 * 1000)
 #define GC_MONITOR_MS 30000
+/* For all locks together. A command that was killed a moment ago may have a child between fork and
+ * exec, which holds its lock; one that is at work on a box keeps it longer, and gc leaves that box. */
+#define GC_LOCKS_MS 2000
 
 struct gc {
     struct bh_ctx *ctx;
     void (*fn)(void *arg, const char *line);
     void *arg;
+    int64_t locks_deadline_ms;
     struct err *e;
 };
 
@@ -96,8 +100,8 @@ static int clean_box(struct gc *gc, struct bh_box *box)
     struct err e = {0};
     int r;
 
-    r = store_lock_name(gc->ctx->store, box->row.name, clock_mono_ms(), gc->ctx->cancel_fd, &lock,
-                        &e);
+    r = store_lock_name(gc->ctx->store, box->row.name, gc->locks_deadline_ms, gc->ctx->cancel_fd,
+                        &lock, &e);
     if (r == -ERR_DEADLINE)
         return 0; /* somebody is at work on it */
     if (r == 0)
@@ -200,7 +204,11 @@ int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg
           struct bh_error *err)
 {
     struct err e = {0};
-    struct gc gc = {.ctx = ctx, .fn = fn, .arg = arg, .e = &e};
+    struct gc gc = {.ctx = ctx,
+                    .fn = fn,
+                    .arg = arg,
+                    .locks_deadline_ms = clock_mono_ms() + GC_LOCKS_MS,
+                    .e = &e};
     const struct provider *p;
     int r = store_list(ctx->store, on_row, &gc, &e);
 

@@ -22,6 +22,7 @@
 
 #define STDERR_TAIL_BYTES 4096
 #define TERM_GRACE_MS 500
+#define TICK_MS 1000
 
 struct running {
     pid_t pid;
@@ -30,6 +31,8 @@ struct running {
     int err;
     char tail[STDERR_TAIL_BYTES + 1]; /* the end of its standard error */
     size_t tail_len;
+    char line[HOSTCMD_LINE_BYTES]; /* of its output, what has no end yet */
+    size_t line_len;
 };
 
 static int find_program(const char *name, const char *path, char **ret, struct err *e)
@@ -160,6 +163,23 @@ static void keep_tail(struct running *run, const char *data, size_t len)
     run->tail_len += len;
 }
 
+static void give_line(struct running *run, const struct hostcmd *cmd)
+{
+    run->line[run->line_len] = '\0';
+    run->line_len = 0;
+    cmd->line(cmd->line_arg, run->line);
+}
+
+static void give_lines(struct running *run, const struct hostcmd *cmd, const char *data, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (data[i] != '\n')
+            run->line[run->line_len++] = data[i];
+        if (data[i] == '\n' || run->line_len == sizeof(run->line) - 1)
+            give_line(run, cmd);
+    }
+}
+
 /* Reads once from a pipe that is ready; closes it at its end. */
 static int drain(struct running *run, int *fd, const struct hostcmd *cmd, struct err *e)
 {
@@ -174,9 +194,19 @@ static int drain(struct running *run, int *fd, const struct hostcmd *cmd, struct
     }
     if (fd == &run->err)
         keep_tail(run, chunk, (size_t)n);
+    else if (cmd->line)
+        give_lines(run, cmd, chunk, (size_t)n);
     else if (cmd->out)
         return buf_add(cmd->out, chunk, (size_t)n, e);
     return 0;
+}
+
+/* How long to wait for it now: to the deadline, or to the next tick. */
+static int wait_ms(const struct hostcmd *cmd, bool exited)
+{
+    int left = exited ? 0 : clock_until_ms(cmd->deadline_mono_ms);
+
+    return cmd->tick && (left < 0 || left > TICK_MS) ? TICK_MS : left;
 }
 
 /* Until it has exited and closed its pipes; a descendant that keeps a pipe is not waited for. */
@@ -192,7 +222,7 @@ static int watch(struct running *run, const struct hostcmd *cmd, struct err *e)
             {.fd = run->err, .events = POLLIN},
             {.fd = cmd->cancel_fd > 0 ? cmd->cancel_fd : -1, .events = POLLIN},
         };
-        int n = poll(p, N_ELEMENTS(p), exited ? 0 : clock_until_ms(cmd->deadline_mono_ms));
+        int n = poll(p, N_ELEMENTS(p), wait_ms(cmd, exited));
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -200,6 +230,10 @@ static int watch(struct running *run, const struct hostcmd *cmd, struct err *e)
             return err_sys(e, errno, "poll");
         if (n == 0 && exited)
             return 0;
+        if (n == 0 && cmd->tick && clock_until_ms(cmd->deadline_mono_ms) != 0) {
+            cmd->tick(cmd->line_arg);
+            continue;
+        }
         if (n == 0)
             return err_set(e, ERR_DEADLINE, "'%s' did not end in time", cmd->argv[0]);
         if (p[3].revents)
@@ -214,12 +248,12 @@ static int watch(struct running *run, const struct hostcmd *cmd, struct err *e)
     return 0;
 }
 
-static void end_group(struct running *run)
+static void end_group(struct running *run, const struct hostcmd *cmd)
 {
     struct pollfd p = {.fd = run->pidfd, .events = POLLIN};
 
     (void)kill(-run->pid, SIGTERM);
-    (void)poll(&p, 1, TERM_GRACE_MS);
+    (void)poll(&p, 1, cmd->grace_ms > 0 ? cmd->grace_ms : TERM_GRACE_MS);
     (void)kill(-run->pid, SIGKILL);
 }
 
@@ -240,6 +274,8 @@ static int verdict(struct running *run, const struct hostcmd *cmd, int status, i
 {
     const char *said = last_line(run);
 
+    if (cmd->said)
+        (void)snprintf(cmd->said, HOSTCMD_SAID_BYTES, "%s", said);
     if (ret_status)
         *ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
@@ -260,7 +296,7 @@ static int run_to_end(struct running *run, const struct hostcmd *cmd, int *ret_s
     run->pidfd = (int)syscall(SYS_pidfd_open, run->pid, 0);
     r = run->pidfd < 0 ? err_sys(e, errno, "pidfd_open") : watch(run, cmd, e);
     if (r < 0)
-        end_group(run);
+        end_group(run, cmd);
     while (waitpid(run->pid, &status, 0) < 0 && errno == EINTR)
         ;
     fd_close(run->pidfd);

@@ -10,6 +10,8 @@
 #include "common/buf.h"
 #include "common/err.h"
 
+#define HOSTCMD_SAID_BYTES 512
+#define HOSTCMD_LINE_BYTES 1024 /* a longer one comes in pieces */
 #define HOSTCMD_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 struct hostcmd {
@@ -19,7 +21,14 @@ struct hostcmd {
     const char *cwd;         /* or NULL */
     int out_fd;              /* where its output goes; -1: into out, or nowhere */
     struct buf *out;         /* may be NULL */
-    int cancel_fd;           /* as in bh_options: 0 or -1 for none */
+    /* Each line of its output as it comes, without its end; NULL: none. Instead of out. */
+    void (*line)(void *arg, const char *line);
+    void *line_arg;
+    void (*tick)(
+        void *arg); /* after each second in which it says nothing; gets line_arg; or NULL */
+    char *said;     /* HOSTCMD_SAID_BYTES: gets the last line of its standard error; or NULL */
+    int grace_ms;   /* from SIGTERM to SIGKILL; 0: half a second */
+    int cancel_fd;  /* as in bh_options: 0 or -1 for none */
     int64_t deadline_mono_ms;
 };
 

@@ -35,7 +35,7 @@ int bh_get_url(struct bh_box *box, uint16_t port, char **ret_url, struct bh_erro
     if (port == 0)
         return ctx_fail(err, err_field(&e, ERR_INVALID, "port", "port must be from 1 to 65535"),
                         &e);
-    r = box_wake(box, &e);
+    r = box_wake_own(box, &e);
     if (r == 0)
         r = ports_forward(box, port, &host_port, &e);
     if (r == 0 && asprintf(&url, "http://127.0.0.1:%u", (unsigned)host_port) < 0)
@@ -56,7 +56,7 @@ int bh_extend(struct bh_box *box, int64_t duration_ms, int64_t *ret_deadline_ms,
         return ctx_fail(
             err, err_field(&e, ERR_INVALID, "for", "for must be more than 0 and at most a year"),
             &e);
-    r = box_wake(box, &e);
+    r = box_wake_own(box, &e);
     if (r == 0)
         r = control_call_take(box->ctx, box->row.id,
                               json_pack("{s:s, s:I}", "op", "extend", "until_ms",
@@ -70,10 +70,9 @@ int bh_extend(struct bh_box *box, int64_t duration_ms, int64_t *ret_deadline_ms,
 int bh_hold(struct bh_box *box, int *ret_fd, struct bh_error *err)
 {
     struct err e = {0};
-    int r = box_wake(box, &e);
+    int r = box_wake_own(box, &e);
 
     if (r == 0)
-        r = control_open_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "hold"), FORWARD_MS,
-                              ret_fd, &e);
+        r = box_hold(box, ret_fd, &e);
     return ctx_fail(err, r, &e);
 }

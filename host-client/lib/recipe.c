@@ -338,11 +338,34 @@ static int jx_npm(json_t *v, void *out, struct err *e)
     return 0;
 }
 
+/* {"version", "npm"}: as npm above, all of one version. */
+static int jx_node(json_t *v, void *out, struct err *e)
+{
+    static const struct jx_field fields[] = {
+        JX_AS("version", struct recipe, node_version, jx_str, JX_REQUIRED),
+        {"npm", jx_npm, 0, JX_REQUIRED},
+        {0},
+    };
+    struct recipe *rec = out;
+    struct recipe node = {0};
+    int r = jx_decode(v, fields, &node, e);
+
+    if (r < 0)
+        return r;
+    if (node.n_npm > RECIPE_MAX_NODE)
+        return err_field(e, ERR_INVALID, "npm", "has more than %d packages", RECIPE_MAX_NODE);
+    memcpy(rec->node, node.npm, node.n_npm * sizeof(*node.npm));
+    rec->n_node = node.n_npm;
+    rec->node_version = node.node_version;
+    return 0;
+}
+
 static int jx_install(json_t *v, void *out, struct err *e)
 {
     static const struct jx_field fields[] = {
         {"npm", jx_npm, 0, 0},
         JX(struct recipe, npm_lock, jx_inside, 0),
+        {"node", jx_node, 0, 0},
         JX_AS("commands", struct recipe, install_argvs, jx_commands, 0),
         {0},
     };

@@ -14,6 +14,7 @@
 #define RECIPE_MAX_BYTES (256 * 1024)
 #define RECIPE_MAX_TEXT_BYTES (1024 * 1024) /* of one expanded template */
 #define RECIPE_MAX_NPM 16
+#define RECIPE_MAX_NODE 4
 #define RECIPE_MAX_FILES 64
 #define RECIPE_RESTARTS 5 /* of an agent that ends by itself, by the box's monitor */
 #define RECIPE_RESTARTS_MAX 50
@@ -68,7 +69,10 @@ struct recipe {
     const char *check_output; /* a template, or NULL: its exit status alone says it */
     struct recipe_npm npm[RECIPE_MAX_NPM];
     size_t n_npm;
-    const char *npm_lock;  /* a package-lock.json beside the recipe, or NULL */
+    const char *npm_lock;                    /* a package-lock.json beside the recipe, or NULL */
+    struct recipe_npm node[RECIPE_MAX_NODE]; /* for a box without Node.js */
+    size_t n_node;
+    const char *node_version;
     json_t *install_argvs; /* commands in the box, one after the other, or NULL */
     struct recipe_file files[RECIPE_MAX_FILES];
     size_t n_files;

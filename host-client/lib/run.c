@@ -47,7 +47,7 @@ static void end_command(const struct bh_exec *exec)
 /* The box must outlive the command. */
 static int extend_lease(struct bh_box *box, int64_t timeout_ms, struct err *e)
 {
-    if (timeout_ms <= 0)
+    if (timeout_ms <= 0 || box->url)
         return 0;
     return control_call_take(
         box->ctx, box->row.id,
@@ -71,8 +71,7 @@ static int follow(struct run *run, struct bh_exec *exec, struct bh_run_result *r
                                   .output = run->opts->output ? pass_output : NULL,
                                   .arg = run};
     _cleanup_close_ int hold = -1;
-    int r = control_open_take(exec->box->ctx, exec->box->row.id, json_pack("{s:s}", "op", "hold"),
-                              EXEC_CALL_MS, &hold, e);
+    int r = box_hold(exec->box, &hold, e);
 
     if (r == 0)
         r = exec_follow(exec, &f, ret, e);

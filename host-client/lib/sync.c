@@ -42,6 +42,7 @@ bool sync_is_excluded(const struct sync_request *req, const char *name)
 {
     for (const char *const *p = req->excludes; p && *p; p++) {
         bool is_path = strchr(*p, '/') != NULL;
+        const char *glob = *p + strspn(*p, "/"); /* as the agent has it: the start is the root */
         _cleanup_free_ char *copy = strdup(name);
         char *end = copy;
 
@@ -50,7 +51,7 @@ bool sync_is_excluded(const struct sync_request *req, const char *name)
             end = strchr(end, '/');
             if (end)
                 *end = '\0';
-            if (fnmatch(*p, is_path ? copy : path_name(copy), is_path ? FNM_PATHNAME : 0) == 0)
+            if (fnmatch(glob, is_path ? copy : path_name(copy), is_path ? FNM_PATHNAME : 0) == 0)
                 return true;
             if (end)
                 *end++ = '/';

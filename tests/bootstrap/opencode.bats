@@ -1,5 +1,4 @@
-# serial
-# time-limit: 600
+# early
 # The real opencode in a box, on a dirty git tree, with a fake model: from `up` to nothing left.
 
 load ../lib/box
@@ -48,9 +47,12 @@ up() # NAME [OPTION...]
 
 ask() # METHOD PATH [JSON]
 {
-    curl -sS --fail-with-body --max-time 60 -u "opencode:$PASSWORD" -X "$1" "$URL$2" \
+    curl -sS --fail-with-body --max-time "${ASK_S:-60}" -u "opencode:$PASSWORD" -X "$1" "$URL$2" \
         -H 'Content-Type: application/json' ${3:+--data-binary "$3"}
 }
+
+# For polling: while it starts, opencode takes connections whose first request it never answers.
+is_healthy() { ASK_S=3 ask GET /global/health; }
 
 @test "opencode works on a dirty tree in a box without a network: prompt, tool call, file, rm" {
     up main --network none
@@ -118,7 +120,7 @@ EXPECTED
     up back
     remember_box back
     bellhop exec -n back -- pkill -9 -x opencode
-    wait_for 60 ask GET /global/health
+    wait_for 60 is_healthy
 
     password=$PASSWORD
     bellhop stop back

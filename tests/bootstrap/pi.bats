@@ -1,5 +1,4 @@
-# serial
-# time-limit: 600
+# early
 # The real pi in a box, spoken to over its pipes, with a fake model: a prompt that no terminal line
 # would hold, a tool call, and the same session after stop and start.
 

@@ -1,4 +1,3 @@
-# time-limit: 300
 # Recipes as data: the schema, users' own recipes from a file, and what each way of not becoming
 # healthy gets. The boxes are of the process provider: what is tested is the bootstrap.
 

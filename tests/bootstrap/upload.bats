@@ -1,4 +1,3 @@
-# time-limit: 300
 # A project's way into a box, through the real agent: what comes, what stays, what is said.
 
 load ../lib/box

@@ -36,6 +36,10 @@ contract() { python3 "$BATS_TEST_DIRNAME/contract.py" "$@"; }
     contract fields
 }
 
+@test "each route takes the parameters that the document has, and refuses every other word by name" {
+    contract parameters
+}
+
 @test "streams say the same in each encoding, and refuse broken envelopes" {
     contract encodings
 }

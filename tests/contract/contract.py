@@ -286,6 +286,36 @@ def part_fields():
                                          "invalid_argument", f"{field}.{name}")
 
 
+# ---- parameters: what each route takes is what the document says ----
+
+def source_words():
+    """Every word that the server's sources have in quotes: what it can know is among them."""
+    out = set()
+    for name in glob.glob(openapi.TOP + "/guest/server/*.c"):
+        out |= set(re.findall(r'"([a-z][a-z_]{1,24})"', open(name).read()))
+    return out
+
+
+def part_parameters():
+    """Each route and verb with each name: refused as unknown when, and only when, the document has none."""
+    global n_checks
+    words = source_words()
+    paths = {"/v1/ready": "/v1/ready", "/v1/archive": "/v1/archive", "/v1/files/{path}": f"/v1/files/{DIR}/parameters"}
+    for described, path in paths.items():
+        verbs = doc.doc["paths"][described]
+        for verb in verbs:
+            if verb in ("parameters", "options"):  # OPTIONS does nothing, whatever is asked
+                continue
+            known = {p["name"] for p in verbs.get("parameters", []) + verbs[verb].get("parameters", []) if p["in"] == "query"}
+            for name in sorted(words | known | {"frobnicate"}):
+                n_checks += 1
+                status, head, data = ask(verb.upper(), f"{path}?{name}=1", b"" if verb in ("put", "post", "patch") else None)
+                # The reply to HEAD says no name.
+                refused = status == 400 if verb == "head" else b"unknown parameter '%s'" % name.encode() in data
+                if verb != "head" and refused != (name not in known) or verb == "head" and name not in known and not refused:
+                    fail(f"{verb.upper()} {described}?{name}: {status}, {'in' if name in known else 'not in'} the document: {data[:200]!r}")
+
+
 # ---- encodings: the same answer in each ----
 
 def envelope(request):

@@ -11,10 +11,12 @@
 #include <strings.h>
 
 #include "common/cleanup.h"
+#include "rpc/agent.h"
 #include "rpc/rpc.h"
 #include "server/gate.h"
 #include "server/route.h"
 #include "server/state.h"
+#include "system/auth.h"
 
 #define MAX_HEADERS 12
 #define TOKEN "0123456789abcdef"
@@ -87,7 +89,7 @@ static void check_accepted(const struct request *q, const struct server *s, cons
     CHECK(q->declared == UINT64_MAX ? q->route->max_body_bytes > 0
                                     : q->declared <= q->route->max_body_bytes);
     CHECK(has_token() || q->route->flags & ROUTE_OPEN);
-    CHECK(!header("Origin") || q->route->flags & ROUTE_ANY_VERB);
+    CHECK(!header("Origin") || q->route->flags & (ROUTE_ANY_VERB | ROUTE_E2B));
     for (size_t i = 0; i < n_headers; i++)
         CHECK(*headers[i].name && !strpbrk(headers[i].name, " \t:\r\n()<>@,;\\\"/[]?={}"));
     CHECK(!s->o.read_only || !q->method || q->method->flags & RPC_READS);
@@ -112,8 +114,9 @@ static char *take(struct fuzz_in *in, const char *const *known, size_t n_known)
 
 static void take_headers(struct fuzz_in *in)
 {
-    static const char *const names[] = {"Content-Length", "Transfer-Encoding", "Host",  "Expect",
-                                        "Authorization",  "X-Access-Token",    "Origin"};
+    static const char *const names[] = {
+        "Content-Length", "Transfer-Encoding", "Host",   "Expect",
+        "Authorization",  "X-Access-Token",    "Origin", "Access-Control-Request-Method"};
     static const char *const values[] = {
         "chunked", "0", "2", "Bearer " TOKEN, TOKEN, "box", "100-continue", "http://x"};
 
@@ -126,10 +129,12 @@ static void take_headers(struct fuzz_in *in)
 FUZZ(data, size)
 {
     static const char *const verbs[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
-    static const char *const targets[] = {"/v1/health", "/bellhop.v1.Exec/Run", "/v1/files//a",
-                                          "/v1/archive?path=a", "/v1/proxy/80/x"};
+    static const char *const targets[] = {
+        "/v1/health",     "/bellhop.v1.Exec/Run",   "/v1/files//a", "/v1/archive?path=a",
+        "/v1/proxy/80/x", "/process.Process/Start", "/health"};
     static bool is_ready;
-    struct server server = {.token = (char *)(uintptr_t)TOKEN};
+    struct agent agent = {0};
+    struct server server = {.agent = &agent};
     struct conn conn = {0};
     struct fuzz_in in = {data, size};
     uint8_t flags = fuzz_byte(&in);
@@ -140,7 +145,7 @@ FUZZ(data, size)
 
     CHECK(q && (is_ready || route_init_metrics(NULL) == 0));
     is_ready = true;
-    server.o.token_len = strlen(TOKEN);
+    CHECK(auth_new(TOKEN, strlen(TOKEN), &agent.auth, NULL) == 0);
     server.o.read_only = flags & 1;
     conn.is_reserve = flags & 2;
     q->refs = 1;
@@ -161,6 +166,7 @@ FUZZ(data, size)
         free(headers[i].value);
     }
     request_unref(q);
+    auth_free(agent.auth);
     free(verb);
     return 0;
 }

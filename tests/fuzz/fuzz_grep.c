@@ -1,12 +1,15 @@
 /*
  * Patterns: the lines that a matcher finds, with all that it does so as not to run PCRE2, are the
- * lines in which PCRE2 alone finds the pattern, each line a text of its own. fuzz-flags: -max_len=400
+ * lines in which PCRE2 alone finds the pattern, each line a text of its own with U+FFFD for what is
+ * not UTF-8. The matches in them are in order and within. fuzz-flags: -max_len=400
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "fuzz.h"
 
 #include <pcre2.h>
 
+#include "common/str.h"
+#include "search/lossy.h"
 #include "search/match.h"
 
 #define PATTERN_MAX 40
@@ -14,8 +17,8 @@
 
 static pcre2_code *compile(const char *pattern, size_t len, bool caseless)
 {
-    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_MULTILINE |
-                       PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C;
+    uint32_t options =
+        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C;
     pcre2_compile_context *c = pcre2_compile_context_create(NULL);
     pcre2_code *code;
     PCRE2_SIZE at;
@@ -26,7 +29,6 @@ static pcre2_code *compile(const char *pattern, size_t len, bool caseless)
     code = pcre2_compile((PCRE2_SPTR)pattern, len, options | (caseless ? PCRE2_CASELESS : 0),
                          &error, &at, c);
     pcre2_compile_context_free(c);
-    /* In text that is not UTF-8 the machine code and the interpreter do not always agree. */
     if (code)
         (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     return code;
@@ -37,15 +39,35 @@ static bool finds(const pcre2_code *code, const char *line, size_t len, bool *re
 {
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     pcre2_match_context *context = pcre2_match_context_create(NULL);
+    struct lossy l;
     int rc;
 
     CHECK(data && context);
+    lossy_init(&l, 4096);
+    if (!str_is_utf8(line, len)) {
+        CHECK(lossy_convert(&l, line, len, NULL) == 0);
+        line = l.text.data;
+        len = l.text.len;
+    }
     (void)pcre2_set_match_limit(context, STEPS);
     rc = pcre2_match(code, (PCRE2_SPTR)line, len, 0, 0, data, context);
     *ret_gave_up = *ret_gave_up || (rc < 0 && rc != PCRE2_ERROR_NOMATCH);
     pcre2_match_data_free(data);
     pcre2_match_context_free(context);
+    lossy_done(&l);
     return rc >= 0;
+}
+
+static void walk(struct matcher *w, struct match_span line)
+{
+    const struct match_lines l = {.start = line.start, .end = line.end, .stop = line.end + 1};
+    struct match_span m, last = {line.start, line.start};
+
+    CHECK(matcher_walk(w, &l, NULL) == 0);
+    while (matcher_next(w, &m, NULL) > 0) {
+        CHECK(m.start <= m.end && m.end <= line.end && m.end >= last.end);
+        last = m;
+    }
 }
 
 /* The matcher's lines against PCRE2's, from the first to the last. */
@@ -69,6 +91,8 @@ static void compare(struct matcher *w, const pcre2_code *code, const char *text,
             return;
         CHECK(!want || (r == 1 && found.start == line && found.end == end));
         CHECK(want || r == 0 || found.start > line);
+        if (want)
+            walk(w, found);
         line = end + 1;
         from = want ? line : from;
     }

@@ -1,6 +1,6 @@
 /*
  * UTF-16: what comes out is valid UTF-8; what the C library's converter takes comes out as there.
- * Latin-1: as many characters as bytes. fuzz-flags: -max_len=512
+ * Latin-1: as many characters as bytes. The pieces are whole characters, and all of it. fuzz-flags: -max_len=512
  */
 #include "fuzz.h"
 
@@ -39,17 +39,22 @@ FUZZ(data, size)
     struct fuzz_in in = {data, size};
     uint8_t flags = fuzz_byte(&in);
     bool big = flags & 1;
+    struct pieces p = {.first = flags >> 6, .then = 1 + (flags >> 2 & 15)};
     struct buf b = {.max = OUT_MAX};
 
     CHECK(buf_add(&b, in.data, in.len, NULL) == 0);
     if (flags & 2) {
-        CHECK(latin1_decode(&b, NULL) == 0);
+        CHECK(latin1_decode(&b, &p, NULL) == 0);
         CHECK(n_characters(&b) == in.len);
     } else {
-        CHECK(utf16_decode(&b, big, NULL) == 0);
+        CHECK(utf16_decode(&b, big, &p, NULL) == 0);
         compare(in.data, in.len, big, &b);
     }
     CHECK(b.len == 0 || str_is_utf8(b.data, b.len));
+    CHECK(p.n ? p.ends[p.n - 1] == b.len : b.len == 0);
+    for (size_t i = 0; i < p.n; i++) /* a piece ends where a character does */
+        CHECK(str_is_utf8(b.data, (size_t)p.ends[i]));
+    free(p.ends);
     buf_done(&b);
     return 0;
 }

@@ -52,6 +52,8 @@ cuts()
     run -7 bellhop attach one "$id"
     [ -z "$(bellhop ps -q one)" ]
     bellhop ps --all one | grep -q "^$id	exited 7	"
+    bellhop exec one -c $'\n  echo "a script"\nexit 3' || true
+    bellhop ps --all one | grep -q '	echo "a script" \.\.\.$'
     run -7 --separate-stderr bellhop wait --json one "$id"
     [ "$(jq -r .exit.reason <<<"$output")" = exited ]
     [ "$(jq .stdout.bytes <<<"$output")" -eq 13 ]
@@ -74,6 +76,43 @@ cuts()
     bellhop ps --all one | grep -q "^long	SIGTERM	"
     run bellhop kill one long
     [ "$status" -eq 4 ]
+}
+
+# each signal of the table, by name and by number, as the shell of this machine counts them
+@test "a signal ends a command with the status that a shell gives it" {
+    for sig in USR1 STKFLT VTALRM 26 IO PWR RTMIN RTMIN+1 35 64; do
+        number=$([[ $sig == *[!0-9]* ]] && kill -l "$sig" || echo "$sig")
+        run -$((128 + number)) bellhop exec one -- bash -c "kill -$sig \$\$"
+    done
+    bellhop exec -d --id numbered one -- sleep 60
+    bellhop kill -s 9 one numbered
+    run -137 bellhop wait one numbered
+    bellhop exec -d --id real one -- sleep 60
+    bellhop kill -s RTMIN+2 one real
+    run -164 bellhop wait one real
+    bellhop ps --all one | grep -q "^real	SIGRTMIN+2	"
+}
+
+@test "output that nobody takes is told as any command tells it, not as an interruption" {
+    set +o pipefail
+    bellhop exec one -- yes | head -n 1
+    [ "${PIPESTATUS[0]}" -eq 141 ]
+    bellhop exec -d --id flood one -- yes
+    bellhop attach one flood 2>/dev/null | head -n 1
+    [ "${PIPESTATUS[0]}" -eq 141 ]
+    bellhop kill one flood
+    if bellhop exec one -- echo lost >/dev/full 2>"$BOX_TMP/why"; then fail "a full disk is no error"; fi
+    grep -q "writing standard output: no space left on device" "$BOX_TMP/why"
+    run -125 bellhop exec one --script "$BOX_TMP/not-there"
+}
+
+@test "an id may have 128 characters" {
+    id=$(printf 'i%.0s' $(seq 128))
+    run -5 bellhop exec --json --id "$id" one -- sh -c 'exit 5'
+    [ "$(jq -r .id <<<"$output")" = "$id" ]
+    run -5 bellhop wait one "$id"
+    run bellhop exec --id "${id}x" one -- true
+    [[ "$output" == *"1 to 128"* ]]
 }
 
 @test "kill --tree ends what a command has started in a session of its own" {
@@ -195,4 +234,12 @@ PY
         grep -q "two' was \(removed\|stopped\) while" "$BOX_TMP/err" || [ "$status" -gt 128 ]
         bellhop rm two 2>/dev/null || true
     done
+}
+
+@test "attach from an offset that is not held any more goes on with the first that is, and counts what is missing" {
+    id=$(bellhop exec -d one -- seq 1000000)
+    bellhop wait one "$id"
+    bellhop attach one "$id" --stdout-offset 1000000 >"$BOX_TMP/out" 2>"$BOX_TMP/err"
+    seq 1000000 | tail -c 524288 | cmp - "$BOX_TMP/out"
+    grep -q "$((6888896 - 1000000 - 524288)) " "$BOX_TMP/err" || fail "$(cat "$BOX_TMP/err")"
 }

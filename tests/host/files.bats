@@ -17,6 +17,33 @@ teardown() { box_teardown; }
     bellhop cat one :random :random >"$BOX_TMP/back"
     cat "$BOX_TMP/random" "$BOX_TMP/random" | cmp - "$BOX_TMP/back"
     run -3 bellhop cat one :nosuch
+    # Who reads no further is no error; what can't be written is.
+    { bellhop cat one :random :random :random 2>"$BOX_TMP/err" || echo $? >"$BOX_TMP/status"; } | head -c 1 >/dev/null
+    [ "$(cat "$BOX_TMP/status")" = 141 ] # as cat(1) ends
+    [ ! -s "$BOX_TMP/err" ]
+    to_full() { bellhop "$@" 2>&1 >/dev/full; }
+    run -1 to_full cat one :random
+    [ "$output" = "bellhop: writing standard output: No space left on device" ]
+}
+
+@test "put takes standard input under the name that it is given, and get tells every name" {
+    export TMPDIR=$BOX_TMP/tmp
+    mkdir "$TMPDIR"
+    seq 300000 | bellhop put one - :from/input
+    seq 300000 | cmp - <(bellhop cat one :from/input)
+    printf '' | bellhop put one - :from/none
+    [ "$(bellhop cat one :from/none | wc -c)" = 0 ]
+    run -2 bellhop put one - :from <<<x
+    [ "$output" = "bellhop: standard input has no name: say it in :PATH
+Try 'bellhop help put'." ]
+    run -2 bellhop put one - :from/none --if-match x <<<x
+    [ -z "$(ls -A "$TMPDIR")" ]
+    name=$(printf 'n\n\377')
+    echo x >"$BOX_TMP/$name"
+    bellhop put one "$BOX_TMP/$name" :.
+    run -0 --separate-stderr bellhop get one ":$name" "$BOX_TMP/out" --json
+    [ "$(jq -r .path.b64 <<<"$output" | base64 -d | od -An -c)" = "$(printf 'n\n\377' | od -An -c)" ]
+    [ "$(cat "$BOX_TMP/out/$name")" = x ]
 }
 
 @test "edit replaces text, shows the change, and changes nothing when the text is not there" {
@@ -34,6 +61,29 @@ teardown() { box_teardown; }
     bellhop exec one -c 'echo changed >>file'
     run -4 bellhop edit one :file --old zwei --new two --if-match "$tag"
     [ "$(bellhop cat one :file)" = "$(printf 'eins\nzwei\nthree\neins\nchanged')" ]
+}
+
+@test "put with a tag replaces that version and no other, and --json tells the next one and the one there is" {
+    echo one >"$BOX_TMP/file"
+    bellhop put one "$BOX_TMP/file" :file
+    run -4 bellhop put one "$BOX_TMP/file" :file --if-match nonsense
+    [[ "$output" == "bellhop: "* ]] && [ "${#lines[@]}" = 1 ]
+    run -4 bellhop put --json one "$BOX_TMP/file" :file --if-match nonsense
+    tag=$(jq -r '.error.detail | fromjson | .etag' <<<"$output")
+    echo two >"$BOX_TMP/file"
+    next=$(bellhop put --json one "$BOX_TMP/file" :file --if-match "$tag" | jq -r .etag)
+    [ "$(bellhop cat one :file)" = two ]
+    echo lost >"$BOX_TMP/file"
+    run -4 bellhop put one "$BOX_TMP/file" :file --if-match "$tag"
+    [ "$(bellhop cat one :file)" = two ]
+    echo three >"$BOX_TMP/file"
+    bellhop put one "$BOX_TMP/file" :. --if-match "$next"
+    [ "$(bellhop cat one :file)" = three ]
+    run -4 bellhop put one "$BOX_TMP/file" :none --if-match '*'
+    run bellhop cat one :none
+    [ "$status" -eq 3 ]
+    run -2 bellhop put one "$BOX_TMP/file" "$BOX_TMP/file" :. --if-match "$next"
+    run -2 bellhop put one "$BOX_TMP" :x --if-match "$next"
 }
 
 @test "watch tells what happens, one line for each event" {

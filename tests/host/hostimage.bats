@@ -1,4 +1,3 @@
-# serial
 # `--image host`: the programs of this machine, and nothing else of it.
 
 load ../lib/oci

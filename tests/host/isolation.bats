@@ -1,5 +1,3 @@
-# serial
-# time-limit: 300
 # What a box must not be able to do, tried from within as root of the box.
 
 load ../lib/oci

@@ -1,6 +1,7 @@
 # The library as a program uses it: the example of docs/examples is built against the header and
 # the libraries that are shipped, and run.
 
+load ../lib/agent
 load ../lib/box
 
 setup()
@@ -12,6 +13,7 @@ setup()
 }
 teardown()
 {
+    stop_agents
     box_teardown
 }
 
@@ -29,9 +31,12 @@ shared()
     compile "$1" -L"$BELLHOP_BUILD" -l:libbellhop.so.0 -Wl,-rpath,"$(realpath "$BELLHOP_BUILD")"
 }
 
+# A program with the library, recorded (tests/lib/wire) as curl is.
+client() { ${WIRE_BIN:+"$WIRE_BIN/launch"} "$@"; }
+
 hello()
 {
-    "$BOX_TMP/hello" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" process "$BOX_TMP/project"
+    client "$BOX_TMP/hello" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" process "$BOX_TMP/project"
 }
 
 check_hello()
@@ -76,10 +81,10 @@ install_beside()
     shared "$BOX_TMP/commands"
     shared "$BOX_TMP/files"
     bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1
-    run "$BOX_TMP/commands" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" one
+    run client "$BOX_TMP/commands" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" one
     [ "$status" -eq 0 ] || fail "$output"
-    [[ "$output" == "adder: running, (a script)"*"42"*"3"*"42"*"3"*"exited with 3, "* ]] || fail "$output"
-    run "$BOX_TMP/files" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" one
+    [[ "$output" == "adder: running, while read -r a b; do echo "*"42"*"3"*"42"*"3"*"exited with 3, "* ]] || fail "$output"
+    run client "$BOX_TMP/files" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" one
     [ "$status" -eq 0 ] || fail "$output"
     [[ "$output" == "the second writer hears: aborted"* ]] || fail "$output"
     [[ "$output" == *"notes/list.txt:1: bread"*"notes/list.txt:2: butter"* ]] || fail "$output"
@@ -87,6 +92,46 @@ install_beside()
     [[ "$output" == *"butlist.txt: file of 13 bytes, mode 644"*"watching: started" ]] || fail "$output"
     run bellhop cat one :notes/list.txt
     [ "$status" -ne 0 ]
+}
+
+@test "a program uses an agent that is there already by its URL, and cannot end it" {
+    shared "$BOX_TMP/connect"
+    mkdir "$BOX_TMP/there"
+    start_agent
+    there() # URL TOKEN
+    {
+        run "$BOX_TMP/connect" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" "$1" "$2" "$BOX_TMP/there"
+    }
+    there "$AGENT_URL" "$AGENT_TOKEN"
+    [ "$status" -eq 0 ] || fail "$output"
+    [ "$output" = "hello from there
+kept
+exited with 0; its agent: $AGENT_URL
+stop: failed_precondition
+destroy: failed_precondition
+start: failed_precondition
+extend: failed_precondition
+url: failed_precondition" ] || fail "$output"
+    curl -fsS "$AGENT_URL/v1/health"
+
+    there "$AGENT_URL" wrong
+    [[ "$status" -eq 1 && "$output" == "unauthenticated: "* ]] || fail "$output"
+    there ftp://nowhere x
+    [[ "$status" -eq 1 && "$output" == "invalid_argument: url: 'ftp://nowhere' does not begin with"* ]] || fail "$output"
+    stop_agents
+    there "$AGENT_URL" "$AGENT_TOKEN"
+    [ "$status" -eq 1 ] || fail "$output"
+    # Nothing is kept of it, and no box has come to be.
+    [ -z "$(bellhop ls -q)" ]
+    [ -z "$(ls "$BELLHOP_STATE_DIR" | grep connected || true)" ]
+}
+
+@test "files are moved, copied and changed, archives go both ways, and errors have the agent's facts" {
+    gcc -std=c99 -Wall -Wextra -Werror -I"$ROOT/host-client/include" -o "$BOX_TMP/libcalls" \
+        "$ROOT/tests/host/libcalls.c" -L"$BELLHOP_BUILD" -l:libbellhop.so.0 -Wl,-rpath,"$(realpath "$BELLHOP_BUILD")"
+    bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1
+    run client "$BOX_TMP/libcalls" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" one
+    [ "$output" = "all is well" ] || fail "$output"
 }
 
 @test "the shared library exports bh_ names only" {

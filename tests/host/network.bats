@@ -1,5 +1,3 @@
-# serial
-# time-limit: 300
 # The three kinds of network. Nothing here leaves this machine but the one request to the package
 # mirror that apt is told to use.
 
@@ -65,7 +63,7 @@ reach() # ID URL
         refused reach "$A" "http://$address:$PORT/"
     done
     [ "$(in_box "$A" 'cd /tmp; python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 &
-        for i in $(seq 600); do curl -sf http://127.0.0.1:8123/ -o /dev/null && echo up && break; sleep 0.05; done; kill %1 $!')" = up ]
+        for i in $(seq 800); do curl -sf http://127.0.0.1:8123/ -o /dev/null && echo up && break; sleep 0.05; done; kill $!')" = up ]
 }
 
 @test "network_user_reaches_nothing_of_the_hosts_loopback" {
@@ -122,7 +120,7 @@ mirror()
     box_make "$A" network=user
     box_make "$B" network=user
     in_box "$A" 'cd /tmp; setsid python3 -m http.server 8123 --bind 0.0.0.0 >/dev/null 2>&1 &
-        for i in $(seq 600); do curl -sf http://127.0.0.1:8123/ -o /dev/null && break; sleep 0.05; done'
+        for i in $(seq 800); do curl -sf http://127.0.0.1:8123/ -o /dev/null && break; sleep 0.05; done'
     in_box "$A" 'curl -sf http://10.0.2.100:8123/ -o /dev/null'
     refused reach "$B" http://10.0.2.100:8123/
 }

@@ -94,10 +94,10 @@ as_rg()
 }
 
 @test "on a terminal matches stand under headings, in colour unless NO_COLOR is set" {
-    script -qec "'$BELLHOP' grep one TODO '$TREE/sub'" /dev/null </dev/null | tr -d '\r' >"$BOX_TMP/got"
+    TERM=xterm script -qec "'$BELLHOP' grep one TODO '$TREE/sub'" /dev/null </dev/null | tr -d '\r' >"$BOX_TMP/got"
     rg --sort path --heading --color always -n TODO "$TREE/sub" >"$BOX_TMP/want"
     diff "$BOX_TMP/want" "$BOX_TMP/got" >&2
-    NO_COLOR=1 script -qec "'$BELLHOP' grep one TODO '$TREE/sub'" /dev/null </dev/null | tr -d '\r' >"$BOX_TMP/got"
+    NO_COLOR=1 TERM=xterm script -qec "'$BELLHOP' grep one TODO '$TREE/sub'" /dev/null </dev/null | tr -d '\r' >"$BOX_TMP/got"
     rg --sort path --heading -n TODO "$TREE/sub" | diff - "$BOX_TMP/got" >&2
 }
 

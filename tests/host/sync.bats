@@ -121,7 +121,7 @@ make_tree()
     [ -e "$L/a.o" ] && [ -e "$L/build/x" ] && [ -e "$L/.env" ] && [ -e "$L/.git/HEAD" ]
     # A tracked file that is ignored all the same is sent, and is not taken for gone.
     git -C "$L" add -f a.o
-    [ "$(up --exclude keep --json | counts)" = "1 0 2 0 0" ]
+    [ "$(up --exclude /keep --json | counts)" = "1 0 2 0 0" ]
     [ "$(up --exclude keep --json | counts)" = "0 0 3 0 0" ]
     [ "$(down --delete --exclude keep --json | jq .removed)" = 0 ]
     [ -e "$L/a.o" ]

@@ -34,18 +34,20 @@ as_user()
 
 @test "every tool the template promises runs for the box's user" {
     for tool in 'bash --version' 'git --version' 'curl --version' 'fd --version' 'fdfind --version' \
-        'rg --version' 'jq --version' 'python3 --version' 'node --version' 'npm --version' \
-        'npx --version' 'zip -v' 'unzip -v' 'zstd --version' 'xz --version' 'bzip2 --help' \
-        'less --version' 'patch --version' 'ss --version' 'ip -V' 'pgrep --version' 'command -v ps'; do
+        'rg --version' 'jq --version' 'zip -v' 'unzip -v' 'zstd --version' 'xz --version' \
+        'less --version' 'patch --version' 'ss --version' 'ip -V' 'pgrep --version' 'tput -V' \
+        'command -v ps'; do
         run as_user "$tool"
         echo "$tool: ${lines[0]}"
         [ "$status" -eq 0 ]
     done
 }
 
-@test "node is new enough for the coding agents" {
-    run as_user "node -p 'Number(process.versions.node.split(\".\")[0]) >= 24'"
-    [ "${lines[0]}" = true ]
+@test "git does what it does without the parts that were left out" {
+    as_user 'mkdir g && cd g && git init -q && git config user.email a@b && git config user.name n &&
+        echo a >a && git add a && git commit -qm a && echo b >>a && git stash -q && git stash pop -q &&
+        printf "y\n" | git add -p >/dev/null && git commit -qm b && git submodule --quiet status &&
+        git -c protocol.file.allow=always clone -q . ../g2 && git log --oneline | wc -l' | grep -qx 2
 }
 
 @test "the box's user is uid 1000, has sudo without a password, and owns the workspace" {
@@ -53,10 +55,6 @@ as_user()
     as_user 'sudo -n id -un' | grep -qx root
     [ "$(stat -c %u "$IMAGE/rootfs/workspace")" = 1000 ]
     as_user 'echo x >/workspace/x && rm /workspace/x'
-}
-
-@test "a global npm install needs no sudo" {
-    as_user 'mkdir p && cd p && npm init -y >/dev/null && npm install --global --offline . >/dev/null'
 }
 
 @test "git in the box runs no hooks of an uploaded repository" {
@@ -94,21 +92,18 @@ as_user()
 @test "the manifest names every package with its version and the image's size" {
     run jq -e '.size_bytes > 100000000 and .size_bytes < 450000000' "$IMAGE/manifest.json"
     [ "$output" = true ]
-    for package in $(sed -e 's/#.*//' -e '/^$/d' "$TOP/image/packages.txt"); do
+    while IFS= read -r package; do
         jq -e --arg p "$package" '.packages[$p]' "$IMAGE/manifest.json" >/dev/null
-    done
+    done <"$IMAGE/definition/packages"
+    [ "$(jq -r '.outputs["rootfs.squashfs"].sha256' "$IMAGE/manifest.json")" = \
+        "$(sha256sum "$IMAGE/rootfs.squashfs" | cut -c 1-64)" ]
+    [ "$(stat -c %s "$IMAGE/rootfs.squashfs")" -lt 45000000 ]
 }
 
 @test "making the image again does nothing, quickly" {
     before=$(readlink "$IMAGE")
-    run timeout 10 "$TOP/image/build.sh" slim
+    run timeout 20 "$TOP/image/build.sh" "$IMAGE/definition" squashfs
     [ "$status" -eq 0 ]
     [ -z "$output" ]
     [ "$(readlink "$IMAGE")" = "$before" ]
-}
-
-@test "an image of another name is refused by name" {
-    run "$TOP/image/build.sh" fat
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"no image 'fat'"* ]]
 }

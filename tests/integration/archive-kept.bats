@@ -49,11 +49,12 @@ import sys, tarfile
 tf = tarfile.open(sys.argv[1], "w", format=tarfile.PAX_FORMAT)
 ti = tarfile.TarInfo("f")
 ti.mode = 0o6755
-ti.pax_headers = {"SCHILY.xattr.trusted.x": "1", "SCHILY.xattr.security.selinux": "x", "SCHILY.xattr.user.ok": "1"}
+ti.pax_headers = {"SCHILY.xattr.trusted.x": "1", "SCHILY.xattr.security.selinux": "x", "SCHILY.xattr.user.ok": "1",
+                  "SCHILY.acl.access": "user::rwx,user:nobody:rwx,group::r-x,other::r-x,mask::rwx"}
 tf.addfile(ti)
 tf.close()
 PY
-    put "$AGENT_DIR/b.tar" "$D/v" -o /dev/null
+    put "$AGENT_DIR/b.tar" "$D/v" | jq -e '.lost_xattrs == 3'
     [ "$(python3 -c "import os,sys; print(os.listxattr(sys.argv[1]))" "$D/v/f")" = "['user.ok']" ]
     [ "$(stat -c %a "$D/v/f")" = 755 ]
 }
@@ -78,6 +79,19 @@ PY
     [ "$(stat -c %U:%G "$D/names/known")" = nobody:nogroup ]
     [ "$(stat -c %u:%G "$D/names/unknown")" = 4321:nogroup ]
     put "$AGENT_DIR/a.tar" "$D/his&owner_names=true&user=nobody" | jq -e '.code == "permission_denied"'
+    # One that does not fit would be root's, or nobody's in particular.
+    for id in 1099511627776 4294967295; do
+        python3 - "$AGENT_DIR/b.tar" "$id" <<'PY'
+import sys, tarfile
+tf = tarfile.open(sys.argv[1], "w", format=tarfile.PAX_FORMAT)
+ti = tarfile.TarInfo("f")
+ti.pax_headers = {"uid": sys.argv[2]}
+tf.addfile(ti)
+tf.close()
+PY
+        put "$AGENT_DIR/b.tar" "$D/huge&keep_owner=true" | jq -e '.code == "invalid_argument"'
+        [ ! -e "$D/huge" ]
+    done
 }
 
 @test "past each limit there is a typed refusal, and the target is as it was" {

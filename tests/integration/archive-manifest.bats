@@ -62,6 +62,49 @@ field() { jq -r "select(.entry.path == \"$1\") | .entry.$2"; }
     [ "$list" = ".gitignore .hidden a.c shut sub sub/.gitignore sub/keep.o " ] || fail "$list"
     agent_curl "/v1/archive?path=$D/r&ignore=true&exclude=.git" | tar -tf - >"$AGENT_DIR/list"
     [ "$(tr '\n' ' ' <"$AGENT_DIR/list")" = "./ .gitignore .hidden a.c shut/ sub/ sub/.gitignore sub/keep.o " ]
+    # A name that is no UTF-8 is not what it begins with, and a glob may begin at the start of the tree.
+    mkdir "$D/n" "$D/n/d"
+    touch "$D/n/a" "$D/n/d/a" "$D/n/$(printf 'a\377')" "$D/n/$(printf '\377')"
+    for q in a /a d/a '' '?'; do
+        agent_curl "/v1/archive?path=$D/n&exclude=$(jq -rn --arg q "$q" '$q | @uri')" | tar -tf - | grep -vx '\./'
+        rpc Archive/Manifest "$(jq -n --arg path "$D/n" --arg q "$q" '{path: $path, exclude: [$q]}')" | jq -c '.entry.path // empty'
+    done >"$AGENT_DIR/list"
+    diff "$AGENT_DIR/list" - <<'END'
+a\377
+d/
+\377
+{"b64":"Yf8="}
+"d"
+{"b64":"/w=="}
+a\377
+d/
+d/a
+\377
+{"b64":"Yf8="}
+"d"
+"d/a"
+{"b64":"/w=="}
+a
+a\377
+d/
+\377
+"a"
+{"b64":"Yf8="}
+"d"
+{"b64":"/w=="}
+a
+a\377
+d/
+d/a
+\377
+"a"
+{"b64":"Yf8="}
+"d"
+"d/a"
+{"b64":"/w=="}
+a\377
+{"b64":"Yf8="}
+END
     # Without a repository .gitignore says nothing, as rg has it; .ignore does.
     rm -r "$D/r/.git"
     printf 'a.*\n' >"$D/r/.ignore"
@@ -111,8 +154,11 @@ field() { jq -r "select(.entry.path == \"$1\") | .entry.$2"; }
     grep -qi '^Bellhop-Left-Out: 1' "$AGENT_DIR/h"
     grep -qi '^Bellhop-Left-Out-Names: a/none: it is not there' "$AGENT_DIR/h"
     agent_curl "/v1/archive?path=$D/t" --data-binary 'a' | jq -e '.code == "invalid_argument"'
-    run agent_curl "/v1/archive?path=$D/t" --data-binary "@"<(printf '../d\0')
-    [ "$status" -ne 0 ] # the connection ends without the archive's end
+    for name in ../d a/../../d a/.. .. /etc/passwd; do
+        agent_curl "/v1/archive?path=$D/t" --data-binary "@"<(printf 'a/2\0%s\0' "$name") | jq -e '.code == "invalid_argument"'
+    done
+    mkdir "$D/t/..."
+    agent_curl "/v1/archive?path=$D/t" --data-binary "@"<(printf '...\0') | tar -tf - | grep -qx '\.\.\./'
     stop_agents
     start_agent --read-only
     mkdir "$AGENT_DIR/t"

@@ -121,6 +121,18 @@ own" ]
     [ "$(cd "$D/t" && find . | sort | tr '\n' ' ')" = ". ./d ./d/f " ]
     put "$AGENT_DIR/a.tar" "$D/new/deep" | jq -e '.entries == 2'
     [ "$(cat "$D/new/deep/d/f")" = new ]
+    # An archive of nothing changes nothing, or leaves nothing.
+    printf 'PK\5\6%b' '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\3\0abc' >"$AGENT_DIR/none.zip"
+    head -c 1024 /dev/zero >"$AGENT_DIR/none.tar"
+    for none in none.zip none.tar; do
+        put "$AGENT_DIR/$none" "$D/new/deep" | jq -e '.entries == 0'
+        [ "$(cat "$D/new/deep/d/f")" = new ]
+    done
+    agent_curl "/v1/archive?path=$D/new/deep&mode=replace" -T "$AGENT_DIR/none.zip" | jq -e '.entries == 0'
+    [ -z "$(ls -A "$D/new/deep")" ]
+    put <(head -c 24 "$AGENT_DIR/none.zip") "$D/new/deep" | jq -e '.code == "invalid_argument"'
+    mkdir -p "$D/new/deep/d"
+    echo new >"$D/new/deep/d/f"
     agent_curl "/v1/archive?path=$D/none/x&parents=false" -T "$AGENT_DIR/a.tar" | jq -e '.code == "not_found"'
     agent_curl "/v1/archive?path=$D/t/d/f" -T "$AGENT_DIR/a.tar" | jq -e '.code == "failed_precondition" and .field == "path"'
     agent_curl "/v1/archive?path=$D/t&mode=sideways" -T "$AGENT_DIR/a.tar" | jq -e '.field == "mode"'

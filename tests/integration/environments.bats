@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# time-limit: 600
+# early
 # The file tests again, on an overlay, on tmpfs and as a plain user, and what a full disk does. The
 # mounts are made in a mount namespace of the test's own, so that nothing of them is left.
 

@@ -1,6 +1,4 @@
 #!/usr/bin/env bats
-# serial
-# time-limit: 120
 # An agent in a cgroup of its own: it lives through a command that eats its memory and one that forks
 # without end, says which it was, and keeps per-command limits. On cgroup v1, or v2 where that has the
 # controllers; elsewhere each test says why it can't run.
@@ -52,7 +50,9 @@ start_in_group()
     BELLHOPD=$BATS_TEST_TMPDIR/agent start_agent
 }
 
-hog='{"argv":["python3","-c","x = bytearray(400000000)"]}'
+# In every image's base.
+hog_script='my $n = 400000000; my $x = "a" x $n'
+hog=$(jq -nc --arg s "$hog_script" '{argv: ["perl", "-e", $s]}')
 
 @test "exec the agent survives the OOM of a command in its own cgroup, and tells it from a kill" {
     group memory
@@ -89,7 +89,7 @@ hog='{"argv":["python3","-c","x = bytearray(400000000)"]}'
     jq -e '.exit.reason == "oom" and .exit.oom == true and .exit.tree == "gone" and .usage.tree_peak_bytes <= 67108864
         and .usage.tree_peak_bytes > 50000000' "$AGENT_DIR/reply"
     # Not the first process but a child of it: it is said as well, and the code is the shell's.
-    rpc Exec/Run "$(jq -nc --arg s 'python3 -c "x = bytearray(400000000)"; exit 5' '{shell: $s, limits: {memory_bytes: 67108864}}')" |
+    rpc Exec/Run "$(jq -nc --arg s "perl -e '$hog_script'; exit 5" '{shell: $s, limits: {memory_bytes: 67108864}}')" |
         jq -e '.exit.reason == "exited" and .exit.code == 5 and .exit.oom == true'
     rpc Exec/Run '{"shell":"b() { b | b & b; }; b","limits":{"pids":20},"timeout_ms":1000,"kill_grace_ms":100}' |
         jq -e '.exit.tree == "gone"'

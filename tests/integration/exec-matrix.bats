@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# time-limit: 120
 # How commands end, in every way there is to end them and to hear of it; what ends with them and what
 # lives on; what a command is given.
 
@@ -50,21 +49,36 @@ code|{"shell":"exit 255"}|["exited",255,null,false,"gone"]
 own signal|{"shell":"kill -USR1 $$"}|["signaled",null,"SIGUSR1",false,"gone"]
 core|{"shell":"ulimit -c 0; kill -SEGV $$"}|["signaled",null,"SIGSEGV",false,"gone"]
 timeout by TERM|{"argv":["sleep","60"],"timeout_ms":80}|["timeout",null,"SIGTERM",false,"gone"]
-timeout by KILL|{"shell":"trap '' TERM; while :; do sleep 0.01; done","timeout_ms":80,"kill_grace_ms":60}|["timeout",null,"SIGKILL",false,"gone"]
+timeout by KILL|{"shell":"trap '' TERM; : >@READY@; while :; do sleep 0.01; done","timeout_ms":80,"kill_grace_ms":60}|["timeout",null,"SIGKILL",false,"gone"]
 timeout without grace|{"argv":["sleep","60"],"timeout_ms":80,"kill_grace_ms":0}|["timeout",null,"SIGKILL",false,"gone"]
-code in the grace|{"shell":"trap 'exit 7' TERM; while :; do sleep 0.01; done","timeout_ms":80}|["timeout",7,null,false,"gone"]
+code in the grace|{"shell":"trap 'exit 7' TERM; : >@READY@; while :; do sleep 0.01; done","timeout_ms":80,"kill_grace_ms":60000}|["timeout",7,null,false,"gone"]
 stopped|{"shell":"kill -STOP $$","timeout_ms":80}|["timeout",null,"SIGTERM",false,"gone"]
 ROWS
 }
 
+# The end of a request, told by METHOD. A command that has to be READY before its time is up gets more of it when
+# it was not: on a machine that is busy enough nothing runs for a while.
+end_of()
+{
+    local request=${1//@READY@/$AGENT_DIR/ready} ms
+
+    for ms in 80 800 8000; do
+        rm -f "$AGENT_DIR/ready"
+        id=$((id + 1))
+        got=$(ask "$(jq -c --argjson ms "$ms" 'if .timeout_ms then .timeout_ms = $ms else . end' <<<"$request")" \
+            "$2" "e$id" | jq -c '.exit | [.reason, .code, .signal, .oom, .tree]')
+        [[ "$1" == *@READY@* ]] && [ ! -e "$AGENT_DIR/ready" ] || return 0
+    done
+}
+
 @test "exec each end is told the same by Run, Start, Wait and Get, with pipes and with a terminal" {
-    local name request want got method n=0
+    local name request want got method n=0 id=0
 
     while IFS='|' read -r name request want; do
         for extra in '{}' '{"pty":{}}'; do
             for method in Run Start Wait Get; do
                 n=$((n + 1))
-                got=$(ask "$(jq -c ". + $extra" <<<"$request")" "$method" "e$n" | jq -c '.exit | [.reason, .code, .signal, .oom, .tree]')
+                end_of "$(jq -c ". + $extra" <<<"$request")" "$method"
                 [ "$got" = "$want" ] || fail "$name, $extra, $method: got $got, expected $want"
             done
         done
@@ -107,7 +121,7 @@ ROWS
                     jq -e '.exit.reason == "timeout" and .exit.tree == "gone"' >/dev/null || fail "$name, $how"
                 ;;
             cancel)
-                CURL_MAX_S=0.3 rpc Exec/Run "$(jq -n --arg s "$script"$'\n'"sleep 60" '{shell: $s, id: "x'$n'", kill_grace_ms: 100}')" 2>/dev/null || true
+                ask_and_leave Exec/Run "$(jq -n --arg s "$script"$'\n'"sleep 60" '{shell: $s, id: "x'$n'", kill_grace_ms: 100}')" /dev/null are_sleeping 1
                 rpc Exec/Wait '{"id":"x'$n'","timeout_ms":5000}' | jq -e '.exit.reason == "canceled"' >/dev/null || fail "$name, $how"
                 ;;
             signal)
@@ -129,13 +143,10 @@ ROWS
 }
 
 @test "exec two sleeps are gone within the timeout and the grace" {
-    local begin end
-
-    begin=$(date +%s%N)
-    rpc Exec/Run "{\"shell\":\"sleep ${SECONDS_NAME}1 & sleep ${SECONDS_NAME}2\",\"timeout_ms\":500,\"kill_grace_ms\":1000}" | jq -e '.exit.reason == "timeout" and .exit.tree == "gone"'
-    end=$(date +%s%N)
+    # TERM is enough for them: nothing waits for the end of a grace that is longer than the client's patience.
+    rpc Exec/Run "{\"shell\":\"sleep ${SECONDS_NAME}1 & sleep ${SECONDS_NAME}2\",\"timeout_ms\":500,\"kill_grace_ms\":120000}" --max-time 60 |
+        jq -e '.exit.reason == "timeout" and .exit.tree == "gone" and .usage.wall_ms >= 500'
     are_sleeping 0
-    [ $(((end - begin) / 1000000)) -lt 2500 ]
 }
 
 @test "exec a server that was started in the background goes on serving" {

@@ -56,6 +56,11 @@ PUT|"x"||412
 PUT||*|412
 PUT||W/TAG|412
 PUT||"x"|200
+PUT||"x", y|200
+PUT||"x|400
+PUT||"x" y|400
+PATCH||"x|400
+DELETE||"x|400
 PATCH|TAG||200
 PATCH|"x"||412
 PATCH||TAG|412
@@ -65,6 +70,9 @@ DELETE|"x"||412
 DELETE||*|412
 DELETE|*||204
 END
+    # A 304 has no body, and no length but the file's.
+    printf one >"$F"
+    agent_curl "$U" -D - -o /dev/null -H 'If-None-Match: *' | header Content-Length | grep -qx 3
     rm -f "$F"
     [ "$(agent_status "$U" -X PUT -d x -H 'If-Match: *')" = 412 ]
     [ "$(agent_status "$U" -X PUT -d x -H 'If-Match: "x"')" = 412 ]
@@ -350,7 +358,9 @@ END
     [ "$(agent_curl "/v1/files//proc/$AGENT_PID/comm")" = bellhopd ]
     [ "$(agent_curl "/v1/files//proc/$AGENT_PID/comm" -I | header Content-Length)" = 9 ]
     # Larger than what is looked at before the reply.
-    cmp <(agent_curl /v1/files//proc/kallsyms | head -c 300000) <(head -c 300000 /proc/kallsyms)
+    if [ -f /proc/kallsyms ]; then # it is hidden in a box
+        cmp <(agent_curl /v1/files//proc/kallsyms | head -c 300000) <(head -c 300000 /proc/kallsyms)
+    fi
     for path in /proc/self/maps /proc/cpuinfo /proc/mounts /sys/kernel/mm/transparent_hugepage/enabled; do
         [ ! -r "$path" ] || [ "$(agent_status "/v1/files/$path")" = 200 ] || fail "$path"
     done

@@ -183,7 +183,10 @@ check()
     check SetAttr "{\"path\":\"$D/f\",\"mode\":\"0604\",\"mtime\":\"2020-01-02T03:04:05.6Z\"}" \
         '.mode == "0604" and .mtime == "2020-01-02T03:04:05.600000000Z"'
     check SetAttr "{\"path\":\"$D/f\",\"owner\":\"nobody-at-all\"}" '.code == "not_found" and .field == "owner"'
-    check SetAttr "{\"path\":\"$D/f\",\"mtime\":\"yesterday\"}" '.field == "mtime"'
+    for t in yesterday 2023-02-30T00:00:00Z 2023-02-20T24:00:00Z 2023-02-20T-1:00:00Z ' 023-02-20T00:00:00Z' 2023-02-20T00:00:00; do
+        check SetAttr "{\"path\":\"$D/f\",\"mtime\":\"$t\"}" '.field == "mtime"'
+    done
+    check SetAttr "{\"path\":\"$D/f\",\"mtime\":\"2024-02-29T23:59:60Z\"}" '.mtime == "2024-03-01T00:00:00.000000000Z"'
     [ "$(id -u)" = 0 ] || return 0
     check SetAttr "{\"path\":\"$D/f\",\"owner\":\"nobody\",\"group\":\"1234\"}" '.user == "nobody" and .gid == 1234'
 }
@@ -200,6 +203,7 @@ check()
         '.code == "failed_precondition"'
     check Edit "{\"path\":\"$D/f\",\"edits\":[{\"old\":{\"text\":\"e\"},\"new\":{\"text\":\"E\"},\"all\":true}]}" '.replaced == 3'
     check Edit "{\"path\":\"$D/f\",\"edits\":[]}" '.field == "edits"'
+    check Edit "{\"path\":\"$D/f\",\"edits\":[{\"old\":{\"text\":\"o\"},\"new\":{\"text\":\"0\"},\"count\":0}]}" '.field == "edits[0].count"'
     check Edit "{\"path\":\"$D/f\",\"edits\":[{\"old\":{\"text\":\"e\"},\"nev\":1}]}" '.field == "edits[0].nev"'
     check Edit "{\"path\":\"$D/new\",\"create\":true,\"edits\":[{\"old\":{\"text\":\"\"},\"new\":{\"b64\":\"/wA=\"}}]}" \
         '.created and .bytes == 2'

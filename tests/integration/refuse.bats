@@ -7,7 +7,8 @@ load ../lib/agent
 load ../lib/node
 load ../lib/venv
 
-REPEAT=${REPEAT:-20} # of the small ones; of 100 MB the tenth
+REPEAT=${REPEAT:-20} # of the small ones; of 100 MB the tenth, or REPEAT_LARGE
+export REPEAT_LARGE=${REPEAT_LARGE:-$(((REPEAT + 9) / 10))}
 
 setup()
 {
@@ -23,14 +24,14 @@ teardown()
 
 small_disk() { mount -t tmpfs -o size=4m none "$AGENT_DIR/tiny" || skip "mounts are not allowed here"; }
 
-by_node() { "$(node_program)" "$BATS_TEST_DIRNAME/refuse.mjs" "$AGENT_URL" "$AGENT_TOKEN" "$AGENT_DIR" "$1" "$REPEAT"; }
+by_node() { node_client "$BATS_TEST_DIRNAME/refuse.mjs" "$AGENT_URL" "$AGENT_TOKEN" "$AGENT_DIR" "$1" "$REPEAT"; }
 
 by_httpx()
 {
     local python
 
     python=$(venv_python httpx 0.28.1) || skip "httpx can't be installed"
-    "$python" "$BATS_TEST_DIRNAME/refuse.py" "$AGENT_URL" "$AGENT_TOKEN" "$AGENT_DIR" "$1" "$REPEAT"
+    ${WIRE_BIN:+"$WIRE_BIN/launch"} "$python" "$BATS_TEST_DIRNAME/refuse.py" "$AGENT_URL" "$AGENT_TOKEN" "$AGENT_DIR" "$1" "$REPEAT"
 }
 
 # by_curl STATUS PATH TOKEN METHOD SIZES...
@@ -41,7 +42,7 @@ by_curl()
     shift 4
     for size in "$@"; do
         head -c "$size" /dev/zero >"$AGENT_DIR/body"
-        n=$([ "$size" -gt 20000000 ] && echo $(((REPEAT + 9) / 10)) || echo "$REPEAT")
+        n=$([ "$size" -gt 20000000 ] && echo "$REPEAT_LARGE" || echo "$REPEAT")
         for encoding in identity chunked; do
             for expect in '' 100-continue; do
                 for i in $(seq "$n"); do

@@ -17,7 +17,7 @@ const stream = n => {
 for (const size of which === "disk" ? ["100MB"] : Object.keys(sizes)) {
   if (which === "size" && size === "1MB") continue; // as the small one: all are over the limit
   for (const declared of [true, false]) {
-    for (let i = 0; i < (size === "100MB" || which === "size" ? Math.max(1, repeat / 10) : repeat); i++) {
+    for (let i = 0; i < (size === "100MB" || which === "size" ? Number(process.env.REPEAT_LARGE) : repeat); i++) {
       let n = sizes[size];
       const [want, path, auth] = {
         head: [401, `/v1/files/${dir}/f`, "Bearer wrong"],

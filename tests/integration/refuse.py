@@ -1,4 +1,5 @@
 """refuse.py URL TOKEN DIR CASE REPEAT: refusals in mid-upload must reach Python's httpx as their status."""
+import os
 import sys
 
 import httpx
@@ -20,7 +21,7 @@ for size in (sizes if case != "disk" else {"100MB": 0}):
     if case == "size" and size == "1MB":
         continue  # as the small one: all are over the limit
     for declared in (True, False):
-        for i in range(int(repeat) if size != "100MB" and case != "size" else max(1, int(repeat) // 10)):
+        for i in range(int(repeat) if size != "100MB" and case != "size" else int(os.environ["REPEAT_LARGE"])):
             want, path, auth = {
                 "head": (401, f"/v1/files/{directory}/f", "Bearer wrong"),
                 "size": (413, "/bellhop.v1.System/Info", "Bearer " + token),

@@ -334,10 +334,7 @@ END
     # Each line takes PCRE2 a while, below its limits for each place to begin at; all a minute.
     for _ in $(seq 20000); do echo aaaaaaaaaaaaaaaaaaaaaa; done >"$TREE/slow.txt"
     ticks() { awk '{ print $14 + $15 }' "/proc/$AGENT_PID/stat"; }
-    agent_curl /bellhop.v1.Search/Grep -H 'Content-Type: application/json' --max-time 1 \
-        --data-binary "{\"pattern\":\"(a|aa)+\$(?<!a)\",\"path\":\"$TREE/slow.txt\"}" >/dev/null 2>&1 || true
-    before=$(ticks)
-    [ "$before" -ge 20 ] # it was at work
+    is_at_work() { [ "$(ticks)" -ge $((start + 20)) ]; }
     is_idle()
     {
         local then
@@ -346,9 +343,43 @@ END
         sleep 0.2
         [ "$(ticks)" -le "$then" ]
     }
-    wait_until 5 is_idle
-    # Hundredths of a second of processor time since the client has gone.
-    [ $(($(ticks) - before)) -le 10 ]
+    for ASK_SOCKET in "" "$AGENT_SOCKET"; do
+        start=$(ticks)
+        ask_and_leave Search/Grep "{\"pattern\":\"(a|aa)+\$(?<!a)\",\"path\":\"$TREE/slow.txt\"}" /dev/null \
+            is_at_work
+        before=$(ticks)
+        wait_until 5 is_idle
+        # Hundredths of a second of processor time since the client has gone.
+        [ $(($(ticks) - before)) -le 5 ]
+    done
+}
+
+@test "ignore files that are links, not UTF-8 or too long: read as far as rg does, and told of" {
+    mv "$TREE/.gitignore" "$TREE/rules"
+    ln -s rules "$TREE/.gitignore"
+    printf 'b.h\n\xff\na.c\n' >"$TREE/src/.ignore"
+    [ "$(glob_rpc '"pattern":"*"' | jq -r 'select(.file.type == "file")|.file.path' | sort)" = \
+        "$(cd "$TREE" && rg --files --no-messages "$TREE" | sort)" ]
+    [ "$(glob_rpc '"pattern":"*"' | jq -r 'select(.end)|.end.incomplete[]|.path + ": " + .error')" = \
+        "$TREE/src/.ignore: has a line that is not UTF-8: the rules from there on do not count" ]
+    seq 25000 >"$TREE/src/.ignore"
+    [ "$(glob_rpc '"pattern":"*"' | jq -r 'select(.end)|.end.incomplete[]|.path + ": " + .error')" = \
+        "$TREE/src/.ignore: more than 20000 rules" ]
+    grep_rpc '"pattern":"TODO"' | jq -e 'select(.end)|.end.matches == 3'
+}
+
+@test "more than ten thousand ignore rules hide what they hide for rg" {
+    {
+        seq -f 'name-%g.txt' 12000
+        seq -f '/deep/*/dir-%g/' 3000
+        printf '!name-77.txt\n*.log\n!keep-1.log\n'
+    } >"$TREE/.gitignore"
+    mkdir -p "$TREE/deep/a/dir-2999" "$TREE/deep/a/dir-3001"
+    for n in 1 76 77 78 11999 12000 12001; do : >"$TREE/deep/name-$n.txt"; done
+    touch "$TREE/keep-1.log" "$TREE/keep-2.log" "$TREE"/deep/a/dir-2999/x "$TREE"/deep/a/dir-3001/x
+    files=$(cd "$TREE" && rg --files "$TREE" | sort)
+    [[ "$files" == *"/name-77.txt"* && "$files" != *"/name-78.txt"* && "$files" == *"dir-3001/x"* ]]
+    [ "$(glob_rpc '"pattern":"*","type":"file"' | jq -r 'select(.file)|.file.path' | sort)" = "$files" ]
 }
 
 @test "each encoding of the stream has the same messages" {

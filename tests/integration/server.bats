@@ -163,8 +163,26 @@ PY
     start_agent
     run raw_http 'GARBAGE\r\n\r\n'
     [[ $output != *"<html"* ]]
+    for head in 'GET /v1/health HTTP/1.1\r\n\r\n' \
+        'POST /v1/health HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n'; do
+        run raw_http "$head"
+        [[ $output != *"<html"* ]]
+        [[ $output == *" 400 "*"Content-Type: application/json"*'"code":"invalid_argument"'* ]] || fail "$head: $output"
+    done
     run raw_http "GET /v1/health HTTP/1.1\\r\\nHost: x\\r\\nX: $(head -c 40000 /dev/zero | tr '\0' a)\\r\\n\\r\\n"
     [[ $output != *"<html"* ]]
+}
+
+@test "a NUL in a head is refused wherever it stands" {
+    start_agent
+    for head in 'GET /v1/health\x00 HTTP/1.1\r\nHost: x' 'GET /v1/health HTTP/1.1\r\nHost: a\x00b' \
+        'GET /v1/health HTTP/1.1\r\nHost: x\r\nX: a\x00' 'GET /v1/health HTTP/1.1\r\nHost: x\r\nX\x00Y: a' \
+        'GET /v1/health HTTP/1.1\nHost: x\nX: \x00a'; do
+        run raw_http "$head\r\nConnection: close\r\n\r\n"
+        [ "$(grep -c '^HTTP/1' <<<"$output")" = 1 ] || fail "$head: $output"
+        [[ $output == *" 400 "* ]] || fail "$head: $output"
+    done
+    agent_curl /v1/health
 }
 
 @test "a head that the library refuses is answered once" {
@@ -576,7 +594,8 @@ PY
 
 @test "agent ends its commands and itself when asked to stop" {
     start_agent
-    pid=$(rpc Exec/Start '{"argv":["sleep","60"],"id":"s"}' --max-time 1 2>/dev/null | jq -r '.start.pid // empty' | head -n 1)
+    ask_and_leave Exec/Start '{"argv":["sleep","60"],"id":"s"}' "$AGENT_DIR/out" grep -q start "$AGENT_DIR/out"
+    pid=$(jq -r '.start.pid // empty' "$AGENT_DIR/out" | head -n 1)
     [ -n "$pid" ]
     kill "$AGENT_PID"
     wait_gone "$AGENT_PID" 8

@@ -189,8 +189,9 @@ metric()
     agent_curl "/v1/files/$AGENT_DIR/f" -o /dev/null
     [ "$(metric bellhop_received_bytes_total)" = $((received + 10)) ]
     [ "$(metric bellhop_sent_bytes_total)" -ge $((sent + 10)) ]
-    rpc Exec/Start '{"argv":["sleep","30"],"id":"m"}' -o /dev/null --max-time 1 || true
-    [ "$(metric bellhop_commands_running)" = 1 ]
+    runs() { [ "$(metric bellhop_commands_running)" = 1 ]; }
+    ask_and_leave Exec/Start '{"argv":["sleep","30"],"id":"m"}' /dev/null runs
+    runs
     [ "$(metric process_resident_memory_bytes)" -gt 0 ]
     [ "$(metric bellhop_connections)" -ge 1 ]
     agent_curl /v1/metrics -o /dev/null -D - | grep -qi '^content-type: text/plain; version=0.0.4'
@@ -222,10 +223,12 @@ promtool()
     agent_curl "/v1/archive?path=$AGENT_DIR&format=tar" -o /dev/null
     agent_curl /v1/nothing -o /dev/null
     agent_curl /v1/metrics >"$AGENT_DIR/metrics"
-    promtool --version >/dev/null
-    run promtool check metrics <"$AGENT_DIR/metrics"
-    echo "$output"
-    [ "$status" = 0 ] && [ -z "$output" ]
+    if [ -z "${BELLHOP_IN_BOX:-}" ]; then # it comes over the network
+        promtool --version >/dev/null
+        run promtool check metrics <"$AGENT_DIR/metrics"
+        echo "$output"
+        [ "$status" = 0 ] && [ -z "$output" ]
+    fi
     value() { sed -n "s/^$1 //p" "$AGENT_DIR/metrics"; }
     [ "$(value 'bellhop_commands_ended_total{reason="exited"}')" = 1 ]
     [ "$(value 'bellhop_commands_ended_total{reason="signaled"}')" = 1 ]
@@ -298,10 +301,10 @@ promtool()
             jq -r .stdout.text)" = 0 ]
     }
     wait_until 5 no_zombies
-    rpc Exec/Run '{"argv":["sh","-c","setsid sleep 61 >/dev/null 2>&1 & true"]}' -o /dev/null
+    rpc Exec/Run '{"argv":["sh","-c","setsid sleep 61.'$$' >/dev/null 2>&1 & true"]}' -o /dev/null
     inner=$(cat "/proc/$AGENT_PID/task/$AGENT_PID/children")
     kill -TERM $inner
     wait_gone "$AGENT_PID" 10
     wait "$AGENT_PID"
-    ! pgrep -f '^sleep 61$' >/dev/null
+    ! pgrep -fx "sleep 61.$$" >/dev/null
 }

@@ -65,6 +65,9 @@ one_port()
     [ "$(one_port "$PORT" '.ports[0] | [.protocol, .reachable, .process.command]')" = '["udp",false,"udp"]' ]
     [ "$(one_port "$AGENT_PORT" '.ports[0] | [.agent, .reachable]')" = '[true,false]' ]
     [ "$(one_port "$(free_port)" .ports)" = '[]' ]
+    for number in 0 65536; do
+        one_port "$number" '[.code, .field]' | grep -Fx '["invalid_argument","port"]'
+    done
 }
 
 @test "ports find the process of another user, and the command above a daemon's" {

@@ -31,7 +31,7 @@ in_runsc()
     local dir runsc box image pid status=0
     dir=$(runsc_dir) || skip "runsc can't be had from the backports here"
     runsc=$dir/runsc
-    image=$(readlink -f "$BATS_TEST_DIRNAME/../../build/image/slim/rootfs") || skip "there is no image"
+    image=$(readlink -f "$BATS_TEST_DIRNAME/../../build/image/tests/rootfs") || skip "there is no image"
     box=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-runsc-XXXXXX")
     mkdir "$box/in" "$box/state"
     cp "$BELLHOPD" "$box/in/bellhopd"

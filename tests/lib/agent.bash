@@ -27,7 +27,7 @@ start_agent()
 # Like start_agent, with exactly the options given (and AGENT_DIR made if there is none).
 run_agent()
 {
-    local line=
+    local line= piece=
 
     if [ -z "${AGENT_DIR:-}" ] || [ ! -d "$AGENT_DIR" ]; then
         AGENT_DIR=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-agent-XXXXXX")
@@ -44,7 +44,9 @@ run_agent()
     AGENT_PID=$!
     AGENT_PIDS+=("$AGENT_PID")
     for _ in $(seq 100); do
-        IFS= read -r -t 0.2 line <&9 && break
+        # At the end of its time, read has maybe taken a part of the line.
+        IFS= read -r -t 0.2 piece <&9 && line+=$piece && break
+        line+=$piece
         kill -0 "$AGENT_PID" 2>/dev/null || break
     done
     exec 9>&-
@@ -105,68 +107,13 @@ wait_until()
     return 1
 }
 
-# agent_curl PATH [CURL OPTION...]: with the token, over TCP. With ANSWERS_DIR (set by tests/run) the
-# answer is kept there, to be checked against /v1/openapi.json when all tests are over.
+# agent_curl PATH [CURL OPTION...]: with the token, over TCP.
 agent_curl()
 {
     local path=$1
 
     shift
-    set -- -sS --max-time "${CURL_MAX_S:-20}" -H "Authorization: Bearer $AGENT_TOKEN" "$@"
-    if [ -d "${ANSWERS_DIR:-/nonexistent}" ]; then
-        recorded_curl "$path" "$@"
-    else
-        curl "$@" "$AGENT_URL$path"
-    fi
-}
-
-# Bodies that are somebody's files, however large, are not kept; nor what a test wants in a file of its
-# own. What curl was told to write behind the body (-w) is cut off by whoever reads the record.
-recorded_curl()
-{
-    local path=$1 record=$ANSWERS_DIR/$BASHPID-$SRANDOM asked='' verb=GET arg last='' body=tee
-    local -a args=()
-
-    shift
-    for arg in "$@"; do
-        case $last in
-        -X | --request) asked=$arg ;;
-        -D | --dump-header) body=none ;;
-        -o | --output)
-            body=none
-            if [ "$arg" = /dev/null ]; then
-                arg=$record.body
-                body=file
-            fi
-            ;;
-        esac
-        case $arg in
-        -d* | --data*) verb=POST ;;
-        -T* | --upload-file) verb=PUT ;;
-        -I | --head) verb=HEAD ;;
-        esac
-        args+=("$arg")
-        last=$arg
-    done
-    verb=${asked:-$verb}
-    case $verb:$path in
-    *:/bellhop.v1.* | *:/v1/ready* | *:/v1/openapi.json | [PD]*:/v1/files/* | [PD]*:/v1/archive*) ;;
-    *)
-        if [ "$body" = file ]; then
-            args=("${args[@]/#$record.body//dev/null}")
-        fi
-        body=none
-        ;;
-    esac
-    printf '%s\n%s\n%s\n' "${BATS_TEST_FILENAME##*/}: ${BATS_TEST_DESCRIPTION:-}" "$verb" "$path" >"$record.asked"
-    if [[ " $* " != *" -D "* && " $* " != *" --dump-header "* ]]; then
-        args+=(-D "$record.head")
-    fi
-    if [ "$body" = tee ]; then
-        curl "${args[@]}" "$AGENT_URL$path" | tee "$record.body"
-        return "${PIPESTATUS[0]}"
-    fi
-    curl "${args[@]}" "$AGENT_URL$path"
+    curl -sS --max-time "${CURL_MAX_S:-20}" -H "Authorization: Bearer $AGENT_TOKEN" "$@" "$AGENT_URL$path"
 }
 
 # agent_status PATH [CURL OPTION...]: prints the status only.
@@ -193,10 +140,29 @@ rpc_status()
     rpc "$@" -o /dev/null -w '%{http_code}'
 }
 
-# n_fds: how many descriptors the agent has open.
+# ask_and_leave METHOD PARAMS OUT COMMAND...: a client that goes once the command succeeds. What it was told
+# until then is in OUT. ASK_SOCKET: through that unix socket.
+ask_and_leave()
+{
+    local method=$1 params=$2 out=$3 client
+
+    shift 3
+    curl -sSN ${ASK_SOCKET:+--unix-socket "$ASK_SOCKET"} -H "Authorization: Bearer $AGENT_TOKEN" \
+        -H 'Content-Type: application/json' --data-binary "$params" "$AGENT_URL/bellhop.v1.$method" >"$out" &
+    client=$!
+    wait_until 10 "$@"
+    kill "$client"
+    wait "$client" || true
+}
+
+# n_fds: how many descriptors the agent has open. Where nobody may look (in a box), it is asked.
 n_fds()
 {
-    find "/proc/$AGENT_PID/fd" -mindepth 1 2>/dev/null | wc -l
+    if [ -r "/proc/$AGENT_PID/fd/0" ]; then
+        find "/proc/$AGENT_PID/fd" -mindepth 1 2>/dev/null | wc -l
+    else
+        agent_curl /v1/metrics | sed -n 's/^process_open_fds //p'
+    fi
 }
 
 # need_mb N: skips a test that writes more than a small disk has.

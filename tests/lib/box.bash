@@ -9,13 +9,17 @@
 # test when something of them is left.
 
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
-BELLHOP=$BELLHOP_BUILD/bellhop
+BELLHOP=${WIRE_BIN:+$WIRE_BIN/bellhop}
+BELLHOP=${BELLHOP:-$BELLHOP_BUILD/bellhop}
+load ../lib/processes
 
 box_setup()
 {
     BOX_TMP=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-box-XXXXXX")
     export BELLHOP_STATE_DIR=$BOX_TMP/state
     export BELLHOP_CACHE_DIR=${BELLHOP_TEST_CACHE:-$BATS_TEST_DIRNAME/../../build/cache}
+    # Its programs are what tests write their guests in.
+    export BELLHOP_IMAGE=${TEST_IMAGE:-tests}
     export HOME=$BOX_TMP/home
     mkdir -p "$HOME"
 }
@@ -49,14 +53,9 @@ box_teardown()
 # directories and sockets. Prints nothing when nothing is left.
 traces()
 {
-    local pid id line
+    local id
 
-    for pid in /proc/[0-9]*; do
-        pid=${pid#/proc/}
-        [ "$pid" != "$$" ] || continue
-        line=$( (tr '\0' ' ' <"/proc/$pid/cmdline") 2>/dev/null) || continue
-        [[ "$line" != *"$BELLHOP_STATE_DIR"* ]] || echo "process $pid: $line"
-    done
+    processes_naming "$BELLHOP_STATE_DIR"
     grep -F "$BELLHOP_STATE_DIR" /proc/self/mountinfo | sed 's/^/mount /' || true
     find "$BELLHOP_STATE_DIR/boxes" -mindepth 1 -maxdepth 1 2>/dev/null | sed 's/^/directory /'
     for id in "${BOX_IDS[@]}"; do

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""check-answers.py DIR: what the tests got from the agent (agent_curl in agent.bash keeps it there),
-each answer against the agent's own OpenAPI document. Prints rows for the results of tests/run."""
+"""check-answers.py DIR WHOLE: what clients got from the agent in the tests (as tests/lib/wire recorded
+it), each answer against the agent's own OpenAPI document. When WHOLE is yes, all tests were run: then each
+method, each verb of each route and each query parameter must have been asked and answered with success,
+and no query parameter that the document does not have. Prints rows for the results of tests/run."""
 import collections
-import glob
 import json
 import os
 import re
@@ -11,6 +12,9 @@ import sys
 import tempfile
 
 import openapi
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "wire"))
+import exchanges  # noqa: E402
 
 BUILD = os.environ.get("BELLHOP_BUILD", openapi.TOP + "/build/release")
 SHOWN = 5  # problems of one test file
@@ -33,72 +37,84 @@ def read_document():
             agent.wait(20)
 
 
-def read_heads(path):
-    """The last head that curl wrote: (status, {name: value}); None when there was none."""
-    try:
-        text = open(path, encoding="latin1").read()
-    except FileNotFoundError:
-        return None
-    heads = [h for h in re.split(r"\r?\n\r?\n", text) if h.startswith("HTTP/")]
-    # An upgrade ends with a 101; a lone 100 says that the answer never came.
-    heads = [h for h in heads if not re.match(r"HTTP/\S+ 1(?!01)\d\d", h)]
-    if not heads:
-        return None
-    lines = heads[-1].splitlines()
-    fields = dict(l.split(":", 1) for l in lines[1:] if ":" in l)
-    return int(lines[0].split()[1]), {k.lower(): v.strip() for k, v in fields.items()}
+# The agent's own routes: other servers of the tests (models, proxied ones) have others.
+OURS = re.compile(r"/(bellhop\.v1\.\w+/|v1/(health|ready|metrics|openapi\.json|files|archive|uploads|proxy|tunnel)\b)")
 
 
-def read_body(path, fields):
-    """Without the head that `curl -i` wrote before it and what -w wrote behind; None: not kept."""
-    try:
-        body = open(path, "rb").read(4 * 1024 * 1024)
-    except FileNotFoundError:
-        return None
-    while body.startswith(b"HTTP/1."):
-        body = body.split(b"\r\n\r\n", 1)[1] if b"\r\n\r\n" in body else b""
-    if "content-length" in fields:
-        length = int(fields["content-length"])
-        return body[:length] if len(body) >= length else None
-    return body
+def is_kept_kind(kind):
+    """Streams are read as far as they are kept; of a document the whole is wanted."""
+    return kind.startswith(("application/x-ndjson", "text/event-stream", "application/connect+json"))
 
 
-def check(doc, record):
-    """A problem of one record, or None; and which method it called with success."""
-    title, verb, path = open(record).read().split("\n")[:3]
-    stem = record[:-len("asked")]
-    head = read_heads(stem + "head")
-    if head is None:
-        return title, None, None  # the agent never answered: the test's own business
-    status, fields = head
-    if "authorization" in path.lower():
-        return title, None, None
-    body = read_body(stem + "body", fields)
-    called = path[len("/bellhop.v1."):] if status == 200 and path.startswith("/bellhop.v1.") else None
-    kind = fields.get("content-type", "")
-    if kind.startswith("application/x-ndjson") and body is not None and "transfer-encoding" in fields:
-        body = re.sub(rb"\n[^{\n][^\n]*$", b"\n", body)  # of -w
-    found = doc.check(verb, path, status, kind, body)
-    return title, f"{verb} {path} {status}: {found[0]}" if found else None, called
+def query_of(path):
+    query = path.partition("?")[2].partition("#")[0]
+    return {piece.partition("=")[0] for piece in query.split("&") if piece}
 
 
-def main(directory):
+class Seen:
+    """What was asked and answered with success."""
+
+    def __init__(self, doc):
+        self.doc = doc
+        self.asked = collections.Counter()  # (described path, verb)
+        self.parameters = collections.defaultdict(set)
+
+    def add(self, x):
+        found = self.doc.find(x.path)
+        if found is None or x.status >= 400:
+            return
+        self.asked[found, x.verb.lower()] += 1
+        if not found.startswith("/v1/proxy/"):  # its query is for who is behind it
+            self.parameters[found, x.verb.lower()] |= query_of(x.path)
+
+    def missing(self):
+        for path, verbs in self.doc.doc["paths"].items():
+            common = verbs.get("parameters", [])
+            for verb, operation in verbs.items():
+                if verb == "parameters":
+                    continue
+                if not self.asked[path, verb]:
+                    yield f"{verb.upper()} {path} was never answered with success"
+                if verb in ("head", "options"):  # HEAD is GET without its body; OPTIONS does nothing
+                    continue
+                known = {p["name"] for p in common + operation.get("parameters", []) if p.get("in") == "query"}
+                used = self.parameters[path, verb]
+                for name in sorted(known - used):
+                    yield f"{verb.upper()} {path}: its parameter '{name}' was never used"
+                for name in sorted(used - known):
+                    yield f"{verb.upper()} {path}: it took a parameter '{name}' that is not in the document"
+        for service, method, _, _ in openapi.read_methods():
+            if not self.asked[f"/bellhop.v1.{service}/{method}", "post"]:
+                yield f"{service}/{method} was never answered with success"
+
+
+def row(name, problems):
+    print("contract", name, "fail" if problems else "ok", sep="\t")
+    for p in problems[:SHOWN]:
+        print("#", p[:900], file=sys.stderr)
+    if len(problems) > SHOWN:
+        print(f"# and {len(problems) - SHOWN} more of: {name}", file=sys.stderr)
+
+
+def main(directory, whole):
     doc = openapi.Document(read_document())
+    seen = Seen(doc)
     problems = collections.defaultdict(list)
     n = collections.Counter()
-    for record in sorted(glob.glob(directory + "/*.asked")):
-        title, problem, _ = check(doc, record)
-        file = title.split(":")[0]
+    for x in exchanges.read_all(directory):
+        if not OURS.match(x.path):
+            continue
+        file = x.test.split(":")[0]
+        kind = x.fields.get("content-type", "")
+        found = doc.check(x.verb, x.path, x.status, kind, x.body if x.whole or is_kept_kind(kind) else None)
         n[file] += 1
-        if problem:
-            problems[file].append(f"{title}: {problem}")
+        seen.add(x)
+        if found:
+            problems[file].append(f"{x.test}: {x.verb} {x.path} {x.status}: {found[0]}")
     for file in sorted(n):
-        name = f"answers in {file} are as /v1/openapi.json has them ({n[file]})"
-        print("contract", name, "fail" if problems[file] else "ok", sep="\t")
-        for p in problems[file][:SHOWN]:
-            print("#", p[:900], file=sys.stderr)
-        if len(problems[file]) > SHOWN:
-            print(f"# and {len(problems[file]) - SHOWN} more in {file}", file=sys.stderr)
+        row(f"answers in {file} are as /v1/openapi.json has them ({n[file]})", problems[file])
+    if whole == "yes":
+        row("every method, route and parameter of the document was used, and no other", list(seen.missing()))
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[2])

@@ -2,6 +2,7 @@
 """exec_many.py SOCKET TOKEN DIR N LIMIT: N commands at once, each held at a gate, where the agent allows
 LIMIT: all that are allowed run at the same time, each past them is refused at once, and when the gate
 opens each gives its own output and code. Prints one JSON line."""
+import errno
 import json
 import os
 import select
@@ -42,6 +43,16 @@ class Call:
         return int(head.split()[1]), json.loads(body)
 
 
+def open_gate():
+    """Each reader's open returns, and its end of file comes at once. Without a reader nothing is waited for:
+    they may all be through, and only their answers on the way."""
+    try:
+        os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as e:
+        if e.errno != errno.ENXIO:
+            raise
+
+
 def running():
     commands = Call("List", {}).reply(20)[1]["commands"]
     return sum(c["state"] == "running" for c in commands)
@@ -55,14 +66,14 @@ most = running()
 begin = time.monotonic()
 late = Call("Run", {"argv": ["true"]}).reply(20)
 late_ms = (time.monotonic() - begin) * 1000
-with open(gate, "w"):  # each reader's open returns, and its end of file comes when this one goes
-    pass
+open_gate()
+deadline = time.monotonic() + 90
 results = []
 for i, call in enumerate(calls):
     answer = call.reply(1)
     while answer is None and time.monotonic() < deadline:
-        with open(gate, "w"):  # one that came to the gate after it had been open
-            answer = call.reply(1)
+        open_gate()  # for one that came to the gate after it had been open
+        answer = call.reply(1)
     results.append(answer)
 good = sum(r is not None and r[0] == 200 and r[1]["stdout"]["text"] == f"{i}\n" and r[1]["exit"]["code"] == i % 200
            for i, r in enumerate(results))

@@ -13,7 +13,7 @@ inner()
     path=$(tr : '\n' <<<"$PATH" | grep -v bats-core | paste -sd :)
     # shellcheck disable=SC2086 # INNER_AS is several words
     out=$(env -i PATH="$path" HOME="$dir" TERM=dumb LC_ALL=C.UTF-8 TMPDIR="$dir" \
-        BELLHOP_BUILD="${INNER_BUILD:-$BELLHOP_BUILD}" \
+        BELLHOP_BUILD="${INNER_BUILD:-$BELLHOP_BUILD}" ${WIRE_DIR:+WIRE_DIR="$WIRE_DIR"} \
         ${INNER_AS:-} bats --tap --filter "$filter" "$@" 3>&- 4>&- 2>&1 </dev/null) || status=$?
     # shellcheck disable=SC2034 # for the caller
     INNER_PASSED=$(grep -c '^ok ' <<<"$out" || true)

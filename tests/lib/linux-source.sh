@@ -17,25 +17,11 @@ fetch()
 {
     work=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-linux-XXXXXX")
     trap 'rm -rf "$work"' EXIT
-    mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/got"
-    # A pool may lack the tarball of the newest version: then another one will do.
-    {
-        "$top/scripts/debian-sources.sh"
-        "$top/scripts/debian-sources.sh" bookworm bullseye
-    } | sort -u | while read -r uri suite keyring; do
-        echo "deb-src [signed-by=$keyring] $uri $suite main"
-    done >"$work/src.list"
-    cat >"$work/apt.conf" <<CONF
-Dir::Etc::sourcelist "$work/src.list";
-Dir::Etc::sourceparts "-";
-Dir::State::lists "$work/lists";
-Dir::Cache "$work/cache";
-APT::Sandbox::User "root";
-Acquire::Retries "3";
-CONF
+    mkdir "$work/got"
+    # A pool may lack the tarball of the newest version: then another one will do, and another suite.
+    "$top/scripts/private-apt.sh" "$work/apt" deb-src own bookworm bullseye || true
     (
-        export APT_CONFIG="$work/apt.conf"
-        apt-get -qq update || true
+        export APT_CONFIG="$work/apt/apt.conf"
         cd "$work/got"
         apt-cache showsrc --only-source linux | sed -n 's/^Version: //p' | sort -urV |
             while read -r version; do
@@ -43,7 +29,7 @@ CONF
             done
         ls linux_*.orig.tar.xz
     ) >"$work/log" 2>&1 || {
-        cat "$work/log" >&2
+        cat "$work/apt/log" "$work/log" >&2
         echo "linux-source: apt has no source package 'linux'" >&2
         exit 1
     }

@@ -11,7 +11,7 @@ NODE_DIR=$NODE_ROOT/build/test/node/$(basename "$BATS_TEST_FILENAME" .bats)
 
 node_program()
 {
-    local image=$NODE_ROOT/build/image/slim/rootfs/usr/local
+    local image=$NODE_ROOT/build/image/tests/rootfs/usr/local
 
     if [ "$(node -p 'process.versions.node.split(".")[0] >= 20' 2>/dev/null)" = true ]; then
         command -v node
@@ -20,9 +20,12 @@ node_program()
     fi
 }
 
+# node_client ARG...: node as a client of the agent, recorded (tests/lib/wire) as curl and python3 are.
+node_client() { ${WIRE_BIN:+"$WIRE_BIN/launch"} "$(node_program)" "$@"; }
+
 npm_command()
 {
-    local image=$NODE_ROOT/build/image/slim/rootfs/usr/local
+    local image=$NODE_ROOT/build/image/tests/rootfs/usr/local
 
     if command -v npm >/dev/null 2>&1; then
         npm "$@"
@@ -54,5 +57,5 @@ run_node()
 
     shift
     cp "$script" "$NODE_DIR/"
-    (cd "$NODE_DIR" && "$(node_program)" "$(basename "$script")" "$@")
+    (cd "$NODE_DIR" && node_client "$(basename "$script")" "$@")
 }

@@ -11,7 +11,8 @@
 
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 REPO=$BATS_TEST_DIRNAME/../..
-IMAGE_DIR=${IMAGE_DIR:-$(readlink -f "$REPO/build/image/slim")}
+load ../lib/processes
+IMAGE_DIR=${IMAGE_DIR:-$(readlink -f "$REPO/build/image/tests")}
 AGENT=${AGENT:-$(readlink -f "$BELLHOP_BUILD/bellhopd")}
 
 oci_setup_file()
@@ -44,6 +45,18 @@ drive()
 }
 
 box_dir() { echo "$STATE/boxes/$1"; }
+
+# cgroup_of ID: the name of its control groups, with the state directory's hash (FNV-1a): other tests
+# have boxes of the same id.
+cgroup_of()
+{
+    local hash=2166136261 i
+
+    for ((i = 0; i < ${#STATE}; i++)); do
+        hash=$((((hash ^ $(printf '%d' "'${STATE:i:1}")) * 16777619) & 0xffffffff))
+    done
+    printf 'bellhop-%08x-%s\n' "$hash" "$1"
+}
 
 box_pid() { jq -r .init.pid "$(box_dir "$1")/run.json"; }
 
@@ -100,21 +113,15 @@ as_user() { run_in_box "$1" user "$2"; }
 # mounts, network and user namespaces (by what holds them), directories, sockets.
 traces()
 {
-    local dir id pid
+    local id pid group
 
-    for dir in /proc/[0-9]*; do
-        pid=${dir#/proc/}
-        case $pid in "$$" | "$BASHPID") continue ;; esac
-        [ "$(sed 's/.*) //; s/ .*//' "$dir/stat" 2>/dev/null)" != Z ] || continue
-        if tr '\0' ' ' <"$dir/cmdline" 2>/dev/null | grep -qF "$STATE"; then
-            echo "process $pid: $(tr '\0' ' ' <"$dir/cmdline")"
-        fi
-        for id in "${BOXES[@]}"; do
-            grep -qs "bellhop-[0-9a-f]*-$id" "$dir/cgroup" && echo "process $pid in the cgroup of $id"
-        done
-    done
+    processes_naming "$STATE"
     for id in "${BOXES[@]}"; do
-        find /sys/fs/cgroup -maxdepth 2 -type d -name "bellhop-*-$id" | sed 's/^/cgroup /'
+        group=$(cgroup_of "$id")
+        for pid in $(grep -ls "/$group" /proc/[0-9]*/cgroup | cut -d / -f 3); do
+            grep -qs '^State:.*Z' "/proc/$pid/status" || echo "process $pid in the cgroup of $id"
+        done
+        find /sys/fs/cgroup -maxdepth 2 -type d -name "$group" | sed 's/^/cgroup /'
         [ ! -e "$(box_dir "$id")" ] || echo "directory $(box_dir "$id")"
     done
     grep -F "$STATE" /proc/self/mountinfo | sed 's/^/mount /'

@@ -12,10 +12,10 @@ import jsonschema
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Statuses that HTTP has for what the sixteen codes have no word for.
 OTHER_STATUS = {
-    400: "data_loss", 405: "unimplemented", 408: "deadline_exceeded", 412: "aborted", 413: "resource_exhausted",
+    400: "data_loss", 502: "unavailable", 405: "unimplemented", 408: "deadline_exceeded", 412: "aborted", 413: "resource_exhausted",
     410: ("aborted", "data_loss", "invalid_argument", "resource_exhausted", "permission_denied", "not_found"),
     415: ("invalid_argument", "unimplemented"), 416: "out_of_range", 426: "invalid_argument",
-    503: "resource_exhausted", 507: "resource_exhausted", 431: "resource_exhausted",
+    503: "resource_exhausted", 507: "resource_exhausted", 431: ("resource_exhausted", "invalid_argument"),
 }
 
 
@@ -110,7 +110,7 @@ class Document:
         if found.startswith("/v1/proxy/") and kind != "application/json":
             return []
         if op is None:
-            return [] if status in (405, 401, 400, 403) else [f"{verb} {path}: not in the document, and answered with {status}"]
+            return [] if status in (405, 401, 400, 403, 413, 431) else [f"{verb} {path}: not in the document, and answered with {status}"]
         response = op["responses"].get(str(status))
         if response and "$ref" in response:
             name = response["$ref"].rsplit("/", 1)[1]

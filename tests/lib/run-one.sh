@@ -12,7 +12,11 @@ limit=$(sed -n '1,10s/^# *time-limit: *\([0-9][0-9]*\).*/\1/p' "$file" 2>/dev/nu
 limit=${limit:-$TEST_LIMIT_S}
 
 case $file in
-*.bats) set -- bats --tap "$file" ;;
+*.bats)
+    PATH=${WIRE_BIN:+$WIRE_BIN:}$PATH
+    export PATH
+    set -- bats --tap "$file"
+    ;;
 *) set -- "$file" ;;
 esac
 

@@ -3,7 +3,7 @@
 # with this repository cloned into it (and what is not committed yet copied over), in namespaces of
 # its own; in it `make MAKE_ARGUMENTS`, or by default what the README promises a newcomer: `make
 # test`, then `make run AGENT=none` twice and `bellhop rm`. The root gets what a user's machine would
-# have: the apt sources, name servers, npm settings and CA certificates of this one. Needs root.
+# have: the apt sources, name servers, npm and pip settings and CA certificates of this one. Needs root.
 #
 # BARE_ROOT=DIR keeps the root there and uses it again.
 set -eu
@@ -28,7 +28,8 @@ copy_settings()
 {
     cp /etc/resolv.conf /etc/hosts "$root/etc/"
     cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-    for file in /etc/npmrc /usr/etc/npmrc /usr/local/etc/npmrc "${HOME:-/root}/.npmrc"; do
+    for file in /etc/npmrc /usr/etc/npmrc /usr/local/etc/npmrc "${HOME:-/root}/.npmrc" /etc/pip.conf \
+        "${HOME:-/root}/.config/pip/pip.conf"; do
         [ ! -e "$file" ] || install -D -m 600 "$file" "$root/$file"
     done
 }

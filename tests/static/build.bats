@@ -47,6 +47,7 @@ setup()
     run root/usr/bin/bellhop doctor
     [[ "$output" == *"$PWD/root/usr/libexec/bellhop/bellhop-monitor"* ]]
     [[ "$output" == *"$PWD/root/usr/share/bellhop/bootstrap"* ]]
+    [[ "$output" == *"image slim"*"not built yet"* ]]
     # A program built against the installed files alone.
     printf '#include <bellhop/bellhop.h>\nint main(void) { return 0; }\n' >main.c
     gcc -I root/usr/include main.c -L root/usr/lib -lbellhop -o main

@@ -13,7 +13,7 @@ setup()
 # The outer runner's and bats' own settings must not leak into the one under test.
 run_runner()
 {
-    run env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$HOME" tests/run "$@"
+    run env -i ${TEST_JOBS:+TEST_JOBS="$TEST_JOBS"} PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$HOME" tests/run "$@"
 }
 
 demo()
@@ -63,10 +63,10 @@ last_line()
 }
 
 @test "a file that is stopped at its time limit fails the run" {
-    printf '# time-limit: 1\n@test "fast" { true; }\n@test "slow" { sleep 60; }\n' | demo slow
+    printf '# time-limit: 10\n@test "fast" { true; }\n@test "slow" { sleep 600; }\n' | demo slow
     run_runner
     [ "$status" -ne 0 ]
-    [[ "$output" == *"stopped after its limit of 1 s"* ]]
+    [[ "$output" == *"stopped after its limit of 10 s"* ]]
     [[ "$output" == *"1 of 2 tests did not run"* ]]
 }
 
@@ -77,6 +77,21 @@ last_line()
     [ "$status" -ne 0 ]
     [[ "$output" == *"F3 names a test that did not run: no such test"* ]]
     [[ "$output" != *"F2"* ]]
+}
+
+@test "background files run beside all others, and are waited for" {
+    printf '# background\n@test "behind" { mkfifo go; read -r line <go; [ "$line" = go ]; }\n' | demo a-behind
+    printf '# serial\n@test "last" { [ -e was-busy ]; until [ -p go ]; do sleep 0.05; done; echo go >go; }\n' | demo b-last
+    printf '@test "other" { touch was-busy; }\n' | demo c-other
+    run_runner
+    [ "$(last_line)" = "3 passed, 0 failed" ]
+}
+
+@test "early files are begun before others" {
+    printf '@test "late" { [ -e begun ]; }\n' | demo a-late
+    printf '# early\n@test "early" { touch begun; }\n' | demo b-early
+    TEST_JOBS=1 run_runner
+    [ "$(last_line)" = "2 passed, 0 failed" ]
 }
 
 @test "serial files run alone and after the others" {

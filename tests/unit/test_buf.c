@@ -1,5 +1,7 @@
 #include "common/buf.h"
 
+#include <inttypes.h>
+
 #include "test.h"
 
 TEST(buf_grows_and_ends_in_a_nul)
@@ -49,4 +51,19 @@ TEST(buf_takes_bytes_with_nuls)
     T_INT(buf_add(&b, NULL, 0, NULL), 0);
     T_INT(b.len, 3);
     T_MEM(b.data, "a\0b", 4);
+}
+
+TEST(buf_writes_numbers_as_printf_does)
+{
+    static const int64_t numbers[] = {0, 7, -7, 10, 1234567890123, INT64_MAX, INT64_MIN};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        _cleanup_buf_ struct buf b;
+        char want[32];
+
+        buf_init(&b, 100);
+        (void)snprintf(want, sizeof(want), "%" PRId64, numbers[i]);
+        T_INT(buf_add_i64(&b, numbers[i], NULL), 0);
+        T_STR(b.data, want);
+    }
 }

@@ -2,6 +2,8 @@
  * Archives that are cut, bent, raced or met by a failing disk: the target is the old tree or the new
  * one, never a mixture, and nothing outside it changes. Each system call that changes files fails
  * once (the linker puts the functions below in their place; see the Makefile).
+ *
+ * early (it is a long one)
  */
 #include <pthread.h>
 #include <stdarg.h>

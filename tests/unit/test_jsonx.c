@@ -153,6 +153,22 @@ TEST(jsonx_refuses_duplicates_garbage_and_depth)
     T_OK(!v);
 }
 
+TEST(jsonx_says_which_field_is_there_twice_and_that_a_number_is_too_large)
+{
+    static const char twice[] = "{\"b\":{\"a\":1,\"c\":0,\"a\":2}}";
+    static const char large[] = "{\"a\":9223372036854775808}";
+    json_t *v = NULL;
+    struct err e = {0};
+
+    T_INT(jx_parse(twice, sizeof(twice) - 1, &v, &e), -ERR_INVALID);
+    T_STR(e.field, "a");
+    T_STR(e.message, "field 'a' is there twice");
+    e = (struct err){0};
+    T_INT(jx_parse(large, sizeof(large) - 1, &v, &e), -ERR_INVALID);
+    T_STR(e.message, "the number that ends at byte 24 is too large");
+    T_OK(!v);
+}
+
 TEST(jsonx_bytes_are_text_or_base64)
 {
     struct jx_bytes b = {0};

@@ -42,6 +42,24 @@ TEST(jtext_every_byte_comes_back_as_it_was)
     }
 }
 
+/* Text is written several bytes at a time: each byte in each place among others. */
+TEST(jtext_what_must_be_escaped_is_found_in_every_place)
+{
+    for (unsigned c = 1; c < 0x80; c++) {
+        for (size_t at = 0; at < 20; at++) {
+            char data[20];
+            _cleanup_json_ json_t *v = NULL;
+            const char *back;
+
+            memset(data, at % 2 ? '!' : '~', sizeof(data)); /* beside '"' and at the end of ASCII */
+            data[at] = (char)c;
+            v = written(data, sizeof(data));
+            back = json_string_value(json_object_get(v, "text"));
+            T_OK(back && strlen(back) == sizeof(data) && memcmp(back, data, sizeof(data)) == 0);
+        }
+    }
+}
+
 TEST(jtext_puts_commas_and_numbers_where_they_belong)
 {
     struct buf out = {.max = 4096};

@@ -39,6 +39,27 @@ static void note(struct loop *l, void *arg)
     order[strlen(order)] = *(const char *)arg;
 }
 
+static void note_at_end(struct loop *l, void *arg)
+{
+    note(l, loop_is_over(l) ? arg : (void *)"?");
+    if (*(const char *)arg == 'a')
+        T_INT(loop_post_sure(l, note_at_end, (void *)"c", NULL), 0);
+}
+
+TEST(what_gives_back_is_run_also_when_the_loop_has_ended)
+{
+    struct loop *l = new_loop();
+
+    stop_after(l, 1);
+    T_INT(loop_run(l, NULL), 0);
+    T_INT(loop_post_sure(l, note_at_end, (void *)"a", NULL), 0);
+    T_INT(loop_post(l, note, (void *)"x", NULL), 0);
+    T_INT(loop_post_sure(l, note_at_end, (void *)"b", NULL), 0);
+    T_STR(order, "");
+    loop_free(l);
+    T_STR(order, "abc");
+}
+
 TEST(timers_run_in_the_order_of_their_time)
 {
     struct loop *l = new_loop();
@@ -90,6 +111,48 @@ static void *poster(void *arg)
     for (int i = 0; i < 1000; i++)
         T_INT(loop_post(arg, count, NULL, NULL), 0);
     return NULL;
+}
+
+static void note_and_stop(struct loop *l, void *arg)
+{
+    note(l, arg);
+    loop_stop(l);
+}
+
+TEST(what_is_posted_lazily_keeps_its_place_and_runs_without_any_other_reason)
+{
+    struct loop *l = new_loop();
+
+    T_INT(loop_post_lazily(l, note, (void *)"a", NULL), 0);
+    T_INT(loop_post(l, note, (void *)"b", NULL), 0);
+    T_INT(loop_post_lazily(l, note_and_stop, (void *)"c", NULL), 0);
+    T_INT(loop_run(l, NULL), 0);
+    T_STR(order, "abc");
+    loop_free(l);
+    l = new_loop();
+    T_INT(loop_post_lazily(l, note, (void *)"d", NULL), 0);
+    T_INT(loop_post_lazily(l, note_and_stop, (void *)"e", NULL), 0);
+    T_INT(loop_run(l, NULL), 0); /* nothing else wakes it */
+    T_STR(order, "abcde");
+    loop_free(l);
+}
+
+TEST(quiet_is_told_of_once_after_something_has_happened)
+{
+    struct loop *l = new_loop();
+
+    loop_on_quiet(l, note, (void *)"q");
+    stop_after(l, 800);
+    T_INT(loop_run(l, NULL), 0);
+    T_STR(order, ""); /* nothing but its own timer */
+    loop_free(l);
+    l = new_loop();
+    loop_on_quiet(l, note, (void *)"q");
+    T_INT(loop_post(l, note, (void *)"p", NULL), 0);
+    stop_after(l, 2000);
+    T_INT(loop_run(l, NULL), 0);
+    T_STR(order, "pq");
+    loop_free(l);
 }
 
 TEST(posts_from_many_threads_all_run_before_the_stop)

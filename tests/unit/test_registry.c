@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -579,6 +580,63 @@ TEST(oldest_finished_output_gives_way_first_and_its_counts_stay)
     box_down(&b);
 }
 
+static void on_change(void *arg)
+{
+    (void)arg;
+}
+
+/* To the end of a "seq -f %07.0f 0 n", in small steps. */
+static void read_all(struct proc *p, struct proc_sub *s, uint64_t wanted)
+{
+    int64_t deadline = clock_mono_ms() + 25000;
+    char want[16], buf[7777];
+    uint64_t at = 0, held = 0;
+    size_t n;
+
+    while (at < wanted && clock_mono_ms() < deadline) {
+        T_INT(proc_read(p, s, PROC_STDOUT, at, buf, sizeof(buf), &n, &held, NULL), 0);
+        for (size_t k = 0; k < n; k++) {
+            (void)snprintf(want, sizeof(want), "%07u\n", (unsigned)((at + k) / 8));
+            T_OK(buf[k] == want[(at + k) % 8]);
+        }
+        at += n;
+        if (!n)
+            (void)usleep(1000);
+    }
+    T_INT(at, wanted);
+}
+
+/* The first has ended before its reader began; the others flood meanwhile. */
+TEST(reader_that_must_not_miss_any_gets_all_though_the_memory_for_output_is_used_up)
+{
+    struct box b = {.options = {.output_bytes = 200 * 1000}};
+    struct proc_sub s[3] = {0};
+    struct proc *p[3];
+    struct proc_info i;
+    bool is_new;
+
+    box_up(&b);
+    for (int n = 0; n < 3; n++) {
+        struct proc_spec spec =
+            script_of(n ? "exec seq -f %07.0f 0 199999" : "exec seq -f %07.0f 0 9999");
+
+        s[n] = (struct proc_sub){.fn = on_change, .is_lossless = true};
+        T_INT(registry_start(b.reg, &spec, &p[n], &is_new, NULL), 0);
+        T_INT(proc_subscribe(p[n], &s[n], NULL), 0);
+        do
+            proc_get_info(p[n], &i);
+        while (n == 0 && i.state != PROC_ENDED && usleep(1000) == 0);
+    }
+    read_all(p[1], &s[1], 1600000);
+    read_all(p[2], &s[2], 1600000);
+    read_all(p[0], &s[0], 80000);
+    for (int n = 0; n < 3; n++) {
+        proc_unsubscribe(p[n], &s[n]);
+        proc_unref(p[n]);
+    }
+    box_down(&b);
+}
+
 TEST(command_past_the_most_at_once_is_refused_at_once)
 {
     struct box b = {.options = {.max_running = 2}};
@@ -735,6 +793,44 @@ TEST(many_at_once_each_have_their_own_code)
         T_INT(i.code, n % 100);
         proc_unref(p[n]);
     }
+    box_down(&b);
+}
+
+static size_t n_descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    size_t n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        (void)closedir(d);
+    return n;
+}
+
+/* On one processor the command is often over before the thread that starts it goes on. */
+TEST(command_that_ends_before_its_start_has_returned_is_whole)
+{
+    struct registry_counts c;
+    struct box b = {0};
+    size_t before;
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    CPU_SET((unsigned)sched_getcpu(), &one);
+    T_INT(sched_setaffinity(0, sizeof(one), &one), 0);
+    box_up(&b);
+    expect_output(&b, SPEC("echo", "first"), "first\n");
+    before = n_descriptors();
+    for (int n = 0; n < 200; n++)
+        expect_output(&b, SPEC("echo", "some", "words"), "some words\n");
+    expect_failure(&b, SPEC("/nowhere/no-program"), ERR_NOT_FOUND, "argv[0]");
+    registry_count(b.reg, &c);
+    T_INT(c.started_total, 201);
+    T_INT(c.ended_total[REASON_EXITED], 201);
+    T_INT(c.failed_total, 1);
+    T_INT(c.running, 0);
+    T_INT(n_descriptors(), before);
     box_down(&b);
 }
 

@@ -15,8 +15,11 @@ static struct request *nobody;
 
 static void begin(int64_t age_ms)
 {
+    struct resume_store *store = NULL;
+
     T_INT(pool_new(&pool, &e), 0);
-    T_INT(resumes_new(pool, age_ms, &table, &e), 0);
+    T_INT(resume_store_new(NULL, NULL, NULL, &store, &e), 0);
+    T_INT(resumes_new(pool, age_ms, store, &table, &e), 0);
     nobody = calloc(1, sizeof(*nobody));
     (void)pthread_mutex_init(&nobody->lock, NULL);
     nobody->refs = 1;

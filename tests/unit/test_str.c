@@ -22,6 +22,12 @@ TEST(str_numbers_are_whole_and_within_bounds)
     T_INT(str_parse_i64("-42", -100, 100, &i, &e), 0);
     T_INT(i, -42);
     T_INT(str_parse_i64("--4", -100, 100, &i, &e), -ERR_INVALID);
+    T_INT(str_parse_i64("-9223372036854775808", INT64_MIN, INT64_MAX, &i, &e), 0);
+    T_OK(i == INT64_MIN);
+    T_INT(str_parse_i64("9223372036854775808", INT64_MIN, INT64_MAX, &i, &e), -ERR_INVALID);
+    T_INT(str_parse_i64("-9223372036854775809", INT64_MIN, INT64_MAX, &i, &e), -ERR_INVALID);
+    T_INT(str_parse_i64("-0", INT64_MIN, INT64_MAX, &i, &e), 0);
+    T_OK(i == 0);
 }
 
 TEST(str_durations_need_a_unit)

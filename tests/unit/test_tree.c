@@ -87,3 +87,50 @@ TEST(tree_signal_reaches_every_member_also_stopped_ones)
     T_INT(n, 0);
     T_INT(waitpid(a.leader, NULL, 0), a.leader);
 }
+
+/* It forks as fast as it can, up to a bound, and none of its children ends by itself. */
+static pid_t start_forking(rlim_t mark)
+{
+    struct rlimit lim = {mark, mark};
+    int ready[2];
+    char byte;
+    pid_t pid;
+
+    T_INT(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        (void)setsid();
+        (void)setrlimit(RLIMIT_RTTIME, &lim);
+        for (int i = 0; i < 3000; i++) {
+            if (fork() == 0)
+                for (;;)
+                    (void)pause();
+            if (i == 0)
+                (void)!write(ready[1], "x", 1);
+        }
+        for (;;)
+            (void)pause();
+    }
+    T_INT(read(ready[0], &byte, 1), 1);
+    (void)close(ready[0]);
+    (void)close(ready[1]);
+    return pid;
+}
+
+TEST(tree_signal_that_ends_misses_nothing_that_is_forked_meanwhile)
+{
+    struct tree a = {.mark = tree_mark(4711, 4)};
+    int64_t deadline = clock_mono_ms() + 20000;
+    size_t n = 0;
+
+    a.leader = start_forking(a.mark);
+    T_INT(tree_signal(&a, SIGTERM, &n, NULL), 0);
+    T_OK(n > 0);
+    do
+        T_INT(tree_count(&a, &n, NULL), 0);
+    while (n > 0 && clock_mono_ms() < deadline);
+    if (n > 0)
+        (void)tree_kill(&a, 5000, &(size_t){0}, NULL);
+    T_INT(n, 0);
+    T_INT(waitpid(a.leader, NULL, 0), a.leader);
+}

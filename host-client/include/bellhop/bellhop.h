@@ -58,8 +58,11 @@ struct bh_error {
     int sys;           /* errno, or 0 */
     char field[96];    /* the option or path at fault, or "" */
     char message[512]; /* one sentence, lower case, no full stop */
-    char step[32];     /* the bootstrap step that failed ("install", "health", ...), or "" */
-    char detail[4096]; /* the tail of the log behind the error, or "" */
+    char
+        step[32]; /* what failed: a bootstrap step ("install", "health", ...), "ready_cmd", or "" */
+    /* With a step: the tail of the log behind the error. Else what the agent's error has for
+     * programs, as a JSON object ({"etag":"..."}, {"first_held":4096}), or "". */
+    char detail[4096];
 };
 
 const char *bh_code_name(int code); /* "not_found" */
@@ -68,8 +71,8 @@ const char *bh_version(void);       /* "0.1.0" */
 /* ---- context ---- */
 
 struct bh_progress {
-    /* "image", "create", "upload", "install", "start", "health", ...; "warning": a person should
-     * see the text in any case */
+    /* "image", "create", "upload", "install", "start", "health", ...; "building": once a second, how
+     * long the image's last step has taken; "warning": a person should see the text in any case */
     const char *phase;
     const char *text; /* what is happening, for a person */
     uint64_t done;    /* of total, in bytes; total 0: not known */
@@ -90,6 +93,8 @@ struct bh_options {
     void *progress_arg;
     bool no_resume;           /* a call on a stopped box is an error instead of starting it again */
     const char *npm_registry; /* where coding agents come from; NULL: as npm's settings say */
+    const char *template_dir; /* what images are built with; NULL: as installed */
+    const char *image_cache_dir; /* their layers; NULL: beside the images */
 };
 
 struct bh_ctx;
@@ -123,7 +128,7 @@ struct bh_create_options {
     size_t size;
     const char *name;         /* required: [a-z0-9] then [a-z0-9-]{0,62} */
     const char *provider;     /* "oci" (default), "process" */
-    const char *image;        /* a name, a directory, or "host"; NULL: "slim" */
+    const char *image;        /* NAME, NAME:VERSION, a path, or "host"; NULL: "slim" */
     const char *runtime;      /* oci: "runc", "crun", "runsc"; NULL: the first that works */
     const char *agent;        /* NAME[@VERSION], a recipe's path, or NULL/"none" */
     const char *agent_config; /* a directory with the agent's own configuration, or NULL */
@@ -160,6 +165,25 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
               struct bh_error *err);
 int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err);
 struct bh_box *bh_box_free(struct bh_box *box); /* the handle, not the box; returns NULL */
+
+struct bh_connect_options {
+    size_t size;
+    const char *name;    /* required, as a box's: what errors call it */
+    const char *url;     /* required: where its agent answers, "http://127.0.0.1:4711" */
+    const char *token;   /* the agent's, or NULL */
+    const char *workdir; /* NULL: "/workspace" */
+    /* As in bh_create_options: what commands get of it. */
+    const char *const *env;
+    const char *const *host_env;
+    int64_t timeout_ms; /* for the agent to answer; 0: 30 seconds */
+};
+/*
+ * A handle of a guest agent that somebody else has started. Commands, files and searches work;
+ * nothing here keeps it alive or ends it, it is in no list, and what concerns its life (start,
+ * stop, destroy, extend, hold, inspect, get_url) is BH_FAILED_PRECONDITION.
+ */
+int bh_connect(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct bh_box **ret_box,
+               struct bh_error *err);
 
 struct bh_box_info {
     size_t size;
@@ -239,7 +263,7 @@ enum bh_known { BH_NO = 0, BH_YES = 1, BH_NOT_KNOWN = -1 };
 
 struct bh_run_result {
     size_t size;
-    char id[64];
+    char id[132]; /* an id has at most 128 bytes */
     int pid;
     char reason[16]; /* exited, signaled, timeout, oom, canceled, lost; "" when detached */
     int code;        /* exit status when reason is exited */
@@ -307,7 +331,7 @@ int bh_exec_read(struct bh_exec *exec, int stream, void *buf, size_t bytes, size
 int bh_exec_write(struct bh_exec *exec, const void *data, size_t len, int64_t timeout_ms,
                   struct bh_error *err);
 int bh_exec_close_stdin(struct bh_exec *exec, struct bh_error *err);
-/* To the first process, or to all it has started. */
+/* To the first process, or to all it has started. signal: "SIGTERM", "term" or "15". */
 int bh_exec_signal(struct bh_exec *exec, const char *signal, bool tree, struct bh_error *err);
 int bh_exec_resize(struct bh_exec *exec, uint16_t cols, uint16_t rows, struct bh_error *err);
 /* Its end, or BH_DEADLINE_EXCEEDED; timeout_ms 0: none. */
@@ -675,6 +699,43 @@ int bh_wait_port(struct bh_box *box, const struct bh_wait_port_options *opts, in
 int bh_ready(struct bh_box *box, char **ret_json, struct bh_error *err);
 /* The agent's metrics as Prometheus has them. free() *ret_text. */
 int bh_metrics(struct bh_box *box, char **ret_text, struct bh_error *err);
+
+/* ---- images ---- */
+
+struct bh_image_info {
+    size_t size;
+    const char *name;
+    const char *version;
+    const char *path;  /* its directory; "": a template that is not built */
+    const char *hash;  /* of what it is made from, or "" */
+    const char *forms; /* "squashfs oci", or "" */
+    uint64_t bytes;    /* of all forms on the disk */
+    uint32_t boxes;    /* that stand on it */
+    bool replaced;     /* no name leads to it any more: a newer build has taken its place */
+};
+/* Those that are built, by name and version, then the templates that are not. A non-zero result of
+ * fn ends the list and is returned. */
+int bh_image_list(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_image_info *info),
+                  void *arg, struct bh_error *err);
+
+struct bh_image_build_options {
+    size_t size;
+    const char *image; /* NAME[:VERSION], or the path of an e2b.toml or its directory */
+    const char *const
+        *forms;         /* "squashfs", "dir", "tar", "oci", "vm", "dockerfile"; NULL: squashfs */
+    bool fresh;         /* every layer anew, with Debian's newest packages */
+    int64_t timeout_ms; /* 0: an hour */
+    /* "K=V" or NULL: of these the build has the proxies and pip's index (PIP_INDEX_URL and such). */
+    const char *const *host_env;
+};
+/* Makes what is missing; many callers at once make it once. An error in the template is
+ * BH_INVALID_ARGUMENT with its file and line. free() *ret_path, the image's directory. */
+int bh_image_build(struct bh_ctx *ctx, const struct bh_image_build_options *opts, char **ret_path,
+                   struct bh_error *err);
+/* Its manifest as JSON; of a template that is not built, what it would be made from. free() it. */
+int bh_image_inspect(struct bh_ctx *ctx, const char *image, char **ret_json, struct bh_error *err);
+/* BH_FAILED_PRECONDITION while a box stands on it. */
+int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err);
 
 /* ---- the machine ---- */
 

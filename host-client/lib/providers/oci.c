@@ -26,6 +26,7 @@
 #include "lib/providers/oci_record.h"
 #include "lib/providers/oci_rootfs.h"
 #include "lib/providers/oci_runtime.h"
+#include "lib/providers/oci_squash.h"
 
 #include "common/banned.h"
 
@@ -50,13 +51,19 @@ const char *oci_agent_place(const struct spec *spec)
     return oci_is_host_image(spec) ? "/run/bellhopd" : "/usr/local/bin/bellhopd";
 }
 
-char *oci_lower_path(const struct provider_box *b)
+int oci_lower_path(const struct provider_box *b, char **ret, struct err *e)
 {
-    char *path;
+    if (!oci_is_host_image(b->spec))
+        return oci_squash_choose(b->spec->image_dir, b->ctx->cancel_fd, ret, e);
+    *ret = oci_path(b, "oci/hostroot");
+    return *ret ? 0 : err_oom(e);
+}
 
-    if (oci_is_host_image(b->spec))
-        return oci_path(b, "oci/hostroot");
-    return asprintf(&path, "%s/rootfs", b->spec->image_dir) < 0 ? NULL : path;
+const char *oci_lower_kind(const struct spec *spec, const char *lower)
+{
+    return oci_is_host_image(spec)              ? "host"
+           : str_has_suffix(lower, ".squashfs") ? "squashfs"
+                                                : "directory";
 }
 
 bool oci_may_miss(const struct spec *spec, const char *piece)
@@ -190,19 +197,34 @@ static int own_run_dir(const struct provider_box *b, const struct oci_disk *disk
     return 0;
 }
 
+/* What is in the image is looked at through a mount that nobody else has. */
+static int make_upper(const struct provider_box *b, const char *lower, struct oci_disk *disk,
+                      struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    char seen[32];
+    int r;
+
+    if (strcmp(oci_lower_kind(b->spec, lower), "squashfs") != 0)
+        return oci_rootfs_prepare(b, lower, disk, e);
+    r = oci_squash_mount(lower, -1, &fd, e);
+    if (r < 0)
+        return r;
+    (void)snprintf(seen, sizeof(seen), "/proc/self/fd/%d", fd);
+    return oci_rootfs_prepare(b, seen, disk, e);
+}
+
 static int make_disk(const struct provider_box *b, struct oci_disk *disk, struct err *e)
 {
-    _cleanup_free_ char *lower = oci_lower_path(b);
-    int r = 0;
+    _cleanup_free_ char *lower = NULL;
+    int r = oci_lower_path(b, &lower, e);
 
-    if (!lower)
-        return err_oom(e);
-    if (oci_is_host_image(b->spec))
+    if (r == 0 && oci_is_host_image(b->spec))
         r = host_image_make(lower, e);
     if (r == 0)
         r = choose_base(b, lower, &disk->base, e);
     if (r == 0)
-        r = oci_rootfs_prepare(b, lower, disk, e);
+        r = make_upper(b, lower, disk, e);
     if (r == 0)
         r = oci_disk_save(b, disk, e);
     return r;
@@ -349,7 +371,10 @@ static int give_token(const struct provider_box *b, const struct oci_disk *disk,
 
 static int stage_paths(const struct provider_box *b, struct oci_stage_paths *p, struct err *e)
 {
-    p->lower = oci_lower_path(b);
+    int r = oci_lower_path(b, &p->lower, e);
+
+    if (r < 0)
+        return r;
     p->disk = oci_path(b, "oci/disk");
     p->run = oci_path(b, "run");
     p->hosts = oci_path(b, "oci/etc/hosts");
@@ -427,6 +452,8 @@ static int launch_init(struct launch *l, struct provider_box *b, struct err *e)
     (void)snprintf(l->run.runtime, sizeof(l->run.runtime), "%s", l->runtime.name);
     (void)snprintf(l->run.runtime_path, sizeof(l->run.runtime_path), "%s", l->runtime.path);
     (void)snprintf(l->run.network, sizeof(l->run.network), "%s", b->spec->network);
+    (void)snprintf(l->run.lower, sizeof(l->run.lower), "%s",
+                   oci_lower_kind(b->spec, l->paths.lower));
     l->stage.root = oci_stage_root(b->dir, l->runtime.path);
     return 0;
 }

@@ -23,25 +23,28 @@
 #define OCI_RANGE 65536u /* uids and gids of a box */
 
 #define OCI_BOX_RUN "/run/bellhop" /* <dir>/run as the box sees it */
-#define OCI_USER "user"            /* who commands run as; agent and host agree on it */
 
 /* Deadlines of the helpers that are run. */
 #define OCI_CREATE_TIMEOUT_MS 60000
 #define OCI_COMMAND_TIMEOUT_MS 20000
 
+#define OCI_USER_BYTES 32
+
 /* How the disk of a box was made; kept in oci/disk.json. */
 struct oci_disk {
     uint32_t base; /* the host's uid and gid of the box's root; 0: no user namespace */
-    uint32_t uid;  /* of the user "user", in the box */
+    uint32_t uid;  /* of the user that commands run as, in the box */
     uint32_t gid;
+    char user[OCI_USER_BYTES];
 };
 
 /* Where the box sees the agent's program: /usr is read-only with the host's image. */
 const char *oci_agent_place(const struct spec *spec);
 
-/* The lower layer: the root file system of the image, or the tree made from the host. NULL: out of
- * memory. */
-char *oci_lower_path(const struct provider_box *b);
+/* The lower layer: the image's squashfs, its directory, or the tree made from the host. free() it. */
+int oci_lower_path(const struct provider_box *b, char **ret, struct err *e);
+/* "squashfs", "directory" or "host", of such a path. */
+const char *oci_lower_kind(const struct spec *spec, const char *lower);
 
 /* <box dir>/name; NULL when out of memory. */
 char *oci_path(const struct provider_box *b, const char *name);

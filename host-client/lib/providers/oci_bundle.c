@@ -113,8 +113,9 @@ static json_t *new_env(const struct oci_bundle *c)
     r |= json_array_append_new(
         env, json_string("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
     r |= json_array_append_new(env, json_string("LANG=C.UTF-8"));
-    r |= json_array_append_new(
-        env, json_sprintf("HOME=%s", oci_is_strict(c->box->spec) ? "/home/" OCI_USER : "/root"));
+    r |= json_array_append_new(env, oci_is_strict(c->box->spec)
+                                        ? json_sprintf("HOME=/home/%s", c->disk->user)
+                                        : json_string("HOME=/root"));
     for (char **p = c->box->spec->env; p && *p; p++)
         r |= json_array_append_new(env, json_string(*p));
     if (r == 0)
@@ -145,7 +146,7 @@ static json_t *new_process(const struct oci_bundle *c)
                           "--token-file",
                           OCI_BOX_RUN "/token",
                           "--user",
-                          OCI_USER,
+                          c->disk->user,
                           "--workdir",
                           c->box->spec->dest,
                           NULL};

@@ -17,6 +17,8 @@
 #include "common/io.h"
 #include "common/str.h"
 
+#include "lib/providers/oci_squash.h"
+
 #include "common/banned.h"
 
 #define ID_BYTES 64
@@ -199,8 +201,12 @@ int oci_userns_open(uint32_t base, int *ret_fd, struct err *e)
 int oci_mount_clone(const char *path, bool readonly, int userns_fd, int *ret_fd, struct err *e)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_NODEV | (readonly ? MOUNT_ATTR_RDONLY : 0)};
-    int fd = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    struct stat st;
+    int fd;
 
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && str_has_suffix(path, ".squashfs"))
+        return oci_squash_mount(path, userns_fd, ret_fd, e);
+    fd = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (fd < 0)
         return err_sys(e, errno, "open_tree '%s'", path);
     if (userns_fd >= 0) {

@@ -24,6 +24,6 @@ int oci_userns_open(uint32_t base, int *ret_fd, struct err *e);
 /* Can a clone of the mount under `dir` have the range? The kernel is asked, nothing stays. */
 int oci_idmap_try(const char *dir, uint32_t base, struct err *e);
 
-/* A detached clone of the mount under `path`, not of mounts within it: read-only when asked,
- * never with devices, with the ids of `userns_fd` unless that is -1. Usable in a forked child. */
+/* A detached clone of the mount under `path`, not of mounts within it, or, of an image's squashfs, a
+ * mount of it: read-only when asked, never with devices, with the ids of `userns_fd` unless that is -1. Usable in a forked child. */
 int oci_mount_clone(const char *path, bool readonly, int userns_fd, int *ret_fd, struct err *e);

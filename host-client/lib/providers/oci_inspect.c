@@ -188,8 +188,8 @@ int oci_inspect_require(const struct provider_box *b, const struct oci_run *run,
 static json_t *new_isolation(const struct oci_run *run, const struct facts *f,
                              const struct piece pieces[N_PIECES])
 {
-    json_t *obj = json_pack("{s:s, s:s}", "runtime", run->runtime, "kernel",
-                            str_eq(run->runtime, "runsc") ? "gvisor" : "host");
+    json_t *obj = json_pack("{s:s, s:s, s:s}", "runtime", run->runtime, "lower", run->lower,
+                            "kernel", str_eq(run->runtime, "runsc") ? "gvisor" : "host");
     char caps[24];
     int r = 0;
 

@@ -11,6 +11,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "lib/procfs.h"
+#include "lib/template.h"
 
 #include "common/banned.h"
 
@@ -79,14 +80,18 @@ int oci_disk_load(const struct provider_box *b, struct oci_disk *ret, struct err
     ret->base = (uint32_t)get_u64(obj, "base");
     ret->uid = (uint32_t)get_u64(obj, "uid");
     ret->gid = (uint32_t)get_u64(obj, "gid");
+    get_text(obj, "user", ret->user, sizeof(ret->user));
+    if (!ret->user[0]) /* a box of an earlier version */
+        (void)snprintf(ret->user, sizeof(ret->user), "%s", TEMPLATE_USER);
     return 0;
 }
 
 int oci_disk_save(const struct provider_box *b, const struct oci_disk *disk, struct err *e)
 {
     return save_take(b, "oci/disk.json",
-                     json_pack("{s:I, s:I, s:I}", "base", (json_int_t)disk->base, "uid",
-                               (json_int_t)disk->uid, "gid", (json_int_t)disk->gid),
+                     json_pack("{s:I, s:I, s:I, s:s}", "base", (json_int_t)disk->base, "uid",
+                               (json_int_t)disk->uid, "gid", (json_int_t)disk->gid, "user",
+                               disk->user),
                      e);
 }
 
@@ -116,6 +121,7 @@ int oci_run_load(const struct provider_box *b, struct oci_run *ret, struct err *
     get_text(obj, "container", ret->container, sizeof(ret->container));
     get_text(obj, "cgroup", ret->cgroup, sizeof(ret->cgroup));
     get_text(obj, "network", ret->network, sizeof(ret->network));
+    get_text(obj, "lower", ret->lower, sizeof(ret->lower));
     get_text(obj, "network_program", ret->network_program, sizeof(ret->network_program));
     ret->network_filtered = json_is_true(json_object_get(obj, "network_filtered"));
     ret->is_started = json_is_true(json_object_get(obj, "started"));
@@ -128,11 +134,11 @@ int oci_run_load(const struct provider_box *b, struct oci_run *ret, struct err *
 int oci_run_save(const struct provider_box *b, const struct oci_run *run, struct err *e)
 {
     json_t *obj = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "runtime", run->runtime,
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "runtime", run->runtime,
         "runtime_path", run->runtime_path, "container", run->container, "cgroup", run->cgroup,
-        "network", run->network, "network_program", run->network_program, "network_filtered",
-        run->network_filtered, "started", run->is_started, "init", new_proc(&run->init), "keeper",
-        new_proc(&run->keeper), "helper", new_proc(&run->helper));
+        "network", run->network, "lower", run->lower, "network_program", run->network_program,
+        "network_filtered", run->network_filtered, "started", run->is_started, "init",
+        new_proc(&run->init), "keeper", new_proc(&run->keeper), "helper", new_proc(&run->helper));
 
     return save_take(b, "run.json", obj, e);
 }

@@ -23,6 +23,7 @@ struct oci_run {
     char container[40];       /* its id, for the runtime */
     char cgroup[64];          /* below each hierarchy's root, with the leading '/' */
     char network[16];         /* the spec's, when it was started */
+    char lower[16];           /* what it stands on: "squashfs", "directory", "host" */
     char network_program[16]; /* "slirp4netns", "pasta", or "" */
     bool network_filtered;    /* nft rules are in place */
     bool is_started;          /* the start went through to its end, isolation read back */

@@ -13,6 +13,8 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/dirtree.h"
+#include "lib/image.h"
+#include "lib/template.h"
 
 #include "common/banned.h"
 
@@ -144,12 +146,12 @@ static bool parse_passwd_line(const char *line, const char *name, uint32_t *ret_
     return uid < OCI_RANGE && gid < OCI_RANGE;
 }
 
-static bool find_user(const char *passwd, uint32_t *ret_uid, uint32_t *ret_gid)
+static bool find_user(const char *passwd, struct oci_disk *disk)
 {
     for (const char *p = passwd; p && *p; p = strchr(p, '\n')) {
         if (*p == '\n')
             p++;
-        if (parse_passwd_line(p, OCI_USER, ret_uid, ret_gid))
+        if (parse_passwd_line(p, disk->user, &disk->uid, &disk->gid))
             return true;
     }
     return false;
@@ -190,13 +192,16 @@ static int append_line(const char *lower, const char *upper, const char *name, c
     return r;
 }
 
-/* An image that knows no "user" gets one. */
+/* An image that does not know its user gets one. */
 static int add_user(const char *lower, const char *upper, const char *passwd, struct oci_disk *disk,
                     struct err *e)
 {
-    char line[128];
+    _cleanup_free_ char *home = NULL;
+    char line[160];
     int r;
 
+    if (asprintf(&home, "/home/%s", disk->user) < 0)
+        return err_oom(e);
     disk->uid = FIRST_USER_ID;
     while (uid_is_taken(passwd, disk->uid))
         disk->uid++;
@@ -204,16 +209,16 @@ static int add_user(const char *lower, const char *upper, const char *passwd, st
     r = make_dir(lower, upper, "/etc", &(struct oci_disk){.base = disk->base}, e);
     if (r < 0)
         return r;
-    (void)snprintf(line, sizeof(line), "%s:x:%u:%u::/home/%s:/bin/sh\n", OCI_USER, disk->uid,
-                   disk->gid, OCI_USER);
+    (void)snprintf(line, sizeof(line), "%s:x:%u:%u::%s:/bin/sh\n", disk->user, disk->uid, disk->gid,
+                   home);
     r = append_line(lower, upper, "etc/passwd", line, disk, e);
     if (r < 0)
         return r;
-    (void)snprintf(line, sizeof(line), "%s:x:%u:\n", OCI_USER, disk->gid);
+    (void)snprintf(line, sizeof(line), "%s:x:%u:\n", disk->user, disk->gid);
     r = append_line(lower, upper, "etc/group", line, disk, e);
     if (r < 0)
         return r;
-    return make_dir(lower, upper, "/home/" OCI_USER, disk, e);
+    return make_dir(lower, upper, home, disk, e);
 }
 
 static int settle_user(const char *lower, const char *upper, struct oci_disk *disk, struct err *e)
@@ -224,7 +229,7 @@ static int settle_user(const char *lower, const char *upper, struct oci_disk *di
     if (asprintf(&path, "%s/etc/passwd", lower) < 0)
         return err_oom(e);
     (void)io_read_file(AT_FDCWD, path, PASSWD_MAX_BYTES, &passwd, NULL, NULL);
-    if (find_user(passwd, &disk->uid, &disk->gid))
+    if (find_user(passwd, disk))
         return 0;
     return add_user(lower, upper, passwd ? passwd : "", disk, e);
 }
@@ -235,6 +240,19 @@ static int make_owned_dir(const char *path, mode_t mode, uint32_t id, struct err
         return err_sys(e, errno, "mkdir '%s'", path);
     if (chown(path, id, id) < 0 || chmod(path, mode) < 0)
         return err_sys(e, errno, "own '%s'", path);
+    return 0;
+}
+
+/* Who commands run as: what the image's template says. */
+static int name_user(const struct spec *spec, struct oci_disk *disk, struct err *e)
+{
+    struct image_facts facts = {.user = TEMPLATE_USER};
+    int r = *spec->image_dir ? image_facts(spec->image_dir, &facts, e) : 0;
+
+    if (r < 0)
+        return r;
+    (void)snprintf(disk->user, sizeof(disk->user), "%s", facts.user);
+    image_facts_done(&facts);
     return 0;
 }
 
@@ -255,6 +273,8 @@ int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct o
         r = make_owned_dir(upper, 0755, disk->base, e);
     if (r == 0)
         r = make_owned_dir(work, 0755, disk->base, e);
+    if (r == 0)
+        r = name_user(b->spec, disk, e);
     if (r == 0)
         r = settle_user(lower, upper, disk, e);
     if (r == 0)

@@ -126,7 +126,7 @@ TEST(oci_disk_and_run_records_survive_a_round_trip)
     struct bh_ctx ctx;
     struct spec spec;
     struct provider_box b = test_box(&ctx, &spec, dir);
-    const struct oci_disk disk = {.base = 4000000000u, .uid = 1000, .gid = 1001};
+    const struct oci_disk disk = {.base = 4000000000u, .uid = 1000, .gid = 1001, .user = "bob"};
     struct oci_run run = {.runtime = "runc", .container = "c", .init = {.pid = 7, .start = 1234}};
     struct oci_disk disk2;
     struct oci_run run2;
@@ -135,6 +135,7 @@ TEST(oci_disk_and_run_records_survive_a_round_trip)
     T_INT(oci_disk_load(&b, &disk2, NULL), -ERR_NOT_FOUND);
     T_INT(oci_disk_save(&b, &disk, NULL), 0);
     T_INT(oci_disk_load(&b, &disk2, NULL), 0);
+    T_STR(disk2.user, "bob");
     T_OK(disk2.base == disk.base && disk2.uid == 1000 && disk2.gid == 1001);
     T_INT(oci_run_save(&b, &run, NULL), 0);
     T_INT(oci_run_load(&b, &run2, NULL), 0);

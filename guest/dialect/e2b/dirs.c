@@ -1,0 +1,127 @@
+#include "dialect/e2b/dirs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/path.h"
+#include "dialect/e2b/fault.h"
+#include "fs/write.h"
+
+#include "common/banned.h"
+
+/* Opens the first `len` bytes of the path. 0: there is nothing (*ret_fd is -1) or a directory. */
+static int try_open(const struct fs_caller *c, const char *path, size_t len, int *ret_fd,
+                    struct err *e)
+{
+    _cleanup_free_ char *part = strndup(path, len);
+    _cleanup_close_ int fd = -1;
+    struct err inner = {0};
+    struct stat st;
+    int r;
+
+    if (!part)
+        return err_oom(e);
+    *ret_fd = -1;
+    r = fs_open(c, part, O_PATH, 0, &fd, &inner);
+    if (r < 0 && (inner.sys == ENOENT || inner.sys == ENOTDIR))
+        return 0;
+    if (r < 0)
+        return fault_of(e, ERR_INTERNAL, &inner, "failed to stat directory: stat %s", part);
+    if (fstat(fd, &st) == 0 && !S_ISDIR(st.st_mode))
+        return err_set(e, ERR_INTERNAL, "path is a file: %s", part);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* Where the component that holds byte `at`, or begins there, ends. */
+static size_t end_of(const char *path, size_t at)
+{
+    at += strspn(path + at, "/");
+    return at + strcspn(path + at, "/");
+}
+
+/* The longest part of the path that is there: by halves, for a path may have thousands. */
+static int find_existing(const struct fs_caller *c, const char *path, size_t *ret_len, int *ret_fd,
+                         struct err *e)
+{
+    const char *root = fs_root_path(c->root);
+    size_t low = path_is_within(path, root) ? strlen(root) : 1; /* that is there; `high` is not */
+    size_t high = strlen(path);
+    int r = try_open(c, path, high, ret_fd, e);
+
+    *ret_len = high;
+    if (r < 0 || *ret_fd >= 0)
+        return r;
+    for (;;) {
+        size_t end = end_of(path, low + (high - low) / 2);
+        int fd = -1;
+
+        if (end >= high)
+            end = end_of(path, low);
+        if (end >= high)
+            break;
+        r = try_open(c, path, end, &fd, e);
+        if (r < 0) {
+            fd_close(*ret_fd);
+            return r;
+        }
+        if (fd < 0) {
+            high = end;
+            continue;
+        }
+        fd_close(*ret_fd);
+        *ret_fd = fd;
+        low = end;
+    }
+    *ret_len = low;
+    return *ret_fd < 0 ? try_open(c, path, low, ret_fd, e) : 0;
+}
+
+/* Owned by the user also when somebody else has just made it, who may not have got so far. */
+static int make_one(int dirfd, const char *name, const char *path, const struct owner *o,
+                    int *ret_fd, struct err *e)
+{
+    if (mkdirat(dirfd, name, FS_NEW_DIR_MODE) < 0 && errno != EEXIST)
+        return fault_sys(e, ERR_INTERNAL, errno, "failed to create directory: mkdir %s", path);
+    if (fchownat(dirfd, name, o->uid, o->gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return fault_sys(e, ERR_INTERNAL, errno, "failed to chown directory: chown %s", path);
+    *ret_fd = fs_openat_nofollow(dirfd, name, O_PATH | O_DIRECTORY);
+    return *ret_fd < 0
+               ? fault_sys(e, ERR_INTERNAL, errno, "failed to create directory: open %s", path)
+               : 0;
+}
+
+int dirs_make(const struct fs_caller *c, const char *path, const struct owner *o, struct err *e)
+{
+    _cleanup_free_ char *full = path_clean(path);
+    _cleanup_close_ int fd = -1;
+    size_t len = 0;
+    int r = full ? find_existing(c, full, &len, &fd, e) : err_oom(e);
+
+    if (r == 0 && fd < 0)
+        return fault_sys(e, ERR_INTERNAL, ENOENT, "failed to stat directory: stat %s", full);
+    while (r == 0 && full[len]) {
+        _cleanup_free_ char *name = NULL;
+        size_t begin = len + strspn(full + len, "/");
+        int next = -1;
+
+        len = end_of(full, len);
+        name = strndup(full + begin, len - begin);
+        r = name ? make_one(fd, name, full, o, &next, e) : err_oom(e);
+        fd_close(fd);
+        fd = next;
+    }
+    return r;
+}
+
+int dirs_make_parents(const struct fs_caller *c, const char *path, const struct owner *o,
+                      struct err *e)
+{
+    _cleanup_free_ char *dir = path_dir(path);
+
+    return dir ? dirs_make(c, dir, o, e) : err_oom(e);
+}

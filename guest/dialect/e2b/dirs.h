@@ -1,0 +1,18 @@
+#pragma once
+/* dirs: directories made on the way to a file, owned by the user they are made for. Blocks. */
+#include <sys/types.h>
+
+#include "common/err.h"
+#include "fs/root.h"
+
+struct owner {
+    uid_t uid;
+    gid_t gid;
+};
+
+/* mkdir -p with 0755; what is there stays as it is. -ERR_INTERNAL: "path is a file: ..." and what
+ * the kernel says. */
+int dirs_make(const struct fs_caller *c, const char *path, const struct owner *o, struct err *e);
+/* The same for the directory that holds path. */
+int dirs_make_parents(const struct fs_caller *c, const char *path, const struct owner *o,
+                      struct err *e);

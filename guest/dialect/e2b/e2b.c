@@ -1,0 +1,123 @@
+#include "dialect/e2b/e2b.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "system/usage.h"
+#include "dialect/e2b/watchers.h"
+
+#include "common/banned.h"
+
+struct e2b {
+    struct usage_clock *usage;
+    struct watchers *watchers;
+    pthread_mutex_t lock;
+    /* guarded by lock: */
+    char *user;
+    char *workdir;
+    int64_t newest_ns;
+};
+
+int e2b_new(const char *user, const char *workdir, struct e2b **ret, struct err *e)
+{
+    struct e2b *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return err_oom(e);
+    (void)pthread_mutex_init(&s->lock, NULL);
+    if (usage_clock_new(&s->usage, e) < 0 || watchers_new(&s->watchers, e) < 0 ||
+        e2b_set_defaults(s, user, workdir, e) < 0) {
+        e2b_free(s);
+        return -ERR_EXHAUSTED;
+    }
+    *ret = s;
+    return 0;
+}
+
+struct e2b *e2b_free(struct e2b *s)
+{
+    if (!s)
+        return NULL;
+    usage_clock_free(s->usage);
+    watchers_free(s->watchers);
+    free(s->user);
+    free(s->workdir);
+    (void)pthread_mutex_destroy(&s->lock);
+    free(s);
+    return NULL;
+}
+
+struct watchers *e2b_watchers(struct e2b *s)
+{
+    return s->watchers;
+}
+
+static int copy(struct e2b *s, char *const *from, char **ret, struct err *e)
+{
+    char *text = NULL;
+    bool is_set;
+
+    (void)pthread_mutex_lock(&s->lock);
+    is_set = *from != NULL;
+    if (is_set)
+        text = strdup(*from);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (is_set && !text)
+        return err_oom(e);
+    *ret = text;
+    return 0;
+}
+
+int e2b_default_user(struct e2b *s, char **ret, struct err *e)
+{
+    return copy(s, &s->user, ret, e);
+}
+
+int e2b_default_workdir(struct e2b *s, char **ret, struct err *e)
+{
+    return copy(s, &s->workdir, ret, e);
+}
+
+/* With the lock. */
+static void replace(char **at, char **with)
+{
+    char *old = *at;
+
+    if (!*with)
+        return;
+    *at = *with;
+    *with = old;
+}
+
+int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struct err *e)
+{
+    _cleanup_free_ char *new_user = user && *user ? strdup(user) : NULL;
+    _cleanup_free_ char *new_workdir = workdir && *workdir ? strdup(workdir) : NULL;
+
+    if ((user && *user && !new_user) || (workdir && *workdir && !new_workdir))
+        return err_oom(e);
+    (void)pthread_mutex_lock(&s->lock);
+    replace(&s->user, &new_user);
+    replace(&s->workdir, &new_workdir);
+    (void)pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+struct usage_clock *e2b_usage_clock(struct e2b *s)
+{
+    return s->usage;
+}
+
+bool e2b_is_news(struct e2b *s, int64_t real_ns)
+{
+    bool is_news;
+
+    (void)pthread_mutex_lock(&s->lock);
+    is_news = real_ns > s->newest_ns;
+    if (is_news)
+        s->newest_ns = real_ns;
+    (void)pthread_mutex_unlock(&s->lock);
+    return is_news;
+}

@@ -1,0 +1,31 @@
+#pragma once
+/*
+ * e2b: what the E2B dialect keeps for all of its requests: the settings that POST /init may change.
+ * Made by main before there are threads. Thread-safe.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+#define E2B_VERSION "0.6.13" /* the envd whose behaviour this is; SDKs turn features on by it */
+
+struct agent;
+struct e2b;
+struct usage_clock;
+
+/* user, workdir: the agent's options, or NULL. They are copied. */
+int e2b_new(const char *user, const char *workdir, struct e2b **ret, struct err *e);
+struct e2b *e2b_free(struct e2b *s); /* accepts NULL; returns NULL */
+struct watchers;
+struct watchers *e2b_watchers(struct e2b *s); /* those that CreateWatcher has made */
+
+/* Copies, the caller's to free; *ret is NULL when none is set. */
+int e2b_default_user(struct e2b *s, char **ret, struct err *e);
+int e2b_default_workdir(struct e2b *s, char **ret, struct err *e);
+/* NULL or "": leave it as it is. */
+int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struct err *e);
+/* For /metrics: what the call before has seen. */
+struct usage_clock *e2b_usage_clock(struct e2b *s);
+/* Takes note of the time of an /init; false: a newer one was there before. */
+bool e2b_is_news(struct e2b *s, int64_t real_ns);

@@ -1,0 +1,22 @@
+#pragma once
+/*
+ * entry: what E2B tells of a file: its EntryInfo message as JSON. Blocks. The caller is the agent
+ * itself: everything is looked at with its rights.
+ */
+#include <jansson.h>
+
+#include "common/err.h"
+#include "fs/root.h"
+#include "fs/stat.h"
+
+/* The entry itself, not what a link leads to. path: absolute, and shown as it is. -ERR_NOT_FOUND or
+ * -ERR_INTERNAL in the words that clients know. */
+int entry_stat(const struct fs_caller *c, const char *path, struct fs_owners *owners, json_t **ret,
+               struct err *e);
+
+/* The same of a name in an open directory; path is only shown, and where a link is followed. */
+int entry_at(const struct fs_caller *c, int dirfd, const char *name, const char *path,
+             struct fs_owners *owners, json_t **ret, struct err *e);
+
+/* A JSON string of what may be no text. */
+json_t *entry_new_text(const char *s);

@@ -1,0 +1,53 @@
+#include "dialect/e2b/files.h"
+
+#include <stdlib.h>
+
+#include "dialect/e2b/who.h"
+#include "rpc/agent.h"
+
+#include "common/banned.h"
+
+static int init(struct files_call *f, struct err *e)
+{
+    f->owner = (struct owner){f->user.uid, f->user.gid};
+    return fs_caller_new(f->agent->root, NULL, fs_root_path(f->agent->root), &f->caller, e);
+}
+
+int files_call_init(struct files_call *f, const struct agent *a, const char *user, const char *path,
+                    struct err *e)
+{
+    int r;
+
+    f->agent = a;
+    r = who_authenticate(a, user, &f->user, e);
+    if (r == 0)
+        r = init(f, e);
+    if (r == 0)
+        r = files_call_path(f, path, &f->path, e);
+    return r;
+}
+
+int files_rest_init(struct files_call *f, const struct agent *a, const char *user, struct err *e)
+{
+    int r;
+
+    f->agent = a;
+    r = who_find(a, user, &f->user, e);
+    if (r == -ERR_NOT_FOUND)
+        return err_set(e, ERR_UNAUTHENTICATED,
+                       "error looking up user '%.64s': user: unknown user %.64s", user ? user : "",
+                       user ? user : "");
+    return r < 0 ? r : init(f, e);
+}
+
+void files_call_done(struct files_call *f)
+{
+    user_done(&f->user);
+    fs_caller_unref(f->caller);
+    free(f->path);
+}
+
+int files_call_path(const struct files_call *f, const char *path, char **ret, struct err *e)
+{
+    return who_path(f->agent, &f->user, path, ret, e);
+}

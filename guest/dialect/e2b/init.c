@@ -1,0 +1,188 @@
+#include "dialect/e2b/init.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "dialect/e2b/e2b.h"
+#include "dialect/e2b/timetext.h"
+#include "proc/environ.h"
+#include "rpc/agent.h"
+#include "system/auth.h"
+#include "system/resync.h"
+#include "system/usage.h"
+
+#include "common/banned.h"
+
+#define BEHIND_MS 50  /* how far our clock may be from what /init says, and stay */
+#define AHEAD_MS 5000 /* more, since the message took its time */
+
+/* ---- time ---- */
+
+static void set_clock(int64_t real_ns)
+{
+    int64_t behind_ms = (real_ns - clock_real_ns()) / 1000000;
+    struct resync_clock done;
+
+    if (behind_ms > BEHIND_MS || behind_ms < -AHEAD_MS)
+        resync_clock(real_ns / 1000000, -1, &done); /* where it is not allowed the clock stays */
+}
+
+/* ---- /init ---- */
+
+struct init_params {
+    const char *token;
+    json_t *env;
+    const char *time;
+    const char *user;
+    const char *workdir;
+    const char *ca_bundle;
+    json_t *mounts;
+};
+
+/* An empty token would leave the agent open where it was to be closed. */
+static int jx_token(json_t *v, void *out, struct err *e)
+{
+    int r = jx_str(v, out, e);
+
+    if (r == 0 && !**(const char **)out)
+        return err_set(e, ERR_INVALID, "must not be empty");
+    return r;
+}
+
+static const struct jx_field init_fields[] = {
+    JX_AS("accessToken", struct init_params, token, jx_token, JX_NULLABLE),
+    JX_AS("envVars", struct init_params, env, jx_object, JX_NULLABLE),
+    JX_AS("timestamp", struct init_params, time, jx_str, JX_NULLABLE),
+    JX_AS("defaultUser", struct init_params, user, jx_str, JX_NULLABLE),
+    JX_AS("defaultWorkdir", struct init_params, workdir, jx_str, JX_NULLABLE),
+    JX_AS("caBundle", struct init_params, ca_bundle, jx_str, JX_NULLABLE),
+    JX_AS("volumeMounts", struct init_params, mounts, jx_array, JX_NULLABLE),
+    {0},
+};
+
+/* Who comes first to an open agent may set the token; after that it must be known. */
+static int authorize(struct agent *a, const char *token, struct err *e)
+{
+    if (auth_is_open(a->auth) || auth_matches(a->auth, token))
+        return 0;
+    return err_set(e, ERR_UNAUTHENTICATED,
+                   token ? "access token validation failed" : "access token reset not authorized");
+}
+
+/* What is asked for and not there must not seem to have been done. */
+static int check_known(const struct init_params *p, struct err *e)
+{
+    if (p->ca_bundle && *p->ca_bundle)
+        return err_field(e, ERR_UNIMPLEMENTED, "caBundle", "'caBundle' is not supported here");
+    if (json_array_size(p->mounts))
+        return err_field(e, ERR_UNIMPLEMENTED, "volumeMounts",
+                         "'volumeMounts' are not supported here");
+    return 0;
+}
+
+static int set_env(struct agent *a, json_t *env, struct err *e)
+{
+    _cleanup_strv_ char **list = NULL;
+    const char *name;
+    json_t *value;
+    int r = 0;
+
+    if (!env)
+        return 0;
+    json_object_foreach (env, name, value) {
+        _cleanup_free_ char *setting = NULL;
+
+        if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+            return err_set(e, ERR_INVALID, "envVars['%.64s'] must be a string", name);
+        if (asprintf(&setting, "%s=%s", name, json_string_value(value)) < 0)
+            return err_oom(e);
+        r = strv_push(&list, setting, e);
+        if (r < 0)
+            return r;
+    }
+    return environ_change(a->registry, true, NULL, list, e);
+}
+
+static int apply(struct agent *a, const struct init_params *p, int64_t time_ns, struct err *e)
+{
+    int r = set_env(a, p->env, e);
+
+    if (r == 0)
+        r = e2b_set_defaults(a->e2b, p->user, p->workdir, e);
+    if (r == 0 && p->token)
+        r = auth_claim(a->auth, p->token, e);
+    if (r == 0 && p->time)
+        set_clock(time_ns);
+    return r;
+}
+
+int e2b_init(struct agent *a, const char *body, size_t len, struct err *e)
+{
+    _cleanup_json_ json_t *obj = NULL;
+    struct init_params p = {0};
+    int64_t time_ns = 0;
+    int r;
+
+    r = jx_parse_object(body, len, &obj, e);
+    if (r == 0)
+        r = jx_decode_lax(obj, init_fields, &p, e);
+    if (r == 0 && p.time)
+        r = timetext_parse(p.time, &time_ns, e);
+    if (r == 0)
+        r = authorize(a, p.token, e);
+    if (r == 0)
+        r = check_known(&p, e);
+    if (r < 0 || (p.time && !e2b_is_news(a->e2b, time_ns)))
+        return r;
+    return apply(a, &p, time_ns, e);
+}
+
+/* ---- /envs ---- */
+
+int e2b_envs(struct agent *a, json_t **ret, struct err *e)
+{
+    _cleanup_json_ json_t *v = json_pack("{s:s}", "E2B_SANDBOX", "true");
+    _cleanup_strv_ char **env = NULL;
+    int r;
+
+    r = v ? environ_copy(a->registry, &env, e) : err_oom(e);
+    for (char **at = env; r == 0 && at && *at; at++) {
+        char *value = *at + strcspn(*at, "=");
+
+        *value++ = '\0';
+        str_make_utf8(value);
+        if (json_object_set_new(v, *at, json_string(value)) < 0)
+            r = err_oom(e);
+    }
+    if (r == 0)
+        *ret = json_incref(v);
+    return r;
+}
+
+/* ---- /metrics ---- */
+
+#define MIB (1024 * 1024)
+
+int e2b_metrics(struct agent *a, json_t **ret, struct err *e)
+{
+    struct usage u;
+    int r;
+
+    r = usage_get(e2b_usage_clock(a->e2b), &u, e);
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:I, s:i, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ts",
+                     (json_int_t)(clock_real_ms() / 1000), "cpu_count", (int)u.n_cpus,
+                     "cpu_used_pct", round(u.cpu_percent * 100) / 100, "mem_total_mib",
+                     (json_int_t)(u.mem_total / MIB), "mem_used_mib",
+                     (json_int_t)(u.mem_used / MIB), "mem_total", (json_int_t)u.mem_total,
+                     "mem_used", (json_int_t)u.mem_used, "mem_cache", (json_int_t)u.mem_cache,
+                     "disk_used", (json_int_t)u.disk_used, "disk_total", (json_int_t)u.disk_total);
+    return *ret ? 0 : err_oom(e);
+}

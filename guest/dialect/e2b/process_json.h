@@ -1,0 +1,48 @@
+#pragma once
+/* process_json: what the methods of process.Process share: requests into specs, events into JSON. */
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "proc/registry.h"
+#include "proc/spec.h"
+#include "rpc/rpc.h"
+
+#define PROCESS_CHUNK_BYTES (32 * 1024) /* of output in one message */
+#define PROCESS_KEEP_MS 30000           /* how long Connect finds one that has ended */
+
+/* *ret must have been set by proc_spec_init() and is the caller's to free, also after an error.
+ * Reads /etc/passwd and the working directory: blocks. */
+int process_decode_start(const struct rpc_call *call, struct proc_spec *ret, struct err *e);
+
+#define TERMINAL_COLS 80
+#define TERMINAL_ROWS 24
+
+struct terminal {
+    bool is_there;
+    uint32_t cols, rows;
+};
+int jx_terminal(json_t *v, void *out, struct err *e);
+
+struct selector {
+    bool has_pid, has_tag;
+    uint32_t pid;
+    const char *tag;
+};
+int jx_selector(json_t *v, void *out, struct err *e);
+/* The command, as a reference; one that has ended only with `ended_too`, and for PROCESS_KEEP_MS. */
+int process_find(const struct agent *a, const struct selector *s, bool ended_too, struct proc **ret,
+                 struct err *e);
+/* The error of one that is not there. */
+int process_not_found(const struct selector *s, struct err *e);
+
+int jx_b64(json_t *v, void *out, struct err *e); /* struct jx_bytes, owned: jx_bytes_done() */
+
+/* {"event":{name:value}}; takes value. NULL: out of memory. */
+json_t *process_new_event(const char *name, json_t *value);
+json_t *process_new_data(const struct proc *p, enum proc_stream s, const char *data, size_t len);
+json_t *process_new_end(const struct proc_info *info);
+/* What List shows of it. */
+json_t *process_new_info(struct proc *p);
+/* The error of one that never ran, in the words that clients know. */
+int process_start_error(const struct proc *p, const struct err *why, struct err *e);

@@ -1,0 +1,326 @@
+/*
+ * process_stream: Start and Connect: a command's events as they come. The order is: one start, data
+ * and keepalives, the end. A stream holds a reference to its command and hears of changes with the
+ * command's lock held; the subscription ends before the stream does.
+ *
+ * A command does not outrun its clients, so that the slow ones get every byte too; but one that
+ * takes nothing for seconds is passed by, and told so in the end (see proc_sub.yields).
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "dialect/e2b/methods.h"
+#include "dialect/e2b/process_json.h"
+#include "dialect/e2b/wording.h"
+#include "rpc/agent.h"
+
+#include "common/banned.h"
+
+#define KEEPALIVE_MS 90000
+
+struct events {
+    struct source source; /* first: the server has a pointer to it */
+    struct agent *agent;
+    struct proc *proc; /* a reference */
+    struct proc_sub sub;
+    bool is_subscribed;
+    bool is_start; /* Start's: its deadline is the command's */
+    bool is_replay;
+    bool is_started;
+    bool is_wrapped; /* the command is started by a shell */
+    bool is_over;
+    uint64_t at[N_PROC_STREAMS];
+    enum proc_stream next;
+    int64_t keepalive_ms;
+    int64_t silent_since_ms;
+    int64_t wake_ms; /* when sub's deadline is, 0: none */
+};
+
+static void on_change(void *arg)
+{
+    source_wake(arg);
+}
+
+static void unsubscribe(struct events *ev)
+{
+    if (ev->is_subscribed)
+        proc_unsubscribe(ev->proc, &ev->sub);
+    ev->is_subscribed = false;
+}
+
+static void events_free(struct source *s)
+{
+    struct events *ev = (struct events *)s;
+
+    unsubscribe(ev);
+    proc_unref(ev->proc);
+    free(ev);
+}
+
+/* By the first next() the waker is set. */
+static int subscribe(struct events *ev, struct err *e)
+{
+    int r;
+
+    if (ev->is_subscribed)
+        return 0;
+    ev->sub = (struct proc_sub){.fn = on_change, .arg = ev, .is_lossless = true, .yields = true};
+    memcpy(ev->sub.read_to, ev->at, sizeof(ev->at));
+    r = proc_subscribe(ev->proc, &ev->sub, e);
+    ev->is_subscribed = r == 0;
+    ev->wake_ms = 0;
+    return r;
+}
+
+static int give(struct events *ev, json_t *event, json_t **ret_msg, struct err *e)
+{
+    if (!event)
+        return err_oom(e);
+    ev->silent_since_ms = clock_mono_ms();
+    *ret_msg = event;
+    return SOURCE_MESSAGE;
+}
+
+/*
+ * What a client that asked for a replay can't have any more is told by a field that others do not
+ * know. Where nobody asked, it is this client that was too slow.
+ */
+static int give_gap(struct events *ev, enum proc_stream s, uint64_t held, json_t **ret_msg,
+                    struct err *e)
+{
+    uint64_t n = held - ev->at[s];
+    json_t *event;
+
+    if (!ev->is_replay)
+        return err_set(e, ERR_DATA_LOSS,
+                       "the client is too slow: %" PRIu64 " bytes of output are gone", n);
+    event = process_new_event("keepalive", json_object());
+    if (event)
+        (void)json_object_set_new(event, "gap",
+                                  json_pack("{s:s, s:I}", "stream",
+                                            s == PROC_STDOUT ? "stdout" : "stderr", "bytes",
+                                            (json_int_t)n));
+    ev->at[s] = held;
+    return give(ev, event, ret_msg, e);
+}
+
+static int read_stream(struct events *ev, enum proc_stream s, char *buf, json_t **ret_msg,
+                       struct err *e)
+{
+    struct err why = {0};
+    uint64_t held = 0;
+    size_t n = 0;
+    int r;
+
+    r = proc_read(ev->proc, &ev->sub, s, ev->at[s], buf, PROCESS_CHUNK_BYTES, &n, &held, &why);
+    if (r == -ERR_DATA_LOSS)
+        return give_gap(ev, s, held, ret_msg, e);
+    if (r < 0) {
+        *e = why;
+        return r;
+    }
+    if (!n)
+        return SOURCE_WAIT;
+    ev->at[s] += n;
+    return give(ev, process_new_data(ev->proc, s, buf, n), ret_msg, e);
+}
+
+/* The streams take turns, so that a flood on one does not hide the other. */
+static int read_output(struct events *ev, json_t **ret_msg, struct err *e)
+{
+    _cleanup_free_ char *buf = malloc(PROCESS_CHUNK_BYTES);
+    int r = SOURCE_WAIT;
+
+    if (!buf)
+        return err_oom(e);
+    for (size_t i = 0; i < N_PROC_STREAMS && r == SOURCE_WAIT; i++) {
+        enum proc_stream s = ev->next;
+
+        ev->next = s == PROC_STDOUT ? PROC_STDERR : PROC_STDOUT;
+        r = read_stream(ev, s, buf, ret_msg, e);
+    }
+    return r;
+}
+
+/* Nothing to say: a sign of life when that has been so for long enough, else a wake-up for it. */
+static int keep_alive(struct events *ev, json_t **ret_msg, struct err *e)
+{
+    int64_t now = clock_mono_ms(), due = ev->silent_since_ms + ev->keepalive_ms;
+
+    if (now >= due)
+        return give(ev, process_new_event("keepalive", json_object()), ret_msg, e);
+    if (ev->wake_ms <= now) {
+        ev->wake_ms = due;
+        proc_wake_at(ev->proc, &ev->sub, due);
+    }
+    return SOURCE_WAIT;
+}
+
+/*
+ * A program that is not there is not an error of the call, for E2B starts everything by a shell: so
+ * the shell shall say it, and end with its status.
+ */
+static int start_by_shell(struct events *ev, struct err *e)
+{
+    static const char *const shell[] = {"/bin/sh", "-c", "exec \"$@\"", "--"};
+    const struct proc_spec *old = proc_spec(ev->proc);
+    _cleanup_(proc_spec_done) struct proc_spec s;
+    struct proc *p;
+    bool is_new;
+    int r = 0;
+
+    proc_spec_init(&s);
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(shell); i++)
+        r = strv_push(&s.argv, shell[i], e);
+    for (char **arg = old->argv; r == 0 && *arg; arg++)
+        r = strv_push(&s.argv, *arg, e);
+    if (r < 0)
+        return r;
+    s.env = old->env ? strv_dup(old->env) : NULL;
+    s.cwd = old->cwd ? strdup(old->cwd) : NULL;
+    s.user = strdup(old->user);
+    s.tag = old->tag ? strdup(old->tag) : NULL;
+    s.note = strdup(old->note);
+    if (!s.user || !s.note || (old->env && !s.env) || (old->cwd && !s.cwd) || (old->tag && !s.tag))
+        return err_oom(e);
+    s.stdin_open = old->stdin_open;
+    s.has_pty = old->has_pty;
+    s.cols = old->cols;
+    s.rows = old->rows;
+    s.timeout_ms = old->timeout_ms;
+    s.leader_only = old->leader_only;
+    s.wait_eof = old->wait_eof;
+    r = registry_start(ev->agent->registry, &s, &p, &is_new, e);
+    if (r < 0)
+        return r;
+    unsubscribe(ev);
+    proc_unref(ev->proc);
+    ev->proc = p;
+    ev->is_wrapped = true;
+    return subscribe(ev, e);
+}
+
+static int handle_failure(struct events *ev, const struct proc_info *info, struct err *e)
+{
+    if (!ev->is_wrapped && str_eq(info->error.field, "argv[0]")) {
+        int r = start_by_shell(ev, e);
+
+        return r < 0 ? r : SOURCE_WAIT; /* the new subscription wakes */
+    }
+    return process_start_error(ev->proc, &info->error, e);
+}
+
+static int events_next(struct source *source, json_t **ret_msg, struct err *e)
+{
+    struct events *ev = (struct events *)source;
+    struct proc_info info;
+    int r;
+
+    if (ev->is_over)
+        return SOURCE_END;
+    r = subscribe(ev, e);
+    if (r < 0)
+        return r;
+    proc_get_info(ev->proc, &info); /* before the output: what it says has ended has all of it */
+    if (info.state == PROC_FAILED) {
+        r = handle_failure(ev, &info, e);
+        if (r < 0)
+            return r;
+        proc_get_info(ev->proc, &info);
+    }
+    if (info.state == PROC_STARTING || info.state == PROC_FAILED)
+        return SOURCE_WAIT;
+    if (!ev->is_started) {
+        ev->is_started = true;
+        return give(ev, process_new_event("start", json_pack("{s:I}", "pid", (json_int_t)info.pid)),
+                    ret_msg, e);
+    }
+    r = read_output(ev, ret_msg, e);
+    if (r != SOURCE_WAIT)
+        return r;
+    if (info.state != PROC_ENDED)
+        return keep_alive(ev, ret_msg, e);
+    ev->is_over = true;
+    if (ev->is_start && info.reason == REASON_TIMEOUT)
+        return wording_deadline(e);
+    return give(ev, process_new_end(&info), ret_msg, e);
+}
+
+static const struct source_ops events_ops = {.next = events_next, .free = events_free};
+
+static int events_new(const struct rpc_call *call, struct proc *take, struct events **ret,
+                      struct err *e)
+{
+    struct events *ev = calloc(1, sizeof(*ev));
+
+    if (!ev) {
+        proc_unref(take);
+        return err_oom(e);
+    }
+    ev->source.ops = &events_ops;
+    ev->agent = call->agent;
+    ev->proc = take;
+    ev->keepalive_ms = call->keepalive_ms ? call->keepalive_ms : KEEPALIVE_MS;
+    ev->silent_since_ms = clock_mono_ms();
+    *ret = ev;
+    return 0;
+}
+
+int e2b_process_start(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    _cleanup_(proc_spec_done) struct proc_spec spec;
+    struct events *ev;
+    struct proc *p;
+    bool is_new;
+    int r;
+
+    proc_spec_init(&spec);
+    r = process_decode_start(call, &spec, e);
+    if (r == 0)
+        r = registry_start(call->agent->registry, &spec, &p, &is_new, e);
+    if (r == 0)
+        r = events_new(call, p, &ev, e);
+    if (r < 0)
+        return r;
+    ev->is_start = true;
+    *ret = &ev->source;
+    return 0;
+}
+
+struct connect_params {
+    struct selector process;
+};
+
+static const struct jx_field connect_fields[] = {
+    JX(struct connect_params, process, jx_selector, JX_NULLABLE),
+    {0},
+};
+
+int e2b_process_connect(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    struct connect_params c = {0};
+    struct proc_info info;
+    struct events *ev;
+    struct proc *p;
+    int r;
+
+    r = jx_decode_lax(call->params, connect_fields, &c, e);
+    if (r == 0)
+        r = process_find(call->agent, &c.process, true, &p, e);
+    if (r == 0)
+        r = events_new(call, p, &ev, e);
+    if (r < 0)
+        return r;
+    ev->is_replay = call->wants_replay;
+    if (!ev->is_replay) {
+        proc_get_info(p, &info);
+        memcpy(ev->at, info.bytes, sizeof(ev->at));
+    }
+    *ret = &ev->source;
+    return 0;
+}

@@ -1,0 +1,26 @@
+#pragma once
+/*
+ * proto: the messages of E2B's methods in protobuf, from and to the JSON that the methods take and
+ * give, by the descriptors that are generated of e2b.proto. Pure functions.
+ */
+#include <jansson.h>
+#include <stddef.h>
+
+#include "common/buf.h"
+#include "common/err.h"
+
+#define PROTO_MAX_BYTES (64u * 1024 * 1024) /* of memory for one request, taken apart */
+
+struct rpc_method;
+
+enum proto_side {
+    PROTO_REQUEST,
+    PROTO_REPLY,
+};
+
+/* What is not there is left out; a string ends at a NUL; unknown fields are ignored. */
+int proto_read(const struct rpc_method *m, enum proto_side side, const void *data, size_t len,
+               json_t **ret, struct err *e);
+/* After what is in out. Unknown fields are ignored, those of another type are an error. */
+int proto_write(const struct rpc_method *m, enum proto_side side, const json_t *msg,
+                struct buf *out, struct err *e);

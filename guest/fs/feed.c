@@ -1,0 +1,684 @@
+#include "fs/feed.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <search.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "proc/loop.h"
+
+#include "common/banned.h"
+
+#define RAW_BYTES (64 * 1024)
+#define PAUSE_MS 3       /* between two readings: what came meanwhile is dealt out at once */
+#define RM_BATCH 512     /* watches removed before the queue is read, which gets a word of each */
+#define FIRST_BYTES 1024 /* of a feed's queue */
+#define ALWAYS_TOLD (IN_IGNORED | IN_UNMOUNT)
+
+/* A feed's part in a watch of the kernel's. */
+struct tap {
+    int wd; /* the feed's own number; first, for it is looked up by that */
+    uint32_t mask;
+    struct fs_feed *feed;
+    struct watched *watched;
+    struct tap *next, *prev; /* of the same watch */
+};
+
+struct watched {
+    int wd; /* the kernel's; first */
+    struct tap *taps;
+    bool is_idle; /* in the list of those that may have none */
+    struct watched *next_idle;
+};
+
+/* An instance that several feeds share. */
+struct instance {
+    struct fs_feeds *all;
+    uint32_t flags;
+    int fd;
+    /* guarded by the lock of `all`: */
+    struct instance *next;
+    size_t n_feeds;
+    /* the loop's: */
+    struct loop_watch *armed;
+    struct loop_timer *timer;
+
+    pthread_mutex_t lock;
+    /* guarded by lock: */
+    struct fs_feed *feeds;
+    void *watches;     /* a tree of struct watched */
+    unsigned n_adding; /* are about to have a watch that may be one of the idle */
+    struct watched *idle;
+    _Alignas(struct inotify_event) char raw[RAW_BYTES];
+};
+
+struct fs_feed {
+    struct fs_feeds *all;
+    int fd; /* of an instance of its own; else an eventfd */
+    struct instance *shared;
+    /* guarded by shared's lock: */
+    struct fs_feed *next;
+    void *taps; /* a tree of struct tap */
+    int last_wd;
+    char *queue;
+    size_t at, len, cap; /* of the queue: what is between at and len waits */
+    size_t last;         /* where the last event is */
+    bool is_overflown;   /* nothing is taken until the queue was read to its end */
+    bool is_signalled;
+};
+
+struct fs_feeds {
+    struct loop *loop;
+    pthread_mutex_t lock;
+    /* guarded by lock: */
+    size_t n_own;
+    struct instance *shared;
+};
+
+/* ---- trees by number ------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void *find(void *const *tree, int wd)
+{
+    void **node = tfind(&wd, tree, compare);
+
+    return node ? *node : NULL;
+}
+
+/* ---- a feed's queue, with the instance's lock ------------------------------------------------ */
+
+static void signal_ready(struct fs_feed *f)
+{
+    uint64_t one = 1;
+
+    if (f->is_signalled || f->at == f->len)
+        return;
+    f->is_signalled = true;
+    (void)!write(f->fd, &one, sizeof(one));
+}
+
+/* The kernel merges what repeats the last event that waits. */
+static bool repeats(const struct fs_feed *f, const struct inotify_event *ev)
+{
+    const struct inotify_event *last = (const void *)(f->queue + f->last);
+
+    return f->at < f->len && last->wd == ev->wd && last->mask == ev->mask && last->len == ev->len &&
+           memcmp(last->name, ev->name, ev->len) == 0 && !(ev->mask & IN_IGNORED);
+}
+
+static bool make_room(struct fs_feed *f, size_t need)
+{
+    size_t cap = f->cap ? f->cap : FIRST_BYTES;
+    char *queue;
+
+    if (f->at) {
+        memmove(f->queue, f->queue + f->at, f->len - f->at);
+        f->len -= f->at;
+        f->last -= f->at < f->last ? f->at : f->last;
+        f->at = 0;
+    }
+    while (cap < f->len + need)
+        cap *= 2;
+    if (cap <= f->cap)
+        return true;
+    queue = cap <= FEED_QUEUE_BYTES ? realloc(f->queue, cap) : NULL;
+    if (!queue)
+        return false;
+    f->queue = queue;
+    f->cap = cap;
+    return true;
+}
+
+static void append(struct fs_feed *f, const struct inotify_event *ev)
+{
+    f->last = f->len;
+    memcpy(f->queue + f->len, ev, sizeof(*ev));
+    memcpy(f->queue + f->len + sizeof(*ev), ev->name, ev->len);
+    f->len += sizeof(*ev) + ev->len;
+}
+
+/* There is always room for the word that something was lost. */
+static void push(struct fs_feed *f, const struct inotify_event *ev)
+{
+    static const struct inotify_event lost = {.wd = -1, .mask = IN_Q_OVERFLOW};
+    size_t size = sizeof(*ev) + ev->len;
+    bool is_lost = ev->mask & IN_Q_OVERFLOW;
+
+    if (f->is_overflown || (f->queue && repeats(f, ev)))
+        return;
+    if (!is_lost && f->len + size + sizeof(lost) > f->cap)
+        is_lost = !make_room(f, size + sizeof(lost));
+    if (is_lost && f->len + sizeof(lost) > f->cap && !make_room(f, sizeof(lost)))
+        return; /* no memory at all: the next event tries again */
+    f->is_overflown = is_lost;
+    append(f, is_lost ? &lost : ev);
+    signal_ready(f);
+}
+
+/* ---- a shared instance, with its lock -------------------------------------------------------- */
+
+static void unlink_tap(struct tap *t)
+{
+    if (t->prev)
+        t->prev->next = t->next;
+    else
+        t->watched->taps = t->next;
+    if (t->next)
+        t->next->prev = t->prev;
+}
+
+static void forget(struct instance *in, struct watched *w)
+{
+    (void)tdelete(w, &in->watches, compare);
+    free(w);
+}
+
+static void drop_tap(struct tap *t)
+{
+    (void)tdelete(t, &t->feed->taps, compare);
+    unlink_tap(t);
+    free(t);
+}
+
+/* Of a watch that the kernel has ended. */
+static void drop_watched(struct instance *in, struct watched *w)
+{
+    while (w->taps)
+        drop_tap(w->taps);
+    if (!w->is_idle)
+        forget(in, w);
+}
+
+/* Nobody wants it any more; but one who is adding may have been given its number just now. */
+static void release(struct instance *in, struct watched *w)
+{
+    if (w->taps || w->is_idle)
+        return;
+    if (in->n_adding) {
+        w->is_idle = true;
+        w->next_idle = in->idle;
+        in->idle = w;
+        return;
+    }
+    (void)inotify_rm_watch(in->fd, w->wd);
+    forget(in, w);
+}
+
+static void release_idle(struct instance *in)
+{
+    while (in->idle && !in->n_adding) {
+        struct watched *w = in->idle;
+
+        in->idle = w->next_idle;
+        w->is_idle = false;
+        release(in, w);
+    }
+}
+
+/* Changes the event's number. */
+static void deal(struct instance *in, struct inotify_event *ev)
+{
+    struct watched *w = find(&in->watches, ev->wd);
+
+    if (ev->mask & IN_Q_OVERFLOW)
+        for (struct fs_feed *f = in->feeds; f; f = f->next)
+            push(f, ev);
+    if (!w)
+        return;
+    for (struct tap *t = w->taps; t; t = t->next) {
+        if (!(ev->mask & ((t->mask & IN_ALL_EVENTS) | ALWAYS_TOLD)))
+            continue;
+        ev->wd = t->wd;
+        push(t->feed, ev);
+    }
+    if (ev->mask & IN_IGNORED)
+        drop_watched(in, w);
+}
+
+/* What the kernel has until now. */
+static void pump(struct instance *in)
+{
+    int left;
+
+    if (ioctl(in->fd, FIONREAD, &left) < 0)
+        left = INT_MAX;
+    while (left > 0) {
+        ssize_t n = read(in->fd, in->raw, sizeof(in->raw));
+
+        if (n <= 0)
+            return;
+        left -= (int)n;
+        for (ssize_t at = 0; at < n;) {
+            struct inotify_event *ev = (void *)(in->raw + at);
+
+            at += (ssize_t)(sizeof(*ev) + ev->len);
+            deal(in, ev);
+        }
+    }
+}
+
+/* ---- the loop's part ------------------------------------------------------------------------- */
+
+static void on_readable(struct loop *l, uint32_t events, void *arg);
+
+static void arm(struct loop *l, void *arg)
+{
+    struct instance *in = arg;
+
+    in->timer = NULL;
+    /* Without memory it is still read by who looks. */
+    (void)loop_watch_add(l, in->fd, EPOLLIN, on_readable, in, &in->armed, NULL);
+}
+
+static void on_readable(struct loop *l, uint32_t events, void *arg)
+{
+    struct instance *in = arg;
+
+    (void)events;
+    (void)pthread_mutex_lock(&in->lock);
+    pump(in);
+    (void)pthread_mutex_unlock(&in->lock);
+    if (loop_timer_add(l, clock_mono_ms() + PAUSE_MS, arm, in, &in->timer, NULL) == 0)
+        in->armed = loop_watch_del(in->armed);
+}
+
+static void on_retired(struct loop *l, void *arg)
+{
+    struct instance *in = arg;
+
+    (void)l;
+    in->armed = loop_watch_del(in->armed);
+    in->timer = loop_timer_del(in->timer);
+    fd_close(in->fd);
+    (void)pthread_mutex_destroy(&in->lock);
+    free(in);
+}
+
+/* ---- instances ------------------------------------------------------------------------------- */
+
+static int new_inotify(int *ret, struct err *e)
+{
+    *ret = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (*ret < 0 && errno == EMFILE)
+        return err_field(e, ERR_EXHAUSTED, "path",
+                         "the kernel's limit of watchers (fs.inotify.max_user_instances) or the "
+                         "agent's of descriptors is reached");
+    return *ret < 0 ? err_sys(e, errno, "inotify_init1") : 0;
+}
+
+static int instance_new(struct fs_feeds *all, uint32_t flags, struct instance **ret, struct err *e)
+{
+    struct instance *in = calloc(1, sizeof(*in));
+    int r;
+
+    if (!in)
+        return err_oom(e);
+    in->all = all;
+    in->flags = flags;
+    (void)pthread_mutex_init(&in->lock, NULL);
+    r = new_inotify(&in->fd, e);
+    if (r == 0)
+        r = loop_post(all->loop, arm, in, e);
+    if (r < 0) {
+        fd_close(in->fd);
+        (void)pthread_mutex_destroy(&in->lock);
+        free(in);
+        return r;
+    }
+    *ret = in;
+    return 0;
+}
+
+/* With the lock of all. The one with the fewest, or another. */
+static int choose_instance(struct fs_feeds *all, uint32_t flags, struct instance **ret,
+                           struct err *e)
+{
+    struct instance *best = NULL;
+    struct err why = {0};
+    size_t n = 0;
+    int r;
+
+    for (struct instance *in = all->shared; in; in = in->next) {
+        if (in->flags != flags)
+            continue;
+        n++;
+        if (!best || in->n_feeds < best->n_feeds)
+            best = in;
+    }
+    *ret = best;
+    if (n == FEED_SHARED_MAX)
+        return 0;
+    r = instance_new(all, flags, ret, &why);
+    if (r == 0) {
+        (*ret)->next = all->shared;
+        all->shared = *ret;
+    } else if (!best && e) {
+        *e = why;
+    }
+    return best ? 0 : r;
+}
+
+/* With the lock of all. */
+static void unlist(struct instance *in)
+{
+    struct instance **at = &in->all->shared;
+
+    while (*at != in)
+        at = &(*at)->next;
+    *at = in->next;
+}
+
+static int share(struct fs_feed *f, uint32_t flags, struct err *e)
+{
+    struct fs_feeds *all = f->all;
+    struct instance *in;
+    int r;
+
+    f->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (f->fd < 0)
+        return err_sys(e, errno, "eventfd");
+    (void)pthread_mutex_lock(&all->lock);
+    r = choose_instance(all, flags, &in, e);
+    if (r == 0)
+        in->n_feeds++;
+    (void)pthread_mutex_unlock(&all->lock);
+    if (r < 0)
+        return r;
+    f->shared = in;
+    (void)pthread_mutex_lock(&in->lock);
+    f->next = in->feeds;
+    in->feeds = f;
+    (void)pthread_mutex_unlock(&in->lock);
+    return 0;
+}
+
+/* ---- feeds ----------------------------------------------------------------------------------- */
+
+int fs_feeds_new(struct loop *l, struct fs_feeds **ret, struct err *e)
+{
+    struct fs_feeds *all = calloc(1, sizeof(*all));
+
+    if (!all)
+        return err_oom(e);
+    all->loop = l;
+    (void)pthread_mutex_init(&all->lock, NULL);
+    *ret = all;
+    return 0;
+}
+
+struct fs_feeds *fs_feeds_free(struct fs_feeds *all)
+{
+    if (!all)
+        return NULL;
+    (void)pthread_mutex_destroy(&all->lock);
+    free(all);
+    return NULL;
+}
+
+/* A place among those with an instance of their own. */
+static bool take_own(struct fs_feeds *all)
+{
+    bool has;
+
+    (void)pthread_mutex_lock(&all->lock);
+    has = all->n_own < FEED_OWN_MAX;
+    all->n_own += has;
+    (void)pthread_mutex_unlock(&all->lock);
+    return has;
+}
+
+static void give_own(struct fs_feeds *all)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    all->n_own--;
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+static int own(struct fs_feed *f, struct err *e)
+{
+    int r = new_inotify(&f->fd, e);
+
+    if (r < 0 && f->all)
+        give_own(f->all);
+    return r;
+}
+
+int fs_feed_new(struct fs_feeds *all, uint32_t flags, struct fs_feed **ret, struct err *e)
+{
+    struct fs_feed *f = calloc(1, sizeof(*f));
+    int r = -1;
+
+    if (!f)
+        return err_oom(e);
+    f->all = all;
+    if (!all || take_own(all))
+        r = own(f, e);
+    if (r < 0 && all)
+        r = share(f, flags, e);
+    if (r < 0) {
+        fd_close(f->fd);
+        free(f);
+        return r;
+    }
+    *ret = f;
+    return 0;
+}
+
+int fs_feed_fd(const struct fs_feed *f)
+{
+    return f->fd;
+}
+
+/* The kernel's queue gets a word of every watch that goes, and must not overflow by that. */
+static void leave(struct fs_feed *f, bool is_last)
+{
+    struct instance *in = f->shared;
+    struct fs_feed **at = &in->feeds;
+
+    (void)pthread_mutex_lock(&in->lock);
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
+    for (size_t n = 1; f->taps; n++) {
+        struct tap *t = *(struct tap **)f->taps; /* the root's */
+        struct watched *w = t->watched;
+
+        drop_tap(t);
+        if (is_last)
+            forget(in, w);
+        else
+            release(in, w);
+        if (n % RM_BATCH == 0)
+            pump(in);
+    }
+    (void)pthread_mutex_unlock(&in->lock);
+}
+
+/* The last one takes the instance along, and with it all of the kernel's watches. */
+static void give_share(struct fs_feed *f)
+{
+    struct instance *in = f->shared;
+    struct fs_feeds *all = f->all;
+    bool is_last;
+
+    (void)pthread_mutex_lock(&all->lock);
+    is_last = in->n_feeds == 1;
+    if (is_last)
+        unlist(in);
+    (void)pthread_mutex_unlock(&all->lock);
+    leave(f, is_last);
+    (void)pthread_mutex_lock(&all->lock);
+    if (--in->n_feeds == 0 && !is_last) {
+        is_last = true;
+        unlist(in);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    if (is_last)
+        (void)loop_post_sure(all->loop, on_retired, in, NULL);
+}
+
+struct fs_feed *fs_feed_free(struct fs_feed *f)
+{
+    if (!f)
+        return NULL;
+    if (f->shared)
+        give_share(f);
+    else if (f->all)
+        give_own(f->all);
+    fd_close(f->fd);
+    free(f->queue);
+    free(f);
+    return NULL;
+}
+
+/* With the lock. What happened before it began to watch is not its business. */
+static struct tap *tap(struct fs_feed *f, int wd)
+{
+    struct instance *in = f->shared;
+    struct watched *w = find(&in->watches, wd);
+    struct tap *t;
+
+    for (t = w ? w->taps : NULL; t; t = t->next)
+        if (t->feed == f)
+            return t;
+    if (w)
+        pump(in);
+    w = find(&in->watches, wd);
+    if (!w) {
+        w = calloc(1, sizeof(*w));
+        if (!w)
+            return NULL;
+        w->wd = wd;
+        if (!tsearch(w, &in->watches, compare)) {
+            free(w);
+            return NULL;
+        }
+    }
+    t = calloc(1, sizeof(*t));
+    if (t) {
+        *t = (struct tap){.wd = ++f->last_wd, .feed = f, .watched = w, .next = w->taps};
+        if (!tsearch(t, &f->taps, compare)) {
+            free(t);
+            t = NULL;
+        }
+    }
+    if (t && t->next)
+        t->next->prev = t;
+    if (t)
+        w->taps = t;
+    else
+        release(in, w);
+    return t;
+}
+
+/* The directory may be one that hangs, so that the lock is not held while the kernel looks at it. */
+static int add_shared(struct fs_feed *f, const char *path, uint32_t mask)
+{
+    struct instance *in = f->shared;
+    struct tap *t = NULL;
+    int wd, sys = ENOMEM;
+
+    (void)pthread_mutex_lock(&in->lock);
+    in->n_adding++;
+    (void)pthread_mutex_unlock(&in->lock);
+    wd = inotify_add_watch(in->fd, path, mask | in->flags | IN_MASK_ADD);
+    if (wd < 0)
+        sys = errno;
+    (void)pthread_mutex_lock(&in->lock);
+    if (wd >= 0)
+        t = tap(f, wd);
+    if (t)
+        t->mask = mask;
+    in->n_adding--;
+    release_idle(in);
+    wd = t ? t->wd : -1;
+    (void)pthread_mutex_unlock(&in->lock);
+    errno = sys;
+    return wd;
+}
+
+int fs_feed_add(struct fs_feed *f, int dirfd, uint32_t mask)
+{
+    char self[40];
+
+    (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", dirfd);
+    return f->shared ? add_shared(f, self, mask) : inotify_add_watch(f->fd, self, mask);
+}
+
+void fs_feed_rm(struct fs_feed *f, int wd)
+{
+    struct instance *in = f->shared;
+    struct watched *w;
+    struct tap *t;
+
+    if (!in) {
+        (void)inotify_rm_watch(f->fd, wd); /* fails for what is gone already */
+        return;
+    }
+    (void)pthread_mutex_lock(&in->lock);
+    pump(in); /* what happened until now is told */
+    t = find(&f->taps, wd);
+    if (t) {
+        w = t->watched;
+        push(f, &(struct inotify_event){.wd = wd, .mask = IN_IGNORED});
+        drop_tap(t);
+        release(in, w);
+    }
+    (void)pthread_mutex_unlock(&in->lock);
+}
+
+/* With the lock. */
+static size_t take(struct fs_feed *f, char *out, size_t max)
+{
+    size_t n = 0;
+    uint64_t count;
+
+    while (f->at + n < f->len) {
+        const struct inotify_event *ev = (const void *)(f->queue + f->at + n);
+
+        if (n + sizeof(*ev) + ev->len > max)
+            break;
+        n += sizeof(*ev) + ev->len;
+    }
+    if (n)
+        memcpy(out, f->queue + f->at, n);
+    f->at += n;
+    if (f->at < f->len)
+        return n;
+    f->at = f->len = f->last = 0;
+    f->is_overflown = false;
+    if (f->is_signalled)
+        (void)!read(f->fd, &count, sizeof(count));
+    f->is_signalled = false;
+    return n;
+}
+
+ssize_t fs_feed_read(struct fs_feed *f, void *out, size_t max)
+{
+    size_t n;
+
+    if (!f->shared)
+        return read(f->fd, out, max);
+    (void)pthread_mutex_lock(&f->shared->lock);
+    pump(f->shared);
+    n = take(f, out, max);
+    (void)pthread_mutex_unlock(&f->shared->lock);
+    errno = EAGAIN;
+    return n ? (ssize_t)n : -1;
+}

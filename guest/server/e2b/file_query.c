@@ -1,0 +1,103 @@
+#include "server/e2b/file_query.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/str.h"
+#include "dialect/e2b/sign.h"
+#include "rpc/agent.h"
+#include "server/state.h"
+#include "system/auth.h"
+
+#include "common/banned.h"
+
+#define EXPIRATION "signature_expiration"
+
+struct signature {
+    char *text;
+    bool expires;
+    int64_t expiration_s;
+};
+
+static int read_signature(struct request *q, struct signature *s, struct err *e)
+{
+    _cleanup_free_ char *expiration = NULL;
+    int r = request_query(q, "signature", &s->text, e);
+
+    if (r == 0)
+        r = request_query(q, EXPIRATION, &expiration, e);
+    if (r < 0 || !expiration)
+        return r;
+    s->expires = true;
+    if (str_parse_i64(expiration, INT64_MIN, INT64_MAX, &s->expiration_s, NULL) < 0)
+        return err_field(e, ERR_INVALID, EXPIRATION,
+                         "Invalid format for parameter " EXPIRATION ": '%.64s' is no number",
+                         expiration);
+    return 0;
+}
+
+static bool is_right(struct request *q, const char *operation, const struct file_query *f,
+                     const struct signature *s)
+{
+    char *token = auth_copy(q->server->agent->auth);
+    char want[SIGN_TEXT_BYTES], expiration[24];
+
+    if (!token)
+        return false;
+    (void)snprintf(expiration, sizeof(expiration), "%" PRId64, s->expiration_s);
+    sign_file(f->path ? f->path : "", operation, f->username ? f->username : "", token,
+              s->expires ? expiration : NULL, want);
+    explicit_bzero(token, strlen(token));
+    free(token);
+    return str_secret_eq(s->text, strlen(s->text), want, strlen(want));
+}
+
+/* A token in a header counts more than a signature. */
+static int check(struct request *q, const char *operation, const struct file_query *f,
+                 const struct signature *s, struct err *e)
+{
+    struct auth *known = q->server->agent->auth;
+    const char *token = request_header(q, "X-Access-Token");
+    const char *bearer = request_header(q, "Authorization");
+
+    if (auth_is_open(known) || auth_matches(known, token))
+        return 0;
+    if (token)
+        return err_set(e, ERR_UNAUTHENTICATED, "access token present in header but does not match");
+    if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0 && auth_matches(known, bearer + 7))
+        return 0;
+    if (!s->text)
+        return err_set(e, ERR_UNAUTHENTICATED, "missing signature query parameter");
+    if (!is_right(q, operation, f, s))
+        return err_set(e, ERR_UNAUTHENTICATED, "invalid signature");
+    if (s->expires && s->expiration_s < clock_real_ms() / 1000)
+        return err_set(e, ERR_UNAUTHENTICATED, "signature is already expired");
+    return 0;
+}
+
+int file_query_read(struct request *q, const char *operation, struct file_query *ret, struct err *e)
+{
+    struct signature s = {0};
+    int r = request_query(q, "path", &ret->path, e);
+
+    if (r == 0)
+        r = request_query(q, "username", &ret->username, e);
+    if (r == 0)
+        r = read_signature(q, &s, e);
+    if (r == 0)
+        r = check(q, operation, ret, &s, e);
+    free(s.text);
+    return r;
+}
+
+void file_query_done(struct file_query *f)
+{
+    free(f->path);
+    free(f->username);
+    *f = (struct file_query){0};
+}

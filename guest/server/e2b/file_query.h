@@ -1,0 +1,16 @@
+#pragma once
+/* file_query: what both verbs of /files take out of a request before its body, and who may ask. */
+#include "server/request.h"
+
+struct file_query {
+    char *path;     /* NULL: not given */
+    char *username; /* NULL: not given: the default user's */
+};
+
+/*
+ * Reads the parameters, then checks the token or the signature for the operation ("read", "write").
+ * -ERR_UNAUTHENTICATED in the words that clients know. Never blocks.
+ */
+int file_query_read(struct request *q, const char *operation, struct file_query *ret,
+                    struct err *e);
+void file_query_done(struct file_query *f); /* accepts zeroed */

@@ -1,0 +1,35 @@
+/* files: /files is two things, by the verb. */
+#include "server/e2b/handlers.h"
+
+#include "common/banned.h"
+
+static const struct request_ops *ops_of(const struct request *q)
+{
+    return q->verb == VERB_POST ? &e2b_file_post_ops : &e2b_file_get_ops;
+}
+
+static int files_begin(struct request *q, struct err *e)
+{
+    return ops_of(q)->begin(q, e);
+}
+
+static int files_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    const struct request_ops *ops = ops_of(q);
+
+    return ops->body ? ops->body(q, data, len, e) : err_set(e, ERR_INVALID, "a GET takes no body");
+}
+
+static int files_finish(struct request *q, struct err *e)
+{
+    return ops_of(q)->finish(q, e);
+}
+
+static void files_done(struct request *q)
+{
+    if (ops_of(q)->done)
+        ops_of(q)->done(q);
+}
+
+const struct request_ops e2b_files_ops = {
+    .begin = files_begin, .body = files_body, .finish = files_finish, .done = files_done};

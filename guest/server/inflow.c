@@ -1,0 +1,223 @@
+/*
+ * inflow: a method to which the client streams: the envelopes of its body one by one, as they come,
+ * and the one answer.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "common/wire/wire.h"
+#include "rpc/agent.h"
+#include "rpc/rpc.h"
+#include "server/codec.h"
+#include "server/deadline.h"
+#include "server/e2b/headers.h"
+#include "server/encode.h"
+#include "server/handlers.h"
+#include "server/respond.h"
+#include "server/state.h"
+
+#include "common/banned.h"
+
+struct flow {
+    struct inflow *inflow;
+    struct deadline *deadline;
+    char *user;
+    struct buf envelope; /* the one that arrives */
+    json_t *pending;     /* a message that has to wait */
+    bool has_given_back; /* the last byte taken comes again */
+};
+
+static void wake_request(void *arg)
+{
+    request_wake(arg);
+}
+
+static int flow_begin(struct request *q, struct err *e)
+{
+    struct flow *f = calloc(1, sizeof(*f));
+    struct rpc_call call = {.agent = q->server->agent};
+    int r;
+
+    if (!f)
+        return err_oom(e);
+    q->state = f;
+    buf_init(&f->envelope, WIRE_JSON_MAX_BYTES);
+    (void)MHD_set_connection_option(q->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    r = codec_choose(q, true, e);
+    if (r == 0)
+        r = e2b_read_headers(q, &call, &f->user, e);
+    if (r == 0 && call.timeout_ms)
+        r = deadline_new(q, call.timeout_ms, request_make_late, &f->deadline, e);
+    if (r == 0)
+        r = q->method->inflow(&call, &f->inflow, e);
+    if (r < 0)
+        return r;
+    f->inflow->waker = (struct waker){wake_request, q};
+    return 0;
+}
+
+/* Moves what belongs to the envelope that arrives; how much that was. */
+static int fill(struct flow *f, const char *data, size_t len, size_t *ret_used, struct err *e)
+{
+    size_t want = ENCODE_ENVELOPE_BYTES, n;
+    int r;
+
+    if (f->envelope.len >= want)
+        want += encode_envelope_len(f->envelope.data);
+    n = want - f->envelope.len < len ? want - f->envelope.len : len;
+    r = buf_add(&f->envelope, data, n, e);
+    if (r == 0)
+        *ret_used = n;
+    return r;
+}
+
+static bool is_whole(const struct flow *f)
+{
+    return f->envelope.len >= ENCODE_ENVELOPE_BYTES &&
+           f->envelope.len == ENCODE_ENVELOPE_BYTES + encode_envelope_len(f->envelope.data);
+}
+
+static int open_envelope(struct request *q, struct flow *f, struct err *e)
+{
+    const char *text;
+    size_t len;
+    int r;
+
+    r = encode_open_envelope(f->envelope.data, f->envelope.len, &text, &len, e);
+    if (r == 0)
+        r = codec_parse(q, text, len, &f->pending, e);
+    buf_clear(&f->envelope);
+    return r;
+}
+
+/* REQUEST_PARKED while the pending message, or the answer, has to wait. */
+static int wait_for(struct request *q, int (*step)(struct flow *f, json_t **ret, struct err *e),
+                    json_t **ret, struct err *e)
+{
+    struct flow *f = q->state;
+
+    for (;;) {
+        int r;
+
+        if (request_is_late(q))
+            return deadline_error(q, e);
+        r = step(f, ret, e);
+        if (r != INFLOW_WAIT)
+            return r < 0 ? r : 0;
+        if (request_park(q))
+            return REQUEST_PARKED;
+        if (request_is_gone(q))
+            return err_set(e, ERR_CANCELED, "the client has gone");
+    }
+}
+
+static int take_pending(struct flow *f, json_t **ret, struct err *e)
+{
+    (void)ret;
+    return f->pending ? f->inflow->ops->take(f->inflow, f->pending, e) : INFLOW_DONE;
+}
+
+static int drop_pending(struct request *q, struct flow *f, struct err *e)
+{
+    int r = wait_for(q, take_pending, NULL, e);
+
+    if (r == 0) {
+        json_decref(f->pending);
+        f->pending = NULL;
+    }
+    return r;
+}
+
+/*
+ * A connection that is suspended with all of a piece taken is called again at once by libmicrohttpd, and
+ * may then stand still for ever: the last byte is given back, so that it is called when it is resumed.
+ */
+static int flow_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    struct flow *f = q->state;
+    int r = drop_pending(q, f, e);
+
+    if (r == REQUEST_PARKED)
+        return 0;
+    if (r == 0 && f->has_given_back && *len) {
+        f->has_given_back = false;
+        data++;
+        *len -= 1;
+    }
+    while (r == 0 && *len) {
+        size_t used = 0;
+
+        r = fill(f, data, *len, &used, e);
+        data += used;
+        *len -= used;
+        if (r == 0 && is_whole(f)) {
+            r = open_envelope(q, f, e);
+            if (r == 0)
+                r = drop_pending(q, f, e);
+        }
+    }
+    if (r != REQUEST_PARKED)
+        return r;
+    f->has_given_back = true;
+    *len += 1;
+    return 0;
+}
+
+static int step_finish(struct flow *f, json_t **ret, struct err *e)
+{
+    return f->inflow->ops->finish(f->inflow, ret, e);
+}
+
+static int reply(struct request *q, const json_t *answer, struct err *e)
+{
+    _cleanup_buf_ struct buf out;
+    size_t len;
+    int r;
+
+    buf_init(&out, WIRE_JSON_MAX_BYTES);
+    r = codec_write_envelope(q, answer, &out, e);
+    if (r == 0)
+        r = encode_end(ENCODING_CONNECT, NULL, &out, e);
+    if (r < 0)
+        return r;
+    len = out.len;
+    return respond_text_take(q, MHD_HTTP_OK, codec_type(q), buf_take(&out), len, e);
+}
+
+static int flow_finish(struct request *q, struct err *e)
+{
+    struct flow *f = q->state;
+    _cleanup_json_ json_t *answer = NULL;
+    int r = drop_pending(q, f, e);
+
+    if (r == 0 && f->envelope.len)
+        return err_set(e, ERR_INVALID, "the body ends within an envelope");
+    if (r == 0)
+        r = wait_for(q, step_finish, &answer, e);
+    if (r == REQUEST_PARKED)
+        return 0;
+    return r < 0 ? r : reply(q, answer, e);
+}
+
+static void flow_done(struct request *q)
+{
+    struct flow *f = q->state;
+
+    if (!f)
+        return;
+    (void)MHD_set_connection_option(q->mhd, MHD_CONNECTION_OPTION_TIMEOUT,
+                                    (unsigned)(SERVER_IDLE_MS / 1000));
+    deadline_drop(f->deadline);
+    if (f->inflow)
+        f->inflow->ops->free(f->inflow);
+    json_decref(f->pending);
+    buf_done(&f->envelope);
+    free(f->user);
+    free(f);
+}
+
+const struct request_ops inflow_ops = {
+    .begin = flow_begin, .body = flow_body, .finish = flow_finish, .done = flow_done};

@@ -1,0 +1,383 @@
+/*
+ * proxy_loop: the loop's side of a proxied request: it connects to the port in the box, sends what
+ * the connection has put into one ring, and puts what comes back into the other.
+ */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "rpc/agent.h"
+#include "server/proxy.h"
+
+#include "common/banned.h"
+
+#define EARLY_REPLY_BYTES (8 * 1024 * 1024) /* of a reply that comes before the request's end */
+
+static void on_io(struct loop *l, uint32_t events, void *arg);
+
+static void wake(struct proxy *p)
+{
+    request_wake(p->request);
+}
+
+static void close_peer(struct proxy *p)
+{
+    p->dial = dial_free(p->dial);
+    if (p->watch)
+        p->watch = loop_watch_del(p->watch);
+    fd_close(TAKE_FD(p->fd));
+}
+
+static void finish(struct proxy *p, const struct err *error);
+static void on_impatience(struct loop *l, void *arg);
+
+static int set_timer(struct proxy *p, struct err *e)
+{
+    return loop_timer_add(p->server->agent->loop, clock_mono_ms() + p->patience_ms, on_impatience,
+                          p, &p->timer, e);
+}
+
+/* The request may still be on its way: then the server has not been asked yet. */
+static void on_impatience(struct loop *l, void *arg)
+{
+    struct proxy *p = arg;
+    struct err error = {0};
+    bool is_asked;
+
+    (void)l;
+    p->timer = NULL;
+    (void)pthread_mutex_lock(&p->lock);
+    is_asked = p->up_ended && !p->up.len;
+    (void)pthread_mutex_unlock(&p->lock);
+    if (!is_asked && set_timer(p, &error) == 0)
+        return;
+    if (is_asked)
+        (void)err_field(&error, ERR_DEADLINE, "port",
+                        "port %d in the box did not answer within %lld ms", (int)p->port,
+                        (long long)p->patience_ms);
+    finish(p, &error);
+}
+
+/* The loop has no more to do with it. Drops its reference. */
+static void finish(struct proxy *p, const struct err *error)
+{
+    p->is_finished = true;
+    p->timer = loop_timer_del(p->timer);
+    if (!p->has_head || p->head.status != MHD_HTTP_SWITCHING_PROTOCOLS || error)
+        close_peer(p);
+    else if (p->watch)
+        p->watch = loop_watch_del(p->watch);
+    (void)pthread_mutex_lock(&p->lock);
+    if (error) {
+        p->r = -error->code;
+        p->error = *error;
+    }
+    p->down_ended = true;
+    (void)pthread_mutex_unlock(&p->lock);
+    wake(p);
+    (void)pthread_mutex_lock(&p->lock);
+    proxy_unref_and_unlock(p);
+}
+
+static bool is_left(struct proxy *p)
+{
+    bool left;
+
+    (void)pthread_mutex_lock(&p->lock);
+    left = p->is_left;
+    (void)pthread_mutex_unlock(&p->lock);
+    return left;
+}
+
+static uint32_t wanted_events(struct proxy *p)
+{
+    uint32_t events = 0;
+
+    (void)pthread_mutex_lock(&p->lock);
+    if (!p->has_head || p->down.len < p->down.cap || !p->up_ended)
+        events |= EPOLLIN;
+    if (p->hello_sent < p->hello.len || p->up.len)
+        events |= EPOLLOUT;
+    (void)pthread_mutex_unlock(&p->lock);
+    return events;
+}
+
+/* Watches for what can be done now; ends when the request is over. */
+static void settle(struct proxy *p)
+{
+    uint32_t events;
+
+    if (p->is_finished || p->fd < 0)
+        return;
+    if (is_left(p)) {
+        finish(p, NULL);
+        return;
+    }
+    events = wanted_events(p);
+    if (!events && p->watch) { /* a full ring: the kernel would tell of the end again and again */
+        p->watch = loop_watch_del(p->watch);
+    } else if (events && !p->watch) {
+        p->events = events;
+        if (loop_watch_add(p->server->agent->loop, p->fd, events, on_io, p, &p->watch, NULL) < 0)
+            finish(p, &(struct err){.code = ERR_EXHAUSTED, .message = "out of memory"});
+    } else if (events && events != p->events) {
+        p->events = events;
+        (void)loop_watch_set(p->watch, events, NULL);
+    }
+}
+
+static void on_dialed(void *arg, int fd, const struct err *error)
+{
+    struct proxy *p = arg;
+
+    p->dial = NULL;
+    p->fd = fd;
+    if (fd < 0)
+        finish(p, error);
+    else
+        settle(p);
+}
+
+/* On the loop's thread: something has changed on the other side. Drops the post's reference. */
+static void pump(struct loop *l, void *arg)
+{
+    struct proxy *p = arg;
+    bool must_start;
+
+    (void)pthread_mutex_lock(&p->lock);
+    p->is_posted = false;
+    must_start = !p->is_started && !p->is_left;
+    if (must_start)
+        p->refs++; /* the loop's own, until finish() */
+    p->is_started = p->is_started || must_start;
+    (void)pthread_mutex_unlock(&p->lock);
+    if (must_start) {
+        struct err error = {0};
+
+        if (set_timer(p, &error) < 0 ||
+            dial_new(l, NULL, p->port, on_dialed, p, &p->dial, &error) < 0)
+            finish(p, &error);
+    } else if (p->is_started && !p->is_finished && p->dial && is_left(p)) {
+        finish(p, NULL);
+    } else {
+        settle(p);
+    }
+    (void)pthread_mutex_lock(&p->lock);
+    proxy_unref_and_unlock(p);
+}
+
+void proxy_kick(struct proxy *p)
+{
+    if (p->is_posted)
+        return;
+    p->refs++;
+    p->is_posted = true;
+    if (loop_post(p->server->agent->loop, pump, p, NULL) == 0)
+        return;
+    p->refs--;
+    p->is_posted = false;
+    p->r = err_set(&p->error, ERR_EXHAUSTED, "out of memory");
+}
+
+/* 0: go on. 1: the socket takes no more. Negative: it failed. */
+static int send_some(struct proxy *p, const char *data, size_t len, size_t *ret_sent)
+{
+    ssize_t n = send(p->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 1;
+    if (n < 0)
+        return -1;
+    *ret_sent = (size_t)n;
+    return 0;
+}
+
+static int send_all(struct proxy *p)
+{
+    int r = 0;
+
+    while (r == 0) {
+        const char *piece;
+        size_t len, n = 0;
+        bool must_wake;
+
+        if (p->hello_sent < p->hello.len) {
+            r = send_some(p, p->hello.data + p->hello_sent, p->hello.len - p->hello_sent, &n);
+            p->hello_sent = r < 0 ? p->hello.len : p->hello_sent + n;
+            r = r < 0 ? 0 : r;
+            continue;
+        }
+        (void)pthread_mutex_lock(&p->lock);
+        len = ring_peek(&p->up, &piece);
+        (void)pthread_mutex_unlock(&p->lock);
+        if (!len)
+            return 0;
+        r = send_some(p, piece, len, &n);
+        (void)pthread_mutex_lock(&p->lock);
+        ring_drop(&p->up, r < 0 ? len : n); /* a server that reads no more may still answer */
+        must_wake = p->wants_room && p->up.len <= p->up.cap / 2;
+        p->wants_room = p->wants_room && !must_wake;
+        (void)pthread_mutex_unlock(&p->lock);
+        if (must_wake)
+            wake(p);
+        if (r < 0)
+            r = 0;
+    }
+    return r;
+}
+
+bool proxy_has_body(const struct proxy *p)
+{
+    int status = p->head.status;
+
+    return p->request->verb != VERB_HEAD && status >= 200 && status != MHD_HTTP_NO_CONTENT &&
+           status != MHD_HTTP_NOT_MODIFIED;
+}
+
+/* A piece of the reply's body. 1: it is over. */
+static int take_body(struct proxy *p, char *data, size_t len, struct err *e)
+{
+    bool is_over = false, must_wake;
+    int r;
+
+    if (p->head.is_chunked) {
+        r = http1_decode_chunks(&p->chunks, data, len, &len, e);
+        if (r < 0)
+            return r;
+        is_over = p->chunks.is_over;
+    } else if (p->head.has_length) {
+        len = len < p->left ? len : (size_t)p->left;
+        p->left -= len;
+        is_over = !p->left;
+    }
+    (void)pthread_mutex_lock(&p->lock);
+    (void)ring_put(&p->down, data, len); /* there is room: no more was read */
+    must_wake = p->wants_data && len;
+    p->wants_data = p->wants_data && !must_wake;
+    (void)pthread_mutex_unlock(&p->lock);
+    if (must_wake)
+        wake(p);
+    return is_over;
+}
+
+static void publish_head(struct proxy *p)
+{
+    p->timer = loop_timer_del(p->timer);
+    (void)pthread_mutex_lock(&p->lock);
+    p->has_head = true;
+    (void)pthread_mutex_unlock(&p->lock);
+    wake(p);
+}
+
+/* More of the head. 1: the reply is over, or the connection was upgraded. */
+static int take_head(struct proxy *p, const char *data, size_t len, struct err *e)
+{
+    size_t head_len;
+    int r;
+
+    r = buf_add(&p->early, data, len, e);
+    while (r == 0) {
+        http1_head_done(&p->head);
+        r = http1_parse_head(p->early.data, p->early.len, &p->head, &head_len, e);
+        if (r < 0 || !head_len)
+            return r;
+        buf_consume(&p->early, head_len);
+        if (p->head.status >= 200 || p->head.status == MHD_HTTP_SWITCHING_PROTOCOLS)
+            break; /* the others announce more */
+    }
+    if (r < 0)
+        return r;
+    p->left = p->head.length;
+    if (p->head.status == MHD_HTTP_SWITCHING_PROTOCOLS) {
+        if (!p->is_upgrade)
+            return err_set(e, ERR_UNAVAILABLE, "an upgrade that was not asked for");
+        publish_head(p);
+        return 1;
+    }
+    /* What came behind the head is at most one read, which the empty ring takes. */
+    r = !proxy_has_body(p) || (p->head.has_length && !p->head.is_chunked && !p->head.length);
+    if (!r && p->early.len)
+        r = take_body(p, p->early.data, p->early.len, e);
+    if (r >= 0)
+        publish_head(p);
+    return r;
+}
+
+/* 1: nothing more comes. */
+static int on_end(struct proxy *p, struct err *e)
+{
+    if (!p->has_head)
+        return err_set(e, ERR_UNAVAILABLE, "port %d in the box closed without an answer",
+                       (int)p->port);
+    if (p->head.is_chunked || p->head.has_length)
+        return err_set(e, ERR_DATA_LOSS, "port %d in the box broke off", (int)p->port);
+    return 1;
+}
+
+/*
+ * The library sends no reply before the request has ended. A server that answers meanwhile (an
+ * echo, say) would stop reading once its reply is not taken, and both would wait for ever: so more
+ * of such a reply is kept than else, and past that bound it fails.
+ */
+static int make_room(struct proxy *p, size_t *max, struct err *e)
+{
+    size_t room;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&p->lock);
+    room = p->down.cap - p->down.len;
+    if (!room && !p->up_ended) {
+        r = p->down.cap < EARLY_REPLY_BYTES
+                ? ring_grow(&p->down, 2 * p->down.cap, e)
+                : err_set(e, ERR_EXHAUSTED,
+                          "port %d in the box answered with more than %d bytes before it had read "
+                          "the request",
+                          (int)p->port, EARLY_REPLY_BYTES);
+        room = p->down.cap - p->down.len;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    if (room < *max)
+        *max = room;
+    return r;
+}
+
+static int receive(struct proxy *p, struct err *e)
+{
+    char data[PROXY_IO_BYTES];
+    size_t max = sizeof(data);
+    ssize_t n;
+
+    if (p->has_head) {
+        int r = make_room(p, &max, e);
+
+        if (r < 0 || !max)
+            return r;
+    }
+    n = recv(p->fd, data, max, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n <= 0)
+        return on_end(p, e);
+    return p->has_head ? take_body(p, data, (size_t)n, e) : take_head(p, data, (size_t)n, e);
+}
+
+static void on_io(struct loop *l, uint32_t events, void *arg)
+{
+    struct proxy *p = arg;
+    struct err error = {0};
+    int r = 0;
+
+    (void)l;
+    if (events & EPOLLOUT)
+        (void)send_all(p);
+    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+        r = receive(p, &error);
+    if (r < 0)
+        finish(p, &error);
+    else if (r > 0)
+        finish(p, NULL);
+    else
+        settle(p);
+}

@@ -1,0 +1,52 @@
+#pragma once
+/*
+ * resume_store: what is to be known of unfinished uploads, so that the next agent can go on with them:
+ * a note each, a file by the upload's id in a directory of the agent's own. Their bytes are beside
+ * their targets (fs/write.h). Agents may share the directory: a note is anybody's who is asked for its
+ * upload, as long as no other agent has that open. Thread-safe; all but new and free may block, and are
+ * called without an identity taken.
+ */
+#include "common/err.h"
+#include "fs/write.h"
+
+#define RESUME_ID_BYTES 33
+#define RESUME_STORE_MAX 512 /* notes in the directory; the next upload is not kept */
+
+struct resume_store;
+
+struct resume_note {
+    char id[RESUME_ID_BYTES];
+    char *asked; /* the path as the client has it; owned, as all strings here */
+    char *user;  /* or NULL */
+    char *if_match, *if_none_match;
+    struct fs_write_kept kept;
+    struct fs_write_options options; /* its strings are the ones here */
+    uint8_t sha256[32];              /* where options.sha256 points to, if it has one */
+    bool has_length;
+    uint64_t length;
+    bool has_floor; /* what is behind counts only when its piece is whole */
+    uint64_t floor;
+};
+
+/* dir: made when there is something to note; NULL: nothing is noted. default_user: as the agent's. */
+int resume_store_new(const char *dir, struct fs_root *root, const char *default_user,
+                     struct resume_store **ret, struct err *e);
+struct resume_store *resume_store_free(struct resume_store *s); /* accepts NULL; returns NULL */
+
+/* Notes a write and keeps it. The note is the caller's: resume_note_free(). */
+int resume_store_keep(struct resume_store *s, const char *id, const char *asked, const char *user,
+                      struct fs_write *w, struct resume_note **ret, struct err *e);
+/* The note has changed, or its upload was used. */
+int resume_store_put(struct resume_store *s, const struct resume_note *n, struct err *e);
+void resume_store_touch(struct resume_store *s, const char *id);
+/* The upload is over. */
+void resume_store_remove(struct resume_store *s, const char *id);
+
+/* What another agent has left. -ERR_NOT_FOUND: nothing, or nothing any more. */
+int resume_store_take(struct resume_store *s, const char *id, int64_t age_ms,
+                      struct resume_note **ret, struct fs_caller **ret_caller,
+                      struct fs_write **ret_write, struct err *e);
+/* Notes that nobody has used for so long go, with what they tell of, and those of what is gone. */
+void resume_store_sweep(struct resume_store *s, int64_t age_ms);
+
+struct resume_note *resume_note_free(struct resume_note *n); /* accepts NULL; returns NULL */

@@ -1,0 +1,287 @@
+#include "system/boot/machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/str.h"
+#include "system/boot/cmdline.h"
+#include "system/boot/modules.h"
+#include "system/boot/netup.h"
+#include "system/boot/rootdisk.h"
+#include "system/log.h"
+
+#include "common/banned.h"
+
+#define TOKEN_SOURCE "/sys/firmware/qemu_fw_cfg/by_name/opt/org.bellhop/token/raw"
+#define TOKEN_MAX_BYTES 4096
+#define TOKEN_DIR "/run/bellhop"
+#define TOKEN_PATH TOKEN_DIR "/token"
+#define START_FILE "/etc/bellhop/start"
+#define ENV_FILE "/etc/bellhop/env"
+#define PROGRAM "/usr/local/bin/bellhopd"
+#define REMOUNT_WAIT_MS 3000
+#define POLL_MS 10
+
+static bool is_machine; /* set once, before there are threads */
+
+struct mount_row {
+    const char *source, *target, *type, *data;
+    unsigned long flags;
+    bool is_optional;
+};
+
+static const struct mount_row first_mounts[] = {
+    {"proc", "/proc", "proc", NULL, MS_NOSUID | MS_NOEXEC | MS_NODEV, false},
+    {"sysfs", "/sys", "sysfs", NULL, MS_NOSUID | MS_NOEXEC | MS_NODEV, true},
+    {"devtmpfs", "/dev", "devtmpfs", "mode=0755", MS_NOSUID, true},
+};
+
+static const struct mount_row later_mounts[] = {
+    {"devpts", "/dev/pts", "devpts", "mode=0620,gid=5,ptmxmode=0666", MS_NOSUID | MS_NOEXEC, true},
+    {"tmpfs", "/dev/shm", "tmpfs", "mode=1777", MS_NOSUID | MS_NODEV, true},
+    {"tmpfs", "/run", "tmpfs", "mode=0755", MS_NOSUID | MS_NODEV, true},
+    {"cgroup2", "/sys/fs/cgroup", "cgroup2", NULL, MS_NOSUID | MS_NOEXEC | MS_NODEV, true},
+};
+
+/* A disk has more room than memory: there it stays the disk's. */
+static const struct mount_row tmp_mount[] = {
+    {"tmpfs", "/tmp", "tmpfs", "mode=1777", MS_NOSUID | MS_NODEV, true},
+};
+
+static int mount_all(const struct mount_row *rows, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct mount_row *m = &rows[i];
+
+        (void)mkdir(m->target, 0755);
+        if (mount(m->source, m->target, m->type, m->flags, m->data) == 0 || errno == EBUSY)
+            continue;
+        if (!m->is_optional)
+            return err_sys(e, errno, "mount '%s'", m->target);
+        log_info("mount '%s': %m", m->target);
+    }
+    return 0;
+}
+
+static int link_descriptors(struct err *e)
+{
+    static const char *const links[][2] = {{"/proc/self/fd", "/dev/fd"},
+                                           {"/proc/self/fd/0", "/dev/stdin"},
+                                           {"/proc/self/fd/1", "/dev/stdout"},
+                                           {"/proc/self/fd/2", "/dev/stderr"}};
+
+    for (size_t i = 0; i < N_ELEMENTS(links); i++)
+        if (symlink(links[i][0], links[i][1]) < 0 && errno != EEXIST)
+            return err_sys(e, errno, "link '%s'", links[i][1]);
+    return 0;
+}
+
+/* A kernel without a console gives its first process no descriptors, and ours must not be taken for
+ * something else's. */
+static void open_standard(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/console", O_RDWR | O_NOCTTY);
+    while (fd >= 0 && fd < 2);
+    if (fd > 2)
+        (void)close(fd);
+}
+
+static bool is_in_initramfs(void)
+{
+    struct statfs fs;
+
+    return statfs("/", &fs) == 0 && (fs.f_type == RAMFS_MAGIC || fs.f_type == TMPFS_MAGIC);
+}
+
+/* `bellhopd hold` in the box is then this agent's own; a root without a place for it goes without. */
+static void show_program(void)
+{
+    if (mount("/init", "/newroot" PROGRAM, NULL, MS_BIND, NULL) < 0)
+        log_info("'%s' is the disk's own: %m", PROGRAM);
+}
+
+static int enter_root(const struct cmdline *c, bool *ret_is_in_memory, struct err *e)
+{
+    int r;
+
+    r = modules_load("/modules", e);
+    if (r == 0)
+        r = rootdisk_mount(c->root, ret_is_in_memory, e);
+    if (r < 0)
+        return r;
+    show_program();
+    return rootdisk_enter(e);
+}
+
+/* Into a file that --init reads and removes. No such item: no token; the options decide on that. */
+static int take_token(bool *ret_is_there, struct err *e)
+{
+    _cleanup_free_ char *token = NULL;
+    size_t len = 0;
+    int r = 0;
+
+    *ret_is_there = io_read_file(AT_FDCWD, TOKEN_SOURCE, TOKEN_MAX_BYTES, &token, &len, NULL) == 0;
+    if (*ret_is_there) {
+        (void)mkdir(TOKEN_DIR, 0755);
+        r = io_write_file(AT_FDCWD, TOKEN_PATH, token, len, 0600, false, e);
+        explicit_bzero(token, len);
+    }
+    modules_unload("qemu_fw_cfg");
+    return r;
+}
+
+static bool has_option(char *const *options, const char *name)
+{
+    for (; options && *options; options++)
+        if (str_has_prefix(*options, "--") && str_has_prefix(*options + 2, name))
+            return true;
+    return false;
+}
+
+/* A box's user, when the disk has one. */
+static bool has_user(void)
+{
+    _cleanup_fclose_ FILE *f = fopen("/etc/passwd", "re");
+    char line[256];
+
+    while (f && fgets(line, sizeof(line), f))
+        if (str_has_prefix(line, "user:"))
+            return true;
+    return false;
+}
+
+static int make_argv(const struct cmdline *c, bool has_token, char ***ret, struct err *e)
+{
+    const struct {
+        bool is_wanted;
+        const char *option, *value;
+    } defaults[] = {
+        {has_token && !has_option(c->options, "token-") && !has_option(c->options, "auth"),
+         "--token-file", TOKEN_PATH},
+        {!has_option(c->options, "listen") && !has_option(c->options, "unix"), "--listen",
+         "0.0.0.0:4711"},
+        {!has_option(c->options, "user") && has_user(), "--user", "user"},
+        {!has_option(c->options, "start-file") && access(START_FILE, R_OK) == 0, "--start-file",
+         START_FILE},
+        {!has_option(c->options, "env-file") && access(ENV_FILE, R_OK) == 0, "--env-file",
+         ENV_FILE},
+    };
+    int r;
+
+    if ((r = strv_push(ret, "bellhopd", e)) < 0 || (r = strv_push(ret, "--init", e)) < 0)
+        return r;
+    for (char **o = c->options; r == 0 && o && *o; o++)
+        r = strv_push(ret, *o, e);
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(defaults); i++)
+        if (defaults[i].is_wanted && (r = strv_push(ret, defaults[i].option, e)) == 0)
+            r = strv_push(ret, defaults[i].value, e);
+    return r;
+}
+
+bool machine_is_starting(void)
+{
+    return getpid() == 1 && access("/proc/self/stat", F_OK) < 0;
+}
+
+static int read_cmdline(struct cmdline *ret, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = io_read_file(AT_FDCWD, "/proc/cmdline", CMDLINE_MAX_BYTES, &text, NULL, e);
+
+    return r < 0 ? err_wrap(e, r, "the kernel's command line") : cmdline_parse(text, ret, e);
+}
+
+static int set_up(const struct cmdline *c, char ***ret_argv, struct err *e)
+{
+    bool is_in_memory = false, has_token = false;
+    int r;
+
+    if (is_in_initramfs() && (r = enter_root(c, &is_in_memory, e)) < 0)
+        return r;
+    if ((r = mount_all(later_mounts, N_ELEMENTS(later_mounts), e)) < 0 ||
+        (is_in_memory && (r = mount_all(tmp_mount, N_ELEMENTS(tmp_mount), e)) < 0) ||
+        (r = link_descriptors(e)) < 0 || (r = take_token(&has_token, e)) < 0 ||
+        (r = netup_hostname(c->hostname, e)) < 0 || (r = netup(&c->net, e)) < 0)
+        return r;
+    return make_argv(c, has_token, ret_argv, e);
+}
+
+int machine_start(int *argc, char ***argv, struct err *e)
+{
+    struct cmdline c = {0};
+    char **made = NULL;
+    int r;
+
+    is_machine = true;
+    (void)umask(022);
+    (void)prctl(PR_SET_NAME, "bellhopd"); /* the kernel calls us by our file, init */
+    (void)reboot(RB_DISABLE_CAD);         /* the three keys are a signal to us, like SIGTERM */
+    r = mount_all(first_mounts, N_ELEMENTS(first_mounts), e);
+    if (r < 0)
+        return r;
+    open_standard();
+    if ((r = read_cmdline(&c, e)) == 0)
+        r = set_up(&c, &made, e);
+    cmdline_done(&c);
+    if (r < 0) {
+        strv_free(made);
+        return r;
+    }
+    *argc = (int)strv_len(made);
+    *argv = made;
+    return 0;
+}
+
+/* ---- power ---- */
+
+static bool is_root_read_only(void)
+{
+    struct statfs fs;
+
+    return statfs("/", &fs) == 0 && fs.f_flags & ST_RDONLY;
+}
+
+/* A file that is still open for writing makes the polite way impossible; the other does not ask. */
+static void close_root(void)
+{
+    int64_t deadline = clock_mono_ms() + REMOUNT_WAIT_MS;
+    int fd;
+
+    if (mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0)
+        return;
+    log_info("the root file system is in use: %m");
+    fd = open("/proc/sysrq-trigger", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "u", 1) != 1)
+        return;
+    while (!is_root_read_only() && clock_mono_ms() < deadline)
+        (void)poll(NULL, 0, POLL_MS);
+}
+
+void machine_power_off(void)
+{
+    if (!is_machine)
+        return;
+    (void)kill(-1, SIGKILL);
+    sync();
+    close_root();
+    sync();
+    (void)reboot(RB_POWER_OFF);
+}

@@ -1,0 +1,143 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cmd_image.h"
+#include "common/cleanup.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define O(letter, name, type, field, ...) \
+    { \
+        name, letter, type, offsetof(struct image_args, field), __VA_ARGS__ \
+    }
+
+/* Of build, then of test; some are both. */
+static const char *const forms[] = {"squashfs",   "dir",    "tar",    "oci",  "vm",
+                                    "dockerfile", "docker", "podman", "qemu", NULL};
+
+static const struct cli_option options[] = {
+    O('f', "form", CLI_LIST, forms, "FORM",
+      "build: make only this form; test: boot only it (may be repeated)", forms),
+    O(0, "fresh", CLI_FLAG, fresh, NULL, "build: every layer anew, with Debian's newest packages",
+      NULL),
+    O(0, "all", CLI_FLAG, all, NULL, "rm: every image that no box stands on", NULL),
+    O(0, "check", CLI_LIST, checks, "TOOL", "test: only this tool (may be repeated)", NULL),
+    {0},
+};
+
+/* A verb is a row: what it takes after its name, which of the options are its own, and who does it. */
+static const struct verb {
+    const char *name;
+    unsigned min_operands, max_operands;
+    bool takes_form, takes_fresh, takes_all, takes_check;
+    int (*run)(struct cli *c, const struct image_args *a, char **operands, struct bh_error *err);
+} verbs[] = {
+    {.name = "ls", .run = cli_image_ls},
+    {.name = "build",
+     .max_operands = 1,
+     .takes_form = true,
+     .takes_fresh = true,
+     .run = cli_image_build},
+    {.name = "test",
+     .max_operands = 1,
+     .takes_form = true,
+     .takes_check = true,
+     .run = cli_image_test},
+    {.name = "inspect", .min_operands = 1, .max_operands = 1, .run = cli_image_inspect},
+    {.name = "rm", .max_operands = 1, .takes_all = true, .run = cli_image_rm},
+};
+
+/* An option of another verb would do nothing: whoever gave it meant something else. */
+static int check_options(const struct verb *v, const struct image_args *a, struct bh_error *err)
+{
+    const struct {
+        const char *name;
+        bool is_given, is_taken;
+    } given[] = {
+        {"form", a->forms && *a->forms, v->takes_form},
+        {"fresh", a->fresh, v->takes_fresh},
+        {"all", a->all, v->takes_all},
+        {"check", a->checks && *a->checks, v->takes_check},
+    };
+
+    for (size_t i = 0; i < N_ELEMENTS(given); i++)
+        if (given[i].is_given && !given[i].is_taken)
+            return cli_fail(err, BH_INVALID_ARGUMENT, given[i].name, "'image %s' takes no --%s",
+                            v->name, given[i].name);
+    return 0;
+}
+
+static int check_operands(const struct verb *v, char *const *operands, struct bh_error *err)
+{
+    size_t n = strv_len(operands);
+
+    if (n < v->min_operands || n > v->max_operands)
+        return cli_fail(err, BH_INVALID_ARGUMENT, "operands", "'image %s' takes %s", v->name,
+                        v->max_operands ? "the name of an image" : "no name");
+    return n && !*operands[0] ? cli_fail(err, BH_INVALID_ARGUMENT, "image", "which image?") : 0;
+}
+
+int cli_image_operand(char *const *operands, const char **ret, struct bh_error *err)
+{
+    const char *image = operands[0] ? operands[0] : "./e2b.toml";
+
+    if (!operands[0] && access(image, F_OK) < 0)
+        return cli_fail(err, BH_NOT_FOUND, "image",
+                        "there is no %s here: name an image ('bellhop image ls'), or write one",
+                        image);
+    *ret = image;
+    return 0;
+}
+
+static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    for (size_t i = 0; i < N_ELEMENTS(verbs); i++) {
+        int r;
+
+        if (!str_eq(verbs[i].name, operands[0]))
+            continue;
+        r = check_operands(&verbs[i], operands + 1, err);
+        if (r == 0)
+            r = check_options(&verbs[i], args, err);
+        return r < 0 ? r : verbs[i].run(c, args, operands + 1, err);
+    }
+    return cli_fail(err, BH_INVALID_ARGUMENT, "operands",
+                    "there is no 'image %.40s': ls, build, test, inspect or rm", operands[0]);
+}
+
+const struct cli_command cmd_image = {
+    .name = "image",
+    .group = "Machine",
+    .operands = "ls|build|test|inspect|rm [IMAGE]",
+    .summary = "build, list, try and remove the images that boxes are made from",
+    .details =
+        "An image is NAME or NAME:VERSION of a template: one of Bellhop's ('image ls' has\n"
+        "them), or yours: the path of an e2b.toml or its directory. For build and test, nothing\n"
+        "means ./e2b.toml. What 'image ls' shows as NAME-HASH was replaced by a newer build.\n"
+        "\n"
+        "'image build' makes every form that is missing, or those of --form: squashfs is what\n"
+        "boxes of the oci provider stand on, oci is for docker load and podman load, vm for\n"
+        "QEMU, dockerfile for docker build. A layer is made again only when what it is made\n"
+        "from has changed.\n"
+        "\n"
+        "'image test' boots the image as a box (oci), in Docker, in Podman and in QEMU, runs\n"
+        "every tool that it has on real data there, by the agent's own interface, and looks\n"
+        "at what came out. It prints a table; the exit status is 1 when anything failed. A\n"
+        "form whose engine this machine does not have is left out and said, unless it was\n"
+        "asked for by name. The form 'dockerfile', which is not tried unasked, builds the\n"
+        "image's Dockerfile (BUILDER=docker, podman or buildah; BASE=IMAGE: on that base) and\n"
+        "boots the result.",
+    .examples = "  bellhop image build  # ./e2b.toml, in every form\n"
+                "  bellhop image build base --form squashfs  # one of ours, as boxes want it\n"
+                "  bellhop up --image base  # builds it when it is missing\n"
+                "  bellhop image rm base:1.0.0\n"
+                "  bellhop image test slim  # every form, every tool\n"
+                "  bellhop image test base --form oci --check ffmpeg  # one form, one tool\n",
+    .options = options,
+    .args_bytes = sizeof(struct image_args),
+    .min_operands = 1,
+    .max_operands = 2,
+    .run = run,
+};

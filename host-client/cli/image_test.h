@@ -1,0 +1,61 @@
+#pragma once
+/*
+ * image_test: what `bellhop image test` finds out. The checks are scripts of image/checks, run in a
+ * box by its agent; a form is a way to boot the image (image/forms). A report owns its checks,
+ * forms and results; one thread.
+ */
+#include "cli/cli.h"
+
+#define IMAGE_CHECKS_MAX 64
+#define IMAGE_FORMS_MAX 5
+#define IMAGE_CHECK_MS (5 * 60 * 1000) /* a VM without KVM is slow */
+
+struct image_check {
+    char *name;    /* the tool's */
+    char *package; /* what of the manifest brings it; "-": every image has it */
+    char *shell;   /* the script, after what all of them share; NULL: the program's own check */
+    bool is_wanted;
+};
+
+enum image_state { IMAGE_NOT_RUN = 0, IMAGE_OK, IMAGE_FAILED };
+
+struct image_result {
+    enum image_state state;
+    int64_t ms;
+    char version[40];
+    char message[240]; /* why it failed */
+};
+
+struct image_form {
+    const char *name;
+    enum image_state boot;
+    int64_t boot_ms;   /* until its agent answered */
+    char message[240]; /* why it was not booted */
+};
+
+struct image_report {
+    char *image; /* the name */
+    char *dir;   /* where it is: without links */
+    char *user;  /* who the checks run as */
+    size_t n_checks, n_forms;
+    struct image_check checks[IMAGE_CHECKS_MAX];
+    struct image_form forms[IMAGE_FORMS_MAX];
+    struct image_result results[IMAGE_FORMS_MAX][IMAGE_CHECKS_MAX];
+};
+
+void image_report_done(struct image_report *r);
+/* The checks of the directory. With `only` (or NULL) no others; a name that there is not is an error
+ * with those that there are. */
+int image_checks_load(struct image_report *r, const char *checks_dir, char *const *only,
+                      struct bh_error *err);
+/* Which of them the manifest.json of the image, r->dir, asks for. */
+int image_checks_match(struct image_report *r, struct bh_error *err);
+/* Runs check i in the box of form f. Only a cancel is an error: what fails is a result. */
+int image_check_run(struct image_report *r, size_t f, size_t i, struct bh_box *box,
+                    struct bh_error *err);
+/* The same tool says the same version in every form: else the later one has failed. */
+void image_report_compare(struct image_report *r);
+bool image_report_is_ok(const struct image_report *r); /* something ran and nothing failed */
+/* A table, what failed below it; or one JSON document. */
+void image_report_print(const struct cli *c, const struct image_report *r);
+json_t *image_report_json(const struct image_report *r);

@@ -1,0 +1,115 @@
+/* connect: a handle of an agent that is there already, without a row of the store or a monitor. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/path.h"
+#include "lib/box.h"
+#include "lib/box_environment.h"
+#include "lib/options.h"
+
+#include "common/banned.h"
+
+#define CONNECT_MS 30000
+#define CONNECT_PROVIDER "url"
+
+static int check(const struct bh_connect_options *o, struct err *e)
+{
+    if (!o->url || (strncmp(o->url, "http://", 7) != 0 && strncmp(o->url, "https://", 8) != 0))
+        return err_field(e, ERR_INVALID, "url", "url: '%.200s' does not begin with http://",
+                         o->url ? o->url : "");
+    return 0;
+}
+
+/* For the variables and certificates that the box's commands get; gone with the handle. */
+static int make_dir(const struct bh_ctx *ctx, char **ret, struct err *e)
+{
+    _cleanup_free_ char *dir = path_join(ctx->state_dir, "connected-XXXXXX");
+
+    if (!dir)
+        return err_oom(e);
+    if (!mkdtemp(dir))
+        return err_sys(e, errno, "make '%s'", dir);
+    *ret = TAKE(dir);
+    return 0;
+}
+
+static int replace(char **at, const char *value, struct err *e)
+{
+    char *copy = strdup(value);
+
+    if (!copy)
+        return err_oom(e);
+    free(*at);
+    *at = copy;
+    return 0;
+}
+
+static int fill(struct bh_box *box, const struct bh_connect_options *o,
+                const struct bh_create_options *as, struct err *e)
+{
+    int r = spec_from_options(as, &box->spec, e);
+
+    if (r == 0)
+        r = replace(&box->spec.provider, CONNECT_PROVIDER, e);
+    if (r == 0)
+        r = replace(&box->row.name, o->name, e);
+    if (r == 0)
+        r = replace(&box->row.cause, "", e);
+    if (r == 0)
+        r = replace(&box->url, o->url, e);
+    if (r == 0 && o->token)
+        r = replace(&box->token, o->token, e);
+    if (r == 0)
+        r = make_dir(box->ctx, &box->dir, e);
+    (void)snprintf(box->row.id, sizeof(box->row.id), "connected");
+    box->row.state = BH_STATE_RUNNING;
+    box->row.ports = json_object();
+    return r == 0 && !box->row.ports ? err_oom(e) : r;
+}
+
+static int greet(struct bh_box *box, const struct bh_connect_options *o,
+                 const struct bh_create_options *as, struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + (o->timeout_ms > 0 ? o->timeout_ms : CONNECT_MS);
+    struct client *c = NULL;
+    int r = box_client(box, &c, e);
+
+    if (r == 0)
+        r = client_wait_ready(c, deadline, e);
+    if (r == 0)
+        r = box_environment_save(box, as, e);
+    return r < 0 ? r : box_environment_apply(box, c, deadline, e);
+}
+
+int bh_connect(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct bh_box **ret_box,
+               struct bh_error *err)
+{
+    struct bh_connect_options o;
+    struct bh_create_options as = {.size = sizeof(as)};
+    struct bh_box *box = NULL;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        r = check(&o, &e);
+    if (r == 0 && !(box = calloc(1, sizeof(*box))))
+        r = err_oom(&e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    box->ctx = ctx;
+    as.name = o.name;
+    as.dest = o.workdir;
+    as.env = o.env;
+    as.host_env = o.host_env;
+    r = fill(box, &o, &as, &e);
+    if (r == 0)
+        r = greet(box, &o, &as, &e);
+    if (r < 0) {
+        (void)bh_box_free(box);
+        return ctx_fail(err, r, &e);
+    }
+    *ret_box = box;
+    return 0;
+}

@@ -1,0 +1,235 @@
+/* image_build: from a template to image/build.sh and back to an error that names the field. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/box_environment.h"
+#include "lib/dirtree.h"
+#include "lib/hostcmd.h"
+#include "lib/image.h"
+#include "lib/image_agents.h"
+#include "lib/template.h"
+
+#include "common/banned.h"
+
+#define BUILD_TIMEOUT_MS (60LL * 60 * 1000)
+#define BUILD_GRACE_MS 20000 /* it removes what it has begun */
+#define FORMS_MAX 16
+
+/* What the script is at, as its own words have it. */
+struct step {
+    struct bh_ctx *ctx;
+    int64_t began_mono_ms;
+    char text[160];
+};
+
+static void report_line(void *arg, const char *line)
+{
+    struct step *step = arg;
+
+    step->began_mono_ms = clock_mono_ms();
+    (void)snprintf(step->text, sizeof(step->text), "%s", line);
+    ctx_progress(step->ctx, "image", 0, 0, false, "%s", line);
+}
+
+/* Minutes of apt or mksquashfs without a word look like a hang. */
+static void report_time(void *arg)
+{
+    const struct step *step = arg;
+
+    if (step->text[0])
+        ctx_progress(step->ctx, "building", 0, 0, false, "%s (%lld s)", step->text,
+                     (long long)(clock_mono_ms() - step->began_mono_ms) / 1000);
+}
+
+/* The script's own "image: FIELD: TEXT"; a code where one must act on it. */
+static int read_failure(const char *said, int status, struct err *e)
+{
+    static const struct {
+        const char *field;
+        enum err_code code;
+    } codes[] = {
+        {"network", ERR_UNAVAILABLE}, {"disk", ERR_EXHAUSTED},  {"packages", ERR_NOT_FOUND},
+        {"form", ERR_INVALID},        {"agent", ERR_NOT_FOUND},
+    };
+    enum err_code code = ERR_PRECONDITION;
+    char field[32];
+    const char *text;
+    size_t n;
+
+    if (!str_has_prefix(said, "image: "))
+        return err_field(e, ERR_PRECONDITION, "image", "the build ended with status %d%s%.300s",
+                         status, *said ? ": " : "", said);
+    said += strlen("image: ");
+    n = strcspn(said, ":");
+    text = n < sizeof(field) && said[n] ? said + n + 1 : said;
+    (void)snprintf(field, sizeof(field), "%.*s", n < sizeof(field) ? (int)n : 0, said);
+    for (size_t i = 0; i < N_ELEMENTS(codes); i++)
+        if (strcmp(codes[i].field, field) == 0)
+            code = codes[i].code;
+    return err_field(e, code, field, "%s", text + strspn(text, " "));
+}
+
+static int push_env(char ***env, const char *name, const char *value, struct err *e)
+{
+    _cleanup_free_ char *line = NULL;
+
+    if (!value)
+        return 0;
+    return asprintf(&line, "%s=%s", name, value) < 0 ? err_oom(e) : strv_push(env, line, e);
+}
+
+/* What of the caller's environment says how the build reaches its registries. */
+static bool is_way_out(const char *variable)
+{
+    static const char *const names[] = {
+        "PIP_INDEX_URL=", "PIP_EXTRA_INDEX_URL=", "PIP_TRUSTED_HOST="};
+
+    for (size_t i = 0; i < N_ELEMENTS(names); i++)
+        if (str_has_prefix(variable, names[i]))
+            return true;
+    return box_environment_is_proxy(variable);
+}
+
+static int make_env(const struct bh_ctx *ctx, const struct image_build *b, char ***ret,
+                    struct err *e)
+{
+    const struct {
+        const char *name, *value;
+    } all[] = {
+        {"BELLHOP_IMAGES", ctx->image_dir},     {"BELLHOP_IMAGE_CACHE", ctx->image_cache_dir},
+        {"BELLHOP_AGENT", ctx->agent_path},     {"npm_config_registry", ctx->npm_registry},
+        {"IMAGE_FRESH", b->fresh ? "1" : NULL},
+    };
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(all); i++)
+        r = push_env(ret, all[i].name, all[i].value, e);
+    for (const char *const *p = b->host_env; r == 0 && p && *p; p++)
+        if (is_way_out(*p))
+            r = strv_push(ret, *p, e);
+    return r;
+}
+
+static int run_script(struct bh_ctx *ctx, const struct image_build *b, const char *def,
+                      int64_t deadline, struct err *e)
+{
+    _cleanup_free_ char *script = path_join(ctx->template_dir, "build.sh");
+    _cleanup_strv_ char **env = NULL;
+    _cleanup_strv_ char **argv = NULL;
+    struct step step = {.ctx = ctx};
+    struct hostcmd cmd = {.out_fd = -1,
+                          .line = report_line,
+                          .line_arg = &step,
+                          .tick = report_time,
+                          .grace_ms = BUILD_GRACE_MS,
+                          .cancel_fd = ctx->cancel_fd,
+                          .deadline_mono_ms = deadline};
+    char said[HOSTCMD_SAID_BYTES] = "";
+    int status = -1;
+    int r = script ? strv_push(&argv, script, e) : err_oom(e);
+
+    if (r == 0)
+        r = strv_push(&argv, def, e);
+    for (size_t i = 0; r == 0 && b->forms && b->forms[i]; i++)
+        r = strv_push(&argv, b->forms[i], e);
+    if (r == 0)
+        r = make_env(ctx, b, &env, e);
+    if (r < 0)
+        return r;
+    cmd.argv = (const char *const *)argv;
+    cmd.env = (const char *const *)env;
+    cmd.said = said;
+    r = hostcmd_run(&cmd, &status, e);
+    return r == -ERR_PRECONDITION ? read_failure(said, status, e) : r;
+}
+
+/* A directory beside the images: their owner's, and on their disk. Whose it is says its name: build.sh
+ * removes what a process that was killed has left. */
+static int make_definition(struct bh_ctx *ctx, const struct template *t, int64_t deadline,
+                           char **ret, struct err *e)
+{
+    _cleanup_free_ char *dir = NULL;
+    int r = io_mkdir_p(ctx->image_dir, 0755, e);
+
+    if (r < 0)
+        return err_at(e, r, "image_dir");
+    if (asprintf(&dir, "%s/.%s.def.%d.XXXXXX", ctx->image_dir, t->name, (int)getpid()) < 0)
+        return err_oom(e);
+    if (!mkdtemp(dir))
+        return err_at(e, err_sys(e, errno, "make '%s'", dir), "image_dir");
+    r = template_write(t, dir, e);
+    if (r == 0)
+        r = image_agents_write(ctx, t, dir, deadline, e);
+    if (r < 0)
+        (void)dirtree_remove(dir, NULL);
+    else
+        *ret = TAKE(dir);
+    return r;
+}
+
+static int check_forms(const char *const *forms, struct err *e)
+{
+    static const char *const known[] = {"squashfs", "dir", "tar", "oci", "vm", "dockerfile"};
+
+    for (size_t i = 0; forms && forms[i]; i++) {
+        size_t k = 0;
+
+        while (k < N_ELEMENTS(known) && strcmp(known[k], forms[i]) != 0)
+            k++;
+        if (k == N_ELEMENTS(known) || i == FORMS_MAX)
+            return err_field(e, ERR_INVALID, "form",
+                             "there is no form '%.40s': squashfs, dir, tar, oci, vm or dockerfile",
+                             forms[i]);
+    }
+    return 0;
+}
+
+/* A build that has to be made is announced as one; what is there is only looked through. */
+static void announce(struct bh_ctx *ctx, const struct image_build *b, const struct template *t)
+{
+    _cleanup_free_ char *link = NULL;
+    bool is_there = asprintf(&link, "%s/%s:%s", ctx->image_dir, t->name, t->version) >= 0 &&
+                    access(link, F_OK) == 0 && !b->fresh;
+
+    ctx_progress(ctx, "image", 0, 0, false, "%s the image %s:%s",
+                 is_there ? "looking through" : "building", t->name, t->version);
+}
+
+int image_build(struct bh_ctx *ctx, const struct image_build *b, char **ret_dir, struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + (b->timeout_ms > 0 ? b->timeout_ms : BUILD_TIMEOUT_MS);
+    _cleanup_template_ struct template *t = NULL;
+    _cleanup_free_ char *def = NULL;
+    _cleanup_free_ char *link = NULL;
+    int r = check_forms(b->forms, e);
+
+    if (r == 0)
+        r = template_find(ctx, b->ref, &t, e);
+    if (r < 0)
+        return r;
+    if (geteuid() != 0)
+        return err_field(e, ERR_DENIED, "image", "building an image needs root (try sudo)");
+    announce(ctx, b, t);
+    r = make_definition(ctx, t, deadline, &def, e);
+    if (r < 0)
+        return r;
+    r = run_script(ctx, b, def, deadline, e);
+    (void)dirtree_remove(def, NULL);
+    if (r < 0)
+        return r;
+    ctx_progress(ctx, "image", 0, 0, true, "the image %s:%s is there", t->name, t->version);
+    if (!ret_dir)
+        return 0;
+    if (asprintf(&link, "%s/%s:%s", ctx->image_dir, t->name, t->version) < 0)
+        return err_oom(e);
+    *ret_dir = realpath(link, NULL);
+    return *ret_dir ? 0 : err_at(e, err_sys(e, errno, "image '%s'", link), "image");
+}

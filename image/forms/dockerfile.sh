@@ -1,0 +1,58 @@
+#!/bin/sh
+# dockerfile.sh - VERB IMAGE_DIR WORK_DIR: what a builder makes of the image's Dockerfile, booted by the same
+# engine. BASE in the environment is the image to build on, instead of the one that FROM names; BUILDER is docker
+# (the default; DOCKER_BUILDKIT says which of its two), podman, or buildah, whose images Podman boots.
+set -eu
+
+verb=$2
+image=$3
+work=$4
+forms=$(dirname "$0")
+# shellcheck source=image/forms/lib.sh
+. "$forms/lib.sh"
+builder=${BUILDER:-docker}
+engine=$builder
+[ "$builder" != buildah ] || engine=podman
+image_ref=localhost/bellhop-image-test:$(basename "$work" | tr '[:upper:]' '[:lower:]' | tr -dc 'a-z0-9-')
+export image_ref
+
+# The certificates that this machine trusts beyond its distribution's, for what fetches by TLS.
+extra_ca()
+{
+    cat /usr/local/share/ca-certificates/*.crt 2>/dev/null | base64 -w 0
+}
+
+build()
+{
+    from=$(sed -n 's/^FROM //p' "$image/Dockerfile")
+    sed "s|^FROM .*|FROM ${BASE:-$from}|" "$image/Dockerfile" >"$work/Dockerfile"
+    set -- --network host --file "$work/Dockerfile" --tag "$image_ref" --build-arg "EXTRA_CA=$(extra_ca)" \
+        --build-arg "NPM_REGISTRY=${npm_config_registry:-}" --build-arg "PIP_INDEX=${PIP_INDEX_URL:-}" "$image"
+    # Each builder knows these without an ARG; its steps reach the network by them.
+    for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+        eval "value=\${$name:-}"
+        # shellcheck disable=SC2154 # set by eval
+        [ -z "$value" ] || set -- --build-arg "$name=$value" "$@"
+    done
+    case $builder in
+    buildah) set -- buildah bud --ulimit nofile=4096:4096 "$@" ;;
+    *) set -- "$builder" build "$@" ;;
+    esac
+    "$@" >"$work/log" 2>&1 || {
+        tail -n 5 "$work/log"
+        echo "$builder could not build it: $(grep -iE 'error|failed' "$work/log" | tail -n 1)"
+        exit 1
+    }
+}
+
+case $verb in
+probe)
+    need_program "$builder"
+    ;;
+start)
+    need_file "$image/Dockerfile"
+    build
+    ;;
+esac
+sh "$forms/container.sh" "$engine" "$verb" "$image" "$work"
+[ "$verb" != stop ] || "$engine" rmi --force "$image_ref" >/dev/null 2>&1 || true

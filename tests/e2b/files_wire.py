@@ -1,0 +1,448 @@
+#!/usr/bin/env python3
+"""files_wire.py CASE...: E2B's /files and filesystem.Filesystem on the wire: what its SDKs don't show, and hostile input."""
+
+import gzip
+import json
+import os
+import socket
+import sys
+import time
+import urllib.parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from e2b_wire import URL, Stream, connection, request, same, unary  # noqa: E402
+
+FS = "filesystem.Filesystem/"
+RAW = {"Content-Type": "application/octet-stream"}
+HOME = "/home/user/"
+
+
+def fs(method, **message):
+    return unary(FS + method, message)
+
+
+def target(path=None, **query):
+    if path is not None:
+        query["path"] = path
+    return "/files?" + urllib.parse.urlencode(query)
+
+
+def put(path, data, headers=None, **query):
+    return request("POST", target(path, **query), data, {**RAW, **(headers or {})})
+
+
+def get(path, headers=None, **query):
+    return request("GET", target(path, **query), None, headers)
+
+
+def refused(reply, status, message):
+    got = json.loads(reply[2])
+    same((reply[0], got["code"], got["message"]), (status, status, message))
+
+
+def parts(*files, boundary="B", end=True):
+    body = b""
+    for disposition, data in files:
+        body += b"--%s\r\nContent-Disposition: form-data; %s\r\n\r\n%s\r\n" % (boundary.encode(), disposition.encode(), data)
+    return body + (b"--%s--\r\n" % boundary.encode() if end else b"")
+
+
+def post_parts(body, path=None, headers=None, boundary="B", **query):
+    head = {"Content-Type": f"multipart/form-data; boundary={boundary}", **(headers or {})}
+    return request("POST", target(path, **query), body, head)
+
+
+def descriptors():
+    return len(os.listdir(f"/proc/{os.environ['AGENT_PID']}/fd"))
+
+
+def until(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "not within the time"
+        time.sleep(0.02)
+
+
+# ---- downloads --------------------------------------------------------------------------------------
+
+def case_ranges():
+    data = os.urandom(100000)
+    put("r.html", data)
+    status, h, body = get("r.html")
+    same((status, body, h["Accept-Ranges"], h["Vary"].split(",")[0]), (200, data, "bytes", "Accept-Encoding"))
+    same((h["Content-Disposition"], h["Content-Type"], h["ETag"]), ('inline; filename="r.html"', "text/html; charset=utf-8", None))
+    status, h, body = get("r.html", {"Range": "bytes=10-19"})
+    same((status, body, h["Content-Range"]), (206, data[10:20], "bytes 10-19/100000"))
+    status, h, body = get("r.html", {"Range": "bytes=-5", "Accept-Encoding": "gzip"})
+    same((status, body, h["Content-Encoding"]), (206, data[-5:], None))
+    status, h, body = get("r.html", {"Range": "bytes=0-0,5000-5001"})
+    assert status == 206 and h["Content-Type"].startswith("multipart/byteranges") and data[5000:5002] in body
+    status, h, _ = get("r.html", {"Range": "bytes=100000-"})
+    same((status, h["Content-Range"]), (416, "bytes */100000"))
+    date = get("r.html")[1]["Last-Modified"]
+    old = "Sun, 06 Nov 1994 08:49:37 GMT"
+    for headers, want in [({"If-Modified-Since": date}, 304), ({"If-Modified-Since": old}, 200),
+                          ({"If-Modified-Since": "nonsense"}, 200), ({"If-None-Match": "*"}, 304),
+                          ({"If-None-Match": '"x"', "If-Modified-Since": date}, 200),
+                          ({"If-Unmodified-Since": old}, 412), ({"If-Unmodified-Since": date}, 200),
+                          ({"If-Match": '"x"'}, 412), ({"Range": "bytes=0-1", "If-Range": date}, 206),
+                          ({"Range": "bytes=0-1", "If-Range": old}, 200), ({"Range": "bytes=0-1", "If-Range": '"x"'}, 200)]:
+        status, _, body = get("r.html", headers)
+        same((headers, status), (headers, want))
+        assert status != 304 or body == b""
+
+
+def case_coding():
+    text = b"all work and no play " * 30000
+    put("c.txt", text)
+    status, h, body = get("c.txt", {"Accept-Encoding": "gzip"})
+    same((status, h["Content-Encoding"], h["Content-Type"]), (200, "gzip", "text/plain; charset=utf-8"))
+    assert len(body) < len(text) / 10
+    same(gzip.decompress(body), text)
+    same(get("c.txt", {"Accept-Encoding": "gzip, deflate, br"})[1]["Content-Encoding"], None)
+    same(gzip.decompress(get("/proc/version", {"Accept-Encoding": "gzip"})[2]), open("/proc/version", "rb").read())
+    refused(get("c.txt", {"Accept-Encoding": "br, *;q=0"}), 406,
+            "error parsing Accept-Encoding: no acceptable encoding found, supported: [gzip]")
+    refused(get("c.txt", {"Accept-Encoding": "gzip, identity;q=0", "Range": "bytes=0-1"}), 406,
+            "identity encoding not acceptable for Range or conditional request")
+    packed = gzip.compress(text)
+    for headers in [{"Content-Encoding": "gzip"}, {"Content-Encoding": "GZIP"}]:
+        same(put("c2.txt", packed, headers)[0], 200)
+        same(get("c2.txt")[2], text)
+    body = gzip.compress(parts(('name="file"; filename="c3.txt"', text), ('name="file"; filename="c4.txt"', b"")))
+    same(post_parts(body, headers={"Content-Encoding": "gzip"})[0], 200)
+    same((get("c3.txt")[2], get("c4.txt")[2]), (text, b""))
+    refused(put("c5", text, {"Content-Encoding": "br"}), 400,
+            "error decompressing request body: unsupported Content-Encoding: br, supported: [gzip]")
+    refused(put("c5", packed[:-9], {"Content-Encoding": "gzip"}), 400, "gzip: unexpected EOF")
+    refused(put("c5", b"plain", {"Content-Encoding": "gzip"}), 400, "gzip: incorrect header check")
+    same(put("c5", packed, {"Content-Encoding": "identity"})[0], 200)
+
+
+# ---- uploads ----------------------------------------------------------------------------------------
+
+def case_words():
+    refused(request("POST", "/files", b"x", RAW), 400, "path query parameter is required for raw body upload")
+    refused(request("POST", target("x"), b"x", {"Content-Type": "text/plain"}), 400,
+            "unsupported content type: text/plain, expected multipart/form-data or application/octet-stream")
+    refused(request("POST", target("x"), b""), 400,
+            "unsupported content type: , expected multipart/form-data or application/octet-stream")
+    refused(get("x", username="nobodyhere"), 401, "error looking up user 'nobodyhere': user: unknown user nobodyhere")
+    refused(put("x", b"", username="nobodyhere"), 401, "error looking up user 'nobodyhere': user: unknown user nobodyhere")
+    refused(get("~root/x"), 400, "error expanding and resolving path '~root/x': failed to expand path '~root/x' for user "
+            "'user': cannot expand user-specific home dir")
+    refused(get("none"), 404, f"path '{HOME}none' does not exist")
+    refused(get("/home"), 400, "path '/home' is a directory")
+    refused(get(None), 400, f"path '{HOME.rstrip('/')}' is a directory")
+    put("file", b"1")
+    refused(put("file/below", b"2"), 500, f"error ensuring directories: path is a file: {HOME}file")
+    refused(put("/home", b"2"), 400, "path is a directory: /home")
+    refused(put("file", b"2", {"X-Metadata-A": "x" * 4090}), 400, "invalid metadata: total metadata size 4100 exceeds 4096 bytes")
+    same(get("file")[2], b"1")
+    status, headers, body = put("/home/../home/user/./odd", b"3")
+    same(json.loads(body), [{"name": "odd", "path": "/home/../home/user/./odd", "type": "file"}])
+    same(get("file", signature_expiration="soon")[0], 400)
+    same(request("PUT", target("file"), b"x", RAW)[0], 405)
+    same(fs("Stat", path="none"), (404, {"code": "not_found", "message": f"file not found: lstat {HOME}none: no such file or directory"}))
+    same(fs("MakeDir", path="file"), (400, {"code": "invalid_argument",
+                                            "message": f"path already exists but it is not a directory: {HOME}file"}))
+    same(fs("MakeDir", path="/home"), (409, {"code": "already_exists", "message": "directory already exists: /home"}))
+    same(fs("ListDir", path="file"), (400, {"code": "invalid_argument", "message": f"path is not a directory: {HOME}file"}))
+    same(fs("Remove", path="none"), (200, {}))
+    same(fs("Remove", path="/")[0], 500)
+    same(fs("ListDir", path="/home/user", depth=0, unknown={"a": 1})[0], 200)
+    same(unary(FS + "Stat", {"path": "~"}, Authorization="Basic cm9vdDo=")[1]["entry"]["path"], "/root")
+    same(unary(FS + "Stat", {"path": "~"}, Authorization="Basic bm9wZTo="),
+         (401, {"code": "unauthenticated", "message": "invalid username: 'nope'"}))
+    same(fs("GetWatcherEvents", watcherId="w0"), (404, {"code": "not_found", "message": "watcher with id w0 not found"}))
+    same(fs("RemoveWatcher", watcher_id="w0")[0], 404)
+
+
+def case_parts():
+    status, _, body = post_parts(parts(
+        ('name="file"; filename="p/one two.txt"', b"1\r\n--Bx\r\n"), ('name="other"', b"passed over"),
+        ('name="file"; filename="x"; filename*=utf-8\'\'p/%e2%82%ac', b"2"), ('name=file; filename="p/a%22b"', b"3")))
+    same([f["path"] for f in json.loads(body)], [HOME + "p/one two.txt", HOME + "p/€", HOME + "p/a%22b"])
+    same((get("p/one two.txt")[2], get("p/€")[2], get("p/a%22b")[2]), (b"1\r\n--Bx\r\n", b"2", b"3"))
+    same(json.loads(post_parts(parts(), boundary='"B"')[2]), [])
+    same(json.loads(post_parts(parts(('name="file"', b"4")), path="p/named")[2])[0]["path"], HOME + "p/named")
+    same(post_parts(parts(('name="file"; filename="p/quoted"', b"5"), boundary="a b"), boundary='"a b"')[0], 200)
+    refused(post_parts(parts(('name="file"', b"x"))), 400,
+            "error getting multipart custom part file name: filename not found in Content-Disposition header")
+    reply = post_parts(parts(('name="file"; filename="p/1"', b"a"), ('name="file"; filename="p/2"', b"b"),
+                             ('name="file"; filename="p/3"', b"c"), ('name="file"; filename="/home/user/p/1"', b"d")))
+    refused(reply, 400, f"you cannot upload multiple files to the same path '{HOME}p/1' in one upload request, only the first "
+            f"specified file was uploaded, also the following files were uploaded: {HOME}p/2, {HOME}p/3")
+    same(get("p/1")[2], b"a")
+    refused(request("POST", "/files", b"x", {"Content-Type": "multipart/form-data"}), 400,
+            "error parsing multipart form: no multipart boundary param in Content-Type")
+    cut = "error reading form: multipart: the body ends before its last delimiter"
+    put("p/kept", b"as it was")
+    for body in [b"", b"no delimiter", parts(('name="file"; filename="p/cut"', b"half"), end=False)]:
+        refused(post_parts(body), 400, cut)
+    same(get("p/kept")[2], b"as it was")
+    refused(post_parts(parts(('name="file"; filename*=utf-8\'\'a%00b', b""))), 400, "a part's file name: a NUL in the request's address")
+    refused(post_parts(b"--B\r\nX: " + b"x" * 20000), 400, "a part's headers of more than 16384 bytes")
+    # deeper than a path may be long, in no time that grows with its square
+    deep = "d/" * 2500
+    same(put(deep + "f", b"deep")[0], 200)
+    same(get(deep + "f")[2], b"deep")
+    same(fs("MakeDir", path=deep + "e")[0], 200)
+    # many, and all of them
+    many = parts(*((f'name="file"; filename="many/{i}"', b"%d" % i) for i in range(2000)))
+    same(len(json.loads(post_parts(many)[2])), 2000)
+    same(fs("ListDir", path="many")[1]["entries"][1]["name"], "1")
+
+
+# Clients that go away in the middle leave a part of the file, as with envd, and nothing else.
+def case_gone():
+    before = descriptors()
+    for i in range(60):
+        s = socket.create_connection((URL.hostname, URL.port))
+        s.sendall(b"POST /files?path=gone%d HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\n"
+                  b"Content-Length: 1000000\r\n\r\n" % (i % 5) + b"x" * 200000)
+        s.close()
+    same(request("GET", "/health")[0], 204)
+    until(lambda: descriptors() <= before + 2)
+    for i in range(5):
+        assert 0 <= len(get(f"gone{i}")[2]) <= 200000
+    same(put("gone0", b"whole")[0], 200)
+    same(get("gone0")[2], b"whole")
+
+
+def case_compose():
+    def compose(*sources, to="co/all", **more):
+        body = json.dumps({"source_paths": sources, "destination": to, **more})
+        return request("POST", "/files/compose", body, {"Content-Type": "application/json"})
+    data = [os.urandom(n) for n in (300000, 0, 5)]
+    for i, d in enumerate(data):
+        put(f"co/{i}", d)
+    put("new/all", b"old")
+    status, _, body = compose("co/0", "~/co/1", HOME + "co/2", to="new/all")
+    same((status, json.loads(body)), (200, {"path": HOME + "new/all", "name": "all", "type": "file"}))
+    same(get("new/all")[2], b"".join(data))
+    same(fs("ListDir", path="co")[1], {})
+    same(fs("Stat", path="new/all")[1]["entry"]["owner"], "user")
+    same([e["name"] for e in fs("ListDir", path="new")[1]["entries"]], ["all"])
+    refused(compose(), 400, "source_paths must not be empty")
+    refused(compose("co/0", to=""), 400, "destination is required")
+    refused(compose("new/all", to="/home/user/new/all"), 400, 'source path "new/all" cannot be the same as destination')
+    refused(compose("new/all", "co/none"), 404, "source file not found: co/none")
+    refused(compose("co"), 400, "source path is not a regular file: co")
+    refused(compose("new/all", username="nobodyhere"), 401, "error looking up user 'nobodyhere': user: unknown user nobodyhere")
+    same(request("POST", "/files/compose", b"{", {"Content-Type": "application/json"})[0], 400)
+    same(get("new/all")[2], b"".join(data))
+
+
+# On a disk of 1 MB.
+def case_full():
+    at = "/home/small/"
+    big = b"x" * 3000000
+    refused(put(at + "f", big), 507, "attempted to write 3000000 bytes: not enough disk space available")
+    refused(post_parts(parts(('name="file"', big)), path=at + "f")[0:3], 507,
+            f"attempted to write {len(parts(('name=' + chr(34) + 'file' + chr(34), big)))} bytes: not enough disk space available")
+    refused(put(at + "f", gzip.compress(big), {"Content-Encoding": "gzip"}), 507,
+            f"attempted to write {len(gzip.compress(big))} bytes: not enough disk space available")
+    fs("Remove", path=at + "f")
+    put(at + "keep", b"as it was")
+    put("one", big)
+    reply = request("POST", "/files/compose", json.dumps({"source_paths": ["one"], "destination": at + "keep"}))
+    refused(reply, 507, "not enough disk space available")
+    same((get(at + "keep")[2], len(get("one")[2])), (b"as it was", len(big)))
+    same([e["name"] for e in fs("ListDir", path=at)[1]["entries"]], ["keep"])
+
+
+# ---- watches ----------------------------------------------------------------------------------------
+
+def told(s):
+    message = s.next()
+    ((kind, value),) = message.items()
+    return (value["type"].replace("EVENT_TYPE_", ""), value["name"]) if kind == "filesystem" else kind
+
+
+# The next n things that happened; the kernel makes one event of repeated ones only until somebody reads it.
+def happened(s, seen, n):
+    new = []
+    while len(new) < n:
+        what = told(s)
+        if what != "keepalive" and what not in seen[-1:]:
+            seen.append(what)
+            new.append(what)
+    return new
+
+
+def case_watch():
+    fs("MakeDir", path="w")
+    s = Stream(FS + "WatchDir", {"path": "w"}, Keepalive_Ping_Interval="1")
+    same(told(s), "start")
+    same(told(s), "keepalive")
+    seen = []
+    put("w/f", b"x" * 100000, {"X-Metadata-A": "b"})
+    same(happened(s, seen, 4), [("CREATE", "f"), ("CHMOD", "f"), ("WRITE", "f"), ("CHMOD", "f")])
+    fs("Move", source="w/f", destination="w/g")
+    same(happened(s, seen, 2), [("RENAME", "f"), ("CREATE", "g")])
+    fs("Remove", path="w")
+    same(happened(s, seen, 2), [("REMOVE", "g"), ("REMOVE", ".")])
+    same(told(s), "keepalive")  # it goes on, as with envd
+    s.close()
+    s = Stream(FS + "WatchDir", {"path": "."}, Connect_Timeout_Ms="300")
+    same(told(s), "start")
+    same((s.next(), s.end["error"]), (None, {"code": "deadline_exceeded", "message": "context deadline exceeded"}))
+    for path, code in [("none", "not_found"), ("/proc/version", "invalid_argument")]:
+        s = Stream(FS + "WatchDir", {"path": path})
+        same((s.next(), s.end["error"]["code"]), (None, code))
+
+
+# A tree that is made, moved and removed faster than it can be told.
+def case_tree():
+    def events():
+        return [(e["type"].replace("EVENT_TYPE_", ""), e["name"]) for e in fs("GetWatcherEvents", watcherId=w)[1].get("events", [])]
+    fs("MakeDir", path="tree")
+    w = fs("CreateWatcher", path="tree", recursive=True)[1]["watcherId"]
+    assert len(w) == 21 and w[0] == "w" and w.isalnum() and w.islower(), w
+    for i in range(30):
+        fs("MakeDir", path=f"tree/{i}/a/b")
+        put(f"tree/{i}/a/b/f", b"x")
+    got = events()
+    for i in range(30):
+        for what in [("CREATE", f"{i}"), ("CREATE", f"{i}/a"), ("CREATE", f"{i}/a/b"), ("CREATE", f"{i}/a/b/f"), ("WRITE", f"{i}/a/b/f")]:
+            assert what in got, what
+        same(got.count(("CREATE", f"{i}/a/b/f")), 1)
+    fs("Move", source="tree/0/a", destination="tree/1/moved")
+    put("tree/1/moved/b/new", b"x")
+    same(events(), [("RENAME", "0/a"), ("CREATE", "1/moved"), ("CREATE", "1/moved/b/new"), ("CHMOD", "1/moved/b/new"),
+                    ("WRITE", "1/moved/b/new")])
+    fs("Move", source="tree/2", destination="outside")
+    put("outside/a/b/f", b"y")
+    same(events(), [("RENAME", "2")])
+    fs("Move", source="outside", destination="tree/back")
+    put("tree/back/a/b/f", b"z")
+    got = events()
+    assert got[0] == ("CREATE", "back") and ("WRITE", "back/a/b/f") in got, got
+    fs("Remove", path="tree/1")
+    assert ("REMOVE", "1/moved/b/new") in events()
+    same(fs("RemoveWatcher", watcherId=w), (200, {}))
+    same(fs("RemoveWatcher", watcherId=w)[0], 404)
+
+
+# What nobody fetches is bounded, and there are not any number of watchers.
+def case_bounds():
+    fs("MakeDir", path="b")
+    w = fs("CreateWatcher", path="b")[1]["watcherId"]
+    name = "n" * 200
+    c = connection()
+    for i in range(100):  # twice 200 events of about 250 bytes: 10 MB
+        c.request("POST", "/files", parts(*((f'name="file"; filename="b/{name}{j}"', b"") for j in range(300))),
+                  {"Content-Type": "multipart/form-data; boundary=B"})
+        same(c.getresponse().read()[:1], b"[")
+    status, reply = fs("GetWatcherEvents", watcherId=w)
+    same((status, reply), (500, {"code": "internal", "message": "watcher error: fsnotify: queue or buffer overflow"}))
+    same(fs("GetWatcherEvents", watcherId=w)[0], 500)
+    fs("RemoveWatcher", watcherId=w)
+    before = descriptors()
+    ids = []
+    while True:
+        status, reply = fs("CreateWatcher", path="b")
+        if status != 200:
+            break
+        ids.append(reply["watcherId"])
+    same((len(ids), reply["code"]), (256, "resource_exhausted"))
+    for w in ids:
+        same(fs("RemoveWatcher", watcherId=w)[0], 200)
+    until(lambda: descriptors() <= before)
+
+
+# More at once than the kernel has instances for, on few directories and on many, E2B's and the native.
+def case_many():
+    before = descriptors()
+    dirs = [f"many/{i}" for i in range(50)]
+    for d in dirs:
+        fs("MakeDir", path=d)
+    streams = [(d, Stream(FS + "WatchDir", {"path": d})) for d in dirs * 5 + dirs[:1] * 50]
+    polled = [(d, fs("CreateWatcher", path=d)[1]["watcherId"]) for d in dirs]
+    native = []
+    for d in dirs:
+        c = connection()
+        c.request("POST", "/bellhop.v1.Fs/Watch", json.dumps({"path": "/home/user/" + d}), {"Content-Type": "application/json"})
+        native.append((d, c, c.getresponse()))
+    for _, _, r in native:
+        assert b'"started"' in r.readline()
+    for _, s in streams:
+        same(told(s), "start")
+    for d in dirs:
+        put(d + "/f", b"x")
+    wanted = ["CREATE", "CHMOD", "WRITE"]
+    for _, s in streams:
+        same([told(s) for _ in wanted], [(what, "f") for what in wanted])
+    for _, w in polled:
+        events = fs("GetWatcherEvents", watcherId=w)[1]["events"]
+        same([e["type"] for e in events], ["EVENT_TYPE_" + what for what in wanted])
+        same(fs("RemoveWatcher", watcherId=w), (200, {}))
+    for d, c, r in native:
+        same(json.loads(r.readline())["event"], {"type": "created", "path": f"/home/user/{d}/f", "directory": False})
+        r.close()
+        c.close()
+    for _, s in streams:
+        s.close()
+    until(lambda: descriptors() <= before)
+
+
+# Clients that watch and vanish leave nothing.
+def case_vanish():
+    before, threads = descriptors(), len(os.listdir(f"/proc/{os.environ['AGENT_PID']}/task"))
+    for _ in range(4):
+        streams = [Stream(FS + "WatchDir", {"path": ".", "recursive": True}) for _ in range(50)]
+        for s in streams:
+            same(told(s), "start")
+        for s in streams:
+            s.connection.sock.close() if s.connection.sock else None
+            s.close()
+        until(lambda: descriptors() <= before + 2)
+    until(lambda: len(os.listdir(f"/proc/{os.environ['AGENT_PID']}/task")) <= threads + 16)
+    w = fs("CreateWatcher", path=".")[1]["watcherId"]
+    same(fs("RemoveWatcher", watcherId=w)[0], 200)
+
+
+# ---- --root and --read-only -------------------------------------------------------------------------
+
+# The agent's root is /home/user/root; beside it is a secret.
+def case_root():
+    out = "/home/user/secret"
+    os.environ["LC_ALL"] = "C.UTF-8"
+    for path in [out, "/home/user/root/../secret", "/home/user/root/link", "/home/user/root/dirlink/secret", "~/../secret",
+                 "../user/secret", "/etc/passwd", "/proc/self/environ"]:
+        status, _, body = get(path)
+        assert status in (403, 404) and b"hidden" not in body, (path, status, body)
+        assert put(path, b"overwritten")[0] in (403, 500), path
+        assert post_parts(parts((f'name="file"; filename="{path}"', b"overwritten")))[0] in (403, 500), path
+        for method in ("Stat", "ListDir", "MakeDir", "Remove", "WatchDir", "CreateWatcher"):
+            if method == "WatchDir":
+                s = Stream(FS + method, {"path": path})
+                assert s.next() is None and "error" in s.end, (method, path)
+            elif path.endswith("link") and method in ("Stat", "Remove"):
+                continue  # the link itself is inside
+            else:
+                status, reply = fs(method, path=path)
+                assert status != 200 or method == "Remove" and path != out, (method, path, reply)
+        assert fs("Move", source=path, destination="/home/user/root/stolen")[0] != 200 or path.endswith("link"), path
+        assert request("POST", "/files/compose", json.dumps({"source_paths": [path], "destination": "/home/user/root/x"}))[0] != 200
+    inside = "/home/user/root/in"
+    same(put(inside, b"fine")[0], 200)
+    same(get(inside)[2], b"fine")
+    assert fs("Move", source=inside, destination=out)[0] != 200
+    assert request("POST", "/files/compose", json.dumps({"source_paths": [inside], "destination": out}))[0] != 200
+    entry = fs("Stat", path="/home/user/root/link2")[1]["entry"]
+    same((entry["symlinkTarget"], entry.get("type")), ("/home/user/root/link2", None))
+
+
+def case_readonly():
+    same(get("/etc/hostname")[0], 200)
+    same(put("x", b"x")[0], 403)
+    same(request("POST", "/files/compose", b"{}")[0], 403)
+    for method in ("MakeDir", "Move", "Remove"):
+        same(fs(method)[0], 403)
+    same(fs("ListDir", path="/")[0], 200)
+
+
+for name in sys.argv[1:]:
+    globals()[f"case_{name}"]()

@@ -1,0 +1,133 @@
+#!/usr/bin/env bats
+# E2B's routes for who runs the box: /health, /init, /envs, /metrics, and what the token closes.
+
+load ../lib/e2b
+
+teardown()
+{
+    stop_agents
+}
+
+# code METHOD PATH [CURL OPTION...]: the status, with the body in $AGENT_DIR/body.
+code()
+{
+    local method=$1 path=$2
+
+    shift 2
+    curl -sS --max-time 20 -o "$AGENT_DIR/body" -D "$AGENT_DIR/head" -w '%{http_code}' -X "$method" \
+        "$@" "$AGENT_URL$path"
+}
+
+init()
+{
+    code POST /init -d "$1"
+}
+
+message()
+{
+    jq -r .message "$AGENT_DIR/body"
+}
+
+now()
+{
+    date -u +%Y-%m-%dT%H:%M:%S.%NZ
+}
+
+@test "e2b: an open agent is closed by the first /init with a token, native API too" {
+    start_e2b
+    [ "$(code GET /health)" = 204 ]
+    [ "$(code GET /v1/ready)" != 401 ]
+    [ "$(init '')" = 204 ]
+    grep -qi '^x-envd-version: 0\.' "$AGENT_DIR/head"
+    [ "$(init '{"accessToken":""}')" = 400 ]
+    [ "$(init '{"accessToken":"secret"}')" = 204 ]
+    for path in /envs /metrics /process.Process/List /files/compose /v1/ready /v1/files//etc/passwd; do
+        [ "$(code GET "$path")" = 401 ] || [ "$(code POST "$path")" = 401 ]
+    done
+    [ "$(code GET /envs)" = 401 ]
+    [ "$(jq -c . "$AGENT_DIR/body")" = '{"code":401,"message":"unauthorized access, please provide a valid access token or method signing if supported"}' ]
+    [ "$(code POST /process.Process/List -H 'Content-Type: application/json' -d '{}')" = 401 ]
+    [ "$(jq .code "$AGENT_DIR/body")" = 401 ]
+    [ "$(code GET /health)" = 204 ]
+    [ "$(code GET /envs -H 'X-Access-Token: secret')" = 200 ]
+    [ "$(code GET /envs -H 'X-Access-Token: secreT')" = 401 ]
+    [ "$(init '{}')" = 401 ]
+    [ "$(message)" = 'access token reset not authorized' ]
+    [ "$(init '{"accessToken":"other"}')" = 401 ]
+    [ "$(message)" = 'access token validation failed' ]
+    [ "$(init '{"accessToken":"secret","envVars":{"A":"b"}}')" = 204 ]
+    [ "$(code GET /envs -H 'X-Access-Token: secret')" = 200 ]
+    [ "$(jq -c . "$AGENT_DIR/body")" = '{"E2B_SANDBOX":"true","A":"b"}' ]
+}
+
+@test "e2b: an agent with a token takes an /init that carries it, and no other" {
+    start_e2b_secured
+    [ "$(init '{}')" = 401 ]
+    [ "$(init '{"accessToken":"guess"}')" = 401 ]
+    [ "$(init "{\"accessToken\":\"$AGENT_TOKEN\",\"defaultWorkdir\":\"/tmp\"}")" = 204 ]
+    [ "$(code GET /envs)" = 401 ]
+    [ "$(code GET /envs -H "X-Access-Token: $AGENT_TOKEN")" = 200 ]
+}
+
+@test "e2b: /init sets variables, user and directory of later commands; an older one is ignored" {
+    local new old
+
+    start_e2b
+    old=$(now)
+    new=$(now)
+    run_started()
+    {
+        local m='{"process":{"cmd":"sh","args":["-c","id -un; pwd; echo $A-$B"]}}'
+
+        printf '\0\0\0\0%b%s' "\\x$(printf %02x ${#m})" "$m" |
+            curl -sS --max-time 20 -H 'Content-Type: application/connect+json' --data-binary @- \
+                "$AGENT_URL/process.Process/Start" | grep -ao '"stdout":"[^"]*' | cut -d'"' -f4 | base64 -d
+    }
+    [ "$(run_started)" = "$(printf 'user\n/home/user\n-')" ]
+    [ "$(init "{\"timestamp\":\"$new\",\"envVars\":{\"A\":\"1\",\"B\":\"2\"},\"defaultUser\":\"root\",\"defaultWorkdir\":\"/tmp\",\"unknown\":1}")" = 204 ]
+    [ "$(run_started)" = "$(printf 'root\n/tmp\n1-2')" ]
+    [ "$(init "{\"timestamp\":\"$old\",\"envVars\":{\"A\":\"old\"},\"accessToken\":\"old\"}")" = 204 ]
+    [ "$(run_started)" = "$(printf 'root\n/tmp\n1-2')" ]
+    [ "$(init '{"envVars":{"B":"3"},"defaultUser":""}')" = 204 ]
+    [ "$(run_started)" = "$(printf 'root\n/tmp\n-3')" ]
+    for bad in '{' '[]' '{"envVars":{"A":1}}' '{"timestamp":"noon"}' '{"envVars":[]}' '{"defaultUser":7}'; do
+        [ "$(init "$bad")" = 400 ]
+    done
+    [ "$(init '{"volumeMounts":[{"nfs_target":"x","path":"/y"}]}')" = 501 ]
+    [ "$(run_started)" = "$(printf 'root\n/tmp\n-3')" ]
+}
+
+# The agent may not set the clock here: what it would set is seen by strace, which refuses as well and
+# (-D) is not in the way of the signal that ends the agent.
+@test "e2b: /init sets a clock that is behind or far ahead, and leaves one that is right; where it may not, all else is done" {
+    local before
+
+    require_root
+    printf '#!/bin/sh\nexec setpriv --bounding-set -sys_time --inh-caps -sys_time strace -D -f -qq -o "%s/trace" \\\n    %s "%s" "$@"\n' \
+        "$BATS_TEST_TMPDIR" '-e trace=clock_settime -e inject=clock_settime:error=EPERM' \
+        "$(realpath "$BELLHOPD")" >"$BATS_TEST_TMPDIR/agent"
+    chmod +x "$BATS_TEST_TMPDIR/agent"
+    E2B_AGENT=$BATS_TEST_TMPDIR/agent start_e2b
+    before=$(date +%s)
+    # On a busy machine it may come seconds late, and so be told of another time than it has.
+    is_left_alone()
+    {
+        : >"$BATS_TEST_TMPDIR/trace"
+        [ "$(init "{\"timestamp\":\"$(now)\"}")" = 204 ] && [ ! -s "$BATS_TEST_TMPDIR/trace" ]
+    }
+    wait_until 60 is_left_alone
+    [ "$(init '{"timestamp":"2100-01-02T03:04:05.678Z","envVars":{"A":"b"}}')" = 204 ]
+    grep -aq 'clock_settime(CLOCK_REALTIME, {tv_sec=4102542245, tv_nsec=678' "$BATS_TEST_TMPDIR/trace"
+    [ "$(code GET /envs)" = 200 ]
+    [ "$(jq -r .A "$AGENT_DIR/body")" = b ]
+    [ "$(($(date +%s) - before))" -lt 3600 ]
+}
+
+@test "e2b: /metrics is JSON of the machine, and ours as text for who asks for that" {
+    start_e2b
+    [ "$(code GET /metrics)" = 200 ]
+    jq -e '.cpu_count >= 1 and .cpu_used_pct >= 0 and .mem_total > .mem_used and .disk_total > .disk_used and
+        .mem_total_mib > 0 and .ts > 1700000000' "$AGENT_DIR/body"
+    [ "$(code GET /metrics -H 'Accept: text/plain')" = 200 ]
+    grep -q '^bellhop_' "$AGENT_DIR/body"
+}

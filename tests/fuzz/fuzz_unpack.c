@@ -1,0 +1,87 @@
+/*
+ * What a box sends when files are fetched from it (a tar) is put into a directory of this machine: nothing
+ * outside the directory changes, also where links in it and in the archive lead out of it; what is
+ * made is files, directories and links, without set-id bits; whatever comes, it ends.
+ * fuzz-flags: -max_len=8192
+ */
+#include "fuzz.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/extract.h"
+
+static char target[512], outside[512];
+
+static void put_file(const char *dir, const char *name)
+{
+    char path[600];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+    CHECK(fd >= 0 && write(fd, "own", 3) == 3);
+    close(fd);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)type;
+    CHECK(S_ISREG(st->st_mode) || S_ISDIR(st->st_mode) || S_ISLNK(st->st_mode));
+    CHECK(!(st->st_mode & (S_ISUID | S_ISGID)) || S_ISLNK(st->st_mode));
+    if (ftw->level > 0)
+        CHECK(remove(path) == 0);
+    return 0;
+}
+
+/* The directory has a file, a link to the outside, and nothing else. */
+static void make_target(void)
+{
+    char path[600];
+
+    if (mkdir(target, 0755) < 0)
+        CHECK(errno == EEXIST);
+    put_file(target, "f");
+    (void)snprintf(path, sizeof(path), "%s/up", target);
+    CHECK(symlink(outside, path) == 0);
+}
+
+static void check_outside(void)
+{
+    struct stat st;
+    char path[600], text[8];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%s/f", outside);
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink == 1 && (st.st_mode & 07777) == 0640);
+    CHECK(read(fd, text, sizeof(text)) == 3 && memcmp(text, "own", 3) == 0);
+    close(fd);
+    CHECK(unlink(path) == 0 && rmdir(outside) == 0);               /* nothing else is there */
+    CHECK(rmdir(fuzz_dir()) == 0 && mkdir(fuzz_dir(), 0700) == 0); /* nor beside it */
+}
+
+FUZZ(data, size)
+{
+    struct err e = {0};
+    int fd = memfd_create("tar", MFD_CLOEXEC);
+    int r;
+
+    (void)snprintf(target, sizeof(target), "%s/t", fuzz_dir());
+    (void)snprintf(outside, sizeof(outside), "%s/o", fuzz_dir());
+    CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size && lseek(fd, 0, SEEK_SET) == 0);
+    CHECK(mkdir(outside, 0755) == 0);
+    put_file(outside, "f");
+    make_target();
+    r = extract_stream(fd, target, size && data[size - 1] & 1 ? "p/q" : NULL, &e);
+    CHECK(r == 0 ? !e.code : e.code == -r && e.message[0]);
+    close(fd);
+    CHECK(nftw(target, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
+    CHECK(rmdir(target) == 0);
+    check_outside();
+    return 0;
+}

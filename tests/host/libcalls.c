@@ -1,0 +1,211 @@
+/*
+ * libcalls STATE_DIR CACHE_DIR BOX: the library's calls that no program of ours makes, on a box: files
+ * moved, copied and given attributes, archives both ways, metrics, and what an error has for programs.
+ * Each is checked here; prints "all is well", or the line that is not.
+ */
+#include <bellhop/bellhop.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(x) \
+    do { \
+        if (!(x)) { \
+            printf("line %d: %s: %s (%s)\n", __LINE__, #x, e.message, e.detail); \
+            exit(1); \
+        } \
+    } while (0)
+
+static struct bh_error e;
+
+struct bytes {
+    char data[65536];
+    size_t len, at;
+};
+
+static int keep(void *arg, const char *data, size_t len)
+{
+    struct bytes *b = arg;
+
+    if (b->len + len > sizeof(b->data))
+        return -1;
+    memcpy(b->data + b->len, data, len);
+    b->len += len;
+    return 0;
+}
+
+static int64_t give(void *arg, char *out, size_t max)
+{
+    struct bytes *b = arg;
+    size_t n = b->len - b->at < max ? b->len - b->at : max;
+
+    memcpy(out, b->data + b->at, n);
+    b->at += n;
+    return (int64_t)n;
+}
+
+static int64_t give_up(void *arg, char *out, size_t max)
+{
+    (void)arg, (void)out, (void)max;
+    return -1;
+}
+
+struct seen {
+    uint32_t mode;
+    uint64_t bytes;
+    char etag[BH_ETAG_BYTES];
+    char mtime[64];
+    char target[64];
+};
+
+static int see(void *arg, const struct bh_file_info *f)
+{
+    struct seen *s = arg;
+
+    s->mode = f->mode;
+    s->bytes = f->bytes;
+    snprintf(s->etag, sizeof(s->etag), "%s", f->etag);
+    snprintf(s->mtime, sizeof(s->mtime), "%s", f->mtime);
+    return 0;
+}
+
+static void write_file(struct bh_box *box, const char *path, const char *text)
+{
+    CHECK(bh_write(box, path, text, strlen(text), 0, &e) == 0);
+}
+
+static void is_file(struct bh_box *box, const char *path, const char *text)
+{
+    char *data = NULL;
+    size_t len;
+
+    CHECK(bh_read(box, path, 4096, &data, &len, &e) == 0);
+    CHECK(len == strlen(text) && memcmp(data, text, len) == 0);
+    free(data);
+}
+
+static void is_gone(struct bh_box *box, const char *path)
+{
+    struct seen s = {0};
+
+    CHECK(bh_file_stat(box, path, false, see, &s, &e) == -BH_NOT_FOUND);
+}
+
+static void moves(struct bh_box *box)
+{
+    struct bh_file_change_options over = {.size = sizeof(over), .overwrite = true};
+    struct bh_file_change_options tagged = {.size = sizeof(tagged), .if_match = "other"};
+    struct bh_file_change_options bare = {.size = sizeof(bare), .no_parents = true};
+
+    write_file(box, "m/a", "one");
+    write_file(box, "m/b", "two");
+    CHECK(bh_file_move(box, "m/a", "m/b", NULL, &e) == -BH_ALREADY_EXISTS);
+    CHECK(bh_file_move(box, "m/a", "m/new/deep", &bare, &e) == -BH_NOT_FOUND);
+    CHECK(bh_file_move(box, "m/a", "m/c", &tagged, &e) == -BH_ABORTED);
+    CHECK(strcmp(e.field, "if_match") == 0 && strncmp(e.detail, "{\"etag\":\"", 9) == 0);
+    is_file(box, "m/a", "one");
+    CHECK(bh_file_move(box, "m/a", "m/b", &over, &e) == 0);
+    is_file(box, "m/b", "one");
+    is_gone(box, "m/a");
+    CHECK(bh_file_move(box, "m/b", "m/new/deep", NULL, &e) == 0);
+    is_file(box, "m/new/deep", "one");
+}
+
+static void copies(struct bh_box *box)
+{
+    struct bh_file_change_options tree = {.size = sizeof(tree), .recursive = true};
+
+    write_file(box, "c/d/f", "deep");
+    CHECK(bh_file_copy(box, "c/d", "c/e", NULL, &e) == -BH_FAILED_PRECONDITION ||
+          bh_file_copy(box, "c/d", "c/e", NULL, &e) == -BH_INVALID_ARGUMENT);
+    is_gone(box, "c/e");
+    CHECK(bh_file_copy(box, "c/d", "c/e", &tree, &e) == 0);
+    is_file(box, "c/e/f", "deep");
+    is_file(box, "c/d/f", "deep");
+    CHECK(bh_file_copy(box, "c/d/f", "c/g", NULL, &e) == 0);
+    is_file(box, "c/g", "deep");
+    CHECK(bh_file_copy(box, "c/none", "c/h", NULL, &e) == -BH_NOT_FOUND);
+}
+
+static void attributes(struct bh_box *box)
+{
+    struct bh_file_change_options o = {.size = sizeof(o), .mode = 0751};
+    struct seen s = {0};
+
+    o.mtime = "2001-02-03T04:05:06Z";
+    write_file(box, "attr", "x");
+    CHECK(bh_file_set_attr(box, "attr", &o, &e) == 0);
+    CHECK(bh_file_stat(box, "attr", true, see, &s, &e) == 0);
+    CHECK(s.mode == 0751 && strncmp(s.mtime, "2001-02-03T04:05:06", 19) == 0 && s.etag[0]);
+    o.owner = "nobody-at-all";
+    CHECK(bh_file_set_attr(box, "attr", &o, &e) < 0 && strcmp(e.field, "owner") == 0);
+}
+
+static void archives(struct bh_box *box)
+{
+    static struct bytes b;
+    const char *const excludes[] = {"*.o", NULL};
+    struct bh_archive_get_options get = {.size = sizeof(get), .path = "tree"};
+    struct bh_archive_put_options put = {.size = sizeof(put), .path = "back", .read = give};
+    uint64_t entries = 0;
+
+    write_file(box, "tree/a.c", "source");
+    write_file(box, "tree/a.o", "object");
+    get.format = "tar.gz";
+    get.excludes = excludes;
+    get.write = keep;
+    get.arg = &b;
+    CHECK(bh_archive_get(box, &get, &e) == 0 && b.len > 20 && memcmp(b.data, "\x1f\x8b", 2) == 0);
+    put.arg = &b;
+    CHECK(bh_archive_put(box, &put, &entries, &e) == 0 && entries >= 1);
+    is_file(box, "back/a.c", "source");
+    is_gone(box, "back/a.o");
+
+    write_file(box, "back/more", "x");
+    b.at = 0;
+    put.replace = true;
+    CHECK(bh_archive_put(box, &put, NULL, &e) == 0);
+    is_gone(box, "back/more");
+    /* A sender that gives up, and an archive that is none, leave what is there. */
+    put.read = give_up;
+    CHECK(bh_archive_put(box, &put, NULL, &e) == -BH_CANCELED);
+    put.read = give;
+    b.at = 0;
+    memset(b.data, 'x', b.len);
+    CHECK(bh_archive_put(box, &put, NULL, &e) == -BH_INVALID_ARGUMENT);
+    is_file(box, "back/a.c", "source");
+    get.path = "none";
+    CHECK(bh_archive_get(box, &get, &e) == -BH_NOT_FOUND);
+}
+
+static void metrics(struct bh_box *box)
+{
+    char *text = NULL;
+
+    CHECK(bh_metrics(box, &text, &e) == 0);
+    CHECK(strstr(text, "\nbellhop_connections ") && strstr(text, "# TYPE "));
+    free(text);
+}
+
+int main(int argc, char **argv)
+{
+    struct bh_options opts = {.size = sizeof(opts)};
+    struct bh_ctx *ctx = NULL;
+    struct bh_box *box = NULL;
+
+    if (argc != 4)
+        return 2;
+    opts.state_dir = argv[1];
+    opts.cache_dir = argv[2];
+    CHECK(bh_open(&opts, &ctx, &e) == 0);
+    CHECK(bh_get(ctx, argv[3], &box, &e) == 0);
+    moves(box);
+    copies(box);
+    attributes(box);
+    archives(box);
+    metrics(box);
+    bh_box_free(box);
+    bh_close(ctx);
+    puts("all is well");
+    return 0;
+}
