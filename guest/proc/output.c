@@ -137,7 +137,7 @@ void proc_wake_at(struct proc *p, struct proc_sub *s, int64_t at_mono_ms)
 void proc_unsubscribe(struct proc *p, struct proc_sub *s)
 {
     struct proc_sub **at = &p->subs;
-    bool is_paused;
+    bool is_paused, had_deadline;
 
     (void)pthread_mutex_lock(&p->lock);
     (void)pthread_mutex_lock(&p->subs_lock);
@@ -147,11 +147,15 @@ void proc_unsubscribe(struct proc *p, struct proc_sub *s)
         *at = s->next;
         p->n_subs--;
     }
+    had_deadline = s->deadline_ms != 0;
     (void)pthread_mutex_unlock(&p->subs_lock);
     is_paused = p->is_paused[PROC_STDOUT] || p->is_paused[PROC_STDERR];
     (void)pthread_mutex_unlock(&p->lock);
     if (is_paused)
         proc_post(p, on_resume);
+    /* A timer for nobody would keep the command in memory until then; there is no hurry. */
+    if (had_deadline && loop_post_lazily(p->reg->loop, set_wake_timer, proc_ref(p), NULL) < 0)
+        proc_unref(p);
 }
 
 static void on_linger_timer(struct loop *l, void *arg)

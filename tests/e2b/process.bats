@@ -87,6 +87,10 @@ wire()
     wire protocol
 }
 
+@test "e2b: commands that have ended cost no more than the thousand results that are kept" {
+    wire forgotten
+}
+
 @test "e2b: two hundred clients that open a stream and vanish leave nothing behind" {
     wire vanish
 }

@@ -402,13 +402,31 @@ def case_protocol():
     same(request("GET", "/v1/ready", None, {"Origin": "http://page"})[0], 403)
 
 
+def resident_kib():
+    with open(f"/proc/{os.environ['AGENT_PID']}/status", encoding="ascii") as f:
+        return int(next(x for x in f if x.startswith("VmRSS")).split()[1])
+
+
+def case_forgotten():
+    """Commands that have ended cost no more than the results that are kept, a thousand of them."""
+    def run(n):
+        c = connection()
+        for _ in range(n):
+            c.request("POST", "/process.Process/Start", envelope({"process": {"cmd": "true"}}),
+                      {"Content-Type": "application/connect+json"})
+            assert b'"end"' in c.getresponse().read()
+    run(1300)
+    before = resident_kib()
+    run(1500)
+    until(lambda: resident_kib() < before + 1200)
+
+
 def case_vanish():
     """Two hundred clients open a stream and vanish: nothing of them stays."""
     agent = os.environ["AGENT_PID"]
     s, pid = sh("exec sleep 600")
     def state():
-        rss = next(x for x in open(f"/proc/{agent}/status") if x.startswith("VmRSS"))
-        return (len(os.listdir(f"/proc/{agent}/fd")), int(rss.split()[1]))
+        return (len(os.listdir(f"/proc/{agent}/fd")), resident_kib())
     def vanish(n):
         for i in range(n):
             c = socket.create_connection((os.environ["AGENT_URL"].split("/")[2].split(":")[0],
