@@ -15,7 +15,7 @@ MUSL_CC ?= musl-gcc
 B := build/$(PROFILE)
 CC_IS_CLANG := $(findstring clang,$(shell $(CC) --version 2>/dev/null))
 # Boxes need root.
-AS_ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=TEST_JOBS,TEST_LIMIT_S,npm_config_registry)
+AS_ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=TEST_AGAIN,TEST_JOBS,TEST_LIMIT_S,npm_config_registry)
 # Two makes in one tree would write the same files.
 ALONE = mkdir -p build && flock build/.lock
 PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
