@@ -8,7 +8,7 @@ setup()
 {
     start_agent
     jobs_of_test=()
-    SECONDS_NAME=87$$ # a `sleep` with this many seconds is this test's own
+    SECONDS_NAME=87$$. # a `sleep` with so many seconds is this test's own, whose number ends at the point
 }
 teardown()
 {
@@ -96,7 +96,7 @@ session|setsid sleep T &
 double fork|(setsid sh -c 'sleep T & exit' &)
 no environment|env -i setsid sleep T &
 other user|setsid setpriv --reuid 65534 --clear-groups sleep T &
-stopped|setsid sleep T & sleep 0.05; kill -STOP $!
+stopped|setsid sleep T & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; kill -STOP $!
 nohup|nohup sleep T >/dev/null 2>&1 &
 ROWS
 }
@@ -122,14 +122,14 @@ ROWS
                 ;;
             cancel)
                 ask_and_leave Exec/Run "$(jq -n --arg s "$script"$'\n'"sleep 60" '{shell: $s, id: "x'$n'", kill_grace_ms: 100}')" /dev/null are_sleeping 1
-                rpc Exec/Wait '{"id":"x'$n'","timeout_ms":5000}' | jq -e '.exit.reason == "canceled"' >/dev/null || fail "$name, $how"
+                rpc Exec/Wait '{"id":"x'$n'","timeout_ms":60000}' | jq -e '.exit.reason == "canceled"' >/dev/null || fail "$name, $how"
                 ;;
             signal)
                 rpc Exec/Start "$(jq -n --arg s "$script"$'\n'"sleep 60" '{shell: $s, id: "x'$n'"}')" -o /dev/null &
                 jobs_of_test+=($!)
                 wait_until 5 are_sleeping 1
                 rpc Exec/Signal '{"id":"x'$n'","signal":"KILL","tree":true}' >/dev/null
-                rpc Exec/Wait '{"id":"x'$n'","timeout_ms":5000}' | jq -e '.exit.signal == "SIGKILL"' >/dev/null || fail "$name, $how"
+                rpc Exec/Wait '{"id":"x'$n'","timeout_ms":60000}' | jq -e '.exit.signal == "SIGKILL"' >/dev/null || fail "$name, $how"
                 ;;
             kill_on_exit)
                 rpc Exec/Run "$(jq -n --arg s "$script"$'\n'"sleep 0.1" '{shell: $s, kill_on_exit: true, kill_grace_ms: 100}')" |
@@ -144,15 +144,15 @@ ROWS
 
 @test "exec two sleeps are gone within the timeout and the grace" {
     # TERM is enough for them: nothing waits for the end of a grace that is longer than the client's patience.
-    rpc Exec/Run "{\"shell\":\"sleep ${SECONDS_NAME}1 & sleep ${SECONDS_NAME}2\",\"timeout_ms\":500,\"kill_grace_ms\":120000}" --max-time 60 |
+    rpc Exec/Run "{\"shell\":\"sleep ${SECONDS_NAME}1 & sleep ${SECONDS_NAME}2\",\"timeout_ms\":500,\"kill_grace_ms\":600000}" --max-time 300 |
         jq -e '.exit.reason == "timeout" and .exit.tree == "gone" and .usage.wall_ms >= 500'
-    are_sleeping 0
+    wait_until 10 are_sleeping 0
 }
 
 @test "exec a server that was started in the background goes on serving" {
     local port
 
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
     rpc Exec/Run "{\"id\":\"server\",\"shell\":\"nohup python3 -m http.server --bind 127.0.0.1 --directory /etc $port >/dev/null 2>&1 & echo started\"}" |
         jq -e '.exit.code == 0 and .exit.tree == "left" and .stdout.text == "started\n"'
     wait_until 10 curl -sf "http://127.0.0.1:$port/passwd" -o /dev/null

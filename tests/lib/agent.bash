@@ -43,7 +43,7 @@ run_agent()
     "$BELLHOPD" "$@" --ready-fd 3 3>"$AGENT_DIR/ready" >"$AGENT_LOG" 2>&1 </dev/null 4>&- 9>&- &
     AGENT_PID=$!
     AGENT_PIDS+=("$AGENT_PID")
-    for _ in $(seq 100); do
+    for _ in $(seq $((MIN_WAIT_S * 5))); do
         # At the end of its time, read has maybe taken a part of the line.
         IFS= read -r -t 0.2 piece <&9 && line+=$piece && break
         line+=$piece
@@ -80,12 +80,16 @@ stop_agents()
     AGENT_DIRS=()
 }
 
-# wait_gone PID SECONDS: a zombie counts as gone.
+# How long is waited for what is to happen: a bound against a hang, which a busy machine does not meet.
+# What asks for less has MIN_WAIT_S all the same.
+MIN_WAIT_S=60
+
+# wait_gone PID [SECONDS]: a zombie counts as gone.
 wait_gone()
 {
-    local state
+    local state seconds=${2:-0}
 
-    for _ in $(seq $((${2:-10} * 50))); do
+    for _ in $(seq $(((seconds > MIN_WAIT_S ? seconds : MIN_WAIT_S) * 50))); do
         state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) || return 0
         [ "$state" = Z ] && return 0
         read -r -t 0.02 <> <(:) || true
@@ -96,7 +100,7 @@ wait_gone()
 # wait_until SECONDS COMMAND...: polls until the command succeeds.
 wait_until()
 {
-    local tries=$(($1 * 50))
+    local tries=$((($1 > MIN_WAIT_S ? $1 : MIN_WAIT_S) * 50))
 
     shift
     for _ in $(seq "$tries"); do
@@ -107,13 +111,48 @@ wait_until()
     return 1
 }
 
+# within SECONDS COMMAND...: polls until the command succeeds, and no longer: where the time is what is tested.
+within()
+{
+    local end=$((SECONDS + $1))
+
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$end" ] || {
+            echo "not within the time: $*" >&2
+            return 1
+        }
+        read -r -t 0.02 <> <(:) || true
+    done
+}
+
+# none_of WORDS: no process has this command line, which is a regular expression.
+none_of() { ! pgrep -fx "$1"; }
+
+# free_port: a port on which nobody listens, and which no connection is given: those are of the kernel's range.
+free_port()
+{
+    python3 - <<'P'
+import random, socket
+low = int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
+while True:
+    with socket.socket() as s:
+        try:
+            s.bind(("127.0.0.1", random.randrange(10000, max(low, 10001))))
+        except OSError:
+            continue
+        print(s.getsockname()[1])
+        break
+P
+}
+
 # agent_curl PATH [CURL OPTION...]: with the token, over TCP.
 agent_curl()
 {
     local path=$1
 
     shift
-    curl -sS --max-time "${CURL_MAX_S:-20}" -H "Authorization: Bearer $AGENT_TOKEN" "$@" "$AGENT_URL$path"
+    curl -sS --max-time "${CURL_MAX_S:-120}" -H "Authorization: Bearer $AGENT_TOKEN" "$@" "$AGENT_URL$path"
 }
 
 # agent_status PATH [CURL OPTION...]: prints the status only.
@@ -151,7 +190,7 @@ ask_and_leave()
         -H 'Content-Type: application/json' --data-binary "$params" "$AGENT_URL/bellhop.v1.$method" >"$out" &
     client=$!
     wait_until 10 "$@"
-    kill "$client"
+    kill "$client" 2>/dev/null || true # what it asked for may be over
     wait "$client" || true
 }
 

@@ -80,10 +80,11 @@ kill_marked()
     done
 }
 
-# wait_for SECONDS COMMAND...: polls until it succeeds.
+# wait_for SECONDS COMMAND...: polls until it succeeds. A minute at least: what bounds a hang is not to be
+# met by a busy machine.
 wait_for()
 {
-    local tries=$(($1 * 20))
+    local tries=$((($1 > 60 ? $1 : 60) * 20))
 
     shift
     for _ in $(seq "$tries"); do
@@ -93,6 +94,45 @@ wait_for()
     echo "not within the time: $*" >&2
     return 1
 }
+
+# is_gone PID: a zombie counts as gone.
+is_gone()
+{
+    local state
+
+    state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) || return 0
+    [ "$state" = Z ]
+}
+
+# end_now PID...: killed, and not there any more: a signal that was sent has not yet ended anybody.
+end_now()
+{
+    local pid
+
+    kill -9 "$@"
+    for pid in "$@"; do
+        wait_for 10 is_gone "$pid"
+    done
+}
+
+# free_port: a port on which nobody listens, and which no connection is given: those are of the kernel's range.
+free_port()
+{
+    python3 - <<'P'
+import random, socket
+low = int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
+while True:
+    with socket.socket() as s:
+        try:
+            s.bind(("127.0.0.1", random.randrange(10000, max(low, 10001))))
+        except OSError:
+            continue
+        print(s.getsockname()[1])
+        break
+P
+}
+
+no_traces() { [ -z "$(traces)" ]; }
 
 fail()
 {

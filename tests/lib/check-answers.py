@@ -34,7 +34,7 @@ def read_document():
             return json.loads(c.getresponse().read())
         finally:
             agent.terminate()
-            agent.wait(20)
+            agent.wait(120)
 
 
 # The agent's own routes: other servers of the tests (models, proxied ones) have others.

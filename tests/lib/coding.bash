@@ -43,7 +43,7 @@ start_fake()
     bellhop put "$1" "$CODING_ROOT/tests/fakes/openai.py" :/tmp/fake/
     bellhop exec -d "$1" -- python3 /tmp/fake/openai.py --port "$FAKE_PORT" \
         --ready /tmp/fake/ready --record /tmp/fake/record >/dev/null
-    wait_for 20 bellhop exec -n "$1" -- test -s /tmp/fake/ready
+    wait_for 60 bellhop exec -n "$1" -- test -s /tmp/fake/ready
 }
 
 nothing_is_left()

@@ -63,7 +63,7 @@ run_e2b_js()
     e2b_js || return 1
     copy=$(mktemp "$NODE_DIR/XXXXXX.mjs") && cp "$script" "$copy" || return 1
     E2B_DEBUG=${E2B_DEBUG-true} E2B_SANDBOX_URL=${E2B_SANDBOX_URL-$AGENT_URL} \
-        timeout "${E2B_MAX_S:-60}" "$(node_program)" "$copy" "$@" 3>&- 4>&-
+        timeout "${E2B_MAX_S:-300}" "$(node_program)" "$copy" "$@" 3>&- 4>&-
     local r=$?
     rm -f "$copy"
     return "$r"
@@ -75,7 +75,7 @@ run_e2b_python()
 
     python=$(venv_python e2b "$E2B_PYTHON_VERSION") || return 1
     E2B_DEBUG=${E2B_DEBUG-true} E2B_SANDBOX_URL=${E2B_SANDBOX_URL-$AGENT_URL} \
-        timeout "${E2B_MAX_S:-60}" "$python" "$@" 3>&- 4>&-
+        timeout "${E2B_MAX_S:-300}" "$python" "$@" 3>&- 4>&-
 }
 
 # A control plane in front of the agent, which hands out $AGENT_TOKEN.

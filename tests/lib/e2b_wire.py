@@ -8,7 +8,7 @@ import struct
 import urllib.parse
 
 URL = urllib.parse.urlparse(os.environ["AGENT_URL"])
-DEADLINE_S = 30
+DEADLINE_S = 120
 
 
 def connection():

@@ -27,7 +27,7 @@ start_dockerd()
         -p "$ENGINES/docker/pid" --bridge "$engines_bridge" --default-ulimit nofile=16384:16384 \
         >"$ENGINES/docker/log" 2>&1 </dev/null 3>&- 4>&- &
     echo $! >"$ENGINES/docker/started"
-    engines_n=300
+    engines_n=1800
     until docker version >/dev/null 2>&1; do
         engines_n=$((engines_n - 1))
         if [ "$engines_n" -eq 0 ] || ! kill -0 "$(cat "$ENGINES/docker/started")" 2>/dev/null; then
@@ -62,7 +62,7 @@ END
 # until_gone PID
 until_gone()
 {
-    engines_n=200
+    engines_n=600
     while kill -0 "$1" 2>/dev/null; do
         engines_n=$((engines_n - 1))
         [ "$engines_n" -gt 0 ] || kill -9 "$1" 2>/dev/null || return 0

@@ -28,7 +28,7 @@ def call(method, body):
     return reply
 
 
-server = Connection("box", timeout=120)
+server = Connection("box", timeout=300)
 piece = os.urandom(PIECE)
 digest = hashlib.sha256()
 offset = 0

@@ -20,7 +20,7 @@ failures = []
 
 class Agent:
     def __init__(self):
-        self.c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self.c = http.client.HTTPConnection("127.0.0.1", port, timeout=180)
 
     def call(self, method, target, body=None, **headers):
         headers = {k.replace("_", "-"): v for k, v in headers.items()}

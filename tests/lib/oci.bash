@@ -78,7 +78,7 @@ box_curl() # ID PATH [CURL OPTION...]
     local id=$1 path=$2
 
     shift 2
-    (cd "$(box_dir "$id")/run" && curl -sS --max-time 60 --unix-socket agent.sock \
+    (cd "$(box_dir "$id")/run" && curl -sS --max-time 120 --unix-socket agent.sock \
         -H "Authorization: Bearer secret-token" "$@" "http://box$path")
 }
 
@@ -149,10 +149,11 @@ oci_teardown()
     return "$failed"
 }
 
-# wait_until SECONDS COMMAND...: polls until the command succeeds.
+# wait_until SECONDS COMMAND...: polls until the command succeeds. A minute at least: what bounds a hang is
+# not to be met by a busy machine.
 wait_until()
 {
-    local tries=$(($1 * 50))
+    local tries=$((($1 > 60 ? $1 : 60) * 50))
 
     shift
     for _ in $(seq "$tries"); do

@@ -57,11 +57,11 @@ async function opened(path, options) {
 }
 
 async function until(what, test) {
-  for (let i = 0; i < 500; i++) {
+  for (let i = 0; i < 3000; i++) {
     if (test()) return;
     await new Promise((done) => setTimeout(done, 20));
   }
-  assert.fail(`not within ten seconds: ${what}`);
+  assert.fail(`not within a minute: ${what}`);
 }
 
 async function echo(ws, data) {
@@ -187,7 +187,7 @@ for (const [name, run] of Object.entries(cases)) {
   const timer = setTimeout(() => {
     console.error(`not ok ${name}: it hangs`);
     process.exit(1);
-  }, 30000);
+  }, 120000);
   try {
     await run();
   } catch (error) {

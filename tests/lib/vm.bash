@@ -31,7 +31,7 @@ vm_image()
 
 vm_start()
 {
-    "$TOP/image/qemu.sh" start "$@" --accel tcg >/dev/null
+    "$TOP/image/qemu.sh" start "$@" --accel tcg --wait 600 >/dev/null
 }
 
 vm_use()
