@@ -68,7 +68,7 @@ box_pid()
     up one >/dev/null
     bellhop exec one -- sh -c 'setsid sleep 4321 >/dev/null 2>&1 & echo $! >pid'
     pid=$(bellhop exec one -- cat pid)
-    kill -9 "$(box_pid one)"
+    end_now "$(box_pid one)"
     bellhop rm one
     ! kill -0 "$pid" 2>/dev/null
 }
