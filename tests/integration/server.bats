@@ -16,7 +16,7 @@ teardown()
 
 json='Content-Type: application/json'
 
-# raw_http TEXT: sends it as it is, prints what comes back within 5 seconds.
+# raw_http TEXT: sends it as it is, prints what comes back until nothing does for 5 seconds.
 raw_http()
 {
     python3 - "$AGENT_PORT" "$1" <<'PY'
@@ -267,7 +267,7 @@ PY
 
     python3 - "$AGENT_PORT" "$AGENT_TOKEN" <<'PY'
 import http.client, json, struct, sys
-c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=10)
+c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
 def call(path, message):
     body = json.dumps(message).encode()
     c.request("POST", path, struct.pack(">BI", 0, len(body)) + body,
@@ -319,8 +319,9 @@ PY
 }
 
 @test "clients that vanish leave no descriptors" {
-    start_agent
-    rpc Exec/Start '{"argv":["sleep","60"],"id":"long"}' -o /dev/null --max-time 1 || true
+    start_agent --keepalive 1h # that they have gone is to be seen without writing to them
+    is_running() { rpc Exec/Get '{"id":"long"}' | jq -e '.state == "running"'; }
+    ask_and_leave Exec/Start '{"argv":["sleep","600"],"id":"long"}' /dev/null is_running
     before=$(n_fds)
     python3 - "$AGENT_PORT" "$AGENT_TOKEN" "$AGENT_SOCKET" <<'PY'
 import socket, sys
@@ -331,9 +332,9 @@ for batch in range(5):
     socks = []
     for i in range(200):
         if i % 2:
-            s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10)
+            s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60)
         else:
-            s = socket.socket(socket.AF_UNIX); s.settimeout(10); s.connect(sys.argv[3])
+            s = socket.socket(socket.AF_UNIX); s.settimeout(60); s.connect(sys.argv[3])
         s.sendall(head + body)
         socks.append(s)
     for s in socks:
@@ -354,7 +355,7 @@ import socket, sys
 put = (f"PUT /v1/files/{sys.argv[3]}/up HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {sys.argv[2]}\r\n"
        "Content-Length: 100000\r\n\r\n").encode() + b"x" * 5000
 for _ in range(100): # the end comes with the last bytes
-    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10) as s:
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60) as s:
         s.sendall(put)
 PY
     only_ours_is_open() { [ "$(agent_curl /v1/metrics | sed -n 's/^bellhop_connections //p')" -le 1 ]; }
@@ -370,28 +371,28 @@ import socket, sys, time
 port, token, tmp = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 socks = []
 for i in range(64):
-    s = socket.create_connection(("127.0.0.1", port), 10)
+    s = socket.create_connection(("127.0.0.1", port), 60)
     s.sendall((f"PUT /v1/files/{tmp}/slow{i} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
                f"Content-Length: 1000000\r\n\r\nabc").encode())
     socks.append(s)
 for i in range(4):
-    s = socket.create_connection(("127.0.0.1", port), 10)
+    s = socket.create_connection(("127.0.0.1", port), 60)
     s.sendall((f"GET /v1/files/{tmp}/fifo HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n").encode())
     socks.append(s)
-worst = 0
+took = []
 for i in range(50):
     for k in range(64):
         socks[k].sendall(b"x" * 10)
     start = time.monotonic()
-    s = socket.create_connection(("127.0.0.1", port), 10)
+    s = socket.create_connection(("127.0.0.1", port), 60)
     s.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n")
     assert s.recv(64).startswith(b"HTTP/1.1 200")
-    took = time.monotonic() - start
-    worst = max(worst, took) if i else 0
+    took.append(time.monotonic() - start)
     s.close()
-print("worst", worst)
-# Other processes share the machine: the promise is 50 ms, a stall would be seconds.
-assert worst < 0.5, worst
+took.sort()
+print("the most", took[25], "worst", took[-1])
+# Other processes share the machine: the promise is 50 ms, a stall would be seconds, and for all.
+assert took[25] < 0.5 and took[-1] < 10, took
 PY
     gone() { ! ls "$AGENT_DIR"/.bellhop-tmp-* 2>/dev/null; }
     wait_until 10 gone
@@ -413,7 +414,7 @@ mnt = (tmp + "/frozen").encode()
 if libc.mount(b"frozen", mnt, b"fuse", 0, f"fd={fuse},rootmode=40000,user_id=0,group_id=0".encode()) != 0:
     raise OSError(ctypes.get_errno(), "mount")
 def send(request):
-    s = socket.create_connection(("127.0.0.1", port), 10)
+    s = socket.create_connection(("127.0.0.1", port), 60)
     s.sendall(request.encode())
     return s
 def ask(method, path, body=""):
@@ -448,7 +449,7 @@ try:
             took.append(t)
         print(path, "worst", max(took))
         # Other processes share the machine: a stall would be for ever.
-        assert max(took) < 2, (path, took)
+        assert max(took) < 30, (path, took)
 finally:
     os.close(fuse)  # ends the waiting with ENOTCONN
     libc.umount2(mnt, 2)
@@ -462,7 +463,7 @@ PY
 import re, socket, sys
 port, token = int(sys.argv[1]), sys.argv[2]
 def ask(path, s=None):
-    s = s or socket.create_connection(("127.0.0.1", port), 10)
+    s = s or socket.create_connection(("127.0.0.1", port), 60)
     s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
     reply = s.recv(4096)
     head, _, body = reply.partition(b"\r\n\r\n")
@@ -484,9 +485,9 @@ held.append(s)
 s, reply = ask("/v1/metrics", held[0])
 assert b" 200 " in reply, reply
 for i in range(200):
-    s = socket.create_connection(("127.0.0.1", port), 10)
+    s = socket.create_connection(("127.0.0.1", port), 60)
     held.append(s)
-s = socket.create_connection(("127.0.0.1", port), 10)
+s = socket.create_connection(("127.0.0.1", port), 60)
 reply = s.recv(4096)
 assert b" 503 " in reply, reply
 PY
@@ -544,7 +545,7 @@ PY
 
     python3 - "$AGENT_PORT" "$AGENT_TOKEN" "$AGENT_DIR/a/b/copy" <<'PY'
 import socket, sys
-s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10)
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60)
 s.sendall((f"PUT /v1/files/{sys.argv[3]} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {sys.argv[2]}\r\n"
            f"Content-Length: 1000000\r\n\r\n").encode() + b"y" * 500000)
 s.close()
