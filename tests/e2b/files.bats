@@ -11,7 +11,7 @@ teardown() { stop_e2b; }
 
 js() { run_e2b_js "$BATS_TEST_DIRNAME/files.mjs" "$@"; }
 python() { run_e2b_python "$BATS_TEST_DIRNAME/files.py" "$@"; }
-wire() { timeout 250 python3 "$BATS_TEST_DIRNAME/files_wire.py" "$@" 3>&-; }
+wire() { timeout 800 python3 "$BATS_TEST_DIRNAME/files_wire.py" "$@" 3>&-; }
 
 # A disk of 1 MB in the box, at /home/small.
 add_small_disk()
@@ -96,8 +96,8 @@ END
 @test "e2b files: a gigabyte goes up and down through less than 16 MB, and 64 MB by the SDK" {
     start_e2b
     truncate -s 1G "$AGENT_DIR/in"
-    curl -sS -m 100 -F "file=@$AGENT_DIR/in" "$AGENT_URL/files?path=big" | jq -e '.[0].name == "big"'
-    [ "$(curl -sS -m 100 "$AGENT_URL/files?path=big" | wc -c)" = 1073741824 ]
+    curl -sS -m 600 -F "file=@$AGENT_DIR/in" "$AGENT_URL/files?path=big" | jq -e '.[0].name == "big"'
+    [ "$(curl -sS -m 600 "$AGENT_URL/files?path=big" | wc -c)" = 1073741824 ]
     curl -sS "$AGENT_URL/filesystem.Filesystem/Remove" -H 'Content-Type: application/json' -d '{"path":"big"}'
     js large
     echo "at most $(peak_mb) MB"

@@ -94,7 +94,7 @@ async def watch_by_stream():
     await other.files.make_dir("as")
     handle = await other.files.watch_dir("as", on_event=on_event)
     await other.files.write("as/f", "x")
-    await asyncio.wait_for(done.wait(), 20)
+    await asyncio.wait_for(done.wait(), 120)
     assert seen == [(T.CREATE, "f"), (T.CHMOD, "f"), (T.WRITE, "f")], seen
     await handle.stop()
 

@@ -57,7 +57,7 @@ def descriptors():
 
 
 def until(condition):
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end, "not within the time"
         time.sleep(0.02)
@@ -285,8 +285,12 @@ def case_watch():
     same(happened(s, seen, 2), [("REMOVE", "g"), ("REMOVE", ".")])
     same(told(s), "keepalive")  # it goes on, as with envd
     s.close()
-    s = Stream(FS + "WatchDir", {"path": "."}, Connect_Timeout_Ms="300")
-    same(told(s), "start")
+    for ms in "300", "3000", "30000":  # a busy machine may need more of them to start
+        s = Stream(FS + "WatchDir", {"path": "."}, Connect_Timeout_Ms=ms)
+        first = s.next()
+        if first is not None:
+            break
+    assert "start" in first, first
     same((s.next(), s.end["error"]), (None, {"code": "deadline_exceeded", "message": "context deadline exceeded"}))
     for path, code in [("none", "not_found"), ("/proc/version", "invalid_argument")]:
         s = Stream(FS + "WatchDir", {"path": path})

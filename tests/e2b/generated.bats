@@ -17,7 +17,7 @@ teardown()
     (flock 9 && npm_package @bufbuild/protobuf 2.12.1 && npm_package @connectrpc/connect 2.1.2 &&
         npm_package @connectrpc/connect-node 2.1.2) 9>"$NODE_DIR.lock"
     cp "$BATS_TEST_DIRNAME/generated.mjs" "$NODE_DIR/"
-    E2B_SANDBOX_URL=$AGENT_URL timeout 60 "$(node_program)" "$NODE_DIR/generated.mjs" "$AGENT_DIR/descriptors" 3>&-
+    E2B_SANDBOX_URL=$AGENT_URL timeout 300 "$(node_program)" "$NODE_DIR/generated.mjs" "$AGENT_DIR/descriptors" 3>&-
 }
 
 @test "e2b: what is no protobuf is refused, and errors stay JSON" {

@@ -20,7 +20,7 @@ teardown()
 
 wire()
 {
-    timeout 180 python3 "$BATS_TEST_DIRNAME/process_wire.py" "$1" 3>&-
+    timeout 600 python3 "$BATS_TEST_DIRNAME/process_wire.py" "$1" 3>&-
 }
 
 @test "e2b: a start, the data, one end; a program that is not there ends with 127" {

@@ -74,7 +74,7 @@ def case_pty():
     t.start()
 
     def wait(what):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while what not in seen:
             assert time.monotonic() < deadline, seen
             time.sleep(0.02)
@@ -84,7 +84,7 @@ def case_pty():
     sandbox.pty.send_stdin(h.pid, b"tput cols\n")
     wait(b"101")
     sandbox.pty.send_stdin(h.pid, b"exit\n")
-    t.join(20)
+    t.join(120)
     assert not t.is_alive()
 
 
