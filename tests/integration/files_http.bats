@@ -164,7 +164,7 @@ import email.parser, email.policy, http.client, sys
 port, token, path = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 data = open(path, "rb").read()
 size = len(data)
-c = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 def get(ranges, **more):
     c.request("GET", f"/v1/files/{path}", headers={"Authorization": f"Bearer {token}", "Range": ranges, **more})
     r = c.getresponse()
@@ -352,7 +352,7 @@ END
     agent_curl "/v1/files//proc/$AGENT_PID/mem" | jq -e '.code == "failed_precondition" and .field == "path"'
     # More of them than there are workers to wait.
     if [ -r /proc/kmsg ] && [ "$(id -u)" = 0 ]; then
-        seq 120 | xargs -P 20 -I{} curl -sS --max-time 10 -o /dev/null -H "Authorization: Bearer $AGENT_TOKEN" \
+        seq 120 | xargs -P 20 -I{} curl -sS --max-time 60 -o /dev/null -H "Authorization: Bearer $AGENT_TOKEN" \
             "$AGENT_URL/v1/files//proc/kmsg"
     fi
     [ "$(agent_curl "/v1/files//proc/$AGENT_PID/comm")" = bellhopd ]
