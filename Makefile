@@ -332,6 +332,10 @@ comma := ,
 $(B)/tests/test_extract_faults: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,syscall openat openat64 mkdirat \
 	renameat unlinkat fchmod futimens pwrite pwrite64 pwritev pwritev64 ftruncate ftruncate64 symlinkat linkat)
 
+# It has a clock of its own, and a box that answers as it is told.
+$(B)/tests/host/test_template_boot: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_ms poll image_facts \
+	box_environment_json client_call)
+
 $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"

@@ -138,7 +138,7 @@ static int wait_ready(struct bh_box *box, struct client *c, const struct image_f
 
         if (r)
             return r < 0 ? r : 0;
-        if (next >= deadline)
+        if (next >= deadline || clock_mono_ms() >= deadline)
             return err_field(
                 e, ERR_DEADLINE, "ready_cmd",
                 "the template's ready_cmd did not succeed in %lld s; the last time: %s",
