@@ -136,6 +136,7 @@ oci_config()
             Entrypoint: ["/usr/local/bin/bellhopd"],
             Cmd: (["--listen", "0.0.0.0:4711", "--token-file", "/run/bellhop/token",
                 "--env-file", "/etc/bellhop/env"] +
+                (if $workdir != "/home/" + $user then ["--workdir", $workdir] else [] end) +
                 (if $start != "" then ["--start-file", "/etc/bellhop/start"] else [] end)),
             Labels: {"org.opencontainers.image.title": ("bellhop/" + $name),
                      "org.opencontainers.image.version": $version}},

@@ -134,9 +134,11 @@ agents()
     done <"$1/agents"
 }
 
-# One more option of the agent, when there is something to start.
+# More options of the agent, as the OCI image's (forms.sh): where commands start, when that is not the user's home;
+# what is to be started, when there is something.
 start_words()
 {
+    [ "$(value workdir)" = "/home/$(value user)" ] || printf ', "--workdir", "%s"' "$(value workdir)"
     [ ! -s "$definition/start_cmd" ] || printf ', "--start-file", "/etc/bellhop/start"'
 }
 

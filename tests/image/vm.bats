@@ -227,7 +227,10 @@ SCRIPT
 
 @test "vm the power button ends everybody, and the disk is clean and keeps what was written" {
     vm_use "$DISK"
-    shell 'sync; echo kept >/home/user/kept; sudo mkdir -p /etc/bellhop; echo "echo at boot \$\$; id -un >/home/user/started; echo \$COLOUR >>/home/user/started; sleep 1000" | sudo tee /etc/bellhop/start >/dev/null; echo COLOUR=dark red | sudo tee /etc/bellhop/env >/dev/null'
+    shell 'sync; echo kept >/home/user/kept'
+    # What a template says of its commands.
+    shell 'useradd --create-home bob && install -d -o bob /srv/app && mkdir -p /etc/bellhop && cd /etc/bellhop && echo bob >user &&
+        echo /srv/app >workdir && echo COLOUR=dark red >env && echo "id -un >started; pwd >>started; echo \$COLOUR >>started; sleep 1000" >start' root
     rpc Exec/Start '{"shell":"trap \"sleep 0.2; echo told >/home/user/told; exit\" TERM; exec 5>/home/user/open; echo data >&5; while :; do sleep 0.1; done","id":"polite"}' -m 3 -o /dev/null || true
     "$TOP/image/qemu.sh" stop "$DISK" 40
     dumpe2fs -h "$BATS_FILE_TMPDIR/own.ext4" 2>/dev/null | grep -q '^Filesystem state: *clean'
@@ -235,18 +238,20 @@ SCRIPT
     ! dumpe2fs -h "$BATS_FILE_TMPDIR/own.ext4" 2>/dev/null | grep -q needs_recovery
 }
 
-@test "vm a second boot finds the disk, made larger, and runs the template's start command, with its variables" {
+@test "vm a second boot finds the disk, made larger, and all is as the template says: user, directory, variables, start command" {
     truncate -s +256M "$BATS_FILE_TMPDIR/own.ext4"
     vm_start "$IMAGE" "$DISK" --disk "$BATS_FILE_TMPDIR/own.ext4" --memory 256
     vm_use "$DISK"
-    [ "$(shell 'cat kept told open; sudo dmesg | grep -c "EXT4-fs.*recovery" || true')" = $'kept\ntold\ndata\n0' ]
+    [ "$(shell 'cd; cat kept told open; sudo dmesg | grep -c "EXT4-fs.*recovery" || true')" = $'kept\ntold\ndata\n0' ]
     [ "$(shell 'df --output=size -BM / | tail -n 1 | tr -dc 0-9')" -gt \
         $(($(stat -c %s "$BATS_FILE_TMPDIR/own.ext4") / 1048576 * 8 / 10)) ]
     rpc Exec/Get '{"id":"start"}' | jq -e '.state == "running"'
-    wait_until 10 shell '[ "$(cat started)" = "user
+    wait_until 10 shell '[ "$(cat /srv/app/started)" = "bob
+/srv/app
 dark red" ]'
-    [ "$(shell 'echo "$COLOUR"')" = "dark red" ]
-    # Asked from within.
+    rpc Exec/Run '{"shell":"id -un; pwd; echo $HOME; echo $COLOUR"}' | jq -e '.stdout.text == "bob\n/srv/app\n/home/bob\ndark red\n"'
+    # The next boot finds another one. Asked from within:
+    shell 'echo gone >/etc/bellhop/user' root
     shell 'sudo kill -TERM 1' || true
     wait_until 40 vm_is_off "$DISK"
     dumpe2fs -h "$BATS_FILE_TMPDIR/own.ext4" 2>/dev/null | grep -q '^Filesystem state: *clean'
@@ -256,5 +261,9 @@ dark red" ]'
     run "$TOP/image/qemu.sh" start "$IMAGE" "$BATS_FILE_TMPDIR/bad" --accel tcg --memory 256 --append "ip=dhcp"
     [ "$status" -eq 1 ]
     grep -q "'ip=dhcp' can't be had" "$BATS_FILE_TMPDIR/bad/console"
+    vm_is_off "$BATS_FILE_TMPDIR/bad"
+    run "$TOP/image/qemu.sh" start "$IMAGE" "$BATS_FILE_TMPDIR/bad" --disk "$BATS_FILE_TMPDIR/own.ext4" --accel tcg --memory 256
+    [ "$status" -eq 1 ]
+    grep -q "the template's user: .*'gone'" "$BATS_FILE_TMPDIR/bad/console"
     vm_is_off "$BATS_FILE_TMPDIR/bad"
 }

@@ -5,7 +5,7 @@
 #include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -19,6 +19,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
+#include "common/user.h"
 #include "system/boot/cmdline.h"
 #include "system/boot/modules.h"
 #include "system/boot/netup.h"
@@ -33,6 +34,9 @@
 #define TOKEN_PATH TOKEN_DIR "/token"
 #define START_FILE "/etc/bellhop/start"
 #define ENV_FILE "/etc/bellhop/env"
+#define USER_FILE "/etc/bellhop/user"
+#define WORKDIR_FILE "/etc/bellhop/workdir"
+#define LINE_MAX_BYTES 4096
 #define PROGRAM "/usr/local/bin/bellhopd"
 #define REMOUNT_WAIT_MS 3000
 #define POLL_MS 10
@@ -156,19 +160,49 @@ static bool has_option(char *const *options, const char *name)
     return false;
 }
 
-/* A box's user, when the disk has one. */
-static bool has_user(void)
+/* The first line of a template's file; NULL: the disk has none. */
+static char *read_line(const char *path)
 {
-    _cleanup_fclose_ FILE *f = fopen("/etc/passwd", "re");
-    char line[256];
+    char *line = NULL;
 
-    while (f && fgets(line, sizeof(line), f))
-        if (str_has_prefix(line, "user:"))
-            return true;
-    return false;
+    if (io_read_file(AT_FDCWD, path, LINE_MAX_BYTES, &line, NULL, NULL) == 0)
+        line[strcspn(line, "\n")] = '\0';
+    if (line && !*line)
+        free(TAKE(line));
+    return line;
 }
 
-static int make_argv(const struct cmdline *c, bool has_token, char ***ret, struct err *e)
+/* Who commands run as and where they start, as in a box: what the template says, else its user's
+ * home, else `user`, when the disk has one. NULL: the agent's own. */
+struct defaults {
+    char *user, *workdir;
+};
+
+static void defaults_done(struct defaults *d)
+{
+    free(d->user);
+    free(d->workdir);
+}
+
+static int read_defaults(struct defaults *ret, struct err *e)
+{
+    _cleanup_free_ char *named = read_line(USER_FILE);
+    _cleanup_free_ char *workdir = read_line(WORKDIR_FILE);
+    _cleanup_user_ struct user user = {0};
+    int r = user_find(named ? named : "user", &user, e);
+
+    if (r == -ERR_NOT_FOUND && !named)
+        return 0;
+    if (r < 0)
+        return err_wrap(e, r, "the template's user");
+    if (workdir && !str_eq(workdir, user.home))
+        ret->workdir = TAKE(workdir);
+    ret->user = named ? TAKE(named) : strdup("user");
+    return ret->user ? 0 : err_oom(e);
+}
+
+static int make_argv(const struct cmdline *c, bool has_token, const struct defaults *d, char ***ret,
+                     struct err *e)
 {
     const struct {
         bool is_wanted;
@@ -178,7 +212,8 @@ static int make_argv(const struct cmdline *c, bool has_token, char ***ret, struc
          "--token-file", TOKEN_PATH},
         {!has_option(c->options, "listen") && !has_option(c->options, "unix"), "--listen",
          "0.0.0.0:4711"},
-        {!has_option(c->options, "user") && has_user(), "--user", "user"},
+        {!has_option(c->options, "user") && d->user, "--user", d->user},
+        {!has_option(c->options, "workdir") && d->workdir, "--workdir", d->workdir},
         {!has_option(c->options, "start-file") && access(START_FILE, R_OK) == 0, "--start-file",
          START_FILE},
         {!has_option(c->options, "env-file") && access(ENV_FILE, R_OK) == 0, "--env-file",
@@ -211,6 +246,7 @@ static int read_cmdline(struct cmdline *ret, struct err *e)
 
 static int set_up(const struct cmdline *c, char ***ret_argv, struct err *e)
 {
+    struct defaults d = {0};
     bool is_in_memory = false, has_token = false;
     int r;
 
@@ -219,9 +255,12 @@ static int set_up(const struct cmdline *c, char ***ret_argv, struct err *e)
     if ((r = mount_all(later_mounts, N_ELEMENTS(later_mounts), e)) < 0 ||
         (is_in_memory && (r = mount_all(tmp_mount, N_ELEMENTS(tmp_mount), e)) < 0) ||
         (r = link_descriptors(e)) < 0 || (r = take_token(&has_token, e)) < 0 ||
-        (r = netup_hostname(c->hostname, e)) < 0 || (r = netup(&c->net, e)) < 0)
+        (r = netup_hostname(c->hostname, e)) < 0 || (r = netup(&c->net, e)) < 0 ||
+        (r = read_defaults(&d, e)) < 0)
         return r;
-    return make_argv(c, has_token, ret_argv, e);
+    r = make_argv(c, has_token, &d, ret_argv, e);
+    defaults_done(&d);
+    return r;
 }
 
 int machine_start(int *argc, char ***argv, struct err *e)
