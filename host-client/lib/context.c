@@ -131,9 +131,11 @@ int options_copy(void *dst, size_t dst_size, const void *src, struct err *e)
 /*
  * Where a file or directory of ours is: as given, or the first of the places that exists: beside
  * the running program (a build tree), under its prefix, under the prefix of the build. What is in
- * none of them is named by the last, so that the error that follows is readable.
+ * none of them is named by the last, so that the error that follows is readable. signs (or NULL) are
+ * what says of each place that it is the one, where that itself need not be there yet.
  */
-static int find_ours(const char *given, const char *const *places, char **ret, struct err *e)
+static int find_ours(const char *given, const char *const *places, const char *const *signs,
+                     char **ret, struct err *e)
 {
     _cleanup_free_ char *exe_dir = NULL;
     char exe[4096];
@@ -146,31 +148,37 @@ static int find_ours(const char *given, const char *const *places, char **ret, s
     n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
     exe[n > 0 ? n : 0] = '\0';
     exe_dir = path_dir(exe);
-    for (; exe_dir && *places; places++) {
-        _cleanup_free_ char *joined = path_join(exe_dir, *places);
-        char *path = joined ? path_clean(joined) : NULL;
+    for (size_t i = 0; exe_dir && places[i]; i++) {
+        _cleanup_free_ char *joined = path_join(exe_dir, places[i]);
+        _cleanup_free_ char *sign = path_join(exe_dir, signs ? signs[i] : places[i]);
+        _cleanup_free_ char *path = joined ? path_clean(joined) : NULL;
 
-        if (!path)
+        if (!path || !sign)
             return err_oom(e);
-        if (!places[1] || access(path, F_OK) == 0) {
-            *ret = path;
+        if (!places[i + 1] || access(path, F_OK) == 0 || access(sign, F_OK) == 0) {
+            *ret = TAKE(path);
             return 0;
         }
-        free(path);
     }
     return err_oom(e);
 }
 
-/* In a build tree with what else is fetched there, else beside the images. */
+/* In a build tree with what else is fetched there, where image/'s scripts look for it; else beside
+ * the images. Neither need be there yet. */
 static int find_image_cache(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
 {
-    _cleanup_free_ char *shared = path_join(ctx->image_dir, "../cache");
+    _cleanup_free_ char *up = path_dir(ctx->image_dir);
+    _cleanup_free_ char *shared = up ? path_join(up, "cache") : NULL;
+    _cleanup_free_ char *joined = up ? path_join(up, "../image/build.sh") : NULL;
+    _cleanup_free_ char *sign = joined ? path_clean(joined) : NULL;
 
+    if (!shared || !sign)
+        return err_oom(e);
     if (o->image_cache_dir)
         ctx->image_cache_dir = strdup(o->image_cache_dir);
-    else if (shared && access(shared, F_OK) == 0)
-        ctx->image_cache_dir = path_join(ctx->image_dir, "../cache/image");
-    else if (shared)
+    else if (access(shared, F_OK) == 0 || access(sign, F_OK) == 0)
+        ctx->image_cache_dir = path_join(shared, "image");
+    else
         ctx->image_cache_dir = path_join(ctx->image_dir, ".cache");
     return ctx->image_cache_dir ? 0 : err_oom(e);
 }
@@ -189,15 +197,16 @@ static int find_all_ours(struct bh_ctx *ctx, const struct bh_options *o, struct 
                                             BH_PREFIX "/share/bellhop/image", NULL};
     int r;
 
-    r = find_ours(o->agent_path, agent, &ctx->agent_path, e);
+    r = find_ours(o->agent_path, agent, NULL, &ctx->agent_path, e);
     if (r == 0)
-        r = find_ours(o->monitor_path, monitor, &ctx->monitor_path, e);
+        r = find_ours(o->monitor_path, monitor, NULL, &ctx->monitor_path, e);
     if (r == 0)
-        r = find_ours(o->recipe_dir, recipes, &ctx->recipe_dir, e);
+        r = find_ours(o->recipe_dir, recipes, NULL, &ctx->recipe_dir, e);
     if (r == 0)
-        r = find_ours(o->image_dir, images, &ctx->image_dir, e);
+        r = find_ours(o->image_dir, images, templates, &ctx->image_dir,
+                      e); /* beside the templates */
     if (r == 0)
-        r = find_ours(o->template_dir, templates, &ctx->template_dir, e);
+        r = find_ours(o->template_dir, templates, NULL, &ctx->template_dir, e);
     return r < 0 ? r : find_image_cache(ctx, o, e);
 }
 

@@ -32,6 +32,16 @@ template() # LINE...: an e2b.toml that stands on slim
     } >"$BOX_TMP/e2b.toml"
 }
 
+# oci_config DIR: the file with the configuration of the image's OCI layout.
+oci_config()
+{
+    local blobs=$1/oci/blobs/sha256 digest
+
+    digest=$(jq -r .manifests[0].digest "$1/oci/index.json")
+    digest=$(jq -r .config.digest "$blobs/${digest#sha256:}")
+    echo "$blobs/${digest#sha256:}"
+}
+
 nothing_half()
 {
     [ -z "$(find "$BELLHOP_IMAGES" -mindepth 1 -maxdepth 1 ! -name '.*.lock')" ]
@@ -88,10 +98,9 @@ yes
     jq -e '.images[] | select(.name == "mine" and .built and .forms == "oci dockerfile")' ls
     jq -e '.images[] | select(.name == "full" and (.built | not))' ls
     bellhop image inspect mine --json | jq -e '.packages.git and .user.name == "user"'
-    config=$(jq -r .config.digest "$dir/oci/blobs/sha256/${first#sha256:}")
     jq -e '.config | .User == "user" and .WorkingDir == "/home/user" and .Entrypoint[0] == "/usr/local/bin/bellhopd" and
         .Cmd[-4:] == ["--env-file", "/etc/bellhop/env", "--start-file", "/etc/bellhop/start"]' \
-        "$dir/oci/blobs/sha256/${config#sha256:}"
+        "$(oci_config "$dir")"
 
     # It has nothing yet that a box could stand on.
     bellhop up --empty -n b1 -a none --network none --image mine
@@ -294,10 +303,24 @@ $BOX_TMP/root/usr/bin/bellhop image ls --json >ls
 $BOX_TMP/root/usr/bin/bellhop up --empty -n b1 -a none --network none --image mine:1.2
 $BOX_TMP/root/usr/bin/bellhop exec b1 -- sh -c 'echo \$FROM; id -un' >said
 $BOX_TMP/root/usr/bin/bellhop rm b1
+$BOX_TMP/root/usr/bin/bellhop image test root/usr/share/bellhop/images/mine --form oci --check agent --check user --check jq >tried
 END
     mkdir -p cache
     unshare --mount --propagation private sh -e try.sh
     [ "$(cat said)" = "$(printf 'there\nuser')" ]
     [ "$(jq -r '.images[] | select(.built) | .path' ls)" = "$(readlink -f root/usr/share/bellhop/images/mine)" ]
     [ "$(jq '[.images[] | select(.built | not) | .name] == ["base","full","lang-go","lang-ruby","lang-rust","lang-ts","slim"]' ls)" = true ]
+    [ "$(awk '$3 == "ok" { print $1 }' tried | xargs)" = "agent user jq" ]
+}
+
+@test "a tree where nothing was built yet has its images and layers in itself" {
+    unset BELLHOP_IMAGES BELLHOP_IMAGE_CACHE
+    mkdir -p tree/build/release tree/scripts
+    cp "$BELLHOP_BUILD/bellhop" tree/build/release/
+    cp -R "$TOP/image" tree/
+    # What it is told is as good as a build.
+    printf '#!/bin/sh\necho "$BELLHOP_IMAGES $BELLHOP_IMAGE_CACHE" >%s/told\nexit 1\n' "$BOX_TMP" >tree/image/build.sh
+    run tree/build/release/bellhop image build slim -f dir
+    [ "$status" -ne 0 ]
+    [ "$(cat told)" = "$BOX_TMP/tree/build/image $BOX_TMP/tree/build/cache/image" ]
 }
