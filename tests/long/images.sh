@@ -181,11 +181,13 @@ END
 start_dockerd
 set_up_podman
 "$bellhop" image build slim --form squashfs
-image/base.sh | docker import - localhost/bellhop-base >/dev/null
+image/base.sh >"$work/base.tar"
+docker import "$work/base.tar" localhost/bellhop-base >/dev/null
 export BASE=localhost/bellhop-base
 docker=$(docker version --format "{{.Server.Version}}")
 qemu=$(qemu-system-"$(uname -m)" --version | sed -n '1s/.*version \([0-9.]*\).*/\1/p')
-image/base.sh | podman import --quiet - "$BASE" >/dev/null
+podman import --quiet "$work/base.tar" "$BASE" >/dev/null
+rm "$work/base.tar"
 mkdir -p "$results"
 for part; do
     case $part in
