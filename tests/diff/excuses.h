@@ -134,17 +134,18 @@ static void mark_bad_text(const struct question *q, struct file *f)
     }
 }
 
-/* Those that end in the piece with the NUL byte or later: pieces are 3 bytes, then 8 KiB. */
+/* Those that end in the piece with the NUL byte or later. */
+#define NUL_PIECE_BYTES 65536 /* at most, of rg; of rg -P 8 KiB */
+
 static void mark_from_nul(const struct question *q, struct file *f)
 {
     const char *nul = f->text.len ? memchr(f->text.data, '\0', f->text.len) : NULL;
-    size_t piece = nul ? (size_t)(nul - f->text.data) : 0;
+    size_t at = nul ? (size_t)(nul - f->text.data) : 0;
 
     if (!nul || q->o.grep.binary == GREP_BINARY_TEXT)
         return;
-    piece = piece < 3 ? 0 : piece - (piece - 3) % 8192;
     for (size_t i = 0; i < f->n; i++)
-        f->odd[i] = f->odd[i] || f->at[i + 1] > piece;
+        f->odd[i] = f->odd[i] || f->at[i + 1] + NUL_PIECE_BYTES > at;
 }
 
 static void mark_smart(const struct question *q, struct file *f)
