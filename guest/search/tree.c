@@ -358,8 +358,8 @@ static bool is_loop(const struct listing *l, const struct stat *st)
     return false;
 }
 
-/* Makes of a link what it points to; false when it leads back to where it is. A link to nowhere
- * stays a link. */
+/* Makes of a link what it points to; false when it leads back to where it is. A link that can't be
+ * followed stays a link. */
 static bool follow_link(struct tree *t, const struct listing *l, struct tree_entry *entry)
 {
     const struct tree_access *a = &t->access;
@@ -367,6 +367,7 @@ static bool follow_link(struct tree *t, const struct listing *l, struct tree_ent
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
+        entry->to_nowhere = fd == -ENOENT;
         notes_add_errno(t->notes, entry->path, fd < 0 ? -fd : errno);
         return true;
     }
@@ -455,6 +456,9 @@ static bool is_out(struct worker *w, const struct listing *l, size_t i, struct t
         return true;
     if (d_type == DT_UNKNOWN && is_out_by_stat(t, l, DT_UNKNOWN, entry))
         return true;
+    /* As fd has it: no rule hides a link to nowhere when links are followed, and it has no depth. */
+    if (entry->to_nowhere)
+        return t->o.min_depth > 1;
     return is_hidden(t, w, l, entry) || is_out_by_stat(t, l, DT_REG, entry);
 }
 

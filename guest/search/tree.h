@@ -61,6 +61,7 @@ struct tree_entry {
     int dirfd;
     enum tree_type type; /* with via_link: of what the link points to */
     bool via_link;       /* by a symbolic link that was followed, itself or on the way to it */
+    bool to_nowhere;     /* a symbolic link that was to be followed, and leads to nothing */
     uint32_t depth;
     int64_t key; /* what it is sorted by, when order_walk() collects; else 0 */
 };

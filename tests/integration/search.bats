@@ -215,6 +215,7 @@ in_parts()
     chmod 755 "$TREE/src/a.c"
     : >"$TREE/src/empty"
     ln -s a.c "$TREE/src/link"
+    ln -s not-there "$TREE/src/nowhere" && ln -s not-there "$TREE/src/.nowhere" && ln -s not-there "$TREE/src/nowhere.o"
     truncate -s 5000 "$TREE/src/large.BIN"
     touch -d '2001-01-01' "$TREE/src/large.BIN"
     while IFS=';' read -r fields options; do
@@ -238,6 +239,9 @@ in_parts()
 "min_depth":2,"max_depth":2;--min-depth 2 --max-depth 2
 "exclude":["deep","*.c"];--exclude deep --exclude '*.c'
 "follow":true,"type":"file";--follow --type f
+"follow":true;--follow
+"follow":true,"exclude":["deep","nowhere*"];--follow --exclude deep --exclude 'nowhere*'
+"follow":true,"hidden":true,"min_depth":2;--follow --hidden --min-depth 2
 END
 }
 
