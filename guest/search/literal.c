@@ -169,9 +169,14 @@ static bool read_pattern(struct token_reader *r, bool caseless, struct frame *st
 
 bool literal_find(const char *pattern, size_t len, bool caseless, struct literal_set *ret)
 {
+    static const char flag[] = "(?i)"; /* before all else it is for all of it */
+    const size_t flag_len = sizeof(flag) - 1;
+    bool has_flag = len >= flag_len && memcmp(pattern, flag, flag_len) == 0;
+    size_t skip = has_flag ? flag_len : 0;
     _cleanup_free_ struct frame *stack = calloc(MAX_DEPTH, sizeof(*stack));
-    struct token_reader r = {.pattern = pattern, .len = len};
+    struct token_reader r = {.pattern = pattern + skip, .len = len - skip};
 
+    caseless = caseless || has_flag;
     if (!stack || !read_pattern(&r, caseless, stack))
         return false;
     if (score(&stack[0].all) < MIN_SCORE)

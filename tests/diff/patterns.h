@@ -47,7 +47,9 @@ static const char *const patterns[] = {"foo",
                                        "the|\xe2\x82\xac",
                                        "\\pL+",
                                        "$^",
-                                       "-1"};
+                                       "-1",
+                                       "(?i)FOO|the",
+                                       "(?i)x(?-i)foo"};
 
 /* What both syntaxes have, with the same meaning. */
 static const char *const common_patterns[] = {"foo",
@@ -75,4 +77,5 @@ static const char *const common_patterns[] = {"foo",
                                               "$",
                                               "x*",
                                               "^$",
-                                              "[^a]"};
+                                              "[^a]",
+                                              "(?i)FOO|the"};

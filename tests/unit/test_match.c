@@ -147,7 +147,11 @@ TEST(literal_finds_what_every_match_contains)
     T_STR(literals("FOOBAR", true), "foobar");
     T_STR(literals("\\w{12}_\\w{8}", false), "none");
     T_STR(literals("foo|.*", false), "none");
-    T_STR(literals("(?i)foobar", false), "none");
+    T_STR(literals("(?i)QuuX(?:a|b)", false), "quux");
+    T_STR(literals("(?i)foobar|xYz", false), "foobar xyz");
+    T_STR(literals("foo(?i)bar", false), "none");
+    T_STR(literals("(?i)foo(?-i)bar", false), "none");
+    T_STR(literals("(?i", false), "none");
     T_STR(literals("quartzsk", true), "quartz"); /* s and k have partners outside ASCII */
     T_STR(literals("a\\.b\\(quux", false), "a.b(quux");
 }
