@@ -114,8 +114,8 @@ for tree in "$@"; do
     # In both syntaxes; where files have bytes that are not UTF-8, or NUL bytes far down, rg differs (D1, D2)
     # from rg -P, which is what counts.
     for pattern in 'TODO|FIXME' '\bif \(' '^#define\s+\w+_MAX\b' '[0-9a-f]{8}-[0-9a-f]{4}' 'colou?r' \
-        '(?i)copyright \d{4}' '(?i)DEADlock|k[a-z]+SPIN' 'x+y' '\.\s*$' '^.{100,}$' 'é|ü' 'static inline .*\(void\)$' 'foo(?=bar)' \
-        '(?<!un)lock\(' '(\w)\1\1' '\bchar\b(?!.*;)' '^\s*+#'; do
+        '(?i)copyright \d{4}' '(?i)DEADlock|k[a-z]+SPIN' 'x+y' '\.\s*$' '^.{100,}$' 'é|ü' \
+        'static inline .*\(void\)$' 'foo(?=bar)' '(?<!un)lock\(' '(\w)\1\1' '\bchar\b(?!.*;)' '^\s*+#'; do
         "$dir/driver" grep "$pattern" 2>/dev/null | "$dir/replace" >"$dir/a" || true
         rg -P -n --no-heading --no-messages -e "$pattern" . 2>/dev/null | sed 's|^\./||' |
             grep -av ': WARNING: stopped searching binary file' >"$dir/b" || true
