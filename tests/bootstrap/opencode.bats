@@ -47,7 +47,7 @@ up() # NAME [OPTION...]
 
 ask() # METHOD PATH [JSON]
 {
-    curl -sS --fail-with-body --max-time "${ASK_S:-60}" -u "opencode:$PASSWORD" -X "$1" "$URL$2" \
+    curl -sS --fail-with-body --max-time "${ASK_S:-180}" -u "opencode:$PASSWORD" -X "$1" "$URL$2" \
         -H 'Content-Type: application/json' ${3:+--data-binary "$3"}
 }
 
@@ -120,7 +120,7 @@ EXPECTED
     up back
     remember_box back
     bellhop exec -n back -- pkill -9 -x opencode
-    wait_for 60 is_healthy
+    wait_for 180 is_healthy
 
     password=$PASSWORD
     bellhop stop back

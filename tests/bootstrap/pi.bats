@@ -142,8 +142,8 @@ print("RECEIVED", len(text), hashlib.sha256(text.encode()).hexdigest())' "$BOX_T
     session=$(said .session)
     pid=$(bellhop exec -n killed -- pgrep -x pi | head -n 1)
     bellhop exec -n killed -- kill -9 "$pid"
-    wait_for 30 sh -c "[ \"\$('$BELLHOP' exec -n killed -- pgrep -x pi | head -n 1)\" != '$pid' ]"
-    wait_for 60 bellhop exec -n killed -- pgrep -x pi
+    wait_for 120 sh -c "[ \"\$('$BELLHOP' exec -n killed -- pgrep -x pi | head -n 1)\" != '$pid' ]"
+    wait_for 120 bellhop exec -n killed -- pgrep -x pi
     echo 'and now?' >"$BOX_TMP/prompt"
     prompt "$BOX_TMP/prompt"
     [ "$(said .session)" = "$session" ]

@@ -47,10 +47,10 @@ P
     PORT=$(cat "$OCI_TMP/port")
 }
 
-# The box's curl on a URL, without any proxy: its exit status is run's.
-reach() # ID URL
+# The box's curl on a URL, without any proxy: its exit status is run's. What should come has more than 5 seconds.
+reach() # ID URL [SECONDS]
 {
-    in_box "$1" "curl -sS --noproxy '*' --max-time 5 '$2'"
+    in_box "$1" "curl -sS --noproxy '*' --max-time ${3:-5} '$2'"
 }
 
 @test "network_none_has_only_its_own_loopback" {
@@ -83,7 +83,7 @@ reach() # ID URL
     for address in $(hostname -I); do
         case $address in *:*) continue ;; esac
         n=$((n + 1))
-        curl -sf --noproxy '*' --max-time 5 "http://$address:$PORT/" -o /dev/null
+        curl -sf --noproxy '*' --max-time 60 "http://$address:$PORT/" -o /dev/null
         refused reach "$A" "http://$address:$PORT/"
         [[ "$output" != *"the host's"* ]]
     done
@@ -106,7 +106,7 @@ reach() # ID URL
     [ -n "$url" ] || skip "apt has no mirror over http"
     curl -sf --max-time 20 "$url" -o /dev/null || skip "this machine does not reach its own mirror"
     box_make "$A" network=user
-    in_box "$A" "curl -sSf --max-time 20 '$url' -o /dev/null"
+    in_box "$A" "curl -sSf --max-time 15 --retry 2 --retry-all-errors '$url' -o /dev/null"
 }
 
 # The first http mirror that apt is told to use.
@@ -130,7 +130,7 @@ mirror()
     proxy=$PORT
     serve 127.0.0.1
     box_make "$A" network=user env="http_proxy=http://127.0.0.1:$proxy"
-    [ "$(reach "$A" "http://127.0.0.1:$proxy/")" = "the host's" ]
+    [ "$(reach "$A" "http://127.0.0.1:$proxy/" 45)" = "the host's" ]
     refused reach "$A" "http://127.0.0.1:$PORT/"
     # many at once, and a large body through it
     [ "$(in_box "$A" "for i in \$(seq 20); do curl -s --noproxy '*' http://127.0.0.1:$proxy/ -o /dev/null -w '%{http_code}\n' & done; wait" | sort | uniq -c | tr -s ' ')" = " 20 200" ]
@@ -156,7 +156,7 @@ mirror()
 @test "network_host_is_the_hosts_own" {
     serve 127.0.0.1
     box_make "$A" network=host
-    [ "$(reach "$A" "http://127.0.0.1:$PORT/")" = "the host's" ]
+    [ "$(reach "$A" "http://127.0.0.1:$PORT/" 45)" = "the host's" ]
     drive inspect "$A" network=host | jq -e '.isolation.network_namespace == false and .missing == []'
 }
 

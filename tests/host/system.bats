@@ -51,13 +51,15 @@ now()
 
 @test "a port is waited for, listed, and given up when its command ends" {
     up
-    python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])' >"$BOX_TMP/port"
-    port=$(cat "$BOX_TMP/port")
+    port=$(free_port)
     bellhop exec -d --id web one -- python3 -m http.server -b 127.0.0.1 "$port"
     [ "$(bellhop wait-port --json one "$port" --path / --id web | jq .status)" -eq 200 ]
-    bellhop ports one | grep -q "^$port	tcp	127.0.0.1	yes	0	python3 ([0-9]*)	web$"
+    # Until the server has closed its side of the connection that has asked, that counts.
+    is_listed() { bellhop ports one | grep -q "^$port	tcp	127.0.0.1	yes	0	python3 ([0-9]*)	web$"; }
+    wait_for 10 is_listed
     bellhop ports --json one | jq -e ".ports | map(.port) | index($port)"
     bellhop kill one web
+    bellhop wait one web || true
     run -6 bellhop wait-port one "$port" --timeout 100ms
     bellhop exec -d --id broken one -c 'exit 3'
     run -4 bellhop wait-port one "$port" --id broken
