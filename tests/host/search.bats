@@ -93,11 +93,17 @@ as_rg()
     [ -z "$output" ]
 }
 
+# on_terminal COMMAND...: what it prints on a terminal, to its end, which script(1) does not always wait for.
+on_terminal()
+{
+    python3 -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' "$@" </dev/null | tr -d '\r'
+}
+
 @test "on a terminal matches stand under headings, in colour unless NO_COLOR is set" {
-    TERM=xterm script -qec "'$BELLHOP' grep one TODO '$TREE/sub'" /dev/null </dev/null | tr -d '\r' >"$BOX_TMP/got"
+    TERM=xterm on_terminal "$BELLHOP" grep one TODO "$TREE/sub" >"$BOX_TMP/got"
     rg --sort path --heading --color always -n TODO "$TREE/sub" >"$BOX_TMP/want"
     diff "$BOX_TMP/want" "$BOX_TMP/got" >&2
-    NO_COLOR=1 TERM=xterm script -qec "'$BELLHOP' grep one TODO '$TREE/sub'" /dev/null </dev/null | tr -d '\r' >"$BOX_TMP/got"
+    NO_COLOR=1 TERM=xterm on_terminal "$BELLHOP" grep one TODO "$TREE/sub" >"$BOX_TMP/got"
     rg --sort path --heading -n TODO "$TREE/sub" | diff - "$BOX_TMP/got" >&2
 }
 

@@ -44,8 +44,8 @@ inner()
         '{shell: "PATH=/tmp/inbox/bin:$PATH; exec bats --tap -f \"$only\" \"$file\"",
           env: ({file: $f, only: $only, BELLHOPD: "/tmp/inbox/bellhopd", BELLHOP_IN_BOX: "1", LC_ALL: "C.UTF-8"} +
             if $wire == "" then {} else {WIRE_DIR: $wire} end),
-          user: "root", cwd: "/tmp", timeout_ms: 500000}' >"$BATS_TEST_TMPDIR/request"
-    box_curl "$B" /bellhop.v1.Exec/Run -H 'Content-Type: application/json' --max-time 560 \
+          user: "root", cwd: "/tmp", timeout_ms: 1500000}' >"$BATS_TEST_TMPDIR/request"
+    box_curl "$B" /bellhop.v1.Exec/Run -H 'Content-Type: application/json' --max-time 1560 \
         --data-binary "@$BATS_TEST_TMPDIR/request" >"$BATS_TEST_TMPDIR/reply"
     jq -r '.stdout.text, .stderr.text' "$BATS_TEST_TMPDIR/reply" >"$BATS_TEST_TMPDIR/tap"
     sed -n 's/^ok [0-9]* \(.* # skip.*\)/# in the box: \1/p' "$BATS_TEST_TMPDIR/tap" >&3
