@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 #ifndef T_ALARM_S
-#define T_ALARM_S 30 /* seconds a single test may take; define it before the include to change it */
+#define T_ALARM_S \
+    120 /* seconds a single test may take; define it before the include to change it */
 #endif
 
 #define T_EXIT_SKIP 77

@@ -4,6 +4,7 @@
 
 #include "fs_help.h"
 
+#include "common/clock.h"
 #include "fs/etag.h"
 
 static struct err e;
@@ -183,9 +184,12 @@ TEST(etag_is_not_fooled_by_times_that_are_set_back)
     }
 }
 
-TEST(etag_changes_with_a_write_through_a_shared_mapping)
+/* False: the file was not young to the end. */
+static bool write_through_a_mapping(void)
 {
     char before[FS_ETAG_BYTES], now[FS_ETAG_BYTES];
+    bool is_young = true, has_changed = true;
+    struct stat st;
     char *map;
     int fd;
 
@@ -193,13 +197,24 @@ TEST(etag_changes_with_a_write_through_a_shared_mapping)
     fd = open("f", O_RDWR);
     map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     T_OK(map != MAP_FAILED);
-    /* While the file is young: the second store changes no time of the file's. */
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && is_young; i++) {
         tag_of("f", before);
         map[0] = (char)('a' + i);
         tag_of("f", now);
-        T_OK(strcmp(now, before) != 0);
+        has_changed = has_changed && strcmp(now, before) != 0;
+        T_INT(fstat(fd, &st), 0);
+        is_young = clock_real_ns() - (st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec) <
+                   FS_ETAG_RACY_NS;
     }
     (void)munmap(map, 4096);
     close(fd);
+    T_OK(!is_young || has_changed);
+    return is_young;
+}
+
+TEST(etag_changes_with_a_write_through_a_shared_mapping)
+{
+    /* While the file is young: the second store changes no time of the file's. It may grow old on a busy machine. */
+    for (int tries = 0; !write_through_a_mapping(); tries++)
+        T_OK(tries < 1000);
 }

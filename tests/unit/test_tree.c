@@ -48,11 +48,11 @@ TEST(tree_counts_and_kills_its_own_and_nobody_else)
     b.leader = start_tree(b.mark, 1);
     T_INT(tree_count(&a, &n, NULL), 0);
     T_INT(n, 4);
-    T_INT(tree_kill(&a, 5000, &n, NULL), 0);
+    T_INT(tree_kill(&a, 60000, &n, NULL), 0);
     T_INT(n, 0);
     T_INT(tree_count(&b, &n, NULL), 0);
     T_INT(n, 2);
-    T_INT(tree_kill(&b, 5000, &n, NULL), 0);
+    T_INT(tree_kill(&b, 60000, &n, NULL), 0);
     T_INT(waitpid(a.leader, NULL, 0), a.leader);
     T_INT(waitpid(b.leader, NULL, 0), b.leader);
 }
@@ -66,14 +66,14 @@ TEST(tree_with_a_used_again_session_number_is_not_taken_for_another)
     a.leader = b.leader; /* a's is long gone, and its number is b's now */
     T_INT(tree_count(&a, &n, NULL), 0);
     T_INT(n, 0);
-    T_INT(tree_kill(&b, 5000, &n, NULL), 0);
+    T_INT(tree_kill(&b, 60000, &n, NULL), 0);
     T_INT(waitpid(b.leader, NULL, 0), b.leader);
 }
 
 TEST(tree_signal_reaches_every_member_also_stopped_ones)
 {
     struct tree a = {.mark = tree_mark(4711, 3)};
-    int64_t deadline = clock_mono_ms() + 5000;
+    int64_t deadline = clock_mono_ms() + 60000;
     size_t n = 0;
 
     a.leader = start_tree(a.mark, 2);
@@ -120,7 +120,7 @@ static pid_t start_forking(rlim_t mark)
 TEST(tree_signal_that_ends_misses_nothing_that_is_forked_meanwhile)
 {
     struct tree a = {.mark = tree_mark(4711, 4)};
-    int64_t deadline = clock_mono_ms() + 20000;
+    int64_t deadline = clock_mono_ms() + 90000;
     size_t n = 0;
 
     a.leader = start_forking(a.mark);

@@ -52,6 +52,14 @@ static pid_t serve(void (*answer)(int fd, const char *path))
     }
 }
 
+/* Nobody listens there any more. */
+static void end_server(pid_t pid)
+{
+    T_INT(kill(pid, SIGKILL), 0);
+    T_OK(waitpid(pid, NULL, 0) == pid);
+    T_INT(close(server_fd), 0);
+}
+
 static void reply(int fd, int status, const char *body)
 {
     (void)dprintf(fd, "HTTP/1.1 %d X\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s", status,
@@ -71,7 +79,7 @@ static struct npm *open_npm(const char *registry)
 {
     struct npm *n = NULL;
 
-    T_INT(npm_new(context(registry), clock_mono_ms() + 10000, &n, NULL), 0);
+    T_INT(npm_new(context(registry), clock_mono_ms() + 60000, &n, NULL), 0);
     return n;
 }
 
@@ -123,8 +131,7 @@ TEST(npm_pinned_package_is_fetched_once_and_kept)
     T_INT(npm_fetch(n, "@a/b", "1.0.0", HELLO, &path, &e), 0);
     T_STR(path, "cache/npm/@a+b-1.0.0.tgz");
     T_INT(npm_check_file(path, HELLO, &e), 1);
-    (void)kill(pid, SIGKILL);
-    T_INT(close(server_fd), 0);
+    end_server(pid);
     T_INT(npm_fetch(n, "@a/b", "1.0.0", HELLO, &again, &e), 0);
     npm_free(n);
 }
@@ -205,8 +212,7 @@ TEST(npm_registry_that_does_not_answer_is_unavailable_and_names_the_package)
     _cleanup_free_ char *path = NULL;
     struct err e = {0};
 
-    (void)kill(pid, SIGKILL);
-    T_INT(close(server_fd), 0);
+    end_server(pid);
     T_INT(npm_fetch(n, "opencode-linux-x64", "1.0.0", HELLO, &path, &e), -ERR_UNAVAILABLE);
     T_OK(strstr(e.message, "opencode-linux-x64 1.0.0"));
     T_STR(e.field, "npm_registry");

@@ -163,7 +163,7 @@ TEST(oci_exec_reports_output_status_and_deadline)
     const char *const hangs[] = {"/bin/sleep", "100", NULL};
     const char *const missing[] = {"/nonexistent/program", NULL};
     struct oci_output out;
-    struct oci_cmd cmd = {.argv = fails, .stdio_fd = -1, .timeout_ms = 5000};
+    struct oci_cmd cmd = {.argv = fails, .stdio_fd = -1, .timeout_ms = 60000};
     struct err e = {0};
 
     T_INT(oci_exec(&cmd, &out, &e), 0);
@@ -189,7 +189,7 @@ TEST(oci_exec_feeds_the_input_and_a_failing_setup_fails_the_call)
     struct err e = {0};
     const char *const cat[] = {"/bin/cat", NULL};
     struct oci_output out;
-    struct oci_cmd cmd = {.argv = cat, .input = "hello", .stdio_fd = -1, .timeout_ms = 5000};
+    struct oci_cmd cmd = {.argv = cat, .input = "hello", .stdio_fd = -1, .timeout_ms = 60000};
 
     T_INT(oci_exec_ok(&cmd, &out, NULL), 0);
     T_STR(out.text, "hello");

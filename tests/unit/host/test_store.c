@@ -260,12 +260,12 @@ TEST(a_lock_is_held_by_one_and_its_waiter_sees_the_deadline)
     int a = -1;
     int b = -1;
 
-    T_INT(store_lock_name(s, "a", clock_mono_ms() + 1000, -1, &a, &e), 0);
+    T_INT(store_lock_name(s, "a", clock_mono_ms() + 60000, -1, &a, &e), 0);
     T_INT(store_lock_name(s, "a", clock_mono_ms() + 60, -1, &b, &e), -ERR_DEADLINE);
-    T_INT(store_lock_name(s, "b", clock_mono_ms() + 60, -1, &b, &e), 0);
+    T_INT(store_lock_name(s, "b", clock_mono_ms() + 60000, -1, &b, &e), 0);
     fd_close(b);
     fd_close(a);
-    T_INT(store_lock_name(s, "a", clock_mono_ms() + 1000, -1, &a, &e), 0);
+    T_INT(store_lock_name(s, "a", clock_mono_ms() + 60000, -1, &a, &e), 0);
     fd_close(a);
     (void)store_close(s);
 }
@@ -297,7 +297,7 @@ TEST(a_lock_whose_file_was_removed_by_its_owner_is_taken_anew)
     T_INT(store_lock_name(s, "a", 0, -1, &a, &e), 0);
     store_forget_lock(s, "a");
     T_OK(access("locks/a", F_OK) < 0);
-    T_INT(store_lock_name(s, "a", clock_mono_ms() + 1000, -1, &b, &e), 0);
+    T_INT(store_lock_name(s, "a", clock_mono_ms() + 60000, -1, &b, &e), 0);
     T_INT(store_lock_name(s, "a", clock_mono_ms() + 40, -1, &c, &e), -ERR_DEADLINE);
     fd_close(a);
     fd_close(b);

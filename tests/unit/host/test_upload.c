@@ -49,7 +49,7 @@ static int list(const char *src, const char *git, bool with_secrets, struct gitf
     (void)snprintf(cache, sizeof(cache), "%s/cache", cwd);
     T_INT(io_mkdir_p(cache, 0700, NULL), 0);
     ctx = (struct bh_ctx){.cache_dir = cache, .cancel_fd = -1};
-    o.deadline_mono_ms = clock_mono_ms() + 20000;
+    o.deadline_mono_ms = clock_mono_ms() + 100000;
     return gitfiles_list(&o, ret, e);
 }
 
