@@ -15,7 +15,8 @@
 
 #define POLL_FIRST_MS 5
 #define POLL_MAX_MS 100
-#define KILL_WAIT_MS 500 /* how long a killed tree may take to go before it counts as left */
+/* How long a killed tree may take to go before it counts as left: it needs the processor for that. */
+#define KILL_WAIT_MS 5000
 
 enum job_kind {
     JOB_SIGNAL,

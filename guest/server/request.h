@@ -24,7 +24,7 @@
 
 #define REQUEST_DRAIN_BYTES (1024 * 1024)         /* of a refused body, read before the reply */
 #define REQUEST_DISCARD_BYTES (256 * 1024 * 1024) /* read and dropped after the reply */
-#define REQUEST_DISCARD_MS 5000
+#define REQUEST_DISCARD_MS 20000
 #define REQUEST_STALL_MS 60000 /* a body of which nothing arrives for so long is given up: 408 */
 
 #define REQUEST_REPLY_HEADERS 6

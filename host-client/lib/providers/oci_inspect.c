@@ -21,7 +21,7 @@
 #define STATUS_MAX_BYTES 65536
 #define SECCOMP_FILTER 2
 /* The runtime answers a moment before the box's program is executed, with filter and all. */
-#define REQUIRE_WAIT_MS 3000
+#define REQUIRE_WAIT_MS 15000
 #define REQUIRE_POLL_MS 2
 
 struct facts {
