@@ -56,7 +56,7 @@ nothing_half()
         pids[n]=$!
     done
     for n in 1 2 3; do wait "${pids[n]}" || { cat "up$n"; return 1; }; done
-    grep -q 'building the image mine:1.2' up1
+    cat up? | grep 'building the image mine:1.2'
     [ "$(cat up? | grep -c 'stamping it')" -le 1 ]
     [ "$(cat up? | grep -c 'packing the squashfs')" -eq 1 ]
 
@@ -72,7 +72,7 @@ yes
     [ "$status" -eq 1 ] || [ "$status" -eq 4 ] || [ "$status" -eq 5 ]
     [[ "$output" == *"3 boxes stand on the image"* ]]
     bellhop rm b1 b2 b3 || for n in 1 2 3; do bellhop rm "b$n"; done
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         [ -n "$(losetup --noheadings -j "$(readlink -f "$BELLHOP_IMAGES/mine")/rootfs.squashfs")" ] || break
         read -r -t 0.1 <> <(:) || true
     done
@@ -271,7 +271,7 @@ rootfs.squashfs" ]
     template
     "$BELLHOP" image build -f oci >log 2>&1 3>&- &
     pid=$!
-    for _ in $(seq 300); do
+    for _ in $(seq 3000); do
         grep -q packing log && break
         read -r -t 0.1 <> <(:) || true
     done

@@ -111,7 +111,7 @@ image_with()
 
 @test "the image's container serves nothing without a token" {
     loaded=$(docker load -q -i "$IMAGES/slim/oci.tar" | sed 's/.*: //')
-    run timeout 20 docker run --rm "$loaded"
+    run timeout 180 docker run --rm "$loaded"
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ]
     [[ "$output" == *token* ]]
     docker rmi -f "$loaded" >/dev/null
@@ -181,7 +181,7 @@ image_with()
 @test "^C takes away what was started" {
     "$BELLHOP" image test slim --form docker >"$BOX_TMP/out" 2>&1 &
     pid=$!
-    for _ in $(seq 300); do
+    for _ in $(seq 1800); do
         [ -z "$(docker ps -q)" ] || break
         read -r -t 0.1 <> <(:) || true
     done

@@ -102,7 +102,7 @@ as_user()
 
 @test "making the image again does nothing, quickly" {
     before=$(readlink "$IMAGE")
-    run timeout 20 "$TOP/image/build.sh" "$IMAGE/definition" squashfs
+    run timeout 120 "$TOP/image/build.sh" "$IMAGE/definition" squashfs
     [ "$status" -eq 0 ]
     [ -z "$output" ]
     [ "$(readlink "$IMAGE")" = "$before" ]

@@ -8,7 +8,7 @@ load ../lib/vm
 setup_file()
 {
     vm_need
-    export CURL_MAX_S=60 IMAGE=$BATS_FILE_TMPDIR/image VM=$BATS_FILE_TMPDIR/memory DISK=$BATS_FILE_TMPDIR/disk
+    export CURL_MAX_S=240 IMAGE=$BATS_FILE_TMPDIR/image VM=$BATS_FILE_TMPDIR/memory DISK=$BATS_FILE_TMPDIR/disk
     vm_image "$IMAGE"
     cp --sparse=always "$IMAGE/disk.ext4" "$BATS_FILE_TMPDIR/own.ext4"
     vm_start "$IMAGE" "$DISK" --disk "$BATS_FILE_TMPDIR/own.ext4" --memory 256 3>&- &
@@ -68,11 +68,11 @@ ROWS
         $'10.0.2.15/24\n10.0.2.2\nnameserver 10.0.2.3\n127.0.0.1/8' ]
     mkdir "$BATS_TEST_TMPDIR/www"
     echo hello >"$BATS_TEST_TMPDIR/www/file"
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
     python3 -m http.server --bind 127.0.0.1 --directory "$BATS_TEST_TMPDIR/www" "$port" >/dev/null 2>&1 3>&- &
     server=$!
     wait_until 10 curl -sf "http://127.0.0.1:$port/file"
-    run shell "curl -sS -m 20 http://10.0.2.2:$port/file"
+    run shell "curl -sS -m 120 http://10.0.2.2:$port/file"
     kill "$server"
     [ "$output" = hello ]
 }
@@ -199,7 +199,7 @@ SCRIPT
 
     vm_use "$DISK"
     rpc Exec/Start '{"id":"inner","user":"root","shell":"cd /sys/fs/cgroup && mkdir own && echo 100M >own/memory.max && echo 400 >own/pids.max && echo 0 >own/cgroup.procs && exec bellhopd --listen 127.0.0.1:9000 --auth=open"}' -o /dev/null 3>&- &
-    rpc System/WaitPort '{"port":9000,"timeout_ms":50000}' -o /dev/null
+    rpc System/WaitPort '{"port":9000,"timeout_ms":200000}' -o /dev/null
     AGENT_URL=$AGENT_URL/v1/proxy/9000
     first=$(rpc System/Info | jq .pid)
     [ "$(shell 'cut -d - -f 1-3 /proc/self/cgroup; cat /proc/$PPID/cgroup; cd /sys/fs/cgroup/own/bellhop-box; cat memory.max pids.max' root)" = \
@@ -222,7 +222,7 @@ SCRIPT
     [ "$(rpc System/Info | jq .pid)" = "$first" ]
     vm_use "$DISK"
     rpc Exec/Signal '{"id":"inner","signal":"KILL","tree":true}' -o /dev/null
-    rpc Exec/Wait '{"id":"inner","timeout_ms":20000}' -o /dev/null
+    rpc Exec/Wait '{"id":"inner","timeout_ms":200000}' -o /dev/null
 }
 
 @test "vm the power button ends everybody, and the disk is clean and keeps what was written" {
@@ -232,7 +232,7 @@ SCRIPT
     shell 'useradd --create-home bob && install -d -o bob /srv/app && mkdir -p /etc/bellhop && cd /etc/bellhop && echo bob >user &&
         echo /srv/app >workdir && echo COLOUR=dark red >env && echo "id -un >started; pwd >>started; echo \$COLOUR >>started; sleep 1000" >start' root
     rpc Exec/Start '{"shell":"trap \"sleep 0.2; echo told >/home/user/told; exit\" TERM; exec 5>/home/user/open; echo data >&5; while :; do sleep 0.1; done","id":"polite"}' -m 3 -o /dev/null || true
-    "$TOP/image/qemu.sh" stop "$DISK" 40
+    "$TOP/image/qemu.sh" stop "$DISK" 180
     dumpe2fs -h "$BATS_FILE_TMPDIR/own.ext4" 2>/dev/null | grep -q '^Filesystem state: *clean'
     e2fsck -fn "$BATS_FILE_TMPDIR/own.ext4"
     ! dumpe2fs -h "$BATS_FILE_TMPDIR/own.ext4" 2>/dev/null | grep -q needs_recovery
@@ -253,7 +253,7 @@ dark red" ]'
     # The next boot finds another one. Asked from within:
     shell 'echo gone >/etc/bellhop/user' root
     shell 'sudo kill -TERM 1' || true
-    wait_until 40 vm_is_off "$DISK"
+    wait_until 180 vm_is_off "$DISK"
     dumpe2fs -h "$BATS_FILE_TMPDIR/own.ext4" 2>/dev/null | grep -q '^Filesystem state: *clean'
 }
 
