@@ -165,10 +165,10 @@ write_results()
         cat <<END
 # What every image was tried with
 
-Made by \`make test-long\` (tests/long/images.sh): Linux $(uname -r | cut -d - -f 1), $(nproc) processors,
-Docker $docker, $(podman --version), QEMU $qemu without KVM. \`oci\` is a box; \`dockerfile\` is what
-Docker makes of the Dockerfile. A time is that of a whole check, on a machine that had other work as
-well. \`start\` and \`ready\` are a template's own commands.
+Written by tests/long/images.sh (\`make test-long\` runs all its parts; each can be run alone, and has its
+date): Linux $(uname -r | cut -d - -f 1), $(nproc) processors, Docker $docker, $(podman --version), QEMU $qemu
+without KVM. \`oci\` is a box; \`dockerfile\` is what Docker makes of the Dockerfile. A time is that of a whole
+check, on a machine that had other work as well. \`start\` and \`ready\` are a template's own commands.
 
 END
         for part in $all; do
