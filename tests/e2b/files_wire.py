@@ -10,7 +10,7 @@ import time
 import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from e2b_wire import URL, Stream, connection, request, same, unary  # noqa: E402
+from e2b_wire import URL, Stream, connection, request, same, sh, unary  # noqa: E402
 
 FS = "filesystem.Filesystem/"
 RAW = {"Content-Type": "application/octet-stream"}
@@ -227,11 +227,20 @@ def case_compose():
     refused(compose(), 400, "source_paths must not be empty")
     refused(compose("co/0", to=""), 400, "destination is required")
     refused(compose("new/all", to="/home/user/new/all"), 400, 'source path "new/all" cannot be the same as destination')
+    for other in ("new//all", "new/./all", "co/../new/all"):
+        refused(compose(other, to="new/all"), 400, f'source path "{other}" cannot be the same as destination')
     refused(compose("new/all", "co/none"), 404, "source file not found: co/none")
     refused(compose("co"), 400, "source path is not a regular file: co")
     refused(compose("new/all", username="nobodyhere"), 401, "error looking up user 'nobodyhere': user: unknown user nobodyhere")
     same(request("POST", "/files/compose", b"{", {"Content-Type": "application/json"})[0], 400)
     same(get("new/all")[2], b"".join(data))
+    # By a link to its directory a source is the destination: what was made of it is not removed.
+    stream, _ = sh("ln -s new linked")
+    stream.rest()
+    put("co/more", b"more")
+    same(compose("linked/all", "co/more", to="new/all")[0], 200)
+    same(get("new/all")[2], b"".join(data) + b"more")
+    same(fs("ListDir", path="co")[1], {})
 
 
 # On a disk of 1 MB.

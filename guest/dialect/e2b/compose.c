@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/jsonx.h"
+#include "common/path.h"
 #include "common/str.h"
 #include "dialect/e2b/dirs.h"
 #include "dialect/e2b/fault.h"
@@ -61,10 +62,14 @@ static void compose_done(struct compose *c)
 
 static int check_source(struct compose *c, const char *asked, const char *path, struct err *e)
 {
+    _cleanup_free_ char *cleaned = path_clean(path);
+    _cleanup_free_ char *destination = path_clean(c->call.path);
     _cleanup_close_ int fd = -1;
     struct stat st;
 
-    if (strcmp(path, c->call.path) == 0)
+    if (!cleaned || !destination)
+        return err_oom(e);
+    if (strcmp(cleaned, destination) == 0)
         return err_set(e, ERR_INVALID, "source path \"%.200s\" cannot be the same as destination",
                        asked);
     if (fs_open(c->call.caller, path, O_PATH, 0, &fd, NULL) < 0 || fstat(fd, &st) < 0)
@@ -157,10 +162,13 @@ static int add_source(struct compose *c, const char *path, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     struct err inner = {0};
+    struct stat st;
     int r = fs_open(c->call.caller, path, O_RDONLY, 0, &fd, &inner);
 
     if (r < 0)
         return fault_of(e, ERR_INTERNAL, &inner, "error opening source file %s: open", path);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) /* any more: a device may have no end */
+        return err_set(e, ERR_INVALID, "source path is not a regular file: %.200s", path);
     if (copy_bytes(fd, c->fd) == 0)
         return 0;
     if (errno == ENOSPC || errno == EDQUOT)
@@ -168,29 +176,36 @@ static int add_source(struct compose *c, const char *path, struct err *e)
     return fault_sys(e, ERR_INTERNAL, errno, "error composing source %s", path);
 }
 
-static void remove_source(struct compose *c, const char *path)
+/* A source may be the destination by another way (a link to its directory): that is the new file now. */
+static void remove_source(struct compose *c, const struct stat *made, const char *path)
 {
     _cleanup_close_ int dirfd = -1;
     _cleanup_free_ char *name = NULL;
+    struct stat st;
 
-    if (fs_open_parent(c->call.caller, path, &dirfd, &name, NULL) == 0)
+    if (fs_open_parent(c->call.caller, path, &dirfd, &name, NULL) == 0 &&
+        fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        (st.st_ino != made->st_ino || st.st_dev != made->st_dev))
         (void)unlinkat(dirfd, name, 0);
 }
 
 static int run(struct compose *c, struct err *e)
 {
+    struct stat made;
     int r = open_temp(c, e);
 
     for (char **s = c->sources; r == 0 && *s; s++)
         r = add_source(c, *s, e);
     if (r < 0)
         return r;
+    if (fstat(c->fd, &made) < 0)
+        return fault_sys(e, ERR_INTERNAL, errno, "error finalizing compose: stat %s", c->temp);
     if (renameat(c->dirfd, c->temp, c->dirfd, c->name) < 0)
         return fault_sys(e, ERR_INTERNAL, errno, "error finalizing compose: rename %s",
                          c->call.path);
     free(TAKE(c->temp));
     for (char **s = c->sources; *s; s++)
-        remove_source(c, *s);
+        remove_source(c, &made, *s);
     return 0;
 }
 
