@@ -40,6 +40,7 @@ enum phase {
 
 struct call {
     struct buf body;
+    _Atomic size_t charged; /* of the budget for bodies: given back once, by who comes first */
     bool is_connect;
     bool is_stream; /* else: one JSON object */
     enum encoding enc;
@@ -132,9 +133,16 @@ static int charge(struct request *q, struct call *c, size_t len, struct err *e)
     if (q->server->body_bytes + len > SERVER_BODY_BUDGET)
         return err_set(e, ERR_EXHAUSTED, "too many large requests at once");
     r = buf_reserve(&c->body, len, e);
-    if (r == 0)
+    if (r == 0) {
         q->server->body_bytes += len;
+        c->charged += len;
+    }
     return r;
+}
+
+static void give_back(const struct request *q, struct call *c)
+{
+    q->server->body_bytes -= atomic_exchange(&c->charged, 0);
 }
 
 /* Compressed bodies would be read as JSON, and told to be broken. */
@@ -241,7 +249,10 @@ static int parse(const struct request *q, struct call *c, struct err *e)
         if (r < 0)
             return r;
     }
-    return codec_parse(q, text, len, &c->params, e);
+    r = codec_parse(q, text, len, &c->params, e);
+    buf_done(&c->body);
+    give_back(q, c);
+    return r;
 }
 
 static int dump(const struct request *q, struct call *c, struct err *e)
@@ -270,8 +281,12 @@ static int execute(const struct request *q, struct call *c, struct err *e)
     if (r < 0)
         return r;
     c->rpc.params = c->params;
-    if (m->kind == RPC_SOURCE)
-        return m->source(&c->rpc, &c->source, e);
+    if (m->kind == RPC_SOURCE) {
+        r = m->source(&c->rpc, &c->source, e);
+        json_decref(
+            TAKE(c->params)); /* a reply may take hours; the source has what it needs of it */
+        return r;
+    }
     r = m->unary(&c->rpc, &c->result, e);
     if (r < 0)
         return r;
@@ -425,7 +440,7 @@ static void call_done(struct request *q)
         return;
     deadline_drop(TAKE(c->deadline));
     deadline_drop(TAKE(c->first_wait));
-    q->server->body_bytes -= c->body.len;
+    give_back(q, c);
     call_unref(c);
 }
 

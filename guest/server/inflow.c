@@ -21,6 +21,8 @@
 
 #include "common/banned.h"
 
+#define ENVELOPE_KEEP_BYTES (64 * 1024)
+
 struct flow {
     struct inflow *inflow;
     struct deadline *deadline;
@@ -89,6 +91,8 @@ static int open_envelope(struct request *q, struct flow *f, struct err *e)
     r = encode_open_envelope(f->envelope.data, f->envelope.len, &text, &len, e);
     if (r == 0)
         r = codec_parse(q, text, len, &f->pending, e);
+    if (f->envelope.cap > ENVELOPE_KEEP_BYTES)
+        buf_done(&f->envelope); /* the next may be hours away, and small */
     buf_clear(&f->envelope);
     return r;
 }

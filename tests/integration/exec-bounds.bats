@@ -55,6 +55,24 @@ holds_less_than_mb() { [ "$(awk '/^VmRSS/ {print $2}' "/proc/$AGENT_PID/status")
     rpc Exec/Get '{"id":"bytes"}' | jq -e '.script == {"b64":"ZXhpdCAw/w==","bytes":7}'
 }
 
+# Seventeen such requests are more than all requests' bodies together may be at a time.
+@test "exec what a large request has brought is not held while its reply goes on" {
+    local i pids=()
+
+    start_agent
+    python3 -c 'print("{\"shell\":\"cat >/dev/null; echo all is in; exec sleep 600\",\"stdin\":{\"text\":\"" + "x" * 16500000 + "\"}}")' \
+        >"$AGENT_DIR/request"
+    for i in {1..17}; do
+        curl -sSN --max-time 300 -H "Authorization: Bearer $AGENT_TOKEN" -H 'Content-Type: application/json' \
+            --data-binary "@$AGENT_DIR/request" "$AGENT_URL/bellhop.v1.Exec/Start" >"$AGENT_DIR/out.$i" 3>&- &
+        pids+=($!)
+        wait_until 60 grep -q -e 'all is in' -e '"code"' "$AGENT_DIR/out.$i"
+        grep -q 'all is in' "$AGENT_DIR/out.$i"
+    done
+    kill "${pids[@]}"
+    wait "${pids[@]}" || true
+}
+
 @test "exec options of the bounds are refused outside their range" {
     for option in --keep-results=1ms --keep-results=8d --max-results=0 --max-commands=0 --output-memory=1K --spill-disk=x; do
         run "$BELLHOPD" --listen 127.0.0.1:0 --auth=open "$option"
