@@ -53,6 +53,11 @@ peak_mb() { awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$AGENT_PID/status"; }
     wire parts gone
 }
 
+@test "e2b files: what is told of a directory is bounded" {
+    start_e2b
+    wire list_bounds
+}
+
 @test "e2b files: several files are composed to one, or none of it happens" {
     start_e2b
     wire compose

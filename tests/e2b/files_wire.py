@@ -365,6 +365,22 @@ def case_bounds():
     until(lambda: descriptors() <= before)
 
 
+# What is told of a directory is bounded in bytes, too: each of these links is told with 4 KB.
+def case_list_bounds():
+    box = f"/proc/{os.environ['AGENT_PID']}/root/home/user/"
+    deep = HOME + "deep/" + "/".join(["d" * 250] * 15)
+    fs("MakeDir", path=deep)
+    fs("MakeDir", path="links")
+    for i in range(18000):
+        os.symlink(deep, f"{box}links/{i}")
+    same(fs("ListDir", path="links"), (429, {"code": "resource_exhausted",
+         "message": "the entries of /home/user/links have more than 67108864 bytes: ask for less depth"}))
+    for i in range(2000):
+        os.unlink(f"{box}links/{i}")
+    status, reply = fs("ListDir", path="links")
+    same((status, len(reply["entries"])), (200, 16000))
+
+
 # More at once than the kernel has instances for, on few directories and on many, E2B's and the native.
 def case_many():
     before = descriptors()

@@ -20,6 +20,7 @@
 
 #define LIST_MAX_DEPTH 1000     /* directories that are open at once */
 #define LIST_MAX_ENTRIES 100000 /* in one reply, which has no pages: about 400 bytes each */
+#define LIST_MAX_BYTES (64u * 1024 * 1024) /* of names, paths, targets and metadata in it */
 
 struct path_params {
     const char *path;
@@ -201,8 +202,26 @@ static int open_dir(const struct files_call *f, int *ret_fd, struct err *e)
                  : 0;
 }
 
-static int add_entry(const struct files_call *f, const struct fs_walk_item *it,
-                     struct fs_owners *owners, json_t *list, struct err *e)
+struct listed {
+    struct fs_owners owners;
+    json_t *entries;
+    size_t bytes;
+};
+
+/* Of the texts in it. Names and metadata are whoever's who may write there. */
+static size_t weight(json_t *v)
+{
+    size_t sum = json_string_length(v);
+    const char *name;
+    json_t *value;
+
+    json_object_foreach (v, name, value)
+        sum += strlen(name) + weight(value);
+    return sum;
+}
+
+static int add_entry(const struct files_call *f, const struct fs_walk_item *it, struct listed *list,
+                     struct err *e)
 {
     _cleanup_free_ char *joined = path_join(f->path, it->path);
     _cleanup_free_ char *shown = joined ? path_clean(joined) : NULL;
@@ -216,15 +235,20 @@ static int add_entry(const struct files_call *f, const struct fs_walk_item *it,
     if (it->kind == FS_WALK_ERROR)
         return err_set(e, ERR_INTERNAL, "error reading directory %s: %s", f->path,
                        it->error.message);
-    if (json_array_size(list) == LIST_MAX_ENTRIES)
+    if (json_array_size(list->entries) == LIST_MAX_ENTRIES)
         return err_set(e, ERR_EXHAUSTED, "%s has more than %d entries: ask for less depth", f->path,
                        LIST_MAX_ENTRIES);
-    r = entry_at(f->caller, it->dirfd, it->name, shown, owners, &entry, e);
-    if (r == -ERR_NOT_FOUND)
-        return 0;
-    if (r == 0 && json_array_append_new(list, entry) < 0)
-        r = err_oom(e);
-    return r;
+    r = entry_at(f->caller, it->dirfd, it->name, shown, &list->owners, &entry, e);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    list->bytes += weight(entry);
+    if (json_array_append_new(list->entries, entry) < 0)
+        return err_oom(e);
+    if (list->bytes > LIST_MAX_BYTES)
+        return err_set(e, ERR_EXHAUSTED,
+                       "the entries of %s have more than %u bytes: ask for less depth", f->path,
+                       LIST_MAX_BYTES);
+    return 0;
 }
 
 static int list(const struct files_call *f, uint32_t depth, json_t *entries, struct err *e)
@@ -232,7 +256,7 @@ static int list(const struct files_call *f, uint32_t depth, json_t *entries, str
     const struct fs_walk_options o = {.max_depth = depth < LIST_MAX_DEPTH ? depth : LIST_MAX_DEPTH,
                                       .deep_is_error = depth > LIST_MAX_DEPTH};
     const struct fs_walk_item *it;
-    struct fs_owners owners = {0};
+    struct listed listed = {.entries = entries};
     struct fs_walk *w = NULL;
     int fd = -1;
     int r = open_dir(f, &fd, e);
@@ -240,7 +264,7 @@ static int list(const struct files_call *f, uint32_t depth, json_t *entries, str
     if (r == 0)
         r = fs_walk_new_take(fd, &o, &w, e);
     while (r == 0 && (r = fs_walk_next(w, &it, e)) > 0)
-        r = it->depth == 0 || it->kind == FS_WALK_LEAVE ? 0 : add_entry(f, it, &owners, entries, e);
+        r = it->depth == 0 || it->kind == FS_WALK_LEAVE ? 0 : add_entry(f, it, &listed, e);
     fs_walk_free(w);
     return r;
 }
