@@ -315,6 +315,28 @@ int strv_push(char ***v, const char *s, struct err *e)
     return 0;
 }
 
+int strv_list_add(struct strv_list *l, const char *s, struct err *e)
+{
+    char *copy;
+
+    if (l->n + 2 > l->cap) {
+        size_t cap = 2 * (l->n + 2);
+        char **grown = reallocarray(l->v, cap, sizeof(char *));
+
+        if (!grown)
+            return err_oom(e);
+        grown[l->n] = NULL;
+        l->v = grown;
+        l->cap = cap;
+    }
+    copy = strdup(s);
+    if (!copy)
+        return err_oom(e);
+    l->v[l->n++] = copy;
+    l->v[l->n] = NULL;
+    return 0;
+}
+
 char **strv_dup(char *const *v)
 {
     size_t n = strv_len(v);

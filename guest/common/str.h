@@ -38,6 +38,15 @@ bool str_secret_eq(const char *a, size_t a_len, const char *b, size_t b_len);
 char **strv_free(char **v); /* returns NULL */
 size_t strv_len(char *const *v);
 int strv_push(char ***v, const char *s, struct err *e);
+
+/* One that is being made and may be long: neither counted nor moved for each that is added. */
+struct strv_list {
+    char **v; /* NULL while there is none */
+    size_t n;
+    size_t cap; /* 0: as v was made by somebody else */
+};
+int strv_list_add(struct strv_list *l, const char *s, struct err *e);
+
 char **strv_dup(char *const *v); /* NULL when out of memory */
 
 static inline void strv_free_p(char ***v)

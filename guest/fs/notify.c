@@ -179,7 +179,7 @@ static int watch_one(struct fs_notify *n, struct watch_dir *parent, const char *
 
 /* One name in a directory that is looked into. A directory is put on the list of those to come. */
 static int look_at(struct fs_notify *n, struct watch_dir *dir, int fd, const char *name,
-                   bool is_told, char ***todo, struct err *e)
+                   bool is_told, struct strv_list *todo, struct err *e)
 {
     _cleanup_buf_ struct buf rel;
     _cleanup_close_ int below = -1;
@@ -201,10 +201,10 @@ static int look_at(struct fs_notify *n, struct watch_dir *dir, int fd, const cha
         if (S_ISREG(st.st_mode) && st.st_size)
             tell(n, FS_NOTICE_WRITE, rel.data); /* who waits for it would wait for ever */
     }
-    return child ? strv_push(todo, rel.data, e) : 0;
+    return child ? strv_list_add(todo, rel.data, e) : 0;
 }
 
-static int look_into(struct fs_notify *n, const char *rel, bool is_told, char ***todo,
+static int look_into(struct fs_notify *n, const char *rel, bool is_told, struct strv_list *todo,
                      struct err *e)
 {
     struct watch_dir *dir = watch_dirs_lookup(n->dirs, rel);
@@ -224,14 +224,18 @@ static int look_into(struct fs_notify *n, const char *rel, bool is_told, char **
  * when it is new. What can't be read is passed over. */
 static int look_below(struct fs_notify *n, const char *rel, bool is_told, struct err *e)
 {
-    _cleanup_strv_ char **todo = NULL;
+    struct strv_list todo = {0};
     int r = look_into(n, rel, is_told, &todo, e);
 
-    for (size_t i = 0; todo && todo[i] && r == 0; i++) {
-        _cleanup_free_ char *next = strdup(todo[i]);
+    for (size_t i = 0; i < todo.n && r == 0; i++) {
+        _cleanup_free_ char *next = todo.v[i];
 
-        r = next ? look_into(n, next, is_told, &todo, e) : err_oom(e);
+        todo.v[i] = NULL; /* the list may move, and what was looked into is not needed */
+        r = look_into(n, next, is_told, &todo, e);
     }
+    for (size_t i = 0; i < todo.n; i++)
+        free(todo.v[i]);
+    free(todo.v);
     return r;
 }
 

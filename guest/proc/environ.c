@@ -1,6 +1,7 @@
 #include "proc/environ.h"
 
 #include <ctype.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,23 +11,74 @@
 
 #include "common/banned.h"
 
-int environ_set(char ***env, const char *setting, struct err *e)
+/* A table of where the names are, since a request may bring very many: place + 1, 0 for a free slot. */
+struct names {
+    size_t *slots;
+    size_t mask;
+};
+
+static size_t hash_name(const char *setting)
 {
-    size_t name_len = strcspn(setting, "=") + 1;
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
 
-    for (char **at = *env; at && *at; at++) {
-        char *copy;
+    for (; *setting && *setting != '='; setting++)
+        h = (h ^ (unsigned char)*setting) * 1099511628211u;
+    return (size_t)(h ^ h >> 32);
+}
 
-        if (strncmp(*at, setting, name_len) != 0)
-            continue;
-        copy = strdup(setting);
-        if (!copy)
-            return err_oom(e);
-        free(*at);
-        *at = copy;
-        return 0;
+/* The slot that has the name, or the one that is to have it. */
+static size_t *find_name(const struct names *t, char *const *env, const char *setting)
+{
+    size_t len = strcspn(setting, "=") + 1;
+    size_t i = hash_name(setting) & t->mask;
+
+    while (t->slots[i] && strncmp(env[t->slots[i] - 1], setting, len) != 0)
+        i = (i + 1) & t->mask;
+    return &t->slots[i];
+}
+
+static int set_one(const struct names *t, struct strv_list *l, const char *setting, struct err *e)
+{
+    size_t *slot = find_name(t, l->v, setting);
+    char *copy;
+    int r;
+
+    if (!*slot) {
+        r = strv_list_add(l, setting, e);
+        if (r == 0)
+            *slot = l->n;
+        return r;
     }
-    return strv_push(env, setting, e);
+    copy = strdup(setting);
+    if (!copy)
+        return err_oom(e);
+    free(l->v[*slot - 1]);
+    l->v[*slot - 1] = copy;
+    return 0;
+}
+
+int environ_set_all(char ***env, char *const *settings, struct err *e)
+{
+    struct strv_list l = {.v = *env, .n = strv_len(*env)};
+    _cleanup_free_ size_t *slots = NULL;
+    size_t n_slots = 16;
+    struct names t;
+    int r = 0;
+
+    if (!settings || !*settings)
+        return 0;
+    while (n_slots < 2 * (l.n + strv_len(settings)))
+        n_slots *= 2;
+    slots = calloc(n_slots, sizeof(*slots));
+    if (!slots)
+        return err_oom(e);
+    t = (struct names){.slots = slots, .mask = n_slots - 1};
+    for (size_t i = 0; i < l.n; i++)
+        *find_name(&t, l.v, l.v[i]) = i + 1;
+    for (; r == 0 && *settings; settings++)
+        r = set_one(&t, &l, *settings, e);
+    *env = l.v;
+    return r;
 }
 
 static void unset(char **env, const char *name)
@@ -57,16 +109,25 @@ static int check_name(const char *setting, struct err *e)
                    setting, ENVIRON_NAME_BYTES);
 }
 
+static int too_many(struct err *e)
+{
+    return err_set(e, ERR_EXHAUSTED, "more than %d variables, or %d bytes of them",
+                   ENVIRON_MAX_VARS, ENVIRON_MAX_BYTES);
+}
+
 static int check_bounds(char *const *env, struct err *e)
 {
     size_t bytes = 0, n = 0;
 
     for (; env && env[n]; n++)
         bytes += strlen(env[n]) + 1;
-    if (n > ENVIRON_MAX_VARS || bytes > ENVIRON_MAX_BYTES)
-        return err_set(e, ERR_EXHAUSTED, "more than %d variables, or %d bytes of them",
-                       ENVIRON_MAX_VARS, ENVIRON_MAX_BYTES);
-    return 0;
+    return n > ENVIRON_MAX_VARS || bytes > ENVIRON_MAX_BYTES ? too_many(e) : 0;
+}
+
+/* More than there can be are not even looked at: the registry would wait meanwhile. */
+static int check_count(char *const *list, struct err *e)
+{
+    return strv_len(list) > ENVIRON_MAX_VARS ? too_many(e) : 0;
 }
 
 static int apply(char ***env, char *const *names, char *const *settings, struct err *e)
@@ -75,11 +136,10 @@ static int apply(char ***env, char *const *names, char *const *settings, struct 
 
     for (; names && *names; names++)
         unset(*env, *names);
-    for (; settings && *settings && r == 0; settings++) {
-        r = check_name(*settings, e);
-        if (r == 0)
-            r = environ_set(env, *settings, e);
-    }
+    for (size_t i = 0; settings && settings[i] && r == 0; i++)
+        r = check_name(settings[i], e);
+    if (r == 0)
+        r = environ_set_all(env, settings, e);
     return r == 0 ? check_bounds(*env, e) : r;
 }
 
@@ -98,8 +158,12 @@ int environ_change(struct registry *reg, bool replace, char *const *names, char 
                    struct err *e)
 {
     _cleanup_strv_ char **next = NULL;
-    int r;
+    int r = check_count(names, e);
 
+    if (r == 0)
+        r = check_count(settings, e);
+    if (r < 0)
+        return r;
     (void)pthread_mutex_lock(&reg->lock);
     r = replace ? 0 : copy_list(reg, &next, e);
     if (r == 0)

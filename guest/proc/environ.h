@@ -23,5 +23,5 @@ int environ_change(struct registry *r, bool replace, char *const *unset, char *c
 /* "NAME=VALUE"s in the order they were first set, the caller's; NULL when there is none. */
 int environ_copy(struct registry *r, char ***ret, struct err *e);
 
-/* In any list: replaces the variable of the same name, or adds it. */
-int environ_set(char ***env, const char *setting, struct err *e);
+/* In any list: each replaces the variable of the same name, or is added. */
+int environ_set_all(char ***env, char *const *settings, struct err *e);

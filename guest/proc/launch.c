@@ -96,15 +96,6 @@ static int add_env(char ***env, const char *name, const char *value, struct err 
     return strv_push(env, setting, e);
 }
 
-static int add_all(char ***env, char *const *settings, struct err *e)
-{
-    int r = 0;
-
-    for (; r == 0 && settings && *settings; settings++)
-        r = environ_set(env, *settings, e);
-    return r;
-}
-
 static int make_env(struct launch *la, const struct proc *p, struct err *e)
 {
     _cleanup_strv_ char **common = NULL;
@@ -123,8 +114,8 @@ static int make_env(struct launch *la, const struct proc *p, struct err *e)
     if (r == 0)
         r = environ_copy(p->reg, &common, e);
     if (r == 0)
-        r = add_all(&la->env, common, e);
-    return r == 0 ? add_all(&la->env, p->spec.env, e) : r;
+        r = environ_set_all(&la->env, common, e);
+    return r == 0 ? environ_set_all(&la->env, p->spec.env, e) : r;
 }
 
 static int make_cwd(struct launch *la, const struct proc_spec *s, struct err *e)

@@ -71,7 +71,7 @@ static int jx_script(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-static int add_setting(char ***env, const char *name, json_t *value, struct err *e)
+static int add_setting(struct strv_list *env, const char *name, json_t *value, struct err *e)
 {
     _cleanup_free_ char *setting = NULL;
     char *text = NULL;
@@ -90,22 +90,27 @@ static int add_setting(char ***env, const char *name, json_t *value, struct err 
     if (setting)
         (void)snprintf(setting, bytes, "%s=%s", name, text);
     free(text);
-    return setting ? strv_push(env, setting, e) : err_oom(e);
+    return setting ? strv_list_add(env, setting, e) : err_oom(e);
 }
 
 int exec_jx_env(json_t *v, void *out, struct err *e)
 {
+    struct strv_list list = {0};
     const char *name;
     json_t *value;
+    int r = 0;
 
     if (!json_is_object(v))
         return err_set(e, ERR_INVALID, "must be an object of strings");
-    json_object_foreach (v, name, value) {
-        int r = add_setting(out, name, value, e);
-
-        if (r < 0)
-            return r;
+    json_object_foreach (v, name, value)
+        if (r == 0)
+            r = add_setting(&list, name, value, e);
+    if (r < 0) {
+        strv_free(list.v);
+        return r;
     }
+    strv_free(*(char ***)out);
+    *(char ***)out = list.v;
     return 0;
 }
 

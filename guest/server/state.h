@@ -42,6 +42,7 @@ struct server {
     _Atomic bool stopping;
     _Atomic unsigned n_quiet;    /* how often all was quiet after there was something to do */
     _Atomic uint64_t body_bytes; /* of rpc requests, now */
+    _Atomic uint64_t init_bytes; /* of E2B's /init, now: anybody may send one */
 
     pthread_mutex_t table_lock;
     /* guarded by table_lock: */

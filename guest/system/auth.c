@@ -70,7 +70,7 @@ bool auth_matches(struct auth *a, const char *given)
     return does;
 }
 
-static int check_token(const char *token, struct err *e)
+int auth_check_token(const char *token, struct err *e)
 {
     size_t len = strlen(token);
 
@@ -84,7 +84,7 @@ static int check_token(const char *token, struct err *e)
 
 int auth_claim(struct auth *a, const char *token, struct err *e)
 {
-    int r = check_token(token, e);
+    int r = auth_check_token(token, e);
 
     if (r < 0)
         return r;

@@ -20,6 +20,8 @@ struct auth *auth_free(struct auth *a); /* wipes it; accepts NULL; returns NULL 
 bool auth_is_open(struct auth *a);
 /* In constant time. false when it is open, or given is NULL. */
 bool auth_matches(struct auth *a, const char *given);
+/* Whether a header can carry it: -ERR_INVALID. */
+int auth_check_token(const char *token, struct err *e);
 /*
  * Closes an open agent with this token (1 to AUTH_TOKEN_MAX_BYTES printable characters), or finds
  * that it is the one already. -ERR_UNAUTHENTICATED: another one is set; nothing has changed.

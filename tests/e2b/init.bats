@@ -93,6 +93,7 @@ now()
     for bad in '{' '[]' '{"envVars":{"A":1}}' '{"timestamp":"noon"}' '{"envVars":[]}' '{"defaultUser":7}'; do
         [ "$(init "$bad")" = 400 ]
     done
+    [ "$(init '{"accessToken":"no token","envVars":{"B":"4"}}')" = 400 ]
     [ "$(init '{"volumeMounts":[{"nfs_target":"x","path":"/y"}]}')" = 501 ]
     [ "$(run_started)" = "$(printf 'root\n/tmp\n-3')" ]
 }
@@ -116,11 +117,47 @@ now()
         [ "$(init "{\"timestamp\":\"$(now)\"}")" = 204 ] && [ ! -s "$BATS_TEST_TMPDIR/trace" ]
     }
     wait_until 60 is_left_alone
+    # What was refused has not been done: as it should be, at the same time, it is news.
+    [ "$(init '{"timestamp":"2099-01-02T03:04:05Z","envVars":{"1":"one"},"defaultWorkdir":"/"}')" = 400 ]
+    [ "$(init '{"timestamp":"2099-01-02T03:04:05Z","envVars":{"A":"one"}}')" = 204 ]
+    [ "$(code GET /envs)" = 200 ]
+    [ "$(jq -r .A "$AGENT_DIR/body")" = one ]
     [ "$(init '{"timestamp":"2100-01-02T03:04:05.678Z","envVars":{"A":"b"}}')" = 204 ]
     grep -aq 'clock_settime(CLOCK_REALTIME, {tv_sec=4102542245, tv_nsec=678' "$BATS_TEST_TMPDIR/trace"
     [ "$(code GET /envs)" = 200 ]
     [ "$(jq -r .A "$AGENT_DIR/body")" = b ]
     [ "$(($(date +%s) - before))" -lt 3600 ]
+}
+
+@test "e2b: what strangers send to /init is bounded in memory" {
+    start_e2b_secured --unix "$BATS_TEST_TMPDIR/socket"
+    timeout 200 python3 - "$BATS_TEST_TMPDIR/socket" 3>&- <<'EOF'
+import array, fcntl, socket, sys, termios, time
+
+def begin():
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(60)
+    s.connect(sys.argv[1])
+    s.sendall(b"POST /init HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n" + b" " * 1000000)
+    return s
+
+def unread(s):
+    n = array.array("i", [0])
+    fcntl.ioctl(s, termios.TIOCOUTQ, n)
+    return n[0]
+
+all = [begin() for _ in range(9)]  # more than 8 MB, and none is whole
+deadline = time.monotonic() + 60
+while any(map(unread, all)):
+    assert time.monotonic() < deadline, "the agent does not read"
+    time.sleep(0.01)
+refused = 0
+for s in all:
+    s.sendall(b" " * 48576)
+    refused += b" 429 " in s.recv(1000)
+assert 1 <= refused < 9, refused
+EOF
+    [ "$(init "{\"accessToken\":\"$AGENT_TOKEN\"}")" = 204 ]
 }
 
 @test "e2b: /metrics is JSON of the machine, and ours as text for who asks for that" {

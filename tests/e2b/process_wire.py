@@ -168,6 +168,10 @@ def case_selectors():
     c = Stream("Connect", {"process": {"pid": 999999}})
     same((c.next(), c.end), (None, {"error": {"code": "not_found",
                                               "message": "process with pid 999999 not found"}}))
+    runs, _ = sh("exec sleep 600", tag="twice")
+    same(sh("true", tag="twice")[0].rest()[2]["status"], "exit status 0")
+    same(unary("SendSignal", {"process": {"tag": "twice"}, "signal": "SIGNAL_SIGKILL"}), (200, {}))
+    same(runs.rest()[2]["status"], "signal: killed")
     same(unary("SendSignal", {"process": {"tag": "a"}, "signal": 15}),
          (404, {"code": "not_found", "message": "process with tag a not found"}))
     same(unary("CloseStdin", {"process": {}})[1]["code"], "unimplemented")

@@ -1,11 +1,23 @@
 #include "test.h"
 
+#include <pthread.h>
+
+#include "common/cleanup.h"
+#include "common/str.h"
+#include "dialect/e2b/e2b.h"
+#include "dialect/e2b/init.h"
 #include "dialect/e2b/meta.h"
 #include "dialect/e2b/sign.h"
 #include "dialect/e2b/timetext.h"
+#include "proc/environ.h"
+#include "proc/loop.h"
+#include "proc/registry.h"
+#include "rpc/agent.h"
 #include "server/e2b/accept.h"
 #include "server/e2b/media.h"
 #include "server/range.h"
+#include "system/auth.h"
+#include "system/pool.h"
 
 TEST(signatures_are_those_of_the_sdk)
 {
@@ -129,4 +141,72 @@ TEST(dates_of_headers_are_read_in_three_forms)
     T_OK(range_parse_date("Sun Nov  6 08:49:37 1994", &t) && t == 784111777);
     T_OK(!range_parse_date("yesterday", &t));
     T_OK(!range_parse_date("Sun, 06 Nov 1994 08:49:37 GMT+1", &t));
+}
+
+/* ---- /init ---- */
+
+struct claim {
+    struct agent *agent;
+    pthread_barrier_t *both;
+    char who;
+    int r;
+};
+
+static void *claim(void *arg)
+{
+    struct claim *c = arg;
+    char body[128];
+    int len =
+        snprintf(body, sizeof(body),
+                 "{\"accessToken\":\"%c\",\"envVars\":{\"WHO\":\"%c\"},\"defaultWorkdir\":\"/%c\"}",
+                 c->who, c->who, c->who);
+
+    (void)pthread_barrier_wait(c->both);
+    c->r = e2b_init(c->agent, body, (size_t)len, NULL);
+    return NULL;
+}
+
+/* Nothing of the one that is refused stays, though it came when the agent was still open. */
+static void race(struct agent *a)
+{
+    pthread_barrier_t both;
+    struct claim claims[] = {{.agent = a, .both = &both, .who = 'x'},
+                             {.agent = a, .both = &both, .who = 'y'}};
+    char want_env[] = "WHO=?", want_dir[] = "/?";
+    _cleanup_strv_ char **env = NULL;
+    _cleanup_free_ char *dir = NULL;
+    pthread_t threads[2];
+
+    T_INT(auth_new(NULL, 0, &a->auth, NULL), 0);
+    T_INT(e2b_new("root", "/", &a->e2b, NULL), 0);
+    T_INT(pthread_barrier_init(&both, NULL, 2), 0);
+    for (int i = 0; i < 2; i++)
+        T_INT(pthread_create(&threads[i], NULL, claim, &claims[i]), 0);
+    for (int i = 0; i < 2; i++)
+        T_INT(pthread_join(threads[i], NULL), 0);
+    (void)pthread_barrier_destroy(&both);
+    T_OK((claims[0].r == 0) != (claims[1].r == 0));
+    T_INT(claims[0].r == 0 ? claims[1].r : claims[0].r, -ERR_UNAUTHENTICATED);
+    want_env[4] = want_dir[1] = claims[0].r == 0 ? 'x' : 'y';
+    T_INT(environ_copy(a->registry, &env, NULL), 0);
+    T_STR(env[0], want_env);
+    T_INT(e2b_default_workdir(a->e2b, &dir, NULL), 0);
+    T_STR(dir, want_dir);
+    a->e2b = e2b_free(a->e2b);
+    a->auth = auth_free(a->auth);
+}
+
+TEST(of_two_who_claim_an_open_agent_at_once_one_has_it)
+{
+    const struct registry_options o = {0};
+    struct agent a = {0};
+
+    T_INT(loop_new(&a.loop, NULL), 0);
+    T_INT(pool_new(&a.pool, NULL), 0);
+    T_INT(registry_new(a.loop, a.pool, &o, &a.registry, NULL), 0);
+    for (int i = 0; i < 1000; i++)
+        race(&a);
+    T_OK(!pool_free(a.pool, 2000));
+    registry_free(a.registry);
+    loop_free(a.loop);
 }

@@ -13,11 +13,12 @@
 struct e2b {
     struct usage_clock *usage;
     struct watchers *watchers;
+    pthread_mutex_t init; /* before lock, and the locks of what an /init sets */
+    int64_t newest_ns;    /* guarded by init */
     pthread_mutex_t lock;
     /* guarded by lock: */
     char *user;
     char *workdir;
-    int64_t newest_ns;
 };
 
 int e2b_new(const char *user, const char *workdir, struct e2b **ret, struct err *e)
@@ -26,6 +27,7 @@ int e2b_new(const char *user, const char *workdir, struct e2b **ret, struct err 
 
     if (!s)
         return err_oom(e);
+    (void)pthread_mutex_init(&s->init, NULL);
     (void)pthread_mutex_init(&s->lock, NULL);
     if (usage_clock_new(&s->usage, e) < 0 || watchers_new(&s->watchers, e) < 0 ||
         e2b_set_defaults(s, user, workdir, e) < 0) {
@@ -44,6 +46,7 @@ struct e2b *e2b_free(struct e2b *s)
     watchers_free(s->watchers);
     free(s->user);
     free(s->workdir);
+    (void)pthread_mutex_destroy(&s->init);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
     return NULL;
@@ -110,14 +113,22 @@ struct usage_clock *e2b_usage_clock(struct e2b *s)
     return s->usage;
 }
 
-bool e2b_is_news(struct e2b *s, int64_t real_ns)
+void e2b_begin_init(struct e2b *s)
 {
-    bool is_news;
+    (void)pthread_mutex_lock(&s->init);
+}
 
-    (void)pthread_mutex_lock(&s->lock);
-    is_news = real_ns > s->newest_ns;
-    if (is_news)
-        s->newest_ns = real_ns;
-    (void)pthread_mutex_unlock(&s->lock);
-    return is_news;
+void e2b_end_init(struct e2b *s)
+{
+    (void)pthread_mutex_unlock(&s->init);
+}
+
+bool e2b_is_news(const struct e2b *s, int64_t real_ns)
+{
+    return real_ns > s->newest_ns;
+}
+
+void e2b_note_news(struct e2b *s, int64_t real_ns)
+{
+    s->newest_ns = real_ns;
 }

@@ -27,5 +27,9 @@ int e2b_default_workdir(struct e2b *s, char **ret, struct err *e);
 int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struct err *e);
 /* For /metrics: what the call before has seen. */
 struct usage_clock *e2b_usage_clock(struct e2b *s);
-/* Takes note of the time of an /init; false: a newer one was there before. */
-bool e2b_is_news(struct e2b *s, int64_t real_ns);
+/* One /init at a time: what it is allowed, it must still be allowed when it is done. */
+void e2b_begin_init(struct e2b *s);
+void e2b_end_init(struct e2b *s);
+/* Within an /init: whether none of this time or a newer one was done before; and that this one was. */
+bool e2b_is_news(const struct e2b *s, int64_t real_ns);
+void e2b_note_news(struct e2b *s, int64_t real_ns);

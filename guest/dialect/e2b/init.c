@@ -86,40 +86,64 @@ static int check_known(const struct init_params *p, struct err *e)
     return 0;
 }
 
+static int add_setting(struct strv_list *env, const char *name, json_t *value, struct err *e)
+{
+    _cleanup_free_ char *setting = NULL;
+
+    if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+        return err_set(e, ERR_INVALID, "envVars['%.64s'] must be a string", name);
+    if (asprintf(&setting, "%s=%s", name, json_string_value(value)) < 0)
+        return err_oom(e);
+    return strv_list_add(env, setting, e);
+}
+
 static int set_env(struct agent *a, json_t *env, struct err *e)
 {
-    _cleanup_strv_ char **list = NULL;
+    struct strv_list list = {0};
     const char *name;
     json_t *value;
     int r = 0;
 
     if (!env)
         return 0;
-    json_object_foreach (env, name, value) {
-        _cleanup_free_ char *setting = NULL;
-
-        if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
-            return err_set(e, ERR_INVALID, "envVars['%.64s'] must be a string", name);
-        if (asprintf(&setting, "%s=%s", name, json_string_value(value)) < 0)
-            return err_oom(e);
-        r = strv_push(&list, setting, e);
-        if (r < 0)
-            return r;
-    }
-    return environ_change(a->registry, true, NULL, list, e);
+    json_object_foreach (env, name, value)
+        if (r == 0)
+            r = add_setting(&list, name, value, e);
+    if (r == 0)
+        r = environ_change(a->registry, true, NULL, list.v, e);
+    strv_free(list.v);
+    return r;
 }
 
-static int apply(struct agent *a, const struct init_params *p, int64_t time_ns, struct err *e)
+/* What can be wrong is looked at before anything changes. */
+static int apply(struct agent *a, const struct init_params *p, struct err *e)
 {
-    int r = set_env(a, p->env, e);
+    int r = p->token ? auth_check_token(p->token, e) : 0;
 
+    if (r == 0)
+        r = set_env(a, p->env, e);
     if (r == 0)
         r = e2b_set_defaults(a->e2b, p->user, p->workdir, e);
     if (r == 0 && p->token)
         r = auth_claim(a->auth, p->token, e);
-    if (r == 0 && p->time)
-        set_clock(time_ns);
     return r;
+}
+
+/* One that failed has not been done: sent again, with its time, it is news. */
+static int do_init(struct agent *a, const struct init_params *p, int64_t time_ns, struct err *e)
+{
+    int r = authorize(a, p->token, e);
+
+    if (r == 0)
+        r = check_known(p, e);
+    if (r < 0 || (p->time && !e2b_is_news(a->e2b, time_ns)))
+        return r;
+    r = apply(a, p, e);
+    if (r < 0 || !p->time)
+        return r;
+    e2b_note_news(a->e2b, time_ns);
+    set_clock(time_ns);
+    return 0;
 }
 
 int e2b_init(struct agent *a, const char *body, size_t len, struct err *e)
@@ -134,13 +158,12 @@ int e2b_init(struct agent *a, const char *body, size_t len, struct err *e)
         r = jx_decode_lax(obj, init_fields, &p, e);
     if (r == 0 && p.time)
         r = timetext_parse(p.time, &time_ns, e);
-    if (r == 0)
-        r = authorize(a, p.token, e);
-    if (r == 0)
-        r = check_known(&p, e);
-    if (r < 0 || (p.time && !e2b_is_news(a->e2b, time_ns)))
+    if (r < 0)
         return r;
-    return apply(a, &p, time_ns, e);
+    e2b_begin_init(a->e2b);
+    r = do_init(a, &p, time_ns, e);
+    e2b_end_init(a->e2b);
+    return r;
 }
 
 /* ---- /envs ---- */

@@ -82,32 +82,37 @@ static const struct jx_field config_fields[] = {
 
 static int set_argv(const struct config *c, struct proc_spec *s, struct err *e)
 {
-    int r = strv_push(&s->argv, c->cmd ? c->cmd : "", e);
+    struct strv_list argv = {0};
+    int r = strv_list_add(&argv, c->cmd ? c->cmd : "", e);
 
     for (size_t i = 0; r == 0 && c->args && c->args[i]; i++)
-        r = strv_push(&s->argv, c->args[i], e);
+        r = strv_list_add(&argv, c->args[i], e);
+    s->argv = argv.v;
     return r;
+}
+
+static int add_setting(struct strv_list *env, const char *name, json_t *value, struct err *e)
+{
+    _cleanup_free_ char *setting = NULL;
+
+    if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+        return err_set(e, ERR_INVALID, "envs['%.64s'] must be a string", name);
+    if (asprintf(&setting, "%s=%s", name, json_string_value(value)) < 0)
+        return err_oom(e);
+    return strv_list_add(env, setting, e);
 }
 
 static int set_env(const struct config *c, struct proc_spec *s, struct err *e)
 {
+    struct strv_list env = {0};
     const char *name;
     json_t *value;
-    int r = strv_push(&s->env, "E2B_SANDBOX=true", e);
+    int r = strv_list_add(&env, "E2B_SANDBOX=true", e);
 
-    if (r < 0)
-        return r;
-    json_object_foreach (c->envs, name, value) {
-        _cleanup_free_ char *setting = NULL;
-
-        if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
-            return err_set(e, ERR_INVALID, "envs['%.64s'] must be a string", name);
-        if (asprintf(&setting, "%s=%s", name, json_string_value(value)) < 0)
-            return err_oom(e);
-        r = strv_push(&s->env, setting, e);
-        if (r < 0)
-            return r;
-    }
+    json_object_foreach (c->envs, name, value)
+        if (r == 0)
+            r = add_setting(&env, name, value, e);
+    s->env = env.v;
     return r;
 }
 
@@ -230,39 +235,41 @@ int process_not_found(const struct selector *s, struct err *e)
     return err_set(e, ERR_NOT_FOUND, "process with tag %.200s not found", s->tag);
 }
 
-static bool is_selected(struct proc *p, const void *arg)
+struct wanted {
+    const struct selector *selector;
+    bool has_ended;
+};
+
+static bool is_wanted(struct proc *p, const void *arg)
 {
-    const struct selector *s = arg;
+    const struct wanted *w = arg;
     const struct proc_spec *spec = proc_spec(p);
-
-    if (!spec->note)
-        return false;
-    return s->has_pid ? (uint32_t)proc_pid(p) == s->pid : str_eq(spec->tag, s->tag);
-}
-
-static bool is_there(struct proc *p, bool ended_too)
-{
     struct proc_info info;
 
+    if (!spec->note || (w->selector->has_pid ? (uint32_t)proc_pid(p) != w->selector->pid
+                                             : !str_eq(spec->tag, w->selector->tag)))
+        return false;
     proc_get_info(p, &info);
-    if (info.state == PROC_RUNNING || info.state == PROC_STARTING)
-        return true;
-    return ended_too && info.state == PROC_ENDED &&
-           clock_real_ms() - info.ended_ms < PROCESS_KEEP_MS;
+    if (w->has_ended)
+        return info.state == PROC_ENDED && clock_real_ms() - info.ended_ms < PROCESS_KEEP_MS;
+    return info.state == PROC_RUNNING || info.state == PROC_STARTING;
 }
 
+/* Several may have the same tag: one that runs comes first, and the latest of those. */
 int process_find(const struct agent *a, const struct selector *s, bool ended_too, struct proc **ret,
                  struct err *e)
 {
+    struct wanted w = {.selector = s};
     struct proc *p;
 
     if (!s->has_pid && !s->has_tag)
         return err_set(e, ERR_UNIMPLEMENTED, "invalid input type <nil>");
-    p = registry_find(a->registry, is_selected, s);
-    if (!p || !is_there(p, ended_too)) {
-        proc_unref(p);
+    p = registry_find(a->registry, is_wanted, &w);
+    w.has_ended = true;
+    if (!p && ended_too)
+        p = registry_find(a->registry, is_wanted, &w);
+    if (!p)
         return process_not_found(s, e);
-    }
     *ret = p;
     return 0;
 }

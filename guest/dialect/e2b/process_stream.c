@@ -171,14 +171,16 @@ static int start_by_shell(struct events *ev, struct err *e)
     const struct proc_spec *old = proc_spec(ev->proc);
     _cleanup_(proc_spec_done) struct proc_spec s;
     struct proc *p;
+    struct strv_list argv = {0};
     bool is_new;
     int r = 0;
 
     proc_spec_init(&s);
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(shell); i++)
-        r = strv_push(&s.argv, shell[i], e);
+        r = strv_list_add(&argv, shell[i], e);
     for (char **arg = old->argv; r == 0 && *arg; arg++)
-        r = strv_push(&s.argv, *arg, e);
+        r = strv_list_add(&argv, *arg, e);
+    s.argv = argv.v;
     if (r < 0)
         return r;
     s.env = old->env ? strv_dup(old->env) : NULL;

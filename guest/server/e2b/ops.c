@@ -52,31 +52,46 @@ const struct request_ops e2b_unknown_ops = {.body = unknown_body, .finish = unkn
 
 /* ---- /init ---- */
 
+#define INIT_BUDGET_BYTES \
+    (8 * 1024 * 1024) /* of all at once: who sends them need not have the token */
+
+struct init_body {
+    struct buf text;
+    size_t charged; /* of the budget */
+};
+
 static int init_begin(struct request *q, struct err *e)
 {
-    struct buf *body = calloc(1, sizeof(*body));
+    struct init_body *body = calloc(1, sizeof(*body));
 
     if (!body)
         return err_oom(e);
-    buf_init(body, INIT_MAX_BYTES);
+    buf_init(&body->text, INIT_MAX_BYTES);
     q->state = body;
     return request_reply_header(q, "X-Envd-Version", E2B_VERSION, e);
 }
 
 static int init_body(struct request *q, const char *data, size_t *len, struct err *e)
 {
-    int r = buf_add(q->state, data, *len, e);
+    struct init_body *body = q->state;
+    int r;
 
-    if (r == 0)
-        *len = 0;
-    return r;
+    if (q->server->init_bytes + *len > INIT_BUDGET_BYTES)
+        return err_set(e, ERR_EXHAUSTED, "too many large requests at once");
+    r = buf_add(&body->text, data, *len, e);
+    if (r < 0)
+        return r;
+    q->server->init_bytes += *len;
+    body->charged += *len;
+    *len = 0;
+    return 0;
 }
 
 static int init_finish(struct request *q, struct err *e)
 {
     struct MHD_Response *response;
-    struct buf *body = q->state;
-    int r = e2b_init(q->server->agent, body->data, body->len, e);
+    const struct init_body *body = q->state;
+    int r = e2b_init(q->server->agent, body->text.data, body->text.len, e);
 
     if (r < 0)
         return r;
@@ -90,13 +105,14 @@ static int init_finish(struct request *q, struct err *e)
 /* There was a secret in it. */
 static void init_done(struct request *q)
 {
-    struct buf *body = q->state;
+    struct init_body *body = q->state;
 
     if (!body)
         return;
-    if (body->data)
-        explicit_bzero(body->data, body->len);
-    buf_done(body);
+    if (body->text.data)
+        explicit_bzero(body->text.data, body->text.len);
+    q->server->init_bytes -= body->charged;
+    buf_done(&body->text);
     free(body);
 }
 
