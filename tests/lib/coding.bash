@@ -49,6 +49,7 @@ start_fake()
 nothing_is_left()
 {
     [ -z "$(bellhop ls -q)" ] || return 1
+    no_traces || wait_for 10 no_traces || true
     traces >"$BOX_TMP/left"
     [ ! -s "$BOX_TMP/left" ] || { cat "$BOX_TMP/left" >&2; return 1; }
 }

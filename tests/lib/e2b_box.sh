@@ -14,7 +14,7 @@ mount -t tmpfs -o mode=755 e2b /home
 for home in *; do
     if [ -d "$home" ] && [ "$home" != user ]; then
         mkdir "/home/$home"
-        mount --no-canonicalize --rbind "./$home" "/home/$home"
+        mount --no-canonicalize --rbind "./$home" "/home/$home" || [ ! -d "./$home" ] # it may go meanwhile
     fi
 done
 mkdir -p /home/user /home/.e2b/bin

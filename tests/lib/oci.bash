@@ -89,7 +89,7 @@ run_in_box()
 {
     local reply
 
-    reply=$(jq -n --arg s "$3" --arg u "$2" '{shell:$s, user:$u, timeout_ms:50000}' |
+    reply=$(jq -n --arg s "$3" --arg u "$2" '{shell:$s, user:$u, timeout_ms:110000}' |
         box_curl "$1" /bellhop.v1.Exec/Run -H 'Content-Type: application/json' --data-binary @-)
     jq -j '.stdout.text // .message // "", .stderr.text // ""' <<<"$reply"
     return "$(jq -r 'if .exit.code != null then .exit.code else 255 end' <<<"$reply")"
