@@ -52,6 +52,14 @@ static const struct {
     {"oci", "oci.tar"},           {"vm", "disk.ext4"}, {"dockerfile", "Dockerfile"},
 };
 
+/* A machine's disk is mostly holes. */
+static uint64_t bytes_on_disk(const struct stat *st)
+{
+    uint64_t taken = (uint64_t)st->st_blocks * 512;
+
+    return taken < (uint64_t)st->st_size ? taken : (uint64_t)st->st_size;
+}
+
 /* Of the files; a directory counts as what the manifest says of the tree. */
 static int describe(const char *dir, const struct image_facts *facts, struct buf *names,
                     uint64_t *ret_bytes, struct err *e)
@@ -69,7 +77,7 @@ static int describe(const char *dir, const struct image_facts *facts, struct buf
             continue;
         *ret_bytes += S_ISDIR(st.st_mode)
                           ? (uint64_t)json_integer_value(json_object_get(facts->doc, "size_bytes"))
-                          : (uint64_t)st.st_size;
+                          : bytes_on_disk(&st);
         r = buf_addf(names, e, "%s%s", names->len ? " " : "", forms[i].form);
     }
     return r == 0 ? buf_add(names, "", 1, e) : r;

@@ -97,6 +97,10 @@ yes
     bellhop image ls --json >ls
     jq -e '.images[] | select(.name == "mine" and .built and .forms == "oci dockerfile")' ls
     jq -e '.images[] | select(.name == "full" and (.built | not))' ls
+    # What is not on the disk does not count.
+    truncate -s 10G "$dir/disk.ext4"
+    [ "$(bellhop image ls --json | jq '.images[] | select(.name == "mine") | .bytes < 1000000000')" = true ]
+    rm "$dir/disk.ext4"
     bellhop image inspect mine --json | jq -e '.packages.git and .user.name == "user"'
     jq -e '.config | .User == "user" and .WorkingDir == "/home/user" and .Entrypoint[0] == "/usr/local/bin/bellhopd" and
         .Cmd[-4:] == ["--env-file", "/etc/bellhop/env", "--start-file", "/etc/bellhop/start"]' \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # images.sh [PART...]: every image of image/templates built in every form, booted in every form, what Docker
-# makes of its Dockerfile too, and each tool tried there; `own`, a template as people write them, with commands
-# and variables; `builders`: slim's Dockerfile by every builder; `daytona`: the Dockerfiles taken by
+# makes of its Dockerfile too, and each tool tried there; `agents`: `up` with what full has in it, without a
+# network; `own`, a template as people write them, with commands and variables; `builders`: slim's Dockerfile by every builder; `daytona`: the Dockerfiles taken by
 # Daytona's SDK. Every part's result is kept, so that one can be tried again alone; together they are
 # docs/image-test-results.md. Needs root, and about an hour.
 set -eu
@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 top=$PWD
 [ "$(id -u)" -eq 0 ] || exec sudo --preserve-env=npm_config_registry,PIP_INDEX_URL "$0" "$@"
 images="slim base full lang-ruby lang-go lang-rust lang-ts"
-all="$images own builders daytona"
+all="slim base full agents lang-ruby lang-go lang-rust lang-ts own builders daytona"
 # shellcheck disable=SC2086 # words
 [ $# -gt 0 ] || set -- $all
 
@@ -70,6 +70,45 @@ test_image()
         table "$work/report.json"
     } >"$results/$1.md"
     jq -r 'if .ok then "ok" else "failed" end' "$work/report.json"
+}
+
+# The bootstrap of a coding agent that is in the image is a check: there is no network, and this machine has no package
+# of it either.
+test_agents()
+{
+    {
+        printf '### The coding agents of full
+
+'
+        # shellcheck disable=SC2016 # Markdown's
+        printf '`up --image full --network none`, with an empty cache on the host, until the agent is healthy. Tried on %s.
+
+' \
+            "$(date -u +%Y-%m-%d)"
+        printf '| agent | result | time |
+|---|---|---|
+'
+    } >"$results/agents.md"
+    "$bellhop" image build full --form squashfs
+    for agent in opencode pi; do
+        word=ok
+        start=$(date +%s%N)
+        BELLHOP_CACHE_DIR=$work/nothing "$bellhop" up --empty -n baked -a "$agent" --network none --image full \
+            >"$work/up" 2>&1 || {
+            word="**failed**: $(tail -n 1 "$work/up")"
+            bad=1
+        }
+        printf '| %s | %s | %s |
+' "$agent" "$word" "$((($(date +%s%N) - start) / 10000000))" |
+            sed 's/\([0-9]*\)\([0-9][0-9]\) |$/\1.\2 s |/' >>"$results/agents.md"
+        [ -z "$(find "$work/nothing" -type f -size +100k 2>/dev/null)" ] || {
+            echo "$agent was fetched" >&2
+            bad=1
+        }
+        echo "$agent: $word"
+        "$bellhop" rm baked >/dev/null 2>&1 || true
+    done
+    echo >>"$results/agents.md"
 }
 
 # What people write: a server that is started, waited for and told something, in every form.
@@ -191,6 +230,7 @@ rm "$work/base.tar"
 mkdir -p "$results"
 for part; do
     case $part in
+    agents) test_agents ;;
     own) test_own ;;
     builders) try_builders ;;
     daytona) try_daytona ;;
