@@ -3,6 +3,7 @@
 
 setup()
 {
+    unset TEST_AGAIN
     TOP=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
     mkdir -p "$BATS_TEST_TMPDIR/tree/tests/demo"
     cp -a "$TOP/tests/run" "$BATS_TEST_TMPDIR/tree/tests/"
@@ -13,7 +14,7 @@ setup()
 # The outer runner's and bats' own settings must not leak into the one under test.
 run_runner()
 {
-    run env -i ${TEST_JOBS:+TEST_JOBS="$TEST_JOBS"} PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$HOME" tests/run "$@"
+    run env -i ${TEST_JOBS:+TEST_JOBS="$TEST_JOBS"} ${TEST_AGAIN:+TEST_AGAIN="$TEST_AGAIN"} PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$HOME" tests/run "$@"
 }
 
 demo()
@@ -68,6 +69,45 @@ last_line()
     [ "$status" -ne 0 ]
     [[ "$output" == *"stopped after its limit of 10 s"* ]]
     [[ "$output" == *"1 of 2 tests did not run"* ]]
+}
+
+# Fails the first time it is run.
+flaky_once()
+{
+    printf '@test "sound" { true; }\n@test "%s" {\n  [ -e %s ] && return\n  touch %s\n  false\n}\n' \
+        "$1" "$BATS_TEST_TMPDIR/$1" "$BATS_TEST_TMPDIR/$1" | demo "$1"
+}
+
+@test "what fails among others and passes alone is flaky where that is asked for, and fails elsewhere" {
+    flaky_once shy
+    TEST_AGAIN=1 run_runner
+    [ "$status" -eq 0 ]
+    [ "$(last_line)" = "2 passed, 0 failed, 1 flaky" ]
+    [[ "$output" == *"not ok 2 shy"*"flaky, failed among others and passed alone:"*"demo: shy"* ]]
+    rm "$BATS_TEST_TMPDIR/shy"
+    run_runner
+    [ "$status" -ne 0 ]
+    [ "$(last_line)" = "1 passed, 1 failed" ]
+}
+
+@test "a file that did not get to its end is flaky too when it does so alone" {
+    printf '# time-limit: 10\n@test "slow" {\n  [ -e %s ] && return\n  touch %s\n  sleep 600\n}\n' \
+        "$BATS_TEST_TMPDIR/slow" "$BATS_TEST_TMPDIR/slow" | demo slow
+    TEST_AGAIN=1 run_runner
+    [ "$status" -eq 0 ]
+    [ "$(last_line)" = "1 passed, 0 failed, 1 flaky" ]
+    [[ "$output" == *"demo: tests/demo/slow.bats: 1 of 1 tests did not run"* ]]
+}
+
+@test "what fails twice has failed, and where many files fail none is run again" {
+    printf '@test "bad" { false; }\n' | demo bad
+    TEST_AGAIN=1 run_runner
+    [ "$status" -ne 0 ]
+    [ "$(last_line)" = "0 passed, 1 failed" ]
+    flaky_once shy
+    TEST_AGAIN=1 run_runner
+    [ "$status" -ne 0 ]
+    [ "$(last_line)" = "1 passed, 2 failed" ]
 }
 
 @test "a feature whose named test did not run fails a whole run" {
