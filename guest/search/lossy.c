@@ -77,6 +77,7 @@ int lossy_convert(struct lossy *l, const char *from, size_t len, struct err *e)
     l->from = from;
     l->from_len = len;
     l->n_marks = 0;
+    l->last_from = l->last_to = 0;
     while (at < len) {
         size_t room = len - at < MARK_EVERY ? len - at : MARK_EVERY;
         size_t n = scan_ascii_len(from + at, room);
@@ -115,11 +116,19 @@ static struct lossy_mark mark_before(const struct lossy *l, size_t at, bool in_r
     return l->n_marks ? l->marks[low] : (struct lossy_mark){0, 0};
 }
 
-/* Steps on from a mark to the last place that is not behind the position, and how far that goes on
- * as it is. */
-static struct lossy_mark place_of(const struct lossy *l, size_t at, bool in_result)
+/* From the last mark or from where the last position was, whatever is nearer. */
+static struct lossy_mark start_of(const struct lossy *l, size_t at, bool in_result)
 {
-    struct lossy_mark p = mark_before(l, at, in_result);
+    struct lossy_mark mark = mark_before(l, at, in_result);
+    struct lossy_mark last = {l->last_from, l->last_to};
+
+    return last.from > mark.from && (in_result ? last.to : last.from) <= at ? last : mark;
+}
+
+/* Steps on to the last place that is not behind the position, and how far that goes on as it is. */
+static struct lossy_mark place_of(struct lossy *l, size_t at, bool in_result)
+{
+    struct lossy_mark p = start_of(l, at, in_result);
 
     while (p.from < l->from_len) {
         bool ok;
@@ -128,6 +137,8 @@ static struct lossy_mark place_of(const struct lossy *l, size_t at, bool in_resu
         size_t past = in_result ? at - p.to : at - p.from;
 
         if (past < (in_result ? n_to : n)) {
+            l->last_from = p.from;
+            l->last_to = p.to;
             if (ok) {
                 p.from += past;
                 p.to += past;
@@ -140,12 +151,12 @@ static struct lossy_mark place_of(const struct lossy *l, size_t at, bool in_resu
     return p;
 }
 
-size_t lossy_to(const struct lossy *l, size_t at)
+size_t lossy_to(struct lossy *l, size_t at)
 {
     return place_of(l, at, false).to;
 }
 
-size_t lossy_back(const struct lossy *l, size_t at)
+size_t lossy_back(struct lossy *l, size_t at)
 {
     return place_of(l, at, true).from;
 }

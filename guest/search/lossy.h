@@ -16,6 +16,7 @@ struct lossy {
     size_t from_len;
     struct lossy_mark *marks; /* one for each few KiB of the original */
     size_t n_marks, max_marks;
+    size_t last_from, last_to; /* where a position was found last: the next is often not far behind */
 };
 
 void lossy_init(struct lossy *l, size_t max);
@@ -26,5 +27,5 @@ int lossy_convert(struct lossy *l, const char *from, size_t len, struct err *e);
 
 /* From a position in the original to the same in the result, and back. What is within a part that
  * was replaced is where that begins. */
-size_t lossy_to(const struct lossy *l, size_t at);
-size_t lossy_back(const struct lossy *l, size_t at);
+size_t lossy_to(struct lossy *l, size_t at);
+size_t lossy_back(struct lossy *l, size_t at);

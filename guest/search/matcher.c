@@ -193,18 +193,18 @@ static int take_subject(struct matcher *w, size_t from, size_t to, struct err *e
     return 0;
 }
 
-static size_t to_subject(const struct matcher *w, size_t at)
+static size_t to_subject(struct matcher *w, size_t at)
 {
     at -= w->subject.from;
     return w->subject.is_lossy ? lossy_to(&w->lossy, at) : at;
 }
 
-static size_t from_subject(const struct matcher *w, size_t at)
+static size_t from_subject(struct matcher *w, size_t at)
 {
     return w->subject.from + (w->subject.is_lossy ? lossy_back(&w->lossy, at) : at);
 }
 
-static struct match_span span_from_subject(const struct matcher *w, struct match_span s)
+static struct match_span span_from_subject(struct matcher *w, struct match_span s)
 {
     return (struct match_span){from_subject(w, s.start), from_subject(w, s.end)};
 }

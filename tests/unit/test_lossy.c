@@ -98,3 +98,32 @@ TEST(lossy_text_that_would_be_too_long_is_refused)
     T_INT(lossy_convert(&l, "\xff\xff\xff", 3, NULL), -ERR_EXHAUSTED);
     lossy_done(&l);
 }
+
+#define LONG_BYTES (2u << 20)
+
+/* One line of it may have a match for each byte: what takes a look at much of it for each is not done in time. */
+TEST(lossy_positions_one_after_another_cost_little)
+{
+    _cleanup_free_ char *from = malloc(LONG_BYTES);
+    size_t n_wrong = 0;
+    struct lossy l;
+
+    T_OK(from);
+    memset(from, 'a', LONG_BYTES);
+    from[0] = '\xff';
+    lossy_init(&l, 2 * LONG_BYTES);
+    T_INT(lossy_convert(&l, from, LONG_BYTES, NULL), 0);
+    for (size_t at = 1; at < LONG_BYTES; at++)
+        n_wrong += lossy_to(&l, at) != at + 2 || lossy_back(&l, at + 2) != at;
+    T_INT(n_wrong, 0);
+    /* Back again, as for the next line. */
+    T_INT(lossy_to(&l, 0), 0);
+    T_INT(lossy_back(&l, 2), 0);
+    T_INT(lossy_to(&l, LONG_BYTES / 2), LONG_BYTES / 2 + 2);
+    T_INT(lossy_back(&l, 3), 1);
+    T_INT(lossy_to(&l, LONG_BYTES), LONG_BYTES + 2);
+    T_INT(lossy_convert(&l, "b\xff", 2, NULL), 0);
+    T_INT(lossy_to(&l, 1), 1);
+    T_INT(lossy_back(&l, 4), 2);
+    lossy_done(&l);
+}
