@@ -18,12 +18,17 @@ static struct match_span lines_of(const struct grepper *g, struct match_span m)
     return lines;
 }
 
-/* Multiline: the lines of the next match. */
-static int next_lines(struct grepper *g, struct match_span *ret, struct err *e)
+/* Multiline: the lines of the next match that is not within those which are known (of a long line with
+ * very many matches its ends would be looked for as often). */
+static int next_lines(struct grepper *g, struct match_span known, struct match_span *ret,
+                      struct err *e)
 {
     struct match_span m;
-    int r = g->win.end ? matcher_find(g->matcher, &m, e) : 0;
+    int r;
 
+    do
+        r = g->win.end ? matcher_find(g->matcher, &m, e) : 0;
+    while (r > 0 && m.start >= known.start && m.start < known.end && m.end <= known.end);
     if (r <= 0)
         return r;
     *ret = lines_of(g, m);
@@ -39,11 +44,11 @@ static int next_block(struct grepper *g, struct match_span *ret, struct err *e)
     if (g->has_next_block)
         block = g->next_block;
     else
-        r = next_lines(g, &block, e);
+        r = next_lines(g, (struct match_span){0, 0}, &block, e);
     g->has_next_block = false;
     if (r <= 0)
         return r;
-    while ((r = next_lines(g, &more, e)) > 0) {
+    while ((r = next_lines(g, block, &more, e)) > 0) {
         if (more.start > block.end) {
             g->next_block = more;
             g->has_next_block = true;
@@ -74,7 +79,7 @@ static int next_match_to_invert(struct grepper *g, size_t from, struct match_spa
 
     if (!g->o.multiline)
         return matcher_find_line(g->matcher, from, ret, e);
-    r = next_lines(g, ret, e);
+    r = next_lines(g, (struct match_span){0, 0}, ret, e);
     if (r <= 0)
         return r;
     r = matcher_seek(g->matcher, ret->end, e);

@@ -116,11 +116,25 @@ static int count_spans(struct grepper *g, struct match_span hit, struct err *e)
     return r;
 }
 
+/* How far the lines of a hit were looked through for where a match's line begins. */
+struct line_place {
+    size_t from, seen;
+};
+
+/* Matches come one behind the other, and may be very many in one line. */
+static void move_to(const struct grepper *g, size_t at, struct line_place *p)
+{
+    const char *nl = at > p->seen ? memrchr(grep_text(g) + p->seen, '\n', at - p->seen) : NULL;
+
+    if (nl)
+        p->from = (size_t)(nl - grep_text(g)) + 1;
+    p->seen = at;
+}
+
 /* One match of a hit, as a result of its own. */
-static int tell_span(struct grepper *g, struct match_span hit, struct match_span m,
+static int tell_span(struct grepper *g, size_t line_from, struct match_span m,
                      const struct grep_result *around, struct err *e)
 {
-    size_t line_from = g->o.multiline ? grep_line_start(g, m.start) : hit.start;
     struct match_span whole = {0, m.end - m.start};
     struct grep_line replaced = replaced_line(g);
     struct grep_result res = *around;
@@ -144,6 +158,7 @@ static int tell_spans(struct grepper *g, struct match_span hit, const struct gre
 {
     struct match_lines l = lines_to_walk(g, hit);
     struct grep_result res = {.before = around->before, .n_before = around->n_before};
+    struct line_place line = {hit.start, hit.start};
     struct match_span m, next;
     bool has_one = false;
     int r = matcher_walk(g->matcher, &l, e);
@@ -156,7 +171,9 @@ static int tell_spans(struct grepper *g, struct match_span hit, const struct gre
             res.n_after = around->n_after;
         }
         if (more >= 0 && has_one) {
-            r = tell_span(g, hit, m, &res, e);
+            if (g->o.multiline)
+                move_to(g, m.start, &line);
+            r = tell_span(g, line.from, m, &res, e);
             res.n_before = 0;
         }
         if (more <= 0) {

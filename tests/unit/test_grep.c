@@ -45,7 +45,8 @@ static const struct tree_access plain = {.open = open_plain};
 struct told {
     struct buf text;
     uint64_t n;
-    bool gone; /* the sink wants no more */
+    uint64_t columns; /* of all, added up */
+    bool gone;        /* the sink wants no more */
     struct search_result result;
     struct notes notes;
     struct err e;
@@ -64,6 +65,7 @@ static int on_result(void *arg, const char *path, const struct grep_result *r, s
 
     (void)e;
     t->n++;
+    t->columns += r->column;
     if (r->is_binary) {
         T_OK(buf_addf(&t->text, NULL, "%s:binary|", path) == 0);
         return 0;
@@ -153,6 +155,32 @@ TEST(grep_multiline_joins_lines_that_touch)
     puts_to("f", "a\nb\nc\nx\na\nb\n");
     T_STR(found("f", "a\\nb", o), "f:1:a\nb|f-3-c|f:5:a\nb|");
     T_STR(found("f", "\\w\\n", o), "f:1:a\nb\nc\nx\na\nb|");
+}
+
+/* One like those of a bundled program. What looks for its ends at each match is not done in time. */
+TEST(grep_multiline_takes_a_long_line_with_very_many_matches)
+{
+    const struct search_options count = {.match = {.multiline = true},
+                                         .grep = {.mode = GREP_COUNT_MATCHES}};
+    const struct search_options only = {.match = {.multiline = true},
+                                        .grep = {.only_matching = true}};
+    const uint64_t n = 500000;
+    struct buf b = {.max = 8u * 1024 * 1024};
+    const struct told *t;
+
+    T_OK(buf_adds(&b, "x\nax\n", NULL) == 0);
+    for (uint64_t i = 0; i < n; i++)
+        T_OK(buf_adds(&b, "a...", NULL) == 0);
+    T_OK(buf_adds(&b, "\n.a\n", NULL) == 0);
+    put("f", b.data, b.len);
+    T_STR(found("f", "a", count), "f=500002|");
+    t = search("f", "a", only);
+    T_INT(t->r, 0);
+    T_INT(t->n, n + 2);
+    T_INT(t->columns, 1 + (n + 4 * (n * (n - 1) / 2)) + 2);
+    T_OK(strncmp(t->text.data, "f:2:a|f:3:a|f:3:a|", 18) == 0);
+    T_STR(t->text.data + t->text.len - 12, "f:3:a|f:4:a|");
+    buf_done(&b);
 }
 
 /* Lines and matches in every place relative to the pieces in which a file is read. */
