@@ -246,7 +246,7 @@ sys.exit(1)
     pid=$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")
     up >out
     [ "$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")" = "$pid" ]
-    kill -9 "$pid"
+    end_now "$pid"
     up >out
     [ "$(curl -s "$(jq -r .agent.url out)/h" | jq -r .ok)" = true ]
 }

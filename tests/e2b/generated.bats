@@ -27,7 +27,7 @@ teardown()
     url=$AGENT_URL/process.Process
     post()
     {
-        printf '%b' "$2" | curl -sS --max-time 20 -D "$AGENT_DIR/head" -H "Content-Type: application/$3" \
+        printf '%b' "$2" | curl -sS --max-time 120 -D "$AGENT_DIR/head" -H "Content-Type: application/$3" \
             --data-binary @- "$url/$1"
     }
     [ -z "$(post List '' proto)" ]

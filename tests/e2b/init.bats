@@ -14,7 +14,7 @@ code()
     local method=$1 path=$2
 
     shift 2
-    curl -sS --max-time 20 -o "$AGENT_DIR/body" -D "$AGENT_DIR/head" -w '%{http_code}' -X "$method" \
+    curl -sS --max-time 120 -o "$AGENT_DIR/body" -D "$AGENT_DIR/head" -w '%{http_code}' -X "$method" \
         "$@" "$AGENT_URL$path"
 }
 
@@ -80,7 +80,7 @@ now()
         local m='{"process":{"cmd":"sh","args":["-c","id -un; pwd; echo $A-$B"]}}'
 
         printf '\0\0\0\0%b%s' "\\x$(printf %02x ${#m})" "$m" |
-            curl -sS --max-time 20 -H 'Content-Type: application/connect+json' --data-binary @- \
+            curl -sS --max-time 120 -H 'Content-Type: application/connect+json' --data-binary @- \
                 "$AGENT_URL/process.Process/Start" | grep -ao '"stdout":"[^"]*' | cut -d'"' -f4 | base64 -d
     }
     [ "$(run_started)" = "$(printf 'user\n/home/user\n-')" ]

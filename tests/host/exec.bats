@@ -121,7 +121,7 @@ cuts()
     pid=$(bellhop exec one -- cat pid)
     bellhop kill --tree -s KILL one tree
     run -137 bellhop wait one tree
-    wait_for 5 bash -c "! kill -0 $pid 2>/dev/null"
+    wait_for 5 is_gone "$pid"
 }
 
 @test "a command with an id of the caller's runs once, and another under that id is refused" {

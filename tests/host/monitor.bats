@@ -108,7 +108,7 @@ one_monitor()
     up one --timeout 3s >/dev/null
     box=$(box_pid)
     wait_for 15 is_state one stopped
-    ! kill -0 "$box" 2>/dev/null
+    wait_for 5 is_gone "$box"
     [[ "$(bellhop status one --json | jq -r .cause)" == *"time"* ]]
     [ "$(jq -r .by "$DIR/exit.json")" = timeout ]
     [ -d "$DIR/workspace" ]
@@ -257,7 +257,7 @@ restarted_twice()
     box=$(box_pid)
     kill -TERM "$(monitor_pid)"
     wait_for 10 is_state one stopped
-    ! kill -0 "$box" 2>/dev/null
+    wait_for 5 is_gone "$box"
 }
 
 @test "a monitor that stands still is replaced, and the box lives on" {

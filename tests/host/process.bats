@@ -31,7 +31,7 @@ box_pid()
     kill -0 "$pid"
     bellhop rm one
     [ -z "$(bellhop ls -q)" ]
-    ! kill -0 "$pid" 2>/dev/null
+    wait_for 5 is_gone "$pid"
     [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
     [ -z "$(ls "$BELLHOP_STATE_DIR/locks")" ]
 }
@@ -61,7 +61,7 @@ box_pid()
     pid=$(bellhop exec one -- cat pid)
     kill -0 "$pid"
     bellhop rm one
-    ! kill -0 "$pid" 2>/dev/null
+    wait_for 5 is_gone "$pid"
 }
 
 @test "rm ends what is left after the agent was killed with -9" {
@@ -70,7 +70,7 @@ box_pid()
     pid=$(bellhop exec one -- cat pid)
     end_now "$(box_pid one)"
     bellhop rm one
-    ! kill -0 "$pid" 2>/dev/null
+    wait_for 5 is_gone "$pid"
 }
 
 @test "stop keeps the disk and any command starts the box again" {

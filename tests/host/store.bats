@@ -112,7 +112,7 @@ clean()
     mv "$BELLHOP_STATE_DIR"/store.db "$BOX_TMP/"
     rm -f "$BELLHOP_STATE_DIR"/store.db-*
     bellhop gc
-    ! kill -0 "$pid" 2>/dev/null
+    wait_for 5 is_gone "$pid"
     clean
 }
 

@@ -231,7 +231,8 @@ SCRIPT
     # What a template says of its commands.
     shell 'useradd --create-home bob && install -d -o bob /srv/app && mkdir -p /etc/bellhop && cd /etc/bellhop && echo bob >user &&
         echo /srv/app >workdir && echo COLOUR=dark red >env && echo "id -un >started; pwd >>started; echo \$COLOUR >>started; sleep 1000" >start' root
-    rpc Exec/Start '{"shell":"trap \"sleep 0.2; echo told >/home/user/told; exit\" TERM; exec 5>/home/user/open; echo data >&5; while :; do sleep 0.1; done","id":"polite"}' -m 3 -o /dev/null || true
+    ask_and_leave Exec/Start '{"shell":"trap \"sleep 0.2; echo told >/home/user/told; exit\" TERM; exec 5>/home/user/open; echo data >&5; while :; do sleep 0.1; done","id":"polite"}' \
+        /dev/null shell 'grep -q data /home/user/open'
     "$TOP/image/qemu.sh" stop "$DISK" 180
     dumpe2fs -h "$BATS_FILE_TMPDIR/own.ext4" 2>/dev/null | grep -q '^Filesystem state: *clean'
     e2fsck -fn "$BATS_FILE_TMPDIR/own.ext4"

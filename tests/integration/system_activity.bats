@@ -44,7 +44,7 @@ hold()
 
 start_command()
 {
-    rpc Exec/Start "$1" --max-time 60 -o /dev/null 2>/dev/null 3>&- &
+    rpc Exec/Start "$1" --max-time 600 -o /dev/null 2>/dev/null 3>&- &
 }
 
 # Since when something is said to have happened has no other bound than this on a busy machine.
@@ -64,7 +64,7 @@ now_ms() { date +%s%3N; }
 }
 
 @test "activity says what runs, what calls, and when something was said" {
-    start_command '{"id":"quiet","argv":["sleep","50"]}'
+    start_command '{"id":"quiet","argv":["sleep","600"]}'
     is '[.busy, .reasons, .commands.running, .commands.ids, .calls.open, .idle_ms]' \
         '[true,["calls","commands"],1,["quiet"],1,0]'
     [ "$(activity '[.busy, .reasons]' '{"ignore":["commands","calls","connections"]}')" = '[false,[]]' ]
@@ -83,7 +83,7 @@ now_ms() { date +%s%3N; }
 import http.client, json, sys
 for i in range(103):
     c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
-    c.request("POST", "/bellhop.v1.Exec/Start", json.dumps({"argv": ["sleep", "50"]}),
+    c.request("POST", "/bellhop.v1.Exec/Start", json.dumps({"argv": ["sleep", "600"]}),
               {"Authorization": "Bearer " + sys.argv[2], "Content-Type": "application/json"})
     assert c.getresponse().status == 200
     c.close()
@@ -108,7 +108,7 @@ time.sleep(50)" '{shell: ("setsid setsid python3 -c \u0027" + $c + "\u0027 >/dev
 }
 
 @test "activity counts connections to ports in the box, not those to the agent" {
-    start_command '{"id":"web","argv":["python3","-u","-c","import socket, time\ns = socket.socket(); s.bind((\"127.0.0.1\", 0)); s.listen(); print(s.getsockname()[1]); time.sleep(60)"]}'
+    start_command '{"id":"web","argv":["python3","-u","-c","import socket, time\ns = socket.socket(); s.bind((\"127.0.0.1\", 0)); s.listen(); print(s.getsockname()[1]); time.sleep(600)"]}'
     has_port() { rpc Exec/Read '{"id":"web","stream":"stdout"}' | jq -re '.text | select(length > 0)'; }
     wait_until 10 has_port
     port=$(has_port)
@@ -285,7 +285,7 @@ PY
 # The clock is set to what it shows, less the few milliseconds of the call.
 @test "resync really sets the clock, and deadlines do not care" {
     [ "$(id -u)" = 0 ] || skip "needs root"
-    start_command '{"id":"s","argv":["sleep","50"],"timeout_ms":600000}'
+    start_command '{"id":"s","argv":["sleep","600"],"timeout_ms":600000}'
     run rpc System/Resync "{\"now_ms\":$(date +%s%3N),\"tolerance_ms\":-1}"
     [[ $(jq -r .clock.result <<<"$output") =~ ^(set|not_permitted)$ ]]
     [ "$(jq '.clock.offset_ms | . <= 0 and . > -60000' <<<"$output")" = true ]

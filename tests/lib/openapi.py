@@ -32,7 +32,7 @@ def read_methods():
 
 
 class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path, timeout=30):
+    def __init__(self, path, timeout=120):
         super().__init__("box", timeout=timeout)
         self.path = path
 
