@@ -93,6 +93,7 @@ static int read_token_file(const struct options *o, char *out, size_t *ret_len, 
     _cleanup_close_ int fd = open(o->token_file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     char name[256];
     struct stat st;
+    bool is_removed;
     int r;
 
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -106,9 +107,10 @@ static int read_token_file(const struct options *o, char *out, size_t *ret_len, 
     if (r < 0 || !S_ISREG(st.st_mode))
         return r;
     /* In a box nobody needs it again, and a child could read it. */
-    if ((o->init || o->token_once) && unlink(o->token_file) < 0 && o->token_once)
+    is_removed = (o->init || o->token_once) && unlink(o->token_file) == 0;
+    if (o->token_once && !is_removed)
         return err_sys(e, errno, "--token-once: remove '%s'", o->token_file);
-    if (!o->init && !o->token_once && !o->user && st.st_uid == geteuid())
+    if (!is_removed && !o->user && st.st_uid == geteuid())
         log_info(
             "commands run as the owner of the token file '%s' and can read it: see --token-once",
             o->token_file);

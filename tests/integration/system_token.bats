@@ -83,6 +83,19 @@ WEAK_ROOT='--bounding-set -sys_ptrace --inh-caps -sys_ptrace'
     grep -q 'can read it: see --token-once' "$AGENT_LOG"
 }
 
+@test "token file that --init can't remove is told of, too" {
+    local kept
+
+    kept=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-agent-XXXXXX")
+    AGENT_DIRS+=("$kept")
+    chmod 755 "$kept"
+    (umask 077 && printf '%s' "$AGENT_TOKEN" >"$kept/token")
+    chown 65534 "$kept/token"
+    start_as "$NOBODY" --token-file "$kept/token" --init
+    [ -e "$kept/token" ]
+    grep -q 'can read it: see --token-once' "$AGENT_LOG"
+}
+
 # What the security model says of root: if this fails, it is better than it says.
 @test "root with CAP_SYS_PTRACE can't be kept out" {
     start_as "" --token-file "$AGENT_DIR/token" --token-once
