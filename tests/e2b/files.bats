@@ -53,9 +53,9 @@ peak_mb() { awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$AGENT_PID/status"; }
     wire parts gone
 }
 
-@test "e2b files: what is told of a directory is bounded" {
+@test "e2b files: what is told of a directory, or of an upload, is bounded" {
     start_e2b
-    wire list_bounds
+    wire list_bounds reply_bounds
 }
 
 @test "e2b files: several files are composed to one, or none of it happens" {

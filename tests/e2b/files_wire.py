@@ -381,6 +381,16 @@ def case_list_bounds():
     same((status, len(reply["entries"])), (200, 16000))
 
 
+# What one upload's reply tells is bounded: with 4,000 bytes of metadata each, at about 4,200 files.
+def case_reply_bounds():
+    headers = {f"X-Metadata-K{i}": "v" * 188 for i in range(20)}
+    body = parts(*((f'name="file"; filename="noted/{i}"', b"") for i in range(5000)))
+    status, _, reply = post_parts(body, headers=headers)
+    message = "the paths and metadata of one upload have more than 16777216 bytes"
+    same((status, json.loads(reply)["message"]), (400, message))
+    same(post_parts(parts(*((f'name="file"; filename="noted/{i}"', b"") for i in range(4000))), headers=headers)[0], 200)
+
+
 # More at once than the kernel has instances for, on few directories and on many, E2B's and the native.
 def case_many():
     before = descriptors()

@@ -79,12 +79,19 @@ int meta_add(struct meta *m, const char *key, const char *value, struct err *e)
     return 0;
 }
 
-int meta_check(const struct meta *m, struct err *e)
+size_t meta_bytes(const struct meta *m)
 {
     size_t total = 0;
 
     for (size_t i = 0; i < m->n; i++)
         total += PREFIX_BYTES + strlen(m->v[i].key) + strlen(m->v[i].value);
+    return total;
+}
+
+int meta_check(const struct meta *m, struct err *e)
+{
+    size_t total = meta_bytes(m);
+
     if (total > META_TOTAL_MAX_BYTES)
         return err_set(e, ERR_INVALID, "invalid metadata: total metadata size %zu exceeds %d bytes",
                        total, META_TOTAL_MAX_BYTES);

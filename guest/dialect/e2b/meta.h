@@ -26,6 +26,8 @@ struct meta {
 /* The key becomes lower-case; one that is there already keeps its value. Copies. ERR_INVALID in the
  * words that clients know. */
 int meta_add(struct meta *m, const char *key, const char *value, struct err *e);
+/* As they are kept: names with their prefix, and values. */
+size_t meta_bytes(const struct meta *m);
 /* The limits on them together. */
 int meta_check(const struct meta *m, struct err *e);
 void meta_done(struct meta *m); /* accepts zeroed */

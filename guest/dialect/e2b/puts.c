@@ -19,7 +19,7 @@ struct puts {
     char *path;      /* its path */
     json_t *entries;
     json_t *paths; /* a set of those that were begun */
-    size_t path_bytes;
+    size_t reply_bytes;
 };
 
 int puts_new(const struct agent *a, const char *user, uint64_t announced, struct puts **ret,
@@ -69,9 +69,9 @@ static int refuse_again(const struct puts *p, const char *path, struct err *e)
 
 static int note_path(struct puts *p, const char *path, struct err *e)
 {
-    p->path_bytes += strlen(path);
-    if (p->path_bytes > PUTS_REPLY_BYTES)
-        return err_set(e, ERR_INVALID, "the paths of one upload have more than %u bytes",
+    p->reply_bytes += strlen(path);
+    if (p->reply_bytes > PUTS_REPLY_BYTES)
+        return err_set(e, ERR_INVALID, "the paths and metadata of one upload have more than %u bytes",
                        PUTS_REPLY_BYTES);
     if (json_object_get(p->paths, path))
         return refuse_again(p, path, e);
@@ -107,6 +107,7 @@ int puts_end(struct puts *p, const struct meta *m, struct err *e)
     if (r < 0)
         return r;
     p->put = put_free(p->put);
+    p->reply_bytes += meta_bytes(m);
     return json_array_append_new(p->entries, entry) < 0 ? err_oom(e) : 0;
 }
 

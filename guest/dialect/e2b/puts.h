@@ -9,7 +9,7 @@
 #include "common/err.h"
 #include "dialect/e2b/meta.h"
 
-#define PUTS_REPLY_BYTES (16u * 1024 * 1024) /* of paths, in one upload's reply */
+#define PUTS_REPLY_BYTES (16u * 1024 * 1024) /* of paths and metadata, in one upload's reply */
 
 struct agent;
 struct puts;
