@@ -61,8 +61,10 @@ static int flow_begin(struct request *q, struct err *e)
     return 0;
 }
 
-/* Moves what belongs to the envelope that arrives; how much that was. */
-static int fill(struct flow *f, const char *data, size_t len, size_t *ret_used, struct err *e)
+/* Moves what belongs to the envelope that arrives; how much that was. It is of the budget for all
+ * requests' bodies until it is whole. */
+static int fill(struct request *q, struct flow *f, const char *data, size_t len, size_t *ret_used,
+                struct err *e)
 {
     size_t want = ENCODE_ENVELOPE_BYTES, n;
     int r;
@@ -70,10 +72,14 @@ static int fill(struct flow *f, const char *data, size_t len, size_t *ret_used, 
     if (f->envelope.len >= want)
         want += encode_envelope_len(f->envelope.data);
     n = want - f->envelope.len < len ? want - f->envelope.len : len;
+    if (q->server->body_bytes + n > SERVER_BODY_BUDGET)
+        return err_set(e, ERR_EXHAUSTED, "too many large requests at once");
     r = buf_add(&f->envelope, data, n, e);
-    if (r == 0)
-        *ret_used = n;
-    return r;
+    if (r < 0)
+        return r;
+    q->server->body_bytes += n;
+    *ret_used = n;
+    return 0;
 }
 
 static bool is_whole(const struct flow *f)
@@ -91,6 +97,7 @@ static int open_envelope(struct request *q, struct flow *f, struct err *e)
     r = encode_open_envelope(f->envelope.data, f->envelope.len, &text, &len, e);
     if (r == 0)
         r = codec_parse(q, text, len, &f->pending, e);
+    q->server->body_bytes -= f->envelope.len;
     if (f->envelope.cap > ENVELOPE_KEEP_BYTES)
         buf_done(&f->envelope); /* the next may be hours away, and small */
     buf_clear(&f->envelope);
@@ -154,7 +161,7 @@ static int flow_body(struct request *q, const char *data, size_t *len, struct er
     while (r == 0 && *len) {
         size_t used = 0;
 
-        r = fill(f, data, *len, &used, e);
+        r = fill(q, f, data, *len, &used, e);
         data += used;
         *len -= used;
         if (r == 0 && is_whole(f)) {
@@ -218,6 +225,7 @@ static void flow_done(struct request *q)
     if (f->inflow)
         f->inflow->ops->free(f->inflow);
     json_decref(f->pending);
+    q->server->body_bytes -= f->envelope.len;
     buf_done(&f->envelope);
     free(f->user);
     free(f);

@@ -79,6 +79,10 @@ wire()
     wire stream_input
 }
 
+@test "e2b: what has arrived of long messages of many StreamInputs has a bound" {
+    wire stream_input_bounds
+}
+
 @test "e2b: StreamInput to a command that does not read waits, and is taken up again" {
     wire stream_input_waits
 }

@@ -4,6 +4,7 @@
 import base64
 import http.client
 import os
+import select
 import signal
 import socket
 import sys
@@ -365,6 +366,29 @@ def case_stream_input():
                                   {"Content-Type": "application/connect+json"})
         same((status, data[0]), (200, 2))
         assert f'"{code}"'.encode() in data, data
+
+
+def case_stream_input_bounds():
+    """Messages of 16 MB that are not whole yet: together they have the bound of all requests' bodies, 256 MB."""
+    def one(pieces):
+        c = connection()
+        c.putrequest("POST", "/process.Process/StreamInput")
+        c.putheader("Content-Type", "application/connect+json")
+        c.putheader("Content-Length", "17000000")
+        c.endheaders()
+        c.sock.settimeout(DEADLINE_S)
+        c.send(b"\0" + (16700000).to_bytes(4, "big"))
+        for _ in range(pieces):
+            c.send(b" " * 100000)
+        return c
+    streams = [one(166) for _ in range(16)] + [one(40)]
+    ready = select.select([c.sock for c in streams], [], [], DEADLINE_S)[0]
+    assert ready, "all of them are taken"
+    (refused,) = [c for c in streams if c.sock is ready[0]]
+    assert b'"resource_exhausted"' in refused.getresponse().read()
+    for c in streams:
+        c.close()
+    case_stream_input()
 
 
 def case_stream_input_waits():
