@@ -16,7 +16,7 @@ struct lossy {
     size_t from_len;
     struct lossy_mark *marks; /* one for each few KiB of the original */
     size_t n_marks, max_marks;
-    size_t last_from, last_to; /* where a position was found last: the next is often not far behind */
+    size_t last_from, last_to; /* where a position was found last: the next is near, as a rule */
 };
 
 void lossy_init(struct lossy *l, size_t max);

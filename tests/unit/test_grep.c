@@ -168,7 +168,7 @@ TEST(grep_multiline_takes_a_long_line_with_very_many_matches)
     struct buf b = {.max = 8u * 1024 * 1024};
     const struct told *t;
 
-    T_OK(buf_adds(&b, "x\nax\n", NULL) == 0);
+    T_OK(buf_adds(&b, "a-\n-\n", NULL) == 0);
     for (uint64_t i = 0; i < n; i++)
         T_OK(buf_adds(&b, "a...", NULL) == 0);
     T_OK(buf_adds(&b, "\n.a\n", NULL) == 0);
@@ -178,7 +178,7 @@ TEST(grep_multiline_takes_a_long_line_with_very_many_matches)
     T_INT(t->r, 0);
     T_INT(t->n, n + 2);
     T_INT(t->columns, 1 + (n + 4 * (n * (n - 1) / 2)) + 2);
-    T_OK(strncmp(t->text.data, "f:2:a|f:3:a|f:3:a|", 18) == 0);
+    T_OK(strncmp(t->text.data, "f:1:a|f:3:a|f:3:a|", 18) == 0);
     T_STR(t->text.data + t->text.len - 12, "f:3:a|f:4:a|");
     buf_done(&b);
 }

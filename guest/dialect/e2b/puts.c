@@ -71,7 +71,8 @@ static int note_path(struct puts *p, const char *path, struct err *e)
 {
     p->reply_bytes += strlen(path);
     if (p->reply_bytes > PUTS_REPLY_BYTES)
-        return err_set(e, ERR_INVALID, "the paths and metadata of one upload have more than %u bytes",
+        return err_set(e, ERR_INVALID,
+                       "the paths and metadata of one upload have more than %u bytes",
                        PUTS_REPLY_BYTES);
     if (json_object_get(p->paths, path))
         return refuse_again(p, path, e);
