@@ -76,8 +76,8 @@ compare()
     ours=$(grep -c -v '^{"end"' "$dir/ours" || true)
     theirs=$(wc -l <"$dir/theirs")
     [ "$ours" -eq "$theirs" ] || echo "search.sh: $name: $ours results, $theirs of $1" >&2
-    awk -v n="$name" -v a="$(median "$dir/a")" -v b="$(median "$dir/b")" -v peer="$1" -v r="$dir/ratios" 'BEGIN {
-        printf "%-44s %8.1f ms  %s %8.1f ms  ratio %.2f\n", n, a / 1000, peer, b / 1000, a / b
+    NAME=$name awk -v a="$(median "$dir/a")" -v b="$(median "$dir/b")" -v peer="$1" -v r="$dir/ratios" 'BEGIN {
+        printf "%-44s %8.1f ms  %s %8.1f ms  ratio %.2f\n", ENVIRON["NAME"], a / 1000, peer, b / 1000, a / b
         print a / b >>r }'
 }
 
