@@ -94,7 +94,7 @@ no_box_runs()
     box_start "$A"
     drive destroy "$A"
     drive destroy "$A"
-    no_traces
+    wait_until 5 no_traces
 }
 
 @test "oci_image_is_not_changed_by_a_box" {

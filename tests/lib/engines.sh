@@ -70,13 +70,20 @@ until_gone()
     done
 }
 
-# The daemon leaves its rules and its policy behind.
+# The daemon leaves its rules and its policy behind. One by one: whoever saved all rules and put them back would
+# bring back those that others have taken away meanwhile, and a port of theirs would lead nowhere from then on.
 take_back_network()
 {
     read -r engines_bridge engines_net <"$ENGINES/bridge"
     ip link del "$engines_bridge" 2>/dev/null || true
-    iptables-save | grep -v -F -e "$engines_bridge" -e "$engines_net" |
-        sed "s/^:FORWARD [A-Z]*/:FORWARD $(cat "$ENGINES/policy")/" | iptables-restore || true
+    for engines_table in filter nat; do
+        iptables -w -t "$engines_table" -S | grep -F -e "$engines_bridge" -e "$engines_net" | grep '^-A ' |
+            while read -r _ engines_rule; do
+                # shellcheck disable=SC2086 # the rule's words
+                iptables -w -t "$engines_table" -D $engines_rule || true
+            done
+    done
+    iptables -w -P FORWARD "$(cat "$ENGINES/policy")"
 }
 
 stop_engines()
