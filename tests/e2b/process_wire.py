@@ -384,8 +384,10 @@ def case_stream_input_bounds():
     streams = [one(166) for _ in range(16)] + [one(40)]
     ready = select.select([c.sock for c in streams], [], [], DEADLINE_S)[0]
     assert ready, "all of them are taken"
-    (refused,) = [c for c in streams if c.sock is ready[0]]
-    assert b'"resource_exhausted"' in refused.getresponse().read()
+    assert len(ready) < len(streams) / 2, "most of them are refused"  # one is; two that come to it at once may both be
+    for c in streams:
+        if c.sock in ready:
+            assert b'"resource_exhausted"' in c.getresponse().read()
     for c in streams:
         c.close()
     case_stream_input()
