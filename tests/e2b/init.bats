@@ -104,7 +104,7 @@ now()
     local before
 
     require_root
-    printf '#!/bin/sh\nexec setpriv --bounding-set -sys_time --inh-caps -sys_time strace -D -f -qq -o "%s/trace" \\\n    %s "%s" "$@"\n' \
+    printf '#!/bin/sh\nexec strace -D -f -qq -o "%s/trace" \\\n    %s "%s" "$@"\n' \
         "$BATS_TEST_TMPDIR" '-e trace=clock_settime -e inject=clock_settime:error=EPERM' \
         "$(realpath "$BELLHOPD")" >"$BATS_TEST_TMPDIR/agent"
     chmod +x "$BATS_TEST_TMPDIR/agent"

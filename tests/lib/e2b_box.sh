@@ -1,6 +1,7 @@
 #!/bin/sh
 # e2b_box.sh COMMAND...: runs the command in a mount namespace of its own, with what E2B's guests
-# have: a user `user` with a fresh home, and a sudo that asks nothing. As root.
+# have: a user `user` with a fresh home, and a sudo that asks nothing. As root, but the clock is the
+# machine's: an /init that comes late shall not set it back.
 set -eu
 
 if [ "${1:-}" != --inside ]; then
@@ -38,4 +39,4 @@ mount --bind /home/.e2b/bin /usr/local/games
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
 cd /
-exec "$@"
+exec setpriv --bounding-set -sys_time --inh-caps -sys_time "$@"
