@@ -68,6 +68,25 @@ no_fixed_hosts()
         ':!LICENSE' ':!scripts/lint.sh'
 }
 
+# A command with `!` that fails does not end a shell with -e, so bats takes no notice of one unless it is the
+# last of its test.
+seen_refusals()
+{
+    git ls-files --cached --others --exclude-standard 'tests/*.bats' | xargs awk '
+        FNR == 1 { text = "" }
+        /^[[:blank:]]/ && text != "" && !is_open { print where ": " text; bad = 1; text = "" }
+        /^[^[:blank:]]/ { text = "" }
+        is_open || /^ +! / {
+            if (!is_open)
+                where = FILENAME ":" FNR
+            text = is_open ? text $0 : $0
+            is_open = /[\\|&]$/
+            if (!is_open && text ~ /(\|\| .+|&& .*)$/)
+                text = ""
+        }
+        END { exit bad }'
+}
+
 grep '^[gh].*\.c$' "$tmp/c" >"$tmp/c-only" || true
 check clang-format over "$tmp/c" clang-format-14 --dry-run -Werror
 check cppcheck run_cppcheck "$tmp/c-only"
@@ -75,4 +94,5 @@ check shellcheck over "$tmp/sh" shellcheck -x
 check 'short lines' no_long_lines "$tmp/sh"
 check codespell run_codespell
 check 'no fixed hosts' no_fixed_hosts
+check 'refusals that are seen' seen_refusals
 exit "$bad"

@@ -145,8 +145,8 @@ box_pid()
     bellhop exec one -- test -s .. # it is started again
     id=$(bellhop status one --json | jq -r .id)
     ! grep -l hunter2 "$BELLHOP_STATE_DIR"/store.db* "$BELLHOP_STATE_DIR/boxes/$id"/*.log \
-        "$BELLHOP_STATE_DIR/boxes/$id"/*.json 2>/dev/null
-    ! grep -l hunter2 /proc/[0-9]*/cmdline 2>/dev/null
+        "$BELLHOP_STATE_DIR/boxes/$id"/*.json 2>/dev/null || false
+    ! grep -l hunter2 /proc/[0-9]*/cmdline 2>/dev/null || false
     [ "$(bellhop exec one -- sh -c 'cat ~/.secrets/BOX_SECRET')" = hunter2-not-to-be-seen ]
 }
 

@@ -53,7 +53,7 @@ up() # NAME [OPTION...]
     run bellhop exec one -- ls -A
     [[ "$output" == *".git"* ]]
     [[ "$output" != *"ignored.txt"* ]]
-    ! grep -qx '.env' <<<"$output"
+    ! grep -qx '.env' <<<"$output" || false
     [ "$(bellhop exec one -- git status --porcelain)" = "$(git status --porcelain | grep -v .env)" ]
 }
 
@@ -206,11 +206,11 @@ up() # NAME [OPTION...]
     up one --secret DEPLOY_KEY >/dev/null
     [ "$(bellhop exec one -- cat /run/secrets/DEPLOY_KEY)" = "$DEPLOY_KEY" ]
     [ "$(bellhop exec one -- stat -c '%a %U' /run/secrets/DEPLOY_KEY)" = "600 user" ]
-    ! bellhop exec one -- env | grep -qF "$DEPLOY_KEY"
-    ! grep -lF "$DEPLOY_KEY" /proc/[0-9]*/cmdline
-    ! bellhop status one --json | grep -F "$DEPLOY_KEY"
-    ! grep -aqF "$DEPLOY_KEY" "$BELLHOP_STATE_DIR"/*.db*
-    ! grep -rlF "$DEPLOY_KEY" "$BELLHOP_STATE_DIR"/boxes/*/*.log
+    ! bellhop exec one -- env | grep -qF "$DEPLOY_KEY" || false
+    ! grep -lF "$DEPLOY_KEY" /proc/[0-9]*/cmdline || false
+    ! bellhop status one --json | grep -F "$DEPLOY_KEY" || false
+    ! grep -aqF "$DEPLOY_KEY" "$BELLHOP_STATE_DIR"/*.db* || false
+    ! grep -rlF "$DEPLOY_KEY" "$BELLHOP_STATE_DIR"/boxes/*/*.log || false
     bellhop stop one
     [ "$(bellhop exec one -- cat /run/secrets/DEPLOY_KEY)" = "$DEPLOY_KEY" ]
 }
