@@ -1,9 +1,9 @@
 #!/bin/sh
 # images.sh [PART...]: every image of image/templates built in every form, booted in every form, what Docker
 # makes of its Dockerfile too, and each tool tried there; `agents`: `up` with what full has in it, without a
-# network; `own`, a template as people write them, with commands and variables; `builders`: slim's Dockerfile by every builder; `daytona`: the Dockerfiles taken by
-# Daytona's SDK. Every part's result is kept, so that one can be tried again alone; together they are
-# docs/image-test-results.md. Needs root, and about an hour.
+# network; `own`, a template as people write them, with commands and variables; `builders`: slim's Dockerfile by
+# every builder; `daytona`: the Dockerfiles taken by Daytona's SDK. Every part's result is kept, so that one can be
+# tried again alone; together they are docs/image-test-results.md. Needs root, and about an hour.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -77,17 +77,11 @@ test_image()
 test_agents()
 {
     {
-        printf '### The coding agents of full
-
-'
+        printf '### The coding agents of full\n\n'
         # shellcheck disable=SC2016 # Markdown's
-        printf '`up --image full --network none`, with an empty cache on the host, until the agent is healthy. Tried on %s.
-
-' \
-            "$(date -u +%Y-%m-%d)"
-        printf '| agent | result | time |
-|---|---|---|
-'
+        printf '`up --image full --network none`, with an empty cache on the host, until the agent is healthy. '
+        printf 'Tried on %s.\n\n' "$(date -u +%Y-%m-%d)"
+        printf '| agent | result | time |\n|---|---|---|\n'
     } >"$results/agents.md"
     "$bellhop" image build full --form squashfs
     for agent in opencode pi; do
@@ -98,8 +92,7 @@ test_agents()
             word="**failed**: $(tail -n 1 "$work/up")"
             bad=1
         }
-        printf '| %s | %s | %s |
-' "$agent" "$word" "$((($(date +%s%N) - start) / 10000000))" |
+        printf '| %s | %s | %s |\n' "$agent" "$word" "$((($(date +%s%N) - start) / 10000000))" |
             sed 's/\([0-9]*\)\([0-9][0-9]\) |$/\1.\2 s |/' >>"$results/agents.md"
         [ -z "$(find "$work/nothing" -type f -size +100k 2>/dev/null)" ] || {
             echo "$agent was fetched" >&2
