@@ -162,6 +162,7 @@ static size_t read_class(const struct token_reader *r, size_t at, struct token *
     at += negated;
     odd = is_at(r, at, ']'); /* a first ']' is a member */
     at += odd;
+    odd = odd || is_at(r, at, '-'); /* and so is '-', but not behind one that is put before it */
     while (at < r->len && r->pattern[at] != ']') {
         at = read_member(r, at, &nl);
         if (!at)

@@ -163,6 +163,9 @@ TEST(linewise_keeps_line_feeds_out_of_a_match)
     T_OK(linewise_rewrite("[^a]\\s(b|c)", 11, &out));
     T_STR(out.data, "[^\\na](?:(?!\\n)\\s)(b|c)");
     buf_clear(&out);
+    T_OK(linewise_rewrite("[^-a]", 5, &out)); /* not a range from the line feed to the letter */
+    T_STR(out.data, "(?:(?!\\n)[^-a])");
+    buf_clear(&out);
     T_OK(!linewise_rewrite("a\\nb", 4, &out));
     buf_clear(&out);
     T_OK(!linewise_rewrite("\\Aa", 3, &out));
@@ -235,7 +238,8 @@ TEST(match_whole_buffers_find_what_single_lines_find)
     static const char *const patterns[] = {
         "[^a]b",  "\\s",      "\\W+$",   "^\\w",         "(a|b)\\1", "(?<!a)b",
         "\\bab?", "a(?!b)",   "\\D\\B",  "[\\sx]a",      "a+?b",     "(?i)A",
-        "[^]a]",  "(?:a|^)b", "(?>a*)b", "[[:space:]]b", ".{2}$",    "$"};
+        "[^]a]",  "(?:a|^)b", "(?>a*)b", "[[:space:]]b", ".{2}$",    "$",
+        "[^-b]",  "[^--b]x"};
     char text[64];
 
     for (unsigned round = 0; round < 4000; round++) {
