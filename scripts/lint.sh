@@ -72,6 +72,7 @@ no_fixed_hosts()
 # last of its test.
 seen_refusals()
 {
+    # shellcheck disable=SC2016 # awk's
     git ls-files --cached --others --exclude-standard 'tests/*.bats' | xargs awk '
         FNR == 1 { text = "" }
         /^[[:blank:]]/ && text != "" && !is_open { print where ": " text; bad = 1; text = "" }

@@ -80,5 +80,4 @@ static const char *const common_patterns[] = {"foo",
                                               "^$",
                                               "[^a]",
                                               "[^-o]",
-                                       "[^-a]",
                                               "(?i)FOO|the"};

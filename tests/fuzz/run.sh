@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh NAME|all [SECONDS [JOBS]]: one fuzz target, or each of them: first the inputs that broke it
 # once (tests/fuzz/regress), then SECONDS of new ones, from the seeds and what earlier runs found. An
-# input that breaks a property is kept in tests/fuzz/regress and fails the run.
+# input that breaks a property is kept in tests/fuzz/regress and fails the run. FUZZ_SEED=N begins where
+# another run with it has begun, else each run is a new one.
 # run.sh min NAME: the smallest set of the inputs found so far with the same coverage becomes the
 # target's corpus. The programs must have been built: `make fuzz T=... S=...` does both.
 set -eu
@@ -45,7 +46,8 @@ fuzz_one()
     mkdir -p "tests/fuzz/regress/$name"
     status=0
     "$bin/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
-        -print_final_stats=1 -artifact_prefix="tests/fuzz/regress/$name/" "$@" \
+        -print_final_stats=1 -seed="${FUZZ_SEED:-0}" \
+        -artifact_prefix="tests/fuzz/regress/$name/" "$@" \
         "$grown/$name" "tests/fuzz/corpus/$name" || status=1
     rmdir "tests/fuzz/regress/$name" 2>/dev/null || true
     return $status
