@@ -23,6 +23,7 @@
 #define LIMITS_BYTES 2048
 #define MAX_SWEEPS 50
 #define MAX_SIGNAL_SWEEPS 8 /* a grace follows, and a kill */
+#define SETTLE_MS 500       /* how long what was told to stop is waited for */
 #define POLL_MS 5
 
 struct entry {
@@ -271,13 +272,16 @@ int tree_count(const struct tree *tree, size_t *ret, struct err *e)
     return r;
 }
 
-/* One look; stops those that were not stopped before. *ret_new: how many there were. */
+/*
+ * One look; stops those that were not stopped before. *ret_new: how many there were; *ret_running: how
+ * many were told so before and have not come to it yet, each of which may be in the middle of a fork.
+ */
 static int stop_new(const struct tree *tree, int proc_fd, DIR *dir, struct table *before,
-                    size_t *ret_new, struct err *e)
+                    size_t *ret_new, size_t *ret_running, struct err *e)
 {
     _cleanup_(table_done) struct table now = {0};
     struct table old;
-    size_t n = 0;
+    size_t n = 0, n_running = 0;
     int r;
 
     r = look(tree, proc_fd, dir, &now, e);
@@ -289,6 +293,7 @@ static int stop_new(const struct tree *tree, int proc_fd, DIR *dir, struct table
         if (!en->is_member)
             continue;
         en->is_handled = was_handled(before, en);
+        n_running += en->is_handled && en->state == 'R';
         if (!en->is_handled && send(proc_fd, en, SIGSTOP)) {
             en->is_handled = true;
             n++;
@@ -298,6 +303,7 @@ static int stop_new(const struct tree *tree, int proc_fd, DIR *dir, struct table
     *before = now;
     now = old;
     *ret_new = n;
+    *ret_running = n_running;
     return 0;
 }
 
@@ -314,14 +320,22 @@ static bool is_ending(int sig)
 static int look_to_signal(const struct tree *tree, int sig, int proc_fd, DIR *dir, struct table *t,
                           struct err *e)
 {
-    size_t n_new = 1;
-    int r = 0;
+    int64_t deadline = clock_mono_ms() + SETTLE_MS;
+    size_t n_new, n_running;
+    int r;
 
     if (!is_ending(sig))
         return look(tree, proc_fd, dir, t, e);
-    for (int i = 0; r == 0 && n_new > 0 && i < MAX_SIGNAL_SWEEPS; i++)
-        r = stop_new(tree, proc_fd, dir, t, &n_new, e);
-    return r;
+    for (int i = 0; i<MAX_SIGNAL_SWEEPS; i += n_new> 0) {
+        r = stop_new(tree, proc_fd, dir, t, &n_new, &n_running, e);
+        if (r < 0)
+            return r;
+        if (n_new == 0 && (n_running == 0 || clock_mono_ms() >= deadline))
+            break;
+        if (n_new == 0)
+            (void)poll(NULL, 0, POLL_MS);
+    }
+    return 0;
 }
 
 static size_t send_all(int proc_fd, const struct table *t, int sig)
@@ -356,12 +370,13 @@ int tree_kill(const struct tree *tree, int wait_ms, size_t *ret_left, struct err
     _cleanup_(table_done) struct table t = {0};
     _cleanup_closedir_ DIR *dir = NULL;
     int64_t deadline = clock_mono_ms() + wait_ms;
-    size_t n_new = 1;
+    size_t n_new = 1, n_running;
     int proc_fd = -1, r;
 
     r = open_proc(&proc_fd, &dir, e);
-    for (int i = 0; r == 0 && n_new > 0 && i < MAX_SWEEPS; i++)
-        r = stop_new(tree, proc_fd, dir, &t, &n_new, e);
+    for (int i = 0; r == 0 && n_new > 0 && i < MAX_SWEEPS;
+         i++) /* a fork that is late is met below */
+        r = stop_new(tree, proc_fd, dir, &t, &n_new, &n_running, e);
     if (r < 0)
         return r;
     for (;;) {
