@@ -12,6 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
+#include "common/process.h"
 #include "common/str.h"
 #include "proc/cgroup.h"
 #include "proc/oom.h"
@@ -24,7 +25,6 @@
 #define RESERVE_MIN_BYTES (24 << 20) /* of memory, not for commands; a sixteenth if that is more */
 #define RESERVE_PIDS 128             /* of processes; an eighth if that is more */
 #define FILE_MAX_BYTES 8192
-#define STAT_BYTES 1024
 #define ANCESTORS_MAX 64
 #define MEMBERS_MAX \
     64 /* with the agent in its group: what it had started before it became the agent */
@@ -101,30 +101,17 @@ static bool has_word(const char *dir, const char *file, const char *word)
 
 /* ---- whose group is it? ---------------------------------------------------------------------- */
 
-static pid_t parent_of(pid_t pid)
-{
-    char path[64], text[STAT_BYTES], *end;
-    _cleanup_close_ int fd = -1;
-    ssize_t n;
-    int ppid;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    end = strrchr(text, ')');
-    return end && sscanf(end + 1, " %*c %d", &ppid) == 1 ? ppid : 0;
-}
-
 /* What a shell has begun before it became the agent (exec) is the agent's. */
 static bool is_of_agent(pid_t pid)
 {
     for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
+        struct process_stat s;
+
         if (pid == getpid())
             return true;
-        pid = parent_of(pid);
+        if (!process_read(pid, &s))
+            return false;
+        pid = s.parent;
     }
     return pid == getpid();
 }

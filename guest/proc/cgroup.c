@@ -18,6 +18,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/process.h"
 #include "common/str.h"
 
 #include "common/banned.h"
@@ -523,28 +524,17 @@ void cgroup_get_usage(const struct cgroup *g, struct cgroup_usage *ret)
     }
 }
 
-/* Calls kill() for each process when sig is not 0. */
-static int each(const struct cgroup *g, int sig, size_t *ret, struct err *e)
+/* Its members, each of which gets SIGKILL with is_kill. */
+static int look_at_members(const struct cgroup *g, bool is_kill, size_t *ret, struct err *e)
 {
-    _cleanup_free_ char *text = NULL;
-    char path[PATH_BYTES], *at, *line;
+    char path[PATH_BYTES];
     size_t n = 0;
     int r;
 
     (void)snprintf(path, sizeof(path), "%s/cgroup.procs", g->dirs[0]);
-    r = io_read_file(AT_FDCWD, path, PROCS_MAX_BYTES, &text, NULL, e);
+    r = is_kill ? process_kill_listed(path, &n, e) : process_count_listed(path, &n, e);
     if (r < 0)
         return r;
-    at = text;
-    while ((line = strsep(&at, "\n"))) {
-        uint64_t pid;
-
-        if (str_parse_u64(line, 1, INT_MAX, &pid, NULL) < 0)
-            continue;
-        n++;
-        if (sig)
-            (void)kill((pid_t)pid, sig);
-    }
     /* Who may make groups may have gone into one below. */
     if (n == 0 && g->is_v2 && get_number(g->dirs[0], "cgroup.events", "populated") > 0)
         n = 1;
@@ -554,7 +544,7 @@ static int each(const struct cgroup *g, int sig, size_t *ret, struct err *e)
 
 int cgroup_count(const struct cgroup *g, size_t *ret, struct err *e)
 {
-    return each(g, 0, ret, e);
+    return look_at_members(g, false, ret, e);
 }
 
 int cgroup_kill(const struct cgroup *g, int wait_ms, size_t *ret_left, struct err *e)
@@ -569,7 +559,7 @@ int cgroup_kill(const struct cgroup *g, int wait_ms, size_t *ret_left, struct er
     for (;;) {
         int64_t now;
 
-        r = each(g, is_atomic ? 0 : SIGKILL, &n, e);
+        r = look_at_members(g, !is_atomic, &n, e);
         if (r < 0)
             return r;
         now = clock_mono_ms();

@@ -27,9 +27,11 @@ enum job_kind {
 struct job {
     struct pool_item item;
     struct proc *proc; /* a reference */
+    struct tree *tree; /* the command's, or with is_asked `asked_tree` */
     enum job_kind kind;
     int sig;
     bool is_asked; /* by a caller: nothing is waiting for the outcome */
+    struct tree asked_tree;
     int result;
     size_t n;
 };
@@ -38,6 +40,7 @@ static void decide(struct proc *p, const struct job *done);
 
 static void job_free(struct job *j)
 {
+    tree_done(&j->asked_tree);
     proc_unref(j->proc);
     free(j);
 }
@@ -56,39 +59,36 @@ static void on_job_done(struct loop *l, void *arg)
  * A command's own group misses nobody; the marks and sessions may. It goes first: it is killed at
  * once, and what forks without end does not slow the look at /proc down.
  */
-static void kill_all(struct job *j, const struct tree *t, const struct cgroup *g)
+static void kill_all(struct job *j, const struct cgroup *g)
 {
     size_t n_group;
     bool is_known = g && cgroup_kill(g, KILL_WAIT_MS, &n_group, NULL) == 0;
 
-    j->result = tree_kill(t, KILL_WAIT_MS, &j->n, NULL);
+    j->result = tree_kill(j->tree, KILL_WAIT_MS, &j->n, NULL);
     if (is_known)
         j->n = n_group;
 }
 
-static void count_all(struct job *j, const struct tree *t, const struct cgroup *g)
+static void count_all(struct job *j, const struct cgroup *g)
 {
     size_t n_group;
 
-    j->result = tree_count(t, &j->n, NULL);
+    j->result = tree_count(j->tree, &j->n, NULL);
     if (g && cgroup_count(g, &n_group, NULL) == 0 && n_group > j->n)
         j->n = n_group;
 }
 
 static void job_work(struct job *j)
 {
-    struct tree t = {.leader = j->proc->pid,
-                     .mark = tree_mark(j->proc->reg->instance, j->proc->serial)};
-
     switch (j->kind) {
     case JOB_SIGNAL:
-        j->result = tree_signal(&t, j->sig, &j->n, NULL);
+        j->result = tree_signal(j->tree, j->sig, &j->n, NULL);
         break;
     case JOB_COUNT:
-        count_all(j, &t, j->proc->cgroup);
+        count_all(j, j->proc->cgroup);
         break;
     case JOB_KILL:
-        kill_all(j, &t, j->proc->cgroup);
+        kill_all(j, j->proc->cgroup);
         break;
     }
 }
@@ -110,7 +110,8 @@ static int new_job(struct proc *p, enum job_kind kind, int sig, struct job **ret
 
     if (!j)
         return err_oom(e);
-    *j = (struct job){.proc = proc_ref(p), .kind = kind, .sig = sig};
+    *j = (struct job){
+        .proc = proc_ref(p), .tree = &p->tree, .kind = kind, .sig = sig, .asked_tree = TREE_NONE};
     *ret = j;
     return 0;
 }
@@ -172,6 +173,7 @@ static void force(struct proc *p)
 
 static void be_done(struct proc *p, size_t n_left)
 {
+    tree_done(&p->tree);
     p->n_left = n_left;
     p->kill_phase = KILL_DONE;
     proc_finish(p);
@@ -197,6 +199,15 @@ static void decide_in_grace(struct proc *p, const struct job *done)
     p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
 }
 
+/* No /proc, or too many processes to look at: what can be reached without. */
+static void kill_group(struct proc *p)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    if (!p->is_reaped)
+        (void)process_signal_child_group(p->info.pid, SIGKILL);
+    (void)pthread_mutex_unlock(&p->lock);
+}
+
 /* A first process that SIGKILL does not end (it waits for a disk, say) is looked at for ever. */
 static void decide_in_force(struct proc *p, const struct job *done)
 {
@@ -204,8 +215,8 @@ static void decide_in_force(struct proc *p, const struct job *done)
         start_job(p, JOB_KILL, SIGKILL);
         return;
     }
-    if (done->result < 0 && !p->is_reaped) /* no /proc: what can be done without */
-        (void)kill(-p->info.pid, SIGKILL);
+    if (done->result < 0)
+        kill_group(p);
     if (p->is_reaped)
         be_done(p, done->n);
     else
@@ -235,10 +246,22 @@ static void decide(struct proc *p, const struct job *done)
     }
 }
 
+/*
+ * With the lock, which keeps the first process from being waited for: who is meant is fixed together with the
+ * decision to signal, and its number is not read again. The command runs or has ended.
+ */
+static void capture_tree(const struct proc *p, struct tree *ret)
+{
+    tree_init(ret, p->info.pid, p->is_reaped, p->since, tree_mark(p->reg->instance, p->serial));
+}
+
 void killer_begin(struct proc *p, enum proc_reason reason)
 {
     if (p->info.state != PROC_RUNNING || p->kill_phase != KILL_NONE)
         return;
+    (void)pthread_mutex_lock(&p->lock);
+    capture_tree(p, &p->tree);
+    (void)pthread_mutex_unlock(&p->lock);
     p->kill_reason = reason;
     p->poll_ms = POLL_FIRST_MS;
     p->kill_deadline_ms = clock_mono_ms() + (int64_t)p->spec.kill_grace_ms;
@@ -259,12 +282,20 @@ int killer_signal_tree(struct proc *p, int sig, struct err *e)
     struct job *j;
     int r;
 
-    if (p->pid <= 0)
-        return err_field(e, ERR_PRECONDITION, "id", "'%s' is still being started", p->id);
     r = new_job(p, sig == SIGKILL ? JOB_KILL : JOB_SIGNAL, sig, &j, e);
     if (r < 0)
         return r;
     j->is_asked = true;
+    j->tree = &j->asked_tree;
+    (void)pthread_mutex_lock(&p->lock);
+    r = proc_check_started(p, e);
+    if (r == 0)
+        capture_tree(p, j->tree);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (r < 0) {
+        job_free(j);
+        return r;
+    }
     atomic_fetch_add(&p->n_asked, 1);
     if (pool_run(p->reg->pool, run_job, j, NULL) < 0)
         run_job(j); /* no thread is to be had: all the more reason to do it */

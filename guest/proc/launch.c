@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/path.h"
+#include "common/process.h"
 #include "common/str.h"
 #include "proc/environ.h"
 #include "proc/proc.h"
@@ -284,10 +285,11 @@ static int start(struct launch *la, struct proc *p, struct err *e)
     memcpy(a.cgroup_fds, la->cgroup_fd, sizeof(a.cgroup_fds));
     p->oom_kills_before = oom_count(&p->reg->oom);
     p->started_mono_ms = clock_mono_ms();
+    p->since = p->reg->tells_ages ? process_clock() : 0;
     (void)pthread_mutex_lock(&p->lock);
     p->launch = la; /* from here on it may be taken over */
     (void)pthread_mutex_unlock(&p->lock);
-    return spawn(&a, la->room, &p->pid, e);
+    return spawn(&a, la->room, &p->child_pid, e);
 }
 
 /*
@@ -361,7 +363,7 @@ static void settle(struct proc *p)
     p->info.is_eof[PROC_STDERR] = p->spec.has_pty;
     p->info.is_stdin_open = p->stdin_fd >= 0 || p->spec.has_pty;
     p->stdin_close_asked = !p->info.is_stdin_open;
-    p->info.pid = p->pid;
+    p->info.pid = p->child_pid;
     p->info.started_ms = clock_real_ms();
     p->info.state = PROC_RUNNING;
 }

@@ -7,22 +7,27 @@
 
 #include "common/banned.h"
 
-static bool is_owner(const struct proc *p, rlim_t mark, pid_t session)
+/* Does it lead the session? Once it has been waited for, another may have got the number. */
+static bool is_leader(struct proc *p, pid_t session)
 {
-    if (mark)
-        return tree_mark(p->reg->instance, p->serial) == mark;
-    return session > 0 && p->pid == session;
+    bool is;
+
+    (void)pthread_mutex_lock(&p->lock);
+    is = p->info.state == PROC_RUNNING && !p->is_reaped && p->info.pid == session;
+    (void)pthread_mutex_unlock(&p->lock);
+    return is;
 }
 
 int owner_find(struct registry *reg, pid_t pid, char out[SPEC_ID_MAX_BYTES + 1], struct err *e)
 {
-    rlim_t mark = tree_read_mark(pid);
+    uint32_t serial = 0;
+    bool is_marked = tree_find_serial(pid, reg->instance, &serial);
     pid_t session = getsid(pid);
     int r = -ERR_NOT_FOUND;
 
     (void)pthread_mutex_lock(&reg->lock);
     for (struct proc *p = reg->last; p && r < 0; p = p->list_prev) {
-        if (!is_owner(p, mark, session))
+        if (is_marked ? p->serial != serial : !is_leader(p, session))
             continue;
         (void)snprintf(out, SPEC_ID_MAX_BYTES + 1, "%s", p->id);
         r = 0;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/process.h"
 #include "proc/pty.h"
 
 #include "common/banned.h"
@@ -78,7 +79,7 @@ static void set_usage(struct proc_usage *u, const struct rusage *ru, bool counts
 void proc_reaped(struct proc *p, int status, const struct rusage *ru, bool is_lost)
 {
     const struct oom_death death = {
-        .pid = p->pid,
+        .pid = p->info.pid,
         .signal = is_lost || !WIFSIGNALED(status) ? 0 : WTERMSIG(status),
         .is_killed_by_us = p->kill_phase == KILL_FORCE,
         .group = p->cgroup,
@@ -133,16 +134,24 @@ void proc_check_end(struct proc *p)
     proc_finish(p);
 }
 
+/*
+ * A group that was empty when the first process was reaped stays so. While others are in it, the kernel gives its
+ * number to no process: if there is one with it, the group has become empty since, and this is another.
+ */
+static bool is_group_left(const struct proc *p)
+{
+    if (!p->has_left_group || (kill(-p->info.pid, 0) < 0 && errno == ESRCH))
+        return false;
+    return kill(p->info.pid, 0) < 0 && errno == ESRCH;
+}
+
 static enum proc_tree tree_verdict(const struct proc *p)
 {
     size_t n;
-    bool is_left;
 
     if (p->cgroup && cgroup_count(p->cgroup, &n, NULL) == 0)
         return n > 0 ? TREE_LEFT : TREE_GONE;
-    is_left = p->kill_phase == KILL_DONE ? p->n_left > 0 : kill(-p->info.pid, 0) == 0;
-
-    if (is_left)
+    if (p->kill_phase == KILL_DONE ? p->n_left > 0 : is_group_left(p))
         return TREE_LEFT;
     return reap_has_children(p->reg) ? TREE_BEST_EFFORT : TREE_GONE;
 }
@@ -214,19 +223,35 @@ void proc_abandon(struct proc *p)
 
 /* ---- what callers ask ---- */
 
+int proc_check_started(const struct proc *p, struct err *e)
+{
+    if (p->info.state == PROC_STARTING)
+        return err_field(e, ERR_PRECONDITION, "id", "'%s' is still being started", p->id);
+    if (p->info.state == PROC_FAILED)
+        return err_field(e, ERR_PRECONDITION, "id", "'%s' could not be started", p->id);
+    return 0;
+}
+
+/* With the lock, which keeps the reaper from it. */
+static int signal_leader(const struct proc *p, int sig, struct err *e)
+{
+    int sys = p->is_reaped ? -ESRCH : process_signal_child(p->info.pid, sig);
+
+    if (sys == -ESRCH)
+        return err_field(e, ERR_PRECONDITION, "id", "'%s' has ended", p->id);
+    return sys < 0 ? err_sys(e, -sys, "sending signal %d to '%s'", sig, p->id) : 0;
+}
+
 int proc_signal(struct proc *p, int sig, bool is_tree, struct err *e)
 {
-    int r = 0;
+    int r;
 
     if (is_tree)
         return killer_signal_tree(p, sig, e);
     (void)pthread_mutex_lock(&p->lock);
-    if (p->info.state == PROC_STARTING)
-        r = err_field(e, ERR_PRECONDITION, "id", "'%s' is still being started", p->id);
-    else if (p->is_reaped || p->info.state != PROC_RUNNING)
-        r = err_field(e, ERR_PRECONDITION, "id", "'%s' has ended", p->id);
-    else if (kill(p->info.pid, sig) < 0)
-        r = err_sys(e, errno, "sending signal %d to '%s'", sig, p->id);
+    r = proc_check_started(p, e);
+    if (r == 0)
+        r = signal_leader(p, sig, e);
     (void)pthread_mutex_unlock(&p->lock);
     return r;
 }

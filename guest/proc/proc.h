@@ -41,7 +41,11 @@ struct proc {
     uint32_t serial;
     _Atomic int refs;
     struct cgroup *cgroup; /* NULL: no limits */
-    _Atomic pid_t pid;     /* written by the kernel when the child is made; stays after the end */
+    /*
+     * For the reaper alone: written by the kernel when the child is made, 0 again should it not become the
+     * program. Everybody else uses info.pid.
+     */
+    _Atomic pid_t child_pid;
     /* guarded by registry.lock: */
     struct proc *id_next, *list_next, *list_prev, *kept_next;
     struct proc *running_next, *running_prev;
@@ -54,7 +58,7 @@ struct proc {
     pthread_mutex_t lock;
     /* guarded by lock: */
     struct launch *launch; /* launch_run()'s, from before the child is made until it is settled */
-    struct proc_info info; /* but the counts, which are the journals' */
+    struct proc_info info; /* but the counts, which are the journals'; pid: once it runs, for ever */
     struct journal out[N_PROC_STREAMS];
     struct spill spill[N_PROC_STREAMS];
     bool is_spilling; /* a pool thread writes, or is about to */
@@ -65,7 +69,8 @@ struct proc {
     int n_owners;
     bool is_detached;
     bool cancel_asked;
-    bool is_reaped;
+    bool is_reaped;       /* info.pid may be another process's number */
+    bool has_left_group;  /* when it was reaped, others were in its process group */
     int stdin_fd,
         out_fd[N_PROC_STREAMS]; /* changed by the loop's thread with the lock; a pty: out_fd[0] */
     bool is_paused[N_PROC_STREAMS];
@@ -90,11 +95,13 @@ struct proc {
     struct loop_timer *watch_timer, *timeout_timer, *wake_timer, *poll_timer, *drain_timer,
         *linger_timer, *stall_timer;
     int64_t started_mono_ms;
+    uint64_t since; /* process_clock() before the start; 0: unknown */
     enum kill_phase kill_phase;
     enum proc_reason kill_reason; /* REASON_NONE: as the status says */
     int64_t kill_deadline_ms;
     int poll_ms;
-    bool has_job; /* a pool thread works on the tree */
+    bool has_job;     /* a pool thread works on the tree */
+    struct tree tree; /* while it is being ended; the job's while there is one */
     size_t n_left;
     bool is_lingering;
     long long oom_kills_before; /* -1: can't be known */
@@ -108,6 +115,7 @@ struct registry {
     struct oom oom;           /* the loop's */
     int oom_score_adj;        /* of the children; -1: leave it */
     bool counts_io;           /* does this kernel? */
+    bool tells_ages;          /* is process_clock() the clock of start times? */
     char *path;               /* the PATH of commands that bring none */
     struct user_cache users;
     int null_fd; /* the stdin of commands that get none; -1: a box without /dev/null */
@@ -143,6 +151,8 @@ bool launch_take_over(struct proc *p);
 
 /* proc.c, on the loop's thread */
 void proc_adopt(struct proc *p); /* watches and timers, once */
+/* With the lock, on any thread: ERR_PRECONDITION when it is still being started, or never ran. */
+int proc_check_started(const struct proc *p, struct err *e);
 void proc_reaped(struct proc *p, int status, const struct rusage *ru, bool is_lost);
 void proc_finish(struct proc *p);    /* the result is complete */
 void proc_abandon(struct proc *p);   /* the loop has stopped: let go of it */

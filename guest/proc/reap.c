@@ -33,7 +33,7 @@ static enum owner find_owner(struct registry *reg, pid_t pid, struct proc **ret)
 
     (void)pthread_mutex_lock(&reg->lock);
     for (struct proc *p = reg->running; p && owner == OWNER_NOBODY; p = p->running_next) {
-        if (atomic_load(&p->pid) != pid)
+        if (atomic_load(&p->child_pid) != pid)
             continue;
         (void)pthread_mutex_lock(&p->lock);
         if (p->info.state == PROC_STARTING)
@@ -54,10 +54,11 @@ static void reap_command(struct proc *p, pid_t pid)
     int status = 0;
     pid_t got;
 
-    /* With the lock: who signals by number holds it, and the number is free after the wait. */
+    /* With the lock: who signals it holds that, and the number is free after the wait. */
     (void)pthread_mutex_lock(&p->lock);
     got = wait4(pid, &status, WNOHANG, &ru);
     p->is_reaped = true;
+    p->has_left_group = got == pid && (kill(-pid, 0) == 0 || errno == EPERM);
     (void)pthread_mutex_unlock(&p->lock);
     proc_reaped(p, status, &ru, got != pid);
 }
@@ -150,7 +151,7 @@ static void reap_each(struct registry *reg)
     _cleanup_free_ struct proc **all = running(reg, &n);
 
     for (size_t i = 0; i < n; i++) {
-        pid_t pid = atomic_load(&all[i]->pid);
+        pid_t pid = atomic_load(&all[i]->child_pid);
 
         if (pid > 0 && peek(P_PID, (id_t)pid) != 0)
             (void)reap_pid(reg, pid);

@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/process.h"
 #include "common/str.h"
 #include "proc/proc.h"
 #include "system/pool.h"
@@ -46,6 +47,7 @@ static void proc_free(struct proc *p)
     chunk_free_all(p->stdin_first);
     (void)pthread_mutex_destroy(&p->lock);
     (void)pthread_mutex_destroy(&p->subs_lock);
+    tree_done(&p->tree);
     cgroup_free(p->cgroup);
     proc_spec_done(&p->spec);
     words_done(&p->words);
@@ -78,6 +80,7 @@ static int proc_new(struct registry *reg, struct proc_spec *take, struct proc **
     p->refs = 1;
     p->stdin_fd = p->out_fd[PROC_STDOUT] = p->out_fd[PROC_STDERR] = -1;
     p->oom_kills_before = -1;
+    p->tree = TREE_NONE;
     p->info.code = -1;
     p->info.usage.read_bytes = p->info.usage.write_bytes = p->info.usage.tree_peak_bytes = -1;
     p->id = TAKE(take->id);
@@ -120,9 +123,14 @@ const struct words *proc_words(const struct proc *p)
     return &p->words;
 }
 
-pid_t proc_pid(const struct proc *p)
+pid_t proc_pid(struct proc *p)
 {
-    return atomic_load(&p->pid);
+    pid_t pid;
+
+    (void)pthread_mutex_lock(&p->lock);
+    pid = p->info.pid;
+    (void)pthread_mutex_unlock(&p->lock);
+    return pid;
 }
 
 const char *proc_reason_name(enum proc_reason reason)
@@ -578,6 +586,17 @@ static int children_oom_score(void)
     return sum > OOM_SCORE_MAX ? OOM_SCORE_MAX : sum;
 }
 
+/*
+ * gVisor counts start times by the wall clock, which drifts from the one since boot. It is known by the lack of
+ * pidfds; Linux before 5.3 is taken for it, which costs the check of ages only.
+ */
+static bool tells_ages(void)
+{
+    _cleanup_close_ int fd = process_open(getpid());
+
+    return fd >= 0;
+}
+
 static void set_defaults(struct registry_options *o)
 {
     if (!o->max_running)
@@ -611,6 +630,7 @@ int registry_new(struct loop *l, struct pool *pool, const struct registry_option
     reg->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     oom_init(&reg->oom);
     reg->counts_io = access("/proc/self/io", F_OK) == 0;
+    reg->tells_ages = tells_ages();
     reg->ignored_signals = spawn_ignored_signals();
     (void)pthread_mutex_init(&reg->lock, NULL);
     reg->oom_score_adj = children_oom_score();

@@ -158,7 +158,7 @@ const char *proc_id(const struct proc *p);
 const struct proc_spec *proc_spec(const struct proc *p);
 const struct words *proc_words(const struct proc *p);
 /* 0: it is being started, or never ran. */
-pid_t proc_pid(const struct proc *p);
+pid_t proc_pid(struct proc *p);
 
 void proc_get_info(struct proc *p, struct proc_info *ret);
 

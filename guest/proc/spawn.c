@@ -21,6 +21,7 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "proc/tree.h"
 
 #include "common/banned.h"
 
@@ -63,6 +64,8 @@ struct spawn_room {
     _Alignas(16) char stack[STACK_BYTES];
     struct failure failure;
 };
+
+static const int mark_limits[] = TREE_MARK_LIMITS;
 
 struct child {
     const struct spawn_args *a;
@@ -158,10 +161,11 @@ IN_CHILD static void set_limits(const struct child *c)
         if (syscall(SYS_prlimit64, 0, a->limits[i].resource, &lim, NULL) < 0)
             fail(c, STAGE_LIMIT, (int)i);
     }
-    if (a->marker) {
+    for (size_t i = 0; a->marker && i < N_ELEMENTS(mark_limits); i++) {
         struct rlimit mark = {a->marker, a->marker};
 
-        (void)setrlimit(RLIMIT_RTTIME, &mark);
+        /* One may be refused; there is the other. */
+        (void)syscall(SYS_prlimit64, 0, mark_limits[i], &mark, NULL);
     }
 }
 

@@ -1,6 +1,6 @@
 #include "proc/tree.h"
 
-#include <dirent.h>
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -8,37 +8,27 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/str.h"
 
 #include "common/banned.h"
 
 #define MARK_BASE ((rlim_t)1 << 62)
 #define MARK_INSTANCE_BITS 30
-#define STAT_BYTES 1024
 #define LIMITS_BYTES 2048
+#define MAX_ANCESTORS 1024
 #define MAX_SWEEPS 50
 #define MAX_SIGNAL_SWEEPS 8 /* a grace follows, and a kill */
 #define SETTLE_MS 500       /* how long what was told to stop is waited for */
 #define POLL_MS 5
 
-struct entry {
-    pid_t pid, ppid, session;
-    char state;
-    uint64_t start; /* with pid, the identity of a process */
-    rlim_t mark;    /* 0: none that is ours to read */
-    bool is_member;
-    bool is_handled; /* got the signal in an earlier sweep */
-};
+/* ---- marks ---- */
 
-struct table {
-    struct entry *list;
-    size_t n, cap;
-};
+/* The rows of /proc/PID/limits that carry one. */
+static const char *const mark_rows[] = {"Max realtime timeout", "Max resident set"};
+#define N_MARKS N_ELEMENTS(mark_rows)
 
 rlim_t tree_mark(uint32_t instance, uint32_t serial)
 {
@@ -47,261 +37,191 @@ rlim_t tree_mark(uint32_t instance, uint32_t serial)
     return MARK_BASE | tag << 32 | serial;
 }
 
-static rlim_t mark_instance(rlim_t mark)
-{
-    return mark >> 32;
-}
-
-static void table_done(struct table *t)
-{
-    free(t->list);
-}
-
-/* A small file of /proc in one read; false when the process is gone. */
-static bool read_small(int proc_fd, pid_t pid, const char *name, char *out, size_t out_bytes)
+/* The hard limits; 0: none that is a mark. */
+static void read_marks(pid_t pid, rlim_t ret[N_MARKS])
 {
     _cleanup_close_ int fd = -1;
-    char path[64];
+    char path[64], text[LIMITS_BYTES];
     ssize_t n;
 
-    (void)snprintf(path, sizeof(path), "%d/%s", pid, name);
-    fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    n = read(fd, out, out_bytes - 1);
+    memset(ret, 0, N_MARKS * sizeof(*ret));
+    (void)snprintf(path, sizeof(path), "/proc/%d/limits", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     if (n <= 0)
-        return false;
-    out[n] = '\0';
-    return true;
-}
+        return;
+    text[n] = '\0';
+    for (size_t i = 0; i < N_MARKS; i++) {
+        const char *row = strstr(text, mark_rows[i]);
+        uint64_t hard;
 
-/* "PID (any (name)) S PPID PGRP SESSION ... STARTTIME(22nd)" */
-static bool read_stat(int proc_fd, pid_t pid, struct entry *ret)
-{
-    char text[STAT_BYTES], *at;
-    int pgrp;
-
-    if (!read_small(proc_fd, pid, "stat", text, sizeof(text)))
-        return false;
-    at = strrchr(text, ')');
-    if (!at || sscanf(at + 1, " %c %d %d %d", &ret->state, &ret->ppid, &pgrp, &ret->session) != 4)
-        return false;
-    for (int column = 2; column < 22 && at; column++)
-        at = strchr(at + 1, ' ');
-    if (!at || sscanf(at, " %" SCNu64, &ret->start) != 1)
-        return false;
-    ret->pid = pid;
-    return true;
-}
-
-static rlim_t read_mark(int proc_fd, pid_t pid)
-{
-    static const char title[] = "Max realtime timeout";
-    char text[LIMITS_BYTES], *at;
-    uint64_t v;
-
-    if (!read_small(proc_fd, pid, "limits", text, sizeof(text)))
-        return 0;
-    at = strstr(text, title);
-    if (!at || sscanf(at + sizeof(title) - 1, " %" SCNu64, &v) != 1)
-        return 0;
-    return (rlim_t)v & MARK_BASE ? (rlim_t)v : 0;
-}
-
-rlim_t tree_read_mark(pid_t pid)
-{
-    _cleanup_close_ int proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    return proc_fd < 0 ? 0 : read_mark(proc_fd, pid);
-}
-
-static int table_add(struct table *t, const struct entry *en, struct err *e)
-{
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? t->cap * 2 : 256;
-        struct entry *list;
-
-        if (cap > TREE_MAX_MEMBERS * 2)
-            return err_set(e, ERR_EXHAUSTED, "more than %d processes", TREE_MAX_MEMBERS);
-        list = reallocarray(t->list, cap, sizeof(*list));
-        if (!list)
-            return err_oom(e);
-        t->list = list;
-        t->cap = cap;
+        if (row && sscanf(row + strlen(mark_rows[i]), " %*s %" SCNu64, &hard) == 1 &&
+            hard & MARK_BASE)
+            ret[i] = hard;
     }
-    t->list[t->n++] = *en;
-    return 0;
 }
 
-static int read_all(int proc_fd, DIR *dir, struct table *t, struct err *e)
+static bool carries_mark(pid_t pid, rlim_t mark)
 {
-    struct dirent *d;
-    pid_t self = getpid();
+    rlim_t marks[N_MARKS];
 
-    rewinddir(dir);
-    t->n = 0;
-    while ((d = readdir(dir))) {
-        struct entry en = {0};
-        uint64_t pid;
-        int r;
+    read_marks(pid, marks);
+    for (size_t i = 0; i < N_MARKS; i++)
+        if (marks[i] == mark)
+            return true;
+    return false;
+}
 
-        if (d->d_name[0] < '1' || d->d_name[0] > '9' ||
-            str_parse_u64(d->d_name, 1, INT32_MAX, &pid, NULL) < 0 || (pid_t)pid == self)
+bool tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial)
+{
+    rlim_t marks[N_MARKS];
+
+    read_marks(pid, marks);
+    for (size_t i = 0; i < N_MARKS; i++) {
+        uint32_t serial = (uint32_t)marks[i];
+
+        if (marks[i] != tree_mark(instance, serial))
             continue;
-        if (!read_stat(proc_fd, (pid_t)pid, &en) || en.state == 'Z' || en.state == 'X')
-            continue;
-        en.mark = read_mark(proc_fd, (pid_t)pid);
-        r = table_add(t, &en, e);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
-/* Marked by this agent, for whichever command. */
-static bool is_marked_alike(const struct tree *t, const struct entry *en)
-{
-    return en->mark && mark_instance(en->mark) == mark_instance(t->mark);
-}
-
-static bool is_root(const struct tree *t, const struct entry *en)
-{
-    if (en->mark == t->mark)
+        *ret_serial = serial;
         return true;
-    /* Another command of this agent: its session number may be our old one, used again. */
-    if (is_marked_alike(t, en))
-        return false;
-    return en->session == t->leader || en->pid == t->leader;
-}
-
-static bool has_member_parent(const struct table *t, const struct entry *en)
-{
-    for (size_t i = 0; i < t->n; i++)
-        if (t->list[i].is_member && t->list[i].pid == en->ppid)
-            return true;
-    return false;
-}
-
-static void mark_members(const struct tree *tree, struct table *t)
-{
-    bool is_growing = true;
-
-    for (size_t i = 0; i < t->n; i++)
-        t->list[i].is_member = is_root(tree, &t->list[i]);
-    while (is_growing) {
-        is_growing = false;
-        for (size_t i = 0; i < t->n; i++) {
-            struct entry *en = &t->list[i];
-
-            /* What carries another command's mark is that command's, whoever its parent is. */
-            if (en->is_member || is_marked_alike(tree, en) || !has_member_parent(t, en))
-                continue;
-            en->is_member = is_growing = true;
-        }
     }
-}
-
-static bool was_handled(const struct table *before, const struct entry *en)
-{
-    for (size_t i = 0; i < before->n; i++)
-        if (before->list[i].is_handled && before->list[i].pid == en->pid &&
-            before->list[i].start == en->start)
-            return true;
     return false;
 }
 
-/* By descriptor, and only when the number still means the process that was looked at. */
-static bool send(int proc_fd, const struct entry *en, int sig)
-{
-    _cleanup_close_ int fd = (int)syscall(SYS_pidfd_open, en->pid, 0);
-    struct entry now = {0};
+/* ---- who belongs to it ---- */
 
-    if (fd < 0 && errno != ENOSYS)
-        return false;
-    if (!read_stat(proc_fd, en->pid, &now) || now.start != en->start)
-        return false;
-    if (fd < 0)
-        return kill(en->pid, sig) == 0;
-    return syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) == 0;
+void tree_init(struct tree *t, pid_t leader, bool is_waited_for, uint64_t since, rlim_t mark)
+{
+    struct process_stat s;
+
+    assert(leader >= 2);
+    *t = TREE_NONE;
+    t->leader = leader;
+    t->since = since;
+    t->mark = mark;
+    if (is_waited_for)
+        return;
+    t->leader_fd = process_open(leader);
+    if (process_read(leader, &s))
+        t->leader_start = s.start;
 }
 
-static int open_proc(int *ret_fd, DIR **ret_dir, struct err *e)
+void tree_done(struct tree *t)
 {
-    _cleanup_close_ int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir;
-
-    if (fd < 0)
-        return err_sys(e, errno, "open '/proc'");
-    dir = fdopendir(fd);
-    if (!dir)
-        return err_sys(e, errno, "open '/proc'");
-    *ret_fd = TAKE_FD(fd);
-    *ret_dir = dir;
-    return 0;
+    fd_close(t->leader_fd);
+    proctable_done(&t->seen);
+    *t = TREE_NONE;
 }
 
-static int look(const struct tree *tree, int proc_fd, DIR *dir, struct table *t, struct err *e)
+/* Still the one that tree_init() saw: has its number, and the session's, been its own until now? */
+static bool is_leader_there(const struct tree *t)
 {
-    int r = read_all(proc_fd, dir, t, e);
+    struct process_stat now;
 
-    if (r == 0)
-        mark_members(tree, t);
-    return r;
+    if (t->leader_fd >= 0)
+        return process_is_there(t->leader_fd);
+    return t->leader_start && process_read(t->leader, &now) && now.start == t->leader_start;
 }
 
-static size_t count_members(const struct table *t)
+static void bar_strangers(const struct tree *t, struct proctable *now)
 {
-    size_t n = 0;
+    struct proctable_row *ancestor = proctable_find(now, getppid());
 
-    for (size_t i = 0; i < t->n; i++)
-        n += t->list[i].is_member;
-    return n;
-}
-
-int tree_count(const struct tree *tree, size_t *ret, struct err *e)
-{
-    _cleanup_(table_done) struct table t = {0};
-    _cleanup_closedir_ DIR *dir = NULL;
-    int proc_fd = -1, r;
-
-    r = open_proc(&proc_fd, &dir, e);
-    if (r == 0)
-        r = look(tree, proc_fd, dir, &t, e);
-    if (r == 0)
-        *ret = count_members(&t);
-    return r;
+    for (size_t i = 0; i < now->n; i++)
+        now->rows[i].is_barred = now->rows[i].stat.start < t->since;
+    for (int i = 0; ancestor && i < MAX_ANCESTORS; i++) {
+        ancestor->is_barred = true;
+        ancestor = proctable_find(now, ancestor->stat.parent);
+    }
 }
 
 /*
- * One look; stops those that were not stopped before. *ret_new: how many there were; *ret_running: how
- * many were told so before and have not come to it yet, each of which may be in the middle of a fork.
+ * The rows are older than the look at the leader: if that one is there now, its number was its own when they
+ * were read.
  */
-static int stop_new(const struct tree *tree, int proc_fd, DIR *dir, struct table *before,
-                    size_t *ret_new, size_t *ret_running, struct err *e)
+static void add_roots(const struct tree *t, struct proctable *now)
 {
-    _cleanup_(table_done) struct table now = {0};
-    struct table old;
-    size_t n = 0, n_running = 0;
-    int r;
+    bool has_leader = is_leader_there(t);
 
-    r = look(tree, proc_fd, dir, &now, e);
+    for (size_t i = 0; i < now->n; i++) {
+        struct proctable_row *row = &now->rows[i];
+        const struct process_stat *s = &row->stat;
+
+        if (!row->is_member && !row->is_barred)
+            row->is_member = (has_leader && (s->session == t->leader || s->pid == t->leader)) ||
+                             carries_mark(s->pid, t->mark);
+    }
+}
+
+static int look(struct tree *t, struct err *e)
+{
+    struct proctable now = {0};
+    int r = proctable_read(&now, TREE_MAX_MEMBERS * 2, e);
+
     if (r < 0)
         return r;
-    for (size_t i = 0; i < now.n; i++) {
-        struct entry *en = &now.list[i];
+    bar_strangers(t, &now);
+    proctable_keep_members(&now, &t->seen);
+    add_roots(t, &now);
+    proctable_add_descendants(&now);
+    proctable_done(&t->seen);
+    t->seen = now;
+    return 0;
+}
 
-        if (!en->is_member)
+int tree_count(struct tree *t, size_t *ret, struct err *e)
+{
+    int r = look(t, e);
+
+    if (r == 0)
+        *ret = proctable_count_members(&t->seen);
+    return r;
+}
+
+/* ---- signals ---- */
+
+static bool send(const struct proctable_row *row, int sig)
+{
+    return process_signal(row->stat.pid, row->stat.start, sig);
+}
+
+static size_t send_all(const struct tree *t, int sig)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->seen.n; i++)
+        n += t->seen.rows[i].is_member && send(&t->seen.rows[i], sig);
+    return n;
+}
+
+static void forget_signals(struct tree *t)
+{
+    for (size_t i = 0; i < t->seen.n; i++)
+        t->seen.rows[i].was_signaled = false;
+}
+
+/*
+ * One look; stops members that were not stopped before. *ret_new: how many there were; *ret_running: how
+ * many were told so before and have not come to it yet, each of which may be in the middle of a fork.
+ */
+static int stop_new(struct tree *t, size_t *ret_new, size_t *ret_running, struct err *e)
+{
+    size_t n = 0, n_running = 0;
+    int r = look(t, e);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < t->seen.n; i++) {
+        struct proctable_row *row = &t->seen.rows[i];
+
+        if (!row->is_member)
             continue;
-        en->is_handled = was_handled(before, en);
-        n_running += en->is_handled && en->state == 'R';
-        if (!en->is_handled && send(proc_fd, en, SIGSTOP)) {
-            en->is_handled = true;
+        n_running += row->was_signaled && row->stat.state == 'R';
+        if (!row->was_signaled && send(row, SIGSTOP)) {
+            row->was_signaled = true;
             n++;
         }
     }
-    old = *before;
-    *before = now;
-    now = old;
     *ret_new = n;
     *ret_running = n_running;
     return 0;
@@ -317,17 +237,16 @@ static bool is_ending(int sig)
  * What a member forks after the look at /proc, and before its signal, would get none and live through
  * the whole grace. A stopped one forks nothing.
  */
-static int look_to_signal(const struct tree *tree, int sig, int proc_fd, DIR *dir, struct table *t,
-                          struct err *e)
+static int look_to_signal(struct tree *t, int sig, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + SETTLE_MS;
     size_t n_new, n_running;
     int r;
 
     if (!is_ending(sig))
-        return look(tree, proc_fd, dir, t, e);
+        return look(t, e);
     for (int i = 0; i<MAX_SIGNAL_SWEEPS; i += n_new> 0) {
-        r = stop_new(tree, proc_fd, dir, t, &n_new, &n_running, e);
+        r = stop_new(t, &n_new, &n_running, e);
         if (r < 0)
             return r;
         if (n_new == 0 && (n_running == 0 || clock_mono_ms() >= deadline))
@@ -338,59 +257,42 @@ static int look_to_signal(const struct tree *tree, int sig, int proc_fd, DIR *di
     return 0;
 }
 
-static size_t send_all(int proc_fd, const struct table *t, int sig)
+int tree_signal(struct tree *t, int sig, size_t *ret, struct err *e)
 {
-    size_t n = 0;
+    int r;
 
-    for (size_t i = 0; i < t->n; i++)
-        n += t->list[i].is_member && send(proc_fd, &t->list[i], sig);
-    return n;
-}
-
-int tree_signal(const struct tree *tree, int sig, size_t *ret, struct err *e)
-{
-    _cleanup_(table_done) struct table t = {0};
-    _cleanup_closedir_ DIR *dir = NULL;
-    int proc_fd = -1, r;
-
-    r = open_proc(&proc_fd, &dir, e);
-    if (r < 0)
-        return r;
-    r = look_to_signal(tree, sig, proc_fd, dir, &t, e);
+    forget_signals(t);
+    r = look_to_signal(t, sig, e);
     if (r == 0)
-        *ret = send_all(proc_fd, &t, sig);
+        *ret = send_all(t, sig);
     /* Also when a look failed: what was stopped for it goes on. */
     if (sig != SIGSTOP && sig != SIGTSTP && sig != SIGKILL)
-        (void)send_all(proc_fd, &t, SIGCONT);
+        (void)send_all(t, SIGCONT);
     return r;
 }
 
-int tree_kill(const struct tree *tree, int wait_ms, size_t *ret_left, struct err *e)
+int tree_kill(struct tree *t, int wait_ms, size_t *ret_left, struct err *e)
 {
-    _cleanup_(table_done) struct table t = {0};
-    _cleanup_closedir_ DIR *dir = NULL;
     int64_t deadline = clock_mono_ms() + wait_ms;
     size_t n_new = 1, n_running;
-    int proc_fd = -1, r;
+    int r = 0;
 
-    r = open_proc(&proc_fd, &dir, e);
+    forget_signals(t);
     for (int i = 0; r == 0 && n_new > 0 && i < MAX_SWEEPS;
          i++) /* a fork that is late is met below */
-        r = stop_new(tree, proc_fd, dir, &t, &n_new, &n_running, e);
+        r = stop_new(t, &n_new, &n_running, e);
     if (r < 0)
         return r;
     for (;;) {
-        size_t n = count_members(&t);
+        size_t n = proctable_count_members(&t->seen);
 
-        for (size_t i = 0; i < t.n; i++)
-            if (t.list[i].is_member)
-                (void)send(proc_fd, &t.list[i], SIGKILL);
+        (void)send_all(t, SIGKILL);
         if (n == 0 || clock_mono_ms() >= deadline) {
             *ret_left = n;
             return 0;
         }
         (void)poll(NULL, 0, POLL_MS);
-        r = look(tree, proc_fd, dir, &t, e);
+        r = look(t, e);
         if (r < 0)
             return r;
     }

@@ -1,12 +1,17 @@
 #pragma once
 /*
- * tree: a command and everything it started, found without a cgroup. A process belongs to a command
- * when it carries the command's mark, or is in the session the command's first process leads, or is
- * a child of one that belongs. The mark is a value of RLIMIT_RTTIME that is far beyond any use of
- * that limit: children inherit it, neither setsid, a double fork nor an empty environment sheds it,
- * and /proc/PID/limits shows it for processes of any user.
+ * tree: a command and everything it started, found without a cgroup. A process is a member
  *
- * The functions read all of /proc: call them on a pool thread. Thread-safe.
+ *   by its mark: the command's first process gets a limit of its own value, which children inherit and
+ *   neither setsid, a double fork nor an empty environment sheds;
+ *   by its session: it is in the one that the first process leads, while that process is there;
+ *   by its parents: an unbroken chain of them leads to a member.
+ *
+ * The number of a first process that has been waited for means nothing: it may be another's by now. Never
+ * members are the agent, its ancestors, pid 1, and a process that is older than the command. A member stays
+ * one for as long as the struct tree lives, whatever becomes of its parents.
+ *
+ * The functions read all of /proc: call them on a pool thread. A struct tree is for one thread at a time.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,32 +19,53 @@
 #include <sys/types.h>
 
 #include "common/err.h"
+#include "common/proctable.h"
 
 #define TREE_MAX_MEMBERS 65536
 
+/*
+ * What carries the mark, in its hard limit: values far beyond any use of them. RLIMIT_RSS has no effect in
+ * Linux since 2.4.30 (getrlimit(2)); gVisor takes it and refuses the other, which real-time programs set.
+ */
+#define TREE_MARK_LIMITS \
+    { \
+        RLIMIT_RTTIME, RLIMIT_RSS \
+    }
+
 struct tree {
-    pid_t leader; /* also its session and process group; it may be gone */
+    pid_t leader;          /* the command's first process; also its session and process group */
+    int leader_fd;         /* a pidfd of it; -1: it had been waited for, or there are none here */
+    uint64_t leader_start; /* 0: it had been waited for */
+    uint64_t since;
     rlim_t mark;
+    struct proctable seen; /* the latest look */
 };
+#define TREE_NONE ((struct tree){.leader_fd = -1})
 
 /* instance: any number that tells this agent from others in the box; serial: of the command. */
 rlim_t tree_mark(uint32_t instance, uint32_t serial);
+/* Does the process carry a mark of this instance? */
+bool tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial);
 
-/* The mark that this process carries; 0: none that can be read. */
-rlim_t tree_read_mark(pid_t pid);
+/*
+ * Fixes who is meant, quickly; nothing of *t is read. leader: at least 2. is_waited_for: has the leader been?
+ * If not, it must not be before this returns. since: process_clock() before the leader was started.
+ */
+void tree_init(struct tree *t, pid_t leader, bool is_waited_for, uint64_t since, rlim_t mark);
+void tree_done(struct tree *t); /* leaves TREE_NONE */
 
-/* How many live members there are (zombies do not count). */
-int tree_count(const struct tree *t, size_t *ret, struct err *e);
+/* How many members are there (zombies do not count). */
+int tree_count(struct tree *t, size_t *ret, struct err *e);
 
 /*
  * Sends sig to each member, and SIGCONT, so that a stopped one sees it. For a signal that ends (TERM,
  * INT, QUIT, HUP) they are stopped before, so that none forks a process that does not get it. *ret: how
  * many got it.
  */
-int tree_signal(const struct tree *t, int sig, size_t *ret, struct err *e);
+int tree_signal(struct tree *t, int sig, size_t *ret, struct err *e);
 
 /*
  * Stops members until a whole look at /proc shows no new one, then kills all, then waits up to
  * wait_ms for them to go. *ret_left: how many are alive after that.
  */
-int tree_kill(const struct tree *t, int wait_ms, size_t *ret_left, struct err *e);
+int tree_kill(struct tree *t, int wait_ms, size_t *ret_left, struct err *e);

@@ -6,7 +6,6 @@
 #include "rpc/ready.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,8 +358,7 @@ static void ready_free(struct source *source)
         if (!t->proc)
             continue;
         proc_unsubscribe(t->proc, &t->sub);
-        if (!is_over(t))
-            (void)proc_signal(t->proc, SIGKILL, true, NULL);
+        proc_disown(t->proc); /* cancels it if it still runs, or as soon as it does */
         (void)registry_forget(s->agent->registry, proc_id(t->proc), NULL);
         proc_unref(t->proc);
     }
@@ -386,12 +384,14 @@ static int start_tool(struct ready *s, struct tool *t, struct err *e)
     }
     spec.timeout_ms = TOOL_DEADLINE_MS;
     spec.kill_grace_ms = 100;
+    spec.cancel_on_leave = true;
     spec.head_bytes = spec.tail_bytes = TOOL_OUTPUT_BYTES;
     spec.default_user = s->agent->default_user;
     spec.cwd = strdup("/");
     r = registry_start(s->agent->registry, &spec, &t->proc, &is_new, e);
     if (r < 0)
         return r;
+    proc_own(t->proc);
     t->sub = (struct proc_sub){.fn = on_change, .arg = s};
     return proc_subscribe(t->proc, &t->sub, e);
 }

@@ -12,6 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
+#include "common/process.h"
 #include "common/str.h"
 #include "system/hold.h"
 #include "system/holdsock.h"
@@ -152,24 +153,38 @@ static int ask(int fd, const struct hold_options *o, char *ret_id, struct err *e
     return 0;
 }
 
-static volatile sig_atomic_t command_pid; /* for the handler */
-
-static void pass_on(int sig)
+/*
+ * Until the command has ended. Signals are taken one by one, not by a handler: none can be passed on after the
+ * wait, when the number is free for another process.
+ */
+static int wait_and_pass_on(pid_t pid, const sigset_t *signals)
 {
-    if (command_pid > 0)
-        (void)kill(command_pid, sig);
+    int status;
+
+    for (;;) {
+        pid_t got = waitpid(pid, &status, WNOHANG);
+        int sig;
+
+        if (got == pid)
+            return WIFSIGNALED(status) ? EXIT_SIGNALED + WTERMSIG(status) : WEXITSTATUS(status);
+        if (got < 0 && errno != EINTR)
+            return EXIT_NO_HOLD;
+        sig = sigwaitinfo(signals, NULL);
+        if (sig > 0 && sig != SIGCHLD)
+            (void)process_signal_child(pid, sig);
+    }
 }
 
 /* The terminal sends its own signals to the command as well; the others are passed on. */
 static int run_command(char **command)
 {
     static const int passed[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, handle = {.sa_handler = pass_on};
     sigset_t mask, before;
     pid_t pid;
-    int status;
 
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would leave nothing to wait for */
     (void)sigemptyset(&mask);
+    (void)sigaddset(&mask, SIGCHLD);
     for (size_t i = 0; i < N_ELEMENTS(passed); i++)
         (void)sigaddset(&mask, passed[i]);
     (void)sigprocmask(SIG_BLOCK, &mask, &before);
@@ -180,19 +195,11 @@ static int run_command(char **command)
         (void)fprintf(stderr, "bellhopd hold: '%s': %m\n", command[0]);
         _exit(errno == ENOENT ? EXIT_NO_COMMAND : EXIT_NO_EXEC);
     }
-    command_pid = pid;
-    (void)sigaction(SIGINT, &ignore, NULL);
-    (void)sigaction(SIGQUIT, &ignore, NULL);
-    for (size_t i = 0; i < N_ELEMENTS(passed); i++)
-        (void)sigaction(passed[i], &handle, NULL);
-    (void)sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid < 0)
         return complain(EXIT_NO_HOLD, &(struct err){.message = "can't make a process"});
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return EXIT_NO_HOLD;
-    command_pid = 0;
-    return WIFSIGNALED(status) ? EXIT_SIGNALED + WTERMSIG(status) : WEXITSTATUS(status);
+    (void)signal(SIGINT, SIG_IGN);
+    (void)signal(SIGQUIT, SIG_IGN);
+    return wait_and_pass_on(pid, &mask);
 }
 
 int holdcmd_main(int argc, char **argv)

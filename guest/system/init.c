@@ -1,14 +1,12 @@
 #include "system/init.h"
 
-#include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/process.h"
+#include "common/str.h"
 
 #include "common/banned.h"
 
@@ -26,25 +24,13 @@ void init_signal_all(int sig)
 }
 
 /* A zombie is gone: its reaping is on its way. A machine's kernel threads are no one's. */
-static bool is_alive(const char *pid)
+static bool is_alive(const char *name)
 {
-    char path[64], stat[512];
-    _cleanup_close_ int fd = -1;
-    const char *end;
-    unsigned flags;
-    char state;
-    ssize_t n;
+    struct process_stat s;
+    uint64_t pid;
 
-    (void)snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? 0 : read(fd, stat, sizeof(stat) - 1);
-    if (n <= 0)
-        return false;
-    stat[n] = '\0';
-    end = strrchr(stat, ')');
-    /* state, parent, group, session, terminal, its group, flags */
-    return end && sscanf(end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
-           state != 'Z' && state != 'X' && !(flags & PF_KTHREAD);
+    return str_parse_u64(name, 2, INT32_MAX, &pid, NULL) == 0 && process_read((pid_t)pid, &s) &&
+           !process_has_ended(&s) && !(s.flags & PF_KTHREAD);
 }
 
 bool init_has_others(void)
@@ -53,8 +39,7 @@ bool init_has_others(void)
     struct dirent *entry;
 
     while (d && (entry = readdir(d)))
-        if (isdigit((unsigned char)entry->d_name[0]) && strcmp(entry->d_name, "1") != 0 &&
-            is_alive(entry->d_name))
+        if (is_alive(entry->d_name))
             return true;
     return false;
 }

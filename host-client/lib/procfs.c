@@ -1,19 +1,17 @@
 #include "lib/procfs.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/str.h"
+#include "common/process.h"
+#include "common/proctable.h"
 
 #include "common/banned.h"
 
@@ -22,43 +20,11 @@
 #define KILL_WAIT_MS 5000
 #define STOP_ROUNDS 50 /* a fork bomb that outruns this is killed as far as it was seen */
 
-struct stat_line {
-    char state;
-    pid_t parent;
-    uint64_t start;
-};
-
-/* The command's name may hold anything, but its ')' is the last one of the line. */
-static bool read_stat(pid_t pid, struct stat_line *ret)
-{
-    _cleanup_close_ int fd = -1;
-    unsigned long long start = 0;
-    char path[64];
-    char line[1024];
-    const char *p;
-    ssize_t n;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
-    if (n <= 0)
-        return false;
-    line[n] = '\0';
-    p = strrchr(line, ')');
-    if (!p || sscanf(p + 1,
-                     " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-                     "%*d %*d %llu",
-                     &ret->state, &ret->parent, &start) != 3)
-        return false;
-    ret->start = start;
-    return true;
-}
-
 uint64_t procfs_start_time(pid_t pid)
 {
-    struct stat_line s;
+    struct process_stat s;
 
-    return pid > 0 && read_stat(pid, &s) && s.state != 'Z' && s.state != 'X' ? s.start : 0;
+    return pid > 0 && process_read(pid, &s) && !process_has_ended(&s) ? s.start : 0;
 }
 
 bool procfs_is_alive(pid_t pid, uint64_t start)
@@ -69,7 +35,7 @@ bool procfs_is_alive(pid_t pid, uint64_t start)
 /* The descriptor pins the process: what is checked after it was opened stays true of it. */
 static int open_that(pid_t pid, uint64_t start)
 {
-    int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    int fd = pid > 0 ? process_open(pid) : -1;
 
     if (fd >= 0 && !procfs_is_alive(pid, start)) {
         fd_close(fd);
@@ -80,9 +46,7 @@ static int open_that(pid_t pid, uint64_t start)
 
 bool procfs_kill(pid_t pid, uint64_t start, int sig)
 {
-    _cleanup_close_ int fd = open_that(pid, start);
-
-    return fd >= 0 && syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) == 0;
+    return procfs_is_alive(pid, start) && process_signal(pid, start, sig);
 }
 
 bool procfs_wait_gone(pid_t pid, uint64_t start, int wait_ms)
@@ -94,18 +58,6 @@ bool procfs_wait_gone(pid_t pid, uint64_t start, int wait_ms)
 }
 
 /* ---- groups ---- */
-
-struct member {
-    pid_t pid;
-    pid_t parent;
-    uint64_t start;
-    bool is_in;
-};
-
-struct table {
-    struct member *rows;
-    size_t n;
-};
 
 static bool has_mark(pid_t pid, const char *mark)
 {
@@ -134,129 +86,86 @@ static bool has_mark(pid_t pid, const char *mark)
     return false;
 }
 
-static bool add_row(struct table *t, size_t *cap, const struct member *m)
+/*
+ * One look; sends sig to the members, if it is not 0. *seen: empty, or an earlier look, whose members still are;
+ * it becomes this look.
+ */
+static int look(const struct procfs_group *g, int sig, struct proctable *seen, size_t *ret_n,
+                struct err *e)
 {
-    if (t->n == *cap) {
-        size_t more = *cap ? *cap * 2 : 256;
-        struct member *rows =
-            more <= PROCFS_MAX_MEMBERS * 4 ? reallocarray(t->rows, more, sizeof(*rows)) : NULL;
+    _cleanup_(proctable_done) struct proctable now = {0};
+    struct proctable old = *seen;
+    int r = proctable_read(&now, PROCFS_MAX_PROCESSES, e);
 
-        if (!rows)
-            return false;
-        t->rows = rows;
-        *cap = more;
+    if (r < 0)
+        return r;
+    proctable_keep_members(&now, seen);
+    for (size_t i = 0; i < now.n; i++) {
+        const struct process_stat *s = &now.rows[i].stat;
+
+        if (!now.rows[i].is_member)
+            now.rows[i].is_member = (s->pid == g->root && s->start == g->root_start) ||
+                                    (g->mark && has_mark(s->pid, g->mark));
     }
-    t->rows[t->n++] = *m;
-    return true;
+    proctable_add_descendants(&now);
+    for (size_t i = 0; sig && i < now.n; i++)
+        if (now.rows[i].is_member)
+            (void)process_signal(now.rows[i].stat.pid, now.rows[i].stat.start, sig);
+    *ret_n = proctable_count_members(&now);
+    *seen = now;
+    now = old;
+    return 0;
 }
 
-static void read_all(const struct procfs_group *g, struct table *t)
+int procfs_count(const struct procfs_group *g, size_t *ret, struct err *e)
 {
-    _cleanup_closedir_ DIR *dir = opendir("/proc");
-    const struct dirent *d;
-    size_t cap = 0;
+    _cleanup_(proctable_done) struct proctable seen = {0};
 
-    while (dir && (d = readdir(dir))) {
-        struct stat_line s;
-        struct member m = {0};
-        uint64_t pid;
-
-        if (str_parse_u64(d->d_name, 1, INT32_MAX, &pid, NULL) < 0 || (pid_t)pid == getpid() ||
-            !read_stat((pid_t)pid, &s) || s.state == 'Z' || s.state == 'X')
-            continue;
-        m = (struct member){.pid = (pid_t)pid, .parent = s.parent, .start = s.start};
-        m.is_in =
-            (m.pid == g->root && m.start == g->root_start) || (g->mark && has_mark(m.pid, g->mark));
-        if (!add_row(t, &cap, &m))
-            return;
-    }
+    return look(g, 0, &seen, ret, e);
 }
 
-static const struct member *find_row(const struct table *t, pid_t pid)
+/* *ret_n: how many are left after the grace. */
+static int end_gently(const struct procfs_group *g, int grace_ms, struct proctable *seen,
+                      size_t *ret_n, struct err *e)
 {
-    for (size_t i = 0; i < t->n; i++)
-        if (t->rows[i].pid == pid)
-            return &t->rows[i];
-    return NULL;
-}
+    int64_t deadline = clock_mono_ms() + grace_ms;
+    int r = look(g, grace_ms > 0 ? SIGTERM : 0, seen, ret_n, e);
 
-/* Children of members are members, until that adds nothing. */
-static void close_over_children(struct table *t)
-{
-    bool is_grown = true;
-
-    while (is_grown) {
-        is_grown = false;
-        for (size_t i = 0; i < t->n; i++) {
-            const struct member *parent = t->rows[i].is_in ? NULL : find_row(t, t->rows[i].parent);
-
-            if (parent && parent->is_in) {
-                t->rows[i].is_in = true;
-                is_grown = true;
-            }
-        }
-    }
-}
-
-static size_t for_members(const struct procfs_group *g, int sig, struct member **ret)
-{
-    struct table t = {0};
-    size_t n = 0;
-
-    read_all(g, &t);
-    close_over_children(&t);
-    for (size_t i = 0; i < t.n; i++) {
-        if (!t.rows[i].is_in)
-            continue;
-        if (sig)
-            (void)procfs_kill(t.rows[i].pid, t.rows[i].start, sig);
-        t.rows[n++] = t.rows[i];
-    }
-    if (ret)
-        *ret = t.rows;
-    else
-        free(t.rows);
-    return n;
-}
-
-size_t procfs_count(const struct procfs_group *g)
-{
-    return for_members(g, 0, NULL);
-}
-
-static size_t wait_empty(const struct procfs_group *g, int wait_ms)
-{
-    int64_t deadline = clock_mono_ms() + wait_ms;
-    size_t n;
-
-    while ((n = procfs_count(g)) > 0 && clock_until_ms(deadline) > 0)
+    while (r == 0 && *ret_n > 0 && clock_until_ms(deadline) > 0) {
         (void)poll(NULL, 0, POLL_MS);
-    return n;
+        r = look(g, 0, seen, ret_n, e);
+    }
+    return r;
+}
+
+static int kill_members(const struct proctable *seen, struct err *e)
+{
+    for (size_t i = 0; i < seen->n; i++)
+        if (seen->rows[i].is_member)
+            (void)process_signal(seen->rows[i].stat.pid, seen->rows[i].stat.start, SIGKILL);
+    for (size_t i = 0; i < seen->n; i++) {
+        const struct process_stat *s = &seen->rows[i].stat;
+
+        if (seen->rows[i].is_member && !procfs_wait_gone(s->pid, s->start, KILL_WAIT_MS))
+            return err_set(e, ERR_DEADLINE, "the process %d is still there after SIGKILL", s->pid);
+    }
+    return 0;
 }
 
 int procfs_end(const struct procfs_group *g, int grace_ms, struct err *e)
 {
-    _cleanup_free_ struct member *members = NULL;
-    size_t n;
-    size_t before = 0;
+    _cleanup_(proctable_done) struct proctable seen = {0};
+    size_t n, before = 0;
+    int r = end_gently(g, grace_ms, &seen, &n, e);
 
-    if (for_members(g, grace_ms > 0 ? SIGTERM : 0, NULL) == 0 ||
-        (grace_ms > 0 && wait_empty(g, grace_ms) == 0))
-        return 0;
-    /* Stopped first: what is killed one by one could fork a new member meanwhile, and a parent
-     * that goes takes the ancestry of its children along. */
-    for (int i = 0; i < STOP_ROUNDS; i++) {
-        free(TAKE(members));
-        n = for_members(g, SIGSTOP, &members);
-        if (n == before)
-            break;
+    if (r < 0 || n == 0)
+        return r;
+    /* Stopped first: what is killed one by one could fork a new member meanwhile. */
+    for (int i = 0; i < STOP_ROUNDS && n != before; i++) {
         before = n;
+        r = look(g, SIGSTOP, &seen, &n, e);
+        if (r < 0)
+            return r;
     }
-    for (size_t i = 0; i < before; i++)
-        (void)procfs_kill(members[i].pid, members[i].start, SIGKILL);
-    for (size_t i = 0; i < before; i++)
-        if (!procfs_wait_gone(members[i].pid, members[i].start, KILL_WAIT_MS))
-            return err_set(e, ERR_DEADLINE, "the process %d is still there after SIGKILL",
-                           (int)members[i].pid);
-    return 0;
+    return kill_members(&seen, e);
 }

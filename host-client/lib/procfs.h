@@ -9,7 +9,7 @@
 
 #include "common/err.h"
 
-#define PROCFS_MAX_MEMBERS 16384
+#define PROCFS_MAX_PROCESSES 65536 /* on the machine; with more a group is not looked for */
 
 /* Field 22 of /proc/PID/stat; 0 when there is no such process, or it is a zombie. */
 uint64_t procfs_start_time(pid_t pid);
@@ -28,7 +28,7 @@ struct procfs_group {
 };
 
 /* How many live members there are. */
-size_t procfs_count(const struct procfs_group *g);
+int procfs_count(const struct procfs_group *g, size_t *ret, struct err *e);
 /* TERM, then after grace_ms stop all until no new one shows up, and KILL. ERR_DEADLINE when some
  * are still there after that. */
 int procfs_end(const struct procfs_group *g, int grace_ms, struct err *e);

@@ -3,6 +3,9 @@
 #
 #   load ../lib/runsc
 #   dir=$(runsc_dir) || skip "runsc can't be had"       a directory with runsc in it, for PATH
+#   start_in_runsc                    an agent in a gVisor box of the image, on the host's socket
+#                                     $RUNSC_BOX/in/s, with the token $RUNSC_TOKEN; after agent.bash
+#   stop_in_runsc                     for teardown: ends the box, if there is one
 
 runsc_dir()
 {
@@ -32,4 +35,46 @@ runsc_dir()
         ) 9>"$top/build/cache/runsc.lock" >&2 || return 1
     fi
     echo "$dir/usr/bin"
+}
+
+in_runsc()
+{
+    "$(runsc_dir)/runsc" --root "$RUNSC_BOX/state" --platform=systrap --ignore-cgroups --network=none \
+        --host-uds=create "$@"
+}
+
+start_in_runsc()
+{
+    local image
+
+    [ "$(id -u)" = 0 ] || skip "runsc needs root"
+    runsc_dir >/dev/null || skip "runsc can't be had from the backports here"
+    image=$(readlink -f "$BATS_TEST_DIRNAME/../../build/image/tests/rootfs") || skip "there is no image"
+    RUNSC_BOX=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-runsc-XXXXXX")
+    RUNSC_TOKEN=secret-token-of-the-box
+    mkdir "$RUNSC_BOX/in" "$RUNSC_BOX/state"
+    cp "$BELLHOPD" "$RUNSC_BOX/in/bellhopd"
+    (umask 077 && echo "$RUNSC_TOKEN" >"$RUNSC_BOX/in/token")
+    jq -n --arg root "$image" --arg in "$RUNSC_BOX/in" '{ociVersion: "1.0.0", root: {path: $root, readonly: true},
+        process: {cwd: "/", env: ["PATH=/usr/bin:/bin"], user: {uid: 0, gid: 0},
+            args: ["/mnt/bellhopd", "--unix", "/mnt/s", "--token-file", "/mnt/token"]},
+        mounts: [{destination: "/proc", type: "proc", source: "proc"}, {destination: "/tmp", type: "tmpfs", source: "tmpfs"},
+            {destination: "/mnt", type: "bind", source: $in, options: ["rbind", "rw"]}],
+        linux: {namespaces: [{type: "pid"}, {type: "mount"}, {type: "ipc"}, {type: "uts"}, {type: "network"}]}}' >"$RUNSC_BOX/config.json"
+    in_runsc run --bundle "$RUNSC_BOX" "$(basename "$RUNSC_BOX")" >"$RUNSC_BOX/log" 2>&1 </dev/null 3>&- 4>&- &
+    RUNSC_PID=$!
+    wait_until 20 curl -sf --unix-socket "$RUNSC_BOX/in/s" http://box/v1/health || {
+        cat "$RUNSC_BOX/log" >&2
+        return 1
+    }
+}
+
+stop_in_runsc()
+{
+    [ -n "${RUNSC_BOX:-}" ] || return 0
+    in_runsc kill "$(basename "$RUNSC_BOX")" KILL || kill "$RUNSC_PID"
+    wait "$RUNSC_PID" || true
+    in_runsc delete -force "$(basename "$RUNSC_BOX")" 2>/dev/null || true
+    rm -rf --one-file-system "$RUNSC_BOX"
+    RUNSC_BOX=
 }

@@ -1,17 +1,25 @@
 #include "test.h"
 
-#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/process.h"
 #include "proc/tree.h"
 
-/* A process with this mark, in a session of its own, that made `n` more which left that session. */
-static pid_t start_tree(rlim_t mark, int n)
+static void set_mark(rlim_t mark)
 {
     struct rlimit lim = {mark, mark};
+
+    T_INT(setrlimit(RLIMIT_RTTIME, &lim), 0);
+}
+
+/* A process with this mark (0: none), in a session of its own, that made `n` more which left that session. */
+static pid_t start_tree(rlim_t mark, int n)
+{
     int ready[2];
     char byte;
     pid_t pid;
@@ -20,7 +28,8 @@ static pid_t start_tree(rlim_t mark, int n)
     pid = fork();
     if (pid == 0) {
         (void)setsid();
-        (void)setrlimit(RLIMIT_RTTIME, &lim);
+        if (mark)
+            set_mark(mark);
         for (int i = 0; i < n; i++) {
             if (fork() != 0)
                 continue;
@@ -39,44 +48,223 @@ static pid_t start_tree(rlim_t mark, int n)
     return pid;
 }
 
-TEST(tree_counts_and_kills_its_own_and_nobody_else)
+/* Ends it with all of its members, of whom none must be left. */
+static void end_tree(struct tree *t)
 {
-    struct tree a = {.mark = tree_mark(4711, 1)}, b = {.mark = tree_mark(4711, 2)};
-    size_t n = 0;
+    size_t left = 1;
 
-    a.leader = start_tree(a.mark, 3);
-    b.leader = start_tree(b.mark, 1);
-    T_INT(tree_count(&a, &n, NULL), 0);
-    T_INT(n, 4);
-    T_INT(tree_kill(&a, 60000, &n, NULL), 0);
-    T_INT(n, 0);
-    T_INT(tree_count(&b, &n, NULL), 0);
-    T_INT(n, 2);
-    T_INT(tree_kill(&b, 60000, &n, NULL), 0);
-    T_INT(waitpid(a.leader, NULL, 0), a.leader);
-    T_INT(waitpid(b.leader, NULL, 0), b.leader);
+    T_INT(tree_kill(t, 60000, &left, NULL), 0);
+    T_INT(left, 0);
+    T_INT(waitpid(t->leader, NULL, 0), t->leader);
+    tree_done(t);
 }
 
-TEST(tree_with_a_used_again_session_number_is_not_taken_for_another)
+TEST(tree_counts_and_kills_its_own_and_nobody_else)
 {
-    struct tree a = {.mark = tree_mark(4711, 1)}, b = {.mark = tree_mark(4711, 2)};
+    rlim_t mark_a = tree_mark(4711, 1), mark_b = tree_mark(4711, 2);
+    uint64_t since = process_clock();
+    struct tree a, b;
     size_t n = 0;
 
-    b.leader = start_tree(b.mark, 0);
-    a.leader = b.leader; /* a's is long gone, and its number is b's now */
+    tree_init(&a, start_tree(mark_a, 3), false, since, mark_a);
+    tree_init(&b, start_tree(mark_b, 1), false, since, mark_b);
     T_INT(tree_count(&a, &n, NULL), 0);
+    T_INT(n, 4);
+    end_tree(&a);
+    T_INT(tree_count(&b, &n, NULL), 0);
+    T_INT(n, 2);
+    end_tree(&b);
+}
+
+TEST(tree_members_are_found_by_either_mark_after_the_leader)
+{
+    const int limits[] = TREE_MARK_LIMITS;
+
+    for (size_t i = 0; i < N_ELEMENTS(limits); i++) {
+        rlim_t mark = tree_mark(4712, (uint32_t)i);
+        uint64_t since = process_clock();
+        pid_t leader = start_tree(0, 2);
+        struct rlimit lim = {mark, mark};
+        uint32_t serial = 99;
+        struct tree t;
+        size_t n = 0;
+
+        /* Before the fork it would be the parent's, too. */
+        tree_init(&t, leader, false, since, mark);
+        T_INT(tree_count(&t, &n, NULL), 0);
+        T_INT(n, 3);
+        for (size_t k = 0; k < t.seen.n; k++)
+            if (t.seen.rows[k].is_member)
+                T_INT(prlimit(t.seen.rows[k].stat.pid, limits[i], &lim, NULL), 0);
+        T_OK(tree_find_serial(leader, 4712, &serial));
+        T_INT(serial, i);
+        T_OK(!tree_find_serial(leader, 4713, &serial));
+        tree_done(&t);
+
+        T_INT(kill(leader, SIGKILL), 0);
+        T_INT(waitpid(leader, NULL, 0), leader);
+        tree_init(&t, leader, true, since, mark);
+        T_INT(tree_count(&t, &n, NULL), 0);
+        T_INT(n, 2);
+        T_INT(tree_kill(&t, 60000, &n, NULL), 0);
+        T_INT(n, 0);
+        tree_done(&t);
+    }
+}
+
+TEST(tree_of_a_leader_that_was_waited_for_has_no_members_without_the_mark)
+{
+    uint64_t since = process_clock();
+    pid_t other = start_tree(0, 1); /* it has the number, the session and the group of who is gone */
+    struct tree t;
+    size_t n = 99;
+
+    tree_init(&t, other, true, since, tree_mark(4711, 1));
+    T_INT(tree_count(&t, &n, NULL), 0);
     T_INT(n, 0);
-    T_INT(tree_kill(&b, 60000, &n, NULL), 0);
-    T_INT(waitpid(b.leader, NULL, 0), b.leader);
+    T_INT(tree_kill(&t, 0, &n, NULL), 0);
+    T_INT(tree_signal(&t, SIGKILL, &n, NULL), 0);
+    T_INT(n, 0);
+    tree_done(&t);
+    tree_init(&t, other, false, since, tree_mark(4711, 2));
+    T_INT(tree_count(&t, &n, NULL), 0);
+    T_INT(n, 2);
+    end_tree(&t);
+}
+
+TEST(tree_whose_leader_is_waited_for_later_loses_the_session_and_keeps_its_members)
+{
+    uint64_t since = process_clock();
+    struct tree fresh, t;
+    pid_t leader = start_tree(0, 2);
+    size_t n = 0;
+
+    tree_init(&fresh, leader, false, since, tree_mark(4711, 1));
+    tree_init(&t, leader, false, since, tree_mark(4711, 1));
+    T_INT(tree_count(&t, &n, NULL), 0);
+    T_INT(n, 3);
+    T_INT(kill(leader, SIGKILL), 0);
+    T_INT(waitpid(leader, NULL, 0), leader);
+    T_INT(tree_count(&fresh, &n, NULL), 0); /* nobody has looked while they could be known */
+    T_INT(n, 0);
+    tree_done(&fresh);
+    T_INT(tree_count(&t, &n, NULL), 0);
+    T_INT(n, 2);
+    T_INT(tree_kill(&t, 60000, &n, NULL), 0);
+    T_INT(n, 0);
+    tree_done(&t);
+}
+
+/* In a process of its own: it gets the mark, and looks for the members of one that it starts. */
+static int count_below(rlim_t mark, bool is_older)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        uint64_t since = is_older ? process_clock() + 1000 : process_clock();
+        pid_t agent;
+
+        set_mark(mark);
+        agent = fork();
+        if (agent == 0) {
+            size_t n = 99;
+            struct tree t;
+
+            tree_init(&t, start_tree(0, 1), false, since, mark);
+            T_INT(tree_count(&t, &n, NULL), 0);
+            for (size_t i = 0; i < t.seen.n; i++)
+                T_OK(!t.seen.rows[i].is_member || t.seen.rows[i].stat.pid != getppid());
+            t.since = 0;
+            end_tree(&t);
+            _exit((int)n);
+        }
+        T_INT(waitpid(agent, &status, 0), agent);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+    }
+    T_INT(waitpid(pid, &status, 0), pid);
+    T_OK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+TEST(tree_never_has_the_caller_or_its_ancestors_nor_who_is_older_than_the_command)
+{
+    T_INT(count_below(tree_mark(4711, 1), false), 2);
+    T_INT(count_below(tree_mark(4711, 1), true), 0);
+}
+
+TEST(tree_refuses_a_leader_that_can_be_no_command)
+{
+    static const pid_t leaders[] = {1, 0, -1};
+
+    for (size_t i = 0; i < N_ELEMENTS(leaders); i++) {
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0) {
+            struct tree t;
+
+            (void)close(2); /* the assertion's words */
+            tree_init(&t, leaders[i], false, 0, tree_mark(4711, 1));
+            _exit(0);
+        }
+        T_INT(waitpid(pid, &status, 0), pid);
+        T_OK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
+}
+
+static void *sleep_on(void *arg)
+{
+    char byte = 'x';
+
+    (void)!write(*(int *)arg, &byte, 1);
+    for (;;)
+        (void)pause();
+    return NULL;
+}
+
+TEST(tree_kills_a_process_whose_first_thread_has_ended)
+{
+    uint64_t since = process_clock();
+    struct process_stat s = {0};
+    int ready[2];
+    char byte;
+    size_t n = 0;
+    struct tree t;
+    pid_t pid;
+
+    T_INT(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+
+        (void)setsid();
+        if (pthread_create(&thread, NULL, sleep_on, &ready[1]) != 0)
+            _exit(1);
+        pthread_exit(NULL);
+    }
+    T_INT(read(ready[0], &byte, 1), 1);
+    do
+        T_OK(process_read(pid, &s));
+    while (s.state != 'Z');
+    T_OK(!process_has_ended(&s));
+    tree_init(&t, pid, false, since, tree_mark(4711, 1));
+    T_INT(tree_count(&t, &n, NULL), 0);
+    T_INT(n, 1);
+    end_tree(&t);
+    (void)close(ready[0]);
+    (void)close(ready[1]);
 }
 
 TEST(tree_signal_reaches_every_member_also_stopped_ones)
 {
-    struct tree a = {.mark = tree_mark(4711, 3)};
+    rlim_t mark = tree_mark(4711, 3);
     int64_t deadline = clock_mono_ms() + 60000;
+    uint64_t since = process_clock();
+    struct tree a;
     size_t n = 0;
 
-    a.leader = start_tree(a.mark, 2);
+    tree_init(&a, start_tree(mark, 2), false, since, mark);
     T_INT(tree_signal(&a, SIGSTOP, &n, NULL), 0);
     T_INT(n, 3);
     T_INT(tree_signal(&a, SIGTERM, &n, NULL), 0);
@@ -86,12 +274,12 @@ TEST(tree_signal_reaches_every_member_also_stopped_ones)
     while (n > 0 && clock_mono_ms() < deadline);
     T_INT(n, 0);
     T_INT(waitpid(a.leader, NULL, 0), a.leader);
+    tree_done(&a);
 }
 
 /* It forks as fast as it can, up to a bound, and none of its children ends by itself. */
 static pid_t start_forking(rlim_t mark)
 {
-    struct rlimit lim = {mark, mark};
     int ready[2];
     char byte;
     pid_t pid;
@@ -100,7 +288,7 @@ static pid_t start_forking(rlim_t mark)
     pid = fork();
     if (pid == 0) {
         (void)setsid();
-        (void)setrlimit(RLIMIT_RTTIME, &lim);
+        set_mark(mark);
         for (int i = 0; i < 3000; i++) {
             if (fork() == 0)
                 for (;;)
@@ -119,11 +307,13 @@ static pid_t start_forking(rlim_t mark)
 
 TEST(tree_signal_that_ends_misses_nothing_that_is_forked_meanwhile)
 {
-    struct tree a = {.mark = tree_mark(4711, 4)};
+    rlim_t mark = tree_mark(4711, 4);
     int64_t deadline = clock_mono_ms() + 90000;
+    uint64_t since = process_clock();
+    struct tree a;
     size_t n = 0;
 
-    a.leader = start_forking(a.mark);
+    tree_init(&a, start_forking(mark), false, since, mark);
     T_INT(tree_signal(&a, SIGTERM, &n, NULL), 0);
     T_OK(n > 0);
     do
@@ -133,4 +323,5 @@ TEST(tree_signal_that_ends_misses_nothing_that_is_forked_meanwhile)
         (void)tree_kill(&a, 5000, &(size_t){0}, NULL);
     T_INT(n, 0);
     T_INT(waitpid(a.leader, NULL, 0), a.leader);
+    tree_done(&a);
 }

@@ -155,7 +155,7 @@ struct sending {
     struct proc *proc;    /* a reference */
     struct proc_sub sub;
     bool is_subscribed, is_sent, is_over;
-    uint32_t pid;
+    uint32_t pid; /* 0: it was being started, and so found by its tag */
     int sig;
     bool is_tree;
     int64_t until_ms;
@@ -199,7 +199,10 @@ static int sending_step(struct sending *s, struct err *e)
     if (info.state == PROC_STARTING)
         return SOURCE_WAIT;
     if (info.state != PROC_RUNNING && !s->is_sent)
-        return process_not_found(&(struct selector){.has_pid = true, .pid = s->pid}, e);
+        return process_not_found(&(struct selector){.has_pid = s->pid != 0,
+                                                    .pid = s->pid,
+                                                    .tag = proc_spec(s->proc)->tag},
+                                 e);
     if (!s->is_sent)
         r = send_signal(s, e);
     if (r < 0)

@@ -240,14 +240,20 @@ struct wanted {
     bool has_ended;
 };
 
+/* A command that is being started has no pid, and so not the 0 of a client. */
+static bool is_selected(struct proc *p, const struct selector *s)
+{
+    if (!s->has_pid)
+        return str_eq(proc_spec(p)->tag, s->tag);
+    return s->pid && (uint32_t)proc_pid(p) == s->pid;
+}
+
 static bool is_wanted(struct proc *p, const void *arg)
 {
     const struct wanted *w = arg;
-    const struct proc_spec *spec = proc_spec(p);
     struct proc_info info;
 
-    if (!spec->note || (w->selector->has_pid ? (uint32_t)proc_pid(p) != w->selector->pid
-                                             : !str_eq(spec->tag, w->selector->tag)))
+    if (!proc_spec(p)->note || !is_selected(p, w->selector))
         return false;
     proc_get_info(p, &info);
     if (w->has_ended)

@@ -15,6 +15,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/process.h"
 #include "common/str.h"
 
 #include "common/banned.h"
@@ -24,7 +25,6 @@
 #define CGROUP2_MAGIC 0x63677270
 #define MAX_HIERARCHIES 24
 #define PATH_BYTES 512
-#define PROCS_MAX_BYTES ((size_t)4 << 20)
 #define REMOVE_POLL_MS 10
 #define KEEP_V1_UNLIMITED 0x7000000000000000ull /* v1 says "no limit" as a huge number */
 
@@ -156,19 +156,11 @@ static void write_text(const char *hierarchy, const char *name, const char *file
  * list. */
 static void kill_listed(const char *hierarchy, const char *name)
 {
-    _cleanup_free_ char *text = NULL;
     char path[PATH_BYTES];
-    char *save = NULL;
+    size_t n;
 
     (void)snprintf(path, sizeof(path), "%s%s/cgroup.procs", hierarchy, name);
-    if (io_read_file(AT_FDCWD, path, PROCS_MAX_BYTES, &text, NULL, NULL) < 0)
-        return;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        uint64_t pid;
-
-        if (str_parse_u64(line, 2, INT32_MAX, &pid, NULL) == 0)
-            (void)kill((pid_t)pid, SIGKILL);
-    }
+    (void)process_kill_listed(path, &n, NULL);
 }
 
 /* A group that the box made below its own (v2, delegated): deepest first, a few levels. */

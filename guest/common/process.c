@@ -1,0 +1,234 @@
+#include "common/process.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define STAT_BYTES 1024
+#define LISTED_MAX_BYTES ((size_t)4 << 20) /* of cgroup.procs: half a million processes */
+#define BATCH 64                           /* descriptors that are open at a time */
+
+/*
+ * "PID (any (name)) STATE PPID PGRP SESSION TTY TPGID FLAGS ... THREADS(20th) ITREALVALUE STARTTIME":
+ * the name may hold anything, but its ')' is the last one of the line.
+ */
+bool process_read(pid_t pid, struct process_stat *ret)
+{
+    _cleanup_close_ int fd = -1;
+    struct process_stat s = {.pid = pid};
+    char path[64], text[STAT_BYTES];
+    const char *end;
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    end = strrchr(text, ')');
+    if (!end || sscanf(end + 1,
+                       " %c %d %*d %d %*d %*d %" SCNu64 " %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d"
+                       " %*d %" SCNu64,
+                       &s.state, &s.parent, &s.session, &s.flags, &s.n_threads, &s.start) != 6)
+        return false;
+    *ret = s;
+    return true;
+}
+
+bool process_has_ended(const struct process_stat *s)
+{
+    return s->state == 'X' || (s->state == 'Z' && s->n_threads <= 1);
+}
+
+uint64_t process_clock(void)
+{
+    struct timespec now;
+    long hz = sysconf(_SC_CLK_TCK);
+
+    if (hz <= 0 || clock_gettime(CLOCK_BOOTTIME, &now) < 0)
+        return 0;
+    return (uint64_t)now.tv_sec * (uint64_t)hz +
+           (uint64_t)now.tv_nsec / (1000000000u / (uint64_t)hz);
+}
+
+int process_open(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static int send_to(int pidfd, int sig)
+{
+    return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0) < 0 ? -errno : 0;
+}
+
+bool process_is_there(int pidfd)
+{
+    int r = send_to(pidfd, 0);
+
+    return r == 0 || r == -EPERM;
+}
+
+/* The descriptor pins the process: what the pid is found to be after it was opened is true of it. */
+bool process_signal(pid_t pid, uint64_t start, int sig)
+{
+    _cleanup_close_ int fd = -1;
+    struct process_stat now;
+
+    if (pid <= 1)
+        return false;
+    fd = process_open(pid);
+    if (fd < 0 && errno != ENOSYS)
+        return false;
+    if (!process_read(pid, &now) || now.start != start)
+        return false;
+    return (fd < 0 ? kill(pid, sig) : send_to(fd, sig)) == 0;
+}
+
+/* ---- children ---- */
+
+static bool is_unreaped_child(pid_t pid)
+{
+    siginfo_t si;
+
+    return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+int process_signal_child(pid_t child, int sig)
+{
+    _cleanup_close_ int fd = -1;
+
+    assert(child > 1);
+    fd = process_open(child);
+    if (!is_unreaped_child(child))
+        return -ESRCH;
+    if (fd >= 0)
+        return send_to(fd, sig);
+    return kill(child, sig) < 0 ? -errno : 0;
+}
+
+/* A child that is not waited for keeps its number, and so the number of its group. */
+int process_signal_child_group(pid_t child, int sig)
+{
+    assert(child > 1);
+    if (!is_unreaped_child(child))
+        return -ESRCH;
+    return kill(-child, sig) < 0 ? -errno : 0;
+}
+
+/* ---- the processes of a cgroup ---- */
+
+struct pids {
+    pid_t *list;
+    size_t n;
+};
+
+static void pids_done(struct pids *p)
+{
+    free(p->list);
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+    const pid_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Sorted. A process of another pid namespace is listed as 0: it can be counted and not signalled. */
+static int read_listed(const char *path, struct pids *ret, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    char *rest, *line;
+    size_t len, n = 0;
+    pid_t *list;
+    int r = io_read_file(AT_FDCWD, path, LISTED_MAX_BYTES, &text, &len, e);
+
+    if (r < 0)
+        return r;
+    list = calloc(len / 2 + 1, sizeof(*list)); /* a digit and a line feed each, at least */
+    if (!list)
+        return err_oom(e);
+    rest = text;
+    while ((line = strsep(&rest, "\n"))) {
+        uint64_t pid;
+
+        if (str_parse_u64(line, 0, INT_MAX, &pid, NULL) == 0)
+            list[n++] = (pid_t)pid;
+    }
+    qsort(list, n, sizeof(*list), compare_pids);
+    free(ret->list);
+    *ret = (struct pids){.list = list, .n = n};
+    return 0;
+}
+
+/* A number may be used again between the list and the signal, so it is listed once more with the process held. */
+static int kill_batch(const char *path, const pid_t *pids, size_t n, struct err *e)
+{
+    _cleanup_(pids_done) struct pids now = {0};
+    int fds[BATCH], r;
+
+    assert(n <= BATCH);
+    for (size_t i = 0; i < n; i++) {
+        fds[i] = process_open(pids[i]);
+        if (fds[i] < 0)
+            fds[i] = -errno;
+    }
+    r = read_listed(path, &now, e);
+    for (size_t i = 0; i < n; i++) {
+        bool is_listed = now.n && bsearch(&pids[i], now.list, now.n, sizeof(pid_t), compare_pids);
+
+        if (is_listed && fds[i] >= 0)
+            (void)send_to(fds[i], SIGKILL);
+        else if (is_listed && fds[i] == -ENOSYS)
+            (void)kill(pids[i], SIGKILL);
+        fd_close(fds[i]);
+    }
+    return r;
+}
+
+int process_kill_listed(const char *procs_path, size_t *ret_listed, struct err *e)
+{
+    _cleanup_(pids_done) struct pids listed = {0};
+    pid_t batch[BATCH], self = getpid();
+    size_t n = 0;
+    int r = read_listed(procs_path, &listed, e);
+
+    for (size_t i = 0; r == 0 && i < listed.n; i++) {
+        if (listed.list[i] > 1 && listed.list[i] != self)
+            batch[n++] = listed.list[i];
+        if (n == BATCH || (n > 0 && i + 1 == listed.n)) {
+            r = kill_batch(procs_path, batch, n, e);
+            n = 0;
+        }
+    }
+    if (r == 0)
+        *ret_listed = listed.n;
+    return r;
+}
+
+int process_count_listed(const char *procs_path, size_t *ret, struct err *e)
+{
+    _cleanup_(pids_done) struct pids listed = {0};
+    int r = read_listed(procs_path, &listed, e);
+
+    if (r == 0)
+        *ret = listed.n;
+    return r;
+}

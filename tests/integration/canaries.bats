@@ -1,0 +1,84 @@
+#!/usr/bin/env bats
+# The agent signals nothing that its commands did not start: with programs that are not there, clients that leave in
+# every way, and process numbers that are used again. Each in a pid namespace of its own, with unrelated processes.
+
+load ../lib/agent
+load ../lib/runsc
+
+teardown() { stop_in_runsc; }
+
+canaries()
+{
+    unshare -m -p -f --mount-proc true 2>/dev/null || skip "no pid namespaces here"
+    timeout 300 unshare -m -p -f --mount-proc --kill-child \
+        python3 "$BATS_TEST_DIRNAME/../lib/canaries.py" "$BELLHOPD" "$1" 3>&- 4>&-
+}
+
+@test "canaries live while clients ask for Ready and leave" {
+    canaries ready
+}
+
+@test "canaries live while clients ask for Run and Start of what is not there, and leave" {
+    canaries run_and_start
+}
+
+@test "canaries live while trees are signalled of commands whose program is not there" {
+    canaries signal_tree
+}
+
+@test "canaries live while E2B's SendSignal goes to commands whose program is not there" {
+    canaries e2b_signal
+}
+
+@test "canaries that have a command's number live through its time-out" {
+    canaries number_timeout
+}
+
+@test "canaries that have a command's number live when its client leaves" {
+    canaries number_leave
+}
+
+@test "canaries that have a command's number live when its end ends the others" {
+    canaries number_kill_on_exit
+}
+
+@test "canaries that have a command's number live when its tree is signalled after its end" {
+    canaries number_signal
+}
+
+@test "canaries that have a command's number live when E2B signals its descendants" {
+    canaries number_e2b
+}
+
+@test "canaries that have a command's number live when the agent stops" {
+    canaries number_stop
+}
+
+@test "canaries that have a command's number are not told of as what the command left" {
+    canaries number_told
+}
+
+# gVisor has no pidfds, and refuses one of the two limits that mark what belongs to a command.
+box_rpc()
+{
+    curl -sS --max-time 120 --unix-socket "$RUNSC_BOX/in/s" -H "Authorization: Bearer $RUNSC_TOKEN" \
+        -H 'Content-Type: application/json' --data-binary "$2" "http://box/bellhop.v1.$1"
+}
+n_in_box() { box_rpc Exec/Run "{\"shell\":\"cat /proc/[0-9]*/cmdline | tr '\\\\0' ' ' | grep -o 'sleep $1' | wc -l\"}" | jq -r .stdout.text; }
+has_in_box() { [ "$(n_in_box "$1")" = "$2" ]; }
+
+@test "a command's tree is ended in runsc, also after its first process, and nothing else" {
+    local leaver='setsid sleep 1234 & (setsid sh -c "trap : TERM; while :; do sleep 1234; done" &); sleep 0.1'
+
+    start_in_runsc
+    box_rpc Exec/Start '{"argv":["sleep","4321"],"id":"canary"}' >"$RUNSC_BOX/canary" &
+    box_rpc Exec/Run "$(jq -n --arg s "$leaver" '{shell: $s, id: "after"}')" | jq -e '.exit.reason == "exited"'
+    wait_until 10 has_in_box 1234 2
+    box_rpc Exec/Signal '{"id":"after","signal":"KILL","tree":true}'
+    wait_until 10 has_in_box 1234 0
+    box_rpc Exec/Run "$(jq -n --arg s "$leaver; sleep 1234" '{shell: $s, timeout_ms: 1500, kill_grace_ms: 300}')" |
+        jq -e '.exit.reason == "timeout" and .exit.tree != "left"'
+    wait_until 10 has_in_box 1234 0
+    has_in_box 4321 1
+    box_rpc Exec/Get '{"id":"canary"}' | jq -e '.state == "running"'
+}
