@@ -64,14 +64,20 @@ box_rpc()
     curl -sS --max-time 120 --unix-socket "$RUNSC_BOX/in/s" -H "Authorization: Bearer $RUNSC_TOKEN" \
         -H 'Content-Type: application/json' --data-binary "$2" "http://box/bellhop.v1.$1"
 }
-n_in_box() { box_rpc Exec/Run "{\"shell\":\"cat /proc/[0-9]*/cmdline | tr '\\\\0' ' ' | grep -o 'sleep $1' | wc -l\"}" | jq -r .stdout.text; }
+# How many `sleep $1` there are.
+n_in_box()
+{
+    local script='for p in /proc/[0-9]*; do tr "\\0" " " <$p/cmdline; echo; done 2>/dev/null | grep -cx "sleep '$1' "'
+
+    box_rpc Exec/Run "$(jq -n --arg s "$script" '{shell: $s}')" | jq -r .stdout.text
+}
 has_in_box() { [ "$(n_in_box "$1")" = "$2" ]; }
 
 @test "a command's tree is ended in runsc, also after its first process, and nothing else" {
     local leaver='setsid sleep 1234 & (setsid sh -c "trap : TERM; while :; do sleep 1234; done" &); sleep 0.1'
 
     start_in_runsc
-    box_rpc Exec/Start '{"argv":["sleep","4321"],"id":"canary"}' >"$RUNSC_BOX/canary" &
+    box_rpc Exec/Start '{"argv":["sleep","4321"],"id":"canary"}' >"$RUNSC_BOX/canary" 3>&- &
     box_rpc Exec/Run "$(jq -n --arg s "$leaver" '{shell: $s, id: "after"}')" | jq -e '.exit.reason == "exited"'
     wait_until 10 has_in_box 1234 2
     box_rpc Exec/Signal '{"id":"after","signal":"KILL","tree":true}'
