@@ -43,10 +43,11 @@ bool process_read(pid_t pid, struct process_stat *ret)
         return false;
     text[n] = '\0';
     end = strrchr(text, ')');
-    if (!end || sscanf(end + 1,
-                       " %c %d %*d %d %*d %*d %" SCNu64 " %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d"
-                       " %*d %" SCNu64,
-                       &s.state, &s.parent, &s.session, &s.flags, &s.n_threads, &s.start) != 6)
+    if (!end ||
+        sscanf(end + 1,
+               " %c %d %*d %d %*d %*d %" SCNu64 " %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d"
+               " %*d %" SCNu64,
+               &s.state, &s.parent, &s.session, &s.flags, &s.n_threads, &s.start) != 6)
         return false;
     *ret = s;
     return true;

@@ -12,8 +12,8 @@
 
 struct proctable_row {
     struct process_stat stat;
-    bool is_barred;    /* the caller's: never a member */
-    bool is_member;    /* the caller's for the first, proctable_add_descendants()'s for the others */
+    bool is_barred; /* the caller's: never a member */
+    bool is_member; /* the caller's for the first, proctable_add_descendants()'s for the others */
     bool was_signaled; /* the caller's */
 };
 

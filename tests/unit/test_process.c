@@ -159,7 +159,8 @@ static void *write_lists(void *arg)
 
         (void)!write(fd, *texts, strlen(*texts));
         (void)close(fd);
-        while ((fd = open("procs", O_WRONLY | O_NONBLOCK)) >= 0) /* until that reader has closed it */
+        while ((fd = open("procs", O_WRONLY | O_NONBLOCK)) >=
+               0) /* until that reader has closed it */
             (void)close(fd);
     }
     return NULL;

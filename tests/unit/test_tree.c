@@ -115,7 +115,8 @@ TEST(tree_members_are_found_by_either_mark_after_the_leader)
 TEST(tree_of_a_leader_that_was_waited_for_has_no_members_without_the_mark)
 {
     uint64_t since = process_clock();
-    pid_t other = start_tree(0, 1); /* it has the number, the session and the group of who is gone */
+    pid_t other =
+        start_tree(0, 1); /* it has the number, the session and the group of who is gone */
     struct tree t;
     size_t n = 99;
 
