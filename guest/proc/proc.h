@@ -58,8 +58,8 @@ struct proc {
     pthread_mutex_t lock;
     /* guarded by lock: */
     struct launch *launch; /* launch_run()'s, from before the child is made until it is settled */
-    struct proc_info
-        info; /* but the counts, which are the journals'; pid: once it runs, for ever */
+    /* But the counts, which are the journals'. The pid stays when the number may be another's. */
+    struct proc_info info;
     struct journal out[N_PROC_STREAMS];
     struct spill spill[N_PROC_STREAMS];
     bool is_spilling; /* a pool thread writes, or is about to */
@@ -70,7 +70,7 @@ struct proc {
     int n_owners;
     bool is_detached;
     bool cancel_asked;
-    bool is_reaped;      /* info.pid may be another process's number */
+    bool is_reaped;      /* info.pid may be another process's by now */
     bool has_left_group; /* when it was reaped, others were in its process group */
     int stdin_fd,
         out_fd[N_PROC_STREAMS]; /* changed by the loop's thread with the lock; a pty: out_fd[0] */
