@@ -31,9 +31,11 @@ usage()
     exit 2
 }
 
+# The number in RUN/pid may be another process's by now: its command line says whether it is this machine.
 is_alive()
 {
-    [ -s "$run/pid" ] && kill -0 "$(cat "$run/pid")" 2>/dev/null
+    pid=$(cat "$run/pid" 2>/dev/null) && [ -n "$pid" ] &&
+        tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF "$run/pid"
 }
 
 # ---- which way --------------------------------------------------------------------------------
@@ -98,6 +100,7 @@ drive()
 prepare()
 {
     mkdir -p "$run"
+    run=$(cd "$run" && pwd)
     rm -f "$run/pid" "$run/url" "$run/console" "$run/monitor.in" "$run/monitor.out"
     mkfifo "$run/monitor.in" "$run/monitor.out"
     [ -s "$run/token" ] ||
@@ -196,13 +199,13 @@ start()
 
 kill_it()
 {
-    ! is_alive || kill -9 "$(cat "$run/pid")" 2>/dev/null || true
+    ! is_alive || kill -9 "$pid" 2>/dev/null || true
 }
 
 stop()
 {
     [ $# -ge 1 ] || usage
-    run=$1
+    run=$(cd "$1" 2>/dev/null && pwd) || return 0
     is_alive || return 0
     echo system_powerdown 1<>"$run/monitor.in" >&1
     end=$(($(date +%s) + ${2:-60}))

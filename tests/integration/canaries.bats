@@ -88,3 +88,16 @@ has_in_box() { [ "$(n_in_box "$1")" = "$2" ]; }
     has_in_box 4321 1
     box_rpc Exec/Get '{"id":"canary"}' | jq -e '.state == "running"'
 }
+
+@test "a canary that has the number of a machine that is gone lives when that is stopped" {
+    local run=$BATS_TEST_TMPDIR/run canary
+
+    sleep 1000 3>&- &
+    canary=$!
+    mkdir "$run"
+    mkfifo "$run/monitor.in"
+    echo "$canary" >"$run/pid"
+    "$BATS_TEST_DIRNAME/../../image/qemu.sh" stop "$run" 1
+    kill "$canary" # it is there
+    wait "$canary" || true
+}
