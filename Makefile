@@ -332,6 +332,9 @@ comma := ,
 $(B)/tests/test_extract_faults: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,syscall openat openat64 mkdirat \
 	renameat unlinkat fchmod futimens pwrite pwrite64 pwritev pwritev64 ftruncate ftruncate64 symlinkat linkat)
 
+# It changes a file between two reads of it.
+$(B)/tests/test_process: LDFLAGS += -Wl,--wrap=io_read_file
+
 # It has a clock of its own, and a box that answers as it is told.
 $(B)/tests/host/test_template_boot: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_ms poll image_facts \
 	box_environment_json client_call)

@@ -1,11 +1,7 @@
 #include "test.h"
 
-#include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "common/cleanup.h"
@@ -127,60 +123,63 @@ TEST(process_signals_to_no_child_at_all_are_refused)
         }
 }
 
-TEST(process_kill_listed_kills_all_that_are_listed_but_the_caller_and_pid_1)
+/* A file as cgroup.procs is one. */
+static void list_pids(const pid_t *pids, size_t n)
 {
-    pid_t pids[130]; /* more than two batches */
     FILE *f = fopen("procs", "w");
-    size_t n = 0;
 
     T_OK(f != NULL);
-    (void)fprintf(f, "0\n1\n%d\n", getpid());
-    for (size_t i = 0; i < N_ELEMENTS(pids); i++) {
-        pids[i] = start_sleeper();
+    for (size_t i = 0; i < n; i++)
         (void)fprintf(f, "%d\n", pids[i]);
-    }
     (void)fclose(f);
+}
+
+TEST(process_kill_listed_kills_all_that_are_listed_but_the_caller_and_pid_1)
+{
+    pid_t pids[133] = {0, 1, getpid()}; /* more than two batches */
+    size_t n = 0;
+
+    for (size_t i = 3; i < N_ELEMENTS(pids); i++)
+        pids[i] = start_sleeper();
+    list_pids(pids, N_ELEMENTS(pids));
     T_INT(process_count_listed("procs", &n, NULL), 0);
-    T_INT(n, N_ELEMENTS(pids) + 3);
+    T_INT(n, N_ELEMENTS(pids));
     T_INT(process_kill_listed("procs", &n, NULL), 0);
-    T_INT(n, N_ELEMENTS(pids) + 3);
-    for (size_t i = 0; i < N_ELEMENTS(pids); i++)
+    T_INT(n, N_ELEMENTS(pids));
+    for (size_t i = 3; i < N_ELEMENTS(pids); i++)
         T_INT(waitpid(pids[i], NULL, 0), pids[i]);
     T_INT(process_kill_listed("none", &n, NULL), -ERR_NOT_FOUND);
 }
 
-/* Writes one text for each who opens the pipe. */
-static void *write_lists(void *arg)
+/* The Makefile has the linker lead calls of io_read_file() here. */
+int __wrap_io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
+                        struct err *e);
+int __real_io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
+                        struct err *e);
+
+/* Of the text that is there from the second read on; 0: it does not change. */
+static pid_t listed_later;
+
+int __wrap_io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
+                        struct err *e)
 {
-    char *const *texts = arg;
+    int r = __real_io_read_file(dirfd, path, max, ret, ret_len, e);
 
-    for (; *texts; texts++) {
-        int fd = open("procs", O_WRONLY);
-
-        (void)!write(fd, *texts, strlen(*texts));
-        (void)close(fd);
-        while ((fd = open("procs", O_WRONLY | O_NONBLOCK)) >=
-               0) /* until that reader has closed it */
-            (void)close(fd);
-    }
-    return NULL;
+    if (listed_later)
+        list_pids(&listed_later, 1);
+    return r;
 }
 
 TEST(process_kill_listed_spares_who_is_not_listed_any_more)
 {
     pid_t member = start_sleeper(), other = start_sleeper();
-    char before[64], after[64];
-    char *texts[] = {before, after, NULL};
-    pthread_t writer;
+    const pid_t before[] = {member, other};
     size_t n = 0;
 
-    (void)snprintf(before, sizeof(before), "%d\n%d\n", member, other);
-    (void)snprintf(after, sizeof(after), "%d\n", member);
-    T_INT(mkfifo("procs", 0600), 0);
-    T_INT(pthread_create(&writer, NULL, write_lists, texts), 0);
+    list_pids(before, 2);
+    listed_later = member;
     T_INT(process_kill_listed("procs", &n, NULL), 0);
     T_INT(n, 2);
-    T_INT(pthread_join(writer, NULL), 0);
     T_INT(waitpid(member, NULL, 0), member);
     T_OK(is_alive(other));
     end_sleeper(other);
