@@ -83,9 +83,18 @@ def fork_canary(name, own_session=True, own_group=False):
     return canary
 
 
+def is_free(pid):
+    """Neither a process nor a group has this number."""
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return state_of(pid) is None
+    return False
+
+
 def take_number(pid):
     """A canary that has this number, which was another process's, and leads the session of that number."""
-    until(lambda: state_of(pid) is None, f"the number {pid} is free")
+    until(lambda: is_free(pid), f"the number {pid} is free")
     for _ in range(2000):
         with open("/proc/sys/kernel/ns_last_pid", "w") as f:
             f.write(str(pid - 1))
@@ -366,16 +375,18 @@ def case_number_stop():
 
 
 def case_number_told():
-    """Nor is a number that is used again told of as what is left of the command, or as what opened a port."""
-    s = Survivor("exit 0")
-    stream = Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": "x", "wait_for": "eof"})
-    pid = running("x")
-    s.pid()
-    take_number(pid)
-    os.kill(s.pid(), signal.SIGKILL)
-    end = ask("bellhop.v1.Exec/Wait", {"id": "x"})["exit"]
-    assert end["reason"] == "exited" and end["tree"] != "left", end
-    stream.leave("close")
+    """Nor is a number that is used again told of as what is left of the command. What there was in its group
+    when it ended is gone by then."""
+    for i, last in enumerate(("exit 0", "sleep 0.3 & exit 0")):
+        s = Survivor(last)
+        stream = Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": f"x{i}", "wait_for": "eof"})
+        pid = running(f"x{i}")
+        s.pid()
+        take_number(pid)
+        os.kill(s.pid(), signal.SIGKILL)
+        end = ask("bellhop.v1.Exec/Wait", {"id": f"x{i}"})["exit"]
+        assert end["reason"] == "exited" and end["tree"] != "left", end
+        stream.leave("close")
 
 
 # ---- ----
