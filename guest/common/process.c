@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -43,6 +42,7 @@ bool process_read(pid_t pid, struct process_stat *ret)
         return false;
     text[n] = '\0';
     end = strrchr(text, ')');
+    errno = ESRCH;
     if (!end ||
         sscanf(end + 1,
                " %c %d %*d %d %*d %*d %" SCNu64 " %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d"
@@ -56,17 +56,6 @@ bool process_read(pid_t pid, struct process_stat *ret)
 bool process_has_ended(const struct process_stat *s)
 {
     return s->state == 'X' || (s->state == 'Z' && s->n_threads <= 1);
-}
-
-uint64_t process_clock(void)
-{
-    struct timespec now;
-    long hz = sysconf(_SC_CLK_TCK);
-
-    if (hz <= 0 || clock_gettime(CLOCK_BOOTTIME, &now) < 0)
-        return 0;
-    return (uint64_t)now.tv_sec * (uint64_t)hz +
-           (uint64_t)now.tv_nsec / (1000000000u / (uint64_t)hz);
 }
 
 int process_open(pid_t pid)
@@ -109,7 +98,7 @@ bool process_signal(pid_t pid, uint64_t start, int sig)
 
 /* ---- children ---- */
 
-static bool is_unreaped_child(pid_t pid)
+bool process_is_child(pid_t pid)
 {
     siginfo_t si;
 
@@ -122,7 +111,7 @@ int process_signal_child(pid_t child, int sig)
 
     assert(child > 1);
     fd = process_open(child);
-    if (!is_unreaped_child(child))
+    if (!process_is_child(child))
         return -ESRCH;
     if (fd >= 0)
         return send_to(fd, sig);
@@ -133,7 +122,7 @@ int process_signal_child(pid_t child, int sig)
 int process_signal_child_group(pid_t child, int sig)
 {
     assert(child > 1);
-    if (!is_unreaped_child(child))
+    if (!process_is_child(child))
         return -ESRCH;
     return kill(-child, sig) < 0 ? -errno : 0;
 }

@@ -2,8 +2,8 @@
 /*
  * process: processes by an identity, and signals that reach the identified process or none. A pid is not an
  * identity: it is free for another process as soon as its own has been waited for. These are: a descriptor
- * of the process (a pidfd), a pid together with the start time, and the pid of a child that its parent has
- * not waited for. All functions are thread-safe and read /proc only.
+ * of the process (a pidfd), a pid together with the start time (of a number that is used again within one
+ * clock tick it is not), and the pid of a child that its parent has not waited for. Thread-safe.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,16 +17,13 @@ struct process_stat {
     char state;     /* R, S, D, T, Z, ...: proc(5) */
     int n_threads;  /* of a zombie: those that still run, and itself */
     uint64_t flags; /* the kernel's PF_... */
-    uint64_t start; /* clock ticks since boot: process_clock() */
+    uint64_t start; /* clock ticks since boot, as this kernel counts them */
 };
 
-/* /proc/PID/stat. False: there is no such process, or no /proc. */
+/* /proc/PID/stat. False, with errno: ENOENT or ESRCH without such a process; or it can't be read. */
 bool process_read(pid_t pid, struct process_stat *ret);
 /* It only waits to be waited for. A zombie whose other threads still run has not ended. */
 bool process_has_ended(const struct process_stat *s);
-/* The present in the unit of process_stat.start; 0: the kernel has no such clock. */
-uint64_t process_clock(void);
-
 /* A pidfd, close-on-exec; -1 with errno: ESRCH without such a process, ENOSYS on a kernel without pidfds. */
 int process_open(pid_t pid);
 /* False once it has been waited for; true for a zombie. */
@@ -38,6 +35,8 @@ bool process_is_there(int pidfd);
  */
 bool process_signal(pid_t pid, uint64_t start, int sig);
 
+/* Is it a child of the caller's that has not been waited for? */
+bool process_is_child(pid_t pid);
 /*
  * Send sig to a child, or to its process group, which must be its own. 0, or a negative errno: -ESRCH when
  * `child` is no child of the caller's or has been waited for. Nobody else may wait for it meanwhile.

@@ -37,6 +37,12 @@ static int compare_rows(const void *a, const void *b)
     return (x->stat.pid > y->stat.pid) - (x->stat.pid < y->stat.pid);
 }
 
+/* Another error hides a process that is there: who counts would take it for gone. */
+static bool is_gone(int sys)
+{
+    return sys == ENOENT || sys == ESRCH;
+}
+
 int proctable_read(struct proctable *t, size_t max_rows, struct err *e)
 {
     _cleanup_(proctable_done) struct proctable fresh = {0};
@@ -50,13 +56,15 @@ int proctable_read(struct proctable *t, size_t max_rows, struct err *e)
     while ((d = readdir(dir))) {
         struct process_stat s;
         uint64_t pid;
-        int r;
+        int r = 0;
 
         if (d->d_name[0] < '1' || d->d_name[0] > '9' ||
-            str_parse_u64(d->d_name, 2, INT32_MAX, &pid, NULL) < 0 || (pid_t)pid == self ||
-            !process_read((pid_t)pid, &s) || process_has_ended(&s))
+            str_parse_u64(d->d_name, 2, INT32_MAX, &pid, NULL) < 0 || (pid_t)pid == self)
             continue;
-        r = add_row(&fresh, max_rows, &s, e);
+        if (!process_read((pid_t)pid, &s))
+            r = is_gone(errno) ? 0 : err_sys(e, errno, "reading '/proc/%d/stat'", (pid_t)pid);
+        else if (!process_has_ended(&s))
+            r = add_row(&fresh, max_rows, &s, e);
         if (r < 0)
             return r;
     }

@@ -24,7 +24,7 @@ struct proctable {
 
 /*
  * Reads every process that has not ended, but for the caller and pid 1. ERR_EXHAUSTED: there are more than
- * max_rows. *t must be empty or from an earlier read; it is replaced on success only.
+ * max_rows, or no descriptors. *t must be empty or from an earlier read; it is replaced on success only.
  */
 int proctable_read(struct proctable *t, size_t max_rows, struct err *e);
 void proctable_done(struct proctable *t); /* leaves an empty one */

@@ -310,18 +310,36 @@ static void leave_room(void)
     put_number(at.agent, "memory.min", RESERVE_MIN_BYTES / 2);
 }
 
+/* The agent itself, and those of the agent's that were listed; one may be gone, and its number another's, by now. */
+static int move_members(const pid_t *members, int n, const char *from, const char *to,
+                        struct err *e)
+{
+    int r = put(to, "cgroup.procs", "0", e);
+
+    for (int i = 0; r == 0 && i < n; i++) {
+        _cleanup_close_ int fd = -1;
+
+        if (members[i] == getpid())
+            continue;
+        fd = process_open(members[i]);
+        if ((fd < 0 && errno != ENOSYS) || !is_of_agent(members[i]))
+            continue;
+        put_number(to, "cgroup.procs", (uint64_t)members[i]);
+        if (fd >= 0 && !process_is_there(fd))
+            put_number(from, "cgroup.procs", (uint64_t)members[i]);
+    }
+    return r;
+}
+
 /* As root of the machine, only itself: there are the kernel's threads as well. */
-static int move_members(const char *to, struct err *e)
+static int move_to_agents_part(struct err *e)
 {
     pid_t members[MEMBERS_MAX];
     int n = at.is_machine ? 0 : own_members(at.own, members);
-    int r = n < 0 ? err_set(e, ERR_UNIMPLEMENTED, "'%s' has others in it", at.own)
-                  : put(to, "cgroup.procs", "0", e);
 
-    for (int i = 0; r == 0 && i < n; i++)
-        if (members[i] != getpid())
-            put_number(to, "cgroup.procs", (uint64_t)members[i]); /* it may be gone by now */
-    return r;
+    if (n < 0)
+        return err_set(e, ERR_UNIMPLEMENTED, "'%s' has others in it", at.own);
+    return move_members(members, n, at.own, at.agent, e);
 }
 
 static int make_dir(char *path, size_t bytes, const char *name, struct err *e)
@@ -339,7 +357,7 @@ static int divide(struct err *e)
     if (r == 0)
         r = make_dir(at.box, sizeof(at.box), BOX, e);
     if (r == 0)
-        r = move_members(at.agent, e);
+        r = move_to_agents_part(e);
     if (r == 0)
         r = enable_controllers(at.own, e);
     if (r == 0)
@@ -355,10 +373,7 @@ static void take_back(void)
 
     disable_controllers(at.own);
     n = own_members(at.agent, members);
-    (void)put(at.own, "cgroup.procs", "0", NULL);
-    for (int i = 0; i < n; i++)
-        if (members[i] != getpid())
-            put_number(at.own, "cgroup.procs", (uint64_t)members[i]);
+    (void)move_members(members, n, at.agent, at.own, NULL);
     (void)rmdir(at.agent);
     (void)rmdir(at.box);
     at.own[0] = '\0';

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 
 #define MOUNT "/sys/fs/cgroup"
 #define PREFIX "bellhop-cmd-"
+#define NAME_RANDOM_BYTES 8
 #define CPU_PERIOD_US 100000
 #define PATH_BYTES CGROUP_PATH_BYTES
 #define POLL_MS 5
@@ -268,13 +268,18 @@ static void remove_left(void)
     (void)pthread_mutex_unlock(&left_lock);
 }
 
+/*
+ * A name that no other group ever has, of an agent with the same pid (in a namespace of its own) neither: who ends
+ * the group by it may do so when the directory has been removed.
+ */
 static int make_dir(const char *base, char **ret, struct err *e)
 {
-    static _Atomic unsigned serial;
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], once[NAME_RANDOM_BYTES * 2 + 1];
+    int r = io_random_hex(NAME_RANDOM_BYTES, once, e);
 
-    (void)snprintf(path, sizeof(path), "%s/" PREFIX "%d-%u", base, getpid(),
-                   atomic_fetch_add(&serial, 1));
+    if (r < 0)
+        return r;
+    (void)snprintf(path, sizeof(path), "%s/" PREFIX "%d-%s", base, getpid(), once);
     if (mkdir(path, 0755) < 0)
         return err_sys(e, errno, "making '%s'", path);
     *ret = strdup(path);

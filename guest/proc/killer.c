@@ -199,7 +199,7 @@ static void decide_in_grace(struct proc *p, const struct job *done)
     p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
 }
 
-/* No /proc, or too many processes to look at: what can be reached without. */
+/* For when nobody can look for members: there is no /proc, or it has too many processes. */
 static void kill_group(struct proc *p)
 {
     (void)pthread_mutex_lock(&p->lock);
@@ -247,12 +247,12 @@ static void decide(struct proc *p, const struct job *done)
 }
 
 /*
- * With the lock, which keeps the first process from being waited for: who is meant is fixed together with the
- * decision to signal, and its number is not read again. The command runs or has ended.
+ * With the lock, which keeps the first process from being waited for: the tree is captured together with the
+ * decision to signal it, and no number is read again later. The command runs or has ended.
  */
 static void capture_tree(const struct proc *p, struct tree *ret)
 {
-    tree_init(ret, p->info.pid, p->is_reaped, p->since, tree_mark(p->reg->instance, p->serial));
+    tree_init(ret, p->info.pid, p->start, p->is_reaped, tree_mark(p->reg->instance, p->serial));
 }
 
 void killer_begin(struct proc *p, enum proc_reason reason)

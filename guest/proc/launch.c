@@ -285,7 +285,6 @@ static int start(struct launch *la, struct proc *p, struct err *e)
     memcpy(a.cgroup_fds, la->cgroup_fd, sizeof(a.cgroup_fds));
     p->oom_kills_before = oom_count(&p->reg->oom);
     p->started_mono_ms = clock_mono_ms();
-    p->since = p->reg->tells_ages ? process_clock() : 0;
     (void)pthread_mutex_lock(&p->lock);
     p->launch = la; /* from here on it may be taken over */
     (void)pthread_mutex_unlock(&p->lock);
@@ -355,6 +354,7 @@ static void hand_over(struct proc *p)
 static void settle(struct proc *p)
 {
     struct launch *la = TAKE(p->launch);
+    struct process_stat s;
 
     close_childs(la);
     p->stdin_fd = TAKE_FD(la->own_fd[0]);
@@ -364,6 +364,7 @@ static void settle(struct proc *p)
     p->info.is_stdin_open = p->stdin_fd >= 0 || p->spec.has_pty;
     p->stdin_close_asked = !p->info.is_stdin_open;
     p->info.pid = p->child_pid;
+    p->start = process_read(p->info.pid, &s) ? s.start : 0;
     p->info.started_ms = clock_real_ms();
     p->info.state = PROC_RUNNING;
 }

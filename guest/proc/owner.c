@@ -7,7 +7,7 @@
 
 #include "common/banned.h"
 
-/* Does it lead the session? Once it has been waited for, another may have got the number. */
+/* The session's number is the command's until its first process has been waited for. */
 static bool is_leader(struct proc *p, pid_t session)
 {
     bool is;

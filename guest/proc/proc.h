@@ -42,8 +42,8 @@ struct proc {
     _Atomic int refs;
     struct cgroup *cgroup; /* NULL: no limits */
     /*
-     * For the reaper alone: written by the kernel when the child is made, 0 again should it not become the
-     * program. Everybody else uses info.pid.
+     * For the reaper alone: written by the kernel when the child is made, 0 again once it has been waited
+     * for. Everybody else uses info.pid.
      */
     _Atomic pid_t child_pid;
     /* guarded by registry.lock: */
@@ -60,6 +60,7 @@ struct proc {
     struct launch *launch; /* launch_run()'s, from before the child is made until it is settled */
     /* But the counts, which are the journals'. The pid stays when the number may be another's. */
     struct proc_info info;
+    uint64_t start; /* of the process info.pid; with it, its identity. 0: there is no /proc */
     struct journal out[N_PROC_STREAMS];
     struct spill spill[N_PROC_STREAMS];
     bool is_spilling; /* a pool thread writes, or is about to */
@@ -96,7 +97,6 @@ struct proc {
     struct loop_timer *watch_timer, *timeout_timer, *wake_timer, *poll_timer, *drain_timer,
         *linger_timer, *stall_timer;
     int64_t started_mono_ms;
-    uint64_t since; /* process_clock() before the start; 0: unknown */
     enum kill_phase kill_phase;
     enum proc_reason kill_reason; /* REASON_NONE: as the status says */
     int64_t kill_deadline_ms;
@@ -116,7 +116,6 @@ struct registry {
     struct oom oom;           /* the loop's */
     int oom_score_adj;        /* of the children; -1: leave it */
     bool counts_io;           /* does this kernel? */
-    bool tells_ages;          /* is process_clock() the clock of start times? */
     char *path;               /* the PATH of commands that bring none */
     struct user_cache users;
     int null_fd; /* the stdin of commands that get none; -1: a box without /dev/null */

@@ -48,28 +48,31 @@ static enum owner find_owner(struct registry *reg, pid_t pid, struct proc **ret)
     return owner;
 }
 
-static void reap_command(struct proc *p, pid_t pid)
+/* False: it has not ended. */
+static bool reap_command(struct proc *p, pid_t pid)
 {
     struct rusage ru = {0};
     int status = 0;
     pid_t got;
 
-    /* With the lock: who signals it holds that, and the number is free after the wait. */
+    /* With the lock, which a signal to it needs: the number is free after the wait. */
     (void)pthread_mutex_lock(&p->lock);
     got = wait4(pid, &status, WNOHANG, &ru);
-    p->is_reaped = true;
-    p->has_left_group = got == pid && (kill(-pid, 0) == 0 || errno == EPERM);
+    if (got != 0) {
+        p->is_reaped = true;
+        p->child_pid = 0;
+        p->has_left_group = got == pid && (kill(-pid, 0) == 0 || errno == EPERM);
+    }
     (void)pthread_mutex_unlock(&p->lock);
-    proc_reaped(p, status, &ru, got != pid);
+    if (got != 0)
+        proc_reaped(p, status, &ru, got != pid);
+    return got != 0;
 }
 
 /* False: not yet. */
 static bool reap_started(struct proc *p, pid_t pid)
 {
-    if (!launch_take_over(p))
-        return false;
-    reap_command(p, pid);
-    return true;
+    return launch_take_over(p) && reap_command(p, pid);
 }
 
 static bool reap_adopted(struct registry *reg, pid_t pid)
@@ -117,7 +120,7 @@ static bool reap_pid(struct registry *reg, pid_t pid)
         (void)reap_adopted(reg, pid);
         break;
     case OWNER_COMMAND:
-        reap_command(p, pid);
+        is_done = reap_command(p, pid);
         break;
     case OWNER_SPAWN:
         is_done = reap_started(p, pid);
@@ -213,6 +216,8 @@ int reap_init(struct registry *reg, struct err *e)
 {
     sigset_t set;
 
+    /* Ignored, as a caller may have left it, it would have the kernel wait for the children, and free their numbers. */
+    (void)signal(SIGCHLD, SIG_DFL);
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGCHLD);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);

@@ -12,7 +12,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
-#include "common/process.h"
 #include "common/str.h"
 #include "proc/proc.h"
 #include "system/pool.h"
@@ -586,17 +585,6 @@ static int children_oom_score(void)
     return sum > OOM_SCORE_MAX ? OOM_SCORE_MAX : sum;
 }
 
-/*
- * gVisor counts start times by the wall clock, which drifts from the one since boot. It is known by the lack of
- * pidfds; Linux before 5.3 is taken for it, which costs the check of ages only.
- */
-static bool tells_ages(void)
-{
-    _cleanup_close_ int fd = process_open(getpid());
-
-    return fd >= 0;
-}
-
 static void set_defaults(struct registry_options *o)
 {
     if (!o->max_running)
@@ -630,7 +618,6 @@ int registry_new(struct loop *l, struct pool *pool, const struct registry_option
     reg->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     oom_init(&reg->oom);
     reg->counts_io = access("/proc/self/io", F_OK) == 0;
-    reg->tells_ages = tells_ages();
     reg->ignored_signals = spawn_ignored_signals();
     (void)pthread_mutex_init(&reg->lock, NULL);
     reg->oom_score_adj = children_oom_score();
@@ -638,6 +625,7 @@ int registry_new(struct loop *l, struct pool *pool, const struct registry_option
     reg->path = strdup(path && *path ? path : DEFAULT_PATH);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     r = reg->path ? io_random(&reg->instance, sizeof(reg->instance), e) : err_oom(e);
+    reg->instance = tree_new_instance(reg->instance);
     if (r == 0)
         r = reap_init(reg, e);
     if (r < 0) {

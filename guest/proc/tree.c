@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -16,7 +17,7 @@
 #include "common/banned.h"
 
 #define MARK_BASE ((rlim_t)1 << 62)
-#define MARK_INSTANCE_BITS 30
+#define MARK_INSTANCES ((uint32_t)1 << 29)
 #define LIMITS_BYTES 2048
 #define MAX_ANCESTORS 1024
 #define MAX_SWEEPS 50
@@ -30,11 +31,31 @@
 static const char *const mark_rows[] = {"Max realtime timeout", "Max resident set"};
 #define N_MARKS N_ELEMENTS(mark_rows)
 
+static bool is_mark(rlim_t limit)
+{
+    return (limit & ~(MARK_BASE - 1)) == MARK_BASE;
+}
+
 rlim_t tree_mark(uint32_t instance, uint32_t serial)
 {
-    rlim_t tag = instance & ((1u << (MARK_INSTANCE_BITS - 1)) - 1);
+    rlim_t tag = instance % MARK_INSTANCES;
 
     return MARK_BASE | tag << 32 | serial;
+}
+
+uint32_t tree_new_instance(uint32_t random)
+{
+    static const int limits[] = TREE_MARK_LIMITS;
+    uint32_t below = MARK_INSTANCES;
+
+    for (size_t i = 0; i < N_ELEMENTS(limits); i++) {
+        struct rlimit own = {0};
+
+        (void)syscall(SYS_prlimit64, 0, limits[i], NULL, &own);
+        if (is_mark(own.rlim_max) && (own.rlim_max - MARK_BASE) >> 32 < below)
+            below = (uint32_t)((own.rlim_max - MARK_BASE) >> 32);
+    }
+    return below ? random % below : 0;
 }
 
 /* The hard limits; 0: none that is a mark. */
@@ -55,8 +76,7 @@ static void read_marks(pid_t pid, rlim_t ret[N_MARKS])
         const char *row = strstr(text, mark_rows[i]);
         uint64_t hard;
 
-        if (row && sscanf(row + strlen(mark_rows[i]), " %*s %" SCNu64, &hard) == 1 &&
-            hard & MARK_BASE)
+        if (row && sscanf(row + strlen(mark_rows[i]), " %*s %" SCNu64, &hard) == 1 && is_mark(hard))
             ret[i] = hard;
     }
 }
@@ -90,20 +110,18 @@ bool tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial)
 
 /* ---- who belongs to it ---- */
 
-void tree_init(struct tree *t, pid_t leader, bool is_waited_for, uint64_t since, rlim_t mark)
+void tree_init(struct tree *t, pid_t leader, uint64_t start, bool is_waited_for, rlim_t mark)
 {
-    struct process_stat s;
-
     assert(leader >= 2);
     *t = TREE_NONE;
     t->leader = leader;
-    t->since = since;
+    t->start = start;
     t->mark = mark;
     if (is_waited_for)
         return;
     t->leader_fd = process_open(leader);
-    if (process_read(leader, &s))
-        t->leader_start = s.start;
+    /* After that, so that it is the child that is open. */
+    t->has_leader = process_is_child(leader);
 }
 
 void tree_done(struct tree *t)
@@ -113,14 +131,14 @@ void tree_done(struct tree *t)
     *t = TREE_NONE;
 }
 
-/* Still the one that tree_init() saw: has its number, and the session's, been its own until now? */
+/* Has its number, which is the session's as well, been its own since tree_init()? */
 static bool is_leader_there(const struct tree *t)
 {
     struct process_stat now;
 
-    if (t->leader_fd >= 0)
-        return process_is_there(t->leader_fd);
-    return t->leader_start && process_read(t->leader, &now) && now.start == t->leader_start;
+    if (!t->has_leader || (t->leader_fd >= 0 && !process_is_there(t->leader_fd)))
+        return false;
+    return process_read(t->leader, &now) && now.start == t->start;
 }
 
 static void bar_strangers(const struct tree *t, struct proctable *now)
@@ -128,7 +146,7 @@ static void bar_strangers(const struct tree *t, struct proctable *now)
     struct proctable_row *ancestor = proctable_find(now, getppid());
 
     for (size_t i = 0; i < now->n; i++)
-        now->rows[i].is_barred = now->rows[i].stat.start < t->since;
+        now->rows[i].is_barred = now->rows[i].stat.start < t->start;
     for (int i = 0; ancestor && i < MAX_ANCESTORS; i++) {
         ancestor->is_barred = true;
         ancestor = proctable_find(now, ancestor->stat.parent);
@@ -153,7 +171,7 @@ static void add_roots(const struct tree *t, struct proctable *now)
     }
 }
 
-static int look(struct tree *t, struct err *e)
+static int look_for_members(struct tree *t, struct err *e)
 {
     struct proctable now = {0};
     int r = proctable_read(&now, TREE_MAX_MEMBERS * 2, e);
@@ -171,7 +189,7 @@ static int look(struct tree *t, struct err *e)
 
 int tree_count(struct tree *t, size_t *ret, struct err *e)
 {
-    int r = look(t, e);
+    int r = look_for_members(t, e);
 
     if (r == 0)
         *ret = proctable_count_members(&t->seen);
@@ -180,17 +198,17 @@ int tree_count(struct tree *t, size_t *ret, struct err *e)
 
 /* ---- signals ---- */
 
-static bool send(const struct proctable_row *row, int sig)
+static bool signal_member(const struct proctable_row *row, int sig)
 {
     return process_signal(row->stat.pid, row->stat.start, sig);
 }
 
-static size_t send_all(const struct tree *t, int sig)
+static size_t signal_members(const struct tree *t, int sig)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < t->seen.n; i++)
-        n += t->seen.rows[i].is_member && send(&t->seen.rows[i], sig);
+        n += t->seen.rows[i].is_member && signal_member(&t->seen.rows[i], sig);
     return n;
 }
 
@@ -207,7 +225,7 @@ static void forget_signals(struct tree *t)
 static int stop_new(struct tree *t, size_t *ret_new, size_t *ret_running, struct err *e)
 {
     size_t n = 0, n_running = 0;
-    int r = look(t, e);
+    int r = look_for_members(t, e);
 
     if (r < 0)
         return r;
@@ -217,7 +235,7 @@ static int stop_new(struct tree *t, size_t *ret_new, size_t *ret_running, struct
         if (!row->is_member)
             continue;
         n_running += row->was_signaled && row->stat.state == 'R';
-        if (!row->was_signaled && send(row, SIGSTOP)) {
+        if (!row->was_signaled && signal_member(row, SIGSTOP)) {
             row->was_signaled = true;
             n++;
         }
@@ -227,15 +245,14 @@ static int stop_new(struct tree *t, size_t *ret_new, size_t *ret_running, struct
     return 0;
 }
 
-/* Of the signals that are sent to end something. */
 static bool is_ending(int sig)
 {
     return sig == SIGTERM || sig == SIGINT || sig == SIGQUIT || sig == SIGHUP;
 }
 
 /*
- * What a member forks after the look at /proc, and before its signal, would get none and live through
- * the whole grace. A stopped one forks nothing.
+ * A process that a member forks after the look at /proc, and before its signal, would get none and live
+ * through the whole grace. A stopped member forks nothing.
  */
 static int look_to_signal(struct tree *t, int sig, struct err *e)
 {
@@ -244,7 +261,7 @@ static int look_to_signal(struct tree *t, int sig, struct err *e)
     int r;
 
     if (!is_ending(sig))
-        return look(t, e);
+        return look_for_members(t, e);
     for (int i = 0; i<MAX_SIGNAL_SWEEPS; i += n_new> 0) {
         r = stop_new(t, &n_new, &n_running, e);
         if (r < 0)
@@ -264,10 +281,10 @@ int tree_signal(struct tree *t, int sig, size_t *ret, struct err *e)
     forget_signals(t);
     r = look_to_signal(t, sig, e);
     if (r == 0)
-        *ret = send_all(t, sig);
+        *ret = signal_members(t, sig);
     /* Also when a look failed: what was stopped for it goes on. */
     if (sig != SIGSTOP && sig != SIGTSTP && sig != SIGKILL)
-        (void)send_all(t, SIGCONT);
+        (void)signal_members(t, SIGCONT);
     return r;
 }
 
@@ -286,13 +303,13 @@ int tree_kill(struct tree *t, int wait_ms, size_t *ret_left, struct err *e)
     for (;;) {
         size_t n = proctable_count_members(&t->seen);
 
-        (void)send_all(t, SIGKILL);
+        (void)signal_members(t, SIGKILL);
         if (n == 0 || clock_mono_ms() >= deadline) {
             *ret_left = n;
             return 0;
         }
         (void)poll(NULL, 0, POLL_MS);
-        r = look(t, e);
+        r = look_for_members(t, e);
         if (r < 0)
             return r;
     }

@@ -24,7 +24,7 @@
 #define TREE_MAX_MEMBERS 65536
 
 /*
- * What carries the mark, in its hard limit: values far beyond any use of them. RLIMIT_RSS has no effect in
+ * The limits that carry the mark, as hard limits: values far beyond any use of them. RLIMIT_RSS has no effect in
  * Linux since 2.4.30 (getrlimit(2)); gVisor takes it and refuses the other, which real-time programs set.
  */
 #define TREE_MARK_LIMITS \
@@ -33,25 +33,30 @@
     }
 
 struct tree {
-    pid_t leader;          /* the command's first process; also its session and process group */
-    int leader_fd;         /* a pidfd of it; -1: it had been waited for, or there are none here */
-    uint64_t leader_start; /* 0: it had been waited for */
-    uint64_t since;
+    pid_t leader;    /* the command's first process; also its session and process group */
+    uint64_t start;  /* of the leader; 0: unknown. Who started before is no member */
+    bool has_leader; /* it had not been waited for when it was captured */
+    int leader_fd;   /* with has_leader, a pidfd of it; -1: this kernel has none */
     rlim_t mark;
     struct proctable seen; /* the latest look */
 };
 #define TREE_NONE ((struct tree){.leader_fd = -1})
 
-/* instance: any number that tells this agent from others in the box; serial: of the command. */
+/*
+ * A number that tells this agent from others in the box, out of a random one. Without CAP_SYS_RESOURCE limits
+ * can be lowered only: in an agent that is part of another agent's command it is below that one's.
+ */
+uint32_t tree_new_instance(uint32_t random);
+/* serial: of the command. */
 rlim_t tree_mark(uint32_t instance, uint32_t serial);
 /* Does the process carry a mark of this instance? */
 bool tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial);
 
 /*
- * Fixes who is meant, quickly; nothing of *t is read. leader: at least 2. is_waited_for: has the leader been?
- * If not, it must not be before this returns. since: process_clock() before the leader was started.
+ * Captures the tree of a child of the caller's. leader: at least 2. start: its start time; 0: unknown.
+ * is_waited_for: if false, nobody may wait for the leader before this returns. Does not look for members.
  */
-void tree_init(struct tree *t, pid_t leader, bool is_waited_for, uint64_t since, rlim_t mark);
+void tree_init(struct tree *t, pid_t leader, uint64_t start, bool is_waited_for, rlim_t mark);
 void tree_done(struct tree *t); /* leaves TREE_NONE */
 
 /* How many members are there (zombies do not count). */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/process.h"
 #include "common/str.h"
 
 #include "common/banned.h"
@@ -133,10 +134,10 @@ static void follow(struct running *run)
         if (fds[0].revents)
             return;
         if (n == 0)
-            (void)kill(-run->pid, SIGKILL);
+            (void)process_signal_child_group(run->pid, SIGKILL);
         if (fds[2].revents) {
             run->is_canceled = true;
-            (void)kill(-run->pid, SIGTERM);
+            (void)process_signal_child_group(run->pid, SIGTERM);
         }
     }
 }

@@ -16,6 +16,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/path.h"
+#include "common/process.h"
 #include "common/str.h"
 
 #include "common/banned.h"
@@ -252,9 +253,9 @@ static void end_group(struct running *run, const struct hostcmd *cmd)
 {
     struct pollfd p = {.fd = run->pidfd, .events = POLLIN};
 
-    (void)kill(-run->pid, SIGTERM);
+    (void)process_signal_child_group(run->pid, SIGTERM);
     (void)poll(&p, 1, cmd->grace_ms > 0 ? cmd->grace_ms : TERM_GRACE_MS);
-    (void)kill(-run->pid, SIGKILL);
+    (void)process_signal_child_group(run->pid, SIGKILL);
 }
 
 /* The last line that is not empty. */

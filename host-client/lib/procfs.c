@@ -86,12 +86,9 @@ static bool has_mark(pid_t pid, const char *mark)
     return false;
 }
 
-/*
- * One look; sends sig to the members, if it is not 0. *seen: empty, or an earlier look, whose members still are;
- * it becomes this look.
- */
-static int look(const struct procfs_group *g, int sig, struct proctable *seen, size_t *ret_n,
-                struct err *e)
+/* One look. *seen: empty, or an earlier one, whose members still are; it becomes this one. */
+static int look_for_members(const struct procfs_group *g, struct proctable *seen, size_t *ret_n,
+                            struct err *e)
 {
     _cleanup_(proctable_done) struct proctable now = {0};
     struct proctable old = *seen;
@@ -108,9 +105,6 @@ static int look(const struct procfs_group *g, int sig, struct proctable *seen, s
                                     (g->mark && has_mark(s->pid, g->mark));
     }
     proctable_add_descendants(&now);
-    for (size_t i = 0; sig && i < now.n; i++)
-        if (now.rows[i].is_member)
-            (void)process_signal(now.rows[i].stat.pid, now.rows[i].stat.start, sig);
     *ret_n = proctable_count_members(&now);
     *seen = now;
     now = old;
@@ -121,7 +115,28 @@ int procfs_count(const struct procfs_group *g, size_t *ret, struct err *e)
 {
     _cleanup_(proctable_done) struct proctable seen = {0};
 
-    return look(g, 0, &seen, ret, e);
+    return look_for_members(g, &seen, ret, e);
+}
+
+/* To the members that got none since forget_signals(). *ret: how many there were of them. */
+static void signal_new_members(struct proctable *seen, int sig, size_t *ret)
+{
+    *ret = 0;
+    for (size_t i = 0; i < seen->n; i++) {
+        struct proctable_row *row = &seen->rows[i];
+
+        if (!row->is_member || row->was_signaled ||
+            !process_signal(row->stat.pid, row->stat.start, sig))
+            continue;
+        row->was_signaled = true;
+        ++*ret;
+    }
+}
+
+static void forget_signals(struct proctable *seen)
+{
+    for (size_t i = 0; i < seen->n; i++)
+        seen->rows[i].was_signaled = false;
 }
 
 /* *ret_n: how many are left after the grace. */
@@ -129,20 +144,24 @@ static int end_gently(const struct procfs_group *g, int grace_ms, struct proctab
                       size_t *ret_n, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + grace_ms;
-    int r = look(g, grace_ms > 0 ? SIGTERM : 0, seen, ret_n, e);
+    int r = look_for_members(g, seen, ret_n, e);
+    size_t n_told;
 
+    if (r == 0 && grace_ms > 0)
+        signal_new_members(seen, SIGTERM, &n_told);
     while (r == 0 && *ret_n > 0 && clock_until_ms(deadline) > 0) {
         (void)poll(NULL, 0, POLL_MS);
-        r = look(g, 0, seen, ret_n, e);
+        r = look_for_members(g, seen, ret_n, e);
     }
     return r;
 }
 
-static int kill_members(const struct proctable *seen, struct err *e)
+static int kill_members(struct proctable *seen, struct err *e)
 {
-    for (size_t i = 0; i < seen->n; i++)
-        if (seen->rows[i].is_member)
-            (void)process_signal(seen->rows[i].stat.pid, seen->rows[i].stat.start, SIGKILL);
+    size_t n;
+
+    forget_signals(seen);
+    signal_new_members(seen, SIGKILL, &n);
     for (size_t i = 0; i < seen->n; i++) {
         const struct process_stat *s = &seen->rows[i].stat;
 
@@ -155,17 +174,18 @@ static int kill_members(const struct proctable *seen, struct err *e)
 int procfs_end(const struct procfs_group *g, int grace_ms, struct err *e)
 {
     _cleanup_(proctable_done) struct proctable seen = {0};
-    size_t n, before = 0;
+    size_t n, n_new = 1;
     int r = end_gently(g, grace_ms, &seen, &n, e);
 
     if (r < 0 || n == 0)
         return r;
-    /* Stopped first: what is killed one by one could fork a new member meanwhile. */
-    for (int i = 0; i < STOP_ROUNDS && n != before; i++) {
-        before = n;
-        r = look(g, SIGSTOP, &seen, &n, e);
+    /* Stopped first, until there is none to be stopped: what is killed one by one could fork meanwhile. */
+    forget_signals(&seen);
+    for (int i = 0; i < STOP_ROUNDS && n_new > 0; i++) {
+        r = look_for_members(g, &seen, &n, e);
         if (r < 0)
             return r;
+        signal_new_members(&seen, SIGSTOP, &n_new);
     }
     return kill_members(&seen, e);
 }

@@ -55,8 +55,17 @@ canaries()
     canaries number_stop
 }
 
-@test "canaries that have a command's number are not told of as what the command left" {
+@test "canaries that have a command's number are not told as the command's" {
     canaries number_told
+}
+
+@test "canaries live with an agent whose caller ignores SIGCHLD" {
+    canaries ignored_sigchld
+}
+
+@test "canaries live with an agent within another agent's command, and what that leaves is ended" {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    canaries nested
 }
 
 # gVisor has no pidfds, and refuses one of the two limits that mark what belongs to a command.

@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import struct
@@ -20,6 +21,7 @@ import time
 
 BELLHOPD, CASE = sys.argv[1], sys.argv[2]
 DEADLINE_S = 120
+GRACE_MS = 5000  # in it a canary gets the number
 NOT_THERE = "no-such-program-anywhere"
 # The search for the program takes long enough for others to act meanwhile.
 LONG_PATH = ":".join(f"/no/such/directory/{i}" for i in range(120))
@@ -46,39 +48,41 @@ def state_of(pid):
 # ---- canaries ----
 
 class Canary:
-    """A child of ours that sleeps, with one of its own in the same session."""
+    """A child of ours that sleeps, with one of its own in the same session. Any signal ends or stops it."""
 
-    def __init__(self, pid, name):
+    def __init__(self, pid, name, below, port):
         self.pid, self.name = pid, name
-        self.below = 0
+        self.below, self.port = below, port  # its child; where it listens
 
     def check(self):
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
         assert pid == 0, f"canary '{self.name}' ({self.pid}) was signalled: status {status:#x}"
-        if self.below:
-            assert state_of(self.below) in "SR", f"the child of canary '{self.name}' is {state_of(self.below)}"
+        assert (state_of(self.below) or "none") in "SRD", f"the child of canary '{self.name}' is {state_of(self.below)}"
 
 
 def fork_canary(name, own_session=True, own_group=False):
-    """A child that has become a canary, and then tells the number of its own child."""
+    """A child that has become a canary, and then tells the number of its own child, and its port."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # not Python's, which would unwind as far as main()
+        signal.signal(signal.SIGCONT, lambda *_: os._exit(1))
         os.close(read)
+        listener = socket.create_server(("127.0.0.1", 0))
         if own_session:
             os.setsid()
         if own_group:
             os.setpgid(0, 0)
         below = os.fork()
         if below:
-            os.write(write, struct.pack("i", below))
+            os.write(write, struct.pack("ii", below, listener.getsockname()[1]))
+        else:
+            listener.close()
         os.close(write)
         while True:
             signal.pause()
     os.close(write)
-    canary = Canary(pid, name)
-    canary.below = struct.unpack("i", os.read(read, 4))[0]
+    canary = Canary(pid, name, *struct.unpack("ii", os.read(read, 8)))
     os.close(read)
     return canary
 
@@ -120,19 +124,21 @@ def digest_of(directory):
 # ---- the agent ----
 
 class Agent:
-    def __init__(self):
+    def __init__(self, become=None):
+        """become: what the child does before it is the agent."""
         read, write = os.pipe()
         self.process = subprocess.Popen(
             [BELLHOPD, "--listen", "127.0.0.1:0", "--auth=open", "--ready-fd", str(write)], pass_fds=[write],
             stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
-            env={"PATH": os.environ["PATH"]})
+            env={"PATH": os.environ["PATH"]}, preexec_fn=become)
         os.close(write)
         with os.fdopen(read) as ready:
             self.port = int(json.loads(ready.readline())["tcp"][0].rsplit(":", 1)[1])
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(DEADLINE_S)
+        code = self.process.wait(DEADLINE_S)
+        assert code == 0, f"the agent ended with {code}"
 
 
 def ask(method, message):
@@ -273,9 +279,10 @@ class Survivor:
     """A script whose first process ends by itself or by TERM, while one that it started lives on, without its
     session and heedless of TERM: the command's number is free, and something of the command is left to be ended."""
 
-    def __init__(self, last):
+    def __init__(self, last, heeds_term=False):
         self.file = tempfile.mktemp(prefix="survivor-", dir=directory)
-        self.script = (f"setsid sh -c 'trap \"\" TERM; echo $$ >{self.file}.new; mv {self.file}.new {self.file};"
+        trap = "" if heeds_term else "trap \"\" TERM; "
+        self.script = (f"setsid sh -c '{trap}echo $$ >{self.file}.new; mv {self.file}.new {self.file};"
                        f" while :; do sleep 0.02; done' & while [ ! -s {self.file} ]; do sleep 0.01; done; {last}")
 
     def pid(self):
@@ -305,6 +312,7 @@ def end_by(name, s, ask_for_end):
     s.pid()
     ask_for_end()
     canary = take_number(pid)
+    assert not s.is_gone(), "too slow: the survivor was ended before its command's number was another's"
     until(s.is_gone, "the survivor's end")
     canary.check()
 
@@ -312,7 +320,7 @@ def end_by(name, s, ask_for_end):
 def case_number_timeout():
     """The time-out's TERM ends the first process, its KILL what is left."""
     s = Survivor("exec sleep 1000")
-    Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": "x", "timeout_ms": 1000, "kill_grace_ms": 3000})
+    Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": "x", "timeout_ms": 1000, "kill_grace_ms": GRACE_MS})
     end_by("x", s, lambda: None)
     assert ask("bellhop.v1.Exec/Wait", {"id": "x"})["exit"]["reason"] == "timeout"
 
@@ -321,7 +329,7 @@ def case_number_leave():
     """So does the leaving of Run's client, in each way."""
     for i, way in enumerate(WAYS[:3]):
         s = Survivor("exec sleep 1000")
-        client = Leaver("bellhop.v1.Exec/Run", {"shell": s.script, "id": f"x{i}", "kill_grace_ms": 3000})
+        client = Leaver("bellhop.v1.Exec/Run", {"shell": s.script, "id": f"x{i}", "kill_grace_ms": GRACE_MS})
         end_by(f"x{i}", s, lambda: client.leave(way))
         assert ask("bellhop.v1.Exec/Wait", {"id": f"x{i}"})["exit"]["reason"] == "canceled"
 
@@ -329,7 +337,7 @@ def case_number_leave():
 def case_number_kill_on_exit():
     """The end of the first process is what ends the others."""
     s = Survivor("sleep 0.2")
-    Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": "x", "kill_on_exit": True, "kill_grace_ms": 3000})
+    Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": "x", "kill_on_exit": True, "kill_grace_ms": GRACE_MS})
     end_by("x", s, lambda: None)
 
 
@@ -363,33 +371,70 @@ def case_number_e2b():
 
 
 def case_number_stop():
-    """An agent that is told to stop ends what its commands have left."""
+    """An agent that is told to stop sends TERM to what its commands have left."""
     left = []
     for i in range(3):
-        left.append(Survivor("exit 0"))
+        left.append(Survivor("exit 0", heeds_term=True))
         ask("bellhop.v1.Exec/Run", {"shell": left[i].script, "id": f"x{i}"})
     again = [take_number(ask("bellhop.v1.Exec/Get", {"id": f"x{i}"})["pid"]) for i in range(3)]
     agent.stop()
+    for s in left:
+        until(s.is_gone, "the survivor's end")
     for canary in again:
         canary.check()
 
 
 def case_number_told():
-    """Nor is a number that is used again told of as what is left of the command. What there was in its group
-    when it ended is gone by then."""
+    """A process that got the number is not told as what is left of the command, nor its port as the command's. The
+    command's process group had others in it when the first process ended; they are gone by then."""
     for i, last in enumerate(("exit 0", "sleep 0.3 & exit 0")):
         s = Survivor(last)
         stream = Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": f"x{i}", "wait_for": "eof"})
         pid = running(f"x{i}")
         s.pid()
-        take_number(pid)
+        port = take_number(pid).port
+        told = ask("bellhop.v1.System/Ports", {"port": port})["ports"][0]["process"]
+        assert told["pid"] == pid and told["command"] is None, told
         os.kill(s.pid(), signal.SIGKILL)
         end = ask("bellhop.v1.Exec/Wait", {"id": f"x{i}"})["exit"]
         assert end["reason"] == "exited" and end["tree"] != "left", end
         stream.leave("close")
 
 
+# ---- the cases: agents in unusual places ----
+
+def case_ignored_sigchld():
+    """An agent whose caller ignores SIGCHLD, which would have the kernel wait for commands, and free their numbers."""
+    restart_agent(lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert ask("bellhop.v1.Exec/Run", {"argv": ["true"], "id": "x"})["exit"]["code"] == 0
+    canary = take_number(ask("bellhop.v1.Exec/Get", {"id": "x"})["pid"])
+    ask("bellhop.v1.Exec/Signal", {"id": "x", "signal": "KILL", "tree": True})
+    case_number_signal()
+    canary.check()
+
+
+def case_nested():
+    """An agent within another one's command, which has a low mark, and may not raise its limits."""
+    def become():
+        mark = 1 << 62 | 1000 << 32 | 1
+        for limit in (resource.RLIMIT_RSS, 15):  # RLIMIT_RTTIME
+            resource.setrlimit(limit, (mark, mark))
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+
+    os.chmod(directory, 0o1777)
+    restart_agent(become)
+    case_number_signal()
+
+
 # ---- ----
+
+def restart_agent(become):
+    global agent
+    agent.stop()
+    agent = Agent(become)
+
 
 def check_canaries():
     with checking:
@@ -401,10 +446,8 @@ def check_canaries():
 def main():
     globals()["case_" + CASE]()
     check_canaries()
-    if agent.process.poll() is None:
+    if CASE != "number_stop":
         agent.stop()
-    else:
-        assert agent.process.returncode == 0, f"the agent ended with {agent.process.returncode}"
     check_canaries()
 
 

@@ -48,6 +48,14 @@ static pid_t start_tree(rlim_t mark, int n)
     return pid;
 }
 
+static void capture(struct tree *t, pid_t leader, rlim_t mark)
+{
+    struct process_stat s = {0};
+
+    T_OK(process_read(leader, &s));
+    tree_init(t, leader, s.start, false, mark);
+}
+
 /* Ends it with all of its members, of whom none must be left. */
 static void end_tree(struct tree *t)
 {
@@ -62,12 +70,11 @@ static void end_tree(struct tree *t)
 TEST(tree_counts_and_kills_its_own_and_nobody_else)
 {
     rlim_t mark_a = tree_mark(4711, 1), mark_b = tree_mark(4711, 2);
-    uint64_t since = process_clock();
     struct tree a, b;
     size_t n = 0;
 
-    tree_init(&a, start_tree(mark_a, 3), false, since, mark_a);
-    tree_init(&b, start_tree(mark_b, 1), false, since, mark_b);
+    capture(&a, start_tree(mark_a, 3), mark_a);
+    capture(&b, start_tree(mark_b, 1), mark_b);
     T_INT(tree_count(&a, &n, NULL), 0);
     T_INT(n, 4);
     end_tree(&a);
@@ -82,7 +89,6 @@ TEST(tree_members_are_found_by_either_mark_after_the_leader)
 
     for (size_t i = 0; i < N_ELEMENTS(limits); i++) {
         rlim_t mark = tree_mark(4712, (uint32_t)i);
-        uint64_t since = process_clock();
         pid_t leader = start_tree(0, 2);
         struct rlimit lim = {mark, mark};
         uint32_t serial = 99;
@@ -90,7 +96,7 @@ TEST(tree_members_are_found_by_either_mark_after_the_leader)
         size_t n = 0;
 
         /* Before the fork it would be the parent's, too. */
-        tree_init(&t, leader, false, since, mark);
+        capture(&t, leader, mark);
         T_INT(tree_count(&t, &n, NULL), 0);
         T_INT(n, 3);
         for (size_t k = 0; k < t.seen.n; k++)
@@ -103,7 +109,7 @@ TEST(tree_members_are_found_by_either_mark_after_the_leader)
 
         T_INT(kill(leader, SIGKILL), 0);
         T_INT(waitpid(leader, NULL, 0), leader);
-        tree_init(&t, leader, true, since, mark);
+        tree_init(&t, leader, 0, true, mark);
         T_INT(tree_count(&t, &n, NULL), 0);
         T_INT(n, 2);
         T_INT(tree_kill(&t, 60000, &n, NULL), 0);
@@ -114,20 +120,19 @@ TEST(tree_members_are_found_by_either_mark_after_the_leader)
 
 TEST(tree_of_a_leader_that_was_waited_for_has_no_members_without_the_mark)
 {
-    uint64_t since = process_clock();
     pid_t other =
         start_tree(0, 1); /* it has the number, the session and the group of who is gone */
     struct tree t;
     size_t n = 99;
 
-    tree_init(&t, other, true, since, tree_mark(4711, 1));
+    tree_init(&t, other, 0, true, tree_mark(4711, 1));
     T_INT(tree_count(&t, &n, NULL), 0);
     T_INT(n, 0);
     T_INT(tree_kill(&t, 0, &n, NULL), 0);
     T_INT(tree_signal(&t, SIGKILL, &n, NULL), 0);
     T_INT(n, 0);
     tree_done(&t);
-    tree_init(&t, other, false, since, tree_mark(4711, 2));
+    capture(&t, other, tree_mark(4711, 2));
     T_INT(tree_count(&t, &n, NULL), 0);
     T_INT(n, 2);
     end_tree(&t);
@@ -135,13 +140,12 @@ TEST(tree_of_a_leader_that_was_waited_for_has_no_members_without_the_mark)
 
 TEST(tree_whose_leader_is_waited_for_later_loses_the_session_and_keeps_its_members)
 {
-    uint64_t since = process_clock();
     struct tree fresh, t;
     pid_t leader = start_tree(0, 2);
     size_t n = 0;
 
-    tree_init(&fresh, leader, false, since, tree_mark(4711, 1));
-    tree_init(&t, leader, false, since, tree_mark(4711, 1));
+    capture(&fresh, leader, tree_mark(4711, 1));
+    capture(&t, leader, tree_mark(4711, 1));
     T_INT(tree_count(&t, &n, NULL), 0);
     T_INT(n, 3);
     T_INT(kill(leader, SIGKILL), 0);
@@ -163,7 +167,6 @@ static int count_below(rlim_t mark, bool is_older)
     pid_t pid = fork();
 
     if (pid == 0) {
-        uint64_t since = is_older ? process_clock() + 1000 : process_clock();
         pid_t agent;
 
         set_mark(mark);
@@ -172,11 +175,12 @@ static int count_below(rlim_t mark, bool is_older)
             size_t n = 99;
             struct tree t;
 
-            tree_init(&t, start_tree(0, 1), false, since, mark);
+            capture(&t, start_tree(0, 1), mark);
+            t.start += is_older ? 1000 : 0;
             T_INT(tree_count(&t, &n, NULL), 0);
             for (size_t i = 0; i < t.seen.n; i++)
                 T_OK(!t.seen.rows[i].is_member || t.seen.rows[i].stat.pid != getppid());
-            t.since = 0;
+            t.start = 0;
             end_tree(&t);
             _exit((int)n);
         }
@@ -188,10 +192,34 @@ static int count_below(rlim_t mark, bool is_older)
     return WEXITSTATUS(status);
 }
 
-TEST(tree_never_has_the_caller_or_its_ancestors_nor_who_is_older_than_the_command)
+TEST(tree_never_has_the_caller_its_ancestors_or_a_process_older_than_the_command)
 {
     T_INT(count_below(tree_mark(4711, 1), false), 2);
     T_INT(count_below(tree_mark(4711, 1), true), 0);
+}
+
+TEST(tree_of_a_leader_that_is_no_child_has_no_members_without_the_mark)
+{
+    struct process_stat s = {0};
+    size_t n = 99;
+    struct tree t;
+    pid_t parent = getppid();
+
+    T_OK(process_read(parent, &s));
+    tree_init(&t, parent, s.start, false, tree_mark(4711, 1));
+    T_INT(tree_count(&t, &n, NULL), 0);
+    T_INT(n, 0);
+    tree_done(&t);
+}
+
+TEST(tree_marks_of_an_agent_within_an_agent_are_lower_than_its_own)
+{
+    struct rlimit lim = {tree_mark(1000, 7), tree_mark(1000, 7)};
+
+    T_INT(tree_mark(tree_new_instance(UINT32_MAX), 0) >> 62, 1);
+    T_INT(setrlimit(RLIMIT_RSS, &lim), 0);
+    for (uint32_t random = 0; random < 5000; random += 7)
+        T_OK(tree_mark(tree_new_instance(random), UINT32_MAX) < lim.rlim_max);
 }
 
 TEST(tree_refuses_a_leader_that_can_be_no_command)
@@ -206,7 +234,7 @@ TEST(tree_refuses_a_leader_that_can_be_no_command)
             struct tree t;
 
             (void)close(2); /* the assertion's words */
-            tree_init(&t, leaders[i], false, 0, tree_mark(4711, 1));
+            tree_init(&t, leaders[i], 0, false, tree_mark(4711, 1));
             _exit(0);
         }
         T_INT(waitpid(pid, &status, 0), pid);
@@ -226,7 +254,6 @@ static void *sleep_on(void *arg)
 
 TEST(tree_kills_a_process_whose_first_thread_has_ended)
 {
-    uint64_t since = process_clock();
     struct process_stat s = {0};
     int ready[2];
     char byte;
@@ -249,7 +276,7 @@ TEST(tree_kills_a_process_whose_first_thread_has_ended)
         T_OK(process_read(pid, &s));
     while (s.state != 'Z');
     T_OK(!process_has_ended(&s));
-    tree_init(&t, pid, false, since, tree_mark(4711, 1));
+    capture(&t, pid, tree_mark(4711, 1));
     T_INT(tree_count(&t, &n, NULL), 0);
     T_INT(n, 1);
     end_tree(&t);
@@ -261,11 +288,10 @@ TEST(tree_signal_reaches_every_member_also_stopped_ones)
 {
     rlim_t mark = tree_mark(4711, 3);
     int64_t deadline = clock_mono_ms() + 60000;
-    uint64_t since = process_clock();
     struct tree a;
     size_t n = 0;
 
-    tree_init(&a, start_tree(mark, 2), false, since, mark);
+    capture(&a, start_tree(mark, 2), mark);
     T_INT(tree_signal(&a, SIGSTOP, &n, NULL), 0);
     T_INT(n, 3);
     T_INT(tree_signal(&a, SIGTERM, &n, NULL), 0);
@@ -310,11 +336,10 @@ TEST(tree_signal_that_ends_misses_nothing_that_is_forked_meanwhile)
 {
     rlim_t mark = tree_mark(4711, 4);
     int64_t deadline = clock_mono_ms() + 90000;
-    uint64_t since = process_clock();
     struct tree a;
     size_t n = 0;
 
-    tree_init(&a, start_forking(mark), false, since, mark);
+    capture(&a, start_forking(mark), mark);
     T_INT(tree_signal(&a, SIGTERM, &n, NULL), 0);
     T_OK(n > 0);
     do

@@ -240,7 +240,7 @@ struct wanted {
     bool has_ended;
 };
 
-/* A command that is being started has no pid, and so not the 0 of a client. */
+/* The pid of a command that is being started is 0, which selects none. */
 static bool is_selected(struct proc *p, const struct selector *s)
 {
     if (!s->has_pid)

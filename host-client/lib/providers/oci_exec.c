@@ -17,6 +17,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/process.h"
 
 #include "common/banned.h"
 
@@ -196,7 +197,7 @@ static int parent(const struct oci_cmd *c, pid_t pid, const struct pipes *p, str
     if (r == 0)
         r = wait_child(c, pidfd, p->output[0], ret, e);
     if (r < 0)
-        (void)kill(pid, SIGKILL);
+        (void)process_signal_child(pid, SIGKILL);
     waited = reap(pid, ret, r < 0 ? NULL : e);
     ret->text[ret->len] = '\0';
     if (r < 0)

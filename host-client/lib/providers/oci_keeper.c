@@ -18,6 +18,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/process.h"
 #include "common/str.h"
 #include "lib/providers/oci_netns.h"
 
@@ -214,9 +215,9 @@ static void end_helper(struct keeper *k)
     fd_close(k->exit_fd);
     if (k->helper_pid <= 0)
         return;
-    (void)kill(k->helper_pid, SIGTERM);
+    (void)process_signal_child(k->helper_pid, SIGTERM);
     if (poll(&pfd, 1, HELPER_GRACE_MS) == 0)
-        (void)kill(k->helper_pid, SIGKILL);
+        (void)process_signal_child(k->helper_pid, SIGKILL);
     (void)waitpid(k->helper_pid, NULL, 0);
 }
 

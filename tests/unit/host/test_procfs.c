@@ -51,6 +51,23 @@ TEST(a_zombie_is_not_alive)
     T_OK(!procfs_is_alive(pid, at));
 }
 
+/* It forks a child that ends at once, and one that stays and forks in turn, for as long as it lives. */
+TEST(a_tree_that_forks_is_ended_whole)
+{
+    for (int i = 0; i < 20; i++) {
+        struct procfs_group g = {.mark = "BELLHOP_TEST=mark-of-this-test"};
+        size_t n = 0;
+        pid_t pid = start(
+            "f() { /bin/true & sh -c 'sleep 0.01; exec /bin/sleep 100' 9>&- & sleep 0.01; f; };"
+            " ulimit -t 20; echo >&9; exec 9>&-; f");
+
+        T_INT(procfs_end(&g, 0, NULL), 0);
+        T_INT(procfs_count(&g, &n, NULL), 0);
+        T_INT(n, 0);
+        T_OK(waitpid(pid, NULL, 0) == pid);
+    }
+}
+
 TEST(a_marked_tree_is_ended_with_those_that_left_its_session)
 {
     struct procfs_group g = {.mark = "BELLHOP_TEST=mark-of-this-test"};
