@@ -37,12 +37,14 @@ bool process_read(pid_t pid, struct process_stat *ret)
 
     (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd < 0)
+        return false;
+    errno = ESRCH; /* an empty file, or another than expected */
+    n = read(fd, text, sizeof(text) - 1);
     if (n <= 0)
         return false;
     text[n] = '\0';
     end = strrchr(text, ')');
-    errno = ESRCH;
     if (!end ||
         sscanf(end + 1,
                " %c %d %*d %d %*d %*d %" SCNu64 " %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d"

@@ -20,7 +20,7 @@ struct process_stat {
     uint64_t start; /* clock ticks since boot, as this kernel counts them */
 };
 
-/* /proc/PID/stat. False, with errno: ENOENT or ESRCH without such a process; or it can't be read. */
+/* /proc/PID/stat. False, with errno: there is no such process, or it can't be read. */
 bool process_read(pid_t pid, struct process_stat *ret);
 /* It only waits to be waited for. A zombie whose other threads still run has not ended. */
 bool process_has_ended(const struct process_stat *s);

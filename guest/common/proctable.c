@@ -37,10 +37,10 @@ static int compare_rows(const void *a, const void *b)
     return (x->stat.pid > y->stat.pid) - (x->stat.pid < y->stat.pid);
 }
 
-/* Another error hides a process that is there: who counts would take it for gone. */
-static bool is_gone(int sys)
+/* It hides processes that are there, and that a caller would take for gone. */
+static bool is_shortage(int sys)
 {
-    return sys == ENOENT || sys == ESRCH;
+    return sys == EMFILE || sys == ENFILE || sys == ENOMEM;
 }
 
 int proctable_read(struct proctable *t, size_t max_rows, struct err *e)
@@ -62,7 +62,7 @@ int proctable_read(struct proctable *t, size_t max_rows, struct err *e)
             str_parse_u64(d->d_name, 2, INT32_MAX, &pid, NULL) < 0 || (pid_t)pid == self)
             continue;
         if (!process_read((pid_t)pid, &s))
-            r = is_gone(errno) ? 0 : err_sys(e, errno, "reading '/proc/%d/stat'", (pid_t)pid);
+            r = is_shortage(errno) ? err_sys(e, errno, "reading '/proc/%d/stat'", (pid_t)pid) : 0;
         else if (!process_has_ended(&s))
             r = add_row(&fresh, max_rows, &s, e);
         if (r < 0)

@@ -138,7 +138,8 @@ static bool is_leader_there(const struct tree *t)
 
     if (!t->has_leader || (t->leader_fd >= 0 && !process_is_there(t->leader_fd)))
         return false;
-    return process_read(t->leader, &now) && now.start == t->start;
+    return process_read(t->leader, &now) &&
+           (now.start == t->start || (!t->start && t->leader_fd >= 0));
 }
 
 static void bar_strangers(const struct tree *t, struct proctable *now)
