@@ -100,7 +100,7 @@ drive()
 prepare()
 {
     mkdir -p "$run"
-    run=$(cd "$run" && pwd)
+    run=$(cd "$run" && pwd -P)
     rm -f "$run/pid" "$run/url" "$run/console" "$run/monitor.in" "$run/monitor.out"
     mkfifo "$run/monitor.in" "$run/monitor.out"
     [ -s "$run/token" ] ||
@@ -205,7 +205,7 @@ kill_it()
 stop()
 {
     [ $# -ge 1 ] || usage
-    run=$(cd "$1" 2>/dev/null && pwd) || return 0
+    run=$(cd "$1" 2>/dev/null && pwd -P) || return 0
     is_alive || return 0
     echo system_powerdown 1<>"$run/monitor.in" >&1
     end=$(($(date +%s) + ${2:-60}))

@@ -186,6 +186,11 @@ static int kill_batch(const char *path, const pid_t *pids, size_t n, struct err 
         fds[i] = process_open(pids[i]);
         if (fds[i] < 0)
             fds[i] = -errno;
+        if (fds[i] != -EMFILE && fds[i] != -ENFILE)
+            continue;
+        n = i;
+        if (n > 0)
+            fd_close(fds[--n]); /* the list needs one */
     }
     r = read_listed(path, &now, e);
     for (size_t i = 0; i < n; i++) {

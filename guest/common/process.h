@@ -2,8 +2,8 @@
 /*
  * process: processes by an identity, and signals that reach the identified process or none. A pid is not an
  * identity: it is free for another process as soon as its own has been waited for. These are: a descriptor
- * of the process (a pidfd), a pid together with the start time (of a number that is used again within one
- * clock tick it is not), and the pid of a child that its parent has not waited for. Thread-safe.
+ * of the process (a pidfd), a pid together with the start time (unless the number is used again within one
+ * clock tick), and the pid of a child that its parent has not waited for. Thread-safe.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,8 +45,9 @@ int process_signal_child(pid_t child, int sig);
 int process_signal_child_group(pid_t child, int sig);
 
 /*
- * SIGKILL to the processes that a cgroup.procs file lists, but for the caller and pid 1. Each is opened,
- * and killed if the file still lists it after that. *ret_listed: how many it listed before.
+ * Sends SIGKILL to the processes that a cgroup.procs file lists, but for the caller and pid 1. Each is opened,
+ * and killed if the file still lists it after that. *ret_listed: how many it listed before. Short of descriptors
+ * it leaves some out: call it until the file lists none.
  */
 int process_kill_listed(const char *procs_path, size_t *ret_listed, struct err *e);
 /* How many it lists. */

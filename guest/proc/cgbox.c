@@ -310,7 +310,10 @@ static void leave_room(void)
     put_number(at.agent, "memory.min", RESERVE_MIN_BYTES / 2);
 }
 
-/* The agent itself, and those of the agent's that were listed; one may be gone, and its number another's, by now. */
+/*
+ * Moves the agent and those of its processes that were listed. One may be gone by now, and its number be another's:
+ * a process that is moved for that is put into `from`, the nearest there is to where it was.
+ */
 static int move_members(const pid_t *members, int n, const char *from, const char *to,
                         struct err *e)
 {

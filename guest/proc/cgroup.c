@@ -269,8 +269,8 @@ static void remove_left(void)
 }
 
 /*
- * A name that no other group ever has, of an agent with the same pid (in a namespace of its own) neither: who ends
- * the group by it may do so when the directory has been removed.
+ * The name is never used again, not even by an agent with the same pid in another namespace: the group may be ended
+ * by its name after the directory has been removed.
  */
 static int make_dir(const char *base, char **ret, struct err *e)
 {

@@ -17,6 +17,7 @@
 #define POLL_MAX_MS 100
 /* How long a killed tree may take to go before it counts as left: it needs the processor for that. */
 #define KILL_WAIT_MS 5000
+#define MAX_BLIND 20 /* looks that fail, before the end of a command is told all the same */
 
 enum job_kind {
     JOB_SIGNAL,
@@ -199,7 +200,7 @@ static void decide_in_grace(struct proc *p, const struct job *done)
     p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
 }
 
-/* For when nobody can look for members: there is no /proc, or it has too many processes. */
+/* The fallback without a look at all processes: there is no /proc, no descriptor, or there are too many. */
 static void kill_group(struct proc *p)
 {
     (void)pthread_mutex_lock(&p->lock);
@@ -217,7 +218,7 @@ static void decide_in_force(struct proc *p, const struct job *done)
     }
     if (done->result < 0)
         kill_group(p);
-    if (p->is_reaped)
+    if (p->is_reaped && (done->result == 0 || ++p->n_blind > MAX_BLIND))
         be_done(p, done->n);
     else
         poll_in(p, p->poll_ms);

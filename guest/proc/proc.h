@@ -60,7 +60,7 @@ struct proc {
     struct launch *launch; /* launch_run()'s, from before the child is made until it is settled */
     /* But the counts, which are the journals'. The pid stays when the number may be another's. */
     struct proc_info info;
-    uint64_t start; /* of the process info.pid; with it, its identity. 0: there is no /proc */
+    uint64_t start; /* of the process info.pid; with it, its identity. 0: unknown */
     struct journal out[N_PROC_STREAMS];
     struct spill spill[N_PROC_STREAMS];
     bool is_spilling; /* a pool thread writes, or is about to */
@@ -102,6 +102,7 @@ struct proc {
     int64_t kill_deadline_ms;
     int poll_ms;
     bool has_job;     /* a pool thread works on the tree */
+    unsigned n_blind; /* JOB_KILLs that could not look at the processes */
     struct tree tree; /* while it is being ended; the job's while there is one */
     size_t n_left;
     bool is_lingering;

@@ -216,7 +216,7 @@ int reap_init(struct registry *reg, struct err *e)
 {
     sigset_t set;
 
-    /* Ignored, as a caller may have left it, it would have the kernel wait for the children, and free their numbers. */
+    /* A caller may have it ignored: the kernel would wait for the children then, and free their numbers. */
     (void)signal(SIGCHLD, SIG_DFL);
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGCHLD);

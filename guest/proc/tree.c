@@ -120,7 +120,7 @@ void tree_init(struct tree *t, pid_t leader, uint64_t start, bool is_waited_for,
     if (is_waited_for)
         return;
     t->leader_fd = process_open(leader);
-    /* After that, so that it is the child that is open. */
+    /* The number is a child's after the call above, so the descriptor is that child's. */
     t->has_leader = process_is_child(leader);
 }
 
@@ -142,12 +142,21 @@ static bool is_leader_there(const struct tree *t)
            (now.start == t->start || (!t->start && t->leader_fd >= 0));
 }
 
+/* False: this kernel is gVisor, which counts start times by the wall clock, and that may be set back; or very old. */
+static bool tells_ages(void)
+{
+    _cleanup_close_ int fd = process_open(getpid());
+
+    return fd >= 0 || errno != ENOSYS;
+}
+
 static void bar_strangers(const struct tree *t, struct proctable *now)
 {
     struct proctable_row *ancestor = proctable_find(now, getppid());
+    bool has_ages = tells_ages();
 
     for (size_t i = 0; i < now->n; i++)
-        now->rows[i].is_barred = now->rows[i].stat.start < t->start;
+        now->rows[i].is_barred = has_ages && now->rows[i].stat.start < t->start;
     for (int i = 0; ancestor && i < MAX_ANCESTORS; i++) {
         ancestor->is_barred = true;
         ancestor = proctable_find(now, ancestor->stat.parent);
@@ -299,19 +308,18 @@ int tree_kill(struct tree *t, int wait_ms, size_t *ret_left, struct err *e)
     for (int i = 0; r == 0 && n_new > 0 && i < MAX_SWEEPS;
          i++) /* a fork that is late is met below */
         r = stop_new(t, &n_new, &n_running, e);
-    if (r < 0)
-        return r;
     for (;;) {
         size_t n = proctable_count_members(&t->seen);
 
+        /* Also when a look failed: a member that was stopped does not stay so. */
         (void)signal_members(t, SIGKILL);
+        if (r < 0)
+            return r;
         if (n == 0 || clock_mono_ms() >= deadline) {
             *ret_left = n;
             return 0;
         }
         (void)poll(NULL, 0, POLL_MS);
         r = look_for_members(t, e);
-        if (r < 0)
-            return r;
     }
 }

@@ -34,9 +34,9 @@
 
 struct tree {
     pid_t leader;    /* the command's first process; also its session and process group */
-    uint64_t start;  /* of the leader; 0: unknown. Who started before is no member */
+    uint64_t start;  /* of the leader; 0: unknown. An older process is no member */
     bool has_leader; /* it had not been waited for when it was captured */
-    int leader_fd;   /* with has_leader, a pidfd of it; -1: this kernel has none */
+    int leader_fd;   /* with has_leader, a pidfd of it; -1: there is none to be had */
     rlim_t mark;
     struct proctable seen; /* the latest look */
 };

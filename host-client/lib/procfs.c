@@ -118,7 +118,7 @@ int procfs_count(const struct procfs_group *g, size_t *ret, struct err *e)
     return look_for_members(g, &seen, ret, e);
 }
 
-/* To the members that got none since forget_signals(). *ret: how many there were of them. */
+/* Sends sig to the members that got none since forget_signals(). *ret: how many these were. */
 static void signal_new_members(struct proctable *seen, int sig, size_t *ret)
 {
     *ret = 0;
@@ -156,19 +156,24 @@ static int end_gently(const struct procfs_group *g, int grace_ms, struct proctab
     return r;
 }
 
-static int kill_members(struct proctable *seen, struct err *e)
+/* A fork that was under way when its process was stopped is met by a later look. */
+static int kill_until_gone(const struct procfs_group *g, struct proctable *seen, struct err *e)
 {
-    size_t n;
+    int64_t deadline = clock_mono_ms() + KILL_WAIT_MS;
 
-    forget_signals(seen);
-    signal_new_members(seen, SIGKILL, &n);
-    for (size_t i = 0; i < seen->n; i++) {
-        const struct process_stat *s = &seen->rows[i].stat;
+    for (;;) {
+        size_t n, n_told;
+        int r;
 
-        if (seen->rows[i].is_member && !procfs_wait_gone(s->pid, s->start, KILL_WAIT_MS))
-            return err_set(e, ERR_DEADLINE, "the process %d is still there after SIGKILL", s->pid);
+        forget_signals(seen);
+        signal_new_members(seen, SIGKILL, &n_told);
+        r = look_for_members(g, seen, &n, e);
+        if (r < 0 || n == 0)
+            return r;
+        if (clock_until_ms(deadline) == 0)
+            return err_set(e, ERR_DEADLINE, "%zu processes are still there after SIGKILL", n);
+        (void)poll(NULL, 0, POLL_MS);
     }
-    return 0;
 }
 
 int procfs_end(const struct procfs_group *g, int grace_ms, struct err *e)
@@ -179,13 +184,16 @@ int procfs_end(const struct procfs_group *g, int grace_ms, struct err *e)
 
     if (r < 0 || n == 0)
         return r;
-    /* Stopped first, until there is none to be stopped: what is killed one by one could fork meanwhile. */
+    /* Stopped until there is none to be stopped: of processes that are killed one by one another could fork. */
     forget_signals(&seen);
-    for (int i = 0; i < STOP_ROUNDS && n_new > 0; i++) {
+    for (int i = 0; r == 0 && i < STOP_ROUNDS && n_new > 0; i++) {
         r = look_for_members(g, &seen, &n, e);
-        if (r < 0)
-            return r;
-        signal_new_members(&seen, SIGSTOP, &n_new);
+        if (r == 0)
+            signal_new_members(&seen, SIGSTOP, &n_new);
     }
-    return kill_members(&seen, e);
+    if (r == 0)
+        return kill_until_gone(g, &seen, e);
+    forget_signals(&seen);
+    signal_new_members(&seen, SIGKILL, &n_new); /* none stays stopped */
+    return r;
 }

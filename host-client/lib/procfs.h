@@ -29,6 +29,6 @@ struct procfs_group {
 
 /* How many live members there are. */
 int procfs_count(const struct procfs_group *g, size_t *ret, struct err *e);
-/* TERM, then after grace_ms stop all until no new one shows up, and KILL. ERR_DEADLINE when some
- * are still there after that. */
+/* TERM, then after grace_ms stop all until no new one shows up, and KILL until all are gone.
+ * ERR_DEADLINE when some are still there after that. */
 int procfs_end(const struct procfs_group *g, int grace_ms, struct err *e);

@@ -63,7 +63,7 @@ canaries()
     canaries ignored_sigchld
 }
 
-@test "canaries live with an agent within another agent's command, and what that leaves is ended" {
+@test "what a command left is ended by an agent within another agent's command" {
     [ "$(id -u)" = 0 ] || skip "needs root"
     canaries nested
 }

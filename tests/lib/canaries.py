@@ -21,7 +21,7 @@ import time
 
 BELLHOPD, CASE = sys.argv[1], sys.argv[2]
 DEADLINE_S = 120
-GRACE_MS = 5000  # in it a canary gets the number
+GRACE_MS = 8000  # in it a canary gets the number
 NOT_THERE = "no-such-program-anywhere"
 # The search for the program takes long enough for others to act meanwhile.
 LONG_PATH = ":".join(f"/no/such/directory/{i}" for i in range(120))
@@ -320,7 +320,7 @@ def end_by(name, s, ask_for_end):
 def case_number_timeout():
     """The time-out's TERM ends the first process, its KILL what is left."""
     s = Survivor("exec sleep 1000")
-    Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": "x", "timeout_ms": 1000, "kill_grace_ms": GRACE_MS})
+    Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": "x", "timeout_ms": 5000, "kill_grace_ms": GRACE_MS})
     end_by("x", s, lambda: None)
     assert ask("bellhop.v1.Exec/Wait", {"id": "x"})["exit"]["reason"] == "timeout"
 
@@ -372,11 +372,11 @@ def case_number_e2b():
 
 def case_number_stop():
     """An agent that is told to stop sends TERM to what its commands have left."""
-    left = []
+    left, again = [], []
     for i in range(3):
         left.append(Survivor("exit 0", heeds_term=True))
         ask("bellhop.v1.Exec/Run", {"shell": left[i].script, "id": f"x{i}"})
-    again = [take_number(ask("bellhop.v1.Exec/Get", {"id": f"x{i}"})["pid"]) for i in range(3)]
+        again.append(take_number(ask("bellhop.v1.Exec/Get", {"id": f"x{i}"})["pid"]))
     agent.stop()
     for s in left:
         until(s.is_gone, "the survivor's end")

@@ -72,9 +72,8 @@ start_in_runsc()
 stop_in_runsc()
 {
     [ -n "${RUNSC_BOX:-}" ] || return 0
-    in_runsc kill "$(basename "$RUNSC_BOX")" KILL || kill "$RUNSC_PID"
+    in_runsc delete -force "$(basename "$RUNSC_BOX")" || true
     wait "$RUNSC_PID" || true
-    in_runsc delete -force "$(basename "$RUNSC_BOX")" 2>/dev/null || true
     rm -rf --one-file-system "$RUNSC_BOX"
     RUNSC_BOX=
 }

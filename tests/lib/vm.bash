@@ -51,8 +51,7 @@ vm_end()
     local run
 
     for run in "$@"; do
-        [ -s "$run/pid" ] || continue
-        kill -9 "$(cat "$run/pid")" 2>/dev/null || true
+        "$TOP/image/qemu.sh" stop "$run" 0 2>/dev/null || true # it does not wait, and kills
     done
 }
 

@@ -198,18 +198,39 @@ TEST(tree_never_has_the_caller_its_ancestors_or_a_process_older_than_the_command
     T_INT(count_below(tree_mark(4711, 1), true), 0);
 }
 
+/* A process in a session of its own whose parent is the child that is returned. */
+static pid_t start_grandchild(pid_t *ret)
+{
+    int up[2];
+    pid_t pid;
+
+    T_INT(pipe(up), 0);
+    pid = fork();
+    if (pid == 0) {
+        pid_t below = start_tree(0, 0);
+
+        (void)!write(up[1], &below, sizeof(below));
+        T_INT(waitpid(below, NULL, 0), below);
+        _exit(0);
+    }
+    T_INT(read(up[0], ret, sizeof(*ret)), sizeof(*ret));
+    (void)close(up[0]);
+    (void)close(up[1]);
+    return pid;
+}
+
 TEST(tree_of_a_leader_that_is_no_child_has_no_members_without_the_mark)
 {
-    struct process_stat s = {0};
-    size_t n = 99;
+    pid_t grandchild = 0, child = start_grandchild(&grandchild);
     struct tree t;
-    pid_t parent = getppid();
+    size_t n = 99;
 
-    T_OK(process_read(parent, &s));
-    tree_init(&t, parent, s.start, false, tree_mark(4711, 1));
+    capture(&t, grandchild, tree_mark(4711, 1));
     T_INT(tree_count(&t, &n, NULL), 0);
     T_INT(n, 0);
     tree_done(&t);
+    T_INT(kill(grandchild, SIGKILL), 0);
+    T_INT(waitpid(child, NULL, 0), child);
 }
 
 TEST(tree_marks_of_an_agent_within_an_agent_are_lower_than_its_own)
