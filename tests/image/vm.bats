@@ -100,6 +100,7 @@ SCRIPT
 
 # Pure cgroup v2, and all of it the agent's: what its limits, its kills and its counters are worth there. What
 # is killed for want of memory still gets the pages that its end takes, so the peak may be above the limit.
+# How the kernel divides time between user and system is an estimate of its own for a process and for a group.
 # name @ request @ what must be true of the reply
 ends()
 {
@@ -112,7 +113,7 @@ pids@{"shell":"b() { b | b & b; }; b 2>/dev/null","limits":{"pids":20},"timeout_
 cpu@{"shell":"while :; do :; done","limits":{"cpu_millis":200},"timeout_ms":2000,"kill_grace_ms":0}@.exit.reason == "timeout" and .usage.wall_ms > 2.5 * (.usage.user_ms + .usage.system_ms)
 whole tree@{"shell":"setsid sleep 3001 & (setsid sh -c 'sleep 3002 & exit' &); env -i setsid sleep 3003 & sleep 3004","timeout_ms":700,"kill_grace_ms":100}@.exit.reason == "timeout" and .exit.tree == "gone"
 what is left@{"shell":"env -i setsid sleep 3005 >/dev/null 2>&1 & echo on","id":"left"}@.exit.reason == "exited" and .exit.tree == "left" and .stdout.text == "on\n"
-processor time of all@{"shell":"mkfifo f; (setsid sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; times >f' &); cat f"}@(.stdout.text | capture("m(?<s>[0-9.]+)s").s | tonumber * 1000) as $child | $child > 0 and .usage.user_ms >= $child
+processor time of all@{"shell":"mkfifo f; (setsid sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; times >f' &); cat f"}@[.stdout.text | scan("m([0-9.]+)s")[0] | tonumber * 1000] as $child | $child[0] > 0 and .usage.user_ms + .usage.system_ms >= $child[0] + $child[1]
 written@{"shell":"head -c 3000000 /dev/zero >written; sync written"}@.usage.write_bytes >= 3000000
 ROWS
 }
