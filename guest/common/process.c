@@ -64,7 +64,7 @@ int process_open(pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 
-    /* Not the kernel's error, but that of a seccomp filter that is older than the call. */
+    /* The kernel has no EPERM here; a seccomp filter that is older than the call has. */
     if (fd < 0 && errno == EPERM)
         errno = ENOSYS;
     return fd;
@@ -148,7 +148,7 @@ static int compare_pids(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Sorted. A process of another pid namespace is listed as 0: it can be counted and not signalled. */
+/* The list is sorted. The kernel lists a process of another pid namespace as 0: it is counted, never signalled. */
 static int read_listed(const char *path, struct pids *ret, struct err *e)
 {
     _cleanup_free_ char *text = NULL;

@@ -37,7 +37,7 @@ static int compare_rows(const void *a, const void *b)
     return (x->stat.pid > y->stat.pid) - (x->stat.pid < y->stat.pid);
 }
 
-/* It hides processes that are there, and that a caller would take for gone. */
+/* A shortage hides processes that are there, and the caller would take them for gone. */
 static bool is_shortage(int sys)
 {
     return sys == EMFILE || sys == ENFILE || sys == ENOMEM;

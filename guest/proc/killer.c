@@ -200,7 +200,7 @@ static void decide_in_grace(struct proc *p, const struct job *done)
     p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
 }
 
-/* The fallback without a look at all processes: there is no /proc, no descriptor, or there are too many. */
+/* kill_group() is the fallback when /proc can't be read: it is not there, or descriptors or memory are short. */
 static void kill_group(struct proc *p)
 {
     (void)pthread_mutex_lock(&p->lock);

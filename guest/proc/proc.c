@@ -140,7 +140,7 @@ void proc_check_end(struct proc *p)
  */
 static bool is_group_left(const struct proc *p)
 {
-    if (!p->has_left_group || (kill(-p->info.pid, 0) < 0 && errno == ESRCH))
+    if (!p->had_others_in_group || (kill(-p->info.pid, 0) < 0 && errno == ESRCH))
         return false;
     return kill(p->info.pid, 0) < 0 && errno == ESRCH;
 }

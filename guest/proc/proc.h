@@ -71,8 +71,8 @@ struct proc {
     int n_owners;
     bool is_detached;
     bool cancel_asked;
-    bool is_reaped;      /* info.pid may be another process's by now */
-    bool has_left_group; /* when it was reaped, others were in its process group */
+    bool is_reaped;           /* info.pid may be another process's by now */
+    bool had_others_in_group; /* its process group was not empty when it was reaped */
     int stdin_fd,
         out_fd[N_PROC_STREAMS]; /* changed by the loop's thread with the lock; a pty: out_fd[0] */
     bool is_paused[N_PROC_STREAMS];

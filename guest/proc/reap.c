@@ -61,7 +61,7 @@ static bool reap_command(struct proc *p, pid_t pid)
     if (got != 0) {
         p->is_reaped = true;
         p->child_pid = 0;
-        p->has_left_group = got == pid && (kill(-pid, 0) == 0 || errno == EPERM);
+        p->had_others_in_group = got == pid && (kill(-pid, 0) == 0 || errno == EPERM);
     }
     (void)pthread_mutex_unlock(&p->lock);
     if (got != 0)

@@ -120,7 +120,7 @@ void tree_init(struct tree *t, pid_t leader, uint64_t start, bool is_waited_for,
     if (is_waited_for)
         return;
     t->leader_fd = process_open(leader);
-    /* The number is a child's after the call above, so the descriptor is that child's. */
+    /* Checked after the open: a number that is a child's now was the child's then. */
     t->has_leader = process_is_child(leader);
 }
 
@@ -142,7 +142,10 @@ static bool is_leader_there(const struct tree *t)
            (now.start == t->start || (!t->start && t->leader_fd >= 0));
 }
 
-/* False: this kernel is gVisor, which counts start times by the wall clock, and that may be set back; or very old. */
+/*
+ * Start times order processes by age on Linux. gVisor takes them from the wall clock, which can be set back; it is
+ * told by its lack of pidfds, which Linux before 5.3 has not either.
+ */
 static bool tells_ages(void)
 {
     _cleanup_close_ int fd = process_open(getpid());

@@ -184,7 +184,7 @@ int procfs_end(const struct procfs_group *g, int grace_ms, struct err *e)
 
     if (r < 0 || n == 0)
         return r;
-    /* Stopped until there is none to be stopped: of processes that are killed one by one another could fork. */
+    /* Members are stopped until no new one shows up: while some are being killed, others could fork. */
     forget_signals(&seen);
     for (int i = 0; r == 0 && i < STOP_ROUNDS && n_new > 0; i++) {
         r = look_for_members(g, &seen, &n, e);
