@@ -1,6 +1,8 @@
 # Bellhop. `make help` lists the targets; each works from a clean clone.
 
 VERSION := 0.1.0
+# The man pages'.
+VERSION_DATE := 2026-11-23
 PROFILE ?= release
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -74,7 +76,7 @@ LDOPT_tsan := -fsanitize=thread
 LDOPT_cov := --coverage
 LDOPT_fuzz := -fsanitize=fuzzer,address,undefined
 
-CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBELLHOP_VERSION='"$(VERSION)"' -Ibuild/gen -Iguest $(CPPFLAGS)
+CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBELLHOP_VERSION='"$(VERSION)"' -DBELLHOP_DATE='"$(VERSION_DATE)"' -Ibuild/gen -Iguest $(CPPFLAGS)
 HARDEN := -fstack-protector-strong -fno-common -ffunction-sections -fdata-sections -fno-strict-aliasing
 CFLAGS_ALL = -std=gnu11 -pthread $(HARDEN) $(WARN) \
 	$(if $(CC_IS_CLANG),$(WARN_CLANG),$(WARN_GCC)) $(OPT_$(PROFILE)) $(WERROR) $(CFLAGS)
@@ -221,7 +223,7 @@ conformance: ## the same exec and file cases against Bellhop, sandbox-agent and 
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
 	@tests/conformance/run.sh $(T)
 
-lint: ## format, cppcheck, shellcheck, codespell, each header alone, layers, generated files
+lint: ## format, cppcheck, shellcheck, codespell, man pages, each header alone, layers, generated files
 	@scripts/install-packages.sh build lint
 	@$(MAKE) --no-print-directory $(PARALLEL) -k PROFILE=release check-headers check-layers check-generated
 	@scripts/lint.sh $(C_FILES) -- $(SH_FILES)

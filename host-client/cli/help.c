@@ -8,6 +8,7 @@
 #include "common/banned.h"
 
 #define OPTION_COLUMN 30
+#define ROFF_COLUMN 56 /* a line of a page's source is broken at the first blank from here on */
 
 static const char exit_codes[] =
     "Exit statuses\n"
@@ -111,37 +112,113 @@ void cli_print_help(FILE *f, const struct cli_command *cmd)
 
 /* ---- man pages ---- */
 
-/* Text for roff: a leading dot or quote and each backslash and dash would mean something. */
-static void put_roff(FILE *f, const char *s)
+/* One character that roff would take for something else, or print as a typographer would. */
+static const char *roff_escape(char c)
 {
-    bool at_start = true;
-
-    for (; *s; s++) {
-        if (at_start && (*s == '.' || *s == '\''))
-            (void)fputs("\\&", f);
-        if (*s == '\\')
-            (void)fputs("\\e", f);
-        else if (*s == '-')
-            (void)fputs("\\-", f);
-        else
-            (void)fputc(*s, f);
-        at_start = *s == '\n';
+    switch (c) {
+    case '\\':
+        return "\\e";
+    case '-':
+        return "\\-";
+    case '\'':
+        return "\\(aq";
+    case '`':
+        return "\\(ga";
+    case '^':
+        return "\\(ha";
+    case '~':
+        return "\\(ti";
+    default:
+        return NULL;
     }
 }
 
-static void man_head(FILE *f, const char *page, const char *summary)
+/* Part of a line of text. A dot at a line's begin would be a request. Returns the bytes written. */
+static size_t put_roff_part(FILE *f, const char *s, size_t len, bool is_line_start)
 {
-    (void)fprintf(f, ".TH %s 1 \"\" \"Bellhop %s\" \"Bellhop\"\n.SH NAME\n%s \\- ", page,
-                  bh_version(), page);
-    put_roff(f, summary);
+    size_t n = 0;
+
+    if (is_line_start && len > 0 && *s == '.')
+        n += (size_t)fprintf(f, "\\&");
+    for (size_t i = 0; i < len; i++) {
+        const char *escaped = roff_escape(s[i]);
+
+        n += (size_t)(escaped ? fprintf(f, "%s", escaped) : fprintf(f, "%c", s[i]));
+    }
+    return n;
+}
+
+/* Text that is filled: where its own lines end does not matter. */
+static void put_roff(FILE *f, const char *s, size_t len)
+{
+    size_t column = 0;
+
+    for (size_t i = 0, word; i < len; i += word) {
+        word = strcspn(s + i, " ");
+        if (word > len - i)
+            word = len - i;
+        column += put_roff_part(f, s + i, word, column == 0);
+        if (i + word < len) {
+            bool is_full = column >= ROFF_COLUMN;
+
+            (void)fputc(is_full ? '\n' : ' ', f);
+            column = is_full ? 0 : column + 1;
+            word++;
+        }
+    }
     (void)fputc('\n', f);
 }
 
+static void man_head(FILE *f, const char *command, const char *summary)
+{
+    char page[64];
+
+    (void)snprintf(page, sizeof(page), "bellhop%s%s", command ? "-" : "", command ? command : "");
+    (void)fputs(".TH ", f);
+    for (const char *c = page; *c; c++)
+        (void)fputc(toupper((unsigned char)*c), f);
+    (void)fprintf(f, " 1 \"%s\" \"Bellhop %s\" \"Bellhop\"\n.SH NAME\n%s \\- ", BELLHOP_DATE,
+                  bh_version(), page);
+    put_roff(f, summary, strlen(summary));
+}
+
+/* Paragraphs are filled; indented lines (examples, tables) stay as they are. */
 static void man_block(FILE *f, const char *title, const char *text)
 {
-    (void)fprintf(f, ".SH %s\n.nf\n", title);
-    put_roff(f, text);
-    (void)fputs(".fi\n", f);
+    bool is_literal = false, is_new_paragraph = false;
+
+    (void)fprintf(f, ".SH %s\n", title);
+    for (const char *line = text, *end; *line; line = *end ? end + 1 : end) {
+        bool want_literal = *line == ' ';
+
+        end = strchrnul(line, '\n');
+        if (end == line) {
+            is_new_paragraph = true;
+            continue;
+        }
+        if (is_literal && (!want_literal || is_new_paragraph))
+            (void)fputs(".fi\n", f);
+        if (is_new_paragraph)
+            (void)fputs(".PP\n", f);
+        if (want_literal && (!is_literal || is_new_paragraph))
+            (void)fputs(".nf\n", f);
+        if (want_literal) {
+            (void)put_roff_part(f, line, (size_t)(end - line), true);
+            (void)fputc('\n', f);
+        } else {
+            put_roff(f, line, (size_t)(end - line));
+        }
+        is_literal = want_literal;
+        is_new_paragraph = false;
+    }
+    if (is_literal)
+        (void)fputs(".fi\n", f);
+}
+
+/* A topic of the help without its first line, which is its title. */
+static void man_topic(FILE *f, const char *title, const char *topic)
+{
+    man_block(f, title, strchr(topic, '\n') + 1);
 }
 
 static void man_option(FILE *f, const struct cli_option *o)
@@ -150,42 +227,45 @@ static void man_option(FILE *f, const struct cli_option *o)
     if (o->letter)
         (void)fprintf(f, "\\-%c, ", o->letter);
     (void)fputs("\\-\\-", f);
-    put_roff(f, o->name);
-    if (o->arg)
-        (void)fprintf(f, " \\fI%s\\fR", o->arg);
+    (void)put_roff_part(f, o->name, strlen(o->name), false);
+    if (o->arg) {
+        (void)fputs(" \\fI", f);
+        (void)put_roff_part(f, o->arg, strlen(o->arg), false);
+        (void)fputs("\\fR", f);
+    }
     (void)fputc('\n', f);
-    put_roff(f, o->help);
-    (void)fputc('\n', f);
+    put_roff(f, o->help, strlen(o->help));
 }
 
 static void man_overview(FILE *f)
 {
     const struct cli_command *cmd;
 
-    man_head(f, "bellhop", "coding agents in isolated boxes");
+    man_head(f, NULL, "coding agents in isolated boxes");
     (void)fputs(".SH SYNOPSIS\n.B bellhop\n\\fICOMMAND\\fR [\\fIOPTION\\fR...]\n.SH COMMANDS\n", f);
     for (size_t i = 0; (cmd = cli_command_at(i)); i++) {
-        (void)fprintf(f, ".TP\n.BR bellhop\\-%s (1)\n", cmd->name);
-        put_roff(f, cmd->summary);
-        (void)fputc('\n', f);
+        (void)fputs(".TP\n.BR bellhop\\-", f);
+        (void)put_roff_part(f, cmd->name, strlen(cmd->name), false);
+        (void)fputs(" (1)\n", f);
+        put_roff(f, cmd->summary, strlen(cmd->summary));
     }
-    man_block(f, "EXIT STATUS", exit_codes);
-    man_block(f, "ENVIRONMENT", environment);
+    man_topic(f, "EXIT STATUS", exit_codes);
+    man_topic(f, "ENVIRONMENT", environment);
 }
 
 void cli_print_man(FILE *f, const struct cli_command *cmd)
 {
-    char page[64];
-
     if (!cmd) {
         man_overview(f);
         return;
     }
-    (void)snprintf(page, sizeof(page), "bellhop\\-%s", cmd->name);
-    man_head(f, page, cmd->summary);
-    (void)fprintf(f, ".SH SYNOPSIS\n.B bellhop %s\n%s", cmd->name,
-                  cmd->options ? "[\\fIOPTION\\fR...] " : "");
-    put_roff(f, cmd->operands);
+    man_head(f, cmd->name, cmd->summary);
+    (void)fputs(".SH SYNOPSIS\n.B bellhop ", f);
+    (void)put_roff_part(f, cmd->name, strlen(cmd->name), false);
+    if (cmd->options || *cmd->operands)
+        (void)fprintf(f, "\n%s%s", cmd->options ? "[\\fIOPTION\\fR...]" : "",
+                      cmd->options && *cmd->operands ? " " : "");
+    (void)put_roff_part(f, cmd->operands, strlen(cmd->operands), false);
     (void)fputc('\n', f);
     if (cmd->details)
         man_block(f, "DESCRIPTION", cmd->details);

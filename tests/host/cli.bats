@@ -107,13 +107,87 @@ commands()
     [ "$status" -eq 2 ]
 }
 
-@test "the man pages have no roff warnings" {
-    command -v groff >/dev/null || skip "groff is not installed"
+# Each page's source as a file: bellhop.1 and bellhop-COMMAND.1.
+write_pages()
+{
+    local command
+
+    mkdir -p "$BOX_TMP/man"
+    bellhop help --man >"$BOX_TMP/man/bellhop.1"
     for command in $(commands); do
-        bellhop help --man "$command" >"$BOX_TMP/page"
-        run groff -man -Tascii -ww -z "$BOX_TMP/page"
+        bellhop help --man "$command" >"$BOX_TMP/man/bellhop-$command.1"
+    done
+    [ "$(find "$BOX_TMP/man" -type f | wc -l)" -gt 30 ]
+}
+
+@test "mandoc and groff have nothing to say against a man page" {
+    write_pages
+    run mandoc -Tlint "$BOX_TMP"/man/*.1
+    [ "$status" -eq 0 ] || fail "$output"
+    [ -z "$output" ]
+    for page in "$BOX_TMP"/man/*.1; do
+        run groff -man -Tascii -ww -z "$page"
         [ "$status" -eq 0 ]
-        [ -z "$output" ]
+        [ -z "$output" ] || fail "$page: $output"
+    done
+}
+
+# rendered_by RENDERER PAGE: the text that a reader sees, in lines that nothing had to break.
+rendered_by()
+{
+    case $1 in
+    mandoc) mandoc -Tutf8 -O width=1000 "$2" ;;
+    groff) groff -man -Tutf8 -rLL=1000n -P-c "$2" ;;
+    esac | col -bpx
+}
+
+# One line of words, as those of another rendering.
+words() { tr -s '[:space:]' ' '; }
+
+@test "no rendered man page shows a macro, an escape or a character that the help does not have" {
+    macros='TH|SH|SS|PP|TP|IP|RS|RE|nf|fi|br|sp|B|I|BR|BI|IR'
+    write_pages
+    for page in "$BOX_TMP"/man/*.1; do
+        for renderer in mandoc groff; do
+            rendered_by "$renderer" "$page" >"$BOX_TMP/seen"
+            [ "$(grep -c '^[A-Z]' "$BOX_TMP/seen")" -ge 4 ] # it has sections
+            run grep -nE "(^|[^A-Za-z0-9])\.($macros)( |\$)|\\\\(e|f[BIRP]|&|-|\\()" "$BOX_TMP/seen"
+            [ "$status" -eq 1 ] || fail "$renderer $page: $output"
+            run grep -nP '[^\x00-\x7f]' "$BOX_TMP/seen"
+            [ "$status" -eq 1 ] || fail "$renderer $page: $output"
+        done
+    done
+}
+
+@test "a rendered man page says all that the help says" {
+    write_pages
+    for command in $(commands); do
+        bellhop help "$command" >"$BOX_TMP/help"
+        for renderer in mandoc groff; do
+            rendered_by "$renderer" "$BOX_TMP/man/bellhop-$command.1" >"$BOX_TMP/seen"
+            seen=$(words <"$BOX_TMP/seen")
+            # A paragraph, an option or a line of an example, each as it is in the help.
+            while IFS= read -r part; do
+                [[ "$seen" == *"$part"* ]] || fail "$renderer $command: not there: $part"
+            done < <(sed -n '4,$p' "$BOX_TMP/help" | awk '
+                function flush() { if (text != "") print text; text = "" }
+                /^(Options|For every command|Examples):$/ || /^$/ { flush(); next }
+                /^ {2,6}[^ ]/ { flush() }
+                { $1 = $1; text = text (text == "" ? "" : " ") $0 }
+                END { flush() }')
+        done
+    done
+}
+
+@test "the man page of bellhop itself has the exit statuses and the environment" {
+    write_pages
+    for topic in exit-codes environment; do
+        for renderer in mandoc groff; do
+            seen=$(rendered_by "$renderer" "$BOX_TMP/man/bellhop.1" | words)
+            while IFS= read -r line; do
+                [[ "$seen" == *"$line"* ]] || fail "$renderer $topic: not there: $line"
+            done < <(bellhop help "$topic" | sed '1d; /^$/d' | awk '{ $1 = $1; print }')
+        done
     done
 }
 
