@@ -103,6 +103,9 @@ void options_print_help(void)
     }
     (void)printf("  %-24s %s\n  %-24s %s\n", "--version", "print versions", "--help", "print this");
     (void)printf(
+        "\nIts own PATH is the commands' PATH; nothing else of its environment is passed on. "
+        "Without root,\n"
+        "it notes what the next agent needs below $HOME/.local/state/bellhop.\n"
         "\nTry it:\n"
         "  bellhopd --listen 127.0.0.1:7070 --auth=open &\n"
         "  curl -H 'Content-Type: application/json' -d '{\"argv\":[\"uname\",\"-a\"]}' \\\n"

@@ -155,13 +155,14 @@ static void doctor_provider(void *arg, const struct bh_provider_info *i)
                              : i->summary);
 }
 
-static bool in_path(const char *program)
+/* Is it where the library looks for it? That is not the caller's PATH. */
+static bool is_installed(const char *program)
 {
-    _cleanup_free_ char *path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
-    char *rest = path, *dir;
+    static const char *const dirs[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
+                                       "/usr/bin",        "/sbin",          "/bin"};
 
-    while (rest && (dir = strsep(&rest, ":"))) {
-        _cleanup_free_ char *file = path_join(dir, program);
+    for (size_t i = 0; i < N_ELEMENTS(dirs); i++) {
+        _cleanup_free_ char *file = path_join(dirs[i], program);
 
         if (file && access(file, X_OK) == 0)
             return true;
@@ -193,12 +194,14 @@ static int run_doctor(struct cli *c, void *args, char **operands, struct bh_erro
     check_file(&d, "monitor", c->opts.monitor_path, "build it with 'make'");
     check_file(&d, "recipes", c->opts.recipe_dir, "set BELLHOP_RECIPES to their folder");
     check_image(&d);
-    check_take(&d, in_path("slirp4netns") || in_path("pasta"), true, "network user",
-               in_path("slirp4netns") ? "slirp4netns"
-               : in_path("pasta")     ? "pasta"
-                                      : "install slirp4netns or pasta");
-    check_take(&d, in_path("nft"), true, "nft", in_path("nft") ? "found" : "install nftables");
-    check_take(&d, in_path("git"), false, "git", in_path("git") ? "found" : "install git");
+    check_take(&d, is_installed("slirp4netns") || is_installed("pasta"), true, "network user",
+               is_installed("slirp4netns") ? "slirp4netns"
+               : is_installed("pasta")     ? "pasta"
+                                           : "install slirp4netns or pasta");
+    check_take(&d, is_installed("nft"), true, "nft",
+               is_installed("nft") ? "found" : "install nftables");
+    check_take(&d, is_installed("git"), false, "git",
+               is_installed("git") ? "found" : "install git");
     check_disk(&d, c->opts.state_dir);
     r = bh_providers(c->ctx, doctor_provider, &d, err);
     if (r < 0) {

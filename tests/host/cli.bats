@@ -34,7 +34,10 @@ commands()
 @test "no line of the help is wider than 100 columns" {
     for command in $(commands); do
         bellhop help "$command"
-    done | awk 'length > 100 { print; bad = 1 } END { exit bad }'
+    done >"$BOX_TMP/help"
+    bellhop help exit-codes >>"$BOX_TMP/help"
+    bellhop help environment >>"$BOX_TMP/help"
+    awk 'length > 100 { print; bad = 1 } END { exit bad }' "$BOX_TMP/help"
 }
 
 @test "the help topics list exit codes and environment" {
@@ -43,6 +46,36 @@ commands()
     [[ "$output" == *" 130  interrupted"* ]]
     run bellhop help environment
     [[ "$output" == *"BELLHOP_STATE_DIR"* ]]
+}
+
+# What the programs ask the environment for: names in calls, and constants that look like names. Those
+# that they make for others (the last list) are not asked for.
+variables_read()
+{
+    {
+        grep -rhoE --include='*.c' '\b(getenv|own_part|user_dir|find_env)\([^)]*' host-client guest |
+            grep -oE '"[A-Za-z_]+"'
+        grep -rhoE --include='*.[ch]' '"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+[="]' host-client
+        grep -rhoE '\$\{[A-Z_]+:?[-=]' image/forms | sed -E 's/\$\{([A-Z_]+).*/"\1"/'
+    } | tr -d '"=' | grep -vE '^(CAP|SCMP)_|^(BOX_USER|GIT_CONFIG_GLOBAL|GIT_OPTIONAL_LOCKS|GIT_TERMINAL_PROMPT|IMAGE_FRESH|LC_ALL)$' | sort -u
+}
+
+@test "every variable that a program reads is in 'help environment'" {
+    cd "$BATS_TEST_DIRNAME/../.."
+    variables_read >"$BOX_TMP/read"
+    [ "$(wc -l <"$BOX_TMP/read")" -ge 25 ]
+    for variable in BELLHOP_IMAGE BELLHOP_TEMPLATES BELLHOP_IMAGE_CACHE HOME npm_config_registry; do
+        grep -qx "$variable" "$BOX_TMP/read" || fail "not found in the source: $variable"
+    done
+    bellhop help environment >"$BOX_TMP/help"
+    while IFS= read -r variable; do
+        grep -qw -- "$variable" "$BOX_TMP/help" || fail "not documented: $variable"
+    done <"$BOX_TMP/read"
+    # Nor is one there that nothing knows.
+    grep -oE '\bBELLHOP_[A-Z_]+' "$BOX_TMP/help" | sort -u | while IFS= read -r variable; do
+        grep -rqF --include='*.[ch]' --include='*.sh' "$variable" host-client/lib guest image/forms \
+            host-client/cli/main.c host-client/cli/cmd_up.c || fail "nobody reads $variable"
+    done
 }
 
 @test "help after exec's command belongs to the command" {
@@ -209,6 +242,13 @@ words() { tr -s '[:space:]' ' '; }
     run bellhop gc
     [ "$status" -eq 0 ]
     [ "$output" = "nothing to clean up" ]
+}
+
+@test "doctor finds programs where boxes find them, whatever PATH is" {
+    PATH=$BOX_TMP run "$BELLHOP_BUILD/bellhop" doctor --json
+    for check in "network user" nft git; do
+        [ "$(/usr/bin/jq -r --arg name "$check" '.checks[] | select(.name == $name) | .state' <<<"$output")" = ok ]
+    done
 }
 
 @test "providers tries each one" {
