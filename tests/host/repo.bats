@@ -38,7 +38,7 @@ token_shown()
     patterns=$(printf '%s\n%s\n' "$TOKEN" "$(printf 'x-access-token:%s' "$TOKEN" | base64 -w0)")
     grep -rlaF -f <(printf '%s\n' "$patterns") "$BELLHOP_STATE_DIR" "$HOME" "$BELLHOP_CACHE_DIR" \
         2>/dev/null
-    find /tmp /var/tmp -maxdepth 1 -name '.bellhop-token-*'
+    grep -laF -f <(printf '%s\n' "$patterns") /tmp/.bellhop-token-* 2>/dev/null
     grep -laF -f <(printf '%s\n' "$patterns") /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null
     # And in the box itself, as its own root sees it: all of its files, also those in its memory.
     if [ -n "${1:-}" ]; then
