@@ -167,14 +167,14 @@ image: ## the image that boxes are made from (I=NAME for another), kept by the h
 
 unit: $(UNIT_BIN) ## build the unit tests of this PROFILE (asan is the one that is run)
 
-test: ## build and run everything CI runs; T=FILE for one file; ends with `N passed, N failed`
+test: ## build and run the tests that CI runs (not: conformance, test-*); T=FILE for one file; ends with `N passed, N failed`
 	@scripts/install-packages.sh build run test
 	@$(MAKE) --no-print-directory image
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=asan unit
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=fuzz fuzz-targets
 	@$(AS_ROOT) tests/run $(T)
 
-test-long: ## what is too long for CI: the bare Debian root, every image in every form (sudo)
+test-long: ## what is too long for CI: the bare Debian root, every image in every form, gigabytes, a VM (sudo)
 	@scripts/install-packages.sh build run test
 	@tests/long/bare-root.sh
 	@tests/long/exec-gigabyte.sh

@@ -13,9 +13,9 @@ may_include()
     case $1 in
     guest/common) echo common ;;
     guest/proc | guest/fs | guest/system) echo "common ${1#guest/}" ;;
-    # These two read and write the tree, for which fs has the only safe ways; search knows what
-    # ignore files hide.
-    guest/search) echo "common fs search" ;;
+    guest/search) echo "common search" ;;
+    # It reads and writes the tree, for which fs has the only safe ways; search knows what ignore
+    # files hide.
     guest/archive) echo "common fs search archive" ;;
     guest/rpc) echo "$modules rpc" ;;
     guest/dialect) echo "$modules rpc dialect" ;;

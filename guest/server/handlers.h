@@ -10,6 +10,6 @@ extern const struct request_ops metrics_ops; /* ops.c */
 extern const struct request_ops openapi_ops; /* openapi.c */
 extern const struct request_ops files_ops;   /* files.c */
 extern const struct request_ops uploads_ops; /* uploads.c */
-extern const struct request_ops archive_ops; /* archives.c */
+extern const struct request_ops archive_ops; /* files.c */
 extern const struct request_ops proxy_ops;   /* proxy.c */
 extern const struct request_ops tunnel_ops;  /* tunnel.c */
