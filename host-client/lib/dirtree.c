@@ -59,12 +59,16 @@ static int empty_dir(struct remover *rm, int fd, struct err *e)
     }
     for (struct dirent *de; (de = readdir(d));) {
         char name[32];
+        int r;
 
         if (is_dots(de->d_name) || remove_simple(dirfd(d), de->d_name))
             continue;
-        (void)snprintf(name, sizeof(name), ".bellhop-rm-%u", rm->n_moved++);
         (void)fchmodat(dirfd(d), de->d_name, 0700, 0); /* to move it, its '..' is written */
-        if (renameat(dirfd(d), de->d_name, rm->top, name) < 0)
+        do /* past the names that a removal before left, which was interrupted */
+            (void)snprintf(name, sizeof(name), ".bellhop-rm-%u", rm->n_moved++);
+        while ((r = renameat(dirfd(d), de->d_name, rm->top, name)) < 0 &&
+               (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR));
+        if (r < 0)
             return err_sys(e, errno, "remove '%s'", de->d_name);
     }
     return 0;

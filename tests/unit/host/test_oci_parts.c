@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include "common/io.h"
 #include "lib/dirtree.h"
 #include "lib/providers/host_image.h"
 #include "lib/providers/oci_bundle.h"
@@ -283,4 +284,21 @@ TEST(dirtree_removes_a_tree_deeper_than_a_path_and_keeps_what_links_point_to)
     T_INT(access("tree", F_OK), -1);
     T_INT(access("outside/kept", F_OK), 0);
     T_INT(dirtree_remove("tree", NULL), 0);
+}
+
+/* A removal that was killed, or met a mount, leaves directories under the names that the next one would use. */
+TEST(dirtree_removes_what_a_removal_before_has_left)
+{
+    for (int i = 0; i < 20; i++) {
+        char path[64];
+
+        (void)snprintf(path, sizeof(path), "tree/.bellhop-rm-%d/in", i);
+        T_INT(io_mkdir_p(path, 0755, NULL), 0);
+        (void)snprintf(path, sizeof(path), "tree/dir%d/sub/in", i);
+        T_INT(io_mkdir_p(path, 0755, NULL), 0);
+        (void)snprintf(path, sizeof(path), "tree/.bellhop-rm-%d", 20 + i);
+        T_INT(io_write_file(AT_FDCWD, path, "x", 1, 0600, false, NULL), 0);
+    }
+    T_INT(dirtree_remove("tree", NULL), 0);
+    T_INT(access("tree", F_OK), -1);
 }
