@@ -240,6 +240,96 @@ sys.exit(1)
     [[ "$output" == *"exact version"* ]]
 }
 
+@test "the right version is not installed again, a wrong one is" {
+    recipe "$SERVER" '.restart.max = 0
+        | .check = {argv: ["cat", "${home}/version"], output: "${version}"}
+        | .install.commands = [["sh", "-c", "echo once >>\"$1/installs\"; echo \"$2\" >\"$1/version\"", "sh", "${home}", "${version}"]]'
+    installs() { bellhop exec -n mine -- sh -c 'wc -l <~/installs'; }
+    end_agent() { end_now "$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")"; }
+    up >out
+    [ "$(installs)" -eq 1 ]
+    # Ended, so that it is brought up again: what is there is of the right version.
+    end_agent
+    up >out
+    [ "$(installs)" -eq 1 ]
+    bellhop exec -n mine -- sh -c 'echo 0.9 >~/version'
+    end_agent
+    up >out
+    [ "$(installs)" -eq 2 ]
+    [ "$(bellhop exec -n mine -- sh -c 'cat ~/version')" = 1.0 ]
+    [ "$(curl -s "$(jq -r .agent.url out)/h" | jq -r .ok)" = true ]
+}
+
+@test "an installation after which the version is still wrong is an error that says so" {
+    recipe "$SERVER" '.check = {argv: ["echo", "0.9"], output: "${version}"} | .install.commands = [["true"]]'
+    fails failed_precondition install
+    [[ "$(jq -r .error.message error)" == *"mine 1.0 was installed, but its check still fails"* ]]
+}
+
+# left_nothing: no box, no directory, no process, whatever step failed.
+left_nothing()
+{
+    [ -z "$(bellhop ls -q)" ]
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+    no_traces || wait_for 10 no_traces || fail "$(traces)"
+}
+
+@test "whatever step of up fails, all is undone and the first error is the one reported" {
+    # STEP|CODE|CHANGE of the recipe
+    while IFS='|' read -r step code change; do
+        recipe "$SERVER" "$change"
+        fails "$code" "$step" || fail "$step: $(cat error)"
+        left_nothing
+    done <<'STEPS'
+check|deadline_exceeded|.check = {argv: ["sleep", "600"]} | .timeouts.check_ms = 1000
+install|failed_precondition|.install.commands = [["false"]]
+files|permission_denied|.files[0].path = "/proc/version" | .files[0].mode = "0644"
+start|not_found|.start.argv = ["no-such-program"]
+health|failed_precondition|.start.argv = ["false"]
+STEPS
+}
+
+@test "a failing upload or clone is undone and is the error reported" {
+    recipe "$SERVER"
+    mkdir -p project/sub
+    # Nothing can be put there.
+    ! bellhop up --name mine --provider process --agent none --json --dest /proc/sys project >error || fail "it was made"
+    [ "$(jq -r .error.step error)" = upload ] || fail "$(cat error)"
+    left_nothing
+    ! bellhop up --name mine --provider process --agent none --json --repo "file://$BOX_TMP/nowhere" >error || fail "it was made"
+    [ "$(jq -r .error.step error)" = clone ] || fail "$(cat error)"
+    left_nothing
+}
+
+@test "an undo that fails itself does not hide the first error, and gc finishes it" {
+    # A mount in the box's directory: it cannot be removed.
+    recipe "$SERVER" '.install.commands = [["sh", "-c",
+        "mkdir $1/m; mount --bind $1/m $1/m && readlink -f $1/m >$2; echo the first error; exit 7", "sh", "${home}", ""]]'
+    jq --arg at "$BOX_TMP/at" '.install.commands[0][-1] = $at' mine.json >with-path.json
+    mv with-path.json mine.json
+    ! up >error || fail "it was made"
+    [ -s "$BOX_TMP/at" ]
+    umount "$(cat "$BOX_TMP/at")"
+    [ "$(jq -r .error.step error)" = install ] || fail "$(cat error)"
+    [[ "$(jq -r .error.detail error)" == *"the first error"* ]]
+    bellhop gc
+    left_nothing
+}
+
+@test "two boxes' agents have passwords of their own, in files of mode 0600" {
+    for name in mine other; do
+        recipe "$SERVER" '.health.http.username = "u"'
+        bellhop up --name "$name" --provider process --agent ./mine.json --json >out
+        file=$BELLHOP_STATE_DIR/boxes/$(jq -r .id out)/agent-password
+        jq -r .agent.password out >"password.$name"
+        [ "$(wc -c <"password.$name")" -gt 16 ]
+        [ "$(cat "$file")" = "$(cat "password.$name")" ]
+        [ "$(stat -c %a "$file")" = 600 ]
+        PORT=$(free_port)
+    done
+    run ! cmp password.mine password.other
+}
+
 @test "up again leaves a healthy agent alone and brings a dead one back" {
     recipe "$SERVER" '.restart.max = 0'
     up >out

@@ -26,6 +26,65 @@ B=00000000000000bb
     }
 }
 
+# A runtime that works here.
+working_runtime()
+{
+    drive probe "$A" | sed -n 's/^usable \([a-z]*\) .*/\1/p'
+}
+
+# probe_row RUNTIME WHY AGE_MS: what a probe found that long ago, of the runtime as it is now.
+probe_row()
+{
+    jq --arg name "$1" --arg why "$2" --argjson age "$3" \
+        '.[$name] |= (.why = $why | .at = (now * 1000 | floor) - $age)' "$STATE/cache/oci-probe.json" >"$OCI_TMP/row"
+    cp "$OCI_TMP/row" "$STATE/cache/oci-probe.json"
+}
+
+@test "oci_probe_is_believed_for_thirty_seconds_and_then_made_again" {
+    name=$(working_runtime)
+    jq -e --arg name "$name" '.[$name].why == ""' "$STATE/cache/oci-probe.json"
+    for age in 0 20000; do
+        probe_row "$name" "made up" "$age"
+        [[ "$(drive probe "$A" runtime="$name")" == "unusable "*"made up" ]]
+    done
+    # Nor is one believed that was made in the future.
+    for age in 31000 -60000; do
+        probe_row "$name" "made up" "$age"
+        [[ "$(drive probe "$A" runtime="$name")" == "usable $name "* ]]
+    done
+}
+
+# goes_and_comes NAME: hides the runtime, and brings it back, in a mount namespace: the machine's own stays.
+goes_and_comes()
+{
+    local path
+
+    path=$(command -v "$1")
+    drive probe "$A" runtime="$1"
+    mount --bind "$OCI_TMP/nothing" "$path"
+    drive probe "$A" runtime="$1"
+    umount "$path"
+    drive probe "$A" runtime="$1"
+    mount --bind "$OCI_TMP/broken" "$path"
+    drive probe "$A" runtime="$1"
+}
+
+@test "oci_runtime_that_goes_comes_or_is_replaced_is_seen_by_the_next_probe" {
+    name=$(working_runtime)
+    : >"$OCI_TMP/nothing"
+    chmod 0644 "$OCI_TMP/nothing"
+    printf '#!/bin/sh\necho this one is broken >&2\nexit 1\n' >"$OCI_TMP/broken"
+    chmod 0755 "$OCI_TMP/broken"
+    export -f goes_and_comes drive
+    export OCI_TMP STATE DRIVE AGENT IMAGE_DIR A
+    run unshare --mount --propagation private bash -c 'goes_and_comes "$1"' bash "$name"
+    [ "$status" -eq 0 ]
+    [[ "${lines[0]}" == "usable $name "* ]]
+    [[ "${lines[1]}" == "unusable "*"it is not installed" ]]
+    [[ "${lines[2]}" == "usable $name "* ]]
+    [[ "${lines[3]}" == "unusable "*"this one is broken" ]]
+}
+
 @test "oci_runtime_asked_for_and_missing_is_an_error_that_names_it" {
     command -v runsc >/dev/null && skip "runsc is installed"
     run drive prepare "$A" runtime=runsc

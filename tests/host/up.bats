@@ -2,6 +2,7 @@
 # many at once make one box, that ^C and kill -9 anywhere leave nothing that `gc` does not remove.
 
 load ../lib/box
+bats_require_minimum_version 1.5.0
 
 setup()
 {
@@ -86,6 +87,28 @@ up() # NAME [OPTION...]
     run bellhop status one
     [ "$status" -eq 3 ]
     [ -z "$(find "$BELLHOP_STATE_DIR" -name '*.sock')" ]
+}
+
+@test "an oci box is undone whatever step fails, and the first error is the one reported" {
+    recipe='{"name":"mine","description":"d","version":"1","port":8123,"start":{"argv":["sleep","600"],"mode":"server"},
+        "health":{"http":{"path":"/h","expect":{}},"total_ms":120000}}'
+    while IFS='|' read -r step change; do
+        jq "$change" <<<"$recipe" >"$BOX_TMP/mine.json"
+        run --separate-stderr bellhop up --name one --agent "$BOX_TMP/mine.json" --json "$PROJECT"
+        [ "$status" -ne 0 ] || fail "$step did not fail"
+        [ "$(jq -r .error.step <<<"$output")" = "$step" ] || fail "$step: $output"
+        [ -z "$(bellhop ls -q)" ]
+        [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+        wait_for 10 no_traces || fail "$step: $(traces)"
+    done <<'STEPS'
+install|.install.commands = [["false"]]
+start|.start.argv = ["no-such-program"]
+health|.start.argv = ["false"]
+STEPS
+    run --separate-stderr bellhop up --name one --agent none --repo "file:///nowhere" --json
+    [ "$(jq -r .error.step <<<"$output")" = clone ]
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+    wait_for 10 no_traces || fail "$(traces)"
 }
 
 @test "an interrupt during up ends it with status 130 and leaves nothing" {

@@ -73,6 +73,27 @@ holds_less_than_mb() { [ "$(awk '/^VmRSS/ {print $2}' "/proc/$AGENT_PID/status")
     wait "${pids[@]}" || true
 }
 
+@test "exec two gigabytes of output leave 64 KiB of it, an exact count, and an agent below 16 MB" {
+    start_agent
+    rpc Exec/Run '{"shell":"yes | head -c 2000000000","output":{"head_bytes":32768,"tail_bytes":32768}}' >"$AGENT_DIR/reply"
+    jq -e '.exit.code == 0 and .stdout.bytes == 2000000000 and .stdout.dropped_bytes == 2000000000 - 65536' "$AGENT_DIR/reply"
+    jq -j '.stdout.text + .stdout.tail.text' "$AGENT_DIR/reply" | cmp - <(yes | head -c 65536)
+    # The most that it ever had, not what is left.
+    peak=$(awk '/^VmHWM/ { print $2 }' "/proc/$AGENT_PID/status")
+    [ "$peak" -lt 16384 ] || fail "$peak KiB"
+}
+
+# sandbox-agent, which does the same work, is a program of 24.6 MB with 15.6 MB in memory.
+@test "an idle agent needs less than 4 MB of memory, and its bounds are options" {
+    start_agent --max-commands 2 --max-connections 50 --keep-results 1m --max-results 5 --output-memory 1M --spill-disk 1M
+    rpc Exec/Run '{"argv":["true"]}' | jq -e '.exit.code == 0'
+    wait_until 60 holds_less_than_mb 4
+    for id in one two; do
+        ask_and_leave Exec/Start "{\"id\":\"$id\",\"argv\":[\"sleep\",\"600\"]}" "$AGENT_DIR/$id" is_running "$id"
+    done
+    rpc Exec/Run '{"argv":["true"]}' | jq -e '.code == "resource_exhausted"'
+}
+
 @test "exec options of the bounds are refused outside their range" {
     for option in --keep-results=1ms --keep-results=8d --max-results=0 --max-commands=0 --output-memory=1K --spill-disk=x; do
         run "$BELLHOPD" --listen 127.0.0.1:0 --auth=open "$option"

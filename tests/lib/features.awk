@@ -1,5 +1,5 @@
-# results.tsv first, then features.tsv (`id<TAB>test name` or `id<TAB>later`): one failed row for
-# each feature whose named test did not run, one good row when all of them did.
+# results.tsv first, then features.tsv (`id<TAB>test name[<TAB>test name...]` or `id<TAB>later`): one
+# failed row for each named test that did not run, one good row when all of them did.
 
 FNR == NR {
     result[$2] = $3
@@ -11,13 +11,15 @@ FNR == NR {
 }
 
 {
-    n_named++
-    if (!($2 in result)) {
-        printf "features\t%s names a test that did not run: %s\tfail\n", $1, $2
-        n_bad++
-    } else if (result[$2] == "skip") {
-        printf "features\t%s names a test that was skipped: %s\tfail\n", $1, $2
-        n_bad++
+    for (i = 2; i <= NF; i++) {
+        n_named++
+        if (!($i in result)) {
+            printf "features\t%s names a test that did not run: %s\tfail\n", $1, $i
+            n_bad++
+        } else if (result[$i] == "skip") {
+            printf "features\t%s names a test that was skipped: %s\tfail\n", $1, $i
+            n_bad++
+        }
     }
 }
 
