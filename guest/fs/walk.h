@@ -4,9 +4,9 @@
  * links never followed, mounts crossed unless told not to. One thread, no recursion: an explicit
  * stack of open directories bounded by max_depth; a directory's names are read whole (they have
  * to be, to be sorted). Our temporary names are passed over. For archives, copies, removal and
- * List; the search has its own parallel walk, and may use fs_dir_names().
+ * List; the search has its own parallel walk.
  *
- * The caller's identity must have been taken for walk_next().
+ * The caller's identity must have been taken for fs_walk_next().
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -49,7 +49,7 @@ bool template_is_path(const char *ref);
 int template_names(const struct bh_ctx *ctx, char ***ret, struct err *e);
 
 /* As a directory of plain files, which is made (image/README.md). `agents` is its file of that
- * name: template_agents(). */
+ * name: image_agents_write(). */
 int template_write(const struct template *t, const char *dir, struct err *e);
 
 struct template *template_free(struct template *t); /* accepts NULL; returns NULL */

@@ -7,7 +7,7 @@ teardown() { stop_agents; }
 
 check() { python3 "$BATS_TEST_DIRNAME/../lib/claims.py" "$1"; }
 
-@test "files that comments name are there" { check comments; }
+@test "files and functions that comments name are there" { check comments; }
 
 @test "tests that the security model names are there" { check tests; }
 
@@ -38,4 +38,24 @@ check() { python3 "$BATS_TEST_DIRNAME/../lib/claims.py" "$1"; }
             grep -qE -- "(^|[ ,])$option( |\$)" "$BATS_TEST_TMPDIR/help" || fail "$command has no $option"
         done
     done <"$BATS_TEST_TMPDIR/shown"
+}
+
+@test "without the token there is what protocol-http.md says, and nothing else" {
+    start_agent
+    agent_curl /v1/openapi.json | jq -r '.paths | to_entries[] | .key as $p | .value | keys[] | ascii_upcase + " " + $p' |
+        grep -E '^(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) ' >"$AGENT_DIR/routes"
+    printf '%s\n' 'GET /metrics' 'GET /envs' 'POST /init' 'GET /files' 'POST /files' 'POST /files/compose' \
+        'POST /process.Process/List' 'POST /filesystem.Filesystem/ListDir' >>"$AGENT_DIR/routes"
+    [ "$(wc -l <"$AGENT_DIR/routes")" -gt 50 ]
+    while read -r verb path; do
+        path=$(sed 's/{[a-z]*}/1/g' <<<"$path")
+        how=(-X "$verb")
+        [ "$verb" != HEAD ] || how=(-I)
+        status=$(curl -s -o /dev/null -w '%{http_code}' --max-time 60 "${how[@]}" "$AGENT_URL$path")
+        expected=401
+        [ "$path" != /v1/health ] || expected=200
+        [ "$status" = "$expected" ] || fail "$verb $path: $status"
+    done <"$AGENT_DIR/routes"
+    [ "$(curl -s -o /dev/null -w '%{http_code}' "$AGENT_URL/health")" = 204 ]
+    [ "$(curl -s -o /dev/null -w '%{http_code}' "$AGENT_URL/nothing")" = 404 ]
 }
