@@ -206,7 +206,7 @@ STEPS
     cmp "$BOX_TMP/data" "$BOX_TMP/back"
     run bellhop exec one -- sh -c 'exit 42'
     [ "$status" -eq 42 ]
-    run bellhop exec one -- no-such-command
+    run -127 bellhop exec one -- no-such-command
     [ "$status" -eq 127 ]
     run bellhop exec one --timeout 300ms -- sleep 60
     [ "$status" -eq 124 ]
