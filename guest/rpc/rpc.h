@@ -33,6 +33,7 @@ struct rpc_call {
     int64_t timeout_ms;   /* that the client gives; 0: no end */
     int64_t keepalive_ms; /* of silence, before a sign of life; 0: the dialect's default */
     bool wants_replay;    /* what was written before as well */
+    bool is_legacy;       /* a client that fails on fields that it does not know */
 };
 
 typedef int (*rpc_unary_fn)(const struct rpc_call *call, json_t **ret, struct err *e);

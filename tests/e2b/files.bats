@@ -28,7 +28,7 @@ peak_mb() { awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$AGENT_PID/status"; }
 
 @test "e2b files: the Python SDK does the same, and is told of exactly what it did" {
     start_e2b
-    python files watch stream
+    python files links watch stream
 }
 
 @test "e2b files: URLs are signed for one operation, path and time" {
@@ -46,6 +46,11 @@ peak_mb() { awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$AGENT_PID/status"; }
 @test "e2b files: errors have the words and codes that clients know" {
     start_e2b
     wire words
+}
+
+@test "e2b files: the first Python SDKs are told three fields of a file, everybody else all" {
+    start_e2b
+    wire legacy
 }
 
 @test "e2b files: bodies in parts are taken as they are, broken and cut ones refused by name" {

@@ -50,6 +50,18 @@ def case_files():
     rejects(InvalidArgumentException, files.list, "py/bytes")
 
 
+# A link is told of as one, with where it leads. One that leads nowhere is left out of lists by the SDK.
+def case_links():
+    files.write("pl/file", "x")
+    sandbox.commands.run("cd pl && mkdir dir && ln -s file to-file && ln -s dir to-dir && ln -s none to-none")
+    told = {e.name: (e.type, e.symlink_target) for e in files.list("pl")}
+    assert told == {
+        "file": (FileType.FILE, None), "dir": (FileType.DIR, None),
+        "to-file": (FileType.SYMLINK, "/home/user/pl/file"), "to-dir": (FileType.SYMLINK, "/home/user/pl/dir")}, told
+    assert files.get_info("pl/to-none").type == FileType.SYMLINK
+    assert files.rename("pl/to-file", "pl/renamed").type == FileType.SYMLINK
+
+
 def names(events):
     return [(e.type, e.name) for e in events]
 

@@ -121,6 +121,31 @@ def case_coding():
 
 # ---- uploads ----------------------------------------------------------------------------------------
 
+# A client is taken for one of E2B's first by its exact name, as envd does it.
+def case_legacy():
+    old, new = {"User_Agent": "connect-python"}, {"User_Agent": "connect-python/1"}
+    os.symlink("f", f"/proc/{os.environ['AGENT_PID']}/root{HOME}l")
+    put("f", b"x")
+    brief = {"name": "l", "path": HOME + "l", "type": "FILE_TYPE_FILE"}
+    for method, message, reply in (
+            ("Stat", {"path": "l"}, {"entry": brief}),
+            ("Move", {"source": "l", "destination": "l2"}, {"entry": {**brief, "name": "l2", "path": HOME + "l2"}}),
+            ("MakeDir", {"path": "d"}, {"entry": {"name": "d", "path": HOME + "d", "type": "FILE_TYPE_DIRECTORY"}})):
+        same(unary(FS + method, message, **old), (200, reply))
+    entries = unary(FS + "ListDir", {"path": ""}, **old)[1]["entries"]
+    same([sorted(e) for e in entries], [["name", "path", "type"]] * 3)
+    whole = unary(FS + "Stat", {"path": "l2"}, **new)[1]["entry"]
+    same((whole["isSymlink"], whole["symlinkTarget"], whole["mode"]), (True, HOME + "f", 0o644))
+    same("isSymlink" in unary(FS + "Stat", {"path": "f"})[1]["entry"], False)
+    for headers, told in (old, False), (new, True):
+        s = Stream(FS + "WatchDir", {"path": "d", "includeEntry": True}, **headers)
+        same(s.next(), {"start": {}})
+        put("d/x", b"x")
+        same("entry" in s.next()["filesystem"], told)
+        s.close()
+        fs("Remove", path="d/x")
+
+
 def case_words():
     refused(request("POST", "/files", b"x", RAW), 400, "path query parameter is required for raw body upload")
     refused(request("POST", target("x"), b"x", {"Content-Type": "text/plain"}), 400,

@@ -87,6 +87,11 @@ async function cases() {
   await aborted
   const { entries } = await files.listDir({ path: dir, depth: 1 })
   assert.deepEqual(entries.map(e => [e.name, e.type, e.size]), [['a', 1, 5n]])
+  assert.equal(entries[0].isSymlink, false)
+  await rest((await start({ cmd: 'ln', args: ['-s', 'none', 'link'], cwd: dir }))[0])
+  const { entry: link } = await files.stat({ path: `${dir}/link` })
+  assert.deepEqual([link.isSymlink, link.type, link.symlinkTarget], [true, 0, `/home/user/${dir}/link`])
+  await files.remove({ path: `${dir}/link` })
   await assert.rejects(files.stat({ path: `${dir}/b` }), code(Code.NotFound))
   const { watcherId } = await files.createWatcher({ path: dir, includeEntry: true })
   const moved = await files.move({ source: `${dir}/a`, destination: `${dir}/b` })

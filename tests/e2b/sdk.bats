@@ -50,6 +50,17 @@ python()
     python git
 }
 
+# The first and the last of those that end with an exception when a reply has a field they do not know.
+@test "e2b sdk: Python's 1.0 and 1.4 list, look, make, move and watch, though they know three fields of a file" {
+    local version
+
+    for version in 1.0.0 1.4.0; do
+        start_e2b
+        E2B_PYTHON_VERSION=$version run_e2b_python "$BATS_TEST_DIRNAME/legacy.py"
+        stop_e2b
+    done
+}
+
 @test "e2b sdk: three hundred commands at once from one client" {
     start_e2b
     js parallel

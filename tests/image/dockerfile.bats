@@ -5,7 +5,7 @@
 bats_require_minimum_version 1.5.0
 load ../lib/venv
 
-E2B_VERSION=2.51.0 # as tests/lib/e2b.bash has it: one copy for both
+E2B_VERSION=2.63.0 # as tests/lib/e2b.bash has it: one copy for both
 
 setup()
 {

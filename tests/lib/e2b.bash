@@ -14,7 +14,7 @@ load ../lib/node
 load ../lib/venv
 
 E2B_JS_VERSION=2.51.0
-E2B_PYTHON_VERSION=2.51.0
+E2B_PYTHON_VERSION=2.63.0
 E2B_LIB=$BATS_TEST_DIRNAME/../lib
 
 require_root()

@@ -170,8 +170,10 @@ static int add_kind(json_t *entry, const struct seen *s)
         (void)snprintf(size, sizeof(size), "%lld", (long long)s->st.st_size);
         r |= json_object_set_new(entry, "size", json_string(size));
     }
-    if (s->target)
+    if (s->target) {
         r |= json_object_set_new(entry, "symlinkTarget", entry_new_text(s->target));
+        r |= json_object_set_new(entry, "isSymlink", json_true());
+    }
     if (s->metadata)
         r |= json_object_set(entry, "metadata", s->metadata);
     return r;
@@ -194,6 +196,17 @@ static json_t *new_entry(const char *path, const struct seen *s, struct fs_owner
         return NULL;
     }
     return entry;
+}
+
+void entry_simplify(json_t *entry)
+{
+    const char *name;
+    json_t *value;
+    void *tmp;
+
+    json_object_foreach_safe (entry, tmp, name, value)
+        if (!str_eq(name, "name") && !str_eq(name, "type") && !str_eq(name, "path"))
+            (void)json_object_del(entry, name);
 }
 
 static int not_opened(const char *path, const struct err *inner, struct err *e)

@@ -18,5 +18,8 @@ int entry_stat(const struct fs_caller *c, const char *path, struct fs_owners *ow
 int entry_at(const struct fs_caller *c, int dirfd, const char *name, const char *path,
              struct fs_owners *owners, json_t **ret, struct err *e);
 
+/* Leaves name, type and path: the fields that E2B's first SDKs know. */
+void entry_simplify(json_t *entry);
+
 /* A JSON string of what may be no text. */
 json_t *entry_new_text(const char *s);

@@ -48,7 +48,8 @@ static int decode_path(const struct rpc_call *call, const struct jx_field *field
     return r < 0 ? r : files_call_init(f, call->agent, call->user, p->path, e);
 }
 
-static int reply_entry(const struct files_call *f, json_t **ret, struct err *e)
+static int reply_entry(const struct rpc_call *call, const struct files_call *f, json_t **ret,
+                       struct err *e)
 {
     struct fs_owners owners = {0};
     json_t *entry = NULL;
@@ -56,6 +57,8 @@ static int reply_entry(const struct files_call *f, json_t **ret, struct err *e)
 
     if (r < 0)
         return r;
+    if (call->is_legacy)
+        entry_simplify(entry);
     *ret = json_pack("{s:o}", "entry", entry);
     return *ret ? 0 : err_oom(e);
 }
@@ -72,7 +75,7 @@ int e2b_filesystem_stat(const struct rpc_call *call, json_t **ret, struct err *e
     struct path_params p;
     int r = decode_path(call, path_fields, &p, &f, e);
 
-    return r < 0 ? r : reply_entry(&f, ret, e);
+    return r < 0 ? r : reply_entry(call, &f, ret, e);
 }
 
 /* ---- MakeDir --------------------------------------------------------------------------------- */
@@ -106,7 +109,7 @@ int e2b_filesystem_make_dir(const struct rpc_call *call, json_t **ret, struct er
         r = refuse_existing(&f, e);
     if (r == 0)
         r = dirs_make(f.caller, f.path, &f.owner, e);
-    return r < 0 ? r : reply_entry(&f, ret, e);
+    return r < 0 ? r : reply_entry(call, &f, ret, e);
 }
 
 /* ---- Move ------------------------------------------------------------------------------------ */
@@ -156,7 +159,7 @@ int e2b_filesystem_move(const struct rpc_call *call, json_t **ret, struct err *e
         r = dirs_make_parents(f.caller, f.path, &f.owner, e);
     if (r == 0)
         r = move(&f, source, e);
-    return r < 0 ? r : reply_entry(&f, ret, e);
+    return r < 0 ? r : reply_entry(call, &f, ret, e);
 }
 
 /* ---- Remove ---------------------------------------------------------------------------------- */
@@ -203,6 +206,7 @@ static int open_dir(const struct files_call *f, int *ret_fd, struct err *e)
 }
 
 struct listed {
+    bool is_legacy; /* the client */
     struct fs_owners owners;
     json_t *entries;
     size_t bytes;
@@ -241,6 +245,8 @@ static int add_entry(const struct files_call *f, const struct fs_walk_item *it, 
     r = entry_at(f->caller, it->dirfd, it->name, shown, &list->owners, &entry, e);
     if (r < 0)
         return r == -ERR_NOT_FOUND ? 0 : r;
+    if (list->is_legacy)
+        entry_simplify(entry);
     list->bytes += weight(entry);
     if (json_array_append_new(list->entries, entry) < 0)
         return err_oom(e);
@@ -251,12 +257,11 @@ static int add_entry(const struct files_call *f, const struct fs_walk_item *it, 
     return 0;
 }
 
-static int list(const struct files_call *f, uint32_t depth, json_t *entries, struct err *e)
+static int list(const struct files_call *f, uint32_t depth, struct listed *listed, struct err *e)
 {
     const struct fs_walk_options o = {.max_depth = depth < LIST_MAX_DEPTH ? depth : LIST_MAX_DEPTH,
                                       .deep_is_error = depth > LIST_MAX_DEPTH};
     const struct fs_walk_item *it;
-    struct listed listed = {.entries = entries};
     struct fs_walk *w = NULL;
     int fd = -1;
     int r = open_dir(f, &fd, e);
@@ -264,7 +269,7 @@ static int list(const struct files_call *f, uint32_t depth, json_t *entries, str
     if (r == 0)
         r = fs_walk_new_take(fd, &o, &w, e);
     while (r == 0 && (r = fs_walk_next(w, &it, e)) > 0)
-        r = it->depth == 0 || it->kind == FS_WALK_LEAVE ? 0 : add_entry(f, it, &listed, e);
+        r = it->depth == 0 || it->kind == FS_WALK_LEAVE ? 0 : add_entry(f, it, listed, e);
     fs_walk_free(w);
     return r;
 }
@@ -273,13 +278,14 @@ int e2b_filesystem_list_dir(const struct rpc_call *call, json_t **ret, struct er
 {
     _cleanup_files_call_ struct files_call f = {0};
     _cleanup_json_ json_t *entries = NULL;
+    struct listed listed = {.is_legacy = call->is_legacy};
     struct path_params p;
     int r = decode_path(call, list_fields, &p, &f, e);
 
     if (r < 0)
         return r;
-    entries = json_array();
-    r = entries ? list(&f, p.depth ? p.depth : 1, entries, e) : err_oom(e);
+    listed.entries = entries = json_array();
+    r = entries ? list(&f, p.depth ? p.depth : 1, &listed, e) : err_oom(e);
     if (r < 0)
         return r;
     *ret = json_array_size(entries) ? json_pack("{s:O}", "entries", entries) : json_object();

@@ -88,7 +88,7 @@ static int new_watcher(const struct rpc_call *call, struct watcher_options *o, s
         return r;
     o->path = f.path;
     o->recursive = p.recursive;
-    o->include_entry = p.include_entry;
+    o->include_entry = p.include_entry && !call->is_legacy;
     return watcher_new(call->agent, f.caller, o, ret, e);
 }
 
