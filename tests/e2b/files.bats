@@ -34,6 +34,7 @@ peak_mb() { awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$AGENT_PID/status"; }
 @test "e2b files: URLs are signed for one operation, path and time" {
     start_e2b_secured
     start_control
+    wire signed
     E2B_DEBUG='' TOKEN=$AGENT_TOKEN js signed
     E2B_DEBUG='' python signed
 }

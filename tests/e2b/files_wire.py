@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """files_wire.py CASE...: E2B's /files and filesystem.Filesystem on the wire: what its SDKs don't show, and hostile input."""
 
+import base64
 import gzip
+import hashlib
 import json
 import os
 import socket
@@ -79,6 +81,12 @@ def case_ranges():
     assert status == 206 and h["Content-Type"].startswith("multipart/byteranges") and data[5000:5002] in body
     status, h, _ = get("r.html", {"Range": "bytes=100000-"})
     same((status, h["Content-Range"]), (416, "bytes */100000"))
+    status, h, body = get("r.html", {"Range": "bytes=0-9,100-109"})
+    same((status, h["Content-Range"], body), (206, "bytes 0-109/100000", data[:110]))
+    put("empty", b"")
+    for wanted in "bytes=0-", "bytes=0-9", "bytes=-5":
+        status, h, body = get("empty", {"Range": wanted})
+        same((wanted, status, h["Content-Range"], body), (wanted, 200, None, b""))
     date = get("r.html")[1]["Last-Modified"]
     old = "Sun, 06 Nov 1994 08:49:37 GMT"
     for headers, want in [({"If-Modified-Since": date}, 304), ({"If-Modified-Since": old}, 200),
@@ -120,6 +128,20 @@ def case_coding():
 
 
 # ---- uploads ----------------------------------------------------------------------------------------
+
+# An empty token is none, as for envd: the signature decides.
+def case_signed():
+    def sign(operation, path, token):
+        return "v1_" + base64.b64encode(hashlib.sha256(f"{path}:{operation}::{token}".encode()).digest()).decode().rstrip("=")
+    token, empty = os.environ["AGENT_TOKEN"], {"X-Access-Token": ""}
+    same(put("s", b"x", empty, signature=sign("write", "s", token))[0], 200)
+    same(get("s", empty, signature=sign("read", "s", token))[0::2], (200, b"x"))
+    refused(get("s", empty, signature=sign("read", "s", "guess")), 401, "invalid signature")
+    refused(get("s", empty), 401, "missing signature query parameter")
+    refused(get("s", {"X-Access-Token": "guess"}, signature=sign("read", "s", token)), 401,
+            "access token present in header but does not match")
+    same(unary("List", {}, **{"X_Access_Token": ""})[0], 401)
+
 
 # A client is taken for one of E2B's first by its exact name, as envd does it.
 def case_legacy():

@@ -98,6 +98,90 @@ now()
     [ "$(run_started)" = "$(printf 'root\n/tmp\n-3')" ]
 }
 
+# started SCRIPT: what a command of E2B's API writes.
+started()
+{
+    local m="{\"process\":{\"cmd\":\"sh\",\"args\":[\"-c\",\"$1\"]}}"
+
+    printf '\0\0\0\0%b%s' "\\x$(printf %02x ${#m})" "$m" |
+        curl -sS --max-time 120 -H 'Content-Type: application/connect+json' --data-binary @- \
+            "$AGENT_URL/process.Process/Start" | grep -ao '"stdout":"[^"]*' | cut -d'"' -f4 | base64 -d
+}
+
+envs()
+{
+    [ "$(code GET /envs)" = 200 ] && jq -c . "$AGENT_DIR/body"
+}
+
+@test "e2b: an /init with the time of the last one is done once more" {
+    local t
+
+    start_e2b
+    t=$(now)
+    [ "$(init "{\"timestamp\":\"$t\",\"envVars\":{\"A\":\"1\"}}")" = 204 ]
+    [ "$(init "{\"timestamp\":\"$t\",\"envVars\":{\"A\":\"2\"}}")" = 204 ]
+    [ "$(envs)" = '{"E2B_SANDBOX":"true","A":"2"}' ]
+}
+
+@test "e2b: /envs tells what commands get: E2B's own variables are not changed by /init" {
+    start_e2b
+    [ "$(init '{"envVars":{"E2B_SANDBOX":"no","A":"b","E2B_EVENTS_ADDRESS":"http://evil"}}')" = 204 ]
+    [ "$(envs)" = '{"E2B_SANDBOX":"true","A":"b"}' ]
+    [ "$(started 'echo $E2B_SANDBOX-$A-$E2B_EVENTS_ADDRESS')" = true-b- ]
+    curl -sS --max-time 120 -H 'Content-Type: application/json' -d '{"set":{"E2B_SANDBOX":"no"}}' \
+        "$AGENT_URL/bellhop.v1.System/Env" | jq -e .env
+    [ "$(envs)" = '{"E2B_SANDBOX":"true","A":"b"}' ]
+    [ "$(started 'echo $E2B_SANDBOX')" = true ]
+}
+
+@test "e2b: hyperloopIP is the address of events.e2b.local and in E2B_EVENTS_ADDRESS, or refused with nothing done" {
+    local hosts
+
+    start_e2b
+    hosts="/proc/$AGENT_PID/root/etc/hosts"
+    printf '127.0.0.1 localhost\n10.9.9.9 keep events.e2b.local # ours\n' >"$hosts"
+    [ "$(init '{"hyperloopIP":"192.0.2.1","envVars":{"A":"b"}}')" = 204 ]
+    [ "$(cat "$hosts")" = "$(printf '127.0.0.1 localhost\n10.9.9.9\tkeep # ours\n192.0.2.1\tevents.e2b.local')" ]
+    [ "$(started 'echo $E2B_EVENTS_ADDRESS-$A')" = http://192.0.2.1-b ]
+    [ "$(init '{"hyperloopIP":"fd00::7","envVars":{}}')" = 204 ]
+    [ "$(tail -n 2 "$hosts")" = "$(printf '192.0.2.1\tevents.e2b.local\nfd00::7\tevents.e2b.local')" ]
+    [ "$(envs)" = '{"E2B_SANDBOX":"true","E2B_EVENTS_ADDRESS":"http://[fd00::7]"}' ]
+    [ "$(init '{"hyperloopIP":"192.0.2.9 evil","envVars":{"A":"c"}}')" = 400 ]
+    [ "$(message)" = "hyperloopIP: '192.0.2.9 evil' is no IP address" ]
+    [ "$(init '{"hyperloopIP":""}')" = 204 ]
+    nsenter -t "$AGENT_PID" -m mount -o remount,bind,ro /etc/hosts
+    [ "$(init '{"hyperloopIP":"192.0.2.9","envVars":{"A":"d"},"accessToken":"secret","defaultUser":"root"}')" != 204 ]
+    [[ $(message) = 'hyperloopIP: '*'read-only file system'* ]]
+    [ "$(envs)" = '{"E2B_SANDBOX":"true","E2B_EVENTS_ADDRESS":"http://[fd00::7]"}' ]
+    [ "$(started 'id -un')" = user ]
+    # What is right already needs no writing.
+    [ "$(init '{"hyperloopIP":"192.0.2.1"}')" = 204 ]
+    [ "$(envs)" = '{"E2B_SANDBOX":"true","E2B_EVENTS_ADDRESS":"http://192.0.2.1"}' ]
+}
+
+@test "e2b: an agent that may not write /etc/hosts says so to an /init with hyperloopIP" {
+    start_e2b --read-only
+    [ "$(init '{"hyperloopIP":"192.0.2.1"}')" = 403 ]
+    [[ $(message) = 'hyperloopIP: '*read-only ]]
+    [ "$(init '{"envVars":{"A":"b"}}')" = 204 ]
+    stop_agents
+    AGENT_DIR=
+    start_e2b --root /home/user
+    [ "$(init '{"hyperloopIP":"192.0.2.1"}')" = 403 ]
+    [[ $(message) = 'hyperloopIP: '* ]]
+}
+
+@test "e2b: an unknown default user is named by what fails for it" {
+    start_e2b
+    [ "$(init '{"defaultUser":"nobodyhere"}')" = 204 ]
+    for verb in GET POST; do
+        [ "$(code "$verb" '/files?path=x' -H 'Content-Type: application/octet-stream')" = 401 ]
+        [ "$(message)" = "error looking up user 'nobodyhere': user: unknown user nobodyhere" ]
+    done
+    [ "$(code POST /filesystem.Filesystem/Stat -H 'Content-Type: application/json' -d '{"path":"x"}')" = 401 ]
+    [ "$(message)" = "invalid default user: 'nobodyhere'" ]
+}
+
 # The agent may not set the clock here: what it would set is seen by strace, which refuses as well and
 # (-D) is not in the way of the signal that ends the agent. A leak sanitizer can't trace what is traced.
 @test "e2b: /init sets a clock that is behind or far ahead, and leaves one that is right; where it may not, all else is done" {

@@ -25,7 +25,8 @@ for file in passwd group; do
 done
 echo 'user:x:61000:61000::/home/user:/bin/bash' >>/home/.e2b/passwd
 echo 'user:x:61000:' >>/home/.e2b/group
-for file in passwd group; do
+cp /etc/hosts /home/.e2b/hosts
+for file in passwd group hosts; do
     mount --bind "/home/.e2b/$file" "/etc/$file"
 done
 chown 61000:61000 /home/user

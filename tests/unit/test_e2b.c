@@ -2,9 +2,11 @@
 
 #include <pthread.h>
 
+#include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "dialect/e2b/e2b.h"
+#include "dialect/e2b/hosts.h"
 #include "dialect/e2b/init.h"
 #include "dialect/e2b/meta.h"
 #include "dialect/e2b/sign.h"
@@ -40,6 +42,41 @@ TEST(times_that_do_not_fit_are_refused)
     T_INT(timetext_parse("9999-12-31T23:59:59Z", &ns, NULL), -ERR_INVALID);
     T_INT(timetext_parse("0001-01-01T00:00:00Z", &ns, NULL), -ERR_INVALID);
     T_INT(ns, 7);
+}
+
+TEST(a_name_in_hosts_has_one_address_of_a_family)
+{
+    static const struct {
+        const char *before, *address, *after; /* NULL: refused */
+    } rows[] = {
+        {"", "10.0.0.1", "10.0.0.1\tn.x\n"},
+        {"127.0.0.1 localhost", "10.0.0.1", "127.0.0.1 localhost\n10.0.0.1\tn.x\n"},
+        {"# n.x\n\n10.0.0.1\tn.x # of E2B\n", "10.0.0.1", "# n.x\n\n10.0.0.1\tn.x # of E2B\n"},
+        {"10.0.0.2\tn.x\nother words\n", "10.0.0.1", "other words\n10.0.0.1\tn.x\n"},
+        {"10.0.0.2  a N.X\tb#c\n", "10.0.0.1", "10.0.0.2\ta b #c\n10.0.0.1\tn.x\n"},
+        {"10.0.0.1 n.x\n10.0.0.1 a n.x\n", "10.0.0.1", "10.0.0.1 n.x\n10.0.0.1\ta\n"},
+        {"fd00::1 n.x\n", "10.0.0.1", "fd00::1 n.x\n10.0.0.1\tn.x\n"},
+        {"10.0.0.2 n.x\nFD00:0::1 n.x\n", "fd00::1", "10.0.0.2 n.x\nFD00:0::1 n.x\n"},
+        {"10.0.0.2 n.xx xn.x\n", "10.0.0.1", "10.0.0.2 n.xx xn.x\n10.0.0.1\tn.x\n"},
+        {"n.x n.x\n", "10.0.0.1", "n.x n.x\n10.0.0.1\tn.x\n"},
+        {"", "10.0.0.1 evil", NULL},
+        {"", "10.0.0.1\n", NULL},
+        {"", "events", NULL},
+        {"", "fe80::1%eth0", NULL},
+        {"", "", NULL},
+    };
+
+    for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+        _cleanup_buf_ struct buf out;
+        struct err e = {0};
+        int r;
+
+        buf_init(&out, 1000);
+        r = hosts_edit(rows[i].before, "n.x", rows[i].address, &out, &e);
+        T_INT(r, rows[i].after ? 0 : -ERR_INVALID);
+        if (rows[i].after)
+            T_STR(out.data, rows[i].after);
+    }
 }
 
 TEST(a_download_is_compressed_for_who_asks_for_nothing_else)

@@ -1,10 +1,12 @@
 #include "dialect/e2b/e2b.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/str.h"
 #include "system/usage.h"
 #include "dialect/e2b/watchers.h"
 
@@ -19,6 +21,7 @@ struct e2b {
     /* guarded by lock: */
     char *user;
     char *workdir;
+    char *events; /* "E2B_EVENTS_ADDRESS=http://ADDRESS", or NULL */
 };
 
 int e2b_new(const char *user, const char *workdir, struct e2b **ret, struct err *e)
@@ -46,6 +49,7 @@ struct e2b *e2b_free(struct e2b *s)
     watchers_free(s->watchers);
     free(s->user);
     free(s->workdir);
+    free(s->events);
     (void)pthread_mutex_destroy(&s->init);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
@@ -108,6 +112,40 @@ int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struc
     return 0;
 }
 
+#define SANDBOX "E2B_SANDBOX"
+#define EVENTS "E2B_EVENTS_ADDRESS"
+
+bool e2b_has_variable(const char *name)
+{
+    return str_eq(name, SANDBOX) || str_eq(name, EVENTS);
+}
+
+int e2b_add_variables(struct e2b *s, struct strv_list *list, struct err *e)
+{
+    _cleanup_free_ char *events = NULL;
+    int r = copy(s, &s->events, &events, e);
+
+    if (r == 0)
+        r = strv_list_add(list, SANDBOX "=true", e);
+    return r == 0 && events ? strv_list_add(list, events, e) : r;
+}
+
+int e2b_set_events(struct e2b *s, const char *address, struct err *e)
+{
+    bool is_v6 = strchr(address, ':') != NULL;
+    _cleanup_free_ char *setting = NULL;
+
+    if (asprintf(&setting, EVENTS "=http://%s%s%s", is_v6 ? "[" : "", address, is_v6 ? "]" : "") <
+        0) {
+        setting = NULL;
+        return err_oom(e);
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    replace(&s->events, &setting);
+    (void)pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
 struct usage_clock *e2b_usage_clock(struct e2b *s)
 {
     return s->usage;
@@ -125,7 +163,7 @@ void e2b_end_init(struct e2b *s)
 
 bool e2b_is_news(const struct e2b *s, int64_t real_ns)
 {
-    return real_ns > s->newest_ns;
+    return real_ns >= s->newest_ns; /* the same once more: its answer was lost, maybe */
 }
 
 void e2b_note_news(struct e2b *s, int64_t real_ns)

@@ -25,11 +25,22 @@ int e2b_default_user(struct e2b *s, char **ret, struct err *e);
 int e2b_default_workdir(struct e2b *s, char **ret, struct err *e);
 /* NULL or "": leave it as it is. */
 int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struct err *e);
+
+/*
+ * What every command that is started by E2B's API gets, whatever /init and the native API say:
+ * E2B_SANDBOX, and after e2b_set_events() E2B_EVENTS_ADDRESS. "NAME=VALUE"s at the end of the list.
+ */
+struct strv_list;
+int e2b_add_variables(struct e2b *s, struct strv_list *list, struct err *e);
+bool e2b_has_variable(const char *name); /* whether it is one of these, set or not */
+/* address: of IPv4 or IPv6, as text. */
+int e2b_set_events(struct e2b *s, const char *address, struct err *e);
+
 /* For /metrics: what the call before has seen. */
 struct usage_clock *e2b_usage_clock(struct e2b *s);
 /* One /init at a time: what it is allowed, it must still be allowed when it is done. */
 void e2b_begin_init(struct e2b *s);
 void e2b_end_init(struct e2b *s);
-/* Within an /init: whether none of this time or a newer one was done before; and that this one was. */
+/* Within an /init: whether no newer one was done before; and that this one was. */
 bool e2b_is_news(const struct e2b *s, int64_t real_ns);
 void e2b_note_news(struct e2b *s, int64_t real_ns);

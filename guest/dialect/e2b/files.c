@@ -32,11 +32,7 @@ int files_rest_init(struct files_call *f, const struct agent *a, const char *use
     int r;
 
     f->agent = a;
-    r = who_find(a, user, &f->user, e);
-    if (r == -ERR_NOT_FOUND)
-        return err_set(e, ERR_UNAUTHENTICATED,
-                       "error looking up user '%.64s': user: unknown user %.64s", user ? user : "",
-                       user ? user : "");
+    r = who_look_up(a, user, &f->user, e);
     return r < 0 ? r : init(f, e);
 }
 

@@ -10,6 +10,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "dialect/e2b/e2b.h"
+#include "dialect/e2b/hosts.h"
 #include "dialect/e2b/timetext.h"
 #include "proc/environ.h"
 #include "rpc/agent.h"
@@ -19,6 +20,7 @@
 
 #include "common/banned.h"
 
+#define EVENTS_HOST "events.e2b.local"
 #define BEHIND_MS 50  /* how far our clock may be from what /init says, and stay */
 #define AHEAD_MS 5000 /* more, since the message took its time */
 
@@ -41,6 +43,7 @@ struct init_params {
     const char *time;
     const char *user;
     const char *workdir;
+    const char *events_ip;
     const char *ca_bundle;
     json_t *mounts;
 };
@@ -61,6 +64,7 @@ static const struct jx_field init_fields[] = {
     JX_AS("timestamp", struct init_params, time, jx_str, JX_NULLABLE),
     JX_AS("defaultUser", struct init_params, user, jx_str, JX_NULLABLE),
     JX_AS("defaultWorkdir", struct init_params, workdir, jx_str, JX_NULLABLE),
+    JX_AS("hyperloopIP", struct init_params, events_ip, jx_str, JX_NULLABLE),
     JX_AS("caBundle", struct init_params, ca_bundle, jx_str, JX_NULLABLE),
     JX_AS("volumeMounts", struct init_params, mounts, jx_array, JX_NULLABLE),
     {0},
@@ -76,8 +80,15 @@ static int authorize(struct agent *a, const char *token, struct err *e)
 }
 
 /* What is asked for and not there must not seem to have been done. */
-static int check_known(const struct init_params *p, struct err *e)
+static int check_known(const struct agent *a, const struct init_params *p, struct err *e)
 {
+    int r = p->events_ip ? hosts_check_address(p->events_ip, e) : 0;
+
+    if (r < 0)
+        return err_at(e, err_wrap(e, r, "hyperloopIP"), "hyperloopIP");
+    if (p->events_ip && a->is_read_only)
+        return err_field(e, ERR_DENIED, "hyperloopIP",
+                         "hyperloopIP: it goes to /etc/hosts, and the agent is read-only");
     if (p->ca_bundle && *p->ca_bundle)
         return err_field(e, ERR_UNIMPLEMENTED, "caBundle", "'caBundle' is not supported here");
     if (json_array_size(p->mounts))
@@ -107,11 +118,37 @@ static int set_env(struct agent *a, json_t *env, struct err *e)
     if (!env)
         return 0;
     json_object_foreach (env, name, value)
-        if (r == 0)
+        if (r == 0 && !e2b_has_variable(name)) /* as with envd, which keeps its own */
             r = add_setting(&list, name, value, e);
     if (r == 0)
         r = environ_change(a->registry, true, NULL, list.v, e);
     strv_free(list.v);
+    return r;
+}
+
+/* Where the orchestrator takes events of the box: a name in /etc/hosts, and a variable. */
+static int set_events(struct agent *a, const char *address, struct err *e)
+{
+    int r = hosts_set(a->root, EVENTS_HOST, address, e);
+
+    if (r < 0)
+        return err_at(e, err_wrap(e, r, "hyperloopIP"), "hyperloopIP");
+    return e2b_set_events(a->e2b, address, e);
+}
+
+/* The variables and the file: what can go wrong here leaves the variables as they were. */
+static int set_env_and_events(struct agent *a, const struct init_params *p, struct err *e)
+{
+    _cleanup_strv_ char **before = NULL;
+    int r = environ_copy(a->registry, &before, e);
+
+    if (r == 0)
+        r = set_env(a, p->env, e);
+    if (r < 0 || !p->events_ip)
+        return r;
+    r = set_events(a, p->events_ip, e);
+    if (r < 0 && p->env)
+        (void)environ_change(a->registry, true, NULL, before, NULL);
     return r;
 }
 
@@ -121,7 +158,7 @@ static int apply(struct agent *a, const struct init_params *p, struct err *e)
     int r = p->token ? auth_check_token(p->token, e) : 0;
 
     if (r == 0)
-        r = set_env(a, p->env, e);
+        r = set_env_and_events(a, p, e);
     if (r == 0)
         r = e2b_set_defaults(a->e2b, p->user, p->workdir, e);
     if (r == 0 && p->token)
@@ -135,7 +172,7 @@ static int do_init(struct agent *a, const struct init_params *p, int64_t time_ns
     int r = authorize(a, p->token, e);
 
     if (r == 0)
-        r = check_known(p, e);
+        r = check_known(a, p, e);
     if (r < 0 || (p->time && !e2b_is_news(a->e2b, time_ns)))
         return r;
     r = apply(a, p, e);
@@ -156,6 +193,8 @@ int e2b_init(struct agent *a, const char *body, size_t len, struct err *e)
     r = jx_parse_object(body, len, &obj, e);
     if (r == 0)
         r = jx_decode_lax(obj, init_fields, &p, e);
+    if (r == 0 && p.events_ip && !*p.events_ip)
+        p.events_ip = NULL;
     if (r == 0 && p.time)
         r = timetext_parse(p.time, &time_ns, e);
     if (r < 0)
@@ -168,21 +207,35 @@ int e2b_init(struct agent *a, const char *body, size_t len, struct err *e)
 
 /* ---- /envs ---- */
 
-int e2b_envs(struct agent *a, json_t **ret, struct err *e)
+/* The first of a name counts. */
+static int add_envs(json_t *v, char **env, struct err *e)
 {
-    _cleanup_json_ json_t *v = json_pack("{s:s}", "E2B_SANDBOX", "true");
-    _cleanup_strv_ char **env = NULL;
-    int r;
-
-    r = v ? environ_copy(a->registry, &env, e) : err_oom(e);
-    for (char **at = env; r == 0 && at && *at; at++) {
-        char *value = *at + strcspn(*at, "=");
+    for (; env && *env; env++) {
+        char *value = *env + strcspn(*env, "=");
 
         *value++ = '\0';
         str_make_utf8(value);
-        if (json_object_set_new(v, *at, json_string(value)) < 0)
-            r = err_oom(e);
+        if (!json_object_get(v, *env) && json_object_set_new(v, *env, json_string(value)) < 0)
+            return err_oom(e);
     }
+    return 0;
+}
+
+int e2b_envs(struct agent *a, json_t **ret, struct err *e)
+{
+    _cleanup_json_ json_t *v = json_object();
+    _cleanup_strv_ char **env = NULL;
+    struct strv_list own = {0};
+    int r;
+
+    r = v ? e2b_add_variables(a->e2b, &own, e) : err_oom(e);
+    if (r == 0)
+        r = add_envs(v, own.v, e);
+    strv_free(own.v);
+    if (r == 0)
+        r = environ_copy(a->registry, &env, e);
+    if (r == 0)
+        r = add_envs(v, env, e);
     if (r == 0)
         *ret = json_incref(v);
     return r;

@@ -14,7 +14,8 @@ struct agent;
 
 /*
  * The body of an /init (may be empty). -ERR_UNAUTHENTICATED: its token is not the one that is set.
- * -ERR_INVALID: nothing has changed. One that is older than the newest seen is right, and ignored.
+ * Any failure: nothing has changed. One that is older than the newest seen is right, and ignored.
+ * Blocks.
  */
 int e2b_init(struct agent *a, const char *body, size_t len, struct err *e);
 /* {"NAME":"value"}: what every command gets. */

@@ -102,12 +102,13 @@ static int add_setting(struct strv_list *env, const char *name, json_t *value, s
     return strv_list_add(env, setting, e);
 }
 
-static int set_env(const struct config *c, struct proc_spec *s, struct err *e)
+static int set_env(const struct rpc_call *call, const struct config *c, struct proc_spec *s,
+                   struct err *e)
 {
     struct strv_list env = {0};
     const char *name;
     json_t *value;
-    int r = strv_list_add(&env, "E2B_SANDBOX=true", e);
+    int r = e2b_add_variables(call->agent->e2b, &env, e);
 
     json_object_foreach (c->envs, name, value)
         if (r == 0)
@@ -162,7 +163,7 @@ static int set_process(const struct rpc_call *call, json_t *process, struct proc
     if (r == 0)
         r = set_argv(&c, s, e);
     if (r == 0)
-        r = set_env(&c, s, e);
+        r = set_env(call, &c, s, e);
     if (r == 0)
         r = jx_dump(process, &s->note, &len, e);
     strv_free(c.args);

@@ -38,11 +38,16 @@ static int find(const struct agent *a, const char *asked, struct user *ret, char
     return r;
 }
 
-int who_find(const struct agent *a, const char *asked, struct user *ret, struct err *e)
+int who_look_up(const struct agent *a, const char *asked, struct user *ret, struct err *e)
 {
     _cleanup_free_ char *name = NULL;
+    int r = find(a, asked, ret, &name, e);
 
-    return find(a, asked, ret, &name, e);
+    if (r == -ERR_NOT_FOUND)
+        return err_set(e, ERR_UNAUTHENTICATED,
+                       "error looking up user '%.64s': user: unknown user %.64s", name ? name : "",
+                       name ? name : "");
+    return r;
 }
 
 int who_authenticate(const struct agent *a, const char *asked, struct user *ret, struct err *e)

@@ -10,11 +10,11 @@
 struct agent;
 
 /*
- * asked: the name in the request, or NULL: the default user. -ERR_NOT_FOUND with the field "user"
- * when there is no such user; *ret is the caller's (user_done()).
+ * asked: the name in the request, or NULL: the default user. *ret is the caller's (user_done()).
+ * -ERR_UNAUTHENTICATED in the words that clients know, of REST routes and of methods: there is no
+ * such user.
  */
-int who_find(const struct agent *a, const char *asked, struct user *ret, struct err *e);
-/* The same for a method: -ERR_UNAUTHENTICATED in the words that clients know. */
+int who_look_up(const struct agent *a, const char *asked, struct user *ret, struct err *e);
 int who_authenticate(const struct agent *a, const char *asked, struct user *ret, struct err *e);
 
 /*

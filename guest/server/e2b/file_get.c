@@ -286,7 +286,11 @@ static int reply_part(struct request *q, struct file_get *g, struct err *e)
         response = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
         r = response ? 0 : err_oom(e);
     } else {
-        switch (range_parse(range_of(q, g), file_body_size(&g->body), &ranges)) {
+        enum range_kind kind = range_parse(range_of(q, g), file_body_size(&g->body), &ranges);
+
+        if (kind == RANGE_NONE && !file_body_size(&g->body))
+            kind = RANGE_WHOLE; /* nothing is all there is: 200, as with envd, and not 416 */
+        switch (kind) {
         case RANGE_NONE:
             return reply_unsatisfiable(q, g, e);
         case RANGE_PART:

@@ -62,12 +62,12 @@ static int check(struct request *q, const char *operation, const struct file_que
                  const struct signature *s, struct err *e)
 {
     struct auth *known = q->server->agent->auth;
-    const char *token = request_header(q, "X-Access-Token");
+    const char *token = request_header(q, "X-Access-Token"); /* empty: none */
     const char *bearer = request_header(q, "Authorization");
 
     if (auth_is_open(known) || auth_matches(known, token))
         return 0;
-    if (token)
+    if (token && *token)
         return err_set(e, ERR_UNAUTHENTICATED, "access token present in header but does not match");
     if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0 && auth_matches(known, bearer + 7))
         return 0;

@@ -56,9 +56,23 @@ const struct request_ops e2b_unknown_ops = {.body = unknown_body, .finish = unkn
     (8 * 1024 * 1024) /* of all at once: who sends them need not have the token */
 
 struct init_body {
+    struct ask ask;
+    struct server *server;
     struct buf text;
     size_t charged; /* of the budget */
 };
+
+/* There was a secret in it. */
+static void free_init(void *state)
+{
+    struct init_body *body = state;
+
+    if (body->text.data)
+        explicit_bzero(body->text.data, body->text.len);
+    body->server->init_bytes -= body->charged;
+    buf_done(&body->text);
+    free(body);
+}
 
 static int init_begin(struct request *q, struct err *e)
 {
@@ -66,8 +80,10 @@ static int init_begin(struct request *q, struct err *e)
 
     if (!body)
         return err_oom(e);
+    body->server = q->server;
     buf_init(&body->text, INIT_MAX_BYTES);
     q->state = body;
+    q->free_state = free_init;
     return request_reply_header(q, "X-Envd-Version", E2B_VERSION, e);
 }
 
@@ -87,14 +103,22 @@ static int init_body(struct request *q, const char *data, size_t *len, struct er
     return 0;
 }
 
+static void run_init(struct request *q)
+{
+    struct init_body *body = q->state;
+
+    body->ask.r = e2b_init(q->server->agent, body->text.data, body->text.len, &body->ask.error);
+    request_answer(q, &body->ask);
+}
+
 static int init_finish(struct request *q, struct err *e)
 {
     struct MHD_Response *response;
-    const struct init_body *body = q->state;
-    int r = e2b_init(q->server->agent, body->text.data, body->text.len, e);
+    struct init_body *body = q->state;
+    int r = request_ask(q, &body->ask, run_init, e);
 
-    if (r < 0)
-        return r;
+    if (r != 0)
+        return r == REQUEST_PARKED ? 0 : r;
     response = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
     if (!response)
         return err_oom(e);
@@ -102,22 +126,8 @@ static int init_finish(struct request *q, struct err *e)
     return respond_queue(q, MHD_HTTP_NO_CONTENT, response, e);
 }
 
-/* There was a secret in it. */
-static void init_done(struct request *q)
-{
-    struct init_body *body = q->state;
-
-    if (!body)
-        return;
-    if (body->text.data)
-        explicit_bzero(body->text.data, body->text.len);
-    q->server->init_bytes -= body->charged;
-    buf_done(&body->text);
-    free(body);
-}
-
 const struct request_ops e2b_init_ops = {
-    .begin = init_begin, .body = init_body, .finish = init_finish, .done = init_done};
+    .begin = init_begin, .body = init_body, .finish = init_finish};
 
 /* ---- /envs ---- */
 
