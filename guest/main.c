@@ -348,6 +348,8 @@ static int start_server(struct app *a, struct err *e)
         r = server_listen_tcp(a->server, *p, e);
     for (char **p = a->o.unix_paths; p && *p && r == 0; p++)
         r = server_listen_unix(a->server, *p, e);
+    if (r == 0 && a->o.forward_localhost)
+        r = server_forward_localhost(a->server, a->o.forward_localhost, e);
     return r < 0 ? r : server_start(a->server, e);
 }
 

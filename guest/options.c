@@ -7,6 +7,7 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
+#include "server/forward.h"
 #include "system/log.h"
 
 #include "common/banned.h"
@@ -81,6 +82,9 @@ static const struct option_row rows[] = {
      "for the output that commands ask to be spilled to a file (default 1G)"},
     {"spill-dir", "DIR", OPTION_STRING, AT(exec.spill_dir),
      "where those files are; they have no names (default /var/tmp, or else /tmp)"},
+    {"forward-localhost", "ADDR", OPTION_STRING, AT(forward_localhost),
+     "let this address of the machine reach, without a token, TCP ports on localhost (default: "
+     "none)"},
     {"hold-socket", "PATH", OPTION_STRING, AT(hold_socket),
      "where `bellhopd hold` finds this agent (default: none; as pid 1 of a box one in /run)"},
     {"log", "LEVEL", OPTION_LOG, 0, "error, info (default) or debug, to standard error"},
@@ -251,6 +255,7 @@ int options_parse(int argc, char **argv, struct options *o, struct err *e)
 int options_check(const struct options *o, struct err *e)
 {
     int n_auth = (o->token_file != NULL) + (o->token_fd >= 0) + o->auth_open;
+    int r;
 
     if (!o->listen && !o->unix_paths)
         return err_set(e, ERR_INVALID,
@@ -264,6 +269,8 @@ int options_check(const struct options *o, struct err *e)
     if (n_auth > 1)
         return err_set(e, ERR_INVALID,
                        "--token-file, --token-fd and --auth=open exclude each other");
+    if (o->forward_localhost && (r = forward_check_address(o->forward_localhost, e)) < 0)
+        return err_wrap(e, r, "option '--forward-localhost'");
     if (o->workdir && o->workdir[0] != '/')
         return err_set(e, ERR_INVALID, "--workdir must be an absolute path");
     return 0;

@@ -27,6 +27,7 @@ struct options {
     unsigned max_connections;
     unsigned keepalive_ms;
     struct registry_options exec;
+    const char *forward_localhost;
     const char *hold_socket;
     const char *start_file;
     const char *env_file;

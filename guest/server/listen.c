@@ -68,7 +68,7 @@ static int refuse_with_spare(struct listener *l)
     return fd >= 0 ? 0 : -1;
 }
 
-static void tune_tcp(int fd)
+void listener_tune_tcp(int fd)
 {
     int on = 1, idle = TCP_IDLE_S, interval = 10, count = 3;
 
@@ -100,7 +100,7 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
             continue;
         }
         if (!l->path)
-            tune_tcp(fd);
+            listener_tune_tcp(fd);
         (void)MHD_add_connection(s->daemon, fd, (struct sockaddr *)&from, len);
     }
 }

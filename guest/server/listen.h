@@ -14,5 +14,8 @@ int listener_start(struct listener *l, struct err *e); /* on the loop's thread *
 void listener_stop(struct listener *l);                /* the same */
 struct listener *listener_free(struct listener *l);    /* removes a unix socket's file */
 
+/* No delays, and an end for a peer that has vanished. */
+void listener_tune_tcp(int fd);
+
 const char *listener_tcp_address(const struct listener *l); /* NULL for a unix socket */
 const char *listener_unix_path(const struct listener *l);

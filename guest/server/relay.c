@@ -33,7 +33,9 @@ struct side {
 
 struct relay {
     struct server *server;
-    struct MHD_UpgradeResponseHandle *urh;
+    struct MHD_UpgradeResponseHandle *urh; /* NULL: the client's socket is ours */
+    void (*on_end)(void *arg);             /* or NULL */
+    void *on_end_arg;
     struct side sides[2];
     char *early[2]; /* what was there at the start, by the side that is to get it */
     size_t early_len[2];
@@ -55,7 +57,12 @@ static void relay_free(struct relay *r)
         free(r->early[i]);
     }
     fd_close(r->sides[PEER].fd);
-    (void)MHD_upgrade_action(r->urh, MHD_UPGRADE_ACTION_CLOSE); /* closes the client's socket */
+    if (r->urh)
+        (void)MHD_upgrade_action(r->urh, MHD_UPGRADE_ACTION_CLOSE); /* closes the client's socket */
+    else
+        fd_close(r->sides[CLIENT].fd);
+    if (r->on_end)
+        r->on_end(r->on_end_arg);
     free(r);
 }
 
@@ -69,7 +76,7 @@ static void end(struct relay *r)
         r->prev->next = r->next;
     else
         s->relays = r->next;
-    s->n_relays--;
+    s->n_relays -= r->urh != NULL;
     relay_free(r);
 }
 
@@ -183,14 +190,14 @@ static void start(struct loop *l, void *arg)
 {
     struct relay *r = arg;
     struct server *s = r->server;
-    bool ok = s->n_relays < RELAY_MAX && !s->stopping;
+    bool ok = (!r->urh || s->n_relays < RELAY_MAX) && !s->stopping;
 
     (void)l;
     r->next = s->relays;
     if (r->next)
         r->next->prev = r;
     s->relays = r;
-    s->n_relays++;
+    s->n_relays += r->urh != NULL;
     for (int i = 0; i < 2 && ok; i++) {
         ok = !r->early_len[i] || queue(&r->sides[i], r->early[i], r->early_len[i]);
         free(r->early[i]);
@@ -235,6 +242,22 @@ void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh, int cl
     if (!keep(r, PEER, early, early_len) || !keep(r, CLIENT, late, late_len) ||
         loop_post(s->agent->loop, start, r, NULL) < 0)
         relay_free(r);
+}
+
+void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(void *arg), void *arg)
+{
+    struct relay *r = calloc(1, sizeof(*r));
+
+    if (!r) {
+        fd_close(client_fd);
+        fd_close(peer_fd);
+        on_end(arg);
+        return;
+    }
+    *r = (struct relay){.server = s, .on_end = on_end, .on_end_arg = arg};
+    r->sides[CLIENT] = (struct side){.relay = r, .fd = client_fd};
+    r->sides[PEER] = (struct side){.relay = r, .fd = peer_fd};
+    start(s->agent->loop, r);
 }
 
 void relay_end_all(struct server *s)

@@ -1,8 +1,8 @@
 #pragma once
 /*
  * relay: two sockets joined byte for byte, both directions with half-close, in the loop, no
- * thread and at most two buffers of RELAY_BUFFER_BYTES each. For tunnels and upgraded proxied
- * connections.
+ * thread and at most two buffers of RELAY_BUFFER_BYTES each. For tunnels, upgraded proxied
+ * connections and forwarded ports.
  */
 #include <microhttpd.h>
 #include <stddef.h>
@@ -22,6 +22,12 @@ struct server;
 void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh, int client_fd,
                  int peer_fd, const char *early, size_t early_len, const char *late,
                  size_t late_len);
+
+/*
+ * The same for two sockets of ours, both taken; on the loop's thread. on_end is called once, after both are
+ * closed. These are bounded by whoever joins them, and do not count as RELAY_MAX does.
+ */
+void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(void *arg), void *arg);
 
 /* The loop's thread: end all. */
 void relay_end_all(struct server *s);

@@ -16,6 +16,7 @@
 #include "common/str.h"
 #include "proc/loop.h"
 #include "rpc/agent.h"
+#include "server/forward.h"
 #include "server/listen.h"
 #include "server/relay.h"
 #include "server/resume.h"
@@ -355,7 +356,7 @@ int server_start(struct server *s, struct err *e)
     loop_on_quiet(s->agent->loop, on_quiet, s);
     for (size_t i = 0; i < s->n_listeners && r == 0; i++)
         r = listener_start(s->listeners[i], e);
-    return r;
+    return r == 0 && s->forward ? forward_start(s->forward, e) : r;
 }
 
 /* Ends every request that runs: what is parked goes on and sees that its client has gone. */
@@ -391,6 +392,7 @@ void server_quiesce(struct server *s)
     s->stopping = true;
     for (size_t i = 0; i < s->n_listeners; i++)
         listener_stop(s->listeners[i]);
+    forward_quiesce(s->forward);
 }
 
 bool server_is_idle(struct server *s)
@@ -427,6 +429,7 @@ struct server *server_free(struct server *s)
         return NULL; /* its threads still use it */
     for (size_t i = 0; i < s->n_listeners; i++)
         listener_free(s->listeners[i]);
+    forward_free(s->forward);
     loop_on_quiet(s->agent->loop, NULL, NULL);
     if (s->vanish_watch)
         loop_watch_del(s->vanish_watch);
@@ -437,6 +440,11 @@ struct server *server_free(struct server *s)
     (void)pthread_mutex_destroy(&s->table_lock);
     free(s);
     return NULL;
+}
+
+int server_forward_localhost(struct server *s, const char *address, struct err *e)
+{
+    return forward_new(s, address, &s->forward, e);
 }
 
 static const char *address_at(const struct server *s, size_t i,

@@ -10,6 +10,7 @@
 
 #include "server/server.h"
 
+struct forward;
 struct loop_timer;
 struct loop_watch;
 struct listener;
@@ -52,9 +53,10 @@ struct server {
     unsigned first_free; /* a hint */
     uint32_t generation;
 
-    struct resumes *resumes; /* uploads that can go on after a cut; thread-safe */
-    struct relay *relays;    /* of tunnels and upgraded proxies; the loop's thread's */
-    _Atomic unsigned n_relays;
+    struct resumes *resumes;   /* uploads that can go on after a cut; thread-safe */
+    struct forward *forward;   /* or NULL; the loop's thread's */
+    struct relay *relays;      /* of tunnels, upgraded proxies, forwards; the loop's thread's */
+    _Atomic unsigned n_relays; /* of tunnels and upgraded proxies */
 };
 
 /* Watches a suspended connection's socket for the peer's FIN, once. On its thread. */

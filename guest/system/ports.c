@@ -29,7 +29,21 @@
 struct table {
     struct ports *ports;
     unsigned *established; /* by port number */
+    uint64_t *own;         /* the agent's sockets: inodes, in order */
+    size_t n_own;
 };
+
+static int compare_inodes(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static bool is_own(const struct table *t, uint64_t inode)
+{
+    return t->n_own && bsearch(&inode, t->own, t->n_own, sizeof(inode), compare_inodes);
+}
 
 static int add(struct table *t, const struct port *p, struct err *e)
 {
@@ -99,13 +113,15 @@ static int take_line(struct table *t, const char *line, bool is_udp, bool is_v6,
                local, &number, remote, &state, &uid, &p.inode) != 6 ||
         number > UINT16_MAX || strlen(local) != (is_v6 ? 32 : 8))
         return 0;
-    if (!is_udp && state == STATE_ESTABLISHED)
+    /* What the agent forwards to a port is a connection of its server's, and would count twice. */
+    if (!is_udp && state == STATE_ESTABLISHED && !is_own(t, p.inode))
         t->established[number]++;
     if (state != (is_udp ? STATE_UNCONNECTED : STATE_LISTEN) || !number ||
         !parse_address(local, is_v6, &address))
         return 0;
     p.number = (uint16_t)number;
     p.uid = (uid_t)uid;
+    p.is_agent = is_own(t, p.inode);
     name_address(&p, &address);
     return add(t, &p, e);
 }
@@ -151,25 +167,36 @@ static uint64_t socket_inode(int dir, const char *name)
     return sscanf(text, "socket:[%" SCNu64 "]", &inode) == 1 ? inode : 0;
 }
 
+static int read_own(struct table *t, struct err *e)
+{
+    _cleanup_closedir_ DIR *d = opendir("/proc/self/fd");
+    struct dirent *entry;
+
+    while (d && (entry = readdir(d))) {
+        uint64_t inode = socket_inode(dirfd(d), entry->d_name);
+        uint64_t *list;
+
+        if (!inode)
+            continue;
+        if ((t->n_own & (t->n_own - 1)) == 0) { /* 0, 1, 2, 4, 8, ...: twice the room */
+            list = reallocarray(t->own, t->n_own ? 2 * t->n_own : 1, sizeof(*list));
+            if (!list)
+                return err_oom(e);
+            t->own = list;
+        }
+        t->own[t->n_own++] = inode;
+    }
+    if (t->n_own)
+        qsort(t->own, t->n_own, sizeof(*t->own), compare_inodes);
+    return 0;
+}
+
 static struct port *find_inode(struct ports *all, uint64_t inode)
 {
     for (size_t i = 0; inode && i < all->n; i++)
         if (all->list[i].inode == inode)
             return &all->list[i];
     return NULL;
-}
-
-static void mark_own(struct ports *all)
-{
-    _cleanup_closedir_ DIR *d = opendir("/proc/self/fd");
-    struct dirent *entry;
-
-    while (d && (entry = readdir(d))) {
-        struct port *p = find_inode(all, socket_inode(dirfd(d), entry->d_name));
-
-        if (p)
-            p->is_agent = true;
-    }
 }
 
 /* A thread's file system ids alone; libc's functions would change them in every thread. */
@@ -283,15 +310,17 @@ int ports_read(unsigned flags, struct ports *ret, struct err *e)
     struct table t = {.ports = &all, .established = calloc(UINT16_MAX + 1, sizeof(unsigned))};
     int r;
 
-    r = t.established ? read_tables(&t, e) : err_oom(e);
+    r = t.established ? read_own(&t, e) : err_oom(e);
+    if (r == 0)
+        r = read_tables(&t, e);
     free(t.established);
+    free(t.own);
     if (r < 0) {
         ports_done(&all);
         return r;
     }
     if (all.n)
         qsort(all.list, all.n, sizeof(*all.list), compare);
-    mark_own(&all);
     if (flags & PORTS_PROCESSES)
         find_processes(&all);
     *ret = all;

@@ -1,0 +1,28 @@
+#pragma once
+/*
+ * forward: TCP ports that listen on localhost in the box alone, reachable at one more of the box's
+ * addresses (--forward-localhost), as E2B's edge dials them at 169.254.0.21. The agent looks at the
+ * listeners of /proc/net every FORWARD_SCAN_MS: a port that somebody else has on 127.0.0.1 or ::1 gets a
+ * listener at the address, which is closed when that one is gone. The loop moves the bytes, half-closes
+ * included. No token is asked for: the address is what decides who may connect.
+ *
+ * All functions on the loop's thread, or before it runs.
+ */
+#include "common/err.h"
+
+#define FORWARD_SCAN_MS 1000
+#define FORWARD_MAX_PORTS 256
+#define FORWARD_MAX_CONNECTIONS 512 /* of all ports: up to 64 MiB of buffers, 128 KiB each */
+
+struct forward;
+struct server;
+
+/* An IP address as text, and no wildcard, loopback or group: ERR_INVALID. */
+int forward_check_address(const char *text, struct err *e);
+
+int forward_new(struct server *s, const char *address, struct forward **ret, struct err *e);
+int forward_start(struct forward *f, struct err *e);
+/* No new connections; those that there are go on. Accepts NULL. */
+void forward_quiesce(struct forward *f);
+/* After it, when no worker and nothing posted is left, and its relays have ended. Returns NULL. */
+struct forward *forward_free(struct forward *f);
