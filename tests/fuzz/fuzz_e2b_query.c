@@ -112,9 +112,9 @@ FUZZ(data, size)
         if (how & 8)
             bearer = two = how & 16 ? strdup("bearer " TOKEN) : fuzz_str(&in, 60, NULL);
         query = fuzz_str(&in, size, NULL);
-        is_right = token ? strcmp(token, TOKEN) == 0
-                         : bearer && strncasecmp(bearer, "Bearer ", 7) == 0 &&
-                               strcmp(bearer + 7, TOKEN) == 0;
+        is_right = token && *token ? strcmp(token, TOKEN) == 0
+                                   : bearer && strncasecmp(bearer, "Bearer ", 7) == 0 &&
+                                         strcmp(bearer + 7, TOKEN) == 0;
         if (!is_right)
             CHECK(ask(&server, query, "read", NULL, NULL) < 0);
         else

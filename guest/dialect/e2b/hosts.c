@@ -83,9 +83,12 @@ static int add_without(struct buf *out, const char *at, const char *end, const c
             continue;
         r = buf_addf(out, e, "%s%.*s", n_names++ ? " " : "\t", (int)len, word);
     }
-    if (r < 0 || !n_names) {
-        out->len = begin;
+    if (r < 0)
         return r;
+    if (!n_names) {
+        out->len = begin;
+        out->data[begin] = '\0';
+        return 0;
     }
     if (end < line_end)
         r = buf_addf(out, e, " %.*s", (int)(line_end - end), end);

@@ -70,7 +70,10 @@ static const struct jx_field init_fields[] = {
     {0},
 };
 
-/* Who comes first to an open agent may set the token; after that it must be known. */
+/*
+ * Who comes first to an open agent may set the token; after that it must be known. What is allowed
+ * before an /init has its turn is asked once more then.
+ */
 static int authorize(struct agent *a, const char *token, struct err *e)
 {
     if (auth_is_open(a->auth) || auth_matches(a->auth, token))
@@ -197,6 +200,8 @@ int e2b_init(struct agent *a, const char *body, size_t len, struct err *e)
         p.events_ip = NULL;
     if (r == 0 && p.time)
         r = timetext_parse(p.time, &time_ns, e);
+    if (r == 0)
+        r = authorize(a, p.token, e); /* strangers do not wait for one that writes a file */
     if (r < 0)
         return r;
     e2b_begin_init(a->e2b);
