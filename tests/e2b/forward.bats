@@ -27,6 +27,10 @@ forward()
     forward late_address
 }
 
+@test "e2b forward: the agent ends in the middle of connections" {
+    forward end
+}
+
 @test "e2b forward: ports, connections and buffers are bounded, and all is given back" {
     forward bounds
 }

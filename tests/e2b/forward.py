@@ -239,6 +239,22 @@ def case_late_address():
     box.end()
 
 
+def case_end():
+    """The agent ends in the middle of connections, also of those that wait for a server that takes no more."""
+    box = new_box()
+    server, full = box.listen(), box.listen()
+    client, peer = forwarded(server)
+    until("the port is forwarded", lambda: is_open(port_of(full)))
+    full.listen(0)
+    waiting = [dial(port_of(full)) for _ in range(8)]
+    box.end()
+    for s in [client, peer, *waiting]:
+        try:
+            same(read_all(s), b"")
+        except ConnectionResetError:
+            pass
+
+
 def case_bounds():
     """Ports, connections and buffers have a maximum; what is over it is refused, and all comes back."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
