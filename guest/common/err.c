@@ -3,7 +3,10 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "common/cleanup.h"
 
 #include "common/banned.h"
 
@@ -17,15 +20,55 @@ static const struct {
 #undef X
 };
 
-__attribute__((format(printf, 5, 0))) static void
-fill(struct err *e, int code, int sys, const char *field, const char *fmt, va_list ap)
+#define GAP " ... "
+
+static bool is_inside_char(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80; /* UTF-8's */
+}
+
+/*
+ * What is too long for out loses its middle: the beginning says what was done to what, which may be
+ * a path of any length, and the end why it failed. Characters stay whole.
+ */
+static void copy_ends(char *out, size_t size, const char *text, size_t len)
+{
+    size_t room = size - sizeof(GAP); /* and the NUL */
+    size_t head = room / 2, tail = len - (room - head);
+
+    if (len < size) {
+        (void)memcpy(out, text, len + 1);
+        return;
+    }
+    while (head && is_inside_char(text[head]))
+        head--;
+    while (is_inside_char(text[tail]))
+        tail++;
+    (void)snprintf(out, size, "%.*s" GAP "%s", (int)head, text, text + tail);
+}
+
+__attribute__((format(printf, 3, 0))) static void format(char *out, size_t size, const char *fmt,
+                                                         va_list ap)
+{
+    _cleanup_free_ char *text = NULL;
+    va_list again;
+    int n;
+
+    va_copy(again, ap);
+    n = vsnprintf(out, size, fmt, ap);
+    if (n >= 0 && (size_t)n >= size && vasprintf(&text, fmt, again) >= 0)
+        copy_ends(out, size, text, strlen(text));
+    va_end(again);
+}
+
+/* Everything but the message. */
+static void fill(struct err *e, int code, int sys, const char *field)
 {
     e->code = code;
     e->sys = sys;
     e->detail_name[0] = '\0';
     e->detail_is_number = false;
     (void)snprintf(e->field, sizeof(e->field), "%s", field);
-    (void)vsnprintf(e->message, sizeof(e->message), fmt, ap);
 }
 
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
@@ -34,8 +77,9 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 
     if (!e)
         return -(int)code;
+    fill(e, (int)code, 0, "");
     va_start(ap, fmt);
-    fill(e, (int)code, 0, "", fmt, ap);
+    format(e->message, sizeof(e->message), fmt, ap);
     va_end(ap);
     return -(int)code;
 }
@@ -46,11 +90,14 @@ int err_field(struct err *e, enum err_code code, const char *field, const char *
 
     if (!e)
         return -(int)code;
+    fill(e, (int)code, 0, field);
     va_start(ap, fmt);
-    fill(e, (int)code, 0, field, fmt, ap);
+    format(e->message, sizeof(e->message), fmt, ap);
     va_end(ap);
     return -(int)code;
 }
+
+#define REASON_BYTES 128 /* of what the C library says of an errno */
 
 /*
  * The text of an errno, with the first letter in lower case as messages are. %m is glibc's and
@@ -58,46 +105,56 @@ int err_field(struct err *e, enum err_code code, const char *field, const char *
  */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat"
-static void append_errno(struct err *e, int sys)
+static void describe_errno(int sys, char *out, size_t size)
 {
-    size_t n = strlen(e->message);
-    char *at = e->message + n;
-
     errno = sys;
-    (void)snprintf(at, sizeof(e->message) - n, ": %m");
-    if (n + 2 < sizeof(e->message) && isupper((unsigned char)at[2]) &&
-        !isupper((unsigned char)at[3]))
-        at[2] = (char)tolower((unsigned char)at[2]);
+    (void)snprintf(out, size, "%m");
+    if (isupper((unsigned char)out[0]) && !isupper((unsigned char)out[1]))
+        out[0] = (char)tolower((unsigned char)out[0]);
 }
 #pragma GCC diagnostic pop
 
-int err_sys(struct err *e, int sys, const char *fmt, ...)
+int err_vsys(struct err *e, int sys, const char *fmt, va_list ap)
 {
     enum err_code code = err_code_from_sys(sys);
-    va_list ap;
+    char reason[REASON_BYTES];
+    size_t n;
 
     if (!e)
         return -(int)code;
-    va_start(ap, fmt);
-    fill(e, (int)code, sys, "", fmt, ap);
-    va_end(ap);
-    append_errno(e, sys);
+    fill(e, (int)code, sys, "");
+    describe_errno(sys, reason, sizeof(reason));
+    format(e->message, sizeof(e->message) - strlen(": ") - strlen(reason), fmt, ap);
+    n = strlen(e->message);
+    (void)snprintf(e->message + n, sizeof(e->message) - n, ": %s", reason);
     return -(int)code;
+}
+
+int err_sys(struct err *e, int sys, const char *fmt, ...)
+{
+    va_list ap;
+    int r;
+
+    va_start(ap, fmt);
+    r = err_vsys(e, sys, fmt, ap);
+    va_end(ap);
+    return r;
 }
 
 int err_wrap(struct err *e, int r, const char *fmt, ...)
 {
     char before[ERR_MESSAGE_BYTES];
-    char inner[ERR_MESSAGE_BYTES];
+    char whole[2 * ERR_MESSAGE_BYTES + sizeof(": ")];
     va_list ap;
+    int n;
 
     if (!e)
         return r;
     va_start(ap, fmt);
-    (void)vsnprintf(before, sizeof(before), fmt, ap);
+    format(before, sizeof(before), fmt, ap);
     va_end(ap);
-    (void)snprintf(inner, sizeof(inner), "%s", e->message);
-    (void)snprintf(e->message, sizeof(e->message), "%s: %s", before, inner);
+    n = snprintf(whole, sizeof(whole), "%s: %s", before, e->message);
+    copy_ends(e->message, sizeof(e->message), whole, (size_t)n);
     return r;
 }
 

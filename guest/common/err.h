@@ -22,10 +22,11 @@ enum err_code {
 #define ERR_DETAIL_BYTES 200
 
 struct err {
-    int code;                        /* enum err_code */
-    int sys;                         /* errno, or 0 */
-    char field[ERR_FIELD_BYTES];     /* the request's field or path at fault, or "" */
-    char message[ERR_MESSAGE_BYTES]; /* one sentence, lower case, no full stop */
+    int code;                    /* enum err_code */
+    int sys;                     /* errno, or 0 */
+    char field[ERR_FIELD_BYTES]; /* the request's field or path at fault, or "" */
+    /* One sentence, lower case, no full stop. One that is too long lacks its middle. */
+    char message[ERR_MESSAGE_BYTES];
     /* One fact for programs ("detail":{name:value} on the wire); no name: there is none. */
     char detail_name[ERR_DETAIL_NAME_BYTES];
     char detail[ERR_DETAIL_BYTES];
@@ -40,6 +41,8 @@ int err_field(struct err *e, enum err_code code, const char *field, const char *
 
 /* Maps an errno to the nearest code and appends its text: "open '/x': no such file or directory". */
 int err_sys(struct err *e, int sys, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int err_vsys(struct err *e, int sys, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
 
 /* Puts one more fact before the message of an error that is already set. Returns r. */
 int err_wrap(struct err *e, int r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

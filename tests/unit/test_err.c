@@ -1,6 +1,7 @@
 #include <errno.h>
 
 #include "common/err.h"
+#include "common/str.h"
 
 #include "test.h"
 
@@ -46,16 +47,54 @@ TEST(err_wrap_puts_a_fact_before_and_at_names_once)
     T_STR(e.field, "path");
 }
 
-TEST(err_message_that_is_too_long_is_cut)
+TEST(err_message_that_is_too_long_lacks_its_middle)
 {
     static char text[2000];
     struct err e = {0};
+    size_t n;
 
     memset(text, 'a', sizeof(text) - 1);
-    (void)err_set(&e, ERR_INVALID, "%s", text);
+    (void)err_set(&e, ERR_INVALID, "begin %s end", text);
     T_INT(strlen(e.message), ERR_MESSAGE_BYTES - 1);
-    (void)err_wrap(&e, -ERR_INVALID, "%s", text);
-    T_OK(strlen(e.message) < ERR_MESSAGE_BYTES);
+    T_OK(str_has_prefix(e.message, "begin aaa") && str_has_suffix(e.message, "aaa end"));
+    T_OK(strstr(e.message, "aa ... aa"));
+    (void)err_wrap(&e, -ERR_INVALID, "before %s", text);
+    T_INT(strlen(e.message), ERR_MESSAGE_BYTES - 1);
+    T_OK(str_has_prefix(e.message, "before aaa") && str_has_suffix(e.message, "aaa end"));
+    (void)err_field(&e, ERR_INVALID, "f", "%s!", text);
+    T_OK(str_has_suffix(e.message, "aaa!"));
+    (void)err_sys(&e, ENAMETOOLONG, "open '%s'", text);
+    T_INT(strlen(e.message), ERR_MESSAGE_BYTES - 1);
+    T_OK(str_has_prefix(e.message, "open 'aaa") && strstr(e.message, "aaa': "));
+    T_OK(str_has_suffix(e.message, "name too long"));
+    /* As long as there is room for, and a byte more. */
+    for (n = ERR_MESSAGE_BYTES - 1; n <= ERR_MESSAGE_BYTES; n++) {
+        (void)err_set(&e, ERR_INVALID, "%.*s", (int)n, text);
+        T_INT(strlen(e.message), ERR_MESSAGE_BYTES - 1);
+        T_INT(!strstr(e.message, "..."), n < ERR_MESSAGE_BYTES);
+    }
+}
+
+TEST(err_message_is_cut_between_characters)
+{
+    char text[2000] = "";
+    struct err e = {0};
+
+    for (int shift = 0; shift < 4; shift++) {
+        memset(text, 'a', 4);
+        for (size_t i = (size_t)shift; i + 4 < sizeof(text); i += 4)
+            memcpy(text + i, "\xf0\x9f\x98\x80", 5);
+        (void)err_sys(&e, ENOENT, "open '%s'", text);
+        T_OK(str_is_utf8(e.message, strlen(e.message)));
+        T_OK(strlen(e.message) > ERR_MESSAGE_BYTES - 8);
+        (void)err_wrap(&e, -ERR_NOT_FOUND, "%s", text);
+        T_OK(str_is_utf8(e.message, strlen(e.message)));
+    }
+    /* No text at all: what is inside no character is cut anywhere. */
+    memset(text, '\xbf', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    (void)err_sys(&e, ENOENT, "%s", text);
+    T_OK(str_has_suffix(e.message, ": no such file or directory"));
 }
 
 TEST(err_codes_are_the_sixteen_of_connect)

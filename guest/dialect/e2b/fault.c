@@ -5,32 +5,37 @@
 
 #include "common/banned.h"
 
+__attribute__((format(printf, 4, 0))) static int fault_vsys(struct err *e, enum err_code code,
+                                                            int sys, const char *fmt, va_list ap)
+{
+    (void)err_vsys(e, sys, fmt, ap);
+    if (e)
+        e->code = (int)code;
+    return -(int)code;
+}
+
 int fault_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...)
 {
-    char what[ERR_MESSAGE_BYTES];
     va_list ap;
+    int r;
 
-    if (!e)
-        return -(int)code;
     va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof(what), fmt, ap);
+    r = fault_vsys(e, code, sys, fmt, ap);
     va_end(ap);
-    (void)err_sys(e, sys, "%s", what);
-    e->code = (int)code;
-    return -(int)code;
+    return r;
 }
 
 int fault_of(struct err *e, enum err_code code, const struct err *inner, const char *fmt, ...)
 {
-    char what[ERR_MESSAGE_BYTES];
     va_list ap;
+    int r;
 
     if (e)
         *e = *inner;
     if (!inner->sys)
         return -inner->code;
     va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof(what), fmt, ap);
+    r = fault_vsys(e, code, inner->sys, fmt, ap);
     va_end(ap);
-    return fault_sys(e, code, inner->sys, "%s", what);
+    return r;
 }
