@@ -56,7 +56,7 @@ static bool pop_component(const char *out, size_t *len, bool absolute)
     return true;
 }
 
-char *path_clean(const char *p)
+static char *clean(const char *p, bool resolves_dotdot)
 {
     bool absolute = path_is_absolute(p);
     char *out = malloc(strlen(p) + 2);
@@ -70,7 +70,7 @@ char *path_clean(const char *p)
         size_t n = strcspn(p, "/");
         bool skip = n == 0 || (n == 1 && p[0] == '.');
 
-        if (n == 2 && p[0] == '.' && p[1] == '.')
+        if (resolves_dotdot && n == 2 && p[0] == '.' && p[1] == '.')
             skip = pop_component(out, &len, absolute);
         if (!skip) {
             if (len && out[len - 1] != '/')
@@ -84,6 +84,16 @@ char *path_clean(const char *p)
         out[len++] = '.';
     out[len] = '\0';
     return out;
+}
+
+char *path_clean(const char *p)
+{
+    return clean(p, true);
+}
+
+char *path_squeeze(const char *p)
+{
+    return clean(p, false);
 }
 
 bool path_is_within(const char *p, const char *dir)

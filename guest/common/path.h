@@ -14,5 +14,7 @@ char *path_join(const char *a, const char *b); /* b alone when it is absolute */
 
 /* Drops ".", "//" and trailing '/', resolves ".." without looking at the disk. */
 char *path_clean(const char *p);
+/* The same, but leaves ".." in place: means what p means also where there are symlinks. */
+char *path_squeeze(const char *p);
 
 bool path_is_within(const char *p, const char *dir); /* both cleaned; equal counts */

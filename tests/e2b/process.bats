@@ -87,8 +87,18 @@ wire()
     wire stream_input_waits
 }
 
-@test "e2b: unknown methods, types and fields; pages of a browser may call" {
+@test "e2b: unknown methods, types and fields; pages of a browser may call where --cors lets them" {
+    stop_agents
+    start_e2b --cors
     wire protocol
+}
+
+@test "e2b: integers are numbers, whole ones with a point or an exponent, or strings of these" {
+    wire numbers
+}
+
+@test "e2b: a NUL in a command is said, and where it is" {
+    wire nul
 }
 
 @test "e2b: commands that have ended cost no more than the thousand results that are kept" {

@@ -452,6 +452,39 @@ def case_protocol():
     same(request("GET", "/v1/ready", None, {"Origin": "http://page"})[0], 403)
 
 
+def case_numbers():
+    """Integers as protobuf's JSON has them, and what is none."""
+    s, pid = sh("stty size; read x; stty size", pty=("80", 24.0))
+    same(s.event()[1], {"pty": b64(b"24 80\r\n")})
+    body = '{"process":{"pid":%d.0},"pty":{"size":{"cols":1e2,"rows":"3e1"}}}' % pid
+    same(request("POST", "/process.Process/Update", body, {"Content-Type": "application/json"})[0], 200)
+    same(unary("SendInput", {"process": {"pid": str(pid)}, "input": {"pty": b64(b"\n")}})[0], 200)
+    assert s.rest()[0].endswith(b"30 100\r\n")
+    s, pid = sh("exec sleep 600")
+    for wrong in f"{pid} ", f" {pid}", f"{pid}.5", f"+{pid}", f'"{pid}"', "", -pid, pid + 2**32, pid + 0.5, True:
+        status, error = unary("SendSignal", {"process": {"pid": wrong}, "signal": 9})
+        same((wrong, status, error["code"]), (wrong, 400, "invalid_argument"))
+        assert "pid' must be a whole number" in error["message"], error
+    for wrong in "9", 9.5, [9]:
+        same(unary("SendSignal", {"process": {"pid": pid}, "signal": wrong})[0], 400)
+    same(unary("SendSignal", {"process": {"pid": pid}, "signal": 1.0})[1]["code"], "unimplemented")
+    same(unary("SendSignal", {"process": {"pid": float(pid)}, "signal": 9.0}), (200, {}))
+    s.rest()
+
+
+def case_nul():
+    """It is said, and of which variable or field."""
+    def refused(**process):
+        s = Stream("Start", {"process": {"cmd": "true", **process}})
+        same(s.event()[0], None)
+        same(s.end["error"]["code"], "invalid_argument")
+        return s.end["error"]["message"]
+    same(refused(envs={"GOOD": "x", "BAD": "a\0b"}), "envs['BAD'] must not contain a NUL")
+    same(refused(envs={"BAD": 1}), "envs['BAD'] must be a string")
+    for message in refused(args=["a\0b"]), refused(cmd="a\0b"), refused(cwd="a\0b"), refused(envs={"a\0b": "x"}):
+        assert "NUL" in message, message
+
+
 def resident_kib():
     with open(f"/proc/{os.environ['AGENT_PID']}/status", encoding="ascii") as f:
         return int(next(x for x in f if x.startswith("VmRSS")).split()[1])

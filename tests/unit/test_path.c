@@ -25,6 +25,27 @@ TEST(path_clean_drops_what_means_nothing)
     check_clean("..a/b", "..a/b");
 }
 
+TEST(path_squeeze_leaves_dotdot_to_the_kernel)
+{
+    static const char *const cases[][2] = {
+        {"/a/../b", "/a/../b"},
+        {"//a/./..//b/", "/a/../b"},
+        {"/..", "/.."},
+        {"a/..", "a/.."},
+        {"../a/.", "../a"},
+        {"/", "/"},
+        {"", "."},
+        {"/./", "/"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *got = path_squeeze(cases[i][0]);
+
+        T_STR(got, cases[i][1]);
+        free(got);
+    }
+}
+
 static void check_join(const char *a, const char *b, const char *want)
 {
     char *got = path_join(a, b);

@@ -95,15 +95,33 @@ static int make_one(int dirfd, const char *name, const char *path, const struct 
                : 0;
 }
 
-int dirs_make(const struct fs_caller *c, const char *path, const struct owner *o, struct err *e)
+/* Of a path without "//" and a '/' at its end. */
+static bool has_dotdot(const char *path)
 {
-    _cleanup_free_ char *full = path_clean(path);
+    for (const char *p = path; (p = strstr(p, "..")); p += 2)
+        if ((p == path || p[-1] == '/') && (!p[2] || p[2] == '/'))
+            return true;
+    return false;
+}
+
+/*
+ * ".." is the kernel's, of what is there: behind something that is missing it leads nowhere. Then
+ * nothing is made. *ret_made: false: so it was.
+ */
+static int make_missing(const struct fs_caller *c, const char *path, const struct owner *o,
+                        bool *ret_made, struct err *e)
+{
+    _cleanup_free_ char *full = path_squeeze(path);
     _cleanup_close_ int fd = -1;
     size_t len = 0;
     int r = full ? find_existing(c, full, &len, &fd, e) : err_oom(e);
 
+    *ret_made = false;
     if (r == 0 && fd < 0)
         return fault_sys(e, ERR_INTERNAL, ENOENT, "failed to stat directory: stat %s", full);
+    if (r < 0 || has_dotdot(full + len))
+        return r;
+    *ret_made = true;
     while (r == 0 && full[len]) {
         _cleanup_free_ char *name = NULL;
         size_t begin = len + strspn(full + len, "/");
@@ -118,10 +136,22 @@ int dirs_make(const struct fs_caller *c, const char *path, const struct owner *o
     return r;
 }
 
+int dirs_make(const struct fs_caller *c, const char *path, const struct owner *o, struct err *e)
+{
+    bool made;
+    int r = make_missing(c, path, o, &made, e);
+
+    return r < 0 || made
+               ? r
+               : fault_sys(e, ERR_INTERNAL, ENOENT, "failed to create directory: mkdir %s", path);
+}
+
+/* Without them what is to be done there fails by itself, in its own words. */
 int dirs_make_parents(const struct fs_caller *c, const char *path, const struct owner *o,
                       struct err *e)
 {
     _cleanup_free_ char *dir = path_dir(path);
+    bool made;
 
-    return dir ? dirs_make(c, dir, o, e) : err_oom(e);
+    return dir ? make_missing(c, dir, o, &made, e) : err_oom(e);
 }

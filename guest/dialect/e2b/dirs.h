@@ -11,8 +11,9 @@ struct owner {
 };
 
 /* mkdir -p with 0755; what is there stays as it is. -ERR_INTERNAL: "path is a file: ..." and what
- * the kernel says. */
+ * the kernel says. With ".." behind a directory that is missing nothing is made: there is no such
+ * path. */
 int dirs_make(const struct fs_caller *c, const char *path, const struct owner *o, struct err *e);
-/* The same for the directory that holds path. */
+/* The same for the directory that holds path; 0 if there is no such path. */
 int dirs_make_parents(const struct fs_caller *c, const char *path, const struct owner *o,
                       struct err *e);

@@ -12,6 +12,7 @@
 #include "dialect/e2b/fault.h"
 #include "dialect/e2b/files.h"
 #include "dialect/e2b/methods.h"
+#include "dialect/e2b/proto.h"
 #include "fs/change.h"
 #include "fs/walk.h"
 #include "rpc/agent.h"
@@ -34,7 +35,7 @@ static const struct jx_field path_fields[] = {
 
 static const struct jx_field list_fields[] = {
     JX(struct path_params, path, jx_str, JX_NULLABLE),
-    JX(struct path_params, depth, jx_u32, JX_NULLABLE),
+    JX(struct path_params, depth, proto_jx_u32, JX_NULLABLE),
     {0},
 };
 

@@ -9,6 +9,7 @@
 #include "common/str.h"
 #include "dialect/e2b/methods.h"
 #include "dialect/e2b/process_json.h"
+#include "dialect/e2b/proto.h"
 #include "rpc/agent.h"
 
 #include "common/banned.h"
@@ -129,14 +130,16 @@ static int jx_signal(json_t *v, void *out, struct err *e)
         int number;
     } signals[] = {
         {"SIGNAL_UNSPECIFIED", 0}, {"SIGNAL_SIGTERM", SIGTERM}, {"SIGNAL_SIGKILL", SIGKILL}};
+    int64_t number = 0;
+    bool is_number = json_is_number(v) && proto_get_whole(v, &number);
 
     for (size_t i = 0; i < N_ELEMENTS(signals); i++)
         if (str_eq(json_string_value(v), signals[i].name) ||
-            (json_is_integer(v) && json_integer_value(v) == signals[i].number)) {
+            (is_number && number == signals[i].number)) {
             *(int *)out = signals[i].number;
             return 0;
         }
-    if (!json_is_integer(v))
+    if (!is_number)
         return err_set(e, ERR_INVALID, "is no signal");
     *(int *)out = -1;
     return 0;

@@ -13,6 +13,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "dialect/e2b/e2b.h"
+#include "dialect/e2b/proto.h"
 #include "dialect/e2b/who.h"
 #include "rpc/agent.h"
 
@@ -25,8 +26,8 @@ struct size_params {
 };
 
 static const struct jx_field size_fields[] = {
-    JX(struct size_params, cols, jx_u32, JX_NULLABLE),
-    JX(struct size_params, rows, jx_u32, JX_NULLABLE),
+    JX(struct size_params, cols, proto_jx_u32, JX_NULLABLE),
+    JX(struct size_params, rows, proto_jx_u32, JX_NULLABLE),
     {0},
 };
 
@@ -95,8 +96,10 @@ static int add_setting(struct strv_list *env, const char *name, json_t *value, s
 {
     _cleanup_free_ char *setting = NULL;
 
-    if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+    if (!json_is_string(value))
         return err_set(e, ERR_INVALID, "envs['%.64s'] must be a string", name);
+    if (strlen(json_string_value(value)) != json_string_length(value))
+        return err_set(e, ERR_INVALID, "envs['%.64s'] must not contain a NUL", name);
     if (asprintf(&setting, "%s=%s", name, json_string_value(value)) < 0)
         return err_oom(e);
     return strv_list_add(env, setting, e);
@@ -199,7 +202,7 @@ int process_decode_start(const struct rpc_call *call, struct proc_spec *ret, str
 /* ---- ProcessSelector ---- */
 
 static const struct jx_field selector_fields[] = {
-    JX(struct selector, pid, jx_u32, JX_NULLABLE),
+    JX(struct selector, pid, proto_jx_u32, JX_NULLABLE),
     JX(struct selector, tag, jx_str, JX_NULLABLE),
     {0},
 };

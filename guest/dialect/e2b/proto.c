@@ -308,6 +308,51 @@ int proto_read(const struct rpc_method *m, enum proto_side side, const void *dat
 
 /* ---- from JSON ---- */
 
+/* 1.0 and 1e0 are whole numbers too. */
+static bool is_whole(const json_t *v, int64_t *ret)
+{
+    double n = json_real_value(v);
+
+    if (json_is_integer(v))
+        *ret = json_integer_value(v);
+    else if (json_is_real(v) && n >= INT32_MIN && n <= UINT32_MAX)
+        *ret = (int64_t)n;
+    else
+        return false;
+    return json_is_integer(v) || (double)*ret == n;
+}
+
+/* A number in a string, with nothing around it. */
+static json_t *new_number(const json_t *text)
+{
+    const char *s = json_string_value(text);
+    json_t *v = s && strspn(s, "-0123456789.eE") == json_string_length(text)
+                    ? json_loads(s, JSON_DECODE_ANY, NULL)
+                    : NULL;
+
+    return v;
+}
+
+bool proto_get_whole(const json_t *v, int64_t *ret)
+{
+    _cleanup_json_ json_t *number = NULL;
+
+    if (!json_is_string(v))
+        return is_whole(v, ret);
+    number = new_number(v);
+    return number && is_whole(number, ret);
+}
+
+int proto_jx_u32(json_t *v, void *out, struct err *e)
+{
+    int64_t n;
+
+    if (!proto_get_whole(v, &n) || n < 0 || n > UINT32_MAX)
+        return err_set(e, ERR_INVALID, "must be a whole number from 0 to 4294967295");
+    *(uint32_t *)out = (uint32_t)n;
+    return 0;
+}
+
 static int new_message(message_type *type, const json_t *v, ProtobufCMessage **ret, struct err *e);
 
 static int wrong_type(field_type *f, struct err *e)

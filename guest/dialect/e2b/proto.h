@@ -4,7 +4,9 @@
  * give, by the descriptors that are generated of e2b.proto. Pure functions.
  */
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/buf.h"
 #include "common/err.h"
@@ -24,3 +26,8 @@ int proto_read(const struct rpc_method *m, enum proto_side side, const void *dat
 /* After what is in out. Unknown fields are ignored, those of another type are an error. */
 int proto_write(const struct rpc_method *m, enum proto_side side, const json_t *msg,
                 struct buf *out, struct err *e);
+
+/* For tables of fields, as jx_u32(): a number as protobuf's JSON has it: 2, "2", 2.0 and 2e0. */
+int proto_jx_u32(json_t *v, void *out, struct err *e);
+/* The same of any integer of 32 bits. False: it is none. */
+bool proto_get_whole(const json_t *v, int64_t *ret);
