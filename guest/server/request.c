@@ -55,6 +55,7 @@ struct request *request_unref(struct request *q)
         q->free_state(q->state);
     (void)pthread_mutex_destroy(&q->lock);
     free(q->target);
+    free(q->authority);
     free(q->path);
     free(q->rest);
     for (unsigned i = 0; i < q->n_reply_headers; i++)
@@ -153,10 +154,17 @@ bool request_is_late(struct request *q)
 void request_vanished(struct request *q)
 {
     (void)pthread_mutex_lock(&q->lock);
-    if (q->is_parked) {
+    if (q->is_parked && (!q->is_body_held || q->server->stopping)) {
         q->is_gone = true;
         resume(q);
     }
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+void request_hold_body(struct request *q, bool on)
+{
+    (void)pthread_mutex_lock(&q->lock);
+    q->is_body_held = on;
     (void)pthread_mutex_unlock(&q->lock);
 }
 
@@ -188,7 +196,7 @@ static bool has_ended(int fd)
  */
 static void sweep_parked(struct request *q, int64_t now_ms)
 {
-    if (has_ended(q->conn->fd)) {
+    if (!q->is_body_held && has_ended(q->conn->fd)) {
         q->is_gone = true;
         resume(q);
     } else if (q->wait_ms && now_ms - q->wait_ms >= (int64_t)q->server->o.keepalive_ms) {
@@ -280,6 +288,11 @@ void request_answer(struct request *q, struct ask *a)
 const char *request_header(struct request *q, const char *name)
 {
     return MHD_lookup_connection_value(q->mhd, MHD_HEADER_KIND, name);
+}
+
+const char *request_host(struct request *q)
+{
+    return q->authority ? q->authority : request_header(q, "Host");
 }
 
 int request_query(struct request *q, const char *name, char **ret, struct err *e)

@@ -117,7 +117,8 @@ struct request {
     enum verb verb;
     const char *verb_name; /* as it came; the library's */
     bool is_http11;
-    char *target;         /* the raw request target */
+    char *target;         /* the raw request target, from its path on */
+    char *authority;      /* of a target in absolute form ("http://AUTHORITY/..."); or NULL */
     char *path;           /* its decoded path (may hold any byte but NUL) */
     char *rest;           /* the decoded path behind the route's prefix; NULL without ROUTE_REST */
     const char *raw_rest; /* the same, raw and with the query; points into target */
@@ -148,12 +149,13 @@ struct request {
     _Atomic int refs;
     pthread_mutex_t lock;
     /* guarded by lock: */
-    bool is_parked;   /* suspended, and nobody has resumed it yet */
-    bool is_woken;    /* request_wake() came while not parked */
-    bool is_gone;     /* the client is */
-    bool is_over;     /* completed: mhd must not be used any more */
-    bool is_upgraded; /* the socket is a relay's now */
-    bool is_late;     /* the deadline that the client set is over */
+    bool is_parked;    /* suspended, and nobody has resumed it yet */
+    bool is_woken;     /* request_wake() came while not parked */
+    bool is_gone;      /* the client is */
+    bool is_over;      /* completed: mhd must not be used any more */
+    bool is_upgraded;  /* the socket is a relay's now */
+    bool is_late;      /* the deadline that the client set is over */
+    bool is_body_held; /* when parked: there is more of a body that counts if the client has gone */
     int64_t discard_until_ms;
     int64_t body_ms; /* when the last of the body arrived; 0: no body is being waited for */
     int64_t wait_ms; /* when a streaming reply began to have nothing to say; 0: it does not wait */
@@ -183,6 +185,12 @@ ssize_t request_break_off(struct request *q, char *data);
 void request_make_late(struct request *q);
 bool request_is_late(struct request *q);
 
+/*
+ * Whether the connection, while it is parked, has more of a body that counts as far as it came. Then
+ * a client that has gone is found out only when all that it sent was taken.
+ */
+void request_hold_body(struct request *q, bool on);
+
 /* Cuts the connection: whoever works on the request finds its client gone. From any thread, by a
  * holder of a reference. */
 void request_cut(struct request *q);
@@ -204,6 +212,8 @@ void request_answer(struct request *q, struct ask *a);
 
 /* The value of a request header, or NULL. */
 const char *request_header(struct request *q, const char *name);
+/* The host that the request is for: the target's, or else the Host header's. NULL: not said. */
+const char *request_host(struct request *q);
 /* The decoded value of a query parameter, or NULL when absent; owned: free(). */
 int request_query(struct request *q, const char *name, char **ret, struct err *e);
 /* "1", "true" or "" -> true; "0", "false" -> false. Errors name the parameter. */

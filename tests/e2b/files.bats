@@ -59,6 +59,26 @@ peak_mb() { awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$AGENT_PID/status"; }
     wire parts gone
 }
 
+@test "e2b files: an upload that is no gzip changes nothing, and one that is cut leaves all that had arrived" {
+    start_e2b
+    wire kept
+}
+
+@test "e2b files: '..' behind what is not there leads nowhere, and nothing is made" {
+    start_e2b
+    wire dotdot
+}
+
+@test "e2b files: an error about a long path says its reason" {
+    start_e2b
+    wire long
+}
+
+@test "e2b files: blanks behind headers, absolute targets, and a GET with a body" {
+    start_e2b
+    wire http
+}
+
 @test "e2b files: what is told of a directory, or of an upload, is bounded" {
     start_e2b
     wire list_bounds reply_bounds

@@ -168,6 +168,11 @@ int put_finish(struct put *p, const struct meta *m, json_t **ret_entry, struct e
     return *ret_entry ? 0 : err_oom(e);
 }
 
+void put_keep(struct put *p)
+{
+    (void)flush(p, NULL);
+}
+
 struct put *put_free(struct put *p)
 {
     if (!p)

@@ -27,6 +27,8 @@ int put_begin(struct fs_caller *c, const char *path, const struct owner *o, uint
 int put_data(struct put *p, const void *data, size_t len, struct err *e);
 /* Writes what is left, and the notes. *ret_entry: {"name","path","type"[,"metadata"]}. */
 int put_finish(struct put *p, const struct meta *m, json_t **ret_entry, struct err *e);
+/* The rest does not come: writes out what has. */
+void put_keep(struct put *p);
 struct put *put_free(struct put *p); /* accepts NULL; returns NULL */
 
 /* The entry that REST replies have. NULL: out of memory. fd: -1: no notes. */

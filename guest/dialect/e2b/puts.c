@@ -119,8 +119,10 @@ const json_t *puts_entries(const struct puts *p)
 
 void puts_close(struct puts *p)
 {
-    if (p)
-        p->put = put_free(p->put);
+    if (!p || !p->put)
+        return;
+    put_keep(p->put);
+    p->put = put_free(p->put);
 }
 
 struct puts *puts_free(struct puts *p)

@@ -23,6 +23,6 @@ int puts_data(struct puts *p, const void *data, size_t len, struct err *e);
 int puts_end(struct puts *p, const struct meta *m, struct err *e);
 /* An array with an entry for each file that was ended; borrowed. */
 const json_t *puts_entries(const struct puts *p);
-/* Gives up the file that was not ended. Accepts NULL. */
+/* The file that was not ended stays as far as it came. Accepts NULL. */
 void puts_close(struct puts *p);
 struct puts *puts_free(struct puts *p); /* memory only; accepts NULL; returns NULL */

@@ -39,6 +39,7 @@ struct file_post {
     struct multipart *multipart;
     struct gunzip *gunzip;
     bool takes_part; /* the part that arrives is a file */
+    bool has_raw;    /* the file of a raw body is open, and emptied */
 };
 
 static void post_free(void *sink)
@@ -85,12 +86,23 @@ static int on_part_end(void *arg, struct err *e)
 static const struct multipart_ops part_ops = {
     .begin = on_part_begin, .data = on_part_data, .end = on_part_end};
 
+static int begin_raw(struct file_post *p, struct err *e)
+{
+    int r = p->has_raw ? 0 : puts_begin(p->puts, p->query.path, e);
+
+    p->has_raw = p->has_raw || r == 0;
+    return r;
+}
+
 static int on_plain(void *arg, const void *data, size_t len, struct err *e)
 {
     struct file_post *p = arg;
 
-    if (p->is_raw)
-        return puts_data(p->puts, data, len, e);
+    if (p->is_raw) {
+        int r = begin_raw(p, e);
+
+        return r < 0 ? r : puts_data(p->puts, data, len, e);
+    }
     return multipart_feed(p->multipart, data, len, e);
 }
 
@@ -100,8 +112,9 @@ static int begin_body(struct file_post *p, struct err *e)
 
     if (p->is_raw && !p->query.path)
         return err_set(e, ERR_INVALID, "path query parameter is required for raw body upload");
+    /* A compressed one only once some of it has come out: what is no gzip must not empty a file. */
     if (p->is_raw)
-        return puts_begin(p->puts, p->query.path, e);
+        return p->is_gzip ? 0 : begin_raw(p, e);
     if (!p->content_type || strncasecmp(p->content_type, TYPE_PARTS, strlen(TYPE_PARTS)) != 0)
         return err_set(e, ERR_INVALID,
                        "unsupported content type: %.200s, expected multipart/form-data or "
@@ -135,6 +148,8 @@ static int post_commit(void *sink, struct err *e)
     struct file_post *p = sink;
     int r = p->gunzip ? gunzip_finish(p->gunzip, e) : 0;
 
+    if (r == 0 && p->is_raw)
+        r = begin_raw(p, e);
     if (r < 0)
         return r;
     if (p->is_raw)
@@ -165,7 +180,8 @@ static const struct sink_ops post_sink = {.begin = post_begin_work,
                                           .write = post_write,
                                           .commit = post_commit,
                                           .close = post_close,
-                                          .free = post_free_all};
+                                          .free = post_free_all,
+                                          .keeps = true};
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
