@@ -338,6 +338,8 @@ static int start_server(struct app *a, struct err *e)
         .max_connections = a->o.max_connections,
         .keepalive_ms = a->o.keepalive_ms,
         .uploads_dir = a->o.read_only ? NULL : uploads,
+        .allow_hosts = a->o.allow_hosts,
+        .cors = a->o.cors,
     };
     int r;
 

@@ -8,6 +8,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "server/forward.h"
+#include "server/origin.h"
 #include "system/log.h"
 
 #include "common/banned.h"
@@ -23,6 +24,7 @@ enum option_kind {
     OPTION_FLAG,
     OPTION_STRING,
     OPTION_LIST,  /* may be given several times */
+    OPTION_HOST,  /* a host name; may be given several times */
     OPTION_WORDS, /* comma-separated */
     OPTION_FD,
     OPTION_COUNT,
@@ -53,7 +55,13 @@ static const struct option_row rows[] = {
     {"token-fd", "N", OPTION_FD, AT(token_fd), "the same, read from an inherited descriptor"},
     {"token-once", NULL, OPTION_FLAG, AT(token_once),
      "remove the token file once it is read, before anything is served (--init does so too)"},
-    {"auth", "open", OPTION_AUTH, AT(auth_open), "let everybody in who can reach a listener"},
+    {"auth", "open", OPTION_AUTH, AT(auth_open),
+     "let everybody in who can reach a listener, but for the web pages in their browsers"},
+    {"allow-host", "NAME", OPTION_HOST, AT(allow_hosts),
+     "with --auth=open: answer to this host name too, besides addresses and localhost; .NAME: "
+     "and to all names below it; may be given again"},
+    {"cors", NULL, OPTION_FLAG, AT(cors),
+     "with --auth=open: let web pages of any site call E2B's routes, as E2B's own agent does"},
     {"root", "DIR", OPTION_STRING, AT(root), "nothing outside can be reached by path (default /)"},
     {"user", "USER", OPTION_STRING, AT(user), "run commands and own files as this user"},
     {"workdir", "DIR", OPTION_STRING, AT(workdir),
@@ -172,6 +180,9 @@ static int set_option(struct options *o, const struct option_row *row, const cha
         return 0;
     case OPTION_LIST:
         return strv_push(at, value, e);
+    case OPTION_HOST:
+        r = origin_check_name(value, e);
+        return r < 0 ? r : strv_push(at, value, e);
     case OPTION_WORDS:
         return set_words(at, value, e);
     case OPTION_FD:
@@ -264,6 +275,10 @@ int options_check(const struct options *o, struct err *e)
         return err_set(e, ERR_INVALID,
                        "no token: give --token-file FILE, --token-fd N, or --auth=open to let "
                        "everybody in");
+    if ((o->allow_hosts || o->cors) && !o->auth_open)
+        return err_set(e, ERR_INVALID,
+                       "%s goes with --auth=open: a token keeps out whoever does not know it",
+                       o->cors ? "--cors" : "--allow-host");
     if (o->token_once && !o->token_file)
         return err_set(e, ERR_INVALID, "--token-once goes with --token-file");
     if (n_auth > 1)
@@ -280,5 +295,6 @@ void options_done(struct options *o)
 {
     o->listen = strv_free(o->listen);
     o->unix_paths = strv_free(o->unix_paths);
+    o->allow_hosts = strv_free(o->allow_hosts);
     o->required = strv_free(o->required);
 }

@@ -17,6 +17,8 @@ struct options {
     int token_fd;
     bool token_once;
     bool auth_open;
+    char **allow_hosts;
+    bool cors;
     const char *root;
     const char *user;
     const char *workdir;

@@ -223,6 +223,9 @@ build_libmicrohttpd()
     refusal='transmit_error_response_static (connection, MHD_HTTP_BAD_REQUEST, REQUEST_MALFORMED);'
     mend src/microhttpd/connection.c '^    const char c = rbuf\[pos\];$' \
         "&\\n    if (0 == c) { $refusal if (line_len) *line_len = 0; return NULL; }"
+    # Blanks behind a header's value belong neither to it nor to a length.
+    mend src/microhttpd/connection.c '^  mhd_assert ( (NULL != last) &&$' \
+        '  for (char *end = connection->colon + strlen (connection->colon);\n       (end != connection->colon) \&\& (NULL != strchr (" \\t", end[-1]));)\n    *--end = 0;\n&'
     run_configure --disable-https --disable-dauth --disable-bauth --disable-curl --disable-doc \
         --disable-examples --disable-tools --enable-epoll
     make -s -j"$jobs" -C src/microhttpd install >/dev/null

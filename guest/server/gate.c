@@ -10,6 +10,7 @@
 #include "rpc/agent.h"
 #include "rpc/rpc.h"
 #include "server/e2b/cors.h"
+#include "server/origin.h"
 #include "server/route.h"
 #include "server/state.h"
 #include "server/uri.h"
@@ -34,12 +35,37 @@ static enum verb find_verb(const char *name)
     return VERB_OTHER;
 }
 
+/* "http://host/path", as a proxy is asked: the path is what is meant, and its host the Host. */
+static int split_absolute_form(struct request *q, struct err *e)
+{
+    size_t scheme = uri_scheme_len(q->target);
+    size_t host = strcspn(q->target + scheme, "/?");
+    char *path = q->target + scheme + host;
+
+    if (!scheme)
+        return 0;
+    if (!host || memchr(q->target + scheme, '@', host))
+        return err_set(e, ERR_INVALID, "a request address without a host, or with a user");
+    q->authority = strndup(q->target + scheme, host);
+    if (!q->authority)
+        return err_oom(e);
+    if (*path != '/')
+        *--path = '/'; /* over the end of the host, which is copied */
+    (void)memmove(q->target, path, strlen(path) + 1);
+    return 0;
+}
+
 static int check_target(struct request *q, struct err *e)
 {
-    size_t len = strcspn(q->target, "?");
+    size_t len;
+    int r;
 
     if (strlen(q->target) > URI_MAX_BYTES)
         return err_set(e, ERR_INVALID, "a request address of more than %d bytes", URI_MAX_BYTES);
+    r = split_absolute_form(q, e);
+    if (r < 0)
+        return r;
+    len = strcspn(q->target, "?");
     q->query = q->target[len] ? q->target + len + 1 : NULL;
     return uri_decode(q->target, len, &q->path, e);
 }
@@ -157,13 +183,14 @@ static int check_token(struct request *q, struct err *e)
 
 /*
  * A page in somebody's browser has no business here: every such request that could do harm has an
- * Origin. What is behind the proxy may well be made for browsers, and so is E2B's SDK.
+ * Origin. What is behind the proxy may well be made for browsers, and so is E2B's SDK: there the
+ * token keeps pages out, or without one origin_check().
  */
 static int check_origin(struct request *q, struct err *e)
 {
-    if (!request_header(q, "Origin") || q->route->flags & (ROUTE_ANY_VERB | ROUTE_E2B))
-        return 0;
-    return err_set(e, ERR_DENIED, "requests of web pages (with an Origin header) are refused");
+    if (request_header(q, "Origin") && !(q->route->flags & (ROUTE_ANY_VERB | ROUTE_E2B)))
+        return err_set(e, ERR_DENIED, "requests of web pages (with an Origin header) are refused");
+    return auth_is_open(q->server->agent->auth) ? origin_check(q, e) : 0;
 }
 
 static int check_read_only(struct request *q, struct err *e)

@@ -86,7 +86,7 @@ static int add_forwarded(struct request *q, struct proxy *p, struct err *e)
                      (int)p->port);
 
     if (!host)
-        host = request_header(q, "Host");
+        host = request_host(q);
     if (r == 0)
         r = add_client(q, p, e);
     if (r == 0 && host)

@@ -28,6 +28,9 @@ struct server_options {
     unsigned max_connections;
     unsigned keepalive_ms;
     const char *uploads_dir; /* where unfinished uploads are noted; or NULL. Not kept */
+    /* While the agent has no token (origin.h): */
+    char *const *allow_hosts; /* names it answers to, NULL-terminated; or NULL */
+    bool cors;                /* web pages may call E2B's routes */
 };
 
 int server_new(const struct server_options *o, struct server **ret, struct err *e);

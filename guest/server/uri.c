@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/cleanup.h"
 #include "common/str.h"
@@ -53,6 +54,16 @@ static int decode(const char *s, size_t len, bool plus_is_space, char **ret, str
 int uri_decode(const char *s, size_t len, char **ret, struct err *e)
 {
     return decode(s, len, false, ret, e);
+}
+
+size_t uri_scheme_len(const char *target)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+
+    for (size_t i = 0; i < N_ELEMENTS(schemes); i++)
+        if (strncasecmp(target, schemes[i], strlen(schemes[i])) == 0)
+            return strlen(schemes[i]);
+    return 0;
 }
 
 /* Steps to the next "name=value" of a query; false at the end. */

@@ -6,6 +6,9 @@
 
 #define URI_MAX_BYTES (16 * 1024)
 
+/* How long "http://" or "https://" is at the start of a target in absolute form; 0: it is in none. */
+size_t uri_scheme_len(const char *target);
+
 /* Decodes %XX in s[0..len); a NUL, bare or encoded, is refused. *ret is the caller's. */
 int uri_decode(const char *s, size_t len, char **ret, struct err *e);
 

@@ -1,7 +1,8 @@
 /*
  * The request gate, with any method, address and headers. What it lets through has one framing, one
  * host, names that are tokens, the token where one is needed, a route with that verb, and a path
- * without a NUL; all of that is checked here by rules of its own. What it refuses has an error.
+ * without a NUL; all of that is checked here by rules of its own. An agent without a token takes
+ * nothing that a web page may have sent. What it refuses has an error.
  * The library's headers are those of the input: its two functions are replaced.
  * fuzz-flags: -max_len=2048
  */
@@ -68,6 +69,22 @@ static bool has_token(void)
            (e2b && strcmp(e2b, TOKEN) == 0);
 }
 
+/* Of hosts the input has these; what it makes up is good only as an address. */
+static void check_no_page(const struct request *q, const struct server *s)
+{
+    const char *host = q->authority ? q->authority : header("Host");
+    const char *origin = header("Origin"), *site = header("Sec-Fetch-Site");
+
+    CHECK(!host || strncasecmp(host, "evil", 4) != 0);
+    CHECK(!host || !*host || strchr("0123456789[lL", *host) ||
+          (s->o.allow_hosts && strncasecmp(host, "box", 3) == 0));
+    if (s->o.cors && q->route->flags & ROUTE_E2B)
+        return;
+    CHECK(!site || strcmp(site, "none") == 0 || strcmp(site, "same-origin") == 0);
+    CHECK(!origin || (host && strlen(origin) > strlen(host) &&
+                      strcasecmp(origin + strlen(origin) - strlen(host), host) == 0));
+}
+
 static void check_accepted(const struct request *q, const struct server *s, const char *verb)
 {
     size_t lengths = count("Content-Length"), encodings = count("Transfer-Encoding");
@@ -88,7 +105,10 @@ static void check_accepted(const struct request *q, const struct server *s, cons
     }
     CHECK(q->declared == UINT64_MAX ? q->route->max_body_bytes > 0
                                     : q->declared <= q->route->max_body_bytes);
-    CHECK(has_token() || q->route->flags & ROUTE_OPEN);
+    if (auth_is_open(s->agent->auth))
+        check_no_page(q, s);
+    else
+        CHECK(has_token() || q->route->flags & ROUTE_OPEN);
     CHECK(!header("Origin") || q->route->flags & (ROUTE_ANY_VERB | ROUTE_E2B));
     for (size_t i = 0; i < n_headers; i++)
         CHECK(*headers[i].name && !strpbrk(headers[i].name, " \t:\r\n()<>@,;\\\"/[]?={}"));
@@ -116,9 +136,25 @@ static void take_headers(struct fuzz_in *in)
 {
     static const char *const names[] = {
         "Content-Length", "Transfer-Encoding", "Host",   "Expect",
-        "Authorization",  "X-Access-Token",    "Origin", "Access-Control-Request-Method"};
-    static const char *const values[] = {
-        "chunked", "0", "2", "Bearer " TOKEN, TOKEN, "box", "100-continue", "http://x"};
+        "Authorization",  "X-Access-Token",    "Origin", "Access-Control-Request-Method",
+        "Sec-Fetch-Site"};
+    static const char *const values[] = {"chunked",
+                                         "0",
+                                         "2",
+                                         "Bearer " TOKEN,
+                                         TOKEN,
+                                         "box",
+                                         "100-continue",
+                                         "http://x",
+                                         "localhost",
+                                         "evil.example",
+                                         "http://box",
+                                         "cross-site",
+                                         "same-origin",
+                                         "none",
+                                         "[::1]:80",
+                                         "127.0.0.1:80",
+                                         "http://localhost"};
 
     for (n_headers = 0; n_headers < MAX_HEADERS && in->len; n_headers++) {
         headers[n_headers].name = take(in, names, N_ELEMENTS(names));
@@ -129,13 +165,22 @@ static void take_headers(struct fuzz_in *in)
 FUZZ(data, size)
 {
     static const char *const verbs[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
-    static const char *const targets[] = {
-        "/v1/health",     "/bellhop.v1.Exec/Run",   "/v1/files//a", "/v1/archive?path=a",
-        "/v1/proxy/80/x", "/process.Process/Start", "/health"};
+    static const char *const targets[] = {"/v1/health",
+                                          "/bellhop.v1.Exec/Run",
+                                          "/v1/files//a",
+                                          "/v1/archive?path=a",
+                                          "/v1/proxy/80/x",
+                                          "/process.Process/Start",
+                                          "/health",
+                                          "http://localhost/health",
+                                          "http://evil.example/v1/health",
+                                          "https://box?a=b"};
+    static char box[] = "box";
+    char *const names[] = {box, NULL};
     static bool is_ready;
     struct agent agent = {0};
     struct server server = {.agent = &agent};
-    struct conn conn = {0};
+    struct conn conn = {.fd = -1};
     struct fuzz_in in = {data, size};
     uint8_t flags = fuzz_byte(&in);
     char *verb = take(&in, verbs, N_ELEMENTS(verbs));
@@ -145,8 +190,10 @@ FUZZ(data, size)
 
     CHECK(q && (is_ready || route_init_metrics(NULL) == 0));
     is_ready = true;
-    CHECK(auth_new(TOKEN, strlen(TOKEN), &agent.auth, NULL) == 0);
+    CHECK(auth_new(flags & 8 ? NULL : TOKEN, strlen(TOKEN), &agent.auth, NULL) == 0);
     server.o.read_only = flags & 1;
+    server.o.cors = flags & 16;
+    server.o.allow_hosts = flags & 32 ? names : NULL;
     conn.is_reserve = flags & 2;
     q->refs = 1;
     q->server = &server;

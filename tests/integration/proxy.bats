@@ -57,6 +57,14 @@ PY
 
 no_tunnels() { agent_curl /v1/metrics | grep -qx 'bellhop_tunnels 0'; }
 
+@test "proxy passes a target in absolute form on by its path, with its host" {
+    run agent_curl '' --request-target "http://front.example:8/v1/proxy/$WEB_PORT/a%2Fb?x" -H 'Host: other'
+    [ "$output" = "/a%2Fb?x" ]
+    run agent_curl '' --request-target "http://front.example:8/v1/proxy/$WEB_PORT/echo" -o /dev/null -D - -d x
+    headers=$(tr -d '\r' <<<"$output" | sed -n 's/^X-Headers: //p')
+    [ "$(jq -r '."x-forwarded-host"' <<<"$headers")" = front.example:8 ]
+}
+
 @test "proxy passes method, path, query, headers and body both ways, byte for byte" {
     head -c 3000000 /dev/urandom >"$AGENT_DIR/body"
     run agent_curl "/v1/proxy/$WEB_PORT/a%2Fb/c?x=%20y&z"

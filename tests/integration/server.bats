@@ -204,6 +204,34 @@ PY
     [[ $output == *" 403 "* && $output == *"Origin"* ]]
 }
 
+@test "blanks behind a header's value are none of it" {
+    start_agent
+    auth="Authorization: Bearer $AGENT_TOKEN \\t\\r\\nHost: x \\r\\nContent-Type: application/json \\r\\nConnection: close \\r\\n"
+    run raw_http "POST /bellhop.v1.System/Info HTTP/1.1\\r\\n${auth}Content-Length: 2 \\t\\r\\n\\r\\n{}"
+    [[ $output == *" 200 "*'"protocol"'* ]]
+    run raw_http "POST /bellhop.v1.System/Info HTTP/1.1\\r\\n${auth}Transfer-Encoding: chunked \\r\\n\\r\\n2\\r\\n{}\\r\\n0\\r\\n\\r\\n"
+    [[ $output == *" 200 "*'"protocol"'* ]]
+    run raw_http "POST /bellhop.v1.System/Info HTTP/1.1\\r\\n${auth}Content-Length: 2 2\\r\\n\\r\\n{}"
+    [[ $output == *" 400 "* ]]
+    run raw_http "GET /v1/health HTTP/1.1\\r\\nHost:   \\r\\nConnection: close\\r\\nX:\\r\\n\\r\\n"
+    [[ $output == *" 200 "* ]]
+}
+
+@test "a target in absolute form is the same as its path" {
+    start_agent
+    echo hello >"$AGENT_DIR/f"
+    run agent_curl '' --request-target "http://any.example:80/v1/files/$AGENT_DIR/f"
+    [ "$output" = hello ]
+    run agent_curl '' --request-target "HTTPS://any.example/bellhop.v1.System/Info" -H "$json" -d '{}'
+    [ "$(jq -r .protocol <<<"$output")" = 1 ]
+    run agent_curl '' --request-target "http://any.example/v1/archive?path=$AGENT_DIR" -o /dev/null -w '%{http_code}'
+    [ "$output" = 200 ]
+    run agent_curl '' --request-target "http:///v1/health" -w '%{http_code}'
+    [[ $output == *"without a host"*400 ]]
+    run agent_curl '' --request-target "http://any.example" -w '%{http_code}'
+    [[ $output == *404 ]]
+}
+
 @test "connection is kept for the next request" {
     start_agent
     run curl -s -o /dev/null -o /dev/null -w '%{num_connects} ' "$AGENT_URL/v1/health" "$AGENT_URL/v1/health"

@@ -152,10 +152,16 @@ TEST(downloads_are_named_as_headers_can)
     static const struct {
         const char *name, *want;
     } rows[] = {
-        {"a.txt", "inline; filename=\"a.txt\""},
+        {"a.txt", "inline; filename=a.txt"},
+        {"{a}'*%!~", "inline; filename={a}'*%!~"},
+        {"a b", "inline; filename=\"a b\""},
+        {"a=b", "inline; filename=\"a=b\""},
+        {"a\tb", "inline; filename=\"a\tb\""},
+        {"", "inline; filename=\"\""},
         {"a \"b\"\\", "inline; filename=\"a \\\"b\\\"\\\\\""},
         {"\xc3\xa4 b", "inline; filename*=utf-8''%C3%A4%20b"},
         {"a\nb", "inline; filename*=utf-8''a%0Ab"},
+        {"{\xc3\xa4}'*", "inline; filename*=utf-8''{%C3%A4}%27%2A"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

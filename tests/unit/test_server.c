@@ -1,8 +1,10 @@
 /* The server's parts that need no socket: addresses, encodings, rings, HTTP's grammar. */
+#include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "system/dial.h"
 #include "server/encode.h"
+#include "server/origin.h"
 #include "system/http1.h"
 #include "server/ring.h"
 #include "server/uri.h"
@@ -49,6 +51,67 @@ TEST(uri_query_finds_one_and_refuses_two)
     T_INT(uri_query_unknown("a=1&%7a=2", (const char *const[]){"a", NULL}, &s, NULL), 0);
     T_STR(s, "z");
     free(s);
+}
+
+TEST(uri_absolute_form_is_of_http_alone)
+{
+    T_INT(uri_scheme_len("http://a/b"), 7);
+    T_INT(uri_scheme_len("HTTPS://a"), 8);
+    T_INT(uri_scheme_len("/http://a"), 0);
+    T_INT(uri_scheme_len("http:/a"), 0);
+    T_INT(uri_scheme_len("ftp://a"), 0);
+    T_INT(uri_scheme_len("*"), 0);
+}
+
+TEST(origin_hosts_are_addresses_localhost_and_names_that_were_given)
+{
+    static char exact[] = "box.example", below[] = ".e2b.test";
+    char *const names[] = {exact, below, NULL};
+    static const char *const good[] = {"127.0.0.1",    "127.0.0.1:80", "[::1]",
+                                       "[fe80::1]:80", "localhost",    "LOCALHOST.:1",
+                                       "localhost:",   "Box.Example",  "box.example.:80",
+                                       "e2b.test",     "a.e2b.test",   "a.b.E2B.test:1"};
+    static const char *const bad[] = {"",
+                                      "evil.example",
+                                      "box.example..",
+                                      "a.box.example",
+                                      "xe2b.test",
+                                      ".e2b.test.evil",
+                                      "127.0.0",
+                                      "127.0.0.1:x",
+                                      "127.0.0.1:80:",
+                                      "[::1",
+                                      "[::1]x",
+                                      "[]",
+                                      "[127.0.0.1]",
+                                      "::1",
+                                      "[localhost]",
+                                      ".",
+                                      ":",
+                                      "localhost/",
+                                      "1",
+                                      "0x7f.0.0.1",
+                                      " localhost",
+                                      "localhost ",
+                                      "a@localhost"};
+
+    for (size_t i = 0; i < N_ELEMENTS(good); i++)
+        T_OK(origin_host_is_allowed(good[i], names));
+    for (size_t i = 0; i < N_ELEMENTS(bad); i++)
+        T_OK(!origin_host_is_allowed(bad[i], names));
+    T_OK(!origin_host_is_allowed("box.example", NULL));
+}
+
+TEST(origin_is_own_only_with_the_same_host_and_port)
+{
+    T_OK(origin_is_own("http://127.0.0.1:80", "127.0.0.1:80"));
+    T_OK(origin_is_own("https://Box.example", "box.example"));
+    T_OK(!origin_is_own("http://127.0.0.1:81", "127.0.0.1:80"));
+    T_OK(!origin_is_own("http://127.0.0.1", "127.0.0.1:80"));
+    T_OK(!origin_is_own("null", "null"));
+    T_OK(!origin_is_own("://a", "a"));
+    T_OK(!origin_is_own("http://a://b", "b"));
+    T_OK(!origin_is_own("", ""));
 }
 
 TEST(encode_ndjson_sse_and_connect)

@@ -4,8 +4,11 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "rpc/agent.h"
 #include "server/e2b/handlers.h"
 #include "server/respond.h"
+#include "server/state.h"
+#include "system/auth.h"
 
 #include "common/banned.h"
 
@@ -28,10 +31,16 @@ bool cors_is_preflight(struct request *q, const char *verb, const struct route *
     return true;
 }
 
+/* Nothing but the token tells a page that may call from any other. */
+static bool is_allowed_here(const struct request *q)
+{
+    return q->server->o.cors || !auth_is_open(q->server->agent->auth);
+}
+
 void cors_add_headers(struct request *q, struct MHD_Response *response)
 {
     respond_add_header(response, "Vary", "Origin");
-    if (!request_header(q, "Origin"))
+    if (!request_header(q, "Origin") || !is_allowed_here(q))
         return;
     respond_add_header(response, "Access-Control-Allow-Origin", "*");
     respond_add_header(response, "Access-Control-Expose-Headers",

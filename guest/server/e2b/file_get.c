@@ -283,8 +283,7 @@ static int reply_part(struct request *q, struct file_get *g, struct err *e)
         return err_set(e, ERR_ABORTED, "precondition failed");
     }
     if (status == MHD_HTTP_NOT_MODIFIED) {
-        response = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
-        r = response ? 0 : err_oom(e);
+        r = file_body_whole(q, &g->body, &response, e); /* no body, but the length of a 200 */
     } else {
         enum range_kind kind = range_parse(range_of(q, g), file_body_size(&g->body), &ranges);
 

@@ -1,5 +1,6 @@
 /* files: /files is two things, by the verb. */
 #include "server/e2b/handlers.h"
+#include "server/gate.h"
 
 #include "common/banned.h"
 
@@ -17,7 +18,14 @@ static int files_body(struct request *q, const char *data, size_t *len, struct e
 {
     const struct request_ops *ops = ops_of(q);
 
-    return ops->body ? ops->body(q, data, len, e) : err_set(e, ERR_INVALID, "a GET takes no body");
+    if (ops->body)
+        return ops->body(q, data, len, e);
+    if (q->bytes_in + *len > REQUEST_DRAIN_BYTES) {
+        q->error_status = GATE_TOO_LARGE_STATUS;
+        return err_set(e, ERR_EXHAUSTED, "the body of a GET is larger than %d bytes",
+                       REQUEST_DRAIN_BYTES);
+    }
+    return e2b_drop_body(q, data, len, e);
 }
 
 static int files_finish(struct request *q, struct err *e)

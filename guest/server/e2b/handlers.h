@@ -2,6 +2,9 @@
 /* handlers: what E2B's routes do; see the file named beside each. */
 #include "server/request.h"
 
+/* request_ops.body for those that a body tells nothing, as envd takes it with a GET. (ops.c) */
+int e2b_drop_body(struct request *q, const char *data, size_t *len, struct err *e);
+
 extern const struct request_ops e2b_health_ops;    /* ops.c */
 extern const struct request_ops e2b_init_ops;      /* ops.c */
 extern const struct request_ops e2b_envs_ops;      /* ops.c */

@@ -57,9 +57,15 @@ const char *media_type(const char *path)
 static bool is_printable(const char *s)
 {
     for (; *s; s++)
-        if (*s < ' ' || *s > '~')
+        if ((*s < ' ' || *s > '~') && *s != '\t')
             return false;
     return true;
+}
+
+/* RFC 2045's: it stands without quotes. */
+static bool is_token(const char *s)
+{
+    return *s && !s[strcspn(s, " \t()<>@,;:\\\"/[]?=")];
 }
 
 static int add_quoted(struct buf *b, const char *name)
@@ -78,7 +84,7 @@ static int add_encoded(struct buf *b, const char *name)
     for (; *name && r == 0; name++) {
         bool is_plain = (*name >= '0' && *name <= '9') ||
                         ((*name | 32) >= 'a' && (*name | 32) <= 'z') ||
-                        strchr("!#$&+-.^_`|~", *name);
+                        strchr("!#$&+-.^_`{|}~", *name);
 
         r = buf_addf(b, NULL, is_plain ? "%c" : "%%%02X", (unsigned char)*name);
     }
@@ -92,8 +98,10 @@ char *media_disposition(const char *name)
 
     buf_init(&b, 4096);
     r = buf_adds(&b, "inline; ", NULL);
-    if (r == 0)
-        r = is_printable(name) ? add_quoted(&b, name) : add_encoded(&b, name);
+    if (r == 0 && !is_printable(name))
+        r = add_encoded(&b, name);
+    else if (r == 0)
+        r = is_token(name) ? buf_addf(&b, NULL, "filename=%s", name) : add_quoted(&b, name);
     if (r < 0) {
         buf_done(&b);
         return NULL;

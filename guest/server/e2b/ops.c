@@ -17,6 +17,15 @@
 
 #include "common/banned.h"
 
+int e2b_drop_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    (void)q;
+    (void)data;
+    (void)e;
+    *len = 0;
+    return 0;
+}
+
 /* ---- /health ---- */
 
 static int health_finish(struct request *q, struct err *e)
@@ -24,7 +33,7 @@ static int health_finish(struct request *q, struct err *e)
     return respond_empty(q, MHD_HTTP_NO_CONTENT, e);
 }
 
-const struct request_ops e2b_health_ops = {.finish = health_finish};
+const struct request_ops e2b_health_ops = {.body = e2b_drop_body, .finish = health_finish};
 
 /* ---- a method that there is not: in plain text, which clients take for "unimplemented" ---- */
 
@@ -39,16 +48,7 @@ static int unknown_finish(struct request *q, struct err *e)
                              e);
 }
 
-static int unknown_body(struct request *q, const char *data, size_t *len, struct err *e)
-{
-    (void)q;
-    (void)data;
-    (void)e;
-    *len = 0;
-    return 0;
-}
-
-const struct request_ops e2b_unknown_ops = {.body = unknown_body, .finish = unknown_finish};
+const struct request_ops e2b_unknown_ops = {.body = e2b_drop_body, .finish = unknown_finish};
 
 /* ---- /init ---- */
 
@@ -139,7 +139,7 @@ static int envs_finish(struct request *q, struct err *e)
     return r < 0 ? r : respond_json(q, MHD_HTTP_OK, envs, e);
 }
 
-const struct request_ops e2b_envs_ops = {.finish = envs_finish};
+const struct request_ops e2b_envs_ops = {.body = e2b_drop_body, .finish = envs_finish};
 
 /* ---- /metrics: E2B's as JSON, ours as text for who asks for it ---- */
 
@@ -195,4 +195,5 @@ static int metrics_finish(struct request *q, struct err *e)
     return respond_json(q, MHD_HTTP_OK, m->reply, e);
 }
 
-const struct request_ops e2b_metrics_ops = {.begin = metrics_begin, .finish = metrics_finish};
+const struct request_ops e2b_metrics_ops = {
+    .begin = metrics_begin, .body = e2b_drop_body, .finish = metrics_finish};
