@@ -28,8 +28,8 @@ static bool is_inside_char(char c)
 }
 
 /*
- * What is too long for out loses its middle: the beginning says what was done to what, which may be
- * a path of any length, and the end why it failed. Characters stay whole.
+ * A text that is too long for out loses its middle: its beginning says what was done to which path,
+ * and its end why that failed. Characters stay whole.
  */
 static void copy_ends(char *out, size_t size, const char *text, size_t len)
 {

@@ -224,8 +224,17 @@ build_libmicrohttpd()
     mend src/microhttpd/connection.c '^    const char c = rbuf\[pos\];$' \
         "&\\n    if (0 == c) { $refusal if (line_len) *line_len = 0; return NULL; }"
     # Blanks behind a header's value belong neither to it nor to a length.
+    trim='for (char *end = strchr (connection->colon, 0); end != connection->colon; *--end = 0)'
     mend src/microhttpd/connection.c '^  mhd_assert ( (NULL != last) &&$' \
-        '  for (char *end = connection->colon + strlen (connection->colon);\n       (end != connection->colon) \&\& (NULL != strchr (" \\t", end[-1]));)\n    *--end = 0;\n&'
+        "  $trim if (NULL == strchr (\" \\\\t\", end[-1])) break;\\n&"
+    # The end of what a client sends is read before the part of a body that waits for room has been
+    # taken: it must not be dropped for that. The next reading of the end, which the agent sees to
+    # (request_sweep), closes the connection.
+    early='! connection->read_closed \&\& connection->read_buffer_offset'
+    early="$early \\&\\& MHD_CONNECTION_HEADERS_PROCESSED <= connection->state"
+    early="$early \\&\\& MHD_CONNECTION_CONTINUE_SENT >= connection->state"
+    mend src/microhttpd/connection.c '^    connection->read_closed = true;$' \
+        "    if ($early) { connection->read_closed = true; return; }\\n&"
     run_configure --disable-https --disable-dauth --disable-bauth --disable-curl --disable-doc \
         --disable-examples --disable-tools --enable-epoll
     make -s -j"$jobs" -C src/microhttpd install >/dev/null

@@ -228,7 +228,8 @@ void request_sweep(struct request *q, int64_t now_ms)
     else if (q->body_ms && now_ms - q->body_ms >= REQUEST_STALL_MS)
         refuse_stalled(q, q->conn->fd, now_ms);
     else if (!q->is_over && !q->is_upgraded && peer_has_left(q->conn->fd))
-        (void)shutdown(q->conn->fd, SHUT_RDWR);
+        /* With both directions the library would drop what it has not passed on. */
+        (void)shutdown(q->conn->fd, q->is_body_held ? SHUT_RD : SHUT_RDWR);
     (void)pthread_mutex_unlock(&q->lock);
 }
 

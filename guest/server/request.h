@@ -155,7 +155,7 @@ struct request {
     bool is_over;      /* completed: mhd must not be used any more */
     bool is_upgraded;  /* the socket is a relay's now */
     bool is_late;      /* the deadline that the client set is over */
-    bool is_body_held; /* when parked: there is more of a body that counts if the client has gone */
+    bool is_body_held; /* there may be more of a body that counts although its client has gone */
     int64_t discard_until_ms;
     int64_t body_ms; /* when the last of the body arrived; 0: no body is being waited for */
     int64_t wait_ms; /* when a streaming reply began to have nothing to say; 0: it does not wait */
@@ -186,8 +186,8 @@ void request_make_late(struct request *q);
 bool request_is_late(struct request *q);
 
 /*
- * Whether the connection, while it is parked, has more of a body that counts as far as it came. Then
- * a client that has gone is found out only when all that it sent was taken.
+ * Whether there may be more of a body that counts as far as it came: then a client that has gone is
+ * given up only when all that it sent was taken.
  */
 void request_hold_body(struct request *q, bool on);
 

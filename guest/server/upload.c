@@ -174,7 +174,7 @@ static int wait_for_job(struct upload *u, bool is_end, struct err *e)
         if (!is_over)
             schedule(u);
         (void)pthread_mutex_unlock(&u->lock);
-        request_hold_body(u->request, !is_over && !is_end && u->ops->keeps);
+        request_hold_body(u->request, u->ops->keeps && r == 0 && !is_end);
         if (is_over)
             return r;
         if (request_park(u->request))
@@ -204,7 +204,7 @@ int upload_body(struct upload *u, const char *data, size_t *len, struct err *e)
             schedule(u);
         }
         (void)pthread_mutex_unlock(&u->lock);
-        request_hold_body(u->request, r == 0 && left && u->ops->keeps);
+        request_hold_body(u->request, u->ops->keeps && r == 0);
         if (r < 0)
             return r;
         if (!left || request_park(u->request)) {

@@ -194,7 +194,7 @@ static void measure_start(char *program, char *token_file, size_t n)
         struct agent a = start_agent(program, token_file);
         int fd = connect_to(a.port);
 
-        ask(fd, "GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n");
+        ask(fd, "GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
         answered[i] = now_ms() - start;
         ready[i] = a.ready_ms;
         if (i + 1 == n)
@@ -226,7 +226,7 @@ static void measure_spawn(size_t n)
 static void measure_run(char *program, char *token_file, size_t n)
 {
     static double took[N_MAX];
-    static const char request[] = "POST /bellhop.v1.Exec/Run HTTP/1.1\r\nHost: x\r\n"
+    static const char request[] = "POST /bellhop.v1.Exec/Run HTTP/1.1\r\nHost: localhost\r\n"
                                   "Authorization: Bearer " TOKEN "\r\n"
                                   "Content-Type: application/json\r\nContent-Length: 24\r\n\r\n"
                                   "{\"argv\":[\"/bin/true\"]}  ";

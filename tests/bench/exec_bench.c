@@ -77,7 +77,7 @@ static void post(int fd, const char *path, const char *token, const char *body)
 {
     char text[4096];
     int len = snprintf(text, sizeof(text),
-                       "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+                       "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
                        "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
                        path, token, strlen(body), body);
 

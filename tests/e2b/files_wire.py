@@ -260,7 +260,7 @@ def case_gone():
     before = descriptors()
     for i in range(60):
         s = socket.create_connection((URL.hostname, URL.port))
-        s.sendall(b"POST /files?path=gone%d HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\n"
+        s.sendall(b"POST /files?path=gone%d HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
                   b"Content-Length: 1000000\r\n\r\n" % (i % 5) + b"x" * 200000)
         s.close()
     same(request("GET", "/health")[0], 204)
@@ -302,7 +302,9 @@ def case_kept():
         cut("cut3", b"Content-Type: multipart/form-data; boundary=B\r\nContent-Length: 100000\r\n", disposition + data)
         cut("cut4", octets + b"Content-Encoding: gzip\r\nContent-Length: 100000\r\n", gzip.compress(data)[:-8])
         cut("cut5", octets + b"Content-Length: 100000000\r\n", much)
-        for name, wanted in [("cut1", data), ("cut2", data), ("cut3", data), ("cut4", data), ("cut5", much)]:
+        cut("cut6", octets + b"Content-Length: 100000\r\n", data[:5000])
+        cut("cut7", octets + b"Transfer-Encoding: chunked\r\n", b"".join(b"1f4\r\n" + data[i:i + 500] + b"\r\n" for i in range(0, 5000, 500)) + b"1f")
+        for name, wanted in [("cut1", data), ("cut2", data), ("cut3", data), ("cut4", data), ("cut5", much), ("cut6", data[:5000]), ("cut7", data[:5000])]:
             until(lambda: get(name)[2] == wanted)
 
 
@@ -317,7 +319,7 @@ def case_dotdot():
     same([fs("Stat", path=p)[0] for p in ["made", "no"]], [404, 404])
     # Relative ones are cleaned first, as there.
     same(fs("MakeDir", path="no/../made")[1]["entry"]["path"], HOME + "made")
-    # What is there is gone up from, by links too, and then made.
+    # It leads up from what is there, by links too.
     same(fs("MakeDir", path=HOME + "made/./..//made/../x/")[0], 200)
     same(fs("Stat", path="x")[1]["entry"]["type"], "FILE_TYPE_DIRECTORY")
     fs("MakeDir", path="far/away")

@@ -222,7 +222,7 @@ def begin():
     s = socket.socket(socket.AF_UNIX)
     s.settimeout(60)
     s.connect(sys.argv[1])
-    s.sendall(b"POST /init HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n" + b" " * 1000000)
+    s.sendall(b"POST /init HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048576\r\n\r\n" + b" " * 1000000)
     return s
 
 def unread(s):

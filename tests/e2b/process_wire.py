@@ -402,7 +402,7 @@ def case_stream_input_waits():
         same(unary("SendInput", {"process": {"pid": pid}, "input": {"stdin": b64(full)}}), (200, {}))
         body = [envelope({"start": {"process": {"pid": pid}}})]
         body += [envelope({"data": {"input": {"stdin": b64(p)}}}) for p in pieces]
-        head = b"POST /process.Process/StreamInput HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\n"
+        head = b"POST /process.Process/StreamInput HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/connect+json\r\n"
         c = connection()
         c.connect()
         if chunked:
@@ -519,7 +519,7 @@ def case_vanish():
             else:
                 method, message = "Start", {"process": {"cmd": "cat"}, "stdin": False}
             body = envelope(message)
-            c.sendall(b"POST /process.Process/%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n"
+            c.sendall(b"POST /process.Process/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"
                       b"Content-Type: application/connect+json\r\n\r\n%s"
                       % (method.encode(), len(body), body))
             if i % 3:

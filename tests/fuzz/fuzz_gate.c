@@ -69,7 +69,7 @@ static bool has_token(void)
            (e2b && strcmp(e2b, TOKEN) == 0);
 }
 
-/* Of hosts the input has these; what it makes up is good only as an address. */
+/* A host that is none of the known ones is taken only if it is an address. */
 static void check_no_page(const struct request *q, const struct server *s)
 {
     const char *host = q->authority ? q->authority : header("Host");

@@ -44,7 +44,7 @@ connect='Content-Type: application/connect+json'
         wants 200 "/v1/files//etc/hostname" -H "Host: $host"
         wants 200 /process.Process/List -H "Host: $host" -H "$json" -d '{}'
     done
-    # What DNS rebinding makes of the agent: a page's own server, by a name of the page's.
+    # By DNS rebinding a name of a page's own leads to the agent.
     for host in evil.example "evil.example:$AGENT_PORT" localhost.evil.example 127.0.0.1.evil.example evil-localhost \
         '[::1].evil.example' '[::1' '[evil.example]' '[127.0.0.1]' ::1 :80 . 127.1 0x7f.0.0.1 x@127.0.0.1 127.0.0.1:8a "127.0.0.1 evil" \
         "$(head -c 300 /dev/zero | tr '\0' a).example"; do
@@ -84,7 +84,7 @@ connect='Content-Type: application/connect+json'
 
 @test "an open agent takes no requests of web pages, on no route" {
     run_open
-    # What browsers send with a request of a page of another site, of another port, of none (a file, a sandboxed frame).
+    # Browsers send these for pages of another site, of another port, of none (a file, a sandboxed frame).
     for page in 'Origin: http://evil.example' 'Origin: https://127.0.0.1' 'Origin: http://localhost:1' 'Origin: null' \
         'Sec-Fetch-Site: cross-site' 'Sec-Fetch-Site: same-site' 'Sec-Fetch-Site: '; do
         page=${page/%: /;}

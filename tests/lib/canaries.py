@@ -152,7 +152,7 @@ def ask(method, message):
 
 def request(method, message):
     body = json.dumps(message).encode()
-    return (f"POST /{method} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    return (f"POST /{method} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n").encode() + body
 
 

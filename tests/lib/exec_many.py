@@ -25,7 +25,7 @@ class Call:
         self.socket.connect(path)
         self.poll = select.poll()
         self.poll.register(self.socket, select.POLLIN)
-        self.socket.sendall(b"POST /bellhop.v1.Exec/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+        self.socket.sendall(b"POST /bellhop.v1.Exec/%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
                             b"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
                             % (method.encode(), token.encode(), len(data)) + data)
 

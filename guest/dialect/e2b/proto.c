@@ -326,11 +326,10 @@ static bool is_whole(const json_t *v, int64_t *ret)
 static json_t *new_number(const json_t *text)
 {
     const char *s = json_string_value(text);
-    json_t *v = s && strspn(s, "-0123456789.eE") == json_string_length(text)
-                    ? json_loads(s, JSON_DECODE_ANY, NULL)
-                    : NULL;
 
-    return v;
+    return strspn(s, "-0123456789.eE") == json_string_length(text)
+               ? json_loads(s, JSON_DECODE_ANY, NULL)
+               : NULL;
 }
 
 bool proto_get_whole(const json_t *v, int64_t *ret)

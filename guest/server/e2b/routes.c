@@ -36,7 +36,7 @@ static const struct route routes[] = {
         .prefix = "/health",
         .verbs = VERB_GET,
         .flags = ROUTE_E2B | ROUTE_OPEN | ROUTE_RESERVE | ROUTE_QUIET,
-        .max_body_bytes = REQUEST_DRAIN_BYTES, /* a GET's body is dropped */
+        .max_body_bytes = REQUEST_DRAIN_BYTES, /* dropped, with GET as with envd */
         .ops = &e2b_health_ops,
     },
     {
@@ -52,7 +52,7 @@ static const struct route routes[] = {
         .prefix = "/envs",
         .verbs = VERB_GET,
         .flags = ROUTE_E2B | ROUTE_QUIET,
-        .max_body_bytes = REQUEST_DRAIN_BYTES, /* a GET's body is dropped */
+        .max_body_bytes = REQUEST_DRAIN_BYTES, /* dropped, with GET as with envd */
         .ops = &e2b_envs_ops,
     },
     {
@@ -60,7 +60,7 @@ static const struct route routes[] = {
         .prefix = "/metrics",
         .verbs = VERB_GET,
         .flags = ROUTE_E2B | ROUTE_QUIET,
-        .max_body_bytes = REQUEST_DRAIN_BYTES, /* a GET's body is dropped */
+        .max_body_bytes = REQUEST_DRAIN_BYTES, /* dropped, with GET as with envd */
         .ops = &e2b_metrics_ops,
     },
     {
