@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
+#include "lib/beneath.h"
 
 #include "common/banned.h"
 
@@ -41,7 +42,7 @@ static int open_dir(int dir, const char *name)
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(dir, name, flags);
 
-    if (fd < 0 && errno == EACCES && fchmodat(dir, name, 0700, 0) == 0)
+    if (fd < 0 && errno == EACCES && beneath_chmod(dir, name, 0700) == 0)
         fd = openat(dir, name, flags);
     if (fd >= 0)
         (void)fchmod(fd, 0700);
@@ -63,7 +64,7 @@ static int empty_dir(struct remover *rm, int fd, struct err *e)
 
         if (is_dots(de->d_name) || remove_simple(dirfd(d), de->d_name))
             continue;
-        (void)fchmodat(dirfd(d), de->d_name, 0700, 0); /* to move it, its '..' is written */
+        (void)beneath_chmod(dirfd(d), de->d_name, 0700); /* to move it, its '..' is written */
         do /* past the names that a removal before left, which was interrupted */
             (void)snprintf(name, sizeof(name), ".bellhop-rm-%u", rm->n_moved++);
         while ((r = renameat(dirfd(d), de->d_name, rm->top, name)) < 0 &&

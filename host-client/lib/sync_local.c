@@ -14,6 +14,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/beneath.h"
 #include "lib/dirtree.h"
 
 #include "common/banned.h"
@@ -154,13 +155,14 @@ int sync_local_hash(struct sync_local *l, struct sync_entry *en, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     const char *last;
+    struct stat st;
     int r = enter(l, en->name, false, &last, e);
 
     if (r < 0)
         return r;
     if (r > 0)
         fd = openat(l->parent_fd, last, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return err_field(e, ERR_ABORTED, en->name, "'%.300s' can't be read: it went, or may not be",
                          en->name);
     return hash(fd, en, e);
@@ -190,7 +192,7 @@ int sync_local_touch(struct sync_local *l, const struct sync_entry *en, struct e
 
     if (r <= 0)
         return r;
-    if (fchmodat(l->parent_fd, last, en->mode, 0) < 0 ||
+    if (beneath_chmod(l->parent_fd, last, en->mode) < 0 ||
         utimensat(l->parent_fd, last, times, AT_SYMLINK_NOFOLLOW) < 0)
         return err_at(e, err_sys(e, errno, "set the mode and time of '%s'", en->name), en->name);
     return 0;
@@ -206,7 +208,7 @@ int sync_local_make_dir(struct sync_local *l, const struct sync_entry *en, struc
     if (mkdirat(l->parent_fd, last, 0700) < 0)
         return errno == EEXIST ? 0 : err_at(e, err_sys(e, errno, "make '%s'", en->name), en->name);
     /* The owner must be able to fill it. */
-    return fchmodat(l->parent_fd, last, en->mode | 0700, 0) < 0
+    return beneath_chmod(l->parent_fd, last, en->mode | 0700) < 0
                ? err_at(e, err_sys(e, errno, "make '%s'", en->name), en->name)
                : 0;
 }

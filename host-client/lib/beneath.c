@@ -1,0 +1,190 @@
+#include "lib/beneath.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+
+#include "common/banned.h"
+
+static atomic_bool no_openat2;
+
+void beneath_force_walk(bool on)
+{
+    atomic_store(&no_openat2, on);
+}
+
+/* ---- names ---- */
+
+/* The next component from *at on (*ret_len bytes), or NULL at the end; *at moves behind it. */
+static const char *next_component(const char **at, size_t *ret_len)
+{
+    const char *name = *at + strspn(*at, "/");
+
+    *ret_len = strcspn(name, "/");
+    *at = name + *ret_len;
+    return *ret_len ? name : NULL;
+}
+
+bool beneath_is_inside(const char *name)
+{
+    const char *at = name, *part;
+    size_t n;
+
+    if (*name == '/')
+        return false;
+    while ((part = next_component(&at, &n)))
+        if (n == 2 && part[0] == '.' && part[1] == '.')
+            return false;
+    return true;
+}
+
+bool beneath_names_git(const char *name)
+{
+    const char *part;
+    size_t n;
+
+    while ((part = next_component(&name, &n))) {
+        while (n > 4 && (part[n - 1] == '.' || part[n - 1] == ' '))
+            n--;
+        if (n == 4 && strncasecmp(part, ".git", 4) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- opening ---- */
+
+static int open_by_kernel(int root, const char *name, int flags)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)flags,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+
+    if (atomic_load_explicit(&no_openat2, memory_order_relaxed)) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return (int)syscall(SYS_openat2, root, *name ? name : ".", &how, sizeof(how));
+}
+
+static int open_by_walk(int root, const char *name, int flags)
+{
+    const int on_the_way = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    _cleanup_close_ int dir = -1;
+    char last[NAME_MAX + 1] = ".";
+    size_t n = strlen(name);
+    const char *part;
+
+    if (n && name[n - 1] == '/')
+        flags |= O_DIRECTORY;
+    while ((part = next_component(&name, &n))) {
+        int next;
+
+        if (n > NAME_MAX) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        next = openat(dir < 0 ? root : dir, last, on_the_way);
+        if (next < 0)
+            return -1;
+        fd_close(dir);
+        dir = next;
+        memcpy(last, part, n);
+        last[n] = '\0';
+    }
+    return openat(dir < 0 ? root : dir, last, flags);
+}
+
+int beneath_open(int root, const char *name, int flags)
+{
+    int fd;
+
+    flags |= O_CLOEXEC | O_NOFOLLOW | (flags & O_PATH ? 0 : O_NOCTTY | O_NONBLOCK);
+    if (!beneath_is_inside(name)) {
+        errno = EXDEV;
+        return -1;
+    }
+    fd = open_by_kernel(root, name, flags);
+    /* EPERM: a seccomp filter that does not know openat2. A name may be longer than the kernel takes. */
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EAGAIN || errno == ENAMETOOLONG))
+        fd = open_by_walk(root, name, flags);
+    return fd;
+}
+
+int beneath_stat(int root, const char *name, struct stat *ret)
+{
+    _cleanup_close_ int fd = beneath_open(root, name, O_PATH);
+
+    return fd < 0 ? -1 : fstat(fd, ret);
+}
+
+ssize_t beneath_readlink(int root, const char *name, char *out, size_t size)
+{
+    _cleanup_close_ int fd = beneath_open(root, name, O_PATH);
+    ssize_t n = fd < 0 ? -1 : readlinkat(fd, "", out, size - 1);
+
+    if (n >= 0)
+        out[n] = '\0';
+    else if (fd >= 0 && errno == ENOENT) /* readlinkat's word for what is no link */
+        errno = EINVAL;
+    return n;
+}
+
+int beneath_read_file(int root, const char *name, size_t max, char **ret, size_t *ret_len,
+                      struct err *e)
+{
+    _cleanup_close_ int fd = beneath_open(root, name, O_RDONLY);
+    _cleanup_free_ char *data = NULL;
+    struct stat st;
+    size_t len;
+    int r;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(e, errno, "open '%s'", name);
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_INVALID, "'%s' is not a regular file", name);
+    if ((uint64_t)st.st_size > max)
+        return err_set(e, ERR_EXHAUSTED, "'%s' has more than %zu bytes", name, max);
+    data = malloc((size_t)st.st_size + 1);
+    if (!data)
+        return err_oom(e);
+    r = io_read_full(fd, data, (size_t)st.st_size, &len, e);
+    if (r < 0)
+        return err_wrap(e, r, "'%s'", name);
+    data[len] = '\0';
+    *ret = TAKE(data);
+    if (ret_len)
+        *ret_len = len;
+    return 0;
+}
+
+/* ---- modes ---- */
+
+/* By way of /proc: a file that its owner may not read can't be opened, and fchmod() takes no O_PATH. */
+int beneath_chmod(int dir, const char *name, mode_t mode)
+{
+    _cleanup_close_ int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    char self[sizeof("/proc/self/fd/") + 11];
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -1;
+    if (S_ISLNK(st.st_mode)) {
+        errno = ELOOP;
+        return -1;
+    }
+    (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    return chmod(self, mode);
+}
