@@ -347,7 +347,7 @@ $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@$(CC) $(LDFLAGS_ALL) -o $@ $^ $(HOST_LIBS)
 
 # The parsers of the host's side stand on guest/common alone.
-FUZZ_HOST_OBJ := $(call host_o,host-client/lib/toml.c host-client/lib/extract.c)
+FUZZ_HOST_OBJ := $(call host_o,host-client/lib/toml.c host-client/lib/extract.c host-client/lib/beneath.c)
 $(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h $(FUZZ_HOST_OBJ) $(B)/obj/agent.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"

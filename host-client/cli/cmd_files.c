@@ -278,7 +278,11 @@ const struct cli_command cmd_get = {
     .group = "Files",
     .operands = "NAME :PATH [DIR]",
     .summary = "copy a file or directory out of a box",
-    .details = "PATH goes into DIR (default: here) under its own name; DIR is made if need be.",
+    .details = "PATH goes into DIR (default: here) under its own name; DIR is made if need be. A "
+               "link to a\n"
+               "directory arrives as a directory of the link's name, any other link as a link. A "
+               "file arrives\n"
+               "whole or not at all, and an answer that holds anything else than PATH is refused.",
     .examples = "  bellhop get api :/workspace/report.pdf\n"
                 "  bellhop get api :/workspace/src out\n",
     .min_operands = 2,

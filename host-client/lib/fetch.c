@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "lib/extract.h"
-
 #include "common/banned.h"
 
 /* A socket pair, whose writer, unlike a pipe's, is not killed when the reader gives up. */
@@ -23,7 +21,7 @@ static void *extract_thread(void *arg)
 {
     struct flow *flow = arg;
 
-    flow->r = extract_stream(flow->read_fd, flow->f->dir, flow->f->prefix, &flow->e);
+    flow->r = extract_stream(flow->read_fd, &flow->f->to, &flow->e);
     fd_close(TAKE_FD(flow->read_fd)); /* who still writes gets an error and stops */
     return NULL;
 }
@@ -48,11 +46,12 @@ static int to_thread(void *arg, const char *data, size_t len)
 static int receive(struct client *c, struct flow *flow, struct err *e)
 {
     const struct fetch *f = flow->f;
+    const char *query = f->to.is_zstd ? "format=tar.zst" : "format=tar";
 
     if (f->names)
-        return client_post_archive(c, f->path, f->query, f->names, f->names_bytes, to_thread, flow,
-                                   0, e);
-    return client_get_archive(c, f->path, f->query, to_thread, flow, 0, e);
+        return client_post_archive(c, f->path, query, f->names, f->names_bytes, to_thread, flow, 0,
+                                   e);
+    return client_get_archive(c, f->path, query, to_thread, flow, 0, e);
 }
 
 int fetch_run(struct client *c, const struct fetch *f, struct err *e)

@@ -7,14 +7,13 @@
 
 #include "common/err.h"
 #include "lib/client.h"
+#include "lib/extract.h"
 
 struct fetch {
     const char *path;  /* in the box */
-    const char *query; /* "format=tar" */
     const char *names; /* only these below path, each with a NUL; NULL: all */
     size_t names_bytes;
-    const char *dir;    /* here; it must be there */
-    const char *prefix; /* before every name, or NULL */
+    struct extract_options to; /* its directory must be there; is_zstd: that is asked for */
 };
 
 int fetch_run(struct client *c, const struct fetch *f, struct err *e);

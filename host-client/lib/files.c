@@ -144,15 +144,41 @@ int bh_upload(struct bh_box *box, const struct bh_upload_options *opts,
     return ctx_fail(err, r, &e);
 }
 
-/* A directory arrives as a directory of its own name, as cp -r would do it; a file as itself. */
-static int is_directory(struct client *c, const char *path, bool *ret, struct err *e)
+static int stat_type(struct client *c, const char *path, bool follow, mode_t *ret, struct err *e)
 {
-    _cleanup_json_ json_t *params = json_pack("{s:o}", "path", jx_new_path(path));
+    static const struct {
+        const char *name;
+        mode_t type;
+    } types[] = {{"file", S_IFREG}, {"directory", S_IFDIR}, {"symlink", S_IFLNK}};
+    _cleanup_json_ json_t *params =
+        json_pack("{s:o, s:b}", "path", jx_new_path(path), "follow", (int)follow);
     _cleanup_json_ json_t *reply = NULL;
+    const char *word;
     int r = params ? client_call(c, "Fs/Stat", params, 0, &reply, e) : err_oom(e);
 
+    if (r < 0)
+        return r;
+    word = json_string_value(json_object_get(reply, "type"));
+    for (size_t i = 0; i < N_ELEMENTS(types); i++) {
+        if (str_eq(word, types[i].name)) {
+            *ret = types[i].type;
+            return 0;
+        }
+    }
+    return err_field(e, ERR_INVALID, "path", "'%s' is neither a file, a directory nor a link",
+                     path);
+}
+
+/* As the agent's archives have it: a link to a directory is what is in that, any other is itself. */
+static int find_type(struct client *c, const char *path, mode_t *ret, struct err *e)
+{
+    mode_t type, behind = S_IFLNK;
+    int r = stat_type(c, path, false, &type, e);
+
+    if (r == 0 && type == S_IFLNK)
+        (void)stat_type(c, path, true, &behind, NULL); /* it may lead nowhere */
     if (r == 0)
-        *ret = str_eq(json_string_value(json_object_get(reply, "type")), "directory");
+        *ret = behind == S_IFDIR ? S_IFDIR : type;
     return r;
 }
 
@@ -162,24 +188,31 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
     _cleanup_free_ char *clean = NULL;
     _cleanup_close_ int held = -1;
     struct client *c = NULL;
-    struct fetch f = {.query = "format=tar", .dir = local_dir};
-    bool is_dir = false;
+    struct fetch f = {.to = {.dir = local_dir}};
+    mode_t type = 0;
     struct err e = {0};
     int r = begin(box, path, &c, &full, &e);
 
     if (r == 0)
         r = box_hold(box, &held, &e);
     if (r == 0)
-        r = is_directory(c, full, &is_dir, &e);
+        r = find_type(c, full, &type, &e);
     if (r == 0) {
         clean = path_clean(full);
         r = clean ? io_mkdir_p(local_dir, 0755, &e) : err_oom(&e);
         (void)err_at(&e, r, "dir");
     }
     if (r == 0) {
-        f.prefix = is_dir && strcmp(clean, "/") != 0 ? path_name(clean) : NULL;
+        /* A directory goes below its own name, as with cp -r; a file is the one entry that may come. */
+        if (type != S_IFDIR)
+            f.to.only = path_name(clean);
+        else if (strcmp(clean, "/") != 0)
+            f.to.prefix = path_name(clean);
+        f.to.only_type = type;
         f.path = full;
         r = fetch_run(c, &f, &e);
+        if (r == -ERR_DATA_LOSS)
+            (void)err_at(&e, r, "path");
     }
     return ctx_fail(err, r, &e);
 }

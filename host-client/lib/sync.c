@@ -480,12 +480,37 @@ static int place_all(struct sync *s, struct sync_local *stage, struct err *e)
     return r < 0 ? r : 0;
 }
 
+static enum sync_type type_of(mode_t mode)
+{
+    return S_ISREG(mode) ? SYNC_FILE : S_ISLNK(mode) ? SYNC_LINK : SYNC_OTHER;
+}
+
+/* Nothing but what was asked for, and as what it was said to be. */
+static int accept_entry(void *arg, const char *name, mode_t type, struct err *e)
+{
+    const struct sync *s = arg;
+    _cleanup_free_ char *clean = path_clean(name);
+    const struct sync_entry *en;
+
+    if (!clean)
+        return err_oom(e);
+    en = sync_list_find(&s->remote, clean);
+    if (!en || en->action != SYNC_SEND || (en->type != SYNC_FILE && en->type != SYNC_LINK))
+        return err_field(e, ERR_DATA_LOSS, name, "the box sent '%.200s', which was not asked for",
+                         name);
+    if (en->type != type_of(type))
+        return err_field(e, ERR_ABORTED, name,
+                         "'%.200s' in the box became something else meanwhile", name);
+    return 0;
+}
+
 static int fetch_changes(struct sync *s, struct err *e)
 {
     _cleanup_free_ char *stage_path = NULL;
     _cleanup_buf_ struct buf names;
     struct sync_local stage = {0};
-    struct fetch f = {.path = s->req->remote, .query = "format=tar.zst"};
+    struct fetch f = {.path = s->req->remote,
+                      .to = {.is_zstd = true, .accept = accept_entry, .arg = s}};
     int r;
 
     buf_init(&names, NAMES_MAX_BYTES);
@@ -496,7 +521,7 @@ static int fetch_changes(struct sync *s, struct err *e)
         return r;
     f.names = names.data;
     f.names_bytes = names.len;
-    f.dir = stage_path;
+    f.to.dir = stage_path;
     if (names.len)
         r = fetch_run(s->req->client, &f, e);
     if (r == 0)

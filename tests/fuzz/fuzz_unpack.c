@@ -1,7 +1,8 @@
 /*
  * What a box sends when files are fetched from it (a tar) is put into a directory of this machine: nothing
  * outside the directory changes, also where links in it and in the archive lead out of it; what is
- * made is files, directories and links, without set-id bits; whatever comes, it ends.
+ * made is files, directories and links, without set-id bits; where one file was asked for, that one
+ * changes or nothing; whatever comes, it ends.
  * fuzz-flags: -max_len=8192
  */
 #include "fuzz.h"
@@ -16,6 +17,7 @@
 #include "lib/extract.h"
 
 static char target[512], outside[512];
+static int n_entries;
 
 static void put_file(const char *dir, const char *name)
 {
@@ -65,8 +67,41 @@ static void check_outside(void)
     CHECK(rmdir(fuzz_dir()) == 0 && mkdir(fuzz_dir(), 0700) == 0); /* nor beside it */
 }
 
+static int count_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)path, (void)st, (void)type;
+    n_entries += ftw->level > 0;
+    return 0;
+}
+
+/* Nothing but the one file has changed, and it only when all went well. */
+static void check_only(bool is_new)
+{
+    char path[600], text[8] = "";
+    ssize_t n;
+    int fd;
+
+    n_entries = 0;
+    CHECK(nftw(target, count_one, 16, FTW_PHYS) == 0);
+    CHECK(n_entries == 2);
+    if (is_new)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/f", target);
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    CHECK(fd >= 0);
+    n = read(fd, text, sizeof(text));
+    CHECK(n == 3 && memcmp(text, "own", 3) == 0);
+    close(fd);
+}
+
 FUZZ(data, size)
 {
+    unsigned how = size ? data[size - 1] : 0;
+    struct extract_options o = {.dir = target,
+                                .prefix = how & 1 ? "p/q" : NULL,
+                                .is_zstd = how & 2,
+                                .only = how & 4 ? "f" : NULL,
+                                .only_type = how & 8 ? S_IFLNK : S_IFREG};
     struct err e = {0};
     int fd = memfd_create("tar", MFD_CLOEXEC);
     int r;
@@ -77,9 +112,11 @@ FUZZ(data, size)
     CHECK(mkdir(outside, 0755) == 0);
     put_file(outside, "f");
     make_target();
-    r = extract_stream(fd, target, size && data[size - 1] & 1 ? "p/q" : NULL, &e);
+    r = extract_stream(fd, &o, &e);
     CHECK(r == 0 ? !e.code : e.code == -r && e.message[0]);
     close(fd);
+    if (o.only)
+        check_only(r == 0);
     CHECK(nftw(target, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
     CHECK(rmdir(target) == 0);
     check_outside();

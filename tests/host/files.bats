@@ -46,6 +46,35 @@ Try 'bellhop help put'." ]
     [ "$(cat "$BOX_TMP/out/$name")" = x ]
 }
 
+@test "get of a link to a directory makes a directory of the link's name, and any other link stays one" {
+    bellhop exec one -c 'mkdir dir; echo in >dir/file; ln -s dir link; ln -s dir/file to-file; ln -s none dangling; mkfifo pipe'
+    bellhop get one :link "$BOX_TMP/out"
+    [ "$(find "$BOX_TMP/out" -mindepth 1 -printf '%P %y\n' | sort | tr '\n' ' ')" = "link d link/file f " ]
+    [ "$(cat "$BOX_TMP/out/link/file")" = in ]
+    bellhop get one :link/ "$BOX_TMP/out2"
+    [ "$(cat "$BOX_TMP/out2/link/file")" = in ]
+    bellhop get one :to-file "$BOX_TMP/out2"
+    [ "$(readlink "$BOX_TMP/out2/to-file")" = dir/file ]
+    run -3 bellhop get one :dangling "$BOX_TMP/out2"
+    run -2 bellhop get one :pipe "$BOX_TMP/out2"
+    [[ "$output" == *"neither a file, a directory nor a link"* ]]
+    [ ! -e "$BOX_TMP/out2/pipe" ]
+}
+
+@test "get replaces a file whole, keeps holes, and takes every name in any locale" {
+    bellhop exec one -c 'echo data >holes; truncate -s 8G holes; printf new >f; printf x >"$(printf "n\303\244me")"'
+    mkdir "$BOX_TMP/out"
+    echo old >"$BOX_TMP/out/f"
+    ln "$BOX_TMP/out/f" "$BOX_TMP/out/other"
+    bellhop get one :f "$BOX_TMP/out"
+    [ "$(cat "$BOX_TMP/out/f" "$BOX_TMP/out/other")" = "newold" ]
+    bellhop get one :holes "$BOX_TMP/out"
+    [ "$(stat -c %s "$BOX_TMP/out/holes")" = 8589934592 ]
+    [ "$(du -k "$BOX_TMP/out/holes" | cut -f 1)" -lt 1024 ]
+    LC_ALL=C bellhop get one ":$(printf 'n\303\244me')" "$BOX_TMP/out"
+    [ "$(cat "$BOX_TMP/out/$(printf 'n\303\244me')")" = x ]
+}
+
 @test "edit replaces text, shows the change, and changes nothing when the text is not there" {
     bellhop exec one -c 'printf "one\ntwo\nthree\none\n" >file'
     run -0 bellhop edit -n one :file --old two --new zwei

@@ -606,7 +606,11 @@ struct bh_upload_result {
 };
 int bh_upload(struct bh_box *box, const struct bh_upload_options *opts,
               struct bh_upload_result *ret_result, struct bh_error *err);
-/* A file or tree of the box into a local directory. */
+/*
+ * A file or tree of the box into a local directory, under its own name. Of a file just that one entry is
+ * accepted: anything else in the answer is BH_DATA_LOSS, and then nothing has changed. A link to a
+ * directory arrives as a directory of the link's name, any other link as a link.
+ */
 int bh_download(struct bh_box *box, const char *path, const char *local_dir, struct bh_error *err);
 
 struct bh_sync_options {
@@ -617,7 +621,7 @@ struct bh_sync_options {
     bool dry_run;       /* nothing is changed */
     bool delete_extra;  /* removes also what is on the other side only and never was here */
     bool checksum;      /* compares contents whatever the times say */
-    bool with_git;      /* .git too */
+    bool with_git; /* .git too; out of a box only of one that is trusted: git runs what it names */
     bool with_secrets;
     const char *const *excludes; /* globs, NULL-terminated, or NULL */
     /* For each change, before any is made: "send", "touch" (mode and time alone), "remove"; name is
@@ -634,7 +638,9 @@ struct bh_sync_result {
     uint64_t kept; /* on the other side only, and left there */
 };
 /* Makes one directory like the other: sends what differs, removes what went since the last sync of the
- * same two. What is ignored (.gitignore, .bellhopignore) is neither sent nor removed. */
+ * same two. What is ignored (.gitignore, .bellhopignore) is neither sent nor removed. Names that a box
+ * gives are checked before anything changes: BH_DATA_LOSS for one that leads outside or comes twice,
+ * BH_PERMISSION_DENIED for one that git could take for a repository. */
 int bh_sync(struct bh_box *box, const struct bh_sync_options *opts,
             struct bh_sync_result *ret_result, struct bh_error *err);
 
