@@ -114,7 +114,12 @@ const struct cli_command cmd_sync = {
         "since the last sync of the two is removed from TO; what TO has made itself stays, unless\n"
         "--delete is given. What .gitignore or .bellhopignore hides is neither sent nor removed,\n"
         "and .git stays as it is on both sides. Into a box it is all or nothing; here each file\n"
-        "is put in place whole, and the next sync finishes what was interrupted.",
+        "is put in place whole, and the next sync finishes what was interrupted.\n\n"
+        "Out of a box, a name that git could take for a repository (.git in any case) is an error "
+        "that\n"
+        "changes nothing. With --with-git the box's .git comes too, and git runs what the "
+        "configuration\n"
+        "and the hooks in it name: ask for it only from a box that you trust.",
     .examples = "  bellhop sync api . :/workspace\n"
                 "  bellhop sync api :/workspace . -n\n",
     .options = sync_options,

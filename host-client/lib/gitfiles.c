@@ -1,5 +1,6 @@
 #include "lib/gitfiles.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
@@ -14,6 +15,9 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/beneath.h"
+#include "lib/dirtree.h"
+#include "lib/gitlink.h"
 #include "lib/hostcmd.h"
 #include "lib/secretfiles.h"
 
@@ -21,6 +25,7 @@
 
 #define IGNORE_FILE ".bellhopignore"
 #define GIT_ANSWER_BYTES (64 * 1024)
+#define GIT_CONFIG_BYTES (1024 * 1024)
 #define MAX_GIT_ARGS 24
 #define MAX_LEFT_OUT 10000
 
@@ -30,6 +35,7 @@ struct listing {
     char **ignored;   /* sorted: what .bellhopignore takes away, directories end with '/' */
     char *ignore_arg; /* "--exclude-from=..." or NULL */
     bool is_top;      /* the source is a repository, not a part of one */
+    const char *made; /* the name of one of .git that is not taken from where it is; or NULL */
 };
 
 /* ---- running git ---- */
@@ -85,13 +91,13 @@ static int ask_git(const struct gitfiles_options *o, const char *dir, const char
 }
 
 /* A file without a name: gone when it is closed, whatever happens. */
-static int open_scratch(const struct gitfiles_options *o, FILE **ret, struct err *e)
+static int open_scratch(const struct bh_ctx *ctx, FILE **ret, struct err *e)
 {
-    int fd = open(o->ctx->cache_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    int fd = open(ctx->cache_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     FILE *f;
 
     if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
-        _cleanup_free_ char *path = path_join(o->ctx->cache_dir, "list-XXXXXX");
+        _cleanup_free_ char *path = path_join(ctx->cache_dir, "list-XXXXXX");
 
         if (!path)
             return err_oom(e);
@@ -100,7 +106,7 @@ static int open_scratch(const struct gitfiles_options *o, FILE **ret, struct err
             (void)unlink(path);
     }
     if (fd < 0)
-        return err_sys(e, errno, "a temporary file in '%s'", o->ctx->cache_dir);
+        return err_sys(e, errno, "a temporary file in '%s'", ctx->cache_dir);
     f = fdopen(fd, "w+");
     if (!f) {
         fd_close(fd);
@@ -115,7 +121,7 @@ static int list_git(struct listing *l, const char *dir, const char *const *args,
                     struct err *e)
 {
     _cleanup_fclose_ FILE *f = NULL;
-    int r = open_scratch(l->o, &f, e);
+    int r = open_scratch(l->o->ctx, &f, e);
 
     if (r == 0)
         r = run_git(l->o, dir, args, NULL, fileno(f), NULL, e);
@@ -128,30 +134,54 @@ static int list_git(struct listing *l, const char *dir, const char *const *args,
 
 /* ---- the list ---- */
 
-static int put_record(struct gitfiles *g, const char *name, const char *host_path, struct err *e)
+int gitfiles_put(struct gitfiles *g, const struct gitfiles_entry *en, struct err *e)
 {
-    if (fwrite(name, strlen(name) + 1, 1, g->list) != 1 ||
-        fwrite(host_path, strlen(host_path) + 1, 1, g->list) != 1)
+    if (fwrite(en->name, strlen(en->name) + 1, 1, g->list) != 1 ||
+        fputc('0' + (int)en->root, g->list) == EOF ||
+        fwrite(en->path, strlen(en->path) + 1, 1, g->list) != 1)
         return err_sys(e, errno, "the list of files");
     return 0;
 }
 
-/* What has gone in the meantime is not there; sockets and the like can't be sent. */
-static int add_path(struct listing *l, const char *name, const char *host_path, struct err *e)
+int gitfiles_add_root(struct gitfiles *g, const char *dir, unsigned *ret, struct err *e)
+{
+    int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    assert(g->n_roots < GITFILES_MAX_ROOTS);
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", dir);
+    *ret = g->n_roots;
+    g->roots[g->n_roots++] = fd;
+    return 0;
+}
+
+/*
+ * What has gone in the meantime is not there, nor is, as for git, what is behind a link; sockets and
+ * the like can't be sent.
+ */
+static int add_path(struct listing *l, const struct gitfiles_entry *en, struct err *e)
 {
     struct stat st;
 
-    if (strlen(host_path) > GITFILES_MAX_PATH_BYTES)
-        return err_field(e, ERR_INVALID, name, "the path '%.80s...' is too long", name);
-    if (lstat(host_path, &st) < 0)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(e, errno, "stat '%s'", host_path);
+    if (strlen(en->path) > GITFILES_MAX_PATH_BYTES)
+        return err_field(e, ERR_INVALID, en->name, "the path '%.80s...' is too long", en->name);
+    if (beneath_stat(l->out->roots[en->root], en->path, &st) < 0)
+        return errno == ENOENT || errno == ENOTDIR || errno == ELOOP
+                   ? 0
+                   : err_sys(e, errno, "stat '%s'", en->path);
     if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode) && !S_ISDIR(st.st_mode))
         return 0;
     if (!S_ISDIR(st.st_mode))
         l->out->files++;
     if (S_ISREG(st.st_mode))
         l->out->bytes += (uint64_t)st.st_size;
-    return put_record(l->out, name, host_path, e);
+    return gitfiles_put(l->out, en, e);
+}
+
+/* A file of the source has the same name there and in the box. */
+static int add_own(struct listing *l, const char *name, struct err *e)
+{
+    return add_path(l, &(struct gitfiles_entry){.name = name, .path = name}, e);
 }
 
 static int leave_out(struct listing *l, const char *name, struct err *e)
@@ -161,11 +191,11 @@ static int leave_out(struct listing *l, const char *name, struct err *e)
     return strv_push(&l->out->left_out, name, e);
 }
 
-static int add_untracked(struct listing *l, const char *name, const char *host_path, struct err *e)
+static int add_untracked(struct listing *l, const char *name, struct err *e)
 {
-    if (!l->o->with_secrets && secretfiles_match(path_name(name), host_path))
+    if (!l->o->with_secrets && secretfiles_match(path_name(name), l->out->roots[0], name))
         return leave_out(l, name, e);
-    return add_path(l, name, host_path, e);
+    return add_own(l, name, e);
 }
 
 static int compare_text(const void *a, const void *b)
@@ -199,12 +229,12 @@ static int compare_fts(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static int walk_entry(struct listing *l, FTS *fts, FTSENT *ent, const char *name,
+static int walk_entry(struct listing *l, FTS *fts, FTSENT *ent, const struct gitfiles_entry *en,
                       enum walk_kind kind, struct err *e)
 {
     bool is_dir = ent->fts_info == FTS_D;
 
-    if (kind == WALK_PROJECT && is_ignored(l, name, is_dir)) {
+    if (kind == WALK_PROJECT && is_ignored(l, en->name, is_dir)) {
         (void)fts_set(fts, ent, FTS_SKIP);
         return 0;
     }
@@ -214,11 +244,13 @@ static int walk_entry(struct listing *l, FTS *fts, FTSENT *ent, const char *name
     }
     if (kind == WALK_GIT_DIR && !is_dir && str_has_suffix(ent->fts_name, ".lock"))
         return 0;
+    if (kind == WALK_GIT_DIR && str_eq(en->name, l->made))
+        return 0;
     if (ent->fts_info == FTS_DNR || ent->fts_info == FTS_ERR)
         return err_sys(e, ent->fts_errno, "read '%s'", ent->fts_path);
     if (kind == WALK_PROJECT && !is_dir)
-        return add_untracked(l, name, ent->fts_path, e);
-    return add_path(l, name, ent->fts_path, e);
+        return add_untracked(l, en->name, e);
+    return add_path(l, en, e);
 }
 
 /* "sub/file" within root, under prefix. */
@@ -233,39 +265,56 @@ static char *name_below(const char *prefix, const char *root, const char *path)
     return name;
 }
 
-static int walk_open(struct listing *l, FTS *fts, const char *root, const char *prefix,
-                     enum walk_kind kind, struct err *e)
+/* A tree of this machine and what its names begin with in the box ("": nothing). */
+struct tree {
+    const char *host;
+    const char *prefix;
+    unsigned root; /* 0: it is in the source, at `prefix`; else it is that root itself */
+    enum walk_kind kind;
+};
+
+static int walk_open(struct listing *l, FTS *fts, const struct tree *t, struct err *e)
 {
     FTSENT *ent;
 
     while (((void)(errno = 0), ent = fts_read(fts))) {
-        _cleanup_free_ char *name = name_below(prefix, root, ent->fts_path);
+        _cleanup_free_ char *name = name_below(t->prefix, t->host, ent->fts_path);
+        struct gitfiles_entry en = {.name = name, .root = t->root, .path = name};
         int r;
 
         if (!name)
             return err_oom(e);
-        if (ent->fts_info == FTS_DP || !*name)
+        if (ent->fts_info == FTS_DP || ent->fts_level == FTS_ROOTLEVEL)
             continue;
-        r = walk_entry(l, fts, ent, name, kind, e);
+        if (t->root)
+            en.path = ent->fts_path + strlen(t->host) + 1;
+        r = walk_entry(l, fts, ent, &en, t->kind, e);
         if (r < 0)
             return r;
     }
-    return errno ? err_sys(e, errno, "read '%s'", root) : 0;
+    return errno ? err_sys(e, errno, "read '%s'", t->host) : 0;
 }
 
-/* A tree of this machine, its names under prefix ("": the top). */
-static int walk(struct listing *l, const char *root, const char *prefix, enum walk_kind kind,
-                struct err *e)
+static int walk(struct listing *l, const struct tree *t, struct err *e)
 {
-    char *const roots[] = {(char *)root, NULL};
+    char *const roots[] = {(char *)t->host, NULL};
     FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, compare_fts);
     int r;
 
     if (!fts)
-        return err_sys(e, errno, "read '%s'", root);
-    r = walk_open(l, fts, root, prefix, kind, e);
+        return err_sys(e, errno, "read '%s'", t->host);
+    r = walk_open(l, fts, t, e);
     (void)fts_close(fts);
     return r;
+}
+
+/* A git directory that is not in the source, as ".git". */
+static int walk_git_dir(struct listing *l, const char *git_dir, struct err *e)
+{
+    struct tree t = {.host = git_dir, .prefix = ".git", .kind = WALK_GIT_DIR};
+    int r = gitfiles_add_root(l->out, git_dir, &t.root, e);
+
+    return r < 0 ? r : walk(l, &t, e);
 }
 
 /* ---- .git ---- */
@@ -284,10 +333,11 @@ static bool is_in_overlay(const struct overlay *o, const char *rel)
 }
 
 /* One entry of the shared directory or of the work tree's own. */
-static int add_worktree_entry(struct listing *l, FTS *fts, FTSENT *ent, const char *rel,
+static int add_worktree_entry(struct listing *l, FTS *fts, FTSENT *ent, struct gitfiles_entry *en,
                               const struct overlay *over, struct err *e)
 {
     static const char *const own_links[] = {"gitdir", "commondir", "locked"};
+    const char *rel = en->path;
     _cleanup_free_ char *name = NULL;
 
     if (over && str_eq(rel, "worktrees")) {
@@ -301,19 +351,21 @@ static int add_worktree_entry(struct listing *l, FTS *fts, FTSENT *ent, const ch
             return 0;
     if (asprintf(&name, ".git/%s", rel) < 0)
         return err_oom(e);
-    return walk_entry(l, fts, ent, name, WALK_GIT_DIR, e);
+    en->name = name;
+    return walk_entry(l, fts, ent, en, WALK_GIT_DIR, e);
 }
 
 static int walk_worktree_part(struct listing *l, const char *root, const struct overlay *over,
                               struct err *e)
 {
     char *const roots[] = {(char *)root, NULL};
-    FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, compare_fts);
+    struct gitfiles_entry en = {0};
+    int r = gitfiles_add_root(l->out, root, &en.root, e);
+    FTS *fts = r < 0 ? NULL : fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, compare_fts);
     FTSENT *ent;
-    int r = 0;
 
     if (!fts)
-        return err_sys(e, errno, "read '%s'", root);
+        return r < 0 ? r : err_sys(e, errno, "read '%s'", root);
     while (r == 0 && ((void)(errno = 0), ent = fts_read(fts))) {
         const char *rel = ent->fts_path + strlen(root);
 
@@ -321,33 +373,13 @@ static int walk_worktree_part(struct listing *l, const char *root, const struct 
         /* A directory that both have is named once, by the shared one. */
         if (ent->fts_info == FTS_DP || !*rel || (!over && ent->fts_info == FTS_D))
             continue;
-        r = add_worktree_entry(l, fts, ent, rel, over, e);
+        en.path = rel;
+        r = add_worktree_entry(l, fts, ent, &en, over, e);
     }
     if (r == 0 && errno)
         r = err_sys(e, errno, "read '%s'", root);
     (void)fts_close(fts);
     return r;
-}
-
-/* A linked work tree (`git worktree add`) becomes a repository of its own. */
-static int add_linked_git(struct listing *l, const char *dir, struct err *e)
-{
-    static const char *const ask_own[] = {"rev-parse", "--absolute-git-dir", NULL};
-    static const char *const ask_common[] = {"rev-parse", "--path-format=absolute",
-                                             "--git-common-dir", NULL};
-    _cleanup_free_ char *own = NULL, *common = NULL;
-    struct overlay over;
-    int r = ask_git(l->o, dir, ask_own, &own, e);
-
-    if (r == 0)
-        r = ask_git(l->o, dir, ask_common, &common, e);
-    if (r < 0)
-        return r;
-    over.own = own;
-    if (str_eq(own, common)) /* a submodule's, or made by --separate-git-dir */
-        return walk(l, own, ".git", WALK_GIT_DIR, e);
-    r = walk_worktree_part(l, common, &over, e);
-    return r < 0 ? r : walk_worktree_part(l, own, NULL, e);
 }
 
 /* Objects that are elsewhere would be missing in the box. */
@@ -364,6 +396,102 @@ static int check_alternates(const char *git_dir, struct err *e)
         "the repository borrows objects of another one (%s): use --git shallow or none", path);
 }
 
+static int make_tmp_dir(struct listing *l, struct err *e)
+{
+    _cleanup_free_ char *tmp = path_join(l->o->ctx->cache_dir, "clone-XXXXXX");
+
+    if (!tmp)
+        return err_oom(e);
+    if (!mkdtemp(tmp))
+        return err_sys(e, errno, "mkdir '%s'", tmp);
+    l->out->tmp_dir = TAKE(tmp);
+    return 0;
+}
+
+/* A submodule's configuration says where its files are, seen from where it is here: without that. */
+static int add_config_without_work_tree(struct listing *l, const char *git_dir, const char *name,
+                                        struct err *e)
+{
+    const char *unset[] = {"config", "--file", NULL, "--unset-all", "core.worktree", NULL};
+    struct gitfiles_entry en = {.name = name, .path = path_name(name)};
+    _cleanup_close_ int fd = open(git_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_free_ char *text = NULL, *copy = NULL;
+    size_t len;
+    int r = fd < 0 ? err_sys(e, errno, "open '%s'", git_dir) : make_tmp_dir(l, e);
+
+    if (r == 0)
+        r = beneath_read_file(fd, en.path, GIT_CONFIG_BYTES, &text, &len, e);
+    if (r < 0)
+        return r;
+    copy = path_join(l->out->tmp_dir, en.path);
+    unset[2] = copy;
+    r = copy ? io_write_file(AT_FDCWD, copy, text, len, 0644, false, e) : err_oom(e);
+    if (r == 0)
+        r = run_git(l->o, "/", unset, NULL, -1, NULL, e);
+    if (r == 0)
+        r = gitfiles_add_root(l->out, l->out->tmp_dir, &en.root, e);
+    l->made = name;
+    return r < 0 ? r : add_path(l, &en, e);
+}
+
+/* Where git has a work tree's repository, and which of its files says where the work tree is. */
+struct git_dirs {
+    char *own, *common;
+    const char *config; /* its name in the box, or NULL */
+};
+
+static void git_dirs_done(struct git_dirs *g)
+{
+    free(g->own);
+    free(g->common);
+}
+#define _cleanup_git_dirs_ _cleanup_(git_dirs_done)
+
+/* Refuses a repository that is not this work tree's own. */
+static int find_git_dirs(struct listing *l, const char *dir, struct git_dirs *g, struct err *e)
+{
+    static const char *const ask_own[] = {"rev-parse", "--absolute-git-dir", NULL};
+    static const char *const ask_common[] = {"rev-parse", "--path-format=absolute",
+                                             "--git-common-dir", NULL};
+    static const char *const ask_work_tree[] = {"config", "--local",       "--no-includes",
+                                                "--get",  "core.worktree", NULL};
+    static const char *const ask_own_work_tree[] = {"config", "--worktree",    "--no-includes",
+                                                    "--get",  "core.worktree", NULL};
+    _cleanup_free_ char *worktree = NULL;
+    int r = ask_git(l->o, dir, ask_own, &g->own, e);
+
+    if (r == 0)
+        r = ask_git(l->o, dir, ask_common, &g->common, e);
+    if (r < 0)
+        return r;
+    if (ask_git(l->o, dir, ask_work_tree, &worktree, NULL) == 0)
+        g->config = ".git/config";
+    else if (ask_git(l->o, dir, ask_own_work_tree, &worktree, NULL) == 0)
+        g->config = ".git/config.worktree";
+    return gitlink_check(dir, g->own, g->common, worktree, e);
+}
+
+/* A linked work tree (`git worktree add`) becomes a repository of its own. */
+static int add_linked_git(struct listing *l, const char *dir, struct err *e)
+{
+    _cleanup_git_dirs_ struct git_dirs g = {0};
+    struct overlay over;
+    int r = find_git_dirs(l, dir, &g, e);
+
+    if (r == 0)
+        r = check_alternates(g.common, e);
+    if (r == 0 && g.config)
+        r = add_config_without_work_tree(l, str_eq(g.config, ".git/config") ? g.common : g.own,
+                                         g.config, e);
+    if (r < 0)
+        return r;
+    over.own = g.own;
+    if (str_eq(g.own, g.common)) /* a submodule's, or made by --separate-git-dir */
+        return walk_git_dir(l, g.own, e);
+    r = walk_worktree_part(l, g.common, &over, e);
+    return r < 0 ? r : walk_worktree_part(l, g.own, NULL, e);
+}
+
 static int add_full_git(struct listing *l, const char *dir, const char *prefix, struct err *e)
 {
     _cleanup_free_ char *host = path_join(dir, ".git");
@@ -376,11 +504,13 @@ static int add_full_git(struct listing *l, const char *dir, const char *prefix, 
     if (lstat(host, &st) < 0)
         return errno == ENOENT ? 0 : err_sys(e, errno, "stat '%s'", host);
     if (S_ISDIR(st.st_mode)) {
+        struct tree t = {.host = host, .prefix = name, .kind = WALK_GIT_DIR};
+
         r = check_alternates(host, e);
-        return r < 0 ? r : walk(l, host, name, WALK_GIT_DIR, e);
+        return r < 0 ? r : walk(l, &t, e);
     }
     /* A submodule's ".git" leads into the .git of the whole by a relative path. */
-    return *prefix ? add_path(l, name, host, e) : add_linked_git(l, dir, e);
+    return *prefix ? add_own(l, name, e) : add_linked_git(l, dir, e);
 }
 
 /* ---- a shallow copy of .git ---- */
@@ -404,32 +534,51 @@ static int write_clone_config(const char *tmp, char **ret_env, struct err *e)
 /* Where the copy's "origin" should lead: where the original's does. */
 static int set_origin(struct listing *l, const char *dir, const char *clone, struct err *e)
 {
-    static const char *const ask[] = {"config", "--get", "remote.origin.url", NULL};
+    /* Its own word for it: what it includes may be another file of this machine. */
+    static const char *const ask[] = {"config", "--local",           "--no-includes",
+                                      "--get",  "remote.origin.url", NULL};
     static const char *const forget[] = {"remote", "remove", "origin", NULL};
-    const char *set[] = {"remote", "set-url", "origin", NULL, NULL};
+    const char *set[] = {"remote", "set-url", "--", "origin", NULL, NULL};
     _cleanup_free_ char *url = NULL;
 
     if (ask_git(l->o, dir, ask, &url, NULL) < 0)
         return run_git(l->o, clone, forget, NULL, -1, NULL, e);
-    set[3] = url;
+    set[4] = url;
     return run_git(l->o, clone, set, NULL, -1, NULL, e);
+}
+
+/* A clone takes whatever git finds: all of it has to be this work tree's. */
+static int check_clone_source(struct listing *l, const char *dir, struct err *e)
+{
+    _cleanup_git_dirs_ struct git_dirs g = {0};
+    _cleanup_free_ char *host = path_join(dir, ".git");
+    _cleanup_free_ char *elsewhere = path_join(dir, ".git/commondir");
+    struct stat st;
+    int r;
+
+    if (!host || !elsewhere)
+        return err_oom(e);
+    if (lstat(host, &st) == 0 && S_ISDIR(st.st_mode) && lstat(elsewhere, &st) < 0)
+        return gitlink_check_inside(host, e);
+    r = find_git_dirs(l, dir, &g, e);
+    if (r == 0)
+        r = gitlink_check_inside(g.own, e);
+    return r == 0 && !str_eq(g.own, g.common) ? gitlink_check_inside(g.common, e) : r;
 }
 
 static int add_shallow_git(struct listing *l, const char *dir, struct err *e)
 {
     static const char *const reset[] = {"read-tree", "HEAD", NULL};
-    _cleanup_free_ char *tmp = path_join(l->o->ctx->cache_dir, "clone-XXXXXX");
     _cleanup_free_ char *url = NULL, *clone = NULL, *config = NULL, *git = NULL;
     const char *args[] = {"clone",       "-q", "--depth", "1", "--no-checkout",
                           "--template=", NULL, NULL,      NULL};
     const char *env[] = {NULL, NULL};
-    int r;
+    int r = check_clone_source(l, dir, e);
 
-    if (!tmp)
-        return err_oom(e);
-    if (!mkdtemp(tmp))
-        return err_sys(e, errno, "mkdir '%s'", tmp);
-    l->out->tmp_dir = TAKE(tmp);
+    if (r == 0)
+        r = make_tmp_dir(l, e);
+    if (r < 0)
+        return r;
     clone = path_join(l->out->tmp_dir, "clone");
     git = path_join(l->out->tmp_dir, "clone/.git");
     if (!clone || !git || asprintf(&url, "file://%s", dir) < 0)
@@ -445,7 +594,7 @@ static int add_shallow_git(struct listing *l, const char *dir, struct err *e)
         r = run_git(l->o, clone, reset, NULL, -1, NULL, e);
     if (r == 0)
         r = set_origin(l, dir, clone, e);
-    return r < 0 ? err_wrap(e, r, "a shallow copy of .git") : walk(l, git, ".git", WALK_GIT_DIR, e);
+    return r < 0 ? err_wrap(e, r, "a shallow copy of .git") : walk_git_dir(l, git, e);
 }
 
 /* ---- repositories ---- */
@@ -453,50 +602,56 @@ static int add_shallow_git(struct listing *l, const char *dir, struct err *e)
 static int add_repository(struct listing *l, const char *dir, const char *prefix, unsigned depth,
                           struct err *e);
 
-/* "sub" or "sub/": a repository within the repository, a submodule or not. */
-static int add_nested(struct listing *l, const char *dir, const char *prefix, const char *rel,
-                      bool is_tracked, unsigned depth, struct err *e)
+/* "sub": a repository within the repository, a submodule or not. */
+static int add_nested(struct listing *l, const char *name, bool is_tracked, unsigned depth,
+                      struct err *e)
 {
-    _cleanup_free_ char *trimmed = path_clean(rel);
-    _cleanup_free_ char *sub = trimmed ? path_join(dir, trimmed) : NULL;
-    _cleanup_free_ char *name = trimmed ? name_below(prefix, "", trimmed) : NULL;
-    _cleanup_free_ char *git = sub ? path_join(sub, ".git") : NULL;
+    _cleanup_free_ char *host = path_join(l->o->source, name);
+    _cleanup_free_ char *git = path_join(name, ".git");
+    struct tree t = {.host = host, .prefix = name, .kind = WALK_PROJECT};
+    struct stat st;
 
-    if (!sub || !name || !git)
+    if (!host || !git)
         return err_oom(e);
     /* A submodule that is not there, or a directory where a file was: git lists what is in it. */
-    if (access(git, F_OK) < 0)
-        return is_tracked ? add_path(l, name, sub, e) : walk(l, sub, name, WALK_PROJECT, e);
+    if (beneath_stat(l->out->roots[0], git, &st) < 0)
+        return is_tracked ? add_own(l, name, e) : walk(l, &t, e);
     if (depth + 1 >= GITFILES_MAX_DEPTH)
         return err_field(e, ERR_INVALID, "project", "'%s': repositories are nested too deeply",
                          name);
-    return add_repository(l, sub, name, depth + 1, e);
+    return add_repository(l, host, name, depth + 1, e);
 }
 
-static bool is_real_dir(const char *path)
+/* git writes no such names, but it believes an index that has them. */
+static int check_listed(const char *rel, struct err *e)
 {
+    if (*rel && beneath_is_inside(rel) && !beneath_names_git(rel))
+        return 0;
+    return err_field(e, ERR_PRECONDITION, "project",
+                     "the repository has the name '%.200s', which is no file's of a project", rel);
+}
+
+static int add_listed(struct listing *l, const char *prefix, const char *rel, bool is_tracked,
+                      unsigned depth, struct err *e)
+{
+    _cleanup_free_ char *clean = path_clean(rel); /* a repository within has a slash at its end */
+    _cleanup_free_ char *name = clean ? name_below(prefix, "", clean) : NULL;
     struct stat st;
+    int r = check_listed(rel, e);
 
-    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static int add_listed(struct listing *l, const char *dir, const char *prefix, const char *rel,
-                      bool is_tracked, unsigned depth, struct err *e)
-{
-    _cleanup_free_ char *host = path_join(dir, rel);
-    _cleanup_free_ char *name = name_below(prefix, "", rel);
-
-    if (!host || !name)
+    if (r < 0)
+        return r;
+    if (!name)
         return err_oom(e);
     if (is_ignored(l, name, false))
         return 0;
-    if (is_real_dir(host))
-        return add_nested(l, dir, prefix, rel, is_tracked, depth, e);
-    return is_tracked ? add_path(l, name, host, e) : add_untracked(l, name, host, e);
+    if (beneath_stat(l->out->roots[0], name, &st) == 0 && S_ISDIR(st.st_mode))
+        return add_nested(l, name, is_tracked, depth, e);
+    return is_tracked ? add_own(l, name, e) : add_untracked(l, name, e);
 }
 
-static int add_all_listed(struct listing *l, const char *dir, const char *prefix, FILE *from,
-                          bool is_tracked, unsigned depth, struct err *e)
+static int add_all_listed(struct listing *l, const char *prefix, FILE *from, bool is_tracked,
+                          unsigned depth, struct err *e)
 {
     _cleanup_free_ char *rel = NULL, *last = NULL;
     size_t cap = 0;
@@ -506,7 +661,7 @@ static int add_all_listed(struct listing *l, const char *dir, const char *prefix
         /* In the middle of a merge a path stands there up to three times. */
         if (last && str_eq(rel, last))
             continue;
-        r = add_listed(l, dir, prefix, rel, is_tracked, depth, e);
+        r = add_listed(l, prefix, rel, is_tracked, depth, e);
         free(last);
         last = strdup(rel);
         if (r == 0 && !last)
@@ -529,9 +684,9 @@ static int add_repository(struct listing *l, const char *dir, const char *prefix
     if (r == 0)
         r = list_git(l, dir, untracked_args, &untracked, e);
     if (r == 0)
-        r = add_all_listed(l, dir, prefix, tracked, true, depth, e);
+        r = add_all_listed(l, prefix, tracked, true, depth, e);
     if (r == 0)
-        r = add_all_listed(l, dir, prefix, untracked, false, depth, e);
+        r = add_all_listed(l, prefix, untracked, false, depth, e);
     if (r < 0 || str_eq(l->o->git, "none"))
         return r;
     if (!*prefix && l->is_top && str_eq(l->o->git, "shallow"))
@@ -557,17 +712,13 @@ static int read_ignored(struct listing *l, FILE *from, struct err *e)
 /* git is the judge of the patterns; without a repository it gets an empty one for it. */
 static int list_ignored_plain(struct listing *l, const char *dir, FILE **ret, struct err *e)
 {
-    _cleanup_free_ char *tmp = path_join(l->o->ctx->cache_dir, "clone-XXXXXX");
     _cleanup_free_ char *git_dir = NULL, *work_tree = NULL;
     const char *init[] = {"init", "-q", "--bare", "--template=", NULL, NULL};
     const char *list[] = {NULL, NULL, "ls-files", "-z", "-o", "-i", "--directory", NULL, NULL};
-    int r;
+    int r = make_tmp_dir(l, e);
 
-    if (!tmp)
-        return err_oom(e);
-    if (!mkdtemp(tmp))
-        return err_sys(e, errno, "mkdir '%s'", tmp);
-    l->out->tmp_dir = TAKE(tmp);
+    if (r < 0)
+        return r;
     if (asprintf(&git_dir, "--git-dir=%s", l->out->tmp_dir) < 0 ||
         asprintf(&work_tree, "--work-tree=%s", dir) < 0)
         return err_oom(e);
@@ -627,79 +778,101 @@ static int find_repository(const struct gitfiles_options *o, bool *ret_is_top, s
 
 static int list_project(struct listing *l, struct err *e)
 {
+    struct tree t = {.host = l->o->source, .prefix = "", .kind = WALK_PROJECT};
     int is_repository = find_repository(l->o, &l->is_top, e);
+    unsigned root;
     int r;
 
     if (is_repository < 0)
         return is_repository;
     r = load_ignore_file(l, is_repository, e);
+    if (r == 0)
+        r = gitfiles_add_root(l->out, l->o->source, &root, e);
     if (r < 0)
         return r;
     if (!is_repository)
-        return walk(l, l->o->source, "", WALK_PROJECT, e);
+        return walk(l, &t, e);
     if (!l->is_top)
         l->out->note = strdup("a part of a repository: sent without .git");
     return add_repository(l, l->o->source, "", 0, e);
 }
 
+static int list_one_file(struct listing *l, struct err *e)
+{
+    const char *path = l->o->source, *as = l->o->as;
+    _cleanup_free_ char *dir = path_dir(path);
+    struct gitfiles_entry en = {.name = as ? as : path_name(path), .path = path_name(path)};
+    int r = dir ? gitfiles_add_root(l->out, dir, &en.root, e) : err_oom(e);
+
+    return r < 0 ? r : add_path(l, &en, e);
+}
+
 static int list_as_is(struct listing *l, struct err *e)
 {
+    struct tree t = {.host = l->o->source, .prefix = "", .kind = WALK_ALL};
     struct stat st;
+    unsigned root;
+    int r;
 
     if (stat(l->o->source, &st) < 0)
         return err_sys(e, errno, "stat '%s'", l->o->source);
-    if (S_ISDIR(st.st_mode))
-        return walk(l, l->o->source, "", WALK_ALL, e);
-    return add_path(l, l->o->as ? l->o->as : path_name(l->o->source), l->o->source, e);
+    if (!S_ISDIR(st.st_mode))
+        return list_one_file(l, e);
+    r = gitfiles_add_root(l->out, l->o->source, &root, e);
+    return r < 0 ? r : walk(l, &t, e);
 }
 
 int gitfiles_list(const struct gitfiles_options *o, struct gitfiles *ret, struct err *e)
 {
     struct gitfiles out = {0};
     struct listing l = {.o = o, .out = &out};
-    int r = open_scratch(o, &out.list, e);
+    int r = open_scratch(o->ctx, &out.list, e);
 
     if (r == 0)
         r = str_eq(o->git, "as-is") ? list_as_is(&l, e) : list_project(&l, e);
     strv_free(l.ignored);
     free(l.ignore_arg);
-    if (r == 0 && fflush(out.list) != 0)
-        r = err_sys(e, errno, "the list of files");
+    if (r == 0)
+        r = gitfiles_rewind(&out, e);
     if (r < 0) {
         gitfiles_done(&out);
         return r;
     }
-    rewind(out.list);
     *ret = out;
     return 0;
 }
 
-int gitfiles_next(struct gitfiles *g, const char **ret_name, const char **ret_host_path,
-                  struct err *e)
+int gitfiles_restart(struct gitfiles *g, const struct bh_ctx *ctx, struct err *e)
 {
-    errno = 0;
-    if (getdelim(&g->path, &g->path_cap, '\0', g->list) <= 0 ||
-        getdelim(&g->host_path, &g->host_cap, '\0', g->list) <= 0)
-        return ferror(g->list) ? err_sys(e, errno, "the list of files") : 0;
-    *ret_name = g->path;
-    *ret_host_path = g->host_path;
-    return 1;
+    FILE *list;
+    int r = open_scratch(ctx, &list, e);
+
+    if (r < 0)
+        return r;
+    if (g->list)
+        (void)fclose(g->list);
+    g->list = list;
+    g->files = g->bytes = 0;
+    return 0;
 }
 
-static void remove_tree(const char *dir)
+int gitfiles_rewind(struct gitfiles *g, struct err *e)
 {
-    char *const roots[] = {(char *)dir, NULL};
-    FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_NOSTAT, NULL);
-    FTSENT *ent;
+    if (fflush(g->list) != 0)
+        return err_sys(e, errno, "the list of files");
+    rewind(g->list);
+    return 0;
+}
 
-    while (fts && (ent = fts_read(fts))) {
-        if (ent->fts_info == FTS_D)
-            continue;
-        if (remove(ent->fts_accpath) < 0)
-            break; /* it is our cache: what stays is found there */
-    }
-    if (fts)
-        (void)fts_close(fts);
+int gitfiles_next(struct gitfiles *g, struct gitfiles_entry *ret, struct err *e)
+{
+    errno = 0;
+    if (getdelim(&g->name, &g->name_cap, '\0', g->list) <= 0 ||
+        getdelim(&g->path, &g->path_cap, '\0', g->list) <= 0)
+        return ferror(g->list) ? err_sys(e, errno, "the list of files") : 0;
+    *ret = (struct gitfiles_entry){
+        .name = g->name, .root = (unsigned)(g->path[0] - '0'), .path = g->path + 1};
+    return 1;
 }
 
 void gitfiles_done(struct gitfiles *g)
@@ -708,12 +881,14 @@ void gitfiles_done(struct gitfiles *g)
         return;
     if (g->list)
         (void)fclose(g->list);
+    for (unsigned i = 0; i < g->n_roots; i++)
+        fd_close(g->roots[i]);
     if (g->tmp_dir)
-        remove_tree(g->tmp_dir);
+        (void)dirtree_remove(g->tmp_dir, NULL); /* it is our cache: what stays is found there */
     free(g->tmp_dir);
     strv_free(g->left_out);
     free(g->note);
+    free(g->name);
     free(g->path);
-    free(g->host_path);
     *g = (struct gitfiles){0};
 }

@@ -13,6 +13,8 @@
 #include "lib/context.h"
 
 #define GITFILES_MAX_DEPTH 8 /* repositories within repositories */
+/* The source, two git directories, what was made for them, a sync's list of removals. */
+#define GITFILES_MAX_ROOTS 5
 #define GITFILES_MAX_PATH_BYTES (64 * 1024)
 
 struct gitfiles_options {
@@ -26,20 +28,32 @@ struct gitfiles_options {
 
 struct gitfiles {
     FILE *list;
-    char *tmp_dir; /* what a shallow copy of .git was made in; removed with the list */
+    int roots[GITFILES_MAX_ROOTS]; /* 0: the source, or the directory of the one file */
+    unsigned n_roots;
+    char *tmp_dir; /* what was made for .git; removed with the list */
     uint64_t files;
     uint64_t bytes;
     char **left_out; /* strv: secret-looking, relative to source */
     char *note;      /* what the user should know of the list, or NULL */
     /* of gitfiles_next() */
+    char *name;
     char *path;
-    char *host_path;
-    size_t path_cap, host_cap;
+    size_t name_cap, path_cap;
+};
+
+struct gitfiles_entry {
+    const char *name; /* in the box, relative */
+    unsigned root;
+    const char *path; /* beneath roots[root] */
 };
 
 int gitfiles_list(const struct gitfiles_options *o, struct gitfiles *ret, struct err *e);
-/* 1 and the next file's name in the box (relative) and path here (both valid until the next
- * call), 0 at the end. */
-int gitfiles_next(struct gitfiles *g, const char **ret_name, const char **ret_host_path,
-                  struct err *e);
+/* 1 and the next entry (valid until the next call), 0 at the end. */
+int gitfiles_next(struct gitfiles *g, struct gitfiles_entry *ret, struct err *e);
 void gitfiles_done(struct gitfiles *g); /* accepts zeroed */
+
+/* For a list of one's own: the roots stay, files and bytes are 0. */
+int gitfiles_restart(struct gitfiles *g, const struct bh_ctx *ctx, struct err *e);
+int gitfiles_add_root(struct gitfiles *g, const char *dir, unsigned *ret, struct err *e);
+int gitfiles_put(struct gitfiles *g, const struct gitfiles_entry *en, struct err *e);
+int gitfiles_rewind(struct gitfiles *g, struct err *e); /* to be read from the beginning */

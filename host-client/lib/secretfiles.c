@@ -1,13 +1,13 @@
 #include "lib/secretfiles.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/cleanup.h"
-#include "common/io.h"
+#include "lib/beneath.h"
 
 #include "common/banned.h"
 
@@ -80,23 +80,25 @@ static bool matches_any(const char *const *patterns, size_t n, const char *name)
     return false;
 }
 
-static bool has_word(const char *path, const char *word)
+/* A link has none: where it leads is not sent. */
+static bool has_word(int root, const char *path, const char *word)
 {
     _cleanup_free_ char *text = NULL;
+    struct err e = {0};
 
-    if (io_read_file(AT_FDCWD, path, SETTINGS_MAX_BYTES, &text, NULL, NULL) < 0)
-        return true; /* not readable, or too long to be settings: better left out */
+    if (beneath_read_file(root, path, SETTINGS_MAX_BYTES, &text, NULL, &e) < 0)
+        return e.sys != ELOOP; /* not readable, or too long to be settings: better left out */
     return strstr(text, word) != NULL;
 }
 
-bool secretfiles_match(const char *name, const char *path)
+bool secretfiles_match(const char *name, int root, const char *path)
 {
     if (matches_any(harmless, N_ELEMENTS(harmless), name))
         return false;
     if (matches_any(secret, N_ELEMENTS(secret), name))
         return true;
     for (size_t i = 0; i < N_ELEMENTS(settings); i++)
-        if (strcasecmp(settings[i].name, name) == 0 && has_word(path, settings[i].word))
+        if (strcasecmp(settings[i].name, name) == 0 && has_word(root, path, settings[i].word))
             return true;
     return false;
 }

@@ -6,5 +6,5 @@
  */
 #include <stdbool.h>
 
-/* name: the last part of its path; path: where it can be opened. */
-bool secretfiles_match(const char *name, const char *path);
+/* name: the last part of its path; path: where it is beneath the directory `root`. */
+bool secretfiles_match(const char *name, int root, const char *path);

@@ -10,6 +10,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
@@ -30,6 +31,7 @@
 struct sync {
     const struct sync_request *req;
     struct sync_list local, remote, base;
+    struct gitfiles files; /* where those of `local` are; then what is sent */
     struct sync_list *src, *dst;
     struct sync_local here;
     bool is_there;       /* the directory in the box */
@@ -315,50 +317,34 @@ static int plan_removals(struct sync *s, struct err *e)
 
 /* ---- into the box ---------------------------------------------------------------------------- */
 
-static FILE *open_scratch(const struct sync *s, char **ret_path)
-{
-    char *path = path_join(s->req->ctx->cache_dir, "sync-XXXXXX");
-    int fd = path ? mkostemp(path, O_CLOEXEC) : -1;
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "w+");
-
-    if (!f)
-        fd_close(fd);
-    *ret_path = path;
-    return f;
-}
-
-static int put_pair(FILE *f, const char *name, const char *host, struct err *e)
-{
-    if (fwrite(name, strlen(name) + 1, 1, f) != 1 || fwrite(host, strlen(host) + 1, 1, f) != 1)
-        return err_sys(e, errno, "the list of files");
-    return 0;
-}
-
 /* What the archive is made of: the list of what goes, then what is sent. */
-static int list_sent(struct sync *s, struct gitfiles *files, const char *removals_path,
-                     struct err *e)
+static int list_sent(struct sync *s, const char *removals, struct err *e)
 {
-    int r = removals_path ? put_pair(files->list, REMOVALS_NAME, removals_path, e) : 0;
+    struct gitfiles_entry gone = {.name = REMOVALS_NAME, .path = removals};
+    int r = gitfiles_restart(&s->files, s->req->ctx, e);
 
+    if (r == 0 && removals)
+        r = gitfiles_add_root(&s->files, s->req->ctx->cache_dir, &gone.root, e);
+    if (r == 0 && removals)
+        r = gitfiles_put(&s->files, &gone, e);
     for (size_t i = 0; i < s->local.n && r == 0; i++) {
         const struct sync_entry *en = &s->local.v[i];
+        struct gitfiles_entry at = {
+            .name = en->name, .root = en->root, .path = en->path ? en->path : en->name};
 
         if (en->action != SYNC_SEND || en->type == SYNC_OTHER)
             continue;
-        files->files++;
-        files->bytes += en->size;
-        r = put_pair(files->list, en->name, en->host, e);
+        s->files.files++;
+        s->files.bytes += en->size;
+        r = gitfiles_put(&s->files, &at, e);
     }
-    if (r == 0 && fflush(files->list) != 0)
-        r = err_sys(e, errno, "the list of files");
-    rewind(files->list);
-    return r;
+    return r < 0 ? r : gitfiles_rewind(&s->files, e);
 }
 
-static int send_archive(struct sync *s, struct gitfiles *files, struct err *e)
+static int send_archive(struct sync *s, struct err *e)
 {
     struct upload_stream *stream = NULL;
-    int r = upload_stream_new(s->req->ctx, files, &stream, e);
+    int r = upload_stream_new(s->req->ctx, &s->files, &stream, e);
 
     if (r == 0)
         r = client_put_archive(s->req->client, s->req->remote,
@@ -368,33 +354,31 @@ static int send_archive(struct sync *s, struct gitfiles *files, struct err *e)
     return r;
 }
 
+/* *ret_path: the caller's, and to be removed, also after an error; or NULL. */
 static int write_removals(struct sync *s, char **ret_path, struct err *e)
 {
-    FILE *f = open_scratch(s, ret_path);
-    bool ok = f && fwrite(s->removals.data, s->removals.len, 1, f) == 1;
+    _cleanup_free_ char *path = path_join(s->req->ctx->cache_dir, "sync-XXXXXX");
+    _cleanup_close_ int fd = path ? mkostemp(path, O_CLOEXEC) : -1;
 
-    if (f && fclose(f) != 0)
-        ok = false;
-    return ok ? 0 : err_sys(e, errno, "the list of what to remove");
+    if (!path)
+        return err_oom(e);
+    if (fd < 0)
+        return err_sys(e, errno, "the list of what to remove");
+    *ret_path = TAKE(path);
+    return io_write_all(fd, s->removals.data, s->removals.len, e);
 }
 
 static int send_changes(struct sync *s, struct err *e)
 {
-    _cleanup_free_ char *list_path = NULL, *removals_path = NULL;
-    struct gitfiles files = {0};
-    int r = s->n_removals ? write_removals(s, &removals_path, e) : 0;
+    _cleanup_free_ char *removals = NULL;
+    int r = s->n_removals ? write_removals(s, &removals, e) : 0;
 
-    if (r == 0 && !(files.list = open_scratch(s, &list_path)))
-        r = err_sys(e, errno, "the list of files");
     if (r == 0)
-        r = list_sent(s, &files, removals_path, e);
+        r = list_sent(s, removals ? path_name(removals) : NULL, e);
     if (r == 0)
-        r = send_archive(s, &files, e);
-    if (list_path)
-        (void)unlink(list_path);
-    if (removals_path)
-        (void)unlink(removals_path);
-    gitfiles_done(&files);
+        r = send_archive(s, e);
+    if (removals)
+        (void)unlink(removals);
     return r;
 }
 
@@ -542,7 +526,7 @@ static int load(struct sync *s, struct err *e)
     int r = sync_local_open(s->req->local, s->req->to_local && !s->req->dry_run, &s->here, e);
 
     if (r == 0)
-        r = sync_list_local(&s->local, s->req, e);
+        r = sync_list_local(&s->local, s->req, &s->files, e);
     if (r == 0)
         r = sync_list_remote(&s->remote, s->req, &s->is_there, e);
     if (r == 0 && s->req->to_local && !s->is_there)
@@ -631,7 +615,7 @@ static int remember(struct sync *s, struct err *e)
         }
         last_dir = name;
     }
-    sync_list_sort(&now);
+    (void)sync_list_sort(&now);
     if (r == 0)
         r = sync_base_store(&now, s->req, e);
     sync_list_done(&now);
@@ -656,6 +640,7 @@ int sync_run(const struct sync_request *req, struct sync_result *ret, struct err
     if (r == 0)
         *ret = s.done;
     sync_local_done(&s.here);
+    gitfiles_done(&s.files);
     sync_list_done(&s.local);
     sync_list_done(&s.remote);
     sync_list_done(&s.base);

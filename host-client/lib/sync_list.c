@@ -16,7 +16,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/gitfiles.h"
+#include "lib/beneath.h"
 
 #include "common/banned.h"
 
@@ -30,7 +30,7 @@
 static void entry_done(struct sync_entry *en)
 {
     free(en->name);
-    free(en->host);
+    free(en->path);
     free(en->target);
 }
 
@@ -67,19 +67,23 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct sync_entry *)a)->name, ((const struct sync_entry *)b)->name);
 }
 
-void sync_list_sort(struct sync_list *l)
+const char *sync_list_sort(struct sync_list *l)
 {
+    const char *twice = NULL;
     size_t kept = 0;
 
     if (l->n)
         qsort(l->v, l->n, sizeof(*l->v), by_name);
     for (size_t i = 0; i < l->n; i++) {
-        if (kept && strcmp(l->v[kept - 1].name, l->v[i].name) == 0)
+        if (kept && strcmp(l->v[kept - 1].name, l->v[i].name) == 0) {
             entry_done(&l->v[i]);
-        else
+            twice = l->v[kept - 1].name;
+        } else {
             l->v[kept++] = l->v[i];
+        }
     }
     l->n = kept;
+    return twice;
 }
 
 struct sync_entry *sync_list_find(const struct sync_list *l, const char *name)
@@ -110,7 +114,7 @@ int sync_time_parse(const char *s, struct timespec *ret, struct err *e)
 
     if (sscanf(s, "%4d-%2d-%2dT%2d:%2d:%2d.%9ldZ%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
                &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &ns, &n) != 7 ||
-        !n || s[n])
+        !n || s[n] || ns < 0)
         return err_set(e, ERR_DATA_LOSS, "the agent gave the time '%.40s'", s);
     tm.tm_year -= 1900;
     tm.tm_mon -= 1;
@@ -129,59 +133,59 @@ void sync_time_format(const struct timespec *t, char *out, size_t out_bytes)
 
 /* ---- here ------------------------------------------------------------------------------------ */
 
-static int set_target(struct sync_entry *en, struct err *e)
+static int set_target(struct sync_entry *en, int root, const char *path, struct err *e)
 {
     char target[PATH_MAX];
-    ssize_t n = readlink(en->host, target, sizeof(target) - 1);
 
-    if (n < 0)
-        return err_sys(e, errno, "read '%s'", en->host);
-    target[n] = '\0';
+    if (beneath_readlink(root, path, target, sizeof(target)) < 0)
+        return err_at(e, err_sys(e, errno, "read '%s'", en->name), en->name);
     en->target = strdup(target);
     return en->target ? 0 : err_oom(e);
 }
 
 /* What has gone since it was listed is not there. */
-static int add_local(struct sync_list *l, const struct sync_request *req, const char *name,
-                     const char *host, struct err *e)
+static int add_local(struct sync_list *l, const struct sync_request *req,
+                     const struct gitfiles *files, const struct gitfiles_entry *at, struct err *e)
 {
+    int root = files->roots[at->root];
     struct sync_entry *en;
     struct stat st;
     int r;
 
-    if (sync_is_excluded(req, name) || str_has_prefix(name, SYNC_TEMP_PREFIX))
+    if (sync_is_excluded(req, at->name) || str_has_prefix(at->name, SYNC_TEMP_PREFIX))
         return 0;
-    if (lstat(host, &st) < 0)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(e, errno, "stat '%s'", host);
-    r = sync_list_add(l, name, &en, e);
+    if (beneath_stat(root, at->path, &st) < 0)
+        return errno == ENOENT || errno == ENOTDIR || errno == ELOOP
+                   ? 0
+                   : err_at(e, err_sys(e, errno, "stat '%s'", at->name), at->name);
+    r = sync_list_add(l, at->name, &en, e);
     if (r < 0)
         return r;
     sync_entry_set(en, &st);
-    en->host = strdup(host);
-    if (!en->host)
+    en->root = at->root;
+    if (!str_eq(at->path, at->name) && !(en->path = strdup(at->path)))
         return err_oom(e);
-    return en->type == SYNC_LINK ? set_target(en, e) : 0;
+    return en->type == SYNC_LINK ? set_target(en, root, at->path, e) : 0;
 }
 
-int sync_list_local(struct sync_list *l, const struct sync_request *req, struct err *e)
+int sync_list_local(struct sync_list *l, const struct sync_request *req, struct gitfiles *ret_files,
+                    struct err *e)
 {
     struct gitfiles_options o = {.ctx = req->ctx,
                                  .source = req->local,
                                  .git = req->with_git ? "full" : "none",
                                  .with_secrets = req->with_secrets};
-    struct gitfiles files = {0};
-    const char *name, *host;
-    int r = gitfiles_list(&o, &files, e);
+    struct gitfiles_entry at;
+    int r = gitfiles_list(&o, ret_files, e);
 
     while (r == 0) {
-        r = gitfiles_next(&files, &name, &host, e);
+        r = gitfiles_next(ret_files, &at, e);
         if (r <= 0)
             break;
-        r = add_local(l, req, name, host, e);
+        r = add_local(l, req, ret_files, &at, e);
     }
     if (r == 0)
-        sync_list_sort(l);
-    gitfiles_done(&files);
+        (void)sync_list_sort(l);
     return r;
 }
 
@@ -215,25 +219,70 @@ static int read_digest(const char *hex, struct sync_entry *en)
     return 0;
 }
 
+/* The one spelling of a name that may be below the directory; a hostile box has any other too. */
+static int clean_name(const char *name, char **ret, struct err *e)
+{
+    _cleanup_free_ char *clean = path_clean(name);
+
+    if (!clean)
+        return err_oom(e);
+    if (!beneath_is_inside(name) || str_eq(clean, "."))
+        return err_field(e, ERR_DATA_LOSS, name, "the box gave the name '%.200s'", name);
+    *ret = TAKE(clean);
+    return 0;
+}
+
+/* git runs what a repository's configuration names. */
+static int check_git_name(const struct sync_request *req, const char *name, struct err *e)
+{
+    const char *at = name;
+
+    if (!beneath_names_git(name))
+        return 0;
+    while (req->with_git && at) {
+        size_t n = strcspn(at, "/");
+        _cleanup_free_ char *part = strndup(at, n);
+
+        if (!part)
+            return err_oom(e);
+        if (beneath_names_git(part) && !str_eq(part, ".git"))
+            break;
+        at = at[n] ? at + n + 1 : NULL;
+    }
+    return req->with_git && !at
+               ? 0
+               : err_field(e, ERR_DENIED, name,
+                           "the box gave '%.200s', which git may take for a repository: "
+                           "--exclude leaves it alone",
+                           name);
+}
+
 static int read_entry(struct reader *rd, json_t *obj, struct err *e)
 {
-    _cleanup_free_ char *path = NULL, *target = NULL;
+    _cleanup_free_ char *path = NULL, *given = NULL, *target = NULL;
+    json_int_t size = json_integer_value(json_object_get(obj, "size"));
     json_t *t = json_object_get(obj, "target");
     const char *mode = json_string_value(json_object_get(obj, "mode"));
     struct sync_entry *en;
     unsigned bits = 0;
-    int r = jx_path(json_object_get(obj, "path"), &path, e);
+    int r = jx_path(json_object_get(obj, "path"), &given, e);
 
     if (r == 0 && t)
         r = jx_path(t, &target, e);
-    if (r < 0 || sync_is_excluded(rd->req, path))
+    if (r == 0)
+        r = clean_name(given, &path, e);
+    if (r < 0 || sync_is_excluded(rd->req, path) || str_has_prefix(path, SYNC_TEMP_PREFIX))
         return r;
-    r = sync_list_add(rd->l, path, &en, e);
+    r = check_git_name(rd->req, path, e);
+    if (r == 0 && size < 0)
+        r = err_field(e, ERR_DATA_LOSS, path, "the box gave '%.200s' a size below 0", path);
+    if (r == 0)
+        r = sync_list_add(rd->l, path, &en, e);
     if (r < 0)
         return r;
     en->target = TAKE(target);
     en->type = type_from(json_string_value(json_object_get(obj, "type")));
-    en->size = (uint64_t)json_integer_value(json_object_get(obj, "size"));
+    en->size = (uint64_t)size;
     if (mode)
         (void)sscanf(mode, "%o", &bits);
     en->mode = bits & MODE_BITS;
@@ -284,11 +333,49 @@ static int refuse_incomplete(json_t *list, struct err *e)
                      path ? path : "?", why ? why : "");
 }
 
+/* Is what the list has above the entry a directory everywhere? */
+static int check_above(const struct sync_list *l, const char *name, struct err *e)
+{
+    _cleanup_free_ char *dir = strdup(name);
+    char *slash;
+
+    if (!dir)
+        return err_oom(e);
+    while ((slash = strrchr(dir, '/'))) {
+        const struct sync_entry *above;
+
+        *slash = '\0';
+        above = sync_list_find(l, dir);
+        if (above && above->type != SYNC_DIR)
+            return err_field(e, ERR_DATA_LOSS, name,
+                             "the box gave '%.100s', and '%.100s', which is no directory", name,
+                             dir);
+    }
+    return 0;
+}
+
+static int check_tree(const struct sync_list *l, struct err *e)
+{
+    size_t checked = 0; /* of the last name: its directory's length */
+    int r = 0;
+
+    for (size_t i = 0; i < l->n && r == 0; i++) {
+        const char *name = l->v[i].name;
+        size_t n = (size_t)(path_name(name) - name);
+
+        if (n && (n != checked || strncmp(name, l->v[i - 1].name, n) != 0))
+            r = check_above(l, name, e);
+        checked = n;
+    }
+    return r;
+}
+
 int sync_list_remote(struct sync_list *l, const struct sync_request *req, bool *ret_there,
                      struct err *e)
 {
     struct reader rd = {.l = l, .req = req};
     _cleanup_json_ json_t *params = new_manifest_params(req);
+    const char *twice;
     struct err why = {0};
     int r = params
                 ? client_stream(req->client, "Archive/Manifest", params, 0, on_message, &rd, &why)
@@ -304,10 +391,13 @@ int sync_list_remote(struct sync_list *l, const struct sync_request *req, bool *
     if (r == 0)
         r = refuse_incomplete(rd.incomplete, &why);
     json_decref(rd.incomplete);
+    twice = r == 0 ? sync_list_sort(l) : NULL;
+    if (twice)
+        r = err_field(&why, ERR_DATA_LOSS, twice, "the box gave the name '%.200s' twice", twice);
+    if (r == 0)
+        r = check_tree(l, &why);
     if (r < 0 && e)
         *e = why;
-    if (r == 0)
-        sync_list_sort(l);
     return r;
 }
 
@@ -430,7 +520,7 @@ int sync_base_load(struct sync_list *l, const struct sync_request *req, struct e
         if (r < 0)
             return r;
     }
-    sync_list_sort(l);
+    (void)sync_list_sort(l);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include "common/err.h"
 #include "lib/client.h"
+#include "lib/gitfiles.h"
 #include "lib/sync.h"
 
 #define SYNC_MAX_ENTRIES 4000000u
@@ -32,8 +33,9 @@ enum sync_action {
 
 struct sync_entry {
     char *name;
-    char *host;   /* where it is on this machine; NULL: in the box */
-    char *target; /* of a link */
+    unsigned root; /* of the list of files here, see gitfiles.h */
+    char *path;    /* beneath it; NULL: as its name, or in the box */
+    char *target;  /* of a link */
     enum sync_type type;
     uint32_t mode; /* 0777 */
     uint64_t size;
@@ -51,14 +53,21 @@ struct sync_list {
 void sync_list_done(struct sync_list *l);
 /* The name is copied. *ret is valid until the next call. */
 int sync_list_add(struct sync_list *l, const char *name, struct sync_entry **ret, struct err *e);
-void sync_list_sort(struct sync_list *l); /* and drops what is there twice */
+/* And drops what is there twice: returns such a name (borrowed), or NULL. */
+const char *sync_list_sort(struct sync_list *l);
 struct sync_entry *sync_list_find(const struct sync_list *l, const char *name);
 
+/* Fields from lstat(); the target is the caller's business. */
 void sync_entry_set(struct sync_entry *en, const struct stat *st);
 
-/* Fields from lstat(); the target is the caller's business. */
-int sync_list_local(struct sync_list *l, const struct sync_request *req, struct err *e);
-/* *ret_there: the directory is in the box. */
+/* *ret_files: to be closed by the caller, also after an error; its roots are those of the entries. */
+int sync_list_local(struct sync_list *l, const struct sync_request *req, struct gitfiles *ret_files,
+                    struct err *e);
+/*
+ * *ret_there: the directory is in the box. Its names are not believed: one that is absolute, has "..",
+ * is the directory itself or comes twice is -ERR_DATA_LOSS; one that git would take for a repository's
+ * is -ERR_DENIED, but for ".git" itself when that was asked for. "./a" is "a".
+ */
 int sync_list_remote(struct sync_list *l, const struct sync_request *req, bool *ret_there,
                      struct err *e);
 

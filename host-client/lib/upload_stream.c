@@ -13,6 +13,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/str.h"
+#include "lib/beneath.h"
 
 #include "common/banned.h"
 
@@ -134,14 +135,14 @@ static int write_data(struct upload_stream *s, const char *data, size_t len, str
     return 0;
 }
 
-static int send_link(struct upload_stream *s, const char *name, const char *path,
-                     const struct stat *st, struct err *e)
+static int send_link(struct upload_stream *s, int fd, const char *name, const struct stat *st,
+                     struct err *e)
 {
     char target[4097];
-    ssize_t n = readlink(path, target, sizeof(target) - 1);
+    ssize_t n = readlinkat(fd, "", target, sizeof(target) - 1);
 
     if (n < 0)
-        return errno == ENOENT || errno == EINVAL ? 0 : err_sys(e, errno, "read '%s'", path);
+        return err_at(e, err_sys(e, errno, "read '%s'", name), name);
     target[n] = '\0';
     return write_header(s, name, st, target, 0, e);
 }
@@ -176,43 +177,56 @@ static int begin_large(struct upload_stream *s, int *fd, const char *name, const
     return 0;
 }
 
-static int send_file(struct upload_stream *s, const char *name, const char *path, struct err *e)
+/* It is no longer where it was listed, or a link has come in the way: as if it had never been there. */
+static bool is_gone(int sys)
 {
-    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    return sys == ENOENT || sys == ENOTDIR || sys == ELOOP;
+}
+
+static int send_file(struct upload_stream *s, const struct gitfiles_entry *en, struct err *e)
+{
+    _cleanup_close_ int fd = beneath_open(s->files->roots[en->root], en->path, O_RDONLY);
     struct stat st;
 
     if (fd < 0)
-        return errno == ENOENT || errno == ELOOP
-                   ? 0
-                   : err_at(e, err_sys(e, errno, "read '%s'", path), name);
+        return is_gone(errno) ? 0 : err_at(e, err_sys(e, errno, "read '%s'", en->name), en->name);
     if (fstat(fd, &st) < 0)
-        return err_sys(e, errno, "stat '%s'", path);
+        return err_sys(e, errno, "stat '%s'", en->name);
     if (!S_ISREG(st.st_mode))
         return 0; /* it became something else since it was listed */
     if (st.st_size <= UPLOAD_SMALL_BYTES)
-        return send_small(s, fd, name, &st, e);
-    return begin_large(s, &fd, name, &st, e);
+        return send_small(s, fd, en->name, &st, e);
+    return begin_large(s, &fd, en->name, &st, e);
+}
+
+static int send_entry(struct upload_stream *s, const struct gitfiles_entry *en, struct err *e)
+{
+    /* Not for reading yet: what is no file is not to be opened. */
+    _cleanup_close_ int fd = beneath_open(s->files->roots[en->root], en->path, O_PATH);
+    struct stat st;
+
+    if (fd < 0)
+        return is_gone(errno) ? 0 : err_at(e, err_sys(e, errno, "open '%s'", en->name), en->name);
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat '%s'", en->name);
+    if (S_ISREG(st.st_mode))
+        return send_file(s, en, e);
+    if (S_ISLNK(st.st_mode))
+        return send_link(s, fd, en->name, &st, e);
+    return S_ISDIR(st.st_mode) ? write_header(s, en->name, &st, NULL, 0, e) : 0;
 }
 
 static int send_next(struct upload_stream *s, struct err *e)
 {
-    const char *name, *path;
-    struct stat st;
-    int r = gitfiles_next(s->files, &name, &path, e);
+    struct gitfiles_entry en;
+    int r = gitfiles_next(s->files, &en, e);
 
+    if (r > 0)
+        return send_entry(s, &en, e);
     if (r < 0)
         return r;
-    if (r == 0) {
-        s->is_finished = true;
-        return archive_write_close(s->archive) == ARCHIVE_OK ? 0 : archive_failed(s, e);
-    }
-    if (lstat(path, &st) < 0)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(e, errno, "stat '%s'", path);
-    if (S_ISREG(st.st_mode))
-        return send_file(s, name, path, e);
-    if (S_ISLNK(st.st_mode))
-        return send_link(s, name, path, &st, e);
-    return S_ISDIR(st.st_mode) ? write_header(s, name, &st, NULL, 0, e) : 0;
+    s->is_finished = true;
+    return archive_write_close(s->archive) == ARCHIVE_OK ? 0 : archive_failed(s, e);
 }
 
 static int send_piece(struct upload_stream *s, struct err *e)

@@ -68,6 +68,33 @@ up() # [OPTION...]
     [ "$(git -C "$WORKDIR" status --porcelain)" = "$(git -C "$PROJECT" status --porcelain)" ]
 }
 
+@test "no file from behind a link and no other repository is uploaded" {
+    mkdir "$BOX_TMP/outside" "$PROJECT/keys"
+    echo SECRET >"$BOX_TMP/outside/id_rsa"
+    echo x >"$PROJECT/keys/id_rsa"
+    git -C "$PROJECT" add keys
+    rm -r "$PROJECT/keys"
+    ln -s ../outside "$PROJECT/keys"
+    up
+    [ -L "$WORKDIR/keys" ]
+    [ ! -e "$WORKDIR/keys/id_rsa" ]
+    run grep -r SECRET "$WORKDIR"
+    [ "$status" -eq 1 ]
+    bellhop rm box
+
+    git -C "$PROJECT" remote add origin https://me:SECRET@example.org/x
+    mkdir "$BOX_TMP/thief"
+    echo "gitdir: $PROJECT/.git" >"$BOX_TMP/thief/.git"
+    PROJECT=$BOX_TMP/thief
+    run up
+    [ "$status" -ne 0 ]
+    grep -q -e '--git none' "$BOX_TMP/said" "$BOX_TMP/up.json"
+    bellhop rm box 2>/dev/null || true
+    up --git none
+    run grep -r SECRET "$WORKDIR"
+    [ "$status" -eq 1 ]
+}
+
 @test "an upload of 1 GB needs less than 32 MB of memory" {
     rm -rf "$PROJECT"
     mkdir "$PROJECT"

@@ -127,6 +127,44 @@ make_tree()
     [ -e "$L/a.o" ]
 }
 
+@test "sync into a box sends nothing from behind a link, whatever git tracks there" {
+    git init -q "$L"
+    mkdir "$L/d" "$BOX_TMP/outside"
+    echo x >"$L/d/id_rsa"
+    git -C "$L" add .
+    echo SECRET >"$BOX_TMP/outside/id_rsa"
+    rm -r "$L/d"
+    ln -s "$BOX_TMP/outside" "$L/d"
+    [ "$(up --json | counts)" = "1 0 0 0 0" ]
+    [ "$(readlink "$R/d")" = "$BOX_TMP/outside" ]
+    [ "$(find "$R" -type f | wc -l)" = 0 ]
+    # Nor does it come back through the link.
+    rm "$R/d"
+    mkdir "$R/d"
+    echo evil >"$R/d/id_rsa"
+    down >/dev/null
+    [ "$(cat "$BOX_TMP/outside/id_rsa")" = SECRET ]
+    [ "$(cat "$L/d/id_rsa")" = evil ]
+}
+
+@test "sync with git takes a linked work tree's repository along, and no other" {
+    git -c init.defaultBranch=main init -q "$BOX_TMP/main"
+    git -C "$BOX_TMP/main" -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m one
+    rmdir "$L"
+    git -C "$BOX_TMP/main" worktree add -q -b side "$L"
+    up --with-git >/dev/null
+    [ "$(git -C "$R" rev-parse HEAD)" = "$(git -C "$L" rev-parse HEAD)" ]
+    [ "$(git -C "$R" branch --show-current)" = side ]
+    L=$BOX_TMP/thief
+    mkdir "$L"
+    echo "gitdir: $BOX_TMP/main/.git" >"$L/.git"
+    R=$BOX_TMP/loot
+    run --separate-stderr up --with-git
+    [ "$status" -ne 0 ]
+    [[ "$stderr" == *"does not name that directory in turn"* ]]
+    [ ! -e "$R" ]
+}
+
 @test "sync compares contents where only the time differs, and everywhere when asked" {
     make_tree "$L"
     up >/dev/null

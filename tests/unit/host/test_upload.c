@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
+#include "lib/beneath.h"
 #include "lib/context.h"
 #include "lib/gitfiles.h"
 #include "lib/secretfiles.h"
@@ -290,6 +291,256 @@ TEST(upload_of_one_file_has_its_name)
     pack_into(&files, "box");
     gitfiles_done(&files);
     sh("cmp one box/one");
+}
+
+/* ---- links and names that lead out of the project ---- */
+
+/* A file outside, with a word that must not be sent. */
+static void make_outside(void)
+{
+    sh("mkdir outside; echo SECRET >outside/id_rsa; chmod 600 outside/id_rsa");
+}
+
+static void check_no_secret(void)
+{
+    sh("test -e box/good; if grep -r SECRET box; then exit 1; fi; "
+       "if tar --zstd -xOf upload.tar.zst --warning=no-unknown-keyword | grep SECRET; then exit 1; "
+       "fi");
+}
+
+/* Whatever is sent, the word is not in it, nor below .git. */
+static void sends_no_secret(const char *src, const char *git)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    if (list(src, git, true, &files, &e) < 0)
+        t_fail(__FILE__, __LINE__, "%s", e.message);
+    pack_into(&files, "box");
+    gitfiles_done(&files);
+    check_no_secret();
+    sh("rm -r box");
+}
+
+static void make_link_over_tracked(void)
+{
+    make_outside();
+    sh("git init -q src; cd src; mkdir d; echo x >d/id_rsa; echo x >good; git add .; git commit "
+       "-qm one; "
+       "rm -r d; ln -s ../outside d");
+}
+
+TEST(upload_sends_no_tracked_file_from_behind_a_link)
+{
+    make_link_over_tracked();
+    sends_no_secret("src", "none");
+    sends_no_secret("src", "full");
+    /* As git has it, it is deleted there, and the link is new. */
+    round_trip("src", "full", "box");
+    sh("git -C src status --porcelain >1; git -C box status --porcelain >2; cmp 1 2; "
+       "test \"$(cat 1)\" = \"$(printf ' D d/id_rsa\\n?? d')\"");
+}
+
+TEST(upload_sends_no_tracked_file_from_behind_a_link_without_openat2)
+{
+    beneath_force_walk(true);
+    make_link_over_tracked();
+    sends_no_secret("src", "full");
+}
+
+/* What the index says is a repository within is one of the person's, behind a link. */
+TEST(upload_sends_no_nested_repository_from_behind_a_link)
+{
+    make_outside();
+    sh("git init -q outside/repo; echo SECRET >outside/repo/f; git -C outside/repo add .; "
+       "git -C outside/repo commit -qm one; mkdir outside/plain; echo SECRET >outside/plain/f; "
+       "git init -q src; cd src; echo x >good; git add .; id=$(git -C ../outside/repo rev-parse "
+       "HEAD); "
+       "git update-index --add --cacheinfo 160000,$id,a/repo --cacheinfo 160000,$id,a/plain; "
+       "git commit -qm one; ln -s ../outside a");
+    sends_no_secret("src", "none");
+    sends_no_secret("src", "full");
+}
+
+/* An index with a name that git would not write: that of the same length is replaced. */
+static void forge_index(const char *name)
+{
+    sh("rm -rf src; git init -q src; cd src; echo x >good; n='%s'; long=$(printf '%%s' \"$n\" | tr "
+       "-c x x); "
+       "git update-index --add --cacheinfo 100644,$(git hash-object -w good),$long; git add good; "
+       "python3 -c 'import sys; d = open(\".git/index\", \"rb\").read(); n = sys.argv[1].encode(); "
+       "assert d.count(b\"x\" * len(n)) == 1; "
+       "open(\".git/index\", \"wb\").write(d.replace(b\"x\" * len(n), n))' \"$n\"",
+       name);
+}
+
+TEST(upload_refuses_an_index_with_names_outside_the_project)
+{
+    char cwd[PATH_MAX], absolute[PATH_MAX + 32];
+    const char *names[] = {absolute,      "../outside/id_rsa", "d/../../outside/id_rsa",
+                           ".git/config", "sub/.GIT/config",   ".git /config"};
+
+    T_OK(getcwd(cwd, sizeof(cwd)));
+    (void)snprintf(absolute, sizeof(absolute), "%s/outside/id_rsa", cwd);
+    make_outside();
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        struct gitfiles files = {0};
+        struct err e = {0};
+
+        forge_index(names[i]);
+        T_INT(list("src", "none", true, &files, &e), -ERR_PRECONDITION);
+        T_STR(e.field, "project");
+        T_INT(list("src", "full", true, &files, &e), -ERR_PRECONDITION);
+    }
+}
+
+/* Between the list and the stream a directory becomes a link. */
+static void swap_while_listed(const char *git)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    T_INT(list("src", git, true, &files, &e), 0);
+    sh("rm -rf src/d; ln -s ../outside src/d; rm src/l; ln -s ../outside/id_rsa src/l");
+    pack_into(&files, "box");
+    gitfiles_done(&files);
+    check_no_secret();
+}
+
+static const char swap_project[] =
+    "mkdir -p src/d; cd src; echo x >d/id_rsa; echo x >good; echo x >l";
+
+TEST(upload_follows_no_link_that_comes_while_it_runs)
+{
+    make_outside();
+    sh("%s", swap_project);
+    swap_while_listed("full");
+}
+
+TEST(upload_follows_no_link_that_comes_while_it_runs_without_openat2)
+{
+    beneath_force_walk(true);
+    make_outside();
+    sh("%s; git init -q; git add .; git commit -qm one", swap_project);
+    swap_while_listed("none");
+}
+
+/* ---- whose repository ---- */
+
+static void refuses_repository(const char *src, const char *git)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    if (list(src, git, true, &files, &e) != -ERR_PRECONDITION)
+        t_fail(__FILE__, __LINE__, "%s %s: %s", src, git, e.message);
+    T_STR(e.field, "git");
+    T_OK(strstr(e.message, "none"));
+}
+
+/* victim: a repository of the person's, with a password in its configuration. src: a project. */
+static void make_victim(void)
+{
+    sh("git init -q victim; cd victim; echo SECRET >v; git add .; git commit -qm one; "
+       "git remote add origin https://me:SECRET@example.org/v; mkdir ../src; echo x >../src/good");
+}
+
+/* Neither all of it nor a shallow copy; without its repository the project goes. */
+static void takes_no_victim(void)
+{
+    refuses_repository("src", "full");
+    refuses_repository("src", "shallow");
+    sends_no_secret("src", "none");
+}
+
+TEST(upload_takes_no_other_repository_that_a_git_file_points_to)
+{
+    make_victim();
+    sh("echo \"gitdir: $PWD/victim/.git\" >src/.git");
+    takes_no_victim();
+    sh("rm src/.git; ln -s ../victim/.git src/.git");
+    takes_no_victim();
+    /* Nor that of one of its work trees. */
+    sh("git -C victim worktree add -q ../tree; rm src/.git; cp tree/.git src/.git");
+    takes_no_victim();
+}
+
+TEST(upload_takes_no_other_repository_behind_a_git_directory_that_names_the_project)
+{
+    make_victim();
+    /* The project's own, which names it; its objects and references are the other's. */
+    sh("mkdir -p src/x/worktrees/y; cd src; echo 'gitdir: x/worktrees/y' >.git; cd x/worktrees/y; "
+       "echo \"$OLDPWD/.git\" >gitdir; echo ../../../../victim/.git >commondir; "
+       "cp ../../../../victim/.git/HEAD ../../../../victim/.git/index .");
+    takes_no_victim();
+    sh("rm src/x/worktrees/y/commondir; cd src/x; ln -s ../../victim/.git/refs "
+       "../../victim/.git/objects "
+       "../../victim/.git/config .; cp ../../victim/.git/HEAD .; echo ../.. "
+       ">worktrees/y/commondir");
+    refuses_repository("src", "shallow");
+}
+
+TEST(upload_shallow_copies_nothing_from_behind_a_git_directory)
+{
+    make_victim();
+    sh("git init -q src; cd src; git add good; cp ../victim/.git/HEAD .git/HEAD; "
+       "echo ../../victim/.git >.git/commondir");
+    refuses_repository("src", "shallow");
+    sh("cd src/.git; rm -r commondir refs objects; ln -s ../../victim/.git/refs "
+       "../../victim/.git/objects .");
+    refuses_repository("src", "shallow");
+    sh("cd src/.git; rm refs objects; mkdir -p refs/heads; cp -r ../../victim/.git/objects .; "
+       "ln -s ../../../../victim/.git/refs/heads/* refs/heads/");
+    refuses_repository("src", "shallow");
+}
+
+TEST(upload_shallow_takes_no_url_of_another_configuration)
+{
+    make_victim();
+    sh("git init -q src; cd src; git add good; git commit -qm one; "
+       "git config include.path ../../victim/.git/config");
+    sends_no_secret("src", "shallow");
+}
+
+TEST(upload_takes_the_repository_of_a_submodule_and_of_its_work_trees)
+{
+    make_dirty_repository("lib");
+    sh("git -C lib commit -qam two; git init -q -b main whole; cd whole; "
+       "git -c protocol.file.allow=always submodule --quiet add \"$PWD/../lib\" deep/lib; "
+       "cd deep/lib; echo more >>a; git worktree add -q -b side ../../../src");
+    round_trip("whole/deep/lib", "shallow", "box1");
+    round_trip("whole/deep/lib", "full", "box2");
+    round_trip("src", "full", "box3");
+    round_trip("src", "shallow", "box4");
+    sh("git -C box1 rev-parse HEAD >1; git -C lib rev-parse HEAD >2; cmp 1 2; "
+       "for b in box2 box3 box4; do git -C $b rev-parse HEAD >1; cmp 1 2; done; "
+       "test \"$(git -C box3 branch --show-current)\" = side; grep -q more box2/a; git -C box3 "
+       "fsck --no-progress");
+}
+
+/* git sparse-checkout, say, moves where its files are into a file of the work tree's own. */
+TEST(upload_takes_the_repository_of_a_submodule_with_a_configuration_of_its_own)
+{
+    make_dirty_repository("lib");
+    sh("git -C lib commit -qam two; git init -q -b main whole; cd whole; "
+       "git -c protocol.file.allow=always submodule --quiet add \"$PWD/../lib\" lib; cd lib; "
+       "git config extensions.worktreeConfig true; d=$(git rev-parse --git-dir); "
+       "git config --file $d/config --unset core.worktree; "
+       "git config --file $d/config.worktree core.worktree ../../../lib; git status");
+    round_trip("whole/lib", "full", "box");
+    round_trip("whole/lib", "shallow", "box2");
+    sh("git -C box status; for b in box box2; do test \"$(git -C $b rev-parse HEAD)\" = "
+       "\"$(git -C lib rev-parse HEAD)\"; done");
+}
+
+TEST(upload_takes_a_separate_git_directory_when_it_names_the_work_tree)
+{
+    sh("git init -q -b main --separate-git-dir=sep src; cd src; echo x >good; git add .; git "
+       "commit -qm one");
+    refuses_repository("src", "full");
+    sh("git -C src config core.worktree \"$PWD/src\"");
+    round_trip("src", "full", "box");
+    sh("git -C src rev-parse HEAD >1; git -C box rev-parse HEAD >2; cmp 1 2");
 }
 
 static long resident_kb(void)
