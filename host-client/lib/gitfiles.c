@@ -42,7 +42,8 @@ struct listing {
 
 /*
  * git for a repository that may belong to somebody else. Its owner is not asked (safe.directory),
- * so nothing of its configuration that names a program may count.
+ * so nothing of its configuration that names a program may count: no monitor, no hooks, and nothing
+ * is fetched, since the configuration of a remote names a program too.
  */
 static int run_git(const struct gitfiles_options *o, const char *dir, const char *const *args,
                    const char *const *env, int out_fd, struct buf *out, struct err *e)
@@ -56,7 +57,8 @@ static int run_git(const struct gitfiles_options *o, const char *dir, const char
                                       "core.hooksPath=/dev/null",
                                       "-c",
                                       "core.quotePath=false"};
-    const char *all_env[8] = {"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0"};
+    const char *all_env[8] = {"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
+                              "GIT_NO_LAZY_FETCH=1"};
     struct hostcmd cmd = {.argv = argv,
                           .env = all_env,
                           .cwd = dir,
@@ -64,10 +66,12 @@ static int run_git(const struct gitfiles_options *o, const char *dir, const char
                           .out = out,
                           .cancel_fd = o->ctx->cancel_fd,
                           .deadline_mono_ms = o->deadline_mono_ms};
-    size_t n = 9, m = 2;
+    size_t n = 9, m = 3;
 
     for (; *args && n < MAX_GIT_ARGS - 1; args++)
         argv[n++] = *args;
+    if (!env) /* for a git that does not know GIT_NO_LAZY_FETCH */
+        all_env[m++] = "GIT_ALLOW_PROTOCOL=none";
     for (; env && *env && m < N_ELEMENTS(all_env) - 1; env++)
         all_env[m++] = *env;
     return hostcmd_run(&cmd, NULL, e);
@@ -572,7 +576,7 @@ static int add_shallow_git(struct listing *l, const char *dir, struct err *e)
     _cleanup_free_ char *url = NULL, *clone = NULL, *config = NULL, *git = NULL;
     const char *args[] = {"clone",       "-q", "--depth", "1", "--no-checkout",
                           "--template=", NULL, NULL,      NULL};
-    const char *env[] = {NULL, NULL};
+    const char *env[] = {NULL, "GIT_ALLOW_PROTOCOL=file", NULL};
     int r = check_clone_source(l, dir, e);
 
     if (r == 0)

@@ -245,6 +245,27 @@ TEST(upload_runs_no_program_that_the_repository_names)
     sh("test ! -e ran; test -e box/.git/hooks/post-index-change");
 }
 
+/* A tree that git needs is missing, and the remote it would come from names a program. */
+TEST(upload_fetches_nothing_by_a_program_that_the_repository_names)
+{
+    struct gitfiles files = {0};
+    struct err e = {0};
+
+    sh("git init -q src; cd src; mkdir d; echo x >d/f; echo x >good; git add .; git commit -qm one; "
+       "git sparse-checkout set --cone --sparse-index .; tree=$(git rev-parse HEAD:d); "
+       "git config extensions.partialClone origin; git config remote.origin.promisor true; "
+       "git config remote.origin.url \"$PWD/none\"; "
+       "git config remote.origin.uploadpack \"touch $PWD/../ran; false\"; "
+       "rm -f .git/objects/$(printf %%s $tree | cut -c1-2)/$(printf %%s $tree | cut -c3-)");
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const git[] = {"none", "full", "shallow"};
+
+        if (list("src", git[i], false, &files, &e) == 0)
+            gitfiles_done(&files);
+        sh("test ! -e ran");
+    }
+}
+
 TEST(upload_of_a_file_that_vanishes_goes_on)
 {
     struct gitfiles files = {0};
@@ -526,10 +547,10 @@ TEST(upload_takes_the_repository_of_a_submodule_with_a_configuration_of_its_own)
        "git -c protocol.file.allow=always submodule --quiet add \"$PWD/../lib\" lib; cd lib; "
        "git config extensions.worktreeConfig true; d=$(git rev-parse --git-dir); "
        "git config --file $d/config --unset core.worktree; "
-       "git config --file $d/config.worktree core.worktree ../../../lib; git status");
+       "git config --file $d/config.worktree core.worktree ../../../lib; git status >/dev/null");
     round_trip("whole/lib", "full", "box");
     round_trip("whole/lib", "shallow", "box2");
-    sh("git -C box status; for b in box box2; do test \"$(git -C $b rev-parse HEAD)\" = "
+    sh("git -C box status >/dev/null; for b in box box2; do test \"$(git -C $b rev-parse HEAD)\" = "
        "\"$(git -C lib rev-parse HEAD)\"; done");
 }
 
