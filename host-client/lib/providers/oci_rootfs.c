@@ -12,6 +12,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/beneath.h"
 #include "lib/dirtree.h"
 #include "lib/image.h"
 #include "lib/template.h"
@@ -170,19 +171,28 @@ static bool uid_is_taken(const char *passwd, uint32_t uid)
     return false;
 }
 
+/* A file of the image, or NULL. A link in it would lead into the host's own root: none is followed. */
+static char *read_lower(const char *lower, const char *name)
+{
+    _cleanup_close_ int fd = open(lower, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char *text = NULL;
+
+    if (fd >= 0)
+        (void)beneath_read_file(fd, name, PASSWD_MAX_BYTES, &text, NULL, NULL);
+    return text;
+}
+
 /* `text` of the lower layer's file (or nothing) and one more line, in the upper layer. */
 static int append_line(const char *lower, const char *upper, const char *name, const char *line,
                        const struct oci_disk *disk, struct err *e)
 {
-    _cleanup_free_ char *from = NULL;
-    _cleanup_free_ char *to = NULL;
-    _cleanup_free_ char *old = NULL;
+    _cleanup_free_ char *to = path_join(upper, name);
+    _cleanup_free_ char *old = read_lower(lower, name);
     _cleanup_free_ char *text = NULL;
     int n, r;
 
-    if (asprintf(&from, "%s/%s", lower, name) < 0 || asprintf(&to, "%s/%s", upper, name) < 0)
+    if (!to)
         return err_oom(e);
-    (void)io_read_file(AT_FDCWD, from, PASSWD_MAX_BYTES, &old, NULL, NULL);
     n = asprintf(&text, "%s%s", old ? old : "", line);
     if (n < 0)
         return err_oom(e);
@@ -223,12 +233,8 @@ static int add_user(const char *lower, const char *upper, const char *passwd, st
 
 static int settle_user(const char *lower, const char *upper, struct oci_disk *disk, struct err *e)
 {
-    _cleanup_free_ char *path = NULL;
-    _cleanup_free_ char *passwd = NULL;
+    _cleanup_free_ char *passwd = read_lower(lower, "etc/passwd");
 
-    if (asprintf(&path, "%s/etc/passwd", lower) < 0)
-        return err_oom(e);
-    (void)io_read_file(AT_FDCWD, path, PASSWD_MAX_BYTES, &passwd, NULL, NULL);
     if (find_user(passwd, disk))
         return 0;
     return add_user(lower, upper, passwd ? passwd : "", disk, e);

@@ -302,3 +302,34 @@ TEST(dirtree_removes_what_a_removal_before_has_left)
     T_INT(dirtree_remove("tree", NULL), 0);
     T_INT(access("tree", F_OK), -1);
 }
+
+/* An image whose accounts are a link into the root of this machine. */
+TEST(oci_rootfs_copies_no_file_of_the_host_that_an_image_links_to)
+{
+    struct oci_disk disk = {.base = getuid()};
+    struct provider_box b;
+    struct bh_ctx ctx;
+    struct err e = {0};
+    struct spec spec;
+    char dir[] = ".";
+
+    if (geteuid() != 0)
+        T_SKIP("only root can give files away");
+    T_INT(system("mkdir -p image/etc oci; echo user:SECRET:1234:1234:: >host; ln -s \"$PWD/host\" "
+                 "image/etc/passwd; "
+                 "ln -s \"$PWD/host\" image/etc/group"),
+          0);
+    b = test_box(&ctx, &spec, dir);
+    spec.image_dir = (char *)"";
+    if (oci_rootfs_prepare(&b, "image", &disk, &e) < 0)
+        t_fail(__FILE__, __LINE__, "%s", e.message);
+    T_INT(disk.uid, 1000);
+    T_INT(system("grep -q ^user:x:1000: oci/disk/upper/etc/passwd; if grep -r SECRET oci; then "
+                 "exit 1; fi"),
+          0);
+    T_INT(system("echo other:x:1000:1000:: >host; rm image/etc/passwd; cp host image/etc/passwd"),
+          0);
+    T_INT(oci_rootfs_prepare(&b, "image", &disk, &e), 0);
+    T_INT(disk.uid, 1001);
+    T_INT(system("grep -q ^other: oci/disk/upper/etc/passwd"), 0);
+}

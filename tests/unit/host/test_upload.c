@@ -251,7 +251,8 @@ TEST(upload_fetches_nothing_by_a_program_that_the_repository_names)
     struct gitfiles files = {0};
     struct err e = {0};
 
-    sh("git init -q src; cd src; mkdir d; echo x >d/f; echo x >good; git add .; git commit -qm one; "
+    sh("git init -q src; cd src; mkdir d; echo x >d/f; echo x >good; git add .; git commit -qm "
+       "one; "
        "git sparse-checkout set --cone --sparse-index .; tree=$(git rev-parse HEAD:d); "
        "git config extensions.partialClone origin; git config remote.origin.promisor true; "
        "git config remote.origin.url \"$PWD/none\"; "
