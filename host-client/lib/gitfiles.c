@@ -626,10 +626,10 @@ static int add_nested(struct listing *l, const char *name, bool is_tracked, unsi
     return add_repository(l, host, name, depth + 1, e);
 }
 
-/* git writes no such names, but it believes an index that has them. */
-static int check_listed(const char *rel, struct err *e)
+/* git writes no such names into an index, but it believes one that has them. */
+static int check_listed(const char *rel, bool is_tracked, struct err *e)
 {
-    if (*rel && beneath_is_inside(rel) && !beneath_names_git(rel))
+    if (*rel && beneath_is_inside(rel) && !(is_tracked && beneath_names_git(rel)))
         return 0;
     return err_field(e, ERR_PRECONDITION, "project",
                      "the repository has the name '%.200s', which is no file's of a project", rel);
@@ -641,7 +641,7 @@ static int add_listed(struct listing *l, const char *prefix, const char *rel, bo
     _cleanup_free_ char *clean = path_clean(rel); /* a repository within has a slash at its end */
     _cleanup_free_ char *name = clean ? name_below(prefix, "", clean) : NULL;
     struct stat st;
-    int r = check_listed(rel, e);
+    int r = check_listed(rel, is_tracked, e);
 
     if (r < 0)
         return r;

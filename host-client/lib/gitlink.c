@@ -67,7 +67,8 @@ int gitlink_check(const char *dir, const char *own, const char *common, const ch
         return 0;
     return err_field(e, ERR_PRECONDITION, "git",
                      "'%.120s/.git' leads to the repository '%.120s', which does not name that "
-                     "directory in turn: use --git none, or set core.worktree there",
+                     "directory in turn: use --git none, or make it do so ('git worktree repair', "
+                     "or core.worktree)",
                      dir, real_common);
 }
 

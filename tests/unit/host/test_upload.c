@@ -416,6 +416,15 @@ TEST(upload_refuses_an_index_with_names_outside_the_project)
     }
 }
 
+TEST(upload_sends_untracked_files_with_names_like_git)
+{
+    sh("git init -q src; cd src; mkdir .GIT .git.; echo x >.GIT/config; echo x >.git./config; echo "
+       "x >good; "
+       "git add good; git commit -qm one");
+    round_trip("src", "none", "box");
+    sh("test -e box/.GIT/config; test -e box/.git./config; test -e box/good; test ! -e box/.git");
+}
+
 /* Between the list and the stream a directory becomes a link. */
 static void swap_while_listed(const char *git)
 {
