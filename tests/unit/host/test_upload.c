@@ -491,6 +491,11 @@ TEST(upload_takes_no_other_repository_that_a_git_file_points_to)
     takes_no_victim();
     sh("rm src/.git; ln -s ../victim/.git src/.git");
     takes_no_victim();
+    /* Also where it says where its own files are. */
+    sh("git -C victim config core.worktree \"$PWD/victim\"");
+    refuses_repository("src", "full");
+    refuses_repository("src", "shallow");
+    sh("git -C victim config --unset core.worktree");
     /* Nor that of one of its work trees. */
     sh("git -C victim worktree add -q ../tree; rm src/.git; cp tree/.git src/.git");
     takes_no_victim();
