@@ -57,7 +57,7 @@ variables_read()
             grep -oE '"[A-Za-z_]+"'
         grep -rhoE --include='*.[ch]' '"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+[="]' host-client
         grep -rhoE '\$\{[A-Z_]+:?[-=]' image/forms | sed -E 's/\$\{([A-Z_]+).*/"\1"/'
-    } | tr -d '"=' | grep -vE '^(CAP|SCMP)_|^(BOX_USER|GIT_CONFIG_GLOBAL|GIT_OPTIONAL_LOCKS|GIT_TERMINAL_PROMPT|IMAGE_FRESH|LC_ALL)$' | sort -u
+    } | tr -d '"=' | grep -vE '^(CAP|SCMP)_|^(BOX_USER|GIT_(ALLOW_PROTOCOL|CONFIG_GLOBAL|NO_LAZY_FETCH|OPTIONAL_LOCKS|TERMINAL_PROMPT)|IMAGE_FRESH|LC_ALL)$' | sort -u
 }
 
 @test "every variable that a program reads is in 'help environment'" {
