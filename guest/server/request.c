@@ -1,8 +1,6 @@
 #include "server/request.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -180,15 +178,6 @@ void request_cut(struct request *q)
     (void)pthread_mutex_unlock(&q->lock);
 }
 
-/* An end, or a reset. */
-static bool has_ended(int fd)
-{
-    char byte;
-    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-}
-
 /*
  * Called with the lock. The descriptor is still the connection's: the library can't close it while
  * it is suspended, nor before request_on_completed(), which takes the lock.
@@ -196,26 +185,13 @@ static bool has_ended(int fd)
  */
 static void sweep_parked(struct request *q, int64_t now_ms)
 {
-    if (!q->is_body_held && has_ended(q->conn->fd)) {
+    if (!q->is_body_held && server_has_ended(q->conn->fd)) {
         q->is_gone = true;
         resume(q);
     } else if (q->wait_ms && now_ms - q->wait_ms >= (int64_t)q->server->o.keepalive_ms) {
         q->wants_keepalive = true;
         resume(q);
     }
-}
-
-/*
- * The library's edge-triggered epoll misses an end that comes in one edge with the last data, and
- * some resets around a resume: such a connection would stay for ever.
- */
-static bool peer_has_left(int fd)
-{
-    struct pollfd p = {.fd = fd};
-
-    if (poll(&p, 1, 0) == 1 && p.revents & (POLLERR | POLLHUP))
-        return true;
-    return has_ended(fd);
 }
 
 void request_sweep(struct request *q, int64_t now_ms)
@@ -227,7 +203,7 @@ void request_sweep(struct request *q, int64_t now_ms)
         (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end and closes */
     else if (q->body_ms && now_ms - q->body_ms >= REQUEST_STALL_MS)
         refuse_stalled(q, q->conn->fd, now_ms);
-    else if (!q->is_over && !q->is_upgraded && peer_has_left(q->conn->fd))
+    else if (!q->is_over && !q->is_upgraded && server_peer_has_left(q->conn->fd))
         /* With both directions the library would drop what it has not passed on. */
         (void)shutdown(q->conn->fd, q->is_body_held ? SHUT_RD : SHUT_RDWR);
     (void)pthread_mutex_unlock(&q->lock);

@@ -59,6 +59,10 @@ struct server {
     _Atomic unsigned n_relays; /* of tunnels and upgraded proxies */
 };
 
+/* Has the peer sent all that it will, and has all of it been read? A reset counts as an end. */
+bool server_has_ended(int fd);
+/* Or can it be written to no more? */
+bool server_peer_has_left(int fd);
 /* Watches a suspended connection's socket for the peer's FIN, once. On its thread. */
 void server_watch_vanish(struct server *s, struct conn *c);
 /* The connection's struct. On its thread. */
