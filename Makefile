@@ -134,7 +134,7 @@ PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help deps programs objects unit test test-long test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-min fuzz-targets lint check-layers \
+.PHONY: all help deps programs objects unit test test-long test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers \
 	check-headers check-generated format install install-image uninstall clean distclean static FORCE
 
 all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
@@ -209,6 +209,12 @@ fuzz: ## run the fuzz target T (default: all) for S seconds (60; all: 10 each)
 fuzz-min: ## make the corpus of the fuzz target T as small as its coverage allows
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=fuzz fuzz-targets
 	@tests/fuzz/run.sh min $(T)
+
+fuzz-agent: ## raw requests to a whole agent with canaries beside it, for S seconds (60); SEED=N again; PROFILE=asan; REPLAY=FILE (sudo)
+	@scripts/install-packages.sh build test
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) $(B)/bellhopd
+	@$(AS_ROOT) tests/fuzz/agent.py $(B)/bellhopd --seconds $(if $(REPLAY),0,$(or $(S),60)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(REPLAY),--replay $(REPLAY))
 
 fuzz-targets: $(FUZZ_BIN) ## build the fuzz targets (PROFILE=fuzz)
 
