@@ -370,3 +370,11 @@ END
     python3 "$BATS_TEST_DIRNAME/../lib/files_race.py" "$AGENT_PORT" "$AGENT_TOKEN" "$D"
     [ -z "$(find "$D" -name '.bellhop*')" ]
 }
+
+@test "a download of a file that becomes shorter breaks off" {
+    local file=$AGENT_DIR/shrinks
+
+    python3 "$BATS_TEST_DIRNAME/../lib/shrink.py" "$AGENT_PORT" "$AGENT_TOKEN" "$file" "/v1/files/$file"
+    python3 "$BATS_TEST_DIRNAME/../lib/shrink.py" "$AGENT_PORT" "$AGENT_TOKEN" "$file" "/v1/files/$file" "Range: bytes=5-"
+    python3 "$BATS_TEST_DIRNAME/../lib/shrink.py" "$AGENT_PORT" "$AGENT_TOKEN" "$file" "/files?path=$file"
+}
