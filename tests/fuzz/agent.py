@@ -537,9 +537,26 @@ class Clients:
                 f.write(data[:1000] + b"\n----\n")
         return status
 
-    def read_to_end(self, s, session):
-        """Until the agent closes. Raises what the socket does."""
+    def send(self, s, data):
+        """All of it; what came meanwhile, of which the agent waits to be rid before it takes more."""
         got = b""
+        data = memoryview(data)
+        end = time.monotonic() + DEADLINE_S
+        while data and not self.box.failure:
+            can_read, can_write, _ = select.select([s], [s], [], 1)
+            if can_write:
+                data = data[s.send(data[:16384]):]
+            elif can_read:
+                piece = s.recv(65536)
+                if not piece:
+                    break
+                got = (got + piece)[:65536]
+            if time.monotonic() > end:
+                raise TimeoutError
+        return got
+
+    def read_to_end(self, s, session, got):
+        """Until the agent closes. Raises what the socket does."""
         end = time.monotonic() + DEADLINE_S
         while True:
             left = end - time.monotonic()
@@ -581,18 +598,18 @@ class Clients:
         self.counts["sessions"] += 1
         s = self.box.connect(session.via)
         try:
+            got = b""
             for i, piece in enumerate(session.pieces):
                 if i:
                     time.sleep(0.001)
-                s.sendall(piece)
+                got += self.send(s, piece)
             end = session.end
             if end in ("half-close", "read"):
                 if end == "half-close":
                     s.shutdown(socket.SHUT_WR)
-                self.note_answer(self.read_to_end(s, session))
+                self.note_answer(self.read_to_end(s, session, got))
             elif end == "look":  # for a moment, at what may come without end
                 s.settimeout(session.look_s or 0.001)
-                got = b""
                 try:
                     while len(got) < 1 << 20 and (piece := s.recv(65536)):
                         got += piece
