@@ -560,6 +560,10 @@ class Clients:
         end = time.monotonic() + DEADLINE_S
         while True:
             left = end - time.monotonic()
+            if left <= 0 and got and self.box.args.is_sanitized:
+                # the system's HTTP library lacks what ours has mended: a file that became shorter has no end
+                self.counts["unfinished"] += 1
+                return got
             if left <= 0:
                 self.box.fail(f"no end of the answer in {DEADLINE_S} s; so far {got[:300]!r}; asked: {session.brief()}")
                 return got
