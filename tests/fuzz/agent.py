@@ -713,7 +713,7 @@ class Clients:
 
 
 def rest(verb, target, body=b"", kind="application/json"):
-    return (f"{verb} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {kind}\r\n"
+    return (f"{verb} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n").encode() + body
 
 

@@ -51,7 +51,7 @@ class Request:
         self.verb, self.target, self.headers, self.body, self.waits = verb, target, list(headers), body, waits
 
     def raw(self, close, framing="length", rnd=None):
-        head = [("Host", "x"), *self.headers]
+        head = [("Host", "localhost"), *self.headers]
         body = self.body
         if framing == "chunked":
             head.append(("Transfer-Encoding", "chunked"))

@@ -5,8 +5,8 @@ import sys
 
 target = sys.argv[1]
 DEADLINE_S = 60
-for sent in (b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n" * 9, b"HEAD", b"\r\n",
-             b"PUT /v1/files//none HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"):
+for sent in (b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 9, b"HEAD", b"\r\n",
+             b"PUT /v1/files//none HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab"):
     if target.isdigit():
         s = socket.create_connection(("127.0.0.1", int(target)), DEADLINE_S)
     else:
