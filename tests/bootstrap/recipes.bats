@@ -95,9 +95,20 @@ del(.port)|port
 .install = {"npm": [{"arch": "x"}]}|install.npm[0].package
 .install = {"npm_lock": "../x"}|install.npm_lock
 .restart = {"max": -1}|restart.max
+.restart = {"max": 51}|restart.max
+.restart = {"max": "5"}|restart.max
 .timeouts = {"start": 1}|timeouts.start
 .more = 1|more
 CHANGES
+}
+
+@test "schema and decoder take the same numbers of restarts" {
+    for max in 0 1 50; do
+        recipe "$SERVER" ".restart = {max: $max}"
+        python3 "$BATS_TEST_DIRNAME/validate.py" "$ROOT/bootstrap/schema.json" mine.json
+        up >out
+        bellhop rm mine
+    done
 }
 
 @test "a user's own recipe works from its file" {
