@@ -55,6 +55,15 @@ box_pid()
     [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
 }
 
+@test "the agent of a process box has nothing of the caller's environment but PATH and HOME" {
+    export CALLERS_TOKEN=hunter2-of-the-host
+    up one >/dev/null
+    unset CALLERS_TOKEN
+    bellhop exec one -- cat "/proc/$(box_pid one)/environ" | tr '\0' '\n' >"$BOX_TMP/environ"
+    [ "$(cut -d = -f 1 "$BOX_TMP/environ" | sort | tr '\n' ' ')" = "BELLHOP_BOX_ID HOME PATH " ] || fail "$(cut -d = -f 1 "$BOX_TMP/environ")"
+    [ "$(bellhop exec one -c 'echo "$PATH"')" = "$PATH" ]
+}
+
 @test "rm ends what a command left running in a session of its own" {
     up one >/dev/null
     bellhop exec one -- sh -c 'setsid sleep 4321 >/dev/null 2>&1 & echo $! >pid'

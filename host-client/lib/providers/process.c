@@ -141,7 +141,6 @@ struct agent_launch {
     char *log;
     char *workdir;
     char *token;
-    char mark[MARK_BYTES];
 };
 
 static void launch_done(struct agent_launch *l)
@@ -157,7 +156,40 @@ static void set_mark(const struct provider_box *b, char mark[MARK_BYTES])
     (void)snprintf(mark, MARK_BYTES, BOX_MARK_ENV "=%s", b->id);
 }
 
-/* The environment of the program that runs us goes on, with our mark. */
+static const char *own_value(const char *name)
+{
+    size_t len = strlen(name);
+
+    for (char **p = environ; *p; p++)
+        if (strncmp(*p, name, len) == 0 && (*p)[len] == '=')
+            return *p;
+    return NULL;
+}
+
+/*
+ * Of the environment of the program that runs us only what the agent itself reads, and our mark: a
+ * command of the same user reads all that the agent has in /proc.
+ */
+static int make_env(const struct provider_box *b, char ***ret, struct err *e)
+{
+    static const char *const kept[] = {"PATH", "HOME"};
+    _cleanup_strv_ char **env = NULL;
+    char mark[MARK_BYTES];
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(kept); i++) {
+        const char *setting = own_value(kept[i]);
+
+        r = setting ? strv_push(&env, setting, e) : 0;
+    }
+    set_mark(b, mark);
+    if (r == 0)
+        r = strv_push(&env, mark, e);
+    if (r == 0)
+        *ret = TAKE(env);
+    return r;
+}
+
 static int fill_launch(struct provider_box *b, struct agent_launch *l, struct err *e)
 {
     int r;
@@ -165,11 +197,9 @@ static int fill_launch(struct provider_box *b, struct agent_launch *l, struct er
     l->log = box_file(b, "agent.log");
     l->token = box_file(b, "token");
     l->workdir = box_workdir(b->dir, b->spec);
-    l->env = strv_dup(environ);
-    if (!l->log || !l->token || !l->workdir || !l->env)
+    if (!l->log || !l->token || !l->workdir)
         return err_oom(e);
-    set_mark(b, l->mark);
-    r = strv_push(&l->env, l->mark, e);
+    r = make_env(b, &l->env, e);
     if (r < 0)
         return r;
 
