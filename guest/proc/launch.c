@@ -19,6 +19,7 @@
 #include "proc/environ.h"
 #include "proc/proc.h"
 #include "proc/pty.h"
+#include "proc/script.h"
 
 #include "common/banned.h"
 
@@ -145,8 +146,18 @@ static int make_script_file(const struct proc_spec *s, int *ret_fd, struct err *
     return 0;
 }
 
-static int make_argv(struct launch *la, const struct proc_spec *s, struct err *e)
+/* The file that its interpreter reads is the command's: it goes with it. */
+static int make_interpreted(struct launch *la, struct proc *p, struct err *e)
 {
+    const struct proc_spec *s = &p->spec;
+    int r = script_write(s->script, s->script_len, la->user.uid, la->user.gid, &p->script_path, e);
+
+    return r < 0 ? r : strv_push(&la->argv, p->script_path, e);
+}
+
+static int make_argv(struct launch *la, struct proc *p, struct err *e)
+{
+    const struct proc_spec *s = &p->spec;
     const char *shell;
     char file[32];
     int r;
@@ -155,6 +166,9 @@ static int make_argv(struct launch *la, const struct proc_spec *s, struct err *e
         la->argv = strv_dup(s->argv);
         return la->argv ? 0 : err_oom(e);
     }
+    r = script_add_interpreter(s->script, s->script_len, &la->argv, e);
+    if (r != 0)
+        return r < 0 ? r : make_interpreted(la, p, e);
     shell = access(SHELL_FIRST, X_OK) == 0 ? SHELL_FIRST : SHELL_ELSE;
     r = strv_push(&la->argv, shell, e);
     if (r < 0)
@@ -247,7 +261,7 @@ static int prepare(struct launch *la, struct proc *p, struct err *e)
     if (r == 0)
         r = make_cwd(la, s, e);
     if (r == 0)
-        r = make_argv(la, s, e);
+        r = make_argv(la, p, e);
     if (r == 0)
         r = make_stdio(la, p, e);
     if (r == 0)
@@ -280,6 +294,7 @@ static int start(struct launch *la, struct proc *p, struct err *e)
         .oom_score_adj = p->reg->oom_score_adj,
         .n_cgroup_fds = la->n_cgroup_fds,
     };
+    int r;
 
     memcpy(a.limits, s->limits, sizeof(a.limits));
     memcpy(a.cgroup_fds, la->cgroup_fd, sizeof(a.cgroup_fds));
@@ -288,7 +303,11 @@ static int start(struct launch *la, struct proc *p, struct err *e)
     (void)pthread_mutex_lock(&p->lock);
     p->launch = la; /* from here on it may be taken over */
     (void)pthread_mutex_unlock(&p->lock);
-    return spawn(&a, la->room, &p->child_pid, e);
+    r = spawn(&a, la->room, &p->child_pid, e);
+    /* The caller of a script has sent no argv: what is wrong is the interpreter that the script names. */
+    if (r < 0 && e && s->script && str_has_prefix(e->field, "argv"))
+        (void)snprintf(e->field, sizeof(e->field), "shell");
+    return r;
 }
 
 /*

@@ -4,9 +4,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/process.h"
 #include "proc/pty.h"
@@ -194,6 +196,9 @@ void proc_finish(struct proc *p)
         registry_lingering(p, true);
     if (p->cgroup)
         cgroup_remove(p->cgroup);
+    if (p->script_path)
+        (void)unlink(p->script_path);
+    free(TAKE(p->script_path));
     /* First kept, then announced: who hears of the end may ask to forget it. */
     registry_ended(p);
     proc_wake_all(p);

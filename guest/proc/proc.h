@@ -41,6 +41,7 @@ struct proc {
     uint32_t serial;
     _Atomic int refs;
     struct cgroup *cgroup; /* NULL: no limits */
+    char *script_path;     /* a script's file, until the command has ended; NULL: none */
     /*
      * For the reaper alone: written by the kernel when the child is made, 0 again once it has been waited
      * for. Everybody else uses info.pid.

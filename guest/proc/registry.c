@@ -48,6 +48,9 @@ static void proc_free(struct proc *p)
     (void)pthread_mutex_destroy(&p->subs_lock);
     tree_done(&p->tree);
     cgroup_free(p->cgroup);
+    if (p->script_path)
+        (void)unlink(p->script_path);
+    free(p->script_path);
     proc_spec_done(&p->spec);
     words_done(&p->words);
     free(p->id);

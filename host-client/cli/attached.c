@@ -83,7 +83,7 @@ int cli_exit_for_run(struct cli *c, const struct bh_run_result *r)
 /* Errors of exec have the statuses that env(1) and docker use, so that CMD's own stand out. */
 int cli_exit_for_exec(struct cli *c, const struct bh_error *err)
 {
-    bool is_command = strncmp(err->field, "argv", 4) == 0;
+    bool is_command = strncmp(err->field, "argv", 4) == 0 || strcmp(err->field, "shell") == 0;
 
     if (err->code == BH_CANCELED)
         return EXIT_CLI_INTERRUPTED;

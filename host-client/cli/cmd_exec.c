@@ -37,7 +37,8 @@ static const struct cli_option options[] = {
     O("detach", 'd', CLI_FLAG, detach, NULL, "return when it has started; prints its id"),
     O("id", 0, CLI_STR, id, "ID", "name it: the same exec again is this command, not another one"),
     O("shell", 'c', CLI_STR, shell, "SCRIPT", "run this in a shell instead of CMD"),
-    O("script", 's', CLI_STR, script, "FILE", "run this script, of any size, instead of CMD"),
+    O("script", 's', CLI_STR, script, "FILE",
+      "run this script, by its #! or a shell, instead of CMD"),
     O("timeout", 0, CLI_DURATION, timeout_ms, "TIME", "end it after this time, with status 124"),
     O("grace", 0, CLI_DURATION, grace_ms, "TIME",
       "from SIGTERM to SIGKILL when the time is over (default: 2s)"),
@@ -223,7 +224,10 @@ const struct cli_command cmd_exec = {
         "connection breaks, it is taken up again where it was.\n\n"
         "With --detach the command goes on by itself: 'bellhop ps' lists it, 'attach' shows its\n"
         "output from the first byte, 'wait' gives its end, 'kill' ends it. With --id a repeated\n"
-        "exec is the same command; another command under that id is refused.",
+        "exec is the same command; another command under that id is refused.\n\n"
+        "A script whose first line is '#!INTERPRETER [ARGUMENT]' is run by that interpreter of "
+        "the\n"
+        "box, as a file with the same content would be; any other by bash, or else sh.",
     .examples = "  bellhop exec api -- make test\n"
                 "  bellhop exec api -C /tmp -e CI=1 -- env\n"
                 "  tar c src | bellhop exec api -- tar x     # input and output are exact\n"

@@ -150,6 +150,17 @@ cuts()
     [ "$(bellhop exec -n one -- wc -c </etc/passwd)" = 0 ]
 }
 
+@test "exec -s runs a script by the interpreter of its first line, Node.js and Python too" {
+    printf '#!/usr/bin/env python3\nimport sys\nprint(sys.version_info[0], sys.stdin.read())\n' >"$BOX_TMP/script"
+    [ "$(echo typed | bellhop exec -s "$BOX_TMP/script" one)" = "3 typed" ]
+    printf '#!/usr/bin/env node\nconsole.log(typeof require, 6 * 7)\n' >"$BOX_TMP/script"
+    [ "$(bellhop exec -n -s "$BOX_TMP/script" one)" = "function 42" ]
+    [ "$(printf '#!/bin/sh -e\nfalse\necho no\n' | bellhop exec -s - one; echo $?)" = 1 ]
+    printf '#!/no/such/interpreter\n' >"$BOX_TMP/script"
+    run -127 bellhop exec -n -s "$BOX_TMP/script" one
+    [[ "$output" == *"/no/such/interpreter"* ]]
+}
+
 @test "input for a detached command arrives by attach -i" {
     bellhop exec -d -i --id cat one -- cat
     run -0 bellhop attach -i one cat <<<"typed later"

@@ -114,6 +114,31 @@ check_run()
     rpc_file Exec/Run "$AGENT_DIR/script.json" | jq -e '.stdout.text | startswith("42\n0 1 2 ")'
 }
 
+@test "exec runs a script by the interpreter that its first line names, with the argument as one word" {
+    rpc Exec/Run "$(jq -nc '{shell: "#!/usr/bin/env perl\nprint 6 * 7, qq(\\n);"}')" | jq -e '.stdout.text == "42\n"'
+    rpc Exec/Run "$(jq -nc '{shell: "#! /bin/echo  one  and two \t\nnothing"}')" |
+        jq -e '.stdout.text | test("^one  and two /[^ ]+\n$")'
+    # as long as it likes, with any bytes, and with an input of its own
+    rpc Exec/Run "$(jq -nc '{shell: {b64: ("#!/bin/cat\n" + ("x" * 200000) + "\u0000" | @base64)}, stdin: {text: "no"}}')" |
+        jq -e '.stdout.bytes == 200012'
+    rpc Exec/Run "$(jq -nc '{shell: "#!/usr/bin/perl\nprint while <STDIN>", stdin: {text: "input"}}')" |
+        jq -e '.stdout.text == "input"'
+    check_run "$(jq -nc '{shell: "#!/bin/sh -e\nfalse\necho not reached"}')" '[.exit.code, .stdout.text]' '[1,""]'
+    # no interpreter is named: the shell's
+    check_run '{"shell":"#! \necho ${BASH_VERSION:+bash}"}' .stdout.text '"bash\n"'
+    check_run '{"shell":"# !/bin/cat\necho shell"}' .stdout.text '"shell\n"'
+}
+
+@test "exec an interpreter that is not there is named, and its script's file is gone with the command" {
+    rpc Exec/Run "$(jq -nc '{shell: "#!/no/such/thing -x\n"}')" |
+        jq -e '.code == "not_found" and .field == "shell" and (.message | test("/no/such/thing"))'
+    rpc Exec/Run "$(jq -nc '{shell: ("#!/" + "x" * 5000)}')" | jq -e '.code == "invalid_argument" and .field == "shell"'
+    file=$(rpc Exec/Run "$(jq -nc '{shell: "#!/bin/ls -l\n"}')" | jq -r .stdout.text)
+    [[ "$file" == -rwx------*/bellhop-script-* ]] || fail "$file"
+    [ ! -e "/${file#*/}" ]
+    ! compgen -G '/tmp/bellhop-script-*' || fail "left behind"
+}
+
 @test "exec output past the bound keeps head and tail and counts the rest" {
     check_run '{"shell":"printf head; head -c 5000000 /dev/zero | tr \"\\0\" x; printf tail","output":{"head_bytes":1000,"tail_bytes":100}}' \
         '.stdout | [.bytes, .dropped_bytes, (.text | length), (.tail.text | length), .text[0:5], .tail.text[-5:]]' \

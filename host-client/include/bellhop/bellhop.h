@@ -231,7 +231,8 @@ int bh_inspect(struct bh_box *box, char **ret_json, struct bh_error *err);
 struct bh_run_options {
     size_t size;
     const char *const *argv; /* this or shell */
-    const char *shell;       /* a script of any size */
+    const char *shell;       /* a script of any size: for the interpreter of its first line
+                              * ("#!/usr/bin/env python3"), or else for bash or sh */
     const char *cwd;         /* NULL: the box's workdir */
     const char *user;        /* NULL: the box's user */
     const char *const *env;  /* "K=V" */
