@@ -1,5 +1,6 @@
 #pragma once
 /* chunk: a piece of bytes in a list, for what waits to be written. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 struct chunk {
     struct chunk *next;
     size_t len, sent;
+    bool is_uncounted; /* stdin: no part of what callers count by offset */
     char data[];
 };
 

@@ -49,7 +49,7 @@ static int write_queue(struct proc *p, int fd, bool *ret_is_news)
             return -errno;
         c->sent += (size_t)n;
         p->stdin_queued -= (size_t)n;
-        p->info.stdin_written += (size_t)n;
+        p->info.stdin_written += c->is_uncounted ? 0 : (size_t)n;
         if (c->sent < c->len)
             continue;
         p->stdin_first = c->next;
@@ -150,7 +150,7 @@ static int check_write(const struct proc *p, int64_t offset, size_t len, uint64_
     return 0;
 }
 
-static int enqueue(struct proc *p, const char *data, size_t len, struct err *e)
+static int enqueue(struct proc *p, const char *data, size_t len, bool is_uncounted, struct err *e)
 {
     struct chunk *c;
 
@@ -165,7 +165,11 @@ static int enqueue(struct proc *p, const char *data, size_t len, struct err *e)
         p->stdin_first = c;
     p->stdin_last = c;
     p->stdin_queued += len;
+    c->is_uncounted = is_uncounted;
+    if (is_uncounted)
+        return 0;
     p->info.stdin_accepted += len;
+    p->stdin_is_within_line = data[len - 1] != '\n';
     return 0;
 }
 
@@ -179,11 +183,32 @@ int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uin
     r = check_write(p, offset, len, &at, e);
     old = p->info.stdin_accepted;
     if (r == 0 && at + len > old)
-        r = enqueue(p, (const char *)data + (old - at), len - (size_t)(old - at), e);
+        r = enqueue(p, (const char *)data + (old - at), len - (size_t)(old - at), false, e);
     (void)pthread_mutex_unlock(&p->lock);
     if (r < 0)
         return r;
     *ret_end = at + len;
+    proc_post(p, on_pump);
+    return 0;
+}
+
+int proc_write_between_lines(struct proc *p, const void *data, size_t len, uint64_t *ret_end,
+                             struct err *e)
+{
+    uint64_t at = 0, end;
+    int r;
+
+    (void)pthread_mutex_lock(&p->lock);
+    end = p->info.stdin_accepted;
+    r = check_write(p, -1, len, &at, e);
+    if (r == 0 && p->stdin_is_within_line)
+        r = err_field(e, ERR_ABORTED, "between_lines", "'%s' is in the middle of a line", p->id);
+    if (r == 0)
+        r = enqueue(p, data, len, true, e);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (r < 0)
+        return r;
+    *ret_end = end;
     proc_post(p, on_pump);
     return 0;
 }

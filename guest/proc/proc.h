@@ -68,7 +68,8 @@ struct proc {
     struct chunk *stdin_first, *stdin_last;
     size_t stdin_queued;
     bool stdin_close_asked;
-    bool stdin_broken; /* the command closed its end */
+    bool stdin_is_within_line; /* the last byte that was accepted is no line feed */
+    bool stdin_broken;         /* the command closed its end */
     int n_owners;
     bool is_detached;
     bool cancel_asked;

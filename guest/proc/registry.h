@@ -208,6 +208,12 @@ void proc_output_done(struct proc_output *o);
  */
 int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uint64_t *ret_end,
                struct err *e);
+/*
+ * Whole lines beside those who write by offset, which do not count them: *ret_end is where these are.
+ * -ERR_ABORTED: what was accepted last is no whole line.
+ */
+int proc_write_between_lines(struct proc *p, const void *data, size_t len, uint64_t *ret_end,
+                             struct err *e);
 int proc_close_stdin(struct proc *p, struct err *e);
 
 /* To the first process alone, or with is_tree to all that it started. */

@@ -31,6 +31,7 @@ struct exec_source {
     /* a write's: */
     struct jx_bytes data;
     int64_t offset;
+    bool between_lines;
     bool is_queued;
     uint64_t end;
 };
@@ -419,6 +420,7 @@ struct write_params {
     int64_t offset;
     struct jx_bytes data;
     uint64_t timeout_ms;
+    bool between_lines;
 };
 
 static int jx_offset(json_t *v, void *out, struct err *e)
@@ -433,8 +435,22 @@ static const struct jx_field write_fields[] = {
     JX(struct write_params, offset, jx_offset, JX_NULLABLE),
     JX(struct write_params, data, jx_bytes, JX_REQUIRED),
     JX(struct write_params, timeout_ms, jx_u64, JX_NULLABLE),
+    JX(struct write_params, between_lines, jx_bool, JX_NULLABLE),
     {0},
 };
+
+/* Whole lines that come from beside, when no line is under way, and that no offset counts. */
+static int check_between_lines(const struct write_params *w, struct err *e)
+{
+    if (!w->between_lines)
+        return 0;
+    if (w->offset >= 0)
+        return err_field(e, ERR_INVALID, "offset", "offset and between_lines exclude each other");
+    if (!w->data.len || w->data.data[w->data.len - 1] != '\n')
+        return err_field(e, ERR_INVALID, "data",
+                         "with between_lines data must end with a line feed");
+    return 0;
+}
 
 static int write_queue(struct exec_source *es, struct err *e)
 {
@@ -443,7 +459,10 @@ static int write_queue(struct exec_source *es, struct err *e)
 
     if (es->is_queued)
         return 0;
-    r = proc_write(es->proc, es->offset, es->data.data, es->data.len, &es->end, &why);
+    if (es->between_lines)
+        r = proc_write_between_lines(es->proc, es->data.data, es->data.len, &es->end, &why);
+    else
+        r = proc_write(es->proc, es->offset, es->data.data, es->data.len, &es->end, &why);
     if (r == -ERR_UNAVAILABLE)
         return check_deadline(es, "does not read its stdin", e);
     if (r < 0) {
@@ -497,6 +516,8 @@ int rpc_exec_write(const struct rpc_call *call, struct source **ret, struct err 
 
     r = jx_decode(call->params, write_fields, &w, e);
     if (r == 0)
+        r = check_between_lines(&w, e);
+    if (r == 0)
         r = registry_get(call->agent->registry, w.id, &p, e);
     if (r < 0) {
         jx_bytes_done(&w.data);
@@ -509,6 +530,7 @@ int rpc_exec_write(const struct rpc_call *call, struct source **ret, struct err 
     }
     es->data = w.data;
     es->offset = w.offset;
+    es->between_lines = w.between_lines;
     es->deadline_ms = deadline_in(w.timeout_ms);
     *ret = &es->source;
     return 0;

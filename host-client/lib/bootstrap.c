@@ -442,6 +442,7 @@ static int begin(struct bootstrap *b, json_t *more, const char **step, struct er
 {
     int r;
 
+    free(TAKE(b->log)); /* of an earlier step */
     *step = "start";
     ctx_progress(b->req->ctx, "start", 0, 0, false, "starting %s", b->rec.recipe.name);
     r = start_with(b, more, e);
@@ -454,33 +455,55 @@ static int begin(struct bootstrap *b, json_t *more, const char **step, struct er
     return r;
 }
 
-/* With the last session when there is one; an agent that ends over it gets a new one, once. */
+/* Has the agent that ended said that it does not know its last session? */
+static bool is_session_unknown(const struct bootstrap *b)
+{
+    _cleanup_free_ char *text = NULL;
+
+    return b->log && b->rec.recipe.session_unknown &&
+           recipe_expand(b->rec.recipe.session_unknown, &b->vars, &text, NULL) == 0 && *text &&
+           strstr(b->log, text);
+}
+
+/*
+ * With the last session when there is one. An agent that does not know it gets a new one, once; one that
+ * ends for another reason keeps its session for the next time.
+ */
 static int step_begin(struct bootstrap *b, const char **step, struct err *e)
 {
     json_t *more = b->rec.session ? b->rec.recipe.session_args : NULL;
     struct err why = {0};
     int r = begin(b, more, step, &why);
 
-    if (r == -ERR_PRECONDITION && more) {
+    if (r == -ERR_PRECONDITION && more && is_session_unknown(b)) {
         forget_session(b);
         why = (struct err){0};
         r = begin(b, NULL, step, &why);
+    } else if (r == -ERR_PRECONDITION && more) {
+        r = err_wrap(&why, r, "its session %s is kept", b->rec.session);
     }
     if (r < 0 && e)
         *e = why;
     return r;
 }
 
-/* The same agent in the same version is running and well. */
-static bool is_well(struct bootstrap *b)
+static bool is_same_running(struct bootstrap *b, int64_t deadline)
 {
     enum guest_state state = GUEST_ABSENT;
-    int64_t end = bootstrap_step_end(b, b->rec.recipe.health.attempt_ms);
 
     return b->old.agent && str_eq(b->old.recipe.name, b->rec.recipe.name) &&
            str_eq(b->old.recipe.version, b->rec.recipe.version) && b->old.port == b->rec.port &&
-           guest_state(b->req->client, end, &state, NULL, 0, NULL) == 0 && state == GUEST_RUNNING &&
-           probe_once(b, end, NULL) == 0;
+           guest_state(b->req->client, deadline, &state, NULL, 0, NULL) == 0 &&
+           state == GUEST_RUNNING;
+}
+
+/* The same agent in the same version is running and well. */
+static bool is_well(struct bootstrap *b)
+{
+    int64_t end = bootstrap_step_end(b, b->rec.recipe.health.attempt_ms);
+    int r = is_same_running(b, end) ? probe_once(b, end, NULL) : -ERR_NOT_FOUND;
+
+    return r == 0 || r == -ERR_ABORTED; /* somebody is writing to it: it is not to be disturbed */
 }
 
 static int run_steps(struct bootstrap *b, const char **step, struct err *e)

@@ -90,8 +90,10 @@ static int send_line(const struct bootstrap_probe *p, const char *id, int64_t de
         return r;
     if (asprintf(&line, "%s\n", text) < 0)
         return err_oom(e);
-    params = json_pack("{s:s, s:{s:s}, s:I}", "id", BOOTSTRAP_EXEC_ID, "data", "text", line,
-                       "timeout_ms", (json_int_t)clock_until_ms(deadline_mono_ms));
+    /* Somebody may be at work with it: the line goes in between theirs, and their offsets stay. */
+    params =
+        json_pack("{s:s, s:{s:s}, s:I, s:b}", "id", BOOTSTRAP_EXEC_ID, "data", "text", line,
+                  "timeout_ms", (json_int_t)clock_until_ms(deadline_mono_ms), "between_lines", 1);
     return params ? client_call(p->client, "Exec/Write", params, deadline_mono_ms, NULL, e)
                   : err_oom(e);
 }

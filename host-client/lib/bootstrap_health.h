@@ -17,7 +17,8 @@ struct bootstrap_probe {
     const char *password;
 };
 
-/* One try. *ret_session (may be NULL): the session that an rpc answer names, or untouched. */
+/* One try. *ret_session (may be NULL): the session that an rpc answer names, or untouched.
+ * -ERR_ABORTED: an agent that is spoken to by lines cannot be asked while somebody writes one. */
 int bootstrap_probe(const struct bootstrap_probe *p, int64_t deadline_mono_ms, char **ret_session,
                     struct err *e);
 

@@ -431,6 +431,7 @@ static int jx_start(json_t *v, void *out, struct err *e)
         JX(struct recipe, cwd, jx_template, 0),
         JX(struct recipe, mode, jx_start_mode, JX_REQUIRED),
         JX(struct recipe, session_args, jx_templates, 0),
+        JX(struct recipe, session_unknown, jx_template, 0),
         {0},
     };
 
@@ -472,6 +473,7 @@ static int jx_health(json_t *v, void *out, struct err *e)
         {"rpc", jx_rpc, 0, 0},
         JX(struct recipe_health, attempt_ms, jx_time, 0),
         JX(struct recipe_health, total_ms, jx_time, 0),
+        JX(struct recipe_health, interval_ms, jx_time, 0),
         {0},
     };
     struct recipe_health *h = out;
@@ -596,7 +598,7 @@ int recipe_from_json(json_t *doc, const char *dir, const char *version, struct r
     struct recipe rec = {
         .cwd = "${workdir}",
         .restart_max = RECIPE_RESTARTS,
-        .health = {.attempt_ms = 2000, .total_ms = 120000},
+        .health = {.attempt_ms = 2000, .total_ms = 120000, .interval_ms = 15000},
         .timeouts = {.check = 20000, .install = 300000, .files = 60000, .start = 20000},
     };
     int r = jx_decode(doc, recipe_fields, &rec, e);

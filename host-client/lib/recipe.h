@@ -48,6 +48,7 @@ struct recipe_timeouts {
 struct recipe_health {
     uint32_t attempt_ms;
     uint32_t total_ms;
+    uint32_t interval_ms; /* from one look to the next, while it runs */
     /* http */
     const char *path;     /* NULL: none */
     json_t *expect;       /* members that the answer must have; NULL: any JSON object (http) */
@@ -82,6 +83,8 @@ struct recipe {
     json_t *start_env;    /* for the start alone, or NULL */
     const char *cwd;      /* a template */
     json_t *session_args; /* added when it comes back to a known session, or NULL */
+    const char
+        *session_unknown; /* a template: its log says so when it has no such session, or NULL */
     json_t *restart_args; /* added when it is started again after it ended by itself, or NULL */
     uint32_t restart_max; /* at most RECIPE_RESTARTS_MAX */
     struct recipe_health health;

@@ -14,12 +14,15 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "lib/bootstrap.h"
+#include "lib/bootstrap_guest.h"
+#include "lib/bootstrap_health.h"
+#include "lib/bootstrap_record.h"
 
 #include "common/banned.h"
 
 #define CALL_MS 10000
 #define RETRY_MS 1000
-#define PAUSE_DOUBLINGS 7
+#define END_MS 10000 /* to end a coding agent that hangs: it is asked first */
 #define HOLDS_MS 1000
 /* The monitor ends the box at the deadline; the box's own first process a little later. */
 #define LEASE_MARGIN_MS 5000
@@ -29,6 +32,7 @@
 struct supervisor {
     pthread_t thread;
     struct client *client;
+    char *box_dir;
     char *start_path;
     int wake_fd;  /* the thread's client is canceled by it */
     int event_fd; /* the loop's */
@@ -47,13 +51,19 @@ struct supervisor {
     int restarts;
 
     /* the thread's: */
-    json_t *start; /* what is kept running; NULL: nothing */
+    json_t *start;                  /* what is kept running; NULL: nothing */
+    struct bootstrap_record record; /* how its health is asked; zeroed: it can't be */
+    char *password;
     bool lease_pending;
     bool holds_pending;
     int64_t lease_until;
     int n_restarts;
     int max_restarts;
     int64_t running_since_mono_ms;
+    int64_t restart_at_mono_ms; /* it is not running, and will be; 0: it runs */
+    int64_t probe_at_mono_ms;   /* 0: never */
+    int n_failed_probes;        /* in a row */
+    bool was_well;              /* since it was started */
 };
 
 static void wake(int fd)
@@ -80,13 +90,34 @@ static void pause_ms(struct supervisor *s, int ms)
     (void)poll(&p, 1, ms);
 }
 
+/* It has just been started, or is found running. */
+static void begin_watch(struct supervisor *s)
+{
+    int64_t now = clock_mono_ms();
+
+    s->running_since_mono_ms = now;
+    s->restart_at_mono_ms = 0;
+    s->probe_at_mono_ms = s->record.agent ? now + s->record.recipe.health.interval_ms : 0;
+    s->n_failed_probes = 0;
+    s->was_well = false;
+}
+
+static void forget_start(struct supervisor *s)
+{
+    json_decref(TAKE(s->start));
+    bootstrap_record_done(&s->record);
+    if (s->password)
+        explicit_bzero(s->password, strlen(s->password));
+    free(TAKE(s->password));
+}
+
 static void load_start(struct supervisor *s)
 {
     _cleanup_free_ char *text = NULL;
     json_t *obj = NULL, *max;
     size_t len = 0;
 
-    json_decref(TAKE(s->start));
+    forget_start(s);
     if (io_read_file(AT_FDCWD, s->start_path, START_JSON_BYTES, &text, &len, NULL) < 0 ||
         jx_parse(text, len, &obj, NULL) < 0)
         return;
@@ -99,7 +130,12 @@ static void load_start(struct supervisor *s)
     (void)json_object_del(obj, SUPERVISE_MAX_KEY); /* the rest is the agent's request */
     s->start = obj;
     s->n_restarts = 0;
-    s->running_since_mono_ms = clock_mono_ms();
+    /* Without a record it is only watched for its end. */
+    if (bootstrap_record_load(s->box_dir, &s->record, NULL) == 0 &&
+        bootstrap_password(s->box_dir, false, &s->password, NULL) < 0)
+        bootstrap_record_done(&s->record);
+    begin_watch(s);
+    s->was_well = true; /* by the bootstrap */
 }
 
 static void push_lease(struct supervisor *s)
@@ -139,7 +175,7 @@ static void give_up(struct supervisor *s, const char *how)
                    "the coding agent ended %d times and was given up: %s", s->max_restarts + 1,
                    how);
     (void)pthread_mutex_unlock(&s->lock);
-    json_decref(TAKE(s->start));
+    forget_start(s);
     wake(s->event_fd);
 }
 
@@ -155,18 +191,22 @@ static int on_started(void *arg, json_t *msg)
     return st->is_started; /* its output is kept by the guest agent */
 }
 
+/* An order that comes meanwhile is taken first; then it is tried again. */
 static void start_again(struct supervisor *s)
 {
     json_t *id = json_pack("{s:O}", "id", json_object_get(s->start, "id"));
     struct started st = {false};
     int64_t deadline = clock_mono_ms() + CALL_MS;
+    int r = client_call(s->client, "Exec/Forget", id, deadline, NULL, NULL);
 
-    (void)client_call(s->client, "Exec/Forget", id, deadline, NULL, NULL);
     json_decref(id);
-    (void)client_stream(s->client, "Exec/Start", s->start, deadline, on_started, &st, NULL);
+    if (r != -ERR_CANCELED)
+        r = client_stream(s->client, "Exec/Start", s->start, deadline, on_started, &st, NULL);
+    if (!st.is_started && r == -ERR_CANCELED)
+        return;
+    begin_watch(s); /* one that did not start is found to have ended */
     if (!st.is_started)
         return;
-    s->running_since_mono_ms = clock_mono_ms();
     (void)pthread_mutex_lock(&s->lock);
     s->restarts++;
     (void)pthread_mutex_unlock(&s->lock);
@@ -188,21 +228,84 @@ static void describe_end(json_t *reply, char *out, size_t out_bytes)
                        err_text ? ": " : "", err_text ? err_text : "");
 }
 
+/* It is not running any more: it will be started again, a while later each time. */
+static void restart_later(struct supervisor *s, const char *how)
+{
+    int64_t now = clock_mono_ms();
+    int64_t pause_ms = SUPERVISE_FIRST_PAUSE_MS;
+
+    if (now - s->running_since_mono_ms > SUPERVISE_GOOD_MS)
+        s->n_restarts = 0;
+    if (s->n_restarts >= s->max_restarts) {
+        give_up(s, how);
+        return;
+    }
+    for (int i = 0; i < s->n_restarts && pause_ms < SUPERVISE_MOST_PAUSE_MS; i++)
+        pause_ms *= 2;
+    s->restart_at_mono_ms =
+        now + (pause_ms < SUPERVISE_MOST_PAUSE_MS ? pause_ms : SUPERVISE_MOST_PAUSE_MS);
+    s->n_restarts++;
+}
+
 static void on_ended(struct supervisor *s, json_t *reply)
 {
     char how[CAUSE_BYTES / 2];
 
-    if (clock_mono_ms() - s->running_since_mono_ms > SUPERVISE_GOOD_MS)
-        s->n_restarts = 0;
-    if (s->n_restarts >= s->max_restarts) {
-        describe_end(reply, how, sizeof(how));
-        give_up(s, how);
-        return;
+    describe_end(reply, how, sizeof(how));
+    restart_later(s, how);
+}
+
+static void wait_for_restart(struct supervisor *s)
+{
+    int64_t left = clock_until_ms(s->restart_at_mono_ms);
+
+    if (left > 0)
+        pause_ms(s, s->lease_pending && left > RETRY_MS ? RETRY_MS : (int)left);
+    else
+        start_again(s);
+}
+
+/* Not ended, and not well although it had its time: it is ended, and comes back as one that ended. */
+static void on_hung(struct supervisor *s, const char *why)
+{
+    char how[CAUSE_BYTES / 2];
+
+    if (guest_end(s->client, clock_mono_ms() + END_MS, NULL) < 0)
+        return; /* the next look tries again */
+    (void)snprintf(how, sizeof(how), "it hung: %.200s", why);
+    restart_later(s, how);
+}
+
+/* A guest agent that does not answer says nothing about the coding agent. */
+static bool is_running(struct supervisor *s)
+{
+    enum guest_state state = GUEST_ABSENT;
+
+    return guest_state(s->client, clock_mono_ms() + CALL_MS, &state, NULL, 0, NULL) == 0 &&
+           state == GUEST_RUNNING;
+}
+
+static void look_at_health(struct supervisor *s)
+{
+    const struct recipe_health *h = &s->record.recipe.health;
+    struct bootstrap_probe p = {
+        .client = s->client, .health = h, .port = s->record.port, .password = s->password};
+    struct err why = {0};
+    int r = bootstrap_probe(&p, clock_mono_ms() + h->attempt_ms, NULL, &why);
+
+    if (r == -ERR_CANCELED)
+        return; /* something more urgent; it is looked at next */
+    s->probe_at_mono_ms = clock_mono_ms() + h->interval_ms;
+    if (r == 0) {
+        s->was_well = true;
+        s->n_failed_probes = 0;
+    } else if (r != -ERR_ABORTED && is_running(s)) {
+        int64_t age = clock_mono_ms() - s->running_since_mono_ms;
+
+        s->n_failed_probes++;
+        if (s->n_failed_probes >= SUPERVISE_PROBES && (s->was_well || age > h->total_ms))
+            on_hung(s, why.message);
     }
-    pause_ms(s, SUPERVISE_FIRST_PAUSE_MS
-                    << (s->n_restarts < PAUSE_DOUBLINGS ? s->n_restarts : PAUSE_DOUBLINGS));
-    s->n_restarts++;
-    start_again(s);
 }
 
 /* Until the command ends, or there is something else to do. */
@@ -211,13 +314,18 @@ static void watch(struct supervisor *s)
     json_t *params = json_pack("{s:O}", "id", json_object_get(s->start, "id"));
     _cleanup_json_ json_t *reply = NULL;
     int64_t deadline = s->lease_pending ? clock_mono_ms() + RETRY_MS : 0;
-    int r = client_call(s->client, "Exec/Wait", params, deadline, &reply, NULL);
+    int r;
 
+    if (s->probe_at_mono_ms && (!deadline || s->probe_at_mono_ms < deadline))
+        deadline = s->probe_at_mono_ms;
+    r = client_call(s->client, "Exec/Wait", params, deadline, &reply, NULL);
     json_decref(params);
     if (r == 0 || r == -ERR_NOT_FOUND)
         on_ended(s, reply);
     else if (r != -ERR_CANCELED && r != -ERR_DEADLINE)
         pause_ms(s, RETRY_MS);
+    else if (r == -ERR_DEADLINE && s->probe_at_mono_ms && !clock_until_ms(s->probe_at_mono_ms))
+        look_at_health(s);
 }
 
 /* Takes over what the loop asked for; false when it is over. */
@@ -253,7 +361,9 @@ static void *run(void *arg)
             push_lease(s);
         if (s->holds_pending)
             look_at_holds(s);
-        if (s->start)
+        if (s->start && s->restart_at_mono_ms)
+            wait_for_restart(s);
+        else if (s->start)
             watch(s);
         else
             pause_ms(s, s->lease_pending || s->holds_pending ? RETRY_MS : -1);
@@ -270,7 +380,8 @@ static int fill(struct supervisor *s, struct bh_box *box, struct err *e)
     if (s->wake_fd < 0 || s->event_fd < 0)
         return err_sys(e, errno, "eventfd");
     s->start_path = box_path(box, "agent-start.json");
-    if (!s->start_path)
+    s->box_dir = strdup(box->dir);
+    if (!s->start_path || !s->box_dir)
         return err_oom(e);
     return box_new_client(box, s->wake_fd, &s->client, e);
 }
@@ -278,8 +389,9 @@ static int fill(struct supervisor *s, struct bh_box *box, struct err *e)
 static void supervisor_done(struct supervisor *s)
 {
     (void)client_free(s->client);
-    json_decref(s->start);
+    forget_start(s);
     free(s->start_path);
+    free(s->box_dir);
     fd_close(s->wake_fd);
     fd_close(s->event_fd);
     (void)pthread_mutex_destroy(&s->lock);

@@ -1,7 +1,7 @@
 #pragma once
 /*
  * supervise: a thread of the monitor for everything that asks the guest agent: it waits for the
- * coding agent's command to end and starts it again, and passes the lease on. It owns its client;
+ * coding agent's command to end, or to hang, and starts it again, and passes the lease on. It owns its client;
  * what the loop should know comes through an eventfd. All functions are for the loop's thread.
  */
 #include <stdbool.h>
@@ -11,7 +11,9 @@
 #include "lib/box.h"
 
 #define SUPERVISE_MAX_RESTARTS 5           /* unless the recipe has another number */
-#define SUPERVISE_FIRST_PAUSE_MS 200       /* doubled with each restart, to 25 s */
+#define SUPERVISE_FIRST_PAUSE_MS 500       /* doubled with each restart, */
+#define SUPERVISE_MOST_PAUSE_MS 15000      /* up to this */
+#define SUPERVISE_PROBES 3                 /* in a row without health: it hangs */
 #define SUPERVISE_GOOD_MS (10 * 60 * 1000) /* ran so long: the count starts anew */
 
 struct supervisor;

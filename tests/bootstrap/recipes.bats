@@ -351,3 +351,126 @@ STEPS
     up >out
     [ "$(curl -s "$(jq -r .agent.url out)/h" | jq -r .ok)" = true ]
 }
+
+served_by_another() # PID
+{
+    local pid
+
+    pid=$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT") && [ "$pid" != "$1" ] &&
+        [ "$(curl -s -m 5 "$(jq -r .agent.url out)/h" | jq -r .ok)" = true ]
+}
+
+@test "an agent that hangs is ended and started again by the monitor" {
+    recipe "$SERVER" '.health.interval_ms = 200 | .health.attempt_ms = 500'
+    up >out
+    pid=$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")
+    kill -STOP "$pid"
+    wait_for 60 served_by_another "$pid"
+    is_gone "$pid"
+    [ "$(bellhop status mine --json | jq -r .state)" = running ]
+}
+
+@test "an agent that hangs each time is given up, with what it hung at" {
+    recipe "$SERVER" '.health.interval_ms = 200 | .health.attempt_ms = 500 | .health.total_ms = 20000 | .restart.max = 1'
+    up >out
+    first=$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")
+    kill -STOP "$first"
+    wait_for 60 served_by_another "$first"
+    kill -STOP "$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")"
+    wait_for 60 sh -c "'$BELLHOP' status mine --json | jq -e '.state == \"error\" and (.cause | test(\"it hung: \"))'"
+    [ "$(bellhop exec -n mine -- echo reachable)" = reachable ]
+}
+
+# An agent that is spoken to in lines. What its files tell it to do, it does.
+LINES='
+import json, os, sys, time
+home, args = sys.argv[1], sys.argv[2:]
+path = lambda name: os.path.join(home, name)
+session = args[1] if args[:1] == ["--session"] else "fresh-%d" % os.getpid()
+if os.path.exists(path("crash")):
+    print("it is raining", file=sys.stderr)
+    sys.exit(3)
+if args[:1] == ["--session"] and os.path.exists(path("unknown")):
+    print("No session found matching %s" % session, file=sys.stderr)
+    sys.exit(1)
+for line in sys.stdin:
+    with open(path("lines"), "a") as f:
+        f.write(line)
+    if line.startswith("hang"):
+        time.sleep(600)
+    elif line.startswith("{"):
+        print(json.dumps({"id": json.loads(line)["id"], "ok": True, "data": {"session": session}}), flush=True)
+'
+
+lines_recipe() # [JQ CHANGE]
+{
+    jq -n --arg body "$LINES" '{
+        name: "mine", description: "a test", version: "1.0",
+        files: [{path: "${home}/lines.py", content: $body, mode: "0600"}],
+        start: {argv: ["python3", "${home}/lines.py", "${home}"], mode: "rpc",
+            session_args: ["--session", "${session}"], session_unknown: "No session found matching ${session}"},
+        health: {rpc: {send: {type: "state"}, expect: {ok: true}, session: "data.session"},
+            attempt_ms: 2000, total_ms: 120000}
+    }' | jq "${1:-.}" >mine.json
+}
+
+kept_session()
+{
+    jq -r .session "$BELLHOP_STATE_DIR/boxes/$(bellhop status mine --json | jq -r .id)/agent.json"
+}
+
+@test "an early end does not throw the session away, unless the agent says that it is unknown" {
+    lines_recipe
+    up >out
+    session=$(kept_session)
+    [[ "$session" == fresh-* ]]
+    bellhop exec -n mine -c 'touch ~/crash'
+    bellhop stop mine
+    run bellhop start mine --json
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"its session $session is kept"*"it exited with status 3"* ]] || fail "$output"
+    [ "$(kept_session)" = "$session" ]
+    rm "$BELLHOP_STATE_DIR"/boxes/*/home/crash
+    up >out
+    [ "$(kept_session)" = "$session" ]
+    bellhop exec -n mine -c 'touch ~/unknown'
+    bellhop stop mine
+    bellhop start mine
+    [[ "$(kept_session)" == fresh-* ]]
+    [ "$(kept_session)" != "$session" ]
+}
+
+# to_agent JSON: an Exec/Write to it.
+to_agent()
+{
+    local dir
+
+    dir=$BELLHOP_STATE_DIR/boxes/$(bellhop status mine --json | jq -r .id)
+    curl -s --unix-socket "$dir/run/agent.sock" -H "Authorization: Bearer $(cat "$dir/token")" \
+        -H 'Content-Type: application/json' -d "$1" http://box/bellhop.v1.Exec/Write
+}
+
+n_asked()
+{
+    bellhop exec -n mine -c 'grep -c state ~/lines'
+}
+
+asked_more_than() { [ "$(n_asked)" -gt "$1" ]; }
+
+@test "an agent that is spoken to in lines is asked between the lines of others, and restarted when it hangs" {
+    lines_recipe '.health.interval_ms = 100'
+    up >out
+    wait_for 60 asked_more_than 2
+    # while somebody's line is under way nobody else's is put into it, and offsets count their own bytes only
+    to_agent '{"id":"agent","data":{"text":"half"},"offset":0}' | jq -e '.offset == 4'
+    pid=$(bellhop exec -n mine -- pgrep -f "[l]ines.py")
+    n=$(n_asked)
+    to_agent '{"id":"agent","data":{"text":"x\n"},"between_lines":true}' | jq -e '.code == "aborted"'
+    to_agent '{"id":"agent","data":{"text":"+half\n"},"offset":4}' | jq -e '.offset == 10'
+    wait_for 60 asked_more_than "$n"
+    bellhop exec -n mine -c 'grep -qx half+half ~/lines'
+    [ "$(bellhop exec -n mine -- pgrep -f "[l]ines.py")" = "$pid" ]
+    to_agent '{"id":"agent","data":{"text":"hang\n"}}' | jq -e .offset
+    wait_for 60 is_gone "$pid"
+    wait_for 60 bellhop exec -n mine -- pgrep -f "[l]ines.py"
+}
