@@ -21,7 +21,7 @@ _bellhop() {
         grep:--sortr) words="path modified accessed changed none" ;;
         image:--form) words="squashfs dir tar oci vm dockerfile docker podman qemu" ;;
         *) case $cmd in
-            up) case $cur in -*) words=" --name --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --help" ;; esac ;;
+            up) case $cur in -*) words=" --name --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --help" ;; esac ;;
             ls) case $cur in -*) words=" --json --quiet --no-resume --help" ;; esac ;;
             status) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             start) case $cur in -*) words=" --json --quiet --no-resume --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;

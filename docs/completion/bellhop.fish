@@ -11,6 +11,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from up' -l network -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l privilege -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l cpus -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l memory -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l disk -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l pids -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l port -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l env -r

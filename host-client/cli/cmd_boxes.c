@@ -202,8 +202,10 @@ const struct cli_command cmd_status = {
     .group = "Boxes",
     .operands = "NAME",
     .summary = "show a box, and what is really enforced on it",
-    .details = "User namespace, seccomp, capabilities, limits and network are read back from the\n"
-               "kernel, not from what was asked for.",
+    .details =
+        "User namespace, seccomp, capabilities, limits and network are read back from the\n"
+        "kernel, not from what was asked for. The disk's limit is the one thing that the kernel\n"
+        "does not keep: the box's monitor counts what the box has written, and stops it.",
     .examples = "  bellhop status api\n",
     .min_operands = 1,
     .max_operands = 1,

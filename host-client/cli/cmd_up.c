@@ -20,7 +20,7 @@ struct args {
     const char *on_timeout, *dest, *git, *repo, *git_token_file, *env_file;
     int64_t timeout_ms, start_timeout_ms;
     uint32_t cpu_millis, pids;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, disk_bytes;
     uint16_t port;
     bool with_secrets, empty;
     char **env, **secrets, **labels, **allow_missing;
@@ -56,8 +56,12 @@ static const struct cli_option options[] = {
     O("on-timeout", 0, CLI_STR, on_timeout, "WHAT", "stop (default: keep the disk) or rm", endings),
     O("network", 0, CLI_STR, network, "MODE", "user (default), none or host", networks),
     O("privilege", 0, CLI_STR, privilege, "MODE", "sudo (default) or strict", privileges),
-    O("cpus", 0, CLI_CPUS, cpu_millis, "N", "at most so many processors, such as 1.5", NULL),
-    O("memory", 'm', CLI_SIZE, memory_bytes, "SIZE", "at most so much memory, such as 2G", NULL),
+    O("cpus", 0, CLI_CPUS, cpu_millis, "N",
+      "at most so many processors, such as 1.5 (default: all but one; of fewer than 5, 4/5)", NULL),
+    O("memory", 'm', CLI_SIZE, memory_bytes, "SIZE",
+      "at most so much memory, such as 2G (default: 80 % of the machine's)", NULL),
+    O("disk", 0, CLI_SIZE, disk_bytes, "SIZE",
+      "stop it when it has written more to its disk (default: 80 % of what is free)", NULL),
     O("pids", 0, CLI_U32, pids, "N", "at most so many processes (default: 4096)", NULL),
     O("port", 0, CLI_U16, port, "PORT", "the agent's port in the box", NULL),
     O("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on", NULL),
@@ -234,6 +238,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     o.timeout_ms = a->timeout_ms;
     o.cpu_millis = a->cpu_millis;
     o.memory_bytes = a->memory_bytes;
+    o.disk_bytes = a->disk_bytes;
     o.pids = a->pids;
     o.agent_port = a->port;
     o.env = (const char *const *)env;

@@ -59,6 +59,9 @@ struct provider {
      * {"isolation":{"user_namespace":true,"seccomp":true,...},"limits":{...},"network":{...},
      * "missing":["user_namespace"]} */
     int (*inspect)(struct provider_box *b, json_t **ret, struct err *e);
+    /* The directory in <dir> that has what the box writes to its disk, for the monitor to count; NULL: this
+     * provider cannot limit it. */
+    const char *disk_dir;
     /* gc: removes what carries this state directory's mark and whose id `is_known` denies. */
     int (*sweep)(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e);

@@ -16,6 +16,8 @@
 #define SPEC_CPU_MAX_MILLIS (1024 * 1000)
 #define SPEC_MEMORY_MIN_BYTES (16ULL << 20)
 #define SPEC_MEMORY_MAX_BYTES (1ULL << 46)
+#define SPEC_DISK_MIN_BYTES (16ULL << 20)
+#define SPEC_DISK_MAX_BYTES (1ULL << 60)
 #define SPEC_PIDS_MIN 16
 #define SPEC_PIDS_MAX (4U << 20)
 #define SPEC_PATH_BYTES 4096
@@ -101,6 +103,9 @@ static int check_numbers(const struct bh_create_options *o, struct spec *s, stru
     if (o->memory_bytes &&
         (o->memory_bytes < SPEC_MEMORY_MIN_BYTES || o->memory_bytes > SPEC_MEMORY_MAX_BYTES))
         return err_field(e, ERR_INVALID, "memory", "memory must be from 16M to 64T");
+    if (o->disk_bytes &&
+        (o->disk_bytes < SPEC_DISK_MIN_BYTES || o->disk_bytes > SPEC_DISK_MAX_BYTES))
+        return err_field(e, ERR_INVALID, "disk", "disk must be from 16M to 1048576T");
     if (o->pids && (o->pids < SPEC_PIDS_MIN || o->pids > SPEC_PIDS_MAX))
         return err_field(e, ERR_INVALID, "pids", "pids must be from %d to %u", SPEC_PIDS_MIN,
                          SPEC_PIDS_MAX);
@@ -108,6 +113,7 @@ static int check_numbers(const struct bh_create_options *o, struct spec *s, stru
     s->timeout_ms = o->timeout_ms ? o->timeout_ms : SPEC_TTL_MS;
     s->cpu_millis = o->cpu_millis;
     s->memory_bytes = o->memory_bytes;
+    s->disk_bytes = o->disk_bytes;
     s->pids = o->pids ? o->pids : SPEC_PIDS;
     s->agent_port = o->agent_port;
     return 0;
@@ -347,14 +353,14 @@ static json_t *new_strv(char *const *v)
 
 json_t *spec_to_json(const struct spec *s)
 {
-    json_t *obj =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}",
-                  "provider", s->provider, "image", s->image, "image_dir", s->image_dir, "runtime",
-                  s->runtime, "agent", s->agent, "dest", s->dest, "network", s->network,
-                  "privilege", s->privilege, "on_timeout", s->on_timeout, "timeout_ms",
-                  (json_int_t)s->timeout_ms, "cpu_millis", (json_int_t)s->cpu_millis,
-                  "memory_bytes", (json_int_t)s->memory_bytes, "pids", (json_int_t)s->pids,
-                  "agent_port", (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
+    json_t *obj = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "provider", s->provider, "image", s->image, "image_dir", s->image_dir, "runtime",
+        s->runtime, "agent", s->agent, "dest", s->dest, "network", s->network, "privilege",
+        s->privilege, "on_timeout", s->on_timeout, "timeout_ms", (json_int_t)s->timeout_ms,
+        "cpu_millis", (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes,
+        "disk_bytes", (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids, "agent_port",
+        (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
 
     if (!obj || json_object_set_new(obj, "env", new_strv(s->env)) < 0 ||
         json_object_set_new(obj, "labels", new_strv(s->labels)) < 0 ||
@@ -369,7 +375,7 @@ json_t *spec_to_json(const struct spec *s)
 struct stored {
     const char *texts[9];
     uint32_t cpu_millis, pids, agent_port, asked;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, disk_bytes;
     int64_t timeout_ms;
     char **env, **labels, **allow_missing;
 };
@@ -389,6 +395,7 @@ static int take_stored(struct stored *in, struct spec *ret, struct err *e)
         .timeout_ms = in->timeout_ms,
         .cpu_millis = in->cpu_millis,
         .memory_bytes = in->memory_bytes,
+        .disk_bytes = in->disk_bytes,
         .pids = in->pids,
         .agent_port = (uint16_t)in->agent_port,
     };
@@ -424,6 +431,7 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX(struct stored, timeout_ms, jx_i64, JX_REQUIRED),
         JX(struct stored, cpu_millis, jx_u32, JX_REQUIRED),
         JX(struct stored, memory_bytes, jx_u64, JX_REQUIRED),
+        JX(struct stored, disk_bytes, jx_u64, 0), /* a box of an earlier version has none */
         JX(struct stored, pids, jx_u32, JX_REQUIRED),
         JX(struct stored, agent_port, jx_u32, JX_REQUIRED),
         JX(struct stored, asked, jx_u32, JX_REQUIRED),
@@ -506,6 +514,8 @@ static int compare_numbers(const struct spec *have, const struct spec *want, str
 
     if (r == 0)
         r = compare_number("memory", have->memory_bytes, want->memory_bytes, 1024.0 * 1024, "M", e);
+    if (r == 0)
+        r = compare_number("disk", have->disk_bytes, want->disk_bytes, 1024.0 * 1024, "M", e);
     if (r == 0 && want->asked & SPEC_ASKED_PIDS)
         r = compare_number("pids", have->pids, want->pids, 1, "", e);
     if (r == 0)

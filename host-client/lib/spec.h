@@ -44,6 +44,7 @@ struct spec {
     int64_t timeout_ms;
     uint32_t cpu_millis;
     uint64_t memory_bytes;
+    uint64_t disk_bytes; /* 0: no limit, as of the two above */
     uint32_t pids;
     uint16_t agent_port;
     char **env;

@@ -18,6 +18,7 @@
 #include "lib/bringup.h"
 #include "lib/lifecycle.h"
 #include "monitor/commands.h"
+#include "monitor/diskwatch.h"
 #include "monitor/forward.h"
 #include "monitor/supervise.h"
 
@@ -140,6 +141,16 @@ static int open_signals(struct monitor *m, struct err *e)
     return m->signal_fd < 0 ? err_sys(e, errno, "signalfd") : 0;
 }
 
+static int open_disk(struct monitor *m, struct err *e)
+{
+    const char *name = m->box->provider->disk_dir;
+    _cleanup_free_ char *dir = name ? box_path(m->box, name) : NULL;
+
+    if (!name)
+        return 0;
+    return dir ? diskwatch_new(dir, m->box->spec.disk_bytes, &m->disk, e) : err_oom(e);
+}
+
 static int open_parts(struct monitor *m, struct err *e)
 {
     _cleanup_free_ char *control = box_path(m->box, "monitor.sock");
@@ -152,6 +163,8 @@ static int open_parts(struct monitor *m, struct err *e)
         r = forwards_new(socket, token, &m->forwards, e);
     if (r == 0)
         r = supervisor_new(m->box, &m->supervisor, e);
+    if (r == 0)
+        r = open_disk(m, e);
     if (r == 0)
         r = open_signals(m, e);
     if (r == 0)
@@ -189,6 +202,7 @@ void monitor_done(struct monitor *m)
     m->supervisor = supervisor_free(m->supervisor);
     m->commands = commands_free(m->commands);
     m->forwards = forwards_free(m->forwards);
+    m->disk = diskwatch_free(m->disk);
     m->box = bh_box_free(m->box);
     fd_close(TAKE_FD(m->pidfd));
     fd_close(TAKE_FD(m->signal_fd));
@@ -394,7 +408,31 @@ static void on_time(struct monitor *m)
         end_by_lease(m);
 }
 
-enum { FIXED_PIDFD, FIXED_SIGNALS, FIXED_SUPERVISOR, N_FIXED };
+/* A command that holds the lock has its time; it is asked again with the next look. */
+static void on_disk(struct monitor *m)
+{
+    _cleanup_close_ int lock = -1;
+    char cause[CAUSE_BYTES];
+
+    if (!diskwatch_act(m->disk) ||
+        store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0)
+        return;
+    (void)snprintf(cause, sizeof(cause),
+                   "its disk has %.1f MiB, and its limit is %.1f (--disk): start it, clear it up",
+                   (double)diskwatch_used(m->disk) / 1048576,
+                   (double)m->box->spec.disk_bytes / 1048576);
+    end_locked(m, "disk", cause);
+}
+
+enum { FIXED_PIDFD, FIXED_SIGNALS, FIXED_SUPERVISOR, FIXED_DISK, N_FIXED };
+
+static int64_t next_ms(const struct monitor *m)
+{
+    int64_t lease = lease_next_ms(&m->lease);
+    int64_t disk = diskwatch_next_ms(m->disk);
+
+    return disk < lease ? disk : lease;
+}
 
 static void turn(struct monitor *m, struct pollfd *p)
 {
@@ -405,10 +443,11 @@ static void turn(struct monitor *m, struct pollfd *p)
     p[FIXED_SIGNALS] = (struct pollfd){.fd = m->signal_fd, .events = POLLIN};
     p[FIXED_SUPERVISOR] =
         (struct pollfd){.fd = supervisor_event_fd(m->supervisor), .events = POLLIN};
+    p[FIXED_DISK] = (struct pollfd){.fd = diskwatch_fd(m->disk), .events = POLLIN};
     n_commands = commands_poll(m->commands, p + N_FIXED, MONITOR_MAX_CLIENTS + 1);
     n_forwards = forwards_poll(m->forwards, p + N_FIXED + n_commands,
                                MONITOR_MAX_POLL - N_FIXED - n_commands);
-    if (poll(p, N_FIXED + n_commands + n_forwards, clock_until_ms(lease_next_ms(&m->lease))) < 0)
+    if (poll(p, N_FIXED + n_commands + n_forwards, clock_until_ms(next_ms(m))) < 0)
         return;
 
     forwards_act(m->forwards, p + N_FIXED + n_commands, n_forwards);
@@ -419,6 +458,8 @@ static void turn(struct monitor *m, struct pollfd *p)
         end_by_itself(m);
     if (!m->is_over && p[FIXED_SIGNALS].revents)
         on_signals(m);
+    if (!m->is_over)
+        on_disk(m);
     if (!m->is_over)
         on_time(m);
 }

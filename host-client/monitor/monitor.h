@@ -23,6 +23,7 @@
 
 struct forwards;
 struct commands;
+struct diskwatch;
 struct supervisor;
 
 struct monitor {
@@ -37,7 +38,8 @@ struct monitor {
     struct forwards *forwards;
     struct commands *commands;
     struct supervisor *supervisor;
-    bool has_status; /* of run.pid, when it is our child */
+    struct diskwatch *disk; /* NULL: no limit */
+    bool has_status;        /* of run.pid, when it is our child */
     int wait_status;
 };
 

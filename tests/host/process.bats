@@ -45,7 +45,7 @@ box_pid()
 }
 
 @test "options that need isolation are refused by name before anything is made" {
-    for option in "network none" "network user" "memory 512M" "cpus 1" "pids 100" "image host" \
+    for option in "network none" "network user" "memory 512M" "disk 1G" "cpus 1" "pids 100" "image host" \
         "runtime runc" "privilege strict"; do
         run bellhop up --name one --provider process --agent none --empty --json --${option% *} "${option#* }"
         [ "$status" -eq 9 ] || fail "$option: status $status, $output"

@@ -142,8 +142,8 @@ struct bh_create_options {
     const char *privilege;            /* "sudo" (default), "strict" */
     const char *on_timeout;           /* "stop" (default), "rm" */
     int64_t timeout_ms;               /* time to live; 0: ten minutes */
-    uint32_t cpu_millis;              /* 0: no limit */
-    uint64_t memory_bytes;            /* 0: no limit */
+    uint32_t cpu_millis;              /* 0: oci: all but one processor, of few 4/5 */
+    uint64_t memory_bytes;            /* 0: oci: 80 % of the machine's */
     uint32_t pids;                    /* 0: 4096 */
     uint16_t agent_port;              /* in the box; 0: the recipe's */
     const char *const *env;           /* "K=V", NULL-terminated, or NULL */
@@ -154,6 +154,8 @@ struct bh_create_options {
     /* The caller's environment, of which the box gets what it needs to reach the network:
      * HTTP_PROXY and its kin, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE. NULL: nothing. */
     const char *const *host_env;
+    /* What it may write to its disk; over that it is stopped. 0: oci: 80 % of what is free. */
+    uint64_t disk_bytes;
 };
 
 /*

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -131,6 +132,24 @@ static int check_image(struct bh_ctx *ctx, struct spec *spec, struct err *e)
     return 0;
 }
 
+/* A box leaves the machine usable when nobody has said how much it may take. */
+static void set_default_limits(const struct bh_ctx *ctx, struct spec *spec)
+{
+    struct statvfs fs;
+    struct oci_limits limits;
+
+    oci_cgroup_defaults(&limits);
+    if (str_eq(spec->runtime,
+               "runsc")) /* which keeps none of them: --allow-missing would be needed */
+        limits = (struct oci_limits){0};
+    if (!spec->memory_bytes)
+        spec->memory_bytes = limits.memory_bytes;
+    if (!spec->cpu_millis)
+        spec->cpu_millis = limits.cpu_millis;
+    if (!spec->disk_bytes && statvfs(ctx->state_dir, &fs) == 0)
+        spec->disk_bytes = (uint64_t)fs.f_bavail * fs.f_frsize / 5 * 4;
+}
+
 static int oci_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
 {
     struct oci_runtime rt;
@@ -155,6 +174,7 @@ static int oci_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
         return err_oom(e);
     free(spec->runtime);
     spec->runtime = name;
+    set_default_limits(ctx, spec);
     return 0;
 }
 
@@ -648,5 +668,6 @@ const struct provider provider_oci = {
     .destroy = oci_destroy,
     .find = oci_find,
     .inspect = oci_inspect_box,
+    .disk_dir = "oci/disk",
     .sweep = oci_sweep,
 };

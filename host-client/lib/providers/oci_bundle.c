@@ -247,11 +247,14 @@ static json_t *new_resources(const struct spec *spec)
                             "pids", "limit", (json_int_t)spec->pids);
     int r = 0;
 
-    /* no swap beyond the memory: a limit is a limit */
-    if (spec->memory_bytes)
-        r |= json_object_set_new(res, "memory",
-                                 json_pack("{s:I, s:I}", "limit", (json_int_t)spec->memory_bytes,
-                                           "swap", (json_int_t)spec->memory_bytes));
+    if (spec->memory_bytes) {
+        json_t *memory = json_pack("{s:I}", "limit", (json_int_t)spec->memory_bytes);
+
+        /* no swap beyond the memory: a limit is a limit */
+        if (oci_cgroup_limits_swap())
+            r |= json_object_set_new(memory, "swap", json_integer((json_int_t)spec->memory_bytes));
+        r |= json_object_set_new(res, "memory", memory);
+    }
     if (spec->cpu_millis)
         r |= json_object_set_new(res, "cpu",
                                  json_pack("{s:I, s:I}", "quota",

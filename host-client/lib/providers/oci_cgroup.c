@@ -141,6 +141,64 @@ void oci_cgroup_read(const char *name, struct oci_limits *ret)
         read_v1(name, ret);
 }
 
+/* ---- defaults ---- */
+
+static bool has_controller(const char *name)
+{
+    char path[64], text[256], *rest = text, *word;
+    struct statfs fs;
+
+    if (!oci_cgroup_is_v2()) {
+        (void)snprintf(path, sizeof(path), CGROUP_ROOT "/%s", name);
+        return statfs(path, &fs) == 0 && fs.f_type == CGROUP1_MAGIC;
+    }
+    if (read_text(CGROUP_ROOT, "", "cgroup.controllers", text, sizeof(text)) < 0)
+        return false;
+    while ((word = strsep(&rest, " \n")))
+        if (str_eq(word, name))
+            return true;
+    return false;
+}
+
+/* Within a container the root of what can be seen has the container's limit. */
+static uint64_t machine_memory(void)
+{
+    uint64_t limit = oci_cgroup_is_v2()
+                         ? read_limit(CGROUP_ROOT, "", "memory.max")
+                         : read_limit(CGROUP_ROOT "/memory", "", "memory.limit_in_bytes");
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t all = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+
+    return limit && (!all || limit < all) ? limit : all;
+}
+
+uint64_t oci_default_memory(uint64_t machine_bytes)
+{
+    return machine_bytes / 5 * 4 & ~((1ull << 20) - 1);
+}
+
+uint32_t oci_default_cpu_millis(unsigned n_processors)
+{
+    return n_processors < 5 ? n_processors * 800 : (n_processors - 1) * 1000;
+}
+
+void oci_cgroup_defaults(struct oci_limits *ret)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    *ret = (struct oci_limits){0};
+    if (has_controller("memory"))
+        ret->memory_bytes = oci_default_memory(machine_memory());
+    if (has_controller("cpu") && n > 0)
+        ret->cpu_millis = oci_default_cpu_millis((unsigned)n);
+}
+
+bool oci_cgroup_limits_swap(void)
+{
+    return oci_cgroup_is_v2() ||
+           access(CGROUP_ROOT "/memory/memory.memsw.limit_in_bytes", F_OK) == 0;
+}
+
 static void write_text(const char *hierarchy, const char *name, const char *file, const char *text)
 {
     _cleanup_close_ int fd = -1;

@@ -22,6 +22,18 @@ struct oci_limits {
     uint64_t memory_bytes;
     uint32_t cpu_millis;
 };
+/*
+ * What a box gets that was made without limits: four fifths of the memory that is there, all
+ * processors but one (of fewer than five, four fifths). pids is left 0, and so is what this
+ * kernel cannot limit.
+ */
+void oci_cgroup_defaults(struct oci_limits *ret);
+uint64_t oci_default_memory(uint64_t machine_bytes); /* for the tests */
+uint32_t oci_default_cpu_millis(unsigned n_processors);
+
+/* Can a limit on memory and swap together be set? v1 has it only when it was booted with it. */
+bool oci_cgroup_limits_swap(void);
+
 /* What the kernel enforces on the group. A hierarchy that is not there counts as no limit. */
 void oci_cgroup_read(const char *name, struct oci_limits *ret);
 

@@ -62,6 +62,8 @@ static int process_check(struct bh_ctx *ctx, struct spec *s, struct err *e)
         return cannot(e, "cpus");
     if (s->memory_bytes)
         return cannot(e, "memory");
+    if (s->disk_bytes)
+        return cannot(e, "disk");
     if (s->asked & SPEC_ASKED_PIDS)
         return cannot(e, "pids");
     if (access(ctx->agent_path, X_OK) < 0)

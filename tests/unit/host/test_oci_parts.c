@@ -32,6 +32,16 @@ static struct provider_box test_box(struct bh_ctx *ctx, struct spec *spec, char 
         .ctx = ctx, .id = "0011223344556677", .name = "b", .dir = dir, .spec = spec};
 }
 
+TEST(oci_default_limits_leave_the_machine_usable)
+{
+    T_INT(oci_default_memory(10ull << 30), 8ull << 30);
+    T_INT(oci_default_memory((10ull << 30) + 4096), 8ull << 30); /* whole MiB */
+    T_INT(oci_default_cpu_millis(1), 800);
+    T_INT(oci_default_cpu_millis(2), 1600);
+    T_INT(oci_default_cpu_millis(5), 4000);
+    T_INT(oci_default_cpu_millis(64), 63000);
+}
+
 TEST(oci_seccomp_has_no_call_that_leaves_the_box)
 {
     static const char *const refused[] = {"mount",

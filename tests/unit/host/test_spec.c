@@ -52,6 +52,7 @@ TEST(every_wrong_option_is_refused_by_name)
     refused("cpus", OPTS(.cpu_millis = 2000000));
     refused("memory", OPTS(.memory_bytes = 1000));
     refused("memory", OPTS(.memory_bytes = 1ULL << 50));
+    refused("disk", OPTS(.disk_bytes = 1 << 20));
     refused("pids", OPTS(.pids = 3));
     refused("env", OPTS(.env = no_eq));
     refused("env", OPTS(.env = bad_name));
@@ -117,7 +118,8 @@ TEST(a_spec_survives_the_store)
     struct err e = {0};
 
     T_INT(spec_from_options(OPTS(.env = env, .network = "none", .dest = "/srv//x/",
-                                 .memory_bytes = 1ULL << 30, .cpu_millis = 1500),
+                                 .memory_bytes = 1ULL << 30, .cpu_millis = 1500,
+                                 .disk_bytes = 1ULL << 40),
                             &a, &e),
           0);
     obj = spec_to_json(&a);
@@ -129,6 +131,7 @@ TEST(a_spec_survives_the_store)
     T_STR(b.env[0], "A=b c");
     T_STR(b.env[1], "B=");
     T_INT(b.memory_bytes, 1LL << 30);
+    T_INT(b.disk_bytes, 1LL << 40);
     T_INT(b.asked, a.asked);
     T_INT(spec_compare(&a, &b, &e), 0);
     spec_done(&a);
