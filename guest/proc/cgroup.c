@@ -59,13 +59,6 @@ static uint64_t limit_of(const struct cgroup_limits *l, enum controller c)
     return c == MEMORY ? l->memory_bytes : c == PIDS ? l->pids : l->cpu_millis;
 }
 
-static int unimplemented(enum controller c, struct err *e)
-{
-    return err_field(e, ERR_UNIMPLEMENTED, fields[c],
-                     "'%s' needs a cgroup that the agent may write to, and there is none",
-                     fields[c]);
-}
-
 /* ---- files ---- */
 
 static int put(const char *dir, const char *file, const char *text, struct err *e)
@@ -128,6 +121,16 @@ static int own_path(const char *controller, char out[PATH_BYTES])
 static bool is_v2_mount(const char *mount)
 {
     return has_file(mount, "cgroup.controllers");
+}
+
+static int unimplemented(enum controller c, struct err *e)
+{
+    return err_field(e, ERR_UNIMPLEMENTED, fields[c],
+                     "'%s' needs a cgroup that the agent may write to, and there is none%s",
+                     fields[c],
+                     is_v2_mount(MOUNT) ? ""
+                                        : ": cgroup v1 gives none to a box, only a host with v2 "
+                                          "does; a limit of the whole box works with both");
 }
 
 /* Is the root of this mount the agent's own group, as in a container without a cgroup namespace? */

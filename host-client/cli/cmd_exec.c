@@ -44,7 +44,7 @@ static const struct cli_option options[] = {
       "from SIGTERM to SIGKILL when the time is over (default: 2s)"),
     O("kill-on-exit", 0, CLI_FLAG, kill_on_exit, NULL, "what it started ends with it"),
     O("limit", 'l', CLI_LIST, limits, "L",
-      "memory=512M, pids=64 or cpu=1.5, or several with commas between"),
+      "memory=512M, pids=64 or cpu=1.5, or several with commas between (cgroup v2)"),
     O("rlimit", 0, CLI_LIST, rlimits, "R", "as prlimit(1) has it: nofile=1024, core=unlimited"),
     O("umask", 0, CLI_STR, umask, "MASK", "octal, such as 022"),
     {0},
@@ -227,7 +227,10 @@ const struct cli_command cmd_exec = {
         "exec is the same command; another command under that id is refused.\n\n"
         "A script whose first line is '#!INTERPRETER [ARGUMENT]' is run by that interpreter of "
         "the\n"
-        "box, as a file with the same content would be; any other by bash, or else sh.",
+        "box, as a file with the same content would be; any other by bash, or else sh.\n\n"
+        "--limit is for this command and what it starts. It needs a host with cgroup v2, where a\n"
+        "box may divide its own group; with v1 it is refused ('unimplemented'). The limits of the\n"
+        "whole box work with both: 'bellhop up --memory', --cpus and --pids.",
     .examples = "  bellhop exec api -- make test\n"
                 "  bellhop exec api -C /tmp -e CI=1 -- env\n"
                 "  tar c src | bellhop exec api -- tar x     # input and output are exact\n"

@@ -84,3 +84,15 @@ is_stopped()
     [ "$status" -ne 0 ]
     wait_for 60 is_stopped
 }
+
+@test "exec --limit holds where the host has cgroup v2, and is refused with the reason where it has v1" {
+    up one
+    run bellhop exec -n --limit memory=64M one -c 'perl -e "\$x = q(a) x 200000000"; echo "status $?"'
+    if [ "$(stat -f -c %T /sys/fs/cgroup)" = cgroup2fs ]; then
+        [[ "$output" == *"status 137"* || "$status" -eq 137 ]] || fail "$output"
+    else
+        [ "$status" -eq 125 ]
+        [[ "$output" == *"limits.memory_bytes"*"cgroup v1"*"a limit of the whole box works"* ]] || fail "$output"
+    fi
+    bellhop help exec | grep -q 'It needs a host with cgroup v2'
+}

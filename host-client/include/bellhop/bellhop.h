@@ -256,7 +256,7 @@ struct bh_run_options {
     const char *umask;          /* "022"; NULL: the agent's */
     const char *const *rlimits; /* "nofile=1024", "core=unlimited" */
     uint64_t memory_bytes;      /* a control group of its own; 0: no limit. BH_UNIMPLEMENTED */
-    uint32_t pids;              /* where the box cannot make one */
+    uint32_t pids;              /* where the box cannot make one: with cgroup v1 */
     uint32_t cpu_millis;        /* thousandths of a processor */
     uint64_t head_bytes;        /* how much of each stream is kept for reading again; */
     uint64_t tail_bytes;        /* both 0: 512 KiB each */

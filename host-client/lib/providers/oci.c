@@ -497,6 +497,17 @@ static int launch_files(struct launch *l, struct err *e)
     return r;
 }
 
+/* To who is pid 1: it puts itself into one part of the group, and commands into another. */
+static int give_cgroup(const struct launch *l, struct err *e)
+{
+    bool strict = oci_is_strict(l->box->spec);
+
+    if (!oci_cgroup_is_given(&l->disk))
+        return 0;
+    return oci_cgroup_give(l->run.cgroup, l->disk.base + (strict ? l->disk.uid : 0),
+                           l->disk.base + (strict ? l->disk.gid : 0), e);
+}
+
 /* The box is created and its network attached before its program runs; what is enforced is read
  * back before anybody can use it. */
 static int launch(struct launch *l, struct err *e)
@@ -514,6 +525,8 @@ static int launch(struct launch *l, struct err *e)
         r = oci_proc_identify(pid, &l->run.init, e);
     if (r == 0)
         r = oci_run_save(l->box, &l->run, e);
+    if (r == 0)
+        r = give_cgroup(l, e);
     if (r == 0)
         r = oci_network_attach(l->box, &l->run, e);
     if (r == 0)

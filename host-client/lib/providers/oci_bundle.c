@@ -190,7 +190,8 @@ static json_t *new_mounts(const struct oci_bundle *c)
                                "mode=0620", "gid=5",  NULL};
     const char *const shm[] = {"nosuid", "noexec", "nodev", "mode=1777", SHM_OPTION, NULL};
     const char *const mq[] = {"nosuid", "noexec", "nodev", NULL};
-    const char *const cgroup[] = {"nosuid", "noexec", "nodev", "relatime", "rw", NULL};
+    const char *const cgroup[] = {
+        "nosuid", "noexec", "nodev", "relatime", oci_cgroup_is_given(c->disk) ? "rw" : "ro", NULL};
     char uid[32];
     char gid[32];
     /* secrets are the user's, and never on a disk */
@@ -208,7 +209,7 @@ static json_t *new_mounts(const struct oci_bundle *c)
     (void)snprintf(gid, sizeof(gid), "gid=%u", (unsigned)c->disk->gid);
     r |= add_mount(mounts, "tmpfs", "tmpfs", "/run/secrets", secrets);
     r |= add_sys(mounts, c);
-    /* On v2 the box's own subtree is its own to divide; v1 is never delegated. */
+    /* On v2 the box sees its own subtree; v1 is never delegated. */
     if (oci_cgroup_is_v2())
         r |= add_mount(mounts, "cgroup", "cgroup", "/sys/fs/cgroup", cgroup);
     if (oci_is_host_image(c->box->spec))

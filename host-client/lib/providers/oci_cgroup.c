@@ -26,6 +26,10 @@
 #define MAX_HIERARCHIES 24
 #define PATH_BYTES 512
 #define REMOVE_POLL_MS 10
+#define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+/* Of the groups that a box makes below its own. The agent needs two levels, and a group a command. */
+#define MAX_DEPTH 8
+#define MAX_DESCENDANTS "4096"
 #define KEEP_V1_UNLIMITED 0x7000000000000000ull /* v1 says "no limit" as a huge number */
 
 void oci_cgroup_name(const char *state_dir, const char *id, char out[OCI_CGROUP_NAME_BYTES])
@@ -141,6 +145,50 @@ void oci_cgroup_read(const char *name, struct oci_limits *ret)
         read_v1(name, ret);
 }
 
+/* ---- delegation ---- */
+
+static void write_text(const char *hierarchy, const char *name, const char *file, const char *text)
+{
+    _cleanup_close_ int fd = -1;
+    char path[PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "%s%s/%s", hierarchy, name, file);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!write(fd, text, strlen(text));
+}
+
+bool oci_cgroup_is_given(const struct oci_disk *disk)
+{
+    return disk->base && oci_cgroup_is_v2();
+}
+
+int oci_cgroup_give_at(const char *dir, uint32_t uid, uint32_t gid, struct err *e)
+{
+    /* Without the last one a group cannot be divided; the second is only for groups of threads. */
+    static const char *const files[] = {"cgroup.procs", "cgroup.threads", "cgroup.subtree_control"};
+    _cleanup_close_ int fd = open(dir, DIRECTORY);
+
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", dir);
+    for (size_t i = 0; i < N_ELEMENTS(files); i++)
+        if (fchownat(fd, files[i], uid, gid, AT_SYMLINK_NOFOLLOW) < 0 && errno != ENOENT)
+            return err_sys(e, errno, "own '%s/%s'", dir, files[i]);
+    return fchown(fd, uid, gid) < 0 ? err_sys(e, errno, "own '%s'", dir) : 0;
+}
+
+int oci_cgroup_give(const char *name, uint32_t uid, uint32_t gid, struct err *e)
+{
+    char path[PATH_BYTES], depth[8];
+
+    /* What it makes can be removed again, whatever it makes. */
+    (void)snprintf(depth, sizeof(depth), "%d", MAX_DEPTH);
+    write_text(CGROUP_ROOT, name, "cgroup.max.depth", depth);
+    write_text(CGROUP_ROOT, name, "cgroup.max.descendants", MAX_DESCENDANTS);
+    (void)snprintf(path, sizeof(path), "%s%s", CGROUP_ROOT, name);
+    return oci_cgroup_give_at(path, uid, gid, e);
+}
+
 /* ---- defaults ---- */
 
 static bool has_controller(const char *name)
@@ -199,17 +247,6 @@ bool oci_cgroup_limits_swap(void)
            access(CGROUP_ROOT "/memory/memory.memsw.limit_in_bytes", F_OK) == 0;
 }
 
-static void write_text(const char *hierarchy, const char *name, const char *file, const char *text)
-{
-    _cleanup_close_ int fd = -1;
-    char path[PATH_BYTES];
-
-    (void)snprintf(path, sizeof(path), "%s%s/%s", hierarchy, name, file);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd >= 0)
-        (void)!write(fd, text, strlen(text));
-}
-
 /* Every process of one group gets SIGKILL; its children of this moment are in the next round's
  * list. */
 static void kill_listed(const char *hierarchy, const char *name)
@@ -221,19 +258,19 @@ static void kill_listed(const char *hierarchy, const char *name)
     (void)process_kill_listed(path, &n, NULL);
 }
 
-/* A group that the box made below its own (v2, delegated): deepest first, a few levels. */
-static void remove_below(const char *path, int depth)
+/* Groups that the box made below its own (v2, delegated), deepest first. Takes the descriptor. */
+static void remove_below(int fd, int depth)
 {
-    _cleanup_closedir_ DIR *d = depth ? opendir(path) : NULL;
+    _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
+    if (!d)
+        fd_close(fd);
     for (struct dirent *de; d && (de = readdir(d));) {
-        char sub[PATH_BYTES];
-
         if (de->d_name[0] == '.' || de->d_type != DT_DIR)
             continue;
-        (void)snprintf(sub, sizeof(sub), "%s/%s", path, de->d_name);
-        remove_below(sub, depth - 1);
-        (void)rmdir(sub);
+        if (depth)
+            remove_below(openat(dirfd(d), de->d_name, DIRECTORY), depth - 1);
+        (void)unlinkat(dirfd(d), de->d_name, AT_REMOVEDIR);
     }
 }
 
@@ -248,7 +285,7 @@ static bool remove_once(const char *hierarchy, const char *name)
     write_text(hierarchy, name, "freezer.state", "THAWED"); /* v1: the frozen don't die */
     write_text(hierarchy, name, "cgroup.kill", "1");        /* v2: the whole tree at once */
     kill_listed(hierarchy, name);
-    remove_below(path, 8);
+    remove_below(open(path, DIRECTORY), MAX_DEPTH);
     return rmdir(path) == 0 || errno == ENOENT;
 }
 

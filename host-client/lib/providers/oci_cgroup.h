@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "lib/providers/oci.h"
 
 #define OCI_CGROUP_NAME_BYTES 64
 
@@ -16,6 +17,15 @@ void oci_cgroup_name(const char *state_dir, const char *id, char out[OCI_CGROUP_
 
 /* Is there only the unified hierarchy? */
 bool oci_cgroup_is_v2(void);
+
+/*
+ * Is the box's group the box's own to divide, so that commands can have limits of their own? With v2
+ * and users of its own: root of the box would lift the limits of the whole group otherwise.
+ */
+bool oci_cgroup_is_given(const struct oci_disk *disk);
+/* Gives it: what the kernel calls delegation. The files with the box's own limits stay the host's. */
+int oci_cgroup_give(const char *name, uint32_t uid, uint32_t gid, struct err *e);
+int oci_cgroup_give_at(const char *dir, uint32_t uid, uint32_t gid, struct err *e); /* for tests */
 
 struct oci_limits {
     uint64_t pids; /* 0: none, here and below */

@@ -32,6 +32,34 @@ static struct provider_box test_box(struct bh_ctx *ctx, struct spec *spec, char 
         .ctx = ctx, .id = "0011223344556677", .name = "b", .dir = dir, .spec = spec};
 }
 
+static uid_t owner_of(const char *path)
+{
+    struct stat st;
+
+    T_INT(stat(path, &st), 0);
+    return st.st_uid;
+}
+
+TEST(oci_cgroup_is_given_without_the_files_that_have_the_boxs_own_limits)
+{
+    static const char *const files[] = {"g/cgroup.procs", "g/cgroup.subtree_control",
+                                        "g/memory.max", "g/cgroup.max.depth"};
+    struct err e = {0};
+
+    if (geteuid() != 0)
+        T_SKIP("needs root");
+    T_INT(mkdir("g", 0755), 0);
+    for (size_t i = 0; i < N_ELEMENTS(files); i++)
+        fd_close(open(files[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    T_INT(oci_cgroup_give_at("g", 70000, 70001, &e), 0); /* one file of the three is not there */
+    T_INT(owner_of("g"), 70000);
+    T_INT(owner_of("g/cgroup.procs"), 70000);
+    T_INT(owner_of("g/cgroup.subtree_control"), 70000);
+    T_INT(owner_of("g/memory.max"), 0);
+    T_INT(owner_of("g/cgroup.max.depth"), 0);
+    T_INT(oci_cgroup_give_at("nowhere", 1, 1, &e), -ERR_NOT_FOUND);
+}
+
 TEST(oci_default_limits_leave_the_machine_usable)
 {
     T_INT(oci_default_memory(10ull << 30), 8ull << 30);
