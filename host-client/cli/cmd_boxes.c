@@ -204,8 +204,9 @@ const struct cli_command cmd_status = {
     .summary = "show a box, and what is really enforced on it",
     .details =
         "User namespace, seccomp, capabilities, limits and network are read back from the\n"
-        "kernel, not from what was asked for. The disk's limit is the one thing that the kernel\n"
-        "does not keep: the box's monitor counts what the box has written, and stops it.",
+        "kernel, not from what was asked for. The disk's limit is kept by the kernel where its\n"
+        "file system has project quotas; else the box's monitor counts what the box has written,\n"
+        "and stops it (disk_limited_by).",
     .examples = "  bellhop status api\n",
     .min_operands = 1,
     .max_operands = 1,

@@ -61,7 +61,7 @@ static const struct cli_option options[] = {
     O("memory", 'm', CLI_SIZE, memory_bytes, "SIZE",
       "at most so much memory, such as 2G (default: 80 % of the machine's)", NULL),
     O("disk", 0, CLI_SIZE, disk_bytes, "SIZE",
-      "stop it when it has written more to its disk (default: 80 % of what is free)", NULL),
+      "at most so much on its disk (default: 80 % of what is free); over that it is stopped", NULL),
     O("pids", 0, CLI_U32, pids, "N", "at most so many processes (default: 4096)", NULL),
     O("port", 0, CLI_U16, port, "PORT", "the agent's port in the box", NULL),
     O("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on", NULL),

@@ -36,6 +36,7 @@ limit() # NAME
     free=$(($(stat -f -c '%a * %S' "$BELLHOP_STATE_DIR")))
     [ "$(limit disk_bytes)" -gt 0 ]
     [ "$(limit disk_bytes)" -lt "$free" ]
+    [[ "$(limit disk_limited_by)" =~ ^\"(quota|monitor)\"$ ]]
     bellhop status one | grep -Eq "^ +memory_bytes +$(limit memory_bytes)\$"
     [ "$(bellhop status one --json | jq -c .enforced.missing)" = '[]' ]
     # after a stop they are the same, and a second up asks for nothing else

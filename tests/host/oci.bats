@@ -168,7 +168,7 @@ no_box_runs()
 @test "oci_limits_are_enforced_and_read_back" {
     box_make "$A" memory=134217728 cpu=250 pids=64
     [ "$(drive inspect "$A" memory=134217728 cpu=250 pids=64 | jq -c .limits)" = \
-        '{"pids":64,"memory_bytes":134217728,"cpu_millis":250}' ]
+        '{"pids":64,"memory_bytes":134217728,"cpu_millis":250,"disk_bytes":"unlimited","disk_limited_by":"nobody"}' ]
     [ "$(drive inspect "$A" memory=134217728 cpu=250 pids=64 | jq -c .missing)" = '[]' ]
     run in_box "$A" 'python3 -c "x = bytearray(300 << 20); print(len(x))"; echo "status $?"'
     [[ "$output" == *"status 137"* ]]

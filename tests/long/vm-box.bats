@@ -11,7 +11,10 @@ setup_file()
     command -v runc >/dev/null || skip "there is no runc to send into the machine"
     export CURL_MAX_S=600 IMAGE=$BATS_FILE_TMPDIR/image VM=$BATS_FILE_TMPDIR/vm
     VM_DISK_MB=700 vm_image "$IMAGE"
-    vm_start "$IMAGE" "$VM" --root disk --memory 1536 --cpus 2
+    truncate -s 512M "$BATS_FILE_TMPDIR/quota.ext4"
+    mkfs.ext4 -q -O project,quota -E quotatype=prjquota "$BATS_FILE_TMPDIR/quota.ext4"
+    vm_start "$IMAGE" "$VM" --root disk --memory 1536 --cpus 2 \
+        --qemu "-drive file=$BATS_FILE_TMPDIR/quota.ext4,if=none,id=quota,format=raw -device virtio-blk-pci,drive=quota"
     vm_use "$VM"
     send_programs "$BATS_FILE_TMPDIR/sent"
 }
@@ -46,8 +49,8 @@ bellhop()
     local reply
 
     reply=$(rpc Exec/Run "$(jq -n '{argv: (["/opt/bellhop/bellhop"] + $ARGS.positional), user: "root", timeout_ms: 300000,
-        env: {LD_LIBRARY_PATH: "/opt/bellhop/lib", BELLHOP_STATE_DIR: "/var/lib/boxes", BELLHOP_RECIPES: "/opt/bellhop",
-            HOME: "/root"}}' --args -- "$@")")
+        env: {LD_LIBRARY_PATH: "/opt/bellhop/lib", BELLHOP_STATE_DIR: $state, BELLHOP_RECIPES: "/opt/bellhop",
+            HOME: "/root"}}' --arg state "${STATE:-/var/lib/boxes}" --args -- "$@")")
     jq -j '.stdout.text, .stderr.text, .message // ""' <<<"$reply"
     return "$(jq '.exit.code // 99' <<<"$reply")"
 }
@@ -87,4 +90,29 @@ check_limits() # NAME
     [ "$status" -eq 9 ] || fail "$output"
     bellhop rm one
     [ "$(shell 'ls /sys/fs/cgroup | grep -c "^bellhop-[0-9a-f]*-" || true')" = 0 ]
+}
+
+has_state() # NAME STATE
+{
+    [ "$(bellhop status "$1" --json | jq -r .state)" = "$2" ]
+}
+
+@test "vm-box --disk is a quota of the kernel where the file system has project quotas" {
+    shell 'sudo mkdir -p /var/lib/quota && sudo mount -o prjquota /dev/vdb /var/lib/quota'
+    STATE=/var/lib/quota/state
+    up one --disk 64M
+    [ "$(bellhop status one --json | jq -c '.enforced.limits | [.disk_bytes, .disk_limited_by]')" = '[67108864,"quota"]' ]
+    run bellhop exec -n one -c 'head -c 100000000 /dev/zero >~/big'
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"quota exceeded"* || "$output" == *"No space left"* ]] || fail "$output"
+    # the box is not stopped: it can be cleared up, and another has its own
+    [ "$(bellhop exec -n one -c 'rm ~/big && head -c 30000000 /dev/zero >~/fits && echo fits')" = fits ]
+    up two --disk 64M
+    [ "$(bellhop exec -n two -c 'head -c 50000000 /dev/zero >~/fits && echo fits')" = fits ]
+    # a way around it, by which overlayfs takes a directory out of the project: the monitor counts what is there
+    run bellhop exec -n -u root one -c 'chattr -p 0 /root; head -c 60000000 /dev/zero >/root/more && exec sleep 4321'
+    [ "$status" -ne 0 ]
+    wait_until 60 has_state one stopped
+    bellhop rm one
+    bellhop rm two
 }

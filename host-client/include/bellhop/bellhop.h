@@ -154,7 +154,7 @@ struct bh_create_options {
     /* The caller's environment, of which the box gets what it needs to reach the network:
      * HTTP_PROXY and its kin, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE. NULL: nothing. */
     const char *const *host_env;
-    /* What it may write to its disk; over that it is stopped. 0: oci: 80 % of what is free. */
+    /* What it may write to its disk: a quota, or it is stopped. 0: oci: 80 % of what is free. */
     uint64_t disk_bytes;
 };
 

@@ -24,6 +24,7 @@
 #include "lib/providers/oci_inspect.h"
 #include "lib/providers/oci_mounts.h"
 #include "lib/providers/oci_network.h"
+#include "lib/providers/oci_quota.h"
 #include "lib/providers/oci_record.h"
 #include "lib/providers/oci_rootfs.h"
 #include "lib/providers/oci_runtime.h"
@@ -355,6 +356,8 @@ static int oci_destroy(struct provider_box *b, struct err *e)
         return r;
     (void)oci_disk_load(b, &disk, NULL);
     r = dirtree_remove(b->dir, e);
+    if (r == 0)
+        oci_quota_clear(b->ctx->state_dir, disk.base);
     if (r == 0)
         oci_range_release(b, disk.base);
     return r;

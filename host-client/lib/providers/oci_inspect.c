@@ -15,6 +15,7 @@
 #include "common/str.h"
 #include "lib/providers/oci_bundle.h"
 #include "lib/providers/oci_cgroup.h"
+#include "lib/providers/oci_quota.h"
 
 #include "common/banned.h"
 
@@ -236,6 +237,16 @@ static json_t *new_devices(pid_t pid)
     return list;
 }
 
+/* Who keeps the limit of the disk: the kernel, or the monitor by counting. */
+static json_t *new_disk_by(const struct provider_box *b, const struct facts *f)
+{
+    _cleanup_free_ char *dir = oci_path(b, "oci/disk");
+
+    if (!b->spec->disk_bytes)
+        return json_string("nobody");
+    return json_string(dir && oci_quota_holds(dir, f->first_uid) ? "quota" : "monitor");
+}
+
 static json_t *new_missing(const struct piece pieces[N_PIECES])
 {
     json_t *list = json_array();
@@ -258,13 +269,13 @@ int oci_inspect(const struct provider_box *b, const struct oci_run *run, json_t 
     if (r < 0)
         return r;
     compare(b->spec, run, &f, pieces);
-    obj = json_pack("{s:o, s:{s:o, s:o, s:o, s:o}, s:{s:s, s:s, s:b, s:o}, s:o}", "isolation",
+    obj = json_pack("{s:o, s:{s:o, s:o, s:o, s:o, s:o}, s:{s:s, s:s, s:b, s:o}, s:o}", "isolation",
                     new_isolation(run, &f, pieces), "limits", "pids", new_limit(f.limits.pids),
                     "memory_bytes", new_limit(f.limits.memory_bytes), "cpu_millis",
                     new_limit(f.limits.cpu_millis), "disk_bytes", new_limit(b->spec->disk_bytes),
-                    "network", "mode", run->network, "program", run->network_program, "filtered",
-                    run->network_filtered, "devices", new_devices(run->init.pid), "missing",
-                    new_missing(pieces));
+                    "disk_limited_by", new_disk_by(b, &f), "network", "mode", run->network,
+                    "program", run->network_program, "filtered", run->network_filtered, "devices",
+                    new_devices(run->init.pid), "missing", new_missing(pieces));
     if (!obj)
         return err_oom(e);
     *ret = obj;

@@ -15,6 +15,7 @@
 #include "lib/beneath.h"
 #include "lib/dirtree.h"
 #include "lib/image.h"
+#include "lib/providers/oci_quota.h"
 #include "lib/template.h"
 
 #include "common/banned.h"
@@ -275,7 +276,9 @@ int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct o
     r = dirtree_remove(top, e);
     if (r == 0)
         r = io_mkdir_p(top, 0700, e);
-    if (r == 0)
+    if (r == 0) /* before there is anything in it: what is there already would not count */
+        r = oci_quota_set(top, disk->base, b->spec->disk_bytes, e);
+    if (r >= 0)
         r = make_owned_dir(upper, 0755, disk->base, e);
     if (r == 0)
         r = make_owned_dir(work, 0755, disk->base, e);
