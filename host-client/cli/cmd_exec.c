@@ -44,7 +44,7 @@ static const struct cli_option options[] = {
       "from SIGTERM to SIGKILL when the time is over (default: 2s)"),
     O("kill-on-exit", 0, CLI_FLAG, kill_on_exit, NULL, "what it started ends with it"),
     O("limit", 'l', CLI_LIST, limits, "L",
-      "memory=512M, pids=64 or cpu=1.5, or several with commas between (cgroup v2)"),
+      "memory=512M, pids=64 or cpu=1.5, or several with commas (cgroup v2)"),
     O("rlimit", 0, CLI_LIST, rlimits, "R", "as prlimit(1) has it: nofile=1024, core=unlimited"),
     O("umask", 0, CLI_STR, umask, "MASK", "octal, such as 022"),
     {0},

@@ -57,11 +57,11 @@ static const struct cli_option options[] = {
     O("network", 0, CLI_STR, network, "MODE", "user (default), none or host", networks),
     O("privilege", 0, CLI_STR, privilege, "MODE", "sudo (default) or strict", privileges),
     O("cpus", 0, CLI_CPUS, cpu_millis, "N",
-      "at most so many processors, such as 1.5 (default: all but one; of fewer than 5, 4/5)", NULL),
+      "at most so many processors, such as 1.5 (default: all but one, or 4/5)", NULL),
     O("memory", 'm', CLI_SIZE, memory_bytes, "SIZE",
       "at most so much memory, such as 2G (default: 80 % of the machine's)", NULL),
     O("disk", 0, CLI_SIZE, disk_bytes, "SIZE",
-      "at most so much on its disk (default: 80 % of what is free); over that it is stopped", NULL),
+      "at most so much on its disk (default: 80 % of what is free)", NULL),
     O("pids", 0, CLI_U32, pids, "N", "at most so many processes (default: 4096)", NULL),
     O("port", 0, CLI_U16, port, "PORT", "the agent's port in the box", NULL),
     O("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on", NULL),
@@ -268,7 +268,13 @@ const struct cli_command cmd_up = {
         "is\n"
         "started if need be, and nothing is uploaded again. In a git repository the tracked files\n"
         "and the untracked ones that are not ignored are sent, as they are on the disk now.\n"
-        ".bellhopignore keeps more at home. What fails half-way is undone.",
+        ".bellhopignore keeps more at home. What fails half-way is undone.\n\n"
+        "A box leaves a part of the machine to you: without --cpus it has all processors but one\n"
+        "(of fewer than five, 4/5). What it may write to its disk is a quota where the file "
+        "system\n"
+        "has project quotas; else a box that has more is stopped, and may be started to be "
+        "cleared\n"
+        "up. A number as large as you like takes a limit away.",
     .examples = "  bellhop up                                  # this directory, with opencode\n"
                 "  bellhop up --name api --agent pi ~/src/api  # another one, with pi\n"
                 "  bellhop up --agent none --network none .    # just a box, without a network\n"

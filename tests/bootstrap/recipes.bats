@@ -463,14 +463,14 @@ asked_more_than() { [ "$(n_asked)" -gt "$1" ]; }
     wait_for 60 asked_more_than 2
     # while somebody's line is under way nobody else's is put into it, and offsets count their own bytes only
     to_agent '{"id":"agent","data":{"text":"half"},"offset":0}' | jq -e '.offset == 4'
-    pid=$(bellhop exec -n mine -- pgrep -f "[l]ines.py")
+    pid=$(bellhop exec -n mine -- pgrep -f "lines[.]py")
     n=$(n_asked)
     to_agent '{"id":"agent","data":{"text":"x\n"},"between_lines":true}' | jq -e '.code == "aborted"'
     to_agent '{"id":"agent","data":{"text":"+half\n"},"offset":4}' | jq -e '.offset == 10'
     wait_for 60 asked_more_than "$n"
     bellhop exec -n mine -c 'grep -qx half+half ~/lines'
-    [ "$(bellhop exec -n mine -- pgrep -f "[l]ines.py")" = "$pid" ]
+    [ "$(bellhop exec -n mine -- pgrep -f "lines[.]py")" = "$pid" ]
     to_agent '{"id":"agent","data":{"text":"hang\n"}}' | jq -e .offset
     wait_for 60 is_gone "$pid"
-    wait_for 60 bellhop exec -n mine -- pgrep -f "[l]ines.py"
+    wait_for 60 bellhop exec -n mine -- pgrep -f "lines[.]py"
 }
