@@ -24,7 +24,7 @@
 #define GRACE_SHARE 20
 
 struct diskwatch {
-    char *dir;
+    char *dir, *fs_dir;
     uint64_t limit; /* of this run */
     uint64_t used;
     bool is_counted; /* at least once */
@@ -46,7 +46,8 @@ static uint64_t fs_used(const char *dir)
     return statvfs(dir, &fs) < 0 ? 0 : (uint64_t)(fs.f_blocks - fs.f_bfree) * fs.f_frsize;
 }
 
-int diskwatch_new(const char *dir, uint64_t limit_bytes, struct diskwatch **ret, struct err *e)
+int diskwatch_new(const char *dir, const char *fs_dir, uint64_t limit_bytes, struct diskwatch **ret,
+                  struct err *e)
 {
     struct diskwatch *w;
 
@@ -60,8 +61,9 @@ int diskwatch_new(const char *dir, uint64_t limit_bytes, struct diskwatch **ret,
     w->pidfd = w->out_fd = -1;
     w->limit = limit_bytes;
     w->dir = strdup(dir);
-    if (!w->dir) {
-        free(w);
+    w->fs_dir = strdup(fs_dir);
+    if (!w->dir || !w->fs_dir) {
+        (void)diskwatch_free(w);
         return err_oom(e);
     }
     w->next_ms = clock_mono_ms();
@@ -83,6 +85,7 @@ struct diskwatch *diskwatch_free(struct diskwatch *w)
         (void)pidfd_send_signal(w->pidfd, SIGKILL, NULL, 0);
     end_count(w);
     free(w->dir);
+    free(w->fs_dir);
     free(w);
     return NULL;
 }
@@ -121,7 +124,7 @@ static void begin_count(struct diskwatch *w)
     pid_t pid;
 
     w->began_ms = clock_mono_ms();
-    w->fs_used = fs_used(w->dir);
+    w->fs_used = fs_used(w->fs_dir);
     w->len = 0;
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return;
@@ -174,7 +177,7 @@ static bool is_due(const struct diskwatch *w)
 {
     int64_t since_ms = clock_mono_ms() - w->counted_ms;
     uint64_t left = w->limit > w->used ? w->limit - w->used : 0;
-    uint64_t now_used = fs_used(w->dir);
+    uint64_t now_used = fs_used(w->fs_dir);
     uint64_t grown = now_used > w->fs_used ? now_used - w->fs_used : 0;
 
     if (!w->counted_ms)

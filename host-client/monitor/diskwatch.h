@@ -13,10 +13,12 @@
 struct diskwatch;
 
 /*
+ * fs_dir: on the same file system, and in no project's quota, by which it would be asked for that alone.
  * limit_bytes 0: *ret is NULL, which all functions take, and which is never over. A box that is over its
  * limit when it is started may grow by a twentieth, so that it can be cleared up.
  */
-int diskwatch_new(const char *dir, uint64_t limit_bytes, struct diskwatch **ret, struct err *e);
+int diskwatch_new(const char *dir, const char *fs_dir, uint64_t limit_bytes, struct diskwatch **ret,
+                  struct err *e);
 struct diskwatch *diskwatch_free(struct diskwatch *w); /* ends du; returns NULL */
 
 int diskwatch_fd(const struct diskwatch *w);          /* -1: none now */

@@ -148,7 +148,7 @@ static int open_disk(struct monitor *m, struct err *e)
 
     if (!name)
         return 0;
-    return dir ? diskwatch_new(dir, m->box->spec.disk_bytes, &m->disk, e) : err_oom(e);
+    return dir ? diskwatch_new(dir, m->box->dir, m->box->spec.disk_bytes, &m->disk, e) : err_oom(e);
 }
 
 static int open_parts(struct monitor *m, struct err *e)

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 
 #include "common/io.h"
+#include "common/cleanup.h"
 #include "lib/dirtree.h"
 #include "lib/providers/host_image.h"
 #include "lib/providers/oci_bundle.h"
