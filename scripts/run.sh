@@ -1,11 +1,10 @@
 #!/bin/sh
 # What `make run` ends with: PROJECT in a box, the coding agent AGENT at work on it. NAME is the box's
-# name. Boxes need root: without it, sudo is asked.
+# name; without it bellhop names the box after the project. Boxes need root: without it, sudo is asked.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 project=$(cd "${PROJECT:-$top}" && pwd)
-name=${NAME:-$(basename "$project" | tr -c 'A-Za-z0-9._\n-' '-')}
 
 # The agent's package is fetched with the machine's own npm settings, which only scripts know where
 # to find when npm itself is not installed.
@@ -14,7 +13,7 @@ if [ -z "${npm_config_registry:-}" ]; then
 fi
 export npm_config_registry
 
-set -- "$top/build/release/bellhop" up --name "$name" --agent "${AGENT:-opencode}" "$project"
+set -- "$top/build/release/bellhop" up ${NAME:+--name "$NAME"} --agent "${AGENT:-opencode}" "$project"
 as_root=
 [ "$(id -u)" -eq 0 ] ||
     as_root='sudo --preserve-env=npm_config_registry,HTTP_PROXY,HTTPS_PROXY,NO_PROXY,http_proxy,https_proxy,no_proxy'

@@ -136,6 +136,23 @@ static void print_labels(json_t *labels)
         (void)printf("%-24s %s=%s\n", n++ ? "" : "labels", key, json_string_value(v));
 }
 
+/* What it is for, where that is known. */
+static void print_project(json_t *project)
+{
+    static const char *const keys[] = {"path", "remote"};
+    static const char *const heads[] = {"project path", "project remote"};
+
+    for (size_t i = 0; i < N_ELEMENTS(keys); i++) {
+        json_t *v = json_object_get(project, keys[i]);
+
+        if (!v || (json_is_string(v) && !json_string_length(v)))
+            continue;
+        (void)printf("%-24s ", heads[i]);
+        cli_print_bytes(v);
+        (void)fputc('\n', stdout);
+    }
+}
+
 static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enforced)
 {
     char created[CLOCK_TEXT_BYTES], since[CLOCK_TEXT_BYTES], left[32];
@@ -153,6 +170,7 @@ static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enf
     (void)printf("%-24s %s\n", "provider", i->provider);
     (void)printf("%-24s %s\n", "image", i->image);
     (void)printf("%-24s %s\n", "project", i->workdir);
+    print_project(json_object_get(whole, "project"));
     (void)printf("%-24s %s%s%s\n", "agent", i->agent_name, *i->agent_version ? " " : "",
                  i->agent_version);
     if (*i->agent_url)
@@ -288,7 +306,8 @@ const struct cli_command cmd_stop = {
     .group = "Boxes",
     .operands = "NAME...",
     .summary = "end everything that runs in boxes; their disks stay",
-    .details = "Any command on a stopped box starts it again.",
+    .details = "Any command on a stopped box starts it again. It stays until 'bellhop rm' removes it:\n"
+               "neither time nor 'bellhop gc' does, unless gc is given --stopped-for.",
     .examples = "  bellhop stop api\n",
     .min_operands = 1,
     .max_operands = 256,

@@ -7,12 +7,12 @@
 
 #include "cli/cli.h"
 #include "common/cleanup.h"
+#include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
 
 #include "common/banned.h"
 
-#define NAME_MAX_CHARS 63
 #define NEXT_COLUMN 40
 
 struct args {
@@ -41,7 +41,7 @@ static const char *const runtimes[] = {"runc", "crun", "runsc", NULL};
 
 static const struct cli_option options[] = {
     O("name", 'n', CLI_STR, name, "NAME",
-      "the box's name (default: the directory's, or the repository's)", NULL),
+      "the box's name (default: the directory's, or the repository's; see above)", NULL),
     O("agent", 'a', CLI_STR, agent, "AGENT", "opencode, pi, none, NAME@VERSION or a recipe file",
       agents),
     O("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files", NULL),
@@ -83,50 +83,6 @@ static const struct cli_option options[] = {
     {0},
 };
 
-/* A word as a box's name: lower case, everything else a dash. */
-static char *name_from_word(const char *last, size_t len)
-{
-    char *name = calloc(1, NAME_MAX_CHARS + 1);
-    size_t n = 0;
-
-    for (; name && len && n < NAME_MAX_CHARS; last++, len--) {
-        char ch = *last >= 'A' && *last <= 'Z' ? (char)(*last - 'A' + 'a') : *last;
-        bool plain = (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9');
-
-        if (plain)
-            name[n++] = ch;
-        else if (n && name[n - 1] != '-')
-            name[n++] = '-';
-    }
-    while (n && name[n - 1] == '-')
-        name[--n] = '\0';
-    if (name && !n)
-        (void)snprintf(name, NAME_MAX_CHARS, "box");
-    return name;
-}
-
-static char *name_from_dir(const char *dir)
-{
-    _cleanup_free_ char *real = realpath(dir, NULL);
-    const char *last = real ? path_name(real) : "";
-
-    return name_from_word(last, strlen(last));
-}
-
-/* As git clone names the directory: "https://host/org/api.git/" is "api". */
-static char *name_from_repo(const char *url)
-{
-    size_t end = strcspn(url, "?#"), start;
-
-    while (end && url[end - 1] == '/')
-        end--;
-    for (start = end; start && url[start - 1] != '/';)
-        start--;
-    if (end - start > 4 && strncmp(url + end - 4, ".git", 4) == 0)
-        end -= 4;
-    return name_from_word(url + start, end - start);
-}
-
 /* The project is a directory, a repository or nothing: what says two of them is a mistake. */
 static int check_source(const struct args *a, const char *dir, struct bh_error *err)
 {
@@ -139,11 +95,6 @@ static int check_source(const struct args *a, const char *dir, struct bh_error *
     if (a->repo && a->empty)
         return cli_fail(err, BH_INVALID_ARGUMENT, "repo", "--repo and --empty exclude each other");
     return 0;
-}
-
-static char *default_name(const struct args *a, const char *dir)
-{
-    return a->repo ? name_from_repo(a->repo) : name_from_dir(dir);
 }
 
 static int gather(const struct args *a, char ***env, char ***secrets, struct err *e)
@@ -171,22 +122,53 @@ __attribute__((format(printf, 2, 3))) static void print_next(const char *what, c
     (void)printf("  %-*s  %s\n", NEXT_COLUMN, command, what);
 }
 
+/* "from": where the project is on this machine, or the repository. */
+static void print_project(const char *workdir, json_t *project)
+{
+    json_t *from = json_object_get(project, "path");
+
+    if (json_is_string(from) && !*json_string_value(from))
+        from = json_object_get(project, "remote");
+    (void)printf("  project   %s", workdir);
+    if (from && !(json_is_string(from) && !*json_string_value(from))) {
+        (void)fputs(", of ", stdout);
+        cli_print_bytes(from);
+    }
+    (void)fputc('\n', stdout);
+}
+
+/* An agent without a URL reads and writes JSON lines (a recipe's mode "rpc"). */
+static bool is_spoken_to_in_lines(const struct bh_box_info *i)
+{
+    return !*i->agent_url && strcmp(i->agent_name, "none") != 0;
+}
+
 static void print_summary(const struct cli *c, const struct bh_box_info *i)
 {
+    _cleanup_json_ json_t *info = json_loads(i->json, JSON_ALLOW_NUL, NULL);
+    const char *id = json_string_value(json_object_get(json_object_get(info, "agent"), "exec_id"));
+
     (void)printf("\nThe box '%s' is ready.\n\n", i->name);
-    (void)printf("  project   %s\n", i->workdir);
+    print_project(i->workdir, json_object_get(info, "project"));
     if (*i->agent_url) {
         (void)printf("  agent     %s %s at %s\n", i->agent_name, i->agent_version, i->agent_url);
         if (*i->agent_password)
             (void)printf("  password  %s\n", i->agent_password);
-    } else if (strcmp(i->agent_name, "none") != 0) {
-        (void)printf("  agent     %s %s\n", i->agent_name, i->agent_version);
+    } else if (is_spoken_to_in_lines(i)) {
+        (void)printf("  agent     %s %s, which reads and writes JSON lines%s\n", i->agent_name,
+                     i->agent_version,
+                     strcmp(i->agent_name, "pi") == 0
+                         ? ": {\"type\":\"prompt\",\"message\":\"hello\"}"
+                         : "");
     }
     if (strcmp(i->provider, "process") == 0)
         (void)printf("  WARNING   the process provider isolates nothing\n");
     if (c->quiet)
         return;
     (void)puts("\nNext:");
+    if (is_spoken_to_in_lines(i) && id)
+        print_next("talk to the agent; ^C leaves it running", "bellhop attach -i -n %s %s",
+                   i->name, id);
     print_next("look around in it", "bellhop shell %s", i->name);
     print_next("run a command in it", "bellhop exec %s -- git status", i->name);
     print_next("take its work home", "bellhop get %s :%s out", i->name, i->workdir);
@@ -207,7 +189,6 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     struct args *a = args;
     const char *dir = operands[0] ? operands[0] : ".";
     struct bh_create_options o = {.size = sizeof(o), .host_env = (const char *const *)environ};
-    _cleanup_free_ char *name = a->name ? strdup(a->name) : default_name(a, dir);
     _cleanup_strv_ char **env = NULL;
     _cleanup_strv_ char **secrets = NULL;
     _cleanup_box_ struct bh_box *box = NULL;
@@ -220,13 +201,15 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     r = check_source(a, operands[0], err);
     if (r < 0)
         return r;
-    o.name = name;
+    o.name = a->name;
     o.provider = a->provider;
     o.image = a->image ? a->image : default_image(a);
     o.runtime = a->runtime;
     o.agent = a->agent ? a->agent : "opencode";
     o.agent_config = a->agent_config;
-    o.project = a->repo || a->empty ? NULL : dir;
+    /* An empty box that has a name of its own is for no project. */
+    o.project = a->repo || (a->empty && a->name) ? NULL : dir;
+    o.no_upload = a->empty;
     o.dest = a->dest;
     o.git = a->git;
     o.with_secrets = a->with_secrets;
@@ -264,11 +247,13 @@ const struct cli_command cmd_up = {
     .summary = "make a box with a project and a coding agent in it, or start it again",
     .details =
         "Creates the box, uploads DIR (default: the current directory), installs and starts the\n"
-        "coding agent, and returns when it is healthy. With a box of that name already there it "
-        "is\n"
-        "started if need be, and nothing is uploaded again. In a git repository the tracked files\n"
-        "and the untracked ones that are not ignored are sent, as they are on the disk now.\n"
-        ".bellhopignore keeps more at home. What fails half-way is undone.\n\n"
+        "coding agent, and returns when it is healthy. In a git repository the tracked files and\n"
+        "the untracked ones that are not ignored are sent, as they are on the disk now.\n"
+        ".bellhopignore keeps more at home. What fails half-way is undone.\n"
+        "A box remembers its project, the directory's path or the repository's URL: a second up\n"
+        "starts that box if need be, and uploads nothing again. Another project of the same name\n"
+        "gets a box with a short hash after the name. With --name, a box that is for another\n"
+        "project is an error.\n\n"
         "A box leaves a part of the machine to you: without --cpus it has all processors but one\n"
         "(of fewer than five, 4/5). What it may write to its disk is a quota where the file "
         "system\n"

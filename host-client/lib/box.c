@@ -275,7 +275,7 @@ int box_wake(struct bh_box *box, struct err *e)
 
     if (r < 0 || box->url)
         return r;
-    if (lifecycle_is_live(box->row.state)) {
+    if (box_row_is_live(&box->row)) {
         r = control_call_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "touch"), TOUCH_MS,
                               NULL, NULL);
         if (r == 0)
@@ -310,7 +310,7 @@ static json_t *port_url(const struct bh_box *box, json_int_t port)
 
     (void)snprintf(key, sizeof(key), "%lld", (long long)port);
     host_port = json_integer_value(json_object_get(box->row.ports, key));
-    if (host_port > 0 && lifecycle_is_live(box->row.state))
+    if (host_port > 0 && box_row_is_live(&box->row))
         (void)snprintf(url, sizeof(url), "http://127.0.0.1:%lld", (long long)host_port);
     return json_string(url);
 }
@@ -371,22 +371,31 @@ static json_t *spec_info(const struct bh_box *box)
                      "disk_bytes", (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids);
 }
 
+/* What it is for; null when a store of old did not say. */
+static json_t *project_info(const struct box_row *row)
+{
+    return row->project ? json_pack("{s:o, s:o}", "path", jx_new_path(row->project), "remote",
+                                    jx_new_path(row->remote))
+                        : json_null();
+}
+
 static json_t *new_info(const struct bh_box *box)
 {
     const struct box_row *row = &box->row;
     _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
-    bool live = lifecycle_is_live(row->state);
+    bool live = box_row_is_live(row);
 
     if (!workdir)
         return NULL;
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o}",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o, "
+                     "s:o}",
                      "name", row->name, "id", row->id, "provider", box->spec.provider, "image",
                      box->spec.image, "state", bh_state_name(row->state), "cause", row->cause,
                      "created_ms", (json_int_t)row->created_ms, "state_since_ms",
                      (json_int_t)row->state_since_ms, "deadline_ms",
                      (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
                      guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels",
-                     labels_info(box), "options", spec_info(box));
+                     labels_info(box), "options", spec_info(box), "project", project_info(row));
 }
 
 static const char *text_of(json_t *obj, const char *key)

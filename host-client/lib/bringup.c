@@ -78,7 +78,7 @@ static int fill_workdir(struct bh_box *box, struct client *c, const struct bh_cr
         return err_oom(e);
     if (opts->repo_url)
         return repo_clone(box, c, opts->repo_url, opts->git_token_file, deadline, e);
-    if (!opts->project)
+    if (!opts->project || opts->no_upload)
         return 0;
     r = upload_run(&req, &done, e);
     upload_result_done(&done);
@@ -174,7 +174,7 @@ static int bring_up(struct bh_box *box, const struct bh_create_options *first, i
     _cleanup_close_ int hold = -1;
     int r = first ? make_disk(box, first, e) : 0;
 
-    if (r == 0 && box->row.state != BH_STATE_ERROR)
+    if (r == 0 && !box_row_is_live(&box->row))
         r = bring_processes(box, deadline, e);
     if (r == 0)
         r = box_hold(box, &hold, e);
@@ -194,11 +194,16 @@ static int bring_up(struct bh_box *box, const struct bh_create_options *first, i
     return r;
 }
 
+/* Ends its processes; the state that follows says why. */
+static int end_processes(struct bh_box *box, enum bh_state then, const char *cause, struct err *e);
+
 /*
  * Undoing is not canceled by what canceled the work, and its errors are not the first one. A box
- * whose coding agent could not be brought back stays as it was: reachable, in state error.
+ * whose coding agent could not be brought back stays as it was: reachable, in state error. One that
+ * could not be started is in state error too, with nothing of it left running; a start that was
+ * canceled has not failed.
  */
-static void undo(struct bh_box *box, bool is_new, enum bh_state before, const char *cause)
+static void undo(struct bh_box *box, bool is_new, bool was_live, int r, const char *cause)
 {
     int cancel_fd = box->ctx->cancel_fd;
 
@@ -206,17 +211,18 @@ static void undo(struct bh_box *box, bool is_new, enum bh_state before, const ch
     box->client = client_free(box->client);
     if (is_new)
         (void)bringup_destroy_locked(box, NULL);
-    else if (before == BH_STATE_ERROR)
+    else if (was_live)
         (void)set_state(box, BH_STATE_ERROR, cause, NULL);
     else
-        (void)bringup_stop_locked(box, cause, NULL);
+        (void)end_processes(box, r == -ERR_CANCELED ? BH_STATE_STOPPED : BH_STATE_ERROR, cause,
+                            NULL);
     box->ctx->cancel_fd = cancel_fd;
 }
 
 int bringup_run_locked(struct bh_box *box, const struct bh_create_options *first,
                        int64_t deadline_mono_ms, struct bringup_report *report, struct err *e)
 {
-    enum bh_state before = box->row.state;
+    bool was_live = box_row_is_live(&box->row);
     struct bringup_report own = {0};
     struct err why = {0};
     int r;
@@ -225,7 +231,7 @@ int bringup_run_locked(struct bh_box *box, const struct bh_create_options *first
     free(own.log);
     if (r == 0)
         return 0;
-    undo(box, first != NULL, before, why.message);
+    undo(box, first != NULL, was_live, r, why.message);
     if (e)
         *e = why;
     return r;
@@ -252,7 +258,7 @@ static void end_monitor(struct bh_box *box, const char *cause, int grace_ms)
     control_kill_monitor(box->ctx, box->row.id);
 }
 
-int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e)
+static int end_processes(struct bh_box *box, enum bh_state then, const char *cause, struct err *e)
 {
     struct provider_box view;
     int r = set_state(box, BH_STATE_STOPPING, cause, e);
@@ -269,11 +275,16 @@ int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e)
     if (r == 0 && !is_noted)
         r = set_state(box, BH_STATE_STOPPING, cause, e);
     if (r == 0)
-        r = set_state(box, BH_STATE_STOPPED, cause, e);
+        r = set_state(box, then, cause, e);
     if (r != -ERR_EXHAUSTED)
         return r;
-    box->row.state = BH_STATE_STOPPED;
+    box->row.state = then;
     return 0;
+}
+
+int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e)
+{
+    return end_processes(box, BH_STATE_STOPPED, cause, e);
 }
 
 int bringup_destroy_locked(struct bh_box *box, struct err *e)
@@ -344,12 +355,12 @@ void bringup_notice(struct bh_box *box)
     struct provider_run run;
     int r;
 
-    if (!lifecycle_is_live(box->row.state))
+    if (!box_row_is_live(&box->row))
         return;
     r = control_ping(box->ctx, box->row.id, NULL);
     if (r == 0 || r == -ERR_CANCELED ||
         store_lock_name(box->ctx->store, box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0 ||
-        box_reload(box, NULL) < 0 || !lifecycle_is_live(box->row.state))
+        box_reload(box, NULL) < 0 || !box_row_is_live(&box->row))
         return;
     box_view(box, &view);
     if (box->provider->find(&view, &run, NULL) == 0)
@@ -367,7 +378,7 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
     if (is_gone)
         return err_field(e, ERR_NOT_FOUND, "name", "there is no box with the name '%s'",
                          box->row.name);
-    if (lifecycle_is_live(box->row.state)) {
+    if (box_row_is_live(&box->row)) {
         r = check_live(box, deadline_mono_ms, e);
         if (r < 0)
             return r;
@@ -375,7 +386,8 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
             return 0;
     }
     if (box->ctx->no_resume)
-        return err_field(e, ERR_PRECONDITION, "state", "the box '%s' is stopped", box->row.name);
+        return err_field(e, ERR_PRECONDITION, "state", "the box '%s' %s", box->row.name,
+                         box->row.state == BH_STATE_ERROR ? "could not be started" : "is stopped");
     return bringup_run_locked(box, NULL, deadline_mono_ms, report, e);
 }
 

@@ -26,7 +26,8 @@ struct bringup_report {
 /*
  * Makes the box run: its disk (first: opts given, the row just added), its processes, what it was
  * asked to contain, its coding agent. On failure the first time everything is undone, the row too;
- * later the box is stopped again. The row is reloaded.
+ * later its processes are ended and it is in state error, with the cause (stopped, if it was
+ * canceled). The row is reloaded.
  */
 int bringup_run_locked(struct bh_box *box, const struct bh_create_options *first,
                        int64_t deadline_mono_ms, struct bringup_report *report, struct err *e);

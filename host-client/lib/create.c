@@ -8,12 +8,14 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "lib/bootstrap.h"
 #include "lib/box.h"
 #include "lib/bringup.h"
 #include "lib/control.h"
 #include "lib/image.h"
 #include "lib/options.h"
+#include "lib/project.h"
 #include "lib/repo.h"
 #include "lib/socket.h"
 #include "lib/upload.h"
@@ -26,6 +28,9 @@
 struct creation {
     struct bh_ctx *ctx;
     const struct bh_create_options *opts;
+    const char *name;
+    char own_name[PROJECT_NAME_BYTES]; /* the name, when the caller gave none */
+    struct project project;
     struct spec spec;
     int64_t deadline_mono_ms;
     struct bringup_report report;
@@ -44,7 +49,7 @@ static int check_inputs(struct creation *c, struct err *e)
         r = bootstrap_check(c->ctx, c->spec.agent, e);
     if (r < 0)
         return err_at(e, r, "agent");
-    if (o->project)
+    if (o->project && !o->no_upload)
         r = upload_check(o->project, e);
     if (r < 0)
         return err_at(e, r, "project");
@@ -83,7 +88,9 @@ static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
     if (r < 0)
         return r;
     spec = spec_to_json(&c->spec);
-    r = spec ? store_add(c->ctx->store, c->opts->name, spec, &row, e) : err_oom(e);
+    r = spec ? store_add(c->ctx->store, c->name, spec, &row, e) : err_oom(e);
+    if (r == 0)
+        r = store_set_project(c->ctx->store, row.id, c->project.path, c->project.remote, e);
     if (r == 0)
         r = box_new_take(c->ctx, &row, &box, e);
     if (r == 0)
@@ -124,6 +131,27 @@ static int lengthen(struct creation *c, struct bh_box *box, struct err *e)
                              CONTROL_MS, NULL, e);
 }
 
+/* A box of an older store is taken for this project's, which it then remembers. One that is for no
+ * project can be anybody's who says its name. */
+static int check_project(struct creation *c, struct bh_box *box, struct err *e)
+{
+    const struct box_row *row = &box->row;
+    bool asks = *c->project.path || *c->project.remote;
+    bool is_known = row->project && (*row->project || *row->remote);
+
+    if (!asks || (is_known && project_has_box(&c->project, row)))
+        return 0;
+    if (!row->project)
+        return store_set_project(c->ctx->store, row->id, c->project.path, c->project.remote, e);
+    if (!is_known)
+        return 0;
+    return err_field(e, ERR_PRECONDITION, "project",
+                     "project: the box '%s' is for '%.200s', not '%.200s': give this one another "
+                     "name, or start that one with 'bellhop start %s'",
+                     row->name, project_of_box(row),
+                     *c->project.path ? c->project.path : c->project.remote, row->name);
+}
+
 /* -ERR_NOT_FOUND: it was the rest of one, and is gone now. */
 static int take_existing(struct creation *c, struct box_row *row, struct bh_box **ret,
                          struct err *e)
@@ -137,6 +165,8 @@ static int take_existing(struct creation *c, struct box_row *row, struct bh_box 
         r = bringup_settle_locked(box, &is_gone, e);
     if (r == 0 && is_gone)
         r = -ERR_NOT_FOUND;
+    if (r == 0)
+        r = check_project(c, box, e);
     if (r == 0)
         r = spec_compare(&box->spec, &c->spec, e);
     if (r == 0) {
@@ -158,21 +188,102 @@ static int take_existing(struct creation *c, struct box_row *row, struct bh_box 
     return 0;
 }
 
-static int create(struct creation *c, struct bh_box **ret, struct err *e)
-{
-    _cleanup_close_ int lock = -1;
-    struct box_row row = {0};
-    int r = check_inputs(c, e);
+/* ---- its name ---- */
 
-    if (r == 0)
-        r = store_lock_name(c->ctx->store, c->opts->name, c->deadline_mono_ms, c->ctx->cancel_fd,
-                            &lock, e);
+/* The box of that name; its row only when it is there. */
+static int find(struct creation *c, const char *name, bool *ret_is_there, struct box_row *ret,
+                struct err *e)
+{
+    int r = store_find(c->ctx->store, name, ret, e);
+
+    *ret_is_there = r == 0;
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+/* Can a box of that name be this project's? With `is_sure` it must be there and say so. */
+static int try_name(struct creation *c, const char *name, bool is_sure, bool *ret_ok,
+                    struct err *e)
+{
+    struct box_row row = {0};
+    bool is_there;
+    int r = find(c, name, &is_there, &row, e);
+
+    *ret_ok = is_there ? project_has_box(&c->project, &row) && (!is_sure || row.project) : !is_sure;
+    box_row_done(&row);
+    return r;
+}
+
+/* The name of the box that the project has, else the first that nobody else's box has. */
+static int choose_name(struct creation *c, struct err *e)
+{
+    for (size_t i = 0; i < 2 * PROJECT_N_NAMES; i++) {
+        bool ok = false;
+        int r;
+
+        project_name(&c->project, i % PROJECT_N_NAMES, c->own_name);
+        r = try_name(c, c->own_name, i < PROJECT_N_NAMES, &ok, e);
+        if (r < 0)
+            return r;
+        if (ok) {
+            c->name = c->own_name;
+            return 0;
+        }
+    }
+    return err_field(e, ERR_EXISTS, "name", "name: boxes of other projects have '%s' and its like",
+                     c->project.base);
+}
+
+static void say_name(struct creation *c)
+{
+    struct box_row row = {0};
+    bool is_there;
+
+    if (c->name != c->own_name || strcmp(c->name, c->project.base) == 0)
+        return;
+    if (find(c, c->project.base, &is_there, &row, NULL) == 0 && is_there)
+        ctx_progress(c->ctx, "warning", 0, 0, false,
+                     "the box '%s' is for another project, '%.200s': the one for '%.200s' is '%s'",
+                     c->project.base, project_of_box(&row),
+                     *c->project.path ? c->project.path : c->project.remote, c->name);
+    box_row_done(&row);
+}
+
+/* With the lock of c->name: another command may have taken the name meanwhile. -ERR_ABORTED: choose
+ * again. */
+static int create_locked(struct creation *c, struct bh_box **ret, struct err *e)
+{
+    struct box_row row = {0};
+    bool is_there;
+    int r = find(c, c->name, &is_there, &row, e);
+
     if (r < 0)
         return r;
-    r = store_find(c->ctx->store, c->opts->name, &row, e);
-    if (r == 0)
-        r = take_existing(c, &row, ret, e);
+    if (is_there && c->name == c->own_name && !project_has_box(&c->project, &row)) {
+        box_row_done(&row);
+        return err_field(e, ERR_ABORTED, "name", "the name '%s' was taken meanwhile", c->name);
+    }
+    say_name(c);
+    r = is_there ? take_existing(c, &row, ret, e) : -ERR_NOT_FOUND;
     return r == -ERR_NOT_FOUND ? create_new(c, ret, e) : r;
+}
+
+static int create(struct creation *c, struct bh_box **ret, struct err *e)
+{
+    int r = check_inputs(c, e);
+
+    for (size_t i = 0; r == 0 && i < PROJECT_N_NAMES; i++) {
+        _cleanup_close_ int lock = -1;
+
+        r = store_lock_name(c->ctx->store, c->name, c->deadline_mono_ms, c->ctx->cancel_fd, &lock,
+                            e);
+        if (r < 0)
+            return r;
+        r = create_locked(c, ret, e);
+        if (r != -ERR_ABORTED || c->name != c->own_name || !e || !str_eq(e->field, "name"))
+            return r;
+        r = choose_name(c, e);
+    }
+    return r;
 }
 
 /* Before the name's lock and the deadline: making an image takes what it takes. A box that is there
@@ -184,7 +295,7 @@ static int settle_image(struct creation *c, struct err *e)
 
     if (strcmp(c->spec.provider, "oci") != 0 || strcmp(c->spec.image, "host") == 0)
         return 0;
-    r = store_find(c->ctx->store, c->opts->name, &row, e);
+    r = store_find(c->ctx->store, c->name, &row, e);
     box_row_done(&row);
     return r == -ERR_NOT_FOUND ? image_settle(c->ctx, &c->spec, c->opts->host_env, e) : r;
 }
@@ -197,6 +308,12 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     struct err e = {0};
     int r = options_copy(&o, sizeof(o), opts, &e);
 
+    if (r == 0)
+        r = project_read(ctx, &o, &c.project, &e);
+    c.name = o.name;
+    if (r == 0 && !o.name && *c.project.base)
+        r = choose_name(&c, &e);
+    o.name = c.name;
     if (r == 0)
         r = spec_from_options(&o, &c.spec, &e);
     if (r == 0)
@@ -211,6 +328,7 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
         (void)snprintf(err->step, sizeof(err->step), "%s", c.report.step);
         (void)snprintf(err->detail, sizeof(err->detail), "%s", c.report.log ? c.report.log : "");
     }
+    project_done(&c.project);
     spec_done(&c.spec);
     free(c.report.log);
     return r;

@@ -171,7 +171,7 @@ static int check_box(const struct bh_exec *exec, struct err *e)
     if (r == -ERR_NOT_FOUND || (r == 0 && row.state == BH_STATE_DESTROYING))
         r = err_field(e, ERR_ABORTED, "name", "the box '%s' was removed while the command ran",
                       name);
-    else if (r == 0 && !lifecycle_is_live(row.state))
+    else if (r == 0 && !box_row_is_live(&row))
         r = err_field(e, ERR_ABORTED, "name", "the box '%s' was stopped while the command ran%s%s",
                       name, row.cause && *row.cause ? ": " : "", row.cause ? row.cause : "");
     else

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/path.h"
+#include "common/str.h"
 #include "lib/box.h"
 #include "lib/bringup.h"
 #include "lib/control.h"
@@ -18,7 +19,7 @@
 
 #include "common/banned.h"
 
-#define GC_KEEP_STOPPED_MS (7LL * 24 * 3600 * 1000)
+#define GC_MENTION_STOPPED_MS (7LL * 24 * 3600 * 1000) /* kept, and said to be there */
 #define GC_MONITOR_MS 30000
 /* For all locks together. A command that was killed a moment ago may have a child between fork and
  * exec, which holds its lock; one that is at work on a box keeps it longer, and gc leaves that box. */
@@ -29,6 +30,7 @@ struct gc {
     void (*fn)(void *arg, const char *line);
     void *arg;
     int64_t locks_deadline_ms;
+    int64_t stopped_for_ms; /* boxes that have been stopped so long are removed; -1: none is */
     struct err *e;
 };
 
@@ -70,7 +72,7 @@ static int check_live(struct gc *gc, struct bh_box *box, struct err *e)
     struct provider_run run;
     int r;
 
-    if (!lifecycle_is_live(box->row.state) || control_ping(box->ctx, box->row.id, NULL) == 0)
+    if (!box_row_is_live(&box->row) || control_ping(box->ctx, box->row.id, NULL) == 0)
         return 0;
     box_view(box, &view);
     r = box->provider->find(&view, &run, e);
@@ -84,13 +86,28 @@ static int check_live(struct gc *gc, struct bh_box *box, struct err *e)
     return bringup_stop_locked(box, "it ended while nobody looked", e);
 }
 
-static int drop_old(struct gc *gc, struct bh_box *box, struct err *e)
+/* A box that does not run holds somebody's work: it goes when that was asked for, not before. */
+static int drop_stopped(struct gc *gc, struct bh_box *box, struct err *e)
 {
-    if (box->row.state != BH_STATE_STOPPED ||
-        clock_real_ms() - box->row.state_since_ms < GC_KEEP_STOPPED_MS)
+    bool is_down =
+        !box_row_is_live(&box->row) && !lifecycle_is_transitional(box->row.state);
+    int64_t for_ms = clock_real_ms() - box->row.state_since_ms;
+    char text[32];
+    int r;
+
+    if (!is_down)
         return 0;
-    say(gc, "%s: stopped for 7 days, removed", box->row.name);
-    return bringup_destroy_locked(box, e);
+    (void)str_format_duration(for_ms, text, sizeof(text));
+    if (gc->stopped_for_ms < 0 || for_ms < gc->stopped_for_ms) {
+        if (for_ms >= GC_MENTION_STOPPED_MS)
+            say(gc, "%s: stopped for %s, kept (--stopped-for removes such boxes)", box->row.name,
+                text);
+        return 0;
+    }
+    r = bringup_destroy_locked(box, e);
+    if (r == 0)
+        say(gc, "%s: stopped for %s, removed", box->row.name, text);
+    return r;
 }
 
 static int clean_box(struct gc *gc, struct bh_box *box)
@@ -115,7 +132,7 @@ static int clean_box(struct gc *gc, struct bh_box *box)
     if (r == 0 && !is_gone)
         r = box_reload(box, &e);
     if (r == 0 && !is_gone)
-        r = drop_old(gc, box, &e);
+        r = drop_stopped(gc, box, &e);
     if (r == -ERR_CANCELED) {
         if (gc->e)
             *gc->e = e;
@@ -200,13 +217,14 @@ static void drop_unused_locks(struct gc *gc)
     }
 }
 
-int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg,
-          struct bh_error *err)
+int bh_gc_stopped(struct bh_ctx *ctx, int64_t stopped_for_ms,
+                  void (*fn)(void *arg, const char *line), void *arg, struct bh_error *err)
 {
     struct err e = {0};
     struct gc gc = {.ctx = ctx,
                     .fn = fn,
                     .arg = arg,
+                    .stopped_for_ms = stopped_for_ms,
                     .locks_deadline_ms = clock_mono_ms() + GC_LOCKS_MS,
                     .e = &e};
     const struct provider *p;
@@ -222,6 +240,12 @@ int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg
     drop_unknown_dirs(&gc);
     drop_unused_locks(&gc);
     return 0;
+}
+
+int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg,
+          struct bh_error *err)
+{
+    return bh_gc_stopped(ctx, -1, fn, arg, err);
 }
 
 /* ---- providers ---- */

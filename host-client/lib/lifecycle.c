@@ -10,7 +10,7 @@
 /*
  * Each state's followers. stopping and destroying follow themselves: whoever finds one that was
  * interrupted does it again. A box that failed to start while it has a disk worth keeping goes
- * back through stopping.
+ * through stopping to error; an error of a box that runs keeps its processes.
  */
 static const struct {
     const char *name;
@@ -32,7 +32,7 @@ static const struct {
     [BH_STATE_STOPPED] = {"stopped", S(PROVISIONING) | S(DESTROYING) | S(ERROR)},
     [BH_STATE_DESTROYING] = {"destroying", S(DESTROYING) | S(DESTROYED) | S(ERROR)},
     [BH_STATE_DESTROYED] = {"destroyed", 0},
-    [BH_STATE_ERROR] = {"error", S(BOOTSTRAPPING) | S(STOPPING) | S(DESTROYING)},
+    [BH_STATE_ERROR] = {"error", S(PROVISIONING) | S(BOOTSTRAPPING) | S(STOPPING) | S(DESTROYING)},
 };
 
 static bool is_state(enum bh_state state)
@@ -64,9 +64,4 @@ bool lifecycle_is_transitional(enum bh_state state)
                              S(RESUMING) | S(STOPPING) | S(DESTROYING);
 
     return is_state(state) && (at_work & (1u << state)) != 0;
-}
-
-bool lifecycle_is_live(enum bh_state state)
-{
-    return state == BH_STATE_RUNNING || state == BH_STATE_ERROR;
 }

@@ -10,6 +10,4 @@
 bool lifecycle_is_legal(enum bh_state from, enum bh_state to);
 /* Somebody is at work on it; found with nobody holding its name, the work was interrupted. */
 bool lifecycle_is_transitional(enum bh_state state);
-/* The box's processes should be there. */
-bool lifecycle_is_live(enum bh_state state);
 enum bh_state lifecycle_parse(const char *name); /* BH_STATE_UNKNOWN when there is none such */

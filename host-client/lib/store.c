@@ -19,7 +19,7 @@
 
 #include "common/banned.h"
 
-#define STORE_SCHEMA 1
+#define STORE_SCHEMA 2 /* 2: boxes remember their project */
 #define STORE_BUSY_MS 10000
 #define STORE_LOCK_POLL_MS 20 /* flock has no descriptor to poll */
 
@@ -81,24 +81,35 @@ static int make_schema(struct store *s, struct err *e)
 
     if (r < 0 || version == STORE_SCHEMA)
         return r;
-    if (version != 0)
+    if (version < 0 || version > STORE_SCHEMA)
         return err_set(e, ERR_PRECONDITION,
                        "the store in '%s' has version %d; this program knows version %d", s->dir,
                        version, STORE_SCHEMA);
-    r = exec_sql(s, "PRAGMA journal_mode=WAL", e);
-    if (r < 0)
-        return r;
-    return exec_sql(s,
-                    "BEGIN IMMEDIATE;"
-                    "CREATE TABLE boxes(id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE,"
-                    " state TEXT NOT NULL, cause TEXT NOT NULL DEFAULT '',"
-                    " created_ms INTEGER NOT NULL, state_since_ms INTEGER NOT NULL,"
-                    " deadline_ms INTEGER NOT NULL DEFAULT 0, made INTEGER NOT NULL DEFAULT 0,"
-                    " spec TEXT NOT NULL, agent TEXT NOT NULL DEFAULT '{}',"
-                    " ports TEXT NOT NULL DEFAULT '{}') STRICT;"
-                    "PRAGMA user_version=1;"
-                    "COMMIT",
-                    e);
+    if (version == 0) {
+        r = exec_sql(s, "PRAGMA journal_mode=WAL", e);
+        if (r == 0)
+            r = exec_sql(s,
+                         "BEGIN IMMEDIATE;"
+                         "CREATE TABLE boxes(id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE,"
+                         " state TEXT NOT NULL, cause TEXT NOT NULL DEFAULT '',"
+                         " created_ms INTEGER NOT NULL, state_since_ms INTEGER NOT NULL,"
+                         " deadline_ms INTEGER NOT NULL DEFAULT 0,"
+                         " made INTEGER NOT NULL DEFAULT 0,"
+                         " spec TEXT NOT NULL, agent TEXT NOT NULL DEFAULT '{}',"
+                         " ports TEXT NOT NULL DEFAULT '{}') STRICT;"
+                         "PRAGMA user_version=1;"
+                         "COMMIT",
+                         e);
+    }
+    /* NULL: a box of version 1, whose project is not known. */
+    return r < 0 ? r
+                 : exec_sql(s,
+                            "BEGIN IMMEDIATE;"
+                            "ALTER TABLE boxes ADD COLUMN project TEXT;"
+                            "ALTER TABLE boxes ADD COLUMN remote TEXT NOT NULL DEFAULT '';"
+                            "PRAGMA user_version=2;"
+                            "COMMIT",
+                            e);
 }
 
 /* Opening is serialised: two that switch the journal's mode at once get errors, not waits. */
@@ -162,14 +173,22 @@ void box_row_done(struct box_row *row)
         return;
     free(row->name);
     free(row->cause);
+    free(row->project);
+    free(row->remote);
     json_decref(row->spec);
     json_decref(row->agent);
     json_decref(row->ports);
     memset(row, 0, sizeof(*row));
 }
 
+bool box_row_is_live(const struct box_row *row)
+{
+    return row->state == BH_STATE_RUNNING || (row->state == BH_STATE_ERROR && row->deadline_ms);
+}
+
 #define ROW_COLUMNS \
-    "id, name, state, cause, created_ms, state_since_ms, deadline_ms, made, spec, agent, ports"
+    "id, name, state, cause, created_ms, state_since_ms, deadline_ms, made, spec, agent, ports, " \
+    "project, remote"
 
 static json_t *column_json(sqlite3_stmt *st, int i, struct err *e)
 {
@@ -192,6 +211,7 @@ static const char *column_text(sqlite3_stmt *st, int i)
 static int read_row(sqlite3_stmt *st, struct box_row *ret, struct err *e)
 {
     struct box_row row = {0};
+    bool is_known, has_texts;
 
     (void)snprintf(row.id, sizeof(row.id), "%s", column_text(st, 0));
     row.name = strdup(column_text(st, 1));
@@ -204,8 +224,12 @@ static int read_row(sqlite3_stmt *st, struct box_row *ret, struct err *e)
     row.spec = column_json(st, 8, e);
     row.agent = column_json(st, 9, e);
     row.ports = column_json(st, 10, e);
-    if (!row.name || !row.cause || !row.spec || !row.agent || !row.ports) {
-        int r = !row.name || !row.cause ? err_oom(e) : -ERR_DATA_LOSS;
+    is_known = sqlite3_column_type(st, 11) != SQLITE_NULL;
+    row.project = is_known ? strdup(column_text(st, 11)) : NULL;
+    row.remote = strdup(column_text(st, 12));
+    has_texts = row.name && row.cause && row.remote && (row.project || !is_known);
+    if (!has_texts || !row.spec || !row.agent || !row.ports) {
+        int r = !has_texts ? err_oom(e) : -ERR_DATA_LOSS;
 
         box_row_done(&row);
         return r;
@@ -317,6 +341,20 @@ int store_set_agent(struct store *s, const char *id, const json_t *agent, struct
     return set_json(s, "UPDATE boxes SET agent = ?2 WHERE id = ?1", id, agent, e);
 }
 
+int store_set_project(struct store *s, const char *id, const char *path, const char *remote,
+                      struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    int r = prepare(s, "UPDATE boxes SET project = ?2, remote = ?3 WHERE id = ?1", &st, e);
+
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 2, path, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 3, remote, -1, SQLITE_STATIC);
+    return change_row(s, st, id, e);
+}
+
 int store_set_port(struct store *s, const char *id, uint16_t port, uint16_t host_port,
                    struct err *e)
 {
@@ -404,7 +442,8 @@ static int update_state(struct store *s, const char *id, enum bh_state state, co
     int r = prepare(s,
                     "UPDATE boxes SET state = ?2, cause = ?3, state_since_ms = ?4,"
                     " made = made OR ?2 = 'running',"
-                    " deadline_ms = CASE WHEN ?2 IN ('stopped', 'destroying', 'destroyed') THEN 0"
+                    " deadline_ms = CASE WHEN ?2 IN ('stopped', 'destroying', 'destroyed')"
+                    " OR (?2 = 'error' AND state = 'stopping') THEN 0"
                     " ELSE deadline_ms END WHERE id = ?1",
                     &st, e);
 

@@ -25,9 +25,14 @@ struct box_row {
     bool made;           /* it has been running once: its disk is worth keeping */
     json_t *spec;        /* spec_to_json() */
     json_t *agent;       /* {} or {"name","version","port","username","exec_id"} */
+    char *project;       /* the directory it is for; "": none. NULL: a store of old did not say */
+    char *remote;        /* its git remote, or the repository that was cloned; or "" */
     json_t *ports;       /* {"7777": 40123}: forwards that the monitor keeps; "0" is the agent */
 };
 void box_row_done(struct box_row *row);
+/* Its processes should be there: it is running, or in error with its lease still on. A box whose
+ * start failed is in error without one. */
+bool box_row_is_live(const struct box_row *row);
 
 int store_open(const char *state_dir, struct store **ret, struct err *e);
 struct store *store_close(struct store *s);
@@ -45,6 +50,8 @@ int store_set_state(struct store *s, const char *id, enum bh_state state, const 
 int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, struct err *e);
 int store_set_spec(struct store *s, const char *id, const json_t *spec, struct err *e);
 int store_set_agent(struct store *s, const char *id, const json_t *agent, struct err *e);
+int store_set_project(struct store *s, const char *id, const char *path, const char *remote,
+                      struct err *e);
 int store_set_port(struct store *s, const char *id, uint16_t port, uint16_t host_port,
                    struct err *e);
 int store_remove(struct store *s, const char *id, struct err *e);

@@ -49,7 +49,7 @@ static int ask(struct bh_box *box, const char *method, json_t **ret, struct err 
     struct client *c = NULL;
     int r = box_reload(box, e);
 
-    if (r == 0 && !lifecycle_is_live(box->row.state))
+    if (r == 0 && !box_row_is_live(&box->row))
         r = err_field(e, ERR_PRECONDITION, "state", "the box '%s' is %s", box->row.name,
                       bh_state_name(box->row.state));
     if (r == 0)

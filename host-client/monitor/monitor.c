@@ -284,7 +284,7 @@ static void end_locked(struct monitor *m, const char *by, const char *cause)
     const char *id = m->box->row.id;
     struct err e = {0};
 
-    if (box_reload(m->box, &e) < 0 || !lifecycle_is_live(m->box->row.state)) {
+    if (box_reload(m->box, &e) < 0 || !box_row_is_live(&m->box->row)) {
         m->is_over = true;
         return;
     }

@@ -266,3 +266,52 @@ box_pid()
     umount "$BOX_TMP/small"
     [ -z "$left" ]
 }
+
+# A box that cannot be started: what it stands on is gone.
+break_start()
+{
+    mv "$BELLHOP_STATE_DIR/boxes/$(bellhop status one --json | jq -r .id)/token" "$BOX_TMP/token"
+}
+
+mend_start()
+{
+    mv "$BOX_TMP/token" "$BELLHOP_STATE_DIR/boxes/$(bellhop status one --json | jq -r .id)/token"
+}
+
+@test "a start that fails ends in state error with its cause, and the next one may do better" {
+    up one >/dev/null
+    bellhop exec one -- sh -c 'echo kept >file'
+    bellhop stop one
+    break_start
+    run bellhop start one --json
+    [ "$status" -ne 0 ]
+    message=$(jq -r .error.message <<<"$output")
+    [[ "$message" == *token* ]]
+    # Asking does not change it, nor does gc.
+    bellhop gc
+    for i in 1 2; do
+        bellhop status one --json | jq -e --arg why "$message" \
+            '.state == "error" and .cause == $why and .deadline_ms == 0 and .guest.url == ""'
+    done
+    [[ "$(bellhop ls)" == *one*error* ]]
+    run bellhop exec one -- true
+    [ "$status" -ne 0 ]
+    run bellhop exec --no-resume one -- true
+    [[ "$output" == *"could not be started"* ]]
+    mend_start
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    [ "$(bellhop status one --json | jq -r '.state + .cause')" = running ]
+}
+
+@test "a box whose start failed can be stopped, and goes by gc --stopped-for" {
+    up one >/dev/null
+    bellhop stop one
+    break_start
+    ! bellhop start one
+    bellhop stop one
+    [ "$(bellhop status one --json | jq -r .state)" = stopped ]
+    ! bellhop start one
+    [ "$(bellhop status one --json | jq -r .state)" = error ]
+    bellhop gc --stopped-for 0
+    [ -z "$(bellhop ls -q)" ]
+}

@@ -130,20 +130,53 @@ clean()
     [ "$(stat -c %a "$BELLHOP_STATE_DIR"/boxes/*/token)" = 600 ]
 }
 
-@test "gc removes a box that has been stopped for seven days and keeps a younger one" {
-    up old >/dev/null
-    up young >/dev/null
-    bellhop stop old young >/dev/null
-    python3 - "$BELLHOP_STATE_DIR/store.db" <<'PY'
+# age NAME MS: the box has been in its state for so much longer.
+age()
+{
+    python3 - "$BELLHOP_STATE_DIR/store.db" "$1" "$2" <<'PY'
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
-hour = 3600 * 1000
-db.execute("UPDATE boxes SET state_since_ms = state_since_ms - ? WHERE name = 'old'", (7 * 24 * hour + 1000,))
-db.execute("UPDATE boxes SET state_since_ms = state_since_ms - ? WHERE name = 'young'", (7 * 24 * hour - hour,))
+db.execute("UPDATE boxes SET state_since_ms = state_since_ms - ? WHERE name = ?", (int(sys.argv[3]), sys.argv[2]))
 db.commit()
 PY
+}
+
+DAY_MS=$((24 * 3600 * 1000))
+
+@test "gc keeps a box however long it has been stopped, and says that it is there" {
+    up old >/dev/null
+    up young >/dev/null
+    bellhop exec old -- sh -c 'echo kept >file'
+    bellhop stop old young >/dev/null
+    age old $((400 * DAY_MS))
+    age young $((6 * DAY_MS))
     run bellhop gc
     [ "$status" -eq 0 ]
-    [[ "$output" == *"old: stopped for 7 days, removed"* ]]
-    [ "$(bellhop ls -q)" = young ]
+    [[ "$output" == *"old: stopped for 400d"*"kept"*"--stopped-for"* ]]
+    [[ "$output" != *young* ]]
+    [ "$(bellhop exec old -- cat file)" = kept ]
+}
+
+@test "gc --stopped-for removes boxes that have been stopped so long, and no other" {
+    up old >/dev/null
+    up young >/dev/null
+    up running >/dev/null
+    bellhop stop old young >/dev/null
+    age old $((7 * DAY_MS + 1000))
+    age young $((7 * DAY_MS - 3600000))
+    age running $((9 * DAY_MS))
+    run bellhop gc --stopped-for 7d
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"old: stopped for 7d"*"removed"* ]]
+    [ "$(bellhop ls -q)" = "$(printf 'running\nyoung')" ]
+    bellhop gc --stopped-for 0
+    [ "$(bellhop ls -q)" = running ]
+    run bellhop gc --stopped-for soon --json
+    [ "$status" -ne 0 ]
+    [ "$(jq -r .error.field <<<"$output")" = stopped-for ]
+}
+
+@test "help of stop and gc says that only rm and --stopped-for remove a box" {
+    [[ "$(bellhop help stop)" == *"until 'bellhop rm'"*"--stopped-for"* ]]
+    [[ "$(bellhop help gc)" == *"never removed unasked"*"--stopped-for TIME"* ]]
 }

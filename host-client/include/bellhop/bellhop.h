@@ -126,7 +126,9 @@ const char *bh_state_name(enum bh_state state);
 
 struct bh_create_options {
     size_t size;
-    const char *name;         /* required: [a-z0-9] then [a-z0-9-]{0,62} */
+    /* [a-z0-9] then [a-z0-9-]{0,62}. NULL: after the project or the repository, with a short hash
+     * when another project's box has that name. */
+    const char *name;
     const char *provider;     /* "oci" (default), "process" */
     const char *image;        /* NAME, NAME:VERSION, a path, or "host"; NULL: "slim" */
     const char *runtime;      /* oci: "runc", "crun", "runsc"; NULL: the first that works */
@@ -156,12 +158,13 @@ struct bh_create_options {
     const char *const *host_env;
     /* What it may write to its disk: a quota, or it is stopped. 0: oci: 80 % of what is free. */
     uint64_t disk_bytes;
+    bool no_upload; /* the box is for the project (its name, what it remembers), but stays empty */
 };
 
 /*
  * The box called opts->name, running and with its agent healthy: made, or, when it is there,
- * started again. Many callers at once make one box. What a failing step made is undone and
- * the first error is reported.
+ * started again; BH_FAILED_PRECONDITION when it is for another project. Many callers at once make
+ * one box. What a failing step made is undone and the first error is reported.
  */
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
               struct bh_error *err);
@@ -748,9 +751,14 @@ int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err)
 
 /* ---- the machine ---- */
 
-/* Finishes or undoes what was interrupted, removes what no box owns. fn gets a line for each. */
+/* Finishes or undoes what was interrupted, removes what no box owns. Boxes stay, however long they
+ * have been stopped. fn gets a line for each thing that was done. */
 int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg,
           struct bh_error *err);
+/* The same, and removes boxes, with their disks, that have been stopped (or in error, with nothing
+ * of them running) for at least so long. -1: none. */
+int bh_gc_stopped(struct bh_ctx *ctx, int64_t stopped_for_ms,
+                  void (*fn)(void *arg, const char *line), void *arg, struct bh_error *err);
 
 struct bh_provider_info {
     const char *name;

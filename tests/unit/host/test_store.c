@@ -303,3 +303,70 @@ TEST(a_lock_whose_file_was_removed_by_its_owner_is_taken_anew)
     fd_close(b);
     (void)store_close(s);
 }
+
+/* A store as the program before made it: its boxes are there, their project is not known. */
+TEST(a_store_of_version_1_is_opened_and_its_boxes_have_no_known_project)
+{
+    static const char sql[] =
+        "PRAGMA journal_mode=WAL;"
+        "CREATE TABLE boxes(id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE,"
+        " state TEXT NOT NULL, cause TEXT NOT NULL DEFAULT '',"
+        " created_ms INTEGER NOT NULL, state_since_ms INTEGER NOT NULL,"
+        " deadline_ms INTEGER NOT NULL DEFAULT 0, made INTEGER NOT NULL DEFAULT 0,"
+        " spec TEXT NOT NULL, agent TEXT NOT NULL DEFAULT '{}',"
+        " ports TEXT NOT NULL DEFAULT '{}') STRICT;"
+        "INSERT INTO boxes VALUES('0123456789abcdef', 'old', 'stopped', 'because', 1, 2, 0, 1,"
+        " '{}', '{}', '{\"0\":40123}');"
+        "PRAGMA user_version=1;";
+    struct box_row row = {0};
+    struct store *s = NULL;
+    struct err e = {0};
+    sqlite3 *db = NULL;
+
+    T_INT(sqlite3_open("store.db", &db), SQLITE_OK);
+    T_INT(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(db);
+    for (int i = 0; i < 2; i++) { /* the second finds it as it is now */
+        s = open_here();
+        T_INT(store_find(s, "old", &row, &e), 0);
+        T_INT(row.state, BH_STATE_STOPPED);
+        T_STR(row.cause, "because");
+        T_OK(!row.project);
+        T_STR(row.remote, "");
+        T_INT(json_integer_value(json_object_get(row.ports, "0")), 40123);
+        box_row_done(&row);
+        (void)store_close(s);
+    }
+    s = open_here();
+    T_INT(store_set_project(s, "0123456789abcdef", "/a/app", "https://host/app", &e), 0);
+    T_INT(store_find(s, "old", &row, &e), 0);
+    T_STR(row.project, "/a/app");
+    T_STR(row.remote, "https://host/app");
+    box_row_done(&row);
+    (void)store_close(s);
+}
+
+TEST(a_box_whose_start_failed_has_no_lease_and_is_not_live)
+{
+    struct store *s = open_here();
+    struct box_row row = {0};
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+
+    add(s, "a", id);
+    walk(s, id, BH_STATE_PROVISIONING);
+    T_INT(store_set_deadline(s, id, clock_real_ms() + 60000, &e), 0);
+    walk(s, id, BH_STATE_BOOTSTRAPPING);
+    walk(s, id, BH_STATE_ERROR);
+    T_INT(store_get(s, id, &row, &e), 0);
+    T_OK(box_row_is_live(&row));
+    box_row_done(&row);
+    walk(s, id, BH_STATE_STOPPING);
+    walk(s, id, BH_STATE_ERROR);
+    T_INT(store_get(s, id, &row, &e), 0);
+    T_OK(!box_row_is_live(&row));
+    T_INT(row.deadline_ms, 0);
+    box_row_done(&row);
+    walk(s, id, BH_STATE_PROVISIONING);
+    (void)store_close(s);
+}

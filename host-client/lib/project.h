@@ -1,0 +1,35 @@
+#pragma once
+/*
+ * project: which project a box is for, and the name that a box gets when nobody names it. Two
+ * directories of one name, and names that become the same (A_b, a-b), are two projects and get two
+ * boxes: the second one's name ends with a few digits that stand for its path or URL.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bellhop/bellhop.h"
+#include "common/err.h"
+#include "lib/store.h"
+
+#define PROJECT_NAME_BYTES 64
+#define PROJECT_N_NAMES 4 /* without digits, and with 6, 10 and 16 of them */
+
+struct project {
+    char *path;   /* absolute, without symlinks; "": a repository that is cloned, or none */
+    char *remote; /* its git remote, or the repository's URL, without user and password; or "" */
+    char base[PROJECT_NAME_BYTES]; /* the name without digits; "": it has none */
+};
+
+/* What opts->project or opts->repo_url is. A directory that is not there has no path. */
+int project_read(struct bh_ctx *ctx, const struct bh_create_options *opts, struct project *ret,
+                 struct err *e);
+void project_done(struct project *p); /* accepts zeroed */
+
+/* The i-th of the names that a box of this project may have. */
+void project_name(const struct project *p, size_t i, char out[PROJECT_NAME_BYTES]);
+
+/* Is the box for this project? One whose project is not known is nobody else's. */
+bool project_has_box(const struct project *p, const struct box_row *row);
+/* What the box is for, as people read it: a path or a URL. Borrowed. */
+const char *project_of_box(const struct box_row *row);
