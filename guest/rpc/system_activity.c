@@ -129,8 +129,18 @@ int rpc_system_release(const struct rpc_call *call, json_t **ret, struct err *e)
 
 /* ---- Activity ---- */
 
+/* A command that runs. */
+struct running {
+    char id[SPEC_ID_MAX_BYTES + 1];
+    bool has_pty;
+    uint64_t output_bytes;
+};
+
 struct facts {
     struct registry_counts commands;
+    struct running list[MAX_IDS];
+    struct activity_tree trees[MAX_IDS]; /* theirs */
+    size_t n_list;
     struct activity_cpu cpu;
     struct ports ports;
     struct metrics_use calls;
@@ -191,13 +201,39 @@ static int check_ignore(json_t *ignore, struct err *e)
     return 0;
 }
 
+static void list_running(struct registry *reg, struct facts *f)
+{
+    struct proc **list = NULL;
+    size_t n = 0;
+
+    if (registry_list(reg, &list, &n, NULL) < 0)
+        n = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct proc_info info;
+
+        proc_get_info(list[i], &info);
+        if (info.state < PROC_ENDED && f->n_list < MAX_IDS) {
+            struct running *r = &f->list[f->n_list];
+
+            (void)snprintf(r->id, sizeof(r->id), "%s", proc_id(list[i]));
+            r->has_pty = proc_spec(list[i])->has_pty;
+            r->output_bytes = info.bytes[PROC_STDOUT] + info.bytes[PROC_STDERR];
+            f->trees[f->n_list++].root = info.pid;
+        }
+        proc_unref(list[i]);
+    }
+    free(list);
+}
+
+/* Who listens is looked for only when there is somebody who may. */
 static int read_facts(const struct agent *a, struct facts *f, struct err *e)
 {
     int r;
 
-    r = activity_cpu(a->activity, &f->cpu, e);
+    list_running(a->registry, f);
+    r = ports_read(f->n_list ? PORTS_PROCESSES : 0, &f->ports, e);
     if (r == 0)
-        r = ports_read(0, &f->ports, e);
+        r = activity_cpu(a->activity, f->trees, f->n_list, &f->ports, &f->cpu, e);
     if (r < 0)
         return r;
     f->n_connections = ports_connections(&f->ports);
@@ -214,26 +250,27 @@ static json_t *new_ago(int64_t mono_ms)
     return mono_ms ? json_integer(clock_mono_ms() - mono_ms) : json_null();
 }
 
-static json_t *new_commands(struct registry *reg, const struct facts *f)
+static json_t *new_running(const struct running *r, const struct activity_tree *t)
+{
+    return json_pack("{s:s, s:o, s:b, s:b, s:i, s:I, s:I}", "id", r->id, "name",
+                     jx_new_path(t->name), "pty", (int)r->has_pty, "listens", (int)t->is_server,
+                     "processes", (int)t->n_processes, "cpu_ms", (json_int_t)t->cpu_ms,
+                     "output_bytes", (json_int_t)r->output_bytes);
+}
+
+static json_t *new_commands(const struct facts *f)
 {
     json_t *ids = json_array();
-    struct proc **list = NULL;
-    size_t n = 0;
+    json_t *list = json_array();
 
-    if (registry_list(reg, &list, &n, NULL) < 0)
-        n = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct proc_info info;
-
-        proc_get_info(list[i], &info);
-        if (info.state < PROC_ENDED && json_array_size(ids) < MAX_IDS)
-            (void)json_array_append_new(ids, json_string(proc_id(list[i])));
-        proc_unref(list[i]);
+    for (size_t i = 0; i < f->n_list; i++) {
+        (void)json_array_append_new(ids, json_string(f->list[i].id));
+        (void)json_array_append_new(list, new_running(&f->list[i], &f->trees[i]));
     }
-    free(list);
-    return json_pack("{s:I, s:o, s:o, s:o}", "running", (json_int_t)f->commands.running, "ids", ids,
-                     "last_output_ms_ago", new_ago(f->commands.last_output_mono_ms),
-                     "last_end_ms_ago", new_ago(f->commands.last_end_mono_ms));
+    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "running", (json_int_t)f->commands.running, "ids",
+                     ids, "list", list, "last_output_ms_ago",
+                     new_ago(f->commands.last_output_mono_ms), "last_end_ms_ago",
+                     new_ago(f->commands.last_end_mono_ms));
 }
 
 static json_t *new_connections(const struct facts *f)
@@ -287,7 +324,7 @@ static int new_activity(const struct agent *a, const struct facts *f, json_t *ig
                   "busy", (int)busy, "reasons", reasons, "idle_ms",
                   (json_int_t)(busy ? 0 : idle_ms(f)), "calls", "open", (json_int_t)f->calls.open,
                   "last_ms_ago", (json_int_t)(clock_mono_ms() - f->calls.last_mono_ms), "commands",
-                  new_commands(a->registry, f), "cpu", "total_ms", (json_int_t)f->cpu.total_ms,
+                  new_commands(f), "cpu", "total_ms", (json_int_t)f->cpu.total_ms,
                   "recent_ms", f->cpu.window_ms ? json_integer(f->cpu.recent_ms) : json_null(),
                   "window_ms", f->cpu.window_ms ? json_integer(f->cpu.window_ms) : json_null(),
                   "connections", new_connections(f), "holds", holds, "lease_expires_in_ms",
@@ -309,16 +346,18 @@ static const struct jx_field activity_fields[] = {
 int rpc_system_activity(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     struct activity_params p = {0};
-    struct facts f = {0};
+    _cleanup_free_ struct facts *f = calloc(1, sizeof(*f)); /* 20 KiB: more than a stack is for */
     int r;
 
+    if (!f)
+        return err_oom(e);
     r = jx_decode(call->params, activity_fields, &p, e);
     if (r == 0)
         r = check_ignore(p.ignore, e);
     if (r == 0)
-        r = read_facts(call->agent, &f, e);
+        r = read_facts(call->agent, f, e);
     if (r == 0)
-        r = new_activity(call->agent, &f, p.ignore, ret, e);
-    ports_done(&f.ports);
+        r = new_activity(call->agent, f, p.ignore, ret, e);
+    ports_done(&f->ports);
     return r;
 }

@@ -7,6 +7,7 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
+#include "common/wire/wire.h"
 #include "rpc/agent.h"
 #include "rpc/rpc.h"
 #include "server/e2b/cors.h"
@@ -248,7 +249,8 @@ int gate_check(struct request *q, const char *verb, const char *version, int *re
            (r = check_size(q, ret_status, e)) < 0);
     if (r < 0)
         return r;
-    q->is_use = !(q->route->flags & ROUTE_QUIET || (q->method && q->method->flags & RPC_QUIET));
+    q->is_use = !(q->route->flags & ROUTE_QUIET || (q->method && q->method->flags & RPC_QUIET) ||
+                  request_header_has(q, WIRE_HEADER_QUIET, "1"));
     if (q->is_use)
         metrics_use_begin();
     return 0;

@@ -15,10 +15,12 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
+#include "system/ports.h"
 
 #include "common/banned.h"
 
 #define STAT_BYTES 1024
+#define MAX_DEPTH 256 /* of processes below a command */
 
 struct sample {
     int64_t at_ms, cpu_ms;
@@ -34,6 +36,7 @@ struct process {
     pid_t pid, parent;
     uint64_t ticks; /* its own and those of the children it has waited for */
     bool is_ours;
+    char name[ACTIVITY_NAME_BYTES];
 };
 
 struct table {
@@ -67,7 +70,7 @@ struct activity *activity_free(struct activity *a)
 static bool read_process(int proc_fd, const char *name, struct process *ret)
 {
     _cleanup_close_ int fd = -1;
-    char path[300], text[STAT_BYTES], *at;
+    char path[300], text[STAT_BYTES], *at, *open;
     uint64_t user, system, children_user, children_system;
     ssize_t n;
 
@@ -84,6 +87,9 @@ static bool read_process(int proc_fd, const char *name, struct process *ret)
                       &ret->parent, &user, &system, &children_user, &children_system) != 5)
         return false;
     ret->ticks = user + system + children_user + children_system;
+    open = strchr(text, '(');
+    if (open && open < at)
+        (void)snprintf(ret->name, sizeof(ret->name), "%.*s", (int)(at - open - 1), open + 1);
     return true;
 }
 
@@ -133,10 +139,16 @@ static int compare(const void *a, const void *b)
     return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
+static const struct process *find(const struct table *t, pid_t pid)
+{
+    struct process key = {.pid = pid};
+
+    return t->n ? bsearch(&key, t->list, t->n, sizeof(key), compare) : NULL;
+}
+
 static bool has_our_parent(const struct table *t, const struct process *p)
 {
-    struct process key = {.pid = p->parent};
-    const struct process *parent = bsearch(&key, t->list, t->n, sizeof(key), compare);
+    const struct process *parent = find(t, p->parent);
 
     return parent && parent->is_ours;
 }
@@ -165,7 +177,45 @@ static uint64_t sum_of_ours(struct table *t)
     return ticks;
 }
 
-static int measure(int64_t *ret_ms, struct err *e)
+static int64_t ticks_ms(uint64_t ticks)
+{
+    return (int64_t)(ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+/* The tree that a process is in; NULL: in none. Ids that were read while they were given to others
+ * may make a circle of parents: the steps are bounded. */
+static struct activity_tree *tree_of(const struct table *t, const struct process *p,
+                                     struct activity_tree *trees, size_t n)
+{
+    for (unsigned steps = 0; p && steps < MAX_DEPTH; steps++) {
+        for (size_t i = 0; i < n; i++)
+            if (trees[i].root == p->pid)
+                return &trees[i];
+        p = find(t, p->parent);
+    }
+    return NULL;
+}
+
+static void fill_trees(const struct table *t, struct activity_tree *trees, size_t n,
+                       const struct ports *ports)
+{
+    for (size_t i = 0; i < t->n && n; i++) {
+        const struct process *p = &t->list[i];
+        struct activity_tree *tree = p->is_ours ? tree_of(t, p, trees, n) : NULL;
+
+        if (!tree)
+            continue;
+        if (tree->root == p->pid)
+            memcpy(tree->name, p->name, sizeof(tree->name));
+        tree->n_processes++;
+        tree->cpu_ms += ticks_ms(p->ticks);
+        for (size_t k = 0; k < ports->n; k++)
+            tree->is_server |= !ports->list[k].is_udp && ports->list[k].pid == p->pid;
+    }
+}
+
+static int measure(struct activity_tree *trees, size_t n, const struct ports *ports,
+                   int64_t *ret_ms, struct err *e)
 {
     struct table t = {0};
     struct rusage ended = {0};
@@ -174,9 +224,9 @@ static int measure(int64_t *ret_ms, struct err *e)
     r = read_all(&t, e);
     if (r == 0) {
         (void)getrusage(RUSAGE_CHILDREN, &ended);
-        *ret_ms = (int64_t)(sum_of_ours(&t) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK)) +
-                  (ended.ru_utime.tv_sec + ended.ru_stime.tv_sec) * 1000 +
+        *ret_ms = ticks_ms(sum_of_ours(&t)) + (ended.ru_utime.tv_sec + ended.ru_stime.tv_sec) * 1000 +
                   (ended.ru_utime.tv_usec + ended.ru_stime.tv_usec) / 1000;
+        fill_trees(&t, trees, n, ports);
     }
     free(t.list);
     return r;
@@ -198,14 +248,15 @@ static const struct sample *base(const struct activity *a, int64_t now_ms)
     return found;
 }
 
-int activity_cpu(struct activity *a, struct activity_cpu *ret, struct err *e)
+int activity_cpu(struct activity *a, struct activity_tree *trees, size_t n,
+                 const struct ports *ports, struct activity_cpu *ret, struct err *e)
 {
     struct activity_cpu cpu = {0};
     const struct sample *from;
     int64_t now_ms;
     int r;
 
-    r = measure(&cpu.total_ms, e);
+    r = measure(trees, n, ports, &cpu.total_ms, e);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&a->lock);

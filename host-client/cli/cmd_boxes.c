@@ -369,8 +369,13 @@ const struct cli_command cmd_keep = {
     .group = "Boxes",
     .operands = "NAME --for TIME",
     .summary = "let a box live longer",
-    .details = "A box's time is never made shorter. While it is used (a command, a shell, a\n"
-               "connection to one of its ports) it is prolonged by itself.",
+    .details =
+        "A box's time is never made shorter. While the box is used it is prolonged by itself:\n"
+        "  a command that runs, attached or detached (exec -d, and those started by other programs);\n"
+        "  calls of the box's agent, by bellhop or on its socket; a connection to one of its ports;\n"
+        "  a hold; a coding agent that works, and whatever else keeps the processor busy.\n"
+        "Not use: an idle shell, a server that nobody talks to, a coding agent that waits, and\n"
+        "questions such as ls, status and activity.",
     .examples = "  bellhop keep api --for 2h\n",
     .options = keep_options,
     .args_bytes = sizeof(struct args),

@@ -266,7 +266,8 @@ static int run_shell(struct cli *c, void *args, char **operands, struct bh_error
                                .cwd = a->cwd,
                                .user = a->user,
                                .pty = true,
-                               .stdin_fd = STDIN_FILENO};
+                               .stdin_fd = STDIN_FILENO,
+                               .no_hold = true};
 
     if (!isatty(STDIN_FILENO))
         return cli_fail(err, BH_FAILED_PRECONDITION, "",
@@ -280,6 +281,8 @@ const struct cli_command cmd_shell = {
     .group = "Work",
     .operands = "NAME",
     .summary = "open a shell in a box",
+    .details = "A shell that only waits at its prompt is not use of the box, which stops when its time\n"
+               "is over. Typing, output, and what runs in the shell are.",
     .examples = "  bellhop shell api\n"
                 "  bellhop shell -u root api\n",
     .options = shell_options,

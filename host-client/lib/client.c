@@ -23,11 +23,15 @@
 #define CLIENT_READY_TRY_MS 2000
 #define CLIENT_PORT_BODY_BYTES (256 * 1024)
 
+static const char quiet_header[] = WIRE_HEADER_QUIET ": 1";
+
 struct client {
     struct http *http;
     char *socket; /* or NULL */
     char *base;   /* "http://box" */
     char *auth;   /* "Authorization: Bearer ...", or NULL */
+    const char *quiet; /* quiet_header, when auth is not that */
+    bool is_quiet;
     char *token;
     int cancel_fd;
 };
@@ -109,6 +113,16 @@ static int send_request(struct client *c, struct http_request *req, struct http_
     return 0;
 }
 
+int client_set_quiet(struct client *c, struct err *e)
+{
+    c->is_quiet = true;
+    if (c->auth)
+        c->quiet = quiet_header;
+    else
+        c->auth = strdup(quiet_header); /* the lists of headers end at the first that is missing */
+    return c->auth ? 0 : err_oom(e);
+}
+
 /* ---- health ---- */
 
 int client_health(struct client *c, int64_t timeout_ms, struct err *e)
@@ -167,7 +181,7 @@ static int prepare_call(struct client *c, const char *method, json_t *params, ch
 int client_call(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
                 json_t **ret, struct err *e)
 {
-    const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, c->auth, NULL};
+    const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, c->auth, c->quiet, NULL};
     _cleanup_free_ char *url = NULL;
     _cleanup_free_ char *body = NULL;
     struct http_response res = {0};
@@ -269,7 +283,7 @@ static int stream_result(struct lines *l, int r, struct err *e)
 int client_stream(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
                   int (*fn)(void *arg, json_t *msg), void *arg, struct err *e)
 {
-    const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, "Accept: " WIRE_TYPE_NDJSON, c->auth,
+    const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, "Accept: " WIRE_TYPE_NDJSON, c->auth, c->quiet,
                              NULL};
     _cleanup_free_ char *url = NULL;
     _cleanup_free_ char *body = NULL;
@@ -334,7 +348,7 @@ static int new_url(struct client *c, const char *route, const char *path, const 
 static int get_bytes(struct client *c, const char *url, int (*write)(void *, const char *, size_t),
                      void *arg, int64_t deadline_mono_ms, struct err *e)
 {
-    const char *headers[] = {c->auth, NULL};
+    const char *headers[] = {c->auth, c->quiet, NULL};
     struct http_response res = {0};
     struct http_request req = {.method = "GET",
                                .url = url,
@@ -560,7 +574,7 @@ int client_get_port(struct client *c, uint16_t port, const char *path, const cha
     _cleanup_free_ char *url = NULL;
     _cleanup_free_ char *auth = NULL;
     _cleanup_free_ char *token = NULL;
-    const char *headers[3] = {NULL};
+    const char *headers[4] = {NULL};
     struct http_request req = {.method = "GET",
                                .unix_socket = c->socket,
                                .headers = headers,
@@ -579,6 +593,8 @@ int client_get_port(struct client *c, uint16_t port, const char *path, const cha
         headers[n++] = token;
     if (auth)
         headers[n++] = auth;
+    if (c->is_quiet)
+        headers[n++] = quiet_header;
     req.url = url;
     r = http_do(c->http, &req, &res, e);
     if (r < 0)

@@ -22,6 +22,9 @@ struct client_options {
 int client_new(const struct client_options *opts, struct client **ret, struct err *e);
 struct client *client_free(struct client *c);
 
+/* From now on its requests do not count as use of the box (WIRE_HEADER_QUIET). */
+int client_set_quiet(struct client *c, struct err *e);
+
 int client_health(struct client *c, int64_t timeout_ms, struct err *e);
 /* Polls until it answers or the deadline has passed. */
 int client_wait_ready(struct client *c, int64_t deadline_mono_ms, struct err *e);

@@ -75,6 +75,8 @@ int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct 
     if (r == 0)
         r = exec_request_new(box, x->id, &o, o.stdin_open, false, &x->request, &e);
     if (r == 0)
+        r = exec_extend_lease(box, o.timeout_ms, &e);
+    if (r == 0)
         r = exec_start(x, &e);
     if (r < 0) {
         (void)bh_exec_free(x);

@@ -42,6 +42,10 @@ int exec_request_check(const struct bh_run_options *o, struct err *e);
 int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_options *o,
                      bool stdin_open, bool lossless, json_t **ret, struct err *e);
 
+/* The box must outlive the command: a box of ours lives until its time is over, and a minute. 0: it
+ * has none. */
+int exec_extend_lease(struct bh_box *box, int64_t timeout_ms, struct err *e);
+
 /* The bytes of a message that has other fields too; jx_bytes_done(). */
 int exec_read_bytes(json_t *msg, struct jx_bytes *ret, struct err *e);
 

@@ -32,7 +32,7 @@ bool lease_look(struct lease *l, int64_t now_ms, bool is_used)
 {
     bool used = is_used || l->was_used;
 
-    if (now_ms < l->next_look_ms)
+    if (now_ms < lease_next_ms(l))
         return false;
     l->was_used = false;
     l->next_look_ms = now_ms + period_ms(l);

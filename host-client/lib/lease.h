@@ -21,8 +21,8 @@ void lease_init(struct lease *l, int64_t now_ms, int64_t ttl_ms, int64_t deadlin
 void lease_touch(struct lease *l);
 /* True when the deadline became later. */
 bool lease_extend(struct lease *l, int64_t until_ms);
-/* To be called at lease_next_ms() or later; is_used: something holds the box right now. True when
- * the deadline became later. */
+/* To be called at lease_next_ms() or later; is_used: something uses the box right now. What was
+ * touched since the last look counts at the deadline, too. True when the deadline became later. */
 bool lease_look(struct lease *l, int64_t now_ms, bool is_used);
 bool lease_is_over(const struct lease *l, int64_t now_ms);
 int64_t lease_next_ms(const struct lease *l); /* when to look again, or the deadline */

@@ -44,8 +44,7 @@ static void end_command(const struct bh_exec *exec)
     (void)client_free(c);
 }
 
-/* The box must outlive the command. */
-static int extend_lease(struct bh_box *box, int64_t timeout_ms, struct err *e)
+int exec_extend_lease(struct bh_box *box, int64_t timeout_ms, struct err *e)
 {
     if (timeout_ms <= 0 || box->url)
         return 0;
@@ -71,7 +70,7 @@ static int follow(struct run *run, struct bh_exec *exec, struct bh_run_result *r
                                   .output = run->opts->output ? pass_output : NULL,
                                   .arg = run};
     _cleanup_close_ int hold = -1;
-    int r = box_hold(exec->box, &hold, e);
+    int r = run->opts->no_hold ? client_set_quiet(exec->stream, e) : box_hold(exec->box, &hold, e);
 
     if (r == 0)
         r = exec_follow(exec, &f, ret, e);
@@ -96,7 +95,7 @@ static int run_command(struct bh_box *box, const struct bh_run_options *o,
         r = exec_request_new(box, exec->id, &asked, o->stdin_fd >= 0 && !o->detach, !o->detach,
                              &exec->request, e);
     if (r == 0)
-        r = extend_lease(box, o->timeout_ms, e);
+        r = exec_extend_lease(box, o->timeout_ms, e);
     if (r == 0) {
         exec->knows_written = true; /* from its start: a repeated run gives the same input again */
         r = o->detach ? exec_start(exec, e) : follow(&run, exec, ret, e);

@@ -27,7 +27,9 @@
 #define READY_POLL_FIRST_MS 2
 #define READY_POLL_MOST_MS 50
 #define READY_TRY_MS 1000
-#define HOLDS_WAIT_MS 1500
+/* The box's first process ends it 5 s after the deadline, unless that is moved. */
+#define ASK_MS 4000
+#define MAX_UNANSWERED 3 /* a machine that is busy may take long to answer */
 #define BUSY_MS 10000 /* a command is at work on the box: it is not ended under its hands */
 #define CAUSE_BYTES 512
 
@@ -110,6 +112,7 @@ static void begin_lease(struct monitor *m, bool is_adopted)
     int64_t deadline = is_adopted && stored ? now + (stored - clock_real_ms()) : now + ttl;
 
     lease_init(&m->lease, now, ttl, deadline);
+    use_init(&m->use, now);
     monitor_lease_changed(m);
 }
 
@@ -204,6 +207,7 @@ void monitor_done(struct monitor *m)
     m->forwards = forwards_free(m->forwards);
     m->disk = diskwatch_free(m->disk);
     m->box = bh_box_free(m->box);
+    use_done(&m->use);
     fd_close(TAKE_FD(m->pidfd));
     fd_close(TAKE_FD(m->signal_fd));
 }
@@ -360,52 +364,68 @@ static void on_signals(struct monitor *m)
     }
 }
 
-/*
- * Who works in the box may say so from within (`bellhopd hold`). The agent is asked when the lease
- * is over, and the box gets the moment that the answer takes. False: it was asked already.
- */
-static bool ask_holds(struct monitor *m, int64_t now)
+/* The lease is about to be looked at: what the box is used by is known only when its agent was asked. */
+static void ask_activity(struct monitor *m, int64_t now)
 {
-    if (m->asked_until_ms == m->lease.deadline_ms)
-        return false;
-    supervisor_ask_holds(m->supervisor);
-    (void)lease_extend(&m->lease, now + HOLDS_WAIT_MS);
-    m->asked_until_ms = m->lease.deadline_ms;
-    monitor_lease_changed(m);
-    return true;
+    supervisor_ask_activity(m->supervisor);
+    m->ask_until_ms = now + ASK_MS;
 }
 
-static void on_holds(struct monitor *m, unsigned n)
+/* NULL: there was no answer. Without one a box at its deadline gets a little more time, and is ended
+ * after the third question. */
+static void on_activity(struct monitor *m, const json_t *activity)
 {
-    /* Something else may have made the lease longer meanwhile. */
-    bool is_over = m->asked_until_ms == m->lease.deadline_ms;
+    int64_t now = clock_mono_ms();
+    bool is_used = monitor_uses(m) > 0;
+    const char *id;
 
-    if (n > 0 && lease_extend(&m->lease, clock_mono_ms() + m->lease.lift_ms))
+    m->ask_until_ms = 0;
+    m->n_unanswered = activity ? 0 : m->n_unanswered + 1;
+    if (activity) {
+        (void)box_reload(m->box, NULL); /* its coding agent may have come after the monitor */
+        id = json_string_value(json_object_get(m->box->row.agent, "exec_id"));
+        is_used |= use_look(&m->use, activity, id ? id : "", now);
+    }
+    if (lease_look(&m->lease, now, is_used))
         monitor_lease_changed(m);
-    else if (n == 0 && is_over)
+    if (!lease_is_over(&m->lease, now))
+        return;
+    if (activity || m->n_unanswered >= MAX_UNANSWERED) {
         end_by_lease(m);
+        return;
+    }
+    (void)lease_extend(&m->lease, now + BUSY_MS);
+    monitor_lease_changed(m);
 }
 
 static void on_supervisor(struct monitor *m)
 {
+    _cleanup_json_ json_t *activity = NULL;
     char cause[CAUSE_BYTES];
-    unsigned n_holds;
 
     supervisor_drain(m->supervisor);
-    if (supervisor_take_holds(m->supervisor, &n_holds))
-        on_holds(m, n_holds);
+    activity = supervisor_take_activity(m->supervisor);
+    if (activity)
+        on_activity(m, activity);
     if (!m->is_over && supervisor_take_failure(m->supervisor, cause, sizeof(cause)))
         (void)store_set_state(m->ctx->store, m->box->row.id, BH_STATE_ERROR, cause, NULL);
+}
+
+static int64_t next_time(const struct monitor *m)
+{
+    return m->ask_until_ms ? m->ask_until_ms : lease_next_ms(&m->lease);
 }
 
 static void on_time(struct monitor *m)
 {
     int64_t now = clock_mono_ms();
 
-    if (lease_look(&m->lease, now, monitor_uses(m) > 0))
-        monitor_lease_changed(m);
-    if (lease_is_over(&m->lease, now) && !ask_holds(m, now))
-        end_by_lease(m);
+    if (now < next_time(m))
+        return;
+    if (m->ask_until_ms)
+        on_activity(m, NULL);
+    else
+        ask_activity(m, now);
 }
 
 /* A command that holds the lock has its time; it is asked again with the next look. */
@@ -428,7 +448,7 @@ enum { FIXED_PIDFD, FIXED_SIGNALS, FIXED_SUPERVISOR, FIXED_DISK, N_FIXED };
 
 static int64_t next_ms(const struct monitor *m)
 {
-    int64_t lease = lease_next_ms(&m->lease);
+    int64_t lease = next_time(m);
     int64_t disk = diskwatch_next_ms(m->disk);
 
     return disk < lease ? disk : lease;

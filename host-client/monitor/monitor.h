@@ -13,6 +13,7 @@
 #include "common/err.h"
 #include "lib/box.h"
 #include "lib/lease.h"
+#include "lib/use.h"
 
 #define MONITOR_MAX_CLIENTS 64
 #define MONITOR_MAX_FORWARDS 64
@@ -34,7 +35,9 @@ struct monitor {
     int signal_fd;
     bool is_over;           /* the loop ends */
     struct lease lease;     /* monotonic time */
-    int64_t asked_until_ms; /* the lease is over, and until then an answer about holds may come */
+    struct use use;
+    int64_t ask_until_ms; /* until then an answer about the box's use may come; 0: not asked */
+    unsigned n_unanswered;
     struct forwards *forwards;
     struct commands *commands;
     struct supervisor *supervisor;

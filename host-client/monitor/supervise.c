@@ -23,7 +23,7 @@
 #define CALL_MS 10000
 #define RETRY_MS 1000
 #define END_MS 10000 /* to end a coding agent that hangs: it is asked first */
-#define HOLDS_MS 1000
+#define ACTIVITY_MS 4000
 /* The monitor ends the box at the deadline; the box's own first process a little later. */
 #define LEASE_MARGIN_MS 5000
 #define START_JSON_BYTES (4 * 1024 * 1024)
@@ -42,9 +42,8 @@ struct supervisor {
     bool is_stopping;
     bool watch_asked;
     bool lease_asked;
-    bool holds_asked;
-    bool holds_known;
-    unsigned n_holds;
+    bool activity_asked;
+    json_t *activity; /* the answer, until it is taken */
     int64_t lease_until_mono_ms;
     bool has_failed;
     char cause[CAUSE_BYTES];
@@ -55,7 +54,7 @@ struct supervisor {
     struct bootstrap_record record; /* how its health is asked; zeroed: it can't be */
     char *password;
     bool lease_pending;
-    bool holds_pending;
+    bool activity_pending;
     int64_t lease_until;
     int n_restarts;
     int max_restarts;
@@ -150,19 +149,21 @@ static void push_lease(struct supervisor *s)
     s->lease_pending = r < 0 && r != -ERR_PRECONDITION && r != -ERR_UNIMPLEMENTED;
 }
 
-/* An agent that does not answer has none that could be known. */
-static void look_at_holds(struct supervisor *s)
+/* An agent that does not answer is asked no more than once: the loop stops waiting by itself. */
+static void look_at_activity(struct supervisor *s)
 {
-    _cleanup_json_ json_t *reply = NULL;
-    int r =
-        client_call(s->client, "System/Activity", NULL, clock_mono_ms() + HOLDS_MS, &reply, NULL);
+    json_t *reply = NULL;
+    int r = client_call(s->client, "System/Activity", NULL, clock_mono_ms() + ACTIVITY_MS, &reply,
+                        NULL);
 
     if (r == -ERR_CANCELED)
         return; /* something more urgent; it stays pending */
-    s->holds_pending = false;
+    s->activity_pending = false;
+    if (r < 0)
+        return;
     (void)pthread_mutex_lock(&s->lock);
-    s->n_holds = (unsigned)json_array_size(json_object_get(reply, "holds"));
-    s->holds_known = true;
+    json_decref(s->activity);
+    s->activity = reply;
     (void)pthread_mutex_unlock(&s->lock);
     wake(s->event_fd);
 }
@@ -344,8 +345,8 @@ static bool take_orders(struct supervisor *s)
         s->lease_pending = true;
         s->lease_until = s->lease_until_mono_ms;
     }
-    s->holds_pending = s->holds_pending || s->holds_asked;
-    s->holds_asked = false;
+    s->activity_pending = s->activity_pending || s->activity_asked;
+    s->activity_asked = false;
     (void)pthread_mutex_unlock(&s->lock);
     if (watch_asked && !is_stopping)
         load_start(s);
@@ -359,14 +360,14 @@ static void *run(void *arg)
     while (take_orders(s)) {
         if (s->lease_pending)
             push_lease(s);
-        if (s->holds_pending)
-            look_at_holds(s);
+        if (s->activity_pending)
+            look_at_activity(s);
         if (s->start && s->restart_at_mono_ms)
             wait_for_restart(s);
         else if (s->start)
             watch(s);
         else
-            pause_ms(s, s->lease_pending || s->holds_pending ? RETRY_MS : -1);
+            pause_ms(s, s->lease_pending || s->activity_pending ? RETRY_MS : -1);
     }
     return NULL;
 }
@@ -375,6 +376,8 @@ static void *run(void *arg)
 
 static int fill(struct supervisor *s, struct bh_box *box, struct err *e)
 {
+    int r;
+
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->wake_fd < 0 || s->event_fd < 0)
@@ -383,13 +386,15 @@ static int fill(struct supervisor *s, struct bh_box *box, struct err *e)
     s->box_dir = strdup(box->dir);
     if (!s->start_path || !s->box_dir)
         return err_oom(e);
-    return box_new_client(box, s->wake_fd, &s->client, e);
+    r = box_new_client(box, s->wake_fd, &s->client, e);
+    return r < 0 ? r : client_set_quiet(s->client, e); /* looking after the box is not use of it */
 }
 
 static void supervisor_done(struct supervisor *s)
 {
     (void)client_free(s->client);
     forget_start(s);
+    json_decref(s->activity);
     free(s->start_path);
     free(s->box_dir);
     fd_close(s->wake_fd);
@@ -452,24 +457,22 @@ void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms)
     wake(s->wake_fd);
 }
 
-void supervisor_ask_holds(struct supervisor *s)
+void supervisor_ask_activity(struct supervisor *s)
 {
     (void)pthread_mutex_lock(&s->lock);
-    s->holds_asked = true;
+    s->activity_asked = true;
     (void)pthread_mutex_unlock(&s->lock);
     wake(s->wake_fd);
 }
 
-bool supervisor_take_holds(struct supervisor *s, unsigned *ret_n)
+json_t *supervisor_take_activity(struct supervisor *s)
 {
-    bool known;
+    json_t *activity;
 
     (void)pthread_mutex_lock(&s->lock);
-    known = s->holds_known;
-    s->holds_known = false;
-    *ret_n = s->n_holds;
+    activity = TAKE(s->activity);
     (void)pthread_mutex_unlock(&s->lock);
-    return known;
+    return activity;
 }
 
 int supervisor_event_fd(const struct supervisor *s)

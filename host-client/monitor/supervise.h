@@ -4,6 +4,7 @@
  * coding agent's command to end, or to hang, and starts it again, and passes the lease on. It owns its client;
  * what the loop should know comes through an eventfd. All functions are for the loop's thread.
  */
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,10 +27,10 @@ void supervisor_watch(struct supervisor *s);
 /* The box's first process shall end the box at this time when nobody extends it. */
 void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms);
 
-/* Asks the guest agent how many holds there are; the event descriptor tells of the answer. */
-void supervisor_ask_holds(struct supervisor *s);
-/* True (once) when it has come; an agent that does not answer has none. */
-bool supervisor_take_holds(struct supervisor *s, unsigned *ret_n);
+/* Asks the guest agent what the box is used by; the event descriptor tells of the answer. */
+void supervisor_ask_activity(struct supervisor *s);
+/* The answer (once), or NULL: it has not come. The caller's. */
+json_t *supervisor_take_activity(struct supervisor *s);
 
 int supervisor_event_fd(const struct supervisor *s); /* readable: drain it, then see what came */
 void supervisor_drain(struct supervisor *s);

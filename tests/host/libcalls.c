@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CHECK(x) \
     do { \
@@ -187,6 +188,22 @@ static void metrics(struct bh_box *box)
     free(text);
 }
 
+/* The box must outlive a command that was started with a timeout, by a minute. */
+static void leases(struct bh_ctx *ctx, const char *name, struct bh_box *box)
+{
+    const char *const argv[] = {"true", NULL};
+    struct bh_run_options o = {.size = sizeof(o), .argv = argv, .timeout_ms = 30 * 60 * 1000};
+    int64_t begun_ms = (int64_t)time(NULL) * 1000;
+    struct bh_exec *exec = NULL;
+    struct bh_box *again = NULL;
+
+    CHECK(bh_exec_start(box, &o, &exec, &e) == 0);
+    bh_exec_free(exec);
+    CHECK(bh_get(ctx, name, &again, &e) == 0);
+    CHECK(bh_box_info(again)->deadline_ms >= begun_ms + 31 * 60 * 1000);
+    bh_box_free(again);
+}
+
 int main(int argc, char **argv)
 {
     struct bh_options opts = {.size = sizeof(opts)};
@@ -204,6 +221,7 @@ int main(int argc, char **argv)
     attributes(box);
     archives(box);
     metrics(box);
+    leases(ctx, argv[3], box);
     bh_box_free(box);
     bh_close(ctx);
     puts("all is well");

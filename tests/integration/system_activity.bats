@@ -78,6 +78,30 @@ now_ms() { date +%s%3N; }
     [ "$(rpc System/Activity '{"ignore":["noise"]}' | jq -r .field)" = ignore ]
 }
 
+@test "activity says of each command what it is: its program, its processes, its time, its output, whether it serves" {
+    start_command '{"id":"shell","argv":["bash","--norc"],"pty":{"cols":80,"rows":24}}'
+    start_command '{"id":"three","shell":"sleep 600 & sleep 600"}'
+    start_command '{"id":"web","argv":["python3","-u","-c","import socket, time\ns = socket.socket(); s.bind((\"127.0.0.1\", 0)); s.listen(); print(1)\nwhile time.process_time() < 0.3: pass\ntime.sleep(600)"]}'
+    is '[.commands.list[].id] | sort' '["shell","three","web"]'
+    is '[.commands.list[] | select(.id == "shell")][0] | [.name, .pty, .listens, .processes, .output_bytes > 0]' \
+        '["bash",true,false,1,true]'
+    is '[.commands.list[] | select(.id == "three")][0] | [.pty, .listens, .processes, .output_bytes]' '[false,false,3,0]'
+    is '[.commands.list[] | select(.id == "web")][0] | [.name, .listens, .output_bytes, .cpu_ms >= 300]' '["python3",true,2,true]'
+    rpc Exec/Signal '{"id":"web","signal":"SIGKILL"}' -o /dev/null
+    is '[.commands.list[].id] | sort' '["shell","three"]'
+}
+
+@test "a request that says that it is quiet does not count as use" {
+    activity . >/dev/null
+    first=$(activity .calls.last_ms_ago)
+    rpc Exec/List '{}' -H 'Bellhop-Quiet: 1' -o /dev/null
+    [ "$(activity .calls.last_ms_ago)" -ge "$first" ]
+    rpc Exec/Start '{"id":"quiet","argv":["sleep","600"]}' -H 'Bellhop-Quiet: 1' --max-time 600 -o /dev/null 2>/dev/null 3>&- &
+    is '[.commands.running, .calls.open]' '[1,0]'
+    start_command '{"id":"loud","argv":["sleep","600"]}'
+    is '[.commands.running, .calls.open]' '[2,1]'
+}
+
 @test "activity bounds its list of ids" {
     python3 - "$AGENT_PORT" "$AGENT_TOKEN" <<'PY'
 import http.client, json, sys
@@ -88,7 +112,7 @@ for i in range(103):
     assert c.getresponse().status == 200
     c.close()
 PY
-    is '[.commands.running, (.commands.ids | length)]' '[103,100]'
+    is '[.commands.running, (.commands.ids | length), (.commands.list | length)]' '[103,100,100]'
 }
 
 @test "activity counts the processor time of children, of those that have gone and of orphans" {

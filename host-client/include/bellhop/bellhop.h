@@ -263,6 +263,9 @@ struct bh_run_options {
     uint32_t cpu_millis;        /* thousandths of a processor */
     uint64_t head_bytes;        /* how much of each stream is kept for reading again; */
     uint64_t tail_bytes;        /* both 0: 512 KiB each */
+    /* bh_run: being attached is not use of the box; what is typed, runs and is printed is. For a
+     * shell, which may be left open. */
+    bool no_hold;
 };
 
 enum bh_known { BH_NO = 0, BH_YES = 1, BH_NOT_KNOWN = -1 };

@@ -72,3 +72,17 @@ TEST(a_lease_held_without_a_break_never_ends)
         T_OK(!lease_is_over(&l, t));
     }
 }
+
+/* A call a moment before the deadline is as much use as one before a look. */
+TEST(a_call_after_the_last_look_counts_at_the_deadline)
+{
+    struct lease l;
+
+    lease_init(&l, 0, 10 * MIN, 10 * MIN);
+    for (int t = 3 * MIN; t < 10 * MIN; t += 3 * MIN)
+        T_OK(!lease_look(&l, t, false));
+    lease_touch(&l);
+    T_INT(lease_next_ms(&l), 10 * MIN);
+    T_OK(lease_look(&l, 10 * MIN, false));
+    T_INT(l.deadline_ms, 20 * MIN);
+}

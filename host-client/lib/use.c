@@ -1,0 +1,110 @@
+#include "lib/use.h"
+
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/str.h"
+
+#include "common/banned.h"
+
+#define ALL_SHARE 20   /* a twentieth of one processor over the time: something is at work */
+#define AGENT_SHARE 50 /* for the coding agent, which waits for its model most of the time */
+
+void use_init(struct use *u, int64_t now_ms)
+{
+    *u = (struct use){.at_ms = now_ms};
+}
+
+void use_done(struct use *u)
+{
+    json_decref(u->before);
+    memset(u, 0, sizeof(*u));
+}
+
+static int64_t number(const json_t *obj, const char *name)
+{
+    return json_integer_value(json_object_get(obj, name));
+}
+
+static bool is_shell(const char *name)
+{
+    static const char *const shells[] = {"sh",  "bash", "dash", "ash",    "zsh",
+                                         "ksh", "mksh", "fish", "busybox"};
+
+    for (size_t i = 0; i < N_ELEMENTS(shells); i++)
+        if (str_eq(name, shells[i]))
+            return true;
+    return false;
+}
+
+/* Does this command that runs make the box one that is used? */
+static bool counts(const struct use *u, const json_t *command, const char *agent_id,
+                   int64_t passed_ms)
+{
+    const char *id = json_string_value(json_object_get(command, "id"));
+    const json_t *before = json_object_get(u->before, id ? id : "");
+    bool is_agent = *agent_id && str_eq(id, agent_id);
+    bool is_idle_shell = number(command, "processes") == 1 &&
+                         is_shell(json_string_value(json_object_get(command, "name")));
+    int64_t cpu_ms = number(command, "cpu_ms") - number(before, "cpu_ms");
+
+    if (!is_agent && !is_idle_shell && !json_is_true(json_object_get(command, "listens")))
+        return true;
+    if (cpu_ms * (is_agent ? AGENT_SHARE : ALL_SHARE) > passed_ms)
+        return true;
+    return is_idle_shell && number(command, "output_bytes") > number(before, "output_bytes");
+}
+
+/* The agent of a box from before an update does not list its commands. */
+static bool any_counts(const struct use *u, const json_t *commands, const char *agent_id,
+                       int64_t passed_ms)
+{
+    const json_t *list = json_object_get(commands, "list");
+    const json_t *ids = json_object_get(commands, "ids");
+    const json_t *v;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        if (counts(u, v, agent_id, passed_ms))
+            return true;
+    if (list)
+        return number(commands, "running") > (int64_t)json_array_size(list);
+    json_array_foreach (ids, i, v)
+        if (!str_eq(json_string_value(v), agent_id))
+            return true;
+    return false;
+}
+
+static json_t *index_commands(const json_t *list)
+{
+    json_t *all = json_object();
+    json_t *v;
+    size_t i;
+
+    json_array_foreach (list, i, v) {
+        const char *id = json_string_value(json_object_get(v, "id"));
+
+        if (all && id)
+            (void)json_object_set(all, id, v);
+    }
+    return all;
+}
+
+bool use_look(struct use *u, const json_t *activity, const char *agent_id, int64_t now_ms)
+{
+    const json_t *commands = json_object_get(activity, "commands");
+    const json_t *calls = json_object_get(activity, "calls");
+    int64_t cpu_ms = number(json_object_get(activity, "cpu"), "total_ms");
+    int64_t passed_ms = now_ms - u->at_ms;
+    bool is_used = json_array_size(json_object_get(activity, "holds")) > 0 ||
+                   number(calls, "open") > 0 ||
+                   (calls && number(calls, "last_ms_ago") <= passed_ms) ||
+                   (cpu_ms - u->cpu_ms) * ALL_SHARE > passed_ms ||
+                   any_counts(u, commands, agent_id, passed_ms);
+
+    json_decref(u->before);
+    *u = (struct use){.at_ms = now_ms,
+                      .cpu_ms = cpu_ms,
+                      .before = index_commands(json_object_get(commands, "list"))};
+    return is_used;
+}
