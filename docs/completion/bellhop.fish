@@ -220,6 +220,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from grep' -a '(bellhop ls -q 2>/
 complete -c bellhop -n __fish_use_subcommand -f -a providers -d 'show where boxes can come from, each one tried'
 complete -c bellhop -n __fish_use_subcommand -f -a doctor -d 'check what this machine has and lacks for boxes'
 complete -c bellhop -n __fish_use_subcommand -f -a gc -d 'finish or undo what was interrupted, remove what no box owns'
+complete -c bellhop -n '__fish_seen_subcommand_from gc' -l stopped-for -r
 complete -c bellhop -n __fish_use_subcommand -f -a image -d 'build, list, try and remove the images that boxes are made from'
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l form -r
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l fresh

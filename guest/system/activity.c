@@ -224,7 +224,8 @@ static int measure(struct activity_tree *trees, size_t n, const struct ports *po
     r = read_all(&t, e);
     if (r == 0) {
         (void)getrusage(RUSAGE_CHILDREN, &ended);
-        *ret_ms = ticks_ms(sum_of_ours(&t)) + (ended.ru_utime.tv_sec + ended.ru_stime.tv_sec) * 1000 +
+        *ret_ms = ticks_ms(sum_of_ours(&t)) +
+                  (ended.ru_utime.tv_sec + ended.ru_stime.tv_sec) * 1000 +
                   (ended.ru_utime.tv_usec + ended.ru_stime.tv_usec) / 1000;
         fill_trees(&t, trees, n, ports);
     }

@@ -24,11 +24,11 @@ struct ports;
 
 /* A command's processes: the one it was started as, and those below it. */
 struct activity_tree {
-    pid_t root; /* the caller's; 0: it has none */
+    pid_t root;                     /* the caller's; 0: it has none */
     char name[ACTIVITY_NAME_BYTES]; /* of the program that the first is now; "": it is not there */
     unsigned n_processes;
-    int64_t cpu_ms;  /* theirs, and that of children they have waited for */
-    bool is_server;  /* one of them listens on a TCP port */
+    int64_t cpu_ms; /* theirs, and that of children they have waited for */
+    bool is_server; /* one of them listens on a TCP port */
 };
 
 struct activity_cpu {

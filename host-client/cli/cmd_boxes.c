@@ -306,8 +306,9 @@ const struct cli_command cmd_stop = {
     .group = "Boxes",
     .operands = "NAME...",
     .summary = "end everything that runs in boxes; their disks stay",
-    .details = "Any command on a stopped box starts it again. It stays until 'bellhop rm' removes it:\n"
-               "neither time nor 'bellhop gc' does, unless gc is given --stopped-for.",
+    .details =
+        "Any command on a stopped box starts it again. It stays until 'bellhop rm' removes it:\n"
+        "neither time nor 'bellhop gc' does, unless gc is given --stopped-for.",
     .examples = "  bellhop stop api\n",
     .min_operands = 1,
     .max_operands = 256,
@@ -371,8 +372,10 @@ const struct cli_command cmd_keep = {
     .summary = "let a box live longer",
     .details =
         "A box's time is never made shorter. While the box is used it is prolonged by itself:\n"
-        "  a command that runs, attached or detached (exec -d, and those started by other programs);\n"
-        "  calls of the box's agent, by bellhop or on its socket; a connection to one of its ports;\n"
+        "  a command that runs, attached or detached (exec -d, and those started by other "
+        "programs);\n"
+        "  calls of the box's agent, by bellhop or on its socket; a connection to one of its "
+        "ports;\n"
         "  a hold; a coding agent that works, and whatever else keeps the processor busy.\n"
         "Not use: an idle shell, a server that nobody talks to, a coding agent that waits, and\n"
         "questions such as ls, status and activity.",

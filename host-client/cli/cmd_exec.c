@@ -281,8 +281,9 @@ const struct cli_command cmd_shell = {
     .group = "Work",
     .operands = "NAME",
     .summary = "open a shell in a box",
-    .details = "A shell that only waits at its prompt is not use of the box, which stops when its time\n"
-               "is over. Typing, output, and what runs in the shell are.",
+    .details =
+        "A shell that only waits at its prompt is not use of the box, which stops when its time\n"
+        "is over. Typing, output, and what runs in the shell are.",
     .examples = "  bellhop shell api\n"
                 "  bellhop shell -u root api\n",
     .options = shell_options,

@@ -67,8 +67,9 @@ const struct cli_command cmd_gc = {
         "A box is never removed unasked: one that is stopped keeps its disk until 'bellhop rm',\n"
         "or until gc is told with --stopped-for how long a box must have been stopped to go. A\n"
         "box whose start failed counts as stopped since then.",
-    .examples = "  bellhop gc\n"
-                "  bellhop gc --stopped-for 30d   # and the boxes that nobody started for a month\n",
+    .examples =
+        "  bellhop gc\n"
+        "  bellhop gc --stopped-for 30d   # and the boxes that nobody started for a month\n",
     .options = gc_options,
     .args_bytes = sizeof(struct gc_args),
     .run = run_gc,

@@ -41,7 +41,7 @@ static const char *const runtimes[] = {"runc", "crun", "runsc", NULL};
 
 static const struct cli_option options[] = {
     O("name", 'n', CLI_STR, name, "NAME",
-      "the box's name (default: the directory's, or the repository's; see above)", NULL),
+      "the box's name (default: the directory's, or the repository's)", NULL),
     O("agent", 'a', CLI_STR, agent, "AGENT", "opencode, pi, none, NAME@VERSION or a recipe file",
       agents),
     O("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files", NULL),
@@ -167,8 +167,8 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
         return;
     (void)puts("\nNext:");
     if (is_spoken_to_in_lines(i) && id)
-        print_next("talk to the agent; ^C leaves it running", "bellhop attach -i -n %s %s",
-                   i->name, id);
+        print_next("talk to the agent; ^C leaves it running", "bellhop attach -i -n %s %s", i->name,
+                   id);
     print_next("look around in it", "bellhop shell %s", i->name);
     print_next("run a command in it", "bellhop exec %s -- git status", i->name);
     print_next("take its work home", "bellhop get %s :%s out", i->name, i->workdir);

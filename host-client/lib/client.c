@@ -27,9 +27,9 @@ static const char quiet_header[] = WIRE_HEADER_QUIET ": 1";
 
 struct client {
     struct http *http;
-    char *socket; /* or NULL */
-    char *base;   /* "http://box" */
-    char *auth;   /* "Authorization: Bearer ...", or NULL */
+    char *socket;      /* or NULL */
+    char *base;        /* "http://box" */
+    char *auth;        /* "Authorization: Bearer ...", or NULL */
     const char *quiet; /* quiet_header, when auth is not that */
     bool is_quiet;
     char *token;
@@ -283,8 +283,8 @@ static int stream_result(struct lines *l, int r, struct err *e)
 int client_stream(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
                   int (*fn)(void *arg, json_t *msg), void *arg, struct err *e)
 {
-    const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, "Accept: " WIRE_TYPE_NDJSON, c->auth, c->quiet,
-                             NULL};
+    const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, "Accept: " WIRE_TYPE_NDJSON, c->auth,
+                             c->quiet, NULL};
     _cleanup_free_ char *url = NULL;
     _cleanup_free_ char *body = NULL;
     struct lines l = {.fn = fn, .arg = arg};

@@ -201,8 +201,7 @@ static int find(struct creation *c, const char *name, bool *ret_is_there, struct
 }
 
 /* Can a box of that name be this project's? With `is_sure` it must be there and say so. */
-static int try_name(struct creation *c, const char *name, bool is_sure, bool *ret_ok,
-                    struct err *e)
+static int try_name(struct creation *c, const char *name, bool is_sure, bool *ret_ok, struct err *e)
 {
     struct box_row row = {0};
     bool is_there;

@@ -89,8 +89,7 @@ static int check_live(struct gc *gc, struct bh_box *box, struct err *e)
 /* A box that does not run holds somebody's work: it goes when that was asked for, not before. */
 static int drop_stopped(struct gc *gc, struct bh_box *box, struct err *e)
 {
-    bool is_down =
-        !box_row_is_live(&box->row) && !lifecycle_is_transitional(box->row.state);
+    bool is_down = !box_row_is_live(&box->row) && !lifecycle_is_transitional(box->row.state);
     int64_t for_ms = clock_real_ms() - box->row.state_since_ms;
     char text[32];
     int r;

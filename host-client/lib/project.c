@@ -113,8 +113,8 @@ static char *without_user(const char *url)
 static char *ask_remote(struct bh_ctx *ctx, const char *dir)
 {
     static const char *const argv[] = {
-        "git",     "-c",      "safe.directory=*", "-c", "core.fsmonitor=false", "config",
-        "--local", "--get",   "remote.origin.url", NULL};
+        "git",     "-c",    "safe.directory=*",  "-c", "core.fsmonitor=false", "config",
+        "--local", "--get", "remote.origin.url", NULL};
     static const char *const env[] = {"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", NULL};
     _cleanup_buf_ struct buf out;
     struct hostcmd cmd = {.argv = argv,

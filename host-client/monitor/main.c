@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +13,19 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
+#include "lib/bringup.h"
 #include "lib/procfs.h"
+#include "monitor/guard.h"
 #include "monitor/monitor.h"
 
 #include "common/banned.h"
+
+#define AGAIN_LOCK_MS 3000
+#define AGAIN_POLL_MS 20
 
 enum { ARG_STATE, ARG_CACHE, ARG_AGENT, ARG_RECIPES, ARG_IMAGES, ARG_ID, ARG_READY, N_ARGS };
 
@@ -136,7 +143,7 @@ static int run(const char *args[N_ARGS], int ready_fd, struct err *e)
         (void)bh_close(ctx);
         return r;
     }
-    r = monitor_start(&m, ctx, args[ARG_ID], e);
+    r = monitor_start(&m, ctx, args[ARG_ID], false, e);
     if (r < 0)
         give_up(&m);
     tell(ready_fd, r, e);
@@ -147,21 +154,95 @@ static int run(const char *args[N_ARGS], int ready_fd, struct err *e)
     return r;
 }
 
+/* ---- in the place of one that was killed ---- */
+
+/* What the one before held goes with it; a process that it had just forked may keep it for a moment. */
+static int take_lock_again(struct bh_ctx *ctx, const char *id, struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + AGAIN_LOCK_MS;
+    int r = take_lock(ctx, id, e);
+
+    while (r == -ERR_EXISTS && clock_until_ms(deadline) > 0) {
+        (void)poll(NULL, 0, AGAIN_POLL_MS);
+        r = take_lock(ctx, id, e);
+    }
+    return r;
+}
+
+/* With the name's lock, so that no command starts, stops or removes the box meanwhile. ERR_NOT_FOUND:
+ * there is no box that runs, and so nothing to do. */
+static int adopt_locked(struct bh_ctx *ctx, const char *id, struct monitor *m, struct err *e)
+{
+    struct box_row row = {0};
+    bool is_live;
+    int r = store_get(ctx->store, id, &row, e);
+
+    if (r < 0)
+        return r;
+    is_live = box_row_is_live(&row);
+    box_row_done(&row);
+    if (!is_live)
+        return err_set(e, ERR_NOT_FOUND, "the box does not run");
+    r = take_lock_again(ctx, id, e);
+    if (r == -ERR_EXISTS)
+        return err_set(e, ERR_NOT_FOUND, "a command has started another monitor");
+    if (r == 0)
+        r = monitor_start(m, ctx, id, true, e);
+    if (r == -ERR_NOT_FOUND && m->box)
+        (void)bringup_stop_locked(m->box, "it ended with its monitor", NULL);
+    return r;
+}
+
+static int adopt(struct bh_ctx *ctx, const char *id, struct monitor *m, struct err *e)
+{
+    _cleanup_close_ int lock = -1;
+    struct box_row row = {0}, now = {0};
+    int r = store_get(ctx->store, id, &row, e);
+
+    if (r == 0)
+        r = store_lock_name(ctx->store, row.name, clock_mono_ms() + BOX_WAIT_MS, -1, &lock, e);
+    if (r == 0)
+        r = adopt_locked(ctx, id, m, e);
+    if (r < 0 && lock >= 0 && store_find(ctx->store, row.name, &now, NULL) == -ERR_NOT_FOUND)
+        store_forget_lock(ctx->store, row.name); /* the one that was made by asking for it */
+    box_row_done(&now);
+    box_row_done(&row);
+    return r;
+}
+
+/* The box goes on, with the time and the ports it has. It is never started here. */
+static int run_again(const char *args[N_ARGS], struct err *e)
+{
+    struct monitor m = {.pidfd = -1, .signal_fd = -1};
+    struct bh_ctx *ctx = NULL;
+    int r = open_context(args, &ctx, e);
+
+    if (r == 0)
+        r = adopt(ctx, args[ARG_ID], &m, e);
+    if (r == 0)
+        r = monitor_run(&m, e);
+    monitor_done(&m);
+    (void)bh_close(ctx);
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
 int main(int argc, char **argv)
 {
     const char *args[N_ARGS] = {NULL};
     uint64_t ready = 0;
     struct err e = {0};
+    bool is_again;
 
     if (parse(argc, argv, args) < 0 ||
         (args[ARG_READY] && str_parse_u64(args[ARG_READY], 3, 1024, &ready, NULL) < 0)) {
         (void)fprintf(stderr, "bellhop-monitor is started by bellhop; see bellhop(1)\n");
         return 2;
     }
+    is_again = guard_begin(argv[0], ready ? (int)ready : -1);
     set_up_process();
-    if (ready)
+    if (ready && !is_again)
         (void)fcntl((int)ready, F_SETFD, FD_CLOEXEC);
-    if (run(args, ready ? (int)ready : -1, &e) < 0) {
+    if ((is_again ? run_again(args, &e) : run(args, ready ? (int)ready : -1, &e)) < 0) {
         (void)fprintf(stderr, "bellhop-monitor: %s\n", e.message);
         return 1;
     }

@@ -30,12 +30,12 @@
 /* The box's first process ends it 5 s after the deadline, unless that is moved. */
 #define ASK_MS 4000
 #define MAX_UNANSWERED 3 /* a machine that is busy may take long to answer */
-#define BUSY_MS 10000 /* a command is at work on the box: it is not ended under its hands */
+#define BUSY_MS 10000    /* a command is at work on the box: it is not ended under its hands */
 #define CAUSE_BYTES 512
 
 /* ---- start ---- */
 
-static int find_or_start(struct monitor *m, bool *ret_adopted, struct err *e)
+static int find_or_start(struct monitor *m, bool adopt_only, bool *ret_adopted, struct err *e)
 {
     struct provider_box view;
     int r;
@@ -44,6 +44,8 @@ static int find_or_start(struct monitor *m, bool *ret_adopted, struct err *e)
     r = m->box->provider->find(&view, &m->run, e);
     if (r < 0)
         return r;
+    if (r == 0 && adopt_only)
+        return err_set(e, ERR_NOT_FOUND, "the box has no processes any more");
     *ret_adopted = r == 1;
     r = r == 1 ? 0 : m->box->provider->start(&view, &m->run, e);
     if (r < 0)
@@ -175,7 +177,8 @@ static int open_parts(struct monitor *m, struct err *e)
     return r;
 }
 
-int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, struct err *e)
+int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, bool adopt_only,
+                  struct err *e)
 {
     struct box_row row = {0};
     bool is_adopted = false;
@@ -186,7 +189,7 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, str
     if (r == 0)
         r = box_new_take(ctx, &row, &m->box, e);
     if (r == 0)
-        r = find_or_start(m, &is_adopted, e);
+        r = find_or_start(m, adopt_only, &is_adopted, e);
     if (r == 0)
         r = wait_for_agent(m, e);
     if (r == 0)

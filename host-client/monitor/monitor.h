@@ -33,8 +33,8 @@ struct monitor {
     struct provider_run run;
     int pidfd; /* of run.pid */
     int signal_fd;
-    bool is_over;           /* the loop ends */
-    struct lease lease;     /* monotonic time */
+    bool is_over;       /* the loop ends */
+    struct lease lease; /* monotonic time */
     struct use use;
     int64_t ask_until_ms; /* until then an answer about the box's use may come; 0: not asked */
     unsigned n_unanswered;
@@ -47,8 +47,10 @@ struct monitor {
 };
 
 /* Finds or starts the box's processes, waits for the guest agent, and takes up what a monitor
- * before this one did. SIGCHLD, SIGTERM and SIGINT must be blocked. */
-int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, struct err *e);
+ * before this one did. adopt_only: ERR_NOT_FOUND when they are not there, instead of starting them.
+ * SIGCHLD, SIGTERM and SIGINT must be blocked. */
+int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, bool adopt_only,
+                  struct err *e);
 /* Runs until the box has ended. */
 int monitor_run(struct monitor *m, struct err *e);
 void monitor_done(struct monitor *m);

@@ -57,6 +57,102 @@ control()
     is_state one running
 }
 
+# guard_pid: the monitor's parent, which starts it again.
+guard_pid()
+{
+    sed 's/.*) //' "/proc/$(monitor_pid)/stat" | cut -d ' ' -f 2
+}
+
+# monitor_is_not PID: another one holds the box and answers.
+monitor_is_not()
+{
+    [ "$(monitor_pid)" != "$1" ] && control '{"op":"ping"}' | jq -e '.ok'
+}
+
+@test "the published URL works again by itself after the monitor was killed, and the box's processes live" {
+    up one --timeout 20m >/dev/null
+    port=$(free_port)
+    url=$(bellhop url one --port "$port")
+    bellhop exec one --detach --id web -- python3 -m http.server --bind 127.0.0.1 "$port"
+    wait_for 15 curl -sf -o /dev/null "$url"
+    guest=$(bellhop status one --json | jq -r .guest.url)
+    deadline=$(bellhop status one --json | jq .deadline_ms)
+    sleep 1000 & # nobody's business
+    canary=$!
+    box=$(box_pid)
+    web=$(bellhop ps one --json | jq -r '.. | objects | select(.id? == "web") | .pid' | head -n 1)
+    for _ in 1 2 3; do
+        old=$(monitor_pid)
+        end_now "$old"
+        # No command is run until it answers.
+        wait_for 30 curl -sf -o /dev/null "$url"
+        wait_for 30 curl -sf -o /dev/null "$guest/v1/health"
+        monitor_is_not "$old"
+    done
+    kill -0 "$box" "$web" "$canary"
+    kill "$canary"
+    [ "$(box_pid)" = "$box" ]
+    is_state one running
+    [ "$(bellhop url one --port "$port")" = "$url" ]
+    [ $(($(bellhop status one --json | jq .deadline_ms) - deadline)) -lt 1000 ]
+    wait_for 10 one_monitor
+}
+
+@test "a monitor that is started again keeps the time, and the coding agent running" {
+    up one --timeout 3s >/dev/null
+    supervise "echo start >>$DIR/workspace/starts; until [ -e $DIR/workspace/go ]; do sleep 0.1; done; exit 1"
+    old=$(monitor_pid)
+    end_now "$old"
+    wait_for 30 monitor_is_not "$old"
+    touch "$DIR/workspace/go"
+    wait_for 15 bash -c "[ \$(wc -l <'$DIR/workspace/starts') -ge 2 ]"
+    bellhop exec one -- rm "$DIR/agent-start.json"
+    old=$(monitor_pid)
+    end_now "$old" # it forgets what it kept running
+    wait_for 30 monitor_is_not "$old"
+    wait_for 30 is_state one stopped
+    [[ "$(bellhop status one --json | jq -r .cause)" == *"time"* ]]
+}
+
+@test "a monitor that is killed while its box is stopped, started and removed never brings it back" {
+    for _ in $(seq 5); do
+        up one >/dev/null
+        kill -9 "$(monitor_pid)"
+        bellhop stop one
+        is_state one stopped
+        [[ "$(processes_naming "$DIR")" != *bellhopd* ]]
+        bellhop start one >/dev/null
+        kill -9 "$(monitor_pid)"
+        bellhop rm one
+        [ -z "$(bellhop ls -q)" ]
+        wait_for 30 no_traces
+    done
+}
+
+@test "the guard ends with the monitor that has ended by itself" {
+    up one >/dev/null
+    guard=$(guard_pid)
+    [[ "$(tr '\0' ' ' <"/proc/$guard/cmdline")" == */bellhop-guard* ]]
+    bellhop stop one
+    wait_for 15 is_gone "$guard"
+    bellhop start one
+    guard=$(guard_pid)
+    kill -TERM "$(monitor_pid)"
+    wait_for 15 is_gone "$guard"
+    is_state one stopped
+}
+
+@test "a guard that is killed leaves the monitor as it is, and the next command mends both" {
+    up one >/dev/null
+    old=$(monitor_pid)
+    end_now "$(guard_pid)"
+    control '{"op":"ping"}' | jq -e .ok
+    end_now "$old"
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    [ "$(monitor_pid)" != "$old" ]
+    [[ "$(tr '\0' ' ' <"/proc/$(guard_pid)/cmdline")" == */bellhop-guard* ]]
+}
+
 @test "a monitor that is put back keeps the deadline and the forwarded ports" {
     up one --timeout 20m >/dev/null
     url=$(bellhop url one --port 8123)

@@ -307,10 +307,12 @@ mend_start()
     up one >/dev/null
     bellhop stop one
     break_start
-    ! bellhop start one
+    run bellhop start one
+    [ "$status" -ne 0 ]
     bellhop stop one
     [ "$(bellhop status one --json | jq -r .state)" = stopped ]
-    ! bellhop start one
+    run bellhop start one
+    [ "$status" -ne 0 ]
     [ "$(bellhop status one --json | jq -r .state)" = error ]
     bellhop gc --stopped-for 0
     [ -z "$(bellhop ls -q)" ]

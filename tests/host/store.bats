@@ -98,7 +98,9 @@ clean()
 @test "gc puts back the monitor of a box that runs without one" {
     up one >/dev/null
     dir=$BELLHOP_STATE_DIR/boxes/$(bellhop status one --json | jq -r .id)
-    end_now "$(cut -d ' ' -f 1 "$dir/monitor.lock")"
+    monitor=$(cut -d ' ' -f 1 "$dir/monitor.lock")
+    guard=$(sed 's/.*) //' "/proc/$monitor/stat" | cut -d ' ' -f 2) # it would put it back itself
+    end_now "$guard" "$monitor"
     run bellhop gc
     [ "$status" -eq 0 ]
     [[ "$output" == *"one"* ]]

@@ -253,3 +253,16 @@ STEPS
     line=$(sed -n 2p "$BOX_TMP/ca.crt")
     bellhop exec one -- sh -c "grep -qF '$line' \"\$SSL_CERT_FILE\""
 }
+
+@test "make run puts a project of any name into a box, also a second of that name" {
+    for dir in "$BOX_TMP/one/My_App.v2" "$BOX_TMP/two/My_App.v2"; do
+        mkdir -p "$dir"
+        echo "$dir" >"$dir/file"
+        PROJECT=$dir AGENT=none sh "$BATS_TEST_DIRNAME/../../scripts/run.sh" >>"$BOX_TMP/out"
+    done
+    grep -qF "The box 'my-app-v2' is ready." "$BOX_TMP/out"
+    second=$(bellhop ls -q | grep -x 'my-app-v2-[0-9a-f]*')
+    [ "$(bellhop exec "$second" -- cat file)" = "$BOX_TMP/two/My_App.v2" ]
+    PROJECT=$BOX_TMP/one/My_App.v2 NAME=other AGENT=none sh "$BATS_TEST_DIRNAME/../../scripts/run.sh"
+    [ "$(bellhop exec other -- cat file)" = "$BOX_TMP/one/My_App.v2" ]
+}

@@ -82,7 +82,8 @@ TEST(a_server_is_use_while_it_works)
     T_OK(!look_take(&u, activity_take(command("d", "node", true, 3, cpu_ms, 99), cpu_ms), 6 * MIN));
     cpu_ms += 3 * MIN / 20 + 1;
     T_OK(look_take(&u, activity_take(command("d", "node", true, 3, cpu_ms, 99), cpu_ms), 9 * MIN));
-    T_OK(!look_take(&u, activity_take(command("d", "node", true, 3, cpu_ms, 99), cpu_ms), 12 * MIN));
+    T_OK(
+        !look_take(&u, activity_take(command("d", "node", true, 3, cpu_ms, 99), cpu_ms), 12 * MIN));
     use_done(&u);
 }
 
@@ -92,12 +93,15 @@ TEST(a_coding_agent_is_use_by_less_processor_time_and_not_by_its_output)
     int cpu_ms = 2700;
 
     use_init(&u, 0);
-    T_OK(!look_take(&u, activity_take(command("agent", "pi", false, 1, cpu_ms, 9), cpu_ms), 3 * MIN));
+    T_OK(!look_take(&u, activity_take(command("agent", "pi", false, 1, cpu_ms, 9), cpu_ms),
+                    3 * MIN));
     /* Its health is asked for, and it answers. opencode idles at 7 thousandths of a processor. */
     cpu_ms += 3 * MIN * 7 / 1000;
-    T_OK(!look_take(&u, activity_take(command("agent", "pi", false, 1, cpu_ms, 99), cpu_ms), 6 * MIN));
+    T_OK(!look_take(&u, activity_take(command("agent", "pi", false, 1, cpu_ms, 99), cpu_ms),
+                    6 * MIN));
     cpu_ms += 3 * MIN / 50 + 1;
-    T_OK(look_take(&u, activity_take(command("agent", "pi", false, 1, cpu_ms, 99), cpu_ms), 9 * MIN));
+    T_OK(look_take(&u, activity_take(command("agent", "pi", false, 1, cpu_ms, 99), cpu_ms),
+                   9 * MIN));
     use_done(&u);
 }
 
