@@ -27,7 +27,7 @@
 #define READY_POLL_FIRST_MS 2
 #define READY_POLL_MOST_MS 50
 #define READY_TRY_MS 1000
-/* The box's first process ends it 5 s after the deadline, unless that is moved. */
+/* All together less than the box's first process waits beyond the deadline (supervise.c). */
 #define ASK_MS 4000
 #define MAX_UNANSWERED 3 /* a machine that is busy may take long to answer */
 #define BUSY_MS 10000    /* a command is at work on the box: it is not ended under its hands */

@@ -24,8 +24,9 @@
 #define RETRY_MS 1000
 #define END_MS 10000 /* to end a coding agent that hangs: it is asked first */
 #define ACTIVITY_MS 4000
-/* The monitor ends the box at the deadline; the box's own first process a little later. */
-#define LEASE_MARGIN_MS 5000
+/* The monitor ends the box at the deadline; the box's own first process later, when nobody does: the
+ * monitor asks three times, 4 s each, with 10 s between them (monitor.c), before it gives an agent up. */
+#define LEASE_MARGIN_MS 40000
 #define START_JSON_BYTES (4 * 1024 * 1024)
 #define CAUSE_BYTES 512
 
