@@ -356,6 +356,44 @@ int jx_parse(const char *text, size_t len, json_t **ret, struct err *e)
     return 0;
 }
 
+/* What a value takes in jansson, with the allocator's share. Measured: an array of empty objects takes 232 bytes for each. */
+#define OBJECT_BYTES 240
+#define ARRAY_BYTES 128
+#define PAIR_BYTES 96
+#define VALUE_BYTES 48
+
+/* At least what the document takes when it is one. */
+static size_t parsed_bytes(const char *text, size_t len)
+{
+    size_t bytes = VALUE_BYTES + len;
+    bool in_string = false;
+
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+
+        if (in_string) {
+            i += c == '\\';
+            in_string = c != '"';
+            continue;
+        }
+        in_string = c == '"';
+        bytes += c == '{'   ? OBJECT_BYTES
+                 : c == '[' ? ARRAY_BYTES
+                 : c == ':' ? PAIR_BYTES
+                 : c == ',' ? VALUE_BYTES
+                            : 0;
+    }
+    return bytes;
+}
+
+int jx_parse_within(const char *text, size_t len, size_t max_bytes, json_t **ret, struct err *e)
+{
+    if (len > max_bytes || parsed_bytes(text, len) > max_bytes)
+        return err_set(e, ERR_EXHAUSTED, "JSON that takes more than %zu bytes of memory",
+                       max_bytes);
+    return jx_parse(text, len, ret, e);
+}
+
 int jx_parse_object(const char *text, size_t len, json_t **ret, struct err *e)
 {
     _cleanup_json_ json_t *v = NULL;

@@ -77,6 +77,10 @@ int jx_add_bytes(json_t *obj, const char *data, size_t len, struct err *e);
 /* Parses one document of at most len bytes; duplicates keys are refused; depth is bounded. */
 int jx_parse(const char *text, size_t len, json_t **ret, struct err *e);
 
+/* The same for JSON of somebody who may want our memory: what takes more than max_bytes of it when
+ * it is parsed is refused before it is, with ERR_EXHAUSTED. */
+int jx_parse_within(const char *text, size_t len, size_t max_bytes, json_t **ret, struct err *e);
+
 /* The same for what must be an object; of no bytes it is empty. */
 int jx_parse_object(const char *text, size_t len, json_t **ret, struct err *e);
 

@@ -15,6 +15,7 @@
 #define SINGLE RPC_SINGLE
 #define READS RPC_READS
 #define QUIET RPC_QUIET
+#define LARGE 0 /* the client's */
 #define R(service_, name_, fn, kind_, flags_) \
     {.service = service_, .name = name_, .kind = kind_##_KIND, .flags = flags_, kind_##_FN(fn)},
 

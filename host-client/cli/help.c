@@ -40,6 +40,8 @@ static const char environment[] =
     "  BELLHOP_CACHE_DIR    downloads (default: $XDG_CACHE_HOME/bellhop, else "
     "$HOME/.cache/bellhop)\n"
     "  BELLHOP_IMAGE        the image of 'up' without --image (default: slim)\n"
+    "  BELLHOP_ANSWER_TIMEOUT\n"
+    "                       how long a box's guest agent may be silent on a call (default: 30s)\n"
     "  BELLHOP_AGENT, BELLHOP_MONITOR, BELLHOP_RECIPES\n"
     "                       the programs bellhopd and bellhop-monitor and the directory of "
     "recipes,\n"

@@ -63,9 +63,14 @@ static int open_context(struct cli *c, struct bh_error *err)
 {
     _cleanup_free_ char *state = user_dir("BELLHOP_STATE_DIR", "XDG_STATE_HOME", ".local/state");
     _cleanup_free_ char *cache = user_dir("BELLHOP_CACHE_DIR", "XDG_CACHE_HOME", ".cache");
+    const char *answer = own_part("BELLHOP_ANSWER_TIMEOUT");
     int r;
 
     c->opts.size = sizeof(c->opts);
+    if (answer && (str_parse_duration(answer, &c->opts.answer_timeout_ms, NULL) < 0 ||
+                   c->opts.answer_timeout_ms <= 0))
+        return cli_fail(err, BH_INVALID_ARGUMENT, "answer_timeout",
+                        "BELLHOP_ANSWER_TIMEOUT: '%.40s' is not a time like 30s", answer);
     c->opts.state_dir = state;
     c->opts.cache_dir = cache;
     c->opts.agent_path = own_part("BELLHOP_AGENT");

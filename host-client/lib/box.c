@@ -15,6 +15,8 @@
 #include "lib/control.h"
 #include "lib/dirtree.h"
 #include "lib/lifecycle.h"
+#include "lib/procfs.h"
+#include "lib/socket.h"
 
 #include "common/banned.h"
 
@@ -206,6 +208,34 @@ int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *
 
 /* ---- its client ---- */
 
+/*
+ * A process that took the agent's place would get the token, and all that is sent. The record of who
+ * listens was made before anything else ran in the box. A pid whose process began when the record
+ * says is that process.
+ */
+static int check_peer(void *arg, int fd, struct err *e)
+{
+    struct bh_box *box = arg;
+    struct provider_box view;
+    struct provider_run run = {0};
+    pid_t pid = 0;
+    int r;
+
+    box_view(box, &view);
+    r = box->provider->find(&view, &run, e);
+    if (r == 0)
+        return err_set(e, ERR_UNAVAILABLE, "the box does not run");
+    if (r > 0)
+        r = socket_peer(fd, &pid, e);
+    if (r < 0)
+        return r;
+    if (pid != run.listener || !procfs_is_alive(pid, run.listener_start))
+        return err_set(e, ERR_UNAUTHENTICATED,
+                       "not the guest agent but process %d listens in '%s/run'", (int)pid,
+                       box->dir);
+    return 0;
+}
+
 int box_client_options(struct bh_box *box, int cancel_fd, struct client_options *ret,
                        char **ret_socket, char **ret_token, struct err *e)
 {
@@ -217,8 +247,10 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
 
     if (box->url) {
         *ret_socket = *ret_token = NULL;
-        *ret =
-            (struct client_options){.url = box->url, .token = box->token, .cancel_fd = cancel_fd};
+        *ret = (struct client_options){.url = box->url,
+                                       .token = box->token,
+                                       .cancel_fd = cancel_fd,
+                                       .answer_timeout_ms = box->ctx->answer_timeout_ms};
         return 0;
     }
     if (!socket || !token_path)
@@ -229,8 +261,12 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
     token[strcspn(token, "\r\n")] = '\0';
     *ret_socket = TAKE(socket);
     *ret_token = TAKE(token);
-    *ret =
-        (struct client_options){.socket = *ret_socket, .token = *ret_token, .cancel_fd = cancel_fd};
+    *ret = (struct client_options){.socket = *ret_socket,
+                                   .token = *ret_token,
+                                   .cancel_fd = cancel_fd,
+                                   .check_peer = check_peer,
+                                   .check_arg = box,
+                                   .answer_timeout_ms = box->ctx->answer_timeout_ms};
     return 0;
 }
 

@@ -17,7 +17,19 @@
 
 #include "common/banned.h"
 
-#define CLIENT_LINE_BYTES (24 * 1024 * 1024) /* one message: 16 MiB of bytes as base64 */
+/*
+ * What an agent may make us hold. A reply is there as text (half as much again while it grows), as
+ * parser's copy (twice) and as value; a message of a stream may be relayed as text and parsed again. With
+ * these, no answer makes a command of 12 MiB larger than 64 MiB.
+ */
+#define CLIENT_SMALL_BYTES (256 * 1024)
+#define CLIENT_LARGE_BYTES (8 * 1024 * 1024)       /* LARGE in rpc.def: 2,000 commands, 4 MiB of output */
+#define CLIENT_LARGE_PARSED_BYTES (24 * 1024 * 1024)
+#define CLIENT_LINE_BYTES (4 * 1024 * 1024)        /* 64 KiB of output, or a match with 200 long lines */
+#define CLIENT_LINE_PARSED_BYTES (12 * 1024 * 1024)
+#define CLIENT_WORK_FACTOR 20    /* of the answer timeout, for what works before it answers */
+#define CLIENT_STALL_MS 30000    /* at least; a stream says something every ten seconds */
+#define CLIENT_STALL_BYTES 1024  /* of content, in that time */
 #define CLIENT_READY_FIRST_MS 5
 #define CLIENT_READY_MOST_MS 100
 #define CLIENT_READY_TRY_MS 2000
@@ -34,7 +46,33 @@ struct client {
     bool is_quiet;
     char *token;
     int cancel_fd;
+    int (*check_peer)(void *arg, int fd, struct err *e);
+    void *check_arg;
+    int64_t answer_ms, work_ms, stall_ms;
 };
+
+/* What rpc.def says of a method. */
+#define BLOCKS (1u << 0)
+#define SINGLE (1u << 1)
+#define READS 0
+#define QUIET 0
+#define LARGE (1u << 2)
+static const struct {
+    const char *name;
+    unsigned flags;
+} methods[] = {
+#define R(service, method, fn, kind, flags) {service "/" method, flags},
+#include "common/wire/rpc.def"
+#undef R
+};
+
+static unsigned flags_of(const char *method)
+{
+    for (size_t i = 0; i < N_ELEMENTS(methods); i++)
+        if (strcmp(methods[i].name, method) == 0)
+            return methods[i].flags;
+    return BLOCKS | LARGE; /* a newer agent's */
+}
 
 int client_new(const struct client_options *opts, struct client **ret, struct err *e)
 {
@@ -44,6 +82,11 @@ int client_new(const struct client_options *opts, struct client **ret, struct er
     if (!c)
         return err_oom(e);
     c->cancel_fd = opts->cancel_fd;
+    c->check_peer = opts->check_peer;
+    c->check_arg = opts->check_arg;
+    c->answer_ms = opts->answer_timeout_ms > 0 ? opts->answer_timeout_ms : CLIENT_ANSWER_MS;
+    c->work_ms = c->answer_ms * CLIENT_WORK_FACTOR;
+    c->stall_ms = 2 * c->answer_ms > CLIENT_STALL_MS ? 2 * c->answer_ms : CLIENT_STALL_MS;
     c->socket = opts->socket ? strdup(opts->socket) : NULL;
     c->base = strdup(opts->url ? opts->url : "http://box");
     c->token = opts->token ? strdup(opts->token) : NULL;
@@ -100,7 +143,11 @@ static int send_request(struct client *c, struct http_request *req, struct http_
     struct http_response res = {0};
     int r;
 
+    if (!req->max_body)
+        req->max_body = CLIENT_SMALL_BYTES;
     req->unix_socket = c->socket;
+    req->check_peer = c->check_peer;
+    req->check_arg = c->check_arg;
     r = http_do(c->http, req, &res, e);
     if (r < 0)
         return err_wrap(e, r, "the guest agent");
@@ -182,13 +229,17 @@ int client_call(struct client *c, const char *method, json_t *params, int64_t de
                 json_t **ret, struct err *e)
 {
     const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, c->auth, c->quiet, NULL};
+    unsigned flags = flags_of(method);
     _cleanup_free_ char *url = NULL;
     _cleanup_free_ char *body = NULL;
     struct http_response res = {0};
     struct http_request req = {.method = "POST",
                                .headers = headers,
                                .deadline_mono_ms = deadline_mono_ms,
-                               .max_body = CLIENT_LINE_BYTES * 2};
+                               .answer_timeout_ms = flags & SINGLE   ? 0
+                                                    : flags & BLOCKS ? c->work_ms
+                                                                     : c->answer_ms,
+                               .max_body = flags & LARGE ? CLIENT_LARGE_BYTES : CLIENT_SMALL_BYTES};
     json_t *reply = NULL;
     int r;
 
@@ -200,8 +251,11 @@ int client_call(struct client *c, const char *method, json_t *params, int64_t de
     r = send_request(c, &req, &res, e);
     if (r < 0)
         return r;
-    r = jx_parse(res.body.data ? res.body.data : "", res.body.len, &reply, e);
+    r = jx_parse_within(res.body.data ? res.body.data : "", res.body.len,
+                        CLIENT_LARGE_PARSED_BYTES, &reply, e);
     http_response_done(&res);
+    if (r == -ERR_EXHAUSTED)
+        return err_wrap(e, r, "the guest agent's answer to %s", method);
     if (r < 0)
         return err_set(e, ERR_DATA_LOSS, "the guest agent's answer to %s is not JSON", method);
     if (ret)
@@ -228,10 +282,14 @@ static int take_line(struct lines *l)
     _cleanup_json_ json_t *msg = NULL;
     json_t *error;
     struct err told = {0};
+    int r;
 
     if (l->line.len == 0)
         return 0;
-    if (jx_parse(l->line.data, l->line.len, &msg, NULL) < 0)
+    r = jx_parse_within(l->line.data, l->line.len, CLIENT_LINE_PARSED_BYTES, &msg, &l->why);
+    if (r == -ERR_EXHAUSTED)
+        return err_wrap(&l->why, r, "a message of the guest agent");
+    if (r < 0)
         return err_set(&l->why, ERR_DATA_LOSS, "a message of the guest agent is not JSON");
     if (json_object_get(msg, "keepalive"))
         return 0;
@@ -293,7 +351,9 @@ int client_stream(struct client *c, const char *method, json_t *params, int64_t 
                                .headers = headers,
                                .write = on_stream,
                                .write_arg = &l,
-                               .deadline_mono_ms = deadline_mono_ms};
+                               .deadline_mono_ms = deadline_mono_ms,
+                               .answer_timeout_ms = c->answer_ms,
+                               .stall_timeout_ms = c->stall_ms};
     int r;
 
     r = prepare_call(c, method, params, &url, &body, &req.body_len, e);
@@ -346,7 +406,7 @@ static int new_url(struct client *c, const char *route, const char *path, const 
 }
 
 static int get_bytes(struct client *c, const char *url, int (*write)(void *, const char *, size_t),
-                     void *arg, int64_t deadline_mono_ms, struct err *e)
+                     void *arg, int64_t deadline_mono_ms, int64_t answer_ms, struct err *e)
 {
     const char *headers[] = {c->auth, c->quiet, NULL};
     struct http_response res = {0};
@@ -355,7 +415,10 @@ static int get_bytes(struct client *c, const char *url, int (*write)(void *, con
                                .headers = headers,
                                .write = write,
                                .write_arg = arg,
-                               .deadline_mono_ms = deadline_mono_ms};
+                               .deadline_mono_ms = deadline_mono_ms,
+                               .answer_timeout_ms = answer_ms,
+                               .stall_timeout_ms = c->stall_ms,
+                               .stall_bytes = CLIENT_STALL_BYTES};
     int r = send_request(c, &req, &res, e);
 
     http_response_done(&res);
@@ -369,7 +432,7 @@ int client_get(struct client *c, const char *route, int (*write)(void *, const c
 
     if (asprintf(&url, "%s%s", c->base, route) < 0)
         return err_oom(e);
-    return get_bytes(c, url, write, arg, deadline_mono_ms, e);
+    return get_bytes(c, url, write, arg, deadline_mono_ms, c->answer_ms, e);
 }
 
 int client_get_file(struct client *c, const char *path, int (*write)(void *, const char *, size_t),
@@ -378,7 +441,7 @@ int client_get_file(struct client *c, const char *path, int (*write)(void *, con
     _cleanup_free_ char *url = NULL;
     int r = new_url(c, "/v1/files/", path, NULL, &url, e);
 
-    return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, e);
+    return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, c->answer_ms, e);
 }
 
 int client_get_archive(struct client *c, const char *path, const char *query,
@@ -388,7 +451,7 @@ int client_get_archive(struct client *c, const char *path, const char *query,
     _cleanup_free_ char *url = NULL;
     int r = new_url(c, "/v1/archive?path=", path, query, &url, e);
 
-    return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, e);
+    return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, c->work_ms, e);
 }
 
 int client_post_archive(struct client *c, const char *path, const char *query, const char *names,
@@ -404,7 +467,10 @@ int client_post_archive(struct client *c, const char *path, const char *query, c
                                .body_len = names_bytes,
                                .write = write,
                                .write_arg = arg,
-                               .deadline_mono_ms = deadline_mono_ms};
+                               .deadline_mono_ms = deadline_mono_ms,
+                               .answer_timeout_ms = c->work_ms,
+                               .stall_timeout_ms = c->stall_ms,
+                               .stall_bytes = CLIENT_STALL_BYTES};
     int r = new_url(c, "/v1/archive?path=", path, query, &url, e);
 
     if (r < 0)
@@ -426,7 +492,8 @@ int client_put_file(struct client *c, const char *path, const void *data, size_t
                                .headers = headers,
                                .body = len ? data : "",
                                .body_len = len,
-                               .deadline_mono_ms = deadline_mono_ms};
+                               .deadline_mono_ms = deadline_mono_ms,
+                               .answer_timeout_ms = c->work_ms};
     int r;
 
     buf_init(&query, 4096);
@@ -493,7 +560,10 @@ int client_bytes(struct client *c, const char *method, const char *path,
                                .body_len = b->len,
                                .write = b->write,
                                .write_arg = b->arg,
-                               .deadline_mono_ms = deadline_mono_ms};
+                               .deadline_mono_ms = deadline_mono_ms,
+                               .answer_timeout_ms = b->data ? c->work_ms : c->answer_ms,
+                               .stall_timeout_ms = c->stall_ms,
+                               .stall_bytes = CLIENT_STALL_BYTES};
     size_t n = 0;
     int r = add_header(text, headers, &n, "Range", b->range, e);
 
@@ -530,7 +600,8 @@ int client_put_archive(struct client *c, const char *dir, const char *query,
                                .read = read,
                                .read_arg = arg,
                                .read_len = -1,
-                               .deadline_mono_ms = deadline_mono_ms};
+                               .deadline_mono_ms = deadline_mono_ms,
+                               .answer_timeout_ms = c->work_ms};
     json_t *reply = NULL;
     int r;
 
@@ -543,7 +614,8 @@ int client_put_archive(struct client *c, const char *dir, const char *query,
         return r;
     if (res.body.len == 0)
         reply = json_object();
-    else if (jx_parse(res.body.data, res.body.len, &reply, NULL) < 0)
+    else if (jx_parse_within(res.body.data, res.body.len, CLIENT_LARGE_PARSED_BYTES, &reply, NULL) <
+             0)
         r = err_set(e, ERR_DATA_LOSS, "the guest agent's answer to the archive is not JSON");
     http_response_done(&res);
     if (r == 0 && ret)
@@ -577,9 +649,12 @@ int client_get_port(struct client *c, uint16_t port, const char *path, const cha
     const char *headers[4] = {NULL};
     struct http_request req = {.method = "GET",
                                .unix_socket = c->socket,
+                               .check_peer = c->check_peer,
+                               .check_arg = c->check_arg,
                                .headers = headers,
                                .max_body = CLIENT_PORT_BODY_BYTES,
-                               .deadline_mono_ms = deadline_mono_ms};
+                               .deadline_mono_ms = deadline_mono_ms,
+                               .answer_timeout_ms = c->work_ms};
     struct http_response res = {0};
     size_t n = 0;
     int r = basic ? basic_header(basic, &auth, e) : 0;
@@ -618,9 +693,13 @@ int client_tunnel(const struct client_options *opts, uint16_t port, int64_t dead
 
     if (!opts->socket)
         return err_set(e, ERR_UNIMPLEMENTED, "a tunnel needs the agent's socket");
-    r = socket_connect(opts->socket, &fd, e);
+    r = socket_connect(opts->socket, SOCKET_CONNECT_MS, &fd, e);
+    if (r == 0 && opts->check_peer)
+        r = opts->check_peer(opts->check_arg, fd, e);
     if (r < 0)
         return r;
+    if (!deadline_mono_ms)
+        deadline_mono_ms = clock_mono_ms() + CLIENT_ANSWER_MS;
     buf_init(&request, TUNNEL_HEAD_BYTES);
     buf_init(&answer, TUNNEL_HEAD_BYTES);
     r = tunnel_request(port, opts->token, &request, e);

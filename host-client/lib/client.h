@@ -17,7 +17,14 @@ struct client_options {
     const char *url;    /* "http://127.0.0.1:4711" */
     const char *token;  /* or NULL */
     int cancel_fd;
+    /* Is it the guest agent that listens on the socket? Asked once for each connection, before the
+     * token is sent. NULL: whoever listens is. */
+    int (*check_peer)(void *arg, int fd, struct err *e);
+    void *check_arg;
+    int64_t answer_timeout_ms; /* 0: CLIENT_ANSWER_MS */
 };
+
+#define CLIENT_ANSWER_MS 30000
 
 int client_new(const struct client_options *opts, struct client **ret, struct err *e);
 struct client *client_free(struct client *c);
@@ -29,7 +36,14 @@ int client_health(struct client *c, int64_t timeout_ms, struct err *e);
 /* Polls until it answers or the deadline has passed. */
 int client_wait_ready(struct client *c, int64_t deadline_mono_ms, struct err *e);
 
-/* "Exec/Run"; params may be NULL ({}). The reply is the caller's. deadline 0: none. */
+/*
+ * "Exec/Run"; params may be NULL ({}). The reply is the caller's. deadline 0: none of the caller's.
+ *
+ * No call waits for ever for an agent that is silent: an answer must begin within the answer timeout,
+ * or 20 times that where the agent works before it answers. Only a method that waits by its nature
+ * (SINGLE in rpc.def: Exec/Wait) has no other limit than its deadline. Replies, and messages of streams, that
+ * are larger than an agent's can be, or would take much memory when parsed, are ERR_EXHAUSTED.
+ */
 int client_call(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
                 json_t **ret, struct err *e);
 /* Each message of a stream (borrowed); a non-zero result ends the call with ERR_CANCELED. An

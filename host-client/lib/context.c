@@ -94,6 +94,7 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .image_dir = ctx->image_dir,
         .template_dir = ctx->template_dir,
         .image_cache_dir = ctx->image_cache_dir,
+        .answer_timeout_ms = ctx->answer_timeout_ms,
         .cancel_fd = ctx->cancel_fd,
         .no_resume = ctx->no_resume,
         .npm_registry = ctx->npm_registry,
@@ -281,6 +282,10 @@ static int fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
         return r;
 
     ctx->cancel_fd = o->cancel_fd > 0 ? o->cancel_fd : -1;
+    if (o->answer_timeout_ms < 0)
+        return err_field(e, ERR_INVALID, "answer_timeout",
+                         "answer_timeout: the time must not be negative");
+    ctx->answer_timeout_ms = o->answer_timeout_ms;
     ctx->no_resume = o->no_resume;
     ctx->progress = o->progress;
     ctx->progress_arg = o->progress_arg;

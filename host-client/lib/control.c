@@ -94,7 +94,7 @@ static int open_and_ask(struct bh_ctx *ctx, const char *box_id, json_t *req, int
     r = jx_dump(req, &text, &len, e);
     if (r < 0)
         return r;
-    r = socket_connect(path, &fd, e);
+    r = socket_connect(path, SOCKET_CONNECT_MS, &fd, e);
     if (r < 0)
         return r;
     text[len] = '\n'; /* in the place of the NUL */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "lib/options.h"
@@ -223,18 +224,42 @@ int bh_exec_resize(struct bh_exec *x, uint16_t cols, uint16_t rows, struct bh_er
     return call_take(x, "Exec/Resize", params, NULL, err);
 }
 
+/* The agent says that the command still runs, or nothing: what it says too early is not so. */
+static int wait_once(struct bh_exec *x, int64_t ms, json_t **ret, struct err *e)
+{
+    _cleanup_json_ json_t *params =
+        json_pack("{s:s, s:I}", "id", x->id, "timeout_ms", (json_int_t)ms);
+    int64_t until = clock_mono_ms() + ms;
+    int r;
+
+    if (!params)
+        return err_oom(e);
+    r = client_call(x->calls, "Exec/Wait", params, until + EXEC_GRACE_MS, ret, e);
+    if (r != -ERR_DEADLINE || clock_mono_ms() < until + EXEC_GRACE_MS)
+        return r;
+    return err_set(e, ERR_UNAVAILABLE, "the guest agent does not answer");
+}
+
 int bh_exec_wait(struct bh_exec *x, int64_t timeout_ms, struct bh_run_result *ret_result,
                  struct bh_error *err)
 {
     struct bh_run_result result = {.size = sizeof(result)};
     _cleanup_json_ json_t *reply = NULL;
-    int r = call_take(x, "Exec/Wait",
-                      json_pack("{s:s, s:I}", "id", x->id, "timeout_ms",
-                                (json_int_t)(timeout_ms > 0 ? timeout_ms : 0)),
-                      &reply, err);
+    int64_t deadline = box_deadline(timeout_ms);
+    struct err e = {0};
+    int r;
 
+    do {
+        int left = clock_until_ms(deadline);
+        int64_t ms = left >= 0 && left < EXEC_WAIT_MS ? left : EXEC_WAIT_MS;
+        int64_t began = clock_mono_ms();
+
+        r = wait_once(x, ms > 0 ? ms : 1, &reply, &e);
+        if (r == -ERR_DEADLINE && clock_mono_ms() - began < ms / 2)
+            r = err_set(&e, ERR_DATA_LOSS, "the guest agent did not wait");
+    } while (r == -ERR_DEADLINE && clock_until_ms(deadline) != 0);
     if (r < 0)
-        return r;
+        return ctx_fail(err, r, &e);
     exec_read_result(reply, &result);
     (void)snprintf(result.id, sizeof(result.id), "%s", x->id);
     result.pid = x->pid;

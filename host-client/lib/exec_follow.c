@@ -187,8 +187,13 @@ static int after_failure(struct follow *f, int r, struct err *e)
 
     if (f->failed < 0)
         return r;
-    if (r == -ERR_DEADLINE)
+    if (r == -ERR_DEADLINE && clock_until_ms(f->deadline_mono_ms) == 0)
         return err_set(e, ERR_DEADLINE, "'%s' is still running", f->exec->id);
+    if (r == -ERR_DEADLINE) { /* silence, which took its time: asked again once */
+        f->n_failures += EXEC_RETRIES / 2;
+        r = -ERR_UNAVAILABLE;
+        e->code = ERR_UNAVAILABLE;
+    }
     if (r == -ERR_DATA_LOSS && f->exec->is_started && e->field[0] && skip_forgotten(f, e) == 0)
         return 0;
     if (r != -ERR_UNAVAILABLE && r != -ERR_DATA_LOSS)

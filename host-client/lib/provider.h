@@ -5,8 +5,8 @@
  * A box's directory (box->dir) is the provider's to use: it keeps there what it needs to find its
  * processes, mounts, cgroups and namespaces again from any process, also after a crash at any
  * point ("run.json"). Every function is idempotent. The guest agent listens on the unix socket
- * <dir>/run/agent.sock, a directory that the box sees as /run/bellhop; its token has been written
- * to <dir>/token (0600, the host's copy) by the caller.
+ * <dir>/run/agent.sock, a directory that the box sees as /run/bellhop and can't write once start()
+ * has returned; its token has been written to <dir>/token (0600, the host's copy) by the caller.
  *
  * prepare() and destroy() are called by the command; start() by the box's monitor, whose children
  * the box's processes become (it is a subreaper); stop() and inspect() by either.
@@ -31,6 +31,8 @@ struct provider_box {
 struct provider_run {
     pid_t pid;          /* pid 1 of the box as the host sees it (process: the agent) */
     uint64_t pid_start; /* its start time (/proc/PID/stat field 22): pids are used again */
+    pid_t listener;     /* who listens on run/agent.sock; pid 1, but for a runtime with a kernel of its own */
+    uint64_t listener_start;
 };
 
 struct provider_facts {

@@ -13,11 +13,13 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/io.h"
 #include "common/path.h"
 
 #include "common/banned.h"
 
 #define SOCKET_BACKLOG 64
+#define SOCKET_RETRY_MS 5
 
 /* sockaddr_un has 108 bytes: a longer path goes through its directory's descriptor. */
 static int fill_address(const char *path, struct sockaddr_un *un, int *ret_dir, struct err *e)
@@ -45,7 +47,30 @@ static int fill_address(const char *path, struct sockaddr_un *un, int *ret_dir, 
     return 0;
 }
 
-int socket_connect(const char *path, int *ret_fd, struct err *e)
+static int connect_to(int fd, const struct sockaddr_un *un, const char *path, int wait_ms,
+                      struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + wait_ms;
+    int sys, r;
+
+    while (connect(fd, (const struct sockaddr *)un, sizeof(*un)) < 0) {
+        sys = errno;
+        /* The kernel does not say when there is room again. */
+        if (sys == EAGAIN && clock_until_ms(deadline) > 0) {
+            (void)poll(NULL, 0, SOCKET_RETRY_MS);
+            continue;
+        }
+        r = err_sys(e, sys, "connect to '%s'", path);
+        if (sys != ENOENT && sys != ECONNREFUSED && sys != EAGAIN)
+            return r;
+        if (e)
+            e->code = ERR_UNAVAILABLE;
+        return -ERR_UNAVAILABLE;
+    }
+    return 0;
+}
+
+int socket_connect(const char *path, int wait_ms, int *ret_fd, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     _cleanup_close_ int dir = -1;
@@ -54,18 +79,26 @@ int socket_connect(const char *path, int *ret_fd, struct err *e)
 
     if (r < 0)
         return r;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_sys(e, errno, "socket");
-    if (connect(fd, (struct sockaddr *)&un, sizeof(un)) < 0) {
-        r = errno;
-        (void)err_sys(e, r, "connect to '%s'", path);
-        if (e && (r == ENOENT || r == ECONNREFUSED || r == EAGAIN))
-            e->code = ERR_UNAVAILABLE;
-        return r == ENOENT || r == ECONNREFUSED || r == EAGAIN ? -ERR_UNAVAILABLE
-                                                               : -(int)err_code_from_sys(r);
-    }
+    r = connect_to(fd, &un, path, wait_ms, e);
+    if (r == 0)
+        r = io_set_nonblock(fd, false, e);
+    if (r < 0)
+        return r;
     *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+int socket_peer(int fd, pid_t *ret, struct err *e)
+{
+    struct ucred cred = {0};
+    socklen_t len = sizeof(cred);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+        return err_sys(e, errno, "the peer of a socket");
+    *ret = cred.pid;
     return 0;
 }
 

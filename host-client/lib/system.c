@@ -17,6 +17,8 @@
 #define HOLD_ID_BYTES 129
 #define METRICS_BYTES (4 * 1024 * 1024)
 #define READY_MS 60000
+#define WAIT_PORT_MS 30000      /* the agent's own default */
+#define WAIT_PORT_GRACE_MS 5000 /* for its answer when the time is over */
 
 static const char *text_of(json_t *obj, const char *name)
 {
@@ -181,7 +183,8 @@ int bh_wait_port(struct bh_box *box, const struct bh_wait_port_options *opts, in
                       json_pack("{s:i, s:s*, s:s*, s:o*}", "port", (int)o.port, "path", o.path,
                                 "id", o.exec_id, "timeout_ms",
                                 o.timeout_ms > 0 ? json_integer((json_int_t)o.timeout_ms) : NULL),
-                      0, &reply, &e);
+                      (o.timeout_ms > 0 ? o.timeout_ms : WAIT_PORT_MS) + WAIT_PORT_GRACE_MS, &reply,
+                      &e);
     if (r < 0)
         return ctx_fail(err, r, &e);
     if (ret_status)

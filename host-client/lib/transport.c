@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -40,8 +41,13 @@ struct job {
     const struct http_request *req;
     struct http_response *res;
     size_t sent;       /* of req->body */
-    bool got_answer;   /* a header of an answer has come */
+    bool has_head;     /* all headers of the answer have come */
+    bool is_interim;   /* a 1xx answer: another one follows */
     bool is_streaming; /* a 2xx answer whose body goes to req->write */
+    int new_fd;        /* of a connection that was made for this request; curl's. Or -1 */
+    int64_t sent_mono_ms;     /* when something was sent last */
+    int64_t received_mono_ms; /* when stall_bytes had come */
+    size_t received;          /* since then */
     int failed;        /* what a callback ended it with */
     struct err why;
 };
@@ -120,13 +126,17 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
     struct job *j = arg;
     size_t len = size * n;
 
-    j->got_answer = true;
     if (len >= 5 && memcmp(data, "HTTP/", 5) == 0) {
         const char *space = memchr(data, ' ', len);
 
         buf_clear(&j->res->headers);
         j->is_streaming = space && space + 1 < data + len && space[1] == '2' && j->req->write;
+        j->is_interim = space && space + 1 < data + len && space[1] == '1';
         return len;
+    }
+    if (len <= 2 && !j->is_interim) {
+        j->has_head = true;
+        j->received_mono_ms = clock_mono_ms();
     }
     if (len > 2 && buf_add(&j->res->headers, data, len, &j->why) < 0) {
         j->failed = err_set(&j->why, ERR_EXHAUSTED, "the answer's headers pass %d bytes",
@@ -136,13 +146,30 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
     return len;
 }
 
+/* What write() has taken since `before` is not the sender's. */
+static void note_received(struct job *j, int64_t before_mono_ms, size_t len)
+{
+    int64_t now = clock_mono_ms();
+
+    j->received += len;
+    j->received_mono_ms += now - before_mono_ms;
+    if (j->received < j->req->stall_bytes)
+        return;
+    j->received = 0;
+    j->received_mono_ms = now;
+}
+
 static size_t on_body(char *data, size_t size, size_t n, void *arg)
 {
     struct job *j = arg;
     size_t len = size * n;
 
     if (j->is_streaming) {
-        if (j->req->write(j->req->write_arg, data, len) == 0)
+        int64_t before = clock_mono_ms();
+        int r = j->req->write(j->req->write_arg, data, len);
+
+        note_received(j, before, len);
+        if (r == 0)
             return len;
         j->failed = err_set(&j->why, ERR_CANCELED, "the receiver ended the answer");
         return CURL_WRITEFUNC_ERROR;
@@ -171,9 +198,11 @@ static size_t on_read(char *out, size_t size, size_t n, void *arg)
         if (max)
             memcpy(out, (const char *)j->req->body + j->sent, max);
         j->sent += max;
+        j->sent_mono_ms = clock_mono_ms();
         return max;
     }
     got = j->req->read(j->req->read_arg, out, max, &j->why);
+    j->sent_mono_ms = clock_mono_ms();
     if (got >= 0)
         return (size_t)got;
     j->failed = (int)got;
@@ -191,6 +220,40 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
         return CURL_SEEKFUNC_CANTSEEK;
     j->sent = (size_t)offset;
     return CURL_SEEKFUNC_OK;
+}
+
+static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
+{
+    struct job *j = arg;
+
+    (void)purpose;
+    j->new_fd = socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+    return j->new_fd < 0 ? CURL_SOCKET_BAD : j->new_fd;
+}
+
+/* Connected, and nothing sent yet: the one moment to look at who listens. */
+static int on_connected(void *arg, char *peer_ip, char *own_ip, int peer_port, int own_port)
+{
+    struct job *j = arg;
+    struct sockaddr_un un;
+    socklen_t len = sizeof(un);
+
+    (void)peer_ip;
+    (void)own_ip;
+    (void)peer_port;
+    (void)own_port;
+    if (j->new_fd < 0 || !j->req->unix_socket)
+        return CURL_PREREQFUNC_OK; /* a connection that was kept, or of the network */
+    /* For curl, a connect() that the full backlog turned away is one that goes on. */
+    if (getpeername(j->new_fd, (struct sockaddr *)&un, &len) < 0)
+        j->failed = err_set(&j->why, ERR_UNAVAILABLE, "'%s' accepts no connections",
+                            j->req->unix_socket);
+    else if (j->req->check_peer)
+        j->failed = j->req->check_peer(j->req->check_arg, j->new_fd, &j->why);
+    if (j->failed == 0)
+        return CURL_PREREQFUNC_OK;
+    (void)shutdown(j->new_fd, SHUT_RDWR); /* curl must not keep it for the next request */
+    return CURL_PREREQFUNC_ABORT;
 }
 
 /* ---- set-up ---- */
@@ -291,6 +354,10 @@ static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers
     (void)curl_easy_setopt(c, CURLOPT_READDATA, j);
     (void)curl_easy_setopt(c, CURLOPT_SEEKFUNCTION, on_seek);
     (void)curl_easy_setopt(c, CURLOPT_SEEKDATA, j);
+    (void)curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_socket);
+    (void)curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, j);
+    (void)curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
+    (void)curl_easy_setopt(c, CURLOPT_PREREQDATA, j);
     set_body(h, j->req);
     return set_headers(h, j->req, ret_headers, e);
 }
@@ -329,43 +396,44 @@ static const char *where(const struct http_request *req)
     return req->unix_socket ? req->unix_socket : req->url;
 }
 
-/* The earliest of what ends the wait; *ret_first says whether that is the first byte's. */
-static int wait_ms(const struct job *j, int64_t first_byte_mono_ms, bool *ret_first)
+/* The earliest of what ends the wait, 0: nothing does; *ret_what says what it is. */
+static int64_t next_deadline(const struct job *j, const char **ret_what)
 {
-    int64_t deadline = j->req->deadline_mono_ms;
-    int ms;
+    const struct http_request *q = j->req;
+    bool waits = !(j->has_head && j->is_streaming);
+    int64_t limit = waits ? q->answer_timeout_ms : q->stall_timeout_ms;
+    int64_t at = limit ? (waits ? j->sent_mono_ms : j->received_mono_ms) + limit : 0;
 
-    *ret_first =
-        !j->got_answer && first_byte_mono_ms && (!deadline || first_byte_mono_ms < deadline);
-    ms = clock_until_ms(*ret_first ? first_byte_mono_ms : deadline);
-    return ms < 0 || ms > HTTP_POLL_MS ? HTTP_POLL_MS : ms;
+    *ret_what = waits ? "no answer in time from" : "no more of the answer came in time from";
+    if (q->deadline_mono_ms && (!at || q->deadline_mono_ms <= at)) {
+        *ret_what = "the deadline passed while using";
+        return q->deadline_mono_ms;
+    }
+    return at;
 }
 
 static int run(struct http *h, struct job *j, struct err *e)
 {
-    int64_t first_ms =
-        j->req->first_byte_timeout_ms ? clock_mono_ms() + j->req->first_byte_timeout_ms : 0;
     struct curl_waitfd extra = {.fd = h->cancel_fd, .events = CURL_WAIT_POLLIN};
     int running = 1;
 
     for (;;) {
         struct pollfd canceled = {.fd = h->cancel_fd, .events = POLLIN};
         CURLMcode rc = curl_multi_perform(h->multi, &running);
-        bool is_first;
+        const char *what;
         int ms;
 
         if (rc != CURLM_OK)
             return err_set(e, ERR_INTERNAL, "http: %s", curl_multi_strerror(rc));
         if (!running)
             return 0;
-        ms = wait_ms(j, first_ms, &is_first);
+        ms = clock_until_ms(next_deadline(j, &what));
         if (ms == 0)
-            return err_set(e, ERR_DEADLINE, "%s '%s'",
-                           is_first ? "no answer in time from" : "the deadline passed while using",
-                           where(j->req));
+            return err_set(e, ERR_DEADLINE, "%s '%s'", what, where(j->req));
         if (h->cancel_fd >= 0 && poll(&canceled, 1, 0) > 0)
             return err_set(e, ERR_CANCELED, "canceled");
-        rc = curl_multi_poll(h->multi, &extra, h->cancel_fd >= 0 ? 1 : 0, ms, NULL);
+        rc = curl_multi_poll(h->multi, &extra, h->cancel_fd >= 0 ? 1 : 0,
+                             ms < 0 || ms > HTTP_POLL_MS ? HTTP_POLL_MS : ms, NULL);
         if (rc != CURLM_OK)
             return err_set(e, ERR_INTERNAL, "http: %s", curl_multi_strerror(rc));
     }
@@ -408,7 +476,8 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
 {
     struct http_response res = {0};
     struct curl_slist *headers = NULL;
-    struct job j = {.req = req, .res = &res};
+    struct job j = {
+        .req = req, .res = &res, .new_fd = -1, .sent_mono_ms = clock_mono_ms()};
     int r;
 
     buf_init(&res.headers, HTTP_HEADER_BYTES);

@@ -16,6 +16,9 @@ struct http_request {
     const char *method; /* "GET" */
     const char *url;
     const char *unix_socket;    /* or NULL; of any length */
+    /* Of a new connection to unix_socket, before anything is sent: negative refuses it. Or NULL. */
+    int (*check_peer)(void *arg, int fd, struct err *e);
+    void *check_arg;
     const char *const *headers; /* "Name: value", NULL-terminated, or NULL */
     const void *body;           /* or read() */
     size_t body_len;
@@ -27,9 +30,15 @@ struct http_request {
      * collected in the response. Bodies of other answers are always collected (64 KiB). */
     int (*write)(void *arg, const char *data, size_t len);
     void *write_arg;
-    int64_t deadline_mono_ms;      /* 0: none */
-    int64_t first_byte_timeout_ms; /* 0: none: an agent that accepts and never answers */
-    size_t max_body;               /* of what is collected; 0: 16 MiB */
+    int64_t deadline_mono_ms; /* 0: none */
+    /* From what was sent last to the answer: its whole head when write() takes the body, else all
+     * of it. 0: none */
+    int64_t answer_timeout_ms;
+    /* Within it at least stall_bytes (0: one) of a body that write() takes must come. The time that
+     * write() needs does not count. 0: none */
+    int64_t stall_timeout_ms;
+    size_t stall_bytes;
+    size_t max_body; /* of what is collected; 0: 16 MiB */
 };
 
 struct http_response {

@@ -42,20 +42,24 @@ struct connection {
 struct forwards {
     char *socket;
     char *token;
+    int (*check_peer)(void *arg, int fd, struct err *e);
+    void *check_arg;
     struct listener listeners[MONITOR_MAX_FORWARDS];
     size_t n_listeners;
     struct connection *connections[MONITOR_MAX_CONNECTIONS];
     size_t n_connections;
 };
 
-int forwards_new(const char *agent_socket, const char *token, struct forwards **ret, struct err *e)
+int forwards_new(const struct client_options *agent, struct forwards **ret, struct err *e)
 {
     struct forwards *f = calloc(1, sizeof(*f));
 
     if (!f)
         return err_oom(e);
-    f->socket = strdup(agent_socket);
-    f->token = strdup(token);
+    f->socket = strdup(agent->socket);
+    f->token = strdup(agent->token);
+    f->check_peer = agent->check_peer;
+    f->check_arg = agent->check_arg;
     if (!f->socket || !f->token) {
         (void)forwards_free(f);
         return err_oom(e);
@@ -121,8 +125,10 @@ unsigned forwards_n_connections(const struct forwards *f)
 
 static int connect_agent(struct forwards *f, struct connection *c, uint16_t port)
 {
-    int r = socket_connect(f->socket, &c->agent, NULL);
+    int r = socket_connect(f->socket, 0, &c->agent, NULL); /* the loop waits for nobody */
 
+    if (r == 0 && f->check_peer)
+        r = f->check_peer(f->check_arg, c->agent, NULL);
     if (r == 0)
         r = io_set_nonblock(c->agent, true, NULL);
     if (r < 0 || port == 0)

@@ -8,10 +8,11 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "lib/client.h"
 
 struct forwards;
 
-int forwards_new(const char *agent_socket, const char *token, struct forwards **ret, struct err *e);
+int forwards_new(const struct client_options *agent, struct forwards **ret, struct err *e);
 struct forwards *forwards_free(struct forwards *f);
 
 /* Listens on host_port (0: any free one) for the box's port; one that is there stays. */

@@ -165,7 +165,7 @@ static int open_parts(struct monitor *m, struct err *e)
     int r = box_client_options(m->box, -1, &opts, &socket, &token, e);
 
     if (r == 0)
-        r = forwards_new(socket, token, &m->forwards, e);
+        r = forwards_new(&opts, &m->forwards, e);
     if (r == 0)
         r = supervisor_new(m->box, &m->supervisor, e);
     if (r == 0)

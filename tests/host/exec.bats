@@ -26,6 +26,8 @@ break_after() # DOWN UP
     python3 "$BATS_TEST_DIRNAME/../lib/breaker.py" agent.sock real.sock "$@" >"$BOX_TMP/breaker" 3>&- &
     BREAKER=$!
     wait_for 10 grep -q ready "$BOX_TMP/breaker"
+    DIR=$(dirname "$run")
+    trust_listener "$BREAKER"
 }
 
 cuts()

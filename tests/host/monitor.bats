@@ -370,6 +370,7 @@ restarted_twice()
     socat "UNIX-LISTEN:$DIR/run/agent.sock,fork" "UNIX-CONNECT:$DIR/run/real.sock" 3>&- &
     relay=$!
     wait_for 5 test -S "$DIR/run/agent.sock"
+    trust_listener "$relay"
     bellhop exec one -- sh -c 'seq 1 50000; until [ -e go ]; do sleep 0.05; done; seq 50001 100000' >"$BOX_TMP/out" 3>&- &
     command=$!
     wait_for 5 grep -qx 50000 "$BOX_TMP/out"

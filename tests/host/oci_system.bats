@@ -5,6 +5,7 @@
 bats_require_minimum_version 1.5.0
 load ../lib/agent
 load ../lib/oci
+load ../lib/runsc
 
 setup_file()
 {
@@ -77,4 +78,76 @@ check_holds() # USER
     check_holds user
     run attack user
     [ "$output" = done ] || fail "$output"
+}
+
+# Every way that a command has to put a socket of its own in the place of the agent's, as USER: those that worked.
+replace_socket() # USER
+{
+    run_in_box b1 "$1" 'cd /run
+        chown "$(id -u)" bellhop 2>/dev/null # gVisor says yes and does nothing
+        chmod 0777 bellhop 2>/dev/null
+        mv -f bellhop/agent.sock bellhop/moved 2>/dev/null && echo "moved it"
+        rm bellhop/agent.sock 2>/dev/null && echo "removed it"
+        ln -sf /tmp/other bellhop/agent.sock 2>/dev/null && echo "linked over it"
+        touch bellhop/new 2>/dev/null && echo "made a file"
+        mkdir bellhop/dir 2>/dev/null && echo "made a directory"
+        mv bellhop other 2>/dev/null && echo "moved the directory"
+        mount -t tmpfs none bellhop 2>/dev/null && echo "mounted over it"
+        umount bellhop 2>/dev/null && echo "unmounted it"
+        python3 -c "
+import socket
+s = socket.socket(socket.AF_UNIX)
+try:
+    s.bind(\"/run/bellhop/own.sock\")
+    print(\"listens beside it\")
+except OSError:
+    pass"
+        echo done'
+}
+
+# The directory as the host sees it is the one that the agent has made, and who listens is pid 1.
+check_socket()
+{
+    local run before
+
+    run=$(box_dir b1)/run
+    before=$(stat -c '%i' "$run/agent.sock" && stat -c '%u %a' "$run")
+    run replace_socket user
+    [ "$output" = done ] || fail "user: $output"
+    run replace_socket root
+    [ "$output" = done ] || [[ "$output" == "the agent is not root"* ]] || fail "root: $output"
+    [ "$(stat -c '%i' "$run/agent.sock" && stat -c '%u %a' "$run")" = "$before" ]
+    [ "$(find "$run" -mindepth 1 ! -name agent.sock ! -name hold.sock)" = '' ]
+    [ "$(as_user b1 'echo still')" = still ]
+}
+
+@test "nobody in a box can put a socket in the place of the agent's" {
+    for runtime in runc crun; do
+        [[ "$(drive probe b1 runtime="$runtime")" == usable* ]] || continue
+        box_make b1 runtime="$runtime"
+        check_socket
+        [ "$(jq .listener.pid "$(box_dir b1)/run.json")" = "$(box_pid b1)" ]
+        drive stop b1
+        box_start b1 runtime="$runtime" # what the first run has left does not bar the second
+        check_socket
+        drive destroy b1
+    done
+}
+
+@test "nobody in a strict box can put a socket in the place of the agent's" {
+    box_make b1 privilege=strict
+    check_socket
+    [ "$(jq .listener.pid "$(box_dir b1)/run.json")" = "$(box_pid b1)" ]
+}
+
+@test "nobody in a gVisor box can put a socket in the place of the agent's" {
+    dir=$(runsc_dir) || skip "runsc can't be had from the backports here"
+    # The provider looks where the system's programs are: there, for this test's processes alone.
+    real=$DRIVE
+    printf '#!/bin/sh\nexec unshare -m sh -c "mount -t tmpfs none /usr/local/sbin && cp %s/runsc /usr/local/sbin && exec %s \\"\\$@\\"" sh "$@"\n' \
+        "$dir" "$real" >"$OCI_TMP/drive"
+    chmod +x "$OCI_TMP/drive"
+    DRIVE=$OCI_TMP/drive
+    box_make b1 runtime=runsc allow=pids_limit allow=seccomp
+    check_socket
 }

@@ -74,6 +74,7 @@ static void defaults(struct drive *d, char *state_dir, char *agent)
 {
     *d = (struct drive){.box = {.id = "0123456789abcdef", .name = "testbox"}, .grace_ms = 2000};
     d->ctx.state_dir = state_dir;
+    d->ctx.cancel_fd = -1;
     if (asprintf(&d->ctx.cache_dir, "%s/cache", state_dir) < 0)
         abort();
     d->ctx.agent_path = agent;

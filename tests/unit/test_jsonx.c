@@ -231,3 +231,18 @@ TEST(jsonx_errors_carry_one_fact_for_programs)
     T_OK(!json_object_get(v, "detail"));
     json_decref(v);
 }
+
+TEST(jsonx_memory_is_bounded_before_anything_is_parsed)
+{
+    json_t *v = NULL;
+    struct err e = {0};
+
+    T_INT(jx_parse_within("[{},{}]", 7, 4096, &v, &e), 0);
+    json_decref(v);
+    v = NULL;
+    T_INT(jx_parse_within("[{},{}]", 7, 256, &v, &e), -ERR_EXHAUSTED);
+    T_OK(!v);
+    /* What stands in a string counts as a byte. */
+    T_INT(jx_parse_within("[\"{{{{{{{{[[[[,,,,::::\\\"{{\"]", 28, 512, &v, &e), 0);
+    json_decref(v);
+}

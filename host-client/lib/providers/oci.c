@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
@@ -29,12 +30,15 @@
 #include "lib/providers/oci_rootfs.h"
 #include "lib/providers/oci_runtime.h"
 #include "lib/providers/oci_squash.h"
+#include "lib/socket.h"
 
 #include "common/banned.h"
 
 #define TOKEN_MAX_BYTES 4096
 #define CGROUP_TIMEOUT_MS 10000
 #define KILL_WAIT_MS 5000
+#define LISTEN_TIMEOUT_MS 60000
+#define LISTEN_POLL_MS 2
 
 /* ---- shared by the modules ---- */
 
@@ -202,18 +206,23 @@ static int choose_base(const struct provider_box *b, const char *lower, uint32_t
     return oci_missing(b->spec, "user_namespace", why.message, e);
 }
 
-/* Who listens in run/: root of the box, or with `strict` the user, who then is pid 1. */
-static int own_run_dir(const struct provider_box *b, const struct oci_disk *disk, struct err *e)
+/*
+ * run/ belongs to pid 1 of the box (root of the box, or with `strict` the user) until the agent
+ * listens there; then seal_run_dir() takes it back. What an earlier run has left is not trusted.
+ */
+static int open_run_dir(const struct provider_box *b, const struct oci_disk *disk, struct err *e)
 {
     _cleanup_free_ char *run = oci_path(b, "run");
     uint32_t uid = oci_is_strict(b->spec) ? disk->base + disk->uid : disk->base;
     uint32_t gid = oci_is_strict(b->spec) ? disk->base + disk->gid : disk->base;
 
-    if (!run)
-        return err_oom(e);
-    if (mkdir(run, 0700) < 0 && errno != EEXIST)
+    int r = run ? dirtree_remove(run, e) : err_oom(e);
+
+    if (r < 0)
+        return r;
+    if (mkdir(run, 0700) < 0)
         return err_sys(e, errno, "mkdir '%s'", run);
-    if (chown(run, uid, gid) < 0 || chmod(run, 0700) < 0)
+    if (chown(run, uid, gid) < 0)
         return err_sys(e, errno, "own '%s'", run);
     return 0;
 }
@@ -265,11 +274,7 @@ static int oci_prepare(struct provider_box *b, struct err *e)
     if (r < 0)
         return r;
     r = oci_disk_load(b, &disk, e);
-    if (r == -ERR_NOT_FOUND)
-        r = make_disk(b, &disk, e);
-    if (r < 0)
-        return r;
-    return own_run_dir(b, &disk, e);
+    return r == -ERR_NOT_FOUND ? make_disk(b, &disk, e) : r;
 }
 
 /* ---- stop and destroy ---- */
@@ -315,7 +320,8 @@ static void name_run(const struct provider_box *b, struct oci_run *run)
 
 static void remove_run_files(const struct provider_box *b)
 {
-    static const char *const names[] = {"run/agent.sock", "run/token", "oci/bundle/pid"};
+    static const char *const names[] = {"run/agent.sock", "run/hold.sock", "run/token",
+                                        "oci/bundle/pid"};
 
     for (size_t i = 0; i < N_ELEMENTS(names); i++) {
         _cleanup_free_ char *path = oci_path(b, names[i]);
@@ -494,6 +500,8 @@ static int launch_files(struct launch *l, struct err *e)
     if (r == 0)
         r = oci_bundle_write(&bundle, e);
     if (r == 0)
+        r = open_run_dir(l->box, &l->disk, e);
+    if (r == 0)
         r = give_token(l->box, &l->disk, e);
     if (r == 0)
         r = open_console(l->box, &l->console, e);
@@ -509,6 +517,49 @@ static int give_cgroup(const struct launch *l, struct err *e)
         return 0;
     return oci_cgroup_give(l->run.cgroup, l->disk.base + (strict ? l->disk.uid : 0),
                            l->disk.base + (strict ? l->disk.gid : 0), e);
+}
+
+/* Until the agent listens on its socket; *ret_fd -1 when pid 1 has ended instead. */
+static int connect_first(const struct launch *l, int *ret_fd, struct err *e)
+{
+    _cleanup_free_ char *path = oci_path(l->box, "run/agent.sock");
+    int64_t deadline = clock_mono_ms() + LISTEN_TIMEOUT_MS;
+
+    if (!path)
+        return err_oom(e);
+    while (oci_proc_is_alive(&l->run.init)) {
+        int r = socket_connect(path, 0, ret_fd, e);
+
+        if (r != -ERR_UNAVAILABLE)
+            return r;
+        if (clock_until_ms(deadline) == 0)
+            return err_wrap(e, r, "the guest agent does not listen");
+        if (socket_wait_canceled(l->box->ctx->cancel_fd, LISTEN_POLL_MS))
+            return err_set(e, ERR_CANCELED, "canceled while the guest agent started");
+    }
+    return 0;
+}
+
+/*
+ * The agent is the only program in the box yet. Once it listens it need not write to run/ any more:
+ * what is mounted there becomes read-only, and no capability in the box undoes that. Connections
+ * still work. runsc's sockets, and its mounts, are the gofer's.
+ */
+static int seal_run_dir(struct launch *l, struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    pid_t pid = 0;
+    int r = connect_first(l, &fd, e);
+
+    if (r < 0 || fd < 0) /* it has ended: the caller sees that and knows why */
+        return r;
+    r = socket_peer(fd, &pid, e);
+    if (r == 0)
+        r = oci_proc_identify(pid, &l->run.listener, e);
+    if (r == 0 && pid != l->run.init.pid && !str_eq(l->runtime.name, "runsc"))
+        r = err_set(e, ERR_INTERNAL, "process %d listens in the place of the guest agent",
+                    (int)pid);
+    return r < 0 ? r : oci_mounts_seal(pid, OCI_BOX_RUN, e);
 }
 
 /* The box is created and its network attached before its program runs; what is enforced is read
@@ -536,10 +587,20 @@ static int launch(struct launch *l, struct err *e)
         r = oci_runtime_start(&c, e);
     if (r == 0)
         r = oci_inspect_require(l->box, &l->run, e);
+    if (r == 0)
+        r = seal_run_dir(l, e);
     l->run.is_started = true;
     if (r == 0)
         r = oci_run_save(l->box, &l->run, e);
     return r;
+}
+
+static struct provider_run run_of(const struct oci_run *run)
+{
+    return (struct provider_run){.pid = run->init.pid,
+                                 .pid_start = run->init.start,
+                                 .listener = run->listener.pid,
+                                 .listener_start = run->listener.start};
 }
 
 static int oci_find(struct provider_box *b, struct provider_run *ret, struct err *e)
@@ -555,7 +616,7 @@ static int oci_find(struct provider_box *b, struct provider_run *ret, struct err
     /* Killed between create and start, the runtime's own first process waits there for ever. */
     if (!run.is_started || !oci_proc_is_alive(&run.init))
         return 0;
-    *ret = (struct provider_run){.pid = run.init.pid, .pid_start = run.init.start};
+    *ret = run_of(&run);
     return 1;
 }
 
@@ -581,7 +642,7 @@ static int oci_start(struct provider_box *b, struct provider_run *ret, struct er
             (void)oci_stop(b, 0, NULL);
     }
     if (r == 0)
-        *ret = (struct provider_run){.pid = l.run.init.pid, .pid_start = l.run.init.start};
+        *ret = run_of(&l.run);
     launch_done(&l);
     return r;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -157,6 +158,84 @@ static void unescape(char *s)
         }
     }
     *out = '\0';
+}
+
+/* ---- sealing ---- */
+
+static int seal_one(pid_t pid, const char *mount_point, int ns, struct err *e)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    _cleanup_free_ char *path = NULL;
+    _cleanup_close_ int fd = -1;
+
+    if (asprintf(&path, "/proc/%d/root%s", (int)pid, mount_point) < 0)
+        return err_oom(e);
+    fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", path);
+    if (setns(ns, CLONE_NEWNS) < 0)
+        return err_sys(e, errno, "enter the mount namespace of process %d", (int)pid);
+    if (syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+        return err_sys(e, errno, "make '%s' read-only", path);
+    return 0;
+}
+
+/* In a process of its own: the mount namespace is all threads'. */
+static int seal_child(pid_t pid, const char *target, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    char ns_path[48], info_path[48];
+    char *save = NULL;
+    int ns, r;
+
+    (void)snprintf(ns_path, sizeof(ns_path), "/proc/%d/ns/mnt", (int)pid);
+    (void)snprintf(info_path, sizeof(info_path), "/proc/%d/mountinfo", (int)pid);
+    ns = open(ns_path, O_RDONLY | O_CLOEXEC);
+    if (ns < 0)
+        return err_sys(e, errno, "open '%s'", ns_path);
+    r = io_read_file(AT_FDCWD, info_path, MOUNTINFO_MAX_BYTES, &text, NULL, e);
+    if (r < 0)
+        return r;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char path[4096];
+
+        if (sscanf(line, "%*s %*s %*s %*s %4095s", path) != 1)
+            continue;
+        unescape(path);
+        if (str_has_suffix(path, target))
+            return seal_one(pid, path, ns, e);
+    }
+    return err_set(e, ERR_INTERNAL, "process %d has nothing mounted at '%s'", (int)pid, target);
+}
+
+int oci_mounts_seal(pid_t pid, const char *target, struct err *e)
+{
+    struct err why = {0};
+    int status[2], r;
+    size_t n = 0;
+    pid_t child;
+
+    if (pipe2(status, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "pipe");
+    child = fork();
+    if (child == 0) {
+        (void)seal_child(pid, target, &why);
+        (void)!write(status[1], &why, sizeof(why));
+        _exit(0);
+    }
+    fd_close(status[1]);
+    r = child < 0 ? err_sys(e, errno, "fork") : io_read_full(status[0], &why, sizeof(why), &n, e);
+    fd_close(status[0]);
+    if (child > 0)
+        (void)waitpid(child, NULL, 0);
+    if (r == 0 && n < sizeof(why))
+        return err_set(e, ERR_INTERNAL, "who was to make '%s' read-only died", target);
+    if (r == 0 && why.code) {
+        if (e)
+            *e = why;
+        return -why.code;
+    }
+    return r;
 }
 
 int oci_mounts_undo(const char *dir, struct err *e)

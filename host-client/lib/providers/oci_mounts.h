@@ -9,6 +9,8 @@
  */
 #include <stdbool.h>
 
+#include <sys/types.h>
+
 #include "common/err.h"
 
 #define OCI_MAX_BINDS 24
@@ -39,6 +41,11 @@ int oci_stage_bind(struct oci_stage *s, const struct oci_bind *bind, struct err 
 
 /* oci_cmd.setup: enters a new mount namespace and mounts it all. arg is a struct oci_stage. */
 int oci_stage_enter(void *arg, struct err *e);
+
+/* Makes what is mounted at target in the mount namespace of process pid read-only: wherever that
+ * namespace has it, since runsc's gofer has the box's root in a directory of its own. Nothing that
+ * can't be trusted runs there yet. */
+int oci_mounts_seal(pid_t pid, const char *target, struct err *e);
 
 /* Detaches whatever is mounted below dir in this process's namespace (nothing, unless somebody
  * else mounted there). */

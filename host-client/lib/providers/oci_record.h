@@ -28,6 +28,7 @@ struct oci_run {
     bool network_filtered;    /* nft rules are in place */
     bool is_started;          /* the start went through to its end, isolation read back */
     struct oci_proc init;     /* pid 1 of the box */
+    struct oci_proc listener; /* on run/agent.sock: pid 1, or the gofer of runsc */
     struct oci_proc keeper;   /* ends the network helper when the box ends, forwards the proxy */
     struct oci_proc helper;   /* slirp4netns or pasta */
 };

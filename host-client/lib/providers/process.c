@@ -102,9 +102,11 @@ static int process_prepare(struct provider_box *b, struct err *e)
 static int save_run(struct provider_box *b, const struct provider_run *run, struct err *e)
 {
     _cleanup_free_ char *path = box_file(b, "run.json");
-    char text[128];
-    int n = snprintf(text, sizeof(text), "{\"pid\":%d,\"pid_start\":%llu}\n", (int)run->pid,
-                     (unsigned long long)run->pid_start);
+    char text[192];
+    int n = snprintf(text, sizeof(text),
+                     "{\"pid\":%d,\"pid_start\":%llu,\"listener\":{\"pid\":%d,\"start\":%llu}}\n",
+                     (int)run->pid, (unsigned long long)run->pid_start, (int)run->listener,
+                     (unsigned long long)run->listener_start);
 
     return path ? io_write_file(AT_FDCWD, path, text, (size_t)n, 0600, true, e) : err_oom(e);
 }
@@ -114,6 +116,7 @@ static bool load_run(struct provider_box *b, struct provider_run *ret)
     _cleanup_free_ char *path = box_file(b, "run.json");
     _cleanup_free_ char *text = NULL;
     _cleanup_json_ json_t *obj = NULL;
+    json_t *listener;
     size_t len = 0;
 
     if (!path || io_read_file(AT_FDCWD, path, 4096, &text, &len, NULL) < 0 ||
@@ -121,6 +124,13 @@ static bool load_run(struct provider_box *b, struct provider_run *ret)
         return false;
     ret->pid = (pid_t)json_integer_value(json_object_get(obj, "pid"));
     ret->pid_start = (uint64_t)json_integer_value(json_object_get(obj, "pid_start"));
+    listener = json_object_get(obj, "listener");
+    ret->listener = (pid_t)json_integer_value(json_object_get(listener, "pid"));
+    ret->listener_start = (uint64_t)json_integer_value(json_object_get(listener, "start"));
+    if (!listener) { /* a box of an earlier version */
+        ret->listener = ret->pid;
+        ret->listener_start = ret->pid_start;
+    }
     return ret->pid > 1;
 }
 
@@ -257,6 +267,8 @@ static int launch_agent(struct provider_box *b, const struct agent_launch *l,
     if (run.pid == 0)
         become_agent(l, b->dir, log);
     run.pid_start = procfs_start_time(run.pid);
+    run.listener = run.pid;
+    run.listener_start = run.pid_start;
     *ret = run;
     return save_run(b, &run, e);
 }

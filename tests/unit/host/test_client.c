@@ -1,5 +1,7 @@
 #include "test.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
@@ -22,6 +24,81 @@ static struct client *connect_to(const struct reply *replies, size_t n, int log)
 static int64_t soon(void)
 {
     return clock_mono_ms() + 60000;
+}
+
+/* "HTTP head" and n times `piece` between [ and ]; free() it. */
+static char *new_list_reply(const char *piece, size_t n)
+{
+    size_t len = strlen(piece) * n + 1;
+    char *text = malloc(len + 128), *at;
+
+    at = text + sprintf(text, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n[", len + 1);
+    for (size_t i = 0; i < n; i++)
+        at = stpcpy(at, piece);
+    at[-1] = ' '; /* the last comma */
+    (void)strcpy(at, "]");
+    return text;
+}
+
+TEST(a_reply_that_would_take_much_memory_is_refused_before_it_is_parsed)
+{
+    _cleanup_free_ char *objects = new_list_reply("{},", 1000000);
+    _cleanup_free_ char *numbers = new_list_reply("1,", 1500000);
+    const struct reply r[] = {{.bytes = objects}, {.bytes = numbers}};
+    struct client *c = connect_to(r, 2, -1);
+    struct err e = {0};
+
+    for (int i = 0; i < 2; i++) {
+        T_INT(client_call(c, "Exec/List", NULL, soon(), NULL, &e), -ERR_EXHAUSTED);
+        T_OK(strstr(e.message, "Exec/List"));
+    }
+    (void)client_free(c);
+}
+
+TEST(a_reply_without_content_may_be_small_only)
+{
+    _cleanup_free_ char *blanks = new_list_reply("                          1,", 20000);
+    const struct reply r[] = {{.bytes = blanks}, {.bytes = blanks}};
+    struct client *c = connect_to(r, 2, -1);
+    struct err e = {0};
+
+    T_INT(client_call(c, "Exec/List", NULL, soon(), NULL, &e), 0);
+    T_INT(client_call(c, "Exec/Signal", NULL, soon(), NULL, &e), -ERR_EXHAUSTED);
+    (void)client_free(c);
+}
+
+TEST(a_message_that_would_take_much_memory_ends_its_stream)
+{
+    _cleanup_free_ char *line = new_list_reply("[],", 200000);
+    struct reply r[] = {{.bytes = NULL}};
+    char *text = malloc(strlen(line) + 256);
+    struct err e = {0};
+    struct client *c;
+
+    (void)sprintf(text, STREAM "%s\n{\"end\":{}}\n", strchr(line, '['));
+    r[0].bytes = text;
+    c = connect_to(r, 1, -1);
+    T_INT(client_stream(c, "Search/Grep", NULL, soon(), NULL, NULL, &e), -ERR_EXHAUSTED);
+    free(text);
+    (void)client_free(c);
+}
+
+TEST(no_call_waits_for_ever_for_an_agent_that_is_silent)
+{
+    const struct reply n = {.bytes = NULL};
+    const struct reply r[] = {n, n, n, n};
+    struct client_options o = {.socket = "s", .cancel_fd = -1, .answer_timeout_ms = 20};
+    struct client_bytes b = {.write = NULL};
+    struct client *c = NULL;
+    struct err e = {0};
+
+    T_OK(fake_server("s", r, 4, -1) > 0);
+    T_INT(client_new(&o, &c, &e), 0);
+    T_INT(client_call(c, "System/Activity", NULL, 0, NULL, &e), -ERR_DEADLINE);
+    T_INT(client_call(c, "Fs/Remove", NULL, 0, NULL, &e), -ERR_DEADLINE);
+    T_INT(client_stream(c, "Search/Grep", NULL, 0, NULL, NULL, &e), -ERR_DEADLINE);
+    T_INT(client_bytes(c, "GET", "/f", &b, 0, &e), -ERR_DEADLINE);
+    (void)client_free(c);
 }
 
 TEST(an_error_of_the_agent_comes_back_as_it_was)
