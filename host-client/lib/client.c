@@ -23,13 +23,13 @@
  * these, no answer makes a command of 12 MiB larger than 64 MiB.
  */
 #define CLIENT_SMALL_BYTES (256 * 1024)
-#define CLIENT_LARGE_BYTES (8 * 1024 * 1024)       /* LARGE in rpc.def: 2,000 commands, 4 MiB of output */
+#define CLIENT_LARGE_BYTES (8 * 1024 * 1024) /* LARGE in rpc.def: 2,000 commands, 4 MiB of output */
 #define CLIENT_LARGE_PARSED_BYTES (24 * 1024 * 1024)
-#define CLIENT_LINE_BYTES (4 * 1024 * 1024)        /* 64 KiB of output, or a match with 200 long lines */
+#define CLIENT_LINE_BYTES (4 * 1024 * 1024) /* 64 KiB of output, or a match with 200 long lines */
 #define CLIENT_LINE_PARSED_BYTES (12 * 1024 * 1024)
-#define CLIENT_WORK_FACTOR 20    /* of the answer timeout, for what works before it answers */
-#define CLIENT_STALL_MS 30000    /* at least; a stream says something every ten seconds */
-#define CLIENT_STALL_BYTES 1024  /* of content, in that time */
+#define CLIENT_WORK_FACTOR 20   /* of the answer timeout, for what works before it answers */
+#define CLIENT_STALL_MS 30000   /* at least; a stream says something every ten seconds */
+#define CLIENT_STALL_BYTES 1024 /* of content, in that time */
 #define CLIENT_READY_FIRST_MS 5
 #define CLIENT_READY_MOST_MS 100
 #define CLIENT_READY_TRY_MS 2000
@@ -251,8 +251,8 @@ int client_call(struct client *c, const char *method, json_t *params, int64_t de
     r = send_request(c, &req, &res, e);
     if (r < 0)
         return r;
-    r = jx_parse_within(res.body.data ? res.body.data : "", res.body.len,
-                        CLIENT_LARGE_PARSED_BYTES, &reply, e);
+    r = jx_parse_within(res.body.data ? res.body.data : "", res.body.len, CLIENT_LARGE_PARSED_BYTES,
+                        &reply, e);
     http_response_done(&res);
     if (r == -ERR_EXHAUSTED)
         return err_wrap(e, r, "the guest agent's answer to %s", method);
@@ -269,6 +269,7 @@ int client_call(struct client *c, const char *method, json_t *params, int64_t de
 
 struct lines {
     struct buf line;
+    uint64_t n; /* whole ones */
     int (*fn)(void *arg, json_t *msg);
     void *arg;
     int failed;
@@ -291,6 +292,8 @@ static int take_line(struct lines *l)
         return err_wrap(&l->why, r, "a message of the guest agent");
     if (r < 0)
         return err_set(&l->why, ERR_DATA_LOSS, "a message of the guest agent is not JSON");
+    if (l->has_ended)
+        return err_set(&l->why, ERR_DATA_LOSS, "the guest agent's answer goes on after its end");
     if (json_object_get(msg, "keepalive"))
         return 0;
     error = json_object_get(msg, "error");
@@ -314,6 +317,7 @@ static int on_stream(void *arg, const char *data, size_t len)
 
         l->failed = buf_add(&l->line, data, n, &l->why);
         if (l->failed == 0 && end) {
+            l->n++;
             l->failed = take_line(l);
             buf_clear(&l->line);
         }
@@ -353,7 +357,8 @@ int client_stream(struct client *c, const char *method, json_t *params, int64_t 
                                .write_arg = &l,
                                .deadline_mono_ms = deadline_mono_ms,
                                .answer_timeout_ms = c->answer_ms,
-                               .stall_timeout_ms = c->stall_ms};
+                               .stall_timeout_ms = c->stall_ms,
+                               .n_taken = &l.n};
     int r;
 
     r = prepare_call(c, method, params, &url, &body, &req.body_len, e);

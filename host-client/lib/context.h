@@ -15,12 +15,12 @@ struct bh_ctx {
     char *monitor_path;
     char *recipe_dir;
     char *image_dir;
-    char *template_dir;    /* build.sh, templates/ */
-    char *image_cache_dir; /* layers */
-    char *npm_registry;    /* or NULL */
-    int cancel_fd;         /* -1: none */
+    char *template_dir;        /* build.sh, templates/ */
+    char *image_cache_dir;     /* layers */
+    char *npm_registry;        /* or NULL */
+    int cancel_fd;             /* -1: none */
     int64_t answer_timeout_ms; /* 0: the client's own */
-    bool no_resume;        /* a stopped box is an error, not started again */
+    bool no_resume;            /* a stopped box is an error, not started again */
     void (*progress)(void *arg, const struct bh_progress *p);
     void *progress_arg;
     struct store *store;

@@ -15,10 +15,10 @@
 #include "common/jsonx.h"
 #include "lib/box.h"
 
-#define EXEC_ID_BYTES 129 /* the agent's ids have at most 128 characters */
-#define EXEC_RETRIES 20   /* connections in a row that bring nothing */
-#define EXEC_RETRY_MS 250 /* between them */
-#define EXEC_CALL_MS 5000 /* for what is answered at once, when it is not the caller's call */
+#define EXEC_ID_BYTES 129  /* the agent's ids have at most 128 characters */
+#define EXEC_RETRIES 20    /* connections in a row that bring nothing */
+#define EXEC_RETRY_MS 250  /* between them */
+#define EXEC_CALL_MS 5000  /* for what is answered at once, when it is not the caller's call */
 #define EXEC_WAIT_MS 60000 /* one Exec/Wait; longer waits are made of them */
 #define EXEC_GRACE_MS 5000 /* for the answer to a wait whose time is over */
 #define EXEC_PIECE_BYTES (64 * 1024) /* what one Read and one Write carry */

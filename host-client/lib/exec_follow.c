@@ -81,8 +81,13 @@ static int on_message(void *arg, json_t *msg)
     struct follow *f = arg;
     json_t *v;
 
-    f->n_failures = 0;
-    if ((v = json_object_get(msg, "start"))) {
+    /* A start that comes again is no step forward: an agent that breaks off behind it each time would
+     * be asked for ever. */
+    if (!f->exec->is_started || !json_object_get(msg, "start"))
+        f->n_failures = 0;
+    if (!f->exec->is_started && (json_object_get(msg, "data") || json_object_get(msg, "gap"))) {
+        f->failed = err_set(&f->why, ERR_DATA_LOSS, "the guest agent sent output before its start");
+    } else if ((v = json_object_get(msg, "start"))) {
         take_start(f, v);
     } else if ((v = json_object_get(msg, "data"))) {
         f->failed = take_data(f, stream_of(v), v, &f->why);

@@ -31,7 +31,8 @@ struct provider_box {
 struct provider_run {
     pid_t pid;          /* pid 1 of the box as the host sees it (process: the agent) */
     uint64_t pid_start; /* its start time (/proc/PID/stat field 22): pids are used again */
-    pid_t listener;     /* who listens on run/agent.sock; pid 1, but for a runtime with a kernel of its own */
+    pid_t
+        listener; /* who listens on run/agent.sock; pid 1, but for a runtime with a kernel of its own */
     uint64_t listener_start;
 };
 

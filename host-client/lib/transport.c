@@ -40,15 +40,16 @@ struct http {
 struct job {
     const struct http_request *req;
     struct http_response *res;
-    size_t sent;       /* of req->body */
-    bool has_head;     /* all headers of the answer have come */
-    bool is_interim;   /* a 1xx answer: another one follows */
-    bool is_streaming; /* a 2xx answer whose body goes to req->write */
-    int new_fd;        /* of a connection that was made for this request; curl's. Or -1 */
+    size_t sent;              /* of req->body */
+    bool has_head;            /* all headers of the answer have come */
+    bool is_interim;          /* a 1xx answer: another one follows */
+    bool is_streaming;        /* a 2xx answer whose body goes to req->write */
+    int new_fd;               /* of a connection that was made for this request; curl's. Or -1 */
     int64_t sent_mono_ms;     /* when something was sent last */
     int64_t received_mono_ms; /* when stall_bytes had come */
     size_t received;          /* since then */
-    int failed;        /* what a callback ended it with */
+    uint64_t n_taken;         /* at that time */
+    int failed;               /* what a callback ended it with */
     struct err why;
 };
 
@@ -151,10 +152,14 @@ static void note_received(struct job *j, int64_t before_mono_ms, size_t len)
 {
     int64_t now = clock_mono_ms();
 
+    bool is_more;
+
     j->received += len;
     j->received_mono_ms += now - before_mono_ms;
-    if (j->received < j->req->stall_bytes)
+    is_more = j->req->n_taken ? *j->req->n_taken != j->n_taken : j->received >= j->req->stall_bytes;
+    if (!is_more)
         return;
+    j->n_taken = j->req->n_taken ? *j->req->n_taken : 0;
     j->received = 0;
     j->received_mono_ms = now;
 }
@@ -246,8 +251,8 @@ static int on_connected(void *arg, char *peer_ip, char *own_ip, int peer_port, i
         return CURL_PREREQFUNC_OK; /* a connection that was kept, or of the network */
     /* For curl, a connect() that the full backlog turned away is one that goes on. */
     if (getpeername(j->new_fd, (struct sockaddr *)&un, &len) < 0)
-        j->failed = err_set(&j->why, ERR_UNAVAILABLE, "'%s' accepts no connections",
-                            j->req->unix_socket);
+        j->failed =
+            err_set(&j->why, ERR_UNAVAILABLE, "'%s' accepts no connections", j->req->unix_socket);
     else if (j->req->check_peer)
         j->failed = j->req->check_peer(j->req->check_arg, j->new_fd, &j->why);
     if (j->failed == 0)
@@ -476,8 +481,7 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
 {
     struct http_response res = {0};
     struct curl_slist *headers = NULL;
-    struct job j = {
-        .req = req, .res = &res, .new_fd = -1, .sent_mono_ms = clock_mono_ms()};
+    struct job j = {.req = req, .res = &res, .new_fd = -1, .sent_mono_ms = clock_mono_ms()};
     int r;
 
     buf_init(&res.headers, HTTP_HEADER_BYTES);

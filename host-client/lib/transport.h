@@ -15,7 +15,7 @@ struct http; /* keeps connections; one thread at a time */
 struct http_request {
     const char *method; /* "GET" */
     const char *url;
-    const char *unix_socket;    /* or NULL; of any length */
+    const char *unix_socket; /* or NULL; of any length */
     /* Of a new connection to unix_socket, before anything is sent: negative refuses it. Or NULL. */
     int (*check_peer)(void *arg, int fd, struct err *e);
     void *check_arg;
@@ -38,7 +38,8 @@ struct http_request {
      * write() needs does not count. 0: none */
     int64_t stall_timeout_ms;
     size_t stall_bytes;
-    size_t max_body; /* of what is collected; 0: 16 MiB */
+    const uint64_t *n_taken; /* or NULL: what write() has taken whole counts, not bytes */
+    size_t max_body;         /* of what is collected; 0: 16 MiB */
 };
 
 struct http_response {

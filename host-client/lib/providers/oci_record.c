@@ -136,12 +136,13 @@ int oci_run_load(const struct provider_box *b, struct oci_run *ret, struct err *
 
 int oci_run_save(const struct provider_box *b, const struct oci_run *run, struct err *e)
 {
-    json_t *obj = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o, s:o}", "runtime", run->runtime,
-        "runtime_path", run->runtime_path, "container", run->container, "cgroup", run->cgroup,
-        "network", run->network, "lower", run->lower, "network_program", run->network_program,
-        "network_filtered", run->network_filtered, "started", run->is_started, "init",
-        new_proc(&run->init), "listener", new_proc(&run->listener), "keeper", new_proc(&run->keeper), "helper", new_proc(&run->helper));
+    json_t *obj = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o, s:o}",
+                            "runtime", run->runtime, "runtime_path", run->runtime_path, "container",
+                            run->container, "cgroup", run->cgroup, "network", run->network, "lower",
+                            run->lower, "network_program", run->network_program, "network_filtered",
+                            run->network_filtered, "started", run->is_started, "init",
+                            new_proc(&run->init), "listener", new_proc(&run->listener), "keeper",
+                            new_proc(&run->keeper), "helper", new_proc(&run->helper));
 
     return save_take(b, "run.json", obj, e);
 }

@@ -83,9 +83,9 @@ TEST(a_server_that_accepts_and_never_answers_ends_with_the_answer_timeout)
 
 TEST(an_answer_whose_head_or_body_never_ends_ends_with_the_answer_timeout)
 {
-    const struct reply r[] = {{.bytes = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX: y\r\n",
-                               .keeps_open = true},
-                              {.bytes = OK(9) "\r\nhalf", .keeps_open = true}};
+    const struct reply r[] = {
+        {.bytes = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX: y\r\n", .keeps_open = true},
+        {.bytes = OK(9) "\r\nhalf", .keeps_open = true}};
     struct http *h = new_http(-1);
     struct http_request q = get();
     struct http_response res = {0};
