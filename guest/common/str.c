@@ -258,6 +258,54 @@ void str_make_utf8(char *s)
     }
 }
 
+#define ESCAPED_MAX 4 /* bytes for each; \u009b stands for two */
+
+static char *put_escaped(char *to, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    static const char letters[] = {['\t'] = 't', ['\n'] = 'n', ['\r'] = 'r'};
+
+    *to++ = '\\';
+    if (c < sizeof(letters) && letters[c]) {
+        *to++ = letters[c];
+        return to;
+    }
+    *to++ = 'x';
+    *to++ = hex[c >> 4];
+    *to++ = hex[c & 15];
+    return to;
+}
+
+char *str_escape(const char *s, size_t len, const char *keep, size_t *ret_len)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    char *out = len < SIZE_MAX / ESCAPED_MAX ? malloc(len * ESCAPED_MAX + 1) : NULL;
+    char *to = out;
+    bool cut;
+
+    if (!out)
+        return NULL;
+    for (size_t i = 0, n; i < len; i += n) {
+        n = utf8_sequence(p + i, len - i, &cut);
+        if (n == 2 && p[i] == 0xc2 && p[i + 1] < 0xa0) {
+            to += snprintf(to, sizeof("\\u009b"), "\\u%04x", p[i + 1]);
+            continue;
+        }
+        if (n == 0 ||
+            (n == 1 && (p[i] < ' ' || p[i] == 0x7f) && (p[i] == 0 || !strchr(keep, p[i])))) {
+            n = 1;
+            to = put_escaped(to, p[i]);
+            continue;
+        }
+        memcpy(to, p + i, n);
+        to += n;
+    }
+    *to = '\0';
+    if (ret_len)
+        *ret_len = (size_t)(to - out);
+    return out;
+}
+
 size_t str_utf8_whole(const char *s, size_t len)
 {
     const unsigned char *p = (const unsigned char *)s;

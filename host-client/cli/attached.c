@@ -18,13 +18,14 @@
 struct sink {
     int sys; /* errno; 0: it does */
     int stream;
+    bool is_pty;             /* a terminal's own bytes: as they are */
+    struct cli_held held[3]; /* by stream */
 };
 
 /* Who shares this terminal may have made it non-blocking. */
-static int write_output(void *arg, int stream, const char *data, size_t len)
+static int write_bytes(struct sink *sink, int stream, const char *data, size_t len)
 {
     int fd = stream == 2 ? STDERR_FILENO : STDOUT_FILENO;
-    struct sink *sink = arg;
 
     while (len) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
@@ -40,6 +41,33 @@ static int write_output(void *arg, int stream, const char *data, size_t len)
         len -= n > 0 ? (size_t)n : 0;
     }
     return 0;
+}
+
+static int write_text(struct sink *sink, int stream, const char *data, size_t len, bool is_last)
+{
+    _cleanup_free_ char *text = cli_escape_content(&sink->held[stream], data, len, is_last, &len);
+
+    if (text)
+        return write_bytes(sink, stream, text, len);
+    *sink = (struct sink){.sys = ENOMEM, .stream = stream};
+    return -1;
+}
+
+static int write_output(void *arg, int stream, const char *data, size_t len)
+{
+    struct sink *sink = arg;
+
+    if (sink->is_pty || cli_shows_raw(stream == 2 ? STDERR_FILENO : STDOUT_FILENO))
+        return write_bytes(sink, stream, data, len);
+    return write_text(sink, stream, data, len, false);
+}
+
+/* What is no whole character was kept for what would follow. */
+static void end_output(struct sink *sink)
+{
+    for (int s = 1; s <= 2; s++)
+        if (sink->held[s].n && !sink->sys)
+            (void)write_text(sink, s, NULL, 0, true);
 }
 
 /* As a command of this machine that writes there: ended by SIGPIPE, or with an error. */
@@ -64,7 +92,7 @@ int cli_exit_for_run(struct cli *c, const struct bh_run_result *r)
                  (unsigned long long)r->lost_bytes);
         return EXIT_EXEC_BELLHOP;
     }
-    if (strcmp(r->reason, "exited") == 0)
+    if (strcmp(r->reason, "exited") == 0 && r->code >= 0 && r->code <= 255)
         return r->code;
     if (strcmp(r->reason, "timeout") == 0) {
         cli_warn(c, "the command ran out of time and was ended");
@@ -72,7 +100,7 @@ int cli_exit_for_run(struct cli *c, const struct bh_run_result *r)
     }
     if (strcmp(r->reason, "oom") == 0)
         cli_warn(c, "the command used more memory than it may, and was killed");
-    if (strcmp(r->reason, "lost") == 0) {
+    if (strcmp(r->reason, "lost") == 0 || strcmp(r->reason, "exited") == 0) {
         cli_warn(c, "what became of the command is not known");
         return EXIT_EXEC_BELLHOP;
     }
@@ -114,7 +142,7 @@ int cli_run_attached(struct cli *c, const char *name, struct bh_run_options *o,
     _cleanup_box_ struct bh_box *box = NULL;
     struct cli_signals *signals = NULL;
     struct bh_ctx *ctx = NULL;
-    struct sink sink = {0};
+    struct sink sink = {.is_pty = o->pty};
     char id[40] = "cli-";
     int r;
 
@@ -134,6 +162,7 @@ int cli_run_attached(struct cli *c, const char *name, struct bh_run_options *o,
         r = cli_raw_mode(STDIN_FILENO, err);
     if (r == 0)
         r = run_in(c, box, o, &sink, &result, err);
+    end_output(&sink);
     cli_raw_restore();
     box = bh_box_free(box);
     (void)bh_close(ctx);
@@ -198,8 +227,10 @@ static int follow(struct cli *c, struct bh_exec *exec, struct attached *at, bool
         if (r == 0 && !c->quiet)
             (void)fputs("(^P ^Q detaches)\r\n", stderr);
     }
+    at->sink.is_pty = at->pty;
     if (r == 0)
         r = bh_exec_follow(exec, &f, result, err);
+    end_output(&at->sink);
     (void)cli_keys_stop(keys, ret_detached);
     cli_raw_restore();
     return r;

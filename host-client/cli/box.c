@@ -67,7 +67,7 @@ void cli_print_bytes(json_t *v)
     _cleanup_free_ char *data = cli_bytes_of(v, &len);
 
     if (data)
-        (void)fwrite(data, 1, len, stdout);
+        cli_put_name(data, len);
 }
 
 int cli_box_path(const char *word, const char *field, const char **ret, struct bh_error *err)

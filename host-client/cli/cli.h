@@ -62,6 +62,7 @@ struct cli {
     bool json;
     bool quiet;
     bool no_resume;
+    bool raw; /* what comes from a box is printed as it is */
     bool tty_out;
     bool tty_err;
     const char *program;
@@ -115,7 +116,30 @@ int cli_print_completion(FILE *f, const char *shell);       /* -1: no such shell
 int cli_exit_for(const struct bh_error *err);
 void cli_print_error(struct cli *c, const struct bh_error *err);
 void cli_warn(const struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int cli_print_json_take(json_t *v); /* one document and a line feed; EXIT_CLI_OK or 1 */
+int cli_print_json_take(json_t *v);   /* one document and a line feed; EXIT_CLI_OK or 1 */
+void cli_puts_json(const char *text); /* the same of text that is JSON already */
+void cli_put_json(const char *text);  /* a part of a document */
+json_t *
+cli_error_json(const struct bh_error *err); /* what "error" is in a document; NULL: no memory */
+/*
+ * What comes from a box may hold what a terminal obeys, or a line feed that forges a line of ours. Names,
+ * messages and arguments are escaped (str_escape) wherever they are printed, content (of files, a
+ * command's output) on a terminal. --raw prints both as they are, and so does a zero byte after
+ * each name.
+ */
+const char *cli_text(
+    const char *s); /* of a message or table: escaped, valid until the fourth call after this */
+void cli_put_name(const char *s, size_t len);    /* to standard output */
+void cli_put_content(const char *s, size_t len); /* a whole piece of it */
+/* Content as it comes: NULL when out of memory; *held keeps what is not a whole character yet. */
+struct cli_held {
+    char bytes[4];
+    size_t n;
+};
+char *cli_escape_content(struct cli_held *held, const char *s, size_t len, bool is_last,
+                         size_t *ret_len);
+void cli_output_init(const struct cli *c);
+bool cli_shows_raw(int fd); /* content that goes there */
 int cli_fail(struct bh_error *err, enum bh_code code, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* A table on a terminal, tab-separated columns in a pipe. */

@@ -110,7 +110,7 @@ static void print_value(const char *key, json_t *v, int indent)
     }
     (void)printf("%*s%-*s ", indent, "", 24 - indent, key);
     if (json_is_string(v))
-        (void)fputs(json_string_value(v), stdout);
+        (void)fputs(cli_text(json_string_value(v)), stdout);
     else if (json_is_boolean(v))
         (void)fputs(json_is_true(v) ? "yes" : "no", stdout);
     else if (json_is_integer(v))
@@ -121,7 +121,7 @@ static void print_value(const char *key, json_t *v, int indent)
         (void)fputs("none", stdout);
     json_array_foreach (v, i, item) {
         if (json_is_string(item))
-            (void)printf("%s%s", i ? ", " : "", json_string_value(item));
+            (void)printf("%s%s", i ? ", " : "", cli_text(json_string_value(item)));
     }
     (void)fputc('\n', stdout);
 }
@@ -164,7 +164,7 @@ static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enf
     (void)printf("%-24s %s\n", "name", i->name);
     (void)printf("%-24s %s\n", "id", i->id);
     (void)printf("%-24s %s since %s%s%s\n", "state", bh_state_name(i->state), since,
-                 *i->cause ? ": " : "", i->cause);
+                 *i->cause ? ": " : "", cli_text(i->cause));
     (void)printf("%-24s %s\n", "time left", time_left(i, left, sizeof(left)));
     (void)printf("%-24s %s\n", "created", created);
     (void)printf("%-24s %s\n", "provider", i->provider);
@@ -172,7 +172,7 @@ static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enf
     (void)printf("%-24s %s\n", "project", i->workdir);
     print_project(json_object_get(whole, "project"));
     (void)printf("%-24s %s%s%s\n", "agent", i->agent_name, *i->agent_version ? " " : "",
-                 i->agent_version);
+                 cli_text(i->agent_version));
     if (*i->agent_url)
         (void)printf("%-24s %s\n", "agent url", i->agent_url);
     (void)printf("%-24s %s\n", "guest socket", i->guest_socket);

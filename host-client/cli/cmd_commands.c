@@ -86,7 +86,8 @@ static int add_command(void *arg, const struct bh_exec_info *i)
     struct ps *ps = arg;
     char state[40], pid[16], age[32], line[COMMAND_COLUMNS + 4];
     int64_t end = i->ended_ms ? i->ended_ms : clock_real_ms();
-    bool cut = ps->cli->tty_out && strlen(i->command) > COMMAND_COLUMNS;
+    size_t len = strlen(i->command), columns = len < COMMAND_COLUMNS ? len : COMMAND_COLUMNS;
+    bool cut = ps->cli->tty_out && len > columns;
 
     if (!ps->all && (strcmp(i->state, "ended") == 0 || strcmp(i->state, "failed") == 0))
         return 0;
@@ -95,11 +96,12 @@ static int add_command(void *arg, const struct bh_exec_info *i)
         return 0;
     }
     if (ps->cli->quiet) {
-        (void)puts(i->id);
+        (void)puts(cli_text(i->id));
         return 0;
     }
     (void)snprintf(pid, sizeof(pid), "%d", i->pid);
-    (void)snprintf(line, sizeof(line), "%.*s%s", COMMAND_COLUMNS, i->command, cut ? "..." : "");
+    (void)snprintf(line, sizeof(line), "%.*s%s", (int)str_utf8_whole(i->command, columns),
+                   i->command, cut ? "..." : "");
     cli_table_add(ps->table,
                   (const char *const[]){i->id, state_of(i, state, sizeof(state)), pid,
                                         str_format_duration(end - i->started_ms, age, sizeof(age)),

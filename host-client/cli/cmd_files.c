@@ -293,22 +293,38 @@ const struct cli_command cmd_get = {
 
 /* ---- cat ---- */
 
-/* arg: why it failed, an errno. */
+struct cat {
+    struct cli_held held;
+    int sys; /* why standard output takes no more, an errno */
+};
+
+static int put_content(struct cat *cat, const char *data, size_t len, bool is_last)
+{
+    _cleanup_free_ char *text = NULL;
+
+    if (!cli_shows_raw(STDOUT_FILENO)) {
+        text = cli_escape_content(&cat->held, data, len, is_last, &len);
+        data = text;
+    }
+    if (!data && len == 0)
+        return 0;
+    if (data && fwrite(data, 1, len, stdout) == len)
+        return 0;
+    cat->sys = data ? errno : ENOMEM;
+    return 1;
+}
+
 static int to_stdout(void *arg, const char *data, size_t len)
 {
-    int *sys = arg;
-
-    if (fwrite(data, 1, len, stdout) == len)
-        return 0;
-    *sys = errno;
-    return 1;
+    return put_content(arg, data, len, false);
 }
 
 static int run_cat(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     _cleanup_box_ struct bh_box *box = NULL;
     const char *path = NULL;
-    int r = 0, sys = 0;
+    struct cat cat = {0};
+    int r = 0;
 
     (void)args;
     for (char **p = operands + 1; r == 0 && *p; p++)
@@ -317,16 +333,18 @@ static int run_cat(struct cli *c, void *args, char **operands, struct bh_error *
         r = cli_get_box(c, operands[0], &box, err);
     for (char **p = operands + 1; r == 0 && *p; p++) {
         struct bh_file_read_options o = {
-            .size = sizeof(o), .path = *p + 1, .write = to_stdout, .arg = &sys};
+            .size = sizeof(o), .path = *p + 1, .write = to_stdout, .arg = &cat};
 
         r = bh_file_read(box, &o, NULL, err);
+        if (!cat.sys)
+            (void)put_content(&cat, NULL, 0, true);
     }
-    if (fflush(stdout) != 0 && !sys)
-        sys = errno;
-    if (sys == EPIPE) /* as cat(1): whoever read has had enough */
+    if (fflush(stdout) != 0 && !cat.sys)
+        cat.sys = errno;
+    if (cat.sys == EPIPE) /* as cat(1): whoever read has had enough */
         return 128 + SIGPIPE;
-    errno = sys;
-    return sys ? cli_fail(err, BH_UNKNOWN, "", "writing standard output: %m") : r;
+    errno = cat.sys;
+    return cat.sys ? cli_fail(err, BH_UNKNOWN, "", "writing standard output: %m") : r;
 }
 
 const struct cli_command cmd_cat = {
@@ -383,7 +401,7 @@ static int run_edit(struct cli *c, void *args, char **operands, struct bh_error 
                                           result.diff ? jx_new_path(result.diff) : json_null(),
                                           "dry_run", (int)a->dry_run));
     else if (result.diff && !c->quiet)
-        (void)fputs(result.diff, stdout);
+        cli_put_content(result.diff, strlen(result.diff));
     free(result.diff);
     return r;
 }

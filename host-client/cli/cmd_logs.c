@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "common/b64.h"
 #include "common/cleanup.h"
 #include "common/io.h"
 
@@ -23,29 +22,45 @@ static const struct cli_option options[] = {
     {0},
 };
 
-static int print_data(json_t *data)
-{
-    json_t *text = json_object_get(data, "text"), *b64 = json_object_get(data, "b64");
-    _cleanup_free_ char *raw = NULL;
-    size_t len = 0;
+struct output {
+    struct cli_held held[3]; /* by stream, 1 and 2 */
+};
 
-    if (json_is_string(text))
-        return io_write_all(STDOUT_FILENO, json_string_value(text), json_string_length(text), NULL);
-    raw = json_is_string(b64) ? malloc(json_string_length(b64) + 1) : NULL;
-    if (!raw || b64_decode(json_string_value(b64), json_string_length(b64), raw, &len, NULL) < 0)
-        return 0;
-    return io_write_all(STDOUT_FILENO, raw, len, NULL);
+static int put(struct cli_held *held, const char *data, size_t len, bool is_last)
+{
+    _cleanup_free_ char *text = NULL;
+
+    if (!cli_shows_raw(STDOUT_FILENO)) {
+        text = cli_escape_content(held, data, len, is_last, &len);
+        data = text;
+    }
+    return data ? io_write_all(STDOUT_FILENO, data, len, NULL) : -1;
+}
+
+static int print_data(struct cli_held *held, json_t *data)
+{
+    size_t len;
+    _cleanup_free_ char *bytes = cli_bytes_of(data, &len);
+
+    return bytes ? put(held, bytes, len, false) : 0;
+}
+
+static int stream_of(json_t *data)
+{
+    const char *name = json_string_value(json_object_get(data, "stream"));
+
+    return name && strcmp(name, "stderr") == 0 ? 2 : 1;
 }
 
 /* What is held of one stream: its head, and its end where the middle was dropped. */
-static int print_held(struct cli *c, json_t *stream)
+static int print_held(struct cli *c, struct cli_held *held, json_t *stream)
 {
     json_int_t dropped = json_integer_value(json_object_get(stream, "dropped_bytes"));
-    int r = print_data(stream);
+    int r = print_data(held, stream);
 
     if (r == 0 && dropped) {
         cli_warn(c, "%lld bytes are not held any more", (long long)dropped);
-        r = print_data(json_object_get(stream, "tail"));
+        r = print_data(held, json_object_get(stream, "tail"));
     }
     return r;
 }
@@ -54,26 +69,30 @@ static int on_message(void *arg, const char *line)
 {
     json_t *msg = json_loads(line, JSON_ALLOW_NUL, NULL);
     json_t *data = json_object_get(msg, "data");
-    int r = data ? print_data(data) : 0;
+    struct output *o = arg;
+    int r = data ? print_data(&o->held[stream_of(data)], data) : 0;
 
-    (void)arg;
     json_decref(msg);
     return r;
 }
 
-static int call(struct bh_box *box, const char *method, json_t *params, json_t **ret,
-                struct bh_error *err)
+static int follow_take(struct bh_box *box, json_t *params, struct output *o, struct bh_error *err)
 {
     _cleanup_free_ char *text = params ? json_dumps(params, JSON_COMPACT) : NULL;
-    _cleanup_free_ char *reply = NULL;
-    int r;
 
     json_decref(params);
-    if (!text)
-        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
-    r = bh_call(box, method, text, ret ? NULL : on_message, NULL, 0, ret ? &reply : NULL, err);
-    if (r == 0 && ret)
-        *ret = json_loads(reply, JSON_ALLOW_NUL, NULL);
+    return text ? bh_call(box, "Exec/Attach", text, on_message, o, 0, NULL, err)
+                : cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
+}
+
+static int wait_for(struct bh_box *box, const char *id, struct bh_error *err)
+{
+    struct bh_exec *exec = NULL;
+    int r = bh_exec_attach(box, id, &exec, err);
+
+    if (r == 0)
+        r = bh_exec_wait(exec, 0, NULL, err);
+    (void)bh_exec_free(exec);
     return r;
 }
 
@@ -81,31 +100,33 @@ static int show(struct cli *c, struct bh_box *box, const char *id, bool follow,
                 struct bh_error *err)
 {
     json_t *held = NULL, *out, *errors, *params;
+    struct output o = {0};
     int r = 0;
 
     /* One document means: when it has ended. */
     if (c->json && follow)
-        r = call(box, "Exec/Wait", json_pack("{s:s}", "id", id), &held, err);
-    json_decref(held);
+        r = wait_for(box, id, err);
     if (r == 0)
-        r = call(box, "Exec/Get", json_pack("{s:s, s:b}", "id", id, "output", 1), &held, err);
-
+        r = cli_call_take(box, "Exec/Get", json_pack("{s:s, s:b}", "id", id, "output", 1), &held,
+                          err);
     if (r < 0)
         return r;
     out = json_object_get(held, "stdout");
     errors = json_object_get(held, "stderr");
     if (c->json)
         return cli_print_json_take(held);
-    r = print_held(c, out);
+    r = print_held(c, &o.held[1], out);
     if (r == 0)
-        r = print_held(c, errors);
+        r = print_held(c, &o.held[2], errors);
     params = json_pack("{s:s, s:I, s:I}", "id", id, "stdout_offset",
                        json_integer_value(json_object_get(out, "bytes")), "stderr_offset",
                        json_integer_value(json_object_get(errors, "bytes")));
     json_decref(held);
     if (r == 0 && follow)
-        return call(box, "Exec/Attach", params, NULL, err);
+        return follow_take(box, params, &o, err);
     json_decref(params);
+    for (int i = 1; r == 0 && i <= 2; i++)
+        r = put(&o.held[i], "", 0, true);
     return r ? EXIT_CLI_ERROR : EXIT_CLI_OK;
 }
 

@@ -34,7 +34,8 @@ struct args {
 
 struct search {
     struct cli *cli;
-    json_t *found; /* with --json */
+    const char *list_name; /* with --json: what the list is called */
+    bool has_begun;        /* the document */
     json_t *end;
     uint64_t n_found;
     bool is_incomplete;
@@ -112,17 +113,64 @@ static json_t *common_params(const struct args *a)
 
 /* ---- what comes ---- */
 
+/* The document is printed as it comes: there is no bound to what is found. */
+static void begin_json(struct search *s)
+{
+    if (!s->has_begun)
+        (void)printf("{\"%s\":[", s->list_name);
+    s->has_begun = true;
+}
+
+static void put_json(const json_t *v)
+{
+    char *text = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+
+    cli_put_json(text ? text : "null");
+    free(text);
+}
+
+static void put_json_item(struct search *s, const json_t *item)
+{
+    bool is_first = !s->has_begun;
+
+    begin_json(s);
+    if (!is_first)
+        (void)putchar(',');
+    put_json(item);
+}
+
+/* An error after the document has begun stands in it. */
+static void end_json(struct search *s, const struct bh_error *failed)
+{
+    _cleanup_json_ json_t *error = failed ? cli_error_json(failed) : NULL;
+
+    begin_json(s);
+    (void)fputs("],\"end\":", stdout);
+    put_json(s->end);
+    if (failed) {
+        (void)fputs(",\"error\":", stdout);
+        put_json(error);
+    }
+    (void)puts("}");
+}
+
 static void take_item(struct search *s, json_t *item, bool is_match)
 {
     s->n_found++;
     if (s->cli->json) {
-        (void)json_array_append(s->found, item);
+        put_json_item(s, item);
     } else if (s->cli->quiet) {
         return;
     } else if (is_match) {
         grep_print_match(&s->print, item);
     } else {
-        cli_print_bytes(json_object_get(item, "path"));
+        size_t len;
+        _cleanup_free_ char *path = cli_bytes_of(json_object_get(item, "path"), &len);
+
+        if (path && s->path_end)
+            cli_put_name(path, len);
+        else if (path)
+            (void)fwrite(path, 1, len, stdout);
         (void)putchar(s->path_end);
     }
 }
@@ -189,7 +237,13 @@ static int search_path(struct search *s, struct bh_box *box, const char *method,
 /* 0, 1 or 2 as rg has it; what is wrong with the box has a status of its own. */
 static int status_of(struct search *s, int r, struct bh_error *err)
 {
-    if (r < 0 && strcmp(err->field, "path") == 0) {
+    bool is_path = r < 0 && strcmp(err->field, "path") == 0;
+
+    if (r < 0 && s->has_begun) {
+        end_json(s, err);
+        return is_path ? EXIT_CLI_USAGE : cli_exit_for(err);
+    }
+    if (is_path) {
         cli_print_error(s->cli, err);
         return EXIT_CLI_USAGE;
     }
@@ -211,17 +265,16 @@ static int search(struct search *s, const char *box_name, const char *method, js
                 ? cli_get_box(s->cli, box_name, &box, err)
                 : cli_fail(err, BH_INVALID_ARGUMENT, "pattern", "the pattern is not valid UTF-8");
 
-    s->found = json_array();
+    s->list_name = list_name;
     if (r == 0)
         r = search_path(s, box, method, params, *paths, *paths && paths[1], err);
     for (char **p = paths; r == 0 && *p && p[1]; p++)
         r = search_path(s, box, method, params, p[1], true, err);
     if (r == 0 && s->cli->json)
-        (void)cli_print_json_take(json_pack("{s:O, s:O?}", list_name, s->found, "end", s->end));
-    (void)fflush(stdout);
+        end_json(s, NULL);
     r = status_of(s, r, err);
+    (void)fflush(stdout);
     json_decref(params);
-    json_decref(s->found);
     json_decref(s->end);
     grep_print_done(&s->print);
     return r;

@@ -35,7 +35,9 @@ static const struct cli_option sync_options[] = {
 static int print_change(void *arg, const char *what, const char *name)
 {
     (void)arg;
-    return printf("%s %s\n", what, name) < 0;
+    (void)printf("%s ", what);
+    cli_put_name(name, strlen(name));
+    return putchar('\n') == EOF;
 }
 
 /* "NAME DIR :/dest" or "NAME :/src DIR". */

@@ -32,11 +32,13 @@ static void print_holds(json_t *holds)
         json_t *reason = json_object_get(hold, "reason");
         char left[32];
 
-        (void)printf("hold %s for another %s%s%s\n", json_string_value(json_object_get(hold, "id")),
+        const char *id = json_string_value(json_object_get(hold, "id"));
+
+        (void)printf("hold %s for another %s%s%s\n", cli_text(id ? id : ""),
                      str_format_duration(json_integer_value(json_object_get(hold, "expires_in_ms")),
                                          left, sizeof(left)),
                      json_string_length(reason) ? ": " : "",
-                     json_is_string(reason) ? json_string_value(reason) : "");
+                     json_is_string(reason) ? cli_text(json_string_value(reason)) : "");
     }
 }
 
@@ -46,7 +48,7 @@ static void print_activity(const struct bh_activity *a)
     char idle[32];
 
     if (a->busy)
-        (void)printf("busy: %s\n", a->reasons);
+        (void)printf("busy: %s\n", cli_text(a->reasons));
     else
         (void)printf("idle for %s\n", str_format_duration(a->idle_ms, idle, sizeof(idle)));
     (void)printf("%u commands, %u open calls, %u connections", a->commands, a->calls,
@@ -71,7 +73,7 @@ static int run_activity(struct cli *c, void *args, char **operands, struct bh_er
     if (r < 0)
         return r;
     if (c->json)
-        (void)puts(a.json);
+        cli_puts_json(a.json);
     else
         print_activity(&a);
     free(a.json);
@@ -111,7 +113,7 @@ static int run_hold(struct cli *c, void *args, char **operands, struct bh_error 
         return r;
     if (c->json)
         return cli_print_json_take(json_pack("{s:s}", "id", id));
-    (void)puts(id);
+    (void)puts(cli_text(id));
     return EXIT_CLI_OK;
 }
 
@@ -311,7 +313,7 @@ static int run_ready(struct cli *c, void *args, char **operands, struct bh_error
     if (r == 0)
         r = bh_ready(box, &report, err);
     if (report && c->json) {
-        (void)puts(report);
+        cli_puts_json(report);
         return r < 0 ? cli_exit_for(err) : EXIT_CLI_OK;
     }
     if (report && !c->quiet)

@@ -151,12 +151,13 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     (void)printf("\nThe box '%s' is ready.\n\n", i->name);
     print_project(i->workdir, json_object_get(info, "project"));
     if (*i->agent_url) {
-        (void)printf("  agent     %s %s at %s\n", i->agent_name, i->agent_version, i->agent_url);
+        (void)printf("  agent     %s %s at %s\n", i->agent_name, cli_text(i->agent_version),
+                     i->agent_url);
         if (*i->agent_password)
             (void)printf("  password  %s\n", i->agent_password);
     } else if (is_spoken_to_in_lines(i)) {
         (void)printf("  agent     %s %s, which reads and writes JSON lines%s\n", i->agent_name,
-                     i->agent_version,
+                     cli_text(i->agent_version),
                      strcmp(i->agent_name, "pi") == 0
                          ? ": {\"type\":\"prompt\",\"message\":\"hello\"}"
                          : "");

@@ -26,10 +26,13 @@ struct watch {
 
 static void print_event(const struct bh_watch_event *e)
 {
-    if (strcmp(e->type, "renamed") == 0)
-        (void)printf("%-10s %s -> %s\n", e->type, e->from, e->path);
-    else
-        (void)printf("%-10s %s%s\n", e->type, e->path, e->directory ? "/" : "");
+    (void)printf("%-10s ", cli_text(e->type));
+    if (strcmp(e->type, "renamed") == 0) {
+        cli_put_name(e->from, strlen(e->from));
+        (void)fputs(" -> ", stdout);
+    }
+    cli_put_name(e->path, strlen(e->path));
+    (void)puts(e->directory && strcmp(e->type, "renamed") != 0 ? "/" : "");
 }
 
 static int on_event(void *arg, const struct bh_watch_event *e)
@@ -38,7 +41,7 @@ static int on_event(void *arg, const struct bh_watch_event *e)
     bool is_frame = strcmp(e->type, "started") == 0 || strcmp(e->type, "end") == 0;
 
     if (w->cli->json)
-        (void)puts(e->json);
+        cli_puts_json(e->json);
     else if (!is_frame)
         print_event(e);
     else if (strcmp(e->type, "started") == 0 && !w->cli->quiet)

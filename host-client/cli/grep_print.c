@@ -18,18 +18,39 @@ static void put(const struct grep_print *g, const char *color, const char *s, si
 {
     if (g->color && color)
         (void)fputs(color, stdout);
-    (void)fwrite(s, 1, len, stdout);
+    cli_put_content(s, len);
     if (g->color && color)
         (void)fputs(COLOR_OFF, stdout);
 }
 
-static void put_number(const struct grep_print *g, const char *color, json_int_t n, char mark)
+/* With a zero byte after it, it is for a program: as it is. */
+static void put_path(const struct grep_print *g)
+{
+    if (g->color)
+        (void)fputs(COLOR_PATH, stdout);
+    if (g->path_end)
+        cli_put_name(g->path, strlen(g->path));
+    else
+        (void)fputs(g->path, stdout);
+    if (g->color)
+        (void)fputs(COLOR_OFF, stdout);
+}
+
+static void put_number(const struct grep_print *g, const char *color, uint64_t n, char mark)
 {
     char text[24];
 
-    (void)snprintf(text, sizeof(text), "%lld", (long long)n);
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
     put(g, color, text, strlen(text));
     (void)putchar(mark);
+}
+
+/* The agent's numbers may be any; negative ones are none. */
+static uint64_t number_of(json_t *obj, const char *name)
+{
+    json_int_t n = json_integer_value(json_object_get(obj, name));
+
+    return n > 0 ? (uint64_t)n : 0;
 }
 
 static bool says_path(const struct grep_print *g)
@@ -52,32 +73,39 @@ static void begin_file(struct grep_print *g, const char *path)
     if (g->has_printed)
         (void)putchar('\n');
     if (says_path(g)) {
-        put(g, COLOR_PATH, path, strlen(path));
+        put_path(g);
         (void)putchar(g->path_end);
     }
     g->has_printed = false;
 }
 
-static void begin_group(struct grep_print *g, json_int_t line)
+static void begin_group(struct grep_print *g, uint64_t line)
 {
     if (g->has_context && g->has_printed && line != g->next_line)
         (void)puts("--");
 }
 
 /* What stands before a line's text. */
-static void put_head(struct grep_print *g, json_int_t line, json_int_t column, json_int_t offset,
-                     char mark)
+struct head {
+    uint64_t line;
+    uint64_t column; /* 0: none */
+    uint64_t offset;
+    bool has_offset;
+    char mark;
+};
+
+static void put_head(const struct grep_print *g, const struct head *h)
 {
     if (!g->heading && says_path(g)) {
-        put(g, COLOR_PATH, g->path, strlen(g->path));
-        (void)putchar(g->path_end ? mark : '\0');
+        put_path(g);
+        (void)putchar(g->path_end ? h->mark : '\0');
     }
     if (g->line_numbers)
-        put_number(g, COLOR_LINE, line, mark);
-    if (g->column && column > 0)
-        put_number(g, NULL, column, mark);
-    if (g->byte_offset && offset >= 0)
-        put_number(g, NULL, offset, mark);
+        put_number(g, COLOR_LINE, h->line, h->mark);
+    if (g->column && h->column)
+        put_number(g, NULL, h->column, h->mark);
+    if (g->byte_offset && h->has_offset)
+        put_number(g, NULL, h->offset, h->mark);
 }
 
 /* The part [from, to) of a text with its matches in colour. */
@@ -102,59 +130,66 @@ static void put_text(const struct grep_print *g, const char *text, size_t from, 
     (void)putchar('\n');
 }
 
+/* A match may span lines, each of which is one of its own. */
+static void put_lines(struct grep_print *g, struct head h, const char *text, size_t len,
+                      json_t *spans)
+{
+    uint64_t offset = h.offset;
+    size_t at = 0;
+
+    begin_group(g, h.line);
+    do {
+        const char *end = memchr(text + at, '\n', len - at);
+        size_t to = end ? (size_t)(end - text) : len;
+
+        h.offset = offset + at;
+        put_head(g, &h);
+        put_text(g, text, at, to, spans);
+        h.line++;
+        at = to + 1;
+    } while (at < len);
+    g->next_line = h.line;
+    g->has_printed = true;
+}
+
 static void put_context(struct grep_print *g, json_t *lines)
 {
     json_t *line;
     size_t i;
 
     json_array_foreach (lines, i, line) {
-        json_int_t number = json_integer_value(json_object_get(line, "line"));
         size_t len;
         _cleanup_free_ char *text = cli_bytes_of(line, &len);
 
-        if (!text)
-            continue;
-        begin_group(g, number);
-        put_head(g, number, 0, -1, '-');
-        put_text(g, text, 0, len, NULL);
-        g->next_line = number + 1;
-        g->has_printed = true;
+        if (text)
+            put_lines(g, (struct head){.line = number_of(line, "line"), .mark = '-'}, text, len,
+                      NULL);
     }
 }
 
-/* A match may span lines, each of which is one of its own. */
 static void put_match(struct grep_print *g, json_t *m)
 {
     json_t *replaced = json_object_get(m, "replaced");
     json_t *spans = replaced ? NULL : json_object_get(m, "submatches");
-    json_int_t line = json_integer_value(json_object_get(m, "line"));
-    json_int_t column = json_integer_value(json_object_get(m, "column"));
-    json_int_t offset = json_integer_value(json_object_get(m, "offset"));
-    size_t len, at = 0;
+    struct head h = {.line = number_of(m, "line"),
+                     .column = number_of(m, "column"),
+                     .offset = number_of(m, "offset"),
+                     .has_offset = true,
+                     .mark = ':'};
+    size_t len;
     _cleanup_free_ char *text = cli_bytes_of(replaced ? replaced : m, &len);
 
-    if (!text)
-        return;
-    begin_group(g, line);
-    do {
-        const char *end = memchr(text + at, '\n', len - at);
-        size_t to = end ? (size_t)(end - text) : len;
-
-        put_head(g, line++, column, offset < 0 ? -1 : offset + (json_int_t)at, ':');
-        put_text(g, text, at, to, spans);
-        at = to + 1;
-    } while (at < len);
-    g->next_line = line;
-    g->has_printed = true;
+    if (text)
+        put_lines(g, h, text, len, spans);
 }
 
-static void put_count(const struct grep_print *g, json_int_t n)
+static void put_count(const struct grep_print *g, uint64_t n)
 {
     if (says_path(g)) {
-        put(g, COLOR_PATH, g->path, strlen(g->path));
+        put_path(g);
         (void)putchar(g->path_end ? ':' : '\0');
     }
-    (void)printf("%lld\n", (long long)n);
+    (void)printf("%llu\n", (unsigned long long)n);
 }
 
 void grep_print_match(struct grep_print *g, json_t *m)
@@ -175,13 +210,13 @@ void grep_print_match(struct grep_print *g, json_t *m)
     g->path = TAKE(path);
     if (json_is_true(json_object_get(m, "binary"))) {
         if (says_path(g))
-            (void)printf("%s: ", g->path);
-        (void)printf("binary file matches (found \"\\0\" byte around offset %lld)\n",
-                     (long long)json_integer_value(json_object_get(m, "offset")));
+            (void)printf("%s: ", cli_text(g->path));
+        (void)printf("binary file matches (found \"\\0\" byte around offset %llu)\n",
+                     (unsigned long long)number_of(m, "offset"));
     } else if (json_object_get(m, "count")) {
-        put_count(g, json_integer_value(json_object_get(m, "count")));
+        put_count(g, number_of(m, "count"));
     } else {
-        put(g, COLOR_PATH, g->path, strlen(g->path));
+        put_path(g);
         (void)putchar(g->path_end);
     }
 }

@@ -5,6 +5,7 @@
  */
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct grep_print {
     bool color;
@@ -18,7 +19,7 @@ struct grep_print {
     const char *only;                /* the path that was asked for; or NULL */
     /* so far: */
     char *path;
-    json_int_t next_line; /* what would follow without a gap */
+    uint64_t next_line; /* what would follow without a gap */
     bool has_printed;
 };
 

@@ -127,6 +127,7 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
         cli_args_done(cmd, args);
         return usage_error(c, r, &e);
     }
+    cli_output_init(c);
     if (!(cmd->flags & CLI_NO_CONTEXT)) {
         r = cli_cancel_init(c, &e);
         if (r == 0)
@@ -153,6 +154,7 @@ int main(int argc, char **argv)
     (void)argc;
     c.tty_out = isatty(STDOUT_FILENO) == 1;
     c.tty_err = isatty(STDERR_FILENO) == 1;
+    cli_output_init(&c);
     if (!argv[1]) {
         cli_print_overview(stderr);
         return EXIT_CLI_USAGE;

@@ -16,6 +16,8 @@ const struct cli_option cli_common_options[] = {
     {"quiet", 'q', CLI_FLAG, offsetof(struct cli, quiet), NULL, "no progress and no hints", NULL},
     {"no-resume", 0, CLI_FLAG, offsetof(struct cli, no_resume), NULL,
      "fail when the box is stopped, instead of starting it", NULL},
+    {"raw", 0, CLI_FLAG, offsetof(struct cli, raw), NULL,
+     "print names and content of a box as they are, control characters too", NULL},
     {0},
 };
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "common/str.h"
@@ -47,7 +48,89 @@ int cli_exit_for(const struct bh_error *err)
     return EXIT_CLI_ERROR;
 }
 
-static void print_error_json(const struct bh_error *err)
+/* ---- what comes from a box ---- */
+
+#define TEXTS 4
+#define CONTENT_KEEP "\n\t"
+
+static struct {
+    bool raw, tty_out, tty_err;
+    char *texts[TEXTS]; /* of cli_text() */
+    unsigned next;
+} output;
+
+void cli_output_init(const struct cli *c)
+{
+    output.raw = c->raw;
+    output.tty_out = c->tty_out;
+    output.tty_err = c->tty_err;
+}
+
+bool cli_shows_raw(int fd)
+{
+    return output.raw || !(fd == STDERR_FILENO ? output.tty_err : output.tty_out);
+}
+
+const char *cli_text(const char *s)
+{
+    char **at = &output.texts[output.next++ % TEXTS];
+
+    free(*at);
+    *at = str_escape(s, strlen(s), "", NULL);
+    return *at ? *at : "?";
+}
+
+static void put_escaped(FILE *f, const char *s, size_t len, const char *keep)
+{
+    size_t n = 0;
+    char *text = str_escape(s, len, keep, &n);
+
+    if (text)
+        (void)fwrite(text, 1, n, f);
+    free(text);
+}
+
+void cli_put_name(const char *s, size_t len)
+{
+    if (output.raw)
+        (void)fwrite(s, 1, len, stdout);
+    else
+        put_escaped(stdout, s, len, "");
+}
+
+void cli_put_content(const char *s, size_t len)
+{
+    if (cli_shows_raw(STDOUT_FILENO))
+        (void)fwrite(s, 1, len, stdout);
+    else
+        put_escaped(stdout, s, len, CONTENT_KEEP);
+}
+
+char *cli_escape_content(struct cli_held *held, const char *s, size_t len, bool is_last,
+                         size_t *ret_len)
+{
+    char *all = malloc(held->n + len + 1), *text;
+    size_t whole;
+
+    if (!all)
+        return NULL;
+    memcpy(all, held->bytes, held->n);
+    if (len)
+        memcpy(all + held->n, s, len);
+    len += held->n;
+    whole = is_last ? len : str_utf8_whole(all, len);
+    text = str_escape(all, whole, CONTENT_KEEP, ret_len);
+    if (text) {
+        held->n = len - whole;
+        memcpy(held->bytes, all + whole, held->n);
+    }
+    free(all);
+    return text;
+}
+
+/* ---- messages ---- */
+
+json_t *cli_error_json(const struct bh_error *err)
 {
     json_t *o = json_pack("{s:s, s:s}", "code", bh_code_name(err->code), "message", err->message);
 
@@ -57,40 +140,68 @@ static void print_error_json(const struct bh_error *err)
         (void)json_object_set_new(o, "step", json_string(err->step));
     if (o && err->detail[0])
         (void)json_object_set_new(o, "detail", json_string(err->detail));
-    (void)cli_print_json_take(json_pack("{s:o}", "error", o));
+    return o;
 }
 
 void cli_print_error(struct cli *c, const struct bh_error *err)
 {
     cli_progress_clear(c);
     if (c->json) {
-        print_error_json(err);
+        (void)cli_print_json_take(json_pack("{s:o}", "error", cli_error_json(err)));
         return;
     }
-    if (err->detail[0] && err->step[0]) /* what is for programs is in --json's document */
-        (void)fprintf(stderr, "%s%s", err->detail,
-                      err->detail[strlen(err->detail) - 1] == '\n' ? "" : "\n");
+    if (err->detail[0] && err->step[0]) { /* what is for programs is in --json's document */
+        put_escaped(stderr, err->detail, strlen(err->detail), CONTENT_KEEP);
+        if (err->detail[strlen(err->detail) - 1] != '\n')
+            (void)fputc('\n', stderr);
+    }
     /* A template's command names itself. */
     if (err->step[0] && !str_has_suffix(err->step, "_cmd"))
-        (void)fprintf(stderr, "bellhop: the agent's %s step failed: %s\n", err->step, err->message);
+        (void)fprintf(stderr, "bellhop: the agent's %s step failed: %s\n", err->step,
+                      cli_text(err->message));
     else
-        (void)fprintf(stderr, "bellhop: %s\n", err->message);
+        (void)fprintf(stderr, "bellhop: %s\n", cli_text(err->message));
     if (err->code == BH_INVALID_ARGUMENT && c->command && !c->quiet)
         (void)fprintf(stderr, "Try 'bellhop help %s'.\n", c->command->name);
 }
 
 void cli_warn(const struct cli *c, const char *fmt, ...)
 {
+    char *text = NULL;
     va_list ap;
 
     if (c->quiet)
         return;
     cli_progress_clear(c);
-    (void)fputs("bellhop: ", stderr);
     va_start(ap, fmt);
-    (void)vfprintf(stderr, fmt, ap);
+    if (vasprintf(&text, fmt, ap) < 0)
+        text = NULL;
     va_end(ap);
-    (void)fputc('\n', stderr);
+    (void)fprintf(stderr, "bellhop: %s\n", text ? cli_text(text) : "out of memory");
+    free(text);
+}
+
+/* JSON leaves DEL and the C1 controls as they are; they stand in strings only. */
+void cli_put_json(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+
+    for (size_t n; *p; p += n) {
+        n = strcspn((const char *)p, "\x7f\xc2");
+        (void)fwrite(p, 1, n, stdout);
+        p += n;
+        n = *p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0 ? 2 : *p ? 1 : 0;
+        if (n == 2 || *p == 0x7f)
+            (void)printf("\\u%04x", p[n - 1]);
+        else
+            (void)fwrite(p, 1, n, stdout);
+    }
+}
+
+void cli_puts_json(const char *text)
+{
+    cli_put_json(text);
+    (void)putchar('\n');
 }
 
 int cli_print_json_take(json_t *v)
@@ -102,7 +213,7 @@ int cli_print_json_take(json_t *v)
         (void)fprintf(stderr, "bellhop: what is to be printed does not fit into JSON\n");
         return EXIT_CLI_ERROR;
     }
-    (void)puts(text);
+    cli_puts_json(text);
     free(text);
     return EXIT_CLI_OK;
 }
@@ -139,6 +250,12 @@ struct cli_table *cli_table_new(const char *const *heads)
     return t;
 }
 
+/* A tab or line feed in a cell would be one of the table's. */
+static char *cell_text(const char *s)
+{
+    return output.raw ? strdup(s) : str_escape(s, strlen(s), "", NULL);
+}
+
 void cli_table_add(struct cli_table *t, const char *const *cells)
 {
     char ***rows = t ? realloc(t->rows, (t->n_rows + 1) * sizeof(*rows)) : NULL;
@@ -148,7 +265,7 @@ void cli_table_add(struct cli_table *t, const char *const *cells)
     t->rows = rows;
     rows[t->n_rows] = calloc(t->columns + 1, sizeof(char *));
     for (size_t i = 0; rows[t->n_rows] && i < t->columns; i++)
-        rows[t->n_rows][i] = strdup(cells[i] ? cells[i] : "");
+        rows[t->n_rows][i] = cell_text(cells[i] ? cells[i] : "");
     t->n_rows++;
 }
 

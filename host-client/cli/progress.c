@@ -52,7 +52,7 @@ static void print_warning(const struct cli *c, const struct bh_progress *p)
     if (c->quiet)
         return;
     cli_progress_clear(c);
-    (void)fprintf(stderr, "bellhop: %s\n", p->text ? p->text : "");
+    (void)fprintf(stderr, "bellhop: %s\n", cli_text(p->text ? p->text : ""));
 }
 
 void cli_progress(void *arg, const struct bh_progress *p)
@@ -68,7 +68,7 @@ void cli_progress(void *arg, const struct bh_progress *p)
     }
     /* Minutes of silence in a log look like a hang. */
     if (!c->tty_err && !c->quiet && strcmp(p->phase, "image") == 0)
-        (void)fprintf(stderr, "bellhop: %s\n", p->text ? p->text : "");
+        (void)fprintf(stderr, "bellhop: %s\n", cli_text(p->text ? p->text : ""));
     if (!c->tty_err || c->quiet)
         return;
     if (!new_phase && !p->finished && now - line.drawn_ms < REDRAW_MS)
@@ -78,7 +78,7 @@ void cli_progress(void *arg, const struct bh_progress *p)
     (void)snprintf(line.phase, sizeof(line.phase), "%s", p->phase);
     line.drawn_ms = now;
     cli_progress_clear(c);
-    (void)fprintf(stderr, "%-10s %.*s", p->phase, text_cells, p->text ? p->text : "");
+    (void)fprintf(stderr, "%-10s %.*s", p->phase, text_cells, cli_text(p->text ? p->text : ""));
     if (p->total && !p->finished)
         draw_bar(p);
     if (p->finished)

@@ -131,3 +131,25 @@ TEST(strv_lists_grow_and_copy)
     T_OK(str_has_suffix("abc", "bc") && !str_has_suffix("c", "bc"));
     T_OK(str_eq(NULL, NULL) && !str_eq("a", NULL));
 }
+
+static void check_escape(const char *in, size_t len, const char *keep, const char *want)
+{
+    size_t n = 0;
+    char *got = str_escape(in, len, keep, &n);
+
+    T_STR(got, want);
+    T_INT(n, strlen(want));
+    free(got);
+}
+
+TEST(str_escape_shows_controls_and_what_is_no_utf8)
+{
+    check_escape("plain \xc3\xa9 \\n", 11, "", "plain \xc3\xa9 \\n");
+    check_escape("a\nb\tc\rd\0e\033[2J\x7f", 14, "", "a\\nb\\tc\\rd\\x00e\\x1b[2J\\x7f");
+    check_escape("a\nb\tc\033", 6, "\n\t", "a\nb\tc\\x1b");
+    /* C1 as UTF-8, C1 as a byte, a sequence that is cut; no-break space is no control. */
+    check_escape("\xc2\x9b\xc2\x80\xc2\x9f\xc2\xa0", 8, "", "\\u009b\\u0080\\u009f\xc2\xa0");
+    check_escape("\x9b\xff\xe2\x82", 4, "", "\\x9b\\xff\\xe2\\x82");
+    check_escape("\xc2\x9b\xc2\x9b\xc2\x9b", 6, "", "\\u009b\\u009b\\u009b"); /* no room to spare */
+    check_escape("", 0, "", "");
+}

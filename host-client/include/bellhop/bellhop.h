@@ -95,7 +95,7 @@ struct bh_options {
     const char *npm_registry; /* where coding agents come from; NULL: as npm's settings say */
     const char *template_dir; /* what images are built with; NULL: as installed */
     const char *image_cache_dir; /* their layers; NULL: beside the images */
-    int64_t answer_timeout_ms; /* how long a guest agent may be silent on a call; 0: 30 seconds */
+    int64_t answer_timeout_ms;   /* how long a guest agent may be silent on a call; 0: 30 seconds */
 };
 
 struct bh_ctx;
