@@ -276,6 +276,16 @@ static unsigned types_of(unsigned found)
     return found ? found : kinds;
 }
 
+/* The farthest time there is for one that is farther. */
+static int64_t ns_of_ms(int64_t ms)
+{
+    int64_t ns;
+
+    if (__builtin_mul_overflow(ms, 1000000, &ns))
+        return ms < 0 ? INT64_MIN : INT64_MAX;
+    return ns;
+}
+
 static struct glob_options glob_options_of(const struct run *run)
 {
     const struct search_params *p = run->p;
@@ -298,8 +308,8 @@ static struct glob_options glob_options_of(const struct run *run)
         .min_size = p->min_size,
         .max_size = p->max_size,
         .has_size = p->min_size || p->max_size != UINT64_MAX,
-        .changed_after_ns = p->changed_after_ms * 1000000,
-        .changed_before_ns = p->changed_before_ms * 1000000,
+        .changed_after_ns = ns_of_ms(p->changed_after_ms),
+        .changed_before_ns = ns_of_ms(p->changed_before_ms),
         .limit = p->limit,
     };
 }

@@ -295,8 +295,10 @@ static void set_defaults(struct search_params *p)
     if (p->after_lines == UNSET)
         p->after_lines = p->context;
     if (p->changed_within_ms) {
-        int64_t since = clock_real_ms() - p->changed_within_ms;
+        int64_t since;
 
+        if (__builtin_sub_overflow(clock_real_ms(), p->changed_within_ms, &since))
+            since = INT64_MAX;
         if (since > p->changed_after_ms)
             p->changed_after_ms = since;
     }

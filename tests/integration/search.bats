@@ -393,3 +393,16 @@ END
         -H 'Accept: text/event-stream' --data-binary "$body" | sed -n 's/^data: //p' | grep -v '^{}$')
     [ "$events" = "$lines" ]
 }
+
+@test "times farther than there are find what the farthest do" {
+    local far=9223372036854775807 n
+
+    n_found() { glob_rpc "\"type\":\"file\",$1" | jq -s '[.[] | select(.file)] | length'; }
+    n=$(n_found '"changed_after_ms":0')
+    [ "$n" -gt 0 ]
+    [ "$(n_found "\"changed_after_ms\":$far")" -eq 0 ]
+    [ "$(n_found "\"changed_before_ms\":$far")" -eq "$n" ]
+    [ "$(n_found "\"changed_after_ms\":-$far")" -eq "$n" ]
+    [ "$(n_found "\"changed_before_ms\":-$far")" -eq 0 ]
+    [ "$(n_found "\"changed_within_ms\":-$far")" -eq 0 ]
+}
