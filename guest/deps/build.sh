@@ -236,7 +236,8 @@ build_libmicrohttpd()
     mend src/microhttpd/connection.c '^    connection->read_closed = true;$' \
         "    if ($early) { connection->read_closed = true; return; }\\n&"
     # What sendfile did not take may be for want of room, which the next call tells, or because the file has become
-    # shorter: then the plain reader finds its end, and breaks off. Else the connection would wait for room that there is.
+    # shorter: then the plain reader finds its end, and breaks off. Else the connection would wait for
+    # room that there is.
     mend src/microhttpd/mhd_send.c '^  else if (send_size > (size_t) ret)$' \
         '  else if (0 == ret) { connection->resp_sender = MHD_resp_sender_std; return MHD_ERR_AGAIN_; }\n  else if (0)'
     run_configure --disable-https --disable-dauth --disable-bauth --disable-curl --disable-doc \
