@@ -126,7 +126,7 @@ url: failed_precondition" ] || fail "$output"
     [ -z "$(ls "$BELLHOP_STATE_DIR" | grep connected || true)" ]
 }
 
-@test "files are moved, copied and changed, archives go both ways, and errors have the agent's facts" {
+@test "files and archives go both ways, errors have the agent's facts, and a start with a timeout extends the lease" {
     gcc -std=c99 -Wall -Wextra -Werror -I"$ROOT/host-client/include" -o "$BOX_TMP/libcalls" \
         "$ROOT/tests/host/libcalls.c" -L"$BELLHOP_BUILD" -l:libbellhop.so.0 -Wl,-rpath,"$(realpath "$BELLHOP_BUILD")"
     bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1
