@@ -360,7 +360,7 @@ int jx_parse(const char *text, size_t len, json_t **ret, struct err *e)
 #define OBJECT_BYTES 240
 #define ARRAY_BYTES 128
 #define PAIR_BYTES 96
-#define VALUE_BYTES 48
+#define VALUE_BYTES 96
 
 /* At least what the document takes when it is one. */
 static size_t parsed_bytes(const char *text, size_t len)

@@ -218,6 +218,8 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
             continue;
         if (fd < 0)
             return;
+        if (o->forward->spare_fd < 0) /* somebody else was quicker to take it */
+            o->forward->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         connect_through(o, fd);
     }
 }

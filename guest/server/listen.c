@@ -95,6 +95,8 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
             continue;
         if (fd < 0)
             return;
+        if (l->spare_fd < 0) /* somebody else was quicker to take it */
+            l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (s->stopping || server_n_conns(s) >= s->o.max_connections + SERVER_RESERVE) {
             refuse(fd);
             continue;

@@ -111,15 +111,19 @@ static int check_host(const struct request *q, const char *host, struct err *e)
                      host);
 }
 
-/* "none": the user's own doing, by the address bar or a bookmark. */
+/*
+ * "none": the user's own doing, by the address bar or a bookmark. The agent has no pages: those of its
+ * origin come from a file or through the proxy, and may call what is behind the proxy, no more.
+ */
 static bool is_of_page(struct request *q, const char *host)
 {
+    bool is_proxy = q->route->flags & ROUTE_ANY_VERB && !(q->route->flags & ROUTE_E2B);
     const char *origin = request_header(q, "Origin");
     const char *site = request_header(q, "Sec-Fetch-Site");
 
-    if (origin && !(host && origin_is_own(origin, host)))
+    if (origin && !(is_proxy && host && origin_is_own(origin, host)))
         return true;
-    return site && !str_eq(site, "same-origin") && !str_eq(site, "none");
+    return site && !str_eq(site, "none") && !(is_proxy && str_eq(site, "same-origin"));
 }
 
 int origin_check(struct request *q, struct err *e)

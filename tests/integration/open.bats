@@ -108,7 +108,10 @@ connect='Content-Type: application/connect+json'
     wants 200 /v1/health -H 'Sec-Fetch-Site: none' -H 'Sec-Fetch-Mode: navigate'
     for own in "Origin: $AGENT_URL" 'Sec-Fetch-Site: same-origin'; do
         wants 502 /v1/proxy/1/api -H "$own" -d x
-        wants 200 /process.Process/List -H "$own" -H "$json" -d '{}'
+        # It may run commands and read files no more than any other.
+        wants 403 /process.Process/List -H "$own" -H "$json" -d '{}'
+        wants 403 /bellhop.v1.System/Info -H "$own" -H "$json" -d '{}'
+        wants 403 /v1/files//etc/hostname -H "$own"
     done
     # Node's fetch, which the SDK uses, says this much.
     wants 200 /process.Process/List -H 'Sec-Fetch-Mode: cors' -H "$json" -d '{}'
