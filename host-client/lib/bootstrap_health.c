@@ -13,7 +13,8 @@
 
 #include "common/banned.h"
 
-#define LINE_MAX_BYTES (4 * 1024 * 1024) /* of one line that an agent writes */
+#define LINE_MAX_BYTES (4 * 1024 * 1024)   /* of one line that an agent writes */
+#define PARSED_MAX_BYTES (8 * 1024 * 1024) /* of memory: what is too much is no answer */
 #define READ_PAUSE_MS 100
 #define NONCE_BYTES 6
 
@@ -51,7 +52,7 @@ static int probe_http(const struct bootstrap_probe *p, int64_t deadline_mono_ms,
     if (status != 200)
         return err_set(e, ERR_UNAVAILABLE, "GET %s on port %u: status %d", p->health->path,
                        (unsigned)p->port, status);
-    if (jx_parse(body.data ? body.data : "", body.len, &answer, NULL) < 0)
+    if (jx_parse_within(body.data ? body.data : "", body.len, PARSED_MAX_BYTES, &answer, NULL) < 0)
         return err_set(e, ERR_UNAVAILABLE, "GET %s on port %u: the answer is not JSON",
                        p->health->path, (unsigned)p->port);
     return bootstrap_check_answer(p->health->expect, answer, e);
@@ -80,6 +81,7 @@ static int send_line(const struct bootstrap_probe *p, const char *id, int64_t de
     _cleanup_json_ json_t *msg = json_copy(p->health->send);
     _cleanup_json_ json_t *params = NULL;
     _cleanup_free_ char *text = NULL, *line = NULL;
+    struct err why = {0};
     size_t len;
     int r;
 
@@ -94,8 +96,17 @@ static int send_line(const struct bootstrap_probe *p, const char *id, int64_t de
     params =
         json_pack("{s:s, s:{s:s}, s:I, s:b}", "id", BOOTSTRAP_EXEC_ID, "data", "text", line,
                   "timeout_ms", (json_int_t)clock_until_ms(deadline_mono_ms), "between_lines", 1);
-    return params ? client_call(p->client, "Exec/Write", params, deadline_mono_ms, NULL, e)
-                  : err_oom(e);
+    if (!params)
+        return err_oom(e);
+    r = client_call(p->client, "Exec/Write", params, deadline_mono_ms, NULL, &why);
+    if (r == -ERR_INVALID && str_eq(why.field, "between_lines")) {
+        /* The guest agent is older than the field: its box was started before an update. */
+        (void)json_object_del(params, "between_lines");
+        return client_call(p->client, "Exec/Write", params, deadline_mono_ms, NULL, e);
+    }
+    if (r < 0 && e)
+        *e = why;
+    return r;
 }
 
 struct answers {
@@ -114,7 +125,7 @@ static void take_lines(struct answers *a)
         size_t len = (size_t)(nl - a->text.data);
         json_t *msg = NULL;
 
-        if (jx_parse(a->text.data, len, &msg, NULL) == 0 &&
+        if (jx_parse_within(a->text.data, len, PARSED_MAX_BYTES, &msg, NULL) == 0 &&
             str_eq(json_string_value(json_object_get(msg, "id")), a->id))
             a->found = json_incref(msg);
         json_decref(msg);

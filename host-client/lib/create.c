@@ -141,8 +141,12 @@ static int check_project(struct creation *c, struct bh_box *box, struct err *e)
 
     if (!asks || (is_known && project_has_box(&c->project, row)))
         return 0;
-    if (!row->project)
+    if (!row->project) {
+        ctx_progress(c->ctx, "warning", 0, 0, false,
+                     "the box '%s' did not remember its project: from now on it is for '%s'",
+                     row->name, *c->project.path ? c->project.path : c->project.remote);
         return store_set_project(c->ctx->store, row->id, c->project.path, c->project.remote, e);
+    }
     if (!is_known)
         return 0;
     return err_field(e, ERR_PRECONDITION, "project",
@@ -282,7 +286,9 @@ static int create(struct creation *c, struct bh_box **ret, struct err *e)
             return r;
         r = choose_name(c, e);
     }
-    return r;
+    return r < 0 ? r
+                 : err_field(e, ERR_ABORTED, "name",
+                             "name: other boxes were made meanwhile, try again");
 }
 
 /* Before the name's lock and the deadline: making an image takes what it takes. A box that is there

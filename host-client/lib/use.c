@@ -48,11 +48,14 @@ static bool counts(const struct use *u, const json_t *command, const char *agent
                          is_shell(json_string_value(json_object_get(command, "name")));
     int64_t cpu_ms = number(command, "cpu_ms") - number(before, "cpu_ms");
 
+    if (is_agent && u->is_new_agent)
+        return false; /* that it starts again and again is no use of the box */
     if (!is_agent && !is_idle_shell && !json_is_true(json_object_get(command, "listens")))
         return true;
     if (cpu_ms * (is_agent ? AGENT_SHARE : ALL_SHARE) > passed_ms)
         return true;
-    return is_idle_shell && number(command, "output_bytes") > number(before, "output_bytes");
+    return is_idle_shell && !is_agent &&
+           number(command, "output_bytes") > number(before, "output_bytes");
 }
 
 /* The agent of a box from before an update does not list its commands. */
@@ -90,20 +93,27 @@ static json_t *index_commands(const json_t *list)
     return all;
 }
 
-bool use_look(struct use *u, const json_t *activity, const char *agent_id, int64_t now_ms)
+bool use_look(struct use *u, const json_t *activity, const char *agent_id, int n_restarts,
+              int64_t now_ms)
 {
     const json_t *commands = json_object_get(activity, "commands");
     const json_t *calls = json_object_get(activity, "calls");
+    /* The agent of a box from before an update counts the monitor's own questions too. */
+    bool knows_quiet = json_object_get(commands, "list") != NULL;
     int64_t cpu_ms = number(json_object_get(activity, "cpu"), "total_ms");
     int64_t passed_ms = now_ms - u->at_ms;
-    bool is_used = json_array_size(json_object_get(activity, "holds")) > 0 ||
-                   number(calls, "open") > 0 ||
-                   (calls && number(calls, "last_ms_ago") <= passed_ms) ||
-                   (cpu_ms - u->cpu_ms) * ALL_SHARE > passed_ms ||
-                   any_counts(u, commands, agent_id, passed_ms);
+    bool is_used;
+
+    u->is_new_agent = n_restarts != u->n_restarts;
+    is_used = json_array_size(json_object_get(activity, "holds")) > 0 ||
+              (knows_quiet && number(calls, "open") > 0) ||
+              (knows_quiet && calls && number(calls, "last_ms_ago") <= passed_ms) ||
+              (!u->is_new_agent && (cpu_ms - u->cpu_ms) * ALL_SHARE > passed_ms) ||
+              any_counts(u, commands, agent_id, passed_ms);
 
     json_decref(u->before);
     *u = (struct use){.at_ms = now_ms,
+                      .n_restarts = n_restarts,
                       .cpu_ms = cpu_ms,
                       .before = index_commands(json_object_get(commands, "list"))};
     return is_used;

@@ -14,12 +14,16 @@
 #include <stdint.h>
 
 struct use {
-    int64_t at_ms;  /* of the last look */
-    int64_t cpu_ms; /* of everything, by then */
-    json_t *before; /* its commands by id: {"cpu_ms","output_bytes"} */
+    int64_t at_ms;     /* of the last look */
+    int64_t cpu_ms;    /* of everything, by then */
+    int n_restarts;    /* of the coding agent, by then */
+    bool is_new_agent; /* within a look: it was restarted since the last one */
+    json_t *before;    /* its commands by id: {"cpu_ms","output_bytes"} */
 };
 
 void use_init(struct use *u, int64_t now_ms);
 void use_done(struct use *u); /* accepts zeroed */
-/* agent_id: the coding agent's command; "" when it has none. */
-bool use_look(struct use *u, const json_t *activity, const char *agent_id, int64_t now_ms);
+/* agent_id: the coding agent's command; "" when it has none. n_restarts: how often the monitor has
+ * started it again so far. */
+bool use_look(struct use *u, const json_t *activity, const char *agent_id, int n_restarts,
+              int64_t now_ms);

@@ -18,6 +18,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/bringup.h"
+#include "lib/control.h"
 #include "lib/procfs.h"
 #include "monitor/guard.h"
 #include "monitor/monitor.h"
@@ -78,12 +79,16 @@ static int take_lock(struct bh_ctx *ctx, const char *id, struct err *e)
     fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
     if (fd < 0)
         return err_sys(e, errno, "open '%s'", path ? path : "monitor.lock");
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        fd_close(fd);
         return err_field(e, ERR_EXISTS, "monitor", "the box has a monitor already");
+    }
     n = snprintf(text, sizeof(text), "%d %llu\n", (int)getpid(),
                  (unsigned long long)procfs_start_time(getpid()));
-    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n) {
+        fd_close(fd);
         return err_sys(e, errno, "write '%s'", path);
+    }
     return 0; /* fd stays open for good */
 }
 
@@ -183,7 +188,7 @@ static int adopt_locked(struct bh_ctx *ctx, const char *id, struct monitor *m, s
     box_row_done(&row);
     if (!is_live)
         return err_set(e, ERR_NOT_FOUND, "the box does not run");
-    r = take_lock_again(ctx, id, e);
+    r = control_ping(ctx, id, NULL) == 0 ? -ERR_EXISTS : take_lock_again(ctx, id, e);
     if (r == -ERR_EXISTS)
         return err_set(e, ERR_NOT_FOUND, "a command has started another monitor");
     if (r == 0)

@@ -387,8 +387,11 @@ static void on_activity(struct monitor *m, const json_t *activity)
     if (activity) {
         (void)box_reload(m->box, NULL); /* its coding agent may have come after the monitor */
         id = json_string_value(json_object_get(m->box->row.agent, "exec_id"));
-        is_used |= use_look(&m->use, activity, id ? id : "", now);
+        is_used |=
+            use_look(&m->use, activity, id ? id : "", supervisor_restarts(m->supervisor), now);
     }
+    if (is_used)
+        lease_touch(&m->lease); /* an answer that is late is one for the next look */
     if (lease_look(&m->lease, now, is_used))
         monitor_lease_changed(m);
     if (!lease_is_over(&m->lease, now))
@@ -476,7 +479,8 @@ static void turn(struct monitor *m, struct pollfd *p)
     forwards_act(m->forwards, p + N_FIXED + n_commands, n_forwards);
     if (p[FIXED_SUPERVISOR].revents)
         on_supervisor(m);
-    commands_act(m->commands, p + N_FIXED, n_commands);
+    if (!m->is_over)
+        commands_act(m->commands, p + N_FIXED, n_commands);
     if (!m->is_over && p[FIXED_PIDFD].revents)
         end_by_itself(m);
     if (!m->is_over && p[FIXED_SIGNALS].revents)

@@ -22,8 +22,8 @@
 
 #define CALL_MS 10000
 #define RETRY_MS 1000
-#define END_MS 10000 /* to end a coding agent that hangs: it is asked first */
-#define ACTIVITY_MS 4000
+#define END_MS 10000     /* to end a coding agent that hangs: it is asked first */
+#define ACTIVITY_MS 3500 /* the loop waits a little longer */
 /* The monitor ends the box at the deadline; the box's own first process later, when nobody does: the
  * monitor asks three times, 4 s each, with 10 s between them (monitor.c), before it gives an agent up. */
 #define LEASE_MARGIN_MS 40000
@@ -293,7 +293,9 @@ static void look_at_health(struct supervisor *s)
     struct bootstrap_probe p = {
         .client = s->client, .health = h, .port = s->record.port, .password = s->password};
     struct err why = {0};
-    int r = bootstrap_probe(&p, clock_mono_ms() + h->attempt_ms, NULL, &why);
+    int64_t patience_ms =
+        h->attempt_ms > SUPERVISE_ATTEMPT_MS ? h->attempt_ms : SUPERVISE_ATTEMPT_MS;
+    int r = bootstrap_probe(&p, clock_mono_ms() + patience_ms, NULL, &why);
 
     if (r == -ERR_CANCELED)
         return; /* something more urgent; it is looked at next */
@@ -359,10 +361,10 @@ static void *run(void *arg)
     struct supervisor *s = arg;
 
     while (take_orders(s)) {
+        if (s->activity_pending) /* the loop waits for it */
+            look_at_activity(s);
         if (s->lease_pending)
             push_lease(s);
-        if (s->activity_pending)
-            look_at_activity(s);
         if (s->start && s->restart_at_mono_ms)
             wait_for_restart(s);
         else if (s->start)

@@ -14,6 +14,7 @@
 #define SUPERVISE_MAX_RESTARTS 5           /* unless the recipe has another number */
 #define SUPERVISE_FIRST_PAUSE_MS 500       /* doubled with each restart, */
 #define SUPERVISE_MOST_PAUSE_MS 15000      /* up to this */
+#define SUPERVISE_ATTEMPT_MS 10000         /* at least, for a probe: its box may be busy */
 #define SUPERVISE_PROBES 3                 /* in a row without health: it hangs */
 #define SUPERVISE_GOOD_MS (10 * 60 * 1000) /* ran so long: the count starts anew */
 

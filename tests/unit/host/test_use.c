@@ -26,9 +26,11 @@ static json_t *activity_take(json_t *running, int cpu_ms)
                      "ids", "list", list, "cpu", "total_ms", cpu_ms, "holds");
 }
 
+static int n_restarts; /* of the agent */
+
 static bool look_take(struct use *u, json_t *activity, int64_t now_ms)
 {
-    bool is_used = use_look(u, activity, "agent", now_ms);
+    bool is_used = use_look(u, activity, "agent", n_restarts, now_ms);
 
     json_decref(activity);
     return is_used;
@@ -154,5 +156,39 @@ TEST(more_commands_than_are_listed_and_an_older_agents_commands_are_use)
     T_OK(look_take(&u, many, 3 * MIN));
     T_OK(look_take(&u, old, 6 * MIN));
     T_OK(!look_take(&u, old_idle, 9 * MIN));
+    use_done(&u);
+}
+
+TEST(an_agent_that_was_started_again_is_no_use_by_that)
+{
+    struct use u;
+
+    use_init(&u, 0);
+    n_restarts = 1;
+    T_OK(
+        !look_take(&u, activity_take(command("agent", "node", true, 1, 60000, 0), 60000), 3 * MIN));
+    T_OK(look_take(&u, activity_take(command("agent", "node", true, 1, 90000, 0), 90000), 6 * MIN));
+    use_done(&u);
+    n_restarts = 0;
+}
+
+TEST(an_agent_that_is_a_shell_is_no_use_by_its_answers)
+{
+    struct use u;
+
+    use_init(&u, 0);
+    T_OK(!look_take(&u, activity_take(command("agent", "sh", false, 1, 0, 100), 0), 3 * MIN));
+    T_OK(!look_take(&u, activity_take(command("agent", "sh", false, 1, 0, 900), 0), 6 * MIN));
+    use_done(&u);
+}
+
+TEST(calls_to_an_older_agent_may_be_the_monitors_own)
+{
+    struct use u;
+    json_t *old = json_pack("{s:{s:i, s:i}, s:{s:i, s:[s]}}", "calls", "open", 1, "last_ms_ago", 5,
+                            "commands", "running", 1, "ids", "agent");
+
+    use_init(&u, 0);
+    T_OK(!look_take(&u, old, 3 * MIN));
     use_done(&u);
 }
