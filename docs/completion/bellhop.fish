@@ -131,6 +131,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from sync' -l checksum
 complete -c bellhop -n '__fish_seen_subcommand_from sync' -l exclude -r
 complete -c bellhop -n '__fish_seen_subcommand_from sync' -l with-git
 complete -c bellhop -n '__fish_seen_subcommand_from sync' -l with-secrets
+complete -c bellhop -n '__fish_seen_subcommand_from sync' -l max-files -r
 complete -c bellhop -n '__fish_seen_subcommand_from sync' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a glob -d 'find files in a box by name'
 complete -c bellhop -n '__fish_seen_subcommand_from glob' -l type -r

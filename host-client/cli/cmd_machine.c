@@ -50,7 +50,7 @@ static int run_gc(struct cli *c, void *args, char **operands, struct bh_error *e
     if (r == 0 && c->json)
         return cli_print_json_take(json_pack("{s:o}", "done", lines));
     json_array_foreach (lines, i, line) {
-        (void)printf("%s\n", json_string_value(line));
+        (void)printf("%s\n", cli_text(json_string_value(line)));
     }
     if (r == 0 && !i && !c->quiet)
         (void)puts("nothing to clean up");

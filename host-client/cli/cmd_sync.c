@@ -13,6 +13,7 @@ struct sync_args {
     bool checksum;
     bool with_git;
     bool with_secrets;
+    uint32_t max_files;
     char **excludes;
 };
 
@@ -29,6 +30,8 @@ static const struct cli_option sync_options[] = {
      "the repository's .git too", NULL},
     {"with-secrets", 0, CLI_FLAG, offsetof(struct sync_args, with_secrets), NULL,
      "untracked files that look like secrets too", NULL},
+    {"max-files", 0, CLI_U32, offsetof(struct sync_args, max_files), "N",
+     "how many more the box may have than there are here (100000)", NULL},
     {0},
 };
 
@@ -93,6 +96,7 @@ static int run_sync(struct cli *c, void *args, char **operands, struct bh_error 
         .checksum = a->checksum,
         .with_git = a->with_git,
         .with_secrets = a->with_secrets,
+        .max_files = a->max_files,
         .excludes = (const char *const *)a->excludes,
         .change = a->dry_run && !c->json ? print_change : NULL,
     };
@@ -121,7 +125,8 @@ const struct cli_command cmd_sync = {
         "that\n"
         "changes nothing. With --with-git the box's .git comes too, and git runs what the "
         "configuration\n"
-        "and the hooks in it name: ask for it only from a box that you trust.",
+        "and the hooks in it name: ask for it only from a box that you trust.\n"
+        "The box may have 100,000 files more than there are here: --max-files takes more.",
     .examples = "  bellhop sync api . :/workspace\n"
                 "  bellhop sync api :/workspace . -n\n",
     .options = sync_options,

@@ -85,11 +85,11 @@ static void print_failures(const struct image_report *r)
         if (r->forms[f].boot != IMAGE_OK)
             (void)printf("%s: %s: %s\n", r->forms[f].name,
                          r->forms[f].boot == IMAGE_FAILED ? "not booted" : "not tested",
-                         r->forms[f].message);
+                         cli_text(r->forms[f].message));
         for (size_t i = 0; i < r->n_checks; i++)
             if (r->results[f][i].state == IMAGE_FAILED)
                 (void)printf("%s: %s: %s\n", r->forms[f].name, r->checks[i].name,
-                             r->results[f][i].message);
+                             cli_text(r->results[f][i].message));
     }
 }
 

@@ -128,7 +128,8 @@ static int answer_error(int status, const char *body, size_t len, struct err *e)
     _cleanup_json_ json_t *obj = NULL;
     struct err told = {0};
 
-    if (len && jx_parse(body, len, &obj, NULL) == 0 && jx_read_error(obj, &told)) {
+    if (len && jx_parse_within(body, len, CLIENT_LINE_PARSED_BYTES, &obj, NULL) == 0 &&
+        jx_read_error(obj, &told)) {
         if (e)
             *e = told;
         return -told.code;
@@ -474,7 +475,8 @@ int client_post_archive(struct client *c, const char *path, const char *query, c
                                .write_arg = arg,
                                .deadline_mono_ms = deadline_mono_ms,
                                .answer_timeout_ms = c->work_ms,
-                               .stall_timeout_ms = c->stall_ms,
+                               /* gigabytes of zeros are little that is long in coming */
+                               .stall_timeout_ms = c->work_ms,
                                .stall_bytes = CLIENT_STALL_BYTES};
     int r = new_url(c, "/v1/archive?path=", path, query, &url, e);
 

@@ -11,6 +11,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
+#include "common/str.h"
 #include "lib/options.h"
 #include "lib/store.h"
 
@@ -58,9 +59,11 @@ int ctx_fail(struct bh_error *out, int r, const struct err *e)
     out->code = -r;
     (void)snprintf(out->message, sizeof(out->message), "%s",
                    e && e->message[0] ? e->message : err_wire_name(r));
+    str_make_utf8(out->message); /* it may have a name of a file */
     if (e) {
         out->sys = e->sys;
         (void)snprintf(out->field, sizeof(out->field), "%s", e->field);
+        str_make_utf8(out->field);
         tell_detail(out, e);
     }
     return r;

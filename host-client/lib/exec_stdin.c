@@ -44,7 +44,8 @@ static int write_piece(struct bh_exec *exec, struct client *c, const char *data,
     for (unsigned i = 0; params && i < EXEC_RETRIES; i++) {
         _cleanup_json_ json_t *reply = NULL;
 
-        r = client_call(c, "Exec/Write", params, 0, &reply, e);
+        r = client_call(c, "Exec/Write", params,
+                        deadline_mono_ms > 0 ? deadline_mono_ms + EXEC_GRACE_MS : 0, &reply, e);
         if (r == 0) {
             exec->written = (uint64_t)json_integer_value(json_object_get(reply, "offset"));
             exec->knows_written = true;

@@ -18,6 +18,8 @@
 #define NAME_BYTES 4096
 #define MODE_BITS 0777 /* no set-id, no sticky */
 
+#define INODES_MAX (512u * 1024) /* 16 MiB */
+
 /* Every file that was made here: what a hard link may lead to. Open addressing; ino 0: free. */
 struct inode_set {
     struct inode {
@@ -68,7 +70,11 @@ static int inode_set_grow(struct inode_set *s, struct err *e)
 static int inode_set_add(struct inode_set *s, const struct stat *st, struct err *e)
 {
     struct inode *i;
-    int r = s->n * 2 >= s->cap ? inode_set_grow(s, e) : 0;
+    int r;
+
+    if (s->n == INODES_MAX)
+        return 0; /* a hard link to this one is refused */
+    r = s->n * 2 >= s->cap ? inode_set_grow(s, e) : 0;
 
     if (r < 0)
         return r;
@@ -283,7 +289,14 @@ static int put_dir(int dir, const char *name, struct archive_entry *entry, struc
 /* "." is the directory itself. */
 static bool is_top(const char *name)
 {
-    return name[strspn(name, "./")] == '\0';
+    while (*name) {
+        size_t n = strcspn(name, "/");
+
+        if (n > 1 || (n == 1 && *name != '.'))
+            return false;
+        name += n + strspn(name + n, "/");
+    }
+    return true;
 }
 
 /* A hard link has a file's type, or none. */
@@ -307,7 +320,7 @@ static int put_entry(struct extraction *x, struct archive_entry *entry, struct e
     if (r == 0 && entry_type(entry) != S_IFDIR && is_top(name))
         r = err_set(e, ERR_DATA_LOSS, "the archive has the top directory as something else");
     if (r == 0 && o->accept)
-        r = o->accept(o->arg, name, entry_type(entry), e);
+        r = o->accept(o->arg, name, entry_type(entry), (uint64_t)archive_entry_size(entry), e);
     if (r < 0)
         return r;
     if (asprintf(&full, "%s%s%s", o->prefix ? o->prefix : "", o->prefix ? "/" : "", name) < 0)

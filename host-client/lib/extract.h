@@ -22,7 +22,7 @@ struct extract_options {
     const char *only;
     mode_t only_type;
     /* Asked of each entry before anything is made: a negative error ends it all. Or NULL. */
-    int (*accept)(void *arg, const char *name, mode_t type, struct err *e);
+    int (*accept)(void *arg, const char *name, mode_t type, uint64_t size, struct err *e);
     void *arg;
 };
 

@@ -251,6 +251,7 @@ static int sync_trees(struct bh_box *box, const struct bh_sync_options *o,
                                .checksum = o->checksum,
                                .with_git = o->with_git,
                                .with_secrets = o->with_secrets,
+                               .max_files = o->max_files,
                                .excludes = o->excludes,
                                .change = o->change,
                                .change_arg = o->change_arg};

@@ -75,8 +75,9 @@ int gitlink_check(const char *dir, const char *own, const char *common, const ch
 /* Those of it that a clone does not read may be links: hooks, and what other programs keep there. */
 static bool is_read_by_clone(const char *rel)
 {
-    static const char *const read[] = {"HEAD", "config",  "config.worktree", "packed-refs",
-                                       "refs", "objects", "shallow",         "commondir"};
+    static const char *const read[] = {"HEAD",        "config",  "config.worktree",
+                                       "packed-refs", "refs",    "reftable",
+                                       "objects",     "shallow", "commondir"};
 
     for (size_t i = 0; i < N_ELEMENTS(read); i++) {
         size_t n = strlen(read[i]);

@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "lib/lifecycle.h"
 
 #include "common/banned.h"
@@ -439,6 +440,7 @@ static int update_state(struct store *s, const char *id, enum bh_state state, co
                         struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    _cleanup_free_ char *text = strdup(cause ? cause : "");
     int r = prepare(s,
                     "UPDATE boxes SET state = ?2, cause = ?3, state_since_ms = ?4,"
                     " made = made OR ?2 = 'running',"
@@ -449,9 +451,12 @@ static int update_state(struct store *s, const char *id, enum bh_state state, co
 
     if (r < 0)
         return r;
+    if (!text)
+        return err_oom(e);
+    str_make_utf8(text); /* it may have what a box said */
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 2, bh_state_name(state), -1, SQLITE_STATIC);
-    (void)sqlite3_bind_text(st, 3, cause ? cause : "", -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 3, text, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int64(st, 4, clock_real_ms());
     return change_row(s, st, id, e);
 }

@@ -24,6 +24,9 @@
 #include "common/banned.h"
 
 #define REMOVALS_NAME ".bellhop-tmp-removals" /* guest/archive/extract.h has it */
+#define GROWTH_BYTES (64ull * 1024 * 1024)    /* of a file between the list and the archive */
+#define REMEMBER_BYTES (1024u * 1024)         /* for directories on the way, */
+#define REMEMBER_NAME_BYTES 256u              /* and for each name */
 #define NAMES_MAX_BYTES (64u * 1024 * 1024)   /* what the agent takes in one list */
 #define MODE_TEXT_BYTES 8
 #define TIME_TEXT_BYTES 64
@@ -470,7 +473,7 @@ static enum sync_type type_of(mode_t mode)
 }
 
 /* Nothing but what was asked for, and as what it was said to be. */
-static int accept_entry(void *arg, const char *name, mode_t type, struct err *e)
+static int accept_entry(void *arg, const char *name, mode_t type, uint64_t size, struct err *e)
 {
     const struct sync *s = arg;
     _cleanup_free_ char *clean = path_clean(name);
@@ -485,6 +488,8 @@ static int accept_entry(void *arg, const char *name, mode_t type, struct err *e)
     if (en->type != type_of(type))
         return err_field(e, ERR_ABORTED, name,
                          "'%.200s' in the box became something else meanwhile", name);
+    if (size > 2 * en->size + GROWTH_BYTES)
+        return err_field(e, ERR_ABORTED, name, "'%.200s' in the box became larger meanwhile", name);
     return 0;
 }
 
@@ -528,7 +533,7 @@ static int load(struct sync *s, struct err *e)
     if (r == 0)
         r = sync_list_local(&s->local, s->req, &s->files, e);
     if (r == 0)
-        r = sync_list_remote(&s->remote, s->req, &s->is_there, e);
+        r = sync_list_remote(&s->remote, s->req, s->local.n, &s->is_there, e);
     if (r == 0 && s->req->to_local && !s->is_there)
         r = err_field(e, ERR_NOT_FOUND, "remote", "'%.300s' is not in the box", s->req->remote);
     return r < 0 ? r : sync_base_load(&s->base, s->req, e);
@@ -585,12 +590,37 @@ static int apply(struct sync *s, struct err *e)
     return r;
 }
 
-/* The names that both sides have now, and the directories on the way to them. */
+/* The directories on the way to a name (`dir`, with a slash at its end; cut) that the one before does
+ * not share. */
+static int remember_above(struct sync_list *now, char *dir, const char *last, uint64_t *bytes_left,
+                          struct err *e)
+{
+    struct sync_entry *en;
+    int r = 0;
+
+    for (char *slash = strrchr(dir, '/'); slash && r == 0; slash = strrchr(dir, '/')) {
+        size_t bytes = sizeof(*en) + strlen(dir);
+
+        slash[1] = '\0';
+        if (str_has_prefix(last, dir))
+            break;
+        if (bytes > *bytes_left)
+            return err_set(e, ERR_EXHAUSTED, "too many directories");
+        *bytes_left -= bytes;
+        r = sync_list_add(now, dir, &en, e);
+        *slash = '\0';
+    }
+    return r;
+}
+
+/* The names that both sides have now, and the directories on the way to them. Where a box gives so many
+ * of these that they can't be those of files, nothing is remembered, and so nothing removed later. */
 static int remember(struct sync *s, struct err *e)
 {
+    uint64_t bytes_left = REMEMBER_BYTES + s->src->n * REMEMBER_NAME_BYTES;
     struct sync_list now = {0};
     struct sync_entry *en;
-    const char *last_dir = "";
+    const char *last = "";
     int r = 0;
 
     for (size_t i = 0; i < s->src->n && r == 0; i++) {
@@ -606,14 +636,12 @@ static int remember(struct sync *s, struct err *e)
         if (r < 0)
             break;
         dir[strlen(name)] = '\0';
-        for (char *slash = strrchr(dir, '/'); slash && r == 0; slash = strrchr(dir, '/')) {
-            slash[1] = '\0';
-            if (str_has_prefix(last_dir, dir))
-                break;
-            r = sync_list_add(&now, dir, &en, e);
-            *slash = '\0';
-        }
-        last_dir = name;
+        r = remember_above(&now, dir, last, &bytes_left, NULL);
+        last = name;
+    }
+    if (r == -ERR_EXHAUSTED) {
+        sync_list_done(&now);
+        r = 0;
     }
     (void)sync_list_sort(&now);
     if (r == 0)

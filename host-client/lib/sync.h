@@ -27,7 +27,8 @@ struct sync_request {
     bool checksum;     /* contents are compared whatever the times say */
     bool with_git;     /* .git too */
     bool with_secrets;
-    const char *const *excludes;                                  /* globs, or NULL */
+    uint64_t max_files;          /* that the box may have besides those here; 0: SYNC_MAX_FILES */
+    const char *const *excludes; /* globs, or NULL */
     int (*change)(void *arg, const char *what, const char *name); /* or NULL */
     void *change_arg;
 };

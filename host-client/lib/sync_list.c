@@ -20,8 +20,11 @@
 
 #include "common/banned.h"
 
-#define PAGE 2000 /* entries of one Missing: about 400 KiB */
+#define PAGE 2000                              /* entries of one Missing: about 400 KiB */
+#define PAGE_BYTES (2ull * 1024 * 1024 * 1024) /* the agent reads them before it answers */
 #define BASE_MAGIC "bellhop-sync 1"
+#define MAX_DEPTH 256   /* as the agent unpacks */
+#define MALLOC_BYTES 32 /* about what a string takes besides its characters */
 #define BASE_MAX_BYTES (512u * 1024 * 1024)
 #define MODE_BITS 0777
 
@@ -194,6 +197,7 @@ int sync_list_local(struct sync_list *l, const struct sync_request *req, struct 
 struct reader {
     struct sync_list *l;
     const struct sync_request *req;
+    uint64_t bytes_left;
     json_t *incomplete; /* of the end, or NULL */
     int r;
     struct err e;
@@ -219,6 +223,17 @@ static int read_digest(const char *hex, struct sync_entry *en)
     return 0;
 }
 
+static unsigned count_parts(const char *path)
+{
+    unsigned n = 1;
+
+    while ((path = strchr(path, '/'))) {
+        path++;
+        n++;
+    }
+    return n;
+}
+
 /* The one spelling of a name that may be below the directory; a hostile box has any other too. */
 static int clean_name(const char *name, char **ret, struct err *e)
 {
@@ -226,6 +241,9 @@ static int clean_name(const char *name, char **ret, struct err *e)
 
     if (!clean)
         return err_oom(e);
+    if (strlen(name) >= PATH_MAX || count_parts(clean) > MAX_DEPTH)
+        return err_set(e, ERR_DATA_LOSS, "the box gave the name '%.100s...', which is too long",
+                       name);
     if (!beneath_is_inside(name) || str_eq(clean, "."))
         return err_field(e, ERR_DATA_LOSS, name, "the box gave the name '%.200s'", name);
     *ret = TAKE(clean);
@@ -257,6 +275,16 @@ static int check_git_name(const struct sync_request *req, const char *name, stru
                            name);
 }
 
+/* Each message counts, whatever it is: a list of what is left alone would not end either. */
+static int charge(struct reader *rd, size_t bytes, struct err *e)
+{
+    if (bytes > rd->bytes_left)
+        return err_field(e, ERR_EXHAUSTED, "max-files",
+                         "the box has too many files for a sync: --max-files takes more");
+    rd->bytes_left -= bytes;
+    return 0;
+}
+
 static int read_entry(struct reader *rd, json_t *obj, struct err *e)
 {
     _cleanup_free_ char *path = NULL, *given = NULL, *target = NULL;
@@ -269,6 +297,10 @@ static int read_entry(struct reader *rd, json_t *obj, struct err *e)
 
     if (r == 0 && t)
         r = jx_path(t, &target, e);
+    if (r == 0)
+        r = charge(rd, 2 * strlen(given) + (target ? strlen(target) : 0), e);
+    if (r == 0 && target && strlen(target) >= PATH_MAX)
+        r = err_field(e, ERR_DATA_LOSS, given, "the box gave a link that is too long");
     if (r == 0)
         r = clean_name(given, &path, e);
     if (r < 0 || sync_is_excluded(rd->req, path) || str_has_prefix(path, SYNC_TEMP_PREFIX))
@@ -297,9 +329,10 @@ static int on_message(void *arg, json_t *msg)
     json_t *entry = json_object_get(msg, "entry");
     json_t *end = json_object_get(msg, "end");
 
-    if (entry)
+    rd->r = charge(rd, sizeof(struct sync_entry) + MALLOC_BYTES, &rd->e);
+    if (rd->r == 0 && entry)
         rd->r = read_entry(rd, entry, &rd->e);
-    else if (end)
+    else if (rd->r == 0 && end && !rd->incomplete)
         rd->incomplete = json_incref(json_object_get(end, "incomplete"));
     return rd->r;
 }
@@ -370,10 +403,11 @@ static int check_tree(const struct sync_list *l, struct err *e)
     return r;
 }
 
-int sync_list_remote(struct sync_list *l, const struct sync_request *req, bool *ret_there,
-                     struct err *e)
+int sync_list_remote(struct sync_list *l, const struct sync_request *req, size_t n_local,
+                     bool *ret_there, struct err *e)
 {
-    struct reader rd = {.l = l, .req = req};
+    uint64_t max_files = (req->max_files ? req->max_files : SYNC_MAX_FILES) + n_local;
+    struct reader rd = {.l = l, .req = req, .bytes_left = max_files * SYNC_FILE_BYTES};
     _cleanup_json_ json_t *params = new_manifest_params(req);
     const char *twice;
     struct err why = {0};
@@ -479,8 +513,13 @@ int sync_ask(const struct sync_request *req, struct sync_entry *const *v, size_t
 {
     int r = 0;
 
-    for (size_t at = 0; at < n && r == 0; at += PAGE)
-        r = ask_page(req, v + at, n - at < PAGE ? n - at : PAGE, with_mtime, fn, e);
+    for (size_t at = 0, count; at < n && r == 0; at += count) {
+        uint64_t bytes = 0;
+
+        for (count = 0; count < PAGE && at + count < n && (!count || bytes < PAGE_BYTES); count++)
+            bytes += v[at + count]->size;
+        r = ask_page(req, v + at, count, with_mtime, fn, e);
+    }
     return r;
 }
 

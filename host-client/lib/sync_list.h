@@ -14,6 +14,9 @@
 #include "lib/sync.h"
 
 #define SYNC_MAX_ENTRIES 4000000u
+/* What a box may have besides what is here, unless more is asked for: it chooses what that costs. */
+#define SYNC_MAX_FILES 100000u
+#define SYNC_FILE_BYTES 256u /* of memory, for each: names of 60 bytes on average */
 #define SYNC_DIGEST_BYTES 32
 #define SYNC_TEMP_PREFIX ".bellhop-tmp-" /* what a sync or an agent that was killed has left */
 
@@ -66,10 +69,11 @@ int sync_list_local(struct sync_list *l, const struct sync_request *req, struct 
 /*
  * *ret_there: the directory is in the box. Its names are not believed: one that is absolute, has "..",
  * is the directory itself or comes twice is -ERR_DATA_LOSS; one that git would take for a repository's
- * is -ERR_DENIED, but for ".git" itself when that was asked for. "./a" is "a".
+ * is -ERR_DENIED, but for ".git" itself when that was asked for. "./a" is "a". More of them than
+ * req->max_files and n_local is -ERR_EXHAUSTED.
  */
-int sync_list_remote(struct sync_list *l, const struct sync_request *req, bool *ret_there,
-                     struct err *e);
+int sync_list_remote(struct sync_list *l, const struct sync_request *req, size_t n_local,
+                     bool *ret_there, struct err *e);
 
 /* Which of the entries, as they are here, the box has. fn gets the index in v of each that is missing,
  * or differs, or only has another mode or time. with_mtime: times are compared, else digests. */

@@ -314,6 +314,9 @@ SENDERS = {"silent": silence, "close": close, "half": half, "noise": noise,
            "trickle": endless(OPEN, b" ", 0.2), "flood": endless(OPEN, b"x" * 65536),
            "matches": endless(OPEN, messages(lambda n: {"match": {"path": f"p{n}", "line": n, "text": "x" * 50}})),
            "files": endless(OPEN, messages(lambda n: {"file": {"path": f"d/p{n}", "type": "file"}})),
+           "entries": endless(OPEN, messages(lambda n: {"entry": {"path": f"d/p{n}", "type": "file", "size": 1, "mode": "0644",
+                                                                  "mtime": "2026-01-01T00:00:00Z"}})),
+           "left-alone": endless(OPEN, messages(lambda n: {"entry": {"path": ".bellhop-tmp-x", "type": "file"}})),
            "output": endless(OPEN + b'{"start":{"pid":7}}\n', messages(lambda n: {"data": {"stream": "stdout", "text": "x" * 100}}))}
 ATTACKS = [*ANSWERS, *SENDERS]
 

@@ -81,7 +81,7 @@ rm rm {B}
 
 # Messages without end are for those who print them: elsewhere they are what a newer agent may say, and
 # `exec --json` waits for the end of a command however much it prints.
-READERS = {"matches": ("grep",), "files": ("glob",), "output": ("exec", "attach", "logs")}
+READERS = {"matches": ("grep",), "files": ("glob",), "entries": ("sync",), "left-alone": ("sync",), "output": ("exec", "attach", "logs")}
 
 
 def is_wanted(attack, words):

@@ -638,6 +638,9 @@ struct bh_sync_options {
      * relative. A non-zero result ends the call with BH_CANCELED. */
     int (*change)(void *arg, const char *what, const char *name);
     void *change_arg;
+    /* What the box may have besides as many as are here: BH_RESOURCE_EXHAUSTED for more. Each takes
+     * 256 bytes of memory. 0: 100,000. */
+    uint64_t max_files;
 };
 struct bh_sync_result {
     size_t size;

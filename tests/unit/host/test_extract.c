@@ -235,8 +235,9 @@ TEST(files_that_were_made_are_known_however_many_they_are)
 
 /* ---- what else may come ---- */
 
-static int accept_f(void *arg, const char *name, mode_t type, struct err *e)
+static int accept_f(void *arg, const char *name, mode_t type, uint64_t size, struct err *e)
 {
+    (void)size;
     (void)arg;
     return strcmp(name, "f") == 0 && S_ISREG(type) ? 0 : err_set(e, ERR_ABORTED, "no");
 }
