@@ -69,7 +69,7 @@ call()
 @test "a stream on the published socket holds the box while it is open" {
     up
     curl -sN --unix-socket "$DIR/run/agent.sock" -H 'Content-Type: application/json' \
-        -H "Authorization: Bearer $(cat "$DIR/token")" -d '{"path":"/tmp"}' \
+        -H "Authorization: Bearer $(cat "$DIR/token")" -d "{\"path\":\"$DIR/workspace\"}" \
         http://box/bellhop.v1.Fs/Watch >/dev/null 3>&- &
     stream=$!
     wait_for 15 lives_on
