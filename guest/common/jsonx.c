@@ -356,7 +356,7 @@ int jx_parse(const char *text, size_t len, json_t **ret, struct err *e)
     return 0;
 }
 
-/* What a value takes in jansson, with the allocator's share. Measured: an array of empty objects takes 232 bytes for each. */
+/* Memory of a value in jansson, with the allocator's share. Measured: an array of empty objects takes 232 bytes for each. */
 #define OBJECT_BYTES 240
 #define ARRAY_BYTES 128
 #define PAIR_BYTES 96

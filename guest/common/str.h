@@ -29,7 +29,7 @@ bool str_is_utf8(const char *s, size_t len); /* valid, no surrogates, no overlon
 void str_make_utf8(char *s); /* each byte that is not part of a valid sequence becomes '?' */
 
 /*
- * What a terminal would obey, and what is not UTF-8, made visible: C0 controls and DEL as \n, \r, \t or
+ * Escapes control characters and bytes that are not UTF-8: C0 controls and DEL as \n, \r, \t or
  * \x1b, C1 controls as \u009b, other bytes as \xff. Those in `keep` stay. Owned by the caller; a NUL
  * follows. NULL: out of memory.
  */

@@ -225,7 +225,7 @@ static void list_running(struct registry *reg, struct facts *f)
     free(list);
 }
 
-/* Who listens is looked for only when there is somebody who may. */
+/* Listeners are looked up only when there is a command that may be one. */
 static int read_facts(const struct agent *a, struct facts *f, struct err *e)
 {
     int r;

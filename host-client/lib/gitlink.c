@@ -72,7 +72,7 @@ int gitlink_check(const char *dir, const char *own, const char *common, const ch
                      dir, real_common);
 }
 
-/* Those of it that a clone does not read may be links: hooks, and what other programs keep there. */
+/* Other files, such as hooks, may be links. */
 static bool is_read_by_clone(const char *rel)
 {
     static const char *const read[] = {"HEAD",        "config",  "config.worktree",

@@ -14,7 +14,7 @@
 #include "lib/sync.h"
 
 #define SYNC_MAX_ENTRIES 4000000u
-/* What a box may have besides what is here, unless more is asked for: it chooses what that costs. */
+/* Default limit of the files that a box has besides as many as are here: it chooses what they cost. */
 #define SYNC_MAX_FILES 100000u
 #define SYNC_FILE_BYTES 256u /* of memory, for each: names of 60 bytes on average */
 #define SYNC_DIGEST_BYTES 32

@@ -27,7 +27,7 @@ int e2b_default_workdir(struct e2b *s, char **ret, struct err *e);
 int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struct err *e);
 
 /*
- * What every command that is started by E2B's API gets, whatever /init and the native API say:
+ * Variables of every command that is started by E2B's API, whatever /init and the native API say:
  * E2B_SANDBOX, and after e2b_set_events() E2B_EVENTS_ADDRESS. "NAME=VALUE"s at the end of the list.
  */
 struct strv_list;

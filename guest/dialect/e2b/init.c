@@ -71,8 +71,8 @@ static const struct jx_field init_fields[] = {
 };
 
 /*
- * Who comes first to an open agent may set the token; after that it must be known. What is allowed
- * before an /init has its turn is asked once more then.
+ * The first caller of an open agent may set the token; after that it must be known. The right to call
+ * is checked again when a waiting /init has its turn.
  */
 static int authorize(struct agent *a, const char *token, struct err *e)
 {

@@ -157,7 +157,7 @@ struct bh_create_options {
     /* The caller's environment, of which the box gets what it needs to reach the network:
      * HTTP_PROXY and its kin, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE. NULL: nothing. */
     const char *const *host_env;
-    /* What it may write to its disk: a quota, or it is stopped. 0: oci: 80 % of what is free. */
+    /* Limit of its disk: a quota, or the box is stopped. 0: oci: 80 % of what is free. */
     uint64_t disk_bytes;
     bool no_upload; /* the box is for the project (its name, what it remembers), but stays empty */
 };
@@ -638,7 +638,7 @@ struct bh_sync_options {
      * relative. A non-zero result ends the call with BH_CANCELED. */
     int (*change)(void *arg, const char *what, const char *name);
     void *change_arg;
-    /* What the box may have besides as many as are here: BH_RESOURCE_EXHAUSTED for more. Each takes
+    /* Limit of the files that the box has besides as many as are here: BH_RESOURCE_EXHAUSTED. Each takes
      * 256 bytes of memory. 0: 100,000. */
     uint64_t max_files;
 };

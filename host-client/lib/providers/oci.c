@@ -508,7 +508,7 @@ static int launch_files(struct launch *l, struct err *e)
     return r;
 }
 
-/* To who is pid 1: it puts itself into one part of the group, and commands into another. */
+/* Pid 1 gets the group: it puts itself into one part of it, and commands into another. */
 static int give_cgroup(const struct launch *l, struct err *e)
 {
     bool strict = oci_is_strict(l->box->spec);
@@ -556,10 +556,11 @@ static int seal_run_dir(struct launch *l, struct err *e)
     r = socket_peer(fd, &pid, e);
     if (r == 0)
         r = oci_proc_identify(pid, &l->run.listener, e);
-    if (r == 0 && pid != l->run.init.pid && !str_eq(l->runtime.name, "runsc"))
+    if (r == 0 && !str_eq(l->runtime.name, "runsc") &&
+        (pid != l->run.init.pid || l->run.listener.start != l->run.init.start))
         r = err_set(e, ERR_INTERNAL, "process %d listens in the place of the guest agent",
                     (int)pid);
-    return r < 0 ? r : oci_mounts_seal(pid, OCI_BOX_RUN, e);
+    return r < 0 ? r : oci_mounts_seal(&l->run.listener, OCI_BOX_RUN, e);
 }
 
 /* The box is created and its network attached before its program runs; what is enforced is read

@@ -162,34 +162,37 @@ static void unescape(char *s)
 
 /* ---- sealing ---- */
 
-static int seal_one(pid_t pid, const char *mount_point, int ns, struct err *e)
+static int seal_one(const struct oci_proc *p, const char *mount_point, int ns, struct err *e)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     _cleanup_free_ char *path = NULL;
     _cleanup_close_ int fd = -1;
 
-    if (asprintf(&path, "/proc/%d/root%s", (int)pid, mount_point) < 0)
+    if (asprintf(&path, "/proc/%d/root%s", (int)p->pid, mount_point) < 0)
         return err_oom(e);
     fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return err_sys(e, errno, "open '%s'", path);
+    /* The process is still there, so both descriptors are of it and not of one with its number. */
+    if (!oci_proc_is_alive(p))
+        return err_set(e, ERR_UNAVAILABLE, "process %d ended", (int)p->pid);
     if (setns(ns, CLONE_NEWNS) < 0)
-        return err_sys(e, errno, "enter the mount namespace of process %d", (int)pid);
+        return err_sys(e, errno, "enter the mount namespace of process %d", (int)p->pid);
     if (syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
         return err_sys(e, errno, "make '%s' read-only", path);
     return 0;
 }
 
 /* In a process of its own: the mount namespace is all threads'. */
-static int seal_child(pid_t pid, const char *target, struct err *e)
+static int seal_child(const struct oci_proc *p, const char *target, struct err *e)
 {
     _cleanup_free_ char *text = NULL;
     char ns_path[48], info_path[48];
     char *save = NULL;
     int ns, r;
 
-    (void)snprintf(ns_path, sizeof(ns_path), "/proc/%d/ns/mnt", (int)pid);
-    (void)snprintf(info_path, sizeof(info_path), "/proc/%d/mountinfo", (int)pid);
+    (void)snprintf(ns_path, sizeof(ns_path), "/proc/%d/ns/mnt", (int)p->pid);
+    (void)snprintf(info_path, sizeof(info_path), "/proc/%d/mountinfo", (int)p->pid);
     ns = open(ns_path, O_RDONLY | O_CLOEXEC);
     if (ns < 0)
         return err_sys(e, errno, "open '%s'", ns_path);
@@ -203,12 +206,12 @@ static int seal_child(pid_t pid, const char *target, struct err *e)
             continue;
         unescape(path);
         if (str_has_suffix(path, target))
-            return seal_one(pid, path, ns, e);
+            return seal_one(p, path, ns, e);
     }
-    return err_set(e, ERR_INTERNAL, "process %d has nothing mounted at '%s'", (int)pid, target);
+    return err_set(e, ERR_INTERNAL, "process %d has nothing mounted at '%s'", (int)p->pid, target);
 }
 
-int oci_mounts_seal(pid_t pid, const char *target, struct err *e)
+int oci_mounts_seal(const struct oci_proc *p, const char *target, struct err *e)
 {
     struct err why = {0};
     int status[2], r;
@@ -219,7 +222,7 @@ int oci_mounts_seal(pid_t pid, const char *target, struct err *e)
         return err_sys(e, errno, "pipe");
     child = fork();
     if (child == 0) {
-        (void)seal_child(pid, target, &why);
+        (void)seal_child(p, target, &why);
         (void)!write(status[1], &why, sizeof(why));
         _exit(0);
     }

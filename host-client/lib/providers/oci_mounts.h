@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
+#include "lib/providers/oci_record.h"
 
 #define OCI_MAX_BINDS 24
 #define OCI_STAGE_PATH_BYTES 256
@@ -42,10 +43,10 @@ int oci_stage_bind(struct oci_stage *s, const struct oci_bind *bind, struct err 
 /* oci_cmd.setup: enters a new mount namespace and mounts it all. arg is a struct oci_stage. */
 int oci_stage_enter(void *arg, struct err *e);
 
-/* Makes what is mounted at target in the mount namespace of process pid read-only: wherever that
- * namespace has it, since runsc's gofer has the box's root in a directory of its own. Nothing that
- * can't be trusted runs there yet. */
-int oci_mounts_seal(pid_t pid, const char *target, struct err *e);
+/* Makes the mount at target read-only in the mount namespace of the process, wherever that namespace
+ * has it, since runsc's gofer has the box's root in a directory of its own. Nothing that can't be
+ * trusted runs there yet. A process that got the number meanwhile is an error, and left alone. */
+int oci_mounts_seal(const struct oci_proc *p, const char *target, struct err *e);
 
 /* Detaches whatever is mounted below dir in this process's namespace (nothing, unless somebody
  * else mounted there). */
