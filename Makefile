@@ -26,13 +26,13 @@ PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
 COMMON_SRC := $(wildcard guest/common/*.c guest/common/*/*.c)
 AGENT_SRC := $(sort $(filter-out guest/deps/%,$(wildcard guest/*.c guest/*/*.c guest/*/*/*.c)))
-LIB_SRC := $(wildcard host-client/lib/*.c host-client/lib/*/*.c) $(COMMON_SRC)
+LIB_SRC := $(wildcard host-client/lib/*/*.c host-client/lib/*/*/*.c) $(COMMON_SRC)
 CLI_SRC := $(wildcard host-client/cli/*.c)
 MONITOR_SRC := $(wildcard host-client/monitor/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT_HOST_SRC := $(wildcard tests/unit/host/test_*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
-HEADERS := $(wildcard guest/*/*.h guest/*/*/*.h host-client/*/*.h host-client/*/*/*.h)
+HEADERS := $(wildcard guest/*.h guest/*/*.h guest/*/*/*.h host-client/*/*.h host-client/*/*/*.h host-client/*/*/*/*.h)
 C_FILES := $(sort $(AGENT_SRC) $(LIB_SRC) $(CLI_SRC) $(MONITOR_SRC) $(UNIT_SRC) $(UNIT_HOST_SRC) \
 	$(HEADERS) $(wildcard tests/unit/*.h tests/diff/*.[ch] tests/lib/*.c tests/lib/*/*.c tests/bench/*.c tests/fuzz/*.[ch] docs/examples/*.c))
 SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh image/checks/*.sh image/forms/*.sh guest/deps/*.sh tests/lib/*.sh tests/long/*.sh \
@@ -77,6 +77,8 @@ LDOPT_cov := --coverage
 LDOPT_fuzz := -fsanitize=fuzzer,address,undefined
 
 CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBELLHOP_VERSION='"$(VERSION)"' -DBELLHOP_DATE='"$(VERSION_DATE)"' -Ibuild/gen -Iguest $(CPPFLAGS)
+# Functions that are not to be called: no file of ours needs to remember it.
+BANNED = -include common/banned.h
 HARDEN := -fstack-protector-strong -fno-common -ffunction-sections -fdata-sections -fno-strict-aliasing
 CFLAGS_ALL = -std=gnu11 -pthread $(HARDEN) $(WARN) \
 	$(if $(CC_IS_CLANG),$(WARN_CLANG),$(WARN_GCC)) $(OPT_$(PROFILE)) $(WERROR) $(CFLAGS)
@@ -264,7 +266,7 @@ SCHEMAS := $(filter-out %/README.md,$(wildcard guest/common/wire/schema/*))
 build/gen/schema.inc: scripts/embed-json.sh $(SCHEMAS)
 	@mkdir -p $(@D)
 	@scripts/embed-json.sh $(SCHEMAS) >$@
-$(B)/obj/agent/guest/server/schema.o: build/gen/schema.inc
+$(B)/obj/agent/guest/api/schema.o: build/gen/schema.inc
 
 $(E2B_PB).c: guest/dialect/e2b/e2b.proto
 	@mkdir -p $(@D)
@@ -284,12 +286,12 @@ $(B)/flags: FORCE
 $(B)/obj/agent/%.o: %.c $(DEPS_DONE) $(B)/flags | build/gen/version.h
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
-	@$(AGENT_CC) $(CPPFLAGS_ALL) $(AGENT_CPPFLAGS) $(AGENT_CFLAGS) -MMD -MP -c $< -o $@
+	@$(AGENT_CC) $(CPPFLAGS_ALL) $(BANNED) $(AGENT_CPPFLAGS) $(AGENT_CFLAGS) -MMD -MP -c $< -o $@
 
 $(B)/obj/host/%.o: %.c $(B)/flags | build/gen/version.h
 	@mkdir -p $(@D)
 	@echo "  CC    $< (host)"
-	@$(CC) $(CPPFLAGS_ALL) $(HOST_CPPFLAGS) $(HOST_LIB_CFLAGS) $(CFLAGS_ALL) -fPIC -MMD -MP -c $< -o $@
+	@$(CC) $(CPPFLAGS_ALL) $(BANNED) $(HOST_CPPFLAGS) $(HOST_LIB_CFLAGS) $(CFLAGS_ALL) -fPIC -MMD -MP -c $< -o $@
 
 $(B)/obj/unit/%.o: tests/unit/%.c $(B)/flags | build/gen/version.h
 	@mkdir -p $(@D)
@@ -353,7 +355,7 @@ $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@$(CC) $(LDFLAGS_ALL) -o $@ $^ $(HOST_LIBS)
 
 # The parsers of the host's side stand on guest/common alone.
-FUZZ_HOST_OBJ := $(call host_o,host-client/lib/toml.c host-client/lib/extract.c host-client/lib/beneath.c)
+FUZZ_HOST_OBJ := $(call host_o,host-client/lib/util/toml.c host-client/lib/project/extract.c host-client/lib/util/beneath.c)
 $(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h $(FUZZ_HOST_OBJ) $(B)/obj/agent.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"

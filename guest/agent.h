@@ -20,14 +20,14 @@ struct e2b;
 struct agent {
     struct auth *auth;         /* system/auth.h: the token */
     struct e2b *e2b;           /* dialect/e2b/e2b.h: what /init has set */
-    struct loop *loop;         /* proc/loop.h */
+    struct loop *loop;         /* event/loop.h */
     struct registry *registry; /* proc/registry.h: every command */
-    struct pool *pool;         /* system/pool.h: threads for what blocks */
+    struct pool *pool;         /* event/pool.h: threads for what blocks */
     struct fs_root *root;      /* fs/root.h: "/" or --root */
     struct lease *lease;       /* system/lease.h: when pid 1 ends the box; NULL without --init */
     struct holds *holds;       /* system/hold.h: who says that the box is in use */
     struct activity *activity; /* system/activity.h: the processor time of what runs */
-    struct ready_cache *ready; /* rpc/ready.h: what Ready said a moment ago */
+    struct ready_cache *ready; /* api/system/ready.h: what Ready said a moment ago */
     const char *default_user;  /* --user, or NULL: as the agent itself */
     const char *workdir;       /* where relative paths and commands start; NULL: the user's home */
     char **required;           /* --require: tools without which the box is not ready */

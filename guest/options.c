@@ -7,11 +7,9 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "server/forward.h"
-#include "server/origin.h"
+#include "api/proxy/forward.h"
+#include "http/origin.h"
 #include "system/log.h"
-
-#include "common/banned.h"
 
 #define REQUIRED_DEFAULT "fd,rg,git"
 #define MAX_COMMANDS 100000

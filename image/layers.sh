@@ -344,7 +344,7 @@ make_pip()
 
 # ---- coding agents -----------------------------------------------------------------------------
 
-# A line each: NAME VERSION TARBALL COMMAND..., as host-client/lib/image_agents.c writes them. They
+# A line each: NAME VERSION TARBALL COMMAND..., as host-client/lib/image/image_agents.c writes them. They
 # go where bootstrap looks for them; the command's own name is what people type.
 make_agents()
 {

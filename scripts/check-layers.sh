@@ -1,90 +1,105 @@
 #!/bin/sh
-# Calls go down only: main -> server -> rpc, dialect -> {proc, fs, search, archive, system} -> common,
-# and the host uses guest/common alone. Libraries' headers are seen where STYLE says. Exceptions,
-# each with its reason, are rows of scripts/layers.allow.
+# Calls go down only. Prints each include that goes up or sideways, and fails; there are no exemptions.
+#
+#   guest:  main -> dialect -> api -> {archive, search, proc, fs, system} -> event -> common
+#           api, dialect -> http -> event, common
+#   host:   cli, daemon, monitor -> lib/box -> lib/image -> lib/recipe -> lib/{project, provider} -> lib/agent
+#           -> lib/util -> guest/{http, event, common}
 set -eu
 
 cd "$(dirname "$0")/.."
 
-# The folders of guest/ that a file of this folder may include from.
-may_include()
-{
-    modules="common proc fs search archive system"
-    case $1 in
-    guest/common) echo common ;;
-    guest/proc | guest/fs | guest/system) echo "common ${1#guest/}" ;;
-    guest/search) echo "common search" ;;
-    # It reads and writes the tree, for which fs has the only safe ways; search knows what ignore
-    # files hide.
-    guest/archive) echo "common fs search archive" ;;
-    guest/rpc) echo "$modules rpc" ;;
-    guest/dialect) echo "$modules rpc dialect" ;;
-    guest/server) echo "$modules rpc dialect server" ;;
-    guest) echo "$modules rpc dialect server" ;;
-    host-client/*) echo "common" ;;
-    esac
-}
+find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs awk '
+    BEGIN {
+        # FOLDER: the folders that its files may include from, besides itself. A folder includes what is below it.
+        below["guest/common"] = ""
+        below["guest/event"] = "guest/common"
+        below["guest/http"] = "guest/event guest/common"
+        below["guest/fs"] = "guest/event guest/common"
+        below["guest/proc"] = "guest/event guest/common"
+        below["guest/system"] = "guest/event guest/common"
+        # One walker serves both; search adds the rules of ignore files to it.
+        below["guest/search"] = "guest/fs guest/event guest/common"
+        # fs has the only safe ways to read and write the tree; search knows what ignore files hide.
+        below["guest/archive"] = "guest/fs guest/search guest/event guest/common"
+        modules = "guest/archive guest/search guest/proc guest/fs guest/system guest/http guest/event guest/common guest"
+        below["guest/api"] = modules
+        below["guest/dialect"] = "guest/api " modules
+        below["guest"] = "guest/dialect guest/api " modules
 
-# What all of the guest above common may use besides: the loop and the worker pool.
-is_shared()
-{
-    case $1:$2 in
-    guest/common:*) return 1 ;;
-    guest/*:proc/loop.h | guest/*:system/pool.h) return 0 ;;
-    esac
-    return 1
-}
+        below["host-client/include"] = ""
+        public = "guest/common host-client/include"
+        below["host-client/lib/util"] = public
+        below["host-client/lib/agent"] = "host-client/lib/util " public
+        below["host-client/lib/provider"] = "host-client/lib/util " public
+        below["host-client/lib/project"] = "host-client/lib/agent host-client/lib/util " public
+        below["host-client/lib/recipe"] = "host-client/lib/project " below["host-client/lib/project"]
+        below["host-client/lib/image"] = "host-client/lib/recipe " below["host-client/lib/recipe"]
+        below["host-client/lib/box"] = "host-client/lib/provider host-client/lib/image " below["host-client/lib/image"]
+        lib = "host-client/lib/box " below["host-client/lib/box"]
+        below["host-client/cli"] = lib
+        below["host-client/monitor"] = "guest/event guest/http " lib
+        below["host-client/daemon"] = "guest/event guest/http " lib
 
-is_allowed()
-{
-    sed -e 's/#.*//' -e 's/[[:space:]]*$//' scripts/layers.allow 2>/dev/null | grep -qxF "$1 $2"
-}
+        # FILES that may include a library, as a pattern.
+        seen["microhttpd"] = "^guest/http/"
+        seen["curl"] = "^host-client/lib/util/transport\\.c$"
+        seen["jansson"] = "^guest/(api|dialect)/|^guest/common/jsonx\\.|^host-client/"
+    }
 
-complain()
-{
-    is_allowed "$1" "$2" || printf 'check-layers: %s includes %s: %s\n' "$1" "$2" "$3"
-}
+    # The layer of a path: its longest folder that has a row.
+    function layer(path)
+    {
+        while (sub(/\/[^\/]*$/, "", path))
+            if (path in below)
+                return path
+        return ""
+    }
 
-check_project_header()
-{
-    case $2 in
-    common/* | proc/* | fs/* | search/* | archive/* | system/* | rpc/* | dialect/* | server/*)
-        ! is_shared "$3" "$2" || return 0
-        case " $(may_include "$3") " in
-        *" ${2%%/*} "*) ;;
-        *) complain "$1" "$2" "not below $3" ;;
-        esac
-        ;;
-    esac
-}
+    function is_below(to, from, i, n, list)
+    {
+        n = split(below[from], list, " ")
+        for (i = 1; i <= n; i++)
+            if (list[i] == to)
+                return 1
+        return 0
+    }
 
-check_library_header()
-{
-    case $2:$1 in
-    microhttpd.h:guest/server/* | microhttpd.h:host-client/daemon/*) ;;
-    microhttpd.h:*) complain "$1" "$2" "libmicrohttpd is seen in guest/server and host-client/daemon" ;;
-    curl/*:host-client/lib/transport.c) ;;
-    curl/*:*) complain "$1" "$2" "libcurl is seen in host-client/lib/transport.c" ;;
-    jansson.h:guest/rpc/* | jansson.h:guest/dialect/* | jansson.h:guest/common/jsonx.* | \
-        jansson.h:guest/server/respond.* | jansson.h:guest/server/encode.* | jansson.h:host-client/*) ;;
-    jansson.h:*) complain "$1" "$2" "JSON is seen in rpc, dialect, the responder and jsonx" ;;
-    esac
-}
+    function complain(why)
+    {
+        print FILENAME ": " $0 ": " why
+        bad = 1
+    }
 
-list=$(find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort)
-problems=$(
-    for file in $list; do
-        folder=$(dirname "$file")
-        # Folders below a layer's own (common/wire) belong to it.
-        case $folder in guest/*/*) folder=${folder%/*} ;; esac
-        sed -n 's/^#include "\([^"]*\)".*/project \1/p; s/^#include <\([^>]*\)>.*/library \1/p' "$file" |
-            while read -r kind header; do
-                "check_${kind}_header" "$file" "$header" "$folder"
-            done
-    done
-)
-if [ -n "$problems" ]; then
-    printf '%s\n' "$problems" >&2
-    exit 1
-fi
+    /^#include "/ {
+        split($0, part, "\"")
+        path = part[2]
+        if (path !~ /\//) {
+            if (path != "agent.h" && path != "options.h")
+                next # generated, or of the same folder
+            path = "guest/" path
+        } else
+            path = (path ~ /^(lib|cli|monitor|daemon)\// ? "host-client/" : path ~ /^bellhop\// ? "host-client/include/" : "guest/") path
+        from = layer(FILENAME)
+        to = layer(path)
+        if (from == "" || to == "")
+            complain("no rule for this folder in scripts/check-layers.sh")
+        else if (to != from && !is_below(to, from))
+            complain(to " is not below " from)
+        # A folder of lib/provider, guest/dialect or guest/api knows nothing of its neighbours.
+        else if (to == from && to ~ /^(host-client\/lib\/provider|guest\/dialect)$/) {
+            a = substr(FILENAME, length(from) + 2)
+            b = substr(path, length(to) + 2)
+            if (a ~ /\// && b ~ /\// && substr(a, 1, index(a, "/")) != substr(b, 1, index(b, "/")))
+                complain("a neighbour of its own folder")
+        }
+    }
+
+    /^#include <(microhttpd\.h|curl\/|jansson\.h)/ {
+        split($0, part, /[<.\/]/)
+        if (FILENAME !~ seen[part[2]])
+            complain("this library is seen in " seen[part[2]] " alone")
+    }
+
+    END { exit bad }' >&2 || exit 1
 echo "  OK    layers: calls go down only"

@@ -12,18 +12,16 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
-#include "server/codec.h"
-#include "server/deadline.h"
-#include "server/e2b/headers.h"
-#include "server/handlers.h"
-#include "server/refuse.h"
-#include "server/respond.h"
-#include "server/state.h"
-#include "server/stream.h"
-
-#include "common/banned.h"
+#include "agent.h"
+#include "api/rpc.h"
+#include "api/codec.h"
+#include "http/deadline.h"
+#include "dialect/e2b/headers.h"
+#include "api/handlers.h"
+#include "http/refuse.h"
+#include "http/respond.h"
+#include "http/state.h"
+#include "api/stream.h"
 
 #define INLINE_BODY_BYTES (64 * 1024) /* a larger one is parsed by a worker */
 /* A stream's head waits so long for its first message: a failure before it has a status of its own. */

@@ -1,4 +1,4 @@
-#include "server/codec.h"
+#include "api/codec.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -6,9 +6,7 @@
 
 #include "common/wire/wire.h"
 #include "dialect/e2b/proto.h"
-#include "server/encode.h"
-
-#include "common/banned.h"
+#include "api/encode.h"
 
 bool codec_type_is(const char *value, const char *type)
 {

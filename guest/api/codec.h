@@ -9,7 +9,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "common/jsonx.h"
-#include "server/request.h"
+#include "http/request.h"
 
 /* By the Content-Type: sets how the request speaks, or q->error_status and the error. */
 int codec_choose(struct request *q, bool is_stream, struct err *e);

@@ -1,12 +1,10 @@
-#include "server/encode.h"
+#include "api/encode.h"
 
 #include <stdint.h>
 #include <string.h>
 
 #include "common/jsonx.h"
 #include "common/wire/wire.h"
-
-#include "common/banned.h"
 
 const char *encode_media_type(enum encoding enc)
 {

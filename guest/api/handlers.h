@@ -1,6 +1,6 @@
 #pragma once
 /* handlers: what the routes do, one set of functions a route; see the file named beside each. */
-#include "server/request.h"
+#include "http/request.h"
 
 extern const struct request_ops call_ops;    /* call.c: /bellhop.v1.Service/Method */
 extern const struct request_ops inflow_ops;  /* inflow.c: those to which the client streams */

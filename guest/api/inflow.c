@@ -9,17 +9,15 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
-#include "server/codec.h"
-#include "server/deadline.h"
-#include "server/e2b/headers.h"
-#include "server/encode.h"
-#include "server/handlers.h"
-#include "server/respond.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "agent.h"
+#include "api/rpc.h"
+#include "api/codec.h"
+#include "http/deadline.h"
+#include "dialect/e2b/headers.h"
+#include "api/encode.h"
+#include "api/handlers.h"
+#include "http/respond.h"
+#include "http/state.h"
 
 #define ENVELOPE_KEEP_BYTES (64 * 1024)
 

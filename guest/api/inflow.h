@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "common/err.h"
-#include "rpc/source.h"
+#include "api/source.h"
 
 #define INFLOW_WAIT 0 /* come again with the same when woken */
 #define INFLOW_DONE 1

@@ -1,11 +1,9 @@
-#include "rpc/jtext.h"
+#include "api/jtext.h"
 
 #include <string.h>
 
 #include "common/b64.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define INT_BYTES 20
 #define ESCAPE_BYTES 6 /* \u00XX */

@@ -8,14 +8,12 @@
 
 #include "common/cleanup.h"
 #include "common/wire/wire.h"
-#include "rpc/rpc.h"
-#include "server/handlers.h"
-#include "server/respond.h"
-#include "server/route.h"
-#include "server/schema.h"
+#include "api/rpc.h"
+#include "api/handlers.h"
+#include "http/respond.h"
+#include "http/route.h"
+#include "api/schema.h"
 #include "version.h"
-
-#include "common/banned.h"
 
 #define REF "#/components/schemas/"
 #define N_VERBS N_ELEMENTS(verbs)

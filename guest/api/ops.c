@@ -7,19 +7,17 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "proc/registry.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
-#include "server/files.h"
-#include "server/handlers.h"
-#include "server/relay.h"
-#include "server/respond.h"
-#include "server/state.h"
-#include "server/stream.h"
+#include "agent.h"
+#include "api/rpc.h"
+#include "api/files/files.h"
+#include "api/handlers.h"
+#include "http/relay.h"
+#include "http/respond.h"
+#include "http/state.h"
+#include "api/stream.h"
 #include "system/hold.h"
 #include "system/lease.h"
 #include "system/metrics.h"
-
-#include "common/banned.h"
 
 /* Open to everybody and empty; the generation tells a client that the box was restored. */
 static int health_finish(struct request *q, struct err *e)

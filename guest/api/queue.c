@@ -1,4 +1,4 @@
-#include "rpc/queue.h"
+#include "api/queue.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -9,9 +9,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
-#include "system/pool.h"
-
-#include "common/banned.h"
+#include "event/pool.h"
 
 struct queue {
     struct source source; /* first: the server has a pointer to it */

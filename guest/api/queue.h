@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "common/err.h"
-#include "rpc/source.h"
+#include "api/source.h"
 
 #define QUEUE_MAX_BYTES (256 * 1024)
 #define QUEUE_BATCH_BYTES (32 * 1024)

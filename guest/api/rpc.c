@@ -1,11 +1,9 @@
-#include "rpc/rpc.h"
+#include "api/rpc.h"
 
 #include <string.h>
 
 #include "common/cleanup.h"
 #include "common/wire/wire.h"
-
-#include "common/banned.h"
 
 #define UNARY_KIND RPC_UNARY
 #define SOURCE_KIND RPC_SOURCE

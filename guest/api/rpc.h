@@ -6,8 +6,8 @@
 #include <jansson.h>
 
 #include "common/err.h"
-#include "rpc/inflow.h"
-#include "rpc/source.h"
+#include "api/inflow.h"
+#include "api/source.h"
 
 enum rpc_kind {
     RPC_UNARY,
@@ -23,7 +23,7 @@ enum rpc_kind {
 #define RPC_KEEPS_TIME \
     (1u << 5) /* the handler ends it at the client's deadline; the server later */
 
-struct agent; /* the modules' instances, made by main: rpc/agent.h */
+struct agent; /* the modules' instances, made by main: agent.h */
 
 struct rpc_call {
     struct agent *agent;

@@ -1,11 +1,9 @@
-#include "server/schema.h"
+#include "api/schema.h"
 
 #include <string.h>
 
 #include "common/cleanup.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverlength-strings"

@@ -1,4 +1,4 @@
-#include "server/stream.h"
+#include "api/stream.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,14 +9,12 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "dialect/e2b/wording.h"
-#include "rpc/rpc.h"
-#include "server/codec.h"
-#include "server/deadline.h"
-#include "server/respond.h"
-#include "server/state.h"
+#include "api/rpc.h"
+#include "api/codec.h"
+#include "http/deadline.h"
+#include "http/respond.h"
+#include "http/state.h"
 #include "system/metrics.h"
-
-#include "common/banned.h"
 
 #define BLOCK_BYTES 64 /* the library's own buffer for a reply, which chunked ones don't use */
 #define UNSENT_BYTES (128 * 1024)

@@ -4,9 +4,9 @@
  * nothing to say, and looked after meanwhile: a client that has gone is noticed, and a long
  * silence is broken by a sign of life.
  */
-#include "rpc/source.h"
-#include "server/encode.h"
-#include "server/request.h"
+#include "api/source.h"
+#include "api/encode.h"
+#include "http/request.h"
 
 #define STREAM_MESSAGE_MAX (64u * 1024 * 1024) /* one encoded message */
 

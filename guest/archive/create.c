@@ -23,8 +23,6 @@
 #include "fs/walk.h"
 #include "fs/xattr.h"
 
-#include "common/banned.h"
-
 #define READ_BYTES (128 * 1024)
 #define OUT_MAX_BYTES (16 * 1024 * 1024) /* one step's output: 128 KiB in, and what filters held */
 #define BLOCK_BYTES (64 * 1024)

@@ -8,8 +8,6 @@
 #include "fs/etag.h"
 #include "fs/hash.h"
 
-#include "common/banned.h"
-
 #define CACHE_FIRST 1024u
 #define PROBES 8 /* slots that a file may be in */
 

@@ -18,11 +18,9 @@
 #include "common/path.h"
 #include "fs/sys.h"
 #include "fs/temp.h"
-#include "fs/tree.h"
+#include "fs/remove_tree.h"
 #include "fs/write.h"
 #include "fs/xattr.h"
-
-#include "common/banned.h"
 
 #define THREAD_STACK_BYTES (512 * 1024)
 

@@ -16,8 +16,6 @@
 #include "common/str.h"
 #include "search/rulefiles.h"
 
-#include "common/banned.h"
-
 #define WHOLE_MAX_BYTES (128 * 1024) /* the start's path and a walk's longest */
 
 struct filter {

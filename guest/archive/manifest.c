@@ -12,8 +12,6 @@
 #include "common/str.h"
 #include "fs/below.h"
 
-#include "common/banned.h"
-
 /* ---- walk ------------------------------------------------------------------------------------ */
 
 struct walk {

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/banned.h"
-
 struct pipe_ring {
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -15,8 +15,6 @@
 #include "common/io.h"
 #include "fs/temp.h"
 
-#include "common/banned.h"
-
 #define BLOCK 512
 #define TRAILER_BYTES (2 * BLOCK)
 #define ZIP_READ_BYTES (64 * 1024)

@@ -17,10 +17,8 @@
 #include "common/io.h"
 #include "fs/place.h"
 #include "fs/temp.h"
-#include "fs/tree.h"
+#include "fs/remove_tree.h"
 #include "fs/walk.h"
-
-#include "common/banned.h"
 
 void recover_lock(int stage_fd)
 {

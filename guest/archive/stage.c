@@ -19,8 +19,6 @@
 #include "fs/root.h"
 #include "fs/temp.h"
 
-#include "common/banned.h"
-
 /* The bits of a mode that what is made in here does not get: the umask's, or a default ACL's. */
 static mode_t find_lost_bits(int fd)
 {

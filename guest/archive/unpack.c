@@ -8,8 +8,6 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "common/banned.h"
-
 struct unpack {
     enum unpack_kind kind;
     unpack_source_fn source;

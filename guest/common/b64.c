@@ -3,8 +3,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/banned.h"
-
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void b64_encode(const void *data, size_t len, char *out)

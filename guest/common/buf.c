@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/banned.h"
-
 #define BUF_FIRST_BYTES 256
 #define I64_BYTES 20 /* "-9223372036854775808" */
 

@@ -3,8 +3,6 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "common/banned.h"
-
 static int64_t now_ns(clockid_t id)
 {
     struct timespec ts = {0};

@@ -8,8 +8,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 static const struct {
     const char *wire;
     int status;

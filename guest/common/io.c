@@ -11,8 +11,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 #define RANDOM_HEX_MAX 64
 
 int io_write_all(int fd, const void *data, size_t len, struct err *e)

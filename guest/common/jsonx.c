@@ -7,8 +7,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 static const struct jx_field *find_field(const struct jx_field *fields, const char *name)
 {
     for (; fields->name; fields++)

@@ -2,8 +2,6 @@
 
 #include <stdbool.h>
 
-#include "common/banned.h"
-
 /* mimalloc's, in the agent that ships: what is free goes back when its heap is used, or asked. */
 void mi_collect(bool force) __attribute__((weak));
 

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/banned.h"
-
 bool path_is_absolute(const char *p)
 {
     return p[0] == '/';

@@ -17,8 +17,6 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define STAT_BYTES 1024
 #define LISTED_MAX_BYTES ((size_t)4 << 20) /* of cgroup.procs: half a million processes */
 #define BATCH 64                           /* descriptors that are open at a time */

@@ -8,8 +8,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define FIRST_ROWS 256
 
 static int add_row(struct proctable *t, size_t max_rows, const struct process_stat *s,

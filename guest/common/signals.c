@@ -9,8 +9,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define RTMIN 34 /* glibc keeps 32 and 33 for itself; musl's own SIGRTMIN is 35 */
 #define RTMAX 64
 

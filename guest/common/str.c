@@ -8,8 +8,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 bool str_eq(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) == 0 : a == b;

@@ -12,8 +12,6 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define PASSWD "/etc/passwd"
 #define GROUP "/etc/group"
 #define N_PASSWD_COLUMNS 7

@@ -1,4 +1,4 @@
-#include "proc/loop.h"
+#include "event/loop.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,8 +13,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/mem.h"
-
-#include "common/banned.h"
 
 #define LOOP_BATCH 64 /* events taken by one epoll_wait */
 #define LOOP_STACK_BYTES (256 * 1024)

@@ -1,4 +1,4 @@
-#include "system/pool.h"
+#include "event/pool.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -6,8 +6,6 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-
-#include "common/banned.h"
 
 struct pool {
     pthread_mutex_t lock;

@@ -9,8 +9,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/banned.h"
-
 /* The agent's own identity, read once and never changed: what fs_actor_leave() goes back to. */
 static struct {
     uid_t uid;

@@ -9,8 +9,6 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 
-#include "common/banned.h"
-
 static int step_into(int *fd, const char *name, bool make, struct err *e)
 {
     int next;

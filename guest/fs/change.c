@@ -18,10 +18,8 @@
 #include "fs/place.h"
 #include "fs/sys.h"
 #include "fs/temp.h"
-#include "fs/tree.h"
+#include "fs/remove_tree.h"
 #include "fs/write.h"
-
-#include "common/banned.h"
 
 #define NAME_BUF_BYTES 8192
 

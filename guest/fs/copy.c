@@ -17,8 +17,6 @@
 #include "fs/walk.h"
 #include "fs/xattr.h"
 
-#include "common/banned.h"
-
 #define CHUNK_BYTES (256 * 1024)
 #define RANGE_BYTES (64u << 20) /* of one copy_file_range: it can't be interrupted */
 #define MAX_LEVELS (FS_COPY_MAX_DEPTH + 2)

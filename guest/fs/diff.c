@@ -5,8 +5,6 @@
 #include "common/cleanup.h"
 #include "fs/edit.h"
 
-#include "common/banned.h"
-
 #define MAX_DISTANCE 600 /* Myers' D: the trace takes its square, 2.9 MB; beyond it, one block */
 
 struct line {

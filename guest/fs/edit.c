@@ -11,8 +11,6 @@
 #include "fs/open.h"
 #include "fs/write.h"
 
-#include "common/banned.h"
-
 struct text {
     char *data;
     size_t len;

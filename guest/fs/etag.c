@@ -13,8 +13,6 @@
 #include "common/io.h"
 #include "fs/hash.h"
 
-#include "common/banned.h"
-
 #define BASE_BYTES 112
 #define HASH_BYTES 16 /* of SHA-256's 32: enough to tell two contents of one file apart */
 #define MAX_TRIES 3

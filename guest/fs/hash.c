@@ -7,8 +7,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 #define READ_BYTES (128 * 1024)
 
 int fs_hash(int fd, uint64_t first, uint64_t len, uint8_t out[FS_SHA256_BYTES], struct err *e)

@@ -1,4 +1,4 @@
-#include "fs/feed.h"
+#include "fs/inotify_feed.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,9 +15,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "proc/loop.h"
-
-#include "common/banned.h"
+#include "event/loop.h"
 
 #define RAW_BYTES (64 * 1024)
 #define PAUSE_MS 3       /* between two readings: what came meanwhile is dealt out at once */

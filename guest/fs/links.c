@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/banned.h"
-
 struct link {
     dev_t dev;
     ino_t ino;

@@ -9,8 +9,6 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define KEY_BYTES 64
 
 /* ---- order ----------------------------------------------------------------------------------- */

@@ -4,8 +4,6 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "common/banned.h"
-
 static pthread_mutex_t slots[FS_LOCK_SLOTS];
 static pthread_mutex_t file_slots[FS_LOCK_SLOTS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -10,11 +10,9 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "fs/feed.h"
+#include "fs/inotify_feed.h"
 #include "fs/walk.h"
 #include "fs/watch_dirs.h"
-
-#include "common/banned.h"
 
 #define MASK \
     (IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_MOVE_SELF | IN_ATTRIB | IN_MODIFY | IN_DELETE | \

@@ -8,8 +8,6 @@
 
 #include "fs/stat.h"
 
-#include "common/banned.h"
-
 #define MAGIC_CGROUP 0x27e0eb
 #define MAGIC_CONFIGFS 0x62656570
 #define MAGIC_FUSE 0x65735546

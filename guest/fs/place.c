@@ -14,8 +14,6 @@
 #include "fs/temp.h"
 #include "fs/walk.h"
 
-#include "common/banned.h"
-
 #define MAX_LEVELS (FS_PLACE_MAX_DEPTH + 2)
 #define ASIDE FS_TEMP_PREFIX "aside"
 #define SELF FS_TEMP_PREFIX "self"

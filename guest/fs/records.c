@@ -12,8 +12,6 @@
 #include "fs/root.h"
 #include "fs/temp.h"
 
-#include "common/banned.h"
-
 struct fs_records {
     int fd;
     off_t end;

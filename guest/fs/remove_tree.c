@@ -1,4 +1,4 @@
-#include "fs/tree.h"
+#include "fs/remove_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,8 +8,6 @@
 #include "common/cleanup.h"
 #include "fs/root.h"
 #include "fs/walk.h"
-
-#include "common/banned.h"
 
 static void make_writable(int dirfd, const char *name, const struct stat *st)
 {

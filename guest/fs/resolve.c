@@ -11,8 +11,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 /*
  * A ".." goes back to the descriptor that the walk came from, never to the disk's "..": a directory
  * that is moved out of the root meanwhile takes the walk nowhere. In the root "/" there is no

@@ -14,8 +14,6 @@
 #include "common/path.h"
 #include "fs/resolve.h"
 
-#include "common/banned.h"
-
 #define OPENAT2_TRIES 8 /* it says EAGAIN when a rename ran meanwhile */
 
 static atomic_bool no_openat2;

@@ -13,8 +13,6 @@
 #include "fs/list_order.h"
 #include "fs/walk.h"
 
-#include "common/banned.h"
-
 #define NAME_BUF_BYTES 16384
 
 const char *fs_type_name(mode_t mode)

@@ -13,8 +13,6 @@
 #include "common/str.h"
 #include "fs/sys.h"
 
-#include "common/banned.h"
-
 #define MAX_TRIES 16
 
 static bool can_link; /* a nameless file gets its name through /proc */

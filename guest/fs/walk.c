@@ -14,8 +14,6 @@
 #include "fs/root.h"
 #include "fs/temp.h"
 
-#include "common/banned.h"
-
 #define DENTS_BYTES (32 * 1024)
 #define PATH_MAX_BYTES (64 * 1024) /* 256 levels of the longest names */
 

@@ -11,8 +11,6 @@
 #include "common/path.h"
 #include "fs/watch_scan.h"
 
-#include "common/banned.h"
-
 #define RAW_BYTES (256 * 1024) /* some thousand events; the kernel holds 16,384 more */
 #define EVENT_MAX_BYTES (sizeof(struct inotify_event) + NAME_MAX + 1)
 #define MAX_ROUNDS 16 /* of reading in one run: others want the thread too */

@@ -7,8 +7,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 #define FIRST_SLOTS 64
 #define PATH_LEVELS 1024 /* more than a watch goes down */
 

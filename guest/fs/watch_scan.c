@@ -21,8 +21,6 @@
 #include "fs/temp.h"
 #include "fs/walk.h"
 
-#include "common/banned.h"
-
 #define MAX_TODO 65536 /* places; past that everything is looked at */
 #define REL_MAX_BYTES (64 * 1024 + 256)
 #define WATCH_MASK \

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "fs/feed.h"
+#include "fs/inotify_feed.h"
 #include "fs/watch.h"
 #include "fs/watch_dirs.h"
 

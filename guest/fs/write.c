@@ -20,8 +20,6 @@
 #include "fs/write_own.h"
 #include "fs/xattr.h"
 
-#include "common/banned.h"
-
 #define COPY_BYTES (128 * 1024)
 #define COMMIT_TRIES 8
 #define RESERVE_FROM (1u << 20) /* smaller files are not worth a system call */

@@ -14,8 +14,6 @@
 #include "common/str.h"
 #include "fs/write_own.h"
 
-#include "common/banned.h"
-
 /* The directory's own path, so that no link on the way can lead elsewhere later. */
 static char *real_path(const struct fs_write *w)
 {

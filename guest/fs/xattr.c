@@ -8,8 +8,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 static bool must_arrive(const char *name)
 {
     return str_has_prefix(name, "user.") || strcmp(name, "system.posix_acl_access") == 0;

@@ -1,13 +1,11 @@
-#include "server/digest.h"
+#include "http/content_digest.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/b64.h"
-#include "server/sfield.h"
-
-#include "common/banned.h"
+#include "http/sfield.h"
 
 #define NAME "sha-256"
 #define NAME_BYTES (sizeof(NAME) - 1)

@@ -1,14 +1,12 @@
-#include "server/deadline.h"
+#include "http/deadline.h"
 
 #include <stdlib.h>
 
 #include "common/clock.h"
 #include "dialect/e2b/wording.h"
-#include "proc/loop.h"
-#include "rpc/agent.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "event/loop.h"
+#include "agent.h"
+#include "http/state.h"
 
 /* Made on the request's thread, from then on the loop's. */
 struct deadline {

@@ -5,7 +5,7 @@
  * long enough. Whoever waits on its behalf sees to the rest. The clock is the loop's.
  */
 #include "common/err.h"
-#include "server/request.h"
+#include "http/request.h"
 
 #define DEADLINE_MAX_MS INT64_C(9999999999) /* ten digits, as the Connect protocol has it */
 

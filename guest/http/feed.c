@@ -1,13 +1,11 @@
-#include "server/feed.h"
+#include "http/feed.h"
 
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-#include "rpc/agent.h"
-#include "server/ring.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "agent.h"
+#include "http/ring.h"
+#include "http/state.h"
 
 #define BLOCK_BYTES (16 * 1024) /* the library's own buffer, for replies of known size */
 

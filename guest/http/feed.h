@@ -4,7 +4,7 @@
  * ends when it is full; the connection takes from it and is suspended while it is empty.
  */
 #include "common/err.h"
-#include "server/request.h"
+#include "http/request.h"
 
 #define FEED_RING_BYTES (512 * 1024)
 

@@ -1,4 +1,4 @@
-#include "server/file_body.h"
+#include "http/file_body.h"
 
 #include <inttypes.h>
 #include <linux/magic.h>
@@ -10,11 +10,9 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
-#include "server/feed.h"
-#include "server/files.h"
-#include "server/respond.h"
-
-#include "common/banned.h"
+#include "http/feed.h"
+#include "api/files/files.h"
+#include "http/respond.h"
 
 #define BOUNDARY_BYTES 24
 #define PART_HEAD_BYTES 256

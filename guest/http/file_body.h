@@ -4,8 +4,8 @@
  * read ahead by a worker; one range, or several as multipart/byteranges.
  */
 #include "fs/open.h"
-#include "server/range.h"
-#include "server/request.h"
+#include "http/range.h"
+#include "http/request.h"
 
 #define FILE_BODY_HEAD_BYTES (64 * 1024) /* of a made-up file, read before the reply */
 

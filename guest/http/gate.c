@@ -1,4 +1,4 @@
-#include "server/gate.h"
+#include "http/gate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,17 +8,15 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
-#include "server/e2b/cors.h"
-#include "server/origin.h"
-#include "server/route.h"
-#include "server/state.h"
-#include "server/uri.h"
+#include "agent.h"
+#include "api/rpc.h"
+#include "dialect/e2b/cors.h"
+#include "http/origin.h"
+#include "http/route.h"
+#include "http/state.h"
+#include "http/uri.h"
 #include "system/auth.h"
 #include "system/metrics.h"
-
-#include "common/banned.h"
 
 static const struct {
     const char *name;

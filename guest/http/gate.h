@@ -4,7 +4,7 @@
  * its body is read. On failure *ret_status is the HTTP status when it is not the code's own.
  */
 #include "common/err.h"
-#include "server/request.h"
+#include "http/request.h"
 
 /* Finds the route, and fills verb, path, query, rest, declared and the rest of the request. */
 int gate_check(struct request *q, const char *verb, const char *version, int *ret_status,

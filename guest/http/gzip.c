@@ -1,12 +1,10 @@
-#include "server/gzip.h"
+#include "http/gzip.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <zlib.h>
 
 #include "common/cleanup.h"
-
-#include "common/banned.h"
 
 #define PIECE_BYTES (64 * 1024)
 #define GZIP_WINDOW (15 + 16) /* zlib's way to say: gzip's framing */

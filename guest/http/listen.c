@@ -1,4 +1,4 @@
-#include "server/listen.h"
+#include "http/listen.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,13 +16,11 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "proc/loop.h"
-#include "rpc/agent.h"
-#include "server/state.h"
+#include "event/loop.h"
+#include "agent.h"
+#include "http/state.h"
 #include "system/metrics.h"
 #include "system/unixsock.h"
-
-#include "common/banned.h"
 
 #define BACKLOG 1024
 #define ACCEPT_BATCH 64 /* then the loop sees to others */

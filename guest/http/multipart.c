@@ -1,4 +1,4 @@
-#include "server/multipart.h"
+#include "http/multipart.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,7 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "server/uri.h"
-
-#include "common/banned.h"
+#include "http/uri.h"
 
 enum state {
     STATE_PREAMBLE,

@@ -1,4 +1,4 @@
-#include "server/origin.h"
+#include "http/origin.h"
 
 #include <arpa/inet.h>
 #include <string.h>
@@ -7,10 +7,8 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "server/request.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "http/request.h"
+#include "http/state.h"
 
 #define NAME_MAX_BYTES 253 /* of a host name, by DNS */
 

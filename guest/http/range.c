@@ -1,10 +1,8 @@
-#include "server/range.h"
+#include "http/range.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#include "common/banned.h"
 
 #define DIGITS "0123456789"
 

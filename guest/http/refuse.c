@@ -1,4 +1,4 @@
-#include "server/refuse.h"
+#include "http/refuse.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,10 +7,8 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "server/respond.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "http/respond.h"
+#include "http/state.h"
 
 #define HEAD_BYTES 2048
 

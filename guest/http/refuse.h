@@ -8,7 +8,7 @@
  *   - a larger one: write the reply to the socket ourselves, shut our side down, and throw away
  *     what arrives, within bounds of bytes and time; then close.
  */
-#include "server/request.h"
+#include "http/request.h"
 
 /* With the headers. status 0: the error's own. */
 enum MHD_Result refuse_headers(struct request *q, const struct err *error, int status);

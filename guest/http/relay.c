@@ -1,4 +1,4 @@
-#include "server/relay.h"
+#include "http/relay.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -9,13 +9,11 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "proc/loop.h"
-#include "rpc/agent.h"
-#include "server/ring.h"
-#include "server/state.h"
+#include "event/loop.h"
+#include "agent.h"
+#include "http/ring.h"
+#include "http/state.h"
 #include "system/metrics.h"
-
-#include "common/banned.h"
 
 enum { CLIENT, PEER };
 

@@ -1,4 +1,4 @@
-#include "server/request.h"
+#include "http/request.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -9,14 +9,12 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
-#include "rpc/agent.h"
-#include "server/gate.h"
-#include "server/refuse.h"
-#include "server/state.h"
-#include "server/uri.h"
+#include "agent.h"
+#include "http/gate.h"
+#include "http/refuse.h"
+#include "http/state.h"
+#include "http/uri.h"
 #include "system/metrics.h"
-
-#include "common/banned.h"
 
 struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *target)
 {

@@ -2,7 +2,7 @@
 /*
  * request: one HTTP request from its first line to its end, and how it waits. libmicrohttpd's
  * threads call; what takes time runs elsewhere while the connection is suspended ("parked"), and
- * request_wake() brings it back. For the files of guest/server only.
+ * request_wake() brings it back. For the files of guest/http only.
  *
  * Life: made when the request line arrives; the library's reference goes with the completion
  * callback, in which ops->done drops what the handler has. Work elsewhere (a pool job, the loop)
@@ -20,7 +20,7 @@
 
 #include "common/buf.h"
 #include "common/err.h"
-#include "system/pool.h"
+#include "event/pool.h"
 
 #define REQUEST_DRAIN_BYTES (1024 * 1024)         /* of a refused body, read before the reply */
 #define REQUEST_DISCARD_BYTES (256 * 1024 * 1024) /* read and dropped after the reply */

@@ -1,4 +1,4 @@
-#include "server/respond.h"
+#include "http/respond.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,13 +10,11 @@
 #include "common/str.h"
 #include "common/wire/wire.h"
 #include "dialect/e2b/wording.h"
-#include "server/codec.h"
-#include "server/e2b/cors.h"
-#include "server/encode.h"
-#include "server/route.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "api/codec.h"
+#include "dialect/e2b/cors.h"
+#include "api/encode.h"
+#include "http/route.h"
+#include "http/state.h"
 
 #define ENVELOPE_MAX_BYTES 8192
 #define PROBLEM_TYPES "https://iana.org/assignments/http-problem-types#"

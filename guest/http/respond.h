@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "common/err.h"
-#include "server/request.h"
+#include "http/request.h"
 
 /* Takes the response. Headers of the reply's own are added to it before. */
 int respond_queue(struct request *q, int status, struct MHD_Response *response, struct err *e);

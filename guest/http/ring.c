@@ -1,10 +1,8 @@
-#include "server/ring.h"
+#include "http/ring.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "common/banned.h"
 
 int ring_init(struct ring *r, size_t cap, struct err *e)
 {

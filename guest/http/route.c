@@ -1,4 +1,4 @@
-#include "server/route.h"
+#include "http/route.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,12 +7,10 @@
 #include "common/cleanup.h"
 #include "common/wire/wire.h"
 #include "dialect/e2b/methods.h"
-#include "rpc/rpc.h"
-#include "server/e2b/routes.h"
-#include "server/handlers.h"
+#include "api/rpc.h"
+#include "dialect/e2b/routes.h"
+#include "api/handlers.h"
 #include "system/metrics.h"
-
-#include "common/banned.h"
 
 static const struct route routes[] = {
     {

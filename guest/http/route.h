@@ -2,7 +2,7 @@
 /* route: the table of what there is, by path. */
 #include <stddef.h>
 
-#include "server/request.h"
+#include "http/request.h"
 
 /* The row for a raw path; for a method of the rpc API also its row. *ret_rest: what follows the
  * prefix, of a row with ROUTE_REST. NULL when there is none. */

@@ -1,4 +1,4 @@
-#include "server/server.h"
+#include "http/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,17 +14,15 @@
 #include "common/clock.h"
 #include "common/mem.h"
 #include "common/str.h"
-#include "proc/loop.h"
-#include "rpc/agent.h"
-#include "server/forward.h"
-#include "server/listen.h"
-#include "server/relay.h"
-#include "server/resume.h"
-#include "server/request.h"
-#include "server/route.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "event/loop.h"
+#include "agent.h"
+#include "api/proxy/forward.h"
+#include "http/listen.h"
+#include "http/relay.h"
+#include "api/files/resume.h"
+#include "http/request.h"
+#include "http/route.h"
+#include "http/state.h"
 
 #define GIVE_BACK_EVERY 64 /* connections closed: so many leave memory behind at most */
 #define SWEEP_MS 1000

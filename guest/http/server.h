@@ -37,7 +37,7 @@ int server_new(const struct server_options *o, struct server **ret, struct err *
 /* "127.0.0.1:0", "[::1]:8080", "0.0.0.0:80", ":80". On the loop's thread or before it runs. */
 int server_listen_tcp(struct server *s, const char *addr, struct err *e);
 int server_listen_unix(struct server *s, const char *path, struct err *e);
-/* Ports on localhost are to be reached at this address too: server/forward.h. Before server_start(). */
+/* Ports on localhost are to be reached at this address too: api/proxy/forward.h. Before server_start(). */
 int server_forward_localhost(struct server *s, const char *address, struct err *e);
 /* Begins to accept. */
 int server_start(struct server *s, struct err *e);

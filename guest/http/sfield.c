@@ -1,8 +1,6 @@
-#include "server/sfield.h"
+#include "http/sfield.h"
 
 #include <string.h>
-
-#include "common/banned.h"
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * state: the server's insides, shared by the files of guest/server that need them: the table of
+ * state: the server's insides, shared by the files of guest/http that need them: the table of
  * connections, which the loop's sweep walks, and what the gate asks.
  */
 #include <microhttpd.h>
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/server.h"
+#include "http/server.h"
 
 struct forward;
 struct loop_timer;

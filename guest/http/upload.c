@@ -1,13 +1,11 @@
-#include "server/upload.h"
+#include "http/upload.h"
 
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-#include "rpc/agent.h"
-#include "server/ring.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "agent.h"
+#include "http/ring.h"
+#include "http/state.h"
 
 struct upload {
     struct request *request; /* a reference */

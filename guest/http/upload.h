@@ -5,7 +5,7 @@
  * the network. A full ring suspends the connection with the rest unconsumed: the client waits.
  */
 #include "common/err.h"
-#include "server/request.h"
+#include "http/request.h"
 
 #define UPLOAD_RING_BYTES (512 * 1024)
 

@@ -1,4 +1,4 @@
-#include "server/uri.h"
+#include "http/uri.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -7,8 +7,6 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 static int hex(char c)
 {

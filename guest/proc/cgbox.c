@@ -17,8 +17,6 @@
 #include "proc/cgroup.h"
 #include "proc/oom.h"
 
-#include "common/banned.h"
-
 #define AGENT "bellhop-agent"
 #define BOX "bellhop-box"
 #define AGENT_CPU_WEIGHT "500"       /* five times what a group has by default */

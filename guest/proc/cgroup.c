@@ -20,8 +20,6 @@
 #include "common/process.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define MOUNT "/sys/fs/cgroup"
 #define PREFIX "bellhop-cmd-"
 #define NAME_RANDOM_BYTES 8

@@ -1,4 +1,4 @@
-#include "proc/tree.h"
+#include "proc/command_tree.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,8 +13,6 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-
-#include "common/banned.h"
 
 #define MARK_BASE ((rlim_t)1 << 62)
 #define MARK_INSTANCES ((uint32_t)1 << 29)

@@ -9,8 +9,6 @@
 #include "common/str.h"
 #include "proc/proc.h"
 
-#include "common/banned.h"
-
 /* A table of where the names are, since a request may bring very many: place + 1, 0 for a free slot. */
 struct names {
     size_t *slots;

@@ -8,8 +8,6 @@
 #include "common/cleanup.h"
 #include "proc/proc.h"
 
-#include "common/banned.h"
-
 #define PTY_EOF 4 /* ^D */
 
 /* With the lock. */

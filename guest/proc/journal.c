@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/banned.h"
-
 #define FIRST_BYTES 4096
 
 void journal_init(struct journal *j, struct journal_budget *b, size_t head_max, size_t tail_max)

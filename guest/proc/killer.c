@@ -9,9 +9,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "proc/proc.h"
-#include "system/pool.h"
-
-#include "common/banned.h"
+#include "event/pool.h"
 
 #define POLL_FIRST_MS 5
 #define POLL_MAX_MS 100

@@ -21,8 +21,6 @@
 #include "proc/pty.h"
 #include "proc/script.h"
 
-#include "common/banned.h"
-
 #define SHELL_FIRST "/bin/bash"
 #define SHELL_ELSE "/bin/sh"
 /* A script up to this size is an argument of the shell, as with `sh -c`; a longer one is a file. */

@@ -12,8 +12,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define FILE_BYTES 1024
 #define RECORD_BYTES 8192
 #define MAX_RECORDS 10000               /* in one look */

@@ -10,8 +10,6 @@
 #include "common/clock.h"
 #include "proc/proc.h"
 
-#include "common/banned.h"
-
 #define READS_A_TURN 8 /* of PROC_READ_BYTES, then others have a turn */
 #define WATCH_DELAY_MS 3
 #define NEXT_BYTES (2 * PROC_READ_BYTES) /* a read, and what a pipe holds at the command's end */

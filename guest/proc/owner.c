@@ -5,8 +5,6 @@
 
 #include "proc/proc.h"
 
-#include "common/banned.h"
-
 /* The session's number is the command's until its first process has been waited for. */
 static bool is_leader(struct proc *p, pid_t session)
 {

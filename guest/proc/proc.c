@@ -13,8 +13,6 @@
 #include "common/process.h"
 #include "proc/pty.h"
 
-#include "common/banned.h"
-
 #define RUSAGE_BLOCK_BYTES 512
 
 static void on_timeout(struct loop *l, void *arg)

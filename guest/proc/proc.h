@@ -15,13 +15,13 @@
 #include "proc/cgroup.h"
 #include "proc/chunk.h"
 #include "proc/journal.h"
-#include "proc/loop.h"
+#include "event/loop.h"
 #include "proc/oom.h"
 #include "proc/registry.h"
 #include "proc/spill.h"
-#include "proc/tree.h"
+#include "proc/command_tree.h"
 #include "proc/words.h"
-#include "system/pool.h"
+#include "event/pool.h"
 
 #define N_ID_BUCKETS 1024
 #define PROC_READ_BYTES (64 * 1024)

@@ -11,8 +11,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 #define SLAVE_MODE 0620
 
 int pty_resize(int master, unsigned cols, unsigned rows, struct err *e)

@@ -15,8 +15,6 @@
 #include "common/clock.h"
 #include "proc/proc.h"
 
-#include "common/banned.h"
-
 #define SWEEP_MS 1000   /* a look without a signal while commands run, should one be lost */
 #define SWEEP_SOON_MS 2 /* a child that spawn() is about to hand over */
 

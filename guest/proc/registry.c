@@ -14,9 +14,7 @@
 #include "common/io.h"
 #include "common/str.h"
 #include "proc/proc.h"
-#include "system/pool.h"
-
-#include "common/banned.h"
+#include "event/pool.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define OOM_SCORE_RAISE 300 /* how much sooner than the agent its commands go */

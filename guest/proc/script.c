@@ -12,8 +12,6 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define NAME_RANDOM_BYTES 12
 
 static const char *const places[] = {"/tmp", "/var/tmp", "/dev/shm"};

@@ -21,9 +21,7 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "proc/tree.h"
-
-#include "common/banned.h"
+#include "proc/command_tree.h"
 
 #define STACK_BYTES (32 * 1024)
 #define FIRST_OWN_FD 10 /* descriptors below are the child's */

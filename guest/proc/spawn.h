@@ -42,7 +42,7 @@ struct spawn_args {
     size_t n_limits;
     rlim_t
         nofile; /* the soft limit of descriptors, unless it is among the limits; 0: the agent's */
-    rlim_t marker;                   /* proc/tree.h; 0: none */
+    rlim_t marker;                   /* proc/command_tree.h; 0: none */
     int oom_score_adj;               /* -1: leave it */
     int cgroup_fds[CGROUP_MAX_DIRS]; /* open files cgroup.procs, to enter */
     size_t n_cgroup_fds;

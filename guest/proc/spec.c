@@ -7,8 +7,6 @@
 #include "common/str.h"
 #include "proc/journal.h"
 
-#include "common/banned.h"
-
 #define ID_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-"
 
 void proc_spec_init(struct proc_spec *s)

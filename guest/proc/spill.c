@@ -11,8 +11,6 @@
 #include "common/path.h"
 #include "proc/chunk.h"
 
-#include "common/banned.h"
-
 /* The first is for what is large, and on a disk more often. */
 static const char *const places[] = {"/var/tmp", "/tmp"};
 

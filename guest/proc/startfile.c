@@ -9,8 +9,6 @@
 #include "proc/environ.h"
 #include "proc/registry.h"
 
-#include "common/banned.h"
-
 int startfile_run(struct registry *reg, const char *path, const char *user, const char *workdir,
                   struct err *e)
 {

@@ -5,8 +5,6 @@
 
 #include "common/str.h"
 
-#include "common/banned.h"
-
 static int take_argv(struct words *w, char *const *argv, struct err *e)
 {
     size_t bytes = 0, len;

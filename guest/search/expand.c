@@ -3,8 +3,6 @@
 
 #include "search/match_impl.h"
 
-#include "common/banned.h"
-
 static bool is_name_char(char c)
 {
     return isalnum((unsigned char)c) || c == '_';

@@ -12,8 +12,6 @@
 #include "search/ignore.h"
 #include "search/pattern.h"
 
-#include "common/banned.h"
-
 /* visit() ends the walk so when there are enough results; never seen outside. */
 #define ENOUGH (-(int)ERR_ABORTED)
 

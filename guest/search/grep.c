@@ -7,8 +7,6 @@
 
 #include "search/grep_impl.h"
 
-#include "common/banned.h"
-
 struct grepper *grepper_free(struct grepper *g)
 {
     if (g) {

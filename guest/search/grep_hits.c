@@ -1,7 +1,5 @@
 #include "search/grep_impl.h"
 
-#include "common/banned.h"
-
 #define NONE ((size_t)-1)
 
 /* The lines that a match covers, the last with its line feed. */

@@ -5,8 +5,6 @@
 #include "common/str.h"
 #include "search/scan.h"
 
-#include "common/banned.h"
-
 size_t grep_line_end(const struct grepper *g, size_t at)
 {
     const char *nl = scan_byte(grep_text(g) + at, g->win.end - at, '\n');

@@ -5,8 +5,6 @@
 
 #include "search/scan.h"
 
-#include "common/banned.h"
-
 int grep_tell(struct grepper *g, const struct grep_result *res, struct err *e)
 {
     int r = g->sink->result(g->sink->arg, res, e);

@@ -11,8 +11,6 @@
 #include "common/str.h"
 #include "search/pattern.h"
 
-#include "common/banned.h"
-
 struct rule {
     struct pattern *pattern;
     bool keep;     /* written with a '!' */

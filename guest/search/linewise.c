@@ -2,8 +2,6 @@
 
 #include "search/token.h"
 
-#include "common/banned.h"
-
 static bool add_token(const struct token *t, const char *pattern, struct buf *out)
 {
     const char *text = pattern + t->at;

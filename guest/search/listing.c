@@ -9,8 +9,6 @@
 #include "common/cleanup.h"
 #include "search/tree.h"
 
-#include "common/banned.h"
-
 #define READ_BYTES (32 * 1024)
 
 /* What getdents64(2) writes; not in the C library's headers. */

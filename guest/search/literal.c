@@ -7,8 +7,6 @@
 #include "common/cleanup.h"
 #include "search/token.h"
 
-#include "common/banned.h"
-
 #define MAX_DEPTH 24  /* of groups */
 #define MIN_SCORE 220 /* one rare byte, or two that are not among the most common */
 

@@ -5,8 +5,6 @@
 
 #include "search/scan.h"
 
-#include "common/banned.h"
-
 #define MARK_EVERY 4096 /* bytes of the original */
 #define REPLACEMENT "\xef\xbf\xbd"
 #define REPLACEMENT_BYTES 3

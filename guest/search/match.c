@@ -8,8 +8,6 @@
 #include "search/literal.h"
 #include "search/match_impl.h"
 
-#include "common/banned.h"
-
 #define COMPILED_MAX_BYTES (4 * MATCH_PATTERN_MAX_BYTES)
 #define WORD_OPEN "(?<!\\w)(?:"
 #define WORD_CLOSE ")(?!\\w)"

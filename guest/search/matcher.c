@@ -5,8 +5,6 @@
 #include "common/str.h"
 #include "search/match_impl.h"
 
-#include "common/banned.h"
-
 #define JIT_STACK_FIRST_BYTES (32 * 1024)
 /*
  * PCRE2's limits are for one place to begin at, and each may take 10 ms: so many places are tried

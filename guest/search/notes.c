@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/banned.h"
-
 void notes_init(struct notes *n)
 {
     *n = (struct notes){.total = 0};

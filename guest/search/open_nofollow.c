@@ -1,4 +1,4 @@
-#include "search/below.h"
+#include "search/open_nofollow.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-
-#include "common/banned.h"
 
 #define ALWAYS (O_NOCTTY | O_NONBLOCK)
 #define PIECE_BYTES 4000 /* of a path in one call; PATH_MAX is 4096 */

@@ -7,8 +7,6 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 #define PATHS_MAX_BYTES (64u * 1024 * 1024)
 
 struct item {

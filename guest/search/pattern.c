@@ -13,8 +13,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 /* A star makes three instructions, every other byte fewer (a "**" + '/' 8 for its three bytes). */
 #define OPS_PER_BYTE 3
 #define MAX_OPS (PATTERN_MAX_BYTES * OPS_PER_BYTE + 8)

@@ -12,9 +12,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "search/below.h"
-
-#include "common/banned.h"
+#include "search/open_nofollow.h"
 
 #define GITFILE_PREFIX "gitdir: "
 

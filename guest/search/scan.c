@@ -8,8 +8,6 @@
 #define SCAN_X86 1
 #endif
 
-#include "common/banned.h"
-
 #define BLOCK 16
 
 static void choose_rare(const struct literal *l, bool caseless, struct scan_literal *r)

@@ -4,8 +4,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/banned.h"
-
 static bool is_digit_at(const struct token_reader *r, size_t at)
 {
     return at < r->len && isdigit((unsigned char)r->pattern[at]);

@@ -15,13 +15,11 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
-#include "search/below.h"
+#include "search/open_nofollow.h"
 #include "search/ignore.h"
 #include "search/listing.h"
 #include "search/rulefiles.h"
 #include "search/types.h"
-
-#include "common/banned.h"
 
 #define BATCH 32               /* entries that a worker takes at once */
 #define ENTRIES_FOR_HELPER 128 /* a second thread costs more than so many entries */

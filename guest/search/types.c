@@ -7,8 +7,6 @@
 #include "common/str.h"
 #include "search/pattern.h"
 
-#include "common/banned.h"
-
 /* The globs of a type, separated by spaces; sorted by name. */
 static const struct {
     const char *name;

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/banned.h"
-
 #define REPLACEMENT 0xfffdu
 
 struct reader {

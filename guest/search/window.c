@@ -8,8 +8,6 @@
 #include "search/scan.h"
 #include "search/utf16.h"
 
-#include "common/banned.h"
-
 #define MARK_BYTES 3
 #define KEEP_BYTES (2u * WINDOW_BYTES) /* memory kept from one file to the next */
 

@@ -17,8 +17,6 @@
 #include "common/str.h"
 #include "system/ports.h"
 
-#include "common/banned.h"
-
 #define STAT_BYTES 1024
 #define MAX_DEPTH 256 /* of processes below a command */
 

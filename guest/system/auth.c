@@ -7,8 +7,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 struct auth {
     pthread_rwlock_t lock;
     char *token; /* guarded by lock; NULL: open */

@@ -10,8 +10,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 
-#include "common/banned.h"
-
 #define LINE_BYTES 128
 
 static size_t read_map(const char *path, struct boxfacts_range *ret)

@@ -13,9 +13,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
-#include "proc/loop.h"
-
-#include "common/banned.h"
+#include "event/loop.h"
 
 struct dial {
     struct loop *loop;

@@ -9,8 +9,6 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define GENERATED_ID_BYTES 8
 
 struct holds {

@@ -18,8 +18,6 @@
 #include "system/holdsock.h"
 #include "system/unixsock.h"
 
-#include "common/banned.h"
-
 #define EXIT_USAGE 2
 #define EXIT_NO_HOLD 125
 #define EXIT_NO_EXEC 126

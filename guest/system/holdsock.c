@@ -11,11 +11,9 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
-#include "proc/loop.h"
+#include "event/loop.h"
 #include "system/hold.h"
 #include "system/unixsock.h"
-
-#include "common/banned.h"
 
 #define BACKLOG 64
 #define ACCEPT_BATCH 16

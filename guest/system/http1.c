@@ -8,8 +8,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define MAX_LINE 4096 /* of a chunk's size or a trailer */
 
 static int bad(struct err *e, const char *what)

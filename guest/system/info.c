@@ -12,8 +12,6 @@
 
 #include "version.h"
 
-#include "common/banned.h"
-
 /* Compiled in is not enough: a kernel or sandbox may refuse memory that is executable. */
 static bool probe_jit(void)
 {

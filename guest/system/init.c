@@ -8,8 +8,6 @@
 #include "common/process.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define PF_KTHREAD 0x00200000 /* the kernel's own name for it */
 
 bool init_is_pid_1(void)

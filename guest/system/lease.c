@@ -4,9 +4,7 @@
 #include <stdlib.h>
 
 #include "common/clock.h"
-#include "proc/loop.h"
-
-#include "common/banned.h"
+#include "event/loop.h"
 
 struct lease {
     struct loop *loop;

@@ -5,8 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/banned.h"
-
 static enum log_level max_level = LOG_LEVEL_INFO;
 
 void log_set_level(enum log_level level)

@@ -11,8 +11,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 
-#include "common/banned.h"
-
 #define MAX_NAME 64
 
 /* The statuses that are told apart; what is not here counts as `other`, 0 as `cut_off`. */

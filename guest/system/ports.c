@@ -15,8 +15,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define LINE_BYTES 512
 #define LINK_BYTES 64
 #define MAX_FDS_LOOKED_AT 200000 /* of all processes together */

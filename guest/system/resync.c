@@ -12,8 +12,6 @@
 #include "common/clock.h"
 #include "common/io.h"
 
-#include "common/banned.h"
-
 const char *resync_name(enum resync_result r)
 {
     static const char *const names[N_RESYNC_RESULTS] = {

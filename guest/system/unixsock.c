@@ -10,8 +10,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 static int make_address(const char *path, struct sockaddr_un *ret, struct err *e)
 {
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};

@@ -13,8 +13,6 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 
-#include "common/banned.h"
-
 #define FILE_MAX_BYTES (256 * 1024)
 
 struct usage_clock {

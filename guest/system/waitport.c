@@ -10,11 +10,9 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "proc/loop.h"
+#include "event/loop.h"
 #include "system/dial.h"
 #include "system/http1.h"
-
-#include "common/banned.h"
 
 #define IO_BYTES 4096
 

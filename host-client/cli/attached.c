@@ -12,8 +12,6 @@
 #include "common/io.h"
 #include "common/signals.h"
 
-#include "common/banned.h"
-
 /* This process's output, and why it takes no more. */
 struct sink {
     int sys; /* errno; 0: it does */

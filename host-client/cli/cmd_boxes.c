@@ -8,8 +8,6 @@
 #include "common/clock.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define DEFAULT_WAIT_MS (2 * 60 * 1000)
 
 struct args {

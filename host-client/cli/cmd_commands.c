@@ -8,8 +8,6 @@
 #include "common/clock.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define COMMAND_COLUMNS 60 /* of a command in a table on a terminal */
 
 struct args {

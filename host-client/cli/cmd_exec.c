@@ -9,8 +9,6 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define SCRIPT_MAX_BYTES (8 * 1024 * 1024)
 
 struct args {

@@ -15,8 +15,6 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define STDIN_NAME "-"
 
 static int check_local(const char *path, struct bh_error *err)

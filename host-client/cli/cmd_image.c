@@ -6,8 +6,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define O(letter, name, type, field, ...) \
     { \
         name, letter, type, offsetof(struct image_args, field), __VA_ARGS__ \

@@ -7,8 +7,6 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 extern char **environ;
 
 static const char *const all_forms[] = {"squashfs", "tar", "oci", "vm", "dockerfile", NULL};

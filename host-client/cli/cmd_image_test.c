@@ -14,8 +14,6 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define NO_ENGINE_STATUS 3 /* of a form's script: this machine has not what it needs */
 #define URL_BYTES 256
 #define TOKEN_BYTES 256

@@ -7,8 +7,6 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 
-#include "common/banned.h"
-
 struct args {
     bool follow;
     const char *id;

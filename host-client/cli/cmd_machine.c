@@ -10,8 +10,6 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define DISK_LOW_BYTES (2ull << 30)
 
 /* ---- gc ---- */

@@ -10,8 +10,6 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define SEARCH_MAX_PATHS 64
 
 struct args {

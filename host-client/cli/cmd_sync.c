@@ -5,8 +5,6 @@
 #include "cli/cli.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 struct sync_args {
     bool dry_run;
     bool delete_extra;

@@ -7,8 +7,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define HOLD_ID_BYTES 129
 
 struct args {

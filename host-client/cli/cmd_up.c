@@ -11,8 +11,6 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define NEXT_COLUMN 40
 
 struct args {

@@ -4,8 +4,6 @@
 #include "cli/cli.h"
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 struct args {
     char **excludes;
     bool flat;

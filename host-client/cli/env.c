@@ -9,8 +9,6 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define ENV_FILE_MAX_BYTES (256 * 1024)
 
 /* "K" becomes "K=value of K here"; with must_be_bare, "K=V" is refused (it would be in argv). */

@@ -7,8 +7,6 @@
 #include "cli/cli.h"
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 #define COLOR_OFF "\033[0m"
 #define COLOR_PATH "\033[0m\033[35m"
 #define COLOR_LINE "\033[0m\033[32m"

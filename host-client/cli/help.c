@@ -5,8 +5,6 @@
 #include "cli/cli.h"
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 #define OPTION_COLUMN 30
 #define ROFF_COLUMN 56 /* a line of a page's source is broken at the first blank from here on */
 

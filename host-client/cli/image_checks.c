@@ -10,8 +10,6 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define FILE_BYTES (16 * 1024 * 1024) /* full's manifest has a few hundred packages */
 #define OUTPUT_BYTES (64 * 1024)
 #define START_ID "start" /* of the template's own command, as the agent and the library call it */

@@ -5,8 +5,6 @@
 #include "cli/image_test.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 /* The version that the first form told. */
 static const char *version_of(const struct image_report *r, size_t check)
 {

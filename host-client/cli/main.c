@@ -9,8 +9,6 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 /* In the order of the overview: a group's commands stand together. */
 static const struct cli_command *const commands[] = {
     &cmd_up,     &cmd_ls,    &cmd_status,    &cmd_start,    &cmd_stop,       &cmd_rm,

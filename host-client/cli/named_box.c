@@ -6,8 +6,6 @@
 #include "common/b64.h"
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 int cli_get_box(struct cli *c, const char *name, struct bh_box **ret, struct bh_error *err)
 {
     return bh_get(c->ctx, name, ret, err);

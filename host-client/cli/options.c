@@ -6,8 +6,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define CPUS_MAX 1000000 /* the library knows the sensible range */
 
 const struct cli_option cli_common_options[] = {

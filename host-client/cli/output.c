@@ -7,8 +7,6 @@
 #include "cli/cli.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define TABLE_COLUMNS_MAX 8
 
 int cli_exit_for(const struct bh_error *err)

@@ -7,8 +7,6 @@
 #include "common/clock.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define BAR_CELLS 24
 #define REDRAW_MS 80
 

@@ -14,8 +14,6 @@
 #include "common/process.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define ARGV_MAX 16
 #define KILL_GRACE_MS 10000
 

@@ -13,8 +13,6 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 
-#include "common/banned.h"
-
 /*
  * Signals arrive as bytes in a pipe. What reads it decides what they mean: for most commands the
  * library does (its cancel_fd), while a command runs in a box the thread below does. These are

@@ -10,13 +10,11 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
-#include "lib/control.h"
-#include "lib/socket.h"
-#include "monitor/forward.h"
+#include "lib/box/control.h"
+#include "lib/util/socket.h"
+#include "monitor/port_forward.h"
 #include "monitor/monitor.h"
 #include "monitor/supervise.h"
-
-#include "common/banned.h"
 
 struct caller {
     int fd;

@@ -1,5 +1,5 @@
 #pragma once
-/* commands: the monitor's control socket (lib/control.h has the words). The loop's thread only. */
+/* commands: the monitor's control socket (lib/box/control.h has the words). The loop's thread only. */
 #include <poll.h>
 
 #include "common/err.h"

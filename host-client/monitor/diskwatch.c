@@ -15,8 +15,6 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define LOOK_MS 1000                 /* at the file system */
 #define COUNT_MS (5 * 60 * 1000)     /* at the latest */
 #define COUNT_SHARE 10               /* counting takes at most this part of the time */

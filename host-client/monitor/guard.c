@@ -15,8 +15,6 @@
 #include "common/clock.h"
 #include "common/io.h"
 
-#include "common/banned.h"
-
 #define FIRST_PAUSE_MS 100 /* doubled with each death that comes soon */
 #define MOST_PAUSE_MS 30000
 #define SOON_MS 60000

@@ -17,13 +17,11 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/bringup.h"
-#include "lib/control.h"
-#include "lib/procfs.h"
+#include "lib/box/bringup.h"
+#include "lib/box/control.h"
+#include "lib/util/procfs.h"
 #include "monitor/guard.h"
 #include "monitor/monitor.h"
-
-#include "common/banned.h"
 
 #define AGAIN_LOCK_MS 3000
 #define AGAIN_POLL_MS 20

@@ -15,14 +15,12 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/bringup.h"
-#include "lib/lifecycle.h"
+#include "lib/box/bringup.h"
+#include "lib/box/lifecycle.h"
 #include "monitor/commands.h"
 #include "monitor/diskwatch.h"
-#include "monitor/forward.h"
+#include "monitor/port_forward.h"
 #include "monitor/supervise.h"
-
-#include "common/banned.h"
 
 #define READY_POLL_FIRST_MS 2
 #define READY_POLL_MOST_MS 50

@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/box.h"
-#include "lib/lease.h"
-#include "lib/use.h"
+#include "lib/box/box.h"
+#include "lib/box/lease.h"
+#include "lib/box/use.h"
 
 #define MONITOR_MAX_CLIENTS 64
 #define MONITOR_MAX_FORWARDS 64

@@ -1,4 +1,4 @@
-#include "monitor/forward.h"
+#include "monitor/port_forward.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -9,11 +9,9 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/io.h"
-#include "lib/socket.h"
-#include "lib/tunnel.h"
+#include "lib/util/socket.h"
+#include "lib/agent/tunnel.h"
 #include "monitor/monitor.h"
-
-#include "common/banned.h"
 
 #define BUFFER_BYTES (32 * 1024) /* one direction of one connection: 256 of them make 16 MiB */
 #define PIECE_BYTES 8192         /* one read; on the stack */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/client.h"
+#include "lib/agent/client.h"
 
 struct forwards;
 

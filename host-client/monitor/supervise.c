@@ -13,12 +13,10 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
-#include "lib/bootstrap.h"
-#include "lib/bootstrap_guest.h"
-#include "lib/bootstrap_health.h"
-#include "lib/bootstrap_record.h"
-
-#include "common/banned.h"
+#include "lib/recipe/bootstrap.h"
+#include "lib/recipe/bootstrap_guest.h"
+#include "lib/recipe/bootstrap_health.h"
+#include "lib/recipe/bootstrap_record.h"
 
 #define CALL_MS 10000
 #define RETRY_MS 1000

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/box.h"
+#include "lib/box/box.h"
 
 #define SUPERVISE_MAX_RESTARTS 5           /* unless the recipe has another number */
 #define SUPERVISE_FIRST_PAUSE_MS 500       /* doubled with each restart, */

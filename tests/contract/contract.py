@@ -291,7 +291,7 @@ def part_fields():
 def source_words():
     """Every word that the server's sources have in quotes: what it can know is among them."""
     out = set()
-    for name in glob.glob(openapi.TOP + "/guest/server/*.c"):
+    for name in glob.glob(openapi.TOP + "/guest/http/*.c") + glob.glob(openapi.TOP + "/guest/api/**/*.c", recursive=True):
         out |= set(re.findall(r'"([a-z][a-z_]{1,24})"', open(name).read()))
     return out
 

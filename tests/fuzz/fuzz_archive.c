@@ -14,7 +14,7 @@
 
 #include "archive/extract.h"
 #include "fs/root.h"
-#include "fs/tree.h"
+#include "fs/remove_tree.h"
 #include "fs/walk.h"
 
 static struct fs_root *root;

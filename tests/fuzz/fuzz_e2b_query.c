@@ -12,9 +12,9 @@
 
 #include "common/clock.h"
 #include "dialect/e2b/sign.h"
-#include "rpc/agent.h"
-#include "server/e2b/file_query.h"
-#include "server/state.h"
+#include "agent.h"
+#include "dialect/e2b/file_query.h"
+#include "http/state.h"
 #include "system/auth.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"

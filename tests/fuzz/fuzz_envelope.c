@@ -7,7 +7,7 @@
 #include "fuzz.h"
 
 #include "common/jsonx.h"
-#include "server/encode.h"
+#include "api/encode.h"
 
 static void check_open(const char *body, size_t len)
 {

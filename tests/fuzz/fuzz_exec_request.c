@@ -11,7 +11,7 @@
 #include "proc/journal.h"
 #include "proc/pty.h"
 #include "proc/spill.h"
-#include "rpc/exec_json.h"
+#include "api/exec/exec_json.h"
 
 static const struct agent agent;
 

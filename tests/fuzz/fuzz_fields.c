@@ -8,8 +8,8 @@
 #include "fuzz.h"
 
 #include "fs/etag.h"
-#include "server/digest.h"
-#include "server/sfield.h"
+#include "http/content_digest.h"
+#include "http/sfield.h"
 
 struct seen {
     int n;

@@ -12,11 +12,11 @@
 #include <strings.h>
 
 #include "common/cleanup.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
-#include "server/gate.h"
-#include "server/route.h"
-#include "server/state.h"
+#include "agent.h"
+#include "api/rpc.h"
+#include "http/gate.h"
+#include "http/route.h"
+#include "http/state.h"
 #include "system/auth.h"
 
 #define MAX_HEADERS 12

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "common/buf.h"
-#include "server/multipart.h"
+#include "http/multipart.h"
 
 #define TYPE "multipart/form-data; boundary=b-"
 #define MARK "\r\n--b-"

@@ -9,7 +9,7 @@
 #include <ctype.h>
 #include <strings.h>
 
-#include "server/range.h"
+#include "http/range.h"
 
 #define SIZE_MAX_BYTES 4096
 

@@ -7,8 +7,8 @@
 #include "fuzz.h"
 
 #include "common/jsonx.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
+#include "agent.h"
+#include "api/rpc.h"
 
 int __real_jx_decode(json_t *obj, const struct jx_field *fields, void *out, struct err *e);
 int __wrap_jx_decode(json_t *obj, const struct jx_field *fields, void *out, struct err *e);

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 #include "common/buf.h"
-#include "lib/toml.h"
+#include "lib/util/toml.h"
 
 #define NAME "x.toml"
 

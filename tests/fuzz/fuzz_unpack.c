@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/extract.h"
+#include "lib/project/extract.h"
 
 static char target[512], outside[512];
 static int n_entries;

@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 #include "common/str.h"
-#include "server/uri.h"
+#include "http/uri.h"
 
 static int hex(uint8_t c)
 {

@@ -15,7 +15,7 @@
 #include "common/signals.h"
 #include "common/str.h"
 #include "dialect/e2b/timetext.h"
-#include "server/range.h"
+#include "http/range.h"
 #include "system/dial.h"
 
 static void check_numbers(const char *s)

@@ -16,8 +16,8 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/str.h"
-#include "lib/context.h"
-#include "lib/provider.h"
+#include "lib/box/context.h"
+#include "lib/provider/provider.h"
 
 struct drive {
     struct bh_ctx ctx;

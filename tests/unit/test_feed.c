@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include "common/buf.h"
-#include "fs/feed.h"
-#include "proc/loop.h"
+#include "fs/inotify_feed.h"
+#include "event/loop.h"
 
 #define MASK (IN_CREATE | IN_DELETE | IN_MODIFY | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF)
 

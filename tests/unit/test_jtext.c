@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "common/jsonx.h"
-#include "rpc/jtext.h"
+#include "api/jtext.h"
 
 static json_t *written(const char *data, size_t len)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "proc/loop.h"
+#include "event/loop.h"
 
 static struct loop *new_loop(void)
 {

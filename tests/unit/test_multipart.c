@@ -1,8 +1,8 @@
 #include "test.h"
 
 #include "common/buf.h"
-#include "server/gzip.h"
-#include "server/multipart.h"
+#include "http/gzip.h"
+#include "http/multipart.h"
 
 struct told {
     struct buf text;

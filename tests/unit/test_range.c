@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "server/range.h"
+#include "http/range.h"
 
 /* "0+5,7+2": the ranges; NULL: WHOLE; "": NONE. */
 static const char *text_of(const char *header, uint64_t size)

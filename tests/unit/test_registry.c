@@ -12,9 +12,9 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "proc/loop.h"
+#include "event/loop.h"
 #include "proc/registry.h"
-#include "system/pool.h"
+#include "event/pool.h"
 
 struct box {
     struct loop *loop;

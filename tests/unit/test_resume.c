@@ -4,9 +4,9 @@
 #include "fs_help.h"
 
 #include "common/clock.h"
-#include "server/request.h"
-#include "server/resume.h"
-#include "system/pool.h"
+#include "http/request.h"
+#include "api/files/resume.h"
+#include "event/pool.h"
 
 static struct err e;
 static struct pool *pool;

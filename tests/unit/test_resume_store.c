@@ -5,7 +5,7 @@
 
 #include "fs_help.h"
 
-#include "server/resume_store.h"
+#include "api/files/resume_store.h"
 
 static struct err e;
 

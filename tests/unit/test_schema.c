@@ -5,10 +5,10 @@
  * which the linker replaces by the one below (see the Makefile).
  */
 #include "common/jsonx.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
-#include "server/route.h"
-#include "server/schema.h"
+#include "agent.h"
+#include "api/rpc.h"
+#include "http/route.h"
+#include "api/schema.h"
 
 #include "test.h"
 

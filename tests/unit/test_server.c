@@ -3,11 +3,11 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "system/dial.h"
-#include "server/encode.h"
-#include "server/origin.h"
+#include "api/encode.h"
+#include "http/origin.h"
 #include "system/http1.h"
-#include "server/ring.h"
-#include "server/uri.h"
+#include "http/ring.h"
+#include "http/uri.h"
 
 #include "test.h"
 

@@ -1,7 +1,7 @@
 #include "test.h"
 
-#include "server/digest.h"
-#include "server/sfield.h"
+#include "http/content_digest.h"
+#include "http/sfield.h"
 
 static struct err e;
 

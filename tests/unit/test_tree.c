@@ -8,7 +8,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/process.h"
-#include "proc/tree.h"
+#include "proc/command_tree.h"
 
 static void set_mark(rlim_t mark)
 {

@@ -4,7 +4,7 @@
 
 #include "fs/change.h"
 #include "fs/stat.h"
-#include "fs/tree.h"
+#include "fs/remove_tree.h"
 #include "fs/walk.h"
 
 static struct err e;

@@ -13,12 +13,10 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "server/feed.h"
-#include "server/files.h"
-#include "server/respond.h"
-#include "server/uri.h"
-
-#include "common/banned.h"
+#include "http/feed.h"
+#include "api/files/files.h"
+#include "http/respond.h"
+#include "http/uri.h"
 
 #define MAX_EXCLUDES 1000
 #define MAX_LIST_BYTES (64 * 1024 * 1024) /* of the names in a POST: a million of 64 bytes */

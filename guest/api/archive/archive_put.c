@@ -5,11 +5,9 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "server/files.h"
-#include "server/respond.h"
-#include "server/upload.h"
-
-#include "common/banned.h"
+#include "api/files/files.h"
+#include "http/respond.h"
+#include "http/upload.h"
 
 struct archive_put {
     struct request *request; /* borrowed: the upload has a reference */

@@ -11,12 +11,10 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "fs/stat.h"
-#include "rpc/agent.h"
-#include "rpc/fs_json.h"
-#include "rpc/queue.h"
-#include "rpc/rpc.h"
-
-#include "common/banned.h"
+#include "agent.h"
+#include "api/files/fs_json.h"
+#include "api/queue.h"
+#include "api/rpc.h"
 
 #define MESSAGE_BYTES 256 /* about what an entry weighs besides its path */
 #define MISSING_MAX 10000 /* entries of one call: about 2 MiB of JSON */

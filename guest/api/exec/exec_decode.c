@@ -9,9 +9,7 @@
 #include "proc/journal.h"
 #include "proc/pty.h"
 #include "proc/spill.h"
-#include "rpc/exec_json.h"
-
-#include "common/banned.h"
+#include "api/exec/exec_json.h"
 
 #define MAX_DURATION_MS ((uint64_t)365 * 24 * 3600 * 1000)
 #define UMASK_MAX 0777

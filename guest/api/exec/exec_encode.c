@@ -5,9 +5,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/signals.h"
-#include "rpc/exec_json.h"
-
-#include "common/banned.h"
+#include "api/exec/exec_json.h"
 
 const char *exec_stream_name(enum proc_stream s)
 {

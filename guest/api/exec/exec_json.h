@@ -6,7 +6,7 @@
 #include "common/err.h"
 #include "proc/registry.h"
 #include "proc/spec.h"
-#include "rpc/agent.h"
+#include "agent.h"
 
 #define EXEC_CHUNK_BYTES (64 * 1024) /* raw bytes in one data message, and the most Read gives */
 

@@ -10,10 +10,8 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "rpc/exec_json.h"
-#include "rpc/rpc.h"
-
-#include "common/banned.h"
+#include "api/exec/exec_json.h"
+#include "api/rpc.h"
 
 struct exec_source {
     struct source source; /* first: the server has a pointer to it */

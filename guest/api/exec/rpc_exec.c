@@ -6,10 +6,8 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/signals.h"
-#include "rpc/exec_json.h"
-#include "rpc/rpc.h"
-
-#include "common/banned.h"
+#include "api/exec/exec_json.h"
+#include "api/rpc.h"
 
 static void proc_unref_p(struct proc **p)
 {

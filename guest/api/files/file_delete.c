@@ -3,12 +3,10 @@
 
 #include "common/cleanup.h"
 #include "fs/change.h"
-#include "server/file_sink.h"
-#include "server/files.h"
-#include "server/respond.h"
-#include "server/route.h"
-
-#include "common/banned.h"
+#include "api/files/file_sink.h"
+#include "api/files/files.h"
+#include "http/respond.h"
+#include "http/route.h"
 
 struct file_delete {
     struct ask ask;

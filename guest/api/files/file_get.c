@@ -8,13 +8,11 @@
 
 #include "common/cleanup.h"
 #include "fs/hash.h"
-#include "server/digest.h"
-#include "server/file_body.h"
-#include "server/files.h"
-#include "server/range.h"
-#include "server/respond.h"
-
-#include "common/banned.h"
+#include "http/content_digest.h"
+#include "http/file_body.h"
+#include "api/files/files.h"
+#include "http/range.h"
+#include "http/respond.h"
 
 struct file_get {
     struct ask ask;

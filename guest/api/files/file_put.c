@@ -10,13 +10,11 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "server/file_sink.h"
-#include "server/files.h"
-#include "server/range.h"
-#include "server/respond.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "api/files/file_sink.h"
+#include "api/files/files.h"
+#include "http/range.h"
+#include "http/respond.h"
+#include "http/state.h"
 
 struct file_put {
     struct upload *upload;

@@ -1,4 +1,4 @@
-#include "server/file_sink.h"
+#include "api/files/file_sink.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,12 +8,10 @@
 
 #include "common/cleanup.h"
 #include "common/jsonx.h"
-#include "server/files.h"
-#include "server/respond.h"
-#include "server/sfield.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "api/files/files.h"
+#include "http/respond.h"
+#include "http/sfield.h"
+#include "http/state.h"
 
 /* ---- by a worker ----------------------------------------------------------------------------- */
 

@@ -1,14 +1,14 @@
 #pragma once
 /*
- * file_sink: where the body of a request that writes a file goes (the sink of server/upload.h): a
+ * file_sink: where the body of a request that writes a file goes (the sink of http/upload.h): a
  * whole file, a part of one, or the next piece of an upload that can be resumed.
  */
 #include <nettle/sha2.h>
 
 #include "fs/write.h"
-#include "server/digest.h"
-#include "server/resume.h"
-#include "server/upload.h"
+#include "http/content_digest.h"
+#include "api/files/resume.h"
+#include "http/upload.h"
 
 struct file_sink {
     /* Set by the request's thread before the upload begins. Strings are owned. */

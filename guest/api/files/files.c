@@ -1,5 +1,5 @@
 /* files: /v1/files/{path} and /v1/archive are two things each, by the verb. */
-#include "server/files.h"
+#include "api/files/files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,13 +8,11 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "fs/etag.h"
-#include "rpc/agent.h"
-#include "server/handlers.h"
-#include "server/respond.h"
-#include "server/state.h"
-#include "server/uri.h"
-
-#include "common/banned.h"
+#include "agent.h"
+#include "api/handlers.h"
+#include "http/respond.h"
+#include "http/state.h"
+#include "http/uri.h"
 
 int files_caller_new(struct request *q, const char *user, const char *cwd, struct fs_caller **ret,
                      struct err *e)

@@ -1,7 +1,7 @@
 #pragma once
 /* files: what the routes that move bytes by path share. */
 #include "fs/root.h"
-#include "server/request.h"
+#include "http/request.h"
 
 /* Who acts, and where relative paths start: ?user= (default: --user) and ?cwd= (default:
  * --workdir). May block. */

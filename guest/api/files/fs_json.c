@@ -1,13 +1,11 @@
-#include "rpc/fs_json.h"
+#include "api/files/fs_json.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "common/jsonx.h"
 #include "common/path.h"
-#include "rpc/agent.h"
-
-#include "common/banned.h"
+#include "agent.h"
 
 int fs_json_caller(const struct rpc_call *call, const char *user, struct fs_caller **ret,
                    struct err *e)

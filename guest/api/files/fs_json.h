@@ -10,7 +10,7 @@
 #include "common/err.h"
 #include "fs/root.h"
 #include "fs/stat.h"
-#include "rpc/rpc.h"
+#include "api/rpc.h"
 
 /* user: the request's, or NULL for the agent's default. */
 int fs_json_caller(const struct rpc_call *call, const char *user, struct fs_caller **ret,

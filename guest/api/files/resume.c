@@ -1,4 +1,4 @@
-#include "server/resume.h"
+#include "api/files/resume.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -9,10 +9,8 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
-#include "server/request.h"
-#include "system/pool.h"
-
-#include "common/banned.h"
+#include "http/request.h"
+#include "event/pool.h"
 
 struct resumes {
     struct pool *pool;

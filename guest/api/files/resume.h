@@ -15,7 +15,7 @@
 
 #include "common/err.h"
 #include "fs/write.h"
-#include "server/resume_store.h"
+#include "api/files/resume_store.h"
 
 #define RESUME_INTEROP_VERSION 8
 #define RESUME_MAX_OPEN 64    /* uploads that are not complete; the next is refused */

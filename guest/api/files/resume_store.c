@@ -1,4 +1,4 @@
-#include "server/resume_store.h"
+#include "api/files/resume_store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +15,6 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "fs/walk.h"
-
-#include "common/banned.h"
 
 #define GONE_AGE_MS 60000           /* a younger note may be of a file that is just being made */
 #define NOTE_MAX_BYTES (256 * 1024) /* two paths and two lists of tags, in base64 at worst */

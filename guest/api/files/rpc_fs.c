@@ -9,10 +9,8 @@
 #include "fs/edit.h"
 #include "fs/stat.h"
 #include "fs/write.h"
-#include "rpc/fs_json.h"
-#include "rpc/rpc.h"
-
-#include "common/banned.h"
+#include "api/files/fs_json.h"
+#include "api/rpc.h"
 
 static int reply(json_t *v, json_t **ret, struct err *e)
 {

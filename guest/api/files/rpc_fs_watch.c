@@ -14,13 +14,11 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "fs/watch.h"
-#include "proc/loop.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
+#include "event/loop.h"
+#include "agent.h"
+#include "api/rpc.h"
 #include "search/ignore.h"
-#include "system/pool.h"
-
-#include "common/banned.h"
+#include "event/pool.h"
 
 #define QUEUE_MAX_BYTES (1024u * 1024) /* of events that wait for the client */
 #define EVENT_BYTES 300                /* about what an event weighs besides its paths */

@@ -9,13 +9,11 @@
 #include <strings.h>
 
 #include "common/cleanup.h"
-#include "server/file_sink.h"
-#include "server/files.h"
-#include "server/handlers.h"
-#include "server/respond.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "api/files/file_sink.h"
+#include "api/files/files.h"
+#include "api/handlers.h"
+#include "http/respond.h"
+#include "http/state.h"
 
 static struct MHD_Response *new_empty(void)
 {

@@ -1,4 +1,4 @@
-#include "server/forward.h"
+#include "api/proxy/forward.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,19 +13,17 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "proc/loop.h"
-#include "rpc/agent.h"
-#include "server/listen.h"
-#include "server/relay.h"
-#include "server/server.h"
-#include "server/state.h"
+#include "event/loop.h"
+#include "agent.h"
+#include "http/listen.h"
+#include "http/relay.h"
+#include "http/server.h"
+#include "http/state.h"
 #include "system/dial.h"
 #include "system/log.h"
 #include "system/metrics.h"
-#include "system/pool.h"
+#include "event/pool.h"
 #include "system/ports.h"
-
-#include "common/banned.h"
 
 #define BACKLOG 128
 #define ACCEPT_BATCH 16

@@ -2,7 +2,7 @@
  * proxy: /v1/proxy/{port}/...: HTTP/1.1 to a port in the box; here is the connection's side of it.
  * A request to upgrade (WebSocket) goes through, and after the 101 the two sockets are joined.
  */
-#include "server/proxy.h"
+#include "api/proxy/proxy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +11,10 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "rpc/agent.h"
-#include "server/handlers.h"
-#include "server/relay.h"
-#include "server/respond.h"
-
-#include "common/banned.h"
+#include "agent.h"
+#include "api/handlers.h"
+#include "http/relay.h"
+#include "http/respond.h"
 
 #define RING_BYTES (128 * 1024)
 #define CHUNK_OVERHEAD 12 /* size in hex and two line ends */

@@ -13,10 +13,10 @@
 
 #include "common/buf.h"
 #include "common/err.h"
-#include "proc/loop.h"
-#include "server/request.h"
-#include "server/ring.h"
-#include "server/state.h"
+#include "event/loop.h"
+#include "http/request.h"
+#include "http/ring.h"
+#include "http/state.h"
 #include "system/dial.h"
 #include "system/http1.h"
 

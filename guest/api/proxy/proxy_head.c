@@ -6,11 +6,9 @@
 #include <sys/socket.h>
 
 #include "common/cleanup.h"
-#include "rpc/agent.h"
-#include "server/proxy.h"
+#include "agent.h"
+#include "api/proxy/proxy.h"
 #include "system/auth.h"
-
-#include "common/banned.h"
 
 struct copying {
     struct proxy *p;

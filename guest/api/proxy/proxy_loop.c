@@ -8,10 +8,8 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "rpc/agent.h"
-#include "server/proxy.h"
-
-#include "common/banned.h"
+#include "agent.h"
+#include "api/proxy/proxy.h"
 
 #define EARLY_REPLY_BYTES (8 * 1024 * 1024) /* of a reply that comes before the request's end */
 

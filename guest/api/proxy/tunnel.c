@@ -3,15 +3,13 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-#include "proc/loop.h"
-#include "rpc/agent.h"
+#include "event/loop.h"
+#include "agent.h"
 #include "system/dial.h"
-#include "server/handlers.h"
-#include "server/relay.h"
-#include "server/respond.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "api/handlers.h"
+#include "http/relay.h"
+#include "http/respond.h"
+#include "http/state.h"
 
 struct tunnel {
     _Atomic int refs;        /* the request's, the loop's while it dials, the response's */

@@ -12,14 +12,12 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "fs/root.h"
-#include "rpc/agent.h"
-#include "rpc/jtext.h"
-#include "rpc/queue.h"
-#include "rpc/rpc.h"
-#include "rpc/search_params.h"
+#include "agent.h"
+#include "api/jtext.h"
+#include "api/queue.h"
+#include "api/rpc.h"
+#include "api/search/search_params.h"
 #include "system/metrics.h"
-
-#include "common/banned.h"
 
 #define LINE_MAX_BYTES QUEUE_TEXT_MAX_BYTES
 

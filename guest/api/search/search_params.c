@@ -1,4 +1,4 @@
-#include "rpc/search_params.h"
+#include "api/search/search_params.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,8 +9,6 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define UNSET UINT32_MAX
 #define CURSOR_MAX_BYTES (16 * 1024)

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "rpc/rpc.h"
+#include "api/rpc.h"
 #include "search/glob.h"
 #include "search/search.h"
 

@@ -3,7 +3,7 @@
  * command of its own with a deadline, all at the same time; a tool that is there but does not
  * start is not ready. Nothing waits on a thread: the reply is a source.
  */
-#include "rpc/ready.h"
+#include "api/system/ready.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -19,12 +19,10 @@
 #include "fs/root.h"
 #include "proc/cgroup.h"
 #include "proc/registry.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
+#include "agent.h"
+#include "api/rpc.h"
 #include "system/boxfacts.h"
 #include "system/info.h"
-
-#include "common/banned.h"
 
 #define TOOL_DEADLINE_MS 3000
 #define TOOL_OUTPUT_BYTES 4096

@@ -6,13 +6,11 @@
 #include "common/jsonx.h"
 #include "common/wire/wire.h"
 #include "fs/root.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
+#include "agent.h"
+#include "api/rpc.h"
 #include "system/info.h"
 #include "system/lease.h"
 #include "system/metrics.h"
-
-#include "common/banned.h"
 
 static const struct jx_field no_fields[] = {{0}};
 

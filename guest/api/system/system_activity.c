@@ -8,15 +8,13 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "proc/registry.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
+#include "agent.h"
+#include "api/rpc.h"
 #include "system/activity.h"
 #include "system/hold.h"
 #include "system/lease.h"
 #include "system/metrics.h"
 #include "system/ports.h"
-
-#include "common/banned.h"
 
 #define MAX_IDS 100
 #define CPU_BUSY_SHARE 20 /* a twentieth of one processor over the window is work */

@@ -5,11 +5,9 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "proc/environ.h"
-#include "rpc/agent.h"
-#include "rpc/exec_json.h"
-#include "rpc/rpc.h"
-
-#include "common/banned.h"
+#include "agent.h"
+#include "api/exec/exec_json.h"
+#include "api/rpc.h"
 
 struct env_params {
     char **set;

@@ -8,16 +8,14 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "proc/loop.h"
+#include "event/loop.h"
 #include "proc/owner.h"
 #include "proc/registry.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
+#include "agent.h"
+#include "api/rpc.h"
 #include "system/dial.h"
 #include "system/ports.h"
 #include "system/waitport.h"
-
-#include "common/banned.h"
 
 #define WAIT_DEFAULT_MS 30000
 #define WAIT_MAX_MS (24 * 3600 * 1000)

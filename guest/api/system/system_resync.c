@@ -5,11 +5,9 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
-#include "rpc/agent.h"
-#include "rpc/rpc.h"
+#include "agent.h"
+#include "api/rpc.h"
 #include "system/resync.h"
-
-#include "common/banned.h"
 
 #define GENERATION_MAX ((uint64_t)1 << 53) /* what every JSON parser keeps exact */
 #define NOW_MAX_MS (253402300799000LL)     /* the end of the year 9999 */

@@ -1,10 +1,8 @@
-#include "server/e2b/accept.h"
+#include "dialect/e2b/accept.h"
 
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
-
-#include "common/banned.h"
 
 #define Q_ONE 1000
 #define Q_NONE (-1) /* not named */

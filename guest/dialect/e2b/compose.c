@@ -16,11 +16,9 @@
 #include "common/str.h"
 #include "dialect/e2b/dirs.h"
 #include "dialect/e2b/fault.h"
-#include "dialect/e2b/files.h"
+#include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/put.h"
 #include "fs/write.h"
-
-#include "common/banned.h"
 
 #define COPY_BYTES (128 * 1024)
 #define RANGE_BYTES (1u << 30) /* copied by one system call */

@@ -1,16 +1,14 @@
-#include "server/e2b/cors.h"
+#include "dialect/e2b/cors.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "rpc/agent.h"
-#include "server/e2b/handlers.h"
-#include "server/respond.h"
-#include "server/state.h"
+#include "agent.h"
+#include "dialect/e2b/http_handlers.h"
+#include "http/respond.h"
+#include "http/state.h"
 #include "system/auth.h"
-
-#include "common/banned.h"
 
 #define MAX_AGE_S "7200"
 

@@ -3,7 +3,7 @@
  * cors: what lets the pages of a browser call E2B's routes (its SDK runs there): of an agent with a
  * token, and of an open one with --cors.
  */
-#include "server/request.h"
+#include "http/request.h"
 
 /* Whether this asks what a page may do: it is answered before anything is checked. Then *ret is the
  * route that answers. */

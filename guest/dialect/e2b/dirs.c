@@ -11,8 +11,6 @@
 #include "dialect/e2b/fault.h"
 #include "fs/write.h"
 
-#include "common/banned.h"
-
 /* Opens the first `len` bytes of the path. 0: there is nothing (*ret_fd is -1) or a directory. */
 static int try_open(const struct fs_caller *c, const char *path, size_t len, int *ret_fd,
                     struct err *e)

@@ -10,8 +10,6 @@
 #include "system/usage.h"
 #include "dialect/e2b/watchers.h"
 
-#include "common/banned.h"
-
 struct e2b {
     struct usage_clock *usage;
     struct watchers *watchers;

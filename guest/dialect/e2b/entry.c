@@ -14,8 +14,6 @@
 #include "dialect/e2b/fault.h"
 #include "dialect/e2b/meta.h"
 
-#include "common/banned.h"
-
 #define PERMISSIONS_BYTES 24
 #define NAME_BYTES 64
 #define TIME_BYTES 64

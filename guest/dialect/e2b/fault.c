@@ -3,8 +3,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "common/banned.h"
-
 __attribute__((format(printf, 4, 0))) static int fault_vsys(struct err *e, enum err_code code,
                                                             int sys, const char *fmt, va_list ap)
 {

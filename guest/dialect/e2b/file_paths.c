@@ -1,11 +1,9 @@
-#include "dialect/e2b/files.h"
+#include "dialect/e2b/file_paths.h"
 
 #include <stdlib.h>
 
 #include "dialect/e2b/who.h"
-#include "rpc/agent.h"
-
-#include "common/banned.h"
+#include "agent.h"
 
 static int init(struct files_call *f, struct err *e)
 {

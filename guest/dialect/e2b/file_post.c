@@ -8,18 +8,16 @@
 #include <strings.h>
 
 #include "common/cleanup.h"
-#include "dialect/e2b/files.h"
+#include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/put.h"
 #include "dialect/e2b/puts.h"
-#include "server/e2b/file_query.h"
-#include "server/e2b/handlers.h"
-#include "server/gzip.h"
-#include "server/multipart.h"
-#include "server/respond.h"
-#include "server/state.h"
-#include "server/upload.h"
-
-#include "common/banned.h"
+#include "dialect/e2b/file_query.h"
+#include "dialect/e2b/http_handlers.h"
+#include "http/gzip.h"
+#include "http/multipart.h"
+#include "http/respond.h"
+#include "http/state.h"
+#include "http/upload.h"
 
 #define META_HEADER "X-Metadata-"
 #define TYPE_RAW "application/octet-stream"

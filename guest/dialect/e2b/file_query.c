@@ -1,4 +1,4 @@
-#include "server/e2b/file_query.h"
+#include "dialect/e2b/file_query.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,11 +10,9 @@
 #include "common/clock.h"
 #include "common/str.h"
 #include "dialect/e2b/sign.h"
-#include "rpc/agent.h"
-#include "server/state.h"
+#include "agent.h"
+#include "http/state.h"
 #include "system/auth.h"
-
-#include "common/banned.h"
 
 #define EXPIRATION "signature_expiration"
 

@@ -1,6 +1,6 @@
 #pragma once
 /* file_query: what both verbs of /files take out of a request before its body, and who may ask. */
-#include "server/request.h"
+#include "http/request.h"
 
 struct file_query {
     char *path;     /* NULL: not given */

@@ -10,14 +10,12 @@
 #include "dialect/e2b/dirs.h"
 #include "dialect/e2b/entry.h"
 #include "dialect/e2b/fault.h"
-#include "dialect/e2b/files.h"
+#include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/methods.h"
 #include "dialect/e2b/proto.h"
 #include "fs/change.h"
 #include "fs/walk.h"
-#include "rpc/agent.h"
-
-#include "common/banned.h"
+#include "agent.h"
 
 #define LIST_MAX_DEPTH 1000     /* directories that are open at once */
 #define LIST_MAX_ENTRIES 100000 /* in one reply, which has no pages: about 400 bytes each */

@@ -12,13 +12,11 @@
 #include "common/str.h"
 #include "dialect/e2b/e2b.h"
 #include "dialect/e2b/fault.h"
-#include "dialect/e2b/files.h"
+#include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/methods.h"
 #include "dialect/e2b/watcher.h"
 #include "dialect/e2b/watchers.h"
-#include "rpc/agent.h"
-
-#include "common/banned.h"
+#include "agent.h"
 
 #define KEEPALIVE_MS 90000
 

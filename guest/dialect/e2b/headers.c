@@ -1,10 +1,8 @@
-#include "server/e2b/headers.h"
+#include "dialect/e2b/headers.h"
 
 #include "common/str.h"
 #include "dialect/e2b/who.h"
-#include "server/deadline.h"
-
-#include "common/banned.h"
+#include "http/deadline.h"
 
 #define KEEPALIVE_MAX_S 86400
 /*

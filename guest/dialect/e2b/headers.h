@@ -1,7 +1,7 @@
 #pragma once
 /* headers: what E2B's methods take out of a request's headers. */
-#include "rpc/rpc.h"
-#include "server/request.h"
+#include "api/rpc.h"
+#include "http/request.h"
 
 #define E2B_REPLAY_HEADER "Bellhop-Replay" /* ours: what a command wrote before comes first */
 

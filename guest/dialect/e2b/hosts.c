@@ -12,8 +12,6 @@
 #include "common/str.h"
 #include "fs/write.h"
 
-#include "common/banned.h"
-
 #define PATH "/etc/hosts"
 #define BLANKS " \t\r\v\f"
 

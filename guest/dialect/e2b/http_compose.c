@@ -4,11 +4,9 @@
 #include <stdlib.h>
 
 #include "common/buf.h"
-#include "server/e2b/handlers.h"
-#include "server/respond.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "dialect/e2b/http_handlers.h"
+#include "http/respond.h"
+#include "http/state.h"
 
 struct composing {
     struct ask ask;

@@ -1,8 +1,6 @@
 /* files: /files is two things, by the verb. */
-#include "server/e2b/handlers.h"
-#include "server/gate.h"
-
-#include "common/banned.h"
+#include "dialect/e2b/http_handlers.h"
+#include "http/gate.h"
 
 static const struct request_ops *ops_of(const struct request *q)
 {

@@ -1,6 +1,6 @@
 #pragma once
 /* handlers: what E2B's routes do; see the file named beside each. */
-#include "server/request.h"
+#include "http/request.h"
 
 /* request_ops.body for those that a body tells nothing, as envd takes it with a GET. (ops.c) */
 int e2b_drop_body(struct request *q, const char *data, size_t *len, struct err *e);

@@ -8,14 +8,12 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "dialect/e2b/e2b.h"
-#include "dialect/e2b/init.h"
-#include "rpc/agent.h"
-#include "server/e2b/handlers.h"
-#include "server/handlers.h"
-#include "server/respond.h"
-#include "server/state.h"
-
-#include "common/banned.h"
+#include "dialect/e2b/init_request.h"
+#include "agent.h"
+#include "dialect/e2b/http_handlers.h"
+#include "api/handlers.h"
+#include "http/respond.h"
+#include "http/state.h"
 
 int e2b_drop_body(struct request *q, const char *data, size_t *len, struct err *e)
 {

@@ -1,4 +1,4 @@
-#include "dialect/e2b/init.h"
+#include "dialect/e2b/init_request.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,12 +13,10 @@
 #include "dialect/e2b/hosts.h"
 #include "dialect/e2b/timetext.h"
 #include "proc/environ.h"
-#include "rpc/agent.h"
+#include "agent.h"
 #include "system/auth.h"
 #include "system/resync.h"
 #include "system/usage.h"
-
-#include "common/banned.h"
 
 #define EVENTS_HOST "events.e2b.local"
 #define BEHIND_MS 50  /* how far our clock may be from what /init says, and stay */

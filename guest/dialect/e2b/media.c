@@ -1,4 +1,4 @@
-#include "server/e2b/media.h"
+#include "dialect/e2b/media.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -8,9 +8,7 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "server/files.h"
-
-#include "common/banned.h"
+#include "api/files/files.h"
 
 static const struct {
     const char *extension;

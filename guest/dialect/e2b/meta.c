@@ -13,8 +13,6 @@
 #include "dialect/e2b/fault.h"
 #include "fs/xattr.h"
 
-#include "common/banned.h"
-
 #define PREFIX_BYTES (sizeof(META_PREFIX) - 1)
 #define NAME_BYTES (PREFIX_BYTES + META_KEY_MAX_BYTES + 1)
 #define FD_PATH_BYTES 40

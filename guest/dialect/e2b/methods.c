@@ -4,8 +4,6 @@
 
 #include "common/cleanup.h"
 
-#include "common/banned.h"
-
 #define UNARY_KIND RPC_UNARY
 #define SOURCE_KIND RPC_SOURCE
 #define INFLOW_KIND RPC_INFLOW

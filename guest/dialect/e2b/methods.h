@@ -1,6 +1,6 @@
 #pragma once
-/* methods: the rows of methods.def. The handlers are as those of rpc/rpc.h. */
-#include "rpc/rpc.h"
+/* methods: the rows of methods.def. The handlers are as those of api/rpc.h. */
+#include "api/rpc.h"
 
 /* "/process.Process/Start" -> its row, or NULL. */
 const struct rpc_method *e2b_method_find(const char *path);

@@ -9,9 +9,7 @@
 #include "common/jsonx.h"
 #include "dialect/e2b/methods.h"
 #include "dialect/e2b/process_json.h"
-#include "rpc/agent.h"
-
-#include "common/banned.h"
+#include "agent.h"
 
 /* ---- ProcessInput ---- */
 

@@ -15,9 +15,7 @@
 #include "dialect/e2b/e2b.h"
 #include "dialect/e2b/proto.h"
 #include "dialect/e2b/who.h"
-#include "rpc/agent.h"
-
-#include "common/banned.h"
+#include "agent.h"
 
 /* ---- StartRequest ---- */
 

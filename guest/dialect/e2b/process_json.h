@@ -6,7 +6,7 @@
 #include "common/err.h"
 #include "proc/registry.h"
 #include "proc/spec.h"
-#include "rpc/rpc.h"
+#include "api/rpc.h"
 
 #define PROCESS_CHUNK_BYTES (32 * 1024) /* of output in one message */
 #define PROCESS_KEEP_MS 30000           /* how long Connect finds one that has ended */

@@ -10,9 +10,7 @@
 #include "dialect/e2b/methods.h"
 #include "dialect/e2b/process_json.h"
 #include "dialect/e2b/proto.h"
-#include "rpc/agent.h"
-
-#include "common/banned.h"
+#include "agent.h"
 
 static void proc_unref_p(struct proc **p)
 {

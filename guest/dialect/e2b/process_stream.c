@@ -17,9 +17,7 @@
 #include "dialect/e2b/methods.h"
 #include "dialect/e2b/process_json.h"
 #include "dialect/e2b/wording.h"
-#include "rpc/agent.h"
-
-#include "common/banned.h"
+#include "agent.h"
 
 #define KEEPALIVE_MS 90000
 

@@ -11,9 +11,7 @@
 #include "dialect/e2b/e2b.pb-c.h"
 #include "dialect/e2b/process_json.h"
 #include "dialect/e2b/timetext.h"
-#include "rpc/rpc.h"
-
-#include "common/banned.h"
+#include "api/rpc.h"
 
 #define NAME_BYTES 64
 #define NS_PER_S 1000000000LL

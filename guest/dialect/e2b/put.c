@@ -15,8 +15,6 @@
 #include "dialect/e2b/fault.h"
 #include "fs/write.h"
 
-#include "common/banned.h"
-
 struct put {
     char *path;
     int fd;

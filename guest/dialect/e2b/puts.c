@@ -5,10 +5,8 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
-#include "dialect/e2b/files.h"
+#include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/put.h"
-
-#include "common/banned.h"
 
 #define NAMED_BYTES 256 /* of the other files, in an error */
 

@@ -1,4 +1,4 @@
-#include "server/e2b/routes.h"
+#include "dialect/e2b/routes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -6,13 +6,11 @@
 #include "common/cleanup.h"
 #include "common/wire/wire.h"
 #include "dialect/e2b/compose.h"
-#include "dialect/e2b/init.h"
+#include "dialect/e2b/init_request.h"
 #include "dialect/e2b/methods.h"
-#include "rpc/rpc.h"
-#include "server/e2b/handlers.h"
-#include "server/handlers.h"
-
-#include "common/banned.h"
+#include "api/rpc.h"
+#include "dialect/e2b/http_handlers.h"
+#include "api/handlers.h"
 
 static const struct route routes[] = {
     {

@@ -6,8 +6,6 @@
 
 #include "common/b64.h"
 
-#include "common/banned.h"
-
 static void add(struct sha256_ctx *sha, const char *text)
 {
     sha256_update(sha, strlen(text), (const uint8_t *)text);

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "common/banned.h"
-
 #define NS_PER_S 1000000000LL
 
 int timetext_parse(const char *s, int64_t *ret_ns, struct err *e)

@@ -10,11 +10,9 @@
 #include "common/path.h"
 #include "dialect/e2b/entry.h"
 #include "fs/notify.h"
-#include "proc/loop.h"
-#include "rpc/agent.h"
-#include "system/pool.h"
-
-#include "common/banned.h"
+#include "event/loop.h"
+#include "agent.h"
+#include "event/pool.h"
 
 #define BATCH_MS 5       /* between two readings: what came meanwhile is read at once */
 #define ENTRY_BYTES 1024 /* about what an entry weighs */

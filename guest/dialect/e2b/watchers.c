@@ -7,8 +7,6 @@
 
 #include "common/io.h"
 
-#include "common/banned.h"
-
 #define ID_LETTERS 20
 
 struct slot {

@@ -9,9 +9,7 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "dialect/e2b/e2b.h"
-#include "rpc/agent.h"
-
-#include "common/banned.h"
+#include "agent.h"
 
 #define BASIC_MAX_BYTES 1024
 

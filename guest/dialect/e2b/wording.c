@@ -2,8 +2,6 @@
 
 #include "common/str.h"
 
-#include "common/banned.h"
-
 /* A message may quote a name that is no text. */
 static json_t *new_text(const struct err *error)
 {

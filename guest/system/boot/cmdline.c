@@ -7,8 +7,6 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#include "common/banned.h"
-
 #define ROOT_DEFAULT "/dev/vda"
 
 enum ip_field {

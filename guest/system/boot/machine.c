@@ -26,8 +26,6 @@
 #include "system/boot/rootdisk.h"
 #include "system/log.h"
 
-#include "common/banned.h"
-
 #define TOKEN_SOURCE "/sys/firmware/qemu_fw_cfg/by_name/opt/org.bellhop/token/raw"
 #define TOKEN_MAX_BYTES 4096
 #define TOKEN_DIR "/run/bellhop"

@@ -10,8 +10,6 @@
 #include "common/io.h"
 #include "system/log.h"
 
-#include "common/banned.h"
-
 static void load(int dir, const char *name)
 {
     _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

@@ -19,8 +19,6 @@
 #include "common/str.h"
 #include "system/log.h"
 
-#include "common/banned.h"
-
 #define POLL_MS 5
 #define HOSTS_MAX_BYTES (256 * 1024)
 #define HOSTNAME_DEFAULT "bellhop"

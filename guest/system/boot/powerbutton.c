@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "proc/loop.h"
-
-#include "common/banned.h"
+#include "event/loop.h"
 
 #define BITS_BYTES (KEY_MAX / 8 + 1)
 

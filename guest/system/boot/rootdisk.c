@@ -17,8 +17,6 @@
 #include "common/str.h"
 #include "system/log.h"
 
-#include "common/banned.h"
-
 #define NEW_ROOT "/newroot"
 #define LOWER "/lower"
 #define UPPER "/upper"

@@ -10,10 +10,8 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box.h"
-#include "lib/options.h"
-
-#include "common/banned.h"
+#include "lib/box/box.h"
+#include "lib/util/option_struct.h"
 
 #define TAG_HEADER_BYTES (BH_ETAG_BYTES + 2)
 #define DIGEST_BYTES 80

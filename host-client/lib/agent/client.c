@@ -1,4 +1,4 @@
-#include "lib/client.h"
+#include "lib/agent/client.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,8 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "lib/socket.h"
-#include "lib/tunnel.h"
-
-#include "common/banned.h"
+#include "lib/util/socket.h"
+#include "lib/agent/tunnel.h"
 
 /*
  * What an agent may make us hold. A reply is there as text (half as much again while it grows), as

@@ -8,7 +8,7 @@
 
 #include "common/buf.h"
 #include "common/err.h"
-#include "lib/transport.h"
+#include "lib/util/transport.h"
 
 struct client;
 

@@ -5,11 +5,9 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/path.h"
-#include "lib/box.h"
-#include "lib/box_environment.h"
-#include "lib/options.h"
-
-#include "common/banned.h"
+#include "lib/box/box.h"
+#include "lib/recipe/box_environment.h"
+#include "lib/util/option_struct.h"
 
 #define CONNECT_MS 30000
 #define CONNECT_PROVIDER "url"

@@ -1,4 +1,4 @@
-#include "lib/exec.h"
+#include "lib/agent/exec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
-#include "lib/options.h"
-
-#include "common/banned.h"
+#include "lib/util/option_struct.h"
 
 static int make_id(const char *id, char out[EXEC_ID_BYTES], struct err *e)
 {

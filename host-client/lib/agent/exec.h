@@ -13,7 +13,7 @@
 #include "bellhop/bellhop.h"
 #include "common/err.h"
 #include "common/jsonx.h"
-#include "lib/box.h"
+#include "lib/box/box.h"
 
 #define EXEC_ID_BYTES 129  /* the agent's ids have at most 128 characters */
 #define EXEC_RETRIES 20    /* connections in a row that bring nothing */

@@ -11,11 +11,9 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/exec.h"
-#include "lib/lifecycle.h"
-#include "lib/socket.h"
-
-#include "common/banned.h"
+#include "lib/agent/exec.h"
+#include "lib/box/lifecycle.h"
+#include "lib/util/socket.h"
 
 struct follow {
     struct bh_exec *exec;

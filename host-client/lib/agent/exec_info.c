@@ -8,9 +8,7 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/exec.h"
-
-#include "common/banned.h"
+#include "lib/agent/exec.h"
 
 #define COMMAND_BYTES (64 * 1024) /* of a command's words, for a person */
 

@@ -5,10 +5,8 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/box_environment.h"
-#include "lib/exec.h"
-
-#include "common/banned.h"
+#include "lib/recipe/box_environment.h"
+#include "lib/agent/exec.h"
 
 #define ID_MAX_BYTES 128 /* the agent's; a result's field has room for it */
 _Static_assert(sizeof(((struct bh_run_result *)0)->id) > ID_MAX_BYTES, "no room for an id");

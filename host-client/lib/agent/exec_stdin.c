@@ -11,10 +11,8 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
-#include "lib/exec.h"
-#include "lib/socket.h"
-
-#include "common/banned.h"
+#include "lib/agent/exec.h"
+#include "lib/util/socket.h"
 
 struct exec_pump {
     struct bh_exec *exec;

@@ -1,4 +1,4 @@
-#include "lib/fetch.h"
+#include "lib/agent/fetch.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/banned.h"
-
 /* A socket pair, whose writer, unlike a pipe's, is not killed when the reader gives up. */
 struct flow {
     int read_fd;

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 #include "common/err.h"
-#include "lib/client.h"
-#include "lib/extract.h"
+#include "lib/agent/client.h"
+#include "lib/project/extract.h"
 
 struct fetch {
     const char *path;  /* in the box */

@@ -10,13 +10,11 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box.h"
-#include "lib/fetch.h"
-#include "lib/options.h"
-#include "lib/sync.h"
-#include "lib/upload.h"
-
-#include "common/banned.h"
+#include "lib/box/box.h"
+#include "lib/agent/fetch.h"
+#include "lib/util/option_struct.h"
+#include "lib/project/sync.h"
+#include "lib/project/upload.h"
 
 /* A relative path starts where commands do. */
 static int resolve(struct bh_box *box, const char *path, char **ret, struct err *e)

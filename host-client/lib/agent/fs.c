@@ -7,11 +7,9 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box.h"
-#include "lib/options.h"
-#include "lib/params.h"
-
-#include "common/banned.h"
+#include "lib/box/box.h"
+#include "lib/util/option_struct.h"
+#include "lib/agent/params.h"
 
 /* ---- what is there ---- */
 

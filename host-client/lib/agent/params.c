@@ -1,4 +1,4 @@
-#include "lib/params.h"
+#include "lib/agent/params.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +8,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box.h"
-
-#include "common/banned.h"
+#include "lib/box/box.h"
 
 int params_path(json_t *p, struct bh_box *box, const char *key, const char *path, struct err *e)
 {

@@ -1,4 +1,4 @@
-#include "lib/ports.h"
+#include "lib/agent/ports.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,9 +6,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
-#include "lib/control.h"
-
-#include "common/banned.h"
+#include "lib/box/control.h"
 
 #define FORWARD_MS 5000
 #define EXTEND_MAX_MS (365LL * 24 * 3600 * 1000)

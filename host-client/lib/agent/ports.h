@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/box.h"
+#include "lib/box/box.h"
 
 /* The port in the box (0: its guest agent) becomes reachable; the same port of this machine as
  * the last time. ret_host_port may be NULL. */

@@ -4,11 +4,9 @@
 
 #include "common/cleanup.h"
 #include "common/jsonx.h"
-#include "lib/box.h"
-#include "lib/options.h"
-#include "lib/params.h"
-
-#include "common/banned.h"
+#include "lib/box/box.h"
+#include "lib/util/option_struct.h"
+#include "lib/agent/params.h"
 
 struct search {
     int (*on_match)(void *arg, const struct bh_match *match);

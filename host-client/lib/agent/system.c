@@ -8,11 +8,9 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/box.h"
-#include "lib/lifecycle.h"
-#include "lib/options.h"
-
-#include "common/banned.h"
+#include "lib/box/box.h"
+#include "lib/box/lifecycle.h"
+#include "lib/util/option_struct.h"
 
 #define HOLD_ID_BYTES 129
 #define METRICS_BYTES (4 * 1024 * 1024)

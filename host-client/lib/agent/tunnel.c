@@ -1,8 +1,6 @@
-#include "lib/tunnel.h"
+#include "lib/agent/tunnel.h"
 
 #include <string.h>
-
-#include "common/banned.h"
 
 int tunnel_request(uint16_t port, const char *token, struct buf *out, struct err *e)
 {

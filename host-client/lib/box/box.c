@@ -1,4 +1,4 @@
-#include "lib/box.h"
+#include "lib/box/box.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,15 +10,13 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
-#include "lib/bootstrap.h"
-#include "lib/bringup.h"
-#include "lib/control.h"
-#include "lib/dirtree.h"
-#include "lib/lifecycle.h"
-#include "lib/procfs.h"
-#include "lib/socket.h"
-
-#include "common/banned.h"
+#include "lib/recipe/bootstrap.h"
+#include "lib/box/bringup.h"
+#include "lib/box/control.h"
+#include "lib/util/dirtree.h"
+#include "lib/box/lifecycle.h"
+#include "lib/util/procfs.h"
+#include "lib/util/socket.h"
 
 #define TOUCH_MS 2000
 #define HOLD_MS 5000

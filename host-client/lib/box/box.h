@@ -16,11 +16,11 @@
 
 #include "bellhop/bellhop.h"
 #include "common/err.h"
-#include "lib/client.h"
-#include "lib/context.h"
-#include "lib/provider.h"
-#include "lib/spec.h"
-#include "lib/store.h"
+#include "lib/agent/client.h"
+#include "lib/box/context.h"
+#include "lib/provider/provider.h"
+#include "lib/box/spec.h"
+#include "lib/box/store.h"
 
 #define BOX_MARK_ENV "BELLHOP_BOX_ID" /* in the environment of every command we start in a box */
 #define BOX_TOKEN_BYTES 24

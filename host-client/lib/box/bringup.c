@@ -1,4 +1,4 @@
-#include "lib/bringup.h"
+#include "lib/box/bringup.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,17 +11,15 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/bootstrap.h"
-#include "lib/box_environment.h"
-#include "lib/control.h"
-#include "lib/dirtree.h"
-#include "lib/lifecycle.h"
-#include "lib/ports.h"
-#include "lib/repo.h"
-#include "lib/template_boot.h"
-#include "lib/upload.h"
-
-#include "common/banned.h"
+#include "lib/recipe/bootstrap.h"
+#include "lib/recipe/box_environment.h"
+#include "lib/box/control.h"
+#include "lib/util/dirtree.h"
+#include "lib/box/lifecycle.h"
+#include "lib/agent/ports.h"
+#include "lib/project/repo.h"
+#include "lib/image/template_boot.h"
+#include "lib/project/upload.h"
 
 #define HEALTH_MS 5000
 #define ENDED_UNSEEN "it ended while nobody looked"

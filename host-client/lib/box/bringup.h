@@ -13,7 +13,7 @@
 
 #include "bellhop/bellhop.h"
 #include "common/err.h"
-#include "lib/box.h"
+#include "lib/box/box.h"
 
 #define BRINGUP_TIMEOUT_MS (5 * 60 * 1000)
 

@@ -1,4 +1,4 @@
-#include "lib/context.h"
+#include "lib/box/context.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,10 +12,8 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/options.h"
-#include "lib/store.h"
-
-#include "common/banned.h"
+#include "lib/util/option_struct.h"
+#include "lib/box/store.h"
 
 #ifndef BELLHOP_VERSION
 #define BELLHOP_VERSION "0.0.0"

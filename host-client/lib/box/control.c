@@ -1,4 +1,4 @@
-#include "lib/control.h"
+#include "lib/box/control.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,11 +17,9 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/context.h"
-#include "lib/procfs.h"
-#include "lib/socket.h"
-
-#include "common/banned.h"
+#include "lib/box/context.h"
+#include "lib/util/procfs.h"
+#include "lib/util/socket.h"
 
 #define CONTROL_PING_MS 2000
 #define CONTROL_POLL_MS 20

@@ -9,18 +9,16 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/bootstrap.h"
-#include "lib/box.h"
-#include "lib/bringup.h"
-#include "lib/control.h"
-#include "lib/image.h"
-#include "lib/options.h"
-#include "lib/project.h"
-#include "lib/repo.h"
-#include "lib/socket.h"
-#include "lib/upload.h"
-
-#include "common/banned.h"
+#include "lib/recipe/bootstrap.h"
+#include "lib/box/box.h"
+#include "lib/box/bringup.h"
+#include "lib/box/control.h"
+#include "lib/image/image.h"
+#include "lib/util/option_struct.h"
+#include "lib/project/project.h"
+#include "lib/project/repo.h"
+#include "lib/util/socket.h"
+#include "lib/project/upload.h"
 
 #define AGENT_HEALTH_MS 2000
 #define CONTROL_MS 5000

@@ -11,13 +11,11 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box.h"
-#include "lib/bringup.h"
-#include "lib/control.h"
-#include "lib/dirtree.h"
-#include "lib/lifecycle.h"
-
-#include "common/banned.h"
+#include "lib/box/box.h"
+#include "lib/box/bringup.h"
+#include "lib/box/control.h"
+#include "lib/util/dirtree.h"
+#include "lib/box/lifecycle.h"
 
 #define GC_MENTION_STOPPED_MS (7LL * 24 * 3600 * 1000) /* kept, and said to be there */
 #define GC_MONITOR_MS 30000

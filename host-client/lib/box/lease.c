@@ -1,6 +1,4 @@
-#include "lib/lease.h"
-
-#include "common/banned.h"
+#include "lib/box/lease.h"
 
 static int64_t period_ms(const struct lease *l)
 {

@@ -1,9 +1,7 @@
-#include "lib/lifecycle.h"
+#include "lib/box/lifecycle.h"
 
 #include <stddef.h>
 #include <string.h>
-
-#include "common/banned.h"
 
 #define S(state) (1u << BH_STATE_##state)
 

@@ -6,11 +6,9 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
-#include "lib/control.h"
-#include "lib/exec.h"
-#include "lib/options.h"
-
-#include "common/banned.h"
+#include "lib/box/control.h"
+#include "lib/agent/exec.h"
+#include "lib/util/option_struct.h"
 
 #define RUN_LEASE_GRACE_MS 60000 /* beyond the command's own deadline */
 /* The agent holds a command up when its lossless reader's connection breaks. What that reader never

@@ -1,4 +1,4 @@
-#include "lib/spec.h"
+#include "lib/box/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,6 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define SPEC_TTL_MIN_MS 1000
 #define SPEC_TTL_MAX_MS (30LL * 24 * 3600 * 1000)

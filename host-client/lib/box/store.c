@@ -1,4 +1,4 @@
-#include "lib/store.h"
+#include "lib/box/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/lifecycle.h"
-
-#include "common/banned.h"
+#include "lib/box/lifecycle.h"
 
 #define STORE_SCHEMA 2 /* 2: boxes remember their project */
 #define STORE_BUSY_MS 10000

@@ -1,11 +1,9 @@
-#include "lib/use.h"
+#include "lib/box/use.h"
 
 #include <string.h>
 
 #include "common/cleanup.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define ALL_SHARE 20   /* a twentieth of one processor over the time: something is at work */
 #define AGENT_SHARE 50 /* for the coding agent, which waits for its model most of the time */

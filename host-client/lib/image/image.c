@@ -1,4 +1,4 @@
-#include "lib/image.h"
+#include "lib/image/image.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +12,8 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/template.h"
-#include "lib/template_words.h"
-
-#include "common/banned.h"
+#include "lib/image/template.h"
+#include "lib/image/template_words.h"
 
 /* ---- which one ---- */
 

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/context.h"
-#include "lib/spec.h"
+#include "lib/box/context.h"
+#include "lib/box/spec.h"
 
 #define IMAGE_SQUASHFS "rootfs.squashfs"
 #define IMAGE_MANIFEST_MAX_BYTES ((size_t)1 << 20)

@@ -1,4 +1,4 @@
-#include "lib/image_agents.h"
+#include "lib/image/image_agents.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,10 +10,8 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/npm.h"
-#include "lib/recipe.h"
-
-#include "common/banned.h"
+#include "lib/recipe/npm.h"
+#include "lib/recipe/recipe.h"
 
 #define AGENTS_MAX_BYTES (64 * 1024)
 

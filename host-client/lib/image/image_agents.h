@@ -1,6 +1,6 @@
 #pragma once
 /* image_agents: the coding agents that a template bakes in, fetched as bootstrap would. */
-#include "lib/template.h"
+#include "lib/image/template.h"
 
 /*
  * Writes <dir>/agents: for each of t->agents a line "NAME VERSION TARBALL COMMAND...", the tarball a

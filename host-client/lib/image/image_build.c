@@ -10,14 +10,12 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box_environment.h"
-#include "lib/dirtree.h"
-#include "lib/hostcmd.h"
-#include "lib/image.h"
-#include "lib/image_agents.h"
-#include "lib/template.h"
-
-#include "common/banned.h"
+#include "lib/recipe/box_environment.h"
+#include "lib/util/dirtree.h"
+#include "lib/util/hostcmd.h"
+#include "lib/image/image.h"
+#include "lib/image/image_agents.h"
+#include "lib/image/template.h"
 
 #define BUILD_TIMEOUT_MS (60LL * 60 * 1000)
 #define BUILD_GRACE_MS 20000 /* it removes what it has begun */

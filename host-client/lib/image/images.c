@@ -13,13 +13,11 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/dirtree.h"
-#include "lib/image.h"
-#include "lib/options.h"
-#include "lib/store.h"
-#include "lib/template.h"
-
-#include "common/banned.h"
+#include "lib/util/dirtree.h"
+#include "lib/image/image.h"
+#include "lib/util/option_struct.h"
+#include "lib/box/store.h"
+#include "lib/image/template.h"
 
 #define IMAGES_MAX 1000
 

@@ -1,4 +1,4 @@
-#include "lib/template.h"
+#include "lib/image/template.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,11 +16,9 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/recipe.h"
-#include "lib/template_words.h"
-#include "lib/toml.h"
-
-#include "common/banned.h"
+#include "lib/recipe/recipe.h"
+#include "lib/image/template_words.h"
+#include "lib/util/toml.h"
 
 /* ---- the fields ---- */
 

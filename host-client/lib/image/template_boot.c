@@ -1,4 +1,4 @@
-#include "lib/template_boot.h"
+#include "lib/image/template_boot.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -10,11 +10,9 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/bootstrap_guest.h"
-#include "lib/box_environment.h"
-#include "lib/image.h"
-
-#include "common/banned.h"
+#include "lib/recipe/bootstrap_guest.h"
+#include "lib/recipe/box_environment.h"
+#include "lib/image/image.h"
 
 #define TRY_MS 30000 /* of one ready_cmd */
 #define CALL_MS 20000

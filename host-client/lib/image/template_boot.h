@@ -4,8 +4,8 @@
  * (`bellhop logs`, `ps`, `attach` know it), and its ready_cmd, which is tried until it succeeds.
  */
 #include "common/err.h"
-#include "lib/box.h"
-#include "lib/bringup.h"
+#include "lib/box/box.h"
+#include "lib/box/bringup.h"
 
 #define TEMPLATE_START_ID "start"
 #define TEMPLATE_READY_EVERY_MS 2000

@@ -1,12 +1,10 @@
-#include "lib/template_words.h"
+#include "lib/image/template_words.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

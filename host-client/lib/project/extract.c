@@ -1,4 +1,4 @@
-#include "lib/extract.h"
+#include "lib/project/extract.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -10,9 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
-#include "lib/beneath.h"
-
-#include "common/banned.h"
+#include "lib/util/beneath.h"
 
 #define BLOCK_BYTES (64 * 1024)
 #define NAME_BYTES 4096

@@ -1,4 +1,4 @@
-#include "lib/gitfiles.h"
+#include "lib/project/gitfiles.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,13 +15,11 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/beneath.h"
-#include "lib/dirtree.h"
-#include "lib/gitlink.h"
-#include "lib/hostcmd.h"
-#include "lib/secretfiles.h"
-
-#include "common/banned.h"
+#include "lib/util/beneath.h"
+#include "lib/util/dirtree.h"
+#include "lib/project/gitlink.h"
+#include "lib/util/hostcmd.h"
+#include "lib/project/secretfiles.h"
 
 #define IGNORE_FILE ".bellhopignore"
 #define GIT_ANSWER_BYTES (64 * 1024)

@@ -1,4 +1,4 @@
-#include "lib/gitlink.h"
+#include "lib/project/gitlink.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +12,7 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/beneath.h"
-
-#include "common/banned.h"
+#include "lib/util/beneath.h"
 
 #define POINTER_MAX_BYTES (2 * PATH_MAX)
 

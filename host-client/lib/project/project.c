@@ -1,4 +1,4 @@
-#include "lib/project.h"
+#include "lib/project/project.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,10 +8,8 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/path.h"
-#include "lib/context.h"
-#include "lib/hostcmd.h"
-
-#include "common/banned.h"
+#include "lib/box/context.h"
+#include "lib/util/hostcmd.h"
 
 #define GIT_MS 5000
 #define REMOTE_BYTES 4096

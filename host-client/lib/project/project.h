@@ -10,7 +10,7 @@
 
 #include "bellhop/bellhop.h"
 #include "common/err.h"
-#include "lib/store.h"
+#include "lib/box/store.h"
 
 #define PROJECT_NAME_BYTES 64
 #define PROJECT_N_NAMES 4 /* without digits, and with 6, 10 and 16 of them */

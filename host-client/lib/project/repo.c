@@ -1,4 +1,4 @@
-#include "lib/repo.h"
+#include "lib/project/repo.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,9 +8,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
-#include "lib/box_environment.h"
-
-#include "common/banned.h"
+#include "lib/recipe/box_environment.h"
 
 #define TOKEN_BYTES (64 * 1024)
 #define CLEAN_MS 10000

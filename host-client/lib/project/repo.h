@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/box.h"
+#include "lib/box/box.h"
 
 /*
  * Into the box's workdir. The token (a file of this machine, or NULL) is given to git by a

@@ -1,4 +1,4 @@
-#include "lib/secretfiles.h"
+#include "lib/project/secretfiles.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -7,9 +7,7 @@
 #include <strings.h>
 
 #include "common/cleanup.h"
-#include "lib/beneath.h"
-
-#include "common/banned.h"
+#include "lib/util/beneath.h"
 
 #define SETTINGS_MAX_BYTES (64 * 1024)
 

@@ -1,4 +1,4 @@
-#include "lib/sync.h"
+#include "lib/project/sync.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,14 +14,12 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/dirtree.h"
-#include "lib/fetch.h"
-#include "lib/gitfiles.h"
-#include "lib/sync_list.h"
-#include "lib/sync_local.h"
-#include "lib/upload_stream.h"
-
-#include "common/banned.h"
+#include "lib/util/dirtree.h"
+#include "lib/agent/fetch.h"
+#include "lib/project/gitfiles.h"
+#include "lib/project/sync_list.h"
+#include "lib/project/sync_local.h"
+#include "lib/project/upload_stream.h"
 
 #define REMOVALS_NAME ".bellhop-tmp-removals" /* guest/archive/extract.h has it */
 #define GROWTH_BYTES (64ull * 1024 * 1024)    /* of a file between the list and the archive */

@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/client.h"
-#include "lib/context.h"
+#include "lib/agent/client.h"
+#include "lib/box/context.h"
 
 struct sync_request {
     struct bh_ctx *ctx;

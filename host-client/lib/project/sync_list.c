@@ -1,4 +1,4 @@
-#include "lib/sync_list.h"
+#include "lib/project/sync_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/beneath.h"
-
-#include "common/banned.h"
+#include "lib/util/beneath.h"
 
 #define PAGE 2000                              /* entries of one Missing: about 400 KiB */
 #define PAGE_BYTES (2ull * 1024 * 1024 * 1024) /* the agent reads them before it answers */

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #include "common/err.h"
-#include "lib/client.h"
-#include "lib/gitfiles.h"
-#include "lib/sync.h"
+#include "lib/agent/client.h"
+#include "lib/project/gitfiles.h"
+#include "lib/project/sync.h"
 
 #define SYNC_MAX_ENTRIES 4000000u
 /* Default limit of the files that a box has besides as many as are here: it chooses what they cost. */

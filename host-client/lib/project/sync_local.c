@@ -1,4 +1,4 @@
-#include "lib/sync_local.h"
+#include "lib/project/sync_local.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,10 +14,8 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/beneath.h"
-#include "lib/dirtree.h"
-
-#include "common/banned.h"
+#include "lib/util/beneath.h"
+#include "lib/util/dirtree.h"
 
 #define READ_BYTES (128 * 1024)
 

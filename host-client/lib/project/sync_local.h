@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/err.h"
-#include "lib/sync_list.h"
+#include "lib/project/sync_list.h"
 
 #define SYNC_STAGE_PREFIX SYNC_TEMP_PREFIX "sync-" /* what comes waits in such a directory */
 

@@ -1,4 +1,4 @@
-#include "lib/upload.h"
+#include "lib/project/upload.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,10 +10,8 @@
 #include "common/clock.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/gitfiles.h"
-#include "lib/upload_stream.h"
-
-#include "common/banned.h"
+#include "lib/project/gitfiles.h"
+#include "lib/project/upload_stream.h"
 
 #define MAX_NAMED 20
 

@@ -1,4 +1,4 @@
-#include "lib/upload_stream.h"
+#include "lib/project/upload_stream.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -13,9 +13,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/str.h"
-#include "lib/beneath.h"
-
-#include "common/banned.h"
+#include "lib/util/beneath.h"
 
 #define CHUNK_BYTES (64 * 1024)
 #define PROGRESS_STEP_BYTES (1024 * 1024)

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/context.h"
-#include "lib/gitfiles.h"
+#include "lib/box/context.h"
+#include "lib/project/gitfiles.h"
 
 #define UPLOAD_SMALL_BYTES (1024 * 1024)
 #define UPLOAD_OUT_BYTES (8 * 1024 * 1024) /* made and not yet taken: a piece and zstd's window */

@@ -1,10 +1,8 @@
-#include "lib/provider.h"
+#include "lib/provider/provider.h"
 
 #include <string.h>
 
 #include "common/cleanup.h"
-
-#include "common/banned.h"
 
 static const struct provider *const providers[] = {&provider_oci, &provider_process};
 

@@ -17,8 +17,8 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "lib/context.h"
-#include "lib/spec.h"
+#include "lib/box/context.h"
+#include "lib/box/spec.h"
 
 struct provider_box {
     struct bh_ctx *ctx;

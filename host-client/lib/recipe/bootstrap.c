@@ -1,4 +1,4 @@
-#include "lib/bootstrap.h"
+#include "lib/recipe/bootstrap.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,12 +12,10 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/bootstrap_guest.h"
-#include "lib/bootstrap_health.h"
-#include "lib/bootstrap_run.h"
-#include "lib/upload.h"
-
-#include "common/banned.h"
+#include "lib/recipe/bootstrap_guest.h"
+#include "lib/recipe/bootstrap_health.h"
+#include "lib/recipe/bootstrap_run.h"
+#include "lib/project/upload.h"
 
 #define PREPARE_MS 20000
 #define FIRST_PAUSE_MS 100

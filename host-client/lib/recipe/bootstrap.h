@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/client.h"
-#include "lib/context.h"
+#include "lib/agent/client.h"
+#include "lib/box/context.h"
 
 /* In agent-start.json beside the request: how often the monitor starts it again. */
 #define SUPERVISE_MAX_KEY "max_restarts"

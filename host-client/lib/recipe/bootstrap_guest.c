@@ -1,4 +1,4 @@
-#include "lib/bootstrap_guest.h"
+#include "lib/recipe/bootstrap_guest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,6 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define END_GRACE_MS 3000
 

@@ -9,7 +9,7 @@
 
 #include "common/buf.h"
 #include "common/err.h"
-#include "lib/client.h"
+#include "lib/agent/client.h"
 
 #define BOOTSTRAP_EXEC_ID "agent"
 #define BOOTSTRAP_LOG_LINES 30

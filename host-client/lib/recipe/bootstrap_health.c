@@ -1,4 +1,4 @@
-#include "lib/bootstrap_health.h"
+#include "lib/recipe/bootstrap_health.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/bootstrap_guest.h"
-
-#include "common/banned.h"
+#include "lib/recipe/bootstrap_guest.h"
 
 #define LINE_MAX_BYTES (4 * 1024 * 1024)   /* of one line that an agent writes */
 #define PARSED_MAX_BYTES (8 * 1024 * 1024) /* of memory: what is too much is no answer */

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/client.h"
-#include "lib/recipe.h"
+#include "lib/agent/client.h"
+#include "lib/recipe/recipe.h"
 
 struct bootstrap_probe {
     struct client *client;

@@ -9,11 +9,9 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/bootstrap_guest.h"
-#include "lib/bootstrap_run.h"
-#include "lib/npm.h"
-
-#include "common/banned.h"
+#include "lib/recipe/bootstrap_guest.h"
+#include "lib/recipe/bootstrap_run.h"
+#include "lib/recipe/npm.h"
 
 #define PROGRESS_STEP_BYTES (1024 * 1024)
 

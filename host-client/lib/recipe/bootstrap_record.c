@@ -1,4 +1,4 @@
-#include "lib/bootstrap_record.h"
+#include "lib/recipe/bootstrap_record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,6 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
-
-#include "common/banned.h"
 
 #define RECORD_MAX_BYTES (2 * RECIPE_MAX_BYTES)
 #define PASSWORD_BYTES 24

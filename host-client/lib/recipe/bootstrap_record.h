@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/recipe.h"
+#include "lib/recipe/recipe.h"
 
 struct bootstrap_record {
     char *agent;   /* as it was asked for: "opencode@1.18.33" */

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/bootstrap.h"
-#include "lib/bootstrap_record.h"
-#include "lib/recipe.h"
+#include "lib/recipe/bootstrap.h"
+#include "lib/recipe/bootstrap_record.h"
+#include "lib/recipe/recipe.h"
 
 struct bootstrap {
     const struct bootstrap_request *req;

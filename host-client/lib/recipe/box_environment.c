@@ -1,4 +1,4 @@
-#include "lib/box_environment.h"
+#include "lib/recipe/box_environment.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,9 +14,7 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#include "lib/image.h"
-
-#include "common/banned.h"
+#include "lib/image/image.h"
 
 #define CA_DIR "/usr/local/share/ca-certificates"
 #define CA_BUNDLE "/etc/ssl/certs/ca-certificates.crt"

@@ -12,7 +12,7 @@
 
 #include "bellhop/bellhop.h"
 #include "common/err.h"
-#include "lib/box.h"
+#include "lib/box/box.h"
 
 /* What the caller's options and this machine have, into the box's directory. */
 int box_environment_save(struct bh_box *box, const struct bh_create_options *opts, struct err *e);

@@ -1,4 +1,4 @@
-#include "lib/npm.h"
+#include "lib/recipe/npm.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,10 +15,8 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/hostcmd.h"
-#include "lib/transport.h"
-
-#include "common/banned.h"
+#include "lib/util/hostcmd.h"
+#include "lib/util/transport.h"
 
 #define INTEGRITY_PREFIX "sha512-"
 #define INTEGRITY_BYTES (sizeof(INTEGRITY_PREFIX) + B64_LEN(SHA512_DIGEST_SIZE))

@@ -13,10 +13,8 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/hostcmd.h"
-#include "lib/npm.h"
-
-#include "common/banned.h"
+#include "lib/util/hostcmd.h"
+#include "lib/recipe/npm.h"
 
 #define MODULES "node_modules/"
 #define CHUNK_BYTES 65536

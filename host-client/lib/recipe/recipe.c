@@ -1,4 +1,4 @@
-#include "lib/recipe.h"
+#include "lib/recipe/recipe.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,8 +14,6 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define NAME_MAX_CHARS 63
 #define VERSION_MAX_CHARS 64

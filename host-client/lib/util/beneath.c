@@ -1,4 +1,4 @@
-#include "lib/beneath.h"
+#include "lib/util/beneath.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,8 +14,6 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
-
-#include "common/banned.h"
 
 static atomic_bool no_openat2;
 

@@ -1,4 +1,4 @@
-#include "lib/dirtree.h"
+#include "lib/util/dirtree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,9 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "lib/beneath.h"
-
-#include "common/banned.h"
+#include "lib/util/beneath.h"
 
 /*
  * A box can make trees that are deeper than any path or stack. So nothing recurses: a directory's

@@ -1,4 +1,4 @@
-#include "lib/hostcmd.h"
+#include "lib/util/hostcmd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,6 @@
 #include "common/path.h"
 #include "common/process.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define STDERR_TAIL_BYTES 4096
 #define TERM_GRACE_MS 500

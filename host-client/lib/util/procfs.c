@@ -1,4 +1,4 @@
-#include "lib/procfs.h"
+#include "lib/util/procfs.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,8 +12,6 @@
 #include "common/clock.h"
 #include "common/process.h"
 #include "common/proctable.h"
-
-#include "common/banned.h"
 
 #define ENVIRON_BYTES (256 * 1024)
 #define POLL_MS 10

@@ -1,4 +1,4 @@
-#include "lib/socket.h"
+#include "lib/util/socket.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -15,8 +15,6 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/path.h"
-
-#include "common/banned.h"
 
 #define SOCKET_BACKLOG 64
 #define SOCKET_RETRY_MS 5

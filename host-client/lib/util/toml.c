@@ -1,4 +1,4 @@
-#include "lib/toml.h"
+#include "lib/util/toml.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,8 +8,6 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define LIST_MAX 1000
 

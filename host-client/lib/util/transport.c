@@ -1,4 +1,4 @@
-#include "lib/transport.h"
+#include "lib/util/transport.h"
 
 #include <curl/curl.h>
 #include <fcntl.h>
@@ -15,8 +15,6 @@
 #include "common/clock.h"
 #include "common/path.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define HTTP_CONNECT_TIMEOUT_MS 10000L
 #define HTTP_ERROR_BODY_BYTES (64 * 1024)

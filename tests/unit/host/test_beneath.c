@@ -5,9 +5,9 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
-#include "lib/beneath.h"
-#include "lib/dirtree.h"
-#include "lib/sync_local.h"
+#include "lib/util/beneath.h"
+#include "lib/util/dirtree.h"
+#include "lib/project/sync_local.h"
 
 static mode_t mode_of(const char *path)
 {

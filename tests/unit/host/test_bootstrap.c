@@ -8,9 +8,9 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/bootstrap_guest.h"
-#include "lib/bootstrap_health.h"
-#include "lib/bootstrap_record.h"
+#include "lib/recipe/bootstrap_guest.h"
+#include "lib/recipe/bootstrap_health.h"
+#include "lib/recipe/bootstrap_record.h"
 
 static int check(const char *expect, const char *answer)
 {

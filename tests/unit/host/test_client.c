@@ -6,7 +6,7 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "fake_server.h"
-#include "lib/client.h"
+#include "lib/agent/client.h"
 
 #define STREAM "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n"
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/cleanup.h"
-#include "lib/extract.h"
+#include "lib/project/extract.h"
 
 /* One entry: a file with `data`, a symlink to or hard link of `target`, or a directory. */
 struct item {

@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "lib/lease.h"
+#include "lib/box/lease.h"
 
 #define MIN (60 * 1000)
 

@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "lib/lifecycle.h"
+#include "lib/box/lifecycle.h"
 
 /* Every legal edge, written down a second time: the table itself is what is tested. */
 static const struct {

@@ -11,8 +11,8 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
-#include "lib/context.h"
-#include "lib/npm.h"
+#include "lib/box/context.h"
+#include "lib/recipe/npm.h"
 
 /* The sha512 of "hello\n" as npm writes it. */
 #define HELLO \

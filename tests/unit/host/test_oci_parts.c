@@ -6,16 +6,16 @@
 
 #include "common/io.h"
 #include "common/cleanup.h"
-#include "lib/dirtree.h"
-#include "lib/providers/host_image.h"
-#include "lib/providers/oci_bundle.h"
-#include "lib/providers/oci_cgroup.h"
-#include "lib/providers/oci_exec.h"
-#include "lib/providers/oci_keeper.h"
-#include "lib/providers/oci_netns.h"
-#include "lib/providers/oci_record.h"
-#include "lib/providers/oci_rootfs.h"
-#include "lib/providers/oci_seccomp.h"
+#include "lib/util/dirtree.h"
+#include "lib/provider/oci/host_image.h"
+#include "lib/provider/oci/bundle.h"
+#include "lib/provider/oci/cgroup.h"
+#include "lib/provider/oci/runtime_exec.h"
+#include "lib/provider/oci/keeper.h"
+#include "lib/provider/oci/netns.h"
+#include "lib/provider/oci/record.h"
+#include "lib/provider/oci/rootfs.h"
+#include "lib/provider/oci/seccomp.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 #include "test.h"
 
 #include "common/cleanup.h"
-#include "lib/procfs.h"
+#include "lib/util/procfs.h"
 
 extern char **environ;
 

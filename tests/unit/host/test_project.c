@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "lib/project.h"
-#include "lib/spec.h"
+#include "lib/project/project.h"
+#include "lib/box/spec.h"
 
 static struct project of_url(const char *url)
 {

@@ -9,7 +9,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/recipe.h"
+#include "lib/recipe/recipe.h"
 
 static const char *const good =
     "{\"name\":\"mine\",\"description\":\"d\",\"version\":\"1.0\",\"port\":8000,"

@@ -7,7 +7,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
-#include "lib/store.h"
+#include "lib/box/store.h"
 
 static struct store *open_here(void)
 {

@@ -8,8 +8,8 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
-#include "lib/template.h"
-#include "lib/toml.h"
+#include "lib/image/template.h"
+#include "lib/util/toml.h"
 
 /* The repository's own recipes and templates. */
 static char places[] = "t";

@@ -7,7 +7,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "fake_server.h"
-#include "lib/transport.h"
+#include "lib/util/transport.h"
 
 static struct http *new_http(int cancel_fd)
 {

@@ -12,11 +12,11 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
-#include "lib/beneath.h"
-#include "lib/context.h"
-#include "lib/gitfiles.h"
-#include "lib/secretfiles.h"
-#include "lib/upload_stream.h"
+#include "lib/util/beneath.h"
+#include "lib/box/context.h"
+#include "lib/project/gitfiles.h"
+#include "lib/project/secretfiles.h"
+#include "lib/project/upload_stream.h"
 
 static struct bh_ctx ctx;
 

@@ -1,7 +1,7 @@
 #include "test.h"
 
 #include "common/jsonx.h"
-#include "lib/use.h"
+#include "lib/box/use.h"
 
 #define MIN (60 * 1000)
 

@@ -1,4 +1,4 @@
-#include "lib/providers/oci_bundle.h"
+#include "lib/provider/oci/bundle.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +13,9 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/providers/host_image.h"
-#include "lib/providers/oci_cgroup.h"
-#include "lib/providers/oci_seccomp.h"
-
-#include "common/banned.h"
+#include "lib/provider/oci/host_image.h"
+#include "lib/provider/oci/cgroup.h"
+#include "lib/provider/oci/seccomp.h"
 
 #define CPU_PERIOD_US 100000
 #define SHM_OPTION "size=268435456" /* browsers want more than the usual 64 MB */

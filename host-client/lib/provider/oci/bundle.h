@@ -7,10 +7,10 @@
 #include <stdbool.h>
 
 #include "common/err.h"
-#include "lib/provider.h"
-#include "lib/providers/oci.h"
-#include "lib/providers/oci_mounts.h"
-#include "lib/providers/oci_record.h"
+#include "lib/provider/provider.h"
+#include "lib/provider/oci/oci.h"
+#include "lib/provider/oci/mounts.h"
+#include "lib/provider/oci/record.h"
 
 struct oci_bundle {
     const struct provider_box *box;

@@ -1,4 +1,4 @@
-#include "lib/providers/oci_cgroup.h"
+#include "lib/provider/oci/cgroup.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,8 +17,6 @@
 #include "common/io.h"
 #include "common/process.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 #define CGROUP1_MAGIC 0x27e0eb

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/providers/oci.h"
+#include "lib/provider/oci/oci.h"
 
 #define OCI_CGROUP_NAME_BYTES 64
 

@@ -1,4 +1,4 @@
-#include "lib/providers/host_image.h"
+#include "lib/provider/oci/host_image.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,9 +15,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/dirtree.h"
-
-#include "common/banned.h"
+#include "lib/util/dirtree.h"
 
 #define USER_ID 1000
 #define FILE_MAX_BYTES ((size_t)4 << 20)

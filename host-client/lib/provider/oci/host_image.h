@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "common/err.h"
-#include "lib/providers/oci_mounts.h"
+#include "lib/provider/oci/mounts.h"
 
 /* Makes the tree at `dir` (removed first): directories, links, /etc. */
 int host_image_make(const char *dir, struct err *e);

@@ -1,4 +1,4 @@
-#include "lib/providers/oci_idmap.h"
+#include "lib/provider/oci/idmap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +17,7 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#include "lib/providers/oci_squash.h"
-
-#include "common/banned.h"
+#include "lib/provider/oci/squash.h"
 
 #define ID_BYTES 64
 #define SLOT_NAME_BYTES 16

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/provider.h"
-#include "lib/providers/oci.h"
+#include "lib/provider/provider.h"
+#include "lib/provider/oci/oci.h"
 
 #define OCI_FIRST_UID 0x70000000u
 #define OCI_SLOTS 4000u

@@ -1,4 +1,4 @@
-#include "lib/providers/oci_inspect.h"
+#include "lib/provider/oci/inspect.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,11 +13,9 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
-#include "lib/providers/oci_bundle.h"
-#include "lib/providers/oci_cgroup.h"
-#include "lib/providers/oci_quota.h"
-
-#include "common/banned.h"
+#include "lib/provider/oci/bundle.h"
+#include "lib/provider/oci/cgroup.h"
+#include "lib/provider/oci/quota.h"
 
 #define STATUS_MAX_BYTES 65536
 #define SECCOMP_FILTER 2

@@ -9,8 +9,8 @@
 #include <jansson.h>
 
 #include "common/err.h"
-#include "lib/provider.h"
-#include "lib/providers/oci_record.h"
+#include "lib/provider/provider.h"
+#include "lib/provider/oci/record.h"
 
 int oci_inspect(const struct provider_box *b, const struct oci_run *run, json_t **ret,
                 struct err *e);

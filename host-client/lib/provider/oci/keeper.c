@@ -1,4 +1,4 @@
-#include "lib/providers/oci_keeper.h"
+#include "lib/provider/oci/keeper.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,9 +20,7 @@
 #include "common/io.h"
 #include "common/process.h"
 #include "common/str.h"
-#include "lib/providers/oci_netns.h"
-
-#include "common/banned.h"
+#include "lib/provider/oci/netns.h"
 
 #define READY_TIMEOUT_MS 15000
 #define READY_POLL_MS 10 /* for a helper that doesn't say when it is ready */

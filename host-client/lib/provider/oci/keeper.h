@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "common/err.h"
-#include "lib/providers/oci_record.h"
+#include "lib/provider/oci/record.h"
 
 #define OCI_MAX_PROXIES 4
 

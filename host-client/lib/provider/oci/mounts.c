@@ -1,4 +1,4 @@
-#include "lib/providers/oci_mounts.h"
+#include "lib/provider/oci/mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/providers/oci_idmap.h"
+#include "lib/provider/oci/idmap.h"
 
 /* <sys/mount.h> and <linux/mount.h> cannot both be included with glibc 2.36. */
 #define MS_NOSUID_ 2ul
@@ -27,8 +27,6 @@
 int mount(const char *source, const char *target, const char *type, unsigned long flags,
           const void *data);
 int umount2(const char *target, int flags);
-
-#include "common/banned.h"
 
 #define MOUNTINFO_MAX_BYTES ((size_t)4 << 20)
 

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "lib/providers/oci_record.h"
+#include "lib/provider/oci/record.h"
 
 #define OCI_MAX_BINDS 24
 #define OCI_STAGE_PATH_BYTES 256

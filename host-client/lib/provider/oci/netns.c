@@ -1,4 +1,4 @@
-#include "lib/providers/oci_netns.h"
+#include "lib/provider/oci/netns.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,8 +15,6 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-
-#include "common/banned.h"
 
 #define LISTEN_BACKLOG 64
 

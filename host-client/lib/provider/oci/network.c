@@ -1,4 +1,4 @@
-#include "lib/providers/oci_network.h"
+#include "lib/provider/oci/network.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +14,9 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/providers/oci_exec.h"
-#include "lib/providers/oci_keeper.h"
-#include "lib/providers/oci_netns.h"
-
-#include "common/banned.h"
+#include "lib/provider/oci/runtime_exec.h"
+#include "lib/provider/oci/keeper.h"
+#include "lib/provider/oci/netns.h"
 
 #define ETC_MAX_BYTES ((size_t)1 << 20)
 #define RULES_MAX_BYTES 32768

@@ -15,8 +15,8 @@
 #include <stdbool.h>
 
 #include "common/err.h"
-#include "lib/provider.h"
-#include "lib/providers/oci_record.h"
+#include "lib/provider/provider.h"
+#include "lib/provider/oci/record.h"
 
 /* What `network` needs on this machine; the error names what is missing. */
 int oci_network_check(const struct spec *spec, struct err *e);

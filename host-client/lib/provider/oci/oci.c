@@ -1,4 +1,4 @@
-#include "lib/providers/oci.h"
+#include "lib/provider/oci/oci.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,23 +16,21 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/dirtree.h"
-#include "lib/image.h"
-#include "lib/providers/host_image.h"
-#include "lib/providers/oci_bundle.h"
-#include "lib/providers/oci_cgroup.h"
-#include "lib/providers/oci_idmap.h"
-#include "lib/providers/oci_inspect.h"
-#include "lib/providers/oci_mounts.h"
-#include "lib/providers/oci_network.h"
-#include "lib/providers/oci_quota.h"
-#include "lib/providers/oci_record.h"
-#include "lib/providers/oci_rootfs.h"
-#include "lib/providers/oci_runtime.h"
-#include "lib/providers/oci_squash.h"
-#include "lib/socket.h"
-
-#include "common/banned.h"
+#include "lib/util/dirtree.h"
+#include "lib/image/image.h"
+#include "lib/provider/oci/host_image.h"
+#include "lib/provider/oci/bundle.h"
+#include "lib/provider/oci/cgroup.h"
+#include "lib/provider/oci/idmap.h"
+#include "lib/provider/oci/inspect.h"
+#include "lib/provider/oci/mounts.h"
+#include "lib/provider/oci/network.h"
+#include "lib/provider/oci/quota.h"
+#include "lib/provider/oci/record.h"
+#include "lib/provider/oci/rootfs.h"
+#include "lib/provider/oci/runtime.h"
+#include "lib/provider/oci/squash.h"
+#include "lib/util/socket.h"
 
 #define TOKEN_MAX_BYTES 4096
 #define CGROUP_TIMEOUT_MS 10000

@@ -18,7 +18,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "lib/provider.h"
+#include "lib/provider/provider.h"
 
 #define OCI_RANGE 65536u /* uids and gids of a box */
 

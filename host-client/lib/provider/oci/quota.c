@@ -1,4 +1,4 @@
-#include "lib/providers/oci_quota.h"
+#include "lib/provider/oci/quota.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-
-#include "common/banned.h"
 
 #define COMMAND(what) ((unsigned)(what) << SUBCMDSHIFT | PRJQUOTA)
 #define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)

@@ -1,4 +1,4 @@
-#include "lib/providers/oci_record.h"
+#include "lib/provider/oci/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,10 +10,8 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/jsonx.h"
-#include "lib/procfs.h"
-#include "lib/template.h"
-
-#include "common/banned.h"
+#include "lib/util/procfs.h"
+#include "lib/image/template.h"
 
 #define RECORD_MAX_BYTES 65536
 

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "lib/providers/oci.h"
+#include "lib/provider/oci/oci.h"
 
 /* A process that cannot be mistaken for a later one with the same pid. pid 0: none. */
 struct oci_proc {

@@ -1,4 +1,4 @@
-#include "lib/providers/oci_rootfs.h"
+#include "lib/provider/oci/rootfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,13 +12,11 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/beneath.h"
-#include "lib/dirtree.h"
-#include "lib/image.h"
-#include "lib/providers/oci_quota.h"
-#include "lib/template.h"
-
-#include "common/banned.h"
+#include "lib/util/beneath.h"
+#include "lib/util/dirtree.h"
+#include "lib/image/image.h"
+#include "lib/provider/oci/quota.h"
+#include "lib/image/template.h"
 
 #define PASSWD_MAX_BYTES ((size_t)1 << 20)
 #define FIRST_USER_ID 1000u

@@ -4,8 +4,8 @@
  * with the user, its home and the project's directory, owned by the ids of the box.
  */
 #include "common/err.h"
-#include "lib/provider.h"
-#include "lib/providers/oci.h"
+#include "lib/provider/provider.h"
+#include "lib/provider/oci/oci.h"
 
 /* Makes oci/disk/{upper,work} and fills in disk->uid and gid; disk->base is given. What a
  * half-done call left is removed first. */

@@ -1,4 +1,4 @@
-#include "lib/providers/oci_runtime.h"
+#include "lib/provider/oci/runtime.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -17,13 +17,11 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/dirtree.h"
-#include "lib/providers/oci.h"
-#include "lib/providers/oci_bundle.h"
-#include "lib/providers/oci_cgroup.h"
-#include "lib/providers/oci_exec.h"
-
-#include "common/banned.h"
+#include "lib/util/dirtree.h"
+#include "lib/provider/oci/oci.h"
+#include "lib/provider/oci/bundle.h"
+#include "lib/provider/oci/cgroup.h"
+#include "lib/provider/oci/runtime_exec.h"
 
 #define MAX_ARGS 24
 #define PROBE_TIMEOUT_MS 10000

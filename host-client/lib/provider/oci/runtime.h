@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "lib/context.h"
-#include "lib/providers/oci_mounts.h"
+#include "lib/box/context.h"
+#include "lib/provider/oci/mounts.h"
 
 struct oci_runtime {
     char name[16];

@@ -1,4 +1,4 @@
-#include "lib/providers/oci_exec.h"
+#include "lib/provider/oci/runtime_exec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,6 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/process.h"
-
-#include "common/banned.h"
 
 /* Writes of the input are small (nft rules): a pipe's buffer takes them whole. */
 #define INPUT_MAX_BYTES 65536

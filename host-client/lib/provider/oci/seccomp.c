@@ -1,4 +1,4 @@
-#include "lib/providers/oci_seccomp.h"
+#include "lib/provider/oci/seccomp.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -6,8 +6,6 @@
 #include <sys/socket.h>
 
 #include "common/cleanup.h"
-
-#include "common/banned.h"
 
 /* CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET: no namespaces from within. */
 #define CLONE_NEW_ANY 0x7e020000

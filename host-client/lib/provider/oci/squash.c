@@ -1,4 +1,4 @@
-#include "lib/providers/oci_squash.h"
+#include "lib/provider/oci/squash.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,11 +18,9 @@
 #include "common/clock.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/dirtree.h"
-#include "lib/hostcmd.h"
-#include "lib/image.h"
-
-#include "common/banned.h"
+#include "lib/util/dirtree.h"
+#include "lib/util/hostcmd.h"
+#include "lib/image/image.h"
 
 #define LOOP_TRIES 32 /* others take free devices too */
 #define LOOP_PATH_BYTES 32

@@ -17,11 +17,9 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box.h"
-#include "lib/procfs.h"
-#include "lib/provider.h"
-
-#include "common/banned.h"
+#include "lib/box/box.h"
+#include "lib/util/procfs.h"
+#include "lib/provider/provider.h"
 
 #define MARK_BYTES 64
 
