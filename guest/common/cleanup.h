@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -41,9 +42,24 @@ static inline void cleanup_closedir_p(DIR **d)
         (void)closedir(*d);
 }
 
+/* Locks m and returns it, for a local that unlocks it when it leaves its scope:
+ *     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&x->lock); */
+static inline pthread_mutex_t *mutex_lock(pthread_mutex_t *m)
+{
+    (void)pthread_mutex_lock(m);
+    return m;
+}
+
+static inline void cleanup_unlock_p(pthread_mutex_t **m)
+{
+    if (*m)
+        (void)pthread_mutex_unlock(*m);
+}
+
 #define _cleanup_(fn) __attribute__((cleanup(fn)))
 #define _cleanup_free_ _cleanup_(cleanup_free_p)
 #define _cleanup_close_ _cleanup_(cleanup_close_p)
+#define _cleanup_unlock_ _cleanup_(cleanup_unlock_p)
 #define _cleanup_fclose_ _cleanup_(cleanup_fclose_p)
 #define _cleanup_closedir_ _cleanup_(cleanup_closedir_p)
 
