@@ -16,7 +16,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/str.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 #include "lib/provider/provider.h"
 
 struct drive {

@@ -11,7 +11,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/box/box.h"
-#include "lib/util/option_struct.h"
+#include "lib/util/context.h"
 
 #define TAG_HEADER_BYTES (BH_ETAG_BYTES + 2)
 #define DIGEST_BYTES 80

@@ -6,8 +6,8 @@
 #include "common/clock.h"
 #include "common/path.h"
 #include "lib/box/box.h"
-#include "lib/recipe/box_environment.h"
-#include "lib/util/option_struct.h"
+#include "lib/box/box_environment.h"
+#include "lib/util/context.h"
 
 #define CONNECT_MS 30000
 #define CONNECT_PROVIDER "url"

@@ -7,7 +7,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
-#include "lib/util/option_struct.h"
+#include "lib/util/context.h"
 
 static int make_id(const char *id, char out[EXEC_ID_BYTES], struct err *e)
 {

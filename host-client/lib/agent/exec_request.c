@@ -5,7 +5,7 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/recipe/box_environment.h"
+#include "lib/box/box_environment.h"
 #include "lib/agent/exec.h"
 
 #define ID_MAX_BYTES 128 /* the agent's; a result's field has room for it */

@@ -12,7 +12,7 @@
 #include "common/str.h"
 #include "lib/box/box.h"
 #include "lib/agent/fetch.h"
-#include "lib/util/option_struct.h"
+#include "lib/util/context.h"
 #include "lib/project/sync.h"
 #include "lib/project/upload.h"
 

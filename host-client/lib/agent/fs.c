@@ -8,7 +8,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/box/box.h"
-#include "lib/util/option_struct.h"
+#include "lib/util/context.h"
 #include "lib/agent/params.h"
 
 /* ---- what is there ---- */

@@ -5,7 +5,7 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "lib/box/box.h"
-#include "lib/util/option_struct.h"
+#include "lib/util/context.h"
 #include "lib/agent/params.h"
 
 struct search {

@@ -10,7 +10,7 @@
 #include "common/str.h"
 #include "lib/box/box.h"
 #include "lib/box/lifecycle.h"
-#include "lib/util/option_struct.h"
+#include "lib/util/context.h"
 
 #define HOLD_ID_BYTES 129
 #define METRICS_BYTES (4 * 1024 * 1024)

@@ -1,6 +1,7 @@
 #include "lib/box/box.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,12 +16,38 @@
 #include "lib/box/control.h"
 #include "lib/util/dirtree.h"
 #include "lib/box/lifecycle.h"
+#include "lib/image/image.h"
 #include "lib/util/procfs.h"
 #include "lib/util/socket.h"
 
 #define TOUCH_MS 2000
 #define HOLD_MS 5000
 #define TOKEN_FILE_BYTES 4096
+
+/* ---- the context ---- */
+
+int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_error *err)
+{
+    struct bh_ctx *ctx = NULL;
+    struct err e = {0};
+    int r = ctx_new(opts, &ctx, &e);
+
+    if (r == 0)
+        r = store_open(ctx->state_dir, &ctx->store, &e);
+    if (r < 0) {
+        (void)ctx_free(ctx);
+        return ctx_fail(err, r, &e);
+    }
+    *ret_ctx = ctx;
+    return 0;
+}
+
+struct bh_ctx *bh_close(struct bh_ctx *ctx)
+{
+    if (ctx)
+        (void)store_close(ctx->store);
+    return ctx_free(ctx);
+}
 
 /* ---- the handle ---- */
 
@@ -202,6 +229,51 @@ int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *
     int r = store_list(ctx->store, on_row, &l, &l.e);
 
     return r < 0 ? ctx_fail(err, r, &l.e) : r;
+}
+
+/* ---- the boxes of an image ---- */
+
+struct image_count {
+    const char *dir;
+    struct image_boxes boxes;
+};
+
+static int count_row_of_image(void *arg, const struct box_row *row)
+{
+    struct image_count *c = arg;
+    const char *dir = json_string_value(json_object_get(row->spec, "image_dir"));
+
+    if (dir && strcmp(dir, c->dir) == 0) {
+        c->boxes.n++;
+        (void)snprintf(c->boxes.name, sizeof(c->boxes.name), "%s", row->name);
+    }
+    return 0;
+}
+
+static int count_boxes_of_image(struct bh_ctx *ctx, const char *dir, struct image_boxes *ret,
+                                struct err *e)
+{
+    struct image_count c = {.dir = dir};
+    int r = store_list(ctx->store, count_row_of_image, &c, e);
+
+    if (r == 0)
+        *ret = c.boxes;
+    return r;
+}
+
+int bh_image_list(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_image_info *info),
+                  void *arg, struct bh_error *err)
+{
+    struct err e = {0};
+
+    return ctx_fail(err, image_list(ctx, count_boxes_of_image, fn, arg, &e), &e);
+}
+
+int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err)
+{
+    struct err e = {0};
+
+    return ctx_fail(err, image_remove(ctx, image, count_boxes_of_image, &e), &e);
 }
 
 /* ---- its client ---- */

@@ -17,9 +17,9 @@
 #include "bellhop/bellhop.h"
 #include "common/err.h"
 #include "lib/agent/client.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 #include "lib/provider/provider.h"
-#include "lib/box/spec.h"
+#include "lib/provider/spec.h"
 #include "lib/box/store.h"
 
 #define BOX_MARK_ENV "BELLHOP_BOX_ID" /* in the environment of every command we start in a box */

@@ -1,4 +1,4 @@
-#include "lib/recipe/box_environment.h"
+#include "lib/box/box_environment.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-
 #include "lib/image/image.h"
+#include "lib/util/hostcmd.h"
 
 #define CA_DIR "/usr/local/share/ca-certificates"
 #define CA_BUNDLE "/etc/ssl/certs/ca-certificates.crt"
@@ -22,10 +22,6 @@
 #define SECRET_BYTES (1024 * 1024)
 #define ENV_JSON_BYTES (1024 * 1024)
 
-/* What of the caller's environment says how to reach the network. */
-static const char *const proxy_names[] = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
-                                          "NO_PROXY",   "http_proxy",  "https_proxy",
-                                          "all_proxy",  "no_proxy",    NULL};
 /* What makes programs in the box trust the bundle; %s is its path there. */
 static const char *const bundle_names[] = {"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
                                            "REQUESTS_CA_BUNDLE", NULL};
@@ -38,14 +34,6 @@ static const char *find_env(const char *const *env, const char *name)
         if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
             return *env + n + 1;
     return NULL;
-}
-
-bool box_environment_is_proxy(const char *variable)
-{
-    for (size_t i = 0; proxy_names[i]; i++)
-        if (str_has_prefix(variable, proxy_names[i]) && variable[strlen(proxy_names[i])] == '=')
-            return true;
-    return false;
 }
 
 /* ---- saving ---- */
@@ -121,11 +109,12 @@ static int save_proxy(struct bh_box *box, const struct bh_create_options *opts, 
     _cleanup_json_ json_t *list = json_array();
     int r = list ? 0 : -1;
 
-    for (size_t i = 0; r == 0 && proxy_names[i]; i++) {
-        const char *value = find_env(opts->host_env, proxy_names[i]);
+    for (size_t i = 0; r == 0 && hostcmd_proxy_names[i]; i++) {
+        const char *name = hostcmd_proxy_names[i];
+        const char *value = find_env(opts->host_env, name);
 
         if (value && *value && str_is_utf8(value, strlen(value)))
-            r = json_array_append_new(list, json_sprintf("%s=%s", proxy_names[i], value));
+            r = json_array_append_new(list, json_sprintf("%s=%s", name, value));
     }
     return r < 0 ? err_oom(e) : write_env(box, list, e);
 }

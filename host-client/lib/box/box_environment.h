@@ -20,8 +20,6 @@ int box_environment_save(struct bh_box *box, const struct bh_create_options *opt
  * file system of the user's; without one, and for boxes of this machine, ~/.secrets), certificates in ~/.bellhop. */
 int box_environment_apply(struct bh_box *box, struct client *c, int64_t deadline_mono_ms,
                           struct err *e);
-/* Does "K=V" say by which proxy the network is reached? */
-bool box_environment_is_proxy(const char *variable);
 /* The variables of a command: the box's name, the above, and --env, in this order. A later one
  * wins. NULL-terminated, the caller's. */
 int box_environment_get(struct bh_box *box, char ***ret, struct err *e);

@@ -12,13 +12,13 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/recipe/bootstrap.h"
-#include "lib/recipe/box_environment.h"
+#include "lib/box/box_environment.h"
 #include "lib/box/control.h"
 #include "lib/util/dirtree.h"
 #include "lib/box/lifecycle.h"
 #include "lib/agent/ports.h"
 #include "lib/project/repo.h"
-#include "lib/image/template_boot.h"
+#include "lib/box/template_boot.h"
 #include "lib/project/upload.h"
 
 #define HEALTH_MS 5000
@@ -58,6 +58,29 @@ static int make_disk(struct bh_box *box, const struct bh_create_options *opts, s
     return box->provider->prepare(&view, e);
 }
 
+static int clone_repo(struct bh_box *box, struct client *c, const struct bh_create_options *opts,
+                      const char *workdir, int64_t deadline, struct err *e)
+{
+    _cleanup_json_ json_t *env = NULL;
+    struct client *cleaner = NULL;
+    int r = box_environment_json(box, NULL, &env, e);
+
+    if (r == 0)
+        r = box_new_client(box, -1, &cleaner, e);
+    if (r == 0)
+        r = repo_clone(&(struct repo_request){.ctx = box->ctx,
+                                              .client = c,
+                                              .cleaner = cleaner,
+                                              .url = opts->repo_url,
+                                              .dest = workdir,
+                                              .env = env,
+                                              .token_file = opts->git_token_file,
+                                              .deadline_mono_ms = deadline},
+                       e);
+    (void)client_free(cleaner);
+    return r;
+}
+
 static int fill_workdir(struct bh_box *box, struct client *c, const struct bh_create_options *opts,
                         int64_t deadline, struct err *e)
 {
@@ -75,7 +98,7 @@ static int fill_workdir(struct bh_box *box, struct client *c, const struct bh_cr
     if (!workdir)
         return err_oom(e);
     if (opts->repo_url)
-        return repo_clone(box, c, opts->repo_url, opts->git_token_file, deadline, e);
+        return clone_repo(box, c, opts, workdir, deadline, e);
     if (!opts->project || opts->no_upload)
         return 0;
     r = upload_run(&req, &done, e);

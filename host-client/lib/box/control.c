@@ -17,7 +17,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 #include "lib/util/procfs.h"
 #include "lib/util/socket.h"
 

@@ -14,7 +14,7 @@
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
 #include "lib/image/image.h"
-#include "lib/util/option_struct.h"
+#include "lib/util/context.h"
 #include "lib/project/project.h"
 #include "lib/project/repo.h"
 #include "lib/util/socket.h"
@@ -129,6 +129,14 @@ static int lengthen(struct creation *c, struct bh_box *box, struct err *e)
                              CONTROL_MS, NULL, e);
 }
 
+/* The directory or URL that the box is for. Borrowed. */
+static const char *row_project_text(const struct box_row *row)
+{
+    if (!row->project)
+        return "";
+    return *row->project ? row->project : row->remote;
+}
+
 /* A box of an older store is taken for this project's, which it then remembers. One that is for no
  * project can be anybody's who says its name. */
 static int check_project(struct creation *c, struct bh_box *box, struct err *e)
@@ -137,7 +145,7 @@ static int check_project(struct creation *c, struct bh_box *box, struct err *e)
     bool asks = *c->project.path || *c->project.remote;
     bool is_known = row->project && (*row->project || *row->remote);
 
-    if (!asks || (is_known && project_has_box(&c->project, row)))
+    if (!asks || (is_known && project_has_box(&c->project, row->project, row->remote)))
         return 0;
     if (!row->project) {
         ctx_progress(c->ctx, "warning", 0, 0, false,
@@ -150,7 +158,7 @@ static int check_project(struct creation *c, struct bh_box *box, struct err *e)
     return err_field(e, ERR_PRECONDITION, "project",
                      "project: the box '%s' is for '%.200s', not '%.200s': give this one another "
                      "name, or start that one with 'bellhop start %s'",
-                     row->name, project_of_box(row),
+                     row->name, row_project_text(row),
                      *c->project.path ? c->project.path : c->project.remote, row->name);
 }
 
@@ -209,7 +217,9 @@ static int try_name(struct creation *c, const char *name, bool is_sure, bool *re
     bool is_there;
     int r = find(c, name, &is_there, &row, e);
 
-    *ret_ok = is_there ? project_has_box(&c->project, &row) && (!is_sure || row.project) : !is_sure;
+    *ret_ok = is_there ? project_has_box(&c->project, row.project, row.remote) &&
+                             (!is_sure || row.project)
+                       : !is_sure;
     box_row_done(&row);
     return r;
 }
@@ -244,7 +254,7 @@ static void say_name(struct creation *c)
     if (find(c, c->project.base, &is_there, &row, NULL) == 0 && is_there)
         ctx_progress(c->ctx, "warning", 0, 0, false,
                      "the box '%s' is for another project, '%.200s': the one for '%.200s' is '%s'",
-                     c->project.base, project_of_box(&row),
+                     c->project.base, row_project_text(&row),
                      *c->project.path ? c->project.path : c->project.remote, c->name);
     box_row_done(&row);
 }
@@ -259,7 +269,8 @@ static int create_locked(struct creation *c, struct bh_box **ret, struct err *e)
 
     if (r < 0)
         return r;
-    if (is_there && c->name == c->own_name && !project_has_box(&c->project, &row)) {
+    if (is_there && c->name == c->own_name &&
+        !project_has_box(&c->project, row.project, row.remote)) {
         box_row_done(&row);
         return err_field(e, ERR_ABORTED, "name", "the name '%s' was taken meanwhile", c->name);
     }

@@ -8,7 +8,7 @@
 #include "common/jsonx.h"
 #include "lib/box/control.h"
 #include "lib/agent/exec.h"
-#include "lib/util/option_struct.h"
+#include "lib/util/context.h"
 
 #define RUN_LEASE_GRACE_MS 60000 /* beyond the command's own deadline */
 /* The agent holds a command up when its lossless reader's connection breaks. What that reader never

@@ -1,4 +1,4 @@
-#include "lib/image/template_boot.h"
+#include "lib/box/template_boot.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/recipe/bootstrap_guest.h"
-#include "lib/recipe/box_environment.h"
+#include "lib/box/box_environment.h"
 #include "lib/image/image.h"
 
 #define TRY_MS 30000 /* of one ready_cmd */

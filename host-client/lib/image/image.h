@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/box/context.h"
-#include "lib/box/spec.h"
+#include "lib/util/context.h"
+#include "lib/provider/spec.h"
 
 #define IMAGE_SQUASHFS "rootfs.squashfs"
 #define IMAGE_MANIFEST_MAX_BYTES ((size_t)1 << 20)
@@ -49,3 +49,17 @@ struct image_build {
     int64_t timeout_ms;
 };
 int image_build(struct bh_ctx *ctx, const struct image_build *b, char **ret_dir, struct err *e);
+
+/* The boxes made from one image. The store knows them; it lies above this room. */
+struct image_boxes {
+    uint32_t n;
+    char name[64]; /* one of them */
+};
+typedef int (*image_count_boxes_fn)(struct bh_ctx *ctx, const char *dir, struct image_boxes *ret,
+                                    struct err *e);
+
+/* bh_image_list() and bh_image_remove() (bellhop.h). */
+int image_list(struct bh_ctx *ctx, image_count_boxes_fn count_boxes,
+               int (*fn)(void *arg, const struct bh_image_info *info), void *arg, struct err *e);
+int image_remove(struct bh_ctx *ctx, const char *image, image_count_boxes_fn count_boxes,
+                 struct err *e);

@@ -10,7 +10,6 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/recipe/box_environment.h"
 #include "lib/util/dirtree.h"
 #include "lib/util/hostcmd.h"
 #include "lib/image/image.h"
@@ -93,7 +92,7 @@ static bool is_way_out(const char *variable)
     for (size_t i = 0; i < N_ELEMENTS(names); i++)
         if (str_has_prefix(variable, names[i]))
             return true;
-    return box_environment_is_proxy(variable);
+    return hostcmd_is_proxy_variable(variable);
 }
 
 static int make_env(const struct bh_ctx *ctx, const struct image_build *b, char ***ret,

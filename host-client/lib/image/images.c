@@ -1,4 +1,4 @@
-/* images: the public functions on images: list, build, inspect, remove. */
+/* images: list, build, inspect and remove images. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,31 +15,10 @@
 #include "common/str.h"
 #include "lib/util/dirtree.h"
 #include "lib/image/image.h"
-#include "lib/util/option_struct.h"
-#include "lib/box/store.h"
+#include "lib/util/context.h"
 #include "lib/image/template.h"
 
 #define IMAGES_MAX 1000
-
-/* ---- the boxes on it ---- */
-
-struct users {
-    const char *dir;
-    uint32_t n;
-    char name[64]; /* of one of them */
-};
-
-static int count_user(void *arg, const struct box_row *row)
-{
-    struct users *u = arg;
-    const char *dir = json_string_value(json_object_get(row->spec, "image_dir"));
-
-    if (dir && strcmp(dir, u->dir) == 0) {
-        u->n++;
-        (void)snprintf(u->name, sizeof(u->name), "%s", row->name);
-    }
-    return 0;
-}
 
 /* ---- list ---- */
 
@@ -83,6 +62,7 @@ static int describe(const char *dir, const struct image_facts *facts, struct buf
 
 struct listing {
     struct bh_ctx *ctx;
+    image_count_boxes_fn count_boxes;
     int (*fn)(void *arg, const struct bh_image_info *info);
     void *arg;
     struct err *e;
@@ -108,7 +88,7 @@ static bool is_named(const struct bh_ctx *ctx, const struct image_facts *facts, 
 static int give(struct listing *l, const char *dir)
 {
     struct bh_image_info info = {.size = sizeof(info), .path = dir};
-    struct users users = {.dir = dir};
+    struct image_boxes boxes = {0};
     struct image_facts facts;
     struct buf names;
     int r = image_facts(dir, &facts, l->e);
@@ -118,13 +98,13 @@ static int give(struct listing *l, const char *dir)
     buf_init(&names, 256);
     r = describe(dir, &facts, &names, &info.bytes, l->e);
     if (r == 0)
-        r = store_list(l->ctx->store, count_user, &users, l->e);
+        r = l->count_boxes(l->ctx, dir, &boxes, l->e);
     if (r == 0) {
         info.name = facts.name;
         info.version = facts.version;
         info.hash = facts.hash;
         info.forms = names.data;
-        info.boxes = users.n;
+        info.boxes = boxes.n;
         info.replaced = !is_named(l->ctx, &facts, dir);
         r = l->fn(l->arg, &info);
     }
@@ -181,22 +161,19 @@ static int give_templates(struct listing *l)
     return r;
 }
 
-int bh_image_list(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_image_info *info),
-                  void *arg, struct bh_error *err)
+int image_list(struct bh_ctx *ctx, image_count_boxes_fn count_boxes,
+               int (*fn)(void *arg, const struct bh_image_info *info), void *arg, struct err *e)
 {
     _cleanup_strv_ char **dirs = NULL;
-    struct err e = {0};
-    struct listing l = {.ctx = ctx, .fn = fn, .arg = arg, .e = &e};
-    int r = list_dirs(ctx, &dirs, &e);
+    struct listing l = {.ctx = ctx, .count_boxes = count_boxes, .fn = fn, .arg = arg, .e = e};
+    int r = list_dirs(ctx, &dirs, e);
 
     for (char **p = dirs; r == 0 && p && *p; p++) {
         _cleanup_free_ char *real = realpath(*p, NULL);
 
         r = real ? give(&l, real) : 0;
     }
-    if (r == 0)
-        r = give_templates(&l);
-    return ctx_fail(err, r, &e);
+    return r == 0 ? give_templates(&l) : r;
 }
 
 /* ---- build ---- */
@@ -332,11 +309,12 @@ static int lock_name(const struct bh_ctx *ctx, const char *name, int *ret_fd, st
     return 0;
 }
 
-static int remove_dir(struct bh_ctx *ctx, const char *dir, struct err *e)
+static int remove_dir(struct bh_ctx *ctx, const char *dir, image_count_boxes_fn count_boxes,
+                      struct err *e)
 {
     _cleanup_free_ char *gone = NULL;
     _cleanup_close_ int lock = -1;
-    struct users users = {.dir = dir};
+    struct image_boxes boxes = {0};
     struct image_facts facts;
     int r = image_facts(dir, &facts, e);
 
@@ -345,12 +323,12 @@ static int remove_dir(struct bh_ctx *ctx, const char *dir, struct err *e)
     r = lock_name(ctx, facts.name, &lock, e);
     image_facts_done(&facts);
     if (r == 0)
-        r = store_list(ctx->store, count_user, &users, e);
+        r = count_boxes(ctx, dir, &boxes, e);
     if (r < 0)
         return r;
-    if (users.n)
+    if (boxes.n)
         return err_field(e, ERR_PRECONDITION, "image", "%u box%s on the image, '%s' for one",
-                         users.n, users.n == 1 ? " stands" : "es stand", users.name);
+                         boxes.n, boxes.n == 1 ? " stands" : "es stand", boxes.name);
     r = remove_links(ctx, dir, e);
     if (r < 0)
         return r;
@@ -362,19 +340,19 @@ static int remove_dir(struct bh_ctx *ctx, const char *dir, struct err *e)
     return dirtree_remove(gone, e);
 }
 
-int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err)
+int image_remove(struct bh_ctx *ctx, const char *image, image_count_boxes_fn count_boxes,
+                 struct err *e)
 {
     _cleanup_free_ char *dir = NULL;
     _cleanup_free_ char *own = realpath(ctx->image_dir, NULL);
     _cleanup_free_ char *parent = NULL;
-    struct err e = {0};
-    int r = image_locate(ctx, image, &dir, &e);
+    int r = image_locate(ctx, image, &dir, e);
 
     if (r < 0)
-        return ctx_fail(err, r, &e);
+        return r;
     parent = path_dir(dir);
     if (!own || !parent || strcmp(own, parent) != 0)
-        r = err_field(&e, ERR_INVALID, "image", "'%.200s' is not one of the images in '%.200s'",
-                      image, ctx->image_dir);
-    return ctx_fail(err, r < 0 ? r : remove_dir(ctx, dir, &e), &e);
+        return err_field(e, ERR_INVALID, "image", "'%.200s' is not one of the images in '%.200s'",
+                         image, ctx->image_dir);
+    return remove_dir(ctx, dir, count_boxes, e);
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 
 #define TEMPLATE_MAX_DEPTH 8 /* of `from` */
 #define TEMPLATE_USER "user" /* where nothing is said */

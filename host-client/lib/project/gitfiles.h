@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "common/err.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 
 #define GITFILES_MAX_DEPTH 8 /* repositories within repositories */
 /* The source, two git directories, what was made for them, a sync's list of removals. */

@@ -8,7 +8,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/path.h"
-#include "lib/box/context.h"
 #include "lib/util/hostcmd.h"
 
 #define GIT_MS 5000
@@ -167,22 +166,13 @@ void project_done(struct project *p)
     memset(p, 0, sizeof(*p));
 }
 
-/* ---- whose box ---- */
-
-bool project_has_box(const struct project *p, const struct box_row *row)
+bool project_has_box(const struct project *p, const char *path, const char *remote)
 {
     size_t len = url_length(p->remote);
 
-    if (!row->project)
+    if (!path)
         return true;
-    if (*p->path || *row->project)
-        return strcmp(p->path, row->project) == 0;
-    return len == url_length(row->remote) && strncmp(p->remote, row->remote, len) == 0;
-}
-
-const char *project_of_box(const struct box_row *row)
-{
-    if (!row->project)
-        return "";
-    return *row->project ? row->project : row->remote;
+    if (*p->path || *path)
+        return strcmp(p->path, path) == 0;
+    return len == url_length(remote) && strncmp(p->remote, remote, len) == 0;
 }

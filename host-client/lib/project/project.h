@@ -10,7 +10,7 @@
 
 #include "bellhop/bellhop.h"
 #include "common/err.h"
-#include "lib/box/store.h"
+#include "lib/util/context.h"
 
 #define PROJECT_NAME_BYTES 64
 #define PROJECT_N_NAMES 4 /* without digits, and with 6, 10 and 16 of them */
@@ -29,7 +29,6 @@ void project_done(struct project *p); /* accepts zeroed */
 /* The i-th of the names that a box of this project may have. */
 void project_name(const struct project *p, size_t i, char out[PROJECT_NAME_BYTES]);
 
-/* Is the box for this project? One whose project is not known is nobody else's. */
-bool project_has_box(const struct project *p, const struct box_row *row);
-/* What the box is for, as people read it: a path or a URL. Borrowed. */
-const char *project_of_box(const struct box_row *row);
+/* Is a box with this path and remote a box of the project? A box that does not know its project (path
+ * NULL) can be anybody's. Two paths are compared; without them, two remotes. */
+bool project_has_box(const struct project *p, const char *path, const char *remote);

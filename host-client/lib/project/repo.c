@@ -8,7 +8,6 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
-#include "lib/recipe/box_environment.h"
 
 #define TOKEN_BYTES (64 * 1024)
 #define CLEAN_MS 10000
@@ -84,25 +83,21 @@ static size_t text_len(const char *text, size_t max)
     return len;
 }
 
-static int run_clone(struct bh_box *box, struct client *c, const char *url, const char *token_path,
-                     int64_t deadline, struct err *e)
+static int run_clone(const struct repo_request *req, const char *token_path, struct err *e)
 {
-    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
-    _cleanup_json_ json_t *env = NULL;
     _cleanup_json_ json_t *params = NULL;
     _cleanup_json_ json_t *reply = NULL;
     const char *text;
-    int r = workdir ? box_environment_json(box, NULL, &env, e) : err_oom(e);
+    int r;
 
-    if (r < 0)
-        return r;
-    params = json_pack("{s:[s,s,s,s,s,s,s], s:O, s:s}", "argv", "sh", "-c", clone_script, "sh", url,
-                       workdir, token_path, "env", env, "cwd", "/");
+    params = json_pack("{s:[s,s,s,s,s,s,s], s:O, s:s}", "argv", "sh", "-c", clone_script, "sh",
+                       req->url, req->dest, token_path, "env", req->env, "cwd", "/");
     if (!params)
         return err_oom(e);
-    if (deadline)
-        (void)json_object_set_new(params, "timeout_ms", json_integer(clock_until_ms(deadline)));
-    r = client_call(c, "Exec/Run", params, deadline, &reply, e);
+    if (req->deadline_mono_ms)
+        (void)json_object_set_new(params, "timeout_ms",
+                                  json_integer(clock_until_ms(req->deadline_mono_ms)));
+    r = client_call(req->client, "Exec/Run", params, req->deadline_mono_ms, &reply, e);
     if (r < 0)
         return r;
     if (json_integer_value(json_object_get(json_object_get(reply, "exit"), "code")) == 0)
@@ -113,20 +108,16 @@ static int run_clone(struct bh_box *box, struct client *c, const char *url, cons
                      (int)text_len(text, GIT_TEXT_MAX), text);
 }
 
-/* The script removes the file itself; a script that was killed, or never ran, did not. */
-static void remove_token(struct bh_box *box, const char *path)
+/* The script removes the file itself, unless it was killed or never ran. */
+static void remove_token(const struct repo_request *req, const char *path)
 {
-    struct client *c = NULL;
     json_t *params = json_pack("{s:s}", "path", path);
 
-    if (box_new_client(box, -1, &c, NULL) == 0)
-        (void)client_call(c, "Fs/Remove", params, clock_mono_ms() + CLEAN_MS, NULL, NULL);
-    (void)client_free(c);
+    (void)client_call(req->cleaner, "Fs/Remove", params, clock_mono_ms() + CLEAN_MS, NULL, NULL);
     json_decref(params);
 }
 
-int repo_clone(struct bh_box *box, struct client *c, const char *url, const char *token_file,
-               int64_t deadline_mono_ms, struct err *e)
+int repo_clone(const struct repo_request *req, struct err *e)
 {
     _cleanup_free_ char *token_path = NULL;
     char nonce[17];
@@ -134,14 +125,14 @@ int repo_clone(struct bh_box *box, struct client *c, const char *url, const char
 
     if (r < 0)
         return r;
-    ctx_progress(box->ctx, "clone", 0, 0, false, "cloning '%s'", url);
+    ctx_progress(req->ctx, "clone", 0, 0, false, "cloning '%s'", req->url);
     if (asprintf(&token_path, "/tmp/.bellhop-token-%s", nonce) < 0)
         return err_oom(e);
-    if (token_file)
-        r = put_token(c, token_file, token_path, deadline_mono_ms, e);
+    if (req->token_file)
+        r = put_token(req->client, req->token_file, token_path, req->deadline_mono_ms, e);
     if (r == 0)
-        r = run_clone(box, c, url, token_file ? token_path : "", deadline_mono_ms, e);
-    if (token_file)
-        remove_token(box, token_path);
+        r = run_clone(req, req->token_file ? token_path : "", e);
+    if (req->token_file)
+        remove_token(req, token_path);
     return r;
 }

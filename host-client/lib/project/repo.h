@@ -1,15 +1,27 @@
 #pragma once
-/* repo: a git repository cloned inside a box. */
+/* repo: clone a git repository inside a box. */
+#include <jansson.h>
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/box/box.h"
+#include "lib/agent/client.h"
+#include "lib/util/context.h"
+
+struct repo_request {
+    struct bh_ctx *ctx;
+    struct client *client;
+    struct client *cleaner; /* with a token: removes it, and no cancel descriptor stops it */
+    const char *url;
+    const char *dest;       /* a directory in the box */
+    json_t *env;            /* the environment of git */
+    const char *token_file; /* of this machine, or NULL */
+    int64_t deadline_mono_ms;
+};
 
 /*
- * Into the box's workdir. The token (a file of this machine, or NULL) is given to git by a
- * credential helper that reads a file 0600 in the box, which is removed again whatever happens;
- * it is in no argv, no environment and not in the clone's configuration.
+ * The token reaches git through a credential helper that reads a file 0600 in the box. The file is
+ * removed again whatever happens. The token is in no argv, no environment and not in the clone's
+ * configuration.
  */
-int repo_clone(struct bh_box *box, struct client *c, const char *url, const char *token_file,
-               int64_t deadline_mono_ms, struct err *e);
+int repo_clone(const struct repo_request *req, struct err *e);
 int repo_check_token(const char *token_file, struct err *e); /* readable, not empty */

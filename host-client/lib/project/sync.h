@@ -13,7 +13,7 @@
 
 #include "common/err.h"
 #include "lib/agent/client.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 
 struct sync_request {
     struct bh_ctx *ctx;

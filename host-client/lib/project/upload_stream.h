@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 #include "lib/project/gitfiles.h"
 
 #define UPLOAD_SMALL_BYTES (1024 * 1024)

@@ -17,8 +17,8 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "lib/box/context.h"
-#include "lib/box/spec.h"
+#include "lib/util/context.h"
+#include "lib/provider/spec.h"
 
 struct provider_box {
     struct bh_ctx *ctx;

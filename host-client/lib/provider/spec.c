@@ -1,4 +1,4 @@
-#include "lib/box/spec.h"
+#include "lib/provider/spec.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 
 #include "common/err.h"
 #include "lib/agent/client.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 
 /* In agent-start.json beside the request: how often the monitor starts it again. */
 #define SUPERVISE_MAX_KEY "max_restarts"

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 
 #define NPM_MAX_TARBALL_BYTES (512LL << 20)
 #define NPM_MAX_LOCK_BYTES (8u << 20)

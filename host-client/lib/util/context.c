@@ -1,4 +1,4 @@
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,8 +12,6 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/util/option_struct.h"
-#include "lib/box/store.h"
 
 #ifndef BELLHOP_VERSION
 #define BELLHOP_VERSION "0.0.0"
@@ -263,7 +261,7 @@ static int make_state_dirs(const struct bh_ctx *ctx, struct err *e)
     return r < 0 ? err_at(e, r, "state_dir") : 0;
 }
 
-static int fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
+static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
 {
     int r;
 
@@ -293,36 +291,33 @@ static int fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
     ctx->npm_registry = o->npm_registry ? strdup(o->npm_registry) : NULL;
     if (o->npm_registry && !ctx->npm_registry)
         return err_oom(e);
-    return store_open(ctx->state_dir, &ctx->store, e);
-}
-
-int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_error *err)
-{
-    struct bh_options o;
-    struct bh_ctx *ctx;
-    struct err e = {0};
-    int r;
-
-    r = options_copy(&o, sizeof(o), opts, &e);
-    if (r < 0)
-        return ctx_fail(err, r, &e);
-    ctx = calloc(1, sizeof(*ctx));
-    if (!ctx)
-        return ctx_fail(err, err_oom(&e), &e);
-    r = fill(ctx, &o, &e);
-    if (r < 0) {
-        (void)bh_close(ctx);
-        return ctx_fail(err, r, &e);
-    }
-    *ret_ctx = ctx;
     return 0;
 }
 
-struct bh_ctx *bh_close(struct bh_ctx *ctx)
+int ctx_new(const struct bh_options *opts, struct bh_ctx **ret, struct err *e)
+{
+    struct bh_options o;
+    struct bh_ctx *ctx;
+    int r = options_copy(&o, sizeof(o), opts, e);
+
+    if (r < 0)
+        return r;
+    ctx = calloc(1, sizeof(*ctx));
+    if (!ctx)
+        return err_oom(e);
+    r = ctx_fill(ctx, &o, e);
+    if (r < 0) {
+        (void)ctx_free(ctx);
+        return r;
+    }
+    *ret = ctx;
+    return 0;
+}
+
+struct bh_ctx *ctx_free(struct bh_ctx *ctx)
 {
     if (!ctx)
         return NULL;
-    (void)store_close(ctx->store);
     free(ctx->state_dir);
     free(ctx->cache_dir);
     free(ctx->agent_path);

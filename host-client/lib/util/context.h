@@ -26,6 +26,14 @@ struct bh_ctx {
     struct store *store;
 };
 
+/* The context without its store, which bh_open() adds. Makes the state and cache directories. */
+int ctx_new(const struct bh_options *opts, struct bh_ctx **ret, struct err *e);
+struct bh_ctx *ctx_free(struct bh_ctx *ctx); /* the store is closed already; returns NULL */
+
+/* Copies a public option struct, which starts with its size, from an older, equal or newer caller.
+ * Fields that the caller's struct lacks are zero. */
+int options_copy(void *dst, size_t dst_size, const void *src, struct err *e);
+
 /* Fills the public error from the internal one; returns r. Both may be NULL. */
 int ctx_fail(struct bh_error *out, int r, const struct err *e);
 

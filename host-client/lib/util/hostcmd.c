@@ -23,6 +23,19 @@
 #define TERM_GRACE_MS 500
 #define TICK_MS 1000
 
+const char *const hostcmd_proxy_names[] = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
+                                           "NO_PROXY",   "http_proxy",  "https_proxy",
+                                           "all_proxy",  "no_proxy",    NULL};
+
+bool hostcmd_is_proxy_variable(const char *variable)
+{
+    for (size_t i = 0; hostcmd_proxy_names[i]; i++)
+        if (str_has_prefix(variable, hostcmd_proxy_names[i]) &&
+            variable[strlen(hostcmd_proxy_names[i])] == '=')
+            return true;
+    return false;
+}
+
 struct running {
     pid_t pid;
     int pidfd;

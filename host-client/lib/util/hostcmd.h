@@ -5,6 +5,7 @@
  * it says on standard error becomes part of the error. Ended (with what it started) at the
  * deadline and when the cancel descriptor becomes readable.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/buf.h"
@@ -35,3 +36,8 @@ struct hostcmd {
 /* 0 when it exited with 0. ERR_NOT_FOUND: there is no such program. ERR_PRECONDITION: it failed,
  * the message has the last line that it said; *ret_status (may be NULL) is its exit status, or -1. */
 int hostcmd_run(const struct hostcmd *cmd, int *ret_status, struct err *e);
+
+/* The environment variables that name a network's proxy; the list ends with NULL. */
+extern const char *const hostcmd_proxy_names[];
+/* Is "K=V" one of them? */
+bool hostcmd_is_proxy_variable(const char *variable);

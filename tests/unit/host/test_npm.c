@@ -11,7 +11,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 #include "lib/recipe/npm.h"
 
 /* The sha512 of "hello\n" as npm writes it. */

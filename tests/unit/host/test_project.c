@@ -6,7 +6,7 @@
 
 #include "common/cleanup.h"
 #include "lib/project/project.h"
-#include "lib/box/spec.h"
+#include "lib/provider/spec.h"
 
 static struct project of_url(const char *url)
 {
@@ -16,13 +16,6 @@ static struct project of_url(const char *url)
 
     T_INT(project_read(NULL, &o, &p, &e), 0);
     return p;
-}
-
-static bool has_box_of(const struct project *p, const char *path, const char *remote)
-{
-    struct box_row row = {.project = (char *)path, .remote = (char *)remote};
-
-    return project_has_box(p, &row);
 }
 
 TEST(a_repository_is_named_as_git_clone_names_it)
@@ -85,14 +78,14 @@ TEST(a_box_is_a_projects_when_path_or_url_are_the_same)
     struct project url = of_url("https://host/app");
     struct project dir = {.path = (char *)"/a/app", .remote = (char *)"https://host/app"};
 
-    T_OK(has_box_of(&url, "", "https://host/app.git"));
-    T_OK(!has_box_of(&url, "", "https://other/app"));
-    T_OK(!has_box_of(&url, "/a/app", "https://host/app"));
-    T_OK(has_box_of(&url, NULL, ""));
-    T_OK(has_box_of(&dir, "/a/app", ""));
-    T_OK(!has_box_of(&dir, "/b/app", "https://host/app"));
-    T_OK(!has_box_of(&dir, "", "https://host/app"));
-    T_OK(!has_box_of(&dir, "", ""));
-    T_OK(has_box_of(&dir, NULL, ""));
+    T_OK(project_has_box(&url, "", "https://host/app.git"));
+    T_OK(!project_has_box(&url, "", "https://other/app"));
+    T_OK(!project_has_box(&url, "/a/app", "https://host/app"));
+    T_OK(project_has_box(&url, NULL, ""));
+    T_OK(project_has_box(&dir, "/a/app", ""));
+    T_OK(!project_has_box(&dir, "/b/app", "https://host/app"));
+    T_OK(!project_has_box(&dir, "", "https://host/app"));
+    T_OK(!project_has_box(&dir, "", ""));
+    T_OK(project_has_box(&dir, NULL, ""));
     project_done(&url);
 }

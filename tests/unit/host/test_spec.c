@@ -1,7 +1,7 @@
 #include "test.h"
 
 #include "common/cleanup.h"
-#include "lib/box/spec.h"
+#include "lib/provider/spec.h"
 
 #define NAMED(name_, ...) \
     (&(struct bh_create_options){ \

@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 #include "common/clock.h"
-#include "lib/recipe/box_environment.h"
+#include "lib/box/box_environment.h"
 #include "lib/image/image.h"
-#include "lib/image/template_boot.h"
+#include "lib/box/template_boot.h"
 
 /* ---- what the linker puts in the place of the clock and of the box (Makefile) ---- */
 

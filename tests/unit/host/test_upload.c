@@ -13,7 +13,7 @@
 #include "common/io.h"
 #include "common/str.h"
 #include "lib/util/beneath.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 #include "lib/project/gitfiles.h"
 #include "lib/project/secretfiles.h"
 #include "lib/project/upload_stream.h"

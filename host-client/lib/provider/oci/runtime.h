@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "lib/box/context.h"
+#include "lib/util/context.h"
 #include "lib/provider/oci/mounts.h"
 
 struct oci_runtime {
