@@ -47,11 +47,11 @@ find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs a
         seen["jansson"] = "^guest/(api|dialect)/|^guest/common/jsonx\\.|^host-client/"
     }
 
-    # The layer of a path: its longest folder that has a row.
-    function layer(path)
+    # The layer of a path: its longest folder that has a row. The row of guest is for the files right there.
+    function layer(path, is_sub)
     {
-        while (sub(/\/[^\/]*$/, "", path))
-            if (path in below)
+        for (is_sub = 0; sub(/\/[^\/]*$/, "", path); is_sub = 1)
+            if (path in below && !(path == "guest" && is_sub))
                 return path
         return ""
     }

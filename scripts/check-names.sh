@@ -25,6 +25,7 @@ find Makefile Dockerfile.template .ci bootstrap docs guest host-client image scr
     LC_ALL=C sort >"$tmp/all"
 
 # Rules 1 and 2. A definition begins in the first column, as clang-format has it.
+# shellcheck disable=SC2016 # awk's
 xargs -r awk '
     FNR == 1 {
         folder = FILENAME
@@ -57,6 +58,7 @@ xargs -r awk '
     }' <"$tmp/c" >>"$tmp/found"
 
 # Rule 3. The first word after the mark of a comment; in a block whose first line is empty, the second line counts.
+# shellcheck disable=SC2016 # awk's
 xargs -r awk '
     function is_headless(text) { return text ~ /^[ \t]*([Ww]hat|[Ww]ho|[Tt]hose|[Tt]hat|[Ww]hich)([^A-Za-z0-9_]|$)/ }
     function report(text)
