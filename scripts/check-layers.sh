@@ -9,6 +9,7 @@ set -eu
 
 cd "$(dirname "$0")/.."
 
+# shellcheck disable=SC2016 # awk's
 find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs awk '
     BEGIN {
         # FOLDER: the folders that its files may include from, besides itself. A folder includes what is below it.
