@@ -94,7 +94,7 @@ check cppcheck run_cppcheck "$tmp/c-only"
 check shellcheck over "$tmp/sh" shellcheck -x
 check 'short lines' no_long_lines "$tmp/sh"
 check codespell run_codespell
-check 'man pages' mandoc -Tlint docs/man/*.1
+check 'documents' scripts/check-docs.sh
 check 'no fixed hosts' no_fixed_hosts
 check 'refusals that are seen' seen_refusals
 exit "$bad"

@@ -43,6 +43,10 @@ setup()
     [ -x root/usr/lib/bellhop/bellhopd ]
     grep -q '^prefix=/usr$' root/usr/lib/pkgconfig/libbellhop.pc
     root/usr/bin/bellhop --version
+    for page in man1/bellhop.1 man1/bellhop-up.1 man3/libbellhop.3 man5/bellhop-recipe.5 man5/e2b.toml.5 \
+        man8/bellhopd.8; do
+        [ -s "root/usr/share/man/$page" ]
+    done
     # It takes its parts from where it stands, not from the tree it was built in.
     run root/usr/bin/bellhop doctor
     [[ "$output" == *"$PWD/root/usr/libexec/bellhop/bellhop-monitor"* ]]

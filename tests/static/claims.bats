@@ -40,6 +40,37 @@ check() { python3 "$BATS_TEST_DIRNAME/../lib/claims.py" "$1"; }
     done <"$BATS_TEST_TMPDIR/shown"
 }
 
+# page_fields PAGE: the words in bold that begin its entries, options and names of fields.
+page_fields()
+{
+    sed -n '/^\.TP/ { n; s/^\.B //p }' "$BATS_TEST_DIRNAME/../../docs/man/$1" | sed 's/\\fR, \\fB/\n/' | sort -u
+}
+
+@test "e2b.toml(5) has the fields that are read, and no others" {
+    cd "$BATS_TEST_DIRNAME/../.."
+    sed -n -e 's/^ *\(TEXT\|NUMBER\|LIST\)("\([a-z_.]*\)".*/\2/p' -e 's/^ *{\.key = "\([a-z_.]*\)".*/\1/p' \
+        host-client/lib/image/template.c | sed 's/^bellhop\.//' | sort -u >"$BATS_TEST_TMPDIR/read"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/read")" -gt 20 ]
+    diff <(page_fields e2b.toml.5) "$BATS_TEST_TMPDIR/read"
+}
+
+@test "bellhop-recipe(5) has the fields of the schema, and no others" {
+    cd "$BATS_TEST_DIRNAME/../.."
+    # Members of an object are named with it; entries of a list have no path of their own.
+    jq -r '.properties | to_entries[] | .key as $k | if .value.properties then .value.properties | keys[] | "\($k).\(.)"
+        else $k end' bootstrap/schema.json | grep -v '^files$' | sort -u >"$BATS_TEST_TMPDIR/schema"
+    diff <(page_fields bellhop-recipe.5) "$BATS_TEST_TMPDIR/schema"
+    grep -q '^\.SS files' docs/man/bellhop-recipe.5
+}
+
+@test "libbellhop(3) has every function of the header" {
+    cd "$BATS_TEST_DIRNAME/../.."
+    grep -oE '\bbh_[a-z0-9_]+\(' host-client/include/bellhop/bellhop.h | sort -u >"$BATS_TEST_TMPDIR/header"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/header")" -gt 60 ]
+    grep -oE '\bbh_[a-z0-9_]+\(' docs/man/libbellhop.3 | sort -u | comm -13 - "$BATS_TEST_TMPDIR/header" >"$BATS_TEST_TMPDIR/missing"
+    [ ! -s "$BATS_TEST_TMPDIR/missing" ] || fail "$(cat "$BATS_TEST_TMPDIR/missing")"
+}
+
 @test "without the token there is what protocol-http.md says, and nothing else" {
     start_agent
     agent_curl /v1/openapi.json | jq -r '.paths | to_entries[] | .key as $p | .value | keys[] | ascii_upcase + " " + $p' |
