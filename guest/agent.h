@@ -13,7 +13,7 @@ struct fs_root;
 struct lease;
 struct holds;
 struct activity;
-struct ready_cache;
+struct ready;
 struct auth;
 struct e2b;
 
@@ -27,7 +27,7 @@ struct agent {
     struct lease *lease;       /* system/lease.h: when pid 1 ends the box; NULL without --init */
     struct holds *holds;       /* system/hold.h: who says that the box is in use */
     struct activity *activity; /* system/activity.h: the processor time of what runs */
-    struct ready_cache *ready; /* api/system/ready.h: what Ready said a moment ago */
+    struct ready *ready;       /* system/ready.h: whether the tools of the box work */
     const char *default_user;  /* --user, or NULL: as the agent itself */
     const char *workdir;       /* where relative paths and commands start; NULL: the user's home */
     char **required;           /* --require: tools without which the box is not ready */

@@ -31,7 +31,6 @@
 #include "proc/startfile.h"
 #include "agent.h"
 #include "api/queue.h"
-#include "api/system/ready.h"
 #include "http/server.h"
 #include "system/activity.h"
 #include "system/auth.h"
@@ -44,6 +43,7 @@
 #include "system/init.h"
 #include "system/lease.h"
 #include "system/log.h"
+#include "system/ready.h"
 #include "event/pool.h"
 #include "version.h"
 
@@ -294,6 +294,15 @@ static unsigned drop_idle(void *server)
     return server_drop_idle(server);
 }
 
+static int start_reports(struct agent *g, struct err *e)
+{
+    const struct ready_options o = {
+        .registry = g->registry, .required = g->required, .default_user = g->default_user};
+    int r = ready_new(&o, &g->ready, e);
+
+    return r < 0 ? r : activity_new(g->registry, g->holds, &g->activity, e);
+}
+
 static int start_agent(struct app *a, struct err *e)
 {
     struct agent *g = &a->agent;
@@ -310,7 +319,7 @@ static int start_agent(struct app *a, struct err *e)
         (r = registry_new(g->loop, g->pool, &a->o.exec, &g->registry, e)) < 0 ||
         (r = fs_root_new(a->o.root, &g->root, e)) < 0 ||
         (r = fs_feeds_new(g->loop, &a->feeds, e)) < 0 || (r = holds_new(&g->holds, e)) < 0 ||
-        (r = activity_new(&g->activity, e)) < 0 || (r = ready_cache_new(&g->ready, e)) < 0 ||
+        (r = start_reports(g, e)) < 0 ||
         (r = e2b_new(g->default_user, g->workdir, &g->e2b, e)) < 0 ||
         (r = start_holdsock(a, e)) < 0)
         return r;
@@ -495,7 +504,7 @@ static bool tear_down(struct app *a)
     a->holdsock = holdsock_free(a->holdsock);
     g->holds = holds_free(g->holds);
     g->activity = activity_free(g->activity);
-    g->ready = ready_cache_free(g->ready);
+    g->ready = ready_free(g->ready);
     g->auth = auth_free(g->auth);
     if (a->signal_watch)
         loop_watch_del(a->signal_watch);

@@ -1,4 +1,4 @@
-#include "system/unixsock.h"
+#include "common/unixsock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@
 #include "agent.h"
 #include "http/state.h"
 #include "system/metrics.h"
-#include "system/unixsock.h"
+#include "common/unixsock.h"
 
 #define BACKLOG 1024
 #define ACCEPT_BATCH 64 /* then the loop sees to others */

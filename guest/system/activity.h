@@ -1,9 +1,9 @@
 #pragma once
 /*
- * activity: the processor time of everything that the agent has started, as a sum that grows, and
- * over the last while. Descendants are found by their parents, so that those of one whose parent
- * has gone count too (the agent is the reaper of its orphans); as pid 1 it counts every other
- * process. Thread-safe; reads all of /proc: call it on a pool thread.
+ * activity: facts that say whether the box is in use: commands, calls, connections, holds, and the
+ * processor time of all that the agent has started, as a total and over a window. Descendants are found
+ * by their parents; orphans count too, because the agent is their reaper. As pid 1 the agent counts every
+ * other process. Thread-safe; reads all of /proc: call it on a pool thread.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,21 +11,28 @@
 #include <sys/types.h>
 
 #include "common/err.h"
+#include "proc/registry.h"
+#include "system/metrics.h"
+#include "system/ports.h"
 
-#define ACTIVITY_WINDOW_MS 10000 /* "recent" goes back to the latest look that is so old */
-#define ACTIVITY_SAMPLES 64      /* of looks at least ACTIVITY_SAMPLE_MS apart */
+#define ACTIVITY_WINDOW_MS 10000 /* the window starts at the latest sample that is this old */
+#define ACTIVITY_SAMPLES 64      /* kept, at least ACTIVITY_SAMPLE_MS apart */
 #define ACTIVITY_SAMPLE_MS 1000
 #define ACTIVITY_MAX_PROCESSES 65536
-
+#define ACTIVITY_MAX_COMMANDS 100 /* that are listed; more are only counted */
+#define ACTIVITY_BUSY_SHARE 20    /* this part of one processor over the window is work */
 #define ACTIVITY_NAME_BYTES 16
 
 struct activity;
-struct ports;
+struct holds;
 
-/* A command's processes: the one it was started as, and those below it. */
-struct activity_tree {
-    pid_t root;                     /* the caller's; 0: it has none */
-    char name[ACTIVITY_NAME_BYTES]; /* of the program that the first is now; "": it is not there */
+/* A running command, and its processes: the first, and those below it. */
+struct activity_command {
+    char id[SPEC_ID_MAX_BYTES + 1];
+    bool has_pty;
+    uint64_t output_bytes;
+    pid_t root;                     /* the first process; 0: it is being started */
+    char name[ACTIVITY_NAME_BYTES]; /* of the program that the first is now; "": it has ended */
     unsigned n_processes;
     int64_t cpu_ms; /* theirs, and that of children they have waited for */
     bool is_server; /* one of them listens on a TCP port */
@@ -33,11 +40,41 @@ struct activity_tree {
 
 struct activity_cpu {
     int64_t total_ms;
-    int64_t recent_ms, window_ms; /* window_ms 0: this is the first look */
+    int64_t recent_ms, window_ms; /* window_ms 0: this is the first sample */
 };
 
-int activity_new(struct activity **ret, struct err *e);
+/* Large (about 20 KiB): not for a stack. */
+struct activity_facts {
+    struct registry_counts counts;
+    struct activity_command commands[ACTIVITY_MAX_COMMANDS];
+    size_t n_commands;
+    struct activity_cpu cpu;
+    struct ports ports;
+    unsigned n_connections;
+    struct metrics_use calls;
+    unsigned n_holds;
+    int64_t hold_ended_mono_ms; /* the last one; 0: none has */
+};
+
+/* Reasons for which a box counts as busy. */
+enum activity_reason {
+    BUSY_CALLS,
+    BUSY_COMMANDS,
+    BUSY_CONNECTIONS,
+    BUSY_CPU,
+    BUSY_HOLDS,
+    N_BUSY_REASONS,
+};
+
+/* Both are borrowed. */
+int activity_new(struct registry *reg, struct holds *holds, struct activity **ret, struct err *e);
 struct activity *activity_free(struct activity *a); /* accepts NULL; returns NULL */
-/* Fills in the n trees, too. ports, read with PORTS_PROCESSES, says who listens. */
-int activity_cpu(struct activity *a, struct activity_tree *trees, size_t n,
-                 const struct ports *ports, struct activity_cpu *ret, struct err *e);
+
+/* Fills in *ret, zeroed by the caller. activity_facts_done() is called also after a failure. */
+int activity_read(struct activity *a, struct activity_facts *ret, struct err *e);
+void activity_facts_done(struct activity_facts *f);
+
+bool activity_is_busy(const struct activity_facts *f, enum activity_reason reason);
+const char *activity_reason_name(enum activity_reason reason); /* "calls" */
+int64_t
+activity_idle_ms(const struct activity_facts *f); /* since the last use, if it is not busy */

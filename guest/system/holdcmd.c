@@ -16,7 +16,7 @@
 #include "common/str.h"
 #include "system/hold.h"
 #include "system/holdsock.h"
-#include "system/unixsock.h"
+#include "common/unixsock.h"
 
 #define EXIT_USAGE 2
 #define EXIT_NO_HOLD 125

@@ -13,7 +13,7 @@
 #include "common/str.h"
 #include "event/loop.h"
 #include "system/hold.h"
-#include "system/unixsock.h"
+#include "common/unixsock.h"
 
 #define BACKLOG 64
 #define ACCEPT_BATCH 16

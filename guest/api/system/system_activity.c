@@ -1,4 +1,4 @@
-/* System.Activity, Hold and Release: is the box in use? Facts, and a summary of them. */
+/* System.Activity, Hold and Release: facts about the use of the box, and a summary of them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,17 +7,11 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "proc/registry.h"
 #include "agent.h"
 #include "api/rpc.h"
 #include "system/activity.h"
 #include "system/hold.h"
 #include "system/lease.h"
-#include "system/metrics.h"
-#include "system/ports.h"
-
-#define MAX_IDS 100
-#define CPU_BUSY_SHARE 20 /* a twentieth of one processor over the window is work */
 
 /* ---- holds ---- */
 
@@ -127,50 +121,6 @@ int rpc_system_release(const struct rpc_call *call, json_t **ret, struct err *e)
 
 /* ---- Activity ---- */
 
-/* A command that runs. */
-struct running {
-    char id[SPEC_ID_MAX_BYTES + 1];
-    bool has_pty;
-    uint64_t output_bytes;
-};
-
-struct facts {
-    struct registry_counts commands;
-    struct running list[MAX_IDS];
-    struct activity_tree trees[MAX_IDS]; /* theirs */
-    size_t n_list;
-    struct activity_cpu cpu;
-    struct ports ports;
-    struct metrics_use calls;
-    unsigned n_holds;
-    unsigned n_connections;
-    int64_t hold_ended_ms;
-};
-
-enum reason { BUSY_CALLS, BUSY_COMMANDS, BUSY_CONNECTIONS, BUSY_CPU, BUSY_HOLDS, N_BUSY };
-
-static const char *const reason_names[N_BUSY] = {"calls", "commands", "connections", "cpu",
-                                                 "holds"};
-
-static bool is_busy(const struct facts *f, enum reason reason)
-{
-    switch (reason) {
-    case BUSY_CALLS:
-        return f->calls.open > 0;
-    case BUSY_COMMANDS:
-        return f->commands.running > 0;
-    case BUSY_CONNECTIONS:
-        return f->n_connections > 0;
-    case BUSY_CPU:
-        return f->cpu.recent_ms * CPU_BUSY_SHARE > f->cpu.window_ms;
-    case BUSY_HOLDS:
-        return f->n_holds > 0;
-    case N_BUSY:
-        break;
-    }
-    return false;
-}
-
 static bool is_ignored(const json_t *ignore, const char *name)
 {
     json_t *v;
@@ -188,57 +138,15 @@ static int check_ignore(json_t *ignore, struct err *e)
     size_t i;
 
     json_array_foreach (ignore, i, v) {
-        size_t known = 0;
+        unsigned known = 0;
 
-        while (known < N_BUSY && !str_eq(json_string_value(v), reason_names[known]))
+        while (known < N_BUSY_REASONS &&
+               !str_eq(json_string_value(v), activity_reason_name((enum activity_reason)known)))
             known++;
-        if (known == N_BUSY)
+        if (known == N_BUSY_REASONS)
             return err_field(e, ERR_INVALID, "ignore",
                              "field 'ignore' lists calls, commands, connections, cpu or holds");
     }
-    return 0;
-}
-
-static void list_running(struct registry *reg, struct facts *f)
-{
-    struct proc **list = NULL;
-    size_t n = 0;
-
-    if (registry_list(reg, &list, &n, NULL) < 0)
-        n = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct proc_info info;
-
-        proc_get_info(list[i], &info);
-        if (info.state < PROC_ENDED && f->n_list < MAX_IDS) {
-            struct running *r = &f->list[f->n_list];
-
-            (void)snprintf(r->id, sizeof(r->id), "%s", proc_id(list[i]));
-            r->has_pty = proc_spec(list[i])->has_pty;
-            r->output_bytes = info.bytes[PROC_STDOUT] + info.bytes[PROC_STDERR];
-            f->trees[f->n_list++].root = info.pid;
-        }
-        proc_unref(list[i]);
-    }
-    free(list);
-}
-
-/* Listeners are looked up only when there is a command that may be one. */
-static int read_facts(const struct agent *a, struct facts *f, struct err *e)
-{
-    int r;
-
-    list_running(a->registry, f);
-    r = ports_read(f->n_list ? PORTS_PROCESSES : 0, &f->ports, e);
-    if (r == 0)
-        r = activity_cpu(a->activity, f->trees, f->n_list, &f->ports, &f->cpu, e);
-    if (r < 0)
-        return r;
-    f->n_connections = ports_connections(&f->ports);
-    registry_count(a->registry, &f->commands);
-    metrics_use(&f->calls);
-    f->n_holds = holds_count(a->holds);
-    f->hold_ended_ms = holds_ended_mono_ms(a->holds);
     return 0;
 }
 
@@ -248,30 +156,28 @@ static json_t *new_ago(int64_t mono_ms)
     return mono_ms ? json_integer(clock_mono_ms() - mono_ms) : json_null();
 }
 
-static json_t *new_running(const struct running *r, const struct activity_tree *t)
-{
-    return json_pack("{s:s, s:o, s:b, s:b, s:i, s:I, s:I}", "id", r->id, "name",
-                     jx_new_path(t->name), "pty", (int)r->has_pty, "listens", (int)t->is_server,
-                     "processes", (int)t->n_processes, "cpu_ms", (json_int_t)t->cpu_ms,
-                     "output_bytes", (json_int_t)r->output_bytes);
-}
-
-static json_t *new_commands(const struct facts *f)
+static json_t *new_commands(const struct activity_facts *f)
 {
     json_t *ids = json_array();
     json_t *list = json_array();
 
-    for (size_t i = 0; i < f->n_list; i++) {
-        (void)json_array_append_new(ids, json_string(f->list[i].id));
-        (void)json_array_append_new(list, new_running(&f->list[i], &f->trees[i]));
+    for (size_t i = 0; i < f->n_commands; i++) {
+        const struct activity_command *c = &f->commands[i];
+
+        (void)json_array_append_new(ids, json_string(c->id));
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:o, s:b, s:b, s:i, s:I, s:I}", "id", c->id, "name",
+                            jx_new_path(c->name), "pty", (int)c->has_pty, "listens",
+                            (int)c->is_server, "processes", (int)c->n_processes, "cpu_ms",
+                            (json_int_t)c->cpu_ms, "output_bytes", (json_int_t)c->output_bytes));
     }
-    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "running", (json_int_t)f->commands.running, "ids",
+    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "running", (json_int_t)f->counts.running, "ids",
                      ids, "list", list, "last_output_ms_ago",
-                     new_ago(f->commands.last_output_mono_ms), "last_end_ms_ago",
-                     new_ago(f->commands.last_end_mono_ms));
+                     new_ago(f->counts.last_output_mono_ms), "last_end_ms_ago",
+                     new_ago(f->counts.last_end_mono_ms));
 }
 
-static json_t *new_connections(const struct facts *f)
+static json_t *new_connections(const struct activity_facts *f)
 {
     json_t *list = json_array();
     uint16_t last = 0;
@@ -288,21 +194,8 @@ static json_t *new_connections(const struct facts *f)
     return json_pack("{s:I, s:o}", "established", (json_int_t)f->n_connections, "ports", list);
 }
 
-static int64_t idle_ms(const struct facts *f)
-{
-    int64_t last_ms = f->calls.last_mono_ms;
-
-    if (f->commands.last_output_mono_ms > last_ms)
-        last_ms = f->commands.last_output_mono_ms;
-    if (f->commands.last_end_mono_ms > last_ms)
-        last_ms = f->commands.last_end_mono_ms;
-    if (f->hold_ended_ms > last_ms)
-        last_ms = f->hold_ended_ms;
-    return clock_mono_ms() - last_ms;
-}
-
-static int new_activity(const struct agent *a, const struct facts *f, json_t *ignore, json_t **ret,
-                        struct err *e)
+static int new_activity(const struct agent *a, const struct activity_facts *f, json_t *ignore,
+                        json_t **ret, struct err *e)
 {
     _cleanup_json_ json_t *reasons = json_array();
     _cleanup_json_ json_t *holds = NULL;
@@ -313,21 +206,24 @@ static int new_activity(const struct agent *a, const struct facts *f, json_t *ig
     r = reasons ? new_holds(a->holds, &holds, e) : err_oom(e);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < N_BUSY; i++)
-        if (is_busy(f, (enum reason)i) && !is_ignored(ignore, reason_names[i]))
-            (void)json_array_append_new(reasons, json_string(reason_names[i]));
+    for (unsigned i = 0; i < N_BUSY_REASONS; i++) {
+        const char *name = activity_reason_name((enum activity_reason)i);
+
+        if (activity_is_busy(f, (enum activity_reason)i) && !is_ignored(ignore, name))
+            (void)json_array_append_new(reasons, json_string(name));
+    }
     busy = json_array_size(reasons) > 0;
-    *ret =
-        json_pack("{s:b, s:O, s:I, s:{s:I, s:I}, s:o, s:{s:I, s:o, s:o}, s:o, s:O, s:o, s:I}",
-                  "busy", (int)busy, "reasons", reasons, "idle_ms",
-                  (json_int_t)(busy ? 0 : idle_ms(f)), "calls", "open", (json_int_t)f->calls.open,
-                  "last_ms_ago", (json_int_t)(clock_mono_ms() - f->calls.last_mono_ms), "commands",
-                  new_commands(f), "cpu", "total_ms", (json_int_t)f->cpu.total_ms, "recent_ms",
-                  f->cpu.window_ms ? json_integer(f->cpu.recent_ms) : json_null(), "window_ms",
-                  f->cpu.window_ms ? json_integer(f->cpu.window_ms) : json_null(), "connections",
-                  new_connections(f), "holds", holds, "lease_expires_in_ms",
-                  left_ms == LEASE_NONE ? json_null() : json_integer(left_ms), "generation",
-                  (json_int_t)a->generation);
+    *ret = json_pack("{s:b, s:O, s:I, s:{s:I, s:I}, s:o, s:{s:I, s:o, s:o}, s:o, s:O, s:o, s:I}",
+                     "busy", (int)busy, "reasons", reasons, "idle_ms",
+                     (json_int_t)(busy ? 0 : activity_idle_ms(f)), "calls", "open",
+                     (json_int_t)f->calls.open, "last_ms_ago",
+                     (json_int_t)(clock_mono_ms() - f->calls.last_mono_ms), "commands",
+                     new_commands(f), "cpu", "total_ms", (json_int_t)f->cpu.total_ms, "recent_ms",
+                     f->cpu.window_ms ? json_integer(f->cpu.recent_ms) : json_null(), "window_ms",
+                     f->cpu.window_ms ? json_integer(f->cpu.window_ms) : json_null(), "connections",
+                     new_connections(f), "holds", holds, "lease_expires_in_ms",
+                     left_ms == LEASE_NONE ? json_null() : json_integer(left_ms), "generation",
+                     (json_int_t)a->generation);
     return *ret ? 0 : err_oom(e);
 }
 
@@ -340,11 +236,11 @@ static const struct jx_field activity_fields[] = {
     {0},
 };
 
-/* {"ignore":["commands"]}: what is not to count for "busy". */
+/* {"ignore":["commands"]}: reasons that do not make the box "busy". */
 int rpc_system_activity(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     struct activity_params p = {0};
-    _cleanup_free_ struct facts *f = calloc(1, sizeof(*f)); /* 20 KiB: more than a stack is for */
+    _cleanup_free_ struct activity_facts *f = calloc(1, sizeof(*f));
     int r;
 
     if (!f)
@@ -353,9 +249,9 @@ int rpc_system_activity(const struct rpc_call *call, json_t **ret, struct err *e
     if (r == 0)
         r = check_ignore(p.ignore, e);
     if (r == 0)
-        r = read_facts(call->agent, f, e);
+        r = activity_read(call->agent->activity, f, e);
     if (r == 0)
         r = new_activity(call->agent, f, p.ignore, ret, e);
-    ports_done(&f->ports);
+    activity_facts_done(f);
     return r;
 }
