@@ -1,33 +1,58 @@
-#include "lib/agent/params.h"
+#include "lib/agent/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box/box.h"
+#include "lib/util/context.h"
 
-int params_path(json_t *p, struct bh_box *box, const char *key, const char *path, struct err *e)
+int agent_begin(struct bh_box *box, struct client **ret, struct err *e)
 {
-    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
-    _cleanup_free_ char *full = NULL;
+    int r = agent_ops(box)->wake(box, e);
+
+    return r < 0 ? r : agent_ops(box)->get_client(box, ret, e);
+}
+
+int agent_resolve(const struct bh_box *box, const char *key, const char *path, char **ret,
+                  struct err *e)
+{
+    _cleanup_free_ char *workdir = NULL;
 
     if (!path || !*path)
         return err_field(e, ERR_INVALID, key, "%s must not be empty", key);
-    /* Not cleaned: "link/.." is what the link leads to says. */
-    full = workdir ? str_eq(path, ".") ? strdup(workdir) : path_join(workdir, path) : NULL;
-    if (!full || json_object_set_new(p, key, jx_new_path(full)) < 0)
-        return err_oom(e);
-    return 0;
+    workdir = agent_ops(box)->new_workdir(box);
+    /* Not cleaned: the agent must resolve "link/..", which depends on the link's target. */
+    *ret = workdir ? str_eq(path, ".") ? strdup(workdir) : path_join(workdir, path) : NULL;
+    return *ret ? 0 : err_oom(e);
+}
+
+int64_t agent_deadline(int64_t timeout_ms)
+{
+    return timeout_ms > 0 ? clock_mono_ms() + timeout_ms : 0;
+}
+
+/* ---- requests ---- */
+
+int params_set_path(json_t *p, const struct bh_box *box, const char *key, const char *path,
+                    struct err *e)
+{
+    _cleanup_free_ char *full = NULL;
+    int r = agent_resolve(box, key, path, &full, e);
+
+    if (r == 0 && json_object_set_new(p, key, jx_new_path(full)) < 0)
+        r = err_oom(e);
+    return r;
 }
 
 json_t *params_new(struct bh_box *box, const char *key, const char *path, struct err *e)
 {
     json_t *p = json_object();
-    int r = p ? params_path(p, box, key, path, e) : err_oom(e);
+    int r = p ? params_set_path(p, box, key, path, e) : err_oom(e);
 
     if (r < 0) {
         json_decref(p);
@@ -36,25 +61,25 @@ json_t *params_new(struct bh_box *box, const char *key, const char *path, struct
     return p;
 }
 
-void params_text(json_t *p, const char *key, const char *s)
+void params_set_text(json_t *p, const char *key, const char *s)
 {
     if (s)
         (void)json_object_set_new(p, key, json_string(s));
 }
 
-void params_flag(json_t *p, const char *key, bool on)
+void params_set_flag(json_t *p, const char *key, bool on)
 {
     if (on)
         (void)json_object_set_new(p, key, json_true());
 }
 
-void params_count(json_t *p, const char *key, uint64_t n)
+void params_set_count(json_t *p, const char *key, uint64_t n)
 {
     if (n)
         (void)json_object_set_new(p, key, json_integer((json_int_t)n));
 }
 
-void params_list(json_t *p, const char *key, const char *const *list)
+void params_set_list(json_t *p, const char *key, const char *const *list)
 {
     json_t *a = list ? json_array() : NULL;
 
@@ -64,32 +89,86 @@ void params_list(json_t *p, const char *key, const char *const *list)
         (void)json_object_set_new(p, key, a);
 }
 
-void params_mode(json_t *p, const char *key, uint32_t mode)
+void params_set_mode(json_t *p, const char *key, uint32_t mode)
 {
     char text[16];
 
     (void)snprintf(text, sizeof(text), "%04o", (unsigned)mode);
     if (mode)
-        params_text(p, key, text);
+        params_set_text(p, key, text);
 }
 
-int params_call_take(struct bh_box *box, const char *method, json_t *params, json_t **ret,
-                     struct err *e)
+int agent_call_take(struct bh_box *box, const char *method, json_t *params, int64_t timeout_ms,
+                    json_t **ret, struct err *e)
 {
     struct client *c = NULL;
-    int r = params ? box_wake(box, e) : -e->code;
+    int r = params ? agent_begin(box, &c, e) : e->code ? -e->code : err_oom(e);
 
     if (r == 0)
-        r = box_client(box, &c, e);
-    if (r == 0)
-        r = client_call(c, method, params, 0, ret, e);
+        r = client_call(c, method, params, agent_deadline(timeout_ms), ret, e);
     json_decref(params);
     return r;
 }
 
-const char *params_get(json_t *obj, const char *key)
+/* ---- replies ---- */
+
+const char *reply_text(const json_t *obj, const char *key)
 {
     const char *s = json_string_value(json_object_get(obj, key));
 
     return s ? s : "";
+}
+
+int64_t reply_count(const json_t *obj, const char *key)
+{
+    return json_integer_value(json_object_get(obj, key));
+}
+
+int reply_bytes(json_t *obj, struct jx_bytes *ret, struct err *e)
+{
+    _cleanup_json_ json_t *only = json_pack("{s:O*, s:O*}", "text", json_object_get(obj, "text"),
+                                            "b64", json_object_get(obj, "b64"));
+
+    if (!only)
+        return err_oom(e);
+    return err_wrap(e, jx_bytes(only, ret, e), "the guest agent's answer");
+}
+
+/* ---- any method ---- */
+
+struct relay {
+    int (*fn)(void *arg, const char *json);
+    void *arg;
+};
+
+static int relay_message(void *arg, json_t *msg)
+{
+    struct relay *relay = arg;
+    _cleanup_free_ char *text = NULL;
+
+    if (jx_dump(msg, &text, NULL, NULL) < 0)
+        return 1;
+    return relay->fn(relay->arg, text);
+}
+
+int bh_call(struct bh_box *box, const char *method, const char *params_json,
+            int (*message)(void *arg, const char *json), void *arg, int64_t timeout_ms,
+            char **ret_json, struct bh_error *err)
+{
+    struct relay relay = {.fn = message, .arg = arg};
+    _cleanup_json_ json_t *params = NULL;
+    _cleanup_json_ json_t *reply = NULL;
+    struct client *c = NULL;
+    struct err e = {0};
+    int r = jx_parse(params_json ? params_json : "{}", params_json ? strlen(params_json) : 2,
+                     &params, &e);
+
+    r = r < 0 ? err_at(&e, r, "params") : agent_begin(box, &c, &e);
+    if (r == 0 && message)
+        r = client_stream(c, method, params, agent_deadline(timeout_ms), relay_message, &relay, &e);
+    else if (r == 0)
+        r = client_call(c, method, params, agent_deadline(timeout_ms), &reply, &e);
+    if (r == 0 && reply && ret_json)
+        r = jx_dump(reply, ret_json, NULL, &e);
+    return ctx_fail(err, r, &e);
 }

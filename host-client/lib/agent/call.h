@@ -1,24 +1,77 @@
 #pragma once
-/* params: JSON requests of the guest agent, field by field: what is not set is left out. */
+/*
+ * call: the steps that the bh_ calls of this folder have in common: start the box if it is stopped, get a client
+ * of its guest agent, build a request field by field, read the reply. A field that is not set is left out.
+ *
+ * A box's life is the business of lib/box. A struct bh_box begins with a struct agent, through which lib/box hands
+ * in the operations that a call needs, so that this folder knows nothing of stores, providers or monitors.
+ */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "bellhop/bellhop.h"
 #include "common/err.h"
+#include "lib/agent/client.h"
+
+struct agent_ops {
+    /* Starts a stopped box unless the context forbids it, and counts as use of the box. */
+    int (*wake)(struct bh_box *box, struct err *e);
+    /* ERR_PRECONDITION if the box does not run; starts nothing and is no use of the box. */
+    int (*check_live)(struct bh_box *box, struct err *e);
+    /* ERR_ABORTED if the box was stopped or removed since the call began: no retry can succeed. */
+    int (*check_gone)(struct bh_box *box, struct err *e);
+    /* The box counts as used while *ret_fd is open; -1 for a box that has no lease. */
+    int (*hold)(struct bh_box *box, int *ret_fd, struct err *e);
+    /* The box lives at least as long as a command with this timeout; 0: no timeout, no change. */
+    int (*extend_lease)(struct bh_box *box, int64_t timeout_ms, struct err *e);
+    /* The box's own client, with the context's cancel descriptor; freed with the box. */
+    int (*get_client)(struct bh_box *box, struct client **ret, struct err *e);
+    /* A client for another thread or for cleaning up; the caller frees it. */
+    int (*new_client)(struct bh_box *box, int cancel_fd, struct client **ret, struct err *e);
+    int (*get_cancel_fd)(const struct bh_box *box);
+    /* The directory in which commands start; free() it. NULL: out of memory. */
+    char *(*new_workdir)(const struct bh_box *box);
+    /* The environment of a command as a JSON object, with more ("K=V", or NULL) on top. */
+    int (*new_environment)(struct bh_box *box, const char *const *more, json_t **ret,
+                           struct err *e);
+};
+
+struct agent {
+    const struct agent_ops *ops;
+};
+
+static inline const struct agent_ops *agent_ops(const struct bh_box *box)
+{
+    return ((const struct agent *)(const void *)box)->ops;
+}
+
+/* Wakes the box and gets its client. */
+int agent_begin(struct bh_box *box, struct client **ret, struct err *e);
+/* A path relative to the workdir becomes absolute; free() *ret. key: the field that an error names. */
+int agent_resolve(const struct bh_box *box, const char *key, const char *path, char **ret,
+                  struct err *e);
+/* A stored deadline for the waits of a call that takes timeout_ms; 0: none. */
+int64_t agent_deadline(int64_t timeout_ms);
+
+/* ---- requests and replies ---- */
 
 /* A request with this path, made absolute; NULL with *e set. */
 json_t *params_new(struct bh_box *box, const char *key, const char *path, struct err *e);
-void params_text(json_t *p, const char *key, const char *s);
-void params_flag(json_t *p, const char *key, bool on);
-void params_count(json_t *p, const char *key, uint64_t n);
-void params_list(json_t *p, const char *key, const char *const *list);
-void params_mode(json_t *p, const char *key, uint32_t mode); /* "0644" */
-int params_path(json_t *p, struct bh_box *box, const char *key, const char *path, struct err *e);
+int params_set_path(json_t *p, const struct bh_box *box, const char *key, const char *path,
+                    struct err *e);
+void params_set_text(json_t *p, const char *key, const char *s);
+void params_set_flag(json_t *p, const char *key, bool on);
+void params_set_count(json_t *p, const char *key, uint64_t n);
+void params_set_list(json_t *p, const char *key, const char *const *list);
+void params_set_mode(json_t *p, const char *key, uint32_t mode); /* "0644" */
 
-/* Wakes the box and calls; takes params, which may be NULL after an error. */
-int params_call_take(struct bh_box *box, const char *method, json_t *params, json_t **ret,
-                     struct err *e);
+/* Wakes the box and calls; takes params, which may be NULL after an error. timeout_ms 0: none. */
+int agent_call_take(struct bh_box *box, const char *method, json_t *params, int64_t timeout_ms,
+                    json_t **ret, struct err *e);
 
-/* "" when it is not there. */
-const char *params_get(json_t *obj, const char *key);
+/* Fields of a reply; "" and 0 if missing. */
+const char *reply_text(const json_t *obj, const char *key);
+int64_t reply_count(const json_t *obj, const char *key);
+/* The bytes of an object {"text"} or {"b64"} that has other fields too; jx_bytes_done(). */
+int reply_bytes(json_t *obj, struct jx_bytes *ret, struct err *e);

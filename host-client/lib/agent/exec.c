@@ -34,12 +34,13 @@ int exec_new(struct bh_box *box, const char *id, struct bh_exec **ret, struct er
 
     if (r == 0) {
         x->box = box;
-        r = box_wake(box, e);
+        x->cancel_fd = agent_ops(box)->get_cancel_fd(box);
+        r = agent_ops(box)->wake(box, e);
     }
     if (r == 0)
-        r = box_new_client(box, box->ctx->cancel_fd, &x->stream, e);
+        r = agent_ops(box)->new_client(box, x->cancel_fd, &x->stream, e);
     if (r == 0)
-        r = box_new_client(box, box->ctx->cancel_fd, &x->calls, e);
+        r = agent_ops(box)->new_client(box, x->cancel_fd, &x->calls, e);
     if (r < 0) {
         (void)bh_exec_free(x);
         return r;
@@ -74,7 +75,7 @@ int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct 
     if (r == 0)
         r = exec_request_new(box, x->id, &o, o.stdin_open, false, &x->request, &e);
     if (r == 0)
-        r = exec_extend_lease(box, o.timeout_ms, &e);
+        r = agent_ops(box)->extend_lease(box, o.timeout_ms, &e);
     if (r == 0)
         r = exec_start(x, &e);
     if (r < 0) {
@@ -168,7 +169,7 @@ int bh_exec_read(struct bh_exec *x, int stream, void *buf, size_t bytes, size_t 
         r = params ? client_call(x->calls, "Exec/Read", params, 0, &reply, &e) : err_oom(&e);
     }
     if (r == 0)
-        r = exec_read_bytes(reply, &data, &e);
+        r = reply_bytes(reply, &data, &e);
     if (r == 0 && data.len > bytes)
         r = err_set(&e, ERR_DATA_LOSS, "the guest agent sent more than was asked for");
     if (r == 0) {
@@ -187,7 +188,7 @@ int bh_exec_write(struct bh_exec *x, const void *data, size_t len, int64_t timeo
 {
     struct err e = {0};
     int r =
-        exec_write(x, x->calls, data, len, box_deadline(timeout_ms), x->box->ctx->cancel_fd, &e);
+        exec_write(x, x->calls, data, len, agent_deadline(timeout_ms), x->cancel_fd, &e);
 
     return ctx_fail(err, r, &e);
 }
@@ -243,7 +244,7 @@ int bh_exec_wait(struct bh_exec *x, int64_t timeout_ms, struct bh_run_result *re
 {
     struct bh_run_result result = {.size = sizeof(result)};
     _cleanup_json_ json_t *reply = NULL;
-    int64_t deadline = box_deadline(timeout_ms);
+    int64_t deadline = agent_deadline(timeout_ms);
     struct err e = {0};
     int r;
 

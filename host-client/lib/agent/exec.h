@@ -13,7 +13,7 @@
 #include "bellhop/bellhop.h"
 #include "common/err.h"
 #include "common/jsonx.h"
-#include "lib/box/box.h"
+#include "lib/agent/call.h"
 
 #define EXEC_ID_BYTES 129  /* the agent's ids have at most 128 characters */
 #define EXEC_RETRIES 20    /* connections in a row that bring nothing */
@@ -27,6 +27,7 @@ struct bh_exec {
     struct bh_box *box;
     struct client *stream;
     struct client *calls;
+    int cancel_fd; /* the context's */
     json_t *request; /* what started it, while that may have to be repeated; or NULL */
     char id[EXEC_ID_BYTES];
     int pid;
@@ -43,13 +44,6 @@ int exec_new(struct bh_box *box, const char *id, struct bh_exec **ret, struct er
 int exec_request_check(const struct bh_run_options *o, struct err *e);
 int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_options *o,
                      bool stdin_open, bool lossless, json_t **ret, struct err *e);
-
-/* The box must outlive the command: a box of ours lives until its time is over, and a minute. 0: it
- * has none. */
-int exec_extend_lease(struct bh_box *box, int64_t timeout_ms, struct err *e);
-
-/* The bytes of a message that has other fields too; jx_bytes_done(). */
-int exec_read_bytes(json_t *msg, struct jx_bytes *ret, struct err *e);
 
 /* exec_info.c: a reply's exit and usage into a result, all but its id. */
 void exec_read_result(json_t *reply, struct bh_run_result *ret);

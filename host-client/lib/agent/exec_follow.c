@@ -12,7 +12,6 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/agent/exec.h"
-#include "lib/box/lifecycle.h"
 #include "lib/util/socket.h"
 
 struct follow {
@@ -41,7 +40,7 @@ static int give(struct follow *f, int stream, const char *data, size_t len, stru
 static int take_data(struct follow *f, int stream, json_t *msg, struct err *e)
 {
     struct jx_bytes data = {0};
-    int r = exec_read_bytes(msg, &data, e);
+    int r = reply_bytes(msg, &data, e);
 
     if (r == 0)
         r = give(f, stream, data.data, data.len, e);
@@ -163,26 +162,6 @@ static int skip_forgotten(struct follow *f, const struct err *told)
     return -ERR_DATA_LOSS;
 }
 
-/* Nobody will answer any more when the box was stopped or removed meanwhile. */
-static int check_box(const struct bh_exec *exec, struct err *e)
-{
-    const char *name = exec->box->row.name;
-    struct box_row row = {0};
-    int r = exec->box->url ? -ERR_UNAVAILABLE
-                           : store_get(exec->box->ctx->store, exec->box->row.id, &row, NULL);
-
-    if (r == -ERR_NOT_FOUND || (r == 0 && row.state == BH_STATE_DESTROYING))
-        r = err_field(e, ERR_ABORTED, "name", "the box '%s' was removed while the command ran",
-                      name);
-    else if (r == 0 && !box_row_is_live(&row))
-        r = err_field(e, ERR_ABORTED, "name", "the box '%s' was stopped while the command ran%s%s",
-                      name, row.cause && *row.cause ? ": " : "", row.cause ? row.cause : "");
-    else
-        r = 0;
-    box_row_done(&row);
-    return r;
-}
-
 /* 0: try again. */
 static int after_failure(struct follow *f, int r, struct err *e)
 {
@@ -201,13 +180,13 @@ static int after_failure(struct follow *f, int r, struct err *e)
         return 0;
     if (r != -ERR_UNAVAILABLE && r != -ERR_DATA_LOSS)
         return r;
-    gone = check_box(f->exec, e);
+    gone = agent_ops(f->exec->box)->check_gone(f->exec->box, e);
     if (gone < 0)
         return gone;
     if (++f->n_failures > EXEC_RETRIES)
         return r;
     /* At once the first time: the agent keeps what comes meanwhile, but not for ever. */
-    if (socket_wait_canceled(f->exec->box->ctx->cancel_fd, f->n_failures > 1 ? EXEC_RETRY_MS : 0))
+    if (socket_wait_canceled(f->exec->cancel_fd, f->n_failures > 1 ? EXEC_RETRY_MS : 0))
         return err_set(e, ERR_CANCELED, "canceled");
     return 0;
 }
@@ -242,7 +221,7 @@ int exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
     struct follow f = {.exec = exec,
                        .opts = opts,
                        .result = &result,
-                       .deadline_mono_ms = box_deadline(opts->timeout_ms)};
+                       .deadline_mono_ms = agent_deadline(opts->timeout_ms)};
     int r = follow_all(&f, e);
 
     (void)exec_pump_stop(f.pump);

@@ -9,13 +9,9 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/agent/exec.h"
+#include "lib/util/context.h"
 
 #define COMMAND_BYTES (64 * 1024) /* of a command's words, for a person */
-
-static int64_t count_of(json_t *obj, const char *name)
-{
-    return json_integer_value(json_object_get(obj, name));
-}
 
 /* -1 for null: the kernel does not say. */
 static int64_t maybe_count(json_t *obj, const char *name)
@@ -42,23 +38,13 @@ void exec_read_result(json_t *reply, struct bh_run_result *ret)
     (void)snprintf(ret->signal, sizeof(ret->signal), "%s", text_of(exit, "signal", ""));
     (void)snprintf(ret->tree, sizeof(ret->tree), "%s", text_of(exit, "tree", ""));
     ret->oom = json_is_boolean(oom) ? (json_is_true(oom) ? BH_YES : BH_NO) : BH_NOT_KNOWN;
-    ret->code = (int)count_of(exit, "code");
-    ret->wall_ms = count_of(usage, "wall_ms");
-    ret->user_ms = count_of(usage, "user_ms");
-    ret->system_ms = count_of(usage, "system_ms");
-    ret->max_rss_bytes = (uint64_t)count_of(usage, "max_rss_bytes");
+    ret->code = (int)reply_count(exit, "code");
+    ret->wall_ms = reply_count(usage, "wall_ms");
+    ret->user_ms = reply_count(usage, "user_ms");
+    ret->system_ms = reply_count(usage, "system_ms");
+    ret->max_rss_bytes = (uint64_t)reply_count(usage, "max_rss_bytes");
     ret->read_bytes = maybe_count(usage, "read_bytes");
     ret->write_bytes = maybe_count(usage, "write_bytes");
-}
-
-int exec_read_bytes(json_t *msg, struct jx_bytes *ret, struct err *e)
-{
-    json_t *text = json_object_get(msg, "text"), *b64 = json_object_get(msg, "b64");
-    _cleanup_json_ json_t *only = json_pack("{s:O*, s:O*}", "text", text, "b64", b64);
-
-    if (!only)
-        return err_oom(e);
-    return err_wrap(e, jx_bytes(only, ret, e), "the guest agent's answer");
 }
 
 /* As much of it as the caller's struct has room for. */
@@ -154,13 +140,13 @@ static int give_info(json_t *obj, int (*fn)(void *arg, const struct bh_exec_info
         .id = text_of(obj, "id", ""),
         .state = text_of(obj, "state", ""),
         .command = command,
-        .pid = (int)count_of(obj, "pid"),
+        .pid = (int)reply_count(obj, "pid"),
         .pty = json_is_true(json_object_get(obj, "pty")),
         .stdin_open = json_is_true(json_object_get(obj, "stdin_open")),
         .started_ms = time_of(obj, "started"),
         .ended_ms = time_of(obj, "ended"),
-        .stdout_bytes = (uint64_t)count_of(json_object_get(obj, "stdout"), "bytes"),
-        .stderr_bytes = (uint64_t)count_of(json_object_get(obj, "stderr"), "bytes"),
+        .stdout_bytes = (uint64_t)reply_count(json_object_get(obj, "stdout"), "bytes"),
+        .stderr_bytes = (uint64_t)reply_count(json_object_get(obj, "stderr"), "bytes"),
         .result = {.size = sizeof(i.result)},
     };
     int r = command ? jx_dump(obj, &text, NULL, e) : err_oom(e);
@@ -183,10 +169,8 @@ int bh_exec_list(struct bh_box *box, int (*fn)(void *arg, const struct bh_exec_i
     struct err e = {0};
     json_t *obj;
     size_t i;
-    int r = box_wake(box, &e);
+    int r = agent_begin(box, &c, &e);
 
-    if (r == 0)
-        r = box_client(box, &c, &e);
     if (r == 0)
         r = client_call(c, "Exec/List", NULL, 0, &reply, &e);
     json_array_foreach (json_object_get(reply, "commands"), i, obj) {

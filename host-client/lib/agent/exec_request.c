@@ -5,7 +5,6 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/box/box_environment.h"
 #include "lib/agent/exec.h"
 
 #define ID_MAX_BYTES 128 /* the agent's; a result's field has room for it */
@@ -44,7 +43,7 @@ static json_t *new_argv(const char *const *argv)
 static int add_command(struct bh_box *box, const struct bh_run_options *o, json_t *params,
                        struct err *e)
 {
-    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+    _cleanup_free_ char *workdir = agent_ops(box)->new_workdir(box);
     json_t *env = NULL;
     int r;
 
@@ -55,7 +54,7 @@ static int add_command(struct bh_box *box, const struct bh_run_options *o, json_
     if (r == 0)
         r = set_new(params, "cwd", jx_new_path(o->cwd ? o->cwd : workdir), e);
     if (r == 0)
-        r = box_environment_json(box, o->env, &env, e);
+        r = agent_ops(box)->new_environment(box, o->env, &env, e);
     if (r == 0)
         r = set_new(params, "env", env, e);
     if (r == 0 && o->user)

@@ -1,4 +1,4 @@
-/* run: a command from its start to its end, and any other call of the agent's API. */
+/* exec_run: a command from its start to its end. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,11 +6,9 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
-#include "lib/box/control.h"
 #include "lib/agent/exec.h"
 #include "lib/util/context.h"
 
-#define RUN_LEASE_GRACE_MS 60000 /* beyond the command's own deadline */
 /* The agent holds a command up when its lossless reader's connection breaks. What that reader never
  * got must still be kept then: that lag, and what was under way in the sockets. */
 #define RUN_HEAD_BYTES (512 * 1024)
@@ -27,7 +25,7 @@ static void end_command(const struct bh_exec *exec)
     static const char *const signals[] = {"SIGTERM", "SIGKILL"};
     struct client *c = NULL;
     json_t *id = json_pack("{s:s, s:i}", "id", exec->id, "timeout_ms", 2000);
-    int r = box_new_client(exec->box, -1, &c, NULL);
+    int r = agent_ops(exec->box)->new_client(exec->box, -1, &c, NULL);
 
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(signals); i++) {
         json_t *params =
@@ -40,17 +38,6 @@ static void end_command(const struct bh_exec *exec)
     }
     json_decref(id);
     (void)client_free(c);
-}
-
-int exec_extend_lease(struct bh_box *box, int64_t timeout_ms, struct err *e)
-{
-    if (timeout_ms <= 0 || box->url)
-        return 0;
-    return control_call_take(
-        box->ctx, box->row.id,
-        json_pack("{s:s, s:I}", "op", "extend", "until_ms",
-                  (json_int_t)(clock_real_ms() + timeout_ms + RUN_LEASE_GRACE_MS)),
-        EXEC_CALL_MS, NULL, e);
 }
 
 static int pass_output(void *arg, int stream, const char *data, size_t len)
@@ -68,7 +55,8 @@ static int follow(struct run *run, struct bh_exec *exec, struct bh_run_result *r
                                   .output = run->opts->output ? pass_output : NULL,
                                   .arg = run};
     _cleanup_close_ int hold = -1;
-    int r = run->opts->no_hold ? client_set_quiet(exec->stream, e) : box_hold(exec->box, &hold, e);
+    int r = run->opts->no_hold ? client_set_quiet(exec->stream, e)
+                               : agent_ops(exec->box)->hold(exec->box, &hold, e);
 
     if (r == 0)
         r = exec_follow(exec, &f, ret, e);
@@ -93,7 +81,7 @@ static int run_command(struct bh_box *box, const struct bh_run_options *o,
         r = exec_request_new(box, exec->id, &asked, o->stdin_fd >= 0 && !o->detach, !o->detach,
                              &exec->request, e);
     if (r == 0)
-        r = exec_extend_lease(box, o->timeout_ms, e);
+        r = agent_ops(box)->extend_lease(box, o->timeout_ms, e);
     if (r == 0) {
         exec->knows_written = true; /* from its start: a repeated run gives the same input again */
         r = o->detach ? exec_start(exec, e) : follow(&run, exec, ret, e);
@@ -124,82 +112,22 @@ int bh_run(struct bh_box *box, const struct bh_run_options *opts, struct bh_run_
     return 0;
 }
 
-/* ---- the rest of the agent's API ---- */
-
-static int call_simple(struct bh_box *box, const char *method, json_t *params_take,
-                       struct bh_error *err)
-{
-    struct client *c = NULL;
-    struct err e = {0};
-    int r = params_take ? box_wake(box, &e) : err_oom(&e);
-
-    if (r == 0)
-        r = box_client(box, &c, &e);
-    if (r == 0)
-        r = client_call(c, method, params_take, 0, NULL, &e);
-    json_decref(params_take);
-    return ctx_fail(err, r, &e);
-}
+/* ---- by id ---- */
 
 int bh_signal(struct bh_box *box, const char *id, const char *signal, struct bh_error *err)
 {
-    return call_simple(box, "Exec/Signal", json_pack("{s:s, s:s}", "id", id, "signal", signal),
-                       err);
+    struct err e = {0};
+    json_t *params = json_pack("{s:s, s:s}", "id", id, "signal", signal);
+
+    return ctx_fail(err, agent_call_take(box, "Exec/Signal", params, 0, NULL, &e), &e);
 }
 
 int bh_resize(struct bh_box *box, const char *id, uint16_t cols, uint16_t rows,
               struct bh_error *err)
 {
-    return call_simple(box, "Exec/Resize",
-                       json_pack("{s:s, s:i, s:i}", "id", id, "cols", (int)cols, "rows", (int)rows),
-                       err);
-}
-
-struct relay {
-    int (*fn)(void *arg, const char *json);
-    void *arg;
-};
-
-static int relay_message(void *arg, json_t *msg)
-{
-    struct relay *relay = arg;
-    _cleanup_free_ char *text = NULL;
-
-    if (jx_dump(msg, &text, NULL, NULL) < 0)
-        return 1;
-    return relay->fn(relay->arg, text);
-}
-
-static int parse_params(const char *text, json_t **ret, struct err *e)
-{
-    int r = jx_parse(text ? text : "{}", text ? strlen(text) : 2, ret, e);
-
-    return r < 0 ? err_at(e, r, "params") : 0;
-}
-
-int bh_call(struct bh_box *box, const char *method, const char *params_json,
-            int (*message)(void *arg, const char *json), void *arg, int64_t timeout_ms,
-            char **ret_json, struct bh_error *err)
-{
-    struct relay relay = {.fn = message, .arg = arg};
-    _cleanup_json_ json_t *params = NULL;
-    _cleanup_json_ json_t *reply = NULL;
-    struct client *c = NULL;
     struct err e = {0};
-    int r = parse_params(params_json, &params, &e);
+    json_t *params =
+        json_pack("{s:s, s:i, s:i}", "id", id, "cols", (int)cols, "rows", (int)rows);
 
-    if (r == 0)
-        r = box_wake(box, &e);
-    if (r == 0)
-        r = box_client(box, &c, &e);
-    if (r < 0)
-        return ctx_fail(err, r, &e);
-    if (message) {
-        r = client_stream(c, method, params, box_deadline(timeout_ms), relay_message, &relay, &e);
-        return ctx_fail(err, r, &e);
-    }
-    r = client_call(c, method, params, box_deadline(timeout_ms), &reply, &e);
-    if (r == 0 && ret_json)
-        r = jx_dump(reply, ret_json, NULL, &e);
-    return ctx_fail(err, r, &e);
+    return ctx_fail(err, agent_call_take(box, "Exec/Resize", params, 0, NULL, &e), &e);
 }

@@ -108,7 +108,7 @@ int exec_pump_start(struct bh_exec *exec, int fd, struct exec_pump **ret, struct
     p->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     r = p->stop_fd < 0 ? err_sys(e, errno, "eventfd") : 0;
     if (r == 0)
-        r = box_new_client(exec->box, p->stop_fd, &p->client, e);
+        r = agent_ops(exec->box)->new_client(exec->box, p->stop_fd, &p->client, e);
     if (r == 0) {
         int failed = pthread_create(&p->thread, NULL, pump_main, p);
 

@@ -10,29 +10,20 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box/box.h"
+#include "lib/agent/call.h"
 #include "lib/util/context.h"
 
 #define TAG_HEADER_BYTES (BH_ETAG_BYTES + 2)
 #define DIGEST_BYTES 80
 #define QUERY_BYTES (64 * 1024)
 
-/* Awake, with a client, and the path as the agent wants it. */
-static int begin(struct bh_box *box, const char *path, struct client **ret_client, char **ret_path,
-                 struct err *e)
+/* Resolves the path, wakes the box and gets its client. */
+static int begin_on_path(struct bh_box *box, const char *path, struct client **ret_client,
+                         char **ret_path, struct err *e)
 {
-    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
-    int r;
+    int r = agent_resolve(box, "path", path, ret_path, e);
 
-    if (!path || !*path)
-        return err_field(e, ERR_INVALID, "path", "path must not be empty");
-    r = box_wake(box, e);
-    if (r == 0)
-        r = box_client(box, ret_client, e);
-    if (r < 0)
-        return r;
-    *ret_path = workdir ? path_join(workdir, path) : NULL;
-    return *ret_path ? 0 : err_oom(e);
+    return r < 0 ? r : agent_begin(box, ret_client, e);
 }
 
 /* A tag as the header has it: in quotes, but for "*". */
@@ -42,6 +33,49 @@ static const char *quoted(const char *tag, char *out, size_t out_bytes)
         return NULL;
     (void)snprintf(out, out_bytes, str_eq(tag, "*") || *tag == '"' ? "%s" : "\"%s\"", tag);
     return out;
+}
+
+static int append_bytes(void *arg, const char *data, size_t len)
+{
+    return buf_add(arg, data, len, NULL);
+}
+
+int bh_read(struct bh_box *box, const char *path, size_t max_bytes, char **ret_data,
+            size_t *ret_len, struct bh_error *err)
+{
+    _cleanup_free_ char *full = NULL;
+    _cleanup_buf_ struct buf data = {0};
+    struct client *c = NULL;
+    struct err e = {0};
+    int r = begin_on_path(box, path, &c, &full, &e);
+
+    buf_init(&data, max_bytes);
+    if (r == 0)
+        r = client_get_file(c, full, append_bytes, &data, 0, &e);
+    if (r == -ERR_CANCELED && data.len + 64 * 1024 > max_bytes)
+        r = err_field(&e, ERR_EXHAUSTED, "path", "'%s' has more than %zu bytes", path, max_bytes);
+    if (r == 0)
+        r = buf_add(&data, "", 0, &e);
+    if (r < 0)
+        return ctx_fail(err, r, &e);
+    *ret_len = data.len;
+    *ret_data = buf_take(&data);
+    if (!*ret_data)
+        *ret_data = strdup("");
+    return *ret_data ? 0 : ctx_fail(err, err_oom(&e), &e);
+}
+
+int bh_write(struct bh_box *box, const char *path, const void *data, size_t len, uint32_t mode,
+             struct bh_error *err)
+{
+    _cleanup_free_ char *full = NULL;
+    struct client *c = NULL;
+    struct err e = {0};
+    int r = begin_on_path(box, path, &c, &full, &e);
+
+    if (r == 0)
+        r = client_put_file(c, full, data, len, mode ? mode : 0644, NULL, 0, &e);
+    return ctx_fail(err, r, &e);
 }
 
 int bh_file_read(struct bh_box *box, const struct bh_file_read_options *opts, char *etag,
@@ -56,7 +90,7 @@ int bh_file_read(struct bh_box *box, const struct bh_file_read_options *opts, ch
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = begin(box, o.path, &c, &path, &e);
+        r = begin_on_path(box, o.path, &c, &path, &e);
     if (r < 0)
         return ctx_fail(err, r, &e);
     if (o.length)
@@ -99,7 +133,7 @@ int bh_file_write(struct bh_box *box, const struct bh_file_write_options *opts, 
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = begin(box, o.path, &c, &path, &e);
+        r = begin_on_path(box, o.path, &c, &path, &e);
     if (r < 0)
         return ctx_fail(err, r, &e);
     (void)snprintf(query, sizeof(query), "sync=%s", o.sync ? "true" : "false");
@@ -148,7 +182,7 @@ int bh_archive_get(struct bh_box *box, const struct bh_archive_get_options *opts
 
     buf_init(&query, QUERY_BYTES);
     if (r == 0)
-        r = begin(box, o.path, &c, &path, &e);
+        r = begin_on_path(box, o.path, &c, &path, &e);
     if (r == 0)
         r = buf_addf(&query, &e, "format=%s%s", o.format ? o.format : "tar",
                      o.reproducible ? "&reproducible=true" : "");
@@ -179,7 +213,7 @@ int bh_archive_put(struct bh_box *box, const struct bh_archive_put_options *opts
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = begin(box, o.path, &c, &path, &e);
+        r = begin_on_path(box, o.path, &c, &path, &e);
     if (r == 0) {
         (void)snprintf(query, sizeof(query), "mode=%s%s", o.replace ? "replace" : "merge",
                        o.keep_owner ? "&keep_owner=true" : "");

@@ -7,9 +7,8 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box/box.h"
+#include "lib/agent/call.h"
 #include "lib/util/context.h"
-#include "lib/agent/params.h"
 
 /* ---- what is there ---- */
 
@@ -43,16 +42,16 @@ static int give_info(json_t *o, int (*fn)(void *arg, const struct bh_file_info *
         .path = path,
         .name = name,
         .target = target,
-        .type = params_get(o, "type"),
+        .type = reply_text(o, "type"),
         .bytes = (uint64_t)json_integer_value(json_object_get(o, "size")),
-        .mode = mode_of(params_get(o, "mode")),
+        .mode = mode_of(reply_text(o, "mode")),
         .uid = (uint32_t)json_integer_value(json_object_get(o, "uid")),
         .gid = (uint32_t)json_integer_value(json_object_get(o, "gid")),
-        .user = params_get(o, "user"),
-        .group = params_get(o, "group"),
-        .mtime = params_get(o, "mtime"),
-        .etag = params_get(o, "etag"),
-        .error = json_is_object(error) ? params_get(error, "message") : params_get(o, "error"),
+        .user = reply_text(o, "user"),
+        .group = reply_text(o, "group"),
+        .mtime = reply_text(o, "mtime"),
+        .etag = reply_text(o, "etag"),
+        .error = json_is_object(error) ? reply_text(error, "message") : reply_text(o, "error"),
     };
 
     return path && name && target ? fn(arg, &i) : err_oom(e);
@@ -67,8 +66,8 @@ int bh_file_stat(struct bh_box *box, const char *path, bool etag,
     json_t *p = params_new(box, "path", path, &e);
     int r;
 
-    params_flag(p, "etag", etag);
-    r = params_call_take(box, "Fs/Stat", p, &reply, &e);
+    params_set_flag(p, "etag", etag);
+    r = agent_call_take(box, "Fs/Stat", p, 0, &reply, &e);
     if (r == 0)
         r = give_info(reply, fn, arg, &e);
     return r < 0 ? ctx_fail(err, r, &e) : r;
@@ -91,11 +90,11 @@ int bh_file_list(struct bh_box *box, const struct bh_file_list_options *opts,
         if (r < 0)
             break;
         p = params_new(box, "path", o.path, &e);
-        params_flag(p, "etag", o.etag);
-        params_count(p, "depth", o.depth);
+        params_set_flag(p, "etag", o.etag);
+        params_set_count(p, "depth", o.depth);
         if (json_is_string(next))
             (void)json_object_set(p, "cursor", next);
-        r = params_call_take(box, "Fs/List", p, &reply, &e);
+        r = agent_call_take(box, "Fs/List", p, 0, &reply, &e);
         json_array_foreach (json_object_get(reply, "entries"), i, entry) {
             if (r == 0)
                 r = give_info(entry, fn, arg, &e);
@@ -118,18 +117,18 @@ static int change(struct bh_box *box, const char *method, json_t *p,
         json_decref(p);
         return ctx_fail(err, r < 0 ? r : -e->code, e);
     }
-    params_text(p, "if_match", o.if_match);
-    params_text(p, "if_none_match", o.if_none_match);
-    params_flag(p, "recursive", o.recursive);
-    params_flag(p, "missing_ok", o.missing_ok);
-    params_flag(p, "overwrite", o.overwrite);
+    params_set_text(p, "if_match", o.if_match);
+    params_set_text(p, "if_none_match", o.if_none_match);
+    params_set_flag(p, "recursive", o.recursive);
+    params_set_flag(p, "missing_ok", o.missing_ok);
+    params_set_flag(p, "overwrite", o.overwrite);
     if (o.no_parents)
         (void)json_object_set_new(p, "parents", json_false());
-    params_mode(p, "mode", o.mode);
-    params_text(p, "owner", o.owner);
-    params_text(p, "group", o.group);
-    params_text(p, "mtime", o.mtime);
-    return ctx_fail(err, params_call_take(box, method, p, NULL, e), e);
+    params_set_mode(p, "mode", o.mode);
+    params_set_text(p, "owner", o.owner);
+    params_set_text(p, "group", o.group);
+    params_set_text(p, "mtime", o.mtime);
+    return ctx_fail(err, agent_call_take(box, method, p, 0, NULL, e), e);
 }
 
 /* An option that is another method's is refused by the agent, which names it. */
@@ -147,7 +146,7 @@ static int change_two(struct bh_box *box, const char *method, const char *from, 
     struct err e = {0};
     json_t *p = params_new(box, "from", from, &e);
 
-    if (p && params_path(p, box, "to", to, &e) < 0) {
+    if (p && params_set_path(p, box, "to", to, &e) < 0) {
         json_decref(p);
         p = NULL;
     }
@@ -194,9 +193,9 @@ static json_t *new_edit(const struct bh_edit *d)
                           "new", jx_new_bytes(d->new_text, strlen(d->new_text)));
 
     if (v && d->all)
-        params_flag(v, "all", true);
+        params_set_flag(v, "all", true);
     else if (v)
-        params_count(v, "count", d->count);
+        params_set_count(v, "count", d->count);
     return v;
 }
 
@@ -209,7 +208,7 @@ static int read_edit(json_t *reply, struct bh_edit_result *ret, struct err *e)
         return -ERR_DATA_LOSS;
     ret->diff = text.data;
     ret->replaced = (uint64_t)json_integer_value(json_object_get(reply, "replaced"));
-    (void)snprintf(ret->etag, sizeof(ret->etag), "%s", params_get(reply, "etag"));
+    (void)snprintf(ret->etag, sizeof(ret->etag), "%s", reply_text(reply, "etag"));
     return 0;
 }
 
@@ -230,9 +229,9 @@ int bh_file_edit(struct bh_box *box, const struct bh_edit_options *opts,
             (void)json_array_append_new(list, new_edit(&o.edits[i]));
         if (p)
             (void)json_object_set_new(p, "edits", list);
-        params_flag(p, "dry_run", o.dry_run);
-        params_text(p, "if_match", o.if_match);
-        r = params_call_take(box, "Fs/Edit", p, &reply, &e);
+        params_set_flag(p, "dry_run", o.dry_run);
+        params_set_text(p, "if_match", o.if_match);
+        r = agent_call_take(box, "Fs/Edit", p, 0, &reply, &e);
     }
     if (r == 0)
         r = read_edit(reply, &result, &e);
@@ -272,7 +271,7 @@ static int on_event(void *arg, json_t *msg)
         _cleanup_free_ char *path = path_of(v, "path");
         _cleanup_free_ char *from = path_of(v, "from");
         struct bh_watch_event event = {.size = sizeof(event),
-                                       .type = str_eq(kind, "event") ? params_get(v, "type") : kind,
+                                       .type = str_eq(kind, "event") ? reply_text(v, "type") : kind,
                                        .path = path,
                                        .from = from,
                                        .directory = json_is_true(json_object_get(v, "directory")),
@@ -296,14 +295,12 @@ int bh_file_watch(struct bh_box *box, const struct bh_watch_options *opts,
     if (r == 0)
         p = params_new(box, "path", o.path ? o.path : ".", &e);
     if (r == 0)
-        r = p ? box_wake(box, &e) : -e.code;
-    if (r == 0)
-        r = box_client(box, &c, &e);
+        r = p ? agent_begin(box, &c, &e) : -e.code;
     if (r == 0) {
         if (o.not_recursive)
             (void)json_object_set_new(p, "recursive", json_false());
-        params_list(p, "exclude", o.excludes);
-        r = client_stream(c, "Fs/Watch", p, box_deadline(o.timeout_ms), on_event, &w, &e);
+        params_set_list(p, "exclude", o.excludes);
+        r = client_stream(c, "Fs/Watch", p, agent_deadline(o.timeout_ms), on_event, &w, &e);
     }
     return ctx_fail(err, r, &e);
 }

@@ -4,9 +4,8 @@
 
 #include "common/cleanup.h"
 #include "common/jsonx.h"
-#include "lib/box/box.h"
+#include "lib/agent/call.h"
 #include "lib/util/context.h"
-#include "lib/agent/params.h"
 
 struct search {
     int (*on_match)(void *arg, const struct bh_match *match);
@@ -20,48 +19,42 @@ static json_t *new_params(struct bh_box *box, const struct bh_search_options *o,
 {
     json_t *p = params_new(box, "path", o->path ? o->path : ".", e);
 
-    params_text(p, "pattern", o->pattern);
-    params_list(p, "globs", o->globs);
-    params_list(p, is_glob ? "type" : "types", o->types);
-    params_list(p, "type_not", o->types_not);
-    params_text(p, "case", o->letters);
-    params_text(p, "sort", o->sort);
-    params_text(p, "mode", o->mode);
-    params_text(p, "replace", o->replace);
-    params_text(p, "cursor", o->cursor);
-    params_flag(p, "hidden", o->hidden);
-    params_flag(p, "no_ignore", o->no_ignore);
-    params_flag(p, "follow", o->follow);
+    params_set_text(p, "pattern", o->pattern);
+    params_set_list(p, "globs", o->globs);
+    params_set_list(p, is_glob ? "type" : "types", o->types);
+    params_set_list(p, "type_not", o->types_not);
+    params_set_text(p, "case", o->letters);
+    params_set_text(p, "sort", o->sort);
+    params_set_text(p, "mode", o->mode);
+    params_set_text(p, "replace", o->replace);
+    params_set_text(p, "cursor", o->cursor);
+    params_set_flag(p, "hidden", o->hidden);
+    params_set_flag(p, "no_ignore", o->no_ignore);
+    params_set_flag(p, "follow", o->follow);
     if (is_glob && (o->fixed || o->regex))
-        params_text(p, "kind", o->regex ? "regex" : "fixed");
-    params_flag(p, "fixed", o->fixed && !is_glob);
-    params_flag(p, "word", o->word);
-    params_flag(p, "line", o->line);
-    params_flag(p, "invert", o->invert);
-    params_flag(p, "multiline", o->multiline);
-    params_flag(p, "only_matching", o->only_matching);
-    params_count(p, "before", o->before);
-    params_count(p, "after", o->after);
-    params_count(p, "max_per_file", o->max_per_file);
-    params_count(p, "max_depth", o->max_depth);
-    params_count(p, "max_filesize", o->max_filesize);
-    params_count(p, is_glob ? "limit" : "max_count", o->limit);
+        params_set_text(p, "kind", o->regex ? "regex" : "fixed");
+    params_set_flag(p, "fixed", o->fixed && !is_glob);
+    params_set_flag(p, "word", o->word);
+    params_set_flag(p, "line", o->line);
+    params_set_flag(p, "invert", o->invert);
+    params_set_flag(p, "multiline", o->multiline);
+    params_set_flag(p, "only_matching", o->only_matching);
+    params_set_count(p, "before", o->before);
+    params_set_count(p, "after", o->after);
+    params_set_count(p, "max_per_file", o->max_per_file);
+    params_set_count(p, "max_depth", o->max_depth);
+    params_set_count(p, "max_filesize", o->max_filesize);
+    params_set_count(p, is_glob ? "limit" : "max_count", o->limit);
     return p;
 }
 
-static uint64_t count_of(json_t *obj, const char *name)
-{
-    return (uint64_t)json_integer_value(json_object_get(obj, name));
-}
-
 /* {"text"} or {"b64"}, among other fields; free() it. */
-static char *text_of(json_t *obj, size_t *ret_len)
+static char *copy_bytes(json_t *obj, size_t *ret_len)
 {
-    _cleanup_json_ json_t *only = json_pack("{s:O*, s:O*}", "text", json_object_get(obj, "text"),
-                                            "b64", json_object_get(obj, "b64"));
     struct jx_bytes b = {0};
 
-    if (!json_object_size(only) || jx_bytes(only, &b, NULL) < 0) {
+    if ((!json_object_get(obj, "text") && !json_object_get(obj, "b64")) ||
+        reply_bytes(obj, &b, NULL) < 0) {
         *ret_len = 0;
         return strdup("");
     }
@@ -74,14 +67,14 @@ static int give_match(struct search *s, json_t *m, const char *path)
     json_t *replaced = json_object_get(m, "replaced");
     struct bh_match match = {.size = sizeof(match),
                              .path = path,
-                             .line = count_of(m, "line"),
-                             .column = count_of(m, "column"),
-                             .offset = count_of(m, "offset"),
-                             .count = count_of(m, "count")};
+                             .line = (uint64_t)reply_count(m, "line"),
+                             .column = (uint64_t)reply_count(m, "column"),
+                             .offset = (uint64_t)reply_count(m, "offset"),
+                             .count = (uint64_t)reply_count(m, "count")};
     _cleanup_free_ char *json = NULL;
     size_t ignored;
-    _cleanup_free_ char *text = text_of(m, &match.text_len);
-    _cleanup_free_ char *other = replaced ? text_of(replaced, &ignored) : NULL;
+    _cleanup_free_ char *text = copy_bytes(m, &match.text_len);
+    _cleanup_free_ char *other = replaced ? copy_bytes(replaced, &ignored) : NULL;
 
     if (jx_dump(m, &json, NULL, NULL) < 0 || !text || (replaced && !other))
         return 1;
@@ -97,7 +90,7 @@ static int take_end(struct search *s, json_t *end)
 
     s->result.limit_reached = json_is_true(json_object_get(end, "limit_reached"));
     s->result.incomplete =
-        json_array_size(json_object_get(end, "incomplete")) + count_of(end, "incomplete_more");
+        json_array_size(json_object_get(end, "incomplete")) + (uint64_t)reply_count(end, "incomplete_more");
     s->result.cursor = cursor ? strdup(cursor) : NULL;
     return jx_dump(end, &s->result.json, NULL, NULL) < 0;
 }
@@ -114,7 +107,7 @@ static int on_message(void *arg, json_t *msg)
     if (!item || jx_path(json_object_get(item, "path"), &path, NULL) < 0)
         return 0;
     s->result.found++;
-    return match ? give_match(s, match, path) : s->on_path(s->arg, path, params_get(file, "type"));
+    return match ? give_match(s, match, path) : s->on_path(s->arg, path, reply_text(file, "type"));
 }
 
 static int run(struct bh_box *box, const struct bh_search_options *opts, struct search *s,
@@ -130,10 +123,8 @@ static int run(struct bh_box *box, const struct bh_search_options *opts, struct 
     s->result.size = sizeof(s->result);
     if (r == 0) {
         p = new_params(box, &o, is_glob, &e);
-        r = p ? box_wake(box, &e) : -e.code;
+        r = p ? agent_begin(box, &c, &e) : -e.code;
     }
-    if (r == 0)
-        r = box_client(box, &c, &e);
     if (r == 0)
         r = client_stream(c, is_glob ? "Search/Glob" : "Search/Grep", p, 0, on_message, s, &e);
     if (r == 0 && ret) {

@@ -8,8 +8,7 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/box/box.h"
-#include "lib/box/lifecycle.h"
+#include "lib/agent/call.h"
 #include "lib/util/context.h"
 
 #define HOLD_ID_BYTES 129
@@ -17,45 +16,6 @@
 #define READY_MS 60000
 #define WAIT_PORT_MS 30000      /* the agent's own default */
 #define WAIT_PORT_GRACE_MS 5000 /* for its answer when the time is over */
-
-static const char *text_of(json_t *obj, const char *name)
-{
-    const char *s = json_string_value(json_object_get(obj, name));
-
-    return s ? s : "";
-}
-
-static uint32_t count_of(json_t *obj, const char *name)
-{
-    return (uint32_t)json_integer_value(json_object_get(obj, name));
-}
-
-/* Starts a stopped box first. */
-static int call_take(struct bh_box *box, const char *method, json_t *params_take, int64_t ms,
-                     json_t **ret, struct err *e)
-{
-    _cleanup_json_ json_t *params = params_take;
-    struct client *c = NULL;
-    int r = params ? box_wake(box, e) : err_oom(e);
-
-    if (r == 0)
-        r = box_client(box, &c, e);
-    return r < 0 ? r : client_call(c, method, params, box_deadline(ms), ret, e);
-}
-
-/* For questions that must not wake it. */
-static int ask(struct bh_box *box, const char *method, json_t **ret, struct err *e)
-{
-    struct client *c = NULL;
-    int r = box_reload(box, e);
-
-    if (r == 0 && !box_row_is_live(&box->row))
-        r = err_field(e, ERR_PRECONDITION, "state", "the box '%s' is %s", box->row.name,
-                      bh_state_name(box->row.state));
-    if (r == 0)
-        r = box_client(box, &c, e);
-    return r < 0 ? r : client_call(c, method, NULL, 0, ret, e);
-}
 
 /* ---- activity and holds ---- */
 
@@ -83,9 +43,9 @@ static void read_activity(json_t *reply, struct bh_activity *a)
     a->busy = json_is_true(json_object_get(reply, "busy"));
     join(json_object_get(reply, "reasons"), a->reasons, sizeof(a->reasons));
     a->idle_ms = json_integer_value(json_object_get(reply, "idle_ms"));
-    a->calls = count_of(json_object_get(reply, "calls"), "open");
-    a->commands = count_of(json_object_get(reply, "commands"), "running");
-    a->connections = count_of(json_object_get(reply, "connections"), "established");
+    a->calls = (uint32_t)reply_count(json_object_get(reply, "calls"), "open");
+    a->commands = (uint32_t)reply_count(json_object_get(reply, "commands"), "running");
+    a->connections = (uint32_t)reply_count(json_object_get(reply, "connections"), "established");
     a->holds = (uint32_t)json_array_size(json_object_get(reply, "holds"));
     a->cpu_ms = json_is_integer(recent) ? json_integer_value(recent) : -1;
     a->cpu_window_ms = json_integer_value(json_object_get(cpu, "window_ms"));
@@ -96,8 +56,13 @@ int bh_activity(struct bh_box *box, struct bh_activity *ret, struct bh_error *er
     _cleanup_json_ json_t *reply = NULL;
     struct bh_activity a = {.size = sizeof(a)};
     struct err e = {0};
-    int r = ask(box, "System/Activity", &reply, &e);
+    struct client *c = NULL;
+    int r = agent_ops(box)->check_live(box, &e);
 
+    if (r == 0)
+        r = agent_ops(box)->get_client(box, &c, &e);
+    if (r == 0)
+        r = client_call(c, "System/Activity", NULL, 0, &reply, &e);
     if (r == 0)
         r = jx_dump(reply, &a.json, NULL, &e);
     if (r < 0)
@@ -118,20 +83,20 @@ int bh_hold_take(struct bh_box *box, const struct bh_hold_options *opts, char *r
     if (r == 0 && o.ttl_ms < 0)
         r = err_field(&e, ERR_INVALID, "ttl", "the time must not be negative");
     if (r == 0)
-        r = call_take(box, "System/Hold",
+        r = agent_call_take(box, "System/Hold",
                       json_pack("{s:s*, s:s*, s:o*}", "id", o.id, "reason", o.reason, "ttl_ms",
                                 o.ttl_ms ? json_integer((json_int_t)o.ttl_ms) : NULL),
                       0, &reply, &e);
     if (r < 0)
         return ctx_fail(err, r, &e);
-    (void)snprintf(ret_id, HOLD_ID_BYTES, "%s", text_of(reply, "id"));
+    (void)snprintf(ret_id, HOLD_ID_BYTES, "%s", reply_text(reply, "id"));
     return 0;
 }
 
 int bh_hold_release(struct bh_box *box, const char *id, struct bh_error *err)
 {
     struct err e = {0};
-    int r = call_take(box, "System/Release", json_pack("{s:s}", "id", id ? id : ""), 0, NULL, &e);
+    int r = agent_call_take(box, "System/Release", json_pack("{s:s}", "id", id ? id : ""), 0, NULL, &e);
 
     return ctx_fail(err, r, &e);
 }
@@ -145,22 +110,22 @@ int bh_ports(struct bh_box *box, int (*fn)(void *arg, const struct bh_port *port
     struct err e = {0};
     json_t *v;
     size_t i;
-    int r = call_take(box, "System/Ports", json_object(), 0, &reply, &e);
+    int r = agent_call_take(box, "System/Ports", json_object(), 0, &reply, &e);
 
     if (r < 0)
         return ctx_fail(err, r, &e);
     json_array_foreach (json_object_get(reply, "ports"), i, v) {
         json_t *process = json_object_get(v, "process");
         struct bh_port port = {.size = sizeof(port),
-                               .port = (uint16_t)count_of(v, "port"),
-                               .protocol = text_of(v, "protocol"),
-                               .address = text_of(v, "address"),
+                               .port = (uint16_t)reply_count(v, "port"),
+                               .protocol = reply_text(v, "protocol"),
+                               .address = reply_text(v, "address"),
                                .reachable = json_is_true(json_object_get(v, "reachable")),
                                .is_agent = json_is_true(json_object_get(v, "agent")),
-                               .connections = count_of(v, "connections"),
-                               .pid = (int)count_of(process, "pid"),
-                               .process = text_of(process, "name"),
-                               .command = text_of(process, "command")};
+                               .connections = (uint32_t)reply_count(v, "connections"),
+                               .pid = (int)reply_count(process, "pid"),
+                               .process = reply_text(process, "name"),
+                               .command = reply_text(process, "command")};
 
         if (r == 0)
             r = fn(arg, &port);
@@ -177,7 +142,7 @@ int bh_wait_port(struct bh_box *box, const struct bh_wait_port_options *opts, in
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = call_take(box, "System/WaitPort",
+        r = agent_call_take(box, "System/WaitPort",
                       json_pack("{s:i, s:s*, s:s*, s:o*}", "port", (int)o.port, "path", o.path,
                                 "id", o.exec_id, "timeout_ms",
                                 o.timeout_ms > 0 ? json_integer((json_int_t)o.timeout_ms) : NULL),
@@ -203,7 +168,7 @@ static int check_ready(json_t *reply, struct err *e)
         if (json_is_true(json_object_get(tool, "required")) &&
             !json_is_true(json_object_get(tool, "ok")))
             return err_field(e, ERR_PRECONDITION, "tools", "the tool '%.64s' does not run: %.200s",
-                             text_of(tool, "name"), text_of(tool, "error"));
+                             reply_text(tool, "name"), reply_text(tool, "error"));
     }
     return err_field(e, ERR_PRECONDITION, "ready", "the box says that it is not ready");
 }
@@ -212,7 +177,7 @@ int bh_ready(struct bh_box *box, char **ret_json, struct bh_error *err)
 {
     _cleanup_json_ json_t *reply = NULL;
     struct err e = {0};
-    int r = call_take(box, "System/Ready", json_object(), READY_MS, &reply, &e);
+    int r = agent_call_take(box, "System/Ready", json_object(), READY_MS, &reply, &e);
 
     if (r == 0 && ret_json)
         r = jx_dump(reply, ret_json, NULL, &e);
@@ -231,11 +196,9 @@ int bh_metrics(struct bh_box *box, char **ret_text, struct bh_error *err)
     _cleanup_buf_ struct buf text = {0};
     struct client *c = NULL;
     struct err e = {0};
-    int r = box_wake(box, &e);
+    int r = agent_begin(box, &c, &e);
 
     buf_init(&text, METRICS_BYTES);
-    if (r == 0)
-        r = box_client(box, &c, &e);
     if (r == 0)
         r = client_get(c, "/v1/metrics", collect, &text, 0, &e);
     if (r == 0)

@@ -74,6 +74,7 @@ int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, s
         box_row_done(row);
         return err_oom(e);
     }
+    box->agent.ops = &box_agent_ops;
     box->ctx = ctx;
     box->row = *row;
     memset(row, 0, sizeof(*row));
@@ -170,11 +171,6 @@ char *box_workdir(const char *dir, const struct spec *spec)
 bool box_has_agent(const struct bh_box *box)
 {
     return strcmp(box->spec.agent, "none") != 0;
-}
-
-int64_t box_deadline(int64_t timeout_ms)
-{
-    return timeout_ms > 0 ? clock_mono_ms() + timeout_ms : 0;
 }
 
 int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err)

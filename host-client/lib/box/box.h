@@ -16,6 +16,7 @@
 
 #include "bellhop/bellhop.h"
 #include "common/err.h"
+#include "lib/agent/call.h"
 #include "lib/agent/client.h"
 #include "lib/util/context.h"
 #include "lib/provider/provider.h"
@@ -28,6 +29,7 @@
 #define BOX_WAIT_MS (5 * 60 * 1000) /* for a box that is being started or stopped */
 
 struct bh_box {
+    struct agent agent; /* first: what lib/agent knows of a box */
     struct bh_ctx *ctx;
     struct box_row row;
     struct spec spec;
@@ -40,6 +42,8 @@ struct bh_box {
     char *url;   /* only connected to (connect.c): its agent's; else NULL */
     char *token; /* with url: or NULL */
 };
+
+extern const struct agent_ops box_agent_ops;
 
 /* Takes the row's content, also on failure. */
 int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, struct err *e);
@@ -66,6 +70,3 @@ int box_wake(struct bh_box *box, struct err *e);
 int box_wake_own(struct bh_box *box, struct err *e);
 /* While *ret_fd is open the box counts as used. One that is only connected to has no lease: -1. */
 int box_hold(struct bh_box *box, int *ret_fd, struct err *e);
-
-/* A stored deadline in milliseconds from now for the context's waits. */
-int64_t box_deadline(int64_t timeout_ms);

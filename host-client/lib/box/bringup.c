@@ -16,7 +16,7 @@
 #include "lib/box/control.h"
 #include "lib/util/dirtree.h"
 #include "lib/box/lifecycle.h"
-#include "lib/agent/ports.h"
+#include "lib/box/ports.h"
 #include "lib/project/repo.h"
 #include "lib/box/template_boot.h"
 #include "lib/project/upload.h"

@@ -96,6 +96,7 @@ int bh_connect(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct
         r = err_oom(&e);
     if (r < 0)
         return ctx_fail(err, r, &e);
+    box->agent.ops = &box_agent_ops;
     box->ctx = ctx;
     as.name = o.name;
     as.dest = o.workdir;

@@ -1,4 +1,4 @@
-#include "lib/agent/ports.h"
+#include "lib/box/ports.h"
 
 #include <stdio.h>
 #include <stdlib.h>

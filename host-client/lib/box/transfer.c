@@ -1,4 +1,4 @@
-/* files: reading, writing, upload and download of a box's files. */
+/* transfer: trees of files between this machine and a box: upload, download, sync. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,79 +11,19 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/box/box.h"
-#include "lib/agent/fetch.h"
+#include "lib/project/fetch.h"
 #include "lib/util/context.h"
 #include "lib/project/sync.h"
 #include "lib/project/upload.h"
 
-/* A relative path starts where commands do. */
-static int resolve(struct bh_box *box, const char *path, char **ret, struct err *e)
+/* Resolves the path, wakes the box and gets its client. */
+static int begin_on_path(struct bh_box *box, const char *path, struct client **ret_client,
+                         char **ret_path, struct err *e)
 {
-    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+    int r = agent_resolve(box, "path", path, ret_path, e);
 
-    if (!path || !*path)
-        return err_field(e, ERR_INVALID, "path", "path must not be empty");
-    *ret = workdir ? path_join(workdir, path) : NULL;
-    return *ret ? 0 : err_oom(e);
+    return r < 0 ? r : agent_begin(box, ret_client, e);
 }
-
-/* Awake, with a client, and the path as the agent wants it. */
-static int begin(struct bh_box *box, const char *path, struct client **ret_client, char **ret_path,
-                 struct err *e)
-{
-    int r = box_wake(box, e);
-
-    if (r == 0)
-        r = resolve(box, path, ret_path, e);
-    return r < 0 ? r : box_client(box, ret_client, e);
-}
-
-/* ---- one file ---- */
-
-static int collect(void *arg, const char *data, size_t len)
-{
-    return buf_add(arg, data, len, NULL);
-}
-
-int bh_read(struct bh_box *box, const char *path, size_t max_bytes, char **ret_data,
-            size_t *ret_len, struct bh_error *err)
-{
-    _cleanup_free_ char *full = NULL;
-    _cleanup_buf_ struct buf data = {0};
-    struct client *c = NULL;
-    struct err e = {0};
-    int r = begin(box, path, &c, &full, &e);
-
-    buf_init(&data, max_bytes);
-    if (r == 0)
-        r = client_get_file(c, full, collect, &data, 0, &e);
-    if (r == -ERR_CANCELED && data.len + 64 * 1024 > max_bytes)
-        r = err_field(&e, ERR_EXHAUSTED, "path", "'%s' has more than %zu bytes", path, max_bytes);
-    if (r == 0)
-        r = buf_add(&data, "", 0, &e);
-    if (r < 0)
-        return ctx_fail(err, r, &e);
-    *ret_len = data.len;
-    *ret_data = buf_take(&data);
-    if (!*ret_data)
-        *ret_data = strdup("");
-    return *ret_data ? 0 : ctx_fail(err, err_oom(&e), &e);
-}
-
-int bh_write(struct bh_box *box, const char *path, const void *data, size_t len, uint32_t mode,
-             struct bh_error *err)
-{
-    _cleanup_free_ char *full = NULL;
-    struct client *c = NULL;
-    struct err e = {0};
-    int r = begin(box, path, &c, &full, &e);
-
-    if (r == 0)
-        r = client_put_file(c, full, data, len, mode ? mode : 0644, NULL, 0, &e);
-    return ctx_fail(err, r, &e);
-}
-
-/* ---- trees ---- */
 
 static char *join_lines(char *const *list)
 {
@@ -114,7 +54,7 @@ static int upload(struct bh_box *box, const struct bh_upload_options *o,
     r = upload_check(o->source, e);
     if (r < 0)
         return err_at(e, r, "source");
-    r = begin(box, o->dest && *o->dest ? o->dest : ".", &req.client, &dest, e);
+    r = begin_on_path(box, o->dest && *o->dest ? o->dest : ".", &req.client, &dest, e);
     if (r == 0)
         r = box_hold(box, &held, e);
     if (r < 0)
@@ -189,7 +129,7 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
     struct fetch f = {.to = {.dir = local_dir}};
     mode_t type = 0;
     struct err e = {0};
-    int r = begin(box, path, &c, &full, &e);
+    int r = begin_on_path(box, path, &c, &full, &e);
 
     if (r == 0)
         r = box_hold(box, &held, &e);
@@ -256,7 +196,7 @@ static int sync_trees(struct bh_box *box, const struct bh_sync_options *o,
     int r = check_local_dir(o, &local, e);
 
     if (r == 0)
-        r = begin(box, o->remote && *o->remote ? o->remote : ".", &req.client, &full, e);
+        r = begin_on_path(box, o->remote && *o->remote ? o->remote : ".", &req.client, &full, e);
     if (r == 0)
         r = box_hold(box, &held, e);
     if (r < 0)

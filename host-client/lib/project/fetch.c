@@ -1,4 +1,4 @@
-#include "lib/agent/fetch.h"
+#include "lib/project/fetch.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -15,7 +15,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/util/dirtree.h"
-#include "lib/agent/fetch.h"
+#include "lib/project/fetch.h"
 #include "lib/project/gitfiles.h"
 #include "lib/project/sync_list.h"
 #include "lib/project/sync_local.h"
