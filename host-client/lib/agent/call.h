@@ -12,6 +12,7 @@
 
 #include "bellhop/bellhop.h"
 #include "common/err.h"
+#include "common/jsonx.h"
 #include "lib/agent/client.h"
 
 struct agent_ops {

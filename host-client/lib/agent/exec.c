@@ -187,8 +187,7 @@ int bh_exec_write(struct bh_exec *x, const void *data, size_t len, int64_t timeo
                   struct bh_error *err)
 {
     struct err e = {0};
-    int r =
-        exec_write(x, x->calls, data, len, agent_deadline(timeout_ms), x->cancel_fd, &e);
+    int r = exec_write(x, x->calls, data, len, agent_deadline(timeout_ms), x->cancel_fd, &e);
 
     return ctx_fail(err, r, &e);
 }

@@ -27,7 +27,7 @@ struct bh_exec {
     struct bh_box *box;
     struct client *stream;
     struct client *calls;
-    int cancel_fd; /* the context's */
+    int cancel_fd;   /* the context's */
     json_t *request; /* what started it, while that may have to be repeated; or NULL */
     char id[EXEC_ID_BYTES];
     int pid;

@@ -126,8 +126,7 @@ int bh_resize(struct bh_box *box, const char *id, uint16_t cols, uint16_t rows,
               struct bh_error *err)
 {
     struct err e = {0};
-    json_t *params =
-        json_pack("{s:s, s:i, s:i}", "id", id, "cols", (int)cols, "rows", (int)rows);
+    json_t *params = json_pack("{s:s, s:i, s:i}", "id", id, "cols", (int)cols, "rows", (int)rows);
 
     return ctx_fail(err, agent_call_take(box, "Exec/Resize", params, 0, NULL, &e), &e);
 }

@@ -89,8 +89,8 @@ static int take_end(struct search *s, json_t *end)
     const char *cursor = json_string_value(json_object_get(end, "cursor"));
 
     s->result.limit_reached = json_is_true(json_object_get(end, "limit_reached"));
-    s->result.incomplete =
-        json_array_size(json_object_get(end, "incomplete")) + (uint64_t)reply_count(end, "incomplete_more");
+    s->result.incomplete = json_array_size(json_object_get(end, "incomplete")) +
+                           (uint64_t)reply_count(end, "incomplete_more");
     s->result.cursor = cursor ? strdup(cursor) : NULL;
     return jx_dump(end, &s->result.json, NULL, NULL) < 0;
 }

@@ -84,9 +84,10 @@ int bh_hold_take(struct bh_box *box, const struct bh_hold_options *opts, char *r
         r = err_field(&e, ERR_INVALID, "ttl", "the time must not be negative");
     if (r == 0)
         r = agent_call_take(box, "System/Hold",
-                      json_pack("{s:s*, s:s*, s:o*}", "id", o.id, "reason", o.reason, "ttl_ms",
-                                o.ttl_ms ? json_integer((json_int_t)o.ttl_ms) : NULL),
-                      0, &reply, &e);
+                            json_pack("{s:s*, s:s*, s:o*}", "id", o.id, "reason", o.reason,
+                                      "ttl_ms",
+                                      o.ttl_ms ? json_integer((json_int_t)o.ttl_ms) : NULL),
+                            0, &reply, &e);
     if (r < 0)
         return ctx_fail(err, r, &e);
     (void)snprintf(ret_id, HOLD_ID_BYTES, "%s", reply_text(reply, "id"));
@@ -96,7 +97,8 @@ int bh_hold_take(struct bh_box *box, const struct bh_hold_options *opts, char *r
 int bh_hold_release(struct bh_box *box, const char *id, struct bh_error *err)
 {
     struct err e = {0};
-    int r = agent_call_take(box, "System/Release", json_pack("{s:s}", "id", id ? id : ""), 0, NULL, &e);
+    int r =
+        agent_call_take(box, "System/Release", json_pack("{s:s}", "id", id ? id : ""), 0, NULL, &e);
 
     return ctx_fail(err, r, &e);
 }
@@ -142,12 +144,12 @@ int bh_wait_port(struct bh_box *box, const struct bh_wait_port_options *opts, in
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = agent_call_take(box, "System/WaitPort",
-                      json_pack("{s:i, s:s*, s:s*, s:o*}", "port", (int)o.port, "path", o.path,
-                                "id", o.exec_id, "timeout_ms",
-                                o.timeout_ms > 0 ? json_integer((json_int_t)o.timeout_ms) : NULL),
-                      (o.timeout_ms > 0 ? o.timeout_ms : WAIT_PORT_MS) + WAIT_PORT_GRACE_MS, &reply,
-                      &e);
+        r = agent_call_take(
+            box, "System/WaitPort",
+            json_pack("{s:i, s:s*, s:s*, s:o*}", "port", (int)o.port, "path", o.path, "id",
+                      o.exec_id, "timeout_ms",
+                      o.timeout_ms > 0 ? json_integer((json_int_t)o.timeout_ms) : NULL),
+            (o.timeout_ms > 0 ? o.timeout_ms : WAIT_PORT_MS) + WAIT_PORT_GRACE_MS, &reply, &e);
     if (r < 0)
         return ctx_fail(err, r, &e);
     if (ret_status)
