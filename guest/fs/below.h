@@ -1,5 +1,8 @@
 #pragma once
-/* below: directories below one of ours, by cleaned relative paths, without following a link. */
+/*
+ * below: files and directories below a directory that is open, by relative paths, without following a symbolic
+ * link on the way.
+ */
 #include <stdbool.h>
 
 #include "common/err.h"
@@ -11,3 +14,9 @@ int fs_open_below(int base, const char *dir, bool make, int *ret_fd, struct err 
 
 /* "a/b/c" -> "a/b" (owned by the caller), *ret_name "c"; "c" -> "". NULL: out of memory. */
 char *fs_below_parent(const char *path, const char **ret_name);
+
+/*
+ * The path may have any length. O_CLOEXEC, O_NOCTTY and O_NONBLOCK are added to flags. Returns the descriptor or
+ * -errno; -ELOOP for a symbolic link.
+ */
+int fs_openat_below(int base, const char *path, int flags);

@@ -11,7 +11,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "fs/inotify_feed.h"
-#include "fs/walk.h"
+#include "fs/dir_names.h"
 #include "fs/watch_dirs.h"
 
 #define MASK \

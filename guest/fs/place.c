@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "fs/sys.h"
 #include "fs/temp.h"
+#include "fs/dir_names.h"
 #include "fs/walk.h"
 
 #define MAX_LEVELS (FS_PLACE_MAX_DEPTH + 2)
@@ -191,7 +192,6 @@ int fs_place_merge(int stage_fd, int target_fd, struct fs_records *undo, struct 
 
 struct prune {
     struct levels stage; /* fd -1: the staged tree has no such directory */
-    struct levels trash; /* as deep as directories had to be made there */
     struct fs_records *undo;
 };
 

@@ -1,111 +1,18 @@
 #include "fs/walk.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "fs/dir_names.h"
 #include "fs/root.h"
-#include "fs/temp.h"
 
-#define DENTS_BYTES (32 * 1024)
 #define PATH_MAX_BYTES (64 * 1024) /* 256 levels of the longest names */
-
-/* What the kernel's getdents64 fills in; libc's struct dirent is the same but for old ABIs. */
-struct dent {
-    uint64_t ino;
-    int64_t off;
-    uint16_t reclen;
-    uint8_t type;
-    char name[];
-};
-
-static bool is_wanted(const char *name, bool with_temps)
-{
-    if (name[0] != '.')
-        return true;
-    if (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'))
-        return false;
-    return with_temps || !fs_temp_is_name(name);
-}
-
-static int read_block(int fd, bool with_temps, struct buf *block, size_t *n, struct err *e)
-{
-    _cleanup_free_ char *dents = malloc(DENTS_BYTES);
-    int r;
-
-    if (!dents)
-        return err_oom(e);
-    for (;;) {
-        long got = syscall(SYS_getdents64, fd, dents, DENTS_BYTES);
-
-        if (got < 0)
-            return err_sys(e, errno, "read a directory");
-        if (got == 0)
-            return 0;
-        for (long at = 0; at < got;) {
-            const struct dent *d = (const struct dent *)(const void *)(dents + at);
-
-            at += d->reclen;
-            if (!is_wanted(d->name, with_temps))
-                continue;
-            r = buf_add(block, d->name, strlen(d->name) + 1, e);
-            if (r < 0)
-                return err_wrap(e, r, "a directory with more than %zu names", *n);
-            if (++*n > FS_WALK_MAX_NAMES)
-                return err_set(e, ERR_EXHAUSTED, "a directory has more than %u names",
-                               FS_WALK_MAX_NAMES);
-        }
-    }
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-int fs_dir_names(int fd, bool with_temps, struct fs_names *ret, struct err *e)
-{
-    _cleanup_buf_ struct buf block;
-    struct fs_names names = {0};
-    size_t n = 0;
-    char *p;
-    int r;
-
-    buf_init(&block, FS_WALK_MAX_NAME_BYTES);
-    r = read_block(fd, with_temps, &block, &n, e);
-    if (r < 0)
-        return r;
-    if (n) {
-        names.v = malloc(n * sizeof(*names.v));
-        if (!names.v)
-            return err_oom(e);
-        names.n = n;
-        names.block = p = buf_take(&block);
-        for (size_t i = 0; i < n; i++) {
-            names.v[i] = p;
-            p += strlen(p) + 1;
-        }
-        qsort(names.v, n, sizeof(*names.v), by_bytes);
-    }
-    *ret = names;
-    return 0;
-}
-
-void fs_names_done(struct fs_names *n)
-{
-    free(n->block);
-    free(n->v);
-    *n = (struct fs_names){0};
-}
-
-/* ---- the walk -------------------------------------------------------------------------------- */
 
 struct frame {
     int fd;

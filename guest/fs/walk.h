@@ -15,21 +15,6 @@
 
 #include "common/err.h"
 
-#define FS_WALK_MAX_NAMES 4000000u          /* in one directory */
-#define FS_WALK_MAX_NAME_BYTES (256u << 20) /* of names in one directory */
-
-/* A directory's names, sorted, in one block. */
-struct fs_names {
-    char *block; /* NUL-terminated names, one after the other */
-    char **v;
-    size_t n;
-};
-
-/* fd: open for reading; its offset is used. "." and "..", and our temporary names, are left out
- * unless with_hidden_temps. */
-int fs_dir_names(int fd, bool with_temps, struct fs_names *ret, struct err *e);
-void fs_names_done(struct fs_names *n);
-
 enum fs_walk_kind {
     FS_WALK_ENTRY, /* anything, directories before their content */
     FS_WALK_LEAVE, /* a directory after its content */

@@ -67,11 +67,6 @@ size_t watch_dirs_count(const struct watch_dirs *d)
     return d->n;
 }
 
-struct watch_dir *watch_dirs_root(struct watch_dirs *d)
-{
-    return d->root;
-}
-
 struct watch_dir *watch_dirs_by_wd(struct watch_dirs *d, int wd)
 {
     struct watch_dir *dir = d->of_wd[slot_of_wd(d, wd)];

@@ -28,7 +28,6 @@ int watch_dirs_new(size_t max, struct watch_dirs **ret, struct err *e);
 struct watch_dirs *watch_dirs_free(struct watch_dirs *d); /* accepts NULL; returns NULL */
 size_t watch_dirs_count(const struct watch_dirs *d);
 
-struct watch_dir *watch_dirs_root(struct watch_dirs *d); /* NULL until it was added */
 struct watch_dir *watch_dirs_by_wd(struct watch_dirs *d, int wd);
 struct watch_dir *watch_dirs_find(struct watch_dirs *d, const struct watch_dir *parent,
                                   const char *name);

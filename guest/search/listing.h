@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
+#include "fs/dir_names.h"
 #include "search/ignore.h"
 
 #define LISTING_KEEP_DEPTH 64 /* deeper directories are opened again for each use */
@@ -19,10 +20,7 @@ struct listing {
     uint32_t depth;
     struct ignore *ignore; /* a reference; NULL: no rules */
     int fd;                /* -1 when it is not kept open */
-    char *names;           /* for each entry its d_type and its name, NUL-terminated */
-    size_t names_len;
-    uint32_t *at; /* where in names each entry begins */
-    size_t n;
+    struct fs_names names;
     bool has_git, has_gitignore, has_ignore, has_rgignore; /* such a name is among them */
     bool is_linked;     /* a link was followed on the way from the root to here */
     struct listing *up; /* a reference, when links are followed: to see loops; else NULL */
@@ -37,15 +35,10 @@ int listing_new(const char *whole, size_t whole_len, uint32_t depth, struct igno
 struct listing *listing_ref(struct listing *l);
 struct listing *listing_unref(struct listing *l); /* accepts NULL; returns NULL */
 
-/* Reads the entries of fd into the listing. skip_prefix: names not to see, or NULL. */
-int listing_read(struct listing *l, int fd, const char *skip_prefix, struct err *e);
-void listing_sort(struct listing *l); /* by name, as bytes */
+/* Reads the entries of fd into the listing, once. If that fails half-way, the entries read until then are in it. */
+int listing_read(struct listing *l, int fd, bool sorted, struct err *e);
 
 static inline const char *listing_name(const struct listing *l, size_t i)
 {
-    return l->names + l->at[i] + 1;
-}
-static inline unsigned char listing_type(const struct listing *l, size_t i)
-{
-    return (unsigned char)l->names[l->at[i]];
+    return l->names.v[i];
 }

@@ -12,7 +12,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "search/open_nofollow.h"
+#include "fs/below.h"
 
 #define GITFILE_PREFIX "gitdir: "
 
@@ -97,7 +97,7 @@ static int read_rules(int dirfd, const char *dir, const char *name,
                       struct err *e)
 {
     _cleanup_free_ char *path = path_join(dir, name);
-    int fd = below_open(dirfd, name, O_RDONLY);
+    int fd = fs_openat_below(dirfd, name, O_RDONLY);
 
     if (!path) {
         fd_close(fd);
@@ -128,7 +128,7 @@ static char *first_line(int fd)
 static int read_worktree_exclude(int dirfd, const char *dir, const struct tree_access *access,
                                  struct notes *notes, struct rules **ret, struct err *e)
 {
-    _cleanup_free_ char *line = first_line(below_open(dirfd, ".git", O_RDONLY));
+    _cleanup_free_ char *line = first_line(fs_openat_below(dirfd, ".git", O_RDONLY));
     _cleanup_free_ char *gitdir = NULL, *commondir_file = NULL, *common = NULL, *commondir = NULL,
                         *exclude = NULL;
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "search/open_nofollow.h"
 
 /* A sink's result that ends the search because there are enough results; never seen outside. */
 #define ENOUGH (-(int)ERR_ABORTED)

@@ -15,7 +15,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
-#include "search/open_nofollow.h"
+#include "fs/below.h"
 #include "search/ignore.h"
 #include "search/listing.h"
 #include "search/rulefiles.h"
@@ -185,11 +185,11 @@ static int open_dir(const struct tree *t, const struct listing *l)
     _cleanup_free_ char *below = NULL;
 
     if (l->whole_len <= t->root_len)
-        return below_open(t->rootfd, ".", O_RDONLY | O_DIRECTORY);
+        return fs_openat_below(t->rootfd, ".", O_RDONLY | O_DIRECTORY);
     if (l->is_linked)
         return t->access.open(t->access.arg, l->whole, O_RDONLY | O_DIRECTORY);
     below = strndup(l->whole + t->root_len, l->whole_len - t->root_len - 1);
-    return below ? below_open(t->rootfd, below, O_RDONLY | O_DIRECTORY) : -ENOMEM;
+    return below ? fs_openat_below(t->rootfd, below, O_RDONLY | O_DIRECTORY) : -ENOMEM;
 }
 
 /* The first entry of a sorted listing that is not all behind us when the walk goes on after
@@ -203,7 +203,7 @@ static size_t first_entry(const struct tree *t, const struct listing *l)
         return 0;
     part = t->o.after + below_len;
     len = strcspn(part, "/");
-    while (i < l->n && strncmp(listing_name(l, i), part, len) < 0)
+    while (i < l->names.n && strncmp(listing_name(l, i), part, len) < 0)
         i++;
     return i;
 }
@@ -247,7 +247,7 @@ static int fill(struct tree *t, struct listing *l, struct err *e)
     }
     if (!see_dir(t, l, fd))
         return 0;
-    r = listing_read(l, fd, t->o.skip_prefix, &why);
+    r = listing_read(l, fd, t->o.sort, &why);
     if (r < 0)
         note_dir(t, l, why.sys ? why.sys : ENOMEM); /* what was read before is walked */
     if (!t->o.no_ignore) {
@@ -255,11 +255,9 @@ static int fill(struct tree *t, struct listing *l, struct err *e)
         if (r < 0)
             return r;
     }
-    if (t->o.sort)
-        listing_sort(l);
     if (l->depth < LISTING_KEEP_DEPTH)
         l->fd = TAKE_FD(fd);
-    return push(t, l, first_entry(t, l), l->n, e);
+    return push(t, l, first_entry(t, l), l->names.n, e);
 }
 
 /* --- one entry --- */
@@ -385,7 +383,7 @@ int tree_entry_open(const struct tree_entry *entry, const struct tree_access *ac
     if (entry->via_link)
         return access->open(access->arg, entry->whole, flags | O_CLOEXEC);
     if (strchr(entry->name, '/'))
-        return below_open(entry->dirfd, entry->name, flags | O_NOFOLLOW);
+        return fs_openat_below(entry->dirfd, entry->name, flags | O_NOFOLLOW);
     fd = openat(entry->dirfd, entry->name, flags | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
 }
@@ -448,7 +446,7 @@ static int descend(struct worker *w, struct listing *l, bool is_linked, struct e
 static bool is_out(struct worker *w, const struct listing *l, size_t i, struct tree_entry *entry)
 {
     struct tree *t = w->t;
-    unsigned char d_type = listing_type(l, i);
+    unsigned char d_type = fs_names_type(&l->names, i);
 
     if (d_type == DT_LNK && t->o.follow && !follow_link(t, l, entry))
         return true;
@@ -468,7 +466,7 @@ static int do_entry(struct worker *w, const struct listing *l, size_t i, int dir
     int r;
 
     *entry = (struct tree_entry){.dirfd = dirfd,
-                                 .type = type_of(listing_type(l, i)),
+                                 .type = type_of(fs_names_type(&l->names, i)),
                                  .via_link = l->is_linked,
                                  .depth = l->depth + 1};
     *ret_descend = false;

@@ -16,7 +16,6 @@
 #include "search/notes.h"
 
 #define TREE_MAX_WORKERS 2
-#define TREE_DIR_MAX_BYTES (256u * 1024 * 1024) /* names of one directory */
 
 enum tree_type {
     TREE_FILE,
@@ -46,9 +45,8 @@ struct tree_options {
     char *const *types;
     char *const *type_not;
     char *const *type_add;
-    const char *home;        /* for the user's global excludes; NULL: none */
-    const char *skip_prefix; /* names that begin so do not exist; NULL: none */
-    unsigned n_workers;      /* 1 or TREE_MAX_WORKERS */
+    const char *home;   /* for the user's global excludes; NULL: none */
+    unsigned n_workers; /* 1 or TREE_MAX_WORKERS */
 };
 
 struct tree_entry {

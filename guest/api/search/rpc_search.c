@@ -98,7 +98,6 @@ static void set_tree(struct run *run, const struct fs_caller *c, const char *who
         .type_not = p->type_not,
         .type_add = p->type_add,
         .home = home && strcmp(home, "/") != 0 ? home : NULL,
-        .skip_prefix = FS_TEMP_PREFIX,
         .n_workers = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? TREE_MAX_WORKERS : 1,
     };
     run->order = (struct order){.by = (enum order_by)p->sort,
