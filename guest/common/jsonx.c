@@ -88,6 +88,22 @@ int jx_str(json_t *v, void *out, struct err *e)
     return 0;
 }
 
+int jx_str_copy(json_t *v, void *out, struct err *e)
+{
+    const char *s;
+    char *copy;
+    int r = jx_str(v, &s, e);
+
+    if (r < 0)
+        return r;
+    copy = strdup(s);
+    if (!copy)
+        return err_oom(e);
+    free(*(char **)out);
+    *(char **)out = copy;
+    return 0;
+}
+
 int jx_bool(json_t *v, void *out, struct err *e)
 {
     if (!json_is_boolean(v))

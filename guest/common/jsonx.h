@@ -52,7 +52,8 @@ int jx_i64(json_t *v, void *out, struct err *e);
 int jx_any(json_t *v, void *out, struct err *e);
 int jx_object(json_t *v, void *out, struct err *e);
 int jx_array(json_t *v, void *out, struct err *e);
-int jx_strv(json_t *v, void *out, struct err *e); /* char **, owned: strv_free() */
+int jx_strv(json_t *v, void *out, struct err *e);     /* char **, owned: strv_free() */
+int jx_str_copy(json_t *v, void *out, struct err *e); /* as jx_str(), but char *, owned: free() */
 
 /* Bytes: {"text":"..."} or {"b64":"..."}. Owned: jx_bytes_done(). A NUL follows the data. */
 struct jx_bytes {

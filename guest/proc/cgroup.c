@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,38 +24,82 @@
 #define MOUNT "/sys/fs/cgroup"
 #define PREFIX "bellhop-cmd-"
 #define NAME_RANDOM_BYTES 8
-#define CPU_PERIOD_US 100000
 #define PATH_BYTES CGROUP_PATH_BYTES
 #define POLL_MS 5
 #define KILL_WAITS_MAX 20 /* times what a caller waits: many processes take their time to go */
 #define PROCS_MAX_BYTES (1024 * 1024)
 #define SELF_MAX_BYTES 4096
 
-enum controller { MEMORY, PIDS, CPU, N_CONTROLLERS };
+#define MAX_WRITES 2 /* of a row in limits.def */
 
-static const char *const fields[N_CONTROLLERS] = {
-    [MEMORY] = "limits.memory_bytes", [PIDS] = "limits.pids", [CPU] = "limits.cpu_millis"};
-static const char *const controllers[N_CONTROLLERS] = {
-    [MEMORY] = "memory", [PIDS] = "pids", [CPU] = "cpu"};
+struct limit_write {
+    const char *file;
+    const char *text; /* N in it stands for the number */
+    bool is_optional;
+};
+
+static const struct limit {
+    const char *name;
+    const char *field; /* of the request, in errors */
+    const char *controller;
+    size_t offset; /* in struct cgroup_limits */
+    uint64_t scale;
+    struct cgroup_limits probe;
+    struct limit_write v1[MAX_WRITES], v2[MAX_WRITES];
+} limit_rows[N_CGROUP_LIMITS] = {
+#define SET(file, text) \
+    { \
+        file, text, false \
+    }
+#define TRY(file, text) \
+    { \
+        file, text, true \
+    }
+#define V1(...) \
+    { \
+        __VA_ARGS__ \
+    }
+#define V2 V1
+/* clang-format off */
+#define LIMIT(field, name, unit, probe, controller, scale, v1, v2) \
+    {#name, "limits." #field, #controller, offsetof(struct cgroup_limits, field), scale, {.field = probe}, v1, v2},
+#include "common/wire/limits.def"
+    /* clang-format on */
+};
 
 struct cgroup {
     bool is_v2;
     size_t n_dirs; /* one on v2; one for each controller with a limit on v1 */
     char *dirs[CGROUP_MAX_DIRS];
-    char *memory_dir; /* one of dirs, or NULL */
+    const char *controllers[CGROUP_MAX_DIRS]; /* v1: of each directory */
+    char *memory_dir;                         /* one of dirs, or NULL */
 };
 
 static const char
     *own_base; /* set once, before there are threads; NULL: the hierarchy is not ours */
 
-bool cgroup_is_wanted(const struct cgroup_limits *l)
+static uint64_t limit_value(const struct cgroup_limits *l, const struct limit *row)
 {
-    return own_base || l->memory_bytes || l->pids || l->cpu_millis;
+    return *(const uint64_t *)(const void *)((const char *)l + row->offset);
 }
 
-static uint64_t limit_of(const struct cgroup_limits *l, enum controller c)
+/* NULL: no limit is set. */
+static const struct limit *limit_first_set(const struct cgroup_limits *l)
 {
-    return c == MEMORY ? l->memory_bytes : c == PIDS ? l->pids : l->cpu_millis;
+    for (size_t i = 0; i < N_CGROUP_LIMITS; i++)
+        if (limit_value(l, &limit_rows[i]))
+            return &limit_rows[i];
+    return NULL;
+}
+
+bool cgroup_is_wanted(const struct cgroup_limits *l)
+{
+    return own_base || limit_first_set(l);
+}
+
+const char *cgroup_limit_name(size_t i)
+{
+    return limit_rows[i].name;
 }
 
 /* ---- files ---- */
@@ -70,14 +115,6 @@ static int put(const char *dir, const char *file, const char *text, struct err *
     if (fd < 0 || write(fd, text, len) != (ssize_t)len)
         return err_sys(e, errno, "writing '%s'", path);
     return 0;
-}
-
-static int put_number(const char *dir, const char *file, uint64_t n, struct err *e)
-{
-    char text[32];
-
-    (void)snprintf(text, sizeof(text), "%" PRIu64, n);
-    return put(dir, file, text, e);
 }
 
 static bool has_file(const char *dir, const char *file)
@@ -121,11 +158,11 @@ static bool is_v2_mount(const char *mount)
     return has_file(mount, "cgroup.controllers");
 }
 
-static int unimplemented(enum controller c, struct err *e)
+static int limit_unimplemented(const struct limit *row, struct err *e)
 {
-    return err_field(e, ERR_UNIMPLEMENTED, fields[c],
+    return err_field(e, ERR_UNIMPLEMENTED, row->field,
                      "'%s' needs a cgroup that the agent may write to, and there is none%s",
-                     fields[c],
+                     row->field,
                      is_v2_mount(MOUNT) ? ""
                                         : ": cgroup v1 gives none to a box, only a host with v2 "
                                           "does; a limit of the whole box works with both");
@@ -291,39 +328,43 @@ static int make_dir(const char *base, char **ret, struct err *e)
     return 0;
 }
 
-/* ---- v2 ---- */
-
-static int set_v2(const char *dir, const struct cgroup_limits *l, struct err *e)
+static int write_limit(const char *dir, const struct limit *row, const struct limit_write *files,
+                       const struct cgroup_limits *l, struct err *e)
 {
-    char text[64];
-    int r = 0;
+    uint64_t value = limit_value(l, row) * row->scale;
 
-    if (l->memory_bytes)
-        r = put_number(dir, "memory.max", l->memory_bytes, e);
-    if (r == 0 && l->memory_bytes)
-        (void)put(dir, "memory.swap.max", "0", NULL); /* no swap accounting: nothing to limit */
-    if (r == 0 && l->pids)
-        r = put_number(dir, "pids.max", l->pids, e);
-    if (r == 0 && l->cpu_millis) {
-        (void)snprintf(text, sizeof(text), "%" PRIu64 " %d", l->cpu_millis * (CPU_PERIOD_US / 1000),
-                       CPU_PERIOD_US);
-        r = put(dir, "cpu.max", text, e);
+    for (size_t i = 0; i < MAX_WRITES && files[i].file; i++) {
+        size_t before = strcspn(files[i].text, "N");
+        char text[64];
+        int r;
+
+        if (files[i].text[before])
+            (void)snprintf(text, sizeof(text), "%.*s%" PRIu64 "%s", (int)before, files[i].text,
+                           value, files[i].text + before + 1);
+        else
+            (void)snprintf(text, sizeof(text), "%s", files[i].text);
+        r = put(dir, files[i].file, text, files[i].is_optional ? NULL : e);
+        if (r < 0 && !files[i].is_optional)
+            return r;
     }
-    return r;
+    return 0;
 }
+
+/* ---- v2 ---- */
 
 static int try_v2(struct cgroup *g, const char *base, const struct cgroup_limits *l, struct err *e)
 {
     int r;
 
-    for (int c = 0; c < N_CONTROLLERS; c++) {
+    for (size_t i = 0; i < N_CGROUP_LIMITS; i++) {
+        const struct limit *row = &limit_rows[i];
         char text[16];
 
-        if (!limit_of(l, (enum controller)c))
+        if (!limit_value(l, row))
             continue;
-        (void)snprintf(text, sizeof(text), "+%s", controllers[c]);
+        (void)snprintf(text, sizeof(text), "+%s", row->controller);
         if (put(base, "cgroup.subtree_control", text, NULL) < 0)
-            return unimplemented((enum controller)c, e);
+            return limit_unimplemented(row, e);
     }
     if (!l->memory_bytes) /* so that it is counted, and an OOM is known, all the same */
         (void)put(base, "cgroup.subtree_control", "+memory", NULL);
@@ -336,7 +377,10 @@ static int try_v2(struct cgroup *g, const char *base, const struct cgroup_limits
     g->is_v2 = true;
     if (has_file(g->dirs[0], "memory.events"))
         g->memory_dir = g->dirs[0];
-    return set_v2(g->dirs[0], l, e);
+    for (size_t i = 0; r == 0 && i < N_CGROUP_LIMITS; i++)
+        if (limit_value(l, &limit_rows[i]))
+            r = write_limit(g->dirs[0], &limit_rows[i], limit_rows[i].v2, l, e);
+    return r;
 }
 
 int cgroup_use_base(const char *dir, struct err *e)
@@ -381,26 +425,27 @@ static int make_v2(struct cgroup *g, const char *mount, const struct cgroup_limi
 
 /* ---- v1 ---- */
 
-static int set_v1(const char *dir, enum controller c, const struct cgroup_limits *l, struct err *e)
+/* The group's directory in the controller's hierarchy; made when there is none yet. */
+static int make_v1_dir(struct cgroup *g, const struct limit *row, const char **ret, struct err *e)
 {
-    int r;
+    char own[PATH_BYTES], base[PATH_BYTES];
+    size_t i = 0;
 
-    switch (c) {
-    case MEMORY:
-        r = put_number(dir, "memory.limit_in_bytes", l->memory_bytes, e);
-        if (r == 0)
-            (void)put_number(dir, "memory.memsw.limit_in_bytes", l->memory_bytes, NULL);
-        return r;
-    case PIDS:
-        return put_number(dir, "pids.max", l->pids, e);
-    case CPU:
-        r = put_number(dir, "cpu.cfs_period_us", CPU_PERIOD_US, e);
-        return r < 0
-                   ? r
-                   : put_number(dir, "cpu.cfs_quota_us", l->cpu_millis * (CPU_PERIOD_US / 1000), e);
-    case N_CONTROLLERS:
-        break;
+    while (i < g->n_dirs && !str_eq(g->controllers[i], row->controller))
+        i++;
+    if (i == g->n_dirs) {
+        if (own_path(row->controller, own) < 0)
+            return limit_unimplemented(row, e);
+        (void)snprintf(base, sizeof(base), MOUNT "/%s%s", row->controller, own);
+        remove_stale(base);
+        if (make_dir(base, &g->dirs[i], NULL) < 0)
+            return limit_unimplemented(row, e);
+        g->controllers[i] = row->controller;
+        g->n_dirs++;
+        if (str_eq(row->controller, "memory"))
+            g->memory_dir = g->dirs[i];
     }
+    *ret = g->dirs[i];
     return 0;
 }
 
@@ -408,20 +453,15 @@ static int make_v1(struct cgroup *g, const struct cgroup_limits *l, struct err *
 {
     int r = 0;
 
-    for (int c = 0; r == 0 && c < N_CONTROLLERS; c++) {
-        char own[PATH_BYTES], base[PATH_BYTES];
+    for (size_t i = 0; r == 0 && i < N_CGROUP_LIMITS; i++) {
+        const struct limit *row = &limit_rows[i];
+        const char *dir;
 
-        if (!limit_of(l, (enum controller)c))
+        if (!limit_value(l, row))
             continue;
-        if (own_path(controllers[c], own) < 0)
-            return unimplemented((enum controller)c, e);
-        (void)snprintf(base, sizeof(base), MOUNT "/%s%s", controllers[c], own);
-        remove_stale(base);
-        if (make_dir(base, &g->dirs[g->n_dirs], NULL) < 0)
-            return unimplemented((enum controller)c, e);
-        if (c == MEMORY)
-            g->memory_dir = g->dirs[g->n_dirs];
-        r = set_v1(g->dirs[g->n_dirs++], (enum controller)c, l, e);
+        r = make_v1_dir(g, row, &dir, e);
+        if (r == 0)
+            r = write_limit(dir, row, row->v1, l, e);
     }
     return r;
 }
@@ -436,15 +476,26 @@ int cgroup_new(const struct cgroup_limits *l, struct cgroup **ret, struct err *e
     remove_left();
     r = is_v2_mount(MOUNT) ? make_v2(g, MOUNT, l, e) : make_v1(g, l, e);
     if (r < 0) {
-        /* Whatever the kernel's reason, the caller's question is which limit can't be had. */
-        for (int c = 0; e && !e->field[0] && c < N_CONTROLLERS; c++)
-            if (limit_of(l, (enum controller)c))
-                r = err_at(e, r, fields[c]);
+        const struct limit *row = limit_first_set(l);
+
+        /* Whatever the kernel's reason, the caller needs to know which limit can't be kept. */
+        if (e && !e->field[0] && row)
+            r = err_at(e, r, row->field);
         cgroup_free(g);
         return r;
     }
     *ret = g;
     return 0;
+}
+
+void cgroup_probe_limits(bool ret[N_CGROUP_LIMITS])
+{
+    for (size_t i = 0; i < N_CGROUP_LIMITS; i++) {
+        struct cgroup *g = NULL;
+
+        ret[i] = cgroup_new(&limit_rows[i].probe, &g, NULL) == 0;
+        cgroup_free(g);
+    }
 }
 
 void cgroup_remove(const struct cgroup *g)

@@ -14,13 +14,21 @@
 
 #include "common/err.h"
 
-#define CGROUP_MAX_DIRS 3
+#define CGROUP_MAX_DIRS N_CGROUP_LIMITS
 #define CGROUP_PATH_BYTES 1024
 
 struct cgroup;
 
+/* One member a row of limits.def; 0: no limit. */
 struct cgroup_limits {
-    uint64_t memory_bytes, pids, cpu_millis; /* 0: none */
+#define LIMIT(field, ...) uint64_t field;
+#include "common/wire/limits.def"
+};
+
+enum {
+#define LIMIT(field, ...) CGROUP_LIMIT_##field,
+#include "common/wire/limits.def"
+    N_CGROUP_LIMITS
 };
 
 /*
@@ -44,6 +52,13 @@ bool cgroup_is_wanted(const struct cgroup_limits *l);
 
 /* ERR_UNIMPLEMENTED names the first limit that this box can't keep: "limits.pids". */
 int cgroup_new(const struct cgroup_limits *l, struct cgroup **ret, struct err *e);
+/*
+ * For each limit of limits.def, in its order: can this box keep it? Makes a group for each to find out.
+ * cgroup_limit_name() is the row's short name.
+ */
+void cgroup_probe_limits(bool ret[N_CGROUP_LIMITS]);
+const char *cgroup_limit_name(size_t i);
+
 /*
  * The directories, as far as they are empty, the others when they are and another group is made; the
  * group is of no more use then.

@@ -40,6 +40,45 @@ void proc_spec_done(struct proc_spec *s)
     *s = (struct proc_spec){0};
 }
 
+static char *bytes_dup(const char *data, size_t len)
+{
+    char *copy = malloc(len + 1);
+
+    if (!copy)
+        return NULL;
+    memcpy(copy, data, len);
+    copy[len] = '\0';
+    return copy;
+}
+
+int proc_spec_copy(const struct proc_spec *s, struct proc_spec *ret, struct err *e)
+{
+    struct proc_spec c = *s;
+    bool is_whole = true;
+
+#define COPY(member, fn, ...) \
+    do { \
+        c.member = s->member ? fn(s->member, ##__VA_ARGS__) : NULL; \
+        is_whole = is_whole && !c.member == !s->member; \
+    } while (0)
+    COPY(id, strdup);
+    COPY(argv, strv_dup);
+    COPY(script, bytes_dup, s->script_len);
+    COPY(env, strv_dup);
+    COPY(cwd, strdup);
+    COPY(user, strdup);
+    COPY(stdin_data, bytes_dup, s->stdin_len);
+    COPY(tag, strdup);
+    COPY(note, strdup);
+#undef COPY
+    if (!is_whole) {
+        proc_spec_done(&c);
+        return err_oom(e);
+    }
+    *ret = c;
+    return 0;
+}
+
 int proc_spec_check_id(const char *id, struct err *e)
 {
     size_t len = strlen(id);

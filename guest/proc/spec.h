@@ -53,6 +53,8 @@ struct proc_spec {
 
 void proc_spec_init(struct proc_spec *s); /* the defaults */
 void proc_spec_done(struct proc_spec *s);
+/* *ret owns copies of all that s owns. */
+int proc_spec_copy(const struct proc_spec *s, struct proc_spec *ret, struct err *e);
 /* Drops what only the start needs: argv, script, env, stdin_data. */
 void proc_spec_used(struct proc_spec *s);
 /* 1 to SPEC_ID_MAX_BYTES of letters, digits and "._:-". */

@@ -8,7 +8,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
-#include "proc/cgroup.h"
 #include "proc/registry.h"
 
 #define TOOL_DEADLINE_MS 3000
@@ -34,7 +33,7 @@ struct ready {
     struct ready_report *report; /* NULL: none in which the box is ready */
     int64_t report_mono_ms;
     bool has_limits;
-    struct ready_limits limits;
+    bool limits[N_CGROUP_LIMITS];
 };
 
 struct tool_run {
@@ -79,27 +78,14 @@ struct ready *ready_free(struct ready *r)
     return NULL;
 }
 
-static bool ready_can_limit(const struct cgroup_limits *l)
-{
-    struct cgroup *g = NULL;
-    bool can = cgroup_new(l, &g, NULL) == 0;
-
-    cgroup_free(g);
-    return can;
-}
-
-void ready_get_limits(struct ready *r, struct ready_limits *ret)
+void ready_get_limits(struct ready *r, bool ret[N_CGROUP_LIMITS])
 {
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&r->lock);
 
     if (!r->has_limits)
-        r->limits = (struct ready_limits){
-            .memory = ready_can_limit(&(struct cgroup_limits){.memory_bytes = 1ull << 30}),
-            .pids = ready_can_limit(&(struct cgroup_limits){.pids = 64}),
-            .cpu = ready_can_limit(&(struct cgroup_limits){.cpu_millis = 1000}),
-        };
+        cgroup_probe_limits(r->limits);
     r->has_limits = true;
-    *ret = r->limits;
+    memcpy(ret, r->limits, sizeof(r->limits));
 }
 
 static bool ready_copy_report(struct ready *r, struct ready_report *ret)

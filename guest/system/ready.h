@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "proc/cgroup.h"
 
 #define READY_KEEP_MS 3000
 #define READY_MAX_TOOLS 32
@@ -40,16 +41,11 @@ struct ready_report {
     struct ready_tool tools[READY_MAX_TOOLS];
 };
 
-/* Limits on commands that this box can enforce. */
-struct ready_limits {
-    bool memory, pids, cpu;
-};
-
 int ready_new(const struct ready_options *o, struct ready **ret, struct err *e);
 struct ready *ready_free(struct ready *r); /* accepts NULL; returns NULL */
 
-/* Creates a group with each limit to find out, once per agent. */
-void ready_get_limits(struct ready *r, struct ready_limits *ret);
+/* Which limits on commands this box can enforce: cgroup_probe_limits(), once per agent. */
+void ready_get_limits(struct ready *r, bool ret[N_CGROUP_LIMITS]);
 
 /*
  * Starts the tools; with is_fresh also if a report is kept. on_change is called, on any thread, when

@@ -50,23 +50,42 @@ static const struct cli_option options[] = {
 
 /* ---- options ---- */
 
-/* "memory=512M,pids=64" */
-static int take_limit(const char *word, struct bh_run_options *o, struct err *e)
+static int parse_COUNT(const char *text, uint32_t *ret, struct err *e)
 {
     uint64_t n;
-    int r;
+    int r = str_parse_u64(text, 1, UINT32_MAX, &n, e);
 
-    if (str_has_prefix(word, "memory="))
-        return str_parse_size(word + strlen("memory="), &o->memory_bytes, e);
-    if (str_has_prefix(word, "pids=")) {
-        r = str_parse_u64(word + strlen("pids="), 1, UINT32_MAX, &n, e);
-        if (r == 0)
-            o->pids = (uint32_t)n;
-        return r;
-    }
-    if (str_has_prefix(word, "cpu="))
-        return cli_parse_cpus(word + strlen("cpu="), &o->cpu_millis, e);
-    return err_set(e, ERR_INVALID, "'%.60s' is none of memory=SIZE, pids=N and cpu=N", word);
+    if (r == 0)
+        *ret = (uint32_t)n;
+    return r;
+}
+#define parse_SIZE str_parse_size
+#define parse_CPUS cli_parse_cpus
+
+/* "memory=512M": a row of limits.def */
+static int take_limit(const char *word, struct bh_run_options *o, struct err *e)
+{
+#define LABEL_SIZE "SIZE"
+#define LABEL_COUNT "N"
+#define LABEL_CPUS "N"
+    static const char *const forms[] = {
+#define LIMIT(field, name, unit, ...) #name "=" LABEL_##unit,
+#include "common/wire/limits.def"
+    };
+    char list[256] = "";
+
+#define LIMIT(field, name, unit, ...) \
+    if (str_has_prefix(word, #name "=")) \
+        return parse_##unit(word + strlen(#name "="), &o->field, e);
+#include "common/wire/limits.def"
+
+    for (size_t i = 0, n = 0; i < N_ELEMENTS(forms); i++)
+        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s",
+                              !i                          ? ""
+                              : i + 1 < N_ELEMENTS(forms) ? ", "
+                                                          : " and ",
+                              forms[i]);
+    return err_set(e, ERR_INVALID, "'%.60s' is none of %s", word, list);
 }
 
 static int take_limits(char **list, struct bh_run_options *o, struct err *e)

@@ -50,19 +50,19 @@ static json_t *reversed(const json_t *v)
 static void check_digest(const json_t *v, const struct proc_spec *s)
 {
     json_t *other = reversed(v);
-    struct proc_spec t;
+    struct exec_request t = {0};
 
     CHECK(json_object_set_new(other, "id", json_string("another")) == 0);
-    proc_spec_init(&t);
-    CHECK(exec_decode_spec(other, &agent, &t, NULL, NULL) == 0);
-    CHECK(!s->id || memcmp(s->digest, t.digest, SPEC_DIGEST_BYTES) == 0);
-    proc_spec_done(&t);
+    proc_spec_init(&t.spec);
+    CHECK(exec_decode_request(other, &agent, &t, NULL) == 0);
+    CHECK(!s->id || memcmp(s->digest, t.spec.digest, SPEC_DIGEST_BYTES) == 0);
+    proc_spec_done(&t.spec);
     json_decref(other);
 }
 
 FUZZ(data, size)
 {
-    struct proc_spec s;
+    struct exec_request rq = {0};
     struct err e = {0};
     json_t *v;
     int r;
@@ -71,16 +71,16 @@ FUZZ(data, size)
         CHECK(e.code == ERR_INVALID);
         return 0;
     }
-    proc_spec_init(&s);
-    r = exec_decode_spec(v, &agent, &s, NULL, &e);
+    proc_spec_init(&rq.spec);
+    r = exec_decode_request(v, &agent, &rq, &e);
     if (r == 0) {
-        check_spec(&s);
-        check_digest(v, &s);
+        check_spec(&rq.spec);
+        check_digest(v, &rq.spec);
     } else {
         CHECK(r == -e.code && e.message[0]);
         CHECK(e.field[0] || !json_is_object(v) || json_object_get(v, ""));
     }
-    proc_spec_done(&s);
+    proc_spec_done(&rq.spec);
     json_decref(v);
     return 0;
 }

@@ -14,58 +14,39 @@
 #define MAX_DURATION_MS ((uint64_t)365 * 24 * 3600 * 1000)
 #define UMASK_MAX 0777
 
-struct run_params {
-    char *id;
-    char **argv;
-    struct jx_bytes shell;
-    char *cwd;
-    char **env;
-    char *user;
-    struct jx_bytes stdin;
-    bool stdin_open;
-    bool has_pty, raw;
-    uint32_t cols, rows;
-    uint64_t timeout_ms, kill_grace_ms;
-    bool kill_on_exit;
-    bool wait_eof;
-    int umask;
-    struct spawn_limit limits[SPAWN_MAX_LIMITS];
-    uint64_t memory_bytes, pids, cpu_millis;
-    uint64_t head_bytes, tail_bytes, spill_bytes;
-    bool lossless;
-};
-
-static int jx_string_copy(json_t *v, void *out, struct err *e)
+/* A script is a string, or bytes. `out` is the whole spec. */
+static int jx_script(json_t *v, void *out, struct err *e)
 {
-    const char *s;
-    char *copy;
-    int r = jx_str(v, &s, e);
+    struct proc_spec *s = out;
+    struct jx_bytes b = {0};
+    int r = 0;
 
+    if (!json_is_string(v))
+        r = jx_bytes(v, &b, e);
+    else if (!(b.data = malloc(json_string_length(v) + 1)))
+        r = err_oom(e);
+    else
+        memcpy(b.data, json_string_value(v), (b.len = json_string_length(v)) + 1);
     if (r < 0)
         return r;
-    copy = strdup(s);
-    if (!copy)
-        return err_oom(e);
-    free(*(char **)out);
-    *(char **)out = copy;
+    free(s->script);
+    s->script = b.data;
+    s->script_len = b.len;
     return 0;
 }
 
-/* A script: a string, or bytes. */
-static int jx_script(json_t *v, void *out, struct err *e)
+/* `out` is the whole spec. */
+static int jx_stdin(json_t *v, void *out, struct err *e)
 {
-    struct jx_bytes *b = out;
-    char *copy;
+    struct proc_spec *s = out;
+    struct jx_bytes b = {0};
+    int r = jx_bytes(v, &b, e);
 
-    if (!json_is_string(v))
-        return jx_bytes(v, out, e);
-    copy = malloc(json_string_length(v) + 1);
-    if (!copy)
-        return err_oom(e);
-    memcpy(copy, json_string_value(v), json_string_length(v) + 1);
-    jx_bytes_done(b);
-    b->data = copy;
-    b->len = json_string_length(v);
+    if (r < 0)
+        return r;
+    free(s->stdin_data);
+    s->stdin_data = b.data;
+    s->stdin_len = b.len;
     return 0;
 }
 
@@ -174,26 +155,25 @@ static int jx_side(json_t *v, void *out, struct err *e)
     return r;
 }
 
-/* Objects within the request decode into the whole struct: `out` is its start. */
+/* `out` is the whole spec. */
 static int jx_pty(json_t *v, void *out, struct err *e)
 {
     static const struct jx_field fields[] = {
-        JX(struct run_params, cols, jx_side, 0),
-        JX(struct run_params, rows, jx_side, 0),
-        JX(struct run_params, raw, jx_bool, 0),
+        JX(struct proc_spec, cols, jx_side, 0),
+        JX(struct proc_spec, rows, jx_side, 0),
+        JX_AS("raw", struct proc_spec, pty_raw, jx_bool, 0),
         {0},
     };
 
-    ((struct run_params *)out)->has_pty = true;
+    ((struct proc_spec *)out)->has_pty = true;
     return jx_decode(v, fields, out, e);
 }
 
 static int jx_limits(json_t *v, void *out, struct err *e)
 {
     static const struct jx_field fields[] = {
-        JX(struct run_params, memory_bytes, jx_u64, JX_NULLABLE),
-        JX(struct run_params, pids, jx_u64, JX_NULLABLE),
-        JX(struct run_params, cpu_millis, jx_u64, JX_NULLABLE),
+#define LIMIT(field, ...) JX(struct cgroup_limits, field, jx_u64, JX_NULLABLE),
+#include "common/wire/limits.def"
         {0},
     };
 
@@ -203,116 +183,92 @@ static int jx_limits(json_t *v, void *out, struct err *e)
 static int jx_output(json_t *v, void *out, struct err *e)
 {
     static const struct jx_field fields[] = {
-        JX(struct run_params, head_bytes, jx_kept, 0),
-        JX(struct run_params, tail_bytes, jx_kept, 0),
-        JX(struct run_params, spill_bytes, jx_spilled, 0),
+        JX(struct proc_spec, head_bytes, jx_kept, 0),
+        JX(struct proc_spec, tail_bytes, jx_kept, 0),
+        JX(struct proc_spec, spill_bytes, jx_spilled, 0),
         {0},
     };
 
     return jx_decode(v, fields, out, e);
 }
 
-/* A number, or "unlimited". Which resource it is follows from the place in the array. */
-static const struct {
-    const char *name, *field;
-    int resource;
-} rlimits[] = {
-    {"as", "rlimits.as", RLIMIT_AS},
-    {"core", "rlimits.core", RLIMIT_CORE},
-    {"cpu", "rlimits.cpu", RLIMIT_CPU},
-    {"data", "rlimits.data", RLIMIT_DATA},
-    {"fsize", "rlimits.fsize", RLIMIT_FSIZE},
-    {"memlock", "rlimits.memlock", RLIMIT_MEMLOCK},
-    {"nofile", "rlimits.nofile", RLIMIT_NOFILE},
-    {"nproc", "rlimits.nproc", RLIMIT_NPROC},
-    {"stack", "rlimits.stack", RLIMIT_STACK},
-};
-_Static_assert(N_ELEMENTS(rlimits) <= SPAWN_MAX_LIMITS, "a place for each");
-
+/* A number, or "unlimited"; jx_rlimits() fills in the rest. */
 static int jx_rlimit(json_t *v, void *out, struct err *e)
 {
     struct spawn_limit *limit = out;
-    uint64_t n;
-    int r;
+    uint64_t n = RLIM_INFINITY;
 
-    if (str_eq(json_string_value(v), "unlimited")) {
-        limit->value = RLIM_INFINITY;
-    } else {
-        r = jx_u64(v, &n, e);
-        if (r < 0)
-            return err_set(e, ERR_INVALID, "must be a whole number or \"unlimited\"");
-        limit->value = (rlim_t)n;
-    }
-    limit->field = "";
+    if (!str_eq(json_string_value(v), "unlimited") && jx_u64(v, &n, e) < 0)
+        return err_set(e, ERR_INVALID, "must be a whole number or \"unlimited\"");
+    *limit = (struct spawn_limit){.value = (rlim_t)n, .field = ""};
     return 0;
 }
 
+/* Each limit decodes into the slot of its row; then the slots without a limit are dropped. */
 static int jx_rlimits(json_t *v, void *out, struct err *e)
 {
-    struct run_params *p = out;
-    struct jx_field fields[N_ELEMENTS(rlimits) + 1] = {0};
-    int r;
+    enum {
+#define RLIMIT(name, resource) ROW_##name,
+#include "common/wire/limits.def"
+        N_ROWS
+    };
+    static const struct jx_field fields[] = {
+#define RLIMIT(name, resource) JX_AS(#name, struct proc_spec, limits[ROW_##name], jx_rlimit, 0),
+#include "common/wire/limits.def"
+        {0},
+    };
+    static const struct spawn_limit rows[] = {
+#define RLIMIT(name, res) {.resource = RLIMIT_##res, .field = "rlimits." #name},
+#include "common/wire/limits.def"
+    };
+    struct proc_spec *s = out;
+    int r = jx_decode(v, fields, s, e);
 
-    for (size_t i = 0; i < N_ELEMENTS(rlimits); i++)
-        fields[i] = (struct jx_field){rlimits[i].name, jx_rlimit, i * sizeof(p->limits[0]), 0};
-    r = jx_decode(v, fields, p->limits, e);
-    for (size_t i = 0; r == 0 && i < N_ELEMENTS(rlimits); i++) {
-        if (!p->limits[i].field)
+    _Static_assert(N_ROWS <= SPAWN_MAX_LIMITS, "a slot for each row");
+    for (size_t i = 0; r == 0 && i < N_ROWS; i++) {
+        rlim_t value = s->limits[i].value;
+
+        if (!s->limits[i].field)
             continue;
-        p->limits[i].field = rlimits[i].field;
-        p->limits[i].resource = rlimits[i].resource;
+        s->limits[s->n_limits] = rows[i];
+        s->limits[s->n_limits++].value = value;
     }
     return r;
 }
 
-#define WHOLE(name, fn) \
-    { \
-        name, fn, 0, JX_NULLABLE \
-    }
-#define OPTIONAL(member, fn) JX(struct run_params, member, fn, JX_NULLABLE)
+#define OPTIONAL(name, member, fn) JX_AS(name, struct exec_request, member, fn, JX_NULLABLE)
 
-static const struct jx_field run_fields[] = {
-    OPTIONAL(id, jx_string_copy),
-    OPTIONAL(argv, jx_argv),
-    OPTIONAL(shell, jx_script),
-    OPTIONAL(cwd, jx_path),
-    OPTIONAL(env, exec_jx_env),
-    OPTIONAL(user, jx_string_copy),
-    OPTIONAL(stdin, jx_bytes),
-    OPTIONAL(stdin_open, jx_bool),
-    OPTIONAL(timeout_ms, jx_duration),
-    OPTIONAL(kill_grace_ms, jx_duration),
-    OPTIONAL(kill_on_exit, jx_bool),
-    JX_AS("wait_for", struct run_params, wait_eof, jx_wait_for, JX_NULLABLE),
-    OPTIONAL(umask, jx_umask),
-    OPTIONAL(lossless, jx_bool),
-    WHOLE("pty", jx_pty),
-    WHOLE("limits", jx_limits),
-    WHOLE("rlimits", jx_rlimits),
-    WHOLE("output", jx_output),
+static const struct jx_field request_fields[] = {
+    OPTIONAL("id", spec.id, jx_str_copy),
+    OPTIONAL("argv", spec.argv, jx_argv),
+    OPTIONAL("shell", spec, jx_script),
+    OPTIONAL("cwd", spec.cwd, jx_path),
+    OPTIONAL("env", spec.env, exec_jx_env),
+    OPTIONAL("user", spec.user, jx_str_copy),
+    OPTIONAL("stdin", spec, jx_stdin),
+    OPTIONAL("stdin_open", spec.stdin_open, jx_bool),
+    OPTIONAL("timeout_ms", spec.timeout_ms, jx_duration),
+    OPTIONAL("kill_grace_ms", spec.kill_grace_ms, jx_duration),
+    OPTIONAL("kill_on_exit", spec.kill_on_exit, jx_bool),
+    OPTIONAL("wait_for", spec.wait_eof, jx_wait_for),
+    OPTIONAL("umask", spec.umask, jx_umask),
+    OPTIONAL("pty", spec, jx_pty),
+    OPTIONAL("limits", spec.cgroup, jx_limits),
+    OPTIONAL("rlimits", spec, jx_rlimits),
+    OPTIONAL("output", spec, jx_output),
+    OPTIONAL("lossless", is_lossless, jx_bool),
     {0},
 };
 
-static void run_params_done(struct run_params *p)
+static int check_command(const struct proc_spec *s, struct err *e)
 {
-    free(p->id);
-    strv_free(p->argv);
-    jx_bytes_done(&p->shell);
-    free(p->cwd);
-    strv_free(p->env);
-    free(p->user);
-    jx_bytes_done(&p->stdin);
-}
-
-static int check(const struct run_params *p, struct err *e)
-{
-    if (p->argv && p->shell.data)
+    if (s->argv && s->script)
         return err_field(e, ERR_INVALID, "shell", "'argv' and 'shell' exclude each other");
-    if (!p->argv && !p->shell.data)
+    if (!s->argv && !s->script)
         return err_field(e, ERR_INVALID, "argv", "one of 'argv' and 'shell' is required");
-    if (p->argv && !p->argv[0])
+    if (s->argv && !s->argv[0])
         return err_field(e, ERR_INVALID, "argv", "field 'argv' must not be empty");
-    if (p->argv && !*p->argv[0])
+    if (s->argv && !*s->argv[0])
         return err_field(e, ERR_INVALID, "argv[0]", "field 'argv[0]' must not be empty");
     return 0;
 }
@@ -337,62 +293,17 @@ static int set_digest(json_t *params, unsigned char digest[SPEC_DIGEST_BYTES], s
     return 0;
 }
 
-static void move(struct run_params *p, const struct agent *agent, struct proc_spec *s)
+int exec_decode_request(json_t *params, const struct agent *agent, struct exec_request *ret,
+                        struct err *e)
 {
-    s->id = TAKE(p->id);
-    s->argv = TAKE(p->argv);
-    s->script_len = p->shell.len;
-    s->script = TAKE(p->shell.data);
-    s->cwd = TAKE(p->cwd);
-    s->env = TAKE(p->env);
-    s->user = TAKE(p->user);
-    s->stdin_len = p->stdin.len;
-    s->stdin_data = TAKE(p->stdin.data);
-    s->stdin_open = p->stdin_open;
-    s->has_pty = p->has_pty;
-    s->pty_raw = p->raw;
-    s->cols = p->cols;
-    s->rows = p->rows;
-    s->timeout_ms = p->timeout_ms;
-    s->kill_grace_ms = p->kill_grace_ms;
-    s->kill_on_exit = p->kill_on_exit;
-    s->wait_eof = p->wait_eof;
-    s->umask = p->umask;
-    s->cgroup = (struct cgroup_limits){p->memory_bytes, p->pids, p->cpu_millis};
-    s->head_bytes = p->head_bytes;
-    s->tail_bytes = p->tail_bytes;
-    s->spill_bytes = p->spill_bytes;
-    s->default_user = agent->default_user;
-    s->workdir = agent->workdir;
-    for (size_t i = 0; i < SPAWN_MAX_LIMITS; i++)
-        if (p->limits[i].field)
-            s->limits[s->n_limits++] = p->limits[i];
-}
-
-int exec_decode_spec(json_t *params, const struct agent *agent, struct proc_spec *ret,
-                     bool *ret_lossless, struct err *e)
-{
-    _cleanup_(run_params_done) struct run_params p = {
-        .cols = ret->cols,
-        .rows = ret->rows,
-        .kill_grace_ms = ret->kill_grace_ms,
-        .umask = ret->umask,
-        .head_bytes = ret->head_bytes,
-        .tail_bytes = ret->tail_bytes,
-    };
     int r;
 
-    r = jx_decode(params, run_fields, &p, e);
+    ret->spec.default_user = agent->default_user;
+    ret->spec.workdir = agent->workdir;
+    r = jx_decode(params, request_fields, ret, e);
     if (r == 0)
-        r = check(&p, e);
-    if (r == 0 && p.lossless && !ret_lossless)
-        r = err_field(e, ERR_INVALID, "lossless", "field 'lossless' is for streams");
-    if (r == 0 && p.id)
-        r = set_digest(params, ret->digest, e);
-    if (r < 0)
-        return r;
-    if (ret_lossless)
-        *ret_lossless = p.lossless;
-    move(&p, agent, ret);
-    return 0;
+        r = check_command(&ret->spec, e);
+    if (r == 0 && ret->spec.id)
+        r = set_digest(params, ret->spec.digest, e);
+    return r;
 }

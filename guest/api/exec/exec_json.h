@@ -10,12 +10,18 @@
 
 #define EXEC_CHUNK_BYTES (64 * 1024) /* raw bytes in one data message, and the most Read gives */
 
+/* `spec` is first: decoders of several fields get the request as a struct proc_spec. */
+struct exec_request {
+    struct proc_spec spec;
+    bool is_lossless; /* of the stream that Start returns */
+};
+
 /*
- * Decodes the request of Run and Start. *ret must have been set by proc_spec_init() and is the
- * caller's to free, also after an error. ret_lossless may be NULL: then the field is refused.
+ * Decodes the request of Run and Start. ret->spec must have been set by proc_spec_init() and is the
+ * caller's to free, also after an error.
  */
-int exec_decode_spec(json_t *params, const struct agent *agent, struct proc_spec *ret,
-                     bool *ret_lossless, struct err *e);
+int exec_decode_request(json_t *params, const struct agent *agent, struct exec_request *ret,
+                        struct err *e);
 
 /* Run's reply; without the bytes of the output for what is not Run's. */
 int exec_new_result(struct proc *p, bool has_output, json_t **ret, struct err *e);

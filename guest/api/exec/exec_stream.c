@@ -124,19 +124,26 @@ static int result_next(struct source *s, json_t **ret_msg, struct err *e)
 
 static const struct source_ops result_ops = {.next = result_next, .free = exec_source_free};
 
+static void exec_request_done(struct exec_request *rq)
+{
+    proc_spec_done(&rq->spec);
+}
+
 int rpc_exec_run(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    _cleanup_(proc_spec_done) struct proc_spec spec;
+    _cleanup_(exec_request_done) struct exec_request rq = {0};
     struct exec_source *es;
     struct proc *p;
     bool is_new;
     int r;
 
-    proc_spec_init(&spec);
-    spec.cancel_on_leave = true;
-    r = exec_decode_spec(call->params, call->agent, &spec, NULL, e);
+    proc_spec_init(&rq.spec);
+    rq.spec.cancel_on_leave = true;
+    r = exec_decode_request(call->params, call->agent, &rq, e);
+    if (r == 0 && rq.is_lossless)
+        r = err_field(e, ERR_INVALID, "lossless", "field 'lossless' is for streams");
     if (r == 0)
-        r = registry_start(call->agent->registry, &spec, &p, &is_new, e);
+        r = registry_start(call->agent->registry, &rq.spec, &p, &is_new, e);
     if (r < 0)
         return r;
     proc_own(p);
@@ -329,23 +336,23 @@ static const struct source_ops stream_ops = {.next = stream_next, .free = exec_s
 
 int rpc_exec_start(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    _cleanup_(proc_spec_done) struct proc_spec spec;
+    _cleanup_(exec_request_done) struct exec_request rq = {0};
     struct exec_source *es;
-    bool is_lossless, is_new;
     struct proc *p;
+    bool is_new;
     int r;
 
-    proc_spec_init(&spec);
-    r = exec_decode_spec(call->params, call->agent, &spec, &is_lossless, e);
+    proc_spec_init(&rq.spec);
+    r = exec_decode_request(call->params, call->agent, &rq, e);
     if (r == 0)
-        r = registry_start(call->agent->registry, &spec, &p, &is_new, e);
+        r = registry_start(call->agent->registry, &rq.spec, &p, &is_new, e);
     if (r < 0)
         return r;
     proc_detach(p);
     es = source_new(&stream_ops, p);
     if (!es)
         return err_oom(e);
-    es->sub.is_lossless = is_lossless;
+    es->sub.is_lossless = rq.is_lossless;
     *ret = &es->source;
     return 0;
 }

@@ -79,17 +79,25 @@ static json_t *new_clock(const struct info_box *b, int64_t caller_ms)
                      (json_int_t)b->mono_ms, "boottime_ms", (json_int_t)b->boot_ms);
 }
 
+static json_t *new_limits(struct ready *ready)
+{
+    json_t *obj = json_object();
+    bool limits[N_CGROUP_LIMITS];
+
+    ready_get_limits(ready, limits);
+    for (size_t i = 0; obj && i < N_CGROUP_LIMITS; i++)
+        (void)json_object_set_new(obj, cgroup_limit_name(i), json_boolean(limits[i]));
+    return obj;
+}
+
 static json_t *new_kernel(const struct agent *a, const struct info_box *b)
 {
-    struct ready_limits limits;
     struct info i;
 
     info_get(&i);
-    ready_get_limits(a->ready, &limits);
-    return json_pack("{s:s, s:s, s:b, s:b, s:b, s:{s:b, s:b, s:b}}", "release", i.kernel.release,
-                     "cgroup", i.cgroup, "jit", (int)i.has_jit, "openat2", (int)b->has_openat2,
-                     "pidfd", (int)b->has_pidfd, "limits", "memory", (int)limits.memory, "pids",
-                     (int)limits.pids, "cpu", (int)limits.cpu);
+    return json_pack("{s:s, s:s, s:b, s:b, s:b, s:o}", "release", i.kernel.release, "cgroup",
+                     i.cgroup, "jit", (int)i.has_jit, "openat2", (int)b->has_openat2, "pidfd",
+                     (int)b->has_pidfd, "limits", new_limits(a->ready));
 }
 
 static int ready_next(struct source *source, json_t **ret_msg, struct err *e)

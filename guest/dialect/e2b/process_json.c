@@ -49,18 +49,26 @@ int jx_terminal(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-struct start_params {
-    json_t *process;
-    struct terminal pty;
-    const char *tag;
-    bool stdin_open;
-};
+/* `out` is the whole spec. */
+static int jx_start_pty(json_t *v, void *out, struct err *e)
+{
+    struct proc_spec *s = out;
+    struct terminal t;
+    int r = jx_terminal(v, &t, e);
+
+    if (r < 0)
+        return r;
+    s->has_pty = true;
+    s->cols = t.cols;
+    s->rows = t.rows;
+    return 0;
+}
 
 static const struct jx_field start_fields[] = {
-    JX(struct start_params, process, jx_object, JX_NULLABLE),
-    JX(struct start_params, pty, jx_terminal, JX_NULLABLE),
-    JX(struct start_params, tag, jx_str, JX_NULLABLE),
-    JX_AS("stdin", struct start_params, stdin_open, jx_bool, JX_NULLABLE),
+    JX(struct process_request, process, jx_object, JX_NULLABLE),
+    JX_AS("pty", struct process_request, spec, jx_start_pty, JX_NULLABLE),
+    JX_AS("tag", struct process_request, spec.tag, jx_str_copy, JX_NULLABLE),
+    JX_AS("stdin", struct process_request, spec.stdin_open, jx_bool, JX_NULLABLE),
     {0},
 };
 
@@ -79,15 +87,21 @@ static const struct jx_field config_fields[] = {
     {0},
 };
 
-static int set_argv(const struct config *c, struct proc_spec *s, struct err *e)
+/* argv is cmd and then args, whose strings it takes. */
+static int set_argv(struct config *c, struct proc_spec *s, struct err *e)
 {
-    struct strv_list argv = {0};
-    int r = strv_list_add(&argv, c->cmd ? c->cmd : "", e);
+    size_t n = strv_len(c->args);
+    char **argv = calloc(n + 2, sizeof(*argv));
 
-    for (size_t i = 0; r == 0 && c->args && c->args[i]; i++)
-        r = strv_list_add(&argv, c->args[i], e);
-    s->argv = argv.v;
-    return r;
+    if (!argv || !(argv[0] = strdup(c->cmd ? c->cmd : ""))) {
+        free(argv);
+        return err_oom(e);
+    }
+    if (n)
+        memcpy(argv + 1, c->args, n * sizeof(*argv));
+    free(TAKE(c->args));
+    s->argv = argv;
+    return 0;
 }
 
 static int add_setting(struct strv_list *env, const char *name, json_t *value, struct err *e)
@@ -155,10 +169,9 @@ static int set_process(const struct rpc_call *call, json_t *process, struct proc
 {
     struct config c = {0};
     size_t len;
-    int r = 0;
+    int r;
 
-    if (process)
-        r = jx_decode_lax(process, config_fields, &c, e);
+    r = jx_decode_lax(process, config_fields, &c, e);
     if (r == 0)
         r = set_user(call, c.cwd ? c.cwd : "", s, e);
     if (r == 0)
@@ -171,30 +184,17 @@ static int set_process(const struct rpc_call *call, json_t *process, struct proc
     return r;
 }
 
-int process_decode_start(const struct rpc_call *call, struct proc_spec *ret, struct err *e)
+int process_decode_start(const struct rpc_call *call, struct process_request *ret, struct err *e)
 {
-    struct start_params p = {.stdin_open = true};
     _cleanup_json_ json_t *empty = json_object();
     int r;
 
-    r = empty ? jx_decode_lax(call->params, start_fields, &p, e) : err_oom(e);
-    if (r == 0)
-        r = set_process(call, p.process ? p.process : empty, ret, e);
-    if (r < 0)
-        return r;
-    ret->tag = p.tag ? strdup(p.tag) : NULL;
-    if (p.tag && !ret->tag)
-        return err_oom(e);
-    ret->stdin_open = p.stdin_open;
-    ret->has_pty = p.pty.is_there;
-    if (ret->has_pty) {
-        ret->cols = p.pty.cols;
-        ret->rows = p.pty.rows;
-    }
-    ret->timeout_ms = (uint64_t)call->timeout_ms;
-    ret->leader_only = true;
-    ret->wait_eof = true;
-    return 0;
+    ret->spec.stdin_open = true;
+    ret->spec.timeout_ms = (uint64_t)call->timeout_ms;
+    ret->spec.leader_only = true;
+    ret->spec.wait_eof = true;
+    r = empty ? jx_decode_lax(call->params, start_fields, ret, e) : err_oom(e);
+    return r < 0 ? r : set_process(call, ret->process ? ret->process : empty, &ret->spec, e);
 }
 
 /* ---- ProcessSelector ---- */

@@ -11,9 +11,17 @@
 #define PROCESS_CHUNK_BYTES (32 * 1024) /* of output in one message */
 #define PROCESS_KEEP_MS 30000           /* how long Connect finds one that has ended */
 
-/* *ret must have been set by proc_spec_init() and is the caller's to free, also after an error.
- * Reads /etc/passwd and the working directory: blocks. */
-int process_decode_start(const struct rpc_call *call, struct proc_spec *ret, struct err *e);
+/* `spec` is first: decoders of several fields get the request as a struct proc_spec. */
+struct process_request {
+    struct proc_spec spec;
+    json_t *process; /* borrowed from the call; NULL: absent */
+};
+
+/*
+ * ret->spec must have been set by proc_spec_init() and is the caller's to free, also after an error.
+ * Reads /etc/passwd and the working directory: blocks.
+ */
+int process_decode_start(const struct rpc_call *call, struct process_request *ret, struct err *e);
 
 #define TERMINAL_COLS 80
 #define TERMINAL_ROWS 24

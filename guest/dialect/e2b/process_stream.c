@@ -166,35 +166,20 @@ static int keep_alive(struct events *ev, json_t **ret_msg, struct err *e)
 static int start_by_shell(struct events *ev, struct err *e)
 {
     static const char *const shell[] = {"/bin/sh", "-c", "exec \"$@\"", "--"};
-    const struct proc_spec *old = proc_spec(ev->proc);
-    _cleanup_(proc_spec_done) struct proc_spec s;
-    struct proc *p;
+    _cleanup_(proc_spec_done) struct proc_spec s = {0};
     struct strv_list argv = {0};
+    struct proc *p;
     bool is_new;
-    int r = 0;
+    int r = proc_spec_copy(proc_spec(ev->proc), &s, e);
 
-    proc_spec_init(&s);
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(shell); i++)
         r = strv_list_add(&argv, shell[i], e);
-    for (char **arg = old->argv; r == 0 && *arg; arg++)
+    for (char **arg = s.argv; r == 0 && *arg; arg++)
         r = strv_list_add(&argv, *arg, e);
+    strv_free(s.argv);
     s.argv = argv.v;
     if (r < 0)
         return r;
-    s.env = old->env ? strv_dup(old->env) : NULL;
-    s.cwd = old->cwd ? strdup(old->cwd) : NULL;
-    s.user = strdup(old->user);
-    s.tag = old->tag ? strdup(old->tag) : NULL;
-    s.note = strdup(old->note);
-    if (!s.user || !s.note || (old->env && !s.env) || (old->cwd && !s.cwd) || (old->tag && !s.tag))
-        return err_oom(e);
-    s.stdin_open = old->stdin_open;
-    s.has_pty = old->has_pty;
-    s.cols = old->cols;
-    s.rows = old->rows;
-    s.timeout_ms = old->timeout_ms;
-    s.leader_only = old->leader_only;
-    s.wait_eof = old->wait_eof;
     r = registry_start(ev->agent->registry, &s, &p, &is_new, e);
     if (r < 0)
         return r;
@@ -273,16 +258,17 @@ static int events_new(const struct rpc_call *call, struct proc *take, struct eve
 
 int e2b_process_start(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    _cleanup_(proc_spec_done) struct proc_spec spec;
+    struct process_request rq = {0};
     struct events *ev;
     struct proc *p;
     bool is_new;
     int r;
 
-    proc_spec_init(&spec);
-    r = process_decode_start(call, &spec, e);
+    proc_spec_init(&rq.spec);
+    r = process_decode_start(call, &rq, e);
     if (r == 0)
-        r = registry_start(call->agent->registry, &spec, &p, &is_new, e);
+        r = registry_start(call->agent->registry, &rq.spec, &p, &is_new, e);
+    proc_spec_done(&rq.spec);
     if (r == 0)
         r = events_new(call, p, &ev, e);
     if (r < 0)

@@ -103,15 +103,20 @@ static int add_rlimits(const char *const *list, json_t *params, struct err *e)
     return r < 0 ? r : set_new(params, "rlimits", json_incref(obj), e);
 }
 
-/* An object that is there only when it would have something in it. */
-static int add_group(const char *name, const char *const names[], const uint64_t values[], size_t n,
-                     json_t *params, struct err *e)
+struct count {
+    const char *name;
+    uint64_t n;
+};
+
+/* Adds an object of the counts that are not 0; no object when all are. */
+static int add_counts(const char *name, const struct count counts[], size_t n, json_t *params,
+                      struct err *e)
 {
     _cleanup_json_ json_t *obj = json_object();
     int r = obj ? 0 : err_oom(e);
 
     for (size_t i = 0; r == 0 && i < n; i++)
-        r = set_count(obj, names[i], values[i], e);
+        r = set_count(obj, counts[i].name, counts[i].n, e);
     if (r < 0 || json_object_size(obj) == 0)
         return r;
     return set_new(params, name, json_incref(obj), e);
@@ -119,14 +124,15 @@ static int add_group(const char *name, const char *const names[], const uint64_t
 
 static int add_limits(const struct bh_run_options *o, json_t *params, struct err *e)
 {
-    static const char *const limits[] = {"memory_bytes", "pids", "cpu_millis"};
-    static const char *const output[] = {"head_bytes", "tail_bytes"};
-    int r = add_group("limits", limits, (const uint64_t[]){o->memory_bytes, o->pids, o->cpu_millis},
-                      3, params, e);
+    const struct count limits[] = {
+#define LIMIT(field, ...) {#field, o->field},
+#include "common/wire/limits.def"
+    };
+    const struct count output[] = {{"head_bytes", o->head_bytes}, {"tail_bytes", o->tail_bytes}};
+    int r = add_counts("limits", limits, N_ELEMENTS(limits), params, e);
 
     if (r == 0)
-        r = add_group("output", output, (const uint64_t[]){o->head_bytes, o->tail_bytes}, 2, params,
-                      e);
+        r = add_counts("output", output, N_ELEMENTS(output), params, e);
     return r < 0 ? r : add_rlimits(o->rlimits, params, e);
 }
 
