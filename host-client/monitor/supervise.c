@@ -141,7 +141,7 @@ static void push_lease(struct supervisor *s)
     int64_t left = s->lease_until - clock_mono_ms() + LEASE_MARGIN_MS;
     json_t *params =
         json_pack("{s:I, s:b}", "expires_in_ms", (json_int_t)(left > 0 ? left : 0), "force", 1);
-    int r = client_call(s->client, "System/Lease", params, clock_mono_ms() + CALL_MS, NULL, NULL);
+    int r = client_call(s->client, RPC_system_lease, params, clock_mono_ms() + CALL_MS, NULL, NULL);
 
     json_decref(params);
     /* An agent that is not the box's first process cannot end the box. */
@@ -152,7 +152,7 @@ static void push_lease(struct supervisor *s)
 static void look_at_activity(struct supervisor *s)
 {
     json_t *reply = NULL;
-    int r = client_call(s->client, "System/Activity", NULL, clock_mono_ms() + ACTIVITY_MS, &reply,
+    int r = client_call(s->client, RPC_system_activity, NULL, clock_mono_ms() + ACTIVITY_MS, &reply,
                         NULL);
 
     if (r == -ERR_CANCELED)
@@ -197,11 +197,11 @@ static void start_again(struct supervisor *s)
     json_t *id = json_pack("{s:O}", "id", json_object_get(s->start, "id"));
     struct started st = {false};
     int64_t deadline = clock_mono_ms() + CALL_MS;
-    int r = client_call(s->client, "Exec/Forget", id, deadline, NULL, NULL);
+    int r = client_call(s->client, RPC_exec_forget, id, deadline, NULL, NULL);
 
     json_decref(id);
     if (r != -ERR_CANCELED)
-        r = client_stream(s->client, "Exec/Start", s->start, deadline, on_started, &st, NULL);
+        r = client_stream(s->client, RPC_exec_start, s->start, deadline, on_started, &st, NULL);
     if (!st.is_started && r == -ERR_CANCELED)
         return;
     begin_watch(s); /* one that did not start is found to have ended */
@@ -320,7 +320,7 @@ static void watch(struct supervisor *s)
 
     if (s->probe_at_mono_ms && (!deadline || s->probe_at_mono_ms < deadline))
         deadline = s->probe_at_mono_ms;
-    r = client_call(s->client, "Exec/Wait", params, deadline, &reply, NULL);
+    r = client_call(s->client, RPC_exec_wait, params, deadline, &reply, NULL);
     json_decref(params);
     if (r == 0 || r == -ERR_NOT_FOUND)
         on_ended(s, reply);

@@ -98,7 +98,7 @@ void params_set_mode(json_t *p, const char *key, uint32_t mode)
         params_set_text(p, key, text);
 }
 
-int agent_call_take(struct bh_box *box, const char *method, json_t *params, int64_t timeout_ms,
+int agent_call_take(struct bh_box *box, enum rpc_method method, json_t *params, int64_t timeout_ms,
                     json_t **ret, struct err *e)
 {
     struct client *c = NULL;
@@ -165,9 +165,10 @@ int bh_call(struct bh_box *box, const char *method, const char *params_json,
 
     r = r < 0 ? err_at(&e, r, "params") : agent_begin(box, &c, &e);
     if (r == 0 && message)
-        r = client_stream(c, method, params, agent_deadline(timeout_ms), relay_message, &relay, &e);
+        r = client_stream_named(c, method, params, agent_deadline(timeout_ms), relay_message,
+                                &relay, &e);
     else if (r == 0)
-        r = client_call(c, method, params, agent_deadline(timeout_ms), &reply, &e);
+        r = client_call_named(c, method, params, agent_deadline(timeout_ms), &reply, &e);
     if (r == 0 && reply && ret_json)
         r = jx_dump(reply, ret_json, NULL, &e);
     return ctx_fail(err, r, &e);

@@ -68,7 +68,7 @@ void params_set_list(json_t *p, const char *key, const char *const *list);
 void params_set_mode(json_t *p, const char *key, uint32_t mode); /* "0644" */
 
 /* Wakes the box and calls; takes params, which may be NULL after an error. timeout_ms 0: none. */
-int agent_call_take(struct bh_box *box, const char *method, json_t *params, int64_t timeout_ms,
+int agent_call_take(struct bh_box *box, enum rpc_method method, json_t *params, int64_t timeout_ms,
                     json_t **ret, struct err *e);
 
 /* Fields of a reply; "" and 0 if missing. */

@@ -49,27 +49,25 @@ struct client {
     int64_t answer_ms, work_ms, stall_ms;
 };
 
-/* What rpc.def says of a method. */
+/* The flags of rpc.def that bound a call. */
 #define BLOCKS (1u << 0)
 #define SINGLE (1u << 1)
 #define READS 0
 #define QUIET 0
 #define LARGE (1u << 2)
-static const struct {
-    const char *name;
-    unsigned flags;
-} methods[] = {
-#define R(service, method, fn, kind, flags) {service "/" method, flags},
+static const unsigned method_flags[] = {
+#define R(service, method, fn, kind, flags) [RPC_##fn] = (flags),
 #include "common/wire/rpc.def"
 #undef R
 };
 
-static unsigned flags_of(const char *method)
+/* A name that is not in rpc.def is a newer agent's method: it gets the widest bounds. */
+static unsigned flags_by_name(const char *name)
 {
-    for (size_t i = 0; i < N_ELEMENTS(methods); i++)
-        if (strcmp(methods[i].name, method) == 0)
-            return methods[i].flags;
-    return BLOCKS | LARGE; /* a newer agent's */
+    for (unsigned i = 0; i < RPC_N_METHODS; i++)
+        if (strcmp(rpc_method_name((enum rpc_method)i), name) == 0)
+            return method_flags[i];
+    return BLOCKS | LARGE;
 }
 
 int client_new(const struct client_options *opts, struct client **ret, struct err *e)
@@ -224,11 +222,11 @@ static int prepare_call(struct client *c, const char *method, json_t *params, ch
     return *ret_body ? 0 : err_oom(e);
 }
 
-int client_call(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
-                json_t **ret, struct err *e)
+int client_call_named(struct client *c, const char *method, json_t *params,
+                      int64_t deadline_mono_ms, json_t **ret, struct err *e)
 {
     const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, c->auth, c->quiet, NULL};
-    unsigned flags = flags_of(method);
+    unsigned flags = flags_by_name(method);
     _cleanup_free_ char *url = NULL;
     _cleanup_free_ char *body = NULL;
     struct http_response res = {0};
@@ -262,6 +260,12 @@ int client_call(struct client *c, const char *method, json_t *params, int64_t de
     else
         json_decref(reply);
     return 0;
+}
+
+int client_call(struct client *c, enum rpc_method method, json_t *params, int64_t deadline_mono_ms,
+                json_t **ret, struct err *e)
+{
+    return client_call_named(c, rpc_method_name(method), params, deadline_mono_ms, ret, e);
 }
 
 /* ---- streams ---- */
@@ -341,8 +345,9 @@ static int stream_result(struct lines *l, int r, struct err *e)
     return err_set(e, ERR_DATA_LOSS, "the guest agent's answer broke off");
 }
 
-int client_stream(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
-                  int (*fn)(void *arg, json_t *msg), void *arg, struct err *e)
+int client_stream_named(struct client *c, const char *method, json_t *params,
+                        int64_t deadline_mono_ms, int (*fn)(void *arg, json_t *msg), void *arg,
+                        struct err *e)
 {
     const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, "Accept: " WIRE_TYPE_NDJSON, c->auth,
                              c->quiet, NULL};
@@ -371,6 +376,13 @@ int client_stream(struct client *c, const char *method, json_t *params, int64_t 
     r = stream_result(&l, r, e);
     buf_done(&l.line);
     return r;
+}
+
+int client_stream(struct client *c, enum rpc_method method, json_t *params,
+                  int64_t deadline_mono_ms, int (*fn)(void *arg, json_t *msg), void *arg,
+                  struct err *e)
+{
+    return client_stream_named(c, rpc_method_name(method), params, deadline_mono_ms, fn, arg, e);
 }
 
 /* ---- bytes ---- */

@@ -8,6 +8,7 @@
 
 #include "common/buf.h"
 #include "common/err.h"
+#include "common/wire/method.h"
 #include "lib/util/transport.h"
 
 struct client;
@@ -37,19 +38,26 @@ int client_health(struct client *c, int64_t timeout_ms, struct err *e);
 int client_wait_ready(struct client *c, int64_t deadline_mono_ms, struct err *e);
 
 /*
- * "Exec/Run"; params may be NULL ({}). The reply is the caller's. deadline 0: none of the caller's.
+ * params may be NULL ({}). The reply is the caller's. deadline 0: none of the caller's.
  *
  * No call waits for ever for an agent that is silent: an answer must begin within the answer timeout,
  * or 20 times that where the agent works before it answers. Only a method that waits by its nature
  * (SINGLE in rpc.def: Exec/Wait) has no other limit than its deadline. Replies, and messages of streams, that
  * are larger than an agent's can be, or would take much memory when parsed, are ERR_EXHAUSTED.
  */
-int client_call(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
+int client_call(struct client *c, enum rpc_method method, json_t *params, int64_t deadline_mono_ms,
                 json_t **ret, struct err *e);
 /* Each message of a stream (borrowed); a non-zero result ends the call with ERR_CANCELED. An
  * {"error"} message becomes the result. A stream that ends without its end is ERR_DATA_LOSS. */
-int client_stream(struct client *c, const char *method, json_t *params, int64_t deadline_mono_ms,
-                  int (*fn)(void *arg, json_t *msg), void *arg, struct err *e);
+int client_stream(struct client *c, enum rpc_method method, json_t *params,
+                  int64_t deadline_mono_ms, int (*fn)(void *arg, json_t *msg), void *arg,
+                  struct err *e);
+/* The same by name ("Exec/Run"), for methods that only a newer agent knows. */
+int client_call_named(struct client *c, const char *method, json_t *params,
+                      int64_t deadline_mono_ms, json_t **ret, struct err *e);
+int client_stream_named(struct client *c, const char *method, json_t *params,
+                        int64_t deadline_mono_ms, int (*fn)(void *arg, json_t *msg), void *arg,
+                        struct err *e);
 
 /* Any other route: "/v1/metrics". */
 int client_get(struct client *c, const char *route, int (*write)(void *, const char *, size_t),

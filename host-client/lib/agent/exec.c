@@ -98,7 +98,7 @@ int bh_exec_attach(struct bh_box *box, const char *id, struct bh_exec **ret_exec
 
     if (r == 0) {
         params = json_pack("{s:s}", "id", x->id);
-        r = params ? client_call(x->calls, "Exec/Get", params, 0, &reply, &e) : err_oom(&e);
+        r = params ? client_call(x->calls, RPC_exec_get, params, 0, &reply, &e) : err_oom(&e);
     }
     if (r < 0) {
         (void)bh_exec_free(x);
@@ -166,7 +166,7 @@ int bh_exec_read(struct bh_exec *x, int stream, void *buf, size_t bytes, size_t 
                            stream == 2 ? "stderr" : "stdout", "offset",
                            (json_int_t)x->offset[stream], "max_bytes",
                            (json_int_t)(bytes < EXEC_PIECE_BYTES ? bytes : EXEC_PIECE_BYTES));
-        r = params ? client_call(x->calls, "Exec/Read", params, 0, &reply, &e) : err_oom(&e);
+        r = params ? client_call(x->calls, RPC_exec_read, params, 0, &reply, &e) : err_oom(&e);
     }
     if (r == 0)
         r = reply_bytes(reply, &data, &e);
@@ -192,7 +192,7 @@ int bh_exec_write(struct bh_exec *x, const void *data, size_t len, int64_t timeo
     return ctx_fail(err, r, &e);
 }
 
-static int call_take(struct bh_exec *x, const char *method, json_t *params_take, json_t **ret,
+static int call_take(struct bh_exec *x, enum rpc_method method, json_t *params_take, json_t **ret,
                      struct bh_error *err)
 {
     struct err e = {0};
@@ -204,7 +204,7 @@ static int call_take(struct bh_exec *x, const char *method, json_t *params_take,
 
 int bh_exec_close_stdin(struct bh_exec *x, struct bh_error *err)
 {
-    return call_take(x, "Exec/CloseStdin", json_pack("{s:s}", "id", x->id), NULL, err);
+    return call_take(x, RPC_exec_close_stdin, json_pack("{s:s}", "id", x->id), NULL, err);
 }
 
 int bh_exec_signal(struct bh_exec *x, const char *signal, bool tree, struct bh_error *err)
@@ -212,14 +212,14 @@ int bh_exec_signal(struct bh_exec *x, const char *signal, bool tree, struct bh_e
     json_t *params =
         json_pack("{s:s, s:s, s:b}", "id", x->id, "signal", signal ? signal : "", "tree", tree);
 
-    return call_take(x, "Exec/Signal", params, NULL, err);
+    return call_take(x, RPC_exec_signal, params, NULL, err);
 }
 
 int bh_exec_resize(struct bh_exec *x, uint16_t cols, uint16_t rows, struct bh_error *err)
 {
     json_t *params = json_pack("{s:s, s:i, s:i}", "id", x->id, "cols", cols, "rows", rows);
 
-    return call_take(x, "Exec/Resize", params, NULL, err);
+    return call_take(x, RPC_exec_resize, params, NULL, err);
 }
 
 /* The agent says that the command still runs, or nothing: what it says too early is not so. */
@@ -232,7 +232,7 @@ static int wait_once(struct bh_exec *x, int64_t ms, json_t **ret, struct err *e)
 
     if (!params)
         return err_oom(e);
-    r = client_call(x->calls, "Exec/Wait", params, until + EXEC_GRACE_MS, ret, e);
+    r = client_call(x->calls, RPC_exec_wait, params, until + EXEC_GRACE_MS, ret, e);
     if (r != -ERR_DEADLINE || clock_mono_ms() < until + EXEC_GRACE_MS)
         return r;
     return err_set(e, ERR_UNAVAILABLE, "the guest agent does not answer");
@@ -267,5 +267,5 @@ int bh_exec_wait(struct bh_exec *x, int64_t timeout_ms, struct bh_run_result *re
 
 int bh_exec_forget(struct bh_exec *x, struct bh_error *err)
 {
-    return call_take(x, "Exec/Forget", json_pack("{s:s}", "id", x->id), NULL, err);
+    return call_take(x, RPC_exec_forget, json_pack("{s:s}", "id", x->id), NULL, err);
 }

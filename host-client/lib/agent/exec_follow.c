@@ -112,7 +112,7 @@ static int follow_once(struct follow *f, struct err *e)
     struct bh_exec *exec = f->exec;
     bool starts = exec->request && !exec->is_started;
     _cleanup_json_ json_t *params = starts ? json_incref(exec->request) : new_attach(f);
-    int r = params ? client_stream(exec->stream, starts ? "Exec/Start" : "Exec/Attach", params,
+    int r = params ? client_stream(exec->stream, starts ? RPC_exec_start : RPC_exec_attach, params,
                                    f->deadline_mono_ms, on_message, f, e)
                    : err_oom(e);
 
@@ -136,7 +136,7 @@ static uint64_t first_held(struct follow *f, const struct err *told, const char 
         str_parse_u64(told->detail, 0, UINT64_MAX, &first, NULL) == 0)
         return first;
     params = json_pack("{s:s}", "id", f->exec->id);
-    if (client_call(f->exec->calls, "Exec/Get", params, 0, &state, NULL) < 0)
+    if (client_call(f->exec->calls, RPC_exec_get, params, 0, &state, NULL) < 0)
         return 0;
     return (uint64_t)json_integer_value(json_object_get(json_object_get(state, name), "bytes"));
 }

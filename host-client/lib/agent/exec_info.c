@@ -172,7 +172,7 @@ int bh_exec_list(struct bh_box *box, int (*fn)(void *arg, const struct bh_exec_i
     int r = agent_begin(box, &c, &e);
 
     if (r == 0)
-        r = client_call(c, "Exec/List", NULL, 0, &reply, &e);
+        r = client_call(c, RPC_exec_list, NULL, 0, &reply, &e);
     json_array_foreach (json_object_get(reply, "commands"), i, obj) {
         if (r == 0)
             r = give_info(obj, fn, arg, &e);
@@ -186,7 +186,7 @@ int bh_exec_get(struct bh_exec *exec, int (*fn)(void *arg, const struct bh_exec_
     _cleanup_json_ json_t *params = json_pack("{s:s, s:b}", "id", exec->id, "output", 1);
     _cleanup_json_ json_t *reply = NULL;
     struct err e = {0};
-    int r = params ? client_call(exec->calls, "Exec/Get", params, 0, &reply, &e) : err_oom(&e);
+    int r = params ? client_call(exec->calls, RPC_exec_get, params, 0, &reply, &e) : err_oom(&e);
 
     if (r == 0)
         r = give_info(reply, fn, arg, &e);

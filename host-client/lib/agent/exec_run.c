@@ -31,9 +31,9 @@ static void end_command(const struct bh_exec *exec)
         json_t *params =
             json_pack("{s:s, s:s, s:b}", "id", exec->id, "signal", signals[i], "tree", 1);
 
-        r = client_call(c, "Exec/Signal", params, clock_mono_ms() + EXEC_CALL_MS, NULL, NULL);
+        r = client_call(c, RPC_exec_signal, params, clock_mono_ms() + EXEC_CALL_MS, NULL, NULL);
         json_decref(params);
-        if (client_call(c, "Exec/Wait", id, clock_mono_ms() + EXEC_CALL_MS, NULL, NULL) == 0)
+        if (client_call(c, RPC_exec_wait, id, clock_mono_ms() + EXEC_CALL_MS, NULL, NULL) == 0)
             break;
     }
     json_decref(id);
@@ -119,7 +119,7 @@ int bh_signal(struct bh_box *box, const char *id, const char *signal, struct bh_
     struct err e = {0};
     json_t *params = json_pack("{s:s, s:s}", "id", id, "signal", signal);
 
-    return ctx_fail(err, agent_call_take(box, "Exec/Signal", params, 0, NULL, &e), &e);
+    return ctx_fail(err, agent_call_take(box, RPC_exec_signal, params, 0, NULL, &e), &e);
 }
 
 int bh_resize(struct bh_box *box, const char *id, uint16_t cols, uint16_t rows,
@@ -128,5 +128,5 @@ int bh_resize(struct bh_box *box, const char *id, uint16_t cols, uint16_t rows,
     struct err e = {0};
     json_t *params = json_pack("{s:s, s:i, s:i}", "id", id, "cols", (int)cols, "rows", (int)rows);
 
-    return ctx_fail(err, agent_call_take(box, "Exec/Resize", params, 0, NULL, &e), &e);
+    return ctx_fail(err, agent_call_take(box, RPC_exec_resize, params, 0, NULL, &e), &e);
 }

@@ -42,7 +42,7 @@ static int write_piece(struct bh_exec *exec, struct client *c, const char *data,
     for (unsigned i = 0; params && i < EXEC_RETRIES; i++) {
         _cleanup_json_ json_t *reply = NULL;
 
-        r = client_call(c, "Exec/Write", params,
+        r = client_call(c, RPC_exec_write, params,
                         deadline_mono_ms > 0 ? deadline_mono_ms + EXEC_GRACE_MS : 0, &reply, e);
         if (r == 0) {
             exec->written = (uint64_t)json_integer_value(json_object_get(reply, "offset"));
@@ -89,7 +89,7 @@ static void *pump_main(void *arg)
             continue;
         }
         params = json_pack("{s:s}", "id", p->exec->id);
-        (void)client_call(p->client, "Exec/CloseStdin", params, clock_mono_ms() + EXEC_CALL_MS,
+        (void)client_call(p->client, RPC_exec_close_stdin, params, clock_mono_ms() + EXEC_CALL_MS,
                           NULL, NULL);
         break;
     }

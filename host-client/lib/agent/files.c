@@ -67,7 +67,7 @@ int bh_file_stat(struct bh_box *box, const char *path, bool etag,
     int r;
 
     params_set_flag(p, "etag", etag);
-    r = agent_call_take(box, "Fs/Stat", p, 0, &reply, &e);
+    r = agent_call_take(box, RPC_fs_stat, p, 0, &reply, &e);
     if (r == 0)
         r = give_info(reply, fn, arg, &e);
     return r < 0 ? ctx_fail(err, r, &e) : r;
@@ -94,7 +94,7 @@ int bh_file_list(struct bh_box *box, const struct bh_file_list_options *opts,
         params_set_count(p, "depth", o.depth);
         if (json_is_string(next))
             (void)json_object_set(p, "cursor", next);
-        r = agent_call_take(box, "Fs/List", p, 0, &reply, &e);
+        r = agent_call_take(box, RPC_fs_list, p, 0, &reply, &e);
         json_array_foreach (json_object_get(reply, "entries"), i, entry) {
             if (r == 0)
                 r = give_info(entry, fn, arg, &e);
@@ -107,7 +107,7 @@ int bh_file_list(struct bh_box *box, const struct bh_file_list_options *opts,
 
 /* ---- changes ---- */
 
-static int change(struct bh_box *box, const char *method, json_t *p,
+static int change(struct bh_box *box, enum rpc_method method, json_t *p,
                   const struct bh_file_change_options *opts, struct bh_error *err, struct err *e)
 {
     struct bh_file_change_options o = {.size = sizeof(o)};
@@ -132,7 +132,7 @@ static int change(struct bh_box *box, const char *method, json_t *p,
 }
 
 /* An option that is another method's is refused by the agent, which names it. */
-static int change_one(struct bh_box *box, const char *method, const char *path,
+static int change_one(struct bh_box *box, enum rpc_method method, const char *path,
                       const struct bh_file_change_options *opts, struct bh_error *err)
 {
     struct err e = {0};
@@ -140,7 +140,7 @@ static int change_one(struct bh_box *box, const char *method, const char *path,
     return change(box, method, params_new(box, "path", path, &e), opts, err, &e);
 }
 
-static int change_two(struct bh_box *box, const char *method, const char *from, const char *to,
+static int change_two(struct bh_box *box, enum rpc_method method, const char *from, const char *to,
                       const struct bh_file_change_options *opts, struct bh_error *err)
 {
     struct err e = {0};
@@ -158,31 +158,31 @@ static int change_two(struct bh_box *box, const char *method, const char *from, 
 int bh_file_remove(struct bh_box *box, const char *path, const struct bh_file_change_options *opts,
                    struct bh_error *err)
 {
-    return change_one(box, "Fs/Remove", path, opts, err);
+    return change_one(box, RPC_fs_remove, path, opts, err);
 }
 
 int bh_file_mkdir(struct bh_box *box, const char *path, const struct bh_file_change_options *opts,
                   struct bh_error *err)
 {
-    return change_one(box, "Fs/MakeDir", path, opts, err);
+    return change_one(box, RPC_fs_make_dir, path, opts, err);
 }
 
 int bh_file_set_attr(struct bh_box *box, const char *path,
                      const struct bh_file_change_options *opts, struct bh_error *err)
 {
-    return change_one(box, "Fs/SetAttr", path, opts, err);
+    return change_one(box, RPC_fs_set_attr, path, opts, err);
 }
 
 int bh_file_move(struct bh_box *box, const char *from, const char *to,
                  const struct bh_file_change_options *opts, struct bh_error *err)
 {
-    return change_two(box, "Fs/Move", from, to, opts, err);
+    return change_two(box, RPC_fs_move, from, to, opts, err);
 }
 
 int bh_file_copy(struct bh_box *box, const char *from, const char *to,
                  const struct bh_file_change_options *opts, struct bh_error *err)
 {
-    return change_two(box, "Fs/Copy", from, to, opts, err);
+    return change_two(box, RPC_fs_copy, from, to, opts, err);
 }
 
 /* ---- edit ---- */
@@ -231,7 +231,7 @@ int bh_file_edit(struct bh_box *box, const struct bh_edit_options *opts,
             (void)json_object_set_new(p, "edits", list);
         params_set_flag(p, "dry_run", o.dry_run);
         params_set_text(p, "if_match", o.if_match);
-        r = agent_call_take(box, "Fs/Edit", p, 0, &reply, &e);
+        r = agent_call_take(box, RPC_fs_edit, p, 0, &reply, &e);
     }
     if (r == 0)
         r = read_edit(reply, &result, &e);
@@ -300,7 +300,7 @@ int bh_file_watch(struct bh_box *box, const struct bh_watch_options *opts,
         if (o.not_recursive)
             (void)json_object_set_new(p, "recursive", json_false());
         params_set_list(p, "exclude", o.excludes);
-        r = client_stream(c, "Fs/Watch", p, agent_deadline(o.timeout_ms), on_event, &w, &e);
+        r = client_stream(c, RPC_fs_watch, p, agent_deadline(o.timeout_ms), on_event, &w, &e);
     }
     return ctx_fail(err, r, &e);
 }

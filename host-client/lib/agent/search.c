@@ -126,7 +126,7 @@ static int run(struct bh_box *box, const struct bh_search_options *opts, struct 
         r = p ? agent_begin(box, &c, &e) : -e.code;
     }
     if (r == 0)
-        r = client_stream(c, is_glob ? "Search/Glob" : "Search/Grep", p, 0, on_message, s, &e);
+        r = client_stream(c, is_glob ? RPC_search_glob : RPC_search_grep, p, 0, on_message, s, &e);
     if (r == 0 && ret) {
         *ret = s->result;
         return 0;

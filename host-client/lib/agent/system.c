@@ -62,7 +62,7 @@ int bh_activity(struct bh_box *box, struct bh_activity *ret, struct bh_error *er
     if (r == 0)
         r = agent_ops(box)->get_client(box, &c, &e);
     if (r == 0)
-        r = client_call(c, "System/Activity", NULL, 0, &reply, &e);
+        r = client_call(c, RPC_system_activity, NULL, 0, &reply, &e);
     if (r == 0)
         r = jx_dump(reply, &a.json, NULL, &e);
     if (r < 0)
@@ -83,7 +83,7 @@ int bh_hold_take(struct bh_box *box, const struct bh_hold_options *opts, char *r
     if (r == 0 && o.ttl_ms < 0)
         r = err_field(&e, ERR_INVALID, "ttl", "the time must not be negative");
     if (r == 0)
-        r = agent_call_take(box, "System/Hold",
+        r = agent_call_take(box, RPC_system_hold,
                             json_pack("{s:s*, s:s*, s:o*}", "id", o.id, "reason", o.reason,
                                       "ttl_ms",
                                       o.ttl_ms ? json_integer((json_int_t)o.ttl_ms) : NULL),
@@ -97,8 +97,8 @@ int bh_hold_take(struct bh_box *box, const struct bh_hold_options *opts, char *r
 int bh_hold_release(struct bh_box *box, const char *id, struct bh_error *err)
 {
     struct err e = {0};
-    int r =
-        agent_call_take(box, "System/Release", json_pack("{s:s}", "id", id ? id : ""), 0, NULL, &e);
+    int r = agent_call_take(box, RPC_system_release, json_pack("{s:s}", "id", id ? id : ""), 0,
+                            NULL, &e);
 
     return ctx_fail(err, r, &e);
 }
@@ -112,7 +112,7 @@ int bh_ports(struct bh_box *box, int (*fn)(void *arg, const struct bh_port *port
     struct err e = {0};
     json_t *v;
     size_t i;
-    int r = agent_call_take(box, "System/Ports", json_object(), 0, &reply, &e);
+    int r = agent_call_take(box, RPC_system_ports, json_object(), 0, &reply, &e);
 
     if (r < 0)
         return ctx_fail(err, r, &e);
@@ -145,7 +145,7 @@ int bh_wait_port(struct bh_box *box, const struct bh_wait_port_options *opts, in
 
     if (r == 0)
         r = agent_call_take(
-            box, "System/WaitPort",
+            box, RPC_system_wait_port,
             json_pack("{s:i, s:s*, s:s*, s:o*}", "port", (int)o.port, "path", o.path, "id",
                       o.exec_id, "timeout_ms",
                       o.timeout_ms > 0 ? json_integer((json_int_t)o.timeout_ms) : NULL),
@@ -179,7 +179,7 @@ int bh_ready(struct bh_box *box, char **ret_json, struct bh_error *err)
 {
     _cleanup_json_ json_t *reply = NULL;
     struct err e = {0};
-    int r = agent_call_take(box, "System/Ready", json_object(), READY_MS, &reply, &e);
+    int r = agent_call_take(box, RPC_system_ready, json_object(), READY_MS, &reply, &e);
 
     if (r == 0 && ret_json)
         r = jx_dump(reply, ret_json, NULL, &e);

@@ -172,7 +172,7 @@ static int run_script(struct bh_box *box, struct client *c, const char *user, co
                        "timeout_ms", 60000);
     if (params && user)
         (void)json_object_set_new(params, "user", json_string(user));
-    r = client_call(c, "Exec/Run", params, deadline_mono_ms, &reply, e);
+    r = client_call(c, RPC_exec_run, params, deadline_mono_ms, &reply, e);
     json_decref(params);
     if (r < 0)
         return r;

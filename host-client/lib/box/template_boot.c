@@ -84,7 +84,8 @@ static int try_once(struct bh_box *box, struct client *c, const struct image_fac
     _cleanup_json_ json_t *reply = NULL;
     const char *reason = "", *out = "", *err = "";
     int code = -1;
-    int r = params ? client_call(c, "Exec/Run", params, deadline + CALL_MS, &reply, e) : err_oom(e);
+    int r =
+        params ? client_call(c, RPC_exec_run, params, deadline + CALL_MS, &reply, e) : err_oom(e);
 
     if (r < 0)
         return r;
@@ -104,7 +105,8 @@ static char *start_log(struct client *c)
     char *text = NULL;
     int code = -1;
 
-    if (!params || client_call(c, "Exec/Get", params, clock_mono_ms() + CALL_MS, &reply, NULL) < 0)
+    if (!params ||
+        client_call(c, RPC_exec_get, params, clock_mono_ms() + CALL_MS, &reply, NULL) < 0)
         return NULL;
     (void)json_unpack(reply, "{s:s, s?{s:s, s?i}, s?{s?s}, s?{s?s}}", "state", &state, "exit",
                       "reason", &reason, "code", &code, "stdout", "text", &out, "stderr", "text",

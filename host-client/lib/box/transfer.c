@@ -92,7 +92,7 @@ static int stat_type(struct client *c, const char *path, bool follow, mode_t *re
         json_pack("{s:o, s:b}", "path", jx_new_path(path), "follow", (int)follow);
     _cleanup_json_ json_t *reply = NULL;
     const char *word;
-    int r = params ? client_call(c, "Fs/Stat", params, 0, &reply, e) : err_oom(e);
+    int r = params ? client_call(c, RPC_fs_stat, params, 0, &reply, e) : err_oom(e);
 
     if (r < 0)
         return r;

@@ -97,7 +97,7 @@ static int run_clone(const struct repo_request *req, const char *token_path, str
     if (req->deadline_mono_ms)
         (void)json_object_set_new(params, "timeout_ms",
                                   json_integer(clock_until_ms(req->deadline_mono_ms)));
-    r = client_call(req->client, "Exec/Run", params, req->deadline_mono_ms, &reply, e);
+    r = client_call(req->client, RPC_exec_run, params, req->deadline_mono_ms, &reply, e);
     if (r < 0)
         return r;
     if (json_integer_value(json_object_get(json_object_get(reply, "exit"), "code")) == 0)
@@ -113,7 +113,7 @@ static void remove_token(const struct repo_request *req, const char *path)
 {
     json_t *params = json_pack("{s:s}", "path", path);
 
-    (void)client_call(req->cleaner, "Fs/Remove", params, clock_mono_ms() + CLEAN_MS, NULL, NULL);
+    (void)client_call(req->cleaner, RPC_fs_remove, params, clock_mono_ms() + CLEAN_MS, NULL, NULL);
     json_decref(params);
 }
 

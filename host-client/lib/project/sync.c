@@ -395,7 +395,7 @@ static int touch_remote(struct sync *s, const struct sync_entry *en, struct err 
     (void)snprintf(mode, sizeof(mode), "%04o", en->mode);
     sync_time_format(&en->mtime, mtime, sizeof(mtime));
     params = json_pack("{s:o, s:s, s:s}", "path", jx_new_path(path), "mode", mode, "mtime", mtime);
-    return params ? client_call(s->req->client, "Fs/SetAttr", params, 0, &reply, e) : err_oom(e);
+    return params ? client_call(s->req->client, RPC_fs_set_attr, params, 0, &reply, e) : err_oom(e);
 }
 
 /* ---- out of the box -------------------------------------------------------------------------- */

@@ -410,7 +410,7 @@ int sync_list_remote(struct sync_list *l, const struct sync_request *req, size_t
     const char *twice;
     struct err why = {0};
     int r = params
-                ? client_stream(req->client, "Archive/Manifest", params, 0, on_message, &rd, &why)
+                ? client_stream(req->client, RPC_archive_manifest, params, 0, on_message, &rd, &why)
                 : err_oom(&why);
 
     *ret_there = r != -ERR_NOT_FOUND;
@@ -498,7 +498,7 @@ static int ask_page(const struct sync_request *req, struct sync_entry *const *v,
         if (json_array_append_new(entries, new_claim(v[i], with_mtime)) < 0)
             r = err_oom(e);
     if (r == 0)
-        r = client_call(req->client, "Archive/Missing", params, 0, &reply, e);
+        r = client_call(req->client, RPC_archive_missing, params, 0, &reply, e);
     if (r == 0)
         r = tell(reply, "missing", v, n, SYNC_MISSING, fn, e);
     if (r == 0)

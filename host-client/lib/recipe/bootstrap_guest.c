@@ -120,7 +120,7 @@ char *guest_log(struct client *c, const char *secret, int64_t deadline_mono_ms)
     _cleanup_json_ json_t *params = json_pack("{s:s, s:b}", "id", BOOTSTRAP_EXEC_ID, "output", 1);
     _cleanup_json_ json_t *reply = NULL;
 
-    if (!params || client_call(c, "Exec/Get", params, deadline_mono_ms, &reply, NULL) < 0)
+    if (!params || client_call(c, RPC_exec_get, params, deadline_mono_ms, &reply, NULL) < 0)
         return strdup("");
     return log_of(reply, secret);
 }
@@ -155,7 +155,7 @@ int guest_run(struct client *c, json_t *argv, json_t *env, const char *cwd,
     if (!params)
         return err_oom(e);
     /* The command has its time; the answer gets a little more to come. */
-    r = client_call(c, "Exec/Run", params, deadline_mono_ms + END_GRACE_MS, &reply, e);
+    r = client_call(c, RPC_exec_run, params, deadline_mono_ms + END_GRACE_MS, &reply, e);
     if (r < 0)
         return r;
     (void)json_unpack(reply, "{s:{s:s, s?o}}", "exit", "reason", &reason, "code", &code);
@@ -202,7 +202,7 @@ int guest_start(struct client *c, json_t *request, int64_t deadline_mono_ms, str
 {
     bool has_started = false;
     struct err why = {0};
-    int r = client_stream(c, "Exec/Start", request, deadline_mono_ms, stop_at_start, &has_started,
+    int r = client_stream(c, RPC_exec_start, request, deadline_mono_ms, stop_at_start, &has_started,
                           &why);
 
     if (has_started)
@@ -239,7 +239,7 @@ int guest_state(struct client *c, int64_t deadline_mono_ms, enum guest_state *re
 
     if (!params)
         return err_oom(e);
-    r = client_call(c, "Exec/Get", params, deadline_mono_ms, &reply, &why);
+    r = client_call(c, RPC_exec_get, params, deadline_mono_ms, &reply, &why);
     if (r == -ERR_NOT_FOUND) {
         *ret = GUEST_ABSENT;
         return 0;
@@ -266,8 +266,8 @@ static int wait_end(struct client *c, int64_t timeout_ms, int64_t deadline_mono_
     _cleanup_json_ json_t *params =
         json_pack("{s:s, s:I}", "id", BOOTSTRAP_EXEC_ID, "timeout_ms", (json_int_t)timeout_ms);
     struct err why = {0};
-    int r =
-        params ? client_call(c, "Exec/Wait", params, deadline_mono_ms, NULL, &why) : err_oom(&why);
+    int r = params ? client_call(c, RPC_exec_wait, params, deadline_mono_ms, NULL, &why)
+                   : err_oom(&why);
 
     if (r == 0 || r == -ERR_DEADLINE)
         return r;
@@ -282,7 +282,7 @@ static int send_signal(struct client *c, const char *signal, int64_t deadline_mo
         json_pack("{s:s, s:s, s:b}", "id", BOOTSTRAP_EXEC_ID, "signal", signal, "tree", 1);
 
     /* One that has just ended can't be signaled: the wait tells. */
-    return params ? client_call(c, "Exec/Signal", params, deadline_mono_ms, NULL, NULL)
+    return params ? client_call(c, RPC_exec_signal, params, deadline_mono_ms, NULL, NULL)
                   : -ERR_EXHAUSTED;
 }
 
@@ -306,5 +306,5 @@ int guest_end(struct client *c, int64_t deadline_mono_ms, struct err *e)
         if (r < 0)
             return r;
     }
-    return params ? client_call(c, "Exec/Forget", params, deadline_mono_ms, NULL, e) : err_oom(e);
+    return params ? client_call(c, RPC_exec_forget, params, deadline_mono_ms, NULL, e) : err_oom(e);
 }

@@ -64,7 +64,7 @@ static int stdout_bytes(struct client *c, int64_t deadline_mono_ms, uint64_t *re
     _cleanup_json_ json_t *params = json_pack("{s:s}", "id", BOOTSTRAP_EXEC_ID);
     _cleanup_json_ json_t *reply = NULL;
     json_int_t bytes = 0;
-    int r = params ? client_call(c, "Exec/Get", params, deadline_mono_ms, &reply, e) : err_oom(e);
+    int r = params ? client_call(c, RPC_exec_get, params, deadline_mono_ms, &reply, e) : err_oom(e);
 
     if (r < 0)
         return r;
@@ -96,11 +96,11 @@ static int send_line(const struct bootstrap_probe *p, const char *id, int64_t de
                   "timeout_ms", (json_int_t)clock_until_ms(deadline_mono_ms), "between_lines", 1);
     if (!params)
         return err_oom(e);
-    r = client_call(p->client, "Exec/Write", params, deadline_mono_ms, NULL, &why);
+    r = client_call(p->client, RPC_exec_write, params, deadline_mono_ms, NULL, &why);
     if (r == -ERR_INVALID && str_eq(why.field, "between_lines")) {
         /* The guest agent is older than the field: its box was started before an update. */
         (void)json_object_del(params, "between_lines");
-        return client_call(p->client, "Exec/Write", params, deadline_mono_ms, NULL, e);
+        return client_call(p->client, RPC_exec_write, params, deadline_mono_ms, NULL, e);
     }
     if (r < 0 && e)
         *e = why;
@@ -140,7 +140,8 @@ static int read_more(struct client *c, struct answers *a, int64_t deadline_mono_
     _cleanup_json_ json_t *reply = NULL;
     struct jx_bytes data = {0};
     _cleanup_json_ json_t *bytes = NULL;
-    int r = params ? client_call(c, "Exec/Read", params, deadline_mono_ms, &reply, e) : err_oom(e);
+    int r =
+        params ? client_call(c, RPC_exec_read, params, deadline_mono_ms, &reply, e) : err_oom(e);
 
     if (r < 0)
         return r;

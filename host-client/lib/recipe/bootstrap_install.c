@@ -21,7 +21,7 @@ static int box_arch(struct bootstrap *b, int64_t deadline, char out[32], struct 
 {
     _cleanup_json_ json_t *reply = NULL;
     const char *arch = NULL;
-    int r = client_call(b->req->client, "System/Info", NULL, deadline, &reply, e);
+    int r = client_call(b->req->client, RPC_system_info, NULL, deadline, &reply, e);
 
     if (r < 0)
         return r;

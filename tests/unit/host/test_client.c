@@ -49,7 +49,7 @@ TEST(a_reply_that_would_take_much_memory_is_refused_before_it_is_parsed)
     struct err e = {0};
 
     for (int i = 0; i < 2; i++) {
-        T_INT(client_call(c, "Exec/List", NULL, soon(), NULL, &e), -ERR_EXHAUSTED);
+        T_INT(client_call(c, RPC_exec_list, NULL, soon(), NULL, &e), -ERR_EXHAUSTED);
         T_OK(strstr(e.message, "Exec/List"));
     }
     (void)client_free(c);
@@ -62,8 +62,8 @@ TEST(a_reply_without_content_may_be_small_only)
     struct client *c = connect_to(r, 2, -1);
     struct err e = {0};
 
-    T_INT(client_call(c, "Exec/List", NULL, soon(), NULL, &e), 0);
-    T_INT(client_call(c, "Exec/Signal", NULL, soon(), NULL, &e), -ERR_EXHAUSTED);
+    T_INT(client_call(c, RPC_exec_list, NULL, soon(), NULL, &e), 0);
+    T_INT(client_call(c, RPC_exec_signal, NULL, soon(), NULL, &e), -ERR_EXHAUSTED);
     (void)client_free(c);
 }
 
@@ -78,7 +78,7 @@ TEST(a_message_that_would_take_much_memory_ends_its_stream)
     (void)sprintf(text, STREAM "%s\n{\"end\":{}}\n", strchr(line, '['));
     r[0].bytes = text;
     c = connect_to(r, 1, -1);
-    T_INT(client_stream(c, "Search/Grep", NULL, soon(), NULL, NULL, &e), -ERR_EXHAUSTED);
+    T_INT(client_stream(c, RPC_search_grep, NULL, soon(), NULL, NULL, &e), -ERR_EXHAUSTED);
     free(text);
     (void)client_free(c);
 }
@@ -94,9 +94,9 @@ TEST(no_call_waits_for_ever_for_an_agent_that_is_silent)
 
     T_OK(fake_server("s", r, 4, -1) > 0);
     T_INT(client_new(&o, &c, &e), 0);
-    T_INT(client_call(c, "System/Activity", NULL, 0, NULL, &e), -ERR_DEADLINE);
-    T_INT(client_call(c, "Fs/Remove", NULL, 0, NULL, &e), -ERR_DEADLINE);
-    T_INT(client_stream(c, "Search/Grep", NULL, 0, NULL, NULL, &e), -ERR_DEADLINE);
+    T_INT(client_call(c, RPC_system_activity, NULL, 0, NULL, &e), -ERR_DEADLINE);
+    T_INT(client_call(c, RPC_fs_remove, NULL, 0, NULL, &e), -ERR_DEADLINE);
+    T_INT(client_stream(c, RPC_search_grep, NULL, 0, NULL, NULL, &e), -ERR_DEADLINE);
     T_INT(client_bytes(c, "GET", "/f", &b, 0, &e), -ERR_DEADLINE);
     (void)client_free(c);
 }
@@ -109,7 +109,7 @@ TEST(an_error_of_the_agent_comes_back_as_it_was)
     struct client *c = connect_to(r, 1, -1);
     struct err e = {0};
 
-    T_INT(client_call(c, "Exec/Run", NULL, soon(), NULL, &e), -ERR_NOT_FOUND);
+    T_INT(client_call(c, RPC_exec_run, NULL, soon(), NULL, &e), -ERR_NOT_FOUND);
     T_INT(e.code, ERR_NOT_FOUND);
     T_STR(e.field, "cwd");
     T_STR(e.message, "no such dir");
@@ -125,8 +125,8 @@ TEST(an_error_that_is_no_json_has_its_status)
     struct client *c = connect_to(r, 2, -1);
     struct err e = {0};
 
-    T_INT(client_call(c, "Exec/Run", NULL, soon(), NULL, &e), -ERR_UNAUTHENTICATED);
-    T_INT(client_call(c, "Exec/Run", NULL, soon(), NULL, &e), -ERR_INTERNAL);
+    T_INT(client_call(c, RPC_exec_run, NULL, soon(), NULL, &e), -ERR_UNAUTHENTICATED);
+    T_INT(client_call(c, RPC_exec_run, NULL, soon(), NULL, &e), -ERR_INTERNAL);
     T_OK(strstr(e.message, "500"));
     (void)client_free(c);
 }
@@ -142,7 +142,7 @@ TEST(the_token_is_sent_and_the_method_is_in_the_path)
 
     T_INT(pipe(p), 0);
     c = connect_to(r, 1, p[1]);
-    T_INT(client_call(c, "Exec/List", NULL, soon(), &reply, &e), 0);
+    T_INT(client_call(c, RPC_exec_list, NULL, soon(), &reply, &e), 0);
     T_INT(json_integer_value(json_object_get(reply, "a")), 1);
     json_decref(reply);
     T_OK(read(p[0], log, sizeof(log) - 1) > 0);
@@ -168,7 +168,7 @@ TEST(a_stream_gives_each_message_and_no_keepalive)
     struct err e = {0};
     char got[64] = "";
 
-    T_INT(client_stream(c, "Search/Grep", NULL, soon(), join, got, &e), 0);
+    T_INT(client_stream(c, RPC_search_grep, NULL, soon(), join, got, &e), 0);
     T_STR(got, "ab|");
     (void)client_free(c);
 }
@@ -180,7 +180,7 @@ TEST(a_stream_without_its_end_is_lost_data)
     struct err e = {0};
     char got[64] = "";
 
-    T_INT(client_stream(c, "Search/Grep", NULL, soon(), join, got, &e), -ERR_DATA_LOSS);
+    T_INT(client_stream(c, RPC_search_grep, NULL, soon(), join, got, &e), -ERR_DATA_LOSS);
     T_STR(got, "a");
     (void)client_free(c);
 }
@@ -194,7 +194,7 @@ TEST(an_error_within_a_stream_is_its_result)
     struct err e = {0};
     char got[64] = "";
 
-    T_INT(client_stream(c, "Search/Grep", NULL, soon(), join, got, &e), -ERR_EXHAUSTED);
+    T_INT(client_stream(c, RPC_search_grep, NULL, soon(), join, got, &e), -ERR_EXHAUSTED);
     T_STR(e.message, "full");
     (void)client_free(c);
 }
@@ -212,7 +212,7 @@ TEST(a_receiver_can_end_a_stream)
     struct client *c = connect_to(r, 1, -1);
     struct err e = {0};
 
-    T_INT(client_stream(c, "Exec/Start", NULL, soon(), no_more, NULL, &e), -ERR_CANCELED);
+    T_INT(client_stream(c, RPC_exec_start, NULL, soon(), no_more, NULL, &e), -ERR_CANCELED);
     (void)client_free(c);
 }
 

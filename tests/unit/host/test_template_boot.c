@@ -33,7 +33,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
 int __wrap_image_facts(const char *dir, struct image_facts *ret, struct err *e);
 int __wrap_box_environment_json(struct bh_box *b, const char *const *more, json_t **ret,
                                 struct err *e);
-int __wrap_client_call(struct client *c, const char *method, json_t *params, int64_t deadline,
+int __wrap_client_call(struct client *c, enum rpc_method method, json_t *params, int64_t deadline,
                        json_t **ret, struct err *e);
 
 int64_t __wrap_clock_mono_ms(void)
@@ -69,13 +69,13 @@ int __wrap_box_environment_json(struct bh_box *b, const char *const *more, json_
     return 0;
 }
 
-int __wrap_client_call(struct client *c, const char *method, json_t *params, int64_t deadline,
+int __wrap_client_call(struct client *c, enum rpc_method method, json_t *params, int64_t deadline,
                        json_t **ret, struct err *e)
 {
     bool ok = ++box.tries == box.succeeds_at;
 
     (void)c, (void)deadline, (void)e;
-    T_STR(method, "Exec/Run");
+    T_INT(method, RPC_exec_run);
     T_STR(json_string_value(json_object_get(params, "shell")), "is it");
     box.last_limit_ms = json_integer_value(json_object_get(params, "timeout_ms"));
     now_ms += box.takes_ms ? box.takes_ms : box.last_limit_ms;
