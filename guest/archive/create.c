@@ -61,41 +61,6 @@ struct archive_create {
     size_t out_at;
 };
 
-/* ---- formats --------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *name;
-    enum archive_format format;
-} formats[] = {
-    {"tar", ARCHIVE_TAR},         {"tar.gz", ARCHIVE_TAR_GZ}, {"tgz", ARCHIVE_TAR_GZ},
-    {"tar.zst", ARCHIVE_TAR_ZST}, {"tzst", ARCHIVE_TAR_ZST},
-};
-
-int archive_format_parse(const char *name, enum archive_format *ret, struct err *e)
-{
-    for (size_t i = 0; i < N_ELEMENTS(formats); i++) {
-        if (strcmp(formats[i].name, name) == 0) {
-            *ret = formats[i].format;
-            return 0;
-        }
-    }
-    return err_field(e, ERR_INVALID, "format", "format '%.32s' is none of tar, tar.gz, tar.zst",
-                     name);
-}
-
-const char *archive_format_media_type(enum archive_format f)
-{
-    switch (f) {
-    case ARCHIVE_TAR_GZ:
-        return "application/gzip";
-    case ARCHIVE_TAR_ZST:
-        return "application/zstd";
-    case ARCHIVE_TAR:
-    default:
-        return "application/x-tar";
-    }
-}
-
 /* ---- new ------------------------------------------------------------------------------------- */
 
 static la_ssize_t on_output(struct archive *a, void *arg, const void *data, size_t len)
@@ -118,21 +83,17 @@ static int writer_failed(struct archive_create *c, struct err *e)
 
 static int open_writer(struct archive_create *c, struct err *e)
 {
-    int r = ARCHIVE_OK;
+    const struct archive_format *f = c->o.format;
 
     c->writer = archive_write_new();
     c->entry = archive_entry_new();
     if (!c->writer || !c->entry)
         return err_oom(e);
     (void)archive_write_set_format_pax(c->writer);
-    if (c->o.format == ARCHIVE_TAR_GZ)
-        r = archive_write_add_filter_gzip(c->writer);
-    else if (c->o.format == ARCHIVE_TAR_ZST)
-        r = archive_write_add_filter_zstd(c->writer);
-    if (r != ARCHIVE_OK)
+    if (f->write_filter && f->write_filter(c->writer) != ARCHIVE_OK)
         return err_field(e, ERR_UNIMPLEMENTED, "format", "this build can't make that format");
-    if (c->o.format == ARCHIVE_TAR_GZ && c->o.reproducible)
-        (void)archive_write_set_filter_option(c->writer, "gzip", "timestamp", NULL);
+    if (f->timestamp_module && c->o.reproducible)
+        (void)archive_write_set_filter_option(c->writer, f->timestamp_module, "timestamp", NULL);
     (void)archive_write_set_bytes_per_block(c->writer, BLOCK_BYTES);
     (void)archive_write_set_bytes_in_last_block(c->writer, 1);
     if (archive_write_open(c->writer, c, NULL, on_output, NULL) != ARCHIVE_OK)
@@ -188,6 +149,8 @@ static int start(struct archive_create *c, const char *path, const struct archiv
     int r;
 
     c->o = *o;
+    if (!o->format && (r = archive_format_parse("tar", &c->o.format, e)) < 0)
+        return r;
     c->utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     c->chunk = malloc(READ_BYTES);
     if (!c->chunk)

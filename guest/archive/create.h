@@ -15,20 +15,15 @@
 #include <stdint.h>
 
 #include "archive/filter.h"
+#include "archive/format.h"
 #include "common/err.h"
 #include "fs/root.h"
 
-enum archive_format {
-    ARCHIVE_TAR,
-    ARCHIVE_TAR_GZ,
-    ARCHIVE_TAR_ZST,
-};
-
 struct archive_create_options {
-    enum archive_format format;
-    struct filter_options filter; /* copied */
-    bool reproducible;            /* owners 0, mtimes 0, no access times */
-    bool pad;                     /* a file that shrinks while it is sent is no error */
+    const struct archive_format *format; /* one that can be written; NULL: tar */
+    struct filter_options filter;        /* copied */
+    bool reproducible;                   /* owners 0, mtimes 0, no access times */
+    bool pad;                            /* a file that shrinks while it is sent is no error */
     /* NUL-terminated names below path, one after the other: only these, in that order, a directory
      * without what is in it; the filter is not asked. Borrowed until archive_create_free(). */
     const char *only;
@@ -44,10 +39,6 @@ struct archive_create_counts {
 };
 
 struct archive_create;
-
-/* "tar", "tar.gz", "tgz", "tar.zst" -> format; -ERR_INVALID with field "format". */
-int archive_format_parse(const char *name, enum archive_format *ret, struct err *e);
-const char *archive_format_media_type(enum archive_format f);
 
 /* path: a directory (its content, named relative to it) or one file (named by its name). */
 int archive_create_new(struct fs_caller *c, const char *path,

@@ -53,7 +53,7 @@ struct archive_extract_result {
     uint64_t packed_bytes; /* as received */
     uint64_t removed;      /* by ARCHIVE_REMOVALS_NAME */
     uint64_t lost_xattrs;  /* extended attributes and ACLs that were not kept */
-    const char *format;    /* "tar", "tar.gz", ..., "zip" */
+    const char *format;    /* a name of format.h */
 };
 
 /* A file of this name in an archive: NUL-terminated paths below the target that are removed before

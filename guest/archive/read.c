@@ -318,27 +318,23 @@ static ssize_t from_ring(void *arg, const void **ret_data, struct err *e)
 
 static int read_any(struct pipe_ring *in, struct stage *s, const char **ret_format, struct err *e)
 {
-    static const char *const names[] = {
-        [UNPACK_NONE] = "tar",  [UNPACK_GZIP] = "tar.gz",  [UNPACK_BZIP2] = "tar.bz2",
-        [UNPACK_XZ] = "tar.xz", [UNPACK_ZSTD] = "tar.zst", [UNPACK_ZIP] = "zip",
-    };
+    const struct archive_format *format;
     struct unpacker u = {.in = in};
-    enum unpack_kind kind;
     const void *head;
     ssize_t n;
     int r;
 
-    n = pipe_ring_peek(in, UNPACK_MAGIC_BYTES, &head, e);
+    n = pipe_ring_peek(in, ARCHIVE_MAGIC_BYTES, &head, e);
     if (n < 0)
         return (int)n;
     if (n == 0)
         return err_set(e, ERR_INVALID, "the archive is empty: not one byte");
-    kind = unpack_detect(head, (size_t)n);
-    *ret_format = names[kind];
-    if (kind == UNPACK_ZIP)
+    format = archive_format_detect(head, (size_t)n);
+    *ret_format = format->name;
+    if (format->reader == ARCHIVE_READ_ZIP)
         return read_zip(in, s, e);
-    r = unpack_new(kind, from_ring, in, &u.unpack, e);
-    if (r == 0 && kind != UNPACK_NONE)
+    r = unpack_new(format, from_ring, in, &u.unpack, e);
+    if (r == 0 && format->reader != ARCHIVE_READ_PLAIN)
         r = unpacker_start(&u, e);
     if (r == 0)
         r = read_tar(&u, s, e);

@@ -10,7 +10,6 @@
 #include "archive/stage.h"
 #include "common/err.h"
 
-/* *ret_format: "tar", "tar.gz", "tar.bz2", "tar.xz", "tar.zst", "zip". The identity must have been
- * taken. */
+/* *ret_format: a name of format.h. The identity must have been taken. */
 int archive_read_stream(struct pipe_ring *in, struct stage *s, const char **ret_format,
                         struct err *e);

@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 struct unpack {
-    enum unpack_kind kind;
+    const struct archive_format *format;
     unpack_source_fn source;
     void *arg;
     struct err source_err; /* of the source, when it failed below libarchive */
@@ -22,29 +22,6 @@ struct unpack {
     bool is_eof;
     uint8_t *out; /* UNPACK_BLOCK_BYTES */
 };
-
-enum unpack_kind unpack_detect(const void *head, size_t len)
-{
-    static const struct {
-        const char *magic;
-        size_t len;
-        enum unpack_kind kind;
-    } kinds[] = {
-        {"\x1f\x8b", 2, UNPACK_GZIP},
-        {"BZh", 3, UNPACK_BZIP2},
-        {"\xfd"
-         "7zXZ\0",
-         6, UNPACK_XZ},
-        {"\x28\xb5\x2f\xfd", 4, UNPACK_ZSTD},
-        {"PK\x03\x04", 4, UNPACK_ZIP},
-        {"PK\x05\x06", 4, UNPACK_ZIP},
-    };
-
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (len >= kinds[i].len && memcmp(head, kinds[i].magic, kinds[i].len) == 0)
-            return kinds[i].kind;
-    return UNPACK_NONE;
-}
 
 /* ---- gzip ------------------------------------------------------------------------------------ */
 
@@ -158,13 +135,7 @@ static int raw_open(struct unpack *u, struct err *e)
     u->raw = archive_read_new();
     if (!u->raw)
         return err_oom(e);
-    if (u->kind == UNPACK_BZIP2)
-        r = archive_read_support_filter_bzip2(u->raw);
-    else if (u->kind == UNPACK_XZ)
-        r = archive_read_support_filter_xz(u->raw);
-    else
-        r = archive_read_support_filter_zstd(u->raw);
-    if (r != ARCHIVE_OK)
+    if (u->format->read_filter(u->raw) != ARCHIVE_OK)
         return err_set(e, ERR_UNIMPLEMENTED, "this build can't read that compression");
     (void)archive_read_support_format_raw(u->raw);
     if (archive_read_open(u->raw, u, NULL, raw_source, NULL) != ARCHIVE_OK)
@@ -194,20 +165,20 @@ static ssize_t raw_read(struct unpack *u, const void **ret_data, struct err *e)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-int unpack_new(enum unpack_kind kind, unpack_source_fn source, void *arg, struct unpack **ret,
-               struct err *e)
+int unpack_new(const struct archive_format *format, unpack_source_fn source, void *arg,
+               struct unpack **ret, struct err *e)
 {
     struct unpack *u = calloc(1, sizeof(*u));
     int r = 0;
 
     if (!u)
         return err_oom(e);
-    u->kind = kind;
+    u->format = format;
     u->source = source;
     u->arg = arg;
-    if (kind == UNPACK_GZIP)
+    if (format->reader == ARCHIVE_READ_ZLIB)
         r = gzip_open(u, e);
-    else if (kind != UNPACK_NONE)
+    else if (format->reader == ARCHIVE_READ_FILTER)
         r = raw_open(u, e);
     if (r < 0) {
         unpack_free(u);
@@ -219,9 +190,10 @@ int unpack_new(enum unpack_kind kind, unpack_source_fn source, void *arg, struct
 
 ssize_t unpack_read(struct unpack *u, const void **ret_data, struct err *e)
 {
-    if (u->kind == UNPACK_NONE)
+    if (u->format->reader == ARCHIVE_READ_PLAIN)
         return u->source(u->arg, ret_data, e);
-    return u->kind == UNPACK_GZIP ? gzip_read(u, ret_data, e) : raw_read(u, ret_data, e);
+    return u->format->reader == ARCHIVE_READ_ZLIB ? gzip_read(u, ret_data, e)
+                                                  : raw_read(u, ret_data, e);
 }
 
 struct unpack *unpack_free(struct unpack *u)

@@ -81,7 +81,7 @@ static void tree(void)
 
 TEST(create_and_extract_give_the_same_tree)
 {
-    static const enum archive_format formats[] = {ARCHIVE_TAR, ARCHIVE_TAR_GZ, ARCHIVE_TAR_ZST};
+    static const char *const formats[] = {"tar", "tar.gz", "tar.zst"};
     struct fs_caller *c = h_caller();
     char want[128], got[128], target[16], value[16] = "";
     struct stat a, b;
@@ -91,9 +91,10 @@ TEST(create_and_extract_give_the_same_tree)
     xattrs = setxattr("t/long", "user.color", "blue", 4, 0) == 0;
     h_snapshot("t", want);
     for (size_t i = 0; i < 3; i++) {
-        struct archive_create_options o = {.format = formats[i]};
+        struct archive_create_options o = {0};
         char path[32];
 
+        T_INT(archive_format_parse(formats[i], &o.format, &e), 0);
         snprintf(target, sizeof(target), "u%zu", i);
         T_INT(create(c, "t", &o, "a", i == 1 ? 777 : 65536), 0);
         T_INT(counts.entries, 12);
@@ -146,8 +147,9 @@ TEST(create_leaves_out_what_is_excluded)
 TEST(create_reproducibly_gives_the_same_bytes)
 {
     struct fs_caller *c = h_caller();
-    struct archive_create_options o = {.format = ARCHIVE_TAR_GZ, .reproducible = true};
+    struct archive_create_options o = {.reproducible = true};
 
+    T_INT(archive_format_parse("tar.gz", &o.format, &e), 0);
     tree();
     T_INT(create(c, "t", &o, "a", 10000), 0);
     T_INT(system("cp -r t u && sleep 0.01 && touch u/d/f"), 0);
@@ -226,11 +228,36 @@ TEST(create_of_a_file_that_shrinks_can_be_filled_with_zeros)
 
 TEST(create_formats_have_names)
 {
-    enum archive_format f;
+    const struct archive_format *f;
 
     T_INT(archive_format_parse("tgz", &f, &e), 0);
-    T_INT(f, ARCHIVE_TAR_GZ);
+    T_STR(f->name, "tar.gz");
     T_INT(archive_format_parse("rar", &f, &e), -ERR_INVALID);
     T_STR(e.field, "format");
-    T_STR(archive_format_media_type(ARCHIVE_TAR_ZST), "application/zstd");
+    T_STR(e.message, "format 'rar' is none of tar, tar.gz, tar.zst");
+    T_INT(archive_format_parse("zip", &f, &e), -ERR_INVALID); /* is read only */
+    T_INT(archive_format_parse("tar.zst", &f, &e), 0);
+    T_STR(f->media_type, "application/zstd");
+}
+
+TEST(create_formats_are_told_apart_by_their_first_bytes)
+{
+    static const struct {
+        const char *head;
+        size_t len;
+        const char *name;
+    } cases[] = {
+        {"\x1f\x8b\x08\0\0\0", 6, "tar.gz"},
+        {"BZh91A", 6, "tar.bz2"},
+        {"\xfd\x37zXZ\0", 6, "tar.xz"},
+        {"\x28\xb5\x2f\xfd\0\0", 6, "tar.zst"},
+        {"PK\x03\x04\0\0", 6, "zip"},
+        {"PK\x05\x06\0\0", 6, "zip"},
+        {"\x1f", 1, "tar"},
+        {"", 0, "tar"},
+        {"hello/", 6, "tar"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        T_STR(archive_format_detect(cases[i].head, cases[i].len)->name, cases[i].name);
 }

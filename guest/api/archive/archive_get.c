@@ -52,7 +52,7 @@ static void get_unref(struct archive_get *g)
     free(g);
 }
 
-static int get_format(struct request *q, enum archive_format *ret, struct err *e)
+static int get_format(struct request *q, const struct archive_format **ret, struct err *e)
 {
     _cleanup_free_ char *text = NULL;
     int r;
@@ -209,7 +209,7 @@ static int reply(struct request *q, struct archive_get *g, struct err *e)
     r = feed_response_take(q, MHD_SIZE_UNKNOWN, &archive_feed, g, &response, e);
     if (r < 0)
         return r;
-    respond_add_header(response, "Content-Type", archive_format_media_type(g->options.format));
+    respond_add_header(response, "Content-Type", g->options.format->media_type);
     respond_add_header(
         response, "Trailer",
         "Bellhop-Entries, Bellhop-Left-Out, Bellhop-Left-Out-Names, Bellhop-Changed");
