@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "search/ignore.h"
 #include "search/pattern.h"
 
@@ -20,6 +21,8 @@ struct glob_job {
     const struct tree_access *access;
     const struct glob_sink *sink;
     struct notes *notes;
+    unsigned types; /* of enum glob_type, with the defaults */
+    int64_t changed_after_ns, changed_before_ns;
     struct rules *rules;   /* a glob, as the one line of an ignore file: what it hides is found */
     struct pattern *whole; /* a glob of the whole path */
     struct match *match;   /* a regex or a fixed text */
@@ -30,21 +33,6 @@ struct glob_job {
 
 /* --- what is found --- */
 
-static bool is_type(const struct glob_options *o, enum tree_type type)
-{
-    switch (type) {
-    case TREE_FILE:
-        return o->files;
-    case TREE_DIR:
-        return o->dirs;
-    case TREE_SYMLINK:
-        return o->symlinks;
-    case TREE_OTHER:
-    default:
-        return o->others;
-    }
-}
-
 static const char *name_of(const struct tree_entry *entry, size_t *ret_len)
 {
     const char *slash = memrchr(entry->below, '/', entry->below_len);
@@ -54,7 +42,7 @@ static const char *name_of(const struct tree_entry *entry, size_t *ret_len)
     return name;
 }
 
-static bool is_match(const struct glob_job *j, unsigned worker, const struct tree_entry *entry)
+static bool glob_is_match(const struct glob_job *j, unsigned worker, const struct tree_entry *entry)
 {
     struct match_span ignored;
     size_t len;
@@ -124,51 +112,54 @@ static bool is_of_size(const struct glob_job *j, const struct tree_entry *entry,
     return tree_entry_stat(&target, j->access, &of_target) == 0 && S_ISREG(of_target.st_mode);
 }
 
-static bool is_in_time(const struct glob_options *o, const struct stat *st)
+static bool is_in_time(const struct glob_job *j, const struct stat *st)
 {
     int64_t ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 
-    return (!o->changed_after_ns || ns > o->changed_after_ns) &&
-           (!o->changed_before_ns || ns < o->changed_before_ns);
+    return (!j->changed_after_ns || ns > j->changed_after_ns) &&
+           (!j->changed_before_ns || ns < j->changed_before_ns);
 }
 
 /* The filters that need stat(2). */
 static bool is_wanted_by_stat(const struct glob_job *j, const struct tree_entry *entry)
 {
     const struct glob_options *o = j->o;
-    bool has_times = o->changed_after_ns || o->changed_before_ns;
+    bool has_size = o->min_size || o->max_size != UINT64_MAX;
+    bool has_times = j->changed_after_ns || j->changed_before_ns;
+    bool is_executable = j->types & GLOB_EXECUTABLE, is_empty = j->types & GLOB_EMPTY;
     struct stat st;
     int r;
 
-    if (!o->executable && !o->empty && !o->has_size && !has_times)
+    if (!is_executable && !is_empty && !has_size && !has_times)
         return true;
     r = tree_entry_stat(entry, j->access, &st);
     if (r < 0) {
         notes_add_errno(j->notes, entry->path, -r);
         return false;
     }
-    if (o->executable && !(st.st_mode & 0111))
+    if (is_executable && !(st.st_mode & 0111))
         return false;
-    if (o->has_size && !is_of_size(j, entry, &st))
+    if (has_size && !is_of_size(j, entry, &st))
         return false;
-    if (o->empty &&
+    if (is_empty &&
         !(S_ISREG(st.st_mode) ? st.st_size == 0 : S_ISDIR(st.st_mode) && is_empty_dir(j, entry)))
         return false;
-    return is_in_time(o, &st);
+    return is_in_time(j, &st);
 }
 
-static bool wants(void *arg, unsigned worker, const struct tree_entry *entry)
+static bool glob_wants(void *arg, unsigned worker, const struct tree_entry *entry)
 {
     const struct glob_job *j = arg;
+    char *const *extensions = j->o->extensions;
 
-    return is_type(j->o, entry->type) && is_match(j, worker, entry) &&
-           (!j->o->extensions || has_extension(entry, j->o->extensions)) &&
+    return j->types & 1u << entry->type && glob_is_match(j, worker, entry) &&
+           (!extensions || !*extensions || has_extension(entry, extensions)) &&
            is_wanted_by_stat(j, entry);
 }
 
 /* --- the results --- */
 
-static int remember(struct glob_job *j, const struct tree_entry *entry, struct err *e)
+static int glob_keep_place(struct glob_job *j, const struct tree_entry *entry, struct err *e)
 {
     struct order_place *last = &j->result.last;
 
@@ -180,7 +171,7 @@ static int remember(struct glob_job *j, const struct tree_entry *entry, struct e
     return last->below ? 0 : err_oom(e);
 }
 
-static int give(struct glob_job *j, const struct tree_entry *entry, struct err *e)
+static int glob_give(struct glob_job *j, const struct tree_entry *entry, struct err *e)
 {
     struct glob_result *res = &j->result;
     int r;
@@ -196,27 +187,28 @@ static int give(struct glob_job *j, const struct tree_entry *entry, struct err *
         res->n_dirs++;
     else
         res->n_files++;
-    return remember(j, entry, e);
+    return glob_keep_place(j, entry, e);
 }
 
-static int visit_wanted(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
+static int glob_visit_wanted(void *arg, unsigned worker, const struct tree_entry *entry,
+                             struct err *e)
 {
     struct glob_job *j = arg;
     int r;
 
     (void)worker;
     (void)pthread_mutex_lock(&j->lock);
-    r = give(j, entry, e);
+    r = glob_give(j, entry, e);
     (void)pthread_mutex_unlock(&j->lock);
     return r;
 }
 
-static int visit(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
+static int glob_visit(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
 {
-    return wants(arg, worker, entry) ? visit_wanted(arg, worker, entry, e) : 0;
+    return glob_wants(arg, worker, entry) ? glob_visit_wanted(arg, worker, entry, e) : 0;
 }
 
-static bool is_gone(void *arg)
+static bool glob_is_gone(void *arg)
 {
     const struct glob_job *j = arg;
 
@@ -225,7 +217,7 @@ static bool is_gone(void *arg)
 
 /* --- the pattern --- */
 
-static int compile_match(struct glob_job *j, struct err *e)
+static int glob_compile_match(struct glob_job *j, struct err *e)
 {
     const struct match_options m = {.pattern = j->o->pattern,
                                     .len = strlen(j->o->pattern),
@@ -239,7 +231,7 @@ static int compile_match(struct glob_job *j, struct err *e)
     return r;
 }
 
-static int compile(struct glob_job *j, struct err *e)
+static int glob_compile(struct glob_job *j, struct err *e)
 {
     const char *pattern = j->o->pattern;
     char *globs[] = {(char *)(uintptr_t)pattern, NULL};
@@ -249,7 +241,7 @@ static int compile(struct glob_job *j, struct err *e)
     if (!pattern)
         return 0;
     if (j->o->kind != GLOB_GLOB)
-        return compile_match(j, e);
+        return glob_compile_match(j, e);
     caseless = match_is_caseless(j->o->letters, pattern, strlen(pattern));
     if (j->o->full_path)
         return err_at(e, pattern_new(pattern, strlen(pattern), caseless, &j->whole, e), "pattern");
@@ -261,7 +253,7 @@ static int compile(struct glob_job *j, struct err *e)
     return err_at(e, r, "pattern");
 }
 
-static void job_done(struct glob_job *j)
+static void glob_job_done(struct glob_job *j)
 {
     (void)pthread_mutex_destroy(&j->lock);
     for (unsigned i = 0; i < TREE_MAX_WORKERS; i++)
@@ -271,23 +263,65 @@ static void job_done(struct glob_job *j)
     rules_free(j->rules);
 }
 
+/* "executable" alone means files, "empty" alone files and directories, as fd --type has it. */
+static unsigned types_with_defaults(unsigned types)
+{
+    const unsigned kinds = GLOB_FILE | GLOB_DIR | GLOB_SYMLINK | GLOB_OTHER;
+
+    if (types & GLOB_EXECUTABLE)
+        types |= GLOB_FILE;
+    if (types & GLOB_EMPTY && !(types & kinds))
+        types |= GLOB_FILE | GLOB_DIR;
+    return types & kinds ? types : types | kinds;
+}
+
+/* Saturates: the farthest time there is for one that is farther. */
+static int64_t ns_from_ms(int64_t ms)
+{
+    int64_t ns;
+
+    if (__builtin_mul_overflow(ms, 1000000, &ns))
+        return ms < 0 ? INT64_MIN : INT64_MAX;
+    return ns;
+}
+
+static int64_t changed_after_ns(const struct glob_options *o)
+{
+    int64_t after_ms = o->changed_after_ms, since;
+
+    if (o->changed_within_ms) {
+        if (__builtin_sub_overflow(clock_real_ms(), o->changed_within_ms, &since))
+            since = INT64_MAX;
+        after_ms = since > after_ms ? since : after_ms;
+    }
+    return ns_from_ms(after_ms);
+}
+
 int glob_run(int rootfd, const struct glob_options *o, const struct tree_access *access,
              const struct glob_sink *sink, struct notes *notes, struct glob_result *ret,
              struct err *e)
 {
-    struct glob_job j = {.o = o, .access = access, .sink = sink, .notes = notes};
+    struct glob_job j = {.o = o,
+                         .access = access,
+                         .sink = sink,
+                         .notes = notes,
+                         .types = types_with_defaults(o->types),
+                         .changed_after_ns = changed_after_ns(o),
+                         .changed_before_ns = ns_from_ms(o->changed_before_ms)};
     bool streams = o->order.by == ORDER_NONE || (o->order.by == ORDER_PATH && !o->order.reverse);
-    const struct tree_visitor v = {
-        .visit = streams ? visit : visit_wanted, .wants = wants, .is_gone = is_gone, .arg = &j};
+    const struct tree_visitor v = {.visit = streams ? glob_visit : glob_visit_wanted,
+                                   .wants = glob_wants,
+                                   .is_gone = glob_is_gone,
+                                   .arg = &j};
     int r;
 
     (void)pthread_mutex_init(&j.lock, NULL);
-    r = compile(&j, e);
+    r = glob_compile(&j, e);
     if (r == 0)
         r = order_walk(rootfd, &o->tree, &o->order, access, &v, notes, e);
     if (r == ENOUGH && j.result.limit_reached)
         r = 0;
-    job_done(&j);
+    glob_job_done(&j);
     *ret = j.result;
     return r;
 }

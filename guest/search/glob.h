@@ -17,21 +17,30 @@ enum glob_kind {
     GLOB_FIXED, /* a text, found anywhere in the name */
 };
 
+/* As fd --type: the first four select types, the last two narrow them. */
+enum glob_type {
+    GLOB_FILE = 1 << TREE_FILE,
+    GLOB_DIR = 1 << TREE_DIR,
+    GLOB_SYMLINK = 1 << TREE_SYMLINK,
+    GLOB_OTHER = 1 << TREE_OTHER,
+    GLOB_EXECUTABLE = 1 << (TREE_OTHER + 1), /* has an x bit; alone: of files */
+    GLOB_EMPTY =
+        1 << (TREE_OTHER + 2), /* no bytes or no entries; alone: of files and directories */
+};
+
 struct glob_options {
     struct tree_options tree;
     struct order order;
     const char *pattern; /* NULL: everything */
     enum glob_kind kind;
     enum match_case letters;
-    bool full_path;                     /* the pattern is for the whole absolute path */
-    bool files, dirs, symlinks, others; /* which types are found */
-    bool executable;                    /* only what has an x bit */
-    bool empty;                         /* only files of no bytes, and directories of no entries */
-    char *const *extensions;            /* one of these, in any case; NULL: whatever */
-    uint64_t min_size, max_size;        /* of files; others have none and are not found */
-    bool has_size;
-    int64_t changed_after_ns, changed_before_ns; /* of the last modification; 0: no bound */
-    uint64_t limit;                              /* results; 0: no limit */
+    bool full_path;              /* the pattern is matched with the whole absolute path */
+    unsigned types;              /* of enum glob_type; 0: all */
+    char *const *extensions;     /* one of these, in any case; NULL or none: any name */
+    uint64_t min_size, max_size; /* of files; others have no size: a bound excludes them */
+    /* Of the last modification, since 1970; 0: no bound. Within: the last so many milliseconds. */
+    int64_t changed_after_ms, changed_before_ms, changed_within_ms;
+    uint64_t limit; /* results; 0: no limit */
 };
 
 struct glob_result {

@@ -402,8 +402,8 @@ static unsigned glob(const char *pattern, uint64_t limit, struct glob_result *re
                                             .max_filesize = UINT64_MAX,
                                             .n_workers = 1},
                                    .pattern = pattern,
-                                   .files = true,
-                                   .dirs = true,
+                                   .types = GLOB_FILE | GLOB_DIR,
+                                   .max_size = UINT64_MAX,
                                    .limit = limit};
     unsigned n = 0;
     const struct glob_sink sink = {.found = count_path, .arg = &n};

@@ -227,7 +227,7 @@ static void run_case(const char *home, const char *whole, case_fn fn, unsigned n
                                      .max_depth = UINT32_MAX,
                                      .max_filesize = UINT64_MAX,
                                      .n_workers = TREE_MAX_WORKERS};
-    q.glob = (struct glob_options){.files = true, .max_size = UINT64_MAX};
+    q.glob = (struct glob_options){.max_size = UINT64_MAX};
     q.o.grep.max_per_file = UINT64_MAX;
     q.o.grep.max_text = GREP_TEXT_MAX_BYTES;
     fn(&q, number);
@@ -420,20 +420,16 @@ static void ask_fd_pattern(struct question *q)
 static void ask_fd_types(struct question *q)
 {
     static const char *const names[] = {"f", "d", "l", "x", "e"};
+    static const unsigned types[] = {GLOB_FILE, GLOB_DIR, GLOB_SYMLINK, GLOB_EXECUTABLE,
+                                     GLOB_EMPTY};
     struct glob_options *g = &q->glob;
     unsigned type = pick(10);
 
-    g->dirs = g->symlinks = g->others = true;
     if (type >= N_ELEMENTS(names))
         return;
     ask(q, "--type");
     ask(q, names[type]);
-    g->files = type != 1 && type != 2;
-    g->dirs = type == 1 || type == 4;
-    g->symlinks = type == 2;
-    g->others = false;
-    g->executable = type == 3;
-    g->empty = type == 4;
+    g->types = types[type];
 }
 
 static void ask_fd_filters(struct question *q)
@@ -458,7 +454,6 @@ static void ask_fd_filters(struct question *q)
     if (chance(10)) {
         bool least = chance(50);
 
-        g->has_size = true;
         g->min_size = least ? 20 : 0;
         g->max_size = least ? UINT64_MAX : 20;
         ask(q, "--size");
@@ -467,7 +462,7 @@ static void ask_fd_filters(struct question *q)
     if (chance(10)) {
         bool before = chance(50);
 
-        *(before ? &g->changed_before_ns : &g->changed_after_ns) = 1577836800000000000;
+        *(before ? &g->changed_before_ms : &g->changed_after_ms) = 1577836800000;
         ask(q, before ? "--changed-before" : "--changed-within");
         ask(q, "2020-01-01 00:00:00");
     }

@@ -59,56 +59,34 @@ static char *whole_path(const struct fs_caller *c, int fd, const char *path)
     return path_clean(joined);
 }
 
-struct run {
+struct search_call {
     struct queue *q;
-    const struct search_params *p;
+    struct search_params *p;
     struct tree_access access;
-    struct tree_options tree;
-    struct order order;
     struct notes notes;
     struct buf line; /* the message being written; results never come two at once */
 };
 
-static bool run_is_gone(void *arg)
+static bool search_is_gone(void *arg)
 {
-    return queue_is_gone(((struct run *)arg)->q);
+    return queue_is_gone(((struct search_call *)arg)->q);
 }
 
-static void set_tree(struct run *run, const struct fs_caller *c, const char *whole)
+/* The options that no request has. */
+static void set_tree(struct search_params *p, const struct fs_caller *c, const char *whole)
 {
-    const struct search_params *p = run->p;
+    struct tree_options *tree = search_params_tree(p);
     const char *home = c->actor.user.home;
 
-    run->tree = (struct tree_options){
-        .shown = p->path ? p->path : "",
-        .whole = whole,
-        .hidden = p->hidden,
-        .no_ignore = p->no_ignore,
-        .no_ignore_vcs = p->no_ignore_vcs,
-        .no_ignore_parent = p->no_ignore_parent,
-        .follow = p->follow,
-        .one_file_system = p->one_file_system,
-        .min_depth = p->min_depth,
-        .max_depth = p->max_depth,
-        .max_filesize = p->max_filesize,
-        .globs = p->globs,
-        .iglobs = p->iglobs,
-        .exclude = p->exclude,
-        .types = p->types,
-        .type_not = p->type_not,
-        .type_add = p->type_add,
-        .home = home && strcmp(home, "/") != 0 ? home : NULL,
-        .n_workers = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? TREE_MAX_WORKERS : 1,
-    };
-    run->order = (struct order){.by = (enum order_by)p->sort,
-                                .reverse = p->reverse,
-                                .after = p->after,
-                                .with_after = !p->is_glob};
+    tree->shown = p->path ? p->path : "";
+    tree->whole = whole;
+    tree->home = home && strcmp(home, "/") != 0 ? home : NULL;
+    tree->n_workers = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? TREE_MAX_WORKERS : 1;
 }
 
 /* --- encoding --- */
 
-static int send_message(struct run *run, struct jtext *t, struct err *e)
+static int send_message(struct search_call *c, struct jtext *t, struct err *e)
 {
     int r;
 
@@ -116,14 +94,14 @@ static int send_message(struct run *run, struct jtext *t, struct err *e)
     jtext_close(t, '}');
     r = jtext_end(t, e);
     if (r == 0)
-        r = queue_push(run->q, run->line.data, run->line.len, e);
-    buf_clear(&run->line);
+        r = queue_push(c->q, c->line.data, c->line.len, e);
+    buf_clear(&c->line);
     return r;
 }
 
-static void begin(struct run *run, struct jtext *t, const char *name)
+static void begin_message(struct search_call *c, struct jtext *t, const char *name)
 {
-    jtext_begin(t, &run->line);
+    jtext_begin(t, &c->line);
     jtext_open(t, '{');
     jtext_key(t, name);
     jtext_open(t, '{');
@@ -152,23 +130,23 @@ static void add_incomplete(struct jtext *t, const struct notes *n)
         add_count(t, "incomplete_more", n->total - n->n);
 }
 
-/* What both ends have in common. last: where to go on, when there is a limit and an order. */
-static int send_end(struct run *run, struct jtext *t, bool limit_reached,
+/* The fields that both ends have. last: where to continue, if there is a limit and an order. */
+static int send_end(struct search_call *c, struct jtext *t, bool limit_reached,
                     const struct order_place *last, uint64_t n_of_last, struct err *e)
 {
     _cleanup_free_ char *cursor = NULL;
     int r = 0;
 
-    add_incomplete(t, &run->notes);
+    add_incomplete(t, &c->notes);
     jtext_key(t, "limit_reached");
     jtext_bool(t, limit_reached);
     if (limit_reached && last->below)
-        r = search_cursor_new(run->p, last, n_of_last, &cursor, e);
+        r = search_cursor_new(c->p, last, n_of_last, &cursor, e);
     if (cursor) {
         jtext_key(t, "cursor");
         jtext_str(t, cursor);
     }
-    return r < 0 ? r : send_message(run, t, e);
+    return r < 0 ? r : send_message(c, t, e);
 }
 
 static void add_text(struct jtext *t, const struct grep_line *l)
@@ -206,7 +184,7 @@ static void add_spans(struct jtext *t, const struct match_span *spans, size_t n)
     jtext_close(t, ']');
 }
 
-/* What a match says besides its path. */
+/* The fields of a match besides its path. */
 static void add_match(struct jtext *t, const struct grep_result *r)
 {
     add_count(t, "line", r->line.number);
@@ -227,228 +205,143 @@ static void add_match(struct jtext *t, const struct grep_result *r)
 
 static int on_match(void *arg, const char *path, const struct grep_result *res, struct err *e)
 {
-    struct run *run = arg;
+    struct search_call *c = arg;
+    enum grep_mode mode = c->p->grep.grep.mode;
     struct jtext t;
 
-    begin(run, &t, "match");
+    begin_message(c, &t, "match");
     jtext_key(&t, "path");
     jtext_path(&t, path);
     if (res->is_binary) {
         jtext_key(&t, "binary");
         jtext_bool(&t, true);
         add_count(&t, "offset", res->offset);
-    } else if (run->p->mode == GREP_COUNT || run->p->mode == GREP_COUNT_MATCHES) {
+    } else if (mode == GREP_COUNT || mode == GREP_COUNT_MATCHES) {
         add_count(&t, "count", res->count);
-    } else if (run->p->mode == GREP_LINES) {
+    } else if (mode == GREP_LINES) {
         add_match(&t, res);
     }
-    return send_message(run, &t, e);
+    return send_message(c, &t, e);
 }
 
 static int on_found(void *arg, const struct tree_entry *entry, struct err *e)
 {
-    struct run *run = arg;
+    struct search_call *c = arg;
     struct jtext t;
 
-    begin(run, &t, "file");
+    begin_message(c, &t, "file");
     jtext_key(&t, "path");
     jtext_path(&t, entry->path);
     jtext_key(&t, "type");
     jtext_str(&t, search_type_name(entry->type));
-    return send_message(run, &t, e);
+    return send_message(c, &t, e);
 }
 
 /* --- the work --- */
 
-/* Which types are found: as fd -t has it, "executable" alone means files, "empty" alone files and
- * directories. */
-static unsigned types_of(unsigned found)
+static int run_glob(struct search_call *c, int fd, struct err *e)
 {
-    const unsigned kinds = SEARCH_FILE | SEARCH_DIR | SEARCH_SYMLINK | SEARCH_OTHER;
-
-    if (found & SEARCH_EXECUTABLE)
-        found |= SEARCH_FILE;
-    if (found & SEARCH_EMPTY && !(found & kinds))
-        found |= SEARCH_FILE | SEARCH_DIR;
-    return found ? found : kinds;
-}
-
-/* The farthest time there is for one that is farther. */
-static int64_t ns_of_ms(int64_t ms)
-{
-    int64_t ns;
-
-    if (__builtin_mul_overflow(ms, 1000000, &ns))
-        return ms < 0 ? INT64_MIN : INT64_MAX;
-    return ns;
-}
-
-static struct glob_options glob_options_of(const struct run *run)
-{
-    const struct search_params *p = run->p;
-    unsigned found = types_of(p->found);
-
-    return (struct glob_options){
-        .tree = run->tree,
-        .order = run->order,
-        .pattern = p->pattern,
-        .kind = (enum glob_kind)p->kind,
-        .letters = (enum match_case)p->letters,
-        .full_path = p->full_path,
-        .files = found & SEARCH_FILE,
-        .dirs = found & SEARCH_DIR,
-        .symlinks = found & SEARCH_SYMLINK,
-        .others = found & SEARCH_OTHER,
-        .executable = p->found & SEARCH_EXECUTABLE,
-        .empty = p->found & SEARCH_EMPTY,
-        .extensions = strv_len(p->extensions) ? p->extensions : NULL,
-        .min_size = p->min_size,
-        .max_size = p->max_size,
-        .has_size = p->min_size || p->max_size != UINT64_MAX,
-        .changed_after_ns = ns_of_ms(p->changed_after_ms),
-        .changed_before_ns = ns_of_ms(p->changed_before_ms),
-        .limit = p->limit,
-    };
-}
-
-static int run_glob(struct run *run, int fd, struct err *e)
-{
-    const struct glob_options o = glob_options_of(run);
-    const struct glob_sink sink = {.found = on_found, .is_gone = run_is_gone, .arg = run};
+    const struct glob_sink sink = {.found = on_found, .is_gone = search_is_gone, .arg = c};
     struct glob_result res;
     struct jtext t;
-    int r = glob_run(fd, &o, &run->access, &sink, &run->notes, &res, e);
+    int r = glob_run(fd, &c->p->glob, &c->access, &sink, &c->notes, &res, e);
 
     if (r == 0) {
-        begin(run, &t, "end");
+        begin_message(c, &t, "end");
         add_count(&t, "files", res.n_files);
         add_count(&t, "dirs", res.n_dirs);
-        r = send_end(run, &t, res.limit_reached, &res.last, 0, e);
+        r = send_end(c, &t, res.limit_reached, &res.last, 0, e);
     }
     free(res.last.below);
     return r;
 }
 
-static struct search_options grep_options_of(const struct run *run)
+static int run_grep(struct search_call *c, int fd, struct err *e)
 {
-    const struct search_params *p = run->p;
-
-    return (struct search_options){
-        .tree = run->tree,
-        .order = run->order,
-        .match = {.pattern = p->pattern,
-                  .len = p->pattern ? strlen(p->pattern) : 0,
-                  .more = p->patterns,
-                  .letters = (enum match_case)p->letters,
-                  .fixed = p->fixed,
-                  .word = p->word,
-                  .line = p->line,
-                  .multiline = p->multiline,
-                  .dotall = p->dotall,
-                  .crlf = p->crlf,
-                  .groups = p->replace},
-        .grep = {.mode = (enum grep_mode)p->mode,
-                 .binary = (enum grep_binary)p->binary,
-                 .encoding = (enum window_encoding)p->encoding,
-                 .invert = p->invert,
-                 .multiline = p->multiline,
-                 .crlf = p->crlf,
-                 .only_matching = p->only_matching,
-                 .replace = p->replace,
-                 .max_text = p->max_columns,
-                 .before = p->before,
-                 .after = p->after_lines,
-                 .max_per_file = p->max_per_file},
-        .skip = p->skip,
-        .max_results = p->limit,
-    };
-}
-
-static int run_grep(struct run *run, int fd, struct err *e)
-{
-    const struct search_options o = grep_options_of(run);
-    const struct search_sink sink = {.result = on_match, .is_gone = run_is_gone, .arg = run};
+    const struct search_sink sink = {.result = on_match, .is_gone = search_is_gone, .arg = c};
     struct search_result res;
     struct jtext t;
-    int r = search_run(fd, &o, &run->access, &sink, &run->notes, &res, e);
+    int r = search_run(fd, &c->p->grep, &c->access, &sink, &c->notes, &res, e);
 
     if (r == 0) {
         metrics_searched(res.n_bytes);
-        begin(run, &t, "end");
+        begin_message(c, &t, "end");
         add_count(&t, "matches", res.n_results);
         add_count(&t, "files_matched", res.n_files_matched);
         add_count(&t, "files_searched", res.n_files);
         add_count(&t, "files_binary", res.n_files_binary);
         add_count(&t, "bytes_searched", res.n_bytes);
-        r = send_end(run, &t, res.limit_reached, &res.last, res.n_of_last, e);
+        r = send_end(c, &t, res.limit_reached, &res.last, res.n_of_last, e);
     }
     free(res.last.below);
     return r;
 }
 
-/* With the caller's identity taken. */
-static int run_as(struct run *run, struct fs_caller *c, struct err *e)
+/* The thread has the caller's identity. */
+static int search_as_user(struct search_call *c, struct fs_caller *caller, struct err *e)
 {
-    const char *path = run->p->path ? run->p->path : ".";
+    const char *path = c->p->path ? c->p->path : ".";
     _cleanup_close_ int fd = -1;
     _cleanup_free_ char *whole = NULL;
-    int flags = O_RDONLY | (run->p->is_glob ? O_DIRECTORY : 0);
-    int r = fs_open(c, path, flags, 0, &fd, e);
+    int flags = O_RDONLY | (c->p->is_glob ? O_DIRECTORY : 0);
+    int r = fs_open(caller, path, flags, 0, &fd, e);
 
     if (r < 0)
         return err_at(e, r, "path");
-    whole = whole_path(c, fd, path);
+    whole = whole_path(caller, fd, path);
     if (!whole)
         return err_oom(e);
-    set_tree(run, c, whole);
-    return run->p->is_glob ? run_glob(run, fd, e) : run_grep(run, fd, e);
+    set_tree(c->p, caller, whole);
+    return c->p->is_glob ? run_glob(c, fd, e) : run_grep(c, fd, e);
 }
 
-static int work(struct queue *q, void *arg, struct err *e)
+static int search_work(struct queue *q, void *arg, struct err *e)
 {
-    const struct search_params *p = arg;
+    struct search_params *p = arg;
     const struct agent *agent = p->agent;
-    _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct run *run = NULL;
+    _cleanup_fs_caller_ struct fs_caller *caller = NULL;
+    struct search_call *c;
     int r;
 
-    r = fs_caller_new(agent->root, p->user ? p->user : agent->default_user, agent->workdir, &c, e);
+    r = fs_caller_new(agent->root, p->user ? p->user : agent->default_user, agent->workdir, &caller,
+                      e);
     if (r < 0)
         return r;
-    run = calloc(1, sizeof(*run)); /* holds the notes: large for a stack */
-    if (!run)
+    c = calloc(1, sizeof(*c)); /* holds the notes: large for a stack */
+    if (!c)
         return err_oom(e);
-    run->q = q;
-    run->p = p;
-    run->access = (struct tree_access){
-        .open = access_open, .enter = access_enter, .leave = access_leave, .arg = c};
-    notes_init(&run->notes);
-    buf_init(&run->line, LINE_MAX_BYTES);
-    r = fs_actor_enter(&c->actor, e);
+    c->q = q;
+    c->p = p;
+    c->access = (struct tree_access){
+        .open = access_open, .enter = access_enter, .leave = access_leave, .arg = caller};
+    notes_init(&c->notes);
+    buf_init(&c->line, LINE_MAX_BYTES);
+    r = fs_actor_enter(&caller->actor, e);
     if (r == 0) {
-        r = run_as(run, c, e);
-        fs_actor_leave(&c->actor);
+        r = search_as_user(c, caller, e);
+        fs_actor_leave(&caller->actor);
     }
-    notes_done(&run->notes);
-    buf_done(&run->line);
-    free(run);
+    notes_done(&c->notes);
+    buf_done(&c->line);
+    free(c);
     return r;
 }
 
-static int start(const struct rpc_call *call, bool is_glob, struct source **ret, struct err *e)
+static int search_start(const struct rpc_call *call, bool is_glob, struct source **ret,
+                        struct err *e)
 {
     struct search_params *p;
     int r = search_params_new(call, is_glob, &p, e);
 
-    return r < 0 ? r : queue_source_new(work, p, search_params_free, ret, e);
+    return r < 0 ? r : queue_source_new(search_work, p, search_params_free, ret, e);
 }
 
 int rpc_search_glob(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    return start(call, true, ret, e);
+    return search_start(call, true, ret, e);
 }
 
 int rpc_search_grep(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    return start(call, false, ret, e);
+    return search_start(call, false, ret, e);
 }

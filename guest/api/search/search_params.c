@@ -6,7 +6,6 @@
 
 #include "common/b64.h"
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
 
@@ -134,55 +133,63 @@ static int decode_columns(json_t *v, void *out, struct err *e)
     return r;
 }
 
-#define FIELD(name, fn) JX(struct search_params, name, fn, JX_NULLABLE)
-#define FIELD_AS(wire, name, fn) JX_AS(wire, struct search_params, name, fn, JX_NULLABLE)
+#define FIELD(wire, member, fn) JX_AS(wire, struct search_params, member, fn, JX_NULLABLE)
 
-#define COMMON_FIELDS \
-    FIELD(pattern, jx_str), FIELD(path, jx_path), FIELD(user, jx_str), FIELD(globs, jx_strv), \
-        FIELD(iglobs, jx_strv), FIELD(exclude, jx_strv), FIELD(types, jx_strv), \
-        FIELD(type_not, jx_strv), FIELD(type_add, jx_strv), FIELD(hidden, jx_bool), \
-        FIELD(no_ignore, jx_bool), FIELD(no_ignore_vcs, jx_bool), \
-        FIELD(no_ignore_parent, jx_bool), FIELD(follow, jx_bool), FIELD(one_file_system, jx_bool), \
-        FIELD(max_depth, jx_u32), FIELD(max_filesize, jx_u64), FIELD(sort, decode_sort), \
-        FIELD(reverse, jx_bool), FIELD(cursor, jx_str), FIELD_AS("case", letters, decode_case)
+#define TREE_FIELD(o, name, fn) FIELD(#name, o.tree.name, fn)
+
+/* o: the member of struct search_params that takes the options. */
+#define COMMON_FIELDS(o) \
+    FIELD("path", path, jx_path), FIELD("user", user, jx_str), FIELD("cursor", cursor, jx_str), \
+        FIELD("sort", o.order.by, decode_sort), FIELD("reverse", o.order.reverse, jx_bool), \
+        TREE_FIELD(o, globs, jx_strv), TREE_FIELD(o, iglobs, jx_strv), \
+        TREE_FIELD(o, exclude, jx_strv), TREE_FIELD(o, types, jx_strv), \
+        TREE_FIELD(o, type_not, jx_strv), TREE_FIELD(o, type_add, jx_strv), \
+        TREE_FIELD(o, hidden, jx_bool), TREE_FIELD(o, no_ignore, jx_bool), \
+        TREE_FIELD(o, no_ignore_vcs, jx_bool), TREE_FIELD(o, no_ignore_parent, jx_bool), \
+        TREE_FIELD(o, follow, jx_bool), TREE_FIELD(o, one_file_system, jx_bool), \
+        TREE_FIELD(o, max_depth, jx_u32), TREE_FIELD(o, max_filesize, jx_u64)
 
 static const struct jx_field glob_fields[] = {
-    COMMON_FIELDS,
-    FIELD(kind, decode_kind),
-    FIELD_AS("type", found, decode_type),
-    FIELD(full_path, jx_bool),
-    FIELD(extensions, jx_strv),
-    FIELD(min_depth, jx_u32),
-    FIELD(min_size, jx_u64),
-    FIELD(max_size, jx_u64),
-    FIELD(changed_after_ms, jx_i64),
-    FIELD(changed_before_ms, jx_i64),
-    FIELD(changed_within_ms, jx_i64),
-    FIELD(limit, jx_u64),
+    COMMON_FIELDS(glob),
+    FIELD("pattern", glob.pattern, jx_str),
+    FIELD("case", glob.letters, decode_case),
+    FIELD("kind", glob.kind, decode_kind),
+    FIELD("type", glob.types, decode_type),
+    FIELD("full_path", glob.full_path, jx_bool),
+    FIELD("extensions", glob.extensions, jx_strv),
+    TREE_FIELD(glob, min_depth, jx_u32),
+    FIELD("min_size", glob.min_size, jx_u64),
+    FIELD("max_size", glob.max_size, jx_u64),
+    FIELD("changed_after_ms", glob.changed_after_ms, jx_i64),
+    FIELD("changed_before_ms", glob.changed_before_ms, jx_i64),
+    FIELD("changed_within_ms", glob.changed_within_ms, jx_i64),
+    FIELD("limit", glob.limit, jx_u64),
     {0},
 };
 
 static const struct jx_field grep_fields[] = {
-    COMMON_FIELDS,
-    FIELD(patterns, jx_strv),
-    FIELD(context, decode_context),
-    FIELD(before, decode_context),
-    FIELD_AS("after", after_lines, decode_context),
-    FIELD_AS("max_count", limit, jx_u64),
-    FIELD(max_per_file, jx_u64),
-    FIELD(mode, decode_mode),
-    FIELD(binary, decode_binary),
-    FIELD(encoding, decode_encoding),
-    FIELD(fixed, jx_bool),
-    FIELD(word, jx_bool),
-    FIELD(line, jx_bool),
-    FIELD(invert, jx_bool),
-    FIELD(multiline, jx_bool),
-    FIELD(dotall, jx_bool),
-    FIELD(crlf, jx_bool),
-    FIELD(only_matching, jx_bool),
-    FIELD(replace, jx_str),
-    FIELD(max_columns, decode_columns),
+    COMMON_FIELDS(grep),
+    FIELD("pattern", grep.match.pattern, jx_str),
+    FIELD("patterns", grep.match.more, jx_strv),
+    FIELD("case", grep.match.letters, decode_case),
+    FIELD("fixed", grep.match.fixed, jx_bool),
+    FIELD("word", grep.match.word, jx_bool),
+    FIELD("line", grep.match.line, jx_bool),
+    FIELD("multiline", grep.match.multiline, jx_bool),
+    FIELD("dotall", grep.match.dotall, jx_bool),
+    FIELD("crlf", grep.match.crlf, jx_bool),
+    FIELD("context", context, decode_context),
+    FIELD("before", grep.grep.before, decode_context),
+    FIELD("after", grep.grep.after, decode_context),
+    FIELD("max_per_file", grep.grep.max_per_file, jx_u64),
+    FIELD("mode", grep.grep.mode, decode_mode),
+    FIELD("binary", grep.grep.binary, decode_binary),
+    FIELD("encoding", grep.grep.encoding, decode_encoding),
+    FIELD("invert", grep.grep.invert, jx_bool),
+    FIELD("only_matching", grep.grep.only_matching, jx_bool),
+    FIELD("replace", grep.grep.replace, jx_str),
+    FIELD("max_columns", grep.grep.max_text, decode_columns),
+    FIELD("max_count", grep.max_results, jx_u64),
     {0},
 };
 
@@ -197,7 +204,7 @@ static uint64_t hash_text(const char *s, size_t len)
     return h;
 }
 
-/* What a cursor must agree on with the request it is used in: all but where and how much. */
+/* A cursor continues only the request it came from: all fields count but the place and the limit. */
 static int set_fingerprint(struct search_params *p, struct err *e)
 {
     _cleanup_json_ json_t *copy = json_copy(p->source);
@@ -240,9 +247,10 @@ static int bad_cursor(struct err *e)
 
 static int read_cursor(struct search_params *p, struct err *e)
 {
+    struct order_place *after = &search_params_order(p)->after;
     size_t len = strlen(p->cursor), n;
     _cleanup_free_ char *plain = malloc(len / 4 * 3 + 1);
-    uint64_t fingerprint;
+    uint64_t fingerprint, skip;
     int path_at = 0;
 
     if (!plain)
@@ -251,73 +259,101 @@ static int read_cursor(struct search_params *p, struct err *e)
         return bad_cursor(e);
     plain[n] = '\0';
     if (strlen(plain) != n ||
-        sscanf(plain, "1:%" SCNx64 ":%" SCNd64 ":%" SCNu64 ":%n", &fingerprint, &p->after.key,
-               &p->skip, &path_at) != 3 ||
+        sscanf(plain, "1:%" SCNx64 ":%" SCNd64 ":%" SCNu64 ":%n", &fingerprint, &after->key, &skip,
+               &path_at) != 3 ||
         !path_at || fingerprint != p->fingerprint)
         return bad_cursor(e);
-    p->after.below = strdup(plain + path_at);
-    return p->after.below ? 0 : err_oom(e);
+    p->grep.skip = skip;
+    after->below = strdup(plain + path_at);
+    return after->below ? 0 : err_oom(e);
 }
 
 static int check_cursor(struct search_params *p, struct err *e)
 {
     int r;
 
-    if (p->sort == ORDER_NONE)
+    if (search_params_order(p)->by == ORDER_NONE)
         return p->cursor ? err_field(e, ERR_INVALID, "cursor", "field 'cursor' is for 'sort'") : 0;
     r = set_fingerprint(p, e);
     return r < 0 || !p->cursor ? r : read_cursor(p, e);
 }
 
-/* --- the whole --- */
+/* --- the request --- */
 
-static int check_together(struct search_params *p, struct err *e)
+static int check_grep(const struct search_options *o, struct err *e)
 {
-    if (p->dotall && !p->multiline)
-        return err_field(e, ERR_INVALID, "dotall", "field 'dotall' is for 'multiline'");
-    if (p->reverse && p->sort == ORDER_NONE)
-        return err_field(e, ERR_INVALID, "reverse", "field 'reverse' is for 'sort'");
-    if (!p->is_glob && !p->pattern && !strv_len(p->patterns))
+    const char *field = o->grep.replace ? "replace" : "only_matching";
+
+    if (!o->match.pattern && !strv_len(o->match.more))
         return err_field(e, ERR_INVALID, "pattern", "field 'pattern' is required");
-    if ((p->replace || p->only_matching) && p->mode != GREP_LINES)
-        return err_field(e, ERR_INVALID, p->replace ? "replace" : "only_matching",
-                         "field '%s' is for mode \"lines\"",
-                         p->replace ? "replace" : "only_matching");
-    return check_cursor(p, e);
+    if ((o->grep.replace || o->grep.only_matching) && o->grep.mode != GREP_LINES)
+        return err_field(e, ERR_INVALID, field, "field '%s' is for mode \"lines\"", field);
+    return 0;
 }
 
-static void set_defaults(struct search_params *p)
+static int check_request(struct search_params *p, struct err *e)
 {
-    if (p->before == UNSET)
-        p->before = p->context;
-    if (p->after_lines == UNSET)
-        p->after_lines = p->context;
-    if (p->changed_within_ms) {
-        int64_t since;
+    const struct order *order = search_params_order(p);
+    int r;
 
-        if (__builtin_sub_overflow(clock_real_ms(), p->changed_within_ms, &since))
-            since = INT64_MAX;
-        if (since > p->changed_after_ms)
-            p->changed_after_ms = since;
-    }
+    if (p->grep.match.dotall && !p->grep.match.multiline)
+        return err_field(e, ERR_INVALID, "dotall", "field 'dotall' is for 'multiline'");
+    if (order->reverse && order->by == ORDER_NONE)
+        return err_field(e, ERR_INVALID, "reverse", "field 'reverse' is for 'sort'");
+    r = p->is_glob ? 0 : check_grep(&p->grep, e);
+    return r < 0 ? r : check_cursor(p, e);
+}
+
+static void set_grep_defaults(struct search_params *p)
+{
+    struct match_options *match = &p->grep.match;
+    struct grep_options *grep = &p->grep.grep;
+
+    if (grep->before == UNSET)
+        grep->before = p->context;
+    if (grep->after == UNSET)
+        grep->after = p->context;
+    grep->multiline = match->multiline;
+    grep->crlf = match->crlf;
+    match->len = match->pattern ? strlen(match->pattern) : 0;
+    match->groups = grep->replace;
+    p->grep.order.with_after = true;
+}
+
+struct tree_options *search_params_tree(struct search_params *p)
+{
+    return p->is_glob ? &p->glob.tree : &p->grep.tree;
+}
+
+struct order *search_params_order(struct search_params *p)
+{
+    return p->is_glob ? &p->glob.order : &p->grep.order;
+}
+
+/* jx_strv made it; the options only borrow. */
+static void free_list(char *const *list)
+{
+    strv_free((char **)(uintptr_t)list);
 }
 
 void search_params_free(void *arg)
 {
     struct search_params *p = arg;
+    const struct tree_options *t;
 
     if (!p)
         return;
+    t = search_params_tree(p);
     free(p->path);
-    free(p->after.below);
-    strv_free(p->globs);
-    strv_free(p->iglobs);
-    strv_free(p->exclude);
-    strv_free(p->types);
-    strv_free(p->type_not);
-    strv_free(p->type_add);
-    strv_free(p->extensions);
-    strv_free(p->patterns);
+    free(search_params_order(p)->after.below);
+    free_list(t->globs);
+    free_list(t->iglobs);
+    free_list(t->exclude);
+    free_list(t->types);
+    free_list(t->type_not);
+    free_list(t->type_add);
+    free_list(p->glob.extensions);
+    free_list(p->grep.match.more);
     json_decref(p->source);
     free(p);
 }
@@ -325,28 +361,28 @@ void search_params_free(void *arg)
 int search_params_new(const struct rpc_call *call, bool is_glob, struct search_params **ret,
                       struct err *e)
 {
+    const struct tree_options tree = {.max_depth = UINT32_MAX, .max_filesize = UINT64_MAX};
     struct search_params *p = calloc(1, sizeof(*p));
     int r;
 
     if (!p)
         return err_oom(e);
-    *p = (struct search_params){.source = json_incref(call->params),
-                                .agent = call->agent,
-                                .is_glob = is_glob,
-                                .max_depth = UINT32_MAX,
-                                .max_filesize = UINT64_MAX,
-                                .max_size = UINT64_MAX,
-                                .max_per_file = UINT64_MAX,
-                                .before = UNSET,
-                                .after_lines = UNSET};
+    *p = (struct search_params){
+        .source = json_incref(call->params),
+        .agent = call->agent,
+        .is_glob = is_glob,
+        .glob = {.tree = tree, .max_size = UINT64_MAX},
+        .grep = {.tree = tree,
+                 .grep = {.before = UNSET, .after = UNSET, .max_per_file = UINT64_MAX}},
+    };
     r = jx_decode(call->params, is_glob ? glob_fields : grep_fields, p, e);
     if (r == 0)
-        r = check_together(p, e);
+        r = check_request(p, e);
     if (r < 0) {
         search_params_free(p);
         return r;
     }
-    set_defaults(p);
+    set_grep_defaults(p);
     *ret = p;
     return 0;
 }
