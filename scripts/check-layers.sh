@@ -36,8 +36,8 @@ find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs a
         below["host-client/lib/provider"] = "host-client/lib/util " public
         below["host-client/lib/project"] = "host-client/lib/agent host-client/lib/util " public
         below["host-client/lib/recipe"] = "host-client/lib/project " below["host-client/lib/project"]
-        below["host-client/lib/image"] = "host-client/lib/recipe " below["host-client/lib/recipe"]
-        below["host-client/lib/box"] = "host-client/lib/provider host-client/lib/image " below["host-client/lib/image"]
+        below["host-client/lib/image"] = "host-client/lib/provider host-client/lib/recipe " below["host-client/lib/recipe"]
+        below["host-client/lib/box"] = "host-client/lib/image " below["host-client/lib/image"]
         lib = "host-client/lib/box " below["host-client/lib/box"]
         below["host-client/cli"] = lib
         below["host-client/monitor"] = "guest/event guest/http " lib

@@ -9,6 +9,7 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/provider.h"
 
 #define DISK_LOW_BYTES (2ull << 30)
 
@@ -79,15 +80,12 @@ struct providers {
     struct cli *cli;
     struct cli_table *table;
     json_t *json;
-    bool default_usable;
 };
 
 static void add_provider(void *arg, const struct bh_provider_info *i)
 {
     struct providers *p = arg;
 
-    if (i->usable && strcmp(i->name, "oci") == 0)
-        p->default_usable = true;
     if (p->json)
         (void)json_array_append_new(p->json, json_pack("{s:s, s:b, s:s, s:s, s:s}", "name", i->name,
                                                        "usable", i->usable, "runtime", i->runtime,
@@ -168,7 +166,7 @@ static void doctor_provider(void *arg, const struct bh_provider_info *i)
 {
     struct doctor *d = arg;
     char name[48];
-    bool is_default = strcmp(i->name, "oci") == 0;
+    bool is_default = strcmp(i->name, provider_at(0)->name) == 0;
 
     (void)snprintf(name, sizeof(name), "provider %s", i->name);
     check_take(d, i->usable, is_default, name,

@@ -10,6 +10,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/provider.h"
 
 #define NEXT_COLUMN 40
 
@@ -24,7 +25,6 @@ struct args {
     char **env, **secrets, **labels, **allow_missing;
 };
 
-static const char *const providers[] = {"oci", "process", NULL};
 static const char *const networks[] = {"user", "none", "host", NULL};
 static const char *const privileges[] = {"sudo", "strict", NULL};
 static const char *const agents[] = {"opencode", "pi", "none", NULL};
@@ -44,7 +44,7 @@ static const struct cli_option options[] = {
       agents),
     O("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files", NULL),
     O("provider", 'p', CLI_STR, provider, "P", "oci (default) or process (no isolation)",
-      providers),
+      provider_names),
     O("image", 'i', CLI_STR, image, "IMAGE",
       "NAME[:VERSION], an e2b.toml, or host (default: $BELLHOP_IMAGE or slim)", NULL),
     O("runtime", 0, CLI_STR, runtime, "R", "runc, crun or runsc (default: the first that works)",
@@ -145,6 +145,7 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
 {
     _cleanup_json_ json_t *info = json_loads(i->json, JSON_ALLOW_NUL, NULL);
     const char *id = json_string_value(json_object_get(json_object_get(info, "agent"), "exec_id"));
+    const struct provider *p = provider_find(i->provider);
 
     (void)printf("\nThe box '%s' is ready.\n\n", i->name);
     print_project(i->workdir, json_object_get(info, "project"));
@@ -160,8 +161,8 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
                          ? ": {\"type\":\"prompt\",\"message\":\"hello\"}"
                          : "");
     }
-    if (strcmp(i->provider, "process") == 0)
-        (void)printf("  WARNING   the process provider isolates nothing\n");
+    if (p && !p->isolates)
+        (void)printf("  WARNING   the %s provider isolates nothing\n", p->name);
     if (c->quiet)
         return;
     (void)puts("\nNext:");
@@ -178,14 +179,16 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
 /* $BELLHOP_IMAGE, for those who work with another one all day. */
 static const char *default_image(const struct args *a)
 {
+    const struct provider *p = provider_find(a->provider ? a->provider : provider_names[0]);
     const char *set = getenv("BELLHOP_IMAGE");
 
-    return set && *set && !str_eq(a->provider, "process") ? set : NULL;
+    return set && *set && (!p || p->image != PROVIDER_IMAGE_NONE) ? set : NULL;
 }
 
 static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     struct args *a = args;
+    const struct provider *p = provider_find(a->provider ? a->provider : provider_names[0]);
     const char *dir = operands[0] ? operands[0] : ".";
     struct bh_create_options o = {.size = sizeof(o), .host_env = (const char *const *)environ};
     _cleanup_strv_ char **env = NULL;
@@ -228,8 +231,8 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     o.labels = (const char *const *)a->labels;
     o.allow_missing = (const char *const *)a->allow_missing;
     o.start_timeout_ms = a->start_timeout_ms;
-    if (str_eq(a->provider, "process"))
-        cli_warn(c, "the process provider isolates nothing: what runs in the box runs as you");
+    if (p && !p->isolates)
+        cli_warn(c, "the %s provider isolates nothing: what runs in the box runs as you", p->name);
     r = bh_create(c->ctx, &o, &box, err);
     if (r < 0)
         return r;

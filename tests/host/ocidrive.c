@@ -17,7 +17,8 @@
 #include "common/io.h"
 #include "common/str.h"
 #include "lib/util/context.h"
-#include "lib/provider/provider.h"
+#include "lib/image/image.h"
+#include "lib/provider/oci/oci.h"
 
 struct drive {
     struct bh_ctx ctx;
@@ -102,9 +103,21 @@ static int cmd_probe(struct drive *d, struct err *e)
 
 static int cmd_prepare(struct drive *d, struct err *e)
 {
-    char path[4096];
-    int r = provider_oci.check(&d->ctx, &d->spec, e);
+    struct image_facts facts = {.user = "user"};
+    char path[4096], *dir = NULL;
+    int r = 0;
 
+    if (!str_eq(d->spec.image, SPEC_IMAGE_HOST)) {
+        r = image_resolve(&d->ctx, d->spec.image_dir, &dir, e);
+        if (r == 0)
+            r = image_facts(dir, &facts, e);
+        if (r < 0)
+            return r;
+        free(d->spec.image_dir);
+        d->spec.image_dir = dir;
+    }
+    d->box.user = facts.user;
+    r = provider_check(&provider_oci, &d->ctx, &d->spec, e);
     if (r == 0)
         r = io_mkdir_p(d->box.dir, 0700, e);
     (void)snprintf(path, sizeof(path), "%s/token", d->box.dir);

@@ -50,11 +50,6 @@ static int get_cancel_fd(const struct bh_box *box)
     return box->ctx->cancel_fd;
 }
 
-static char *new_workdir(const struct bh_box *box)
-{
-    return box_workdir(box->dir, &box->spec);
-}
-
 /* lib/agent finds the operations at the start of the struct. */
 _Static_assert(offsetof(struct bh_box, agent) == 0, "a struct bh_box begins with a struct agent");
 
@@ -67,6 +62,6 @@ const struct agent_ops box_agent_ops = {
     .get_client = box_client,
     .new_client = box_new_client,
     .get_cancel_fd = get_cancel_fd,
-    .new_workdir = new_workdir,
+    .new_workdir = box_workdir,
     .new_environment = box_environment_json,
 };

@@ -161,11 +161,9 @@ char *box_path(const struct bh_box *box, const char *name)
     return path_join(box->dir, name);
 }
 
-char *box_workdir(const char *dir, const struct spec *spec)
+char *box_workdir(const struct bh_box *box)
 {
-    if (strcmp(spec->provider, "process") == 0 && strcmp(spec->dest, SPEC_DEST) == 0)
-        return path_join(dir, "workspace");
-    return strdup(spec->dest);
+    return provider_workdir(box->provider, box->dir, &box->spec);
 }
 
 bool box_has_agent(const struct bh_box *box)
@@ -484,7 +482,7 @@ static json_t *project_info(const struct box_row *row)
 static json_t *new_info(const struct bh_box *box)
 {
     const struct box_row *row = &box->row;
-    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+    _cleanup_free_ char *workdir = box_workdir(box);
     bool live = box_row_is_live(row);
 
     if (!workdir)

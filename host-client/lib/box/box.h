@@ -23,7 +23,6 @@
 #include "lib/provider/spec.h"
 #include "lib/box/store.h"
 
-#define BOX_MARK_ENV "BELLHOP_BOX_ID" /* in the environment of every command we start in a box */
 #define BOX_TOKEN_BYTES 24
 #define BOX_STOP_GRACE_MS 5000
 #define BOX_WAIT_MS (5 * 60 * 1000) /* for a box that is being started or stopped */
@@ -51,8 +50,7 @@ int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, s
 int box_reload(struct bh_box *box, struct err *e);
 void box_view(struct bh_box *box, struct provider_box *ret);
 
-/* Where its project is, in the box. NULL: out of memory. */
-char *box_workdir(const char *dir, const struct spec *spec);
+char *box_workdir(const struct bh_box *box);                /* provider_workdir() of it */
 char *box_path(const struct bh_box *box, const char *name); /* in its directory */
 bool box_has_agent(const struct bh_box *box);
 

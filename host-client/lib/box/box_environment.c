@@ -141,7 +141,7 @@ static int save_secrets(struct bh_box *box, const char *const *secrets, struct e
 /* A box of this very machine has the machine's own ways; one without a network needs none. */
 static bool needs_way_out(const struct bh_box *box)
 {
-    return strcmp(box->spec.provider, "process") != 0 && strcmp(box->spec.network, "none") != 0;
+    return !box->provider->shares_machine && strcmp(box->spec.network, "none") != 0;
 }
 
 int box_environment_save(struct bh_box *box, const struct bh_create_options *opts, struct err *e)
@@ -212,7 +212,7 @@ static int put_secret(struct bh_box *box, struct client *c, const char *from_dir
 /* A memory file system of the user's, where the provider makes one; else the user's home. */
 static const char *secrets_script(const struct bh_box *box)
 {
-    if (strcmp(box->spec.provider, "process") == 0)
+    if (box->provider->shares_machine)
         return "umask 077; mkdir -p ~/.secrets && cd ~/.secrets && pwd";
     return "umask 077; d=/run/secrets; [ -w $d ] || { d=~/.secrets; mkdir -p $d; }; cd $d && pwd";
 }
@@ -330,13 +330,13 @@ static int push_own(struct bh_box *box, char ***env, struct err *e)
     int r;
 
     if (asprintf(&name, "BELLHOP_BOX=%s", box->row.name) < 0 ||
-        asprintf(&mark, BOX_MARK_ENV "=%s", box->row.id) < 0 ||
+        asprintf(&mark, PROVIDER_MARK_ENV "=%s", box->row.id) < 0 ||
         asprintf(&home, "HOME=%s/home", box->dir) < 0)
         return err_oom(e);
     r = strv_push(env, name, e);
     if (r == 0)
         r = strv_push(env, mark, e);
-    if (r == 0 && strcmp(box->spec.provider, "process") == 0)
+    if (r == 0 && box->provider->shares_machine)
         r = strv_push(env, home, e);
     return r;
 }

@@ -19,6 +19,8 @@
 #include "lib/box/ports.h"
 #include "lib/project/repo.h"
 #include "lib/box/template_boot.h"
+#include "lib/image/image.h"
+#include "lib/image/template.h"
 #include "lib/project/upload.h"
 
 #define HEALTH_MS 5000
@@ -35,11 +37,25 @@ static int set_state(struct bh_box *box, enum bh_state state, const char *cause,
 
 /* ---- what goes into a new box ---- */
 
+static int prepare_disk(struct bh_box *box, struct err *e)
+{
+    struct image_facts facts = {.user = TEMPLATE_USER};
+    struct provider_box view;
+    int r = *box->spec.image_dir ? image_facts(box->spec.image_dir, &facts, e) : 0;
+
+    if (r < 0)
+        return r;
+    box_view(box, &view);
+    view.user = facts.user;
+    r = box->provider->prepare(&view, e);
+    image_facts_done(&facts);
+    return r;
+}
+
 static int make_disk(struct bh_box *box, const struct bh_create_options *opts, struct err *e)
 {
     _cleanup_free_ char *token_path = box_path(box, "token");
     char token[BOX_TOKEN_BYTES * 2 + 1];
-    struct provider_box view;
     int r;
 
     if (!token_path)
@@ -54,8 +70,7 @@ static int make_disk(struct bh_box *box, const struct bh_create_options *opts, s
     if (r < 0)
         return r;
     ctx_progress(box->ctx, "create", 0, 0, false, "making the box '%s'", box->row.name);
-    box_view(box, &view);
-    return box->provider->prepare(&view, e);
+    return prepare_disk(box, e);
 }
 
 static int clone_repo(struct bh_box *box, struct client *c, const struct bh_create_options *opts,
@@ -84,7 +99,7 @@ static int clone_repo(struct bh_box *box, struct client *c, const struct bh_crea
 static int fill_workdir(struct bh_box *box, struct client *c, const struct bh_create_options *opts,
                         int64_t deadline, struct err *e)
 {
-    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+    _cleanup_free_ char *workdir = box_workdir(box);
     struct upload_request req = {.ctx = box->ctx,
                                  .client = c,
                                  .source = opts->project,
@@ -121,7 +136,7 @@ static int save_agent(struct bh_box *box, const struct bootstrap_result *got, st
 static int start_agent(struct bh_box *box, struct client *c, const char *config_dir,
                        int64_t deadline, struct bringup_report *report, struct err *e)
 {
-    _cleanup_free_ char *workdir = box_workdir(box->dir, &box->spec);
+    _cleanup_free_ char *workdir = box_workdir(box);
     _cleanup_strv_ char **env = NULL;
     struct bootstrap_request req = {.ctx = box->ctx,
                                     .client = c,

@@ -10,7 +10,9 @@
 #include "lib/util/context.h"
 
 #define CONNECT_MS 30000
-#define CONNECT_PROVIDER "url"
+
+/* Its functions are never called: a box without a row is refused before (box_reload). */
+static const struct provider provider_connected = {.name = "url", .isolates = true};
 
 static int check(const struct bh_connect_options *o, struct err *e)
 {
@@ -50,7 +52,7 @@ static int fill(struct bh_box *box, const struct bh_connect_options *o,
     int r = spec_from_options(as, &box->spec, e);
 
     if (r == 0)
-        r = replace(&box->spec.provider, CONNECT_PROVIDER, e);
+        r = replace(&box->spec.provider, provider_connected.name, e);
     if (r == 0)
         r = replace(&box->row.name, o->name, e);
     if (r == 0)
@@ -98,6 +100,7 @@ int bh_connect(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct
         return ctx_fail(err, r, &e);
     box->agent.ops = &box_agent_ops;
     box->ctx = ctx;
+    box->provider = &provider_connected;
     as.name = o.name;
     as.dest = o.workdir;
     as.env = o.env;

@@ -73,14 +73,37 @@ static int check_port(const struct spec *s, struct err *e)
 
 /* ---- a new one ---- */
 
+static bool needs_image(const struct spec *s)
+{
+    const struct provider *p = provider_find(s->provider);
+
+    return p && p->image == PROVIDER_IMAGE_ROOTFS && strcmp(s->image, SPEC_IMAGE_HOST) != 0;
+}
+
+/* settle_image() left the image alone if there was a box of that name, which may have gone since. */
+static int resolve_image(struct creation *c, struct err *e)
+{
+    const char *image = *c->spec.image_dir ? c->spec.image_dir : c->spec.image;
+    char *dir = NULL;
+    int r = needs_image(&c->spec) ? image_resolve(c->ctx, image, &dir, e) : 0;
+
+    if (!dir)
+        return r;
+    free(c->spec.image_dir);
+    c->spec.image_dir = dir;
+    return 0;
+}
+
 static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
 {
     const struct provider *p = provider_find(c->spec.provider);
     _cleanup_json_ json_t *spec = NULL;
     struct box_row row = {0};
     struct bh_box *box = NULL;
-    int r = p->check(c->ctx, &c->spec, e);
+    int r = resolve_image(c, e);
 
+    if (r == 0)
+        r = provider_check(p, c->ctx, &c->spec, e);
     if (r == 0)
         r = check_port(&c->spec, e);
     if (r < 0)
@@ -307,7 +330,7 @@ static int settle_image(struct creation *c, struct err *e)
     struct box_row row = {0};
     int r;
 
-    if (strcmp(c->spec.provider, "oci") != 0 || strcmp(c->spec.image, "host") == 0)
+    if (!needs_image(&c->spec))
         return 0;
     r = store_find(c->ctx->store, c->name, &row, e);
     box_row_done(&row);

@@ -49,10 +49,10 @@ int image_resolve(const struct bh_ctx *ctx, const char *image, char **ret_dir, s
 
     if (r < 0)
         return r;
-    if (!has(real, IMAGE_SQUASHFS) && !has(real, "rootfs"))
-        return err_field(e, ERR_NOT_FOUND, "image",
-                         "image '%.300s' has neither " IMAGE_SQUASHFS " nor a directory 'rootfs'",
-                         image);
+    if (!has(real, SPEC_IMAGE_SQUASHFS) && !has(real, "rootfs"))
+        return err_field(
+            e, ERR_NOT_FOUND, "image",
+            "image '%.300s' has neither " SPEC_IMAGE_SQUASHFS " nor a directory 'rootfs'", image);
     *ret_dir = TAKE(real);
     return 0;
 }

@@ -11,7 +11,6 @@
 #include "lib/util/context.h"
 #include "lib/provider/spec.h"
 
-#define IMAGE_SQUASHFS "rootfs.squashfs"
 #define IMAGE_MANIFEST_MAX_BYTES ((size_t)1 << 20)
 
 /* The real path, so that a box stays with the image that it was made from when the name moves

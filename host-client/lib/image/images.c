@@ -25,8 +25,12 @@
 static const struct {
     const char *form, *file;
 } forms[] = {
-    {"squashfs", IMAGE_SQUASHFS}, {"dir", "rootfs"},   {"tar", "rootfs.tar.zst"},
-    {"oci", "oci.tar"},           {"vm", "disk.ext4"}, {"dockerfile", "Dockerfile"},
+    {"squashfs", SPEC_IMAGE_SQUASHFS},
+    {"dir", "rootfs"},
+    {"tar", "rootfs.tar.zst"},
+    {"oci", "oci.tar"},
+    {"vm", "disk.ext4"},
+    {"dockerfile", "Dockerfile"},
 };
 
 /* A machine's disk is mostly holes. */

@@ -1,10 +1,23 @@
 #include "lib/provider/provider.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/provider/oci/oci.h"
+#include "lib/provider/process/process.h"
 
-static const struct provider *const providers[] = {&provider_oci, &provider_process};
+/* One row a provider. The first is the default. */
+#define PROVIDERS(ROW) \
+    ROW(oci) \
+    ROW(process)
+
+#define POINTER(name) &provider_##name,
+#define NAME(name) #name,
+static const struct provider *const providers[] = {PROVIDERS(POINTER)};
+const char *const provider_names[] = {PROVIDERS(NAME) NULL};
 
 const struct provider *provider_at(size_t i)
 {
@@ -17,4 +30,87 @@ const struct provider *provider_find(const char *name)
         if (strcmp(providers[i]->name, name) == 0)
             return providers[i];
     return NULL;
+}
+
+/* ---- the spec against the capabilities ---- */
+
+/* In the order in which a provider's own network is chosen. */
+static const struct {
+    const char *name;
+    unsigned bit;
+} networks[] = {
+    {"user", PROVIDER_NETWORK_USER},
+    {"none", PROVIDER_NETWORK_NONE},
+    {"host", PROVIDER_NETWORK_HOST},
+};
+
+static bool provider_has_network(const struct provider *p, const char *name)
+{
+    for (size_t i = 0; i < N_ELEMENTS(networks); i++)
+        if (strcmp(networks[i].name, name) == 0)
+            return p->networks & networks[i].bit;
+    return false;
+}
+
+static int check_capabilities(const struct provider *p, const struct spec *s, struct err *e)
+{
+    bool is_host_image = str_eq(s->image, SPEC_IMAGE_HOST);
+    const struct {
+        const char *field;
+        bool is_asked, is_possible;
+    } options[] = {
+        {"image", s->asked & SPEC_ASKED_IMAGE,
+         is_host_image ? p->has_host_image : p->image != PROVIDER_IMAGE_NONE},
+        {"runtime", s->asked & SPEC_ASKED_RUNTIME, p->has_runtimes},
+        {"network", s->asked & SPEC_ASKED_NETWORK, provider_has_network(p, s->network)},
+        {"privilege", s->asked & SPEC_ASKED_PRIVILEGE, p->has_privileges},
+        {"cpus", s->cpu_millis, p->limits & PROVIDER_LIMIT_CPUS},
+        {"memory", s->memory_bytes, p->limits & PROVIDER_LIMIT_MEMORY},
+        {"disk", s->disk_bytes, p->limits & PROVIDER_LIMIT_DISK},
+        {"pids", s->asked & SPEC_ASKED_PIDS, p->limits & PROVIDER_LIMIT_PIDS},
+    };
+
+    for (size_t i = 0; i < N_ELEMENTS(options); i++)
+        if (options[i].is_asked && !options[i].is_possible)
+            return err_field(e, ERR_UNIMPLEMENTED, options[i].field,
+                             "%s: the provider '%s' %scannot honour it", options[i].field, p->name,
+                             p->isolates ? "" : "has no isolation and ");
+    return 0;
+}
+
+static int replace_text(char **text, const char *value, struct err *e)
+{
+    char *copy = strdup(value);
+
+    if (!copy)
+        return err_oom(e);
+    free(*text);
+    *text = copy;
+    return 0;
+}
+
+static int fill_defaults(const struct provider *p, struct spec *s, struct err *e)
+{
+    int r = p->image == PROVIDER_IMAGE_NONE ? replace_text(&s->image, "", e) : 0;
+
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(networks); i++)
+        if (!provider_has_network(p, s->network) && p->networks & networks[i].bit)
+            r = replace_text(&s->network, networks[i].name, e);
+    return r;
+}
+
+int provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec *spec, struct err *e)
+{
+    int r = check_capabilities(p, spec, e);
+
+    if (r == 0)
+        r = fill_defaults(p, spec, e);
+    return r < 0 ? r : p->check(ctx, spec, e);
+}
+
+char *provider_workdir(const struct provider *p, const char *dir, const struct spec *spec)
+{
+    if (p->shares_machine && strcmp(spec->dest, SPEC_DEST) == 0)
+        return path_join(dir, "workspace");
+    return strdup(spec->dest);
 }

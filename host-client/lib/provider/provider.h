@@ -1,15 +1,16 @@
 #pragma once
 /*
- * provider: where boxes come from. One file a provider, one row in providers[] (providers.c).
+ * provider: where boxes come from. A provider is a folder and a row of providers[] (provider.c); README.md
+ * has the steps. The rest of the host knows a provider by its capabilities and functions, never by its name.
  *
- * A box's directory (box->dir) is the provider's to use: it keeps there what it needs to find its
- * processes, mounts, cgroups and namespaces again from any process, also after a crash at any
- * point ("run.json"). Every function is idempotent. The guest agent listens on the unix socket
- * <dir>/run/agent.sock, a directory that the box sees as /run/bellhop and can't write once start()
- * has returned; its token has been written to <dir>/token (0600, the host's copy) by the caller.
+ * A box's directory (box->dir) is the provider's to use. The provider records there how any process finds the
+ * box's processes, mounts, cgroups and namespaces again, also after a crash at any point. Every function is
+ * idempotent. The guest agent listens on the unix socket <dir>/run/agent.sock. The box sees that directory as
+ * /run/bellhop and cannot write to it once start() has returned. The caller has written the agent's token
+ * to <dir>/token (0600).
  *
- * prepare() and destroy() are called by the command; start() by the box's monitor, whose children
- * the box's processes become (it is a subreaper); stop() and inspect() by either.
+ * Commands call check(), prepare() and destroy(); the box's monitor calls start(); both call stop(), find()
+ * and inspect().
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -17,61 +18,127 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "lib/util/context.h"
 #include "lib/provider/spec.h"
+#include "lib/util/context.h"
+
+/* Stands with the box's id in the environment of every command that we start in a box. */
+#define PROVIDER_MARK_ENV "BELLHOP_BOX_ID"
 
 struct provider_box {
     struct bh_ctx *ctx;
     const char *id;   /* 16 hex digits */
     const char *name; /* the host name in the box */
     const char *dir;  /* absolute */
+    const char *user; /* prepare() alone: commands run as this user; the image names it */
     struct spec *spec;
 };
 
 struct provider_run {
-    pid_t pid;          /* pid 1 of the box as the host sees it (process: the agent) */
-    uint64_t pid_start; /* its start time (/proc/PID/stat field 22): pids are used again */
     pid_t
-        listener; /* who listens on run/agent.sock; pid 1, but for a runtime with a kernel of its own */
+        pid; /* the box's pid 1 as the host sees it (process: the agent); 0: not on this machine */
+    uint64_t pid_start; /* field 22 of /proc/PID/stat: the kernel reuses pids */
+    pid_t
+        listener; /* listens on run/agent.sock: pid 1, except where the runtime has a kernel of its own */
     uint64_t listener_start;
 };
 
 struct provider_facts {
     bool usable;
-    char runtime[32]; /* which one passed */
+    char runtime[32]; /* the runtime that passed */
     char why[256];    /* when not usable */
+};
+
+/* ---- capabilities ---- */
+
+enum provider_network { /* bits */
+                        PROVIDER_NETWORK_USER = 1 << 0,
+                        PROVIDER_NETWORK_NONE = 1 << 1,
+                        PROVIDER_NETWORK_HOST = 1 << 2,
+};
+
+enum provider_limit { /* bits */
+                      PROVIDER_LIMIT_CPUS = 1 << 0,
+                      PROVIDER_LIMIT_MEMORY = 1 << 1,
+                      PROVIDER_LIMIT_DISK = 1 << 2,
+                      PROVIDER_LIMIT_PIDS = 1 << 3,
+};
+
+enum provider_pause {
+    PROVIDER_PAUSE_NONE,
+    PROVIDER_PAUSE_FREEZE,  /* processes stop, memory stays */
+    PROVIDER_PAUSE_TO_DISK, /* memory is written to the disk */
+};
+
+/* How the monitor learns the exit status of the box's first process. */
+enum provider_exit {
+    PROVIDER_EXIT_UNKNOWN,
+    PROVIDER_EXIT_CHILD, /* waitpid(): needs has_own_children */
+    PROVIDER_EXIT_ASKED, /* exit_status() */
+};
+
+enum provider_image {
+    PROVIDER_IMAGE_NONE,   /* a box has no image */
+    PROVIDER_IMAGE_ROOTFS, /* spec->image_dir holds SPEC_IMAGE_SQUASHFS or the directory rootfs */
+    PROVIDER_IMAGE_OCI,    /* an OCI image */
+    PROVIDER_IMAGE_DISK,   /* a disk for a virtual machine */
 };
 
 struct provider {
     const char *name;
     const char *summary;
+
+    bool isolates;       /* a box cannot touch the machine that it runs on */
+    bool shares_machine; /* a box has the files, the environment and the network of this machine */
+    bool
+        has_own_children; /* start() makes the box's processes children of the calling monitor (a subreaper) */
+    bool has_runtimes;   /* spec->runtime */
+    bool has_privileges; /* spec->privilege */
+    bool has_host_image; /* the image SPEC_IMAGE_HOST */
+    bool has_snapshots;
+    bool publishes_ports; /* the box's ports are reachable without the monitor's forwards */
+    unsigned networks;    /* enum provider_network */
+    unsigned limits;      /* enum provider_limit */
+    enum provider_pause pause;
+    enum provider_exit exit;
+    enum provider_image image;
+    /* The directory in <dir> that holds what the box writes to its disk; the monitor counts it. NULL: the
+     * provider enforces a disk limit by itself, or has none. */
+    const char *disk_dir;
+
     /* Starts something and sees it run. `runtime` "" takes the first that works. */
     int (*probe)(struct bh_ctx *ctx, const char *runtime, struct provider_facts *ret,
                  struct err *e);
-    /* What this provider or machine cannot honour is an error before anything is made. May fill
-     * in defaults that depend on the machine (spec->runtime). */
+    /* Refuses what this machine cannot honour, before anything is made; provider_check() has compared the
+     * spec with the capabilities. May fill in defaults that depend on the machine (spec->runtime). */
     int (*check)(struct bh_ctx *ctx, struct spec *spec, struct err *e);
-    int (*prepare)(struct provider_box *b, struct err *e); /* the disk */
+    int (*prepare)(struct provider_box *b, struct err *e); /* makes the disk */
     int (*start)(struct provider_box *b, struct provider_run *ret, struct err *e);
     /* Ends every process and undoes mounts, cgroups and namespaces; the disk stays. */
     int (*stop)(struct provider_box *b, int grace_ms, struct err *e);
-    int (*destroy)(struct provider_box *b, struct err *e); /* stop, then the disk too */
+    int (*destroy)(struct provider_box *b, struct err *e); /* stop(), and removes the disk */
     /* Is the run recorded in <dir> alive? 1 (and *ret), 0, or an error. */
     int (*find)(struct provider_box *b, struct provider_run *ret, struct err *e);
+    /* The wait status of a run that has ended, as waitpid() has it. Needed with PROVIDER_EXIT_ASKED alone. */
+    int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,
+                       struct err *e);
     /* What is enforced, read back from the kernel (/proc/PID/status, cgroup files, ...):
      * {"isolation":{"user_namespace":true,"seccomp":true,...},"limits":{...},"network":{...},
      * "missing":["user_namespace"]} */
     int (*inspect)(struct provider_box *b, json_t **ret, struct err *e);
-    /* The directory in <dir> that has what the box writes to its disk, for the monitor to count; NULL: this
-     * provider cannot limit it. */
-    const char *disk_dir;
-    /* gc: removes what carries this state directory's mark and whose id `is_known` denies. */
+    /* gc: removes everything that carries this state directory's mark and whose id `is_known` denies. */
     int (*sweep)(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
 };
 
-extern const struct provider provider_oci;
-extern const struct provider provider_process;
-
+extern const char *const provider_names[];              /* ends with NULL */
 const struct provider *provider_find(const char *name); /* NULL: no such provider */
-const struct provider *provider_at(size_t i);           /* NULL past the last */
+/* The i-th row, NULL past the last. The first row is the default. */
+const struct provider *provider_at(size_t i);
+
+/* Refuses the first option in the spec that the provider cannot honour, then asks its check(). Options
+ * that nobody asked for become what the provider has. Makes nothing. */
+int provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec *spec, struct err *e);
+
+/* The project's directory in a box of the directory `dir`: spec->dest, or below `dir` when the box shares
+ * this machine's files and nobody asked for a place. free() it; NULL: out of memory. */
+char *provider_workdir(const struct provider *p, const char *dir, const struct spec *spec);

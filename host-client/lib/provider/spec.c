@@ -7,6 +7,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/provider.h"
 
 #define SPEC_TTL_MIN_MS 1000
 #define SPEC_TTL_MAX_MS (30LL * 24 * 3600 * 1000)
@@ -208,7 +209,7 @@ static int check_texts(const struct bh_create_options *o, struct spec *s, struct
     static const char *const runtimes[] = {"runc", "crun", "runsc", NULL};
     int r;
 
-    r = check_text("provider", o->provider ? o->provider : "oci", &s->provider, e);
+    r = check_text("provider", o->provider ? o->provider : provider_at(0)->name, &s->provider, e);
     if (r == 0)
         r = check_text("image", o->image ? o->image : "slim", &s->image, e);
     if (r == 0)

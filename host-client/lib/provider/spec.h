@@ -14,6 +14,8 @@
 #define SPEC_TTL_MS (10 * 60 * 1000)
 #define SPEC_PIDS 4096
 #define SPEC_DEST "/workspace"
+#define SPEC_IMAGE_HOST "host" /* as the image: a tree made from this machine's programs */
+#define SPEC_IMAGE_SQUASHFS "rootfs.squashfs" /* in image_dir */
 
 /* What the caller asked for by name; the rest are defaults, which a provider may change to what
  * it can do, and which a second `up` does not compare. */

@@ -17,7 +17,6 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/util/dirtree.h"
-#include "lib/image/image.h"
 #include "lib/provider/oci/host_image.h"
 #include "lib/provider/oci/bundle.h"
 #include "lib/provider/oci/cgroup.h"
@@ -42,7 +41,7 @@
 
 bool oci_is_host_image(const struct spec *spec)
 {
-    return str_eq(spec->image, "host");
+    return str_eq(spec->image, SPEC_IMAGE_HOST);
 }
 
 bool oci_is_strict(const struct spec *spec)
@@ -120,21 +119,6 @@ static int oci_probe(struct bh_ctx *ctx, const char *runtime, struct provider_fa
     return 0;
 }
 
-static int check_image(struct bh_ctx *ctx, struct spec *spec, struct err *e)
-{
-    char *dir;
-    int r;
-
-    if (oci_is_host_image(spec))
-        return host_image_check(ctx->state_dir, e);
-    r = image_resolve(ctx, *spec->image_dir ? spec->image_dir : spec->image, &dir, e);
-    if (r < 0)
-        return r;
-    free(spec->image_dir);
-    spec->image_dir = dir;
-    return 0;
-}
-
 /* A box leaves the machine usable when nobody has said how much it may take. */
 static void set_default_limits(const struct bh_ctx *ctx, struct spec *spec)
 {
@@ -160,8 +144,8 @@ static int oci_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
     int r;
 
     r = require_root(e);
-    if (r == 0)
-        r = check_image(ctx, spec, e);
+    if (r == 0 && oci_is_host_image(spec))
+        r = host_image_check(ctx->state_dir, e);
     if (r == 0)
         r = oci_rootfs_check_dest(spec->dest, e);
     if (r == 0)
@@ -736,6 +720,17 @@ static int oci_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char 
 const struct provider provider_oci = {
     .name = "oci",
     .summary = "an OCI runtime (runc, crun, runsc) on an image: namespaces, seccomp, limits",
+    .isolates = true,
+    .has_own_children = true,
+    .has_runtimes = true,
+    .has_privileges = true,
+    .has_host_image = true,
+    .networks = PROVIDER_NETWORK_USER | PROVIDER_NETWORK_NONE | PROVIDER_NETWORK_HOST,
+    .limits =
+        PROVIDER_LIMIT_CPUS | PROVIDER_LIMIT_MEMORY | PROVIDER_LIMIT_DISK | PROVIDER_LIMIT_PIDS,
+    .exit = PROVIDER_EXIT_CHILD,
+    .image = PROVIDER_IMAGE_ROOTFS,
+    .disk_dir = "oci/disk",
     .probe = oci_probe,
     .check = oci_check,
     .prepare = oci_prepare,
@@ -744,6 +739,5 @@ const struct provider provider_oci = {
     .destroy = oci_destroy,
     .find = oci_find,
     .inspect = oci_inspect_box,
-    .disk_dir = "oci/disk",
     .sweep = oci_sweep,
 };

@@ -20,6 +20,8 @@
 #include "common/err.h"
 #include "lib/provider/provider.h"
 
+extern const struct provider provider_oci;
+
 #define OCI_RANGE 65536u /* uids and gids of a box */
 
 #define OCI_BOX_RUN "/run/bellhop" /* <dir>/run as the box sees it */

@@ -11,9 +11,9 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "lib/util/procfs.h"
-#include "lib/image/template.h"
 
 #define RECORD_MAX_BYTES 65536
+#define UNNAMED_USER "user" /* of a record that names none: an earlier version wrote it */
 
 char *oci_path(const struct provider_box *b, const char *name)
 {
@@ -79,8 +79,8 @@ int oci_disk_load(const struct provider_box *b, struct oci_disk *ret, struct err
     ret->uid = (uint32_t)get_u64(obj, "uid");
     ret->gid = (uint32_t)get_u64(obj, "gid");
     get_text(obj, "user", ret->user, sizeof(ret->user));
-    if (!ret->user[0]) /* a box of an earlier version */
-        (void)snprintf(ret->user, sizeof(ret->user), "%s", TEMPLATE_USER);
+    if (!ret->user[0])
+        (void)snprintf(ret->user, sizeof(ret->user), "%s", UNNAMED_USER);
     return 0;
 }
 

@@ -14,9 +14,7 @@
 #include "common/str.h"
 #include "lib/util/beneath.h"
 #include "lib/util/dirtree.h"
-#include "lib/image/image.h"
 #include "lib/provider/oci/quota.h"
-#include "lib/image/template.h"
 
 #define PASSWD_MAX_BYTES ((size_t)1 << 20)
 #define FIRST_USER_ID 1000u
@@ -248,19 +246,6 @@ static int make_owned_dir(const char *path, mode_t mode, uint32_t id, struct err
     return 0;
 }
 
-/* Who commands run as: what the image's template says. */
-static int name_user(const struct spec *spec, struct oci_disk *disk, struct err *e)
-{
-    struct image_facts facts = {.user = TEMPLATE_USER};
-    int r = *spec->image_dir ? image_facts(spec->image_dir, &facts, e) : 0;
-
-    if (r < 0)
-        return r;
-    (void)snprintf(disk->user, sizeof(disk->user), "%s", facts.user);
-    image_facts_done(&facts);
-    return 0;
-}
-
 int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct oci_disk *disk,
                        struct err *e)
 {
@@ -280,8 +265,7 @@ int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct o
         r = make_owned_dir(upper, 0755, disk->base, e);
     if (r == 0)
         r = make_owned_dir(work, 0755, disk->base, e);
-    if (r == 0)
-        r = name_user(b->spec, disk, e);
+    (void)snprintf(disk->user, sizeof(disk->user), "%s", b->user);
     if (r == 0)
         r = settle_user(lower, upper, disk, e);
     if (r == 0)

@@ -20,7 +20,7 @@
 #include "common/str.h"
 #include "lib/util/dirtree.h"
 #include "lib/util/hostcmd.h"
-#include "lib/image/image.h"
+#include "lib/provider/spec.h"
 
 #define LOOP_TRIES 32 /* others take free devices too */
 #define LOOP_PATH_BYTES 32
@@ -183,7 +183,7 @@ static int unpack(const char *file, const char *rootfs, int cancel_fd, struct er
 
 int oci_squash_choose(const char *dir, int cancel_fd, char **ret, struct err *e)
 {
-    _cleanup_free_ char *file = path_join(dir, IMAGE_SQUASHFS);
+    _cleanup_free_ char *file = path_join(dir, SPEC_IMAGE_SQUASHFS);
     _cleanup_free_ char *rootfs = path_join(dir, "rootfs");
     _cleanup_close_ int fd = -1;
     struct err why = {0};

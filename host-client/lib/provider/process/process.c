@@ -1,8 +1,5 @@
-/*
- * The process provider: the guest agent as a process of this machine, in a session of its own,
- * without any isolation. For trying things out, for tests, and where nothing else works. It says
- * so: an option that would need isolation is an error, never a silence.
- */
+#include "lib/provider/process/process.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,9 +14,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/box/box.h"
 #include "lib/util/procfs.h"
-#include "lib/provider/provider.h"
 
 #define MARK_BYTES 64
 
@@ -40,38 +35,12 @@ static int process_probe(struct bh_ctx *ctx, const char *runtime, struct provide
     return 0;
 }
 
-static int cannot(struct err *e, const char *field)
-{
-    return err_field(e, ERR_UNIMPLEMENTED, field,
-                     "%s: the provider 'process' has no isolation and cannot honour it", field);
-}
-
 static int process_check(struct bh_ctx *ctx, struct spec *s, struct err *e)
 {
-    if (s->asked & SPEC_ASKED_IMAGE)
-        return cannot(e, "image");
-    if (s->asked & SPEC_ASKED_RUNTIME)
-        return cannot(e, "runtime");
-    if (s->asked & SPEC_ASKED_NETWORK && strcmp(s->network, "host") != 0)
-        return cannot(e, "network");
-    if (s->asked & SPEC_ASKED_PRIVILEGE)
-        return cannot(e, "privilege");
-    if (s->cpu_millis)
-        return cannot(e, "cpus");
-    if (s->memory_bytes)
-        return cannot(e, "memory");
-    if (s->disk_bytes)
-        return cannot(e, "disk");
-    if (s->asked & SPEC_ASKED_PIDS)
-        return cannot(e, "pids");
-    if (access(ctx->agent_path, X_OK) < 0)
-        return err_sys(e, errno, "the guest agent '%s'", ctx->agent_path);
-
-    free(s->network);
-    s->network = strdup("host");
-    free(s->image);
-    s->image = strdup("");
-    return s->network && s->image ? 0 : err_oom(e);
+    (void)s;
+    return access(ctx->agent_path, X_OK) < 0
+               ? err_sys(e, errno, "the guest agent '%s'", ctx->agent_path)
+               : 0;
 }
 
 /* ---- the disk ---- */
@@ -163,7 +132,7 @@ static void launch_done(struct agent_launch *l)
 
 static void set_mark(const struct provider_box *b, char mark[MARK_BYTES])
 {
-    (void)snprintf(mark, MARK_BYTES, BOX_MARK_ENV "=%s", b->id);
+    (void)snprintf(mark, MARK_BYTES, PROVIDER_MARK_ENV "=%s", b->id);
 }
 
 static const char *own_value(const char *name)
@@ -206,7 +175,7 @@ static int fill_launch(struct provider_box *b, struct agent_launch *l, struct er
 
     l->log = box_file(b, "agent.log");
     l->token = box_file(b, "token");
-    l->workdir = box_workdir(b->dir, b->spec);
+    l->workdir = provider_workdir(&provider_process, b->dir, b->spec);
     if (!l->log || !l->token || !l->workdir)
         return err_oom(e);
     r = make_env(b, &l->env, e);
@@ -365,6 +334,10 @@ static int process_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const c
 const struct provider provider_process = {
     .name = "process",
     .summary = "a process of this machine, with no isolation at all",
+    .shares_machine = true,
+    .has_own_children = true,
+    .networks = PROVIDER_NETWORK_HOST,
+    .exit = PROVIDER_EXIT_CHILD,
     .probe = process_probe,
     .check = process_check,
     .prepare = process_prepare,
