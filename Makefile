@@ -349,10 +349,13 @@ $(B)/tests/test_process: LDFLAGS += -Wl,--wrap=io_read_file
 $(B)/tests/host/test_template_boot: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_ms poll image_facts \
 	box_environment_json client_call)
 
+# It watches a box as the monitor does.
+$(B)/tests/host/test_provider: $(call host_o,host-client/monitor/exit_watch.c)
+
 $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	@$(CC) $(LDFLAGS_ALL) -o $@ $^ $(HOST_LIBS)
+	@$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(HOST_LIBS)
 
 # The parsers of the host's side stand on guest/common alone.
 FUZZ_HOST_OBJ := $(call host_o,host-client/lib/util/toml.c host-client/lib/project/extract.c host-client/lib/util/beneath.c)

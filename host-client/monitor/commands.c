@@ -100,7 +100,7 @@ static int op_ping(struct commands *c, const struct request *q, json_t *reply, s
 
     (void)q;
     if (r == 0)
-        r = add_int(reply, "box_pid", c->m->run.pid, e);
+        r = add_int(reply, "box_pid", c->m->exit.run.pid, e);
     if (r == 0)
         r = add_int(reply, "deadline_ms", monitor_deadline_real_ms(c->m), e);
     if (r == 0)

@@ -216,7 +216,7 @@ static int adopt(struct bh_ctx *ctx, const char *id, struct monitor *m, struct e
 /* The box goes on, with the time and the ports it has. It is never started here. */
 static int run_again(const char *args[N_ARGS], struct err *e)
 {
-    struct monitor m = {.pidfd = -1, .signal_fd = -1};
+    struct monitor m = {.signal_fd = -1, .exit = {.fd = -1}};
     struct bh_ctx *ctx = NULL;
     int r = open_context(args, &ctx, e);
 

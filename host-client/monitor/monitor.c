@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,28 +34,19 @@
 
 static int find_or_start(struct monitor *m, bool adopt_only, bool *ret_adopted, struct err *e)
 {
+    struct provider_run run = {0};
     struct provider_box view;
     int r;
 
     box_view(m->box, &view);
-    r = m->box->provider->find(&view, &m->run, e);
+    r = m->box->provider->find(&view, &run, e);
     if (r < 0)
         return r;
     if (r == 0 && adopt_only)
         return err_set(e, ERR_NOT_FOUND, "the box has no processes any more");
     *ret_adopted = r == 1;
-    r = r == 1 ? 0 : m->box->provider->start(&view, &m->run, e);
-    if (r < 0)
-        return r;
-    m->pidfd = (int)syscall(SYS_pidfd_open, m->run.pid, 0);
-    return m->pidfd < 0 ? err_sys(e, errno, "the box's first process %d", (int)m->run.pid) : 0;
-}
-
-static bool has_ended(const struct monitor *m, int wait_ms)
-{
-    struct pollfd p = {.fd = m->pidfd, .events = POLLIN};
-
-    return poll(&p, 1, wait_ms) > 0;
+    r = r == 1 ? 0 : m->box->provider->start(&view, &run, e);
+    return r < 0 ? r : exit_watch_begin(&m->exit, m->box, &run, e);
 }
 
 /* The last line of what the box's first process printed, which says why it ended. */
@@ -95,7 +85,7 @@ static int wait_for_agent(struct monitor *m, struct err *e)
             return 0;
         if (clock_until_ms(deadline) == 0)
             return err_wrap(e, r, "the guest agent does not answer");
-        if (has_ended(m, pause_ms))
+        if (exit_watch_has_ended(&m->exit, pause_ms))
             return ended_early(m, e);
         pause_ms = pause_ms * 2 > READY_POLL_MOST_MS ? READY_POLL_MOST_MS : pause_ms * 2;
         r = 0;
@@ -182,7 +172,8 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, boo
     bool is_adopted = false;
     int r;
 
-    *m = (struct monitor){.ctx = ctx, .pidfd = -1, .signal_fd = -1};
+    *m = (struct monitor){.ctx = ctx, .signal_fd = -1};
+    exit_watch_init(&m->exit);
     r = store_get(ctx->store, box_id, &row, e);
     if (r == 0)
         r = box_new_take(ctx, &row, &m->box, e);
@@ -209,7 +200,7 @@ void monitor_done(struct monitor *m)
     m->disk = diskwatch_free(m->disk);
     m->box = bh_box_free(m->box);
     use_done(&m->use);
-    fd_close(TAKE_FD(m->pidfd));
+    exit_watch_done(&m->exit);
     fd_close(TAKE_FD(m->signal_fd));
 }
 
@@ -233,32 +224,23 @@ void monitor_lease_changed(struct monitor *m)
 
 /* ---- the end ---- */
 
-static void reap(struct monitor *m)
+static json_t *exit_status_json(struct monitor *m)
 {
-    int status;
-    pid_t pid;
+    int status = 0;
 
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-        if (pid == m->run.pid) {
-            m->has_status = true;
-            m->wait_status = status;
-        }
-}
-
-static json_t *status_json(const struct monitor *m)
-{
-    if (!m->has_status) /* it was not our child: who adopted it knows */
+    if (!exit_watch_status(&m->exit, &status))
         return json_pack("{s:n, s:n}", "code", "signal");
-    if (WIFSIGNALED(m->wait_status))
-        return json_pack("{s:n, s:i}", "code", "signal", WTERMSIG(m->wait_status));
-    return json_pack("{s:i, s:n}", "code", WEXITSTATUS(m->wait_status), "signal");
+    if (WIFSIGNALED(status))
+        return json_pack("{s:n, s:i}", "code", "signal", WTERMSIG(status));
+    return json_pack("{s:i, s:n}", "code", WEXITSTATUS(status), "signal");
 }
 
 static void write_exit_record(struct monitor *m, const char *by, const char *cause)
 {
-    _cleanup_json_ json_t *obj = json_pack("{s:s, s:s, s:I, s:I, s:o}", "by", by, "cause", cause,
-                                           "ended_ms", (json_int_t)clock_real_ms(), "pid",
-                                           (json_int_t)m->run.pid, "exit", status_json(m));
+    _cleanup_json_ json_t *obj =
+        json_pack("{s:s, s:s, s:I, s:I, s:o}", "by", by, "cause", cause, "ended_ms",
+                  (json_int_t)clock_real_ms(), "pid", (json_int_t)m->exit.run.pid, "exit",
+                  exit_status_json(m));
     _cleanup_free_ char *path = box_path(m->box, "exit.json");
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
@@ -277,7 +259,6 @@ int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int g
     m->supervisor = supervisor_free(m->supervisor); /* it would start the coding agent again */
     box_view(m->box, &view);
     r = m->box->provider->stop(&view, grace_ms, e);
-    reap(m);
     write_exit_record(m, by, cause);
     return r;
 }
@@ -323,16 +304,16 @@ static void end_by_itself(struct monitor *m)
 {
     _cleanup_close_ int lock = -1;
     char cause[CAUSE_BYTES];
+    int status = 0;
 
-    reap(m);
-    if (!m->has_status)
+    if (!exit_watch_status(&m->exit, &status))
         (void)snprintf(cause, sizeof(cause), "the box's first process ended");
-    else if (WIFSIGNALED(m->wait_status))
+    else if (WIFSIGNALED(status))
         (void)snprintf(cause, sizeof(cause), "the box's first process was killed by signal %d",
-                       WTERMSIG(m->wait_status));
+                       WTERMSIG(status));
     else
         (void)snprintf(cause, sizeof(cause), "the box's first process exited with %d",
-                       WEXITSTATUS(m->wait_status));
+                       WEXITSTATUS(status));
     if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) == 0)
         end_locked(m, "box", cause);
     else
@@ -359,7 +340,7 @@ static void on_signals(struct monitor *m)
 
     while (!m->is_over && read(m->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
         if (si.ssi_signo == SIGCHLD)
-            reap(m);
+            exit_watch_reap(&m->exit);
         else
             end_by_signal(m);
     }
@@ -448,14 +429,15 @@ static void on_disk(struct monitor *m)
     end_locked(m, "disk", cause);
 }
 
-enum { FIXED_PIDFD, FIXED_SIGNALS, FIXED_SUPERVISOR, FIXED_DISK, N_FIXED };
+enum { FIXED_EXIT, FIXED_SIGNALS, FIXED_SUPERVISOR, FIXED_DISK, N_FIXED };
 
 static int64_t next_ms(const struct monitor *m)
 {
     int64_t lease = next_time(m);
     int64_t disk = diskwatch_next_ms(m->disk);
+    int64_t next = disk < lease ? disk : lease;
 
-    return disk < lease ? disk : lease;
+    return m->exit.next_ms < next ? m->exit.next_ms : next;
 }
 
 static void turn(struct monitor *m, struct pollfd *p)
@@ -463,7 +445,7 @@ static void turn(struct monitor *m, struct pollfd *p)
     size_t n_commands;
     size_t n_forwards;
 
-    p[FIXED_PIDFD] = (struct pollfd){.fd = m->pidfd, .events = POLLIN};
+    p[FIXED_EXIT] = (struct pollfd){.fd = m->exit.fd, .events = POLLIN};
     p[FIXED_SIGNALS] = (struct pollfd){.fd = m->signal_fd, .events = POLLIN};
     p[FIXED_SUPERVISOR] =
         (struct pollfd){.fd = supervisor_event_fd(m->supervisor), .events = POLLIN};
@@ -479,7 +461,8 @@ static void turn(struct monitor *m, struct pollfd *p)
         on_supervisor(m);
     if (!m->is_over)
         commands_act(m->commands, p + N_FIXED, n_commands);
-    if (!m->is_over && p[FIXED_PIDFD].revents)
+    if (!m->is_over && (p[FIXED_EXIT].revents || m->exit.fd < 0) &&
+        exit_watch_has_ended(&m->exit, 0))
         end_by_itself(m);
     if (!m->is_over && p[FIXED_SIGNALS].revents)
         on_signals(m);

@@ -14,6 +14,7 @@
 #include "lib/box/box.h"
 #include "lib/box/lease.h"
 #include "lib/box/use.h"
+#include "monitor/exit_watch.h"
 
 #define MONITOR_MAX_CLIENTS 64
 #define MONITOR_MAX_FORWARDS 64
@@ -30,8 +31,7 @@ struct supervisor;
 struct monitor {
     struct bh_ctx *ctx;
     struct bh_box *box;
-    struct provider_run run;
-    int pidfd; /* of run.pid */
+    struct exit_watch exit;
     int signal_fd;
     bool is_over;       /* the loop ends */
     struct lease lease; /* monotonic time */
@@ -42,8 +42,6 @@ struct monitor {
     struct commands *commands;
     struct supervisor *supervisor;
     struct diskwatch *disk; /* NULL: no limit */
-    bool has_status;        /* of run.pid, when it is our child */
-    int wait_status;
 };
 
 /* Finds or starts the box's processes, waits for the guest agent, and takes up what a monitor

@@ -105,19 +105,18 @@ static int cmd_prepare(struct drive *d, struct err *e)
 {
     struct image_facts facts = {.user = "user"};
     char path[4096], *dir = NULL;
-    int r = 0;
+    int r = provider_check(&provider_oci, &d->ctx, &d->spec, e);
 
-    if (!str_eq(d->spec.image, SPEC_IMAGE_HOST)) {
+    if (r == 0 && !str_eq(d->spec.image, SPEC_IMAGE_HOST)) {
         r = image_resolve(&d->ctx, d->spec.image_dir, &dir, e);
         if (r == 0)
             r = image_facts(dir, &facts, e);
         if (r < 0)
             return r;
-        free(d->spec.image_dir);
-        d->spec.image_dir = dir;
+        set_text(&d->spec.image_dir, dir);
+        free(dir);
     }
     d->box.user = facts.user;
-    r = provider_check(&provider_oci, &d->ctx, &d->spec, e);
     if (r == 0)
         r = io_mkdir_p(d->box.dir, 0700, e);
     (void)snprintf(path, sizeof(path), "%s/token", d->box.dir);

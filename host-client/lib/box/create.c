@@ -100,10 +100,10 @@ static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
     _cleanup_json_ json_t *spec = NULL;
     struct box_row row = {0};
     struct bh_box *box = NULL;
-    int r = resolve_image(c, e);
+    int r = provider_check(p, c->ctx, &c->spec, e);
 
     if (r == 0)
-        r = provider_check(p, c->ctx, &c->spec, e);
+        r = resolve_image(c, e);
     if (r == 0)
         r = check_port(&c->spec, e);
     if (r < 0)

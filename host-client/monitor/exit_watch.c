@@ -1,0 +1,83 @@
+#include "monitor/exit_watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+
+void exit_watch_init(struct exit_watch *w)
+{
+    *w = (struct exit_watch){.fd = -1, .next_ms = INT64_MAX};
+}
+
+void exit_watch_done(struct exit_watch *w)
+{
+    fd_close(TAKE_FD(w->fd));
+}
+
+int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct provider_run *run,
+                     struct err *e)
+{
+    w->box = box;
+    w->run = *run;
+    if (!box->provider->has_own_children) {
+        w->next_ms = clock_mono_ms() + EXIT_WATCH_ASK_MS;
+        return 0;
+    }
+    w->fd = (int)syscall(SYS_pidfd_open, run->pid, 0);
+    return w->fd < 0 ? err_sys(e, errno, "the box's first process %d", (int)run->pid) : 0;
+}
+
+static bool provider_says_ended(struct exit_watch *w)
+{
+    struct provider_box view;
+    struct provider_run run;
+
+    box_view(w->box, &view);
+    return w->box->provider->find(&view, &run, NULL) == 0;
+}
+
+bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)
+{
+    struct pollfd p = {.fd = w->fd, .events = POLLIN};
+    int64_t left = clock_until_ms(w->next_ms);
+
+    if (w->fd >= 0)
+        return poll(&p, 1, wait_ms) > 0;
+    if (left > 0)
+        (void)poll(NULL, 0, left < wait_ms ? (int)left : wait_ms);
+    if (clock_until_ms(w->next_ms) > 0)
+        return false;
+    w->next_ms = clock_mono_ms() + EXIT_WATCH_ASK_MS;
+    return provider_says_ended(w);
+}
+
+void exit_watch_reap(struct exit_watch *w)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        if (pid == w->run.pid && w->box->provider->exit == PROVIDER_EXIT_CHILD) {
+            w->has_status = true;
+            w->status = status;
+        }
+}
+
+bool exit_watch_status(struct exit_watch *w, int *ret_status)
+{
+    struct provider_box view;
+
+    exit_watch_reap(w);
+    if (!w->has_status && w->box->provider->exit == PROVIDER_EXIT_ASKED) {
+        box_view(w->box, &view);
+        w->has_status = w->box->provider->exit_status(&view, &w->run, &w->status, NULL) == 0;
+    }
+    if (w->has_status)
+        *ret_status = w->status;
+    return w->has_status;
+}

@@ -1,0 +1,203 @@
+/* A provider of the tests, which is a row and no more: the capabilities decide what is refused and what the monitor
+ * does, and the box's processes are nobody's children. */
+#include "test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "lib/box/box.h"
+#include "lib/provider/provider.h"
+#include "monitor/exit_watch.h"
+
+/* ---- the provider ---- */
+
+static struct {
+    int n_checks, n_finds;
+    int found; /* find() says so */
+} far;
+
+static int far_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
+{
+    (void)ctx, (void)spec, (void)e;
+    far.n_checks++;
+    return 0;
+}
+
+static int far_find(struct provider_box *b, struct provider_run *ret, struct err *e)
+{
+    (void)ret;
+    T_STR(b->id, "00112233aabbccdd");
+    far.n_finds++;
+    return far.found < 0 ? err_set(e, ERR_UNAVAILABLE, "the other machine does not answer")
+                         : far.found;
+}
+
+static int far_exit_status(struct provider_box *b, const struct provider_run *run, int *ret_status,
+                           struct err *e)
+{
+    (void)b, (void)run, (void)e;
+    *ret_status = 7 << 8;
+    return 0;
+}
+
+static const struct provider provider_far = {
+    .name = "far",
+    .summary = "a box on another machine",
+    .isolates = true,
+    .networks = PROVIDER_NETWORK_NONE,
+    .limits = PROVIDER_LIMIT_MEMORY,
+    .exit = PROVIDER_EXIT_ASKED,
+    .image = PROVIDER_IMAGE_OCI,
+    .check = far_check,
+    .find = far_find,
+    .exit_status = far_exit_status,
+};
+
+/* ---- what it cannot honour ---- */
+
+static int check_options(const struct provider *p, struct bh_create_options o, struct spec *ret,
+                         struct err *e)
+{
+    struct bh_ctx ctx = {.agent_path = (char *)"/bin/true"};
+    int r;
+
+    o.size = sizeof(o);
+    o.name = "box";
+    T_INT(spec_from_options(&o, ret, e), 0);
+    r = provider_check(p, &ctx, ret, e);
+    if (r < 0)
+        spec_done(ret);
+    return r;
+}
+
+TEST(an_option_that_a_provider_lacks_is_refused_before_it_is_asked)
+{
+    static const struct {
+        struct bh_create_options options;
+        const char *field;
+    } cases[] = {
+        {{.image = "host"}, "image"},     {{.runtime = "runc"}, "runtime"},
+        {{.network = "user"}, "network"}, {{.privilege = "strict"}, "privilege"},
+        {{.cpu_millis = 1000}, "cpus"},   {{.disk_bytes = 1ULL << 30}, "disk"},
+        {{.pids = 100}, "pids"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct spec spec = {0};
+        struct err e = {0};
+        char text[120];
+
+        T_INT(check_options(&provider_far, cases[i].options, &spec, &e), -ERR_UNIMPLEMENTED);
+        T_STR(e.field, cases[i].field);
+        (void)snprintf(text, sizeof(text), "%s: the provider 'far' cannot honour it",
+                       cases[i].field);
+        T_STR(e.message, text);
+    }
+    T_INT(far.n_checks, 0);
+}
+
+TEST(an_option_that_nobody_asked_for_becomes_what_the_provider_has)
+{
+    struct bh_create_options o = {.image = "debian", .memory_bytes = 1ULL << 30};
+    struct spec spec = {0};
+    struct err e = {0};
+
+    T_INT(check_options(&provider_far, o, &spec, &e), 0);
+    T_STR(spec.network, "none");
+    T_STR(spec.image, "debian");
+    T_INT(far.n_checks, 1);
+    spec_done(&spec);
+}
+
+TEST(the_process_provider_says_that_it_has_no_isolation)
+{
+    const struct provider *p = provider_find("process");
+    struct spec spec = {0};
+    struct err e = {0};
+
+    T_INT(check_options(p, (struct bh_create_options){.memory_bytes = 1ULL << 30}, &spec, &e),
+          -ERR_UNIMPLEMENTED);
+    T_STR(e.message, "memory: the provider 'process' has no isolation and cannot honour it");
+    T_INT(check_options(p, (struct bh_create_options){.network = "host"}, &spec, &e), 0);
+    T_STR(spec.image, "");
+    spec_done(&spec);
+}
+
+/* ---- the rows ---- */
+
+TEST(the_capabilities_of_each_row_fit_together)
+{
+    const struct provider *p;
+
+    for (size_t i = 0; (p = provider_at(i)); i++) {
+        T_STR(p->name, provider_names[i]);
+        T_OK(provider_find(p->name) == p);
+        T_OK(p->networks);
+        T_OK(p->exit != PROVIDER_EXIT_CHILD || p->has_own_children);
+        T_OK(p->exit != PROVIDER_EXIT_ASKED || p->exit_status);
+        T_OK(!p->isolates || !p->shares_machine);
+        T_OK(!p->disk_dir || p->limits & PROVIDER_LIMIT_DISK);
+        T_OK(p->probe && p->check && p->prepare && p->start && p->stop && p->destroy && p->find &&
+             p->inspect);
+    }
+    T_OK(!provider_names[provider_at(1) ? 2 : 1]);
+}
+
+/* ---- its end ---- */
+
+static struct bh_box far_box(void)
+{
+    return (struct bh_box){.provider = &provider_far, .row = {.id = "00112233aabbccdd"}};
+}
+
+TEST(a_box_whose_processes_are_no_children_is_asked_for)
+{
+    struct bh_box box = far_box();
+    struct provider_run run = {0};
+    struct exit_watch w;
+    int status = 0;
+
+    exit_watch_init(&w);
+    far.found = 1;
+    T_INT(exit_watch_begin(&w, &box, &run, NULL), 0);
+    T_INT(w.fd, -1);
+    T_OK(w.next_ms <= clock_mono_ms() + EXIT_WATCH_ASK_MS);
+    T_OK(!exit_watch_has_ended(&w, 0));
+    T_INT(far.n_finds, 0); /* it is not time yet */
+    w.next_ms = 0;
+    T_OK(!exit_watch_has_ended(&w, 0));
+    T_INT(far.n_finds, 1);
+    T_OK(w.next_ms > clock_mono_ms());
+
+    far.found = -1;
+    w.next_ms = 0;
+    T_OK(!exit_watch_has_ended(&w, 0));
+    far.found = 0;
+    w.next_ms = 0;
+    T_OK(exit_watch_has_ended(&w, 0));
+    T_OK(exit_watch_status(&w, &status));
+    T_INT(WEXITSTATUS(status), 7);
+    exit_watch_done(&w);
+}
+
+TEST(a_box_whose_process_is_a_child_is_watched_and_reaped)
+{
+    struct bh_box box = far_box();
+    struct provider_run run = {.pid = fork()};
+    struct exit_watch w;
+    int status = 0;
+
+    if (run.pid == 0)
+        _exit(3);
+    box.provider = provider_find("process");
+    exit_watch_init(&w);
+    T_INT(exit_watch_begin(&w, &box, &run, NULL), 0);
+    T_OK(exit_watch_has_ended(&w, 10000));
+    T_OK(exit_watch_status(&w, &status));
+    T_INT(WEXITSTATUS(status), 3);
+    T_INT(far.n_finds, 0);
+    exit_watch_done(&w);
+}
