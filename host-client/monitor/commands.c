@@ -208,7 +208,7 @@ static int run_op(struct commands *c, struct caller *caller, json_t *obj, json_t
 
 /* ---- callers ---- */
 
-static void answer(struct commands *c, struct caller *caller)
+static void answer_caller(struct commands *c, struct caller *caller)
 {
     _cleanup_json_ json_t *obj = NULL;
     _cleanup_json_ json_t *reply = json_pack("{s:b}", "ok", 1);
@@ -246,7 +246,7 @@ static void read_caller(struct commands *c, struct caller *caller)
         return;
     }
     if (caller->line.data[caller->line.len - 1] == '\n')
-        answer(c, caller);
+        answer_caller(c, caller);
 }
 
 /* Only the owner gets this far: the socket is 0600, its directory 0700. */

@@ -28,7 +28,7 @@
 
 enum { ARG_STATE, ARG_CACHE, ARG_AGENT, ARG_RECIPES, ARG_IMAGES, ARG_ID, ARG_READY, N_ARGS };
 
-static const struct option options[] = {
+static const struct option monitor_options[] = {
     {"state-dir", required_argument, NULL, ARG_STATE},
     {"cache-dir", required_argument, NULL, ARG_CACHE},
     {"agent", required_argument, NULL, ARG_AGENT},
@@ -39,11 +39,11 @@ static const struct option options[] = {
     {0},
 };
 
-static int parse(int argc, char **argv, const char *args[N_ARGS])
+static int parse_options(int argc, char **argv, const char *args[N_ARGS])
 {
     int c;
 
-    while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+    while ((c = getopt_long(argc, argv, "", monitor_options, NULL)) >= 0) {
         if (c >= N_ARGS)
             return -1;
         args[c] = optarg;
@@ -52,7 +52,7 @@ static int parse(int argc, char **argv, const char *args[N_ARGS])
 }
 
 /* One line on the ready descriptor, for the command that started us. */
-static void tell(int fd, int r, const struct err *e)
+static void tell_ready(int fd, int r, const struct err *e)
 {
     _cleanup_json_ json_t *obj =
         r == 0 ? json_pack("{s:b}", "ok", 1) : json_pack("{s:o}", "error", jx_new_error(e));
@@ -133,7 +133,7 @@ static void give_up(struct monitor *m)
     (void)m->box->provider->stop(&view, 0, NULL);
 }
 
-static int run(const char *args[N_ARGS], int ready_fd, struct err *e)
+static int run_first(const char *args[N_ARGS], int ready_fd, struct err *e)
 {
     struct bh_ctx *ctx = NULL;
     struct monitor m;
@@ -142,14 +142,14 @@ static int run(const char *args[N_ARGS], int ready_fd, struct err *e)
     if (r == 0)
         r = take_lock(ctx, args[ARG_ID], e);
     if (r < 0) {
-        tell(ready_fd, r, e);
+        tell_ready(ready_fd, r, e);
         (void)bh_close(ctx);
         return r;
     }
     r = monitor_start(&m, ctx, args[ARG_ID], false, e);
     if (r < 0)
         give_up(&m);
-    tell(ready_fd, r, e);
+    tell_ready(ready_fd, r, e);
     if (r == 0)
         r = monitor_run(&m, e);
     monitor_done(&m);
@@ -196,7 +196,7 @@ static int adopt_locked(struct bh_ctx *ctx, const char *id, struct monitor *m, s
     return r;
 }
 
-static int adopt(struct bh_ctx *ctx, const char *id, struct monitor *m, struct err *e)
+static int adopt_box(struct bh_ctx *ctx, const char *id, struct monitor *m, struct err *e)
 {
     _cleanup_close_ int lock = -1;
     struct box_row row = {0}, now = {0};
@@ -221,7 +221,7 @@ static int run_again(const char *args[N_ARGS], struct err *e)
     int r = open_context(args, &ctx, e);
 
     if (r == 0)
-        r = adopt(ctx, args[ARG_ID], &m, e);
+        r = adopt_box(ctx, args[ARG_ID], &m, e);
     if (r == 0)
         r = monitor_run(&m, e);
     monitor_done(&m);
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
     struct err e = {0};
     bool is_again;
 
-    if (parse(argc, argv, args) < 0 ||
+    if (parse_options(argc, argv, args) < 0 ||
         (args[ARG_READY] && str_parse_u64(args[ARG_READY], 3, 1024, &ready, NULL) < 0)) {
         (void)fprintf(stderr, "bellhop-monitor is started by bellhop; see bellhop(1)\n");
         return 2;
@@ -245,7 +245,7 @@ int main(int argc, char **argv)
     set_up_process();
     if (ready && !is_again)
         (void)fcntl((int)ready, F_SETFD, FD_CLOEXEC);
-    if ((is_again ? run_again(args, &e) : run(args, ready ? (int)ready : -1, &e)) < 0) {
+    if ((is_again ? run_again(args, &e) : run_first(args, ready ? (int)ready : -1, &e)) < 0) {
         (void)fprintf(stderr, "bellhop-monitor: %s\n", e.message);
         return 1;
     }

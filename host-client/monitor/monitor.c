@@ -440,7 +440,7 @@ static int64_t next_ms(const struct monitor *m)
     return m->exit.next_ms < next ? m->exit.next_ms : next;
 }
 
-static void turn(struct monitor *m, struct pollfd *p)
+static void run_turn(struct monitor *m, struct pollfd *p)
 {
     size_t n_commands;
     size_t n_forwards;
@@ -479,6 +479,6 @@ int monitor_run(struct monitor *m, struct err *e)
     if (!p)
         return err_oom(e);
     while (!m->is_over)
-        turn(m, p);
+        run_turn(m, p);
     return 0;
 }

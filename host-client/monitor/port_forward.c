@@ -159,7 +159,7 @@ static void accept_one(struct forwards *f, const struct listener *l)
 }
 
 /* Reads what there is into the buffer; false when the connection is broken. */
-static bool pull(int fd, struct half *h)
+static bool half_pull(int fd, struct half *h)
 {
     char data[PIECE_BYTES];
     size_t room = BUFFER_BYTES - h->data.len;
@@ -177,7 +177,7 @@ static bool pull(int fd, struct half *h)
     return n == 0 || buf_add(&h->data, data, (size_t)n, NULL) == 0;
 }
 
-static bool push(int fd, struct half *h)
+static bool half_push(int fd, struct half *h)
 {
     if (h->data.len) {
         ssize_t n = send(fd, h->data.data, h->data.len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -194,7 +194,7 @@ static bool push(int fd, struct half *h)
 }
 
 /* The head of the agent's answer is not for the client. */
-static bool shake(struct connection *c)
+static bool finish_handshake(struct connection *c)
 {
     size_t head = tunnel_head_bytes(&c->down.data);
 
@@ -212,15 +212,15 @@ static void act_on(struct connection *c, short client, short agent)
     bool ok = true;
 
     if (agent & (POLLIN | POLLHUP | POLLERR))
-        ok = pull(c->agent, &c->down);
+        ok = half_pull(c->agent, &c->down);
     if (ok && c->is_shaking)
-        ok = shake(c);
+        ok = finish_handshake(c);
     if (ok && client & (POLLIN | POLLHUP | POLLERR) && !c->is_shaking)
-        ok = pull(c->client, &c->up);
+        ok = half_pull(c->client, &c->up);
     if (ok)
-        ok = push(c->agent, &c->up);
+        ok = half_push(c->agent, &c->up);
     if (ok && !c->is_shaking)
-        ok = push(c->client, &c->down);
+        ok = half_push(c->client, &c->down);
     c->is_dead = !ok || (c->up.is_shut && c->down.is_shut);
 }
 

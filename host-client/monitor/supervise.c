@@ -64,14 +64,14 @@ struct supervisor {
     bool was_well;              /* since it was started */
 };
 
-static void wake(int fd)
+static void eventfd_wake(int fd)
 {
     uint64_t one = 1;
 
     (void)!write(fd, &one, sizeof(one));
 }
 
-static void drain(int fd)
+static void eventfd_drain(int fd)
 {
     uint64_t n;
 
@@ -81,7 +81,7 @@ static void drain(int fd)
 /* ---- the thread ---- */
 
 /* Sleeps; something new to do ends it early. */
-static void pause_ms(struct supervisor *s, int ms)
+static void pause_or_wake(struct supervisor *s, int ms)
 {
     struct pollfd p = {.fd = s->wake_fd, .events = POLLIN};
 
@@ -164,10 +164,10 @@ static void look_at_activity(struct supervisor *s)
     json_decref(s->activity);
     s->activity = reply;
     (void)pthread_mutex_unlock(&s->lock);
-    wake(s->event_fd);
+    eventfd_wake(s->event_fd);
 }
 
-static void give_up(struct supervisor *s, const char *how)
+static void give_up_agent(struct supervisor *s, const char *how)
 {
     (void)pthread_mutex_lock(&s->lock);
     s->has_failed = true;
@@ -176,7 +176,7 @@ static void give_up(struct supervisor *s, const char *how)
                    how);
     (void)pthread_mutex_unlock(&s->lock);
     forget_start(s);
-    wake(s->event_fd);
+    eventfd_wake(s->event_fd);
 }
 
 struct started {
@@ -237,7 +237,7 @@ static void restart_later(struct supervisor *s, const char *how)
     if (now - s->running_since_mono_ms > SUPERVISE_GOOD_MS)
         s->n_restarts = 0;
     if (s->n_restarts >= s->max_restarts) {
-        give_up(s, how);
+        give_up_agent(s, how);
         return;
     }
     for (int i = 0; i < s->n_restarts && pause_ms < SUPERVISE_MOST_PAUSE_MS; i++)
@@ -260,7 +260,7 @@ static void wait_for_restart(struct supervisor *s)
     int64_t left = clock_until_ms(s->restart_at_mono_ms);
 
     if (left > 0)
-        pause_ms(s, s->lease_pending && left > RETRY_MS ? RETRY_MS : (int)left);
+        pause_or_wake(s, s->lease_pending && left > RETRY_MS ? RETRY_MS : (int)left);
     else
         start_again(s);
 }
@@ -311,7 +311,7 @@ static void look_at_health(struct supervisor *s)
 }
 
 /* Until the command ends, or there is something else to do. */
-static void watch(struct supervisor *s)
+static void watch_agent(struct supervisor *s)
 {
     json_t *params = json_pack("{s:O}", "id", json_object_get(s->start, "id"));
     _cleanup_json_ json_t *reply = NULL;
@@ -325,7 +325,7 @@ static void watch(struct supervisor *s)
     if (r == 0 || r == -ERR_NOT_FOUND)
         on_ended(s, reply);
     else if (r != -ERR_CANCELED && r != -ERR_DEADLINE)
-        pause_ms(s, RETRY_MS);
+        pause_or_wake(s, RETRY_MS);
     else if (r == -ERR_DEADLINE && s->probe_at_mono_ms && !clock_until_ms(s->probe_at_mono_ms))
         look_at_health(s);
 }
@@ -336,7 +336,7 @@ static bool take_orders(struct supervisor *s)
     bool watch_asked;
     bool is_stopping;
 
-    drain(s->wake_fd);
+    eventfd_drain(s->wake_fd);
     (void)pthread_mutex_lock(&s->lock);
     is_stopping = s->is_stopping;
     watch_asked = s->watch_asked;
@@ -354,7 +354,7 @@ static bool take_orders(struct supervisor *s)
     return !is_stopping;
 }
 
-static void *run(void *arg)
+static void *supervisor_run(void *arg)
 {
     struct supervisor *s = arg;
 
@@ -366,16 +366,16 @@ static void *run(void *arg)
         if (s->start && s->restart_at_mono_ms)
             wait_for_restart(s);
         else if (s->start)
-            watch(s);
+            watch_agent(s);
         else
-            pause_ms(s, s->lease_pending || s->activity_pending ? RETRY_MS : -1);
+            pause_or_wake(s, s->lease_pending || s->activity_pending ? RETRY_MS : -1);
     }
     return NULL;
 }
 
 /* ---- the loop's side ---- */
 
-static int fill(struct supervisor *s, struct bh_box *box, struct err *e)
+static int supervisor_fill(struct supervisor *s, struct bh_box *box, struct err *e)
 {
     int r;
 
@@ -414,9 +414,9 @@ int supervisor_new(struct bh_box *box, struct supervisor **ret, struct err *e)
     s->wake_fd = -1;
     s->event_fd = -1;
     (void)pthread_mutex_init(&s->lock, NULL);
-    r = fill(s, box, e);
+    r = supervisor_fill(s, box, e);
     if (r == 0) {
-        int sys = pthread_create(&s->thread, NULL, run, s);
+        int sys = pthread_create(&s->thread, NULL, supervisor_run, s);
 
         r = sys ? err_sys(e, sys, "start a thread") : 0;
     }
@@ -435,7 +435,7 @@ struct supervisor *supervisor_free(struct supervisor *s)
     (void)pthread_mutex_lock(&s->lock);
     s->is_stopping = true;
     (void)pthread_mutex_unlock(&s->lock);
-    wake(s->wake_fd);
+    eventfd_wake(s->wake_fd);
     (void)pthread_join(s->thread, NULL);
     supervisor_done(s);
     return NULL;
@@ -446,7 +446,7 @@ void supervisor_watch(struct supervisor *s)
     (void)pthread_mutex_lock(&s->lock);
     s->watch_asked = true;
     (void)pthread_mutex_unlock(&s->lock);
-    wake(s->wake_fd);
+    eventfd_wake(s->wake_fd);
 }
 
 void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms)
@@ -455,7 +455,7 @@ void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms)
     s->lease_asked = true;
     s->lease_until_mono_ms = until_mono_ms;
     (void)pthread_mutex_unlock(&s->lock);
-    wake(s->wake_fd);
+    eventfd_wake(s->wake_fd);
 }
 
 void supervisor_ask_activity(struct supervisor *s)
@@ -463,7 +463,7 @@ void supervisor_ask_activity(struct supervisor *s)
     (void)pthread_mutex_lock(&s->lock);
     s->activity_asked = true;
     (void)pthread_mutex_unlock(&s->lock);
-    wake(s->wake_fd);
+    eventfd_wake(s->wake_fd);
 }
 
 json_t *supervisor_take_activity(struct supervisor *s)
@@ -495,7 +495,7 @@ bool supervisor_take_failure(struct supervisor *s, char *cause, size_t cause_byt
 
 void supervisor_drain(struct supervisor *s)
 {
-    drain(s->event_fd);
+    eventfd_drain(s->event_fd);
 }
 
 int supervisor_restarts(struct supervisor *s)

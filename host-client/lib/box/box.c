@@ -51,7 +51,7 @@ struct bh_ctx *bh_close(struct bh_ctx *ctx)
 
 /* ---- the handle ---- */
 
-static int fill(struct bh_box *box, struct err *e)
+static int box_fill(struct bh_box *box, struct err *e)
 {
     int r = spec_from_json(box->row.spec, &box->spec, e);
 
@@ -78,7 +78,7 @@ int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, s
     box->ctx = ctx;
     box->row = *row;
     memset(row, 0, sizeof(*row));
-    r = fill(box, e);
+    r = box_fill(box, e);
     if (r < 0) {
         (void)bh_box_free(box);
         return r;

@@ -239,7 +239,7 @@ static int end_processes(struct bh_box *box, enum bh_state then, const char *cau
  * could not be started is in state error too, with nothing of it left running; a start that was
  * canceled has not failed.
  */
-static void undo(struct bh_box *box, bool is_new, bool was_live, int r, const char *cause)
+static void undo_bringup(struct bh_box *box, bool is_new, bool was_live, int r, const char *cause)
 {
     int cancel_fd = box->ctx->cancel_fd;
 
@@ -267,7 +267,7 @@ int bringup_run_locked(struct bh_box *box, const struct bh_create_options *first
     free(own.log);
     if (r == 0)
         return 0;
-    undo(box, first != NULL, was_live, r, why.message);
+    undo_bringup(box, first != NULL, was_live, r, why.message);
     if (e)
         *e = why;
     return r;
@@ -361,7 +361,7 @@ int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
 }
 
 /* It says that it runs: does it? 1, or 0 after it has been marked stopped. */
-static int check_live(struct bh_box *box, int64_t deadline, struct err *e)
+static int check_processes(struct bh_box *box, int64_t deadline, struct err *e)
 {
     struct provider_box view;
     struct provider_run run;
@@ -415,7 +415,7 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
         return err_field(e, ERR_NOT_FOUND, "name", "there is no box with the name '%s'",
                          box->row.name);
     if (box_row_is_live(&box->row)) {
-        r = check_live(box, deadline_mono_ms, e);
+        r = check_processes(box, deadline_mono_ms, e);
         if (r < 0)
             return r;
         if (r == 1)

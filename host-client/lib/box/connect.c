@@ -14,7 +14,7 @@
 /* Its functions are never called: a box without a row is refused before (box_reload). */
 static const struct provider provider_connected = {.name = "url", .isolates = true};
 
-static int check(const struct bh_connect_options *o, struct err *e)
+static int check_url(const struct bh_connect_options *o, struct err *e)
 {
     if (!o->url || (strncmp(o->url, "http://", 7) != 0 && strncmp(o->url, "https://", 8) != 0))
         return err_field(e, ERR_INVALID, "url", "url: '%.200s' does not begin with http://",
@@ -23,7 +23,7 @@ static int check(const struct bh_connect_options *o, struct err *e)
 }
 
 /* For the variables and certificates that the box's commands get; gone with the handle. */
-static int make_dir(const struct bh_ctx *ctx, char **ret, struct err *e)
+static int make_connect_dir(const struct bh_ctx *ctx, char **ret, struct err *e)
 {
     _cleanup_free_ char *dir = path_join(ctx->state_dir, "connected-XXXXXX");
 
@@ -35,7 +35,7 @@ static int make_dir(const struct bh_ctx *ctx, char **ret, struct err *e)
     return 0;
 }
 
-static int replace(char **at, const char *value, struct err *e)
+static int replace_text(char **at, const char *value, struct err *e)
 {
     char *copy = strdup(value);
 
@@ -46,31 +46,31 @@ static int replace(char **at, const char *value, struct err *e)
     return 0;
 }
 
-static int fill(struct bh_box *box, const struct bh_connect_options *o,
-                const struct bh_create_options *as, struct err *e)
+static int connect_fill(struct bh_box *box, const struct bh_connect_options *o,
+                        const struct bh_create_options *as, struct err *e)
 {
     int r = spec_from_options(as, &box->spec, e);
 
     if (r == 0)
-        r = replace(&box->spec.provider, provider_connected.name, e);
+        r = replace_text(&box->spec.provider, provider_connected.name, e);
     if (r == 0)
-        r = replace(&box->row.name, o->name, e);
+        r = replace_text(&box->row.name, o->name, e);
     if (r == 0)
-        r = replace(&box->row.cause, "", e);
+        r = replace_text(&box->row.cause, "", e);
     if (r == 0)
-        r = replace(&box->url, o->url, e);
+        r = replace_text(&box->url, o->url, e);
     if (r == 0 && o->token)
-        r = replace(&box->token, o->token, e);
+        r = replace_text(&box->token, o->token, e);
     if (r == 0)
-        r = make_dir(box->ctx, &box->dir, e);
+        r = make_connect_dir(box->ctx, &box->dir, e);
     (void)snprintf(box->row.id, sizeof(box->row.id), "connected");
     box->row.state = BH_STATE_RUNNING;
     box->row.ports = json_object();
     return r == 0 && !box->row.ports ? err_oom(e) : r;
 }
 
-static int greet(struct bh_box *box, const struct bh_connect_options *o,
-                 const struct bh_create_options *as, struct err *e)
+static int connect_greet(struct bh_box *box, const struct bh_connect_options *o,
+                         const struct bh_create_options *as, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + (o->timeout_ms > 0 ? o->timeout_ms : CONNECT_MS);
     struct client *c = NULL;
@@ -93,7 +93,7 @@ int bh_connect(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = check(&o, &e);
+        r = check_url(&o, &e);
     if (r == 0 && !(box = calloc(1, sizeof(*box))))
         r = err_oom(&e);
     if (r < 0)
@@ -105,9 +105,9 @@ int bh_connect(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct
     as.dest = o.workdir;
     as.env = o.env;
     as.host_env = o.host_env;
-    r = fill(box, &o, &as, &e);
+    r = connect_fill(box, &o, &as, &e);
     if (r == 0)
-        r = greet(box, &o, &as, &e);
+        r = connect_greet(box, &o, &as, &e);
     if (r < 0) {
         (void)bh_box_free(box);
         return ctx_fail(err, r, &e);

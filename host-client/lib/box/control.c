@@ -221,7 +221,7 @@ static int open_launch_fds(const char *log_path, int *ret_log, int ready[2], str
 }
 
 /* What the monitor wrote before it died. */
-static int died(const char *log_path, struct err *e)
+static int monitor_death_error(const char *log_path, struct err *e)
 {
     _cleanup_free_ char *log = NULL;
     size_t len = 0;
@@ -243,7 +243,7 @@ static int wait_ready(struct bh_ctx *ctx, int fd, const char *log_path, int64_t 
     buf_init(&line, CONTROL_LINE_BYTES);
     r = read_line(fd, ctx->cancel_fd, deadline_mono_ms, &line, e);
     if (r == -ERR_UNAVAILABLE)
-        return died(log_path, e);
+        return monitor_death_error(log_path, e);
     if (r < 0)
         return err_wrap(e, r, "while the box starts");
     return parse_reply(&line, NULL, e);

@@ -142,7 +142,7 @@ static int ensure_agent(struct creation *c, struct bh_box *box, struct err *e)
     return r < 0 ? r : bringup_agent_locked(box, c->deadline_mono_ms, &c->report, e);
 }
 
-static int lengthen(struct creation *c, struct bh_box *box, struct err *e)
+static int extend_lease_of_box(struct creation *c, struct bh_box *box, struct err *e)
 {
     if (!(c->spec.asked & SPEC_ASKED_TIMEOUT))
         return 0;
@@ -210,7 +210,7 @@ static int take_existing(struct creation *c, struct box_row *row, struct bh_box 
     if (r == 0)
         r = ensure_agent(c, box, e);
     if (r == 0)
-        r = lengthen(c, box, e);
+        r = extend_lease_of_box(c, box, e);
     if (r == 0)
         r = box_reload(box, e);
     if (r < 0) {
@@ -224,8 +224,8 @@ static int take_existing(struct creation *c, struct box_row *row, struct bh_box 
 /* ---- its name ---- */
 
 /* The box of that name; its row only when it is there. */
-static int find(struct creation *c, const char *name, bool *ret_is_there, struct box_row *ret,
-                struct err *e)
+static int find_row(struct creation *c, const char *name, bool *ret_is_there, struct box_row *ret,
+                    struct err *e)
 {
     int r = store_find(c->ctx->store, name, ret, e);
 
@@ -238,7 +238,7 @@ static int try_name(struct creation *c, const char *name, bool is_sure, bool *re
 {
     struct box_row row = {0};
     bool is_there;
-    int r = find(c, name, &is_there, &row, e);
+    int r = find_row(c, name, &is_there, &row, e);
 
     *ret_ok = is_there ? project_has_box(&c->project, row.project, row.remote) &&
                              (!is_sure || row.project)
@@ -274,7 +274,7 @@ static void say_name(struct creation *c)
 
     if (c->name != c->own_name || strcmp(c->name, c->project.base) == 0)
         return;
-    if (find(c, c->project.base, &is_there, &row, NULL) == 0 && is_there)
+    if (find_row(c, c->project.base, &is_there, &row, NULL) == 0 && is_there)
         ctx_progress(c->ctx, "warning", 0, 0, false,
                      "the box '%s' is for another project, '%.200s': the one for '%.200s' is '%s'",
                      c->project.base, row_project_text(&row),
@@ -288,7 +288,7 @@ static int create_locked(struct creation *c, struct bh_box **ret, struct err *e)
 {
     struct box_row row = {0};
     bool is_there;
-    int r = find(c, c->name, &is_there, &row, e);
+    int r = find_row(c, c->name, &is_there, &row, e);
 
     if (r < 0)
         return r;
@@ -302,7 +302,7 @@ static int create_locked(struct creation *c, struct bh_box **ret, struct err *e)
     return r == -ERR_NOT_FOUND ? create_new(c, ret, e) : r;
 }
 
-static int create(struct creation *c, struct bh_box **ret, struct err *e)
+static int create_box(struct creation *c, struct bh_box **ret, struct err *e)
 {
     int r = check_inputs(c, e);
 
@@ -358,7 +358,7 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     if (r == 0) {
         c.deadline_mono_ms =
             clock_mono_ms() + (o.start_timeout_ms ? o.start_timeout_ms : BRINGUP_TIMEOUT_MS);
-        r = create(&c, ret_box, &e);
+        r = create_box(&c, ret_box, &e);
     }
     r = ctx_fail(err, r, &e);
     if (r < 0 && err) {

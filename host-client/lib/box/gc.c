@@ -52,7 +52,7 @@ static void relay_line(void *arg, const char *line)
 
 /* ---- boxes of the store ---- */
 
-static int settle(struct gc *gc, struct bh_box *box, bool *ret_gone, struct err *e)
+static int settle_box(struct gc *gc, struct bh_box *box, bool *ret_gone, struct err *e)
 {
     enum bh_state before = box->row.state;
     int r = bringup_settle_locked(box, ret_gone, e);
@@ -64,7 +64,7 @@ static int settle(struct gc *gc, struct bh_box *box, bool *ret_gone, struct err 
 }
 
 /* A box that runs without its monitor gets one; one that ended unseen is marked so. */
-static int check_live(struct gc *gc, struct bh_box *box, struct err *e)
+static int check_monitor(struct gc *gc, struct bh_box *box, struct err *e)
 {
     struct provider_box view;
     struct provider_run run;
@@ -123,9 +123,9 @@ static int clean_box(struct gc *gc, struct bh_box *box)
     if (r == -ERR_NOT_FOUND)
         return 0;
     if (r == 0)
-        r = settle(gc, box, &is_gone, &e);
+        r = settle_box(gc, box, &is_gone, &e);
     if (r == 0 && !is_gone)
-        r = check_live(gc, box, &e);
+        r = check_monitor(gc, box, &e);
     if (r == 0 && !is_gone)
         r = box_reload(box, &e);
     if (r == 0 && !is_gone)
@@ -140,7 +140,7 @@ static int clean_box(struct gc *gc, struct bh_box *box)
     return 0;
 }
 
-static int on_row(void *arg, const struct box_row *row)
+static int clean_row(void *arg, const struct box_row *row)
 {
     struct gc *gc = arg;
     struct box_row copy = {0};
@@ -225,7 +225,7 @@ int bh_gc_stopped(struct bh_ctx *ctx, int64_t stopped_for_ms,
                     .locks_deadline_ms = clock_mono_ms() + GC_LOCKS_MS,
                     .e = &e};
     const struct provider *p;
-    int r = store_list(ctx->store, on_row, &gc, &e);
+    int r = store_list(ctx->store, clean_row, &gc, &e);
 
     if (r < 0)
         return ctx_fail(err, r, &e);

@@ -33,7 +33,7 @@ static void finalize_p(sqlite3_stmt **st)
 }
 #define _cleanup_stmt_ __attribute__((cleanup(finalize_p)))
 
-static int fail(struct store *s, const char *what, struct err *e)
+static int store_fail(struct store *s, const char *what, struct err *e)
 {
     int rc = sqlite3_errcode(s->db);
     enum err_code code = rc == SQLITE_BUSY || rc == SQLITE_LOCKED ? ERR_UNAVAILABLE
@@ -48,13 +48,13 @@ static int fail(struct store *s, const char *what, struct err *e)
 
 static int exec_sql(struct store *s, const char *sql, struct err *e)
 {
-    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(s, sql, e);
+    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : store_fail(s, sql, e);
 }
 
-static int prepare(struct store *s, const char *sql, sqlite3_stmt **ret, struct err *e)
+static int store_prepare(struct store *s, const char *sql, sqlite3_stmt **ret, struct err *e)
 {
     if (sqlite3_prepare_v2(s->db, sql, -1, ret, NULL) != SQLITE_OK)
-        return fail(s, "prepare", e);
+        return store_fail(s, "prepare", e);
     return 0;
 }
 
@@ -63,12 +63,12 @@ static int prepare(struct store *s, const char *sql, sqlite3_stmt **ret, struct 
 static int read_version(struct store *s, int *ret, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = prepare(s, "PRAGMA user_version", &st, e);
+    int r = store_prepare(s, "PRAGMA user_version", &st, e);
 
     if (r < 0)
         return r;
     if (sqlite3_step(st) != SQLITE_ROW)
-        return fail(s, "user_version", e);
+        return store_fail(s, "user_version", e);
     *ret = sqlite3_column_int(st, 0);
     return 0;
 }
@@ -131,7 +131,7 @@ static int open_db(struct store *s, struct err *e)
     if (sqlite3_open_v2(path, &s->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX,
                         NULL) != SQLITE_OK)
-        return s->db ? fail(s, "open", e) : err_oom(e);
+        return s->db ? store_fail(s, "open", e) : err_oom(e);
     (void)sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
     (void)chmod(path, 0600);
     return make_schema(s, e);
@@ -241,7 +241,7 @@ static int find_by(struct store *s, const char *sql, const char *what, const cha
                    struct box_row *ret, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = prepare(s, sql, &st, e);
+    int r = store_prepare(s, sql, &st, e);
 
     if (r < 0)
         return r;
@@ -250,7 +250,7 @@ static int find_by(struct store *s, const char *sql, const char *what, const cha
     if (r == SQLITE_DONE)
         return err_field(e, ERR_NOT_FOUND, what, "there is no box with the %s '%.64s'", what, key);
     if (r != SQLITE_ROW)
-        return fail(s, "read", e);
+        return store_fail(s, "read", e);
     return read_row(st, ret, e);
 }
 
@@ -276,14 +276,14 @@ int store_list(struct store *s, int (*fn)(void *arg, const struct box_row *row),
 
     if (!ids)
         return err_oom(e);
-    r = prepare(s, "SELECT id FROM boxes ORDER BY name", &st, e);
+    r = store_prepare(s, "SELECT id FROM boxes ORDER BY name", &st, e);
     if (r < 0)
         return r;
     while ((r = sqlite3_step(st)) == SQLITE_ROW)
         if (json_array_append_new(ids, json_string(column_text(st, 0))) < 0)
             return err_oom(e);
     if (r != SQLITE_DONE)
-        return fail(s, "read", e);
+        return store_fail(s, "read", e);
 
     json_array_foreach (ids, i, id) {
         struct box_row row = {0};
@@ -307,7 +307,7 @@ static int change_row(struct store *s, sqlite3_stmt *st, const char *id, struct 
     int rc = sqlite3_step(st);
 
     if (rc != SQLITE_DONE)
-        return fail(s, "write", e);
+        return store_fail(s, "write", e);
     if (sqlite3_changes(s->db) != 1)
         return err_field(e, ERR_NOT_FOUND, "id", "there is no box with the id '%.64s'", id);
     return 0;
@@ -322,7 +322,7 @@ static int set_json(struct store *s, const char *sql, const char *id, const json
 
     if (r < 0)
         return r;
-    r = prepare(s, sql, &st, e);
+    r = store_prepare(s, sql, &st, e);
     if (r < 0)
         return r;
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
@@ -344,7 +344,7 @@ int store_set_project(struct store *s, const char *id, const char *path, const c
                       struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = prepare(s, "UPDATE boxes SET project = ?2, remote = ?3 WHERE id = ?1", &st, e);
+    int r = store_prepare(s, "UPDATE boxes SET project = ?2, remote = ?3 WHERE id = ?1", &st, e);
 
     if (r < 0)
         return r;
@@ -359,7 +359,8 @@ int store_set_port(struct store *s, const char *id, uint16_t port, uint16_t host
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
     char path[16];
-    int r = prepare(s, "UPDATE boxes SET ports = json_set(ports, ?2, ?3) WHERE id = ?1", &st, e);
+    int r =
+        store_prepare(s, "UPDATE boxes SET ports = json_set(ports, ?2, ?3) WHERE id = ?1", &st, e);
 
     if (r < 0)
         return r;
@@ -373,7 +374,7 @@ int store_set_port(struct store *s, const char *id, uint16_t port, uint16_t host
 int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = prepare(s, "UPDATE boxes SET deadline_ms = ?2 WHERE id = ?1", &st, e);
+    int r = store_prepare(s, "UPDATE boxes SET deadline_ms = ?2 WHERE id = ?1", &st, e);
 
     if (r < 0)
         return r;
@@ -385,22 +386,22 @@ int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, str
 int store_remove(struct store *s, const char *id, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = prepare(s, "DELETE FROM boxes WHERE id = ?1", &st, e);
+    int r = store_prepare(s, "DELETE FROM boxes WHERE id = ?1", &st, e);
 
     if (r < 0)
         return r;
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-    return sqlite3_step(st) == SQLITE_DONE ? 0 : fail(s, "remove", e);
+    return sqlite3_step(st) == SQLITE_DONE ? 0 : store_fail(s, "remove", e);
 }
 
 static int insert_row(struct store *s, const char *id, const char *name, const char *spec,
                       struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = prepare(s,
-                    "INSERT INTO boxes(id, name, state, created_ms, state_since_ms, spec)"
-                    " VALUES(?1, ?2, 'requested', ?3, ?3, ?4)",
-                    &st, e);
+    int r = store_prepare(s,
+                          "INSERT INTO boxes(id, name, state, created_ms, state_since_ms, spec)"
+                          " VALUES(?1, ?2, 'requested', ?3, ?3, ?4)",
+                          &st, e);
 
     if (r < 0)
         return r;
@@ -411,7 +412,7 @@ static int insert_row(struct store *s, const char *id, const char *name, const c
     r = sqlite3_step(st);
     if (r == SQLITE_CONSTRAINT)
         return err_field(e, ERR_EXISTS, "name", "there is a box called '%s' already", name);
-    return r == SQLITE_DONE ? 0 : fail(s, "add", e);
+    return r == SQLITE_DONE ? 0 : store_fail(s, "add", e);
 }
 
 int store_add(struct store *s, const char *name, const json_t *spec, struct box_row *ret,
@@ -439,13 +440,13 @@ static int update_state(struct store *s, const char *id, enum bh_state state, co
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
     _cleanup_free_ char *text = strdup(cause ? cause : "");
-    int r = prepare(s,
-                    "UPDATE boxes SET state = ?2, cause = ?3, state_since_ms = ?4,"
-                    " made = made OR ?2 = 'running',"
-                    " deadline_ms = CASE WHEN ?2 IN ('stopped', 'destroying', 'destroyed')"
-                    " OR (?2 = 'error' AND state = 'stopping') THEN 0"
-                    " ELSE deadline_ms END WHERE id = ?1",
-                    &st, e);
+    int r = store_prepare(s,
+                          "UPDATE boxes SET state = ?2, cause = ?3, state_since_ms = ?4,"
+                          " made = made OR ?2 = 'running',"
+                          " deadline_ms = CASE WHEN ?2 IN ('stopped', 'destroying', 'destroyed')"
+                          " OR (?2 = 'error' AND state = 'stopping') THEN 0"
+                          " ELSE deadline_ms END WHERE id = ?1",
+                          &st, e);
 
     if (r < 0)
         return r;

@@ -20,7 +20,8 @@
 #define LOG_BYTES 2000 /* of start_cmd's output, behind an error of ready_cmd */
 
 /* Running already when a start went on after it was interrupted: the same id attaches to it. */
-static int start(struct bh_box *box, struct client *c, const struct image_facts *f, struct err *e)
+static int run_start_cmd(struct bh_box *box, struct client *c, const struct image_facts *f,
+                         struct err *e)
 {
     _cleanup_json_ json_t *env = NULL;
     _cleanup_json_ json_t *request = NULL;
@@ -64,7 +65,7 @@ static void put_end(char out[TEXT_BYTES], const char *reason, int code, const ch
 }
 
 /* The end of a text, from a whole character on. */
-static const char *tail(const char *text)
+static const char *text_tail(const char *text)
 {
     size_t len = strlen(text);
 
@@ -114,7 +115,7 @@ static char *start_log(struct client *c)
     if (*reason)
         put_end(end, reason, code, "");
     if (asprintf(&text, "start_cmd: %s%s%s%s%s%s", *reason ? "ended with " : "", end,
-                 *out ? "\n" : "", tail(out), *err ? "\n" : "", tail(err)) < 0)
+                 *out ? "\n" : "", text_tail(out), *err ? "\n" : "", text_tail(err)) < 0)
         return NULL;
     return text;
 }
@@ -126,8 +127,8 @@ static int pause_ms(const struct bh_box *box, int64_t ms, struct err *e)
     return poll(&p, 1, (int)ms) > 0 ? err_set(e, ERR_CANCELED, "canceled") : 0;
 }
 
-static int wait_ready(struct bh_box *box, struct client *c, const struct image_facts *f,
-                      int64_t deadline, struct err *e)
+static int wait_ready_cmd(struct bh_box *box, struct client *c, const struct image_facts *f,
+                          int64_t deadline, struct err *e)
 {
     char said[TEXT_BYTES] = "";
     int64_t first = clock_mono_ms();
@@ -164,12 +165,12 @@ int template_boot(struct bh_box *box, struct client *c, bool is_bound, int64_t *
         return r;
     if (*f.start_cmd) {
         ctx_progress(box->ctx, "start", 0, 0, false, "running the template's start_cmd");
-        r = start(box, c, &f, e);
+        r = run_start_cmd(box, c, &f, e);
     }
     if (r == 0 && *f.ready_cmd) {
         step = "ready_cmd";
         ctx_progress(box->ctx, "ready", 0, 0, false, "waiting for the template's ready_cmd");
-        r = wait_ready(box, c, &f, is_bound ? *deadline_mono_ms : began + TEMPLATE_READY_MS, e);
+        r = wait_ready_cmd(box, c, &f, is_bound ? *deadline_mono_ms : began + TEMPLATE_READY_MS, e);
         *deadline_mono_ms += is_bound ? 0 : clock_mono_ms() - began;
     }
     if (r < 0 && report && !report->step[0])

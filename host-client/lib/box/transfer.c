@@ -36,8 +36,8 @@ static char *join_lines(char *const *list)
     return b.len ? buf_take(&b) : NULL;
 }
 
-static int upload(struct bh_box *box, const struct bh_upload_options *o,
-                  struct bh_upload_result *ret, struct err *e)
+static int upload_to_box(struct bh_box *box, const struct bh_upload_options *o,
+                         struct bh_upload_result *ret, struct err *e)
 {
     _cleanup_free_ char *dest = NULL;
     _cleanup_close_ int held = -1;
@@ -78,7 +78,7 @@ int bh_upload(struct bh_box *box, const struct bh_upload_options *opts,
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = upload(box, &o, ret_result, &e);
+        r = upload_to_box(box, &o, ret_result, &e);
     return ctx_fail(err, r, &e);
 }
 

@@ -19,7 +19,7 @@ void use_done(struct use *u)
     memset(u, 0, sizeof(*u));
 }
 
-static int64_t number(const json_t *obj, const char *name)
+static int64_t json_number(const json_t *obj, const char *name)
 {
     return json_integer_value(json_object_get(obj, name));
 }
@@ -36,15 +36,15 @@ static bool is_shell(const char *name)
 }
 
 /* Does this command that runs make the box one that is used? */
-static bool counts(const struct use *u, const json_t *command, const char *agent_id,
-                   int64_t passed_ms)
+static bool command_counts(const struct use *u, const json_t *command, const char *agent_id,
+                           int64_t passed_ms)
 {
     const char *id = json_string_value(json_object_get(command, "id"));
     const json_t *before = json_object_get(u->before, id ? id : "");
     bool is_agent = *agent_id && str_eq(id, agent_id);
-    bool is_idle_shell = number(command, "processes") == 1 &&
+    bool is_idle_shell = json_number(command, "processes") == 1 &&
                          is_shell(json_string_value(json_object_get(command, "name")));
-    int64_t cpu_ms = number(command, "cpu_ms") - number(before, "cpu_ms");
+    int64_t cpu_ms = json_number(command, "cpu_ms") - json_number(before, "cpu_ms");
 
     if (is_agent && u->is_new_agent)
         return false; /* that it starts again and again is no use of the box */
@@ -53,7 +53,7 @@ static bool counts(const struct use *u, const json_t *command, const char *agent
     if (cpu_ms * (is_agent ? AGENT_SHARE : ALL_SHARE) > passed_ms)
         return true;
     return is_idle_shell && !is_agent &&
-           number(command, "output_bytes") > number(before, "output_bytes");
+           json_number(command, "output_bytes") > json_number(before, "output_bytes");
 }
 
 /* The agent of a box from before an update does not list its commands. */
@@ -66,10 +66,10 @@ static bool any_counts(const struct use *u, const json_t *commands, const char *
     size_t i;
 
     json_array_foreach (list, i, v)
-        if (counts(u, v, agent_id, passed_ms))
+        if (command_counts(u, v, agent_id, passed_ms))
             return true;
     if (list)
-        return number(commands, "running") > (int64_t)json_array_size(list);
+        return json_number(commands, "running") > (int64_t)json_array_size(list);
     json_array_foreach (ids, i, v)
         if (!str_eq(json_string_value(v), agent_id))
             return true;
@@ -98,14 +98,14 @@ bool use_look(struct use *u, const json_t *activity, const char *agent_id, int n
     const json_t *calls = json_object_get(activity, "calls");
     /* The agent of a box from before an update counts the monitor's own questions too. */
     bool knows_quiet = json_object_get(commands, "list") != NULL;
-    int64_t cpu_ms = number(json_object_get(activity, "cpu"), "total_ms");
+    int64_t cpu_ms = json_number(json_object_get(activity, "cpu"), "total_ms");
     int64_t passed_ms = now_ms - u->at_ms;
     bool is_used;
 
     u->is_new_agent = n_restarts != u->n_restarts;
     is_used = json_array_size(json_object_get(activity, "holds")) > 0 ||
-              (knows_quiet && number(calls, "open") > 0) ||
-              (knows_quiet && calls && number(calls, "last_ms_ago") <= passed_ms) ||
+              (knows_quiet && json_number(calls, "open") > 0) ||
+              (knows_quiet && calls && json_number(calls, "last_ms_ago") <= passed_ms) ||
               (!u->is_new_agent && (cpu_ms - u->cpu_ms) * ALL_SHARE > passed_ms) ||
               any_counts(u, commands, agent_id, passed_ms);
 

@@ -17,7 +17,7 @@
 
 /* ---- which one ---- */
 
-static bool has(const char *dir, const char *name)
+static bool dir_has(const char *dir, const char *name)
 {
     _cleanup_free_ char *path = path_join(dir, name);
 
@@ -49,7 +49,7 @@ int image_resolve(const struct bh_ctx *ctx, const char *image, char **ret_dir, s
 
     if (r < 0)
         return r;
-    if (!has(real, SPEC_IMAGE_SQUASHFS) && !has(real, "rootfs"))
+    if (!dir_has(real, SPEC_IMAGE_SQUASHFS) && !dir_has(real, "rootfs"))
         return err_field(
             e, ERR_NOT_FOUND, "image",
             "image '%.300s' has neither " SPEC_IMAGE_SQUASHFS " nor a directory 'rootfs'", image);
@@ -169,8 +169,8 @@ static int take_facts(struct spec *spec, struct err *e)
 
 /* An image that was built for something else than boxes gets what they stand on. Where its template is
  * not known the error `r` in *e stands. */
-static int complete(struct bh_ctx *ctx, const struct image_build *build, char **ret, int r,
-                    struct err *e)
+static int build_missing_form(struct bh_ctx *ctx, const struct image_build *build, char **ret,
+                              int r, struct err *e)
 {
     struct err other = {0};
     int n = image_build(ctx, build, ret, &other);
@@ -191,7 +191,7 @@ int image_settle(struct bh_ctx *ctx, struct spec *spec, const char *const *host_
     if (is_built(ctx, spec->image)) {
         r = image_resolve(ctx, spec->image, &dir, e);
         if (r == -ERR_NOT_FOUND && !template_is_path(spec->image))
-            r = complete(ctx, &build, &dir, r, e);
+            r = build_missing_form(ctx, &build, &dir, r, e);
     } else {
         r = image_build(ctx, &build, &dir, e);
     }

@@ -16,7 +16,7 @@
 #define AGENTS_MAX_BYTES (64 * 1024)
 
 /* Images go to other machines: a build for any processor is taken before one for some. */
-static const struct recipe_npm *choose(const struct recipe *r, const char *arch)
+static const struct recipe_npm *choose_package(const struct recipe *r, const char *arch)
 {
     const struct recipe_npm *found = NULL;
 
@@ -30,8 +30,8 @@ static const struct recipe_npm *choose(const struct recipe *r, const char *arch)
     return found;
 }
 
-static int fetch(struct npm *npm, const struct recipe *recipe, const char *arch, char **ret,
-                 struct err *e)
+static int fetch_package(struct npm *npm, const struct recipe *recipe, const char *arch, char **ret,
+                         struct err *e)
 {
     bool is_own = strcmp(recipe->version, recipe->own_version) == 0;
     const struct recipe_npm *package;
@@ -42,7 +42,7 @@ static int fetch(struct npm *npm, const struct recipe *recipe, const char *arch,
         return lock ? npm_fetch_tree(npm, lock, is_own ? NULL : recipe->version, arch, ret, e)
                     : err_oom(e);
     }
-    package = choose(recipe, arch);
+    package = choose_package(recipe, arch);
     if (!package)
         return err_field(e, ERR_UNIMPLEMENTED, "bellhop.agents",
                          "'%s' has nothing that can be baked into an image for %s", recipe->name,
@@ -89,7 +89,7 @@ static int add_agent(struct bh_ctx *ctx, struct npm *npm, const struct template 
     if (r < 0)
         return r;
     (void)uname(&machine);
-    r = fetch(npm, &recipe, machine.machine, &tarball, e);
+    r = fetch_package(npm, &recipe, machine.machine, &tarball, e);
     if (r == 0 && asprintf(&install, "/home/%s/.bellhop/agents/%s-%s", t->user, recipe.name,
                            recipe.version) < 0)
         r = err_oom(e);
@@ -105,8 +105,8 @@ static int add_agent(struct bh_ctx *ctx, struct npm *npm, const struct template 
     return r;
 }
 
-static int write_list(struct bh_ctx *ctx, struct npm *npm, const struct template *t,
-                      const char *dir, struct err *e)
+static int write_agent_list(struct bh_ctx *ctx, struct npm *npm, const struct template *t,
+                            const char *dir, struct err *e)
 {
     _cleanup_free_ char *path = path_join(dir, "agents");
     struct buf text;
@@ -131,7 +131,7 @@ int image_agents_write(struct bh_ctx *ctx, const struct template *t, const char 
     int r = from ? npm_new(ctx, deadline_mono_ms, &npm, e) : err_oom(e);
 
     if (r == 0)
-        r = write_list(ctx, npm, t, dir, e);
+        r = write_agent_list(ctx, npm, t, dir, e);
     (void)npm_free(npm);
     if (r == 0 && t->from)
         r = image_agents_write(ctx, t->from, from, deadline_mono_ms, e);

@@ -190,7 +190,8 @@ static int check_forms(const char *const *forms, struct err *e)
 }
 
 /* A build that has to be made is announced as one; what is there is only looked through. */
-static void announce(struct bh_ctx *ctx, const struct image_build *b, const struct template *t)
+static void announce_build(struct bh_ctx *ctx, const struct image_build *b,
+                           const struct template *t)
 {
     _cleanup_free_ char *link = NULL;
     bool is_there = asprintf(&link, "%s/%s:%s", ctx->image_dir, t->name, t->version) >= 0 &&
@@ -214,7 +215,7 @@ int image_build(struct bh_ctx *ctx, const struct image_build *b, char **ret_dir,
         return r;
     if (geteuid() != 0)
         return err_field(e, ERR_DENIED, "image", "building an image needs root (try sudo)");
-    announce(ctx, b, t);
+    announce_build(ctx, b, t);
     r = make_definition(ctx, t, deadline, &def, e);
     if (r < 0)
         return r;

@@ -42,8 +42,8 @@ static uint64_t bytes_on_disk(const struct stat *st)
 }
 
 /* Of the files; a directory counts as what the manifest says of the tree. */
-static int describe(const char *dir, const struct image_facts *facts, struct buf *names,
-                    uint64_t *ret_bytes, struct err *e)
+static int describe_forms(const char *dir, const struct image_facts *facts, struct buf *names,
+                          uint64_t *ret_bytes, struct err *e)
 {
     int r = 0;
 
@@ -89,7 +89,7 @@ static bool is_named(const struct bh_ctx *ctx, const struct image_facts *facts, 
            (asprintf(&full, "%s:%s", facts->name, facts->version) >= 0 && leads_to(ctx, full, dir));
 }
 
-static int give(struct listing *l, const char *dir)
+static int give_image(struct listing *l, const char *dir)
 {
     struct bh_image_info info = {.size = sizeof(info), .path = dir};
     struct image_boxes boxes = {0};
@@ -100,7 +100,7 @@ static int give(struct listing *l, const char *dir)
     if (r < 0)
         return r;
     buf_init(&names, 256);
-    r = describe(dir, &facts, &names, &info.bytes, l->e);
+    r = describe_forms(dir, &facts, &names, &info.bytes, l->e);
     if (r == 0)
         r = l->count_boxes(l->ctx, dir, &boxes, l->e);
     if (r == 0) {
@@ -175,7 +175,7 @@ int image_list(struct bh_ctx *ctx, image_count_boxes_fn count_boxes,
     for (char **p = dirs; r == 0 && p && *p; p++) {
         _cleanup_free_ char *real = realpath(*p, NULL);
 
-        r = real ? give(&l, real) : 0;
+        r = real ? give_image(&l, real) : 0;
     }
     return r == 0 ? give_templates(&l) : r;
 }

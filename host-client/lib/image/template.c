@@ -48,7 +48,7 @@ struct field {
         .check = (check_), .otherwise = "" \
     }
 
-static const struct field fields[] = {
+static const struct field template_fields[] = {
     TEXT("template_id", template_id, word_text, ""),
     TEXT("template_name", name, word_name, NULL),
     TEXT("dockerfile", dockerfile, word_text, ""),
@@ -90,7 +90,7 @@ __attribute__((format(printf, 5, 6))) static int wrong(const struct template *t,
 }
 
 /* An offset of 0 is `path`, which no field has. */
-static void *at(struct template *t, const struct field *f)
+static void *field_at(struct template *t, const struct field *f)
 {
     return (char *)t + f->offset;
 }
@@ -108,7 +108,7 @@ static int take_list(struct template *t, const struct field *f, struct toml_valu
                 return wrong(t, v->list_lines[i], f->key, e, "%s: '%.80s' is there twice", f->key,
                              v->list[i]);
     }
-    *(char ***)at(t, f) = TAKE(v->list);
+    *(char ***)field_at(t, f) = TAKE(v->list);
     return 0;
 }
 
@@ -125,15 +125,15 @@ static int take_field(struct template *t, const struct field *f, struct toml_val
         want = f->check(v->text);
         if (want)
             return wrong(t, v->line, f->key, e, "%s: '%.80s' is not %s", f->key, v->text, want);
-        *(char **)at(t, f) = TAKE(v->text);
+        *(char **)field_at(t, f) = TAKE(v->text);
         return 0;
     case TOML_INTEGER:
         if (v->number < f->min || v->number > f->max)
             return wrong(t, v->line, f->key, e, "%s must be from %u to %u", f->key, f->min, f->max);
-        *(uint32_t *)at(t, f) = (uint32_t)v->number;
+        *(uint32_t *)field_at(t, f) = (uint32_t)v->number;
         return 0;
     case TOML_BOOLEAN:
-        *(bool *)at(t, f) = v->number != 0;
+        *(bool *)field_at(t, f) = v->number != 0;
         return 0;
     case TOML_LIST:
         return take_list(t, f, v, e);
@@ -149,24 +149,24 @@ static int take_default(struct template *t, const struct field *f, struct err *e
         return wrong(t, 1, f->key, e, "the field '%s' is missing", f->key);
     switch (f->type) {
     case TOML_STRING:
-        *(char **)at(t, f) = strdup(f->otherwise);
-        return *(char **)at(t, f) ? 0 : err_oom(e);
+        *(char **)field_at(t, f) = strdup(f->otherwise);
+        return *(char **)field_at(t, f) ? 0 : err_oom(e);
     case TOML_INTEGER:
         (void)str_parse_u64(f->otherwise, 0, UINT32_MAX, &n, NULL);
-        *(uint32_t *)at(t, f) = (uint32_t)n;
+        *(uint32_t *)field_at(t, f) = (uint32_t)n;
         return 0;
     case TOML_BOOLEAN:
         return 0;
     case TOML_LIST:
-        *(char ***)at(t, f) = calloc(1, sizeof(char *));
-        return *(char ***)at(t, f) ? 0 : err_oom(e);
+        *(char ***)field_at(t, f) = calloc(1, sizeof(char *));
+        return *(char ***)field_at(t, f) ? 0 : err_oom(e);
     }
     return 0;
 }
 
 static int take_fields(struct template *t, struct toml *doc, struct err *e)
 {
-    bool seen[N_ELEMENTS(fields)] = {false};
+    bool seen[N_ELEMENTS(template_fields)] = {false};
     int r = 0;
 
     /* An empty one has no field by which it would be seen. */
@@ -178,16 +178,16 @@ static int take_fields(struct template *t, struct toml *doc, struct err *e)
         struct toml_value *v = &doc->values[i];
         size_t k = 0;
 
-        while (k < N_ELEMENTS(fields) && strcmp(fields[k].key, v->key) != 0)
+        while (k < N_ELEMENTS(template_fields) && strcmp(template_fields[k].key, v->key) != 0)
             k++;
-        if (k == N_ELEMENTS(fields))
+        if (k == N_ELEMENTS(template_fields))
             return wrong(t, v->line, v->key, e, "there is no field '%s'", v->key);
         seen[k] = true;
-        r = take_field(t, &fields[k], v, e);
+        r = take_field(t, &template_fields[k], v, e);
     }
-    for (size_t k = 0; r == 0 && k < N_ELEMENTS(fields); k++)
+    for (size_t k = 0; r == 0 && k < N_ELEMENTS(template_fields); k++)
         if (!seen[k])
-            r = take_default(t, &fields[k], e);
+            r = take_default(t, &template_fields[k], e);
     return r;
 }
 
@@ -294,7 +294,7 @@ static int add_flavour(const struct bh_ctx *ctx, struct template *t, const char 
     return r;
 }
 
-static bool has(const struct template *t, const char *package)
+static bool has_package(const struct template *t, const char *package)
 {
     for (; t; t = t->from)
         for (char *const *p = t->packages; *p; p++)
@@ -339,7 +339,7 @@ static int check_whole(const struct bh_ctx *ctx, struct template *t, const struc
     if (*t->npm && !has_node(t))
         return wrong(t, line_of(doc, "bellhop.npm"), "bellhop.npm", e,
                      "bellhop.npm needs node = true");
-    if (*t->pip && !has(t, "python3-pip"))
+    if (*t->pip && !has_package(t, "python3-pip"))
         return wrong(t, line_of(doc, "bellhop.pip"), "bellhop.pip", e,
                      "bellhop.pip needs the package python3-pip");
     if (from && strcmp(from->suite, t->suite) != 0)
@@ -374,8 +374,8 @@ static int settle_user(struct template *t, struct err *e)
 
 /* ---- loading ---- */
 
-static int fill(const struct bh_ctx *ctx, struct template *t, struct toml *doc, unsigned depth,
-                struct err *e)
+static int template_fill(const struct bh_ctx *ctx, struct template *t, struct toml *doc,
+                         unsigned depth, struct err *e)
 {
     int r = take_fields(t, doc, e);
 
@@ -419,7 +419,7 @@ static int load_at(const struct bh_ctx *ctx, const char *path, unsigned depth,
         return err_at(e, r, "image");
     r = toml_parse(t->path, text, len, &doc, e);
     if (r == 0)
-        r = fill(ctx, t, &doc, depth, e);
+        r = template_fill(ctx, t, &doc, depth, e);
     toml_done(&doc);
     if (r == 0)
         *ret = TAKE(t);
@@ -435,11 +435,11 @@ struct template *template_free(struct template *t)
 {
     if (!t)
         return NULL;
-    for (size_t i = 0; i < N_ELEMENTS(fields); i++) {
-        if (fields[i].type == TOML_STRING)
-            free(*(char **)at(t, &fields[i]));
-        else if (fields[i].type == TOML_LIST)
-            (void)strv_free(*(char ***)at(t, &fields[i]));
+    for (size_t i = 0; i < N_ELEMENTS(template_fields); i++) {
+        if (template_fields[i].type == TOML_STRING)
+            free(*(char **)field_at(t, &template_fields[i]));
+        else if (template_fields[i].type == TOML_LIST)
+            (void)strv_free(*(char ***)field_at(t, &template_fields[i]));
     }
     (void)template_free(t->from);
     free(t->path);
@@ -531,7 +531,7 @@ static int write_one(const char *dir, const char *name, const char *text, struct
     return path ? io_write_file(AT_FDCWD, path, text, strlen(text), 0644, false, e) : err_oom(e);
 }
 
-static int write_list(const char *dir, const char *name, char *const *list, struct err *e)
+static int write_field_list(const char *dir, const char *name, char *const *list, struct err *e)
 {
     struct buf text;
     int r = 0;
@@ -552,7 +552,7 @@ static int write_field(const struct template *t, const struct field *f, const ch
 {
     const char *dot = strchr(f->key, '.');
     const char *name = strcmp(f->key, "template_name") == 0 ? "name" : dot ? dot + 1 : f->key;
-    void *value = at((struct template *)t, f);
+    void *value = field_at((struct template *)t, f);
     char text[32];
 
     switch (f->type) {
@@ -565,7 +565,7 @@ static int write_field(const struct template *t, const struct field *f, const ch
         return write_one(dir, strcmp(name, "from") == 0 ? "from_name" : name, line, e);
     }
     case TOML_LIST:
-        return write_list(dir, name, *(char ***)value, e);
+        return write_field_list(dir, name, *(char ***)value, e);
     case TOML_INTEGER:
     case TOML_BOOLEAN:
         if (f->type == TOML_INTEGER)
@@ -582,8 +582,8 @@ int template_write(const struct template *t, const char *dir, struct err *e)
     _cleanup_free_ char *from = path_join(dir, "from");
     int r = from ? io_mkdir_p(dir, 0755, e) : err_oom(e);
 
-    for (size_t i = 0; r == 0 && i < N_ELEMENTS(fields); i++)
-        r = write_field(t, &fields[i], dir, e);
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(template_fields); i++)
+        r = write_field(t, &template_fields[i], dir, e);
     if (r == 0 && t->from)
         r = template_write(t->from, from, e);
     return r;

@@ -97,7 +97,7 @@ static int check_name(const char *name, struct err *e)
 }
 
 /* One component deeper, made when missing. A link is not followed: it is an error. 1: it was made. */
-static int enter(int dir, const char *name, int *ret, struct err *e)
+static int enter_dir(int dir, const char *name, int *ret, struct err *e)
 {
     bool is_new = mkdirat(dir, name, 0755) == 0;
 
@@ -127,7 +127,7 @@ static int open_parent(const struct extraction *x, const char *name, int *ret_di
         }
         if (last[0]) {
             int deeper;
-            int r = enter(dir, last, &deeper, e);
+            int r = enter_dir(dir, last, &deeper, e);
 
             if (r < 0)
                 return r;
@@ -278,7 +278,7 @@ static int put_dir(int dir, const char *name, struct archive_entry *entry, struc
 
     if (!*name)
         return 0;
-    r = enter(dir, name, &fd, e);
+    r = enter_dir(dir, name, &fd, e);
     if (r > 0) /* the owner must be able to fill it; one that was here keeps its mode */
         (void)fchmod(fd, (archive_entry_perm(entry) & MODE_BITS) | 0700);
     return r < 0 ? r : 0;

@@ -41,7 +41,7 @@ static int to_thread(void *arg, const char *data, size_t len)
     return 0;
 }
 
-static int receive(struct client *c, struct flow *flow, struct err *e)
+static int receive_archive(struct client *c, struct flow *flow, struct err *e)
 {
     const struct fetch *f = flow->f;
     const char *query = f->to.is_zstd ? "format=tar.zst" : "format=tar";
@@ -69,7 +69,7 @@ int fetch_run(struct client *c, const struct fetch *f, struct err *e)
         fd_close(p[1]);
         return err_sys(e, r, "start a thread");
     }
-    r = receive(c, &flow, e);
+    r = receive_archive(c, &flow, e);
     fd_close(TAKE_FD(flow.write_fd));
     (void)pthread_join(thread, NULL);
     if (flow.r < 0 && (r == 0 || r == -ERR_CANCELED)) {

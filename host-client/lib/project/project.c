@@ -61,7 +61,7 @@ static void name_from_url(const char *url, char out[PROJECT_NAME_BYTES])
 }
 
 /* FNV-1a: the digits tell projects apart, they protect nothing. */
-static uint64_t hash(const char *text, size_t len)
+static uint64_t hash_text(const char *text, size_t len)
 {
     uint64_t h = 14695981039346656037u;
 
@@ -75,7 +75,7 @@ void project_name(const struct project *p, size_t i, char out[PROJECT_NAME_BYTES
     static const int n_digits[PROJECT_N_NAMES] = {0, 6, 10, 16};
     int digits = n_digits[i];
     const char *key = *p->path ? p->path : p->remote;
-    uint64_t h = hash(key, *p->path ? strlen(key) : url_length(key));
+    uint64_t h = hash_text(key, *p->path ? strlen(key) : url_length(key));
     int kept = (int)strlen(p->base);
 
     if (!digits) {

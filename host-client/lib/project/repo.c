@@ -43,7 +43,7 @@ static int read_token(const char *path, char **ret, size_t *ret_len, struct err 
                : err_field(e, ERR_INVALID, "git-token-file", "git-token-file: '%s' is empty", path);
 }
 
-static void forget(char *token, size_t len)
+static void token_free(char *token, size_t len)
 {
     if (token)
         explicit_bzero(token, len);
@@ -56,7 +56,7 @@ int repo_check_token(const char *token_file, struct err *e)
     size_t len = 0;
     int r = read_token(token_file, &token, &len, e);
 
-    forget(token, len);
+    token_free(token, len);
     return r;
 }
 
@@ -69,7 +69,7 @@ static int put_token(struct client *c, const char *token_file, const char *path,
 
     if (r == 0)
         r = client_put_file(c, path, token, len, 0600, NULL, deadline, e);
-    forget(token, len);
+    token_free(token, len);
     return r;
 }
 

@@ -12,11 +12,11 @@
 #define SETTINGS_MAX_BYTES (64 * 1024)
 
 /* Harmless ones that the patterns below would take. */
-static const char *const harmless[] = {
+static const char *const harmless_names[] = {
     ".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults", "*.pub",
 };
 
-static const char *const secret[] = {
+static const char *const secret_names[] = {
     ".env",
     ".env.*",
     "*.env",
@@ -91,9 +91,9 @@ static bool has_word(int root, const char *path, const char *word)
 
 bool secretfiles_match(const char *name, int root, const char *path)
 {
-    if (matches_any(harmless, N_ELEMENTS(harmless), name))
+    if (matches_any(harmless_names, N_ELEMENTS(harmless_names), name))
         return false;
-    if (matches_any(secret, N_ELEMENTS(secret), name))
+    if (matches_any(secret_names, N_ELEMENTS(secret_names), name))
         return true;
     for (size_t i = 0; i < N_ELEMENTS(settings); i++)
         if (strcasecmp(settings[i].name, name) == 0 && has_word(root, path, settings[i].word))

@@ -63,7 +63,7 @@ bool sync_is_excluded(const struct sync_request *req, const char *name)
     return false;
 }
 
-static int tell(const struct sync *s, const char *what, const char *name, struct err *e)
+static int report_action(const struct sync *s, const char *what, const char *name, struct err *e)
 {
     if (s->req->change && s->req->change(s->req->change_arg, what, name) != 0)
         return err_set(e, ERR_CANCELED, "canceled by the caller");
@@ -89,8 +89,8 @@ static enum sync_action compare_files(const struct sync *s, const struct sync_en
     return from->mode == to->mode ? SYNC_SAME : SYNC_ATTRS;
 }
 
-static enum sync_action compare(const struct sync *s, const struct sync_entry *from,
-                                const struct sync_entry *to)
+static enum sync_action choose_action(const struct sync *s, const struct sync_entry *from,
+                                      const struct sync_entry *to)
 {
     if (from->type != to->type)
         return SYNC_SEND;
@@ -172,7 +172,7 @@ static int classify_up(struct sync *s, struct err *e)
         const struct sync_entry *to = sync_list_find(&s->remote, en->name);
 
         if (to)
-            en->action = compare(s, en, to);
+            en->action = choose_action(s, en, to);
     }
     return r;
 }
@@ -186,7 +186,7 @@ static int classify_down(struct sync *s, struct err *e)
         struct sync_entry here = {0};
 
         r = sync_local_look(&s->here, s->remote.v[i].name, &here, e);
-        s->remote.v[i].action = r > 0 ? compare(s, &s->remote.v[i], &here) : SYNC_SEND;
+        s->remote.v[i].action = r > 0 ? choose_action(s, &s->remote.v[i], &here) : SYNC_SEND;
         free(here.target);
     }
     return r < 0 ? r : 0;
@@ -250,7 +250,7 @@ static int add_removal(struct sync *s, const struct sync_entry *en, struct err *
     if (r == 0)
         r = buf_add(&s->removals, "", 1, e);
     s->n_removals++;
-    return r < 0 ? r : tell(s, "remove", en->name, e);
+    return r < 0 ? r : report_action(s, "remove", en->name, e);
 }
 
 static void on_gone(struct sync_entry *en, enum sync_verdict verdict)
@@ -524,7 +524,7 @@ static int fetch_changes(struct sync *s, struct err *e)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static int load(struct sync *s, struct err *e)
+static int load_lists(struct sync *s, struct err *e)
 {
     int r = sync_local_open(s->req->local, s->req->to_local && !s->req->dry_run, &s->here, e);
 
@@ -537,7 +537,7 @@ static int load(struct sync *s, struct err *e)
     return r < 0 ? r : sync_base_load(&s->base, s->req, e);
 }
 
-static int plan(struct sync *s, struct err *e)
+static int make_plan(struct sync *s, struct err *e)
 {
     int r = s->req->to_local ? classify_down(s, e) : classify_up(s, e);
 
@@ -553,10 +553,10 @@ static int plan(struct sync *s, struct err *e)
         if (en->action == SYNC_SEND) {
             s->done.sent += en->type != SYNC_DIR;
             s->done.sent_bytes += en->size;
-            r = tell(s, "send", en->name, e);
+            r = report_action(s, "send", en->name, e);
         } else if (en->action == SYNC_ATTRS) {
             s->done.touched++;
-            r = tell(s, "touch", en->name, e);
+            r = report_action(s, "touch", en->name, e);
         } else {
             s->done.unchanged += en->type != SYNC_DIR;
         }
@@ -575,7 +575,7 @@ static bool has_changes(const struct sync *s)
     return s->n_removals > 0;
 }
 
-static int apply(struct sync *s, struct err *e)
+static int apply_plan(struct sync *s, struct err *e)
 {
     int r = 0;
 
@@ -613,7 +613,7 @@ static int remember_above(struct sync_list *now, char *dir, const char *last, ui
 
 /* The names that both sides have now, and the directories on the way to them. Where a box gives so many
  * of these that they can't be those of files, nothing is remembered, and so nothing removed later. */
-static int remember(struct sync *s, struct err *e)
+static int remember_names(struct sync *s, struct err *e)
 {
     uint64_t bytes_left = REMEMBER_BYTES + s->src->n * REMEMBER_NAME_BYTES;
     struct sync_list now = {0};
@@ -656,13 +656,13 @@ int sync_run(const struct sync_request *req, struct sync_result *ret, struct err
     s.src = req->to_local ? &s.remote : &s.local;
     s.dst = req->to_local ? &s.local : &s.remote;
     buf_init(&s.removals, NAMES_MAX_BYTES);
-    r = load(&s, e);
+    r = load_lists(&s, e);
     if (r == 0)
-        r = plan(&s, e);
+        r = make_plan(&s, e);
     if (r == 0 && !req->dry_run)
-        r = apply(&s, e);
+        r = apply_plan(&s, e);
     if (r == 0 && !req->dry_run)
-        r = remember(&s, e);
+        r = remember_names(&s, e);
     if (r == 0)
         *ret = s.done;
     sync_local_done(&s.here);

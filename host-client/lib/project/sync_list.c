@@ -274,7 +274,7 @@ static int check_git_name(const struct sync_request *req, const char *name, stru
 }
 
 /* Each message counts, whatever it is: a list of what is left alone would not end either. */
-static int charge(struct reader *rd, size_t bytes, struct err *e)
+static int charge_bytes(struct reader *rd, size_t bytes, struct err *e)
 {
     if (bytes > rd->bytes_left)
         return err_field(e, ERR_EXHAUSTED, "max-files",
@@ -296,7 +296,7 @@ static int read_entry(struct reader *rd, json_t *obj, struct err *e)
     if (r == 0 && t)
         r = jx_path(t, &target, e);
     if (r == 0)
-        r = charge(rd, 2 * strlen(given) + (target ? strlen(target) : 0), e);
+        r = charge_bytes(rd, 2 * strlen(given) + (target ? strlen(target) : 0), e);
     if (r == 0 && target && strlen(target) >= PATH_MAX)
         r = err_field(e, ERR_DATA_LOSS, given, "the box gave a link that is too long");
     if (r == 0)
@@ -327,7 +327,7 @@ static int on_message(void *arg, json_t *msg)
     json_t *entry = json_object_get(msg, "entry");
     json_t *end = json_object_get(msg, "end");
 
-    rd->r = charge(rd, sizeof(struct sync_entry) + MALLOC_BYTES, &rd->e);
+    rd->r = charge_bytes(rd, sizeof(struct sync_entry) + MALLOC_BYTES, &rd->e);
     if (rd->r == 0 && entry)
         rd->r = read_entry(rd, entry, &rd->e);
     else if (rd->r == 0 && end && !rd->incomplete)
@@ -460,9 +460,9 @@ static json_t *new_claim(const struct sync_entry *en, bool with_mtime)
     return obj;
 }
 
-static int tell(json_t *reply, const char *key, struct sync_entry *const *v, size_t n,
-                enum sync_verdict verdict, void (*fn)(struct sync_entry *, enum sync_verdict),
-                struct err *e)
+static int report_verdicts(json_t *reply, const char *key, struct sync_entry *const *v, size_t n,
+                           enum sync_verdict verdict,
+                           void (*fn)(struct sync_entry *, enum sync_verdict), struct err *e)
 {
     json_t *list = json_object_get(reply, key), *one;
     size_t i, at = 0;
@@ -500,10 +500,10 @@ static int ask_page(const struct sync_request *req, struct sync_entry *const *v,
     if (r == 0)
         r = client_call(req->client, RPC_archive_missing, params, 0, &reply, e);
     if (r == 0)
-        r = tell(reply, "missing", v, n, SYNC_MISSING, fn, e);
+        r = report_verdicts(reply, "missing", v, n, SYNC_MISSING, fn, e);
     if (r == 0)
-        r = tell(reply, "differs", v, n, SYNC_DIFFERS, fn, e);
-    return r < 0 ? r : tell(reply, "stale", v, n, SYNC_STALE, fn, e);
+        r = report_verdicts(reply, "differs", v, n, SYNC_DIFFERS, fn, e);
+    return r < 0 ? r : report_verdicts(reply, "stale", v, n, SYNC_STALE, fn, e);
 }
 
 int sync_ask(const struct sync_request *req, struct sync_entry *const *v, size_t n, bool with_mtime,

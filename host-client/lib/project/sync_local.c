@@ -46,7 +46,7 @@ void sync_local_done(struct sync_local *l)
 /* ---- the way to an entry --------------------------------------------------------------------- */
 
 /* One component deeper. 1; 0: it is not there, or is no directory. */
-static int step(int *fd, const char *name, bool make, struct err *e)
+static int step_into(int *fd, const char *name, bool make, struct err *e)
 {
     int next;
 
@@ -73,15 +73,15 @@ static int walk_to(struct sync_local *l, char *dir, bool make, int *ret_fd, stru
     while (r > 0 && (name = strsep(&dir, "/")))
         if (*name)
             r = strcmp(name, "..") == 0 ? err_set(e, ERR_DENIED, "the box gave a name with '..'")
-                                        : step(&fd, name, make, e);
+                                        : step_into(&fd, name, make, e);
     if (r > 0)
         *ret_fd = TAKE_FD(fd);
     return r;
 }
 
 /* The directory of an entry becomes l->parent_fd; *ret_last is the entry's own name. */
-static int enter(struct sync_local *l, const char *name, bool make, const char **ret_last,
-                 struct err *e)
+static int enter_parent(struct sync_local *l, const char *name, bool make, const char **ret_last,
+                        struct err *e)
 {
     const char *last = path_name(name);
     _cleanup_free_ char *dir = strndup(name, (size_t)(last > name ? last - name - 1 : 0));
@@ -113,7 +113,7 @@ int sync_local_look(struct sync_local *l, const char *name, struct sync_entry *r
     const char *last;
     struct stat st;
     ssize_t n;
-    int r = enter(l, name, false, &last, e);
+    int r = enter_parent(l, name, false, &last, e);
 
     if (r <= 0)
         return r;
@@ -130,7 +130,7 @@ int sync_local_look(struct sync_local *l, const char *name, struct sync_entry *r
     return ret->target ? 1 : err_oom(e);
 }
 
-static int hash(int fd, struct sync_entry *en, struct err *e)
+static int hash_file(int fd, struct sync_entry *en, struct err *e)
 {
     _cleanup_free_ uint8_t *data = malloc(READ_BYTES);
     struct sha256_ctx sha;
@@ -154,7 +154,7 @@ int sync_local_hash(struct sync_local *l, struct sync_entry *en, struct err *e)
     _cleanup_close_ int fd = -1;
     const char *last;
     struct stat st;
-    int r = enter(l, en->name, false, &last, e);
+    int r = enter_parent(l, en->name, false, &last, e);
 
     if (r < 0)
         return r;
@@ -163,7 +163,7 @@ int sync_local_hash(struct sync_local *l, struct sync_entry *en, struct err *e)
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return err_field(e, ERR_ABORTED, en->name, "'%.300s' can't be read: it went, or may not be",
                          en->name);
-    return hash(fd, en, e);
+    return hash_file(fd, en, e);
 }
 
 /* ---- changing -------------------------------------------------------------------------------- */
@@ -171,7 +171,7 @@ int sync_local_hash(struct sync_local *l, struct sync_entry *en, struct err *e)
 int sync_local_remove(struct sync_local *l, const char *name, bool is_dir, struct err *e)
 {
     const char *last;
-    int r = enter(l, name, false, &last, e);
+    int r = enter_parent(l, name, false, &last, e);
 
     if (r <= 0)
         return r;
@@ -186,7 +186,7 @@ int sync_local_touch(struct sync_local *l, const struct sync_entry *en, struct e
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, en->mtime};
     const char *last;
-    int r = enter(l, en->name, false, &last, e);
+    int r = enter_parent(l, en->name, false, &last, e);
 
     if (r <= 0)
         return r;
@@ -199,7 +199,7 @@ int sync_local_touch(struct sync_local *l, const struct sync_entry *en, struct e
 int sync_local_make_dir(struct sync_local *l, const struct sync_entry *en, struct err *e)
 {
     const char *last;
-    int r = enter(l, en->name, true, &last, e);
+    int r = enter_parent(l, en->name, true, &last, e);
 
     if (r < 0)
         return r;
@@ -260,13 +260,13 @@ int sync_local_place(struct sync_local *stage, struct sync_local *l, const char 
 {
     const char *last;
     struct stat st;
-    int r = enter(stage, name, false, &last, e);
+    int r = enter_parent(stage, name, false, &last, e);
 
     if (r <= 0)
         return r;
     if (fstatat(stage->parent_fd, last, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : err_sys(e, errno, "stat '%s'", name);
-    r = enter(l, name, true, &last, e);
+    r = enter_parent(l, name, true, &last, e);
     if (r < 0)
         return r;
     if (renameat(stage->parent_fd, last, l->parent_fd, last) == 0)

@@ -52,7 +52,7 @@ static int archive_failed(struct upload_stream *s, struct err *e)
 }
 
 /* Names are bytes, whatever the locale says. */
-static int open_archive(struct upload_stream *s, struct err *e)
+static int open_upload_archive(struct upload_stream *s, struct err *e)
 {
     (void)archive_write_set_format_pax(s->archive);
     if (archive_write_add_filter_zstd(s->archive) != ARCHIVE_OK ||
@@ -79,7 +79,7 @@ int upload_stream_new(struct bh_ctx *ctx, struct gitfiles *files, struct upload_
     s->archive = archive_write_new();
     s->entry = archive_entry_new();
     s->small = malloc(UPLOAD_SMALL_BYTES);
-    r = s->archive && s->entry && s->small ? open_archive(s, e) : err_oom(e);
+    r = s->archive && s->entry && s->small ? open_upload_archive(s, e) : err_oom(e);
     if (r < 0) {
         s = upload_stream_free(s);
         return r;

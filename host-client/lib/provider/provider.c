@@ -16,19 +16,19 @@
 
 #define POINTER(name) &provider_##name,
 #define NAME(name) #name,
-static const struct provider *const providers[] = {PROVIDERS(POINTER)};
+static const struct provider *const provider_rows[] = {PROVIDERS(POINTER)};
 const char *const provider_names[] = {PROVIDERS(NAME) NULL};
 
 const struct provider *provider_at(size_t i)
 {
-    return i < N_ELEMENTS(providers) ? providers[i] : NULL;
+    return i < N_ELEMENTS(provider_rows) ? provider_rows[i] : NULL;
 }
 
 const struct provider *provider_find(const char *name)
 {
-    for (size_t i = 0; i < N_ELEMENTS(providers); i++)
-        if (strcmp(providers[i]->name, name) == 0)
-            return providers[i];
+    for (size_t i = 0; i < N_ELEMENTS(provider_rows); i++)
+        if (strcmp(provider_rows[i]->name, name) == 0)
+            return provider_rows[i];
     return NULL;
 }
 

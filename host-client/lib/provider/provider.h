@@ -1,6 +1,6 @@
 #pragma once
 /*
- * provider: where boxes come from. A provider is a folder and a row of providers[] (provider.c); README.md
+ * provider: where boxes come from. A provider is a folder and a row in provider.c; README.md
  * has the steps. The rest of the host knows a provider by its capabilities and functions, never by its name.
  *
  * A box's directory (box->dir) is the provider's to use. The provider records there how any process finds the

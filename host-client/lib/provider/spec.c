@@ -32,7 +32,7 @@ bool spec_is_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
 }
 
-static int invalid(struct err *e, const char *field, const char *what, const char *value)
+static int invalid_value(struct err *e, const char *field, const char *what, const char *value)
 {
     return err_field(e, ERR_INVALID, field, "%s: '%.200s' is not %s", field, value, what);
 }
@@ -76,15 +76,15 @@ static int check_dest(const char *value, char **ret, struct err *e)
     if (r < 0)
         return r;
     if (value[0] != '/')
-        return invalid(e, "dest", "an absolute path", value);
+        return invalid_value(e, "dest", "an absolute path", value);
     if (strcmp(value, "/..") == 0 || strstr(value, "/../") || str_has_suffix(value, "/.."))
-        return invalid(e, "dest", "a path without '..'", value);
+        return invalid_value(e, "dest", "a path without '..'", value);
     clean = path_clean(value);
     if (!clean)
         return err_oom(e);
     if (strcmp(clean, "/") == 0) {
         free(clean);
-        return invalid(e, "dest", "a directory below '/'", value);
+        return invalid_value(e, "dest", "a directory below '/'", value);
     }
     *ret = clean;
     return 0;
@@ -251,7 +251,7 @@ static int check_project(const struct bh_create_options *o, struct err *e)
         return err_field(e, ERR_INVALID, "repo", "repo and a directory exclude each other");
     if (!str_has_prefix(o->repo_url, "https://") && !str_has_prefix(o->repo_url, "http://") &&
         !str_has_prefix(o->repo_url, "file:///"))
-        return invalid(e, "repo", "an http, https or file URL", o->repo_url);
+        return invalid_value(e, "repo", "an http, https or file URL", o->repo_url);
     at = strchr(o->repo_url, '@');
     if (at && at < strchr(strstr(o->repo_url, "://") + 3, '\0') &&
         memchr(strstr(o->repo_url, "://") + 3, '/',
@@ -272,7 +272,7 @@ static unsigned asked_of(const struct bh_create_options *o)
            (o->on_timeout ? SPEC_ASKED_ON_TIMEOUT : 0u) | (o->timeout_ms ? SPEC_ASKED_TIMEOUT : 0u);
 }
 
-static int fill(const struct bh_create_options *o, struct spec *s, struct err *e)
+static int spec_fill(const struct bh_create_options *o, struct spec *s, struct err *e)
 {
     int r;
 
@@ -307,7 +307,7 @@ static int fill(const struct bh_create_options *o, struct spec *s, struct err *e
 int spec_from_options(const struct bh_create_options *opts, struct spec *ret, struct err *e)
 {
     struct spec s = {0};
-    int r = fill(opts, &s, e);
+    int r = spec_fill(opts, &s, e);
 
     if (r < 0) {
         spec_done(&s);
@@ -452,7 +452,7 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
 
 /* ---- a second `up` ---- */
 
-static int differs(struct err *e, const char *field, const char *have, const char *want)
+static int value_differs(struct err *e, const char *field, const char *have, const char *want)
 {
     return err_field(e, ERR_PRECONDITION, field,
                      "%s: the box was made with '%.200s', not '%.200s'; remove it first", field,
@@ -478,7 +478,7 @@ static int compare_number(const char *field, uint64_t have, uint64_t want, doubl
     if (have)
         (void)snprintf(texts[0], sizeof(texts[0]), "%.15g%s", (double)have / unit, suffix);
     (void)snprintf(texts[1], sizeof(texts[1]), "%.15g%s", (double)want / unit, suffix);
-    return differs(e, field, texts[0], texts[1]);
+    return value_differs(e, field, texts[0], texts[1]);
 }
 
 /* The first variable that is not the same. */
@@ -540,6 +540,6 @@ int spec_compare(const struct spec *have, const struct spec *want, struct err *e
 
     for (size_t i = 0; i < N_ELEMENTS(texts); i++)
         if (want->asked & texts[i].bit && strcmp(texts[i].have, texts[i].want) != 0)
-            return differs(e, texts[i].field, texts[i].have, texts[i].want);
+            return value_differs(e, texts[i].field, texts[i].have, texts[i].want);
     return compare_numbers(have, want, e);
 }

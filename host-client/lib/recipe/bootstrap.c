@@ -415,7 +415,7 @@ static int wait_healthy(struct bootstrap *b, struct err *e)
 }
 
 /* The log of what did not become healthy; then it is ended, so that nothing half-made runs. */
-static void bury(struct bootstrap *b)
+static void end_unhealthy(struct bootstrap *b)
 {
     char *log = guest_log(b->req->client, b->password, clock_mono_ms() + LOG_MS);
 
@@ -436,7 +436,7 @@ static void forget_session(struct bootstrap *b)
     b->vars.session = NULL;
 }
 
-static int begin(struct bootstrap *b, json_t *more, const char **step, struct err *e)
+static int start_and_check(struct bootstrap *b, json_t *more, const char **step, struct err *e)
 {
     int r;
 
@@ -449,7 +449,7 @@ static int begin(struct bootstrap *b, json_t *more, const char **step, struct er
     *step = "health";
     r = wait_healthy(b, e);
     if (r < 0)
-        bury(b);
+        end_unhealthy(b);
     return r;
 }
 
@@ -471,12 +471,12 @@ static int step_begin(struct bootstrap *b, const char **step, struct err *e)
 {
     json_t *more = b->rec.session ? b->rec.recipe.session_args : NULL;
     struct err why = {0};
-    int r = begin(b, more, step, &why);
+    int r = start_and_check(b, more, step, &why);
 
     if (r == -ERR_PRECONDITION && more && is_session_unknown(b)) {
         forget_session(b);
         why = (struct err){0};
-        r = begin(b, NULL, step, &why);
+        r = start_and_check(b, NULL, step, &why);
     } else if (r == -ERR_PRECONDITION && more) {
         r = err_wrap(&why, r, "its session %s is kept", b->rec.session);
     }
@@ -543,7 +543,7 @@ static int run_steps(struct bootstrap *b, const char **step, struct err *e)
     return r;
 }
 
-static int keep(struct bootstrap *b, struct err *e)
+static int save_records(struct bootstrap *b, struct err *e)
 {
     int r = bootstrap_record_save(b->req->box_dir, &b->rec, e);
 
@@ -638,7 +638,7 @@ int bootstrap_run(const struct bootstrap_request *req, struct bootstrap_result *
         return no_agent(ret, e);
     r = run_steps(&b, &at, e);
     if (r == 0)
-        r = keep(&b, e);
+        r = save_records(&b, e);
     if (r == 0)
         r = fill_result(&b, ret, e);
     if (r == 0)

@@ -26,7 +26,7 @@ static int add_line(struct buf *out, const char *line, size_t len, struct err *e
     return r == 0 ? buf_adds(out, "\n", e) : r;
 }
 
-static void blot(char *text, const char *secret)
+static void mask_secret(char *text, const char *secret)
 {
     size_t len = secret ? strlen(secret) : 0;
 
@@ -66,7 +66,7 @@ char *guest_log_tail(const char *text, size_t len, const char *secret)
     for (size_t i = 0; i < len; i++)
         if (!copy[i])
             copy[i] = ' ';
-    blot(copy, secret);
+    mask_secret(copy, secret);
     buf_init(&out, BOOTSTRAP_LOG_LINES * (BOOTSTRAP_LOG_LINE_CHARS + 1));
     end = copy + len;
     for (p = len ? last_lines(copy, len, BOOTSTRAP_LOG_LINES) : end; p < end;) {

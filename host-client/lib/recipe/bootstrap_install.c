@@ -113,8 +113,8 @@ static int send_archive(struct bootstrap *b, const char *path, const char *into,
 
 /* ---- npm ---- */
 
-static int fetch(struct bootstrap *b, struct npm *npm, int64_t deadline, char **ret_path,
-                 struct err *e)
+static int fetch_agent(struct bootstrap *b, struct npm *npm, int64_t deadline, char **ret_path,
+                       struct err *e)
 {
     const struct recipe *rec = &b->rec.recipe;
     bool is_own = str_eq(rec->version, rec->own_version);
@@ -143,7 +143,7 @@ static int install_npm(struct bootstrap *b, int64_t deadline, struct err *e)
     int r = npm_new(b->req->ctx, deadline, &npm, e);
 
     if (r == 0)
-        r = fetch(b, npm, deadline, &path, e);
+        r = fetch_agent(b, npm, deadline, &path, e);
     npm_free(npm);
     return r < 0 ? r : send_archive(b, path, b->install, deadline, e);
 }

@@ -37,7 +37,7 @@ struct npm {
 
 /* ---- settings ---- */
 
-static char *trim(char *s)
+static char *trim_text(char *s)
 {
     size_t n;
 
@@ -62,8 +62,8 @@ char *npm_read_setting(const char *npmrc, const char *key)
         if (!eq || *line == ';' || *line == '#')
             continue;
         *eq = '\0';
-        if (strcmp(trim(line), key) == 0)
-            return strdup(trim(eq + 1));
+        if (strcmp(trim_text(line), key) == 0)
+            return strdup(trim_text(eq + 1));
     }
     return NULL;
 }
@@ -295,8 +295,8 @@ static int take_piece(void *arg, const char *data, size_t len)
 }
 
 /* A path of a registry, following redirects. With a download, the body goes there. */
-static int get(struct npm *n, const char *url, struct download *d, struct http_response *ret,
-               struct err *e)
+static int registry_get(struct npm *n, const char *url, struct download *d,
+                        struct http_response *ret, struct err *e)
 {
     _cleanup_free_ char *at = strdup(url);
     int r;
@@ -325,7 +325,7 @@ static int get(struct npm *n, const char *url, struct download *d, struct http_r
 }
 
 /* What the library says of a failed transfer, as what it means for who wants the package. */
-static int blame(const char *label, int r, const struct err *why, struct err *e)
+static int explain_failure(const char *label, int r, const struct err *why, struct err *e)
 {
     if (r == -ERR_CANCELED || r == -ERR_DEADLINE || r == -ERR_EXHAUSTED)
         return err_set(e, (enum err_code) - r, "npm package %s: %s", label, why->message);
@@ -361,11 +361,11 @@ static int read_metadata(struct npm *n, const char *registry, const char *packag
     if (asprintf(&url, "%s/%.*s%s%s/%s", registry, (int)scope, package, scope ? "%2f" : "",
                  package + scope + (scope ? 1 : 0), version) < 0)
         return err_oom(e);
-    r = get(n, url, NULL, &res, &why);
-    r = r < 0 ? blame(label, r, &why, e) : check_status(label, res.status, e);
+    r = registry_get(n, url, NULL, &res, &why);
+    r = r < 0 ? explain_failure(label, r, &why, e) : check_status(label, res.status, e);
     if (r == 0)
         r = jx_parse(res.body.data ? res.body.data : "", res.body.len, &doc, &why) < 0
-                ? blame(label, -ERR_UNAVAILABLE, &why, e)
+                ? explain_failure(label, -ERR_UNAVAILABLE, &why, e)
                 : 0;
     http_response_done(&res);
     if (r < 0)
@@ -380,8 +380,8 @@ static int read_metadata(struct npm *n, const char *registry, const char *packag
 }
 
 /* Into a temporary file; it gets its name when its digest is right. */
-static int download(struct npm *n, const char *url, const char *label, const char *integrity,
-                    const char *path, struct err *e)
+static int download_package(struct npm *n, const char *url, const char *label,
+                            const char *integrity, const char *path, struct err *e)
 {
     struct download d = {.npm = n, .label = label};
     struct http_response res = {0};
@@ -399,9 +399,10 @@ static int download(struct npm *n, const char *url, const char *label, const cha
         return err_sys(e, errno, "create '%s'", tmp);
     sha512_init(&d.sha);
     ctx_progress(n->ctx, "install", 0, 0, false, "fetching %s", label);
-    r = get(n, url, &d, &res, &why);
+    r = registry_get(n, url, &d, &res, &why);
     if (r < 0)
-        r = blame(label, d.failed.code ? -d.failed.code : r, d.failed.code ? &d.failed : &why, e);
+        r = explain_failure(label, d.failed.code ? -d.failed.code : r,
+                            d.failed.code ? &d.failed : &why, e);
     else
         r = check_status(label, res.status, e);
     http_response_done(&res);
@@ -429,11 +430,11 @@ static int fetch_pinned(struct npm *n, const char *registry, const char *package
     if (asprintf(&usual, "%s/%s/-/%s-%s.tgz", registry, package, slash ? slash + 1 : package,
                  version) < 0)
         return err_oom(e);
-    r = download(n, usual, label, integrity, path, e);
+    r = download_package(n, usual, label, integrity, path, e);
     if (r != -ERR_NOT_FOUND)
         return r;
     r = read_metadata(n, registry, package, version, label, &listed, &ignored, e);
-    return r < 0 ? r : download(n, listed, label, integrity, path, e);
+    return r < 0 ? r : download_package(n, listed, label, integrity, path, e);
 }
 
 static int fetch_listed(struct npm *n, const char *registry, const char *package,
@@ -447,7 +448,7 @@ static int fetch_listed(struct npm *n, const char *registry, const char *package
     r = npm_check_file(path, integrity, e);
     if (r != 0)
         return r < 0 ? r : 0;
-    return download(n, url, label, integrity, path, e);
+    return download_package(n, url, label, integrity, path, e);
 }
 
 static int cache_path(struct npm *n, const char *package, const char *version, char **ret,

@@ -73,7 +73,8 @@ static int expand_variable(const char *p, const struct recipe_vars *vars, struct
     return buf_adds(out, value, e);
 }
 
-static int expand(const char *text, const struct recipe_vars *vars, struct buf *out, struct err *e)
+static int expand_vars(const char *text, const struct recipe_vars *vars, struct buf *out,
+                       struct err *e)
 {
     int r = 0;
 
@@ -102,7 +103,7 @@ int recipe_expand(const char *text, const struct recipe_vars *vars, char **ret, 
     int r;
 
     buf_init(&out, RECIPE_MAX_TEXT_BYTES);
-    r = expand(text, vars, &out, e);
+    r = expand_vars(text, vars, &out, e);
     if (r < 0)
         return r;
     *ret = buf_take(&out);
@@ -155,7 +156,7 @@ static int jx_template(json_t *v, void *out, struct err *e)
     if (r < 0)
         return r;
     buf_init(&scratch, RECIPE_MAX_BYTES);
-    r = expand(text, NULL, &scratch, e);
+    r = expand_vars(text, NULL, &scratch, e);
     if (r == 0)
         *(const char **)out = text;
     return r;
@@ -651,7 +652,7 @@ static int list_known(const char *dir, struct buf *out, struct err *e)
     return r == 0 ? buf_adds(out, "none", e) : r;
 }
 
-static int unknown(const char *dir, const char *name, struct err *e)
+static int unknown_recipe(const char *dir, const char *name, struct err *e)
 {
     _cleanup_buf_ struct buf known;
     int r;
@@ -698,11 +699,11 @@ static int load_named(const char *recipe_dir, const char *agent, struct recipe *
     if (r < 0)
         return err_at(e, err_wrap(e, r, "the version in '%.80s'", agent), "agent");
     if (!len || strspn(name, LOWER DIGITS "-") != len || str_eq(name, "schema"))
-        return unknown(recipe_dir, name, e);
+        return unknown_recipe(recipe_dir, name, e);
     if (asprintf(&path, "%s/%s.json", recipe_dir, name) < 0)
         return err_oom(e);
     if (access(path, F_OK) < 0 && errno == ENOENT)
-        return unknown(recipe_dir, name, e);
+        return unknown_recipe(recipe_dir, name, e);
     return load_file(path, version, ret, e);
 }
 

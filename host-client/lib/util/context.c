@@ -210,7 +210,7 @@ static int find_all_ours(struct bh_ctx *ctx, const struct bh_options *o, struct 
     return r < 0 ? r : find_image_cache(ctx, o, e);
 }
 
-static int make_dir(const char *given, const char *field, char **ret, struct err *e)
+static int make_base_dir(const char *given, const char *field, char **ret, struct err *e)
 {
     _cleanup_free_ char *cwd = NULL;
     _cleanup_free_ char *joined = NULL;
@@ -265,12 +265,12 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
 {
     int r;
 
-    r = make_dir(o->state_dir, "state_dir", &ctx->state_dir, e);
+    r = make_base_dir(o->state_dir, "state_dir", &ctx->state_dir, e);
     if (r == 0)
         r = check_private(ctx->state_dir, e);
     if (r < 0)
         return r;
-    r = make_dir(o->cache_dir, "cache_dir", &ctx->cache_dir, e);
+    r = make_base_dir(o->cache_dir, "cache_dir", &ctx->cache_dir, e);
     if (r < 0)
         return r;
     r = make_state_dirs(ctx, e);

@@ -129,8 +129,8 @@ static int spawn_actions(posix_spawn_file_actions_t *fa, const struct hostcmd *c
 }
 
 /* In a process group of its own, with default signals, so that all of it can be ended. */
-static int spawn(const struct hostcmd *cmd, const char *file, char **env, int out, int err,
-                 pid_t *ret, struct err *e)
+static int spawn_program(const struct hostcmd *cmd, const char *file, char **env, int out, int err,
+                         pid_t *ret, struct err *e)
 {
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t attr;
@@ -193,7 +193,7 @@ static void give_lines(struct running *run, const struct hostcmd *cmd, const cha
 }
 
 /* Reads once from a pipe that is ready; closes it at its end. */
-static int drain(struct running *run, int *fd, const struct hostcmd *cmd, struct err *e)
+static int drain_pipe(struct running *run, int *fd, const struct hostcmd *cmd, struct err *e)
 {
     char chunk[8192];
     ssize_t n = read(*fd, chunk, sizeof(chunk));
@@ -222,7 +222,7 @@ static int wait_ms(const struct hostcmd *cmd, bool exited)
 }
 
 /* Until it has exited and closed its pipes; a descendant that keeps a pipe is not waited for. */
-static int watch(struct running *run, const struct hostcmd *cmd, struct err *e)
+static int watch_program(struct running *run, const struct hostcmd *cmd, struct err *e)
 {
     bool exited = false;
     int r;
@@ -250,9 +250,9 @@ static int watch(struct running *run, const struct hostcmd *cmd, struct err *e)
             return err_set(e, ERR_DEADLINE, "'%s' did not end in time", cmd->argv[0]);
         if (p[3].revents)
             return err_set(e, ERR_CANCELED, "canceled");
-        r = p[1].revents ? drain(run, &run->out, cmd, e) : 0;
+        r = p[1].revents ? drain_pipe(run, &run->out, cmd, e) : 0;
         if (r == 0 && p[2].revents)
-            r = drain(run, &run->err, cmd, e);
+            r = drain_pipe(run, &run->err, cmd, e);
         if (r < 0)
             return r;
         exited = exited || p[0].revents;
@@ -281,8 +281,8 @@ static const char *last_line(struct running *run)
     return p ? p + 1 : run->tail;
 }
 
-static int verdict(struct running *run, const struct hostcmd *cmd, int status, int *ret_status,
-                   struct err *e)
+static int program_result(struct running *run, const struct hostcmd *cmd, int status,
+                          int *ret_status, struct err *e)
 {
     const char *said = last_line(run);
 
@@ -306,13 +306,13 @@ static int run_to_end(struct running *run, const struct hostcmd *cmd, int *ret_s
     int r;
 
     run->pidfd = (int)syscall(SYS_pidfd_open, run->pid, 0);
-    r = run->pidfd < 0 ? err_sys(e, errno, "pidfd_open") : watch(run, cmd, e);
+    r = run->pidfd < 0 ? err_sys(e, errno, "pidfd_open") : watch_program(run, cmd, e);
     if (r < 0)
         end_group(run, cmd);
     while (waitpid(run->pid, &status, 0) < 0 && errno == EINTR)
         ;
     fd_close(run->pidfd);
-    return r < 0 ? r : verdict(run, cmd, status, ret_status, e);
+    return r < 0 ? r : program_result(run, cmd, status, ret_status, e);
 }
 
 int hostcmd_run(const struct hostcmd *cmd, int *ret_status, struct err *e)
@@ -334,7 +334,8 @@ int hostcmd_run(const struct hostcmd *cmd, int *ret_status, struct err *e)
     if (r == 0 && cmd->out_fd < 0)
         r = make_pipe(&run->out, &out_w, e);
     if (r == 0)
-        r = spawn(cmd, file, env, cmd->out_fd >= 0 ? cmd->out_fd : out_w, err_w, &run->pid, e);
+        r = spawn_program(cmd, file, env, cmd->out_fd >= 0 ? cmd->out_fd : out_w, err_w, &run->pid,
+                          e);
     fd_close(TAKE_FD(out_w));
     fd_close(TAKE_FD(err_w));
     if (r == 0)

@@ -42,12 +42,12 @@ __attribute__((format(printf, 3, 4))) static int wrong(const struct parser *s, s
 
 /* ---- characters ---- */
 
-static int peek(const struct parser *s)
+static int peek_char(const struct parser *s)
 {
     return s->p < s->end ? (unsigned char)*s->p : -1;
 }
 
-static bool take(struct parser *s, const char *word)
+static bool take_word(struct parser *s, const char *word)
 {
     size_t n = strlen(word);
 
@@ -59,7 +59,7 @@ static bool take(struct parser *s, const char *word)
 
 static void skip_blanks(struct parser *s)
 {
-    while (peek(s) == ' ' || peek(s) == '\t')
+    while (peek_char(s) == ' ' || peek_char(s) == '\t')
         s->p++;
 }
 
@@ -67,10 +67,10 @@ static void skip_blanks(struct parser *s)
 static bool take_line_end(struct parser *s)
 {
     skip_blanks(s);
-    if (peek(s) == '#')
+    if (peek_char(s) == '#')
         while (s->p < s->end && *s->p != '\n')
             s->p++;
-    (void)take(s, "\r");
+    (void)take_word(s, "\r");
     if (s->p == s->end)
         return true;
     if (*s->p != '\n')
@@ -103,7 +103,7 @@ static int add_rune(struct parser *s, int digits, struct buf *out, struct err *e
     size_t n;
 
     for (int i = 0; i < digits; i++, s->p++) {
-        int c = peek(s);
+        int c = peek_char(s);
         int value = c >= '0' && c <= '9'   ? c - '0'
                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
@@ -126,16 +126,16 @@ static int add_rune(struct parser *s, int digits, struct buf *out, struct err *e
 static int add_escape(struct parser *s, bool is_long, struct buf *out, struct err *e)
 {
     static const char letters[] = "btnfr\"\\", values[] = "\b\t\n\f\r\"\\";
-    int c = peek(s);
+    int c = peek_char(s);
     const char *at = c > 0 ? strchr(letters, c) : NULL;
 
     if (at) {
         s->p++;
         return buf_add(out, &values[at - letters], 1, e);
     }
-    if (take(s, "u"))
+    if (take_word(s, "u"))
         return add_rune(s, 4, out, e);
-    if (take(s, "U"))
+    if (take_word(s, "U"))
         return add_rune(s, 8, out, e);
     /* A backslash at the end of a line takes all white space up to the next word away. */
     if (is_long && strchr(" \t\r\n", c > 0 ? c : 'x')) {
@@ -154,18 +154,18 @@ static int string_body(struct parser *s, const char *quote, struct buf *out, str
     unsigned first = s->line;
     int r = 0;
 
-    if (is_long && (take(s, "\n") || take(s, "\r\n")))
+    if (is_long && (take_word(s, "\n") || take_word(s, "\r\n")))
         s->line++;
     while (r == 0) {
-        int c = peek(s);
+        int c = peek_char(s);
 
         if (c < 0 || (!is_long && (c == '\n' || c == '\r'))) {
             s->line = first;
             return wrong(s, e, "a string without its end");
         }
-        if (take(s, quote)) {
+        if (take_word(s, quote)) {
             /* Up to two quotes may stand before the three that end it. */
-            for (int i = 0; r == 0 && is_long && i < 2 && peek(s) == quote[0]; i++, s->p++)
+            for (int i = 0; r == 0 && is_long && i < 2 && peek_char(s) == quote[0]; i++, s->p++)
                 r = buf_add(out, quote, 1, e);
             return r;
         }
@@ -190,7 +190,7 @@ static int take_string(struct parser *s, bool may_be_long, char **ret, struct er
 
     buf_init(&text, TOML_MAX_BYTES);
     for (size_t i = may_be_long ? 0 : 2; i < N_ELEMENTS(quotes) && r == -1; i++)
-        if (take(s, quotes[i])) {
+        if (take_word(s, quotes[i])) {
             r = string_body(s, quotes[i], &text, e);
             break;
         }
@@ -206,9 +206,9 @@ static int take_key_part(struct parser *s, char **ret, struct err *e)
 {
     const char *start = s->p;
 
-    if (peek(s) == '"' || peek(s) == '\'')
+    if (peek_char(s) == '"' || peek_char(s) == '\'')
         return take_string(s, false, ret, e);
-    while (is_bare(peek(s)))
+    while (is_bare(peek_char(s)))
         s->p++;
     if (s->p == start)
         return wrong(s, e, "a key is expected here");
@@ -235,7 +235,7 @@ static int take_key(struct parser *s, char key[TOML_MAX_KEY_BYTES], struct err *
         (void)snprintf(key + used, TOML_MAX_KEY_BYTES - used, "%s%s",
                        used && key[used - 1] != '.' ? "." : "", part);
         skip_blanks(s);
-    } while (take(s, "."));
+    } while (take_word(s, "."));
     return 0;
 }
 
@@ -245,12 +245,12 @@ static int take_table(struct parser *s, struct err *e)
     struct toml_table *table;
     int r;
 
-    if (take(s, "["))
+    if (take_word(s, "["))
         return wrong(s, e, "arrays of tables are not for templates");
     r = take_key(s, key, e);
     if (r < 0)
         return r;
-    if (!take(s, "]"))
+    if (!take_word(s, "]"))
         return wrong(s, e, "the table's name ends with ']'");
     for (size_t i = 0; i < s->out.n_tables; i++)
         if (strcmp(s->out.tables[i].key, key) == 0)
@@ -272,9 +272,10 @@ static int take_number(struct parser *s, struct toml_value *v, struct err *e)
     size_t n = 0;
     const char *start = s->p;
 
-    if (peek(s) == '-' || peek(s) == '+')
+    if (peek_char(s) == '-' || peek_char(s) == '+')
         digits[n++] = *s->p++;
-    while (n < sizeof(digits) - 1 && ((peek(s) >= '0' && peek(s) <= '9') || peek(s) == '_')) {
+    while (n < sizeof(digits) - 1 &&
+           ((peek_char(s) >= '0' && peek_char(s) <= '9') || peek_char(s) == '_')) {
         if (*s->p == '_' && (s->p == start || s->p[-1] == '_' || s->p[-1] < '0'))
             return wrong(s, e, "a '_' that is not between digits");
         if (*s->p != '_')
@@ -302,7 +303,7 @@ static int add_item(struct parser *s, struct toml_value *v, size_t n, struct err
 
     if (n == LIST_MAX)
         return wrong(s, e, "a list of more than %d", LIST_MAX);
-    if (peek(s) != '"' && peek(s) != '\'')
+    if (peek_char(s) != '"' && peek_char(s) != '\'')
         return wrong(s, e, "a list has strings, and ends with ']'");
     lines = reallocarray(v->list_lines, n + 1, sizeof(*lines));
     if (!lines)
@@ -321,13 +322,13 @@ static int take_list(struct parser *s, struct toml_value *v, struct err *e)
     v->list = calloc(1, sizeof(char *));
     if (!v->list)
         return err_oom(e);
-    for (skip_lines(s); !take(s, "]"); skip_lines(s)) {
+    for (skip_lines(s); !take_word(s, "]"); skip_lines(s)) {
         int r = add_item(s, v, n++, e);
 
         if (r < 0)
             return r;
         skip_lines(s);
-        if (!take(s, ",") && peek(s) != ']')
+        if (!take_word(s, ",") && peek_char(s) != ']')
             return wrong(s, e, "a list's strings have commas between them, and a ']' at the end");
     }
     return 0;
@@ -335,20 +336,20 @@ static int take_list(struct parser *s, struct toml_value *v, struct err *e)
 
 static int take_value(struct parser *s, struct toml_value *v, struct err *e)
 {
-    int c = peek(s);
+    int c = peek_char(s);
 
     if (c == '"' || c == '\'') {
         v->type = TOML_STRING;
         return take_string(s, true, &v->text, e);
     }
-    if (take(s, "["))
+    if (take_word(s, "["))
         return take_list(s, v, e);
     v->type = TOML_BOOLEAN;
-    if (take(s, "true")) {
+    if (take_word(s, "true")) {
         v->number = 1;
         return 0;
     }
-    if (take(s, "false"))
+    if (take_word(s, "false"))
         return 0;
     if (c == '-' || c == '+' || (c >= '0' && c <= '9'))
         return take_number(s, v, e);
@@ -371,7 +372,7 @@ static int take_pair(struct parser *s, struct err *e)
     r = take_key(s, v.key, e);
     if (r < 0)
         return r;
-    if (!take(s, "="))
+    if (!take_word(s, "="))
         return wrong(s, e, "a key is followed by '='");
     for (size_t i = 0; i < s->out.n; i++)
         if (strcmp(s->out.values[i].key, v.key) == 0)
@@ -388,14 +389,14 @@ static int take_pair(struct parser *s, struct err *e)
     return 0;
 }
 
-static int parse(struct parser *s, struct err *e)
+static int parse_document(struct parser *s, struct err *e)
 {
     int r = 0;
 
     while (r == 0 && s->p < s->end) {
         if (take_line_end(s))
             continue;
-        r = take(s, "[") ? take_table(s, e) : take_pair(s, e);
+        r = take_word(s, "[") ? take_table(s, e) : take_pair(s, e);
         if (r == 0 && !take_line_end(s))
             r = wrong(s, e, "there is more on the line than belongs there");
     }
@@ -413,7 +414,7 @@ int toml_parse(const char *name, const char *text, size_t len, struct toml *ret,
         return wrong(&s, e, "not valid UTF-8");
     s.out.values = calloc(TOML_MAX_VALUES, sizeof(*s.out.values));
     s.out.tables = calloc(TOML_MAX_VALUES, sizeof(*s.out.tables));
-    r = s.out.values && s.out.tables ? parse(&s, e) : err_oom(e);
+    r = s.out.values && s.out.tables ? parse_document(&s, e) : err_oom(e);
     if (r < 0)
         toml_done(&s.out);
     else

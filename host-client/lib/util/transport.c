@@ -261,7 +261,7 @@ static int on_connected(void *arg, char *peer_ip, char *own_ip, int peer_port, i
 
 /* ---- set-up ---- */
 
-static int shorten(struct http *h, const char *path, struct err *e)
+static int shorten_socket_path(struct http *h, const char *path, struct err *e)
 {
     _cleanup_free_ char *dir = path_dir(path);
     char *short_path = NULL;
@@ -288,7 +288,7 @@ static int set_address(struct http *h, const struct http_request *req, struct er
     int r;
 
     if (path && strlen(path) >= sizeof(un->sun_path)) {
-        r = shorten(h, path, e);
+        r = shorten_socket_path(h, path, e);
         if (r < 0)
             return r;
         path = h->short_path;
@@ -394,7 +394,7 @@ static enum err_code code_of(CURLcode rc)
     }
 }
 
-static const char *where(const struct http_request *req)
+static const char *request_place(const struct http_request *req)
 {
     return req->unix_socket ? req->unix_socket : req->url;
 }
@@ -415,7 +415,7 @@ static int64_t next_deadline(const struct job *j, const char **ret_what)
     return at;
 }
 
-static int run(struct http *h, struct job *j, struct err *e)
+static int run_job(struct http *h, struct job *j, struct err *e)
 {
     struct curl_waitfd extra = {.fd = h->cancel_fd, .events = CURL_WAIT_POLLIN};
     int running = 1;
@@ -432,7 +432,7 @@ static int run(struct http *h, struct job *j, struct err *e)
             return 0;
         ms = clock_until_ms(next_deadline(j, &what));
         if (ms == 0)
-            return err_set(e, ERR_DEADLINE, "%s '%s'", what, where(j->req));
+            return err_set(e, ERR_DEADLINE, "%s '%s'", what, request_place(j->req));
         if (h->cancel_fd >= 0 && poll(&canceled, 1, 0) > 0)
             return err_set(e, ERR_CANCELED, "canceled");
         rc = curl_multi_poll(h->multi, &extra, h->cancel_fd >= 0 ? 1 : 0,
@@ -467,8 +467,8 @@ static int result_of(struct http *h, struct job *j, struct err *e)
     if ((rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR) && status >= 400)
         return 0;
     if (j->is_streaming && (rc == CURLE_RECV_ERROR || rc == CURLE_GOT_NOTHING))
-        return err_set(e, ERR_DATA_LOSS, "'%s' broke off in the answer", where(j->req));
-    (void)err_set(e, code_of(rc), "'%s': %s", where(j->req), curl_easy_strerror(rc));
+        return err_set(e, ERR_DATA_LOSS, "'%s' broke off in the answer", request_place(j->req));
+    (void)err_set(e, code_of(rc), "'%s': %s", request_place(j->req), curl_easy_strerror(rc));
     if (e)
         e->sys = (int)sys;
     return -(int)code_of(rc);
@@ -490,7 +490,7 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
     if (r == 0 && curl_multi_add_handle(h->multi, h->easy) != CURLM_OK)
         r = err_oom(e);
     if (r == 0) {
-        r = run(h, &j, e);
+        r = run_job(h, &j, e);
         if (r == 0)
             r = result_of(h, &j, e);
         (void)curl_multi_remove_handle(h->multi, h->easy);

@@ -26,7 +26,7 @@ struct capability {
 };
 
 /* What sudo, package managers and servers need, within a user namespace of their own. */
-static const struct capability capabilities[] = {
+static const struct capability sudo_capabilities[] = {
     {"CAP_CHOWN", CAP_CHOWN},
     {"CAP_DAC_OVERRIDE", CAP_DAC_OVERRIDE},
     {"CAP_FOWNER", CAP_FOWNER},
@@ -43,8 +43,8 @@ uint64_t oci_bundle_capabilities(void)
 {
     uint64_t mask = 0;
 
-    for (size_t i = 0; i < N_ELEMENTS(capabilities); i++)
-        mask |= 1ull << capabilities[i].bit;
+    for (size_t i = 0; i < N_ELEMENTS(sudo_capabilities); i++)
+        mask |= 1ull << sudo_capabilities[i].bit;
     return mask;
 }
 
@@ -126,10 +126,10 @@ static json_t *new_env(const struct oci_bundle *c)
  * file's capabilities cannot add up with them. strict: none at all. */
 static json_t *new_capabilities(bool strict)
 {
-    const char *names[N_ELEMENTS(capabilities) + 1] = {NULL};
+    const char *names[N_ELEMENTS(sudo_capabilities) + 1] = {NULL};
 
-    for (size_t i = 0; i < N_ELEMENTS(capabilities); i++)
-        names[i] = strict ? NULL : capabilities[i].name;
+    for (size_t i = 0; i < N_ELEMENTS(sudo_capabilities); i++)
+        names[i] = strict ? NULL : sudo_capabilities[i].name;
     return json_pack("{s:o, s:o, s:o, s:[], s:[]}", "bounding", new_strings(names), "effective",
                      new_strings(names), "permitted", new_strings(names), "inheritable", "ambient");
 }

@@ -108,7 +108,7 @@ static uint64_t read_limit(const char *hierarchy, const char *name, const char *
     return v;
 }
 
-static uint32_t millis(uint64_t quota, uint64_t period)
+static uint32_t quota_millis(uint64_t quota, uint64_t period)
 {
     return period ? (uint32_t)(quota * 1000 / period) : 0;
 }
@@ -122,7 +122,7 @@ static void read_v2(const char *name, struct oci_limits *ret)
     ret->memory_bytes = read_limit(CGROUP_ROOT, name, "memory.max");
     if (read_text(CGROUP_ROOT, name, "cpu.max", text, sizeof(text)) == 0 &&
         sscanf(text, "%" SCNu64 " %" SCNu64, &quota, &period) == 2)
-        ret->cpu_millis = millis(quota, period);
+        ret->cpu_millis = quota_millis(quota, period);
 }
 
 static void read_v1(const char *name, struct oci_limits *ret)
@@ -130,8 +130,8 @@ static void read_v1(const char *name, struct oci_limits *ret)
     ret->pids = read_limit(CGROUP_ROOT "/pids", name, "pids.max");
     ret->memory_bytes = read_limit(CGROUP_ROOT "/memory", name, "memory.limit_in_bytes");
     /* no quota is -1, which reads as the largest number */
-    ret->cpu_millis = millis(read_limit(CGROUP_ROOT "/cpu", name, "cpu.cfs_quota_us"),
-                             read_limit(CGROUP_ROOT "/cpu", name, "cpu.cfs_period_us"));
+    ret->cpu_millis = quota_millis(read_limit(CGROUP_ROOT "/cpu", name, "cpu.cfs_quota_us"),
+                                   read_limit(CGROUP_ROOT "/cpu", name, "cpu.cfs_period_us"));
 }
 
 void oci_cgroup_read(const char *name, struct oci_limits *ret)

@@ -23,8 +23,8 @@
 #define ETC_MAX_DEPTH 6
 
 /* Seen read-only by the box. Only real directories: links among them are made again as links. */
-static const char *const shared[] = {"/usr", "/opt",   "/bin",   "/sbin",
-                                     "/lib", "/lib32", "/lib64", "/libx32"};
+static const char *const shared_dirs[] = {"/usr", "/opt",   "/bin",   "/sbin",
+                                          "/lib", "/lib32", "/lib64", "/libx32"};
 
 /* Names right below /etc that may be copied, as patterns: what programs need to run, nothing that
  * says who may log in where. */
@@ -166,8 +166,8 @@ bool host_image_etc_allows(const char *name)
 
 int host_image_check(const char *state_dir, struct err *e)
 {
-    for (size_t i = 0; i < N_ELEMENTS(shared); i++)
-        if (path_is_within(state_dir, shared[i]))
+    for (size_t i = 0; i < N_ELEMENTS(shared_dirs); i++)
+        if (path_is_within(state_dir, shared_dirs[i]))
             return err_field(e, ERR_PRECONDITION, "image",
                              "image 'host' would show the state directory '%s' to the box",
                              state_dir);
@@ -306,17 +306,17 @@ static int make_files(int root, struct err *e)
 /* A directory to mount on, or the same link as the host has. */
 static int make_shared(int root, struct err *e)
 {
-    for (size_t i = 0; i < N_ELEMENTS(shared); i++) {
-        const char *name = shared[i] + 1;
+    for (size_t i = 0; i < N_ELEMENTS(shared_dirs); i++) {
+        const char *name = shared_dirs[i] + 1;
         char target[PATH_MAX];
-        ssize_t n = readlink(shared[i], target, sizeof(target) - 1);
+        ssize_t n = readlink(shared_dirs[i], target, sizeof(target) - 1);
         struct stat st;
 
         if (n >= 0) {
             target[n] = '\0';
             if (symlinkat(target, root, name) < 0)
                 return err_sys(e, errno, "make the link '%s'", name);
-        } else if (lstat(shared[i], &st) == 0 && S_ISDIR(st.st_mode) &&
+        } else if (lstat(shared_dirs[i], &st) == 0 && S_ISDIR(st.st_mode) &&
                    mkdirat(root, name, 0755) < 0) {
             return err_sys(e, errno, "mkdir '%s'", name);
         }
@@ -358,11 +358,11 @@ int host_image_stage(struct oci_stage *s, struct err *e)
 {
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < N_ELEMENTS(shared); i++) {
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(shared_dirs); i++) {
         const struct oci_bind bind = {
-            .source = shared[i], .name = shared[i] + 1, .is_dir = true, .readonly = true};
+            .source = shared_dirs[i], .name = shared_dirs[i] + 1, .is_dir = true, .readonly = true};
 
-        if (is_shared_dir(shared[i]))
+        if (is_shared_dir(shared_dirs[i]))
             r = oci_stage_bind(s, &bind, e);
     }
     return r;
@@ -372,12 +372,12 @@ int host_image_mounts(json_t *mounts, const struct oci_stage *s)
 {
     int r = 0;
 
-    for (size_t i = 0; i < N_ELEMENTS(shared); i++)
-        if (is_shared_dir(shared[i]))
+    for (size_t i = 0; i < N_ELEMENTS(shared_dirs); i++)
+        if (is_shared_dir(shared_dirs[i]))
             r |= json_array_append_new(mounts,
                                        json_pack("{s:s, s:s, s:o, s:[s, s, s, s]}", "destination",
-                                                 shared[i], "type", "bind", "source",
-                                                 json_sprintf("%s%s", s->root, shared[i]),
+                                                 shared_dirs[i], "type", "bind", "source",
+                                                 json_sprintf("%s%s", s->root, shared_dirs[i]),
                                                  "options", "bind", "ro", "nodev", "nosuid"));
     return r;
 }

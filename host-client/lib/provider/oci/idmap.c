@@ -23,7 +23,7 @@
 #define SLOT_NAME_BYTES 16
 
 /* FNV-1a: spreads the boxes over the slots, so that two state directories rarely meet. */
-static uint32_t hash(const char *s)
+static uint32_t hash_id(const char *s)
 {
     uint32_t h = 2166136261u;
 
@@ -77,7 +77,7 @@ static bool slot_is_usable(const struct provider_box *b, int claims, uint32_t sl
 int oci_range_claim(const struct provider_box *b, uint32_t *ret_base, struct err *e)
 {
     _cleanup_close_ int claims = -1;
-    uint32_t first = hash(b->id) % OCI_SLOTS;
+    uint32_t first = hash_id(b->id) % OCI_SLOTS;
     int r;
 
     r = open_claims(b, &claims, e);

@@ -45,7 +45,7 @@ static uint64_t status_value(const char *status, const char *key, int base)
 }
 
 /* Does the process live in another namespace of this kind than we do? */
-static bool differs(pid_t pid, const char *kind)
+static bool namespace_differs(pid_t pid, const char *kind)
 {
     struct stat ours, theirs;
     char path[48];
@@ -83,12 +83,12 @@ static int read_facts(const struct oci_run *run, struct facts *f, struct err *e)
     f->no_new_privs = status_value(status, "\nNoNewPrivs:", 10) == 1;
     f->cap_eff = status_value(status, "\nCapEff:", 16);
     f->cap_bnd = status_value(status, "\nCapBnd:", 16);
-    f->user_ns = differs(pid, "user");
-    f->pid_ns = differs(pid, "pid");
-    f->mount_ns = differs(pid, "mnt");
-    f->ipc_ns = differs(pid, "ipc");
-    f->uts_ns = differs(pid, "uts");
-    f->net_ns = differs(pid, "net");
+    f->user_ns = namespace_differs(pid, "user");
+    f->pid_ns = namespace_differs(pid, "pid");
+    f->mount_ns = namespace_differs(pid, "mnt");
+    f->ipc_ns = namespace_differs(pid, "ipc");
+    f->uts_ns = namespace_differs(pid, "uts");
+    f->net_ns = namespace_differs(pid, "net");
     read_uid_map(pid, f);
     oci_cgroup_read(run->cgroup, &f->limits);
     return 0;
@@ -103,8 +103,8 @@ struct piece {
 };
 #define N_PIECES 13
 
-static void compare(const struct spec *spec, const struct oci_run *run, const struct facts *f,
-                    struct piece out[N_PIECES])
+static void compare_pieces(const struct spec *spec, const struct oci_run *run,
+                           const struct facts *f, struct piece out[N_PIECES])
 {
     bool strict = oci_is_strict(spec);
     uint64_t allowed = strict ? 0 : oci_bundle_capabilities();
@@ -138,7 +138,7 @@ int oci_inspect_check_names(const struct spec *spec, struct err *e)
     struct oci_run run = {0};
     struct facts f = {0};
 
-    compare(spec, &run, &f, pieces);
+    compare_pieces(spec, &run, &f, pieces);
     for (char **name = spec->allow_missing; name && *name; name++) {
         size_t i = 0;
 
@@ -170,7 +170,7 @@ int oci_inspect_require(const struct provider_box *b, const struct oci_run *run,
             return err_set(
                 e, ERR_UNAVAILABLE,
                 "the box's first process ended at once; its output is in '%s/console.log'", b->dir);
-        compare(b->spec, run, &f, pieces);
+        compare_pieces(b->spec, run, &f, pieces);
         for (size_t i = 0; !missing && i < N_PIECES; i++)
             if (pieces[i].wanted && !pieces[i].there && !oci_may_miss(b->spec, pieces[i].name))
                 missing = &pieces[i];
@@ -266,7 +266,7 @@ int oci_inspect(const struct provider_box *b, const struct oci_run *run, json_t 
     r = read_facts(run, &f, e);
     if (r < 0)
         return r;
-    compare(b->spec, run, &f, pieces);
+    compare_pieces(b->spec, run, &f, pieces);
     obj = json_pack("{s:o, s:{s:o, s:o, s:o, s:o, s:o}, s:{s:s, s:s, s:b, s:o}, s:o}", "isolation",
                     new_isolation(run, &f, pieces), "limits", "pids", new_limit(f.limits.pids),
                     "memory_bytes", new_limit(f.limits.memory_bytes), "cpu_millis",

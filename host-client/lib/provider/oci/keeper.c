@@ -116,7 +116,7 @@ static bool relay_once(int from, int to)
 }
 
 /* A blocked write holds back the other direction of this one connection: proxies live with it. */
-static void relay(int a, int b)
+static void relay_connection(int a, int b)
 {
     struct pollfd fds[2] = {{.fd = a, .events = POLLIN}, {.fd = b, .events = POLLIN}};
 
@@ -136,7 +136,7 @@ static void connection_child(int client, const struct oci_proxy *p)
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&p->addr, p->addr_len) == 0)
-        relay(client, fd);
+        relay_connection(client, fd);
     _exit(0);
 }
 
@@ -158,7 +158,7 @@ struct report {
     pid_t helper;
 };
 
-static void reap(struct keeper *k)
+static void reap_connections(struct keeper *k)
 {
     pid_t pid;
 
@@ -185,7 +185,7 @@ static void accept_one(struct keeper *k, size_t i)
 }
 
 /* Until the box has ended. At the limit new connections wait in the backlog. */
-static void keep(struct keeper *k)
+static void keeper_loop(struct keeper *k)
 {
     for (;;) {
         struct pollfd fds[1 + OCI_MAX_PROXIES] = {{.fd = k->box, .events = POLLIN}};
@@ -198,7 +198,7 @@ static void keep(struct keeper *k)
             return;
         if (fds[0].revents)
             return;
-        reap(k);
+        reap_connections(k);
         for (size_t i = 0; i < k->spec->n_proxies; i++)
             if (fds[1 + i].revents)
                 accept_one(k, i);
@@ -209,7 +209,7 @@ static void end_helper(struct keeper *k)
 {
     struct pollfd pfd = {.fd = k->helper, .events = POLLIN};
 
-    reap(k);
+    reap_connections(k);
     fd_close(k->exit_fd);
     if (k->helper_pid <= 0)
         return;
@@ -378,7 +378,7 @@ static void keeper_main(const struct oci_keeper *spec, int status)
     (void)!write(status, &rep, sizeof(rep));
     fd_close(status);
     if (rep.err.code == 0)
-        keep(&k);
+        keeper_loop(&k);
     end_helper(&k);
     _exit(rep.err.code ? 1 : 0);
 }

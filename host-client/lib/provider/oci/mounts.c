@@ -56,7 +56,8 @@ static void stage_path(const struct oci_stage *s, const char *name, char out[OCI
 }
 
 /* Puts a detached mount at <stage>/name. */
-static int attach(const struct oci_stage *s, const char *name, bool is_dir, int fd, struct err *e)
+static int attach_mount(const struct oci_stage *s, const char *name, bool is_dir, int fd,
+                        struct err *e)
 {
     char path[OCI_STAGE_PATH_BYTES];
     int made;
@@ -113,11 +114,11 @@ static int attach_all(const struct oci_stage *s, const struct fds *fds, struct e
     int r = 0;
 
     if (s->lower)
-        r = attach(s, "lower", true, fds->lower, e);
+        r = attach_mount(s, "lower", true, fds->lower, e);
     if (r == 0)
-        r = attach(s, s->lower ? "disk" : "rootfs", true, fds->disk, e);
+        r = attach_mount(s, s->lower ? "disk" : "rootfs", true, fds->disk, e);
     for (size_t i = 0; r == 0 && i < s->n_binds; i++)
-        r = attach(s, s->binds[i].name, s->binds[i].is_dir, fds->binds[i], e);
+        r = attach_mount(s, s->binds[i].name, s->binds[i].is_dir, fds->binds[i], e);
     if (r == 0 && s->lower)
         r = mount_overlay(s, e);
     return r;
@@ -143,7 +144,7 @@ int oci_stage_enter(void *arg, struct err *e)
 }
 
 /* mountinfo writes space, tab, line feed and backslash as \ooo. */
-static void unescape(char *s)
+static void mountinfo_unescape(char *s)
 {
     char *out = s;
 
@@ -202,7 +203,7 @@ static int seal_child(const struct oci_proc *p, const char *target, struct err *
 
         if (sscanf(line, "%*s %*s %*s %*s %4095s", path) != 1)
             continue;
-        unescape(path);
+        mountinfo_unescape(path);
         if (str_has_suffix(path, target))
             return seal_one(p, path, ns, e);
     }
@@ -253,7 +254,7 @@ int oci_mounts_undo(const char *dir, struct err *e)
 
         if (sscanf(line, "%*s %*s %*s %*s %4095s", path) != 1)
             continue;
-        unescape(path);
+        mountinfo_unescape(path);
         if (path_is_within(path, dir) && umount2(path, MNT_DETACH_) < 0 && errno != EINVAL)
             r = err_sys(e, errno, "umount '%s'", path);
     }

@@ -23,7 +23,7 @@
 #define PROC_WAIT_MS 3000
 
 /* A /24 for slirp4netns that no address of the host is in: gateway .2, name server .3. */
-static const char *const subnets[] = {"10.0.2.", "10.41.2.", "172.29.41.", "192.168.241."};
+static const char *const helper_subnets[] = {"10.0.2.", "10.41.2.", "172.29.41.", "192.168.241."};
 
 static bool has_prefix(char *const *list, const char *prefix)
 {
@@ -35,10 +35,10 @@ static bool has_prefix(char *const *list, const char *prefix)
 
 static const char *choose_subnet(const struct oci_addresses *a)
 {
-    for (size_t i = 0; i < N_ELEMENTS(subnets); i++)
-        if (!has_prefix(a->v4, subnets[i]))
-            return subnets[i];
-    return subnets[0];
+    for (size_t i = 0; i < N_ELEMENTS(helper_subnets); i++)
+        if (!has_prefix(a->v4, helper_subnets[i]))
+            return helper_subnets[i];
+    return helper_subnets[0];
 }
 
 static char *find_helper(void)
@@ -208,8 +208,8 @@ static int load_rules(const char *nft, pid_t pid, const struct oci_addresses *a,
 }
 
 /* An answer is kinder than silence, but not every kernel can reject. */
-static int filter(const struct provider_box *b, const struct oci_run *run,
-                  const struct oci_addresses *a, const char *gateway, struct err *e)
+static int add_filter(const struct provider_box *b, const struct oci_run *run,
+                      const struct oci_addresses *a, const char *gateway, struct err *e)
 {
     _cleanup_free_ char *nft = oci_find_program("nft");
     struct err why = {0};
@@ -310,7 +310,7 @@ static int attach_user(const struct provider_box *b, struct oci_run *run, struct
     if (r < 0)
         return r;
     (void)snprintf(gateway, sizeof(gateway), "%s2", choose_subnet(&a));
-    r = filter(b, run, &a, is_slirp(helper) ? gateway : NULL, e);
+    r = add_filter(b, run, &a, is_slirp(helper) ? gateway : NULL, e);
     if (r < 0)
         return r;
     run->network_filtered = r > 0;

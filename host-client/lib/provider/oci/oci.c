@@ -547,7 +547,7 @@ static int seal_run_dir(struct launch *l, struct err *e)
 
 /* The box is created and its network attached before its program runs; what is enforced is read
  * back before anybody can use it. */
-static int launch(struct launch *l, struct err *e)
+static int launch_box(struct launch *l, struct err *e)
 {
     struct oci_container c = launch_container(l);
     pid_t pid;
@@ -620,7 +620,7 @@ static int oci_start(struct provider_box *b, struct provider_run *ret, struct er
     if (r == 0)
         r = launch_files(&l, e);
     if (r == 0) {
-        r = launch(&l, e);
+        r = launch_box(&l, e);
         if (r < 0)
             (void)oci_stop(b, 0, NULL);
     }

@@ -14,7 +14,7 @@
 #define COMMAND(what) ((unsigned)(what) << SUBCMDSHIFT | PRJQUOTA)
 #define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
-static int quota(int fd, unsigned command, uint32_t project, void *arg)
+static int call_quotactl(int fd, unsigned command, uint32_t project, void *arg)
 {
     return (int)syscall(SYS_quotactl_fd, fd, command, project, arg);
 }
@@ -24,7 +24,8 @@ static bool is_in_force(int fd)
 {
     struct fs_quota_statv st = {.qs_version = FS_QSTATV_VERSION1};
 
-    return quota(fd, COMMAND(Q_XGETQSTATV), 0, &st) == 0 && (st.qs_flags & FS_QUOTA_PDQ_ENFD);
+    return call_quotactl(fd, COMMAND(Q_XGETQSTATV), 0, &st) == 0 &&
+           (st.qs_flags & FS_QUOTA_PDQ_ENFD);
 }
 
 static int set_limit(int fd, uint32_t project, uint64_t bytes)
@@ -32,7 +33,7 @@ static int set_limit(int fd, uint32_t project, uint64_t bytes)
     struct if_dqblk limit = {.dqb_bhardlimit = bytes >> QIF_DQBLKSIZE_BITS,
                              .dqb_valid = QIF_BLIMITS};
 
-    return quota(fd, COMMAND(Q_SETQUOTA), project, &limit);
+    return call_quotactl(fd, COMMAND(Q_SETQUOTA), project, &limit);
 }
 
 static int become_project(int fd, uint32_t project)
@@ -70,7 +71,8 @@ bool oci_quota_holds(const char *dir, uint32_t project)
     struct fsxattr attr;
 
     return fd >= 0 && project && is_in_force(fd) && ioctl(fd, FS_IOC_FSGETXATTR, &attr) == 0 &&
-           attr.fsx_projid == project && quota(fd, COMMAND(Q_GETQUOTA), project, &limit) == 0 &&
+           attr.fsx_projid == project &&
+           call_quotactl(fd, COMMAND(Q_GETQUOTA), project, &limit) == 0 &&
            limit.dqb_bhardlimit != 0;
 }
 

@@ -22,7 +22,7 @@ char *oci_path(const struct provider_box *b, const char *name)
     return asprintf(&path, "%s/%s", b->dir, name) < 0 ? NULL : path;
 }
 
-static int load(const struct provider_box *b, const char *name, json_t **ret, struct err *e)
+static int load_json(const struct provider_box *b, const char *name, json_t **ret, struct err *e)
 {
     _cleanup_free_ char *path = oci_path(b, name);
     _cleanup_free_ char *text = NULL;
@@ -72,7 +72,7 @@ int oci_disk_load(const struct provider_box *b, struct oci_disk *ret, struct err
     _cleanup_json_ json_t *obj = NULL;
     int r;
 
-    r = load(b, "oci/disk.json", &obj, e);
+    r = load_json(b, "oci/disk.json", &obj, e);
     if (r < 0)
         return r;
     ret->base = (uint32_t)get_u64(obj, "base");
@@ -110,7 +110,7 @@ int oci_run_load(const struct provider_box *b, struct oci_run *ret, struct err *
     _cleanup_json_ json_t *obj = NULL;
     int r;
 
-    r = load(b, "run.json", &obj, e);
+    r = load_json(b, "run.json", &obj, e);
     if (r < 0)
         return r;
     *ret = (struct oci_run){0};

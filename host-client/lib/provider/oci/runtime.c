@@ -39,7 +39,7 @@ struct args {
     size_t n;
 };
 
-static void add(struct args *a, const char *arg)
+static void add_arg(struct args *a, const char *arg)
 {
     if (a->n + 1 < MAX_ARGS)
         a->v[a->n++] = arg;
@@ -51,25 +51,25 @@ static void add_globals(struct args *a, const struct oci_container *c)
 {
     const char *name = c->runtime->name;
 
-    add(a, c->runtime->path);
-    add(a, "--root");
-    add(a, c->state_dir);
+    add_arg(a, c->runtime->path);
+    add_arg(a, "--root");
+    add_arg(a, c->state_dir);
     if (c->log_path) {
-        add(a, "--log");
-        add(a, c->log_path);
+        add_arg(a, "--log");
+        add_arg(a, c->log_path);
     }
     if (str_eq(name, "crun"))
-        add(a, "--cgroup-manager=cgroupfs");
+        add_arg(a, "--cgroup-manager=cgroupfs");
     if (str_eq(name, "runsc")) {
-        add(a, "--platform=systrap");
-        add(a, "--ignore-cgroups");
-        add(a, "--host-uds=create");
-        add(a, str_eq(c->network, "none") ? "--network=none" : "--network=host");
+        add_arg(a, "--platform=systrap");
+        add_arg(a, "--ignore-cgroups");
+        add_arg(a, "--host-uds=create");
+        add_arg(a, str_eq(c->network, "none") ? "--network=none" : "--network=host");
     }
 }
 
-static int run(const struct oci_container *c, const struct args *a, struct oci_output *out,
-               struct err *e)
+static int run_runtime(const struct oci_container *c, const struct args *a, struct oci_output *out,
+                       struct err *e)
 {
     const struct oci_cmd cmd = {.argv = a->v,
                                 .stdio_fd = -1,
@@ -138,12 +138,12 @@ int oci_runtime_create(const struct oci_container *c, const char *bundle, int co
     (void)unlink(pid_path);
     (void)unlink(pid_tmp); /* of a runc that was killed while it wrote; it does not overwrite it */
     add_globals(&a, c);
-    add(&a, "create");
-    add(&a, "--bundle");
-    add(&a, bundle);
-    add(&a, "--pid-file");
-    add(&a, pid_path);
-    add(&a, c->id);
+    add_arg(&a, "create");
+    add_arg(&a, "--bundle");
+    add_arg(&a, bundle);
+    add_arg(&a, "--pid-file");
+    add_arg(&a, pid_path);
+    add_arg(&a, c->id);
     r = oci_exec(&cmd, &out, e);
     if (r < 0)
         return r;
@@ -162,9 +162,9 @@ int oci_runtime_start(const struct oci_container *c, struct err *e)
     int r;
 
     add_globals(&a, c);
-    add(&a, "start");
-    add(&a, c->id);
-    r = run(c, &a, &out, e);
+    add_arg(&a, "start");
+    add_arg(&a, c->id);
+    r = run_runtime(c, &a, &out, e);
     if (r < 0 || out.status == 0)
         return r;
     oci_one_line(out.text, why, sizeof(why));
@@ -181,10 +181,10 @@ int oci_runtime_delete(const struct oci_container *c, struct err *e)
     if (access(c->state_dir, F_OK) < 0)
         return 0;
     add_globals(&a, c);
-    add(&a, "delete");
-    add(&a, "--force");
-    add(&a, c->id);
-    r = run(c, &a, &out, e);
+    add_arg(&a, "delete");
+    add_arg(&a, "--force");
+    add_arg(&a, c->id);
+    r = run_runtime(c, &a, &out, e);
     if (r < 0 || out.status == 0)
         return r;
     oci_one_line(out.text, why, sizeof(why));
@@ -212,7 +212,7 @@ static bool is_dynamic(const char *path)
     return false;
 }
 
-static int copy_file(const char *from, const char *to, struct err *e)
+static int copy_probe_file(const char *from, const char *to, struct err *e)
 {
     _cleanup_close_ int in = open(from, O_RDONLY | O_CLOEXEC);
     _cleanup_close_ int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
@@ -245,7 +245,7 @@ static int probe_files(struct bh_ctx *ctx, const char *dir, const char *cgroup, 
         return err_oom(e);
     if (mkdir(rootfs, 0755) < 0)
         return err_sys(e, errno, "mkdir '%s'", rootfs);
-    r = copy_file(ctx->agent_path, program, e);
+    r = copy_probe_file(ctx->agent_path, program, e);
     if (r < 0)
         return r;
     return oci_bundle_write_probe(dir, rootfs, argv, is_dynamic(ctx->agent_path), cgroup, e);
@@ -262,10 +262,10 @@ static int probe_run(const struct oci_container *c, const char *dir, char why[WH
     int r;
 
     add_globals(&a, c);
-    add(&a, "run");
-    add(&a, "--bundle");
-    add(&a, dir);
-    add(&a, c->id);
+    add_arg(&a, "run");
+    add_arg(&a, "--bundle");
+    add_arg(&a, dir);
+    add_arg(&a, c->id);
     r = oci_exec(&cmd, &out, &failed);
     if (r == -ERR_CANCELED)
         return err_set(e, ERR_CANCELED, "%s", failed.message);
@@ -304,8 +304,8 @@ static int probe_in(struct bh_ctx *ctx, const struct oci_runtime *rt, const char
 }
 
 /* why "" : it works. */
-static int probe(struct bh_ctx *ctx, const struct oci_runtime *rt, char why[WHY_BYTES],
-                 struct err *e)
+static int probe_runtime(struct bh_ctx *ctx, const struct oci_runtime *rt, char why[WHY_BYTES],
+                         struct err *e)
 {
     _cleanup_free_ char *dir = NULL;
     int r;
@@ -397,7 +397,7 @@ static int probe_cached(struct bh_ctx *ctx, const struct oci_runtime *rt, char w
     cache_key(ctx, rt, key, sizeof(key));
     if (cache_get(cache, rt, key, why))
         return 0;
-    r = probe(ctx, rt, why, e);
+    r = probe_runtime(ctx, rt, why, e);
     if (r == 0)
         cache_put(path, cache, rt, key, why);
     return r;
@@ -420,7 +420,7 @@ static int try_runtime(struct bh_ctx *ctx, const char *name, struct oci_runtime 
     return probe_cached(ctx, ret, why, e);
 }
 
-static bool is_known(const char *name)
+static bool is_known_runtime(const char *name)
 {
     for (size_t i = 0; i < N_ELEMENTS(runtime_names); i++)
         if (str_eq(runtime_names[i], name))
@@ -434,7 +434,7 @@ static int choose_named(struct bh_ctx *ctx, const char *name, struct oci_runtime
     char why[WHY_BYTES] = "";
     int r;
 
-    if (!is_known(name))
+    if (!is_known_runtime(name))
         return err_field(e, ERR_INVALID, "runtime", "unknown runtime '%s': runc, crun or runsc",
                          name);
     r = try_runtime(ctx, name, ret, why, e);

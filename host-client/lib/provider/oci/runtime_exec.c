@@ -95,7 +95,7 @@ static void end_with(pid_t caller)
         _exit(127);
 }
 
-static void child(const struct oci_cmd *c, const struct pipes *p, pid_t caller)
+static void run_child(const struct oci_cmd *c, const struct pipes *p, pid_t caller)
 {
     static char path_env[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     static char lang_env[] = "LANG=C.UTF-8";
@@ -121,7 +121,7 @@ static void child(const struct oci_cmd *c, const struct pipes *p, pid_t caller)
 }
 
 /* Takes what is in the pipe; true when the writers are gone. */
-static bool drain(int fd, struct oci_output *ret)
+static bool drain_pipe(int fd, struct oci_output *ret)
 {
     char scrap[4096] = "";
 
@@ -157,7 +157,7 @@ static int wait_child(const struct oci_cmd *c, int pidfd, int out, struct oci_ou
                            (long long)c->timeout_ms);
         if (n <= 0)
             continue;
-        if (fds[1].revents && drain(out, ret))
+        if (fds[1].revents && drain_pipe(out, ret))
             out = -1;
         if (fds[0].revents)
             break;
@@ -165,11 +165,11 @@ static int wait_child(const struct oci_cmd *c, int pidfd, int out, struct oci_ou
             return err_set(e, ERR_CANCELED, "canceled while '%s' ran", c->argv[0]);
     }
     if (out >= 0)
-        (void)drain(out, ret);
+        (void)drain_pipe(out, ret);
     return 0;
 }
 
-static int reap(pid_t pid, struct oci_output *ret, struct err *e)
+static int reap_runtime(pid_t pid, struct oci_output *ret, struct err *e)
 {
     int status;
 
@@ -180,8 +180,8 @@ static int reap(pid_t pid, struct oci_output *ret, struct err *e)
     return 0;
 }
 
-static int parent(const struct oci_cmd *c, pid_t pid, const struct pipes *p, struct oci_output *ret,
-                  struct err *e)
+static int run_parent(const struct oci_cmd *c, pid_t pid, const struct pipes *p,
+                      struct oci_output *ret, struct err *e)
 {
     _cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct err setup = {0};
@@ -196,7 +196,7 @@ static int parent(const struct oci_cmd *c, pid_t pid, const struct pipes *p, str
         r = wait_child(c, pidfd, p->output[0], ret, e);
     if (r < 0)
         (void)process_signal_child(pid, SIGKILL);
-    waited = reap(pid, ret, r < 0 ? NULL : e);
+    waited = reap_runtime(pid, ret, r < 0 ? NULL : e);
     ret->text[ret->len] = '\0';
     if (r < 0)
         return r;
@@ -226,12 +226,12 @@ int oci_exec(const struct oci_cmd *c, struct oci_output *ret, struct err *e)
     }
     pid = fork();
     if (pid == 0)
-        child(c, &p, caller);
+        run_child(c, &p, caller);
     close_end(&p.input[0]);
     close_end(&p.input[1]);
     close_end(&p.output[1]);
     close_end(&p.error[1]);
-    r = pid < 0 ? err_sys(e, errno, "fork") : parent(c, pid, &p, ret, e);
+    r = pid < 0 ? err_sys(e, errno, "fork") : run_parent(c, pid, &p, ret, e);
     pipes_done(&p);
     return r;
 }

@@ -19,7 +19,7 @@
  * across boxes (lookup_dcookie, fanotify_init), and the ways in for another architecture.
  * ptrace stays: debuggers need it, and the pid namespace ends at the box.
  */
-static const char *const allowed[] = {
+static const char *const allowed_calls[] = {
     /* files */
     "access", "chdir", "chmod", "chown", "chown32", "close", "close_range", "copy_file_range",
     "creat", "dup", "dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fadvise64_64",
@@ -85,12 +85,12 @@ static const int socket_families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
 
 /* personality(): the default, 32-bit, uname 2.6, both, "what is it", and no address space
  * randomisation (debuggers; the kernel drops it for setuid programs). */
-static const uint64_t personalities[] = {0x0, 0x8, 0x20000, 0x20008, 0xffffffff, 0x40000};
+static const uint64_t allowed_personalities[] = {0x0, 0x8, 0x20000, 0x20008, 0xffffffff, 0x40000};
 
 /* Programs ask whether these are there and fall back when the answer is ENOSYS. clone3's flags
  * are in memory, where a filter can't see them. */
-static const char *const absent[] = {"clone3", "io_uring_setup", "io_uring_enter",
-                                     "io_uring_register"};
+static const char *const absent_calls[] = {"clone3", "io_uring_setup", "io_uring_enter",
+                                           "io_uring_register"};
 
 static json_t *new_rule(const char *name, const char *action)
 {
@@ -118,8 +118,8 @@ static json_t *new_allow_rule(void)
     json_t *rule = json_pack("{s:[], s:s}", "names", "action", "SCMP_ACT_ALLOW");
     json_t *names = json_object_get(rule, "names");
 
-    for (size_t i = 0; i < N_ELEMENTS(allowed); i++)
-        if (json_array_append_new(names, json_string(allowed[i])) < 0) {
+    for (size_t i = 0; i < N_ELEMENTS(allowed_calls); i++)
+        if (json_array_append_new(names, json_string(allowed_calls[i])) < 0) {
             json_decref(rule);
             return NULL;
         }
@@ -134,14 +134,14 @@ static json_t *new_rules(void)
     for (size_t i = 0; i < N_ELEMENTS(socket_families); i++)
         r |= json_array_append_new(
             rules, new_arg_rule("socket", 0, (uint64_t)socket_families[i], 0, "SCMP_CMP_EQ"));
-    for (size_t i = 0; i < N_ELEMENTS(personalities); i++)
+    for (size_t i = 0; i < N_ELEMENTS(allowed_personalities); i++)
         r |= json_array_append_new(
-            rules, new_arg_rule("personality", 0, personalities[i], 0, "SCMP_CMP_EQ"));
+            rules, new_arg_rule("personality", 0, allowed_personalities[i], 0, "SCMP_CMP_EQ"));
     /* value is the mask, valueTwo what must be left */
     r |= json_array_append_new(rules,
                                new_arg_rule("clone", 0, CLONE_NEW_ANY, 0, "SCMP_CMP_MASKED_EQ"));
-    for (size_t i = 0; i < N_ELEMENTS(absent); i++)
-        r |= json_array_append_new(rules, new_errno_rule(absent[i], ENOSYS));
+    for (size_t i = 0; i < N_ELEMENTS(absent_calls); i++)
+        r |= json_array_append_new(rules, new_errno_rule(absent_calls[i], ENOSYS));
     if (r == 0)
         return rules;
     json_decref(rules);
@@ -167,8 +167,8 @@ json_t *oci_seccomp_new(void)
 
 bool oci_seccomp_allows(const char *name)
 {
-    for (size_t i = 0; i < N_ELEMENTS(allowed); i++)
-        if (strcmp(allowed[i], name) == 0)
+    for (size_t i = 0; i < N_ELEMENTS(allowed_calls); i++)
+        if (strcmp(allowed_calls[i], name) == 0)
             return true;
     return false;
 }

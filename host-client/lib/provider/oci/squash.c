@@ -154,7 +154,7 @@ int oci_squash_mount(const char *file, int userns_fd, int *ret_fd, struct err *e
 /* ---- without it ---- */
 
 /* Whole or not at all, by one of those who need it at the same time. */
-static int unpack(const char *file, const char *rootfs, int cancel_fd, struct err *e)
+static int unpack_squashfs(const char *file, const char *rootfs, int cancel_fd, struct err *e)
 {
     _cleanup_close_ int lock = open(file, O_RDONLY | O_CLOEXEC);
     _cleanup_free_ char *part = NULL;
@@ -196,7 +196,7 @@ int oci_squash_choose(const char *dir, int cancel_fd, char **ret, struct err *e)
             *ret = TAKE(file);
             return 0;
         }
-        r = access(rootfs, F_OK) == 0 ? 0 : unpack(file, rootfs, cancel_fd, e);
+        r = access(rootfs, F_OK) == 0 ? 0 : unpack_squashfs(file, rootfs, cancel_fd, e);
         if (r < 0)
             return err_wrap(e, r, "%s; and unpacking it", why.message);
     }
