@@ -1,16 +1,19 @@
 #pragma once
 /*
- * watch: what happens to a directory and all below it, or to one file, told in order. The kernel's
- * inotify says it; this module keeps the directories apart, follows them when they move, looks into
- * new ones (what happened there before they could be watched is told as created), and pairs renames.
+ * watch: events of a directory and all below it, or of one file, in order. The engine reads the kernel's inotify
+ * events and knows the path of each directory that it watches. A watch tells them in one of two ways:
  *
- * What is promised: after every change has been told, a client that did as it was told, and began
- * with what was there when fs_watch_new() returned, has the tree that is there; where that can't be
- * promised it is told FS_WATCH_OVERFLOW: look again. Something that is there may be told as created
- * twice. What is written through a memory map is not seen, as ever with inotify.
+ * raw: each event of the kernel, for a protocol whose clients count events. A new directory is watched before it is
+ *     told; its entries are told as created, and as modified unless they are empty.
+ * changes (the default): a filter over the events that pairs renames, merges repetitions, follows directories that
+ *     move and hides the agent's own files. A client that applies every change, beginning with the tree as it was
+ *     when fs_watch_new() returned, has the tree that is there. If that can't be promised, FS_WATCH_OVERFLOW tells
+ *     it to look again. An entry may be told as created twice.
  *
- * Nothing here waits for events: the descriptor is for the caller's epoll. One thread at a time;
- * fs_watch_new() and fs_watch_run() touch the disk. They take the caller's identity themselves.
+ * inotify does not report writes through a memory map.
+ *
+ * Nothing here waits for events: the descriptor is for the caller's epoll. One thread at a time; fs_watch_new() and
+ * fs_watch_run() touch the disk. Changes take the caller's identity, raw events keep the thread's.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,30 +23,36 @@
 
 #define FS_WATCH_MAX_DIRS 250000 /* about 200 bytes of ours each, and 1 KiB of the kernel's */
 #define FS_WATCH_MAX_DEPTH 256   /* directories below the watched one; a descriptor each */
-#define FS_WATCH_PAIR_MS 50      /* so long the other half of a rename is waited for */
+#define FS_WATCH_PAIR_MS 50      /* the other half of a rename is waited for that long */
+/* Raw: names that a look into a new directory may tell before the kernel does. Each is told once; past this bound
+ * twice. */
+#define FS_WATCH_MAX_EARLY 1000
 
 enum fs_watch_type {
     FS_WATCH_CREATED,
     FS_WATCH_REMOVED,
-    FS_WATCH_RENAMED,    /* what was at `path` before is gone */
-    FS_WATCH_MODIFIED,   /* bytes or size; not while the same was told and nothing else since */
-    FS_WATCH_WRITTEN,    /* closed by one who could write, or arrived whole */
+    FS_WATCH_RENAMED,    /* an entry that was at `path` before is gone */
+    FS_WATCH_MODIFIED,   /* bytes or size */
+    FS_WATCH_WRITTEN,    /* a writer has closed the file, or it arrived whole */
     FS_WATCH_ATTRIBUTES, /* mode, owner, times, links */
-    FS_WATCH_UNWATCHED,  /* a directory below which nothing will be told; error says why */
-    FS_WATCH_OVERFLOW,   /* something was lost: look again; what changes from now on is told */
+    FS_WATCH_UNWATCHED,  /* nothing below this directory will be told; error says why */
+    FS_WATCH_OVERFLOW,   /* events were lost: look again; changes from now on are told */
 };
 
 struct fs_watch_event {
     enum fs_watch_type type;
-    const char *path; /* as asked for plus what follows; "" with FS_WATCH_OVERFLOW */
+    /* Changes: as asked for plus what follows, "" with FS_WATCH_OVERFLOW. Raw: from the watched directory, "." for
+     * itself. */
+    const char *path;
     const char *from; /* FS_WATCH_RENAMED */
-    bool is_dir;
-    bool is_moved; /* created: came from elsewhere; removed: went elsewhere */
+    bool is_dir;      /* raw: not set */
+    bool is_moved;    /* created: came from elsewhere; removed: went elsewhere */
     const struct err *error;
 };
 
 struct fs_watch_sink {
     void (*event)(void *arg, const struct fs_watch_event *ev);
+    /* Changes only: */
     bool (*is_gone)(void *arg);                                   /* stop: nobody listens */
     bool (*is_excluded)(void *arg, const char *rel, bool is_dir); /* or NULL; rel: from the root */
     void *arg;
@@ -51,6 +60,7 @@ struct fs_watch_sink {
 
 struct fs_watch_options {
     bool recursive;
+    bool raw;
     size_t max_dirs; /* 0: FS_WATCH_MAX_DIRS */
     struct fs_watch_sink sink;
 };
@@ -58,8 +68,9 @@ struct fs_watch_options {
 struct fs_watch;
 
 /*
- * Success: it is really watching. c is referenced. Directories that can't be read are told as
- * FS_WATCH_UNWATCHED before it returns, but for the first. -ERR_EXHAUSTED names the kernel's limit.
+ * On success the kernel watches the whole tree already. c is referenced; its root must outlive the watch. Directories
+ * below the first that can't be read are told as FS_WATCH_UNWATCHED before it returns. -ERR_EXHAUSTED names the
+ * kernel's limit.
  */
 int fs_watch_new(struct fs_caller *c, const char *path, const struct fs_watch_options *o,
                  struct fs_watch **ret, struct err *e);
@@ -75,6 +86,6 @@ enum fs_watch_state {
     FS_WATCH_ENDED,   /* fs_watch_end() says why */
 };
 
-/* Tells what has happened. */
+/* Tells the events until now. An error ends the watch; raw: -ERR_EXHAUSTED if the kernel dropped events. */
 int fs_watch_run(struct fs_watch *w, enum fs_watch_state *ret, struct err *e);
 const char *fs_watch_end(const struct fs_watch *w); /* "removed", "moved", "unmounted"; or NULL */

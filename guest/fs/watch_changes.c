@@ -1,5 +1,3 @@
-#include "fs/watch.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,17 +7,10 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/path.h"
-#include "fs/watch_scan.h"
+#include "fs/watch_own.h"
 
 #define RAW_BYTES (256 * 1024) /* some thousand events; the kernel holds 16,384 more */
-#define EVENT_MAX_BYTES (sizeof(struct inotify_event) + NAME_MAX + 1)
-#define MAX_ROUNDS 16 /* of reading in one run: others want the thread too */
-
-struct raw_event {
-    struct inotify_event *ev; /* within the buffer; its mask is cleared when it was used up */
-    struct watch_dir *dir;
-    bool is_dir;
-};
+#define MAX_ROUNDS 16          /* of reading in one run: others want the thread too */
 
 /* ---- the start and the end ------------------------------------------------------------------- */
 
@@ -39,10 +30,8 @@ static void watch_parent(struct fs_watch *w)
 /* With the identity taken. What is there is not told. */
 static int begin(struct fs_watch *w, struct err *e)
 {
-    int r = fs_feed_new(fs_root_feeds(w->caller->root), IN_EXCL_UNLINK, &w->feed, e);
+    int r = watch_open(w, IN_EXCL_UNLINK, RAW_BYTES, e);
 
-    if (r == 0)
-        r = watch_dirs_new(w->o.max_dirs ? w->o.max_dirs : FS_WATCH_MAX_DIRS, &w->dirs, e);
     if (r < 0)
         return r;
     watch_parent(w);
@@ -93,18 +82,13 @@ static int find_root(struct fs_watch *w, struct err *e)
     return r;
 }
 
-static int start(struct fs_watch *w, const char *path, struct err *e)
+int watch_changes_start(struct fs_watch *w, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     int r = fs_act(&w->caller->actor, &acting, e);
 
-    if (r < 0)
-        return r;
-    w->shown = strdup(path);
-    w->raw = malloc(RAW_BYTES);
-    if (!w->shown || !w->raw)
-        return err_oom(e);
-    r = find_root(w, e);
+    if (r == 0)
+        r = find_root(w, e);
     if (r < 0)
         return r;
     w->is_starting = true;
@@ -113,60 +97,16 @@ static int start(struct fs_watch *w, const char *path, struct err *e)
     return r < 0 ? err_at(e, r, "path") : 0;
 }
 
-int fs_watch_new(struct fs_caller *c, const char *path, const struct fs_watch_options *o,
-                 struct fs_watch **ret, struct err *e)
+void watch_changes_done(struct fs_watch *w)
 {
-    struct fs_watch *w = calloc(1, sizeof(*w));
-    int r;
-
-    if (!w)
-        return err_oom(e);
-    w->parent_wd = -1;
-    w->caller = fs_caller_ref(c);
-    w->o = *o;
-    r = start(w, path, e);
-    if (r < 0) {
-        fs_watch_free(w);
-        return r;
-    }
-    *ret = w;
-    return 0;
-}
-
-struct fs_watch *fs_watch_free(struct fs_watch *w)
-{
-    if (!w)
-        return NULL;
-    fs_feed_free(w->feed); /* takes the kernel's watches along */
-    watch_dirs_free(w->dirs);
     while (w->n_todo)
         free(w->todo[--w->n_todo].rel);
     free(w->todo);
-    free(w->raw);
     free(w->root_path);
     free(w->root_name);
-    free(w->shown);
     free(w->only);
     free(w->last_from);
     free(w->last_to);
-    fs_caller_unref(w->caller);
-    free(w);
-    return NULL;
-}
-
-int fs_watch_fd(const struct fs_watch *w)
-{
-    return w->feed ? fs_feed_fd(w->feed) : -1;
-}
-
-size_t fs_watch_dirs(const struct fs_watch *w)
-{
-    return w->dirs ? watch_dirs_count(w->dirs) : 0;
-}
-
-const char *fs_watch_end(const struct fs_watch *w)
-{
-    return w->end;
 }
 
 /* Ends the watch when its path leads elsewhere by now. */
@@ -201,7 +141,7 @@ static int resync(struct fs_watch *w, struct err *e)
 
 /* ---- what an event says ---------------------------------------------------------------------- */
 
-static void arrive(struct fs_watch *w, const struct raw_event *x, const char *rel, bool is_moved)
+static void arrive(struct fs_watch *w, const struct watch_event *x, const char *rel, bool is_moved)
 {
     struct watch_dir *placeholder;
     struct watch_dir *dir = watch_dirs_find(w->dirs, x->dir, x->ev->name);
@@ -219,7 +159,7 @@ static void arrive(struct fs_watch *w, const struct raw_event *x, const char *re
     watch_todo_add(w, rel, true);
 }
 
-static void vanish(struct fs_watch *w, const struct raw_event *x, const char *rel, bool is_moved)
+static void vanish(struct fs_watch *w, const struct watch_event *x, const char *rel, bool is_moved)
 {
     struct watch_dir *dir = watch_dirs_find(w->dirs, x->dir, x->ev->name);
 
@@ -234,7 +174,7 @@ static void vanish(struct fs_watch *w, const struct raw_event *x, const char *re
  * Moved out of sight. Two names that trade places (as a write of ours does with its temporary one)
  * look the same but for the name being there still: then for a file nothing has gone.
  */
-static void depart(struct fs_watch *w, const struct raw_event *x, const char *rel)
+static void depart(struct fs_watch *w, const struct watch_event *x, const char *rel)
 {
     bool is_dir = false;
     bool exists = watch_exists(w, rel, &is_dir);
@@ -258,8 +198,8 @@ static void look_at(void *arg, const struct watch_dir *dir)
         watch_todo_add(w, rel.data, true);
 }
 
-static void move_dir(struct fs_watch *w, const struct raw_event *from, const struct raw_event *to,
-                     const char *from_rel, const char *to_rel)
+static void move_dir(struct fs_watch *w, const struct watch_event *from,
+                     const struct watch_event *to, const char *from_rel, const char *to_rel)
 {
     struct watch_dir *dir = watch_dirs_find(w->dirs, from->dir, from->ev->name);
     struct watch_dir *old = watch_dirs_find(w->dirs, to->dir, to->ev->name);
@@ -288,8 +228,8 @@ static void move_dir(struct fs_watch *w, const struct raw_event *from, const str
     watch_dirs_unwatched(w->dirs, dir, look_at, w);
 }
 
-static void move_file(struct fs_watch *w, const struct raw_event *from, const struct raw_event *to,
-                      const char *from_rel, const char *to_rel)
+static void move_file(struct fs_watch *w, const struct watch_event *from,
+                      const struct watch_event *to, const char *from_rel, const char *to_rel)
 {
     struct watch_dir *old = watch_dirs_find(w->dirs, to->dir, to->ev->name);
 
@@ -321,8 +261,8 @@ static void remember_rename(struct fs_watch *w, const char *from_rel, const char
         w->must_resync = true;
 }
 
-static void rename_seen(struct fs_watch *w, const struct raw_event *from,
-                        const struct raw_event *to, const char *from_rel, const char *to_rel)
+static void rename_seen(struct fs_watch *w, const struct watch_event *from,
+                        const struct watch_event *to, const char *from_rel, const char *to_rel)
 {
     bool is_back = is_way_back(w, from_rel, to_rel);
     bool is_dir;
@@ -345,8 +285,8 @@ static void rename_seen(struct fs_watch *w, const struct raw_event *from,
         watch_todo_add(w, from_rel, false);
 }
 
-static void on_rename(struct fs_watch *w, const struct raw_event *from, const struct raw_event *to,
-                      const char *from_rel, bool is_from_hidden)
+static void on_rename(struct fs_watch *w, const struct watch_event *from,
+                      const struct watch_event *to, const char *from_rel, bool is_from_hidden)
 {
     _cleanup_buf_ struct buf to_rel = {0};
     bool is_to_hidden;
@@ -377,7 +317,7 @@ static bool is_nameless(struct fs_watch *w, const char *rel, const char *name)
 }
 
 /* About what is in an entry. */
-static void on_change(struct fs_watch *w, const struct raw_event *x, const char *rel)
+static void on_change(struct fs_watch *w, const struct watch_event *x, const char *rel)
 {
     uint32_t mask = x->ev->mask;
 
@@ -392,7 +332,7 @@ static void on_change(struct fs_watch *w, const struct raw_event *x, const char 
 }
 
 /* About an entry of a directory. `to`: the other half of a rename, or NULL. */
-static void on_entry(struct fs_watch *w, const struct raw_event *x, const struct raw_event *to)
+static void on_entry(struct fs_watch *w, const struct watch_event *x, const struct watch_event *to)
 {
     _cleanup_buf_ struct buf rel = {0};
     uint32_t mask = x->ev->mask;
@@ -420,7 +360,7 @@ static void on_entry(struct fs_watch *w, const struct raw_event *x, const struct
 }
 
 /* About a watched directory itself. */
-static void on_self(struct fs_watch *w, const struct raw_event *x)
+static void on_self(struct fs_watch *w, const struct watch_event *x)
 {
     bool is_root = !x->dir->parent;
 
@@ -439,7 +379,7 @@ static void on_self(struct fs_watch *w, const struct raw_event *x)
     }
 }
 
-static void on_event(struct fs_watch *w, struct raw_event *x, const struct raw_event *to)
+static void on_event(struct fs_watch *w, struct watch_event *x, const struct watch_event *to)
 {
     struct inotify_event *ev = x->ev;
 
@@ -457,39 +397,18 @@ static void on_event(struct fs_watch *w, struct raw_event *x, const struct raw_e
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-static struct raw_event event_at(struct fs_watch *w, size_t at)
-{
-    struct inotify_event *ev = (struct inotify_event *)(void *)(w->raw + at);
-
-    return (struct raw_event){
-        .ev = ev,
-        .dir = ev->wd < 0 ? NULL : watch_dirs_by_wd(w->dirs, ev->wd),
-        .is_dir = ev->mask & IN_ISDIR,
-    };
-}
-
-static size_t size_of(const struct inotify_event *ev)
-{
-    return sizeof(*ev) + ev->len;
-}
-
 /* The other half of a rename, if it was read yet. */
-static bool find_partner(struct fs_watch *w, size_t from, struct raw_event *ret)
+static bool find_partner(struct fs_watch *w, size_t from, struct watch_event *ret)
 {
-    const struct inotify_event *ev = event_at(w, from).ev;
+    const struct inotify_event *ev = watch_event_at(w, from).ev;
     uint32_t cookie = ev->cookie;
 
-    for (size_t at = from + size_of(ev); at < w->raw_len; at += size_of(ret->ev)) {
-        *ret = event_at(w, at);
+    for (size_t at = from + sizeof(*ev) + ev->len; at < w->raw_len; at += watch_event_size(ret)) {
+        *ret = watch_event_at(w, at);
         if (ret->ev->mask & IN_MOVED_TO && ret->ev->cookie == cookie)
             return true;
     }
     return false;
-}
-
-static bool is_full(const struct fs_watch *w)
-{
-    return RAW_BYTES - w->raw_len < EVENT_MAX_BYTES;
 }
 
 /* Whether to go on waiting for the other half of the rename at the front. */
@@ -501,7 +420,7 @@ static bool must_wait(struct fs_watch *w, const struct inotify_event *ev)
         w->pending_cookie = ev->cookie;
         w->pending_ms = now_ms;
     }
-    return now_ms - w->pending_ms < FS_WATCH_PAIR_MS && !is_full(w);
+    return now_ms - w->pending_ms < FS_WATCH_PAIR_MS && !watch_is_full(w);
 }
 
 /* Handles what was read, but for a rename at the front whose other half is awaited. */
@@ -511,7 +430,7 @@ static int handle_all(struct fs_watch *w, struct err *e)
     int r = 0;
 
     while (at < w->raw_len && r == 0 && !w->end && !w->must_resync) {
-        struct raw_event x = event_at(w, at), to;
+        struct watch_event x = watch_event_at(w, at), to;
         bool has_to = false;
 
         if (x.ev->mask & IN_MOVED_FROM && x.dir) {
@@ -524,7 +443,7 @@ static int handle_all(struct fs_watch *w, struct err *e)
         on_event(w, &x, has_to ? &to : NULL);
         if (has_to)
             to.ev->mask = 0;
-        at += size_of(x.ev);
+        at += watch_event_size(&x);
         r = watch_todo_run(w, e);
     }
     memmove(w->raw, w->raw + at, w->raw_len - at);
@@ -532,28 +451,12 @@ static int handle_all(struct fs_watch *w, struct err *e)
     return r;
 }
 
-/* 1: something was read. */
-static int fill(struct fs_watch *w, struct err *e)
-{
-    ssize_t n;
-
-    if (is_full(w))
-        return 0;
-    n = fs_feed_read(w->feed, w->raw + w->raw_len, RAW_BYTES - w->raw_len);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    if (n < 0)
-        return err_sys(e, errno, "read what happened to '%s'", w->shown);
-    w->raw_len += (size_t)n;
-    return n > 0;
-}
-
 static int drain(struct fs_watch *w, struct err *e)
 {
     int r = 1;
 
     for (int i = 0; i < MAX_ROUNDS && r > 0 && !w->end && !w->must_resync; i++) {
-        int filled = fill(w, e);
+        int filled = watch_read(w, e);
 
         r = filled < 0 ? filled : handle_all(w, e);
         if (!filled && !w->raw_len)
@@ -566,7 +469,7 @@ static int drain(struct fs_watch *w, struct err *e)
     return r < 0 ? r : 0;
 }
 
-int fs_watch_run(struct fs_watch *w, enum fs_watch_state *ret, struct err *e)
+int watch_changes_run(struct fs_watch *w, enum fs_watch_state *ret, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     int r = fs_act(&w->caller->actor, &acting, e);

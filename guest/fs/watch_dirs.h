@@ -1,8 +1,7 @@
 #pragma once
 /*
- * watch_dirs: the directories that a watch has in view, found by the kernel's number for a watch
- * (wd) and by place (parent and name). A directory that moves keeps everything below it. For
- * guest/fs/watch.c. One thread at a time.
+ * watch_dirs: the directories that a watch has in view, found by the kernel's watch descriptor (wd) and by place
+ * (parent and name). A directory that moves keeps everything below it. For the watch_*.c files. One thread at a time.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,10 +11,10 @@
 #include "common/err.h"
 
 struct watch_dir {
-    int wd;                   /* -1: told of, but not watched */
+    int wd;                   /* -1: known, but not watched */
     struct watch_dir *parent; /* NULL: the root */
     char *name;               /* "" for the root */
-    dev_t dev;                /* the owner's: which directory the wd is for */
+    dev_t dev;                /* the owner's: the directory that the wd is for */
     ino_t ino;
     /* for watch_dirs.c: */
     struct watch_dir *first_child, *next, *prev; /* among the parent's children */
@@ -48,7 +47,7 @@ int watch_dirs_move(struct watch_dirs *d, struct watch_dir *dir, struct watch_di
 void watch_dirs_drop(struct watch_dirs *d, struct watch_dir *dir, void (*gone)(void *arg, int wd),
                      void *arg);
 
-/* Those without a wd among dir and all below. fn must not change the table. */
+/* Calls fn for each directory without a wd among dir and all below. fn must not change the table. */
 void watch_dirs_unwatched(const struct watch_dirs *d, const struct watch_dir *dir,
                           void (*fn)(void *arg, const struct watch_dir *dir), void *arg);
 

@@ -1,5 +1,3 @@
-#include "fs/notify.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
@@ -7,60 +5,43 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/array.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "fs/inotify_feed.h"
 #include "fs/dir_names.h"
-#include "fs/watch_dirs.h"
+#include "fs/watch_own.h"
 
-#define MASK \
+#define RAW_MASK \
     (IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_MOVE_SELF | IN_ATTRIB | IN_MODIFY | IN_DELETE | \
      IN_DELETE_SELF)
-#define READ_BYTES (64 * 1024)
+#define RAW_BYTES (64 * 1024)
 #define READS_MAX 64 /* in one run: others want the thread too */
 
-struct fs_notify {
-    struct fs_caller *caller; /* a reference */
-    struct fs_notify_options o;
-    char *path;
-    struct fs_feed *feed;
-    struct watch_dirs *dirs;
-    struct watch_dir *moved; /* the last event took it away, by a rename with this cookie */
-    uint32_t cookie;
-    char **early; /* told as created, and the kernel has not said so yet */
-    size_t n_early;
-    char *raw; /* READ_BYTES */
-};
-
-static void tell(struct fs_notify *n, enum fs_notice what, const char *rel)
+static void raw_tell(struct fs_watch *w, enum fs_watch_type type, bool is_moved, const char *rel)
 {
-    n->o.told(n->o.arg, what, *rel ? rel : ".");
+    w->o.sink.event(
+        w->o.sink.arg,
+        &(struct fs_watch_event){.type = type, .path = *rel ? rel : ".", .is_moved = is_moved});
 }
 
 /* ---- names told early ------------------------------------------------------------------------ */
 
-static void note_early(struct fs_notify *n, const char *rel)
+static void raw_note_early(struct fs_watch *w, const char *rel)
 {
-    char **grown;
-
-    if (n->n_early == FS_NOTIFY_MAX_EARLY)
+    if (array_grow(&w->early, &w->cap_early, w->n_early + 1, FS_WATCH_MAX_EARLY, NULL) < 0)
         return;
-    grown = realloc(n->early, (n->n_early + 1) * sizeof(*grown));
-    if (!grown)
-        return;
-    n->early = grown;
-    n->early[n->n_early] = strdup(rel);
-    n->n_early += n->early[n->n_early] != NULL;
+    w->early[w->n_early] = strdup(rel);
+    w->n_early += w->early[w->n_early] != NULL;
 }
 
-/* The first word of the kernel on a name settles it. */
-static bool was_told_early(struct fs_notify *n, const char *rel)
+/* The kernel's first event about a name ends its time on the list. */
+static bool raw_was_told_early(struct fs_watch *w, const char *rel)
 {
-    for (size_t i = 0; i < n->n_early; i++)
-        if (strcmp(n->early[i], rel) == 0) {
-            free(n->early[i]);
-            n->early[i] = n->early[--n->n_early];
+    for (size_t i = 0; i < w->n_early; i++)
+        if (strcmp(w->early[i], rel) == 0) {
+            free(w->early[i]);
+            w->early[i] = w->early[--w->n_early];
             return true;
         }
     return false;
@@ -68,49 +49,24 @@ static bool was_told_early(struct fs_notify *n, const char *rel)
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-static int rel_of(const struct watch_dir *dir, const char *name, struct buf *out, struct err *e)
+static int raw_add_watch(struct fs_watch *w, int fd, int *ret_wd, struct err *e)
 {
-    int r;
-
-    buf_clear(out);
-    r = watch_dirs_path(dir, out, e);
-    if (r == 0 && *name && out->len)
-        r = buf_add(out, "/", 1, e);
-    return r < 0 ? r : buf_adds(out, name, e);
-}
-
-static int add_watch(struct fs_notify *n, int fd, int *ret_wd, struct err *e)
-{
-    *ret_wd = fs_feed_add(n->feed, fd, MASK | IN_ONLYDIR);
+    *ret_wd = fs_feed_add(w->feed, fd, RAW_MASK | IN_ONLYDIR);
     return *ret_wd < 0 ? err_sys(e, errno, "inotify_add_watch") : 0;
 }
 
-static void forget_wd(void *arg, int wd)
-{
-    const struct fs_notify *n = arg;
-
-    fs_feed_rm(n->feed, wd);
-}
-
-static void drop(struct fs_notify *n, struct watch_dir *dir)
-{
-    if (n->moved && watch_dirs_is_within(n->moved, dir))
-        n->moved = NULL;
-    watch_dirs_drop(n->dirs, dir, forget_wd, n);
-}
-
-/* Opened from above by its path, for the place may hold a link by now. *ret_fd -1: it is gone. */
-static int open_dir(struct fs_notify *n, const char *rel, int *ret_fd, struct err *e)
+/* Opens by the path from the watched directory: a link may be there by now. *ret_fd -1: the directory is gone. */
+static int raw_open_dir(struct fs_watch *w, const char *rel, int *ret_fd, struct err *e)
 {
     _cleanup_free_ char *path = NULL;
     struct err inner = {0};
     int flags = O_RDONLY | O_DIRECTORY | (*rel ? O_NOFOLLOW : 0);
     int r;
 
-    if (asprintf(&path, "%s%s%s", n->path, *rel ? "/" : "", rel) < 0)
+    if (asprintf(&path, "%s%s%s", w->shown, *rel ? "/" : "", rel) < 0)
         return err_oom(e);
     *ret_fd = -1;
-    r = fs_open(n->caller, path, flags, 0, ret_fd, &inner);
+    r = fs_open(w->caller, path, flags, 0, ret_fd, &inner);
     if (r < 0 && *rel &&
         (inner.sys == ENOENT || inner.sys == ENOTDIR || inner.sys == ELOOP || inner.sys == EACCES))
         return 0;
@@ -119,7 +75,7 @@ static int open_dir(struct fs_notify *n, const char *rel, int *ret_fd, struct er
     return r;
 }
 
-static unsigned depth_of(const struct watch_dir *dir)
+static unsigned raw_dir_depth(const struct watch_dir *dir)
 {
     unsigned depth = 0;
 
@@ -130,106 +86,105 @@ static unsigned depth_of(const struct watch_dir *dir)
 
 /* Watches one directory. *ret NULL: it is gone, or too deep, or was watched here already. fd: open
  * for reading. */
-static int watch_one(struct fs_notify *n, struct watch_dir *parent, const char *name,
-                     struct watch_dir **ret, int *ret_fd, struct err *e)
+static int raw_watch_dir(struct fs_watch *w, struct watch_dir *parent, const char *name,
+                         struct watch_dir **ret, int *ret_fd, struct err *e)
 {
-    _cleanup_buf_ struct buf rel;
+    _cleanup_buf_ struct buf rel = {0};
     struct watch_dir *dir = NULL;
     bool is_again = false;
     int r, wd;
 
     *ret = NULL;
     *ret_fd = -1;
-    buf_init(&rel, FS_PATH_MAX);
-    if (parent && depth_of(parent) == FS_NOTIFY_MAX_DEPTH)
+    if (parent && raw_dir_depth(parent) == FS_WATCH_MAX_DEPTH)
         return 0;
-    r = parent ? rel_of(parent, name, &rel, e) : 0;
+    r = parent ? watch_rel(parent, name, &rel, e) : 0;
     if (r == 0)
-        r = open_dir(n, rel.len ? rel.data : "", ret_fd, e);
+        r = raw_open_dir(w, rel.len ? rel.data : "", ret_fd, e);
     if (r < 0 || *ret_fd < 0)
         return r;
-    dir = parent ? watch_dirs_find(n->dirs, parent, name) : NULL;
-    r = add_watch(n, *ret_fd, &wd, e);
+    dir = parent ? watch_dirs_find(w->dirs, parent, name) : NULL;
+    r = raw_add_watch(w, *ret_fd, &wd, e);
     if (r == 0 && dir && dir->wd == wd)
         return 0; /* it was looked at before the kernel told of it */
     is_again = dir != NULL;
     if (dir)
-        drop(n, dir); /* another one was at this place */
-    if (r == 0 && (dir = watch_dirs_by_wd(n->dirs, wd))) {
+        watch_drop(w, dir); /* another one was at this place */
+    if (r == 0 && (dir = watch_dirs_by_wd(w->dirs, wd))) {
         if (parent && watch_dirs_is_within(parent, dir))
-            return 0; /* what is known of places is old: the events to come tell */
-        drop(n, dir); /* it was elsewhere, and is no more */
+            return 0;       /* the events to come tell where it is now */
+        watch_drop(w, dir); /* it was elsewhere, and is no more */
         is_again = true;
     }
     if (r == 0 && is_again)
-        r = add_watch(n, *ret_fd, &wd, e); /* which may have gone with what was dropped */
+        r = raw_add_watch(w, *ret_fd, &wd, e); /* the drop may have ended it */
     if (r == 0)
-        r = watch_dirs_add(n->dirs, parent, name, &dir, e);
+        r = watch_dirs_add(w->dirs, parent, name, &dir, e);
     if (r < 0) {
         fd_close(*ret_fd);
         *ret_fd = -1;
         return r;
     }
-    watch_dirs_set_wd(n->dirs, dir, wd);
+    watch_dirs_set_wd(w->dirs, dir, wd);
     *ret = dir;
     return 0;
 }
 
 /* One name in a directory that is looked into. A directory is put on the list of those to come. */
-static int look_at(struct fs_notify *n, struct watch_dir *dir, int fd, const char *name,
-                   bool is_told, struct strv_list *todo, struct err *e)
+static int raw_look_at(struct fs_watch *w, struct watch_dir *dir, int fd, const char *name,
+                       bool is_told, struct strv_list *todo, struct err *e)
 {
-    _cleanup_buf_ struct buf rel;
+    _cleanup_buf_ struct buf rel = {0};
     _cleanup_close_ int below = -1;
     struct watch_dir *child = NULL;
     struct stat st;
     int r;
 
-    buf_init(&rel, FS_PATH_MAX);
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    r = rel_of(dir, name, &rel, e);
+    r = watch_rel(dir, name, &rel, e);
     if (r == 0 && S_ISDIR(st.st_mode))
-        r = watch_one(n, dir, name, &child, &below, e);
+        r = raw_watch_dir(w, dir, name, &child, &below, e);
     if (r < 0)
         return r;
     if (is_told) {
-        note_early(n, rel.data);
-        tell(n, FS_NOTICE_CREATE, rel.data);
+        raw_note_early(w, rel.data);
+        raw_tell(w, FS_WATCH_CREATED, false, rel.data);
+        /* Its writer may be done: no event of the kernel's would tell that it has content. */
         if (S_ISREG(st.st_mode) && st.st_size)
-            tell(n, FS_NOTICE_WRITE, rel.data); /* who waits for it would wait for ever */
+            raw_tell(w, FS_WATCH_MODIFIED, false, rel.data);
     }
     return child ? strv_list_add(todo, rel.data, e) : 0;
 }
 
-static int look_into(struct fs_notify *n, const char *rel, bool is_told, struct strv_list *todo,
-                     struct err *e)
+static int raw_look_into(struct fs_watch *w, const char *rel, bool is_told, struct strv_list *todo,
+                         struct err *e)
 {
-    struct watch_dir *dir = watch_dirs_lookup(n->dirs, rel);
+    struct watch_dir *dir = watch_dirs_lookup(w->dirs, rel);
     _cleanup_close_ int fd = -1;
     struct fs_names names = {0};
-    int r = dir ? open_dir(n, rel, &fd, e) : 0;
+    int r = dir ? raw_open_dir(w, rel, &fd, e) : 0;
 
     if (r < 0 || fd < 0 || fs_dir_names(fd, true, &names, NULL) < 0)
         return r; /* gone, or not to be read */
     for (size_t i = 0; i < names.n && r == 0; i++)
-        r = look_at(n, dir, fd, names.v[i], is_told, todo, e);
+        r = raw_look_at(w, dir, fd, names.v[i], is_told, todo, e);
     fs_names_done(&names);
     return r;
 }
 
-/* What is in a directory that has just been watched, and below: watched too, and told as created
- * when it is new. What can't be read is passed over. */
-static int look_below(struct fs_notify *n, const char *rel, bool is_told, struct err *e)
+/* Watches all directories below one that has just been watched, and tells the entries as created if it is new. A
+ * directory that can't be read is passed over. */
+static int raw_look_below(struct fs_watch *w, const char *rel, bool is_told, struct err *e)
 {
     struct strv_list todo = {0};
-    int r = look_into(n, rel, is_told, &todo, e);
+    int r = raw_look_into(w, rel, is_told, &todo, e);
 
     for (size_t i = 0; i < todo.n && r == 0; i++) {
         _cleanup_free_ char *next = todo.v[i];
 
         todo.v[i] = NULL; /* the list may move, and what was looked into is not needed */
-        r = look_into(n, next, is_told, &todo, e);
+        r = raw_look_into(w, next, is_told, &todo, e);
     }
     for (size_t i = 0; i < todo.n; i++)
         free(todo.v[i]);
@@ -239,213 +194,169 @@ static int look_below(struct fs_notify *n, const char *rel, bool is_told, struct
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static void tell_all(struct fs_notify *n, uint32_t mask, const char *rel)
+static void raw_tell_mask(struct fs_watch *w, uint32_t mask, const char *rel)
 {
     if (mask & (IN_CREATE | IN_MOVED_TO))
-        tell(n, FS_NOTICE_CREATE, rel);
+        raw_tell(w, FS_WATCH_CREATED, false, rel);
     if (mask & (IN_MOVED_FROM | IN_MOVE_SELF))
-        tell(n, FS_NOTICE_RENAME, rel);
+        raw_tell(w, FS_WATCH_REMOVED, true, rel);
     if (mask & IN_ATTRIB)
-        tell(n, FS_NOTICE_CHMOD, rel);
+        raw_tell(w, FS_WATCH_ATTRIBUTES, false, rel);
     if (mask & IN_MODIFY)
-        tell(n, FS_NOTICE_WRITE, rel);
+        raw_tell(w, FS_WATCH_MODIFIED, false, rel);
     if (mask & (IN_DELETE | IN_DELETE_SELF))
-        tell(n, FS_NOTICE_REMOVE, rel);
+        raw_tell(w, FS_WATCH_REMOVED, false, rel);
 }
 
 /* Of the directory itself. Those below are told of by what holds them. */
-static void on_self(struct fs_notify *n, struct watch_dir *dir, uint32_t mask, const char *rel)
+static void raw_on_self(struct fs_watch *w, struct watch_dir *dir, uint32_t mask, const char *rel)
 {
     if (mask & IN_IGNORED) {
-        watch_dirs_set_wd(n->dirs, dir, -1);
+        watch_dirs_set_wd(w->dirs, dir, -1);
         if (dir->parent)
-            drop(n, dir);
+            watch_drop(w, dir);
         return;
     }
     if (dir->parent)
         mask &= ~(uint32_t)(IN_MOVE_SELF | IN_DELETE_SELF);
-    tell_all(n, mask, rel);
+    raw_tell_mask(w, mask, rel);
     if (mask & IN_MOVE_SELF)
-        drop(n, dir); /* where it is now nobody knows */
+        watch_drop(w, dir); /* its new place is unknown */
 }
 
-static void leave_moved(struct fs_notify *n)
+static void raw_leave_moved(struct fs_watch *w)
 {
-    if (n->moved)
-        drop(n, n->moved);
-    n->moved = NULL;
+    if (w->moved)
+        watch_drop(w, w->moved);
+    w->moved = NULL;
 }
 
 /* The other half of a rename within what is watched: it keeps its place below. */
-static bool take_moved(struct fs_notify *n, struct watch_dir *dir, const char *name)
+static bool raw_take_moved(struct fs_watch *w, struct watch_dir *dir, const char *name)
 {
-    struct watch_dir *old = watch_dirs_find(n->dirs, dir, name);
+    struct watch_dir *old = watch_dirs_find(w->dirs, dir, name);
 
-    if (old && old != n->moved)
-        drop(n, old); /* which may have held the moved one, as far as is known here */
-    if (!n->moved || watch_dirs_is_within(dir, n->moved))
+    if (old && old != w->moved)
+        watch_drop(w, old); /* may have held the moved one, as far as is known here */
+    if (!w->moved || watch_dirs_is_within(dir, w->moved))
         return false;
-    return watch_dirs_move(n->dirs, TAKE(n->moved), dir, name, NULL) == 0;
+    return watch_dirs_move(w->dirs, TAKE(w->moved), dir, name, NULL) == 0;
 }
 
 /* A directory has come to this name. */
-static int on_new_dir(struct fs_notify *n, struct watch_dir *dir, const struct inotify_event *ev,
-                      const char *rel, struct err *e)
+static int raw_on_new_dir(struct fs_watch *w, struct watch_dir *dir, const struct inotify_event *ev,
+                          const char *rel, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     struct watch_dir *child = NULL;
     int r;
 
-    if (n->moved && take_moved(n, dir, ev->name)) {
-        tell_all(n, ev->mask, rel);
+    if (w->moved && raw_take_moved(w, dir, ev->name)) {
+        raw_tell_mask(w, ev->mask, rel);
         return 0;
     }
-    r = watch_one(n, dir, ev->name, &child, &fd, e);
+    r = raw_watch_dir(w, dir, ev->name, &child, &fd, e);
     if (r < 0)
         return r;
-    tell_all(n, ev->mask, rel);
-    return child ? look_below(n, rel, true, e) : 0;
+    raw_tell_mask(w, ev->mask, rel);
+    return child ? raw_look_below(w, rel, true, e) : 0;
 }
 
-static int on_name(struct fs_notify *n, struct watch_dir *dir, const struct inotify_event *ev,
-                   const char *rel, struct err *e)
+static int raw_on_name(struct fs_watch *w, struct watch_dir *dir, const struct inotify_event *ev,
+                       const char *rel, struct err *e)
 {
-    bool is_early = n->n_early && was_told_early(n, rel);
-    bool is_dir = ev->mask & IN_ISDIR && n->o.recursive;
+    bool is_early = w->n_early && raw_was_told_early(w, rel);
+    bool is_dir = ev->mask & IN_ISDIR && w->o.recursive;
     struct watch_dir *child;
 
     if (is_early && ev->mask & (IN_CREATE | IN_MOVED_TO)) {
-        leave_moved(n);
-        return 0; /* and what it is was looked at then */
+        raw_leave_moved(w);
+        return 0; /* it was looked at then */
     }
     if (is_dir && ev->mask & (IN_CREATE | IN_MOVED_TO))
-        return on_new_dir(n, dir, ev, rel, e);
-    tell_all(n, ev->mask, rel);
-    child = is_dir ? watch_dirs_find(n->dirs, dir, ev->name) : NULL;
+        return raw_on_new_dir(w, dir, ev, rel, e);
+    raw_tell_mask(w, ev->mask, rel);
+    child = is_dir ? watch_dirs_find(w->dirs, dir, ev->name) : NULL;
     if (child && ev->mask & IN_MOVED_FROM) {
-        n->moved = child;
-        n->cookie = ev->cookie;
+        w->moved = child;
+        w->moved_cookie = ev->cookie;
     } else if (child && ev->mask & IN_DELETE) {
-        drop(n, child);
+        watch_drop(w, child);
     }
     return 0;
 }
 
-static int on_event(struct fs_notify *n, const struct inotify_event *ev, struct err *e)
+static int raw_on_event(struct fs_watch *w, const struct inotify_event *ev, struct err *e)
 {
-    _cleanup_buf_ struct buf rel;
+    _cleanup_buf_ struct buf rel = {0};
     struct watch_dir *dir;
     const char *text;
     int r;
 
     if (ev->mask & IN_Q_OVERFLOW)
         return err_set(e, ERR_EXHAUSTED, "queue or buffer overflow");
-    if (!(ev->mask & IN_MOVED_TO && ev->cookie == n->cookie))
-        leave_moved(n);
-    dir = watch_dirs_by_wd(n->dirs, ev->wd);
+    if (!(ev->mask & IN_MOVED_TO && ev->cookie == w->moved_cookie))
+        raw_leave_moved(w);
+    dir = watch_dirs_by_wd(w->dirs, ev->wd);
     if (!dir || ev->mask & IN_UNMOUNT)
         return 0;
-    buf_init(&rel, FS_PATH_MAX + NAME_MAX);
-    r = rel_of(dir, ev->len ? ev->name : "", &rel, e);
+    r = watch_rel(dir, ev->len ? ev->name : "", &rel, e);
     if (r < 0)
         return r;
     text = rel.data ? rel.data : "";
     if (ev->len)
-        return on_name(n, dir, ev, text, e);
-    on_self(n, dir, ev->mask, text);
+        return raw_on_name(w, dir, ev, text, e);
+    raw_on_self(w, dir, ev->mask, text);
     return 0;
 }
 
-static int on_events(struct fs_notify *n, size_t len, struct err *e)
+static int raw_on_events(struct fs_watch *w, struct err *e)
 {
     int r = 0;
 
-    for (size_t at = 0; at < len && r == 0;) {
-        const struct inotify_event *ev = (const void *)(n->raw + at);
+    for (size_t at = 0; at < w->raw_len && r == 0;) {
+        struct watch_event x = watch_event_at(w, at);
 
-        r = on_event(n, ev, e);
-        at += sizeof(*ev) + ev->len;
+        r = raw_on_event(w, x.ev, e);
+        at += watch_event_size(&x);
     }
+    w->raw_len = 0;
     return r;
 }
 
-int fs_notify_run(struct fs_notify *n, struct err *e)
+int watch_raw_run(struct fs_watch *w, struct err *e)
 {
     int r = 0;
 
     for (int i = 0; i < READS_MAX && r == 0; i++) {
-        ssize_t len = fs_feed_read(n->feed, n->raw, READ_BYTES);
+        int n = watch_read(w, e);
 
-        if (len < 0 && errno == EINTR)
-            continue;
-        if (len < 0 && errno == EAGAIN)
+        r = n > 0 ? raw_on_events(w, e) : n;
+        if (n == 0)
             break;
-        if (len <= 0)
-            return err_sys(e, errno, "read inotify");
-        r = on_events(n, (size_t)len, e);
     }
-    leave_moved(n); /* out of what is watched: the other half would have come with it */
+    raw_leave_moved(w); /* out of the watched tree: the other half would have come with it */
     return r;
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-static int start(struct fs_notify *n, struct err *e)
+int watch_raw_start(struct fs_watch *w, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     struct watch_dir *root = NULL;
-    int r = fs_feed_new(fs_root_feeds(n->caller->root), 0, &n->feed, e);
+    int r = watch_open(w, 0, RAW_BYTES, e);
 
-    if (r < 0)
-        return r;
-    n->raw = malloc(READ_BYTES);
-    if (!n->raw)
-        return err_oom(e);
-    r = watch_dirs_new(FS_NOTIFY_MAX_DIRS, &n->dirs, e);
     if (r == 0)
-        r = watch_one(n, NULL, "", &root, &fd, e);
-    if (r == 0 && n->o.recursive)
-        r = look_below(n, "", false, e);
+        r = raw_watch_dir(w, NULL, "", &root, &fd, e);
+    if (r == 0 && w->o.recursive)
+        r = raw_look_below(w, "", false, e);
     return r;
 }
 
-int fs_notify_new(struct fs_caller *c, const char *path, const struct fs_notify_options *o,
-                  struct fs_notify **ret, struct err *e)
+void watch_raw_done(struct fs_watch *w)
 {
-    struct fs_notify *n = calloc(1, sizeof(*n));
-    int r;
-
-    if (!n)
-        return err_oom(e);
-    n->o = *o;
-    n->caller = fs_caller_ref(c);
-    n->path = strdup(path);
-    r = n->path ? start(n, e) : err_oom(e);
-    if (r < 0) {
-        fs_notify_free(n);
-        return r;
-    }
-    *ret = n;
-    return 0;
-}
-
-struct fs_notify *fs_notify_free(struct fs_notify *n)
-{
-    if (!n)
-        return NULL;
-    fs_feed_free(n->feed);
-    watch_dirs_free(n->dirs);
-    for (size_t i = 0; i < n->n_early; i++)
-        free(n->early[i]);
-    free(n->early);
-    free(n->raw);
-    free(n->path);
-    fs_caller_unref(n->caller);
-    free(n);
-    return NULL;
-}
-
-int fs_notify_fd(const struct fs_notify *n)
-{
-    return fs_feed_fd(n->feed);
+    for (size_t i = 0; i < w->n_early; i++)
+        free(w->early[i]);
+    free(w->early);
 }

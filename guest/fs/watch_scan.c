@@ -4,7 +4,7 @@
  * is told as it is now, whatever an event says is told as it was, and an event that tells that
  * something has come makes us look again. Each place's last word is then the true one.
  */
-#include "fs/watch_scan.h"
+#include "fs/watch_own.h"
 
 #include <errno.h>
 #include <linux/magic.h>
@@ -64,30 +64,6 @@ bool watch_is_hidden(const struct fs_watch *w, const char *rel, const char *name
     if (fs_temp_is_name(name) || (w->only && strcmp(name, w->only) != 0))
         return true;
     return w->o.sink.is_excluded && w->o.sink.is_excluded(w->o.sink.arg, rel, is_dir);
-}
-
-int watch_rel(const struct watch_dir *dir, const char *name, struct buf *out, struct err *e)
-{
-    int r;
-
-    buf_clear(out);
-    out->max = REL_MAX_BYTES;
-    r = watch_dirs_path(dir, out, e);
-    if (r == 0 && out->len)
-        r = buf_adds(out, "/", e);
-    return r < 0 ? r : buf_adds(out, name, e);
-}
-
-static void forget_wd(void *arg, int wd)
-{
-    const struct fs_watch *w = arg;
-
-    fs_feed_rm(w->feed, wd);
-}
-
-void watch_drop(struct fs_watch *w, struct watch_dir *dir)
-{
-    watch_dirs_drop(w->dirs, dir, forget_wd, w);
 }
 
 /* ---- the disk -------------------------------------------------------------------------------- */

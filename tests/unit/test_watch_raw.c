@@ -5,42 +5,47 @@
 
 #include "common/buf.h"
 #include "common/io.h"
-#include "fs/notify.h"
+#include "fs/watch.h"
 #include "fs_help.h"
 
 static struct buf told;
 
-static void on_notice(void *arg, enum fs_notice what, const char *rel)
+static void on_event(void *arg, const struct fs_watch_event *ev)
 {
     static const char letters[] = {
-        [FS_NOTICE_CREATE] = '+', [FS_NOTICE_RENAME] = '>', [FS_NOTICE_CHMOD] = 'm',
-        [FS_NOTICE_WRITE] = 'w',  [FS_NOTICE_REMOVE] = '-',
+        [FS_WATCH_CREATED] = '+',
+        [FS_WATCH_ATTRIBUTES] = 'm',
+        [FS_WATCH_MODIFIED] = 'w',
+        [FS_WATCH_REMOVED] = '-',
     };
+    char letter = ev->type == FS_WATCH_REMOVED && ev->is_moved ? '>' : letters[ev->type];
 
     (void)arg;
-    T_OK(buf_addf(&told, NULL, "%s%c%s", told.len ? " " : "", letters[what], rel) == 0);
+    T_OK(buf_addf(&told, NULL, "%s%c%s", told.len ? " " : "", letter, ev->path) == 0);
 }
 
 /* All that happened, as "+name wname ...". */
-static const char *run(struct fs_notify *n)
+static const char *run(struct fs_watch *n)
 {
+    enum fs_watch_state state;
     struct err e = {0};
 
     buf_clear(&told);
-    if (fs_notify_run(n, &e) < 0)
+    if (fs_watch_run(n, &state, &e) < 0)
         return e.message[0] ? "error" : "no message";
     return told.len ? told.data : "";
 }
 
-static struct fs_notify *watch(struct fs_caller *c, const char *dir, bool recursive)
+static struct fs_watch *watch(struct fs_caller *c, const char *dir, bool recursive)
 {
-    const struct fs_notify_options o = {.recursive = recursive, .told = on_notice};
-    struct fs_notify *n = NULL;
+    const struct fs_watch_options o = {
+        .recursive = recursive, .raw = true, .sink = {.event = on_event}};
+    struct fs_watch *n = NULL;
     char path[PATH_MAX];
 
     buf_init(&told, 16 << 20);
     T_OK(realpath(dir, path));
-    T_INT(fs_notify_new(c, path, &o, &n, NULL), 0);
+    T_INT(fs_watch_new(c, path, &o, &n, NULL), 0);
     return n;
 }
 
@@ -67,9 +72,9 @@ static struct here here_new(void)
     return h;
 }
 
-static void here_done(struct here *h, struct fs_notify *n)
+static void here_done(struct here *h, struct fs_watch *n)
 {
-    fs_notify_free(n);
+    fs_watch_free(n);
     fs_caller_unref(h->c);
     fs_root_free(h->root);
     buf_done(&told);
@@ -78,7 +83,7 @@ static void here_done(struct here *h, struct fs_notify *n)
 TEST(notices_are_the_kernels_one_for_one)
 {
     struct here h = here_new();
-    struct fs_notify *n = watch(h.c, "w", false);
+    struct fs_watch *n = watch(h.c, "w", false);
 
     put("w/f", "x");
     T_STR(run(n), "+f wf");
@@ -100,7 +105,7 @@ TEST(notices_are_the_kernels_one_for_one)
 TEST(notices_of_a_new_tree_come_once_and_then_as_it_changes)
 {
     struct here h = here_new();
-    struct fs_notify *n = watch(h.c, "w", true);
+    struct fs_watch *n = watch(h.c, "w", true);
 
     T_INT(mkdir("w/a", 0755), 0);
     T_INT(mkdir("w/a/b", 0755), 0);
@@ -122,7 +127,7 @@ TEST(notices_of_a_new_tree_come_once_and_then_as_it_changes)
 TEST(notices_of_a_directory_that_has_moved_out_are_not_told)
 {
     struct here h = here_new();
-    struct fs_notify *n;
+    struct fs_watch *n;
 
     T_INT(mkdir("w/a", 0755), 0);
     T_INT(mkdir("w/a/b", 0755), 0);
@@ -143,7 +148,7 @@ TEST(notices_of_a_directory_that_has_moved_out_are_not_told)
 TEST(notices_follow_a_directory_that_moves_within)
 {
     struct here h = here_new();
-    struct fs_notify *n;
+    struct fs_watch *n;
 
     T_INT(mkdir("w/a", 0755), 0);
     T_INT(mkdir("w/a/b", 0755), 0);
@@ -175,7 +180,7 @@ TEST(notices_follow_a_directory_that_moves_within)
 TEST(notices_that_the_kernel_dropped_are_an_error)
 {
     struct here h = here_new();
-    struct fs_notify *n = watch(h.c, "w", false);
+    struct fs_watch *n = watch(h.c, "w", false);
     char *text = NULL;
     size_t len = 0;
     int max;
@@ -196,12 +201,12 @@ TEST(notices_that_the_kernel_dropped_are_an_error)
 
 TEST(notices_begin_only_where_there_is_a_directory)
 {
-    const struct fs_notify_options o = {.told = on_notice};
+    const struct fs_watch_options o = {.raw = true, .sink = {.event = on_event}};
     struct here h = here_new();
-    struct fs_notify *n = NULL;
+    struct fs_watch *n = NULL;
     struct err e = {0};
 
-    T_INT(fs_notify_new(h.c, "/nowhere", &o, &n, &e), -ERR_NOT_FOUND);
-    T_OK(fs_notify_new(h.c, "/proc/version", &o, &n, &e) < 0);
+    T_INT(fs_watch_new(h.c, "/nowhere", &o, &n, &e), -ERR_NOT_FOUND);
+    T_OK(fs_watch_new(h.c, "/proc/version", &o, &n, &e) < 0);
     here_done(&h, NULL);
 }

@@ -14,7 +14,6 @@
 #include "dialect/e2b/fault.h"
 #include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/methods.h"
-#include "dialect/e2b/watcher.h"
 #include "dialect/e2b/watchers.h"
 #include "agent.h"
 
@@ -71,8 +70,8 @@ static int check_dir(const struct files_call *f, bool allow_network_mounts, stru
 }
 
 /* o: all but the path and what the request says. */
-static int new_watcher(const struct rpc_call *call, struct watcher_options *o, struct watcher **ret,
-                       struct err *e)
+static int new_watcher(const struct rpc_call *call, struct watchers_options *o,
+                       struct fs_watcher **ret, struct err *e)
 {
     _cleanup_files_call_ struct files_call f = {0};
     struct watch_params p = {.path = ""};
@@ -87,14 +86,14 @@ static int new_watcher(const struct rpc_call *call, struct watcher_options *o, s
     o->path = f.path;
     o->recursive = p.recursive;
     o->include_entry = p.include_entry && !call->is_legacy;
-    return watcher_new(call->agent, f.caller, o, ret, e);
+    return watchers_watch(call->agent, f.caller, o, ret, e);
 }
 
 /* ---- WatchDir -------------------------------------------------------------------------------- */
 
 struct watch_dir_stream {
     struct source source; /* first: the server has a pointer to it */
-    struct watcher *watcher;
+    struct fs_watcher *watcher;
     bool is_started;
 };
 
@@ -109,8 +108,8 @@ static int stream_next(struct source *s, json_t **ret_msg, struct err *e)
         *ret_msg = json_pack("{s:{}}", "start");
         return *ret_msg ? SOURCE_MESSAGE : err_oom(e);
     }
-    r = watcher_next(x->watcher, &event, e);
-    if (r == WATCHER_NOTHING)
+    r = watchers_next(x->watcher, &event, e);
+    if (r == FS_WATCHER_NOTHING)
         return SOURCE_WAIT;
     if (r < 0)
         return r;
@@ -122,7 +121,7 @@ static void stream_free(struct source *s)
 {
     struct watch_dir_stream *x = (struct watch_dir_stream *)s;
 
-    watcher_drop(x->watcher);
+    fs_watcher_drop(x->watcher);
     free(x);
 }
 
@@ -136,10 +135,10 @@ static void wake_stream(void *arg)
 int e2b_filesystem_watch_dir(const struct rpc_call *call, struct source **ret, struct err *e)
 {
     struct watch_dir_stream *x = calloc(1, sizeof(*x));
-    struct watcher_options o = {.keepalive_ms =
-                                    call->keepalive_ms ? call->keepalive_ms : KEEPALIVE_MS,
-                                .wake = wake_stream,
-                                .arg = x};
+    struct watchers_options o = {.keepalive_ms =
+                                     call->keepalive_ms ? call->keepalive_ms : KEEPALIVE_MS,
+                                 .wake = wake_stream,
+                                 .wake_arg = x};
     int r;
 
     if (!x)
@@ -159,8 +158,8 @@ int e2b_filesystem_watch_dir(const struct rpc_call *call, struct source **ret, s
 int e2b_filesystem_create_watcher(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     struct watchers *all = e2b_watchers(call->agent->e2b);
-    struct watcher_options o = {0};
-    struct watcher *w = NULL;
+    struct watchers_options o = {0};
+    struct fs_watcher *w = NULL;
     char id[WATCHERS_ID_BYTES];
     int r = new_watcher(call, &o, &w, e);
 
