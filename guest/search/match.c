@@ -31,17 +31,6 @@ struct match *match_free(struct match *m)
     return NULL;
 }
 
-bool match_uses_jit(void)
-{
-    int error;
-    PCRE2_SIZE at;
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR) "a", 1, 0, &error, &at, NULL);
-    bool ok = code && pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
-
-    pcre2_code_free(code);
-    return ok;
-}
-
 /* --- the pattern's text --- */
 
 static int quote(const char *s, size_t len, struct buf *out, struct err *e)

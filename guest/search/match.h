@@ -59,7 +59,6 @@ bool match_is_caseless(enum match_case letters, const char *pattern, size_t len)
  * and the offset in the message. */
 int match_new(const struct match_options *o, struct match **ret, struct err *e);
 struct match *match_free(struct match *m); /* accepts NULL; returns NULL */
-bool match_uses_jit(void);                 /* machine code, or interpreted because it is refused */
 
 int matcher_new(const struct match *m, struct matcher **ret, struct err *e);
 struct matcher *matcher_free(struct matcher *w); /* accepts NULL; returns NULL */

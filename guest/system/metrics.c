@@ -120,7 +120,8 @@ int64_t metrics_idle_ms(void)
     return clock_mono_ms() - last_use_ms;
 }
 
-uint64_t metrics_rss_bytes(void)
+/* 0: /proc does not say. */
+static uint64_t resident_bytes(void)
 {
     _cleanup_fclose_ FILE *f = fopen("/proc/self/statm", "re");
     unsigned long long total, resident;
@@ -130,7 +131,7 @@ uint64_t metrics_rss_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-unsigned metrics_n_fds(void)
+static unsigned count_fds(void)
 {
     _cleanup_closedir_ DIR *d = opendir("/proc/self/fd");
     unsigned n = 0;
@@ -292,8 +293,8 @@ int metrics_text(const struct metrics_now *now, struct buf *out, struct err *e)
          (uint64_t)metrics_idle_ms() / 1000},
         {"bellhop_uptime_seconds", "gauge", "Since the agent started.",
          (uint64_t)now->uptime_ms / 1000},
-        {"process_resident_memory_bytes", "gauge", "Resident memory.", metrics_rss_bytes()},
-        {"process_open_fds", "gauge", "Open descriptors.", metrics_n_fds()},
+        {"process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes()},
+        {"process_open_fds", "gauge", "Open descriptors.", count_fds()},
     };
     int r = add_requests(out, e);
 

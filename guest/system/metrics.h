@@ -59,7 +59,3 @@ struct metrics_now {
 
 /* The text exposition format, version 0.0.4. */
 int metrics_text(const struct metrics_now *now, struct buf *out, struct err *e);
-
-/* Resident memory in bytes, or 0 when /proc does not say. */
-uint64_t metrics_rss_bytes(void);
-unsigned metrics_n_fds(void);

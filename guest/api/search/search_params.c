@@ -193,6 +193,11 @@ static const struct jx_field grep_fields[] = {
     {0},
 };
 
+static struct order *params_order(struct search_params *p)
+{
+    return p->is_glob ? &p->glob.order : &p->grep.order;
+}
+
 /* --- cursors: "1:fingerprint:key:skip:path", in base64 --- */
 
 static uint64_t hash_text(const char *s, size_t len)
@@ -247,7 +252,7 @@ static int bad_cursor(struct err *e)
 
 static int read_cursor(struct search_params *p, struct err *e)
 {
-    struct order_place *after = &search_params_order(p)->after;
+    struct order_place *after = &params_order(p)->after;
     size_t len = strlen(p->cursor), n;
     _cleanup_free_ char *plain = malloc(len / 4 * 3 + 1);
     uint64_t fingerprint, skip;
@@ -272,7 +277,7 @@ static int check_cursor(struct search_params *p, struct err *e)
 {
     int r;
 
-    if (search_params_order(p)->by == ORDER_NONE)
+    if (params_order(p)->by == ORDER_NONE)
         return p->cursor ? err_field(e, ERR_INVALID, "cursor", "field 'cursor' is for 'sort'") : 0;
     r = set_fingerprint(p, e);
     return r < 0 || !p->cursor ? r : read_cursor(p, e);
@@ -293,7 +298,7 @@ static int check_grep(const struct search_options *o, struct err *e)
 
 static int check_request(struct search_params *p, struct err *e)
 {
-    const struct order *order = search_params_order(p);
+    const struct order *order = params_order(p);
     int r;
 
     if (p->grep.match.dotall && !p->grep.match.multiline)
@@ -325,11 +330,6 @@ struct tree_options *search_params_tree(struct search_params *p)
     return p->is_glob ? &p->glob.tree : &p->grep.tree;
 }
 
-struct order *search_params_order(struct search_params *p)
-{
-    return p->is_glob ? &p->glob.order : &p->grep.order;
-}
-
 /* jx_strv made it; the options only borrow. */
 static void free_list(char *const *list)
 {
@@ -345,7 +345,7 @@ void search_params_free(void *arg)
         return;
     t = search_params_tree(p);
     free(p->path);
-    free(search_params_order(p)->after.below);
+    free(params_order(p)->after.below);
     free_list(t->globs);
     free_list(t->iglobs);
     free_list(t->exclude);

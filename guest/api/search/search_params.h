@@ -27,9 +27,8 @@ int search_params_new(const struct rpc_call *call, bool is_glob, struct search_p
                       struct err *e);
 void search_params_free(void *p); /* a struct search_params; accepts NULL */
 
-/* The options that Glob and Grep have in common. */
+/* The options of the walk, which Glob and Grep have in common. */
 struct tree_options *search_params_tree(struct search_params *p);
-struct order *search_params_order(struct search_params *p);
 
 /* A cursor that continues after `last` and the first `skip` results of it; owned by the caller. */
 int search_cursor_new(const struct search_params *p, const struct order_place *last, uint64_t skip,

@@ -6,7 +6,6 @@
 #define WIRE_SERVICE_PREFIX "bellhop.v1."
 /* "1": the request does not count as use of the box. For those who look after it. */
 #define WIRE_HEADER_QUIET "Bellhop-Quiet"
-#define WIRE_HEADER_BYTES (8 * 1024)
 #define WIRE_JSON_MAX_BYTES (16 * 1024 * 1024) /* one request body of an rpc method */
 
 #define WIRE_TYPE_JSON "application/json"

@@ -330,11 +330,6 @@ static int set_json(struct store *s, const char *sql, const char *id, const json
     return change_row(s, st, id, e);
 }
 
-int store_set_spec(struct store *s, const char *id, const json_t *spec, struct err *e)
-{
-    return set_json(s, "UPDATE boxes SET spec = ?2 WHERE id = ?1", id, spec, e);
-}
-
 int store_set_agent(struct store *s, const char *id, const json_t *agent, struct err *e)
 {
     return set_json(s, "UPDATE boxes SET agent = ?2 WHERE id = ?1", id, agent, e);

@@ -48,7 +48,6 @@ int store_list(struct store *s, int (*fn)(void *arg, const struct box_row *row),
 int store_set_state(struct store *s, const char *id, enum bh_state state, const char *cause,
                     struct err *e);
 int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, struct err *e);
-int store_set_spec(struct store *s, const char *id, const json_t *spec, struct err *e);
 int store_set_agent(struct store *s, const char *id, const json_t *agent, struct err *e);
 int store_set_project(struct store *s, const char *id, const char *path, const char *remote,
                       struct err *e);
