@@ -50,7 +50,7 @@ int grepper_new(const struct match *m, const struct grep_options *o, struct grep
 
 /* --- one file --- */
 
-static int check_gone(struct grepper *g, struct err *e)
+static int grepper_check_gone(struct grepper *g, struct err *e)
 {
     if (!g->sink->is_gone || !g->sink->is_gone(g->sink->arg))
         return 0;
@@ -59,8 +59,8 @@ static int check_gone(struct grepper *g, struct err *e)
 }
 
 /*
- * Tells the hits that begin in data[from..limit). *ret_from: where to go on in the next window.
- * The hit after the one being told is looked for first, as it ends that one's context.
+ * Reports the hits that begin in data[from..limit). *ret_from: where to continue in the next window.
+ * The next hit is looked for before the current one is reported, because it ends the current context.
  */
 static int search_window(struct grepper *g, size_t from, size_t limit, size_t *ret_from,
                          struct err *e)
@@ -69,7 +69,7 @@ static int search_window(struct grepper *g, size_t from, size_t limit, size_t *r
     int more = grep_next_hit(g, from, &hit, e);
 
     while (more > 0 && hit.start < limit) {
-        /* As rg has it, what matches in the context after the last is told as a match. */
+        /* Like rg: a match in the context after the last hit is reported as a match. */
         bool last = g->n_hits + 1 >= g->o.max_per_file && !g->o.after;
         size_t until = g->win.end;
         int r;
@@ -79,9 +79,9 @@ static int search_window(struct grepper *g, size_t from, size_t limit, size_t *r
             return more;
         if (more > 0)
             until = next.start;
-        r = grep_tell_hit(g, hit, until, e);
+        r = grep_report_hit(g, hit, until, e);
         if (r == 0 && !g->is_enough)
-            r = check_gone(g, e);
+            r = grepper_check_gone(g, e);
         if (r < 0 || g->is_enough || g->is_over)
             return r;
         hit = next;
@@ -90,8 +90,8 @@ static int search_window(struct grepper *g, size_t from, size_t limit, size_t *r
     return more < 0 ? more : 0;
 }
 
-/* Takes the next piece of the file; what was held before `from` minus the context is dropped. */
-static int slide(struct grepper *g, size_t *from, struct err *e)
+/* Reads the next piece of the file; drops the data before `from`, except for the context. */
+static int slide_window(struct grepper *g, size_t *from, struct err *e)
 {
     size_t keep = grep_lines_back(g, *from, g->o.before + matcher_looks_back(g->matcher), 0);
     int r;
@@ -104,7 +104,7 @@ static int slide(struct grepper *g, size_t *from, struct err *e)
         return r;
     *from -= keep;
     g->counted -= keep;
-    g->told = g->told > keep ? g->told - keep : 0;
+    g->reported = g->reported > keep ? g->reported - keep : 0;
     g->has_next_match = false;
     matcher_set_text(g->matcher, grep_text(g), g->win.end);
     return 0;
@@ -116,20 +116,20 @@ static int search_by_windows(struct grepper *g, struct err *e)
     int r;
 
     do {
-        r = check_gone(g, e);
+        r = grepper_check_gone(g, e);
         if (r == 0)
-            r = slide(g, &from, e);
+            r = slide_window(g, &from, e);
         if (r < 0)
             return r;
         limit = g->win.end;
-        if (!g->win.is_last) /* leave so many lines that context after a hit is at hand */
+        if (!g->win.is_last) /* keep enough lines for the context after a hit */
             limit = grep_lines_back(g, limit, g->o.after, 0);
         r = search_window(g, from, limit, &from, e);
     } while (r == 0 && !g->is_enough && !g->win.is_last);
     return r;
 }
 
-/* The whole file at once; a NUL byte at its beginning makes it binary. */
+/* Searches the file in one piece; a NUL byte near its beginning makes it binary. */
 static int search_whole(struct grepper *g, struct err *e)
 {
     size_t ignored, head;
@@ -145,7 +145,7 @@ static int search_whole(struct grepper *g, struct err *e)
     return search_window(g, 0, g->win.end, &ignored, e);
 }
 
-static void start_file(struct grepper *g, int fd, enum grep_binary binary,
+static void begin_file(struct grepper *g, int fd, enum grep_binary binary,
                        const struct grep_sink *sink)
 {
     static const enum window_nul nul[] = {[GREP_BINARY_SKIP] = WINDOW_NUL_STOPS,
@@ -155,14 +155,14 @@ static void start_file(struct grepper *g, int fd, enum grep_binary binary,
     window_start(&g->win, fd, nul[binary], g->o.encoding);
     matcher_set_gone(g->matcher, sink->is_gone, sink->arg);
     g->sink = sink;
-    g->told = g->counted = 0;
+    g->reported = g->counted = 0;
     g->number = 1;
     g->n_results = g->n_hits = 0;
     g->has_next_match = g->has_next_block = false;
     g->is_enough = g->is_over = g->failed_outside = false;
 }
 
-/* Says where in the file the pattern became too much work. */
+/* Adds the place in the file where the pattern reached a limit. */
 static void add_place(struct grepper *g, struct err *e)
 {
     const char *at = matcher_where(g->matcher);
@@ -173,19 +173,19 @@ static void add_place(struct grepper *g, struct err *e)
                        g->win.base + (uint64_t)(at - grep_text(g)));
 }
 
-/* What is told of a file once, behind its last line. */
-static int tell_end(struct grepper *g, bool was_binary, struct err *e)
+/* Reports the result that a file has as a whole, after its last line. */
+static int report_file(struct grepper *g, bool was_binary, struct err *e)
 {
-    /* Lines found with no match in them, as they are printed, are counted as none. */
+    /* Hits without a match in the line as printed count as zero matches. */
     bool is_by_line = g->o.mode == GREP_COUNT_MATCHES && !g->o.multiline && !was_binary;
     struct grep_result res = {.count = g->n_results};
 
     if (grep_counts(g) && (g->n_results || (is_by_line && g->n_hits)))
-        return grep_tell(g, &res, e);
+        return grep_report(g, &res, e);
     if (g->o.mode != GREP_FILES_WITHOUT || g->n_results || was_binary)
         return 0;
     res.count = 1;
-    return grep_tell(g, &res, e);
+    return grep_report(g, &res, e);
 }
 
 int grepper_run(struct grepper *g, int fd, enum grep_binary binary, const struct grep_sink *sink,
@@ -194,16 +194,16 @@ int grepper_run(struct grepper *g, int fd, enum grep_binary binary, const struct
     bool was_binary;
     int r = 0;
 
-    start_file(g, fd, binary, sink);
+    begin_file(g, fd, binary, sink);
     if (g->o.max_per_file)
         r = g->o.multiline ? search_whole(g, e) : search_by_windows(g, e);
     if (r == -ERR_EXHAUSTED && e && strcmp(e->field, "pattern") == 0)
         add_place(g, e);
     was_binary = g->win.nul == WINDOW_NUL_STOPS && g->win.has_nul && !g->is_enough;
     if (grep_counts(g) && was_binary)
-        g->n_results = 0; /* what was seen of it is no count of it */
+        g->n_results = 0; /* a count of a part is no count of the file */
     if (r == 0)
-        r = tell_end(g, was_binary, e);
+        r = report_file(g, was_binary, e);
     if (g->o.mode == GREP_FILES_WITHOUT)
         g->n_results = !g->n_results && !was_binary;
     *ret_stats = (struct grep_stats){

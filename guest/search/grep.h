@@ -1,12 +1,12 @@
 #pragma once
 /*
- * grep: the lines of one file in which a pattern matches, as rg prints them. A grepper belongs to
- * one worker and is used for one file after the other; it holds the buffers. Memory is bounded by
- * the longest line (GREP_LINE_MAX_BYTES) and the context asked for; files are read, not mapped,
- * so that one that shrinks does no harm.
+ * grep: finds the lines of one file in which a pattern matches, as rg prints them. A grepper belongs to
+ * one worker, searches one file after the other, and holds the buffers. Memory is bounded by the longest
+ * line (GREP_LINE_MAX_BYTES) and the context asked for. Files are read, not mapped: a mapped file that
+ * shrinks would raise SIGBUS.
  *
- * Text is searched as UTF-8 as it is; UTF-16 with a byte order mark is converted first, and a
- * UTF-8 byte order mark skipped: offsets are then those of the converted text, as in rg.
+ * UTF-8 text is searched in place. UTF-16 with a byte order mark is converted first, and a UTF-8 byte order
+ * mark is skipped; offsets are then those of the converted text, as in rg.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,11 +16,11 @@
 #include "search/match.h"
 #include "search/window.h"
 
-#define GREP_TEXT_BYTES (16 * 1024)               /* of a line in a result; the rest is cut off */
+#define GREP_TEXT_BYTES (16 * 1024)               /* of a line in a result; the rest is truncated */
 #define GREP_TEXT_MAX_BYTES (1024 * 1024)         /* when the caller wants more */
 #define GREP_LINE_MAX_BYTES (64u * 1024 * 1024)   /* a file with a longer line is not searched */
 #define GREP_WHOLE_MAX_BYTES (128u * 1024 * 1024) /* with multiline, and of UTF-16 */
-#define GREP_MAX_SPANS 256                        /* matches told of one line */
+#define GREP_MAX_SPANS 256                        /* matches reported per line */
 #define GREP_MAX_CONTEXT 1000                     /* lines */
 
 enum grep_mode {
@@ -32,9 +32,9 @@ enum grep_mode {
 };
 
 enum grep_binary {
-    GREP_BINARY_SKIP,   /* what rg does with files it finds: a NUL byte ends the search */
-    GREP_BINARY_REPORT, /* what it does with a file it is told to search: "it matches" */
-    GREP_BINARY_TEXT,   /* search it all the same */
+    GREP_BINARY_SKIP,   /* a NUL byte ends the search, as rg does with files it finds */
+    GREP_BINARY_REPORT, /* only whether it matches, as rg does with files it is given */
+    GREP_BINARY_TEXT,   /* search it as text */
 };
 
 struct grep_options {
@@ -43,10 +43,10 @@ struct grep_options {
     enum window_encoding encoding;
     bool invert;
     bool multiline;
-    bool crlf;           /* as the pattern's */
-    bool only_matching;  /* GREP_LINES: a result for each match, without context */
-    const char *replace; /* GREP_LINES: what a match would be replaced by; NULL: no replacement */
-    uint32_t max_text;   /* bytes of a line that are told; 0: GREP_TEXT_BYTES */
+    bool crlf;              /* as the pattern's */
+    bool only_matching;     /* GREP_LINES: a result for each match, without context */
+    const char *replace;    /* GREP_LINES: the replacement for each match; NULL: none */
+    uint32_t max_text;      /* bytes of a line that are reported; 0: GREP_TEXT_BYTES */
     uint32_t before, after; /* lines of context */
     uint64_t max_per_file;  /* results, UINT64_MAX: no limit */
 };
@@ -58,17 +58,17 @@ struct grep_line {
     uint64_t number; /* from 1 */
 };
 
-/* What is found; lives for the time of the call. */
+/* One result; valid during the call. */
 struct grep_result {
     bool is_binary;                 /* the file is binary and matches: no lines */
-    uint64_t count;                 /* of lines or matches when they are counted; else 1 */
+    uint64_t count;                 /* of lines or matches in the counting modes; else 1 */
     struct grep_line line;          /* GREP_LINES; several lines with multiline */
     uint64_t column;                /* of the first match in its line, bytes from 1; 0: none */
     uint64_t offset;                /* of the first byte of `line` */
     const struct match_span *spans; /* within the line; none with invert */
     size_t n_spans;
     const struct grep_line *replaced; /* the line with its matches replaced, or NULL */
-    const struct grep_line *before;   /* no line is told twice: not those of the result before */
+    const struct grep_line *before;   /* without lines that the previous result had */
     size_t n_before;
     const struct grep_line *after; /* up to the next result */
     size_t n_after;
@@ -82,7 +82,7 @@ struct grep_sink {
 
 struct grep_stats {
     uint64_t bytes;   /* read */
-    bool was_binary;  /* not searched to its end for that */
+    bool was_binary;  /* a NUL byte ended the search */
     uint64_t results; /* lines found (or counted matches); with GREP_FILES 0 or 1 */
 };
 
@@ -93,9 +93,8 @@ int grepper_new(const struct match *m, const struct grep_options *o, struct grep
 struct grepper *grepper_free(struct grepper *g); /* accepts NULL; returns NULL */
 
 /*
- * fd: at the file's start. Errors: those of the sink, unchanged; -ERR_CANCELED when it has gone;
- * else what is wrong with this one file (unreadable, a line too long, one of PCRE2's limits).
- * *ret_own_fault tells them apart: true for the file's.
+ * fd: at the file's start. Errors: the sink's, unchanged; -ERR_CANCELED if is_gone() said so; else the
+ * file's own (unreadable, a line too long, one of PCRE2's limits), for which *ret_own_fault is true.
  */
 int grepper_run(struct grepper *g, int fd, enum grep_binary binary, const struct grep_sink *sink,
                 struct grep_stats *ret_stats, bool *ret_own_fault, struct err *e);

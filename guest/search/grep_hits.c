@@ -1,8 +1,87 @@
 #include "search/grep_impl.h"
 
+#include <string.h>
+
+#include "common/str.h"
+#include "search/scan.h"
+
 #define NONE ((size_t)-1)
 
-/* The lines that a match covers, the last with its line feed. */
+/* --- lines of the window --- */
+
+size_t grep_line_end(const struct grepper *g, size_t at)
+{
+    const char *nl = scan_byte(grep_text(g) + at, g->win.end - at, '\n');
+
+    return nl ? (size_t)(nl - grep_text(g)) : g->win.end;
+}
+
+size_t grep_line_start(const struct grepper *g, size_t at)
+{
+    const char *nl = at ? memrchr(grep_text(g), '\n', at) : NULL;
+
+    return nl ? (size_t)(nl - grep_text(g)) + 1 : 0;
+}
+
+size_t grep_lines_back(const struct grepper *g, size_t at, uint32_t n, size_t floor)
+{
+    while (n-- && at > floor)
+        at = grep_line_start(g, at - 1);
+    return at > floor ? at : floor;
+}
+
+void grep_count_to(struct grepper *g, size_t at)
+{
+    if (at > g->counted) {
+        g->number += scan_count(grep_text(g) + g->counted, at - g->counted, '\n');
+        g->counted = at;
+    }
+}
+
+struct grep_line grep_cut_line(const struct grepper *g, const char *data, size_t len,
+                               uint64_t number)
+{
+    struct grep_line line = {.text = data, .len = len, .number = number};
+
+    if (line.len > g->o.max_text) {
+        line.len = str_utf8_whole(line.text, g->o.max_text);
+        line.truncated = true;
+    }
+    return line;
+}
+
+bool grep_ends_crlf(const struct grepper *g, struct match_span line)
+{
+    return g->o.crlf && line.end < g->win.end && line.end > line.start &&
+           grep_text(g)[line.end - 1] == '\r';
+}
+
+struct grep_line grep_make_line(const struct grepper *g, struct match_span s, uint64_t number)
+{
+    if (grep_ends_crlf(g, s))
+        s.end--;
+    return grep_cut_line(g, grep_text(g) + s.start, s.end - s.start, number);
+}
+
+size_t grep_list_lines(const struct grepper *g, size_t from, size_t to, uint32_t max,
+                       uint64_t number, struct grep_line *list, size_t *ret_end)
+{
+    size_t n = 0;
+
+    while (n < max && from < to) {
+        struct match_span s = {from, grep_line_end(g, from)};
+
+        list[n] = grep_make_line(g, s, number + n);
+        n++;
+        from = s.end + 1;
+    }
+    *ret_end = from;
+    return n;
+}
+
+/* --- hits --- */
+
+/* The lines that a match covers. The span includes the last line feed. */
 static struct match_span lines_of(const struct grepper *g, struct match_span m)
 {
     struct match_span lines = {.start = grep_line_start(g, m.start)};
@@ -16,10 +95,10 @@ static struct match_span lines_of(const struct grepper *g, struct match_span m)
     return lines;
 }
 
-/* Multiline: the lines of the next match that is not within those which are known (of a long line with
- * very many matches its ends would be looked for as often). */
-static int next_lines(struct grepper *g, struct match_span known, struct match_span *ret,
-                      struct err *e)
+/* Multiline: the lines of the next match that is not within the known span. Skipping those matches saves a
+ * search for the line's ends per match, of which a long line may have very many. */
+static int next_matched_lines(struct grepper *g, struct match_span known, struct match_span *ret,
+                              struct err *e)
 {
     struct match_span m;
     int r;
@@ -30,10 +109,10 @@ static int next_lines(struct grepper *g, struct match_span known, struct match_s
     if (r <= 0)
         return r;
     *ret = lines_of(g, m);
-    return ret->start < ret->end; /* not the empty match behind the last line feed */
+    return ret->start < ret->end; /* an empty match after the last line feed is in no line */
 }
 
-/* Matches whose lines touch make one block. Its span has no final line feed. */
+/* Matches whose lines touch form one block. Its span excludes the final line feed. */
 static int next_block(struct grepper *g, struct match_span *ret, struct err *e)
 {
     struct match_span block, more;
@@ -42,11 +121,11 @@ static int next_block(struct grepper *g, struct match_span *ret, struct err *e)
     if (g->has_next_block)
         block = g->next_block;
     else
-        r = next_lines(g, (struct match_span){0, 0}, &block, e);
+        r = next_matched_lines(g, (struct match_span){0, 0}, &block, e);
     g->has_next_block = false;
     if (r <= 0)
         return r;
-    while ((r = next_lines(g, block, &more, e)) > 0) {
+    while ((r = next_matched_lines(g, block, &more, e)) > 0) {
         if (more.start > block.end) {
             g->next_block = more;
             g->has_next_block = true;
@@ -63,13 +142,13 @@ static int next_block(struct grepper *g, struct match_span *ret, struct err *e)
     return 1;
 }
 
-static int next_match(struct grepper *g, size_t from, struct match_span *ret, struct err *e)
+static int next_matched_hit(struct grepper *g, size_t from, struct match_span *ret, struct err *e)
 {
     return g->o.multiline ? next_block(g, ret, e) : matcher_find_line(g->matcher, from, ret, e);
 }
 
-/* The lines of the next match, the ones to leave out. Multiline: as rg has it, none begins in the last
- * line of the one before. */
+/* The lines of the next match, which invert leaves out. Multiline: like rg, no match begins in the last line
+ * of the one before. */
 static int next_match_to_invert(struct grepper *g, size_t from, struct match_span *ret,
                                 struct err *e)
 {
@@ -77,7 +156,7 @@ static int next_match_to_invert(struct grepper *g, size_t from, struct match_spa
 
     if (!g->o.multiline)
         return matcher_find_line(g->matcher, from, ret, e);
-    r = next_lines(g, (struct match_span){0, 0}, ret, e);
+    r = next_matched_lines(g, (struct match_span){0, 0}, ret, e);
     if (r <= 0)
         return r;
     r = matcher_seek(g->matcher, ret->end, e);
@@ -89,7 +168,7 @@ static int next_match_to_invert(struct grepper *g, size_t from, struct match_spa
 }
 
 /* The first line at or after `from` that is in no match. */
-static int next_inverted(struct grepper *g, size_t from, struct match_span *ret, struct err *e)
+static int next_inverted_hit(struct grepper *g, size_t from, struct match_span *ret, struct err *e)
 {
     while (from < g->win.end) {
         if (!g->has_next_match || (g->next_match.start != NONE && g->next_match.start < from)) {
@@ -112,5 +191,5 @@ static int next_inverted(struct grepper *g, size_t from, struct match_span *ret,
 
 int grep_next_hit(struct grepper *g, size_t from, struct match_span *ret, struct err *e)
 {
-    return g->o.invert ? next_inverted(g, from, ret, e) : next_match(g, from, ret, e);
+    return g->o.invert ? next_inverted_hit(g, from, ret, e) : next_matched_hit(g, from, ret, e);
 }

@@ -5,7 +5,7 @@
 
 #include "search/scan.h"
 
-int grep_tell(struct grepper *g, const struct grep_result *res, struct err *e)
+int grep_report(struct grepper *g, const struct grep_result *res, struct err *e)
 {
     int r = g->sink->result(g->sink->arg, res, e);
 
@@ -15,9 +15,9 @@ int grep_tell(struct grepper *g, const struct grep_result *res, struct err *e)
 }
 
 /*
- * Where the text begins that a pattern can look back at from a line: rg -P looks for the matches of a
- * line in its buffer, which begins with the line that goes on behind the last piece (at the end of the
- * file with the one that has no line feed), or with what may have to be shown before it.
+ * The start of the text that a lookbehind can see from a line. rg -P looks for the matches of a line in its
+ * buffer. That buffer begins with the line that continues after the last piece read (at the end of the file:
+ * the one without a line feed), or with the lines that may have to be shown as context.
  */
 static size_t buffer_start(const struct grepper *g, struct match_span line)
 {
@@ -31,7 +31,7 @@ static size_t buffer_start(const struct grepper *g, struct match_span line)
     return piece > g->win.base ? grep_line_start(g, (size_t)(piece - g->win.base)) : 0;
 }
 
-/* Where the matches of a hit are looked for; as rg does it, its own line feed may be matched before. */
+/* The range in which the matches of a hit begin. Like rg, it includes the hit's own line feed. */
 static struct match_lines lines_to_walk(const struct grepper *g, struct match_span hit)
 {
     struct match_lines l = {.start = hit.start, .end = hit.end};
@@ -46,16 +46,15 @@ static struct match_lines lines_to_walk(const struct grepper *g, struct match_sp
     return l;
 }
 
-/* What is told of a match, or of a line with its matches, besides its text. Replaced text that does not
- * fit is left out, and the result says that it is cut. */
+/* Replaced text that does not fit is left out, and the result is marked as truncated. */
 static void add_replaced(struct grepper *g, const char *data, size_t len)
 {
     if (!g->is_cut && buf_add(&g->replaced, data, len, NULL) < 0)
         g->is_cut = true;
 }
 
-/* What the match just found is replaced by. */
-static void expand(struct grepper *g)
+/* Adds the replacement of the match just found. */
+static void add_replacement(struct grepper *g)
 {
     if (!g->is_cut && matcher_expand(g->matcher, g->o.replace, &g->replaced, NULL) < 0)
         g->is_cut = true;
@@ -86,7 +85,7 @@ static int find_spans(struct grepper *g, struct match_span hit, size_t *ret_n, s
             break;
         if (g->o.replace) {
             add_replaced(g, grep_text(g) + done, m.start > done ? m.start - done : 0);
-            expand(g);
+            add_replacement(g);
             done = m.end > done ? m.end : done;
         }
         if (n < GREP_MAX_SPANS)
@@ -114,13 +113,13 @@ static int count_spans(struct grepper *g, struct match_span hit, struct err *e)
     return r;
 }
 
-/* How far the lines of a hit were looked through for where a match's line begins. */
+/* Progress of the search for the start of a match's line within a hit. */
 struct line_place {
     size_t from, seen;
 };
 
-/* Matches come one behind the other, and may be very many in one line. */
-static void move_to(const struct grepper *g, size_t at, struct line_place *p)
+/* Continues from the last position: matches come in order, and one line may have very many. */
+static void line_place_move(const struct grepper *g, size_t at, struct line_place *p)
 {
     const char *nl = at > p->seen ? memrchr(grep_text(g) + p->seen, '\n', at - p->seen) : NULL;
 
@@ -130,8 +129,8 @@ static void move_to(const struct grepper *g, size_t at, struct line_place *p)
 }
 
 /* One match of a hit, as a result of its own. */
-static int tell_span(struct grepper *g, size_t line_from, struct match_span m,
-                     const struct grep_result *around, struct err *e)
+static int report_match(struct grepper *g, size_t line_from, struct match_span m,
+                        const struct grep_result *around, struct err *e)
 {
     struct match_span whole = {0, m.end - m.start};
     struct grep_line replaced = replaced_line(g);
@@ -146,13 +145,13 @@ static int tell_span(struct grepper *g, size_t line_from, struct match_span m,
     res.spans = &whole;
     res.n_spans = 1;
     res.replaced = g->o.replace ? &replaced : NULL;
-    return grep_tell(g, &res, e);
+    return grep_report(g, &res, e);
 }
 
-/* A result for each match of the hit; what is around it is told with the first and the last.
- * *ret_any: whether there was one. */
-static int tell_spans(struct grepper *g, struct match_span hit, const struct grep_result *around,
-                      bool *ret_any, struct err *e)
+/* Reports each match of the hit as a result; the first has the context before, the last the context after.
+ * *ret_any: whether there was a match. */
+static int report_matches(struct grepper *g, struct match_span hit,
+                          const struct grep_result *around, bool *ret_any, struct err *e)
 {
     struct match_lines l = lines_to_walk(g, hit);
     struct grep_result res = {.before = around->before, .n_before = around->n_before};
@@ -170,8 +169,8 @@ static int tell_spans(struct grepper *g, struct match_span hit, const struct gre
         }
         if (more >= 0 && has_one) {
             if (g->o.multiline)
-                move_to(g, m.start, &line);
-            r = tell_span(g, line.from, m, &res, e);
+                line_place_move(g, m.start, &line);
+            r = report_match(g, line.from, m, &res, e);
             res.n_before = 0;
         }
         if (more <= 0) {
@@ -183,21 +182,21 @@ static int tell_spans(struct grepper *g, struct match_span hit, const struct gre
         buf_clear(&g->replaced);
         g->is_cut = false;
         if (g->o.replace)
-            expand(g);
+            add_replacement(g);
     }
     *ret_any = has_one;
     return r;
 }
 
-/* The lines around a hit; `until`: those from there on are not this one's. */
+/* Adds the context lines of a hit; lines from `until` on belong to the next one. */
 static void add_context(struct grepper *g, struct match_span hit, size_t until,
                         struct grep_result *res)
 {
-    size_t first = grep_lines_back(g, hit.start, g->o.before, g->told);
+    size_t first = grep_lines_back(g, hit.start, g->o.before, g->reported);
     size_t next = hit.end < g->win.end ? hit.end + 1 : g->win.end, ignored;
     uint64_t n_lines;
 
-    g->seen = g->told;
+    g->seen = g->reported;
     grep_count_to(g, first);
     res->before = g->before;
     res->n_before =
@@ -212,15 +211,14 @@ static void add_context(struct grepper *g, struct match_span hit, size_t until,
         g->n_left--;
     res->after = g->after;
     res->n_after =
-        grep_list_lines(g, next, until, g->n_left, g->number + n_lines, g->after, &g->told);
-    if (g->told > g->win.end)
-        g->told = g->win.end;
+        grep_list_lines(g, next, until, g->n_left, g->number + n_lines, g->after, &g->reported);
+    if (g->reported > g->win.end)
+        g->reported = g->win.end;
     if (g->n_hits >= g->o.max_per_file)
         g->n_left -= (uint32_t)res->n_after;
 }
 
-/* until: lines from there on are not this hit's context after it. */
-static int tell_lines(struct grepper *g, struct match_span hit, size_t until, struct err *e)
+static int report_hit_lines(struct grepper *g, struct match_span hit, size_t until, struct err *e)
 {
     struct grep_result res = {.count = 1, .offset = g->win.base + hit.start, .spans = g->spans};
     struct grep_line replaced;
@@ -229,8 +227,8 @@ static int tell_lines(struct grepper *g, struct match_span hit, size_t until, st
 
     add_context(g, hit, until, &res);
     if (g->o.only_matching && !g->o.invert)
-        r = tell_spans(g, hit, &res, &any, e);
-    if (any || r < 0) /* else it is not the line as it is printed that matches */
+        r = report_matches(g, hit, &res, &any, e);
+    if (any || r < 0) /* else no match is within the line as printed: report the line */
         return r;
     if (!g->o.invert)
         r = find_spans(g, hit, &res.n_spans, e);
@@ -241,10 +239,10 @@ static int tell_lines(struct grepper *g, struct match_span hit, size_t until, st
         replaced = replaced_line(g);
         res.replaced = &replaced;
     }
-    return grep_tell(g, &res, e);
+    return grep_report(g, &res, e);
 }
 
-/* Whether the hit is where the file counts as binary: then that it matches is all that is told. */
+/* Whether the hit is in the binary part of a file: then only the fact that it matches is reported. */
 static bool is_in_binary(const struct grepper *g, struct match_span hit)
 {
     if (g->win.nul != WINDOW_NUL_BECOMES || g->o.mode != GREP_LINES || !g->win.has_nul)
@@ -252,7 +250,7 @@ static bool is_in_binary(const struct grepper *g, struct match_span hit)
     return g->o.multiline || g->win.base + hit.start >= g->win.nul_from;
 }
 
-/* Multiline: whether a NUL byte in these lines is the first that counts. */
+/* Multiline: whether a NUL byte in these lines ends the search. Marks the file as binary. */
 static bool turns_binary(struct grepper *g, size_t from, size_t to)
 {
     if (!g->o.multiline || g->win.nul == WINDOW_NUL_IS_TEXT || g->win.has_nul ||
@@ -262,8 +260,8 @@ static bool turns_binary(struct grepper *g, size_t from, size_t to)
     return g->win.nul == WINDOW_NUL_STOPS;
 }
 
-/* One result for each file. */
-static bool is_of_files(const struct grepper *g)
+/* Modes with one result per file. */
+static bool is_per_file_mode(const struct grepper *g)
 {
     return g->o.mode == GREP_FILES || g->o.mode == GREP_FILES_WITHOUT;
 }
@@ -273,7 +271,7 @@ bool grep_counts(const struct grepper *g)
     return g->o.mode == GREP_COUNT || g->o.mode == GREP_COUNT_MATCHES;
 }
 
-/* Adds to the results what of the hit counts: itself, or the matches in it. */
+/* Counts the hit, or in the modes that count matches the matches in it. */
 static int count_hit(struct grepper *g, struct match_span hit, struct err *e)
 {
     bool by_match = g->o.mode == GREP_COUNT_MATCHES || (g->o.mode != GREP_LINES && g->o.multiline);
@@ -284,17 +282,17 @@ static int count_hit(struct grepper *g, struct match_span hit, struct err *e)
         r = count_spans(g, hit, e);
     else
         g->n_results++;
-    if (is_of_files(g) && g->n_results > 1)
+    if (is_per_file_mode(g) && g->n_results > 1)
         g->n_results = 1;
     return r;
 }
 
-int grep_tell_hit(struct grepper *g, struct match_span hit, size_t until, struct err *e)
+int grep_report_hit(struct grepper *g, struct match_span hit, size_t until, struct err *e)
 {
     bool is_full;
     int r;
 
-    if (turns_binary(g, grep_lines_back(g, hit.start, g->o.before, g->told), hit.end)) {
+    if (turns_binary(g, grep_lines_back(g, hit.start, g->o.before, g->reported), hit.end)) {
         g->is_over = true;
         return 0;
     }
@@ -303,17 +301,17 @@ int grep_tell_hit(struct grepper *g, struct match_span hit, size_t until, struct
         return r;
     is_full = (g->o.mode == GREP_COUNT_MATCHES && !g->o.multiline ? g->n_hits : g->n_results) >=
               g->o.max_per_file;
-    g->is_enough = is_of_files(g) || (is_full && !g->o.after);
+    g->is_enough = is_per_file_mode(g) || (is_full && !g->o.after);
     if (grep_counts(g) || g->o.mode == GREP_FILES_WITHOUT || !g->n_results)
-        return 0; /* told at the end, if at all */
+        return 0; /* reported after the last line, if at all */
     if (g->o.mode == GREP_FILES || is_in_binary(g, hit)) {
         struct grep_result res = {
             .count = 1, .is_binary = g->o.mode == GREP_LINES, .offset = g->win.base + hit.start};
 
         g->is_enough = true;
-        return grep_tell(g, &res, e);
+        return grep_report(g, &res, e);
     }
-    r = tell_lines(g, hit, until, e);
+    r = report_hit_lines(g, hit, until, e);
     g->is_enough = g->is_enough || (is_full && !g->n_left);
     return r;
 }

@@ -15,7 +15,7 @@ struct frame {
     struct literal_set all;  /* one from each alternative so far */
     struct literal_set best; /* of the current alternative */
     struct literal run;      /* the literal characters just read */
-    bool has_gap;            /* an alternative without a literal: the group promises nothing */
+    bool has_gap;            /* an alternative has no literal: the group guarantees none */
     bool is_look;
 };
 
@@ -32,8 +32,8 @@ unsigned literal_commonness(unsigned char byte)
     return at ? 250 - 2 * (unsigned)(at - order) : 20;
 }
 
-/* Higher is better: how seldom the most common literal of the set is found. */
-static unsigned score(const struct literal_set *s)
+/* The rarity of the most common literal of the set; higher is better. */
+static unsigned literal_set_score(const struct literal_set *s)
 {
     unsigned worst = ~0u;
 
@@ -50,26 +50,26 @@ static unsigned score(const struct literal_set *s)
     return worst > 10 * s->n ? worst - 10 * (unsigned)s->n : 1;
 }
 
-static void offer(struct frame *f, const struct literal_set *s)
+static void frame_offer_set(struct frame *f, const struct literal_set *s)
 {
-    if (s->n && score(s) > score(&f->best))
+    if (s->n && literal_set_score(s) > literal_set_score(&f->best))
         f->best = *s;
 }
 
-static void end_run(struct frame *f)
+static void frame_end_run(struct frame *f)
 {
     struct literal_set s = {.n = 1};
 
     if (!f->run.len)
         return;
     s.list[0] = f->run;
-    offer(f, &s);
+    frame_offer_set(f, &s);
     f->run.len = 0;
 }
 
-static void end_alternative(struct frame *f)
+static void frame_end_alternative(struct frame *f)
 {
-    end_run(f);
+    frame_end_run(f);
     if (!f->best.n || f->all.n + f->best.n > LITERAL_MAX) {
         f->has_gap = true;
         return;
@@ -79,34 +79,35 @@ static void end_alternative(struct frame *f)
     f->best.n = 0;
 }
 
-/* Without regard to case, "s" and "k" have partners outside ASCII, and all else there may have. */
-static bool is_usable(const struct token *t, bool caseless)
+/* Caseless: "s" and "k" match characters outside ASCII too, and so may any character beyond ASCII. */
+static bool token_is_usable(const struct token *t, bool caseless)
 {
     char c = (char)tolower((unsigned char)t->bytes[0]);
 
     return !caseless || (t->n_bytes == 1 && c != 's' && c != 'k');
 }
 
-static void add_char(struct frame *f, const struct token *t, bool caseless, bool zero, bool repeats)
+static void frame_add_char(struct frame *f, const struct token *t, bool caseless, bool zero,
+                           bool repeats)
 {
-    bool usable = is_usable(t, caseless) && !zero;
+    bool usable = token_is_usable(t, caseless) && !zero;
 
     if (!usable || f->run.len + t->n_bytes > LITERAL_MAX_BYTES)
-        end_run(f);
+        frame_end_run(f);
     if (!usable)
         return;
     for (size_t i = 0; i < t->n_bytes; i++)
         f->run.bytes[f->run.len++] =
             caseless ? (char)tolower((unsigned char)t->bytes[i]) : t->bytes[i];
     if (repeats)
-        end_run(f);
+        frame_end_run(f);
 }
 
 static void close_group(struct frame *inner, struct frame *outer, bool zero)
 {
-    end_alternative(inner);
+    frame_end_alternative(inner);
     if (!inner->is_look && !inner->has_gap && !zero)
-        offer(outer, &inner->all);
+        frame_offer_set(outer, &inner->all);
 }
 
 static bool read_pattern(struct token_reader *r, bool caseless, struct frame *stack)
@@ -124,15 +125,15 @@ static bool read_pattern(struct token_reader *r, bool caseless, struct frame *st
         zero = repeats && next.can_be_zero;
         switch (t.kind) {
         case TOKEN_END:
-            end_alternative(f);
+            frame_end_alternative(f);
             return depth == 0 && !f->has_gap;
         case TOKEN_CHAR:
-            add_char(f, &t, caseless, zero, repeats);
+            frame_add_char(f, &t, caseless, zero, repeats);
             break;
         case TOKEN_OPEN:
-            end_run(f);
+            frame_end_run(f);
             __attribute__((fallthrough));
-        case TOKEN_LOOK: /* takes no text: the run goes on behind it */
+        case TOKEN_LOOK: /* consumes no text: the run continues after it */
             if (++depth == MAX_DEPTH)
                 return false;
             memset(&stack[depth], 0, sizeof(stack[depth]));
@@ -145,17 +146,17 @@ static bool read_pattern(struct token_reader *r, bool caseless, struct frame *st
             close_group(f, &stack[depth], zero);
             break;
         case TOKEN_ALT:
-            end_alternative(f);
+            frame_end_alternative(f);
             break;
         case TOKEN_ASSERT:
-        case TOKEN_QUANT: /* seen with what it follows */
+        case TOKEN_QUANT: /* handled with the token it follows */
             break;
         case TOKEN_NEWLINE:
         case TOKEN_SET:
         case TOKEN_SET_NL:
         case TOKEN_NOT:
         case TOKEN_BACKREF:
-            end_run(f);
+            frame_end_run(f);
             break;
         case TOKEN_CASELESS:
         case TOKEN_OTHER:
@@ -167,7 +168,7 @@ static bool read_pattern(struct token_reader *r, bool caseless, struct frame *st
 
 bool literal_find(const char *pattern, size_t len, bool caseless, struct literal_set *ret)
 {
-    static const char flag[] = "(?i)"; /* before all else it is for all of it */
+    static const char flag[] = "(?i)"; /* at the start it applies to the whole pattern */
     const size_t flag_len = sizeof(flag) - 1;
     bool has_flag = len >= flag_len && memcmp(pattern, flag, flag_len) == 0;
     size_t skip = has_flag ? flag_len : 0;
@@ -177,7 +178,7 @@ bool literal_find(const char *pattern, size_t len, bool caseless, struct literal
     caseless = caseless || has_flag;
     if (!stack || !read_pattern(&r, caseless, stack))
         return false;
-    if (score(&stack[0].all) < MIN_SCORE)
+    if (literal_set_score(&stack[0].all) < MIN_SCORE)
         return false;
     *ret = stack[0].all;
     ret->caseless = caseless;

@@ -1,13 +1,13 @@
 #pragma once
 /*
- * literal: what a text must contain for a pattern to match in it. A few literals, at least one of
- * which is in every match; finding those is many times faster than running the pattern.
+ * literal: a few literals of a pattern, at least one of which is in every match. Searching for them is many
+ * times faster than running the pattern.
  */
 #include <stdbool.h>
 #include <stddef.h>
 
 #define LITERAL_MAX 8        /* in a set */
-#define LITERAL_MAX_BYTES 32 /* of one; a longer one is cut, which finds no less */
+#define LITERAL_MAX_BYTES 32 /* of one; a longer literal is truncated, which finds a superset */
 
 struct literal {
     char bytes[LITERAL_MAX_BYTES]; /* letters in lower case when the set is caseless */
@@ -20,7 +20,7 @@ struct literal_set {
     bool caseless;
 };
 
-/* False when the pattern has no such literals, or none worth looking for. */
+/* False: the pattern has no such literals, or only common ones. */
 bool literal_find(const char *pattern, size_t len, bool caseless, struct literal_set *ret);
 
 /* How common a byte is in text and source code: 0 (rare) to 255. */

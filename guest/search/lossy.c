@@ -3,13 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/array.h"
 #include "search/scan.h"
 
 #define MARK_EVERY 4096 /* bytes of the original */
 #define REPLACEMENT "\xef\xbf\xbd"
 #define REPLACEMENT_BYTES 3
 
-/* Two positions that are the same place; in both a character begins there. */
+/* A position in the original and the same place in the result; a character begins there. */
 struct lossy_mark {
     size_t from, to;
 };
@@ -25,8 +26,8 @@ void lossy_done(struct lossy *l)
     free(l->marks);
 }
 
-/* What may follow a lead byte: how many bytes, and the first of them. */
-static size_t tail_of(unsigned char lead, unsigned char *ret_low, unsigned char *ret_high)
+/* The number of bytes that must follow a lead byte, and the range of the first of them. */
+static size_t tail_len_of(unsigned char lead, unsigned char *ret_low, unsigned char *ret_high)
 {
     *ret_low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     *ret_high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
@@ -37,12 +38,12 @@ static size_t tail_of(unsigned char lead, unsigned char *ret_low, unsigned char 
     return lead >= 0xf0 && lead <= 0xf4 ? 3 : 0;
 }
 
-/* The length of the character at s, or of the longest part of one; at least 1. */
-static size_t step(const char *s, size_t len, bool *ret_ok)
+/* The length of the character at s, or of the invalid part there (*ret_ok false); at least 1. */
+static size_t char_or_invalid_len(const char *s, size_t len, bool *ret_ok)
 {
     const unsigned char *p = (const unsigned char *)s;
     unsigned char low, high;
-    size_t n_tail = tail_of(*p, &low, &high), n = 1;
+    size_t n_tail = tail_len_of(*p, &low, &high), n = 1;
 
     for (; n <= n_tail && n < len && p[n] >= low && p[n] <= high; n++) {
         low = 0x80;
@@ -54,15 +55,10 @@ static size_t step(const char *s, size_t len, bool *ret_ok)
 
 static int add_mark(struct lossy *l, size_t from, struct err *e)
 {
-    if (l->n_marks == l->max_marks) {
-        size_t max = 2 * l->max_marks + 16;
-        struct lossy_mark *marks = realloc(l->marks, max * sizeof(*marks));
+    int r = array_grow(&l->marks, &l->max_marks, l->n_marks + 1, SIZE_MAX / sizeof(*l->marks), e);
 
-        if (!marks)
-            return err_oom(e);
-        l->marks = marks;
-        l->max_marks = max;
-    }
+    if (r < 0)
+        return r;
     l->marks[l->n_marks++] = (struct lossy_mark){from, l->text.len};
     return 0;
 }
@@ -87,7 +83,7 @@ int lossy_convert(struct lossy *l, const char *from, size_t len, struct err *e)
             next_mark = at + MARK_EVERY;
         }
         if (!n)
-            n = step(from + at, len - at, &ok);
+            n = char_or_invalid_len(from + at, len - at, &ok);
         if (r == 0)
             r = ok ? buf_add(&l->text, from + at, n, e)
                    : buf_add(&l->text, REPLACEMENT, REPLACEMENT_BYTES, e);
@@ -98,7 +94,7 @@ int lossy_convert(struct lossy *l, const char *from, size_t len, struct err *e)
     return 0;
 }
 
-/* The last mark that is not behind a position. */
+/* The last mark at or before a position. */
 static struct lossy_mark mark_before(const struct lossy *l, size_t at, bool in_result)
 {
     size_t low = 0, high = l->n_marks;
@@ -114,8 +110,8 @@ static struct lossy_mark mark_before(const struct lossy *l, size_t at, bool in_r
     return l->n_marks ? l->marks[low] : (struct lossy_mark){0, 0};
 }
 
-/* From the last mark or from where the last position was, whatever is nearer. */
-static struct lossy_mark start_of(const struct lossy *l, size_t at, bool in_result)
+/* The nearer one of the last mark and the last position mapped. */
+static struct lossy_mark nearest_start(const struct lossy *l, size_t at, bool in_result)
 {
     struct lossy_mark mark = mark_before(l, at, in_result);
     struct lossy_mark last = {l->last_from, l->last_to};
@@ -123,14 +119,14 @@ static struct lossy_mark start_of(const struct lossy *l, size_t at, bool in_resu
     return last.from > mark.from && (in_result ? last.to : last.from) <= at ? last : mark;
 }
 
-/* Steps on to the last place that is not behind the position, and how far that goes on as it is. */
-static struct lossy_mark place_of(struct lossy *l, size_t at, bool in_result)
+/* Steps from character to character up to the position. */
+static struct lossy_mark map_position(struct lossy *l, size_t at, bool in_result)
 {
-    struct lossy_mark p = start_of(l, at, in_result);
+    struct lossy_mark p = nearest_start(l, at, in_result);
 
     while (p.from < l->from_len) {
         bool ok;
-        size_t n = step(l->from + p.from, l->from_len - p.from, &ok);
+        size_t n = char_or_invalid_len(l->from + p.from, l->from_len - p.from, &ok);
         size_t n_to = ok ? n : REPLACEMENT_BYTES;
         size_t past = in_result ? at - p.to : at - p.from;
 
@@ -151,10 +147,10 @@ static struct lossy_mark place_of(struct lossy *l, size_t at, bool in_result)
 
 size_t lossy_to(struct lossy *l, size_t at)
 {
-    return place_of(l, at, false).to;
+    return map_position(l, at, false).to;
 }
 
 size_t lossy_back(struct lossy *l, size_t at)
 {
-    return place_of(l, at, true).from;
+    return map_position(l, at, true).from;
 }

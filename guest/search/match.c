@@ -33,7 +33,7 @@ struct match *match_free(struct match *m)
 
 /* --- the pattern's text --- */
 
-static int quote(const char *s, size_t len, struct buf *out, struct err *e)
+static int add_quoted(const char *s, size_t len, struct buf *out, struct err *e)
 {
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)s[i];
@@ -49,9 +49,9 @@ static int quote(const char *s, size_t len, struct buf *out, struct err *e)
     return 0;
 }
 
-/* "word" goes around all patterns together, as rg -P has it. */
-static int wrap(const struct match_options *o, const char *body, size_t len, struct buf *out,
-                struct err *e)
+/* Like rg -P: "word" applies to all patterns together. */
+static int wrap_in_word(const struct match_options *o, const char *body, size_t len,
+                        struct buf *out, struct err *e)
 {
     int r = 0;
 
@@ -64,7 +64,7 @@ static int wrap(const struct match_options *o, const char *body, size_t len, str
     return r;
 }
 
-/* Whether a capital letter stands for itself in it; what follows a backslash does not. */
+/* Whether the pattern has a literal capital letter; one after a backslash is not literal. */
 static bool has_capital(const char *s, size_t len)
 {
     static const char pattern[] = "\\A(?:\\\\.|[^\\\\\\p{Uppercase}])*+\\p{Uppercase}";
@@ -87,8 +87,8 @@ bool match_is_caseless(enum match_case letters, const char *pattern, size_t len)
     return letters == MATCH_INSENSITIVE || (letters == MATCH_SMART && !has_capital(pattern, len));
 }
 
-/* Whether the pattern means the same on ASCII text when it is compiled without UTF. */
-static bool is_plain(const char *s, size_t len)
+/* Whether the pattern, compiled without UTF, gives the same result on ASCII text. */
+static bool is_plain_ascii(const char *s, size_t len)
 {
     if (!scan_is_ascii(s, len))
         return false;
@@ -130,9 +130,9 @@ static int bad_pattern(struct err *e, int error, size_t at)
     return err_field(e, ERR_INVALID, "pattern", "%s at offset %zu", (const char *)text, at);
 }
 
-/* before: the bytes that wrap() put before the pattern, to give an offset the caller knows. */
-static int compile(const struct buf *text, uint32_t options, bool crlf, size_t before,
-                   pcre2_code **ret, struct err *e)
+/* before: the bytes added before the caller's pattern; error offsets are relative to that pattern. */
+static int compile_pattern(const struct buf *text, uint32_t options, bool crlf, size_t before,
+                           pcre2_code **ret, struct err *e)
 {
     pcre2_compile_context *c = pcre2_compile_context_create(NULL);
     pcre2_code *code;
@@ -147,31 +147,32 @@ static int compile(const struct buf *text, uint32_t options, bool crlf, size_t b
     pcre2_compile_context_free(c);
     if (!code)
         return bad_pattern(e, error, at > before ? at - before : 0);
-    (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* refused: it is interpreted */
+    (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* if refused, PCRE2 interprets */
     *ret = code;
     return 0;
 }
 
-/* Without its ASCII twin a program is only slower. */
+/* The ASCII twin is optional: without it the program is slower. */
 static int compile_program(const struct buf *text, uint32_t options, bool crlf, size_t before,
                            bool plain, struct program *ret, struct err *e)
 {
-    int r = compile(text, options | UTF_OPTIONS, crlf, before, &ret->utf, e);
+    int r = compile_pattern(text, options | UTF_OPTIONS, crlf, before, &ret->utf, e);
 
     if (r == 0 && plain)
-        (void)compile(text, options, crlf, before, &ret->ascii, NULL);
+        (void)compile_pattern(text, options, crlf, before, &ret->ascii, NULL);
     return r;
 }
 
-/* Whether there may be something in the pattern that looks at what is before a line's start: '^' too,
- * which does not match at the end of a text behind a line feed. */
-static bool looks_back(const char *s, size_t len)
+/* Whether a part of the pattern may depend on the text before a line: a lookbehind, a verb, "\A", and '^',
+ * which does not match at the end of a text after a line feed. */
+static bool pattern_looks_back(const char *s, size_t len)
 {
     return memchr(s, '^', len) || memmem(s, len, "(?<", 3) || memmem(s, len, "(*", 2) ||
            memmem(s, len, "\\A", 2);
 }
 
-/* Whether one of them may be (or be cut within) U+FFFD, which bytes that are not UTF-8 stand for. */
+/* Whether a literal has (a part of) U+FFFD: invalid bytes are read as that, and a scan of the original text
+ * would miss them. */
 static bool may_be_replacement(const struct literal_set *set)
 {
     for (size_t i = 0; i < set->n; i++)
@@ -194,7 +195,7 @@ static int compile_all(struct match *m, const struct match_options *o, const str
                        struct err *e)
 {
     const char *text = body->data ? body->data : "";
-    bool plain = is_plain(text, body->len);
+    bool plain = is_plain_ascii(text, body->len);
     bool caseless = match_is_caseless(o->letters, text, body->len);
     uint32_t options = compile_options(o, caseless);
     size_t before = o->word * (sizeof(WORD_OPEN) - 1) + o->line * (sizeof(LINE_OPEN) - 1);
@@ -206,10 +207,10 @@ static int compile_all(struct match *m, const struct match_options *o, const str
     m->groups = o->groups;
     m->multiline = o->multiline;
     m->bytes_apart = o->bytes_apart;
-    m->looks_back = looks_back(text, body->len);
-    /* "\G" is where a search begins, and a verb like (*COMMIT) ends one. */
+    m->looks_back = pattern_looks_back(text, body->len);
+    /* In steps, "\G" would match at each step, and a verb like (*COMMIT) would end only one. */
     m->in_steps = !memmem(text, body->len, "\\G", 2) && !memmem(text, body->len, "(*", 2);
-    r = wrap(o, text, body->len, &whole, e);
+    r = wrap_in_word(o, text, body->len, &whole, e);
     if (r == 0)
         r = compile_program(&whole, options, o->crlf, before, plain, &m->exact, e);
     if (r < 0 || o->multiline)
@@ -224,7 +225,7 @@ static int compile_all(struct match *m, const struct match_options *o, const str
 
 /* --- several patterns --- */
 
-/* A pattern that is not well formed alone is none in a list either. */
+/* Each pattern must be well formed by itself: "(" and ")" are no pair. */
 static int check_pattern(const char *s, size_t len, size_t i, struct err *e)
 {
     _cleanup_buf_ struct buf text = {.max = COMPILED_MAX_BYTES};
@@ -233,7 +234,7 @@ static int check_pattern(const char *s, size_t len, size_t i, struct err *e)
     int r = buf_add(&text, s, len, e);
 
     if (r == 0)
-        r = compile(&text, UTF_OPTIONS | PCRE2_NEVER_BACKSLASH_C, false, 0, &code, e);
+        r = compile_pattern(&text, UTF_OPTIONS | PCRE2_NEVER_BACKSLASH_C, false, 0, &code, e);
     pcre2_code_free(code);
     if (r == 0)
         return 0;
@@ -251,7 +252,7 @@ static int add_pattern(const struct match_options *o, const char *s, size_t len,
     if (r == 0 && o->line)
         r = buf_adds(out, LINE_OPEN, e);
     if (r == 0)
-        r = o->fixed ? quote(s, len, out, e) : buf_add(out, s, len, e);
+        r = o->fixed ? add_quoted(s, len, out, e) : buf_add(out, s, len, e);
     if (r == 0 && o->line)
         r = buf_adds(out, LINE_CLOSE, e);
     return r;

@@ -1,5 +1,5 @@
 #pragma once
-/* match_impl: what match.c makes, and matcher.c and expand.c run; for these three only. */
+/* match_impl: the state that match.c makes and matcher.c runs. For these two only. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -7,7 +7,7 @@
 #include "search/match.h"
 #include "search/scan.h"
 
-/* One program twice: for any text, and for text that is ASCII only (may be NULL). */
+/* One pattern compiled twice: for any text, and for ASCII text (may be NULL). */
 struct program {
     pcre2_code *utf;
     pcre2_code *ascii;
@@ -20,13 +20,13 @@ struct match {
     bool crlf;
     bool groups;
     bool multiline;
-    bool looks_back; /* what is before a line may matter to where in it the pattern matches */
+    bool looks_back; /* text before a line may change where in it the pattern matches */
     bool bytes_apart;
-    bool in_steps; /* a search may be broken off and begun again further on */
+    bool in_steps; /* a search may be split into steps */
     struct scan scan;
 };
 
-/* A part of the text that was set, as it is given to PCRE2. */
+/* A part of the current text, as PCRE2 gets it. */
 struct subject {
     size_t from, to; /* of the text */
     const char *data;
@@ -49,8 +49,8 @@ struct matcher {
     size_t find_at; /* of matcher_find(): in the subject's data, which is all of the text */
     size_t walk_at, walk_stop, walk_last; /* of matcher_walk(): positions in the subject's data */
     const pcre2_code *code;               /* of the last match */
-    const char *matched;                  /* what its offsets are of */
-    size_t step;                          /* how many places to begin at are tried at once */
+    const char *matched;                  /* the base of its offsets */
+    size_t step;                          /* start positions tried per call of PCRE2 */
     bool (*is_gone)(void *arg);
     void *arg;
     const char *where;

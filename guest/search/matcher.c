@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -7,18 +8,17 @@
 
 #define JIT_STACK_FIRST_BYTES (32 * 1024)
 /*
- * PCRE2's limits are for one place to begin at, and each may take 10 ms: so many places are tried
- * before the time is looked at, fewer when it takes long.
+ * PCRE2's limits apply to one start position, and each may take 10 ms. So many positions are tried
+ * per call before the clock is checked; fewer if a call takes long.
  */
 #define STEP_MAX 4096
 #define STEP_MIN 16
 #define STEP_NS 4000000       /* a step that took longer was too big */
-#define ASK_NS 8000000        /* is_gone is asked so often */
-#define LOOK_BEHIND_BYTES 256 /* of the lines before, for a pattern that looks back */
-#define LOOK_AHEAD_BYTES \
-    128 /* multiline: of the lines behind, when the matches in some are listed */
+#define ASK_NS 8000000        /* between two calls of is_gone */
+#define LOOK_BEHIND_BYTES 256 /* of the lines before, for a pattern with a lookbehind */
+#define LOOK_AHEAD_BYTES 128  /* multiline: of the lines after those whose matches are listed */
 #define NONE ((size_t)-1)
-/* What is not ASCII is checked here first: PCRE2 need not do it for each call. */
+/* Text that is not ASCII is validated once here, not by PCRE2 in each call. */
 #define RUN_OPTIONS PCRE2_NO_UTF_CHECK
 
 int matcher_new(const struct match *m, struct matcher **ret, struct err *e)
@@ -88,7 +88,7 @@ static int64_t coarse_ns(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static int check_gone(struct matcher *w, struct err *e)
+static int matcher_check_gone(struct matcher *w, struct err *e)
 {
     int64_t now = w->is_gone ? coarse_ns() : 0;
 
@@ -98,7 +98,7 @@ static int check_gone(struct matcher *w, struct err *e)
     return w->is_gone(w->arg) ? err_set(e, ERR_CANCELED, "the search was canceled") : 0;
 }
 
-static int match_error(struct err *e, int rc)
+static int run_error(struct err *e, int rc)
 {
     PCRE2_UCHAR text[256];
 
@@ -117,7 +117,7 @@ static int match_error(struct err *e, int rc)
     }
 }
 
-/* Tries the places from `from` to `to` to begin at; all when `to` is len. */
+/* Tries the start positions from..to; all from `from` on if `to` is len. */
 static int run_step(struct matcher *w, const char *text, size_t len, size_t from, size_t to)
 {
     w->where = text + from;
@@ -133,9 +133,9 @@ static void fit_step(struct matcher *w, int64_t took_ns)
         w->step *= 2;
 }
 
-/* Runs a program on text[0..len), which is UTF-8, from `from` on. */
-static int run(struct matcher *w, const struct program *p, bool ascii, const char *text, size_t len,
-               size_t from, struct match_span *ret, struct err *e)
+/* Runs a program on text[0..len), which is valid UTF-8, from `from` on. */
+static int run_program(struct matcher *w, const struct program *p, bool ascii, const char *text,
+                       size_t len, size_t from, struct match_span *ret, struct err *e)
 {
     const PCRE2_SIZE *at;
     int rc;
@@ -149,7 +149,7 @@ static int run(struct matcher *w, const struct program *p, bool ascii, const cha
         int r;
 
         rc = run_step(w, text, len, from, to);
-        r = check_gone(w, e);
+        r = matcher_check_gone(w, e);
         if (r < 0)
             return r;
         if (rc != PCRE2_ERROR_NOMATCH || to == len)
@@ -162,16 +162,16 @@ static int run(struct matcher *w, const struct program *p, bool ascii, const cha
     if (rc == PCRE2_ERROR_NOMATCH)
         return 0;
     if (rc < 0)
-        return match_error(e, rc);
+        return run_error(e, rc);
     at = pcre2_get_ovector_pointer(w->data);
-    ret->start = at[0] < at[1] ? at[0] : at[1]; /* \K can turn them around */
+    ret->start = at[0] < at[1] ? at[0] : at[1]; /* \K may make the start exceed the end */
     ret->end = at[1];
     return 1;
 }
 
-/* --- what it is given --- */
+/* --- the subject --- */
 
-/* Makes text[from..to) the subject; bytes that are not UTF-8 are replaced, unless they stay apart. */
+/* Makes text[from..to) the subject. Bytes that are not UTF-8 are replaced, unless bytes_apart. */
 static int take_subject(struct matcher *w, size_t from, size_t to, struct err *e)
 {
     struct subject *s = &w->subject;
@@ -208,10 +208,10 @@ static struct match_span span_from_subject(struct matcher *w, struct match_span 
 }
 
 /*
- * Where to go on behind a match: an empty one, at the next character. (rg goes on at the next byte,
- * and within a character PCRE2 may crash.)
+ * Where to continue after a match; after an empty one at the next character. (rg continues at the next byte,
+ * but PCRE2 may crash if it starts within a character.)
  */
-static size_t behind(const struct subject *s, struct match_span m)
+static size_t place_after(const struct subject *s, struct match_span m)
 {
     size_t at = m.end + (m.start == m.end);
 
@@ -240,12 +240,12 @@ int matcher_find(struct matcher *w, struct match_span *ret, struct err *e)
         return r;
     if (from && from >= s->len)
         return 0;
-    r = run(w, &w->m->exact, s->is_ascii, s->data + from, s->len - from, 0, &m, e);
+    r = run_program(w, &w->m->exact, s->is_ascii, s->data + from, s->len - from, 0, &m, e);
     if (r <= 0)
         return r;
     m.start += from;
     m.end += from;
-    w->find_at = behind(s, m);
+    w->find_at = place_after(s, m);
     *ret = span_from_subject(w, m);
     return r;
 }
@@ -263,23 +263,23 @@ static struct match_span line_around(const struct matcher *w, size_t at)
     return line;
 }
 
-static int is_match(struct matcher *w, const struct match_span *line, struct err *e)
+static int line_is_match(struct matcher *w, const struct match_span *line, struct err *e)
 {
     struct match_span ignored;
     size_t end = line->end;
     int r;
 
-    /* As rg -P: only "\r\n" ends a line, so that a lone line feed is of the text that is looked at, and
-     * a "\r" at the end of the file too. */
+    /* Like rg -P: only "\r\n" ends a line. A lone line feed, and a "\r" at the end of the file, belong to the
+     * text that is searched. */
     if (w->m->crlf && end < w->len)
         end += end > line->start && w->text[end - 1] == '\r' ? -1 : 1;
     r = take_subject(w, line->start, end, e);
     return r < 0 ? r
-                 : run(w, &w->m->exact, w->subject.is_ascii, w->subject.data, w->subject.len, 0,
-                       &ignored, e);
+                 : run_program(w, &w->m->exact, w->subject.is_ascii, w->subject.data,
+                               w->subject.len, 0, &ignored, e);
 }
 
-/* The next line that may match: any, or only those that have one of the literals. */
+/* The next line that may match: any line, or with literals only a line that contains one. */
 static bool next_candidate(const struct matcher *w, size_t from, struct match_span *ret)
 {
     const char *eol;
@@ -303,7 +303,7 @@ static int find_by_line(struct matcher *w, size_t from, struct match_span *ret, 
     struct match_span line;
 
     while (next_candidate(w, from, &line)) {
-        int r = is_match(w, &line, e);
+        int r = line_is_match(w, &line, e);
 
         if (r > 0)
             *ret = line;
@@ -314,7 +314,7 @@ static int find_by_line(struct matcher *w, size_t from, struct match_span *ret, 
     return 0;
 }
 
-/* The end of the lines from `from` on that are all ASCII, or none of which is (a single line). */
+/* The end of a slice: the lines from `from` on that are pure ASCII, else the single line that is not. */
 static size_t slice_end(struct matcher *w, size_t from, bool *ret_ascii)
 {
     struct match_span line;
@@ -334,7 +334,7 @@ static size_t slice_end(struct matcher *w, size_t from, bool *ret_ascii)
     return line.end < w->len ? line.end + 1 : w->len;
 }
 
-/* Slice by slice, so that a few letters beyond ASCII do not slow down a whole file. */
+/* Slices keep a few characters beyond ASCII from slowing down a whole file. */
 static int find_by_slices(struct matcher *w, size_t from, struct match_span *ret, struct err *e)
 {
     while (from < w->len) {
@@ -346,16 +346,16 @@ static int find_by_slices(struct matcher *w, size_t from, struct match_span *ret
         if (!ascii) {
             struct match_span line = {from, end - (w->text[end - 1] == '\n')};
 
-            r = is_match(w, &line, e);
+            r = line_is_match(w, &line, e);
             if (r > 0)
                 *ret = line;
             if (r != 0)
                 return r;
         } else {
-            r = run(w, &w->m->lines, true, w->text + from, end - from, 0, &m, e);
+            r = run_program(w, &w->m->lines, true, w->text + from, end - from, 0, &m, e);
             if (r < 0)
                 return r;
-            /* An empty match behind the last line feed is in no line. */
+            /* An empty match after the last line feed is in no line. */
             if (r > 0 && !(m.start == end - from && w->text[end - 1] == '\n')) {
                 *ret = line_around(w, from + m.start);
                 return 1;
@@ -382,7 +382,7 @@ bool matcher_looks_back(const struct matcher *w)
     return w->m->looks_back;
 }
 
-/* Where a subject may begin that holds what a pattern can look back at from `at`. */
+/* The start of a subject that holds the text a lookbehind at `at` may need. */
 static size_t look_behind(const struct matcher *w, size_t floor, size_t at)
 {
     size_t from = at - floor > LOOK_BEHIND_BYTES ? at - LOOK_BEHIND_BYTES : floor;
@@ -410,7 +410,7 @@ int matcher_walk(struct matcher *w, const struct match_lines *l, struct err *e)
     return 0;
 }
 
-/* As rg goes on after a match: an empty one that touches the one before is passed over. */
+/* Like rg: an empty match that touches the previous match is skipped. */
 int matcher_next(struct matcher *w, struct match_span *ret, struct err *e)
 {
     const struct subject *s = &w->subject;
@@ -424,14 +424,14 @@ int matcher_next(struct matcher *w, struct match_span *ret, struct err *e)
     while (w->walk_at <= len) {
         struct match_span m;
         bool touches;
-        int r = run(w, &w->m->exact, s->is_ascii, s->data, len, w->walk_at, &m, e);
+        int r = run_program(w, &w->m->exact, s->is_ascii, s->data, len, w->walk_at, &m, e);
 
         if (r <= 0)
             return r;
         if (m.start >= w->walk_stop)
             return 0;
         touches = m.start == m.end && m.end == w->walk_last;
-        w->walk_at = behind(s, m);
+        w->walk_at = place_after(s, m);
         w->walk_last = m.end;
         if (!touches) {
             *ret = span_from_subject(w, m);
@@ -439,4 +439,77 @@ int matcher_next(struct matcher *w, struct match_span *ret, struct err *e)
         }
     }
     return 0;
+}
+
+/* --- replacements --- */
+
+static bool is_name_char(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* Parses a group reference, after its '$'. Returns where it ends, or NULL if it names no group. */
+static const char *parse_group_reference(const char *s, const char **ret_name, size_t *ret_len)
+{
+    bool braces = *s == '{';
+    size_t n = 0;
+
+    s += braces;
+    while (is_name_char(s[n]))
+        n++;
+    if (!n || (braces && s[n] != '}'))
+        return NULL;
+    *ret_name = s;
+    *ret_len = n;
+    return s + n + braces;
+}
+
+static int expand_group(struct matcher *w, const char *name, size_t len, struct buf *out,
+                        struct err *e)
+{
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(w->data);
+    uint32_t n_groups = pcre2_get_ovector_count(w->data);
+    char copy[64];
+    int number = 0;
+
+    if (len >= sizeof(copy))
+        return 0; /* PCRE2's names have at most 32 characters */
+    memcpy(copy, name, len);
+    copy[len] = '\0';
+    if (strspn(copy, "0123456789") < len)
+        number = pcre2_substring_number_from_name(w->code, (PCRE2_SPTR)copy);
+    else if (len > 5)
+        return 0;
+    else
+        for (size_t i = 0; i < len; i++)
+            number = number * 10 + (copy[i] - '0');
+    if (number < 0 || (uint32_t)number >= n_groups || at[2 * number] == PCRE2_UNSET)
+        return 0;
+    if (at[2 * number] > at[2 * number + 1]) /* \K */
+        return 0;
+    return buf_add(out, w->matched + at[2 * number], at[2 * number + 1] - at[2 * number], e);
+}
+
+int matcher_expand(struct matcher *w, const char *replacement, struct buf *out, struct err *e)
+{
+    int r = 0;
+
+    while (r == 0 && *replacement) {
+        const char *name, *end;
+        size_t n = strcspn(replacement, "$"), len;
+
+        r = buf_add(out, replacement, n, e);
+        replacement += n;
+        if (r < 0 || !*replacement)
+            return r;
+        end = parse_group_reference(replacement + 1, &name, &len);
+        if (end) {
+            r = expand_group(w, name, len, out, e);
+            replacement = end;
+        } else {
+            r = buf_add(out, "$", 1, e);
+            replacement += replacement[1] == '$' ? 2 : 1;
+        }
+    }
+    return r;
 }
