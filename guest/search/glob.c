@@ -13,7 +13,7 @@
 #include "search/ignore.h"
 #include "search/pattern.h"
 
-/* visit() ends the walk so when there are enough results; never seen outside. */
+/* Result of glob_visit() that ends the walk at the limit. Internal. */
 #define ENOUGH (-(int)ERR_ABORTED)
 
 struct glob_job {
@@ -23,7 +23,8 @@ struct glob_job {
     struct notes *notes;
     unsigned types; /* of enum glob_type, with the defaults */
     int64_t changed_after_ns, changed_before_ns;
-    struct rules *rules;   /* a glob, as the one line of an ignore file: what it hides is found */
+    struct rules
+        *rules; /* a glob, as the one line of an ignore file: paths that it hides are found */
     struct pattern *whole; /* a glob of the whole path */
     struct match *match;   /* a regex or a fixed text */
     struct matcher *matchers[TREE_MAX_WORKERS];
@@ -31,7 +32,7 @@ struct glob_job {
     struct glob_result result; /* guarded by lock */
 };
 
-/* --- what is found --- */
+/* --- filters --- */
 
 static const char *name_of(const struct tree_entry *entry, size_t *ret_len)
 {
@@ -96,7 +97,7 @@ static bool is_empty_dir(const struct glob_job *j, const struct tree_entry *entr
     return is_empty;
 }
 
-/* A link to a file counts as a file here, with the link's own size: so has fd it. */
+/* Like fd: a link to a file counts as a file, with the link's own size. */
 static bool is_of_size(const struct glob_job *j, const struct tree_entry *entry,
                        const struct stat *st)
 {

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * glob: finds paths as fd does: a pattern and filters select among what the walk shows. Ignore and
- * hidden rules as ever.
+ * glob: finds paths as fd does: a pattern and filters select among the entries that a walk shows. The rules for
+ * ignored and hidden files are those of every walk.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include "search/tree.h"
 
 enum glob_kind {
-    GLOB_GLOB,  /* of the name, or of the path below the root when it has a '/' */
+    GLOB_GLOB,  /* of the name, or of the path below the root if it has a '/' */
     GLOB_REGEX, /* PCRE2, found anywhere in the name */
     GLOB_FIXED, /* a text, found anywhere in the name */
 };
@@ -47,7 +47,7 @@ struct glob_result {
     uint64_t n_files; /* found: files, symlinks and others */
     uint64_t n_dirs;
     bool limit_reached;
-    struct order_place last; /* with limit_reached and an order: go on after it; owned, free() */
+    struct order_place last; /* with limit_reached and an order: continue after it; owned, free() */
 };
 
 struct glob_sink {

@@ -17,17 +17,17 @@ struct rule {
     bool dir_only; /* written with a '/' at the end */
 };
 
-/* Rules with no byte that every match ends with stand in a bucket of their own. */
+/* One bucket per last byte of a match, and one for rules without such a byte. */
 #define N_BUCKETS 257
-#define INDEX_FROM_RULES 8 /* fewer are looked through one by one */
+#define INDEX_FROM_RULES 8 /* fewer rules are tried one by one */
 
 struct rules {
     struct rule *list;
     size_t n;
     size_t n_plain; /* without a '!' */
 
-    /* The numbers of the rules by the last byte of what they match, within a bucket the last
-     * first: bucket b is order[start[b]..start[b + 1]). NULL: no index. */
+    /* Rule numbers by the last byte of their matches; within a bucket the last rule is first. Bucket b is
+     * order[start[b]..start[b + 1]). NULL: no index. */
     uint16_t *order;
     uint16_t start[N_BUCKETS + 1];
 };
@@ -77,8 +77,8 @@ static bool starts_with(const char *s, size_t len, const char *prefix)
 }
 
 /*
- * The glob that a line stands for: without a slash it matches in any directory below, and a final
- * "**" matches what is in a directory but not the directory itself.
+ * Compiles the glob of a line: without a slash it matches in any directory below, and a final "**" matches
+ * the content of a directory but not the directory itself.
  */
 static int compile_line(const char *s, size_t len, bool anchored, bool caseless,
                         struct pattern **ret, struct err *e)
@@ -137,7 +137,7 @@ static size_t bucket_of(const struct rule *rule)
     return byte < 0 ? N_BUCKETS - 1 : (size_t)byte;
 }
 
-/* Without memory for it there is no index: slower, and right all the same. */
+/* The index is optional: without memory for it, matching is slower. */
 static void make_index(struct rules *r)
 {
     uint16_t at[N_BUCKETS];
@@ -230,7 +230,7 @@ static int last_match(const struct rules *r, const char *path, size_t len, bool 
     return -1;
 }
 
-/* The same of one bucket; -1 also when there is none behind `than`. */
+/* The same within one bucket; -1 also if no rule after `than` matches. */
 static int last_in_bucket(const struct rules *r, size_t bucket, int than, const char *path,
                           size_t len, bool is_dir)
 {
@@ -275,7 +275,7 @@ enum ignore_verdict rules_match_globs(const struct rules *r, const char *path, s
 struct ignore {
     struct ignore *up; /* a reference */
     struct ignore_dir dir;
-    bool in_git; /* here or in a directory above there is a .git */
+    bool in_git; /* this directory or one above it has a .git */
     int refs;    /* atomic */
 };
 
@@ -322,8 +322,8 @@ struct ignore *ignore_unref(struct ignore *ig)
 }
 
 /*
- * A kind of file beats the next kind wherever it is; within a kind the nearest directory wins.
- * git's own files do not reach out of their repository.
+ * A kind of file takes precedence over the next kind, wherever it is; within a kind the nearest directory
+ * wins. git's own files apply only within their repository.
  */
 enum ignore_verdict ignore_match(const struct ignore *ig, const struct rules *global,
                                  size_t global_skip, const char *path, size_t len, bool is_dir)

@@ -1,10 +1,9 @@
 #pragma once
 /*
- * ignore: which paths the rules of .gitignore, .git/info/exclude, the user's global excludes,
- * .ignore and .rgignore hide, with ripgrep's precedence. A struct rules is one file's rules; a
- * struct ignore is a directory's view of all files that apply in it: its own, then its parents'.
- * Both never change once made; struct ignore is shared by reference count, between threads too.
- * Nothing here touches the disk: the tree reads the files and hands over their text.
+ * ignore: decides which paths are hidden by .gitignore, .git/info/exclude, the user's global excludes,
+ * .ignore and .rgignore, with ripgrep's precedence. A struct rules is one file's rules; a struct ignore is a
+ * directory's view of all files that apply in it: its own, then its parents'. Both are immutable; struct
+ * ignore has a refcount and may be shared between threads. No disk access: rulefiles reads the files.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,31 +14,31 @@
 #define IGNORE_MAX_RULES 20000 /* of one file */
 
 enum ignore_verdict {
-    IGNORE_NONE, /* no rule says anything */
+    IGNORE_NONE, /* no rule matches */
     IGNORE_HIDE,
-    IGNORE_KEEP, /* a '!' rule: shown, also when it is hidden by its dot */
+    IGNORE_KEEP, /* a '!' rule: shown, even if the name begins with a dot */
 };
 
 struct rules;
 
-/* The text of an ignore file. A line that is not a valid glob is left out, as git and rg do. */
+/* Parses the text of an ignore file. Like git and rg, skips a line that is not a valid glob. */
 int rules_parse(const char *text, size_t len, struct rules **ret, struct err *e);
 
 enum rules_kind {
     RULES_GLOBS,    /* ripgrep's -g: without a '!' a line selects, with one it hides */
-    RULES_IGLOBS,   /* its --iglob: the same, letters of ASCII in either case */
+    RULES_IGLOBS,   /* its --iglob: the same, ASCII letters in either case */
     RULES_EXCLUDES, /* fd's -E: as a glob with a '!' */
 };
 
-/* Adds globs as such lines behind those of *r, which is made when it is NULL and there are any.
- * Each must be valid: else -ERR_INVALID with field "field[i]", and *r is still the caller's. */
+/* Appends globs to the rules of *r, which is created if it is NULL and there are any. Each glob must be
+ * valid: else -ERR_INVALID with the field "field[i]"; *r stays the caller's. */
 int rules_add_globs(struct rules **r, char *const *globs, enum rules_kind kind, const char *field,
                     struct err *e);
 struct rules *rules_free(struct rules *r); /* accepts NULL; returns NULL */
 
 /* path: relative to the rules' directory. The last rule that matches decides. NULL: no rules. */
 enum ignore_verdict rules_match(const struct rules *r, const char *path, size_t len, bool is_dir);
-/* For rules_add_globs(): nothing selected it although there are rules that select: hidden. */
+/* The same for rules of rules_add_globs(): hidden also if there are rules that select, and none matches. */
 enum ignore_verdict rules_match_globs(const struct rules *r, const char *path, size_t len,
                                       bool is_dir);
 
@@ -56,11 +55,11 @@ enum ignore_file {
 
 struct ignore_dir {
     struct rules *files[IGNORE_N_FILES]; /* each may be NULL; taken */
-    bool has_git;                        /* there is a .git in it */
-    size_t skip; /* where, in a whole path, what is relative to this directory begins */
+    bool has_git;                        /* it has a .git */
+    size_t skip; /* offset in a whole path of the part relative to this directory */
 };
 
-/* The view from a directory below `up` (NULL: the first). What d holds is taken in any case. */
+/* The view from a directory below `up` (NULL: the first). Takes the content of d, also on failure. */
 int ignore_new_take(struct ignore *up, struct ignore_dir *d, struct ignore **ret, struct err *e);
 struct ignore *ignore_ref(struct ignore *ig);   /* accepts NULL */
 struct ignore *ignore_unref(struct ignore *ig); /* accepts NULL; returns NULL */
@@ -72,6 +71,6 @@ struct ignore *ignore_unref(struct ignore *ig); /* accepts NULL; returns NULL */
 enum ignore_verdict ignore_match(const struct ignore *ig, const struct rules *global,
                                  size_t global_skip, const char *path, size_t len, bool is_dir);
 
-/* "excludesFile = X" of a git configuration, "~" replaced by home; NULL when there is none or no
- * memory. Owned by the caller. */
+/* The value of "excludesFile" in a git configuration, with "~" replaced by home; owned by the caller. NULL:
+ * there is none, or no memory. */
 char *ignore_excludes_file(const char *config, const char *home);

@@ -41,6 +41,6 @@ void notes_add_errno(struct notes *n, const char *path, int sys)
 
     (void)err_sys(&e, sys, "%s", "");
     if (text[0] == ':' && text[1] == ' ')
-        text += 2; /* err_sys() writes "what: why"; here the path is the what */
+        text += 2; /* err_sys() writes "subject: reason"; here the path is the subject */
     notes_add(n, path, text);
 }

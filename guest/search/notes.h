@@ -1,6 +1,6 @@
 #pragma once
 /*
- * notes: the paths that a search could not read, with why. A bounded list and an exact count.
+ * notes: the paths that a search could not read, and the reasons. A bounded list and an exact count.
  * Thread-safe. Embedded: notes_init()/notes_done().
  */
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 #include "common/err.h"
 
-#define NOTES_MAX 100 /* kept; the rest is only counted */
+#define NOTES_MAX 100 /* kept; more are only counted */
 
 struct note {
     char *path;

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/array.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 
 #define PATHS_MAX_BYTES (64u * 1024 * 1024)
 
-struct item {
-    struct tree_entry entry; /* its paths are offsets in `paths` until they are replayed */
+struct order_item {
+    struct tree_entry entry; /* its paths are set by replay_item() */
     size_t at;               /* of the path below the root */
 };
 
@@ -20,12 +21,12 @@ struct collection {
     const struct tree_visitor *v;
     struct notes *notes;
     pthread_mutex_t lock;
-    struct item *items; /* guarded by lock, as all below */
+    struct order_item *items; /* guarded by lock, as all below */
     size_t n, cap;
     struct buf paths;
 };
 
-static int64_t in_ns(struct timespec ts)
+static int64_t ns_of(struct timespec ts)
 {
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
@@ -34,11 +35,11 @@ static int64_t key_of(enum order_by by, const struct stat *st)
 {
     switch (by) {
     case ORDER_MODIFIED:
-        return in_ns(st->st_mtim);
+        return ns_of(st->st_mtim);
     case ORDER_ACCESSED:
-        return in_ns(st->st_atim);
+        return ns_of(st->st_atim);
     case ORDER_CHANGED:
-        return in_ns(st->st_ctim);
+        return ns_of(st->st_ctim);
     case ORDER_SIZE:
         return (int64_t)st->st_size;
     case ORDER_NONE:
@@ -48,29 +49,21 @@ static int64_t key_of(enum order_by by, const struct stat *st)
     }
 }
 
-static int grow(struct collection *c, struct err *e)
+static int grow_items(struct collection *c, struct err *e)
 {
-    size_t cap = c->cap ? c->cap * 2 : 256;
-    struct item *items;
+    size_t max = ORDER_MAX_BYTES / sizeof(*c->items);
 
-    if (c->n < c->cap)
-        return 0;
-    if (cap * sizeof(*items) > ORDER_MAX_BYTES)
+    if (c->n == max)
         return err_field(e, ERR_EXHAUSTED, "sort", "more than %zu entries are too many to sort",
-                         c->cap);
-    items = realloc(c->items, cap * sizeof(*items));
-    if (!items)
-        return err_oom(e);
-    c->items = items;
-    c->cap = cap;
-    return 0;
+                         max);
+    return array_grow(&c->items, &c->cap, c->n + 1, max, e);
 }
 
-static int add_locked(struct collection *c, const struct tree_entry *entry, int64_t key,
-                      struct err *e)
+static int add_item(struct collection *c, const struct tree_entry *entry, int64_t key,
+                    struct err *e)
 {
     size_t at = c->paths.len;
-    int r = grow(c, e);
+    int r = grow_items(c, e);
 
     if (r == 0)
         r = buf_add(&c->paths, entry->below, entry->below_len + 1, e);
@@ -78,13 +71,13 @@ static int add_locked(struct collection *c, const struct tree_entry *entry, int6
         return err_at(e, r, "sort");
     if (r < 0)
         return r;
-    c->items[c->n] = (struct item){.entry = *entry, .at = at};
+    c->items[c->n] = (struct order_item){.entry = *entry, .at = at};
     c->items[c->n].entry.key = key;
     c->n++;
     return 0;
 }
 
-static int collect(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
+static int collect_entry(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
 {
     struct collection *c = arg;
     struct stat st = {0};
@@ -100,7 +93,7 @@ static int collect(void *arg, unsigned worker, const struct tree_entry *entry, s
         }
     }
     (void)pthread_mutex_lock(&c->lock);
-    r = add_locked(c, entry, key_of(c->order->by, &st), e);
+    r = add_item(c, entry, key_of(c->order->by, &st), e);
     (void)pthread_mutex_unlock(&c->lock);
     return r;
 }
@@ -112,7 +105,7 @@ static bool collect_is_gone(void *arg)
     return c->v->is_gone && c->v->is_gone(c->v->arg);
 }
 
-/* As a walk by path has them: what is in a directory comes right behind it. */
+/* The order of a walk by path: the content of a directory comes right after it. */
 static int compare_paths(const char *a, const char *b)
 {
     while (*a && *a == *b) {
@@ -139,14 +132,14 @@ static int compare_places(const struct order *o, int64_t key_a, const char *a, i
 static int compare_items(const void *a, const void *b, void *arg)
 {
     const struct collection *c = arg;
-    const struct item *x = a, *y = b;
+    const struct order_item *x = a, *y = b;
 
     return compare_places(c->order, x->entry.key, c->paths.data + x->at, y->entry.key,
                           c->paths.data + y->at);
 }
 
-/* Whether the item was in what the caller has had before. */
-static bool is_past(const struct collection *c, const struct item *item)
+/* Whether the caller has had the item already. */
+static bool is_past(const struct collection *c, const struct order_item *item)
 {
     const struct order_place *after = &c->order->after;
     int cmp;
@@ -164,7 +157,7 @@ struct names {
     struct buf shown, whole;
 };
 
-static int join(struct buf *b, const char *dir, const char *below, struct err *e)
+static int join_path(struct buf *b, const char *dir, const char *below, struct err *e)
 {
     size_t n = strlen(dir);
     int r;
@@ -176,15 +169,16 @@ static int join(struct buf *b, const char *dir, const char *below, struct err *e
     return r < 0 ? r : buf_adds(b, below, e);
 }
 
-static int replay_one(struct collection *c, struct item *item, struct names *names, struct err *e)
+static int replay_item(struct collection *c, struct order_item *item, struct names *names,
+                       struct err *e)
 {
     struct tree_entry *entry = &item->entry;
     int r;
 
     entry->below = c->paths.data + item->at;
-    r = join(&names->shown, names->o->shown, entry->below, e);
+    r = join_path(&names->shown, names->o->shown, entry->below, e);
     if (r == 0)
-        r = join(&names->whole, names->o->whole, entry->below, e);
+        r = join_path(&names->whole, names->o->whole, entry->below, e);
     if (r < 0)
         return r;
     entry->path = names->shown.data;
@@ -195,7 +189,8 @@ static int replay_one(struct collection *c, struct item *item, struct names *nam
     return c->v->visit(c->v->arg, 0, entry, e);
 }
 
-static int replay(struct collection *c, int rootfd, const struct tree_options *o, struct err *e)
+static int replay_items(struct collection *c, int rootfd, const struct tree_options *o,
+                        struct err *e)
 {
     struct names names = {.rootfd = rootfd, .o = o};
     int r = 0;
@@ -208,15 +203,15 @@ static int replay(struct collection *c, int rootfd, const struct tree_options *o
         if (collect_is_gone(c))
             r = err_set(e, ERR_CANCELED, "the search was canceled");
         else
-            r = replay_one(c, &c->items[i], &names, e);
+            r = replay_item(c, &c->items[i], &names, e);
     }
     buf_done(&names.shown);
     buf_done(&names.whole);
     return r;
 }
 
-static int walk(int rootfd, const struct tree_options *o, const struct tree_access *access,
-                const struct tree_visitor *v, struct notes *notes, struct err *e)
+static int walk_tree(int rootfd, const struct tree_options *o, const struct tree_access *access,
+                     const struct tree_visitor *v, struct notes *notes, struct err *e)
 {
     struct tree *t;
     int r = tree_new(rootfd, o, access, notes, &t, e);
@@ -233,7 +228,8 @@ int order_walk(int rootfd, const struct tree_options *o, const struct order *ord
                struct err *e)
 {
     struct collection c = {.order = order, .access = access, .v = v, .notes = notes};
-    const struct tree_visitor collector = {.visit = collect, .is_gone = collect_is_gone, .arg = &c};
+    const struct tree_visitor collector = {
+        .visit = collect_entry, .is_gone = collect_is_gone, .arg = &c};
     struct tree_options with = *o;
     int r;
 
@@ -241,14 +237,14 @@ int order_walk(int rootfd, const struct tree_options *o, const struct order *ord
     with.after = with.sort ? order->after.below : NULL;
     with.with_after = order->with_after;
     if (with.sort || order->by == ORDER_NONE)
-        return walk(rootfd, &with, access, v, notes, e);
+        return walk_tree(rootfd, &with, access, v, notes, e);
     (void)pthread_mutex_init(&c.lock, NULL);
     buf_init(&c.paths, ORDER_MAX_BYTES);
-    r = walk(rootfd, &with, access, &collector, notes, e);
+    r = walk_tree(rootfd, &with, access, &collector, notes, e);
     if (r == 0) {
         if (c.n)
             qsort_r(c.items, c.n, sizeof(*c.items), compare_items, &c);
-        r = replay(&c, rootfd, o, e);
+        r = replay_items(&c, rootfd, o, e);
     }
     buf_done(&c.paths);
     free(c.items);

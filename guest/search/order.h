@@ -1,7 +1,7 @@
 #pragma once
 /*
- * order: a walk in the order that was asked for. By path it streams; by what stat(2) knows, or
- * backwards, the entries are collected first, within ORDER_MAX_BYTES.
+ * order: a walk in a given order. By path it streams; by a key of stat(2), or in reverse, the entries are
+ * collected and sorted first, within ORDER_MAX_BYTES.
  */
 #include <stdint.h>
 
@@ -18,7 +18,7 @@ enum order_by {
     ORDER_SIZE,
 };
 
-/* A place in an order: just behind, or at, an entry. */
+/* A place in an order: an entry, or just after it. */
 struct order_place {
     char *below; /* relative to the root; NULL: the beginning */
     int64_t key; /* as tree_entry's */
@@ -27,13 +27,13 @@ struct order_place {
 struct order {
     enum order_by by;
     bool reverse;
-    struct order_place after; /* only what comes behind it; not with ORDER_NONE */
-    bool with_after;          /* and the entry itself */
+    struct order_place after; /* only entries after this place; not with ORDER_NONE */
+    bool with_after;          /* and the entry at the place */
 };
 
 /*
- * Walks as tree_walk() does; o's sort, after and with_after are set here. `wants` may be NULL: what
- * it refuses is not collected; it is asked by two workers at once, `visit` then by one.
+ * Walks like tree_walk(), and sets o's sort, after and with_after itself. `wants` filters the entries that are
+ * collected (NULL: all); two workers call it at once, but only one calls `visit`.
  */
 int order_walk(int rootfd, const struct tree_options *o, const struct order *order,
                const struct tree_access *access, const struct tree_visitor *v, struct notes *notes,

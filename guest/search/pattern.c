@@ -1,7 +1,7 @@
 /*
- * A glob becomes a small program for a machine that follows all alternatives at once (Thompson's
- * construction), so that no glob can make it backtrack. Most globs of real ignore files are
- * simpler than that: "**" followed by a name, or by '*' and an ending. Those are compared directly.
+ * A glob is compiled to a small program for a machine that follows all alternatives at once (Thompson's
+ * construction), so that no glob can cause backtracking. Most globs of real ignore files are simpler: "**"
+ * followed by a name, or by '*' and an ending. Those are compared directly.
  */
 #include "search/pattern.h"
 
@@ -23,8 +23,8 @@ enum op_code {
     OP_NAME,  /* any byte but '/' */
     OP_ANY,   /* any byte */
     OP_CLASS, /* a byte of class `to` */
-    OP_SPLIT, /* go on at the next and at `to` */
-    OP_JUMP,  /* go on at `to` */
+    OP_SPLIT, /* continue at the next op and at `to` */
+    OP_JUMP,  /* continue at `to` */
     OP_MATCH,
 };
 
@@ -59,7 +59,7 @@ struct pattern {
     size_t n_classes;
 };
 
-/* What the parser has seen; decides what "**" means (see parse_stars()). */
+/* The last token parsed; it decides the meaning of "**" (see parse_stars()). */
 enum token {
     TOKEN_NONE,
     TOKEN_SLASH,
@@ -79,15 +79,15 @@ struct parser {
 
     bool in_braces;
     size_t alt_start;                /* first instruction of the current alternative */
-    uint16_t ends[MAX_ALTERNATIVES]; /* jumps to behind the closing brace */
+    uint16_t ends[MAX_ALTERNATIVES]; /* jumps past the closing brace */
     size_t n_ends;
     size_t split; /* the split before the current alternative */
     bool any_alt; /* an alternative that is not empty was seen */
 };
 
-static size_t emit(struct pattern *p, enum op_code code, uint8_t byte, size_t to)
+static size_t emit_op(struct pattern *p, enum op_code code, uint8_t byte, size_t to)
 {
-    assert(p->n_ops < MAX_OPS); /* PATTERN_MAX_BYTES sees to it */
+    assert(p->n_ops < MAX_OPS); /* PATTERN_MAX_BYTES guarantees it */
     p->ops[p->n_ops] = (struct op){(uint8_t)code, byte, (uint16_t)to};
     return p->n_ops++;
 }
@@ -100,25 +100,25 @@ static void begin_token(struct parser *s, enum token t)
 
 static void emit_loop(struct pattern *p, enum op_code what)
 {
-    size_t split = emit(p, OP_SPLIT, 0, 0);
+    size_t split = emit_op(p, OP_SPLIT, 0, 0);
 
-    (void)emit(p, what, 0, 0);
-    (void)emit(p, OP_JUMP, 0, split);
+    (void)emit_op(p, what, 0, 0);
+    (void)emit_op(p, OP_JUMP, 0, split);
     p->ops[split].to = (uint16_t)p->n_ops;
 }
 
 /* (?:/?|.*'/') */
 static void emit_prefix(struct pattern *p)
 {
-    size_t slash = emit(p, OP_SPLIT, 0, 0);
+    size_t slash = emit_op(p, OP_SPLIT, 0, 0);
     size_t any, end;
 
-    any = emit(p, OP_SPLIT, 0, 0);
-    (void)emit(p, OP_BYTE, '/', 0);
-    end = emit(p, OP_JUMP, 0, 0);
+    any = emit_op(p, OP_SPLIT, 0, 0);
+    (void)emit_op(p, OP_BYTE, '/', 0);
+    end = emit_op(p, OP_JUMP, 0, 0);
     p->ops[any].to = (uint16_t)p->n_ops;
     emit_loop(p, OP_ANY);
-    (void)emit(p, OP_BYTE, '/', 0);
+    (void)emit_op(p, OP_BYTE, '/', 0);
     p->ops[slash].to = p->ops[end].to = (uint16_t)p->n_ops;
 }
 
@@ -127,10 +127,10 @@ static void emit_middle(struct pattern *p)
 {
     size_t split;
 
-    (void)emit(p, OP_BYTE, '/', 0);
-    split = emit(p, OP_SPLIT, 0, 0);
+    (void)emit_op(p, OP_BYTE, '/', 0);
+    split = emit_op(p, OP_SPLIT, 0, 0);
     emit_loop(p, OP_ANY);
-    (void)emit(p, OP_BYTE, '/', 0);
+    (void)emit_op(p, OP_BYTE, '/', 0);
     p->ops[split].to = (uint16_t)p->n_ops;
 }
 
@@ -145,7 +145,7 @@ static bool class_has(const struct class *c, unsigned b)
     return c->bits[b / 8] & (1u << (b % 8));
 }
 
-/* A letter of ASCII that is in it brings the other case's along. */
+/* Adds the other case of each ASCII letter of the class. */
 static void class_fold(struct class *c)
 {
     for (unsigned b = 'a'; b <= 'z'; b++) {
@@ -164,16 +164,16 @@ static void emit_char(struct parser *s, char c)
     struct class *either;
 
     if (!p->caseless || !isalpha((unsigned char)c)) {
-        (void)emit(p, OP_BYTE, (uint8_t)c, 0);
+        (void)emit_op(p, OP_BYTE, (uint8_t)c, 0);
         return;
     }
     either = &p->classes[p->n_classes];
     class_add(either, (unsigned char)c, (unsigned char)c);
     class_fold(either);
-    (void)emit(p, OP_CLASS, 0, p->n_classes++);
+    (void)emit_op(p, OP_CLASS, 0, p->n_classes++);
 }
 
-static bool is_at(const struct parser *s, size_t at, char c)
+static bool parser_is_at(const struct parser *s, size_t at, char c)
 {
     return at < s->len && s->glob[at] == c;
 }
@@ -189,12 +189,12 @@ static void one_star(struct parser *s)
     emit_loop(s->p, OP_NAME);
 }
 
-/* "**" stands for components only where it is a whole component; else it is as one star. */
+/* "**" stands for components only if it is a whole component; else it means one star. */
 static void two_stars(struct parser *s)
 {
     bool ends = s->at == s->len;
-    bool closes = s->in_braces && (is_at(s, s->at, ',') || is_at(s, s->at, '}'));
-    bool slash = is_at(s, s->at, '/');
+    bool closes = s->in_braces && (parser_is_at(s, s->at, ',') || parser_is_at(s, s->at, '}'));
+    bool slash = parser_is_at(s, s->at, '/');
 
     if (!has_tokens(s)) {
         if (!ends && !slash) {
@@ -206,28 +206,28 @@ static void two_stars(struct parser *s)
         s->at += slash;
         return;
     }
-    /* s->at is behind both stars: the byte before them decides. */
+    /* s->at is after both stars: the byte before them decides. */
     if (s->glob[s->at - 3] != '/' || (!ends && !closes && !slash)) {
         one_star(s);
         return;
     }
     s->at += slash;
     if (s->last == TOKEN_PREFIX)
-        return;                   /* "**" + '/' twice is the same as once */
-    s->p->n_ops = s->before_last; /* the '/' before is part of what follows */
+        return;                   /* "**" + '/' twice equals once */
+    s->p->n_ops = s->before_last; /* the '/' before belongs to the new token */
     if (slash) {
         begin_token(s, TOKEN_MIDDLE);
         emit_middle(s->p);
         return;
     }
     begin_token(s, TOKEN_OTHER);
-    (void)emit(s->p, OP_BYTE, '/', 0);
+    (void)emit_op(s->p, OP_BYTE, '/', 0);
     emit_loop(s->p, OP_ANY);
 }
 
 static void parse_stars(struct parser *s)
 {
-    if (!is_at(s, s->at, '*')) {
+    if (!parser_is_at(s, s->at, '*')) {
         one_star(s);
         return;
     }
@@ -235,7 +235,7 @@ static void parse_stars(struct parser *s)
     two_stars(s);
 }
 
-static int bad(struct parser *s, const char *why)
+static int bad_glob(struct parser *s, const char *why)
 {
     return err_set(s->e, ERR_INVALID, "%s in the glob '%.200s'", why, s->glob);
 }
@@ -250,7 +250,7 @@ static int parse_members(struct parser *s, struct class *c)
         unsigned b;
 
         if (s->at == s->len)
-            return bad(s, "a '[' without ']'");
+            return bad_glob(s, "a '[' without ']'");
         b = (unsigned char)s->glob[s->at++];
         if (b == ']' && !first)
             break;
@@ -259,7 +259,7 @@ static int parse_members(struct parser *s, struct class *c)
             continue;
         }
         if (in_range && b < from)
-            return bad(s, "a range that ends before it starts");
+            return bad_glob(s, "a range that ends before it starts");
         class_add(c, in_range ? from : b, b);
         from = b;
         in_range = false;
@@ -273,7 +273,7 @@ static int parse_class(struct parser *s)
 {
     struct pattern *p = s->p;
     struct class *c = &p->classes[p->n_classes];
-    bool negated = is_at(s, s->at, '!') || is_at(s, s->at, '^');
+    bool negated = parser_is_at(s, s->at, '!') || parser_is_at(s, s->at, '^');
     int r;
 
     s->at += negated;
@@ -286,20 +286,20 @@ static int parse_class(struct parser *s)
         for (size_t i = 0; i < sizeof(c->bits); i++)
             c->bits[i] = (uint8_t)~c->bits[i];
     begin_token(s, TOKEN_OTHER);
-    (void)emit(p, OP_CLASS, 0, p->n_classes++);
+    (void)emit_op(p, OP_CLASS, 0, p->n_classes++);
     return 0;
 }
 
 static void begin_alternative(struct parser *s)
 {
-    s->split = emit(s->p, OP_SPLIT, 0, 0);
+    s->split = emit_op(s->p, OP_SPLIT, 0, 0);
     s->alt_start = s->p->n_ops;
     s->before_last = s->p->n_ops;
     s->last = TOKEN_NONE;
 }
 
-/* An alternative that is empty is left out, as ripgrep does. */
-static int end_alternative(struct parser *s)
+/* Like ripgrep: an empty alternative is dropped. */
+static int parser_end_alternative(struct parser *s)
 {
     struct pattern *p = s->p;
 
@@ -308,9 +308,9 @@ static int end_alternative(struct parser *s)
         return 0;
     }
     if (s->n_ends == MAX_ALTERNATIVES)
-        return bad(s, "too many alternatives");
+        return bad_glob(s, "too many alternatives");
     s->any_alt = true;
-    s->ends[s->n_ends++] = (uint16_t)emit(p, OP_JUMP, 0, 0);
+    s->ends[s->n_ends++] = (uint16_t)emit_op(p, OP_JUMP, 0, 0);
     p->ops[s->split].to = (uint16_t)p->n_ops;
     return 0;
 }
@@ -318,7 +318,7 @@ static int end_alternative(struct parser *s)
 static int open_braces(struct parser *s)
 {
     if (s->in_braces)
-        return bad(s, "a '{' within '{}'");
+        return bad_glob(s, "a '{' within '{}'");
     s->in_braces = true;
     s->any_alt = false;
     s->n_ends = 0;
@@ -332,16 +332,16 @@ static int close_braces(struct parser *s)
     int r;
 
     if (!s->in_braces) {
-        begin_token(s, TOKEN_OTHER); /* a lone '}' matches nothing and takes nothing, as in rg */
+        begin_token(s, TOKEN_OTHER); /* like rg: a lone '}' matches the empty string */
         return 0;
     }
-    r = end_alternative(s);
+    r = parser_end_alternative(s);
     if (r < 0)
         return r;
     s->in_braces = false;
     if (s->any_alt) {
-        /* The last split leads here when no alternative is taken: a byte class of nothing. */
-        (void)emit(p, OP_CLASS, 0, p->n_classes++);
+        /* The last split leads here if no alternative matches: an empty byte class. */
+        (void)emit_op(p, OP_CLASS, 0, p->n_classes++);
         for (size_t i = 0; i < s->n_ends; i++)
             p->ops[s->ends[i]].to = (uint16_t)p->n_ops;
     }
@@ -357,7 +357,7 @@ static int parse_one(struct parser *s)
     switch (c) {
     case '?':
         begin_token(s, TOKEN_OTHER);
-        (void)emit(s->p, OP_NAME, 0, 0);
+        (void)emit_op(s->p, OP_NAME, 0, 0);
         return 0;
     case '*':
         parse_stars(s);
@@ -370,14 +370,14 @@ static int parse_one(struct parser *s)
         return close_braces(s);
     case ',':
         if (s->in_braces) {
-            r = end_alternative(s);
+            r = parser_end_alternative(s);
             begin_alternative(s);
             return r;
         }
         break;
     case '\\':
         if (s->at == s->len)
-            return bad(s, "a '\\' at the end");
+            return bad_glob(s, "a '\\' at the end");
         c = s->glob[s->at++];
         break;
     default:
@@ -388,8 +388,7 @@ static int parse_one(struct parser *s)
     return 0;
 }
 
-/* Whether ops[from..to) are bytes only (without '/' unless it may have some); they become the
- * literal. */
+/* If ops[from..to) are bytes only, they become the literal. `slash`: '/' is allowed. */
 static bool take_literal(struct pattern *p, size_t from, size_t to, bool slash)
 {
     for (size_t i = from; i < to; i++) {
@@ -413,8 +412,8 @@ static bool is_star(const struct pattern *p, size_t at)
            p->ops[at + 2].to == at;
 }
 
-/* Whether ops[from..to) are stars and things that take one byte, and only a literal byte takes a
- * '/' (none at all within a name). */
+/* Whether ops[from..to) are stars and single bytes, and only a literal byte matches '/' (none within a
+ * name). */
 static bool is_steps(const struct pattern *p, size_t from, size_t to, bool slash)
 {
     for (size_t i = from; i < to;) {
@@ -433,7 +432,7 @@ static bool is_steps(const struct pattern *p, size_t from, size_t to, bool slash
     return true;
 }
 
-/* The bytes at the end that nothing jumps over: every match ends with them. */
+/* Keeps the final bytes that no jump skips: every match ends with them. */
 static void take_ending(struct pattern *p, size_t body)
 {
     size_t from = body;
@@ -470,7 +469,7 @@ static void choose_strategy(struct pattern *p, bool has_prefix)
     }
 }
 
-static int compile(struct pattern *p, const char *glob, size_t len, struct err *e)
+static int parse_glob(struct pattern *p, const char *glob, size_t len, struct err *e)
 {
     struct parser s = {.glob = glob, .len = len, .p = p, .e = e, .last = TOKEN_NONE};
     bool has_prefix = len >= 3 && strncmp(glob, "**/", 3) == 0;
@@ -482,13 +481,13 @@ static int compile(struct pattern *p, const char *glob, size_t len, struct err *
             return r;
     }
     if (s.in_braces)
-        return bad(&s, "a '{' without '}'");
+        return bad_glob(&s, "a '{' without '}'");
     if (s.last == TOKEN_PREFIX && p->n_ops == PREFIX_OPS) { /* "**" alone: everything */
         p->n_ops = 0;
         has_prefix = false;
         emit_loop(p, OP_ANY);
     }
-    (void)emit(p, OP_MATCH, 0, 0);
+    (void)emit_op(p, OP_MATCH, 0, 0);
     choose_strategy(p, has_prefix);
     return 0;
 }
@@ -512,7 +511,7 @@ int pattern_new(const char *glob, size_t len, bool caseless, struct pattern **re
         pattern_free(p);
         return err_oom(e);
     }
-    r = compile(p, glob, len, e);
+    r = parse_glob(p, glob, len, e);
     if (r < 0) {
         pattern_free(p);
         return r;
@@ -535,8 +534,7 @@ struct pattern *pattern_free(struct pattern *p)
     return NULL;
 }
 
-/* The instructions to follow at the next byte, each once; a split or jump stands beside its
- * targets. */
+/* The instructions to follow at the next byte, each once; a split or jump is in it next to its targets. */
 struct set {
     size_t n;
     uint16_t list[MAX_OPS];
@@ -559,7 +557,7 @@ static void set_put(struct set *s, size_t i)
     s->list[s->n++] = (uint16_t)i;
 }
 
-/* Adds i and all that is reached from there without a byte. */
+/* Adds i and all instructions reachable from it without consuming a byte. */
 static void set_add(struct set *s, const struct op *ops, size_t i)
 {
     size_t at = s->n;
@@ -575,7 +573,7 @@ static void set_add(struct set *s, const struct op *ops, size_t i)
     }
 }
 
-static bool takes(const struct pattern *p, const struct op *o, unsigned char b)
+static bool op_takes(const struct pattern *p, const struct op *o, unsigned char b)
 {
     switch (o->code) {
     case OP_BYTE:
@@ -592,11 +590,11 @@ static bool takes(const struct pattern *p, const struct op *o, unsigned char b)
 }
 
 /*
- * A star first takes nothing, and one byte more whenever what follows fails. Only the last star
- * need be tried again: no star crosses a '/', so the components of glob and path stand against
- * each other, and within one the first place that fits leaves the most for what follows.
+ * A star first matches nothing, and one byte more each time the rest fails. Only the last star has to be
+ * retried: no star crosses a '/', so glob and path are compared component by component, and within a
+ * component the first place that fits leaves the most for the rest.
  */
-static bool step(const struct pattern *p, size_t op, const char *path, size_t len)
+static bool match_steps(const struct pattern *p, size_t op, const char *path, size_t len)
 {
     size_t body = p->n_ops - 1, at = 0, star = 0, star_at = 0;
 
@@ -605,7 +603,7 @@ static bool step(const struct pattern *p, size_t op, const char *path, size_t le
             op += STAR_OPS;
             star = op;
             star_at = at;
-        } else if (op < body && takes(p, &p->ops[op], (unsigned char)path[at])) {
+        } else if (op < body && op_takes(p, &p->ops[op], (unsigned char)path[at])) {
             op++;
             at++;
         } else if (star && path[star_at] != '/') {
@@ -625,16 +623,16 @@ static bool step_in_name(const struct pattern *p, const char *path, size_t len)
     const char *slash = memrchr(path, '/', len);
     size_t skip = slash ? (size_t)(slash - path) + 1 : 0;
 
-    return step(p, PREFIX_OPS, path + skip, len - skip);
+    return match_steps(p, PREFIX_OPS, path + skip, len - skip);
 }
 
-static bool run(const struct pattern *p, const char *path, size_t len)
+static bool run_ops(const struct pattern *p, const char *path, size_t len)
 {
     struct set sets[2];
     struct set *now = &sets[0], *next = &sets[1];
     size_t start = 0;
 
-    while (p->ops[start].code == OP_BYTE) { /* what every match begins with */
+    while (p->ops[start].code == OP_BYTE) { /* the bytes that every match begins with */
         if (start == len || p->ops[start].byte != (uint8_t)path[start])
             return false;
         start++;
@@ -646,7 +644,7 @@ static bool run(const struct pattern *p, const char *path, size_t len)
 
         set_clear(next, p->n_ops);
         for (size_t k = 0; k < now->n; k++) {
-            if (takes(p, &p->ops[now->list[k]], (unsigned char)path[i]))
+            if (op_takes(p, &p->ops[now->list[k]], (unsigned char)path[i]))
                 set_add(next, p->ops, (size_t)now->list[k] + 1);
         }
         now = next;
@@ -673,12 +671,12 @@ bool pattern_match(const struct pattern *p, const char *path, size_t len)
     case LAST_END:
         return true;
     case STEPS:
-        return step(p, 0, path, len);
+        return match_steps(p, 0, path, len);
     case STEPS_IN_NAME:
         return step_in_name(p, path, len);
     case RUN:
     default:
-        return run(p, path, len);
+        return run_ops(p, path, len);
     }
 }
 

@@ -16,7 +16,7 @@
 
 #define GITFILE_PREFIX "gitdir: "
 
-/* The text of a regular file of bounded size, NUL-terminated; -errno when it can't be had. */
+/* Reads a regular file of bounded size; the text is NUL-terminated. -errno on failure. */
 static int read_text(int fd, char **ret, size_t *ret_len)
 {
     struct stat st;
@@ -42,7 +42,7 @@ static int read_text(int fd, char **ret, size_t *ret_len)
     return 0;
 }
 
-/* What of a text is read: rg stops at a line that is not UTF-8. */
+/* The length of the text that counts: like rg, it ends before a line that is not UTF-8. */
 static size_t readable_len(const char *text, size_t len)
 {
     size_t from = 0;
@@ -91,7 +91,7 @@ static int rules_take_fd(int fd, const char *shown, struct notes *notes, struct 
     return r;
 }
 
-/* As rg does, and git does not, it follows a symbolic link: to where access may reach. */
+/* Like rg, and unlike git, follows a symbolic link, as far as `access` may reach. */
 static int read_rules(int dirfd, const char *dir, const char *name,
                       const struct tree_access *access, struct notes *notes, struct rules **ret,
                       struct err *e)
@@ -108,7 +108,7 @@ static int read_rules(int dirfd, const char *dir, const char *name,
     return rules_take_fd(fd, path, notes, ret, e);
 }
 
-/* The first line of a small file; NULL when there is none. */
+/* The first line of a small file; NULL: it can't be read. */
 static char *first_line(int fd)
 {
     _cleanup_close_ int held = fd;
@@ -122,7 +122,7 @@ static char *first_line(int fd)
 }
 
 /*
- * .git is a file in a linked work tree: it names its own directory, whose "commondir" names the
+ * In a linked work tree .git is a file. It names the work tree's git directory, whose "commondir" names the
  * repository's, which has the excludes.
  */
 static int read_worktree_exclude(int dirfd, const char *dir, const struct tree_access *access,
@@ -148,7 +148,7 @@ static int read_worktree_exclude(int dirfd, const char *dir, const struct tree_a
     return rules_take_fd(access->open(access->arg, exclude, O_RDONLY), exclude, notes, ret, e);
 }
 
-/* has[]: which of the files may exist and count, in the order of enum ignore_file. */
+/* has[]: the files that may exist and count, in the order of enum ignore_file. */
 static int read_dir_rules(int dirfd, const char *dir, const bool has[IGNORE_N_FILES],
                           bool may_have_git, const struct tree_access *access, struct notes *notes,
                           struct ignore_dir *d, struct err *e)
@@ -168,7 +168,7 @@ static int read_dir_rules(int dirfd, const char *dir, const bool has[IGNORE_N_FI
     return 0;
 }
 
-/* A view of d before *ig, or *ig as it is when d has nothing. Takes what d holds. */
+/* Puts a view of d before *ig, unless d is empty. Takes the content of d. */
 static int push_take(struct ignore_dir *d, struct ignore **ig, struct err *e)
 {
     struct ignore *view;
@@ -218,7 +218,7 @@ int rulefiles_above(const char *whole, bool only_git, bool vcs, const struct tre
         dir[d.skip] = '\0';
         fd = access->open(access->arg, dir, O_RDONLY | O_DIRECTORY);
         if (fd < 0)
-            continue; /* above --root, or not ours to read: no rules from there, as rg has it */
+            continue; /* above --root, or not readable: like rg, no rules from there */
         r = read_dir_rules(fd, dir, all, vcs, access, notes, &d, e);
         if (r == 0)
             r = push_take(&d, &ig, e);
@@ -231,9 +231,9 @@ int rulefiles_above(const char *whole, bool only_git, bool vcs, const struct tre
     return 0;
 }
 
-/* What a git configuration in home says; *ret is NULL when it says nothing. */
-static int excludes_from(const char *home, const char *name, const struct tree_access *access,
-                         char **ret, struct err *e)
+/* core.excludesFile of a git configuration in home; *ret NULL: it has none. */
+static int read_excludes_setting(const char *home, const char *name,
+                                 const struct tree_access *access, char **ret, struct err *e)
 {
     _cleanup_free_ char *path = path_join(home, name), *text = NULL;
     _cleanup_close_ int fd = -1;
@@ -255,9 +255,9 @@ int rulefiles_global(const char *home, const struct tree_access *access, struct 
 
     if (!home || !path_is_absolute(home))
         return 0;
-    r = excludes_from(home, ".gitconfig", access, &path, e);
+    r = read_excludes_setting(home, ".gitconfig", access, &path, e);
     if (r == 0 && !path)
-        r = excludes_from(home, ".config/git/config", access, &path, e);
+        r = read_excludes_setting(home, ".config/git/config", access, &path, e);
     if (r < 0)
         return r;
     if (!path && !(path = path_join(home, ".config/git/ignore")))

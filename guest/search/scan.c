@@ -64,7 +64,7 @@ static bool is_any(const struct scan *s, const char *data, size_t len)
     return false;
 }
 
-/* One position after the other. */
+/* Without SIMD: position by position. */
 static bool find_slowly(const struct scan *s, const char *data, size_t len, size_t from,
                         size_t *ret)
 {
@@ -78,7 +78,7 @@ static bool find_slowly(const struct scan *s, const char *data, size_t len, size
 }
 
 #ifdef SCAN_X86
-/* Bits for positions from `at` on; the first at which a literal really is. */
+/* bits: candidate positions from `at` on. Finds the first at which a literal really is. */
 static bool check_bits(const struct scan *s, const char *data, size_t len, size_t at, unsigned bits,
                        size_t *ret)
 {
@@ -102,7 +102,7 @@ static inline __m128i rare_at(const char *data, const struct scan_literal *r, in
     return _mm_cmpeq_epi8(v, _mm_set1_epi8((char)r->byte[which]));
 }
 
-/* A bit for each of the next 16 positions at which a literal may begin. */
+/* One bit for each of the next 16 positions: a literal may begin there. */
 static inline unsigned block_mask(const struct scan *s, const char *data)
 {
     __m128i hits = _mm_setzero_si128();
@@ -154,7 +154,7 @@ AVX2 static inline unsigned wide_mask(const struct scan *s, const char *data)
     return (unsigned)_mm256_movemask_epi8(hits);
 }
 
-/* The last block overlaps the one before it, so that only the very end is left. */
+/* The last block overlaps the previous one, so that few bytes are left for the slow path. */
 AVX2 static bool find_avx2(const struct scan *s, const char *data, size_t len, size_t from,
                            size_t *ret)
 {
@@ -174,7 +174,7 @@ AVX2 static bool find_avx2(const struct scan *s, const char *data, size_t len, s
     return find_slowly(s, data, len, from + WIDE, ret);
 }
 
-/* One literal: what to compare with stays in registers. */
+/* A single literal: its bytes stay in registers. */
 AVX2 static bool find_one_avx2(const struct scan *s, const char *data, size_t len, size_t from,
                                size_t *ret)
 {

@@ -1,14 +1,14 @@
 #pragma once
-/* scan: finds any of a few literals in memory, and counts bytes; with SIMD where there is some. */
+/* scan: finds any of a few literals in memory, and counts bytes; uses SIMD if the processor has it. */
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "search/literal.h"
 
-/* What to look at first: the two rarest bytes of each literal. */
+/* The two rarest bytes of a literal, which are compared first. */
 struct scan_literal {
     unsigned char byte[2];
-    unsigned char fold[2]; /* 0x20 when the case of that byte does not matter */
+    unsigned char fold[2]; /* 0x20: this byte is compared without regard to case */
     unsigned char at[2];
 };
 
@@ -19,7 +19,7 @@ struct scan {
 };
 
 void scan_init(struct scan *s, const struct literal_set *set);
-/* Where the first of them begins at or after `from`; false when there is none. */
+/* *ret: the start of the first literal at or after `from`. False: there is none. */
 bool scan_find(const struct scan *s, const char *data, size_t len, size_t from, size_t *ret);
 
 const char *scan_byte(const char *data, size_t len, char byte); /* memchr(3), and fast */

@@ -8,7 +8,7 @@
 
 #include "common/cleanup.h"
 
-/* A sink's result that ends the search because there are enough results; never seen outside. */
+/* Result of the sink that ends the search at its limit. Internal. */
 #define ENOUGH (-(int)ERR_ABORTED)
 
 struct search_job {
@@ -22,7 +22,7 @@ struct search_job {
     unsigned n_explosions;       /* guarded by lock */
 };
 
-/* One file on its way through a grepper. */
+/* A file that is being searched. */
 struct search_file {
     struct search_job *job;
     const char *path;
@@ -31,7 +31,7 @@ struct search_file {
     uint64_t n_seen; /* results */
 };
 
-/* Whether an earlier search, which this one goes on from, has given this result. */
+/* Whether the search that this one continues has returned this result. */
 static bool was_given(const struct search_file *f)
 {
     const char *after = f->job->o->order.after.below;
@@ -39,7 +39,7 @@ static bool was_given(const struct search_file *f)
     return after && f->n_seen <= f->job->o->skip && strcmp(after, f->below) == 0;
 }
 
-static int remember(struct search_job *j, const struct search_file *f, struct err *e)
+static int search_keep_place(struct search_job *j, const struct search_file *f, struct err *e)
 {
     if (j->o->order.by == ORDER_NONE || !j->result.limit_reached)
         return 0;
@@ -48,8 +48,8 @@ static int remember(struct search_job *j, const struct search_file *f, struct er
     return j->result.last.below ? 0 : err_oom(e);
 }
 
-static int give(struct search_job *j, struct search_file *f, const struct grep_result *r,
-                struct err *e)
+static int search_give(struct search_job *j, struct search_file *f, const struct grep_result *r,
+                       struct err *e)
 {
     struct search_result *res = &j->result;
     int ret;
@@ -64,7 +64,7 @@ static int give(struct search_job *j, struct search_file *f, const struct grep_r
         return ret;
     res->n_results += r->count;
     res->limit_reached = j->o->max_results && res->n_results >= j->o->max_results;
-    ret = remember(j, f, e);
+    ret = search_keep_place(j, f, e);
     return ret < 0 ? ret : res->limit_reached ? ENOUGH : 0;
 }
 
@@ -74,7 +74,7 @@ static int on_result(void *arg, const struct grep_result *r, struct err *e)
     int ret;
 
     (void)pthread_mutex_lock(&f->job->lock);
-    ret = give(f->job, f, r, e);
+    ret = search_give(f->job, f, r, e);
     (void)pthread_mutex_unlock(&f->job->lock);
     return ret;
 }
@@ -101,8 +101,7 @@ static void add_stats(struct search_job *j, const struct grep_stats *s)
     (void)pthread_mutex_unlock(&j->lock);
 }
 
-/* A failure of one file is noted and the search goes on, unless the pattern is to blame again and
- * again. */
+/* Notes the failure of one file. Ends the search if the pattern reached PCRE2's limits on too many files. */
 static int note_failure(struct search_job *j, const char *path, int r, struct err *why,
                         struct err *e)
 {
@@ -140,14 +139,14 @@ static int grep_fd(unsigned worker, int fd, struct search_file *f, enum grep_bin
     return r;
 }
 
-static bool wants(void *arg, unsigned worker, const struct tree_entry *entry)
+static bool search_wants(void *arg, unsigned worker, const struct tree_entry *entry)
 {
     (void)arg;
     (void)worker;
     return entry->type == TREE_FILE;
 }
 
-static int visit(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
+static int search_visit(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
 {
     struct search_job *j = arg;
     struct search_file f = {
@@ -163,20 +162,20 @@ static int visit(void *arg, unsigned worker, const struct tree_entry *entry, str
         fd = -1;
         return 0;
     }
-    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) /* it was replaced since it was listed */
+    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) /* replaced since it was listed */
         return 0;
     return grep_fd(worker, fd, &f, j->o->grep.binary, e);
 }
 
-static int walk(struct search_job *j, int fd, struct err *e)
+static int search_tree(struct search_job *j, int fd, struct err *e)
 {
     const struct tree_visitor v = {
-        .visit = visit, .wants = wants, .is_gone = job_is_gone, .arg = j};
+        .visit = search_visit, .wants = search_wants, .is_gone = job_is_gone, .arg = j};
 
     return order_walk(fd, &j->o->tree, &j->o->order, j->access, &v, j->notes, e);
 }
 
-/* A file that was named is searched even if it is binary; it is then said that it matches. */
+/* A binary file that was named is searched too: whether it matches is reported. */
 static int search_fd(struct search_job *j, int fd, struct err *e)
 {
     struct search_file f = {.job = j, .path = j->o->tree.shown, .below = ""};
@@ -186,7 +185,7 @@ static int search_fd(struct search_job *j, int fd, struct err *e)
     if (fstat(fd, &st) < 0)
         return err_sys(e, errno, "stat");
     if (S_ISDIR(st.st_mode))
-        return walk(j, fd, e);
+        return search_tree(j, fd, e);
     if (!S_ISREG(st.st_mode))
         return err_field(e, ERR_PRECONDITION, "path", "neither a directory nor a regular file");
     if (binary == GREP_BINARY_SKIP)

@@ -9,7 +9,7 @@ static bool is_digit_at(const struct token_reader *r, size_t at)
     return at < r->len && isdigit((unsigned char)r->pattern[at]);
 }
 
-static bool is_at(const struct token_reader *r, size_t at, char c)
+static bool reader_is_at(const struct token_reader *r, size_t at, char c)
 {
     return at < r->len && r->pattern[at] == c;
 }
@@ -29,7 +29,7 @@ static void set_char(struct token *t, uint32_t c)
     }
 }
 
-/* \xhh; the braces' form and single digits are left alone. */
+/* \xhh; the form with braces and single digits are not understood. */
 static size_t read_hex(const struct token_reader *r, size_t at, struct token *t)
 {
     static const char digits[] = "0123456789abcdef";
@@ -52,13 +52,13 @@ static size_t read_property(const struct token_reader *r, size_t at)
 {
     const char *end;
 
-    if (!is_at(r, at, '{'))
+    if (!reader_is_at(r, at, '{'))
         return at < r->len ? at + 1 : 0;
     end = memchr(r->pattern + at, '}', r->len - at);
     return end ? (size_t)(end - r->pattern) + 1 : 0;
 }
 
-/* After the backslash. Returns where it ends, 0 for what is not known. */
+/* After the backslash. Returns where the escape ends; 0: not known. */
 static size_t read_escape(const struct token_reader *r, size_t at, struct token *t)
 {
     unsigned char c;
@@ -80,7 +80,7 @@ static size_t read_escape(const struct token_reader *r, size_t at, struct token 
         return at + 1;
     case 'N':
         t->kind = TOKEN_SET;
-        return is_at(r, at + 1, '{') ? 0 : at + 1;
+        return reader_is_at(r, at + 1, '{') ? 0 : at + 1;
     case 's':
     case 'D':
     case 'W':
@@ -120,16 +120,17 @@ static size_t read_escape(const struct token_reader *r, size_t at, struct token 
     return 0;
 }
 
-/* One member of a class. Sets *nl when it may be, or be the start of a range over, a line feed. */
+/* One member of a class. Sets *nl if it may be a line feed, or the start of a range that includes one. */
 static size_t read_member(const struct token_reader *r, size_t at, bool *nl)
 {
     unsigned char c = (unsigned char)r->pattern[at];
 
-    if (c == '[' && (is_at(r, at + 1, ':') || is_at(r, at + 1, '.') || is_at(r, at + 1, '='))) {
+    if (c == '[' && (reader_is_at(r, at + 1, ':') || reader_is_at(r, at + 1, '.') ||
+                     reader_is_at(r, at + 1, '='))) {
         const char *end = memmem(r->pattern + at + 2, r->len - at - 2, ":]", 2);
 
         *nl = true;
-        return end && is_at(r, at + 1, ':') ? (size_t)(end - r->pattern) + 2 : 0;
+        return end && reader_is_at(r, at + 1, ':') ? (size_t)(end - r->pattern) + 2 : 0;
     }
     if (c == '\\') {
         unsigned char d = at + 1 < r->len ? (unsigned char)r->pattern[at + 1] : 0;
@@ -142,7 +143,7 @@ static size_t read_member(const struct token_reader *r, size_t at, bool *nl)
             return 0;
         if (isalnum(d) && d != 'd' && d != 'w' && d != 'S')
             *nl = true;
-        if (d == 'x' && is_at(r, at + 2, '{'))
+        if (d == 'x' && reader_is_at(r, at + 2, '{'))
             return read_property(r, at + 2);
         return at + 2;
     }
@@ -154,13 +155,14 @@ static size_t read_member(const struct token_reader *r, size_t at, bool *nl)
 /* After the '['. */
 static size_t read_class(const struct token_reader *r, size_t at, struct token *t)
 {
-    bool negated = is_at(r, at, '^');
+    bool negated = reader_is_at(r, at, '^');
     bool nl = false, odd;
 
     at += negated;
-    odd = is_at(r, at, ']'); /* a first ']' is a member */
+    odd = reader_is_at(r, at, ']'); /* a first ']' is a member */
     at += odd;
-    odd = odd || is_at(r, at, '-'); /* and so is '-', but not behind one that is put before it */
+    odd =
+        odd || reader_is_at(r, at, '-'); /* and so is '-', unless a member is inserted before it */
     while (at < r->len && r->pattern[at] != ']') {
         at = read_member(r, at, &nl);
         if (!at)
@@ -179,26 +181,26 @@ static size_t read_name(const struct token_reader *r, size_t at, char close)
 
     while (at < r->len && (isalnum((unsigned char)r->pattern[at]) || r->pattern[at] == '_'))
         at++;
-    return at > start && is_at(r, at, close) ? at + 1 : 0;
+    return at > start && reader_is_at(r, at, close) ? at + 1 : 0;
 }
 
 static size_t read_flags(const struct token_reader *r, size_t at, struct token *t)
 {
     t->kind = TOKEN_CASELESS;
-    while (is_at(r, at, 'i') || is_at(r, at, '-'))
+    while (reader_is_at(r, at, 'i') || reader_is_at(r, at, '-'))
         at++;
-    if (is_at(r, at, ':')) /* "(?i:" opens a group as well: too much for one token */
+    if (reader_is_at(r, at, ':')) /* "(?i:" also opens a group: two tokens in one */
         return 0;
-    return is_at(r, at, ')') ? at + 1 : 0;
+    return reader_is_at(r, at, ')') ? at + 1 : 0;
 }
 
 /* After the '('. */
 static size_t read_group(const struct token_reader *r, size_t at, struct token *t)
 {
     t->kind = TOKEN_OPEN;
-    if (is_at(r, at, '*'))
+    if (reader_is_at(r, at, '*'))
         return 0;
-    if (!is_at(r, at, '?'))
+    if (!reader_is_at(r, at, '?'))
         return at;
     if (at + 1 >= r->len)
         return 0;
@@ -212,13 +214,13 @@ static size_t read_group(const struct token_reader *r, size_t at, struct token *
         t->kind = TOKEN_LOOK;
         return at + 2;
     case '<':
-        if (is_at(r, at + 2, '=') || is_at(r, at + 2, '!')) {
+        if (reader_is_at(r, at + 2, '=') || reader_is_at(r, at + 2, '!')) {
             t->kind = TOKEN_LOOK;
             return at + 3;
         }
         return read_name(r, at + 2, '>');
     case 'P':
-        return is_at(r, at + 2, '<') ? read_name(r, at + 3, '>') : 0;
+        return reader_is_at(r, at + 2, '<') ? read_name(r, at + 3, '>') : 0;
     case '\'':
         return read_name(r, at + 2, '\'');
     case 'i':
@@ -239,12 +241,12 @@ static size_t read_braces(const struct token_reader *r, size_t at, struct token 
         t->can_be_zero = t->can_be_zero && r->pattern[end] == '0';
         end++;
     }
-    if (end > at && is_at(r, end, ',')) {
+    if (end > at && reader_is_at(r, end, ',')) {
         end++;
         while (is_digit_at(r, end))
             end++;
     }
-    if (end == at || !is_at(r, end, '}')) {
+    if (end == at || !reader_is_at(r, end, '}')) {
         set_char(t, '{');
         return at;
     }
@@ -254,7 +256,7 @@ static size_t read_braces(const struct token_reader *r, size_t at, struct token 
 
 static size_t after_quantifier(const struct token_reader *r, size_t at)
 {
-    return is_at(r, at, '?') || is_at(r, at, '+') ? at + 1 : at;
+    return reader_is_at(r, at, '?') || reader_is_at(r, at, '+') ? at + 1 : at;
 }
 
 /* A literal character of one or more bytes. */

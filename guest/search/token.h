@@ -1,8 +1,8 @@
 #pragma once
 /*
- * token: reads a PCRE2 pattern piece by piece, as far as the optimisations need to understand it.
- * What it does not know for certain is TOKEN_OTHER, and who asks gives up on the pattern: it is
- * then searched the slow way, never the wrong way.
+ * token: splits a PCRE2 pattern into tokens, as far as the optimisations need to understand it. Syntax it
+ * does not know for certain is TOKEN_OTHER: the caller then drops the optimisation, so that a search may be
+ * slow but never wrong.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ enum token_kind {
     TOKEN_NEWLINE, /* a literal line feed */
     TOKEN_SET,     /* '.', \w, a class ...: one character, never a line feed */
     TOKEN_SET_NL,  /* one character, perhaps a line feed */
-    TOKEN_NOT,     /* [^...] of which a line feed can be kept out by adding it */
+    TOKEN_NOT,     /* [^...] to which a line feed can be added to exclude it */
     TOKEN_ASSERT,  /* ^ $ \b \B */
     TOKEN_BACKREF, /* \1 to \9 */
     TOKEN_OPEN,    /* ( (?: (?> (?| (?<name> */

@@ -8,7 +8,7 @@
 #include "search/pattern.h"
 
 /* The globs of a type, separated by spaces; sorted by name. */
-static const struct {
+static const struct type_row {
     const char *name;
     const char *globs;
 } table[] = {
@@ -228,7 +228,7 @@ struct types *types_free(struct types *t)
     return NULL;
 }
 
-static int add_glob(struct list *l, const char *glob, size_t len, struct err *e)
+static int list_add_glob(struct list *l, const char *glob, size_t len, struct err *e)
 {
     if (l->n == l->cap) {
         size_t cap = l->cap ? l->cap * 2 : 16;
@@ -246,7 +246,7 @@ static int add_globs(struct list *l, const char *globs, struct err *e)
 {
     while (*globs) {
         size_t len = strcspn(globs, " ");
-        int r = add_glob(l, globs, len, e);
+        int r = list_add_glob(l, globs, len, e);
 
         if (r < 0)
             return r;
@@ -256,8 +256,8 @@ static int add_globs(struct list *l, const char *globs, struct err *e)
     return 0;
 }
 
-/* What type_add says of a type: the part of the row behind "name:", or NULL. */
-static const char *added(const char *row, const char *name, bool all)
+/* The part of a type_add row after "name:", or NULL if the row is about another type. */
+static const char *type_add_value(const char *row, const char *name, bool all)
 {
     size_t len = strcspn(row, ":");
     bool is_named = strlen(name) == len && strncmp(row, name, len) == 0;
@@ -301,14 +301,14 @@ static int add_type(struct list *l, const char *name, char *const *more, const c
     bool found = add_known(l, name, strlen(name), all, &r, e);
 
     for (size_t i = 0; r == 0 && more && more[i]; i++) {
-        const char *glob = added(more[i], name, all);
+        const char *glob = type_add_value(more[i], name, all);
 
         if (!glob)
             continue;
         found = true;
         if (str_has_prefix(glob, "include:"))
             r = add_included(l, glob + strlen("include:"), e);
-        else if ((r = add_glob(l, glob, strlen(glob), e)) == 0)
+        else if ((r = list_add_glob(l, glob, strlen(glob), e)) == 0)
             l->n++;
         if (r < 0)
             return err_at(e, r, "type_add");

@@ -12,7 +12,7 @@ struct reader {
     bool big;
 };
 
-static uint32_t unit(struct reader *r)
+static uint32_t read_unit(struct reader *r)
 {
     uint32_t u = r->big ? (uint32_t)(r->p[0] << 8 | r->p[1]) : (uint32_t)(r->p[1] << 8 | r->p[0]);
 
@@ -20,15 +20,15 @@ static uint32_t unit(struct reader *r)
     return u;
 }
 
-static uint32_t character(struct reader *r)
+static uint32_t read_character(struct reader *r)
 {
-    uint32_t high = unit(r), low;
+    uint32_t high = read_unit(r), low;
 
     if (high < 0xd800 || high > 0xdfff)
         return high;
     if (high > 0xdbff || r->end - r->p < 2)
         return REPLACEMENT;
-    low = unit(r);
+    low = read_unit(r);
     if (low < 0xdc00 || low > 0xdfff) {
         r->p -= 2;
         return REPLACEMENT;
@@ -36,7 +36,7 @@ static uint32_t character(struct reader *r)
     return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
 }
 
-static size_t encode(uint32_t c, char out[4])
+static size_t add_utf8(uint32_t c, char out[4])
 {
     if (c < 0x80) {
         out[0] = (char)c;
@@ -62,7 +62,7 @@ static size_t encode(uint32_t c, char out[4])
 
 /* --- pieces --- */
 
-/* Room for the ends of all the pieces of so many bytes. */
+/* Allocates the ends of all pieces of `len` bytes. */
 static int pieces_start(struct pieces *p, size_t len, struct err *e)
 {
     if (!p)
@@ -72,7 +72,7 @@ static int pieces_start(struct pieces *p, size_t len, struct err *e)
     return p->ends ? 0 : err_oom(e);
 }
 
-/* Where in the original the piece ends that is read when `done` bytes have been. */
+/* The end, in the original, of the piece that begins at `done`. */
 static size_t piece_end(const struct pieces *p, size_t done, size_t len)
 {
     size_t end;
@@ -83,15 +83,15 @@ static size_t piece_end(const struct pieces *p, size_t done, size_t len)
     return end < len ? end : len;
 }
 
-/* A piece of which nothing came out is not one. */
+/* A piece with an empty result is dropped. */
 static void pieces_add(struct pieces *p, size_t end)
 {
     if (p && end > (p->n ? p->ends[p->n - 1] : 0))
         p->ends[p->n++] = end;
 }
 
-/* Takes out's memory for b when all went well. */
-static int finish(struct buf *b, struct buf *out, int r)
+/* On success moves out's memory to b. */
+static int take_result(struct buf *b, struct buf *out, int r)
 {
     if (r < 0) {
         buf_done(out);
@@ -104,7 +104,7 @@ static int finish(struct buf *b, struct buf *out, int r)
 
 /* --- UTF-16 --- */
 
-/* Whether what is left can't be told before more is read: half a unit, or half of a pair. */
+/* Whether the rest is incomplete: half a unit, or half of a surrogate pair. */
 static bool is_half(const struct reader *r)
 {
     uint32_t high;
@@ -115,7 +115,7 @@ static bool is_half(const struct reader *r)
     return r->end - r->p < 4 && high >= 0xd8 && high <= 0xdb;
 }
 
-/* The characters up to r->end; what is cut there is left, unless it is the last. */
+/* Decodes the characters up to r->end; an incomplete one is left for the next piece, if there is one. */
 static int decode_piece(struct reader *r, bool is_last, struct buf *out, struct err *e)
 {
     char text[4];
@@ -123,7 +123,7 @@ static int decode_piece(struct reader *r, bool is_last, struct buf *out, struct 
 
     while (res == 0 && r->p < r->end && (is_last || !is_half(r))) {
         bool half = r->end - r->p < 2; /* of a unit, at the end */
-        size_t n = encode(half ? REPLACEMENT : character(r), text);
+        size_t n = add_utf8(half ? REPLACEMENT : read_character(r), text);
 
         res = buf_add(out, text, n, e);
         if (half)
@@ -148,7 +148,7 @@ int utf16_decode(struct buf *b, bool big_endian, struct pieces *p, struct err *e
         res = decode_piece(&r, done == b->len, &out, e);
         pieces_add(p, out.len);
     }
-    return finish(b, &out, res);
+    return take_result(b, &out, res);
 }
 
 /* --- Latin-1 --- */
@@ -171,9 +171,9 @@ int latin1_decode(struct buf *b, struct pieces *p, struct err *e)
 
         if (i == end)
             end = piece_end(p, i, b->len);
-        res = buf_add(&out, text, encode(c - 0x80u < 32 ? controls[c - 0x80] : c, text), e);
+        res = buf_add(&out, text, add_utf8(c - 0x80u < 32 ? controls[c - 0x80] : c, text), e);
         if (i + 1 == end)
             pieces_add(p, out.len);
     }
-    return finish(b, &out, res);
+    return take_result(b, &out, res);
 }

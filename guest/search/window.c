@@ -71,8 +71,8 @@ static int read_rest(struct window *w, struct err *e)
     return r;
 }
 
-/* What is neither ASCII nor UTF-8 is read whole and converted; rg does so 8 KiB after 8 KiB. */
-static int convert(struct window *w, size_t mark, bool big, struct err *e)
+/* Reads a file in another encoding whole and converts it; rg converts 8 KiB at a time. */
+static int convert_file(struct window *w, size_t mark, bool big, struct err *e)
 {
     int r = read_rest(w, e);
 
@@ -84,7 +84,7 @@ static int convert(struct window *w, size_t mark, bool big, struct err *e)
                                                  : utf16_decode(&w->data, big, &w->pieces, e);
 }
 
-/* Byte order marks, at the file's start. */
+/* Handles a byte order mark at the start of the file. */
 static int take_mark(struct window *w, struct err *e)
 {
     const char *p = w->data.data;
@@ -97,14 +97,14 @@ static int take_mark(struct window *w, struct err *e)
     w->piece_bytes = WINDOW_PIECE_BYTES;
     if (w->encoding == WINDOW_NONE)
         return 0;
-    if (is_utf8) { /* the mark is taken out; it is not decoded then */
+    if (is_utf8) { /* the mark is removed; nothing is converted */
         w->first_piece = 0;
         w->piece_bytes = WINDOW_HEAD_BYTES;
         buf_consume(&w->data, MARK_BYTES);
     }
     if (is_utf8 || (!is_wide && w->encoding == WINDOW_AUTO))
         return 0;
-    return convert(w, is_wide ? 2 : 0, is_wide ? is_big : w->encoding == WINDOW_UTF16BE, e);
+    return convert_file(w, is_wide ? 2 : 0, is_wide ? is_big : w->encoding == WINDOW_UTF16BE, e);
 }
 
 static char *nul_in(char *p, size_t len)
@@ -114,7 +114,7 @@ static char *nul_in(char *p, size_t len)
     return nul ? p + (nul - p) : NULL;
 }
 
-/* Makes line feeds of NUL bytes, and notes the first. */
+/* Replaces NUL bytes by line feeds, and records the first. */
 static void convert_nuls(struct window *w)
 {
     char *p = w->data.data + w->checked, *end = w->data.data + w->data.len;
@@ -127,7 +127,7 @@ static void convert_nuls(struct window *w)
     }
 }
 
-/* The same of text that was converted. */
+/* window_piece_start() of converted text. */
 static uint64_t converted_start(const struct pieces *p, uint64_t at)
 {
     size_t low = 0, high = p->n; /* ends[low - 1] <= at < ends[high] */
@@ -151,8 +151,8 @@ uint64_t window_piece_start(const struct window *w, uint64_t at)
 }
 
 /*
- * Moves w->piece on to the last line that begins in a piece that is not whole yet, or has the NUL byte
- * at `nul_at`: the lines before it may be searched.
+ * Advances w->piece to the last line that begins in a piece that is incomplete or has the NUL byte at
+ * `nul_at`: the lines before it may be searched.
  */
 static void follow_pieces(struct window *w, uint64_t nul_at)
 {
@@ -170,8 +170,8 @@ static void follow_pieces(struct window *w, uint64_t nul_at)
         w->piece = w->base + (uint64_t)(nl - w->data.data) + 1;
 }
 
-/* Notes where the last whole line ends, of what is new: looking at all of a very long line again with
- * each piece of it would take its length squared. */
+/* Finds the end of the last whole line in the new bytes only: scanning a very long line again for each of its
+ * pieces would be quadratic. */
 static void see_lines(struct window *w)
 {
     const char *fresh = w->data.data + w->checked;
@@ -188,7 +188,7 @@ static size_t whole_lines(const struct window *w)
     return w->lines_end > w->base ? (size_t)(w->lines_end - w->base) : 0;
 }
 
-/* Decides what may be searched, after new bytes came. */
+/* Sets the end of the searchable text after new bytes were read. */
 static void set_end(struct window *w)
 {
     bool had_nul = w->has_nul;

@@ -227,7 +227,7 @@ static void run_case(const char *home, const char *whole, case_fn fn, unsigned n
                                      .max_depth = UINT32_MAX,
                                      .max_filesize = UINT64_MAX,
                                      .n_workers = TREE_MAX_WORKERS};
-    q.glob = (struct glob_options){.max_size = UINT64_MAX};
+    q.glob = (struct glob_options){.types = GLOB_FILE, .max_size = UINT64_MAX};
     q.o.grep.max_per_file = UINT64_MAX;
     q.o.grep.max_text = GREP_TEXT_MAX_BYTES;
     fn(&q, number);
@@ -425,6 +425,7 @@ static void ask_fd_types(struct question *q)
     struct glob_options *g = &q->glob;
     unsigned type = pick(10);
 
+    g->types = 0;
     if (type >= N_ELEMENTS(names))
         return;
     ask(q, "--type");
