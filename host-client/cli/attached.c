@@ -119,6 +119,41 @@ int cli_exit_for_exec(struct cli *c, const struct bh_error *err)
     return is_command ? EXIT_EXEC_CANNOT_RUN : EXIT_EXEC_BELLHOP;
 }
 
+/* ---- results ---- */
+
+/* The agent's answer without what only says how it was started. */
+static int print_exec_result(void *arg, const struct bh_exec_info *info)
+{
+    static const char *const keys[] = {"id", "pid", "exit", "usage", "stdout", "stderr"};
+    const bool *output = arg;
+    json_t *whole = json_loads(info->json, JSON_ALLOW_NUL, NULL), *v = json_object();
+
+    for (size_t i = 0; i < N_ELEMENTS(keys); i++) {
+        json_t *part = json_object_get(whole, keys[i]);
+
+        if (part && !*output) {
+            (void)json_object_del(part, "text");
+            (void)json_object_del(part, "b64");
+            (void)json_object_del(part, "tail");
+        }
+        if (part)
+            (void)json_object_set(v, keys[i], part);
+    }
+    json_decref(whole);
+    return cli_print_json_take(v);
+}
+
+int cli_print_result(struct bh_box *box, const char *id, bool output, struct bh_error *err)
+{
+    struct bh_exec *exec = NULL;
+    int r = bh_exec_attach(box, id, &exec, err);
+
+    if (r == 0)
+        r = bh_exec_get(exec, print_exec_result, &output, err);
+    (void)bh_exec_free(exec);
+    return r;
+}
+
 /* ---- exec ---- */
 
 static int run_in(const struct cli *c, struct bh_box *box, const struct bh_run_options *asked,

@@ -56,6 +56,14 @@ struct cli_option {
     const char *const *values; /* the values that completion offers, or NULL */
 };
 
+/* A row of a command's table; the command's file calls its arguments `struct args`. */
+#define CLI_OPT(name, letter, type, member, arg, help) \
+    CLI_OPT_VALUES(name, letter, type, member, arg, help, NULL)
+#define CLI_OPT_VALUES(name, letter, type, member, arg, help, values) \
+    { \
+        name, letter, type, offsetof(struct args, member), arg, help, values \
+    }
+
 struct cli {
     struct bh_options opts;
     struct bh_ctx *ctx;
@@ -103,6 +111,9 @@ int cli_parse_cpus(const char *s, uint32_t *ret, struct err *e); /* "1.5": 1500 
 int cli_parse_common(struct cli *c, char ***argv, struct err *e);
 int cli_parse(struct cli *c, const struct cli_command *cmd, char **argv, void *args,
               char ***ret_operands, struct err *e);
+/* Variables for boxes and commands, from options and files. */
+int cli_expand_env(char **list, const char *field, bool must_be_bare, char ***ret, struct err *e);
+int cli_read_env_file(const char *path, char ***ret, struct err *e);
 void cli_args_done(const struct cli_command *cmd, void *args);
 
 /* help.c */
@@ -170,15 +181,13 @@ int cli_raw_mode(int fd, struct bh_error *err); /* undone by cli_raw_restore and
 void cli_raw_restore(void);
 void cli_window_size(uint16_t *cols, uint16_t *rows);
 
-/* env.c */
-int cli_expand_env(char **list, const char *field, bool must_be_bare, char ***ret, struct err *e);
-int cli_read_env_file(const char *path, char ***ret, struct err *e);
-
-/* box.c */
-int cli_get_box(struct cli *c, const char *name, struct bh_box **ret, struct bh_error *err);
-/* Any method, JSON in (taken) and out; *ret may be NULL. */
-int cli_call_take(struct bh_box *box, const char *method, json_t *params, json_t **ret,
-                  struct bh_error *err);
+/* named_box.c */
+#define CLI_BOX_WAIT_MS (2 * 60 * 1000) /* to start or stop a box */
+/* Does fn to each box and reports it in that state, as a line each or one document. */
+int cli_each_box(struct cli *c, char **names, const char *what,
+                 int (*fn)(struct bh_box *box, int64_t timeout_ms, struct bh_error *err),
+                 bool missing_ok, struct bh_error *err);
+const char *cli_time_left(const struct bh_box_info *i, char *out, size_t n);
 /* A path, {"text"} or {"b64"} of an answer as bytes, a NUL after them; free() it. */
 char *cli_bytes_of(json_t *v, size_t *ret_len);
 void cli_print_bytes(json_t *v);

@@ -18,33 +18,31 @@ struct args {
     bool tty, interactive, detach, no_stdin, kill_on_exit;
 };
 
-#define O(name, letter, type, member, arg, help) \
-    { \
-        name, letter, type, offsetof(struct args, member), arg, help, NULL \
-    }
-
 static const struct cli_option options[] = {
-    O("cwd", 'C', CLI_STR, cwd, "DIR", "where to run it (default: the project)"),
-    O("user", 'u', CLI_STR, user, "USER", "as this user of the box"),
-    O("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on"),
-    O("env-file", 0, CLI_STR, env_file, "FILE", "a file of K=V lines"),
-    O("interactive", 'i', CLI_FLAG, interactive, NULL,
-      "pass the input on (default); with -d: keep it open for 'attach -i'"),
-    O("tty", 't', CLI_FLAG, tty, NULL, "give it a terminal"),
-    O("no-stdin", 'n', CLI_FLAG, no_stdin, NULL, "give it no input"),
-    O("detach", 'd', CLI_FLAG, detach, NULL, "return when it has started; prints its id"),
-    O("id", 0, CLI_STR, id, "ID", "name it: the same exec again is this command, not another one"),
-    O("shell", 'c', CLI_STR, shell, "SCRIPT", "run this in a shell instead of CMD"),
-    O("script", 's', CLI_STR, script, "FILE",
-      "run this script, by its #! or a shell, instead of CMD"),
-    O("timeout", 0, CLI_DURATION, timeout_ms, "TIME", "end it after this time, with status 124"),
-    O("grace", 0, CLI_DURATION, grace_ms, "TIME",
-      "from SIGTERM to SIGKILL when the time is over (default: 2s)"),
-    O("kill-on-exit", 0, CLI_FLAG, kill_on_exit, NULL, "what it started ends with it"),
-    O("limit", 'l', CLI_LIST, limits, "L",
-      "memory=512M, pids=64 or cpu=1.5, or several with commas (cgroup v2)"),
-    O("rlimit", 0, CLI_LIST, rlimits, "R", "as prlimit(1) has it: nofile=1024, core=unlimited"),
-    O("umask", 0, CLI_STR, umask, "MASK", "octal, such as 022"),
+    CLI_OPT("cwd", 'C', CLI_STR, cwd, "DIR", "where to run it (default: the project)"),
+    CLI_OPT("user", 'u', CLI_STR, user, "USER", "as this user of the box"),
+    CLI_OPT("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on"),
+    CLI_OPT("env-file", 0, CLI_STR, env_file, "FILE", "a file of K=V lines"),
+    CLI_OPT("interactive", 'i', CLI_FLAG, interactive, NULL,
+            "pass the input on (default); with -d: keep it open for 'attach -i'"),
+    CLI_OPT("tty", 't', CLI_FLAG, tty, NULL, "give it a terminal"),
+    CLI_OPT("no-stdin", 'n', CLI_FLAG, no_stdin, NULL, "give it no input"),
+    CLI_OPT("detach", 'd', CLI_FLAG, detach, NULL, "return when it has started; prints its id"),
+    CLI_OPT("id", 0, CLI_STR, id, "ID",
+            "name it: the same exec again is this command, not another one"),
+    CLI_OPT("shell", 'c', CLI_STR, shell, "SCRIPT", "run this in a shell instead of CMD"),
+    CLI_OPT("script", 's', CLI_STR, script, "FILE",
+            "run this script, by its #! or a shell, instead of CMD"),
+    CLI_OPT("timeout", 0, CLI_DURATION, timeout_ms, "TIME",
+            "end it after this time, with status 124"),
+    CLI_OPT("grace", 0, CLI_DURATION, grace_ms, "TIME",
+            "from SIGTERM to SIGKILL when the time is over (default: 2s)"),
+    CLI_OPT("kill-on-exit", 0, CLI_FLAG, kill_on_exit, NULL, "what it started ends with it"),
+    CLI_OPT("limit", 'l', CLI_LIST, limits, "L",
+            "memory=512M, pids=64 or cpu=1.5, or several with commas (cgroup v2)"),
+    CLI_OPT("rlimit", 0, CLI_LIST, rlimits, "R",
+            "as prlimit(1) has it: nofile=1024, core=unlimited"),
+    CLI_OPT("umask", 0, CLI_STR, umask, "MASK", "octal, such as 022"),
     {0},
 };
 
@@ -174,7 +172,7 @@ static int run_detached(struct cli *c, const char *name, struct bh_run_options *
 {
     _cleanup_box_ struct bh_box *box = NULL;
     struct bh_exec *exec = NULL;
-    int r = cli_get_box(c, name, &box, err);
+    int r = bh_get(c->ctx, name, &box, err);
 
     cli_window_size(&o->cols, &o->rows);
     if (r == 0)
@@ -204,7 +202,7 @@ static int run_json(struct cli *c, const char *name, struct bh_run_options *o, s
     status = cli_run_attached(c, name, o, err);
     if (err->code != 0)
         return status;
-    r = cli_get_box(c, name, &box, err);
+    r = bh_get(c->ctx, name, &box, err);
     if (r == 0)
         r = cli_print_result(box, o->id, true, err);
     return r < 0 ? cli_exit_for_exec(c, err) : status;
@@ -263,50 +261,4 @@ const struct cli_command cmd_exec = {
     .max_operands = 4096,
     .flags = CLI_STOP_AT_OPERAND | CLI_TAKES_BOX,
     .run = run,
-};
-
-/* ---- shell ---- */
-
-static const struct cli_option shell_options[] = {
-    O("cwd", 'C', CLI_STR, cwd, "DIR", "where to start (default: the project)"),
-    O("user", 'u', CLI_STR, user, "USER", "as this user of the box"),
-    {0},
-};
-
-static int run_shell(struct cli *c, void *args, char **operands, struct bh_error *err)
-{
-    static const char *const login[] = {
-        "sh", "-c", "command -v bash >/dev/null && exec bash -il; exec sh -il", NULL};
-    const struct args *a = args;
-    struct bh_run_options o = {.size = sizeof(o),
-                               .argv = login,
-                               .cwd = a->cwd,
-                               .user = a->user,
-                               .pty = true,
-                               .stdin_fd = STDIN_FILENO,
-                               .no_hold = true};
-
-    if (!isatty(STDIN_FILENO))
-        return cli_fail(err, BH_FAILED_PRECONDITION, "",
-                        "a shell needs a terminal; use 'bellhop exec %s -- sh' in a script",
-                        operands[0]);
-    return cli_run_attached(c, operands[0], &o, err);
-}
-
-const struct cli_command cmd_shell = {
-    .name = "shell",
-    .group = "Work",
-    .operands = "NAME",
-    .summary = "open a shell in a box",
-    .details =
-        "A shell that only waits at its prompt is not use of the box, which stops when its time\n"
-        "is over. Typing, output, and what runs in the shell are.",
-    .examples = "  bellhop shell api\n"
-                "  bellhop shell -u root api\n",
-    .options = shell_options,
-    .args_bytes = sizeof(struct args),
-    .min_operands = 1,
-    .max_operands = 1,
-    .flags = CLI_TAKES_BOX,
-    .run = run_shell,
 };

@@ -6,22 +6,19 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#define O(letter, name, type, field, ...) \
-    { \
-        name, letter, type, offsetof(struct image_args, field), __VA_ARGS__ \
-    }
-
 /* Of build, then of test; some are both. */
-static const char *const forms[] = {"squashfs",   "dir",    "tar",    "oci",  "vm",
-                                    "dockerfile", "docker", "podman", "qemu", NULL};
+static const char *const image_forms[] = {"squashfs",   "dir",    "tar",    "oci",  "vm",
+                                          "dockerfile", "docker", "podman", "qemu", NULL};
 
 static const struct cli_option options[] = {
-    O('f', "form", CLI_LIST, forms, "FORM",
-      "build: make only this form; test: boot only it (may be repeated)", forms),
-    O(0, "fresh", CLI_FLAG, fresh, NULL, "build: every layer anew, with Debian's newest packages",
-      NULL),
-    O(0, "all", CLI_FLAG, all, NULL, "rm: every image that no box stands on", NULL),
-    O(0, "check", CLI_LIST, checks, "TOOL", "test: only this tool (may be repeated)", NULL),
+    {"form", 'f', CLI_LIST, offsetof(struct image_args, forms), "FORM",
+     "build: make only this form; test: boot only it (may be repeated)", image_forms},
+    {"fresh", 0, CLI_FLAG, offsetof(struct image_args, fresh), NULL,
+     "build: every layer anew, with Debian's newest packages", NULL},
+    {"all", 0, CLI_FLAG, offsetof(struct image_args, all), NULL,
+     "rm: every image that no box stands on", NULL},
+    {"check", 0, CLI_LIST, offsetof(struct image_args, checks), "TOOL",
+     "test: only this tool (may be repeated)", NULL},
     {0},
 };
 

@@ -6,25 +6,27 @@
 #include "cli/cli.h"
 #include "common/cleanup.h"
 #include "common/io.h"
+#include "common/jsonx.h"
 
 struct args {
     bool follow;
     const char *id;
 };
 
-static const struct cli_option options[] = {
-    {"follow", 'f', CLI_FLAG, offsetof(struct args, follow), NULL,
-     "go on as more is written, until it ends", NULL},
-    {"id", 0, CLI_STR, offsetof(struct args, id), "ID",
-     "of this command (exec -d printed it), not the coding agent", NULL},
+static const struct cli_option logs_options[] = {
+    CLI_OPT("follow", 'f', CLI_FLAG, follow, NULL, "go on as more is written, until it ends"),
+    CLI_OPT("id", 0, CLI_STR, id, "ID",
+            "of this command (exec -d printed it), not the coding agent"),
     {0},
 };
 
-struct output {
+struct logs {
+    struct cli *cli;
+    struct bh_exec *exec;
     struct cli_held held[3]; /* by stream, 1 and 2 */
 };
 
-static int put(struct cli_held *held, const char *data, size_t len, bool is_last)
+static int put_logs(struct cli_held *held, const char *data, size_t len, bool is_last)
 {
     _cleanup_free_ char *text = NULL;
 
@@ -35,106 +37,82 @@ static int put(struct cli_held *held, const char *data, size_t len, bool is_last
     return data ? io_write_all(STDOUT_FILENO, data, len, NULL) : -1;
 }
 
-static int print_data(struct cli_held *held, json_t *data)
+static int on_output(void *arg, int stream, const char *data, size_t len)
+{
+    struct logs *l = arg;
+
+    return put_logs(&l->held[stream], data, len, false);
+}
+
+static int put_part(struct cli_held *held, json_t *part)
 {
     size_t len;
-    _cleanup_free_ char *bytes = cli_bytes_of(data, &len);
+    _cleanup_free_ char *bytes = cli_bytes_of(part, &len);
 
-    return bytes ? put(held, bytes, len, false) : 0;
+    return bytes ? put_logs(held, bytes, len, false) : 0;
 }
 
-static int stream_of(json_t *data)
+/* Prints the kept output of each stream: head and tail, with a warning between them if bytes were dropped. */
+static int print_kept(void *arg, const struct bh_exec_info *info)
 {
-    const char *name = json_string_value(json_object_get(data, "stream"));
-
-    return name && strcmp(name, "stderr") == 0 ? 2 : 1;
-}
-
-/* What is held of one stream: its head, and its end where the middle was dropped. */
-static int print_held(struct cli *c, struct cli_held *held, json_t *stream)
-{
-    json_int_t dropped = json_integer_value(json_object_get(stream, "dropped_bytes"));
-    int r = print_data(held, stream);
-
-    if (r == 0 && dropped) {
-        cli_warn(c, "%lld bytes are not held any more", (long long)dropped);
-        r = print_data(held, json_object_get(stream, "tail"));
-    }
-    return r;
-}
-
-static int on_message(void *arg, const char *line)
-{
-    json_t *msg = json_loads(line, JSON_ALLOW_NUL, NULL);
-    json_t *data = json_object_get(msg, "data");
-    struct output *o = arg;
-    int r = data ? print_data(&o->held[stream_of(data)], data) : 0;
-
-    json_decref(msg);
-    return r;
-}
-
-static int follow_take(struct bh_box *box, json_t *params, struct output *o, struct bh_error *err)
-{
-    _cleanup_free_ char *text = params ? json_dumps(params, JSON_COMPACT) : NULL;
-
-    json_decref(params);
-    return text ? bh_call(box, "Exec/Attach", text, on_message, o, 0, NULL, err)
-                : cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
-}
-
-static int wait_for(struct bh_box *box, const char *id, struct bh_error *err)
-{
-    struct bh_exec *exec = NULL;
-    int r = bh_exec_attach(box, id, &exec, err);
-
-    if (r == 0)
-        r = bh_exec_wait(exec, 0, NULL, err);
-    (void)bh_exec_free(exec);
-    return r;
-}
-
-static int show(struct cli *c, struct bh_box *box, const char *id, bool follow,
-                struct bh_error *err)
-{
-    json_t *held = NULL, *out, *errors, *params;
-    struct output o = {0};
+    static const char *const streams[] = {NULL, "stdout", "stderr"};
+    _cleanup_json_ json_t *whole = json_loads(info->json, JSON_ALLOW_NUL, NULL);
+    struct logs *l = arg;
     int r = 0;
 
-    /* One document means: when it has ended. */
-    if (c->json && follow)
-        r = wait_for(box, id, err);
-    if (r == 0)
-        r = cli_call_take(box, "Exec/Get", json_pack("{s:s, s:b}", "id", id, "output", 1), &held,
-                          err);
-    if (r < 0)
-        return r;
-    out = json_object_get(held, "stdout");
-    errors = json_object_get(held, "stderr");
-    if (c->json)
-        return cli_print_json_take(held);
-    r = print_held(c, &o.held[1], out);
-    if (r == 0)
-        r = print_held(c, &o.held[2], errors);
-    params = json_pack("{s:s, s:I, s:I}", "id", id, "stdout_offset",
-                       json_integer_value(json_object_get(out, "bytes")), "stderr_offset",
-                       json_integer_value(json_object_get(errors, "bytes")));
-    json_decref(held);
-    if (r == 0 && follow)
-        return follow_take(box, params, &o, err);
-    json_decref(params);
-    for (int i = 1; r == 0 && i <= 2; i++)
-        r = put(&o.held[i], "", 0, true);
-    return r ? EXIT_CLI_ERROR : EXIT_CLI_OK;
+    for (int i = 1; r == 0 && i <= 2; i++) {
+        json_t *stream = json_object_get(whole, streams[i]);
+        json_int_t dropped = json_integer_value(json_object_get(stream, "dropped_bytes"));
+
+        bh_exec_seek(l->exec, i, i == 1 ? info->stdout_bytes : info->stderr_bytes);
+        r = put_part(&l->held[i], stream);
+        if (r == 0 && dropped) {
+            cli_warn(l->cli, "%lld bytes are not held any more", (long long)dropped);
+            r = put_part(&l->held[i], json_object_get(stream, "tail"));
+        }
+    }
+    return r ? EXIT_CLI_ERROR : 0;
 }
 
-static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
+static int print_document(void *arg, const struct bh_exec_info *info)
+{
+    (void)arg;
+    cli_puts_json(info->json);
+    return 0;
+}
+
+static int show_logs(struct cli *c, struct bh_box *box, const char *id, bool follow,
+                     struct bh_error *err)
+{
+    struct logs l = {.cli = c};
+    struct bh_follow_options f = {
+        .size = sizeof(f), .stdin_fd = -1, .output = on_output, .arg = &l};
+    int r = bh_exec_attach(box, id, &l.exec, err);
+
+    if (r == 0 && c->json) {
+        /* One document: with --follow, when the command has ended. */
+        r = follow ? bh_exec_wait(l.exec, 0, NULL, err) : 0;
+        if (r == 0)
+            r = bh_exec_get(l.exec, print_document, NULL, err);
+    } else if (r == 0) {
+        r = bh_exec_get(l.exec, print_kept, &l, err);
+        if (r == 0 && follow)
+            r = bh_exec_follow(l.exec, &f, NULL, err);
+        for (int i = 1; r == 0 && i <= 2; i++)
+            if (l.held[i].n)
+                r = put_logs(&l.held[i], "", 0, true) ? EXIT_CLI_ERROR : 0;
+    }
+    (void)bh_exec_free(l.exec);
+    return r;
+}
+
+static int run_logs(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     const struct args *a = args;
     _cleanup_box_ struct bh_box *box = NULL;
     const char *id = a->id;
     json_t *info;
-    int r = cli_get_box(c, operands[0], &box, err);
+    int r = bh_get(c->ctx, operands[0], &box, err);
 
     if (r < 0)
         return r;
@@ -145,7 +123,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
         r = cli_fail(err, BH_NOT_FOUND, "id", "'%s' has no coding agent; name a command with --id",
                      operands[0]);
     else
-        r = show(c, box, id, a->follow, err);
+        r = show_logs(c, box, id, a->follow, err);
     json_decref(info);
     return r;
 }
@@ -157,10 +135,10 @@ const struct cli_command cmd_logs = {
     .summary = "show what the coding agent has printed",
     .examples = "  bellhop logs api\n"
                 "  bellhop logs -f api\n",
-    .options = options,
+    .options = logs_options,
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 1,
     .flags = CLI_TAKES_BOX,
-    .run = run,
+    .run = run_logs,
 };

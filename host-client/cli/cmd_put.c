@@ -33,24 +33,25 @@ static bool is_dir_here(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+static int take_is_dir(void *arg, const struct bh_file_info *info)
+{
+    *(bool *)arg = str_eq(info->type, "directory");
+    return 0;
+}
+
 /* As cp has it: into what ends with a slash or is a directory there, else under that name. */
 static bool is_dir_there(struct bh_box *box, const char *path)
 {
-    json_t *v = NULL;
-    bool is_dir;
+    bool is_dir = str_has_suffix(path, "/");
 
-    if (str_has_suffix(path, "/"))
-        return true;
-    if (cli_call_take(box, "Fs/Stat", json_pack("{s:s}", "path", path), &v, NULL) < 0)
-        return false;
-    is_dir = str_eq(json_string_value(json_object_get(v, "type")), "directory");
-    json_decref(v);
+    if (!is_dir)
+        (void)bh_file_stat(box, path, false, take_is_dir, &is_dir, NULL);
     return is_dir;
 }
 
 #define PUT_MATCH_MAX_BYTES ((size_t)1 << 30) /* with --if-match the file is read first */
 
-struct put_args {
+struct args {
     const char *if_match;
 };
 
@@ -188,7 +189,7 @@ static int put_if_match(struct put *p, const char *source, const char *tag, char
 
 static int run_put(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
-    const struct put_args *a = args;
+    const struct args *a = args;
     size_t n = strv_len(operands);
     char etag[BH_ETAG_BYTES] = "";
     _cleanup_box_ struct bh_box *box = NULL;
@@ -202,7 +203,7 @@ static int run_put(struct cli *c, void *args, char **operands, struct bh_error *
     for (size_t i = 1; r == 0 && i + 1 < n; i++)
         r = check_local(operands[i], err);
     if (r == 0)
-        r = cli_get_box(c, operands[0], &box, err);
+        r = bh_get(c->ctx, operands[0], &box, err);
     if (r < 0)
         return r;
     p.box = box;
@@ -224,8 +225,8 @@ static int run_put(struct cli *c, void *args, char **operands, struct bh_error *
 }
 
 static const struct cli_option put_options[] = {
-    {"if-match", 0, CLI_STR, offsetof(struct put_args, if_match), "TAG",
-     "one FILE, only over the version with this tag ('*': any): status 4", NULL},
+    CLI_OPT("if-match", 0, CLI_STR, if_match, "TAG",
+            "one FILE, only over the version with this tag ('*': any): status 4"),
     {0},
 };
 
@@ -243,191 +244,9 @@ const struct cli_command cmd_put = {
                 "  bellhop put api local.cfg :/workspace/app.cfg\n"
                 "  git diff | bellhop put api - :/workspace/change.patch\n",
     .options = put_options,
-    .args_bytes = sizeof(struct put_args),
+    .args_bytes = sizeof(struct args),
     .min_operands = 3,
     .max_operands = 4096,
     .flags = CLI_TAKES_BOX,
     .run = run_put,
-};
-
-static int run_get(struct cli *c, void *args, char **operands, struct bh_error *err)
-{
-    const char *dir = operands[2] ? operands[2] : ".";
-    _cleanup_box_ struct bh_box *box = NULL;
-    const char *path = NULL;
-    int r;
-
-    (void)args;
-    r = cli_box_path(operands[1], "path", &path, err);
-    if (r == 0)
-        r = cli_get_box(c, operands[0], &box, err);
-    if (r == 0)
-        r = bh_download(box, path, dir, err);
-    if (r < 0)
-        return r;
-    if (c->json)
-        return cli_print_json_take(
-            json_pack("{s:o, s:o}", "path", jx_new_path(path), "dir", jx_new_path(dir)));
-    return EXIT_CLI_OK;
-}
-
-const struct cli_command cmd_get = {
-    .name = "get",
-    .group = "Files",
-    .operands = "NAME :PATH [DIR]",
-    .summary = "copy a file or directory out of a box",
-    .details = "PATH goes into DIR (default: here) under its own name; DIR is made if need be. A "
-               "link to a\n"
-               "directory arrives as a directory of the link's name, any other link as a link. A "
-               "file arrives\n"
-               "whole or not at all, and an answer that holds anything else than PATH is refused.",
-    .examples = "  bellhop get api :/workspace/report.pdf\n"
-                "  bellhop get api :/workspace/src out\n",
-    .min_operands = 2,
-    .max_operands = 3,
-    .flags = CLI_TAKES_BOX,
-    .run = run_get,
-};
-
-/* ---- cat ---- */
-
-struct cat {
-    struct cli_held held;
-    int sys; /* why standard output takes no more, an errno */
-};
-
-static int put_content(struct cat *cat, const char *data, size_t len, bool is_last)
-{
-    _cleanup_free_ char *text = NULL;
-
-    if (!cli_shows_raw(STDOUT_FILENO)) {
-        text = cli_escape_content(&cat->held, data, len, is_last, &len);
-        data = text;
-    }
-    if (!data && len == 0)
-        return 0;
-    if (data && fwrite(data, 1, len, stdout) == len)
-        return 0;
-    cat->sys = data ? errno : ENOMEM;
-    return 1;
-}
-
-static int to_stdout(void *arg, const char *data, size_t len)
-{
-    return put_content(arg, data, len, false);
-}
-
-static int run_cat(struct cli *c, void *args, char **operands, struct bh_error *err)
-{
-    _cleanup_box_ struct bh_box *box = NULL;
-    const char *path = NULL;
-    struct cat cat = {0};
-    int r = 0;
-
-    (void)args;
-    for (char **p = operands + 1; r == 0 && *p; p++)
-        r = cli_box_path(*p, "path", &path, err);
-    if (r == 0)
-        r = cli_get_box(c, operands[0], &box, err);
-    for (char **p = operands + 1; r == 0 && *p; p++) {
-        struct bh_file_read_options o = {
-            .size = sizeof(o), .path = *p + 1, .write = to_stdout, .arg = &cat};
-
-        r = bh_file_read(box, &o, NULL, err);
-        if (!cat.sys)
-            (void)put_content(&cat, NULL, 0, true);
-    }
-    if (fflush(stdout) != 0 && !cat.sys)
-        cat.sys = errno;
-    if (cat.sys == EPIPE) /* as cat(1): whoever read has had enough */
-        return 128 + SIGPIPE;
-    errno = cat.sys;
-    return cat.sys ? cli_fail(err, BH_UNKNOWN, "", "writing standard output: %m") : r;
-}
-
-const struct cli_command cmd_cat = {
-    .name = "cat",
-    .group = "Files",
-    .operands = "NAME :PATH...",
-    .summary = "print files of a box, byte for byte",
-    .examples = "  bellhop cat api :package.json | jq .scripts\n"
-                "  bellhop cat api :/etc/os-release\n",
-    .min_operands = 2,
-    .max_operands = 256,
-    .flags = CLI_TAKES_BOX,
-    .run = run_cat,
-};
-
-/* ---- edit ---- */
-
-struct edit_args {
-    const char *old_text, *new_text, *if_match;
-    uint32_t count;
-    bool all, dry_run;
-};
-
-#define O(name, letter, type, member, arg, help) \
-    { \
-        name, letter, type, offsetof(struct edit_args, member), arg, help, NULL \
-    }
-
-static int run_edit(struct cli *c, void *args, char **operands, struct bh_error *err)
-{
-    const struct edit_args *a = args;
-    struct bh_edit edit = {a->old_text, a->new_text, a->count, a->all};
-    struct bh_edit_options o = {.size = sizeof(o),
-                                .edits = &edit,
-                                .n_edits = 1,
-                                .dry_run = a->dry_run,
-                                .if_match = a->if_match};
-    struct bh_edit_result result = {.size = sizeof(result)};
-    _cleanup_box_ struct bh_box *box = NULL;
-    int r = cli_box_path(operands[1], "path", &o.path, err);
-
-    if (r == 0 && (!a->old_text || !a->new_text))
-        r = cli_fail(err, BH_INVALID_ARGUMENT, "old",
-                     "say what to replace, and by what: --old TEXT --new TEXT");
-    if (r == 0)
-        r = cli_get_box(c, operands[0], &box, err);
-    if (r == 0)
-        r = bh_file_edit(box, &o, &result, err);
-    if (r < 0)
-        return r;
-    if (c->json)
-        r = cli_print_json_take(json_pack("{s:I, s:s, s:o, s:b}", "replaced",
-                                          (json_int_t)result.replaced, "etag", result.etag, "diff",
-                                          result.diff ? jx_new_path(result.diff) : json_null(),
-                                          "dry_run", (int)a->dry_run));
-    else if (result.diff && !c->quiet)
-        cli_put_content(result.diff, strlen(result.diff));
-    free(result.diff);
-    return r;
-}
-
-static const struct cli_option edit_options[] = {
-    O("old", 0, CLI_STR, old_text, "TEXT", "what is there now; it may span lines"),
-    O("new", 0, CLI_STR, new_text, "TEXT", "what is to be there"),
-    O("count", 0, CLI_U32, count, "N", "it must be there just N times (default: once)"),
-    O("all", 'a', CLI_FLAG, all, NULL, "however often it is there"),
-    O("dry-run", 'n', CLI_FLAG, dry_run, NULL, "show what would change, and change nothing"),
-    O("if-match", 0, CLI_STR, if_match, "TAG", "only the version with this tag: status 4"),
-    {0},
-};
-
-const struct cli_command cmd_edit = {
-    .name = "edit",
-    .group = "Files",
-    .operands = "NAME :PATH",
-    .summary = "replace text in a file of a box; prints the change as a diff",
-    .details =
-        "The text is taken literally. When it is not there, or not just so often as was said,\n"
-        "nothing is changed and that is an error.",
-    .examples = "  bellhop edit api :main.c --old 'int x;' --new 'long x;'\n"
-                "  bellhop edit -n api :README.md --old foo --new bar --all\n",
-    .options = edit_options,
-    .args_bytes = sizeof(struct edit_args),
-    .min_operands = 2,
-    .max_operands = 2,
-    .flags = CLI_TAKES_BOX,
-    .run = run_edit,
 };

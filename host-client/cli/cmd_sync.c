@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "common/str.h"
 
-struct sync_args {
+struct args {
     bool dry_run;
     bool delete_extra;
     bool checksum;
@@ -16,20 +16,17 @@ struct sync_args {
 };
 
 static const struct cli_option sync_options[] = {
-    {"dry-run", 'n', CLI_FLAG, offsetof(struct sync_args, dry_run), NULL,
-     "say what would be done, and do nothing", NULL},
-    {"delete", 0, CLI_FLAG, offsetof(struct sync_args, delete_extra), NULL,
-     "remove also what the other side has made itself", NULL},
-    {"checksum", 0, CLI_FLAG, offsetof(struct sync_args, checksum), NULL,
-     "compare contents, not sizes and times", NULL},
-    {"exclude", 0, CLI_LIST, offsetof(struct sync_args, excludes), "GLOB",
-     "leave alone; with a slash: the whole path, else any name; repeatable", NULL},
-    {"with-git", 0, CLI_FLAG, offsetof(struct sync_args, with_git), NULL,
-     "the repository's .git too", NULL},
-    {"with-secrets", 0, CLI_FLAG, offsetof(struct sync_args, with_secrets), NULL,
-     "untracked files that look like secrets too", NULL},
-    {"max-files", 0, CLI_U32, offsetof(struct sync_args, max_files), "N",
-     "how many more the box may have than there are here (100000)", NULL},
+    CLI_OPT("dry-run", 'n', CLI_FLAG, dry_run, NULL, "say what would be done, and do nothing"),
+    CLI_OPT("delete", 0, CLI_FLAG, delete_extra, NULL,
+            "remove also what the other side has made itself"),
+    CLI_OPT("checksum", 0, CLI_FLAG, checksum, NULL, "compare contents, not sizes and times"),
+    CLI_OPT("exclude", 0, CLI_LIST, excludes, "GLOB",
+            "leave alone; with a slash: the whole path, else any name; repeatable"),
+    CLI_OPT("with-git", 0, CLI_FLAG, with_git, NULL, "the repository's .git too"),
+    CLI_OPT("with-secrets", 0, CLI_FLAG, with_secrets, NULL,
+            "untracked files that look like secrets too"),
+    CLI_OPT("max-files", 0, CLI_U32, max_files, "N",
+            "how many more the box may have than there are here (100000)"),
     {0},
 };
 
@@ -84,7 +81,7 @@ static int print_result(const struct cli *c, bool is_dry, const struct bh_sync_r
 
 static int run_sync(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
-    const struct sync_args *a = args;
+    const struct args *a = args;
     _cleanup_box_ struct bh_box *box = NULL;
     struct bh_sync_result res = {.size = sizeof(res)};
     struct bh_sync_options o = {
@@ -101,7 +98,7 @@ static int run_sync(struct cli *c, void *args, char **operands, struct bh_error 
     int r = read_operands(operands, &o, err);
 
     if (r == 0)
-        r = cli_get_box(c, operands[0], &box, err);
+        r = bh_get(c->ctx, operands[0], &box, err);
     if (r == 0)
         r = bh_sync(box, &o, &res, err);
     return r < 0 ? r : print_result(c, a->dry_run, &res);
@@ -128,7 +125,7 @@ const struct cli_command cmd_sync = {
     .examples = "  bellhop sync api . :/workspace\n"
                 "  bellhop sync api :/workspace . -n\n",
     .options = sync_options,
-    .args_bytes = sizeof(struct sync_args),
+    .args_bytes = sizeof(struct args),
     .min_operands = 3,
     .max_operands = 3,
     .flags = CLI_TAKES_BOX,

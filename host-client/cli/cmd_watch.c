@@ -11,11 +11,6 @@ struct args {
     int64_t timeout_ms;
 };
 
-#define O(name, letter, type, member, arg, help) \
-    { \
-        name, letter, type, offsetof(struct args, member), arg, help, NULL \
-    }
-
 struct watch {
     struct cli *cli;
     uint32_t left; /* events that are still wanted; 0: any number */
@@ -64,7 +59,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     if (operands[1])
         r = cli_box_path(operands[1], "path", &o.path, err);
     if (r == 0)
-        r = cli_get_box(c, operands[0], &box, err);
+        r = bh_get(c->ctx, operands[0], &box, err);
     if (r == 0)
         r = bh_hold(box, &hold, err);
     if (r == 0)
@@ -74,10 +69,11 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
 }
 
 static const struct cli_option options[] = {
-    O("exclude", 'E', CLI_LIST, excludes, "GLOB", "nothing of these, as lines of a .gitignore"),
-    O("no-recursive", 0, CLI_FLAG, flat, NULL, "only what is directly in it"),
-    O("count", 'c', CLI_U32, count, "N", "end after N events"),
-    O("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "end after this time: status 6"),
+    CLI_OPT("exclude", 'E', CLI_LIST, excludes, "GLOB",
+            "nothing of these, as lines of a .gitignore"),
+    CLI_OPT("no-recursive", 0, CLI_FLAG, flat, NULL, "only what is directly in it"),
+    CLI_OPT("count", 'c', CLI_U32, count, "N", "end after N events"),
+    CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "end after this time: status 6"),
     {0},
 };
 

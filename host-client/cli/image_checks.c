@@ -9,6 +9,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "common/wire/method.h"
 
 #define FILE_BYTES (16 * 1024 * 1024) /* full's manifest has a few hundred packages */
 #define OUTPUT_BYTES (64 * 1024)
@@ -323,17 +324,26 @@ static int run_agent_check(struct bh_box *box, const char *user, struct image_re
                            struct bh_error *err)
 {
     json_auto_t *info = NULL;
+    _cleanup_free_ char *text = NULL;
     int64_t start = clock_mono_ms();
-    int r = cli_call_take(box, "System/Info", json_object(), &info, err);
-    const char *version = json_string_value(json_object_get(info, "version"));
+    const char *version;
+    int r = bh_call(box, rpc_method_name(RPC_system_info), NULL, NULL, NULL, 0, &text, err);
 
     if (r == 0)
         r = round_trip(box, user, err);
     ret->ms = clock_mono_ms() - start;
     if (r < 0)
         return r;
+    info = json_loads(text, JSON_ALLOW_NUL, NULL);
+    version = json_string_value(json_object_get(info, "version"));
     copy_line(version ? version : "?", ret->version, sizeof(ret->version));
     ret->state = IMAGE_OK;
+    return 0;
+}
+
+static int take_start_state(void *arg, const struct bh_exec_info *info)
+{
+    *(struct bh_run_result *)arg = info->result;
     return 0;
 }
 
@@ -341,21 +351,21 @@ static int run_agent_check(struct bh_box *box, const char *user, struct image_re
 static int run_start_check(struct bh_box *box, const char *user, struct image_result *ret,
                            struct bh_error *err)
 {
-    json_auto_t *command = NULL;
+    struct bh_run_result result = {.size = sizeof(result)};
+    struct bh_exec *exec = NULL;
     int64_t start = clock_mono_ms();
-    const char *state = "?", *reason = "";
-    int code = 0;
-    int r = cli_call_take(box, "Exec/Get", json_pack("{s:s}", "id", START_ID), &command, err);
+    int r = bh_exec_attach(box, START_ID, &exec, err);
 
     (void)user;
+    if (r == 0)
+        r = bh_exec_get(exec, take_start_state, &result, err);
+    (void)bh_exec_free(exec);
     ret->ms = clock_mono_ms() - start;
     if (r < 0)
         return r;
-    (void)json_unpack(command, "{s:s, s?{s:s, s?i}}", "state", &state, "exit", "reason", &reason,
-                      "code", &code);
-    if (code != 0 || (*reason && !str_eq(reason, "exited")))
-        return cli_fail(err, BH_FAILED_PRECONDITION, "", "start_cmd %s with status %d", reason,
-                        code);
+    if (result.code != 0 || (*result.reason && !str_eq(result.reason, "exited")))
+        return cli_fail(err, BH_FAILED_PRECONDITION, "", "start_cmd %s with status %d",
+                        result.reason, result.code);
     copy_line("started", ret->version, sizeof(ret->version));
     ret->state = IMAGE_OK;
     return 0;

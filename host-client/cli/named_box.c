@@ -1,3 +1,4 @@
+/* named_box: boxes that the command line names, and the paths and names that come from them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,32 +6,57 @@
 #include "cli/cli.h"
 #include "common/b64.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/str.h"
 
-int cli_get_box(struct cli *c, const char *name, struct bh_box **ret, struct bh_error *err)
+/* ---- boxes ---- */
+
+const char *cli_time_left(const struct bh_box_info *i, char *out, size_t n)
 {
-    return bh_get(c->ctx, name, ret, err);
+    int64_t left = i->deadline_ms - clock_real_ms();
+
+    if (!i->deadline_ms || i->state != BH_STATE_RUNNING)
+        return "-";
+    return str_format_duration(left > 0 ? left : 0, out, n);
 }
 
-int cli_call_take(struct bh_box *box, const char *method, json_t *params, json_t **ret,
-                  struct bh_error *err)
+/* One line or document for each box that an action was done to. */
+static int report_box(struct cli *c, const char *name, const char *what, json_t *list)
 {
-    _cleanup_free_ char *text = params ? json_dumps(params, JSON_COMPACT) : NULL;
-    _cleanup_free_ char *reply = NULL;
-    json_t *v;
-    int r;
-
-    json_decref(params);
-    if (!text)
-        return cli_fail(err, BH_INVALID_ARGUMENT, "", "a name is not valid UTF-8");
-    r = bh_call(box, method, text, NULL, NULL, 0, &reply, err);
-    if (r < 0 || !ret)
-        return r;
-    v = json_loads(reply, JSON_ALLOW_NUL, NULL);
-    if (!v)
-        return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
-    *ret = v;
+    if (c->json)
+        return json_array_append_new(list, json_pack("{s:s, s:s}", "name", name, "state", what));
+    if (!c->quiet)
+        (void)printf("%s: %s\n", name, what);
     return 0;
 }
+
+int cli_each_box(struct cli *c, char **names, const char *what,
+                 int (*fn)(struct bh_box *box, int64_t timeout_ms, struct bh_error *err),
+                 bool missing_ok, struct bh_error *err)
+{
+    json_t *list = json_array();
+    int r = 0;
+
+    for (; r == 0 && *names; names++) {
+        _cleanup_box_ struct bh_box *box = NULL;
+
+        r = bh_get(c->ctx, *names, &box, err);
+        if (r == -BH_NOT_FOUND && missing_ok) {
+            r = 0;
+            continue;
+        }
+        if (r == 0)
+            r = fn(box, CLI_BOX_WAIT_MS, err);
+        if (r == 0)
+            r = report_box(c, *names, what, list);
+    }
+    if (r == 0 && c->json)
+        return cli_print_json_take(json_pack("{s:o}", "boxes", list));
+    json_decref(list);
+    return r;
+}
+
+/* ---- paths and bytes ---- */
 
 char *cli_bytes_of(json_t *v, size_t *ret_len)
 {

@@ -569,8 +569,28 @@ struct bh_search_options {
     uint32_t max_per_file;                             /* grep; 0: no limit */
     uint32_t max_depth;
     uint64_t max_filesize;
-    uint64_t limit;     /* results in all; 0: no limit */
-    const char *cursor; /* go on there; with sort */
+    uint64_t limit;                /* results in all; 0: no limit */
+    const char *cursor;            /* go on there; with sort */
+    const char *const *patterns;   /* grep: lines that match any of these; instead of pattern */
+    const char *const *iglobs;     /* as rg --iglob */
+    const char *const *excludes;   /* globs of what to leave out */
+    const char *const *types_add;  /* grep: as rg --type-add */
+    const char *const *extensions; /* glob: only names that end in one of these */
+    const char *encoding;          /* grep: none, utf-16le, utf-16be, latin1; NULL: auto */
+    const char *binary;            /* grep: text, report; NULL: skip binary files */
+    const char *user;              /* search with the rights of this user; NULL: the box's user */
+    bool no_ignore_vcs, no_ignore_parent, one_file_system; /* as rg has them */
+    bool reverse;                                          /* with sort */
+    bool dotall, crlf;                                     /* grep: as rg has them */
+    bool full_path; /* glob: the pattern is for the whole absolute path */
+    /* A relative path is not made absolute, and paths of results are relative to the workdir too. */
+    bool keep_relative;
+    uint32_t context;            /* grep: lines before and after */
+    uint32_t max_columns;        /* grep: cut longer lines after so many bytes; 0: no limit */
+    uint32_t min_depth;          /* glob */
+    uint64_t min_size, max_size; /* glob: bytes; 0: no limit */
+    int64_t changed_within_ms;   /* glob: modified so long ago at most; 0: any time */
+    int64_t changed_after_ms, changed_before_ms; /* glob: points in time; 0: no limit */
 };
 struct bh_search_result {
     size_t size;

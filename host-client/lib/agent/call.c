@@ -38,71 +38,73 @@ int64_t agent_deadline(int64_t timeout_ms)
 
 /* ---- requests ---- */
 
-int params_set_path(json_t *p, const struct bh_box *box, const char *key, const char *path,
-                    struct err *e)
+void params_set_take(json_t *p, const char *key, json_t *value, struct err *e)
+{
+    if ((!value || json_object_set_new(p, key, value) < 0) && !e->code)
+        (void)err_oom(e);
+}
+
+void params_set_path(json_t *p, const struct bh_box *box, const char *key, const char *path,
+                     struct err *e)
 {
     _cleanup_free_ char *full = NULL;
-    int r = agent_resolve(box, key, path, &full, e);
 
-    if (r == 0 && json_object_set_new(p, key, jx_new_path(full)) < 0)
-        r = err_oom(e);
-    return r;
+    if (!e->code && agent_resolve(box, key, path, &full, e) == 0)
+        params_set_take(p, key, jx_new_path(full), e);
 }
 
-json_t *params_new(struct bh_box *box, const char *key, const char *path, struct err *e)
+static void params_check_text(const char *key, const char *s, struct err *e)
 {
-    json_t *p = json_object();
-    int r = p ? params_set_path(p, box, key, path, e) : err_oom(e);
-
-    if (r < 0) {
-        json_decref(p);
-        return NULL;
-    }
-    return p;
+    if (!e->code && !str_is_utf8(s, strlen(s)))
+        (void)err_field(e, ERR_INVALID, key, "the %s is not valid UTF-8", key);
 }
 
-void params_set_text(json_t *p, const char *key, const char *s)
+void params_set_text(json_t *p, const char *key, const char *s, struct err *e)
 {
-    if (s)
-        (void)json_object_set_new(p, key, json_string(s));
+    if (!s)
+        return;
+    params_check_text(key, s, e);
+    params_set_take(p, key, json_string(s), e);
 }
 
-void params_set_flag(json_t *p, const char *key, bool on)
+void params_set_flag(json_t *p, const char *key, bool on, struct err *e)
 {
     if (on)
-        (void)json_object_set_new(p, key, json_true());
+        params_set_take(p, key, json_true(), e);
 }
 
-void params_set_count(json_t *p, const char *key, uint64_t n)
+void params_set_count(json_t *p, const char *key, uint64_t n, struct err *e)
 {
     if (n)
-        (void)json_object_set_new(p, key, json_integer((json_int_t)n));
+        params_set_take(p, key, json_integer((json_int_t)n), e);
 }
 
-void params_set_list(json_t *p, const char *key, const char *const *list)
+void params_set_list(json_t *p, const char *key, const char *const *list, struct err *e)
 {
     json_t *a = list ? json_array() : NULL;
 
-    for (; a && *list; list++)
+    for (; a && *list; list++) {
+        params_check_text(key, *list, e);
         (void)json_array_append_new(a, json_string(*list));
+    }
     if (a)
-        (void)json_object_set_new(p, key, a);
+        params_set_take(p, key, a, e);
 }
 
-void params_set_mode(json_t *p, const char *key, uint32_t mode)
+void params_set_mode(json_t *p, const char *key, uint32_t mode, struct err *e)
 {
     char text[16];
 
     (void)snprintf(text, sizeof(text), "%04o", (unsigned)mode);
     if (mode)
-        params_set_text(p, key, text);
+        params_set_text(p, key, text, e);
 }
 
 int agent_call_take(struct bh_box *box, enum rpc_method method, json_t *params, int64_t timeout_ms,
                     json_t **ret, struct err *e)
 {
     struct client *c = NULL;
-    int r = params ? agent_begin(box, &c, e) : e->code ? -e->code : err_oom(e);
+    int r = e->code ? -e->code : params ? agent_begin(box, &c, e) : err_oom(e);
 
     if (r == 0)
         r = client_call(c, method, params, agent_deadline(timeout_ms), ret, e);

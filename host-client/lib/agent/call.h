@@ -55,21 +55,27 @@ int agent_resolve(const struct bh_box *box, const char *key, const char *path, c
 /* A stored deadline for the waits of a call that takes timeout_ms; 0: none. */
 int64_t agent_deadline(int64_t timeout_ms);
 
-/* ---- requests and replies ---- */
+/* ---- requests ---- */
 
-/* A request with this path, made absolute; NULL with *e set. */
-json_t *params_new(struct bh_box *box, const char *key, const char *path, struct err *e);
-int params_set_path(json_t *p, const struct bh_box *box, const char *key, const char *path,
-                    struct err *e);
-void params_set_text(json_t *p, const char *key, const char *s);
-void params_set_flag(json_t *p, const char *key, bool on);
-void params_set_count(json_t *p, const char *key, uint64_t n);
-void params_set_list(json_t *p, const char *key, const char *const *list);
-void params_set_mode(json_t *p, const char *key, uint32_t mode); /* "0644" */
+/*
+ * Fields are set one after the other; the first that cannot be set fills *e, and agent_call_take() then fails with
+ * that. NULL, false and 0 leave a field out.
+ */
+void params_set_take(json_t *p, const char *key, json_t *value, struct err *e);
+/* Relative to the workdir; made absolute. */
+void params_set_path(json_t *p, const struct bh_box *box, const char *key, const char *path,
+                     struct err *e);
+void params_set_text(json_t *p, const char *key, const char *s, struct err *e);
+void params_set_flag(json_t *p, const char *key, bool on, struct err *e);
+void params_set_count(json_t *p, const char *key, uint64_t n, struct err *e);
+void params_set_list(json_t *p, const char *key, const char *const *list, struct err *e);
+void params_set_mode(json_t *p, const char *key, uint32_t mode, struct err *e); /* "0644" */
 
-/* Wakes the box and calls; takes params, which may be NULL after an error. timeout_ms 0: none. */
+/* Wakes the box and calls. timeout_ms 0: none. Fails at once if *e is set or params is NULL. */
 int agent_call_take(struct bh_box *box, enum rpc_method method, json_t *params, int64_t timeout_ms,
                     json_t **ret, struct err *e);
+
+/* ---- replies ---- */
 
 /* Fields of a reply; "" and 0 if missing. */
 const char *reply_text(const json_t *obj, const char *key);

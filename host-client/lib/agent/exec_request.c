@@ -1,4 +1,4 @@
-/* exec_request: what Exec/Start is asked, from the caller's options. */
+/* exec_request: the parameters of Exec/Start, from the caller's options. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,22 +12,6 @@ _Static_assert(sizeof(((struct bh_run_result *)0)->id) > ID_MAX_BYTES, "no room 
 
 #define TIMEOUT_MAX_MS (365LL * 24 * 3600 * 1000)
 
-static int set_new(json_t *obj, const char *name, json_t *value, struct err *e)
-{
-    return json_object_set_new(obj, name, value) < 0 ? err_oom(e) : 0;
-}
-
-/* An optional count: 0 leaves it to the agent. */
-static int set_count(json_t *obj, const char *name, uint64_t n, struct err *e)
-{
-    return n ? set_new(obj, name, json_integer((json_int_t)n), e) : 0;
-}
-
-static int set_flag(json_t *obj, const char *name, bool on, struct err *e)
-{
-    return on ? set_new(obj, name, json_true(), e) : 0;
-}
-
 static json_t *new_argv(const char *const *argv)
 {
     json_t *list = json_array();
@@ -40,129 +24,105 @@ static json_t *new_argv(const char *const *argv)
     return list;
 }
 
-static int add_command(struct bh_box *box, const struct bh_run_options *o, json_t *params,
-                       struct err *e)
+static void set_command(struct bh_box *box, const struct bh_run_options *o, json_t *params,
+                        struct err *e)
 {
-    _cleanup_free_ char *workdir = agent_ops(box)->new_workdir(box);
+    _cleanup_free_ char *workdir = NULL;
+    const char *cwd = o->cwd;
     json_t *env = NULL;
-    int r;
 
-    if (!workdir)
-        return err_oom(e);
-    r = o->argv ? set_new(params, "argv", new_argv(o->argv), e)
-                : set_new(params, "shell", jx_new_bytes(o->shell, strlen(o->shell)), e);
-    if (r == 0)
-        r = set_new(params, "cwd", jx_new_path(o->cwd ? o->cwd : workdir), e);
-    if (r == 0)
-        r = agent_ops(box)->new_environment(box, o->env, &env, e);
-    if (r == 0)
-        r = set_new(params, "env", env, e);
-    if (r == 0 && o->user)
-        r = set_new(params, "user", json_string(o->user), e);
-    return r;
+    if (!cwd)
+        cwd = workdir = agent_ops(box)->new_workdir(box);
+    if (o->argv)
+        params_set_take(params, "argv", new_argv(o->argv), e);
+    else
+        params_set_take(params, "shell", jx_new_bytes(o->shell, strlen(o->shell)), e);
+    params_set_take(params, "cwd", cwd ? jx_new_path(cwd) : NULL, e);
+    if (!e->code && agent_ops(box)->new_environment(box, o->env, &env, e) == 0)
+        params_set_take(params, "env", env, e);
+    params_set_text(params, "user", o->user, e);
 }
 
-static int add_pty(const struct bh_run_options *o, json_t *params, struct err *e)
+static void set_pty(const struct bh_run_options *o, json_t *params, struct err *e)
 {
-    json_t *pty;
+    json_t *pty = json_object();
 
-    if (!o->pty)
-        return 0;
-    pty = json_pack("{s:i, s:i}", "cols", o->cols ? o->cols : 80, "rows", o->rows ? o->rows : 24);
-    if (!pty || set_flag(pty, "raw", o->raw, e) < 0) {
-        json_decref(pty);
-        return err_oom(e);
-    }
-    return set_new(params, "pty", pty, e);
+    params_set_count(pty, "cols", o->cols ? o->cols : 80, e);
+    params_set_count(pty, "rows", o->rows ? o->rows : 24, e);
+    params_set_flag(pty, "raw", o->raw, e);
+    params_set_take(params, "pty", pty, e);
 }
 
 /* "nofile=1024", "core=unlimited" */
-static int add_rlimits(const char *const *list, json_t *params, struct err *e)
+static int add_rlimit(json_t *obj, const char *word, struct err *e)
 {
-    _cleanup_json_ json_t *obj = json_object();
-    int r = obj ? 0 : err_oom(e);
-
-    if (!list || !*list)
-        return r;
-    for (; r == 0 && *list; list++) {
-        const char *eq = strchr(*list, '=');
-        _cleanup_free_ char *name = eq ? strndup(*list, (size_t)(eq - *list)) : NULL;
-        uint64_t n;
-
-        if (!eq || eq == *list)
-            return err_field(e, ERR_INVALID, "rlimits", "rlimit '%.64s' is not NAME=NUMBER", *list);
-        if (!name)
-            return err_oom(e);
-        if (str_eq(eq + 1, "unlimited"))
-            r = set_new(obj, name, json_string("unlimited"), e);
-        else if ((r = str_parse_u64(eq + 1, 0, INT64_MAX, &n, e)) == 0)
-            r = set_new(obj, name, json_integer((json_int_t)n), e);
-        else
-            r = err_wrap(e, err_at(e, r, "rlimits"), "rlimit '%.32s'", name);
-    }
-    return r < 0 ? r : set_new(params, "rlimits", json_incref(obj), e);
-}
-
-struct count {
-    const char *name;
+    const char *eq = strchr(word, '=');
+    _cleanup_free_ char *name = NULL;
     uint64_t n;
-};
+    int r;
 
-/* Adds an object of the counts that are not 0; no object when all are. */
-static int add_counts(const char *name, const struct count counts[], size_t n, json_t *params,
-                      struct err *e)
-{
-    _cleanup_json_ json_t *obj = json_object();
-    int r = obj ? 0 : err_oom(e);
-
-    for (size_t i = 0; r == 0 && i < n; i++)
-        r = set_count(obj, counts[i].name, counts[i].n, e);
-    if (r < 0 || json_object_size(obj) == 0)
-        return r;
-    return set_new(params, name, json_incref(obj), e);
+    if (!eq || eq == word)
+        return err_field(e, ERR_INVALID, "rlimits", "rlimit '%.64s' is not NAME=NUMBER", word);
+    name = strndup(word, (size_t)(eq - word));
+    if (!name)
+        return err_oom(e);
+    if (str_eq(eq + 1, "unlimited")) {
+        params_set_text(obj, name, "unlimited", e);
+        return 0;
+    }
+    r = str_parse_u64(eq + 1, 0, INT64_MAX, &n, e);
+    if (r < 0)
+        return err_wrap(e, err_at(e, r, "rlimits"), "rlimit '%.32s'", name);
+    params_set_take(obj, name, json_integer((json_int_t)n), e);
+    return 0;
 }
 
-static int add_limits(const struct bh_run_options *o, json_t *params, struct err *e)
+/* Groups of fields that are there only if one of them is. */
+static void set_limits(const struct bh_run_options *o, json_t *params, struct err *e)
 {
-    const struct count limits[] = {
-#define LIMIT(field, ...) {#field, o->field},
-#include "common/wire/limits.def"
-    };
-    const struct count output[] = {{"head_bytes", o->head_bytes}, {"tail_bytes", o->tail_bytes}};
-    int r = add_counts("limits", limits, N_ELEMENTS(limits), params, e);
+    _cleanup_json_ json_t *limits = json_object();
+    _cleanup_json_ json_t *output = json_object();
+    _cleanup_json_ json_t *rlimits = json_object();
 
-    if (r == 0)
-        r = add_counts("output", output, N_ELEMENTS(output), params, e);
-    return r < 0 ? r : add_rlimits(o->rlimits, params, e);
+#define LIMIT(field, ...) params_set_count(limits, #field, o->field, e);
+#include "common/wire/limits.def"
+    params_set_count(output, "head_bytes", o->head_bytes, e);
+    params_set_count(output, "tail_bytes", o->tail_bytes, e);
+    for (const char *const *word = o->rlimits; !e->code && word && *word; word++)
+        (void)add_rlimit(rlimits, *word, e);
+    if (json_object_size(limits))
+        params_set_take(params, "limits", json_incref(limits), e);
+    if (json_object_size(output))
+        params_set_take(params, "output", json_incref(output), e);
+    if (json_object_size(rlimits))
+        params_set_take(params, "rlimits", json_incref(rlimits), e);
 }
 
 int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_options *o,
                      bool stdin_open, bool lossless, json_t **ret, struct err *e)
 {
-    _cleanup_json_ json_t *params = json_pack("{s:s}", "id", id);
-    int r = params ? add_command(box, o, params, e) : err_oom(e);
+    _cleanup_json_ json_t *params = json_object();
+    struct err why = {0};
 
-    if (r == 0)
-        r = set_count(params, "timeout_ms", (uint64_t)o->timeout_ms, e);
-    if (r == 0)
-        r = set_count(params, "kill_grace_ms", (uint64_t)o->grace_ms, e);
-    if (r == 0)
-        r = add_pty(o, params, e);
-    if (r == 0)
-        r = set_flag(params, "stdin_open", stdin_open, e);
-    if (r == 0)
-        r = set_flag(params, "lossless", lossless, e);
-    if (r == 0)
-        r = set_flag(params, "kill_on_exit", o->kill_on_exit, e);
-    if (r == 0 && o->wait_eof)
-        r = set_new(params, "wait_for", json_string("eof"), e);
-    if (r == 0 && o->umask)
-        r = set_new(params, "umask", json_string(o->umask), e);
-    if (r == 0)
-        r = add_limits(o, params, e);
-    if (r == 0)
-        *ret = TAKE(params);
-    return r;
+    params_set_text(params, "id", id, &why);
+    set_command(box, o, params, &why);
+    params_set_count(params, "timeout_ms", (uint64_t)o->timeout_ms, &why);
+    params_set_count(params, "kill_grace_ms", (uint64_t)o->grace_ms, &why);
+    if (o->pty)
+        set_pty(o, params, &why);
+    params_set_flag(params, "stdin_open", stdin_open, &why);
+    params_set_flag(params, "lossless", lossless, &why);
+    params_set_flag(params, "kill_on_exit", o->kill_on_exit, &why);
+    params_set_text(params, "wait_for", o->wait_eof ? "eof" : NULL, &why);
+    params_set_text(params, "umask", o->umask, &why);
+    set_limits(o, params, &why);
+    if (why.code) {
+        if (e)
+            *e = why;
+        return -why.code;
+    }
+    *ret = TAKE(params);
+    return 0;
 }
 
 static int check_time(const char *name, int64_t ms, struct err *e)

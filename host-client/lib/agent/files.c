@@ -63,10 +63,11 @@ int bh_file_stat(struct bh_box *box, const char *path, bool etag,
 {
     _cleanup_json_ json_t *reply = NULL;
     struct err e = {0};
-    json_t *p = params_new(box, "path", path, &e);
+    json_t *p = json_object();
     int r;
 
-    params_set_flag(p, "etag", etag);
+    params_set_path(p, box, "path", path, &e);
+    params_set_flag(p, "etag", etag, &e);
     r = agent_call_take(box, RPC_fs_stat, p, 0, &reply, &e);
     if (r == 0)
         r = give_info(reply, fn, arg, &e);
@@ -89,9 +90,10 @@ int bh_file_list(struct bh_box *box, const struct bh_file_list_options *opts,
 
         if (r < 0)
             break;
-        p = params_new(box, "path", o.path, &e);
-        params_set_flag(p, "etag", o.etag);
-        params_set_count(p, "depth", o.depth);
+        p = json_object();
+        params_set_path(p, box, "path", o.path, &e);
+        params_set_flag(p, "etag", o.etag, &e);
+        params_set_count(p, "depth", o.depth, &e);
         if (json_is_string(next))
             (void)json_object_set(p, "cursor", next);
         r = agent_call_take(box, RPC_fs_list, p, 0, &reply, &e);
@@ -107,52 +109,49 @@ int bh_file_list(struct bh_box *box, const struct bh_file_list_options *opts,
 
 /* ---- changes ---- */
 
-static int change(struct bh_box *box, enum rpc_method method, json_t *p,
-                  const struct bh_file_change_options *opts, struct bh_error *err, struct err *e)
+/* An option of another method is sent too: the agent refuses it by name. */
+static int call_change_take(struct bh_box *box, enum rpc_method method, json_t *p,
+                            const struct bh_file_change_options *opts, struct bh_error *err,
+                            struct err *e)
 {
     struct bh_file_change_options o = {.size = sizeof(o)};
-    int r = opts ? options_copy(&o, sizeof(o), opts, e) : 0;
 
-    if (!p || r < 0) {
-        json_decref(p);
-        return ctx_fail(err, r < 0 ? r : -e->code, e);
-    }
-    params_set_text(p, "if_match", o.if_match);
-    params_set_text(p, "if_none_match", o.if_none_match);
-    params_set_flag(p, "recursive", o.recursive);
-    params_set_flag(p, "missing_ok", o.missing_ok);
-    params_set_flag(p, "overwrite", o.overwrite);
+    if (opts && !e->code)
+        (void)options_copy(&o, sizeof(o), opts, e);
+    params_set_text(p, "if_match", o.if_match, e);
+    params_set_text(p, "if_none_match", o.if_none_match, e);
+    params_set_flag(p, "recursive", o.recursive, e);
+    params_set_flag(p, "missing_ok", o.missing_ok, e);
+    params_set_flag(p, "overwrite", o.overwrite, e);
     if (o.no_parents)
-        (void)json_object_set_new(p, "parents", json_false());
-    params_set_mode(p, "mode", o.mode);
-    params_set_text(p, "owner", o.owner);
-    params_set_text(p, "group", o.group);
-    params_set_text(p, "mtime", o.mtime);
+        params_set_take(p, "parents", json_false(), e);
+    params_set_mode(p, "mode", o.mode, e);
+    params_set_text(p, "owner", o.owner, e);
+    params_set_text(p, "group", o.group, e);
+    params_set_text(p, "mtime", o.mtime, e);
     return ctx_fail(err, agent_call_take(box, method, p, 0, NULL, e), e);
 }
 
-/* An option that is another method's is refused by the agent, which names it. */
 static int change_one(struct bh_box *box, enum rpc_method method, const char *path,
                       const struct bh_file_change_options *opts, struct bh_error *err)
 {
     struct err e = {0};
+    json_t *p = json_object();
 
-    return change(box, method, params_new(box, "path", path, &e), opts, err, &e);
+    params_set_path(p, box, "path", path, &e);
+    return call_change_take(box, method, p, opts, err, &e);
 }
 
 static int change_two(struct bh_box *box, enum rpc_method method, const char *from, const char *to,
                       const struct bh_file_change_options *opts, struct bh_error *err)
 {
     struct err e = {0};
-    json_t *p = params_new(box, "from", from, &e);
+    json_t *p = json_object();
 
-    if (p && params_set_path(p, box, "to", to, &e) < 0) {
-        json_decref(p);
-        p = NULL;
-    }
-    if (p) /* the agent's own default is not to */
-        (void)json_object_set_new(p, "parents", json_true());
-    return change(box, method, p, opts, err, &e);
+    params_set_path(p, box, "from", from, &e);
+    params_set_path(p, box, "to", to, &e);
+    params_set_take(p, "parents", json_true(), &e); /* the agent's own default is false */
+    return call_change_take(box, method, p, opts, err, &e);
 }
 
 int bh_file_remove(struct bh_box *box, const char *path, const struct bh_file_change_options *opts,
@@ -187,15 +186,16 @@ int bh_file_copy(struct bh_box *box, const char *from, const char *to,
 
 /* ---- edit ---- */
 
-static json_t *new_edit(const struct bh_edit *d)
+static json_t *new_edit(const struct bh_edit *d, struct err *e)
 {
-    json_t *v = json_pack("{s:o, s:o}", "old", jx_new_bytes(d->old_text, strlen(d->old_text)),
-                          "new", jx_new_bytes(d->new_text, strlen(d->new_text)));
+    json_t *v = json_object();
 
-    if (v && d->all)
-        params_set_flag(v, "all", true);
-    else if (v)
-        params_set_count(v, "count", d->count);
+    params_set_take(v, "old", jx_new_bytes(d->old_text, strlen(d->old_text)), e);
+    params_set_take(v, "new", jx_new_bytes(d->new_text, strlen(d->new_text)), e);
+    if (d->all)
+        params_set_flag(v, "all", true, e);
+    else
+        params_set_count(v, "count", d->count, e);
     return v;
 }
 
@@ -223,14 +223,14 @@ int bh_file_edit(struct bh_box *box, const struct bh_edit_options *opts,
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0) {
-        p = params_new(box, "path", o.path, &e);
+        p = json_object();
         list = json_array();
-        for (size_t i = 0; list && i < o.n_edits; i++)
-            (void)json_array_append_new(list, new_edit(&o.edits[i]));
-        if (p)
-            (void)json_object_set_new(p, "edits", list);
-        params_set_flag(p, "dry_run", o.dry_run);
-        params_set_text(p, "if_match", o.if_match);
+        params_set_path(p, box, "path", o.path, &e);
+        for (size_t i = 0; i < o.n_edits; i++)
+            (void)json_array_append_new(list, new_edit(&o.edits[i], &e));
+        params_set_take(p, "edits", list, &e);
+        params_set_flag(p, "dry_run", o.dry_run, &e);
+        params_set_text(p, "if_match", o.if_match, &e);
         r = agent_call_take(box, RPC_fs_edit, p, 0, &reply, &e);
     }
     if (r == 0)
@@ -292,15 +292,15 @@ int bh_file_watch(struct bh_box *box, const struct bh_watch_options *opts,
     struct err e = {0};
     int r = options_copy(&o, sizeof(o), opts, &e);
 
-    if (r == 0)
-        p = params_new(box, "path", o.path ? o.path : ".", &e);
-    if (r == 0)
-        r = p ? agent_begin(box, &c, &e) : -e.code;
     if (r == 0) {
+        p = json_object();
+        params_set_path(p, box, "path", o.path ? o.path : ".", &e);
         if (o.not_recursive)
-            (void)json_object_set_new(p, "recursive", json_false());
-        params_set_list(p, "exclude", o.excludes);
-        r = client_stream(c, RPC_fs_watch, p, agent_deadline(o.timeout_ms), on_event, &w, &e);
+            params_set_take(p, "recursive", json_false(), &e);
+        params_set_list(p, "exclude", o.excludes, &e);
+        r = e.code ? -e.code : agent_begin(box, &c, &e);
     }
+    if (r == 0)
+        r = client_stream(c, RPC_fs_watch, p, agent_deadline(o.timeout_ms), on_event, &w, &e);
     return ctx_fail(err, r, &e);
 }

@@ -1,0 +1,41 @@
+#include "cli/cli.h"
+#include "common/jsonx.h"
+
+static int run_get(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    const char *dir = operands[2] ? operands[2] : ".";
+    _cleanup_box_ struct bh_box *box = NULL;
+    const char *path = NULL;
+    int r;
+
+    (void)args;
+    r = cli_box_path(operands[1], "path", &path, err);
+    if (r == 0)
+        r = bh_get(c->ctx, operands[0], &box, err);
+    if (r == 0)
+        r = bh_download(box, path, dir, err);
+    if (r < 0)
+        return r;
+    if (c->json)
+        return cli_print_json_take(
+            json_pack("{s:o, s:o}", "path", jx_new_path(path), "dir", jx_new_path(dir)));
+    return EXIT_CLI_OK;
+}
+
+const struct cli_command cmd_get = {
+    .name = "get",
+    .group = "Files",
+    .operands = "NAME :PATH [DIR]",
+    .summary = "copy a file or directory out of a box",
+    .details = "PATH goes into DIR (default: here) under its own name; DIR is made if need be. A "
+               "link to a\n"
+               "directory arrives as a directory of the link's name, any other link as a link. A "
+               "file arrives\n"
+               "whole or not at all, and an answer that holds anything else than PATH is refused.",
+    .examples = "  bellhop get api :/workspace/report.pdf\n"
+                "  bellhop get api :/workspace/src out\n",
+    .min_operands = 2,
+    .max_operands = 3,
+    .flags = CLI_TAKES_BOX,
+    .run = run_get,
+};

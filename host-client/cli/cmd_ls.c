@@ -1,0 +1,66 @@
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "common/clock.h"
+#include "common/str.h"
+
+struct list {
+    struct cli *cli;
+    struct cli_table *table;
+    json_t *json;
+};
+
+static int list_add_box(void *arg, struct bh_box *box)
+{
+    struct list *l = arg;
+    const struct bh_box_info *i = bh_box_info(box);
+    char age[32], left[32];
+
+    if (l->cli->json) {
+        json_t *v = json_loads(i->json, JSON_ALLOW_NUL, NULL);
+
+        (void)json_array_append_new(l->json, v ? v : cli_box_json(i));
+        return 0;
+    }
+    if (l->cli->quiet) {
+        (void)puts(i->name);
+        return 0;
+    }
+    cli_table_add(l->table,
+                  (const char *const[]){
+                      i->name, bh_state_name(i->state), i->provider, i->agent_name,
+                      str_format_duration(clock_real_ms() - i->created_ms, age, sizeof(age)),
+                      cli_time_left(i, left, sizeof(left)), *i->agent_url ? i->agent_url : "-",
+                      NULL});
+    return 0;
+}
+
+static int run_ls(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    static const char *const heads[] = {"NAME", "STATE",     "PROVIDER", "AGENT",
+                                        "AGE",  "TIME LEFT", "URL",      NULL};
+    struct list l = {.cli = c, .json = json_array()};
+    int r;
+
+    (void)args;
+    (void)operands;
+    if (!c->json && !c->quiet)
+        l.table = cli_table_new(heads);
+    r = bh_list(c->ctx, list_add_box, &l, err);
+    cli_table_print_free(l.table, c->tty_out);
+    if (r == 0 && c->json)
+        return cli_print_json_take(json_pack("{s:o}", "boxes", l.json));
+    json_decref(l.json);
+    return r;
+}
+
+const struct cli_command cmd_ls = {
+    .name = "ls",
+    .group = "Boxes",
+    .operands = "",
+    .summary = "list the boxes",
+    .examples = "  bellhop ls\n"
+                "  bellhop ls -q      # only the names\n"
+                "  bellhop ls --json\n",
+    .run = run_ls,
+};

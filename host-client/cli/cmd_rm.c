@@ -1,0 +1,31 @@
+#include "cli/cli.h"
+
+struct args {
+    bool force;
+};
+
+static int run_rm(struct cli *c, void *args, char **operands, struct bh_error *err)
+{
+    const struct args *a = args;
+
+    return cli_each_box(c, operands, "removed", bh_destroy, a->force, err);
+}
+
+static const struct cli_option rm_options[] = {
+    CLI_OPT("force", 'f', CLI_FLAG, force, NULL, "a box that is not there is no error"),
+    {0},
+};
+
+const struct cli_command cmd_rm = {
+    .name = "rm",
+    .group = "Boxes",
+    .operands = "NAME...",
+    .summary = "remove boxes and everything in them, without a trace",
+    .examples = "  bellhop rm api\n",
+    .options = rm_options,
+    .args_bytes = sizeof(struct args),
+    .min_operands = 1,
+    .max_operands = 256,
+    .flags = CLI_TAKES_BOX,
+    .run = run_rm,
+};

@@ -1,0 +1,42 @@
+#pragma once
+/*
+ * search_run: the part of grep and glob that is the same: the options of both, one search for each path, the JSON
+ * document, the exit status.
+ */
+#include "cli/cli.h"
+
+#define SEARCH_MAX_PATHS 64
+
+struct grep_print;
+
+/* The options that both have; the first member of their struct args. */
+struct search_args {
+    char **globs, **iglobs, **exclude, **types, **type_not, **type_add;
+    const char *sort, *sortr, *cursor, *user;
+    bool hidden, no_ignore, no_ignore_vcs, no_ignore_parent, follow, one_file_system;
+    bool ignore_case, smart_case, case_sensitive, null;
+    uint32_t max_depth, limit;
+    uint64_t max_filesize;
+};
+void search_set_options(const struct search_args *a, struct bh_search_options *o);
+
+struct search_run {
+    struct cli *cli;
+    const char *list_name; /* of the list in the JSON document */
+    /* Searches o->path; is_only: there is no other path. */
+    int (*search_path)(struct search_run *s, struct bh_box *box, const struct bh_search_options *o,
+                       bool is_only, struct bh_search_result *ret, struct bh_error *err);
+    struct grep_print *print; /* grep's */
+    char path_end;            /* glob's: after each path */
+    uint64_t n_found;
+    /* search_run()'s own: */
+    bool has_begun; /* the JSON document */
+    bool is_incomplete;
+    char *end; /* the last search's summary as JSON; or NULL */
+};
+
+/* paths: operands, of which a leading colon is dropped; empty: where commands start. Returns an exit status. */
+int search_run(struct search_run *s, const char *box_name, struct bh_search_options *o,
+               char **paths, struct bh_error *err);
+/* Adds a result to the JSON document. */
+void search_put_item(struct search_run *s, const char *json);
