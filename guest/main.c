@@ -25,10 +25,10 @@
 #include "fs/inotify_feed.h"
 #include "fs/root.h"
 #include "options.h"
-#include "proc/cgbox.h"
+#include "proc/cgroup_split.h"
 #include "event/loop.h"
 #include "proc/registry.h"
-#include "proc/startfile.h"
+#include "proc/environ.h"
 #include "agent.h"
 #include "api/queue.h"
 #include "http/server.h"
@@ -400,7 +400,7 @@ static void take_variables(struct app *a)
 {
     struct err e = {0};
 
-    if (a->o.env_file && startfile_env(a->agent.registry, a->o.env_file, &e) < 0)
+    if (a->o.env_file && environ_load_file(a->agent.registry, a->o.env_file, &e) < 0)
         log_error("%s", e.message);
 }
 
@@ -409,7 +409,7 @@ static void start_template(struct app *a)
     struct err e = {0};
 
     if (a->o.start_file &&
-        startfile_run(a->agent.registry, a->o.start_file, a->o.user, a->o.workdir, &e) < 0)
+        registry_start_file(a->agent.registry, a->o.start_file, a->o.user, a->o.workdir, &e) < 0)
         log_error("%s", e.message);
 }
 
@@ -436,7 +436,7 @@ static void keep_apart(void)
 {
     struct err e = {0};
 
-    if (cgbox_set_up(&e) < 0)
+    if (cgroup_split_set_up(&e) < 0)
         log_write(LOG_LEVEL_DEBUG, "commands are not kept apart from the agent: %s", e.message);
 }
 
@@ -509,7 +509,7 @@ static bool tear_down(struct app *a)
     if (a->signal_watch)
         loop_watch_del(a->signal_watch);
     g->registry = registry_free(g->registry);
-    cgbox_undo();
+    cgroup_split_undo();
     g->loop = loop_free(g->loop);
     a->feeds = fs_feeds_free(a->feeds);
     g->root = fs_root_free(g->root);

@@ -60,3 +60,8 @@ static inline struct list_link *list_take_first(struct list *l)
     for (type *var = LIST_OF(type, member, (l)->first), \
               *next_##var = var ? LIST_OF(type, member, var->member.next) : NULL; \
          var; var = next_##var, next_##var = var ? LIST_OF(type, member, var->member.next) : NULL)
+
+/* Each element, last to first; the body must not remove any. */
+#define LIST_EACH_BACK(type, member, var, l) \
+    for (type *var = LIST_OF(type, member, (l)->last); var; \
+         var = LIST_OF(type, member, var->member.prev))

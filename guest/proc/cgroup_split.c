@@ -1,4 +1,4 @@
-#include "proc/cgbox.h"
+#include "proc/cgroup_split.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -380,7 +380,7 @@ static void take_back(void)
     at.own[0] = '\0';
 }
 
-int cgbox_set_up(struct err *e)
+int cgroup_split_set_up(struct err *e)
 {
     int r = find_own(e);
 
@@ -398,7 +398,7 @@ int cgbox_set_up(struct err *e)
     return 0;
 }
 
-void cgbox_undo(void)
+void cgroup_split_undo(void)
 {
     if (!at.own[0] || at.is_machine)
         return;

@@ -15,10 +15,10 @@
  * Before there are threads or commands. ERR_UNIMPLEMENTED, or the kernel's reason: this box has no such
  * group. Nothing has changed then.
  */
-int cgbox_set_up(struct err *e);
+int cgroup_split_set_up(struct err *e);
 
 /*
  * At the end, when no command is watched any more: the agent goes back to where it was and what is empty
  * is removed, so that another can be started in the same group.
  */
-void cgbox_undo(void);
+void cgroup_split_undo(void);

@@ -34,16 +34,16 @@ static bool is_mark(rlim_t limit)
     return (limit & ~(MARK_BASE - 1)) == MARK_BASE;
 }
 
-rlim_t tree_mark(uint32_t instance, uint32_t serial)
+rlim_t command_tree_mark(uint32_t instance, uint32_t serial)
 {
     rlim_t tag = instance % MARK_INSTANCES;
 
     return MARK_BASE | tag << 32 | serial;
 }
 
-uint32_t tree_new_instance(uint32_t random)
+uint32_t command_tree_new_instance(uint32_t random)
 {
-    static const int limits[] = TREE_MARK_LIMITS;
+    static const int limits[] = COMMAND_TREE_MARK_LIMITS;
     uint32_t below = MARK_INSTANCES;
 
     for (size_t i = 0; i < N_ELEMENTS(limits); i++) {
@@ -90,7 +90,7 @@ static bool carries_mark(pid_t pid, rlim_t mark)
     return false;
 }
 
-bool tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial)
+bool command_tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial)
 {
     rlim_t marks[N_MARKS];
 
@@ -98,7 +98,7 @@ bool tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial)
     for (size_t i = 0; i < N_MARKS; i++) {
         uint32_t serial = (uint32_t)marks[i];
 
-        if (marks[i] != tree_mark(instance, serial))
+        if (marks[i] != command_tree_mark(instance, serial))
             continue;
         *ret_serial = serial;
         return true;
@@ -108,10 +108,11 @@ bool tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial)
 
 /* ---- who belongs to it ---- */
 
-void tree_init(struct tree *t, pid_t leader, uint64_t start, bool is_waited_for, rlim_t mark)
+void command_tree_init(struct command_tree *t, pid_t leader, uint64_t start, bool is_waited_for,
+                       rlim_t mark)
 {
     assert(leader >= 2);
-    *t = TREE_NONE;
+    *t = COMMAND_TREE_NONE;
     t->leader = leader;
     t->start = start;
     t->mark = mark;
@@ -122,15 +123,15 @@ void tree_init(struct tree *t, pid_t leader, uint64_t start, bool is_waited_for,
     t->has_leader = process_is_child(leader);
 }
 
-void tree_done(struct tree *t)
+void command_tree_done(struct command_tree *t)
 {
     fd_close(t->leader_fd);
     proctable_done(&t->seen);
-    *t = TREE_NONE;
+    *t = COMMAND_TREE_NONE;
 }
 
-/* Has its number, which is the session's as well, been its own since tree_init()? */
-static bool is_leader_there(const struct tree *t)
+/* Has its number, which is the session's as well, been its own since command_tree_init()? */
+static bool is_leader_there(const struct command_tree *t)
 {
     struct process_stat now;
 
@@ -151,7 +152,7 @@ static bool tells_ages(void)
     return fd >= 0 || errno != ENOSYS;
 }
 
-static void bar_strangers(const struct tree *t, struct proctable *now)
+static void bar_strangers(const struct command_tree *t, struct proctable *now)
 {
     struct proctable_row *ancestor = proctable_find(now, getppid());
     bool has_ages = tells_ages();
@@ -168,7 +169,7 @@ static void bar_strangers(const struct tree *t, struct proctable *now)
  * The rows are older than the look at the leader: if that one is there now, its number was its own when they
  * were read.
  */
-static void add_roots(const struct tree *t, struct proctable *now)
+static void add_roots(const struct command_tree *t, struct proctable *now)
 {
     bool has_leader = is_leader_there(t);
 
@@ -182,10 +183,10 @@ static void add_roots(const struct tree *t, struct proctable *now)
     }
 }
 
-static int look_for_members(struct tree *t, struct err *e)
+static int look_for_members(struct command_tree *t, struct err *e)
 {
     struct proctable now = {0};
-    int r = proctable_read(&now, TREE_MAX_MEMBERS * 2, e);
+    int r = proctable_read(&now, COMMAND_TREE_MAX_MEMBERS * 2, e);
 
     if (r < 0)
         return r;
@@ -198,7 +199,7 @@ static int look_for_members(struct tree *t, struct err *e)
     return 0;
 }
 
-int tree_count(struct tree *t, size_t *ret, struct err *e)
+int command_tree_count(struct command_tree *t, size_t *ret, struct err *e)
 {
     int r = look_for_members(t, e);
 
@@ -214,7 +215,7 @@ static bool signal_member(const struct proctable_row *row, int sig)
     return process_signal(row->stat.pid, row->stat.start, sig);
 }
 
-static size_t signal_members(const struct tree *t, int sig)
+static size_t signal_members(const struct command_tree *t, int sig)
 {
     size_t n = 0;
 
@@ -223,7 +224,7 @@ static size_t signal_members(const struct tree *t, int sig)
     return n;
 }
 
-static void forget_signals(struct tree *t)
+static void forget_signals(struct command_tree *t)
 {
     for (size_t i = 0; i < t->seen.n; i++)
         t->seen.rows[i].was_signaled = false;
@@ -233,7 +234,7 @@ static void forget_signals(struct tree *t)
  * One look; stops members that were not stopped before. *ret_new: how many there were; *ret_running: how
  * many were told so before and have not come to it yet, each of which may be in the middle of a fork.
  */
-static int stop_new(struct tree *t, size_t *ret_new, size_t *ret_running, struct err *e)
+static int stop_new(struct command_tree *t, size_t *ret_new, size_t *ret_running, struct err *e)
 {
     size_t n = 0, n_running = 0;
     int r = look_for_members(t, e);
@@ -265,7 +266,7 @@ static bool is_ending(int sig)
  * A process that a member forks after the look at /proc, and before its signal, would get none and live
  * through the whole grace. A stopped member forks nothing.
  */
-static int look_to_signal(struct tree *t, int sig, struct err *e)
+static int look_to_signal(struct command_tree *t, int sig, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + SETTLE_MS;
     size_t n_new, n_running;
@@ -285,7 +286,7 @@ static int look_to_signal(struct tree *t, int sig, struct err *e)
     return 0;
 }
 
-int tree_signal(struct tree *t, int sig, size_t *ret, struct err *e)
+int command_tree_signal(struct command_tree *t, int sig, size_t *ret, struct err *e)
 {
     int r;
 
@@ -299,7 +300,7 @@ int tree_signal(struct tree *t, int sig, size_t *ret, struct err *e)
     return r;
 }
 
-int tree_kill(struct tree *t, int wait_ms, size_t *ret_left, struct err *e)
+int command_tree_kill(struct command_tree *t, int wait_ms, size_t *ret_left, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + wait_ms;
     size_t n_new = 1, n_running;

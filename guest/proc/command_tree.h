@@ -9,9 +9,9 @@
  *
  * The number of a first process that has been waited for means nothing: it may be another's by now. Never
  * members are the agent, its ancestors, pid 1, and a process that is older than the command. A member stays
- * one for as long as the struct tree lives, whatever becomes of its parents.
+ * one for as long as the struct command_tree lives, whatever becomes of its parents.
  *
- * The functions read all of /proc: call them on a pool thread. A struct tree is for one thread at a time.
+ * The functions read all of /proc: call them on a pool thread. A struct command_tree is for one thread at a time.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,18 +21,18 @@
 #include "common/err.h"
 #include "common/proctable.h"
 
-#define TREE_MAX_MEMBERS 65536
+#define COMMAND_TREE_MAX_MEMBERS 65536
 
 /*
  * The limits that carry the mark, as hard limits: values far beyond any use of them. RLIMIT_RSS has no effect in
  * Linux since 2.4.30 (getrlimit(2)); gVisor takes it and refuses the other, which real-time programs set.
  */
-#define TREE_MARK_LIMITS \
+#define COMMAND_TREE_MARK_LIMITS \
     { \
         RLIMIT_RTTIME, RLIMIT_RSS \
     }
 
-struct tree {
+struct command_tree {
     pid_t leader;    /* the command's first process; also its session and process group */
     uint64_t start;  /* of the leader; 0: unknown. An older process is no member */
     bool has_leader; /* it had not been waited for when it was captured */
@@ -40,37 +40,38 @@ struct tree {
     rlim_t mark;
     struct proctable seen; /* the latest look */
 };
-#define TREE_NONE ((struct tree){.leader_fd = -1})
+#define COMMAND_TREE_NONE ((struct command_tree){.leader_fd = -1})
 
 /*
  * A number that tells this agent from others in the box, out of a random one. Without CAP_SYS_RESOURCE limits
  * can be lowered only: in an agent that is part of another agent's command it is below that one's.
  */
-uint32_t tree_new_instance(uint32_t random);
+uint32_t command_tree_new_instance(uint32_t random);
 /* serial: of the command. */
-rlim_t tree_mark(uint32_t instance, uint32_t serial);
+rlim_t command_tree_mark(uint32_t instance, uint32_t serial);
 /* Does the process carry a mark of this instance? */
-bool tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial);
+bool command_tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial);
 
 /*
  * Captures the tree of a child of the caller's. leader: at least 2. start: its start time; 0: unknown.
  * is_waited_for: if false, nobody may wait for the leader before this returns. Does not look for members.
  */
-void tree_init(struct tree *t, pid_t leader, uint64_t start, bool is_waited_for, rlim_t mark);
-void tree_done(struct tree *t); /* leaves TREE_NONE */
+void command_tree_init(struct command_tree *t, pid_t leader, uint64_t start, bool is_waited_for,
+                       rlim_t mark);
+void command_tree_done(struct command_tree *t); /* leaves COMMAND_TREE_NONE */
 
 /* How many members are there (zombies do not count). */
-int tree_count(struct tree *t, size_t *ret, struct err *e);
+int command_tree_count(struct command_tree *t, size_t *ret, struct err *e);
 
 /*
  * Sends sig to each member, and SIGCONT, so that a stopped one sees it. For a signal that ends (TERM,
  * INT, QUIT, HUP) they are stopped before, so that none forks a process that does not get it. *ret: how
  * many got it.
  */
-int tree_signal(struct tree *t, int sig, size_t *ret, struct err *e);
+int command_tree_signal(struct command_tree *t, int sig, size_t *ret, struct err *e);
 
 /*
  * Stops members until a whole look at /proc shows no new one, then kills all, then waits up to
  * wait_ms for them to go. *ret_left: how many are alive after that.
  */
-int tree_kill(struct tree *t, int wait_ms, size_t *ret_left, struct err *e);
+int command_tree_kill(struct command_tree *t, int wait_ms, size_t *ret_left, struct err *e);

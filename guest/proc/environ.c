@@ -1,15 +1,17 @@
 #include "proc/environ.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/io.h"
 #include "common/str.h"
 #include "proc/proc.h"
 
-/* A table of where the names are, since a request may bring very many: place + 1, 0 for a free slot. */
+/* A hash table from names to their index in the list, since a request may bring very many: index + 1; 0: free. */
 struct names {
     size_t *slots;
     size_t mask;
@@ -24,7 +26,7 @@ static size_t hash_name(const char *setting)
     return (size_t)(h ^ h >> 32);
 }
 
-/* The slot that has the name, or the one that is to have it. */
+/* The slot of the name, or the free slot where it belongs. */
 static size_t *find_name(const struct names *t, char *const *env, const char *setting)
 {
     size_t len = strcspn(setting, "=") + 1;
@@ -79,7 +81,7 @@ int environ_set_all(char ***env, char *const *settings, struct err *e)
     return r;
 }
 
-static void unset(char **env, const char *name)
+static void env_unset(char **env, const char *name)
 {
     size_t len = strlen(name);
 
@@ -122,18 +124,18 @@ static int check_bounds(char *const *env, struct err *e)
     return n > ENVIRON_MAX_VARS || bytes > ENVIRON_MAX_BYTES ? too_many(e) : 0;
 }
 
-/* More than there can be are not even looked at: the registry would wait meanwhile. */
+/* A longer list is refused before the registry is locked for it. */
 static int check_count(char *const *list, struct err *e)
 {
     return strv_len(list) > ENVIRON_MAX_VARS ? too_many(e) : 0;
 }
 
-static int apply(char ***env, char *const *names, char *const *settings, struct err *e)
+static int env_apply(char ***env, char *const *names, char *const *settings, struct err *e)
 {
     int r = 0;
 
     for (; names && *names; names++)
-        unset(*env, *names);
+        env_unset(*env, *names);
     for (size_t i = 0; settings && settings[i] && r == 0; i++)
         r = check_name(settings[i], e);
     if (r == 0)
@@ -155,33 +157,45 @@ static int copy_list(const struct registry *reg, char ***ret, struct err *e)
 int environ_change(struct registry *reg, bool replace, char *const *names, char *const *settings,
                    struct err *e)
 {
-    _cleanup_strv_ char **next = NULL;
+    _cleanup_strv_ char **next = NULL; /* later the old list, freed without the lock */
+    _cleanup_unlock_ pthread_mutex_t *locked = NULL;
     int r = check_count(names, e);
 
     if (r == 0)
         r = check_count(settings, e);
     if (r < 0)
         return r;
-    (void)pthread_mutex_lock(&reg->lock);
+    locked = mutex_lock(&reg->lock);
     r = replace ? 0 : copy_list(reg, &next, e);
     if (r == 0)
-        r = apply(&next, names, settings, e);
+        r = env_apply(&next, names, settings, e);
     if (r == 0) {
         char **old = reg->env;
 
         reg->env = next;
         next = old;
     }
-    (void)pthread_mutex_unlock(&reg->lock);
     return r;
+}
+
+int environ_load_file(struct registry *reg, const char *path, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    _cleanup_strv_ char **lines = NULL;
+    int r = io_read_file(AT_FDCWD, path, ENVIRON_MAX_BYTES, &text, NULL, e);
+
+    for (char *rest = text, *line; r == 0 && (line = strsep(&rest, "\n"));)
+        if (*line)
+            r = strchr(line, '=') ? strv_push(&lines, line, e)
+                                  : err_set(e, ERR_INVALID, "'%.64s' is not NAME=VALUE", line);
+    if (r == 0)
+        r = environ_change(reg, false, NULL, lines, e);
+    return r < 0 ? err_wrap(e, r, "the variables in '%s'", path) : 0;
 }
 
 int environ_copy(struct registry *reg, char ***ret, struct err *e)
 {
-    int r;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
 
-    (void)pthread_mutex_lock(&reg->lock);
-    r = copy_list(reg, ret, e);
-    (void)pthread_mutex_unlock(&reg->lock);
-    return r;
+    return copy_list(reg, ret, e);
 }

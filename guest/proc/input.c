@@ -1,4 +1,4 @@
-/* input: what a command reads: its stdin by offset, through a pipe or a terminal. */
+/* input: a command's stdin, by offset, through a pipe or a terminal. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,19 +10,11 @@
 
 #define PTY_EOF 4 /* ^D */
 
-/* With the lock. */
-static void drop_stdin_queue(struct proc *p)
-{
-    chunk_free_all(p->stdin_first);
-    p->stdin_first = p->stdin_last = NULL;
-    p->stdin_queued = 0;
-}
-
 void input_close(struct proc *p)
 {
     p->stdin_watch = loop_watch_del(p->stdin_watch);
     (void)pthread_mutex_lock(&p->lock);
-    drop_stdin_queue(p);
+    chunk_queue_clear(&p->stdin_queue);
     fd_close(p->stdin_fd);
     p->stdin_fd = -1;
     p->info.is_stdin_open = false;
@@ -31,30 +23,23 @@ void input_close(struct proc *p)
 }
 
 /*
- * With the lock: writes what the descriptor takes. 0: the queue is empty; else -errno, which is
- * -EAGAIN when there is more than the command takes now. *ret_is_news: a writer has its answer.
+ * With the lock: writes as much as the descriptor takes. 0: the queue is empty; else -errno, which is
+ * -EAGAIN when the command does not read more now. *ret_is_news: a write has been completed.
  */
 static int write_queue(struct proc *p, int fd, bool *ret_is_news)
 {
     struct chunk *c;
 
-    while ((c = p->stdin_first)) {
+    while ((c = p->stdin_queue.first)) {
         ssize_t n = write(fd, c->data + c->sent, c->len - c->sent);
 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return -errno;
-        c->sent += (size_t)n;
-        p->stdin_queued -= (size_t)n;
         p->info.stdin_written += c->is_uncounted ? 0 : (size_t)n;
-        if (c->sent < c->len)
-            continue;
-        p->stdin_first = c->next;
-        if (!p->stdin_first)
-            p->stdin_last = NULL;
-        free(c);
-        *ret_is_news = true;
+        if (chunk_queue_sent(&p->stdin_queue, (size_t)n))
+            *ret_is_news = true;
     }
     return 0;
 }
@@ -68,7 +53,7 @@ static void pump_pty(struct proc *p)
     r = p->out_fd[PROC_STDOUT] < 0 ? -EIO : write_queue(p, p->out_fd[PROC_STDOUT], &is_news);
     if (r < 0 && r != -EAGAIN) {
         p->stdin_broken = is_news = true;
-        drop_stdin_queue(p);
+        chunk_queue_clear(&p->stdin_queue);
     }
     (void)pthread_mutex_unlock(&p->lock);
     if (is_news)
@@ -130,7 +115,7 @@ static void on_pump(struct loop *l, void *arg)
     proc_unref(p);
 }
 
-/* With the lock: where a write at `offset` (-1: the end) begins to be new. */
+/* With the lock. *ret_at: the offset of the write, whose `offset` may be -1: the end. */
 static int check_write(const struct proc *p, int64_t offset, size_t len, uint64_t *ret_at,
                        struct err *e)
 {
@@ -148,21 +133,17 @@ static int check_write(const struct proc *p, int64_t offset, size_t len, uint64_
     return 0;
 }
 
-static int enqueue(struct proc *p, const char *data, size_t len, bool is_uncounted, struct err *e)
+/* With the lock. */
+static int queue_stdin(struct proc *p, const char *data, size_t len, bool is_uncounted,
+                       struct err *e)
 {
     struct chunk *c;
 
-    if (p->stdin_queued > 0 && p->stdin_queued + len > PROC_STDIN_QUEUE_BYTES)
+    if (p->stdin_queue.bytes > 0 && p->stdin_queue.bytes + len > PROC_STDIN_QUEUE_BYTES)
         return err_set(e, ERR_UNAVAILABLE, "stdin's queue is full");
-    c = chunk_new(data, len);
+    c = chunk_queue_add(&p->stdin_queue, data, len);
     if (!c)
         return err_oom(e);
-    if (p->stdin_last)
-        p->stdin_last->next = c;
-    else
-        p->stdin_first = c;
-    p->stdin_last = c;
-    p->stdin_queued += len;
     c->is_uncounted = is_uncounted;
     if (is_uncounted)
         return 0;
@@ -181,7 +162,7 @@ int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uin
     r = check_write(p, offset, len, &at, e);
     old = p->info.stdin_accepted;
     if (r == 0 && at + len > old)
-        r = enqueue(p, (const char *)data + (old - at), len - (size_t)(old - at), false, e);
+        r = queue_stdin(p, (const char *)data + (old - at), len - (size_t)(old - at), false, e);
     (void)pthread_mutex_unlock(&p->lock);
     if (r < 0)
         return r;
@@ -202,7 +183,7 @@ int proc_write_between_lines(struct proc *p, const void *data, size_t len, uint6
     if (r == 0 && p->stdin_is_within_line)
         r = err_field(e, ERR_ABORTED, "between_lines", "'%s' is in the middle of a line", p->id);
     if (r == 0)
-        r = enqueue(p, data, len, true, e);
+        r = queue_stdin(p, data, len, true, e);
     (void)pthread_mutex_unlock(&p->lock);
     if (r < 0)
         return r;

@@ -13,7 +13,7 @@ void journal_init(struct journal *j, struct journal_budget *b, size_t head_max, 
         .budget = b, .head_max = head_max, .tail_max = tail_max, .head_closed = head_max == 0};
 }
 
-/* May go past the budget: what is given back later goes down from there. */
+/* May exceed the budget. */
 static void budget_force(struct journal_budget *b, size_t n)
 {
     (void)atomic_fetch_add(&b->used, n);
@@ -53,7 +53,7 @@ void journal_done(struct journal *j)
     j->budget = NULL;
 }
 
-/* Doubling, up to max. */
+/* Doubles the capacity, up to max. */
 static size_t next_cap(size_t cap, size_t need, size_t max)
 {
     if (cap < FIRST_BYTES)
@@ -63,7 +63,7 @@ static size_t next_cap(size_t cap, size_t need, size_t max)
     return cap < max ? cap : max;
 }
 
-/* As many of len bytes as the head has and gets room for. */
+/* Makes room in the head; returns how many of len bytes fit. */
 static size_t head_room(struct journal *j, size_t len)
 {
     size_t need = j->head_len + len < j->head_max ? j->head_len + len : j->head_max;
@@ -95,13 +95,13 @@ static size_t append_head(struct journal *j, const char *data, size_t len)
     if (n)
         memcpy(j->head + j->head_len, data, n);
     j->head_len += n;
-    /* The head ends at its first missing byte, also when that was for want of memory. */
+    /* The head ends at its first missing byte, also if that one was dropped for want of memory. */
     if (n < len || j->head_len == j->head_max)
         j->head_closed = true;
     return n;
 }
 
-/* Copies out of the ring, from `at` bytes after its oldest. */
+/* Copies from the ring, beginning `at` bytes after its oldest. */
 static void ring_copy(const struct journal *j, size_t at, char *out, size_t len)
 {
     size_t from = (j->tail_at + at) % j->tail_cap;
@@ -174,17 +174,6 @@ void journal_append(struct journal *j, const void *data, size_t len)
 uint64_t journal_dropped(const struct journal *j)
 {
     return j->total - j->head_len - j->tail_len;
-}
-
-size_t journal_head(const struct journal *j, const char **ret)
-{
-    *ret = j->head;
-    return j->head_len;
-}
-
-size_t journal_tail_len(const struct journal *j)
-{
-    return j->tail_len;
 }
 
 uint64_t journal_tail_offset(const struct journal *j)

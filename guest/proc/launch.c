@@ -1,7 +1,7 @@
 /*
- * launch: from what was asked to a running child. Runs on a pool thread, which waits in spawn()
- * until the child is the program. On a busy machine that may be over before this thread has its
- * turn: who finds it ended (the reaper) then does what is left to do, by launch_take_over().
+ * launch: makes a running child out of a spec. Runs on a pool thread, which waits in spawn() until the
+ * child has become the program. On a busy machine the program may have ended before this thread is
+ * scheduled: the reaper, which finds it, then completes the launch_spawn by launch_take_over().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,13 +23,13 @@
 
 #define SHELL_FIRST "/bin/bash"
 #define SHELL_ELSE "/bin/sh"
-/* A script up to this size is an argument of the shell, as with `sh -c`; a longer one is a file. */
+/* A script up to this size is an argument of `sh -c`; a longer one is a file. */
 #define SCRIPT_ARG_BYTES (64 * 1024)
-/* The shell has its own descriptor of the file by then; what it starts shall not see ours. */
+/* The shell has opened the file itself by then; its children must not inherit our descriptor. */
 #define SCRIPT_PREFIX "exec 3<&-; "
 #define TERM_DEFAULT "TERM=xterm-256color"
 
-/* What one launch makes; what is left in it is dropped. */
+/* Resources of one launch; launch_done() frees those that were not handed over. */
 struct launch {
     struct user user;
     bool is_switch; /* the command runs as another user than the agent */
@@ -44,7 +44,7 @@ struct launch {
     struct spawn_room *room;
 };
 
-static void close_childs(struct launch *la)
+static void close_child_fds(struct launch *la)
 {
     for (size_t i = 0; i < 3; i++) {
         if (i == 0 || la->child_fd[i] != la->child_fd[0])
@@ -64,7 +64,7 @@ static void launch_done(struct launch *la)
     fd_close(la->script_fd);
     for (size_t i = 0; i < la->n_cgroup_fds; i++)
         fd_close(la->cgroup_fd[i]);
-    close_childs(la);
+    close_child_fds(la);
     for (size_t i = 0; i < 3; i++)
         fd_close(la->own_fd[i]);
     la->room = spawn_room_free(la->room);
@@ -126,7 +126,7 @@ static int make_cwd(struct launch *la, const struct proc_spec *s, struct err *e)
     return la->cwd ? 0 : err_oom(e);
 }
 
-/* A file without a name, sealed, for scripts longer than an argument can be. */
+/* A sealed file without a name, for scripts longer than an argument can be. */
 static int make_script_file(const struct proc_spec *s, int *ret_fd, struct err *e)
 {
     _cleanup_close_ int fd = memfd_create("script", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -144,15 +144,6 @@ static int make_script_file(const struct proc_spec *s, int *ret_fd, struct err *
     return 0;
 }
 
-/* The file that its interpreter reads is the command's: it goes with it. */
-static int make_interpreted(struct launch *la, struct proc *p, struct err *e)
-{
-    const struct proc_spec *s = &p->spec;
-    int r = script_write(s->script, s->script_len, la->user.uid, la->user.gid, &p->script_path, e);
-
-    return r < 0 ? r : strv_push(&la->argv, p->script_path, e);
-}
-
 static int make_argv(struct launch *la, struct proc *p, struct err *e)
 {
     const struct proc_spec *s = &p->spec;
@@ -165,8 +156,12 @@ static int make_argv(struct launch *la, struct proc *p, struct err *e)
         return la->argv ? 0 : err_oom(e);
     }
     r = script_add_interpreter(s->script, s->script_len, &la->argv, e);
-    if (r != 0)
-        return r < 0 ? r : make_interpreted(la, p, e);
+    if (r > 0) {
+        r = script_write(s->script, s->script_len, la->user.uid, la->user.gid, &p->script_path, e);
+        return r < 0 ? r : strv_push(&la->argv, p->script_path, e);
+    }
+    if (r < 0)
+        return r;
     shell = access(SHELL_FIRST, X_OK) == 0 ? SHELL_FIRST : SHELL_ELSE;
     r = strv_push(&la->argv, shell, e);
     if (r < 0)
@@ -182,7 +177,7 @@ static int make_argv(struct launch *la, struct proc *p, struct err *e)
     return strv_push(&la->argv, file, e);
 }
 
-/* own_end: 0 when the agent reads, 1 when it writes. Only the agent's end does not block. */
+/* own_end: 0 if the agent reads, 1 if it writes. Only the agent's end is non-blocking. */
 static int make_pipe(int own_end, int *ret_own, int *ret_child, struct err *e)
 {
     int fds[2];
@@ -191,7 +186,7 @@ static int make_pipe(int own_end, int *ret_own, int *ret_child, struct err *e)
         return err_sys(e, errno, "making a pipe");
     *ret_own = fds[own_end];
     *ret_child = fds[!own_end];
-    if (fcntl(*ret_own, F_SETFL, O_NONBLOCK) < 0) /* it has no other flags to keep */
+    if (fcntl(*ret_own, F_SETFL, O_NONBLOCK) < 0) /* a new pipe has no other flags */
         return err_sys(e, errno, "making a pipe");
     return 0;
 }
@@ -205,7 +200,7 @@ static int make_stdin(struct launch *la, const struct proc *p, struct err *e)
     la->null_fd = p->reg->null_fd;
     if (la->null_fd >= 0)
         return 0;
-    /* A box without /dev: a pipe that nobody writes to is as empty. */
+    /* The box has no /dev/null: a pipe without a writer is as empty. */
     r = make_pipe(1, &la->own_fd[0], &la->child_fd[0], e);
     fd_close(la->own_fd[0]);
     la->own_fd[0] = -1;
@@ -248,7 +243,7 @@ static int make_cgroup(struct launch *la, struct proc *p, struct err *e)
     return r < 0 ? r : cgroup_open(p->cgroup, la->cgroup_fd, &la->n_cgroup_fds, e);
 }
 
-static int prepare(struct launch *la, struct proc *p, struct err *e)
+static int launch_prepare(struct launch *la, struct proc *p, struct err *e)
 {
     const struct proc_spec *s = &p->spec;
     int r;
@@ -270,7 +265,7 @@ static int prepare(struct launch *la, struct proc *p, struct err *e)
     return la->room ? 0 : err_oom(e);
 }
 
-static int start(struct launch *la, struct proc *p, struct err *e)
+static int launch_spawn(struct launch *la, struct proc *p, struct err *e)
 {
     const struct proc_spec *s = &p->spec;
     struct spawn_args a = {
@@ -288,7 +283,7 @@ static int start(struct launch *la, struct proc *p, struct err *e)
         .umask = s->umask,
         .n_limits = s->n_limits,
         .nofile = p->reg->o.nofile,
-        .marker = tree_mark(p->reg->instance, p->serial),
+        .marker = command_tree_mark(p->reg->instance, p->serial),
         .oom_score_adj = p->reg->oom_score_adj,
         .n_cgroup_fds = la->n_cgroup_fds,
     };
@@ -299,20 +294,20 @@ static int start(struct launch *la, struct proc *p, struct err *e)
     p->oom_kills_before = oom_count(&p->reg->oom);
     p->started_mono_ms = clock_mono_ms();
     (void)pthread_mutex_lock(&p->lock);
-    p->launch = la; /* from here on it may be taken over */
+    p->launch = la; /* from here on the reaper may take over */
     (void)pthread_mutex_unlock(&p->lock);
     r = spawn(&a, la->room, &p->child_pid, e);
-    /* The caller of a script has sent no argv: what is wrong is the interpreter that the script names. */
+    /* A script has no argv: the interpreter that it names is at fault. */
     if (r < 0 && e && s->script && str_has_prefix(e->field, "argv"))
         (void)snprintf(e->field, sizeof(e->field), "shell");
     return r;
 }
 
 /*
- * A line's end makes a terminal hand over what was typed, and so does ^D; only ^D on an empty line
- * is the end. One in raw mode has none.
+ * A terminal passes on what was typed at a line feed and at ^D; only ^D on an empty line is the end of file.
+ * A raw terminal has no end of file.
  */
-static void end_terminal(struct proc *p, bool is_within_a_line)
+static void queue_terminal_eof(struct proc *p, bool is_within_a_line)
 {
     if (p->spec.pty_raw)
         return;
@@ -321,8 +316,8 @@ static void end_terminal(struct proc *p, bool is_within_a_line)
     (void)proc_close_stdin(p, NULL);
 }
 
-/* What comes at once, and then, unless more may come, the end. Nothing to be had needs neither. */
-static void queue_stdin(struct proc *p)
+/* Queues stdin_data, and then the end of file unless stdin stays open. /dev/null needs neither. */
+static void queue_first_stdin(struct proc *p)
 {
     struct proc_spec *s = &p->spec;
     bool is_within_a_line;
@@ -336,7 +331,7 @@ static void queue_stdin(struct proc *p)
     if (s->stdin_open)
         return;
     if (s->has_pty)
-        end_terminal(p, is_within_a_line);
+        queue_terminal_eof(p, is_within_a_line);
     else
         (void)proc_close_stdin(p, NULL);
 }
@@ -350,15 +345,15 @@ static void on_started(struct loop *l, void *arg)
     proc_unref(p);
 }
 
-/* Without memory for this the reaper adopts it when it ends. */
-static void hand_over(struct proc *p)
+/* Out of memory: the reaper adopts the command when it ends. */
+static void post_started(struct proc *p)
 {
     struct loop *l = p->reg->loop;
     const struct proc_spec *s = &p->spec;
     bool is_urgent = s->has_pty || s->stdin_open || s->stdin_len > 0 || output_has_readers(p);
     int r;
 
-    /* Most commands that nobody watches are over before the loop would have had to look at them. */
+    /* Most commands without readers end before the loop needs to watch them. */
     if (is_urgent)
         r = loop_post(l, on_started, proc_ref(p), NULL);
     else
@@ -367,13 +362,13 @@ static void hand_over(struct proc *p)
         proc_unref(p);
 }
 
-/* With the lock, once: it runs, and what it needs from here on is the command's own. */
-static void settle(struct proc *p)
+/* With the lock, once: the command runs; the launch hands its descriptors over. */
+static void launch_settle(struct proc *p)
 {
     struct launch *la = TAKE(p->launch);
     struct process_stat s;
 
-    close_childs(la);
+    close_child_fds(la);
     p->stdin_fd = TAKE_FD(la->own_fd[0]);
     p->out_fd[PROC_STDOUT] = TAKE_FD(la->own_fd[1]);
     p->out_fd[PROC_STDERR] = TAKE_FD(la->own_fd[2]);
@@ -386,7 +381,7 @@ static void settle(struct proc *p)
     p->info.state = PROC_RUNNING;
 }
 
-static void announce(struct proc *p)
+static void announce_start(struct proc *p)
 {
     struct registry *reg = p->reg;
 
@@ -396,21 +391,21 @@ static void announce(struct proc *p)
     proc_wake(p);
 }
 
-static void succeed(struct proc *p)
+static void launch_succeed(struct proc *p)
 {
     bool is_mine;
 
     (void)pthread_mutex_lock(&p->lock);
     is_mine = p->launch != NULL;
     if (is_mine)
-        settle(p);
+        launch_settle(p);
     (void)pthread_mutex_unlock(&p->lock);
     if (!is_mine)
         return;
-    announce(p);
-    queue_stdin(p);
+    announce_start(p);
+    queue_first_stdin(p);
     proc_spec_used(&p->spec);
-    hand_over(p);
+    post_started(p);
 }
 
 bool launch_take_over(struct proc *p)
@@ -420,16 +415,16 @@ bool launch_take_over(struct proc *p)
     (void)pthread_mutex_lock(&p->lock);
     is_mine = p->launch && !spawn_room_has_failed(p->launch->room);
     if (is_mine)
-        settle(p);
+        launch_settle(p);
     (void)pthread_mutex_unlock(&p->lock);
     if (is_mine) {
         proc_spec_used(&p->spec);
-        announce(p);
+        announce_start(p);
     }
     return is_mine;
 }
 
-static void give_up(struct proc *p, const struct err *e)
+static void launch_fail(struct proc *p, const struct err *e)
 {
     (void)pthread_mutex_lock(&p->lock);
     p->launch = NULL;
@@ -448,12 +443,12 @@ void launch_run(void *arg)
     struct err e = {0};
     int r;
 
-    r = prepare(&la, p, &e);
+    r = launch_prepare(&la, p, &e);
     if (r == 0)
-        r = start(&la, p, &e);
+        r = launch_spawn(&la, p, &e);
     if (r < 0)
-        give_up(p, &e);
+        launch_fail(p, &e);
     else
-        succeed(p);
+        launch_succeed(p);
     proc_unref(p);
 }

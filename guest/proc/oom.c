@@ -14,7 +14,7 @@
 
 #define FILE_BYTES 1024
 #define RECORD_BYTES 8192
-#define MAX_RECORDS 10000               /* in one look */
+#define MAX_RECORDS 10000               /* read in one go */
 #define FIRST_PID_NAMESPACE 0xEFFFFFFCu /* the kernel's PROC_PID_INIT_INO */
 
 bool oom_has_kernels_pids(void)
@@ -28,8 +28,8 @@ void oom_init(struct oom *o)
 {
     *o = (struct oom){.log_fd = -1};
     o->counter_fd = cgroup_open_own_memory("memory.events", "memory.oom_control");
-    o->looked = oom_count(o);
-    if (o->looked >= 0 || !oom_has_kernels_pids())
+    o->checked = oom_count(o);
+    if (o->checked >= 0 || !oom_has_kernels_pids())
         return;
     o->log_fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (o->log_fd >= 0)
@@ -70,7 +70,7 @@ bool oom_parse_log(const char *record, pid_t *ret_pid, int64_t *ret_mono_us)
     const char *end = text ? strchr(text, '\n') : NULL;
     const char *at = text ? strstr(text, what) : NULL;
 
-    /* The text ends with the line; what follows are the record's properties. */
+    /* The text ends with the line; the record's properties follow. */
     if (!at || (end && at > end) || memmem(text, (size_t)(at - text), "ut of memory", 12) == NULL)
         return false;
     return sscanf(record, "%*u,%*u,%" SCNd64 ",", ret_mono_us) == 1 &&
@@ -114,9 +114,9 @@ static enum proc_oom by_shared_counter(struct oom *o, long long before)
         return OOM_UNKNOWN;
     if (now == before)
         return OOM_NO;
-    if (now == o->looked) /* it was somebody, at some time */
+    if (now == o->checked) /* an earlier death explains the count */
         return OOM_UNKNOWN;
-    o->looked++;
+    o->checked++;
     return OOM_YES;
 }
 
@@ -124,22 +124,23 @@ enum proc_oom oom_verdict(struct oom *o, const struct oom_death *d)
 {
     long long own = d->group ? cgroup_oom_kills(d->group) : -1;
 
-    /* Somebody in a group of the command's own was, if not the first process. */
+    /* The OOM killer hit the command's own cgroup, maybe not its first process. */
     if (own > 0)
         return OOM_YES;
     if (d->signal != SIGKILL || d->is_killed_by_us)
         return OOM_NO;
-    if (own == 0) /* it counts its members, whoever's limit it was that they met */
+    if (own == 0) /* a cgroup counts its members whichever cgroup's limit they hit */
         return OOM_NO;
     if (is_in_log(o, d))
         return OOM_YES;
-    if (d->group && cgroup_counts_memory(d->group)) /* not with the agent's own */
+    if (d->group &&
+        cgroup_counts_memory(d->group)) /* the shared counter does not count its members */
         return OOM_UNKNOWN;
     return by_shared_counter(o, d->before);
 }
 
-void oom_look(struct oom *o)
+void oom_check(struct oom *o)
 {
     if (o->counter_fd >= 0)
-        o->looked = oom_count(o);
+        o->checked = oom_count(o);
 }

@@ -1,11 +1,10 @@
 #pragma once
 /*
- * oom: whether the kernel killed a process for want of memory. In this order: the counter of the
- * command's own group; the counter of the group that the agent shares with its commands; the kernel
- * log, where the agent may read it and its process numbers are the kernel's own. A shared counter
- * that went up says that somebody was killed: it is this process when the count went up since the
- * last look and no other SIGKILL of unknown origin is there to explain it. What can't be told from
- * these is "unknown".
+ * oom: decides whether the kernel's OOM killer ended a process. Sources, in this order: the counter of the
+ * command's own cgroup; the kernel log, if the agent may read it and shares the kernel's process numbers;
+ * the counter of the cgroup that the agent shares with its commands. The shared counter says that some process
+ * was killed: it was this one if the counter rose since the last check and no other SIGKILL of unknown
+ * origin explains it. Without evidence the answer is "unknown".
  *
  * Belongs to the loop's thread.
  */
@@ -19,9 +18,9 @@
 #define OOM_N_LOGGED 64 /* of the kernel log's last kills */
 
 struct oom {
-    int counter_fd;   /* the shared group's; -1: it can't be said which one that is */
-    long long looked; /* the count at the last look */
-    int log_fd;       /* -1: not ours to read */
+    int counter_fd;    /* of the shared cgroup; -1: it is not certain which one that is */
+    long long checked; /* the count at the last oom_check() */
+    int log_fd;        /* -1: the agent may not read the kernel log */
     struct {
         pid_t pid;
         int64_t mono_us;
@@ -31,23 +30,23 @@ struct oom {
 
 struct oom_death {
     pid_t pid;
-    int signal; /* what ended it, 0 for none */
+    int signal; /* the signal that ended it; 0: none */
     bool is_killed_by_us;
-    const struct cgroup *group; /* of the command's own, or NULL */
+    const struct cgroup *group; /* the command's own, or NULL */
     long long before;           /* oom_count() when it was started */
     int64_t started_mono_ms;
 };
 
-/* In another pid namespace the log's numbers are not those that we know our children by. */
+/* Does the agent see the pids that the kernel log has? Not in a pid namespace. */
 bool oom_has_kernels_pids(void);
 
 void oom_init(struct oom *o);
 void oom_done(struct oom *o);
 
-long long oom_count(const struct oom *o); /* of the shared group; -1: can't be known */
+long long oom_count(const struct oom *o); /* of the shared cgroup; -1: unknown */
 enum proc_oom oom_verdict(struct oom *o, const struct oom_death *d);
-/* After all who had ended were looked at, and now and then: what has gone up is explained. */
-void oom_look(struct oom *o);
+/* After all zombies were reaped, and at intervals: marks the present count as explained. */
+void oom_check(struct oom *o);
 
-/* "6,339,5140900,-;Out of memory: Killed process 17 (x) ...": false when it is no such record. */
+/* "6,339,5140900,-;Out of memory: Killed process 17 (x) ...": false for other records. */
 bool oom_parse_log(const char *record, pid_t *ret_pid, int64_t *ret_mono_us);

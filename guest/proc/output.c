@@ -1,4 +1,4 @@
-/* output: what a command writes, from its pipes or terminal into the journals and to its readers. */
+/* output: carries a command's output from its pipes or terminal into the journals and to its readers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,12 @@
 #include "common/clock.h"
 #include "proc/proc.h"
 
-#define READS_A_TURN 8 /* of PROC_READ_BYTES, then others have a turn */
+#define READS_A_TURN 8 /* of PROC_READ_BYTES, before other descriptors get a turn */
 #define WATCH_DELAY_MS 3
-#define NEXT_BYTES (2 * PROC_READ_BYTES) /* a read, and what a pipe holds at the command's end */
-#define STALL_LOOK_MS 1000
-#define PTY_DRAIN_MS 500 /* how long a terminal may take to say that it is at its end */
-#define PTY_AGAIN_MS 50  /* one that nobody has open is looked at again */
+#define NEXT_BYTES (2 * PROC_READ_BYTES) /* one read, and what a pipe holds at the command's end */
+#define STALL_CHECK_MS 1000
+#define PTY_DRAIN_MS 500 /* how long a terminal may take to report its end */
+#define PTY_AGAIN_MS 50  /* until a terminal that nobody has open is read again */
 
 /* ---- readers and waiters ---- */
 
@@ -36,7 +36,7 @@ void proc_wake_all(struct proc *p)
     proc_wake(p);
 }
 
-/* With the readers' lock: the earliest deadline, 0 for none. */
+/* With subs_lock: the earliest deadline; 0: none. */
 static int64_t first_deadline(const struct proc *p)
 {
     int64_t first = 0;
@@ -88,7 +88,7 @@ static void on_wanted(struct loop *l, void *arg);
 
 int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e)
 {
-    bool has_deadline = s->deadline_ms != 0; /* it is the readers' lock's from the start on */
+    bool has_deadline = s->deadline_ms != 0; /* subs_lock guards it from here on */
     int r = 0;
 
     (void)pthread_mutex_lock(&p->lock);
@@ -102,8 +102,8 @@ int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e)
         p->n_subs++;
         if (s->is_lossless)
             p->is_awaited = false;
-        for (size_t i = 0; i < N_PROC_STREAMS && s->is_lossless;
-             i++) { /* else it would miss some */
+        /* A smaller tail would drop output before back-pressure starts. */
+        for (size_t i = 0; i < N_PROC_STREAMS && s->is_lossless; i++) {
             p->out[i].tail_min = NEXT_BYTES + PROC_READ_BYTES;
             if (p->out[i].tail_max < PROC_LAG_BYTES + PROC_READ_BYTES)
                 p->out[i].tail_max = PROC_LAG_BYTES + PROC_READ_BYTES;
@@ -151,7 +151,7 @@ void proc_unsubscribe(struct proc *p, struct proc_sub *s)
     (void)pthread_mutex_unlock(&p->lock);
     if (is_paused)
         proc_post(p, on_resume);
-    /* A timer for nobody would keep the command in memory until then; there is no hurry. */
+    /* Without a reader the timer would only keep the command in memory. Removing it is not urgent. */
     if (had_deadline && loop_post_lazily(p->reg->loop, set_wake_timer, proc_ref(p), NULL) < 0)
         proc_unref(p);
 }
@@ -200,8 +200,8 @@ void proc_leave(struct proc *p, struct proc_sub *s)
     proc_unsubscribe(p, s);
 }
 
-/* With the lock: what is neither in memory nor in the file. */
-static uint64_t dropped(const struct proc *p, size_t i)
+/* With the lock: the bytes that are neither in memory nor in the file. */
+static uint64_t count_dropped(const struct proc *p, size_t i)
 {
     uint64_t n = journal_dropped(&p->out[i]);
     uint64_t from = p->out[i].head_len, to = journal_tail_offset(&p->out[i]);
@@ -220,14 +220,14 @@ void proc_get_info(struct proc *p, struct proc_info *ret)
     ret->is_stdin_broken = p->stdin_broken;
     for (size_t i = 0; i < N_PROC_STREAMS; i++) {
         ret->bytes[i] = p->out[i].total;
-        ret->dropped[i] = dropped(p, i);
+        ret->dropped[i] = count_dropped(p, i);
         ret->spilled[i] = p->spill[i].written;
         ret->spill_sys[i] = p->spill[i].sys;
     }
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-/* Without the lock: the file may be slow. It may also have been cut short meanwhile. */
+/* Without the lock: the file may be slow. It may have been evicted meanwhile. */
 static int read_spilled(int fd, uint64_t place, void *out, size_t max, size_t *ret_len,
                         struct err *e)
 {
@@ -244,10 +244,10 @@ static int read_spilled(int fd, uint64_t place, void *out, size_t max, size_t *r
     return 0;
 }
 
-/* With the lock: the journal's answer, or where in the file to look (*ret_n > 0). */
-static int look_up(struct proc *p, enum proc_stream stream, uint64_t offset, void *out, size_t max,
-                   size_t *ret_len, uint64_t *ret_held, size_t *ret_n, uint64_t *ret_place,
-                   struct err *e)
+/* With the lock: reads the journal, or finds the place in the file (*ret_n > 0). */
+static int find_output(struct proc *p, enum proc_stream stream, uint64_t offset, void *out,
+                       size_t max, size_t *ret_len, uint64_t *ret_held, size_t *ret_n,
+                       uint64_t *ret_place, struct err *e)
 {
     const struct spill *s = &p->spill[stream];
     int r = journal_read(&p->out[stream], offset, out, max, ret_len, ret_held, e);
@@ -258,7 +258,7 @@ static int look_up(struct proc *p, enum proc_stream stream, uint64_t offset, voi
     if (*ret_n > 0)
         return 0;
     if (offset >= s->base && offset < spill_end(s)) {
-        *ret_len = 0; /* on its way to the file */
+        *ret_len = 0; /* queued for the file */
         return 0;
     }
     if (offset < s->base && s->taken > 0)
@@ -266,7 +266,7 @@ static int look_up(struct proc *p, enum proc_stream stream, uint64_t offset, voi
     return r;
 }
 
-/* With the lock: how far behind a reader may be, and the next piece still not cost it anything. */
+/* With the lock: how far behind a reader may be without losing bytes to the next read; at most lag. */
 static uint64_t most_behind(const struct journal *j, uint64_t lag)
 {
     uint64_t room = j->tail_cap > j->tail_min ? j->tail_cap : j->tail_min;
@@ -276,7 +276,7 @@ static uint64_t most_behind(const struct journal *j, uint64_t lag)
     return room > NEXT_BYTES ? room - NEXT_BYTES : 0;
 }
 
-/* With the lock: is one that is waited for further behind than lag: a reader, or the disk? */
+/* With the lock: is a lossless reader that has not been passed over, or the disk, further behind than lag? */
 static bool is_held_up(const struct proc *p, enum proc_stream i, uint64_t lag)
 {
     lag = most_behind(&p->out[i], lag);
@@ -313,7 +313,7 @@ int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint6
     int fd, r;
 
     (void)pthread_mutex_lock(&p->lock);
-    r = look_up(p, stream, offset, out, max, ret_len, ret_first_held, &n, &place, e);
+    r = find_output(p, stream, offset, out, max, ret_len, ret_first_held, &n, &place, e);
     fd = p->spill[stream].fd;
     if (n > 0) {
         (void)pthread_mutex_unlock(&p->lock);
@@ -349,8 +349,7 @@ int proc_copy_output(struct proc *p, enum proc_stream stream, struct proc_output
     o.has_gap = journal_dropped(j) > 0;
     o.head_len = j->head_len;
     o.tail_len = j->tail_len;
-    /* What nothing is missing of is one piece. */
-    if (!o.has_gap) {
+    if (!o.has_gap) { /* head and tail are one piece */
         o.head_len += o.tail_len;
         o.tail_len = 0;
     }
@@ -403,7 +402,7 @@ static void on_spilled(struct loop *l, void *arg)
     on_resume(l, p);
 }
 
-/* The next stream with something for its file; on none the work is over. */
+/* Takes the queue of the next stream that has one. NULL: the work is over. */
 static struct chunk *next_spill(struct proc *p, size_t *ret_i, int *ret_fd, uint64_t *ret_at)
 {
     struct chunk *take = NULL;
@@ -420,7 +419,7 @@ static struct chunk *next_spill(struct proc *p, size_t *ret_i, int *ret_fd, uint
     return take;
 }
 
-/* On a pool thread: what waits to be spilled, until there is no more. */
+/* On a pool thread: writes queued bytes until the queues are empty. */
 static void spill_run(void *arg)
 {
     struct proc *p = arg;
@@ -443,17 +442,18 @@ static void spill_run(void *arg)
     proc_unref(p);
 }
 
-/* With the lock: what the journal's head did not take, when a file is asked for. */
-static void spill(struct proc *p, enum proc_stream i, uint64_t offset, const char *data, size_t len)
+/* With the lock: queues what the journal's head did not take, if the command asked for a file. */
+static void spill_output(struct proc *p, enum proc_stream i, uint64_t offset, const char *data,
+                         size_t len)
 {
     spill_append(&p->spill[i], offset, data, len);
-    if (p->is_spilling || !p->spill[i].first)
+    if (p->is_spilling || !p->spill[i].queue.first)
         return;
     p->is_spilling = true;
     p->spill_item = (struct pool_item){.fn = spill_run, .arg = proc_ref(p)};
 }
 
-static void keep(struct proc *p, enum proc_stream i, const char *data, size_t len)
+static void keep_output(struct proc *p, enum proc_stream i, const char *data, size_t len)
 {
     struct registry *reg = p->reg;
     bool starts_spilling;
@@ -469,7 +469,7 @@ static void keep(struct proc *p, enum proc_stream i, const char *data, size_t le
     journal_append(&p->out[i], data, len);
     dropped = journal_dropped(&p->out[i]) - dropped;
     head = p->out[i].head_len - head;
-    spill(p, i, p->out[i].total - len + head, data + head, len - head);
+    spill_output(p, i, p->out[i].total - len + head, data + head, len - head);
     starts_spilling = starts_spilling && p->is_spilling;
     (void)pthread_mutex_unlock(&p->lock);
     proc_wake(p);
@@ -488,10 +488,10 @@ static void keep(struct proc *p, enum proc_stream i, const char *data, size_t le
 static void on_watch_timer(struct loop *l, void *arg);
 
 /*
- * Nobody has the terminal open, but the command runs and may open it again, as /dev/tty. To let go
- * of it now would hang up: SIGHUP for the command.
+ * Nobody has the terminal open, but the command runs and may open it again, as /dev/tty. Closing the master
+ * now would be a hang-up: SIGHUP for the command.
  */
-static bool may_open_again(struct proc *p, int sys)
+static bool retry_pty_later(struct proc *p, int sys)
 {
     if (!p->spec.has_pty || p->is_reaped || sys != EIO)
         return false;
@@ -501,7 +501,7 @@ static bool may_open_again(struct proc *p, int sys)
                           &p->watch_timer, NULL) == 0;
 }
 
-/* One read of at most max bytes; false when there was nothing (more) to be had now. */
+/* Reads at most max bytes, once. False: there is nothing more to read now. */
 static bool read_some(struct proc *p, enum proc_stream i, size_t max)
 {
     char *buf = p->reg->scratch;
@@ -513,21 +513,21 @@ static bool read_some(struct proc *p, enum proc_stream i, size_t max)
         n = read(p->out_fd[i], buf, max);
     while (n < 0 && errno == EINTR);
     if (n > 0) {
-        keep(p, i, buf, (size_t)n);
+        keep_output(p, i, buf, (size_t)n);
         return (size_t)n == max;
     }
-    if (n == 0 || (errno != EAGAIN && !may_open_again(p, errno)))
-        close_stream(p, i); /* a terminal's end is EIO */
+    if (n == 0 || (errno != EAGAIN && !retry_pty_later(p, errno)))
+        close_stream(p, i); /* the end of a terminal is EIO */
     return false;
 }
 
 static void on_stall_timer(struct loop *l, void *arg);
 
-/* The clock of those who are waited for begins; who has taken nothing for too long is passed by. */
-static void look_at_the_slow(struct proc *p)
+/* Starts the stall timers of readers that are behind; passes over those that exceed the stall timeout. */
+static void check_stalled_readers(struct proc *p)
 {
     int64_t now = clock_mono_ms();
-    bool one_is_waited_for = false;
+    bool has_stalling = false;
 
     (void)pthread_mutex_lock(&p->lock);
     for (struct proc_sub *s = p->subs; s; s = s->next) {
@@ -540,11 +540,11 @@ static void look_at_the_slow(struct proc *p)
         if (!s->behind_ms)
             s->behind_ms = now;
         s->is_passed = s->behind_ms + PROC_STALL_MS <= now;
-        one_is_waited_for = one_is_waited_for || !s->is_passed;
+        has_stalling = has_stalling || !s->is_passed;
     }
     (void)pthread_mutex_unlock(&p->lock);
-    if (one_is_waited_for && !p->stall_timer)
-        (void)loop_timer_add(p->reg->loop, now + STALL_LOOK_MS, on_stall_timer, p, &p->stall_timer,
+    if (has_stalling && !p->stall_timer)
+        (void)loop_timer_add(p->reg->loop, now + STALL_CHECK_MS, on_stall_timer, p, &p->stall_timer,
                              NULL);
 }
 
@@ -554,7 +554,7 @@ static void on_stall_timer(struct loop *l, void *arg)
 
     p->stall_timer = NULL;
     proc_ref(p);
-    look_at_the_slow(p);
+    check_stalled_readers(p);
     on_resume(l, p); /* drops the reference */
 }
 
@@ -565,7 +565,7 @@ static bool pause_if_held_up(struct proc *p, enum proc_stream i)
     (void)pthread_mutex_unlock(&p->lock);
     if (p->is_paused[i]) {
         p->out_watch[i] = loop_watch_del(p->out_watch[i]);
-        look_at_the_slow(p);
+        check_stalled_readers(p);
     }
     return p->is_paused[i];
 }
@@ -600,7 +600,7 @@ static void on_stderr(struct loop *l, uint32_t events, void *arg)
     on_output(arg, PROC_STDERR);
 }
 
-/* A stream that can't be watched (no memory) ends here rather than block the command. */
+/* A stream that can't be watched (out of memory) is closed, so that it does not block the command. */
 static void watch_stream(struct proc *p, enum proc_stream i)
 {
     loop_fd_fn fn = i == PROC_STDOUT ? on_stdout : on_stderr;
@@ -630,7 +630,7 @@ static void on_resume(struct loop *l, void *arg)
     proc_unref(p);
 }
 
-/* What the first process had written by its end, and no more: others may be writing still. */
+/* Reads what was in the pipe when the first process ended, and no more: others may still be writing. */
 static void drain_pipe(struct proc *p, enum proc_stream i)
 {
     int left = 0;
@@ -644,7 +644,7 @@ static void drain_pipe(struct proc *p, enum proc_stream i)
         if (!read_some(p, i, n))
             break;
     }
-    /* Nobody else holds it: take note of its end now, so that nothing lingers. */
+    /* If nobody else holds the pipe, this read finds its end, and nothing lingers. */
     if (left <= 0 && p->out_fd[i] >= 0)
         (void)read_some(p, i, 1);
 }
@@ -662,8 +662,8 @@ static void on_drain_timer(struct loop *l, void *arg)
 }
 
 /*
- * A terminal hangs up when its session's leader ends, but what was written may still be on its way
- * through the kernel: it is read to its end, within a time.
+ * A terminal hangs up when its session leader ends, but output may still be on its way through the kernel:
+ * read to the end, for at most PTY_DRAIN_MS.
  */
 static void drain_pty(struct proc *p)
 {
@@ -718,8 +718,8 @@ bool output_has_readers(struct proc *p)
 }
 
 /*
- * Where nobody looks at the output before the end, it may stay in the pipes for a moment: most
- * commands are over by then, and every wake of this thread would have been in their way.
+ * Without readers before the end, output stays in the pipes for WATCH_DELAY_MS: most commands have ended by
+ * then, and each wake of this thread would have slowed them down.
  */
 void output_watch(struct proc *p)
 {
@@ -738,6 +738,6 @@ void output_drain(struct proc *p)
     }
     drain_pipe(p, PROC_STDOUT);
     drain_pipe(p, PROC_STDERR);
-    if (!p->is_watched) /* what others hold is still to come */
+    if (!p->is_watched) /* output of descendants is still to come */
         watch_now(p);
 }

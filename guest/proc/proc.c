@@ -1,4 +1,4 @@
-/* proc: a command's life: its start is noted, its end is put together, callers ask. */
+/* proc: a command's life: adopts it after its start, assembles its result, serves callers. */
 #include "proc/proc.h"
 
 #include <assert.h>
@@ -27,11 +27,11 @@ static void on_timeout(struct loop *l, void *arg)
     }
     p->kill_reason = REASON_TIMEOUT;
     p->is_eof_waived = true;
-    (void)proc_signal(p, SIGKILL, false, NULL); /* it has ended: then what is left is its output */
+    (void)proc_signal(p, SIGKILL, false, NULL); /* fails if it has ended: only its output is left */
     proc_check_end(p);
 }
 
-/* The list's reference holds p until registry_ended() and after: timers need none of their own. */
+/* The registry's reference holds p until after registry_ended(): timers need none of their own. */
 void proc_adopt(struct proc *p)
 {
     int64_t at = p->started_mono_ms + (int64_t)p->spec.timeout_ms;
@@ -108,12 +108,9 @@ void proc_reaped(struct proc *p, int status, const struct rusage *ru, bool is_lo
 
 static bool is_spilling(struct proc *p)
 {
-    bool is;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
 
-    (void)pthread_mutex_lock(&p->lock);
-    is = p->is_spilling;
-    (void)pthread_mutex_unlock(&p->lock);
-    return is;
+    return p->is_spilling;
 }
 
 void proc_check_end(struct proc *p)
@@ -135,8 +132,8 @@ void proc_check_end(struct proc *p)
 }
 
 /*
- * A group that was empty when the first process was reaped stays so. While others are in it, the kernel gives its
- * number to no process: if there is one with it, the group has become empty since, and this is another.
+ * A process group that was empty when the first process was reaped stays empty. While it has members, the kernel
+ * gives its number to no process: if a process has the number, the group is gone and this is another one.
  */
 static bool is_group_left(const struct proc *p)
 {
@@ -156,7 +153,7 @@ static enum proc_tree tree_verdict(const struct proc *p)
     return reap_has_children(p->reg) ? TREE_BEST_EFFORT : TREE_GONE;
 }
 
-/* The group has counted those as well that nobody waited for. With the lock. */
+/* With the lock. The cgroup also counts processes that nobody waited for. */
 static void add_group_usage(struct proc *p)
 {
     struct proc_usage *u = &p->info.usage;
@@ -175,7 +172,7 @@ void proc_finish(struct proc *p)
     enum proc_tree tree = tree_verdict(p);
 
     assert(p->info.state == PROC_RUNNING);
-    proc_ref(p); /* once announced, another thread may forget it */
+    proc_ref(p); /* once the end is announced, another thread may forget the command */
     p->timeout_timer = loop_timer_del(p->timeout_timer);
     p->poll_timer = loop_timer_del(p->poll_timer);
     p->drain_timer = loop_timer_del(p->drain_timer);
@@ -197,7 +194,7 @@ void proc_finish(struct proc *p)
     if (p->script_path)
         (void)unlink(p->script_path);
     free(TAKE(p->script_path));
-    /* First kept, then announced: who hears of the end may ask to forget it. */
+    /* registry_ended() comes before the announcement: a reader of the end may forget the command. */
     registry_ended(p);
     proc_wake_all(p);
     proc_unref(p);
@@ -235,7 +232,7 @@ int proc_check_started(const struct proc *p, struct err *e)
     return 0;
 }
 
-/* With the lock, which keeps the reaper from it. */
+/* With the lock, which keeps the reaper away. */
 static int signal_leader(const struct proc *p, int sig, struct err *e)
 {
     int sys = p->is_reaped ? -ESRCH : process_signal_child(p->info.pid, sig);
@@ -247,16 +244,14 @@ static int signal_leader(const struct proc *p, int sig, struct err *e)
 
 int proc_signal(struct proc *p, int sig, bool is_tree, struct err *e)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = NULL;
     int r;
 
     if (is_tree)
         return killer_signal_tree(p, sig, e);
-    (void)pthread_mutex_lock(&p->lock);
+    locked = mutex_lock(&p->lock);
     r = proc_check_started(p, e);
-    if (r == 0)
-        r = signal_leader(p, sig, e);
-    (void)pthread_mutex_unlock(&p->lock);
-    return r;
+    return r < 0 ? r : signal_leader(p, sig, e);
 }
 
 static void on_waived(struct loop *l, void *arg)
@@ -277,17 +272,13 @@ void proc_waive_eof(struct proc *p)
 
 int proc_resize(struct proc *p, unsigned cols, unsigned rows, struct err *e)
 {
-    int r;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
 
-    (void)pthread_mutex_lock(&p->lock);
     if (!p->spec.has_pty)
-        r = err_field(e, ERR_PRECONDITION, "id", "'%s' has no terminal", p->id);
-    else if (p->out_fd[PROC_STDOUT] < 0)
-        r = err_field(e, ERR_PRECONDITION, "id", "the terminal of '%s' is closed", p->id);
-    else
-        r = pty_resize(p->out_fd[PROC_STDOUT], cols, rows, e);
-    (void)pthread_mutex_unlock(&p->lock);
-    return r;
+        return err_field(e, ERR_PRECONDITION, "id", "'%s' has no terminal", p->id);
+    if (p->out_fd[PROC_STDOUT] < 0)
+        return err_field(e, ERR_PRECONDITION, "id", "the terminal of '%s' is closed", p->id);
+    return pty_resize(p->out_fd[PROC_STDOUT], cols, rows, e);
 }
 
 void proc_own(struct proc *p)

@@ -25,7 +25,7 @@ int pty_resize(int master, unsigned cols, unsigned rows, struct err *e)
     return 0;
 }
 
-/* By the master's descriptor where the kernel can: another mount of /dev/pts is no matter. */
+/* TIOCGPTPEER works whatever is mounted at /dev/pts; older kernels need the path. */
 static int open_slave(int master)
 {
     char path[64];
@@ -69,7 +69,7 @@ int pty_open(const struct pty_options *o, int *ret_master, int *ret_slave, struc
     if (r < 0)
         return r;
     if (o->owner != (uid_t)-1) {
-        /* so that the user can open it by name; a box without the capability goes without */
+        /* lets the user open it by name; without the capability it stays as it is */
         (void)!fchown(slave, o->owner, (gid_t)-1);
         (void)fchmod(slave, SLAVE_MODE);
     }

@@ -1,5 +1,5 @@
 #pragma once
-/* pty: a pseudo terminal. Both descriptors are the caller's; the master does not block. */
+/* pty: a pseudo terminal. The caller owns both descriptors; the master is non-blocking. */
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -9,8 +9,8 @@
 
 struct pty_options {
     unsigned cols, rows;
-    bool is_raw; /* every byte goes through as it is, in both directions, and nothing is echoed */
-    uid_t owner; /* who shall own the terminal; -1: nobody else */
+    bool is_raw; /* all bytes pass unchanged in both directions, and nothing is echoed */
+    uid_t owner; /* the terminal is given to this user; -1: it stays the agent's */
 };
 
 int pty_open(const struct pty_options *o, int *ret_master, int *ret_slave, struct err *e);

@@ -1,7 +1,7 @@
 /*
- * reap: the one place that waits for processes. SIGCHLD wakes the loop; waitid() without taking
- * says who has ended; a command's status goes to its command, an adopted orphan's to nobody. A
- * child that did not get as far as exec is left for spawn() to reap: a later look finds it gone.
+ * reap: the only place that waits for processes. SIGCHLD wakes the loop; waitid(WNOWAIT) finds a zombie;
+ * its status goes to its command, an adopted orphan's is dropped. A child that failed before exec is left
+ * to spawn(): a later search finds it gone.
  */
 #include <errno.h>
 #include <signal.h>
@@ -15,8 +15,8 @@
 #include "common/clock.h"
 #include "proc/proc.h"
 
-#define SWEEP_MS 1000   /* a look without a signal while commands run, should one be lost */
-#define SWEEP_SOON_MS 2 /* a child that spawn() is about to hand over */
+#define SWEEP_MS 1000   /* search without a signal while commands run, should one be lost */
+#define SWEEP_SOON_MS 2 /* retry for a child that spawn() is about to hand over */
 
 enum owner {
     OWNER_NOBODY, /* adopted */
@@ -27,23 +27,22 @@ enum owner {
 /* *ret is a reference, NULL for OWNER_NOBODY. */
 static enum owner find_owner(struct registry *reg, pid_t pid, struct proc **ret)
 {
-    enum owner owner = OWNER_NOBODY;
+    _cleanup_unlock_ pthread_mutex_t *reg_locked = mutex_lock(&reg->lock);
 
-    (void)pthread_mutex_lock(&reg->lock);
-    for (struct proc *p = reg->running; p && owner == OWNER_NOBODY; p = p->running_next) {
+    LIST_EACH_BACK (struct proc, progress_link, p, &reg->running) {
+        _cleanup_unlock_ pthread_mutex_t *locked = NULL;
+        bool is_starting;
+
         if (atomic_load(&p->child_pid) != pid)
             continue;
-        (void)pthread_mutex_lock(&p->lock);
-        if (p->info.state == PROC_STARTING)
-            owner = OWNER_SPAWN;
-        else if (p->info.state == PROC_RUNNING && !p->is_reaped)
-            owner = OWNER_COMMAND;
-        if (owner != OWNER_NOBODY)
-            *ret = proc_ref(p);
-        (void)pthread_mutex_unlock(&p->lock);
+        locked = mutex_lock(&p->lock);
+        is_starting = p->info.state == PROC_STARTING;
+        if (!is_starting && (p->info.state != PROC_RUNNING || p->is_reaped))
+            continue;
+        *ret = proc_ref(p);
+        return is_starting ? OWNER_SPAWN : OWNER_COMMAND;
     }
-    (void)pthread_mutex_unlock(&reg->lock);
-    return owner;
+    return OWNER_NOBODY;
 }
 
 /* False: it has not ended. */
@@ -53,7 +52,7 @@ static bool reap_command(struct proc *p, pid_t pid)
     int status = 0;
     pid_t got;
 
-    /* With the lock, which a signal to it needs: the number is free after the wait. */
+    /* Signals are sent with the lock: after wait4() the kernel may give the number to another process. */
     (void)pthread_mutex_lock(&p->lock);
     got = wait4(pid, &status, WNOHANG, &ru);
     if (got != 0) {
@@ -67,12 +66,6 @@ static bool reap_command(struct proc *p, pid_t pid)
     return got != 0;
 }
 
-/* False: not yet. */
-static bool reap_started(struct proc *p, pid_t pid)
-{
-    return launch_take_over(p) && reap_command(p, pid);
-}
-
 static bool reap_adopted(struct registry *reg, pid_t pid)
 {
     if (waitpid(pid, NULL, WNOHANG) != pid)
@@ -83,8 +76,8 @@ static bool reap_adopted(struct registry *reg, pid_t pid)
     return true;
 }
 
-/* The oldest ended child, left as it is. 0: none has ended; -1: there are no children. */
-static pid_t peek(idtype_t which, id_t id)
+/* The oldest zombie, which is not reaped. 0: none has ended; -1: there are no children. */
+static pid_t find_zombie(idtype_t which, id_t id)
 {
     siginfo_t si = {0};
 
@@ -99,62 +92,58 @@ bool reap_has_children(struct registry *reg)
     struct proc *p = NULL;
     pid_t pid;
 
-    /* An orphan that has ended, and whose signal is still on its way, proves nothing. */
-    while ((pid = peek(P_ALL, 0)) > 0 && find_owner(reg, pid, &p) == OWNER_NOBODY)
+    /* A zombie whose SIGCHLD is still on its way does not count as a child that is left. */
+    while ((pid = find_zombie(P_ALL, 0)) > 0 && find_owner(reg, pid, &p) == OWNER_NOBODY)
         if (!reap_adopted(reg, pid))
             break;
     proc_unref(p);
     return pid >= 0;
 }
 
-/* Of a child that has ended, or is none of ours any more; false: it can't be taken yet. */
+/* For a child that has ended, or is not ours any more. False: it can't be reaped yet. */
 static bool reap_pid(struct registry *reg, pid_t pid)
 {
-    struct proc *p = NULL;
-    bool is_done = true;
+    _cleanup_proc_ struct proc *p = NULL;
 
     switch (find_owner(reg, pid, &p)) {
-    case OWNER_NOBODY:
-        (void)reap_adopted(reg, pid);
-        break;
     case OWNER_COMMAND:
-        is_done = reap_command(p, pid);
-        break;
+        return reap_command(p, pid);
     case OWNER_SPAWN:
-        is_done = reap_started(p, pid);
+        return launch_take_over(p) && reap_command(p, pid);
+    case OWNER_NOBODY:
         break;
     }
-    proc_unref(p);
-    return is_done;
+    (void)reap_adopted(reg, pid);
+    return true;
 }
 
-static struct proc **running(struct registry *reg, size_t *ret_n)
+/* References, latest start first. NULL: none, or out of memory. */
+static struct proc **copy_running(struct registry *reg, size_t *ret_n)
 {
-    struct proc **all;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
+    struct proc **all = reg->running.n ? calloc(reg->running.n, sizeof(*all)) : NULL;
     size_t n = 0;
 
-    (void)pthread_mutex_lock(&reg->lock);
-    all = reg->n_running ? calloc(reg->n_running, sizeof(struct proc *)) : NULL;
-    for (struct proc *p = reg->running; all && p; p = p->running_next)
-        all[n++] = proc_ref(p);
-    (void)pthread_mutex_unlock(&reg->lock);
-    *ret_n = n;
+    *ret_n = all ? reg->running.n : 0;
+    if (all)
+        LIST_EACH_BACK (struct proc, progress_link, p, &reg->running)
+            all[n++] = proc_ref(p);
     return all;
 }
 
 /*
- * Asks for each by number: when the child in the way of the general look can't be taken yet, and
- * for those that are no children of ours any more, since somebody in this process waited for them.
+ * Waits for each command by its number. This is needed when the oldest zombie can't be reaped yet and hides
+ * the others, and for children that somebody else in this process has waited for.
  */
 static void reap_each(struct registry *reg)
 {
     size_t n;
-    _cleanup_free_ struct proc **all = running(reg, &n);
+    _cleanup_free_ struct proc **all = copy_running(reg, &n);
 
     for (size_t i = 0; i < n; i++) {
         pid_t pid = atomic_load(&all[i]->child_pid);
 
-        if (pid > 0 && peek(P_PID, (id_t)pid) != 0)
+        if (pid > 0 && find_zombie(P_PID, (id_t)pid) != 0)
             (void)reap_pid(reg, pid);
         proc_unref(all[i]);
     }
@@ -174,14 +163,14 @@ static void reap_all(struct registry *reg)
     int64_t next_ms = SWEEP_MS;
     pid_t pid;
 
-    while ((pid = peek(P_ALL, 0)) > 0) {
+    while ((pid = find_zombie(P_ALL, 0)) > 0) {
         if (reap_pid(reg, pid))
             continue;
         reap_each(reg);
         next_ms = SWEEP_SOON_MS;
         break;
     }
-    oom_look(&reg->oom);
+    oom_check(&reg->oom);
     if (pid < 0)
         reap_each(reg);
     if (pid >= 0)
@@ -214,7 +203,7 @@ int reap_init(struct registry *reg, struct err *e)
 {
     sigset_t set;
 
-    /* A caller may have it ignored: the kernel would wait for the children then, and free their numbers. */
+    /* If SIGCHLD is ignored (inherited), the kernel reaps the children itself and frees their numbers. */
     (void)signal(SIGCHLD, SIG_DFL);
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGCHLD);

@@ -17,10 +17,10 @@
 #include "event/pool.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define OOM_SCORE_RAISE 300 /* how much sooner than the agent its commands go */
+#define OOM_SCORE_RAISE 300 /* the OOM killer prefers commands to the agent by this much */
 #define OOM_SCORE_MAX 1000
 #define GENERATED_ID_BYTES 8
-#define KEEP_CHECK_MS 100 /* looks for results that are too old are at least this far apart */
+#define KEEP_CHECK_MS 100 /* between two searches for results that are too old */
 
 static uint64_t hash_id(const char *id)
 {
@@ -41,16 +41,16 @@ static void proc_free(struct proc *p)
         fd_close(p->out_fd[i]);
     }
     fd_close(p->stdin_fd);
-    chunk_free_all(p->stdin_first);
+    chunk_queue_clear(&p->stdin_queue);
     (void)pthread_mutex_destroy(&p->lock);
     (void)pthread_mutex_destroy(&p->subs_lock);
-    tree_done(&p->tree);
+    command_tree_done(&p->tree);
     cgroup_free(p->cgroup);
     if (p->script_path)
         (void)unlink(p->script_path);
     free(p->script_path);
     proc_spec_done(&p->spec);
-    words_done(&p->words);
+    proc_summary_done(&p->summary);
     free(p->id);
     free(p);
 }
@@ -80,7 +80,7 @@ static int proc_new(struct registry *reg, struct proc_spec *take, struct proc **
     p->refs = 1;
     p->stdin_fd = p->out_fd[PROC_STDOUT] = p->out_fd[PROC_STDERR] = -1;
     p->oom_kills_before = -1;
-    p->tree = TREE_NONE;
+    p->tree = COMMAND_TREE_NONE;
     p->info.code = -1;
     p->info.usage.read_bytes = p->info.usage.write_bytes = p->info.usage.tree_peak_bytes = -1;
     p->id = TAKE(take->id);
@@ -99,7 +99,7 @@ static int proc_new(struct registry *reg, struct proc_spec *take, struct proc **
             r = err_oom(e);
     }
     if (r == 0)
-        r = words_init(&p->words, &p->spec, e);
+        r = proc_summary_init(&p->summary, &p->spec, e);
     if (r < 0) {
         proc_free(p);
         return r;
@@ -118,19 +118,16 @@ const struct proc_spec *proc_spec(const struct proc *p)
     return &p->spec;
 }
 
-const struct words *proc_words(const struct proc *p)
+const struct proc_summary *proc_summary(const struct proc *p)
 {
-    return &p->words;
+    return &p->summary;
 }
 
 pid_t proc_pid(struct proc *p)
 {
-    pid_t pid;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
 
-    (void)pthread_mutex_lock(&p->lock);
-    pid = p->info.pid;
-    (void)pthread_mutex_unlock(&p->lock);
-    return pid;
+    return p->info.pid;
 }
 
 const char *proc_reason_name(enum proc_reason reason)
@@ -146,7 +143,7 @@ const char *proc_reason_name(enum proc_reason reason)
 
 /* ---- the table; all with the lock ---- */
 
-static struct proc *find(struct registry *reg, const char *id)
+static struct proc *table_find(struct registry *reg, const char *id)
 {
     struct proc *p = reg->by_id[hash_id(id) % N_ID_BUCKETS];
 
@@ -155,7 +152,7 @@ static struct proc *find(struct registry *reg, const char *id)
     return p;
 }
 
-static bool is_forgotten(const struct registry *reg, const char *id)
+static bool table_was_forgotten(const struct registry *reg, const char *id)
 {
     uint64_t h = hash_id(id);
 
@@ -165,104 +162,46 @@ static bool is_forgotten(const struct registry *reg, const char *id)
     return false;
 }
 
-static void list(struct registry *reg, struct proc *p)
+static void table_add(struct registry *reg, struct proc *p)
 {
     struct proc **bucket = &reg->by_id[hash_id(p->id) % N_ID_BUCKETS];
 
     proc_ref(p);
     p->id_next = *bucket;
     *bucket = p;
-    p->list_prev = reg->last;
-    if (reg->last)
-        reg->last->list_next = p;
-    else
-        reg->first = p;
-    reg->last = p;
-    p->is_listed = true;
-}
-
-static void add_running(struct registry *reg, struct proc *p)
-{
-    p->running_next = reg->running;
-    if (reg->running)
-        reg->running->running_prev = p;
-    reg->running = p;
-    reg->n_running++;
-}
-
-static void drop_running(struct registry *reg, struct proc *p)
-{
-    if (p->running_prev)
-        p->running_prev->running_next = p->running_next;
-    else
-        reg->running = p->running_next;
-    if (p->running_next)
-        p->running_next->running_prev = p->running_prev;
-    p->running_next = p->running_prev = NULL;
-    reg->n_running--;
+    list_append(&reg->all, &p->all_link);
+    list_append(&reg->running, &p->progress_link);
 }
 
 /* The caller unrefs p, without the lock. */
-static void unlist(struct registry *reg, struct proc *p)
+static void table_remove(struct registry *reg, struct proc *p)
 {
     struct proc **at = &reg->by_id[hash_id(p->id) % N_ID_BUCKETS];
 
-    assert(p->is_listed);
+    assert(list_has(&reg->all, &p->all_link));
     while (*at != p)
         at = &(*at)->id_next;
     *at = p->id_next;
-    if (p->list_prev)
-        p->list_prev->list_next = p->list_next;
-    else
-        reg->first = p->list_next;
-    if (p->list_next)
-        p->list_next->list_prev = p->list_prev;
-    else
-        reg->last = p->list_prev;
-    p->id_next = p->list_next = p->list_prev = NULL;
-    p->is_listed = false;
+    p->id_next = NULL;
+    list_remove(&reg->all, &p->all_link);
 }
 
-static void unkeep(struct registry *reg, struct proc *p)
+/* The caller unrefs p, without the lock. */
+static void table_forget(struct registry *reg, struct proc *p)
 {
-    struct proc *before = NULL, *at = reg->kept_first;
-
-    while (at != p) {
-        before = at;
-        at = at->kept_next;
-    }
-    if (before)
-        before->kept_next = p->kept_next;
-    else
-        reg->kept_first = p->kept_next;
-    if (reg->kept_last == p)
-        reg->kept_last = before;
-    p->kept_next = NULL;
-    reg->n_kept--;
-}
-
-static void forget(struct registry *reg, struct proc *p)
-{
-    unkeep(reg, p);
-    unlist(reg, p);
+    list_remove(&reg->kept, &p->progress_link);
+    table_remove(reg, p);
     reg->forgotten[reg->forgotten_at++ % REGISTRY_MAX_FORGOTTEN] = hash_id(p->id);
 }
 
 /* ---- finding and starting ---- */
 
-static int attach(struct proc *p, const struct proc_spec *spec, struct err *e)
-{
-    if (memcmp(p->spec.digest, spec->digest, SPEC_DIGEST_BYTES) != 0)
-        return err_field(e, ERR_EXISTS, "id", "'%s' is the id of another command", p->id);
-    return 0;
-}
-
-/* With the lock: room for one more? */
+/* With the lock: is there room for one more command? */
 static int check_room(const struct registry *reg, struct err *e)
 {
-    if (reg->n_running >= reg->o.max_running)
+    if (reg->running.n >= reg->o.max_running)
         return err_set(e, ERR_EXHAUSTED, "%zu commands are running, the most allowed",
-                       reg->n_running);
+                       reg->running.n);
     if (reg->n_lingering >= REGISTRY_MAX_LINGERING)
         return err_set(e, ERR_EXHAUSTED,
                        "descendants of %zu ended commands hold their output open, the most allowed",
@@ -270,24 +209,25 @@ static int check_room(const struct registry *reg, struct err *e)
     return 0;
 }
 
-static int list_new(struct registry *reg, struct proc *fresh, struct proc **ret, struct err *e)
+/* *ret: fresh, or the command that has its id already and was started by the same request. */
+static int add_or_attach(struct registry *reg, struct proc *fresh, struct proc **ret, struct err *e)
 {
-    struct proc *p;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
+    struct proc *p = table_find(reg, fresh->id);
     int r;
 
-    (void)pthread_mutex_lock(&reg->lock);
-    p = find(reg, fresh->id);
-    r = p ? attach(p, &fresh->spec, e) : check_room(reg, e);
-    if (r == 0 && !p) {
+    if (p && memcmp(p->spec.digest, fresh->spec.digest, SPEC_DIGEST_BYTES) != 0)
+        return err_field(e, ERR_EXISTS, "id", "'%s' is the id of another command", p->id);
+    if (!p) {
+        r = check_room(reg, e);
+        if (r < 0)
+            return r;
         fresh->serial = ++reg->next_serial;
-        add_running(reg, fresh);
-        list(reg, fresh);
+        table_add(reg, fresh);
         p = fresh;
     }
-    if (r == 0)
-        *ret = proc_ref(p);
-    (void)pthread_mutex_unlock(&reg->lock);
-    return r;
+    *ret = proc_ref(p);
+    return 0;
 }
 
 int registry_start(struct registry *reg, struct proc_spec *take, struct proc **ret,
@@ -304,7 +244,7 @@ int registry_start(struct registry *reg, struct proc_spec *take, struct proc **r
         proc_spec_done(take);
         return r;
     }
-    r = list_new(reg, fresh, &p, e);
+    r = add_or_attach(reg, fresh, &p, e);
     if (r == 0 && p == fresh) {
         r = pool_run(reg->pool, launch_run, proc_ref(fresh), e);
         if (r < 0) {
@@ -321,11 +261,32 @@ int registry_start(struct registry *reg, struct proc_spec *take, struct proc **r
     return r;
 }
 
-static int not_found(const struct registry *reg, const char *id, struct err *e)
+int registry_start_file(struct registry *reg, const char *path, const char *user,
+                        const char *workdir, struct err *e)
+{
+    _cleanup_proc_ struct proc *p = NULL;
+    struct proc_spec spec;
+    bool is_new;
+    int r;
+
+    proc_spec_init(&spec);
+    spec.default_user = user;
+    spec.workdir = workdir;
+    r = io_read_file(AT_FDCWD, path, REGISTRY_START_FILE_MAX_BYTES, &spec.script, &spec.script_len,
+                     e);
+    if (r == 0 && !(spec.id = strdup(REGISTRY_START_FILE_ID)))
+        r = err_oom(e);
+    if (r == 0)
+        r = registry_start(reg, &spec, &p, &is_new, e);
+    proc_spec_done(&spec);
+    return r < 0 ? err_wrap(e, r, "the start file '%s'", path) : 0;
+}
+
+static int err_no_command(const struct registry *reg, const char *id, struct err *e)
 {
     char time[32];
 
-    if (is_forgotten(reg, id))
+    if (table_was_forgotten(reg, id))
         return err_field(e, ERR_NOT_FOUND, "id",
                          "the result of '%.128s' has been forgotten (kept are %zu for %s)", id,
                          reg->o.max_kept, str_format_duration(reg->o.keep_ms, time, sizeof(time)));
@@ -334,46 +295,61 @@ static int not_found(const struct registry *reg, const char *id, struct err *e)
 
 int registry_get(struct registry *reg, const char *id, struct proc **ret, struct err *e)
 {
-    struct proc *p;
-    int r = 0;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
+    struct proc *p = table_find(reg, id);
 
-    (void)pthread_mutex_lock(&reg->lock);
-    p = find(reg, id);
-    if (p)
-        *ret = proc_ref(p);
-    else
-        r = not_found(reg, id, e);
-    (void)pthread_mutex_unlock(&reg->lock);
-    return r;
+    if (!p)
+        return err_no_command(reg, id, e);
+    *ret = proc_ref(p);
+    return 0;
 }
 
-struct proc *registry_find(struct registry *reg, bool (*is_it)(struct proc *p, const void *arg),
+struct proc *registry_find(struct registry *reg, bool (*is_match)(struct proc *p, const void *arg),
                            const void *arg)
 {
-    struct proc *p;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
 
-    (void)pthread_mutex_lock(&reg->lock);
-    p = reg->last;
-    while (p && !is_it(p, arg))
-        p = p->list_prev;
-    if (p)
-        proc_ref(p);
-    (void)pthread_mutex_unlock(&reg->lock);
-    return p;
+    LIST_EACH_BACK (struct proc, all_link, p, &reg->all)
+        if (is_match(p, arg))
+            return proc_ref(p);
+    return NULL;
+}
+
+/* The session's number belongs to the command until its first process has been reaped. */
+static bool leads_session(struct proc *p, pid_t session)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
+
+    return p->info.state == PROC_RUNNING && !p->is_reaped && p->info.pid == session;
+}
+
+int registry_find_owner(struct registry *reg, pid_t pid, char out[SPEC_ID_MAX_BYTES + 1],
+                        struct err *e)
+{
+    uint32_t serial = 0;
+    bool is_marked = command_tree_find_serial(pid, reg->instance, &serial);
+    pid_t session = getsid(pid);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
+
+    LIST_EACH_BACK (struct proc, all_link, p, &reg->all) {
+        if (is_marked ? p->serial != serial : !leads_session(p, session))
+            continue;
+        (void)snprintf(out, SPEC_ID_MAX_BYTES + 1, "%s", p->id);
+        return 0;
+    }
+    return err_set(e, ERR_NOT_FOUND, "process %d is no command's", pid);
 }
 
 int registry_list(struct registry *reg, struct proc ***ret, size_t *ret_n, struct err *e)
 {
-    struct proc **all;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
+    struct proc **all = calloc(reg->all.n + 1, sizeof(*all));
     size_t n = 0;
 
-    (void)pthread_mutex_lock(&reg->lock);
-    all = calloc(reg->n_running + reg->n_kept + 1, sizeof(*all));
-    for (struct proc *p = reg->first; all && p; p = p->list_next)
-        all[n++] = proc_ref(p);
-    (void)pthread_mutex_unlock(&reg->lock);
     if (!all)
         return err_oom(e);
+    LIST_EACH (struct proc, all_link, p, &reg->all)
+        all[n++] = proc_ref(p);
     *ret = all;
     *ret_n = n;
     return 0;
@@ -381,39 +357,32 @@ int registry_list(struct registry *reg, struct proc ***ret, size_t *ret_n, struc
 
 static bool has_ended(struct proc *p)
 {
-    bool has;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
 
-    (void)pthread_mutex_lock(&p->lock);
-    has = p->info.state == PROC_ENDED;
-    (void)pthread_mutex_unlock(&p->lock);
-    return has;
+    return p->info.state == PROC_ENDED;
 }
 
 int registry_forget(struct registry *reg, const char *id, struct err *e)
 {
-    struct proc *p;
-    int r = 0;
+    _cleanup_proc_ struct proc *p = NULL; /* the table's reference: dropped without the lock */
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
+    struct proc *found = table_find(reg, id);
 
-    (void)pthread_mutex_lock(&reg->lock);
-    p = find(reg, id);
-    if (!p)
-        r = not_found(reg, id, e);
-    else if (!p->ended_mono_ms)
-        r = err_field(e, ERR_PRECONDITION, "id", "'%s' is running", id);
-    else
-        forget(reg, p);
-    (void)pthread_mutex_unlock(&reg->lock);
-    if (r == 0)
-        proc_unref(p);
-    return r;
+    if (!found)
+        return err_no_command(reg, id, e);
+    if (!found->ended_mono_ms)
+        return err_field(e, ERR_PRECONDITION, "id", "'%s' is running", id);
+    table_forget(reg, found);
+    p = found;
+    return 0;
 }
 
 void registry_count(struct registry *reg, struct registry_counts *ret)
 {
     (void)pthread_mutex_lock(&reg->lock);
     *ret = reg->totals;
-    ret->running = reg->n_running;
-    ret->kept = reg->n_kept;
+    ret->running = reg->running.n;
+    ret->kept = reg->kept.n;
     (void)pthread_mutex_unlock(&reg->lock);
     ret->journal_bytes = atomic_load(&reg->budget.used);
 }
@@ -425,43 +394,41 @@ void registry_failed(struct proc *p)
     struct registry *reg = p->reg;
 
     (void)pthread_mutex_lock(&reg->lock);
-    unlist(reg, p);
-    drop_running(reg, p);
+    table_remove(reg, p);
+    list_remove(&reg->running, &p->progress_link);
     reg->totals.failed_total++;
     (void)pthread_mutex_unlock(&reg->lock);
     proc_unref(p);
 }
 
-/* Takes what is too old or too many from the kept; the caller unrefs the chain. */
-static struct proc *take_old(struct registry *reg, int64_t now)
+/* With the lock: moves the results that are too old or too many to *old. Returns when the next is due; 0: never. */
+static int64_t forget_old(struct registry *reg, int64_t now, struct list *old)
 {
-    struct proc *old = NULL;
+    struct list_link *first;
 
-    while (reg->kept_first && (reg->n_kept > reg->o.max_kept ||
-                               reg->kept_first->ended_mono_ms + reg->o.keep_ms <= now)) {
-        struct proc *p = reg->kept_first;
+    while ((first = reg->kept.first)) {
+        struct proc *p = LIST_OF(struct proc, progress_link, first);
+        int64_t due = p->ended_mono_ms + reg->o.keep_ms;
 
-        forget(reg, p);
-        p->kept_next = old;
-        old = p;
+        if (reg->kept.n <= reg->o.max_kept && due > now)
+            return due;
+        table_forget(reg, p);
+        list_append(old, &p->progress_link);
     }
-    return old;
+    return 0;
 }
 
-static void unref_chain(struct proc *p)
+static void unref_all(struct list *l)
 {
-    while (p) {
-        struct proc *next = p->kept_next;
+    struct list_link *link;
 
-        p->kept_next = NULL;
-        proc_unref(p);
-        p = next;
-    }
+    while ((link = list_take_first(l)))
+        proc_unref(LIST_OF(struct proc, progress_link, link));
 }
 
 static void on_keep_timer(struct loop *l, void *arg);
 
-/* For the time the oldest is too old: nothing kept, no timer, and an idle agent sleeps. */
+/* Without results there is no timer: an idle agent sleeps. */
 static void set_keep_timer(struct registry *reg, int64_t at)
 {
     int64_t soonest = clock_mono_ms() + KEEP_CHECK_MS;
@@ -471,50 +438,37 @@ static void set_keep_timer(struct registry *reg, int64_t at)
                              &reg->keep_timer, NULL);
 }
 
-/* With the lock: when the oldest result is too old; 0: there is none. */
-static int64_t next_forgetting(const struct registry *reg)
-{
-    return reg->kept_first ? reg->kept_first->ended_mono_ms + reg->o.keep_ms : 0;
-}
-
 static void on_keep_timer(struct loop *l, void *arg)
 {
     struct registry *reg = arg;
-    struct proc *old;
+    struct list old = {0};
     int64_t next;
 
     (void)l;
     reg->keep_timer = NULL;
     (void)pthread_mutex_lock(&reg->lock);
-    old = take_old(reg, clock_mono_ms());
-    next = next_forgetting(reg);
+    next = forget_old(reg, clock_mono_ms(), &old);
     (void)pthread_mutex_unlock(&reg->lock);
-    unref_chain(old);
+    unref_all(&old);
     set_keep_timer(reg, next);
 }
 
 void registry_ended(struct proc *p)
 {
     struct registry *reg = p->reg;
-    struct proc *old;
+    struct list old = {0};
     int64_t next;
 
     assert(has_ended(p));
     (void)pthread_mutex_lock(&reg->lock);
     p->ended_mono_ms = clock_mono_ms();
-    if (reg->kept_last)
-        reg->kept_last->kept_next = p;
-    else
-        reg->kept_first = p;
-    reg->kept_last = p;
-    drop_running(reg, p);
-    reg->n_kept++;
+    list_remove(&reg->running, &p->progress_link);
+    list_append(&reg->kept, &p->progress_link);
     reg->totals.ended_total[p->info.reason]++;
     reg->totals.last_end_mono_ms = p->ended_mono_ms;
-    old = take_old(reg, p->ended_mono_ms);
-    next = next_forgetting(reg);
+    next = forget_old(reg, p->ended_mono_ms, &old);
     (void)pthread_mutex_unlock(&reg->lock);
-    unref_chain(old);
+    unref_all(&old);
     set_keep_timer(reg, next);
 }
 
@@ -536,38 +490,39 @@ void registry_lingering(struct proc *p, bool on)
 
 void registry_relieve(struct registry *reg)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
     size_t enough = reg->budget.max / 4 * 3;
 
-    (void)pthread_mutex_lock(&reg->lock);
-    for (struct proc *p = reg->kept_first; p; p = p->kept_next) {
+    LIST_EACH (struct proc, progress_link, p, &reg->kept) {
+        _cleanup_unlock_ pthread_mutex_t *p_locked = NULL;
+
         if (atomic_load(&reg->budget.used) <= enough)
             break;
-        (void)pthread_mutex_lock(&p->lock);
+        p_locked = mutex_lock(&p->lock);
         for (size_t i = 0; i < N_PROC_STREAMS && !output_is_wanted(p); i++)
             journal_evict(&p->out[i]);
-        (void)pthread_mutex_unlock(&p->lock);
     }
-    (void)pthread_mutex_unlock(&reg->lock);
 }
 
 /* On a pool thread. */
 void registry_relieve_spill(struct registry *reg, uint64_t bytes)
 {
-    (void)pthread_mutex_lock(&reg->lock);
-    for (struct proc *p = reg->kept_first; p; p = p->kept_next) {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&reg->lock);
+
+    LIST_EACH (struct proc, progress_link, p, &reg->kept) {
+        _cleanup_unlock_ pthread_mutex_t *p_locked = NULL;
+
         if (atomic_load(&reg->spill_budget.used) + bytes <= reg->spill_budget.max)
             break;
-        (void)pthread_mutex_lock(&p->lock);
+        p_locked = mutex_lock(&p->lock);
         for (size_t i = 0; i < N_PROC_STREAMS && !p->is_spilling; i++)
             spill_evict(&p->spill[i], &reg->spill_budget);
-        (void)pthread_mutex_unlock(&p->lock);
     }
-    (void)pthread_mutex_unlock(&reg->lock);
 }
 
-/* ---- its own life ---- */
+/* ---- the registry ---- */
 
-/* Raised, not lowered: lowering the agent's own needs a capability that boxes do not give. */
+/* The commands' score is raised: lowering the agent's own needs a capability that boxes do not grant. */
 static int children_oom_score(void)
 {
     _cleanup_free_ char *text = NULL;
@@ -581,7 +536,7 @@ static int children_oom_score(void)
     if (str_parse_i64(text, -OOM_SCORE_MAX, OOM_SCORE_MAX, &own, NULL) < 0)
         return -1;
     sum = (int)own + OOM_SCORE_RAISE;
-    if (sum < 0) /* the agent is far below zero: its commands are ordinary processes */
+    if (sum < 0) /* the agent is far below 0: its commands are ordinary processes */
         sum = 0;
     return sum > OOM_SCORE_MAX ? OOM_SCORE_MAX : sum;
 }
@@ -626,7 +581,7 @@ int registry_new(struct loop *l, struct pool *pool, const struct registry_option
     reg->path = strdup(path && *path ? path : DEFAULT_PATH);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     r = reg->path ? io_random(&reg->instance, sizeof(reg->instance), e) : err_oom(e);
-    reg->instance = tree_new_instance(reg->instance);
+    reg->instance = command_tree_new_instance(reg->instance);
     if (r == 0)
         r = reap_init(reg, e);
     if (r < 0) {
@@ -644,8 +599,8 @@ struct registry *registry_free(struct registry *reg)
     if (!reg)
         return NULL;
     reap_done(reg);
-    while ((p = reg->first)) {
-        unlist(reg, p);
+    while ((p = LIST_OF(struct proc, all_link, reg->all.first))) {
+        table_remove(reg, p);
         proc_abandon(p);
         proc_unref(p);
     }

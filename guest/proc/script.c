@@ -14,7 +14,7 @@
 
 #define NAME_RANDOM_BYTES 12
 
-static const char *const places[] = {"/tmp", "/var/tmp", "/dev/shm"};
+static const char *const script_dirs[] = {"/tmp", "/var/tmp", "/dev/shm"};
 
 static bool is_blank(char c)
 {
@@ -57,7 +57,7 @@ int script_add_interpreter(const char *text, size_t len, char ***argv, struct er
     return r < 0 ? r : 1;
 }
 
-static int make_file(char **ret_path, int *ret_fd, struct err *e)
+static int create_script_file(char **ret_path, int *ret_fd, struct err *e)
 {
     char random[NAME_RANDOM_BYTES * 2 + 1];
     int r = io_random_hex(NAME_RANDOM_BYTES, random, e);
@@ -65,29 +65,30 @@ static int make_file(char **ret_path, int *ret_fd, struct err *e)
 
     if (r < 0)
         return r;
-    for (size_t i = 0; i < N_ELEMENTS(places); i++) {
+    for (size_t i = 0; i < N_ELEMENTS(script_dirs); i++) {
         _cleanup_free_ char *path = NULL;
         int fd;
 
-        if (asprintf(&path, "%s/bellhop-script-%s", places[i], random) < 0)
+        if (asprintf(&path, "%s/bellhop-script-%s", script_dirs[i], random) < 0)
             return err_oom(e);
         fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700);
         if (fd < 0) {
-            sys = sys ? sys : errno; /* of the first place: the one that should have worked */
+            sys = sys ? sys : errno; /* of the first directory, which should have worked */
             continue;
         }
         *ret_path = TAKE(path);
         *ret_fd = fd;
         return 0;
     }
-    return err_at(e, err_sys(e, sys, "making a file for the script in '%s'", places[0]), "shell");
+    return err_at(e, err_sys(e, sys, "making a file for the script in '%s'", script_dirs[0]),
+                  "shell");
 }
 
 int script_write(const char *text, size_t len, uid_t uid, gid_t gid, char **ret_path, struct err *e)
 {
     _cleanup_free_ char *path = NULL;
     _cleanup_close_ int fd = -1;
-    int r = make_file(&path, &fd, e);
+    int r = create_script_file(&path, &fd, e);
 
     if (r < 0)
         return r;

@@ -30,8 +30,8 @@
 #define FALLBACK_MAX_FD 4096       /* where close_range is missing */
 
 /*
- * The child shares our memory, but a sanitizer's thread state does not survive that: TSan gets a
- * copy. Either way we go on when the child has become another program or has ended.
+ * The child shares the agent's memory, but TSan's thread state does not survive that: with TSan it gets a
+ * copy. Either way the agent's thread continues when the child has called exec or has ended.
  */
 #if defined(__SANITIZE_THREAD__)
 #define CLONE_SHARED CLONE_VFORK
@@ -57,18 +57,18 @@ struct failure {
     int index; /* of the limit */
 };
 
-/* In memory that parent and child share. */
+/* In memory that the parent and the child share. */
 struct spawn_room {
     _Alignas(16) char stack[STACK_BYTES];
     struct failure failure;
 };
 
-static const int mark_limits[] = TREE_MARK_LIMITS;
+static const int mark_limits[] = COMMAND_TREE_MARK_LIMITS;
 
 struct child {
     const struct spawn_args *a;
-    char **candidates;  /* where argv[0] may be, in order */
-    char **script_argv; /* for a program without a format: sh FILE ARG...; slot 1 is the file */
+    char **candidates;  /* paths to try for argv[0], in order */
+    char **script_argv; /* for a file without a known format: sh FILE ARG...; [1] is the file */
     char oom_text[16];
     size_t oom_len;
     struct failure *failure; /* in the room */
@@ -78,13 +78,13 @@ struct child {
 
 #define IN_CHILD __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
 
-_Noreturn IN_CHILD static void fail(const struct child *c, enum stage stage, int index)
+_Noreturn IN_CHILD static void child_fail(const struct child *c, enum stage stage, int index)
 {
     *c->failure = (struct failure){.stage = (int)stage, .sys = errno, .index = index};
     _exit(127);
 }
 
-/* exec resets what has a handler (the agent has none) but not what is ignored. */
+/* exec resets signals with a handler (the agent has none) but not ignored ones. */
 IN_CHILD static void default_signals(const struct spawn_args *a)
 {
     struct sigaction dfl = {.sa_handler = SIG_DFL};
@@ -97,7 +97,7 @@ IN_CHILD static void default_signals(const struct spawn_args *a)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Out of the way of the places the child's own descriptors go to. */
+/* Moves a descriptor above the numbers that the child's own descriptors get. */
 IN_CHILD static int move_up(const struct child *c, int fd)
 {
     int up = fd;
@@ -105,19 +105,19 @@ IN_CHILD static int move_up(const struct child *c, int fd)
     if (fd >= 0 && fd < FIRST_OWN_FD) {
         up = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_OWN_FD);
         if (up < 0)
-            fail(c, STAGE_STDIO, 0);
+            child_fail(c, STAGE_STDIO, 0);
     }
     return up;
 }
 
-IN_CHILD static void place(const struct child *c, int from, int to)
+IN_CHILD static void place_fd(const struct child *c, int from, int to)
 {
     if (from >= 0 && dup2(from, to) < 0)
-        fail(c, STAGE_STDIO, 0);
+        child_fail(c, STAGE_STDIO, 0);
 }
 
-/* What the agent inherited and never knew of is closed by exec too. */
-IN_CHILD static void close_rest(unsigned first)
+/* Makes exec close also descriptors that the agent inherited without knowing. */
+IN_CHILD static void close_rest_on_exec(unsigned first)
 {
     if (syscall(SYS_close_range, first, ~0u, CLOSE_RANGE_CLOEXEC) == 0)
         return;
@@ -133,13 +133,13 @@ IN_CHILD static void set_stdio(const struct child *c)
     int err = move_up(c, a->stderr_fd);
     int script = move_up(c, a->script_fd);
 
-    place(c, in, 0);
-    place(c, out, 1);
-    place(c, err, 2);
-    place(c, script, SPAWN_SCRIPT_FD);
-    close_rest(script >= 0 ? SPAWN_SCRIPT_FD + 1 : 3);
+    place_fd(c, in, 0);
+    place_fd(c, out, 1);
+    place_fd(c, err, 2);
+    place_fd(c, script, SPAWN_SCRIPT_FD);
+    close_rest_on_exec(script >= 0 ? SPAWN_SCRIPT_FD + 1 : 3);
     if (a->has_tty && ioctl(0, TIOCSCTTY, 0) < 0)
-        fail(c, STAGE_TTY, 0);
+        child_fail(c, STAGE_TTY, 0);
 }
 
 IN_CHILD static void set_limits(const struct child *c)
@@ -148,7 +148,7 @@ IN_CHILD static void set_limits(const struct child *c)
 
     struct rlimit nofile;
 
-    /* The agent's own is as high as may be, which makes programs that close all of them slow. */
+    /* The agent's own limit is as high as possible; programs that close all descriptors would be slow with it. */
     if (a->nofile && getrlimit(RLIMIT_NOFILE, &nofile) == 0 && a->nofile < nofile.rlim_cur) {
         nofile.rlim_cur = a->nofile;
         (void)setrlimit(RLIMIT_NOFILE, &nofile);
@@ -157,17 +157,17 @@ IN_CHILD static void set_limits(const struct child *c)
         struct rlimit lim = {a->limits[i].value, a->limits[i].value};
 
         if (syscall(SYS_prlimit64, 0, a->limits[i].resource, &lim, NULL) < 0)
-            fail(c, STAGE_LIMIT, (int)i);
+            child_fail(c, STAGE_LIMIT, (int)i);
     }
     for (size_t i = 0; a->marker && i < N_ELEMENTS(mark_limits); i++) {
         struct rlimit mark = {a->marker, a->marker};
 
-        /* One may be refused; there is the other. */
+        /* One of the two may be refused. */
         (void)syscall(SYS_prlimit64, 0, mark_limits[i], &mark, NULL);
     }
 }
 
-/* libc's own would change all of the agent's threads: raw calls. */
+/* Raw system calls: libc's functions would change all of the agent's threads. */
 IN_CHILD static void set_user(const struct child *c)
 {
     const struct user *u = c->a->user;
@@ -177,7 +177,7 @@ IN_CHILD static void set_user(const struct child *c)
     if (syscall(SYS_setgroups, u->n_groups, u->groups) < 0 ||
         syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
         syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
-        fail(c, STAGE_USER, 0);
+        child_fail(c, STAGE_USER, 0);
 }
 
 IN_CHILD static void set_oom_score(const struct child *c)
@@ -219,10 +219,10 @@ IN_CHILD static int child_main(void *arg)
 
     default_signals(a);
     if (setsid() < 0)
-        fail(c, STAGE_SESSION, 0);
+        child_fail(c, STAGE_SESSION, 0);
     for (size_t i = 0; i < a->n_cgroup_fds; i++)
         if (write(a->cgroup_fds[i], "0", 1) != 1)
-            fail(c, STAGE_CGROUP, 0);
+            child_fail(c, STAGE_CGROUP, 0);
     set_oom_score(c);
     set_stdio(c);
     set_limits(c);
@@ -230,16 +230,16 @@ IN_CHILD static int child_main(void *arg)
     if (a->umask >= 0)
         (void)umask((mode_t)a->umask);
     if (chdir(a->cwd) < 0 && (!a->cwd_or_root || chdir("/") < 0))
-        fail(c, STAGE_CWD, 0);
+        child_fail(c, STAGE_CWD, 0);
     exec_any(c);
-    fail(c, STAGE_EXEC, 0);
+    child_fail(c, STAGE_EXEC, 0);
 }
 
 /* ---- before ---- */
 
 uint64_t spawn_ignored_signals(void)
 {
-    uint64_t set = SPAWN_SIGNAL_BIT(SIGPIPE); /* the agent's own doing, now or later */
+    uint64_t set = SPAWN_SIGNAL_BIT(SIGPIPE); /* the agent itself ignores it, now or later */
 
     for (int i = 1; i <= SPAWN_MAX_SIGNAL; i++) {
         struct sigaction sa;
@@ -396,7 +396,7 @@ struct spawn_room *spawn_room_new(void)
     if (r == MAP_FAILED)
         return NULL;
 #else
-    /* Kept by the allocator: mapping it anew for each child would cost more than the rest. */
+    /* malloc reuses the block: mapping a stack for each child would cost more than the rest of the start. */
     r = malloc(sizeof(*r));
     if (!r)
         return NULL;
@@ -428,7 +428,7 @@ static int clone_child(struct child *c, struct spawn_room *room, _Atomic pid_t *
     sigset_t all, old;
     int pid, sys;
 
-    /* A handler of the agent's must not run in the child, in the agent's memory. */
+    /* No signal handler of the agent may run in the child, which shares the agent's memory. */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     pid = clone(child_main, room->stack + STACK_BYTES, flags, c, (pid_t *)ret_pid);
@@ -441,7 +441,7 @@ static int clone_child(struct child *c, struct spawn_room *room, _Atomic pid_t *
     return 0;
 }
 
-/* It has ended without becoming the program: nobody but us is to hear of it. */
+/* The child ended without becoming the program; the reaper leaves it to this function. */
 static int reap_failed(const struct child *c, _Atomic pid_t *ret_pid, struct err *e)
 {
     while (waitpid(*ret_pid, NULL, 0) < 0 && errno == EINTR)

@@ -89,3 +89,68 @@ int proc_spec_check_id(const char *id, struct err *e)
                          SPEC_ID_MAX_BYTES);
     return 0;
 }
+
+/* ---- summary ---- */
+
+static int summary_take_argv(struct proc_summary *s, char *const *argv, struct err *e)
+{
+    size_t bytes = 0, len;
+    int r = 0;
+
+    s->argv = calloc(1, sizeof(*s->argv));
+    if (!s->argv)
+        return err_oom(e);
+    for (; r == 0 && *argv; argv++) {
+        len = strlen(*argv);
+        if (s->n_omitted == 0 && bytes + len < SUMMARY_ARGV_BYTES) {
+            bytes += len + 1;
+            r = strv_push(&s->argv, *argv, e);
+        } else {
+            s->n_omitted++;
+            s->omitted_bytes += len;
+        }
+    }
+    return r;
+}
+
+/* A UTF-8 character has at most three bytes after its first. */
+static size_t cut_at_character(const char *text, size_t len, size_t max)
+{
+    size_t at = max;
+
+    if (len <= max)
+        return len;
+    while (at > 0 && max - at < 3 && ((unsigned char)text[at] & 0xc0) == 0x80)
+        at--;
+    return ((unsigned char)text[at] & 0xc0) == 0x80 ? max : at;
+}
+
+static int summary_take_script(struct proc_summary *s, const struct proc_spec *spec, struct err *e)
+{
+    s->script_bytes = spec->script_len;
+    s->script_len = cut_at_character(spec->script, spec->script_len, SUMMARY_SCRIPT_BYTES);
+    s->script = malloc(s->script_len + 1);
+    if (!s->script)
+        return err_oom(e);
+    memcpy(s->script, spec->script, s->script_len);
+    s->script[s->script_len] = '\0';
+    return 0;
+}
+
+int proc_summary_init(struct proc_summary *s, const struct proc_spec *spec, struct err *e)
+{
+    int r;
+
+    *s = (struct proc_summary){0};
+    r = spec->script ? summary_take_script(s, spec, e) : summary_take_argv(s, spec->argv, e);
+    if (r < 0)
+        proc_summary_done(s);
+    return r;
+}
+
+void proc_summary_done(struct proc_summary *s)
+{
+    strv_free(s->argv);
+    free(s->script);
+    *s = (struct proc_summary){0};
+}

@@ -9,10 +9,9 @@
 
 #include "common/cleanup.h"
 #include "common/path.h"
-#include "proc/chunk.h"
 
-/* The first is for what is large, and on a disk more often. */
-static const char *const places[] = {"/var/tmp", "/tmp"};
+/* /var/tmp is meant for large files, and is on a disk more often. */
+static const char *const spill_dirs[] = {"/var/tmp", "/tmp"};
 
 void spill_init(struct spill *s, uint64_t max)
 {
@@ -22,7 +21,7 @@ void spill_init(struct spill *s, uint64_t max)
 void spill_evict(struct spill *s, struct journal_budget *b)
 {
     if (s->fd >= 0)
-        (void)!ftruncate(s->fd, 0); /* a reader may hold the descriptor: it stays open */
+        (void)!ftruncate(s->fd, 0); /* stays open: a reader may be using the descriptor */
     journal_budget_give(b, (size_t)s->written);
     s->base += s->written;
     s->taken -= s->written;
@@ -32,8 +31,7 @@ void spill_evict(struct spill *s, struct journal_budget *b)
 
 void spill_done(struct spill *s, struct journal_budget *b)
 {
-    chunk_free_all(s->first);
-    s->first = s->last = NULL;
+    chunk_queue_clear(&s->queue);
     if (s->fd < 0)
         return;
     journal_budget_give(b, (size_t)s->written);
@@ -41,8 +39,7 @@ void spill_done(struct spill *s, struct journal_budget *b)
     s->fd = -1;
 }
 
-/* Bytes there is no memory for can't be skipped: the file has no holes. */
-static void end(struct spill *s, int sys)
+static void spill_fail(struct spill *s, int sys)
 {
     s->is_over = true;
     s->sys = sys;
@@ -50,8 +47,6 @@ static void end(struct spill *s, int sys)
 
 void spill_append(struct spill *s, uint64_t offset, const void *data, size_t len)
 {
-    struct chunk *c;
-
     if (s->is_over || len == 0)
         return;
     if (s->taken == 0)
@@ -60,31 +55,22 @@ void spill_append(struct spill *s, uint64_t offset, const void *data, size_t len
         len = (size_t)(s->max - s->taken);
         s->is_over = true;
     }
-    c = chunk_new(data, len);
-    if (!c) {
-        end(s, ENOMEM);
+    if (!chunk_queue_add(&s->queue, data, len)) {
+        spill_fail(s, ENOMEM); /* skipping the bytes would leave a hole */
         return;
     }
-    if (s->last)
-        s->last->next = c;
-    else
-        s->first = c;
-    s->last = c;
-    s->queued += len;
     s->taken += len;
 }
 
 bool spill_is_behind(const struct spill *s)
 {
-    return s->queued >= SPILL_QUEUE_BYTES;
+    return s->in_flight + s->queue.bytes >= SPILL_QUEUE_BYTES;
 }
 
 struct chunk *spill_take(struct spill *s)
 {
-    struct chunk *list = s->first;
-
-    s->first = s->last = NULL;
-    return list;
+    s->in_flight = s->queue.bytes;
+    return chunk_queue_take(&s->queue);
 }
 
 static int open_unnamed(const char *dir)
@@ -103,18 +89,18 @@ static int open_unnamed(const char *dir)
     return fd;
 }
 
-static int make_file(const char *dir)
+static int open_spill_file(const char *dir)
 {
     int fd = -1;
 
     if (dir)
         return open_unnamed(dir);
-    for (size_t i = 0; fd < 0 && i < sizeof(places) / sizeof(places[0]); i++)
-        fd = open_unnamed(places[i]);
+    for (size_t i = 0; fd < 0 && i < N_ELEMENTS(spill_dirs); i++)
+        fd = open_unnamed(spill_dirs[i]);
     return fd;
 }
 
-/* *ret: what has been written; 0 or the errno. */
+/* Returns 0 or the errno; *ret: the bytes written. */
 static int write_chunk(int fd, const struct chunk *c, uint64_t at, size_t *ret)
 {
     size_t done = 0;
@@ -138,7 +124,7 @@ int spill_write(struct chunk *take, const char *dir, struct journal_budget *b, i
     size_t total = 0;
     int sys = 0;
 
-    if (*fd < 0 && (*fd = make_file(dir)) < 0)
+    if (*fd < 0 && (*fd = open_spill_file(dir)) < 0)
         sys = errno;
     for (struct chunk *c = take; c && !sys; c = c->next) {
         size_t n = 0;
@@ -160,16 +146,13 @@ void spill_written(struct spill *s, int fd, size_t n, int sys)
 {
     s->fd = fd;
     s->written += n;
-    s->queued = 0;
-    for (const struct chunk *c = s->first; c; c = c->next)
-        s->queued += c->len;
+    s->in_flight = 0;
     if (!sys)
         return;
-    /* What came meanwhile would lie behind a hole. */
-    chunk_free_all(spill_take(s));
-    s->queued = 0;
+    /* Bytes that were queued meanwhile would lie behind a hole. */
+    chunk_queue_clear(&s->queue);
     s->taken = s->written;
-    end(s, sys);
+    spill_fail(s, sys);
 }
 
 uint64_t spill_end(const struct spill *s)

@@ -48,73 +48,73 @@ static pid_t start_tree(rlim_t mark, int n)
     return pid;
 }
 
-static void capture(struct tree *t, pid_t leader, rlim_t mark)
+static void capture(struct command_tree *t, pid_t leader, rlim_t mark)
 {
     struct process_stat s = {0};
 
     T_OK(process_read(leader, &s));
-    tree_init(t, leader, s.start, false, mark);
+    command_tree_init(t, leader, s.start, false, mark);
 }
 
 /* Ends it with all of its members, of whom none must be left. */
-static void end_tree(struct tree *t)
+static void end_tree(struct command_tree *t)
 {
     size_t left = 1;
 
-    T_INT(tree_kill(t, 60000, &left, NULL), 0);
+    T_INT(command_tree_kill(t, 60000, &left, NULL), 0);
     T_INT(left, 0);
     T_INT(waitpid(t->leader, NULL, 0), t->leader);
-    tree_done(t);
+    command_tree_done(t);
 }
 
 TEST(tree_counts_and_kills_its_own_and_nobody_else)
 {
-    rlim_t mark_a = tree_mark(4711, 1), mark_b = tree_mark(4711, 2);
-    struct tree a, b;
+    rlim_t mark_a = command_tree_mark(4711, 1), mark_b = command_tree_mark(4711, 2);
+    struct command_tree a, b;
     size_t n = 0;
 
     capture(&a, start_tree(mark_a, 3), mark_a);
     capture(&b, start_tree(mark_b, 1), mark_b);
-    T_INT(tree_count(&a, &n, NULL), 0);
+    T_INT(command_tree_count(&a, &n, NULL), 0);
     T_INT(n, 4);
     end_tree(&a);
-    T_INT(tree_count(&b, &n, NULL), 0);
+    T_INT(command_tree_count(&b, &n, NULL), 0);
     T_INT(n, 2);
     end_tree(&b);
 }
 
 TEST(tree_members_are_found_by_either_mark_after_the_leader)
 {
-    const int limits[] = TREE_MARK_LIMITS;
+    const int limits[] = COMMAND_TREE_MARK_LIMITS;
 
     for (size_t i = 0; i < N_ELEMENTS(limits); i++) {
-        rlim_t mark = tree_mark(4712, (uint32_t)i);
+        rlim_t mark = command_tree_mark(4712, (uint32_t)i);
         pid_t leader = start_tree(0, 2);
         struct rlimit lim = {mark, mark};
         uint32_t serial = 99;
-        struct tree t;
+        struct command_tree t;
         size_t n = 0;
 
         /* Before the fork it would be the parent's, too. */
         capture(&t, leader, mark);
-        T_INT(tree_count(&t, &n, NULL), 0);
+        T_INT(command_tree_count(&t, &n, NULL), 0);
         T_INT(n, 3);
         for (size_t k = 0; k < t.seen.n; k++)
             if (t.seen.rows[k].is_member)
                 T_INT(prlimit(t.seen.rows[k].stat.pid, limits[i], &lim, NULL), 0);
-        T_OK(tree_find_serial(leader, 4712, &serial));
+        T_OK(command_tree_find_serial(leader, 4712, &serial));
         T_INT(serial, i);
-        T_OK(!tree_find_serial(leader, 4713, &serial));
-        tree_done(&t);
+        T_OK(!command_tree_find_serial(leader, 4713, &serial));
+        command_tree_done(&t);
 
         T_INT(kill(leader, SIGKILL), 0);
         T_INT(waitpid(leader, NULL, 0), leader);
-        tree_init(&t, leader, 0, true, mark);
-        T_INT(tree_count(&t, &n, NULL), 0);
+        command_tree_init(&t, leader, 0, true, mark);
+        T_INT(command_tree_count(&t, &n, NULL), 0);
         T_INT(n, 2);
-        T_INT(tree_kill(&t, 60000, &n, NULL), 0);
+        T_INT(command_tree_kill(&t, 60000, &n, NULL), 0);
         T_INT(n, 0);
-        tree_done(&t);
+        command_tree_done(&t);
     }
 }
 
@@ -122,42 +122,43 @@ TEST(tree_of_a_leader_that_was_waited_for_has_no_members_without_the_mark)
 {
     pid_t other =
         start_tree(0, 1); /* it has the number, the session and the group of who is gone */
-    struct tree t;
+    struct command_tree t;
     size_t n = 99;
 
-    tree_init(&t, other, 0, true, tree_mark(4711, 1));
-    T_INT(tree_count(&t, &n, NULL), 0);
+    command_tree_init(&t, other, 0, true, command_tree_mark(4711, 1));
+    T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 0);
-    T_INT(tree_kill(&t, 0, &n, NULL), 0);
-    T_INT(tree_signal(&t, SIGKILL, &n, NULL), 0);
+    T_INT(command_tree_kill(&t, 0, &n, NULL), 0);
+    T_INT(command_tree_signal(&t, SIGKILL, &n, NULL), 0);
     T_INT(n, 0);
-    tree_done(&t);
-    capture(&t, other, tree_mark(4711, 2));
-    T_INT(tree_count(&t, &n, NULL), 0);
+    command_tree_done(&t);
+    capture(&t, other, command_tree_mark(4711, 2));
+    T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 2);
     end_tree(&t);
 }
 
 TEST(tree_whose_leader_is_waited_for_later_loses_the_session_and_keeps_its_members)
 {
-    struct tree fresh, t;
+    struct command_tree fresh, t;
     pid_t leader = start_tree(0, 2);
     size_t n = 0;
 
-    capture(&fresh, leader, tree_mark(4711, 1));
-    capture(&t, leader, tree_mark(4711, 1));
-    T_INT(tree_count(&t, &n, NULL), 0);
+    capture(&fresh, leader, command_tree_mark(4711, 1));
+    capture(&t, leader, command_tree_mark(4711, 1));
+    T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 3);
     T_INT(kill(leader, SIGKILL), 0);
     T_INT(waitpid(leader, NULL, 0), leader);
-    T_INT(tree_count(&fresh, &n, NULL), 0); /* nobody has looked while they could be known */
+    T_INT(command_tree_count(&fresh, &n, NULL),
+          0); /* nobody has looked while they could be known */
     T_INT(n, 0);
-    tree_done(&fresh);
-    T_INT(tree_count(&t, &n, NULL), 0);
+    command_tree_done(&fresh);
+    T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 2);
-    T_INT(tree_kill(&t, 60000, &n, NULL), 0);
+    T_INT(command_tree_kill(&t, 60000, &n, NULL), 0);
     T_INT(n, 0);
-    tree_done(&t);
+    command_tree_done(&t);
 }
 
 /* In a process of its own: it gets the mark, and looks for the members of one that it starts. */
@@ -173,11 +174,11 @@ static int count_below(rlim_t mark, bool is_older)
         agent = fork();
         if (agent == 0) {
             size_t n = 99;
-            struct tree t;
+            struct command_tree t;
 
             capture(&t, start_tree(0, 1), mark);
             t.start += is_older ? 1000 : 0;
-            T_INT(tree_count(&t, &n, NULL), 0);
+            T_INT(command_tree_count(&t, &n, NULL), 0);
             for (size_t i = 0; i < t.seen.n; i++)
                 T_OK(!t.seen.rows[i].is_member || t.seen.rows[i].stat.pid != getppid());
             t.start = 0;
@@ -194,8 +195,8 @@ static int count_below(rlim_t mark, bool is_older)
 
 TEST(tree_never_has_the_caller_its_ancestors_or_a_process_older_than_the_command)
 {
-    T_INT(count_below(tree_mark(4711, 1), false), 2);
-    T_INT(count_below(tree_mark(4711, 1), true), 0);
+    T_INT(count_below(command_tree_mark(4711, 1), false), 2);
+    T_INT(count_below(command_tree_mark(4711, 1), true), 0);
 }
 
 /* A process in a session of its own whose parent is the child that is returned. */
@@ -222,25 +223,25 @@ static pid_t start_grandchild(pid_t *ret)
 TEST(tree_of_a_leader_that_is_no_child_has_no_members_without_the_mark)
 {
     pid_t grandchild = 0, child = start_grandchild(&grandchild);
-    struct tree t;
+    struct command_tree t;
     size_t n = 99;
 
-    capture(&t, grandchild, tree_mark(4711, 1));
-    T_INT(tree_count(&t, &n, NULL), 0);
+    capture(&t, grandchild, command_tree_mark(4711, 1));
+    T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 0);
-    tree_done(&t);
+    command_tree_done(&t);
     T_INT(kill(grandchild, SIGKILL), 0);
     T_INT(waitpid(child, NULL, 0), child);
 }
 
 TEST(tree_marks_of_an_agent_within_an_agent_are_lower_than_its_own)
 {
-    struct rlimit lim = {tree_mark(1000, 7), tree_mark(1000, 7)};
+    struct rlimit lim = {command_tree_mark(1000, 7), command_tree_mark(1000, 7)};
 
-    T_INT(tree_mark(tree_new_instance(UINT32_MAX), 0) >> 62, 1);
+    T_INT(command_tree_mark(command_tree_new_instance(UINT32_MAX), 0) >> 62, 1);
     T_INT(setrlimit(RLIMIT_RSS, &lim), 0);
     for (uint32_t random = 0; random < 5000; random += 7)
-        T_OK(tree_mark(tree_new_instance(random), UINT32_MAX) < lim.rlim_max);
+        T_OK(command_tree_mark(command_tree_new_instance(random), UINT32_MAX) < lim.rlim_max);
 }
 
 TEST(tree_refuses_a_leader_that_can_be_no_command)
@@ -252,10 +253,10 @@ TEST(tree_refuses_a_leader_that_can_be_no_command)
         int status;
 
         if (pid == 0) {
-            struct tree t;
+            struct command_tree t;
 
             (void)close(2); /* the assertion's words */
-            tree_init(&t, leaders[i], 0, false, tree_mark(4711, 1));
+            command_tree_init(&t, leaders[i], 0, false, command_tree_mark(4711, 1));
             _exit(0);
         }
         T_INT(waitpid(pid, &status, 0), pid);
@@ -279,7 +280,7 @@ TEST(tree_kills_a_process_whose_first_thread_has_ended)
     int ready[2];
     char byte;
     size_t n = 0;
-    struct tree t;
+    struct command_tree t;
     pid_t pid;
 
     T_INT(pipe(ready), 0);
@@ -297,8 +298,8 @@ TEST(tree_kills_a_process_whose_first_thread_has_ended)
         T_OK(process_read(pid, &s));
     while (s.state != 'Z');
     T_OK(!process_has_ended(&s));
-    capture(&t, pid, tree_mark(4711, 1));
-    T_INT(tree_count(&t, &n, NULL), 0);
+    capture(&t, pid, command_tree_mark(4711, 1));
+    T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 1);
     end_tree(&t);
     (void)close(ready[0]);
@@ -307,22 +308,22 @@ TEST(tree_kills_a_process_whose_first_thread_has_ended)
 
 TEST(tree_signal_reaches_every_member_also_stopped_ones)
 {
-    rlim_t mark = tree_mark(4711, 3);
+    rlim_t mark = command_tree_mark(4711, 3);
     int64_t deadline = clock_mono_ms() + 60000;
-    struct tree a;
+    struct command_tree a;
     size_t n = 0;
 
     capture(&a, start_tree(mark, 2), mark);
-    T_INT(tree_signal(&a, SIGSTOP, &n, NULL), 0);
+    T_INT(command_tree_signal(&a, SIGSTOP, &n, NULL), 0);
     T_INT(n, 3);
-    T_INT(tree_signal(&a, SIGTERM, &n, NULL), 0);
+    T_INT(command_tree_signal(&a, SIGTERM, &n, NULL), 0);
     T_INT(n, 3);
     do
-        T_INT(tree_count(&a, &n, NULL), 0);
+        T_INT(command_tree_count(&a, &n, NULL), 0);
     while (n > 0 && clock_mono_ms() < deadline);
     T_INT(n, 0);
     T_INT(waitpid(a.leader, NULL, 0), a.leader);
-    tree_done(&a);
+    command_tree_done(&a);
 }
 
 /* It forks as fast as it can, up to a bound, and none of its children ends by itself. */
@@ -355,20 +356,20 @@ static pid_t start_forking(rlim_t mark)
 
 TEST(tree_signal_that_ends_misses_nothing_that_is_forked_meanwhile)
 {
-    rlim_t mark = tree_mark(4711, 4);
+    rlim_t mark = command_tree_mark(4711, 4);
     int64_t deadline = clock_mono_ms() + 90000;
-    struct tree a;
+    struct command_tree a;
     size_t n = 0;
 
     capture(&a, start_forking(mark), mark);
-    T_INT(tree_signal(&a, SIGTERM, &n, NULL), 0);
+    T_INT(command_tree_signal(&a, SIGTERM, &n, NULL), 0);
     T_OK(n > 0);
     do
-        T_INT(tree_count(&a, &n, NULL), 0);
+        T_INT(command_tree_count(&a, &n, NULL), 0);
     while (n > 0 && clock_mono_ms() < deadline);
     if (n > 0)
-        (void)tree_kill(&a, 5000, &(size_t){0}, NULL);
+        (void)command_tree_kill(&a, 5000, &(size_t){0}, NULL);
     T_INT(n, 0);
     T_INT(waitpid(a.leader, NULL, 0), a.leader);
-    tree_done(&a);
+    command_tree_done(&a);
 }

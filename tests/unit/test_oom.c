@@ -54,12 +54,12 @@ TEST(shared_counter_says_yes_once_for_each_kill_and_never_guesses)
     struct oom_death d = {.pid = 5, .signal = SIGKILL, .before = 3};
 
     set_count(o.counter_fd, 3);
-    oom_look(&o);
+    oom_check(&o);
     T_INT(oom_verdict(&o, &d), OOM_NO); /* a SIGKILL from somebody */
     set_count(o.counter_fd, 4);
     T_INT(oom_verdict(&o, &d), OOM_YES);
     T_INT(oom_verdict(&o, &d), OOM_UNKNOWN); /* a second one at the same time: which was it? */
-    oom_look(&o);
+    oom_check(&o);
     T_INT(oom_verdict(&o, &d), OOM_UNKNOWN); /* the count went up before the last look */
     d.before = 4;
     T_INT(oom_verdict(&o, &d), OOM_NO);

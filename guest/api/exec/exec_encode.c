@@ -127,7 +127,7 @@ int exec_new_result(struct proc *p, bool has_output, json_t **ret, struct err *e
 }
 
 /* The beginning of it, and how long the whole is. */
-static int add_script(const struct words *w, json_t *obj, struct err *e)
+static int add_script(const struct proc_summary *w, json_t *obj, struct err *e)
 {
     json_t *script = jx_new_bytes(w->script, w->script_len);
 
@@ -142,7 +142,7 @@ static int add_script(const struct words *w, json_t *obj, struct err *e)
     return set_new(obj, "shell", json_true(), e);
 }
 
-static int add_words(const struct words *w, json_t *obj, struct err *e)
+static int add_words(const struct proc_summary *w, json_t *obj, struct err *e)
 {
     json_t *list;
     int r = 0;
@@ -191,7 +191,7 @@ int exec_new_state(struct proc *p, json_t **ret, struct err *e)
                     (json_int_t)i.pid, "pty", proc_spec(p)->has_pty, "stdin_open", i.is_stdin_open);
     if (!obj)
         return err_oom(e);
-    r = add_words(proc_words(p), obj, e);
+    r = add_words(proc_summary(p), obj, e);
     if (r == 0)
         r = add_time(obj, "started", i.started_ms, e);
     if (r == 0)

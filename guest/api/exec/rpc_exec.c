@@ -9,12 +9,6 @@
 #include "api/exec/exec_json.h"
 #include "api/rpc.h"
 
-static void proc_unref_p(struct proc **p)
-{
-    proc_unref(*p);
-}
-#define _cleanup_proc_ __attribute__((cleanup(proc_unref_p)))
-
 /* For methods with more than an id: fields decode into params, whose first member is the id. */
 static int find(const struct rpc_call *call, const struct jx_field *fields, void *params,
                 struct proc **ret, struct err *e)

@@ -3,7 +3,6 @@
 
 #include "common/cleanup.h"
 #include "common/jsonx.h"
-#include "proc/owner.h"
 #include "proc/registry.h"
 #include "agent.h"
 #include "api/rpc.h"
@@ -23,8 +22,9 @@ static json_t *new_process(struct registry *reg, const struct port *p)
     if (!v)
         return NULL;
     (void)json_object_set_new(v, "exe", p->exe[0] ? jx_new_path(p->exe) : json_null());
-    (void)json_object_set_new(
-        v, "command", owner_find(reg, p->pid, id, NULL) == 0 ? json_string(id) : json_null());
+    (void)json_object_set_new(v, "command",
+                              registry_find_owner(reg, p->pid, id, NULL) == 0 ? json_string(id)
+                                                                              : json_null());
     return v;
 }
 

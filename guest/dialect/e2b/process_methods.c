@@ -12,12 +12,6 @@
 #include "dialect/e2b/proto.h"
 #include "agent.h"
 
-static void proc_unref_p(struct proc **p)
-{
-    proc_unref(*p);
-}
-#define _cleanup_proc_ __attribute__((cleanup(proc_unref_p)))
-
 static int reply_empty(json_t **ret, struct err *e)
 {
     *ret = json_object();
