@@ -20,7 +20,7 @@ static void append(struct journal *j, size_t len)
 /* Every offset is either right or said to be gone. */
 static void check_all(const struct journal *j)
 {
-    uint64_t tail = j->total - journal_tail_len(j);
+    uint64_t tail = j->total - j->tail_len;
 
     for (uint64_t at = 0; at <= j->total; at++) {
         unsigned char out[7];
