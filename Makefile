@@ -136,7 +136,7 @@ PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help deps programs objects unit test test-long test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers \
+.PHONY: all help deps programs objects unit check test test-long test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers \
 	check-headers check-generated format install install-image uninstall clean distclean static FORCE
 
 all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
@@ -168,6 +168,12 @@ image: ## the image that boxes are made from (I=NAME for another), kept by the h
 	@$(AS_ROOT) scripts/make-image.sh $(I)
 
 unit: $(UNIT_BIN) ## build the unit tests of this PROFILE (asan is the one that is run)
+
+check: ## build, and run the short tests, which need neither image nor network: two minutes (sudo)
+	@scripts/install-packages.sh build run test
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=asan unit
+	@$(AS_ROOT) tests/run --check
 
 test: ## build and run the tests that CI runs (not: conformance, test-*); T=FILE for one file; ends with `N passed, N failed`
 	@scripts/install-packages.sh build run test

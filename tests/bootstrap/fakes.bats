@@ -1,5 +1,6 @@
 # The fakes against the official clients of what they fake. The recorded exchange is kept below: the
 # client must make of the fake's answers what it makes of the real API's.
+# needs: network
 
 load ../lib/node
 

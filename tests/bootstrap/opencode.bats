@@ -1,5 +1,6 @@
 # early
 # The real opencode in a box, on a dirty git tree, with a fake model: from `up` to nothing left.
+# needs: image network
 
 load ../lib/box
 load ../lib/node

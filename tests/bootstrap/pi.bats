@@ -1,6 +1,7 @@
 # early
 # The real pi in a box, spoken to over its pipes, with a fake model: a prompt that no terminal line
 # would hold, a tool call, and the same session after stop and start.
+# needs: image network
 
 load ../lib/box
 load ../lib/node

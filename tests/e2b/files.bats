@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # E2B's /files and filesystem.Filesystem: by its SDKs, and on the wire.
+# needs: network
 
 load ../lib/e2b
 

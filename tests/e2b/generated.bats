@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # E2B's services in protobuf, by a client generated of their messages: Connect's own.
+# needs: image network
 
 load ../lib/e2b
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # E2B's SDKs, from npm and from PyPI, against the agent: open, and secured behind a control plane.
+# needs: network
 
 load ../lib/e2b
 

@@ -2,6 +2,7 @@
 # background
 # The whole agent, as root and open, under raw requests for a minute, in a throw-away machine with canaries beside it: see
 # tests/fuzz/agent.py.
+# needs: fuzz
 
 setup()
 {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # background
 # Every fuzz target for ten seconds, from its corpus; the inputs that broke one once go first.
+# needs: fuzz
 
 setup()
 {

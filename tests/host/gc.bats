@@ -1,4 +1,5 @@
 # gc with more than one store on the machine: what is not this store's is nobody's business here.
+# needs: image
 
 load ../lib/box
 

@@ -1,4 +1,5 @@
 # What a box must not be able to do, tried from within as root of the box.
+# needs: image
 
 load ../lib/oci
 

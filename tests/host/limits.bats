@@ -1,4 +1,5 @@
 # What a box may take of the machine: a part of it unless somebody says more, and how full its disk gets.
+# needs: image
 
 bats_require_minimum_version 1.5.0
 

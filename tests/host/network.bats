@@ -1,5 +1,6 @@
 # The three kinds of network. Nothing here leaves this machine but the one request to the package
 # mirror that apt is told to use.
+# needs: image
 
 load ../lib/oci
 

@@ -1,6 +1,7 @@
 # early
 # The oci provider by itself: probe, life of a box, limits, and that nothing is left of it whatever
 # was killed when.
+# needs: image
 
 load ../lib/oci
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The System service within a default box, where much is not permitted: what it says then, holds from
 # inside, and a hostile command that wants the token.
+# needs: image
 
 bats_require_minimum_version 1.5.0
 load ../lib/agent

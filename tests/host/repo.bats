@@ -1,4 +1,5 @@
 # `up --repo` of a private repository: a real clone over HTTP with a token, and where the token is not afterwards.
+# needs: image network
 
 load ../lib/box
 

@@ -1,5 +1,6 @@
 # `bellhop up` as a person types it, in a real oci box: what it prints, that it is idempotent, that
 # many at once make one box, that ^C and kill -9 anywhere leave nothing that `gc` does not remove.
+# needs: image
 
 load ../lib/box
 bats_require_minimum_version 1.5.0

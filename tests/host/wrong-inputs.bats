@@ -1,5 +1,6 @@
 # wrong-inputs.txt: each line is a wrong command line, the exit status and the exact message that it
 # must get, and afterwards everything must be as it was before.
+# needs: image
 
 load ../lib/box
 

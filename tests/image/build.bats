@@ -2,6 +2,7 @@
 # `bellhop image` and the images under boxes. What is built here stands on the cached layers of slim
 # and is only a few files more, so that a build takes seconds.
 # time-limit: 2400
+# needs: image
 
 load ../lib/box
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The Dockerfile of a definition: what is rendered from it, and that E2B's and Daytona's own tools take it. It is
 # built, and what was built is tried, in forms.bats.
+# needs: image
 
 bats_require_minimum_version 1.5.0
 load ../lib/venv

@@ -4,6 +4,7 @@
 # `bellhop image test`: slim booted as a box, in Docker, Podman and QEMU, base as a box and in Docker, and
 # every tool in them tried; what Docker makes of the Dockerfile has the same versions and passes the same. The
 # other images, and the other builders: make test-long.
+# needs: image
 
 bats_require_minimum_version 1.5.0
 load ../lib/box

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The slim image by itself: its tools run in a chroot of a copy-on-write view, what must not be in
 # it is not, and making it again is quick and changes nothing.
+# needs: image
 
 setup_file()
 {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The slim image as a virtual machine, emulated: the kernel calls the agent as its first process. One
 # machine has the squashfs with its changes in memory, another a disk of its own.
+# needs: image
 
 load ../lib/agent
 load ../lib/vm

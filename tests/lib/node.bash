@@ -44,6 +44,7 @@ npm_package()
     local done=$NODE_DIR/.${1//\//+}-$2
 
     [ -e "$done" ] && return 0
+    [ -z "${TEST_OFFLINE:-}" ] || skip "$1 comes over the network"
     mkdir -p "$NODE_DIR"
     [ -e "$NODE_DIR/package.json" ] || echo '{"private":true}' >"$NODE_DIR/package.json"
     (cd "$NODE_DIR" && npm_command install --silent --no-audit --no-fund --ignore-scripts \

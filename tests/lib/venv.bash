@@ -11,6 +11,7 @@ venv_python()
     dir=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)/build/cache/venv-$1-$2
 
     if [ ! -e "$dir/.done" ]; then
+        [ -z "${TEST_OFFLINE:-}" ] || return 1
         (
             mkdir -p "${dir%/*}"
             flock 9

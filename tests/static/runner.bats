@@ -128,6 +128,17 @@ flaky_once()
     [ "$(last_line)" = "3 passed, 0 failed" ]
 }
 
+@test "make check leaves out what needs an image or the network, and long files, and says so to tests" {
+    printf '@test "plain" { [ "$TEST_OFFLINE" = 1 ]; }\n' | demo plain
+    printf '# A head.\n# needs: image\n@test "image" { false; }\n' | demo image
+    printf '# needs: image network\n@test "network" { false; }\n' | demo network
+    printf '# early\n@test "long" { false; }\n' | demo long
+    printf '# background\n@test "behind" { false; }\n' | demo behind
+    run_runner --check
+    [ "$status" -eq 0 ]
+    [ "$(last_line)" = "1 passed, 0 failed" ]
+}
+
 @test "early files are begun before others" {
     printf '@test "late" { [ -e begun ]; }\n' | demo a-late
     printf '# early\n@test "early" { touch begun; }\n' | demo b-early
