@@ -116,7 +116,7 @@ HOST_LIB_CFLAGS := $(call pkg,--cflags,$(HOST_PKGS))
 
 agent_o = $(patsubst %.c,$(B)/obj/agent/%.o,$(1))
 host_o = $(patsubst %.c,$(B)/obj/host/%.o,$(1))
-# What is generated of E2B's messages.
+# Generated from E2B's messages.
 E2B_PB := build/gen/dialect/e2b/e2b.pb-c
 AGENT_OBJ := $(call agent_o,$(AGENT_SRC)) $(B)/obj/agent/e2b.pb-c.o
 LIB_OBJ := $(call host_o,$(LIB_SRC))

@@ -265,7 +265,7 @@ static int mode_idle(unsigned port, const char *token, char **args)
     unsigned long before, after;
 
     n = n < 1 || n > MAX_STREAMS ? 1000 : n;
-    (void)close(open_stream(port, token)); /* what is needed once is there */
+    (void)close(open_stream(port, token)); /* allocates what every stream shares */
     before = resident_kib(args[0]);
     for (size_t i = 0; i < n; i++)
         fds[i] = open_stream(port, token);

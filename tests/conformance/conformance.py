@@ -17,7 +17,7 @@ def judge(function, server, directory):
         function(server, directory)
     except servers.Lacks as e:
         return LACKS, f"lacks {e}"
-    # What a client would meet is a no; any other exception is a fault of ours, and ends the run.
+    # A failure that a client would meet is a no; any other exception is a bug of ours, and ends the run.
     except (AssertionError, servers.Refused, OSError, http.client.HTTPException) as e:
         return NO, f"{type(e).__name__}: {e}"[:300]
     return YES, ""

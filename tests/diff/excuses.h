@@ -21,7 +21,7 @@ struct file {
     size_t n;               /* lines */
     size_t *at;             /* n + 1: where each begins, and the end */
     bool *odd;              /* n */
-    const char *own, *peer; /* what is told of it, without its path */
+    const char *own, *peer; /* both answers about it, without its path */
     size_t own_len, peer_len;
 };
 
@@ -134,7 +134,7 @@ static void mark_bad_text(const struct question *q, struct file *f)
     }
 }
 
-/* Those that end in the piece with the NUL byte or later. */
+/* Lines that end in the piece with the NUL byte or later. */
 #define NUL_PIECE_BYTES 65536 /* at most, of rg; of rg -P 8 KiB */
 
 static void mark_from_nul(const struct question *q, struct file *f)
@@ -155,7 +155,7 @@ static void mark_smart(const struct question *q, struct file *f)
 
     if (q->o.match.letters != MATCH_SMART || q->o.match.fixed)
         return;
-    for (; *p; p++) /* what is left without escapes: a character that is a letter, or could be */
+    for (; *p; p++) /* outside of escapes: a character that is a letter, or could be */
         if (*p == '\\')
             p += p[1] ? 1 + (p[1] == 'p') : 0;
         else if ((unsigned char)*p >= 0x80 || strchr(letters, *p | 0x20))
@@ -258,7 +258,7 @@ static void mark_context(const struct question *q, struct file *f)
         f->odd[i] = f->odd[i] || is_again || i + n >= f->n;
 }
 
-/* What is counted of a file: theirs is more, by at most the bytes within its characters. */
+/* Their count of a file is larger than ours, by at most the bytes within its characters. */
 static bool is_count_by_bytes(const struct file *f)
 {
     uint64_t own = strtoull(f->own, NULL, 10), peer = strtoull(f->peer, NULL, 10), within = 0;
@@ -300,7 +300,7 @@ static const struct {
 
 /* --- the parts of an answer --- */
 
-/* What is told of the lines that are not odd: "NUMBER:text", with -0 of which the path is gone. */
+/* Appends the answer about lines that are not odd: "NUMBER:text", with -0 without the path. */
 static void add_even(const struct file *f, const char *p, size_t len, struct buf *out)
 {
     const char *end = p + len;
@@ -388,7 +388,7 @@ static bool next_part(const char **p, const char *end, bool is_list, struct buf 
     return path->len;
 }
 
-/* What an answer tells of a file; NULL: nothing. */
+/* The part of an answer about a file; NULL: there is none. */
 static const char *part_of(const struct buf *b, const struct buf *path, bool is_list,
                            struct buf *told)
 {

@@ -52,7 +52,7 @@ static const char *const patterns[] = {"foo",
                                        "(?i)FOO|the",
                                        "(?i)x(?-i)foo"};
 
-/* What both syntaxes have, with the same meaning. */
+/* Patterns with the same meaning in both syntaxes. */
 static const char *const common_patterns[] = {"foo",
                                               "TODO|FIXME",
                                               "\\bfoo\\b",

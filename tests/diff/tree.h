@@ -181,7 +181,7 @@ static void make_tree(const char *dir, unsigned depth, unsigned max_depth, bool 
     }
     (void)snprintf(path, sizeof(path), "%s/.fdignore", dir);
     if (with_rgignore && chance(2))
-        make_rules(path); /* which rg does not read */
+        make_rules(path); /* rg does not read it */
     (void)snprintf(path, sizeof(path), "%s/.gitignore", dir);
     if (chance(2))
         (void)symlink(chance(50) ? "m.md" : chance(50) ? ".ignore" : "nowhere", path);

@@ -66,7 +66,7 @@ def names(events):
     return [(e.type, e.name) for e in events]
 
 
-# Who asks at once is told of all that it has done.
+# A client that asks at once gets every event that it has caused.
 def case_watch():
     files.make_dir("pw")
     handle = files.watch_dir("pw", include_entry=True)

@@ -508,7 +508,7 @@ def case_tree():
     same(fs("RemoveWatcher", watcherId=w)[0], 404)
 
 
-# What nobody fetches is bounded, and there are not any number of watchers.
+# Events that nobody fetches are bounded, and so is the number of watchers.
 def case_bounds():
     fs("MakeDir", path="b")
     w = fs("CreateWatcher", path="b")[1]["watcherId"]
@@ -535,7 +535,7 @@ def case_bounds():
     until(lambda: descriptors() <= before)
 
 
-# What is told of a directory is bounded in bytes, too: each of these links is told with 4 KB.
+# The listing of a directory is bounded in bytes, too: each of these links takes 4 KB of it.
 def case_list_bounds():
     box = f"/proc/{os.environ['AGENT_PID']}/root/home/user/"
     deep = HOME + "deep/" + "/".join(["d" * 250] * 15)
@@ -551,7 +551,7 @@ def case_list_bounds():
     same((status, len(reply["entries"])), (200, 16000))
 
 
-# What one upload's reply tells is bounded: with 4,000 bytes of metadata each, at about 4,200 files.
+# The reply of an upload is bounded: with 4,000 bytes of metadata each, at about 4,200 files.
 def case_reply_bounds():
     headers = {f"X-Metadata-K{i}": "v" * 188 for i in range(20)}
     body = parts(*((f'name="file"; filename="noted/{i}"', b"") for i in range(5000)))

@@ -154,7 +154,7 @@ envs()
     [[ $(message) = 'hyperloopIP: '*'read-only file system'* ]]
     [ "$(envs)" = '{"E2B_SANDBOX":"true","E2B_EVENTS_ADDRESS":"http://[fd00::7]"}' ]
     [ "$(started 'id -un')" = user ]
-    # What is right already needs no writing.
+    # A value that is right already is not written.
     [ "$(init '{"hyperloopIP":"192.0.2.1"}')" = 204 ]
     [ "$(envs)" = '{"E2B_SANDBOX":"true","E2B_EVENTS_ADDRESS":"http://192.0.2.1"}' ]
 }
@@ -201,7 +201,7 @@ envs()
         [ "$(init "{\"timestamp\":\"$(now)\"}")" = 204 ] && [ ! -s "$BATS_TEST_TMPDIR/trace" ]
     }
     wait_until 60 is_left_alone
-    # What was refused has not been done: as it should be, at the same time, it is news.
+    # A refused /init changes nothing: the corrected one, with the same time, is new.
     [ "$(init '{"timestamp":"2099-01-02T03:04:05Z","envVars":{"1":"one"},"defaultWorkdir":"/"}')" = 400 ]
     [ "$(init '{"timestamp":"2099-01-02T03:04:05Z","envVars":{"A":"one"}}')" = 204 ]
     [ "$(code GET /envs)" = 200 ]

@@ -180,7 +180,7 @@ def case_selectors():
 
 
 def case_input_errors():
-    """What can't be written is said as E2B says it."""
+    """Input that can't be written is an error in E2B's words."""
     pipe, pipe_pid = sh("exec cat", stdin=True)
     pty, pty_pid = sh("exec sleep 600", pty=(80, 24))
     none, none_pid = sh("exec sleep 600")

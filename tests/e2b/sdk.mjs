@@ -92,7 +92,7 @@ const cases = {
   },
   async running() {
     assert.equal(await sandbox.isRunning(), true)
-    // What one command leaves listening, others find.
+    // A later command finds the server that an earlier one left listening.
     const h = await sandbox.commands.run('python -m http.server 0 --bind 127.0.0.1 2>&1', { background: true })
     assert.equal(await h.kill(), true)
   },

@@ -1,4 +1,4 @@
-# What a command gets as its arguments is what was typed, byte for byte, with every provider.
+# The arguments of a command arrive byte for byte, with every provider.
 # needs: image
 
 load ../lib/box

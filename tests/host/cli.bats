@@ -48,8 +48,8 @@ commands()
     [[ "$output" == *"BELLHOP_STATE_DIR"* ]]
 }
 
-# What the programs ask the environment for: names in calls, and constants that look like names. Those
-# that they make for others (the last list) are not asked for.
+# The variables that the programs read: names in calls, and constants that look like names, without the names
+# that they only set for others (the last list).
 variables_read()
 {
     {

@@ -17,7 +17,7 @@ teardown() { box_teardown; }
     bellhop cat one :random :random >"$BOX_TMP/back"
     cat "$BOX_TMP/random" "$BOX_TMP/random" | cmp - "$BOX_TMP/back"
     run -3 bellhop cat one :nosuch
-    # Who reads no further is no error; what can't be written is.
+    # A reader that stops early is no error; output that can't be written is.
     { bellhop cat one :random :random :random 2>"$BOX_TMP/err" || echo $? >"$BOX_TMP/status"; } | head -c 1 >/dev/null
     [ "$(cat "$BOX_TMP/status")" = 141 ] # as cat(1) ends
     [ ! -s "$BOX_TMP/err" ]

@@ -12,7 +12,7 @@ teardown()
 
 theirs() { BELLHOP_STATE_DIR=$BOX_TMP/other "$BELLHOP" "$@"; }
 
-# What belongs to the other store: its processes, mounts in their namespaces, control groups, files.
+# Everything of the other store: its processes, mounts in their namespaces, control groups, files.
 of_theirs()
 {
     local id=$1

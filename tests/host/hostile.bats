@@ -20,7 +20,7 @@ teardown_file()
     box_teardown
 }
 
-# What is told of the runs that the filter selects; the test fails if there are any.
+# none FILTER: fails, and prints the runs that the filter selects, if there are any.
 none() # FILTER
 {
     local found

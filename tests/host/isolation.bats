@@ -1,4 +1,4 @@
-# What a box must not be able to do, tried from within as root of the box.
+# Operations that a box must not be able to do, tried from within as root of the box.
 # needs: image
 
 load ../lib/oci

@@ -8,7 +8,7 @@ setup() { box_setup; }
 teardown() { box_teardown; }
 
 UP=(up --name one --provider process --agent none --empty)
-# What reads, maps, waits or asks is not of interest. fcntl is: locks.
+# Calls that change something. Calls that read, map, wait or ask are left out; fcntl takes locks.
 CHANGES=openat,mkdir,mkdirat,pwrite64,write,writev,fdatasync,fsync,ftruncate,rename,renameat,renameat2,unlink,unlinkat
 CHANGES+=,rmdir,link,linkat,symlink,symlinkat,chmod,fchmod,fchmodat,fchown,fchownat,clone,clone3,vfork,fork,execve,kill
 CHANGES+=,connect,sendto,sendmsg,socketpair,flock,fcntl,wait4,waitid,pidfd_send_signal

@@ -1,4 +1,4 @@
-# What a box may take of the machine: a part of it unless somebody says more, and how full its disk gets.
+# The limits of a box: a part of the machine by default, more on request, and the size of its disk.
 # needs: image
 
 bats_require_minimum_version 1.5.0

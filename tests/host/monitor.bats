@@ -178,7 +178,7 @@ one_monitor()
     for i in $(seq 8); do
         wait "${pids[i]}"
     done
-    # Those that came too late end by themselves.
+    # Monitors that came too late end by themselves.
     wait_for 10 one_monitor
 }
 

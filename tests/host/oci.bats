@@ -239,7 +239,7 @@ no_box_runs()
     wait_until 5 no_namespace_is_left
 }
 
-# What this test may have put on the machine, whatever other boxes it has.
+# Everything that this test may have put on the machine, whatever other boxes there are.
 snapshot()
 {
     find /sys/fs/cgroup -maxdepth 2 -name "$(cgroup_of "$A")" | sort

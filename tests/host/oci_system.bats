@@ -29,7 +29,7 @@ box_rpc()
     box_curl b1 "/bellhop.v1.System/$1" -H 'Content-Type: application/json' --data-binary "$2"
 }
 
-# What a hostile command got at: as USER.
+# attack USER: prints the secrets that a hostile command of that user got.
 attack()
 {
     box_curl b1 /v1/files//tmp/hostile.py -X PUT --data-binary "@$BATS_TEST_DIRNAME/../lib/hostile.py" -o /dev/null
@@ -129,7 +129,7 @@ check_socket()
         check_socket
         [ "$(jq .listener.pid "$(box_dir b1)/run.json")" = "$(box_pid b1)" ]
         drive stop b1
-        box_start b1 runtime="$runtime" # what the first run has left does not bar the second
+        box_start b1 runtime="$runtime" # leftovers of the first run do not block the second
         check_socket
         drive destroy b1
     done

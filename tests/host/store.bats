@@ -1,5 +1,5 @@
-# What is left when something dies: every kill -9 leaves a store and a machine that the next
-# command, or `gc`, brings in order. With the process provider.
+# Crashes: every kill -9 leaves a store and a machine that the next command, or `gc`, repairs. With the process
+# provider.
 
 load ../lib/box
 

@@ -1,4 +1,4 @@
-# What goes on in a box: its activity, holds, ports, readiness.
+# The state of a box: its activity, holds, ports, readiness.
 
 bats_require_minimum_version 1.5.0
 

@@ -34,7 +34,7 @@ all_of_it()
     local pid
 
     traces
-    # What goes while one looks makes find and readlink fail.
+    # An entry that vanishes meanwhile makes find and readlink fail.
     find /sys/fs/cgroup -type d -name "$MARK*" 2>/dev/null || true
     for pid in $(grep -lF "/$MARK" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3); do
         readlink "/proc/$pid/ns/net" "/proc/$pid/ns/user" 2>/dev/null || true

@@ -99,7 +99,7 @@ yes
     bellhop image ls --json >ls
     jq -e '.images[] | select(.name == "mine" and .built and .forms == "oci dockerfile")' ls
     jq -e '.images[] | select(.name == "full" and (.built | not))' ls
-    # What is not on the disk does not count.
+    # Holes do not count.
     truncate -s 10G "$dir/disk.ext4"
     [ "$(bellhop image ls --json | jq '.images[] | select(.name == "mine") | .bytes < 1000000000')" = true ]
     rm "$dir/disk.ext4"
@@ -324,7 +324,7 @@ END
     mkdir -p tree/build/release tree/scripts
     cp "$BELLHOP_BUILD/bellhop" tree/build/release/
     cp -R "$TOP/image" tree/
-    # What it is told is as good as a build.
+    # The environment that it gets proves as much as a build.
     printf '#!/bin/sh\necho "$BELLHOP_IMAGES $BELLHOP_IMAGE_CACHE" >%s/told\nexit 1\n' "$BOX_TMP" >tree/image/build.sh
     run tree/build/release/bellhop image build slim -f dir
     [ "$status" -ne 0 ]

@@ -64,7 +64,7 @@ image_with()
         return 1
     }
     [ "$(jq -c '.forms | map_values(.boot)' "$BOX_TMP/out")" = '{"oci":"ok","docker":"ok","podman":"ok","qemu":"ok"}' ]
-    # What is in it was tried in all four, and with one version.
+    # Each tool in it was tried in all four forms, and has one version.
     [ "$(jq '[.checks[] | select(.in_image) | .results | length] | unique == [4]' "$BOX_TMP/out")" = true ]
     [ "$(jq '[.checks[] | [.results[].version] | unique | length] | max == 1' "$BOX_TMP/out")" = true ]
     for tool in agent user sudo git fd rg jq zip unzip curl ss pgrep tput; do

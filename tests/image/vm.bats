@@ -231,7 +231,7 @@ SCRIPT
 @test "vm the power button ends everybody, and the disk is clean and keeps what was written" {
     vm_use "$DISK"
     shell 'sync; echo kept >/home/user/kept'
-    # What a template says of its commands.
+    # The commands' settings of a template.
     shell 'useradd --create-home bob && install -d -o bob /srv/app && mkdir -p /etc/bellhop && cd /etc/bellhop && echo bob >user &&
         echo /srv/app >workdir && echo COLOUR=dark red >env && echo "id -un >started; pwd >>started; echo \$COLOUR >>started; sleep 1000" >start' root
     ask_and_leave Exec/Start '{"shell":"trap \"sleep 0.2; echo told >/home/user/told; exit\" TERM; exec 5>/home/user/open; echo data >&5; while :; do sleep 0.1; done","id":"polite"}' \

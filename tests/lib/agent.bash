@@ -190,7 +190,7 @@ ask_and_leave()
         -H 'Content-Type: application/json' --data-binary "$params" "$AGENT_URL/bellhop.v1.$method" >"$out" &
     client=$!
     wait_until 10 "$@"
-    kill "$client" 2>/dev/null || true # what it asked for may be over
+    kill "$client" 2>/dev/null || true # its request may be over
     wait "$client" || true
 }
 

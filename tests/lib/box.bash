@@ -37,7 +37,7 @@ box_teardown()
         "$BELLHOP" rm "$name" >/dev/null 2>&1 || left=1
     done
     "$BELLHOP" gc >/dev/null 2>&1 || true
-    no_traces || wait_for 10 no_traces || true # what is ending needs its time
+    no_traces || wait_for 10 no_traces || true # ending takes time
     traces >"$BOX_TMP/left"
     if [ "$left" -ne 0 ] || [ -s "$BOX_TMP/left" ]; then
         echo "left behind:" >&2

@@ -52,7 +52,7 @@ def query_of(path):
 
 
 class Seen:
-    """What was asked and answered with success."""
+    """The requests that were answered with success."""
 
     def __init__(self, doc):
         self.doc = doc

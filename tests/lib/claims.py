@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the tree's texts say of the tree, one check an argument; prints what is not so.
+"""The claims of the tree's texts about the tree, one check an argument; prints the wrong ones.
 
   comments   the C files and functions that comments of C files name are there
   tests      the tests that docs/security-model.md names are there

@@ -142,7 +142,7 @@ static pid_t fork_transient(unsigned *random)
     _exit(0);
 }
 
-/* What would reach the machine outside: devices, modules, mounts, clocks, the network's set-up. */
+/* Drops the capabilities that reach the machine outside: devices, modules, mounts, clocks, network set-up. */
 static void drop_capabilities(void)
 {
     static const int names[] = {12, 16, 17, 18, 21, 22, 25, 27, 34, 38, 39};

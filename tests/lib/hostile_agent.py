@@ -140,7 +140,7 @@ def tar(*members):
 
 
 def evil_tar(q):
-    """What was asked for, and much that was not, in and around the destination."""
+    """The requested entries, and many others, in and around the destination."""
     outside = os.getcwd()
     link = {"type": tarfile.SYMTYPE, "linkname": ".."}
     return whole(200, tar(
@@ -270,7 +270,7 @@ def large_text(q):
     return lines('{"data":%s}' % body, '{"match":{"path":"a","line":1,"text":"%s"}}' % text) if q.is_stream else whole(200, body)
 
 
-# What has no end: (what comes first, what comes again and again, the pause between).
+# Replies without an end: (the head, the piece that repeats, the pause between pieces).
 
 def endless(head, piece, pause=0.0):
     def send(q, s):

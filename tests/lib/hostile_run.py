@@ -133,8 +133,8 @@ def environment():
 
 
 def collect(fd, kept):
-    """What comes, to a limit; then whoever writes finds nobody. Little is kept: how much memory this process
-    has is where a child's begins to be counted."""
+    """Collects output up to a limit; then the writer finds no reader. Keeps little: the count of a child's memory
+    begins at the size of this process."""
     n = 0
     while True:
         try:

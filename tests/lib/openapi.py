@@ -1,5 +1,5 @@
-"""What /v1/openapi.json says about an answer: used by the contract tests as they go, and by
-check-answers.py for what the other tests got. An answer may have nothing that nobody described."""
+"""Checks an answer against /v1/openapi.json: used by the contract tests as they go, and by check-answers.py for the
+answers that the other tests got. An answer may have nothing that the document does not describe."""
 import http.client
 import json
 import os
@@ -152,7 +152,7 @@ class Document:
 
 
 def messages(kind, body):
-    """What a stream says. A last piece that was cut is left out."""
+    """The messages of a stream. A last piece that was cut is left out."""
     out = []
     if kind == "application/x-ndjson":
         for line in body.split(b"\n")[:-1]:

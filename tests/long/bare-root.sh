@@ -23,7 +23,7 @@ make_minbase()
         --format=directory bookworm "$root" "$work/sources.list"
 }
 
-# What the owner of a machine has set up before anybody clones anything.
+# The settings of the machine's owner, from before the clone.
 copy_settings()
 {
     cp /etc/resolv.conf /etc/hosts "$root/etc/"
@@ -77,7 +77,7 @@ timed()
     return "$status"
 }
 
-# What the README promises: the two commands, the second one again, and an end without a trace.
+# The promises of the README: the two commands, the second one again, and an end without a trace.
 newcomer()
 {
     if [ $# -gt 0 ]; then

@@ -104,7 +104,7 @@ test_agents()
     echo >>"$results/agents.md"
 }
 
-# What people write: a server that is started, waited for and told something, in every form.
+# A typical template: a server that is started, waited for and given a variable, in every form.
 test_own()
 {
     mkdir -p "$work/own"
@@ -124,7 +124,7 @@ env = ["GREETING=hello box"]
 END
     test_image own "$work/own"
 
-    # What is never ready is an error that says how its command ended, and what start_cmd has said.
+    # A box that never becomes ready is an error with the end of its command and the output of start_cmd.
     sed -e "s/^ready_cmd.*/ready_cmd = \"echo not yet >\&2; exit 3\"/" "$work/own/e2b.toml" >"$work/e2b.toml"
     if "$bellhop" up --empty -n never -a none --network none --image "$work" --start-timeout 2m >"$work/never" 2>&1 ||
         ! grep -q 'ready_cmd did not succeed in .*; the last time: status 3: not yet$' "$work/never" ||
@@ -195,7 +195,7 @@ write_results()
 {
     {
         cat <<END
-# What every image was tried with
+# Test results of the images
 
 Written by tests/long/images.sh (\`make test-long\` runs all its parts; each can be run alone, and has its
 date): Linux $(uname -r | cut -d - -f 1), $(nproc) processors, Docker $docker, $(podman --version), QEMU $qemu

@@ -46,7 +46,7 @@ cc -std=gnu11 -D_GNU_SOURCE -O2 -I "$top/guest" "$top"/guest/search/*.c "$top"/g
     "$top"/guest/common/io.c "$top"/guest/common/clock.c "$top/tests/diff/driver.c" \
     -o "$dir/driver" -lpcre2-8 -lpthread
 
-# What is told as it is, as rg -P tells it: with U+FFFD for bytes that are not UTF-8.
+# Replaces bytes that are not UTF-8 by U+FFFD, as rg -P prints them; our answer has them unchanged.
 cat >"$dir/replace.c" <<'END'
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What `make` leaves: the programs' shape, and what install puts where.
+# The result of `make`: the form of the programs, and the files that install places.
 
 setup()
 {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What the texts of the tree say of the tree: names, links, tests, targets, metrics.
+# The claims of the tree's texts about the tree: names, links, tests, targets, metrics, man pages.
 
 load ../lib/agent
 
