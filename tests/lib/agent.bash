@@ -44,7 +44,7 @@ run_agent()
     AGENT_PID=$!
     AGENT_PIDS+=("$AGENT_PID")
     for _ in $(seq $((MIN_WAIT_S * 5))); do
-        # At the end of its time, read has maybe taken a part of the line.
+        # When its time is over, read may have taken a part of the line.
         IFS= read -r -t 0.2 piece <&9 && line+=$piece && break
         line+=$piece
         kill -0 "$AGENT_PID" 2>/dev/null || break
@@ -80,8 +80,7 @@ stop_agents()
     AGENT_DIRS=()
 }
 
-# How long is waited for what is to happen: a bound against a hang, which a busy machine does not meet.
-# What asks for less has MIN_WAIT_S all the same.
+# The shortest time that any wait lasts: it bounds a hang, and a busy machine does not reach it.
 MIN_WAIT_S=60
 
 # wait_gone PID [SECONDS]: a zombie counts as gone.
@@ -111,7 +110,7 @@ wait_until()
     return 1
 }
 
-# within SECONDS COMMAND...: polls until the command succeeds, and no longer: where the time is what is tested.
+# within SECONDS COMMAND...: polls until the command succeeds, for exactly that time: for tests of the time itself.
 within()
 {
     local end=$((SECONDS + $1))
@@ -129,7 +128,7 @@ within()
 # none_of WORDS: no process has this command line, which is a regular expression.
 none_of() { ! pgrep -fx "$1"; }
 
-# free_port: a port on which nobody listens, and which no connection is given: those are of the kernel's range.
+# free_port: prints a port without a listener, outside of the kernel's range for outgoing connections.
 free_port()
 {
     python3 - <<'P'
@@ -179,8 +178,8 @@ rpc_status()
     rpc "$@" -o /dev/null -w '%{http_code}'
 }
 
-# ask_and_leave METHOD PARAMS OUT COMMAND...: a client that goes once the command succeeds. What it was told
-# until then is in OUT. ASK_SOCKET: through that unix socket.
+# ask_and_leave METHOD PARAMS OUT COMMAND...: a client that disconnects once the command succeeds. OUT gets the reply
+# up to then. ASK_SOCKET: through that unix socket.
 ask_and_leave()
 {
     local method=$1 params=$2 out=$3 client
@@ -194,7 +193,7 @@ ask_and_leave()
     wait "$client" || true
 }
 
-# n_fds: how many descriptors the agent has open. Where nobody may look (in a box), it is asked.
+# n_fds: the number of the agent's open descriptors, from the agent itself where /proc can't be read (in a box).
 n_fds()
 {
     if [ -r "/proc/$AGENT_PID/fd/0" ]; then

@@ -4,9 +4,8 @@
 #   setup() { box_setup; }
 #   teardown() { box_teardown; }
 #
-# Each test has a state directory of its own, so that boxes of tests running side by side never
-# meet, and a cache that all tests share. box_teardown removes every box of the test and fails the
-# test when something of them is left.
+# Each test has a state directory of its own, so that the boxes of parallel tests never meet, and a cache that all
+# tests share. box_teardown removes every box of the test, and fails the test if anything of them is left.
 
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 BELLHOP=${WIRE_BIN:+$WIRE_BIN/bellhop}
@@ -18,7 +17,7 @@ box_setup()
     BOX_TMP=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-box-XXXXXX")
     export BELLHOP_STATE_DIR=$BOX_TMP/state
     export BELLHOP_CACHE_DIR=${BELLHOP_TEST_CACHE:-$BATS_TEST_DIRNAME/../../build/cache}
-    # Its programs are what tests write their guests in.
+    # It has the programs that the tests write their guests in.
     export BELLHOP_IMAGE=${TEST_IMAGE:-tests}
     export HOME=$BOX_TMP/home
     mkdir -p "$HOME"
@@ -64,8 +63,8 @@ traces()
     done
 }
 
-# trust_listener PID: for a test that stands between the host and the agent of a box that DIR is: the
-# host refuses who is not recorded as the listener.
+# trust_listener PID: records PID as the listener of the box in DIR, for a test that stands between the host and the
+# agent: the host refuses every other process.
 trust_listener()
 {
     local start
@@ -83,7 +82,7 @@ remember_box()
     BOX_IDS+=("$(bellhop status "$1" --json | jq -r .id)")
 }
 
-# Only for a test that failed: ends what still names this test's state directory.
+# Only for a test that failed: kills the processes that still name this test's state directory.
 kill_marked()
 {
     local pid
@@ -93,8 +92,8 @@ kill_marked()
     done
 }
 
-# wait_for SECONDS COMMAND...: polls until it succeeds. A minute at least: what bounds a hang is not to be
-# met by a busy machine.
+# wait_for SECONDS COMMAND...: polls until it succeeds, for a minute at least: the bound is for hangs, and a busy
+# machine must not reach it.
 wait_for()
 {
     local tries=$((($1 > 60 ? $1 : 60) * 20))
@@ -117,7 +116,7 @@ is_gone()
     [ "$state" = Z ]
 }
 
-# end_now PID...: killed, and not there any more: a signal that was sent has not yet ended anybody.
+# end_now PID...: kills, and waits until the processes are gone.
 end_now()
 {
     local pid
@@ -128,7 +127,7 @@ end_now()
     done
 }
 
-# free_port: a port on which nobody listens, and which no connection is given: those are of the kernel's range.
+# free_port: prints a port without a listener, outside of the kernel's range for outgoing connections.
 free_port()
 {
     python3 - <<'P'

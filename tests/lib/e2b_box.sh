@@ -1,7 +1,7 @@
 #!/bin/sh
-# e2b_box.sh COMMAND...: runs the command in a mount namespace of its own, with what E2B's guests
-# have: a user `user` with a fresh home, and a sudo that asks nothing. As root, but the clock is the
-# machine's: an /init that comes late shall not set it back.
+# e2b_box.sh COMMAND...: runs the command as root in a mount namespace of its own, with the set-up of E2B's guests: a
+# user `user` with a fresh home, and a sudo without a password. The command may not set the clock: a late /init would
+# set the machine's clock back.
 set -eu
 
 if [ "${1:-}" != --inside ]; then
@@ -9,7 +9,7 @@ if [ "${1:-}" != --inside ]; then
 fi
 shift
 
-# Other homes stay: this very file may be in one. What was below the new mount is reached from within.
+# Other homes stay: this very file may be in one. The new mount gives access to the directories that it covers.
 cd /home
 mount -t tmpfs -o mode=755 e2b /home
 for home in *; do
@@ -30,13 +30,13 @@ for file in passwd group hosts; do
     mount --bind "/home/.e2b/$file" "/etc/$file"
 done
 chown 61000:61000 /home/user
-# Nobody is asked for a password, nor given root: tests look at the environment that it resets.
+# No password, and no root: tests check the environment that it resets.
 printf '#!/bin/sh\nexec env -i PATH=/usr/local/bin:/usr/bin:/bin "$@"\n' >/home/.e2b/bin/sudo
 chmod 755 /home/.e2b/bin/sudo
 ln -s /usr/bin/python3 /home/.e2b/bin/python
 mount --bind /home/.e2b/bin /usr/local/games
 [ ! -e /usr/bin/sudo ] || mount --bind /home/.e2b/bin/sudo /usr/bin/sudo
-# Nothing of root's own, which `user` may not look into.
+# No directory of root's own, which `user` can't read.
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
 cd /

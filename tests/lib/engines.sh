@@ -6,12 +6,12 @@
 #
 # start_dockerd   a daemon on its own socket, data directory and bridge; sets DOCKER_HOST
 # set_up_podman   its own storage, by CONTAINERS_STORAGE_CONF; and what this kind of machine needs (CONTAINERS_CONF)
-# Both need root. What is left of them goes with stop_engines, which ends only what was started here.
+# Both need root. stop_engines removes everything of them, and ends only processes that were started here.
 
 start_dockerd()
 {
     mkdir -p "$ENGINES/docker"
-    # The client of the daemon's own version: another one may lack its builder.
+    # The client must have the daemon's version: another one may lack its builder.
     export PATH="/usr/sbin:/usr/bin:$PATH"
     export DOCKER_HOST="unix://$ENGINES/docker/sock"
     # Another daemon on this machine has docker0.
@@ -70,8 +70,8 @@ until_gone()
     done
 }
 
-# The daemon leaves its rules and its policy behind. One by one: whoever saved all rules and put them back would
-# bring back those that others have taken away meanwhile, and a port of theirs would lead nowhere from then on.
+# The daemon leaves its rules and its policy behind. They are removed one by one: restoring all saved rules would bring
+# back rules that others have removed meanwhile, and break their ports.
 take_back_network()
 {
     read -r engines_bridge engines_net <"$ENGINES/bridge"

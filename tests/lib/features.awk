@@ -1,5 +1,5 @@
 # results.tsv first, then features.tsv (`id<TAB>test name[<TAB>test name...]` or `id<TAB>later`): one
-# failed row for each named test that did not run, one good row when all of them did.
+# failed row for each named test that did not run, one good row if all of them did.
 
 FNR == NR {
     result[$2] = $3

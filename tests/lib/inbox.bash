@@ -4,7 +4,7 @@
 #   setup_file() { inbox_setup_file; }    setup() { inbox_setup; }    teardown_file() { inbox_teardown_file; }
 #   @test "..." { inner FILE [FILTER]; }
 #
-# Each inner failure is told by its name. What was recorded of the answers comes back with the box.
+# Each inner failure is reported by its name. The recorded answers are copied out of the box at the end.
 
 B=00000000000000b0 # the same in each file: their state directories differ
 
@@ -37,7 +37,7 @@ inbox_teardown_file()
     oci_teardown
 }
 
-# inner FILE [FILTER]: runs tests/integration/FILE in the box; the names of what failed on failure.
+# inner FILE [FILTER]: runs tests/integration/FILE in the box; prints the failed tests, if any.
 inner()
 {
     jq -n --arg f "/tmp/inbox/tests/integration/$1" --arg only "${2:-.}" --arg wire "${WIRE_BIN:+/tmp/inbox/wire}" \

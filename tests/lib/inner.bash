@@ -2,8 +2,8 @@
 # tests/integration/env/, where tests/run does not find it.
 #
 # inner DIR FILTER FILE...: the tests of the files whose names FILTER matches, with TMPDIR=DIR and
-# without anything else of ours. Fails unless all of them passed; prints what failed. INNER_AS is a
-# command to put before bats (another user, say); skips that say "needs root" are let pass then.
+# without anything else of ours. Fails unless all of them passed; prints the failed ones. INNER_AS is a
+# command to put before bats (another user, say); skips that say "needs root" are then accepted.
 # Sets INNER_PASSED. (bats puts its own directory into PATH, where another bats lies.)
 inner()
 {

@@ -18,7 +18,7 @@ fetch()
     work=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-linux-XXXXXX")
     trap 'rm -rf "$work"' EXIT
     mkdir "$work/got"
-    # A pool may lack the tarball of the newest version: then another one will do, and another suite.
+    # A pool may lack the tarball of the newest version: then take another version, or another suite.
     "$top/scripts/private-apt.sh" "$work/apt" deb-src own bookworm bullseye || true
     (
         export APT_CONFIG="$work/apt/apt.conf"

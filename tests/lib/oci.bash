@@ -7,7 +7,7 @@
 #
 # box_make ID [KEY=VALUE...] makes and starts a box (the keys of tests/host/ocidrive.c), in_box ID
 # SCRIPT runs a script in it as root, as_user ID SCRIPT as the user. Each test has a state directory
-# of its own; oci_teardown fails the test when something is left of it.
+# of its own; oci_teardown fails the test if anything of it is left.
 
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 REPO=$BATS_TEST_DIRNAME/../..
@@ -95,7 +95,7 @@ run_in_box()
     return "$(jq -r 'if .exit.code != null then .exit.code else 255 end' <<<"$reply")"
 }
 
-# refused COMMAND...: in_box or as_user ran, and what it ran failed. Sets output.
+# refused COMMAND...: succeeds if in_box or as_user ran, and the script failed. Sets output.
 refused()
 {
     local status=0
@@ -149,8 +149,8 @@ oci_teardown()
     return "$failed"
 }
 
-# wait_until SECONDS COMMAND...: polls until the command succeeds. A minute at least: what bounds a hang is
-# not to be met by a busy machine.
+# wait_until SECONDS COMMAND...: polls until the command succeeds, for a minute at least: the bound is for hangs, and
+# a busy machine must not reach it.
 wait_until()
 {
     local tries=$((($1 > 60 ? $1 : 60) * 50))

@@ -1,7 +1,7 @@
 # processes.bash: the processes of this machine that name something, for box.bash and oci.bash.
 
 # processes_naming TEXT: `process PID: COMMAND LINE` of each with TEXT in its command line. One grep
-# looks at all of them (a shell's loop over /proc takes half a second, and tests ask this often); it
+# reads all of them (a shell's loop over /proc takes half a second, and tests ask this often). It
 # gets the text by a pipe, so that it does not find itself.
 processes_naming()
 {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs one test file (a unit test program or a bats file) under a time limit, keeps its TAP output
-# in OUT, and prints it in one piece when it is over, so that files running side by side do not mix.
-# Its own exit status is always 0: the verdict is read from OUT by tests/lib/tally.awk.
+# in OUT, and prints it in one piece at the end, so that the output of parallel files does not mix.
+# Its own exit status is always 0: tests/lib/tally.awk reads the verdict from OUT.
 set -eu
 
 file=$1

@@ -1,5 +1,5 @@
 # Reads one TAP file; writes `layer<TAB>name<TAB>ok|fail|skip` for each of its tests (and a fourth
-# column, why, after a skip). A plan that was not fulfilled, or a bad exit with no failed test to explain it, is a failure of its own.
+# column, the reason, after a skip). An unfulfilled plan, or a bad exit without a failed test, is a failure of its own.
 # Variables: layer, file.
 
 function row(name, result, why)

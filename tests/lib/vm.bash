@@ -6,7 +6,7 @@
 
 TOP=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 
-# vm_need: skips when there is no QEMU to be had, or no root to make a disk.
+# vm_need: skips if there is no QEMU, or no root to make a disk.
 vm_need()
 {
     command -v "qemu-system-$(uname -m)" >/dev/null || skip "qemu-system-$(uname -m) is not there"
