@@ -50,7 +50,7 @@ def case_files():
     rejects(InvalidArgumentException, files.list, "py/bytes")
 
 
-# A link is told of as one, with where it leads. One that leads nowhere is left out of lists by the SDK.
+# A link is marked as one, with its target. The SDK leaves dangling links out of lists.
 def case_links():
     files.write("pl/file", "x")
     sandbox.commands.run("cd pl && mkdir dir && ln -s file to-file && ln -s dir to-dir && ln -s none to-none")

@@ -150,7 +150,7 @@ def case_signed():
     same(unary("List", {}, **{"X_Access_Token": ""})[0], 401)
 
 
-# A client is taken for one of E2B's first by its exact name, as envd does it.
+# The exact user agent selects the format of E2B's first clients, as in envd.
 def case_legacy():
     old, new = {"User_Agent": "connect-python"}, {"User_Agent": "connect-python/1"}
     os.symlink("f", f"/proc/{os.environ['AGENT_PID']}/root{HOME}l")
@@ -255,7 +255,7 @@ def case_parts():
     same(fs("ListDir", path="many")[1]["entries"][1]["name"], "1")
 
 
-# Clients that go away in the middle leave a part of the file, as with envd, and nothing else.
+# A client that disconnects in the middle leaves a part of the file, as with envd, and nothing else.
 def case_gone():
     before = descriptors()
     for i in range(60):
@@ -271,7 +271,7 @@ def case_gone():
     same(get("gone0")[2], b"whole")
 
 
-# An upload that is no good, or cut, costs nothing that it need not.
+# An invalid or aborted upload destroys no more than it must.
 def case_kept():
     packed = gzip.compress(b"new" * 100000)
     coding = {"Content-Encoding": "gzip"}
@@ -286,7 +286,7 @@ def case_kept():
     same((put("kept", gzip.compress(b""), coding)[0], get("kept")[::2]), (200, (200, b"")))
     same((put("made", gzip.compress(b""), coding)[0], get("made")[::2]), (200, (200, b"")))
 
-    # All that had come when the client went, and a file that was longer is as short.
+    # The file has the bytes that had arrived, and a longer old file is truncated to them.
     def cut(name, head, body):
         put(name, b"o" * 300000)
         s = socket.create_connection((URL.hostname, URL.port))
@@ -330,7 +330,7 @@ def case_dotdot():
     same(get("far/w/f")[2], b"1")
 
 
-# The reason stands at the end of a message, whatever path is in it.
+# The reason is at the end of a message, however long the path in it is.
 def case_long():
     put("x", b"")
     name = "n\u20ac" * 900
@@ -404,7 +404,7 @@ def case_compose():
     refused(compose("new/all", username="nobodyhere"), 401, "error looking up user 'nobodyhere': user: unknown user nobodyhere")
     same(request("POST", "/files/compose", b"{", {"Content-Type": "application/json"})[0], 400)
     same(get("new/all")[2], b"".join(data))
-    # By a link to its directory a source is the destination: what was made of it is not removed.
+    # Through a link to its directory a source is the destination: the result is not removed.
     stream, _ = sh("ln -s new linked")
     stream.rest()
     put("co/more", b"more")
@@ -439,7 +439,7 @@ def told(s):
     return (value["type"].replace("EVENT_TYPE_", ""), value["name"]) if kind == "filesystem" else kind
 
 
-# The next n things that happened; the kernel makes one event of repeated ones only until somebody reads it.
+# The next n events; the kernel merges repeated events only until somebody reads them.
 def happened(s, seen, n):
     new = []
     while len(new) < n:
@@ -476,7 +476,7 @@ def case_watch():
         same((s.next(), s.end["error"]["code"]), (None, code))
 
 
-# A tree that is made, moved and removed faster than it can be told.
+# A tree that is created, moved and removed faster than events can be reported.
 def case_tree():
     def events():
         return [(e["type"].replace("EVENT_TYPE_", ""), e["name"]) for e in fs("GetWatcherEvents", watcherId=w)[1].get("events", [])]

@@ -212,7 +212,7 @@ def case_come_and_go():
     client2, peer2 = forwarded(server)
     client2.close()
     same(read_all(peer2), b"")
-    # Of one that went since the last look the client hears, by a reset, or a refusal if the agent has seen it.
+    # If the listener vanished since the last scan, the client gets a reset, or a refusal if the agent knows it.
     server.close()
     try:
         late = dial(port)
@@ -275,7 +275,7 @@ def case_bounds():
             same(over.recv(1), None)
         except ConnectionResetError:
             pass
-    # Nobody reads: what is on its way is a ring each and what the kernel keeps.
+    # Nobody reads: in flight are one ring each and the kernel's buffers.
     for client, peer in pairs:
         for s in client, peer:
             s.setblocking(False)

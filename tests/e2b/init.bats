@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# E2B's routes for who runs the box: /health, /init, /envs, /metrics, and what the token closes.
+# E2B's routes for the operator of the box: /health, /init, /envs, /metrics; and the routes that the token protects.
 
 load ../lib/e2b
 
@@ -182,8 +182,8 @@ envs()
     [ "$(message)" = "invalid default user: 'nobodyhere'" ]
 }
 
-# The agent may not set the clock here: what it would set is seen by strace, which refuses as well and
-# (-D) is not in the way of the signal that ends the agent. A leak sanitizer can't trace what is traced.
+# The agent may not set the clock here: strace records the call and refuses it, and with -D does not get the signal
+# that ends the agent. A leak sanitizer can't trace a traced process.
 @test "e2b: /init sets a clock that is behind or far ahead, and leaves one that is right; where it may not, all else is done" {
     local before
 
@@ -194,7 +194,7 @@ envs()
     chmod +x "$BATS_TEST_TMPDIR/agent"
     E2B_AGENT=$BATS_TEST_TMPDIR/agent start_e2b
     before=$(date +%s)
-    # On a busy machine it may come seconds late, and so be told of another time than it has.
+    # On a busy machine the request may arrive seconds late, with a time other than the agent's.
     is_left_alone()
     {
         : >"$BATS_TEST_TMPDIR/trace"

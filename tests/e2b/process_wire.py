@@ -316,7 +316,7 @@ def case_slow_subscribers():
         taken = pool.submit(take, fast, 0), pool.submit(take, slow, 0.1)
         for p in alone_pid, pid:
             unary("SendInput", {"process": {"pid": p}, "input": {"stdin": b64(b"\n")}})
-        # Both commands go on, though with each there is one who takes nothing.
+        # Both commands go on, although each has a reader that takes nothing.
         for p, name in (alone_pid, "sleep\n"), (pid, "cat\n"):
             until(lambda: open(f"/proc/{p}/comm").read() == name)
         unary("CloseStdin", {"process": {"pid": pid}})

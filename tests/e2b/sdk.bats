@@ -51,7 +51,7 @@ python()
     python git
 }
 
-# The first and the last of those that end with an exception when a reply has a field they do not know.
+# The first and the last version that raises an exception for an unknown field of a reply.
 @test "e2b sdk: Python's 1.0 and 1.4 list, look, make, move and watch, though they know three fields of a file" {
     local version
 

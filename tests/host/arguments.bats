@@ -6,10 +6,10 @@ load ../lib/box
 setup()
 {
     box_setup
-    # Of up to what a single argument can have, which is 128 KiB with its NUL.
+    # Up to the maximum of a single argument, 128 KiB with its NUL.
     ARGS=("with space" "it's" '"quoted"' '$HOME $(id) `id`' $'two\nlines' '' $'tab\t' '*' '\' '\\n' '%s' '--help' -n --
         ';' '|' '&&' '#' '~' '!' '{a,b}' $'\x01\x7f' 'é' $'\xff\xfe' "$(head -c 131071 /dev/zero | tr '\0' x)")
-    # Each with a NUL behind it: nothing else can tell all of them apart.
+    # A NUL ends each: nothing else separates all of them.
     printf '%s\0' "${ARGS[@]}" >"$BOX_TMP/expected"
 }
 teardown() { box_teardown; }
@@ -38,7 +38,7 @@ check_arguments()
 
 @test "an argument that no program can be given is an error that names it" {
     bellhop up --name one --provider process --agent none --empty 2>/dev/null >/dev/null
-    # The longest that this machine's own exec takes is 128 KiB with its NUL; by the API there is no such bound.
+    # This machine's own exec takes at most 128 KiB with the NUL; the API has no such bound.
     socket=$(bellhop status one --json | jq -r .guest.socket)
     jq -n '{argv: ["true", ("x" * 131072)]}' >"$BOX_TMP/request"
     curl -s --unix-socket "$socket" -H "Authorization: Bearer $(cat "$(dirname "$socket")/../token")" \

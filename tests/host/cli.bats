@@ -71,7 +71,7 @@ variables_read()
     while IFS= read -r variable; do
         grep -qw -- "$variable" "$BOX_TMP/help" || fail "not documented: $variable"
     done <"$BOX_TMP/read"
-    # Nor is one there that nothing knows.
+    # The page names no variable that nothing reads.
     grep -oE '\bBELLHOP_[A-Z_]+' "$BOX_TMP/help" | sort -u | while IFS= read -r variable; do
         grep -rqF --include='*.[ch]' --include='*.sh' "$variable" host-client/lib guest image/forms \
             host-client/cli/main.c host-client/cli/cmd_up.c || fail "nobody reads $variable"
@@ -165,7 +165,7 @@ write_pages()
     done
 }
 
-# rendered_by RENDERER PAGE: the text that a reader sees, in lines that nothing had to break.
+# rendered_by RENDERER PAGE: the text that a reader sees, in unbroken lines.
 rendered_by()
 {
     case $1 in

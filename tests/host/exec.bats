@@ -1,4 +1,4 @@
-# Commands by their id: detached, listed, attached to, waited for, ended; and connections that break.
+# Commands by their id: start detached, list, attach, wait, kill; and connections that break.
 
 bats_require_minimum_version 1.5.0
 
@@ -15,7 +15,7 @@ teardown()
     box_teardown
 }
 
-# Each connection to the box's agent is cut after so many bytes from it (to it).
+# cuts each connection to the box's agent after so many bytes from it (to it).
 break_after() # DOWN UP
 {
     local run

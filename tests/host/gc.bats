@@ -1,4 +1,4 @@
-# gc with more than one store on the machine: what is not this store's is nobody's business here.
+# gc with more than one store on the machine: it touches only the boxes of its own store.
 # needs: image
 
 load ../lib/box
@@ -31,7 +31,7 @@ of_theirs()
     [ "$(grep -c '^process' "$BOX_TMP/before")" -ge 2 ]
     [ "$(grep -c cgroup "$BOX_TMP/before")" -ge 1 ]
 
-    # The box of this store is one that nobody knows any more: gc removes it, and says so.
+    # The box of this store has no record any more: gc removes it, and says so.
     mv "$BELLHOP_STATE_DIR/store.db" "$BOX_TMP/store.db"
     rm -f "$BELLHOP_STATE_DIR"/store.db-*
     run bellhop gc
@@ -43,7 +43,7 @@ of_theirs()
     of_theirs "$id" >"$BOX_TMP/after"
     diff "$BOX_TMP/before" "$BOX_TMP/after"
     [ "$(theirs exec theirs -- echo alive)" = alive ]
-    # And one whose own store has forgotten it is not this store's to remove, either.
+    # A box that its own store has forgotten is not this store's to remove, either.
     mv "$BOX_TMP/other/store.db" "$BOX_TMP/their-store.db"
     bellhop gc >/dev/null
     of_theirs "$id" | diff "$BOX_TMP/before" -

@@ -1,5 +1,5 @@
-# Files from a box whose agent is not ours any more: it sends other entries than those asked for, names
-# that lead out of the directory, links, and compressions that would start programs of this machine.
+# Files from a box with a hostile agent: it sends entries that nobody requested, names that lead out of the
+# directory, links, and compressions that would start programs of this machine.
 
 bats_require_minimum_version 1.5.0
 
@@ -17,7 +17,7 @@ setup()
     python3 "$ROOT/tests/host/hostile_agent.py" "$BOX_TMP/scenario" >"$BOX_TMP/ready" 2>"$BOX_TMP/log" 3>&- &
     AGENT=$!
     read -r URL <"$BOX_TMP/ready"
-    # A home with what must stay as it is, and a directory in it that is written to.
+    # A home whose files must not change, and a directory in it that the command writes to.
     H=$BOX_TMP/person
     OUT=$H/out
     mkdir -p "$H/.ssh" "$OUT"
@@ -35,7 +35,7 @@ teardown()
 say() { printf '%s' "$1" >"$BOX_TMP/scenario"; }
 client() { run "$BOX_TMP/files_client" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" "$URL" "$@"; }
 
-# All that a person could lose: names, kinds, modes, numbers of names, where links lead, contents.
+# Everything that a user could lose: names, types, modes, link counts, link targets, contents.
 state()
 {
     (cd "$H" && find . -printf '%p %y %m %n %l\n' | sort && find . -type f -print0 | sort -z | xargs -0 sha256sum)
@@ -75,7 +75,7 @@ fails()
     say '{"stat": {"type": "fifo"}, "entries": [{"name": "f", "data": "x"}]}'
     client get /workspace/f "$OUT"
     fails invalid_argument
-    # As it should be: whole, and without what its mode may not have here.
+    # The good answer: complete, without set-id bits.
     say '{"entries": [{"name": "f", "data": "new", "mode": 3581}]}'
     client get /workspace/f "$OUT"
     [ "$output" = ok ] || fail "$output"
@@ -141,7 +141,7 @@ fails()
         fails data_loss
     done
     ls "$BOX_TMP"/ran-* && fail "a program ran"
-    # Nor is a compression understood that was not asked for.
+    # A compression that was not requested is refused.
     say "{\"raw\": \"$(tar -C "$H" -cz f 2>/dev/null | base64 -w 0)\"}"
     client get /workspace/f "$OUT"
     fails data_loss
@@ -183,7 +183,7 @@ fails()
     [ -e "$OUT/a.git" ]
     [ -e "$OUT/.github/x" ]
     [ ! -e "$OUT/sub" ]
-    # With --with-git it is asked for, under its own name alone.
+    # --with-git requests it, under its own name alone.
     say '{"manifest": [{"path": ".git/description"}], "entries": [{"name": ".git/description", "data": "x"}]}'
     client sync /workspace "$OUT" git
     [ "$output" = ok ] || fail "$output"

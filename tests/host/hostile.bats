@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # early
 # The host against a guest agent that attacks it: every command that talks to a box, and every attack of
-# tests/lib/hostile_agent.py. They are run once, by tests/lib/hostile_run.py; each test looks at one
-# promise. And nobody but the box's own agent is talked to at all.
+# tests/lib/hostile_agent.py. tests/lib/hostile_run.py runs them once; each test checks one promise. The last ones
+# check that the host talks only to the box's own agent.
 
 load ../lib/agent
 load ../lib/box
@@ -33,7 +33,7 @@ none() # FILTER
     attacks=$(python3 "$BATS_TEST_DIRNAME/../lib/hostile_agent.py" --attacks | wc -l)
     [ "$attacks" -ge 20 ]
     [ "$(jq -r 'select(.command == "activity").attack' "$RUNS" | wc -l)" -ge $((attacks - 6)) ]
-    # Whatever takes a box is here, or has nothing to ask an agent.
+    # Every command that takes a box is here, or does not ask the agent.
     for command in $("$BELLHOP_BUILD/bellhop" completion bash | grep -o "'[a-z -]*'" | tr -d "'" | tr ' ' '\n' | sort -u); do
         case $command in
         image | providers | doctor | completion | help | version | gc | -*) continue ;;

@@ -1,6 +1,6 @@
 # early
-# Commands, and what the agent says of itself, in a default box. Its cgroup can't be seen or written
-# there, so that what the agent can't know it has to call unknown.
+# Commands, and the agent's facts about itself, in a default box. The agent can neither see nor write its cgroup
+# there, so it must report some facts as unknown.
 
 load ../lib/oci
 load ../lib/inbox

@@ -1,6 +1,6 @@
 # early
-# `bellhop up`, killed with -9 before each of its system calls that changes something: between two of them nobody
-# can see a difference. What is left must be whole, or gone after gc.
+# `bellhop up`, killed with -9 before each of its system calls that change something: between two of them no
+# difference is visible. The remains must be complete, or gone after gc.
 
 load ../lib/box
 
@@ -25,7 +25,7 @@ up_killed()
 {
     local status=0
 
-    # The shell would say of each that it was killed.
+    # The shell would report each killed process.
     {
         strace -o /dev/null -e "trace=$1" -e "inject=$1:signal=KILL:when=$2" "$BELLHOP_BUILD/bellhop" "${UP[@]}" \
             >/dev/null 3>&- || status=$?

@@ -121,7 +121,7 @@ url: failed_precondition" ] || fail "$output"
     stop_agents
     there "$AGENT_URL" "$AGENT_TOKEN"
     [ "$status" -eq 1 ] || fail "$output"
-    # Nothing is kept of it, and no box has come to be.
+    # Nothing of it is kept, and there is no box.
     [ -z "$(bellhop ls -q)" ]
     [ -z "$(ls "$BELLHOP_STATE_DIR" | grep connected || true)" ]
 }

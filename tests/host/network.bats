@@ -1,5 +1,4 @@
-# The three kinds of network. Nothing here leaves this machine but the one request to the package
-# mirror that apt is told to use.
+# The three kinds of network. Only the one request to apt's package mirror leaves this machine.
 # needs: image
 
 load ../lib/oci
@@ -48,7 +47,7 @@ P
     PORT=$(cat "$OCI_TMP/port")
 }
 
-# The box's curl on a URL, without any proxy: its exit status is run's. What should come has more than 5 seconds.
+# The box's curl on a URL, without any proxy: its exit status is run's. A good answer gets more than 5 seconds.
 reach() # ID URL [SECONDS]
 {
     in_box "$1" "curl -sS --noproxy '*' --max-time ${3:-5} '$2'"
@@ -83,7 +82,7 @@ reach() # ID URL [SECONDS]
     n=0
     for address in $(hostname -I); do
         case $address in *:*) continue ;; esac
-        # One may go meanwhile: another test's, of a bridge.
+        # An address may vanish meanwhile: that of another test's bridge.
         curl -sf --noproxy '*' --max-time 60 "http://$address:$PORT/" -o /dev/null || { ! hostname -I | grep -qwF "$address" && continue; }
         n=$((n + 1))
         refused reach "$A" "http://$address:$PORT/"

@@ -1,6 +1,5 @@
 # early
-# The oci provider by itself: probe, life of a box, limits, and that nothing is left of it whatever
-# was killed when.
+# The oci provider by itself: probe, life of a box, limits. Nothing of a box is left, whatever was killed and when.
 # needs: image
 
 load ../lib/oci
@@ -33,7 +32,7 @@ working_runtime()
     drive probe "$A" | sed -n 's/^usable \([a-z]*\) .*/\1/p'
 }
 
-# probe_row RUNTIME WHY AGE_MS: what a probe found that long ago, of the runtime as it is now.
+# probe_row RUNTIME WHY AGE_MS: stores a probe's result of that age, for the runtime as it is now.
 probe_row()
 {
     jq --arg name "$1" --arg why "$2" --argjson age "$3" \
@@ -48,7 +47,7 @@ probe_row()
         probe_row "$name" "made up" "$age"
         [[ "$(drive probe "$A" runtime="$name")" == "unusable "*"made up" ]]
     done
-    # Nor is one believed that was made in the future.
+    # A result from the future is not used, either.
     for age in 31000 -60000; do
         probe_row "$name" "made up" "$age"
         [[ "$(drive probe "$A" runtime="$name")" == "usable $name "* ]]
@@ -250,7 +249,7 @@ snapshot()
     return 0
 }
 same_as_before() { snapshot | diff - "$OCI_TMP/before"; }
-# Each process that is in one of them, with which. A number alone says little: the kernel gives it to the next.
+# Each process in one of them, with its program. A number alone proves nothing: the kernel reuses it.
 in_namespaces() { find /proc/[0-9]*/ns -type l -printf '%p %l\n' 2>/dev/null | grep -Ff "$OCI_TMP/numbers" | sort; }
 no_namespace_is_left() { ! in_namespaces | grep -qxFf "$OCI_TMP/held"; }
 

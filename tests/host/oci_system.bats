@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The System service within a default box, where much is not permitted: what it says then, holds from
-# inside, and a hostile command that wants the token.
+# The System service within a default box, where much is not permitted: its answers, holds from inside, and a hostile
+# command that looks for the token.
 # needs: image
 
 bats_require_minimum_version 1.5.0
@@ -81,7 +81,7 @@ check_holds() # USER
     [ "$output" = done ] || fail "$output"
 }
 
-# Every way that a command has to put a socket of its own in the place of the agent's, as USER: those that worked.
+# Tries every way to put a socket in the place of the agent's, as USER; prints the ways that worked.
 replace_socket() # USER
 {
     run_in_box b1 "$1" 'cd /run
@@ -106,7 +106,7 @@ except OSError:
         echo done'
 }
 
-# The directory as the host sees it is the one that the agent has made, and who listens is pid 1.
+# On the host, the directory is the one that the agent made, and pid 1 listens.
 check_socket()
 {
     local run before

@@ -1,4 +1,4 @@
-# `up --repo` of a private repository: a real clone over HTTP with a token, and where the token is not afterwards.
+# `up --repo` of a private repository: a real clone over HTTP with a token, which leaves no trace of the token.
 # needs: image network
 
 load ../lib/box
@@ -29,8 +29,8 @@ teardown()
     box_teardown
 }
 
-# Everything on this machine that shows the token, but for the caller's own file and this test's
-# variables, which are not exported. Prints nothing when it is nowhere.
+# Prints every place on this machine that shows the token, except the caller's own file and this test's variables,
+# which are not exported.
 token_shown()
 {
     # Patterns come by a pipe: they would stand in a command line otherwise.
@@ -51,7 +51,7 @@ token_shown()
     return 0
 }
 
-# refused OPTION...: up fails for the repository's sake; its answer is in $BOX_TMP/answer.
+# refused OPTION...: up fails because of the repository; its answer is in $BOX_TMP/answer.
 refused()
 {
     ! bellhop up --name one --provider process --agent none --json "$@" >"$BOX_TMP/answer" 2>"$BOX_TMP/err" ||
@@ -60,7 +60,7 @@ refused()
     [ -z "$(bellhop ls -q)" ]
 }
 
-# The clone went by the token, and nobody could see it meanwhile.
+# The clone used the token, and no other process could see it meanwhile.
 check_requests()
 {
     jq -se 'map(.authorized) | any and (all | not)' "$BOX_TMP/seen" >/dev/null || fail "$(cat "$BOX_TMP/seen")"

@@ -93,7 +93,7 @@ as_rg()
     [ -z "$output" ]
 }
 
-# on_terminal COMMAND...: what it prints on a terminal, to its end, which script(1) does not always wait for.
+# on_terminal COMMAND...: its whole output on a terminal; script(1) does not always wait for the end.
 on_terminal()
 {
     python3 -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' "$@" </dev/null | tr -d '\r'

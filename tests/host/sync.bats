@@ -99,7 +99,7 @@ make_tree()
     [ "$(cat "$L/mine")" = mine ]
     [ "$(down --json --delete | jq .removed)" = 1 ]
     [ ! -e "$L/mine" ]
-    # Without a record of a sync before nothing is known to have gone.
+    # Without a record of an earlier sync, nothing counts as removed.
     rm -rf "$BELLHOP_STATE_DIR/sync"
     rm "$L/large"
     [ "$(up --json | counts)" = "0 0 5 0 1" ]
@@ -119,7 +119,7 @@ make_tree()
     [ "$(down --delete --exclude keep --json | counts)" = "0 0 2 0 0" ]
     [ -e "$R/build/out" ] && [ -e "$R/b.o" ] && [ -e "$R/keep/theirs" ] && [ -e "$R/.git/theirs" ]
     [ -e "$L/a.o" ] && [ -e "$L/build/x" ] && [ -e "$L/.env" ] && [ -e "$L/.git/HEAD" ]
-    # A tracked file that is ignored all the same is sent, and is not taken for gone.
+    # A tracked file is sent although it is ignored, and does not count as removed.
     git -C "$L" add -f a.o
     [ "$(up --exclude /keep --json | counts)" = "1 0 2 0 0" ]
     [ "$(up --exclude keep --json | counts)" = "0 0 3 0 0" ]

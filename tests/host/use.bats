@@ -1,6 +1,6 @@
 # early
-# What counts as use of a box when its time is over, and what does not. Boxes of the process provider
-# with two seconds to live: without use they are gone at once.
+# Use of a box: the facts that extend its time, and those that do not. Boxes of the process provider with two seconds
+# to live: without use they end at once.
 
 load ../lib/box
 
@@ -25,7 +25,7 @@ is_stopped()
     [ "$(bellhop status one --json | jq -r .state)" = stopped ]
 }
 
-# The deadline has been moved by more than two lives: it was asked for, and given, again and again.
+# The deadline has moved by more than two lives: the monitor extended it again and again.
 lives_on()
 {
     bellhop status one --json |

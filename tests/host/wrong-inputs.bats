@@ -1,5 +1,5 @@
 # wrong-inputs.txt: each line is a wrong command line, the exit status and the exact message that it
-# must get, and afterwards everything must be as it was before.
+# must get. Afterwards the machine must be unchanged.
 # needs: image
 
 load ../lib/box
@@ -23,7 +23,7 @@ teardown()
 }
 
 # Processes, mounts, control groups, namespaces and files of this state directory; other boxes on
-# the machine come and go. MARK is what the names of its control groups begin with.
+# the machine come and go. MARK is the beginning of the names of its control groups.
 everything()
 {
     all_of_it | LC_ALL=C sort -u

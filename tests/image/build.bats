@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# `bellhop image` and the images under boxes. What is built here stands on the cached layers of slim
-# and is only a few files more, so that a build takes seconds.
+# `bellhop image` and the images under boxes. The images built here add a few files to the cached layers of slim, so
+# that a build takes seconds.
 # time-limit: 2400
 # needs: image
 
@@ -108,7 +108,7 @@ yes
         .Cmd[-4:] == ["--env-file", "/etc/bellhop/env", "--start-file", "/etc/bellhop/start"]' \
         "$(oci_config "$dir")"
 
-    # It has nothing yet that a box could stand on.
+    # It has no form yet that a box could use.
     bellhop up --empty -n b1 -a none --network none --image mine
     jq -e '.outputs["rootfs.squashfs"].bytes and .outputs["oci.tar"].bytes' "$dir/manifest.json"
     bellhop rm b1
@@ -129,7 +129,7 @@ yes
     run bellhop exec b2 -- sh -c 'id -un; pwd; echo $HOME'
     [ "$output" = "$(printf '%s\n' bob /data /home/bob)" ]
     bellhop rm b1 b2
-    # Where nothing is said, the project has a place of its own.
+    # By default the project has a place of its own.
     [ "$(bellhop image inspect slim | jq -r .workdir)" = /home/user ]
     BELLHOP_IMAGES=$TOP/build/image bellhop up --empty -n b3 -a none --network none --image slim
     [ "$(bellhop exec b3 -- pwd)" = /workspace ]
@@ -287,7 +287,7 @@ rootfs.squashfs" ]
     [ "$status" -eq 130 ]
     nothing_half
 
-    # Of a process that is no more, and of one that is there.
+    # Leftovers of a dead process, and the files of a live one.
     sh -c 'mkdir "$1/.mine.def.$$.abcdef" "$1/.mine-1.tmp.$$"' sh "$BELLHOP_IMAGES"
     mkdir "$BELLHOP_IMAGES/.mine.def.$$.abcdef"
     bellhop image build -f dockerfile

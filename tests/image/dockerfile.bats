@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The Dockerfile of a definition: what is rendered from it, and that E2B's and Daytona's own tools take it. It is
-# built, and what was built is tried, in forms.bats.
+# The Dockerfile of a definition: its text, and that E2B's and Daytona's own tools accept it. forms.bats builds it and
+# tries the result.
 # needs: image
 
 bats_require_minimum_version 1.5.0

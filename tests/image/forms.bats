@@ -2,8 +2,8 @@
 # time-limit: 2400
 # (Most of that is for building base, the first time.)
 # `bellhop image test`: slim booted as a box, in Docker, Podman and QEMU, base as a box and in Docker, and
-# every tool in them tried; what Docker makes of the Dockerfile has the same versions and passes the same. The
-# other images, and the other builders: make test-long.
+# every tool in them tried; Docker's build of the Dockerfile has the same versions and passes the same checks. The
+# other images and builders are in make test-long.
 # needs: image
 
 bats_require_minimum_version 1.5.0

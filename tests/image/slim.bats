@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The slim image by itself: its tools run in a chroot of a copy-on-write view, what must not be in
-# it is not, and making it again is quick and changes nothing.
+# The slim image by itself: its tools run in a chroot of a copy-on-write view, forbidden files are absent, and a
+# second build is quick and changes nothing.
 # needs: image
 
 setup_file()
@@ -9,7 +9,7 @@ setup_file()
     export IMAGE=$TOP/build/image/slim
     export VIEW=$BATS_FILE_TMPDIR/view
     [ "$(id -u)" -eq 0 ] || return 0
-    # Boxes stand on the image: nothing may be written to it, not even a cache.
+    # Boxes use the image: nothing may be written to it, not even a cache.
     mkdir -p "$VIEW" "$BATS_FILE_TMPDIR/over"
     mount -t tmpfs tmpfs "$BATS_FILE_TMPDIR/over"
     mkdir -p "$BATS_FILE_TMPDIR/over/upper" "$BATS_FILE_TMPDIR/over/work"

@@ -99,8 +99,8 @@ SCRIPT
     wait_until 20 shell '! pgrep -x sleep && [ "$(ps -eo stat= | grep -c ^Z)" = 0 ]'
 }
 
-# Pure cgroup v2, and all of it the agent's: what its limits, its kills and its counters are worth there. What
-# is killed for want of memory still gets the pages that its end takes, so the peak may be above the limit.
+# Pure cgroup v2, all of it the agent's: its limits, its kills and its counters. A process that is killed for lack of
+# memory still gets the pages that its end takes, so the peak may be above the limit.
 # How the kernel divides time between user and system is an estimate of its own for a process and for a group.
 # name @ request @ what must be true of the reply
 ends()
@@ -145,8 +145,8 @@ ROWS
     [ "$(shell 'echo well')" = well ]
 }
 
-# An agent that is not the first process, in a group of its own: what it finds there decides. name | what is done to
-# the group $g before, by root | who the agent is | is it divided
+# An agent that is not the first process, in a group of its own: the state of the group decides. Columns: name | the
+# preparation of the group $g, by root | the agent's user | is the group divided
 groups()
 {
     cat <<'ROWS'
