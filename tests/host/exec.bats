@@ -15,8 +15,8 @@ teardown()
     box_teardown
 }
 
-# cuts each connection to the box's agent after so many bytes from it (to it).
-break_after() # DOWN UP
+# break_after DOWN UP: cuts each connection to the box's agent after so many bytes from it (to it).
+break_after()
 {
     local run
 
