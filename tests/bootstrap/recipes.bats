@@ -1,5 +1,6 @@
 # Recipes as data: the schema, users' own recipes from a file, and what each way of not becoming
 # healthy gets. The boxes are of the process provider: what is tested is the bootstrap.
+# early
 
 load ../lib/box
 bats_require_minimum_version 1.5.0

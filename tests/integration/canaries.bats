@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The agent signals nothing that its commands did not start: with programs that are not there, clients that leave in
 # every way, and process numbers that are used again. Each in a pid namespace of its own, with unrelated processes.
+# early
 
 load ../lib/agent
 load ../lib/runsc

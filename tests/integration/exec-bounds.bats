@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # What is bounded in the Exec service, gone past: commands at once, results kept, output kept and
 # spilled, arguments, and what one reader can do to another.
+# early
 
 load ../lib/agent
 
