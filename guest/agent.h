@@ -15,15 +15,17 @@ struct holds;
 struct activity;
 struct ready;
 struct auth;
-struct e2b;
+struct dialect_slot;
+struct resumes;
+struct server;
 
 struct agent {
-    struct auth *auth;         /* system/auth.h: the token */
-    struct e2b *e2b;           /* dialect/e2b/e2b.h: what /init has set */
-    struct loop *loop;         /* event/loop.h */
-    struct registry *registry; /* proc/registry.h: every command */
-    struct pool *pool;         /* event/pool.h: threads for what blocks */
-    struct fs_root *root;      /* fs/root.h: "/" or --root */
+    struct auth *auth;             /* system/auth.h: the token */
+    struct dialect_slot *dialects; /* api/dialect.h: the public protocols and what they keep */
+    struct loop *loop;             /* event/loop.h */
+    struct registry *registry;     /* proc/registry.h: every command */
+    struct pool *pool;             /* event/pool.h: threads for what blocks */
+    struct fs_root *root;          /* fs/root.h: "/" or --root */
     struct lease *lease;       /* system/lease.h: when pid 1 ends the box; NULL without --init */
     struct holds *holds;       /* system/hold.h: who says that the box is in use */
     struct activity *activity; /* system/activity.h: the processor time of what runs */
@@ -33,8 +35,9 @@ struct agent {
     char **required;           /* --require: tools without which the box is not ready */
     const char *http_library;  /* its version, for Info */
     bool is_read_only;
+    bool allows_pages;       /* --cors: web pages may call a dialect that is made for them */
+    struct resumes *resumes; /* api/files/resume.h: uploads that can go on after a cut */
     int64_t started_mono_ms;
     _Atomic uint64_t generation; /* raised by System.Resync: which life of a snapshot this is */
-    unsigned (*drop_idle)(void *server); /* closes connections without a request; how many */
-    void *server;
+    struct server *server;       /* http/server.h */
 };

@@ -21,7 +21,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "dialect/e2b/e2b.h"
+#include "dialect/dialects.h"
 #include "fs/inotify_feed.h"
 #include "fs/root.h"
 #include "options.h"
@@ -31,6 +31,9 @@
 #include "proc/environ.h"
 #include "agent.h"
 #include "api/queue.h"
+#include "api/files/resume.h"
+#include "api/proxy/forward.h"
+#include "api/service.h"
 #include "http/server.h"
 #include "system/activity.h"
 #include "system/auth.h"
@@ -132,6 +135,7 @@ struct app {
     struct options o;
     struct agent agent;
     struct server *server;
+    struct forward *forward; /* or NULL */
     struct holdsock *holdsock;
     struct powerbutton *powerbutton;
     struct fs_feeds *feeds;
@@ -197,6 +201,7 @@ static void begin_stop(struct app *a, const char *why)
     a->kill_ms = clock_mono_ms() + STOP_GRACE_MS;
     a->give_up_ms = a->kill_ms + STOP_HARD_MS;
     server_quiesce(a->server);
+    forward_quiesce(a->forward);
     signal_commands(a, SIGTERM);
     on_stop_tick(a->agent.loop, a);
 }
@@ -289,9 +294,18 @@ static int start_holdsock(struct app *a, struct err *e)
     return 0;
 }
 
-static unsigned drop_idle(void *server)
+static int new_resumes(struct app *a, struct err *e)
 {
-    return server_drop_idle(server);
+    _cleanup_free_ char *dir = a->o.read_only ? NULL : state_dir("uploads");
+    struct agent *g = &a->agent;
+    struct resume_store *store = NULL;
+    int r = resume_store_new(dir, g->root, g->default_user, &store, e);
+
+    if (r == 0)
+        r = resumes_new(g->pool, (int64_t)RESUME_AGE_S * 1000, store, &g->resumes, e);
+    if (r < 0)
+        resume_store_free(store);
+    return r;
 }
 
 static int start_reports(struct agent *g, struct err *e)
@@ -313,6 +327,7 @@ static int start_agent(struct app *a, struct err *e)
     g->workdir = a->o.workdir;
     g->required = a->o.required;
     g->is_read_only = a->o.read_only;
+    g->allows_pages = a->o.cors;
     g->http_library = server_library();
     if ((r = loop_new(&g->loop, e)) < 0 || (r = watch_signals(a, e)) < 0 ||
         (r = pool_new(&g->pool, e)) < 0 ||
@@ -320,7 +335,7 @@ static int start_agent(struct app *a, struct err *e)
         (r = fs_root_new(a->o.root, &g->root, e)) < 0 ||
         (r = fs_feeds_new(g->loop, &a->feeds, e)) < 0 || (r = holds_new(&g->holds, e)) < 0 ||
         (r = start_reports(g, e)) < 0 ||
-        (r = e2b_new(g->default_user, g->workdir, &g->e2b, e)) < 0 ||
+        (r = dialects_start(g, dialects, e)) < 0 || (r = new_resumes(a, e)) < 0 ||
         (r = start_holdsock(a, e)) < 0)
         return r;
     fs_root_set_feeds(g->root, a->feeds);
@@ -338,28 +353,28 @@ static int start_agent(struct app *a, struct err *e)
 
 static int start_server(struct app *a, struct err *e)
 {
-    _cleanup_free_ char *uploads = state_dir("uploads");
-    struct server_options so = {
-        .agent = &a->agent,
-        .read_only = a->o.read_only,
+    const struct server_options so = {
+        .service = &agent_service,
+        .owner = &a->agent,
+        .loop = a->agent.loop,
+        .pool = a->agent.pool,
         .max_connections = a->o.max_connections,
         .keepalive_ms = a->o.keepalive_ms,
-        .uploads_dir = a->o.read_only ? NULL : uploads,
         .allow_hosts = a->o.allow_hosts,
-        .cors = a->o.cors,
     };
     int r;
 
     r = server_new(&so, &a->server, e);
     a->agent.server = a->server;
-    a->agent.drop_idle = drop_idle;
     for (char **p = a->o.listen; p && *p && r == 0; p++)
         r = server_listen_tcp(a->server, *p, e);
     for (char **p = a->o.unix_paths; p && *p && r == 0; p++)
         r = server_listen_unix(a->server, *p, e);
     if (r == 0 && a->o.forward_localhost)
-        r = server_forward_localhost(a->server, a->o.forward_localhost, e);
-    return r < 0 ? r : server_start(a->server, e);
+        r = forward_new(&a->agent, a->o.forward_localhost, &a->forward, e);
+    if (r == 0)
+        r = server_start(a->server, e);
+    return r == 0 && a->forward ? forward_start(a->forward, e) : r;
 }
 
 static json_t *new_list(const struct server *s, const char *(*get)(const struct server *, size_t))
@@ -488,17 +503,20 @@ static bool tear_down(struct app *a)
 {
     struct agent *g = &a->agent;
 
+    forward_quiesce(a->forward);
     if (a->server && !server_stop(a->server, STOP_HARD_MS))
         return false;
     if (g->pool && !settle(g))
         return false;
-    g->e2b = e2b_free(g->e2b); /* its watchers as well */
+    dialects_stop(g); /* with what they watch */
     if (g->pool && !settle(g))
         return false;
     g->pool = pool_free(g->pool, STOP_HARD_MS);
     if (g->pool)
         return false;
-    a->server = server_free(a->server);
+    a->forward = forward_free(a->forward);
+    a->server = g->server = server_free(a->server);
+    g->resumes = resumes_free(g->resumes);
     g->lease = lease_free(g->lease);
     a->powerbutton = powerbutton_free(a->powerbutton);
     a->holdsock = holdsock_free(a->holdsock);

@@ -12,21 +12,15 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "agent.h"
-#include "api/rpc.h"
-#include "api/codec.h"
-#include "http/deadline.h"
-#include "dialect/e2b/headers.h"
 #include "api/handlers.h"
-#include "http/refuse.h"
-#include "http/respond.h"
-#include "http/state.h"
+#include "api/service.h"
 #include "api/stream.h"
+#include "http/deadline.h"
+#include "http/respond.h"
 
 #define INLINE_BODY_BYTES (64 * 1024) /* a larger one is parsed by a worker */
 /* A stream's head waits so long for its first message: a failure before it has a status of its own. */
 #define FIRST_WAIT_MS 1000
-#define LATE_MS 2000 /* for a method that keeps the client's deadline itself */
 
 enum phase {
     PHASE_BODY,
@@ -39,9 +33,7 @@ enum phase {
 struct call {
     struct buf body;
     _Atomic size_t charged; /* of the budget for bodies: given back once, by who comes first */
-    bool is_connect;
-    bool is_stream; /* else: one JSON object */
-    enum encoding enc;
+    const struct codec *codec;
     enum phase phase;
     _Atomic bool is_done; /* the worker's word that what follows is set */
     _Atomic int refs;     /* the request's and the worker's */
@@ -53,7 +45,7 @@ struct call {
     int r;
     struct err error;
     struct rpc_call rpc;
-    char *user; /* the memory of rpc.user */
+    void (*free_headers)(void *headers); /* of rpc.headers */
     /* the request's thread's: */
     struct deadline *deadline;
     struct deadline *first_wait;
@@ -70,77 +62,24 @@ static void call_unref(struct call *c)
     json_decref(c->result);
     free(c->text);
     buf_done(&c->body);
-    free(c->user);
+    if (c->rpc.headers)
+        c->free_headers((void *)(uintptr_t)c->rpc.headers);
     free(c);
 }
 
-/* Whether the client names this type in Accept; a wildcard is no wish. */
-static bool accepts(struct request *q, const char *type)
+static int charge_body(struct request *q, struct call *c, size_t len, struct err *e)
 {
-    const char *accept = request_header(q, "Accept");
+    int r = request_charge(q, len, e);
 
-    return accept && strcasestr(accept, type);
+    if (r < 0)
+        return r;
+    c->charged += len;
+    return buf_reserve(&c->body, len, e);
 }
 
-/* Connect's protocol, and nothing else. */
-static int choose_connect(struct request *q, struct call *c, struct err *e)
+static void discharge_body(struct request *q, struct call *c)
 {
-    bool is_stream = q->method->kind == RPC_SOURCE && !(q->method->flags & RPC_SINGLE);
-
-    c->is_connect = c->is_stream = is_stream;
-    c->enc = ENCODING_CONNECT;
-    return codec_choose(q, is_stream, e);
-}
-
-static int choose_encoding(struct request *q, struct call *c, struct err *e)
-{
-    const char *type = request_header(q, "Content-Type");
-    bool can_stream = q->method->kind == RPC_SOURCE;
-
-    if (q->method->flags & RPC_DIALECT)
-        return choose_connect(q, c, e);
-    c->is_connect = type && codec_type_is(type, WIRE_TYPE_CONNECT);
-    q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
-    if (type && !c->is_connect && !codec_type_is(type, WIRE_TYPE_JSON))
-        return err_field(e, ERR_INVALID, "Content-Type",
-                         "the body's type must be application/json, not '%.80s'", type);
-    if (c->is_connect && !can_stream)
-        return err_field(e, ERR_INVALID, "Content-Type",
-                         "%s/%s is unary: the body's type must be application/json",
-                         q->method->service, q->method->name);
-    q->error_status = 0;
-    c->enc = ENCODING_NDJSON;
-    c->is_stream = can_stream && !(q->method->flags & RPC_SINGLE);
-    if (c->is_connect || !can_stream) {
-        c->is_stream = can_stream;
-        c->enc = ENCODING_CONNECT;
-    } else if (accepts(q, WIRE_TYPE_SSE)) {
-        c->is_stream = true;
-        c->enc = ENCODING_SSE;
-    } else if (accepts(q, WIRE_TYPE_NDJSON)) {
-        c->is_stream = true;
-    }
-    return 0;
-}
-
-/* All requests' bodies together have a budget, so that many large ones can't take the memory. */
-static int charge(struct request *q, struct call *c, size_t len, struct err *e)
-{
-    int r;
-
-    if (q->server->body_bytes + len > SERVER_BODY_BUDGET)
-        return err_set(e, ERR_EXHAUSTED, "too many large requests at once");
-    r = buf_reserve(&c->body, len, e);
-    if (r == 0) {
-        q->server->body_bytes += len;
-        c->charged += len;
-    }
-    return r;
-}
-
-static void give_back(const struct request *q, struct call *c)
-{
-    q->server->body_bytes -= atomic_exchange(&c->charged, 0);
+    request_discharge(q, atomic_exchange(&c->charged, 0));
 }
 
 /* Compressed bodies would be read as JSON, and told to be broken. */
@@ -165,41 +104,20 @@ static int check_connect_version(struct request *q, struct err *e)
                      version);
 }
 
-/* Connect's word for a deadline is good for the plain JSON of everybody else. */
-static int set_deadline(struct request *q, struct call *c, struct err *e)
-{
-    const char *text = request_header(q, "Connect-Timeout-Ms");
-    uint64_t ms;
-    int r;
-
-    if (q->method->flags & RPC_DIALECT) {
-        int64_t in_ms = c->rpc.timeout_ms;
-
-        if (!in_ms)
-            return 0;
-        if (q->method->flags & RPC_KEEPS_TIME)
-            in_ms += LATE_MS;
-        return deadline_new(q, in_ms, request_make_late, &c->deadline, e);
-    }
-    if (!text)
-        return 0;
-    r = str_parse_u64(text, 0, DEADLINE_MAX_MS, &ms, e);
-    if (r < 0)
-        return err_at(e, r, "Connect-Timeout-Ms");
-    return deadline_new(q, (int64_t)ms, request_make_late, &c->deadline, e);
-}
-
 static int read_headers(struct request *q, struct call *c, struct err *e)
 {
-    int r = 0;
+    const struct dialect *d = request_dialect(q);
+    int64_t deadline_ms = -1;
+    int r = check_content_encoding(q, e);
 
-    if (q->method->flags & RPC_DIALECT)
-        r = e2b_read_headers(q, &c->rpc, &c->user, e);
-    if (r == 0)
-        r = check_content_encoding(q, e);
+    c->free_headers = d->free_headers;
     if (r == 0)
         r = check_connect_version(q, e);
-    return r == 0 ? set_deadline(q, c, e) : r;
+    if (r == 0 && d->read_headers)
+        r = d->read_headers(q, request_method(q), &c->rpc, &deadline_ms, e);
+    if (r < 0 || deadline_ms < 0)
+        return r;
+    return deadline_new(q, deadline_ms, request_make_late, &c->deadline, e);
 }
 
 static int call_begin(struct request *q, struct err *e)
@@ -212,9 +130,10 @@ static int call_begin(struct request *q, struct err *e)
     q->state = c;
     c->refs = 1;
     buf_init(&c->body, WIRE_JSON_MAX_BYTES);
-    r = choose_encoding(q, c, e);
+    r = request_dialect(q)->choose_codec(q, request_method(q), &c->codec, e);
     if (r < 0)
         return r;
+    q->codec = c->codec;
     r = read_headers(q, c, e);
     if (r < 0)
         return r;
@@ -226,7 +145,7 @@ static int call_body(struct request *q, const char *data, size_t *len, struct er
     struct call *c = q->state;
     int r;
 
-    r = charge(q, c, *len, e);
+    r = charge_body(q, c, *len, e);
     if (r < 0)
         return r;
     r = buf_add(&c->body, data, *len, e);
@@ -236,30 +155,30 @@ static int call_body(struct request *q, const char *data, size_t *len, struct er
     return 0;
 }
 
-static int parse(const struct request *q, struct call *c, struct err *e)
+static int parse_body(struct request *q, struct call *c, struct err *e)
 {
     const char *text = c->body.data;
     size_t len = c->body.len;
     int r;
 
-    if (c->is_connect) {
+    if (c->codec->has_envelopes) {
         r = encode_open_envelope(text, len, &text, &len, e);
         if (r < 0)
             return r;
     }
-    r = codec_parse(q, text, len, &c->params, e);
+    r = codec_parse(c->codec, q->method, text, len, &c->params, e);
     buf_done(&c->body);
-    give_back(q, c);
+    discharge_body(q, c);
     return r;
 }
 
-static int dump(const struct request *q, struct call *c, struct err *e)
+static int dump_result(const struct request *q, struct call *c, struct err *e)
 {
     _cleanup_buf_ struct buf out;
     int r;
 
     buf_init(&out, STREAM_MESSAGE_MAX);
-    r = codec_write(q, c->result, &out, e);
+    r = codec_write(c->codec, q->method, c->result, &out, e);
     if (r == 0)
         r = buf_reserve(&out, 1, e); /* an empty message has memory too */
     if (r < 0)
@@ -270,12 +189,12 @@ static int dump(const struct request *q, struct call *c, struct err *e)
 }
 
 /* Parses and calls the handler. On the connection's thread or a worker's. */
-static int execute(const struct request *q, struct call *c, struct err *e)
+static int run_method(struct request *q, struct call *c, struct err *e)
 {
-    const struct rpc_method *m = q->method;
+    const struct rpc_method *m = request_method(q);
     int r;
 
-    r = parse(q, c, e);
+    r = parse_body(q, c, e);
     if (r < 0)
         return r;
     c->rpc.params = c->params;
@@ -288,14 +207,14 @@ static int execute(const struct request *q, struct call *c, struct err *e)
     r = m->unary(&c->rpc, &c->result, e);
     if (r < 0)
         return r;
-    return dump(q, c, e);
+    return dump_result(q, c, e);
 }
 
 static void run_call(struct request *q)
 {
     struct call *c = q->state;
 
-    c->r = execute(q, c, &c->error);
+    c->r = run_method(q, c, &c->error);
     c->is_done = true;
     request_wake(q);
     call_unref(c);
@@ -303,7 +222,7 @@ static void run_call(struct request *q)
 
 static int reply_unary(struct request *q, struct call *c, struct err *e)
 {
-    return respond_text_take(q, MHD_HTTP_OK, codec_type(q), TAKE(c->text), c->text_len, e);
+    return respond_text_take(q, MHD_HTTP_OK, c->codec->reply_type, TAKE(c->text), c->text_len, e);
 }
 
 /* A stream that fails before it says anything is an ordinary error, but for Connect's clients. */
@@ -311,7 +230,7 @@ static int reply_failure(struct request *q, struct call *c, int r, struct err *e
 {
     struct err error = *e;
 
-    return c->is_connect ? stream_error(q, c->enc, &error, e) : r;
+    return c->codec->has_envelopes ? stream_error(q, &error, e) : r;
 }
 
 static void wake_request(void *arg)
@@ -322,7 +241,7 @@ static void wake_request(void *arg)
 /* Whether the head goes on waiting, with a wake-up for its end. Connect's has nothing to wait for. */
 static bool waits_for_first(struct request *q, struct call *c)
 {
-    if (c->is_connect)
+    if (c->codec->has_envelopes)
         return false;
     if (!c->first_wait) {
         c->first_until_ms = clock_mono_ms() + FIRST_WAIT_MS;
@@ -338,7 +257,7 @@ static int reply_stream(struct request *q, struct call *c, struct err *e)
 
     for (;;) {
         if (request_is_late(q))
-            return reply_failure(q, c, deadline_error(q, e), e);
+            return reply_failure(q, c, dialect_set_late(q, e), e);
         r = c->source->ops->next(c->source, &first, e);
         if (r < 0)
             return reply_failure(q, c, r, e);
@@ -350,7 +269,7 @@ static int reply_stream(struct request *q, struct call *c, struct err *e)
             return err_set(e, ERR_CANCELED, "the client has gone");
     }
     deadline_drop(TAKE(c->first_wait));
-    return stream_begin_take(q, c->enc, TAKE(c->source), first, e);
+    return stream_begin_take(q, TAKE(c->source), first, e);
 }
 
 static int reply_single(struct request *q, struct call *c, struct err *e)
@@ -359,13 +278,13 @@ static int reply_single(struct request *q, struct call *c, struct err *e)
     int r;
 
     if (request_is_late(q))
-        return deadline_error(q, e);
+        return dialect_set_late(q, e);
     r = stream_pull(q, c->source, &msg, e);
     if (r == SOURCE_WAIT)
         return 0;
     if (r == SOURCE_MESSAGE) {
         c->result = TAKE(msg);
-        r = dump(q, c, e);
+        r = dump_result(q, c, e);
         return r < 0 ? r : reply_unary(q, c, e);
     }
     return r < 0 ? r : err_set(e, ERR_INTERNAL, "the method ended without a reply");
@@ -377,25 +296,25 @@ static int reply_ready(struct request *q, struct call *c, struct err *e)
         *e = c->error;
         return reply_failure(q, c, c->r, e);
     }
-    if (q->method->kind == RPC_UNARY)
+    if (request_method(q)->kind == RPC_UNARY)
         return reply_unary(q, c, e);
     source_set_waker(c->source, wake_request, q);
-    c->phase = c->is_stream ? PHASE_FIRST : PHASE_SINGLE;
-    return c->is_stream ? reply_stream(q, c, e) : reply_single(q, c, e);
+    c->phase = c->codec->is_stream ? PHASE_FIRST : PHASE_SINGLE;
+    return c->codec->is_stream ? reply_stream(q, c, e) : reply_single(q, c, e);
 }
 
 static bool needs_worker(const struct request *q, const struct call *c)
 {
-    return q->method->flags & RPC_BLOCKS || c->body.len > INLINE_BODY_BYTES;
+    return request_method(q)->flags & RPC_BLOCKS || c->body.len > INLINE_BODY_BYTES;
 }
 
-static int start(struct request *q, struct call *c, struct err *e)
+static int start_call(struct request *q, struct call *c, struct err *e)
 {
     int r;
 
-    c->rpc.agent = q->server->agent;
+    c->rpc.agent = request_agent(q);
     if (!needs_worker(q, c)) {
-        c->r = execute(q, c, &c->error);
+        c->r = run_method(q, c, &c->error);
         c->phase = PHASE_READY;
         return 0;
     }
@@ -412,7 +331,7 @@ static int call_finish(struct request *q, struct err *e)
     struct call *c = q->state;
 
     if (c->phase == PHASE_BODY) {
-        int r = start(q, c, e);
+        int r = start_call(q, c, e);
 
         if (r < 0)
             return r;
@@ -421,7 +340,7 @@ static int call_finish(struct request *q, struct err *e)
         if (c->is_done)
             c->phase = PHASE_READY;
         else if (request_is_late(q))
-            return reply_failure(q, c, deadline_error(q, e), e); /* what it changes, it changes */
+            return reply_failure(q, c, dialect_set_late(q, e), e); /* what it changes, it changes */
         else if (request_park(q))
             return 0;
     }
@@ -438,7 +357,7 @@ static void call_done(struct request *q)
         return;
     deadline_drop(TAKE(c->deadline));
     deadline_drop(TAKE(c->first_wait));
-    give_back(q, c);
+    discharge_body(q, c);
     call_unref(c);
 }
 

@@ -2,22 +2,9 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/jsonx.h"
-#include "common/wire/wire.h"
-
-const char *encode_media_type(enum encoding enc)
-{
-    switch (enc) {
-    case ENCODING_SSE:
-        return WIRE_TYPE_SSE;
-    case ENCODING_CONNECT:
-        return WIRE_TYPE_CONNECT;
-    case ENCODING_NDJSON:
-        break;
-    }
-    return WIRE_TYPE_NDJSON;
-}
 
 /* What is sent: a value, or its text. */
 struct body {
@@ -158,4 +145,42 @@ int encode_open_envelope(const char *body, size_t len, const char **ret, size_t 
     *ret = body + ENCODE_ENVELOPE_BYTES;
     *ret_len = n;
     return 0;
+}
+
+int codec_parse(const struct codec *c, const struct rpc_method *m, const char *data, size_t len,
+                json_t **ret, struct err *e)
+{
+    return c->parse ? c->parse(m, data, len, ret, e) : jx_parse_object(data, len, ret, e);
+}
+
+int codec_write(const struct codec *c, const struct rpc_method *m, const json_t *msg,
+                struct buf *out, struct err *e)
+{
+    return c->write ? c->write(m, msg, out, e) : jx_write(msg, out, e);
+}
+
+int codec_write_message(const struct codec *c, const struct rpc_method *m, const json_t *msg,
+                        struct buf *out, struct err *e)
+{
+    size_t at = out->len;
+    int r;
+
+    if (!c->write)
+        return encode_message(c->encoding, msg, out, e);
+    r = encode_begin_envelope(0, out, e);
+    if (r == 0)
+        r = c->write(m, msg, out, e);
+    if (r < 0)
+        out->len = at; /* a half message would poison the stream */
+    else
+        encode_finish_envelope(at, out);
+    return r;
+}
+
+bool codec_type_is(const char *value, const char *type)
+{
+    size_t n = strlen(type);
+
+    return strncasecmp(value, type, n) == 0 &&
+           (value[n] == '\0' || value[n] == ';' || value[n] == ' ');
 }

@@ -24,8 +24,6 @@ enum encoding {
 #define ENCODE_FLAG_COMPRESSED 1
 #define ENCODE_FLAG_END 2
 
-const char *encode_media_type(enum encoding enc);
-
 int encode_message(enum encoding enc, const json_t *msg, struct buf *out, struct err *e);
 /* Messages that are JSON already, each a line with its line feed. */
 int encode_lines(enum encoding enc, const char *text, size_t len, struct buf *out, struct err *e);
@@ -44,3 +42,27 @@ uint32_t encode_envelope_len(const char *head);
 /* The one message in a Connect request's body. */
 int encode_open_envelope(const char *body, size_t len, const char **ret, size_t *ret_len,
                          struct err *e);
+
+struct rpc_method;
+
+/* How the messages of one request are written. Static; JSON where parse and write are NULL. */
+struct codec {
+    const char *reply_type; /* of the reply's body */
+    bool is_stream;         /* the reply is one, of messages in this encoding: */
+    enum encoding encoding;
+    bool has_envelopes; /* Connect's, also around the request; errors are told in the last one */
+    /* One message; also of no bytes: then all is at its default. Any thread. */
+    int (*parse)(const struct rpc_method *m, const char *data, size_t len, json_t **ret,
+                 struct err *e);
+    int (*write)(const struct rpc_method *m, const json_t *msg, struct buf *out, struct err *e);
+};
+
+int codec_parse(const struct codec *c, const struct rpc_method *m, const char *data, size_t len,
+                json_t **ret, struct err *e);
+/* After what is in out: the message alone, or as one of a stream. */
+int codec_write(const struct codec *c, const struct rpc_method *m, const json_t *msg,
+                struct buf *out, struct err *e);
+int codec_write_message(const struct codec *c, const struct rpc_method *m, const json_t *msg,
+                        struct buf *out, struct err *e);
+
+bool codec_type_is(const char *value, const char *type); /* "a/b" and "a/b; c=d" */

@@ -9,22 +9,17 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "agent.h"
-#include "api/rpc.h"
-#include "api/codec.h"
-#include "http/deadline.h"
-#include "dialect/e2b/headers.h"
-#include "api/encode.h"
 #include "api/handlers.h"
+#include "api/service.h"
+#include "http/deadline.h"
 #include "http/respond.h"
-#include "http/state.h"
 
 #define ENVELOPE_KEEP_BYTES (64 * 1024)
 
 struct flow {
     struct inflow *inflow;
     struct deadline *deadline;
-    char *user;
+    void *headers;
     struct buf envelope; /* the one that arrives */
     json_t *pending;     /* a message that has to wait */
     bool has_given_back; /* the last byte taken comes again */
@@ -37,22 +32,30 @@ static void wake_request(void *arg)
 
 static int flow_begin(struct request *q, struct err *e)
 {
+    const struct dialect *d = request_dialect(q);
+    const struct rpc_method *m = request_method(q);
     struct flow *f = calloc(1, sizeof(*f));
-    struct rpc_call call = {.agent = q->server->agent};
+    struct rpc_call call = {.agent = request_agent(q)};
+    const struct codec *codec;
+    int64_t deadline_ms = -1;
     int r;
 
     if (!f)
         return err_oom(e);
     q->state = f;
     buf_init(&f->envelope, WIRE_JSON_MAX_BYTES);
-    (void)MHD_set_connection_option(q->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    r = codec_choose(q, true, e);
+    request_allow_silence(q, true);
+    r = d->choose_codec(q, m, &codec, e);
+    if (r < 0)
+        return r;
+    q->codec = codec;
+    if (d->read_headers)
+        r = d->read_headers(q, m, &call, &deadline_ms, e);
+    f->headers = (void *)(uintptr_t)call.headers;
+    if (r == 0 && deadline_ms >= 0)
+        r = deadline_new(q, deadline_ms, request_make_late, &f->deadline, e);
     if (r == 0)
-        r = e2b_read_headers(q, &call, &f->user, e);
-    if (r == 0 && call.timeout_ms)
-        r = deadline_new(q, call.timeout_ms, request_make_late, &f->deadline, e);
-    if (r == 0)
-        r = q->method->inflow(&call, &f->inflow, e);
+        r = m->inflow(&call, &f->inflow, e);
     if (r < 0)
         return r;
     f->inflow->waker = (struct waker){wake_request, q};
@@ -61,8 +64,8 @@ static int flow_begin(struct request *q, struct err *e)
 
 /* Moves what belongs to the envelope that arrives; how much that was. It is of the budget for all
  * requests' bodies until it is whole. */
-static int fill(struct request *q, struct flow *f, const char *data, size_t len, size_t *ret_used,
-                struct err *e)
+static int fill_envelope(struct request *q, struct flow *f, const char *data, size_t len,
+                         size_t *ret_used, struct err *e)
 {
     size_t want = ENCODE_ENVELOPE_BYTES, n;
     int r;
@@ -70,17 +73,19 @@ static int fill(struct request *q, struct flow *f, const char *data, size_t len,
     if (f->envelope.len >= want)
         want += encode_envelope_len(f->envelope.data);
     n = want - f->envelope.len < len ? want - f->envelope.len : len;
-    if (q->server->body_bytes + n > SERVER_BODY_BUDGET)
-        return err_set(e, ERR_EXHAUSTED, "too many large requests at once");
-    r = buf_add(&f->envelope, data, n, e);
+    r = request_charge(q, n, e);
     if (r < 0)
         return r;
-    q->server->body_bytes += n;
+    r = buf_add(&f->envelope, data, n, e);
+    if (r < 0) {
+        request_discharge(q, n);
+        return r;
+    }
     *ret_used = n;
     return 0;
 }
 
-static bool is_whole(const struct flow *f)
+static bool has_whole_envelope(const struct flow *f)
 {
     return f->envelope.len >= ENCODE_ENVELOPE_BYTES &&
            f->envelope.len == ENCODE_ENVELOPE_BYTES + encode_envelope_len(f->envelope.data);
@@ -94,8 +99,8 @@ static int open_envelope(struct request *q, struct flow *f, struct err *e)
 
     r = encode_open_envelope(f->envelope.data, f->envelope.len, &text, &len, e);
     if (r == 0)
-        r = codec_parse(q, text, len, &f->pending, e);
-    q->server->body_bytes -= f->envelope.len;
+        r = codec_parse(q->codec, q->method, text, len, &f->pending, e);
+    request_discharge(q, f->envelope.len);
     if (f->envelope.cap > ENVELOPE_KEEP_BYTES)
         buf_done(&f->envelope); /* the next may be hours away, and small */
     buf_clear(&f->envelope);
@@ -112,7 +117,7 @@ static int wait_for(struct request *q, int (*step)(struct flow *f, json_t **ret,
         int r;
 
         if (request_is_late(q))
-            return deadline_error(q, e);
+            return dialect_set_late(q, e);
         r = step(f, ret, e);
         if (r != INFLOW_WAIT)
             return r < 0 ? r : 0;
@@ -159,10 +164,10 @@ static int flow_body(struct request *q, const char *data, size_t *len, struct er
     while (r == 0 && *len) {
         size_t used = 0;
 
-        r = fill(q, f, data, *len, &used, e);
+        r = fill_envelope(q, f, data, *len, &used, e);
         data += used;
         *len -= used;
-        if (r == 0 && is_whole(f)) {
+        if (r == 0 && has_whole_envelope(f)) {
             r = open_envelope(q, f, e);
             if (r == 0)
                 r = drop_pending(q, f, e);
@@ -180,20 +185,20 @@ static int step_finish(struct flow *f, json_t **ret, struct err *e)
     return f->inflow->ops->finish(f->inflow, ret, e);
 }
 
-static int reply(struct request *q, const json_t *answer, struct err *e)
+static int flow_reply(struct request *q, const json_t *answer, struct err *e)
 {
     _cleanup_buf_ struct buf out;
     size_t len;
     int r;
 
     buf_init(&out, WIRE_JSON_MAX_BYTES);
-    r = codec_write_envelope(q, answer, &out, e);
+    r = codec_write_message(q->codec, q->method, answer, &out, e);
     if (r == 0)
         r = encode_end(ENCODING_CONNECT, NULL, &out, e);
     if (r < 0)
         return r;
     len = out.len;
-    return respond_text_take(q, MHD_HTTP_OK, codec_type(q), buf_take(&out), len, e);
+    return respond_text_take(q, MHD_HTTP_OK, request_codec(q)->reply_type, buf_take(&out), len, e);
 }
 
 static int flow_finish(struct request *q, struct err *e)
@@ -208,7 +213,7 @@ static int flow_finish(struct request *q, struct err *e)
         r = wait_for(q, step_finish, &answer, e);
     if (r == REQUEST_PARKED)
         return 0;
-    return r < 0 ? r : reply(q, answer, e);
+    return r < 0 ? r : flow_reply(q, answer, e);
 }
 
 static void flow_done(struct request *q)
@@ -217,15 +222,15 @@ static void flow_done(struct request *q)
 
     if (!f)
         return;
-    (void)MHD_set_connection_option(q->mhd, MHD_CONNECTION_OPTION_TIMEOUT,
-                                    (unsigned)(SERVER_IDLE_MS / 1000));
+    request_allow_silence(q, false);
     deadline_drop(f->deadline);
     if (f->inflow)
         f->inflow->ops->free(f->inflow);
     json_decref(f->pending);
-    q->server->body_bytes -= f->envelope.len;
+    request_discharge(q, f->envelope.len);
     buf_done(&f->envelope);
-    free(f->user);
+    if (f->headers)
+        request_dialect(q)->free_headers(f->headers);
     free(f);
 }
 

@@ -7,25 +7,15 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/wire/wire.h"
-#include "api/rpc.h"
 #include "api/handlers.h"
-#include "http/respond.h"
-#include "http/route.h"
 #include "api/schema.h"
+#include "api/service.h"
+#include "common/str.h"
+#include "common/wire/wire.h"
+#include "http/respond.h"
 #include "version.h"
 
 #define REF "#/components/schemas/"
-#define N_VERBS N_ELEMENTS(verbs)
-
-static const struct {
-    enum verb verb;
-    const char *name;
-} verbs[] = {
-    {VERB_GET, "get"},     {VERB_HEAD, "head"},     {VERB_POST, "post"},       {VERB_PUT, "put"},
-    {VERB_PATCH, "patch"}, {VERB_DELETE, "delete"}, {VERB_OPTIONS, "options"},
-};
-
 static json_t *new_ref(const char *name)
 {
     char ref[128];
@@ -159,17 +149,33 @@ static json_t *new_operation(const struct route *route, const char *verb, json_t
     return op;
 }
 
-static json_t *new_route(const struct route *route, json_t *described)
+/* The row of this path for a verb, or NULL. */
+static const struct route *row_for(const char *path, enum verb verb)
 {
+    for (size_t i = 0; i < native_dialect.n_routes; i++)
+        if (native_dialect.routes[i].verbs & verb && str_eq(native_dialect.routes[i].path, path))
+            return &native_dialect.routes[i];
+    return NULL;
+}
+
+static json_t *new_route(const char *path, json_t *described)
+{
+    const char *name;
+    enum verb verb;
     json_t *item = json_object();
     json_t *parameters = json_object_get(described, "parameters");
 
     if (parameters)
         (void)json_object_set(item, "parameters", parameters);
-    for (size_t i = 0; i < N_VERBS; i++)
-        if (route->verbs & verbs[i].verb || route->flags & ROUTE_ANY_VERB)
-            (void)json_object_set_new(item, verbs[i].name,
-                                      new_operation(route, verbs[i].name, described));
+    for (size_t i = 0; (verb = verb_at(i, &name)); i++) {
+        const struct route *row = row_for(path, verb);
+        char key[16];
+
+        for (size_t j = 0; j <= strlen(name); j++)
+            key[j] = (char)(name[j] | (name[j] ? 0x20 : 0)); /* lower case */
+        if (row)
+            (void)json_object_set_new(item, key, new_operation(row, key, described));
+    }
     return item;
 }
 
@@ -180,11 +186,11 @@ static void add_route(json_t *paths, const struct route *route, json_t *describe
     char path[128];
 
     if (route->flags & ROUTE_REST)
-        (void)snprintf(path, sizeof(path), "%s{%s}", route->prefix,
+        (void)snprintf(path, sizeof(path), "%s{%s}", route->path,
                        json_string_value(json_object_get(first, "name")));
     else
-        (void)snprintf(path, sizeof(path), "%s", route->prefix);
-    (void)json_object_set_new(paths, path, new_route(route, described));
+        (void)snprintf(path, sizeof(path), "%s", route->path);
+    (void)json_object_set_new(paths, path, new_route(route->path, described));
 }
 
 /* ---- the document ---- */
@@ -194,7 +200,6 @@ static json_t *new_paths(void)
     _cleanup_json_ json_t *described = schema_new_file("routes");
     json_t *paths = json_object();
     const struct rpc_method *m;
-    const struct route *route;
 
     for (size_t i = 0; (m = rpc_at(i)); i++) {
         char path[128];
@@ -202,8 +207,12 @@ static json_t *new_paths(void)
         (void)snprintf(path, sizeof(path), "/" WIRE_SERVICE_PREFIX "%s/%s", m->service, m->name);
         (void)json_object_set_new(paths, path, new_method(m));
     }
-    for (size_t i = 1; (route = route_at(i)); i++)
-        add_route(paths, route, json_object_get(described, route->name));
+    for (size_t i = 0; i < native_dialect.n_routes; i++) {
+        const struct route *route = &native_dialect.routes[i];
+
+        if (i == 0 || !str_eq(route->path, route[-1].path))
+            add_route(paths, route, json_object_get(described, route->name));
+    }
     return paths;
 }
 

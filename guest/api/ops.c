@@ -7,13 +7,12 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "proc/registry.h"
-#include "agent.h"
+#include "api/service.h"
 #include "api/rpc.h"
 #include "api/files/files.h"
 #include "api/handlers.h"
-#include "http/relay.h"
 #include "http/respond.h"
-#include "http/state.h"
+#include "http/server.h"
 #include "api/stream.h"
 #include "system/hold.h"
 #include "system/lease.h"
@@ -29,7 +28,7 @@ static int health_finish(struct request *q, struct err *e)
     if (!response)
         return err_oom(e);
     (void)snprintf(generation, sizeof(generation), "%" PRIu64,
-                   (uint64_t)q->server->agent->generation);
+                   (uint64_t)request_agent(q)->generation);
     respond_add_header(response, "Bellhop-Generation", generation);
     return respond_queue(q, MHD_HTTP_OK, response, e);
 }
@@ -42,18 +41,18 @@ static int metrics_finish(struct request *q, struct err *e)
     struct registry_counts counts = {0};
     struct metrics_now now = {
         .connections = server_n_conns(q->server),
-        .relays = relay_count(q->server),
-        .uptime_ms = clock_mono_ms() - q->server->agent->started_mono_ms,
-        .holds = holds_count(q->server->agent->holds),
-        .generation = q->server->agent->generation,
-        .lease_ms = q->server->agent->lease ? lease_left_ms(q->server->agent->lease) : LEASE_NONE,
+        .relays = server_n_relays(q->server),
+        .uptime_ms = clock_mono_ms() - request_agent(q)->started_mono_ms,
+        .holds = holds_count(request_agent(q)->holds),
+        .generation = request_agent(q)->generation,
+        .lease_ms = request_agent(q)->lease ? lease_left_ms(request_agent(q)->lease) : LEASE_NONE,
     };
     struct metrics_named ended[N_REASONS] = {0};
     size_t len;
     int r;
 
     buf_init(&text, METRICS_TEXT_MAX);
-    registry_count(q->server->agent->registry, &counts);
+    registry_count(request_agent(q)->registry, &counts);
     now.commands_running = (unsigned)counts.running;
     now.commands_kept = (unsigned)counts.kept;
     now.commands_started = counts.started_total;
@@ -66,7 +65,7 @@ static int metrics_finish(struct request *q, struct err *e)
     now.stderr_bytes = counts.stderr_bytes_total;
     now.output_bytes_kept = counts.journal_bytes;
     now.output_bytes_dropped = counts.dropped_bytes_total;
-    pool_counts(q->server->agent->pool, &now.pool_busy, &now.pool_waiting);
+    pool_counts(request_agent(q)->pool, &now.pool_busy, &now.pool_waiting);
     r = metrics_text(&now, &text, e);
     if (r < 0)
         return r;
@@ -87,7 +86,7 @@ static int ready_begin(struct request *q, struct err *e)
 {
     static const char *const known[] = {"fresh", NULL};
     _cleanup_json_ json_t *params = NULL;
-    struct rpc_call call = {.agent = q->server->agent};
+    struct rpc_call call = {.agent = request_agent(q)};
     struct source *source;
     bool fresh = false;
     int r;

@@ -1,28 +1,19 @@
 #include "api/stream.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "common/clock.h"
+#include "api/service.h"
 #include "common/jsonx.h"
-#include "dialect/e2b/wording.h"
-#include "api/rpc.h"
-#include "api/codec.h"
-#include "http/deadline.h"
 #include "http/respond.h"
-#include "http/state.h"
 #include "system/metrics.h"
 
 #define BLOCK_BYTES 64 /* the library's own buffer for a reply, which chunked ones don't use */
-#define UNSENT_BYTES (128 * 1024)
 
 struct stream {
     struct request *request; /* borrowed: the reply ends before it */
     struct source *source;
-    enum encoding enc;
+    const struct codec *codec;
     struct buf out;
     size_t sent;    /* of out */
     bool is_single; /* one message, and then the end */
@@ -41,52 +32,27 @@ int stream_pull(struct request *q, struct source *source, json_t **ret, struct e
     }
 }
 
-static void set_waiting(struct request *q, bool on)
+static int end_stream(struct stream *s, const struct err *error, struct err *e)
 {
-    (void)pthread_mutex_lock(&q->lock);
-    if (!on)
-        q->wait_ms = 0;
-    else if (!q->wait_ms)
-        q->wait_ms = clock_mono_ms();
-    (void)pthread_mutex_unlock(&q->lock);
-}
-
-/* Whether the sweep asked for a sign of life. The silence begins anew. */
-static bool take_keepalive(struct request *q)
-{
-    bool wants;
-
-    (void)pthread_mutex_lock(&q->lock);
-    wants = q->wants_keepalive;
-    q->wants_keepalive = false;
-    if (wants)
-        q->wait_ms = 0;
-    (void)pthread_mutex_unlock(&q->lock);
-    return wants;
-}
-
-static int finish(struct stream *s, const struct err *error, struct err *e)
-{
-    struct err copy;
+    const struct dialect *d = request_dialect(s->request);
+    struct err own;
 
     s->is_over = true;
-    if (error && s->request->connect) {
-        copy = *error;
-        wording_make_rpc_error(&copy);
-        error = &copy;
+    if (error && d->reword) {
+        own = *error;
+        d->reword(&own);
+        error = &own;
     }
-    return encode_end(s->enc, error, &s->out, e);
+    return encode_end(s->codec->encoding, error, &s->out, e);
 }
 
 static int add_message(struct stream *s, const json_t *msg, struct err *e)
 {
-    if (s->request->connect)
-        return codec_write_envelope(s->request, msg, &s->out, e);
-    return encode_message(s->enc, msg, &s->out, e);
+    return codec_write_message(s->codec, s->request->method, msg, &s->out, e);
 }
 
 /* Encodes what the source has, up to about max bytes. May leave nothing, parked. */
-static int fill(struct stream *s, size_t max, struct err *e)
+static int fill_out(struct stream *s, size_t max, struct err *e)
 {
     struct err error = {0};
     int r = SOURCE_MESSAGE;
@@ -100,7 +66,8 @@ static int fill(struct stream *s, size_t max, struct err *e)
         if (r == SOURCE_MESSAGE)
             n = add_message(s, msg, &error);
         else if (r == SOURCE_TEXT)
-            n = encode_lines(s->enc, s->source->text, s->source->text_len, &s->out, &error);
+            n = encode_lines(s->codec->encoding, s->source->text, s->source->text_len, &s->out,
+                             &error);
         json_decref(msg);
         if (n < 0)
             r = n;
@@ -108,8 +75,8 @@ static int fill(struct stream *s, size_t max, struct err *e)
             r = SOURCE_END;
     }
     if (r < 0)
-        return finish(s, &error, e);
-    return r == SOURCE_END ? finish(s, NULL, e) : 0;
+        return end_stream(s, &error, e);
+    return r == SOURCE_END ? end_stream(s, NULL, e) : 0;
 }
 
 static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
@@ -126,20 +93,20 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
         s->sent = 0;
         if (s->is_over)
             return MHD_CONTENT_READER_END_OF_STREAM;
-        set_waiting(q, true); /* before it parks: the sweep only looks at the parked */
+        request_set_silent(q, true); /* before it parks: the sweep only looks at the parked */
         if (request_is_late(q)) {
             struct err late = {0};
 
-            (void)deadline_error(q, &late);
-            (void)finish(s, &late, NULL);
-        } else if (take_keepalive(q)) {
-            (void)encode_keepalive(s->enc, &s->out, NULL);
+            (void)dialect_set_late(q, &late);
+            (void)end_stream(s, &late, NULL);
+        } else if (request_take_keepalive(q)) {
+            (void)encode_keepalive(s->codec->encoding, &s->out, NULL);
         }
-        if (!s->out.len && !s->is_over && fill(s, max, NULL) < 0)
+        if (!s->out.len && !s->is_over && fill_out(s, max, NULL) < 0)
             return request_break_off(q, data);
         if (!s->out.len)
             return s->is_over ? MHD_CONTENT_READER_END_OF_STREAM : 0;
-        set_waiting(q, false);
+        request_set_silent(q, false);
     }
     n = s->out.len - s->sent;
     if (n > max)
@@ -162,33 +129,20 @@ static void free_stream(void *arg)
     free(s);
 }
 
-static struct stream *stream_new(struct request *q, enum encoding enc)
+static struct stream *stream_new(struct request *q)
 {
     struct stream *s = calloc(1, sizeof(*s));
 
     if (!s)
         return NULL;
     s->request = request_ref(q);
-    s->enc = enc;
+    s->codec = request_codec(q);
     buf_init(&s->out, STREAM_MESSAGE_MAX);
     metrics_stream(1);
     return s;
 }
 
-/*
- * The kernel would queue megabytes and then want no more until a third of them is gone. With little
- * before it, a source learns soon that a slow client takes something (see proc_sub.yields).
- */
-static void queue_little(const struct request *q)
-{
-    int n = UNSENT_BYTES;
-
-    if (q->conn->is_tcp)
-        (void)setsockopt(q->conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &n, sizeof(n));
-}
-
-/* Takes s. */
-static int reply(struct request *q, struct stream *s, struct err *e)
+static int stream_reply_take(struct request *q, struct stream *s, struct err *e)
 {
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
                                                                       read_stream, s, free_stream);
@@ -197,28 +151,26 @@ static int reply(struct request *q, struct stream *s, struct err *e)
         free_stream(s);
         return err_oom(e);
     }
-    respond_add_header(response, "Content-Type",
-                       q->connect ? codec_type(q) : encode_media_type(s->enc));
-    queue_little(q);
-    if (s->enc == ENCODING_SSE)
+    respond_add_header(response, "Content-Type", s->codec->reply_type);
+    request_limit_unsent(q);
+    if (s->codec->encoding == ENCODING_SSE)
         respond_add_header(response, "X-Accel-Buffering", "no");
     return respond_queue(q, MHD_HTTP_OK, response, e);
 }
 
-int stream_begin_take(struct request *q, enum encoding enc, struct source *source, json_t *first,
-                      struct err *e)
+int stream_begin_take(struct request *q, struct source *source, json_t *first, struct err *e)
 {
-    struct stream *s = stream_new(q, enc);
+    struct stream *s = stream_new(q);
     int r = s ? 0 : err_oom(e);
 
     if (s)
-        s->is_single = q->method->flags & RPC_SINGLE;
+        s->is_single = request_method(q)->flags & RPC_SINGLE;
     if (r == 0 && first)
         r = add_message(s, first, e);
     else if (r == 0 && source->text_len)
-        r = encode_lines(enc, source->text, source->text_len, &s->out, e);
+        r = encode_lines(s->codec->encoding, source->text, source->text_len, &s->out, e);
     if (r == 0 && first && s->is_single)
-        r = finish(s, NULL, e);
+        r = end_stream(s, NULL, e);
     json_decref(first);
     if (r < 0) {
         source->ops->free(source);
@@ -227,18 +179,18 @@ int stream_begin_take(struct request *q, enum encoding enc, struct source *sourc
         return r;
     }
     s->source = source;
-    return reply(q, s, e);
+    return stream_reply_take(q, s, e);
 }
 
-int stream_error(struct request *q, enum encoding enc, const struct err *error, struct err *e)
+int stream_error(struct request *q, const struct err *error, struct err *e)
 {
-    struct stream *s = stream_new(q, enc);
+    struct stream *s = stream_new(q);
 
     if (!s)
         return err_oom(e);
-    if (finish(s, error, e) < 0) {
+    if (end_stream(s, error, e) < 0) {
         free_stream(s);
         return -ERR_EXHAUSTED;
     }
-    return reply(q, s, e);
+    return stream_reply_take(q, s, e);
 }

@@ -5,20 +5,19 @@
  * silence is broken by a sign of life.
  */
 #include "api/source.h"
-#include "api/encode.h"
 #include "http/request.h"
 
 #define STREAM_MESSAGE_MAX (64u * 1024 * 1024) /* one encoded message */
 
 /*
- * Replies with all of the source's messages; its waker is set already. Takes it in any case.
+ * Replies with all of the source's messages, in the request's codec, which is a stream's. The waker of
+ * the source is set already. Takes it in any case.
  * `first`: a message that was pulled already, or NULL; taken too. Text that was pulled already
  * (SOURCE_TEXT) is still in the source.
  */
-int stream_begin_take(struct request *q, enum encoding enc, struct source *source, json_t *first,
-                      struct err *e);
+int stream_begin_take(struct request *q, struct source *source, json_t *first, struct err *e);
 /* A reply that is nothing but an error, for a client that reads envelopes. */
-int stream_error(struct request *q, enum encoding enc, const struct err *error, struct err *e);
+int stream_error(struct request *q, const struct err *error, struct err *e);
 
 /* The next of a source: as source_ops.next, but when there is nothing, parks the request:
  * SOURCE_WAIT then means that the caller returns and is called again. */

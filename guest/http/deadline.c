@@ -3,9 +3,7 @@
 #include <stdlib.h>
 
 #include "common/clock.h"
-#include "dialect/e2b/wording.h"
 #include "event/loop.h"
-#include "agent.h"
 #include "http/state.h"
 
 /* Made on the request's thread, from then on the loop's. */
@@ -55,7 +53,7 @@ int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q
     if (!d)
         return err_oom(e);
     *d = (struct deadline){.request = request_ref(q),
-                           .loop = q->server->agent->loop,
+                           .loop = q->server->o.loop,
                            .due = due,
                            .at_mono_ms = clock_mono_ms() + in_ms};
     r = loop_post(d->loop, start, d, e);
@@ -72,12 +70,4 @@ void deadline_drop(struct deadline *d)
 {
     if (d)
         (void)loop_post(d->loop, stop, d, NULL); /* without memory it lives until its time */
-}
-
-int deadline_error(const struct request *q, struct err *e)
-{
-    if (q->route->flags & ROUTE_E2B)
-        return wording_deadline(e);
-    return err_field(e, ERR_DEADLINE, "Connect-Timeout-Ms",
-                     "the time that the client gave is over");
 }

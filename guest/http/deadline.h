@@ -16,6 +16,3 @@ int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q
                  struct deadline **ret, struct err *e);
 /* When the request is over; accepts NULL. */
 void deadline_drop(struct deadline *d);
-
-/* Sets the error of a request that is late: deadline_exceeded. */
-int deadline_error(const struct request *q, struct err *e);

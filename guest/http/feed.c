@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-#include "agent.h"
 #include "http/ring.h"
 #include "http/state.h"
 
@@ -153,7 +152,7 @@ int feed_response_take(struct request *q, uint64_t size, const struct feed_ops *
         return err_oom(e);
     }
     f->request = request_ref(q);
-    f->pool = q->server->agent->pool;
+    f->pool = q->server->o.pool;
     f->ops = ops;
     f->from = from;
     f->refs = 1;

@@ -1,5 +1,7 @@
 #include "http/file_body.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -11,7 +13,6 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "http/feed.h"
-#include "api/files/files.h"
 #include "http/respond.h"
 
 #define BOUNDARY_BYTES 24
@@ -34,6 +35,19 @@ static bool is_local_disk(int fd)
     return false;
 }
 
+int file_body_read(int fd, void *data, size_t size, size_t *ret_len, struct err *e)
+{
+    ssize_t n;
+
+    do {
+        n = read(fd, data, size);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && errno != EAGAIN)
+        return err_at(e, err_sys(e, errno, "read"), "path");
+    *ret_len = n < 0 ? 0 : (size_t)n;
+    return 0;
+}
+
 /* A made-up file's first bytes: most are then known whole, and what can't be read says so. */
 static int read_head(struct file_body *b, struct err *e)
 {
@@ -45,8 +59,7 @@ static int read_head(struct file_body *b, struct err *e)
     while (b->head_len < FILE_BODY_HEAD_BYTES) {
         size_t n = 0;
 
-        r = fs_file_read(&b->file, b->head + b->head_len, FILE_BODY_HEAD_BYTES - b->head_len, &n,
-                         e);
+        r = file_body_read(b->fd, b->head + b->head_len, FILE_BODY_HEAD_BYTES - b->head_len, &n, e);
         if (r < 0 && e->sys == EIO && !b->head_len)
             return err_field(e, ERR_PRECONDITION, "path", "there is nothing to read at its start");
         if (r < 0)
@@ -60,24 +73,26 @@ static int read_head(struct file_body *b, struct err *e)
     return 0;
 }
 
-int file_body_init_take(struct file_body *b, struct fs_file *f, struct err *e)
+int file_body_init_take(struct file_body *b, int fd, uint64_t size, const char *type, struct err *e)
 {
-    *b = (struct file_body){.file = *f};
-    b->is_local = is_local_disk(f->fd);
-    return f->is_sized ? 0 : read_head(b, e);
+    *b = (struct file_body){.fd = fd,
+                            .is_sized = size != UINT64_MAX,
+                            .size = size,
+                            .is_local = is_local_disk(fd),
+                            .type = type};
+    return b->is_sized ? 0 : read_head(b, e);
 }
 
 void file_body_done(struct file_body *b)
 {
-    fs_file_done(&b->file);
-    free(b->head);
-    b->head = NULL;
+    fd_close(TAKE_FD(b->fd));
+    free(TAKE(b->head));
 }
 
 uint64_t file_body_size(const struct file_body *b)
 {
-    if (b->file.is_sized)
-        return (uint64_t)b->file.st.st_size;
+    if (b->is_sized)
+        return b->size;
     return b->head_is_all ? b->head_len : UINT64_MAX;
 }
 
@@ -92,7 +107,8 @@ struct part {
 };
 
 struct reader {
-    struct fs_file file;
+    int fd;
+    bool is_sized;
     uint64_t streamed; /* of a made-up file */
     size_t n;
     size_t at;
@@ -103,7 +119,7 @@ static int read_range(struct reader *r, struct range *range, void *data, size_t 
                       struct err *e)
 {
     ssize_t n =
-        pread(r->file.fd, data, range->len < size ? (size_t)range->len : size, (off_t)range->first);
+        pread(r->fd, data, range->len < size ? (size_t)range->len : size, (off_t)range->first);
 
     if (n < 0)
         return err_sys(e, errno, "read");
@@ -117,12 +133,12 @@ static int read_range(struct reader *r, struct range *range, void *data, size_t 
 
 static int read_stream(struct reader *r, void *data, size_t size, size_t *ret, struct err *e)
 {
-    int result = fs_file_read(&r->file, data, size, ret, e);
+    int result = file_body_read(r->fd, data, size, ret, e);
 
     if (result < 0)
         return result;
     r->streamed += *ret;
-    return r->streamed > FS_MADE_UP_MAX ? err_set(e, ERR_EXHAUSTED, "it does not end") : 0;
+    return r->streamed > FILE_BODY_MADE_UP_MAX ? err_set(e, ERR_EXHAUSTED, "it does not end") : 0;
 }
 
 static int read_parts(void *from, void *data, size_t size, size_t *ret_len, struct err *e)
@@ -143,7 +159,7 @@ static int read_parts(void *from, void *data, size_t size, size_t *ret_len, stru
         if (p->range.len)
             return read_range(r, &p->range, data, size, ret_len, e);
     }
-    return r->file.is_sized ? 0 : read_stream(r, data, size, ret_len, e);
+    return r->is_sized ? 0 : read_stream(r, data, size, ret_len, e);
 }
 
 static void close_reader(void *from)
@@ -152,7 +168,7 @@ static void close_reader(void *from)
 
     for (size_t i = 0; i < r->n; i++)
         free(r->v[i].text);
-    fs_file_done(&r->file);
+    fd_close(r->fd);
     free(r);
 }
 
@@ -165,9 +181,9 @@ static struct reader *reader_new(struct file_body *b)
 
     if (!r)
         return NULL;
-    r->file = b->file;
-    r->file.fd = fcntl(b->file.fd, F_DUPFD_CLOEXEC, 3);
-    if (r->file.fd >= 0)
+    r->is_sized = b->is_sized;
+    r->fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 3);
+    if (r->fd >= 0)
         return r;
     free(r);
     return NULL;
@@ -181,7 +197,7 @@ static int worker_body(struct request *q, struct file_body *b, const struct rang
     if (!r)
         return err_oom(e);
     r->n = 1;
-    if (b->file.is_sized) {
+    if (b->is_sized) {
         r->v[0].range = *range;
         return feed_response_take(q, range->len, &reader_ops, r, ret, e);
     }
@@ -207,11 +223,11 @@ static int one_range(struct request *q, struct file_body *b, const struct range 
 {
     int fd;
 
-    if (b->file.is_sized && !range->len)
+    if (b->is_sized && !range->len)
         return buffer_body(q, "", 0, ret, e);
-    if (!b->file.is_sized || !b->is_local)
+    if (!b->is_sized || !b->is_local)
         return worker_body(q, b, range, ret, e);
-    fd = fcntl(b->file.fd, F_DUPFD_CLOEXEC, 3);
+    fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return err_sys(e, errno, "dup");
     *ret = MHD_create_response_from_fd_at_offset64(range->len, fd, range->first);
@@ -227,15 +243,15 @@ static int one_range(struct request *q, struct file_body *b, const struct range 
 int file_body_whole(struct request *q, struct file_body *b, struct MHD_Response **ret,
                     struct err *e)
 {
-    const struct range all = {.first = 0, .len = (uint64_t)b->file.st.st_size};
+    const struct range all = {.first = 0, .len = b->size};
 
-    if (!b->file.is_sized && b->head_is_all)
+    if (!b->is_sized && b->head_is_all)
         return buffer_body(q, b->head, b->head_len, ret, e);
     return one_range(q, b, &all, ret, e);
 }
 
-static int add_part(struct reader *r, const char *boundary, const struct range *range,
-                    uint64_t size)
+static int add_part(struct reader *r, const char *boundary, const char *type,
+                    const struct range *range, uint64_t size)
 {
     struct part *p = &r->v[r->n];
     int n;
@@ -247,9 +263,9 @@ static int add_part(struct reader *r, const char *boundary, const struct range *
     if (range) {
         p->range = *range;
         n = snprintf(p->text, PART_HEAD_BYTES,
-                     "\r\n--%s\r\nContent-Type: " FILES_TYPE "\r\nContent-Range: bytes %" PRIu64
-                     "-%" PRIu64 "/%" PRIu64 "\r\n\r\n",
-                     boundary, range->first, range->first + range->len - 1, size);
+                     "\r\n--%s\r\nContent-Type: %s\r\nContent-Range: bytes %" PRIu64 "-%" PRIu64
+                     "/%" PRIu64 "\r\n\r\n",
+                     boundary, type, range->first, range->first + range->len - 1, size);
     } else {
         n = snprintf(p->text, PART_HEAD_BYTES, "\r\n--%s--\r\n", boundary);
     }
@@ -266,7 +282,7 @@ static int several_ranges(struct request *q, struct file_body *b, const struct r
     int result = r ? io_random_hex(BOUNDARY_BYTES, boundary, e) : err_oom(e);
 
     for (size_t i = 0; i <= set->n && result == 0; i++)
-        if (add_part(r, boundary, i < set->n ? &set->v[i] : NULL, file_body_size(b)) < 0)
+        if (add_part(r, boundary, b->type, i < set->n ? &set->v[i] : NULL, file_body_size(b)) < 0)
             result = err_oom(e);
     if (result < 0) {
         if (r)

@@ -3,24 +3,34 @@
  * file_body: a file's bytes as a reply's body: by sendfile where the disk is a local one, else
  * read ahead by a worker; one range, or several as multipart/byteranges.
  */
-#include "fs/open.h"
 #include "http/range.h"
 #include "http/request.h"
 
-#define FILE_BODY_HEAD_BYTES (64 * 1024) /* of a made-up file, read before the reply */
+#define FILE_BODY_MADE_UP_MAX (256ull * 1024 * 1024) /* past that it is taken to have no end */
+#define FILE_BODY_HEAD_BYTES (64 * 1024)             /* of a made-up file, read before the reply */
 
 /* What is asked of a file, made by a worker (it blocks) and used by the connection's thread. */
 struct file_body {
-    struct fs_file file; /* owned */
-    bool is_local;       /* sendfile does not wait for another machine or process */
-    char *head;          /* of a made-up file: its first bytes, owned */
+    int fd; /* owned */
+    bool is_sized;
+    uint64_t size; /* if it is_sized */
+    bool is_local; /* sendfile does not wait for another machine or process */
+    char *head;    /* of a made-up file: its first bytes, owned */
     size_t head_len;
     bool head_is_all;
+    const char *type; /* of each part of several; static */
 };
 
-/* Takes the file in any case. Blocks. */
-int file_body_init_take(struct file_body *b, struct fs_file *f, struct err *e);
+/*
+ * Takes fd in any case. size UINT64_MAX: the content is made up as it is read, so that its end alone
+ * says how much there is. Blocks.
+ */
+int file_body_init_take(struct file_body *b, int fd, uint64_t size, const char *type,
+                        struct err *e);
 void file_body_done(struct file_body *b);
+/* The next bytes of a made-up file; *ret_len 0: the end. Where a reader would be made to wait for
+ * something to happen, the end is now. Blocks. */
+int file_body_read(int fd, void *data, size_t size, size_t *ret_len, struct err *e);
 /* How many bytes there are, or UINT64_MAX. */
 uint64_t file_body_size(const struct file_body *b);
 

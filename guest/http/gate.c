@@ -7,32 +7,10 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "common/wire/wire.h"
-#include "agent.h"
-#include "api/rpc.h"
-#include "dialect/e2b/cors.h"
 #include "http/origin.h"
-#include "http/route.h"
+#include "http/service.h"
 #include "http/state.h"
 #include "http/uri.h"
-#include "system/auth.h"
-#include "system/metrics.h"
-
-static const struct {
-    const char *name;
-    enum verb verb;
-} verbs[] = {
-    {"GET", VERB_GET},     {"HEAD", VERB_HEAD},     {"POST", VERB_POST},       {"PUT", VERB_PUT},
-    {"PATCH", VERB_PATCH}, {"DELETE", VERB_DELETE}, {"OPTIONS", VERB_OPTIONS},
-};
-
-static enum verb find_verb(const char *name)
-{
-    for (size_t i = 0; i < N_ELEMENTS(verbs); i++)
-        if (strcmp(verbs[i].name, name) == 0)
-            return verbs[i].verb;
-    return VERB_OTHER;
-}
 
 /* "http://host/path", as a proxy is asked: the path is what is meant, and its host the Host. */
 static int split_absolute_form(struct request *q, struct err *e)
@@ -70,31 +48,32 @@ static int check_target(struct request *q, struct err *e)
 }
 
 /* The route is found by the raw target: an encoded slash is no separator. */
-static int check_route(struct request *q, const char *verb, struct err *e)
+static int check_route(struct request *q, struct err *e)
 {
     size_t len = strcspn(q->target, "?");
-    const char *rest = NULL;
+    struct route_match match = {0};
 
-    q->route = route_find(q->target, len, &q->method, &rest);
-    q->metric = route_metric(q->route, q->method);
+    q->server->o.service->find_route(q, q->target, len, &match);
+    q->route = match.route;
+    q->route_verbs = match.verbs;
+    q->group = match.group;
+    q->method = match.method;
+    q->counter = match.counter;
     if (!q->route)
         return err_set(e, ERR_NOT_FOUND, "there is no '%.200s' here", q->path);
-    if (q->route->flags & ROUTE_E2B && cors_is_preflight(q, verb, &q->route))
+    if (!match.rest)
         return 0;
-    if (!rest)
-        return 0;
-    q->raw_rest = rest;
-    return uri_decode(rest, len - (size_t)(rest - q->target), &q->rest, e);
+    q->raw_rest = match.rest;
+    return uri_decode(match.rest, len - (size_t)(match.rest - q->target), &q->rest, e);
 }
 
-static int check_verb(struct request *q, const char *verb, int *ret_status, struct err *e)
+static int check_verb(struct request *q, int *ret_status, struct err *e)
 {
-    q->verb = find_verb(verb);
-    q->verb_name = verb;
-    if (q->route->flags & ROUTE_ANY_VERB || q->route->verbs & q->verb)
+    if (q->route->verbs & q->verb)
         return 0;
     *ret_status = MHD_HTTP_METHOD_NOT_ALLOWED;
-    return err_set(e, ERR_UNIMPLEMENTED, "%.20s is not a method of '%.200s'", verb, q->path);
+    return err_set(e, ERR_UNIMPLEMENTED, "%.20s is not a method of '%.200s'", q->verb_name,
+                   q->path);
 }
 
 struct framing {
@@ -159,49 +138,15 @@ static int check_framing(struct request *q, struct err *e)
     return 0;
 }
 
-static int check_token(struct request *q, struct err *e)
-{
-    struct auth *known = q->server->agent->auth;
-    const char *auth = request_header(q, "Authorization");
-
-    if (q->route->flags & ROUTE_OPEN || auth_is_open(known))
-        return 0;
-    if (auth && strncasecmp(auth, "Bearer ", 7) == 0 && auth_matches(known, auth + 7))
-        return 0;
-    if (auth_matches(known, request_header(q, "X-Access-Token")))
-        return 0;
-    if (q->route->flags & ROUTE_E2B)
-        return err_set(e, ERR_UNAUTHENTICATED,
-                       "unauthorized access, please provide a valid access token or method signing "
-                       "if supported");
-    return err_set(e, ERR_UNAUTHENTICATED,
-                   auth || request_header(q, "X-Access-Token")
-                       ? "the token is not the right one"
-                       : "a token is needed: Authorization: Bearer TOKEN");
-}
-
 /*
  * A page in somebody's browser has no business here: every such request that could do harm has an
- * Origin. What is behind the proxy may well be made for browsers, and so is E2B's SDK: there the
- * token keeps pages out, or without one origin_check().
+ * Origin. Routes that are made for pages are left to the token, or without one to origin_check().
  */
 static int check_origin(struct request *q, struct err *e)
 {
-    if (request_header(q, "Origin") && !(q->route->flags & (ROUTE_ANY_VERB | ROUTE_E2B)))
+    if (request_header(q, "Origin") && !(q->route->flags & ROUTE_PAGES))
         return err_set(e, ERR_DENIED, "requests of web pages (with an Origin header) are refused");
-    return auth_is_open(q->server->agent->auth) ? origin_check(q, e) : 0;
-}
-
-static int check_read_only(struct request *q, struct err *e)
-{
-    bool changes = q->method ? !(q->method->flags & RPC_READS)
-                             : q->route->flags & ROUTE_CHANGES &&
-                                   !(q->verb & (VERB_GET | VERB_HEAD | VERB_OPTIONS)) &&
-                                   !(q->verb == VERB_POST && q->route->flags & ROUTE_POST_READS);
-
-    if (!q->server->o.read_only || !changes)
-        return 0;
-    return err_set(e, ERR_DENIED, "the agent is read-only");
+    return q->server->o.service->is_open(q) ? origin_check(q, e) : 0;
 }
 
 int gate_too_large(const struct request *q, struct err *e)
@@ -236,20 +181,18 @@ static int check_room(struct request *q, int *ret_status, struct err *e)
 int gate_check(struct request *q, const char *verb, const char *version, int *ret_status,
                struct err *e)
 {
+    const struct http_service *service = q->server->o.service;
     int r;
 
     q->is_http11 = strcmp(version, "HTTP/1.0") != 0;
     q->expects_continue = request_header_has(q, "Expect", "100-continue");
+    q->verb = verb_parse(verb);
+    q->verb_name = verb;
     (void)((r = check_framing(q, e)) < 0 || (r = check_target(q, e)) < 0 ||
-           (r = check_route(q, verb, e)) < 0 || (r = check_verb(q, verb, ret_status, e)) < 0 ||
-           (r = check_origin(q, e)) < 0 || (r = check_token(q, e)) < 0 ||
-           (r = check_read_only(q, e)) < 0 || (r = check_room(q, ret_status, e)) < 0 ||
-           (r = check_size(q, ret_status, e)) < 0);
-    if (r < 0)
-        return r;
-    q->is_use = !(q->route->flags & ROUTE_QUIET || (q->method && q->method->flags & RPC_QUIET) ||
-                  request_header_has(q, WIRE_HEADER_QUIET, "1"));
-    if (q->is_use)
-        metrics_use_begin();
-    return 0;
+           (r = check_route(q, e)) < 0 || (r = check_verb(q, ret_status, e)) < 0 ||
+           (r = check_origin(q, e)) < 0 || (r = service->authorize(q, e)) < 0 ||
+           (r = check_room(q, ret_status, e)) < 0 || (r = check_size(q, ret_status, e)) < 0);
+    if (r == 0 && service->admitted)
+        service->admitted(q);
+    return r;
 }

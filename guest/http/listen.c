@@ -17,9 +17,8 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "event/loop.h"
-#include "agent.h"
+#include "http/service.h"
 #include "http/state.h"
-#include "system/metrics.h"
 #include "common/unixsock.h"
 
 #define BACKLOG 1024
@@ -42,9 +41,10 @@ static const char busy_reply[] =
     "Content-Length: 71\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
     "{\"code\":\"resource_exhausted\",\"message\":\"too many connections are open\"}";
 
-static void refuse(int fd)
+static void refuse_connection(struct server *s, int fd)
 {
-    metrics_connection_refused();
+    if (s->o.service->connection_refused)
+        s->o.service->connection_refused(s->o.owner);
     (void)send(fd, busy_reply, sizeof(busy_reply) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(fd, SHUT_WR);
     fd_close(fd);
@@ -61,7 +61,7 @@ static int refuse_with_spare(struct listener *l)
     fd_close(l->spare_fd);
     fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0)
-        refuse(fd);
+        refuse_connection(l->server, fd);
     l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return fd >= 0 ? 0 : -1;
 }
@@ -96,7 +96,7 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
         if (l->spare_fd < 0) /* somebody else was quicker to take it */
             l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (s->stopping || server_n_conns(s) >= s->o.max_connections + SERVER_RESERVE) {
-            refuse(fd);
+            refuse_connection(s, fd);
             continue;
         }
         if (!l->path)
@@ -254,7 +254,7 @@ int listener_new_unix(struct server *s, const char *path, struct listener **ret,
 
 int listener_start(struct listener *l, struct err *e)
 {
-    return loop_watch_add(l->server->agent->loop, l->fd, EPOLLIN, on_acceptable, l, &l->watch, e);
+    return loop_watch_add(l->server->o.loop, l->fd, EPOLLIN, on_acceptable, l, &l->watch, e);
 }
 
 void listener_stop(struct listener *l)

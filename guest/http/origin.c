@@ -8,6 +8,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "http/request.h"
+#include "http/service.h"
 #include "http/state.h"
 
 #define NAME_MAX_BYTES 253 /* of a host name, by DNS */
@@ -110,30 +111,37 @@ static int check_host(const struct request *q, const char *host, struct err *e)
 }
 
 /*
- * "none": the user's own doing, by the address bar or a bookmark. The agent has no pages: those of its
- * origin come from a file or through the proxy, and may call what is behind the proxy, no more.
+ * The header by which a web page gives itself away, or NULL. "none": the user's own doing, by the
+ * address bar or a bookmark. A page of the server's own origin came through a route with
+ * ROUTE_OWN_PAGES (or from a file), and may call such routes, no more.
  */
-static bool is_of_page(struct request *q, const char *host)
+static const char *page_header(struct request *q, const char *host)
 {
-    bool is_proxy = q->route->flags & ROUTE_ANY_VERB && !(q->route->flags & ROUTE_E2B);
+    bool is_own = q->route->flags & ROUTE_OWN_PAGES;
     const char *origin = request_header(q, "Origin");
     const char *site = request_header(q, "Sec-Fetch-Site");
 
-    if (origin && !(is_proxy && host && origin_is_own(origin, host)))
-        return true;
-    return site && !str_eq(site, "none") && !(is_proxy && str_eq(site, "same-origin"));
+    if (origin && !(is_own && host && origin_is_own(origin, host)))
+        return "Origin";
+    if (!site || str_eq(site, "none") || (is_own && str_eq(site, "same-origin")))
+        return NULL;
+    return origin ? "Origin" : "Sec-Fetch-Site";
 }
 
 int origin_check(struct request *q, struct err *e)
 {
+    const struct http_service *service = q->server->o.service;
     const char *host = request_host(q);
+    const char *header;
     int r = check_host(q, host, e);
 
-    if (r < 0 || (q->server->o.cors && q->route->flags & ROUTE_E2B) || !is_of_page(q, host))
+    if (r < 0)
         return r;
-    return err_field(e, ERR_DENIED, request_header(q, "Origin") ? "Origin" : "Sec-Fetch-Site",
-                     q->route->flags & ROUTE_E2B
-                         ? "an agent without a token takes no requests of web pages (--cors lets "
-                           "them call these routes)"
-                         : "an agent without a token takes no requests of web pages");
+    header = page_header(q, host);
+    if (!header)
+        return 0;
+    if (service->check_page)
+        return service->check_page(q, header, e);
+    return err_field(e, ERR_DENIED, header,
+                     "a service without a token takes no requests of web pages");
 }

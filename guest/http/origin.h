@@ -8,7 +8,7 @@
  *   the agent's own origin for its browser. So the host must be an address, "localhost" or a name
  *   that --allow-host gives. A unix socket, which no browser reaches, takes any host.
  * - Origin and Sec-Fetch-Site: pages of other origins, other ports of this machine included, are
- *   refused, but at E2B's routes with --cors.
+ *   refused, unless the service's check_page lets them.
  *
  * Programs that are no browsers send neither of the latter two.
  */

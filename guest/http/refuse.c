@@ -15,20 +15,22 @@
 /* The whole reply in one piece: it is small and the socket's buffer is empty. */
 static void write_reply(struct request *q, int fd, const struct err *error, int status)
 {
-    _cleanup_free_ char *body = NULL;
+    struct error_reply reply;
+    _cleanup_free_ char *text = NULL;
+    bool has_challenge;
     char head[HEAD_BYTES];
-    size_t len = 0;
     int n;
 
-    status = respond_error_status(q, error, status);
-    if (respond_error_text(q, error, status, &body, &len, NULL) < 0)
+    if (respond_write_error(q, error, status, &reply, NULL) < 0)
         return;
+    text = reply.text;
+    has_challenge = reply.status == MHD_HTTP_UNAUTHORIZED && reply.challenge;
     n = snprintf(head, sizeof(head),
                  "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-                 "Cache-Control: no-store\r\nConnection: close\r\n%s",
-                 status, respond_reason(status), respond_error_type(q), len,
-                 status == MHD_HTTP_UNAUTHORIZED ? "WWW-Authenticate: Bearer realm=\"bellhop\"\r\n"
-                                                 : "");
+                 "Cache-Control: no-store\r\nConnection: close\r\n%s%s%s",
+                 reply.status, respond_reason(reply.status), reply.type, reply.len,
+                 has_challenge ? "WWW-Authenticate: " : "", has_challenge ? reply.challenge : "",
+                 has_challenge ? "\r\n" : "");
     for (unsigned i = 0; i < q->n_reply_headers && n < HEAD_BYTES - 2; i++)
         n += snprintf(head + n, sizeof(head) - (size_t)n, "%s: %s\r\n", q->reply_headers[i].name,
                       q->reply_headers[i].value);
@@ -36,10 +38,10 @@ static void write_reply(struct request *q, int fd, const struct err *error, int 
         return;
     n += snprintf(head + n, sizeof(head) - (size_t)n, "\r\n");
     if (send(fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
-        (void)send(fd, body, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)send(fd, text, reply.len, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(fd, SHUT_WR);
-    q->status = status;
-    q->bytes_out += (size_t)n + len;
+    q->status = reply.status;
+    q->bytes_out += (size_t)n + reply.len;
 }
 
 static void begin_discard(struct request *q)

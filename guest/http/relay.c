@@ -10,10 +10,9 @@
 
 #include "common/cleanup.h"
 #include "event/loop.h"
-#include "agent.h"
 #include "http/ring.h"
+#include "http/service.h"
 #include "http/state.h"
-#include "system/metrics.h"
 
 enum { CLIENT, PEER };
 
@@ -86,6 +85,15 @@ static bool queue(struct side *s, const char *data, size_t len)
     return ring_put(&s->out, data, len) == len;
 }
 
+static void count_relayed(const struct side *to, uint64_t n)
+{
+    const struct server_options *o = &to->relay->server->o;
+    bool is_out = to == &to->relay->sides[CLIENT];
+
+    if (o->service->relayed)
+        o->service->relayed(o->owner, is_out ? 0 : n, is_out ? n : 0);
+}
+
 static void flush(struct side *s)
 {
     const char *piece;
@@ -101,10 +109,7 @@ static void flush(struct side *s)
             return;
         }
         ring_drop(&s->out, (size_t)n);
-        if (s == &s->relay->sides[CLIENT])
-            metrics_relayed(0, (uint64_t)n);
-        else
-            metrics_relayed((uint64_t)n, 0);
+        count_relayed(s, (uint64_t)n);
     }
     ring_done(&s->out);
     if (other(s)->is_read && !s->is_shut) {
@@ -150,8 +155,7 @@ static int update(struct side *s)
     if (s->watch)
         return events == s->events ? 0 : loop_watch_set(s->watch, s->events = events, NULL);
     s->events = events;
-    return loop_watch_add(s->relay->server->agent->loop, s->fd, events, on_event, s, &s->watch,
-                          NULL);
+    return loop_watch_add(s->relay->server->o.loop, s->fd, events, on_event, s, &s->watch, NULL);
 }
 
 /* Over when nothing can be moved any more in either direction. */
@@ -238,7 +242,7 @@ void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh, int cl
     r->sides[CLIENT] = (struct side){.relay = r, .fd = client_fd};
     r->sides[PEER] = (struct side){.relay = r, .fd = peer_fd};
     if (!keep(r, PEER, early, early_len) || !keep(r, CLIENT, late, late_len) ||
-        loop_post(s->agent->loop, start, r, NULL) < 0)
+        loop_post(s->o.loop, start, r, NULL) < 0)
         relay_free(r);
 }
 
@@ -255,16 +259,11 @@ void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(voi
     *r = (struct relay){.server = s, .on_end = on_end, .on_end_arg = arg};
     r->sides[CLIENT] = (struct side){.relay = r, .fd = client_fd};
     r->sides[PEER] = (struct side){.relay = r, .fd = peer_fd};
-    start(s->agent->loop, r);
+    start(s->o.loop, r);
 }
 
 void relay_end_all(struct server *s)
 {
     while (s->relays)
         end(s->relays);
-}
-
-unsigned relay_count(const struct server *s)
-{
-    return s->n_relays;
 }

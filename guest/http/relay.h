@@ -31,4 +31,3 @@ void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(voi
 
 /* The loop's thread: end all. */
 void relay_end_all(struct server *s);
-unsigned relay_count(const struct server *s);

@@ -1,6 +1,8 @@
 #include "http/request.h"
 
 #include <assert.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,12 +11,13 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
-#include "agent.h"
 #include "http/gate.h"
 #include "http/refuse.h"
+#include "http/service.h"
 #include "http/state.h"
 #include "http/uri.h"
-#include "system/metrics.h"
+
+#define UNSENT_BYTES (128 * 1024)
 
 struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *target)
 {
@@ -41,6 +44,11 @@ struct request *request_ref(struct request *q)
 {
     q->refs++;
     return q;
+}
+
+void *request_owner(const struct request *q)
+{
+    return q->server->o.owner;
 }
 
 struct request *request_unref(struct request *q)
@@ -164,6 +172,56 @@ void request_hold_body(struct request *q, bool on)
     (void)pthread_mutex_unlock(&q->lock);
 }
 
+int request_charge(struct request *q, size_t len, struct err *e)
+{
+    if (q->server->body_bytes + len > SERVER_BODY_BUDGET)
+        return err_set(e, ERR_EXHAUSTED, "too many large requests at once");
+    q->server->body_bytes += len;
+    return 0;
+}
+
+void request_discharge(struct request *q, size_t len)
+{
+    q->server->body_bytes -= len;
+}
+
+void request_allow_silence(struct request *q, bool on)
+{
+    (void)MHD_set_connection_option(q->mhd, MHD_CONNECTION_OPTION_TIMEOUT,
+                                    on ? 0u : (unsigned)(SERVER_IDLE_MS / 1000));
+}
+
+void request_set_silent(struct request *q, bool on)
+{
+    (void)pthread_mutex_lock(&q->lock);
+    if (!on)
+        q->wait_ms = 0;
+    else if (!q->wait_ms)
+        q->wait_ms = clock_mono_ms();
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+bool request_take_keepalive(struct request *q)
+{
+    bool wants;
+
+    (void)pthread_mutex_lock(&q->lock);
+    wants = q->wants_keepalive;
+    q->wants_keepalive = false;
+    if (wants)
+        q->wait_ms = 0;
+    (void)pthread_mutex_unlock(&q->lock);
+    return wants;
+}
+
+void request_limit_unsent(const struct request *q)
+{
+    int n = UNSENT_BYTES;
+
+    if (q->conn->is_tcp)
+        (void)setsockopt(q->conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &n, sizeof(n));
+}
+
 void request_cut(struct request *q)
 {
     (void)pthread_mutex_lock(&q->lock);
@@ -229,7 +287,7 @@ int request_run(struct request *q, void (*fn)(struct request *q), struct err *e)
     if (!job)
         return err_oom(e);
     *job = (struct request_job){request_ref(q), fn};
-    r = pool_run(q->server->agent->pool, run_job, job, e);
+    r = pool_run(q->server->o.pool, run_job, job, e);
     if (r < 0) {
         request_unref(q);
         free(job);
@@ -258,6 +316,11 @@ void request_answer(struct request *q, struct ask *a)
 {
     a->is_done = true;
     request_wake(q);
+}
+
+int request_fd(const struct request *q)
+{
+    return q->conn->fd;
 }
 
 const char *request_header(struct request *q, const char *name)
@@ -375,6 +438,8 @@ static int take_body(struct request *q, const char *data, size_t *len, struct er
 
     if (q->bytes_in + all > q->route->max_body_bytes)
         return gate_too_large(q, e);
+    if (!q->route->ops->body)
+        return err_set(e, ERR_INVALID, "this request takes no body");
     r = q->route->ops->body(q, data, len, e);
     q->bytes_in += all - *len;
     return r;
@@ -456,9 +521,7 @@ void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     (void)pthread_mutex_unlock(&q->lock);
     if (q->route && q->route->ops->done)
         q->route->ops->done(q);
-    if (q->is_use)
-        metrics_use_end();
-    metrics_request(q->metric, q->status, q->bytes_in, q->bytes_out,
-                    clock_mono_ms() - q->started_ms);
+    if (q->server->o.service->done)
+        q->server->o.service->done(q, clock_mono_ms() - q->started_ms);
     request_unref(q);
 }

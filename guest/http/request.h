@@ -21,6 +21,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "event/pool.h"
+#include "http/route.h"
 
 #define REQUEST_DRAIN_BYTES (1024 * 1024)         /* of a refused body, read before the reply */
 #define REQUEST_DISCARD_BYTES (256 * 1024 * 1024) /* read and dropped after the reply */
@@ -33,25 +34,13 @@
 
 struct server;
 struct request;
-struct rpc_method;
-
-enum verb {
-    VERB_GET = 1 << 0,
-    VERB_HEAD = 1 << 1,
-    VERB_POST = 1 << 2,
-    VERB_PUT = 1 << 3,
-    VERB_PATCH = 1 << 4,
-    VERB_DELETE = 1 << 5,
-    VERB_OPTIONS = 1 << 6,
-    VERB_OTHER = 1 << 7,
-};
 
 /* What a route does. A negative result becomes the reply's error. All but finish may be NULL. */
 struct request_ops {
     /* The headers are there and the gate is passed. May return REQUEST_PARKED: called again. */
     int (*begin)(struct request *q, struct err *e);
     /* A piece of the body. Takes what it can and says in *len what is left, which may be more
-     * than 0 only after request_park() returned true. Without it a body is refused. */
+     * than 0 only after request_park() returned true. NULL: a body is refused. */
     int (*body)(struct request *q, const char *data, size_t *len, struct err *e);
     /* All of the body is there: replies, or parks and is called again after the wake. */
     int (*finish)(struct request *q, struct err *e);
@@ -65,33 +54,6 @@ enum stage {
     STAGE_DRAIN,   /* refused; the rest of a small body is read, then the refusal is sent */
     STAGE_DISCARD, /* refused; the reply was written, the body is thrown away for a while */
     STAGE_REPLIED,
-};
-
-/* How a method's errors are told. */
-enum connect_kind {
-    CONNECT_NOT = 0,
-    CONNECT_UNARY,  /* by status, as JSON */
-    CONNECT_STREAM, /* with status 200, in an envelope at the end */
-};
-
-#define ROUTE_OPEN (1u << 0)       /* needs no token */
-#define ROUTE_RESERVE (1u << 1)    /* answers on the connections kept in reserve */
-#define ROUTE_QUIET (1u << 2)      /* does not count as use of the box */
-#define ROUTE_REST (1u << 3)       /* the path goes on behind the prefix */
-#define ROUTE_ANY_VERB (1u << 4)   /* the gate leaves the method alone */
-#define ROUTE_CHANGES (1u << 5)    /* its PUT, POST, PATCH and DELETE change files */
-#define ROUTE_POST_READS (1u << 9) /* but its POST does not */
-#define ROUTE_SLOW_BODY (1u << 11) /* its body may pause for as long as it likes */
-#define ROUTE_E2B (1u << 10)       /* of that dialect: its errors, and web pages may call */
-
-struct route {
-    const char *name; /* for the metrics */
-    const char *prefix;
-    unsigned verbs;
-    unsigned flags;
-    uint64_t max_body_bytes; /* UINT64_MAX: bounded by the handler */
-    const struct request_ops *ops;
-    const char *summary; /* for the OpenAPI document */
 };
 
 struct conn;
@@ -113,7 +75,11 @@ struct request {
     struct MHD_Connection *mhd;
     struct conn *conn;
     const struct route *route; /* NULL until the gate found it */
-    const struct rpc_method *method;
+    unsigned route_verbs;      /* all that the path has */
+    /* The service's, of its find_route: */
+    const void *group;
+    const void *method;
+    int counter;
     enum verb verb;
     const char *verb_name; /* as it came; the library's */
     bool is_http11;
@@ -127,15 +93,12 @@ struct request {
     bool expects_continue;
     enum stage stage;
     bool is_gated;
-    bool is_use;               /* of the box: counted as a call */
-    bool is_proto;             /* its messages are protobuf */
-    enum connect_kind connect; /* of a dialect's method that has begun */
-    int status;                /* of the reply, 0 before */
-    int metric;                /* the counters it adds to */
+    bool is_use;       /* the service's: it counts as a call */
+    const void *codec; /* the handler's: how the messages are written; NULL: not known yet */
+    int status;        /* of the reply, 0 before */
     struct err refusal;
     int refusal_status;
-    int error_status;  /* a handler's: the status of its error, when it is not the code's own */
-    const char *allow; /* the Allow header of a 405 */
+    int error_status; /* a handler's: the status of its error, when it is not the code's own */
     struct reply_header reply_headers[REQUEST_REPLY_HEADERS]; /* of an error's reply */
     unsigned n_reply_headers;
     struct problem problem; /* the error's type by RFC 9457, if it has one */
@@ -164,6 +127,8 @@ struct request {
 
 struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *target);
 struct request *request_ref(struct request *q);
+/* The context of the program that serves: server_options.owner. */
+void *request_owner(const struct request *q);
 struct request *request_unref(struct request *q); /* accepts NULL; returns NULL */
 
 /*
@@ -195,6 +160,30 @@ void request_hold_body(struct request *q, bool on);
  * holder of a reference. */
 void request_cut(struct request *q);
 
+/*
+ * All bodies that are kept in memory have one budget, so that many large ones can't take all of it.
+ * -ERR_EXHAUSTED: it is used up.
+ */
+int request_charge(struct request *q, size_t len, struct err *e);
+void request_discharge(struct request *q, size_t len);
+
+/* Whether the connection may be silent for as long as it likes while the body arrives. */
+void request_allow_silence(struct request *q, bool on);
+
+/*
+ * A streaming reply has nothing to say, or has again: silence starts its keep-alive timer. Take: the
+ * timer ran out, and something is to be said; it starts anew.
+ */
+void request_set_silent(struct request *q, bool on);
+bool request_take_keepalive(struct request *q);
+
+/*
+ * Keeps what the kernel queues for the client small: it would queue megabytes, and then want no more
+ * until a third of them is gone. With little queued, a source learns soon that a slow client takes
+ * something.
+ */
+void request_limit_unsent(const struct request *q);
+
 /* Run fn(arg) on a pool thread with a reference to q held until it returns. */
 int request_run(struct request *q, void (*fn)(struct request *q), struct err *e);
 
@@ -210,6 +199,8 @@ int request_ask(struct request *q, struct ask *a, void (*fn)(struct request *q),
 /* The worker's last act. */
 void request_answer(struct request *q, struct ask *a);
 
+/* The connection's socket, to be asked about and nothing else. */
+int request_fd(const struct request *q);
 /* The value of a request header, or NULL. */
 const char *request_header(struct request *q, const char *name);
 /* The host that the request is for: the target's, or else the Host header's. NULL: not said. */

@@ -1,12 +1,13 @@
 #pragma once
 /*
  * respond: every reply leaves through respond_queue(), the one place that knows common headers and
- * counts. Errors become JSON here and nowhere else.
+ * counts. The words of an error are the service's.
  */
-#include <jansson.h>
+#include <microhttpd.h>
 
 #include "common/err.h"
 #include "http/request.h"
+#include "http/service.h"
 
 /* Takes the response. Headers of the reply's own are added to it before. */
 int respond_queue(struct request *q, int status, struct MHD_Response *response, struct err *e);
@@ -18,16 +19,13 @@ int respond_queue_plain(struct request *q, int status, struct MHD_Response *resp
 /* Takes text (malloc'ed). */
 int respond_text_take(struct request *q, int status, const char *type, char *text, size_t len,
                       struct err *e);
-int respond_json(struct request *q, int status, const json_t *body, struct err *e);
 int respond_empty(struct request *q, int status, struct err *e);
 
-/* {"code","message","field"} with the status (0: the code's own). */
+/* As the service writes it. status 0: the code's own. */
 int respond_error(struct request *q, const struct err *error, int status, struct err *e);
-/* The status, the body and the type of such a reply. */
-int respond_error_status(const struct request *q, const struct err *error, int status);
-int respond_error_text(const struct request *q, const struct err *error, int status, char **ret,
-                       size_t *ret_len, struct err *e);
-const char *respond_error_type(const struct request *q);
+/* The same for who sends it himself; ret->text is the caller's. */
+int respond_write_error(const struct request *q, const struct err *error, int status,
+                        struct error_reply *ret, struct err *e);
 
 /* The status of an error of a route that moves bytes: 412, 413, 507 where they are meant. */
 int respond_bytes_status(const struct err *error);

@@ -15,13 +15,10 @@
 #include "common/mem.h"
 #include "common/str.h"
 #include "event/loop.h"
-#include "agent.h"
-#include "api/proxy/forward.h"
 #include "http/listen.h"
 #include "http/relay.h"
-#include "api/files/resume.h"
 #include "http/request.h"
-#include "http/route.h"
+#include "http/service.h"
 #include "http/state.h"
 
 #define GIVE_BACK_EVERY 64 /* connections closed: so many leave memory behind at most */
@@ -268,7 +265,8 @@ static void on_sweep(struct loop *loop, void *arg)
 
     s->sweep_timer = NULL;
     (void)close_idle(s, now_ms, SERVER_IDLE_MS);
-    resumes_sweep(s->resumes, now_ms);
+    if (s->o.service->sweep)
+        s->o.service->sweep(s->o.owner, now_ms);
     for (unsigned i = 0; i < s->n_slots; i++) {
         struct request *q = get_request(s, i, 0);
 
@@ -281,20 +279,6 @@ static void on_sweep(struct loop *loop, void *arg)
 
 /* ---- life ---- */
 
-static int new_resumes(struct server *s, struct err *e)
-{
-    struct resume_store *store = NULL;
-    int r;
-
-    r = resume_store_new(s->o.uploads_dir, s->agent->root, s->agent->default_user, &store, e);
-    if (r == 0)
-        r = resumes_new(s->agent->pool, (int64_t)RESUME_AGE_S * 1000, store, &s->resumes, e);
-    if (r < 0)
-        resume_store_free(store);
-    s->o.uploads_dir = NULL;
-    return r;
-}
-
 int server_new(const struct server_options *o, struct server **ret, struct err *e)
 {
     struct server *s = calloc(1, sizeof(*s));
@@ -302,19 +286,12 @@ int server_new(const struct server_options *o, struct server **ret, struct err *
 
     if (!s)
         return err_oom(e);
-    *s = (struct server){.o = *o, .agent = o->agent, .vanish_fd = -1};
+    *s = (struct server){.o = *o, .vanish_fd = -1};
     (void)pthread_mutex_init(&s->table_lock, NULL);
     s->n_slots = o->max_connections + SERVER_RESERVE + SLOT_MARGIN;
     s->conns = calloc(s->n_slots, sizeof(struct conn *));
     s->vanish_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!s->conns)
-        r = err_oom(e);
-    else if (s->vanish_fd < 0)
-        r = err_sys(e, errno, "epoll_create1");
-    else
-        r = route_init_metrics(e);
-    if (r == 0)
-        r = new_resumes(s, e);
+    r = !s->conns ? err_oom(e) : s->vanish_fd < 0 ? err_sys(e, errno, "epoll_create1") : 0;
     if (r < 0) {
         server_free(s);
         return r;
@@ -374,14 +351,14 @@ int server_start(struct server *s, struct err *e)
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
     if (!s->daemon)
         return err_set(e, ERR_INTERNAL, "the HTTP library does not start");
-    r = loop_watch_add(s->agent->loop, s->vanish_fd, EPOLLIN, on_vanish, s, &s->vanish_watch, e);
+    r = loop_watch_add(s->o.loop, s->vanish_fd, EPOLLIN, on_vanish, s, &s->vanish_watch, e);
     if (r < 0)
         return r;
-    on_sweep(s->agent->loop, s);
-    loop_on_quiet(s->agent->loop, on_quiet, s);
+    on_sweep(s->o.loop, s);
+    loop_on_quiet(s->o.loop, on_quiet, s);
     for (size_t i = 0; i < s->n_listeners && r == 0; i++)
         r = listener_start(s->listeners[i], e);
-    return r == 0 && s->forward ? forward_start(s->forward, e) : r;
+    return r;
 }
 
 /* Ends every request that runs: what is parked goes on and sees that its client has gone. */
@@ -417,7 +394,6 @@ void server_quiesce(struct server *s)
     s->stopping = true;
     for (size_t i = 0; i < s->n_listeners; i++)
         listener_stop(s->listeners[i]);
-    forward_quiesce(s->forward);
 }
 
 bool server_is_idle(struct server *s)
@@ -454,22 +430,15 @@ struct server *server_free(struct server *s)
         return NULL; /* its threads still use it */
     for (size_t i = 0; i < s->n_listeners; i++)
         listener_free(s->listeners[i]);
-    forward_free(s->forward);
-    loop_on_quiet(s->agent->loop, NULL, NULL);
+    loop_on_quiet(s->o.loop, NULL, NULL);
     if (s->vanish_watch)
         loop_watch_del(s->vanish_watch);
     loop_timer_del(s->sweep_timer);
     fd_close(s->vanish_fd);
     free(s->conns);
-    resumes_free(s->resumes);
     (void)pthread_mutex_destroy(&s->table_lock);
     free(s);
     return NULL;
-}
-
-int server_forward_localhost(struct server *s, const char *address, struct err *e)
-{
-    return forward_new(s, address, &s->forward, e);
 }
 
 static const char *address_at(const struct server *s, size_t i,
@@ -505,6 +474,16 @@ int server_check_port(const struct server *s, uint16_t port, struct err *e)
                 return err_field(e, ERR_INVALID, "port", "port %d is the agent's own", (int)port);
         }
     return 0;
+}
+
+unsigned server_n_relays(const struct server *s)
+{
+    return s->n_relays;
+}
+
+struct loop *server_loop(const struct server *s)
+{
+    return s->o.loop;
 }
 
 const char *server_library(void)

@@ -1,7 +1,7 @@
 #pragma once
 /*
  * state: the server's insides, shared by the files of guest/http that need them: the table of
- * connections, which the loop's sweep walks, and what the gate asks.
+ * connections, which the loop's sweep walks, and what the gate asks. For guest/http alone.
  */
 #include <microhttpd.h>
 #include <pthread.h>
@@ -10,13 +10,11 @@
 
 #include "http/server.h"
 
-struct forward;
 struct loop_timer;
 struct loop_watch;
 struct listener;
 struct relay;
 struct request;
-struct resumes;
 
 /* One accepted connection, from the library's notice to its closing. */
 struct conn {
@@ -33,7 +31,6 @@ struct conn {
 
 struct server {
     struct server_options o;
-    struct agent *agent;
     struct MHD_Daemon *daemon;
     struct listener *listeners[SERVER_MAX_LISTENERS];
     size_t n_listeners;
@@ -42,8 +39,7 @@ struct server {
     struct loop_timer *sweep_timer;
     _Atomic bool stopping;
     _Atomic unsigned n_quiet;    /* how often all was quiet after there was something to do */
-    _Atomic uint64_t body_bytes; /* of rpc requests, now */
-    _Atomic uint64_t init_bytes; /* of E2B's /init, now: anybody may send one */
+    _Atomic uint64_t body_bytes; /* charged now: request_charge() */
 
     pthread_mutex_t table_lock;
     /* guarded by table_lock: */
@@ -53,8 +49,6 @@ struct server {
     unsigned first_free; /* a hint */
     uint32_t generation;
 
-    struct resumes *resumes;   /* uploads that can go on after a cut; thread-safe */
-    struct forward *forward;   /* or NULL; the loop's thread's */
     struct relay *relays;      /* of tunnels, upgraded proxies, forwards; the loop's thread's */
     _Atomic unsigned n_relays; /* of tunnels and upgraded proxies */
 };
@@ -68,4 +62,3 @@ void server_watch_vanish(struct server *s, struct conn *c);
 /* The connection's struct. On its thread. */
 struct conn *server_conn(struct MHD_Connection *mhd);
 void server_set_request(struct server *s, struct conn *c, struct request *q);
-unsigned server_n_conns(struct server *s);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-#include "agent.h"
 #include "http/ring.h"
 #include "http/state.h"
 
@@ -141,7 +140,7 @@ int upload_new_take(struct request *q, const struct sink_ops *ops, void *sink, s
         return err_oom(e);
     }
     u->request = request_ref(q);
-    u->pool = q->server->agent->pool;
+    u->pool = q->server->o.pool;
     u->ops = ops;
     u->sink = sink;
     u->refs = 1;

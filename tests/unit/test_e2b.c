@@ -15,6 +15,7 @@
 #include "event/loop.h"
 #include "proc/registry.h"
 #include "agent.h"
+#include "api/dialect.h"
 #include "dialect/e2b/accept.h"
 #include "dialect/e2b/media.h"
 #include "http/range.h"
@@ -219,10 +220,12 @@ static void race(struct agent *a)
     char want_env[] = "WHO=?", want_dir[] = "/?";
     _cleanup_strv_ char **env = NULL;
     _cleanup_free_ char *dir = NULL;
+    struct e2b *e2b = NULL;
     pthread_t threads[2];
 
     T_INT(auth_new(NULL, 0, &a->auth, NULL), 0);
-    T_INT(e2b_new("root", "/", &a->e2b, NULL), 0);
+    T_INT(e2b_new("root", "/", &e2b, NULL), 0);
+    a->dialects = (struct dialect_slot[]){{&e2b_dialect, e2b}, {NULL, NULL}};
     T_INT(pthread_barrier_init(&both, NULL, 2), 0);
     for (int i = 0; i < 2; i++)
         T_INT(pthread_create(&threads[i], NULL, claim, &claims[i]), 0);
@@ -234,9 +237,10 @@ static void race(struct agent *a)
     want_env[4] = want_dir[1] = claims[0].r == 0 ? 'x' : 'y';
     T_INT(environ_copy(a->registry, &env, NULL), 0);
     T_STR(env[0], want_env);
-    T_INT(e2b_default_workdir(a->e2b, &dir, NULL), 0);
+    T_INT(e2b_default_workdir(e2b, &dir, NULL), 0);
     T_STR(dir, want_dir);
-    a->e2b = e2b_free(a->e2b);
+    a->dialects = NULL;
+    e2b_free(e2b);
     a->auth = auth_free(a->auth);
 }
 

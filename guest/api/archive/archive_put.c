@@ -6,6 +6,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "api/files/files.h"
+#include "api/service.h"
 #include "http/respond.h"
 #include "http/upload.h"
 

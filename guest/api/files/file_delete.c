@@ -83,7 +83,7 @@ static int options_finish(struct request *q, struct err *e)
     if (!response)
         return err_oom(e);
     file_sink_limit(limit);
-    route_allow(q->route, allow, sizeof(allow));
+    route_allow(q->route_verbs, allow, sizeof(allow));
     respond_add_header(response, "Allow", allow);
     respond_add_header(response, "Accept-Patch", UPLOADS_TYPE ", " FILES_TYPE);
     respond_add_header(response, "Accept-Ranges", "bytes");

@@ -8,6 +8,7 @@
 
 #include "common/cleanup.h"
 #include "fs/hash.h"
+#include "fs/open.h"
 #include "http/content_digest.h"
 #include "http/file_body.h"
 #include "api/files/files.h"
@@ -26,6 +27,7 @@ struct file_get {
     bool wants_content_digest;
     /* the worker's, then the connection's thread's: */
     bool has_body;
+    struct fs_file file; /* its descriptor is the body's */
     struct file_body body;
     int status;
     struct range_set ranges; /* of a 206 */
@@ -89,9 +91,9 @@ static int get_begin(struct request *q, struct err *e)
 /* A date does not say that the bytes are the same, nor does another tag: then the whole is sent. */
 static bool range_counts(const struct file_get *g)
 {
-    const char *tag = g->body.file.etag;
+    const char *tag = g->file.etag;
 
-    if (!g->range || !g->body.file.is_sized)
+    if (!g->range || !g->file.is_sized)
         return false;
     return !g->if_range || (g->if_range[0] == '"' && fs_etag_in_list(g->if_range, tag, false));
 }
@@ -100,7 +102,7 @@ static int decide(struct file_get *g, struct err *e)
 {
     const struct fs_condition match = {.if_match = g->if_match};
     const struct fs_condition none_match = {.if_none_match = g->if_none_match};
-    const char *tag = g->body.file.etag;
+    const char *tag = g->file.etag;
     int r = fs_check_tag(&match, true, tag, e);
 
     if (r < 0)
@@ -129,7 +131,7 @@ static int hash_range(const struct file_get *g, const struct range *range,
                       char out[DIGEST_TEXT_BYTES], struct err *e)
 {
     uint8_t digest[DIGEST_BYTES];
-    int r = fs_hash(g->body.file.fd, range->first, range->len, digest, e);
+    int r = fs_hash(g->body.fd, range->first, range->len, digest, e);
 
     if (r == 0)
         digest_write(digest, out);
@@ -138,12 +140,12 @@ static int hash_range(const struct file_get *g, const struct range *range,
 
 static int add_digests(struct file_get *g, struct err *e)
 {
-    const struct range all = {.first = 0, .len = (uint64_t)g->body.file.st.st_size};
+    const struct range all = {.first = 0, .len = (uint64_t)g->file.st.st_size};
     const struct range *content = g->ranges.n == 1 ? &g->ranges.v[0] : &all;
     bool is_whole = g->status == MHD_HTTP_OK;
     int r = 0;
 
-    if (!g->body.file.is_sized)
+    if (!g->file.is_sized)
         return 0;
     if (g->wants_repr_digest)
         r = hash_range(g, &all, g->repr_digest, e);
@@ -156,16 +158,17 @@ static int add_digests(struct file_get *g, struct err *e)
 static int open_body(struct request *q, struct file_get *g, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct fs_file f;
     int r;
 
     r = files_caller_new(q, g->user, g->cwd, &c, e);
     if (r == 0)
-        r = fs_file_open(c, q->rest, true, &f, e);
+        r = fs_file_open(c, q->rest, true, &g->file, e);
     if (r < 0)
         return r;
     g->has_body = true;
-    r = file_body_init_take(&g->body, &f, e);
+    r = file_body_init_take(&g->body, g->file.fd,
+                            g->file.is_sized ? (uint64_t)g->file.st.st_size : UINT64_MAX,
+                            FILES_TYPE, e);
     if (r == 0)
         r = decide(g, e);
     return r < 0 ? r : add_digests(g, e);
@@ -183,7 +186,7 @@ static void open_job(struct request *q)
 
 static void add_headers(const struct file_get *g, struct MHD_Response *response)
 {
-    const struct fs_file *f = &g->body.file;
+    const struct fs_file *f = &g->file;
     char text[FS_ETAG_BYTES + 8];
     char date[RANGE_DATE_BYTES];
 
@@ -245,7 +248,7 @@ static int get_finish(struct request *q, struct err *e)
     if (r == REQUEST_PARKED)
         return 0;
     if (r < 0)
-        return files_add_tag(q, r, g->has_body ? g->body.file.etag : "", e);
+        return files_add_tag(q, r, g->has_body ? g->file.etag : "", e);
     return reply_file(q, g, e);
 }
 

@@ -11,7 +11,7 @@
 #include "api/files/files.h"
 #include "http/respond.h"
 #include "http/sfield.h"
-#include "http/state.h"
+#include "api/service.h"
 
 /* ---- by a worker ----------------------------------------------------------------------------- */
 
@@ -265,7 +265,7 @@ struct file_sink *file_sink_new(struct request *q, struct err *e)
         return NULL;
     }
     s->request = q;
-    s->resumes = q->server->resumes;
+    s->resumes = request_agent(q)->resumes;
     return s;
 }
 

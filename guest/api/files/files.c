@@ -1,4 +1,3 @@
-/* files: /v1/files/{path} and /v1/archive are two things each, by the verb. */
 #include "api/files/files.h"
 
 #include <stdio.h>
@@ -8,16 +7,15 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "fs/etag.h"
-#include "agent.h"
-#include "api/handlers.h"
+#include "api/service.h"
 #include "http/respond.h"
-#include "http/state.h"
+#include "http/server.h"
 #include "http/uri.h"
 
 int files_caller_new(struct request *q, const char *user, const char *cwd, struct fs_caller **ret,
                      struct err *e)
 {
-    const struct agent *a = q->server->agent;
+    const struct agent *a = request_agent(q);
 
     return fs_caller_new(a->root, user ? user : a->default_user, cwd ? cwd : a->workdir, ret, e);
 }
@@ -89,94 +87,3 @@ int files_add_tag(struct request *q, int r, const char *tag, const struct err *e
     (void)request_reply_header(q, "ETag", text, NULL);
     return r;
 }
-
-int files_refuse_body(struct err *e)
-{
-    return err_set(e, ERR_INVALID, "this request takes no body");
-}
-
-static const struct request_ops *by_verb(const struct request *q, const struct request_ops *get,
-                                         const struct request_ops *put)
-{
-    return q->verb == VERB_PUT ? put : get;
-}
-
-static const struct request_ops *file_ops(const struct request *q)
-{
-    switch (q->verb) {
-    case VERB_PUT:
-    case VERB_POST:
-    case VERB_PATCH:
-        return &file_put_ops;
-    case VERB_DELETE:
-        return &file_delete_ops;
-    case VERB_OPTIONS:
-        return &file_options_ops;
-    case VERB_GET:
-    case VERB_HEAD:
-    case VERB_OTHER:
-    default:
-        return &file_get_ops;
-    }
-}
-
-static int files_begin(struct request *q, struct err *e)
-{
-    const struct request_ops *ops = file_ops(q);
-
-    return ops->begin ? ops->begin(q, e) : 0;
-}
-
-static int files_body(struct request *q, const char *data, size_t *len, struct err *e)
-{
-    const struct request_ops *ops = file_ops(q);
-
-    return ops->body ? ops->body(q, data, len, e) : files_refuse_body(e);
-}
-
-static int files_finish(struct request *q, struct err *e)
-{
-    return file_ops(q)->finish(q, e);
-}
-
-static void files_done(struct request *q)
-{
-    const struct request_ops *ops = file_ops(q);
-
-    if (ops->done)
-        ops->done(q);
-}
-
-const struct request_ops files_ops = {
-    .begin = files_begin, .body = files_body, .finish = files_finish, .done = files_done};
-
-static const struct request_ops *tree_ops(const struct request *q)
-{
-    return by_verb(q, &archive_get_ops,
-                   &archive_put_ops); /* a POST gets too: what its body names */
-}
-
-static int archive_begin(struct request *q, struct err *e)
-{
-    return tree_ops(q)->begin(q, e);
-}
-
-static int archive_body(struct request *q, const char *data, size_t *len, struct err *e)
-{
-    const struct request_ops *ops = tree_ops(q);
-
-    return ops->body ? ops->body(q, data, len, e) : files_refuse_body(e);
-}
-
-static int archive_finish(struct request *q, struct err *e)
-{
-    return tree_ops(q)->finish(q, e);
-}
-
-static void archive_done(struct request *q)
-{
-    tree_ops(q)->done(q);
-}
-
-const struct request_ops archive_ops = {
-    .begin = archive_begin, .body = archive_body, .finish = archive_finish, .done = archive_done};

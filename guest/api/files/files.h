@@ -20,12 +20,3 @@ int files_header(struct request *q, const char *name, char **ret, struct err *e)
 /* A condition that failed (r) tells the tag there is, "" for none, as the ETag header too.
  * Returns r. */
 int files_add_tag(struct request *q, int r, const char *tag, const struct err *e);
-int files_refuse_body(struct err *e);
-
-/* file_get.c, file_put.c, file_delete.c: files_ops chooses by verb. */
-extern const struct request_ops file_get_ops;
-extern const struct request_ops file_put_ops;
-extern const struct request_ops file_delete_ops;
-extern const struct request_ops file_options_ops;
-extern const struct request_ops archive_get_ops;
-extern const struct request_ops archive_put_ops;

@@ -13,7 +13,7 @@
 #include "api/files/files.h"
 #include "api/handlers.h"
 #include "http/respond.h"
-#include "http/state.h"
+#include "api/service.h"
 
 static struct MHD_Response *new_empty(void)
 {
@@ -65,7 +65,7 @@ static int look_begin(struct request *q, struct err *e)
 
 static void look_job(struct request *q)
 {
-    struct resumes *t = q->server->resumes;
+    struct resumes *t = request_agent(q)->resumes;
     struct look *l = q->state;
     struct resume *u = NULL;
 
@@ -121,6 +121,8 @@ static int look_finish(struct request *q, struct err *e)
         return 0;
     return r < 0 ? r : look_reply(q, l, e);
 }
+
+const struct request_ops upload_look_ops = {.begin = look_begin, .finish = look_finish};
 
 /* ---- PATCH ----------------------------------------------------------------------------------- */
 
@@ -227,37 +229,5 @@ static void append_done(struct request *q)
     free(a);
 }
 
-/* ---- by verb --------------------------------------------------------------------------------- */
-
-static const struct request_ops look_ops = {.begin = look_begin, .finish = look_finish};
-static const struct request_ops append_ops = {
+const struct request_ops upload_append_ops = {
     .begin = append_begin, .body = append_body, .finish = append_finish, .done = append_done};
-
-static const struct request_ops *ops_of(const struct request *q)
-{
-    return q->verb == VERB_PATCH ? &append_ops : &look_ops;
-}
-
-static int uploads_begin(struct request *q, struct err *e)
-{
-    return ops_of(q)->begin(q, e);
-}
-
-static int uploads_body(struct request *q, const char *data, size_t *len, struct err *e)
-{
-    return ops_of(q)->body ? ops_of(q)->body(q, data, len, e) : files_refuse_body(e);
-}
-
-static int uploads_finish(struct request *q, struct err *e)
-{
-    return ops_of(q)->finish(q, e);
-}
-
-static void uploads_done(struct request *q)
-{
-    if (ops_of(q)->done)
-        ops_of(q)->done(q);
-}
-
-const struct request_ops uploads_ops = {
-    .begin = uploads_begin, .body = uploads_body, .finish = uploads_finish, .done = uploads_done};

@@ -18,7 +18,6 @@
 #include "http/listen.h"
 #include "http/relay.h"
 #include "http/server.h"
-#include "http/state.h"
 #include "system/dial.h"
 #include "system/log.h"
 #include "system/metrics.h"
@@ -49,6 +48,7 @@ struct link { /* a connection whose port is being dialed */
 };
 
 struct forward {
+    struct agent *agent;
     struct server *server;
     struct sockaddr_storage address; /* without a port */
     socklen_t address_len;
@@ -181,7 +181,7 @@ static void connect_through(struct outlet *o, int fd)
     f->n_connections++;
     listener_tune_tcp(fd);
     /* Both loopbacks are tried: which of them it is may have changed since the last look. */
-    if (dial_new(f->server->agent->loop, NULL, o->port, on_dialed, l, &l->dial, NULL) < 0)
+    if (dial_new(f->agent->loop, NULL, o->port, on_dialed, l, &l->dial, NULL) < 0)
         on_dialed(l, -1, NULL);
 }
 
@@ -261,8 +261,7 @@ static int outlet_open(struct outlet *o, uint16_t port)
     if (r < 0)
         return r;
     o->port = port;
-    if (loop_watch_add(f->server->agent->loop, o->fd, EPOLLIN, on_acceptable, o, &o->watch, NULL) <
-        0) {
+    if (loop_watch_add(f->agent->loop, o->fd, EPOLLIN, on_acceptable, o, &o->watch, NULL) < 0) {
         outlet_close(o);
         return -ENOMEM;
     }
@@ -355,7 +354,7 @@ static void scan(void *arg)
             add_port(&f->found, ports.list[i].number);
     ports_done(&ports);
     has_changed = memcmp(&f->found, &f->wanted, sizeof(f->found)) != 0;
-    if (!has_changed || loop_post_sure(f->server->agent->loop, on_changed, f, NULL) < 0)
+    if (!has_changed || loop_post_sure(f->agent->loop, on_changed, f, NULL) < 0)
         f->is_scanning = false;
 }
 
@@ -368,7 +367,7 @@ static void on_tick(struct loop *loop, void *arg)
         if (f->n_missing)
             open_missing(f);
         f->is_scanning = true;
-        if (pool_run(f->server->agent->pool, scan, f, NULL) < 0)
+        if (pool_run(f->agent->pool, scan, f, NULL) < 0)
             f->is_scanning = false;
     }
     if (loop_timer_add(loop, clock_mono_ms() + FORWARD_SCAN_MS, on_tick, f, &f->timer, NULL) < 0)
@@ -377,14 +376,15 @@ static void on_tick(struct loop *loop, void *arg)
 
 /* ---- its life ---- */
 
-int forward_new(struct server *s, const char *address, struct forward **ret, struct err *e)
+int forward_new(struct agent *a, const char *address, struct forward **ret, struct err *e)
 {
     struct forward *f = calloc(1, sizeof(*f));
     int r;
 
     if (!f)
         return err_oom(e);
-    f->server = s;
+    f->agent = a;
+    f->server = a->server;
     f->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     for (size_t i = 0; i < FORWARD_MAX_PORTS; i++)
         f->outlets[i] = (struct outlet){.forward = f, .fd = -1};
@@ -403,7 +403,7 @@ int forward_new(struct server *s, const char *address, struct forward **ret, str
 
 int forward_start(struct forward *f, struct err *e)
 {
-    return loop_timer_add(f->server->agent->loop, clock_mono_ms(), on_tick, f, &f->timer, e);
+    return loop_timer_add(f->agent->loop, clock_mono_ms(), on_tick, f, &f->timer, e);
 }
 
 void forward_quiesce(struct forward *f)

@@ -14,13 +14,14 @@
 #define FORWARD_MAX_PORTS 256
 #define FORWARD_MAX_CONNECTIONS 512 /* of all ports: up to 64 MiB of buffers, 128 KiB each */
 
+struct agent;
 struct forward;
-struct server;
 
 /* An IP address as text, and no wildcard, loopback or group: ERR_INVALID. */
 int forward_check_address(const char *text, struct err *e);
 
-int forward_new(struct server *s, const char *address, struct forward **ret, struct err *e);
+/* The agent's server is there already. */
+int forward_new(struct agent *a, const char *address, struct forward **ret, struct err *e);
 int forward_start(struct forward *f, struct err *e);
 /* No new connections; those that there are go on. Accepts NULL. */
 void forward_quiesce(struct forward *f);

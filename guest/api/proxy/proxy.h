@@ -16,7 +16,7 @@
 #include "event/loop.h"
 #include "http/request.h"
 #include "http/ring.h"
-#include "http/state.h"
+#include "http/server.h"
 #include "system/dial.h"
 #include "system/http1.h"
 

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 #include "common/cleanup.h"
-#include "agent.h"
+#include "api/service.h"
 #include "api/proxy/proxy.h"
 #include "system/auth.h"
 
@@ -20,7 +20,7 @@ static bool is_our_token(const struct copying *c, const char *value)
 {
     if (strncasecmp(value, "Bearer ", 7) == 0)
         value += 7;
-    return auth_matches(c->p->server->agent->auth, value);
+    return auth_matches(request_agent(c->p->request)->auth, value);
 }
 
 static bool is_dropped(const struct copying *c, const char *name, const char *value)
@@ -62,7 +62,8 @@ static int add_client(struct request *q, struct proxy *p, struct err *e)
     socklen_t len = sizeof(peer);
     char text[INET6_ADDRSTRLEN] = "";
 
-    if (getpeername(q->conn->fd, (struct sockaddr *)&peer, &len) == 0 && peer.ss_family == AF_INET)
+    if (getpeername(request_fd(q), (struct sockaddr *)&peer, &len) == 0 &&
+        peer.ss_family == AF_INET)
         (void)inet_ntop(AF_INET, &((struct sockaddr_in *)&peer)->sin_addr, text, sizeof(text));
     else if (peer.ss_family == AF_INET6)
         (void)inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&peer)->sin6_addr, text, sizeof(text));

@@ -33,7 +33,7 @@ static void on_impatience(struct loop *l, void *arg);
 
 static int set_timer(struct proxy *p, struct err *e)
 {
-    return loop_timer_add(p->server->agent->loop, clock_mono_ms() + p->patience_ms, on_impatience,
+    return loop_timer_add(server_loop(p->server), clock_mono_ms() + p->patience_ms, on_impatience,
                           p, &p->timer, e);
 }
 
@@ -118,7 +118,7 @@ static void settle(struct proxy *p)
         p->watch = loop_watch_del(p->watch);
     } else if (events && !p->watch) {
         p->events = events;
-        if (loop_watch_add(p->server->agent->loop, p->fd, events, on_io, p, &p->watch, NULL) < 0)
+        if (loop_watch_add(server_loop(p->server), p->fd, events, on_io, p, &p->watch, NULL) < 0)
             finish(p, &(struct err){.code = ERR_EXHAUSTED, .message = "out of memory"});
     } else if (events && events != p->events) {
         p->events = events;
@@ -172,7 +172,7 @@ void proxy_kick(struct proxy *p)
         return;
     p->refs++;
     p->is_posted = true;
-    if (loop_post(p->server->agent->loop, pump, p, NULL) == 0)
+    if (loop_post(server_loop(p->server), pump, p, NULL) == 0)
         return;
     p->refs--;
     p->is_posted = false;

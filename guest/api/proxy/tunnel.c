@@ -9,7 +9,7 @@
 #include "api/handlers.h"
 #include "http/relay.h"
 #include "http/respond.h"
-#include "http/state.h"
+#include "http/server.h"
 
 struct tunnel {
     _Atomic int refs;        /* the request's, the loop's while it dials, the response's */
@@ -122,7 +122,7 @@ static int tunnel_finish(struct request *q, struct err *e)
 
         t->is_asked = true;
         t->refs++;
-        r = loop_post(q->server->agent->loop, start_dial, t, e);
+        r = loop_post(server_loop(q->server), start_dial, t, e);
         if (r < 0) {
             t->refs--;
             return r;

@@ -7,6 +7,7 @@
 #include "common/jsonx.h"
 #include "agent.h"
 #include "api/rpc.h"
+#include "http/server.h"
 #include "system/resync.h"
 
 #define GENERATION_MAX ((uint64_t)1 << 53) /* what every JSON parser keeps exact */
@@ -58,8 +59,8 @@ static int apply(const struct resync_params *p, struct agent *a, json_t **ret, s
     if (p->entropy.data)
         resync_entropy(p->entropy.data, p->entropy.len, &random);
     a->generation = p->generation ? p->generation : before + 1;
-    if (a->drop_idle)
-        closed = a->drop_idle(a->server);
+    if (a->server)
+        closed = server_drop_idle(a->server);
     *ret = json_pack("{s:{s:s, s:o, s:I}, s:s, s:s, s:I, s:I, s:I}", "clock", "result",
                      resync_name(clock.result), "offset_ms",
                      p->now_ms ? json_integer(clock.offset_ms) : json_null(), "now_ms",

@@ -10,8 +10,11 @@
 #include "system/usage.h"
 #include "dialect/e2b/watchers.h"
 
+#define INIT_BUDGET_BYTES (8 * 1024 * 1024)
+
 struct e2b {
     struct usage_clock *usage;
+    _Atomic uint64_t init_bytes; /* charged now */
     struct watchers *watchers;
     pthread_mutex_t init; /* before lock, and the locks of what an /init sets */
     int64_t newest_ns;    /* guarded by init */
@@ -142,6 +145,19 @@ int e2b_set_events(struct e2b *s, const char *address, struct err *e)
     replace(&s->events, &setting);
     (void)pthread_mutex_unlock(&s->lock);
     return 0;
+}
+
+int e2b_charge_init(struct e2b *s, size_t len, struct err *e)
+{
+    if (s->init_bytes + len > INIT_BUDGET_BYTES)
+        return err_set(e, ERR_EXHAUSTED, "too many large requests at once");
+    s->init_bytes += len;
+    return 0;
+}
+
+void e2b_discharge_init(struct e2b *s, size_t len)
+{
+    s->init_bytes -= len;
 }
 
 struct usage_clock *e2b_usage_clock(struct e2b *s)

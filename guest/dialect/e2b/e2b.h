@@ -11,8 +11,25 @@
 #define E2B_VERSION "0.6.13" /* the envd whose behaviour this is; SDKs turn features on by it */
 
 struct agent;
+struct dialect;
 struct e2b;
+struct rpc_call;
 struct usage_clock;
+
+extern const struct dialect e2b_dialect; /* e2b_dialect.c */
+struct e2b *e2b_of(const struct agent *a);
+
+/* What the headers of a method's request say: rpc_call.headers. */
+struct e2b_headers {
+    char *user;           /* owned; NULL: none is named */
+    int64_t keepalive_ms; /* of silence, before a sign of life */
+    bool wants_replay;    /* what was written before as well */
+    bool is_legacy;       /* a client that fails on fields that it does not know */
+};
+const struct e2b_headers *e2b_headers(const struct rpc_call *call);
+
+/* Sets the error of a call past the client's deadline, in Connect's own words. */
+int e2b_set_late(struct err *e);
 
 /* user, workdir: the agent's options, or NULL. They are copied. */
 int e2b_new(const char *user, const char *workdir, struct e2b **ret, struct err *e);
@@ -35,6 +52,13 @@ int e2b_add_variables(struct e2b *s, struct strv_list *list, struct err *e);
 bool e2b_has_variable(const char *name); /* whether it is one of these, set or not */
 /* address: of IPv4 or IPv6, as text. */
 int e2b_set_events(struct e2b *s, const char *address, struct err *e);
+
+/*
+ * The bodies of all /init requests have a budget of their own, for whoever sends one need not have the
+ * token. -ERR_EXHAUSTED: it is used up.
+ */
+int e2b_charge_init(struct e2b *s, size_t len, struct err *e);
+void e2b_discharge_init(struct e2b *s, size_t len);
 
 /* For /metrics: what the call before has seen. */
 struct usage_clock *e2b_usage_clock(struct e2b *s);

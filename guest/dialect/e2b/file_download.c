@@ -1,5 +1,5 @@
 /*
- * file_get: GET /files: a file's bytes, by sendfile where that is possible; compressed when that is
+ * file_download: GET /files: a file's bytes, by sendfile where that is possible; compressed when that is
  * what the client asks for. A worker looks and opens, the connection's thread replies.
  */
 #include <errno.h>
@@ -16,15 +16,16 @@
 #include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/accept.h"
 #include "dialect/e2b/file_query.h"
-#include "dialect/e2b/http_handlers.h"
+#include "dialect/e2b/rest_routes.h"
 #include "dialect/e2b/media.h"
+#include "fs/open.h"
 #include "http/feed.h"
 #include "http/file_body.h"
 #include "api/files/files.h"
 #include "http/gzip.h"
 #include "http/range.h"
 #include "http/respond.h"
-#include "http/state.h"
+#include "api/service.h"
 
 struct file_get {
     struct ask ask;
@@ -32,6 +33,7 @@ struct file_get {
     /* the worker's, then the connection's thread's: */
     char *path; /* resolved */
     bool has_body;
+    struct fs_file file; /* its descriptor is the body's */
     struct file_body body;
 };
 
@@ -82,8 +84,7 @@ static int open_body(struct request *q, struct file_get *g, struct err *e)
     _cleanup_files_call_ struct files_call f = {0};
     const char *path = g->query.path ? g->query.path : "";
     struct err inner = {0};
-    struct fs_file file;
-    int r = files_rest_init(&f, q->server->agent, g->query.username, e);
+    int r = files_rest_init(&f, request_agent(q), g->query.username, e);
 
     if (r < 0)
         return r;
@@ -93,12 +94,14 @@ static int open_body(struct request *q, struct file_get *g, struct err *e)
     r = look(&f, g->path, e);
     if (r < 0)
         return r;
-    r = fs_file_open(f.caller, g->path, false, &file, &inner);
+    r = fs_file_open(f.caller, g->path, false, &g->file, &inner);
     if (r < 0)
         return fault_of(e, ERR_INTERNAL, &inner, "error opening file '%s': open %s", g->path,
                         g->path);
     g->has_body = true;
-    return file_body_init_take(&g->body, &file, e);
+    return file_body_init_take(&g->body, g->file.fd,
+                               g->file.is_sized ? (uint64_t)g->file.st.st_size : UINT64_MAX,
+                               FILES_TYPE, e);
 }
 
 static void open_job(struct request *q)
@@ -112,8 +115,9 @@ static void open_job(struct request *q)
 /* ---- compressed ------------------------------------------------------------------------------ */
 
 struct packed {
-    struct fs_file file; /* its descriptor is a duplicate */
-    char *head;          /* of a file that is made up as it is read: what was read already */
+    int fd; /* a duplicate */
+    bool is_sized;
+    char *head; /* of a file that is made up as it is read: what was read already */
     size_t head_len, head_at;
     uint64_t at;
     struct gzip *gzip;
@@ -131,9 +135,9 @@ static int read_plain(void *arg, void *data, size_t size, size_t *ret_len, struc
         p->head_at += *ret_len;
         return 0;
     }
-    if (!p->file.is_sized)
-        return fs_file_read(&p->file, data, size, ret_len, e);
-    n = pread(p->file.fd, data, size, (off_t)p->at);
+    if (!p->is_sized)
+        return file_body_read(p->fd, data, size, ret_len, e);
+    n = pread(p->fd, data, size, (off_t)p->at);
     if (n < 0)
         return err_sys(e, errno, "read");
     p->at += (uint64_t)n;
@@ -153,7 +157,7 @@ static void close_packed(void *from)
     struct packed *p = from;
 
     gzip_free(p->gzip);
-    fs_file_done(&p->file);
+    fd_close(p->fd);
     free(p->head);
     free(p);
 }
@@ -168,9 +172,9 @@ static int packed_body(struct request *q, struct file_body *b, struct MHD_Respon
 
     if (!p)
         return err_oom(e);
-    p->file = b->file;
-    p->file.fd = fcntl(b->file.fd, F_DUPFD_CLOEXEC, 3);
-    if (p->file.fd < 0) {
+    p->is_sized = b->is_sized;
+    p->fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 3);
+    if (p->fd < 0) {
         free(p);
         return err_sys(e, errno, "dup");
     }
@@ -193,7 +197,7 @@ static bool is_since(struct request *q, const char *name, const struct file_get 
     time_t date = 0;
 
     *ret_known = text && range_parse_date(text, &date);
-    return *ret_known && g->body.file.st.st_mtim.tv_sec <= date;
+    return *ret_known && g->file.st.st_mtim.tv_sec <= date;
 }
 
 /* There are no tags: only "*" is one that the file has. */
@@ -223,9 +227,9 @@ static const char *range_of(struct request *q, const struct file_get *g)
     const char *if_range = request_header(q, "If-Range");
     time_t date = 0;
 
-    if (!g->body.file.is_sized)
+    if (!g->file.is_sized)
         return NULL;
-    if (if_range && (!range_parse_date(if_range, &date) || date != g->body.file.st.st_mtim.tv_sec))
+    if (if_range && (!range_parse_date(if_range, &date) || date != g->file.st.st_mtim.tv_sec))
         return NULL;
     return request_header(q, "Range");
 }
@@ -250,9 +254,9 @@ static int add_headers(struct file_get *g, enum coding coding, struct MHD_Respon
         respond_add_header(response, "Content-Encoding", "gzip");
         return 0;
     }
-    range_format_date(g->body.file.st.st_mtim.tv_sec, date);
+    range_format_date(g->file.st.st_mtim.tv_sec, date);
     respond_add_header(response, "Last-Modified", date);
-    respond_add_header(response, "Accept-Ranges", g->body.file.is_sized ? "bytes" : "none");
+    respond_add_header(response, "Accept-Ranges", g->file.is_sized ? "bytes" : "none");
     return 0;
 }
 
@@ -350,4 +354,5 @@ static int get_finish(struct request *q, struct err *e)
     return is_part ? reply_part(q, g, e) : reply_whole(q, g, coding, e);
 }
 
-const struct request_ops e2b_file_get_ops = {.begin = get_begin, .finish = get_finish};
+const struct request_ops e2b_file_get_ops = {
+    .begin = get_begin, .body = e2b_drop_body, .finish = get_finish};

@@ -12,11 +12,11 @@
 #include "dialect/e2b/put.h"
 #include "dialect/e2b/puts.h"
 #include "dialect/e2b/file_query.h"
-#include "dialect/e2b/http_handlers.h"
+#include "dialect/e2b/rest_routes.h"
 #include "http/gzip.h"
 #include "http/multipart.h"
 #include "http/respond.h"
-#include "http/state.h"
+#include "api/service.h"
 #include "http/upload.h"
 
 #define META_HEADER "X-Metadata-"
@@ -245,7 +245,7 @@ static int new_post(struct request *q, struct err *e)
 
     if (!p)
         return err_oom(e);
-    p->agent = q->server->agent;
+    p->agent = request_agent(q);
     r = read_headers(q, p, e);
     if (r < 0) {
         post_free(p);

@@ -11,7 +11,7 @@
 #include "common/str.h"
 #include "dialect/e2b/sign.h"
 #include "agent.h"
-#include "http/state.h"
+#include "api/service.h"
 #include "system/auth.h"
 
 #define EXPIRATION "signature_expiration"
@@ -42,7 +42,7 @@ static int read_signature(struct request *q, struct signature *s, struct err *e)
 static bool is_right(struct request *q, const char *operation, const struct file_query *f,
                      const struct signature *s)
 {
-    char *token = auth_copy(q->server->agent->auth);
+    char *token = auth_copy(request_agent(q)->auth);
     char want[SIGN_TEXT_BYTES], expiration[24];
 
     if (!token)
@@ -59,7 +59,7 @@ static bool is_right(struct request *q, const char *operation, const struct file
 static int check(struct request *q, const char *operation, const struct file_query *f,
                  const struct signature *s, struct err *e)
 {
-    struct auth *known = q->server->agent->auth;
+    struct auth *known = request_agent(q)->auth;
     const char *token = request_header(q, "X-Access-Token"); /* empty: none */
     const char *bearer = request_header(q, "Authorization");
 

@@ -7,6 +7,7 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/path.h"
+#include "dialect/e2b/e2b.h"
 #include "dialect/e2b/dirs.h"
 #include "dialect/e2b/entry.h"
 #include "dialect/e2b/fault.h"
@@ -44,7 +45,7 @@ static int decode_path(const struct rpc_call *call, const struct jx_field *field
 
     *p = (struct path_params){.path = ""};
     r = jx_decode_lax(call->params, fields, p, e);
-    return r < 0 ? r : files_call_init(f, call->agent, call->user, p->path, e);
+    return r < 0 ? r : files_call_init(f, call->agent, e2b_headers(call)->user, p->path, e);
 }
 
 static int reply_entry(const struct rpc_call *call, const struct files_call *f, json_t **ret,
@@ -56,7 +57,7 @@ static int reply_entry(const struct rpc_call *call, const struct files_call *f, 
 
     if (r < 0)
         return r;
-    if (call->is_legacy)
+    if (e2b_headers(call)->is_legacy)
         entry_simplify(entry);
     *ret = json_pack("{s:o}", "entry", entry);
     return *ret ? 0 : err_oom(e);
@@ -151,7 +152,7 @@ int e2b_filesystem_move(const struct rpc_call *call, json_t **ret, struct err *e
     int r = jx_decode_lax(call->params, move_fields, &p, e);
 
     if (r == 0)
-        r = files_call_init(&f, call->agent, call->user, p.destination, e);
+        r = files_call_init(&f, call->agent, e2b_headers(call)->user, p.destination, e);
     if (r == 0)
         r = files_call_path(&f, p.source, &source, e);
     if (r == 0)
@@ -277,7 +278,7 @@ int e2b_filesystem_list_dir(const struct rpc_call *call, json_t **ret, struct er
 {
     _cleanup_files_call_ struct files_call f = {0};
     _cleanup_json_ json_t *entries = NULL;
-    struct listed listed = {.is_legacy = call->is_legacy};
+    struct listed listed = {.is_legacy = e2b_headers(call)->is_legacy};
     struct path_params p;
     int r = decode_path(call, list_fields, &p, &f, e);
 

@@ -17,8 +17,6 @@
 #include "dialect/e2b/watchers.h"
 #include "agent.h"
 
-#define KEEPALIVE_MS 90000
-
 struct watch_params {
     const char *path;
     bool recursive;
@@ -78,14 +76,14 @@ static int new_watcher(const struct rpc_call *call, struct watchers_options *o,
     int r = jx_decode_lax(call->params, watch_fields, &p, e);
 
     if (r == 0)
-        r = files_call_init(&f, call->agent, call->user, p.path, e);
+        r = files_call_init(&f, call->agent, e2b_headers(call)->user, p.path, e);
     if (r == 0)
         r = check_dir(&f, p.allow_network_mounts, e);
     if (r < 0)
         return r;
     o->path = f.path;
     o->recursive = p.recursive;
-    o->include_entry = p.include_entry && !call->is_legacy;
+    o->include_entry = p.include_entry && !e2b_headers(call)->is_legacy;
     return watchers_watch(call->agent, f.caller, o, ret, e);
 }
 
@@ -135,8 +133,7 @@ static void wake_stream(void *arg)
 int e2b_filesystem_watch_dir(const struct rpc_call *call, struct source **ret, struct err *e)
 {
     struct watch_dir_stream *x = calloc(1, sizeof(*x));
-    struct watchers_options o = {.keepalive_ms =
-                                     call->keepalive_ms ? call->keepalive_ms : KEEPALIVE_MS,
+    struct watchers_options o = {.keepalive_ms = e2b_headers(call)->keepalive_ms,
                                  .wake = wake_stream,
                                  .wake_arg = x};
     int r;
@@ -157,7 +154,7 @@ int e2b_filesystem_watch_dir(const struct rpc_call *call, struct source **ret, s
 
 int e2b_filesystem_create_watcher(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    struct watchers *all = e2b_watchers(call->agent->e2b);
+    struct watchers *all = e2b_watchers(e2b_of(call->agent));
     struct watchers_options o = {0};
     struct fs_watcher *w = NULL;
     char id[WATCHERS_ID_BYTES];
@@ -188,7 +185,7 @@ int e2b_filesystem_get_watcher_events(const struct rpc_call *call, json_t **ret,
     int r = jx_decode_lax(call->params, id_fields, &p, e);
 
     if (r == 0)
-        r = watchers_take(e2b_watchers(call->agent->e2b), p.id, &events, e);
+        r = watchers_take(e2b_watchers(e2b_of(call->agent)), p.id, &events, e);
     if (r < 0)
         return r;
     *ret = json_array_size(events) ? json_pack("{s:O}", "events", events) : json_object();
@@ -201,7 +198,7 @@ int e2b_filesystem_remove_watcher(const struct rpc_call *call, json_t **ret, str
     int r = jx_decode_lax(call->params, id_fields, &p, e);
 
     if (r == 0)
-        r = watchers_remove(e2b_watchers(call->agent->e2b), p.id, e);
+        r = watchers_remove(e2b_watchers(e2b_of(call->agent)), p.id, e);
     if (r < 0)
         return r;
     *ret = json_object();

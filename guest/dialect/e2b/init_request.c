@@ -134,7 +134,7 @@ static int set_events(struct agent *a, const char *address, struct err *e)
 
     if (r < 0)
         return err_at(e, err_wrap(e, r, "hyperloopIP"), "hyperloopIP");
-    return e2b_set_events(a->e2b, address, e);
+    return e2b_set_events(e2b_of(a), address, e);
 }
 
 /* The variables and the file: what can go wrong here leaves the variables as they were. */
@@ -161,7 +161,7 @@ static int apply(struct agent *a, const struct init_params *p, struct err *e)
     if (r == 0)
         r = set_env_and_events(a, p, e);
     if (r == 0)
-        r = e2b_set_defaults(a->e2b, p->user, p->workdir, e);
+        r = e2b_set_defaults(e2b_of(a), p->user, p->workdir, e);
     if (r == 0 && p->token)
         r = auth_claim(a->auth, p->token, e);
     return r;
@@ -174,12 +174,12 @@ static int do_init(struct agent *a, const struct init_params *p, int64_t time_ns
 
     if (r == 0)
         r = check_known(a, p, e);
-    if (r < 0 || (p->time && !e2b_is_news(a->e2b, time_ns)))
+    if (r < 0 || (p->time && !e2b_is_news(e2b_of(a), time_ns)))
         return r;
     r = apply(a, p, e);
     if (r < 0 || !p->time)
         return r;
-    e2b_note_news(a->e2b, time_ns);
+    e2b_note_news(e2b_of(a), time_ns);
     set_clock(time_ns);
     return 0;
 }
@@ -202,9 +202,9 @@ int e2b_init(struct agent *a, const char *body, size_t len, struct err *e)
         r = authorize(a, p.token, e); /* strangers do not wait for one that writes a file */
     if (r < 0)
         return r;
-    e2b_begin_init(a->e2b);
+    e2b_begin_init(e2b_of(a));
     r = do_init(a, &p, time_ns, e);
-    e2b_end_init(a->e2b);
+    e2b_end_init(e2b_of(a));
     return r;
 }
 
@@ -231,7 +231,7 @@ int e2b_envs(struct agent *a, json_t **ret, struct err *e)
     struct strv_list own = {0};
     int r;
 
-    r = v ? e2b_add_variables(a->e2b, &own, e) : err_oom(e);
+    r = v ? e2b_add_variables(e2b_of(a), &own, e) : err_oom(e);
     if (r == 0)
         r = add_envs(v, own.v, e);
     strv_free(own.v);
@@ -253,7 +253,7 @@ int e2b_metrics(struct agent *a, json_t **ret, struct err *e)
     struct usage u;
     int r;
 
-    r = usage_get(e2b_usage_clock(a->e2b), &u, e);
+    r = usage_get(e2b_usage_clock(e2b_of(a)), &u, e);
     if (r < 0)
         return r;
     *ret = json_pack("{s:I, s:i, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ts",

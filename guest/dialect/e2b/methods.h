@@ -2,11 +2,6 @@
 /* methods: the rows of methods.def. The handlers are as those of api/rpc.h. */
 #include "api/rpc.h"
 
-/* "/process.Process/Start" -> its row, or NULL. */
-const struct rpc_method *e2b_method_find(const char *path);
-/* Row i, or NULL past the last. */
-const struct rpc_method *e2b_method_at(size_t i);
-
 #define UNARY(fn) int e2b_##fn(const struct rpc_call *call, json_t **ret, struct err *e);
 #define SOURCE(fn) int e2b_##fn(const struct rpc_call *call, struct source **ret, struct err *e);
 #define INFLOW(fn) int e2b_##fn(const struct rpc_call *call, struct inflow **ret, struct err *e);

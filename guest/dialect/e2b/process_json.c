@@ -123,7 +123,7 @@ static int set_env(const struct rpc_call *call, const struct config *c, struct p
     struct strv_list env = {0};
     const char *name;
     json_t *value;
-    int r = e2b_add_variables(call->agent->e2b, &env, e);
+    int r = e2b_add_variables(e2b_of(call->agent), &env, e);
 
     json_object_foreach (c->envs, name, value)
         if (r == 0)
@@ -140,7 +140,7 @@ static int set_cwd(const struct rpc_call *call, const struct user *u, const char
     struct stat st;
     int r;
 
-    r = e2b_default_workdir(call->agent->e2b, &workdir, e);
+    r = e2b_default_workdir(e2b_of(call->agent), &workdir, e);
     if (r < 0 || (!*cwd && !workdir))
         return r;
     r = who_path(call->agent, u, cwd, &s->cwd, e);
@@ -157,7 +157,7 @@ static int set_user(const struct rpc_call *call, const char *cwd, struct proc_sp
     _cleanup_user_ struct user u = {0};
     int r;
 
-    r = who_authenticate(call->agent, call->user, &u, e);
+    r = who_authenticate(call->agent, e2b_headers(call)->user, &u, e);
     if (r < 0)
         return r;
     s->user = strdup(u.name);

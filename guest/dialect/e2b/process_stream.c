@@ -14,12 +14,10 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
+#include "dialect/e2b/e2b.h"
 #include "dialect/e2b/methods.h"
 #include "dialect/e2b/process_json.h"
-#include "dialect/e2b/wording.h"
 #include "agent.h"
-
-#define KEEPALIVE_MS 90000
 
 struct events {
     struct source source; /* first: the server has a pointer to it */
@@ -232,7 +230,7 @@ static int events_next(struct source *source, json_t **ret_msg, struct err *e)
         return keep_alive(ev, ret_msg, e);
     ev->is_over = true;
     if (ev->is_start && info.reason == REASON_TIMEOUT)
-        return wording_deadline(e);
+        return e2b_set_late(e);
     return give(ev, process_new_end(&info), ret_msg, e);
 }
 
@@ -250,7 +248,7 @@ static int events_new(const struct rpc_call *call, struct proc *take, struct eve
     ev->source.ops = &events_ops;
     ev->agent = call->agent;
     ev->proc = take;
-    ev->keepalive_ms = call->keepalive_ms ? call->keepalive_ms : KEEPALIVE_MS;
+    ev->keepalive_ms = e2b_headers(call)->keepalive_ms;
     ev->silent_since_ms = clock_mono_ms();
     *ret = ev;
     return 0;
@@ -302,7 +300,7 @@ int e2b_process_connect(const struct rpc_call *call, struct source **ret, struct
         r = events_new(call, p, &ev, e);
     if (r < 0)
         return r;
-    ev->is_replay = call->wants_replay;
+    ev->is_replay = e2b_headers(call)->wants_replay;
     if (!ev->is_replay) {
         proc_get_info(p, &info);
         memcpy(ev->at, info.bytes, sizeof(ev->at));

@@ -1,25 +1,29 @@
-/* ops: E2B's routes for whoever runs the box. */
+/* rest_routes: E2B's routes that take and give a small body: /health, /init, /envs, /metrics, /files/compose. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "api/handlers.h"
+#include "api/service.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "dialect/e2b/e2b.h"
+#include "dialect/e2b/compose.h"
 #include "dialect/e2b/init_request.h"
-#include "agent.h"
-#include "dialect/e2b/http_handlers.h"
-#include "api/handlers.h"
+#include "dialect/e2b/rest_routes.h"
+#include "http/gate.h"
 #include "http/respond.h"
-#include "http/state.h"
 
 int e2b_drop_body(struct request *q, const char *data, size_t *len, struct err *e)
 {
-    (void)q;
     (void)data;
-    (void)e;
+    if (q->bytes_in + *len > REQUEST_DRAIN_BYTES) {
+        q->error_status = GATE_TOO_LARGE_STATUS;
+        return err_set(e, ERR_EXHAUSTED, "the body of a GET is larger than %d bytes",
+                       REQUEST_DRAIN_BYTES);
+    }
     *len = 0;
     return 0;
 }
@@ -50,12 +54,9 @@ const struct request_ops e2b_unknown_ops = {.body = e2b_drop_body, .finish = unk
 
 /* ---- /init ---- */
 
-#define INIT_BUDGET_BYTES \
-    (8 * 1024 * 1024) /* of all at once: who sends them need not have the token */
-
 struct init_body {
     struct ask ask;
-    struct server *server;
+    struct e2b *e2b;
     struct buf text;
     size_t charged; /* of the budget */
 };
@@ -67,7 +68,7 @@ static void free_init(void *state)
 
     if (body->text.data)
         explicit_bzero(body->text.data, body->text.len);
-    body->server->init_bytes -= body->charged;
+    e2b_discharge_init(body->e2b, body->charged);
     buf_done(&body->text);
     free(body);
 }
@@ -78,7 +79,7 @@ static int init_begin(struct request *q, struct err *e)
 
     if (!body)
         return err_oom(e);
-    body->server = q->server;
+    body->e2b = e2b_of(request_agent(q));
     buf_init(&body->text, INIT_MAX_BYTES);
     q->state = body;
     q->free_state = free_init;
@@ -90,13 +91,13 @@ static int init_body(struct request *q, const char *data, size_t *len, struct er
     struct init_body *body = q->state;
     int r;
 
-    if (q->server->init_bytes + *len > INIT_BUDGET_BYTES)
-        return err_set(e, ERR_EXHAUSTED, "too many large requests at once");
+    r = e2b_charge_init(body->e2b, *len, e);
+    if (r < 0)
+        return r;
+    body->charged += *len;
     r = buf_add(&body->text, data, *len, e);
     if (r < 0)
         return r;
-    q->server->init_bytes += *len;
-    body->charged += *len;
     *len = 0;
     return 0;
 }
@@ -105,7 +106,7 @@ static void run_init(struct request *q)
 {
     struct init_body *body = q->state;
 
-    body->ask.r = e2b_init(q->server->agent, body->text.data, body->text.len, &body->ask.error);
+    body->ask.r = e2b_init(request_agent(q), body->text.data, body->text.len, &body->ask.error);
     request_answer(q, &body->ask);
 }
 
@@ -132,7 +133,7 @@ const struct request_ops e2b_init_ops = {
 static int envs_finish(struct request *q, struct err *e)
 {
     _cleanup_json_ json_t *envs = NULL;
-    int r = e2b_envs(q->server->agent, &envs, e);
+    int r = e2b_envs(request_agent(q), &envs, e);
 
     return r < 0 ? r : respond_json(q, MHD_HTTP_OK, envs, e);
 }
@@ -169,7 +170,7 @@ static void run_metrics(struct request *q)
 {
     struct asked_metrics *m = q->state;
 
-    m->ask.r = e2b_metrics(q->server->agent, &m->reply, &m->ask.error);
+    m->ask.r = e2b_metrics(request_agent(q), &m->reply, &m->ask.error);
     request_answer(q, &m->ask);
 }
 
@@ -195,3 +196,63 @@ static int metrics_finish(struct request *q, struct err *e)
 
 const struct request_ops e2b_metrics_ops = {
     .begin = metrics_begin, .body = e2b_drop_body, .finish = metrics_finish};
+
+/* ---- /files/compose ---- */
+
+struct composing {
+    struct ask ask;
+    struct buf body;
+    json_t *entry; /* the worker's, then the connection's thread's */
+};
+
+static void composing_free(void *state)
+{
+    struct composing *c = state;
+
+    json_decref(c->entry);
+    buf_done(&c->body);
+    free(c);
+}
+
+static int compose_begin(struct request *q, struct err *e)
+{
+    struct composing *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return err_oom(e);
+    buf_init(&c->body, COMPOSE_MAX_BYTES);
+    q->state = c;
+    q->free_state = composing_free;
+    return 0;
+}
+
+static int compose_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    struct composing *c = q->state;
+    int r = buf_add(&c->body, data, *len, e);
+
+    *len = 0;
+    return r;
+}
+
+static void compose_job(struct request *q)
+{
+    struct composing *c = q->state;
+
+    c->ask.r = compose_files(request_agent(q), c->body.data ? c->body.data : "", c->body.len,
+                             &c->entry, &c->ask.error);
+    request_answer(q, &c->ask);
+}
+
+static int compose_finish(struct request *q, struct err *e)
+{
+    struct composing *c = q->state;
+    int r = request_ask(q, &c->ask, compose_job, e);
+
+    if (r == REQUEST_PARKED)
+        return 0;
+    return r < 0 ? r : respond_json(q, MHD_HTTP_OK, c->entry, e);
+}
+
+const struct request_ops e2b_compose_ops = {
+    .begin = compose_begin, .body = compose_body, .finish = compose_finish};

@@ -23,7 +23,7 @@ static int find(const struct agent *a, const char *asked, struct user *ret, char
     if (asked)
         name = strdup(asked);
     else
-        r = e2b_default_user(a->e2b, &name, e);
+        r = e2b_default_user(e2b_of(a), &name, e);
     if (r == 0 && asked && !name)
         r = err_oom(e);
     if (r < 0)
@@ -101,7 +101,7 @@ int who_path(const struct agent *a, const struct user *u, const char *path, char
     int r = 0;
 
     if (!*path)
-        r = e2b_default_workdir(a->e2b, &workdir, e);
+        r = e2b_default_workdir(e2b_of(a), &workdir, e);
     return r < 0 ? r : resolve(u, workdir ? workdir : path, ret, e);
 }
 

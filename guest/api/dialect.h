@@ -1,0 +1,85 @@
+#pragma once
+/*
+ * dialect: a public protocol as a table: its routes and methods, how its messages and errors are
+ * written, whom it lets in. The native API is the first (native.c); every other is a folder of
+ * guest/dialect and a row of guest/dialect/dialects.c.
+ */
+#include "api/encode.h"
+#include "api/rpc.h"
+#include "common/err.h"
+#include "http/request.h"
+#include "http/service.h"
+
+struct agent;
+
+struct dialect {
+    const char *name;
+
+    /* Methods: POST {method_prefix}{service}/{name}, see rpc.h. */
+    const char *method_prefix;
+    const struct rpc_method *methods;
+    size_t n_methods;
+    const struct route *call_route;   /* of those with one request; .ops: call_ops */
+    const struct route *inflow_route; /* of those to which the client streams; .ops: inflow_ops */
+    const struct route *routes;       /* all the rest */
+    size_t n_routes;
+
+    /* What it keeps for all of its requests: dialect_state(). May be NULL. */
+    int (*init)(struct agent *a, void **ret_state, struct err *e);
+    void (*free)(void *state);
+
+    /* ---- methods ---- */
+
+    /*
+     * By the headers: how the messages of a method are written. On failure q->error_status may be
+     * set, and q->codec, for the error's sake.
+     */
+    int (*choose_codec)(struct request *q, const struct rpc_method *m, const struct codec **ret,
+                        struct err *e);
+    /*
+     * Other headers: call->headers, freed by free_headers with the request, and call->timeout_ms.
+     * *ret_deadline_ms: when the server ends the request; -1, as it is before: never. NULL: there are
+     * none to read.
+     */
+    int (*read_headers)(struct request *q, const struct rpc_method *m, struct rpc_call *call,
+                        int64_t *ret_deadline_ms, struct err *e);
+    void (*free_headers)(void *headers);
+    /* Sets the error of a request past its deadline. NULL: deadline_exceeded. */
+    int (*set_late)(struct err *e);
+    /* Makes an error in a stream one of its own. NULL: it stays. */
+    void (*reword)(struct err *error);
+
+    /* ---- errors and access. Each may be NULL: as the native API does ---- */
+
+    /* As http_service.write_error. */
+    int (*write_error)(const struct request *q, const struct err *error, struct error_reply *ret,
+                       struct err *e);
+    /* Sets the error of a request without the right token. */
+    int (*refuse_token)(struct request *q, struct err *e);
+    /* A web page sent this to an agent without a token. 0: let it pass. */
+    int (*check_page)(struct request *q, const char *header, struct err *e);
+    /* The route that answers instead, to what a browser asks before it lets a page send a request. */
+    const struct route *(*preflight)(struct request *q);
+    /* Headers for each reply. */
+    void (*add_headers)(struct request *q, struct MHD_Response *response);
+};
+
+/* A row and its state. The agent has an array of them that ends with a NULL row. */
+struct dialect_slot {
+    const struct dialect *row;
+    void *state;
+};
+
+extern const struct dialect native_dialect;
+
+/* rows: NULL-terminated; the first is that of what no route answers. Names the counters of all routes
+ * and methods: once, before threads start. */
+int dialects_start(struct agent *a, const struct dialect *const *rows, struct err *e);
+void dialects_stop(struct agent *a); /* frees the states; accepts an agent without any */
+void *dialect_state(const struct agent *a, const struct dialect *row);
+
+/* Row `name` of a method, as "Exec", "Run"; len: of the two with a '/' between. NULL: none. */
+const struct rpc_method *dialect_find_method(const struct dialect *d, const char *path, size_t len);
+
+/* Sets deadline_exceeded in the words of the request's dialect. */
+int dialect_set_late(const struct request *q, struct err *e);

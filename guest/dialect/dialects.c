@@ -1,0 +1,11 @@
+#include "dialect/dialects.h"
+
+#include <stddef.h>
+
+#include "dialect/e2b/e2b.h"
+
+const struct dialect *const dialects[] = {
+    &native_dialect,
+    &e2b_dialect,
+    NULL,
+};

@@ -1,0 +1,50 @@
+#pragma once
+/*
+ * service: what a program that serves HTTP says to this folder: its routes, who may call, how its
+ * errors are worded, what it counts. http calls it and knows nothing else of the program. A request
+ * finds the program's context by request_owner().
+ */
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "http/route.h"
+
+struct request;
+
+/* An error as it is sent. */
+struct error_reply {
+    int status; /* set before the call; the service may change it */
+    char *text; /* owned */
+    size_t len;
+    const char *type;
+    const char *challenge; /* the WWW-Authenticate header of a 401; NULL: none */
+};
+
+/* Static. All but find_route, is_open, authorize and write_error may be NULL. Any of the connections'
+ * threads, and write_error also the loop's; none may block. */
+struct http_service {
+    /* path: raw, without the query. q->verb is set, q->route is not yet. */
+    void (*find_route)(struct request *q, const char *path, size_t len, struct route_match *ret);
+    /* Whether no token is set: then the checks of origin.h keep web pages out. */
+    bool (*is_open)(struct request *q);
+    /* The service is open, and a web page sent this, as the header `header` tells. 0: let it pass. */
+    int (*check_page)(struct request *q, const char *header, struct err *e);
+    /* Token and policy. Called for every route, those with ROUTE_OPEN too. */
+    int (*authorize)(struct request *q, struct err *e);
+    /* The gate is passed. Sets q->is_use. */
+    void (*admitted)(struct request *q);
+    /* q->route is NULL for what was refused before it was found. */
+    int (*write_error)(const struct request *q, const struct err *error, struct error_reply *ret,
+                       struct err *e);
+    /* Headers for every reply of ours. */
+    void (*add_headers)(struct request *q, struct MHD_Response *response);
+    /* The request is over; q->status 0: it was cut off before a reply. */
+    void (*done)(const struct request *q, int64_t took_ms);
+    void (*connection_refused)(void *owner);
+    void (*relayed)(void *owner, uint64_t bytes_in, uint64_t bytes_out);
+    /* The loop's thread, every second. */
+    void (*sweep)(void *owner, int64_t now_ms);
+};
