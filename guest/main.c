@@ -334,9 +334,8 @@ static int start_agent(struct app *a, struct err *e)
         (r = registry_new(g->loop, g->pool, &a->o.exec, &g->registry, e)) < 0 ||
         (r = fs_root_new(a->o.root, &g->root, e)) < 0 ||
         (r = fs_feeds_new(g->loop, &a->feeds, e)) < 0 || (r = holds_new(&g->holds, e)) < 0 ||
-        (r = start_reports(g, e)) < 0 ||
-        (r = dialects_start(g, dialects, e)) < 0 || (r = new_resumes(a, e)) < 0 ||
-        (r = start_holdsock(a, e)) < 0)
+        (r = start_reports(g, e)) < 0 || (r = dialects_start(g, dialects, e)) < 0 ||
+        (r = new_resumes(a, e)) < 0 || (r = start_holdsock(a, e)) < 0)
         return r;
     fs_root_set_feeds(g->root, a->feeds);
     g->generation = 1;
