@@ -133,9 +133,8 @@ static void wake_stream(void *arg)
 int e2b_filesystem_watch_dir(const struct rpc_call *call, struct source **ret, struct err *e)
 {
     struct watch_dir_stream *x = calloc(1, sizeof(*x));
-    struct watchers_options o = {.keepalive_ms = e2b_headers(call)->keepalive_ms,
-                                 .wake = wake_stream,
-                                 .wake_arg = x};
+    struct watchers_options o = {
+        .keepalive_ms = e2b_headers(call)->keepalive_ms, .wake = wake_stream, .wake_arg = x};
     int r;
 
     if (!x)
