@@ -128,7 +128,7 @@ static int op_extend(struct commands *c, const struct request *q, json_t *reply,
     return add_int(reply, "deadline_ms", monitor_deadline_real_ms(c->m), e);
 }
 
-/* The port of this machine is the one of the last time, which others may know. */
+/* Uses the same port of this machine as the last time: others may know it. */
 static int op_forward(struct commands *c, const struct request *q, json_t *reply, struct err *e)
 {
     struct bh_box *box = c->m->box;
@@ -229,7 +229,7 @@ static void answer_caller(struct commands *c, struct caller *caller)
         return;
     }
     text[len] = '\n';
-    /* A reply is far smaller than a socket's buffer: who does not read loses it. */
+    /* A reply is far smaller than a socket's buffer: a caller that does not read loses it. */
     if (send(caller->fd, text, len + 1, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)(len + 1))
         caller->is_done = true;
 }
@@ -249,7 +249,7 @@ static void read_caller(struct commands *c, struct caller *caller)
         answer_caller(c, caller);
 }
 
-/* Only the owner gets this far: the socket is 0600, its directory 0700. */
+/* Only the owner can connect: the socket is 0600, its directory 0700. */
 static void accept_caller(struct commands *c)
 {
     int fd = accept4(c->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -1,5 +1,6 @@
 #pragma once
-/* commands: the monitor's control socket (lib/box/control.h has the words). The loop's thread only. */
+/* commands: the monitor's control socket (lib/box/control.h has the protocol). For the loop's
+ * thread only. */
 #include <poll.h>
 
 #include "common/err.h"

@@ -15,17 +15,17 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#define LOOK_MS 1000                 /* at the file system */
-#define COUNT_MS (5 * 60 * 1000)     /* at the latest */
-#define COUNT_SHARE 10               /* counting takes at most this part of the time */
-#define COUNT_MIN_BYTES (1ULL << 20) /* growth that is not worth it */
+#define LOOK_MS 1000                 /* interval of looks at the file system */
+#define COUNT_MS (5 * 60 * 1000)     /* maximum interval of counts */
+#define COUNT_SHARE 10               /* counting takes at most 1/10 of the time */
+#define COUNT_MIN_BYTES (1ULL << 20) /* less growth causes no count */
 #define GRACE_SHARE 20
 
 struct diskwatch {
     char *dir, *fs_dir;
-    uint64_t limit; /* of this run */
+    uint64_t limit; /* limit of this run */
     uint64_t used;
-    bool is_counted; /* at least once */
+    bool is_counted; /* counted at least once */
     uint64_t fs_used;
     int64_t next_ms;
     int64_t counted_ms, took_ms;
@@ -36,7 +36,8 @@ struct diskwatch {
     size_t len;
 };
 
-/* Of the file system that the box's disk is on: what others write there makes us count in vain. */
+/* The used bytes of the file system of the box's disk. Other writers on it cause needless
+ * counts. */
 static uint64_t fs_used(const char *dir)
 {
     struct statvfs fs;
@@ -92,7 +93,7 @@ struct diskwatch *diskwatch_free(struct diskwatch *w)
 
 static int spawn_du(const char *dir, int out_fd, pid_t *ret)
 {
-    /* nice: the box's own work goes first. -x: what is mounted below is not the box's disk. */
+    /* nice: the box's own work has priority. -x: mounts below are not the box's disk. */
     const char *const argv[] = {"nice", "du", "-s", "-x", "--block-size=1", "--", dir, NULL};
     const char *const env[] = {"LC_ALL=C", "PATH=/usr/local/bin:/usr/bin:/bin", NULL};
     posix_spawn_file_actions_t actions;
@@ -127,14 +128,14 @@ static void begin_count(struct diskwatch *w)
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return;
     if (spawn_du(w->dir, ends[1], &pid) == 0) {
-        w->pidfd = pidfd_open(pid, 0); /* not reaped yet: this thread does that */
+        w->pidfd = pidfd_open(pid, 0); /* not reaped yet: only this thread reaps */
         w->out_fd = TAKE_FD(ends[0]);
     }
     fd_close(ends[0]);
     fd_close(ends[1]);
 }
 
-/* What du printed: bytes, a tab, the directory. What vanished under it is no error. */
+/* du prints bytes, a tab, the directory. A file that vanishes during the count is no error. */
 static void take_count(struct diskwatch *w)
 {
     int64_t now = clock_mono_ms();
@@ -170,7 +171,8 @@ static void read_count(struct diskwatch *w)
         take_count(w);
 }
 
-/* Time, and growth of the file system that could bring the box half of the way to its limit. */
+/* A count is due after the maximum interval, or once the file system has grown by half of the
+ * room below the limit. */
 static bool is_due(const struct diskwatch *w)
 {
     int64_t since_ms = clock_mono_ms() - w->counted_ms;

@@ -1,9 +1,10 @@
 #pragma once
 /*
- * diskwatch: how much a box has written to its disk, and whether that is over its limit. du(1) counts, in
- * the background and at low priority; how full the file system is, which costs nothing to ask, says
- * when it is worth counting again. For the monitor's one thread: it polls the descriptor and calls
- * diskwatch_act() when that is readable or at diskwatch_next_ms(). The monitor reaps the child.
+ * diskwatch: counts the bytes that a box has written to its disk, and compares them with its
+ * limit. du(1) counts in the background at low priority. The fill level of the file system, which
+ * costs nothing to read, tells when to count again. For the monitor's one thread: it polls the
+ * descriptor and calls diskwatch_act() when that is readable or at diskwatch_next_ms(). The
+ * monitor reaps the child.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,16 +14,16 @@
 struct diskwatch;
 
 /*
- * fs_dir: on the same file system, and in no project's quota, by which it would be asked for that alone.
- * limit_bytes 0: *ret is NULL, which all functions take, and which is never over. A box that is over its
- * limit when it is started may grow by a twentieth, so that it can be cleared up.
+ * fs_dir: a directory on the same file system that is in no project's quota: statvfs() would
+ * report the quota alone. limit_bytes 0: *ret is NULL; all functions accept it, and it is never
+ * over its limit. A box that starts over its limit may grow by 1/20, so that it can be cleaned up.
  */
 int diskwatch_new(const char *dir, const char *fs_dir, uint64_t limit_bytes, struct diskwatch **ret,
                   struct err *e);
 struct diskwatch *diskwatch_free(struct diskwatch *w); /* ends du; returns NULL */
 
-int diskwatch_fd(const struct diskwatch *w);          /* -1: none now */
-int64_t diskwatch_next_ms(const struct diskwatch *w); /* monotonic; INT64_MAX: none */
-/* True while it is over its limit. */
+int diskwatch_fd(const struct diskwatch *w);          /* -1: no count in progress */
+int64_t diskwatch_next_ms(const struct diskwatch *w); /* monotonic; INT64_MAX: never */
+/* True: the box is over its limit. */
 bool diskwatch_act(struct diskwatch *w);
-uint64_t diskwatch_used(const struct diskwatch *w); /* as counted last */
+uint64_t diskwatch_used(const struct diskwatch *w); /* at the last count */

@@ -15,7 +15,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 
-#define FIRST_PAUSE_MS 100 /* doubled with each death that comes soon */
+#define FIRST_PAUSE_MS 100 /* doubled with each early death */
 #define MOST_PAUSE_MS 30000
 #define SOON_MS 60000
 
@@ -23,8 +23,8 @@ static const char monitor_word[] = "monitor";
 static const char guard_word[] = "guard";
 _Static_assert(sizeof(guard_word) <= sizeof(monitor_word), "it is written in the other's place");
 
-/* The program's name at the end of its path, as ps shows it: two processes with the same name and
- * options would look like two monitors of one box. */
+/* Changes the program's name at the end of its path, as ps shows it: two processes with the
+ * same name and options would look like two monitors of one box. */
 static void set_title(char *argv0, const char *word)
 {
     size_t len = strlen(argv0);
@@ -44,7 +44,7 @@ static void pause_ms(int64_t ms)
         ;
 }
 
-/* Ends this process with the monitor, unless that was killed. */
+/* Waits for the monitor; exits with it unless a signal killed it. */
 static void wait_for_death(pid_t pid)
 {
     int status = 0;
@@ -67,7 +67,7 @@ bool guard_begin(char *argv0, int ready_fd)
     if (!title)
         _exit(1);
 
-    (void)signal(SIGHUP, SIG_IGN); /* as the monitor itself does */
+    (void)signal(SIGHUP, SIG_IGN); /* as in the monitor */
     for (;; is_again = true) {
         int64_t begun_ms = clock_mono_ms();
         pid_t pid = fork();
@@ -83,7 +83,7 @@ bool guard_begin(char *argv0, int ready_fd)
         if (!is_again) {
             fd_close(ready_fd);
             if (pid < 0)
-                _exit(1); /* the command sees that nobody answers */
+                _exit(1); /* the command sees that no monitor answers */
             set_title(argv0, guard_word);
             (void)prctl(PR_SET_NAME, "bellhop-guard");
         }

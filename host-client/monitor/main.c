@@ -1,4 +1,4 @@
-/* bellhop-monitor: started by libbellhop for each box, not by people. Options and wiring. */
+/* bellhop-monitor: libbellhop starts one for each box; people do not. Options and wiring. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -51,7 +51,7 @@ static int parse_options(int argc, char **argv, const char *args[N_ARGS])
     return args[ARG_STATE] && args[ARG_CACHE] && args[ARG_ID] && optind == argc ? 0 : -1;
 }
 
-/* One line on the ready descriptor, for the command that started us. */
+/* Writes one line to the ready descriptor, for the command that started us. */
 static void tell_ready(int fd, int r, const struct err *e)
 {
     _cleanup_json_ json_t *obj =
@@ -66,7 +66,7 @@ static void tell_ready(int fd, int r, const struct err *e)
     fd_close(fd);
 }
 
-/* One monitor a box: the lock is held as long as the process lives. */
+/* One monitor for each box: the process holds the lock as long as it lives. */
 static int take_lock(struct bh_ctx *ctx, const char *id, struct err *e)
 {
     _cleanup_free_ char *path = ctx_box_path(ctx, id, "monitor.lock");
@@ -87,7 +87,7 @@ static int take_lock(struct bh_ctx *ctx, const char *id, struct err *e)
         fd_close(fd);
         return err_sys(e, errno, "write '%s'", path);
     }
-    return 0; /* fd stays open for good */
+    return 0; /* fd stays open for the life of the process */
 }
 
 static void set_up_process(void)
@@ -122,7 +122,7 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
     return r < 0 ? err_set(e, (enum err_code)error.code, "%s", error.message) : 0;
 }
 
-/* A box that did not become ready is not left half-started: the command decides what follows. */
+/* Stops a box that did not become ready; the command decides what follows. */
 static void give_up(struct monitor *m)
 {
     struct provider_box view;
@@ -159,7 +159,8 @@ static int run_first(const char *args[N_ARGS], int ready_fd, struct err *e)
 
 /* ---- in the place of one that was killed ---- */
 
-/* What the one before held goes with it; a process that it had just forked may keep it for a moment. */
+/* The killed monitor's lock goes with it; a process that it had just forked may hold the lock
+ * for a moment. */
 static int take_lock_again(struct bh_ctx *ctx, const char *id, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + AGAIN_LOCK_MS;
@@ -172,8 +173,8 @@ static int take_lock_again(struct bh_ctx *ctx, const char *id, struct err *e)
     return r;
 }
 
-/* With the name's lock, so that no command starts, stops or removes the box meanwhile. ERR_NOT_FOUND:
- * there is no box that runs, and so nothing to do. */
+/* Holds the name lock, so that no command starts, stops or removes the box meanwhile.
+ * ERR_NOT_FOUND: no box runs, so there is nothing to do. */
 static int adopt_locked(struct bh_ctx *ctx, const char *id, struct monitor *m, struct err *e)
 {
     struct box_row row = {0};
@@ -207,13 +208,13 @@ static int adopt_box(struct bh_ctx *ctx, const char *id, struct monitor *m, stru
     if (r == 0)
         r = adopt_locked(ctx, id, m, e);
     if (r < 0 && lock >= 0 && store_find(ctx->store, row.name, &now, NULL) == -ERR_NOT_FOUND)
-        store_forget_lock(ctx->store, row.name); /* the one that was made by asking for it */
+        store_forget_lock(ctx->store, row.name); /* store_lock_name() made this file */
     box_row_done(&now);
     box_row_done(&row);
     return r;
 }
 
-/* The box goes on, with the time and the ports it has. It is never started here. */
+/* Replaces a killed monitor: the box keeps its lease and ports. This never starts a box. */
 static int run_again(const char *args[N_ARGS], struct err *e)
 {
     struct monitor m = {.signal_fd = -1, .exit = {.fd = -1}};

@@ -24,10 +24,11 @@
 #define READY_POLL_FIRST_MS 2
 #define READY_POLL_MOST_MS 50
 #define READY_TRY_MS 1000
-/* All together less than the box's first process waits beyond the deadline (supervise.c). */
+/* The sum is less than LEASE_MARGIN_MS, which the box's first process waits beyond the
+ * deadline. */
 #define ASK_MS 4000
-#define MAX_UNANSWERED 3 /* a machine that is busy may take long to answer */
-#define BUSY_MS 10000    /* a command is at work on the box: it is not ended under its hands */
+#define MAX_UNANSWERED 3 /* a busy machine may answer late */
+#define BUSY_MS 10000    /* a command is at work on the box: try again later */
 #define CAUSE_BYTES 512
 
 /* ---- start ---- */
@@ -49,7 +50,7 @@ static int find_or_start(struct monitor *m, bool adopt_only, bool *ret_adopted, 
     return r < 0 ? r : exit_watch_begin(&m->exit, m->box, &run, e);
 }
 
-/* The last line of what the box's first process printed, which says why it ended. */
+/* Makes an error of the last line that the box's first process printed. */
 static int ended_early(struct monitor *m, struct err *e)
 {
     static const char *const logs[] = {"agent.log", "console.log", NULL};
@@ -93,7 +94,7 @@ static int wait_for_agent(struct monitor *m, struct err *e)
     return r;
 }
 
-/* The time of a box that is found goes on; a new run has its time to live before it. */
+/* An adopted box keeps its deadline; a new run has its whole time to live. */
 static void begin_lease(struct monitor *m, bool is_adopted)
 {
     int64_t now = clock_mono_ms();
@@ -106,7 +107,7 @@ static void begin_lease(struct monitor *m, bool is_adopted)
     monitor_lease_changed(m);
 }
 
-/* The ports of the last time; one that is taken by now is reported to who asks for it. */
+/* Forwards the ports of the last time. A port that is taken now is an error for its next user. */
 static void restore_forwards(struct monitor *m)
 {
     const char *key;
@@ -256,14 +257,14 @@ int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int g
     int r;
 
     m->is_over = true;
-    m->supervisor = supervisor_free(m->supervisor); /* it would start the coding agent again */
+    m->supervisor = supervisor_free(m->supervisor); /* it would restart the coding agent */
     box_view(m->box, &view);
     r = m->box->provider->stop(&view, grace_ms, e);
     write_exit_record(m, by, cause);
     return r;
 }
 
-/* With the name's lock: its state, its processes, and if that was asked for, all of it. */
+/* Ends the box under its name lock: state, processes, and with on-timeout rm the box itself. */
 static void end_locked(struct monitor *m, const char *by, const char *cause)
 {
     struct store *s = m->ctx->store;
@@ -283,7 +284,8 @@ static void end_locked(struct monitor *m, const char *by, const char *cause)
     if (!str_eq(by, "timeout") || !str_eq(m->box->spec.on_timeout, "rm") ||
         box_reload(m->box, &e) < 0)
         return;
-    m->commands = commands_free(m->commands); /* nobody is to ask this monitor to stop the box */
+    /* no command may ask this monitor to stop the box now */
+    m->commands = commands_free(m->commands);
     (void)bringup_destroy_locked(m->box, &e);
 }
 
@@ -299,7 +301,7 @@ static void end_by_lease(struct monitor *m)
     end_locked(m, "timeout", "its time was over");
 }
 
-/* A command that holds the lock will see for itself that the box has gone. */
+/* A command that holds the lock notices by itself that the box is gone. */
 static void end_by_itself(struct monitor *m)
 {
     _cleanup_close_ int lock = -1;
@@ -346,15 +348,15 @@ static void on_signals(struct monitor *m)
     }
 }
 
-/* The lease is about to be looked at: what the box is used by is known only when its agent was asked. */
+/* Asks the guest agent whether the box is in use, before the lease is checked. */
 static void ask_activity(struct monitor *m, int64_t now)
 {
     supervisor_ask_activity(m->supervisor);
     m->ask_until_ms = now + ASK_MS;
 }
 
-/* NULL: there was no answer. Without one a box at its deadline gets a little more time, and is ended
- * after the third question. */
+/* NULL: there was no answer. The deadline of a box is then extended a little, and the box is
+ * ended after the third unanswered question. */
 static void on_activity(struct monitor *m, const json_t *activity)
 {
     int64_t now = clock_mono_ms();
@@ -364,13 +366,13 @@ static void on_activity(struct monitor *m, const json_t *activity)
     m->ask_until_ms = 0;
     m->n_unanswered = activity ? 0 : m->n_unanswered + 1;
     if (activity) {
-        (void)box_reload(m->box, NULL); /* its coding agent may have come after the monitor */
+        (void)box_reload(m->box, NULL); /* its coding agent may be newer than the monitor */
         id = json_string_value(json_object_get(m->box->row.agent, "exec_id"));
         is_used |=
             use_look(&m->use, activity, id ? id : "", supervisor_restarts(m->supervisor), now);
     }
     if (is_used)
-        lease_touch(&m->lease); /* an answer that is late is one for the next look */
+        lease_touch(&m->lease); /* a late answer counts at the next look */
     if (lease_look(&m->lease, now, is_used))
         monitor_lease_changed(m);
     if (!lease_is_over(&m->lease, now))
@@ -413,7 +415,7 @@ static void on_time(struct monitor *m)
         ask_activity(m, now);
 }
 
-/* A command that holds the lock has its time; it is asked again with the next look. */
+/* A command at work has the lock: the next look tries again. */
 static void on_disk(struct monitor *m)
 {
     _cleanup_close_ int lock = -1;

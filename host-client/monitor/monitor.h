@@ -1,11 +1,11 @@
 #pragma once
 /*
- * monitor: one small process for each box (as conmon is for podman). It starts the box's processes
- * or finds them, keeps its time to live, forwards ports into it, restarts its coding agent, and
- * writes down how it ended.
+ * monitor: one small process for each box (as conmon is for podman). It starts or finds the box's
+ * processes, keeps its lease, forwards ports into it, restarts its coding agent, and records how
+ * it ended.
  *
- * One thread polls and owns everything here; a second one (supervise.h) talks with the guest
- * agent, where waits are long.
+ * One thread polls and owns everything here. A second one (supervise.h) makes the calls of the
+ * guest agent that can take long.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@
 #define MONITOR_MAX_CONNECTIONS 256
 #define MONITOR_MAX_POLL \
     (8 + MONITOR_MAX_CLIENTS + MONITOR_MAX_FORWARDS + 2 * MONITOR_MAX_CONNECTIONS)
-#define MONITOR_READY_MS 60000 /* for the guest agent's first answer */
+#define MONITOR_READY_MS 60000 /* for the guest agent's first response */
 
 struct forwards;
 struct commands;
@@ -36,7 +36,7 @@ struct monitor {
     bool is_over;       /* the loop ends */
     struct lease lease; /* monotonic time */
     struct use use;
-    int64_t ask_until_ms; /* until then an answer about the box's use may come; 0: not asked */
+    int64_t ask_until_ms; /* deadline of the answer about the box's use; 0: not asked */
     unsigned n_unanswered;
     struct forwards *forwards;
     struct commands *commands;
@@ -44,9 +44,9 @@ struct monitor {
     struct diskwatch *disk; /* NULL: no limit */
 };
 
-/* Finds or starts the box's processes, waits for the guest agent, and takes up what a monitor
- * before this one did. adopt_only: ERR_NOT_FOUND when they are not there, instead of starting them.
- * SIGCHLD, SIGTERM and SIGINT must be blocked. */
+/* Finds or starts the box's processes, waits for the guest agent, and continues the work of an
+ * earlier monitor. adopt_only: ERR_NOT_FOUND if there are no processes, instead of starting
+ * them. SIGCHLD, SIGTERM and SIGINT must be blocked. */
 int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, bool adopt_only,
                   struct err *e);
 /* Runs until the box has ended. */
@@ -54,9 +54,9 @@ int monitor_run(struct monitor *m, struct err *e);
 void monitor_done(struct monitor *m);
 
 /* For commands.c. */
-unsigned monitor_uses(const struct monitor *m); /* what uses the box right now */
+unsigned monitor_uses(const struct monitor *m); /* current uses of the box */
 void monitor_lease_changed(struct monitor *m);  /* tells the store and the guest agent */
 int64_t monitor_deadline_real_ms(const struct monitor *m);
-/* Ends the box's processes and writes the exit record; the loop is over after that. */
+/* Ends the box's processes and writes the exit record; the loop ends after that. */
 int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int grace_ms,
                      struct err *e);

@@ -21,20 +21,20 @@ struct listener {
     uint16_t port, host_port;
 };
 
-/* Bytes on their way from one side to the other. */
+/* One direction of a connection. */
 struct half {
     struct buf data;
-    bool is_eof;  /* the reading side has ended */
-    bool is_shut; /* and the writing side was told */
+    bool is_eof;  /* the source has ended */
+    bool is_shut; /* the sink was shut down */
 };
 
 struct connection {
-    int client; /* who connected to the forwarded port */
+    int client; /* the client of the forwarded port */
     int agent;  /* the guest agent */
     struct half up, down;
-    bool is_shaking; /* the tunnel's head has not come back yet: down holds it */
+    bool is_shaking; /* the tunnel's response head is incomplete; `down` holds it */
     bool is_dead;
-    size_t client_at, agent_at; /* places in what was polled */
+    size_t client_at, agent_at; /* indexes in the polled array */
 };
 
 struct forwards {
@@ -123,7 +123,7 @@ unsigned forwards_n_connections(const struct forwards *f)
 
 static int connect_agent(struct forwards *f, struct connection *c, uint16_t port)
 {
-    int r = socket_connect(f->socket, 0, &c->agent, NULL); /* the loop waits for nobody */
+    int r = socket_connect(f->socket, 0, &c->agent, NULL); /* the loop never blocks */
 
     if (r == 0 && f->check_peer)
         r = f->check_peer(f->check_arg, c->agent, NULL);
@@ -158,7 +158,7 @@ static void accept_one(struct forwards *f, const struct listener *l)
     f->connections[f->n_connections++] = c;
 }
 
-/* Reads what there is into the buffer; false when the connection is broken. */
+/* Reads available bytes into the buffer; false: the connection is broken. */
 static bool half_pull(int fd, struct half *h)
 {
     char data[PIECE_BYTES];
@@ -193,7 +193,7 @@ static bool half_push(int fd, struct half *h)
     return true;
 }
 
-/* The head of the agent's answer is not for the client. */
+/* Removes the head of the agent's response: it is not for the client. */
 static bool finish_handshake(struct connection *c)
 {
     size_t head = tunnel_head_bytes(&c->down.data);
@@ -226,7 +226,7 @@ static void act_on(struct connection *c, short client, short agent)
 
 /* ---- the loop's side ---- */
 
-/* While the tunnel is being opened the client's bytes wait in the kernel. */
+/* While the tunnel opens, the client's bytes wait in the kernel. */
 static short client_events(const struct connection *c)
 {
     bool reads = !c->is_shaking && !c->up.is_eof && c->up.data.len < BUFFER_BYTES;
@@ -241,7 +241,7 @@ static short agent_events(const struct connection *c)
     return (short)((reads ? POLLIN : 0) | (c->up.data.len ? POLLOUT : 0));
 }
 
-/* A side of which nothing is wanted is not polled: its hang-up would be reported for ever. */
+/* A side with no wanted events is not polled: poll() would report its hang-up for ever. */
 static struct pollfd poll_for(int fd, short events)
 {
     return (struct pollfd){.fd = events ? fd : -1, .events = events};

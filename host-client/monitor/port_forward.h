@@ -1,8 +1,8 @@
 #pragma once
 /*
- * forward: ports of 127.0.0.1 on this machine that lead into the box. Each connection becomes a
- * tunnel through the guest agent (or, for port 0, a connection to the agent itself), with bounded
- * buffers and both directions' half-close. Used from the monitor's loop only.
+ * port_forward: ports of 127.0.0.1 on this machine that lead into the box. Each connection becomes
+ * a tunnel through the guest agent (or, for port 0, a connection to the agent itself), with
+ * bounded buffers and half-close in both directions. For the monitor's loop only.
  */
 #include <poll.h>
 #include <stdint.h>
@@ -15,11 +15,11 @@ struct forwards;
 int forwards_new(const struct client_options *agent, struct forwards **ret, struct err *e);
 struct forwards *forwards_free(struct forwards *f);
 
-/* Listens on host_port (0: any free one) for the box's port; one that is there stays. */
+/* Listens on host_port (0: any free one) for the box's port; an existing forward stays. */
 int forwards_add(struct forwards *f, uint16_t port, uint16_t host_port, uint16_t *ret_host_port,
                  struct err *e);
 unsigned forwards_n_connections(const struct forwards *f);
 
-/* Fills what is to be polled, then acts on what poll said. */
+/* Fill the array to poll, then act on the result. */
 size_t forwards_poll(struct forwards *f, struct pollfd *out, size_t max);
 void forwards_act(struct forwards *f, const struct pollfd *polled, size_t n);

@@ -20,10 +20,11 @@
 
 #define CALL_MS 10000
 #define RETRY_MS 1000
-#define END_MS 10000     /* to end a coding agent that hangs: it is asked first */
+#define END_MS 10000     /* to end a hung coding agent: it is asked first */
 #define ACTIVITY_MS 3500 /* the loop waits a little longer */
-/* The monitor ends the box at the deadline; the box's own first process later, when nobody does: the
- * monitor asks three times, 4 s each, with 10 s between them (monitor.c), before it gives an agent up. */
+/* The monitor ends the box at the deadline. If there is no monitor, the box's first process
+ * ends it later: the monitor asks three times, 4 s each with 10 s between (monitor.c), before
+ * it gives up on an agent. */
 #define LEASE_MARGIN_MS 40000
 #define START_JSON_BYTES (4 * 1024 * 1024)
 #define CAUSE_BYTES 512
@@ -33,8 +34,8 @@ struct supervisor {
     struct client *client;
     char *box_dir;
     char *start_path;
-    int wake_fd;  /* the thread's client is canceled by it */
-    int event_fd; /* the loop's */
+    int wake_fd;  /* cancels the thread's client */
+    int event_fd; /* wakes the loop */
 
     pthread_mutex_t lock;
     /* guarded by lock: */
@@ -42,15 +43,15 @@ struct supervisor {
     bool watch_asked;
     bool lease_asked;
     bool activity_asked;
-    json_t *activity; /* the answer, until it is taken */
+    json_t *activity; /* the answer until the loop takes it */
     int64_t lease_until_mono_ms;
     bool has_failed;
     char cause[CAUSE_BYTES];
     int restarts;
 
     /* the thread's: */
-    json_t *start;                  /* what is kept running; NULL: nothing */
-    struct bootstrap_record record; /* how its health is asked; zeroed: it can't be */
+    json_t *start;                  /* the request that is kept running; NULL: none */
+    struct bootstrap_record record; /* how to check its health; zeroed: no check */
     char *password;
     bool lease_pending;
     bool activity_pending;
@@ -58,10 +59,10 @@ struct supervisor {
     int n_restarts;
     int max_restarts;
     int64_t running_since_mono_ms;
-    int64_t restart_at_mono_ms; /* it is not running, and will be; 0: it runs */
+    int64_t restart_at_mono_ms; /* time of its restart; 0: it runs */
     int64_t probe_at_mono_ms;   /* 0: never */
     int n_failed_probes;        /* in a row */
-    bool was_well;              /* since it was started */
+    bool was_well;              /* healthy since its start */
 };
 
 static void eventfd_wake(int fd)
@@ -80,7 +81,7 @@ static void eventfd_drain(int fd)
 
 /* ---- the thread ---- */
 
-/* Sleeps; something new to do ends it early. */
+/* Sleeps until the time is over or the loop has an order. */
 static void pause_or_wake(struct supervisor *s, int ms)
 {
     struct pollfd p = {.fd = s->wake_fd, .events = POLLIN};
@@ -88,7 +89,7 @@ static void pause_or_wake(struct supervisor *s, int ms)
     (void)poll(&p, 1, ms);
 }
 
-/* It has just been started, or is found running. */
+/* Resets the state of a command that was just started or found running. */
 static void begin_watch(struct supervisor *s)
 {
     int64_t now = clock_mono_ms();
@@ -125,15 +126,15 @@ static void load_start(struct supervisor *s)
     }
     max = json_object_get(obj, SUPERVISE_MAX_KEY);
     s->max_restarts = json_is_integer(max) ? (int)json_integer_value(max) : SUPERVISE_MAX_RESTARTS;
-    (void)json_object_del(obj, SUPERVISE_MAX_KEY); /* the rest is the agent's request */
+    (void)json_object_del(obj, SUPERVISE_MAX_KEY); /* the rest is the request */
     s->start = obj;
     s->n_restarts = 0;
-    /* Without a record it is only watched for its end. */
+    /* Without a record only its end is watched. */
     if (bootstrap_record_load(s->box_dir, &s->record, NULL) == 0 &&
         bootstrap_password(s->box_dir, false, &s->password, NULL) < 0)
         bootstrap_record_done(&s->record);
     begin_watch(s);
-    s->was_well = true; /* by the bootstrap */
+    s->was_well = true; /* the bootstrap has checked it */
 }
 
 static void push_lease(struct supervisor *s)
@@ -148,7 +149,7 @@ static void push_lease(struct supervisor *s)
     s->lease_pending = r < 0 && r != -ERR_PRECONDITION && r != -ERR_UNIMPLEMENTED;
 }
 
-/* An agent that does not answer is asked no more than once: the loop stops waiting by itself. */
+/* An unresponsive agent is asked only once: the loop stops waiting by itself. */
 static void look_at_activity(struct supervisor *s)
 {
     json_t *reply = NULL;
@@ -156,7 +157,7 @@ static void look_at_activity(struct supervisor *s)
                         NULL);
 
     if (r == -ERR_CANCELED)
-        return; /* something more urgent; it stays pending */
+        return; /* a more urgent order; the question stays pending */
     s->activity_pending = false;
     if (r < 0)
         return;
@@ -188,10 +189,10 @@ static int on_started(void *arg, json_t *msg)
     struct started *st = arg;
 
     st->is_started = json_object_get(msg, "start") != NULL;
-    return st->is_started; /* its output is kept by the guest agent */
+    return st->is_started; /* the guest agent keeps its output */
 }
 
-/* An order that comes meanwhile is taken first; then it is tried again. */
+/* An order interrupts the start, which is then tried again. */
 static void start_again(struct supervisor *s)
 {
     json_t *id = json_pack("{s:O}", "id", json_object_get(s->start, "id"));
@@ -204,7 +205,7 @@ static void start_again(struct supervisor *s)
         r = client_stream(s->client, RPC_exec_start, s->start, deadline, on_started, &st, NULL);
     if (!st.is_started && r == -ERR_CANCELED)
         return;
-    begin_watch(s); /* one that did not start is found to have ended */
+    begin_watch(s); /* a failed start is found as an ended command */
     if (!st.is_started)
         return;
     (void)pthread_mutex_lock(&s->lock);
@@ -228,7 +229,7 @@ static void describe_end(json_t *reply, char *out, size_t out_bytes)
                        err_text ? ": " : "", err_text ? err_text : "");
 }
 
-/* It is not running any more: it will be started again, a while later each time. */
+/* Schedules the restart of an ended command, with growing pauses. */
 static void restart_later(struct supervisor *s, const char *how)
 {
     int64_t now = clock_mono_ms();
@@ -265,18 +266,18 @@ static void wait_for_restart(struct supervisor *s)
         start_again(s);
 }
 
-/* Not ended, and not well although it had its time: it is ended, and comes back as one that ended. */
+/* A running command that stays unhealthy is ended; it comes back like one that ended. */
 static void on_hung(struct supervisor *s, const char *why)
 {
     char how[CAUSE_BYTES / 2];
 
     if (guest_end(s->client, clock_mono_ms() + END_MS, NULL) < 0)
-        return; /* the next look tries again */
+        return; /* the next check tries again */
     (void)snprintf(how, sizeof(how), "it hung: %.200s", why);
     restart_later(s, how);
 }
 
-/* A guest agent that does not answer says nothing about the coding agent. */
+/* False if the guest agent does not answer: that says nothing about the coding agent. */
 static bool is_running(struct supervisor *s)
 {
     enum guest_state state = GUEST_ABSENT;
@@ -296,7 +297,7 @@ static void look_at_health(struct supervisor *s)
     int r = bootstrap_probe(&p, clock_mono_ms() + patience_ms, NULL, &why);
 
     if (r == -ERR_CANCELED)
-        return; /* something more urgent; it is looked at next */
+        return; /* a more urgent order; the next round checks again */
     s->probe_at_mono_ms = clock_mono_ms() + h->interval_ms;
     if (r == 0) {
         s->was_well = true;
@@ -310,7 +311,7 @@ static void look_at_health(struct supervisor *s)
     }
 }
 
-/* Until the command ends, or there is something else to do. */
+/* Waits until the command ends or there is something else to do. */
 static void watch_agent(struct supervisor *s)
 {
     json_t *params = json_pack("{s:O}", "id", json_object_get(s->start, "id"));
@@ -330,7 +331,7 @@ static void watch_agent(struct supervisor *s)
         look_at_health(s);
 }
 
-/* Takes over what the loop asked for; false when it is over. */
+/* Takes the loop's orders; false: stop. */
 static bool take_orders(struct supervisor *s)
 {
     bool watch_asked;
@@ -388,7 +389,7 @@ static int supervisor_fill(struct supervisor *s, struct bh_box *box, struct err 
     if (!s->start_path || !s->box_dir)
         return err_oom(e);
     r = box_new_client(box, s->wake_fd, &s->client, e);
-    return r < 0 ? r : client_set_quiet(s->client, e); /* looking after the box is not use of it */
+    return r < 0 ? r : client_set_quiet(s->client, e); /* supervision is no use of the box */
 }
 
 static void supervisor_done(struct supervisor *s)

@@ -1,4 +1,4 @@
-/* agent_ops: what the calls of lib/agent need from a box. */
+/* agent_ops: the operations on a box that the calls of lib/agent need. */
 #include "common/clock.h"
 #include "lib/box/box.h"
 #include "lib/box/box_environment.h"

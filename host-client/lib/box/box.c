@@ -103,7 +103,7 @@ struct bh_box *bh_box_free(struct bh_box *box)
     spec_done(&box->spec);
     box_row_done(&box->row);
     if (box->url && box->dir)
-        (void)dirtree_remove(box->dir, NULL); /* nobody else knows of it */
+        (void)dirtree_remove(box->dir, NULL); /* the handle alone knows it */
     free(box->url);
     if (box->token)
         explicit_bzero(box->token, strlen(box->token));
@@ -273,9 +273,9 @@ int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err)
 /* ---- its client ---- */
 
 /*
- * A process that took the agent's place would get the token, and all that is sent. The record of who
- * listens was made before anything else ran in the box. A pid whose process began when the record
- * says is that process.
+ * A process in the agent's place would receive the token and everything that is sent.
+ * The provider recorded the listener before anything else ran in the box. A pid whose process
+ * started at the recorded time is that process.
  */
 static int check_peer(void *arg, int fd, struct err *e)
 {
@@ -388,7 +388,7 @@ int box_wake(struct bh_box *box, struct err *e)
 
 /* ---- what is known about it ---- */
 
-/* A small file of the box's directory as a string; NULL when it is not there. */
+/* Reads a small file of the box's directory as a string; NULL if there is none. */
 static json_t *file_text(const struct bh_box *box, const char *name)
 {
     _cleanup_free_ char *path = box_path(box, name);
@@ -471,7 +471,7 @@ static json_t *spec_info(const struct bh_box *box)
                      "disk_bytes", (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids);
 }
 
-/* What it is for; null when a store of old did not say. */
+/* The box's project; null if an older store did not record one. */
 static json_t *project_info(const struct box_row *row)
 {
     return row->project ? json_pack("{s:o, s:o}", "path", jx_new_path(row->project), "remote",

@@ -22,7 +22,7 @@
 #define SECRET_BYTES (1024 * 1024)
 #define ENV_JSON_BYTES (1024 * 1024)
 
-/* What makes programs in the box trust the bundle; %s is its path there. */
+/* Variables that make programs in the box trust the bundle. */
 static const char *const bundle_names[] = {"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
                                            "REQUESTS_CA_BUNDLE", NULL};
 
@@ -45,7 +45,7 @@ static int add_ca_file(struct buf *out, const char *path, struct err *e)
     int r = io_read_file(AT_FDCWD, path, CA_BYTES, &text, &len, NULL);
 
     if (r < 0 || !strstr(text, "-----BEGIN CERTIFICATE-----"))
-        return 0; /* not one that this machine could use either */
+        return 0; /* this machine could not use it either */
     r = buf_add(out, text, len, e);
     if (r == 0 && len && text[len - 1] != '\n')
         r = buf_adds(out, "\n", e);
@@ -71,7 +71,7 @@ static int collect_ca(const struct bh_create_options *opts, struct buf *out, str
     for (size_t i = 0; r == 0 && bundles[i]; i++) {
         const char *path = find_env(opts->host_env, bundles[i]);
 
-        /* The distribution's own bundle is in the box as well. */
+        /* The box has the distribution's bundle too. */
         if (!path || !*path || str_eq(path, CA_BUNDLE) || str_eq(path, before))
             continue;
         r = add_ca_file(out, path, e);
@@ -138,7 +138,7 @@ static int save_secrets(struct bh_box *box, const char *const *secrets, struct e
     return r;
 }
 
-/* A box of this very machine has the machine's own ways; one without a network needs none. */
+/* A box that shares the machine uses its settings; a box without a network needs none. */
 static bool needs_way_out(const struct bh_box *box)
 {
     return !box->provider->shares_machine && strcmp(box->spec.network, "none") != 0;
@@ -156,7 +156,8 @@ int box_environment_save(struct bh_box *box, const struct bh_create_options *opt
 
 /* ---- applying ---- */
 
-/* Runs a script in the box, as its user; *ret_line (may be NULL) is the first line it printed. */
+/* Runs a script in the box as `user` (NULL: the box's); *ret_line (may be NULL) is its first
+ * line of output. */
 static int run_script(struct bh_box *box, struct client *c, const char *user, const char *script,
                       int64_t deadline_mono_ms, char **ret_line, struct err *e)
 {
@@ -209,7 +210,7 @@ static int put_secret(struct bh_box *box, struct client *c, const char *from_dir
     return r;
 }
 
-/* A memory file system of the user's, where the provider makes one; else the user's home. */
+/* The provider's memory file system for the user if there is one, else the user's home. */
 static const char *secrets_script(const struct bh_box *box)
 {
     if (box->provider->shares_machine)
@@ -235,7 +236,7 @@ static int apply_secrets(struct bh_box *box, struct client *c, int64_t deadline_
     return r < 0 ? err_wrap(e, r, "secrets") : 0;
 }
 
-/* The variables that name the bundle go into env.json, once. */
+/* Adds the variables that name the bundle to env.json, once. */
 static int save_bundle_env(struct bh_box *box, const char *dir, struct err *e)
 {
     _cleanup_free_ char *path = box_path(box, "env.json");
@@ -341,7 +342,7 @@ static int push_own(struct bh_box *box, char ***env, struct err *e)
     return r;
 }
 
-/* What the image's template says; --env has the last word. */
+/* The variables of the image's template. --env comes later and overrides them. */
 static int push_image(struct bh_box *box, char ***env, struct err *e)
 {
     struct image_facts facts;

@@ -203,7 +203,7 @@ static int bring_processes(struct bh_box *box, int64_t deadline, struct err *e)
     return r;
 }
 
-/* While it is being filled the box counts as used: its time must not run out meanwhile. */
+/* A hold keeps the lease from expiring while the box is filled. */
 static int bring_up(struct bh_box *box, const struct bh_create_options *first, int64_t deadline,
                     struct bringup_report *report, struct err *e)
 {
@@ -230,14 +230,14 @@ static int bring_up(struct bh_box *box, const struct bh_create_options *first, i
     return r;
 }
 
-/* Ends its processes; the state that follows says why. */
+/* Ends the box's processes, then sets the state `then`. */
 static int end_processes(struct bh_box *box, enum bh_state then, const char *cause, struct err *e);
 
 /*
- * Undoing is not canceled by what canceled the work, and its errors are not the first one. A box
- * whose coding agent could not be brought back stays as it was: reachable, in state error. One that
- * could not be started is in state error too, with nothing of it left running; a start that was
- * canceled has not failed.
+ * Rolls back. Neither the cancel that ended the work nor an error of the rollback counts here. A
+ * new box is removed. A live box whose coding agent did not come back stays reachable, in state
+ * error. A box that did not start has its processes ended and is in state error, or stopped if the
+ * start was canceled.
  */
 static void undo_bringup(struct bh_box *box, bool is_new, bool was_live, int r, const char *cause)
 {
@@ -284,7 +284,7 @@ int bringup_agent_locked(struct bh_box *box, int64_t deadline_mono_ms,
 
 /* ---- down ---- */
 
-/* The monitor stops what it started, and reaps it; one that does not answer is ended. */
+/* The monitor stops and reaps its children. A monitor that does not answer is killed. */
 static void end_monitor(struct bh_box *box, const char *cause, int grace_ms)
 {
     (void)control_call_take(
@@ -300,8 +300,8 @@ static int end_processes(struct bh_box *box, enum bh_state then, const char *cau
     int r = set_state(box, BH_STATE_STOPPING, cause, e);
     bool is_noted = r == 0;
 
-    /* On a full disk it can be stopped, too. If that can't be noted even then, the next command
-     * sees that the box does not run, and notes it. */
+    /* A box can be stopped on a full disk. If its state cannot be stored even afterwards, the
+     * next command sees that the box does not run and stores it. */
     if (r < 0 && r != -ERR_EXHAUSTED)
         return r;
     box->client = client_free(box->client);
@@ -328,7 +328,7 @@ int bringup_destroy_locked(struct bh_box *box, struct err *e)
     struct provider_box view;
     int r = set_state(box, BH_STATE_DESTROYING, "", e);
 
-    /* A box that has filled the disk can go too: that makes the room in which it is noted. */
+    /* A box that filled the disk can be removed: that frees the room to store its state. */
     if (r < 0 && r != -ERR_EXHAUSTED)
         return r;
     box->client = client_free(box->client);
@@ -360,7 +360,7 @@ int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
     return bringup_stop_locked(box, "interrupted", e);
 }
 
-/* It says that it runs: does it? 1, or 0 after it has been marked stopped. */
+/* Verifies a box whose row says that it runs: 1, or 0 after it was marked stopped. */
 static int check_processes(struct bh_box *box, int64_t deadline, struct err *e)
 {
     struct provider_box view;
@@ -501,7 +501,7 @@ int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
     struct err e = {0};
     int r;
 
-    box->ctx->no_resume = false; /* being asked to start is not resuming by the way */
+    box->ctx->no_resume = false; /* an explicit start is not an implicit resume */
     r = bringup_back(box, deadline, &report, &e);
     box->ctx->no_resume = no_resume;
     r = ctx_fail(err, r, &e);

@@ -1,11 +1,11 @@
 #pragma once
 /*
- * bringup: what changes a box's state, in one place: bringing it up for the first time and again,
- * stopping, removing, and finishing what was interrupted. The functions with _locked need the
- * box's name lock (store_lock_name); the others take it.
+ * bringup: every change of a box's state: start, restart, stop, removal, and recovery after an
+ * interruption. Functions with _locked need the box's name lock (store_lock_name); the others take
+ * it.
  *
- * The intent stands in the store before the provider is asked. Whatever fails, or is canceled, is
- * undone by the same command; what dies is found by the next one: a transitional state whose lock
+ * The intent is stored before the provider is asked. A command rolls back its own failure or
+ * cancel. The next command finds the work of one that died: a transitional state whose name lock
  * is free.
  */
 #include <stdbool.h>
@@ -17,38 +17,38 @@
 
 #define BRINGUP_TIMEOUT_MS (5 * 60 * 1000)
 
-/* What went wrong beyond the error itself. */
+/* More about a failure than the error itself. */
 struct bringup_report {
     char step[32];
-    char *log; /* the tail of what the step printed, or NULL; the owner frees it */
+    char *log; /* the tail of the step's output, or NULL; the owner of the report frees it */
 };
 
 /*
- * Makes the box run: its disk (first: opts given, the row just added), its processes, what it was
- * asked to contain, its coding agent. On failure the first time everything is undone, the row too;
- * later its processes are ended and it is in state error, with the cause (stopped, if it was
- * canceled). The row is reloaded.
+ * Makes the box run: its disk (first: the options of a new box), its processes, its content, its
+ * coding agent. If a first start fails, everything is rolled back, the row too. If a later start
+ * fails, the box's processes are ended and it is in state error with the cause, or stopped if it
+ * was canceled. The row is reloaded.
  */
 int bringup_run_locked(struct bh_box *box, const struct bh_create_options *first,
                        int64_t deadline_mono_ms, struct bringup_report *report, struct err *e);
 
-/* The coding agent of a running box is brought back; the box stays as it is if that fails. */
+/* Restarts the coding agent of a running box. On failure the box stays as it is. */
 int bringup_agent_locked(struct bh_box *box, int64_t deadline_mono_ms,
                          struct bringup_report *report, struct err *e);
 
-/* Running as it should, from whatever state it was found in. ERR_NOT_FOUND when what was found
- * was the rest of a box, which has been removed. */
+/* Makes the box run from whatever state it is in. ERR_NOT_FOUND: it was the rest of a box and
+ * has been removed. */
 int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
                         struct err *e);
-/* The same, taking the lock. */
+/* The same; takes the lock. */
 int bringup_back(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
                  struct err *e);
 
-/* A box that says it runs, while nothing of it does any more, is marked as stopped. Takes the lock
- * for it, and leaves the box as it is when somebody else has it. Costs a ping of its monitor. */
+/* Marks a box as stopped if its row says that it runs and nothing of it does. Takes the lock,
+ * and leaves a box alone that is locked by another. Costs a ping of its monitor. */
 void bringup_notice(struct bh_box *box);
 
-/* Finishes or undoes what was interrupted; *ret_gone when the box is not there any more. */
+/* Finishes or rolls back interrupted work; *ret_gone: the box was removed. */
 int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e);
 
 int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e);

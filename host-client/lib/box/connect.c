@@ -1,4 +1,5 @@
-/* connect: a handle of an agent that is there already, without a row of the store or a monitor. */
+/* connect: a handle of an agent that somebody else runs, without a row in the store and without
+ * a monitor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ static int check_url(const struct bh_connect_options *o, struct err *e)
     return 0;
 }
 
-/* For the variables and certificates that the box's commands get; gone with the handle. */
+/* A directory for the variables and certificates of the box's commands. It lives as long as the
+ * handle. */
 static int make_connect_dir(const struct bh_ctx *ctx, char **ret, struct err *e)
 {
     _cleanup_free_ char *dir = path_join(ctx->state_dir, "connected-XXXXXX");

@@ -95,7 +95,7 @@ static int open_and_ask(struct bh_ctx *ctx, const char *box_id, json_t *req, int
     r = socket_connect(path, SOCKET_CONNECT_MS, &fd, e);
     if (r < 0)
         return r;
-    text[len] = '\n'; /* in the place of the NUL */
+    text[len] = '\n'; /* replaces the NUL */
     if (send(fd, text, len + 1, MSG_NOSIGNAL) != (ssize_t)(len + 1))
         return err_set(e, ERR_UNAVAILABLE, "the monitor does not take requests");
     buf_init(&line, CONTROL_LINE_BYTES);
@@ -141,7 +141,7 @@ int control_ping(struct bh_ctx *ctx, const char *box_id, struct err *e)
 
 /* ---- which it is ---- */
 
-/* "PID START", written by the monitor when it has the lock. */
+/* The lock file holds "PID START". The monitor writes it once it has the lock. */
 static bool read_monitor_pid(const char *path, pid_t *ret_pid, uint64_t *ret_start)
 {
     _cleanup_free_ char *text = NULL;
@@ -164,7 +164,7 @@ struct launch {
     char *argv[16];
     int log_fd;
     int ready_fd;
-    const char *failed; /* what is written to ready_fd when exec fails */
+    const char *failed; /* written to ready_fd if exec fails */
 };
 
 /* Between fork and exec: async-signal-safe calls only. */
@@ -203,7 +203,7 @@ static int spawn_monitor(const struct launch *l, struct err *e)
     return 0;
 }
 
-/* Copies that are above 3, so that dup2 to 3 in the child cannot close one of them. */
+/* Duplicates above 3, so that dup2 to 3 in the child closes none of them. */
 static int open_launch_fds(const char *log_path, int *ret_log, int ready[2], struct err *e)
 {
     _cleanup_close_ int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -220,7 +220,7 @@ static int open_launch_fds(const char *log_path, int *ret_log, int ready[2], str
     return ready[1] < 0 || *ret_log < 0 ? err_sys(e, errno, "fcntl") : 0;
 }
 
-/* What the monitor wrote before it died. */
+/* Makes an error of the last line in the monitor's log. */
 static int monitor_death_error(const char *log_path, struct err *e)
 {
     _cleanup_free_ char *log = NULL;
@@ -249,7 +249,7 @@ static int wait_ready(struct bh_ctx *ctx, int fd, const char *log_path, int64_t 
     return parse_reply(&line, NULL, e);
 }
 
-/* Another command's monitor is starting the same box. */
+/* Waits for the monitor that another command has started. */
 static int wait_for_other(struct bh_ctx *ctx, const char *box_id, int64_t deadline_mono_ms,
                           struct err *e)
 {
@@ -264,8 +264,8 @@ static int wait_for_other(struct bh_ctx *ctx, const char *box_id, int64_t deadli
 }
 
 /*
- * Whoever gives up waiting undoes the box next, and ends its monitor for that: it must be one that
- * can be found by then. Waits until it has its lock, or has ended (ready_fd is readable).
+ * A command that gives up waiting rolls back next, and ends the monitor for that. It must be able
+ * to find it. Waits until the monitor has its lock or has ended (ready_fd is readable).
  */
 static void wait_until_known(struct bh_ctx *ctx, const char *box_id, int ready_fd)
 {
@@ -328,7 +328,7 @@ int control_ensure_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadl
 
     if (r == 0 || r == -ERR_CANCELED)
         return r < 0 ? err_set(e, ERR_CANCELED, "canceled") : 0;
-    if (r == -ERR_DEADLINE) /* it is there and stands still */
+    if (r == -ERR_DEADLINE) /* it exists and hangs */
         control_kill_monitor(ctx, box_id);
     return start_monitor(ctx, box_id, deadline_mono_ms, e);
 }

@@ -1,4 +1,4 @@
-/* create: bh_create, from what may be refused to a running box. */
+/* create: bh_create(), from the checks to a running box. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +27,14 @@ struct creation {
     struct bh_ctx *ctx;
     const struct bh_create_options *opts;
     const char *name;
-    char own_name[PROJECT_NAME_BYTES]; /* the name, when the caller gave none */
+    char own_name[PROJECT_NAME_BYTES]; /* the box's name if the caller gave none */
     struct project project;
     struct spec spec;
     int64_t deadline_mono_ms;
     struct bringup_report report;
 };
 
-/* What can be refused without the name's lock: nothing has been made yet. */
+/* Checks that need no lock. Nothing has been made yet. */
 static int check_inputs(struct creation *c, struct err *e)
 {
     const struct bh_create_options *o = c->opts;
@@ -60,7 +60,7 @@ static int check_inputs(struct creation *c, struct err *e)
     return r;
 }
 
-/* A port of this machine itself, when the box shares them: taken is taken. */
+/* A box with the host's network listens on this machine's ports: a taken port is an error. */
 static int check_port(const struct spec *s, struct err *e)
 {
     _cleanup_close_ int fd = -1;
@@ -80,7 +80,7 @@ static bool needs_image(const struct spec *s)
     return p && p->image == PROVIDER_IMAGE_ROOTFS && strcmp(s->image, SPEC_IMAGE_HOST) != 0;
 }
 
-/* settle_image() left the image alone if there was a box of that name, which may have gone since. */
+/* settle_image() skips a box that exists. That box may have gone since. */
 static int resolve_image(struct creation *c, struct err *e)
 {
     const char *image = *c->spec.image_dir ? c->spec.image_dir : c->spec.image;
@@ -126,7 +126,7 @@ static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
 
 /* ---- one that is there ---- */
 
-/* The coding agent answers, or is brought back; the box itself is there. */
+/* Restarts the coding agent if it does not answer. */
 static int ensure_agent(struct creation *c, struct bh_box *box, struct err *e)
 {
     struct client *client = NULL;
@@ -160,8 +160,8 @@ static const char *row_project_text(const struct box_row *row)
     return *row->project ? row->project : row->remote;
 }
 
-/* A box of an older store is taken for this project's, which it then remembers. One that is for no
- * project can be anybody's who says its name. */
+/* A box without a recorded project (an older store) becomes this project's. A box that is for
+ * no project serves whoever gives its name. */
 static int check_project(struct creation *c, struct bh_box *box, struct err *e)
 {
     const struct box_row *row = &box->row;
@@ -185,7 +185,7 @@ static int check_project(struct creation *c, struct bh_box *box, struct err *e)
                      *c->project.path ? c->project.path : c->project.remote, row->name);
 }
 
-/* -ERR_NOT_FOUND: it was the rest of one, and is gone now. */
+/* -ERR_NOT_FOUND: it was the rest of a box and has been removed. */
 static int take_existing(struct creation *c, struct box_row *row, struct bh_box **ret,
                          struct err *e)
 {
@@ -203,7 +203,7 @@ static int take_existing(struct creation *c, struct box_row *row, struct bh_box 
     if (r == 0)
         r = spec_compare(&box->spec, &c->spec, e);
     if (r == 0) {
-        c->ctx->no_resume = false; /* `up` is what starts a box */
+        c->ctx->no_resume = false; /* `up` always starts a box */
         r = bringup_back_locked(box, c->deadline_mono_ms, &c->report, e);
         c->ctx->no_resume = no_resume;
     }
@@ -223,7 +223,7 @@ static int take_existing(struct creation *c, struct box_row *row, struct bh_box 
 
 /* ---- its name ---- */
 
-/* The box of that name; its row only when it is there. */
+/* Finds the row of that name. No row is no error. */
 static int find_row(struct creation *c, const char *name, bool *ret_is_there, struct box_row *ret,
                     struct err *e)
 {
@@ -233,7 +233,7 @@ static int find_row(struct creation *c, const char *name, bool *ret_is_there, st
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
-/* Can a box of that name be this project's? With `is_sure` it must be there and say so. */
+/* Can a box of that name be this project's? is_sure: it must exist and say so. */
 static int try_name(struct creation *c, const char *name, bool is_sure, bool *ret_ok, struct err *e)
 {
     struct box_row row = {0};
@@ -247,7 +247,7 @@ static int try_name(struct creation *c, const char *name, bool is_sure, bool *re
     return r;
 }
 
-/* The name of the box that the project has, else the first that nobody else's box has. */
+/* Takes the name of the project's box, else the first name that no other project's box has. */
 static int choose_name(struct creation *c, struct err *e)
 {
     for (size_t i = 0; i < 2 * PROJECT_N_NAMES; i++) {
@@ -282,8 +282,8 @@ static void say_name(struct creation *c)
     box_row_done(&row);
 }
 
-/* With the lock of c->name: another command may have taken the name meanwhile. -ERR_ABORTED: choose
- * again. */
+/* Runs with the lock of c->name. -ERR_ABORTED: another command took the name meanwhile; choose
+ * another. */
 static int create_locked(struct creation *c, struct bh_box **ret, struct err *e)
 {
     struct box_row row = {0};
@@ -323,8 +323,8 @@ static int create_box(struct creation *c, struct bh_box **ret, struct err *e)
                              "name: other boxes were made meanwhile, try again");
 }
 
-/* Before the name's lock and the deadline: making an image takes what it takes. A box that is there
- * has its own. */
+/* Builds a missing image before the name lock and the deadline: a build takes long. A box that
+ * exists has its image. */
 static int settle_image(struct creation *c, struct err *e)
 {
     struct box_row row = {0};

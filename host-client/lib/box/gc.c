@@ -1,4 +1,5 @@
-/* gc: what interrupted commands and dead boxes left, finished or removed; and the providers. */
+/* gc: finishes or removes the leftovers of interrupted commands and dead boxes. Also
+ * bh_providers(). */
 #include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,10 +18,11 @@
 #include "lib/util/dirtree.h"
 #include "lib/box/lifecycle.h"
 
-#define GC_MENTION_STOPPED_MS (7LL * 24 * 3600 * 1000) /* kept, and said to be there */
+#define GC_MENTION_STOPPED_MS (7LL * 24 * 3600 * 1000) /* kept, but mentioned */
 #define GC_MONITOR_MS 30000
-/* For all locks together. A command that was killed a moment ago may have a child between fork and
- * exec, which holds its lock; one that is at work on a box keeps it longer, and gc leaves that box. */
+/* For all locks together. A child between fork and exec of a command that was killed a moment
+ * ago may still hold its lock. A command at work on a box holds it longer, and gc skips that
+ * box. */
 #define GC_LOCKS_MS 2000
 
 struct gc {
@@ -28,7 +30,7 @@ struct gc {
     void (*fn)(void *arg, const char *line);
     void *arg;
     int64_t locks_deadline_ms;
-    int64_t stopped_for_ms; /* boxes that have been stopped so long are removed; -1: none is */
+    int64_t stopped_for_ms; /* boxes that were stopped for so long are removed; -1: none */
     struct err *e;
 };
 
@@ -63,7 +65,7 @@ static int settle_box(struct gc *gc, struct bh_box *box, bool *ret_gone, struct 
     return r;
 }
 
-/* A box that runs without its monitor gets one; one that ended unseen is marked so. */
+/* Starts the monitor of a running box that has none; marks a box that ended unseen. */
 static int check_monitor(struct gc *gc, struct bh_box *box, struct err *e)
 {
     struct provider_box view;
@@ -84,7 +86,7 @@ static int check_monitor(struct gc *gc, struct bh_box *box, struct err *e)
     return bringup_stop_locked(box, "it ended while nobody looked", e);
 }
 
-/* A box that does not run holds somebody's work: it goes when that was asked for, not before. */
+/* A stopped box holds somebody's work: only --stopped-for removes it. */
 static int drop_stopped(struct gc *gc, struct bh_box *box, struct err *e)
 {
     bool is_down = !box_row_is_live(&box->row) && !lifecycle_is_transitional(box->row.state);
@@ -117,7 +119,7 @@ static int clean_box(struct gc *gc, struct bh_box *box)
     r = store_lock_name(gc->ctx->store, box->row.name, gc->locks_deadline_ms, gc->ctx->cancel_fd,
                         &lock, &e);
     if (r == -ERR_DEADLINE)
-        return 0; /* somebody is at work on it */
+        return 0; /* another command is at work on it */
     if (r == 0)
         r = box_reload(box, &e);
     if (r == -ERR_NOT_FOUND)
@@ -170,7 +172,7 @@ static bool is_known(void *arg, const char *id)
     int r = store_get(gc->ctx->store, id, &row, NULL);
 
     box_row_done(&row);
-    return r != -ERR_NOT_FOUND; /* in doubt it is somebody's */
+    return r != -ERR_NOT_FOUND; /* in doubt, keep it */
 }
 
 static void drop_unknown_dirs(struct gc *gc)
@@ -194,7 +196,7 @@ static void drop_unknown_dirs(struct gc *gc)
     }
 }
 
-/* A lock whose box is gone; holding it shows that nobody is about to make that box. */
+/* Removes locks without a box. gc holds the lock, so nobody is about to make that box. */
 static void drop_unused_locks(struct gc *gc)
 {
     _cleanup_free_ char *locks = path_join(gc->ctx->state_dir, "locks");

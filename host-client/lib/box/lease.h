@@ -1,9 +1,9 @@
 #pragma once
 /*
- * lease: how long a box lives. Its time to live runs from its start; while it is used, the lease
- * is looked at now and then and made longer, never shorter: every 3 minutes, to 10 minutes, if
- * less than 5 remain. A box with less than 10 minutes to live has the same rule at its own scale.
- * Times are the caller's clock in milliseconds. Plain data, no threads.
+ * lease: how long a box lives. The lease begins with the box. Every 3 minutes, if the box is used
+ * and less than 5 minutes remain, the lease is extended to 10 minutes; it is never shortened. A
+ * box whose time to live is less than 10 minutes has the same rule at its own scale. Times are the
+ * caller's clock in milliseconds. Plain data, no threads.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,16 +13,16 @@
 struct lease {
     int64_t deadline_ms;
     int64_t next_look_ms;
-    int64_t lift_ms; /* what it is lifted to; half of it is the mark, 3/10 the period */
+    int64_t lift_ms; /* extended to this; the mark is half of it, the period 3/10 */
     bool was_used;   /* a call came since the last look */
 };
 
 void lease_init(struct lease *l, int64_t now_ms, int64_t ttl_ms, int64_t deadline_ms);
 void lease_touch(struct lease *l);
-/* True when the deadline became later. */
+/* True: the deadline became later. */
 bool lease_extend(struct lease *l, int64_t until_ms);
-/* To be called at lease_next_ms() or later; is_used: something uses the box right now. What was
- * touched since the last look counts at the deadline, too. True when the deadline became later. */
+/* Call it at lease_next_ms() or later. is_used: something uses the box right now. A touch since
+ * the last look counts at the deadline, too. True: the deadline became later. */
 bool lease_look(struct lease *l, int64_t now_ms, bool is_used);
 bool lease_is_over(const struct lease *l, int64_t now_ms);
-int64_t lease_next_ms(const struct lease *l); /* when to look again, or the deadline */
+int64_t lease_next_ms(const struct lease *l); /* the time of the next look, or the deadline */

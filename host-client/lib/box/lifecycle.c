@@ -6,9 +6,9 @@
 #define S(state) (1u << BH_STATE_##state)
 
 /*
- * Each state's followers. stopping and destroying follow themselves: whoever finds one that was
- * interrupted does it again. A box that failed to start while it has a disk worth keeping goes
- * through stopping to error; an error of a box that runs keeps its processes.
+ * The successors of each state. stopping and destroying follow themselves: a command that finds
+ * one interrupted repeats it. A box whose disk is worth keeping goes through stopping to error if
+ * its start fails; an error of a running box keeps its processes.
  */
 static const struct {
     const char *name;

@@ -1,5 +1,5 @@
 #pragma once
-/* lifecycle: the states of a box and which may follow which. Pure functions. */
+/* lifecycle: the states of a box and the legal transitions. Pure functions. */
 #include <stdbool.h>
 
 #include "bellhop/bellhop.h"
@@ -8,6 +8,6 @@
 
 /* May a box go from one state to the other? */
 bool lifecycle_is_legal(enum bh_state from, enum bh_state to);
-/* Somebody is at work on it; found with nobody holding its name, the work was interrupted. */
+/* A command is at work on the box. If nobody holds its name lock, the work was interrupted. */
 bool lifecycle_is_transitional(enum bh_state state);
-enum bh_state lifecycle_parse(const char *name); /* BH_STATE_UNKNOWN when there is none such */
+enum bh_state lifecycle_parse(const char *name); /* BH_STATE_UNKNOWN: there is no such state */

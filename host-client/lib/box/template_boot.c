@@ -17,9 +17,9 @@
 #define TRY_MS 30000 /* of one ready_cmd */
 #define CALL_MS 20000
 #define TEXT_BYTES 200
-#define LOG_BYTES 2000 /* of start_cmd's output, behind an error of ready_cmd */
+#define LOG_BYTES 2000 /* of start_cmd's output, in the detail of ready_cmd's error */
 
-/* Running already when a start went on after it was interrupted: the same id attaches to it. */
+/* After an interrupted start the command may run already: the same id attaches to it. */
 static int run_start_cmd(struct bh_box *box, struct client *c, const struct image_facts *f,
                          struct err *e)
 {
@@ -51,7 +51,7 @@ static json_t *new_try(struct bh_box *box, const struct image_facts *f, int64_t 
     return params;
 }
 
-/* How a command ended: "status 3", or by what. */
+/* Writes "status 3", or the reason why it ended. */
 static void put_end(char out[TEXT_BYTES], const char *reason, int code, const char *said)
 {
     const char *between = *said ? ": " : "";
@@ -64,7 +64,7 @@ static void put_end(char out[TEXT_BYTES], const char *reason, int code, const ch
     str_make_utf8(out);
 }
 
-/* The end of a text, from a whole character on. */
+/* The end of a text, beginning at a whole character. */
 static const char *text_tail(const char *text)
 {
     size_t len = strlen(text);
@@ -76,7 +76,7 @@ static const char *text_tail(const char *text)
     return text;
 }
 
-/* 1: it succeeded; 0: not yet, and `said` is how it ended. */
+/* 1: it succeeded; 0: not yet, and `said` tells how it ended. */
 static int try_once(struct bh_box *box, struct client *c, const struct image_facts *f,
                     int64_t deadline, char said[TEXT_BYTES], struct err *e)
 {
@@ -96,7 +96,7 @@ static int try_once(struct bh_box *box, struct client *c, const struct image_fac
     return strcmp(reason, "exited") == 0 && code == 0;
 }
 
-/* What start_cmd has said and whether it still runs: most often why ready_cmd does not succeed. */
+/* The output of start_cmd and whether it still runs: the usual reason why ready_cmd fails. */
 static char *start_log(struct client *c)
 {
     _cleanup_json_ json_t *params = json_pack("{s:s, s:b}", "id", TEMPLATE_START_ID, "output", 1);

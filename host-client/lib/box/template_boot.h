@@ -1,7 +1,7 @@
 #pragma once
 /*
- * template_boot: a template's start_cmd, which runs whenever the box starts, as the command `start`
- * (`bellhop logs`, `ps`, `attach` know it), and its ready_cmd, which is tried until it succeeds.
+ * template_boot: runs a template's start_cmd at each start of the box, as the command `start`
+ * (`bellhop logs`, `ps` and `attach` know it), and repeats its ready_cmd until that succeeds.
  */
 #include "common/err.h"
 #include "lib/box/box.h"
@@ -12,10 +12,10 @@
 #define TEMPLATE_READY_MS (10 * 60 * 1000)
 
 /*
- * Nothing when the image has neither. *deadline_mono_ms is moved by the time that ready_cmd took,
- * which has a time of its own (TEMPLATE_READY_MS), unless is_bound says that it is all there is. A
- * failure names the step "start_cmd" or "ready_cmd"; that of ready_cmd says how it ended the last time, and
- * the report's log what start_cmd has said.
+ * Does nothing if the image has neither. ready_cmd has a time limit of its own (TEMPLATE_READY_MS)
+ * and moves *deadline_mono_ms by the time it took, unless is_bound: then that deadline is the only
+ * limit. A failure names the step "start_cmd" or "ready_cmd"; the error of ready_cmd says how it
+ * ended last, and the report's log has start_cmd's output.
  */
 int template_boot(struct bh_box *box, struct client *c, bool is_bound, int64_t *deadline_mono_ms,
                   struct bringup_report *report, struct err *e);

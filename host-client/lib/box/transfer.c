@@ -107,14 +107,15 @@ static int stat_type(struct client *c, const char *path, bool follow, mode_t *re
                      path);
 }
 
-/* As the agent's archives have it: a link to a directory is what is in that, any other is itself. */
+/* As in the agent's archives: a link to a directory stands for that directory, any other link
+ * for itself. */
 static int find_type(struct client *c, const char *path, mode_t *ret, struct err *e)
 {
     mode_t type, behind = S_IFLNK;
     int r = stat_type(c, path, false, &type, e);
 
     if (r == 0 && type == S_IFLNK)
-        (void)stat_type(c, path, true, &behind, NULL); /* it may lead nowhere */
+        (void)stat_type(c, path, true, &behind, NULL); /* a dangling link is no error */
     if (r == 0)
         *ret = behind == S_IFDIR ? S_IFDIR : type;
     return r;
@@ -141,7 +142,8 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
         (void)err_at(&e, r, "dir");
     }
     if (r == 0) {
-        /* A directory goes below its own name, as with cp -r; a file is the one entry that may come. */
+        /* A directory goes below its own name, as with cp -r. A file is the only entry
+         * accepted. */
         if (type != S_IFDIR)
             f.to.only = path_name(clean);
         else if (strcmp(clean, "/") != 0)

@@ -5,8 +5,8 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#define ALL_SHARE 20   /* a twentieth of one processor over the time: something is at work */
-#define AGENT_SHARE 50 /* for the coding agent, which waits for its model most of the time */
+#define ALL_SHARE 20   /* 1/20 of one processor over the time: something is at work */
+#define AGENT_SHARE 50 /* 1/50 for the coding agent, which mostly waits for its model */
 
 void use_init(struct use *u, int64_t now_ms)
 {
@@ -35,7 +35,7 @@ static bool is_shell(const char *name)
     return false;
 }
 
-/* Does this command that runs make the box one that is used? */
+/* Does this running command count as use of the box? */
 static bool command_counts(const struct use *u, const json_t *command, const char *agent_id,
                            int64_t passed_ms)
 {
@@ -47,7 +47,7 @@ static bool command_counts(const struct use *u, const json_t *command, const cha
     int64_t cpu_ms = json_number(command, "cpu_ms") - json_number(before, "cpu_ms");
 
     if (is_agent && u->is_new_agent)
-        return false; /* that it starts again and again is no use of the box */
+        return false; /* restarts in a loop are no use of the box */
     if (!is_agent && !is_idle_shell && !json_is_true(json_object_get(command, "listens")))
         return true;
     if (cpu_ms * (is_agent ? AGENT_SHARE : ALL_SHARE) > passed_ms)
@@ -56,7 +56,7 @@ static bool command_counts(const struct use *u, const json_t *command, const cha
            json_number(command, "output_bytes") > json_number(before, "output_bytes");
 }
 
-/* The agent of a box from before an update does not list its commands. */
+/* An agent from before an update does not list its commands. */
 static bool any_counts(const struct use *u, const json_t *commands, const char *agent_id,
                        int64_t passed_ms)
 {
@@ -96,7 +96,7 @@ bool use_look(struct use *u, const json_t *activity, const char *agent_id, int n
 {
     const json_t *commands = json_object_get(activity, "commands");
     const json_t *calls = json_object_get(activity, "calls");
-    /* The agent of a box from before an update counts the monitor's own questions too. */
+    /* An agent from before an update counts the monitor's own calls too. */
     bool knows_quiet = json_object_get(commands, "list") != NULL;
     int64_t cpu_ms = json_number(json_object_get(activity, "cpu"), "total_ms");
     int64_t passed_ms = now_ms - u->at_ms;

@@ -59,7 +59,7 @@ int image_resolve(const struct bh_ctx *ctx, const char *image, char **ret_dir, s
 
 /* ---- its manifest ---- */
 
-/* It becomes a word of a command line and a part of paths. */
+/* The user's name becomes a word of a command line and a part of paths. */
 static int take_user(json_t *doc, const char **ret, struct err *e)
 {
     json_t *name = json_object_get(json_object_get(doc, "user"), "name");
@@ -119,7 +119,7 @@ void image_facts_done(struct image_facts *f)
 
 /* ---- for a new box ---- */
 
-/* A name that is built is taken as it is; a template of the user's own is looked at each time. */
+/* A built name is taken as it is; a template of the user's own is checked each time. */
 static bool is_built(const struct bh_ctx *ctx, const char *image)
 {
     _cleanup_free_ char *toml = NULL;
@@ -134,8 +134,8 @@ static bool is_built(const struct bh_ctx *ctx, const char *image)
     return stat(image, &st) < 0 || !(S_ISREG(st.st_mode) || (toml && access(toml, F_OK) == 0));
 }
 
-/* A workdir of the template's own is where the project goes. Its user's home is what every template
- * has that says nothing: a project is not mixed with what lies there. */
+/* The project goes into the template's workdir. A workdir that is the user's home is every
+ * template's default: the project is not mixed with the files there. */
 static int take_workdir(struct spec *spec, const struct image_facts *facts, struct err *e)
 {
     const char *home = str_has_prefix(facts->workdir, "/home/") ? facts->workdir + 6 : "";
@@ -167,8 +167,8 @@ static int take_facts(struct spec *spec, struct err *e)
     return r;
 }
 
-/* An image that was built for something else than boxes gets what they stand on. Where its template is
- * not known the error `r` in *e stands. */
+/* Builds the forms for boxes of an image that has only other forms. If its template is not
+ * known, returns `r`, whose error stands in *e. */
 static int build_missing_form(struct bh_ctx *ctx, const struct image_build *build, char **ret,
                               int r, struct err *e)
 {

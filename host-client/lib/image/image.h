@@ -1,7 +1,7 @@
 #pragma once
 /*
- * image: built images: directories NAME-HASH below image_dir, with the links NAME and NAME:VERSION
- * to the newest (image/README.md), each with a manifest.json.
+ * image: built images. Each is a directory NAME-HASH below image_dir with a manifest.json; the
+ * links NAME and NAME:VERSION lead to the newest (image/README.md).
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -13,20 +13,20 @@
 
 #define IMAGE_MANIFEST_MAX_BYTES ((size_t)1 << 20)
 
-/* The real path, so that a box stays with the image that it was made from when the name moves
- * on to a newer one. free() it. */
+/* Resolves to the real path: a box keeps its image when the name moves on to a newer one.
+ * free() it. */
 int image_resolve(const struct bh_ctx *ctx, const char *image, char **ret_dir, struct err *e);
 
-/* The same of an image that need not be one for boxes: it may have other forms only. */
+/* The same, also for an image that has no form for boxes. */
 int image_locate(const struct bh_ctx *ctx, const char *image, char **ret_dir, struct err *e);
 
-/* What a manifest says that acts in a box. An image without a manifest has none of it. */
+/* The facts of a manifest that matter to a box. An image without a manifest has none of them. */
 struct image_facts {
-    json_t *doc; /* owns what the others borrow; NULL: there is no manifest */
+    json_t *doc; /* owns the strings below; NULL: there is no manifest */
     const char *name, *version, *hash;
     const char *start_cmd, *ready_cmd;
     const char *workdir;
-    const char *user;              /* who commands run as; never empty */
+    const char *user;              /* commands run as this user; never empty */
     uint32_t cpu_count, memory_mb; /* 0: no limit */
     json_t *env;                   /* "K=V" strings, or NULL */
 };
@@ -34,22 +34,22 @@ int image_facts(const char *dir, struct image_facts *ret, struct err *e);
 void image_facts_done(struct image_facts *f);
 
 /*
- * The image that a new box is to have is there: built from its template when it is missing, once
- * however many ask. Fills spec->image_dir, and its limits and dest where none were asked for.
+ * Makes sure that a new box's image exists: builds a missing one from its template, once however
+ * many commands ask. Fills spec->image_dir, and the limits and dest that nobody asked for.
  */
 int image_settle(struct bh_ctx *ctx, struct spec *spec, const char *const *host_env, struct err *e);
 
-/* Builds; *ret_dir (may be NULL) is the image's directory. What is there is not made again. */
+/* Builds; *ret_dir (may be NULL) is the image's directory. Existing forms are not made again. */
 struct image_build {
-    const char *ref; /* as template_find() has it */
+    const char *ref; /* a reference for template_find() */
     const char *const *forms;
-    bool fresh; /* layers are made again, so that Debian's newest packages come in */
-    const char *const *host_env; /* of whom the build has the proxies and pip's index; or NULL */
+    bool fresh;                  /* rebuild the layers, to get Debian's newest packages */
+    const char *const *host_env; /* the proxies and pip's index come from it; or NULL */
     int64_t timeout_ms;
 };
 int image_build(struct bh_ctx *ctx, const struct image_build *b, char **ret_dir, struct err *e);
 
-/* The boxes made from one image. The store knows them; it lies above this room. */
+/* The boxes made from one image. Only the store, a layer above, knows them. */
 struct image_boxes {
     uint32_t n;
     char name[64]; /* one of them */

@@ -15,7 +15,7 @@
 
 #define AGENTS_MAX_BYTES (64 * 1024)
 
-/* Images go to other machines: a build for any processor is taken before one for some. */
+/* Images go to other machines: a build for any processor is preferred. */
 static const struct recipe_npm *choose_package(const struct recipe *r, const char *arch)
 {
     const struct recipe_npm *found = NULL;
@@ -52,8 +52,8 @@ static int fetch_package(struct npm *npm, const struct recipe *recipe, const cha
 }
 
 /*
- * The check's words without the last ("--version"), as the agent's own shell would need them. Its PATH is
- * the recipe's: what stands alone is looked for where the package has its programs.
+ * The check's argv without the last word ("--version"), quoted for a shell. A bare program name is
+ * replaced by its path in the package, since the recipe's PATH does not apply there.
  */
 static int add_command(const struct recipe *recipe, const char *install, struct buf *out,
                        struct err *e)

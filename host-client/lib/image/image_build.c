@@ -1,4 +1,5 @@
-/* image_build: from a template to image/build.sh and back to an error that names the field. */
+/* image_build: runs image/build.sh for a template and turns its failure into an error that
+ * names the field. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +18,10 @@
 #include "lib/image/template.h"
 
 #define BUILD_TIMEOUT_MS (60LL * 60 * 1000)
-#define BUILD_GRACE_MS 20000 /* it removes what it has begun */
+#define BUILD_GRACE_MS 20000 /* the script removes its unfinished files */
 #define FORMS_MAX 16
 
-/* What the script is at, as its own words have it. */
+/* The script's current step, in its own words. */
 struct step {
     struct bh_ctx *ctx;
     int64_t began_mono_ms;
@@ -36,7 +37,7 @@ static void report_line(void *arg, const char *line)
     ctx_progress(step->ctx, "image", 0, 0, false, "%s", line);
 }
 
-/* Minutes of apt or mksquashfs without a word look like a hang. */
+/* Reports the time: minutes of apt or mksquashfs without output look like a hang. */
 static void report_time(void *arg)
 {
     const struct step *step = arg;
@@ -46,7 +47,7 @@ static void report_time(void *arg)
                      (long long)(clock_mono_ms() - step->began_mono_ms) / 1000);
 }
 
-/* The script's own "image: FIELD: TEXT"; a code where one must act on it. */
+/* Parses the script's "image: FIELD: TEXT". Some fields have a code that the caller acts on. */
 static int read_failure(const char *said, int status, struct err *e)
 {
     static const struct {
@@ -83,7 +84,7 @@ static int push_env(char ***env, const char *name, const char *value, struct err
     return asprintf(&line, "%s=%s", name, value) < 0 ? err_oom(e) : strv_push(env, line, e);
 }
 
-/* What of the caller's environment says how the build reaches its registries. */
+/* Is it a variable that tells how the build reaches its registries? */
 static bool is_way_out(const char *variable)
 {
     static const char *const names[] = {
@@ -148,8 +149,8 @@ static int run_script(struct bh_ctx *ctx, const struct image_build *b, const cha
     return r == -ERR_PRECONDITION ? read_failure(said, status, e) : r;
 }
 
-/* A directory beside the images: their owner's, and on their disk. Whose it is says its name: build.sh
- * removes what a process that was killed has left. */
+/* Makes a directory beside the images, on their disk. Its name has our pid: build.sh removes
+ * the directory of a process that was killed. */
 static int make_definition(struct bh_ctx *ctx, const struct template *t, int64_t deadline,
                            char **ret, struct err *e)
 {
@@ -189,7 +190,7 @@ static int check_forms(const char *const *forms, struct err *e)
     return 0;
 }
 
-/* A build that has to be made is announced as one; what is there is only looked through. */
+/* Announces a build that has work to do; an image that is up to date is only verified. */
 static void announce_build(struct bh_ctx *ctx, const struct image_build *b,
                            const struct template *t)
 {

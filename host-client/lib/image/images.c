@@ -33,7 +33,7 @@ static const struct {
     {"dockerfile", "Dockerfile"},
 };
 
-/* A machine's disk is mostly holes. */
+/* A virtual machine's disk file is sparse. */
 static uint64_t bytes_on_disk(const struct stat *st)
 {
     uint64_t taken = (uint64_t)st->st_blocks * 512;
@@ -41,7 +41,7 @@ static uint64_t bytes_on_disk(const struct stat *st)
     return taken < (uint64_t)st->st_size ? taken : (uint64_t)st->st_size;
 }
 
-/* Of the files; a directory counts as what the manifest says of the tree. */
+/* The size of the files; a directory counts with the manifest's size. */
 static int describe_forms(const char *dir, const struct image_facts *facts, struct buf *names,
                           uint64_t *ret_bytes, struct err *e)
 {
@@ -80,7 +80,7 @@ static bool leads_to(const struct bh_ctx *ctx, const char *name, const char *dir
     return real && strcmp(real, dir) == 0;
 }
 
-/* Does NAME or NAME:VERSION lead to it? */
+/* Does NAME or NAME:VERSION resolve to it? */
 static bool is_named(const struct bh_ctx *ctx, const struct image_facts *facts, const char *dir)
 {
     _cleanup_free_ char *full = NULL;
@@ -117,7 +117,7 @@ static int give_image(struct listing *l, const char *dir)
     return r;
 }
 
-/* The directories, sorted: NAME-HASH. */
+/* The directories NAME-HASH, sorted. */
 static int list_dirs(const struct bh_ctx *ctx, char ***ret, struct err *e)
 {
     _cleanup_strv_ char **found = calloc(1, sizeof(char *));
@@ -236,7 +236,7 @@ static json_t *template_json(const struct template *t)
     return doc;
 }
 
-/* A path that is no image's may be a template's: ERR_NOT_FOUND. */
+/* ERR_NOT_FOUND for a path that may be a template's. */
 static int locate_image(const struct bh_ctx *ctx, const char *image, char **ret, struct err *e)
 {
     _cleanup_free_ char *manifest = path_join(image, "manifest.json");
@@ -274,7 +274,7 @@ int bh_image_inspect(struct bh_ctx *ctx, const char *image, char **ret_json, str
 
 /* ---- remove ---- */
 
-/* The links that lead to it: what is asked for by name is then not there. */
+/* Removes the links to the image, so that its names are gone. */
 static int remove_links(const struct bh_ctx *ctx, const char *dir, struct err *e)
 {
     _cleanup_closedir_ DIR *d = opendir(ctx->image_dir);
@@ -294,7 +294,7 @@ static int remove_links(const struct bh_ctx *ctx, const char *dir, struct err *e
     return 0;
 }
 
-/* Against a build of the same name, which is the one who makes directories and links. */
+/* Excludes a build of the same name, which makes directories and links. */
 static int lock_name(const struct bh_ctx *ctx, const char *name, int *ret_fd, struct err *e)
 {
     _cleanup_free_ char *path = NULL;
@@ -336,7 +336,7 @@ static int remove_dir(struct bh_ctx *ctx, const char *dir, image_count_boxes_fn 
     r = remove_links(ctx, dir, e);
     if (r < 0)
         return r;
-    /* In two steps, so that what cannot be removed at once does not look like an image. */
+    /* Renamed first: a directory that cannot be removed at once must not look like an image. */
     if (asprintf(&gone, "%s/.%s.tmp.%d", ctx->image_dir, path_name(dir), (int)getpid()) < 0)
         return err_oom(e);
     if (rename(dir, gone) < 0)

@@ -26,7 +26,7 @@ struct field {
     const char *key;
     enum toml_type type;
     size_t offset; /* char *, uint32_t, bool or char ** */
-    /* NULL when the word is fine, else what it should have been. */
+    /* NULL: the word is fine; else a description of the expected word. */
     const char *(*check)(const char *word);
     const char *otherwise; /* NULL: required; lists have no default */
     uint32_t min, max;     /* of integers */
@@ -89,7 +89,7 @@ __attribute__((format(printf, 5, 6))) static int wrong(const struct template *t,
     return err_field(e, ERR_INVALID, field, "%.150s:%u: %s", t->path, line, text);
 }
 
-/* An offset of 0 is `path`, which no field has. */
+/* Offset 0 would be `path`, which is no field. */
 static void *field_at(struct template *t, const struct field *f)
 {
     return (char *)t + f->offset;
@@ -169,7 +169,7 @@ static int take_fields(struct template *t, struct toml *doc, struct err *e)
     bool seen[N_ELEMENTS(template_fields)] = {false};
     int r = 0;
 
-    /* An empty one has no field by which it would be seen. */
+    /* An empty table shows up in no field. */
     for (size_t i = 0; i < doc->n_tables; i++)
         if (strcmp(doc->tables[i].key, "bellhop") != 0)
             return wrong(t, doc->tables[i].line, doc->tables[i].key, e,
@@ -191,7 +191,7 @@ static int take_fields(struct template *t, struct toml *doc, struct err *e)
     return r;
 }
 
-/* The line of a field, for what is only seen when all is read. */
+/* The line of a field, for errors that are found once everything is read. */
 static unsigned line_of(const struct toml *doc, const char *key)
 {
     for (size_t i = 0; i < doc->n; i++)
@@ -268,7 +268,7 @@ static int add_all(char ***to, char *const *from, struct err *e)
     return r;
 }
 
-/* A flavour lends what it adds to the template that it stands on. */
+/* A flavour adds its own lists, but not those of the template that it is based on. */
 static int add_flavour(const struct bh_ctx *ctx, struct template *t, const char *name,
                        unsigned line, unsigned depth, struct err *e)
 {
@@ -330,7 +330,7 @@ static int check_agents(const struct bh_ctx *ctx, const struct template *t, cons
     return 0;
 }
 
-/* What a field needs of the others. */
+/* Checks the fields against each other. */
 static int check_whole(const struct bh_ctx *ctx, struct template *t, const struct toml *doc,
                        struct err *e)
 {
@@ -349,7 +349,8 @@ static int check_whole(const struct bh_ctx *ctx, struct template *t, const struc
     return check_agents(ctx, t, doc, e);
 }
 
-/* Who is not named is that of the template below; another user's home is the workdir of nobody else. */
+/* The user defaults to that of the template below. Its workdir is inherited only with the same
+ * user: it is that user's home. */
 static int settle_user(struct template *t, struct err *e)
 {
     const struct template *from = t->from;

@@ -10,7 +10,7 @@
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"
 
-/* min to max bytes, the first of `first`, the others of `first` and `rest`. */
+/* min to max bytes; the first is in `first`, the others in `first` or `rest`. */
 static bool is_made_of(const char *word, size_t len, size_t max, const char *first,
                        const char *rest)
 {

@@ -1,8 +1,9 @@
 #pragma once
 /*
- * template_words: what may stand in a template's fields. All of it ends up as words of commands
- * that run as root (apt-get, npm, pip), so that none may look like an option or hold white space.
- * Each returns NULL when the word is fine, else what it should have been: "a package's name".
+ * template_words: the words allowed in a template's fields. They become words of commands that
+ * root runs (apt-get, npm, pip): none may look like an option or contain white space. Each
+ * function returns NULL if the word is fine, else a description of the expected word: "a package's
+ * name".
  */
 const char *word_text(const char *word); /* 1 to 4095 bytes, no control characters but line ends */
 const char *word_name(const char *word);

@@ -18,7 +18,8 @@
 
 #define INODES_MAX (512u * 1024) /* 16 MiB */
 
-/* Every file that was made here: what a hard link may lead to. Open addressing; ino 0: free. */
+/* The files that this archive has made: a hard link may lead only to them. Open addressing; ino
+ * 0: free. */
 struct inode_set {
     struct inode {
         dev_t dev;
@@ -31,7 +32,7 @@ struct extraction {
     struct archive *a;
     int root; /* the directory */
     const struct extract_options *o;
-    char temp[sizeof(EXTRACT_TEMP_PREFIX) + 16]; /* the name of what is being made */
+    char temp[sizeof(EXTRACT_TEMP_PREFIX) + 16]; /* the temporary name of the current file */
     struct inode_set made;
     uint64_t n_entries;
 };
@@ -71,7 +72,7 @@ static int inode_set_add(struct inode_set *s, const struct stat *st, struct err 
     int r;
 
     if (s->n == INODES_MAX)
-        return 0; /* a hard link to this one is refused */
+        return 0; /* a hard link to this file is refused */
     r = s->n * 2 >= s->cap ? inode_set_grow(s, e) : 0;
 
     if (r < 0)
@@ -96,7 +97,8 @@ static int check_name(const char *name, struct err *e)
     return 0;
 }
 
-/* One component deeper, made when missing. A link is not followed: it is an error. 1: it was made. */
+/* Opens one component deeper, made if missing. A link is an error, not followed. 1: it was
+ * made. */
 static int enter_dir(int dir, const char *name, int *ret, struct err *e)
 {
     bool is_new = mkdirat(dir, name, 0755) == 0;
@@ -107,7 +109,7 @@ static int enter_dir(int dir, const char *name, int *ret, struct err *e)
     return *ret < 0 ? err_sys(e, errno, "open the directory '%s'", name) : is_new;
 }
 
-/* The descriptor of the directory that the name is in, and its last component ("" for the root). */
+/* Opens the directory of the name, and returns its last component ("" for the root). */
 static int open_parent(const struct extraction *x, const char *name, int *ret_dir, char *last,
                        struct err *e)
 {
@@ -151,7 +153,7 @@ static int archive_fail(const struct extraction *x, struct err *e)
     return err_set(e, ERR_DATA_LOSS, "the archive: %s", why ? why : "it broke off");
 }
 
-/* Holes stay holes: an archive of a kilobyte may have a file of an exabyte. */
+/* Holes stay holes: an archive of a kilobyte can hold a file of an exabyte. */
 static int copy_data(struct extraction *x, int fd, int64_t size, struct err *e)
 {
     for (;;) {
@@ -181,7 +183,7 @@ static void entry_times(struct archive_entry *entry, struct timespec times[2])
                                  .tv_nsec = archive_entry_mtime_nsec(entry)};
 }
 
-/* The file of the entry under the temporary name. */
+/* Makes the entry's file under the temporary name. */
 static int make_file(struct extraction *x, int dir, struct archive_entry *entry, struct err *e)
 {
     struct timespec times[2];
@@ -216,7 +218,7 @@ static int make_symlink(struct extraction *x, int dir, struct archive_entry *ent
     return 0;
 }
 
-/* Only to what this archive has brought: a file that was here before may be nobody's business. */
+/* Links only to a file of this archive: an older file here is none of the box's business. */
 static int make_hardlink(struct extraction *x, int dir, const char *target, struct err *e)
 {
     const char *prefix = x->o->prefix;
@@ -243,12 +245,13 @@ static int make_hardlink(struct extraction *x, int dir, const char *target, stru
     return linkat(from, last, dir, x->temp, 0) < 0 ? err_sys(e, errno, "link") : 0;
 }
 
-/* What has the name is replaced whole, never written into: it may be a link, or have other names. */
+/* Replaces whatever has the name, and never writes into it: it may be a link or have other
+ * names. */
 static int put_in_place(struct extraction *x, int dir, const char *name, struct err *e)
 {
     int r = renameat(dir, x->temp, dir, name) < 0 ? err_sys(e, errno, "replace '%s'", name) : 0;
 
-    /* rename() leaves the old name when both are the same file. */
+    /* rename() keeps the old name if both are the same file */
     (void)unlinkat(dir, x->temp, 0);
     return r;
 }
@@ -279,7 +282,7 @@ static int put_dir(int dir, const char *name, struct archive_entry *entry, struc
     if (!*name)
         return 0;
     r = enter_dir(dir, name, &fd, e);
-    if (r > 0) /* the owner must be able to fill it; one that was here keeps its mode */
+    if (r > 0) /* the owner must be able to fill it; an existing directory keeps its mode */
         (void)fchmod(fd, (archive_entry_perm(entry) & MODE_BITS) | 0700);
     return r < 0 ? r : 0;
 }
@@ -333,7 +336,7 @@ static int put_entry(struct extraction *x, struct archive_entry *entry, struct e
     case S_IFLNK:
         r = open_parent(x, full, &dir, last, e);
         return r < 0 ? r : put_new(x, dir, last, entry, e);
-    default: /* devices, FIFOs and sockets stay where they are */
+    default: /* devices, FIFOs and sockets are not transferred */
         return 0;
     }
 }
@@ -380,7 +383,7 @@ static int check_only(const struct extraction *x, struct archive_entry *entry, s
     return 0;
 }
 
-/* In place only when the archive has ended well: nothing is touched before. */
+/* Puts the file in place after the archive has ended without an error; nothing changes before. */
 static int make_only(struct extraction *x, struct err *e)
 {
     struct archive_entry *entry;
@@ -411,7 +414,7 @@ static int extract_only(struct extraction *x, struct err *e)
 
 /* ---- the whole ---- */
 
-/* No other filter than the one that was asked for: some of libarchive's are programs it starts. */
+/* Enables the requested filter only: some of libarchive's filters start programs. */
 static int open_archive(struct extraction *x, int fd, struct err *e)
 {
     x->a = archive_read_new();

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-/* A socket pair, whose writer, unlike a pipe's, is not killed when the reader gives up. */
+/* A socket pair: unlike a pipe's, its writer gets no SIGPIPE when the reader gives up. */
 struct flow {
     int read_fd;
     int write_fd;
@@ -20,7 +20,7 @@ static void *extract_thread(void *arg)
     struct flow *flow = arg;
 
     flow->r = extract_stream(flow->read_fd, &flow->f->to, &flow->e);
-    fd_close(TAKE_FD(flow->read_fd)); /* who still writes gets an error and stops */
+    fd_close(TAKE_FD(flow->read_fd)); /* the writer gets an error and stops */
     return NULL;
 }
 

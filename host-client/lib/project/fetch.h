@@ -1,7 +1,7 @@
 #pragma once
 /*
- * fetch: an archive that the agent sends, put into a directory of this machine while it comes: the
- * transport pushes, libarchive pulls, so one of them has a thread of its own.
+ * fetch: unpacks an archive of the agent into a directory of this machine while it arrives. The
+ * transport pushes and libarchive pulls, so one of them needs a thread of its own.
  */
 #include <stddef.h>
 
@@ -11,9 +11,9 @@
 
 struct fetch {
     const char *path;  /* in the box */
-    const char *names; /* only these below path, each with a NUL; NULL: all */
+    const char *names; /* only these names below path, each with a NUL; NULL: all */
     size_t names_bytes;
-    struct extract_options to; /* its directory must be there; is_zstd: that is asked for */
+    struct extract_options to; /* its directory must exist; is_zstd: ask the agent for it */
 };
 
 int fetch_run(struct client *c, const struct fetch *f, struct err *e);

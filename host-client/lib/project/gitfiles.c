@@ -28,9 +28,9 @@
 /* ---- running git ---- */
 
 /*
- * git for a repository that may belong to somebody else. Its owner is not asked (safe.directory),
- * so nothing of its configuration that names a program may count: no monitor, no hooks, and nothing
- * is fetched, since the configuration of a remote names a program too.
+ * Runs git in a repository that may belong to somebody else. safe.directory skips the check of the
+ * owner, so nothing in its configuration that names a program may take effect: no monitor, no
+ * hooks, and no fetch, since the configuration of a remote names a program too.
  */
 int listing_run_git(const struct gitfiles_options *o, const char *dir, const char *const *args,
                     const char *const *env, int out_fd, struct buf *out, struct err *e)
@@ -57,14 +57,13 @@ int listing_run_git(const struct gitfiles_options *o, const char *dir, const cha
 
     for (; *args && n < MAX_GIT_ARGS - 1; args++)
         argv[n++] = *args;
-    if (!env) /* for a git that does not know GIT_NO_LAZY_FETCH */
+    if (!env) /* for a git that ignores GIT_NO_LAZY_FETCH */
         all_env[m++] = "GIT_ALLOW_PROTOCOL=none";
     for (; env && *env && m < N_ELEMENTS(all_env) - 1; env++)
         all_env[m++] = *env;
     return hostcmd_run(&cmd, NULL, e);
 }
 
-/* One line of an answer. */
 int listing_ask_git(const struct gitfiles_options *o, const char *dir, const char *const *args,
                     char **ret, struct err *e)
 {
@@ -81,7 +80,7 @@ int listing_ask_git(const struct gitfiles_options *o, const char *dir, const cha
     return *ret ? 0 : err_oom(e);
 }
 
-/* A file without a name: gone when it is closed, whatever happens. */
+/* Opens a file without a name: it vanishes when it is closed, whatever happens. */
 static int open_scratch(const struct bh_ctx *ctx, FILE **ret, struct err *e)
 {
     int fd = open(ctx->cache_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -107,7 +106,6 @@ static int open_scratch(const struct bh_ctx *ctx, FILE **ret, struct err *e)
     return 0;
 }
 
-/* git's NUL-separated answer in a scratch file, at its beginning. */
 int listing_list_git(struct listing *l, const char *dir, const char *const *args, FILE **ret,
                      struct err *e)
 {
@@ -159,8 +157,8 @@ int gitfiles_add_root(struct gitfiles *g, const char *dir, unsigned *ret, struct
 }
 
 /*
- * What has gone in the meantime is not there, nor is, as for git, what is behind a link; sockets and
- * the like can't be sent.
+ * A vanished file is skipped, as is a file behind a link, as git does. Sockets and the like cannot
+ * be sent.
  */
 int listing_add_path(struct listing *l, const struct gitfiles_entry *en, struct err *e)
 {
@@ -181,7 +179,6 @@ int listing_add_path(struct listing *l, const struct gitfiles_entry *en, struct 
     return gitfiles_put(l->out, en, e);
 }
 
-/* A file of the source has the same name there and in the box. */
 int listing_add_own(struct listing *l, const char *name, struct err *e)
 {
     return listing_add_path(l, &(struct gitfiles_entry){.name = name, .path = name}, e);
@@ -232,7 +229,6 @@ int listing_walk_entry(struct listing *l, FTS *fts, FTSENT *ent, const struct gi
     return listing_add_path(l, en, e);
 }
 
-/* "sub/file" within root, under prefix. */
 char *listing_name_below(const char *prefix, const char *root, const char *path)
 {
     const char *rest = path + strlen(root);
@@ -411,7 +407,8 @@ void gitfiles_done(struct gitfiles *g)
     for (unsigned i = 0; i < g->n_roots; i++)
         fd_close(g->roots[i]);
     if (g->tmp_dir)
-        (void)dirtree_remove(g->tmp_dir, NULL); /* it is our cache: what stays is found there */
+        /* it lies in our cache: leftovers are found there */
+        (void)dirtree_remove(g->tmp_dir, NULL);
     free(g->tmp_dir);
     strv_free(g->left_out);
     free(g->note);

@@ -19,7 +19,7 @@
 
 /* ---- a whole .git ---- */
 
-/* A git directory that is not in the source, as ".git". */
+/* Adds a git directory outside the source as ".git". */
 static int walk_git_dir(struct listing *l, const char *git_dir, struct err *e)
 {
     struct listing_tree t = {.host = git_dir, .prefix = ".git", .kind = WALK_GIT_DIR};
@@ -28,7 +28,8 @@ static int walk_git_dir(struct listing *l, const char *git_dir, struct err *e)
     return r < 0 ? r : listing_walk(l, &t, e);
 }
 
-/* What a linked work tree has of its own goes over what it shares with the others. */
+/* A linked work tree's own git directory lies over the one that it shares with other work
+ * trees. */
 struct overlay {
     const char *own; /* the work tree's git directory */
 };
@@ -41,7 +42,7 @@ static bool is_in_overlay(const struct overlay *o, const char *rel)
     return path && lstat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
-/* One entry of the shared directory or of the work tree's own. */
+/* Adds one entry of the shared git directory or of the work tree's own. */
 static int add_worktree_entry(struct listing *l, FTS *fts, FTSENT *ent, struct gitfiles_entry *en,
                               const struct overlay *over, struct err *e)
 {
@@ -79,7 +80,7 @@ static int walk_worktree_part(struct listing *l, const char *root, const struct 
         const char *rel = ent->fts_path + strlen(root);
 
         rel += *rel == '/';
-        /* A directory that both have is named once, by the shared one. */
+        /* The shared directory names a directory that both have. */
         if (ent->fts_info == FTS_DP || !*rel || (!over && ent->fts_info == FTS_D))
             continue;
         en.path = rel;
@@ -91,7 +92,7 @@ static int walk_worktree_part(struct listing *l, const char *root, const struct 
     return r;
 }
 
-/* Objects that are elsewhere would be missing in the box. */
+/* Objects that lie elsewhere would be missing in the box. */
 static int check_alternates(const char *git_dir, struct err *e)
 {
     _cleanup_free_ char *path = path_join(git_dir, "objects/info/alternates");
@@ -105,7 +106,8 @@ static int check_alternates(const char *git_dir, struct err *e)
         "the repository borrows objects of another one (%s): use --git shallow or none", path);
 }
 
-/* A submodule's configuration says where its files are, seen from where it is here: without that. */
+/* A submodule's configuration has the path of its work tree on this machine: sends a copy
+ * without it. */
 static int add_config_without_work_tree(struct listing *l, const char *git_dir, const char *name,
                                         struct err *e)
 {
@@ -131,10 +133,10 @@ static int add_config_without_work_tree(struct listing *l, const char *git_dir, 
     return r < 0 ? r : listing_add_path(l, &en, e);
 }
 
-/* Where git has a work tree's repository, and which of its files says where the work tree is. */
+/* The git directories of a work tree, and the file that names the work tree. */
 struct git_dirs {
     char *own, *common;
-    const char *config; /* its name in the box, or NULL */
+    const char *config; /* name of that file in the box, or NULL */
 };
 
 static void git_dirs_done(struct git_dirs *g)
@@ -206,13 +208,14 @@ int listing_add_full_git(struct listing *l, const char *dir, const char *prefix,
         r = check_alternates(host, e);
         return r < 0 ? r : listing_walk(l, &t, e);
     }
-    /* A submodule's ".git" leads into the .git of the whole by a relative path. */
+    /* The ".git" of a submodule is a relative path into the .git of the whole. */
     return *prefix ? listing_add_own(l, name, e) : add_linked_git(l, dir, e);
 }
 
 /* ---- a shallow copy of .git ---- */
 
-/* The clone's git asks for the owner of what it clones: its command line is not passed on. */
+/* git clone starts a second git that checks the owner and does not get our -c options: they go
+ * into a file. */
 static int write_clone_config(const char *tmp, char **ret_env, struct err *e)
 {
     static const char config[] = "[safe]\n\tdirectory = *\n[core]\n\tfsmonitor = false\n"
@@ -228,10 +231,10 @@ static int write_clone_config(const char *tmp, char **ret_env, struct err *e)
     return asprintf(ret_env, "GIT_CONFIG_GLOBAL=%s", path) < 0 ? err_oom(e) : 0;
 }
 
-/* Where the copy's "origin" should lead: where the original's does. */
+/* The copy's "origin" leads where the original's does. */
 static int set_origin(struct listing *l, const char *dir, const char *clone, struct err *e)
 {
-    /* Its own word for it: what it includes may be another file of this machine. */
+    /* --no-includes: an included file may be another file of this machine */
     static const char *const ask[] = {"config", "--local",           "--no-includes",
                                       "--get",  "remote.origin.url", NULL};
     static const char *const forget[] = {"remote", "remove", "origin", NULL};
@@ -244,7 +247,7 @@ static int set_origin(struct listing *l, const char *dir, const char *clone, str
     return listing_run_git(l->o, clone, set, NULL, -1, NULL, e);
 }
 
-/* A clone takes whatever git finds: all of it has to be this work tree's. */
+/* A clone reads whatever git finds: all of it must belong to this work tree. */
 static int check_clone_source(struct listing *l, const char *dir, struct err *e)
 {
     _cleanup_git_dirs_ struct git_dirs g = {0};

@@ -25,7 +25,8 @@ static int add_nested(struct listing *l, const char *name, bool is_tracked, unsi
 
     if (!host || !git)
         return err_oom(e);
-    /* A submodule that is not there, or a directory where a file was: git lists what is in it. */
+    /* No .git: a submodule that is not checked out, or a directory in the place of a file; git
+     * lists its files. */
     if (beneath_stat(l->out->roots[0], git, &st) < 0)
         return is_tracked ? listing_add_own(l, name, e) : listing_walk(l, &t, e);
     if (depth + 1 >= GITFILES_MAX_DEPTH)
@@ -34,7 +35,7 @@ static int add_nested(struct listing *l, const char *name, bool is_tracked, unsi
     return listing_add_repository(l, host, name, depth + 1, e);
 }
 
-/* git writes no such names into an index, but it believes one that has them. */
+/* git never writes such a name into an index, but it believes an index that has one. */
 static int check_listed(const char *rel, bool is_tracked, struct err *e)
 {
     if (*rel && beneath_is_inside(rel) && !(is_tracked && beneath_names_git(rel)))
@@ -46,7 +47,8 @@ static int check_listed(const char *rel, bool is_tracked, struct err *e)
 static int add_listed(struct listing *l, const char *prefix, const char *rel, bool is_tracked,
                       unsigned depth, struct err *e)
 {
-    _cleanup_free_ char *clean = path_clean(rel); /* a repository within has a slash at its end */
+    /* the name of a nested repository ends with a slash */
+    _cleanup_free_ char *clean = path_clean(rel);
     _cleanup_free_ char *name = clean ? listing_name_below(prefix, "", clean) : NULL;
     struct stat st;
     int r = check_listed(rel, is_tracked, e);
@@ -70,7 +72,7 @@ static int add_all_listed(struct listing *l, const char *prefix, FILE *from, boo
     int r = 0;
 
     while (r == 0 && getdelim(&rel, &cap, '\0', from) > 0) {
-        /* In the middle of a merge a path stands there up to three times. */
+        /* During a merge the index has a path up to three times. */
         if (last && str_eq(rel, last))
             continue;
         r = add_listed(l, prefix, rel, is_tracked, depth, e);
@@ -139,7 +141,7 @@ static int read_ignored(struct listing *l, FILE *from, struct err *e)
     return r;
 }
 
-/* git is the judge of the patterns; without a repository it gets an empty one for it. */
+/* git judges the patterns. Without a repository it gets an empty one for that. */
 static int list_ignored_plain(struct listing *l, const char *dir, FILE **ret, struct err *e)
 {
     _cleanup_free_ char *git_dir = NULL, *work_tree = NULL;
@@ -160,7 +162,6 @@ static int list_ignored_plain(struct listing *l, const char *dir, FILE **ret, st
     return r < 0 ? r : listing_list_git(l, dir, list, ret, e);
 }
 
-/* Sets l->ignored: what the patterns take that the listing would not see as ignored by itself. */
 int listing_load_ignore_file(struct listing *l, bool is_repository, struct err *e)
 {
     const char *tracked[] = {"ls-files", "-z", "-c", "-i", NULL, NULL};

@@ -25,7 +25,7 @@ static bool is_dir(const char *path, const char *from, const char *dir)
     return real && str_eq(real, dir);
 }
 
-/* Its file "gitdir" is the path of the work tree's ".git". */
+/* Does its file "gitdir" hold the path of the work tree's ".git"? */
 static bool names_work_tree(const char *own, const char *dir)
 {
     _cleanup_close_ int fd = open(own, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -39,7 +39,7 @@ static bool names_work_tree(const char *own, const char *dir)
     return parent && str_eq(path_name(text), ".git") && is_dir(parent, own, dir);
 }
 
-/* <common>/worktrees/<name>: where git puts it, and nobody else can without writing into common. */
+/* git uses <common>/worktrees/<name>; making it takes write access to common. */
 static bool is_worktree_of(const char *own, const char *common)
 {
     _cleanup_free_ char *worktrees = path_dir(own);

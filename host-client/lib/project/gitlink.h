@@ -1,9 +1,9 @@
 #pragma once
 /*
- * gitlink: a ".git" that is no directory of its own leads to a repository elsewhere: that of a linked
- * work tree (git worktree add), or of a submodule. Anybody can write such a file, so what it leads to
- * is believed only when it names the work tree in turn; else a project that somebody else has made
- * could have any repository of this machine sent.
+ * gitlink: verifies a ".git" that leads to a repository elsewhere: a linked work tree (git
+ * worktree add), or a submodule. Anybody can write such a file. It is believed only if the
+ * repository names the work tree in turn; otherwise a hostile project could send any repository of
+ * this machine.
  */
 #include "common/err.h"
 
@@ -14,6 +14,6 @@
 int gitlink_check(const char *dir, const char *own, const char *common, const char *worktree,
                   struct err *e);
 
-/* What a clone reads of a git directory is in it: no references or objects behind a symbolic link.
- * -ERR_PRECONDITION with field "git". */
+/* Every file of a git directory that a clone reads lies within it: no references or objects
+ * behind a symbolic link. -ERR_PRECONDITION with field "git". */
 int gitlink_check_inside(const char *git_dir, struct err *e);

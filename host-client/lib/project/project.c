@@ -15,7 +15,7 @@
 
 /* ---- names ---- */
 
-/* A word as a box's name: lower case, everything else a dash. */
+/* Makes a box's name of a word: lower case, everything else becomes a dash. */
 static void name_from_word(const char *word, size_t len, char out[PROJECT_NAME_BYTES])
 {
     size_t n = 0;
@@ -36,7 +36,8 @@ static void name_from_word(const char *word, size_t len, char out[PROJECT_NAME_B
         (void)snprintf(out, PROJECT_NAME_BYTES, "box");
 }
 
-/* The URL's part that says which repository it is: without "?...", slashes and ".git" at the end. */
+/* The length of the URL's part that identifies the repository: without "?...", and without
+ * slashes and ".git" at the end. */
 static size_t url_length(const char *url)
 {
     size_t end = strcspn(url, "?#");
@@ -60,7 +61,7 @@ static void name_from_url(const char *url, char out[PROJECT_NAME_BYTES])
     name_from_word(url + start, end - start, out);
 }
 
-/* FNV-1a: the digits tell projects apart, they protect nothing. */
+/* FNV-1a: the digits tell projects apart and protect nothing. */
 static uint64_t hash_text(const char *text, size_t len)
 {
     uint64_t h = 14695981039346656037u;
@@ -105,8 +106,8 @@ static char *without_user(const char *url)
     return asprintf(&out, "%.*s%s", (int)(host - url), url, at + 1) < 0 ? NULL : out;
 }
 
-/* The directory may be somebody else's: no program that its configuration names is run. "" when it
- * has none, or there is no git. */
+/* The directory may be hostile: no program that its configuration names is run. "": it has no
+ * remote, or there is no git. */
 static char *ask_remote(struct bh_ctx *ctx, const char *dir)
 {
     static const char *const argv[] = {

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * project: which project a box is for, and the name that a box gets when nobody names it. Two
- * directories of one name, and names that become the same (A_b, a-b), are two projects and get two
- * boxes: the second one's name ends with a few digits that stand for its path or URL.
+ * project: the project of a box, and the default name of a project's box. Two directories of one
+ * name, or names that become the same (A_b, a-b), are two projects and get two boxes: the second
+ * box's name ends with digits of a hash of its path or URL.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,20 +13,21 @@
 #include "lib/util/context.h"
 
 #define PROJECT_NAME_BYTES 64
-#define PROJECT_N_NAMES 4 /* without digits, and with 6, 10 and 16 of them */
+#define PROJECT_N_NAMES 4 /* 0, 6, 10 and 16 digits */
 
 struct project {
-    char *path;   /* absolute, without symlinks; "": a repository that is cloned, or none */
-    char *remote; /* its git remote, or the repository's URL, without user and password; or "" */
-    char base[PROJECT_NAME_BYTES]; /* the name without digits; "": it has none */
+    char *path;   /* absolute, without symlinks; "": a repository to clone, or no project */
+    char *remote; /* the git remote, or the repository's URL, without user and password; or "" */
+    char base[PROJECT_NAME_BYTES]; /* the name without digits; "": none */
 };
 
-/* What opts->project or opts->repo_url is. A directory that is not there has no path. */
+/* Reads the project from opts->project or opts->repo_url. A directory that does not exist has
+ * no path. */
 int project_read(struct bh_ctx *ctx, const struct bh_create_options *opts, struct project *ret,
                  struct err *e);
 void project_done(struct project *p); /* accepts zeroed */
 
-/* The i-th of the names that a box of this project may have. */
+/* The i-th name that a box of this project may have. */
 void project_name(const struct project *p, size_t i, char out[PROJECT_NAME_BYTES]);
 
 /* Is a box with this path and remote a box of the project? A box that does not know its project (path

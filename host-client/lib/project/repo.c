@@ -14,8 +14,8 @@
 #define GIT_TEXT_MAX 300
 
 /*
- * $1 is the URL, $2 the directory, $3 the token's file or "". The helper is a shell function of
- * git's own: it prints the file at the moment git asks.
+ * $1 is the URL, $2 the directory, $3 the token's file or "". The credential helper is a shell
+ * function: it prints the token's file when git asks.
  */
 static const char clone_script[] =
     "set -e\n"
@@ -73,7 +73,7 @@ static int put_token(struct client *c, const char *token_file, const char *path,
     return r;
 }
 
-/* Without the line feed that git ends with. */
+/* The length without git's trailing line feeds. */
 static size_t text_len(const char *text, size_t max)
 {
     size_t len = strnlen(text, max);

@@ -11,7 +11,7 @@
 
 #define SETTINGS_MAX_BYTES (64 * 1024)
 
-/* Harmless ones that the patterns below would take. */
+/* Harmless names that match the patterns below. */
 static const char *const harmless_names[] = {
     ".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults", "*.pub",
 };
@@ -61,7 +61,7 @@ static const char *const secret_names[] = {
     "*.ovpn",
 };
 
-/* Settings files that are secret when a credential stands in them. */
+/* Settings files that are secret if they contain a credential. */
 static const struct {
     const char *name;
     const char *word;

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * secretfiles: does a file look like it holds a secret? By its name; for npm's and pip's settings
- * also by what is in it. A guess that errs on the side of leaving out: it is asked only of
- * files that git does not track, and what is left out is listed.
+ * secretfiles: guesses whether a file holds a secret, by its name; for npm's and pip's settings
+ * also by its content. The guess errs on the side of leaving out: it is applied only to files that
+ * git does not track, and files left out are listed.
  */
 #include <stdbool.h>
 

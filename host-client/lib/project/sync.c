@@ -21,22 +21,23 @@
 #include "lib/project/sync_local.h"
 #include "lib/project/upload_stream.h"
 
-#define REMOVALS_NAME ".bellhop-tmp-removals" /* guest/archive/extract.h has it */
-#define GROWTH_BYTES (64ull * 1024 * 1024)    /* of a file between the list and the archive */
-#define REMEMBER_BYTES (1024u * 1024)         /* for directories on the way, */
-#define REMEMBER_NAME_BYTES 256u              /* and for each name */
-#define NAMES_MAX_BYTES (64u * 1024 * 1024)   /* what the agent takes in one list */
+#define REMOVALS_NAME ".bellhop-tmp-removals" /* as in guest/archive/extract.h */
+/* a file may grow so much between the list and the archive */
+#define GROWTH_BYTES (64ull * 1024 * 1024)
+#define REMEMBER_BYTES (1024u * 1024)       /* for parent directories, */
+#define REMEMBER_NAME_BYTES 256u            /* and for each name */
+#define NAMES_MAX_BYTES (64u * 1024 * 1024) /* the agent accepts so much in one list */
 #define MODE_TEXT_BYTES 8
 #define TIME_TEXT_BYTES 64
 
 struct sync {
     const struct sync_request *req;
     struct sync_list local, remote, base;
-    struct gitfiles files; /* where those of `local` are; then what is sent */
+    struct gitfiles files; /* `local`'s files on this machine; later the files that are sent */
     struct sync_list *src, *dst;
     struct sync_local here;
     bool is_there;       /* the directory in the box */
-    struct buf removals; /* names with a NUL each, what is in a directory before it */
+    struct buf removals; /* names with a NUL each; a directory's content before the directory */
     uint64_t n_removals;
     struct sync_result done;
 };
@@ -45,11 +46,12 @@ bool sync_is_excluded(const struct sync_request *req, const char *name)
 {
     for (const char *const *p = req->excludes; p && *p; p++) {
         bool is_path = strchr(*p, '/') != NULL;
-        const char *glob = *p + strspn(*p, "/"); /* as the agent has it: the start is the root */
+        /* as in the agent, a leading slash means the root */
+        const char *glob = *p + strspn(*p, "/");
         _cleanup_free_ char *copy = strdup(name);
         char *end = copy;
 
-        /* The name itself and each directory on the way to it. */
+        /* Match the name and each of its parent directories. */
         while (copy && end) {
             end = strchr(end, '/');
             if (end)
@@ -109,14 +111,14 @@ static void on_unlisted(struct sync_entry *en, enum sync_verdict verdict)
         en->action = en->type == SYNC_FILE ? SYNC_MAYBE : SYNC_SAME;
 }
 
-/* Its content is the same as in the box's, or not. */
+/* Records whether the contents are the same. */
 static void on_hashed(struct sync_entry *en, enum sync_verdict verdict)
 {
     if (verdict != SYNC_STALE)
         en->action = SYNC_SEND;
 }
 
-/* Entries of a list that `wants` asks for, as pointers; *ret is the caller's. */
+/* Collects pointers to the entries that `wants` selects; the caller frees *ret. */
 static int pick(struct sync_list *l, bool (*wants)(const struct sync_entry *),
                 struct sync_entry ***ret, size_t *ret_n, struct err *e)
 {
@@ -142,7 +144,7 @@ static bool is_maybe(const struct sync_entry *en)
     return en->action == SYNC_MAYBE;
 }
 
-/* What the box's list does not have may be ignored there: it is asked for by name. */
+/* An entry that the box's list lacks may be ignored there: ask for it by name. */
 static int find_unlisted(struct sync *s, struct err *e)
 {
     _cleanup_free_ struct sync_entry **v = NULL;
@@ -156,7 +158,8 @@ static int find_unlisted(struct sync *s, struct err *e)
     return sync_ask(s->req, v, n, true, on_unlisted, e);
 }
 
-/* Into the box: every entry here against the box's list, and what that lacks by name. */
+/* Into the box: compares every entry here with the box's list; asks by name for those that it
+ * lacks. */
 static int classify_up(struct sync *s, struct err *e)
 {
     int r;
@@ -177,7 +180,7 @@ static int classify_up(struct sync *s, struct err *e)
     return r;
 }
 
-/* Out of it: every entry of the box's list against what is here, listed or not. */
+/* Out of the box: compares every entry of the box's list with the file here, listed or not. */
 static int classify_down(struct sync *s, struct err *e)
 {
     int r = 0;
@@ -192,7 +195,7 @@ static int classify_down(struct sync *s, struct err *e)
     return r < 0 ? r : 0;
 }
 
-/* The same size, another time: the content here is hashed, and compared by the agent. */
+/* Files of the same size but another time: hashes the content here; the agent compares. */
 static int compare_contents(struct sync *s, struct err *e)
 {
     _cleanup_free_ struct sync_entry **v = NULL;
@@ -206,7 +209,7 @@ static int compare_contents(struct sync *s, struct err *e)
     return r < 0 ? r : sync_ask(s->req, v, n, false, on_hashed, e);
 }
 
-/* With checksum the times were not looked at: what has the right one needs no touch. */
+/* With `checksum` times were not compared: a file whose time is right needs no touch. */
 static int drop_needless(struct sync *s, struct err *e)
 {
     int r = 0;
@@ -256,7 +259,7 @@ static int add_removal(struct sync *s, const struct sync_entry *en, struct err *
 static void on_gone(struct sync_entry *en, enum sync_verdict verdict)
 {
     if (verdict == SYNC_MISSING)
-        en->action = SYNC_SEND; /* here: truly not there */
+        en->action = SYNC_SEND; /* here it does not exist */
 }
 
 static bool is_candidate(const struct sync_entry *en)
@@ -264,7 +267,7 @@ static bool is_candidate(const struct sync_entry *en)
     return en->action == SYNC_MAYBE;
 }
 
-/* Marks what the other side alone has and may be removed: SYNC_MAYBE. */
+/* Marks entries that only the other side has and that may be removed: SYNC_MAYBE. */
 static int mark_candidates(struct sync *s, struct err *e)
 {
     for (size_t i = 0; i < s->dst->n; i++) {
@@ -274,7 +277,7 @@ static int mark_candidates(struct sync *s, struct err *e)
         int r = 0;
 
         en->action = SYNC_SAME;
-        if (from) { /* only where something of another kind comes */
+        if (from) { /* only if an entry of another kind replaces it */
             if (from->type == SYNC_DIR && en->type != SYNC_DIR)
                 en->action = SYNC_SEND;
             else if (from->type != SYNC_DIR && en->type == SYNC_DIR)
@@ -286,7 +289,7 @@ static int mark_candidates(struct sync *s, struct err *e)
         free(here.target);
         if (r < 0)
             return r;
-        if (r > 0) /* ignored here, or left out as a secret: it did not go */
+        if (r > 0) /* ignored here, or kept back as a secret: it still exists */
             continue;
         if (is_known(s, en))
             en->action = SYNC_MAYBE;
@@ -307,7 +310,7 @@ static int plan_removals(struct sync *s, struct err *e)
     if (r == 0)
         for (size_t i = 0; i < n; i++)
             v[i]->action = s->req->to_local ? SYNC_SAME : SYNC_SEND;
-    /* Of the box's files those that are ignored there are not in its list. */
+    /* The box's list lacks the files that are ignored there. */
     if (r == 0 && s->req->to_local)
         r = sync_ask(s->req, v, n, true, on_gone, e);
     for (size_t i = s->dst->n; i-- && r == 0;)
@@ -318,7 +321,7 @@ static int plan_removals(struct sync *s, struct err *e)
 
 /* ---- into the box ---------------------------------------------------------------------------- */
 
-/* What the archive is made of: the list of what goes, then what is sent. */
+/* Lists the archive's content: the list of removals, then the files. */
 static int list_sent(struct sync *s, const char *removals, struct err *e)
 {
     struct gitfiles_entry gone = {.name = REMOVALS_NAME, .path = removals};
@@ -355,7 +358,7 @@ static int send_archive(struct sync *s, struct err *e)
     return r;
 }
 
-/* *ret_path: the caller's, and to be removed, also after an error; or NULL. */
+/* The caller frees *ret_path (or NULL) and removes the file, also after an error. */
 static int write_removals(struct sync *s, char **ret_path, struct err *e)
 {
     _cleanup_free_ char *path = path_join(s->req->ctx->cache_dir, "sync-XXXXXX");
@@ -383,7 +386,7 @@ static int send_changes(struct sync *s, struct err *e)
     return r;
 }
 
-/* Mode and time of a file of the box whose content is right. */
+/* Sets mode and time of a file of the box whose content is right. */
 static int touch_remote(struct sync *s, const struct sync_entry *en, struct err *e)
 {
     _cleanup_free_ char *path = path_join(s->req->remote, en->name);
@@ -430,7 +433,7 @@ static int remove_here(struct sync *s, struct err *e)
     return r < 0 ? r : 0;
 }
 
-/* git does not list directories: those that removals have emptied, and the box does not have, go. */
+/* git lists no directories: removes those that became empty and that the box does not have. */
 static int remove_emptied(struct sync *s, struct err *e)
 {
     int r = 0;
@@ -470,7 +473,7 @@ static enum sync_type type_of(mode_t mode)
     return S_ISREG(mode) ? SYNC_FILE : S_ISLNK(mode) ? SYNC_LINK : SYNC_OTHER;
 }
 
-/* Nothing but what was asked for, and as what it was said to be. */
+/* Accepts only entries that were asked for, of the type that the list had. */
 static int accept_entry(void *arg, const char *name, mode_t type, uint64_t size, struct err *e)
 {
     const struct sync *s = arg;
@@ -588,8 +591,8 @@ static int apply_plan(struct sync *s, struct err *e)
     return r;
 }
 
-/* The directories on the way to a name (`dir`, with a slash at its end; cut) that the one before does
- * not share. */
+/* Adds the parent directories of a name (`dir`, with a slash at its end; it is cut) that the
+ * previous name does not share. */
 static int remember_above(struct sync_list *now, char *dir, const char *last, uint64_t *bytes_left,
                           struct err *e)
 {
@@ -611,8 +614,8 @@ static int remember_above(struct sync_list *now, char *dir, const char *last, ui
     return r;
 }
 
-/* The names that both sides have now, and the directories on the way to them. Where a box gives so many
- * of these that they can't be those of files, nothing is remembered, and so nothing removed later. */
+/* Remembers the names that both sides have now, with their parent directories. If a box returns
+ * more of them than files can have, nothing is remembered, and so nothing is removed later. */
 static int remember_names(struct sync *s, struct err *e)
 {
     uint64_t bytes_left = REMEMBER_BYTES + s->src->n * REMEMBER_NAME_BYTES;

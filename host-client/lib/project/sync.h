@@ -1,11 +1,12 @@
 #pragma once
 /*
- * sync: makes one side of a pair (a directory here, one in a box) like the other, by sending what
- * differs and removing what went. What differs is told by type, size, time and, where only
- * the time differs, by content. What went is what both sides had after the last sync of the pair and
- * the source has not any more: a file that the other side has made is not removed unless that is
- * asked for, nor is one that is ignored there. Into the box everything is one archive, all or
- * nothing; here every file is put in place whole, and what was cut off is finished by the next sync.
+ * sync: makes one side of a pair (a directory here, one in a box) like the other: sends changed
+ * files and removes deleted ones. A file has changed if its type or size differs, or its time and
+ * then its content. A file was deleted if both sides had it after the last sync of the pair and
+ * the source no longer has it. A file that only the other side has is kept unless delete_extra
+ * asks for its removal, and so is a file that is ignored there. Into the box everything is one
+ * archive, all or nothing. Out of the box each file is put in place whole, and the next sync
+ * finishes an interrupted one.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,12 +24,13 @@ struct sync_request {
     const char *remote; /* absolute, cleaned */
     bool to_local;
     bool dry_run;
-    bool delete_extra; /* also what the last sync did not know */
-    bool checksum;     /* contents are compared whatever the times say */
+    bool delete_extra; /* remove files that the last sync did not know, too */
+    bool checksum;     /* compare contents even if the times are equal */
     bool with_git;     /* .git too */
     bool with_secrets;
-    uint64_t max_files;          /* that the box may have besides those here; 0: SYNC_MAX_FILES */
-    const char *const *excludes; /* globs, or NULL */
+    /* limit of the box's files beyond the number of files here; 0: SYNC_MAX_FILES */
+    uint64_t max_files;
+    const char *const *excludes;                                  /* globs, or NULL */
     int (*change)(void *arg, const char *what, const char *name); /* or NULL */
     void *change_arg;
 };
@@ -36,11 +38,12 @@ struct sync_request {
 struct sync_result {
     uint64_t sent, sent_bytes; /* files and links */
     uint64_t removed;
-    uint64_t touched; /* only their mode or time was set */
+    uint64_t touched; /* only mode or time were set */
     uint64_t unchanged;
-    uint64_t kept; /* on the other side only, and left there */
+    uint64_t kept; /* files that only the other side has, left there */
 };
 
 int sync_run(const struct sync_request *req, struct sync_result *ret, struct err *e);
-/* fnmatch, as the agent has it: a glob with a slash is for the whole path, else for any name. */
+/* fnmatch, as in the agent: a glob with a slash matches the whole path, another matches any
+ * name. */
 bool sync_is_excluded(const struct sync_request *req, const char *name);

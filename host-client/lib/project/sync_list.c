@@ -19,10 +19,10 @@
 #include "lib/util/beneath.h"
 
 #define PAGE 2000                              /* entries of one Missing: about 400 KiB */
-#define PAGE_BYTES (2ull * 1024 * 1024 * 1024) /* the agent reads them before it answers */
+#define PAGE_BYTES (2ull * 1024 * 1024 * 1024) /* the agent reads the files before it answers */
 #define BASE_MAGIC "bellhop-sync 1"
-#define MAX_DEPTH 256   /* as the agent unpacks */
-#define MALLOC_BYTES 32 /* about what a string takes besides its characters */
+#define MAX_DEPTH 256   /* the agent unpacks so deep */
+#define MALLOC_BYTES 32 /* overhead of an allocated string */
 #define BASE_MAX_BYTES (512u * 1024 * 1024)
 #define MODE_BITS 0777
 
@@ -144,7 +144,7 @@ static int set_target(struct sync_entry *en, int root, const char *path, struct 
     return en->target ? 0 : err_oom(e);
 }
 
-/* What has gone since it was listed is not there. */
+/* Skips a file that has vanished since it was listed. */
 static int add_local(struct sync_list *l, const struct sync_request *req,
                      const struct gitfiles *files, const struct gitfiles_entry *at, struct err *e)
 {
@@ -196,7 +196,7 @@ struct reader {
     struct sync_list *l;
     const struct sync_request *req;
     uint64_t bytes_left;
-    json_t *incomplete; /* of the end, or NULL */
+    json_t *incomplete; /* from the end message, or NULL */
     int r;
     struct err e;
 };
@@ -232,7 +232,7 @@ static unsigned count_parts(const char *path)
     return n;
 }
 
-/* The one spelling of a name that may be below the directory; a hostile box has any other too. */
+/* Normalizes a name that lies below the directory; a hostile box sends any other name too. */
 static int clean_name(const char *name, char **ret, struct err *e)
 {
     _cleanup_free_ char *clean = path_clean(name);
@@ -248,7 +248,7 @@ static int clean_name(const char *name, char **ret, struct err *e)
     return 0;
 }
 
-/* git runs what a repository's configuration names. */
+/* git runs programs that a repository's configuration names. */
 static int check_git_name(const struct sync_request *req, const char *name, struct err *e)
 {
     const char *at = name;
@@ -273,7 +273,7 @@ static int check_git_name(const struct sync_request *req, const char *name, stru
                            name);
 }
 
-/* Each message counts, whatever it is: a list of what is left alone would not end either. */
+/* Charges every message, whatever it is: a list of unsendable files would otherwise never end. */
 static int charge_bytes(struct reader *rd, size_t bytes, struct err *e)
 {
     if (bytes > rd->bytes_left)
@@ -349,7 +349,7 @@ static json_t *new_manifest_params(const struct sync_request *req)
     return params;
 }
 
-/* What could not be read there would be taken for what is not there. */
+/* An unreadable file would look like a deleted one. */
 static int refuse_incomplete(json_t *list, struct err *e)
 {
     json_t *first = json_array_get(list, 0);
@@ -364,7 +364,7 @@ static int refuse_incomplete(json_t *list, struct err *e)
                      path ? path : "?", why ? why : "");
 }
 
-/* Is what the list has above the entry a directory everywhere? */
+/* Is each parent of the entry that the list has a directory? */
 static int check_above(const struct sync_list *l, const char *name, struct err *e)
 {
     _cleanup_free_ char *dir = strdup(name);
@@ -387,7 +387,7 @@ static int check_above(const struct sync_list *l, const char *name, struct err *
 
 static int check_tree(const struct sync_list *l, struct err *e)
 {
-    size_t checked = 0; /* of the last name: its directory's length */
+    size_t checked = 0; /* length of the last name's directory */
     int r = 0;
 
     for (size_t i = 0; i < l->n && r == 0; i++) {
@@ -467,7 +467,7 @@ static int report_verdicts(json_t *reply, const char *key, struct sync_entry *co
     json_t *list = json_object_get(reply, key), *one;
     size_t i, at = 0;
 
-    /* In the order in which they were asked. */
+    /* The answers are in the order of the questions. */
     json_array_foreach (list, i, one) {
         _cleanup_free_ char *path = NULL;
         int r = jx_path(one, &path, e);
@@ -523,7 +523,7 @@ int sync_ask(const struct sync_request *req, struct sync_entry *const *v, size_t
 
 /* ---- the last sync --------------------------------------------------------------------------- */
 
-/* One file a pair: <state_dir>/sync/<digest of box, directory here, directory there>. */
+/* One file for each pair: <state_dir>/sync/<digest of box, directory here, directory there>. */
 static char *base_path(const struct sync_request *req)
 {
     uint8_t digest[SHA256_DIGEST_SIZE];
@@ -549,7 +549,7 @@ int sync_base_load(struct sync_list *l, const struct sync_request *req, struct e
     size_t len = 0;
     int r = path ? io_read_file(AT_FDCWD, path, BASE_MAX_BYTES, &data, &len, NULL) : err_oom(e);
 
-    /* Without it nothing is known to have been there: nothing is removed. */
+    /* Without a base nothing is known to have existed: nothing is removed. */
     if (r < 0 || len < sizeof(BASE_MAGIC) || memcmp(data, BASE_MAGIC, sizeof(BASE_MAGIC)) != 0)
         return path ? 0 : r;
     for (size_t at = sizeof(BASE_MAGIC); at < len; at += strlen(data + at) + 1) {

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * sync_list: what one side of a sync has, sorted by name, and what both had after the last one.
- * Names are relative, with '/', never "".
+ * sync_list: the entries of one side of a sync, sorted by name, and the names that both sides had
+ * after the last one. Names are relative, with '/', never "".
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,11 +14,12 @@
 #include "lib/project/sync.h"
 
 #define SYNC_MAX_ENTRIES 4000000u
-/* Default limit of the files that a box has besides as many as are here: it chooses what they cost. */
+/* Default limit of a box's files beyond the number of files here: the box decides how much
+ * memory they take. */
 #define SYNC_MAX_FILES 100000u
-#define SYNC_FILE_BYTES 256u /* of memory, for each: names of 60 bytes on average */
+#define SYNC_FILE_BYTES 256u /* memory for each: names of 60 bytes on average */
 #define SYNC_DIGEST_BYTES 32
-#define SYNC_TEMP_PREFIX ".bellhop-tmp-" /* what a sync or an agent that was killed has left */
+#define SYNC_TEMP_PREFIX ".bellhop-tmp-" /* name of a leftover of a killed sync or agent */
 
 enum sync_type {
     SYNC_FILE,
@@ -30,15 +31,15 @@ enum sync_type {
 enum sync_action {
     SYNC_SAME,
     SYNC_SEND,
-    SYNC_MAYBE, /* same size, another time: its content decides */
+    SYNC_MAYBE, /* same size, another time: the content decides */
     SYNC_ATTRS, /* same content, another mode or time */
 };
 
 struct sync_entry {
     char *name;
-    unsigned root; /* of the list of files here, see gitfiles.h */
-    char *path;    /* beneath it; NULL: as its name, or in the box */
-    char *target;  /* of a link */
+    unsigned root; /* of the list of files here (gitfiles.h) */
+    char *path;    /* beneath root; NULL: same as name, or the entry is in the box */
+    char *target;  /* of a symbolic link */
     enum sync_type type;
     uint32_t mode; /* 0777 */
     uint64_t size;
@@ -56,32 +57,32 @@ struct sync_list {
 void sync_list_done(struct sync_list *l);
 /* The name is copied. *ret is valid until the next call. */
 int sync_list_add(struct sync_list *l, const char *name, struct sync_entry **ret, struct err *e);
-/* And drops what is there twice: returns such a name (borrowed), or NULL. */
+/* Sorts, and drops duplicates: returns the name of one (borrowed), or NULL. */
 const char *sync_list_sort(struct sync_list *l);
 struct sync_entry *sync_list_find(const struct sync_list *l, const char *name);
 
-/* Fields from lstat(); the target is the caller's business. */
+/* Sets the fields from lstat(); the caller sets the target. */
 void sync_entry_set(struct sync_entry *en, const struct stat *st);
 
-/* *ret_files: to be closed by the caller, also after an error; its roots are those of the entries. */
+/* The caller closes *ret_files, also after an error; the entries refer to its roots. */
 int sync_list_local(struct sync_list *l, const struct sync_request *req, struct gitfiles *ret_files,
                     struct err *e);
 /*
- * *ret_there: the directory is in the box. Its names are not believed: one that is absolute, has "..",
- * is the directory itself or comes twice is -ERR_DATA_LOSS; one that git would take for a repository's
- * is -ERR_DENIED, but for ".git" itself when that was asked for. "./a" is "a". More of them than
- * req->max_files and n_local is -ERR_EXHAUSTED.
+ * *ret_there: the directory exists in the box. The box's names are not trusted. -ERR_DATA_LOSS: a
+ * name is absolute, has "..", is the directory itself or comes twice. -ERR_DENIED: git would take
+ * a name for a repository's, except ".git" itself if it was asked for. -ERR_EXHAUSTED: more names
+ * than req->max_files and n_local together. "./a" is "a".
  */
 int sync_list_remote(struct sync_list *l, const struct sync_request *req, size_t n_local,
                      bool *ret_there, struct err *e);
 
-/* Which of the entries, as they are here, the box has. fn gets the index in v of each that is missing,
- * or differs, or only has another mode or time. with_mtime: times are compared, else digests. */
+/* Asks the box about entries as they are here. fn gets each entry that is missing, differs, or
+ * differs only in mode or time. with_mtime: compare times, else digests. */
 enum sync_verdict { SYNC_MISSING, SYNC_DIFFERS, SYNC_STALE };
 int sync_ask(const struct sync_request *req, struct sync_entry *const *v, size_t n, bool with_mtime,
              void (*fn)(struct sync_entry *en, enum sync_verdict verdict), struct err *e);
 
-/* The names that both sides had after the last sync of this pair, directories with '/'. */
+/* The names that both sides had after the last sync of this pair; directories end with '/'. */
 int sync_base_load(struct sync_list *l, const struct sync_request *req, struct err *e);
 int sync_base_store(const struct sync_list *l, const struct sync_request *req, struct err *e);
 

@@ -45,7 +45,7 @@ void sync_local_done(struct sync_local *l)
 
 /* ---- the way to an entry --------------------------------------------------------------------- */
 
-/* One component deeper. 1; 0: it is not there, or is no directory. */
+/* Opens one component deeper. 1; 0: it does not exist, or is no directory. */
 static int step_into(int *fd, const char *name, bool make, struct err *e)
 {
     int next;
@@ -79,7 +79,7 @@ static int walk_to(struct sync_local *l, char *dir, bool make, int *ret_fd, stru
     return r;
 }
 
-/* The directory of an entry becomes l->parent_fd; *ret_last is the entry's own name. */
+/* Opens the entry's directory as l->parent_fd; *ret_last is the entry's own name. */
 static int enter_parent(struct sync_local *l, const char *name, bool make, const char **ret_last,
                         struct err *e)
 {

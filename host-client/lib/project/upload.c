@@ -53,7 +53,7 @@ static void say_what_comes(const struct upload_request *req, const struct gitfil
                  (unsigned long long)files->files, size);
 }
 
-/* What is not sent is said, whoever listens. */
+/* Files kept back are reported, whoever listens. */
 static void say_what_stays(const struct upload_request *req, const struct gitfiles *files)
 {
     size_t n = strv_len(files->left_out);

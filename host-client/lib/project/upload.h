@@ -1,8 +1,8 @@
 #pragma once
 /*
- * upload: which files of a project go into a box, and sending them as one tar.zst stream with
- * bounded memory. In a git repository: tracked and untracked files that are not ignored, plus
- * .git; elsewhere everything. .bellhopignore (gitignore syntax) is applied in both.
+ * upload: sends the files of a project into a box as one tar.zst stream with bounded memory. In a
+ * git repository these are the tracked files, the untracked ones that are not ignored, and .git;
+ * elsewhere all files. .bellhopignore (gitignore syntax) applies to both.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@ struct upload_request {
 struct upload_result {
     uint64_t files;
     uint64_t bytes;
-    char **left_out; /* strv: secret-looking files that were not sent */
+    char **left_out; /* strv: files kept back because they look like secrets */
 };
 void upload_result_done(struct upload_result *r);
 

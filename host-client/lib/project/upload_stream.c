@@ -23,11 +23,11 @@ struct upload_stream {
     struct gitfiles *files;
     struct archive *archive;
     struct archive_entry *entry;
-    struct buf out;    /* made, not yet taken */
-    size_t out_taken;  /* of out */
-    struct err failed; /* of the write callback */
-    int fd;            /* a large file that is being sent, or -1 */
-    int64_t left;      /* of it */
+    struct buf out;    /* produced, not yet taken */
+    size_t out_taken;  /* taken of out */
+    struct err failed; /* error of the write callback */
+    int fd;            /* the large file being sent, or -1 */
+    int64_t left;      /* bytes left of it */
     char *name;        /* its name */
     char *small;       /* UPLOAD_SMALL_BYTES */
     bool is_finished;
@@ -51,7 +51,7 @@ static int archive_failed(struct upload_stream *s, struct err *e)
     return err_set(e, ERR_INTERNAL, "packing the upload: %s", why ? why : "libarchive failed");
 }
 
-/* Names are bytes, whatever the locale says. */
+/* Names are bytes, whatever the locale. */
 static int open_upload_archive(struct upload_stream *s, struct err *e)
 {
     (void)archive_write_set_format_pax(s->archive);
@@ -145,7 +145,8 @@ static int send_link(struct upload_stream *s, int fd, const char *name, const st
     return write_header(s, name, st, target, 0, e);
 }
 
-/* What was read is what is sent: its size is right even when the file is being written. */
+/* The header has the size of the bytes that were read, which is right even while the file is
+ * being written. */
 static int send_small(struct upload_stream *s, int fd, const char *name, const struct stat *st,
                       struct err *e)
 {
@@ -158,7 +159,7 @@ static int send_small(struct upload_stream *s, int fd, const char *name, const s
     return r < 0 ? r : write_data(s, s->small, len, e);
 }
 
-/* Its bytes follow, a piece a call. */
+/* Writes the header; later calls send the bytes, a piece each. */
 static int begin_large(struct upload_stream *s, int *fd, const char *name, const struct stat *st,
                        struct err *e)
 {
@@ -175,7 +176,7 @@ static int begin_large(struct upload_stream *s, int *fd, const char *name, const
     return 0;
 }
 
-/* It is no longer where it was listed, or a link has come in the way: as if it had never been there. */
+/* A file that has moved, or that a link hides now, counts as never listed. */
 static bool is_gone(int sys)
 {
     return sys == ENOENT || sys == ENOTDIR || sys == ELOOP;
@@ -191,7 +192,7 @@ static int send_file(struct upload_stream *s, const struct gitfiles_entry *en, s
     if (fstat(fd, &st) < 0)
         return err_sys(e, errno, "stat '%s'", en->name);
     if (!S_ISREG(st.st_mode))
-        return 0; /* it became something else since it was listed */
+        return 0; /* its type has changed since it was listed */
     if (st.st_size <= UPLOAD_SMALL_BYTES)
         return send_small(s, fd, en->name, &st, e);
     return begin_large(s, &fd, en->name, &st, e);
@@ -199,7 +200,7 @@ static int send_file(struct upload_stream *s, const struct gitfiles_entry *en, s
 
 static int send_entry(struct upload_stream *s, const struct gitfiles_entry *en, struct err *e)
 {
-    /* Not for reading yet: what is no file is not to be opened. */
+    /* O_PATH first: only a regular file may be opened for reading. */
     _cleanup_close_ int fd = beneath_open(s->files->roots[en->root], en->path, O_PATH);
     struct stat st;
 

@@ -21,7 +21,7 @@
 #include "lib/provider/spec.h"
 #include "lib/util/context.h"
 
-/* Stands with the box's id in the environment of every command that we start in a box. */
+/* With the box's id, in the environment of every command that we start in a box. */
 #define PROVIDER_MARK_ENV "BELLHOP_BOX_ID"
 
 struct provider_box {
@@ -121,7 +121,8 @@ struct provider {
     /* The wait status of a run that has ended, as waitpid() has it. Needed with PROVIDER_EXIT_ASKED alone. */
     int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,
                        struct err *e);
-    /* What is enforced, read back from the kernel (/proc/PID/status, cgroup files, ...):
+    /* The isolation and limits in force, read back from the kernel (/proc/PID/status, cgroup
+     * files, ...):
      * {"isolation":{"user_namespace":true,"seccomp":true,...},"limits":{...},"network":{...},
      * "missing":["user_namespace"]} */
     int (*inspect)(struct provider_box *b, json_t **ret, struct err *e);

@@ -39,7 +39,7 @@ static int invalid_value(struct err *e, const char *field, const char *what, con
 
 /* ---- single values ---- */
 
-/* A default when it is not given, else one of the words. */
+/* The value must be one of the words. */
 static int check_word(const char *field, const char *value, const char *const *words, char **ret,
                       struct err *e)
 {
@@ -138,7 +138,7 @@ static bool is_label_name(const char *s, size_t n)
            strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-") >= n;
 }
 
-/* The message has the name only: the value may be a secret. */
+/* The message has the name alone: the value may be a secret. */
 static int check_pair(const char *field, const char *pair, bool is_label, size_t max, struct err *e)
 {
     const char *eq = strchr(pair, '=');
@@ -430,7 +430,7 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX(struct stored, timeout_ms, jx_i64, JX_REQUIRED),
         JX(struct stored, cpu_millis, jx_u32, JX_REQUIRED),
         JX(struct stored, memory_bytes, jx_u64, JX_REQUIRED),
-        JX(struct stored, disk_bytes, jx_u64, 0), /* a box of an earlier version has none */
+        JX(struct stored, disk_bytes, jx_u64, 0), /* an earlier version wrote none */
         JX(struct stored, pids, jx_u32, JX_REQUIRED),
         JX(struct stored, agent_port, jx_u32, JX_REQUIRED),
         JX(struct stored, asked, jx_u32, JX_REQUIRED),
@@ -467,7 +467,7 @@ static bool same_strv(char *const *a, char *const *b)
     return !*a && !*b;
 }
 
-/* Limits that the box does not have are said to be "none". */
+/* The message says "none" for a limit that the box does not have. */
 static int compare_number(const char *field, uint64_t have, uint64_t want, double unit,
                           const char *suffix, struct err *e)
 {
@@ -481,7 +481,7 @@ static int compare_number(const char *field, uint64_t have, uint64_t want, doubl
     return value_differs(e, field, texts[0], texts[1]);
 }
 
-/* The first variable that is not the same. */
+/* Names the first variable that differs. */
 static int compare_env(const struct spec *have, const struct spec *want, struct err *e)
 {
     for (char **w = want->env; *w; w++) {
@@ -496,7 +496,7 @@ static int compare_env(const struct spec *have, const struct spec *want, struct 
             continue;
         (void)snprintf(field, sizeof(field), "env %.60s", *w);
         field[strcspn(field, "=")] = '\0';
-        /* Values may be secret: they are not said. */
+        /* the message has no values: they may be secret */
         return err_field(e, ERR_PRECONDITION, "env", "%s: the box was made %s; remove it first",
                          field, old ? "with another value" : "without it");
     }

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * spec: what was asked for a box, kept with it for its whole life as JSON (in the store), so that
- * it can be started again and so that a second `up` can be compared with the first. No secrets:
- * those are files 0600 of the box's directory.
+ * spec: the request for a box. The store keeps it as JSON for the box's whole life, to start the
+ * box again and to compare a second `up` with the first. It holds no secrets: those are files 0600
+ * in the box's directory.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -14,11 +14,11 @@
 #define SPEC_TTL_MS (10 * 60 * 1000)
 #define SPEC_PIDS 4096
 #define SPEC_DEST "/workspace"
-#define SPEC_IMAGE_HOST "host" /* as the image: a tree made from this machine's programs */
+#define SPEC_IMAGE_HOST "host"                /* an image made from this machine's programs */
 #define SPEC_IMAGE_SQUASHFS "rootfs.squashfs" /* in image_dir */
 
-/* What the caller asked for by name; the rest are defaults, which a provider may change to what
- * it can do, and which a second `up` does not compare. */
+/* The options that the caller gave. The others are defaults: a provider may change them to its
+ * own, and a second `up` does not compare them. */
 enum spec_asked {
     SPEC_ASKED_PROVIDER = 1 << 0,
     SPEC_ASKED_IMAGE = 1 << 1,
@@ -34,10 +34,10 @@ enum spec_asked {
 
 struct spec {
     unsigned asked;  /* enum spec_asked */
-    char *provider;  /* never NULL, as are all but those that say so */
+    char *provider;  /* never NULL, like the other strings */
     char *image;     /* the name or path as asked */
-    char *image_dir; /* resolved: a directory with rootfs/ in it; "" for host and process */
-    char *runtime;   /* "" until the probe has chosen */
+    char *image_dir; /* resolved: a directory with a rootfs in it; "" for host and process */
+    char *runtime;   /* "": the probe has not chosen yet */
     char *agent;     /* "opencode@1.2.3", a path, "none" */
     char *dest;
     char *network;
@@ -54,14 +54,14 @@ struct spec {
     char **allow_missing;
 };
 
-/* Defaults filled in, every value checked; the error names the field. */
+/* Fills in defaults and checks every value; the error names the field. */
 int spec_from_options(const struct bh_create_options *opts, struct spec *ret, struct err *e);
 int spec_from_json(json_t *obj, struct spec *ret, struct err *e);
 json_t *spec_to_json(const struct spec *s);
 void spec_done(struct spec *s);
 
-/* May a second `up` with the options of `want` have the box made from `have`? What was not asked
- * for is not compared; the error names the first field that differs. */
+/* Can a second `up` with the options of `want` use the box made from `have`? Options that
+ * nobody gave are not compared; the error names the first field that differs. */
 int spec_compare(const struct spec *have, const struct spec *want, struct err *e);
 
 bool spec_is_name(const char *name); /* [a-z0-9] then [a-z0-9-]{0,62} */

@@ -20,8 +20,8 @@
 #define PREPARE_MS 20000
 #define FIRST_PAUSE_MS 100
 #define MOST_PAUSE_MS 500
-#define LOG_MS 3000                      /* to ask for the log of what has failed */
-#define RPC_TAIL_BYTES (8 * 1024 * 1024) /* of an agent's messages that a late reader finds */
+#define LOG_MS 3000                      /* for reading the log of a failed step */
+#define RPC_TAIL_BYTES (8 * 1024 * 1024) /* kept of an agent's messages for a late reader */
 #define LOG_KEPT_BYTES (256 * 1024)
 
 /* ---- what the steps share ---- */
@@ -41,7 +41,7 @@ static int keep_log(struct bootstrap *b, char **log)
     return 0;
 }
 
-/* How a command ended that should have ended with 0. */
+/* Turns the end of a command into an error unless its status is 0. */
 static int check_run(struct bootstrap *b, const char *name, struct guest_run *run, struct err *e)
 {
     if (run->status == 0)
@@ -126,7 +126,8 @@ static int find_recipe(struct bootstrap *b, struct err *e)
     int r = recipe_load(b->req->ctx->recipe_dir, b->req->agent, &b->rec.recipe, &why);
 
     (void)bootstrap_record_load(b->req->box_dir, &b->old, NULL);
-    /* A user's own file may have gone since the box was made: the box has kept what it said. */
+    /* The user's own recipe file may have gone since the box was made: the box has kept its
+     * content. */
     if (r == -ERR_NOT_FOUND && b->old.agent && str_eq(b->old.agent, b->req->agent))
         r = recipe_from_json(b->old.recipe.doc, b->old.recipe.dir, b->old.recipe.version,
                              &b->rec.recipe, &why);
@@ -190,7 +191,7 @@ static int step_prepare(struct bootstrap *b, struct err *e)
 
 /* ---- check and install ---- */
 
-/* 1: the right version is there; 0: it is not. */
+/* 1: the right version is installed; 0: it is not. */
 static int is_installed(struct bootstrap *b, struct err *e)
 {
     const struct recipe *rec = &b->rec.recipe;
@@ -254,7 +255,7 @@ static int put_text(struct bootstrap *b, const struct recipe_file *f, int64_t de
                                    deadline, e);
 }
 
-/* Something of --agent-config; *ret_found says whether it was there. */
+/* Copies a file or directory of --agent-config; *ret_found: it exists. */
 static int put_config(struct bootstrap *b, const struct recipe_file *f, int64_t deadline,
                       bool *ret_found, struct err *e)
 {
@@ -300,7 +301,7 @@ static int step_files(struct bootstrap *b, struct err *e)
 
 /* ---- start ---- */
 
-/* `more` (or NULL) goes behind the recipe's argv. */
+/* Makes the start request; `more` (or NULL) is appended to the recipe's argv. */
 static int new_start(struct bootstrap *b, json_t *more, json_t **ret, struct err *e)
 {
     const struct recipe *rec = &b->rec.recipe;
@@ -339,7 +340,7 @@ static int start_with(struct bootstrap *b, json_t *more, struct err *e)
     return r < 0 ? r : guest_start(b->req->client, req, deadline, e);
 }
 
-/* What the monitor keeps running from now on. */
+/* Saves the request that the monitor keeps running from now on. */
 static int save_start(struct bootstrap *b, struct err *e)
 {
     _cleanup_json_ json_t *req = NULL;
@@ -353,7 +354,7 @@ static int save_start(struct bootstrap *b, struct err *e)
 
 /* ---- health ---- */
 
-/* Sleeps; -ERR_CANCELED when the context is told to stop. */
+/* Sleeps; -ERR_CANCELED if the context is canceled. */
 static int pause_for(struct bootstrap *b, int ms, struct err *e)
 {
     struct pollfd p = {.fd = b->req->ctx->cancel_fd > 0 ? b->req->ctx->cancel_fd : -1,
@@ -383,7 +384,8 @@ static int probe_once(struct bootstrap *b, int64_t end, struct err *e)
     return bootstrap_probe(&p, attempt_end < end ? attempt_end : end, &b->rec.session, e);
 }
 
-/* The first request after a cold start is often never answered: each try has its own time. */
+/* The first request after a cold start is often never answered: each attempt has its own
+ * timeout. */
 static int wait_healthy(struct bootstrap *b, struct err *e)
 {
     const struct recipe *rec = &b->rec.recipe;
@@ -414,7 +416,7 @@ static int wait_healthy(struct bootstrap *b, struct err *e)
     }
 }
 
-/* The log of what did not become healthy; then it is ended, so that nothing half-made runs. */
+/* Reads the log of an unhealthy agent, then ends it, so that nothing half-made runs. */
 static void end_unhealthy(struct bootstrap *b)
 {
     char *log = guest_log(b->req->client, b->password, clock_mono_ms() + LOG_MS);
@@ -440,7 +442,7 @@ static int start_and_check(struct bootstrap *b, json_t *more, const char **step,
 {
     int r;
 
-    free(TAKE(b->log)); /* of an earlier step */
+    free(TAKE(b->log)); /* log of an earlier step */
     *step = "start";
     ctx_progress(b->req->ctx, "start", 0, 0, false, "starting %s", b->rec.recipe.name);
     r = start_with(b, more, e);
@@ -453,7 +455,7 @@ static int start_and_check(struct bootstrap *b, json_t *more, const char **step,
     return r;
 }
 
-/* Has the agent that ended said that it does not know its last session? */
+/* Does the ended agent's log say that it does not know its last session? */
 static bool is_session_unknown(const struct bootstrap *b)
 {
     _cleanup_free_ char *text = NULL;
@@ -464,8 +466,8 @@ static bool is_session_unknown(const struct bootstrap *b)
 }
 
 /*
- * With the last session when there is one. An agent that does not know it gets a new one, once; one that
- * ends for another reason keeps its session for the next time.
+ * Starts the agent with the last session, if there is one. An agent that does not know it gets a
+ * new one, once; an agent that ends for another reason keeps its session for the next time.
  */
 static int step_begin(struct bootstrap *b, const char **step, struct err *e)
 {
@@ -495,13 +497,13 @@ static bool is_same_running(struct bootstrap *b, int64_t deadline)
            state == GUEST_RUNNING;
 }
 
-/* The same agent in the same version is running and well. */
+/* Is the same agent in the same version running and healthy? */
 static bool is_well(struct bootstrap *b)
 {
     int64_t end = bootstrap_step_end(b, b->rec.recipe.health.attempt_ms);
     int r = is_same_running(b, end) ? probe_once(b, end, NULL) : -ERR_NOT_FOUND;
 
-    return r == 0 || r == -ERR_ABORTED; /* somebody is writing to it: it is not to be disturbed */
+    return r == 0 || r == -ERR_ABORTED; /* a writer is at work: do not disturb the agent */
 }
 
 static int run_steps(struct bootstrap *b, const char **step, struct err *e)
@@ -528,7 +530,7 @@ static int run_steps(struct bootstrap *b, const char **step, struct err *e)
         return r;
     if (r == 0) {
         *step = "install";
-        free(b->log); /* of the check that failed, as it may: not the log of what follows */
+        free(b->log); /* log of the failed check, which is no log of the next step */
         b->log = NULL;
         ctx_progress(b->req->ctx, "install", 0, 0, false, "installing %s %s", name,
                      b->rec.recipe.version);

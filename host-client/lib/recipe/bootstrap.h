@@ -1,9 +1,9 @@
 #pragma once
 /*
- * bootstrap: a coding agent into a box by a recipe (bootstrap/NAME.json; its schema stands beside
- * it): check, install, files, environment, start, health, each with a time limit. Environment
- * values never pass through a shell. Idempotent: what is there in the right version is not
- * installed again, what runs and is healthy is not started again.
+ * bootstrap: brings a coding agent into a box by a recipe (bootstrap/NAME.json; its schema lies
+ * beside it): check, install, files, environment, start, health, each with a time limit.
+ * Environment values never pass through a shell. Idempotent: the right version is not installed
+ * again, a healthy agent is not started again.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -13,18 +13,18 @@
 #include "lib/agent/client.h"
 #include "lib/util/context.h"
 
-/* In agent-start.json beside the request: how often the monitor starts it again. */
+/* In agent-start.json beside the request: the monitor restarts the command so often. */
 #define SUPERVISE_MAX_KEY "max_restarts"
 
 struct bootstrap_request {
     struct bh_ctx *ctx;
     struct client *client;
     const char *box_id;
-    const char *box_dir;    /* agent-password and agent-start.json are kept there, 0600 */
+    const char *box_dir;    /* holds agent-password and agent-start.json, 0600 */
     const char *agent;      /* "opencode", "opencode@1.18.33", "./mine.json" */
     const char *config_dir; /* --agent-config, or NULL */
     const char *workdir;    /* in the box */
-    char *const *env;       /* "K=V" of the box */
+    char *const *env;       /* the box's variables, "K=V" */
     uint16_t port;          /* 0: the recipe's */
     int64_t deadline_mono_ms;
 };
@@ -39,12 +39,12 @@ struct bootstrap_result {
 };
 void bootstrap_result_done(struct bootstrap_result *r);
 
-/* The recipe's name and port without doing anything; errors for an unknown or broken recipe. */
+/* Checks the recipe without doing anything; errors for an unknown or broken one. */
 int bootstrap_check(struct bh_ctx *ctx, const char *agent, struct err *e);
 
-/* On failure *step names the step and *ret_log (may be NULL, free()) is the log's tail. */
+/* On failure *step names the step and *ret_log (may be NULL; free() it) is the log's tail. */
 int bootstrap_run(const struct bootstrap_request *req, struct bootstrap_result *ret, char step[32],
                   char **ret_log, struct err *e);
-/* One health check of a running agent, at most timeout_ms. */
+/* One health check of a running agent, within timeout_ms. */
 int bootstrap_health(struct bh_ctx *ctx, const char *box_dir, struct client *client,
                      int64_t timeout_ms, struct err *e);

@@ -12,7 +12,7 @@
 
 /* ---- logs ---- */
 
-/* One line, cut and without what a terminal would act on. */
+/* Adds one line, cut to the limit and without terminal control characters. */
 static int add_line(struct buf *out, const char *line, size_t len, struct err *e)
 {
     size_t n =
@@ -34,7 +34,7 @@ static void mask_secret(char *text, const char *secret)
         memset(p, '*', len);
 }
 
-/* Where the last n lines begin. */
+/* The beginning of the last n lines. */
 static const char *last_lines(const char *text, size_t len, int n)
 {
     const char *p = text + len;
@@ -81,7 +81,7 @@ char *guest_log_tail(const char *text, size_t len, const char *secret)
     return buf_take(&out);
 }
 
-/* The bytes of {"text"} or {"b64"}, and of its "tail" where some were dropped. */
+/* Adds the bytes of {"text"} or {"b64"}, and of "tail" if some were dropped. */
 static int add_stream(json_t *reply, const char *name, struct buf *out, struct err *e)
 {
     json_t *stream = json_object_get(reply, name);
@@ -154,7 +154,7 @@ int guest_run(struct client *c, json_t *argv, json_t *env, const char *cwd,
 
     if (!params)
         return err_oom(e);
-    /* The command has its time; the answer gets a little more to come. */
+    /* The command has its timeout; the response gets a little more. */
     r = client_call(c, RPC_exec_run, params, deadline_mono_ms + END_GRACE_MS, &reply, e);
     if (r < 0)
         return r;
@@ -189,7 +189,7 @@ void guest_run_done(struct guest_run *r)
 
 /* ---- the coding agent's command ---- */
 
-/* Its first message says that it runs: the stream is left, the command is not. */
+/* The first message says that it runs: leave the stream, not the command. */
 static int stop_at_start(void *arg, json_t *msg)
 {
     bool *has_started = arg;
@@ -260,7 +260,7 @@ int guest_state(struct client *c, int64_t deadline_mono_ms, enum guest_state *re
     return 0;
 }
 
-/* Waits until it has ended; a deadline that passes first is no error here. */
+/* Waits until it has ended; an earlier deadline is no error. */
 static int wait_end(struct client *c, int64_t timeout_ms, int64_t deadline_mono_ms, struct err *e)
 {
     _cleanup_json_ json_t *params =
@@ -281,7 +281,7 @@ static int send_signal(struct client *c, const char *signal, int64_t deadline_mo
     _cleanup_json_ json_t *params =
         json_pack("{s:s, s:s, s:b}", "id", BOOTSTRAP_EXEC_ID, "signal", signal, "tree", 1);
 
-    /* One that has just ended can't be signaled: the wait tells. */
+    /* A command that has just ended cannot be signaled: wait_end() notices that. */
     return params ? client_call(c, RPC_exec_signal, params, deadline_mono_ms, NULL, NULL)
                   : -ERR_EXHAUSTED;
 }

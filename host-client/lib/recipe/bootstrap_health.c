@@ -11,8 +11,8 @@
 #include "common/str.h"
 #include "lib/recipe/bootstrap_guest.h"
 
-#define LINE_MAX_BYTES (4 * 1024 * 1024)   /* of one line that an agent writes */
-#define PARSED_MAX_BYTES (8 * 1024 * 1024) /* of memory: what is too much is no answer */
+#define LINE_MAX_BYTES (4 * 1024 * 1024)   /* limit of one line of an agent */
+#define PARSED_MAX_BYTES (8 * 1024 * 1024) /* limit of memory: more is no answer */
 #define READ_PAUSE_MS 100
 #define NONCE_BYTES 6
 
@@ -58,7 +58,7 @@ static int probe_http(const struct bootstrap_probe *p, int64_t deadline_mono_ms,
 
 /* ---- rpc ---- */
 
-/* How much the command has written so far: older lines are not looked at. */
+/* The bytes that the command has written so far: older lines are ignored. */
 static int stdout_bytes(struct client *c, int64_t deadline_mono_ms, uint64_t *ret, struct err *e)
 {
     _cleanup_json_ json_t *params = json_pack("{s:s}", "id", BOOTSTRAP_EXEC_ID);
@@ -90,7 +90,7 @@ static int send_line(const struct bootstrap_probe *p, const char *id, int64_t de
         return r;
     if (asprintf(&line, "%s\n", text) < 0)
         return err_oom(e);
-    /* Somebody may be at work with it: the line goes in between theirs, and their offsets stay. */
+    /* Another client may be writing: the line goes between its lines, and its offsets stay. */
     params =
         json_pack("{s:s, s:{s:s}, s:I, s:b}", "id", BOOTSTRAP_EXEC_ID, "data", "text", line,
                   "timeout_ms", (json_int_t)clock_until_ms(deadline_mono_ms), "between_lines", 1);
@@ -98,7 +98,7 @@ static int send_line(const struct bootstrap_probe *p, const char *id, int64_t de
         return err_oom(e);
     r = client_call(p->client, RPC_exec_write, params, deadline_mono_ms, NULL, &why);
     if (r == -ERR_INVALID && str_eq(why.field, "between_lines")) {
-        /* The guest agent is older than the field: its box was started before an update. */
+        /* The guest agent is older than the field: the box was started before an update. */
         (void)json_object_del(params, "between_lines");
         return client_call(p->client, RPC_exec_write, params, deadline_mono_ms, NULL, e);
     }
@@ -108,13 +108,13 @@ static int send_line(const struct bootstrap_probe *p, const char *id, int64_t de
 }
 
 struct answers {
-    struct buf text; /* what has come and has no line feed yet */
+    struct buf text; /* bytes without a line feed so far */
     uint64_t offset;
     const char *id;
     json_t *found;
 };
 
-/* A line that is not JSON, or not ours, is somebody else's. */
+/* Ignores lines that are not JSON or not ours: they answer another client. */
 static void take_lines(struct answers *a)
 {
     char *nl;
@@ -131,7 +131,7 @@ static void take_lines(struct answers *a)
     }
 }
 
-/* What was written since; the end of it is an error. */
+/* Reads new output; its end is an error. */
 static int read_more(struct client *c, struct answers *a, int64_t deadline_mono_ms, size_t *ret_n,
                      struct err *e)
 {

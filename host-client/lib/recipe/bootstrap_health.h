@@ -1,8 +1,8 @@
 #pragma once
 /*
- * bootstrap_health: is the coding agent well? A server is asked over HTTP, and the JSON in its
- * answer is looked at: a page with status 200 is not health. One that speaks on its standard
- * input is sent a line and must answer it.
+ * bootstrap_health: checks the coding agent's health. A server is asked over HTTP, and the JSON of
+ * its response is checked: a page with status 200 is not health. An agent that speaks on its
+ * standard input is sent a line and must answer it.
  */
 #include <stdint.h>
 
@@ -17,10 +17,10 @@ struct bootstrap_probe {
     const char *password;
 };
 
-/* One try. *ret_session (may be NULL): the session that an rpc answer names, or untouched.
- * -ERR_ABORTED: an agent that is spoken to by lines cannot be asked while somebody writes one. */
+/* One attempt. *ret_session (may be NULL): the session that an rpc answer names, or untouched.
+ * -ERR_ABORTED: an rpc agent cannot be asked while another client writes a line. */
 int bootstrap_probe(const struct bootstrap_probe *p, int64_t deadline_mono_ms, char **ret_session,
                     struct err *e);
 
-/* Has the object every member of `expect`, with the same value? For the tests. */
+/* Does the answer have every member of `expect` with the same value? Public for the tests. */
 int bootstrap_check_answer(json_t *expect, json_t *answer, struct err *e);

@@ -32,7 +32,7 @@ static int box_arch(struct bootstrap *b, int64_t deadline, char out[32], struct 
     return 0;
 }
 
-/* 1 when the box's processor has the flag, 0 when not. */
+/* 1: the box's processor has the flag; 0: it has not. */
 static int box_has_cpu_flag(struct bootstrap *b, const char *flag, int64_t deadline, struct err *e)
 {
     _cleanup_json_ json_t *argv =
@@ -47,7 +47,7 @@ static int box_has_cpu_flag(struct bootstrap *b, const char *flag, int64_t deadl
     return r;
 }
 
-/* The first row that fits. */
+/* Takes the first row that fits. */
 static int choose_package(struct bootstrap *b, const struct recipe_npm *rows, size_t n,
                           const char *arch, int64_t deadline, const struct recipe_npm **ret,
                           struct err *e)
@@ -150,7 +150,7 @@ static int install_npm(struct bootstrap *b, int64_t deadline, struct err *e)
 
 /* ---- Node.js ---- */
 
-/* 1 when the box has one, 0 when not. */
+/* 1: the box has Node.js; 0: it has not. */
 static int has_node(struct bootstrap *b, int64_t deadline, struct err *e)
 {
     _cleanup_json_ json_t *argv = json_pack("[s, s]", "node", "--version");
@@ -171,7 +171,7 @@ static int has_node(struct bootstrap *b, int64_t deadline, struct err *e)
     return r;
 }
 
-/* A slim box has none: one of npm's, where the recipe's PATH looks first. */
+/* Installs npm's build in a box without Node.js, in the first directory of the recipe's PATH. */
 static int install_node(struct bootstrap *b, int64_t deadline, struct err *e)
 {
     const struct recipe *rec = &b->rec.recipe;

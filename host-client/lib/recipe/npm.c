@@ -30,8 +30,8 @@ struct npm {
     struct bh_ctx *ctx;
     struct http *http;
     char *cache_dir;
-    char *registry; /* the one for packages without a registry of their own; NULL: not known yet */
-    char **npmrcs;  /* the texts of the settings files, the nearest first */
+    char *registry; /* for packages without a registry of their own; NULL: not known yet */
+    char **npmrcs;  /* the texts of the settings files, nearest first */
     int64_t deadline_mono_ms;
 };
 
@@ -68,7 +68,7 @@ char *npm_read_setting(const char *npmrc, const char *key)
     return NULL;
 }
 
-/* A file that is not there, or not ours to read, says nothing. */
+/* A missing or unreadable file has no settings. */
 static int push_npmrc(struct npm *n, const char *path, struct err *e)
 {
     _cleanup_free_ char *text = NULL;
@@ -107,7 +107,7 @@ static char *find_setting(const struct npm *n, const char *key)
     return NULL;
 }
 
-/* What npm itself says: it knows its default and the prefix that it was built for. */
+/* Asks npm itself, which knows its default and its prefix. */
 static int ask_npm(struct npm *n, char **ret, struct err *e)
 {
     static const char *const argv[] = {"npm", "config", "get", "registry", NULL};
@@ -238,7 +238,7 @@ int npm_digest_file(const char *path, char **ret, struct err *e)
     return *ret ? 0 : err_oom(e);
 }
 
-/* An integrity may list several digests, with options behind a '?'. */
+/* An integrity can list several digests, with options behind a '?'. */
 static bool integrity_has(const char *integrity, const char *digest)
 {
     size_t len = strlen(digest);
@@ -272,7 +272,7 @@ struct download {
     struct sha512_ctx sha;
     int64_t bytes;
     int64_t reported;
-    struct err failed; /* code 0: nothing has */
+    struct err failed; /* code 0: no failure */
 };
 
 static int take_piece(void *arg, const char *data, size_t len)
@@ -294,7 +294,7 @@ static int take_piece(void *arg, const char *data, size_t len)
     return 0;
 }
 
-/* A path of a registry, following redirects. With a download, the body goes there. */
+/* Requests a path of a registry and follows redirects. With a download, the body goes there. */
 static int registry_get(struct npm *n, const char *url, struct download *d,
                         struct http_response *ret, struct err *e)
 {
@@ -324,7 +324,7 @@ static int registry_get(struct npm *n, const char *url, struct download *d,
               : err_oom(e);
 }
 
-/* What the library says of a failed transfer, as what it means for who wants the package. */
+/* Translates the error of a failed transfer for the person who wants the package. */
 static int explain_failure(const char *label, int r, const struct err *why, struct err *e)
 {
     if (r == -ERR_CANCELED || r == -ERR_DEADLINE || r == -ERR_EXHAUSTED)
@@ -345,7 +345,7 @@ static int check_status(const char *label, int status, struct err *e)
                      status);
 }
 
-/* Where the registry has the tarball and what its digest is. */
+/* Reads the tarball's URL and digest from the registry's metadata. */
 static int read_metadata(struct npm *n, const char *registry, const char *package,
                          const char *version, const char *label, char **ret_url,
                          char **ret_integrity, struct err *e)
@@ -379,7 +379,7 @@ static int read_metadata(struct npm *n, const char *registry, const char *packag
     return *ret_url && *ret_integrity ? 0 : err_oom(e);
 }
 
-/* Into a temporary file; it gets its name when its digest is right. */
+/* Downloads into a temporary file, renamed once its digest is verified. */
 static int download_package(struct npm *n, const char *url, const char *label,
                             const char *integrity, const char *path, struct err *e)
 {
@@ -418,7 +418,7 @@ static int download_package(struct npm *n, const char *url, const char *label,
     return r;
 }
 
-/* Where every registry has it; what is elsewhere is found by its metadata. */
+/* Tries the usual URL of a tarball first; the metadata names any other. */
 static int fetch_pinned(struct npm *n, const char *registry, const char *package,
                         const char *version, const char *label, const char *integrity,
                         const char *path, struct err *e)

@@ -1,4 +1,4 @@
-/* npm_tree: the packages of a package-lock.json as one archive, without an npm program. */
+/* npm_tree: packs the packages of a package-lock.json into one archive, without an npm program. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
@@ -19,11 +19,11 @@
 #define MODULES "node_modules/"
 #define CHUNK_BYTES 65536
 #define KEY_HEX 16
-#define TREE_FORMAT "2" /* raised when other files of the same packages are taken */
+#define TREE_FORMAT "2" /* raise it when the choice of files changes */
 
 /* ---- which packages ---- */
 
-/* npm's words for a processor. */
+/* npm's name of a processor. */
 static const char *npm_cpu(const char *arch)
 {
     if (str_eq(arch, "x86_64"))
@@ -33,7 +33,7 @@ static const char *npm_cpu(const char *arch)
     return arch;
 }
 
-/* npm's lists: ["linux","darwin"] or ["!win32"]; no list takes all. */
+/* npm's lists are ["linux","darwin"] or ["!win32"]; no list allows all. */
 static bool list_allows(json_t *list, const char *value)
 {
     bool named = false, others = false;
@@ -62,7 +62,7 @@ static bool is_wanted(const char *place, json_t *pkg, const char *cpu)
            list_allows(json_object_get(pkg, "libc"), "glibc");
 }
 
-/* "node_modules/a/node_modules/@b/c" -> "@b/c"; an alias says its real name. */
+/* "node_modules/a/node_modules/@b/c" is "@b/c"; an alias names its real package. */
 static const char *package_name(const char *place, json_t *pkg)
 {
     const char *name = json_string_value(json_object_get(pkg, "name"));
@@ -86,7 +86,7 @@ static bool is_safe(const char *name)
 struct packing {
     struct npm *npm;
     struct archive *out;
-    const char *place; /* where the package's files go */
+    const char *place; /* the directory of the package's files */
     char *chunk;       /* CHUNK_BYTES */
 };
 
@@ -110,7 +110,7 @@ static int copy_data(struct packing *p, struct archive *in, const char *tarball,
     }
 }
 
-/* What no program reads when it runs; half of the files of a tree. */
+/* Is it a file that no running program reads? These are half of the files of a tree. */
 static bool is_for_developers(const char *name)
 {
     static const char *const ends[] = {".map", ".d.ts", ".d.mts", ".d.cts"};
@@ -121,7 +121,7 @@ static bool is_for_developers(const char *name)
     return false;
 }
 
-/* "package/dist/x.js" at its place; a tarball's first directory may have any name. */
+/* Packs "package/dist/x.js" at its place; a tarball's first directory can have any name. */
 static int pack_entry(struct packing *p, struct archive *in, struct archive_entry *from,
                       const char *tarball, struct err *e)
 {
@@ -133,7 +133,7 @@ static int pack_entry(struct packing *p, struct archive *in, struct archive_entr
     int r = 0;
 
     if (archive_entry_filetype(from) != AE_IFREG || archive_entry_hardlink(from))
-        return 0; /* npm packs files only, and unpacks files only */
+        return 0; /* npm packs and unpacks only files */
     if (!rest || !rest[1] || !is_safe(rest + 1))
         return err_set(e, ERR_DATA_LOSS, "'%s' has the unusable name '%.100s'", tarball,
                        name ? name : "");
@@ -256,7 +256,8 @@ static int write_tree(struct npm *n, json_t *packages, const char *arch, const c
 
 /* ---- the cache of trees ---- */
 
-/* <cache>/tree-<hash of format, lock and processor>.tar.zst, its digest in a file beside it. */
+/* <cache>/tree-<hash of format, lock and processor>.tar.zst; its digest lies in a file beside
+ * it. */
 static int tree_path(struct npm *n, const char *lock, size_t len, const char *arch, char **ret,
                      struct err *e)
 {

@@ -39,7 +39,8 @@ static const struct {
     {"session", offsetof(struct recipe_vars, session)},
 };
 
-/* The value's place of a variable's name of len characters; false when there is no such one. */
+/* The offset of a variable's value by its name of len characters; false: there is no such
+ * variable. */
 static bool find_variable(const char *name, size_t len, size_t *ret_offset)
 {
     for (size_t i = 0; i < N_ELEMENTS(variables); i++) {
@@ -51,7 +52,7 @@ static bool find_variable(const char *name, size_t len, size_t *ret_offset)
     return false;
 }
 
-/* One "${name}" at p. vars NULL: only checks the name. */
+/* Expands one "${name}" at p. vars NULL: only checks the name. */
 static int expand_variable(const char *p, const struct recipe_vars *vars, struct buf *out,
                            size_t *ret_len, struct err *e)
 {
@@ -146,7 +147,7 @@ int recipe_expand_env(json_t *env, const struct recipe_vars *vars, json_t *objec
 
 /* ---- decoding ---- */
 
-/* A string whose variables are known. */
+/* A string with known variables only. */
 static int jx_template(json_t *v, void *out, struct err *e)
 {
     _cleanup_buf_ struct buf scratch;
@@ -263,7 +264,7 @@ static int jx_port(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-/* "0600" */
+/* An octal mode such as "0600". */
 static int jx_mode(json_t *v, void *out, struct err *e)
 {
     const char *text;
@@ -280,7 +281,7 @@ static int jx_mode(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-/* A path that stays within a directory of the host. */
+/* A path that stays within its directory. */
 static int jx_inside(json_t *v, void *out, struct err *e)
 {
     _cleanup_free_ char *clean = NULL;
@@ -337,7 +338,7 @@ static int jx_npm(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-/* {"version", "npm"}: as npm above, all of one version. */
+/* {"version", "npm"}: rows as in npm above, all of one version. */
 static int jx_node(json_t *v, void *out, struct err *e)
 {
     static const struct jx_field fields[] = {
@@ -578,7 +579,7 @@ static const struct jx_field recipe_fields[] = {
     {0},
 };
 
-/* What the tables can't say. */
+/* Checks that the tables cannot express. */
 static int check_whole(const struct recipe *r, struct err *e)
 {
     if (r->mode == RECIPE_SERVER && !r->port)
@@ -634,7 +635,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* "opencode, pi, none" */
+/* Lists the known names: "opencode, pi, none". */
 static int list_known(const char *dir, struct buf *out, struct err *e)
 {
     _cleanup_closedir_ DIR *d = opendir(dir);

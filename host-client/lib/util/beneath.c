@@ -24,7 +24,8 @@ void beneath_force_walk(bool on)
 
 /* ---- names ---- */
 
-/* The next component from *at on (*ret_len bytes), or NULL at the end; *at moves behind it. */
+/* Returns the next component from *at (*ret_len bytes), or NULL at the end; moves *at behind
+ * it. */
 static const char *next_component(const char **at, size_t *ret_len)
 {
     const char *name = *at + strspn(*at, "/");
@@ -115,7 +116,8 @@ int beneath_open(int root, const char *name, int flags)
         return -1;
     }
     fd = open_by_kernel(root, name, flags);
-    /* EPERM: a seccomp filter that does not know openat2. A name may be longer than the kernel takes. */
+    /* EPERM: a seccomp filter that does not know openat2. The walk also takes names longer than
+     * the kernel's limit. */
     if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EAGAIN || errno == ENAMETOOLONG))
         fd = open_by_walk(root, name, flags);
     return fd;
@@ -135,7 +137,7 @@ ssize_t beneath_readlink(int root, const char *name, char *out, size_t size)
 
     if (n >= 0)
         out[n] = '\0';
-    else if (fd >= 0 && errno == ENOENT) /* readlinkat's word for what is no link */
+    else if (fd >= 0 && errno == ENOENT) /* readlinkat() says ENOENT for a file that is no link */
         errno = EINVAL;
     return n;
 }
@@ -170,7 +172,8 @@ int beneath_read_file(int root, const char *name, size_t max, char **ret, size_t
 
 /* ---- modes ---- */
 
-/* By way of /proc: a file that its owner may not read can't be opened, and fchmod() takes no O_PATH. */
+/* Goes through /proc: a file that its owner may not read cannot be opened, and fchmod() takes
+ * no O_PATH. */
 int beneath_chmod(int dir, const char *name, mode_t mode)
 {
     _cleanup_close_ int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);

@@ -1,9 +1,9 @@
 #pragma once
 /*
- * beneath: opening files of this machine by names that a box or a repository chose. A name is
- * relative to a directory's descriptor, and no symbolic link is followed on the way or in the last
- * place: the kernel resolves it (openat2), or, where there is no openat2, a walk that opens one
- * component at a time. All functions are thread-safe; none opens a FIFO so that it waits.
+ * beneath: opens files of this machine by names that a box or a repository chose. A name is
+ * relative to a directory's descriptor, and no symbolic link is followed, neither on the way nor
+ * in the last place. The kernel resolves it (openat2), or, without openat2, a walk that opens one
+ * component at a time. All functions are thread-safe. None blocks on a FIFO.
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -15,14 +15,14 @@
 
 /* Relative, and without a component "..". */
 bool beneath_is_inside(const char *name);
-/* Has a component that git takes for a repository's, on whatever file system: ".git" in any case,
+/* Has a component that git takes for a repository's on some file system: ".git" in any case,
  * also followed by dots and blanks. */
 bool beneath_names_git(const char *name);
 
 /*
- * A descriptor or -1 with errno. ELOOP or ENOTDIR: a link is in the way; EXDEV: the name leads
- * outside. "" is the root itself. O_CLOEXEC, O_NOFOLLOW, O_NOCTTY and O_NONBLOCK are added; with
- * O_PATH a link in the last place is opened itself.
+ * A descriptor, or -1 with errno. ELOOP or ENOTDIR: a link is in the way; EXDEV: the name leads
+ * outside. "" is the root itself. O_CLOEXEC, O_NOFOLLOW, O_NOCTTY and O_NONBLOCK are added; O_PATH
+ * opens a link in the last place itself.
  */
 int beneath_open(int root, const char *name, int flags);
 /* As lstat(); -1 with errno. */
@@ -33,7 +33,7 @@ ssize_t beneath_readlink(int root, const char *name, char *out, size_t size);
 int beneath_read_file(int root, const char *name, size_t max, char **ret, size_t *ret_len,
                       struct err *e);
 
-/* The mode of one entry of a directory that is not a link. -1 with errno: a link is ELOOP. */
+/* Sets the mode of one entry of a directory. -1 with errno: ELOOP for a link. */
 int beneath_chmod(int dir, const char *name, mode_t mode);
 
 /* For tests: from now on behave as if the kernel had no openat2. */

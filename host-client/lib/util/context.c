@@ -35,7 +35,7 @@ const char *bh_version(void)
     return BELLHOP_VERSION;
 }
 
-/* What the agent's error has for programs, as the wire has it. */
+/* Copies the machine-readable detail of the agent's error. */
 static void tell_detail(struct bh_error *out, const struct err *e)
 {
     json_t *whole = e->detail_name[0] ? jx_new_error(e) : NULL;
@@ -55,7 +55,7 @@ int ctx_fail(struct bh_error *out, int r, const struct err *e)
     out->code = -r;
     (void)snprintf(out->message, sizeof(out->message), "%s",
                    e && e->message[0] ? e->message : err_wire_name(r));
-    str_make_utf8(out->message); /* it may have a name of a file */
+    str_make_utf8(out->message); /* it may contain a file name */
     if (e) {
         out->sys = e->sys;
         (void)snprintf(out->field, sizeof(out->field), "%s", e->field);
@@ -129,10 +129,10 @@ int options_copy(void *dst, size_t dst_size, const void *src, struct err *e)
 }
 
 /*
- * Where a file or directory of ours is: as given, or the first of the places that exists: beside
- * the running program (a build tree), under its prefix, under the prefix of the build. What is in
- * none of them is named by the last, so that the error that follows is readable. signs (or NULL) are
- * what says of each place that it is the one, where that itself need not be there yet.
+ * Finds a file or directory of ours: as given, or the first place that exists: beside the running
+ * program (a build tree), under its prefix, under the prefix of the build. If none exists, the
+ * last place is returned, for a readable error later. A place also counts if its entry in signs
+ * (or NULL) exists, for a directory that need not exist yet.
  */
 static int find_ours(const char *given, const char *const *places, const char *const *signs,
                      char **ret, struct err *e)
@@ -163,8 +163,8 @@ static int find_ours(const char *given, const char *const *places, const char *c
     return err_oom(e);
 }
 
-/* In a build tree with what else is fetched there, where image/'s scripts look for it; else beside
- * the images. Neither need be there yet. */
+/* A build tree keeps it with the other downloads, where image/'s scripts look for it; else it
+ * lies beside the images. Neither need exist yet. */
 static int find_image_cache(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
 {
     _cleanup_free_ char *up = path_dir(ctx->image_dir);
@@ -227,13 +227,13 @@ static int make_base_dir(const char *given, const char *field, char **ret, struc
     r = io_mkdir_p(joined, 0700, e);
     if (r < 0)
         return err_at(e, err_wrap(e, r, "%s", field), field);
-    /* Without symlinks: OCI runtimes refuse them in a bundle's paths. */
+    /* OCI runtimes refuse symlinks in a bundle's paths. */
     *ret = realpath(joined, NULL);
     return *ret ? 0 : err_at(e, err_sys(e, errno, "%s '%s'", field, joined), field);
 }
 
-/* Whoever can write there could put a box's files, and with them our privileges, in the place of
- * ours. It is the user's own directory: it is not changed, but refused. */
+/* A user who can write there could replace a box's files and gain our privileges. The directory
+ * is the user's own: it is refused, not changed. */
 static int check_private(const char *dir, struct err *e)
 {
     struct stat st;
@@ -247,7 +247,8 @@ static int check_private(const char *dir, struct err *e)
     return 0;
 }
 
-/* What every state directory has, so that a call that is refused changes nothing in it. */
+/* Makes the directories that every state directory has, so that a refused call changes nothing
+ * in it. */
 static int make_state_dirs(const struct bh_ctx *ctx, struct err *e)
 {
     static const char *const names[] = {"boxes", "locks"};

@@ -1,5 +1,5 @@
 #pragma once
-/* context: struct bh_ctx from the inside, and the way from struct err to struct bh_error. */
+/* context: struct bh_ctx from the inside, and the conversion of struct err to struct bh_error. */
 #include <jansson.h>
 #include <stdint.h>
 
@@ -19,8 +19,8 @@ struct bh_ctx {
     char *image_cache_dir;     /* layers */
     char *npm_registry;        /* or NULL */
     int cancel_fd;             /* -1: none */
-    int64_t answer_timeout_ms; /* 0: the client's own */
-    bool no_resume;            /* a stopped box is an error, not started again */
+    int64_t answer_timeout_ms; /* 0: the client's default */
+    bool no_resume;            /* a stopped box is an error instead of a reason to start it */
     void (*progress)(void *arg, const struct bh_progress *p);
     void *progress_arg;
     struct store *store;
@@ -37,7 +37,7 @@ int options_copy(void *dst, size_t dst_size, const void *src, struct err *e);
 /* Fills the public error from the internal one; returns r. Both may be NULL. */
 int ctx_fail(struct bh_error *out, int r, const struct err *e);
 
-/* Reports progress when somebody listens. */
+/* Reports progress if the caller asked for it. */
 void ctx_progress(struct bh_ctx *ctx, const char *phase, uint64_t done, uint64_t total,
                   bool finished, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 

@@ -14,13 +14,13 @@
 #include "lib/util/beneath.h"
 
 /*
- * A box can make trees that are deeper than any path or stack. So nothing recurses: a directory's
- * files are unlinked, its directories are moved up to the top one, until that is empty.
+ * A box can make trees deeper than any path or stack. Nothing recurses: each round unlinks a
+ * directory's files and moves its directories up to the top one, until that is empty.
  */
 struct remover {
     int top;
     unsigned n_moved;
-    bool found; /* this round saw something */
+    bool found; /* this round found an entry */
 };
 
 static bool is_dots(const char *name)
@@ -28,13 +28,13 @@ static bool is_dots(const char *name)
     return str_eq(name, ".") || str_eq(name, "..");
 }
 
-/* A file, a link or an empty directory. */
+/* Removes a file, a link or an empty directory. */
 static bool remove_simple(int dir, const char *name)
 {
     return unlinkat(dir, name, 0) == 0 || errno == ENOENT || unlinkat(dir, name, AT_REMOVEDIR) == 0;
 }
 
-/* Also one that its owner made unreadable: a directory by now, or it would be gone. */
+/* Opens a directory, also one that its owner made unreadable. */
 static int open_dir(int dir, const char *name)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -62,8 +62,8 @@ static int empty_dir(struct remover *rm, int fd, struct err *e)
 
         if (is_dots(de->d_name) || remove_simple(dirfd(d), de->d_name))
             continue;
-        (void)beneath_chmod(dirfd(d), de->d_name, 0700); /* to move it, its '..' is written */
-        do /* past the names that a removal before left, which was interrupted */
+        (void)beneath_chmod(dirfd(d), de->d_name, 0700); /* moving a directory writes its '..' */
+        do /* skip the names of an interrupted removal */
             (void)snprintf(name, sizeof(name), ".bellhop-rm-%u", rm->n_moved++);
         while ((r = renameat(dirfd(d), de->d_name, rm->top, name)) < 0 &&
                (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR));
@@ -73,7 +73,7 @@ static int empty_dir(struct remover *rm, int fd, struct err *e)
     return 0;
 }
 
-/* Every entry of the top directory once. */
+/* Handles every entry of the top directory once. */
 static int remove_round(struct remover *rm, struct err *e)
 {
     int fd = openat(rm->top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

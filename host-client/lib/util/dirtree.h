@@ -1,7 +1,7 @@
 #pragma once
-/* dirtree: removing a directory with what is in it. */
+/* dirtree: removes a directory tree. */
 #include "common/err.h"
 
-/* However deep it is. Links are not followed, what is mounted below makes it fail; a path that is
- * not there is fine. */
+/* Works at any depth. Does not follow links; fails on a mount below; a missing path is no
+ * error. */
 int dirtree_remove(const char *path, struct err *e);

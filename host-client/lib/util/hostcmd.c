@@ -43,7 +43,7 @@ struct running {
     int err;
     char tail[STDERR_TAIL_BYTES + 1]; /* the end of its standard error */
     size_t tail_len;
-    char line[HOSTCMD_LINE_BYTES]; /* of its output, what has no end yet */
+    char line[HOSTCMD_LINE_BYTES]; /* the unfinished last line of its output */
     size_t line_len;
 };
 
@@ -128,7 +128,8 @@ static int spawn_actions(posix_spawn_file_actions_t *fa, const struct hostcmd *c
     return r;
 }
 
-/* In a process group of its own, with default signals, so that all of it can be ended. */
+/* Starts it in a process group of its own, with default signals, so that the whole group can be
+ * killed. */
 static int spawn_program(const struct hostcmd *cmd, const char *file, char **env, int out, int err,
                          pid_t *ret, struct err *e)
 {
@@ -192,7 +193,7 @@ static void give_lines(struct running *run, const struct hostcmd *cmd, const cha
     }
 }
 
-/* Reads once from a pipe that is ready; closes it at its end. */
+/* Reads once from a ready pipe; closes it at its end. */
 static int drain_pipe(struct running *run, int *fd, const struct hostcmd *cmd, struct err *e)
 {
     char chunk[8192];
@@ -213,7 +214,7 @@ static int drain_pipe(struct running *run, int *fd, const struct hostcmd *cmd, s
     return 0;
 }
 
-/* How long to wait for it now: to the deadline, or to the next tick. */
+/* The time until the deadline or the next tick. */
 static int wait_ms(const struct hostcmd *cmd, bool exited)
 {
     int left = exited ? 0 : clock_until_ms(cmd->deadline_mono_ms);
@@ -221,7 +222,8 @@ static int wait_ms(const struct hostcmd *cmd, bool exited)
     return cmd->tick && (left < 0 || left > TICK_MS) ? TICK_MS : left;
 }
 
-/* Until it has exited and closed its pipes; a descendant that keeps a pipe is not waited for. */
+/* Runs until the program has exited and closed its pipes, but does not wait for a descendant
+ * that keeps a pipe open. */
 static int watch_program(struct running *run, const struct hostcmd *cmd, struct err *e)
 {
     bool exited = false;

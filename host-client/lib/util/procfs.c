@@ -30,7 +30,7 @@ bool procfs_is_alive(pid_t pid, uint64_t start)
     return start && procfs_start_time(pid) == start;
 }
 
-/* The descriptor pins the process: what is checked after it was opened stays true of it. */
+/* Opens a pidfd. It pins the process: a check after the open stays true. */
 static int open_that(pid_t pid, uint64_t start)
 {
     int fd = pid > 0 ? process_open(pid) : -1;
@@ -84,7 +84,8 @@ static bool has_mark(pid_t pid, const char *mark)
     return false;
 }
 
-/* One look. *seen: empty, or an earlier one, whose members still are; it becomes this one. */
+/* Takes one snapshot. *seen: empty, or an earlier snapshot, whose members still count; it is
+ * replaced. */
 static int look_for_members(const struct procfs_group *g, struct proctable *seen, size_t *ret_n,
                             struct err *e)
 {
@@ -116,7 +117,7 @@ int procfs_count(const struct procfs_group *g, size_t *ret, struct err *e)
     return look_for_members(g, &seen, ret, e);
 }
 
-/* Sends sig to the members that got none since forget_signals(). *ret: how many these were. */
+/* Sends sig to the members that got none since forget_signals(). *ret: their number. */
 static void signal_new_members(struct proctable *seen, int sig, size_t *ret)
 {
     *ret = 0;
@@ -137,7 +138,7 @@ static void forget_signals(struct proctable *seen)
         seen->rows[i].was_signaled = false;
 }
 
-/* *ret_n: how many are left after the grace. */
+/* *ret_n: the members left after the grace. */
 static int end_gently(const struct procfs_group *g, int grace_ms, struct proctable *seen,
                       size_t *ret_n, struct err *e)
 {
@@ -154,7 +155,7 @@ static int end_gently(const struct procfs_group *g, int grace_ms, struct proctab
     return r;
 }
 
-/* A fork that was under way when its process was stopped is met by a later look. */
+/* A fork in progress when its process was stopped shows up in a later snapshot. */
 static int kill_until_gone(const struct procfs_group *g, struct proctable *seen, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + KILL_WAIT_MS;
@@ -182,7 +183,7 @@ int procfs_end(const struct procfs_group *g, int grace_ms, struct err *e)
 
     if (r < 0 || n == 0)
         return r;
-    /* Members are stopped until no new one shows up: while some are being killed, others could fork. */
+    /* Stop members until no new one shows up: survivors of a kill in progress could fork. */
     forget_signals(&seen);
     for (int i = 0; r == 0 && i < STOP_ROUNDS && n_new > 0; i++) {
         r = look_for_members(g, &seen, &n, e);
@@ -192,6 +193,6 @@ int procfs_end(const struct procfs_group *g, int grace_ms, struct err *e)
     if (r == 0)
         return kill_until_gone(g, &seen, e);
     forget_signals(&seen);
-    signal_new_members(&seen, SIGKILL, &n_new); /* none stays stopped */
+    signal_new_members(&seen, SIGKILL, &n_new); /* leave none stopped */
     return r;
 }

@@ -19,7 +19,7 @@
 #define SOCKET_BACKLOG 64
 #define SOCKET_RETRY_MS 5
 
-/* sockaddr_un has 108 bytes: a longer path goes through its directory's descriptor. */
+/* sockaddr_un has 108 bytes: a longer path goes through a descriptor of its directory. */
 static int fill_address(const char *path, struct sockaddr_un *un, int *ret_dir, struct err *e)
 {
     _cleanup_free_ char *dir = NULL;
@@ -53,7 +53,7 @@ static int connect_to(int fd, const struct sockaddr_un *un, const char *path, in
 
     while (connect(fd, (const struct sockaddr *)un, sizeof(*un)) < 0) {
         sys = errno;
-        /* The kernel does not say when there is room again. */
+        /* The kernel does not report when the backlog has room again. */
         if (sys == EAGAIN && clock_until_ms(deadline) > 0) {
             (void)poll(NULL, 0, SOCKET_RETRY_MS);
             continue;
@@ -113,7 +113,7 @@ int socket_listen(const char *path, int *ret_fd, struct err *e)
     if (fd < 0)
         return err_sys(e, errno, "socket");
     (void)unlink(path);
-    (void)fchmod(fd, 0600); /* the mode that bind() gives the file */
+    (void)fchmod(fd, 0600); /* bind() gives the file this mode */
     if (bind(fd, (struct sockaddr *)&un, sizeof(un)) < 0)
         return err_sys(e, errno, "bind '%s'", path);
     if (listen(fd, SOCKET_BACKLOG) < 0)

@@ -9,19 +9,21 @@
 #define SOCKET_CONNECT_MS 10000 /* enough for a busy machine */
 
 /*
- * A connected stream socket, blocking, close-on-exec. ERR_UNAVAILABLE when nobody listens, or who
- * listens has accepted nothing for so long that the backlog is still full after wait_ms.
+ * A connected stream socket, blocking, close-on-exec. ERR_UNAVAILABLE: nobody listens, or the
+ * backlog is still full after wait_ms.
  */
 int socket_connect(const char *path, int wait_ms, int *ret_fd, struct err *e);
-/* A listening one with mode 0600; what was at the path before is removed. */
+/* A listening socket with mode 0600; an existing file at the path is removed. */
 int socket_listen(const char *path, int *ret_fd, struct err *e);
-/* On 127.0.0.1; port 0 takes a free one. ERR_EXISTS names the port when it is taken. */
+/* Listens on 127.0.0.1; port 0 takes a free one. ERR_EXISTS: the port is taken; the error names
+ * it. */
 int socket_listen_tcp(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *e);
 
-/* The process that listens on the other side of a connected unix socket; 0: not of this PID namespace. */
+/* The process that listens on the other side of a connected unix socket; 0: in another PID
+ * namespace. */
 int socket_peer(int fd, pid_t *ret, struct err *e);
 
-/* Until fd can be read (or written); -ERR_DEADLINE, -ERR_CANCELED. cancel_fd may be -1. */
+/* Waits until fd can be read (or written); -ERR_DEADLINE, -ERR_CANCELED. cancel_fd may be -1. */
 int socket_wait(int fd, bool for_write, int cancel_fd, int64_t deadline_mono_ms, struct err *e);
-/* Sleeps; true when canceled meanwhile. */
+/* Sleeps; true: canceled meanwhile. */
 bool socket_wait_canceled(int cancel_fd, int ms);

@@ -63,7 +63,7 @@ static void skip_blanks(struct parser *s)
         s->p++;
 }
 
-/* A comment, if there is one, and the line's end, if it is there: true. */
+/* Takes an optional comment and the end of the line; true if the line ends here. */
 static bool take_line_end(struct parser *s)
 {
     skip_blanks(s);
@@ -80,7 +80,7 @@ static bool take_line_end(struct parser *s)
     return true;
 }
 
-/* Within a list line ends do not count. */
+/* Line ends do not count within a list. */
 static void skip_lines(struct parser *s)
 {
     for (skip_blanks(s); s->p < s->end && strchr("#\r\n", *s->p); skip_blanks(s))
@@ -137,7 +137,7 @@ static int add_escape(struct parser *s, bool is_long, struct buf *out, struct er
         return add_rune(s, 4, out, e);
     if (take_word(s, "U"))
         return add_rune(s, 8, out, e);
-    /* A backslash at the end of a line takes all white space up to the next word away. */
+    /* A backslash at the end of a line removes all white space up to the next word. */
     if (is_long && strchr(" \t\r\n", c > 0 ? c : 'x')) {
         while (s->p < s->end && strchr(" \t\r\n", *s->p))
             if (*s->p++ == '\n')
@@ -147,7 +147,7 @@ static int add_escape(struct parser *s, bool is_long, struct buf *out, struct er
     return wrong(s, e, "an unknown escape in a string");
 }
 
-/* The opening quotes are taken. */
+/* The opening quotes are already read. */
 static int string_body(struct parser *s, const char *quote, struct buf *out, struct err *e)
 {
     bool is_long = quote[1] != '\0', is_basic = quote[0] == '"';
@@ -164,7 +164,7 @@ static int string_body(struct parser *s, const char *quote, struct buf *out, str
             return wrong(s, e, "a string without its end");
         }
         if (take_word(s, quote)) {
-            /* Up to two quotes may stand before the three that end it. */
+            /* Up to two quotes may precede the three that end the string. */
             for (int i = 0; r == 0 && is_long && i < 2 && peek_char(s) == quote[0]; i++, s->p++)
                 r = buf_add(out, quote, 1, e);
             return r;
@@ -216,7 +216,7 @@ static int take_key_part(struct parser *s, char **ret, struct err *e)
     return *ret ? 0 : err_oom(e);
 }
 
-/* Dotted, after what is in key. */
+/* Appends a dotted key to `key`. */
 static int take_key(struct parser *s, char key[TOML_MAX_KEY_BYTES], struct err *e)
 {
     do {

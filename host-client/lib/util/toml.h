@@ -1,10 +1,10 @@
 #pragma once
 /*
- * toml: a settings file into a flat list of values, each with its line. What a template needs of
- * TOML 1.0: comments, tables, dotted and quoted keys, the four kinds of strings, integers,
- * booleans, lists of strings. Floats, dates, inline tables and arrays of tables are refused by
- * their line: no field of ours is one. (Debian's TOML libraries are C++, which would make every
- * user of libbellhop one of the C++ runtime.)
+ * toml: parses a settings file into a flat list of values, each with its line. It knows the part
+ * of TOML 1.0 that templates need: comments, tables, dotted and quoted keys, the four kinds of
+ * strings, integers, booleans, lists of strings. Floats, dates, inline tables and arrays of tables
+ * are refused by their line: no field of ours is one. (Debian's TOML libraries are C++ and would
+ * make every user of libbellhop depend on the C++ runtime.)
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,9 +22,9 @@ struct toml_value {
     char key[TOML_MAX_KEY_BYTES]; /* "bellhop.packages" */
     unsigned line;                /* from 1 */
     enum toml_type type;
-    char *text;     /* of a string: no NUL within */
-    int64_t number; /* of an integer, or 0 and 1 */
-    char **list;    /* of a list: NULL-terminated */
+    char *text;     /* a string, without NUL */
+    int64_t number; /* an integer; a boolean is 0 or 1 */
+    char **list;    /* a list, NULL-terminated */
     unsigned *list_lines;
 };
 
@@ -36,11 +36,11 @@ struct toml_table {
 struct toml {
     struct toml_value *values;
     size_t n;
-    struct toml_table *tables; /* as their heads name them; none comes twice */
+    struct toml_table *tables; /* the names of their headers; none occurs twice */
     size_t n_tables;
 };
 
-/* `name` is the file's in errors, which are ERR_INVALID and begin "name:LINE: ". */
+/* `name` names the file in errors, which are ERR_INVALID and begin "name:LINE: ". */
 int toml_parse(const char *name, const char *text, size_t len, struct toml *ret, struct err *e);
 void toml_done(struct toml *t); /* accepts zeroed */
 

@@ -27,27 +27,28 @@ struct http {
     CURL *easy; /* keeps its connections between requests, through the multi handle */
     CURLM *multi;
     int cancel_fd;
-    /* A socket path that is too long for sockaddr_un goes through its directory's descriptor,
-     * which stays open so that the next request finds the same name and the same connection. */
+    /* A socket path too long for sockaddr_un goes through a descriptor of its directory. The
+     * descriptor stays open, so that the next request has the same name and reuses the
+     * connection. */
     char *long_path;
     int dir_fd;
     char *short_path;
 };
 
-/* One request while it runs. */
+/* A request in progress. */
 struct job {
     const struct http_request *req;
     struct http_response *res;
-    size_t sent;              /* of req->body */
-    bool has_head;            /* all headers of the answer have come */
-    bool is_interim;          /* a 1xx answer: another one follows */
-    bool is_streaming;        /* a 2xx answer whose body goes to req->write */
-    int new_fd;               /* of a connection that was made for this request; curl's. Or -1 */
-    int64_t sent_mono_ms;     /* when something was sent last */
-    int64_t received_mono_ms; /* when stall_bytes had come */
-    size_t received;          /* since then */
-    uint64_t n_taken;         /* at that time */
-    int failed;               /* what a callback ended it with */
+    size_t sent;              /* bytes sent of req->body */
+    bool has_head;            /* all headers of the response have arrived */
+    bool is_interim;          /* a 1xx response: another follows */
+    bool is_streaming;        /* a 2xx response whose body goes to req->write */
+    int new_fd;               /* socket of a new connection, owned by curl; or -1 */
+    int64_t sent_mono_ms;     /* time of the last send */
+    int64_t received_mono_ms; /* time at which the last stall_bytes had arrived */
+    size_t received;          /* bytes received since then */
+    uint64_t n_taken;         /* *req->n_taken at that time */
+    int failed;               /* error of a callback, which ended it */
     struct err why;
 };
 
@@ -145,7 +146,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
     return len;
 }
 
-/* What write() has taken since `before` is not the sender's. */
+/* The time that write() took since `before` does not count against the sender. */
 static void note_received(struct job *j, int64_t before_mono_ms, size_t len)
 {
     int64_t now = clock_mono_ms();
@@ -177,7 +178,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
         j->failed = err_set(&j->why, ERR_CANCELED, "the receiver ended the answer");
         return CURL_WRITEFUNC_ERROR;
     }
-    /* What is too long of an error's page is of no interest. */
+    /* Cut off a long error page. */
     if (j->req->write && j->res->body.len + len > j->res->body.max)
         return len;
     if (buf_add(&j->res->body, data, len, &j->why) < 0) {
@@ -214,7 +215,7 @@ static size_t on_read(char *out, size_t size, size_t n, void *arg)
     return CURL_READFUNC_ABORT;
 }
 
-/* A connection that was kept and has gone is tried again: the body from its start. */
+/* curl retries on a new connection if a kept one has closed: rewind the body. */
 static int on_seek(void *arg, curl_off_t offset, int origin)
 {
     struct job *j = arg;
@@ -234,7 +235,7 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sock
     return j->new_fd < 0 ? CURL_SOCKET_BAD : j->new_fd;
 }
 
-/* Connected, and nothing sent yet: the one moment to look at who listens. */
+/* Connected, and nothing sent yet: the only moment to check the listener. */
 static int on_connected(void *arg, char *peer_ip, char *own_ip, int peer_port, int own_port)
 {
     struct job *j = arg;
@@ -246,8 +247,8 @@ static int on_connected(void *arg, char *peer_ip, char *own_ip, int peer_port, i
     (void)peer_port;
     (void)own_port;
     if (j->new_fd < 0 || !j->req->unix_socket)
-        return CURL_PREREQFUNC_OK; /* a connection that was kept, or of the network */
-    /* For curl, a connect() that the full backlog turned away is one that goes on. */
+        return CURL_PREREQFUNC_OK; /* a kept connection, or one over the network */
+    /* curl takes a connect() refused by a full backlog for one in progress. */
     if (getpeername(j->new_fd, (struct sockaddr *)&un, &len) < 0)
         j->failed =
             err_set(&j->why, ERR_UNAVAILABLE, "'%s' accepts no connections", j->req->unix_socket);
@@ -255,7 +256,7 @@ static int on_connected(void *arg, char *peer_ip, char *own_ip, int peer_port, i
         j->failed = j->req->check_peer(j->req->check_arg, j->new_fd, &j->why);
     if (j->failed == 0)
         return CURL_PREREQFUNC_OK;
-    (void)shutdown(j->new_fd, SHUT_RDWR); /* curl must not keep it for the next request */
+    (void)shutdown(j->new_fd, SHUT_RDWR); /* keeps curl from reusing it */
     return CURL_PREREQFUNC_ABORT;
 }
 
@@ -295,7 +296,7 @@ static int set_address(struct http *h, const struct http_request *req, struct er
     }
     (void)curl_easy_setopt(h->easy, CURLOPT_URL, req->url);
     (void)curl_easy_setopt(h->easy, CURLOPT_UNIX_SOCKET_PATH, path);
-    if (path) /* a proxy is for the network */
+    if (path) /* proxies are for the network */
         (void)curl_easy_setopt(h->easy, CURLOPT_PROXY, "");
     return 0;
 }
@@ -399,7 +400,7 @@ static const char *request_place(const struct http_request *req)
     return req->unix_socket ? req->unix_socket : req->url;
 }
 
-/* The earliest of what ends the wait, 0: nothing does; *ret_what says what it is. */
+/* The earliest deadline, 0: none; *ret_what names it. */
 static int64_t next_deadline(const struct job *j, const char **ret_what)
 {
     const struct http_request *q = j->req;
@@ -463,7 +464,7 @@ static int result_of(struct http *h, struct job *j, struct err *e)
     j->res->status = (int)status;
     if (rc == CURLE_OK)
         return 0;
-    /* An error that was answered before the whole body was taken is an answer. */
+    /* A complete error response counts even if the server did not read the whole body. */
     if ((rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR) && status >= 400)
         return 0;
     if (j->is_streaming && (rc == CURLE_RECV_ERROR || rc == CURLE_GOT_NOTHING))

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 struct reply {
-    const char *bytes; /* what is sent when a request's head has come; NULL: nothing, ever */
+    const char *bytes; /* the response to a request's head; NULL: none, ever */
     bool keeps_open;   /* do not close after it */
     bool reads_all;    /* read until a blank line and "0\r\n\r\n" of a chunked body first */
 };

@@ -174,7 +174,7 @@ TEST(a_mode_is_never_set_through_a_link)
     fd_close(root);
 }
 
-/* What a sync does to an entry, after a link has come in its place or on the way to it. */
+/* A sync handles an entry after a link has come in its place or on the way to it. */
 TEST(a_sync_touches_nothing_behind_a_link)
 {
     char leaf_name[] = "l", below_name[] = "link/f", dir_name[] = "link/new", pipe_name[] = "pipe";

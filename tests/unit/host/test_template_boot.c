@@ -87,7 +87,7 @@ int __wrap_client_call(struct client *c, enum rpc_method method, json_t *params,
 
 /* ---- */
 
-/* What template_boot() says to a box like that; *ret_ms is how long it took, *ret_moved how far the deadline went. */
+/* Boots a box like that; *ret_ms is the time it took, *ret_moved the move of the deadline. */
 static int boot(bool is_bound, int64_t left_ms, int64_t *ret_ms, int64_t *ret_moved, struct err *e)
 {
     struct bh_ctx ctx = {.cancel_fd = -1};

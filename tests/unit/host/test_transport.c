@@ -155,7 +155,7 @@ TEST(nothing_is_sent_to_a_peer_that_is_refused_and_each_new_connection_is_looked
         T_STR(e.message, "somebody else");
         T_INT(n, i);
     }
-    T_OK(read(p[0], &c, 1) < 0); /* what the server got */
+    T_OK(read(p[0], &c, 1) < 0); /* bytes that the server received */
     (void)http_free(h);
 }
 

@@ -370,7 +370,7 @@ TEST(upload_sends_no_tracked_file_from_behind_a_link_without_openat2)
     sends_no_secret("src", "full");
 }
 
-/* What the index says is a repository within is one of the person's, behind a link. */
+/* A nested repository in the index is one of the person's, behind a link. */
 TEST(upload_sends_no_nested_repository_from_behind_a_link)
 {
     make_outside();

@@ -14,7 +14,7 @@ static json_t *command(const char *id, const char *name, bool listens, int proce
                      "output_bytes", output_bytes);
 }
 
-/* What the agent says with no call for an hour. Takes the command; NULL: none runs. */
+/* The agent's report with no call for an hour. Takes the command; NULL: none runs. */
 static json_t *activity_take(json_t *running, int cpu_ms)
 {
     json_t *list = json_array();

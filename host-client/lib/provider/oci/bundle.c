@@ -18,14 +18,15 @@
 #include "lib/provider/oci/seccomp.h"
 
 #define CPU_PERIOD_US 100000
-#define SHM_OPTION "size=268435456" /* browsers want more than the usual 64 MB */
+#define SHM_OPTION "size=268435456" /* browsers need more than the usual 64 MB */
 
 struct capability {
     const char *name;
     int bit;
 };
 
-/* What sudo, package managers and servers need, within a user namespace of their own. */
+/* The capabilities that sudo, package managers and servers need, within the box's user
+ * namespace. */
 static const struct capability sudo_capabilities[] = {
     {"CAP_CHOWN", CAP_CHOWN},
     {"CAP_DAC_OVERRIDE", CAP_DAC_OVERRIDE},
@@ -122,8 +123,8 @@ static json_t *new_env(const struct oci_bundle *c)
     return NULL;
 }
 
-/* sudo: the sets that let root in the box be root of the box. Inheritable stays empty, so that a
- * file's capabilities cannot add up with them. strict: none at all. */
+/* sudo: the sets that let the box's root act as root. Inheritable stays empty, so that file
+ * capabilities cannot add to it. strict: none. */
 static json_t *new_capabilities(bool strict)
 {
     const char *names[N_ELEMENTS(sudo_capabilities) + 1] = {NULL};
@@ -168,8 +169,8 @@ static int add_bind(json_t *mounts, const struct oci_stage *s, const char *name,
     return add_mount(mounts, "bind", source, target, readonly ? ro : rw);
 }
 
-/* A sysfs can be mounted only by who owns the network namespace: with the host's, the host's own
- * sysfs is bound instead. */
+/* Only the owner of the network namespace can mount a sysfs: with the host's network, the
+ * host's sysfs is bound instead. */
 static int add_sys(json_t *mounts, const struct oci_bundle *c)
 {
     const char *const own[] = {"nosuid", "noexec", "nodev", "ro", NULL};
@@ -192,7 +193,7 @@ static json_t *new_mounts(const struct oci_bundle *c)
         "nosuid", "noexec", "nodev", "relatime", oci_cgroup_is_given(c->disk) ? "rw" : "ro", NULL};
     char uid[32];
     char gid[32];
-    /* secrets are the user's, and never on a disk */
+    /* the user's secrets, never on a disk */
     const char *const secrets[] = {"nosuid",     "noexec", "nodev", "mode=0700",
                                    "size=4096k", uid,      gid,     NULL};
     json_t *mounts = json_array();
@@ -207,7 +208,7 @@ static json_t *new_mounts(const struct oci_bundle *c)
     (void)snprintf(gid, sizeof(gid), "gid=%u", (unsigned)c->disk->gid);
     r |= add_mount(mounts, "tmpfs", "tmpfs", "/run/secrets", secrets);
     r |= add_sys(mounts, c);
-    /* On v2 the box sees its own subtree; v1 is never delegated. */
+    /* On v2 the box sees its own subtree. v1 is never delegated. */
     if (oci_cgroup_is_v2())
         r |= add_mount(mounts, "cgroup", "cgroup", "/sys/fs/cgroup", cgroup);
     if (oci_is_host_image(c->box->spec))
@@ -249,7 +250,7 @@ static json_t *new_resources(const struct spec *spec)
     if (spec->memory_bytes) {
         json_t *memory = json_pack("{s:I}", "limit", (json_int_t)spec->memory_bytes);
 
-        /* no swap beyond the memory: a limit is a limit */
+        /* memory and swap together: a limit is a limit */
         if (oci_cgroup_limits_swap())
             r |= json_object_set_new(memory, "swap", json_integer((json_int_t)spec->memory_bytes));
         r |= json_object_set_new(res, "memory", memory);
@@ -279,7 +280,7 @@ static int add_mappings(json_t *linux_, uint32_t base)
 
 static json_t *new_linux(const struct oci_bundle *c)
 {
-    /* What tells about the host, or reaches it. */
+    /* Paths that reveal the host or reach it. */
     static const char *const masked[] = {"/proc/acpi",          "/proc/asound",
                                          "/proc/interrupts",    "/proc/kcore",
                                          "/proc/keys",          "/proc/latency_stats",
@@ -356,7 +357,7 @@ static json_t *new_probe_mounts(bool with_libraries)
     json_t *mounts = json_array();
     int r = add_mount(mounts, "proc", "proc", "/proc", none);
 
-    r |= add_mount(mounts, "tmpfs", "tmpfs", "/dev", none); /* crun wants one */
+    r |= add_mount(mounts, "tmpfs", "tmpfs", "/dev", none); /* crun requires it */
     for (size_t i = 0; with_libraries && i < N_ELEMENTS(libraries); i++)
         if (access(libraries[i], F_OK) == 0)
             r |= add_mount(mounts, "bind", libraries[i], libraries[i], options);

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * oci_bundle: the OCI runtime spec's config.json for a box. What it says is everything the box is
+ * oci_bundle: the OCI runtime spec's config.json of a box. It says everything that the box is
  * allowed; nothing is left to a runtime's defaults.
  */
 #include <jansson.h>
@@ -16,10 +16,10 @@ struct oci_bundle {
     const struct provider_box *box;
     const struct oci_disk *disk;
     const struct oci_run *run;
-    const struct oci_stage *stage; /* mounted by the time the runtime reads the config */
+    const struct oci_stage *stage; /* mounted before the runtime reads the config */
 };
 
-/* Fills the stage with all that the config's mounts refer to. The strings belong to `paths`. */
+/* Fills the stage with the sources of all mounts in the config. The strings belong to `paths`. */
 struct oci_stage_paths {
     char *lower, *disk, *run, *hosts, *resolv;
 };
@@ -27,16 +27,16 @@ void oci_stage_paths_done(struct oci_stage_paths *p);
 int oci_bundle_stage(const struct provider_box *b, const struct oci_stage_paths *paths,
                      struct oci_stage *s, struct err *e);
 
-/* config.json as JSON; the caller's. */
+/* config.json as JSON; the caller owns it. */
 int oci_bundle_config(const struct oci_bundle *c, json_t **ret, struct err *e);
 
 /* Writes oci/bundle/config.json. */
 int oci_bundle_write(const struct oci_bundle *c, struct err *e);
 
-/* A box of one program, for the probe: in a read-only root that has it and, when it is not static,
- * the host's libraries. */
+/* A bundle of one program for the probe: a read-only root with the program and, if it is not
+ * static, the host's libraries. */
 int oci_bundle_write_probe(const char *dir, const char *rootfs, const char *const *argv,
                            bool with_libraries, const char *cgroup, struct err *e);
 
-/* The capabilities of `--privilege sudo`, for the read-back: a bit mask. */
+/* The capabilities of `--privilege sudo` as a bit mask, to compare with the kernel's. */
 uint64_t oci_bundle_capabilities(void);

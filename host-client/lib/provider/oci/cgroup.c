@@ -25,10 +25,10 @@
 #define PATH_BYTES 512
 #define REMOVE_POLL_MS 10
 #define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-/* Of the groups that a box makes below its own. The agent needs two levels, and a group a command. */
+/* Depth of groups below the box's own. The agent needs two levels and a group for each command. */
 #define MAX_DEPTH 8
 #define MAX_DESCENDANTS "4096"
-#define KEEP_V1_UNLIMITED 0x7000000000000000ull /* v1 says "no limit" as a huge number */
+#define KEEP_V1_UNLIMITED 0x7000000000000000ull /* v1 writes "no limit" as a huge number */
 
 void oci_cgroup_name(const char *state_dir, const char *id, char out[OCI_CGROUP_NAME_BYTES])
 {
@@ -46,13 +46,13 @@ bool oci_cgroup_is_v2(void)
     return statfs(CGROUP_ROOT, &fs) == 0 && fs.f_type == CGROUP2_MAGIC;
 }
 
-/* The mount points of all hierarchies: the root itself, or what lies in it. */
+/* The mount points of all hierarchies: the root itself, or directories in it. */
 struct hierarchies {
     char path[MAX_HIERARCHIES][64];
     size_t n;
 };
 
-/* A directory where nothing is mounted is none. */
+/* A directory without a mount is no hierarchy. */
 static void add_hierarchy(struct hierarchies *h, const char *name)
 {
     struct statfs fs;
@@ -163,7 +163,7 @@ bool oci_cgroup_is_given(const struct oci_disk *disk)
 
 int oci_cgroup_give_at(const char *dir, uint32_t uid, uint32_t gid, struct err *e)
 {
-    /* Without the last one a group cannot be divided; the second is only for groups of threads. */
+    /* cgroup.subtree_control divides a group; cgroup.threads is only for thread groups. */
     static const char *const files[] = {"cgroup.procs", "cgroup.threads", "cgroup.subtree_control"};
     _cleanup_close_ int fd = open(dir, DIRECTORY);
 
@@ -179,7 +179,7 @@ int oci_cgroup_give(const char *name, uint32_t uid, uint32_t gid, struct err *e)
 {
     char path[PATH_BYTES], depth[8];
 
-    /* What it makes can be removed again, whatever it makes. */
+    /* Limits the depth, so that every group of the box can be removed again. */
     (void)snprintf(depth, sizeof(depth), "%d", MAX_DEPTH);
     write_text(CGROUP_ROOT, name, "cgroup.max.depth", depth);
     write_text(CGROUP_ROOT, name, "cgroup.max.descendants", MAX_DESCENDANTS);
@@ -206,7 +206,7 @@ static bool has_controller(const char *name)
     return false;
 }
 
-/* Within a container the root of what can be seen has the container's limit. */
+/* In a container, the root group that we see has the container's limit. */
 static uint64_t machine_memory(void)
 {
     uint64_t limit = oci_cgroup_is_v2()
@@ -245,8 +245,8 @@ bool oci_cgroup_limits_swap(void)
            access(CGROUP_ROOT "/memory/memory.memsw.limit_in_bytes", F_OK) == 0;
 }
 
-/* Every process of one group gets SIGKILL; its children of this moment are in the next round's
- * list. */
+/* Sends SIGKILL to every process of one group. Children forked meanwhile are in the next
+ * round's list. */
 static void kill_listed(const char *hierarchy, const char *name)
 {
     char path[PATH_BYTES];
@@ -256,7 +256,8 @@ static void kill_listed(const char *hierarchy, const char *name)
     (void)process_kill_listed(path, &n, NULL);
 }
 
-/* Groups that the box made below its own (v2, delegated), deepest first. Takes the descriptor. */
+/* Removes the groups that the box made below its own (v2, delegated), deepest first. Takes the
+ * descriptor. */
 static void remove_below(int fd, int depth)
 {
     _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -272,7 +273,7 @@ static void remove_below(int fd, int depth)
     }
 }
 
-/* One attempt in one hierarchy; true when the group is not there any more. */
+/* Tries once in one hierarchy; true: the group is gone. */
 static bool remove_once(const char *hierarchy, const char *name)
 {
     char path[PATH_BYTES];
@@ -280,7 +281,7 @@ static bool remove_once(const char *hierarchy, const char *name)
     (void)snprintf(path, sizeof(path), "%s%s", hierarchy, name);
     if (rmdir(path) == 0 || errno == ENOENT)
         return true;
-    write_text(hierarchy, name, "freezer.state", "THAWED"); /* v1: the frozen don't die */
+    write_text(hierarchy, name, "freezer.state", "THAWED"); /* v1: frozen processes do not die */
     write_text(hierarchy, name, "cgroup.kill", "1");        /* v2: the whole tree at once */
     kill_listed(hierarchy, name);
     remove_below(open(path, DIRECTORY), MAX_DEPTH);

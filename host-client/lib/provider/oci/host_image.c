@@ -22,12 +22,13 @@
 #define ETC_MAX_FILES 20000
 #define ETC_MAX_DEPTH 6
 
-/* Seen read-only by the box. Only real directories: links among them are made again as links. */
+/* The box sees these read-only. Only real directories are bound: links among them are made
+ * again as links. */
 static const char *const shared_dirs[] = {"/usr", "/opt",   "/bin",   "/sbin",
                                           "/lib", "/lib32", "/lib64", "/libx32"};
 
-/* Names right below /etc that may be copied, as patterns: what programs need to run, nothing that
- * says who may log in where. */
+/* Patterns of names directly below /etc that may be copied: files that programs need to run,
+ * and none that says who may log in where. */
 static const char *const etc_names[] = {"ImageMagick-*",
                                         "adduser.conf",
                                         "alternatives",
@@ -78,12 +79,12 @@ static const char *const etc_names[] = {"ImageMagick-*",
                                         "vim",
                                         "wgetrc"};
 
-/* Names that are refused anywhere below, whatever the list above says. */
+/* Names refused anywhere below, whatever the list above says. */
 static const char *const etc_refused[] = {"*shadow*", "*passwd*",     "*secret*", "*private*",
                                           "*.key",    "*.p12",        "*.pfx",    "*.jks",
                                           "*token*",  "*credential*", "id_*",     ".netrc"};
 
-/* Accounts of a plain Debian; the host's own are nobody's business in the box. */
+/* The accounts of a plain Debian; the host's own stay private. */
 static const char passwd_text[] = "root:x:0:0:root:/root:/bin/bash\n"
                                   "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
                                   "bin:x:2:2:bin:/bin:/usr/sbin/nologin\n"
@@ -97,7 +98,7 @@ static const char group_text[] = "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nad
                                  "disk:x:6:\nmail:x:8:\nman:x:12:\nsudo:x:27:user\n"
                                  "www-data:x:33:\nshadow:x:42:\nutmp:x:43:\nstaff:x:50:\n"
                                  "users:x:100:\nnogroup:x:65534:\nuser:x:1000:\n";
-/* A repository that comes into the box must not bring hooks that run there. */
+/* Hooks of a repository that comes into the box must not run there. */
 static const char gitconfig_text[] = "[core]\n\thooksPath = /dev/null\n[init]\n"
                                      "\tdefaultBranch = main\n[advice]\n\tdetachedHead = false\n";
 
@@ -159,7 +160,7 @@ bool host_image_etc_allows(const char *name)
     /* pam.d/passwd and the like are configuration, not accounts */
     if (matches_any(etc_refused, N_ELEMENTS(etc_refused), last) && !str_eq(first, "pam.d"))
         return false;
-    /* of ssl only the public half */
+    /* only the public half of ssl */
     return !str_eq(first, "ssl") || str_eq(name, "ssl") || str_has_prefix(name, "ssl/certs") ||
            str_eq(name, "ssl/openssl.cnf");
 }
@@ -189,7 +190,7 @@ static bool holds_key(const char *data, size_t len)
     return memmem(data, len, mark, sizeof(mark) - 1) != NULL;
 }
 
-/* Root's, and everybody may read it. What is not is left out without a word: it is the point. */
+/* Owned by root and readable by everybody. Other files are left out silently, on purpose. */
 static bool is_public(const struct stat *st)
 {
     return st->st_uid == 0 && (st->st_mode & 0004) && !(st->st_mode & 06000);
@@ -303,7 +304,7 @@ static int make_files(int root, struct err *e)
     return r;
 }
 
-/* A directory to mount on, or the same link as the host has. */
+/* Makes a directory to mount on, or the same link as on the host. */
 static int make_shared(int root, struct err *e)
 {
     for (size_t i = 0; i < N_ELEMENTS(shared_dirs); i++) {

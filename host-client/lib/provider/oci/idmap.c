@@ -22,7 +22,7 @@
 #define ID_BYTES 64
 #define SLOT_NAME_BYTES 16
 
-/* FNV-1a: spreads the boxes over the slots, so that two state directories rarely meet. */
+/* FNV-1a: spreads boxes over the slots, so that two state directories rarely collide. */
 static uint32_t hash_id(const char *s)
 {
     uint32_t h = 2166136261u;

@@ -19,7 +19,7 @@
 
 #define STATUS_MAX_BYTES 65536
 #define SECCOMP_FILTER 2
-/* The runtime answers a moment before the box's program is executed, with filter and all. */
+/* The runtime returns a moment before the box's program is executed, with its seccomp filter. */
 #define REQUIRE_WAIT_MS 15000
 #define REQUIRE_POLL_MS 2
 
@@ -28,7 +28,7 @@ struct facts {
     unsigned seccomp;
     bool no_new_privs;
     uint64_t cap_eff, cap_bnd;
-    uint32_t first_uid, n_uids; /* the host's uid of the box's 0 */
+    uint32_t first_uid, n_uids; /* the host's uid of the box's uid 0 */
     struct oci_limits limits;
 };
 
@@ -44,7 +44,7 @@ static uint64_t status_value(const char *status, const char *key, int base)
     return v;
 }
 
-/* Does the process live in another namespace of this kind than we do? */
+/* Is the process in another namespace of this kind than we are? */
 static bool namespace_differs(pid_t pid, const char *kind)
 {
     struct stat ours, theirs;
@@ -108,8 +108,8 @@ static void compare_pieces(const struct spec *spec, const struct oci_run *run,
 {
     bool strict = oci_is_strict(spec);
     uint64_t allowed = strict ? 0 : oci_bundle_capabilities();
-    /* What the host sees of runsc is gVisor's kernel, with what it needs for itself; the box's
-     * own processes and their capabilities exist only within. */
+    /* The host sees gVisor's kernel with the privileges it needs; the box's own processes and
+     * their capabilities exist only inside it. */
     bool gvisor = str_eq(run->runtime, "runsc");
     const struct piece pieces[N_PIECES] = {
         {"user_namespace", true, f->user_ns && f->first_uid != 0},
@@ -165,7 +165,7 @@ int oci_inspect_require(const struct provider_box *b, const struct oci_run *run,
         r = read_facts(run, &f, e);
         if (r < 0)
             return err_wrap(e, r, "the box ended at once");
-        /* Of a process that has just died /proc says little, which is no missing piece. */
+        /* /proc says little of a dead process: that is no missing piece. */
         if (!oci_proc_is_alive(&run->init))
             return err_set(
                 e, ERR_UNAVAILABLE,
@@ -192,7 +192,7 @@ static json_t *new_isolation(const struct oci_run *run, const struct facts *f,
     char caps[24];
     int r = 0;
 
-    /* the first nine are yes or no; limits and network have objects of their own */
+    /* the first nine are booleans; limits and network have objects of their own */
     for (size_t i = 0; i < 9; i++) {
         bool there = str_eq(pieces[i].name, "capabilities") ? false : pieces[i].there;
 
@@ -229,13 +229,13 @@ static json_t *new_devices(pid_t pid)
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         char name[32];
 
-        if (n++ >= 2 && sscanf(line, " %31[^:]:", name) == 1) /* two lines of heading */
+        if (n++ >= 2 && sscanf(line, " %31[^:]:", name) == 1) /* skip two header lines */
             (void)json_array_append_new(list, json_string(name));
     }
     return list;
 }
 
-/* Who keeps the limit of the disk: the kernel, or the monitor by counting. */
+/* Names the enforcer of the disk limit: the kernel, or the monitor by counting. */
 static json_t *new_disk_by(const struct provider_box *b, const struct facts *f)
 {
     _cleanup_free_ char *dir = oci_path(b, "oci/disk");

@@ -1,10 +1,9 @@
 #pragma once
 /*
- * oci_inspect: what the kernel enforces on a running box, read back from /proc and the control
- * groups, and which of what was asked for is not there. Names of pieces, as in "missing" and
- * --allow-missing: user_namespace, pid_namespace, mount_namespace, ipc_namespace, uts_namespace,
- * network_namespace, seccomp, no_new_privileges, capabilities, pids_limit, memory_limit,
- * cpu_limit, network_filter.
+ * oci_inspect: reads from /proc and the control groups what the kernel enforces on a running box,
+ * and which requested pieces are missing. Names of pieces, as in "missing" and --allow-missing:
+ * user_namespace, pid_namespace, mount_namespace, ipc_namespace, uts_namespace, network_namespace,
+ * seccomp, no_new_privileges, capabilities, pids_limit, memory_limit, cpu_limit, network_filter.
  */
 #include <jansson.h>
 
@@ -15,8 +14,8 @@
 int oci_inspect(const struct provider_box *b, const struct oci_run *run, json_t **ret,
                 struct err *e);
 
-/* ERR_INVALID for a name in spec->allow_missing that is none of the pieces. */
+/* ERR_INVALID: spec->allow_missing names an unknown piece. */
 int oci_inspect_check_names(const struct spec *spec, struct err *e);
 
-/* ERR_PRECONDITION for the first piece that is missing and may not be. */
+/* ERR_PRECONDITION: names the first piece that is missing and may not be. */
 int oci_inspect_require(const struct provider_box *b, const struct oci_run *run, struct err *e);

@@ -23,9 +23,9 @@
 #include "lib/provider/oci/netns.h"
 
 #define READY_TIMEOUT_MS 15000
-#define READY_POLL_MS 10 /* for a helper that doesn't say when it is ready */
+#define READY_POLL_MS 10 /* for a helper that does not report that it is ready */
 #define HELPER_GRACE_MS 500
-#define MAX_CONNECTIONS 128 /* one process each */
+#define MAX_CONNECTIONS 128 /* one process for each connection */
 #define RELAY_BYTES 65536
 
 /* ---- which proxies ---- */
@@ -40,7 +40,7 @@ static bool is_proxy_variable(const char *entry, size_t name_len)
     return false;
 }
 
-/* "http://user:word@127.0.0.1:3128/" -> the address, when it is on the loopback. */
+/* Parses "http://user:word@127.0.0.1:3128/"; true if the address is on the loopback. */
 static bool parse_proxy(const char *url, struct oci_proxy *ret)
 {
     const char *host = strstr(url, "://");
@@ -100,7 +100,7 @@ size_t oci_proxies_parse(char *const *env, struct oci_proxy out[OCI_MAX_PROXIES]
 
 /* ---- relaying: one process for one connection ---- */
 
-/* Moves what there is; false at the end of this direction. */
+/* Relays the available bytes; false at the end of this direction. */
 static bool relay_once(int from, int to)
 {
     static char data[RELAY_BYTES];
@@ -115,7 +115,8 @@ static bool relay_once(int from, int to)
     return true;
 }
 
-/* A blocked write holds back the other direction of this one connection: proxies live with it. */
+/* A blocked write also holds back the other direction of this connection. Proxies cope with
+ * that. */
 static void relay_connection(int a, int b)
 {
     struct pollfd fds[2] = {{.fd = a, .events = POLLIN}, {.fd = b, .events = POLLIN}};
@@ -154,7 +155,7 @@ struct keeper {
 };
 
 struct report {
-    struct err err; /* code 0: the network is there */
+    struct err err; /* code 0: the network is up */
     pid_t helper;
 };
 
@@ -164,7 +165,7 @@ static void reap_connections(struct keeper *k)
 
     while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
         if (pid == k->helper_pid)
-            k->helper_pid = 0; /* somebody killed it: its pid may soon be another's */
+            k->helper_pid = 0; /* it was killed, and its pid may be reused soon */
         else if (k->n_connections)
             k->n_connections--;
     }
@@ -184,7 +185,7 @@ static void accept_one(struct keeper *k, size_t i)
     fd_close(client);
 }
 
-/* Until the box has ended. At the limit new connections wait in the backlog. */
+/* Runs until the box has ended. At the limit, new connections wait in the backlog. */
 static void keeper_loop(struct keeper *k)
 {
     for (;;) {
@@ -193,7 +194,7 @@ static void keeper_loop(struct keeper *k)
 
         for (size_t i = 0; i < k->spec->n_proxies; i++)
             fds[1 + i] = (struct pollfd){.fd = full ? -1 : k->listeners[i], .events = POLLIN};
-        /* the time limit is for reaping connections that have ended */
+        /* the timeout is for reaping connections that have ended */
         if (poll(fds, 1 + k->spec->n_proxies, k->n_connections ? 200 : -1) < 0 && errno != EINTR)
             return;
         if (fds[0].revents)
@@ -225,7 +226,7 @@ static void give_fd(int fd, int number)
         _exit(127);
 }
 
-/* What the helper gets has the numbers that its command line names. */
+/* The helper's descriptors have the numbers that its command line names. */
 static void helper_child(const struct keeper *k, int ready, int exit_fd)
 {
     static char path_env[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
@@ -266,7 +267,7 @@ static void log_tail(const struct keeper *k, char *out, size_t out_bytes)
     (void)snprintf(out, out_bytes, "%s", strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text);
 }
 
-/* The destination 0.0.0.0 in the box's routes. */
+/* Do the box's routes have the destination 0.0.0.0? */
 static bool has_default_route(pid_t pid)
 {
     _cleanup_free_ char *text = NULL;
@@ -277,7 +278,7 @@ static bool has_default_route(pid_t pid)
            strstr(text, "\t00000000\t") != NULL;
 }
 
-/* The first byte on the ready pipe, or the route; or the end of the helper. */
+/* Waits for the first byte on the ready pipe, or the route, or the end of the helper. */
 static bool is_ready(const struct keeper *k, int ready)
 {
     int64_t deadline = clock_mono_ms() + READY_TIMEOUT_MS;
@@ -345,7 +346,7 @@ static int keeper_init(struct keeper *k, struct err *e)
     return r < 0 ? r : start_helper(k, e);
 }
 
-/* Nothing of the process that forked it stays: descriptors, signals, name. */
+/* Drops everything inherited from the forking process: descriptors, signals, name. */
 static void become_keeper(int *status)
 {
     int copy = fcntl(*status, F_DUPFD_CLOEXEC, 64);

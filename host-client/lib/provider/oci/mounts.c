@@ -55,7 +55,7 @@ static void stage_path(const struct oci_stage *s, const char *name, char out[OCI
     (void)snprintf(out, OCI_STAGE_PATH_BYTES, "%s/%s", s->root, name);
 }
 
-/* Puts a detached mount at <stage>/name. */
+/* Attaches a detached mount at <stage>/name. */
 static int attach_mount(const struct oci_stage *s, const char *name, bool is_dir, int fd,
                         struct err *e)
 {
@@ -94,7 +94,7 @@ struct fds {
     int binds[OCI_MAX_BINDS];
 };
 
-/* All clones are made before the stage covers anything that they may come from. */
+/* Makes all clones before the stage covers a directory that they may come from. */
 static int open_all(const struct oci_stage *s, struct fds *fds, struct err *e)
 {
     int r = 0;
@@ -172,7 +172,8 @@ static int seal_one(const struct oci_proc *p, const char *mount_point, int ns, s
     fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return err_sys(e, errno, "open '%s'", path);
-    /* The process is still there, so both descriptors are of it and not of one with its number. */
+    /* It is still alive, so both descriptors are its own and not those of a process that reused
+     * its pid. */
     if (!oci_proc_is_alive(p))
         return err_set(e, ERR_UNAVAILABLE, "process %d ended", (int)p->pid);
     if (setns(ns, CLONE_NEWNS) < 0)
@@ -182,7 +183,7 @@ static int seal_one(const struct oci_proc *p, const char *mount_point, int ns, s
     return 0;
 }
 
-/* In a process of its own: the mount namespace is all threads'. */
+/* Runs in a process of its own: the mount namespace belongs to all threads. */
 static int seal_child(const struct oci_proc *p, const char *target, struct err *e)
 {
     _cleanup_free_ char *text = NULL;

@@ -51,7 +51,7 @@ int oci_netns_enter(pid_t pid, int *ret_back, struct err *e)
 void oci_netns_leave(int back)
 {
     if (setns(back, CLONE_NEWNET) < 0)
-        abort(); /* every later socket of this thread would be the box's */
+        abort(); /* every later socket of this thread would be in the box */
     fd_close(back);
 }
 
@@ -104,7 +104,7 @@ int oci_netns_listen(pid_t pid, const struct sockaddr *addr, socklen_t addr_len,
     if (r < 0)
         return r;
     fd = socket(addr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    oci_netns_leave(back); /* a socket stays in the namespace that it was made in */
+    oci_netns_leave(back); /* a socket keeps the namespace that it was made in */
     if (fd < 0)
         return err_sys(e, errno, "make a socket in the box");
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * oci_netns: work in the network namespace of a box, by one thread for a moment; and the host's
+ * oci_netns: lets one thread work in a box's network namespace for a moment; and lists the host's
  * own addresses, which boxes must not reach.
  */
 #include <stdint.h>
@@ -10,21 +10,21 @@
 #include "common/buf.h"
 #include "common/err.h"
 
-/* The calling thread enters the namespace of `pid`; *ret_back leads home. */
+/* Moves the calling thread into the namespace of `pid`; *ret_back leads back. */
 int oci_netns_enter(pid_t pid, int *ret_back, struct err *e);
-/* Home again; closes the descriptor. A thread that can't go home ends the process. */
+/* Moves the thread back and closes the descriptor. Aborts the process on failure. */
 void oci_netns_leave(int back);
 
-/* oci_cmd.setup: arg is a pid_t *; for good. */
+/* oci_cmd.setup: enters for good; arg is a pid_t *. */
 int oci_netns_setup(void *arg, struct err *e);
 
 int oci_netns_loopback_up(pid_t pid, struct err *e);
 
-/* A listening socket on a loopback address of the namespace. */
+/* Opens a listening socket on a loopback address of the namespace. */
 int oci_netns_listen(pid_t pid, const struct sockaddr *addr, socklen_t addr_len, int *ret_fd,
                      struct err *e);
 
-/* Every address of this machine that is not loopback, as text, one list a family. */
+/* Every non-loopback address of this machine as text, one list for each family. */
 struct oci_addresses {
     char **v4;
     char **v6; /* without link-local ones */

@@ -22,7 +22,8 @@
 #define RULES_MAX_BYTES 32768
 #define PROC_WAIT_MS 3000
 
-/* A /24 for slirp4netns that no address of the host is in: gateway .2, name server .3. */
+/* Candidates for slirp4netns's /24; one without an address of the host is taken. Gateway .2,
+ * name server .3. */
 static const char *const helper_subnets[] = {"10.0.2.", "10.41.2.", "172.29.41.", "192.168.241."};
 
 static bool has_prefix(char *const *list, const char *prefix)
@@ -70,7 +71,7 @@ int oci_network_check(const struct spec *spec, struct err *e)
 
 /* ---- hosts and resolv.conf ---- */
 
-/* Calls for each line of a file of the host that keep() accepts. */
+/* Copies the lines of a host's file that keep() accepts. */
 static int copy_lines(const char *path, bool (*keep)(const char *line), struct buf *out,
                       struct err *e)
 {
@@ -124,8 +125,8 @@ static int make_hosts(const struct provider_box *b, struct buf *out, struct err 
     return r;
 }
 
-/* The helper's own forwarder asks the host's servers, wherever they are. pasta has none by
- * default: there the host's servers are asked directly. */
+/* The helper's forwarder asks the host's name servers, wherever they are. pasta has none by
+ * default: the box asks the host's servers directly. */
 static int make_resolv(const struct provider_box *b, struct buf *out, struct err *e)
 {
     _cleanup_(oci_addresses_done) struct oci_addresses a = {NULL, NULL};
@@ -207,7 +208,7 @@ static int load_rules(const char *nft, pid_t pid, const struct oci_addresses *a,
     return oci_exec_ok(&cmd, &out, e);
 }
 
-/* An answer is kinder than silence, but not every kernel can reject. */
+/* Rejects packets, or drops them where the kernel cannot reject. */
 static int add_filter(const struct provider_box *b, const struct oci_run *run,
                       const struct oci_addresses *a, const char *gateway, struct err *e)
 {
@@ -248,9 +249,9 @@ static int start_slirp(const char *path, const char *subnet, struct oci_keeper *
     return oci_keeper_start(k, &run->keeper, &run->helper, e);
 }
 
-/* No port of the box is published, none of the host is reachable, the gateway is no alias of the
- * host. pasta would become "nobody", who may not enter the box's namespaces; it confines itself
- * all the same. */
+/* Publishes no port of the box, reaches none of the host, and makes the gateway no alias of the
+ * host. pasta would become "nobody", which may not enter the box's namespaces; it confines
+ * itself all the same. */
 static int start_pasta(const char *path, struct oci_keeper *k, struct oci_run *run, struct err *e)
 {
     const char *const argv[] = {path,
@@ -271,7 +272,7 @@ static int start_pasta(const char *path, struct oci_keeper *k, struct oci_run *r
     return oci_keeper_start(k, &run->keeper, &run->helper, e);
 }
 
-/* The host's proxy settings, as box_environment kept them, and then --env. */
+/* Collects the host's proxy settings that box_environment kept, then --env. */
 static int find_proxies(const struct provider_box *b, struct oci_keeper *k, struct err *e)
 {
     _cleanup_free_ char *path = oci_path(b, "env.json");
@@ -335,7 +336,7 @@ int oci_network_attach(const struct provider_box *b, struct oci_run *run, struct
     return r < 0 ? r : oci_run_save(b, run, e);
 }
 
-/* The keeper ends by itself, with the helper, once the box has. */
+/* The keeper ends by itself after the box, together with the helper. */
 void oci_network_end(const struct oci_run *run)
 {
     if (!oci_proc_wait(&run->keeper, PROC_WAIT_MS))

@@ -119,7 +119,7 @@ static int oci_probe(struct bh_ctx *ctx, const char *runtime, struct provider_fa
     return 0;
 }
 
-/* A box leaves the machine usable when nobody has said how much it may take. */
+/* Without explicit limits, a box leaves the machine usable. */
 static void set_default_limits(const struct bh_ctx *ctx, struct spec *spec)
 {
     struct statvfs fs;
@@ -127,7 +127,7 @@ static void set_default_limits(const struct bh_ctx *ctx, struct spec *spec)
 
     oci_cgroup_defaults(&limits);
     if (str_eq(spec->runtime,
-               "runsc")) /* which keeps none of them: --allow-missing would be needed */
+               "runsc")) /* it enforces none of them, and would need --allow-missing */
         limits = (struct oci_limits){0};
     if (!spec->memory_bytes)
         spec->memory_bytes = limits.memory_bytes;
@@ -167,7 +167,7 @@ static int oci_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
 
 /* ---- prepare ---- */
 
-/* A range of ids of its own when the kernel can give the image's mount to it. */
+/* Claims a range of ids if the kernel can map the image's mount to it. */
 static int choose_base(const struct provider_box *b, const char *lower, uint32_t *ret,
                        struct err *e)
 {
@@ -189,8 +189,8 @@ static int choose_base(const struct provider_box *b, const char *lower, uint32_t
 }
 
 /*
- * run/ belongs to pid 1 of the box (root of the box, or with `strict` the user) until the agent
- * listens there; then seal_run_dir() takes it back. What an earlier run has left is not trusted.
+ * run/ belongs to pid 1 of the box (its root, or with `strict` the user) until the agent listens
+ * there; then seal_run_dir() revokes it. The content of an earlier run is not trusted.
  */
 static int open_run_dir(const struct provider_box *b, const struct oci_disk *disk, struct err *e)
 {
@@ -209,7 +209,7 @@ static int open_run_dir(const struct provider_box *b, const struct oci_disk *dis
     return 0;
 }
 
-/* What is in the image is looked at through a mount that nobody else has. */
+/* Reads the image through a private mount. */
 static int make_upper(const struct provider_box *b, const char *lower, struct oci_disk *disk,
                       struct err *e)
 {
@@ -261,8 +261,8 @@ static int oci_prepare(struct provider_box *b, struct err *e)
 
 /* ---- stop and destroy ---- */
 
-/* Everything the provider ever makes for a run, undone by name: also what was being made when a
- * process died. */
+/* Undoes everything that a run can have, by name, also after a process died halfway through
+ * making it. */
 static int undo_run(const struct provider_box *b, const struct oci_run *run, struct err *e)
 {
     _cleanup_free_ char *state = oci_path(b, "oci/state");
@@ -282,7 +282,7 @@ static int undo_run(const struct provider_box *b, const struct oci_run *run, str
     c.runtime = rt;
     oci_proc_signal(&run->init, SIGKILL);
     (void)oci_proc_wait(&run->init, KILL_WAIT_MS);
-    /* what it cannot do (its state was half written) the cgroup does */
+    /* if its state was half written, the cgroup does it */
     if (rt->path[0])
         (void)oci_runtime_delete(&c, &why);
     r = oci_cgroup_remove(run->cgroup, CGROUP_TIMEOUT_MS, e);
@@ -319,7 +319,7 @@ static int oci_stop(struct provider_box *b, int grace_ms, struct err *e)
     int r;
 
     r = oci_run_load(b, &run, NULL);
-    if (r < 0) /* none, or not readable: the names follow from the id */
+    if (r < 0) /* no readable record: the names follow from the id */
         name_run(b, &run);
     if (grace_ms > 0 && oci_proc_is_alive(&run.init)) {
         oci_proc_signal(&run.init, SIGTERM);
@@ -353,7 +353,7 @@ static int oci_destroy(struct provider_box *b, struct err *e)
 
 /* ---- start ---- */
 
-/* The box's own copy: pid 1 reads and unlinks it. */
+/* Writes the box's own copy: pid 1 reads and unlinks it. */
 static int give_token(const struct provider_box *b, const struct oci_disk *disk, struct err *e)
 {
     _cleanup_free_ char *from = oci_path(b, "token");
@@ -407,7 +407,7 @@ static int open_console(const struct provider_box *b, int *ret_fd, struct err *e
     return 0;
 }
 
-/* What start() works on. */
+/* The working set of start(). */
 struct launch {
     struct provider_box *box;
     struct oci_disk disk;
@@ -439,7 +439,7 @@ static struct oci_container launch_container(struct launch *l)
                                   .cancel_fd = l->box->ctx->cancel_fd};
 }
 
-/* Names, files and bundle: nothing that the kernel keeps. */
+/* Prepares names, files and bundle; nothing that the kernel keeps. */
 static int launch_init(struct launch *l, struct provider_box *b, struct err *e)
 {
     int r;
@@ -490,7 +490,8 @@ static int launch_files(struct launch *l, struct err *e)
     return r;
 }
 
-/* Pid 1 gets the group: it puts itself into one part of it, and commands into another. */
+/* Delegates the group to pid 1, which puts itself into one part of it and commands into
+ * another. */
 static int give_cgroup(const struct launch *l, struct err *e)
 {
     bool strict = oci_is_strict(l->box->spec);
@@ -501,7 +502,7 @@ static int give_cgroup(const struct launch *l, struct err *e)
                            l->disk.base + (strict ? l->disk.gid : 0), e);
 }
 
-/* Until the agent listens on its socket; *ret_fd -1 when pid 1 has ended instead. */
+/* Waits until the agent listens on its socket; *ret_fd is -1 if pid 1 has ended. */
 static int connect_first(const struct launch *l, int *ret_fd, struct err *e)
 {
     _cleanup_free_ char *path = oci_path(l->box, "run/agent.sock");
@@ -523,9 +524,9 @@ static int connect_first(const struct launch *l, int *ret_fd, struct err *e)
 }
 
 /*
- * The agent is the only program in the box yet. Once it listens it need not write to run/ any more:
- * what is mounted there becomes read-only, and no capability in the box undoes that. Connections
- * still work. runsc's sockets, and its mounts, are the gofer's.
+ * The agent is the only program in the box so far. Once it listens it no longer writes to run/:
+ * the mount becomes read-only, and no capability in the box can undo that. Connections still work.
+ * With runsc, the gofer has the sockets and mounts.
  */
 static int seal_run_dir(struct launch *l, struct err *e)
 {
@@ -533,7 +534,7 @@ static int seal_run_dir(struct launch *l, struct err *e)
     pid_t pid = 0;
     int r = connect_first(l, &fd, e);
 
-    if (r < 0 || fd < 0) /* it has ended: the caller sees that and knows why */
+    if (r < 0 || fd < 0) /* it has ended, and the caller reports why */
         return r;
     r = socket_peer(fd, &pid, e);
     if (r == 0)
@@ -545,8 +546,8 @@ static int seal_run_dir(struct launch *l, struct err *e)
     return r < 0 ? r : oci_mounts_seal(&l->run.listener, OCI_BOX_RUN, e);
 }
 
-/* The box is created and its network attached before its program runs; what is enforced is read
- * back before anybody can use it. */
+/* Creates the box and attaches its network before its program runs, and reads back the
+ * isolation before anybody can use the box. */
 static int launch_box(struct launch *l, struct err *e)
 {
     struct oci_container c = launch_container(l);
@@ -596,7 +597,8 @@ static int oci_find(struct provider_box *b, struct provider_run *ret, struct err
         return 0;
     if (r < 0)
         return r;
-    /* Killed between create and start, the runtime's own first process waits there for ever. */
+    /* If a start was killed between create and start, the runtime's first process waits there
+     * for ever. */
     if (!run.is_started || !oci_proc_is_alive(&run.init))
         return 0;
     *ret = run_of(&run);
@@ -614,7 +616,7 @@ static int oci_start(struct provider_box *b, struct provider_run *ret, struct er
     r = oci_find(b, ret, e);
     if (r)
         return r > 0 ? 0 : r;
-    r = oci_stop(b, 0, e); /* what a start that died has left */
+    r = oci_stop(b, 0, e); /* leftovers of a start that died */
     if (r == 0)
         r = launch_init(&l, b, e);
     if (r == 0)
@@ -671,7 +673,7 @@ static int sweep_cgroup(void *arg, const char *id, struct err *e)
     return r;
 }
 
-/* A box's directory without a row: a command died between the two. */
+/* A command died between making a box's directory and its row. */
 static int sweep_directory(struct sweep *s, const char *id, struct err *e)
 {
     _cleanup_free_ char *dir = ctx_box_path(s->ctx, id, NULL);

@@ -19,7 +19,7 @@ static int call_quotactl(int fd, unsigned command, uint32_t project, void *arg)
     return (int)syscall(SYS_quotactl_fd, fd, command, project, arg);
 }
 
-/* Quotas may be counted and not kept. */
+/* The kernel can count quotas without enforcing them. */
 static bool is_in_force(int fd)
 {
     struct fs_quota_statv st = {.qs_version = FS_QSTATV_VERSION1};
@@ -56,7 +56,7 @@ int oci_quota_set(const char *dir, uint32_t project, uint64_t bytes, struct err 
     if (!project || !bytes || !is_in_force(fd))
         return 0;
     if (become_project(fd, project) < 0 || set_limit(fd, project, bytes) < 0) {
-        /* To look takes no privilege: in a user namespace there is the watch. */
+        /* EPERM comes from a user namespace, where reading needs no privilege but setting does */
         if (errno == EPERM || errno == EOPNOTSUPP)
             return 0;
         return err_sys(e, errno, "the quota of '%s'", dir);

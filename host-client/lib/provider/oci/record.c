@@ -13,7 +13,7 @@
 #include "lib/util/procfs.h"
 
 #define RECORD_MAX_BYTES 65536
-#define UNNAMED_USER "user" /* of a record that names none: an earlier version wrote it */
+#define UNNAMED_USER "user" /* for a record of an earlier version, which names none */
 
 char *oci_path(const struct provider_box *b, const char *name)
 {
@@ -125,7 +125,7 @@ int oci_run_load(const struct provider_box *b, struct oci_run *ret, struct err *
     ret->is_started = json_is_true(json_object_get(obj, "started"));
     ret->init = get_proc(obj, "init");
     ret->listener = get_proc(obj, "listener");
-    if (!ret->listener.pid) /* a box of an earlier version */
+    if (!ret->listener.pid) /* an earlier version wrote none */
         ret->listener = ret->init;
     ret->keeper = get_proc(obj, "keeper");
     ret->helper = get_proc(obj, "helper");

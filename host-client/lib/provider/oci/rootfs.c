@@ -40,7 +40,7 @@ int oci_rootfs_check_dest(const char *dest, struct err *e)
 }
 
 struct layer {
-    int lower; /* directories on the way to what is being made; lower is -1 where it ends */
+    int lower; /* parent directories of the path being made; lower is -1 past its end */
     int upper;
     const struct oci_disk *disk;
 };
@@ -51,8 +51,9 @@ static void layer_done(struct layer *l)
     fd_close(l->upper);
 }
 
-/* One step down: the directory of the upper layer gets mode and owner of the lower one's, or, when
- * that has none, the given ones. A link is not followed: where it leads is the box's affair. */
+/* Enters one component. The directory of the upper layer gets mode and owner of the lower
+ * one's, or the given ones if there is none. A link is not followed: its target is the box's
+ * affair. */
 static int layer_enter(struct layer *l, const char *name, uint32_t uid, uint32_t gid, struct err *e)
 {
     struct stat st = {.st_mode = 0755, .st_uid = uid, .st_gid = gid};
@@ -94,7 +95,7 @@ static int layer_open(const char *lower, const char *upper, const struct oci_dis
     return 0;
 }
 
-/* Makes every missing part; the last one belongs to the user when it is new. */
+/* Makes every missing component; a new last one belongs to the user. */
 static int layer_make(struct layer *l, const char *path, struct err *e)
 {
     _cleanup_free_ char *copy = path_clean(path);
@@ -168,7 +169,8 @@ static bool uid_is_taken(const char *passwd, uint32_t uid)
     return false;
 }
 
-/* A file of the image, or NULL. A link in it would lead into the host's own root: none is followed. */
+/* Reads a file of the image; NULL: there is none. Follows no link: it would lead into the
+ * host's own root. */
 static char *read_lower(const char *lower, const char *name)
 {
     _cleanup_close_ int fd = open(lower, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -179,7 +181,7 @@ static char *read_lower(const char *lower, const char *name)
     return text;
 }
 
-/* `text` of the lower layer's file (or nothing) and one more line, in the upper layer. */
+/* Writes the lower layer's file (or nothing) plus one line to the upper layer. */
 static int append_line(const char *lower, const char *upper, const char *name, const char *line,
                        const struct oci_disk *disk, struct err *e)
 {
@@ -199,7 +201,7 @@ static int append_line(const char *lower, const char *upper, const char *name, c
     return r;
 }
 
-/* An image that does not know its user gets one. */
+/* Adds the user to an image that lacks it. */
 static int add_user(const char *lower, const char *upper, const char *passwd, struct oci_disk *disk,
                     struct err *e)
 {
@@ -259,7 +261,7 @@ int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct o
     r = dirtree_remove(top, e);
     if (r == 0)
         r = io_mkdir_p(top, 0700, e);
-    if (r == 0) /* before there is anything in it: what is there already would not count */
+    if (r == 0) /* before the first file: older files would not count */
         r = oci_quota_set(top, disk->base, b->spec->disk_bytes, e);
     if (r >= 0)
         r = make_owned_dir(upper, 0755, disk->base, e);

@@ -45,8 +45,9 @@ static void add_arg(struct args *a, const char *arg)
         a->v[a->n++] = arg;
 }
 
-/* The options before the command. runsc: no sandbox network (it wants to own a namespace), the
- * stack of the namespace that it is started in; unix sockets that the box makes are the host's. */
+/* Adds the options before the command. runsc: no sandbox network (it wants a namespace of its
+ * own) but the stack of the namespace that it starts in; the box's unix sockets are made on the
+ * host. */
 static void add_globals(struct args *a, const struct oci_container *c)
 {
     const char *name = c->runtime->name;
@@ -81,7 +82,7 @@ static int run_runtime(const struct oci_container *c, const struct args *a, stru
 
 /* ---- containers ---- */
 
-/* What the runtime said last: its log is text or JSON, the last line is the cause. */
+/* The last line of the runtime's log, which is the cause. The log is text or JSON. */
 static void last_log_line(const char *path, char *out, size_t out_bytes)
 {
     _cleanup_free_ char *text = NULL;
@@ -136,7 +137,7 @@ int oci_runtime_create(const struct oci_container *c, const char *bundle, int co
     if (asprintf(&pid_path, "%s/pid", bundle) < 0 || asprintf(&pid_tmp, "%s/.pid", bundle) < 0)
         return err_oom(e);
     (void)unlink(pid_path);
-    (void)unlink(pid_tmp); /* of a runc that was killed while it wrote; it does not overwrite it */
+    (void)unlink(pid_tmp); /* of a runc that was killed while writing; runc does not overwrite it */
     add_globals(&a, c);
     add_arg(&a, "create");
     add_arg(&a, "--bundle");
@@ -193,7 +194,7 @@ int oci_runtime_delete(const struct oci_container *c, struct err *e)
 
 /* ---- the probe ---- */
 
-/* Needs the program a loader? A file that is no ELF counts as one that does. */
+/* Does the program need a loader? A file that is no ELF counts as one that does. */
 static bool is_dynamic(const char *path)
 {
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);

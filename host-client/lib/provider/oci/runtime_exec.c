@@ -19,13 +19,13 @@
 #include "common/io.h"
 #include "common/process.h"
 
-/* Writes of the input are small (nft rules): a pipe's buffer takes them whole. */
+/* Inputs are small (nft rules): the pipe's buffer takes them whole. */
 #define INPUT_MAX_BYTES 65536
 
 struct pipes {
-    int input[2];  /* standard input, when there is one */
+    int input[2];  /* standard input, if there is any */
     int output[2]; /* captured output */
-    int error[2];  /* struct err of a setup that failed; closed by exec */
+    int error[2];  /* struct err of a failed setup; exec closes it */
 };
 
 static void pipes_done(struct pipes *p)
@@ -56,9 +56,9 @@ static int pipes_open(struct pipes *p, const char *input, struct err *e)
     return io_write_all(p->input[1], input, strlen(input), e);
 }
 
-/* What a box inherits: descriptors up to the hard limit, no core files. Raising the soft limit
- * needs no privilege, while a limit in the bundle would need CAP_SYS_RESOURCE in the box's user
- * namespace. */
+/* Sets the limits that a box inherits: descriptors up to the hard limit, no core files. Raising
+ * the soft limit needs no privilege; a limit in the bundle would need CAP_SYS_RESOURCE in the
+ * box's user namespace. */
 static void child_limits(void)
 {
     struct rlimit nofile;
@@ -87,7 +87,7 @@ static void child_fail(const struct pipes *p, const struct err *e)
     _exit(127);
 }
 
-/* A helper that outlived its caller would go on making what the next command has just undone. */
+/* A helper that outlives its caller would redo what the next command has just undone. */
 static void end_with(pid_t caller)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -120,7 +120,7 @@ static void run_child(const struct oci_cmd *c, const struct pipes *p, pid_t call
     child_fail(p, &e);
 }
 
-/* Takes what is in the pipe; true when the writers are gone. */
+/* Reads the pipe; true: all writers are gone. */
 static bool drain_pipe(int fd, struct oci_output *ret)
 {
     char scrap[4096] = "";
@@ -138,7 +138,7 @@ static bool drain_pipe(int fd, struct oci_output *ret)
     }
 }
 
-/* Until the child has ended; what its own children print later is not waited for. */
+/* Waits for the child's end, but not for output of its own children. */
 static int wait_child(const struct oci_cmd *c, int pidfd, int out, struct oci_output *ret,
                       struct err *e)
 {

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * oci_exec: runs a helper program with a deadline and keeps what it printed. The child may do
- * something first (enter namespaces, mount); an error there comes back as this call's error.
- * The caller's process must not reap this child elsewhere meanwhile.
+ * oci_exec: runs a helper program with a deadline and keeps its output. The child may run a setup
+ * first (enter namespaces, mount); its error becomes this call's error. The caller's process must
+ * not reap this child elsewhere meanwhile.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -27,15 +27,15 @@ struct oci_cmd {
     int cancel_fd; /* 0 or -1: none */
 };
 
-/* 0 whenever the program ran to its end, whatever its status. */
+/* 0: the program ran to its end, with any status. */
 int oci_exec(const struct oci_cmd *c, struct oci_output *ret, struct err *e);
 
-/* The same, but a status other than 0 is an error that has the first lines of the output. */
+/* The same, but a status other than 0 is an error with the first lines of the output. */
 int oci_exec_ok(const struct oci_cmd *c, struct oci_output *ret, struct err *e);
 
 /* The absolute path of a program, looked up in the system's usual directories (and in `hint`
  * itself when that is a path); NULL when there is none. */
 char *oci_find_program(const char *name);
 
-/* The last lines of a text in one line, for a message: line feeds become "; ". */
+/* Joins the last lines of a text for a message: line feeds become "; ". */
 void oci_one_line(const char *text, char *out, size_t out_bytes);

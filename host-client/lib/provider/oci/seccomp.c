@@ -7,7 +7,7 @@
 
 #include "common/cleanup.h"
 
-/* CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET: no namespaces from within. */
+/* CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET: a box makes no namespaces. */
 #define CLONE_NEW_ANY 0x7e020000
 
 /*
@@ -72,7 +72,7 @@ static const char *const allowed_calls[] = {
     "timer_getoverrun", "timer_gettime", "timer_gettime64", "timer_settime", "timer_settime64",
     "timerfd_create", "timerfd_gettime", "timerfd_gettime64", "timerfd_settime",
     "timerfd_settime64",
-    /* talking to each other; socket() itself is below */
+    /* sockets and IPC; socket() itself is below */
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
     "mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedreceive_time64",
     "mq_timedsend", "mq_timedsend_time64", "mq_unlink", "msgctl", "msgget", "msgrcv", "msgsnd",
@@ -137,7 +137,7 @@ static json_t *new_rules(void)
     for (size_t i = 0; i < N_ELEMENTS(allowed_personalities); i++)
         r |= json_array_append_new(
             rules, new_arg_rule("personality", 0, allowed_personalities[i], 0, "SCMP_CMP_EQ"));
-    /* value is the mask, valueTwo what must be left */
+    /* value is the mask, valueTwo the expected result */
     r |= json_array_append_new(rules,
                                new_arg_rule("clone", 0, CLONE_NEW_ANY, 0, "SCMP_CMP_MASKED_EQ"));
     for (size_t i = 0; i < N_ELEMENTS(absent_calls); i++)

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * oci_seccomp: which system calls a box may make: an allow list, so that what a later kernel adds
- * is refused until somebody has looked at it. Pure data to JSON (the runtime spec's
+ * oci_seccomp: the system calls that a box may make. It is an allow list: a call that a later
+ * kernel adds is refused until somebody has reviewed it. Pure data to JSON (the runtime spec's
  * "linux.seccomp").
  */
 #include <jansson.h>

@@ -22,7 +22,7 @@
 #include "lib/util/hostcmd.h"
 #include "lib/provider/spec.h"
 
-#define LOOP_TRIES 32 /* others take free devices too */
+#define LOOP_TRIES 32 /* others race for free devices */
 #define LOOP_PATH_BYTES 32
 #define UNPACK_MS (10 * 60 * 1000)
 
@@ -33,7 +33,7 @@ struct loop {
 
 /* ---- the loop device ---- */
 
-/* Held, it does not go away; so it is looked at only then. */
+/* Is the device ours? An open device cannot go away, so it is checked only after it was opened. */
 static bool is_ours(int fd, const struct stat *st)
 {
     struct loop_info64 info;
@@ -98,7 +98,7 @@ static int make_loop(int file, struct loop *ret, struct err *e)
     return err_set(e, ERR_UNAVAILABLE, "no free loop device");
 }
 
-/* The lock has a description of its own: that of `file` lives as long as the device. */
+/* The lock has an open file description of its own: that of `file` lives as long as the device. */
 static int open_loop(const char *path, struct loop *ret, struct err *e)
 {
     _cleanup_close_ int lock = open(path, O_RDONLY | O_CLOEXEC);
@@ -153,7 +153,7 @@ int oci_squash_mount(const char *file, int userns_fd, int *ret_fd, struct err *e
 
 /* ---- without it ---- */
 
-/* Whole or not at all, by one of those who need it at the same time. */
+/* Unpacks atomically; one of several concurrent callers does the work. */
 static int unpack_squashfs(const char *file, const char *rootfs, int cancel_fd, struct err *e)
 {
     _cleanup_close_ int lock = open(file, O_RDONLY | O_CLOEXEC);

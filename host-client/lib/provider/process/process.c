@@ -94,7 +94,7 @@ static bool load_run(struct provider_box *b, struct provider_run *ret)
     listener = json_object_get(obj, "listener");
     ret->listener = (pid_t)json_integer_value(json_object_get(listener, "pid"));
     ret->listener_start = (uint64_t)json_integer_value(json_object_get(listener, "start"));
-    if (!listener) { /* a box of an earlier version */
+    if (!listener) { /* an earlier version wrote none */
         ret->listener = ret->pid;
         ret->listener_start = ret->pid_start;
     }
@@ -146,8 +146,8 @@ static const char *own_value(const char *name)
 }
 
 /*
- * Of the environment of the program that runs us only what the agent itself reads, and our mark: a
- * command of the same user reads all that the agent has in /proc.
+ * The agent gets only the variables that it reads, and our mark: a command of the same user can
+ * read the agent's whole environment in /proc.
  */
 static int make_env(const struct provider_box *b, char ***ret, struct err *e)
 {
@@ -182,7 +182,7 @@ static int fill_launch(struct provider_box *b, struct agent_launch *l, struct er
     if (r < 0)
         return r;
 
-    /* The socket's path is relative to the box's directory: a long one would not fit. */
+    /* The socket's path is relative to the box's directory: a long absolute one would not fit. */
     char *argv[] = {b->ctx->agent_path,
                     (char *)"--unix",
                     (char *)"run/agent.sock",
@@ -208,7 +208,7 @@ __attribute__((noreturn)) static void become_agent(const struct agent_launch *l,
         (void)sigaction(sig, &dfl, NULL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)umask(022); /* not the monitor's */
+    (void)umask(022); /* not the monitor's umask */
     (void)setsid();
     if (null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 ||
         syscall(SYS_close_range, 3, ~0U, 0) < 0 || chdir(dir) < 0)
@@ -284,7 +284,7 @@ static int process_stop(struct provider_box *b, int grace_ms, struct err *e)
 
 static int process_destroy(struct provider_box *b, struct err *e)
 {
-    return process_stop(b, 0, e); /* the disk is the box's directory, which the caller removes */
+    return process_stop(b, 0, e); /* the disk is the box's directory, and the caller removes it */
 }
 
 static int process_inspect(struct provider_box *b, json_t **ret, struct err *e)
@@ -305,7 +305,7 @@ static int process_inspect(struct provider_box *b, json_t **ret, struct err *e)
     return 0;
 }
 
-/* An agent of ours whose box nobody knows: found by its socket's name under our boxes/. */
+/* Ends agents whose box nobody knows: found by the run.json of directories under boxes/. */
 static int process_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
                          void (*report)(void *arg, const char *line), void *report_arg,
                          struct err *e)
