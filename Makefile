@@ -34,7 +34,7 @@ UNIT_HOST_SRC := $(wildcard tests/unit/host/test_*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 HEADERS := $(wildcard guest/*.h guest/*/*.h guest/*/*/*.h host-client/*/*.h host-client/*/*/*.h host-client/*/*/*/*.h)
 C_FILES := $(sort $(AGENT_SRC) $(LIB_SRC) $(CLI_SRC) $(MONITOR_SRC) $(UNIT_SRC) $(UNIT_HOST_SRC) \
-	$(HEADERS) $(wildcard tests/unit/*.h tests/diff/*.[ch] tests/lib/*.c tests/lib/*/*.c tests/bench/*.c tests/fuzz/*.[ch] docs/examples/*.c))
+	$(HEADERS) $(wildcard tests/unit/*.h tests/diff/*.[ch] tests/dialect/*.[ch] tests/lib/*.c tests/lib/*/*.c tests/bench/*.c tests/fuzz/*.[ch] docs/examples/*.c))
 SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh image/checks/*.sh image/forms/*.sh guest/deps/*.sh tests/lib/*.sh tests/long/*.sh \
 	tests/bench/*.sh tests/conformance/*.sh tests/fuzz/*.sh bootstrap/*.sh bootstrap/*/*.sh) tests/run .ci/run)
 
@@ -167,7 +167,7 @@ image: ## the image that boxes are made from (I=NAME for another), kept by the h
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
 	@$(AS_ROOT) scripts/make-image.sh $(I)
 
-unit: $(UNIT_BIN) ## build the unit tests of this PROFILE (asan is the one that is run)
+unit: $(UNIT_BIN) $(B)/tests/echo_agent ## build the unit tests of this PROFILE (asan is the one that is run)
 
 check: ## build, and run the short tests, which need neither image nor network: two minutes (sudo)
 	@scripts/install-packages.sh build run test
@@ -331,6 +331,13 @@ $(B)/bellhop: $(CLI_OBJ) $(B)/libbellhop.a
 $(B)/bellhop-monitor: $(MONITOR_OBJ) $(B)/libbellhop.a
 	@echo "  LD    $@"
 	@$(CC) $(LDFLAGS_ALL) -o $@ $(MONITOR_OBJ) $(B)/libbellhop.a $(HOST_LIBS)
+
+# The agent with one more dialect: nothing but the table of them is another.
+ECHO_OBJ := $(patsubst %.c,$(B)/obj/agent/%.o,$(wildcard tests/dialect/*.c))
+$(B)/tests/echo_agent: $(filter-out %/dialects.o,$(AGENT_OBJ)) $(ECHO_OBJ) $(DEPS_DONE)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	@$(AGENT_CC) $(LDFLAGS_ALL) $(AGENT_LDFLAGS) -o $@ $(filter %.o,$^) $(AGENT_LIBS)
 
 # An archive, so that a test draws in the modules it stands on and no others.
 $(B)/obj/agent.a: $(filter-out %/guest/main.o,$(AGENT_OBJ))
