@@ -26,9 +26,9 @@
 #define NAME_RANDOM_BYTES 8
 #define PATH_BYTES CGROUP_PATH_BYTES
 #define POLL_MS 5
-#define KILL_WAITS_MAX 20 /* times what a caller waits: many processes take their time to go */
+#define KILL_WAITS_MAX 20 /* times the caller's wait: many processes take time to exit */
 #define PROCS_MAX_BYTES (1024 * 1024)
-#define SELF_MAX_BYTES 4096
+#define FILE_MAX_BYTES 8192
 
 #define MAX_WRITES 2 /* of a row in limits.def */
 
@@ -62,7 +62,8 @@ static const struct limit {
 #define V2 V1
 /* clang-format off */
 #define LIMIT(field, name, unit, probe, controller, scale, v1, v2) \
-    {#name, "limits." #field, #controller, offsetof(struct cgroup_limits, field), scale, {.field = probe}, v1, v2},
+    {#name, "limits." #field, #controller, offsetof(struct cgroup_limits, field), scale, \
+     {.field = probe}, v1, v2},
 #include "common/wire/limits.def"
     /* clang-format on */
 };
@@ -72,11 +73,11 @@ struct cgroup {
     size_t n_dirs; /* one on v2; one for each controller with a limit on v1 */
     char *dirs[CGROUP_MAX_DIRS];
     const char *controllers[CGROUP_MAX_DIRS]; /* v1: of each directory */
-    char *memory_dir;                         /* one of dirs, or NULL */
+    char *memory_dir;                         /* one of dirs; NULL: memory is not counted */
 };
 
-static const char
-    *own_base; /* set once, before there are threads; NULL: the hierarchy is not ours */
+/* Set once, before there are threads; NULL: the hierarchy is not the agent's. */
+static const char *own_base;
 
 static uint64_t limit_value(const struct cgroup_limits *l, const struct limit *row)
 {
@@ -104,10 +105,10 @@ const char *cgroup_limit_name(size_t i)
 
 /* ---- files ---- */
 
-static int put(const char *dir, const char *file, const char *text, struct err *e)
+int cgroup_write(const char *dir, const char *file, const char *text, struct err *e)
 {
     _cleanup_close_ int fd = -1;
-    char path[PATH_BYTES];
+    char path[PATH_BYTES + 64];
     size_t len = strlen(text);
 
     (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
@@ -115,6 +116,25 @@ static int put(const char *dir, const char *file, const char *text, struct err *
     if (fd < 0 || write(fd, text, len) != (ssize_t)len)
         return err_sys(e, errno, "writing '%s'", path);
     return 0;
+}
+
+int64_t cgroup_read_number(const char *dir, const char *file, const char *name)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[PATH_BYTES + 64], *at, *line;
+    size_t len = name ? strlen(name) : 0;
+    int64_t n;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
+    if (io_read_file(AT_FDCWD, path, FILE_MAX_BYTES, &text, NULL, NULL) < 0)
+        return -1;
+    at = text;
+    while ((line = strsep(&at, "\n"))) {
+        if (name && (strncmp(line, name, len) != 0 || line[len] != ' '))
+            continue;
+        return sscanf(line + len, "%" SCNd64, &n) == 1 ? n : -1;
+    }
+    return -1;
 }
 
 static bool has_file(const char *dir, const char *file)
@@ -125,15 +145,15 @@ static bool has_file(const char *dir, const char *file)
     return access(path, F_OK) == 0;
 }
 
-/* ---- where ---- */
+/* ---- the agent's own group ---- */
 
-/* The agent's own path in the hierarchy of a v1 controller, or in v2's (""). */
+/* The path of the agent's group in the hierarchy of a v1 controller, or in v2's (controller ""). */
 static int own_path(const char *controller, char out[PATH_BYTES])
 {
     _cleanup_free_ char *text = NULL;
     char *at, *line;
 
-    if (io_read_file(AT_FDCWD, "/proc/self/cgroup", SELF_MAX_BYTES, &text, NULL, NULL) < 0)
+    if (io_read_file(AT_FDCWD, "/proc/self/cgroup", FILE_MAX_BYTES, &text, NULL, NULL) < 0)
         return -ERR_NOT_FOUND;
     at = text;
     while ((line = strsep(&at, "\n"))) {
@@ -168,7 +188,7 @@ static int limit_unimplemented(const struct limit *row, struct err *e)
                                           "does; a limit of the whole box works with both");
 }
 
-/* Is the root of this mount the agent's own group, as in a container without a cgroup namespace? */
+/* Is the agent's group the root of this mount, as in a container without a cgroup namespace? */
 static bool is_mounted_as(const char *mount, const char *own)
 {
     _cleanup_fclose_ FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -198,7 +218,9 @@ int cgroup_open_own_memory(const char *v2_file, const char *v1_file)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The kernel lists it there: the path is neither another mount's nor out of another namespace. */
+/*
+ * The kernel lists the agent there, so the path belongs to this mount and to this cgroup namespace.
+ */
 static bool is_member_of(const char *dir)
 {
     _cleanup_free_ char *text = NULL;
@@ -233,8 +255,8 @@ int cgroup_find_own(char ret[CGROUP_PATH_BYTES], struct err *e)
 }
 
 /*
- * What agents that are gone left behind. A living agent's groups are its own business: one that is
- * empty may be about to be entered.
+ * Removes groups of agents that are gone. The groups of a living agent are left alone: an empty one
+ * may be about to get its first process.
  */
 static void remove_stale(const char *base)
 {
@@ -247,53 +269,48 @@ static void remove_stale(const char *base)
         if (sscanf(d->d_name, PREFIX "%d-", &pid) != 1 || pid <= 0)
             continue;
         if (kill(pid, 0) < 0 && errno == ESRCH)
-            (void)unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR); /* fails on one in use */
+            (void)unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR); /* fails if it is in use */
     }
 }
 
-/* ---- what could not be removed yet ---- */
+/* ---- directories that could not be removed yet ---- */
 
-static struct left {
+static struct leftover {
     char *dir; /* owned */
-    struct left *next;
-} * all_left; /* guarded by left_lock; as many as there are groups with processes of ended commands */
-static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+    struct leftover *next;
+} * leftovers; /* guarded by leftovers_lock; one for each ended command whose group has processes */
+static pthread_mutex_t leftovers_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_removed(const char *dir)
 {
     return rmdir(dir) == 0 || errno == ENOENT;
 }
 
-static bool is_left(const char *dir)
-{
-    for (const struct left *l = all_left; l; l = l->next)
-        if (strcmp(l->dir, dir) == 0)
-            return true;
-    return false;
-}
-
-/* Without memory it stays until a later agent. */
+/* Out of memory: the directory stays until a later agent removes it. */
 static void remove_later(const char *dir)
 {
-    struct left *l;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&leftovers_lock);
+    struct leftover *l;
 
-    (void)pthread_mutex_lock(&left_lock);
-    l = is_left(dir) ? NULL : malloc(sizeof(*l));
-    if (l) {
-        *l = (struct left){.dir = strdup(dir), .next = all_left};
-        if (l->dir)
-            all_left = l;
-        else
-            free(l);
-    }
-    (void)pthread_mutex_unlock(&left_lock);
+    for (l = leftovers; l; l = l->next)
+        if (str_eq(l->dir, dir))
+            return;
+    l = malloc(sizeof(*l));
+    if (!l)
+        return;
+    *l = (struct leftover){.dir = strdup(dir), .next = leftovers};
+    if (l->dir)
+        leftovers = l;
+    else
+        free(l);
 }
 
-static void remove_left(void)
+static void remove_leftovers(void)
 {
-    (void)pthread_mutex_lock(&left_lock);
-    for (struct left **at = &all_left; *at;) {
-        struct left *l = *at;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&leftovers_lock);
+
+    for (struct leftover **at = &leftovers; *at;) {
+        struct leftover *l = *at;
 
         if (!is_removed(l->dir)) {
             at = &l->next;
@@ -303,14 +320,13 @@ static void remove_left(void)
         free(l->dir);
         free(l);
     }
-    (void)pthread_mutex_unlock(&left_lock);
 }
 
 /*
- * The name is never used again, not even by an agent with the same pid in another namespace: the group may be ended
- * by its name after the directory has been removed.
+ * The name is unique for ever, also among agents with the same pid in other namespaces: the group
+ * may be killed by its path after the directory has been removed.
  */
-static int make_dir(const char *base, char **ret, struct err *e)
+static int make_group_dir(const char *base, char **ret, struct err *e)
 {
     char path[PATH_BYTES], once[NAME_RANDOM_BYTES * 2 + 1];
     int r = io_random_hex(NAME_RANDOM_BYTES, once, e);
@@ -343,7 +359,7 @@ static int write_limit(const char *dir, const struct limit *row, const struct li
                            value, files[i].text + before + 1);
         else
             (void)snprintf(text, sizeof(text), "%s", files[i].text);
-        r = put(dir, files[i].file, text, files[i].is_optional ? NULL : e);
+        r = cgroup_write(dir, files[i].file, text, files[i].is_optional ? NULL : e);
         if (r < 0 && !files[i].is_optional)
             return r;
     }
@@ -363,14 +379,14 @@ static int try_v2(struct cgroup *g, const char *base, const struct cgroup_limits
         if (!limit_value(l, row))
             continue;
         (void)snprintf(text, sizeof(text), "+%s", row->controller);
-        if (put(base, "cgroup.subtree_control", text, NULL) < 0)
+        if (cgroup_write(base, "cgroup.subtree_control", text, NULL) < 0)
             return limit_unimplemented(row, e);
     }
-    if (!l->memory_bytes) /* so that it is counted, and an OOM is known, all the same */
-        (void)put(base, "cgroup.subtree_control", "+memory", NULL);
+    if (!l->memory_bytes) /* without a limit, too, memory is counted and OOM kills are known */
+        (void)cgroup_write(base, "cgroup.subtree_control", "+memory", NULL);
     if (!own_base)
         remove_stale(base);
-    r = make_dir(base, &g->dirs[0], e);
+    r = make_group_dir(base, &g->dirs[0], e);
     if (r < 0)
         return r;
     g->n_dirs = 1;
@@ -394,11 +410,14 @@ int cgroup_use_base(const char *dir, struct err *e)
 
 void cgroup_leave_base(void)
 {
-    remove_left();
+    remove_leftovers();
     own_base = NULL;
 }
 
-/* Beside the agent's leaf first: a group with processes of its own can't have limited children. */
+/*
+ * Tries beside the agent's group first: a group with processes can't have children with
+ * controllers.
+ */
 static int make_v2(struct cgroup *g, const char *mount, const struct cgroup_limits *l,
                    struct err *e)
 {
@@ -438,7 +457,7 @@ static int make_v1_dir(struct cgroup *g, const struct limit *row, const char **r
             return limit_unimplemented(row, e);
         (void)snprintf(base, sizeof(base), MOUNT "/%s%s", row->controller, own);
         remove_stale(base);
-        if (make_dir(base, &g->dirs[i], NULL) < 0)
+        if (make_group_dir(base, &g->dirs[i], NULL) < 0)
             return limit_unimplemented(row, e);
         g->controllers[i] = row->controller;
         g->n_dirs++;
@@ -473,7 +492,7 @@ int cgroup_new(const struct cgroup_limits *l, struct cgroup **ret, struct err *e
 
     if (!g)
         return err_oom(e);
-    remove_left();
+    remove_leftovers();
     r = is_v2_mount(MOUNT) ? make_v2(g, MOUNT, l, e) : make_v1(g, l, e);
     if (r < 0) {
         const struct limit *row = limit_first_set(l);
@@ -542,47 +561,28 @@ bool cgroup_counts_memory(const struct cgroup *g)
     return g->memory_dir != NULL;
 }
 
-/* The number in a file: after `name ` at the start of a line, or the whole of it (name NULL). */
-static int64_t get_number(const char *dir, const char *file, const char *name)
-{
-    _cleanup_free_ char *text = NULL;
-    char path[PATH_BYTES], *at, *line;
-    size_t len = name ? strlen(name) : 0;
-    int64_t n;
-
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
-    if (io_read_file(AT_FDCWD, path, SELF_MAX_BYTES, &text, NULL, NULL) < 0)
-        return -1;
-    at = text;
-    while ((line = strsep(&at, "\n"))) {
-        if (name && (strncmp(line, name, len) != 0 || line[len] != ' '))
-            continue;
-        return sscanf(line + len, "%" SCNd64, &n) == 1 ? n : -1;
-    }
-    return -1;
-}
-
 long long cgroup_oom_kills(const struct cgroup *g)
 {
     if (!g->memory_dir)
         return -1;
-    return get_number(g->memory_dir, g->is_v2 ? "memory.events" : "memory.oom_control", "oom_kill");
+    return cgroup_read_number(g->memory_dir, g->is_v2 ? "memory.events" : "memory.oom_control",
+                              "oom_kill");
 }
 
 void cgroup_get_usage(const struct cgroup *g, struct cgroup_usage *ret)
 {
     *ret = (struct cgroup_usage){-1, -1, -1};
     if (g->memory_dir)
-        ret->peak_bytes =
-            get_number(g->memory_dir, g->is_v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL);
+        ret->peak_bytes = cgroup_read_number(
+            g->memory_dir, g->is_v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL);
     if (g->is_v2) {
-        ret->user_us = get_number(g->dirs[0], "cpu.stat", "user_usec");
-        ret->system_us = get_number(g->dirs[0], "cpu.stat", "system_usec");
+        ret->user_us = cgroup_read_number(g->dirs[0], "cpu.stat", "user_usec");
+        ret->system_us = cgroup_read_number(g->dirs[0], "cpu.stat", "system_usec");
     }
 }
 
-/* Its members, each of which gets SIGKILL with is_kill. */
-static int look_at_members(const struct cgroup *g, bool is_kill, size_t *ret, struct err *e)
+/* Counts the members; with is_kill, sends SIGKILL to each. */
+static int visit_members(const struct cgroup *g, bool is_kill, size_t *ret, struct err *e)
 {
     char path[PATH_BYTES];
     size_t n = 0;
@@ -592,8 +592,8 @@ static int look_at_members(const struct cgroup *g, bool is_kill, size_t *ret, st
     r = is_kill ? process_kill_listed(path, &n, e) : process_count_listed(path, &n, e);
     if (r < 0)
         return r;
-    /* Who may make groups may have gone into one below. */
-    if (n == 0 && g->is_v2 && get_number(g->dirs[0], "cgroup.events", "populated") > 0)
+    /* A command that can create groups may have moved into one below. */
+    if (n == 0 && g->is_v2 && cgroup_read_number(g->dirs[0], "cgroup.events", "populated") > 0)
         n = 1;
     *ret = n;
     return 0;
@@ -601,14 +601,14 @@ static int look_at_members(const struct cgroup *g, bool is_kill, size_t *ret, st
 
 int cgroup_count(const struct cgroup *g, size_t *ret, struct err *e)
 {
-    return look_at_members(g, false, ret, e);
+    return visit_members(g, false, ret, e);
 }
 
 int cgroup_kill(const struct cgroup *g, int wait_ms, size_t *ret_left, struct err *e)
 {
     int64_t last = clock_mono_ms() + (int64_t)KILL_WAITS_MAX * wait_ms;
     int64_t deadline = clock_mono_ms() + wait_ms;
-    bool is_atomic = g->is_v2 && put(g->dirs[0], "cgroup.kill", "1", NULL) == 0;
+    bool is_atomic = g->is_v2 && cgroup_write(g->dirs[0], "cgroup.kill", "1", NULL) == 0;
     size_t least = SIZE_MAX;
     size_t n = 0;
     int r;
@@ -616,7 +616,7 @@ int cgroup_kill(const struct cgroup *g, int wait_ms, size_t *ret_left, struct er
     for (;;) {
         int64_t now;
 
-        r = look_at_members(g, !is_atomic, &n, e);
+        r = visit_members(g, !is_atomic, &n, e);
         if (r < 0)
             return r;
         now = clock_mono_ms();

@@ -19,47 +19,36 @@
 
 #define AGENT "bellhop-agent"
 #define BOX "bellhop-box"
-#define AGENT_CPU_WEIGHT "500"       /* five times what a group has by default */
-#define RESERVE_MIN_BYTES (24 << 20) /* of memory, not for commands; a sixteenth if that is more */
-#define RESERVE_PIDS 128             /* of processes; an eighth if that is more */
+#define AGENT_CPU_WEIGHT "500" /* five times what a group has by default */
+#define RESERVE_MIN_BYTES \
+    (24 << 20)           /* of memory, kept from commands; a sixteenth if that is more */
+#define RESERVE_PIDS 128 /* processes kept from commands; an eighth if that is more */
 #define FILE_MAX_BYTES 8192
 #define ANCESTORS_MAX 64
-#define MEMBERS_MAX \
-    64 /* with the agent in its group: what it had started before it became the agent */
+/* Of processes that the agent's process had started before it executed the agent, and itself. */
+#define MEMBERS_MAX 64
 
-/* Set once, before there are threads. Empty: nothing was set up. */
+/* Set once, before there are threads. own is empty: nothing was set up. */
 static struct {
     char own[CGROUP_PATH_BYTES]; /* the group that the agent was found in */
     char agent[CGROUP_PATH_BYTES + 16], box[CGROUP_PATH_BYTES + 16];
-    bool is_machine; /* the whole hierarchy, for as long as the machine runs */
-} at;
+    bool is_machine; /* own is the root of the hierarchy: it stays divided while the machine runs */
+} split;
 
-static const char *const controllers[] = {"cpu", "memory", "pids", "io"};
+static const char *const wanted_controllers[] = {"cpu", "memory", "pids", "io"};
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
-static int put(const char *dir, const char *file, const char *text, struct err *e)
-{
-    _cleanup_close_ int fd = -1;
-    char path[CGROUP_PATH_BYTES + 64];
-
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-        return err_sys(e, errno, "writing '%s'", path);
-    return 0;
-}
-
-static void put_number(const char *dir, const char *file, uint64_t n)
+static void write_number(const char *dir, const char *file, uint64_t n)
 {
     char text[32];
 
     (void)snprintf(text, sizeof(text), "%" PRIu64, n);
-    (void)put(dir, file, text, NULL);
+    (void)cgroup_write(dir, file, text, NULL);
 }
 
-/* NULL: there is no such file, or more than is looked at. The caller's. */
-static char *get(const char *dir, const char *file)
+/* Returns a string of the caller's. NULL: the file does not exist or is too long. */
+static char *read_file(const char *dir, const char *file)
 {
     char path[CGROUP_PATH_BYTES + 64];
     char *text = NULL;
@@ -68,27 +57,25 @@ static char *get(const char *dir, const char *file)
     return io_read_file(AT_FDCWD, path, FILE_MAX_BYTES, &text, NULL, NULL) < 0 ? NULL : text;
 }
 
-static bool can(const char *dir, const char *file, int how)
+static bool can_access(const char *dir, const char *file, int mode)
 {
     char path[CGROUP_PATH_BYTES + 64];
 
     (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
-    return access(path, how) == 0;
+    return access(path, mode) == 0;
 }
 
-/* The first number in the file, after `name` when that is not NULL; UINT64_MAX when there is none. */
-static uint64_t get_number(const char *dir, const char *file, const char *name)
+/* As cgroup_read_number(), but UINT64_MAX if there is none ("max"). */
+static uint64_t read_bound(const char *dir, const char *file, const char *name)
 {
-    _cleanup_free_ char *text = get(dir, file);
-    const char *from = text && name ? strstr(text, name) : text;
-    uint64_t n;
+    int64_t n = cgroup_read_number(dir, file, name);
 
-    return from && sscanf(from + (name ? strlen(name) : 0), " %" SCNu64, &n) == 1 ? n : UINT64_MAX;
+    return n < 0 ? UINT64_MAX : (uint64_t)n;
 }
 
 static bool has_word(const char *dir, const char *file, const char *word)
 {
-    _cleanup_free_ char *text = get(dir, file);
+    _cleanup_free_ char *text = read_file(dir, file);
     char *rest = text, *one;
 
     while ((one = strsep(&rest, " \n")))
@@ -97,9 +84,12 @@ static bool has_word(const char *dir, const char *file, const char *word)
     return false;
 }
 
-/* ---- whose group is it? ---------------------------------------------------------------------- */
+/* ---- does the group belong to the agent? ---- */
 
-/* What a shell has begun before it became the agent (exec) is the agent's. */
+/*
+ * A shell may have started processes before it executed the agent: they descend from the agent's
+ * pid.
+ */
 static bool is_of_agent(pid_t pid)
 {
     for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
@@ -114,10 +104,13 @@ static bool is_of_agent(pid_t pid)
     return pid == getpid();
 }
 
-/* The members of the group, when all are the agent's; -1: they are not. Foreign pids are told as 0. */
+/*
+ * The members of the group, if all are the agent's; else -1. The kernel lists pids of other
+ * namespaces as 0.
+ */
 static int own_members(const char *dir, pid_t members[MEMBERS_MAX])
 {
-    _cleanup_free_ char *text = get(dir, "cgroup.procs");
+    _cleanup_free_ char *text = read_file(dir, "cgroup.procs");
     char *rest = text, *line;
     int n = 0;
 
@@ -134,7 +127,7 @@ static int own_members(const char *dir, pid_t members[MEMBERS_MAX])
     return n;
 }
 
-/* Groups below that an earlier agent left are no obstacle, if none of it is at work. */
+/* Groups that an earlier agent left below are no obstacle, unless that agent still runs. */
 static bool has_others_below(const char *dir)
 {
     _cleanup_closedir_ DIR *d = opendir(dir);
@@ -150,7 +143,7 @@ static bool has_others_below(const char *dir)
             return true;
     (void)snprintf(agent, sizeof(agent), "%s/" AGENT, dir);
     return has_word(agent, "cgroup.events", "populated") &&
-           get_number(agent, "cgroup.events", "populated") != 0;
+           read_bound(agent, "cgroup.events", "populated") != 0;
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -160,7 +153,7 @@ static bool ends_with(const char *s, const char *end)
     return n > m && str_eq(s + n - m, end);
 }
 
-static bool says_delegated(const char *dir)
+static bool is_delegated(const char *dir)
 {
     static const char *const names[] = {"trusted.delegate", "user.delegate"};
     char value;
@@ -172,10 +165,11 @@ static bool says_delegated(const char *dir)
 }
 
 /*
- * A group below one of systemd's units is systemd's, unless the unit has Delegate=, which it marks. Where
- * no unit can be seen (a container's own view, another init) there is none to ask.
+ * A group below a unit of systemd belongs to systemd, unless the unit has Delegate=, which an
+ * attribute marks. Without a visible unit (in a container, under another init) no manager owns the
+ * group.
  */
-static bool is_managers(const char *dir)
+static bool belongs_to_manager(const char *dir)
 {
     static const char *const kinds[] = {".service", ".scope",  ".slice",
                                         ".mount",   ".socket", ".swap"};
@@ -185,19 +179,19 @@ static bool is_managers(const char *dir)
     while ((slash = strrchr(path, '/')) && slash != path) {
         for (size_t i = 0; i < N_ELEMENTS(kinds); i++)
             if (ends_with(slash, kinds[i]))
-                return !says_delegated(path);
+                return !is_delegated(path);
         *slash = '\0';
     }
     return false;
 }
 
-/* Another agent's group for a command: it is that one's to count and to end. */
+/* Another agent's group for a command: that agent counts and kills its members. */
 static bool is_of_other_agent(const char *dir)
 {
     return strstr(dir, "/" BOX "/") || ends_with(dir, "/" BOX) || ends_with(dir, "/" AGENT);
 }
 
-/* Some of what keeps commands apart needs one of these. */
+/* The division needs at least one of these. */
 static bool has_controllers(const char *dir)
 {
     return has_word(dir, "cgroup.controllers", "memory") ||
@@ -212,69 +206,69 @@ static int check_own(const char *dir, struct err *e)
         return err_set(e, ERR_UNIMPLEMENTED, "'%s' is another agent's", dir);
     if (!has_word(dir, "cgroup.type", "domain") || !has_controllers(dir))
         return err_set(e, ERR_UNIMPLEMENTED, "'%s' has nothing to divide", dir);
-    if (!can(dir, "cgroup.procs", W_OK) || !can(dir, "cgroup.subtree_control", W_OK))
+    if (!can_access(dir, "cgroup.procs", W_OK) || !can_access(dir, "cgroup.subtree_control", W_OK))
         return err_set(e, ERR_UNIMPLEMENTED, "'%s' may not be divided", dir);
-    if (is_managers(dir))
+    if (belongs_to_manager(dir))
         return err_set(e, ERR_UNIMPLEMENTED, "'%s' is not delegated", dir);
     if (own_members(dir, members) <= 0 || has_others_below(dir))
         return err_set(e, ERR_UNIMPLEMENTED, "'%s' has others in it", dir);
     return 0;
 }
 
-/* The kernel's own first process; in a pid namespace the whole hierarchy is the host's. */
+/* The first process of the machine. In a pid namespace the root of the hierarchy is the host's. */
 static bool is_machines_first(void)
 {
     return getpid() == 1 && oom_has_kernels_pids();
 }
 
-static int find_own(struct err *e)
+static int find_own_group(struct err *e)
 {
-    int r = cgroup_find_own(at.own, e);
+    int r = cgroup_find_own(split.own, e);
 
     if (r < 0)
         return r;
     /* Only the root has no type. */
-    at.is_machine = !can(at.own, "cgroup.type", F_OK);
-    if (!at.is_machine)
-        return check_own(at.own, e);
+    split.is_machine = !can_access(split.own, "cgroup.type", F_OK);
+    if (!split.is_machine)
+        return check_own(split.own, e);
     return is_machines_first() ? 0 : err_set(e, ERR_UNIMPLEMENTED, "in no group");
 }
 
-/* ---- dividing it ----------------------------------------------------------------------------- */
+/* ---- division ---- */
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Of the group and all above that can be seen. */
-static uint64_t least_max(const char *file)
+/* The lowest bound of the group and its visible ancestors. */
+static uint64_t read_lowest_bound(const char *file)
 {
     uint64_t n = UINT64_MAX;
     char dir[CGROUP_PATH_BYTES], *slash;
 
-    (void)snprintf(dir, sizeof(dir), "%s", at.own);
+    (void)snprintf(dir, sizeof(dir), "%s", split.own);
     do {
-        n = least(n, get_number(dir, file, NULL));
+        n = min_u64(n, read_bound(dir, file, NULL));
         slash = strrchr(dir, '/');
         if (slash)
             *slash = '\0';
-    } while (slash && can(dir, "cgroup.procs", F_OK));
+    } while (slash && can_access(dir, "cgroup.procs", F_OK));
     return n;
 }
 
 /*
- * Those that there are: a command's limit that needs another is refused by name later. Busy: somebody has
- * come into the group meanwhile.
+ * Enables the controllers that exist: a command's limit that needs another is refused by name
+ * later. EBUSY: a process has entered the group meanwhile.
  */
 static int enable_controllers(const char *dir, struct err *e)
 {
-    for (size_t i = 0; i < N_ELEMENTS(controllers); i++) {
+    for (size_t i = 0; i < N_ELEMENTS(wanted_controllers); i++) {
         struct err why = {0};
         char text[16];
 
-        (void)snprintf(text, sizeof(text), "+%s", controllers[i]);
-        if (put(dir, "cgroup.subtree_control", text, &why) < 0 && why.sys == EBUSY)
+        (void)snprintf(text, sizeof(text), "+%s", wanted_controllers[i]);
+        if (cgroup_write(dir, "cgroup.subtree_control", text, &why) < 0 && why.sys == EBUSY)
             return err_set(e, ERR_UNIMPLEMENTED, "'%s' has others in it", dir);
     }
     return 0;
@@ -282,40 +276,42 @@ static int enable_controllers(const char *dir, struct err *e)
 
 static void disable_controllers(const char *dir)
 {
-    for (size_t i = 0; i < N_ELEMENTS(controllers); i++) {
+    for (size_t i = 0; i < N_ELEMENTS(wanted_controllers); i++) {
         char text[16];
 
-        (void)snprintf(text, sizeof(text), "-%s", controllers[i]);
-        (void)put(dir, "cgroup.subtree_control", text, NULL);
+        (void)snprintf(text, sizeof(text), "-%s", wanted_controllers[i]);
+        (void)cgroup_write(dir, "cgroup.subtree_control", text, NULL);
     }
 }
 
-static void leave_room(void)
+static void reserve_for_agent(void)
 {
-    uint64_t memory = get_number("/proc", "meminfo", "MemTotal:");
-    uint64_t pids =
-        least(get_number("/proc/sys/kernel", "threads-max", NULL),
-              least(get_number("/proc/sys/kernel", "pid_max", NULL), least_max("pids.max")));
+    uint64_t memory = read_bound("/proc", "meminfo", "MemTotal:");
+    uint64_t pids = min_u64(
+        read_bound("/proc/sys/kernel", "threads-max", NULL),
+        min_u64(read_bound("/proc/sys/kernel", "pid_max", NULL), read_lowest_bound("pids.max")));
 
     memory = memory < UINT64_MAX / 1024 ? memory * 1024 : UINT64_MAX;
-    memory = least(memory, least_max("memory.max"));
+    memory = min_u64(memory, read_lowest_bound("memory.max"));
     if (memory < UINT64_MAX && memory > 2 * RESERVE_MIN_BYTES)
-        put_number(at.box, "memory.max",
-                   memory - (memory / 16 > RESERVE_MIN_BYTES ? memory / 16 : RESERVE_MIN_BYTES));
+        write_number(split.box, "memory.max",
+                     memory - (memory / 16 > RESERVE_MIN_BYTES ? memory / 16 : RESERVE_MIN_BYTES));
     if (pids < UINT64_MAX && pids > 2 * RESERVE_PIDS)
-        put_number(at.box, "pids.max", pids - (pids / 8 > RESERVE_PIDS ? pids / 8 : RESERVE_PIDS));
-    (void)put(at.agent, "cpu.weight", AGENT_CPU_WEIGHT, NULL);
-    put_number(at.agent, "memory.min", RESERVE_MIN_BYTES / 2);
+        write_number(split.box, "pids.max",
+                     pids - (pids / 8 > RESERVE_PIDS ? pids / 8 : RESERVE_PIDS));
+    (void)cgroup_write(split.agent, "cpu.weight", AGENT_CPU_WEIGHT, NULL);
+    write_number(split.agent, "memory.min", RESERVE_MIN_BYTES / 2);
 }
 
 /*
- * Moves the agent and those of its processes that were listed. One may be gone by now, and its number be another's:
- * a process that is moved for that is put into `from`, the nearest there is to where it was.
+ * Moves the agent and its listed processes. If a process has ended meanwhile, its number may belong
+ * to another, which is then moved by mistake; it is put into `from`, the closest known group to its
+ * own.
  */
 static int move_members(const pid_t *members, int n, const char *from, const char *to,
                         struct err *e)
 {
-    int r = put(to, "cgroup.procs", "0", e);
+    int r = cgroup_write(to, "cgroup.procs", "0", e);
 
     for (int i = 0; r == 0 && i < n; i++) {
         _cleanup_close_ int fd = -1;
@@ -325,85 +321,85 @@ static int move_members(const pid_t *members, int n, const char *from, const cha
         fd = process_open(members[i]);
         if ((fd < 0 && errno != ENOSYS) || !is_of_agent(members[i]))
             continue;
-        put_number(to, "cgroup.procs", (uint64_t)members[i]);
+        write_number(to, "cgroup.procs", (uint64_t)members[i]);
         if (fd >= 0 && !process_is_there(fd))
-            put_number(from, "cgroup.procs", (uint64_t)members[i]);
+            write_number(from, "cgroup.procs", (uint64_t)members[i]);
     }
     return r;
 }
 
-/* As root of the machine, only itself: there are the kernel's threads as well. */
+/* In the root of a machine's hierarchy only the agent moves: kernel threads are there, too. */
 static int move_to_agents_part(struct err *e)
 {
     pid_t members[MEMBERS_MAX];
-    int n = at.is_machine ? 0 : own_members(at.own, members);
+    int n = split.is_machine ? 0 : own_members(split.own, members);
 
     if (n < 0)
-        return err_set(e, ERR_UNIMPLEMENTED, "'%s' has others in it", at.own);
-    return move_members(members, n, at.own, at.agent, e);
+        return err_set(e, ERR_UNIMPLEMENTED, "'%s' has others in it", split.own);
+    return move_members(members, n, split.own, split.agent, e);
 }
 
-static int make_dir(char *path, size_t bytes, const char *name, struct err *e)
+static int make_part(char *path, size_t bytes, const char *name, struct err *e)
 {
-    (void)snprintf(path, bytes, "%s/%s", at.own, name);
+    (void)snprintf(path, bytes, "%s/%s", split.own, name);
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
         return err_sys(e, errno, "making '%s'", path);
     return 0;
 }
 
-static int divide(struct err *e)
+static int split_divide(struct err *e)
 {
-    int r = make_dir(at.agent, sizeof(at.agent), AGENT, e);
+    int r = make_part(split.agent, sizeof(split.agent), AGENT, e);
 
     if (r == 0)
-        r = make_dir(at.box, sizeof(at.box), BOX, e);
+        r = make_part(split.box, sizeof(split.box), BOX, e);
     if (r == 0)
         r = move_to_agents_part(e);
     if (r == 0)
-        r = enable_controllers(at.own, e);
+        r = enable_controllers(split.own, e);
     if (r == 0)
-        r = cgroup_use_base(at.box, e);
+        r = cgroup_use_base(split.box, e);
     return r;
 }
 
-/* With the members of the agent's part, which are the agent's own. */
-static void take_back(void)
+/* Moves all members of the agent's part back: they are the agent's own. */
+static void split_take_back(void)
 {
     pid_t members[MEMBERS_MAX];
     int n;
 
-    disable_controllers(at.own);
-    n = own_members(at.agent, members);
-    (void)move_members(members, n, at.agent, at.own, NULL);
-    (void)rmdir(at.agent);
-    (void)rmdir(at.box);
-    at.own[0] = '\0';
+    disable_controllers(split.own);
+    n = own_members(split.agent, members);
+    (void)move_members(members, n, split.agent, split.own, NULL);
+    (void)rmdir(split.agent);
+    (void)rmdir(split.box);
+    split.own[0] = '\0';
 }
 
 int cgroup_split_set_up(struct err *e)
 {
-    int r = find_own(e);
+    int r = find_own_group(e);
 
     if (r < 0) {
-        at.own[0] = '\0';
+        split.own[0] = '\0';
         return r;
     }
-    r = divide(e);
+    r = split_divide(e);
     if (r < 0) {
-        take_back();
+        split_take_back();
         return r;
     }
-    (void)enable_controllers(at.box, NULL);
-    leave_room();
+    (void)enable_controllers(split.box, NULL);
+    reserve_for_agent();
     return 0;
 }
 
 void cgroup_split_undo(void)
 {
-    if (!at.own[0] || at.is_machine)
+    if (!split.own[0] || split.is_machine)
         return;
     cgroup_leave_base();
-    disable_controllers(at.box);
-    if (rmdir(at.box) == 0) /* else there are processes of commands, with their limits */
-        take_back();
+    disable_controllers(split.box);
+    if (rmdir(split.box) == 0) /* else processes of commands remain, with their limits */
+        split_take_back();
 }

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * chunk: a queue of pieces of bytes that wait to be written: a command's stdin, or output on its way
- * to a file. Guarded by its owner's lock.
+ * chunk: a queue of pieces of bytes that wait to be written: a command's stdin, or output on its
+ * way to a file. Guarded by its owner's lock.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -19,13 +19,13 @@
 #define LIMITS_BYTES 2048
 #define MAX_ANCESTORS 1024
 #define MAX_SWEEPS 50
-#define MAX_SIGNAL_SWEEPS 8 /* a grace follows, and a kill */
-#define SETTLE_MS 500       /* how long what was told to stop is waited for */
+#define MAX_SIGNAL_SWEEPS 8 /* few: a grace period and a kill follow */
+#define SETTLE_MS 500       /* wait for SIGSTOP to take effect */
 #define POLL_MS 5
 
 /* ---- marks ---- */
 
-/* The rows of /proc/PID/limits that carry one. */
+/* The rows of /proc/PID/limits that carry a mark. */
 static const char *const mark_rows[] = {"Max realtime timeout", "Max resident set"};
 #define N_MARKS N_ELEMENTS(mark_rows)
 
@@ -56,7 +56,7 @@ uint32_t command_tree_new_instance(uint32_t random)
     return below ? random % below : 0;
 }
 
-/* The hard limits; 0: none that is a mark. */
+/* The hard limits that are marks; 0: the row has none. */
 static void read_marks(pid_t pid, rlim_t ret[N_MARKS])
 {
     _cleanup_close_ int fd = -1;
@@ -106,7 +106,7 @@ bool command_tree_find_serial(pid_t pid, uint32_t instance, uint32_t *ret_serial
     return false;
 }
 
-/* ---- who belongs to it ---- */
+/* ---- members ---- */
 
 void command_tree_init(struct command_tree *t, pid_t leader, uint64_t start, bool is_waited_for,
                        rlim_t mark)
@@ -119,7 +119,7 @@ void command_tree_init(struct command_tree *t, pid_t leader, uint64_t start, boo
     if (is_waited_for)
         return;
     t->leader_fd = process_open(leader);
-    /* Checked after the open: a number that is a child's now was the child's then. */
+    /* Checked after the open: if the pid is a child's now, it was the child's then. */
     t->has_leader = process_is_child(leader);
 }
 
@@ -130,7 +130,7 @@ void command_tree_done(struct command_tree *t)
     *t = COMMAND_TREE_NONE;
 }
 
-/* Has its number, which is the session's as well, been its own since command_tree_init()? */
+/* Has the pid, which is also the session's id, belonged to the leader since command_tree_init()? */
 static bool is_leader_there(const struct command_tree *t)
 {
     struct process_stat now;
@@ -142,10 +142,10 @@ static bool is_leader_there(const struct command_tree *t)
 }
 
 /*
- * Start times order processes by age on Linux. gVisor takes them from the wall clock, which can be set back; it is
- * told by its lack of pidfds, which Linux before 5.3 has not either.
+ * Start times order processes by age on Linux. gVisor takes them from the wall clock, which can be
+ * set back; the lack of pidfds identifies gVisor (and Linux before 5.3).
  */
-static bool tells_ages(void)
+static bool has_ordered_start_times(void)
 {
     _cleanup_close_ int fd = process_open(getpid());
 
@@ -155,7 +155,7 @@ static bool tells_ages(void)
 static void bar_strangers(const struct command_tree *t, struct proctable *now)
 {
     struct proctable_row *ancestor = proctable_find(now, getppid());
-    bool has_ages = tells_ages();
+    bool has_ages = has_ordered_start_times();
 
     for (size_t i = 0; i < now->n; i++)
         now->rows[i].is_barred = has_ages && now->rows[i].stat.start < t->start;
@@ -166,8 +166,8 @@ static void bar_strangers(const struct command_tree *t, struct proctable *now)
 }
 
 /*
- * The rows are older than the look at the leader: if that one is there now, its number was its own when they
- * were read.
+ * The rows were read before the leader is checked: if the leader exists now, the pid was the
+ * leader's when they were read.
  */
 static void add_roots(const struct command_tree *t, struct proctable *now)
 {
@@ -183,7 +183,7 @@ static void add_roots(const struct command_tree *t, struct proctable *now)
     }
 }
 
-static int look_for_members(struct command_tree *t, struct err *e)
+static int find_members(struct command_tree *t, struct err *e)
 {
     struct proctable now = {0};
     int r = proctable_read(&now, COMMAND_TREE_MAX_MEMBERS * 2, e);
@@ -201,7 +201,7 @@ static int look_for_members(struct command_tree *t, struct err *e)
 
 int command_tree_count(struct command_tree *t, size_t *ret, struct err *e)
 {
-    int r = look_for_members(t, e);
+    int r = find_members(t, e);
 
     if (r == 0)
         *ret = proctable_count_members(&t->seen);
@@ -231,13 +231,15 @@ static void forget_signals(struct command_tree *t)
 }
 
 /*
- * One look; stops members that were not stopped before. *ret_new: how many there were; *ret_running: how
- * many were told so before and have not come to it yet, each of which may be in the middle of a fork.
+ * Reads /proc once and stops members that were not stopped before. *ret_new: how many these are;
+ * *ret_running: how many got SIGSTOP before and still run; each of them may be in the middle of a
+ * fork.
  */
-static int stop_new(struct command_tree *t, size_t *ret_new, size_t *ret_running, struct err *e)
+static int stop_new_members(struct command_tree *t, size_t *ret_new, size_t *ret_running,
+                            struct err *e)
 {
     size_t n = 0, n_running = 0;
-    int r = look_for_members(t, e);
+    int r = find_members(t, e);
 
     if (r < 0)
         return r;
@@ -263,19 +265,19 @@ static bool is_ending(int sig)
 }
 
 /*
- * A process that a member forks after the look at /proc, and before its signal, would get none and live
- * through the whole grace. A stopped member forks nothing.
+ * A process that a member forks between the reading of /proc and its signal would miss the signal
+ * and live through the whole grace period. A stopped member does not fork.
  */
-static int look_to_signal(struct command_tree *t, int sig, struct err *e)
+static int find_members_to_signal(struct command_tree *t, int sig, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + SETTLE_MS;
     size_t n_new, n_running;
     int r;
 
     if (!is_ending(sig))
-        return look_for_members(t, e);
+        return find_members(t, e);
     for (int i = 0; i<MAX_SIGNAL_SWEEPS; i += n_new> 0) {
-        r = stop_new(t, &n_new, &n_running, e);
+        r = stop_new_members(t, &n_new, &n_running, e);
         if (r < 0)
             return r;
         if (n_new == 0 && (n_running == 0 || clock_mono_ms() >= deadline))
@@ -291,10 +293,10 @@ int command_tree_signal(struct command_tree *t, int sig, size_t *ret, struct err
     int r;
 
     forget_signals(t);
-    r = look_to_signal(t, sig, e);
+    r = find_members_to_signal(t, sig, e);
     if (r == 0)
         *ret = signal_members(t, sig);
-    /* Also when a look failed: what was stopped for it goes on. */
+    /* Also after a failed reading of /proc: members that were stopped for it must continue. */
     if (sig != SIGSTOP && sig != SIGTSTP && sig != SIGKILL)
         (void)signal_members(t, SIGCONT);
     return r;
@@ -307,13 +309,13 @@ int command_tree_kill(struct command_tree *t, int wait_ms, size_t *ret_left, str
     int r = 0;
 
     forget_signals(t);
-    for (int i = 0; r == 0 && n_new > 0 && i < MAX_SWEEPS;
-         i++) /* a fork that is late is met below */
-        r = stop_new(t, &n_new, &n_running, e);
+    /* A process forked after the last sweep is killed in the loop below. */
+    for (int i = 0; r == 0 && n_new > 0 && i < MAX_SWEEPS; i++)
+        r = stop_new_members(t, &n_new, &n_running, e);
     for (;;) {
         size_t n = proctable_count_members(&t->seen);
 
-        /* Also when a look failed: a member that was stopped does not stay so. */
+        /* Also after a failed reading of /proc: no member may stay stopped. */
         (void)signal_members(t, SIGKILL);
         if (r < 0)
             return r;
@@ -322,6 +324,6 @@ int command_tree_kill(struct command_tree *t, int wait_ms, size_t *ret_left, str
             return 0;
         }
         (void)poll(NULL, 0, POLL_MS);
-        r = look_for_members(t, e);
+        r = find_members(t, e);
     }
 }

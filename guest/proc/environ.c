@@ -11,7 +11,10 @@
 #include "common/str.h"
 #include "proc/proc.h"
 
-/* A hash table from names to their index in the list, since a request may bring very many: index + 1; 0: free. */
+/*
+ * A hash table from names to their index in the list, since a request may bring very many: index +
+ * 1; 0: free.
+ */
 struct names {
     size_t *slots;
     size_t mask;

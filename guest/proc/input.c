@@ -23,8 +23,8 @@ void input_close(struct proc *p)
 }
 
 /*
- * With the lock: writes as much as the descriptor takes. 0: the queue is empty; else -errno, which is
- * -EAGAIN when the command does not read more now. *ret_is_news: a write has been completed.
+ * With the lock: writes as much as the descriptor takes. 0: the queue is empty; else -errno, which
+ * is -EAGAIN when the command does not read more now. *ret_is_news: a write has been completed.
  */
 static int write_queue(struct proc *p, int fd, bool *ret_is_news)
 {

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * journal: the output of one stream of a command, by byte offset, within a bound. It keeps the first
- * bytes (the head) and the last (the tail) and counts the dropped bytes between them exactly. All journals
- * of the agent share one budget; a journal that gets no more memory keeps less.
+ * journal: the output of one stream of a command, by byte offset, within a bound. It keeps the
+ * first bytes (the head) and the last (the tail) and counts the dropped bytes between them exactly.
+ * All journals of the agent share one budget; a journal that gets no more memory keeps less.
  *
  * A journal is guarded by its owner's lock. The shared budget is atomic.
  */
@@ -52,9 +52,9 @@ uint64_t journal_dropped(const struct journal *j);
 uint64_t journal_tail_offset(const struct journal *j); /* the offset of the tail's first byte */
 
 /*
- * Copies at most max bytes from offset on; *ret_len is 0 at the end (offset == total). ERR_RANGE: offset is
- * past the end. ERR_DATA_LOSS: the bytes were dropped; *ret_first_held is the offset after the gap, where
- * reading can continue.
+ * Copies at most max bytes from offset on; *ret_len is 0 at the end (offset == total). ERR_RANGE:
+ * offset is past the end. ERR_DATA_LOSS: the bytes were dropped; *ret_first_held is the offset
+ * after the gap, where reading can continue.
  */
 int journal_read(const struct journal *j, uint64_t offset, void *out, size_t max, size_t *ret_len,
                  uint64_t *ret_first_held, struct err *e);

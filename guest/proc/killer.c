@@ -1,6 +1,6 @@
 /*
- * killer: ends a whole tree: SIGTERM, a grace period, SIGKILL. A pool thread reads /proc; the loop's thread
- * decides. Nothing is decided while a job is on its way.
+ * killer: ends a whole tree: SIGTERM, a grace period, SIGKILL. A pool thread reads /proc; the
+ * loop's thread decides. Nothing is decided while a job is on its way.
  */
 #include <assert.h>
 #include <signal.h>
@@ -13,7 +13,10 @@
 
 #define POLL_FIRST_MS 5
 #define POLL_MAX_MS 100
-/* How long a killed tree may take to disappear before it counts as left: exiting takes processor time. */
+/*
+ * How long a killed tree may take to disappear before it counts as left: exiting takes processor
+ * time.
+ */
 #define KILL_WAIT_MS 5000
 #define MAX_BLIND 20 /* failed reads of /proc before the command ends all the same */
 
@@ -55,8 +58,8 @@ static void on_job_done(struct loop *l, void *arg)
 }
 
 /*
- * A command's own cgroup is complete; marks and sessions may miss processes. The cgroup is killed first: that
- * is atomic, and a fork bomb can't slow down the search of /proc afterwards.
+ * A command's own cgroup is complete; marks and sessions may miss processes. The cgroup is killed
+ * first: that is atomic, and a fork bomb can't slow down the search of /proc afterwards.
  */
 static void job_kill(struct job *j, const struct cgroup *g)
 {
@@ -142,7 +145,10 @@ bool killer_holds_end(struct proc *p)
     return true;
 }
 
-/* Out of memory: retries later. The pool can't refuse the job: without threads, the loop's own thread runs it. */
+/*
+ * Out of memory: retries later. The pool can't refuse the job: without threads, the loop's own
+ * thread runs it.
+ */
 static void job_start(struct proc *p, enum job_kind kind, int sig)
 {
     struct job *j;
@@ -202,7 +208,10 @@ static void kill_group(struct proc *p)
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-/* A first process that survives SIGKILL (in an uninterruptible wait for a disk, say) is polled for ever. */
+/*
+ * A first process that survives SIGKILL (in an uninterruptible wait for a disk, say) is polled for
+ * ever.
+ */
 static void killer_decide_in_force(struct proc *p, const struct job *done)
 {
     if (!done) {
@@ -241,8 +250,9 @@ static void killer_decide(struct proc *p, const struct job *done)
 }
 
 /*
- * With the lock, which keeps the first process from being reaped: the tree must be captured together with the
- * decision to signal it, because its number may be another process's later. The command runs or has ended.
+ * With the lock, which keeps the first process from being reaped: the tree must be captured
+ * together with the decision to signal it, because its number may be another process's later. The
+ * command runs or has ended.
  */
 static void capture_tree(const struct proc *p, struct command_tree *ret)
 {

@@ -1,7 +1,7 @@
 /*
- * launch: makes a running child out of a spec. Runs on a pool thread, which waits in spawn() until the
- * child has become the program. On a busy machine the program may have ended before this thread is
- * scheduled: the reaper, which finds it, then completes the launch_spawn by launch_take_over().
+ * launch: makes a running child out of a spec. Runs on a pool thread, which waits in spawn() until
+ * the child has become the program. On a busy machine the program may have ended before this thread
+ * is scheduled: the reaper, which finds it, then completes the start by launch_take_over().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -304,8 +304,8 @@ static int launch_spawn(struct launch *la, struct proc *p, struct err *e)
 }
 
 /*
- * A terminal passes on what was typed at a line feed and at ^D; only ^D on an empty line is the end of file.
- * A raw terminal has no end of file.
+ * A terminal passes on what was typed at a line feed and at ^D; only ^D on an empty line is the end
+ * of file. A raw terminal has no end of file.
  */
 static void queue_terminal_eof(struct proc *p, bool is_within_a_line)
 {

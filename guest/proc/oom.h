@@ -1,10 +1,11 @@
 #pragma once
 /*
- * oom: decides whether the kernel's OOM killer ended a process. Sources, in this order: the counter of the
- * command's own cgroup; the kernel log, if the agent may read it and shares the kernel's process numbers;
- * the counter of the cgroup that the agent shares with its commands. The shared counter says that some process
- * was killed: it was this one if the counter rose since the last check and no other SIGKILL of unknown
- * origin explains it. Without evidence the answer is "unknown".
+ * oom: decides whether the kernel's OOM killer ended a process. Sources, in this order: the counter
+ * of the command's own cgroup; the kernel log, if the agent may read it and shares the kernel's
+ * process numbers; the counter of the cgroup that the agent shares with its commands. The shared
+ * counter says that some process was killed: it was this one if the counter rose since the last
+ * check and no other SIGKILL of unknown origin explains it. Without evidence the answer is
+ * "unknown".
  *
  * Belongs to the loop's thread.
  */

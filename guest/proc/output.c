@@ -1,4 +1,7 @@
-/* output: carries a command's output from its pipes or terminal into the journals and to its readers. */
+/*
+ * output: carries a command's output from its pipes or terminal into the journals and to its
+ * readers.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,7 +154,9 @@ void proc_unsubscribe(struct proc *p, struct proc_sub *s)
     (void)pthread_mutex_unlock(&p->lock);
     if (is_paused)
         proc_post(p, on_resume);
-    /* Without a reader the timer would only keep the command in memory. Removing it is not urgent. */
+    /*
+     * Without a reader the timer would only keep the command in memory. Removing it is not urgent.
+     */
     if (had_deadline && loop_post_lazily(p->reg->loop, set_wake_timer, proc_ref(p), NULL) < 0)
         proc_unref(p);
 }
@@ -266,7 +271,9 @@ static int find_output(struct proc *p, enum proc_stream stream, uint64_t offset,
     return r;
 }
 
-/* With the lock: how far behind a reader may be without losing bytes to the next read; at most lag. */
+/*
+ * With the lock: how far behind a reader may be without losing bytes to the next read; at most lag.
+ */
 static uint64_t most_behind(const struct journal *j, uint64_t lag)
 {
     uint64_t room = j->tail_cap > j->tail_min ? j->tail_cap : j->tail_min;
@@ -276,7 +283,10 @@ static uint64_t most_behind(const struct journal *j, uint64_t lag)
     return room > NEXT_BYTES ? room - NEXT_BYTES : 0;
 }
 
-/* With the lock: is a lossless reader that has not been passed over, or the disk, further behind than lag? */
+/*
+ * With the lock: is a lossless reader that has not been passed over, or the disk, further behind
+ * than lag?
+ */
 static bool is_held_up(const struct proc *p, enum proc_stream i, uint64_t lag)
 {
     lag = most_behind(&p->out[i], lag);
@@ -488,8 +498,8 @@ static void keep_output(struct proc *p, enum proc_stream i, const char *data, si
 static void on_watch_timer(struct loop *l, void *arg);
 
 /*
- * Nobody has the terminal open, but the command runs and may open it again, as /dev/tty. Closing the master
- * now would be a hang-up: SIGHUP for the command.
+ * Nobody has the terminal open, but the command runs and may open it again, as /dev/tty. Closing
+ * the master now would be a hang-up: SIGHUP for the command.
  */
 static bool retry_pty_later(struct proc *p, int sys)
 {
@@ -523,7 +533,10 @@ static bool read_some(struct proc *p, enum proc_stream i, size_t max)
 
 static void on_stall_timer(struct loop *l, void *arg);
 
-/* Starts the stall timers of readers that are behind; passes over those that exceed the stall timeout. */
+/*
+ * Starts the stall timers of readers that are behind; passes over those that exceed the stall
+ * timeout.
+ */
 static void check_stalled_readers(struct proc *p)
 {
     int64_t now = clock_mono_ms();
@@ -600,7 +613,9 @@ static void on_stderr(struct loop *l, uint32_t events, void *arg)
     on_output(arg, PROC_STDERR);
 }
 
-/* A stream that can't be watched (out of memory) is closed, so that it does not block the command. */
+/*
+ * A stream that can't be watched (out of memory) is closed, so that it does not block the command.
+ */
 static void watch_stream(struct proc *p, enum proc_stream i)
 {
     loop_fd_fn fn = i == PROC_STDOUT ? on_stdout : on_stderr;
@@ -630,7 +645,10 @@ static void on_resume(struct loop *l, void *arg)
     proc_unref(p);
 }
 
-/* Reads what was in the pipe when the first process ended, and no more: others may still be writing. */
+/*
+ * Reads what was in the pipe when the first process ended, and no more: others may still be
+ * writing.
+ */
 static void drain_pipe(struct proc *p, enum proc_stream i)
 {
     int left = 0;
@@ -662,8 +680,8 @@ static void on_drain_timer(struct loop *l, void *arg)
 }
 
 /*
- * A terminal hangs up when its session leader ends, but output may still be on its way through the kernel:
- * read to the end, for at most PTY_DRAIN_MS.
+ * A terminal hangs up when its session leader ends, but output may still be on its way through the
+ * kernel: read to the end, for at most PTY_DRAIN_MS.
  */
 static void drain_pty(struct proc *p)
 {
@@ -718,8 +736,8 @@ bool output_has_readers(struct proc *p)
 }
 
 /*
- * Without readers before the end, output stays in the pipes for WATCH_DELAY_MS: most commands have ended by
- * then, and each wake of this thread would have slowed them down.
+ * Without readers before the end, output stays in the pipes for WATCH_DELAY_MS: most commands have
+ * ended by then, and each wake of this thread would have slowed them down.
  */
 void output_watch(struct proc *p)
 {

@@ -132,8 +132,9 @@ void proc_check_end(struct proc *p)
 }
 
 /*
- * A process group that was empty when the first process was reaped stays empty. While it has members, the kernel
- * gives its number to no process: if a process has the number, the group is gone and this is another one.
+ * A process group that was empty when the first process was reaped stays empty. While it has
+ * members, the kernel gives its number to no process: if a process has the number, the group is
+ * gone and this is another one.
  */
 static bool is_group_left(const struct proc *p)
 {
@@ -194,7 +195,9 @@ void proc_finish(struct proc *p)
     if (p->script_path)
         (void)unlink(p->script_path);
     free(TAKE(p->script_path));
-    /* registry_ended() comes before the announcement: a reader of the end may forget the command. */
+    /*
+     * registry_ended() comes before the announcement: a reader of the end may forget the command.
+     */
     registry_ended(p);
     proc_wake_all(p);
     proc_unref(p);

@@ -2,7 +2,8 @@
 /*
  * proc: the inside of a command, shared by the files that implement it (registry.c: ids and
  * retention; launch.c: from spec to child; output.c: pipes and readers; input.c: stdin; proc.c: the
- * end; killer.c: ending a tree; reap.c: waiting for children). No file outside guest/proc/ includes it.
+ * end; killer.c: ending a tree; reap.c: waiting for children). No file outside guest/proc/ includes
+ * it.
  *
  * Locks: registry.lock before proc.lock. Fields without a lock belong to the loop's thread, or do
  * not change after the start.
@@ -42,8 +43,8 @@ struct proc {
     struct cgroup *cgroup; /* NULL: no limits */
     char *script_path;     /* a script's file, unlinked when the command ends; NULL: none */
     /*
-     * For the reaper alone: the kernel writes it when it creates the child; 0 again once the child has been
-     * reaped. Everybody else uses info.pid.
+     * For the reaper alone: the kernel writes it when it creates the child; 0 again once the child
+     * has been reaped. Everybody else uses info.pid.
      */
     _Atomic pid_t child_pid;
     /* guarded by registry.lock: */
@@ -59,8 +60,8 @@ struct proc {
     /* guarded by lock: */
     struct launch *launch; /* launch_run()'s, from before the clone until launch_settle() */
     /*
-     * Without the byte counts, which the journals have. info.pid stays set after the reaping, when the
-     * number may belong to another process.
+     * Without the byte counts, which the journals have. info.pid stays set after the reaping, when
+     * the number may belong to another process.
      */
     struct proc_info info;
     uint64_t start; /* start time of info.pid: the two identify the process. 0: unknown */
@@ -83,8 +84,8 @@ struct proc {
     uint64_t left_at[N_PROC_STREAMS];
 
     /*
-     * The readers. Changing them needs both locks; either lock is enough to read them. `lock` is not held
-     * while readers are woken, because a woken reader takes it at once.
+     * The readers. Changing them needs both locks; either lock is enough to read them. `lock` is
+     * not held while readers are woken, because a woken reader takes it at once.
      */
     pthread_mutex_t subs_lock; /* after lock */
     struct proc_sub *subs;
@@ -148,8 +149,9 @@ struct registry {
 /* launch.c: on a pool thread. Sets pid, descriptors and state; posts to the loop. */
 void launch_run(void *proc);
 /*
- * On the loop's thread, for a child that has ended while launch_run() is in spawn(): completes the start in
- * its place. False: launch_run() has just done so, or the child never became the program, which spawn() handles.
+ * On the loop's thread, for a child that has ended while launch_run() is in spawn(): completes the
+ * start in its place. False: launch_run() has just done so, or the child never became the program,
+ * which spawn() handles.
  */
 bool launch_take_over(struct proc *p);
 
@@ -179,7 +181,10 @@ void input_close(struct proc *p);
 void killer_begin(struct proc *p, enum proc_reason reason);
 void killer_reaped(struct proc *p);
 int killer_signal_tree(struct proc *p, int sig, struct err *e); /* any thread */
-/* A caller's signal to the tree is on its way: the end waits, so that it counts what is left after it. */
+/*
+ * A caller's signal to the tree is on its way: the end waits, so that it counts what is left after
+ * it.
+ */
 bool killer_holds_end(struct proc *p);
 
 /* registry.c */

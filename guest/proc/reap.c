@@ -1,7 +1,7 @@
 /*
- * reap: the only place that waits for processes. SIGCHLD wakes the loop; waitid(WNOWAIT) finds a zombie;
- * its status goes to its command, an adopted orphan's is dropped. A child that failed before exec is left
- * to spawn(): a later search finds it gone.
+ * reap: the only place that waits for processes. SIGCHLD wakes the loop; waitid(WNOWAIT) finds a
+ * zombie; its status goes to its command, an adopted orphan's is dropped. A child that failed
+ * before exec is left to spawn(): a later search finds it gone.
  */
 #include <errno.h>
 #include <signal.h>
@@ -52,7 +52,10 @@ static bool reap_command(struct proc *p, pid_t pid)
     int status = 0;
     pid_t got;
 
-    /* Signals are sent with the lock: after wait4() the kernel may give the number to another process. */
+    /*
+     * Signals are sent with the lock: after wait4() the kernel may give the number to another
+     * process.
+     */
     (void)pthread_mutex_lock(&p->lock);
     got = wait4(pid, &status, WNOHANG, &ru);
     if (got != 0) {
@@ -132,8 +135,8 @@ static struct proc **copy_running(struct registry *reg, size_t *ret_n)
 }
 
 /*
- * Waits for each command by its number. This is needed when the oldest zombie can't be reaped yet and hides
- * the others, and for children that somebody else in this process has waited for.
+ * Waits for each command by its number. This is needed when the oldest zombie can't be reaped yet
+ * and hides the others, and for children that somebody else in this process has waited for.
  */
 static void reap_each(struct registry *reg)
 {
@@ -203,7 +206,10 @@ int reap_init(struct registry *reg, struct err *e)
 {
     sigset_t set;
 
-    /* If SIGCHLD is ignored (inherited), the kernel reaps the children itself and frees their numbers. */
+    /*
+     * If SIGCHLD is ignored (inherited), the kernel reaps the children itself and frees their
+     * numbers.
+     */
     (void)signal(SIGCHLD, SIG_DFL);
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGCHLD);

@@ -401,7 +401,10 @@ void registry_failed(struct proc *p)
     proc_unref(p);
 }
 
-/* With the lock: moves the results that are too old or too many to *old. Returns when the next is due; 0: never. */
+/*
+ * With the lock: moves the results that are too old or too many to *old. Returns when the next is
+ * due; 0: never.
+ */
 static int64_t forget_old(struct registry *reg, int64_t now, struct list *old)
 {
     struct list_link *first;
@@ -522,7 +525,10 @@ void registry_relieve_spill(struct registry *reg, uint64_t bytes)
 
 /* ---- the registry ---- */
 
-/* The commands' score is raised: lowering the agent's own needs a capability that boxes do not grant. */
+/*
+ * The commands' score is raised: lowering the agent's own needs a capability that boxes do not
+ * grant.
+ */
 static int children_oom_score(void)
 {
     _cleanup_free_ char *text = NULL;

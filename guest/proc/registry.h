@@ -1,7 +1,8 @@
 #pragma once
 /*
- * registry: every command that this agent started, by id, from the request until its result has been
- * kept for REGISTRY_KEEP_MS after its end. Callers hold a struct proc by reference, never a pid.
+ * registry: every command that this agent started, by id, from the request until its result has
+ * been kept for REGISTRY_KEEP_MS after its end. Callers hold a struct proc by reference, never a
+ * pid.
  *
  * All functions are thread-safe unless they say otherwise; none waits for a process. A pool thread
  * starts a command; the loop does everything after that.
@@ -27,8 +28,8 @@
 #define PROC_STDIN_QUEUE_BYTES (16 * 1024 * 1024) /* high-water mark: further writes wait */
 /*
  * Back-pressure: the agent stops reading the output when a lossless reader is further behind than
- * PROC_LAG_BYTES, and goes on when it has come within PROC_LAG_RESUME_BYTES. PROC_LAG_BYTES and one more
- * read fit into the default tail.
+ * PROC_LAG_BYTES, and goes on when it has come within PROC_LAG_RESUME_BYTES. PROC_LAG_BYTES and one
+ * more read fit into the default tail.
  */
 #define PROC_LAG_BYTES (384 * 1024)
 #define PROC_LAG_RESUME_BYTES (96 * 1024)
@@ -133,28 +134,28 @@ int registry_new(struct loop *l, struct pool *p, const struct registry_options *
 struct registry *registry_free(struct registry *r);
 
 /*
- * Starts a command, or finds the one with this id and the same request (*ret_is_new false). Consumes
- * the spec's content in any case. ERR_EXISTS: the id belongs to another request.
+ * Starts a command, or finds the one with this id and the same request (*ret_is_new false).
+ * Consumes the spec's content in any case. ERR_EXISTS: the id belongs to another request.
  */
 int registry_start(struct registry *r, struct proc_spec *take, struct proc **ret, bool *ret_is_new,
                    struct err *e);
 /*
- * Starts the script in a file as a command with the id REGISTRY_START_FILE_ID. user and workdir are the
- * agent's defaults or NULL, borrowed for as long as the registry lives. Errors name the file.
+ * Starts the script in a file as a command with the id REGISTRY_START_FILE_ID. user and workdir are
+ * the agent's defaults or NULL, borrowed for as long as the registry lives. Errors name the file.
  */
 int registry_start_file(struct registry *r, const char *path, const char *user, const char *workdir,
                         struct err *e);
 int registry_get(struct registry *r, const char *id, struct proc **ret, struct err *e);
 /*
- * A reference to the command started last for which is_match returns true; NULL: there is none. is_match
- * is called with the registry's lock held: it may only look.
+ * A reference to the command started last for which is_match returns true; NULL: there is none.
+ * is_match is called with the registry's lock held: it may only look.
  */
 struct proc *registry_find(struct registry *r, bool (*is_match)(struct proc *p, const void *arg),
                            const void *arg);
 /*
- * The id of the command that a process of the box belongs to: by the mark that descendants inherit, or
- * by the session that the first process leads (see command_tree.h). Reads /proc: call it on a pool thread.
- * ERR_NOT_FOUND: the process belongs to no known command.
+ * The id of the command that a process of the box belongs to: by the mark that descendants inherit,
+ * or by the session that the first process leads (see command_tree.h). Reads /proc: call it on a
+ * pool thread. ERR_NOT_FOUND: the process belongs to no known command.
  */
 int registry_find_owner(struct registry *r, pid_t pid, char out[SPEC_ID_MAX_BYTES + 1],
                         struct err *e);
@@ -193,16 +194,17 @@ struct proc_sub {
     void *arg;
     int64_t deadline_ms; /* fn is also called at this time; 0: never */
     bool is_end_only;    /* call fn only for the end and the deadline */
-    bool
-        is_lossless; /* apply back-pressure to the command rather than let this reader miss output */
+    bool is_lossless;    /* apply back-pressure rather than let this reader miss output */
     /*
-     * With is_lossless: back-pressure lasts as long as the reader takes something. A reader that takes
-     * nothing for PROC_STALL_MS is passed over until it reads again, and may find that output is gone.
+     * With is_lossless: back-pressure lasts as long as the reader takes something. A reader that
+     * takes nothing for PROC_STALL_MS is passed over until it reads again, and may find that output
+     * is gone.
      */
     bool yields;
-    uint64_t read_to[N_PROC_STREAMS]; /* with is_lossless; proc_read() keeps it */
-    int64_t behind_ms; /* with yields: since when the reader has stalled; proc_read() keeps it */
-    bool is_passed;    /* with yields: it exceeded the stall timeout; proc_read() keeps it */
+    /* Kept by proc_read(): */
+    uint64_t read_to[N_PROC_STREAMS]; /* with is_lossless */
+    int64_t behind_ms; /* with yields: since when the reader has stalled; 0: it has not */
+    bool is_passed;    /* with yields: the reader exceeded the stall timeout */
     struct proc_sub *next;
 };
 int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e);
@@ -229,15 +231,15 @@ int proc_copy_output(struct proc *p, enum proc_stream stream, struct proc_output
 void proc_output_done(struct proc_output *o);
 
 /*
- * Queues data for stdin at the offset (-1: at the end); bytes before what was accepted already are not
- * written twice. *ret_end: the offset after the data. ERR_UNAVAILABLE: the queue is full; retry when
- * woken.
+ * Queues data for stdin at the offset (-1: at the end); bytes before what was accepted already are
+ * not written twice. *ret_end: the offset after the data. ERR_UNAVAILABLE: the queue is full; retry
+ * when woken.
  */
 int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uint64_t *ret_end,
                struct err *e);
 /*
- * Queues whole lines that the offsets of other writers do not count; *ret_end is the present end of those
- * offsets. ERR_ABORTED: the last accepted data does not end a line.
+ * Queues whole lines that the offsets of other writers do not count; *ret_end is the present end of
+ * those offsets. ERR_ABORTED: the last accepted data does not end a line.
  */
 int proc_write_between_lines(struct proc *p, const void *data, size_t len, uint64_t *ret_end,
                              struct err *e);
@@ -245,13 +247,15 @@ int proc_close_stdin(struct proc *p, struct err *e);
 
 /* Signals the first process alone, or with is_tree everything that it started. */
 int proc_signal(struct proc *p, int sig, bool is_tree, struct err *e);
-/* Ends the wait for the end of the output (wait_eof): holders of the pipes no longer delay the end. */
+/*
+ * Ends the wait for the end of the output (wait_eof): holders of the pipes no longer delay the end.
+ */
 void proc_waive_eof(struct proc *p);
 int proc_resize(struct proc *p, unsigned cols, unsigned rows, struct err *e);
 
 /*
- * Ownership of a command that was started with cancel_on_leave: when the last owner leaves, the whole
- * tree is killed (reason canceled).
+ * Ownership of a command that was started with cancel_on_leave: when the last owner leaves, the
+ * whole tree is killed (reason canceled).
  */
 void proc_own(struct proc *p);
 void proc_disown(struct proc *p);

@@ -30,8 +30,8 @@
 #define FALLBACK_MAX_FD 4096       /* where close_range is missing */
 
 /*
- * The child shares the agent's memory, but TSan's thread state does not survive that: with TSan it gets a
- * copy. Either way the agent's thread continues when the child has called exec or has ended.
+ * The child shares the agent's memory, but TSan's thread state does not survive that: with TSan it
+ * gets a copy. Either way the agent's thread continues when the child has called exec or has ended.
  */
 #if defined(__SANITIZE_THREAD__)
 #define CLONE_SHARED CLONE_VFORK
@@ -148,7 +148,10 @@ IN_CHILD static void set_limits(const struct child *c)
 
     struct rlimit nofile;
 
-    /* The agent's own limit is as high as possible; programs that close all descriptors would be slow with it. */
+    /*
+     * The agent's own limit is as high as possible; programs that close all descriptors would be
+     * slow with it.
+     */
     if (a->nofile && getrlimit(RLIMIT_NOFILE, &nofile) == 0 && a->nofile < nofile.rlim_cur) {
         nofile.rlim_cur = a->nofile;
         (void)setrlimit(RLIMIT_NOFILE, &nofile);
@@ -396,7 +399,10 @@ struct spawn_room *spawn_room_new(void)
     if (r == MAP_FAILED)
         return NULL;
 #else
-    /* malloc reuses the block: mapping a stack for each child would cost more than the rest of the start. */
+    /*
+     * malloc reuses the block: mapping a stack for each child would cost more than the rest of the
+     * start.
+     */
     r = malloc(sizeof(*r));
     if (!r)
         return NULL;

@@ -1,11 +1,12 @@
 #pragma once
 /*
- * spawn: starts one program in a session of its own. Everything is prepared before the child is created;
- * the child shares the agent's memory until exec (like vfork), so it only makes system calls. A step
- * that fails in the child becomes the caller's error, which names the request's field.
+ * spawn: starts one program in a session of its own. Everything is prepared before the child is
+ * created; the child shares the agent's memory until exec (like vfork), so it only makes system
+ * calls. A step that fails in the child becomes the caller's error, which names the request's
+ * field.
  *
- * May wait for the disk (the directory or the program may be on a disk that hangs): call it on a pool
- * thread. Thread-safe.
+ * May wait for the disk (the directory or the program may be on a disk that hangs): call it on a
+ * pool thread. Thread-safe.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,8 +61,8 @@ bool spawn_room_has_failed(const struct spawn_room *r);
 uint64_t spawn_ignored_signals(void);
 
 /*
- * The kernel writes *ret_pid before the child runs, so that a reaper on another thread can recognise the
- * child. If spawn fails, it has reaped the child and *ret_pid is 0 again.
+ * The kernel writes *ret_pid before the child runs, so that a reaper on another thread can
+ * recognise the child. If spawn fails, it has reaped the child and *ret_pid is 0 again.
  */
 int spawn(const struct spawn_args *a, struct spawn_room *room, _Atomic pid_t *ret_pid,
           struct err *e);

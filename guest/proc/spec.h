@@ -61,9 +61,9 @@ void proc_spec_used(struct proc_spec *s);
 int proc_spec_check_id(const char *id, struct err *e);
 
 /*
- * The part of a request that is kept for people to see: the beginning of its arguments or of its script.
- * A request may be megabytes and a thousand results are kept, so the request itself is dropped once the
- * command runs. Not changed after proc_summary_init(): any thread may read it.
+ * The part of a request that is kept for people to see: the beginning of its arguments or of its
+ * script. A request may be megabytes and a thousand results are kept, so the request itself is
+ * dropped once the command runs. Not changed after proc_summary_init(): any thread may read it.
  */
 #define SUMMARY_ARGV_BYTES 4096 /* 2,024 commands at most: 8 MiB */
 #define SUMMARY_SCRIPT_BYTES 1024

@@ -1,6 +1,6 @@
 /*
- * process_input: SendInput and StreamInput: what a command is to read. Each write is answered, or the
- * next taken, when the command's pipe or terminal has all of it.
+ * process_input: SendInput and StreamInput: what a command is to read. Each write is answered, or
+ * the next taken, when the command's pipe or terminal has all of it.
  */
 #include <stdlib.h>
 #include <string.h>

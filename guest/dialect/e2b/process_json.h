@@ -1,5 +1,7 @@
 #pragma once
-/* process_json: what the methods of process.Process share: requests into specs, events into JSON. */
+/*
+ * process_json: what the methods of process.Process share: requests into specs, events into JSON.
+ */
 #include <jansson.h>
 #include <stdbool.h>
 
@@ -18,8 +20,8 @@ struct process_request {
 };
 
 /*
- * ret->spec must have been set by proc_spec_init() and is the caller's to free, also after an error.
- * Reads /etc/passwd and the working directory: blocks.
+ * ret->spec must have been set by proc_spec_init() and is the caller's to free, also after an
+ * error. Reads /etc/passwd and the working directory: blocks.
  */
 int process_decode_start(const struct rpc_call *call, struct process_request *ret, struct err *e);
 
@@ -38,7 +40,9 @@ struct selector {
     const char *tag;
 };
 int jx_selector(json_t *v, void *out, struct err *e);
-/* The command, as a reference; one that has ended only with `ended_too`, and for PROCESS_KEEP_MS. */
+/*
+ * The command, as a reference; one that has ended only with `ended_too`, and for PROCESS_KEEP_MS.
+ */
 int process_find(const struct agent *a, const struct selector *s, bool ended_too, struct proc **ret,
                  struct err *e);
 /* The error of one that is not there. */

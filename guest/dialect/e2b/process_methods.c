@@ -1,4 +1,7 @@
-/* process: the methods of process.Process that give one answer; see process_stream.c for the others. */
+/*
+ * process: the methods of process.Process that give one answer; see process_stream.c for the
+ * others.
+ */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +147,9 @@ static const struct jx_field signal_fields[] = {
     {0},
 };
 
-/* Sent when the command runs; KILL is answered when it is gone, so that no later request sees it. */
+/*
+ * Sent when the command runs; KILL is answered when it is gone, so that no later request sees it.
+ */
 struct sending {
     struct source source; /* first: the server has a pointer to it */
     struct proc *proc;    /* a reference */
