@@ -15,26 +15,6 @@ teardown()
     box_teardown
 }
 
-# break_after DOWN UP: cuts each connection to the box's agent after so many bytes from it (to it).
-break_after()
-{
-    local run
-
-    run=$(dirname "$(bellhop status one --json | jq -r .guest.socket)")
-    cd "$run"
-    mv agent.sock real.sock
-    python3 "$BATS_TEST_DIRNAME/../lib/breaker.py" agent.sock real.sock "$@" >"$BOX_TMP/breaker" 3>&- &
-    BREAKER=$!
-    wait_for 10 grep -q ready "$BOX_TMP/breaker"
-    DIR=$(dirname "$run")
-    trust_listener "$BREAKER"
-}
-
-cuts()
-{
-    cat agent.sock.cuts 2>/dev/null || echo 0
-}
-
 @test "exec -d prints an id under which ps, attach, wait and kill know the command" {
     bellhop exec one -- mkfifo go
     id=$(bellhop exec -d one -- sh -c 'echo before; echo errors >&2; read -r line <go; echo "$line"; exit 7')

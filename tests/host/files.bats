@@ -9,7 +9,11 @@ setup()
     box_setup
     bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1
 }
-teardown() { box_teardown; }
+teardown()
+{
+    [ -z "${BREAKER:-}" ] || kill "$BREAKER" 2>/dev/null || true
+    box_teardown
+}
 
 @test "cat prints files byte for byte, and one that is not there is status 3" {
     head -c 300000 /dev/urandom >"$BOX_TMP/random"
@@ -44,6 +48,64 @@ Try 'bellhop help put'." ]
     run -0 --separate-stderr bellhop get one ":$name" "$BOX_TMP/out" --json
     [ "$(jq -r .path.b64 <<<"$output" | base64 -d | od -An -c)" = "$(printf 'n\n\377' | od -An -c)" ]
     [ "$(cat "$BOX_TMP/out/$name")" = x ]
+}
+
+@test "a large file arrives exactly over a connection that is cut again and again, and the old file stays until then" {
+    head -c 40000000 /dev/urandom >"$BOX_TMP/large"
+    chmod 640 "$BOX_TMP/large"
+    touch -d '2001-02-03 04:05:06.789' "$BOX_TMP/large"
+    mkdir "$BOX_TMP/there"
+    bellhop exec one -c 'echo old >large; echo other >hard; ln hard link; ln -s hard soft'
+    there=$(bellhop status one --json | jq -r .workdir)
+    # Somebody writes to the old file meanwhile: nothing of it is in the new one.
+    while echo more >>"$there/large"; do :; done 3>&- &
+    writer=$!
+    break_after 0 9000000
+    bellhop put one "$BOX_TMP/large" :large
+    kill "$writer"
+    wait "$writer" || true
+    [ "$(cuts)" -ge 3 ]
+    head -c 40000000 "$there/large" | cmp - "$BOX_TMP/large"
+    [ "$(stat -c %a "$there/large")" = 640 ]
+    bellhop put one "$BOX_TMP/large" :new
+    cmp "$there/new" "$BOX_TMP/large"
+    [ "$(stat -c '%a %y' "$there/new")" = "$(stat -c '%a %y' "$BOX_TMP/large")" ]
+    [ -z "$(find "$there" -name '.bellhop-tmp-*')" ]
+}
+
+@test "a large file goes where a small one would: a link is replaced, another name of the file keeps its bytes" {
+    head -c 17000000 /dev/urandom >"$BOX_TMP/large"
+    there=$(bellhop status one --json | jq -r .workdir)
+    bellhop exec one -c 'echo other >hard; ln hard name; ln -s hard soft; mkdir dir'
+    bellhop put one "$BOX_TMP/large" :name
+    bellhop put one "$BOX_TMP/large" :soft
+    bellhop put one "$BOX_TMP/large" :dir
+    bellhop put one "$BOX_TMP/large" :made/on/the/way
+    [ "$(cat "$there/hard")" = other ]
+    for file in name soft dir/large made/on/the/way; do
+        [ ! -L "$there/$file" ]
+        cmp "$there/$file" "$BOX_TMP/large"
+    done
+    run bellhop put one "$BOX_TMP/large" :name/below
+    [ "$status" -ne 0 ]
+    head -c 100 "$BOX_TMP/large" >"$BOX_TMP/small"
+    small=$(bellhop put one "$BOX_TMP/small" :name/below 2>&1) || true
+    [ "$output" = "$small" ]
+}
+
+@test "a large file that changes while it is sent is an error, and nothing of it arrives" {
+    head -c 60000000 /dev/urandom >"$BOX_TMP/large"
+    there=$(bellhop status one --json | jq -r .workdir)
+    echo old >"$there/large"
+    break_after 0 9000000
+    while touch "$BOX_TMP/large"; do :; done 3>&- &
+    writer=$!
+    run -4 bellhop put one "$BOX_TMP/large" :large
+    kill "$writer"
+    wait "$writer" || true
+    [[ "$output" == *"'large' changed while it was read"* ]]
+    [ "$(cat "$there/large")" = old ]
+    [ -z "$(find "$there" -name '.bellhop-tmp-*')" ]
 }
 
 @test "get of a link to a directory makes a directory of the link's name, and any other link stays one" {

@@ -151,3 +151,23 @@ fail()
     echo "$*" >&2
     return 1
 }
+
+# break_after DOWN UP: cuts each connection to the agent of the box 'one' after so many bytes from it (to it).
+break_after()
+{
+    local run
+
+    run=$(dirname "$(bellhop status one --json | jq -r .guest.socket)")
+    cd "$run"
+    mv agent.sock real.sock
+    python3 "$BATS_TEST_DIRNAME/../lib/breaker.py" agent.sock real.sock "$@" >"$BOX_TMP/breaker" 3>&- &
+    BREAKER=$!
+    wait_for 10 grep -q ready "$BOX_TMP/breaker"
+    DIR=$(dirname "$run")
+    trust_listener "$BREAKER"
+}
+
+cuts()
+{
+    cat agent.sock.cuts 2>/dev/null || echo 0
+}

@@ -81,6 +81,23 @@ struct client_bytes {
 };
 int client_bytes(struct client *c, const char *method, const char *path,
                  const struct client_bytes *b, int64_t deadline_mono_ms, struct err *e);
+
+/* A large local file, by an upload that goes on after a broken connection. */
+struct client_upload {
+    const char *path;  /* in the box */
+    const char *query; /* "mode=0644" */
+    int fd;            /* a regular file; read from its start by pread() */
+    const char *name;  /* what errors call it */
+    void (*progress)(void *arg, uint64_t n_bytes); /* so many are sent; it may go back. Or NULL */
+    void *arg;
+    int64_t deadline_mono_ms; /* 0: none */
+};
+/*
+ * The target becomes the whole file or stays as it was. *ret_begun, also set on failure: the agent has accepted the
+ * upload; if it has not, nothing has changed, and another way may work. ERR_ABORTED: the local file changed meanwhile.
+ */
+int client_upload(struct client *c, const struct client_upload *u, bool *ret_begun, struct err *e);
+
 /* Streams an archive into a directory of the box. query: "mode=merge&user=user" or NULL. */
 int client_put_archive(struct client *c, const char *dir, const char *query,
                        int64_t (*read)(void *arg, char *out, size_t max, struct err *e), void *arg,

@@ -1,0 +1,43 @@
+#pragma once
+/* client_internal: a client from the inside, for the files that are a client. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/wire/wire.h"
+#include "lib/agent/client.h"
+
+/*
+ * Bounds of what an agent can make a program hold: a reply exists as text (half as much again while it grows), as
+ * the parser's copy (twice) and as a value; a message of a stream may be relayed as text and parsed again. With
+ * these, no answer makes a command of 12 MiB larger than 64 MiB.
+ */
+#define CLIENT_SMALL_BYTES (256 * 1024)
+#define CLIENT_LARGE_BYTES (8 * 1024 * 1024) /* LARGE in rpc.def: 2,000 commands, 4 MiB of output */
+#define CLIENT_LARGE_PARSED_BYTES (24 * 1024 * 1024)
+#define CLIENT_LINE_BYTES (4 * 1024 * 1024) /* 64 KiB of output, or a match with 200 long lines */
+#define CLIENT_LINE_PARSED_BYTES (12 * 1024 * 1024)
+
+#define QUIET_HEADER WIRE_HEADER_QUIET ": 1"
+
+struct client {
+    struct http *http;
+    char *socket;      /* or NULL */
+    char *base;        /* "http://box" */
+    char *auth;        /* "Authorization: Bearer ...", or NULL */
+    const char *quiet; /* QUIET_HEADER, when auth is not that */
+    bool is_quiet;
+    char *token;
+    int cancel_fd;
+    int (*check_peer)(void *arg, int fd, struct err *e);
+    void *check_arg;
+    int64_t answer_ms, work_ms, stall_ms;
+};
+
+/* Sends a request of the agent's API. A status other than 2xx becomes the agent's own error. */
+int client_send(struct client *c, struct http_request *req, struct http_response *ret,
+                struct err *e);
+/* The error that an answer with this status and body stands for. */
+int client_answer_error(int status, const char *body, size_t len, struct err *e);
+/* route and path, percent-encoded, then the query (or NULL), as a URL; free() it. */
+int client_new_url(struct client *c, const char *route, const char *path, const char *query,
+                   char **ret, struct err *e);
