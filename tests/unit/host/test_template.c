@@ -179,7 +179,7 @@ TEST(a_template_has_its_fields_and_defaults)
     T_INT(t->cpu_count, 2);
     T_INT(t->memory_mb, 512);
     T_STR(t->from->name, "small");
-    /* what the flavour adds, not what it stands on */
+    /* the additions of the flavour, without those of its base */
     T_STR(t->packages[3], "ruby");
     T_OK(!t->packages[4]);
     T_OK(t->node);
