@@ -31,14 +31,24 @@ xargs -r awk '
         folder = FILENAME
         sub(/\/[^\/]*$/, "", folder)
     }
+    # The name of a table of unnamed structs stands behind its last field.
+    /^static (const )?struct \{/ {
+        at = FILENAME ":" FNR
+        while ((getline next_line) > 0 && next_line !~ /^\}/)
+            ;
+        $0 = "static " substr(next_line, 3)
+        in_table = 1
+    }
     !/^static / || /^static (inline )?(struct|union|enum) [a-z0-9_]+ \{/ || /^static_assert/ { next }
     {
         text = $0
-        at = FILENAME ":" FNR
+        if (!in_table)
+            at = FILENAME ":" FNR
+        in_table = 0
         if (text !~ /[(=;\[]/ && (getline next_line) > 0)
             text = text " " next_line
         gsub(/__attribute__\(\([^)]*(\([^)]*\))?[^)]*\)\)/, "", text)
-        if (match(text, /\(\*[a-z0-9_]+/)) # a pointer to a function
+        if (match(text, /^[^(]*\(\*[a-z0-9_]+/) && match(text, /\(\*[a-z0-9_]+/)) # a pointer to a function
             name = substr(text, RSTART + 2, RLENGTH - 2)
         else {
             sub(/[(=;\[].*/, "", text)

@@ -172,7 +172,7 @@ static const struct {
     const char *name;
     int (*fn)(struct commands *c, const struct request *q, json_t *reply, struct err *e);
     bool is_hold;
-} ops[] = {
+} command_ops[] = {
     {"ping", op_ping, false},       {"touch", op_touch, false},
     {"hold", op_touch, true},       {"extend", op_extend, false},
     {"forward", op_forward, false}, {"supervise", op_supervise, false},
@@ -196,11 +196,11 @@ static int run_op(struct commands *c, struct caller *caller, json_t *obj, json_t
 
     if (r < 0)
         return r;
-    for (size_t i = 0; i < N_ELEMENTS(ops); i++) {
-        if (strcmp(ops[i].name, q.op) != 0)
+    for (size_t i = 0; i < N_ELEMENTS(command_ops); i++) {
+        if (strcmp(command_ops[i].name, q.op) != 0)
             continue;
-        r = ops[i].fn(c, &q, reply, e);
-        caller->is_hold = r == 0 && ops[i].is_hold;
+        r = command_ops[i].fn(c, &q, reply, e);
+        caller->is_hold = r == 0 && command_ops[i].is_hold;
         return r;
     }
     return err_field(e, ERR_UNIMPLEMENTED, "op", "there is no operation '%.40s'", q.op);

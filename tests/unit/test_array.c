@@ -42,8 +42,7 @@ TEST(list_keeps_its_order_and_its_count_while_elements_come_and_go)
     list_append(&l, &b.link);
     list_append(&l, &c.link);
     T_INT(l.n, 3);
-    LIST_EACH(struct item, link, it, &l)
-    {
+    LIST_EACH (struct item, link, it, &l) {
         sum = sum * 10 + it->n;
         if (it->n == 2)
             list_remove(&l, &it->link);

@@ -61,9 +61,10 @@ static json_t *watch_new_started(const struct watch_source *x)
     const struct fs_watcher_start *start = fs_watcher_started(x->watcher);
     _cleanup_json_ json_t *unwatched = json_array();
 
-    LIST_EACH(struct fs_watcher_event, link, u, &start->unwatched)
-    (void)json_array_append_new(unwatched, json_pack("{s:o, s:o}", "path", jx_new_path(u->ev.path),
-                                                     "error", jx_new_error(u->ev.error)));
+    LIST_EACH (struct fs_watcher_event, link, u, &start->unwatched)
+        (void)json_array_append_new(unwatched,
+                                    json_pack("{s:o, s:o}", "path", jx_new_path(u->ev.path),
+                                              "error", jx_new_error(u->ev.error)));
     return json_pack("{s:{s:o, s:I, s:O, s:I}}", "started", "path", jx_new_path(x->path),
                      "directories", (json_int_t)start->n_dirs, "unwatched", unwatched,
                      "unwatched_count", (json_int_t)start->n_unwatched);

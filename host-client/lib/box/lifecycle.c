@@ -13,7 +13,7 @@
 static const struct {
     const char *name;
     unsigned next;
-} states[LIFECYCLE_N_STATES] = {
+} box_states[LIFECYCLE_N_STATES] = {
     [BH_STATE_UNKNOWN] = {"unknown", 0},
     [BH_STATE_REQUESTED] = {"requested", S(PROVISIONING) | S(DESTROYING) | S(ERROR)},
     [BH_STATE_PROVISIONING] = {"provisioning",
@@ -40,20 +40,20 @@ static bool is_state(enum bh_state state)
 
 const char *bh_state_name(enum bh_state state)
 {
-    return states[is_state(state) ? state : BH_STATE_UNKNOWN].name;
+    return box_states[is_state(state) ? state : BH_STATE_UNKNOWN].name;
 }
 
 enum bh_state lifecycle_parse(const char *name)
 {
     for (unsigned i = 0; i < LIFECYCLE_N_STATES; i++)
-        if (strcmp(states[i].name, name) == 0)
+        if (strcmp(box_states[i].name, name) == 0)
             return (enum bh_state)i;
     return BH_STATE_UNKNOWN;
 }
 
 bool lifecycle_is_legal(enum bh_state from, enum bh_state to)
 {
-    return is_state(from) && is_state(to) && (states[from].next & (1u << to)) != 0;
+    return is_state(from) && is_state(to) && (box_states[from].next & (1u << to)) != 0;
 }
 
 bool lifecycle_is_transitional(enum bh_state state)

@@ -24,7 +24,7 @@
 
 static const struct {
     const char *form, *file;
-} forms[] = {
+} image_forms[] = {
     {"squashfs", SPEC_IMAGE_SQUASHFS},
     {"dir", "rootfs"},
     {"tar", "rootfs.tar.zst"},
@@ -48,8 +48,8 @@ static int describe_forms(const char *dir, const struct image_facts *facts, stru
     int r = 0;
 
     *ret_bytes = 0;
-    for (size_t i = 0; r == 0 && i < N_ELEMENTS(forms); i++) {
-        _cleanup_free_ char *path = path_join(dir, forms[i].file);
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(image_forms); i++) {
+        _cleanup_free_ char *path = path_join(dir, image_forms[i].file);
         struct stat st;
 
         if (!path)
@@ -59,7 +59,7 @@ static int describe_forms(const char *dir, const struct image_facts *facts, stru
         *ret_bytes += S_ISDIR(st.st_mode)
                           ? (uint64_t)json_integer_value(json_object_get(facts->doc, "size_bytes"))
                           : bytes_on_disk(&st);
-        r = buf_addf(names, e, "%s%s", names->len ? " " : "", forms[i].form);
+        r = buf_addf(names, e, "%s%s", names->len ? " " : "", image_forms[i].form);
     }
     return r == 0 ? buf_add(names, "", 1, e) : r;
 }

@@ -1,4 +1,4 @@
-#include "lib/project/upload.h"
+#include "lib/project/project_upload.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * upload: sends the files of a project into a box as one tar.zst stream with bounded memory. In a
+ * project_upload: sends the files of a project into a box as one tar.zst stream with bounded memory. In a
  * git repository these are the tracked files, the untracked ones that are not ignored, and .git;
  * elsewhere all files. .bellhopignore (gitignore syntax) applies to both.
  */

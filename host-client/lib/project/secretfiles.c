@@ -65,7 +65,7 @@ static const char *const secret_names[] = {
 static const struct {
     const char *name;
     const char *word;
-} settings[] = {
+} settings_files[] = {
     {".npmrc", "_auth"},     {".npmrc", "_password"}, {".yarnrc.yml", "npmAuth"},
     {".pypirc", "password"}, {"pip.conf", "@"},
 };
@@ -95,8 +95,9 @@ bool secretfiles_match(const char *name, int root, const char *path)
         return false;
     if (matches_any(secret_names, N_ELEMENTS(secret_names), name))
         return true;
-    for (size_t i = 0; i < N_ELEMENTS(settings); i++)
-        if (strcasecmp(settings[i].name, name) == 0 && has_word(root, path, settings[i].word))
+    for (size_t i = 0; i < N_ELEMENTS(settings_files); i++)
+        if (strcasecmp(settings_files[i].name, name) == 0 &&
+            has_word(root, path, settings_files[i].word))
             return true;
     return false;
 }

@@ -119,8 +119,8 @@ static void on_hashed(struct sync_entry *en, enum sync_verdict verdict)
 }
 
 /* Collects pointers to the entries that `wants` selects; the caller frees *ret. */
-static int pick(struct sync_list *l, bool (*wants)(const struct sync_entry *),
-                struct sync_entry ***ret, size_t *ret_n, struct err *e)
+static int pick_entries(struct sync_list *l, bool (*wants)(const struct sync_entry *),
+                        struct sync_entry ***ret, size_t *ret_n, struct err *e)
 {
     struct sync_entry **v = malloc((l->n + 1) * sizeof(struct sync_entry *));
 
@@ -149,7 +149,7 @@ static int find_unlisted(struct sync *s, struct err *e)
 {
     _cleanup_free_ struct sync_entry **v = NULL;
     size_t n;
-    int r = s->is_there ? pick(&s->local, is_unlisted, &v, &n, e) : 1;
+    int r = s->is_there ? pick_entries(&s->local, is_unlisted, &v, &n, e) : 1;
 
     if (r)
         return r < 0 ? r : 0;
@@ -200,7 +200,7 @@ static int compare_contents(struct sync *s, struct err *e)
 {
     _cleanup_free_ struct sync_entry **v = NULL;
     size_t n;
-    int r = pick(s->src, is_maybe, &v, &n, e);
+    int r = pick_entries(s->src, is_maybe, &v, &n, e);
 
     for (size_t i = 0; i < n && r == 0; i++) {
         r = sync_local_hash(&s->here, v[i], e);
@@ -306,7 +306,7 @@ static int plan_removals(struct sync *s, struct err *e)
     int r = mark_candidates(s, e);
 
     if (r == 0)
-        r = pick(s->dst, is_candidate, &v, &n, e);
+        r = pick_entries(s->dst, is_candidate, &v, &n, e);
     if (r == 0)
         for (size_t i = 0; i < n; i++)
             v[i]->action = s->req->to_local ? SYNC_SAME : SYNC_SEND;

@@ -7,7 +7,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/oci/oci.h"
-#include "lib/provider/process/process.h"
+#include "lib/provider/process/agent_process.h"
 
 /* One row a provider. The first is the default. */
 #define PROVIDERS(ROW) \
@@ -38,7 +38,7 @@ const struct provider *provider_find(const char *name)
 static const struct {
     const char *name;
     unsigned bit;
-} networks[] = {
+} network_names[] = {
     {"user", PROVIDER_NETWORK_USER},
     {"none", PROVIDER_NETWORK_NONE},
     {"host", PROVIDER_NETWORK_HOST},
@@ -46,9 +46,9 @@ static const struct {
 
 static bool provider_has_network(const struct provider *p, const char *name)
 {
-    for (size_t i = 0; i < N_ELEMENTS(networks); i++)
-        if (strcmp(networks[i].name, name) == 0)
-            return p->networks & networks[i].bit;
+    for (size_t i = 0; i < N_ELEMENTS(network_names); i++)
+        if (strcmp(network_names[i].name, name) == 0)
+            return p->networks & network_names[i].bit;
     return false;
 }
 
@@ -93,9 +93,9 @@ static int fill_defaults(const struct provider *p, struct spec *s, struct err *e
 {
     int r = p->image == PROVIDER_IMAGE_NONE ? replace_text(&s->image, "", e) : 0;
 
-    for (size_t i = 0; r == 0 && i < N_ELEMENTS(networks); i++)
-        if (!provider_has_network(p, s->network) && p->networks & networks[i].bit)
-            r = replace_text(&s->network, networks[i].name, e);
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(network_names); i++)
+        if (!provider_has_network(p, s->network) && p->networks & network_names[i].bit)
+            r = replace_text(&s->network, network_names[i].name, e);
     return r;
 }
 

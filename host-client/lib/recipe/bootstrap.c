@@ -15,7 +15,7 @@
 #include "lib/recipe/bootstrap_guest.h"
 #include "lib/recipe/bootstrap_health.h"
 #include "lib/recipe/bootstrap_run.h"
-#include "lib/project/upload.h"
+#include "lib/project/project_upload.h"
 
 #define PREPARE_MS 20000
 #define FIRST_PAUSE_MS 100

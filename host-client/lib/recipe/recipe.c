@@ -29,7 +29,7 @@
 static const struct {
     const char *name;
     size_t offset;
-} variables[] = {
+} recipe_variables[] = {
     {"port", offsetof(struct recipe_vars, port)},
     {"password", offsetof(struct recipe_vars, password)},
     {"workdir", offsetof(struct recipe_vars, workdir)},
@@ -43,9 +43,10 @@ static const struct {
  * variable. */
 static bool find_variable(const char *name, size_t len, size_t *ret_offset)
 {
-    for (size_t i = 0; i < N_ELEMENTS(variables); i++) {
-        if (strlen(variables[i].name) == len && memcmp(variables[i].name, name, len) == 0) {
-            *ret_offset = variables[i].offset;
+    for (size_t i = 0; i < N_ELEMENTS(recipe_variables); i++) {
+        if (strlen(recipe_variables[i].name) == len &&
+            memcmp(recipe_variables[i].name, name, len) == 0) {
+            *ret_offset = recipe_variables[i].offset;
             return true;
         }
     }

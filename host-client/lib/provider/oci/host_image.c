@@ -106,7 +106,7 @@ static const struct {
     const char *path;
     mode_t mode;
     uid_t owner;
-} directories[] = {
+} new_directories[] = {
     {"etc", 0755, 0},
     {"etc/ssl", 0755, 0},
     {"root", 0700, 0},
@@ -136,7 +136,7 @@ static const struct {
     const char *path;
     const char *text;
     mode_t mode;
-} files[] = {
+} etc_files[] = {
     {"etc/passwd", passwd_text, 0644},       {"etc/group", group_text, 0644},
     {"etc/gitconfig", gitconfig_text, 0644}, {"etc/hosts", "", 0644},
     {"etc/resolv.conf", "", 0644},
@@ -279,12 +279,12 @@ static int copy_etc(int root, struct err *e)
 
 static int make_directories(int root, struct err *e)
 {
-    for (size_t i = 0; i < N_ELEMENTS(directories); i++) {
-        const char *path = directories[i].path;
+    for (size_t i = 0; i < N_ELEMENTS(new_directories); i++) {
+        const char *path = new_directories[i].path;
 
         if (mkdirat(root, path, 0755) < 0 ||
-            fchownat(root, path, directories[i].owner, directories[i].owner, 0) < 0 ||
-            fchmodat(root, path, directories[i].mode, 0) < 0)
+            fchownat(root, path, new_directories[i].owner, new_directories[i].owner, 0) < 0 ||
+            fchmodat(root, path, new_directories[i].mode, 0) < 0)
             return err_sys(e, errno, "make '%s'", path);
     }
     return 0;
@@ -294,9 +294,9 @@ static int make_files(int root, struct err *e)
 {
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < N_ELEMENTS(files); i++)
-        r = io_write_file(root, files[i].path, files[i].text, strlen(files[i].text), files[i].mode,
-                          false, e);
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(etc_files); i++)
+        r = io_write_file(root, etc_files[i].path, etc_files[i].text, strlen(etc_files[i].text),
+                          etc_files[i].mode, false, e);
     if (r == 0 && symlinkat("/proc/self/mounts", root, "etc/mtab") < 0)
         r = err_sys(e, errno, "make 'etc/mtab'");
     if (r == 0 && symlinkat("/run", root, "var/run") < 0)

@@ -1,4 +1,4 @@
-#include "lib/provider/process/process.h"
+#include "lib/provider/process/agent_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
