@@ -1,5 +1,5 @@
 /*
- * agent_bench BELLHOPD [N]: what the README's numbers come from. Starts the agent N times and
+ * agent_bench BELLHOPD [N]: sizes and latencies of the agent. Starts it N times and
  * measures exec to ready line and to the first 200; its idle memory; then, over one kept
  * connection, POST Exec/Run of /bin/true against a bare posix_spawn of it. Prints one line a
  * number, p50 and p95 where there is a distribution.
@@ -143,7 +143,7 @@ static bool is_complete(const char *reply)
     return body && length && strlen(body + 4) >= strtoul(length + 17, NULL, 10);
 }
 
-/* One request, one whole reply; anything but a 200 ends the program. */
+/* One request, one complete reply; any status except 200 ends the program. */
 static void ask(int fd, const char *request)
 {
     static char reply[REPLY_MAX_BYTES];

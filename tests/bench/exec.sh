@@ -1,6 +1,6 @@
 #!/bin/sh
 # Commands: ours against a bare posix_spawn and wait, a bare pipe, and sandbox-agent, alternating in
-# one run; then what a thousand silent streams hold, and the agent's memory after all that.
+# one run; then the memory of a thousand silent streams, and the agent's memory after all that.
 # Usage: tests/bench/exec.sh [ROUNDS]
 set -eu
 
@@ -28,7 +28,7 @@ token=$(od -An -tx1 -N16 /dev/urandom | tr -d ' \n')
 (umask 077 && echo "$token" >"$dir/token")
 mkfifo "$dir/ready"
 exec 9<>"$dir/ready"
-# The pipe is held open here, so that its line is not lost; nobody else needs it.
+# This shell holds the pipe open, so that its line is not lost.
 "${BELLHOPD:-$top/build/release/bellhopd}" --listen 127.0.0.1:0 --token-file "$dir/token" --ready-fd 3 \
     --max-connections 2000 3>"$dir/ready" 9>&- 2>/dev/null &
 agent_pid=$!
@@ -51,7 +51,7 @@ yes 'one line of output, as a program writes it, of about eighty bytes or somewh
 "$dir/bench" run "$port" "$token" "$peer_port" "$rounds"
 "$dir/bench" output "$port" "$token" "$text" 5
 "$dir/bench" idle "$port" "$token" "$agent_pid" 1000
-# The commands end, their streams are closed; what is left are a thousand results.
+# The commands end and their streams close; a thousand results remain.
 pgrep -P "$agent_pid" | xargs -r kill -KILL
 for _ in $(seq 100); do
     pgrep -P "$agent_pid" >/dev/null || break

@@ -1,5 +1,5 @@
 /*
- * exec_bench MODE PORT TOKEN ARGUMENT...: what tests/bench/exec.sh measures, ours and the peer's
+ * exec_bench MODE PORT TOKEN ARGUMENT...: the measurements of tests/bench/exec.sh, ours and the peer's
  * alternating in one process.
  *
  *   run PORT TOKEN PEER_PORT ROUNDS    /bin/true through Exec/Run and through sandbox-agent, each on a
@@ -85,7 +85,7 @@ static void post(int fd, const char *path, const char *token, const char *body)
         die("write");
 }
 
-/* One whole reply with a length; anything but success ends the program. */
+/* One complete reply with a length; anything except success ends the program. */
 static void take_reply(int fd)
 {
     char reply[REPLY_BYTES];

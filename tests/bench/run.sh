@@ -1,6 +1,6 @@
 #!/bin/sh
 # Sizes and latencies, measured here and now, then each area's ratios: tests/bench/AREA.sh measures
-# ours and the peer's alternating in one run. Nothing is judged: the machine decides much of it.
+# ours and the peer's alternating in one run. There is no verdict: the figures depend on the machine.
 # Arguments: areas (default: all). BELLHOP_BENCH_BOX names a running box for one more line.
 set -eu
 
@@ -15,7 +15,7 @@ areas()
     done
 }
 
-# A bench that fails does not hide the others; it is said at the end.
+# A failed bench does not hide the others; it is reported at the end.
 run_areas()
 {
     failed=

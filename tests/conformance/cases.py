@@ -201,7 +201,7 @@ def what_goes_on_in_the_background_is_left_alone(server, directory):
 
 @case("exec")
 def output_without_bound_is_counted(server, _):
-    """Head and tail are kept, and how much was dropped is said."""
+    """Head and tail are kept, and the dropped bytes are counted."""
     r = server.run(["sh", "-c", "echo first; head -c 3000000 /dev/zero; echo last"])
     stream = r.extra.get("stdout")
     assert isinstance(stream, dict) or len(r.stdout) == 3000011 or r.extra.get("stdoutTruncated"), \

@@ -1,4 +1,4 @@
-"""Runs every case against every server and prints who passes what. See run.sh."""
+"""Runs every case against every server and prints the table of results. See run.sh."""
 
 import argparse
 import http.client
@@ -73,7 +73,7 @@ def run(make, program, chosen, top):
 
 
 def leave_nothing():
-    """A server that forgets its commands leaves ours behind: each has a time that no other has."""
+    """Ends commands that a server has left behind: each sleeps for a time that no other uses."""
     for number in range(77001, 77008):
         while (pid := cases.alive(str(number))) is not None:
             os.kill(pid, 9)

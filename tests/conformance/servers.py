@@ -170,7 +170,7 @@ class Bellhop:
         return self._result(self._rpc("Exec/Run", **request))
 
     def start(self, argv, name, stdin=False, pty=False):
-        """Leaves the connection at once: what goes on must not need it."""
+        """Closes the connection at once: later calls must not need it."""
         request = dict(self._command(argv, None, None, None, None), id=name)
         if pty:
             request["pty"] = {"cols": 80, "rows": 24}
@@ -413,7 +413,7 @@ class Codex:
 
     def _connection(self):
         if getattr(self.threads, "socket", None) is None:
-            # It takes whoever says where he comes from for a browser, and refuses it.
+            # It takes a client that sends Origin for a browser, and refuses it.
             self.threads.socket = self.connect(self.address, timeout=CALL_S, suppress_origin=True)
             self.threads.last = 0
             self._exchange("initialize", clientName="conformance")

@@ -166,7 +166,7 @@ def e2b_start(tag, argv, envs=None):
 
 
 class Volley:
-    """The same request so often at once that one of them meets whatever moment there is."""
+    """Sends the same request so often at once that one of them hits any race."""
 
     def __init__(self, method, message, n=100):
         self.n = n
@@ -183,7 +183,7 @@ class Volley:
 
 
 class Leaver:
-    """A client that asks and leaves, in one of the ways there are to leave."""
+    """A client that sends a request and disconnects, in one of several ways."""
 
     def __init__(self, method, message, cut=None):
         self.socket = socket.create_connection(("127.0.0.1", agent.port), timeout=DEADLINE_S)
@@ -211,7 +211,7 @@ def ask_and_leave(method, message):
 
 
 def side_by_side(*jobs, seconds=6):
-    """Each job again and again on a thread of its own. What one raises, this raises."""
+    """Repeats each job on a thread of its own, and raises the exception of any."""
     end = time.monotonic() + seconds
     raised = []
 
@@ -235,12 +235,12 @@ def side_by_side(*jobs, seconds=6):
 # ---- the cases: programs that are not there, clients that leave ----
 
 def case_ready():
-    """Ready runs tools, some of which are not there, for clients that leave."""
+    """Ready runs tools, some of which do not exist, for clients that disconnect."""
     side_by_side(*[lambda: ask_and_leave("bellhop.v1.System/Ready", {"fresh": True})] * 4)
 
 
 def case_run_and_start():
-    """Run and Start of what is there, and of what is not, for clients that leave."""
+    """Run and Start of existing and missing programs, for clients that disconnect."""
     def job():
         argv = rnd.choice(([NOT_THERE], ["sleep", "1000"], ["true"], ["/etc/passwd"]))
         message = {"argv": argv, "kill_grace_ms": 0, "timeout_ms": rnd.choice((1, 20, 500))}
@@ -256,7 +256,7 @@ def signal_while_starting(start, method, message):
 
 
 def case_signal_tree():
-    """Signal with `tree` while a program that is not there is looked for."""
+    """Signal with `tree` while the agent looks for a program that does not exist."""
     def start():
         ask("bellhop.v1.Exec/Run", {"argv": [NOT_THERE], "id": "x", "env": {"PATH": LONG_PATH}})
 
@@ -307,7 +307,7 @@ def running(name):
 
 
 def end_by(name, s, ask_for_end):
-    """The leader ends as it is asked to; a canary gets its number; then the survivor must go, and no one else."""
+    """The leader ends on request; a canary gets its number; then only the survivor must end."""
     pid = running(name)
     s.pid()
     ask_for_end()
@@ -318,7 +318,7 @@ def end_by(name, s, ask_for_end):
 
 
 def case_number_timeout():
-    """The time-out's TERM ends the first process, its KILL what is left."""
+    """The timeout's TERM ends the first process, its KILL the others."""
     s = Survivor("exec sleep 1000")
     Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": "x", "timeout_ms": 5000, "kill_grace_ms": GRACE_MS})
     end_by("x", s, lambda: None)
@@ -326,7 +326,7 @@ def case_number_timeout():
 
 
 def case_number_leave():
-    """So does the leaving of Run's client, in each way."""
+    """So does the disconnect of Run's client, in each way."""
     for i, way in enumerate(WAYS[:3]):
         s = Survivor("exec sleep 1000")
         client = Leaver("bellhop.v1.Exec/Run", {"shell": s.script, "id": f"x{i}", "kill_grace_ms": GRACE_MS})
@@ -335,7 +335,7 @@ def case_number_leave():
 
 
 def case_number_kill_on_exit():
-    """The end of the first process is what ends the others."""
+    """The end of the first process ends the others."""
     s = Survivor("sleep 0.2")
     Leaver("bellhop.v1.Exec/Start", {"shell": s.script, "id": "x", "kill_on_exit": True, "kill_grace_ms": GRACE_MS})
     end_by("x", s, lambda: None)
@@ -371,7 +371,7 @@ def case_number_e2b():
 
 
 def case_number_stop():
-    """An agent that is told to stop sends TERM to what its commands have left."""
+    """An agent that is told to stop sends TERM to the processes that its commands have left."""
     left, again = [], []
     for i in range(3):
         left.append(Survivor("exit 0", heeds_term=True))

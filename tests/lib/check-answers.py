@@ -42,7 +42,7 @@ OURS = re.compile(r"/(bellhop\.v1\.\w+/|v1/(health|ready|metrics|openapi\.json|f
 
 
 def is_kept_kind(kind):
-    """Streams are read as far as they are kept; of a document the whole is wanted."""
+    """A stream is read as far as it was recorded; a document must be complete."""
     return kind.startswith(("application/x-ndjson", "text/event-stream", "application/connect+json"))
 
 

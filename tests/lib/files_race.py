@@ -66,7 +66,7 @@ def add_by_edit(a, path, times):
 
 
 def add_by_delete(a, path, times):
-    """Takes the file away and makes it again: nobody else may do so with the same tag."""
+    """Removes the file and creates it again: no other client may do so with the same tag."""
     while times:
         status, h, body = a.call("GET", f"/v1/files/{path}")
         if status == 404:
@@ -81,7 +81,7 @@ def add_by_delete(a, path, times):
 
 
 def add_by_move(a, path, times, mine):
-    """Takes the file to a name of its own."""
+    """Moves the file to a name of its own."""
     while times:
         status, h, body = a.call("GET", f"/v1/files/{path}")
         if status == 404:

@@ -1,5 +1,5 @@
 /*
- * fuzz_box: all programs of the throw-away machine that tests/fuzz/agent.py makes, by the name it is run under.
+ * fuzz_box: all programs of the disposable machine that tests/fuzz/agent.py makes, selected by argv[0].
  *
  *   keeper      the first process, or with `first` a child of it: keeps the canaries. The agent becomes the
  *               first process then, else the keeper starts it. keeper SHARED CONTROL REPORT READY N_NUMBERS

@@ -1,4 +1,4 @@
-"""half_close.py TARGET: clients that send what they have and half-close, in one go, get what there is and then the
+"""half_close.py TARGET: clients that send their requests and half-close at once get every answer, and then the
 end. TARGET: a port, or a socket's path. The deadline is half of what an idle connection may take."""
 import socket
 import sys

@@ -71,7 +71,7 @@ def try_proc():
                     break
                 except OSError:
                     pass
-    # Everybody's business but for ours: the names of sockets, the messages of System V.
+    # Readable by everybody, so no secret of ours may be in it: names of sockets, messages of System V.
     if has_token(read("/proc/net/unix")):
         works("socket names")
 
@@ -100,7 +100,7 @@ def try_memory():
 
     buf = ctypes.create_string_buffer(4096)
     local = Piece(ctypes.cast(buf, ctypes.c_void_p), 4096)
-    # Where it can't be known what is mapped, a bad address would be EFAULT: anything but EPERM is a way in.
+    # If the mappings are unknown, a bad address would be EFAULT: any error except EPERM is a way in.
     remote = Piece(ranges[0][0] if ranges else 0x400000, 4096)
     n = libc.process_vm_readv(PID, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
     if n >= 0 or ctypes.get_errno() not in (1, 3):

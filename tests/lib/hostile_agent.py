@@ -41,7 +41,7 @@ def attack():
         return ""
 
 
-# ---- what a request is ----
+# ---- requests ----
 
 class Request:
     def __init__(self, head, body):
@@ -86,7 +86,7 @@ def read_request(f, conn):
     return Request(head, body)
 
 
-# ---- how it is answered ----
+# ---- answers ----
 
 def whole(status, body, kind="application/json"):
     if isinstance(body, str):
@@ -167,7 +167,7 @@ def evil_manifest():
 
 
 def evil_names(q):
-    """Well-formed answers, with what a terminal would obey wherever there is a string."""
+    """Well-formed answers, with control sequences of terminals in every string."""
     match = {"path": EVIL, "line": 1, "column": 1, "offset": 0, "text": EVIL, "submatches": [[0, 4], [5, 9]],
              "before": [{"line": 1, "text": EVIL}], "after": [{"line": 3, "text": EVIL}]}
     raw = {"path": {"b64": EVIL_B64}, "line": 9, "b64": EVIL_B64, "submatches": []}
@@ -329,7 +329,7 @@ def serve(conn):
             if q is None:
                 return
             name = attack()
-            # The monitor's own: a box whose lease can't be set is nobody's test.
+            # The monitor's own call: no test is about a box whose lease can't be set.
             if q.path == "/v1/health" or q.rpc == "System/Lease":
                 name = ""
             if name in SENDERS:

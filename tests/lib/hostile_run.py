@@ -79,7 +79,7 @@ rm rm {B}
 """
 
 
-# Messages without end are for those who print them: elsewhere they are what a newer agent may say, and
+# Endless messages only matter to commands that print them: elsewhere a newer agent may send them, and
 # `exec --json` waits for the end of a command however much it prints.
 READERS = {"matches": ("grep",), "files": ("glob",), "entries": ("sync",), "left-alone": ("sync",), "output": ("exec", "attach", "logs")}
 
@@ -92,7 +92,7 @@ def commands(text):
     return [line.split() for line in text.splitlines() if line]
 
 
-# ---- what is in the file system ----
+# ---- the state of the file system ----
 
 def look(top, skip=()):
     seen = {}
@@ -116,7 +116,7 @@ def differences(before, after):
 
 
 def make_own_dir(path):
-    """A directory as a user has one: a repository, with things that are nobody's to change."""
+    """A typical directory of a user: a repository, with files that no command may change."""
     os.makedirs(path + "/.ssh")
     subprocess.run(["git", "init", "-q", path], check=True, env={**os.environ, "HOME": DIR + "/home"})
     for name in ("sentinel", ".bashrc", ".git/config", ".ssh/known_hosts"):

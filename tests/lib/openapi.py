@@ -10,7 +10,7 @@ import struct
 import jsonschema
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Statuses that HTTP has for what the sixteen codes have no word for.
+# HTTP statuses without a counterpart among the sixteen codes.
 OTHER_STATUS = {
     400: "data_loss", 502: "unavailable", 405: "unimplemented", 408: "deadline_exceeded", 412: "aborted", 413: "resource_exhausted",
     410: ("aborted", "data_loss", "invalid_argument", "resource_exhausted", "permission_denied", "not_found"),

@@ -1,9 +1,9 @@
 #!/bin/sh
 # bare-root.sh [MAKE_ARGUMENTS...]: a Debian minbase with `make` and `ca-certificates`, nothing else,
 # with this repository cloned into it (and what is not committed yet copied over), in namespaces of
-# its own; in it `make MAKE_ARGUMENTS`, or by default what the README promises a newcomer: `make
-# test`, then `make run AGENT=none` twice and `bellhop rm`. The root gets what a user's machine would
-# have: the apt sources, name servers, npm and pip settings and CA certificates of this one. Needs root.
+# its own. Runs `make MAKE_ARGUMENTS` in it, or by default the promises of the README: `make test`, then
+# `make run AGENT=none` twice and `bellhop rm`. The root gets the settings of a user's machine: the apt sources, name
+# servers, npm and pip settings and CA certificates of this one. Needs root.
 #
 # BARE_ROOT=DIR keeps the root there and uses it again.
 set -eu
@@ -34,8 +34,8 @@ copy_settings()
     done
 }
 
-# minbase has no git: the clone is made from outside, as `git clone` would have made it. Files are
-# new (--touch), or what an earlier run compiled in a root that is used again would seem newer.
+# minbase has no git: the clone is made from outside, as by `git clone`. Its files get new times (--touch); otherwise
+# the output of an earlier run in a reused root would seem newer.
 clone_repository()
 {
     mkdir -p "$root/home/newcomer"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# dockerfile.sh [IMAGE...]: both paths to an image lead to the same: what each builder (docker, podman, buildah) makes
-# of the Dockerfile of each IMAGE (slim, base) has the packages of the image's manifest, of Debian, npm and pip, in
-# the same versions. Prints a line for each. That it passes the same tests: tests/long/images.sh, forms.bats.
+# dockerfile.sh [IMAGE...]: both ways to an image give the same result: the image that each builder (docker, podman,
+# buildah) makes from the Dockerfile of each IMAGE (slim, base) has the packages of the image's manifest, of Debian, npm
+# and pip, in the same versions. Prints a line for each. tests/long/images.sh and forms.bats run the checks in them.
 # Needs root. BUILDERS names the builders.
 set -eu
 
@@ -25,7 +25,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 base=localhost/bellhop-base
 
-# "KIND NAME VERSION", sorted, of the manifest and of what was built.
+# "KIND NAME VERSION", sorted, of the manifest and of the built image.
 of_manifest()
 {
     jq -r '(.packages | to_entries[] | "deb \(.key) \(.value)"),

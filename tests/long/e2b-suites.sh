@@ -2,7 +2,7 @@
 # e2b-suites.sh REPOSITORY [js|python [open|secured]]: the SDKs' own test suites, unmodified, against the agent.
 #
 # REPOSITORY is a git directory (or work tree) of e2b-dev/E2B; its files are unpacked under build/cache and
-# never committed. What the suites need beside comes from npm and PyPI. Each run has its own network and mount
+# never committed. Their dependencies come from npm and PyPI. Each run has its own network and mount
 # namespace, in which the agent listens on E2B's port, a user `user` with a fresh home exists, and (secured)
 # tests/fakes/e2b_control.py is the control plane. As root.
 set -eu
@@ -30,7 +30,7 @@ unpack()
     : >"$suites/.unpacked"
 }
 
-# Of the many tools that the package wants for its own making only those that run its tests.
+# Of the package's development dependencies only those that its tests need.
 prepare_js()
 {
     [ ! -e "$suites/.js" ] || return 0
@@ -116,8 +116,8 @@ run_js()
         shift
         npx vitest run --config vitest.bellhop.mts "$@" tests/sandbox/host.test.ts
     else
-        # One guest for all: what creates another sandbox must not meet a test of the first. A guest that
-        # dies with its sandbox is no business of an agent.
+        # One guest serves all sandboxes: a test that creates another sandbox must not run beside a test of the first.
+        # The death of a guest with its sandbox is not the agent's part.
         shift
         npx vitest run --config vitest.bellhop.mts --no-file-parallelism \
             --exclude tests/sandbox/commands/sandboxKilledDuringRun.test.ts "$@" tests/sandbox/secure.test.ts
@@ -134,8 +134,8 @@ run_python()
         done
     done
     if [ "$1" = open ]; then
-        # Without a control plane no token is handed out. The async twin of test_host asks a server before it
-        # can be up, and takes no refusal: with E2B's proxy between there is none.
+        # Without a control plane there is no token. The async twin of test_host asks a server before it is up and
+        # accepts no refusal, which E2B's proxy would hide.
         secured=files/test_write.py::test_write_with_secured_envd
         dirs="$dirs tests/sync/sandbox_sync/test_host.py --deselect tests/sync/sandbox_sync/$secured"
         dirs="$dirs --deselect tests/async/sandbox_async/$secured"

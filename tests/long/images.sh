@@ -1,9 +1,9 @@
 #!/bin/sh
-# images.sh [PART...]: every image of image/templates built in every form, booted in every form, what Docker
-# makes of its Dockerfile too, and each tool tried there; `agents`: `up` with what full has in it, without a
-# network; `own`, a template as people write them, with commands and variables; `builders`: slim's Dockerfile by
-# every builder; `daytona`: the Dockerfiles taken by Daytona's SDK. Every part's result is kept, so that one can be
-# tried again alone; together they are docs/image-test-results.md. Needs root, and about an hour.
+# images.sh [PART...]: builds every image of image/templates in every form, boots each form and Docker's build of the
+# Dockerfile, and tries each tool there. More parts: `agents`, `up` with the coding agents of full, without a network;
+# `own`, a typical template with commands and variables; `builders`, slim's Dockerfile by every builder; `daytona`, the
+# Dockerfiles parsed by Daytona's SDK. The result of each part is kept, so that a part can be repeated alone; together
+# they are docs/image-test-results.md. Needs root, and about an hour.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -72,8 +72,7 @@ test_image()
     jq -r 'if .ok then "ok" else "failed" end' "$work/report.json"
 }
 
-# The bootstrap of a coding agent that is in the image is a check: there is no network, and this machine has no package
-# of it either.
+# Checks the coding agents of the image: there is no network, and this machine has no package of them.
 test_agents()
 {
     {
@@ -190,7 +189,7 @@ PY
             "$version" >"$results/daytona.md"
 }
 
-# All that was tried, in its order, whenever that was.
+# All results, in the order of the parts, whatever their dates.
 write_results()
 {
     {

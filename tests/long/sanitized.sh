@@ -1,9 +1,8 @@
 #!/bin/sh
 # sanitized.sh asan|tsan [FILE...]: bats files against the agent that was built with that sanitizer, from the
-# system's shared libraries; default: all of the agent's own. What it reports is kept in build/test/asan (or
-# tsan) and printed; exits 1 when there was a report. A test that fails is named, and is no failure by
-# itself: memory and times of such a build are others, it does not run in another root, and the
-# system's HTTP library lacks what ours has mended.
+# system's shared libraries; default: all of the agent's own. Reports are kept in build/test/asan (or tsan) and printed;
+# exits 1 if there was a report. A failed test is named, but is no failure by itself: such a build has other memory and
+# times, it does not run in another root, and the system's HTTP library lacks our patches.
 set -eu
 
 cd "$(dirname "$0")/../.."

@@ -2,8 +2,8 @@
 # search-diff.sh [TREES [TREE...]]: the differential test of search over TREES (2,000) random trees for each
 # of its four tests, with a seed of its own (SEARCH_DIFF_SEED), then the search modules against rg and
 # fd over real trees (this repository, /usr/share, an npm package's node_modules and the Linux source): the
-# same files with each set of options, and for each pattern the same lines. Prints what differs and ends
-# with `N passed, N failed`; random trees of wrong answers are kept in build/diff.
+# same files with each set of options, and for each pattern the same lines. Prints the differences and ends
+# with `N passed, N failed`; the random trees of wrong answers are kept in build/diff.
 set -eu
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -111,8 +111,8 @@ for tree in "$@"; do
         fdfind --strip-cwd-prefix --case-sensitive --glob "$glob" 2>/dev/null | sed 's|/$||' >"$dir/b" || true
         compare "$tree: fd $glob"
     done
-    # In both syntaxes; where files have bytes that are not UTF-8, or NUL bytes far down, rg differs (D1, D2)
-    # from rg -P, which is what counts.
+    # In both syntaxes. With bytes that are not UTF-8, or with late NUL bytes, rg differs (D1, D2) from rg -P, which
+    # decides.
     for pattern in 'TODO|FIXME' '\bif \(' '^#define\s+\w+_MAX\b' '[0-9a-f]{8}-[0-9a-f]{4}' 'colou?r' \
         '(?i)copyright \d{4}' '(?i)DEADlock|k[a-z]+SPIN' 'x+y' '\.\s*$' '^.{100,}$' 'é|ü' \
         'static inline .*\(void\)$' 'foo(?=bar)' '(?<!un)lock\(' '(\w)\1\1' '\bchar\b(?!.*;)' '^\s*+#'; do

@@ -1,7 +1,7 @@
 #!/bin/sh
-# search-gigabyte.sh: a file of one line of a gigabyte, beside others, through the agent that ships: the
-# others are searched, the line is told of as too long (or searched where only files count), and the agent
-# stays within its memory. About a minute.
+# search-gigabyte.sh: a file of one line of a gigabyte, beside others, through the agent that ships. The others are
+# searched, the line is reported as too long (or searched where only files count), and the agent stays within its
+# memory. About a minute.
 set -eu
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -31,7 +31,7 @@ read -r _ <"$dir/ready"
 
 passed=0
 failed=0
-# check NAME FIELDS JQ-FILTER WANTED: what the filter makes of all messages of a Grep for "needle"
+# check NAME FIELDS JQ-FILTER WANTED: the filter's output for all messages of a Grep for "needle" is WANTED
 check()
 {
     start=$(date +%s%N)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A sync of 80,000 files: the first one sends them, the second one moves no file data; then one that was
-# killed half-way is finished by the next. Prints the times.
+# A sync of 80,000 files: the first one sends them, the second one moves no file data, and the next one after a killed
+# one finishes it. Prints the times.
 set -eu
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
