@@ -1,7 +1,7 @@
 # Bellhop. `make help` lists the targets; each works from a clean clone.
 
 VERSION := 0.1.0
-# The man pages'.
+# The date on the man pages.
 VERSION_DATE := 2026-11-23
 PROFILE ?= release
 PREFIX ?= /usr/local
@@ -46,10 +46,10 @@ WARN := -Wall -Wextra -Wshadow -Wformat=2 -Wundef -Wstrict-prototypes \
 	-Wno-sign-conversion -Wswitch-enum -Wframe-larger-than=16384 -Wno-missing-field-initializers
 # gcc cannot see that `return err_set(...)` is never 0, and so takes every out-parameter of a call
 # that failed for one that may be read.
-# It also does not take `(void)` for an answer where glibc asks for a result to be used.
+# It also warns about `(void)` where glibc wants a result to be used.
 WARN_GCC := -Wno-unused-result -Wno-maybe-uninitialized -Wno-format-truncation -Wformat-signedness -Wduplicated-cond -Wduplicated-branches \
 	-Wlogical-op -Walloca -Wjump-misses-init -Wtrampolines
-# clang 14 calls a guard, used by its clean-up alone, unused; gcc looks after the others.
+# clang 14 reports a guard that only its cleanup uses as unused; gcc reports the others.
 # -Wpedantic is clang's job: gcc's also refuses printf's %m. -Wno-gnu-*: gnu11 extensions we use on purpose (statement expressions, ?:, empty initialisers).
 WARN_CLANG := -Wpedantic -Wno-unused-variable -Wmissing-variable-declarations -Wcomma -Wunreachable-code -Wassign-enum \
 	-Wno-gnu-statement-expression -Wno-gnu-conditional-omitted-operand -Wno-gnu-empty-initializer \
@@ -57,15 +57,15 @@ WARN_CLANG := -Wpedantic -Wno-unused-variable -Wmissing-variable-declarations -W
 	-Wno-gnu-case-range -Wno-gnu-flexible-array-initializer
 WERROR ?= -Werror
 
-# For the same reason gcc's flow analysis of null pointers is wrong about them once it inlines.
+# For the same reason gcc's analysis of null pointers is wrong about out-parameters once it inlines.
 OPT_release := -O2 -Wno-null-dereference -g -DBH_RELEASE -D_FORTIFY_SOURCE=2
 OPT_debug := -Og -g3
-# A sanitizer's instrumentation makes gcc see null dereferences and uses that are not there.
+# The instrumentation of a sanitizer makes gcc report null dereferences that do not exist.
 OPT_asan := -O1 -g3 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined -Wno-null-dereference -Wno-frame-larger-than
 OPT_tsan := -O1 -g3 -fno-omit-frame-pointer -fsanitize=thread -Wno-null-dereference -Wno-frame-larger-than
 OPT_cov := -O0 -g3 --coverage
-# The other profiles' compilers have warned already.
+# The compilers of the other profiles give the warnings.
 OPT_fuzz := -O1 -gline-tables-only -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=undefined -w
 ifeq ($(OPT_$(PROFILE)),)
@@ -77,22 +77,22 @@ LDOPT_cov := --coverage
 LDOPT_fuzz := -fsanitize=fuzzer,address,undefined
 
 CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBELLHOP_VERSION='"$(VERSION)"' -DBELLHOP_DATE='"$(VERSION_DATE)"' -Ibuild/gen -Iguest $(CPPFLAGS)
-# Functions that are not to be called: no file of ours needs to remember it.
+# Refuses banned functions in every file.
 BANNED = -include common/banned.h
 HARDEN := -fstack-protector-strong -fno-common -ffunction-sections -fdata-sections -fno-strict-aliasing
 CFLAGS_ALL = -std=gnu11 -pthread $(HARDEN) $(WARN) \
 	$(if $(CC_IS_CLANG),$(WARN_CLANG),$(WARN_GCC)) $(OPT_$(PROFILE)) $(WERROR) $(CFLAGS)
 LDFLAGS_ALL = -pthread $(LDOPT_$(PROFILE)) -Wl,--gc-sections -Wl,--as-needed -Wl,-z,relro,-z,now $(LDFLAGS)
 HOST_CPPFLAGS = -Ihost-client -Ihost-client/include
-# Paths the host programs fall back to when they are installed (next to themselves first).
+# The host programs look for their parts next to themselves first, then here.
 HOST_CPPFLAGS += -DBH_PREFIX='"$(PREFIX)"'
 
 pkg = $(shell pkg-config $(1) $(2) 2>/dev/null)
 AGENT_PKGS := libmicrohttpd jansson libarchive libpcre2-8 nettle zlib libprotobuf-c
 HOST_PKGS := libcurl jansson libarchive sqlite3 nettle
 
-# The agent that ships is static musl, made from the pinned libraries of guest/deps; every other
-# profile uses the system's shared libraries, since sanitizers cannot be linked statically.
+# The agent that ships is static musl, made from the pinned libraries of guest/deps. Every other
+# profile uses the system's shared libraries, because sanitizers cannot be linked statically.
 ifeq ($(PROFILE),release)
 DEPS_HASH := $(shell cat guest/deps/deps.lock guest/deps/build.sh 2>/dev/null | sha256sum | cut -c1-16)
 DEPS_DIR := build/deps/$(DEPS_HASH)
@@ -136,7 +136,7 @@ PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help deps programs objects unit check test test-long test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers \
+.PHONY: all help deps programs objects unit check test test-long test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers check-names \
 	check-headers check-generated format install install-image uninstall clean distclean static FORCE
 
 all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
@@ -162,12 +162,12 @@ run: ## put PROJECT (default: here) into a box with the coding agent AGENT (open
 	@$(MAKE) --no-print-directory image
 	@scripts/run.sh
 
-image: ## the image that boxes are made from (I=NAME for another), kept by the hash of what it is made from
+image: ## build the image of the boxes (I=NAME for another), cached by the hash of its sources
 	@scripts/install-packages.sh build run
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
 	@$(AS_ROOT) scripts/make-image.sh $(I)
 
-unit: $(UNIT_BIN) $(B)/tests/echo_agent ## build the unit tests of this PROFILE (asan is the one that is run)
+unit: $(UNIT_BIN) $(B)/tests/echo_agent ## build the unit tests of this PROFILE (the tests run asan's)
 
 check: ## build, and run the short tests, which need neither image nor network: two minutes (sudo)
 	@scripts/install-packages.sh build run test
@@ -175,14 +175,14 @@ check: ## build, and run the short tests, which need neither image nor network: 
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=asan unit
 	@$(AS_ROOT) tests/run --check
 
-test: ## build and run the tests that CI runs (not: conformance, test-*); T=FILE for one file; ends with `N passed, N failed`
+test: ## build, and run every test that CI runs; T=FILE for one file; ends with `N passed, N failed` (sudo)
 	@scripts/install-packages.sh build run test
 	@$(MAKE) --no-print-directory image
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=asan unit
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=fuzz fuzz-targets
 	@$(AS_ROOT) tests/run $(T)
 
-test-long: ## what is too long for CI: the bare Debian root, every image in every form, gigabytes, a VM (sudo)
+test-long: ## tests too long for CI: a bare Debian root, every image in every form, gigabytes, a VM (sudo)
 	@scripts/install-packages.sh build run test
 	@tests/long/bare-root.sh
 	@tests/long/exec-gigabyte.sh
@@ -195,16 +195,16 @@ test-long: ## what is too long for CI: the bare Debian root, every image in ever
 	@tests/long/images.sh
 	@tests/long/dockerfile.sh
 
-search-diff: ## search against rg and fd over thousands of trees and over real ones, about 15 minutes
+search-diff: ## compare search with rg and fd over thousands of trees and real ones: 15 minutes
 	@scripts/install-packages.sh build run test
 	@tests/long/search-diff.sh
 
-test-vm: ## exec in a virtual machine with cgroup v2, emulated: a quarter of an hour
+test-vm: ## test exec in an emulated virtual machine with cgroup v2: 15 minutes
 	@scripts/install-packages.sh build run test
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
 	@$(AS_ROOT) tests/long/vm-exec.sh
 
-test-sanitized: ## the agent's own test files against its PROFILE=asan or PROFILE=tsan build (T=FILE for one): an hour (sudo)
+test-sanitized: ## run the agent's tests against its PROFILE=asan or tsan build (T=FILE for one): an hour (sudo)
 	@scripts/install-packages.sh build run test
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) $(B)/bellhopd
 	@$(AS_ROOT) tests/long/sanitized.sh $(PROFILE) $(T)
@@ -214,11 +214,11 @@ fuzz: ## run the fuzz target T (default: all) for S seconds (60; all: 10 each)
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=fuzz fuzz-targets
 	@tests/fuzz/run.sh $(or $(T),all) $(S)
 
-fuzz-min: ## make the corpus of the fuzz target T as small as its coverage allows
+fuzz-min: ## minimise the corpus of the fuzz target T
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=fuzz fuzz-targets
 	@tests/fuzz/run.sh min $(T)
 
-fuzz-agent: ## raw requests to a whole agent with canaries beside it, for S seconds (60); SEED=N again; PROFILE=asan; REPLAY=FILE (sudo)
+fuzz-agent: ## send raw requests to a whole agent beside canaries for S seconds (60); SEED=N, REPLAY=FILE (sudo)
 	@scripts/install-packages.sh build test
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) $(B)/bellhopd
 	@$(AS_ROOT) tests/fuzz/agent.py $(B)/bellhopd --seconds $(if $(REPLAY),0,$(or $(S),60)) $(if $(SEED),--seed $(SEED)) \
@@ -226,29 +226,32 @@ fuzz-agent: ## raw requests to a whole agent with canaries beside it, for S seco
 
 fuzz-targets: $(FUZZ_BIN) ## build the fuzz targets (PROFILE=fuzz)
 
-bench: ## print sizes, latencies and the ratios to peers measured in the same run (T=exec for one area)
+bench: ## print sizes, latencies, and ratios to peers of the same run (T=exec for one area)
 	@scripts/install-packages.sh build run test bench
 	@$(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs $(patsubst \
 		tests/bench/%.c,build/release/bench/%,$(wildcard tests/bench/*.c))
 	@tests/bench/run.sh $(T)
 
-conformance: ## the same exec and file cases against Bellhop, sandbox-agent and codex exec-server
+conformance: ## run the same cases against Bellhop, sandbox-agent and codex exec-server
 	@scripts/install-packages.sh build conformance
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
 	@tests/conformance/run.sh $(T)
 
-lint: ## format, cppcheck, shellcheck, codespell, man pages, each header alone, layers, generated files
+lint: ## check format, names, layers, headers, documents, generated files; cppcheck, shellcheck, codespell
 	@scripts/install-packages.sh build lint
 	@$(MAKE) --no-print-directory $(PARALLEL) -k PROFILE=release check-headers check-layers check-generated
 	@scripts/lint.sh $(C_FILES) -- $(SH_FILES)
 
-format: ## rewrite the C files as clang-format has them
+format: ## format the C files
 	@clang-format-14 -i $(C_FILES)
 
-check-layers: ## calls go down only
+check-layers: ## check that calls go down only
 	@scripts/check-layers.sh
 
-check-headers: $(patsubst %.h,build/headers/%.ok,$(HEADERS)) ## each header compiles alone
+check-names: ## check names of statics and files, and the first words of comments
+	@scripts/check-names.sh
+
+check-headers: $(patsubst %.h,build/headers/%.ok,$(HEADERS)) ## check that each header compiles alone
 
 build/headers/%.ok: %.h build/gen/version.h
 	@mkdir -p $(@D)
@@ -256,10 +259,10 @@ build/headers/%.ok: %.h build/gen/version.h
 		-Wno-unused-function -fsyntax-only -include $< -x c /dev/null
 	@touch $@
 
-check-generated: programs ## regenerate what is committed and compare
+check-generated: programs ## regenerate the committed files and compare
 	@scripts/check-generated.sh
 
-static: $(B)/bellhopd ## is the shipped agent static, and small enough?
+static: $(B)/bellhopd ## check that the shipped agent is static and small
 	@scripts/check-static.sh $<
 
 # ---- rules -------------------------------------------------------------------------------------
@@ -283,7 +286,7 @@ $(B)/obj/agent/e2b.pb-c.o: $(E2B_PB).c $(DEPS_DONE) $(B)/flags
 	@$(AGENT_CC) $(CPPFLAGS_ALL) $(AGENT_CPPFLAGS) -I$(<D) -std=gnu11 $(OPT_$(PROFILE)) -w -c $< -o $@
 $(B)/obj/agent/guest/dialect/e2b/proto.o: $(E2B_PB).c
 
-# Another compiler or other flags: everything is compiled again.
+# Compile everything again after a change of the compiler or the flags.
 $(B)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(CC) $(AGENT_CC) $(CPPFLAGS_ALL) $(HOST_CPPFLAGS) $(CFLAGS_ALL))' >$@.new
@@ -305,8 +308,8 @@ $(B)/obj/unit/%.o: tests/unit/%.c $(B)/flags | build/gen/version.h
 	@$(CC) $(CPPFLAGS_ALL) -Itests/unit $(HOST_CPPFLAGS) $(AGENT_CPPFLAGS) $(HOST_LIB_CFLAGS) \
 		$(CFLAGS_ALL) -MMD -MP -c $< -o $@
 
-# The release agent keeps its symbols beside it, in bellhopd.debug. It is copied once more because
-# what strip has just written lies in the page cache in large pieces, which count as resident whole.
+# The symbols of the release agent are in bellhopd.debug. The copy splits the large page cache folios that strip
+# has just written, which would count as resident as a whole.
 $(B)/bellhopd: $(AGENT_OBJ) $(DEPS_DONE)
 	@echo "  LD    $@"
 	@$(AGENT_CC) $(LDFLAGS_ALL) $(AGENT_LDFLAGS) -o $@.debug $(AGENT_OBJ) $(AGENT_LIBS)
@@ -332,14 +335,14 @@ $(B)/bellhop-monitor: $(MONITOR_OBJ) $(B)/libbellhop.a
 	@echo "  LD    $@"
 	@$(CC) $(LDFLAGS_ALL) -o $@ $(MONITOR_OBJ) $(B)/libbellhop.a $(HOST_LIBS)
 
-# The agent with one more dialect: nothing but the table of them is another.
+# The agent with one more dialect: only the table of dialects differs.
 ECHO_OBJ := $(patsubst %.c,$(B)/obj/agent/%.o,$(wildcard tests/dialect/*.c))
 $(B)/tests/echo_agent: $(filter-out %/dialects.o,$(AGENT_OBJ)) $(ECHO_OBJ) $(DEPS_DONE)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	@$(AGENT_CC) $(LDFLAGS_ALL) $(AGENT_LDFLAGS) -o $@ $(filter %.o,$^) $(AGENT_LIBS)
 
-# An archive, so that a test draws in the modules it stands on and no others.
+# An archive, so that a test links only the modules that it needs.
 $(B)/obj/agent.a: $(filter-out %/guest/main.o,$(AGENT_OBJ))
 	@rm -f $@ && ar rcs $@ $^
 
@@ -348,17 +351,17 @@ $(B)/tests/test_%: $(B)/obj/unit/test_%.o $(B)/obj/agent.a $(DEPS_DONE)
 	@echo "  LD    $@"
 	@$(AGENT_CC) $(LDFLAGS_ALL) $(AGENT_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(AGENT_LIBS)
 
-# It sees the decoders' tables as they are used.
+# The test and the target record the decoders' tables at use.
 $(B)/tests/test_schema $(B)/tests/fuzz_rpc: LDFLAGS += -Wl,--wrap=jx_decode
-# It makes each of the calls that change files fail, one after the other.
+# The test makes each call that changes files fail, one after the other.
 comma := ,
 $(B)/tests/test_extract_faults: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,syscall openat openat64 mkdirat \
 	renameat unlinkat fchmod futimens pwrite pwrite64 pwritev pwritev64 ftruncate ftruncate64 symlinkat linkat)
 
-# It changes a file between two reads of it.
+# The test changes a file between two reads.
 $(B)/tests/test_process: LDFLAGS += -Wl,--wrap=io_read_file
 
-# It has a clock of its own, and a box that answers as it is told.
+# The test has a clock of its own, and a scripted box.
 $(B)/tests/host/test_template_boot: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_ms poll image_facts \
 	box_environment_json client_call)
 
@@ -370,7 +373,7 @@ $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@echo "  LD    $@"
 	@$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(HOST_LIBS)
 
-# The parsers of the host's side stand on guest/common alone.
+# The parsers of the host need only guest/common.
 FUZZ_HOST_OBJ := $(call host_o,host-client/lib/util/toml.c host-client/lib/project/extract.c host-client/lib/util/beneath.c)
 $(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h $(FUZZ_HOST_OBJ) $(B)/obj/agent.a
 	@mkdir -p $(@D)
@@ -388,10 +391,10 @@ $(DEPS_DONE): guest/deps/deps.lock guest/deps/build.sh
 	@guest/deps/build.sh $(DEPS_DIR)
 endif
 
-clean: ## remove what was compiled, keep the libraries and images
+clean: ## remove everything compiled; keep the libraries and images
 	@$(AS_ROOT) rm -rf build/release build/debug build/asan build/tsan build/cov build/fuzz build/gen build/headers build/test
 
-distclean: ## remove everything that was made (the images are root's: sudo)
+distclean: ## remove everything made (sudo: the images are root's)
 	@$(AS_ROOT) rm -rf --one-file-system build
 
 install: ## install under $(DESTDIR)$(PREFIX)
@@ -400,7 +403,7 @@ install: ## install under $(DESTDIR)$(PREFIX)
 install-image: ## install the slim image under $(DESTDIR)$(PREFIX)/share/bellhop/images (root)
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' VERSION='$(VERSION)' scripts/install.sh install-image
 
-uninstall: ## remove what install put there
+uninstall: ## remove the installed files
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' VERSION='$(VERSION)' scripts/install.sh uninstall
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
