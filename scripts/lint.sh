@@ -1,6 +1,6 @@
 #!/bin/sh
-# lint.sh C_FILE... -- SH_FILE...: what `make lint` runs over the sources. Prints what each tool
-# found; fails when one of them found something.
+# lint.sh C_FILE... -- SH_FILE...: the part of `make lint` that runs tools over the sources. Prints their findings, and
+# fails if there are any.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -41,7 +41,7 @@ over()
 
 run_cppcheck()
 {
-    # Unknown macros and includes are the compilers' business; their warnings are errors already.
+    # The compilers check macros and includes, and their warnings are errors.
     over "$1" cppcheck --quiet --std=c11 --language=c --enable=performance,portability \
         --inline-suppr --error-exitcode=1 --suppress=missingInclude --suppress=missingIncludeSystem \
         --suppress=unknownMacro --suppress=normalCheckLevelMaxBranches --suppress=unmatchedSuppression \
@@ -61,15 +61,14 @@ no_long_lines()
     ! over "$1" grep -nE '^.{121,}$' /dev/null
 }
 
-# No registry's host and no developer's machine belongs in the tree.
+# The tree names no host of a registry and no machine of a developer.
 no_fixed_hosts()
 {
     ! git grep -nIE --untracked 'registry\.np[m]|(deb|ftp|snapshot)\.de[b]ian' -- . \
         ':!LICENSE' ':!scripts/lint.sh'
 }
 
-# A command with `!` that fails does not end a shell with -e, so bats takes no notice of one unless it is the
-# last of its test.
+# A failing command with `!` does not end a shell with -e, so bats ignores it unless it is the last one of its test.
 seen_refusals()
 {
     # shellcheck disable=SC2016 # awk's
