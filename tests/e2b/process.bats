@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # E2B's process.Process on the wire.
+# early
 
 load ../lib/e2b
 

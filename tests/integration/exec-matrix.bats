@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # How commands end, in every way there is to end them and to hear of it; what ends with them and what
 # lives on; what a command is given.
+# early
 
 load ../lib/agent
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Search/Glob and Search/Grep through the agent that ships.
+# early
 
 load ../lib/agent
 
