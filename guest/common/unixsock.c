@@ -20,7 +20,7 @@ static int make_address(const char *path, struct sockaddr_un *ret, struct err *e
     return 0;
 }
 
-/* A socket's file that nobody listens on any more is in the way, and ours to remove. */
+/* Removes a socket's file if nobody listens on it. */
 static int remove_stale(const char *path, const struct sockaddr_un *addr, struct err *e)
 {
     _cleanup_close_ int fd = -1;

@@ -7,11 +7,13 @@
 #include "common/str.h"
 #include "search/pattern.h"
 
-/* The globs of a type, separated by spaces; sorted by name. */
-static const struct type_row {
+struct type_row {
     const char *name;
-    const char *globs;
-} table[] = {
+    const char *globs; /* separated by spaces */
+};
+
+/* Sorted by name. */
+static const struct type_row type_table[] = {
     {"agda", "*.agda *.lagda"},
     {"aidl", "*.aidl"},
     {"amake", "*.bp *.mk"},
@@ -205,10 +207,10 @@ struct types {
 
 const char *types_at(size_t i, const char **ret_globs)
 {
-    if (i >= N_ELEMENTS(table))
+    if (i >= N_ELEMENTS(type_table))
         return NULL;
-    *ret_globs = table[i].globs;
-    return table[i].name;
+    *ret_globs = type_table[i].globs;
+    return type_table[i].name;
 }
 
 static void list_done(struct list *l)
@@ -269,16 +271,17 @@ static bool add_known(struct list *l, const char *name, size_t len, bool all, in
 {
     bool found = false;
 
-    for (size_t i = 0; *r == 0 && i < N_ELEMENTS(table); i++) {
-        if (!all && (strlen(table[i].name) != len || strncmp(table[i].name, name, len) != 0))
+    for (size_t i = 0; *r == 0 && i < N_ELEMENTS(type_table); i++) {
+        if (!all &&
+            (strlen(type_table[i].name) != len || strncmp(type_table[i].name, name, len) != 0))
             continue;
         found = true;
-        *r = add_globs(l, table[i].globs, e);
+        *r = add_globs(l, type_table[i].globs, e);
     }
     return found;
 }
 
-/* "include:cpp,py": types of the table. */
+/* "include:cpp,py": types of the type_table. */
 static int add_included(struct list *l, const char *names, struct err *e)
 {
     int r = 0;

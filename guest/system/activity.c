@@ -141,7 +141,7 @@ static bool has_our_parent(const struct process_table *t, const struct process *
     return parent && parent->is_ours;
 }
 
-/* Parents are usually older than their children: one pass finds most, a second that it is done. */
+/* Repeats until a pass finds nothing new. Parents are usually older than their children: two passes do. */
 static uint64_t sum_of_ours(struct process_table *t)
 {
     pid_t self = getpid();

@@ -19,7 +19,7 @@
 #define ACTIVITY_SAMPLES 64      /* kept, at least ACTIVITY_SAMPLE_MS apart */
 #define ACTIVITY_SAMPLE_MS 1000
 #define ACTIVITY_MAX_PROCESSES 65536
-#define ACTIVITY_MAX_COMMANDS 100 /* that are listed; more are only counted */
+#define ACTIVITY_MAX_COMMANDS 100 /* listed; more are only counted */
 #define ACTIVITY_BUSY_SHARE 20    /* this part of one processor over the window is work */
 #define ACTIVITY_NAME_BYTES 16
 

@@ -53,7 +53,7 @@ bool auth_is_open(struct auth *a)
 }
 
 /* With the lock. */
-static bool is_token(const struct auth *a, const char *given)
+static bool token_matches(const struct auth *a, const char *given)
 {
     return a->token && given && str_secret_eq(given, strlen(given), a->token, strlen(a->token));
 }
@@ -63,7 +63,7 @@ bool auth_matches(struct auth *a, const char *given)
     bool does;
 
     (void)pthread_rwlock_rdlock(&a->lock);
-    does = is_token(a, given);
+    does = token_matches(a, given);
     (void)pthread_rwlock_unlock(&a->lock);
     return does;
 }
@@ -90,7 +90,7 @@ int auth_claim(struct auth *a, const char *token, struct err *e)
     if (!a->token) {
         a->token = strdup(token);
         r = a->token ? 0 : err_oom(e);
-    } else if (!is_token(a, token)) {
+    } else if (!token_matches(a, token)) {
         r = err_set(e, ERR_UNAUTHENTICATED, "another token is set");
     }
     (void)pthread_rwlock_unlock(&a->lock);

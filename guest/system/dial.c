@@ -25,10 +25,10 @@ struct dial {
     size_t n_to, n_tried;
     int sys; /* of the last try */
     struct loop_watch *watch;
-    struct loop_timer *timer; /* the deadline, or an answer that was known at once */
+    struct loop_timer *timer; /* the deadline, or the delivery of an immediate result */
 };
 
-static void on_timer(struct loop *l, void *arg);
+static void on_dial_timer(struct loop *l, void *arg);
 
 static void drop_socket(struct dial *d)
 {
@@ -37,7 +37,7 @@ static void drop_socket(struct dial *d)
     fd_close(TAKE_FD(d->fd));
 }
 
-static void finish(struct dial *d, int fd)
+static void dial_finish(struct dial *d, int fd)
 {
     struct err error = {0};
     dial_fn fn = d->fn;
@@ -69,7 +69,7 @@ static bool add_address(struct dial *d, const char *text, uint16_t port)
     return true;
 }
 
-/* 0: connected; EINPROGRESS: not yet; else why not. */
+/* Returns 0: connected. EINPROGRESS: not yet. Else the errno. */
 static int try_connect(struct dial *d)
 {
     const struct sockaddr_storage *to = &d->to[d->n_tried++];
@@ -87,10 +87,10 @@ static int try_connect(struct dial *d)
 }
 
 /*
- * Among the ports that the kernel gives to clients, a connection to a port on which nobody listens
- * may get that very port for its own: it is then connected to itself.
+ * If nobody listens on an ephemeral port, the kernel may assign that very port to the client: the socket is
+ * then connected to itself.
  */
-static bool is_self(int fd)
+static bool is_self_connected(int fd)
 {
     struct sockaddr_storage own = {0}, peer = {0};
     socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
@@ -102,12 +102,12 @@ static bool is_self(int fd)
 
 static void on_writable(struct loop *l, uint32_t events, void *arg);
 
-/* Goes on until something is known or has to be waited for. True: it is over. */
-static bool advance(struct dial *d)
+/* Tries addresses until one connects, one must be waited for, or none is left. True: done. */
+static bool dial_advance(struct dial *d)
 {
     for (;;) {
         d->sys = try_connect(d);
-        if (d->sys == 0 && is_self(d->fd))
+        if (d->sys == 0 && is_self_connected(d->fd))
             d->sys = ECONNREFUSED;
         if (d->sys == 0)
             return true;
@@ -128,20 +128,20 @@ static void on_writable(struct loop *l, uint32_t events, void *arg)
     (void)l;
     (void)events;
     if (getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &d->sys, &len) == 0 && d->sys == 0 &&
-        !is_self(d->fd)) {
-        finish(d, d->fd);
+        !is_self_connected(d->fd)) {
+        dial_finish(d, d->fd);
         return;
     }
     drop_socket(d);
     if (d->n_tried == d->n_to) {
-        finish(d, -1);
+        dial_finish(d, -1);
         return;
     }
-    if (advance(d))
-        finish(d, d->fd);
+    if (dial_advance(d))
+        dial_finish(d, d->fd);
 }
 
-static void on_timer(struct loop *l, void *arg)
+static void on_dial_timer(struct loop *l, void *arg)
 {
     struct dial *d = arg;
 
@@ -151,7 +151,7 @@ static void on_timer(struct loop *l, void *arg)
         d->sys = ETIMEDOUT;
         drop_socket(d);
     }
-    finish(d, d->fd);
+    dial_finish(d, d->fd);
 }
 
 int dial_new(struct loop *l, const char *host, uint16_t port, dial_fn fn, void *arg,
@@ -170,9 +170,9 @@ int dial_new(struct loop *l, const char *host, uint16_t port, dial_fn fn, void *
     }
     if (!host)
         (void)add_address(d, "::1", port);
-    if (!advance(d))
+    if (!dial_advance(d))
         at_ms += DIAL_TIMEOUT_MS;
-    r = loop_timer_add(l, at_ms, on_timer, d, &d->timer, e);
+    r = loop_timer_add(l, at_ms, on_dial_timer, d, &d->timer, e);
     if (r < 0) {
         dial_free(d);
         return r;

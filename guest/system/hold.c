@@ -39,9 +39,9 @@ struct holds *holds_free(struct holds *h)
     return NULL;
 }
 
-/* ---- all with the lock ---- */
+/* ---- with the lock ---- */
 
-static void drop(struct holds *h, size_t i, int64_t when_ms)
+static void holds_drop(struct holds *h, size_t i, int64_t when_ms)
 {
     if (when_ms > h->ended_mono_ms)
         h->ended_mono_ms = when_ms;
@@ -49,16 +49,16 @@ static void drop(struct holds *h, size_t i, int64_t when_ms)
     h->n--;
 }
 
-static void drop_expired(struct holds *h)
+static void holds_drop_expired(struct holds *h)
 {
     int64_t now_ms = clock_mono_ms();
 
     for (size_t i = h->n; i-- > 0;)
         if (h->list[i].until_mono_ms && h->list[i].until_mono_ms <= now_ms)
-            drop(h, i, h->list[i].until_mono_ms);
+            holds_drop(h, i, h->list[i].until_mono_ms);
 }
 
-static struct hold *find(struct holds *h, const char *id)
+static struct hold *holds_find(struct holds *h, const char *id)
 {
     for (size_t i = 0; i < h->n; i++)
         if (str_eq(h->list[i].id, id))
@@ -66,7 +66,7 @@ static struct hold *find(struct holds *h, const char *id)
     return NULL;
 }
 
-static int check_room(const struct holds *h, const struct hold *ask, struct err *e)
+static int holds_check_room(const struct holds *h, const struct hold *ask, struct err *e)
 {
     size_t n = 0;
 
@@ -80,9 +80,9 @@ static int check_room(const struct holds *h, const struct hold *ask, struct err 
                    HOLD_MAX_PER_USER);
 }
 
-static int put(struct holds *h, struct hold *ask, struct err *e)
+static int holds_put(struct holds *h, struct hold *ask, struct err *e)
 {
-    struct hold *old = find(h, ask->id);
+    struct hold *old = holds_find(h, ask->id);
     int r;
 
     ask->since_mono_ms = old ? old->since_mono_ms : clock_mono_ms();
@@ -94,13 +94,11 @@ static int put(struct holds *h, struct hold *ask, struct err *e)
         *old = *ask;
         return 0;
     }
-    r = check_room(h, ask, e);
+    r = holds_check_room(h, ask, e);
     if (r == 0)
         h->list[h->n++] = *ask;
     return r;
 }
-
-/* ---- */
 
 int holds_take(struct holds *h, struct hold *ask, struct err *e)
 {
@@ -111,8 +109,8 @@ int holds_take(struct holds *h, struct hold *ask, struct err *e)
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&h->lock);
-    drop_expired(h);
-    r = put(h, ask, e);
+    holds_drop_expired(h);
+    r = holds_put(h, ask, e);
     (void)pthread_mutex_unlock(&h->lock);
     return r;
 }
@@ -123,14 +121,14 @@ int holds_release(struct holds *h, const char *id, uid_t uid, struct err *e)
     int r = 0;
 
     (void)pthread_mutex_lock(&h->lock);
-    drop_expired(h);
-    old = find(h, id);
+    holds_drop_expired(h);
+    old = holds_find(h, id);
     if (!old)
         r = err_field(e, ERR_NOT_FOUND, "id", "there is no hold '%.128s'", id);
     else if (uid != (uid_t)-1 && !(old->is_local && old->uid == uid))
         r = err_field(e, ERR_DENIED, "id", "'%.128s' is somebody else's", id);
     else
-        drop(h, (size_t)(old - h->list), clock_mono_ms());
+        holds_drop(h, (size_t)(old - h->list), clock_mono_ms());
     (void)pthread_mutex_unlock(&h->lock);
     return r;
 }
@@ -140,7 +138,7 @@ int holds_list(struct holds *h, struct hold **ret, size_t *ret_n, struct err *e)
     struct hold *copy;
 
     (void)pthread_mutex_lock(&h->lock);
-    drop_expired(h);
+    holds_drop_expired(h);
     copy = calloc(h->n ? h->n : 1, sizeof(*copy));
     if (copy) {
         memcpy(copy, h->list, h->n * sizeof(*copy));
@@ -158,7 +156,7 @@ unsigned holds_count(struct holds *h)
     unsigned n;
 
     (void)pthread_mutex_lock(&h->lock);
-    drop_expired(h);
+    holds_drop_expired(h);
     n = (unsigned)h->n;
     (void)pthread_mutex_unlock(&h->lock);
     return n;
@@ -169,7 +167,7 @@ int64_t holds_ended_mono_ms(struct holds *h)
     int64_t ms;
 
     (void)pthread_mutex_lock(&h->lock);
-    drop_expired(h);
+    holds_drop_expired(h);
     ms = h->ended_mono_ms;
     (void)pthread_mutex_unlock(&h->lock);
     return ms;

@@ -27,7 +27,7 @@
 
 struct hold_options {
     const char *socket, *reason, *id, *release;
-    int64_t for_ms; /* HOLD_OPEN: not said */
+    int64_t for_ms; /* HOLD_OPEN: not given */
     char **command; /* NULL: none */
     bool is_help;
 };
@@ -47,7 +47,7 @@ static void print_help(FILE *to)
         HOLDSOCK_PATH, HOLDSOCK_PATH_STRICT);
 }
 
-static int complain(int status, const struct err *e)
+static int print_error(int status, const struct err *e)
 {
     (void)fprintf(stderr, "bellhopd hold: %s\n", e->message);
     return status;
@@ -76,7 +76,7 @@ static int set_option(struct hold_options *o, const char *name, const char *valu
     return 0;
 }
 
-static int parse(int argc, char **argv, struct hold_options *o, struct err *e)
+static int parse_arguments(int argc, char **argv, struct hold_options *o, struct err *e)
 {
     for (int i = 0; i < argc; i += 2) {
         int r;
@@ -114,8 +114,8 @@ static int connect_agent(const struct hold_options *o, int *ret_fd, struct err *
     return unixsock_connect(HOLDSOCK_PATH_STRICT, ret_fd, e);
 }
 
-/* One line there and one back; *ret_id has HOLD_ID_BYTES. */
-static int ask(int fd, const struct hold_options *o, char *ret_id, struct err *e)
+/* Sends one line and reads one line; *ret_id has HOLD_ID_BYTES. */
+static int request_hold(int fd, const struct hold_options *o, char *ret_id, struct err *e)
 {
     char line[HOLDSOCK_LINE_BYTES], answer[ANSWER_BYTES] = "";
     int64_t for_ms = o->command ? o->for_ms : o->for_ms ? o->for_ms : HOLD_DEFAULT_MS;
@@ -152,10 +152,10 @@ static int ask(int fd, const struct hold_options *o, char *ret_id, struct err *e
 }
 
 /*
- * Until the command has ended. Signals are taken one by one, not by a handler: none can be passed on after the
- * wait, when the number is free for another process.
+ * Waits for the command, and forwards signals to it. Signals are taken with sigwaitinfo, not by a handler: so
+ * none is forwarded after the wait, when the pid may be another process.
  */
-static int wait_and_pass_on(pid_t pid, const sigset_t *signals)
+static int wait_and_forward_signals(pid_t pid, const sigset_t *signals)
 {
     int status;
 
@@ -173,14 +173,14 @@ static int wait_and_pass_on(pid_t pid, const sigset_t *signals)
     }
 }
 
-/* The terminal sends its own signals to the command as well; the others are passed on. */
+/* The terminal sends its signals to the command itself; the others are forwarded. */
 static int run_command(char **command)
 {
     static const int passed[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t mask, before;
     pid_t pid;
 
-    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would leave nothing to wait for */
+    (void)signal(SIGCHLD, SIG_DFL); /* if it were ignored, there would be no child to wait for */
     (void)sigemptyset(&mask);
     (void)sigaddset(&mask, SIGCHLD);
     for (size_t i = 0; i < N_ELEMENTS(passed); i++)
@@ -194,10 +194,10 @@ static int run_command(char **command)
         _exit(errno == ENOENT ? EXIT_NO_COMMAND : EXIT_NO_EXEC);
     }
     if (pid < 0)
-        return complain(EXIT_NO_HOLD, &(struct err){.message = "can't make a process"});
+        return print_error(EXIT_NO_HOLD, &(struct err){.message = "can't make a process"});
     (void)signal(SIGINT, SIG_IGN);
     (void)signal(SIGQUIT, SIG_IGN);
-    return wait_and_pass_on(pid, &mask);
+    return wait_and_forward_signals(pid, &mask);
 }
 
 int holdcmd_main(int argc, char **argv)
@@ -208,8 +208,8 @@ int holdcmd_main(int argc, char **argv)
     struct err e = {0};
 
     (void)signal(SIGPIPE, SIG_DFL);
-    if (parse(argc, argv, &o, &e) < 0) {
-        (void)complain(EXIT_USAGE, &e);
+    if (parse_arguments(argc, argv, &o, &e) < 0) {
+        (void)print_error(EXIT_USAGE, &e);
         print_help(stderr);
         return EXIT_USAGE;
     }
@@ -217,8 +217,8 @@ int holdcmd_main(int argc, char **argv)
         print_help(stdout);
         return 0;
     }
-    if (connect_agent(&o, &fd, &e) < 0 || ask(fd, &o, id, &e) < 0)
-        return complain(EXIT_NO_HOLD, &e);
+    if (connect_agent(&o, &fd, &e) < 0 || request_hold(fd, &o, id, &e) < 0)
+        return print_error(EXIT_NO_HOLD, &e);
     if (o.command)
         return run_command(o.command);
     if (!o.release)

@@ -23,10 +23,10 @@ struct peer {
     int fd;
     struct ucred who;
     struct loop_watch *watch;
-    struct loop_timer *timer; /* until the line is there */
+    struct loop_timer *timer; /* deadline of the line */
     char line[HOLDSOCK_LINE_BYTES];
     size_t len;
-    char id[HOLD_ID_BYTES]; /* of the hold that lasts as long as the connection; "": none */
+    char id[HOLD_ID_BYTES]; /* of the hold that is bound to the connection; "": none */
     struct peer *next, *prev;
 };
 
@@ -60,7 +60,7 @@ static void peer_free(struct peer *p)
     free(p);
 }
 
-static void answer(struct peer *p, const char *word, const char *text)
+static void peer_answer(struct peer *p, const char *word, const char *text)
 {
     char line[ERR_MESSAGE_BYTES + 16];
     int n = snprintf(line, sizeof(line), "%s %s\n", word, text);
@@ -77,8 +77,8 @@ static void set_text(char *to, size_t size, const char *from)
     str_make_utf8(to);
 }
 
-/* "MS ID REASON". */
-static int take(struct peer *p, char *rest, bool is_bound, struct hold *h, struct err *e)
+/* rest: "MS ID REASON". */
+static int take_hold(struct peer *p, char *rest, bool is_bound, struct hold *h, struct err *e)
 {
     char *ms = strsep(&rest, " ");
     char *id = strsep(&rest, " ");
@@ -103,8 +103,8 @@ static int take(struct peer *p, char *rest, bool is_bound, struct hold *h, struc
     return holds_take(p->sock->holds, h, e);
 }
 
-/* True: the connection stays, as its hold does. */
-static bool obey(struct peer *p)
+/* True: the connection stays open, with its hold. */
+static bool run_request(struct peer *p)
 {
     char *rest = p->line;
     char *word = strsep(&rest, " ");
@@ -114,22 +114,22 @@ static bool obey(struct peer *p)
     int r;
 
     if ((is_bound || str_eq(word, "take")) && rest) {
-        r = take(p, rest, is_bound, &h, &e);
+        r = take_hold(p, rest, is_bound, &h, &e);
     } else if (str_eq(word, "release") && rest) {
         set_text(h.id, sizeof(h.id), rest);
         r = holds_release(p->sock->holds, h.id, p->who.uid, &e);
     } else {
-        r = err_set(&e, ERR_INVALID, "expected: take, bind or release");
+        r = err_set(&e, ERR_INVALID, "expected: take_hold, bind or release");
     }
-    answer(p, r < 0 ? "error" : "ok", r < 0 ? e.message : h.id);
+    peer_answer(p, r < 0 ? "error" : "ok", r < 0 ? e.message : h.id);
     if (r < 0 || !is_bound)
         return false;
     (void)snprintf(p->id, sizeof(p->id), "%s", h.id);
     return true;
 }
 
-/* Before the line: more of it. After: only the end is of interest. */
-static void on_input(struct loop *l, uint32_t events, void *arg)
+/* Before the line is complete: more of it. After: only the end of the connection matters. */
+static void on_peer_input(struct loop *l, uint32_t events, void *arg)
 {
     struct peer *p = arg;
     char scrap[64];
@@ -155,13 +155,13 @@ static void on_input(struct loop *l, uint32_t events, void *arg)
     if (end)
         *end = '\0';
     else
-        answer(p, "error", "the line is too long");
+        peer_answer(p, "error", "the line is too long");
     p->timer = loop_timer_del(p->timer);
-    if (!end || !obey(p))
+    if (!end || !run_request(p))
         peer_free(p);
 }
 
-static void on_silence(struct loop *l, void *arg)
+static void on_line_deadline(struct loop *l, void *arg)
 {
     struct peer *p = arg;
 
@@ -185,8 +185,8 @@ static void add_peer(struct holdsock *s, int fd)
     s->peers = p;
     s->n_peers++;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &p->who, &len) < 0 ||
-        loop_watch_add(s->loop, fd, EPOLLIN, on_input, p, &p->watch, NULL) < 0 ||
-        loop_timer_add(s->loop, clock_mono_ms() + HOLDSOCK_LINE_MS, on_silence, p, &p->timer,
+        loop_watch_add(s->loop, fd, EPOLLIN, on_peer_input, p, &p->watch, NULL) < 0 ||
+        loop_timer_add(s->loop, clock_mono_ms() + HOLDSOCK_LINE_MS, on_line_deadline, p, &p->timer,
                        NULL) < 0)
         peer_free(p);
 }

@@ -10,13 +10,13 @@
 
 #define MAX_LINE 4096 /* of a chunk's size or a trailer */
 
-static int bad(struct err *e, const char *what)
+static int bad_reply(struct err *e, const char *what)
 {
     return err_set(e, ERR_UNAVAILABLE, "what listens there does not answer in HTTP/1: %s", what);
 }
 
-/* Cuts a line off at its CR LF; NULL when there is none. A bare LF ends no line: what it ends for
- * us it might not end for another. */
+/* Cuts a line off at its CR LF; NULL: there is none. A bare LF ends no line, because other parsers may disagree
+ * about it (request smuggling). */
 static char *cut_line(char **at)
 {
     char *line = *at;
@@ -29,7 +29,7 @@ static char *cut_line(char **at)
     return line;
 }
 
-static bool is_token(const char *name)
+static bool is_header_name(const char *name)
 {
     static const char others[] = "!#$%&'*+-.^_`|~";
 
@@ -39,7 +39,7 @@ static bool is_token(const char *name)
     return *name != '\0';
 }
 
-static bool is_text(const char *value)
+static bool is_header_value(const char *value)
 {
     for (const char *c = value; *c; c++)
         if (((unsigned char)*c < ' ' && *c != '\t') || *c == 127)
@@ -53,10 +53,10 @@ static int parse_status(const char *line, struct http1_head *h, struct err *e)
     uint64_t status;
 
     if (!str_has_prefix(line, "HTTP/1.") || strlen(line) < 12 || line[8] != ' ')
-        return bad(e, "no status line");
+        return bad_reply(e, "no status line");
     memcpy(number, line + 9, 3);
     if (str_parse_u64(number, 100, 999, &status, NULL) < 0)
-        return bad(e, "no status");
+        return bad_reply(e, "no status");
     h->status = (int)status;
     return 0;
 }
@@ -67,25 +67,25 @@ static int add_header(struct http1_head *h, char *line, struct err *e)
     char *value, *end;
 
     if (!colon)
-        return bad(e, "a malformed header");
+        return bad_reply(e, "a malformed header");
     if (h->n_headers == HTTP1_MAX_HEADERS)
-        return bad(e, "too many headers");
+        return bad_reply(e, "too many headers");
     *colon = '\0';
     value = colon + 1;
     value += strspn(value, " \t");
     for (end = value + strlen(value); end > value && strchr(" \t", end[-1]); end--)
         end[-1] = '\0';
-    if (!is_token(line) || !is_text(value))
-        return bad(e, "a malformed header");
+    if (!is_header_name(line) || !is_header_value(value))
+        return bad_reply(e, "a malformed header");
     h->headers[h->n_headers++] = (struct http1_header){line, value};
     if (strcasecmp(line, "Transfer-Encoding") == 0) {
         if (h->is_chunked || strcasecmp(value, "chunked") != 0)
-            return bad(e, "a transfer encoding that is not 'chunked'");
+            return bad_reply(e, "a transfer encoding that is not 'chunked'");
         h->is_chunked = true;
     }
     if (strcasecmp(line, "Content-Length") == 0) {
         if (h->has_length || str_parse_u64(value, 0, INT64_MAX, &h->length, NULL) < 0)
-            return bad(e, "a malformed Content-Length");
+            return bad_reply(e, "a malformed Content-Length");
         h->has_length = true;
     }
     return 0;
@@ -97,7 +97,7 @@ static int parse_lines(char *text, struct http1_head *h, struct err *e)
     char *line = cut_line(&at);
     int r;
 
-    r = line ? parse_status(line, h, e) : bad(e, "no status line");
+    r = line ? parse_status(line, h, e) : bad_reply(e, "no status line");
     while (r == 0 && (line = cut_line(&at)) && *line)
         r = add_header(h, line, e);
     return r;
@@ -113,12 +113,12 @@ int http1_parse_head(const char *data, size_t len, struct http1_head *ret, size_
 
     if (!end) {
         if (len >= HTTP1_HEAD_MAX)
-            return bad(e, "its headers do not end");
+            return bad_reply(e, "its headers do not end");
         *ret_len = 0;
         return 0;
     }
     if (memchr(data, '\0', head_len))
-        return bad(e, "a NUL in its headers");
+        return bad_reply(e, "a NUL in its headers");
     h.text = strndup(data, head_len);
     if (!h.text)
         return err_oom(e);
@@ -174,7 +174,7 @@ enum chunk_state {
     CHUNK_TRAILER,  /* lines up to an empty one */
 };
 
-static int hex(char c)
+static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -182,20 +182,20 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* One byte that is not payload. */
+/* Handles one byte that is not payload. */
 static int take_byte(struct http1_chunks *c, char byte, struct err *e)
 {
     int digit;
 
     switch ((enum chunk_state)c->state) {
     case CHUNK_SIZE:
-        digit = hex(byte);
+        digit = hex_digit(byte);
         if (digit >= 0 && c->n_line++ < 15) {
             c->left = c->left * 16 + (uint64_t)digit;
             return 0;
         }
         if (digit >= 0 || !c->n_line)
-            return bad(e, "a malformed chunk");
+            return bad_reply(e, "a malformed chunk");
         c->state = CHUNK_EXTENSION;
         return take_byte(c, byte, e);
     case CHUNK_EXTENSION:
@@ -203,7 +203,7 @@ static int take_byte(struct http1_chunks *c, char byte, struct err *e)
             c->state = c->left ? CHUNK_DATA : CHUNK_TRAILER;
             c->n_line = 0;
         } else if (c->n_line++ > MAX_LINE) {
-            return bad(e, "a malformed chunk");
+            return bad_reply(e, "a malformed chunk");
         }
         return 0;
     case CHUNK_DATA_END:
@@ -212,7 +212,7 @@ static int take_byte(struct http1_chunks *c, char byte, struct err *e)
             c->left = 0;
             c->n_line = 0;
         } else if (byte != '\r') {
-            return bad(e, "a malformed chunk");
+            return bad_reply(e, "a malformed chunk");
         }
         return 0;
     case CHUNK_TRAILER:
@@ -220,7 +220,7 @@ static int take_byte(struct http1_chunks *c, char byte, struct err *e)
             c->is_over = c->n_line == 0;
             c->n_line = 0;
         } else if (byte != '\r' && c->n_line++ > MAX_LINE) {
-            return bad(e, "a malformed trailer");
+            return bad_reply(e, "a malformed trailer");
         }
         return 0;
     case CHUNK_DATA:

@@ -1,5 +1,5 @@
 #pragma once
-/* http1: reading what an HTTP/1.1 server answers. Bounded; no sockets. */
+/* http1: parses the replies of an HTTP/1.1 server. Bounded; no sockets. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,16 +24,16 @@ struct http1_head {
     uint64_t length;
 };
 
-/* Parses the head at the start of data. *ret_len: its bytes, 0 when it is not complete yet. */
+/* Parses the head at the start of data. *ret_len: its length; 0: it is incomplete. */
 int http1_parse_head(const char *data, size_t len, struct http1_head *ret, size_t *ret_len,
                      struct err *e);
 void http1_head_done(struct http1_head *h);
 
-/* Connection and what it lists, Keep-Alive, TE, Transfer-Encoding, ...: for one hop only.
- * connection: the value of that message's Connection header, or NULL. */
+/* Whether a header is for one hop only: Connection and the headers it lists, Keep-Alive, TE, ...
+ * connection: the value of the message's Connection header, or NULL. */
 bool http1_is_hop_by_hop(const char *name, const char *connection);
 
-/* A chunked body, piece by piece. Zeroed at the start. */
+/* The decoder of a chunked body that comes in pieces. Zero it first. */
 struct http1_chunks {
     int state;
     uint64_t left;
@@ -41,6 +41,6 @@ struct http1_chunks {
     bool is_over;
 };
 
-/* Decodes in place: the payload of data[0..len) is moved to its front; *ret_len: how much. */
+/* Decodes in place: moves the payload of data[0..len) to its front; *ret_len: its length. */
 int http1_decode_chunks(struct http1_chunks *c, char *data, size_t len, size_t *ret_len,
                         struct err *e);

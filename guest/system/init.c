@@ -8,7 +8,7 @@
 #include "common/process.h"
 #include "common/str.h"
 
-#define PF_KTHREAD 0x00200000 /* the kernel's own name for it */
+#define PF_KTHREAD 0x00200000 /* from the kernel's sched.h */
 
 bool init_is_pid_1(void)
 {
@@ -21,7 +21,7 @@ void init_signal_all(int sig)
         (void)kill(-1, sig);
 }
 
-/* A zombie is gone: its reaping is on its way. A machine's kernel threads are no one's. */
+/* Zombies do not count: they are about to be reaped. Neither do the kernel threads of a machine. */
 static bool is_alive(const char *name)
 {
     struct process_stat s;

@@ -38,9 +38,9 @@ struct lease *lease_free(struct lease *l)
     return NULL;
 }
 
-static void arm(struct loop *loop, void *arg);
+static void lease_arm_timer(struct loop *loop, void *arg);
 
-static void on_timer(struct loop *loop, void *arg)
+static void on_lease_timer(struct loop *loop, void *arg)
 {
     struct lease *l = arg;
 
@@ -48,18 +48,18 @@ static void on_timer(struct loop *loop, void *arg)
     if (lease_left_ms(l) == 0)
         l->on_expiry(l->arg);
     else
-        arm(loop, l);
+        lease_arm_timer(loop, l);
 }
 
-/* On the loop's thread: the timer follows what was agreed. */
-static void arm(struct loop *loop, void *arg)
+/* On the loop's thread: sets the timer to the lease. */
+static void lease_arm_timer(struct loop *loop, void *arg)
 {
     struct lease *l = arg;
     int64_t left_ms = lease_left_ms(l);
 
     l->timer = loop_timer_del(l->timer);
     if (left_ms != LEASE_NONE)
-        (void)loop_timer_add(loop, clock_mono_ms() + left_ms, on_timer, l, &l->timer, NULL);
+        (void)loop_timer_add(loop, clock_mono_ms() + left_ms, on_lease_timer, l, &l->timer, NULL);
 }
 
 int lease_set(struct lease *l, int64_t left_ms, bool force, struct err *e)
@@ -71,12 +71,12 @@ int lease_set(struct lease *l, int64_t left_ms, bool force, struct err *e)
         return err_field(e, ERR_INVALID, "expires_in_ms",
                          "field 'expires_in_ms' must be from 0 to %lld", LEASE_MAX_MS);
     (void)pthread_mutex_lock(&l->lock);
-    /* The first lease limits a life that had no limit: it is set as asked. */
+    /* The first lease limits a life that had no limit: it always counts as longer. */
     is_longer = !l->until_ms || !until_ms || until_ms > l->until_ms;
     if (force || is_longer)
         l->until_ms = until_ms;
     (void)pthread_mutex_unlock(&l->lock);
-    return loop_post(l->loop, arm, l, e);
+    return loop_post(l->loop, lease_arm_timer, l, e);
 }
 
 int64_t lease_left_ms(struct lease *l)

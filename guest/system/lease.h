@@ -1,7 +1,7 @@
 #pragma once
 /*
- * lease: until when the box may live. When it runs out, on_expiry is called once on the loop's
- * thread. It only ever grows, unless it is forced. Thread-safe.
+ * lease: the time at which the box ends. At its expiry, on_expiry is called once on the loop's thread. A renewal
+ * can only extend it, unless it is forced. Thread-safe.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +18,6 @@ int lease_new(struct loop *l, void (*on_expiry)(void *arg), void *arg, struct le
               struct err *e);
 struct lease *lease_free(struct lease *l); /* after the loop has ended; accepts NULL */
 
-/* From now on for left_ms (LEASE_NONE: without an end). Shorter than it is: nothing happens,
- * unless forced. */
+/* Sets the rest to left_ms (LEASE_NONE: no end). A shorter rest than now is ignored, unless forced. */
 int lease_set(struct lease *l, int64_t left_ms, bool force, struct err *e);
 int64_t lease_left_ms(struct lease *l); /* or LEASE_NONE */

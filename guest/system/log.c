@@ -28,5 +28,5 @@ void log_write(enum log_level level, const char *fmt, ...)
     n = strlen(line);
     line[n] = '\n';
     if (write(STDERR_FILENO, line, n + 1) < 0)
-        return; /* nobody reads: nobody to tell */
+        return; /* there is nowhere to report it */
 }

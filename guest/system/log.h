@@ -1,5 +1,5 @@
 #pragma once
-/* log: one line a message to standard error, "bellhopd: LEVEL: text". Thread-safe. No secrets. */
+/* log: one line per message to standard error, "bellhopd: LEVEL: text". Thread-safe. No secrets. */
 enum log_level {
     LOG_LEVEL_ERROR,
     LOG_LEVEL_INFO,

@@ -13,30 +13,34 @@
 
 #define MAX_NAME 64
 
-/* The statuses that are told apart; what is not here counts as `other`, 0 as `cut_off`. */
-static const short statuses[] = {0,   101, 200, 201, 204, 206, 304, 400, 401, 403, 404, 405, 408,
-                                 409, 412, 413, 415, 416, 429, 499, 500, 501, 502, 503, 504, 507};
-#define N_STATUSES (N_ELEMENTS(statuses) + 1)
+/* Statuses with a counter of their own; others count as `other`, 0 as `cut_off`. */
+static const short counted_statuses[] = {0,   101, 200, 201, 204, 206, 304, 400, 401,
+                                         403, 404, 405, 408, 409, 412, 413, 415, 416,
+                                         429, 499, 500, 501, 502, 503, 504, 507};
+#define N_STATUSES (N_ELEMENTS(counted_statuses) + 1)
 
 /* Upper bounds of the histogram, in milliseconds: from a call in memory to a command of minutes. */
-static const struct {
+struct bucket {
     int64_t ms;
     const char *text; /* in seconds */
-} buckets[] = {{1, "0.001"}, {5, "0.005"},  {25, "0.025"}, {100, "0.1"},
-               {500, "0.5"}, {2500, "2.5"}, {10000, "10"}, {60000, "60"}};
-#define N_BUCKETS N_ELEMENTS(buckets)
+};
+
+static const struct bucket time_buckets[] = {{1, "0.001"},  {5, "0.005"}, {25, "0.025"},
+                                             {100, "0.1"},  {500, "0.5"}, {2500, "2.5"},
+                                             {10000, "10"}, {60000, "60"}};
+#define N_BUCKETS N_ELEMENTS(time_buckets)
 
 struct route_counters {
     char name[MAX_NAME];
     _Atomic uint64_t n[N_STATUSES];
     _Atomic uint64_t in, out;                /* bytes of bodies */
-    _Atomic uint64_t by_time[N_BUCKETS + 1]; /* requests in this bucket; the last: in none */
+    _Atomic uint64_t by_time[N_BUCKETS + 1]; /* requests per bucket; the last: above all bounds */
     _Atomic uint64_t ms;
 };
 
-static struct route_counters routes[METRICS_MAX_ROUTES];
+static struct route_counters route_counts[METRICS_MAX_ROUTES];
 static size_t n_routes; /* read-only once threads run */
-static _Atomic uint64_t total_in, total_out, relayed_in, relayed_out, refused, searched;
+static _Atomic uint64_t total_in, total_out, relayed_in, relayed_out, refused, searched_bytes;
 static _Atomic int64_t last_use_ms;
 static _Atomic unsigned n_uses, n_streams;
 
@@ -45,7 +49,7 @@ int metrics_init(const char *const *names, size_t n_names, struct err *e)
     if (n_names > METRICS_MAX_ROUTES)
         return err_set(e, ERR_INTERNAL, "more than %d routes to count", METRICS_MAX_ROUTES);
     for (size_t i = 0; i < n_names; i++)
-        (void)snprintf(routes[i].name, sizeof(routes[i].name), "%s", names[i]);
+        (void)snprintf(route_counts[i].name, sizeof(route_counts[i].name), "%s", names[i]);
     n_routes = n_names;
     last_use_ms = clock_mono_ms();
     return 0;
@@ -55,18 +59,18 @@ static size_t status_index(int status)
 {
     size_t i = 0;
 
-    while (i < N_ELEMENTS(statuses) && statuses[i] != status)
+    while (i < N_ELEMENTS(counted_statuses) && counted_statuses[i] != status)
         i++;
     return i;
 }
 
 void metrics_request(int route, int status, uint64_t bytes_in, uint64_t bytes_out, int64_t ms)
 {
-    struct route_counters *r = &routes[(size_t)route < n_routes ? (size_t)route : 0];
+    struct route_counters *r = &route_counts[(size_t)route < n_routes ? (size_t)route : 0];
 
     size_t bucket = 0;
 
-    while (bucket < N_BUCKETS && ms > buckets[bucket].ms)
+    while (bucket < N_BUCKETS && ms > time_buckets[bucket].ms)
         bucket++;
     r->n[status_index(status)]++;
     r->by_time[bucket]++;
@@ -112,7 +116,7 @@ void metrics_stream(int change)
 
 void metrics_searched(uint64_t bytes)
 {
-    searched += bytes;
+    searched_bytes += bytes;
 }
 
 int64_t metrics_idle_ms(void)
@@ -161,12 +165,12 @@ static int add_status(struct buf *out, const struct route_counters *r, size_t i,
 
     if (!r->n[i])
         return 0;
-    if (i == N_ELEMENTS(statuses))
+    if (i == N_ELEMENTS(counted_statuses))
         (void)snprintf(code, sizeof(code), "other");
-    else if (!statuses[i])
+    else if (!counted_statuses[i])
         (void)snprintf(code, sizeof(code), "cut_off");
     else
-        (void)snprintf(code, sizeof(code), "%d", statuses[i]);
+        (void)snprintf(code, sizeof(code), "%d", counted_statuses[i]);
     return buf_addf(out, e, "bellhop_requests_total{route=\"%s\",code=\"%s\"} %" PRIu64 "\n",
                     r->name, code, (uint64_t)r->n[i]);
 }
@@ -181,7 +185,7 @@ static int add_requests(struct buf *out, struct err *e)
 
     for (size_t i = 0; i < n_routes && r == 0; i++)
         for (size_t j = 0; j < N_STATUSES && r == 0; j++)
-            r = add_status(out, &routes[i], j, e);
+            r = add_status(out, &route_counts[i], j, e);
     return r;
 }
 
@@ -204,7 +208,7 @@ static int add_route_histogram(struct buf *out, const struct route_counters *c, 
     for (size_t i = 0; i < N_BUCKETS && r == 0; i++) {
         n += c->by_time[i];
         r = buf_addf(out, e, HISTOGRAM "_bucket{route=\"%s\",le=\"%s\"} %" PRIu64 "\n", c->name,
-                     buckets[i].text, n);
+                     time_buckets[i].text, n);
     }
     return r < 0 ? r
                  : buf_addf(out, e,
@@ -214,7 +218,7 @@ static int add_route_histogram(struct buf *out, const struct route_counters *c, 
                             c->name, all, c->name, c->ms / 1000, (int)(c->ms % 1000), c->name, all);
 }
 
-/* Only routes that were asked for have lines. */
+/* Routes without requests have no lines. */
 static int add_histogram(struct buf *out, struct err *e)
 {
     int r = buf_adds(out,
@@ -223,8 +227,8 @@ static int add_histogram(struct buf *out, struct err *e)
                      e);
 
     for (size_t i = 0; i < n_routes && r == 0; i++)
-        if (n_requests(&routes[i]))
-            r = add_route_histogram(out, &routes[i], e);
+        if (n_requests(&route_counts[i]))
+            r = add_route_histogram(out, &route_counts[i], e);
     return r;
 }
 
@@ -234,10 +238,10 @@ static int add_bodies(struct buf *out, const char *name, const char *help, bool 
     int r = buf_addf(out, e, "# HELP %s %s\n# TYPE %s counter\n", name, help, name);
 
     for (size_t i = 0; i < n_routes && r == 0; i++) {
-        uint64_t n = is_in ? routes[i].in : routes[i].out;
+        uint64_t n = is_in ? route_counts[i].in : route_counts[i].out;
 
         if (n)
-            r = buf_addf(out, e, "%s{route=\"%s\"} %" PRIu64 "\n", name, routes[i].name, n);
+            r = buf_addf(out, e, "%s{route=\"%s\"} %" PRIu64 "\n", name, route_counts[i].name, n);
     }
     return r;
 }
@@ -280,7 +284,8 @@ int metrics_text(const struct metrics_now *now, struct buf *out, struct err *e)
          now->stderr_bytes},
         {"bellhop_output_bytes_dropped_total", "counter",
          "Bytes of commands' output no longer in memory.", now->output_bytes_dropped},
-        {"bellhop_searched_bytes_total", "counter", "Bytes of files that were searched.", searched},
+        {"bellhop_searched_bytes_total", "counter", "Bytes of files that were searched_bytes.",
+         searched_bytes},
         {"bellhop_calls", "gauge", "Requests that use the box, at work now.", n_uses},
         {"bellhop_streams", "gauge", "Streaming replies that are open.", n_streams},
         {"bellhop_holds", "gauge", "Holds in force.", now->holds},

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * metrics: what the agent counts, as atomics, and their text for Prometheus. Routes are named once
- * at the start, before there are threads; everything else is thread-safe.
+ * metrics: the agent's counters, which are atomics, and their text for Prometheus. Routes are named once at the
+ * start, before there are threads; everything else is thread-safe.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -15,13 +15,13 @@
 /* names are copied. Route i of metrics_request() is names[i]. */
 int metrics_init(const char *const *names, size_t n_names, struct err *e);
 
-/* One request has ended. status 0: it was cut off before a reply. */
+/* Counts a request that has ended. status 0: it was cut off before a reply. */
 void metrics_request(int route, int status, uint64_t bytes_in, uint64_t bytes_out, int64_t ms);
 
 void metrics_connection_refused(void);
 void metrics_relayed(uint64_t bytes_in, uint64_t bytes_out); /* by tunnels and upgrades */
 
-/* A call that counts as use of the box begins, and has ended. */
+/* The begin and the end of a call that counts as use of the box. */
 void metrics_use_begin(void);
 void metrics_use_end(void);
 int64_t metrics_idle_ms(void); /* since the last of either */
@@ -31,7 +31,7 @@ struct metrics_use {
 };
 void metrics_use(struct metrics_use *ret);
 
-void metrics_stream(int change); /* a streaming reply has begun (1), or ended (-1) */
+void metrics_stream(int change); /* a streaming reply begins (1) or ends (-1) */
 void metrics_searched(uint64_t bytes);
 
 struct metrics_named {
@@ -39,7 +39,7 @@ struct metrics_named {
     uint64_t value;
 };
 
-/* What is read when asked for, from those who know. */
+/* Values that the caller of metrics_text() reads from their owners. */
 struct metrics_now {
     unsigned connections;
     unsigned relays;

@@ -19,7 +19,7 @@
 #define LINK_BYTES 64
 #define MAX_FDS_LOOKED_AT 200000 /* of all processes together */
 #define STATE_ESTABLISHED 1
-#define STATE_UNCONNECTED 7 /* of a UDP socket that takes from anybody */
+#define STATE_UNCONNECTED 7 /* an unconnected UDP socket receives from every peer */
 #define STATE_LISTEN 10
 
 /* ---- sockets ---- */
@@ -43,7 +43,7 @@ static bool is_own(const struct table *t, uint64_t inode)
     return t->n_own && bsearch(&inode, t->own, t->n_own, sizeof(inode), compare_inodes);
 }
 
-static int add(struct table *t, const struct port *p, struct err *e)
+static int add_port_row(struct table *t, const struct port *p, struct err *e)
 {
     struct ports *all = t->ports;
     struct port *list;
@@ -61,7 +61,7 @@ static int add(struct table *t, const struct port *p, struct err *e)
     return 0;
 }
 
-/* The kernel prints an address as 32-bit words, each as the machine has it. */
+/* The kernel prints an address as 32-bit words, each in the byte order of the machine. */
 static bool parse_address(const char *hex, bool is_v6, struct in6_addr *ret)
 {
     size_t n_words = is_v6 ? 4 : 1;
@@ -111,7 +111,7 @@ static int take_line(struct table *t, const char *line, bool is_udp, bool is_v6,
                local, &number, remote, &state, &uid, &p.inode) != 6 ||
         number > UINT16_MAX || strlen(local) != (is_v6 ? 32 : 8))
         return 0;
-    /* What the agent forwards to a port is a connection of its server's, and would count twice. */
+    /* The agent's own end of a forwarded connection does not count: the server's end does. */
     if (!is_udp && state == STATE_ESTABLISHED && !is_own(t, p.inode))
         t->established[number]++;
     if (state != (is_udp ? STATE_UNCONNECTED : STATE_LISTEN) || !number ||
@@ -121,7 +121,7 @@ static int take_line(struct table *t, const char *line, bool is_udp, bool is_v6,
     p.uid = (uid_t)uid;
     p.is_agent = is_own(t, p.inode);
     name_address(&p, &address);
-    return add(t, &p, e);
+    return add_port_row(t, &p, e);
 }
 
 static int read_table(struct table *t, const char *path, bool is_udp, bool is_v6, struct err *e)
@@ -139,7 +139,7 @@ static int read_table(struct table *t, const char *path, bool is_udp, bool is_v6
     return r;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_ports(const void *a, const void *b)
 {
     const struct port *x = a, *y = b;
 
@@ -150,9 +150,9 @@ static int compare(const void *a, const void *b)
     return strcmp(x->address, y->address);
 }
 
-/* ---- whose they are ---- */
+/* ---- processes ---- */
 
-/* "socket:[12345]" -> 12345; 0 when it is something else. */
+/* "socket:[12345]" -> 12345; 0: not a socket. */
 static uint64_t socket_inode(int dir, const char *name)
 {
     char text[LINK_BYTES];
@@ -197,14 +197,14 @@ static struct port *find_inode(struct ports *all, uint64_t inode)
     return NULL;
 }
 
-/* A thread's file system ids alone; libc's functions would change them in every thread. */
+/* Changes the file system ids of this thread only; libc's functions would change every thread's. */
 static void take_ids(uid_t uid, gid_t gid)
 {
     (void)syscall(SYS_setfsgid, gid);
     (void)syscall(SYS_setfsuid, uid);
 }
 
-/* Root without CAP_SYS_PTRACE may open and count a user's descriptors, but not look at them. */
+/* Root without CAP_SYS_PTRACE may list a user's descriptors, but not read their links. */
 static bool is_closed_to_us(int process)
 {
     char c;
@@ -212,7 +212,7 @@ static bool is_closed_to_us(int process)
     return readlinkat(process, "exe", &c, sizeof(c)) < 0 && errno == EACCES;
 }
 
-/* The process's descriptors: as we are, or else as the user whose process it is. */
+/* Opens the list of a process's descriptors, with our ids, else with those of its user. */
 static DIR *open_fds(int process, bool *ret_is_other)
 {
     struct stat st;
@@ -243,8 +243,9 @@ static void name_process(int process, pid_t pid, struct port *p)
     p->exe[n > 0 ? n : 0] = '\0';
 }
 
-/* The first process that holds a socket is taken for its owner. */
-static void look_at(struct ports *all, int process, pid_t pid, unsigned *n_fds, size_t *n_unknown)
+/* The first process found that holds a socket counts as its owner. */
+static void match_sockets(struct ports *all, int process, pid_t pid, unsigned *n_fds,
+                          size_t *n_unknown)
 {
     bool is_other;
     _cleanup_closedir_ DIR *d = open_fds(process, &is_other);
@@ -277,11 +278,11 @@ static void find_processes(struct ports *all)
             continue;
         process = openat(dirfd(d), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (process >= 0)
-            look_at(all, process, (pid_t)pid, &n_fds, &n_unknown);
+            match_sockets(all, process, (pid_t)pid, &n_fds, &n_unknown);
     }
 }
 
-/* ---- both ---- */
+/* ---- the list ---- */
 
 static int read_tables(struct table *t, struct err *e)
 {
@@ -318,7 +319,7 @@ int ports_read(unsigned flags, struct ports *ret, struct err *e)
         return r;
     }
     if (all.n)
-        qsort(all.list, all.n, sizeof(*all.list), compare);
+        qsort(all.list, all.n, sizeof(*all.list), compare_ports);
     if (flags & PORTS_PROCESSES)
         find_processes(&all);
     *ret = all;

@@ -14,12 +14,14 @@
 #define TOOL_OUTPUT_BYTES 4096
 #define VERSION_MAX_BYTES 200
 
-/* Reported if they exist; only the required tools decide whether the box is ready. */
-static const struct known_tool {
+struct known_tool {
     const char *name;
     const char *argument; /* NULL: --version */
     const char *instead;  /* does as well: an older name */
-} known_tools[] = {
+};
+
+/* Reported if they exist; only the required tools decide whether the box is ready. */
+static const struct known_tool known_tools[] = {
     {"fd", NULL, "fdfind"},       {"rg", NULL, NULL},   {"magick", NULL, "convert"},
     {"ffmpeg", "-version", NULL}, {"git", NULL, NULL},  {"python3", NULL, NULL},
     {"pip", NULL, "pip3"},        {"node", NULL, NULL}, {"npm", NULL, NULL},

@@ -44,7 +44,7 @@ struct ready_report {
 int ready_new(const struct ready_options *o, struct ready **ret, struct err *e);
 struct ready *ready_free(struct ready *r); /* accepts NULL; returns NULL */
 
-/* Which limits on commands this box can enforce: cgroup_probe_limits(), once per agent. */
+/* The limits on commands that this box can enforce: cgroup_probe_limits(), once per agent. */
 void ready_get_limits(struct ready *r, bool ret[N_CGROUP_LIMITS]);
 
 /*

@@ -28,7 +28,7 @@ const char *resync_name(enum resync_result r)
     return names[r];
 }
 
-static enum resync_result refused(void)
+static enum resync_result result_of_errno(void)
 {
     return errno == EPERM || errno == EACCES ? RESYNC_NOT_PERMITTED : RESYNC_FAILED;
 }
@@ -42,11 +42,11 @@ void resync_clock(int64_t real_ms, int64_t tolerance_ms, struct resync_clock *re
     if (ret->offset_ms <= tolerance_ms && ret->offset_ms >= -tolerance_ms)
         ret->result = RESYNC_WITHIN_TOLERANCE;
     else
-        ret->result = clock_settime(CLOCK_REALTIME, &ts) == 0 ? RESYNC_SET : refused();
+        ret->result = clock_settime(CLOCK_REALTIME, &ts) == 0 ? RESYNC_SET : result_of_errno();
 }
 
-/* Everybody may write to the generator; only CAP_SYS_ADMIN may say that it counts. */
-static enum resync_result credit(int fd, const void *data, size_t len)
+/* Everybody may write to the generator; only CAP_SYS_ADMIN may credit it as entropy. */
+static enum resync_result credit_entropy(int fd, const void *data, size_t len)
 {
     struct {
         struct rand_pool_info info;
@@ -55,7 +55,7 @@ static enum resync_result credit(int fd, const void *data, size_t len)
     enum resync_result r;
 
     memcpy(pool.info.buf, data, len);
-    r = ioctl(fd, RNDADDENTROPY, &pool) == 0 ? RESYNC_CREDITED : refused();
+    r = ioctl(fd, RNDADDENTROPY, &pool) == 0 ? RESYNC_CREDITED : result_of_errno();
     explicit_bzero(&pool, sizeof(pool));
     if (r != RESYNC_CREDITED && io_write_all(fd, data, len, NULL) == 0)
         r = RESYNC_MIXED;
@@ -67,9 +67,9 @@ void resync_entropy(const void *data, size_t len, struct resync_entropy *ret)
     _cleanup_close_ int fd = open("/dev/urandom", O_RDWR | O_CLOEXEC | O_NOCTTY);
 
     if (fd < 0) {
-        ret->entropy = ret->reseed = refused();
+        ret->entropy = ret->reseed = result_of_errno();
         return;
     }
-    ret->entropy = credit(fd, data, len);
-    ret->reseed = ioctl(fd, RNDRESEEDCRNG) == 0 ? RESYNC_RESEEDED : refused();
+    ret->entropy = credit_entropy(fd, data, len);
+    ret->reseed = ioctl(fd, RNDRESEEDCRNG) == 0 ? RESYNC_RESEEDED : result_of_errno();
 }

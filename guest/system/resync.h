@@ -1,7 +1,7 @@
 #pragma once
 /*
- * resync: what a box needs after it was restored or copied: the right time, and random numbers that
- * its siblings do not have. Each step says what came of it; none is an error of the call.
+ * resync: repairs a box after it was restored or copied: sets the clock, and gives it random numbers that its
+ * siblings do not have. Each step reports its result; none of them fails the call.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -14,10 +14,10 @@
 
 enum resync_result {
     RESYNC_NOT_ASKED,
-    RESYNC_WITHIN_TOLERANCE, /* the clock is right enough */
-    RESYNC_SET,              /* the clock */
-    RESYNC_CREDITED,         /* entropy: mixed in and counted */
-    RESYNC_MIXED,            /* mixed in; counting it is not permitted here */
+    RESYNC_WITHIN_TOLERANCE, /* the clock was close enough */
+    RESYNC_SET,              /* the clock was set */
+    RESYNC_CREDITED,         /* entropy: mixed in and credited */
+    RESYNC_MIXED,            /* mixed in; crediting is not permitted here */
     RESYNC_RESEEDED,         /* the kernel's generator */
     RESYNC_NOT_PERMITTED,
     RESYNC_FAILED,
@@ -26,10 +26,10 @@ enum resync_result {
 
 struct resync_clock {
     enum resync_result result;
-    int64_t offset_ms; /* the right time less ours, before */
+    int64_t offset_ms; /* the right time minus ours, before the step */
 };
 
-/* real_ms: since 1970. A difference of up to tolerance_ms is left alone; -1: never. */
+/* real_ms: since 1970. A difference up to tolerance_ms is ignored; -1: the clock is always set. */
 void resync_clock(int64_t real_ms, int64_t tolerance_ms, struct resync_clock *ret);
 
 struct resync_entropy {

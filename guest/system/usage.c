@@ -17,7 +17,7 @@
 
 struct usage_clock {
     pthread_mutex_t lock;
-    /* guarded by lock, of the call before: */
+    /* guarded by lock; of the previous call: */
     uint64_t total, idle;
 };
 
@@ -78,8 +78,8 @@ static double percent_since(struct usage_clock *c, uint64_t total, uint64_t idle
     return is_first || !all || rest > all ? 0 : 100.0 * (double)(all - rest) / (double)all;
 }
 
-/* Of a line "Name:   123 kB", in bytes; 0 when there is none. */
-static uint64_t meminfo(const char *text, const char *name)
+/* The value of a line "Name:   123 kB" in bytes; 0: there is none. */
+static uint64_t meminfo_bytes(const char *text, const char *name)
 {
     const char *at = strstr(text, name);
     uint64_t kib = 0;
@@ -99,10 +99,10 @@ static int read_memory(struct usage *u, struct err *e)
     r = io_read_file(AT_FDCWD, "/proc/meminfo", FILE_MAX_BYTES, &text, &len, e);
     if (r < 0)
         return r;
-    u->mem_total = meminfo(text, "MemTotal");
-    available = meminfo(text, "MemAvailable");
+    u->mem_total = meminfo_bytes(text, "MemTotal");
+    available = meminfo_bytes(text, "MemAvailable");
     u->mem_used = u->mem_total > available ? u->mem_total - available : 0;
-    u->mem_cache = meminfo(text, "\nCached") + meminfo(text, "\nSReclaimable");
+    u->mem_cache = meminfo_bytes(text, "\nCached") + meminfo_bytes(text, "\nSReclaimable");
     return 0;
 }
 

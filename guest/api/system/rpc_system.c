@@ -1,4 +1,4 @@
-/* The System service: what the agent is, and how long the box may live. Ready is in ready.c. */
+/* System.Info and System.Lease: facts about the agent, and the time at which the box ends. */
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 
 static const struct jx_field no_fields[] = {{0}};
 
-/* What a client may rely on, by name; grows, never changes. */
+/* Features that a client may rely on, by name. The list only grows. */
 static json_t *new_features(const struct agent *a)
 {
     static const char *const always[] = {"exec",   "pty",     "files", "archive", "glob",
@@ -98,7 +98,7 @@ static int set_lease(struct lease *l, const struct lease_params *p, struct err *
     return lease_set(l, ms, p->force, e);
 }
 
-/* {} tells; {"expires_in_ms":N} extends (null: without an end); "force" also shortens. */
+/* {} reports; {"expires_in_ms":N} extends (null: no end); with "force" it also shortens. */
 int rpc_system_lease(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     struct lease *l = call->agent->lease;

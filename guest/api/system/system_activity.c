@@ -74,7 +74,7 @@ static int check_hold(const struct hold_params *p, struct err *e)
     return p->id ? proc_spec_check_id(p->id, e) : 0;
 }
 
-/* {"id":"build-7", "reason":"npm install", "ttl_ms":600000}; the same id renews. */
+/* {"id":"build-7", "reason":"npm install", "ttl_ms":600000}; reusing an id renews that hold. */
 int rpc_system_hold(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     struct hold_params p = {.reason = "", .ttl_ms = HOLD_DEFAULT_MS};

@@ -1,4 +1,4 @@
-/* System.Env: the variables that every later command gets. */
+/* System.Env: the environment of all later commands. */
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -41,7 +41,7 @@ static int new_env(struct registry *reg, json_t **ret, struct err *e)
     return r == 0 && !*ret ? err_oom(e) : r;
 }
 
-/* {} tells; {"set":{"A":"b"},"unset":["C"],"replace":true} changes. */
+/* {} reports; {"set":{"A":"b"},"unset":["C"],"replace":true} changes. */
 int rpc_system_env(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     struct env_params p = {0};

@@ -1,4 +1,4 @@
-/* System.Resync: after a restore or a copy: the clock, random numbers, the generation. */
+/* System.Resync: clock, random numbers and generation after a restore or a copy. */
 #include <string.h>
 
 #include "common/b64.h"
@@ -10,7 +10,7 @@
 #include "http/server.h"
 #include "system/resync.h"
 
-#define GENERATION_MAX ((uint64_t)1 << 53) /* what every JSON parser keeps exact */
+#define GENERATION_MAX ((uint64_t)1 << 53) /* every JSON parser keeps such integers exact */
 #define NOW_MAX_MS (253402300799000LL)     /* the end of the year 9999 */
 
 struct resync_params {
@@ -28,7 +28,7 @@ static const struct jx_field resync_fields[] = {
     {0},
 };
 
-static int check(const struct resync_params *p, uint64_t generation, struct err *e)
+static int check_request(const struct resync_params *p, uint64_t generation, struct err *e)
 {
     if (p->now_ms < 0 || p->now_ms > NOW_MAX_MS)
         return err_field(e, ERR_INVALID, "now_ms",
@@ -47,7 +47,7 @@ static int check(const struct resync_params *p, uint64_t generation, struct err 
     return 0;
 }
 
-static int apply(const struct resync_params *p, struct agent *a, json_t **ret, struct err *e)
+static int run_resync(const struct resync_params *p, struct agent *a, json_t **ret, struct err *e)
 {
     struct resync_clock clock = {0};
     struct resync_entropy random = {0};
@@ -79,9 +79,9 @@ int rpc_system_resync(const struct rpc_call *call, json_t **ret, struct err *e)
 
     r = jx_decode(call->params, resync_fields, &p, e);
     if (r == 0)
-        r = check(&p, call->agent->generation, e);
+        r = check_request(&p, call->agent->generation, e);
     if (r == 0)
-        r = apply(&p, call->agent, ret, e);
+        r = run_resync(&p, call->agent, ret, e);
     if (p.entropy.data)
         explicit_bzero(p.entropy.data, p.entropy.len);
     jx_bytes_done(&p.entropy);

@@ -19,7 +19,7 @@ enum ip_field {
     IP_AUTOCONF,
     IP_DNS0,
     IP_DNS1,
-    N_IP_FIELDS /* what follows, a time server, is not ours */
+    N_IP_FIELDS /* the next field, a time server, is ignored */
 };
 
 static void use_qemu_network(struct cmdline_net *n)
@@ -30,7 +30,7 @@ static void use_qemu_network(struct cmdline_net *n)
     n->netmask.s_addr = htonl(0xffffff00);
 }
 
-/* The next word, without its quotes; NULL at the end. */
+/* The next word, without its quotes; NULL: the end. */
 static char *next_word(char **at)
 {
     char *from = *at + strspn(*at, " \t\n"), *to = from, *word = from;
@@ -48,7 +48,7 @@ static char *next_word(char **at)
     return word;
 }
 
-static int copy(char *out, size_t size, const char *value, const char *what, struct err *e)
+static int copy_value(char *out, size_t size, const char *value, const char *what, struct err *e)
 {
     if (strlen(value) >= size)
         return err_field(e, ERR_INVALID, what, "'%s' on the kernel's command line is too long",
@@ -57,14 +57,14 @@ static int copy(char *out, size_t size, const char *value, const char *what, str
     return 0;
 }
 
-static int set_address(struct in_addr *out, const char *text, struct err *e)
+static int parse_address(struct in_addr *out, const char *text, struct err *e)
 {
     if (!*text || inet_pton(AF_INET, text, out) == 1)
         return 0;
     return err_field(e, ERR_INVALID, "ip", "'%.40s' in 'ip=' is no IPv4 address", text);
 }
 
-/* Whoever wants an address by DHCP must not believe that there is one. */
+/* DHCP is refused by name: without an error a user would believe that it works. */
 static int set_word(struct cmdline_net *n, const char *value, struct err *e)
 {
     if (!str_eq(value, "off") && !str_eq(value, "none"))
@@ -89,26 +89,27 @@ static int set_ip(struct cmdline *c, char *value, struct err *e)
         fields[i] = field ? field : "";
     }
     n->netmask.s_addr = htonl(0xffffff00);
-    if ((r = set_address(&n->client, fields[IP_CLIENT], e)) < 0 ||
-        (r = set_address(&n->gateway, fields[IP_GATEWAY], e)) < 0 ||
-        (r = set_address(&n->netmask, fields[IP_NETMASK], e)) < 0 ||
-        (r = set_address(&n->dns[0], fields[IP_DNS0], e)) < 0 ||
-        (r = set_address(&n->dns[1], fields[IP_DNS1], e)) < 0 ||
-        (r = copy(n->device, sizeof(n->device), fields[IP_DEVICE], "ip", e)) < 0)
+    if ((r = parse_address(&n->client, fields[IP_CLIENT], e)) < 0 ||
+        (r = parse_address(&n->gateway, fields[IP_GATEWAY], e)) < 0 ||
+        (r = parse_address(&n->netmask, fields[IP_NETMASK], e)) < 0 ||
+        (r = parse_address(&n->dns[0], fields[IP_DNS0], e)) < 0 ||
+        (r = parse_address(&n->dns[1], fields[IP_DNS1], e)) < 0 ||
+        (r = copy_value(n->device, sizeof(n->device), fields[IP_DEVICE], "ip", e)) < 0)
         return r;
     if (!n->client.s_addr)
         return err_field(e, ERR_INVALID, "ip", "'ip=' names no address for this machine");
     return *fields[IP_HOSTNAME]
-               ? copy(c->hostname, sizeof(c->hostname), fields[IP_HOSTNAME], "ip", e)
+               ? copy_value(c->hostname, sizeof(c->hostname), fields[IP_HOSTNAME], "ip", e)
                : 0;
 }
 
-static int set(struct cmdline *c, char *word, struct err *e)
+static int set_item(struct cmdline *c, char *word, struct err *e)
 {
     if (str_has_prefix(word, "root="))
-        return copy(c->root, sizeof(c->root), word + strlen("root="), "root", e);
+        return copy_value(c->root, sizeof(c->root), word + strlen("root="), "root", e);
     if (str_has_prefix(word, "hostname="))
-        return copy(c->hostname, sizeof(c->hostname), word + strlen("hostname="), "hostname", e);
+        return copy_value(c->hostname, sizeof(c->hostname), word + strlen("hostname="), "hostname",
+                          e);
     if (str_has_prefix(word, "ip="))
         return set_ip(c, word + strlen("ip="), e);
     return 0;
@@ -140,7 +141,7 @@ int cmdline_parse(char *text, struct cmdline *ret, struct err *e)
             r = add_options(&c, text, e);
             break;
         } else {
-            r = set(&c, word, e);
+            r = set_item(&c, word, e);
         }
     if (r < 0) {
         cmdline_done(&c);

@@ -60,7 +60,7 @@ static const struct mount_row later_mounts[] = {
     {"cgroup2", "/sys/fs/cgroup", "cgroup2", NULL, MS_NOSUID | MS_NOEXEC | MS_NODEV, true},
 };
 
-/* A disk has more room than memory: there it stays the disk's. */
+/* Only for a root in memory: on a disk, /tmp stays on the disk, which has more room. */
 static const struct mount_row tmp_mount[] = {
     {"tmpfs", "/tmp", "tmpfs", "mode=1777", MS_NOSUID | MS_NODEV, true},
 };
@@ -93,8 +93,8 @@ static int link_descriptors(struct err *e)
     return 0;
 }
 
-/* A kernel without a console gives its first process no descriptors, and ours must not be taken for
- * something else's. */
+/* A kernel without a console gives its first process no descriptors. Opens 0 to 2, so that no other file gets
+ * these numbers. */
 static void open_standard(void)
 {
     int fd;
@@ -113,7 +113,7 @@ static bool is_in_initramfs(void)
     return statfs("/", &fs) == 0 && (fs.f_type == RAMFS_MAGIC || fs.f_type == TMPFS_MAGIC);
 }
 
-/* `bellhopd hold` in the box is then this agent's own; a root without a place for it goes without. */
+/* Makes `bellhopd hold` in the box this agent's program; skipped if the root has no place for it. */
 static void show_program(void)
 {
     if (mount("/init", "/newroot" PROGRAM, NULL, MS_BIND, NULL) < 0)
@@ -133,7 +133,7 @@ static int enter_root(const struct cmdline *c, bool *ret_is_in_memory, struct er
     return rootdisk_enter(e);
 }
 
-/* Into a file that --init reads and removes. No such item: no token; the options decide on that. */
+/* Writes the token to a file that --init reads and removes. Without the item there is no token. */
 static int take_token(bool *ret_is_there, struct err *e)
 {
     _cleanup_free_ char *token = NULL;
@@ -158,7 +158,7 @@ static bool has_option(char *const *options, const char *name)
     return false;
 }
 
-/* The first line of a template's file; NULL: the disk has none. */
+/* The first line of a template's file; NULL: the disk has no such file. */
 static char *read_line(const char *path)
 {
     char *line = NULL;
@@ -170,8 +170,8 @@ static char *read_line(const char *path)
     return line;
 }
 
-/* Who commands run as and where they start, as in a box: what the template says, else its user's
- * home, else `user`, when the disk has one. NULL: the agent's own. */
+/* The user and the directory of commands, as in a box: as the template says; else the user `user` if the disk has
+ * one, and the user's home. NULL: the agent's own. */
 struct defaults {
     char *user, *workdir;
 };
@@ -269,8 +269,8 @@ int machine_start(int *argc, char ***argv, struct err *e)
 
     is_machine = true;
     (void)umask(022);
-    (void)prctl(PR_SET_NAME, "bellhopd"); /* the kernel calls us by our file, init */
-    (void)reboot(RB_DISABLE_CAD);         /* the three keys are a signal to us, like SIGTERM */
+    (void)prctl(PR_SET_NAME, "bellhopd"); /* the kernel named us after our file, init */
+    (void)reboot(RB_DISABLE_CAD);         /* Ctrl-Alt-Del becomes a signal to us, like SIGTERM */
     r = mount_all(first_mounts, N_ELEMENTS(first_mounts), e);
     if (r < 0)
         return r;
@@ -296,7 +296,7 @@ static bool is_root_read_only(void)
     return statfs("/", &fs) == 0 && fs.f_flags & ST_RDONLY;
 }
 
-/* A file that is still open for writing makes the polite way impossible; the other does not ask. */
+/* A file that is still open for writing prevents a normal remount; SysRq forces it. */
 static void close_root(void)
 {
     int64_t deadline = clock_mono_ms() + REMOUNT_WAIT_MS;

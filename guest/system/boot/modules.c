@@ -10,7 +10,7 @@
 #include "common/io.h"
 #include "system/log.h"
 
-static void load(int dir, const char *name)
+static void load_module(int dir, const char *name)
 {
     _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
@@ -34,7 +34,7 @@ int modules_load(const char *dir, struct err *e)
     at = list;
     while ((name = strsep(&at, "\n")))
         if (*name)
-            load(fd, name);
+            load_module(fd, name);
     return 0;
 }
 

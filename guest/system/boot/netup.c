@@ -23,7 +23,7 @@
 #define HOSTS_MAX_BYTES (256 * 1024)
 #define HOSTNAME_DEFAULT "bellhop"
 
-static void name_it(struct ifreq *ifr, const char *name)
+static void set_interface_name(struct ifreq *ifr, const char *name)
 {
     *ifr = (struct ifreq){0};
     (void)snprintf(ifr->ifr_name, sizeof(ifr->ifr_name), "%s", name);
@@ -33,7 +33,7 @@ static int bring_up(int fd, const char *name, struct err *e)
 {
     struct ifreq ifr;
 
-    name_it(&ifr, name);
+    set_interface_name(&ifr, name);
     if (ioctl(fd, SIOCGIFFLAGS, &ifr) < 0)
         return err_sys(e, errno, "the network interface '%s'", name);
     ifr.ifr_flags |= IFF_UP;
@@ -49,12 +49,12 @@ static void put_address(struct sockaddr *out, struct in_addr address)
     memcpy(out, &in, sizeof(in));
 }
 
-static int set_address(int fd, const char *name, unsigned long request, struct in_addr address,
-                       struct err *e)
+static int set_interface_address(int fd, const char *name, unsigned long request,
+                                 struct in_addr address, struct err *e)
 {
     struct ifreq ifr;
 
-    name_it(&ifr, name);
+    set_interface_name(&ifr, name);
     put_address(&ifr.ifr_addr, address);
     if (ioctl(fd, (int)request, &ifr) < 0)
         return err_sys(e, errno, "the address of '%s'", name);
@@ -73,7 +73,7 @@ static int add_route(int fd, struct in_addr gateway, struct err *e)
     return 0;
 }
 
-/* The first that has a device behind it, by name; lo, tunnels and the like have none. */
+/* The first interface, by name, that has a device; lo, tunnels and the like have none. */
 static bool find_interface(char out[IFNAMSIZ])
 {
     _cleanup_closedir_ DIR *dir = opendir("/sys/class/net");
@@ -140,15 +140,15 @@ int netup(const struct cmdline_net *n, struct err *e)
         return n->is_asked ? err_set(e, ERR_NOT_FOUND, "'ip=' is given, and no interface is there")
                            : 0;
     if ((r = bring_up(fd, name, e)) < 0 ||
-        (r = set_address(fd, name, SIOCSIFADDR, n->client, e)) < 0 ||
-        (r = set_address(fd, name, SIOCSIFNETMASK, n->netmask, e)) < 0)
+        (r = set_interface_address(fd, name, SIOCSIFADDR, n->client, e)) < 0 ||
+        (r = set_interface_address(fd, name, SIOCSIFNETMASK, n->netmask, e)) < 0)
         return r;
     if (n->gateway.s_addr && (r = add_route(fd, n->gateway, e)) < 0)
         return r;
     return write_resolv(n, e);
 }
 
-/* Programs look their own name up (sudo complains when it can't). */
+/* Programs resolve their own host name (sudo prints an error if it can't). */
 static void add_to_hosts(const char *name)
 {
     _cleanup_free_ char *text = NULL;

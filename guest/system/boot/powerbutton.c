@@ -32,7 +32,7 @@ static bool has_power_key(int fd)
            bits[KEY_POWER / 8] & 1 << KEY_POWER % 8;
 }
 
-static void on_input(struct loop *l, uint32_t events, void *arg)
+static void on_button_input(struct loop *l, uint32_t events, void *arg)
 {
     struct button *b = arg;
     struct input_event in;
@@ -47,7 +47,7 @@ static void on_input(struct loop *l, uint32_t events, void *arg)
             b->all->on_press(b->all->arg);
 }
 
-static int add(struct powerbutton *all, struct loop *l, const char *path, struct err *e)
+static int add_button(struct powerbutton *all, struct loop *l, const char *path, struct err *e)
 {
     _cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     struct button *b = &all->buttons[all->n];
@@ -55,7 +55,7 @@ static int add(struct powerbutton *all, struct loop *l, const char *path, struct
 
     if (fd < 0 || !has_power_key(fd))
         return 0;
-    r = loop_watch_add(l, fd, EPOLLIN, on_input, b, &b->watch, e);
+    r = loop_watch_add(l, fd, EPOLLIN, on_button_input, b, &b->watch, e);
     if (r < 0)
         return r;
     b->all = all;
@@ -78,7 +78,7 @@ int powerbutton_new(struct loop *l, void (*on_press)(void *arg), void *arg,
         char path[32];
 
         (void)snprintf(path, sizeof(path), "/dev/input/event%d", i);
-        r = add(b, l, path, e);
+        r = add_button(b, l, path, e);
     }
     if (r < 0) {
         powerbutton_free(b);

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * powerbutton: the button that the machine's owner presses to have it end (ACPI; QEMU's
- * system_powerdown). Belongs to the loop's thread.
+ * powerbutton: watches the power button of a machine (ACPI; QEMU's system_powerdown). For the loop's thread
+ * only.
  */
 #include "common/err.h"
 
@@ -10,7 +10,7 @@
 struct loop;
 struct powerbutton;
 
-/* A machine, or container, without one is fine. on_press may be called many times. */
+/* Succeeds without a button too. on_press may be called many times. */
 int powerbutton_new(struct loop *l, void (*on_press)(void *arg), void *arg,
                     struct powerbutton **ret, struct err *e);
 struct powerbutton *powerbutton_free(struct powerbutton *b); /* accepts NULL; returns NULL */

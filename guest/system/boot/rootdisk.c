@@ -22,16 +22,17 @@
 #define UPPER "/upper"
 #define POLL_MS 5
 #define HEAD_BYTES 2048
-#define EXT4_RESIZE \
-    _IOW('f', 16, uint64_t) /* EXT4_IOC_RESIZE_FS: no header of the kernel's has it */
+#define EXT4_RESIZE _IOW('f', 16, uint64_t) /* EXT4_IOC_RESIZE_FS: in no kernel header */
 #define EXT4_BLOCKS_AT (1024 + 4)
 
-static const struct {
+struct disk_kind {
     const char *name;
-    size_t at; /* of the magic number, from the beginning of the disk */
+    size_t at; /* offset of the magic number on the disk */
     const char *magic;
     size_t len;
-} kinds[] = {
+};
+
+static const struct disk_kind disk_kinds[] = {
     {"squashfs", 0, "hsqs", 4},
     {"ext4", 1024 + 56, "\x53\xef", 2},
     {"erofs", 1024, "\xe2\xe1\xf5\xe0", 4},
@@ -56,13 +57,13 @@ static const char *find_kind(int fd)
 
     if (pread(fd, head, sizeof(head), 0) != (ssize_t)sizeof(head))
         return NULL;
-    for (size_t i = 0; i < N_ELEMENTS(kinds); i++)
-        if (memcmp(head + kinds[i].at, kinds[i].magic, kinds[i].len) == 0)
-            return kinds[i].name;
+    for (size_t i = 0; i < N_ELEMENTS(disk_kinds); i++)
+        if (memcmp(head + disk_kinds[i].at, disk_kinds[i].magic, disk_kinds[i].len) == 0)
+            return disk_kinds[i].name;
     return NULL;
 }
 
-/* Of ext4, by its superblock (all our machines are little-endian, as it is). */
+/* Blocks of an ext4 by its superblock, which is little-endian, as all our machines are. */
 static uint64_t count_blocks(int fd)
 {
     uint32_t low = 0;
@@ -70,8 +71,8 @@ static uint64_t count_blocks(int fd)
     return pread(fd, &low, sizeof(low), EXT4_BLOCKS_AT) == (ssize_t)sizeof(low) ? low : 0;
 }
 
-/* Somebody may have made the disk's file longer than its file system. */
-static void grow(int disk)
+/* The disk's file may have been extended since the file system was made. */
+static void grow_filesystem(int disk)
 {
     _cleanup_close_ int fd = open(NEW_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct statfs fs;
@@ -120,7 +121,7 @@ int rootdisk_mount(const char *device, bool *ret_is_in_memory, struct err *e)
         return mount_below(device, kind, e);
     if (mount(device, NEW_ROOT, kind, 0, NULL) < 0)
         return err_sys(e, errno, "mount '%s' as %s", device, kind);
-    grow(fd);
+    grow_filesystem(fd);
     return 0;
 }
 
