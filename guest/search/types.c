@@ -281,7 +281,7 @@ static bool add_known(struct list *l, const char *name, size_t len, bool all, in
     return found;
 }
 
-/* "include:cpp,py": types of the type_table. */
+/* "include:cpp,py": types of the table. */
 static int add_included(struct list *l, const char *names, struct err *e)
 {
     int r = 0;
