@@ -103,5 +103,9 @@ find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs a
             complain("this library is seen in " seen[part[2]] " alone")
     }
 
+    /[^A-Za-z_]MHD_[A-Za-z]/ && FILENAME !~ seen["microhttpd"] {
+        complain("names of libmicrohttpd are seen in " seen["microhttpd"] " alone")
+    }
+
     END { exit bad }' >&2 || exit 1
 echo "  OK    layers: calls go down only"

@@ -89,7 +89,7 @@ static int check_content_encoding(struct request *q, struct err *e)
 
     if (!encoding || strcasecmp(encoding, "identity") == 0)
         return 0;
-    q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+    q->error_status = HTTP_UNSUPPORTED_MEDIA_TYPE;
     return err_field(e, ERR_UNIMPLEMENTED, "Content-Encoding", "'%.40s' is not supported: identity",
                      encoding);
 }
@@ -222,7 +222,7 @@ static void run_call(struct request *q)
 
 static int reply_unary(struct request *q, struct call *c, struct err *e)
 {
-    return respond_text_take(q, MHD_HTTP_OK, c->codec->reply_type, TAKE(c->text), c->text_len, e);
+    return respond_text_take(q, HTTP_OK, c->codec->reply_type, TAKE(c->text), c->text_len, e);
 }
 
 /* A stream that fails before it says anything is an ordinary error, but for Connect's clients. */

@@ -61,7 +61,7 @@ struct dialect {
     /* The route that answers instead, to what a browser asks before it lets a page send a request. */
     const struct route *(*preflight)(struct request *q);
     /* Headers for each reply. */
-    void (*add_headers)(struct request *q, struct MHD_Response *response);
+    void (*add_headers)(struct request *q, struct reply *response);
 };
 
 /* A row and its state. The agent has an array of them that ends with a NULL row. */

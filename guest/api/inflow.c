@@ -198,7 +198,7 @@ static int flow_reply(struct request *q, const json_t *answer, struct err *e)
     if (r < 0)
         return r;
     len = out.len;
-    return respond_text_take(q, MHD_HTTP_OK, request_codec(q)->reply_type, buf_take(&out), len, e);
+    return respond_text_take(q, HTTP_OK, request_codec(q)->reply_type, buf_take(&out), len, e);
 }
 
 static int flow_finish(struct request *q, struct err *e)

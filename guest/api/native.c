@@ -61,7 +61,7 @@ static int native_choose_codec(struct request *q, const struct rpc_method *m,
     bool is_connect = type && codec_type_is(type, WIRE_TYPE_CONNECT);
     bool can_stream = m->kind == RPC_SOURCE;
 
-    q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+    q->error_status = HTTP_UNSUPPORTED_MEDIA_TYPE;
     if (type && !is_connect && !codec_type_is(type, WIRE_TYPE_JSON))
         return err_field(e, ERR_INVALID, "Content-Type",
                          "the body's type must be application/json, not '%.80s'", type);

@@ -243,7 +243,7 @@ static int openapi_finish(struct request *q, struct err *e)
 {
     _cleanup_json_ json_t *doc = openapi_new_document();
 
-    return doc ? respond_json(q, MHD_HTTP_OK, doc, e) : err_oom(e);
+    return doc ? respond_json(q, HTTP_OK, doc, e) : err_oom(e);
 }
 
 const struct request_ops openapi_ops = {.finish = openapi_finish};

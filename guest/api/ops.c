@@ -21,16 +21,15 @@
 /* Open to everybody and empty; the generation tells a client that the box was restored. */
 static int health_finish(struct request *q, struct err *e)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+    struct reply *response = reply_new_empty();
     char generation[24];
 
     if (!response)
         return err_oom(e);
     (void)snprintf(generation, sizeof(generation), "%" PRIu64,
                    (uint64_t)request_agent(q)->generation);
-    respond_add_header(response, "Bellhop-Generation", generation);
-    return respond_queue(q, MHD_HTTP_OK, response, e);
+    reply_add_header(response, "Bellhop-Generation", generation);
+    return respond_queue(q, HTTP_OK, response, e);
 }
 
 const struct request_ops health_ops = {.finish = health_finish};
@@ -70,7 +69,7 @@ static int metrics_finish(struct request *q, struct err *e)
     if (r < 0)
         return r;
     len = text.len;
-    return respond_text_take(q, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8",
+    return respond_text_take(q, HTTP_OK, "text/plain; version=0.0.4; charset=utf-8",
                              buf_take(&text), len, e);
 }
 
@@ -119,8 +118,8 @@ static int ready_finish(struct request *q, struct err *e)
     if (r != SOURCE_MESSAGE)
         return r < 0 ? r : err_set(e, ERR_INTERNAL, "no answer");
     return respond_json(
-        q, json_is_true(json_object_get(msg, "ready")) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
-        msg, e);
+        q, json_is_true(json_object_get(msg, "ready")) ? HTTP_OK : HTTP_SERVICE_UNAVAILABLE, msg,
+        e);
 }
 
 static void ready_done(struct request *q)

@@ -287,7 +287,7 @@ static int service_write_error(const struct request *q, const struct err *error,
     return service_write_json_error(q, error, ret, e);
 }
 
-static void service_add_headers(struct request *q, struct MHD_Response *response)
+static void service_add_headers(struct request *q, struct reply *response)
 {
     const struct dialect *d = request_dialect(q);
 

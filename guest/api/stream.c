@@ -92,7 +92,7 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
         buf_clear(&s->out);
         s->sent = 0;
         if (s->is_over)
-            return MHD_CONTENT_READER_END_OF_STREAM;
+            return REPLY_END;
         request_set_silent(q, true); /* before it parks: the sweep only looks at the parked */
         if (request_is_late(q)) {
             struct err late = {0};
@@ -105,7 +105,7 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
         if (!s->out.len && !s->is_over && fill_out(s, max, NULL) < 0)
             return request_break_off(q, data);
         if (!s->out.len)
-            return s->is_over ? MHD_CONTENT_READER_END_OF_STREAM : 0;
+            return s->is_over ? REPLY_END : 0;
         request_set_silent(q, false);
     }
     n = s->out.len - s->sent;
@@ -144,18 +144,18 @@ static struct stream *stream_new(struct request *q)
 
 static int stream_reply_take(struct request *q, struct stream *s, struct err *e)
 {
-    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
-                                                                      read_stream, s, free_stream);
+    struct reply *response =
+        reply_new_stream(REPLY_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, s, free_stream);
 
     if (!response) {
         free_stream(s);
         return err_oom(e);
     }
-    respond_add_header(response, "Content-Type", s->codec->reply_type);
+    reply_add_header(response, "Content-Type", s->codec->reply_type);
     request_limit_unsent(q);
     if (s->codec->encoding == ENCODING_SSE)
-        respond_add_header(response, "X-Accel-Buffering", "no");
-    return respond_queue(q, MHD_HTTP_OK, response, e);
+        reply_add_header(response, "X-Accel-Buffering", "no");
+    return respond_queue(q, HTTP_OK, response, e);
 }
 
 int stream_begin_take(struct request *q, struct source *source, json_t *first, struct err *e)

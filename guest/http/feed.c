@@ -13,7 +13,7 @@ struct feed {
     struct pool *pool;
     const struct feed_ops *ops;
     void *from;
-    struct MHD_Response *response;
+    struct reply *response;
     struct pool_item item; /* queued or running while has_job */
     pthread_mutex_t lock;
     /* guarded by lock: */
@@ -123,7 +123,7 @@ static ssize_t read_feed(void *arg, uint64_t pos, char *data, size_t max)
         if (is_over) {
             if (f->ops->ended)
                 f->ops->ended(f->from, f->response);
-            return MHD_CONTENT_READER_END_OF_STREAM;
+            return REPLY_END;
         }
         if (request_park(f->request))
             return 0;
@@ -141,7 +141,7 @@ static void free_feed(void *arg)
 }
 
 int feed_response_take(struct request *q, uint64_t size, const struct feed_ops *ops, void *from,
-                       struct MHD_Response **ret, struct err *e)
+                       struct reply **ret, struct err *e)
 {
     struct feed *f = calloc(1, sizeof(*f));
     size_t cap = size < FEED_RING_BYTES ? (size_t)size + 1 : FEED_RING_BYTES;
@@ -157,7 +157,7 @@ int feed_response_take(struct request *q, uint64_t size, const struct feed_ops *
     f->from = from;
     f->refs = 1;
     (void)pthread_mutex_init(&f->lock, NULL);
-    f->response = MHD_create_response_from_callback(size, BLOCK_BYTES, read_feed, f, free_feed);
+    f->response = reply_new_stream(size, BLOCK_BYTES, read_feed, f, free_feed);
     if (!f->response) {
         free_feed(f);
         return err_oom(e);

@@ -190,7 +190,7 @@ static struct reader *reader_new(struct file_body *b)
 }
 
 static int worker_body(struct request *q, struct file_body *b, const struct range *range,
-                       struct MHD_Response **ret, struct err *e)
+                       struct reply **ret, struct err *e)
 {
     struct reader *r = reader_new(b);
 
@@ -203,23 +203,22 @@ static int worker_body(struct request *q, struct file_body *b, const struct rang
     }
     r->v[0].text = TAKE(b->head);
     r->v[0].text_len = b->head_len;
-    return feed_response_take(q, MHD_SIZE_UNKNOWN, &reader_ops, r, ret, e);
+    return feed_response_take(q, REPLY_SIZE_UNKNOWN, &reader_ops, r, ret, e);
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-static int buffer_body(struct request *q, const char *data, size_t len, struct MHD_Response **ret,
+static int buffer_body(struct request *q, const char *data, size_t len, struct reply **ret,
                        struct err *e)
 {
-    *ret = MHD_create_response_from_buffer(len, (void *)(uintptr_t)data,
-                                           len ? MHD_RESPMEM_MUST_COPY : MHD_RESPMEM_PERSISTENT);
+    *ret = reply_new_copy(data, len);
     if (*ret && q->verb != VERB_HEAD)
         q->bytes_out += len;
     return *ret ? 0 : err_oom(e);
 }
 
 static int one_range(struct request *q, struct file_body *b, const struct range *range,
-                     struct MHD_Response **ret, struct err *e)
+                     struct reply **ret, struct err *e)
 {
     int fd;
 
@@ -230,7 +229,7 @@ static int one_range(struct request *q, struct file_body *b, const struct range 
     fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return err_sys(e, errno, "dup");
-    *ret = MHD_create_response_from_fd_at_offset64(range->len, fd, range->first);
+    *ret = reply_new_fd(fd, range->first, range->len);
     if (!*ret) {
         fd_close(fd);
         return err_oom(e);
@@ -240,8 +239,7 @@ static int one_range(struct request *q, struct file_body *b, const struct range 
     return 0;
 }
 
-int file_body_whole(struct request *q, struct file_body *b, struct MHD_Response **ret,
-                    struct err *e)
+int file_body_whole(struct request *q, struct file_body *b, struct reply **ret, struct err *e)
 {
     const struct range all = {.first = 0, .len = b->size};
 
@@ -274,7 +272,7 @@ static int add_part(struct reader *r, const char *boundary, const char *type,
 }
 
 static int several_ranges(struct request *q, struct file_body *b, const struct range_set *set,
-                          struct MHD_Response **ret, struct err *e)
+                          struct reply **ret, struct err *e)
 {
     char boundary[2 * BOUNDARY_BYTES + 1], type[128];
     struct reader *r = reader_new(b);
@@ -295,12 +293,12 @@ static int several_ranges(struct request *q, struct file_body *b, const struct r
     if (result < 0)
         return result;
     (void)snprintf(type, sizeof(type), "multipart/byteranges; boundary=%s", boundary);
-    respond_add_header(*ret, "Content-Type", type);
+    reply_add_header(*ret, "Content-Type", type);
     return 0;
 }
 
 int file_body_ranges(struct request *q, struct file_body *b, const struct range_set *set,
-                     struct MHD_Response **ret, struct err *e)
+                     struct reply **ret, struct err *e)
 {
     char text[96];
     int r;
@@ -312,6 +310,6 @@ int file_body_ranges(struct request *q, struct file_body *b, const struct range_
         return r;
     (void)snprintf(text, sizeof(text), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, set->v[0].first,
                    set->v[0].first + set->v[0].len - 1, file_body_size(b));
-    respond_add_header(*ret, "Content-Range", text);
+    reply_add_header(*ret, "Content-Range", text);
     return 0;
 }

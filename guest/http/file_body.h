@@ -5,6 +5,7 @@
  */
 #include "http/range.h"
 #include "http/request.h"
+#include "http/respond.h"
 
 #define FILE_BODY_MADE_UP_MAX (256ull * 1024 * 1024) /* past that it is taken to have no end */
 #define FILE_BODY_HEAD_BYTES (64 * 1024)             /* of a made-up file, read before the reply */
@@ -35,8 +36,7 @@ int file_body_read(int fd, void *data, size_t size, size_t *ret_len, struct err 
 uint64_t file_body_size(const struct file_body *b);
 
 /* All of it. Content-Length is the response's own affair. */
-int file_body_whole(struct request *q, struct file_body *b, struct MHD_Response **ret,
-                    struct err *e);
+int file_body_whole(struct request *q, struct file_body *b, struct reply **ret, struct err *e);
 /* One range; or several, with the Content-Type header that says so. */
 int file_body_ranges(struct request *q, struct file_body *b, const struct range_set *set,
-                     struct MHD_Response **ret, struct err *e);
+                     struct reply **ret, struct err *e);

@@ -71,7 +71,7 @@ static int check_verb(struct request *q, int *ret_status, struct err *e)
 {
     if (q->route->verbs & q->verb)
         return 0;
-    *ret_status = MHD_HTTP_METHOD_NOT_ALLOWED;
+    *ret_status = HTTP_METHOD_NOT_ALLOWED;
     return err_set(e, ERR_UNIMPLEMENTED, "%.20s is not a method of '%.200s'", q->verb_name,
                    q->path);
 }
@@ -173,7 +173,7 @@ static int check_room(struct request *q, int *ret_status, struct err *e)
         return err_set(e, ERR_UNAVAILABLE, "the agent is stopping");
     if (!q->conn->is_reserve || q->route->flags & ROUTE_RESERVE)
         return 0;
-    *ret_status = MHD_HTTP_SERVICE_UNAVAILABLE;
+    *ret_status = HTTP_SERVICE_UNAVAILABLE;
     return err_set(e, ERR_EXHAUSTED, "too many connections: %u are open",
                    q->server->o.max_connections);
 }

@@ -24,7 +24,7 @@ static void write_reply(struct request *q, int fd, const struct err *error, int 
     if (respond_write_error(q, error, status, &reply, NULL) < 0)
         return;
     text = reply.text;
-    has_challenge = reply.status == MHD_HTTP_UNAUTHORIZED && reply.challenge;
+    has_challenge = reply.status == HTTP_UNAUTHORIZED && reply.challenge;
     n = snprintf(head, sizeof(head),
                  "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
                  "Cache-Control: no-store\r\nConnection: close\r\n%s%s%s",
@@ -122,7 +122,7 @@ void refuse_stalled(struct request *q, int fd, int64_t now_ms)
 
     (void)err_set(&error, ERR_DEADLINE, "nothing of the body arrived for %d s",
                   (int)((now_ms - q->body_ms) / 1000));
-    write_reply(q, fd, &error, MHD_HTTP_REQUEST_TIMEOUT);
+    write_reply(q, fd, &error, HTTP_REQUEST_TIMEOUT);
     (void)shutdown(fd, SHUT_RDWR);
     q->body_ms = 0;
 }

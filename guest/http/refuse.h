@@ -8,6 +8,8 @@
  *   - a larger one: write the reply to the socket ourselves, shut our side down, and throw away
  *     what arrives, within bounds of bytes and time; then close.
  */
+#include <microhttpd.h>
+
 #include "http/request.h"
 
 /* With the headers. status 0: the error's own. */

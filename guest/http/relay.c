@@ -12,6 +12,7 @@
 #include "event/loop.h"
 #include "http/ring.h"
 #include "http/service.h"
+#include "http/request.h"
 #include "http/state.h"
 
 enum { CLIENT, PEER };
@@ -227,9 +228,13 @@ static bool keep(struct relay *r, int side, const char *data, size_t len)
     return true;
 }
 
-void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh, int client_fd,
-                 int peer_fd, const char *early, size_t early_len, const char *late,
-                 size_t late_len)
+/*
+ * Joins an upgraded connection's socket (through urh, closed at the end) with peer_fd, which is taken in any case.
+ * `early`: bytes that the client sent already; `late`: the peer's. On failure the connection is closed.
+ */
+static void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh, int client_fd,
+                        int peer_fd, const char *early, size_t early_len, const char *late,
+                        size_t late_len)
 {
     struct relay *r = calloc(1, sizeof(*r));
 
@@ -244,6 +249,29 @@ void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh, int cl
     if (!keep(r, PEER, early, early_len) || !keep(r, CLIENT, late, late_len) ||
         loop_post(s->o.loop, start, r, NULL) < 0)
         relay_free(r);
+}
+
+static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *con_cls, const char *extra,
+                       size_t extra_len, MHD_socket sock, struct MHD_UpgradeResponseHandle *urh)
+{
+    struct request *q = cls;
+    const char *late = NULL;
+    size_t late_len = 0;
+    int fd = q->take_peer(q->take_peer_arg, &late, &late_len);
+
+    (void)mhd;
+    (void)con_cls;
+    relay_begin(q->server, urh, sock, fd, extra, extra_len, late, late_len);
+}
+
+struct reply *
+relay_new_reply(struct request *q,
+                int (*take_peer)(void *arg, const char **ret_late, size_t *ret_late_len), void *arg)
+{
+    /* q outlives the upgrade: a request is completed only when its connection is closed. */
+    q->take_peer = take_peer;
+    q->take_peer_arg = arg;
+    return (struct reply *)MHD_create_response_for_upgrade(on_upgrade, q);
 }
 
 void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(void *arg), void *arg)

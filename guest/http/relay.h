@@ -4,7 +4,6 @@
  * thread and at most two buffers of RELAY_BUFFER_BYTES each. For tunnels, upgraded proxied
  * connections and forwarded ports.
  */
-#include <microhttpd.h>
 #include <stddef.h>
 
 #include "common/err.h"
@@ -12,20 +11,23 @@
 #define RELAY_BUFFER_BYTES (64 * 1024)
 #define RELAY_MAX 1024
 
+struct reply;
+struct request;
 struct server;
 
 /*
- * Joins an upgraded connection's socket (through urh, closed at the end) and peer_fd (taken in any
- * case). `early`: what the client sent already; `late`: what the peer did. From any thread; on
- * failure the connection is closed too.
+ * A reply (101) that joins the client's connection with a peer's socket once it is upgraded. take_peer is then called,
+ * at most once, while the request lives: it returns the socket, which it gives away, and the bytes that the peer has
+ * sent already. NULL: out of memory.
  */
-void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh, int client_fd,
-                 int peer_fd, const char *early, size_t early_len, const char *late,
-                 size_t late_len);
+struct reply *relay_new_reply(struct request *q,
+                              int (*take_peer)(void *arg, const char **ret_late,
+                                               size_t *ret_late_len),
+                              void *arg);
 
 /*
- * The same for two sockets of ours, both taken; on the loop's thread. on_end is called once, after both are
- * closed. These are bounded by whoever joins them, and do not count as RELAY_MAX does.
+ * Joins two sockets, and takes both; on the loop's thread. on_end is called once, after both are closed. The caller
+ * bounds their number; they do not count against RELAY_MAX.
  */
 void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(void *arg), void *arg);
 

@@ -323,6 +323,31 @@ int request_fd(const struct request *q)
     return q->conn->fd;
 }
 
+struct header_visit {
+    int (*fn)(void *arg, const char *name, const char *value);
+    void *arg;
+    int r;
+};
+
+static enum MHD_Result visit_header(void *cls, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
+{
+    struct header_visit *v = cls;
+
+    (void)kind;
+    v->r = v->fn(v->arg, name, value ? value : "");
+    return v->r < 0 ? MHD_NO : MHD_YES;
+}
+
+int request_each_header(struct request *q,
+                        int (*fn)(void *arg, const char *name, const char *value), void *arg)
+{
+    struct header_visit v = {.fn = fn, .arg = arg};
+
+    (void)MHD_get_connection_values(q->mhd, MHD_HEADER_KIND, visit_header, &v);
+    return v.r;
+}
+
 const char *request_header(struct request *q, const char *name)
 {
     return MHD_lookup_connection_value(q->mhd, MHD_HEADER_KIND, name);

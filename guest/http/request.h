@@ -13,14 +13,15 @@
  * of the end of an upgraded connection. So nobody takes a request's lock with the server's table
  * lock held, and no handler's lock is held when calling request_wake() or request_park().
  */
-#include <microhttpd.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/buf.h"
 #include "common/err.h"
 #include "event/pool.h"
+#include "http/status.h"
 #include "http/route.h"
 
 #define REQUEST_DRAIN_BYTES (1024 * 1024)         /* of a refused body, read before the reply */
@@ -32,6 +33,7 @@
 
 #define REQUEST_PARKED 1 /* a result: request_park() returned true, more later */
 
+struct MHD_Connection;
 struct server;
 struct request;
 
@@ -106,7 +108,10 @@ struct request {
     int64_t started_ms;
     uint64_t bytes_in;
     uint64_t bytes_out;
-    void *state;                     /* the handler's */
+    void *state; /* the handler's */
+    /* Set by relay_new_reply(): */
+    int (*take_peer)(void *arg, const char **ret_late, size_t *ret_late_len);
+    void *take_peer_arg;
     void (*free_state)(void *state); /* called with the last reference; NULL: ops->done does it */
 
     _Atomic int refs;
@@ -203,6 +208,9 @@ void request_answer(struct request *q, struct ask *a);
 int request_fd(const struct request *q);
 /* The value of a request header, or NULL. */
 const char *request_header(struct request *q, const char *name);
+/* Calls fn for each header as it came, until fn returns a negative result; returns that, or 0. */
+int request_each_header(struct request *q,
+                        int (*fn)(void *arg, const char *name, const char *value), void *arg);
 /* The host that the request is for: the target's, or else the Host header's. NULL: not said. */
 const char *request_host(struct request *q);
 /* The decoded value of a query parameter, or NULL when absent; owned: free(). */
@@ -214,14 +222,6 @@ bool request_header_has(struct request *q, const char *name, const char *token);
 
 /* A header that the reply gets when it is an error. name: static; the value is copied. */
 int request_reply_header(struct request *q, const char *name, const char *value, struct err *e);
-
-/* The callbacks for libmicrohttpd; cls is the server. */
-void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd);
-enum MHD_Result request_on_access(void *cls, struct MHD_Connection *mhd, const char *url,
-                                  const char *verb, const char *version, const char *data,
-                                  size_t *data_len, void **con_cls);
-void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
-                          enum MHD_RequestTerminationCode why);
 
 /* The sweep's: look for a client that has gone, a body that does not go on, a stream that has been
  * silent. By a holder of a reference. */

@@ -3,18 +3,46 @@
  * respond: every reply leaves through respond_queue(), the one place that knows common headers and
  * counts. The words of an error are the service's.
  */
-#include <microhttpd.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "common/err.h"
 #include "http/request.h"
 #include "http/service.h"
 
-/* Takes the response. Headers of the reply's own are added to it before. */
-int respond_queue(struct request *q, int status, struct MHD_Response *response, struct err *e);
+#define REPLY_SIZE_UNKNOWN UINT64_MAX
+#define REPLY_END ((ssize_t)-1)
 
-/* The same without headers of ours: for a reply that is somebody else's. */
-int respond_queue_plain(struct request *q, int status, struct MHD_Response *response,
-                        struct err *e);
+/*
+ * A reply that is being built: a body, and headers of its own. Each function returns NULL if there is no memory; its
+ * arguments then stay the caller's.
+ */
+struct reply *reply_new_empty(void);
+struct reply *reply_new_copy(const char *data, size_t len);
+struct reply *reply_new_take(char *text, size_t len);              /* malloc'ed */
+struct reply *reply_new_fd(int fd, uint64_t offset, uint64_t len); /* takes fd */
+/*
+ * The body comes from read, on the connection's thread, in pieces of up to block_bytes: it returns the bytes that
+ * it put into data, 0 after request_park(), REPLY_END, or request_break_off(). free_arg is called once, when the
+ * reply is freed.
+ */
+struct reply *reply_new_stream(uint64_t size, size_t block_bytes,
+                               ssize_t (*read)(void *arg, uint64_t pos, char *data, size_t max),
+                               void *arg, void (*free_arg)(void *arg));
+void reply_add_header(struct reply *r, const char *name, const char *value);
+bool reply_has_header(struct reply *r, const char *name);
+/* With REPLY_SIZE_UNKNOWN only; also while the body is being sent. */
+void reply_add_trailer(struct reply *r, const char *name, const char *value);
+struct reply *
+reply_free(struct reply *r); /* only if it was not queued; accepts NULL; returns NULL */
+
+/* Takes the reply; NULL: out of memory. Adds the headers that every reply has. */
+int respond_queue(struct request *q, int status, struct reply *response, struct err *e);
+
+/* The same without those headers: for the reply of another server. */
+int respond_queue_plain(struct request *q, int status, struct reply *response, struct err *e);
 
 /* Takes text (malloc'ed). */
 int respond_text_take(struct request *q, int status, const char *type, char *text, size_t len,
@@ -29,9 +57,6 @@ int respond_write_error(const struct request *q, const struct err *error, int st
 
 /* The status of an error of a route that moves bytes: 412, 413, 507 where they are meant. */
 int respond_bytes_status(const struct err *error);
-
-/* A response with a body from a callback; NULL is reported as out of memory by the caller. */
-void respond_add_header(struct MHD_Response *response, const char *name, const char *value);
 
 /* "OK", "Not Found", ... */
 const char *respond_reason(int status);

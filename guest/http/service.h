@@ -4,7 +4,6 @@
  * errors are worded, what it counts. http calls it and knows nothing else of the program. A request
  * finds the program's context by request_owner().
  */
-#include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +11,7 @@
 #include "common/err.h"
 #include "http/route.h"
 
+struct reply;
 struct request;
 
 /* An error as it is sent. */
@@ -40,7 +40,7 @@ struct http_service {
     int (*write_error)(const struct request *q, const struct err *error, struct error_reply *ret,
                        struct err *e);
     /* Headers for every reply of ours. */
-    void (*add_headers)(struct request *q, struct MHD_Response *response);
+    void (*add_headers)(struct request *q, struct reply *response);
     /* The request is over; q->status 0: it was cut off before a reply. */
     void (*done)(const struct request *q, int64_t took_ms);
     void (*connection_refused)(void *owner);

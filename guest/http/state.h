@@ -62,3 +62,11 @@ void server_watch_vanish(struct server *s, struct conn *c);
 /* The connection's struct. On its thread. */
 struct conn *server_conn(struct MHD_Connection *mhd);
 void server_set_request(struct server *s, struct conn *c, struct request *q);
+
+/* The callbacks for libmicrohttpd; cls is the server. */
+void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result request_on_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                                  const char *verb, const char *version, const char *data,
+                                  size_t *data_len, void **con_cls);
+void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                          enum MHD_RequestTerminationCode why);

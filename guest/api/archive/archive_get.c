@@ -161,7 +161,7 @@ static int read_archive(void *from, void *data, size_t size, size_t *ret_len, st
 }
 
 /* "dir/x: permission denied; y: ..." in printable ASCII, as a header's value has to be. */
-static void add_names(const struct notes *n, struct MHD_Response *response)
+static void add_names(const struct notes *n, struct reply *response)
 {
     _cleanup_buf_ struct buf text;
 
@@ -173,10 +173,10 @@ static void add_names(const struct notes *n, struct MHD_Response *response)
         if (text.data[i] < ' ' || text.data[i] > '~')
             text.data[i] = '?';
     if (text.len)
-        (void)MHD_add_response_footer(response, "Bellhop-Left-Out-Names", text.data);
+        reply_add_trailer(response, "Bellhop-Left-Out-Names", text.data);
 }
 
-static void add_counts(void *from, struct MHD_Response *response)
+static void add_counts(void *from, struct reply *response)
 {
     const struct archive_get *g = from;
     struct archive_create_counts counts;
@@ -184,12 +184,12 @@ static void add_counts(void *from, struct MHD_Response *response)
 
     archive_create_counts(g->create, &counts);
     (void)snprintf(text, sizeof(text), "%" PRIu64, counts.entries);
-    (void)MHD_add_response_footer(response, "Bellhop-Entries", text);
+    reply_add_trailer(response, "Bellhop-Entries", text);
     (void)snprintf(text, sizeof(text), "%" PRIu64, counts.left_out);
-    (void)MHD_add_response_footer(response, "Bellhop-Left-Out", text);
+    reply_add_trailer(response, "Bellhop-Left-Out", text);
     add_names(archive_create_left_out(g->create), response);
     (void)snprintf(text, sizeof(text), "%" PRIu64, counts.changed);
-    (void)MHD_add_response_footer(response, "Bellhop-Changed", text);
+    reply_add_trailer(response, "Bellhop-Changed", text);
 }
 
 static void close_archive(void *from)
@@ -202,18 +202,17 @@ static const struct feed_ops archive_feed = {
 
 static int reply(struct request *q, struct archive_get *g, struct err *e)
 {
-    struct MHD_Response *response = NULL;
+    struct reply *response = NULL;
     int r;
 
     g->refs++; /* the feed's */
-    r = feed_response_take(q, MHD_SIZE_UNKNOWN, &archive_feed, g, &response, e);
+    r = feed_response_take(q, REPLY_SIZE_UNKNOWN, &archive_feed, g, &response, e);
     if (r < 0)
         return r;
-    respond_add_header(response, "Content-Type", g->options.format->media_type);
-    respond_add_header(
-        response, "Trailer",
-        "Bellhop-Entries, Bellhop-Left-Out, Bellhop-Left-Out-Names, Bellhop-Changed");
-    return respond_queue(q, MHD_HTTP_OK, response, e);
+    reply_add_header(response, "Content-Type", g->options.format->media_type);
+    reply_add_header(response, "Trailer",
+                     "Bellhop-Entries, Bellhop-Left-Out, Bellhop-Left-Out-Names, Bellhop-Changed");
+    return respond_queue(q, HTTP_OK, response, e);
 }
 
 static int get_finish(struct request *q, struct err *e)

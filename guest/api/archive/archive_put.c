@@ -172,7 +172,7 @@ static int put_finish(struct request *q, struct err *e)
                   (json_int_t)p->result.entries, "bytes", (json_int_t)p->result.bytes,
                   "packed_bytes", (json_int_t)p->result.packed_bytes, "removed",
                   (json_int_t)p->result.removed, "lost_xattrs", (json_int_t)p->result.lost_xattrs);
-    return v ? respond_json(q, MHD_HTTP_OK, v, e) : err_oom(e);
+    return v ? respond_json(q, HTTP_OK, v, e) : err_oom(e);
 }
 
 static void put_done(struct request *q)

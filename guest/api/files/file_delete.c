@@ -68,7 +68,7 @@ static int delete_finish(struct request *q, struct err *e)
         return 0;
     if (r < 0)
         return files_add_tag(q, r, e->detail_name[0] ? e->detail : "", e);
-    return respond_empty(q, MHD_HTTP_NO_CONTENT, e);
+    return respond_empty(q, HTTP_NO_CONTENT, e);
 }
 
 const struct request_ops file_delete_ops = {.begin = delete_begin, .finish = delete_finish};
@@ -76,19 +76,18 @@ const struct request_ops file_delete_ops = {.begin = delete_begin, .finish = del
 /* What can be done here, and that uploads can be resumed. */
 static int options_finish(struct request *q, struct err *e)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+    struct reply *response = reply_new_empty();
     char limit[FILE_SINK_LIMIT_BYTES], allow[64];
 
     if (!response)
         return err_oom(e);
     file_sink_limit(limit);
     route_allow(q->route_verbs, allow, sizeof(allow));
-    respond_add_header(response, "Allow", allow);
-    respond_add_header(response, "Accept-Patch", UPLOADS_TYPE ", " FILES_TYPE);
-    respond_add_header(response, "Accept-Ranges", "bytes");
-    respond_add_header(response, "Upload-Limit", limit);
-    return respond_queue(q, MHD_HTTP_NO_CONTENT, response, e);
+    reply_add_header(response, "Allow", allow);
+    reply_add_header(response, "Accept-Patch", UPLOADS_TYPE ", " FILES_TYPE);
+    reply_add_header(response, "Accept-Ranges", "bytes");
+    reply_add_header(response, "Upload-Limit", limit);
+    return respond_queue(q, HTTP_NO_CONTENT, response, e);
 }
 
 const struct request_ops file_options_ops = {.finish = options_finish};

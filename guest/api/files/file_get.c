@@ -108,20 +108,20 @@ static int decide(struct file_get *g, struct err *e)
     if (r < 0)
         return r;
     if (fs_check_tag(&none_match, true, tag, NULL) < 0) {
-        g->status = MHD_HTTP_NOT_MODIFIED;
+        g->status = HTTP_NOT_MODIFIED;
         return 0;
     }
-    g->status = MHD_HTTP_OK;
+    g->status = HTTP_OK;
     if (!range_counts(g))
         return 0;
     switch (range_parse(g->range, file_body_size(&g->body), &g->ranges)) {
     case RANGE_WHOLE:
         break;
     case RANGE_PART:
-        g->status = MHD_HTTP_PARTIAL_CONTENT;
+        g->status = HTTP_PARTIAL_CONTENT;
         break;
     case RANGE_NONE:
-        g->status = MHD_HTTP_RANGE_NOT_SATISFIABLE;
+        g->status = HTTP_RANGE_NOT_SATISFIABLE;
         break;
     }
     return 0;
@@ -142,7 +142,7 @@ static int add_digests(struct file_get *g, struct err *e)
 {
     const struct range all = {.first = 0, .len = (uint64_t)g->file.st.st_size};
     const struct range *content = g->ranges.n == 1 ? &g->ranges.v[0] : &all;
-    bool is_whole = g->status == MHD_HTTP_OK;
+    bool is_whole = g->status == HTTP_OK;
     int r = 0;
 
     if (!g->file.is_sized)
@@ -150,7 +150,7 @@ static int add_digests(struct file_get *g, struct err *e)
     if (g->wants_repr_digest)
         r = hash_range(g, &all, g->repr_digest, e);
     if (r == 0 && g->wants_content_digest &&
-        (is_whole || (g->status == MHD_HTTP_PARTIAL_CONTENT && g->ranges.n == 1)))
+        (is_whole || (g->status == HTTP_PARTIAL_CONTENT && g->ranges.n == 1)))
         r = hash_range(g, content, g->content_digest, e);
     return r;
 }
@@ -184,7 +184,7 @@ static void open_job(struct request *q)
 
 /* ---- the reply ------------------------------------------------------------------------------- */
 
-static void add_headers(const struct file_get *g, struct MHD_Response *response)
+static void add_headers(const struct file_get *g, struct reply *response)
 {
     const struct fs_file *f = &g->file;
     char text[FS_ETAG_BYTES + 8];
@@ -192,20 +192,20 @@ static void add_headers(const struct file_get *g, struct MHD_Response *response)
 
     if (f->etag[0]) {
         (void)snprintf(text, sizeof(text), "\"%s\"", f->etag);
-        respond_add_header(response, "ETag", text);
+        reply_add_header(response, "ETag", text);
     }
     range_format_date(f->st.st_mtim.tv_sec, date);
-    respond_add_header(response, "Last-Modified", date);
-    respond_add_header(response, "Accept-Ranges", f->is_sized ? "bytes" : "none");
-    if (!MHD_get_response_header(response, "Content-Type"))
-        respond_add_header(response, "Content-Type", FILES_TYPE);
-    respond_add_header(response, "Cache-Control", "no-cache");
+    reply_add_header(response, "Last-Modified", date);
+    reply_add_header(response, "Accept-Ranges", f->is_sized ? "bytes" : "none");
+    if (!reply_has_header(response, "Content-Type"))
+        reply_add_header(response, "Content-Type", FILES_TYPE);
+    reply_add_header(response, "Cache-Control", "no-cache");
     (void)snprintf(text, sizeof(text), "%04o", (unsigned)(f->st.st_mode & 07777));
-    respond_add_header(response, "Bellhop-Mode", text);
+    reply_add_header(response, "Bellhop-Mode", text);
     if (g->repr_digest[0])
-        respond_add_header(response, "Repr-Digest", g->repr_digest);
+        reply_add_header(response, "Repr-Digest", g->repr_digest);
     if (g->content_digest[0])
-        respond_add_header(response, "Content-Digest", g->content_digest);
+        reply_add_header(response, "Content-Digest", g->content_digest);
 }
 
 static int reply_unsatisfiable(struct request *q, const struct file_get *g, struct err *e)
@@ -218,19 +218,19 @@ static int reply_unsatisfiable(struct request *q, const struct file_get *g, stru
     r = request_reply_header(q, "Content-Range", text, e);
     if (r < 0)
         return r;
-    q->error_status = MHD_HTTP_RANGE_NOT_SATISFIABLE;
+    q->error_status = HTTP_RANGE_NOT_SATISFIABLE;
     return err_detail_u64(
         e, err_field(e, ERR_RANGE, "Range", "the file has %" PRIu64 " bytes", size), "size", size);
 }
 
 static int reply_file(struct request *q, struct file_get *g, struct err *e)
 {
-    struct MHD_Response *response = NULL;
+    struct reply *response = NULL;
     int r;
 
-    if (g->status == MHD_HTTP_RANGE_NOT_SATISFIABLE)
+    if (g->status == HTTP_RANGE_NOT_SATISFIABLE)
         return reply_unsatisfiable(q, g, e);
-    if (g->status == MHD_HTTP_PARTIAL_CONTENT)
+    if (g->status == HTTP_PARTIAL_CONTENT)
         r = file_body_ranges(q, &g->body, &g->ranges, &response, e);
     else /* 304 too: it has no body, but the length that a 200 would have */
         r = file_body_whole(q, &g->body, &response, e);

@@ -211,7 +211,7 @@ static int put_body(struct request *q, const char *data, size_t *len, struct err
 static int reply_begun(struct request *q, const struct file_sink *s, struct err *e)
 {
     char limit[FILE_SINK_LIMIT_BYTES], offset[32], location[64];
-    struct MHD_Response *response;
+    struct reply *response;
     char *text;
     int n;
 
@@ -220,19 +220,19 @@ static int reply_begun(struct request *q, const struct file_sink *s, struct err 
     n = asprintf(&text, "{\"upload\":\"%s\",\"offset\":%s}", location, offset);
     if (n < 0)
         return err_oom(e);
-    response = MHD_create_response_from_buffer((size_t)n, text, MHD_RESPMEM_MUST_FREE);
+    response = reply_new_take(text, (size_t)n);
     if (!response) {
         free(text);
         return err_oom(e);
     }
     file_sink_limit(limit);
-    respond_add_header(response, "Content-Type", "application/json");
-    respond_add_header(response, "Location", location);
-    respond_add_header(response, "Upload-Complete", "?0");
-    respond_add_header(response, "Upload-Offset", offset);
-    respond_add_header(response, "Upload-Limit", limit);
+    reply_add_header(response, "Content-Type", "application/json");
+    reply_add_header(response, "Location", location);
+    reply_add_header(response, "Upload-Complete", "?0");
+    reply_add_header(response, "Upload-Offset", offset);
+    reply_add_header(response, "Upload-Limit", limit);
     q->bytes_out += (uint64_t)n;
-    return respond_queue(q, MHD_HTTP_CREATED, response, e);
+    return respond_queue(q, HTTP_CREATED, response, e);
 }
 
 static int put_finish(struct request *q, struct err *e)

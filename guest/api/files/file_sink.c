@@ -47,7 +47,7 @@ static int check_length(struct file_sink *s, struct err *e)
     }
     if ((!s->has_length || s->length == u->length) && body_fits(s, u, s->request->declared))
         return 0;
-    set_problem(s, "inconsistent-upload-length", MHD_HTTP_BAD_REQUEST);
+    set_problem(s, "inconsistent-upload-length", HTTP_BAD_REQUEST);
     return err_field(e, ERR_INVALID, "Upload-Length",
                      "the upload has %" PRIu64 " of %" PRIu64 " bytes: this does not fit",
                      u->offset, u->length);
@@ -58,18 +58,18 @@ static int check_open(struct file_sink *s, struct err *e)
     const struct resume *u = s->resume;
 
     if (u->state == RESUME_DONE) {
-        set_problem(s, "completed-upload", MHD_HTTP_BAD_REQUEST);
+        set_problem(s, "completed-upload", HTTP_BAD_REQUEST);
         return err_field(e, ERR_PRECONDITION, "upload", "the upload is complete");
     }
     if (u->state == RESUME_FAILED) {
-        s->status = MHD_HTTP_GONE;
+        s->status = HTTP_GONE;
         *e = u->error;
         return err_wrap(e, -u->error.code, "the upload has failed");
     }
     s->upload_offset = u->offset;
     if (s->offset == u->offset)
         return 0;
-    set_problem(s, "mismatching-upload-offset", MHD_HTTP_CONFLICT);
+    set_problem(s, "mismatching-upload-offset", HTTP_CONFLICT);
     s->problem.has_offsets = true;
     s->problem.expected_offset = u->offset;
     s->problem.provided_offset = s->offset;
@@ -133,7 +133,7 @@ static int too_long(struct file_sink *s, struct err *e)
 {
     struct resume *u = s->resume;
 
-    set_problem(s, "inconsistent-upload-length", MHD_HTTP_BAD_REQUEST);
+    set_problem(s, "inconsistent-upload-length", HTTP_BAD_REQUEST);
     (void)err_field(e, ERR_INVALID, "Upload-Length",
                     "more than the %" PRIu64 " bytes that were announced", u->length);
     u->state = RESUME_FAILED;
@@ -204,7 +204,7 @@ static int sink_commit(void *sink, struct err *e)
     }
     if (!u || !s->is_incomplete) {
         if (u && u->has_length && u->offset != u->length) {
-            set_problem(s, "inconsistent-upload-length", MHD_HTTP_BAD_REQUEST);
+            set_problem(s, "inconsistent-upload-length", HTTP_BAD_REQUEST);
             return err_field(e, ERR_INVALID, "Upload-Length",
                              "the upload ends after %" PRIu64 " of %" PRIu64 " bytes", u->offset,
                              u->length);
@@ -321,7 +321,7 @@ int file_sink_headers(struct file_sink *s, struct request *q, struct err *e)
     int r;
 
     if (coding && strcasecmp(coding, "identity") != 0) {
-        q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+        q->error_status = HTTP_UNSUPPORTED_MEDIA_TYPE;
         return err_field(e, ERR_UNIMPLEMENTED, "Content-Encoding",
                          "files are sent as they are, not '%.40s'", coding);
     }
@@ -382,7 +382,7 @@ int file_sink_explain(const struct file_sink *s, struct request *q, int r, struc
     if (r == -ERR_RANGE && strcmp(e->field, "offset") == 0) {
         (void)snprintf(text, sizeof(text), "bytes */%.20s", e->detail);
         (void)request_reply_header(q, "Content-Range", text, NULL);
-        q->error_status = MHD_HTTP_RANGE_NOT_SATISFIABLE;
+        q->error_status = HTTP_RANGE_NOT_SATISFIABLE;
     }
     if (s->is_complete)
         (void)request_reply_header(q, "Upload-Complete", "?1", NULL);
@@ -397,7 +397,7 @@ int file_sink_reply(const struct file_sink *s, struct request *q, struct err *e)
         json_pack("{s:o, s:I, s:I, s:s, s:b, s:b}", "path", jx_new_path(path), "bytes",
                   (json_int_t)res->bytes, "size", (json_int_t)res->size, "etag", res->etag,
                   "created", (int)res->created, "in_place", (int)res->in_place);
-    struct MHD_Response *response;
+    struct reply *response;
     char etag[FS_ETAG_BYTES + 4], offset[32];
     char *text;
     size_t len;
@@ -409,25 +409,25 @@ int file_sink_reply(const struct file_sink *s, struct request *q, struct err *e)
     r = jx_dump(v, &text, &len, e);
     if (r < 0)
         return r;
-    response = MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
+    response = reply_new_take(text, len);
     if (!response) {
         free(text);
         return err_oom(e);
     }
     if (res->etag[0]) {
         (void)snprintf(etag, sizeof(etag), "\"%s\"", res->etag);
-        respond_add_header(response, "ETag", etag);
+        reply_add_header(response, "ETag", etag);
     }
-    respond_add_header(response, "Content-Type", "application/json");
+    reply_add_header(response, "Content-Type", "application/json");
     if (res->in_place)
-        respond_add_header(response, "Bellhop-In-Place", "true");
+        reply_add_header(response, "Bellhop-In-Place", "true");
     if (s->is_complete) {
         (void)snprintf(offset, sizeof(offset), "%" PRIu64, s->upload_offset);
-        respond_add_header(response, "Upload-Complete", "?1");
-        respond_add_header(response, "Upload-Offset", offset);
+        reply_add_header(response, "Upload-Complete", "?1");
+        reply_add_header(response, "Upload-Offset", offset);
     }
     q->bytes_out += len;
-    return respond_queue(q, res->created ? MHD_HTTP_CREATED : MHD_HTTP_OK, response, e);
+    return respond_queue(q, res->created ? HTTP_CREATED : HTTP_OK, response, e);
 }
 
 void file_sink_limit(char out[FILE_SINK_LIMIT_BYTES])

@@ -42,34 +42,31 @@ struct header {
     const char *name;
     struct buf text;
     bool is_there;
-    int r;
 };
 
-static enum MHD_Result add_line(void *cls, enum MHD_ValueKind kind, const char *name,
-                                const char *value)
+static int add_header_line(void *arg, const char *name, const char *value)
 {
-    struct header *h = cls;
+    struct header *h = arg;
+    int r = 0;
 
-    (void)kind;
     if (strcasecmp(name, h->name) != 0)
-        return MHD_YES;
+        return 0;
     if (h->is_there)
-        h->r = buf_add(&h->text, ", ", 2, NULL);
-    if (h->r == 0 && value)
-        h->r = buf_add(&h->text, value, strlen(value), NULL);
+        r = buf_add(&h->text, ", ", 2, NULL);
     h->is_there = true;
-    return h->r < 0 ? MHD_NO : MHD_YES;
+    return r < 0 ? r : buf_adds(&h->text, value, NULL);
 }
 
 int files_header(struct request *q, const char *name, char **ret, struct err *e)
 {
     struct header h = {.name = name};
+    int r;
 
     buf_init(&h.text, SERVER_POOL_BYTES); /* where the library has them all */
-    (void)MHD_get_connection_values(q->mhd, MHD_HEADER_KIND, add_line, &h);
+    r = request_each_header(q, add_header_line, &h);
     if (!h.is_there)
         return 0;
-    if (h.r < 0) {
+    if (r < 0) {
         buf_done(&h.text);
         return err_oom(e);
     }
@@ -81,7 +78,7 @@ int files_add_tag(struct request *q, int r, const char *tag, const struct err *e
 {
     char text[FS_ETAG_BYTES + 4];
 
-    if (r != -ERR_ABORTED || !tag[0] || respond_bytes_status(e) != MHD_HTTP_PRECONDITION_FAILED)
+    if (r != -ERR_ABORTED || !tag[0] || respond_bytes_status(e) != HTTP_PRECONDITION_FAILED)
         return r;
     (void)snprintf(text, sizeof(text), "\"%s\"", tag);
     (void)request_reply_header(q, "ETag", text, NULL);

@@ -15,25 +15,25 @@
 #include "http/respond.h"
 #include "api/service.h"
 
-static struct MHD_Response *new_empty(void)
+static struct reply *new_empty(void)
 {
-    return MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+    return reply_new_empty();
 }
 
-static void add_number(struct MHD_Response *response, const char *name, uint64_t value)
+static void add_number(struct reply *response, const char *name, uint64_t value)
 {
     char text[32];
 
     (void)snprintf(text, sizeof(text), "%" PRIu64, value);
-    respond_add_header(response, name, text);
+    reply_add_header(response, name, text);
 }
 
-static void add_limit(struct MHD_Response *response)
+static void add_limit(struct reply *response)
 {
     char limit[FILE_SINK_LIMIT_BYTES];
 
     file_sink_limit(limit);
-    respond_add_header(response, "Upload-Limit", limit);
+    reply_add_header(response, "Upload-Limit", limit);
 }
 
 /* ---- HEAD, GET, DELETE ----------------------------------------------------------------------- */
@@ -87,11 +87,11 @@ static void look_job(struct request *q)
 
 static int look_reply(struct request *q, const struct look *l, struct err *e)
 {
-    struct MHD_Response *response;
+    struct reply *response;
     char etag[FS_ETAG_BYTES + 4];
 
     if (l->state == RESUME_FAILED && !l->is_cancel) {
-        q->error_status = MHD_HTTP_GONE;
+        q->error_status = HTTP_GONE;
         *e = l->error;
         return err_wrap(e, -l->error.code, "the upload has failed");
     }
@@ -99,7 +99,7 @@ static int look_reply(struct request *q, const struct look *l, struct err *e)
     if (!response)
         return err_oom(e);
     if (!l->is_cancel) {
-        respond_add_header(response, "Upload-Complete", l->state == RESUME_DONE ? "?1" : "?0");
+        reply_add_header(response, "Upload-Complete", l->state == RESUME_DONE ? "?1" : "?0");
         add_number(response, "Upload-Offset", l->offset);
         if (l->has_length)
             add_number(response, "Upload-Length", l->length);
@@ -107,9 +107,9 @@ static int look_reply(struct request *q, const struct look *l, struct err *e)
         /* For who missed the reply; not ETag, which would be this resource's own. */
         (void)snprintf(etag, sizeof(etag), "\"%s\"", l->etag);
         if (l->etag[0])
-            respond_add_header(response, "Bellhop-File-ETag", etag);
+            reply_add_header(response, "Bellhop-File-ETag", etag);
     }
-    return respond_queue(q, MHD_HTTP_NO_CONTENT, response, e);
+    return respond_queue(q, HTTP_NO_CONTENT, response, e);
 }
 
 static int look_finish(struct request *q, struct err *e)
@@ -139,7 +139,7 @@ static int get_options(struct request *q, struct file_sink *s, struct err *e)
     int r;
 
     if (!type || strncasecmp(type, UPLOADS_TYPE, strlen(UPLOADS_TYPE)) != 0) {
-        q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+        q->error_status = HTTP_UNSUPPORTED_MEDIA_TYPE;
         return err_field(e, ERR_INVALID, "Content-Type", "must be " UPLOADS_TYPE);
     }
     if (!file_sink_number(q, "Upload-Offset", &s->offset))
@@ -201,7 +201,7 @@ static int append_body(struct request *q, const char *data, size_t *len, struct 
 static int append_finish(struct request *q, struct err *e)
 {
     struct append *a = q->state;
-    struct MHD_Response *response;
+    struct reply *response;
     int r;
 
     r = file_sink_explain(a->sink, q, upload_finish(a->upload, e), e);
@@ -214,10 +214,10 @@ static int append_finish(struct request *q, struct err *e)
     response = new_empty();
     if (!response)
         return err_oom(e);
-    respond_add_header(response, "Upload-Complete", "?0");
+    reply_add_header(response, "Upload-Complete", "?0");
     add_number(response, "Upload-Offset", a->sink->upload_offset);
     add_limit(response);
-    return respond_queue(q, MHD_HTTP_NO_CONTENT, response, e);
+    return respond_queue(q, HTTP_NO_CONTENT, response, e);
 }
 
 static void append_done(struct request *q)

@@ -131,7 +131,7 @@ static int proxy_body(struct request *q, const char *data, size_t *len, struct e
             proxy_kick(p);
         (void)pthread_mutex_unlock(&p->lock);
         if (r < 0) {
-            q->error_status = r == -ERR_DEADLINE ? 0 : MHD_HTTP_BAD_GATEWAY;
+            q->error_status = r == -ERR_DEADLINE ? 0 : HTTP_BAD_GATEWAY;
             return r;
         }
         if (!left || request_park(q)) {
@@ -167,7 +167,7 @@ static ssize_t read_reply(void *arg, uint64_t pos, char *data, size_t max)
         if (r < 0 || request_is_gone(p->request))
             return request_break_off(p->request, data);
         if (is_over)
-            return MHD_CONTENT_READER_END_OF_STREAM;
+            return REPLY_END;
         if (request_park(p->request))
             return 0;
     }
@@ -181,15 +181,13 @@ static void leave(void *arg)
     proxy_unref_and_unlock(p);
 }
 
-static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *con_cls, const char *extra,
-                       size_t extra_len, MHD_socket sock, struct MHD_UpgradeResponseHandle *urh)
+static int take_peer(void *arg, const char **ret_late, size_t *ret_late_len)
 {
-    struct proxy *p = cls;
+    struct proxy *p = arg;
 
-    (void)mhd;
-    (void)con_cls;
-    relay_begin(p->server, urh, sock, TAKE_FD(p->fd), extra, extra_len, p->early.data,
-                p->early.len);
+    *ret_late = p->early.data;
+    *ret_late_len = p->early.len;
+    return TAKE_FD(p->fd);
 }
 
 /* There may be more than one Connection header. */
@@ -203,35 +201,35 @@ static bool is_for_one_hop(const struct http1_head *head, const char *name)
     return is;
 }
 
-static void copy_reply_headers(const struct proxy *p, struct MHD_Response *response)
+static void copy_reply_headers(const struct proxy *p, struct reply *response)
 {
-    bool is_upgrade = p->head.status == MHD_HTTP_SWITCHING_PROTOCOLS;
+    bool is_upgrade = p->head.status == HTTP_SWITCHING_PROTOCOLS;
 
     for (size_t i = 0; i < p->head.n_headers; i++) {
         const struct http1_header *h = &p->head.headers[i];
 
         if (is_upgrade && strcasecmp(h->name, "Upgrade") == 0)
-            respond_add_header(response, h->name, h->value);
+            reply_add_header(response, h->name, h->value);
         else if (strcasecmp(h->name, "Content-Length") != 0 && !is_for_one_hop(&p->head, h->name))
-            respond_add_header(response, h->name, h->value);
+            reply_add_header(response, h->name, h->value);
     }
 }
 
 static int reply(struct request *q, struct proxy *p, struct err *e)
 {
     bool is_sized = p->head.has_length && !p->head.is_chunked;
-    struct MHD_Response *response;
+    struct reply *response;
 
-    if (p->head.status == MHD_HTTP_SWITCHING_PROTOCOLS) {
-        response = MHD_create_response_for_upgrade(on_upgrade, p);
+    if (p->head.status == HTTP_SWITCHING_PROTOCOLS) {
+        response = relay_new_reply(q, take_peer, p);
     } else if (!proxy_has_body(p) && !is_sized) {
-        response = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+        response = reply_new_empty();
     } else {
         (void)pthread_mutex_lock(&p->lock);
         p->refs++;
         (void)pthread_mutex_unlock(&p->lock);
-        response = MHD_create_response_from_callback(is_sized ? p->head.length : MHD_SIZE_UNKNOWN,
-                                                     BLOCK_BYTES, read_reply, p, leave);
+        response = reply_new_stream(is_sized ? p->head.length : REPLY_SIZE_UNKNOWN, BLOCK_BYTES,
+                                    read_reply, p, leave);
         if (!response)
             leave(p);
     }
@@ -264,7 +262,7 @@ static int proxy_finish(struct request *q, struct err *e)
         if (has_head)
             return reply(q, p, e);
         if (r < 0) {
-            q->error_status = r == -ERR_DEADLINE ? 0 : MHD_HTTP_BAD_GATEWAY;
+            q->error_status = r == -ERR_DEADLINE ? 0 : HTTP_BAD_GATEWAY;
             return r;
         }
         if (request_park(q))

@@ -13,7 +13,6 @@
 struct copying {
     struct proxy *p;
     const char *connection;
-    int r;
 };
 
 static bool is_our_token(const struct copying *c, const char *value)
@@ -42,16 +41,11 @@ static bool is_dropped(const struct copying *c, const char *name, const char *va
     return http1_is_hop_by_hop(name, c->connection);
 }
 
-static enum MHD_Result copy_header(void *cls, enum MHD_ValueKind kind, const char *name,
-                                   const char *value)
+static int copy_header(void *arg, const char *name, const char *value)
 {
-    struct copying *c = cls;
+    const struct copying *c = arg;
 
-    (void)kind;
-    value = value ? value : "";
-    if (!is_dropped(c, name, value))
-        c->r = buf_addf(&c->p->hello, NULL, "%s: %s\r\n", name, value);
-    return c->r < 0 ? MHD_NO : MHD_YES;
+    return is_dropped(c, name, value) ? 0 : buf_addf(&c->p->hello, NULL, "%s: %s\r\n", name, value);
 }
 
 /* Who asked, behind what those in front of us have said: nothing for a unix socket. */
@@ -110,6 +104,6 @@ int proxy_write_hello(struct request *q, struct proxy *p, const char *path, stru
     r = buf_addf(&p->hello, e, "%s %s%s HTTP/1.1\r\n", q->verb_name, *path == '/' ? "" : "/", path);
     if (r < 0)
         return r;
-    (void)MHD_get_connection_values(q->mhd, MHD_HEADER_KIND, copy_header, &c);
-    return c.r < 0 ? err_oom(e) : add_forwarded(q, p, e);
+    r = request_each_header(q, copy_header, &c);
+    return r < 0 ? err_oom(e) : add_forwarded(q, p, e);
 }

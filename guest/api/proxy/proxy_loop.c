@@ -63,7 +63,7 @@ static void finish(struct proxy *p, const struct err *error)
 {
     p->is_finished = true;
     p->timer = loop_timer_del(p->timer);
-    if (!p->has_head || p->head.status != MHD_HTTP_SWITCHING_PROTOCOLS || error)
+    if (!p->has_head || p->head.status != HTTP_SWITCHING_PROTOCOLS || error)
         close_peer(p);
     else if (p->watch)
         p->watch = loop_watch_del(p->watch);
@@ -230,8 +230,8 @@ bool proxy_has_body(const struct proxy *p)
 {
     int status = p->head.status;
 
-    return p->request->verb != VERB_HEAD && status >= 200 && status != MHD_HTTP_NO_CONTENT &&
-           status != MHD_HTTP_NOT_MODIFIED;
+    return p->request->verb != VERB_HEAD && status >= 200 && status != HTTP_NO_CONTENT &&
+           status != HTTP_NOT_MODIFIED;
 }
 
 /* A piece of the reply's body. 1: it is over. */
@@ -282,13 +282,13 @@ static int take_head(struct proxy *p, const char *data, size_t len, struct err *
         if (r < 0 || !head_len)
             return r;
         buf_consume(&p->early, head_len);
-        if (p->head.status >= 200 || p->head.status == MHD_HTTP_SWITCHING_PROTOCOLS)
+        if (p->head.status >= 200 || p->head.status == HTTP_SWITCHING_PROTOCOLS)
             break; /* the others announce more */
     }
     if (r < 0)
         return r;
     p->left = p->head.length;
-    if (p->head.status == MHD_HTTP_SWITCHING_PROTOCOLS) {
+    if (p->head.status == HTTP_SWITCHING_PROTOCOLS) {
         if (!p->is_upgrade)
             return err_set(e, ERR_UNAVAILABLE, "an upgrade that was not asked for");
         publish_head(p);

@@ -48,7 +48,7 @@ static int tunnel_begin(struct request *q, struct err *e)
         return err_field(e, ERR_INVALID, "port", "nothing may follow the port");
     if (!request_header_has(q, "Connection", "upgrade") ||
         !request_header_has(q, "Upgrade", "tcp")) {
-        q->error_status = MHD_HTTP_UPGRADE_REQUIRED;
+        q->error_status = HTTP_UPGRADE_REQUIRED;
         return err_field(e, ERR_INVALID, "Upgrade",
                          "a tunnel needs the headers Connection: Upgrade and Upgrade: tcp");
     }
@@ -86,31 +86,29 @@ static void start_dial(struct loop *l, void *arg)
         done(t);
 }
 
-static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *con_cls, const char *extra,
-                       size_t extra_len, MHD_socket sock, struct MHD_UpgradeResponseHandle *urh)
+static int take_peer(void *arg, const char **ret_late, size_t *ret_late_len)
 {
-    struct tunnel *t = cls;
+    struct tunnel *t = arg;
 
-    (void)mhd;
-    (void)con_cls;
-    relay_begin(t->server, urh, sock, TAKE_FD(t->fd), extra, extra_len, NULL, 0);
+    (void)ret_late;
+    (void)ret_late_len;
+    return TAKE_FD(t->fd);
 }
 
 static int reply(struct request *q, struct tunnel *t, struct err *e)
 {
-    struct MHD_Response *response;
+    struct reply *response;
 
     if (t->fd < 0) {
-        q->error_status = MHD_HTTP_BAD_GATEWAY;
+        q->error_status = HTTP_BAD_GATEWAY;
         *e = t->error;
         return -t->error.code;
     }
-    /* t outlives the upgrade: the request is completed only when the connection is closed. */
-    response = MHD_create_response_for_upgrade(on_upgrade, t);
+    response = relay_new_reply(q, take_peer, t);
     if (!response)
         return err_oom(e);
-    respond_add_header(response, "Upgrade", "tcp");
-    return respond_queue_plain(q, MHD_HTTP_SWITCHING_PROTOCOLS, response, e);
+    reply_add_header(response, "Upgrade", "tcp");
+    return respond_queue_plain(q, HTTP_SWITCHING_PROTOCOLS, response, e);
 }
 
 static int tunnel_finish(struct request *q, struct err *e)

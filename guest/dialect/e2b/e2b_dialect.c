@@ -189,7 +189,7 @@ static int e2b_choose_codec(struct request *q, const struct rpc_method *m, const
             return 0;
         }
     q->codec = &codecs[0][0]; /* a client that sends another type does not read envelopes */
-    q->error_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+    q->error_status = HTTP_UNSUPPORTED_MEDIA_TYPE;
     (void)snprintf(good, sizeof(good), "%s, %s", can[0].reply_type, can[1].reply_type);
     (void)request_reply_header(q, "Accept-Post", good, NULL);
     return err_set(e, ERR_UNKNOWN, "the body's type must be one of %s", good);
@@ -271,7 +271,7 @@ static int write_envelope_error(const struct err *error, struct error_reply *ret
     r = encode_end(ENCODING_CONNECT, error, &out, e);
     if (r < 0)
         return r;
-    ret->status = MHD_HTTP_OK;
+    ret->status = HTTP_OK;
     ret->len = out.len;
     ret->text = buf_take(&out);
     return 0;
@@ -325,15 +325,15 @@ static bool may_pages_call(const struct request *q)
     return a->allows_pages || !auth_is_open(a->auth);
 }
 
-static void e2b_add_headers(struct request *q, struct MHD_Response *response)
+static void e2b_add_headers(struct request *q, struct reply *response)
 {
-    respond_add_header(response, "Vary", "Origin");
+    reply_add_header(response, "Vary", "Origin");
     if (!request_header(q, "Origin") || !may_pages_call(q))
         return;
-    respond_add_header(response, "Access-Control-Allow-Origin", "*");
-    respond_add_header(response, "Access-Control-Expose-Headers",
-                       "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, "
-                       "Cache-Control, X-Content-Type-Options");
+    reply_add_header(response, "Access-Control-Allow-Origin", "*");
+    reply_add_header(response, "Access-Control-Expose-Headers",
+                     "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, "
+                     "Cache-Control, X-Content-Type-Options");
 }
 
 /* A method that is not allowed gets the same reply without the permissions. */
@@ -342,20 +342,19 @@ static int preflight_finish(struct request *q, struct err *e)
     const char *verb = request_header(q, "Access-Control-Request-Method");
     const char *headers = request_header(q, "Access-Control-Request-Headers");
     enum verb allowed = verb_parse(verb);
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+    struct reply *response = reply_new_empty();
 
     if (!response)
         return err_oom(e);
-    respond_add_header(response, "Vary", "Access-Control-Request-Method");
-    respond_add_header(response, "Vary", "Access-Control-Request-Headers");
+    reply_add_header(response, "Vary", "Access-Control-Request-Method");
+    reply_add_header(response, "Vary", "Access-Control-Request-Headers");
     if (allowed != VERB_OPTIONS && allowed != VERB_OTHER) {
-        respond_add_header(response, "Access-Control-Allow-Methods", verb);
+        reply_add_header(response, "Access-Control-Allow-Methods", verb);
         if (headers && *headers)
-            respond_add_header(response, "Access-Control-Allow-Headers", headers);
-        respond_add_header(response, "Access-Control-Max-Age", PREFLIGHT_AGE_S);
+            reply_add_header(response, "Access-Control-Allow-Headers", headers);
+        reply_add_header(response, "Access-Control-Max-Age", PREFLIGHT_AGE_S);
     }
-    return respond_queue(q, MHD_HTTP_NO_CONTENT, response, e);
+    return respond_queue(q, HTTP_NO_CONTENT, response, e);
 }
 
 static const struct request_ops preflight_ops = {.finish = preflight_finish};

@@ -164,8 +164,7 @@ static void close_packed(void *from)
 
 static const struct feed_ops packed_ops = {.read = read_packed, .close = close_packed};
 
-static int packed_body(struct request *q, struct file_body *b, struct MHD_Response **ret,
-                       struct err *e)
+static int packed_body(struct request *q, struct file_body *b, struct reply **ret, struct err *e)
 {
     struct packed *p = calloc(1, sizeof(*p));
     int r;
@@ -185,7 +184,7 @@ static int packed_body(struct request *q, struct file_body *b, struct MHD_Respon
         close_packed(p);
         return r;
     }
-    return feed_response_take(q, MHD_SIZE_UNKNOWN, &packed_ops, p, ret, e);
+    return feed_response_take(q, REPLY_SIZE_UNKNOWN, &packed_ops, p, ret, e);
 }
 
 /* ---- conditions ------------------------------------------------------------------------------ */
@@ -213,12 +212,12 @@ static int check_conditions(struct request *q, const struct file_get *g)
     bool known;
 
     if (match && !is_any(match))
-        return MHD_HTTP_PRECONDITION_FAILED;
+        return HTTP_PRECONDITION_FAILED;
     if (!match && !is_since(q, "If-Unmodified-Since", g, &known) && known)
-        return MHD_HTTP_PRECONDITION_FAILED;
+        return HTTP_PRECONDITION_FAILED;
     if (none_match)
-        return is_any(none_match) ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK;
-    return is_since(q, "If-Modified-Since", g, &known) ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK;
+        return is_any(none_match) ? HTTP_NOT_MODIFIED : HTTP_OK;
+    return is_since(q, "If-Modified-Since", g, &known) ? HTTP_NOT_MODIFIED : HTTP_OK;
 }
 
 /* A range counts unless it was meant for another version, and it can be told. */
@@ -236,27 +235,27 @@ static const char *range_of(struct request *q, const struct file_get *g)
 
 /* ---- the reply ------------------------------------------------------------------------------- */
 
-static int add_headers(struct file_get *g, enum coding coding, struct MHD_Response *response,
+static int add_headers(struct file_get *g, enum coding coding, struct reply *response,
                        struct err *e)
 {
     _cleanup_free_ char *disposition = media_disposition(path_name(g->path));
     char date[RANGE_DATE_BYTES];
 
     if (!disposition) {
-        MHD_destroy_response(response);
+        reply_free(response);
         return err_oom(e);
     }
-    respond_add_header(response, "Vary", "Accept-Encoding");
-    respond_add_header(response, "Content-Disposition", disposition);
-    if (!MHD_get_response_header(response, "Content-Type"))
-        respond_add_header(response, "Content-Type", media_type(g->path));
+    reply_add_header(response, "Vary", "Accept-Encoding");
+    reply_add_header(response, "Content-Disposition", disposition);
+    if (!reply_has_header(response, "Content-Type"))
+        reply_add_header(response, "Content-Type", media_type(g->path));
     if (coding == CODING_GZIP) {
-        respond_add_header(response, "Content-Encoding", "gzip");
+        reply_add_header(response, "Content-Encoding", "gzip");
         return 0;
     }
     range_format_date(g->file.st.st_mtim.tv_sec, date);
-    respond_add_header(response, "Last-Modified", date);
-    respond_add_header(response, "Accept-Ranges", g->file.is_sized ? "bytes" : "none");
+    reply_add_header(response, "Last-Modified", date);
+    reply_add_header(response, "Accept-Ranges", g->file.is_sized ? "bytes" : "none");
     return 0;
 }
 
@@ -269,22 +268,22 @@ static int reply_unsatisfiable(struct request *q, const struct file_get *g, stru
     r = request_reply_header(q, "Content-Range", text, e);
     if (r < 0)
         return r;
-    q->error_status = MHD_HTTP_RANGE_NOT_SATISFIABLE;
+    q->error_status = HTTP_RANGE_NOT_SATISFIABLE;
     return err_set(e, ERR_RANGE, "invalid range: failed to overlap");
 }
 
 static int reply_part(struct request *q, struct file_get *g, struct err *e)
 {
-    struct MHD_Response *response = NULL;
+    struct reply *response = NULL;
     int status = check_conditions(q, g);
     struct range_set ranges;
     int r;
 
-    if (status == MHD_HTTP_PRECONDITION_FAILED) {
+    if (status == HTTP_PRECONDITION_FAILED) {
         q->error_status = status;
         return err_set(e, ERR_ABORTED, "precondition failed");
     }
-    if (status == MHD_HTTP_NOT_MODIFIED) {
+    if (status == HTTP_NOT_MODIFIED) {
         r = file_body_whole(q, &g->body, &response, e); /* no body, but the length of a 200 */
     } else {
         enum range_kind kind = range_parse(range_of(q, g), file_body_size(&g->body), &ranges);
@@ -295,7 +294,7 @@ static int reply_part(struct request *q, struct file_get *g, struct err *e)
         case RANGE_NONE:
             return reply_unsatisfiable(q, g, e);
         case RANGE_PART:
-            status = MHD_HTTP_PARTIAL_CONTENT;
+            status = HTTP_PARTIAL_CONTENT;
             r = file_body_ranges(q, &g->body, &ranges, &response, e);
             break;
         case RANGE_WHOLE:
@@ -311,13 +310,13 @@ static int reply_part(struct request *q, struct file_get *g, struct err *e)
 
 static int reply_whole(struct request *q, struct file_get *g, enum coding coding, struct err *e)
 {
-    struct MHD_Response *response = NULL;
+    struct reply *response = NULL;
     int r = coding == CODING_GZIP ? packed_body(q, &g->body, &response, e)
                                   : file_body_whole(q, &g->body, &response, e);
 
     if (r == 0)
         r = add_headers(g, coding, response, e);
-    return r < 0 ? r : respond_queue(q, MHD_HTTP_OK, response, e);
+    return r < 0 ? r : respond_queue(q, HTTP_OK, response, e);
 }
 
 static bool is_conditional(struct request *q)
@@ -345,7 +344,7 @@ static int get_finish(struct request *q, struct err *e)
         return r;
     coding = accept_coding(request_header(q, "Accept-Encoding"), !is_part);
     if (coding == CODING_NONE) {
-        q->error_status = MHD_HTTP_NOT_ACCEPTABLE;
+        q->error_status = HTTP_NOT_ACCEPTABLE;
         return err_set(e, ERR_INVALID,
                        is_part ? "identity encoding not acceptable for Range or conditional request"
                                : "error parsing Accept-Encoding: no acceptable encoding found, "

@@ -186,19 +186,16 @@ static const struct sink_ops post_sink = {.begin = post_begin_work,
 struct collecting {
     struct meta *meta;
     struct err *e;
-    int r;
 };
 
-static enum MHD_Result add_meta(void *cls, enum MHD_ValueKind kind, const char *name,
-                                const char *value)
+static int add_meta(void *arg, const char *name, const char *value)
 {
-    struct collecting *c = cls;
+    const struct collecting *c = arg;
     size_t n = strlen(META_HEADER);
 
-    (void)kind;
-    if (strncasecmp(name, META_HEADER, n) == 0 && name[n])
-        c->r = meta_add(c->meta, name + n, value ? value : "", c->e);
-    return c->r < 0 ? MHD_NO : MHD_YES;
+    return strncasecmp(name, META_HEADER, n) == 0 && name[n]
+               ? meta_add(c->meta, name + n, value, c->e)
+               : 0;
 }
 
 static int read_coding(struct request *q, struct file_post *p, struct err *e)
@@ -233,8 +230,7 @@ static int read_headers(struct request *q, struct file_post *p, struct err *e)
     if (type && !(p->content_type = strdup(type)))
         return err_oom(e);
     p->announced = q->declared == UINT64_MAX ? 0 : q->declared;
-    (void)MHD_get_connection_values(q->mhd, MHD_HEADER_KIND, add_meta, &c);
-    return c.r;
+    return request_each_header(q, add_meta, &c);
 }
 
 static int new_post(struct request *q, struct err *e)
@@ -284,7 +280,7 @@ static int post_finish(struct request *q, struct err *e)
 
     if (r == REQUEST_PARKED)
         return 0;
-    return r < 0 ? r : respond_json(q, MHD_HTTP_OK, puts_entries(p->puts), e);
+    return r < 0 ? r : respond_json(q, HTTP_OK, puts_entries(p->puts), e);
 }
 
 static void post_done(struct request *q)

@@ -32,7 +32,7 @@ int e2b_drop_body(struct request *q, const char *data, size_t *len, struct err *
 
 static int health_finish(struct request *q, struct err *e)
 {
-    return respond_empty(q, MHD_HTTP_NO_CONTENT, e);
+    return respond_empty(q, HTTP_NO_CONTENT, e);
 }
 
 const struct request_ops e2b_health_ops = {.body = e2b_drop_body, .finish = health_finish};
@@ -46,8 +46,7 @@ static int unknown_finish(struct request *q, struct err *e)
 
     if (!copy)
         return err_oom(e);
-    return respond_text_take(q, MHD_HTTP_NOT_FOUND, "text/plain; charset=utf-8", copy, strlen(text),
-                             e);
+    return respond_text_take(q, HTTP_NOT_FOUND, "text/plain; charset=utf-8", copy, strlen(text), e);
 }
 
 const struct request_ops e2b_unknown_ops = {.body = e2b_drop_body, .finish = unknown_finish};
@@ -112,17 +111,17 @@ static void run_init(struct request *q)
 
 static int init_finish(struct request *q, struct err *e)
 {
-    struct MHD_Response *response;
+    struct reply *response;
     struct init_body *body = q->state;
     int r = request_ask(q, &body->ask, run_init, e);
 
     if (r != 0)
         return r == REQUEST_PARKED ? 0 : r;
-    response = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+    response = reply_new_empty();
     if (!response)
         return err_oom(e);
-    respond_add_header(response, "X-Envd-Version", E2B_VERSION);
-    return respond_queue(q, MHD_HTTP_NO_CONTENT, response, e);
+    reply_add_header(response, "X-Envd-Version", E2B_VERSION);
+    return respond_queue(q, HTTP_NO_CONTENT, response, e);
 }
 
 const struct request_ops e2b_init_ops = {
@@ -135,7 +134,7 @@ static int envs_finish(struct request *q, struct err *e)
     _cleanup_json_ json_t *envs = NULL;
     int r = e2b_envs(request_agent(q), &envs, e);
 
-    return r < 0 ? r : respond_json(q, MHD_HTTP_OK, envs, e);
+    return r < 0 ? r : respond_json(q, HTTP_OK, envs, e);
 }
 
 const struct request_ops e2b_envs_ops = {.body = e2b_drop_body, .finish = envs_finish};
@@ -191,7 +190,7 @@ static int metrics_finish(struct request *q, struct err *e)
     r = request_ask(q, &m->ask, run_metrics, e);
     if (r != 0)
         return r == REQUEST_PARKED ? 0 : r;
-    return respond_json(q, MHD_HTTP_OK, m->reply, e);
+    return respond_json(q, HTTP_OK, m->reply, e);
 }
 
 const struct request_ops e2b_metrics_ops = {
@@ -251,7 +250,7 @@ static int compose_finish(struct request *q, struct err *e)
 
     if (r == REQUEST_PARKED)
         return 0;
-    return r < 0 ? r : respond_json(q, MHD_HTTP_OK, c->entry, e);
+    return r < 0 ? r : respond_json(q, HTTP_OK, c->entry, e);
 }
 
 const struct request_ops e2b_compose_ops = {
