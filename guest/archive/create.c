@@ -142,8 +142,8 @@ static int open_start(struct archive_create *c, const char *path, struct err *e)
     return 0;
 }
 
-static int start(struct archive_create *c, const char *path, const struct archive_create_options *o,
-                 struct err *e)
+static int create_start(struct archive_create *c, const char *path,
+                        const struct archive_create_options *o, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     int r;
@@ -178,7 +178,7 @@ int archive_create_new(struct fs_caller *caller, const char *path,
     c->caller = fs_caller_ref(caller);
     c->fd = c->single_dirfd = c->base_fd = -1;
     notes_init(&c->left_out);
-    r = start(c, path, o, e);
+    r = create_start(c, path, o, e);
     if (r < 0) {
         archive_create_free(c);
         return r;
@@ -485,7 +485,7 @@ static int send_piece(struct archive_create *c, struct err *e)
     return 0;
 }
 
-static int finish(struct archive_create *c, struct err *e)
+static int create_finish(struct archive_create *c, struct err *e)
 {
     c->is_done = true;
     if (archive_write_close(c->writer) != ARCHIVE_OK)
@@ -528,7 +528,7 @@ static int next_listed(struct archive_create *c, const struct fs_walk_item **ret
     return 0;
 }
 
-static int step(struct archive_create *c, struct err *e)
+static int create_step(struct archive_create *c, struct err *e)
 {
     const struct fs_walk_item *it = &c->single;
     int r = 1;
@@ -544,7 +544,7 @@ static int step(struct archive_create *c, struct err *e)
     c->single_is_done = true;
     if (r < 0)
         return r;
-    return r == 0 ? finish(c, e) : put_item(c, it, e);
+    return r == 0 ? create_finish(c, e) : put_item(c, it, e);
 }
 
 static int fill_out(struct archive_create *c, struct err *e)
@@ -557,7 +557,7 @@ static int fill_out(struct archive_create *c, struct err *e)
     c->out_at = 0;
     r = fs_act(&c->caller->actor, &acting, e);
     while (r == 0 && c->out.len == 0 && !c->is_done)
-        r = step(c, e);
+        r = create_step(c, e);
     if (c->utf8)
         (void)uselocale(before);
     return r;

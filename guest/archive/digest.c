@@ -17,12 +17,14 @@ struct known {
     uint8_t digest[DIGEST_BYTES];
 };
 
-static struct {
+struct digest_cache {
     pthread_mutex_t lock;
     struct known *slots; /* guarded by lock, as the rest */
     uint32_t cap;        /* a power of two */
     uint32_t n;
-} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+};
+
+static struct digest_cache known_digests = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int64_t ctime_ns(const struct stat *st)
 {
@@ -45,17 +47,18 @@ bool digest_known(const struct stat *st, uint8_t out[DIGEST_BYTES])
 {
     bool found = false;
 
-    (void)pthread_mutex_lock(&cache.lock);
-    for (uint32_t i = 0; cache.cap && i < PROBES && !found; i++) {
-        uint32_t at = (first_slot(st->st_dev, st->st_ino, cache.cap) + i) & (cache.cap - 1);
-        const struct known *k = &cache.slots[at];
+    (void)pthread_mutex_lock(&known_digests.lock);
+    for (uint32_t i = 0; known_digests.cap && i < PROBES && !found; i++) {
+        uint32_t at =
+            (first_slot(st->st_dev, st->st_ino, known_digests.cap) + i) & (known_digests.cap - 1);
+        const struct known *k = &known_digests.slots[at];
 
         found =
             is_same_file(k, st) && k->size == (uint64_t)st->st_size && k->ctime_ns == ctime_ns(st);
         if (found)
             (void)memcpy(out, k->digest, DIGEST_BYTES);
     }
-    (void)pthread_mutex_unlock(&cache.lock);
+    (void)pthread_mutex_unlock(&known_digests.lock);
     return found;
 }
 
@@ -74,38 +77,39 @@ static struct known *slot_for(struct known *slots, uint32_t cap, uint64_t dev, u
 }
 
 /* Out of memory: it stays as large as it is. The lock is held. */
-static void grow(void)
+static void digest_grow_table(void)
 {
-    uint32_t cap = cache.cap ? cache.cap * 2 : CACHE_FIRST;
+    uint32_t cap = known_digests.cap ? known_digests.cap * 2 : CACHE_FIRST;
     struct known *slots = cap <= DIGEST_CACHE_MAX ? calloc(cap, sizeof(*slots)) : NULL;
 
     if (!slots)
         return;
-    for (uint32_t i = 0; i < cache.cap; i++)
-        if (cache.slots[i].ctime_ns)
-            *slot_for(slots, cap, cache.slots[i].dev, cache.slots[i].ino) = cache.slots[i];
-    free(cache.slots);
-    cache.slots = slots;
-    cache.cap = cap;
+    for (uint32_t i = 0; i < known_digests.cap; i++)
+        if (known_digests.slots[i].ctime_ns)
+            *slot_for(slots, cap, known_digests.slots[i].dev, known_digests.slots[i].ino) =
+                known_digests.slots[i];
+    free(known_digests.slots);
+    known_digests.slots = slots;
+    known_digests.cap = cap;
 }
 
-static void remember(const struct stat *st, const uint8_t digest[DIGEST_BYTES])
+static void digest_remember(const struct stat *st, const uint8_t digest[DIGEST_BYTES])
 {
     struct known *k;
 
-    (void)pthread_mutex_lock(&cache.lock);
-    if (cache.n >= cache.cap / 4 * 3)
-        grow();
-    if (cache.cap) {
-        k = slot_for(cache.slots, cache.cap, st->st_dev, st->st_ino);
-        cache.n += !k->ctime_ns;
+    (void)pthread_mutex_lock(&known_digests.lock);
+    if (known_digests.n >= known_digests.cap / 4 * 3)
+        digest_grow_table();
+    if (known_digests.cap) {
+        k = slot_for(known_digests.slots, known_digests.cap, st->st_dev, st->st_ino);
+        known_digests.n += !k->ctime_ns;
         k->dev = st->st_dev;
         k->ino = st->st_ino;
         k->size = (uint64_t)st->st_size;
         k->ctime_ns = ctime_ns(st);
         (void)memcpy(k->digest, digest, DIGEST_BYTES);
     }
-    (void)pthread_mutex_unlock(&cache.lock);
+    (void)pthread_mutex_unlock(&known_digests.lock);
 }
 
 int digest_file(int fd, uint8_t out[DIGEST_BYTES], uint64_t *ret_bytes, struct err *e)
@@ -129,7 +133,7 @@ int digest_file(int fd, uint8_t out[DIGEST_BYTES], uint64_t *ret_bytes, struct e
         return err_set(e, ERR_ABORTED, "it was being written while it was read");
     *ret_bytes = (uint64_t)after.st_size;
     if (!is_young)
-        remember(&after, out);
+        digest_remember(&after, out);
     return 0;
 }
 

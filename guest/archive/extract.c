@@ -64,7 +64,7 @@ struct archive_extract {
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static int run(struct archive_extract *x, struct err *e)
+static int extract_run(struct archive_extract *x, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     struct stage_limits limits = {
@@ -88,7 +88,7 @@ static void *thread_main(void *arg)
 {
     struct archive_extract *x = arg;
 
-    x->result = run(x, &x->err);
+    x->result = extract_run(x, &x->err);
     atomic_store(&x->failed, x->result < 0);
     pipe_ring_close(x->ring);
     return NULL;
@@ -196,7 +196,7 @@ static int make_stage_in(struct archive_extract *x, int home)
 }
 
 /* First what a killed agent may have left here: it would be in the way of nobody but the user. */
-static void recover(const struct archive_extract *x)
+static void extract_recover(const struct archive_extract *x)
 {
     (void)pthread_mutex_lock(&place_lock);
     if (x->target_fd >= 0)
@@ -240,7 +240,7 @@ static int make_stage(struct archive_extract *x, struct err *e)
     return keep_time(x, &home.st_mtim, e);
 }
 
-static int begin(struct archive_extract *x, struct err *e)
+static int extract_begin(struct archive_extract *x, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     int r;
@@ -257,7 +257,7 @@ static int begin(struct archive_extract *x, struct err *e)
     if (r == 0)
         r = open_target(x, e);
     if (r == 0) {
-        recover(x);
+        extract_recover(x);
         r = make_stage(x, e);
     }
     if (r == 0)
@@ -268,7 +268,7 @@ static int begin(struct archive_extract *x, struct err *e)
 /* Its own thread's identity is the agent's: only that may write to the registry. */
 static int begin_registered(struct archive_extract *x, struct err *e)
 {
-    int r = begin(x, e);
+    int r = extract_begin(x, e);
 
     if (r == 0) {
         recover_register(x->home_fd, x->stage_name, &x->caller->actor);
@@ -378,7 +378,7 @@ static int commit_new(struct archive_extract *x, struct err *e)
     return 0;
 }
 
-static int exchange(const struct archive_extract *x)
+static int extract_exchange(const struct archive_extract *x)
 {
     return sys_renameat2(x->parent_fd, x->stage_name, x->parent_fd, x->name, RENAME_EXCHANGE);
 }
@@ -396,14 +396,14 @@ static int commit_exchange(struct archive_extract *x, struct err *e)
         r = drop_time(x, e);
     if (r < 0)
         return r;
-    if (exchange(x) < 0) {
+    if (extract_exchange(x) < 0) {
         if (errno == EXDEV || errno == EBUSY || errno == EINVAL)
             return 1;
         return err_at(e, err_sys(e, errno, "replace '%s'", x->path), "path");
     }
     r = fs_place_dir_attrs(x->stage_fd, true, x->stage.dirs, NULL, e);
     if (r < 0)
-        (void)exchange(x);
+        (void)extract_exchange(x);
     return r;
 }
 
@@ -465,7 +465,8 @@ static int apply_steps(struct archive_extract *x, int trash_fd, struct fs_record
 }
 
 /* Done when the list of steps is empty: until then a crash takes them back, and so do we. */
-static int apply(struct archive_extract *x, int trash_fd, struct fs_records *undo, struct err *e)
+static int extract_apply(struct archive_extract *x, int trash_fd, struct fs_records *undo,
+                         struct err *e)
 {
     int r = apply_steps(x, trash_fd, undo, e);
 
@@ -488,7 +489,7 @@ static int commit_by_entry(struct archive_extract *x, struct err *e)
     if (r == 0)
         r = fs_records_new(x->stage_fd, RECOVER_LIST_NAME, &undo, e);
     if (r == 0)
-        r = apply(x, trash_fd, undo, e);
+        r = extract_apply(x, trash_fd, undo, e);
     fs_records_free(undo);
     return r;
 }
@@ -522,14 +523,14 @@ static void remove_stage(struct archive_extract *x)
     }
 }
 
-static void join(struct archive_extract *x)
+static void extract_join(struct archive_extract *x)
 {
     if (x->is_started)
         (void)pthread_join(x->thread, NULL);
     x->is_started = false;
 }
 
-static int commit(struct archive_extract *x, struct err *e)
+static int extract_commit(struct archive_extract *x, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     int r;
@@ -557,10 +558,10 @@ int archive_extract_commit(struct archive_extract *x, struct archive_extract_res
     int r;
 
     pipe_ring_end(x->ring);
-    join(x);
+    extract_join(x);
     if (x->result < 0)
         return thread_failed(x, e);
-    r = commit(x, e);
+    r = extract_commit(x, e);
     if (r < 0)
         return r;
     *ret = (struct archive_extract_result){
@@ -610,7 +611,7 @@ struct archive_extract *archive_extract_free(struct archive_extract *x)
         return NULL;
     if (x->is_started)
         pipe_ring_abort(x->ring);
-    join(x);
+    extract_join(x);
     undo_begin(x);
     if (x->registered[0])
         recover_unregister(x->registered);

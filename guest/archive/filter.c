@@ -93,7 +93,8 @@ static int set_view(struct filter *f, unsigned depth, struct ignore *view_taken,
 }
 
 /* The rules in a directory that the walk is about to enter; f->whole is its path with '/'. */
-static int enter(struct filter *f, const struct fs_walk_item *it, struct ignore *up, struct err *e)
+static int filter_enter_dir(struct filter *f, const struct fs_walk_item *it, struct ignore *up,
+                            struct err *e)
 {
     _cleanup_close_ int fd = fs_openat_nofollow(it->dirfd, it->name, O_RDONLY | O_DIRECTORY);
     struct listing l = {.whole = f->whole.data,
@@ -234,7 +235,7 @@ static int see_start(struct filter *f, const struct fs_walk_item *it, struct err
     if (r == 0 && f->no_require_git)
         r = pretend_git(f, &above, e);
     if (r == 0)
-        r = enter(f, it, above, e);
+        r = filter_enter_dir(f, it, above, e);
     (void)ignore_unref(above);
     return r;
 }
@@ -256,7 +257,7 @@ static int see_rules(struct filter *f, const struct fs_walk_item *it, bool *ret_
     if (!is_dir)
         return 0;
     r = buf_adds(&f->whole, "/", e);
-    return r < 0 ? r : enter(f, it, up, e);
+    return r < 0 ? r : filter_enter_dir(f, it, up, e);
 }
 
 int filter_see(struct filter *f, const struct fs_walk_item *it, bool *ret_hidden, struct err *e)

@@ -43,7 +43,7 @@ static int add_digest(struct walk *w, const struct fs_walk_item *it, struct mani
     return r;
 }
 
-static int give(struct walk *w, const struct fs_walk_item *it, struct err *e)
+static int manifest_give(struct walk *w, const struct fs_walk_item *it, struct err *e)
 {
     struct manifest_entry m = {.path = it->path, .st = it->st};
     char target[PATH_MAX];
@@ -70,8 +70,8 @@ static int give(struct walk *w, const struct fs_walk_item *it, struct err *e)
     return w->sink->entry(w->sink->arg, &m, e);
 }
 
-static int visit(struct walk *w, struct fs_walk *walk, struct filter *f,
-                 const struct fs_walk_item *it, struct err *e)
+static int manifest_visit(struct walk *w, struct fs_walk *walk, struct filter *f,
+                          const struct fs_walk_item *it, struct err *e)
 {
     bool hidden;
     int r;
@@ -87,7 +87,7 @@ static int visit(struct walk *w, struct fs_walk *walk, struct filter *f,
         fs_walk_skip(walk);
         return 0;
     }
-    return it->depth ? give(w, it, e) : 0;
+    return it->depth ? manifest_give(w, it, e) : 0;
 }
 
 /* A rule that could not be read may have hidden something that was given. */
@@ -126,7 +126,7 @@ int manifest_walk(struct fs_caller *c, const char *path, const struct manifest_o
         r = fs_walk_next(walk, &it, e);
         if (r <= 0)
             break;
-        r = visit(&w, walk, f, it, e);
+        r = manifest_visit(&w, walk, f, it, e);
     }
     if (r == 0)
         r = tell_of_rules(filter_notes(f), sink, e);
@@ -175,7 +175,7 @@ struct manifest_check *manifest_check_free(struct manifest_check *m)
 }
 
 /* 1: entered; 0: there is no such directory. */
-static int enter(struct manifest_check *m, const char *dir, struct err *e)
+static int check_enter_dir(struct manifest_check *m, const char *dir, struct err *e)
 {
     struct err why = {0};
     int fd, r;
@@ -220,8 +220,8 @@ static bool has_content(int dirfd, const char *name, const struct stat *st,
     return memcmp(now, digest, DIGEST_BYTES) == 0;
 }
 
-static enum manifest_verdict compare(int dirfd, const char *name, const struct stat *st,
-                                     const struct manifest_claim *c)
+static enum manifest_verdict check_compare(int dirfd, const char *name, const struct stat *st,
+                                           const struct manifest_claim *c)
 {
     if ((st->st_mode & S_IFMT) != c->type)
         return MANIFEST_DIFFERS;
@@ -256,7 +256,7 @@ int manifest_check_one(struct manifest_check *m, const struct manifest_claim *cl
     if (!dir)
         return err_oom(e);
     *ret = MANIFEST_MISSING;
-    r = enter(m, dir, e);
+    r = check_enter_dir(m, dir, e);
     if (r <= 0)
         return r;
     if (fstatat(m->parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -264,6 +264,6 @@ int manifest_check_one(struct manifest_check *m, const struct manifest_claim *cl
             return 0;
         return err_sys(e, errno, "stat '%s'", path);
     }
-    *ret = compare(m->parent_fd, name, &st, claim);
+    *ret = check_compare(m->parent_fd, name, &st, claim);
     return 0;
 }

@@ -100,7 +100,7 @@ struct tar_feed {
     struct err err;
 };
 
-static void count(struct tar_feed *f, const unsigned char *data, size_t n)
+static void feed_count(struct tar_feed *f, const unsigned char *data, size_t n)
 {
     size_t zeros = 0;
 
@@ -110,7 +110,7 @@ static void count(struct tar_feed *f, const unsigned char *data, size_t n)
     f->bytes += n;
 }
 
-static la_ssize_t feed(struct archive *a, void *arg, const void **ret_data)
+static la_ssize_t feed_tar(struct archive *a, void *arg, const void **ret_data)
 {
     struct tar_feed *f = arg;
     ssize_t n = unpacker_read(f->unpack, ret_data, &f->err);
@@ -120,11 +120,11 @@ static la_ssize_t feed(struct archive *a, void *arg, const void **ret_data)
         return ARCHIVE_FATAL;
     }
     if (n > 0)
-        count(f, *ret_data, (size_t)n);
+        feed_count(f, *ret_data, (size_t)n);
     return n;
 }
 
-static int damaged(struct archive *a, const char *what, struct err *e)
+static int read_damaged(struct archive *a, const char *what, struct err *e)
 {
     const char *why = archive_error_string(a);
 
@@ -151,10 +151,10 @@ static int read_entries(struct archive *a, struct stage *s, struct err *e)
         if (got == ARCHIVE_EOF)
             return 0;
         if (got != ARCHIVE_OK && !(got == ARCHIVE_WARN && is_about_names(a)))
-            return damaged(a,
-                           s->entries ? "the archive is damaged or cut short"
-                                      : "this is not a tar or zip archive",
-                           e);
+            return read_damaged(a,
+                                s->entries ? "the archive is damaged or cut short"
+                                           : "this is not a tar or zip archive",
+                                e);
         r = stage_entry(s, a, entry, e);
         if (r < 0)
             return r;
@@ -170,7 +170,7 @@ static int check_trailer(struct tar_feed *f, uint64_t trailer_at, struct err *e)
     ssize_t n;
 
     while ((n = unpacker_read(f->unpack, &data, e)) > 0)
-        count(f, data, (size_t)n);
+        feed_count(f, data, (size_t)n);
     if (n < 0)
         return (int)n;
     if (f->bytes < trailer_at + TRAILER_BYTES)
@@ -189,8 +189,8 @@ static int read_tar(struct unpacker *u, struct stage *s, struct err *e)
     if (!a)
         return err_oom(e);
     (void)archive_read_support_format_tar(a);
-    if (archive_read_open(a, &f, NULL, feed, NULL) != ARCHIVE_OK)
-        r = damaged(a, "this is not a tar or zip archive", e);
+    if (archive_read_open(a, &f, NULL, feed_tar, NULL) != ARCHIVE_OK)
+        r = read_damaged(a, "this is not a tar or zip archive", e);
     else
         r = read_entries(a, s, e);
     if (r == 0)
@@ -207,7 +207,7 @@ static int read_tar(struct unpacker *u, struct stage *s, struct err *e)
 /* ---- zip ------------------------------------------------------------------------------------- */
 
 /* A zip says at its end what is in it, so it has to be there whole first. */
-static int spool(struct pipe_ring *in, struct stage *s, int fd, struct err *e)
+static int zip_spool(struct pipe_ring *in, struct stage *s, int fd, struct err *e)
 {
     uint64_t total = 0;
     const void *data;
@@ -283,7 +283,7 @@ static int read_spooled(int fd, struct stage *s, struct err *e)
     (void)archive_read_set_seek_callback(a, zip_seek);
     (void)archive_read_set_callback_data(a, &f);
     if (archive_read_open1(a) != ARCHIVE_OK)
-        r = damaged(a, "the zip archive is damaged or cut short", e);
+        r = read_damaged(a, "the zip archive is damaged or cut short", e);
     else
         r = read_entries(a, s, e);
     (void)archive_read_free(a);
@@ -300,7 +300,7 @@ static int read_zip(struct pipe_ring *in, struct stage *s, struct err *e)
     if (t.name[0])
         (void)unlinkat(s->fd, t.name, 0);
     t.name[0] = '\0';
-    r = spool(in, s, t.fd, e);
+    r = zip_spool(in, s, t.fd, e);
     if (r == 0 && lseek(t.fd, 0, SEEK_SET) < 0)
         r = err_sys(e, errno, "seek");
     if (r == 0 && !is_empty_zip(t.fd))

@@ -80,34 +80,37 @@ void recover_dir(int dirfd)
  * holds the staging directory, UID "-" for the agent itself. */
 #define ENTRY_MAX_BYTES (64 + PATH_MAX)
 
-static struct {
+struct stage_registry {
     char *dir; /* set once, before threads start */
     pthread_mutex_t lock;
     int fd; /* guarded by lock until it is set; -1: not there yet */
-} registry = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+};
+
+static struct stage_registry staged_dirs = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 /* -1: there is none, or it is not ours alone. */
 static int open_registry(bool make)
 {
     int fd;
 
-    (void)pthread_mutex_lock(&registry.lock);
-    if (registry.fd < 0 && registry.dir && (!make || io_mkdir_p(registry.dir, 0700, NULL) == 0)) {
-        fd = open(registry.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    (void)pthread_mutex_lock(&staged_dirs.lock);
+    if (staged_dirs.fd < 0 && staged_dirs.dir &&
+        (!make || io_mkdir_p(staged_dirs.dir, 0700, NULL) == 0)) {
+        fd = open(staged_dirs.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd >= 0 && is_ours(fd))
-            registry.fd = fd;
+            staged_dirs.fd = fd;
         else
             fd_close(fd);
     }
-    fd = registry.fd;
-    (void)pthread_mutex_unlock(&registry.lock);
+    fd = staged_dirs.fd;
+    (void)pthread_mutex_unlock(&staged_dirs.lock);
     return fd;
 }
 
 int recover_use_registry(const char *dir, struct err *e)
 {
-    registry.dir = strdup(dir);
-    return registry.dir ? 0 : err_oom(e);
+    staged_dirs.dir = strdup(dir);
+    return staged_dirs.dir ? 0 : err_oom(e);
 }
 
 void recover_register(int home_fd, const char *stage_name, const struct fs_actor *actor)
@@ -124,13 +127,13 @@ void recover_register(int home_fd, const char *stage_name, const struct fs_actor
         (void)snprintf(uid, sizeof(uid), "%u", (unsigned)actor->user.uid);
     len = snprintf(text, sizeof(text), "%s %.*s", uid, (int)n, home);
     if (len > 0 && (size_t)len < sizeof(text))
-        (void)io_write_file(registry.fd, stage_name, text, (size_t)len, 0600, false, NULL);
+        (void)io_write_file(staged_dirs.fd, stage_name, text, (size_t)len, 0600, false, NULL);
 }
 
 void recover_unregister(const char *stage_name)
 {
     if (open_registry(false) >= 0)
-        (void)unlinkat(registry.fd, stage_name, 0);
+        (void)unlinkat(staged_dirs.fd, stage_name, 0);
 }
 
 /* Whether the staging directory has gone: it was taken back, or was not there any more. */
@@ -162,7 +165,7 @@ static bool recover_registered(const char *stage_name)
     size_t len;
     char *space;
 
-    if (io_read_file(registry.fd, stage_name, ENTRY_MAX_BYTES, &text, &len, NULL) < 0)
+    if (io_read_file(staged_dirs.fd, stage_name, ENTRY_MAX_BYTES, &text, &len, NULL) < 0)
         return false;
     space = strchr(text, ' ');
     if (!space || strlen(text) != len)
@@ -176,8 +179,8 @@ unsigned recover_all(void)
     struct fs_names names;
     unsigned n = 0;
 
-    if (open_registry(false) < 0 || lseek(registry.fd, 0, SEEK_SET) < 0 ||
-        fs_dir_names(registry.fd, true, &names, NULL) < 0)
+    if (open_registry(false) < 0 || lseek(staged_dirs.fd, 0, SEEK_SET) < 0 ||
+        fs_dir_names(staged_dirs.fd, true, &names, NULL) < 0)
         return 0;
     for (size_t i = 0; i < names.n; i++) {
         if (!fs_temp_is_name(names.v[i]) || !recover_registered(names.v[i]))

@@ -293,7 +293,7 @@ static int check_size(const struct stage *s, uint64_t more, const char *path, st
     return 0;
 }
 
-static int damaged(struct archive *a, const char *path, struct err *e)
+static int stage_damaged(struct archive *a, const char *path, struct err *e)
 {
     const char *why = archive_error_string(a);
 
@@ -333,7 +333,7 @@ static int write_content(struct stage *s, struct archive *a, int fd, int64_t siz
         if (got == ARCHIVE_EOF)
             break;
         if (got != ARCHIVE_OK)
-            return damaged(a, path, e);
+            return stage_damaged(a, path, e);
         r = check_size(s, n, path, e);
         if (r == 0)
             r = write_at(fd, data, n, at, path, e);

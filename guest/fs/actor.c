@@ -9,35 +9,37 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The agent's own identity, read once and never changed: what fs_actor_leave() goes back to. */
-static struct {
+struct identity {
     uid_t uid;
     gid_t gid;
     gid_t groups[USER_MAX_GROUPS];
     int n_groups;
-} own;
+};
+
+/* The agent's own, read once and never changed: fs_actor_leave() takes it back. */
+static struct identity own_identity;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 
 static void read_own(void)
 {
-    own.uid = geteuid();
-    own.gid = getegid();
-    own.n_groups = getgroups(USER_MAX_GROUPS, own.groups);
-    if (own.n_groups < 0)
-        own.n_groups = 0;
+    own_identity.uid = geteuid();
+    own_identity.gid = getegid();
+    own_identity.n_groups = getgroups(USER_MAX_GROUPS, own_identity.groups);
+    if (own_identity.n_groups < 0)
+        own_identity.n_groups = 0;
 }
 
-static int init(struct fs_actor *a, const char *who, struct err *e)
+static int actor_init(struct fs_actor *a, const char *who, struct err *e)
 {
-    int r = who ? user_find(who, &a->user, e) : user_find_uid(own.uid, &a->user, e);
+    int r = who ? user_find(who, &a->user, e) : user_find_uid(own_identity.uid, &a->user, e);
 
     if (r < 0)
         return r;
     /* Another group of one's own ("0:100") is to be taken as well. */
-    a->is_self = a->user.uid == own.uid && !(who && strchr(who, ':'));
+    a->is_self = a->user.uid == own_identity.uid && !(who && strchr(who, ':'));
     if (a->is_self)
-        a->user.gid = own.gid;
-    else if (own.uid != 0)
+        a->user.gid = own_identity.gid;
+    else if (own_identity.uid != 0)
         return err_field(e, ERR_DENIED, "user", "the agent is not root: it can't act as '%s'",
                          a->user.name);
     return 0;
@@ -49,7 +51,7 @@ int fs_actor_init(struct fs_actor *a, const char *user, struct err *e)
 
     (void)pthread_once(&own_once, read_own);
     *a = (struct fs_actor){0};
-    r = init(a, user, e);
+    r = actor_init(a, user, e);
     if (r < 0)
         fs_actor_done(a);
     return r;
@@ -67,7 +69,7 @@ void fs_actor_done(struct fs_actor *a)
  * libc's setgroups() would change every thread of the process. setfsuid() reports nothing, so it
  * is asked again; leaving uid 0 drops the file capabilities, and coming back restores them.
  */
-static bool take(uid_t uid, gid_t gid, size_t n_groups, const gid_t *groups)
+static bool actor_take(uid_t uid, gid_t gid, size_t n_groups, const gid_t *groups)
 {
     if (syscall(SYS_setgroups, n_groups, groups) < 0)
         return false;
@@ -77,11 +79,12 @@ static bool take(uid_t uid, gid_t gid, size_t n_groups, const gid_t *groups)
            (uid_t)syscall(SYS_setfsuid, (uid_t)-1) == uid;
 }
 
-static void take_own(void)
+static void actor_take_own(void)
 {
     /* First the uid: it brings back the capability that setgroups may need. */
-    (void)syscall(SYS_setfsuid, own.uid);
-    if (!take(own.uid, own.gid, (size_t)own.n_groups, own.groups)) {
+    (void)syscall(SYS_setfsuid, own_identity.uid);
+    if (!actor_take(own_identity.uid, own_identity.gid, (size_t)own_identity.n_groups,
+                    own_identity.groups)) {
         (void)fprintf(stderr, "bellhopd: a thread can't have its identity back\n");
         abort();
     }
@@ -93,8 +96,8 @@ int fs_actor_enter(const struct fs_actor *a, struct err *e)
 
     if (a->is_self)
         return 0;
-    if (!take(u->uid, u->gid, u->n_groups, u->groups)) {
-        take_own();
+    if (!actor_take(u->uid, u->gid, u->n_groups, u->groups)) {
+        actor_take_own();
         return err_field(e, ERR_DENIED, "user", "the agent can't act as '%s' here", u->name);
     }
     return 0;
@@ -103,5 +106,5 @@ int fs_actor_enter(const struct fs_actor *a, struct err *e)
 void fs_actor_leave(const struct fs_actor *a)
 {
     if (!a->is_self)
-        take_own();
+        actor_take_own();
 }

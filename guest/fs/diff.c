@@ -28,7 +28,7 @@ struct script {
     size_t n, cap;
 };
 
-static int split(const char *data, size_t len, struct lines *ret, struct err *e)
+static int split_lines(const char *data, size_t len, struct lines *ret, struct err *e)
 {
     size_t n = 0, cap = 1;
     struct line *v;
@@ -49,7 +49,7 @@ static int split(const char *data, size_t len, struct lines *ret, struct err *e)
     return 0;
 }
 
-static bool same(const struct line *a, const struct line *b)
+static bool same_line(const struct line *a, const struct line *b)
 {
     return a->len == b->len && memcmp(a->p, b->p, a->len) == 0;
 }
@@ -78,17 +78,17 @@ static int add_run(struct script *s, int kind, size_t n, struct err *e)
 }
 
 /* Row d of the trace: how far each diagonal -d..d was reached with d changes. */
-static int *row(int *trace, int d)
+static int *trace_row(int *trace, int d)
 {
     return trace + (size_t)d * (size_t)d + (size_t)d;
 }
 
 /* Myers' greedy search. The distance, or -1 when it is more than MAX_DISTANCE. */
-static int search(const struct line *a, int n, const struct line *b, int m, int *trace)
+static int diff_search(const struct line *a, int n, const struct line *b, int m, int *trace)
 {
     for (int d = 0; d <= MAX_DISTANCE; d++) {
-        int *now = row(trace, d);
-        const int *before = d ? row(trace, d - 1) : NULL;
+        int *now = trace_row(trace, d);
+        const int *before = d ? trace_row(trace, d - 1) : NULL;
 
         for (int k = -d; k <= d; k += 2) {
             int x = 0;
@@ -97,7 +97,7 @@ static int search(const struct line *a, int n, const struct line *b, int m, int 
                 x = before[k + 1];
             else if (d)
                 x = before[k - 1] + 1;
-            while (x < n && x - k < m && same(&a[x], &b[x - k]))
+            while (x < n && x - k < m && same_line(&a[x], &b[x - k]))
                 x++;
             now[k] = x;
             if (x >= n && x - k >= m)
@@ -108,7 +108,7 @@ static int search(const struct line *a, int n, const struct line *b, int m, int 
 }
 
 /* Walks the trace back; steps[] gets the changes in reverse: the diagonal run is implied. */
-static int replay(int n, int m, int distance, int *trace, struct script *s, struct err *e)
+static int diff_replay(int n, int m, int distance, int *trace, struct script *s, struct err *e)
 {
     _cleanup_free_ struct run *back = malloc(((size_t)distance * 2 + 2) * sizeof(*back));
     size_t n_back = 0;
@@ -117,7 +117,7 @@ static int replay(int n, int m, int distance, int *trace, struct script *s, stru
     if (!back)
         return err_oom(e);
     for (int d = distance; d > 0; d--) {
-        const int *before = row(trace, d - 1);
+        const int *before = trace_row(trace, d - 1);
         int k = x - y;
         bool down = k == -d || (k != d && before[k - 1] < before[k + 1]);
         int px = before[down ? k + 1 : k - 1];
@@ -148,10 +148,10 @@ static int script_middle(const struct line *a, size_t n, const struct line *b, s
         trace = malloc(sizeof(*trace) * (MAX_DISTANCE + 1) * (MAX_DISTANCE + 2));
         if (!trace)
             return err_oom(e);
-        distance = search(a, (int)n, b, (int)m, trace);
+        distance = diff_search(a, (int)n, b, (int)m, trace);
     }
     if (distance >= 0)
-        return replay((int)n, (int)m, distance, trace, s, e);
+        return diff_replay((int)n, (int)m, distance, trace, s, e);
     r = add_run(s, -1, n, e);
     return r < 0 ? r : add_run(s, 1, m, e);
 }
@@ -162,10 +162,10 @@ static int make_script(const struct lines *a, const struct lines *b, struct scri
     size_t head = 0, tail = 0;
     int r;
 
-    while (head < a->n && head < b->n && same(&a->v[head], &b->v[head]))
+    while (head < a->n && head < b->n && same_line(&a->v[head], &b->v[head]))
         head++;
     while (tail < a->n - head && tail < b->n - head &&
-           same(&a->v[a->n - 1 - tail], &b->v[b->n - 1 - tail]))
+           same_line(&a->v[a->n - 1 - tail], &b->v[b->n - 1 - tail]))
         tail++;
     r = add_run(s, 0, head, e);
     if (r == 0)
@@ -273,8 +273,8 @@ static int put_hunks(struct buf *out, const struct script *s, const struct lines
     return r;
 }
 
-static int format(struct buf *out, const char *name, const struct script *s, const struct lines *a,
-                  const struct lines *b, struct err *e)
+static int diff_format(struct buf *out, const char *name, const struct script *s,
+                       const struct lines *a, const struct lines *b, struct err *e)
 {
     int r;
 
@@ -293,13 +293,13 @@ int fs_diff(const char *name, const char *a, size_t a_len, const char *b, size_t
     int r;
 
     buf_init(&out, max);
-    r = split(a, a_len, &la, e);
+    r = split_lines(a, a_len, &la, e);
     if (r == 0)
-        r = split(b, b_len, &lb, e);
+        r = split_lines(b, b_len, &lb, e);
     if (r == 0)
         r = make_script(&la, &lb, &s, e);
     if (r == 0)
-        r = format(&out, name, &s, &la, &lb, e);
+        r = diff_format(&out, name, &s, &la, &lb, e);
     if (r == 0) {
         *ret_len = out.len;
         *ret = buf_take(&out);

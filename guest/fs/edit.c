@@ -63,7 +63,7 @@ static int check_count(const struct text *t, const struct fs_edit *ed, size_t i,
 }
 
 /* Every occurrence, n of them, goes. */
-static int replace(struct text *t, const struct fs_edit *ed, uint64_t n, struct err *e)
+static int edit_replace(struct text *t, const struct fs_edit *ed, uint64_t n, struct err *e)
 {
     size_t removed = (size_t)n * ed->old_len;
     size_t len = t->len - removed;
@@ -111,7 +111,8 @@ static int fill_empty(struct text *t, const struct fs_edit *ed, size_t i, struct
     return 0;
 }
 
-static int apply(struct text *t, const struct fs_edit_options *o, uint64_t *replaced, struct err *e)
+static int edit_apply(struct text *t, const struct fs_edit_options *o, uint64_t *replaced,
+                      struct err *e)
 {
     int r = 0;
 
@@ -124,7 +125,7 @@ static int apply(struct text *t, const struct fs_edit_options *o, uint64_t *repl
         } else {
             r = check_count(t, ed, i, &n, e);
             if (r == 0)
-                r = replace(t, ed, n, e);
+                r = edit_replace(t, ed, n, e);
         }
         *replaced += n;
     }
@@ -226,7 +227,7 @@ int fs_edit_file(struct fs_caller *c, const char *path, const struct fs_edit_opt
         return err_oom(e);
     (void)memcpy(after.data, before.data, before.len);
     after.len = before.len;
-    r = apply(&after, o, &res.replaced, e);
+    r = edit_apply(&after, o, &res.replaced, e);
     if (r == 0)
         r = make_diff(path, &before, &after, &res, e);
     res.bytes = after.len;

@@ -29,20 +29,22 @@ struct entry {
     bool is_settled; /* the hash was taken, or seen again, when the file was not young */
 };
 
-static struct {
+struct etag_cache {
     pthread_mutex_t lock;
     struct entry entries[FS_ETAG_CACHE]; /* guarded by lock */
     dev_t devices[MAX_DEVICES];          /* guarded by lock: their ctime is fine */
     size_t n_devices;
-} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+};
 
-static struct entry *slot(const char *base)
+static struct etag_cache young_tags = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct entry *tag_slot(const char *base)
 {
     uint64_t h = 14695981039346656037ULL;
 
     for (; *base; base++)
         h = (h ^ (unsigned char)*base) * 1099511628211ULL;
-    return &cache.entries[(h ^ h >> 29) % FS_ETAG_CACHE];
+    return &young_tags.entries[(h ^ h >> 29) % FS_ETAG_CACHE];
 }
 
 static bool cache_get(const char *base, struct entry *ret)
@@ -50,20 +52,20 @@ static bool cache_get(const char *base, struct entry *ret)
     struct entry *s;
     bool found;
 
-    (void)pthread_mutex_lock(&cache.lock);
-    s = slot(base);
+    (void)pthread_mutex_lock(&young_tags.lock);
+    s = tag_slot(base);
     found = strcmp(s->base, base) == 0;
     if (found)
         *ret = *s;
-    (void)pthread_mutex_unlock(&cache.lock);
+    (void)pthread_mutex_unlock(&young_tags.lock);
     return found;
 }
 
 static void cache_put(const struct entry *en)
 {
-    (void)pthread_mutex_lock(&cache.lock);
-    *slot(en->base) = *en;
-    (void)pthread_mutex_unlock(&cache.lock);
+    (void)pthread_mutex_lock(&young_tags.lock);
+    *tag_slot(en->base) = *en;
+    (void)pthread_mutex_unlock(&young_tags.lock);
 }
 
 static int64_t ns_of(const struct timespec *t)
@@ -96,7 +98,7 @@ static int hash_content(int fd, char out[2 * HASH_BYTES + 1], struct err *e)
     return 0;
 }
 
-static void compose(const struct entry *en, char out[FS_ETAG_BYTES])
+static void etag_compose(const struct entry *en, char out[FS_ETAG_BYTES])
 {
     (void)snprintf(out, FS_ETAG_BYTES, "%s%s%s", en->base, en->hash[0] ? "-" : "", en->hash);
 }
@@ -155,7 +157,7 @@ int fs_etag(int fd, struct stat *st, char out[FS_ETAG_BYTES], struct err *e)
         if (r < 0)
             return r;
         if (r > 0) {
-            compose(&en, out);
+            etag_compose(&en, out);
             return 0;
         }
     }
@@ -163,7 +165,7 @@ int fs_etag(int fd, struct stat *st, char out[FS_ETAG_BYTES], struct err *e)
     if (r < 0)
         return r;
     en.hash[0] = 'x'; /* no hash has it */
-    compose(&en, out);
+    etag_compose(&en, out);
     return 0;
 }
 
@@ -177,7 +179,7 @@ int fs_etag_written(int fd, bool is_fine, struct stat *st, char out[FS_ETAG_BYTE
         return err_sys(e, errno, "stat for the tag");
     format_base(st, en.base);
     cache_put(&en);
-    compose(&en, out);
+    etag_compose(&en, out);
     return 0;
 }
 
@@ -185,19 +187,19 @@ static bool device_is_fine(dev_t dev)
 {
     bool found = false;
 
-    (void)pthread_mutex_lock(&cache.lock);
-    for (size_t i = 0; i < cache.n_devices; i++)
-        found |= cache.devices[i] == dev;
-    (void)pthread_mutex_unlock(&cache.lock);
+    (void)pthread_mutex_lock(&young_tags.lock);
+    for (size_t i = 0; i < young_tags.n_devices; i++)
+        found |= young_tags.devices[i] == dev;
+    (void)pthread_mutex_unlock(&young_tags.lock);
     return found;
 }
 
 static void device_set_fine(dev_t dev)
 {
-    (void)pthread_mutex_lock(&cache.lock);
-    if (cache.n_devices < MAX_DEVICES)
-        cache.devices[cache.n_devices++] = dev;
-    (void)pthread_mutex_unlock(&cache.lock);
+    (void)pthread_mutex_lock(&young_tags.lock);
+    if (young_tags.n_devices < MAX_DEVICES)
+        young_tags.devices[young_tags.n_devices++] = dev;
+    (void)pthread_mutex_unlock(&young_tags.lock);
 }
 
 bool fs_ctime_is_fine(int fd)
@@ -276,7 +278,7 @@ bool fs_etag_is_any(const char *list)
     return list[0] == '*' && !list[1 + strspn(list + 1, " \t")];
 }
 
-static int mismatch(struct err *e, const char *field, const char *what, const char *current)
+static int etag_mismatch(struct err *e, const char *field, const char *what, const char *current)
 {
     int r;
 
@@ -289,16 +291,16 @@ static int mismatch(struct err *e, const char *field, const char *what, const ch
 int fs_check_tag(const struct fs_condition *cond, bool exists, const char *current, struct err *e)
 {
     if (cond->if_match && !exists)
-        return mismatch(e, "if_match", "there is no file to match", "");
+        return etag_mismatch(e, "if_match", "there is no file to match", "");
     if (cond->if_match && !fs_etag_is_any(cond->if_match) &&
         !fs_etag_in_list(cond->if_match, current, false))
-        return mismatch(e, "if_match", "the file is not the expected one", current);
+        return etag_mismatch(e, "if_match", "the file is not the expected one", current);
     /* What can't be read is no tag that is there, and no reason to write. */
     if (cond->if_none_match && !is_list(cond->if_none_match))
         return err_field(e, ERR_INVALID, "if_none_match", "this is no list of tags");
     if (cond->if_none_match && exists &&
         (fs_etag_is_any(cond->if_none_match) ||
          fs_etag_in_list(cond->if_none_match, current, true)))
-        return mismatch(e, "if_none_match", "the file is there", current);
+        return etag_mismatch(e, "if_none_match", "the file is there", current);
     return 0;
 }

@@ -85,16 +85,16 @@ struct fs_feeds {
 
 /* ---- trees by number ------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
+static int compare_wd(const void *a, const void *b)
 {
     int x = *(const int *)a, y = *(const int *)b;
 
     return (x > y) - (x < y);
 }
 
-static void *find(void *const *tree, int wd)
+static void *find_by_wd(void *const *tree, int wd)
 {
-    void **node = tfind(&wd, tree, compare);
+    void **node = tfind(&wd, tree, compare_wd);
 
     return node ? *node : NULL;
 }
@@ -112,7 +112,7 @@ static void signal_ready(struct fs_feed *f)
 }
 
 /* The kernel merges what repeats the last event that waits. */
-static bool repeats(const struct fs_feed *f, const struct inotify_event *ev)
+static bool feed_repeats(const struct fs_feed *f, const struct inotify_event *ev)
 {
     const struct inotify_event *last = (const void *)(f->queue + f->last);
 
@@ -143,7 +143,7 @@ static bool make_room(struct fs_feed *f, size_t need)
     return true;
 }
 
-static void append(struct fs_feed *f, const struct inotify_event *ev)
+static void feed_append(struct fs_feed *f, const struct inotify_event *ev)
 {
     f->last = f->len;
     memcpy(f->queue + f->len, ev, sizeof(*ev));
@@ -152,20 +152,20 @@ static void append(struct fs_feed *f, const struct inotify_event *ev)
 }
 
 /* There is always room for the word that something was lost. */
-static void push(struct fs_feed *f, const struct inotify_event *ev)
+static void feed_push(struct fs_feed *f, const struct inotify_event *ev)
 {
     static const struct inotify_event lost = {.wd = -1, .mask = IN_Q_OVERFLOW};
     size_t size = sizeof(*ev) + ev->len;
     bool is_lost = ev->mask & IN_Q_OVERFLOW;
 
-    if (f->is_overflown || (f->queue && repeats(f, ev)))
+    if (f->is_overflown || (f->queue && feed_repeats(f, ev)))
         return;
     if (!is_lost && f->len + size + sizeof(lost) > f->cap)
         is_lost = !make_room(f, size + sizeof(lost));
     if (is_lost && f->len + sizeof(lost) > f->cap && !make_room(f, sizeof(lost)))
         return; /* no memory at all: the next event tries again */
     f->is_overflown = is_lost;
-    append(f, is_lost ? &lost : ev);
+    feed_append(f, is_lost ? &lost : ev);
     signal_ready(f);
 }
 
@@ -181,15 +181,15 @@ static void unlink_tap(struct tap *t)
         t->next->prev = t->prev;
 }
 
-static void forget(struct instance *in, struct watched *w)
+static void watched_forget(struct instance *in, struct watched *w)
 {
-    (void)tdelete(w, &in->watches, compare);
+    (void)tdelete(w, &in->watches, compare_wd);
     free(w);
 }
 
 static void drop_tap(struct tap *t)
 {
-    (void)tdelete(t, &t->feed->taps, compare);
+    (void)tdelete(t, &t->feed->taps, compare_wd);
     unlink_tap(t);
     free(t);
 }
@@ -200,11 +200,11 @@ static void drop_watched(struct instance *in, struct watched *w)
     while (w->taps)
         drop_tap(w->taps);
     if (!w->is_idle)
-        forget(in, w);
+        watched_forget(in, w);
 }
 
 /* Nobody wants it any more; but one who is adding may have been given its number just now. */
-static void release(struct instance *in, struct watched *w)
+static void watched_release(struct instance *in, struct watched *w)
 {
     if (w->taps || w->is_idle)
         return;
@@ -215,7 +215,7 @@ static void release(struct instance *in, struct watched *w)
         return;
     }
     (void)inotify_rm_watch(in->fd, w->wd);
-    forget(in, w);
+    watched_forget(in, w);
 }
 
 static void release_idle(struct instance *in)
@@ -225,32 +225,32 @@ static void release_idle(struct instance *in)
 
         in->idle = w->next_idle;
         w->is_idle = false;
-        release(in, w);
+        watched_release(in, w);
     }
 }
 
 /* Changes the event's number. */
-static void deal(struct instance *in, struct inotify_event *ev)
+static void instance_deal(struct instance *in, struct inotify_event *ev)
 {
-    struct watched *w = find(&in->watches, ev->wd);
+    struct watched *w = find_by_wd(&in->watches, ev->wd);
 
     if (ev->mask & IN_Q_OVERFLOW)
         for (struct fs_feed *f = in->feeds; f; f = f->next)
-            push(f, ev);
+            feed_push(f, ev);
     if (!w)
         return;
     for (struct tap *t = w->taps; t; t = t->next) {
         if (!(ev->mask & ((t->mask & IN_ALL_EVENTS) | ALWAYS_TOLD)))
             continue;
         ev->wd = t->wd;
-        push(t->feed, ev);
+        feed_push(t->feed, ev);
     }
     if (ev->mask & IN_IGNORED)
         drop_watched(in, w);
 }
 
 /* What the kernel has until now. */
-static void pump(struct instance *in)
+static void instance_read(struct instance *in)
 {
     int left;
 
@@ -266,7 +266,7 @@ static void pump(struct instance *in)
             struct inotify_event *ev = (void *)(in->raw + at);
 
             at += (ssize_t)(sizeof(*ev) + ev->len);
-            deal(in, ev);
+            instance_deal(in, ev);
         }
     }
 }
@@ -275,7 +275,7 @@ static void pump(struct instance *in)
 
 static void on_readable(struct loop *l, uint32_t events, void *arg);
 
-static void arm(struct loop *l, void *arg)
+static void instance_arm(struct loop *l, void *arg)
 {
     struct instance *in = arg;
 
@@ -290,9 +290,9 @@ static void on_readable(struct loop *l, uint32_t events, void *arg)
 
     (void)events;
     (void)pthread_mutex_lock(&in->lock);
-    pump(in);
+    instance_read(in);
     (void)pthread_mutex_unlock(&in->lock);
-    if (loop_timer_add(l, clock_mono_ms() + PAUSE_MS, arm, in, &in->timer, NULL) == 0)
+    if (loop_timer_add(l, clock_mono_ms() + PAUSE_MS, instance_arm, in, &in->timer, NULL) == 0)
         in->armed = loop_watch_del(in->armed);
 }
 
@@ -332,7 +332,7 @@ static int instance_new(struct fs_feeds *all, uint32_t flags, struct instance **
     (void)pthread_mutex_init(&in->lock, NULL);
     r = new_inotify(&in->fd, e);
     if (r == 0)
-        r = loop_post(all->loop, arm, in, e);
+        r = loop_post(all->loop, instance_arm, in, e);
     if (r < 0) {
         fd_close(in->fd);
         (void)pthread_mutex_destroy(&in->lock);
@@ -373,7 +373,7 @@ static int choose_instance(struct fs_feeds *all, uint32_t flags, struct instance
 }
 
 /* With the lock of all. */
-static void unlist(struct instance *in)
+static void instance_unlist(struct instance *in)
 {
     struct instance **at = &in->all->shared;
 
@@ -382,7 +382,7 @@ static void unlist(struct instance *in)
     *at = in->next;
 }
 
-static int share(struct fs_feed *f, uint32_t flags, struct err *e)
+static int feed_open_shared(struct fs_feed *f, uint32_t flags, struct err *e)
 {
     struct fs_feeds *all = f->all;
     struct instance *in;
@@ -430,7 +430,7 @@ struct fs_feeds *fs_feeds_free(struct fs_feeds *all)
 }
 
 /* A place among those with an instance of their own. */
-static bool take_own(struct fs_feeds *all)
+static bool feeds_take_own(struct fs_feeds *all)
 {
     bool has;
 
@@ -441,19 +441,19 @@ static bool take_own(struct fs_feeds *all)
     return has;
 }
 
-static void give_own(struct fs_feeds *all)
+static void feeds_give_own(struct fs_feeds *all)
 {
     (void)pthread_mutex_lock(&all->lock);
     all->n_own--;
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-static int own(struct fs_feed *f, struct err *e)
+static int feed_open_own(struct fs_feed *f, struct err *e)
 {
     int r = new_inotify(&f->fd, e);
 
     if (r < 0 && f->all)
-        give_own(f->all);
+        feeds_give_own(f->all);
     return r;
 }
 
@@ -465,10 +465,10 @@ int fs_feed_new(struct fs_feeds *all, uint32_t flags, struct fs_feed **ret, stru
     if (!f)
         return err_oom(e);
     f->all = all;
-    if (!all || take_own(all))
-        r = own(f, e);
+    if (!all || feeds_take_own(all))
+        r = feed_open_own(f, e);
     if (r < 0 && all)
-        r = share(f, flags, e);
+        r = feed_open_shared(f, flags, e);
     if (r < 0) {
         fd_close(f->fd);
         free(f);
@@ -484,7 +484,7 @@ int fs_feed_fd(const struct fs_feed *f)
 }
 
 /* The kernel's queue gets a word of every watch that goes, and must not overflow by that. */
-static void leave(struct fs_feed *f, bool is_last)
+static void feed_leave(struct fs_feed *f, bool is_last)
 {
     struct instance *in = f->shared;
     struct fs_feed **at = &in->feeds;
@@ -499,17 +499,17 @@ static void leave(struct fs_feed *f, bool is_last)
 
         drop_tap(t);
         if (is_last)
-            forget(in, w);
+            watched_forget(in, w);
         else
-            release(in, w);
+            watched_release(in, w);
         if (n % RM_BATCH == 0)
-            pump(in);
+            instance_read(in);
     }
     (void)pthread_mutex_unlock(&in->lock);
 }
 
 /* The last one takes the instance along, and with it all of the kernel's watches. */
-static void give_share(struct fs_feed *f)
+static void feed_close_shared(struct fs_feed *f)
 {
     struct instance *in = f->shared;
     struct fs_feeds *all = f->all;
@@ -518,13 +518,13 @@ static void give_share(struct fs_feed *f)
     (void)pthread_mutex_lock(&all->lock);
     is_last = in->n_feeds == 1;
     if (is_last)
-        unlist(in);
+        instance_unlist(in);
     (void)pthread_mutex_unlock(&all->lock);
-    leave(f, is_last);
+    feed_leave(f, is_last);
     (void)pthread_mutex_lock(&all->lock);
     if (--in->n_feeds == 0 && !is_last) {
         is_last = true;
-        unlist(in);
+        instance_unlist(in);
     }
     (void)pthread_mutex_unlock(&all->lock);
     if (is_last)
@@ -536,9 +536,9 @@ struct fs_feed *fs_feed_free(struct fs_feed *f)
     if (!f)
         return NULL;
     if (f->shared)
-        give_share(f);
+        feed_close_shared(f);
     else if (f->all)
-        give_own(f->all);
+        feeds_give_own(f->all);
     fd_close(f->fd);
     free(f->queue);
     free(f);
@@ -546,24 +546,24 @@ struct fs_feed *fs_feed_free(struct fs_feed *f)
 }
 
 /* With the lock. What happened before it began to watch is not its business. */
-static struct tap *tap(struct fs_feed *f, int wd)
+static struct tap *feed_tap(struct fs_feed *f, int wd)
 {
     struct instance *in = f->shared;
-    struct watched *w = find(&in->watches, wd);
+    struct watched *w = find_by_wd(&in->watches, wd);
     struct tap *t;
 
     for (t = w ? w->taps : NULL; t; t = t->next)
         if (t->feed == f)
             return t;
     if (w)
-        pump(in);
-    w = find(&in->watches, wd);
+        instance_read(in);
+    w = find_by_wd(&in->watches, wd);
     if (!w) {
         w = calloc(1, sizeof(*w));
         if (!w)
             return NULL;
         w->wd = wd;
-        if (!tsearch(w, &in->watches, compare)) {
+        if (!tsearch(w, &in->watches, compare_wd)) {
             free(w);
             return NULL;
         }
@@ -571,7 +571,7 @@ static struct tap *tap(struct fs_feed *f, int wd)
     t = calloc(1, sizeof(*t));
     if (t) {
         *t = (struct tap){.wd = ++f->last_wd, .feed = f, .watched = w, .next = w->taps};
-        if (!tsearch(t, &f->taps, compare)) {
+        if (!tsearch(t, &f->taps, compare_wd)) {
             free(t);
             t = NULL;
         }
@@ -581,7 +581,7 @@ static struct tap *tap(struct fs_feed *f, int wd)
     if (t)
         w->taps = t;
     else
-        release(in, w);
+        watched_release(in, w);
     return t;
 }
 
@@ -600,7 +600,7 @@ static int add_shared(struct fs_feed *f, const char *path, uint32_t mask)
         sys = errno;
     (void)pthread_mutex_lock(&in->lock);
     if (wd >= 0)
-        t = tap(f, wd);
+        t = feed_tap(f, wd);
     if (t)
         t->mask = mask;
     in->n_adding--;
@@ -630,19 +630,19 @@ void fs_feed_rm(struct fs_feed *f, int wd)
         return;
     }
     (void)pthread_mutex_lock(&in->lock);
-    pump(in); /* what happened until now is told */
-    t = find(&f->taps, wd);
+    instance_read(in); /* what happened until now is told */
+    t = find_by_wd(&f->taps, wd);
     if (t) {
         w = t->watched;
-        push(f, &(struct inotify_event){.wd = wd, .mask = IN_IGNORED});
+        feed_push(f, &(struct inotify_event){.wd = wd, .mask = IN_IGNORED});
         drop_tap(t);
-        release(in, w);
+        watched_release(in, w);
     }
     (void)pthread_mutex_unlock(&in->lock);
 }
 
 /* With the lock. */
-static size_t take(struct fs_feed *f, char *out, size_t max)
+static size_t feed_take(struct fs_feed *f, char *out, size_t max)
 {
     size_t n = 0;
     uint64_t count;
@@ -674,8 +674,8 @@ ssize_t fs_feed_read(struct fs_feed *f, void *out, size_t max)
     if (!f->shared)
         return read(f->fd, out, max);
     (void)pthread_mutex_lock(&f->shared->lock);
-    pump(f->shared);
-    n = take(f, out, max);
+    instance_read(f->shared);
+    n = feed_take(f, out, max);
     (void)pthread_mutex_unlock(&f->shared->lock);
     errno = EAGAIN;
     return n ? (ssize_t)n : -1;

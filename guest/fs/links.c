@@ -38,7 +38,7 @@ struct links *links_free(struct links *l)
     return NULL;
 }
 
-static struct link *find(struct link *slots, size_t cap, dev_t dev, ino_t ino)
+static struct link *links_find(struct link *slots, size_t cap, dev_t dev, ino_t ino)
 {
     uint64_t h = ((uint64_t)ino ^ (uint64_t)dev << 32) * 0x9e3779b97f4a7c15ULL;
     size_t at = (size_t)(h >> 20) & (cap - 1);
@@ -48,7 +48,7 @@ static struct link *find(struct link *slots, size_t cap, dev_t dev, ino_t ino)
     return &slots[at];
 }
 
-static int grow(struct links *l, struct err *e)
+static int links_grow(struct links *l, struct err *e)
 {
     size_t cap = l->cap ? l->cap * 2 : 256;
     struct link *slots = calloc(cap, sizeof(*slots));
@@ -57,7 +57,7 @@ static int grow(struct links *l, struct err *e)
         return err_oom(e);
     for (size_t i = 0; i < l->cap; i++)
         if (l->slots[i].name)
-            *find(slots, cap, l->slots[i].dev, l->slots[i].ino) = l->slots[i];
+            *links_find(slots, cap, l->slots[i].dev, l->slots[i].ino) = l->slots[i];
     free(l->slots);
     l->slots = slots;
     l->cap = cap;
@@ -72,10 +72,10 @@ int links_see(struct links *l, dev_t dev, ino_t ino, const char *name, const cha
 
     if (l->n >= LINKS_MAX)
         return err_set(e, ERR_EXHAUSTED, "more than %u files have several names", LINKS_MAX);
-    r = l->n * 2 >= l->cap ? grow(l, e) : 0;
+    r = l->n * 2 >= l->cap ? links_grow(l, e) : 0;
     if (r < 0)
         return r;
-    slot = find(l->slots, l->cap, dev, ino);
+    slot = links_find(l->slots, l->cap, dev, ino);
     *ret_first = slot->name;
     if (slot->name)
         return 0;

@@ -37,7 +37,7 @@ static int compare_paths(const char *a, const char *b)
     return (unsigned char)*a - (unsigned char)*b;
 }
 
-static const char *below(const struct list_order *o, const struct fs_info *i)
+static const char *path_below(const struct list_order *o, const struct fs_info *i)
 {
     return i->path + o->dir_len;
 }
@@ -47,7 +47,7 @@ static int compare_keys(const struct list_order *o, const struct fs_info *a,
 {
     switch (o->sort) {
     case FS_LIST_BY_PATH:
-        return compare_paths(below(o, a), below(o, b));
+        return compare_paths(path_below(o, a), path_below(o, b));
     case FS_LIST_BY_NAME:
         return strcmp(path_name(a->path), path_name(b->path));
     case FS_LIST_BY_SIZE:
@@ -64,12 +64,12 @@ int list_order_compare(const struct list_order *o, const struct fs_info *a, cons
 
     if (c == 0)
         c = o->reverse ? compare_keys(o, b, a) : compare_keys(o, a, b);
-    return c ? c : compare_paths(below(o, a), below(o, b));
+    return c ? c : compare_paths(path_below(o, a), path_below(o, b));
 }
 
 /* ---- the first so many: a heap with the last of them on top ----------------------------------- */
 
-static void swap(struct fs_info *a, struct fs_info *b)
+static void heap_swap(struct fs_info *a, struct fs_info *b)
 {
     struct fs_info t = *a;
 
@@ -77,7 +77,7 @@ static void swap(struct fs_info *a, struct fs_info *b)
     *b = t;
 }
 
-static void sink(const struct list_order *o, struct fs_info *v, size_t n, size_t at)
+static void heap_sink(const struct list_order *o, struct fs_info *v, size_t n, size_t at)
 {
     for (;;) {
         size_t child = at * 2 + 1;
@@ -88,7 +88,7 @@ static void sink(const struct list_order *o, struct fs_info *v, size_t n, size_t
             child++;
         if (list_order_compare(o, &v[at], &v[child]) >= 0)
             return;
-        swap(&v[at], &v[child]);
+        heap_swap(&v[at], &v[child]);
         at = child;
     }
 }
@@ -109,20 +109,20 @@ void list_order_put(const struct list_order *o, struct fs_listing *l, size_t lim
     if (l->n_entries == limit) {
         fs_info_done(&l->entries[0]);
         l->entries[0] = *i;
-        sink(o, l->entries, limit, 0);
+        heap_sink(o, l->entries, limit, 0);
         return;
     }
     l->entries[l->n_entries++] = *i;
     for (; at && list_order_compare(o, &l->entries[at], &l->entries[(at - 1) / 2]) > 0;
          at = (at - 1) / 2)
-        swap(&l->entries[at], &l->entries[(at - 1) / 2]);
+        heap_swap(&l->entries[at], &l->entries[(at - 1) / 2]);
 }
 
 void list_order_finish(const struct list_order *o, struct fs_listing *l)
 {
     for (size_t n = l->n_entries; n > 1; n--) {
-        swap(&l->entries[0], &l->entries[n - 1]);
-        sink(o, l->entries, n - 1, 0);
+        heap_swap(&l->entries[0], &l->entries[n - 1]);
+        heap_sink(o, l->entries, n - 1, 0);
     }
 }
 
@@ -137,8 +137,8 @@ char *list_order_cursor(const struct list_order *o, const struct fs_info *last)
     else if (o->sort == FS_LIST_BY_MTIME)
         (void)snprintf(key, sizeof(key), "%" PRId64 ".%09ld", (int64_t)last->st.st_mtim.tv_sec,
                        last->st.st_mtim.tv_nsec);
-    if (asprintf(&cursor, "%c%s/%s", S_ISDIR(last->st.st_mode) ? 'd' : 'f', key, below(o, last)) <
-        0)
+    if (asprintf(&cursor, "%c%s/%s", S_ISDIR(last->st.st_mode) ? 'd' : 'f', key,
+                 path_below(o, last)) < 0)
         return NULL;
     return cursor;
 }

@@ -4,20 +4,20 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-static pthread_mutex_t slots[FS_LOCK_SLOTS];
+static pthread_mutex_t name_slots[FS_LOCK_SLOTS];
 static pthread_mutex_t file_slots[FS_LOCK_SLOTS];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
 
 static void init_slots(void)
 {
     for (unsigned i = 0; i < FS_LOCK_SLOTS; i++) {
-        (void)pthread_mutex_init(&slots[i], NULL);
+        (void)pthread_mutex_init(&name_slots[i], NULL);
         (void)pthread_mutex_init(&file_slots[i], NULL);
     }
 }
 
 /* FNV-1a over a name and what it is in. */
-static unsigned hash(const char *name, const struct stat *st)
+static unsigned hash_name(const char *name, const struct stat *st)
 {
     uint64_t h = 14695981039346656037ULL;
 
@@ -34,7 +34,7 @@ static int slot_of(int dirfd, const char *name, unsigned *ret, struct err *e)
 
     if (fstat(dirfd, &st) < 0)
         return err_sys(e, errno, "stat the directory of '%s'", name);
-    *ret = hash(name, &st);
+    *ret = hash_name(name, &st);
     return 0;
 }
 
@@ -44,8 +44,8 @@ int fs_lock_take(int dirfd, const char *name, struct fs_lock *ret, struct err *e
 
     if (r < 0)
         return r;
-    (void)pthread_once(&once, init_slots);
-    (void)pthread_mutex_lock(&slots[ret->slot]);
+    (void)pthread_once(&slots_once, init_slots);
+    (void)pthread_mutex_lock(&name_slots[ret->slot]);
     ret->is_held = true;
     return 0;
 }
@@ -56,8 +56,8 @@ int fs_lock_take_file(int fd, struct fs_lock *ret, struct err *e)
 
     if (fstat(fd, &st) < 0)
         return err_sys(e, errno, "stat the file to lock");
-    (void)pthread_once(&once, init_slots);
-    *ret = (struct fs_lock){.slot = hash("", &st), .is_held = true, .is_file = true};
+    (void)pthread_once(&slots_once, init_slots);
+    *ret = (struct fs_lock){.slot = hash_name("", &st), .is_held = true, .is_file = true};
     (void)pthread_mutex_lock(&file_slots[ret->slot]);
     return 0;
 }
@@ -65,7 +65,7 @@ int fs_lock_take_file(int fd, struct fs_lock *ret, struct err *e)
 void fs_lock_release(struct fs_lock *l)
 {
     if (l->is_held)
-        (void)pthread_mutex_unlock(l->is_file ? &file_slots[l->slot] : &slots[l->slot]);
+        (void)pthread_mutex_unlock(l->is_file ? &file_slots[l->slot] : &name_slots[l->slot]);
     l->is_held = false;
 }
 
@@ -80,12 +80,12 @@ int fs_lock_take_two(int dirfd_a, const char *name_a, int dirfd_b, const char *n
         r = slot_of(dirfd_b, name_b, &b, e);
     if (r < 0)
         return r;
-    (void)pthread_once(&once, init_slots);
+    (void)pthread_once(&slots_once, init_slots);
     ret[0] = (struct fs_lock){.slot = a < b ? a : b, .is_held = true};
     ret[1] = (struct fs_lock){.slot = a < b ? b : a, .is_held = a != b};
-    (void)pthread_mutex_lock(&slots[ret[0].slot]);
+    (void)pthread_mutex_lock(&name_slots[ret[0].slot]);
     if (ret[1].is_held)
-        (void)pthread_mutex_lock(&slots[ret[1].slot]);
+        (void)pthread_mutex_lock(&name_slots[ret[1].slot]);
     return 0;
 }
 

@@ -46,7 +46,7 @@ int fs_refuse_special(const char *path, mode_t mode, struct err *e)
 }
 
 /* Looks before it opens: opening a device can already do something. */
-static int look(struct fs_caller *c, const char *path, struct err *e)
+static int file_look(struct fs_caller *c, const char *path, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -66,7 +66,7 @@ static int open_regular(struct fs_caller *c, const char *path, int *ret_fd, stru
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = look(c, path, e);
+    r = file_look(c, path, e);
     if (r == 0)
         r = fs_open(c, path, O_RDONLY, 0, &fd, e);
     if (r < 0)

@@ -80,7 +80,7 @@ static int move_new(int from, const char *name, int to)
 
 /* Two entries of one name trade places; by three renames where the disk can't do it in one. In
  * between, b's waits in a under the name ASIDE, where undo_swap() finds it after a crash. */
-static int swap(int a, int b, const char *name)
+static int place_swap(int a, int b, const char *name)
 {
     if (sys_renameat2(a, name, b, name, RENAME_EXCHANGE) == 0)
         return 0;
@@ -98,8 +98,8 @@ static int swap(int a, int b, const char *name)
     return renameat(a, ASIDE, a, name);
 }
 
-static int note(struct fs_records *undo, enum step_kind kind, const struct stat *st,
-                const char *path, struct err *e)
+static int place_note(struct fs_records *undo, enum step_kind kind, const struct stat *st,
+                      const char *path, struct err *e)
 {
     struct fs_record rec = {.kind = (uint8_t)kind,
                             .mode = st->st_mode & 07777,
@@ -124,20 +124,20 @@ static int merge_one(const struct fs_walk_item *it, int target, struct fs_record
     if (fstatat(target, it->name, &old, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno != ENOENT)
             return err_sys(e, errno, "stat '%s'", it->path);
-        r = note(undo, STEP_NEW, &it->st, it->path, e);
+        r = place_note(undo, STEP_NEW, &it->st, it->path, e);
         if (r == 0 && move_new(it->dirfd, it->name, target) < 0)
             return err_sys(e, errno, "put '%s' in place", it->path);
         return r;
     }
     if (S_ISDIR(old.st_mode) && S_ISDIR(it->st.st_mode)) {
         *ret_into = true;
-        return note(undo, STEP_TIMES, &old, it->path, e);
+        return place_note(undo, STEP_TIMES, &old, it->path, e);
     }
     if (S_ISDIR(old.st_mode))
         return err_field(e, ERR_PRECONDITION, "path",
                          "'%s' is a directory, and in the archive it is not", it->path);
-    r = note(undo, STEP_SWAP, &it->st, it->path, e);
-    if (r == 0 && swap(it->dirfd, target, it->name) < 0)
+    r = place_note(undo, STEP_SWAP, &it->st, it->path, e);
+    if (r == 0 && place_swap(it->dirfd, target, it->name) < 0)
         return err_sys(e, errno, "replace '%s'", it->path);
     return r;
 }
@@ -203,7 +203,7 @@ static int trash_one(const struct fs_walk_item *it, int trash, struct fs_records
     int r;
 
     *ret_into = false;
-    r = note(undo, STEP_TRASH, &it->st, it->path, e);
+    r = place_note(undo, STEP_TRASH, &it->st, it->path, e);
     if (r < 0)
         return r;
     if (renameat(it->dirfd, it->name, trash, it->name) == 0)
@@ -250,7 +250,7 @@ static int prune_entry(struct fs_walk *w, const struct fs_walk_item *it, int tra
     int r;
 
     if (is_dir && has_dir(stage, it->name)) {
-        r = note(p->undo, STEP_TIMES, &it->st, it->path, e);
+        r = place_note(p->undo, STEP_TIMES, &it->st, it->path, e);
         return r < 0 ? r : levels_push_take(&p->stage, open_dir(stage, it->name), e);
     }
     if (!is_dir && (has_dir(stage, it->name) || has_other(stage, it->name)))
@@ -261,7 +261,7 @@ static int prune_entry(struct fs_walk *w, const struct fs_walk_item *it, int tra
     if (r < 0)
         return r;
     if (into) {
-        r = note(p->undo, STEP_TIMES, &it->st, it->path, e);
+        r = place_note(p->undo, STEP_TIMES, &it->st, it->path, e);
         if (r < 0)
             return r;
         /* Nothing below is staged: stands for "no directory" until its LEAVE. */
@@ -282,7 +282,7 @@ static int prune_leave(const struct fs_walk_item *it, struct prune *p, struct er
     fd_close(stage);
     if (stage >= 0)
         return 0;
-    r = note(p->undo, STEP_RMDIR, &it->st, it->path, e);
+    r = place_note(p->undo, STEP_RMDIR, &it->st, it->path, e);
     if (r == 0 && unlinkat(it->dirfd, it->name, AT_REMOVEDIR) < 0)
         return err_sys(e, errno, "take '%s' away", it->path);
     return r;
@@ -347,14 +347,14 @@ static int remove_dir_in(int dir, const char *name, const char *path, const stru
         return r;
     r = fs_open_below(trash_fd, path, true, &trash, e);
     if (r == 0)
-        r = note(undo, STEP_SELF, st, path, e);
+        r = place_note(undo, STEP_SELF, st, path, e);
     if (r < 0)
         return r;
     if (renameat(dir, name, trash, SELF) < 0) {
         if (errno != EXDEV)
             return err_sys(e, errno, "take '%s' away", path);
         /* A lower directory of an overlay. */
-        r = note(undo, STEP_RMDIR, st, path, e);
+        r = place_note(undo, STEP_RMDIR, st, path, e);
         if (r < 0 || unlinkat(dir, name, AT_REMOVEDIR) == 0)
             return r < 0 ? r : 1;
         return errno == ENOTEMPTY ? 0 : err_sys(e, errno, "take '%s' away", path);
@@ -381,7 +381,7 @@ static int remove_in(int dir, const char *name, const char *path, bool is_dir, i
         return remove_dir_in(dir, name, path, &st, trash_fd, undo, e);
     r = trash_dir_for(path, trash_fd, &trash, e);
     if (r == 0)
-        r = note(undo, STEP_TRASH, &st, path, e);
+        r = place_note(undo, STEP_TRASH, &st, path, e);
     if (r < 0)
         return r;
     if (renameat(dir, name, trash, name) < 0)
@@ -399,7 +399,7 @@ int fs_place_note_times(int base, const char *path, struct fs_records *undo, str
         return r;
     if (fstat(fd, &st) < 0)
         return err_sys(e, errno, "stat '%s'", path);
-    return note(undo, STEP_TIMES, &st, path, e);
+    return place_note(undo, STEP_TIMES, &st, path, e);
 }
 
 int fs_place_remove(int target_fd, int trash_fd, const char *path, struct fs_records *undo,
@@ -442,7 +442,7 @@ static int open_pair(int a, int b, const char *path, const char **ret_name, int 
     return fs_open_below(b, dir, false, &ret[1], NULL);
 }
 
-/* Done, half done (see swap()), or only noted: the inode that was staged tells. */
+/* Done, half done (see place_swap()), or only noted: the inode that was staged tells. */
 static void undo_swap(int stage, int target, const char *name, ino_t staged)
 {
     struct stat st;
@@ -451,7 +451,7 @@ static void undo_swap(int stage, int target, const char *name, ino_t staged)
         (void)renameat(stage, ASIDE, target, name);
     } else if (st.st_ino == staged) {
         if (fstatat(stage, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-            (void)swap(stage, target, name);
+            (void)place_swap(stage, target, name);
         } else if (renameat(target, name, stage, name) == 0) {
             (void)renameat(stage, ASIDE, target, name);
         }
@@ -562,7 +562,7 @@ static int note_attrs(struct fs_records *undo, int fd, const char *path, struct 
 
     if (fstat(fd, &st) < 0)
         return err_sys(e, errno, "stat '%s'", path);
-    return note(undo, STEP_ATTRS, &st, path, e);
+    return place_note(undo, STEP_ATTRS, &st, path, e);
 }
 
 static int attrs_one(int base, const struct fs_record *rec, const char *path,

@@ -60,7 +60,7 @@ const char *fs_root_relative(const struct fs_root *r, const char *path)
     }
 }
 
-static int here(const struct walk *w)
+static int walk_here(const struct walk *w)
 {
     return w->depth ? w->stack[w->depth - 1] : w->root->fd;
 }
@@ -71,19 +71,19 @@ static void go_root(struct walk *w)
         fd_close(w->stack[--w->depth]);
 }
 
-static int fail(int sys)
+static int fail_sys(int sys)
 {
     errno = sys;
     return -1;
 }
 
-static int push_take(struct walk *w, int fd)
+static int walk_push_take(struct walk *w, int fd)
 {
     if (w->root->is_whole)
         go_root(w);
     if (w->depth == FS_RESOLVE_MAX_DEPTH) {
         fd_close(fd);
-        return fail(ENAMETOOLONG);
+        return fail_sys(ENAMETOOLONG);
     }
     w->stack[w->depth++] = fd;
     return 0;
@@ -94,13 +94,13 @@ static int go_up(struct walk *w)
     int fd;
 
     if (!w->depth)
-        return w->root->is_whole ? 0 : fail(EXDEV);
+        return w->root->is_whole ? 0 : fail_sys(EXDEV);
     if (!w->root->is_whole) {
         fd_close(w->stack[--w->depth]);
         return 0;
     }
-    fd = openat(here(w), "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -1 : push_take(w, fd);
+    fd = openat(walk_here(w), "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -1 : walk_push_take(w, fd);
 }
 
 /* The link's text goes before the rest; an absolute one starts again at the root. */
@@ -110,27 +110,27 @@ static int splice_link(struct walk *w, const char *target)
     char *next;
 
     if (++w->links > FS_MAX_LINKS)
-        return fail(ELOOP);
+        return fail_sys(ELOOP);
     if (!target[0])
-        return fail(ENOENT);
+        return fail_sys(ENOENT);
     if (target[0] == '/') {
         from = fs_root_relative(w->root, target);
         if (!from)
-            return fail(EXDEV);
+            return fail_sys(EXDEV);
         go_root(w);
     }
     if (strlen(from) + strlen(w->at) > FS_PATH_MAX)
-        return fail(ENAMETOOLONG);
+        return fail_sys(ENAMETOOLONG);
     if (asprintf(&next, "%s%s%s", from, *w->at ? "/" : "", w->at) < 0)
-        return fail(ENOMEM);
+        return fail_sys(ENOMEM);
     free(w->rest);
     w->rest = w->at = next;
     return 0;
 }
 
-static int enter(struct walk *w, const char *name)
+static int walk_enter(struct walk *w, const char *name)
 {
-    int fd = openat(here(w), name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(walk_here(w), name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     char target[PATH_MAX];
     struct stat st;
     ssize_t n;
@@ -142,8 +142,8 @@ static int enter(struct walk *w, const char *name)
         return -1;
     }
     if (S_ISDIR(st.st_mode))
-        return push_take(w, fd);
-    n = S_ISLNK(st.st_mode) ? readlinkat(fd, "", target, sizeof(target) - 1) : fail(ENOTDIR);
+        return walk_push_take(w, fd);
+    n = S_ISLNK(st.st_mode) ? readlinkat(fd, "", target, sizeof(target) - 1) : fail_sys(ENOTDIR);
     fd_close(fd);
     if (n < 0)
         return -1;
@@ -158,13 +158,13 @@ static int open_last(struct walk *w, const char *name, int flags, mode_t mode, i
     ssize_t n;
 
     if (!(flags & O_NOFOLLOW) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL)) {
-        n = readlinkat(here(w), name, target, sizeof(target) - 1);
+        n = readlinkat(walk_here(w), name, target, sizeof(target) - 1);
         if (n >= 0) {
             target[n] = '\0';
             return splice_link(w, target);
         }
     }
-    *ret_fd = openat(here(w), name, flags | O_NOFOLLOW, mode);
+    *ret_fd = openat(walk_here(w), name, flags | O_NOFOLLOW, mode);
     return *ret_fd < 0 ? -1 : 1;
 }
 
@@ -185,7 +185,7 @@ static bool next_component(struct walk *w, char name[NAME_MAX + 2], bool *more)
     return true;
 }
 
-static int run(struct walk *w, int flags, mode_t mode)
+static int walk_run(struct walk *w, int flags, mode_t mode)
 {
     char name[NAME_MAX + 2];
     int fd = -1;
@@ -195,20 +195,20 @@ static int run(struct walk *w, int flags, mode_t mode)
         int r;
 
         if (strlen(name) > NAME_MAX)
-            return fail(ENAMETOOLONG);
+            return fail_sys(ENAMETOOLONG);
         if (strcmp(name, ".") == 0)
             continue;
         if (strcmp(name, "..") == 0)
             r = go_up(w);
         else if (more)
-            r = enter(w, name);
+            r = walk_enter(w, name);
         else
             r = open_last(w, name, flags, mode, &fd);
         if (r < 0 || fd >= 0)
             return r < 0 ? -1 : fd;
     }
     /* The path ended in a directory that stands open already. */
-    return flags & O_CREAT ? fail(EISDIR) : openat(here(w), ".", flags);
+    return flags & O_CREAT ? fail_sys(EISDIR) : openat(walk_here(w), ".", flags);
 }
 
 int fs_resolve_walk(const struct fs_root *root, const char *path, int flags, mode_t mode)
@@ -218,11 +218,11 @@ int fs_resolve_walk(const struct fs_root *root, const char *path, int flags, mod
     int fd, saved;
 
     if (!rest)
-        return fail(EXDEV);
+        return fail_sys(EXDEV);
     w.rest = w.at = strdup(rest);
     if (!w.rest)
-        return fail(ENOMEM);
-    fd = run(&w, flags, mode);
+        return fail_sys(ENOMEM);
+    fd = walk_run(&w, flags, mode);
     saved = errno;
     go_root(&w);
     free(w.rest);

@@ -187,8 +187,8 @@ int fs_open(const struct fs_caller *c, const char *path, int flags, mode_t mode,
 }
 
 /* Cuts path into what is before its last component and that component. */
-static int split(const struct fs_caller *c, const char *path, char **ret_dir, char **ret_name,
-                 struct err *e)
+static int split_last(const struct fs_caller *c, const char *path, char **ret_dir, char **ret_name,
+                      struct err *e)
 {
     _cleanup_free_ char *full = NULL;
     const char *name;
@@ -227,7 +227,7 @@ int fs_open_parent(const struct fs_caller *c, const char *path, int *ret_dirfd, 
     _cleanup_free_ char *name = NULL;
     int r;
 
-    r = split(c, path, &dir, &name, e);
+    r = split_last(c, path, &dir, &name, e);
     if (r < 0)
         return r;
     r = fs_open(c, dir, O_PATH | O_DIRECTORY, 0, ret_dirfd, e);
@@ -238,7 +238,7 @@ int fs_open_parent(const struct fs_caller *c, const char *path, int *ret_dirfd, 
 }
 
 /* *path becomes what its link says, seen from the link's directory. */
-static int follow(char **path, const char *target, struct err *e)
+static int root_follow(char **path, const char *target, struct err *e)
 {
     _cleanup_free_ char *dir = path_dir(*path);
     char *next = dir ? path_join(dir, target) : NULL;
@@ -275,7 +275,7 @@ int fs_open_target(const struct fs_caller *c, const char *path, int *ret_dirfd, 
             return 0;
         }
         target[n] = '\0';
-        r = follow(&at, target, e);
+        r = root_follow(&at, target, e);
         if (r < 0)
             return r;
     }
@@ -283,7 +283,8 @@ int fs_open_target(const struct fs_caller *c, const char *path, int *ret_dirfd, 
 }
 
 /* One missing directory below dirfd, then open. The mode is exact: no umask. */
-static int make_one(int dirfd, const char *name, mode_t mode, int *ret_fd, int *made, struct err *e)
+static int make_parent(int dirfd, const char *name, mode_t mode, int *ret_fd, int *made,
+                       struct err *e)
 {
     _cleanup_close_ int fd = -1;
     bool is_new = mkdirat(dirfd, name, mode | 0700) == 0;
@@ -362,7 +363,7 @@ int fs_make_dirs(const struct fs_caller *c, const char *path, mode_t mode, int *
             continue;
         if (strcmp(name, "..") == 0)
             return err_field(e, ERR_INVALID, "path", "'..' behind what is missing in '%s'", path);
-        r = make_one(fd, name, mode, &next, &made, e);
+        r = make_parent(fd, name, mode, &next, &made, e);
         if (ret_made)
             *ret_made = made;
         if (r < 0)

@@ -64,7 +64,7 @@ int fs_walk_new_take(int dirfd, const struct fs_walk_options *o, struct fs_walk 
     return 0;
 }
 
-static void pop(struct fs_walk *w)
+static void frame_pop(struct fs_walk *w)
 {
     struct frame *f = &w->frames[--w->n_frames];
 
@@ -77,7 +77,7 @@ struct fs_walk *fs_walk_free(struct fs_walk *w)
     if (!w)
         return NULL;
     while (w->n_frames)
-        pop(w);
+        frame_pop(w);
     fd_close(w->start_fd);
     free(w->frames);
     free(w->after);
@@ -118,7 +118,7 @@ static size_t first_from(const struct fs_names *names, const char *cursor)
     return lo;
 }
 
-static int push_take(struct fs_walk *w, int fd, struct err *e)
+static int frame_push_take(struct fs_walk *w, int fd, struct err *e)
 {
     struct frame f = {.fd = fd, .path_len = w->path.len, .cursor = w->next_cursor};
     int r;
@@ -137,7 +137,7 @@ static int push_take(struct fs_walk *w, int fd, struct err *e)
     return 0;
 }
 
-static int give(struct fs_walk *w, enum fs_walk_kind kind, const struct fs_walk_item **ret)
+static int item_give(struct fs_walk *w, enum fs_walk_kind kind, const struct fs_walk_item **ret)
 {
     w->item.kind = kind;
     *ret = &w->item;
@@ -145,14 +145,15 @@ static int give(struct fs_walk *w, enum fs_walk_kind kind, const struct fs_walk_
 }
 
 /* The item's directory can't be entered: say so, go on behind it. */
-static int give_error(struct fs_walk *w, const struct err *why, const struct fs_walk_item **ret)
+static int item_give_error(struct fs_walk *w, const struct err *why,
+                           const struct fs_walk_item **ret)
 {
     w->item.error = *why;
     w->step = STEP_RUN;
-    return give(w, FS_WALK_ERROR, ret);
+    return item_give(w, FS_WALK_ERROR, ret);
 }
 
-static int start(struct fs_walk *w, const struct fs_walk_item **ret, struct err *e)
+static int walk_start(struct fs_walk *w, const struct fs_walk_item **ret, struct err *e)
 {
     if (fstat(w->start_fd, &w->item.st) < 0)
         return err_sys(e, errno, "stat");
@@ -162,11 +163,11 @@ static int start(struct fs_walk *w, const struct fs_walk_item **ret, struct err 
     w->item.dirfd = w->start_fd;
     w->next_cursor = w->after;
     w->step = STEP_DESCEND;
-    return give(w, FS_WALK_ENTRY, ret);
+    return item_give(w, FS_WALK_ENTRY, ret);
 }
 
 /* 1: an error to hand out; 0: entered, or not to be entered. */
-static int descend(struct fs_walk *w, const struct fs_walk_item **ret, struct err *e)
+static int frame_descend(struct fs_walk *w, const struct fs_walk_item **ret, struct err *e)
 {
     struct err why = {0};
     int fd;
@@ -176,21 +177,21 @@ static int descend(struct fs_walk *w, const struct fs_walk_item **ret, struct er
         if (!w->o.deep_is_error)
             return 0;
         (void)err_set(&why, ERR_EXHAUSTED, "deeper than %u directories", w->o.max_depth);
-        return give_error(w, &why, ret);
+        return item_give_error(w, &why, ret);
     }
     if (w->o.one_mount && w->item.st.st_dev != w->start_dev)
         return 0;
     if (!w->n_frames) {
         fd = TAKE_FD(w->start_fd);
-        return push_take(w, fd, e);
+        return frame_push_take(w, fd, e);
     }
     fd = fs_openat_nofollow(w->item.dirfd, w->item.name, O_RDONLY | O_DIRECTORY);
     if (fd < 0) {
         (void)err_sys(&why, errno, "open '%s'", w->item.path);
-        return give_error(w, &why, ret);
+        return item_give_error(w, &why, ret);
     }
-    if (push_take(w, fd, &why) < 0)
-        return give_error(w, &why, ret);
+    if (frame_push_take(w, fd, &why) < 0)
+        return item_give_error(w, &why, ret);
     return 0;
 }
 
@@ -212,7 +213,7 @@ static int set_path(struct fs_walk *w, const struct frame *f, const char *name, 
     return r;
 }
 
-static int leave(struct fs_walk *w, const struct fs_walk_item **ret)
+static int frame_leave(struct fs_walk *w, const struct fs_walk_item **ret)
 {
     const struct frame *f = &w->frames[w->n_frames - 1];
     const struct frame *up = w->n_frames > 1 ? f - 1 : NULL;
@@ -229,12 +230,12 @@ static int leave(struct fs_walk *w, const struct fs_walk_item **ret)
         w->frames[0].fd = -1;
     }
     w->item.dirfd = up ? up->fd : w->start_fd;
-    pop(w);
-    return give(w, FS_WALK_LEAVE, ret);
+    frame_pop(w);
+    return item_give(w, FS_WALK_LEAVE, ret);
 }
 
 /* The next name of the deepest directory. 0: not for the caller (before the cursor), go on. */
-static int visit(struct fs_walk *w, const struct fs_walk_item **ret, struct err *e)
+static int frame_visit(struct fs_walk *w, const struct fs_walk_item **ret, struct err *e)
 {
     struct frame *f = &w->frames[w->n_frames - 1];
     const char *name = f->names.v[f->at++];
@@ -250,7 +251,7 @@ static int visit(struct fs_walk *w, const struct fs_walk_item **ret, struct err 
     if (fstatat(f->fd, name, &w->item.st, AT_SYMLINK_NOFOLLOW) < 0) {
         w->item.st = (struct stat){0};
         (void)err_sys(&why, errno, "stat '%s'", w->item.path);
-        return give_error(w, &why, ret);
+        return item_give_error(w, &why, ret);
     }
     w->step = S_ISDIR(w->item.st.st_mode) ? STEP_DESCEND : STEP_RUN;
     n = cursor ? strcspn(cursor, "/") : 0;
@@ -258,7 +259,7 @@ static int visit(struct fs_walk *w, const struct fs_walk_item **ret, struct err 
         w->next_cursor = cursor[n] ? cursor + n + 1 : NULL;
         return 0; /* was given before the cursor; what is below may not have been */
     }
-    return give(w, FS_WALK_ENTRY, ret);
+    return item_give(w, FS_WALK_ENTRY, ret);
 }
 
 int fs_walk_next(struct fs_walk *w, const struct fs_walk_item **ret_item, struct err *e)
@@ -267,16 +268,16 @@ int fs_walk_next(struct fs_walk *w, const struct fs_walk_item **ret_item, struct
 
     w->item.error = (struct err){0};
     if (w->step == STEP_START)
-        return start(w, ret_item, e);
+        return walk_start(w, ret_item, e);
     while (r == 0) {
         if (w->step == STEP_DESCEND)
-            r = descend(w, ret_item, e);
+            r = frame_descend(w, ret_item, e);
         else if (!w->n_frames)
             return 0;
         else if (w->frames[w->n_frames - 1].at < w->frames[w->n_frames - 1].names.n)
-            r = visit(w, ret_item, e);
+            r = frame_visit(w, ret_item, e);
         else
-            r = leave(w, ret_item);
+            r = frame_leave(w, ret_item);
     }
     return r;
 }

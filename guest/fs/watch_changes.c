@@ -28,7 +28,7 @@ static void watch_parent(struct fs_watch *w)
 }
 
 /* With the identity taken. What is there is not told. */
-static int begin(struct fs_watch *w, struct err *e)
+static int changes_begin(struct fs_watch *w, struct err *e)
 {
     int r = watch_open(w, IN_EXCL_UNLINK, RAW_BYTES, e);
 
@@ -92,7 +92,7 @@ int watch_changes_start(struct fs_watch *w, struct err *e)
     if (r < 0)
         return r;
     w->is_starting = true;
-    r = begin(w, e);
+    r = changes_begin(w, e);
     w->is_starting = false;
     return r < 0 ? err_at(e, r, "path") : 0;
 }
@@ -119,7 +119,7 @@ static void check_root(struct fs_watch *w, const char *reason)
 }
 
 /* Everything anew: the kernel's queue overflowed, or ours and its view came apart. */
-static int resync(struct fs_watch *w, struct err *e)
+static int changes_resync(struct fs_watch *w, struct err *e)
 {
     int r;
 
@@ -132,7 +132,7 @@ static int resync(struct fs_watch *w, struct err *e)
     check_root(w, "removed");
     if (w->end)
         return 0;
-    r = begin(w, e);
+    r = changes_begin(w, e);
     if (r == 0)
         w->o.sink.event(w->o.sink.arg,
                         &(struct fs_watch_event){.type = FS_WATCH_OVERFLOW, .path = ""});
@@ -141,7 +141,8 @@ static int resync(struct fs_watch *w, struct err *e)
 
 /* ---- what an event says ---------------------------------------------------------------------- */
 
-static void arrive(struct fs_watch *w, const struct watch_event *x, const char *rel, bool is_moved)
+static void entry_arrived(struct fs_watch *w, const struct watch_event *x, const char *rel,
+                          bool is_moved)
 {
     struct watch_dir *placeholder;
     struct watch_dir *dir = watch_dirs_find(w->dirs, x->dir, x->ev->name);
@@ -159,7 +160,8 @@ static void arrive(struct fs_watch *w, const struct watch_event *x, const char *
     watch_todo_add(w, rel, true);
 }
 
-static void vanish(struct fs_watch *w, const struct watch_event *x, const char *rel, bool is_moved)
+static void entry_vanished(struct fs_watch *w, const struct watch_event *x, const char *rel,
+                           bool is_moved)
 {
     struct watch_dir *dir = watch_dirs_find(w->dirs, x->dir, x->ev->name);
 
@@ -174,7 +176,7 @@ static void vanish(struct fs_watch *w, const struct watch_event *x, const char *
  * Moved out of sight. Two names that trade places (as a write of ours does with its temporary one)
  * look the same but for the name being there still: then for a file nothing has gone.
  */
-static void depart(struct fs_watch *w, const struct watch_event *x, const char *rel)
+static void entry_departed(struct fs_watch *w, const struct watch_event *x, const char *rel)
 {
     bool is_dir = false;
     bool exists = watch_exists(w, rel, &is_dir);
@@ -182,7 +184,7 @@ static void depart(struct fs_watch *w, const struct watch_event *x, const char *
     if (exists && !is_dir && !x->is_dir)
         return;
     w->is_ahead = true; /* or it is there still, but under another name of a directory above */
-    vanish(w, x, rel, true);
+    entry_vanished(w, x, rel, true);
     if (exists)
         watch_todo_add(w, rel, false);
 }
@@ -208,10 +210,10 @@ static void move_dir(struct fs_watch *w, const struct watch_event *from,
     /* A scan was quicker, and has put one of them where it will be some events later. */
     if (!dir || (old && old != dir && watch_dirs_is_within(from->dir, old))) {
         w->is_ahead = true;
-        vanish(w, from, from_rel, true);
+        entry_vanished(w, from, from_rel, true);
         if (old && old != dir)
             watch_drop(w, old);
-        arrive(w, to, to_rel, true);
+        entry_arrived(w, to, to_rel, true);
         return;
     }
     is_ahead = w->is_ahead || (old && old != dir && old->first_child); /* the kernel: it is empty */
@@ -235,7 +237,7 @@ static void move_file(struct fs_watch *w, const struct watch_event *from,
 
     if (watch_dirs_find(w->dirs, from->dir, from->ev->name)) {
         w->is_ahead = true;
-        arrive(w, to, to_rel, true); /* it has traded places with a directory */
+        entry_arrived(w, to, to_rel, true); /* it has traded places with a directory */
         return;
     }
     if (old)
@@ -272,10 +274,10 @@ static void rename_seen(struct fs_watch *w, const struct watch_event *from,
         move_file(w, from, to, from_rel, to_rel);
     } else if (is_back) {
         if (w->is_last_dir || watch_dirs_find(w->dirs, from->dir, from->ev->name))
-            vanish(w, from, from_rel, true);
+            entry_vanished(w, from, from_rel, true);
         if (w->is_last_dir)
-            vanish(w, to, to_rel, true);
-        arrive(w, to, to_rel, true);
+            entry_vanished(w, to, to_rel, true);
+        entry_arrived(w, to, to_rel, true);
     } else {
         move_dir(w, from, to, from_rel, to_rel);
     }
@@ -299,9 +301,9 @@ static void on_rename(struct fs_watch *w, const struct watch_event *from,
     if (!is_from_hidden && !is_to_hidden)
         rename_seen(w, from, to, from_rel, to_rel.data);
     else if (!is_from_hidden)
-        depart(w, from, from_rel);
+        entry_departed(w, from, from_rel);
     else if (!is_to_hidden)
-        arrive(w, to, to_rel.data, true);
+        entry_arrived(w, to, to_rel.data, true);
 }
 
 /*
@@ -350,11 +352,11 @@ static void on_entry(struct fs_watch *w, const struct watch_event *x, const stru
     if (is_hidden)
         return;
     if (mask & IN_MOVED_FROM)
-        depart(w, x, rel.data);
+        entry_departed(w, x, rel.data);
     else if (mask & (IN_CREATE | IN_MOVED_TO))
-        arrive(w, x, rel.data, mask & IN_MOVED_TO);
+        entry_arrived(w, x, rel.data, mask & IN_MOVED_TO);
     else if (mask & IN_DELETE)
-        vanish(w, x, rel.data, false);
+        entry_vanished(w, x, rel.data, false);
     else
         on_change(w, x, rel.data);
 }
@@ -451,7 +453,7 @@ static int handle_all(struct fs_watch *w, struct err *e)
     return r;
 }
 
-static int drain(struct fs_watch *w, struct err *e)
+static int changes_drain(struct fs_watch *w, struct err *e)
 {
     int r = 1;
 
@@ -475,9 +477,9 @@ int watch_changes_run(struct fs_watch *w, enum fs_watch_state *ret, struct err *
     int r = fs_act(&w->caller->actor, &acting, e);
 
     if (r == 0)
-        r = drain(w, e);
+        r = changes_drain(w, e);
     if (r == 0 && w->must_resync && !w->end)
-        r = resync(w, e);
+        r = changes_resync(w, e);
     if (r < 0)
         return r;
     if (w->end)

@@ -151,7 +151,7 @@ static void take_place(struct watch_dirs *d, struct watch_dir *dir)
         dir->parent->first_child = dir->next;
 }
 
-static int grow(struct watch_dirs *d, struct err *e)
+static int dirs_grow(struct watch_dirs *d, struct err *e)
 {
     struct watch_dirs bigger = *d;
 
@@ -192,7 +192,7 @@ int watch_dirs_add(struct watch_dirs *d, struct watch_dir *parent, const char *n
 
     if (d->n >= d->max)
         return err_set(e, ERR_EXHAUSTED, "a watch has at most %zu directories", d->max);
-    r = grow(d, e);
+    r = dirs_grow(d, e);
     if (r < 0)
         return r;
     dir = calloc(1, sizeof(*dir));

@@ -83,7 +83,7 @@ int watch_open_root(struct fs_watch *w, int *ret_fd, struct err *e)
 }
 
 /* O_PATH. */
-static int open_dir(struct fs_watch *w, const char *rel, int *ret_fd, struct err *e)
+static int scan_open_dir(struct fs_watch *w, const char *rel, int *ret_fd, struct err *e)
 {
     _cleanup_close_ int root = -1;
     int r = watch_open_root(w, &root, e);
@@ -117,7 +117,7 @@ static bool stat_place(struct fs_watch *w, const char *rel, struct stat *st)
     const char *name;
 
     dir = fs_below_parent(rel, &name);
-    if (!dir || open_dir(w, dir, &dirfd, NULL) < 0)
+    if (!dir || scan_open_dir(w, dir, &dirfd, NULL) < 0)
         return false;
     if (!is_same(w, dir, dirfd)) {
         w->is_ahead = true;
@@ -201,8 +201,8 @@ static bool is_still_at(struct fs_watch *w, const char *rel, int fd)
  * The kernel knows the directory under another place: either a mount shows it twice, or it moved
  * and the events that say so are still to come.
  */
-static int take_over(struct fs_watch *w, struct watch_dir *known, int fd, struct watch_dir *parent,
-                     const char *name, struct err *e)
+static int scan_take_over(struct fs_watch *w, struct watch_dir *known, int fd,
+                          struct watch_dir *parent, const char *name, struct err *e)
 {
     _cleanup_buf_ struct buf rel = {0};
     int r;
@@ -252,7 +252,7 @@ static int have_dir(struct fs_watch *w, int fd, struct watch_dir *parent, const 
         if (dir)
             watch_drop(w, dir);
         *ret = known;
-        return take_over(w, known, fd, parent, name, e);
+        return scan_take_over(w, known, fd, parent, name, e);
     }
     if (!dir)
         r = watch_dirs_add(w->dirs, parent, name, &dir, e);
@@ -372,7 +372,7 @@ static int scan_start(struct scan *s, struct watch_dir *parent, const char *name
     struct fs_watch *w = s->w;
     _cleanup_close_ int fd = -1;
     bool is_new = false;
-    int r = open_dir(w, s->rel, &fd, e);
+    int r = scan_open_dir(w, s->rel, &fd, e);
 
     if (r < 0)
         return r;
@@ -445,7 +445,7 @@ void watch_todo_add(struct fs_watch *w, const char *rel, bool is_told)
     w->todo[w->n_todo++] = (struct watch_todo){copy, is_told};
 }
 
-static int look(struct fs_watch *w, const struct watch_todo *t, struct err *e)
+static int scan_look(struct fs_watch *w, const struct watch_todo *t, struct err *e)
 {
     _cleanup_free_ char *dir = NULL;
     struct watch_dir *parent, *known;
@@ -477,7 +477,7 @@ int watch_todo_run(struct fs_watch *w, struct err *e)
         struct watch_todo t = w->todo[--w->n_todo];
 
         if (r == 0 && !w->must_resync)
-            r = look(w, &t, e);
+            r = scan_look(w, &t, e);
         free(t.rel);
     }
     return r;

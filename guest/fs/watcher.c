@@ -356,9 +356,9 @@ static void watcher_start_job(void *arg)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-static void watcher_start_pool(struct fs_watcher *w, void (*job)(void *arg))
+static void watcher_start_pool(struct fs_watcher *w, void (*run_job)(void *arg))
 {
-    w->item = (struct pool_item){.fn = job, .arg = w};
+    w->item = (struct pool_item){.fn = run_job, .arg = w};
     pool_push(w->o.pool, &w->item);
 }
 

@@ -148,7 +148,7 @@ static int open_temp(struct fs_write *w, struct err *e)
     return err_at(e, err_sys(e, errno, "make a file in the directory of '%s'", w->path), "path");
 }
 
-static int reserve(struct fs_write *w, struct err *e)
+static int write_reserve(struct fs_write *w, struct err *e)
 {
     if (w->o.max_bytes && w->o.expected > w->o.max_bytes)
         return err_sys(e, EFBIG, "'%s' would have %llu bytes", w->path,
@@ -162,7 +162,7 @@ static int reserve(struct fs_write *w, struct err *e)
     return 0;
 }
 
-static int begin(struct fs_write *w, const struct fs_write_options *o, struct err *e)
+static int write_begin(struct fs_write *w, const struct fs_write_options *o, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
     size_t n = strlen(w->path);
@@ -180,7 +180,7 @@ static int begin(struct fs_write *w, const struct fs_write_options *o, struct er
     if (r == 0)
         r = open_temp(w, e);
     if (r == 0)
-        r = reserve(w, e);
+        r = write_reserve(w, e);
     return r;
 }
 
@@ -210,7 +210,7 @@ int fs_write_begin(struct fs_caller *c, const char *path, const struct fs_write_
 
     if (!w)
         return -ERR_EXHAUSTED;
-    r = begin(w, o, e);
+    r = write_begin(w, o, e);
     if (r < 0) {
         fs_write_free(w);
         return r;
@@ -368,7 +368,8 @@ static int copy_bytes(int from, off_t from_at, int to, off_t to_at, uint64_t len
 }
 
 /* Makes temp the whole new file, out of the old one and the data. */
-static int assemble(struct fs_write *w, int old, const struct fs_write_result *res, struct err *e)
+static int write_assemble(struct fs_write *w, int old, const struct fs_write_result *res,
+                          struct err *e)
 {
     uint64_t end = res->offset + w->bytes;
     int r;
@@ -448,7 +449,7 @@ static bool is_overlay(int fd)
  * Puts the temporary over the file whose tag was compared, and looks at what came out: a writer
  * outside this agent may have been quicker. 1: it had been, and its file is back in place.
  */
-static int exchange(struct fs_write *w, const struct stat *expected)
+static int write_exchange(struct fs_write *w, const struct stat *expected)
 {
     struct stat out;
 
@@ -480,7 +481,7 @@ static int replace_old(struct fs_write *w, const struct stat *st, struct err *e)
     if (fs_temp_name(w->dirfd, &w->temp) < 0)
         return err_at(e, err_sys(e, errno, "name the new '%s'", w->path), "path");
     if (w->if_match || w->o.part.is_part) {
-        r = exchange(w, st);
+        r = write_exchange(w, st);
         if (r > 0)
             return w->if_match ? lost_race(e, "if_match") : COMMIT_AGAIN;
         if (r == 0 || errno != EINVAL)
@@ -543,7 +544,7 @@ static int commit_by_rename(struct fs_write *w, const struct stat *st, struct fs
         if (whole < 0)
             return errno == EACCES ? COMMIT_IN_PLACE
                                    : err_sys(e, errno, "open '%s' to copy", w->path);
-        r = assemble(w, whole, res, e);
+        r = write_assemble(w, whole, res, e);
         if (r < 0)
             return r;
     }

@@ -103,7 +103,7 @@ static int push_locked(struct tree *t, struct listing *l, size_t from, size_t to
     return 0;
 }
 
-static int push(struct tree *t, struct listing *l, size_t from, size_t to, struct err *e)
+static int tree_push(struct tree *t, struct listing *l, size_t from, size_t to, struct err *e)
 {
     int r;
 
@@ -116,7 +116,7 @@ static int push(struct tree *t, struct listing *l, size_t from, size_t to, struc
 }
 
 /* The next at most BATCH entries; waits while another worker may push some. */
-static bool pop(struct tree *t, struct range *ret)
+static bool tree_pop(struct tree *t, struct range *ret)
 {
     bool got = false;
 
@@ -144,7 +144,7 @@ static bool pop(struct tree *t, struct range *ret)
     return got;
 }
 
-static void stop(struct tree *t)
+static void tree_stop(struct tree *t)
 {
     (void)pthread_mutex_lock(&t->lock);
     t->stop = true;
@@ -235,7 +235,7 @@ static bool see_dir(struct tree *t, struct listing *l, int fd)
 }
 
 /* Reads a listing's directory and rules, and pushes its entries. What can't be read is noted. */
-static int fill(struct tree *t, struct listing *l, struct err *e)
+static int tree_fill(struct tree *t, struct listing *l, struct err *e)
 {
     _cleanup_close_ int fd = open_dir(t, l);
     struct err why = {0};
@@ -257,7 +257,7 @@ static int fill(struct tree *t, struct listing *l, struct err *e)
     }
     if (l->depth < LISTING_KEEP_DEPTH)
         l->fd = TAKE_FD(fd);
-    return push(t, l, first_entry(t, l), l->names.n, e);
+    return tree_push(t, l, first_entry(t, l), l->names.n, e);
 }
 
 /* --- one entry --- */
@@ -424,7 +424,7 @@ static bool is_out_by_stat(struct tree *t, const struct listing *l, unsigned cha
     return entry->type != TREE_DIR && (uint64_t)st.st_size > t->o.max_filesize;
 }
 
-static int descend(struct worker *w, struct listing *l, bool is_linked, struct err *e)
+static int tree_descend(struct worker *w, struct listing *l, bool is_linked, struct err *e)
 {
     struct listing *child;
     int r;
@@ -437,7 +437,7 @@ static int descend(struct worker *w, struct listing *l, bool is_linked, struct e
     child->is_linked = is_linked;
     if (w->t->o.follow)
         child->up = listing_ref(l);
-    r = fill(w->t, child, e);
+    r = tree_fill(w->t, child, e);
     listing_unref(child);
     return r;
 }
@@ -503,8 +503,8 @@ static int do_range(struct worker *w, const struct range *range, struct err *e)
             return err_set(e, ERR_CANCELED, "the search was canceled");
         r = do_entry(w, l, i, dirfd, &entry, &is_dir, e);
         if (r == 0 && is_dir) {
-            r = push(t, l, i + 1, range->to, e);
-            return r < 0 ? r : descend(w, l, entry.via_link, e);
+            r = tree_push(t, l, i + 1, range->to, e);
+            return r < 0 ? r : tree_descend(w, l, entry.via_link, e);
         }
     }
     return r;
@@ -512,16 +512,16 @@ static int do_range(struct worker *w, const struct range *range, struct err *e)
 
 /* --- the walk --- */
 
-static void work(struct worker *w)
+static void worker_run(struct worker *w)
 {
     struct range range;
 
-    while (w->r == 0 && pop(w->t, &range)) {
+    while (w->r == 0 && tree_pop(w->t, &range)) {
         w->r = do_range(w, &range, &w->e);
         listing_unref(range.l);
     }
     if (w->r < 0)
-        stop(w->t);
+        tree_stop(w->t);
 }
 
 static void *helper_main(void *arg)
@@ -532,11 +532,11 @@ static void *helper_main(void *arg)
     if (a->enter) {
         w->r = a->enter(a->arg, &w->e);
         if (w->r < 0) {
-            stop(w->t);
+            tree_stop(w->t);
             return NULL;
         }
     }
-    work(w);
+    worker_run(w);
     if (a->leave)
         a->leave(a->arg);
     return NULL;
@@ -630,10 +630,10 @@ int tree_walk(struct tree *t, const struct tree_visitor *v, struct err *e)
     t->v = v;
     t->n_busy = 1;
     if (t->o.max_depth > 0)
-        r = fill(t, t->root, e);
+        r = tree_fill(t, t->root, e);
     if (r < 0)
         return r;
-    work(&t->workers[0]);
+    worker_run(&t->workers[0]);
     if (t->has_helper)
         (void)pthread_join(t->helper, NULL);
     for (unsigned i = 0; i < TREE_MAX_WORKERS; i++) {

@@ -60,14 +60,15 @@ struct run {
     uint64_t n_incomplete;
 };
 
-static int push(struct run *run, const char *name, json_t *body_taken, size_t weight, struct err *e)
+static int manifest_push(struct run *run, const char *name, json_t *body_taken, size_t weight,
+                         struct err *e)
 {
     json_t *msg = body_taken ? json_pack("{s:o}", name, body_taken) : NULL;
 
     return msg ? queue_push_take(run->q, msg, weight + MESSAGE_BYTES, e) : err_oom(e);
 }
 
-static void set(json_t *obj, const char *key, json_t *value_taken, bool *ok)
+static void entry_set(json_t *obj, const char *key, json_t *value_taken, bool *ok)
 {
     *ok = *ok && json_object_set_new_nocheck(obj, key, value_taken) == 0;
 }
@@ -81,18 +82,18 @@ static json_t *new_entry(const struct manifest_entry *m)
 
     (void)snprintf(mode, sizeof(mode), "%04o", (unsigned)(m->st.st_mode & 07777));
     fs_json_time(&m->st.st_mtim, mtime);
-    set(obj, "path", jx_new_path(m->path), &ok);
-    set(obj, "type", json_string_nocheck(fs_type_name(m->st.st_mode)), &ok);
+    entry_set(obj, "path", jx_new_path(m->path), &ok);
+    entry_set(obj, "type", json_string_nocheck(fs_type_name(m->st.st_mode)), &ok);
     if (S_ISREG(m->st.st_mode))
-        set(obj, "size", json_integer((json_int_t)m->st.st_size), &ok);
-    set(obj, "mode", json_string_nocheck(mode), &ok);
-    set(obj, "mtime", json_string_nocheck(mtime), &ok);
+        entry_set(obj, "size", json_integer((json_int_t)m->st.st_size), &ok);
+    entry_set(obj, "mode", json_string_nocheck(mode), &ok);
+    entry_set(obj, "mtime", json_string_nocheck(mtime), &ok);
     if (m->has_digest) {
         digest_to_hex(m->digest, hex);
-        set(obj, "sha256", json_string_nocheck(hex), &ok);
+        entry_set(obj, "sha256", json_string_nocheck(hex), &ok);
     }
     if (m->target)
-        set(obj, "target", jx_new_path(m->target), &ok);
+        entry_set(obj, "target", jx_new_path(m->target), &ok);
     if (ok)
         return obj;
     json_decref(obj);
@@ -101,7 +102,7 @@ static json_t *new_entry(const struct manifest_entry *m)
 
 static int on_entry(void *arg, const struct manifest_entry *m, struct err *e)
 {
-    return push(arg, "entry", new_entry(m), strlen(m->path), e);
+    return manifest_push(arg, "entry", new_entry(m), strlen(m->path), e);
 }
 
 static int on_unread(void *arg, const char *path, const struct err *why, struct err *e)
@@ -128,7 +129,7 @@ static int push_end(struct run *run, const struct manifest_counts *n, struct err
     if (end && run->n_incomplete > named)
         (void)json_object_set_new(end, "incomplete_more",
                                   json_integer((json_int_t)(run->n_incomplete - named)));
-    return push(run, "end", end, named * MESSAGE_BYTES, e);
+    return manifest_push(run, "end", end, named * MESSAGE_BYTES, e);
 }
 
 static int run_manifest(struct run *run, const struct params *p, struct fs_caller *c, struct err *e)
@@ -149,7 +150,7 @@ static int run_manifest(struct run *run, const struct params *p, struct fs_calle
     return r < 0 ? err_at(e, r, "path") : push_end(run, &counts, e);
 }
 
-static int work(struct queue *q, void *arg, struct err *e)
+static int manifest_work(struct queue *q, void *arg, struct err *e)
 {
     const struct params *p = arg;
     const struct agent *agent = p->agent;
@@ -177,7 +178,7 @@ int rpc_archive_manifest(const struct rpc_call *call, struct source **ret, struc
         params_free(p);
         return r;
     }
-    return queue_source_new(work, p, params_free, ret, e);
+    return queue_source_new(manifest_work, p, params_free, ret, e);
 }
 
 /* ---- Missing --------------------------------------------------------------------------------- */
@@ -344,8 +345,8 @@ static int check_all(struct fs_caller *c, const struct missing_params *p,
     return r;
 }
 
-static int missing(const struct rpc_call *call, const struct missing_params *p,
-                   const struct claims *claims, json_t **ret, struct err *e)
+static int manifest_missing(const struct rpc_call *call, const struct missing_params *p,
+                            const struct claims *claims, json_t **ret, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
     json_t *lists[] = {
@@ -377,7 +378,7 @@ int rpc_archive_missing(const struct rpc_call *call, json_t **ret, struct err *e
     if (r == 0)
         r = decode_claims(p.entries, &claims, e);
     if (r == 0)
-        r = missing(call, &p, &claims, ret, e);
+        r = manifest_missing(call, &p, &claims, ret, e);
     claims_done(&claims);
     free(p.path);
     return r;

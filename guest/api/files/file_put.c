@@ -119,7 +119,7 @@ static int get_upload(struct request *q, struct file_sink *s, struct err *e)
     return 0;
 }
 
-static int get_options(struct request *q, struct file_sink *s, struct err *e)
+static int put_get_options(struct request *q, struct file_sink *s, struct err *e)
 {
     int r;
 
@@ -145,7 +145,7 @@ static int new_put(struct request *q, struct err *e)
     p->sink = file_sink_new(q, e);
     if (!p->sink)
         return -ERR_EXHAUSTED;
-    r = get_options(q, p->sink, e);
+    r = put_get_options(q, p->sink, e);
     if (r == 0) {
         struct file_sink *s = p->sink;
 
@@ -162,7 +162,7 @@ static int new_put(struct request *q, struct err *e)
  * "104 Upload Resumption Supported", so that the client knows where to go on. The library knows no
  * such replies; nothing else is in the socket's buffer now that could get between.
  */
-static void announce(struct request *q, struct file_put *p)
+static void put_announce(struct request *q, struct file_put *p)
 {
     struct file_sink *s = p->sink;
     uint64_t version = 0;
@@ -196,7 +196,7 @@ static int put_begin(struct request *q, struct err *e)
     }
     r = file_sink_explain(p->sink, q, upload_begin(p->upload, e), e);
     if (r == 0 && !p->is_announced)
-        announce(q, p);
+        put_announce(q, p);
     return r;
 }
 

@@ -38,7 +38,7 @@ static void drop_write(struct resumes *t, struct resume *u)
 }
 
 /* What has left the table and has no reference. Blocks. */
-static void destroy(struct resumes *t, struct resume *u)
+static void resumable_destroy(struct resumes *t, struct resume *u)
 {
     drop_write(t, u);
     request_unref(u->holder);
@@ -80,7 +80,7 @@ struct resumes *resumes_free(struct resumes *t)
             fs_write_leave(TAKE(u->write));
             u->note = resume_note_free(u->note);
         }
-        destroy(t, u);
+        resumable_destroy(t, u);
     }
     resume_store_free(t->store);
     (void)pthread_cond_destroy(&t->released);
@@ -115,7 +115,7 @@ static void destroy_all(struct resumes *t, struct resume *u)
     while (u) {
         struct resume *next = u->next;
 
-        destroy(t, u);
+        resumable_destroy(t, u);
         u = next;
     }
 }
@@ -160,7 +160,7 @@ void resumes_sweep(struct resumes *t, int64_t now_ms)
 }
 
 /* Called with the lock. */
-static unsigned count(const struct resumes *t, bool is_open, struct resume **ret_oldest)
+static unsigned count_uploads(const struct resumes *t, bool is_open, struct resume **ret_oldest)
 {
     unsigned n = 0;
 
@@ -174,7 +174,7 @@ static unsigned count(const struct resumes *t, bool is_open, struct resume **ret
 }
 
 /* In the table, held by q, if there is room. */
-static int insert(struct resumes *t, struct resume *u, struct request *q, struct err *e)
+static int resumable_insert(struct resumes *t, struct resume *u, struct request *q, struct err *e)
 {
     struct resume *oldest = NULL;
     bool is_full;
@@ -183,9 +183,9 @@ static int insert(struct resumes *t, struct resume *u, struct request *q, struct
     u->holder = request_ref(q);
     u->used_ms = clock_mono_ms();
     (void)pthread_mutex_lock(&t->lock);
-    if (count(t, false, &oldest) >= RESUME_MAX_CLOSED && oldest)
+    if (count_uploads(t, false, &oldest) >= RESUME_MAX_CLOSED && oldest)
         oldest->is_dropped = true;
-    is_full = count(t, true, &oldest) >= RESUME_MAX_OPEN;
+    is_full = count_uploads(t, true, &oldest) >= RESUME_MAX_OPEN;
     if (!is_full) {
         u->next = t->first;
         t->first = u;
@@ -208,9 +208,9 @@ int resume_new(struct resumes *t, struct request *q, const char *path, struct fs
         free(u);
         return err_oom(e);
     }
-    r = insert(t, u, q, e);
+    r = resumable_insert(t, u, q, e);
     if (r < 0) {
-        destroy(t, u);
+        resumable_destroy(t, u);
         return r;
     }
     u->caller = caller;
@@ -245,7 +245,7 @@ void resume_note_piece(struct resumes *t, struct resume *u, bool is_whole)
 }
 
 /* Called with the lock. */
-static struct resume *find(struct resumes *t, const char *id)
+static struct resume *resumable_find(struct resumes *t, const char *id)
 {
     for (struct resume *u = t->first; u; u = u->next)
         if (!u->is_dropped && strcmp(u->id, id) == 0)
@@ -284,7 +284,7 @@ static bool wait_for(struct resumes *t, struct resume *u)
 }
 
 /* Called with the lock. Waits for the holder before. */
-static int hold(struct resumes *t, struct resume *u, struct request *q, struct err *e)
+static int resumable_hold(struct resumes *t, struct resume *u, struct request *q, struct err *e)
 {
     int r = 0;
 
@@ -307,9 +307,9 @@ static int hold_known(struct resumes *t, struct request *q, const char *id, stru
     int r = -ERR_NOT_FOUND;
 
     (void)pthread_mutex_lock(&t->lock);
-    u = find(t, id);
+    u = resumable_find(t, id);
     if (u)
-        r = hold(t, u, q, e);
+        r = resumable_hold(t, u, q, e);
     (void)pthread_mutex_unlock(&t->lock);
     if (r == 0)
         *ret = u;
@@ -317,8 +317,8 @@ static int hold_known(struct resumes *t, struct request *q, const char *id, stru
 }
 
 /* What an agent before this one was told of. */
-static int take(struct resumes *t, struct request *q, const char *id, struct resume **ret,
-                struct err *e)
+static int resumable_take(struct resumes *t, struct request *q, const char *id, struct resume **ret,
+                          struct err *e)
 {
     struct resume *u = calloc(1, sizeof(*u));
     int r;
@@ -336,11 +336,11 @@ static int take(struct resumes *t, struct request *q, const char *id, struct res
     u->length = u->note->length;
     u->offset = fs_write_offset(u->write);
     u->is_known = true;
-    r = u->path ? insert(t, u, q, e) : err_oom(e);
+    r = u->path ? resumable_insert(t, u, q, e) : err_oom(e);
     if (r < 0) { /* it stays where it is */
         fs_write_leave(TAKE(u->write));
         u->note = resume_note_free(u->note);
-        destroy(t, u);
+        resumable_destroy(t, u);
         return r;
     }
     resume_store_touch(t->store, id);
@@ -359,7 +359,7 @@ int resume_hold(struct resumes *t, struct request *q, const char *id, struct res
     (void)pthread_mutex_lock(&t->taking);
     r = hold_known(t, q, id, ret, e); /* somebody else may have taken it meanwhile */
     if (r == -ERR_NOT_FOUND)
-        r = take(t, q, id, ret, &why);
+        r = resumable_take(t, q, id, ret, &why);
     (void)pthread_mutex_unlock(&t->taking);
     if (r == -ERR_EXHAUSTED || r == -ERR_UNAVAILABLE) {
         if (e && why.code)

@@ -116,7 +116,7 @@ static void resume_note_free_p(struct resume_note **n)
 }
 #define _cleanup_note_ _cleanup_(resume_note_free_p)
 
-static int add(json_t *obj, const char *name, json_t *value)
+static int record_add(json_t *obj, const char *name, json_t *value)
 {
     return value && json_object_set_new(obj, name, value) == 0 ? 0 : -1;
 }
@@ -130,13 +130,14 @@ static json_t *new_json(const struct resume_note *n)
         "made", (int)n->kept.n_made, "mode", (int)o->mode, "set_mode", (int)o->set_mode,
         "no_parents", (int)o->no_parents, "sync", (int)o->sync, "in_place", (int)o->in_place);
 
-    if (v && ((n->user && add(v, "user", json_string(n->user)) < 0) ||
-              (n->if_match && add(v, "if_match", jx_new_path(n->if_match)) < 0) ||
-              (n->if_none_match && add(v, "if_none_match", jx_new_path(n->if_none_match)) < 0) ||
-              (o->sha256 &&
-               add(v, "sha256", jx_new_bytes((const char *)o->sha256, sizeof(n->sha256))) < 0) ||
-              (n->has_length && add(v, "length", json_integer((json_int_t)n->length)) < 0) ||
-              (n->has_floor && add(v, "floor", json_integer((json_int_t)n->floor)) < 0))) {
+    if (v &&
+        ((n->user && record_add(v, "user", json_string(n->user)) < 0) ||
+         (n->if_match && record_add(v, "if_match", jx_new_path(n->if_match)) < 0) ||
+         (n->if_none_match && record_add(v, "if_none_match", jx_new_path(n->if_none_match)) < 0) ||
+         (o->sha256 &&
+          record_add(v, "sha256", jx_new_bytes((const char *)o->sha256, sizeof(n->sha256))) < 0) ||
+         (n->has_length && record_add(v, "length", json_integer((json_int_t)n->length)) < 0) ||
+         (n->has_floor && record_add(v, "floor", json_integer((json_int_t)n->floor)) < 0))) {
         json_decref(v);
         v = NULL;
     }

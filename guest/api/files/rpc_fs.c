@@ -12,7 +12,7 @@
 #include "api/files/fs_json.h"
 #include "api/rpc.h"
 
-static int reply(json_t *v, json_t **ret, struct err *e)
+static int info_reply(json_t *v, json_t **ret, struct err *e)
 {
     if (!v)
         return err_oom(e);
@@ -45,7 +45,7 @@ static int reply_stat(struct fs_caller *c, const char *path, const struct fs_sta
 
     if (r < 0)
         return r;
-    r = reply(fs_json_info(&i), ret, e);
+    r = info_reply(fs_json_info(&i), ret, e);
     fs_info_done(&i);
     return r;
 }
@@ -127,7 +127,8 @@ static json_t *new_listing(const struct fs_listing *l)
     return obj;
 }
 
-static int list(struct fs_caller *c, const struct list_params *p, json_t **ret, struct err *e)
+static int list_dir_entries(struct fs_caller *c, const struct list_params *p, json_t **ret,
+                            struct err *e)
 {
     struct fs_list_options o = {.depth = p->depth,
                                 .limit = p->limit,
@@ -142,7 +143,7 @@ static int list(struct fs_caller *c, const struct list_params *p, json_t **ret, 
 
     if (r < 0)
         return r;
-    r = reply(new_listing(&l), ret, e);
+    r = info_reply(new_listing(&l), ret, e);
     fs_listing_done(&l);
     return r;
 }
@@ -157,7 +158,7 @@ int rpc_fs_list(const struct rpc_call *call, json_t **ret, struct err *e)
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
-        r = list(c, &p, ret, e);
+        r = list_dir_entries(c, &p, ret, e);
     free(p.path);
     free(p.cursor);
     return r;
@@ -193,7 +194,7 @@ int rpc_fs_make_dir(const struct rpc_call *call, json_t **ret, struct err *e)
     if (r == 0)
         r = fs_make_dir(c, p.path, p.mode.mode, p.parents, &created, e);
     if (r == 0)
-        r = reply(json_pack("{s:b}", "created", created), ret, e);
+        r = info_reply(json_pack("{s:b}", "created", created), ret, e);
     free(p.path);
     return r;
 }
@@ -242,7 +243,7 @@ int rpc_fs_move(const struct rpc_call *call, json_t **ret, struct err *e)
     if (r == 0)
         r = fs_move(c, p.from, p.to, &o, e);
     if (r == 0)
-        r = reply(json_object(), ret, e);
+        r = info_reply(json_object(), ret, e);
     free(p.from);
     free(p.to);
     return r;
@@ -296,9 +297,9 @@ int rpc_fs_copy(const struct rpc_call *call, json_t **ret, struct err *e)
     if (r == 0)
         r = fs_copy(c, p.from, p.to, &o, &res, e);
     if (r == 0)
-        r = reply(json_pack("{s:I, s:I}", "entries", (json_int_t)res.entries, "bytes",
-                            (json_int_t)res.bytes),
-                  ret, e);
+        r = info_reply(json_pack("{s:I, s:I}", "entries", (json_int_t)res.entries, "bytes",
+                                 (json_int_t)res.bytes),
+                       ret, e);
     free(p.from);
     free(p.to);
     return r;
@@ -340,7 +341,7 @@ int rpc_fs_remove(const struct rpc_call *call, json_t **ret, struct err *e)
     if (r == 0)
         r = fs_remove(c, p.path, &o, &removed, e);
     if (r == 0)
-        r = reply(json_pack("{s:I}", "removed", (json_int_t)removed), ret, e);
+        r = info_reply(json_pack("{s:I}", "removed", (json_int_t)removed), ret, e);
     free(p.path);
     return r;
 }
@@ -517,8 +518,8 @@ static json_t *new_edit_reply(const struct fs_edit_result *res)
     return NULL;
 }
 
-static int edit(struct fs_caller *c, const struct edit_params *p, const struct edit_list *l,
-                json_t **ret, struct err *e)
+static int edit_file(struct fs_caller *c, const struct edit_params *p, const struct edit_list *l,
+                     json_t **ret, struct err *e)
 {
     struct fs_edit_options o = {.edits = l->v,
                                 .n_edits = l->n,
@@ -530,7 +531,7 @@ static int edit(struct fs_caller *c, const struct edit_params *p, const struct e
 
     if (r < 0)
         return r;
-    r = reply(new_edit_reply(&res), ret, e);
+    r = info_reply(new_edit_reply(&res), ret, e);
     free(res.diff);
     return r;
 }
@@ -548,7 +549,7 @@ int rpc_fs_edit(const struct rpc_call *call, json_t **ret, struct err *e)
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
-        r = edit(c, &p, &l, ret, e);
+        r = edit_file(c, &p, &l, ret, e);
     edit_list_done(&l);
     free(p.path);
     return r;

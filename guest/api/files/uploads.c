@@ -131,7 +131,7 @@ struct append {
     struct file_sink *sink; /* the upload's */
 };
 
-static int get_options(struct request *q, struct file_sink *s, struct err *e)
+static int uploads_get_options(struct request *q, struct file_sink *s, struct err *e)
 {
     static const char *const known[] = {NULL};
     const char *type = request_header(q, "Content-Type");
@@ -166,7 +166,7 @@ static int new_append(struct request *q, struct err *e)
     s = file_sink_new(q, e);
     if (!s)
         return -ERR_EXHAUSTED;
-    r = get_options(q, s, e);
+    r = uploads_get_options(q, s, e);
     if (r < 0) {
         file_sink_free(s);
         return r;

@@ -187,7 +187,7 @@ static void remove_source(struct compose *c, const struct stat *made, const char
         (void)unlinkat(dirfd, name, 0);
 }
 
-static int run(struct compose *c, struct err *e)
+static int compose_run(struct compose *c, struct err *e)
 {
     struct stat made;
     int r = open_temp(c, e);
@@ -207,8 +207,8 @@ static int run(struct compose *c, struct err *e)
     return 0;
 }
 
-static int compose(const struct agent *a, const struct compose_params *p, json_t **ret,
-                   struct err *e)
+static int compose_parts(const struct agent *a, const struct compose_params *p, json_t **ret,
+                         struct err *e)
 {
     _cleanup_(compose_done) struct compose c = {.dirfd = -1, .fd = -1};
     int r;
@@ -227,7 +227,7 @@ static int compose(const struct agent *a, const struct compose_params *p, json_t
         return err_wrap(e, r, "error resolving destination path");
     r = check_sources(&c, p->sources, e);
     if (r == 0)
-        r = run(&c, e);
+        r = compose_run(&c, e);
     if (r < 0)
         return r;
     *ret = put_new_entry(c.call.path, -1);
@@ -245,7 +245,7 @@ int compose_files(const struct agent *a, const char *text, size_t len, json_t **
     if (r < 0)
         r = err_wrap(e, r, "invalid request body");
     else
-        r = compose(a, &p, ret, e);
+        r = compose_parts(a, &p, ret, e);
     strv_free(p.sources);
     return r;
 }

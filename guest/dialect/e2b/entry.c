@@ -141,7 +141,8 @@ static int see_target(const struct fs_caller *c, const char *path, struct seen *
 }
 
 /* fd: the entry itself. */
-static int see(const struct fs_caller *c, int fd, const char *path, struct seen *s, struct err *e)
+static int entry_look(const struct fs_caller *c, int fd, const char *path, struct seen *s,
+                      struct err *e)
 {
     if (fstat(fd, &s->st) < 0)
         return fault_sys(e, ERR_INTERNAL, errno, "error getting file info: lstat %s", path);
@@ -214,11 +215,11 @@ static int not_opened(const char *path, const struct err *inner, struct err *e)
     return fault_of(e, ERR_INTERNAL, inner, "error getting file info: lstat %s", path);
 }
 
-static int tell(const struct fs_caller *c, int fd, const char *path, struct fs_owners *owners,
-                json_t **ret, struct err *e)
+static int entry_tell(const struct fs_caller *c, int fd, const char *path, struct fs_owners *owners,
+                      json_t **ret, struct err *e)
 {
     struct seen s = {0};
-    int r = see(c, fd, path, &s, e);
+    int r = entry_look(c, fd, path, &s, e);
 
     if (r == 0) {
         *ret = new_entry(path, &s, owners);
@@ -236,7 +237,7 @@ int entry_stat(const struct fs_caller *c, const char *path, struct fs_owners *ow
 
     if (fs_open(c, path, O_PATH | O_NOFOLLOW, 0, &fd, &inner) < 0)
         return not_opened(path, &inner, e);
-    return tell(c, fd, path, owners, ret, e);
+    return entry_tell(c, fd, path, owners, ret, e);
 }
 
 int entry_at(const struct fs_caller *c, int dirfd, const char *name, const char *path,
@@ -249,5 +250,5 @@ int entry_at(const struct fs_caller *c, int dirfd, const char *name, const char 
         (void)err_sys(&inner, errno, "open");
         return not_opened(path, &inner, e);
     }
-    return tell(c, fd, path, owners, ret, e);
+    return entry_tell(c, fd, path, owners, ret, e);
 }

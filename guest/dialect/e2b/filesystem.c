@@ -126,7 +126,7 @@ static const struct jx_field move_fields[] = {
 };
 
 /* By copy where a rename is not possible, which envd says no to. */
-static int move(const struct files_call *to, const char *source, struct err *e)
+static int move_entry(const struct files_call *to, const char *source, struct err *e)
 {
     const struct fs_move_options o = {.overwrite = true};
     struct err inner = {0};
@@ -158,7 +158,7 @@ int e2b_filesystem_move(const struct rpc_call *call, json_t **ret, struct err *e
     if (r == 0)
         r = dirs_make_parents(f.caller, f.path, &f.owner, e);
     if (r == 0)
-        r = move(&f, source, e);
+        r = move_entry(&f, source, e);
     return r < 0 ? r : reply_entry(call, &f, ret, e);
 }
 
@@ -213,14 +213,14 @@ struct listed {
 };
 
 /* Of the texts in it. Names and metadata are whoever's who may write there. */
-static size_t weight(json_t *v)
+static size_t entry_weight(json_t *v)
 {
     size_t sum = json_string_length(v);
     const char *name;
     json_t *value;
 
     json_object_foreach (v, name, value)
-        sum += strlen(name) + weight(value);
+        sum += strlen(name) + entry_weight(value);
     return sum;
 }
 
@@ -247,7 +247,7 @@ static int add_entry(const struct files_call *f, const struct fs_walk_item *it, 
         return r == -ERR_NOT_FOUND ? 0 : r;
     if (list->is_legacy)
         entry_simplify(entry);
-    list->bytes += weight(entry);
+    list->bytes += entry_weight(entry);
     if (json_array_append_new(list->entries, entry) < 0)
         return err_oom(e);
     if (list->bytes > LIST_MAX_BYTES)
@@ -257,7 +257,8 @@ static int add_entry(const struct files_call *f, const struct fs_walk_item *it, 
     return 0;
 }
 
-static int list(const struct files_call *f, uint32_t depth, struct listed *listed, struct err *e)
+static int list_below(const struct files_call *f, uint32_t depth, struct listed *listed,
+                      struct err *e)
 {
     const struct fs_walk_options o = {.max_depth = depth < LIST_MAX_DEPTH ? depth : LIST_MAX_DEPTH,
                                       .deep_is_error = depth > LIST_MAX_DEPTH};
@@ -285,7 +286,7 @@ int e2b_filesystem_list_dir(const struct rpc_call *call, json_t **ret, struct er
     if (r < 0)
         return r;
     listed.entries = entries = json_array();
-    r = entries ? list(&f, p.depth ? p.depth : 1, &listed, e) : err_oom(e);
+    r = entries ? list_below(&f, p.depth ? p.depth : 1, &listed, e) : err_oom(e);
     if (r < 0)
         return r;
     *ret = json_array_size(entries) ? json_pack("{s:O}", "entries", entries) : json_object();

@@ -45,7 +45,7 @@ static int check_pair(const char *key, const char *value, struct err *e)
     return check_text(what, value, e);
 }
 
-static const struct meta_pair *find(const struct meta *m, const char *key)
+static const struct meta_pair *meta_find(const struct meta *m, const char *key)
 {
     for (size_t i = 0; i < m->n; i++)
         if (strcmp(m->v[i].key, key) == 0)
@@ -65,7 +65,7 @@ int meta_add(struct meta *m, const char *key, const char *value, struct err *e)
     for (char *c = lower; *c; c++)
         *c = (char)tolower((unsigned char)*c);
     r = check_pair(lower, copy, e);
-    if (r < 0 || find(m, lower))
+    if (r < 0 || meta_find(m, lower))
         return r;
     if (m->n == META_PAIRS_MAX)
         return err_set(e, ERR_INVALID, "invalid metadata: more than %d keys", META_PAIRS_MAX);
@@ -145,7 +145,7 @@ static int remove_others(int fd, const struct meta *m, struct err *e)
     for (size_t at = 0; at < len; at += strlen(names + at) + 1) {
         const char *name = names + at;
 
-        if (!str_has_prefix(name, META_PREFIX) || find(m, name + PREFIX_BYTES))
+        if (!str_has_prefix(name, META_PREFIX) || meta_find(m, name + PREFIX_BYTES))
             continue;
         if (fremovexattr(fd, name) < 0 && errno != ENODATA)
             return write_error(e);

@@ -61,7 +61,7 @@ static int open_file(struct fs_caller *c, const char *path, int *ret_fd, struct 
     return fault_of(e, ERR_INTERNAL, &inner, "error opening file: open %s", path);
 }
 
-static int begin(struct put *p, struct fs_caller *c, const struct owner *o, struct err *e)
+static int put_begin_write(struct put *p, struct fs_caller *c, const struct owner *o, struct err *e)
 {
     bool is_given = false;
     int r = dirs_make_parents(c, p->path, o, e);
@@ -90,7 +90,7 @@ int put_begin(struct fs_caller *c, const char *path, const struct owner *o, uint
     p->fd = -1;
     p->announced = announced;
     p->path = strdup(path);
-    r = p->path ? begin(p, c, o, e) : err_oom(e);
+    r = p->path ? put_begin_write(p, c, o, e) : err_oom(e);
     if (r < 0) {
         put_free(p);
         return r;
@@ -119,7 +119,7 @@ static int write_out(struct put *p, const void *data, size_t len, struct err *e)
     return r;
 }
 
-static int flush(struct put *p, struct err *e)
+static int put_flush(struct put *p, struct err *e)
 {
     int r = write_out(p, p->buffer, p->len, e);
 
@@ -132,7 +132,7 @@ int put_data(struct put *p, const void *data, size_t len, struct err *e)
     int r;
 
     if (p->len + len > PUT_BUFFER_BYTES) {
-        r = flush(p, e);
+        r = put_flush(p, e);
         if (r < 0)
             return r;
     }
@@ -156,7 +156,7 @@ json_t *put_new_entry(const char *path, int fd)
 
 int put_finish(struct put *p, const struct meta *m, json_t **ret_entry, struct err *e)
 {
-    int r = flush(p, e);
+    int r = put_flush(p, e);
 
     if (r == 0)
         r = meta_write(p->fd, m, e);
@@ -168,7 +168,7 @@ int put_finish(struct put *p, const struct meta *m, json_t **ret_entry, struct e
 
 void put_keep(struct put *p)
 {
-    (void)flush(p, NULL);
+    (void)put_flush(p, NULL);
 }
 
 struct put *put_free(struct put *p)
