@@ -38,7 +38,7 @@ struct limit_write {
     bool is_optional;
 };
 
-static const struct limit {
+struct limit {
     const char *name;
     const char *field; /* of the request, in errors */
     const char *controller;
@@ -46,7 +46,9 @@ static const struct limit {
     uint64_t scale;
     struct cgroup_limits probe;
     struct limit_write v1[MAX_WRITES], v2[MAX_WRITES];
-} limit_rows[N_CGROUP_LIMITS] = {
+};
+
+static const struct limit limit_rows[N_CGROUP_LIMITS] = {
 #define SET(file, text) \
     { \
         file, text, false \

@@ -28,12 +28,14 @@
 /* Of processes that the agent's process had started before it executed the agent, and itself. */
 #define MEMBERS_MAX 64
 
-/* Set once, before there are threads. own is empty: nothing was set up. */
-static struct {
+struct cgroup_split {
     char own[CGROUP_PATH_BYTES]; /* the group that the agent was found in */
     char agent[CGROUP_PATH_BYTES + 16], box[CGROUP_PATH_BYTES + 16];
     bool is_machine; /* own is the root of the hierarchy: it stays divided while the machine runs */
-} split;
+};
+
+/* Set once, before there are threads. own is empty: nothing was set up. */
+static struct cgroup_split split_state;
 
 static const char *const wanted_controllers[] = {"cpu", "memory", "pids", "io"};
 
@@ -223,14 +225,14 @@ static bool is_machines_first(void)
 
 static int find_own_group(struct err *e)
 {
-    int r = cgroup_find_own(split.own, e);
+    int r = cgroup_find_own(split_state.own, e);
 
     if (r < 0)
         return r;
     /* Only the root has no type. */
-    split.is_machine = !can_access(split.own, "cgroup.type", F_OK);
-    if (!split.is_machine)
-        return check_own(split.own, e);
+    split_state.is_machine = !can_access(split_state.own, "cgroup.type", F_OK);
+    if (!split_state.is_machine)
+        return check_own(split_state.own, e);
     return is_machines_first() ? 0 : err_set(e, ERR_UNIMPLEMENTED, "in no group");
 }
 
@@ -247,7 +249,7 @@ static uint64_t read_lowest_bound(const char *file)
     uint64_t n = UINT64_MAX;
     char dir[CGROUP_PATH_BYTES], *slash;
 
-    (void)snprintf(dir, sizeof(dir), "%s", split.own);
+    (void)snprintf(dir, sizeof(dir), "%s", split_state.own);
     do {
         n = min_u64(n, read_bound(dir, file, NULL));
         slash = strrchr(dir, '/');
@@ -294,13 +296,13 @@ static void reserve_for_agent(void)
     memory = memory < UINT64_MAX / 1024 ? memory * 1024 : UINT64_MAX;
     memory = min_u64(memory, read_lowest_bound("memory.max"));
     if (memory < UINT64_MAX && memory > 2 * RESERVE_MIN_BYTES)
-        write_number(split.box, "memory.max",
+        write_number(split_state.box, "memory.max",
                      memory - (memory / 16 > RESERVE_MIN_BYTES ? memory / 16 : RESERVE_MIN_BYTES));
     if (pids < UINT64_MAX && pids > 2 * RESERVE_PIDS)
-        write_number(split.box, "pids.max",
+        write_number(split_state.box, "pids.max",
                      pids - (pids / 8 > RESERVE_PIDS ? pids / 8 : RESERVE_PIDS));
-    (void)cgroup_write(split.agent, "cpu.weight", AGENT_CPU_WEIGHT, NULL);
-    write_number(split.agent, "memory.min", RESERVE_MIN_BYTES / 2);
+    (void)cgroup_write(split_state.agent, "cpu.weight", AGENT_CPU_WEIGHT, NULL);
+    write_number(split_state.agent, "memory.min", RESERVE_MIN_BYTES / 2);
 }
 
 /*
@@ -332,16 +334,16 @@ static int move_members(const pid_t *members, int n, const char *from, const cha
 static int move_to_agents_part(struct err *e)
 {
     pid_t members[MEMBERS_MAX];
-    int n = split.is_machine ? 0 : own_members(split.own, members);
+    int n = split_state.is_machine ? 0 : own_members(split_state.own, members);
 
     if (n < 0)
-        return err_set(e, ERR_UNIMPLEMENTED, "'%s' has others in it", split.own);
-    return move_members(members, n, split.own, split.agent, e);
+        return err_set(e, ERR_UNIMPLEMENTED, "'%s' has others in it", split_state.own);
+    return move_members(members, n, split_state.own, split_state.agent, e);
 }
 
 static int make_part(char *path, size_t bytes, const char *name, struct err *e)
 {
-    (void)snprintf(path, bytes, "%s/%s", split.own, name);
+    (void)snprintf(path, bytes, "%s/%s", split_state.own, name);
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
         return err_sys(e, errno, "making '%s'", path);
     return 0;
@@ -349,16 +351,16 @@ static int make_part(char *path, size_t bytes, const char *name, struct err *e)
 
 static int split_divide(struct err *e)
 {
-    int r = make_part(split.agent, sizeof(split.agent), AGENT, e);
+    int r = make_part(split_state.agent, sizeof(split_state.agent), AGENT, e);
 
     if (r == 0)
-        r = make_part(split.box, sizeof(split.box), BOX, e);
+        r = make_part(split_state.box, sizeof(split_state.box), BOX, e);
     if (r == 0)
         r = move_to_agents_part(e);
     if (r == 0)
-        r = enable_controllers(split.own, e);
+        r = enable_controllers(split_state.own, e);
     if (r == 0)
-        r = cgroup_use_base(split.box, e);
+        r = cgroup_use_base(split_state.box, e);
     return r;
 }
 
@@ -368,12 +370,12 @@ static void split_take_back(void)
     pid_t members[MEMBERS_MAX];
     int n;
 
-    disable_controllers(split.own);
-    n = own_members(split.agent, members);
-    (void)move_members(members, n, split.agent, split.own, NULL);
-    (void)rmdir(split.agent);
-    (void)rmdir(split.box);
-    split.own[0] = '\0';
+    disable_controllers(split_state.own);
+    n = own_members(split_state.agent, members);
+    (void)move_members(members, n, split_state.agent, split_state.own, NULL);
+    (void)rmdir(split_state.agent);
+    (void)rmdir(split_state.box);
+    split_state.own[0] = '\0';
 }
 
 int cgroup_split_set_up(struct err *e)
@@ -381,7 +383,7 @@ int cgroup_split_set_up(struct err *e)
     int r = find_own_group(e);
 
     if (r < 0) {
-        split.own[0] = '\0';
+        split_state.own[0] = '\0';
         return r;
     }
     r = split_divide(e);
@@ -389,17 +391,17 @@ int cgroup_split_set_up(struct err *e)
         split_take_back();
         return r;
     }
-    (void)enable_controllers(split.box, NULL);
+    (void)enable_controllers(split_state.box, NULL);
     reserve_for_agent();
     return 0;
 }
 
 void cgroup_split_undo(void)
 {
-    if (!split.own[0] || split.is_machine)
+    if (!split_state.own[0] || split_state.is_machine)
         return;
     cgroup_leave_base();
-    disable_controllers(split.box);
-    if (rmdir(split.box) == 0) /* else processes of commands remain, with their limits */
+    disable_controllers(split_state.box);
+    if (rmdir(split_state.box) == 0) /* else processes of commands remain, with their limits */
         split_take_back();
 }

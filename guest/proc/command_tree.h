@@ -2,7 +2,7 @@
 /*
  * command_tree: a command and everything it started, found without a cgroup. A process is a member
  *
- *   by its mark: the command's first process gets a resource limit of a unique value, which is inherited;
+ *   by its mark: the first process gets a resource limit of a unique value, which children inherit;
  *   setsid, a double fork and an empty environment do not remove it;
  *   by its session: it is in the session that the first process leads, while that process exists;
  *   by its parents: an unbroken chain of parents leads to a member.

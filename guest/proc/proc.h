@@ -130,8 +130,8 @@ struct registry {
     /* guarded by lock: */
     struct proc *by_id[N_ID_BUCKETS];
     struct list all;     /* oldest start first */
-    struct list running; /* those not ended, oldest start first */
-    struct list kept;    /* those that ended, oldest end first */
+    struct list running; /* not ended, oldest start first */
+    struct list kept;    /* ended, oldest end first */
     uint32_t next_serial;
     size_t n_lingering;
     uint64_t forgotten[REGISTRY_MAX_FORGOTTEN]; /* a ring of hashes of ids */

@@ -50,14 +50,14 @@ static int jx_stdin(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-static int add_setting(struct strv_list *env, const char *name, json_t *value, struct err *e)
+static int add_variable(struct strv_list *env, const char *name, json_t *value, struct err *e)
 {
     _cleanup_free_ char *setting = NULL;
     char *text = NULL;
     size_t bytes;
     int r;
 
-    /* A value may be bytes, as an element of argv may. */
+    /* A value may be bytes, like an element of argv. */
     if (!*name || strchr(name, '='))
         return err_field(e, ERR_INVALID, name, "'%.64s' can't be the name of a variable", name);
     if (json_is_string(value) && json_string_length(value) == 0)
@@ -83,7 +83,7 @@ int exec_jx_env(json_t *v, void *out, struct err *e)
         return err_set(e, ERR_INVALID, "must be an object of strings");
     json_object_foreach (v, name, value)
         if (r == 0)
-            r = add_setting(&list, name, value, e);
+            r = add_variable(&list, name, value, e);
     if (r < 0) {
         strv_free(list.v);
         return r;
@@ -93,7 +93,7 @@ int exec_jx_env(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-/* "022": octal, as everywhere. */
+/* "022": octal, as in chmod(1). */
 static int jx_umask(json_t *v, void *out, struct err *e)
 {
     const char *s = json_string_value(v);
@@ -273,7 +273,7 @@ static int check_command(const struct proc_spec *s, struct err *e)
     return 0;
 }
 
-/* The same request sent again has the same digest, in whatever order its fields are. */
+/* A repeated request has the same digest, whatever the order of its fields. */
 static int set_digest(json_t *params, unsigned char digest[SPEC_DIGEST_BYTES], struct err *e)
 {
     _cleanup_json_ json_t *copy = json_copy(params);

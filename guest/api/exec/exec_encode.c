@@ -49,7 +49,7 @@ static json_t *new_usage(const struct proc_usage *u)
                      "write_bytes", new_count(u->write_bytes));
 }
 
-/* What became of the bytes of one stream. */
+/* The byte counts of one stream. */
 static json_t *new_counts(const struct proc *p, const struct proc_info *i, enum proc_stream s)
 {
     json_t *obj = json_pack("{s:I, s:I}", "bytes", (json_int_t)i->bytes[s], "dropped_bytes",
@@ -75,7 +75,7 @@ static int set_new(json_t *obj, const char *name, json_t *value, struct err *e)
     return json_object_set_new(obj, name, value) < 0 ? err_oom(e) : 0;
 }
 
-/* One stream with its bytes: the head, and when something is missing, the tail. */
+/* Adds one stream with its bytes: the head, and the tail if bytes between them are missing. */
 static int add_output(struct proc *p, const struct proc_info *i, enum proc_stream s, json_t *obj,
                       struct err *e)
 {
@@ -126,7 +126,7 @@ int exec_new_result(struct proc *p, bool has_output, json_t **ret, struct err *e
     return 0;
 }
 
-/* The beginning of it, and how long the whole is. */
+/* Adds the beginning of the script and the length of the whole. */
 static int add_script(const struct proc_summary *w, json_t *obj, struct err *e)
 {
     json_t *script = jx_new_bytes(w->script, w->script_len);
@@ -142,7 +142,7 @@ static int add_script(const struct proc_summary *w, json_t *obj, struct err *e)
     return set_new(obj, "shell", json_true(), e);
 }
 
-static int add_words(const struct proc_summary *w, json_t *obj, struct err *e)
+static int add_summary(const struct proc_summary *w, json_t *obj, struct err *e)
 {
     json_t *list;
     int r = 0;
@@ -191,7 +191,7 @@ int exec_new_state(struct proc *p, json_t **ret, struct err *e)
                     (json_int_t)i.pid, "pty", proc_spec(p)->has_pty, "stdin_open", i.is_stdin_open);
     if (!obj)
         return err_oom(e);
-    r = add_words(proc_summary(p), obj, e);
+    r = add_summary(proc_summary(p), obj, e);
     if (r == 0)
         r = add_time(obj, "started", i.started_ms, e);
     if (r == 0)

@@ -1,5 +1,5 @@
 #pragma once
-/* exec_json: what the Exec service's methods share: requests into specs, commands into JSON. */
+/* exec_json: conversions that the Exec methods share: requests into specs, commands into JSON. */
 #include <jansson.h>
 #include <stdbool.h>
 
@@ -8,7 +8,8 @@
 #include "proc/spec.h"
 #include "agent.h"
 
-#define EXEC_CHUNK_BYTES (64 * 1024) /* raw bytes in one data message, and the most Read gives */
+#define EXEC_CHUNK_BYTES \
+    (64 * 1024) /* raw bytes in one data message; the maximum that Read returns */
 
 /* `spec` is first: decoders of several fields get the request as a struct proc_spec. */
 struct exec_request {
@@ -23,10 +24,13 @@ struct exec_request {
 int exec_decode_request(json_t *params, const struct agent *agent, struct exec_request *ret,
                         struct err *e);
 
-/* Run's reply; without the bytes of the output for what is not Run's. */
+/*
+ * The reply of Run. has_output: with the bytes of the output, which the other methods' replies do
+ * not have.
+ */
 int exec_new_result(struct proc *p, bool has_output, json_t **ret, struct err *e);
 
-/* What Get and List show. */
+/* One command in the replies of Get and List. */
 int exec_new_state(struct proc *p, json_t **ret, struct err *e);
 
 const char *exec_stream_name(enum proc_stream s);

@@ -1,6 +1,7 @@
 /*
  * exec_stream: the Exec methods that answer over time. Each source holds a reference to its command
- * and hears of changes with the command's lock held; the subscription ends before the source does.
+ * and subscribes to its changes, which arrive with the command's lock held; it unsubscribes before
+ * it is freed.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,14 +20,14 @@ struct exec_source {
     struct proc_sub sub;
     bool is_subscribed;
     bool is_owner;   /* proc_disown() at the end */
-    bool is_over;    /* the last message has been given */
-    bool has_output; /* of the result */
+    bool is_over;    /* the last message has been returned */
+    bool has_output; /* the result contains the bytes of the output */
     int64_t deadline_ms;
-    /* a stream's: */
+    /* of a stream: */
     bool is_started;
     uint64_t at[N_PROC_STREAMS];
     enum proc_stream next;
-    /* a write's: */
+    /* of a write: */
     struct jx_bytes data;
     int64_t offset;
     bool between_lines;
@@ -69,8 +70,8 @@ static void exec_source_free(struct source *s)
     free(es);
 }
 
-/* The first next(): by then the waker is set. */
-static int subscribe(struct exec_source *es, struct err *e)
+/* Called by next(): the waker is set by then. */
+static int source_subscribe(struct exec_source *es, struct err *e)
 {
     int r;
 
@@ -83,7 +84,7 @@ static int subscribe(struct exec_source *es, struct err *e)
     return r;
 }
 
-static int fail_as(const struct proc_info *info, struct err *e)
+static int set_start_error(const struct proc_info *info, struct err *e)
 {
     if (e)
         *e = info->error;
@@ -107,12 +108,12 @@ static int result_next(struct source *s, json_t **ret_msg, struct err *e)
 
     if (es->is_over)
         return SOURCE_END;
-    r = subscribe(es, e);
+    r = source_subscribe(es, e);
     if (r < 0)
         return r;
     proc_get_info(es->proc, &info);
     if (info.state == PROC_FAILED)
-        return fail_as(&info, e);
+        return set_start_error(&info, e);
     if (info.state != PROC_ENDED)
         return check_deadline(es, "is still running", e);
     r = exec_new_result(es->proc, es->has_output, ret_msg, e);
@@ -168,7 +169,7 @@ static const struct jx_field wait_fields[] = {
     {0},
 };
 
-/* 0 means no deadline; a time so far away that it can't be added up is none either. */
+/* 0: no deadline, also for a timeout that would overflow. */
 static int64_t deadline_in(uint64_t timeout_ms)
 {
     if (timeout_ms == 0 || timeout_ms > INT64_MAX / 2)
@@ -199,7 +200,7 @@ int rpc_exec_wait(const struct rpc_call *call, struct source **ret, struct err *
 
 /* ---- Start and Attach: output as it comes ---- */
 
-static int wrap_new(const char *name, json_t *value, json_t **ret, struct err *e)
+static int new_message(const char *name, json_t *value, json_t **ret, struct err *e)
 {
     json_t *msg = value ? json_pack("{s:o}", name, value) : NULL;
 
@@ -214,9 +215,9 @@ static json_t *new_position(enum proc_stream s, uint64_t offset)
     return json_pack("{s:s, s:I}", "stream", exec_stream_name(s), "offset", (json_int_t)offset);
 }
 
-/* What a reader that fell behind will never see; it goes on after the gap. */
-static int give_gap(struct exec_source *es, enum proc_stream s, uint64_t first_held,
-                    json_t **ret_msg, struct err *e)
+/* Reports bytes that a slow reader has lost; it continues after the gap. */
+static int new_gap(struct exec_source *es, enum proc_stream s, uint64_t first_held,
+                   json_t **ret_msg, struct err *e)
 {
     json_t *gap = new_position(s, es->at[s]);
 
@@ -226,11 +227,11 @@ static int give_gap(struct exec_source *es, enum proc_stream s, uint64_t first_h
         gap = NULL;
     }
     es->at[s] = first_held;
-    return wrap_new("gap", gap, ret_msg, e);
+    return new_message("gap", gap, ret_msg, e);
 }
 
-static int give_data(struct exec_source *es, enum proc_stream s, const char *data, size_t len,
-                     json_t **ret_msg, struct err *e)
+static int new_data(struct exec_source *es, enum proc_stream s, const char *data, size_t len,
+                    json_t **ret_msg, struct err *e)
 {
     json_t *obj = new_position(s, es->at[s]);
 
@@ -239,11 +240,12 @@ static int give_data(struct exec_source *es, enum proc_stream s, const char *dat
         obj = NULL;
     }
     es->at[s] += len;
-    return wrap_new("data", obj, ret_msg, e);
+    return new_message("data", obj, ret_msg, e);
 }
 
-/* Text is cut between characters, unless nothing more will come. */
-static size_t usable(const struct proc_info *info, enum proc_stream s, const char *data, size_t len)
+/* Text is cut between characters, unless it is the end of the output. */
+static size_t count_whole_characters(const struct proc_info *info, enum proc_stream s,
+                                     const char *data, size_t len)
 {
     bool is_last = info->state == PROC_ENDED || info->is_eof[s];
     size_t whole = str_utf8_whole(data, len);
@@ -261,16 +263,16 @@ static int stream_read(struct exec_source *es, const struct proc_info *info, enu
 
     r = proc_read(es->proc, &es->sub, s, es->at[s], buf, EXEC_CHUNK_BYTES, &n, &held, &why);
     if (r == -ERR_DATA_LOSS)
-        return give_gap(es, s, held, ret_msg, e);
+        return new_gap(es, s, held, ret_msg, e);
     if (r < 0) {
         *e = why;
         return r;
     }
-    n = usable(info, s, buf, n);
-    return n > 0 ? give_data(es, s, buf, n, ret_msg, e) : SOURCE_WAIT;
+    n = count_whole_characters(info, s, buf, n);
+    return n > 0 ? new_data(es, s, buf, n, ret_msg, e) : SOURCE_WAIT;
 }
 
-/* The streams take turns, so that a flood on one does not hide the other. */
+/* The streams take turns, so that a flood on one does not starve the other. */
 static int stream_output(struct exec_source *es, const struct proc_info *info, json_t **ret_msg,
                          struct err *e)
 {
@@ -294,7 +296,7 @@ static int stream_start(struct exec_source *es, const struct proc_info *info, js
     json_t *start = json_pack("{s:s, s:I}", "id", proc_id(es->proc), "pid", (json_int_t)info->pid);
 
     es->is_started = true;
-    return wrap_new("start", start, ret_msg, e);
+    return new_message("start", start, ret_msg, e);
 }
 
 static int stream_end(struct exec_source *es, json_t **ret_msg, struct err *e)
@@ -305,7 +307,7 @@ static int stream_end(struct exec_source *es, json_t **ret_msg, struct err *e)
     if (r < 0)
         return r;
     es->is_over = true;
-    return wrap_new("end", end, ret_msg, e);
+    return new_message("end", end, ret_msg, e);
 }
 
 static int stream_next(struct source *source, json_t **ret_msg, struct err *e)
@@ -316,12 +318,12 @@ static int stream_next(struct source *source, json_t **ret_msg, struct err *e)
 
     if (es->is_over)
         return SOURCE_END;
-    r = subscribe(es, e);
+    r = source_subscribe(es, e);
     if (r < 0)
         return r;
-    proc_get_info(es->proc, &info); /* before the output: what it says has ended has all of it */
+    proc_get_info(es->proc, &info); /* before the output is read: an end found here has all of it */
     if (info.state == PROC_FAILED)
-        return fail_as(&info, e);
+        return set_start_error(&info, e);
     if (info.state == PROC_STARTING)
         return SOURCE_WAIT;
     if (!es->is_started)
@@ -371,7 +373,10 @@ static const struct jx_field attach_fields[] = {
     {0},
 };
 
-/* What is gone when the reader comes is an error; what goes while it reads is a gap. */
+/*
+ * Bytes that are gone before the reader attaches are an error; bytes that go while it reads are a
+ * gap.
+ */
 static int check_offsets(struct proc *p, const struct attach_params *a, struct err *e)
 {
     static const char *const fields[] = {"stdout_offset", "stderr_offset"};
@@ -418,7 +423,7 @@ int rpc_exec_attach(const struct rpc_call *call, struct source **ret, struct err
     return 0;
 }
 
-/* ---- Write: answers when the command has taken the bytes ---- */
+/* ---- Write: answers when the bytes are in the pipe or terminal ---- */
 
 struct write_params {
     const char *id;
@@ -444,7 +449,7 @@ static const struct jx_field write_fields[] = {
     {0},
 };
 
-/* Whole lines that come from beside, when no line is under way, and that no offset counts. */
+/* between_lines adds whole lines that no offset counts, while no other line is incomplete. */
 static int check_between_lines(const struct write_params *w, struct err *e)
 {
     if (!w->between_lines)
@@ -487,12 +492,12 @@ static int write_next(struct source *source, json_t **ret_msg, struct err *e)
 
     if (es->is_over)
         return SOURCE_END;
-    r = subscribe(es, e);
+    r = source_subscribe(es, e);
     if (r < 0)
         return r;
     proc_get_info(es->proc, &info);
     if (info.state == PROC_FAILED)
-        return fail_as(&info, e);
+        return set_start_error(&info, e);
     if (info.state == PROC_STARTING)
         return check_deadline(es, "is still being started", e);
     r = write_queue(es, e);

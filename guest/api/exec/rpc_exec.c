@@ -1,4 +1,4 @@
-/* exec: the Exec methods that answer at once. */
+/* rpc_exec: the Exec methods that answer at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +9,9 @@
 #include "api/exec/exec_json.h"
 #include "api/rpc.h"
 
-/* For methods with more than an id: fields decode into params, whose first member is the id. */
-static int find(const struct rpc_call *call, const struct jx_field *fields, void *params,
-                struct proc **ret, struct err *e)
+/* Decodes the request into params, whose first member is the id, and finds the command. */
+static int decode_and_get(const struct rpc_call *call, const struct jx_field *fields, void *params,
+                          struct proc **ret, struct err *e)
 {
     int r = jx_decode(call->params, fields, params, e);
 
@@ -29,7 +29,7 @@ static const struct jx_field id_fields[] = {
     {0},
 };
 
-/* {"id"}: it was done. */
+/* {"id"}: success. */
 static int reply_id(const char *id, json_t **ret, struct err *e)
 {
     json_t *obj = json_pack("{s:s}", "id", id);
@@ -68,14 +68,14 @@ int rpc_exec_read(const struct rpc_call *call, json_t **ret, struct err *e)
     size_t n, max;
     int r;
 
-    r = find(call, read_fields, &p, &proc, e);
+    r = decode_and_get(call, read_fields, &p, &proc, e);
     if (r < 0)
         return r;
     max = p.max_bytes < EXEC_CHUNK_BYTES ? p.max_bytes : EXEC_CHUNK_BYTES;
     buf = malloc(max + 1);
     if (!buf)
         return err_oom(e);
-    proc_get_info(proc, &info); /* first: an end that it tells of has all the bytes before it */
+    proc_get_info(proc, &info); /* before the read: an end found here has all the bytes */
     r = proc_read(proc, NULL, p.stream, p.offset, buf, max, &n, &held, e);
     if (r == -ERR_DATA_LOSS)
         return err_detail_u64(e, r, "first_held", held);
@@ -101,7 +101,7 @@ int rpc_exec_close_stdin(const struct rpc_call *call, json_t **ret, struct err *
     struct id_params p = {0};
     int r;
 
-    r = find(call, id_fields, &p, &proc, e);
+    r = decode_and_get(call, id_fields, &p, &proc, e);
     if (r == 0)
         r = proc_close_stdin(proc, e);
     return r < 0 ? r : reply_id(p.id, ret, e);
@@ -125,7 +125,7 @@ int rpc_exec_resize(const struct rpc_call *call, json_t **ret, struct err *e)
     struct resize_params p = {0};
     int r;
 
-    r = find(call, resize_fields, &p, &proc, e);
+    r = decode_and_get(call, resize_fields, &p, &proc, e);
     if (r == 0)
         r = proc_resize(proc, p.cols, p.rows, e);
     return r < 0 ? r : reply_id(p.id, ret, e);
@@ -177,7 +177,7 @@ int rpc_exec_signal(const struct rpc_call *call, json_t **ret, struct err *e)
     struct signal_params p = {0};
     int r;
 
-    r = find(call, signal_fields, &p, &proc, e);
+    r = decode_and_get(call, signal_fields, &p, &proc, e);
     if (r == 0)
         r = proc_signal(proc, p.signal, p.tree, e);
     return r < 0 ? r : reply_id(p.id, ret, e);
@@ -203,7 +203,7 @@ int rpc_exec_get(const struct rpc_call *call, json_t **ret, struct err *e)
     struct get_params p = {0};
     int r;
 
-    r = find(call, get_fields, &p, &proc, e);
+    r = decode_and_get(call, get_fields, &p, &proc, e);
     if (r == 0)
         r = exec_new_state(proc, &obj, e);
     if (r < 0)

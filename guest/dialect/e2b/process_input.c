@@ -1,6 +1,6 @@
 /*
- * process_input: SendInput and StreamInput: what a command is to read. Each write is answered, or
- * the next taken, when the command's pipe or terminal has all of it.
+ * process_input: SendInput and StreamInput: input for a command. A write is answered, or the next
+ * one is taken, when the command's pipe or terminal has all of it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +86,7 @@ static int closed_error(const struct proc_info *info, bool is_pty, struct err *e
     return err_set(e, ERR_INTERNAL, "error writing to stdin: stdin not enabled or closed");
 }
 
-/* 0: wait for the subscription's call; 1: it is written; or an error. */
+/* Returns 0 to wait for the subscription, 1 when the input is written, or an error. */
 static int writing_step(struct writing *w, const struct input *in, struct err *e)
 {
     struct proc_info info;
@@ -167,7 +167,7 @@ static int send_next(struct source *source, json_t **ret_msg, struct err *e)
 
 static const struct source_ops send_ops = {.next = send_next, .free = send_free};
 
-/* Takes proc and the input's data when it succeeds. */
+/* On success it owns proc and the input's data. */
 static int send_new(struct proc *proc, const struct input *in, struct source **ret, struct err *e)
 {
     struct send *s = calloc(1, sizeof(*s));
@@ -202,7 +202,7 @@ int e2b_process_send_input(const struct rpc_call *call, struct source **ret, str
     return r;
 }
 
-/* ---- StreamInput: a start that says whose, then data and keepalives ---- */
+/* ---- StreamInput: a start that selects the command, then data and keepalives ---- */
 
 struct selected_params {
     struct selector process;
@@ -222,11 +222,11 @@ static const struct jx_field data_fields[] = {
     {0},
 };
 
-struct stream {
+struct input_stream {
     struct inflow inflow; /* first: the server has a pointer to it */
     const struct agent *agent;
-    struct writing writing; /* its proc is NULL until a start said whose */
-    struct input input;     /* of the message that waits */
+    struct writing writing; /* proc is NULL until the start message */
+    struct input input;     /* of the message that is being written */
 };
 
 static void on_stream_change(void *arg)
@@ -234,16 +234,16 @@ static void on_stream_change(void *arg)
     inflow_wake(arg);
 }
 
-static void stream_free(struct inflow *f)
+static void input_stream_free(struct inflow *f)
 {
-    struct stream *s = (struct stream *)f;
+    struct input_stream *s = (struct input_stream *)f;
 
     writing_done(&s->writing);
     jx_bytes_done(&s->input.data);
     free(s);
 }
 
-static int take_start(struct stream *s, json_t *start, struct err *e)
+static int take_start(struct input_stream *s, json_t *start, struct err *e)
 {
     struct selected_params p = {0};
     struct proc *proc = NULL;
@@ -260,7 +260,7 @@ static int take_start(struct stream *s, json_t *start, struct err *e)
     return INFLOW_DONE;
 }
 
-static int take_data(struct stream *s, json_t *data, struct err *e)
+static int take_data(struct input_stream *s, json_t *data, struct err *e)
 {
     struct data_params p = {0};
     int r = 0;
@@ -283,9 +283,9 @@ static int take_data(struct stream *s, json_t *data, struct err *e)
     return r < 0 ? r : INFLOW_DONE;
 }
 
-static int stream_take(struct inflow *f, json_t *msg, struct err *e)
+static int input_stream_take(struct inflow *f, json_t *msg, struct err *e)
 {
-    struct stream *s = (struct stream *)f;
+    struct input_stream *s = (struct input_stream *)f;
 
     if (is_set(json_object_get(msg, "start")))
         return take_start(s, json_object_get(msg, "start"), e);
@@ -296,23 +296,23 @@ static int stream_take(struct inflow *f, json_t *msg, struct err *e)
     return err_set(e, ERR_UNIMPLEMENTED, "invalid event type <nil>");
 }
 
-static int stream_finish(struct inflow *f, json_t **ret, struct err *e)
+static int input_stream_finish(struct inflow *f, json_t **ret, struct err *e)
 {
     (void)f;
     *ret = json_object();
     return *ret ? INFLOW_DONE : err_oom(e);
 }
 
-static const struct inflow_ops stream_ops = {
-    .take = stream_take, .finish = stream_finish, .free = stream_free};
+static const struct inflow_ops input_stream_ops = {
+    .take = input_stream_take, .finish = input_stream_finish, .free = input_stream_free};
 
 int e2b_process_stream_input(const struct rpc_call *call, struct inflow **ret, struct err *e)
 {
-    struct stream *s = calloc(1, sizeof(*s));
+    struct input_stream *s = calloc(1, sizeof(*s));
 
     if (!s)
         return err_oom(e);
-    s->inflow.ops = &stream_ops;
+    s->inflow.ops = &input_stream_ops;
     s->agent = call->agent;
     *ret = &s->inflow;
     return 0;

@@ -29,7 +29,7 @@ static const struct jx_field size_fields[] = {
     {0},
 };
 
-/* {"size":{"cols","rows"}}; a size that is not said is the usual one. */
+/* {"size":{"cols","rows"}}; missing numbers get the defaults. */
 int jx_terminal(json_t *v, void *out, struct err *e)
 {
     struct terminal *t = out;
@@ -104,7 +104,7 @@ static int set_argv(struct config *c, struct proc_spec *s, struct err *e)
     return 0;
 }
 
-static int add_setting(struct strv_list *env, const char *name, json_t *value, struct err *e)
+static int process_add_env(struct strv_list *env, const char *name, json_t *value, struct err *e)
 {
     _cleanup_free_ char *setting = NULL;
 
@@ -117,8 +117,8 @@ static int add_setting(struct strv_list *env, const char *name, json_t *value, s
     return strv_list_add(env, setting, e);
 }
 
-static int set_env(const struct rpc_call *call, const struct config *c, struct proc_spec *s,
-                   struct err *e)
+static int process_set_env(const struct rpc_call *call, const struct config *c, struct proc_spec *s,
+                           struct err *e)
 {
     struct strv_list env = {0};
     const char *name;
@@ -127,12 +127,12 @@ static int set_env(const struct rpc_call *call, const struct config *c, struct p
 
     json_object_foreach (c->envs, name, value)
         if (r == 0)
-            r = add_setting(&env, name, value, e);
+            r = process_add_env(&env, name, value, e);
     s->env = env.v;
     return r;
 }
 
-/* One that is not asked for may be missing, if it is the home. */
+/* A missing home directory is no error when the request names no directory. */
 static int set_cwd(const struct rpc_call *call, const struct user *u, const char *cwd,
                    struct proc_spec *s, struct err *e)
 {
@@ -177,7 +177,7 @@ static int set_process(const struct rpc_call *call, json_t *process, struct proc
     if (r == 0)
         r = set_argv(&c, s, e);
     if (r == 0)
-        r = set_env(call, &c, s, e);
+        r = process_set_env(call, &c, s, e);
     if (r == 0)
         r = jx_dump(process, &s->note, &len, e);
     strv_free(c.args);
@@ -242,7 +242,7 @@ struct wanted {
     bool has_ended;
 };
 
-/* The pid of a command that is being started is 0, which selects none. */
+/* A command that is being started has pid 0, which selects nothing. */
 static bool is_selected(struct proc *p, const struct selector *s)
 {
     if (!s->has_pid)
@@ -263,7 +263,7 @@ static bool is_wanted(struct proc *p, const void *arg)
     return info.state == PROC_RUNNING || info.state == PROC_STARTING;
 }
 
-/* Several may have the same tag: one that runs comes first, and the latest of those. */
+/* Several commands may have the same tag: the latest running one wins. */
 int process_find(const struct agent *a, const struct selector *s, bool ended_too, struct proc **ret,
                  struct err *e)
 {
@@ -284,7 +284,9 @@ int process_find(const struct agent *a, const struct selector *s, bool ended_too
 
 /* ---- bytes ---- */
 
-/* Standard or URL-safe, with padding or without: into what b64_decode() takes. */
+/*
+ * Converts base64 in the standard or URL-safe alphabet, with padding or without, for b64_decode().
+ */
 static char *standard_b64(const char *text, size_t len, size_t *ret_len)
 {
     size_t padded = (len + 3) / 4 * 4;
@@ -344,7 +346,7 @@ json_t *process_new_data(const struct proc *p, enum proc_stream s, const char *d
     return v ? process_new_event("data", json_pack("{s:o}", name, v)) : NULL;
 }
 
-/* Go's names, which are strsignal()'s of old. */
+/* Go's names of the signals. */
 static const char *signal_text(int sig, char *out, size_t size)
 {
     static const char *const names[] = {
@@ -372,7 +374,7 @@ static const char *signal_text(int sig, char *out, size_t size)
     return out;
 }
 
-/* What is at its default is left out, as clients are used to. */
+/* Fields with their default are omitted, as in protobuf's JSON. */
 json_t *process_new_end(const struct proc_info *info)
 {
     char status[96];

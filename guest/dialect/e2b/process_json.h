@@ -1,6 +1,7 @@
 #pragma once
 /*
- * process_json: what the methods of process.Process share: requests into specs, events into JSON.
+ * process_json: conversions that the methods of process.Process share: requests into specs, events
+ * into JSON.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 #include "api/rpc.h"
 
 #define PROCESS_CHUNK_BYTES (32 * 1024) /* of output in one message */
-#define PROCESS_KEEP_MS 30000           /* how long Connect finds one that has ended */
+#define PROCESS_KEEP_MS 30000           /* how long Connect finds an ended command */
 
 /* `spec` is first: decoders of several fields get the request as a struct proc_spec. */
 struct process_request {
@@ -40,12 +41,10 @@ struct selector {
     const char *tag;
 };
 int jx_selector(json_t *v, void *out, struct err *e);
-/*
- * The command, as a reference; one that has ended only with `ended_too`, and for PROCESS_KEEP_MS.
- */
+/* Returns a reference. An ended command is found only with `ended_too`, and for PROCESS_KEEP_MS. */
 int process_find(const struct agent *a, const struct selector *s, bool ended_too, struct proc **ret,
                  struct err *e);
-/* The error of one that is not there. */
+/* The error for a command that does not exist. */
 int process_not_found(const struct selector *s, struct err *e);
 
 int jx_b64(json_t *v, void *out, struct err *e); /* struct jx_bytes, owned: jx_bytes_done() */
@@ -54,7 +53,7 @@ int jx_b64(json_t *v, void *out, struct err *e); /* struct jx_bytes, owned: jx_b
 json_t *process_new_event(const char *name, json_t *value);
 json_t *process_new_data(const struct proc *p, enum proc_stream s, const char *data, size_t len);
 json_t *process_new_end(const struct proc_info *info);
-/* What List shows of it. */
+/* The command in the reply of List. */
 json_t *process_new_info(struct proc *p);
-/* The error of one that never ran, in the words that clients know. */
+/* The error for a command that never ran, in envd's words. */
 int process_start_error(const struct proc *p, const struct err *why, struct err *e);

@@ -1,6 +1,5 @@
 /*
- * process: the methods of process.Process that give one answer; see process_stream.c for the
- * others.
+ * process_methods: the methods of process.Process with one answer; process_stream.c has the others.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 #include "dialect/e2b/proto.h"
 #include "agent.h"
 
-static int reply_empty(json_t **ret, struct err *e)
+static int process_reply_empty(json_t **ret, struct err *e)
 {
     *ret = json_object();
     return *ret ? 0 : err_oom(e);
@@ -76,7 +75,7 @@ int e2b_process_update(const struct rpc_call *call, json_t **ret, struct err *e)
         return err_set(e, ERR_INTERNAL, "error resizing tty: tty not assigned to process");
     if (p.pty.is_there && proc_resize(proc, p.pty.cols, p.pty.rows, &why) < 0)
         return err_set(e, ERR_INTERNAL, "error resizing tty: %s", why.message);
-    return reply_empty(ret, e);
+    return process_reply_empty(ret, e);
 }
 
 struct close_params {
@@ -104,12 +103,12 @@ int e2b_process_close_stdin(const struct rpc_call *call, json_t **ret, struct er
                        "error closing stdin: cannot close stdin for PTY process — send Ctrl+D "
                        "(0x04) instead");
     r = proc_close_stdin(proc, e);
-    return r < 0 ? r : reply_empty(ret, e);
+    return r < 0 ? r : process_reply_empty(ret, e);
 }
 
 /* ---- SendSignal ---- */
 
-#define GONE_WAIT_MS 5000 /* for a killed one to be gone; some wait for a disk */
+#define GONE_WAIT_MS 5000 /* for a killed command to exit; it may be waiting for a disk */
 
 struct signal_params {
     struct selector process;
@@ -117,7 +116,7 @@ struct signal_params {
     bool descendants;
 };
 
-/* By its name or number; -1: another. */
+/* By its name or number; -1: a number that is not supported. */
 static int jx_signal(json_t *v, void *out, struct err *e)
 {
     static const struct {
@@ -148,20 +147,21 @@ static const struct jx_field signal_fields[] = {
 };
 
 /*
- * Sent when the command runs; KILL is answered when it is gone, so that no later request sees it.
+ * Sends the signal once the command runs. KILL is answered when the command is gone, so that no
+ * later request sees it.
  */
 struct sending {
     struct source source; /* first: the server has a pointer to it */
     struct proc *proc;    /* a reference */
     struct proc_sub sub;
     bool is_subscribed, is_sent, is_over;
-    uint32_t pid; /* 0: it was being started, and so found by its tag */
+    uint32_t pid; /* 0: it was being started, and was found by its tag */
     int sig;
     bool is_tree;
     int64_t until_ms;
 };
 
-static void on_change(void *arg)
+static void on_sending_change(void *arg)
 {
     source_wake(arg);
 }
@@ -176,20 +176,21 @@ static void sending_free(struct source *source)
     free(s);
 }
 
-/* From the signal on nobody waits for those who hold its output open. */
+/* After the signal the end no longer waits for processes that hold the output open. */
 static int send_signal(struct sending *s, struct err *e)
 {
     struct err why = {0};
     int r = proc_signal(s->proc, s->sig, s->is_tree, &why);
 
-    if (r < 0 && r != -ERR_PRECONDITION) /* reaped already: its output is what is waited for */
+    if (r < 0 &&
+        r != -ERR_PRECONDITION) /* PRECONDITION: reaped already, only its output is awaited */
         return err_set(e, ERR_INTERNAL, "error sending signal: %s", why.message);
     proc_waive_eof(s->proc);
     s->is_sent = true;
     return 0;
 }
 
-/* SOURCE_WAIT, SOURCE_END: it is done; or an error. */
+/* Returns SOURCE_WAIT, SOURCE_END when it is done, or an error. */
 static int sending_step(struct sending *s, struct err *e)
 {
     struct proc_info info;
@@ -228,7 +229,7 @@ static int sending_next(struct source *source, json_t **ret_msg, struct err *e)
     if (r != SOURCE_END)
         return r;
     s->is_over = true;
-    r = reply_empty(ret_msg, e);
+    r = process_reply_empty(ret_msg, e);
     return r < 0 ? r : SOURCE_MESSAGE;
 }
 
@@ -251,7 +252,7 @@ static int sending_new(const struct signal_params *p, struct proc *take, struct 
         .is_tree = p->descendants,
         .until_ms = clock_mono_ms() + GONE_WAIT_MS,
     };
-    s->sub = (struct proc_sub){.fn = on_change, .arg = s, .deadline_ms = s->until_ms};
+    s->sub = (struct proc_sub){.fn = on_sending_change, .arg = s, .deadline_ms = s->until_ms};
     *ret = &s->source;
     return 0;
 }

@@ -1,10 +1,10 @@
 /*
  * process_stream: Start and Connect: a command's events as they come. The order is: one start, data
- * and keepalives, the end. A stream holds a reference to its command and hears of changes with the
- * command's lock held; the subscription ends before the stream does.
+ * and keepalives, the end. A stream holds a reference to its command and subscribes to its changes,
+ * which arrive with the command's lock held; it unsubscribes before it is freed.
  *
- * A command does not outrun its clients, so that the slow ones get every byte too; but one that
- * takes nothing for seconds is passed by, and told so in the end (see proc_sub.yields).
+ * A command gets back-pressure from its clients, so that slow ones get every byte, too. A client
+ * that takes nothing for seconds is passed over, and told so at the end (see proc_sub.yields).
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct events {
     struct proc *proc; /* a reference */
     struct proc_sub sub;
     bool is_subscribed;
-    bool is_start; /* Start's: its deadline is the command's */
+    bool is_start; /* of Start: its deadline is the command's */
     bool is_replay;
     bool is_started;
     bool is_wrapped; /* the command is started by a shell */
@@ -34,15 +34,15 @@ struct events {
     enum proc_stream next;
     int64_t keepalive_ms;
     int64_t silent_since_ms;
-    int64_t wake_ms; /* when sub's deadline is, 0: none */
+    int64_t wake_ms; /* sub's deadline; 0: none */
 };
 
-static void on_change(void *arg)
+static void on_events_change(void *arg)
 {
     source_wake(arg);
 }
 
-static void unsubscribe(struct events *ev)
+static void events_unsubscribe(struct events *ev)
 {
     if (ev->is_subscribed)
         proc_unsubscribe(ev->proc, &ev->sub);
@@ -53,19 +53,20 @@ static void events_free(struct source *s)
 {
     struct events *ev = (struct events *)s;
 
-    unsubscribe(ev);
+    events_unsubscribe(ev);
     proc_unref(ev->proc);
     free(ev);
 }
 
-/* By the first next() the waker is set. */
-static int subscribe(struct events *ev, struct err *e)
+/* Called by next(): the waker is set by then. */
+static int events_subscribe(struct events *ev, struct err *e)
 {
     int r;
 
     if (ev->is_subscribed)
         return 0;
-    ev->sub = (struct proc_sub){.fn = on_change, .arg = ev, .is_lossless = true, .yields = true};
+    ev->sub =
+        (struct proc_sub){.fn = on_events_change, .arg = ev, .is_lossless = true, .yields = true};
     memcpy(ev->sub.read_to, ev->at, sizeof(ev->at));
     r = proc_subscribe(ev->proc, &ev->sub, e);
     ev->is_subscribed = r == 0;
@@ -73,7 +74,7 @@ static int subscribe(struct events *ev, struct err *e)
     return r;
 }
 
-static int give(struct events *ev, json_t *event, json_t **ret_msg, struct err *e)
+static int events_give(struct events *ev, json_t *event, json_t **ret_msg, struct err *e)
 {
     if (!event)
         return err_oom(e);
@@ -83,8 +84,8 @@ static int give(struct events *ev, json_t *event, json_t **ret_msg, struct err *
 }
 
 /*
- * What a client that asked for a replay can't have any more is told by a field that others do not
- * know. Where nobody asked, it is this client that was too slow.
+ * A client that asked for a replay learns of lost bytes by a field that other clients do not know.
+ * Without a replay the client itself was too slow: an error.
  */
 static int give_gap(struct events *ev, enum proc_stream s, uint64_t held, json_t **ret_msg,
                     struct err *e)
@@ -102,7 +103,7 @@ static int give_gap(struct events *ev, enum proc_stream s, uint64_t held, json_t
                                             s == PROC_STDOUT ? "stdout" : "stderr", "bytes",
                                             (json_int_t)n));
     ev->at[s] = held;
-    return give(ev, event, ret_msg, e);
+    return events_give(ev, event, ret_msg, e);
 }
 
 static int read_stream(struct events *ev, enum proc_stream s, char *buf, json_t **ret_msg,
@@ -123,10 +124,10 @@ static int read_stream(struct events *ev, enum proc_stream s, char *buf, json_t 
     if (!n)
         return SOURCE_WAIT;
     ev->at[s] += n;
-    return give(ev, process_new_data(ev->proc, s, buf, n), ret_msg, e);
+    return events_give(ev, process_new_data(ev->proc, s, buf, n), ret_msg, e);
 }
 
-/* The streams take turns, so that a flood on one does not hide the other. */
+/* The streams take turns, so that a flood on one does not starve the other. */
 static int read_output(struct events *ev, json_t **ret_msg, struct err *e)
 {
     _cleanup_free_ char *buf = malloc(PROCESS_CHUNK_BYTES);
@@ -143,13 +144,13 @@ static int read_output(struct events *ev, json_t **ret_msg, struct err *e)
     return r;
 }
 
-/* Nothing to say: a sign of life when that has been so for long enough, else a wake-up for it. */
+/* Sends a keepalive if the stream was silent for long enough, else sets the timer for it. */
 static int keep_alive(struct events *ev, json_t **ret_msg, struct err *e)
 {
     int64_t now = clock_mono_ms(), due = ev->silent_since_ms + ev->keepalive_ms;
 
     if (now >= due)
-        return give(ev, process_new_event("keepalive", json_object()), ret_msg, e);
+        return events_give(ev, process_new_event("keepalive", json_object()), ret_msg, e);
     if (ev->wake_ms <= now) {
         ev->wake_ms = due;
         proc_wake_at(ev->proc, &ev->sub, due);
@@ -158,8 +159,8 @@ static int keep_alive(struct events *ev, json_t **ret_msg, struct err *e)
 }
 
 /*
- * A program that is not there is not an error of the call, for E2B starts everything by a shell: so
- * the shell shall say it, and end with its status.
+ * E2B starts every program by a shell, so a missing program is not an error of the call: a shell
+ * reports it and ends with its own exit status.
  */
 static int start_by_shell(struct events *ev, struct err *e)
 {
@@ -181,11 +182,11 @@ static int start_by_shell(struct events *ev, struct err *e)
     r = registry_start(ev->agent->registry, &s, &p, &is_new, e);
     if (r < 0)
         return r;
-    unsubscribe(ev);
+    events_unsubscribe(ev);
     proc_unref(ev->proc);
     ev->proc = p;
     ev->is_wrapped = true;
-    return subscribe(ev, e);
+    return events_subscribe(ev, e);
 }
 
 static int handle_failure(struct events *ev, const struct proc_info *info, struct err *e)
@@ -206,10 +207,10 @@ static int events_next(struct source *source, json_t **ret_msg, struct err *e)
 
     if (ev->is_over)
         return SOURCE_END;
-    r = subscribe(ev, e);
+    r = events_subscribe(ev, e);
     if (r < 0)
         return r;
-    proc_get_info(ev->proc, &info); /* before the output: what it says has ended has all of it */
+    proc_get_info(ev->proc, &info); /* before the output is read: an end found here has all of it */
     if (info.state == PROC_FAILED) {
         r = handle_failure(ev, &info, e);
         if (r < 0)
@@ -220,8 +221,9 @@ static int events_next(struct source *source, json_t **ret_msg, struct err *e)
         return SOURCE_WAIT;
     if (!ev->is_started) {
         ev->is_started = true;
-        return give(ev, process_new_event("start", json_pack("{s:I}", "pid", (json_int_t)info.pid)),
-                    ret_msg, e);
+        return events_give(
+            ev, process_new_event("start", json_pack("{s:I}", "pid", (json_int_t)info.pid)),
+            ret_msg, e);
     }
     r = read_output(ev, ret_msg, e);
     if (r != SOURCE_WAIT)
@@ -231,7 +233,7 @@ static int events_next(struct source *source, json_t **ret_msg, struct err *e)
     ev->is_over = true;
     if (ev->is_start && info.reason == REASON_TIMEOUT)
         return e2b_set_late(e);
-    return give(ev, process_new_end(&info), ret_msg, e);
+    return events_give(ev, process_new_end(&info), ret_msg, e);
 }
 
 static const struct source_ops events_ops = {.next = events_next, .free = events_free};
