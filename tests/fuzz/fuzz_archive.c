@@ -15,6 +15,7 @@
 #include "archive/extract.h"
 #include "fs/root.h"
 #include "fs/remove_tree.h"
+#include "fs/dir_names.h"
 #include "fs/walk.h"
 
 static struct fs_root *root;
