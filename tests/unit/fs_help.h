@@ -1,5 +1,5 @@
 #pragma once
-/* fs_help: what the tests of guest/fs and guest/archive share, in the test's own directory. */
+/* fs_help: helpers for the tests of guest/fs and guest/archive, in the test's own directory. */
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -8,7 +8,10 @@
 #include "fs/root.h"
 #include "fs/write.h"
 
-/* A caller as the agent itself, on the whole tree, relative paths from here. */
+/*
+ * A caller with the agent's own identity and the whole tree; relative paths start in the working
+ * directory.
+ */
 static inline struct fs_caller *h_caller_in(const char *root_dir, const char *user)
 {
     static struct fs_root *root;
@@ -43,7 +46,7 @@ static inline void h_file(const char *path, const char *text)
         t_fail(__FILE__, __LINE__, "%s", e.message);
 }
 
-/* The file's text in a buffer that the next call uses again; "(none)" when there is none. */
+/* The file's text in a buffer that the next call reuses; "(none)": the file does not exist. */
 static inline const char *h_text(const char *path)
 {
     static char text[65536];

@@ -122,7 +122,7 @@ static int t_remove_entry(const char *path, const struct stat *st, int type, str
     (void)st;
     (void)type;
     (void)ftw;
-    (void)remove(path); /* what is left over in a temporary directory fails no test */
+    (void)remove(path); /* a leftover in a temporary directory fails no test */
     return 0;
 }
 
@@ -148,7 +148,7 @@ static int t_run_in_child(const struct t_case *c, const char *dir)
     (void)setpgid(pid, pid);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    (void)kill(-pid, SIGKILL); /* what the test left behind in its own group */
+    (void)kill(-pid, SIGKILL); /* processes that the test left behind in its group */
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* cmdline: what the kernel's command line says to a machine's first process. */
+/* cmdline: options for a machine's first process on the kernel's command line. */
 #include "system/boot/cmdline.h"
 
 #include <arpa/inet.h>

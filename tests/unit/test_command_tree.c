@@ -17,7 +17,10 @@ static void set_mark(rlim_t mark)
     T_INT(setrlimit(RLIMIT_RTTIME, &lim), 0);
 }
 
-/* A process with this mark (0: none), in a session of its own, that made `n` more which left that session. */
+/*
+ * Starts a process with this mark (0: none) in a session of its own, which starts `n` more that
+ * leave the session.
+ */
 static pid_t start_tree(rlim_t mark, int n)
 {
     int ready[2];
@@ -56,7 +59,7 @@ static void capture(struct command_tree *t, pid_t leader, rlim_t mark)
     command_tree_init(t, leader, s.start, false, mark);
 }
 
-/* Ends it with all of its members, of whom none must be left. */
+/* Kills the tree and checks that no member is left. */
 static void end_tree(struct command_tree *t)
 {
     size_t left = 1;
@@ -95,7 +98,7 @@ TEST(tree_members_are_found_by_either_mark_after_the_leader)
         struct command_tree t;
         size_t n = 0;
 
-        /* Before the fork it would be the parent's, too. */
+        /* Set before the fork it would mark the parent, too. */
         capture(&t, leader, mark);
         T_INT(command_tree_count(&t, &n, NULL), 0);
         T_INT(n, 3);
@@ -120,8 +123,8 @@ TEST(tree_members_are_found_by_either_mark_after_the_leader)
 
 TEST(tree_of_a_leader_that_was_waited_for_has_no_members_without_the_mark)
 {
-    pid_t other =
-        start_tree(0, 1); /* it has the number, the session and the group of who is gone */
+    pid_t other = start_tree(
+        0, 1); /* it has the pid, the session and the group of the process that is gone */
     struct command_tree t;
     size_t n = 99;
 
@@ -151,7 +154,7 @@ TEST(tree_whose_leader_is_waited_for_later_loses_the_session_and_keeps_its_membe
     T_INT(kill(leader, SIGKILL), 0);
     T_INT(waitpid(leader, NULL, 0), leader);
     T_INT(command_tree_count(&fresh, &n, NULL),
-          0); /* nobody has looked while they could be known */
+          0); /* no search was made while they could be recognised */
     T_INT(n, 0);
     command_tree_done(&fresh);
     T_INT(command_tree_count(&t, &n, NULL), 0);
@@ -161,7 +164,7 @@ TEST(tree_whose_leader_is_waited_for_later_loses_the_session_and_keeps_its_membe
     command_tree_done(&t);
 }
 
-/* In a process of its own: it gets the mark, and looks for the members of one that it starts. */
+/* In a process of its own: gets the mark and finds the members of a tree that it starts. */
 static int count_below(rlim_t mark, bool is_older)
 {
     int status;
@@ -199,7 +202,7 @@ TEST(tree_never_has_the_caller_its_ancestors_or_a_process_older_than_the_command
     T_INT(count_below(command_tree_mark(4711, 1), true), 0);
 }
 
-/* A process in a session of its own whose parent is the child that is returned. */
+/* Starts a process in a session of its own whose parent is the returned child. */
 static pid_t start_grandchild(pid_t *ret)
 {
     int up[2];
@@ -255,7 +258,7 @@ TEST(tree_refuses_a_leader_that_can_be_no_command)
         if (pid == 0) {
             struct command_tree t;
 
-            (void)close(2); /* the assertion's words */
+            (void)close(2); /* the assertion's message */
             command_tree_init(&t, leaders[i], 0, false, command_tree_mark(4711, 1));
             _exit(0);
         }
@@ -326,7 +329,7 @@ TEST(tree_signal_reaches_every_member_also_stopped_ones)
     command_tree_done(&a);
 }
 
-/* It forks as fast as it can, up to a bound, and none of its children ends by itself. */
+/* Forks as fast as it can, up to a bound; none of its children exits by itself. */
 static pid_t start_forking(rlim_t mark)
 {
     int ready[2];

@@ -187,7 +187,7 @@ TEST(create_counts_what_it_can_not_read)
     h_drop(c);
 }
 
-/* Makes an archive of a large file that becomes shorter after the first piece. */
+/* Archives a large file that is truncated after the first piece. */
 static int create_while_it_shrinks(const struct archive_create_options *o)
 {
     struct fs_caller *c = h_caller();

@@ -125,7 +125,7 @@ TEST(notes_on_files_have_limits)
     struct err e = {0};
 
     T_INT(meta_add(&m, "Author", "me", &e), 0);
-    T_INT(meta_add(&m, "author", "you", &e), 0); /* the first counts */
+    T_INT(meta_add(&m, "author", "you", &e), 0); /* the first one counts */
     T_INT((long long)m.n, 1);
     T_STR(m.v[0].key, "author");
     T_STR(m.v[0].value, "me");
@@ -211,7 +211,7 @@ static void *claim(void *arg)
     return NULL;
 }
 
-/* Nothing of the one that is refused stays, though it came when the agent was still open. */
+/* A refused call leaves nothing, although it came while the agent was still open. */
 static void race(struct agent *a)
 {
     pthread_barrier_t both;

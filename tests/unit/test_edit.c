@@ -107,8 +107,8 @@ TEST(edit_under_a_condition_that_fails_changes_nothing)
     h_drop(c);
 }
 
-/* Random texts of few different lines: what patch makes of the diff is the new text. */
-/* Line ends and bytes that are no text stay as they are, on both sides of the edit. */
+/* Random texts of few different lines: patch turns the diff into the new text. */
+/* Line ends and binary bytes on both sides of the edit stay unchanged. */
 TEST(edit_leaves_line_ends_and_bytes_that_are_no_text_alone)
 {
     struct fs_caller *c = h_caller();

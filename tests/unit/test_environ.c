@@ -8,7 +8,7 @@
 
 #define MANY 100000
 
-/* As many as one request can bring: what takes each of them past all the others is not done in time. */
+/* As many as one request can bring: a quadratic algorithm exceeds the time limit. */
 TEST(environ_takes_very_many_and_the_last_of_a_name_counts)
 {
     _cleanup_strv_ char **env = NULL;

@@ -67,7 +67,7 @@ TEST(err_message_that_is_too_long_lacks_its_middle)
     T_INT(strlen(e.message), ERR_MESSAGE_BYTES - 1);
     T_OK(str_has_prefix(e.message, "open 'aaa") && strstr(e.message, "aaa': "));
     T_OK(str_has_suffix(e.message, "name too long"));
-    /* As long as there is room for, and a byte more. */
+    /* As long as fits, and one byte longer. */
     for (n = ERR_MESSAGE_BYTES - 1; n <= ERR_MESSAGE_BYTES; n++) {
         (void)err_set(&e, ERR_INVALID, "%.*s", (int)n, text);
         T_INT(strlen(e.message), ERR_MESSAGE_BYTES - 1);
@@ -90,7 +90,7 @@ TEST(err_message_is_cut_between_characters)
         (void)err_wrap(&e, -ERR_NOT_FOUND, "%s", text);
         T_OK(str_is_utf8(e.message, strlen(e.message)));
     }
-    /* No text at all: what is inside no character is cut anywhere. */
+    /* Binary bytes: without characters the cut may be anywhere. */
     memset(text, '\xbf', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     (void)err_sys(&e, ENOENT, "%s", text);

@@ -122,13 +122,13 @@ TEST(etag_lists_are_read_as_http_has_them)
     T_OK(!fs_etag_is_any("") && !fs_etag_is_any("\"*\"") && !fs_etag_is_any("*, \"a\""));
 }
 
-/* What If-Match and If-None-Match make of what is there: a file, no file, a directory. */
+/* The verdict of If-Match and If-None-Match for a file, no file, and a directory. */
 TEST(etag_conditions_hold_or_name_their_field)
 {
     static const struct {
         const char *if_match, *if_none_match;
         bool exists;
-        const char *tag, *field; /* field NULL: it holds */
+        const char *tag, *field; /* field NULL: the condition holds */
     } rows[] = {
         {NULL, NULL, true, "a", NULL},
         {"*", NULL, true, "a", NULL},
@@ -184,7 +184,7 @@ TEST(etag_is_not_fooled_by_times_that_are_set_back)
     }
 }
 
-/* False: the file was not young to the end. */
+/* False: the file did not stay young to the end. */
 static bool write_through_a_mapping(void)
 {
     char before[FS_ETAG_BYTES], now[FS_ETAG_BYTES];
@@ -214,7 +214,10 @@ static bool write_through_a_mapping(void)
 
 TEST(etag_changes_with_a_write_through_a_shared_mapping)
 {
-    /* While the file is young: the second store changes no time of the file's. It may grow old on a busy machine. */
+    /*
+     * While the file is young, the second store does not change its times. On a busy machine it may
+     * grow old meanwhile.
+     */
     for (int tries = 0; !write_through_a_mapping(); tries++)
         T_OK(tries < 1000);
 }

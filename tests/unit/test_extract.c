@@ -140,7 +140,7 @@ TEST(extract_every_format_tells_itself_apart)
     h_drop(c);
 }
 
-/* Each of these has to be refused, with the target as it was, byte for byte. */
+/* Each of these must be refused, with the target unchanged, byte for byte. */
 static const char hostile[] =
     "ok = ('ok', 'f', 'fine')\n"
     "t('dotdot', ok, ('../evil', 'f', 'x'))\n"
@@ -367,7 +367,7 @@ TEST(extract_replaces_a_directory)
     h_drop(c);
 }
 
-/* A mount point can't trade places, and a lower directory of an overlay can't be renamed. */
+/* A mount point can't be exchanged, and a lower directory of an overlay can't be renamed. */
 static void replace_on(const char *what)
 {
     struct fs_caller *c = h_caller();
@@ -575,8 +575,10 @@ TEST(extract_keeps_names_that_are_not_utf8)
     h_drop(c);
 }
 
-/* An agent that is killed at any moment leaves, after the next call, the old tree or the new one.
- * Returns how long the child lived, in microseconds. */
+/*
+ * After an agent was killed at any moment, the next call finds or makes the old tree or the new
+ * one. Returns how long the child lived, in microseconds.
+ */
 #define KILLS 16
 
 static long extract_and_be_killed(struct fs_caller *c, enum archive_mode mode, long after_us)

@@ -1,7 +1,7 @@
 /*
- * Archives that are cut, bent, raced or met by a failing disk: the target is the old tree or the new
- * one, never a mixture, and nothing outside it changes. Each system call that changes files fails
- * once (the linker puts the functions below in their place; see the Makefile).
+ * Archives that are cut, bent, raced or met by a failing disk: the target is the old tree or the
+ * new one, never a mixture, and nothing outside it changes. Each system call that changes files
+ * fails once (the linker puts the functions below in their place; see the Makefile).
  *
  * early (it is a long one)
  */
@@ -43,7 +43,7 @@ static bool fails(void)
 #define JOIN2(a, b) a##b
 #define JOIN(a, b) JOIN2(a, b)
 
-/* A function of fixed arguments that may fail. */
+/* A function with fixed arguments that may fail. */
 #define WRAP(type, name, params, args) \
     type JOIN(__real_, name) params; \
     type JOIN(__wrap_, name) params; \
@@ -109,7 +109,7 @@ static void python(const char *script)
     T_INT(pclose(f), 0);
 }
 
-/* Names, kinds, modes, times, inodes, contents; what waits under our own names is not looked at. */
+/* Names, kinds, modes, times, inodes, contents; files with the agent's own names are skipped. */
 static void snapshot(const char *dir, char out[128])
 {
     char command[512];
@@ -126,7 +126,7 @@ static void snapshot(const char *dir, char out[128])
     pclose(f);
 }
 
-/* The same without times and inodes: of what is new. */
+/* The same without times and inodes, for new files. */
 static void shape(const char *dir, char out[128])
 {
     h_snapshot(dir, out);
@@ -216,7 +216,7 @@ static void fail_everywhere(const char *archive, const struct archive_extract_op
                        e.message);
             kept++;
         }
-        /* What a failing clean-up has left goes with the next archive. */
+        /* The next archive removes the leftovers of a failed clean-up. */
         T_INT(extract_bytes(c, new_tar, 0, "t", o), -ERR_INVALID);
         if (system("find . -name '.bellhop*' | grep .") == 0)
             t_fail(__FILE__, __LINE__, "call %d failed and something is left", n);
@@ -268,7 +268,7 @@ TEST(an_archive_that_is_cut_anywhere_changes_nothing)
         char *data = read_whole(formats[i], &len);
 
         for (size_t k = 0; k < CUTS; k++) {
-            /* tarfile fills its last record: what is cut of that is nothing but padding. */
+            /* tarfile pads its last record: a cut there removes only padding. */
             size_t whole = i == 0 ? TAR_BYTES : len;
             size_t at = k < 20 ? whole - 1 - k : whole * k / CUTS;
 
@@ -283,8 +283,10 @@ TEST(an_archive_that_is_cut_anywhere_changes_nothing)
     h_drop(c);
 }
 
-/* A compressed tar has checksums over all: a bit that is wrong is found, or it did not matter. A plain
- * tar has one for each header alone, a zip none for its directory. */
+/*
+ * A compressed tar has checksums over everything: a flipped bit is found, or it did not matter. A
+ * plain tar has a checksum for each header only, a zip has none for its directory.
+ */
 static bool has_checksum(size_t format)
 {
     return strcmp(formats[format], "tar") != 0 && strcmp(formats[format], "zip") != 0;
@@ -408,7 +410,7 @@ TEST(what_a_killed_agent_left_is_taken_back_when_the_next_one_starts)
         pid = fork();
         if (pid == 0) {
             atomic_store(&calls, 0);
-            atomic_store(&fail_at, -i * 12); /* not a failure: death */
+            atomic_store(&fail_at, -i * 12); /* not a failure: the process is killed */
             (void)extract_bytes(c, new_tar, n_new, "t",
                                 &(struct archive_extract_options){.removals = true});
             _exit(0);

@@ -16,7 +16,7 @@ struct all {
     struct fs_feed *own[FEED_OWN_MAX];
 };
 
-/* From here on new feeds share. */
+/* From here on new feeds share inotify instances. */
 static struct all all_new(void)
 {
     struct all a = {0};
@@ -38,7 +38,10 @@ static void all_done(struct all *a)
     fs_feeds_free(a->feeds);
 }
 
-/* Each takes an instance with the fewest: the first and the last of 2 * FEED_SHARED_MAX have the same. */
+/*
+ * Each feed takes an instance with the fewest feeds: the first and the last of 2 * FEED_SHARED_MAX
+ * share one.
+ */
 static void share(struct all *a, struct fs_feed **v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -63,7 +66,7 @@ static void put(const char *path)
     (void)close(fd);
 }
 
-/* All that was told, as "1+name 1wname". */
+/* All events as text: "1+name 1wname". */
 static const char *told(struct fs_feed *f)
 {
     _Alignas(struct inotify_event) static char raw[600]; /* few at a time */
@@ -122,7 +125,10 @@ TEST(feeds_that_share_are_told_what_each_asked_for)
         T_STR(told(f[i]), "1-y");
     first = f[0];
     second = f[2 * FEED_SHARED_MAX - 1];
-    /* What one lets go of is the others' still; it is another watch when it comes back. */
+    /*
+     * A watch that one feed drops stays with the others; when the feed adds it again, it is a new
+     * watch.
+     */
     put("d/z");
     fs_feed_rm(first, 1);
     fs_feed_rm(first, 1);
@@ -138,7 +144,7 @@ TEST(feeds_that_share_are_told_what_each_asked_for)
     all_done(&a);
 }
 
-/* Without anybody reading: the loop does. */
+/* The test reads nothing: the loop does. */
 TEST(feed_that_shares_says_that_it_can_be_read)
 {
     struct all a = all_new();
@@ -191,7 +197,7 @@ TEST(feed_that_nobody_reads_overflows_alone)
     all_done(&a);
 }
 
-/* With the loop over, too. */
+/* Also after the loop has stopped. */
 TEST(feeds_may_be_freed_in_any_order)
 {
     struct all a = all_new();

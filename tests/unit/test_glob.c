@@ -1,4 +1,4 @@
-/* search/pattern: globs, compared with a slow matcher of a different make. */
+/* search/pattern: globs, compared with a slow matcher of different design. */
 #include "test.h"
 
 #include <stdint.h>
@@ -69,7 +69,7 @@ TEST(glob_braces_are_alternatives)
     T_OK(matches("*.{c,h}", "a.h"));
     T_OK(!matches("*.{c,h}", "a.x"));
     T_OK(matches("{a,b*}/c", "bbb/c"));
-    T_OK(!matches("{a,}", "")); /* as in ripgrep: an empty alternative is none */
+    T_OK(!matches("{a,}", "")); /* as in ripgrep: an empty alternative does not exist */
     T_OK(matches("a{}b", "ab"));
     T_OK(matches("a,b", "a,b"));
 }
@@ -107,7 +107,7 @@ TEST(glob_of_the_greatest_length_compiles_and_one_more_byte_is_refused)
     T_INT(pattern_new(glob, PATTERN_MAX_BYTES + 1, false, &p, NULL), -ERR_INVALID);
 }
 
-/* A glob that makes backtracking matchers take for ever. */
+/* A glob on which backtracking matchers take for ever. */
 TEST(glob_matching_takes_no_exponential_time)
 {
     char path[4001];
@@ -120,7 +120,7 @@ TEST(glob_matching_takes_no_exponential_time)
 
 /* --- the slow matcher: it tries everything, and reads the glob as it goes --- */
 
-/* Whether s[0..n) matches glob[0..m), of *, ?, "**" as components, [..] and no braces. */
+/* Does s[0..n) match glob[0..m), which has *, ?, "**" as components, [..] and no braces? */
 static bool slow(const char *g, size_t m, const char *s, size_t n, bool start)
 {
     if (!m)
@@ -168,7 +168,7 @@ static unsigned pick(unsigned n)
     return (unsigned)(state >> 20) % n;
 }
 
-/* Whole components, so that "**" means the same wherever it is written. */
+/* Whole components, so that "**" means the same at every place. */
 static void make_glob(char *out, size_t size)
 {
     static const char *const parts[] = {"**", "a", "*", "a*", "*b", "?", "[ab]", "ab", "*a*", "b?"};

@@ -41,12 +41,12 @@ static int open_plain(void *arg, const char *path, int flags)
 
 static const struct tree_access plain = {.open = open_plain};
 
-/* What a search told, as text: "path:line:text|...", with '-' for context. */
+/* The results of a search as text: "path:line:text|...", with '-' for context. */
 struct told {
     struct buf text;
     uint64_t n;
-    uint64_t columns; /* of all, added up */
-    bool gone;        /* the sink wants no more */
+    uint64_t columns; /* of all files, added up */
+    bool gone;        /* the sink has ended the search */
     struct search_result result;
     struct notes notes;
     struct err e;
@@ -157,7 +157,9 @@ TEST(grep_multiline_joins_lines_that_touch)
     T_STR(found("f", "\\w\\n", o), "f:1:a\nb\nc\nx\na\nb|");
 }
 
-/* One like those of a bundled program. What looks for its ends at each match is not done in time. */
+/*
+ * A line like those of a bundled program. Searching its ends at each match exceeds the time limit.
+ */
 TEST(grep_multiline_takes_a_long_line_with_very_many_matches)
 {
     const struct search_options count = {.match = {.multiline = true},
@@ -183,7 +185,7 @@ TEST(grep_multiline_takes_a_long_line_with_very_many_matches)
     buf_done(&b);
 }
 
-/* Lines and matches in every place relative to the pieces in which a file is read. */
+/* Lines and matches at every place relative to the pieces in which a file is read. */
 TEST(grep_finds_everything_in_files_larger_than_a_window)
 {
     const struct search_options o = {.grep = {.before = 2, .after = 2}};
@@ -247,7 +249,7 @@ TEST(grep_leaves_binary_files_alone_unless_they_are_named)
 
     (void)mkdir("d", 0755);
     put("d/early", "x\ny\0x\n", 6);
-    T_STR(found("d", "x", none), "d/early:1:x|"); /* rg's first look is at three bytes */
+    T_STR(found("d", "x", none), "d/early:1:x|"); /* rg checks the first three bytes */
     put("d/early", "not x\n\0x\n", 9);
     T_STR(found("d", "x", none), "");
     T_INT(search("d", "x", none)->result.n_files_binary, 1);
@@ -306,7 +308,7 @@ TEST(search_notes_what_it_can_not_read_and_goes_on)
     T_STR(t->text.data, "d/b:1:x|");
     T_STR(t->notes.list[0].path, "d/a");
     (void)seteuid(0);
-    (void)prctl(PR_SET_DUMPABLE, 1); /* the leak check wants it */
+    (void)prctl(PR_SET_DUMPABLE, 1); /* for the leak check */
 }
 
 TEST(search_stops_soon_when_its_client_has_gone)
@@ -324,7 +326,7 @@ TEST(search_stops_soon_when_its_client_has_gone)
     t->gone = true;
     t = search("f", "(a|b)+c", none);
     T_INT(t->r, -ERR_CANCELED);
-    T_OK(t->result.n_bytes <= WINDOW_BYTES); /* it did not read on */
+    T_OK(t->result.n_bytes <= WINDOW_BYTES); /* it stopped reading */
 }
 
 TEST(search_with_two_workers_finds_what_one_finds)
@@ -346,7 +348,7 @@ TEST(search_with_two_workers_finds_what_one_finds)
     T_INT(search(".", "x", o)->n, 7);
 }
 
-/* Deeper than descriptors last, and longer than PATH_MAX. */
+/* Deeper than the limit of descriptors, and longer than PATH_MAX. */
 TEST(search_goes_as_deep_as_the_tree)
 {
     const struct rlimit few = {64 + 128, 64 + 128};

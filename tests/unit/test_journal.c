@@ -17,7 +17,7 @@ static void append(struct journal *j, size_t len)
     free(data);
 }
 
-/* Every offset is either right or said to be gone. */
+/* Every offset is either read correctly or reported as gone. */
 static void check_all(const struct journal *j)
 {
     uint64_t tail = j->total - j->tail_len;

@@ -45,7 +45,7 @@ static int decode(const char *text, struct params *p, struct err *e)
     return r < 0 ? r : jx_decode(kept, fields, p, e);
 }
 
-/* The library's answer is the reference. */
+/* jansson's answer is the reference. */
 static void expect_as_library(json_t *v)
 {
     _cleanup_free_ char *got = NULL, *want = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
@@ -62,7 +62,7 @@ TEST(written_json_is_what_the_library_writes)
 {
     char text[64];
 
-    /* Each byte at each place of the eight that are looked at together, and at the end. */
+    /* Each byte at each of the eight places that are checked together, and at the end. */
     for (unsigned c = 0; c < 128; c++)
         for (size_t at = 0; at < 19; at++) {
             memset(text, 'x', sizeof(text));
@@ -242,7 +242,7 @@ TEST(jsonx_memory_is_bounded_before_anything_is_parsed)
     v = NULL;
     T_INT(jx_parse_within("[{},{}]", 7, 256, &v, &e), -ERR_EXHAUSTED);
     T_OK(!v);
-    /* What stands in a string counts as a byte. */
+    /* Brackets and commas in a string count as plain bytes. */
     T_INT(jx_parse_within("[\"{{{{{{{{[[[[,,,,::::\\\"{{\"]", 28, 512, &v, &e), 0);
     json_decref(v);
 }

@@ -1,4 +1,4 @@
-/* rpc/jtext: what it writes is what jansson reads, byte for byte. */
+/* api/jtext: jansson reads back what it writes, byte for byte. */
 #include "test.h"
 
 #include <jansson.h>
@@ -33,7 +33,7 @@ TEST(jtext_every_byte_comes_back_as_it_was)
 
         T_OK(v);
         T_OK(json_object_get(v, c < 0x80 ? "text" : "b64"));
-        if (c) { /* no text of ours has a NUL to read back */
+        if (c) { /* the agent writes no text with a NUL */
             T_INT(jx_bytes(v, &back, NULL), 0);
             T_INT(back.len, sizeof(data));
             T_OK(memcmp(back.data, data, sizeof(data)) == 0);
@@ -42,7 +42,7 @@ TEST(jtext_every_byte_comes_back_as_it_was)
     }
 }
 
-/* Text is written several bytes at a time: each byte in each place among others. */
+/* Text is written several bytes at a time: tries each byte at each place among others. */
 TEST(jtext_what_must_be_escaped_is_found_in_every_place)
 {
     for (unsigned c = 1; c < 0x80; c++) {

@@ -176,7 +176,7 @@ struct pair {
     int n_calls;
 };
 
-/* Both are ready in one batch; the first to be called deletes both. */
+/* Both are ready in one batch; the callback that runs first deletes both. */
 static void delete_both(struct loop *l, uint32_t events, void *arg)
 {
     struct pair *p = arg;

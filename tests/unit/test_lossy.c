@@ -1,4 +1,6 @@
-/* search/lossy: what is not UTF-8 becomes U+FFFD as rg -P reads it, and positions go over and back. */
+/*
+ * search/lossy: invalid UTF-8 becomes U+FFFD as in rg -P, and positions convert in both directions.
+ */
 #include "test.h"
 
 #include "common/buf.h"
@@ -19,8 +21,8 @@ TEST(lossy_replaces_each_part_that_can_not_be_a_character)
         {"a\xff\xfe"
          "b",
          "a" BAD BAD "b"},
-        {"\x80\xbf", BAD BAD},                 /* nothing begins so */
-        {"\xc3(", BAD "("},                    /* cut: one for what there is of it */
+        {"\x80\xbf", BAD BAD},                 /* not a first byte */
+        {"\xc3(", BAD "("},                    /* cut: one U+FFFD for the part */
         {"\xe2\x82(", BAD "("},                /* two bytes of three */
         {"\xf0\x9f\x98(", BAD "("},            /* three of four */
         {"\xf0\x9f\x98", BAD},                 /* at the end */
@@ -30,7 +32,7 @@ TEST(lossy_replaces_each_part_that_can_not_be_a_character)
         {"\xed\xa0\x80", BAD BAD BAD},         /* a surrogate */
         {"\xf4\x90\x80\x80", BAD BAD BAD BAD}, /* beyond U+10FFFF */
         {"\xf5\x80", BAD BAD},
-        {"\xc3\xc3\xa9", BAD "\xc3\xa9"}, /* what follows is whole */
+        {"\xc3\xc3\xa9", BAD "\xc3\xa9"}, /* the next character is whole */
     };
 
     for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
@@ -51,9 +53,9 @@ TEST(lossy_replaces_each_part_that_can_not_be_a_character)
 TEST(lossy_positions_are_the_same_place_on_both_sides)
 {
     static const char from[] = "ab\xff\xe2\x82z\xc3\xa9!";
-    /* Of each byte of it, and of the end, the place in "ab" BAD BAD "z" "é" "!". */
+    /* The position of each byte, and of the end, in "ab" BAD BAD "z" "é" "!". */
     static const size_t to[] = {0, 1, 2, 5, 5, 8, 9, 10, 11, 12};
-    /* And of each byte of that; within what was replaced it is where that begins. */
+    /* And back, for each byte; inside a replacement it is the beginning of the replaced bytes. */
     static const size_t back[] = {0, 1, 2, 2, 2, 3, 3, 3, 5, 6, 7, 8, 9};
     struct lossy l;
 
@@ -66,7 +68,7 @@ TEST(lossy_positions_are_the_same_place_on_both_sides)
     lossy_done(&l);
 }
 
-/* Positions are found by marks, one for each few KiB. */
+/* Positions are found by marks, one per few KiB. */
 TEST(lossy_positions_are_right_far_down)
 {
     enum { PARTS = 9000 };
@@ -76,7 +78,7 @@ TEST(lossy_positions_are_right_far_down)
     lossy_init(&l, 1 << 20);
     for (size_t i = 0; i < PARTS; i++)
         T_INT(buf_add(&from, "x\xff\xc3\xa9", 4, NULL), 0);
-    for (unsigned again = 0; again < 2; again++) { /* the memory of the last text is used again */
+    for (unsigned again = 0; again < 2; again++) { /* the memory of the last text is reused */
         T_INT(lossy_convert(&l, from.data, from.len, NULL), 0);
         T_INT(l.text.len, 6 * PARTS);
         T_OK(str_is_utf8(l.text.data, l.text.len));
@@ -101,7 +103,10 @@ TEST(lossy_text_that_would_be_too_long_is_refused)
 
 #define LONG_BYTES (2u << 20)
 
-/* One line of it may have a match for each byte: what takes a look at much of it for each is not done in time. */
+/*
+ * One line may have a match for each byte: an algorithm that scans much of the line for each
+ * exceeds the time limit.
+ */
 TEST(lossy_positions_one_after_another_cost_little)
 {
     _cleanup_free_ char *from = malloc(LONG_BYTES);
@@ -116,7 +121,7 @@ TEST(lossy_positions_one_after_another_cost_little)
     for (size_t at = 1; at < LONG_BYTES; at++)
         n_wrong += lossy_to(&l, at) != at + 2 || lossy_back(&l, at + 2) != at;
     T_INT(n_wrong, 0);
-    /* Back again, as for the next line. */
+    /* Backwards, as for the next line. */
     T_INT(lossy_to(&l, 0), 0);
     T_INT(lossy_back(&l, 2), 0);
     T_INT(lossy_to(&l, LONG_BYTES / 2), LONG_BYTES / 2 + 2);

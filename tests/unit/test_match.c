@@ -1,4 +1,4 @@
-/* search/match and what it is made of: literals, the scanner, the rewriting of patterns. */
+/* search/match and its parts: literals, the scanner, the rewriting of patterns. */
 #include "test.h"
 
 #include <stdint.h>
@@ -20,7 +20,7 @@ static struct match *compiled(const char *pattern, struct match_options o)
     return m;
 }
 
-/* The lines that match, by their numbers: "1 3". */
+/* The numbers of the lines that match: "1 3". */
 static const char *lines(const char *pattern, struct match_options o, const char *text)
 {
     static char out[256];
@@ -182,7 +182,7 @@ static unsigned pick(unsigned n)
     return (unsigned)(state >> 20) % n;
 }
 
-/* The first of the literals, the slow way. */
+/* The first of the literals, found the slow way. */
 static size_t slow_find(const struct literal_set *set, const char *text, size_t len, size_t from)
 {
     for (; from < len; from++)

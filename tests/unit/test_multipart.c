@@ -6,7 +6,7 @@
 
 struct told {
     struct buf text;
-    int fail_at; /* the call that says no; 0: none */
+    int fail_at; /* the call that refuses; 0: none */
     int n;
 };
 
@@ -42,7 +42,7 @@ static int on_end(void *arg, struct err *e)
 
 static const struct multipart_ops ops = {.begin = on_begin, .data = on_data, .end = on_end};
 
-/* What is told of a body that comes in pieces; with an error, its message. */
+/* The parser's calls for a body that comes in pieces, as text; with an error, its message. */
 static char *run(const char *body, size_t len, size_t piece, int fail_at)
 {
     struct told t = {.fail_at = fail_at};
@@ -77,7 +77,7 @@ static const struct {
     {D "\r\nx\r\n--B b--", "<-|->x;"},
     {"--B b \t\r\n" DISP "\r\n\r\na\r\n--B b\t\r\n" DISP "\r\n\r\nb\r\n--B b--",
      "<file|->a;<file|->b;"},
-    /* what only looks like a delimiter */
+    /* text that only looks like a delimiter */
     {D DISP "\r\n\r\na\r\n--B bx\r\n--B b-\r\n--B b \tx\r\n--B\n--B b--", CUT},
     {D DISP "\r\n\r\na\n--B b\r\r\n--B b\r\r\n--B b--", "<file|->a\n--B b\r\r\n--B b\r;"},
     {D DISP "\r\n\r\n\r\r\n\r\n--B b--", "<file|->\r\r\n;"},
@@ -262,7 +262,7 @@ TEST(gzip_that_is_damaged_or_cut_is_an_error)
         T_STR(e.message, "gzip: unexpected EOF");
     }
     T_INT(unpack("this is no gzip", 15, 15, &out, &e), -ERR_INVALID);
-    packed.data[packed.len - 5] ^= 1; /* the sum */
+    packed.data[packed.len - 5] ^= 1; /* the checksum */
     T_INT(unpack(packed.data, packed.len, 5, &out, &e), -ERR_INVALID);
     packed.data[packed.len - 5] ^= 1;
     T_OK(buf_adds(&packed, "rest", NULL) == 0);

@@ -1,4 +1,4 @@
-/* What is an OOM kill and what is not, from counters and the kernel's log. */
+/* oom: tells OOM kills from other deaths by counters and the kernel log. */
 #include "test.h"
 
 #include <fcntl.h>
@@ -55,12 +55,13 @@ TEST(shared_counter_says_yes_once_for_each_kill_and_never_guesses)
 
     set_count(o.counter_fd, 3);
     oom_check(&o);
-    T_INT(oom_verdict(&o, &d), OOM_NO); /* a SIGKILL from somebody */
+    T_INT(oom_verdict(&o, &d), OOM_NO); /* a SIGKILL from an unknown sender */
     set_count(o.counter_fd, 4);
     T_INT(oom_verdict(&o, &d), OOM_YES);
-    T_INT(oom_verdict(&o, &d), OOM_UNKNOWN); /* a second one at the same time: which was it? */
+    T_INT(oom_verdict(&o, &d),
+          OOM_UNKNOWN); /* a second one at the same time: it is unknown which was killed */
     oom_check(&o);
-    T_INT(oom_verdict(&o, &d), OOM_UNKNOWN); /* the count went up before the last look */
+    T_INT(oom_verdict(&o, &d), OOM_UNKNOWN); /* the count rose before the last check */
     d.before = 4;
     T_INT(oom_verdict(&o, &d), OOM_NO);
     d.is_killed_by_us = true;
@@ -74,5 +75,5 @@ TEST(shared_counter_says_yes_once_for_each_kill_and_never_guesses)
     T_INT(oom_verdict(&o, &d), OOM_UNKNOWN);
     oom_done(&o);
     d.before = 4;
-    T_INT(oom_verdict(&o, &d), OOM_UNKNOWN); /* nothing to be read */
+    T_INT(oom_verdict(&o, &d), OOM_UNKNOWN); /* no counter to read */
 }

@@ -10,7 +10,7 @@
 #include "common/process.h"
 #include "common/proctable.h"
 
-/* A child that sleeps, in a group of its own. */
+/* Starts a child that sleeps, in a process group of its own. */
 static pid_t start_sleeper(void)
 {
     int ready[2];
@@ -71,7 +71,7 @@ TEST(process_descriptor_knows_when_the_process_was_waited_for)
     T_OK(fd >= 0 && process_is_there(fd));
     T_INT(kill(pid, SIGKILL), 0);
     T_INT(waitid(P_PID, (id_t)pid, &si, WEXITED | WNOWAIT), 0);
-    T_OK(process_is_there(fd)); /* a zombie: the number is still its own */
+    T_OK(process_is_there(fd)); /* a zombie keeps its pid */
     T_INT(waitpid(pid, NULL, 0), pid);
     T_OK(!process_is_there(fd));
     (void)close(fd);
@@ -125,7 +125,7 @@ TEST(process_signals_to_no_child_at_all_are_refused)
         }
 }
 
-/* A file as cgroup.procs is one. */
+/* A file in the format of cgroup.procs. */
 static void list_pids(const pid_t *pids, size_t n)
 {
     FILE *f = fopen("procs", "w");
@@ -153,13 +153,13 @@ TEST(process_kill_listed_kills_all_that_are_listed_but_the_caller_and_pid_1)
     T_INT(process_kill_listed("none", &n, NULL), -ERR_NOT_FOUND);
 }
 
-/* The Makefile has the linker lead calls of io_read_file() here. */
+/* The linker redirects calls of io_read_file() here (see the Makefile). */
 int __wrap_io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
                         struct err *e);
 int __real_io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
                         struct err *e);
 
-/* Of the text that is there from the second read on; 0: it does not change. */
+/* The length of the text from the second read on; 0: it does not change. */
 static pid_t listed_later;
 
 int __wrap_io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
@@ -199,7 +199,7 @@ TEST(proctable_has_everyone_but_the_caller_and_pid_1_and_is_bounded)
     for (size_t i = 1; i < t.n; i++)
         T_OK(t.rows[i - 1].stat.pid < t.rows[i].stat.pid);
     T_INT(proctable_read(&t, 1, NULL), -ERR_EXHAUSTED);
-    T_OK(proctable_find(&t, pid) != NULL); /* as it was */
+    T_OK(proctable_find(&t, pid) != NULL); /* unchanged */
     proctable_done(&t);
     T_OK(!proctable_find(&t, pid));
     end_sleeper(pid);
@@ -212,8 +212,7 @@ TEST(proctable_is_not_read_without_descriptors)
     DIR *dir = opendir("/proc");
 
     T_OK(dir != NULL);
-    few.rlim_cur = few.rlim_max =
-        (rlim_t)dirfd(dir) + 1; /* one for /proc, none for what is in it */
+    few.rlim_cur = few.rlim_max = (rlim_t)dirfd(dir) + 1; /* one for /proc, none for its entries */
     T_INT(closedir(dir), 0);
     T_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
     T_INT(proctable_read(&t, 100000, NULL), -ERR_EXHAUSTED);
@@ -226,7 +225,7 @@ TEST(proctable_takes_no_number_of_a_parent_for_the_parent)
     struct proctable t = {0};
 
     T_INT(proctable_read(&t, 100000, NULL), 0);
-    /* As if the parent's number had been another's when the child was read, and the parent's own before that. */
+    /* As if the parent's pid had belonged to another process when the child was read. */
     proctable_find(&t, child)->stat.parent = parent;
     proctable_find(&t, parent)->is_member = true;
     proctable_add_descendants(&t);

@@ -61,7 +61,7 @@ TEST(range_headers_are_read_as_http_has_them)
         {"bytes=0-0,2000-3000", 1000, "0+1"},
         {"bytes=3000-,2000-3000", 1000, ""},
         {"bytes=0-0,7-3", 1000, NULL},
-        /* what touches, or nearly, is joined, at the place of the first */
+        /* ranges that touch, or nearly, are joined at the place of the first */
         {"bytes=0-9,5-19", 1000, "0+20"},
         {"bytes=0-9,10-19", 1000, "0+20"},
         {"bytes=0-0,127-127", 1000, "0+128"},

@@ -41,7 +41,7 @@ static void box_down(struct box *b)
     loop_free(b->loop);
 }
 
-/* A spec with these words as argv. */
+/* A spec with these strings as argv. */
 static struct proc_spec spec_of(const char *const *argv)
 {
     struct proc_spec s;
@@ -312,7 +312,7 @@ static bool is_running(const char *words)
 
 TEST(timeout_takes_the_whole_tree)
 {
-    char sleeps[3][32], script[256]; /* told from those of the same test beside it */
+    char sleeps[3][32], script[256]; /* differs from those of the same test running beside it */
     struct proc_spec s;
     struct proc_info i;
     struct box b = {0};
@@ -408,7 +408,7 @@ TEST(output_past_every_bound_is_counted)
     box_down(&b);
 }
 
-/* Reads a stream from its start, over its gaps: how many bytes there were, and were they right? */
+/* Reads a stream from its start, across gaps; counts the bytes and checks them. */
 static uint64_t read_seq(struct proc *p, uint64_t *ret_gaps)
 {
     uint64_t at = 0, n_read = 0, held = 0;
@@ -427,7 +427,7 @@ static uint64_t read_seq(struct proc *p, uint64_t *ret_gaps)
         T_INT(r, 0);
         if (n == 0)
             return n_read;
-        for (size_t k = 0; k < n; k++) { /* eight bytes a line, all numbered */
+        for (size_t k = 0; k < n; k++) { /* eight bytes a line, numbered */
             (void)snprintf(want, sizeof(want), "%07u\n", (unsigned)((at + k) / 8));
             T_OK(buf[k] == want[(at + k) % 8]);
         }
@@ -448,7 +448,7 @@ TEST(spilled_output_is_read_back_from_every_offset_within_its_bounds)
         {100000000, 0, NULL, 3200000 - 1000, false},
         {500, 0, NULL, 500, false},
         {2000000, 0, "/tmp", 2000000, false},
-        {100000000, 65536, NULL, 0, true}, /* less than a piece: the disk is full at once */
+        {100000000, 65536, NULL, 0, true}, /* less than one piece: the disk is full at once */
         {100000000, 0, "/no/such/directory", 0, true},
     };
 
@@ -504,7 +504,7 @@ TEST(spilled_output_of_the_oldest_gives_way_to_new)
     box_down(&b);
 }
 
-/* What became of the id: 0, or a negative error. */
+/* Is the id known? Returns 0 or a negative error. */
 static int look_up(struct box *b, const char *id, struct err *e)
 {
     struct proc *p = NULL;
@@ -584,7 +584,7 @@ static void on_change(void *arg)
     (void)arg;
 }
 
-/* To the end of a "seq -f %07.0f 0 n", in small steps. */
+/* Reads the output of "seq -f %07.0f 0 n" to its end, in small steps. */
 static void read_all(struct proc *p, struct proc_sub *s, uint64_t wanted)
 {
     int64_t deadline = clock_mono_ms() + 100000;
@@ -605,7 +605,7 @@ static void read_all(struct proc *p, struct proc_sub *s, uint64_t wanted)
     T_INT(at, wanted);
 }
 
-/* The first has ended before its reader began; the others flood meanwhile. */
+/* The first command ended before its reader began; the others flood meanwhile. */
 TEST(reader_that_must_not_miss_any_gets_all_though_the_memory_for_output_is_used_up)
 {
     struct box b = {.options = {.output_bytes = 200 * 1000}};
@@ -663,7 +663,7 @@ TEST(command_past_the_most_at_once_is_refused_at_once)
     box_down(&b);
 }
 
-/* On the reaper's own thread: it can't be faster. */
+/* Runs on the reaper's own thread, so the reaper can't be faster. */
 static void steal(struct loop *l, void *pid)
 {
     (void)l;
@@ -671,7 +671,7 @@ static void steal(struct loop *l, void *pid)
     T_INT(waitpid(*(pid_t *)pid, NULL, 0), *(pid_t *)pid);
 }
 
-/* Somebody else's waitpid() in the agent's process: what it took, nobody can know. */
+/* A foreign waitpid() in the agent's process takes the exit status: it is lost. */
 TEST(stolen_exit_status_is_lost_and_not_a_success)
 {
     struct proc_spec s = script_of("exec sleep 600");
@@ -808,7 +808,7 @@ static size_t n_descriptors(void)
     return n;
 }
 
-/* On one processor the command is often over before the thread that starts it goes on. */
+/* On one processor the command has often ended before the thread that starts it continues. */
 TEST(command_that_ends_before_its_start_has_returned_is_whole)
 {
     int64_t deadline = clock_mono_ms() + 100000;
@@ -832,7 +832,7 @@ TEST(command_that_ends_before_its_start_has_returned_is_whole)
     T_INT(c.failed_total, 1);
     T_INT(c.running, 0);
     while (n_descriptors() > before && clock_mono_ms() < deadline)
-        (void)usleep(1000); /* the loop may not be done with the last one */
+        (void)usleep(1000); /* the loop may still be working on the last one */
     T_INT(n_descriptors(), before);
     box_down(&b);
 }

@@ -1,4 +1,4 @@
-/* The table of uploads, without requests: how many, how long, and what is left behind. */
+/* The table of uploads, without requests: bounds, expiry and leftovers. */
 #include "test.h"
 
 #include "fs_help.h"
@@ -34,7 +34,7 @@ static void end(void)
     nobody = request_unref(nobody);
 }
 
-/* An upload of two bytes to a file that nobody has completed. */
+/* Begins an upload of two bytes and does not complete it. */
 static int add(struct fs_caller *c, char id[RESUME_ID_BYTES])
 {
     static const struct fs_write_options plain;
@@ -102,7 +102,7 @@ TEST(resume_forgets_what_is_too_old_and_leaves_no_descriptor)
     T_OK(count_fds() > before);
     resumes_sweep(table, begun_ms);
     T_INT(resume_hold(table, nobody, id, &u, &e), 0);
-    resumes_sweep(table, clock_mono_ms() + 1000000); /* not what is in use */
+    resumes_sweep(table, clock_mono_ms() + 1000000); /* not an upload that is in use */
     T_OK(u->write);
     resume_release(table, u);
     while (count_fds() > before && clock_mono_ms() < begun_ms + 60000) {

@@ -1,4 +1,4 @@
-/* What unfinished uploads leave for the next agent, and what becomes of it when none comes. */
+/* Files that unfinished uploads leave for the next agent, and their expiry if none comes. */
 #include "test.h"
 
 #include <sys/time.h>
@@ -20,7 +20,7 @@ static struct resume_store *open_store(struct fs_caller *c)
     return s;
 }
 
-/* An upload of "ab" to "f" that an agent has left. */
+/* An upload of "ab" to "f" that a former agent left. */
 static struct resume_note *leave(struct resume_store *s, struct fs_caller *c, const char *id)
 {
     static const struct fs_write_options plain = {.mode = 0640, .set_mode = true, .sync = true};
@@ -81,7 +81,10 @@ TEST(resume_store_gives_an_upload_to_one_at_a_time_with_all_that_it_was_begun_wi
     T_INT(take(s, &none, &other, &second), -ERR_UNAVAILABLE);
     give_back(got, mine, w);
 
-    /* A piece that was to be checked does not count unless it is whole: told once, it stays so. */
+    /*
+     * A piece with a digest does not count unless it is whole; an offset that was reported stays
+     * valid.
+     */
     n->has_floor = true;
     n->floor = 1;
     T_INT(resume_store_put(s, n, &e), 0);
@@ -121,7 +124,7 @@ TEST(resume_store_opens_nothing_but_what_it_has_kept)
     T_INT(link("away", n->kept.name), 0);
     T_INT(take(s, &got, &mine, &w), -ERR_NOT_FOUND);
     T_INT(unlink("away"), 0);
-    /* A note that is none. */
+    /* A note that can't be parsed. */
     h_file("notes/" ID, "{\"path\":\"/etc/passwd\"}");
     T_INT(take(s, &got, &mine, &w), -ERR_INVALID);
     T_INT(resume_store_take(s, "../notes/" ID, AGE_MS, &got, &mine, &w, &e), -ERR_NOT_FOUND);
@@ -186,7 +189,7 @@ TEST(resume_store_has_a_bound_and_a_place_of_its_own)
     resume_note_free(n);
     resume_store_free(s);
 
-    /* A directory that others can write to is not asked. */
+    /* A directory that others can write to is ignored. */
     T_INT(chmod("notes", 0777), 0);
     s = open_store(c);
     T_OK(resume_store_keep(s, ID, "g", NULL, w, &more, &e) < 0);

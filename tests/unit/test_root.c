@@ -14,7 +14,9 @@
 
 static struct err e;
 
-/* A root "in" with a secret beside it, and every kind of link out and within. */
+/*
+ * A root "in" with a secret beside it, and every kind of link that leads outside or stays inside.
+ */
 static struct fs_caller *house(void)
 {
     struct fs_caller *c;
@@ -138,7 +140,7 @@ TEST(root_refuses_writes_moves_and_directories_outside)
     }
 }
 
-/* A directory that is a link at every other moment: whatever is read is inside, or refused. */
+/* A directory that is replaced by a link again and again: a read is inside the root, or refused. */
 static atomic_bool racing;
 
 static void *flip(void *arg)
@@ -153,7 +155,7 @@ static void *flip(void *arg)
     return NULL;
 }
 
-/* A house whose room "sw" is, at every other moment, a link to what lies outside. */
+/* A root whose directory "sw" is, at every other moment, a link to the outside. */
 static struct fs_caller *racing_house(bool walk)
 {
     struct fs_caller *c;
@@ -182,7 +184,7 @@ static void race(bool walk)
 
     atomic_store(&racing, true);
     T_INT(pthread_create(&t, NULL, flip, NULL), 0);
-    /* On a busy machine the other thread may rest at the wrong moment all the while. */
+    /* On a busy machine the other thread may sleep at the wrong moment all the time. */
     for (int i = 0; i < 20000 || (seen == 0 && clock_mono_ms() < deadline); i++) {
         if (open_text(c, "sw/f", text) == 0) {
             T_STR(text, "inside");
@@ -205,7 +207,9 @@ TEST(root_holds_against_a_racing_link_by_the_walk)
     race(true);
 }
 
-/* ---- every other call under the same race ------------------------------------------------------ */
+/*
+ * ---- every other call under the same race ------------------------------------------------------
+ */
 
 static int try_write(struct fs_caller *c)
 {
@@ -293,7 +297,7 @@ static void race_all(bool walk)
     h_snapshot("../outside", before);
     atomic_store(&racing, true);
     T_INT(pthread_create(&t, NULL, flip, NULL), 0);
-    /* Longer where the other thread gets so little time that one of them never comes through. */
+    /* Runs longer if the other thread gets so little time that one of the two never succeeds. */
     while (clock_mono_ms() < end_ms ||
            (n_done < sizeof(tries) / sizeof(tries[0]) && clock_mono_ms() < end_ms + 60000))
         for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++)

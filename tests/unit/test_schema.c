@@ -58,7 +58,7 @@ static bool list_has(json_t *list, const char *value)
     return false;
 }
 
-/* Whether values of this JSON type pass. */
+/* Are values of this JSON type accepted? */
 static bool admits(json_t *schema, const char *type)
 {
     json_t *s = resolve(schema);
@@ -106,7 +106,7 @@ static void check_type(const char *where, const struct jx_field *f, json_t *sche
     }
 }
 
-/* A table of fields against the schema of the object that it decodes. */
+/* Compares a table of fields with the schema of the object that it decodes. */
 static void compare(const char *where, const struct jx_field *fields, json_t *schema)
 {
     json_t *s = resolve(schema);
@@ -140,7 +140,7 @@ static void compare(const char *where, const struct jx_field *fields, json_t *sc
     }
 }
 
-/* What the replaced jx_decode() is to do. */
+/* Instructions for the replaced jx_decode(). */
 static struct {
     const char *method;
     json_t *schema;     /* of the request */
@@ -177,7 +177,7 @@ int __wrap_jx_decode(json_t *obj, const struct jx_field *fields, void *out, stru
 
 static void call(const struct rpc_method *m, json_t *params)
 {
-    static struct agent agent; /* nobody gets as far as to look into it */
+    static struct agent agent; /* no decoder looks into it */
     struct rpc_call c = {.agent = &agent, .params = params};
     struct source *source = NULL;
     struct err e = {0};
@@ -299,7 +299,7 @@ TEST(every_reply_has_a_schema)
     T_INT(n_problems, 0);
 }
 
-/* "Fs.Stat.Reply" is of a method that is there. */
+/* "Fs.Stat.Reply" belongs to an existing method. */
 static bool is_stale(const char *name)
 {
     const char *dot = strchr(name, '.'), *last = strrchr(name, '.');
@@ -356,7 +356,7 @@ static json_t *operation(json_t *described, const char *verb)
     return op ? op : json_object_get(described, "any");
 }
 
-/* Of all rows of a path. */
+/* Joins all rows of a path. */
 static unsigned path_verbs(const char *path)
 {
     unsigned verbs = 0;

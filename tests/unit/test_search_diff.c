@@ -2,8 +2,9 @@
  * Random trees, ignore files, patterns and options: what the search modules find must be what
  * Debian's rg 13 finds (rg -P for lines) and what fdfind 8.6 does. The seed and the number of cases
  * are fixed, so that every run asks the same; SEARCH_DIFF_CASES (of each test) and SEARCH_DIFF_SEED
- * ask for more or others, SEARCH_DIFF_KEEP for a copy of the trees of wrong answers. Where the answers may differ there is a row in ../diff/excuses.h, as in
- * tests/diff/README.md: nothing else may, and only the lines or files that the row is about.
+ * ask for more or others, SEARCH_DIFF_KEEP for a copy of the trees of wrong answers. Where the
+ * answers may differ there is a row in ../diff/excuses.h, as in tests/diff/README.md: nothing else
+ * may, and only the lines or files that the row is about.
  *
  * early (it is a long one)
  */
@@ -17,7 +18,7 @@
 
 #define DEFAULT_CASES 400 /* of each test */
 #define QUESTIONS 2       /* about one tree */
-#define MAX_WRONG 10      /* that many are shown */
+#define MAX_WRONG 10      /* so many are shown */
 
 static unsigned n_wrong, n_silent;
 static unsigned n_seen[N_DIFFERENCES];
@@ -90,7 +91,7 @@ static int compare_lines(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The order in which two workers find things is not ours to compare. */
+/* The order in which two workers find things is not compared. */
 static void sort_lines(struct buf *b)
 {
     struct buf sorted = {.max = OUT_MAX};
@@ -119,7 +120,7 @@ static void quote(struct buf *b, const char *s)
     T_OK(buf_adds(b, "'", NULL) == 0);
 }
 
-/* What to run by hand, in the tree, to see the peer's answer. */
+/* The command to run by hand, in the tree, to see the peer's answer. */
 static void print_command(const struct question *q, unsigned number)
 {
     struct buf command = {.max = OUT_MAX};
@@ -131,7 +132,7 @@ static void print_command(const struct question *q, unsigned number)
     buf_done(&command);
 }
 
-/* The lines from the first on that differ; with NUL bytes. */
+/* Shows the lines from the first difference on; they may contain NUL bytes. */
 static void print_from(const char *whose, const struct buf *b, size_t at)
 {
     const char *text = b->len ? b->data : "", *end;
@@ -161,7 +162,7 @@ static void keep_tree(unsigned number)
     T_OK(system(command) == 0);
 }
 
-/* From the first line that is not the same. */
+/* From the first line that differs. */
 static void print_difference(const struct buf *own, const struct buf *peer)
 {
     size_t n = own->len < peer->len ? own->len : peer->len, same = 0;
@@ -248,7 +249,7 @@ static void run_cases(bool with_rgignore, case_fn fn)
         if (n % QUESTIONS == 0) {
             T_OK(chdir(top) == 0);
             (void)snprintf(whole, sizeof(whole), "%u", n / QUESTIONS - (n > 0));
-            if (!n_wrong) /* else it stays for a look */
+            if (!n_wrong) /* else it stays for inspection */
                 (void)nftw(whole, t_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
             enter_tree(top, n / QUESTIONS, with_rgignore);
             T_OK(getcwd(whole, sizeof(whole)));
@@ -267,7 +268,7 @@ static void run_cases(bool with_rgignore, case_fn fn)
     (void)fprintf(stderr, " no answer %u times\n", n_silent);
 }
 
-/* Bytes that are not UTF-8 are told as they are; rg -P tells what it reads in place of them. */
+/* Bellhop reports invalid UTF-8 as it is; rg -P reports the replacement. */
 static void replace_bad_text(struct buf *b)
 {
     struct lossy l;
@@ -293,13 +294,13 @@ static void answers_done(struct answers *a)
     buf_done(&a->peer);
 }
 
-/* Puts one of them into the form in which they are compared. */
+/* Converts one answer into the form in which they are compared. */
 static void normalise(const struct question *q, struct buf *b)
 {
     if (!q->is_fd)
         clean_answer(q, b);
     if (q->pcre)
-        replace_bad_text(b); /* rg tells parts of characters between matches of nothing */
+        replace_bad_text(b); /* rg reports parts of characters between empty matches */
     if (q->o.order.by == ORDER_NONE)
         sort_lines(b);
 }
@@ -327,7 +328,7 @@ static void ask_both(struct question *q, bool grep, struct answers *a)
     normalise(q, &a->peer);
 }
 
-/* Whether they are the same but for what is excused; the rows that excuse something are counted. */
+/* Are the answers equal, except for excused differences? Counts the rows that excuse something. */
 static bool agree(struct question *q, const struct answers *a)
 {
     struct excuses x = {0};
@@ -337,7 +338,7 @@ static bool agree(struct question *q, const struct answers *a)
     if (is_same(&a->own, &a->peer) || !q->o.match.pattern)
         return is_same(&a->own, &a->peer);
     ok = parts_agree(q, &a->own, &a->peer, &x);
-    if (!ok && counts_lines(q)) { /* D6: rg's answer is ours without -U, exactly */
+    if (!ok && counts_lines(q)) { /* D6: rg's answer equals Bellhop's without -U */
         struct question lines = *q;
 
         lines.by_line_for_rg = true;
@@ -350,7 +351,7 @@ static bool agree(struct question *q, const struct answers *a)
     for (size_t i = 0; ok && i < N_DIFFERENCES; i++)
         n_seen[i] += x.used[i];
     if (ok && (x.used[D8] || x.used[D9] || x.used[D10])) {
-        /* Where rg 13 is wrong the lines themselves are the same still. */
+        /* Even where rg 13 is wrong, the lines themselves are the same. */
         struct question plain_q;
         struct answers plain_a;
 
@@ -365,7 +366,7 @@ static bool agree(struct question *q, const struct answers *a)
     return ok;
 }
 
-/* Asks both and compares; sorted unless the order is part of the question. */
+/* Asks both and compares the answers, sorted unless the order is part of the question. */
 static void answer(struct question *q, bool grep, unsigned number)
 {
     struct answers a;

@@ -31,7 +31,7 @@ static const struct tree_options whole_tree = {
 #define LINES 4000
 #define LINE "needle in a line of some length, forty two\n"
 
-/* Opened as it is, never where a link leads. */
+/* Opens the file itself, never the target of a link. */
 static int open_own(const char *path, int flags)
 {
     return open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0644);
@@ -42,7 +42,7 @@ static void fill(const char *path, unsigned lines)
     int fd = open_own(path, O_CREAT | O_TRUNC);
 
     for (unsigned i = 0; fd >= 0 && i < lines; i++)
-        if (write(fd, LINE, strlen(LINE)) < 0) /* a FIFO that is full, or not read any more */
+        if (write(fd, LINE, strlen(LINE)) < 0) /* the FIFO is full, or has no reader any more */
             break;
     if (fd >= 0)
         (void)close(fd);
@@ -58,7 +58,7 @@ static void shrink(const char *path, off_t len)
     }
 }
 
-/* One of the ways in which a file can become another under a reader's hands. */
+/* Changes a file while it is being read, in one of several ways. */
 static void change(unsigned n)
 {
     char path[32], other[32];
@@ -98,8 +98,10 @@ struct seen {
     unsigned n_steady, n_wrong;
 };
 
-/* Every line told is one that was written, or the part of one at which a file was cut; none is of what
- * a link leads to. */
+/*
+ * Every reported line was written, or is the part of a line at which a file was cut; no line comes
+ * from the target of a link.
+ */
 static int on_line(void *arg, const char *path, const struct grep_result *r, struct err *e)
 {
     struct seen *s = arg;
@@ -130,7 +132,7 @@ static void search_once(const char *whole, struct seen *s)
     (void)close(fd);
 }
 
-/* Hidden, so that only a link would show it. */
+/* Hidden, so that only a link could reveal it. */
 static void make_secret(void)
 {
     static const char text[] = "a needle that is not to be found\n";
@@ -175,7 +177,7 @@ static int count_needles(void *arg, const char *path, const struct grep_result *
     return 0;
 }
 
-/* A file at each length of a path from a little below PATH_MAX to a little above it. */
+/* Files with path lengths from a little below PATH_MAX to a little above it. */
 TEST(search_finds_files_whose_paths_are_about_as_long_as_a_path_can_be)
 {
     enum { DIRS = 15, AROUND = 24 };
@@ -231,7 +233,7 @@ struct meeting {
     bool came[TREE_MAX_WORKERS];
 };
 
-/* Nobody goes on before both workers have had an entry: one alone would wait in vain. */
+/* Each worker waits until both have got an entry: a single worker would wait in vain. */
 static int meet(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)
 {
     struct meeting *m = arg;

@@ -103,7 +103,7 @@ TEST(str_utf8_whole_never_cuts_a_sequence)
     T_INT(str_utf8_whole(text, 7), 4);
     T_INT(str_utf8_whole(text, 8), 8);
     T_INT(str_utf8_whole(text, 9), 9);
-    T_INT(str_utf8_whole("\xff\xff", 2), 2); /* not a cut sequence: nothing to wait for */
+    T_INT(str_utf8_whole("\xff\xff", 2), 2); /* not a cut sequence: no bytes are missing */
     T_INT(str_utf8_whole("", 0), 0);
 }
 

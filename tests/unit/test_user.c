@@ -43,7 +43,7 @@ TEST(user_that_is_none_is_refused_by_field)
     }
 }
 
-/* A passwd file of ours over the machine's, for this test's process alone. */
+/* Mounts the test's passwd file over the machine's, for this test's process alone. */
 static void bind_passwd(const char *path)
 {
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
@@ -83,7 +83,7 @@ TEST(user_that_is_remembered_is_read_again_when_the_file_changes)
     bind_passwd("passwd");
     user_cache_init(&c);
     expect_home(&c, "root", 0, "/one");
-    T_OK(!c.is_set); /* the file is so young that it may change without its times showing it */
+    T_OK(!c.is_set); /* a young file may change without a change of its times */
     while (!c.is_set) {
         usleep(50000);
         expect_home(&c, "root", 0, "/one");

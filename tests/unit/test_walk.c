@@ -197,7 +197,7 @@ TEST(list_pages_are_right_while_the_directory_changes)
         fs_listing_done(&l);
         if (!cursor)
             break;
-        snprintf(name, sizeof(name), "t/%s", cursor); /* the cursor's own entry goes */
+        snprintf(name, sizeof(name), "t/%s", cursor); /* the entry at the cursor is removed */
         T_INT(unlink(name), 0);
         h_file("t/0", "");
         if (page == 1)

@@ -17,7 +17,9 @@
 
 static struct err e;
 
-/* ---- a client that does what it is told -------------------------------------------------------- */
+/*
+ * ---- a client that does what it is told --------------------------------------------------------
+ */
 
 #define MAX_ENTRIES 4096
 
@@ -201,10 +203,10 @@ static struct fs_watch *watch(struct fs_caller *c, const char *path, struct mode
     return w;
 }
 
-/* Runs it until nothing more comes. */
+/* Runs the watch until no more events come. */
 static enum fs_watch_state settle(struct fs_watch *w)
 {
-    enum fs_watch_state state = FS_WATCH_PENDING; /* a run before may have left one */
+    enum fs_watch_state state = FS_WATCH_PENDING; /* an earlier run may have left one */
 
     for (;;) {
         struct pollfd p = {.fd = fs_watch_fd(w), .events = POLLIN};
@@ -220,7 +222,7 @@ static enum fs_watch_state settle(struct fs_watch *w)
     }
 }
 
-/* What was said since the last time. */
+/* The events since the last call. */
 static const char *said(struct model *m, struct fs_watch *w)
 {
     static char text[sizeof(m->said)];
@@ -243,7 +245,9 @@ static void put(const char *path, const char *text)
     close(fd);
 }
 
-/* ---- each kind of event ------------------------------------------------------------------------ */
+/*
+ * ---- each kind of event ------------------------------------------------------------------------
+ */
 
 TEST(watch_tells_what_happens_in_order)
 {
@@ -390,7 +394,7 @@ TEST(watch_ends_when_its_directory_goes)
         T_INT(mkdir("t", 0755), 0);
         T_INT(mkdir("t/d", 0755), 0);
         w = watch(c, "t/d", m);
-        if (i & 1) /* one who still uses it puts its own last word off */
+        if (i & 1) /* a file that is still open delays its last event */
             busy = open("t/d", O_RDONLY | O_DIRECTORY);
         T_INT(i < 2 ? rmdir("t/d") : rename("t/d", "t/e"), 0);
         T_INT(settle(w), FS_WATCH_ENDED);
@@ -489,7 +493,9 @@ TEST(watch_stays_inside_the_root_and_follows_no_link)
     h_drop(c);
 }
 
-/* ---- the model test ---------------------------------------------------------------------------- */
+/*
+ * ---- the model test ----------------------------------------------------------------------------
+ */
 
 struct ops {
     uint64_t seed;
@@ -505,7 +511,7 @@ static uint64_t random_next(uint64_t *s)
     return *s;
 }
 
-/* A path in the tree, or (now and then) outside; few names, so that they meet. */
+/* A path in the tree, or sometimes outside; few names, so that operations collide. */
 static void random_path(uint64_t *s, char out[64])
 {
     int depth = 1 + (int)(random_next(s) % 2 + random_next(s) % 2);
@@ -620,7 +626,7 @@ TEST(watch_replayed_gives_the_tree_that_is_there)
         }
         T_INT(settle(w), FS_WATCH_IDLE);
         must_equal(m, seed);
-        /* And it goes on well from there. */
+        /* And the watch continues correctly from there. */
         m->said[0] = '\0';
         for (int i = 0; i < 10; i++)
             random_op(&s);

@@ -24,7 +24,7 @@ static void on_event(void *arg, const struct fs_watch_event *ev)
     T_OK(buf_addf(&told, NULL, "%s%c%s", told.len ? " " : "", letter, ev->path) == 0);
 }
 
-/* All that happened, as "+name wname ...". */
+/* All events as text: "+name wname ...". */
 static const char *run(struct fs_watch *n)
 {
     enum fs_watch_state state;
@@ -98,7 +98,7 @@ TEST(notices_are_the_kernels_one_for_one)
     T_INT(rename("w", "v"), 0);
     T_STR(run(n), "m. >.");
     put("v/x", "");
-    T_STR(run(n), ""); /* nobody knows where it is */
+    T_STR(run(n), ""); /* its path is unknown */
     here_done(&h, n);
 }
 
@@ -123,7 +123,7 @@ TEST(notices_of_a_new_tree_come_once_and_then_as_it_changes)
     here_done(&h, n);
 }
 
-/* What happened in it after that, before anybody looked, is no event of the watched tree. */
+/* Later events in it, before it was read, are no events of the watched tree. */
 TEST(notices_of_a_directory_that_has_moved_out_are_not_told)
 {
     struct here h = here_new();
@@ -160,14 +160,14 @@ TEST(notices_follow_a_directory_that_moves_within)
     T_INT(mkdir("w/empty", 0755), 0);
     T_INT(rename("w/z/a2", "w/empty"), 0); /* over another */
     put("w/empty/b/g", "");
-    /* The first look at "empty" finds what has come there since. */
+    /* The first reading of "empty" finds the entries that were made since. */
     T_STR(run(n), "+empty +empty/b +empty/b/f wempty/b/f +empty/b/g >z/a2 +empty");
     T_INT(rename("w/empty", "w/1"), 0);
     T_INT(rename("w/1", "w/2"), 0);
     T_INT(rename("w/z", "w/2/b/z"), 0);
     put("w/2/b/z/h", "");
     T_STR(run(n), ">empty +1 >1 +2 >z +2/b/z +2/b/z/h");
-    T_INT(rename("w/2/b", "tmp"), 0); /* takes the place of what held it */
+    T_INT(rename("w/2/b", "tmp"), 0); /* replaces the file that had the name */
     T_INT(rename("w/2", "gone"), 0);
     T_INT(rename("tmp", "w/2"), 0);
     put("w/2/z/i", "");

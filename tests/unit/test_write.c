@@ -196,7 +196,7 @@ TEST(write_conditions_are_a_matrix)
     struct fs_caller *c = h_caller();
     static const struct {
         bool exists;
-        const char *if_match, *if_none_match; /* "@": the tag that is there */
+        const char *if_match, *if_none_match; /* "@": the present tag */
         int want;
         const char *field;
     } rows[] = {
@@ -238,7 +238,7 @@ TEST(write_conditions_are_a_matrix)
     h_drop(c);
 }
 
-/* Sixteen writers add one to a number by If-Match: none of the additions may be lost. */
+/* Sixteen writers increment a number by If-Match: no increment may be lost. */
 #define ADDERS 16
 #define ADDITIONS 10
 
@@ -276,7 +276,7 @@ static void *adder(void *arg)
     return NULL;
 }
 
-/* All by one name of the number, or each by its own. */
+/* All by one name of the file, or each by its own. */
 static void add_all(struct fs_caller *c, bool linked)
 {
     struct adder adders[ADDERS];
@@ -310,7 +310,7 @@ TEST(write_with_if_match_loses_no_update)
     h_drop(c);
 }
 
-/* Two names of one file are one file: of two who read the same tag only one may write. */
+/* Two names of one file are one file: of two writers with the same tag only one may succeed. */
 TEST(write_with_if_match_loses_no_update_across_hard_links)
 {
     struct fs_caller *c = h_caller();
@@ -378,7 +378,7 @@ TEST(write_as_a_user_belongs_to_him_and_has_his_rights)
     T_OK(stat("ours/shared", &st) == 0 && st.st_uid == 0);
     T_STR(h_text("ours/shared"), "mine");
     T_OK(!h_exists("ours/f"));
-    /* The thread has its own identity back. */
+    /* The thread has got its own identity back. */
     h_file("ours/after", "x");
     T_OK(stat("ours/after", &st) == 0 && st.st_uid == 0);
     h_drop(c);
@@ -395,7 +395,7 @@ TEST(write_names_an_unknown_user)
     fs_root_free(root);
 }
 
-/* Parts: the old bytes, the data, where it goes, and what comes of it. */
+/* The parts: the old bytes, the data, its offset, and the result. */
 TEST(write_of_a_part_leaves_the_rest_as_it_was)
 {
     static const struct {
