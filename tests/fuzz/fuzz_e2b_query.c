@@ -96,7 +96,7 @@ FUZZ(data, size)
 {
     struct fuzz_in in = {data, size};
     struct agent agent = {0};
-    struct server server = {.agent = &agent};
+    struct server server = {.o = {.owner = &agent}};
     char *one = NULL, *two = NULL, *query;
     uint8_t how = fuzz_byte(&in);
 

@@ -12,10 +12,10 @@
 #include <strings.h>
 
 #include "common/cleanup.h"
-#include "agent.h"
-#include "api/rpc.h"
+#include "api/service.h"
+#include "dialect/dialects.h"
+#include "dialect/e2b/e2b.h"
 #include "http/gate.h"
-#include "http/route.h"
 #include "http/state.h"
 #include "system/auth.h"
 
@@ -72,13 +72,14 @@ static bool has_token(void)
 /* A host that is none of the known ones is taken only if it is an address. */
 static void check_no_page(const struct request *q, const struct server *s)
 {
+    const struct agent *a = s->o.owner;
     const char *host = q->authority ? q->authority : header("Host");
     const char *origin = header("Origin"), *site = header("Sec-Fetch-Site");
 
     CHECK(!host || strncasecmp(host, "evil", 4) != 0);
     CHECK(!host || !*host || strchr("0123456789[lL", *host) ||
           (s->o.allow_hosts && strncasecmp(host, "box", 3) == 0));
-    if (s->o.cors && q->route->flags & ROUTE_E2B)
+    if (a->allows_pages && q->group == &e2b_dialect)
         return;
     CHECK(!site || strcmp(site, "none") == 0 || strcmp(site, "same-origin") == 0);
     CHECK(!origin || (host && strlen(origin) > strlen(host) &&
@@ -87,11 +88,13 @@ static void check_no_page(const struct request *q, const struct server *s)
 
 static void check_accepted(const struct request *q, const struct server *s, const char *verb)
 {
+    const struct agent *a = s->o.owner;
+    const struct rpc_method *m = q->method;
     size_t lengths = count("Content-Length"), encodings = count("Transfer-Encoding");
     const char *length = header("Content-Length");
 
     CHECK(q->route && q->path);
-    CHECK(q->route->flags & ROUTE_ANY_VERB || q->route->verbs & q->verb);
+    CHECK(q->route->verbs & q->verb && q->route_verbs & q->verb);
     CHECK(lengths + encodings <= 1 && count("Host") <= 1);
     CHECK(!encodings || (q->is_http11 && strcasecmp(header("Transfer-Encoding"), "chunked") == 0));
     if (lengths) {
@@ -105,17 +108,19 @@ static void check_accepted(const struct request *q, const struct server *s, cons
     }
     CHECK(q->declared == UINT64_MAX ? q->route->max_body_bytes > 0
                                     : q->declared <= q->route->max_body_bytes);
-    if (auth_is_open(s->agent->auth))
+    if (auth_is_open(a->auth))
         check_no_page(q, s);
     else
         CHECK(has_token() || q->route->flags & ROUTE_OPEN);
-    CHECK(!header("Origin") || q->route->flags & (ROUTE_ANY_VERB | ROUTE_E2B));
+    CHECK(!header("Origin") || q->route->flags & ROUTE_PAGES);
     for (size_t i = 0; i < n_headers; i++)
         CHECK(*headers[i].name && !strpbrk(headers[i].name, " \t:\r\n()<>@,;\\\"/[]?={}"));
-    CHECK(!s->o.read_only || !q->method || q->method->flags & RPC_READS);
-    CHECK(!s->o.read_only || !(q->route->flags & ROUTE_CHANGES) || q->method ||
-          (strcmp(verb, "POST") == 0 && q->route->flags & ROUTE_POST_READS) ||
-          strcmp(verb, "GET") == 0 || strcmp(verb, "HEAD") == 0 || strcmp(verb, "OPTIONS") == 0);
+    CHECK(!a->is_read_only || !m || m->flags & RPC_READS);
+    CHECK(!a->is_read_only || m || !(q->route->flags & ROUTE_CHANGES));
+    /* Of the native routes those that change nothing by these verbs are these. */
+    CHECK(!a->is_read_only || m || q->group == &e2b_dialect || strcmp(verb, "GET") == 0 ||
+          strcmp(verb, "HEAD") == 0 || strcmp(verb, "OPTIONS") == 0 ||
+          (strcmp(verb, "POST") == 0 && strcmp(q->route->path, "/v1/archive") == 0));
     CHECK(!(q->route->flags & ROUTE_REST) == !q->rest);
 }
 
@@ -177,9 +182,9 @@ FUZZ(data, size)
                                           "https://box?a=b"};
     static char box[] = "box";
     char *const names[] = {box, NULL};
-    static bool is_ready;
-    struct agent agent = {0};
-    struct server server = {.agent = &agent};
+    static struct dialect_slot slots[] = {{&native_dialect, NULL}, {&e2b_dialect, NULL}, {0}};
+    struct agent agent = {.dialects = slots};
+    struct server server = {.o = {.service = &agent_service, .owner = &agent}};
     struct conn conn = {.fd = -1};
     struct fuzz_in in = {data, size};
     uint8_t flags = fuzz_byte(&in);
@@ -188,11 +193,10 @@ FUZZ(data, size)
     struct err e = {0};
     int status = 0, r;
 
-    CHECK(q && (is_ready || route_init_metrics(NULL) == 0));
-    is_ready = true;
+    CHECK(q);
     CHECK(auth_new(flags & 8 ? NULL : TOKEN, strlen(TOKEN), &agent.auth, NULL) == 0);
-    server.o.read_only = flags & 1;
-    server.o.cors = flags & 16;
+    agent.is_read_only = flags & 1;
+    agent.allows_pages = flags & 16;
     server.o.allow_hosts = flags & 32 ? names : NULL;
     conn.is_reserve = flags & 2;
     q->refs = 1;
