@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "archive/pipe.h"
 #include "fs/place.h"
 #include "archive/read.h"
 #include "archive/recover.h"
@@ -21,8 +20,6 @@
 #include "fs/remove_tree.h"
 #include "fs/write.h"
 #include "fs/xattr.h"
-
-#define THREAD_STACK_BYTES (512 * 1024)
 
 static atomic_int n_running;
 
@@ -46,68 +43,13 @@ struct archive_extract {
     int stage_fd;
     char registered[FS_TEMP_NAME_BYTES]; /* its name in the registry, or "" */
 
-    struct pipe_ring *ring;
-    pthread_t thread;
-    bool is_started; /* the thread is to be joined */
     bool is_committed;
-    uint64_t packed; /* atomic */
+    uint64_t packed; /* bytes read */
     uint64_t removed;
-
-    /* The thread's; read by others once it was joined or `failed` was seen. */
     struct stage stage;
     bool has_stage;
     const char *format;
-    atomic_bool failed;
-    int result;
-    struct err err;
 };
-
-/* ---- the thread ------------------------------------------------------------------------------ */
-
-static int extract_run(struct archive_extract *x, struct err *e)
-{
-    _fs_acting_ const struct fs_actor *acting = NULL;
-    struct stage_limits limits = {
-        .max_entries = x->o.max_entries ? x->o.max_entries : ARCHIVE_MAX_ENTRIES,
-        .max_bytes = x->o.max_bytes ? x->o.max_bytes : ARCHIVE_MAX_BYTES,
-        .packed_bytes = x->o.any_ratio ? NULL : &x->packed,
-    };
-    int r;
-
-    r = fs_act(&x->caller->actor, &acting, e);
-    if (r < 0)
-        return r;
-    r = stage_init(&x->stage, x->stage_fd, &limits, &x->o, e);
-    if (r < 0)
-        return r;
-    x->has_stage = true;
-    return archive_read_stream(x->ring, &x->stage, &x->format, e);
-}
-
-static void *thread_main(void *arg)
-{
-    struct archive_extract *x = arg;
-
-    x->result = extract_run(x, &x->err);
-    atomic_store(&x->failed, x->result < 0);
-    pipe_ring_close(x->ring);
-    return NULL;
-}
-
-static int start_thread(struct archive_extract *x, struct err *e)
-{
-    pthread_attr_t attr;
-    int sys;
-
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setstacksize(&attr, THREAD_STACK_BYTES);
-    sys = pthread_create(&x->thread, &attr, thread_main, x);
-    (void)pthread_attr_destroy(&attr);
-    if (sys)
-        return err_sys(e, sys, "start the extraction");
-    x->is_started = true;
-    return 0;
-}
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
@@ -251,18 +193,13 @@ static int extract_begin(struct archive_extract *x, struct err *e)
         return err_field(e, ERR_INVALID, "removals", "removals are for mode=merge");
     r = count_in(x, e);
     if (r == 0)
-        r = pipe_ring_new(ARCHIVE_PIPE_BYTES, &x->ring, e);
-    if (r == 0)
         r = fs_act(&x->caller->actor, &acting, e);
     if (r == 0)
         r = open_target(x, e);
-    if (r == 0) {
-        extract_recover(x);
-        r = make_stage(x, e);
-    }
-    if (r == 0)
-        r = start_thread(x, e);
-    return r;
+    if (r < 0)
+        return r;
+    extract_recover(x);
+    return make_stage(x, e);
 }
 
 /* Its own thread's identity is the agent's: only that may write to the registry. */
@@ -309,21 +246,27 @@ int archive_extract_begin(struct fs_caller *c, const char *path,
     return 0;
 }
 
-static int thread_failed(const struct archive_extract *x, struct err *e)
-{
-    if (e)
-        *e = x->err;
-    return x->result;
-}
+/* ---- read ------------------------------------------------------------------------------------ */
 
-int archive_extract_data(struct archive_extract *x, const void *data, size_t len, struct err *e)
+int archive_extract_read(struct archive_extract *x, struct pump *in, struct pool *pool,
+                         struct err *e)
 {
-    (void)__atomic_add_fetch(&x->packed, len, __ATOMIC_RELAXED);
-    if (pipe_ring_write(x->ring, data, len))
-        return 0;
-    if (atomic_load(&x->failed))
-        return thread_failed(x, e);
-    return err_set(e, ERR_INVALID, "there are bytes after the archive's end");
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    struct stage_limits limits = {
+        .max_entries = x->o.max_entries ? x->o.max_entries : ARCHIVE_MAX_ENTRIES,
+        .max_bytes = x->o.max_bytes ? x->o.max_bytes : ARCHIVE_MAX_BYTES,
+        .packed_bytes = x->o.any_ratio ? NULL : &x->packed,
+    };
+    int r;
+
+    r = fs_act(&x->caller->actor, &acting, e);
+    if (r < 0)
+        return r;
+    r = stage_init(&x->stage, x->stage_fd, &limits, &x->o, e);
+    if (r < 0)
+        return r;
+    x->has_stage = true;
+    return archive_read_stream(in, pool, &x->stage, &x->packed, &x->format, e);
 }
 
 /* ---- commit ---------------------------------------------------------------------------------- */
@@ -523,13 +466,6 @@ static void remove_stage(struct archive_extract *x)
     }
 }
 
-static void extract_join(struct archive_extract *x)
-{
-    if (x->is_started)
-        (void)pthread_join(x->thread, NULL);
-    x->is_started = false;
-}
-
 static int extract_commit(struct archive_extract *x, struct err *e)
 {
     _fs_acting_ const struct fs_actor *acting = NULL;
@@ -555,13 +491,8 @@ static int extract_commit(struct archive_extract *x, struct err *e)
 int archive_extract_commit(struct archive_extract *x, struct archive_extract_result *ret,
                            struct err *e)
 {
-    int r;
+    int r = extract_commit(x, e);
 
-    pipe_ring_end(x->ring);
-    extract_join(x);
-    if (x->result < 0)
-        return thread_failed(x, e);
-    r = extract_commit(x, e);
     if (r < 0)
         return r;
     *ret = (struct archive_extract_result){
@@ -609,9 +540,6 @@ struct archive_extract *archive_extract_free(struct archive_extract *x)
 {
     if (!x)
         return NULL;
-    if (x->is_started)
-        pipe_ring_abort(x->ring);
-    extract_join(x);
     undo_begin(x);
     if (x->registered[0])
         recover_unregister(x->registered);
@@ -620,7 +548,6 @@ struct archive_extract *archive_extract_free(struct archive_extract *x)
     fd_close(x->stage_fd);
     fd_close(x->target_fd);
     fd_close(x->parent_fd);
-    pipe_ring_free(x->ring);
     if (x->is_counted)
         (void)atomic_fetch_sub(&n_running, 1);
     fs_caller_unref(x->caller);

@@ -1,13 +1,13 @@
 #pragma once
 /*
  * extract: an archive that arrives as a stream (tar, tar.gz, tar.xz, tar.bz2, tar.zst, zip, told
- * apart by content) into a directory, all or nothing. A thread of its own reads it through
- * libarchive into a hidden staging directory on the target's mount; everything is written
- * through descriptors of ours. Only when the whole archive was read and found good is it put in
- * place. A bad archive leaves the target byte for byte as it was.
+ * apart by content) into a directory, all or nothing. libarchive reads it from a pump into a hidden
+ * staging directory on the target's mount; everything is written through descriptors of ours. Only
+ * when the whole archive was read and found good is it put in place. A bad archive leaves the
+ * target byte for byte as it was.
  *
- * One call at a time per object, from any thread; each may block: data() while the extraction
- * is behind. Order: begin, data..., commit, free. free without commit leaves nothing behind.
+ * One call at a time per object, from any thread; each may block. Order: begin, read, commit, free.
+ * free without commit leaves nothing behind.
  *
  * Errors that a route tells apart:
  *   -ERR_INVALID: not an archive, truncated, corrupt, or a name that leaves the target (the
@@ -23,7 +23,9 @@
 #include "fs/root.h"
 
 #define ARCHIVE_MAX_EXTRACTIONS 16
-#define ARCHIVE_PIPE_BYTES (1024 * 1024) /* of the stream that wait for the extraction thread */
+/* Bytes of the archive that wait for the extraction. Half of it is enough to unpack ahead (read.c): at half, more
+ * is asked for. */
+#define ARCHIVE_PUMP_BYTES (3 * 1024 * 1024)
 #define ARCHIVE_MAX_ENTRIES 1000000
 #define ARCHIVE_MAX_BYTES (64ULL << 30) /* unpacked */
 #define ARCHIVE_MAX_RATIO 2000          /* unpacked to packed, once past ARCHIVE_RATIO_FROM */
@@ -62,12 +64,15 @@ struct archive_extract_result {
 #define ARCHIVE_MAX_REMOVALS_BYTES (256u << 20)
 
 struct archive_extract;
+struct pool;
+struct pump;
 
 int archive_extract_begin(struct fs_caller *c, const char *path,
                           const struct archive_extract_options *o, struct archive_extract **ret,
                           struct err *e);
-/* An error here is the extraction's; the rest of the stream need not be sent. */
-int archive_extract_data(struct archive_extract *x, const void *data, size_t len, struct err *e);
+/* Reads the whole archive. pool: threads for unpacking ahead of a fast client, or NULL. */
+int archive_extract_read(struct archive_extract *x, struct pump *in, struct pool *pool,
+                         struct err *e);
 int archive_extract_commit(struct archive_extract *x, struct archive_extract_result *ret,
                            struct err *e);
 struct archive_extract *archive_extract_free(struct archive_extract *x); /* accepts NULL */

@@ -4,7 +4,6 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <locale.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,76 +19,99 @@
 #define ZIP_READ_BYTES (64 * 1024)
 #define ZIP_END_BYTES 22
 #define PLAIN_BYTES (1024 * 1024) /* unpacked and not yet written */
-#define UNPACKER_STACK_BYTES (256 * 1024)
+/* A bzip2 block, the largest unit of all formats: 900,000 bytes grow by 1 % at most. */
+#define UNPACK_AHEAD_BYTES (1024 * 1024)
 
 /*
- * Unpacking takes about as long as writing the files: a thread of its own does it, ahead of the
- * tar reader by what the ring holds. It touches no file.
+ * Unpacking takes about as long as writing the files. While the upload is fast enough, a second pool job unpacks ahead
+ * of the tar reader, as far as the plain pump has room. It starts only when UNPACK_AHEAD_BYTES of the archive are there,
+ * which no step of any format exceeds, so it never waits for the client. Of a slower upload the tar reader's own thread
+ * unpacks. The job touches no file.
  */
 struct unpacker {
     struct unpack *unpack;
-    struct pipe_ring *in;  /* packed; borrowed */
-    struct pipe_ring *out; /* plain; NULL: not packed, read without a thread */
-    pthread_t thread;
-    int r; /* the thread's, valid at the ring's end */
-    struct err err;
+    struct pump *in;    /* packed; borrowed */
+    uint64_t *packed;   /* bytes read from it; atomic */
+    struct pump *plain; /* NULL: not packed, or no pool */
+    const void *rest;   /* unpacked, and not yet in the plain pump */
+    size_t n_rest;
 };
 
-static void *unpacker_main(void *arg)
+static ssize_t read_packed(void *arg, const void **ret_data, struct err *e)
 {
     struct unpacker *u = arg;
-    const void *data;
-    ssize_t n;
+    ssize_t n = pump_read(u->in, ret_data, e);
 
-    while ((n = unpack_read(u->unpack, &data, &u->err)) > 0)
-        if (!pipe_ring_write(u->out, data, (size_t)n))
-            break;
-    u->r = n < 0 ? (int)n : 0;
-    pipe_ring_end(u->out);
-    return NULL;
+    if (n > 0)
+        (void)__atomic_add_fetch(u->packed, (uint64_t)n, __ATOMIC_RELAXED);
+    return n;
 }
 
-static int unpacker_start(struct unpacker *u, struct err *e)
+static int unpack_ahead(void *job, void *data, size_t size, size_t *ret_len, struct err *e)
 {
-    pthread_attr_t attr;
-    int sys, r;
+    struct unpacker *u = job;
 
-    r = pipe_ring_new(PLAIN_BYTES, &u->out, e);
-    if (r < 0)
-        return r;
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setstacksize(&attr, UNPACKER_STACK_BYTES);
-    sys = pthread_create(&u->thread, &attr, unpacker_main, u);
-    (void)pthread_attr_destroy(&attr);
-    if (sys) {
-        u->out = pipe_ring_free(u->out);
-        return err_sys(e, sys, "start unpacking");
+    if (!u->n_rest) {
+        ssize_t n;
+
+        if (pump_available(u->in) < UNPACK_AHEAD_BYTES)
+            return PUMP_IDLE;
+        n = unpack_read(u->unpack, &u->rest, e);
+        if (n <= 0)
+            return (int)n; /* 0: the end, with *ret_len still 0 */
+        u->n_rest = (size_t)n;
     }
+    if (size > u->n_rest)
+        size = u->n_rest;
+    (void)memcpy(data, u->rest, size);
+    u->rest = (const char *)u->rest + size;
+    u->n_rest -= size;
+    *ret_len = size;
     return 0;
 }
 
-/* Also in the middle: the thread may wait for room, or for more of the archive. */
-static void unpacker_stop(struct unpacker *u, bool is_early)
+static const struct pump_ops unpack_ops = {.read = unpack_ahead};
+
+static int unpacker_init(struct unpacker *u, const struct archive_format *format, struct pool *pool,
+                         struct err *e)
 {
-    if (!u->out)
-        return;
-    pipe_ring_close(u->out);
-    if (is_early)
-        pipe_ring_close(u->in);
-    (void)pthread_join(u->thread, NULL);
-    u->out = pipe_ring_free(u->out);
+    const struct pump_options o = {
+        .pool = pool, .ops = &unpack_ops, .job = u, .max_bytes = PLAIN_BYTES};
+    int r = unpack_new(format, read_packed, u, &u->unpack, e);
+
+    if (r < 0 || !pool || format->reader == ARCHIVE_READ_PLAIN)
+        return r;
+    return pump_new(&o, &u->plain, e);
+}
+
+static void unpacker_done(struct unpacker *u)
+{
+    pump_stop(u->plain);
+    unpack_free(u->unpack);
+}
+
+/* The next plain bytes, unpacked by this thread. */
+static ssize_t unpacker_read_here(struct unpacker *u, const void **ret_data, struct err *e)
+{
+    size_t n = u->n_rest;
+
+    if (!n)
+        return unpack_read(u->unpack, ret_data, e);
+    *ret_data = u->rest;
+    u->n_rest = 0;
+    return (ssize_t)n;
 }
 
 static ssize_t unpacker_read(struct unpacker *u, const void **ret_data, struct err *e)
 {
-    ssize_t n;
+    size_t n_plain;
 
-    if (!u->out)
+    if (!u->plain)
         return unpack_read(u->unpack, ret_data, e);
-    n = pipe_ring_read(u->out, ret_data, e);
-    if (n == 0 && u->r < 0 && e)
-        *e = u->err;
-    return n == 0 ? u->r : n;
+    n_plain = pump_await_job(u->plain);
+    if (!n_plain && pump_available(u->in) >= UNPACK_AHEAD_BYTES && pump_start(u->plain, NULL) == 0)
+        n_plain = pump_await_job(u->plain);
+    return n_plain ? pump_read(u->plain, ret_data, e) : unpacker_read_here(u, ret_data, e);
 }
 
 /* The plain bytes on their way to libarchive's tar reader, counted. */
@@ -207,14 +229,14 @@ static int read_tar(struct unpacker *u, struct stage *s, struct err *e)
 /* ---- zip ------------------------------------------------------------------------------------- */
 
 /* A zip says at its end what is in it, so it has to be there whole first. */
-static int zip_spool(struct pipe_ring *in, struct stage *s, int fd, struct err *e)
+static int zip_spool(struct unpacker *u, struct stage *s, int fd, struct err *e)
 {
     uint64_t total = 0;
     const void *data;
     ssize_t n;
     int r;
 
-    while ((n = pipe_ring_read(in, &data, e)) > 0) {
+    while ((n = read_packed(u, &data, e)) > 0) {
         total += (uint64_t)n;
         if (total > s->limits.max_bytes)
             return err_sys(e, EFBIG, "the archive has more than %llu bytes",
@@ -290,7 +312,7 @@ static int read_spooled(int fd, struct stage *s, struct err *e)
     return r;
 }
 
-static int read_zip(struct pipe_ring *in, struct stage *s, struct err *e)
+static int read_zip(struct unpacker *u, struct stage *s, struct err *e)
 {
     struct fs_temp t;
     int r;
@@ -300,7 +322,7 @@ static int read_zip(struct pipe_ring *in, struct stage *s, struct err *e)
     if (t.name[0])
         (void)unlinkat(s->fd, t.name, 0);
     t.name[0] = '\0';
-    r = zip_spool(in, s, t.fd, e);
+    r = zip_spool(u, s, t.fd, e);
     if (r == 0 && lseek(t.fd, 0, SEEK_SET) < 0)
         r = err_sys(e, errno, "seek");
     if (r == 0 && !is_empty_zip(t.fd))
@@ -311,20 +333,16 @@ static int read_zip(struct pipe_ring *in, struct stage *s, struct err *e)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static ssize_t from_ring(void *arg, const void **ret_data, struct err *e)
-{
-    return pipe_ring_read(arg, ret_data, e);
-}
-
-static int read_any(struct pipe_ring *in, struct stage *s, const char **ret_format, struct err *e)
+static int read_any(struct pump *in, struct pool *pool, struct stage *s, uint64_t *packed,
+                    const char **ret_format, struct err *e)
 {
     const struct archive_format *format;
-    struct unpacker u = {.in = in};
+    struct unpacker u = {.in = in, .packed = packed};
     const void *head;
     ssize_t n;
     int r;
 
-    n = pipe_ring_peek(in, ARCHIVE_MAGIC_BYTES, &head, e);
+    n = pump_peek(in, ARCHIVE_MAGIC_BYTES, &head, e);
     if (n < 0)
         return (int)n;
     if (n == 0)
@@ -332,24 +350,21 @@ static int read_any(struct pipe_ring *in, struct stage *s, const char **ret_form
     format = archive_format_detect(head, (size_t)n);
     *ret_format = format->name;
     if (format->reader == ARCHIVE_READ_ZIP)
-        return read_zip(in, s, e);
-    r = unpack_new(format, from_ring, in, &u.unpack, e);
-    if (r == 0 && format->reader != ARCHIVE_READ_PLAIN)
-        r = unpacker_start(&u, e);
+        return read_zip(&u, s, e);
+    r = unpacker_init(&u, format, pool, e);
     if (r == 0)
         r = read_tar(&u, s, e);
-    unpacker_stop(&u, r < 0);
-    unpack_free(u.unpack);
+    unpacker_done(&u);
     return r;
 }
 
-int archive_read_stream(struct pipe_ring *in, struct stage *s, const char **ret_format,
-                        struct err *e)
+int archive_read_stream(struct pump *in, struct pool *pool, struct stage *s, uint64_t *packed,
+                        const char **ret_format, struct err *e)
 {
     /* libarchive converts names to the thread's character set: one that changes nothing. */
     locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
-    int r = read_any(in, s, ret_format, e);
+    int r = read_any(in, pool, s, packed, ret_format, e);
 
     if (utf8) {
         (void)uselocale(before);

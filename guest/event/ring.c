@@ -1,4 +1,4 @@
-#include "http/ring.h"
+#include "event/ring.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,21 +1,19 @@
 #pragma once
 /*
- * feed: a reply's body from something that blocks: a pool job reads ahead into a bounded ring and
- * ends when it is full; the connection takes from it and is suspended while it is empty.
+ * feed: the body of a reply from a source that may block, read ahead by a pump. The connection is suspended while the
+ * pump is empty.
  */
 #include "common/err.h"
+#include "event/pump.h"
 #include "http/request.h"
 #include "http/respond.h"
 
 #define FEED_RING_BYTES (512 * 1024)
 
-/* read and close on pool threads, one at a time; each may block. */
 struct feed_ops {
-    /* *ret_len 0: the end. */
-    int (*read)(void *from, void *data, size_t size, size_t *ret_len, struct err *e);
-    /* At the good end, on the connection's thread: may add footers. May be NULL. */
-    void (*ended)(void *from, struct reply *response);
-    void (*close)(void *from); /* frees `from` */
+    struct pump_ops pump; /* read; close frees the source */
+    /* After the last byte, on the connection's thread: may add footers. May be NULL. */
+    void (*ended)(void *from, struct reply *reply);
 };
 
 /* A response with this body; takes `from` in any case. size: REPLY_SIZE_UNKNOWN, or of the body. */

@@ -172,7 +172,7 @@ static void close_reader(void *from)
     free(r);
 }
 
-static const struct feed_ops reader_ops = {.read = read_parts, .close = close_reader};
+static const struct feed_ops reader_ops = {.pump = {.read = read_parts, .close = close_reader}};
 
 /* With the body's file as its own. */
 static struct reader *reader_new(struct file_body *b)

@@ -10,7 +10,7 @@
 
 #include "common/cleanup.h"
 #include "event/loop.h"
-#include "http/ring.h"
+#include "event/ring.h"
 #include "http/service.h"
 #include "http/request.h"
 #include "http/state.h"

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "archive/extract.h"
+#include "../unit/archive_help.h"
 #include "fs/root.h"
 #include "fs/remove_tree.h"
 #include "fs/dir_names.h"
@@ -131,7 +131,7 @@ static int extract(const struct archive_extract_options *o, const uint8_t *data,
     int r = archive_extract_begin(caller, "t", o, &x, e);
 
     CHECK(r == 0);
-    r = archive_extract_data(x, data, size, e);
+    r = h_archive_bytes(x, data, size, e);
     if (r == 0)
         r = archive_extract_commit(x, &res, e);
     archive_extract_free(x);

@@ -5,6 +5,8 @@
 
 #include "fs_help.h"
 
+#include "archive_help.h"
+
 #include "archive/create.h"
 #include "archive/extract.h"
 
@@ -40,17 +42,13 @@ static int extract(struct fs_caller *c, const char *file, const char *target)
     struct archive_extract_options o = {0};
     struct archive_extract_result res;
     struct archive_extract *x = NULL;
-    char data[4096];
-    int fd = open(file, O_RDONLY);
-    ssize_t n;
     int r = archive_extract_begin(c, target, &o, &x, &e);
 
-    while (r == 0 && (n = read(fd, data, sizeof(data))) > 0)
-        r = archive_extract_data(x, data, (size_t)n, &e);
+    if (r == 0)
+        r = h_archive_file(x, file, 4096, &e);
     if (r == 0)
         r = archive_extract_commit(x, &res, &e);
     archive_extract_free(x);
-    close(fd);
     return r;
 }
 

@@ -9,6 +9,8 @@
 
 #include "fs_help.h"
 
+#include "archive_help.h"
+
 #include "archive/extract.h"
 #include "common/clock.h"
 
@@ -53,19 +55,6 @@ static void make_archives(const char *script)
     T_INT(pclose(f), 0);
 }
 
-static int feed(struct archive_extract *x, const char *file, size_t piece)
-{
-    _cleanup_free_ char *data = malloc(piece);
-    int fd = open(file, O_RDONLY), r = 0;
-    ssize_t n;
-
-    T_OK(fd >= 0 && data);
-    while (r == 0 && (n = read(fd, data, piece)) > 0)
-        r = archive_extract_data(x, data, (size_t)n, &e);
-    close(fd);
-    return r;
-}
-
 static int extract_with(struct fs_caller *c, const char *file, const char *target,
                         const struct archive_extract_options *o, size_t piece)
 {
@@ -75,7 +64,7 @@ static int extract_with(struct fs_caller *c, const char *file, const char *targe
     e = (struct err){0};
     r = archive_extract_begin(c, target, o, &x, &e);
     if (r == 0)
-        r = feed(x, file, piece);
+        r = h_archive_file(x, file, piece, &e);
     if (r == 0)
         r = archive_extract_commit(x, &res, &e);
     archive_extract_free(x);
@@ -498,7 +487,7 @@ TEST(extract_that_is_given_up_leaves_nothing)
     make_archives("t('a.tar', ('f', 'f', 'x' * 100000))\n");
     T_INT(archive_extract_begin(c, "new/deep/target", &(struct archive_extract_options){0}, &x, &e),
           0);
-    T_INT(feed(x, "a.tar", 5000), 0);
+    T_INT(h_archive_file(x, "a.tar", 5000, &e), 0);
     T_OK(!archive_extract_free(x));
     T_OK(!h_exists("new"));
     h_drop(c);

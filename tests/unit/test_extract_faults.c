@@ -15,7 +15,7 @@
 
 #include "fs_help.h"
 
-#include "archive/extract.h"
+#include "archive_help.h"
 #include "archive/recover.h"
 
 /* ---- failing calls --------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static int extract_bytes(struct fs_caller *c, const void *data, size_t len, cons
     e = (struct err){0};
     r = archive_extract_begin(c, target, o, &x, &e);
     if (r == 0)
-        r = archive_extract_data(x, data, len, &e);
+        r = h_archive_bytes(x, data, len, &e);
     if (r == 0)
         r = archive_extract_commit(x, &res, &e);
     archive_extract_free(x);

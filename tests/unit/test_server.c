@@ -6,7 +6,7 @@
 #include "api/encode.h"
 #include "http/origin.h"
 #include "system/http1.h"
-#include "http/ring.h"
+#include "event/ring.h"
 #include "http/uri.h"
 
 #include "test.h"

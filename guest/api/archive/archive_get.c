@@ -197,8 +197,8 @@ static void close_archive(void *from)
     get_unref(from);
 }
 
-static const struct feed_ops archive_feed = {
-    .read = read_archive, .ended = add_counts, .close = close_archive};
+static const struct feed_ops archive_feed = {.pump = {.read = read_archive, .close = close_archive},
+                                             .ended = add_counts};
 
 static int reply(struct request *q, struct archive_get *g, struct err *e)
 {

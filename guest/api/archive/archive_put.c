@@ -5,14 +5,15 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
+#include "agent.h"
 #include "api/files/files.h"
 #include "api/service.h"
 #include "http/respond.h"
 #include "http/upload.h"
 
 struct archive_put {
-    struct request *request; /* borrowed: the upload has a reference */
-    struct upload *upload;
+    struct request *request; /* a reference */
+    struct pump *upload;     /* owns this */
     char *path;
     char *user;
     char *cwd;
@@ -33,11 +34,11 @@ static int put_open(void *sink, struct err *e)
     return archive_extract_begin(p->caller, p->path, &p->options, &p->extract, e);
 }
 
-static int put_write(void *sink, const void *data, size_t len, struct err *e)
+static int put_read(void *sink, struct pump *in, struct err *e)
 {
     struct archive_put *p = sink;
 
-    return archive_extract_data(p->extract, data, len, e);
+    return archive_extract_read(p->extract, in, request_agent(p->request)->pool, e);
 }
 
 static int put_commit(void *sink, struct err *e)
@@ -59,17 +60,15 @@ static void put_free(void *sink)
 {
     struct archive_put *p = sink;
 
+    request_unref(p->request);
     free(p->path);
     free(p->user);
     free(p->cwd);
     free(p);
 }
 
-static const struct sink_ops put_sink = {.begin = put_open,
-                                         .write = put_write,
-                                         .commit = put_commit,
-                                         .close = put_close,
-                                         .free = put_free};
+static const struct pump_ops put_sink = {
+    .begin = put_open, .run = put_read, .commit = put_commit, .close = put_close, .free = put_free};
 
 static int get_mode(struct request *q, enum archive_mode *ret, struct err *e)
 {
@@ -119,18 +118,18 @@ static int get_options(struct request *q, struct archive_put *p, struct err *e)
 static int new_put(struct request *q, struct err *e)
 {
     struct archive_put *p = calloc(1, sizeof(*p));
-    struct upload *upload;
+    struct pump *upload;
     int r;
 
     if (!p)
         return err_oom(e);
-    p->request = q;
+    p->request = request_ref(q);
     r = get_options(q, p, e);
     if (r < 0) {
         put_free(p);
         return r;
     }
-    r = upload_new_take(q, &put_sink, p, &upload, e);
+    r = upload_new_take(q, &put_sink, p, ARCHIVE_PUMP_BYTES, &upload, e);
     if (r < 0)
         return r;
     p->upload = upload;
@@ -146,14 +145,14 @@ static int put_begin(struct request *q, struct err *e)
     if (r < 0)
         return r;
     p = q->state;
-    return upload_begin(p->upload, e);
+    return upload_begin(q, p->upload, e);
 }
 
 static int put_body(struct request *q, const char *data, size_t *len, struct err *e)
 {
     struct archive_put *p = q->state;
 
-    return upload_body(p->upload, data, len, e);
+    return upload_body(q, p->upload, data, len, e);
 }
 
 static int put_finish(struct request *q, struct err *e)
@@ -162,7 +161,7 @@ static int put_finish(struct request *q, struct err *e)
     _cleanup_json_ json_t *v = NULL;
     int r;
 
-    r = upload_finish(p->upload, e);
+    r = upload_finish(q, p->upload, e);
     if (r == REQUEST_PARKED)
         return 0;
     if (r < 0)
@@ -180,7 +179,7 @@ static void put_done(struct request *q)
     struct archive_put *p = q->state;
 
     if (p)
-        upload_leave(p->upload); /* frees p in the end */
+        pump_leave(p->upload); /* frees p */
 }
 
 const struct request_ops archive_put_ops = {

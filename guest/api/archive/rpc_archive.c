@@ -16,7 +16,6 @@
 #include "api/queue.h"
 #include "api/rpc.h"
 
-#define MESSAGE_BYTES 256 /* about what an entry weighs besides its path */
 #define MISSING_MAX 10000 /* entries of one call: about 2 MiB of JSON */
 #define MODE_TEXT_BYTES 8
 #define HEX_BYTES (2 * DIGEST_BYTES)
@@ -60,12 +59,11 @@ struct run {
     uint64_t n_incomplete;
 };
 
-static int manifest_push(struct run *run, const char *name, json_t *body_taken, size_t weight,
-                         struct err *e)
+static int manifest_push(struct run *run, const char *name, json_t *body_taken, struct err *e)
 {
     json_t *msg = body_taken ? json_pack("{s:o}", name, body_taken) : NULL;
 
-    return msg ? queue_push_take(run->q, msg, weight + MESSAGE_BYTES, e) : err_oom(e);
+    return msg ? queue_push_take(run->q, msg, e) : err_oom(e);
 }
 
 static void entry_set(json_t *obj, const char *key, json_t *value_taken, bool *ok)
@@ -102,7 +100,7 @@ static json_t *new_entry(const struct manifest_entry *m)
 
 static int on_entry(void *arg, const struct manifest_entry *m, struct err *e)
 {
-    return manifest_push(arg, "entry", new_entry(m), strlen(m->path), e);
+    return manifest_push(arg, "entry", new_entry(m), e);
 }
 
 static int on_unread(void *arg, const char *path, const struct err *why, struct err *e)
@@ -129,7 +127,7 @@ static int push_end(struct run *run, const struct manifest_counts *n, struct err
     if (end && run->n_incomplete > named)
         (void)json_object_set_new(end, "incomplete_more",
                                   json_integer((json_int_t)(run->n_incomplete - named)));
-    return manifest_push(run, "end", end, named * MESSAGE_BYTES, e);
+    return manifest_push(run, "end", end, e);
 }
 
 static int run_manifest(struct run *run, const struct params *p, struct fs_caller *c, struct err *e)

@@ -17,7 +17,7 @@
 #include "http/state.h"
 
 struct file_put {
-    struct upload *upload;
+    struct pump *upload;
     struct file_sink *sink; /* the upload's */
     bool is_announced;      /* 104 was sent */
 };
@@ -149,7 +149,7 @@ static int new_put(struct request *q, struct err *e)
     if (r == 0) {
         struct file_sink *s = p->sink;
 
-        r = upload_new_take(q, file_sink_ops(s), s, &p->upload, e);
+        r = upload_new_take(q, file_sink_ops(s), s, UPLOAD_RING_BYTES, &p->upload, e);
         if (r < 0)
             p->sink = NULL;
     } else {
@@ -194,7 +194,7 @@ static int put_begin(struct request *q, struct err *e)
             return r;
         p = q->state;
     }
-    r = file_sink_explain(p->sink, q, upload_begin(p->upload, e), e);
+    r = file_sink_explain(p->sink, q, upload_begin(q, p->upload, e), e);
     if (r == 0 && !p->is_announced)
         put_announce(q, p);
     return r;
@@ -204,7 +204,7 @@ static int put_body(struct request *q, const char *data, size_t *len, struct err
 {
     struct file_put *p = q->state;
 
-    return file_sink_explain(p->sink, q, upload_body(p->upload, data, len, e), e);
+    return file_sink_explain(p->sink, q, upload_body(q, p->upload, data, len, e), e);
 }
 
 /* The first piece of several is there. */
@@ -240,7 +240,7 @@ static int put_finish(struct request *q, struct err *e)
     struct file_put *p = q->state;
     int r;
 
-    r = file_sink_explain(p->sink, q, upload_finish(p->upload, e), e);
+    r = file_sink_explain(p->sink, q, upload_finish(q, p->upload, e), e);
     if (r == REQUEST_PARKED)
         return 0;
     if (r < 0)
@@ -253,7 +253,7 @@ static void put_done(struct request *q)
     struct file_put *p = q->state;
 
     if (p)
-        upload_leave(p->upload); /* frees the sink in the end */
+        pump_leave(p->upload); /* frees the sink */
     free(p);
 }
 

@@ -245,6 +245,7 @@ static void free_sink(void *sink)
 {
     struct file_sink *s = sink;
 
+    request_unref(s->request);
     free(s->path);
     free(s->user);
     free(s->cwd);
@@ -264,7 +265,7 @@ struct file_sink *file_sink_new(struct request *q, struct err *e)
         (void)err_oom(e);
         return NULL;
     }
-    s->request = q;
+    s->request = request_ref(q);
     s->resumes = request_agent(q)->resumes;
     return s;
 }
@@ -276,14 +277,14 @@ struct file_sink *file_sink_free(struct file_sink *s)
     return NULL;
 }
 
-const struct sink_ops *file_sink_ops(const struct file_sink *s)
+const struct pump_ops *file_sink_ops(const struct file_sink *s)
 {
-    static const struct sink_ops whole = {.begin = sink_begin,
+    static const struct pump_ops whole = {.begin = sink_begin,
                                           .write = sink_write,
                                           .commit = sink_commit,
                                           .close = sink_close,
                                           .free = free_sink};
-    static const struct sink_ops piece = {.begin = sink_begin,
+    static const struct pump_ops piece = {.begin = sink_begin,
                                           .write = sink_write,
                                           .commit = sink_commit,
                                           .close = sink_close,

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * file_sink: where the body of a request that writes a file goes (the sink of http/upload.h): a
+ * file_sink: where the body of a request that writes a file goes (the job of http/upload.h's pump): a
  * whole file, a part of one, or the next piece of an upload that can be resumed.
  */
 #include <nettle/sha2.h>
@@ -12,7 +12,7 @@
 
 struct file_sink {
     /* Set by the request's thread before the upload begins. Strings are owned. */
-    struct request *request; /* borrowed: the upload has a reference */
+    struct request *request; /* a reference */
     char *path;
     char *user;
     char *cwd;
@@ -50,7 +50,7 @@ struct file_sink *file_sink_new(struct request *q, struct err *e);
 /* Before the upload has it. Accepts NULL; returns NULL. */
 struct file_sink *file_sink_free(struct file_sink *s);
 /* For upload_new_take(). */
-const struct sink_ops *file_sink_ops(const struct file_sink *s);
+const struct pump_ops *file_sink_ops(const struct file_sink *s);
 
 /* The headers that all such requests may have: Content-Digest, Repr-Digest, If-Match,
  * If-None-Match. */

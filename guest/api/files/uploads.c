@@ -127,7 +127,7 @@ const struct request_ops upload_look_ops = {.begin = look_begin, .finish = look_
 /* ---- PATCH ----------------------------------------------------------------------------------- */
 
 struct append {
-    struct upload *upload;
+    struct pump *upload;
     struct file_sink *sink; /* the upload's */
 };
 
@@ -171,7 +171,7 @@ static int new_append(struct request *q, struct err *e)
         file_sink_free(s);
         return r;
     }
-    r = upload_new_take(q, file_sink_ops(s), s, &a->upload, e);
+    r = upload_new_take(q, file_sink_ops(s), s, UPLOAD_RING_BYTES, &a->upload, e);
     if (r == 0)
         a->sink = s;
     return r;
@@ -188,14 +188,14 @@ static int append_begin(struct request *q, struct err *e)
             return r;
         a = q->state;
     }
-    return file_sink_explain(a->sink, q, upload_begin(a->upload, e), e);
+    return file_sink_explain(a->sink, q, upload_begin(q, a->upload, e), e);
 }
 
 static int append_body(struct request *q, const char *data, size_t *len, struct err *e)
 {
     struct append *a = q->state;
 
-    return file_sink_explain(a->sink, q, upload_body(a->upload, data, len, e), e);
+    return file_sink_explain(a->sink, q, upload_body(q, a->upload, data, len, e), e);
 }
 
 static int append_finish(struct request *q, struct err *e)
@@ -204,7 +204,7 @@ static int append_finish(struct request *q, struct err *e)
     struct reply *response;
     int r;
 
-    r = file_sink_explain(a->sink, q, upload_finish(a->upload, e), e);
+    r = file_sink_explain(a->sink, q, upload_finish(q, a->upload, e), e);
     if (r == REQUEST_PARKED)
         return 0;
     if (r < 0)
@@ -225,7 +225,7 @@ static void append_done(struct request *q)
     struct append *a = q->state;
 
     if (a)
-        upload_leave(a->upload); /* frees the sink in the end */
+        pump_leave(a->upload); /* frees the sink */
     free(a);
 }
 

@@ -15,7 +15,7 @@
 #include "common/err.h"
 #include "event/loop.h"
 #include "http/request.h"
-#include "http/ring.h"
+#include "event/ring.h"
 #include "http/server.h"
 #include "system/dial.h"
 #include "system/http1.h"

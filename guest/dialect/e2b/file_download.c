@@ -162,7 +162,7 @@ static void close_packed(void *from)
     free(p);
 }
 
-static const struct feed_ops packed_ops = {.read = read_packed, .close = close_packed};
+static const struct feed_ops packed_ops = {.pump = {.read = read_packed, .close = close_packed}};
 
 static int packed_body(struct request *q, struct file_body *b, struct reply **ret, struct err *e)
 {

@@ -1,6 +1,6 @@
 /*
  * file_post: POST /files: one file as the body, or several in parts; either may be compressed. The
- * body goes through an upload's ring to a worker, which takes it apart and writes.
+ * body goes through a pump to a worker, which takes it apart and writes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 #define TYPE_PARTS "multipart/"
 
 struct file_post {
-    struct upload *upload; /* once it is made, it owns this */
+    struct pump *upload; /* owns this */
     struct agent *agent;
     struct file_query query;
     struct meta meta;
@@ -174,7 +174,7 @@ static void post_free_all(void *sink)
     post_free(p);
 }
 
-static const struct sink_ops post_sink = {.begin = post_begin_work,
+static const struct pump_ops post_sink = {.begin = post_begin_work,
                                           .write = post_write,
                                           .commit = post_commit,
                                           .close = post_close,
@@ -236,7 +236,7 @@ static int read_headers(struct request *q, struct file_post *p, struct err *e)
 static int new_post(struct request *q, struct err *e)
 {
     struct file_post *p = calloc(1, sizeof(*p));
-    struct upload *upload;
+    struct pump *upload;
     int r;
 
     if (!p)
@@ -247,7 +247,7 @@ static int new_post(struct request *q, struct err *e)
         post_free(p);
         return r;
     }
-    r = upload_new_take(q, &post_sink, p, &upload, e);
+    r = upload_new_take(q, &post_sink, p, UPLOAD_RING_BYTES, &upload, e);
     if (r < 0)
         return r;
     p->upload = upload;
@@ -263,20 +263,20 @@ static int post_begin(struct request *q, struct err *e)
     if (r < 0)
         return r;
     p = q->state;
-    return upload_begin(p->upload, e);
+    return upload_begin(q, p->upload, e);
 }
 
 static int post_body(struct request *q, const char *data, size_t *len, struct err *e)
 {
     struct file_post *p = q->state;
 
-    return upload_body(p->upload, data, len, e);
+    return upload_body(q, p->upload, data, len, e);
 }
 
 static int post_finish(struct request *q, struct err *e)
 {
     struct file_post *p = q->state;
-    int r = upload_finish(p->upload, e);
+    int r = upload_finish(q, p->upload, e);
 
     if (r == REQUEST_PARKED)
         return 0;
@@ -288,7 +288,7 @@ static void post_done(struct request *q)
     struct file_post *p = q->state;
 
     if (p)
-        upload_leave(p->upload); /* frees p in the end */
+        pump_leave(p->upload); /* frees p */
 }
 
 const struct request_ops e2b_file_post_ops = {
