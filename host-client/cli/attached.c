@@ -235,9 +235,9 @@ static void say_gap(void *arg, int stream, uint64_t bytes)
 }
 
 /* From the terminal by way of the keys that detach, from anything else as it is. */
-static int follow(struct cli *c, struct bh_exec *exec, struct attached *at, bool input,
-                  struct cli_signals *signals, struct bh_run_result *result, bool *ret_detached,
-                  struct bh_error *err)
+static int follow_attached(struct cli *c, struct bh_exec *exec, struct attached *at, bool input,
+                           struct cli_signals *signals, struct bh_run_result *result,
+                           bool *ret_detached, struct bh_error *err)
 {
     struct bh_follow_options f = {.size = sizeof(f),
                                   .stdin_fd = input && at->stdin_open ? STDIN_FILENO : -1,
@@ -286,8 +286,8 @@ static int attach_in(struct cli *c, struct bh_box *box, const char *id, const st
     if (r == 0)
         r = bh_hold(box, &hold, err);
     if (r == 0)
-        r = follow(c, exec, &at, a->input || (at.pty && isatty(STDIN_FILENO)), signals, &result,
-                   &detached, err);
+        r = follow_attached(c, exec, &at, a->input || (at.pty && isatty(STDIN_FILENO)), signals,
+                            &result, &detached, err);
     fd_close(hold);
     (void)bh_exec_free(exec);
     if (at.sink.sys)

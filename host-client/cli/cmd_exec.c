@@ -18,7 +18,7 @@ struct args {
     bool tty, interactive, detach, no_stdin, kill_on_exit;
 };
 
-static const struct cli_option options[] = {
+static const struct cli_option exec_options[] = {
     CLI_OPT("cwd", 'C', CLI_STR, cwd, "DIR", "where to run it (default: the project)"),
     CLI_OPT("user", 'u', CLI_STR, user, "USER", "as this user of the box"),
     CLI_OPT("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on"),
@@ -133,8 +133,8 @@ static int check_command(const struct args *a, char **operands, struct err *e)
     return 0;
 }
 
-static int fill(const struct args *a, char **operands, char ***env, char **script,
-                struct bh_run_options *o, struct err *e)
+static int fill_run_options(const struct args *a, char **operands, char ***env, char **script,
+                            struct bh_run_options *o, struct err *e)
 {
     int r = check_command(a, operands, e);
 
@@ -208,14 +208,14 @@ static int run_json(struct cli *c, const char *name, struct bh_run_options *o, s
     return r < 0 ? cli_exit_for_exec(c, err) : status;
 }
 
-static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
+static int run_exec(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     const struct args *a = args;
     struct bh_run_options o = {.size = sizeof(o)};
     _cleanup_strv_ char **env = NULL;
     _cleanup_free_ char *script = NULL;
     struct err e = {0};
-    int r = fill(a, operands, &env, &script, &o, &e);
+    int r = fill_run_options(a, operands, &env, &script, &o, &e);
 
     if (r < 0)
         r = cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
@@ -255,10 +255,10 @@ const struct cli_command cmd_exec = {
                 "  bellhop exec --timeout 30s api -- ./slow  # status 124 when it takes longer\n"
                 "  bellhop exec -l memory=1G,pids=100 api -- make -j8\n"
                 "  bellhop exec -d --id server api -- ./server\n",
-    .options = options,
+    .options = exec_options,
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 4096,
     .flags = CLI_STOP_AT_OPERAND | CLI_TAKES_BOX,
-    .run = run,
+    .run = run_exec,
 };

@@ -10,7 +10,7 @@
 static const char *const image_forms[] = {"squashfs",   "dir",    "tar",    "oci",  "vm",
                                           "dockerfile", "docker", "podman", "qemu", NULL};
 
-static const struct cli_option options[] = {
+static const struct cli_option image_options[] = {
     {"form", 'f', CLI_LIST, offsetof(struct image_args, forms), "FORM",
      "build: make only this form; test: boot only it (may be repeated)", image_forms},
     {"fresh", 0, CLI_FLAG, offsetof(struct image_args, fresh), NULL,
@@ -22,13 +22,15 @@ static const struct cli_option options[] = {
     {0},
 };
 
-/* A verb is a row: what it takes after its name, which of the options are its own, and who does it. */
-static const struct verb {
+/* A verb is a row: its operands, the options that it takes, its function. */
+struct verb {
     const char *name;
     unsigned min_operands, max_operands;
     bool takes_form, takes_fresh, takes_all, takes_check;
     int (*run)(struct cli *c, const struct image_args *a, char **operands, struct bh_error *err);
-} verbs[] = {
+};
+
+static const struct verb image_verbs[] = {
     {.name = "ls", .run = cli_image_ls},
     {.name = "build",
      .max_operands = 1,
@@ -64,7 +66,7 @@ static int check_options(const struct verb *v, const struct image_args *a, struc
     return 0;
 }
 
-static int check_operands(const struct verb *v, char *const *operands, struct bh_error *err)
+static int check_verb_operands(const struct verb *v, char *const *operands, struct bh_error *err)
 {
     size_t n = strv_len(operands);
 
@@ -86,17 +88,17 @@ int cli_image_operand(char *const *operands, const char **ret, struct bh_error *
     return 0;
 }
 
-static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
+static int run_image(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
-    for (size_t i = 0; i < N_ELEMENTS(verbs); i++) {
+    for (size_t i = 0; i < N_ELEMENTS(image_verbs); i++) {
         int r;
 
-        if (!str_eq(verbs[i].name, operands[0]))
+        if (!str_eq(image_verbs[i].name, operands[0]))
             continue;
-        r = check_operands(&verbs[i], operands + 1, err);
+        r = check_verb_operands(&image_verbs[i], operands + 1, err);
         if (r == 0)
-            r = check_options(&verbs[i], args, err);
-        return r < 0 ? r : verbs[i].run(c, args, operands + 1, err);
+            r = check_options(&image_verbs[i], args, err);
+        return r < 0 ? r : image_verbs[i].run(c, args, operands + 1, err);
     }
     return cli_fail(err, BH_INVALID_ARGUMENT, "operands",
                     "there is no 'image %.40s': ls, build, test, inspect or rm", operands[0]);
@@ -130,9 +132,9 @@ const struct cli_command cmd_image = {
                 "  bellhop image rm base:1.0.0\n"
                 "  bellhop image test slim  # every form, every tool\n"
                 "  bellhop image test base --form oci --check ffmpeg  # one form, one tool\n",
-    .options = options,
+    .options = image_options,
     .args_bytes = sizeof(struct image_args),
     .min_operands = 1,
     .max_operands = 2,
-    .run = run,
+    .run = run_image,
 };

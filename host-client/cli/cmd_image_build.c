@@ -108,7 +108,7 @@ int cli_image_inspect(struct cli *c, const struct image_args *a, char **operands
 
 /* ---- rm ---- */
 
-static int collect(void *arg, const struct bh_image_info *i)
+static int collect_replaced(void *arg, const struct bh_image_info *i)
 {
     return *i->path && !i->boxes ? json_array_append_new(arg, json_string(i->path)) : 0;
 }
@@ -117,7 +117,7 @@ static int remove_all(struct cli *c, json_t *paths, struct bh_error *err)
 {
     json_t *path;
     size_t i;
-    int r = bh_image_list(c->ctx, collect, paths, err);
+    int r = bh_image_list(c->ctx, collect_replaced, paths, err);
 
     json_array_foreach (paths, i, path) {
         if (r == 0)

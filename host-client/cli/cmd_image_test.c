@@ -22,14 +22,16 @@
 
 extern char **environ;
 
-/* Where a form comes from: a script of image/forms, or our own provider. */
-static const struct source {
+/* A form is booted by a script of image/forms, or by our own provider. */
+struct form_source {
     const char *form;
     const char *built;    /* the image's form that it boots */
     const char *script;   /* NULL: a box of the oci provider */
     const char *argument; /* the script's first, or NULL */
     bool is_unasked;      /* tried when no form is named */
-} sources[] = {
+};
+
+static const struct form_source form_sources[] = {
     {"oci", "squashfs", NULL, NULL, true},
     {"docker", "oci", "container.sh", "docker", true},
     {"podman", "oci", "container.sh", "podman", true},
@@ -41,7 +43,7 @@ struct test {
     struct cli *cli;
     struct image_report *report;
     char *work; /* of the form under test: url, token and what the script keeps */
-    const struct source *sources[IMAGE_FORMS_MAX];
+    const struct form_source *form_sources[IMAGE_FORMS_MAX];
     bool can[IMAGE_FORMS_MAX]; /* this machine can boot it */
     bool is_named;             /* the forms were named: they must be there */
 };
@@ -52,7 +54,7 @@ struct test {
 static int run_form_script(struct test *t, size_t f, const char *verb, struct script *s,
                            struct bh_error *err)
 {
-    const struct source *source = t->sources[f];
+    const struct form_source *source = t->form_sources[f];
     _cleanup_free_ char *path = NULL;
     const char *dir = t->report->dir ? t->report->dir : "-"; /* not known when it is probed */
     const char *argv[] = {NULL, source->argument, verb, dir, t->work, NULL};
@@ -137,7 +139,7 @@ static int boot_script(struct test *t, size_t f, struct bh_box **ret, struct bh_
         return r;
     if (s.status != 0)
         return cli_fail(err, BH_UNAVAILABLE, "", "%.200s", cli_script_last_line(&s));
-    r = connect_to(t, t->sources[f]->form, ret, err);
+    r = connect_to(t, t->form_sources[f]->form, ret, err);
     if (r < 0)
         add_log(t, f, err);
     return r;
@@ -149,19 +151,19 @@ static void take_away(struct test *t, size_t f, struct bh_box *box)
     struct script s = {.must_finish = true};
     struct bh_error ignored = {0};
 
-    if (!t->sources[f]->script) {
+    if (!t->form_sources[f]->script) {
         if (box && bh_destroy(box, BOOT_MS, &ignored) < 0)
             cli_warn(t->cli, "the box was not removed: %s", ignored.message);
     } else if (run_form_script(t, f, "stop", &s, &ignored) < 0 || s.status != 0) {
-        cli_warn(t->cli, "%s: what was started was not stopped: %s", t->sources[f]->form,
+        cli_warn(t->cli, "%s: what was started was not stopped: %s", t->form_sources[f]->form,
                  cli_script_last_line(&s));
     }
     (void)bh_box_free(box);
 }
 
-static void show(struct test *t, size_t f, const char *what)
+static void show_step(struct test *t, size_t f, const char *what)
 {
-    struct bh_progress p = {.phase = t->sources[f]->form, .text = what};
+    struct bh_progress p = {.phase = t->form_sources[f]->form, .text = what};
 
     cli_progress(t->cli, &p);
 }
@@ -173,7 +175,7 @@ static int run_checks(struct test *t, size_t f, struct bh_box *box, struct bh_er
     for (size_t i = 0; r == 0 && i < t->report->n_checks; i++) {
         if (!t->report->checks[i].is_wanted)
             continue;
-        show(t, f, t->report->checks[i].name);
+        show_step(t, f, t->report->checks[i].name);
         r = image_check_run(t->report, f, i, box, err);
     }
     return r;
@@ -186,8 +188,8 @@ static int test_form(struct test *t, size_t f, struct bh_error *err)
     int64_t start = clock_mono_ms();
     int r;
 
-    show(t, f, "booting");
-    r = t->sources[f]->script ? boot_script(t, f, &box, err) : boot_box(t, &box, err);
+    show_step(t, f, "booting");
+    r = t->form_sources[f]->script ? boot_script(t, f, &box, err) : boot_box(t, &box, err);
     form->boot_ms = clock_mono_ms() - start;
     form->boot = r < 0 ? IMAGE_FAILED : IMAGE_OK;
     if (r < 0)
@@ -201,15 +203,15 @@ static int test_form(struct test *t, size_t f, struct bh_error *err)
 
 /* ---- which forms ---- */
 
-static int add_form(struct test *t, const struct source *source, struct bh_error *err)
+static int add_form(struct test *t, const struct form_source *source, struct bh_error *err)
 {
     size_t f = t->report->n_forms;
 
     for (size_t i = 0; i < f; i++)
-        if (t->sources[i] == source)
+        if (t->form_sources[i] == source)
             return cli_fail(err, BH_INVALID_ARGUMENT, "form", "the form '%s' is named twice",
                             source->form);
-    t->sources[f] = source;
+    t->form_sources[f] = source;
     t->report->forms[f].name = source->form;
     t->report->n_forms++;
     return 0;
@@ -220,19 +222,19 @@ static int choose_forms(struct test *t, char *const *names, struct bh_error *err
     int r = 0;
 
     t->is_named = names && *names;
-    for (size_t i = 0; !t->is_named && r == 0 && i < N_ELEMENTS(sources); i++)
-        if (sources[i].is_unasked)
-            r = add_form(t, &sources[i], err);
+    for (size_t i = 0; !t->is_named && r == 0 && i < N_ELEMENTS(form_sources); i++)
+        if (form_sources[i].is_unasked)
+            r = add_form(t, &form_sources[i], err);
     for (; t->is_named && r == 0 && *names; names++) {
         size_t i = 0;
 
-        while (i < N_ELEMENTS(sources) && !str_eq(sources[i].form, *names))
+        while (i < N_ELEMENTS(form_sources) && !str_eq(form_sources[i].form, *names))
             i++;
-        if (i == N_ELEMENTS(sources))
+        if (i == N_ELEMENTS(form_sources))
             return cli_fail(err, BH_INVALID_ARGUMENT, "form",
                             "there is no form '%.40s': oci, docker, podman, qemu, dockerfile",
                             *names);
-        r = add_form(t, &sources[i], err);
+        r = add_form(t, &form_sources[i], err);
     }
     return r;
 }
@@ -244,7 +246,7 @@ static int can_boot(struct test *t, size_t f, struct bh_error *err)
     struct script s = {0};
     int r;
 
-    if (!t->sources[f]->script)
+    if (!t->form_sources[f]->script)
         return 1;
     r = run_form_script(t, f, "probe", &s, err);
     if (r < 0 || s.status == 0)
@@ -313,7 +315,7 @@ static int build_image(struct test *t, const char *name, struct bh_error *err)
 
     for (size_t f = 0; f < t->report->n_forms; f++)
         if (t->can[f])
-            forms[n++] = t->sources[f]->built;
+            forms[n++] = t->form_sources[f]->built;
     return bh_image_build(t->cli->ctx, &o, &t->report->dir, err);
 }
 
@@ -336,8 +338,8 @@ static int find_image(struct test *t, const char *name, struct bh_error *err)
 }
 
 /* What is wrong in the words that were given is said before anything is built. */
-static int prepare(struct test *t, const struct image_args *a, const char *name,
-                   struct bh_error *err)
+static int prepare_test(struct test *t, const struct image_args *a, const char *name,
+                        struct bh_error *err)
 {
     _cleanup_free_ char *checks = path_join(t->cli->opts.template_dir, "checks");
     int r = choose_forms(t, a->forms, err);
@@ -377,7 +379,7 @@ int cli_image_test(struct cli *c, const struct image_args *a, char **operands, s
         return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
     r = cli_image_operand(operands, &image, err);
     if (r == 0)
-        r = prepare(&t, a, image, err);
+        r = prepare_test(&t, a, image, err);
     if (r == 0)
         r = test_forms(&t, err);
     remove_work(&t, &ignored);

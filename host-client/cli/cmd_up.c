@@ -25,33 +25,33 @@ struct args {
     char **env, **secrets, **labels, **allow_missing;
 };
 
-static const char *const networks[] = {"user", "none", "host", NULL};
-static const char *const privileges[] = {"sudo", "strict", NULL};
-static const char *const agents[] = {"opencode", "pi", "none", NULL};
-static const char *const gits[] = {"full", "shallow", "none", NULL};
-static const char *const endings[] = {"stop", "rm", NULL};
-static const char *const runtimes[] = {"runc", "crun", "runsc", NULL};
+static const char *const network_modes[] = {"user", "none", "host", NULL};
+static const char *const privilege_modes[] = {"sudo", "strict", NULL};
+static const char *const agent_names[] = {"opencode", "pi", "none", NULL};
+static const char *const git_modes[] = {"full", "shallow", "none", NULL};
+static const char *const timeout_actions[] = {"stop", "rm", NULL};
+static const char *const runtime_names[] = {"runc", "crun", "runsc", NULL};
 
-static const struct cli_option options[] = {
+static const struct cli_option up_options[] = {
     CLI_OPT("name", 'n', CLI_STR, name, "NAME",
             "the box's name (default: the directory's, or the repository's)"),
     CLI_OPT_VALUES("agent", 'a', CLI_STR, agent, "AGENT",
-                   "opencode, pi, none, NAME@VERSION or a recipe file", agents),
+                   "opencode, pi, none, NAME@VERSION or a recipe file", agent_names),
     CLI_OPT("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files"),
     CLI_OPT_VALUES("provider", 'p', CLI_STR, provider, "P",
                    "oci (default) or process (no isolation)", provider_names),
     CLI_OPT("image", 'i', CLI_STR, image, "IMAGE",
             "NAME[:VERSION], an e2b.toml, or host (default: $BELLHOP_IMAGE or slim)"),
     CLI_OPT_VALUES("runtime", 0, CLI_STR, runtime, "R",
-                   "runc, crun or runsc (default: the first that works)", runtimes),
+                   "runc, crun or runsc (default: the first that works)", runtime_names),
     CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME",
             "time to live when unused (default: 10m)"),
     CLI_OPT_VALUES("on-timeout", 0, CLI_STR, on_timeout, "WHAT",
-                   "stop (default: keep the disk) or rm", endings),
+                   "stop (default: keep the disk) or rm", timeout_actions),
     CLI_OPT_VALUES("network", 0, CLI_STR, network, "MODE", "user (default), none or host",
-                   networks),
+                   network_modes),
     CLI_OPT_VALUES("privilege", 0, CLI_STR, privilege, "MODE", "sudo (default) or strict",
-                   privileges),
+                   privilege_modes),
     CLI_OPT("cpus", 0, CLI_CPUS, cpu_millis, "N",
             "at most so many processors, such as 1.5 (default: all but one, or 4/5)"),
     CLI_OPT("memory", 'm', CLI_SIZE, memory_bytes, "SIZE",
@@ -67,7 +67,7 @@ static const struct cli_option options[] = {
     CLI_OPT("label", 'l', CLI_LIST, labels, "K=V", "a label, shown by status and ls --json"),
     CLI_OPT("dest", 0, CLI_STR, dest, "DIR", "where the project goes (default: /workspace)"),
     CLI_OPT_VALUES("git", 0, CLI_STR, git, "MODE", "send .git: full (default), shallow, none",
-                   gits),
+                   git_modes),
     CLI_OPT("with-secrets", 0, CLI_FLAG, with_secrets, NULL,
             "upload untracked files that look like secrets too"),
     CLI_OPT("empty", 0, CLI_FLAG, empty, NULL, "upload nothing"),
@@ -94,7 +94,7 @@ static int check_source(const struct args *a, const char *dir, struct bh_error *
     return 0;
 }
 
-static int gather(const struct args *a, char ***env, char ***secrets, struct err *e)
+static int gather_variables(const struct args *a, char ***env, char ***secrets, struct err *e)
 {
     int r = 0;
 
@@ -184,7 +184,7 @@ static const char *default_image(const struct args *a)
     return set && *set && (!p || p->image != PROVIDER_IMAGE_NONE) ? set : NULL;
 }
 
-static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
+static int run_up(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     struct args *a = args;
     const struct provider *p = provider_find(a->provider ? a->provider : provider_names[0]);
@@ -196,7 +196,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     struct err e = {0};
     int r;
 
-    r = gather(a, &env, &secrets, &e);
+    r = gather_variables(a, &env, &secrets, &e);
     if (r < 0)
         return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
     r = check_source(a, operands[0], err);
@@ -266,8 +266,8 @@ const struct cli_command cmd_up = {
                 "  bellhop up --agent none --network none .    # just a box, without a network\n"
                 "  bellhop up -m 4G --cpus 2 -e GITHUB_USER .  # limits, and a variable of yours\n"
                 "  bellhop up --empty -n scratch -a none       # an empty box\n",
-    .options = options,
+    .options = up_options,
     .args_bytes = sizeof(struct args),
     .max_operands = 1,
-    .run = run,
+    .run = run_up,
 };

@@ -45,7 +45,7 @@ static int on_event(void *arg, const struct bh_watch_event *e)
     return w->is_enough;
 }
 
-static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
+static int run_watch(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     const struct args *a = args;
     struct bh_watch_options o = {.size = sizeof(o),
@@ -68,7 +68,7 @@ static int run(struct cli *c, void *args, char **operands, struct bh_error *err)
     return w.is_enough ? EXIT_CLI_OK : r;
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option watch_options[] = {
     CLI_OPT("exclude", 'E', CLI_LIST, excludes, "GLOB",
             "nothing of these, as lines of a .gitignore"),
     CLI_OPT("no-recursive", 0, CLI_FLAG, flat, NULL, "only what is directly in it"),
@@ -89,10 +89,10 @@ const struct cli_command cmd_watch = {
     .examples = "  bellhop watch api\n"
                 "  bellhop watch api :src -E node_modules -E '*.o'\n"
                 "  bellhop watch -q -c 1 api :done --timeout 10m && echo finished\n",
-    .options = options,
+    .options = watch_options,
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 2,
     .flags = CLI_TAKES_BOX,
-    .run = run,
+    .run = run_watch,
 };

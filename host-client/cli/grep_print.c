@@ -12,7 +12,7 @@
 #define COLOR_LINE "\033[0m\033[32m"
 #define COLOR_MATCH "\033[0m\033[1m\033[31m"
 
-static void put(const struct grep_print *g, const char *color, const char *s, size_t len)
+static void put_colored(const struct grep_print *g, const char *color, const char *s, size_t len)
 {
     if (g->color && color)
         (void)fputs(color, stdout);
@@ -39,7 +39,7 @@ static void put_number(const struct grep_print *g, const char *color, uint64_t n
     char text[24];
 
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
-    put(g, color, text, strlen(text));
+    put_colored(g, color, text, strlen(text));
     (void)putchar(mark);
 }
 
@@ -119,12 +119,12 @@ static void put_text(const struct grep_print *g, const char *text, size_t from, 
 
         start = start < from ? from : start > to ? to : start;
         end = end < start ? start : end > to ? to : end;
-        put(g, NULL, text + from, start - from);
+        put_colored(g, NULL, text + from, start - from);
         if (end > start)
-            put(g, COLOR_MATCH, text + start, end - start);
+            put_colored(g, COLOR_MATCH, text + start, end - start);
         from = end;
     }
-    put(g, NULL, text + from, to - from);
+    put_colored(g, NULL, text + from, to - from);
     (void)putchar('\n');
 }
 

@@ -8,7 +8,7 @@
 #define OPTION_COLUMN 30
 #define ROFF_COLUMN 56 /* a line of a page's source is broken at the first blank from here on */
 
-static const char exit_codes[] =
+static const char exit_codes_topic[] =
     "Exit statuses\n"
     "   0  done\n"
     "   1  an error without a number of its own; grep: nothing matched\n"
@@ -31,7 +31,7 @@ static const char exit_codes[] =
     " 127  the command was not found\n"
     " 128+n  the command was ended by signal n (137 also: it used more memory than it may)\n";
 
-static const char environment[] =
+static const char environment_topic[] =
     "Environment\n"
     "  BELLHOP_STATE_DIR    boxes and their store (default: $XDG_STATE_HOME/bellhop, else\n"
     "                       $HOME/.local/state/bellhop)\n"
@@ -74,13 +74,13 @@ static const char environment[] =
 static const struct {
     const char *name;
     const char *text;
-} topics[] = {{"exit-codes", exit_codes}, {"environment", environment}};
+} help_topics[] = {{"exit-codes", exit_codes_topic}, {"environment", environment_topic}};
 
 int cli_print_topic(FILE *f, const char *topic)
 {
-    for (size_t i = 0; i < N_ELEMENTS(topics); i++) {
-        if (strcmp(topics[i].name, topic) == 0) {
-            (void)fputs(topics[i].text, f);
+    for (size_t i = 0; i < N_ELEMENTS(help_topics); i++) {
+        if (strcmp(help_topics[i].name, topic) == 0) {
+            (void)fputs(help_topics[i].text, f);
             return 0;
         }
     }
@@ -280,8 +280,8 @@ static void man_overview(FILE *f)
         (void)fputs(" (1)\n", f);
         put_roff(f, cmd->summary, strlen(cmd->summary));
     }
-    man_topic(f, "EXIT STATUS", exit_codes);
-    man_topic(f, "ENVIRONMENT", environment);
+    man_topic(f, "EXIT STATUS", exit_codes_topic);
+    man_topic(f, "ENVIRONMENT", environment_topic);
 }
 
 void cli_print_man(FILE *f, const struct cli_command *cmd)

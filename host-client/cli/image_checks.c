@@ -56,17 +56,20 @@ static bool has_package(json_t *manifest, const char *name)
     return json_string_length(json_object_get(manifest, name)) > 0;
 }
 
-/* Those that are the program's own, not a script. */
-static const struct builtin {
+/* Checks that are functions of this program, not scripts. */
+struct builtin {
     const char *name;
     builtin_fn *run;
-} builtins[] = {{"agent", run_agent_check}, {"start", run_start_check}};
+};
+
+static const struct builtin builtin_checks[] = {{"agent", run_agent_check},
+                                                {"start", run_start_check}};
 
 static const struct builtin *find_builtin(const char *name)
 {
-    for (size_t i = 0; i < N_ELEMENTS(builtins); i++)
-        if (str_eq(builtins[i].name, name))
-            return &builtins[i];
+    for (size_t i = 0; i < N_ELEMENTS(builtin_checks); i++)
+        if (str_eq(builtin_checks[i].name, name))
+            return &builtin_checks[i];
     return NULL;
 }
 
@@ -199,7 +202,7 @@ struct output {
     struct buf err;
 };
 
-static int collect(void *arg, int stream, const char *data, size_t len)
+static int collect_output(void *arg, int stream, const char *data, size_t len)
 {
     struct output *o = arg;
 
@@ -233,7 +236,8 @@ static const char *last_line(struct buf *b)
     return b->data ? b->data : "";
 }
 
-static void judge(const struct bh_run_result *run, struct output *o, struct image_result *ret)
+static void judge_output(const struct bh_run_result *run, struct output *o,
+                         struct image_result *ret)
 {
     bool is_ok = str_eq(run->reason, "exited") && run->code == 0;
 
@@ -267,7 +271,7 @@ static int run_script(const struct image_check *check, const char *user, struct 
                                   .stdin_fd = -1,
                                   .timeout_ms = IMAGE_CHECK_MS,
                                   .kill_on_exit = true,
-                                  .output = collect,
+                                  .output = collect_output,
                                   .output_arg = &o};
     int r;
 
@@ -277,7 +281,7 @@ static int run_script(const struct image_check *check, const char *user, struct 
     r = bh_run(box, &opts, &result, err);
     ret->ms = result.wall_ms;
     if (r == 0)
-        judge(&result, &o, ret);
+        judge_output(&result, &o, ret);
     buf_done(&o.out);
     buf_done(&o.err);
     return r;

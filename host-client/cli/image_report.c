@@ -46,7 +46,7 @@ bool image_report_is_ok(const struct image_report *r)
 
 /* ---- the table ---- */
 
-static void cell(enum image_state state, int64_t ms, char *out, size_t out_bytes)
+static void cell_text_of(enum image_state state, int64_t ms, char *out, size_t out_bytes)
 {
     static const char *const words[] = {
         [IMAGE_NOT_RUN] = "-", [IMAGE_OK] = "ok", [IMAGE_FAILED] = "failed"};
@@ -71,7 +71,7 @@ static void add_row(struct cli_table *t, const struct image_report *r, size_t ch
     for (size_t f = 0; f < r->n_forms; f++) {
         const struct image_result *result = &r->results[f][check];
 
-        cell(result->state, result->ms, cells[f], sizeof(cells[f]));
+        cell_text_of(result->state, result->ms, cells[f], sizeof(cells[f]));
         row[f + 2] = r->checks[check].is_wanted ? cells[f] : "";
     }
     cli_table_add(t, row);
@@ -100,7 +100,7 @@ void image_report_print(const struct cli *c, const struct image_report *r)
 
     for (size_t f = 0; f < r->n_forms; f++) {
         heads[f + 2] = r->forms[f].name;
-        cell(r->forms[f].boot, r->forms[f].boot_ms, cells[f], sizeof(cells[f]));
+        cell_text_of(r->forms[f].boot, r->forms[f].boot_ms, cells[f], sizeof(cells[f]));
         boot[f + 2] = cells[f];
     }
     t = cli_table_new(heads);

@@ -10,7 +10,7 @@
 #include "common/str.h"
 
 /* In the order of the overview: a group's commands stand together. */
-static const struct cli_command *const commands[] = {
+static const struct cli_command *const cli_commands[] = {
     &cmd_up,     &cmd_ls,    &cmd_status,    &cmd_start,    &cmd_stop,       &cmd_rm,
     &cmd_keep,   &cmd_exec,  &cmd_shell,     &cmd_ps,       &cmd_attach,     &cmd_wait,
     &cmd_kill,   &cmd_ports, &cmd_wait_port, &cmd_activity, &cmd_hold,       &cmd_release,
@@ -21,14 +21,14 @@ static const struct cli_command *const commands[] = {
 
 const struct cli_command *cli_command_at(size_t i)
 {
-    return i < N_ELEMENTS(commands) ? commands[i] : NULL;
+    return i < N_ELEMENTS(cli_commands) ? cli_commands[i] : NULL;
 }
 
 const struct cli_command *cli_find_command(const char *name)
 {
-    for (size_t i = 0; i < N_ELEMENTS(commands); i++)
-        if (strcmp(commands[i]->name, name) == 0)
-            return commands[i];
+    for (size_t i = 0; i < N_ELEMENTS(cli_commands); i++)
+        if (strcmp(cli_commands[i]->name, name) == 0)
+            return cli_commands[i];
     return NULL;
 }
 

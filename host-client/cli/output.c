@@ -55,23 +55,23 @@ static struct {
     bool raw, tty_out, tty_err;
     char *texts[TEXTS]; /* of cli_text() */
     unsigned next;
-} output;
+} output_state;
 
 void cli_output_init(const struct cli *c)
 {
-    output.raw = c->raw;
-    output.tty_out = c->tty_out;
-    output.tty_err = c->tty_err;
+    output_state.raw = c->raw;
+    output_state.tty_out = c->tty_out;
+    output_state.tty_err = c->tty_err;
 }
 
 bool cli_shows_raw(int fd)
 {
-    return output.raw || !(fd == STDERR_FILENO ? output.tty_err : output.tty_out);
+    return output_state.raw || !(fd == STDERR_FILENO ? output_state.tty_err : output_state.tty_out);
 }
 
 const char *cli_text(const char *s)
 {
-    char **at = &output.texts[output.next++ % TEXTS];
+    char **at = &output_state.texts[output_state.next++ % TEXTS];
 
     free(*at);
     *at = str_escape(s, strlen(s), "", NULL);
@@ -90,7 +90,7 @@ static void put_escaped(FILE *f, const char *s, size_t len, const char *keep)
 
 void cli_put_name(const char *s, size_t len)
 {
-    if (output.raw)
+    if (output_state.raw)
         (void)fwrite(s, 1, len, stdout);
     else
         put_escaped(stdout, s, len, "");
@@ -251,7 +251,7 @@ struct cli_table *cli_table_new(const char *const *heads)
 /* A tab or line feed in a cell would be one of the table's. */
 static char *cell_text(const char *s)
 {
-    return output.raw ? strdup(s) : str_escape(s, strlen(s), "", NULL);
+    return output_state.raw ? strdup(s) : str_escape(s, strlen(s), "", NULL);
 }
 
 void cli_table_add(struct cli_table *t, const char *const *cells)

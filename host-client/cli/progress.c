@@ -15,13 +15,13 @@ static struct {
     char phase[32];
     int64_t drawn_ms;
     bool is_open;
-} line;
+} progress_line;
 
 void cli_progress_clear(const struct cli *c)
 {
-    if (c->tty_err && line.is_open)
+    if (c->tty_err && progress_line.is_open)
         (void)fputs("\r\033[K", stderr);
-    line.is_open = false;
+    progress_line.is_open = false;
 }
 
 static void draw_bar(const struct bh_progress *p)
@@ -57,7 +57,7 @@ void cli_progress(void *arg, const struct bh_progress *p)
 {
     const struct cli *c = arg;
     int64_t now = clock_mono_ms();
-    bool new_phase = strcmp(line.phase, p->phase) != 0;
+    bool new_phase = strcmp(progress_line.phase, p->phase) != 0;
     int text_cells = terminal_columns() - 14 - (p->total ? BAR_CELLS + 24 : 0);
 
     if (strcmp(p->phase, "warning") == 0) {
@@ -69,18 +69,18 @@ void cli_progress(void *arg, const struct bh_progress *p)
         (void)fprintf(stderr, "bellhop: %s\n", cli_text(p->text ? p->text : ""));
     if (!c->tty_err || c->quiet)
         return;
-    if (!new_phase && !p->finished && now - line.drawn_ms < REDRAW_MS)
+    if (!new_phase && !p->finished && now - progress_line.drawn_ms < REDRAW_MS)
         return;
     if (text_cells < 10)
         text_cells = 10;
-    (void)snprintf(line.phase, sizeof(line.phase), "%s", p->phase);
-    line.drawn_ms = now;
+    (void)snprintf(progress_line.phase, sizeof(progress_line.phase), "%s", p->phase);
+    progress_line.drawn_ms = now;
     cli_progress_clear(c);
     (void)fprintf(stderr, "%-10s %.*s", p->phase, text_cells, cli_text(p->text ? p->text : ""));
     if (p->total && !p->finished)
         draw_bar(p);
     if (p->finished)
         (void)fputc('\n', stderr);
-    line.is_open = !p->finished;
+    progress_line.is_open = !p->finished;
     (void)fflush(stderr);
 }

@@ -28,7 +28,7 @@ struct running {
     bool is_canceled;
 };
 
-static int start(struct running *run, struct bh_error *err)
+static int script_start(struct running *run, struct bh_error *err)
 {
     const char *argv[ARGV_MAX + 2] = {"sh"};
     posix_spawn_file_actions_t actions;
@@ -60,7 +60,7 @@ static int start(struct running *run, struct bh_error *err)
     return 0;
 }
 
-static void keep(struct script *s, const char *data, size_t len)
+static void keep_tail(struct script *s, const char *data, size_t len)
 {
     size_t have = strlen(s->tail);
 
@@ -79,7 +79,7 @@ static void keep(struct script *s, const char *data, size_t len)
 }
 
 /* The last whole or begun line, for the terminal. */
-static void show(const struct running *run)
+static void show_last_line(const struct running *run)
 {
     struct bh_progress p = {.phase = run->script->phase};
     char text[120];
@@ -106,8 +106,8 @@ static void read_output(struct running *run)
         for (ssize_t i = 0; i < n; i++)
             if (!data[i])
                 data[i] = ' ';
-        keep(run->script, data, (size_t)n);
-        show(run);
+        keep_tail(run->script, data, (size_t)n);
+        show_last_line(run);
     }
     if (n == 0) { /* closed: there will be no more */
         (void)close(run->out);
@@ -115,7 +115,7 @@ static void read_output(struct running *run)
     }
 }
 
-static void follow(struct running *run)
+static void script_follow(struct running *run)
 {
     int cancel_fd = run->script->must_finish ? -1 : run->cli->opts.cancel_fd;
 
@@ -147,9 +147,9 @@ int cli_script_run(struct cli *c, struct script *s, struct bh_error *err)
     int r;
 
     s->tail[0] = '\0';
-    r = start(&run, err);
+    r = script_start(&run, err);
     if (r == 0) {
-        follow(&run);
+        script_follow(&run);
         while (waitpid(run.pid, &status, 0) < 0 && errno == EINTR)
             ;
         if (run.out >= 0)

@@ -70,7 +70,7 @@ struct cli_signals {
 };
 
 /* The box and the context are opened when the first signal comes: most commands get none. */
-static void forward(struct cli_signals *s, struct bh_ctx **ctx, struct bh_box **box, int sig)
+static void forward_signal(struct cli_signals *s, struct bh_ctx **ctx, struct bh_box **box, int sig)
 {
     uint16_t cols, rows;
 
@@ -112,7 +112,7 @@ static void *signals_main(void *arg)
         if (sig != SIGWINCH && (++interrupts > 1 || !s->is_mine))
             cli_signals_cancel(s);
         if (sig == SIGWINCH || s->is_mine)
-            forward(s, &ctx, &box, sig);
+            forward_signal(s, &ctx, &box, sig);
     }
     (void)bh_box_free(box);
     (void)bh_close(ctx);

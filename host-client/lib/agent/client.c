@@ -11,8 +11,8 @@
 #include "common/wire/wire.h"
 #include "lib/util/socket.h"
 
-#define CLIENT_WORK_FACTOR 20 /* of the answer timeout, for what works before it answers */
-#define CLIENT_STALL_MS 30000 /* at least; a stream says something every ten seconds */
+#define CLIENT_WORK_FACTOR 20 /* answer timeouts, for a call that works before it answers */
+#define CLIENT_STALL_MS 30000 /* at least; a stream has a keep-alive every ten seconds */
 #define CLIENT_READY_FIRST_MS 5
 #define CLIENT_READY_MOST_MS 100
 #define CLIENT_READY_TRY_MS 2000
@@ -86,7 +86,6 @@ struct client *client_free(struct client *c)
 
 /* ---- answers ---- */
 
-/* What the agent said went wrong, as it said it. */
 int client_answer_error(int status, const char *body, size_t len, struct err *e)
 {
     _cleanup_json_ json_t *obj = NULL;
@@ -131,7 +130,7 @@ int client_set_quiet(struct client *c, struct err *e)
     if (c->auth)
         c->quiet = QUIET_HEADER;
     else
-        c->auth = strdup(QUIET_HEADER); /* the lists of headers end at the first that is missing */
+        c->auth = strdup(QUIET_HEADER); /* a list of headers ends at the first NULL */
     return c->auth ? 0 : err_oom(e);
 }
 
@@ -240,7 +239,7 @@ int client_call(struct client *c, enum rpc_method method, json_t *params, int64_
 
 struct lines {
     struct buf line;
-    uint64_t n; /* whole ones */
+    uint64_t n; /* complete lines so far */
     int (*fn)(void *arg, json_t *msg);
     void *arg;
     int failed;
@@ -248,7 +247,7 @@ struct lines {
     struct err why;
 };
 
-/* An empty line or {"keepalive":...} only says that the agent is there. */
+/* An empty line and {"keepalive":...} carry no message. */
 static int take_line(struct lines *l)
 {
     _cleanup_json_ json_t *msg = NULL;

@@ -11,8 +11,7 @@
 #define CLIENT_STALL_BYTES 1024 /* of content, within the stall timeout */
 #define CLIENT_PORT_BODY_BYTES (256 * 1024)
 
-/* Percent-encodes all but unreserved characters and '/'. */
-static int add_encoded(struct buf *b, const char *s, bool keep_slash, struct err *e)
+int client_add_encoded(struct buf *b, const char *s, bool keep_slash, struct err *e)
 {
     static const char plain[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
@@ -37,7 +36,7 @@ int client_new_url(struct client *c, const char *route, const char *path, const 
     buf_init(&b, 64 * 1024);
     r = buf_addf(&b, e, "%s%s", c->base, route);
     if (r == 0)
-        r = add_encoded(&b, path, !is_query, e);
+        r = client_add_encoded(&b, path, !is_query, e);
     if (r == 0 && query && *query)
         r = buf_addf(&b, e, "%c%s", is_query ? '&' : '?', query);
     if (r == 0)
@@ -109,7 +108,7 @@ int client_post_archive(struct client *c, const char *path, const char *query, c
                                .write_arg = arg,
                                .deadline_mono_ms = deadline_mono_ms,
                                .answer_timeout_ms = c->work_ms,
-                               /* gigabytes of zeros are little that is long in coming */
+                               /* gigabytes of zeros compress to a few bytes in minutes */
                                .stall_timeout_ms = c->work_ms,
                                .stall_bytes = CLIENT_STALL_BYTES};
     int r = client_new_url(c, "/v1/archive?path=", path, query, &url, e);
@@ -142,7 +141,7 @@ int client_put_file(struct client *c, const char *path, const void *data, size_t
     if (r == 0 && user) {
         r = buf_adds(&query, "&user=", e);
         if (r == 0)
-            r = add_encoded(&query, user, false, e);
+            r = client_add_encoded(&query, user, false, e);
     }
     if (r == 0)
         r = client_new_url(c, "/v1/files/", path, query.data, &url, e);
@@ -280,7 +279,7 @@ static int basic_header(const char *basic, char **ret, struct err *e)
     return asprintf(ret, "Authorization: Basic %s", text) < 0 ? err_oom(e) : 0;
 }
 
-/* The agent's own token goes by its other header: Authorization is the server's. */
+/* The agent's token goes into X-Access-Token: Authorization belongs to the server in the box. */
 int client_get_port(struct client *c, uint16_t port, const char *path, const char *basic,
                     int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body, struct err *e)
 {

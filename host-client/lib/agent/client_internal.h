@@ -1,5 +1,5 @@
 #pragma once
-/* client_internal: a client from the inside, for the files that are a client. */
+/* client_internal: struct client, for client.c, client_bytes.c and client_upload.c. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,7 +24,7 @@ struct client {
     char *socket;      /* or NULL */
     char *base;        /* "http://box" */
     char *auth;        /* "Authorization: Bearer ...", or NULL */
-    const char *quiet; /* QUIET_HEADER, when auth is not that */
+    const char *quiet; /* QUIET_HEADER, unless auth is that */
     bool is_quiet;
     char *token;
     int cancel_fd;
@@ -41,3 +41,5 @@ int client_answer_error(int status, const char *body, size_t len, struct err *e)
 /* route and path, percent-encoded, then the query (or NULL), as a URL; free() it. */
 int client_new_url(struct client *c, const char *route, const char *path, const char *query,
                    char **ret, struct err *e);
+/* Percent-encodes all but unreserved characters and, with keep_slash, '/'. */
+int client_add_encoded(struct buf *b, const char *s, bool keep_slash, struct err *e);

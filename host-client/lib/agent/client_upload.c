@@ -37,7 +37,7 @@ struct sender {
     bool is_local_error; /* the local file cannot be read, or has changed */
 };
 
-/* The bytes of two reads must be of one version of the file. */
+/* All bytes must be of one version of the local file. */
 static int check_unchanged(struct sender *s, struct err *e)
 {
     struct stat st;
@@ -122,7 +122,7 @@ static int upload_begin(struct sender *s, struct err *e)
     return r;
 }
 
-/* GET, not HEAD: the error of an upload that failed is in the body. */
+/* Asks for the offset. GET, not HEAD: the error of a failed upload is in the body. */
 static int upload_query(struct sender *s, struct err *e)
 {
     const char *headers[] = {s->c->auth, NULL};
@@ -171,7 +171,7 @@ static int upload_send_rest(struct sender *s, struct err *e)
     return r;
 }
 
-/* The agent keeps what it has for an hour otherwise. The context may be canceled: its own connection. */
+/* Without it the agent keeps the bytes for an hour. The context may be canceled, so this takes its own connection. */
 static void upload_cancel(struct sender *s)
 {
     const char *headers[] = {s->c->auth, NULL};
@@ -191,7 +191,7 @@ static void upload_cancel(struct sender *s)
     (void)http_free(fresh);
 }
 
-/* ERR_ABORTED: the offset was wrong. ERR_NOT_FOUND: another agent runs by now, and the upload starts again. */
+/* ERR_ABORTED: the offset was wrong. ERR_NOT_FOUND: the agent was replaced, and the upload starts again. */
 static bool is_worth_a_retry(const struct sender *s, int r)
 {
     return !s->is_local_error && (r == -ERR_UNAVAILABLE || r == -ERR_DATA_LOSS ||

@@ -82,7 +82,7 @@ int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct 
         (void)bh_exec_free(x);
         return ctx_fail(err, r, &e);
     }
-    x->knows_written = !o.id; /* an id that was there before may have been written to */
+    x->knows_written = !o.id; /* the command of an existing id may have been written to */
     *ret_exec = x;
     return 0;
 }
@@ -192,8 +192,8 @@ int bh_exec_write(struct bh_exec *x, const void *data, size_t len, int64_t timeo
     return ctx_fail(err, r, &e);
 }
 
-static int call_take(struct bh_exec *x, enum rpc_method method, json_t *params_take, json_t **ret,
-                     struct bh_error *err)
+static int exec_call_take(struct bh_exec *x, enum rpc_method method, json_t *params_take,
+                          json_t **ret, struct bh_error *err)
 {
     struct err e = {0};
     int r = params_take ? client_call(x->calls, method, params_take, 0, ret, &e) : err_oom(&e);
@@ -204,7 +204,7 @@ static int call_take(struct bh_exec *x, enum rpc_method method, json_t *params_t
 
 int bh_exec_close_stdin(struct bh_exec *x, struct bh_error *err)
 {
-    return call_take(x, RPC_exec_close_stdin, json_pack("{s:s}", "id", x->id), NULL, err);
+    return exec_call_take(x, RPC_exec_close_stdin, json_pack("{s:s}", "id", x->id), NULL, err);
 }
 
 int bh_exec_signal(struct bh_exec *x, const char *signal, bool tree, struct bh_error *err)
@@ -212,17 +212,17 @@ int bh_exec_signal(struct bh_exec *x, const char *signal, bool tree, struct bh_e
     json_t *params =
         json_pack("{s:s, s:s, s:b}", "id", x->id, "signal", signal ? signal : "", "tree", tree);
 
-    return call_take(x, RPC_exec_signal, params, NULL, err);
+    return exec_call_take(x, RPC_exec_signal, params, NULL, err);
 }
 
 int bh_exec_resize(struct bh_exec *x, uint16_t cols, uint16_t rows, struct bh_error *err)
 {
     json_t *params = json_pack("{s:s, s:i, s:i}", "id", x->id, "cols", cols, "rows", rows);
 
-    return call_take(x, RPC_exec_resize, params, NULL, err);
+    return exec_call_take(x, RPC_exec_resize, params, NULL, err);
 }
 
-/* The agent says that the command still runs, or nothing: what it says too early is not so. */
+/* ERR_DEADLINE: the command still runs. Without an answer, ERR_UNAVAILABLE. */
 static int wait_once(struct bh_exec *x, int64_t ms, json_t **ret, struct err *e)
 {
     _cleanup_json_ json_t *params =
@@ -267,5 +267,5 @@ int bh_exec_wait(struct bh_exec *x, int64_t timeout_ms, struct bh_run_result *re
 
 int bh_exec_forget(struct bh_exec *x, struct bh_error *err)
 {
-    return call_take(x, RPC_exec_forget, json_pack("{s:s}", "id", x->id), NULL, err);
+    return exec_call_take(x, RPC_exec_forget, json_pack("{s:s}", "id", x->id), NULL, err);
 }

@@ -1,9 +1,9 @@
 #pragma once
 /*
- * exec: struct bh_exec from the inside: a command of a box, and how far this caller has read its
- * output and written its input. Two clients, so that a write or a signal can go out while the
- * output is being followed. One thread at a time, but for the pump of exec_stdin.c, which has a
- * client of its own and alone touches `written` while it runs.
+ * exec: struct bh_exec from the inside: a command of a box, and the caller's position in its output
+ * and input. It has two clients, so that a write or a signal can be sent while the output is followed.
+ * One thread at a time, except for the pump of exec_stdin.c, which has its own client; while it runs,
+ * only the pump uses `written`.
  */
 #include <jansson.h>
 #include <pthread.h>
@@ -15,29 +15,29 @@
 #include "common/jsonx.h"
 #include "lib/agent/call.h"
 
-#define EXEC_ID_BYTES 129  /* the agent's ids have at most 128 characters */
-#define EXEC_RETRIES 20    /* connections in a row that bring nothing */
-#define EXEC_RETRY_MS 250  /* between them */
-#define EXEC_CALL_MS 5000  /* for what is answered at once, when it is not the caller's call */
-#define EXEC_WAIT_MS 60000 /* one Exec/Wait; longer waits are made of them */
-#define EXEC_GRACE_MS 5000 /* for the answer to a wait whose time is over */
-#define EXEC_PIECE_BYTES (64 * 1024) /* what one Read and one Write carry */
+#define EXEC_ID_BYTES 129            /* the agent's ids have at most 128 characters */
+#define EXEC_RETRIES 20              /* connections in a row without progress */
+#define EXEC_RETRY_MS 250            /* between two retries */
+#define EXEC_CALL_MS 5000            /* deadline of short calls that the caller did not ask for */
+#define EXEC_WAIT_MS 60000           /* one Exec/Wait; a longer wait is several of them */
+#define EXEC_GRACE_MS 5000           /* for the reply to a wait that has timed out */
+#define EXEC_PIECE_BYTES (64 * 1024) /* of one Read and one Write */
 
 struct bh_exec {
     struct bh_box *box;
     struct client *stream;
     struct client *calls;
     int cancel_fd;   /* the context's */
-    json_t *request; /* what started it, while that may have to be repeated; or NULL */
+    json_t *request; /* parameters of Exec/Start, as long as it may be repeated; or NULL */
     char id[EXEC_ID_BYTES];
     int pid;
     bool is_started;
     uint64_t offset[3]; /* by stream: 1, 2 */
-    uint64_t written;   /* of its input, as far as is known to be accepted */
+    uint64_t written;   /* bytes of input that the agent has accepted */
     bool knows_written;
 };
 
-/* The handle, with its clients; the box is awake. id NULL: one is made. */
+/* Wakes the box and makes a handle with its clients. id NULL: random. */
 int exec_new(struct bh_box *box, const char *id, struct bh_exec **ret, struct err *e);
 
 /* exec_request.c: the parameters of Exec/Start. */
@@ -45,11 +45,11 @@ int exec_request_check(const struct bh_run_options *o, struct err *e);
 int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_options *o,
                      bool stdin_open, bool lossless, json_t **ret, struct err *e);
 
-/* exec_info.c: a reply's exit and usage into a result, all but its id. */
+/* exec_info.c: decodes a reply's exit and usage; copies as much of a result as *ret has room for. */
 void exec_read_result(json_t *reply, struct bh_run_result *ret);
 void exec_give_result(const struct bh_run_result *result, struct bh_run_result *ret);
 
-/* exec_stdin.c: a descriptor into the command's input, by offset. */
+/* exec_stdin.c: writes bytes, or copies a descriptor, to the command's input by offset. */
 struct exec_pump;
 int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                int64_t deadline_mono_ms, int cancel_fd, struct err *e);
@@ -59,5 +59,5 @@ struct exec_pump *exec_pump_stop(struct exec_pump *p); /* accepts NULL; returns 
 /* exec_follow.c */
 int exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
                 struct bh_run_result *ret, struct err *e);
-/* Sends the start and waits until it runs: exec->request becomes NULL. */
+/* Starts the command and returns once it runs. */
 int exec_start(struct bh_exec *exec, struct err *e);

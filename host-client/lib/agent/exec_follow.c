@@ -1,7 +1,7 @@
 /*
- * exec_follow: the output of a command by offset. After a dropped connection the rest is asked for
- * again, so nothing is lost and nothing comes twice; a start is repeated with the same id, which
- * the agent starts once.
+ * exec_follow: the output of a command by offset. After a broken connection the stream resumes at the
+ * handle's offsets, so no byte is lost or delivered twice. A start is repeated with the same id, under
+ * which the agent starts one command.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,16 +20,16 @@ struct follow {
     struct bh_run_result *result;
     struct exec_pump *pump;
     int64_t deadline_mono_ms;
-    bool until_started; /* nothing else is wanted */
-    bool is_done;       /* the end has come, or the start when that was all */
+    bool until_started; /* return once the command has started */
+    bool is_done;       /* the end has come; with until_started: the start */
     unsigned n_failures;
     int failed;
-    struct err why; /* what was wrong with a message */
+    struct err why; /* error of a message */
 };
 
 /* ---- messages ---- */
 
-static int give(struct follow *f, int stream, const char *data, size_t len, struct err *e)
+static int give_output(struct follow *f, int stream, const char *data, size_t len, struct err *e)
 {
     f->exec->offset[stream] += len;
     if (len == 0 || !f->opts->output || f->opts->output(f->opts->arg, stream, data, len) == 0)
@@ -43,7 +43,7 @@ static int take_data(struct follow *f, int stream, json_t *msg, struct err *e)
     int r = reply_bytes(msg, &data, e);
 
     if (r == 0)
-        r = give(f, stream, data.data, data.len, e);
+        r = give_output(f, stream, data.data, data.len, e);
     jx_bytes_done(&data);
     return r;
 }
@@ -53,8 +53,8 @@ static int stream_of(json_t *data)
     return str_eq(json_string_value(json_object_get(data, "stream")), "stderr") ? 2 : 1;
 }
 
-/* Bytes that the agent could not keep: the count is right again, and it is said. */
-static void skip(struct follow *f, int stream, uint64_t bytes)
+/* The agent dropped these bytes: advances the offset and reports the gap. */
+static void skip_lost(struct follow *f, int stream, uint64_t bytes)
 {
     f->exec->offset[stream] += bytes;
     f->result->lost_bytes += bytes;
@@ -73,13 +73,13 @@ static void take_start(struct follow *f, json_t *start)
         f->failed = exec_pump_start(exec, f->opts->stdin_fd, &f->pump, &f->why);
 }
 
-static int on_message(void *arg, json_t *msg)
+static int take_follow_message(void *arg, json_t *msg)
 {
     struct follow *f = arg;
     json_t *v;
 
-    /* A start that comes again is no step forward: an agent that breaks off behind it each time would
-     * be asked for ever. */
+    /* A repeated start is no progress: an agent that breaks off right after it would be retried for
+     * ever. */
     if (!f->exec->is_started || !json_object_get(msg, "start"))
         f->n_failures = 0;
     if (!f->exec->is_started && (json_object_get(msg, "data") || json_object_get(msg, "gap"))) {
@@ -89,7 +89,7 @@ static int on_message(void *arg, json_t *msg)
     } else if ((v = json_object_get(msg, "data"))) {
         f->failed = take_data(f, stream_of(v), v, &f->why);
     } else if ((v = json_object_get(msg, "gap"))) {
-        skip(f, stream_of(v), (uint64_t)json_integer_value(json_object_get(v, "bytes")));
+        skip_lost(f, stream_of(v), (uint64_t)json_integer_value(json_object_get(v, "bytes")));
     } else if ((v = json_object_get(msg, "end"))) {
         exec_read_result(v, f->result);
         f->is_done = true;
@@ -106,14 +106,14 @@ static json_t *new_attach(const struct follow *f)
                      (json_int_t)f->exec->offset[2], "lossless", f->opts->lossless);
 }
 
-/* One connection: the start, or what is left after it. */
+/* One connection: starts the command, or attaches at the offsets. */
 static int follow_once(struct follow *f, struct err *e)
 {
     struct bh_exec *exec = f->exec;
     bool starts = exec->request && !exec->is_started;
     _cleanup_json_ json_t *params = starts ? json_incref(exec->request) : new_attach(f);
     int r = params ? client_stream(exec->stream, starts ? RPC_exec_start : RPC_exec_attach, params,
-                                   f->deadline_mono_ms, on_message, f, e)
+                                   f->deadline_mono_ms, take_follow_message, f, e)
                    : err_oom(e);
 
     if (f->failed < 0) {
@@ -124,8 +124,8 @@ static int follow_once(struct follow *f, struct err *e)
     return f->is_done ? 0 : r;
 }
 
-/* Where the output that is still held begins, as the agent said or, when it did not, ends; 0: not
- * known. */
+/* The first byte that the agent still keeps, as its error says; if it does not say, the byte after the
+ * last. 0: not known. */
 static uint64_t first_held(struct follow *f, const struct err *told, const char *name)
 {
     _cleanup_json_ json_t *params = NULL;
@@ -141,8 +141,8 @@ static uint64_t first_held(struct follow *f, const struct err *told, const char 
     return (uint64_t)json_integer_value(json_object_get(json_object_get(state, name), "bytes"));
 }
 
-/* What followed the offsets is not held any more (the budget went to newer commands): on from
- * what is. */
+/* The agent dropped the bytes at the offsets, since newer commands used up the budget: continues at the
+ * first byte that it keeps. */
 static int skip_forgotten(struct follow *f, const struct err *told)
 {
     static const char *const fields[] = {NULL, "stdout_offset", "stderr_offset"};
@@ -156,13 +156,13 @@ static int skip_forgotten(struct follow *f, const struct err *told)
         first = first_held(f, told, names[s]);
         if (first <= f->exec->offset[s])
             return -ERR_DATA_LOSS;
-        skip(f, s, first - f->exec->offset[s]);
+        skip_lost(f, s, first - f->exec->offset[s]);
         return 0;
     }
     return -ERR_DATA_LOSS;
 }
 
-/* 0: try again. */
+/* 0: retry. */
 static int after_failure(struct follow *f, int r, struct err *e)
 {
     int gone;
@@ -171,7 +171,7 @@ static int after_failure(struct follow *f, int r, struct err *e)
         return r;
     if (r == -ERR_DEADLINE && clock_until_ms(f->deadline_mono_ms) == 0)
         return err_set(e, ERR_DEADLINE, "'%s' is still running", f->exec->id);
-    if (r == -ERR_DEADLINE) { /* silence, which took its time: asked again once */
+    if (r == -ERR_DEADLINE) { /* a silent agent has cost a whole timeout: retry once */
         f->n_failures += EXEC_RETRIES / 2;
         r = -ERR_UNAVAILABLE;
         e->code = ERR_UNAVAILABLE;
@@ -185,7 +185,7 @@ static int after_failure(struct follow *f, int r, struct err *e)
         return gone;
     if (++f->n_failures > EXEC_RETRIES)
         return r;
-    /* At once the first time: the agent keeps what comes meanwhile, but not for ever. */
+    /* The first retry is immediate: the agent keeps output for a bounded number of bytes. */
     if (socket_wait_canceled(f->exec->cancel_fd, f->n_failures > 1 ? EXEC_RETRY_MS : 0))
         return err_set(e, ERR_CANCELED, "canceled");
     return 0;
@@ -200,7 +200,7 @@ static int follow_all(struct follow *f, struct err *e)
 
         if (r == 0)
             return 0;
-        /* The agent is another one since, and nobody knows how the command ended. */
+        /* The agent was replaced: the end of the command is unknown. */
         if (r == -ERR_NOT_FOUND && f->exec->is_started && f->exec->request) {
             (void)snprintf(f->result->reason, sizeof(f->result->reason), "lost");
             return 0;

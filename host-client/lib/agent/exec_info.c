@@ -1,4 +1,4 @@
-/* exec_info: what the agent says of a command, as the public structs have it. */
+/* exec_info: replies about a command, decoded into the public structs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "lib/agent/exec.h"
 #include "lib/util/context.h"
 
-#define COMMAND_BYTES (64 * 1024) /* of a command's words, for a person */
+#define COMMAND_BYTES (64 * 1024) /* of a command line for a person */
 
 /* -1 for null: the kernel does not say. */
 static int64_t maybe_count(json_t *obj, const char *name)
@@ -47,7 +47,6 @@ void exec_read_result(json_t *reply, struct bh_run_result *ret)
     ret->write_bytes = maybe_count(usage, "write_bytes");
 }
 
-/* As much of it as the caller's struct has room for. */
 void exec_give_result(const struct bh_run_result *result, struct bh_run_result *ret)
 {
     size_t size;
@@ -59,7 +58,7 @@ void exec_give_result(const struct bh_run_result *result, struct bh_run_result *
     ret->size = size;
 }
 
-/* "2026-11-22T01:35:00.123Z" -> milliseconds since 1970; 0 when it is none. */
+/* "2026-11-22T01:35:00.123Z" -> milliseconds since 1970; 0 for anything else. */
 static int64_t time_of(json_t *obj, const char *name)
 {
     struct tm tm = {0};
@@ -74,7 +73,7 @@ static int64_t time_of(json_t *obj, const char *name)
     return (int64_t)timegm(&tm) * 1000 + (int64_t)ms;
 }
 
-/* A word as a shell would want it. */
+/* Adds a word, quoted for a shell if necessary. */
 static int add_word(struct buf *b, const char *word)
 {
     static const char plain[] =
@@ -89,7 +88,7 @@ static int add_word(struct buf *b, const char *word)
     return r < 0 ? r : buf_adds(b, "'", NULL);
 }
 
-/* Its first line with something in it, and "..." for more. */
+/* Adds the first line that is not blank, and "..." if there are more. */
 static void add_script(struct buf *b, const json_t *script)
 {
     const char *text = json_string_value(json_object_get(script, "text"));
@@ -130,8 +129,8 @@ static char *command_of(json_t *obj)
     return b.len ? buf_take(&b) : strdup("");
 }
 
-static int give_info(json_t *obj, int (*fn)(void *arg, const struct bh_exec_info *info), void *arg,
-                     struct err *e)
+static int give_exec_info(json_t *obj, int (*fn)(void *arg, const struct bh_exec_info *info),
+                          void *arg, struct err *e)
 {
     _cleanup_free_ char *command = command_of(obj);
     _cleanup_free_ char *text = NULL;
@@ -175,7 +174,7 @@ int bh_exec_list(struct bh_box *box, int (*fn)(void *arg, const struct bh_exec_i
         r = client_call(c, RPC_exec_list, NULL, 0, &reply, &e);
     json_array_foreach (json_object_get(reply, "commands"), i, obj) {
         if (r == 0)
-            r = give_info(obj, fn, arg, &e);
+            r = give_exec_info(obj, fn, arg, &e);
     }
     return r < 0 ? ctx_fail(err, r, &e) : r;
 }
@@ -189,6 +188,6 @@ int bh_exec_get(struct bh_exec *exec, int (*fn)(void *arg, const struct bh_exec_
     int r = params ? client_call(exec->calls, RPC_exec_get, params, 0, &reply, &e) : err_oom(&e);
 
     if (r == 0)
-        r = give_info(reply, fn, arg, &e);
+        r = give_exec_info(reply, fn, arg, &e);
     return r < 0 ? ctx_fail(err, r, &e) : r;
 }

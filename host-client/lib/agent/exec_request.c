@@ -7,7 +7,7 @@
 #include "common/str.h"
 #include "lib/agent/exec.h"
 
-#define ID_MAX_BYTES 128 /* the agent's; a result's field has room for it */
+#define ID_MAX_BYTES 128 /* the agent's limit; a result's field has room for it */
 _Static_assert(sizeof(((struct bh_run_result *)0)->id) > ID_MAX_BYTES, "no room for an id");
 
 #define TIMEOUT_MAX_MS (365LL * 24 * 3600 * 1000)
@@ -77,7 +77,7 @@ static int add_rlimit(json_t *obj, const char *word, struct err *e)
     return 0;
 }
 
-/* Groups of fields that are there only if one of them is. */
+/* Each group is sent only if it has a field. */
 static void set_limits(const struct bh_run_options *o, json_t *params, struct err *e)
 {
     _cleanup_json_ json_t *limits = json_object();

@@ -9,17 +9,17 @@
 #include "lib/agent/exec.h"
 #include "lib/util/context.h"
 
-/* The agent holds a command up when its lossless reader's connection breaks. What that reader never
- * got must still be kept then: that lag, and what was under way in the sockets. */
+/* A lossless reader's command waits while the connection is broken. The agent must still keep every byte
+ * that the reader did not get: its lag, and the bytes in the sockets. */
 #define RUN_HEAD_BYTES (512 * 1024)
 #define RUN_TAIL_BYTES (1024 * 1024)
 
 struct run {
     const struct bh_run_options *opts;
-    bool is_ended_here; /* the receiver of the output wanted no more */
+    bool is_ended_here; /* the output function returned non-zero */
 };
 
-/* Whoever waited for it has gone: so does the command, with what it started. */
+/* The caller has canceled the call: kills the command and its descendants. */
 static void end_command(const struct bh_exec *exec)
 {
     static const char *const signals[] = {"SIGTERM", "SIGKILL"};
@@ -48,7 +48,8 @@ static int pass_output(void *arg, int stream, const char *data, size_t len)
     return run->is_ended_here;
 }
 
-static int follow(struct run *run, struct bh_exec *exec, struct bh_run_result *ret, struct err *e)
+static int run_and_follow(struct run *run, struct bh_exec *exec, struct bh_run_result *ret,
+                          struct err *e)
 {
     struct bh_follow_options f = {.stdin_fd = run->opts->stdin_fd,
                                   .lossless = true,
@@ -83,8 +84,8 @@ static int run_command(struct bh_box *box, const struct bh_run_options *o,
     if (r == 0)
         r = agent_ops(box)->extend_lease(box, o->timeout_ms, e);
     if (r == 0) {
-        exec->knows_written = true; /* from its start: a repeated run gives the same input again */
-        r = o->detach ? exec_start(exec, e) : follow(&run, exec, ret, e);
+        exec->knows_written = true; /* a repeated run writes the same input from its start */
+        r = o->detach ? exec_start(exec, e) : run_and_follow(&run, exec, ret, e);
     }
     if (r == 0) {
         (void)snprintf(ret->id, sizeof(ret->id), "%s", exec->id);

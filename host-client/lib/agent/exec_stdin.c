@@ -1,6 +1,6 @@
 /*
- * exec_stdin: the input of a command, written by offset: what the agent has accepted before a
- * connection broke is not given to the command twice.
+ * exec_stdin: the input of a command, written by offset: bytes that the agent accepted before a
+ * connection broke are not written twice.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ struct exec_pump {
     int stop_fd;
 };
 
-/* The first piece for a command of somebody else's has no offset, and can't be repeated: where
- * its input stands is learned from the answer. */
+/* If another client may have written, the offset is unknown: the first piece goes without one, so it
+ * cannot be repeated, and the reply tells the offset. */
 static int write_piece(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                        int64_t deadline_mono_ms, int cancel_fd, struct err *e)
 {
@@ -83,7 +83,7 @@ static void *pump_main(void *arg)
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n > 0) {
-            /* A command that takes no more says by its end why. */
+            /* If the command takes no more input, its end tells why. */
             if (exec_write(p->exec, p->client, data, (size_t)n, 0, p->stop_fd, NULL) < 0)
                 break;
             continue;

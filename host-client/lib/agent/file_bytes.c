@@ -1,4 +1,4 @@
-/* bytes: a file's content and archives of the box, with conditions. */
+/* file_bytes: the content of files, with conditions, and archives. */
 #include <inttypes.h>
 #include <nettle/sha2.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/agent/call.h"
+#include "lib/agent/client_internal.h"
 #include "lib/util/context.h"
 
 #define TAG_HEADER_BYTES (BH_ETAG_BYTES + 2)
@@ -26,8 +27,8 @@ static int begin_on_path(struct bh_box *box, const char *path, struct client **r
     return r < 0 ? r : agent_begin(box, ret_client, e);
 }
 
-/* A tag as the header has it: in quotes, but for "*". */
-static const char *quoted(const char *tag, char *out, size_t out_bytes)
+/* The header has a tag in quotes, except "*". */
+static const char *quote_tag(const char *tag, char *out, size_t out_bytes)
 {
     if (!tag)
         return NULL;
@@ -99,7 +100,7 @@ int bh_file_read(struct bh_box *box, const struct bh_file_read_options *opts, ch
     else
         (void)snprintf(range, sizeof(range), "bytes=%" PRIu64 "-", o.offset);
     b.range = o.offset || o.length ? range : NULL;
-    b.if_match = quoted(o.if_match, match, sizeof(match));
+    b.if_match = quote_tag(o.if_match, match, sizeof(match));
     b.write = o.write;
     b.arg = o.arg;
     r = client_bytes(c, "GET", path, &b, 0, &e);
@@ -143,8 +144,8 @@ int bh_file_write(struct bh_box *box, const struct bh_file_write_options *opts, 
     b.query = query;
     b.data = o.data ? o.data : "";
     b.len = o.len;
-    b.if_match = quoted(o.if_match, match, sizeof(match));
-    b.if_none_match = quoted(o.if_none_match, none, sizeof(none));
+    b.if_match = quote_tag(o.if_match, match, sizeof(match));
+    b.if_none_match = quote_tag(o.if_none_match, none, sizeof(none));
     if (o.digest) {
         make_digest(b.data, b.len, digest);
         b.digest = digest;
@@ -157,15 +158,12 @@ int bh_file_write(struct bh_box *box, const struct bh_file_write_options *opts, 
 
 static int add_excludes(struct buf *q, const char *const *list, struct err *e)
 {
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
     int r = 0;
 
     for (; r == 0 && list && *list; list++) {
         r = buf_adds(q, "&exclude=", e);
-        for (const char *s = *list; r == 0 && *s; s++)
-            r = strchr(plain, *s) ? buf_add(q, s, 1, e)
-                                  : buf_addf(q, e, "%%%02X", (unsigned)(unsigned char)*s);
+        if (r == 0)
+            r = client_add_encoded(q, *list, true, e);
     }
     return r;
 }

@@ -1,4 +1,4 @@
-/* fs: the files of a box one by one: what they are, their bytes, changes, edits, what happens. */
+/* files: calls of the Fs service: stat, list, changes, edits, watches. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #include "lib/agent/call.h"
 #include "lib/util/context.h"
 
-/* ---- what is there ---- */
+/* ---- stat and list ---- */
 
-/* A path of an answer; free() it. */
+/* A path of a reply; free() it. */
 static char *path_of(json_t *obj, const char *key)
 {
     char *path = NULL;
@@ -30,8 +30,8 @@ static uint32_t mode_of(const char *octal)
     return mode;
 }
 
-static int give_info(json_t *o, int (*fn)(void *arg, const struct bh_file_info *info), void *arg,
-                     struct err *e)
+static int give_file_info(json_t *o, int (*fn)(void *arg, const struct bh_file_info *info),
+                          void *arg, struct err *e)
 {
     _cleanup_free_ char *path = path_of(o, "path");
     _cleanup_free_ char *name = path_of(o, "name");
@@ -70,7 +70,7 @@ int bh_file_stat(struct bh_box *box, const char *path, bool etag,
     params_set_flag(p, "etag", etag, &e);
     r = agent_call_take(box, RPC_fs_stat, p, 0, &reply, &e);
     if (r == 0)
-        r = give_info(reply, fn, arg, &e);
+        r = give_file_info(reply, fn, arg, &e);
     return r < 0 ? ctx_fail(err, r, &e) : r;
 }
 
@@ -99,7 +99,7 @@ int bh_file_list(struct bh_box *box, const struct bh_file_list_options *opts,
         r = agent_call_take(box, RPC_fs_list, p, 0, &reply, &e);
         json_array_foreach (json_object_get(reply, "entries"), i, entry) {
             if (r == 0)
-                r = give_info(entry, fn, arg, &e);
+                r = give_file_info(entry, fn, arg, &e);
         }
         json_decref(next);
         next = json_incref(json_object_get(reply, "next"));
@@ -251,7 +251,7 @@ struct watch {
     void *arg;
 };
 
-static int on_event(void *arg, json_t *msg)
+static int take_watch_message(void *arg, json_t *msg)
 {
     static const char *const kinds[] = {"started", "event", "end"};
     const struct watch *w = arg;
@@ -301,6 +301,7 @@ int bh_file_watch(struct bh_box *box, const struct bh_watch_options *opts,
         r = e.code ? -e.code : agent_begin(box, &c, &e);
     }
     if (r == 0)
-        r = client_stream(c, RPC_fs_watch, p, agent_deadline(o.timeout_ms), on_event, &w, &e);
+        r = client_stream(c, RPC_fs_watch, p, agent_deadline(o.timeout_ms), take_watch_message, &w,
+                          &e);
     return ctx_fail(err, r, &e);
 }

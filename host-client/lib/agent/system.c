@@ -1,4 +1,4 @@
-/* system: what the guest agent knows of the box: activity, holds, ports, readiness, metrics. */
+/* system: calls of the System service: activity, holds, ports, readiness, metrics. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +15,11 @@
 #define METRICS_BYTES (4 * 1024 * 1024)
 #define READY_MS 60000
 #define WAIT_PORT_MS 30000      /* the agent's own default */
-#define WAIT_PORT_GRACE_MS 5000 /* for its answer when the time is over */
+#define WAIT_PORT_GRACE_MS 5000 /* for the reply after the timeout */
 
 /* ---- activity and holds ---- */
 
-static void join(json_t *list, char *out, size_t out_bytes)
+static void join_reasons(json_t *list, char *out, size_t out_bytes)
 {
     size_t used = 0, i;
     json_t *v;
@@ -41,7 +41,7 @@ static void read_activity(json_t *reply, struct bh_activity *a)
     json_t *recent = json_object_get(cpu, "recent_ms");
 
     a->busy = json_is_true(json_object_get(reply, "busy"));
-    join(json_object_get(reply, "reasons"), a->reasons, sizeof(a->reasons));
+    join_reasons(json_object_get(reply, "reasons"), a->reasons, sizeof(a->reasons));
     a->idle_ms = json_integer_value(json_object_get(reply, "idle_ms"));
     a->calls = (uint32_t)reply_count(json_object_get(reply, "calls"), "open");
     a->commands = (uint32_t)reply_count(json_object_get(reply, "commands"), "running");
@@ -188,7 +188,7 @@ int bh_ready(struct bh_box *box, char **ret_json, struct bh_error *err)
     return ctx_fail(err, r, &e);
 }
 
-static int collect(void *arg, const char *data, size_t len)
+static int append_metrics(void *arg, const char *data, size_t len)
 {
     return buf_add(arg, data, len, NULL);
 }
@@ -202,7 +202,7 @@ int bh_metrics(struct bh_box *box, char **ret_text, struct bh_error *err)
 
     buf_init(&text, METRICS_BYTES);
     if (r == 0)
-        r = client_get(c, "/v1/metrics", collect, &text, 0, &e);
+        r = client_get(c, "/v1/metrics", append_metrics, &text, 0, &e);
     if (r == 0)
         r = buf_add(&text, "", 0, &e);
     if (r < 0)

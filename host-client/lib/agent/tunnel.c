@@ -62,7 +62,7 @@ int client_tunnel(const struct client_options *opts, uint16_t port, int64_t dead
     if (r == 0)
         r = io_write_all(fd, request.data, request.len, e);
     while (r == 0) {
-        /* One byte at a time until the empty line: what follows belongs to the caller. */
+        /* One byte at a time: the bytes after the empty line belong to the caller. */
         char c;
         ssize_t n;
 
