@@ -53,15 +53,15 @@ struct forward {
     struct sockaddr_storage address; /* without a port */
     socklen_t address_len;
     char *text;
-    int spare_fd; /* given up for a moment when there are no more */
+    int spare_fd; /* closed for a moment to accept and refuse when descriptors run out */
     struct loop_timer *timer;
     struct outlet outlets[FORWARD_MAX_PORTS];
     struct link *links;
     unsigned n_connections; /* dialed and relayed */
     unsigned n_missing;     /* ports of `wanted` without an outlet: tried again */
     bool is_stopped;
-    int complained; /* -errno of what was said in the log; 0: nothing */
-    /* a worker's between a tick and its end, else the loop's: */
+    int complained; /* -errno of the last complaint in the log; 0: none */
+    /* the worker's while is_scanning, else the loop's: */
     _Atomic bool is_scanning;
     struct port_set wanted; /* read by both */
     struct port_set found;
@@ -95,7 +95,7 @@ static int parse_address(const char *text, struct sockaddr_storage *ret, socklen
         memcpy(ret, &v4, sizeof(v4));
         *ret_len = sizeof(v4);
     } else if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1) {
-        /* A link-local one would need its interface. */
+        /* A link-local address would need its interface. */
         is_one = !IN6_IS_ADDR_UNSPECIFIED(a) && !IN6_IS_ADDR_LOOPBACK(a) &&
                  !IN6_IS_ADDR_MULTICAST(a) && !IN6_IS_ADDR_V4MAPPED(a) && !IN6_IS_ADDR_LINKLOCAL(a);
         memcpy(ret, &v6, sizeof(v6));
@@ -118,8 +118,8 @@ int forward_check_address(const char *text, struct err *e)
 
 /* ---- connections ---- */
 
-/* By a reset: an orderly end would look as if the server had said all it had to. */
-static void refuse(int fd)
+/* Closes with a reset: after a normal close the client would take the reply for complete. */
+static void refuse_client(int fd)
 {
     struct linger at_once = {.l_onoff = 1};
 
@@ -134,7 +134,7 @@ static void on_relay_end(void *arg)
     f->n_connections--;
 }
 
-/* What is left of it is its descriptor. */
+/* Returns the link's descriptor, which becomes the caller's. */
 static int link_free(struct link *l)
 {
     int fd = l->fd;
@@ -149,7 +149,7 @@ static int link_free(struct link *l)
     return fd;
 }
 
-static void on_dialed(void *arg, int peer_fd, const struct err *error)
+static void on_link_dialed(void *arg, int peer_fd, const struct err *error)
 {
     struct link *l = arg;
     struct forward *f = l->forward;
@@ -160,7 +160,7 @@ static void on_dialed(void *arg, int peer_fd, const struct err *error)
         relay_join(f->server, fd, peer_fd, on_relay_end, f);
         return;
     }
-    refuse(fd);
+    refuse_client(fd);
     f->n_connections--;
 }
 
@@ -171,7 +171,7 @@ static void connect_through(struct outlet *o, int fd)
 
     if (!l) {
         metrics_connection_refused();
-        refuse(fd);
+        refuse_client(fd);
         return;
     }
     *l = (struct link){.forward = f, .fd = fd, .next = f->links};
@@ -180,12 +180,12 @@ static void connect_through(struct outlet *o, int fd)
     f->links = l;
     f->n_connections++;
     listener_tune_tcp(fd);
-    /* Both loopbacks are tried: which of them it is may have changed since the last look. */
-    if (dial_new(f->agent->loop, NULL, o->port, on_dialed, l, &l->dial, NULL) < 0)
-        on_dialed(l, -1, NULL);
+    /* Dials both loopbacks: the listener may have moved since the last scan. */
+    if (dial_new(f->agent->loop, NULL, o->port, on_link_dialed, l, &l->dial, NULL) < 0)
+        on_link_dialed(l, -1, NULL);
 }
 
-/* Without a descriptor left, the loop would spin and the client hang. */
+/* Refuses a client when descriptors run out: otherwise the loop would spin and the client hang. */
 static bool refuse_with_spare(struct outlet *o)
 {
     struct forward *f = o->forward;
@@ -197,7 +197,7 @@ static bool refuse_with_spare(struct outlet *o)
     fd = accept4(o->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
         metrics_connection_refused();
-        refuse(fd);
+        refuse_client(fd);
     }
     f->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return fd >= 0;
@@ -216,7 +216,7 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
             continue;
         if (fd < 0)
             return;
-        if (o->forward->spare_fd < 0) /* somebody else was quicker to take it */
+        if (o->forward->spare_fd < 0) /* another thread took the number */
             o->forward->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         connect_through(o, fd);
     }
@@ -245,7 +245,7 @@ static int bind_port(const struct forward *f, uint16_t port, int *ret_fd)
         ((struct sockaddr_in *)(void *)&address)->sin_port = htons(port);
     else
         ((struct sockaddr_in6 *)(void *)&address)->sin6_port = htons(port);
-    /* Connections of a listener that was here a moment ago may linger. */
+    /* Connections of an earlier listener may be in TIME_WAIT. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, (struct sockaddr *)&address, f->address_len) < 0 || listen(fd, BACKLOG) < 0)
         return -errno;
@@ -276,8 +276,8 @@ static struct outlet *find_outlet(struct forward *f, unsigned port)
     return NULL;
 }
 
-/* Said once, not every second. */
-static void complain(struct forward *f, int r)
+/* Logs a failure once, not every second. */
+static void log_once(struct forward *f, int r)
 {
     if (r == f->complained)
         return;
@@ -289,8 +289,8 @@ static void complain(struct forward *f, int r)
 }
 
 /*
- * What can't be had is tried again at each look: somebody may have the port at the address (and is
- * reached there without us), or at all of them, or we may not bind it, or the address is yet to come.
+ * A listener that can't be opened is retried at each scan: another program may have the port at this address (and is
+ * reached there without us) or at all addresses, the agent may lack the right, or the address may not exist yet.
  */
 static void open_missing(struct forward *f)
 {
@@ -306,9 +306,9 @@ static void open_missing(struct forward *f)
         o = find_outlet(f, 0);
         r = o ? outlet_open(o, (uint16_t)port) : -ENOSPC;
         f->n_missing += r < 0;
-        stop = r == -ENOSPC || r == -EADDRNOTAVAIL ? r : 0; /* so it would be for the others */
+        stop = r == -ENOSPC || r == -EADDRNOTAVAIL ? r : 0; /* the other ports would fail too */
     }
-    complain(f, stop);
+    log_once(f, stop);
 }
 
 static void close_gone(struct forward *f)
@@ -318,7 +318,7 @@ static void close_gone(struct forward *f)
             outlet_close(&f->outlets[i]);
 }
 
-/* ---- the look ---- */
+/* ---- the scan ---- */
 
 static bool is_wanted(const struct forward *f, const struct port *p)
 {
@@ -326,7 +326,7 @@ static bool is_wanted(const struct forward *f, const struct port *p)
            server_check_port(f->server, p->number, NULL) == 0;
 }
 
-static void on_changed(struct loop *loop, void *arg)
+static void on_scan_done(struct loop *loop, void *arg)
 {
     struct forward *f = arg;
 
@@ -339,8 +339,8 @@ static void on_changed(struct loop *loop, void *arg)
     f->is_scanning = false;
 }
 
-/* On a worker. The loop is woken only if there is something to do. */
-static void scan(void *arg)
+/* On a worker. Wakes the loop only if something has changed. */
+static void scan_listeners(void *arg)
 {
     struct forward *f = arg;
     struct ports ports = {0};
@@ -348,13 +348,13 @@ static void scan(void *arg)
 
     f->found = (struct port_set){0};
     if (ports_read(0, &ports, NULL) < 0 || ports.n_listening > ports.n)
-        f->found = f->wanted; /* one that is not in the list may listen all the same */
+        f->found = f->wanted; /* the list is incomplete: keep the ports that we have */
     for (size_t i = 0; i < ports.n; i++)
         if (is_wanted(f, &ports.list[i]))
             add_port(&f->found, ports.list[i].number);
     ports_done(&ports);
     has_changed = memcmp(&f->found, &f->wanted, sizeof(f->found)) != 0;
-    if (!has_changed || loop_post_sure(f->agent->loop, on_changed, f, NULL) < 0)
+    if (!has_changed || loop_post_sure(f->agent->loop, on_scan_done, f, NULL) < 0)
         f->is_scanning = false;
 }
 
@@ -367,14 +367,14 @@ static void on_tick(struct loop *loop, void *arg)
         if (f->n_missing)
             open_missing(f);
         f->is_scanning = true;
-        if (pool_run(f->agent->pool, scan, f, NULL) < 0)
+        if (pool_run(f->agent->pool, scan_listeners, f, NULL) < 0)
             f->is_scanning = false;
     }
     if (loop_timer_add(loop, clock_mono_ms() + FORWARD_SCAN_MS, on_tick, f, &f->timer, NULL) < 0)
         log_error("--forward-localhost: out of memory: what listens is not looked at any more");
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
 int forward_new(struct agent *a, const char *address, struct forward **ret, struct err *e)
 {

@@ -1,18 +1,18 @@
 #pragma once
 /*
- * forward: TCP ports that listen on localhost in the box alone, reachable at one more of the box's
- * addresses (--forward-localhost), as E2B's edge dials them at 169.254.0.21. The agent looks at the
- * listeners of /proc/net every FORWARD_SCAN_MS: a port that somebody else has on 127.0.0.1 or ::1 gets a
- * listener at the address, which is closed when that one is gone. The loop moves the bytes, half-closes
- * included. No token is asked for: the address is what decides who may connect.
+ * forward: makes TCP ports that listen only on localhost in the box reachable at one more of the box's addresses
+ * (--forward-localhost), as E2B's edge dials them at 169.254.0.21. Every FORWARD_SCAN_MS the agent reads the
+ * listeners of /proc/net: a port on 127.0.0.1 or ::1 gets a listener at the address, which is closed when the
+ * original one is gone. The loop relays the bytes, half-closes included. No token is asked for: the address decides
+ * who may connect.
  *
- * All functions on the loop's thread, or before it runs.
+ * All functions are called on the loop's thread, or before it runs.
  */
 #include "common/err.h"
 
 #define FORWARD_SCAN_MS 1000
 #define FORWARD_MAX_PORTS 256
-#define FORWARD_MAX_CONNECTIONS 512 /* of all ports: up to 64 MiB of buffers, 128 KiB each */
+#define FORWARD_MAX_CONNECTIONS 512 /* on all ports: up to 64 MiB of buffers, 128 KiB each */
 
 struct agent;
 struct forward;

@@ -1,6 +1,6 @@
 /*
- * proxy: /v1/proxy/{port}/...: HTTP/1.1 to a port in the box; here is the connection's side of it.
- * A request to upgrade (WebSocket) goes through, and after the 101 the two sockets are joined.
+ * proxy: /v1/proxy/{port}/...: HTTP/1.1 to a port in the box, the client's side. A request to upgrade (WebSocket)
+ * is forwarded, and after the 101 the two sockets are joined.
  */
 #include "api/proxy/proxy.h"
 
@@ -19,7 +19,7 @@
 #define RING_BYTES (128 * 1024)
 #define CHUNK_OVERHEAD 12 /* size in hex and two line ends */
 #define BLOCK_BYTES (16 * 1024)
-#define PROXY_ANSWER_MS (10 * 60 * 1000) /* from the end of the request to the answer's head */
+#define PROXY_ANSWER_MS (10 * 60 * 1000) /* from the end of the request to the head of the reply */
 #define PROXY_ANSWER_MAX_MS (24 * 3600 * 1000)
 
 void proxy_unref_and_unlock(struct proxy *p)
@@ -40,7 +40,7 @@ void proxy_unref_and_unlock(struct proxy *p)
     free(p);
 }
 
-/* How long the server may take for the head of its answer. */
+/* The deadline of the reply's head. */
 static int read_patience(struct request *q, uint64_t *ret_ms, struct err *e)
 {
     const char *value = request_header(q, PROXY_TIMEOUT_HEADER);
@@ -90,8 +90,8 @@ static int proxy_begin(struct request *q, struct err *e)
     return r < 0 ? err_oom(e) : 0;
 }
 
-/* With the lock. Puts a piece as it goes on the wire; how much of it went in. */
-static size_t put_piece(struct proxy *p, const char *data, size_t len, bool is_chunked)
+/* With the lock. Puts a piece into the ring, as on the wire; returns the bytes taken. */
+static size_t put_body_piece(struct proxy *p, const char *data, size_t len, bool is_chunked)
 {
     size_t room = p->up.cap - p->up.len;
     char size[CHUNK_OVERHEAD];
@@ -123,9 +123,9 @@ static int proxy_body(struct request *q, const char *data, size_t *len, struct e
         if (r < 0)
             *e = p->error;
         else if (p->down_ended)
-            left = 0; /* answered already: the rest of the body is for nobody */
+            left = 0; /* the server has replied already: drop the rest of the body */
         else
-            left -= put_piece(p, data + (*len - left), left, q->declared == UINT64_MAX);
+            left -= put_body_piece(p, data + (*len - left), left, q->declared == UINT64_MAX);
         p->wants_room = left > 0;
         if (r == 0)
             proxy_kick(p);
@@ -173,7 +173,7 @@ static ssize_t read_reply(void *arg, uint64_t pos, char *data, size_t max)
     }
 }
 
-static void leave(void *arg)
+static void proxy_unref(void *arg)
 {
     struct proxy *p = arg;
 
@@ -181,7 +181,7 @@ static void leave(void *arg)
     proxy_unref_and_unlock(p);
 }
 
-static int take_peer(void *arg, const char **ret_late, size_t *ret_late_len)
+static int take_proxy_peer(void *arg, const char **ret_late, size_t *ret_late_len)
 {
     struct proxy *p = arg;
 
@@ -215,13 +215,13 @@ static void copy_reply_headers(const struct proxy *p, struct reply *response)
     }
 }
 
-static int reply(struct request *q, struct proxy *p, struct err *e)
+static int send_reply(struct request *q, struct proxy *p, struct err *e)
 {
     bool is_sized = p->head.has_length && !p->head.is_chunked;
     struct reply *response;
 
     if (p->head.status == HTTP_SWITCHING_PROTOCOLS) {
-        response = relay_new_reply(q, take_peer, p);
+        response = relay_new_reply(q, take_proxy_peer, p);
     } else if (!proxy_has_body(p) && !is_sized) {
         response = reply_new_empty();
     } else {
@@ -229,9 +229,9 @@ static int reply(struct request *q, struct proxy *p, struct err *e)
         p->refs++;
         (void)pthread_mutex_unlock(&p->lock);
         response = reply_new_stream(is_sized ? p->head.length : REPLY_SIZE_UNKNOWN, BLOCK_BYTES,
-                                    read_reply, p, leave);
+                                    read_reply, p, proxy_unref);
         if (!response)
-            leave(p);
+            proxy_unref(p);
     }
     if (!response)
         return err_oom(e);
@@ -260,7 +260,7 @@ static int proxy_finish(struct request *q, struct err *e)
             *e = p->error;
         (void)pthread_mutex_unlock(&p->lock);
         if (has_head)
-            return reply(q, p, e);
+            return send_reply(q, p, e);
         if (r < 0) {
             q->error_status = r == -ERR_DEADLINE ? 0 : HTTP_BAD_GATEWAY;
             return r;

@@ -1,11 +1,11 @@
 #pragma once
 /*
- * proxy: the inside of one request to a port in the box, shared by the files that are its parts
- * (proxy.c: the connection's side; proxy_loop.c: the loop's side, which speaks with the server in
- * the box; proxy_head.c: what that server is told). Nobody else includes it.
+ * proxy: the state of one request to a port in the box, private to its parts: proxy.c, the client's side, on
+ * the connection's thread; proxy_loop.c, the side of the server in the box, on the loop's thread; proxy_head.c,
+ * the request's head for that server.
  *
- * The two sides meet in two bounded rings, one for each direction; whoever empties or fills one
- * wakes the other: the loop by request_wake(), the connection by proxy_kick().
+ * The two sides share two bounded rings, one per direction. The side that fills or drains a ring wakes the other:
+ * the loop by request_wake(), the connection by proxy_kick().
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 #include "system/http1.h"
 
 #define PROXY_TIMEOUT_HEADER "Bellhop-Proxy-Timeout-Ms"
-#define PROXY_IO_BYTES (8 * 1024) /* taken from the server in the box at a time */
+#define PROXY_IO_BYTES (8 * 1024) /* read from the server in the box at a time */
 
 struct proxy {
     struct request *request; /* a reference */
@@ -34,40 +34,42 @@ struct proxy {
     pthread_mutex_t lock;
     /* guarded by lock: */
     int refs;       /* the request's, the reply's, the loop's */
-    bool is_posted; /* pump() is on its way */
+    bool is_posted; /* pump_proxy() is posted to the loop */
     bool is_left;   /* the request is over */
-    struct ring up; /* to the server in the box, as it goes on the wire */
+    struct ring up; /* to the server in the box, as on the wire */
     bool up_ended;
     bool wants_room;  /* the connection waits for room in up */
     struct ring down; /* the reply's body */
     bool down_ended;
-    bool wants_data; /* the connection waits for the head, or something in down */
+    bool wants_data; /* the connection waits for the head, or for data in down */
     bool has_head;
-    int r; /* how it failed */
+    int r; /* 0, or the failure */
     struct err error;
 
     /* the loop's until has_head, then the connection's */
     struct http1_head head;
-    struct buf early; /* of the reply: the head as it comes, then what follows an upgrade's */
+    struct buf
+        early; /* the reply's head while it arrives; after an upgrade the bytes that follow it */
     /* the loop's: */
     struct buf hello; /* the request's head */
     size_t hello_sent;
     struct dial *dial;
     int fd; /* taken over by the relay after an upgrade */
     struct loop_watch *watch;
-    struct loop_timer *timer; /* until the head is there */
+    struct loop_timer *timer; /* deadline of the reply's head */
     uint32_t events;
     bool is_finished;
     uint64_t left; /* of a body with a length */
     struct http1_chunks chunks;
 };
 
-/* proxy.c. Called with the lock; gives it up, and with the last reference frees. */
+/* proxy.c. Called with the lock: unlocks, and frees with the last reference. */
 void proxy_unref_and_unlock(struct proxy *p);
 
-/* proxy_head.c: fills p->hello. `path` is what follows the port, as it came, with the query. */
+/* proxy_head.c: fills p->hello. path: the raw target after the port, with the query. */
 int proxy_write_hello(struct request *q, struct proxy *p, const char *path, struct err *e);
 
-/* proxy_loop.c. Called with the lock, from the connection's thread: the loop has a look. */
+/* proxy_loop.c. With the lock, on the connection's thread: makes the loop check the rings. */
 void proxy_kick(struct proxy *p);
-bool proxy_has_body(const struct proxy *p); /* the reply; when there is its head */
+bool proxy_has_body(
+    const struct proxy *p); /* whether the reply has a body; once its head is there */

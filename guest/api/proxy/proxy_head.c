@@ -1,4 +1,4 @@
-/* proxy_head: the request's head as the server in the box gets it. */
+/* proxy_head: writes the request's head for the server in the box. */
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static int copy_header(void *arg, const char *name, const char *value)
     return is_dropped(c, name, value) ? 0 : buf_addf(&c->p->hello, NULL, "%s: %s\r\n", name, value);
 }
 
-/* Who asked, behind what those in front of us have said: nothing for a unix socket. */
+/* Appends the client's address to the X-Forwarded-For of the proxies in front of us. None for a unix socket. */
 static int add_client(struct request *q, struct proxy *p, struct err *e)
 {
     const char *before = request_header(q, "X-Forwarded-For");
@@ -67,7 +67,7 @@ static int add_client(struct request *q, struct proxy *p, struct err *e)
                     before && text[0] ? ", " : "", text);
 }
 
-/* A front that ends TLS says so: a server that redirects to https would do so for ever. */
+/* Keeps the X-Forwarded-Proto of a front that ends TLS: a server that redirects to https would loop otherwise. */
 static int add_forwarded(struct request *q, struct proxy *p, struct err *e)
 {
     const char *proto = request_header(q, "X-Forwarded-Proto");

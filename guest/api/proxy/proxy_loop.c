@@ -11,11 +11,12 @@
 #include "agent.h"
 #include "api/proxy/proxy.h"
 
-#define EARLY_REPLY_BYTES (8 * 1024 * 1024) /* of a reply that comes before the request's end */
+#define EARLY_REPLY_BYTES \
+    (8 * 1024 * 1024) /* of a reply that arrives before the end of the request */
 
 static void on_io(struct loop *l, uint32_t events, void *arg);
 
-static void wake(struct proxy *p)
+static void wake_client(struct proxy *p)
 {
     request_wake(p->request);
 }
@@ -28,17 +29,17 @@ static void close_peer(struct proxy *p)
     fd_close(TAKE_FD(p->fd));
 }
 
-static void finish(struct proxy *p, const struct err *error);
-static void on_impatience(struct loop *l, void *arg);
+static void finish_proxy(struct proxy *p, const struct err *error);
+static void on_head_deadline(struct loop *l, void *arg);
 
-static int set_timer(struct proxy *p, struct err *e)
+static int set_head_deadline(struct proxy *p, struct err *e)
 {
-    return loop_timer_add(server_loop(p->server), clock_mono_ms() + p->patience_ms, on_impatience,
-                          p, &p->timer, e);
+    return loop_timer_add(server_loop(p->server), clock_mono_ms() + p->patience_ms,
+                          on_head_deadline, p, &p->timer, e);
 }
 
-/* The request may still be on its way: then the server has not been asked yet. */
-static void on_impatience(struct loop *l, void *arg)
+/* While the request is still being sent, the deadline does not apply: it is set again. */
+static void on_head_deadline(struct loop *l, void *arg)
 {
     struct proxy *p = arg;
     struct err error = {0};
@@ -49,17 +50,17 @@ static void on_impatience(struct loop *l, void *arg)
     (void)pthread_mutex_lock(&p->lock);
     is_asked = p->up_ended && !p->up.len;
     (void)pthread_mutex_unlock(&p->lock);
-    if (!is_asked && set_timer(p, &error) == 0)
+    if (!is_asked && set_head_deadline(p, &error) == 0)
         return;
     if (is_asked)
         (void)err_field(&error, ERR_DEADLINE, "port",
                         "port %d in the box did not answer within %lld ms", (int)p->port,
                         (long long)p->patience_ms);
-    finish(p, &error);
+    finish_proxy(p, &error);
 }
 
-/* The loop has no more to do with it. Drops its reference. */
-static void finish(struct proxy *p, const struct err *error)
+/* Ends the loop's side. Drops its reference. */
+static void finish_proxy(struct proxy *p, const struct err *error)
 {
     p->is_finished = true;
     p->timer = loop_timer_del(p->timer);
@@ -74,7 +75,7 @@ static void finish(struct proxy *p, const struct err *error)
     }
     p->down_ended = true;
     (void)pthread_mutex_unlock(&p->lock);
-    wake(p);
+    wake_client(p);
     (void)pthread_mutex_lock(&p->lock);
     proxy_unref_and_unlock(p);
 }
@@ -102,44 +103,45 @@ static uint32_t wanted_events(struct proxy *p)
     return events;
 }
 
-/* Watches for what can be done now; ends when the request is over. */
-static void settle(struct proxy *p)
+/* Watches for the events that can be handled now; finishes if the request is over. */
+static void update_watch(struct proxy *p)
 {
     uint32_t events;
 
     if (p->is_finished || p->fd < 0)
         return;
     if (is_left(p)) {
-        finish(p, NULL);
+        finish_proxy(p, NULL);
         return;
     }
     events = wanted_events(p);
-    if (!events && p->watch) { /* a full ring: the kernel would tell of the end again and again */
+    if (!events &&
+        p->watch) { /* the rings are full: the kernel would report a hang-up over and over */
         p->watch = loop_watch_del(p->watch);
     } else if (events && !p->watch) {
         p->events = events;
         if (loop_watch_add(server_loop(p->server), p->fd, events, on_io, p, &p->watch, NULL) < 0)
-            finish(p, &(struct err){.code = ERR_EXHAUSTED, .message = "out of memory"});
+            finish_proxy(p, &(struct err){.code = ERR_EXHAUSTED, .message = "out of memory"});
     } else if (events && events != p->events) {
         p->events = events;
         (void)loop_watch_set(p->watch, events, NULL);
     }
 }
 
-static void on_dialed(void *arg, int fd, const struct err *error)
+static void on_proxy_dialed(void *arg, int fd, const struct err *error)
 {
     struct proxy *p = arg;
 
     p->dial = NULL;
     p->fd = fd;
     if (fd < 0)
-        finish(p, error);
+        finish_proxy(p, error);
     else
-        settle(p);
+        update_watch(p);
 }
 
-/* On the loop's thread: something has changed on the other side. Drops the post's reference. */
-static void pump(struct loop *l, void *arg)
+/* On the loop's thread: the client's side has changed something. Drops the post's reference. */
+static void pump_proxy(struct loop *l, void *arg)
 {
     struct proxy *p = arg;
     bool must_start;
@@ -148,19 +150,19 @@ static void pump(struct loop *l, void *arg)
     p->is_posted = false;
     must_start = !p->is_started && !p->is_left;
     if (must_start)
-        p->refs++; /* the loop's own, until finish() */
+        p->refs++; /* the loop's own, until finish_proxy() */
     p->is_started = p->is_started || must_start;
     (void)pthread_mutex_unlock(&p->lock);
     if (must_start) {
         struct err error = {0};
 
-        if (set_timer(p, &error) < 0 ||
-            dial_new(l, NULL, p->port, on_dialed, p, &p->dial, &error) < 0)
-            finish(p, &error);
+        if (set_head_deadline(p, &error) < 0 ||
+            dial_new(l, NULL, p->port, on_proxy_dialed, p, &p->dial, &error) < 0)
+            finish_proxy(p, &error);
     } else if (p->is_started && !p->is_finished && p->dial && is_left(p)) {
-        finish(p, NULL);
+        finish_proxy(p, NULL);
     } else {
-        settle(p);
+        update_watch(p);
     }
     (void)pthread_mutex_lock(&p->lock);
     proxy_unref_and_unlock(p);
@@ -172,14 +174,14 @@ void proxy_kick(struct proxy *p)
         return;
     p->refs++;
     p->is_posted = true;
-    if (loop_post(server_loop(p->server), pump, p, NULL) == 0)
+    if (loop_post(server_loop(p->server), pump_proxy, p, NULL) == 0)
         return;
     p->refs--;
     p->is_posted = false;
     p->r = err_set(&p->error, ERR_EXHAUSTED, "out of memory");
 }
 
-/* 0: go on. 1: the socket takes no more. Negative: it failed. */
+/* 0: continue. 1: the socket would block. Negative: it failed. */
 static int send_some(struct proxy *p, const char *data, size_t len, size_t *ret_sent)
 {
     ssize_t n = send(p->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -214,12 +216,12 @@ static int send_all(struct proxy *p)
             return 0;
         r = send_some(p, piece, len, &n);
         (void)pthread_mutex_lock(&p->lock);
-        ring_drop(&p->up, r < 0 ? len : n); /* a server that reads no more may still answer */
+        ring_drop(&p->up, r < 0 ? len : n); /* a server that stopped reading may still reply */
         must_wake = p->wants_room && p->up.len <= p->up.cap / 2;
         p->wants_room = p->wants_room && !must_wake;
         (void)pthread_mutex_unlock(&p->lock);
         if (must_wake)
-            wake(p);
+            wake_client(p);
         if (r < 0)
             r = 0;
     }
@@ -234,7 +236,7 @@ bool proxy_has_body(const struct proxy *p)
            status != HTTP_NOT_MODIFIED;
 }
 
-/* A piece of the reply's body. 1: it is over. */
+/* Takes a piece of the reply's body. 1: the body is complete. */
 static int take_body(struct proxy *p, char *data, size_t len, struct err *e)
 {
     bool is_over = false, must_wake;
@@ -251,12 +253,12 @@ static int take_body(struct proxy *p, char *data, size_t len, struct err *e)
         is_over = !p->left;
     }
     (void)pthread_mutex_lock(&p->lock);
-    (void)ring_put(&p->down, data, len); /* there is room: no more was read */
+    (void)ring_put(&p->down, data, len); /* it fits: no more than the room was read */
     must_wake = p->wants_data && len;
     p->wants_data = p->wants_data && !must_wake;
     (void)pthread_mutex_unlock(&p->lock);
     if (must_wake)
-        wake(p);
+        wake_client(p);
     return is_over;
 }
 
@@ -266,10 +268,10 @@ static void publish_head(struct proxy *p)
     (void)pthread_mutex_lock(&p->lock);
     p->has_head = true;
     (void)pthread_mutex_unlock(&p->lock);
-    wake(p);
+    wake_client(p);
 }
 
-/* More of the head. 1: the reply is over, or the connection was upgraded. */
+/* Takes more of the head. 1: the reply is complete, or the connection was upgraded. */
 static int take_head(struct proxy *p, const char *data, size_t len, struct err *e)
 {
     size_t head_len;
@@ -283,7 +285,7 @@ static int take_head(struct proxy *p, const char *data, size_t len, struct err *
             return r;
         buf_consume(&p->early, head_len);
         if (p->head.status >= 200 || p->head.status == HTTP_SWITCHING_PROTOCOLS)
-            break; /* the others announce more */
+            break; /* interim replies: the final one follows */
     }
     if (r < 0)
         return r;
@@ -294,7 +296,7 @@ static int take_head(struct proxy *p, const char *data, size_t len, struct err *
         publish_head(p);
         return 1;
     }
-    /* What came behind the head is at most one read, which the empty ring takes. */
+    /* The bytes after the head are at most one read, which fits into the empty ring. */
     r = !proxy_has_body(p) || (p->head.has_length && !p->head.is_chunked && !p->head.length);
     if (!r && p->early.len)
         r = take_body(p, p->early.data, p->early.len, e);
@@ -303,8 +305,8 @@ static int take_head(struct proxy *p, const char *data, size_t len, struct err *
     return r;
 }
 
-/* 1: nothing more comes. */
-static int on_end(struct proxy *p, struct err *e)
+/* The server closed. 1: the reply is complete. */
+static int on_server_end(struct proxy *p, struct err *e)
 {
     if (!p->has_head)
         return err_set(e, ERR_UNAVAILABLE, "port %d in the box closed without an answer",
@@ -315,9 +317,9 @@ static int on_end(struct proxy *p, struct err *e)
 }
 
 /*
- * The library sends no reply before the request has ended. A server that answers meanwhile (an
- * echo, say) would stop reading once its reply is not taken, and both would wait for ever: so more
- * of such a reply is kept than else, and past that bound it fails.
+ * The library sends no reply before the request has ended. A server that replies meanwhile (an echo, say) stops
+ * reading once nobody takes its reply: a deadlock. So the ring grows for such a reply, up to
+ * EARLY_REPLY_BYTES; past that bound the request fails.
  */
 static int make_room(struct proxy *p, size_t *max, struct err *e)
 {
@@ -341,7 +343,7 @@ static int make_room(struct proxy *p, size_t *max, struct err *e)
     return r;
 }
 
-static int receive(struct proxy *p, struct err *e)
+static int receive_some(struct proxy *p, struct err *e)
 {
     char data[PROXY_IO_BYTES];
     size_t max = sizeof(data);
@@ -357,7 +359,7 @@ static int receive(struct proxy *p, struct err *e)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (n <= 0)
-        return on_end(p, e);
+        return on_server_end(p, e);
     return p->has_head ? take_body(p, data, (size_t)n, e) : take_head(p, data, (size_t)n, e);
 }
 
@@ -371,11 +373,11 @@ static void on_io(struct loop *l, uint32_t events, void *arg)
     if (events & EPOLLOUT)
         (void)send_all(p);
     if (events & (EPOLLIN | EPOLLERR | EPOLLHUP))
-        r = receive(p, &error);
+        r = receive_some(p, &error);
     if (r < 0)
-        finish(p, &error);
+        finish_proxy(p, &error);
     else if (r > 0)
-        finish(p, NULL);
+        finish_proxy(p, NULL);
     else
-        settle(p);
+        update_watch(p);
 }

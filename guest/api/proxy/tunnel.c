@@ -1,4 +1,4 @@
-/* tunnel: GET /v1/tunnel/{port} with Upgrade: tcp; after the 101 the connection is the port's. */
+/* tunnel: GET /v1/tunnel/{port} with Upgrade: tcp. After the 101 the connection is joined with the port. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -61,32 +61,32 @@ static int tunnel_begin(struct request *q, struct err *e)
     return 0;
 }
 
-static void done(struct tunnel *t)
+static void finish_dial(struct tunnel *t)
 {
     t->is_done = true;
     request_wake(t->request);
     tunnel_unref(t);
 }
 
-static void on_dialed(void *arg, int fd, const struct err *error)
+static void on_tunnel_dialed(void *arg, int fd, const struct err *error)
 {
     struct tunnel *t = arg;
 
     t->fd = fd;
     if (fd < 0)
         t->error = *error;
-    done(t);
+    finish_dial(t);
 }
 
 static void start_dial(struct loop *l, void *arg)
 {
     struct tunnel *t = arg;
 
-    if (dial_new(l, NULL, t->port, on_dialed, t, &t->dial, &t->error) < 0)
-        done(t);
+    if (dial_new(l, NULL, t->port, on_tunnel_dialed, t, &t->dial, &t->error) < 0)
+        finish_dial(t);
 }
 
-static int take_peer(void *arg, const char **ret_late, size_t *ret_late_len)
+static int take_tunnel_peer(void *arg, const char **ret_late, size_t *ret_late_len)
 {
     struct tunnel *t = arg;
 
@@ -95,7 +95,7 @@ static int take_peer(void *arg, const char **ret_late, size_t *ret_late_len)
     return TAKE_FD(t->fd);
 }
 
-static int reply(struct request *q, struct tunnel *t, struct err *e)
+static int send_upgrade(struct request *q, struct tunnel *t, struct err *e)
 {
     struct reply *response;
 
@@ -104,7 +104,7 @@ static int reply(struct request *q, struct tunnel *t, struct err *e)
         *e = t->error;
         return -t->error.code;
     }
-    response = relay_new_reply(q, take_peer, t);
+    response = relay_new_reply(q, take_tunnel_peer, t);
     if (!response)
         return err_oom(e);
     reply_add_header(response, "Upgrade", "tcp");
@@ -129,7 +129,7 @@ static int tunnel_finish(struct request *q, struct err *e)
     while (!t->is_done)
         if (request_park(q))
             return 0;
-    return reply(q, t, e);
+    return send_upgrade(q, t, e);
 }
 
 static void tunnel_done(struct request *q)
