@@ -3,7 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
-static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char b64_alphabet[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void b64_encode(const void *data, size_t len, char *out)
 {
@@ -12,22 +13,22 @@ void b64_encode(const void *data, size_t len, char *out)
     for (; len >= 3; p += 3, len -= 3, out += 4) {
         uint32_t v = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
 
-        out[0] = alphabet[v >> 18];
-        out[1] = alphabet[v >> 12 & 63];
-        out[2] = alphabet[v >> 6 & 63];
-        out[3] = alphabet[v & 63];
+        out[0] = b64_alphabet[v >> 18];
+        out[1] = b64_alphabet[v >> 12 & 63];
+        out[2] = b64_alphabet[v >> 6 & 63];
+        out[3] = b64_alphabet[v & 63];
     }
     if (len) {
         uint32_t v = (uint32_t)p[0] << 16 | (len == 2 ? (uint32_t)p[1] << 8 : 0);
 
-        out[0] = alphabet[v >> 18];
-        out[1] = alphabet[v >> 12 & 63];
-        out[2] = len == 2 ? alphabet[v >> 6 & 63] : '=';
+        out[0] = b64_alphabet[v >> 18];
+        out[1] = b64_alphabet[v >> 12 & 63];
+        out[2] = len == 2 ? b64_alphabet[v >> 6 & 63] : '=';
         out[3] = '=';
     }
 }
 
-static int digit(char c)
+static int b64_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -52,7 +53,7 @@ int b64_decode(const char *s, size_t len, void *out, size_t *ret_len, struct err
         uint32_t v = 0;
 
         for (size_t j = 0; j < 4; j++) {
-            int d = j < n ? digit(s[i + j]) : 0;
+            int d = j < n ? b64_digit(s[i + j]) : 0;
 
             if (d < 0)
                 return err_set(e, ERR_INVALID, "a character at %zu that is not base64", i + j);

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * buf: a growing byte buffer with a maximum. Embedded (buf_init/buf_done). After an append that
- * would pass the maximum, or for which there is no memory, the buffer is as it was before.
+ * buf: a growing byte buffer with a maximum. Embedded (buf_init/buf_done). An append that would exceed the maximum,
+ * or for which there is no memory, leaves the buffer unchanged.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,10 +10,10 @@
 #include "common/err.h"
 
 struct buf {
-    char *data; /* always followed by a NUL once something was appended */
+    char *data; /* NULL until something is appended; then followed by a NUL */
     size_t len;
     size_t cap;
-    size_t max; /* bytes; the NUL is not counted */
+    size_t max; /* bytes, without the NUL */
 };
 
 void buf_init(struct buf *b, size_t max);

@@ -1,5 +1,5 @@
 #pragma once
-/* clock: time as integers. Monotonic for waits and deadlines, real for what people read. */
+/* clock: time as integers. Monotonic for waits and deadlines, real time for people. */
 #include <stdint.h>
 #include <time.h>
 
@@ -8,8 +8,8 @@ int64_t clock_mono_ns(void);
 int64_t clock_real_ms(void); /* since 1970-01-01T00:00:00Z */
 int64_t clock_real_ns(void);
 
-/* Milliseconds until a monotonic deadline, for poll(): 0 when past, -1 when deadline_ms is 0
- * (no deadline), never more than INT_MAX. */
+/* Milliseconds until a monotonic deadline, for poll(): 0 if it has passed, -1 if deadline_ms is 0 (no deadline), at
+ * most INT_MAX. */
 int clock_until_ms(int64_t deadline_ms);
 
 /* "2026-11-22T01:35:00.123Z" for a time since 1970 in milliseconds. */

@@ -11,7 +11,7 @@
 static const struct {
     const char *wire;
     int status;
-} codes[ERR_N_CODES] = {
+} code_table[ERR_N_CODES] = {
     [ERR_OK] = {"ok", 200},
 #define X(name, wire, status) [ERR_##name] = {wire, status},
 #include "common/errors.def"
@@ -22,16 +22,16 @@ static const struct {
 
 static bool is_inside_char(char c)
 {
-    return ((unsigned char)c & 0xc0) == 0x80; /* UTF-8's */
+    return ((unsigned char)c & 0xc0) == 0x80; /* of UTF-8 */
 }
 
 /*
- * A text that is too long for out loses its middle: its beginning says what was done to which path,
- * and its end why that failed. Characters stay whole.
+ * Truncates in the middle: the beginning of a message names the operation and the path, its end the reason.
+ * Characters stay whole.
  */
 static void copy_ends(char *out, size_t size, const char *text, size_t len)
 {
-    size_t room = size - sizeof(GAP); /* and the NUL */
+    size_t room = size - sizeof(GAP); /* GAP includes the NUL */
     size_t head = room / 2, tail = len - (room - head);
 
     if (len < size) {
@@ -45,8 +45,8 @@ static void copy_ends(char *out, size_t size, const char *text, size_t len)
     (void)snprintf(out, size, "%.*s" GAP "%s", (int)head, text, text + tail);
 }
 
-__attribute__((format(printf, 3, 0))) static void format(char *out, size_t size, const char *fmt,
-                                                         va_list ap)
+__attribute__((format(printf, 3, 0))) static void format_message(char *out, size_t size,
+                                                                 const char *fmt, va_list ap)
 {
     _cleanup_free_ char *text = NULL;
     va_list again;
@@ -59,8 +59,8 @@ __attribute__((format(printf, 3, 0))) static void format(char *out, size_t size,
     va_end(again);
 }
 
-/* Everything but the message. */
-static void fill(struct err *e, int code, int sys, const char *field)
+/* All members except the message. */
+static void fill_fields(struct err *e, int code, int sys, const char *field)
 {
     e->code = code;
     e->sys = sys;
@@ -75,9 +75,9 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 
     if (!e)
         return -(int)code;
-    fill(e, (int)code, 0, "");
+    fill_fields(e, (int)code, 0, "");
     va_start(ap, fmt);
-    format(e->message, sizeof(e->message), fmt, ap);
+    format_message(e->message, sizeof(e->message), fmt, ap);
     va_end(ap);
     return -(int)code;
 }
@@ -88,18 +88,18 @@ int err_field(struct err *e, enum err_code code, const char *field, const char *
 
     if (!e)
         return -(int)code;
-    fill(e, (int)code, 0, field);
+    fill_fields(e, (int)code, 0, field);
     va_start(ap, fmt);
-    format(e->message, sizeof(e->message), fmt, ap);
+    format_message(e->message, sizeof(e->message), fmt, ap);
     va_end(ap);
     return -(int)code;
 }
 
-#define REASON_BYTES 128 /* of what the C library says of an errno */
+#define REASON_BYTES 128 /* of the C library's text of an errno */
 
 /*
- * The text of an errno, with the first letter in lower case as messages are. %m is glibc's and
- * musl's, which pedantic warnings do not know; this is the one place that needs it.
+ * The text of an errno, with the first letter in lower case like all messages. %m is an extension of glibc and
+ * musl, of which pedantic warnings complain; this is the one place that needs it.
  */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat"
@@ -120,9 +120,9 @@ int err_vsys(struct err *e, int sys, const char *fmt, va_list ap)
 
     if (!e)
         return -(int)code;
-    fill(e, (int)code, sys, "");
+    fill_fields(e, (int)code, sys, "");
     describe_errno(sys, reason, sizeof(reason));
-    format(e->message, sizeof(e->message) - strlen(": ") - strlen(reason), fmt, ap);
+    format_message(e->message, sizeof(e->message) - strlen(": ") - strlen(reason), fmt, ap);
     n = strlen(e->message);
     (void)snprintf(e->message + n, sizeof(e->message) - n, ": %s", reason);
     return -(int)code;
@@ -149,7 +149,7 @@ int err_wrap(struct err *e, int r, const char *fmt, ...)
     if (!e)
         return r;
     va_start(ap, fmt);
-    format(before, sizeof(before), fmt, ap);
+    format_message(before, sizeof(before), fmt, ap);
     va_end(ap);
     n = snprintf(whole, sizeof(whole), "%s: %s", before, e->message);
     copy_ends(e->message, sizeof(e->message), whole, (size_t)n);
@@ -243,20 +243,20 @@ const char *err_wire_name(int code)
 {
     if (code < 0)
         code = -code;
-    return code < ERR_N_CODES ? codes[code].wire : "unknown";
+    return code < ERR_N_CODES ? code_table[code].wire : "unknown";
 }
 
 int err_http_status(int code)
 {
     if (code < 0)
         code = -code;
-    return code < ERR_N_CODES ? codes[code].status : 500;
+    return code < ERR_N_CODES ? code_table[code].status : 500;
 }
 
 int err_code_from_wire(const char *name)
 {
     for (int i = 1; i < ERR_N_CODES; i++)
-        if (strcmp(codes[i].wire, name) == 0)
+        if (strcmp(code_table[i].wire, name) == 0)
             return i;
     return 0;
 }

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * err: how every function of Bellhop fails. A function that can fail returns 0 or -ERR_x and
- * fills the caller's struct err once, where it happens. Plain data, no ownership, no threads.
+ * err: the error convention. A function that can fail returns 0 or -ERR_x, and fills in the caller's struct err
+ * once, where the error happens. Plain data, no ownership, no threads.
  */
 #include <stdarg.h>
 #include <stdbool.h>
@@ -25,9 +25,9 @@ struct err {
     int code;                    /* enum err_code */
     int sys;                     /* errno, or 0 */
     char field[ERR_FIELD_BYTES]; /* the request's field or path at fault, or "" */
-    /* One sentence, lower case, no full stop. One that is too long lacks its middle. */
+    /* One sentence, lower case, no full stop. A message that is too long is truncated in the middle. */
     char message[ERR_MESSAGE_BYTES];
-    /* One fact for programs ("detail":{name:value} on the wire); no name: there is none. */
+    /* One fact for programs ("detail":{name:value} on the wire); name "": none. */
     char detail_name[ERR_DETAIL_NAME_BYTES];
     char detail[ERR_DETAIL_BYTES];
     bool detail_is_number; /* detail is a decimal uint64_t */
@@ -44,7 +44,7 @@ int err_sys(struct err *e, int sys, const char *fmt, ...) __attribute__((format(
 int err_vsys(struct err *e, int sys, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 
-/* Puts one more fact before the message of an error that is already set. Returns r. */
+/* Prepends one more fact to the message of an error that is already set. Returns r. */
 int err_wrap(struct err *e, int r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Names the field of an error that is already set, unless it has one. Returns r. */
@@ -57,6 +57,6 @@ int err_detail_u64(struct err *e, int r, const char *name, uint64_t value);
 int err_oom(struct err *e);
 
 enum err_code err_code_from_sys(int sys);
-const char *err_wire_name(int code); /* "not_found"; "unknown" for what is not a code */
+const char *err_wire_name(int code); /* "not_found"; "unknown" for any other number */
 int err_http_status(int code);
-int err_code_from_wire(const char *name); /* 0 when unknown */
+int err_code_from_wire(const char *name); /* 0: unknown */

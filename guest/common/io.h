@@ -8,18 +8,18 @@
 #include "common/err.h"
 
 int io_write_all(int fd, const void *data, size_t len, struct err *e);
-/* Reads until len bytes or end of file; *ret_len says how many. */
+/* Reads len bytes, or up to the end of the file; *ret_len: bytes read. */
 int io_read_full(int fd, void *data, size_t len, size_t *ret_len, struct err *e);
 
-/* The whole of a file of at most max bytes (else ERR_EXHAUSTED), followed by a NUL. */
+/* Reads a whole file of at most max bytes (else ERR_EXHAUSTED); a NUL follows. */
 int io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
                  struct err *e);
-/* Temp file and rename; mode is exact, the umask does not matter. With sync, also fsync. */
+/* Writes a temp file and renames it. The mode is exact, regardless of the umask. With sync, also fsync. */
 int io_write_file(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,
                   struct err *e);
 
 int io_set_nonblock(int fd, bool on, struct err *e);
 int io_random(void *data, size_t len, struct err *e);
-/* 2 * n_bytes lower-case hex digits and a NUL. */
+/* Writes 2 * n_bytes lower-case hex digits and a NUL. */
 int io_random_hex(size_t n_bytes, char *out, struct err *e);
 int io_mkdir_p(const char *path, mode_t mode, struct err *e); /* existing directories are fine */

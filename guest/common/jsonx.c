@@ -15,7 +15,7 @@ static const struct jx_field *find_field(const struct jx_field *fields, const ch
     return NULL;
 }
 
-/* "limits.memory_bytes", "argv[3]": the outer name goes before what the inner decoder named. */
+/* Prefixes the field of an inner decoder with the outer name: "limits.memory_bytes", "argv[3]". */
 static int fail_inside(const struct jx_field *f, const struct err *inner, struct err *e)
 {
     bool is_index = inner->field[0] == '[';
@@ -43,7 +43,8 @@ static int decode_one(json_t *v, const struct jx_field *f, void *out, struct err
     return err_field(e, (enum err_code) - r, f->name, "field '%s' %s", f->name, inner.message);
 }
 
-static int decode(json_t *obj, const struct jx_field *fields, void *out, bool strict, struct err *e)
+static int decode_object(json_t *obj, const struct jx_field *fields, void *out, bool strict,
+                         struct err *e)
 {
     const char *key;
     json_t *v;
@@ -70,12 +71,12 @@ static int decode(json_t *obj, const struct jx_field *fields, void *out, bool st
 
 int jx_decode(json_t *obj, const struct jx_field *fields, void *out, struct err *e)
 {
-    return decode(obj, fields, out, true, e);
+    return decode_object(obj, fields, out, true, e);
 }
 
 int jx_decode_lax(json_t *obj, const struct jx_field *fields, void *out, struct err *e)
 {
-    return decode(obj, fields, out, false, e);
+    return decode_object(obj, fields, out, false, e);
 }
 
 int jx_str(json_t *v, void *out, struct err *e)
@@ -159,7 +160,7 @@ int jx_array(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-/* An array of what `one` decodes into a char *; `owned` says whether `one` allocates. */
+/* Decodes an array by `one`, which decodes into a char *. owned: `one` allocates. */
 static int decode_strv(json_t *v, jx_fn one, bool owned, char ***ret, struct err *e)
 {
     _cleanup_strv_ char **list = NULL;
@@ -246,7 +247,7 @@ void jx_bytes_done(struct jx_bytes *b)
     *b = (struct jx_bytes){0};
 }
 
-/* A string or {"b64"}, without a NUL within. */
+/* A string or {"b64"}, without NUL bytes. */
 static int decode_cstr(json_t *v, void *out, struct err *e)
 {
     json_t *b64 = json_object_get(v, "b64");
@@ -331,7 +332,7 @@ json_t *jx_new_path(const char *path)
     return str_is_utf8(path, len) ? json_stringn_nocheck(path, len) : jx_new_bytes(path, len);
 }
 
-/* jansson says: duplicate object key near '"NAME"'. */
+/* jansson's message: duplicate object key near '"NAME"'. */
 static int fail_duplicate(const json_error_t *why, struct err *e)
 {
     const char *name = strstr(why->text, " near '\"");
@@ -376,7 +377,7 @@ int jx_parse(const char *text, size_t len, json_t **ret, struct err *e)
 #define PAIR_BYTES 96
 #define VALUE_BYTES 96
 
-/* At least what the document takes when it is one. */
+/* At least the memory that the document takes once it is parsed. */
 static size_t parsed_bytes(const char *text, size_t len)
 {
     size_t bytes = VALUE_BYTES + len;
@@ -425,7 +426,7 @@ int jx_parse_object(const char *text, size_t len, json_t **ret, struct err *e)
     return 0;
 }
 
-/* Which of eight bytes are below 0x20, '"' or '\\'? Not 0: at least one is. */
+/* Not 0: at least one of eight bytes is below 0x20, '"' or '\\'. */
 static uint64_t find_special(uint64_t eight)
 {
     const uint64_t ones = 0x0101010101010101ull, highs = ones << 7;
@@ -437,9 +438,9 @@ static uint64_t find_special(uint64_t eight)
 }
 
 #define ESCAPE_MAX_BYTES 6 /* \u001F */
-#define BLOCK_BYTES 512    /* of a string, for which room is looked for once */
+#define BLOCK_BYTES 512    /* of a string; room is reserved per block */
 
-/* Without a bound: the caller has looked. Returns the place after it. */
+/* The caller has reserved the room. Returns the place after the escape. */
 static char *put_escape(unsigned char c, char *to)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -462,7 +463,7 @@ static bool is_special(unsigned char c)
     return c < 0x20 || c == '"' || c == '\\';
 }
 
-/* Copied while it is looked at: lines are short, and a call of memcpy() for each is not cheap. */
+/* Copies while it checks: lines are short, and a memcpy() for each would cost more. */
 static char *put_block(const char *s, size_t len, char *to)
 {
     uint64_t eight;
@@ -483,7 +484,7 @@ static char *put_block(const char *s, size_t len, char *to)
     return to;
 }
 
-/* Room for the block: as much as it may need at most, or where that is too much, what it does. */
+/* Reserves the most that the block may need, or its exact size if that would exceed the maximum. */
 static int reserve_block(const char *s, size_t len, struct buf *out, struct err *e)
 {
     size_t need = len;
@@ -497,7 +498,7 @@ static int reserve_block(const char *s, size_t len, struct buf *out, struct err 
 
 static int write_string(const char *s, size_t len, struct buf *out, struct err *e)
 {
-    int r = buf_reserve(out, len + 2, e); /* mostly all of it; and room for the quotes */
+    int r = buf_reserve(out, len + 2, e); /* enough in most cases, with the quotes */
 
     if (r < 0)
         return r;
@@ -581,7 +582,7 @@ static int write_value(const json_t *v, unsigned depth, struct buf *out, struct 
     return buf_adds(out, "null", e);
 }
 
-/* The library's own looks at each character three times; most of what we send is plain text. */
+/* jansson's encoder checks each character three times; most of our output is plain text. */
 int jx_write(const json_t *v, struct buf *out, struct err *e)
 {
     return v ? write_value(v, JX_MAX_DEPTH, out, e) : err_oom(e);
@@ -622,7 +623,7 @@ static void read_detail(const json_t *detail, struct err *e)
             (void)err_detail_u64(e, 0, name, (uint64_t)json_integer_value(v));
         else if (json_is_string(v))
             (void)err_detail(e, 0, name, json_string_value(v));
-        return; /* one fact is all that there is room for */
+        return; /* struct err has room for one fact */
     }
 }
 
@@ -631,7 +632,7 @@ json_t *jx_new_error(const struct err *e)
     char message[ERR_MESSAGE_BYTES], field[ERR_FIELD_BYTES];
     json_t *obj;
 
-    /* A path in it may not be UTF-8, or be cut within a character; the rest is still worth having. */
+    /* A path in the message may not be UTF-8, or be cut within a character: replace these bytes. */
     (void)snprintf(message, sizeof(message), "%s", e->message);
     (void)snprintf(field, sizeof(field), "%s", e->field);
     str_make_utf8(message);

@@ -1,9 +1,8 @@
 #pragma once
 /*
- * jsonx: JSON from outside into C structs by tables, and byte strings in JSON. A decoder refuses
- * unknown, missing and mistyped fields and names them (a dialect's may ignore unknown ones).
- * Decoded strings are borrowed from the json_t, which must outlive the struct; what needs memory
- * of its own (struct jx_bytes) says so.
+ * jsonx: decodes JSON from outside into C structs by tables, and encodes byte strings. A decoder refuses unknown,
+ * missing and mistyped fields and names them (a dialect's decoder may ignore unknown ones). Decoded strings are
+ * borrowed from the json_t, which must outlive the struct, unless the type's comment says that they are owned.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -13,12 +12,12 @@
 #include "common/buf.h"
 #include "common/err.h"
 
-#define JX_MAX_DEPTH 64 /* of what is written; nothing of ours is nested half as deep */
+#define JX_MAX_DEPTH 64 /* of encoded values; ours are not half as deep */
 
 #define JX_REQUIRED (1u << 0)
-#define JX_NULLABLE (1u << 1) /* null leaves the default as it is */
+#define JX_NULLABLE (1u << 1) /* null keeps the default */
 
-/* Decodes `v` into `out`; errors need not name the field, jx_decode does. */
+/* Decodes `v` into `out`. jx_decode() adds the field to the error. */
 typedef int (*jx_fn)(json_t *v, void *out, struct err *e);
 
 struct jx_field {
@@ -57,7 +56,7 @@ int jx_str_copy(json_t *v, void *out, struct err *e); /* as jx_str(), but char *
 
 /* Bytes: {"text":"..."} or {"b64":"..."}. Owned: jx_bytes_done(). A NUL follows the data. */
 struct jx_bytes {
-    char *data; /* NULL when the field was absent */
+    char *data; /* NULL: the field is absent */
     size_t len;
 };
 int jx_bytes(json_t *v, void *out, struct err *e);
@@ -69,25 +68,25 @@ int jx_path(json_t *v, void *out, struct err *e);
 /* A list of argv strings, each a string or {"b64"}; `out` is char ***, owned: strv_free(). */
 int jx_argv(json_t *v, void *out, struct err *e);
 
-/* The other way. NULL means out of memory. */
-json_t *jx_new_bytes(const char *data, size_t len); /* {"text"} when valid UTF-8, else {"b64"} */
-json_t *jx_new_path(const char *path);              /* "..." when valid UTF-8, else {"b64"} */
+/* Encoders. NULL: out of memory. */
+json_t *jx_new_bytes(const char *data, size_t len); /* {"text"} if valid UTF-8, else {"b64"} */
+json_t *jx_new_path(const char *path);              /* "..." if valid UTF-8, else {"b64"} */
 /* Adds "text" or "b64" to an object that has other fields too. */
 int jx_add_bytes(json_t *obj, const char *data, size_t len, struct err *e);
 
-/* Parses one document of at most len bytes; duplicates keys are refused; depth is bounded. */
+/* Parses one document of len bytes. Refuses duplicate keys; bounds the depth. */
 int jx_parse(const char *text, size_t len, json_t **ret, struct err *e);
 
-/* The same for JSON of somebody who may want our memory: what takes more than max_bytes of it when
- * it is parsed is refused before it is, with ERR_EXHAUSTED. */
+/* The same for JSON of an untrusted sender: a document that would take more than max_bytes of memory is refused
+ * before it is parsed, with ERR_EXHAUSTED. */
 int jx_parse_within(const char *text, size_t len, size_t max_bytes, json_t **ret, struct err *e);
 
-/* The same for what must be an object; of no bytes it is empty. */
+/* The same for a document that must be an object; no bytes stand for an empty object. */
 int jx_parse_object(const char *text, size_t len, json_t **ret, struct err *e);
 
 /*
- * As compact JSON, after what is in out. v may be NULL: out of memory, then. After an error out
- * has some part of it.
+ * Appends compact JSON to out. v NULL: fails with out of memory, as its constructor did. After an error out may have
+ * a part of the text.
  */
 int jx_write(const json_t *v, struct buf *out, struct err *e);
 /* One line without a line feed, owned by the caller. */
@@ -95,7 +94,7 @@ int jx_dump(const json_t *v, char **ret, size_t *ret_len, struct err *e);
 
 /* {"code","message"[,"field"][,"detail"]} */
 json_t *jx_new_error(const struct err *e);
-/* Reads such an object; false when it is not one. */
+/* Reads such an object; false: it is none. */
 bool jx_read_error(json_t *obj, struct err *e);
 
 static inline void jx_decref_p(json_t **v)

@@ -2,10 +2,10 @@
 
 #include <stdbool.h>
 
-/* mimalloc's, in the agent that ships: what is free goes back when its heap is used, or asked. */
+/* mimalloc, in the release build: its heap returns free memory only when it is used, or collected. */
 void mi_collect(bool force) __attribute__((weak));
 
-void mem_give_back(void)
+void mem_trim_heap(void)
 {
     if (mi_collect)
         mi_collect(true);

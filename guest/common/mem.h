@@ -1,8 +1,8 @@
 #pragma once
-/* mem: memory that is free but not given back to the system yet. */
+/* mem: returns free heap memory to the system. */
 
 /*
- * Gives back what the calling thread has left of a burst; nothing where the allocator in use does
- * not keep any. Some tens of microseconds: for when a burst is over, not for each call.
+ * Returns the free memory of the calling thread's heap to the system; does nothing with other allocators than
+ * mimalloc. Takes tens of microseconds: for the end of a burst, not for each call.
  */
-void mem_give_back(void);
+void mem_trim_heap(void);

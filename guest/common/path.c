@@ -45,7 +45,7 @@ static bool pop_component(const char *out, size_t *len, bool absolute)
     size_t at = *len;
 
     if (at == (absolute ? 1u : 0u))
-        return absolute; /* "/.." is "/"; a relative ".." has to stay */
+        return absolute; /* "/.." is "/"; a relative ".." must stay */
     while (at && out[at - 1] != '/')
         at--;
     if (*len - at == 2 && out[at] == '.' && out[at + 1] == '.')
@@ -54,7 +54,7 @@ static bool pop_component(const char *out, size_t *len, bool absolute)
     return true;
 }
 
-static char *clean(const char *p, bool resolves_dotdot)
+static char *clean_path(const char *p, bool resolves_dotdot)
 {
     bool absolute = path_is_absolute(p);
     char *out = malloc(strlen(p) + 2);
@@ -86,12 +86,12 @@ static char *clean(const char *p, bool resolves_dotdot)
 
 char *path_clean(const char *p)
 {
-    return clean(p, true);
+    return clean_path(p, true);
 }
 
 char *path_squeeze(const char *p)
 {
-    return clean(p, false);
+    return clean_path(p, false);
 }
 
 bool path_is_within(const char *p, const char *dir)

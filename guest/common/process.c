@@ -37,7 +37,7 @@ bool process_read(pid_t pid, struct process_stat *ret)
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    errno = ESRCH; /* an empty file, or another than expected */
+    errno = ESRCH; /* an empty or unexpected file */
     n = read(fd, text, sizeof(text) - 1);
     if (n <= 0)
         return false;
@@ -62,7 +62,7 @@ int process_open(pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 
-    /* The kernel has no EPERM here; a seccomp filter that is older than the call has. */
+    /* The kernel never returns EPERM here, but a seccomp filter older than the call does. */
     if (fd < 0 && errno == EPERM)
         errno = ENOSYS;
     return fd;
@@ -80,7 +80,7 @@ bool process_is_there(int pidfd)
     return r == 0 || r == -EPERM;
 }
 
-/* The descriptor pins the process: what the pid is found to be after it was opened is true of it. */
+/* The pidfd pins the process: facts that are read by pid after it was opened are about this process. */
 bool process_signal(pid_t pid, uint64_t start, int sig)
 {
     _cleanup_close_ int fd = -1;
@@ -118,7 +118,7 @@ int process_signal_child(pid_t child, int sig)
     return kill(child, sig) < 0 ? -errno : 0;
 }
 
-/* A child that is not waited for keeps its number, and so the number of its group. */
+/* A child that has not been reaped keeps its pid, and so the id of its group. */
 int process_signal_child_group(pid_t child, int sig)
 {
     assert(child > 1);
@@ -146,7 +146,7 @@ static int compare_pids(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The list is sorted. The kernel lists a process of another pid namespace as 0: it is counted, never signalled. */
+/* Sorts the list. The kernel lists a process of another pid namespace as 0: it is counted, never signalled. */
 static int read_listed(const char *path, struct pids *ret, struct err *e)
 {
     _cleanup_free_ char *text = NULL;
@@ -157,7 +157,7 @@ static int read_listed(const char *path, struct pids *ret, struct err *e)
 
     if (r < 0)
         return r;
-    list = calloc(len / 2 + 1, sizeof(*list)); /* a digit and a line feed each, at least */
+    list = calloc(len / 2 + 1, sizeof(*list)); /* each takes at least a digit and a line feed */
     if (!list)
         return err_oom(e);
     rest = text;
@@ -173,7 +173,7 @@ static int read_listed(const char *path, struct pids *ret, struct err *e)
     return 0;
 }
 
-/* A number may be used again between the list and the signal, so it is listed once more with the process held. */
+/* A pid may be reused between list and signal: the file is read again once the processes are open. */
 static int kill_batch(const char *path, const pid_t *pids, size_t n, struct err *e)
 {
     _cleanup_(pids_done) struct pids now = {0};
@@ -188,7 +188,7 @@ static int kill_batch(const char *path, const pid_t *pids, size_t n, struct err 
             continue;
         n = i;
         if (n > 0)
-            fd_close(fds[--n]); /* the list needs one */
+            fd_close(fds[--n]); /* reading the list needs a descriptor */
     }
     r = read_listed(path, &now, e);
     for (size_t i = 0; i < n; i++) {

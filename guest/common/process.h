@@ -1,9 +1,8 @@
 #pragma once
 /*
- * process: processes by an identity, and signals that reach the identified process or none. A pid is not an
- * identity: it is free for another process as soon as its own has been waited for. These are: a descriptor
- * of the process (a pidfd), a pid together with the start time (unless the number is used again within one
- * clock tick), and the pid of a child that its parent has not waited for. Thread-safe.
+ * process: processes by identity, and signals that reach the identified process or none. A pid is no identity: it may
+ * be reused as soon as its process has been reaped. Identities are: a pidfd, a pid with its start time (unless the
+ * pid is reused within one clock tick), and the pid of a child that its parent has not reaped. Thread-safe.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,18 +14,18 @@
 struct process_stat {
     pid_t pid, parent, session;
     char state;     /* R, S, D, T, Z, ...: proc(5) */
-    int n_threads;  /* of a zombie: those that still run, and itself */
+    int n_threads;  /* of a zombie: the threads that still run, and itself */
     uint64_t flags; /* the kernel's PF_... */
-    uint64_t start; /* clock ticks since boot, as this kernel counts them */
+    uint64_t start; /* in clock ticks since boot */
 };
 
 /* /proc/PID/stat. False, with errno: there is no such process, or it can't be read. */
 bool process_read(pid_t pid, struct process_stat *ret);
-/* It only waits to be waited for. A zombie whose other threads still run has not ended. */
+/* Whether it only has to be reaped. A zombie with threads that still run has not ended. */
 bool process_has_ended(const struct process_stat *s);
 /* A pidfd, close-on-exec; -1 with errno: ESRCH without such a process, ENOSYS on a kernel without pidfds. */
 int process_open(pid_t pid);
-/* False once it has been waited for; true for a zombie. */
+/* False once it has been reaped; true for a zombie. */
 bool process_is_there(int pidfd);
 
 /*
@@ -35,20 +34,20 @@ bool process_is_there(int pidfd);
  */
 bool process_signal(pid_t pid, uint64_t start, int sig);
 
-/* Is it a child of the caller's that has not been waited for? */
+/* Whether it is the caller's child and has not been reaped. */
 bool process_is_child(pid_t pid);
 /*
- * Send sig to a child, or to its process group, which must be its own. 0, or a negative errno: -ESRCH when
- * `child` is no child of the caller's or has been waited for. Nobody else may wait for it meanwhile.
+ * Send sig to a child, or to its process group, which must be its own. Return 0 or a negative errno; -ESRCH: `child`
+ * is not the caller's child, or has been reaped. No other thread may reap it meanwhile.
  */
 int process_signal_child(pid_t child, int sig);
 int process_signal_child_group(pid_t child, int sig);
 
 /*
- * Sends SIGKILL to the processes that a cgroup.procs file lists, but for the caller and pid 1. Each is opened,
- * and killed if the file still lists it after that. *ret_listed: how many it listed before. Short of descriptors
- * it leaves some out: call it until the file lists none.
+ * Sends SIGKILL to the processes in a cgroup.procs file, except the caller and pid 1. Each process is opened, and
+ * killed if the file still lists it after that. *ret_listed: the number listed before. If descriptors run out, some
+ * are skipped: call it until the file lists none.
  */
 int process_kill_listed(const char *procs_path, size_t *ret_listed, struct err *e);
-/* How many it lists. */
+/* The number of processes in the file. */
 int process_count_listed(const char *procs_path, size_t *ret, struct err *e);

@@ -35,7 +35,7 @@ static int compare_rows(const void *a, const void *b)
     return (x->stat.pid > y->stat.pid) - (x->stat.pid < y->stat.pid);
 }
 
-/* A shortage hides processes that are there, and the caller would take them for gone. */
+/* A shortage of resources hides processes: the caller would take them for gone. */
 static bool is_shortage(int sys)
 {
     return sys == EMFILE || sys == ENFILE || sys == ENOMEM;
@@ -108,8 +108,8 @@ static bool is_unchanged(const struct process_stat *s)
 }
 
 /*
- * The parent is read after the child: while it is the process of the table, nobody else has had its number since
- * the table was made, so it was this process that the child named.
+ * Reads the parent after the child: if it is still the process of the table, its pid was not reused since then, and
+ * the child's parent pid means this process.
  */
 static bool is_child_of(const struct proctable_row *child, const struct proctable_row *parent)
 {

@@ -9,13 +9,13 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-#define RTMIN 34 /* glibc keeps 32 and 33 for itself; musl's own SIGRTMIN is 35 */
+#define RTMIN 34 /* glibc reserves 32 and 33; musl's own SIGRTMIN is 35 */
 #define RTMAX 64
 
 static const struct {
     int sig;
     const char *name;
-} names[] = {
+} signal_names[] = {
     {SIGHUP, "HUP"},   {SIGINT, "INT"},       {SIGQUIT, "QUIT"},     {SIGILL, "ILL"},
     {SIGTRAP, "TRAP"}, {SIGABRT, "ABRT"},     {SIGBUS, "BUS"},       {SIGFPE, "FPE"},
     {SIGKILL, "KILL"}, {SIGUSR1, "USR1"},     {SIGSEGV, "SEGV"},     {SIGUSR2, "USR2"},
@@ -29,10 +29,10 @@ static const struct {
 
 const char *signal_name(int sig, char out[SIGNAL_NAME_BYTES])
 {
-    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
-        if (names[i].sig != sig)
+    for (size_t i = 0; i < N_ELEMENTS(signal_names); i++) {
+        if (signal_names[i].sig != sig)
             continue;
-        (void)snprintf(out, SIGNAL_NAME_BYTES, "SIG%s", names[i].name);
+        (void)snprintf(out, SIGNAL_NAME_BYTES, "SIG%s", signal_names[i].name);
         return out;
     }
     if (sig == RTMIN || sig == RTMAX)
@@ -44,7 +44,7 @@ const char *signal_name(int sig, char out[SIGNAL_NAME_BYTES])
     return out;
 }
 
-/* "RTMIN", "RTMIN+N", "RTMAX-N"; 0: it is none of them. */
+/* "RTMIN", "RTMIN+N", "RTMAX-N"; 0: none of them. */
 static int parse_realtime(const char *bare)
 {
     bool is_min = strncasecmp(bare, "RTMIN", 5) == 0;
@@ -65,9 +65,9 @@ int signal_parse(const char *name, int *ret, struct err *e)
     int sig = parse_realtime(bare);
     uint64_t n;
 
-    for (size_t i = 0; sig == 0 && i < N_ELEMENTS(names); i++)
-        if (strcasecmp(bare, names[i].name) == 0)
-            sig = names[i].sig;
+    for (size_t i = 0; sig == 0 && i < N_ELEMENTS(signal_names); i++)
+        if (strcasecmp(bare, signal_names[i].name) == 0)
+            sig = signal_names[i].sig;
     if (sig == 0 && str_parse_u64(bare, 1, RTMAX, &n, NULL) == 0)
         sig = (int)n;
     if (sig == 0)

@@ -25,7 +25,7 @@ bool str_has_suffix(const char *s, const char *suffix)
     return n >= m && memcmp(s + n - m, suffix, m) == 0;
 }
 
-/* Reads digits from *s; false when there is none or the number does not fit. */
+/* Reads digits from *s; false: none, or the number does not fit. */
 static bool scan_u64(const char **s, uint64_t *ret)
 {
     const char *p = *s;
@@ -68,7 +68,7 @@ int str_parse_i64(const char *s, int64_t min, int64_t max, int64_t *ret, struct 
 
     if (!scan_u64(&p, &v) || *p || v > (uint64_t)INT64_MAX + negative)
         return err_set(e, ERR_INVALID, "'%.40s' is not a number", s);
-    n = negative && v ? -(int64_t)(v - 1) - 1 : (int64_t)v; /* INT64_MIN has no opposite */
+    n = negative && v ? -(int64_t)(v - 1) - 1 : (int64_t)v; /* -INT64_MIN would overflow */
     if (n < min || n > max)
         return err_set(e, ERR_INVALID, "%.40s is not between %" PRId64 " and %" PRId64, s, min,
                        max);
@@ -81,7 +81,7 @@ struct unit {
     uint64_t factor;
 };
 
-/* The unit whose whole name stands at *s before a digit or the end; longest name first. */
+/* The unit whose name is at *s, followed by a digit or the end; longest name first. */
 static const struct unit *scan_unit(const char **s, const struct unit *units)
 {
     for (const struct unit *u = units; u->name; u++) {
@@ -188,7 +188,7 @@ const char *str_format_duration(int64_t ms, char *out, size_t out_bytes)
     return out;
 }
 
-/* The length of the valid sequence at s, or 0. *ret_cut: it is a valid start that lacks bytes. */
+/* The length of the valid sequence at s, or 0. *ret_cut: a valid sequence is truncated there. */
 static size_t utf8_sequence(const unsigned char *s, size_t len, bool *ret_cut)
 {
     unsigned char c = s[0];
@@ -230,7 +230,7 @@ bool str_is_utf8(const char *s, size_t len)
     for (size_t i = 0, n; i < len; i += n) {
         uint64_t eight;
 
-        /* Most text is ASCII: step over eight bytes at once. */
+        /* Most text is ASCII: skip eight bytes at once. */
         while (len - i >= 8 && ((void)memcpy(&eight, p + i, 8), !(eight & 0x8080808080808080ull)))
             i += 8;
         if (i == len)
@@ -256,7 +256,7 @@ void str_make_utf8(char *s)
     }
 }
 
-#define ESCAPED_MAX 4 /* bytes for each; \u009b stands for two */
+#define ESCAPED_MAX 4 /* times longer; \u009b stands for two bytes */
 
 static char *put_escaped(char *to, unsigned char c)
 {

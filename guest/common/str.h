@@ -10,11 +10,11 @@ bool str_eq(const char *a, const char *b); /* NULL equals only NULL */
 bool str_has_prefix(const char *s, const char *prefix);
 bool str_has_suffix(const char *s, const char *suffix);
 
-/* The whole of s must be a decimal number without sign within [min, max]. Errors quote s. */
+/* s must be a decimal number without sign within [min, max]. Errors quote s. */
 int str_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, struct err *e);
 int str_parse_i64(const char *s, int64_t min, int64_t max, int64_t *ret, struct err *e);
 
-/* "90s", "10m", "2h", "7d", "500ms", "1h30m" -> milliseconds. A bare number is refused, but 0. */
+/* "90s", "10m", "2h", "7d", "500ms", "1h30m" -> milliseconds. A bare number other than 0 is refused. */
 int str_parse_duration(const char *s, int64_t *ret_ms, struct err *e);
 
 /* "512M", "2G", "64KiB", "1048576" -> bytes (powers of 1024). */
@@ -30,15 +30,15 @@ void str_make_utf8(char *s); /* each byte that is not part of a valid sequence b
 
 /*
  * Escapes control characters and bytes that are not UTF-8: C0 controls and DEL as \n, \r, \t or
- * \x1b, C1 controls as \u009b, other bytes as \xff. Those in `keep` stay. Owned by the caller; a NUL
+ * \x1b, C1 controls as \u009b, other bytes as \xff. Bytes in `keep` stay. Owned by the caller; a NUL
  * follows. NULL: out of memory.
  */
 char *str_escape(const char *s, size_t len, const char *keep, size_t *ret_len);
 
-/* The length of the longest prefix that does not end within a UTF-8 sequence (at most 3 less). */
+/* The length of the longest prefix that does not end within a UTF-8 sequence; at most 3 bytes shorter. */
 size_t str_utf8_whole(const char *s, size_t len);
 
-/* A constant-time comparison for secrets. */
+/* Compares secrets in constant time. */
 bool str_secret_eq(const char *a, size_t a_len, const char *b, size_t b_len);
 
 /* NULL-terminated vectors of owned strings. */
@@ -46,15 +46,15 @@ char **strv_free(char **v); /* returns NULL */
 size_t strv_len(char *const *v);
 int strv_push(char ***v, const char *s, struct err *e);
 
-/* One that is being made and may be long: neither counted nor moved for each that is added. */
+/* A vector that is being built: appending neither counts nor moves the strings each time. */
 struct strv_list {
-    char **v; /* NULL while there is none */
+    char **v; /* NULL: empty */
     size_t n;
-    size_t cap; /* 0: as v was made by somebody else */
+    size_t cap; /* 0: v was not built by this list */
 };
 int strv_list_add(struct strv_list *l, const char *s, struct err *e);
 
-char **strv_dup(char *const *v); /* NULL when out of memory */
+char **strv_dup(char *const *v); /* NULL: out of memory */
 
 static inline void strv_free_p(char ***v)
 {

@@ -28,7 +28,7 @@ void user_done(struct user *u)
     *u = (struct user){0};
 }
 
-/* The next line of *text, cut at ':' into n columns (missing ones are ""); false at the end. */
+/* Splits the next line of *text at ':' into n columns (missing ones are ""); false: the end. */
 static bool next_row(char **text, char **columns, size_t n)
 {
     char *line = strsep(text, "\n");
@@ -63,7 +63,7 @@ static int set_names(struct user *u, const char *name, const char *home, struct 
     return u->name && u->home ? 0 : err_oom(e);
 }
 
-/* Fills u from the row that has this name, or when name is NULL, this uid. ERR_NOT_FOUND. */
+/* Fills in u from the row with this name, or with this uid if name is NULL. ERR_NOT_FOUND. */
 static int find_row(const char *name, uid_t uid, struct user *u, struct err *e)
 {
     _cleanup_free_ char *data = NULL;
@@ -108,7 +108,7 @@ int user_find_group(const char *name, gid_t *ret, struct err *e)
     return err_field(e, ERR_NOT_FOUND, "group", "no such group");
 }
 
-static bool list_has(char *members, const char *name)
+static bool members_have(char *members, const char *name)
 {
     char *member;
 
@@ -152,7 +152,7 @@ static int find_groups(struct user *u, struct err *e)
     while (next_row(&at, columns, N_ELEMENTS(columns))) {
         uint32_t gid;
 
-        if (!parse_id(columns[2], &gid) || !list_has(columns[3], u->name))
+        if (!parse_id(columns[2], &gid) || !members_have(columns[3], u->name))
             continue;
         r = add_group(u, gid, e);
         if (r < 0)
@@ -161,7 +161,7 @@ static int find_groups(struct user *u, struct err *e)
     return 0;
 }
 
-/* "1000" or "1000:100"; false when `who` is a name. */
+/* "1000" or "1000:100"; false: `who` is a name. */
 static bool parse_numbers(const char *who, uint32_t *ret_uid, uint32_t *ret_gid, bool *ret_has_gid)
 {
     const char *colon = strchr(who, ':');
@@ -237,7 +237,7 @@ int user_find_uid(uid_t uid, struct user *ret, struct err *e)
     return 0;
 }
 
-/* ---- remembered ---- */
+/* ---- cache ---- */
 
 void user_cache_init(struct user_cache *c)
 {
@@ -245,7 +245,7 @@ void user_cache_init(struct user_cache *c)
     (void)pthread_mutex_init(&c->lock, NULL);
 }
 
-static void forget(struct user_cache *c)
+static void cache_clear(struct user_cache *c)
 {
     free(TAKE(c->who));
     user_done(&c->user);
@@ -254,12 +254,12 @@ static void forget(struct user_cache *c)
 
 void user_cache_done(struct user_cache *c)
 {
-    forget(c);
+    cache_clear(c);
     (void)pthread_mutex_destroy(&c->lock);
 }
 
-/* A file that is not there looks the same each time, too. */
-static void look(struct stat files[2])
+/* A missing file has the same all-zero status each time. */
+static void stat_files(struct stat files[2])
 {
     static const char *const paths[2] = {PASSWD, GROUP};
 
@@ -279,7 +279,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
            is_same_time(&a->st_mtim, &b->st_mtim) && is_same_time(&a->st_ctim, &b->st_ctim);
 }
 
-/* One that was just written may be written again within the same tick of the file's clock. */
+/* A file that was just written may be written again within the same tick of the file system's clock. */
 static bool is_settled(const struct stat *st)
 {
     int64_t changed_ms = (int64_t)st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000;
@@ -305,14 +305,14 @@ static int copy_user(const struct user *u, struct user *ret, struct err *e)
     return 0;
 }
 
-/* Without the memory for it nothing is remembered. */
-static void remember(struct user_cache *c, const char *who, uid_t uid, const struct user *u,
-                     const struct stat files[2])
+/* Without memory for a copy, the cache stays empty. */
+static void cache_store(struct user_cache *c, const char *who, uid_t uid, const struct user *u,
+                        const struct stat files[2])
 {
     if (!is_settled(&files[0]) || !is_settled(&files[1]))
         return;
     (void)pthread_mutex_lock(&c->lock);
-    forget(c);
+    cache_clear(c);
     c->who = who ? strdup(who) : NULL;
     c->uid = uid;
     memcpy(c->files, files, sizeof(c->files));
@@ -321,8 +321,8 @@ static void remember(struct user_cache *c, const char *who, uid_t uid, const str
 }
 
 /* With the lock. */
-static bool is_known(const struct user_cache *c, const char *who, uid_t uid,
-                     const struct stat files[2])
+static bool cache_has(const struct user_cache *c, const char *who, uid_t uid,
+                      const struct stat files[2])
 {
     return c->is_set && (who ? c->who && str_eq(c->who, who) : !c->who && c->uid == uid) &&
            is_same_file(&c->files[0], &files[0]) && is_same_file(&c->files[1], &files[1]);
@@ -335,9 +335,10 @@ int user_cache_find(struct user_cache *c, const char *who, uid_t uid, struct use
     bool is_found;
     int r = 0;
 
-    look(files); /* before they are read: a change after this is one that the next look sees */
+    stat_files(
+        files); /* before they are read: a later change makes the next call read them again */
     (void)pthread_mutex_lock(&c->lock);
-    is_found = is_known(c, who, uid, files);
+    is_found = cache_has(c, who, uid, files);
     if (is_found)
         r = copy_user(&c->user, ret, e);
     (void)pthread_mutex_unlock(&c->lock);
@@ -345,6 +346,6 @@ int user_cache_find(struct user_cache *c, const char *who, uid_t uid, struct use
         return r;
     r = who ? user_find(who, ret, e) : user_find_uid(uid, ret, e);
     if (r == 0)
-        remember(c, who, uid, ret, files);
+        cache_store(c, who, uid, ret, files);
     return r;
 }

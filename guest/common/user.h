@@ -1,9 +1,9 @@
 #pragma once
 /*
- * user: who a command runs as and whose rights a file operation has, read from /etc/passwd and
- * /etc/group of the box on every call (they change while the agent runs), or remembered for as long
- * as these files are the same. No libc name service: it may load plugins, and in a static program
- * it can't. Thread-safe.
+ * user: accounts of the box, for the credentials of commands and file operations. They are read from /etc/passwd and
+ * /etc/group on every call (the files change while the agent runs), or from a cache that is valid as long as the
+ * files are unchanged. libc's name service is not used: it may load plugins, which a static program can't.
+ * Thread-safe.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@ struct user {
     gid_t gid;
     char *name;
     char *home;
-    gid_t *groups; /* supplementary ones, gid among them */
+    gid_t *groups; /* supplementary groups, including gid */
     size_t n_groups;
 };
 
@@ -32,16 +32,16 @@ struct user {
 int user_find(const char *who, struct user *ret, struct err *e);
 /* The same without the supplementary groups: n_groups is 0. */
 int user_find_uid(uid_t uid, struct user *ret, struct err *e);
-/* The number of a group in /etc/group by its name. ERR_NOT_FOUND. */
+/* The id of a group in /etc/group by its name. ERR_NOT_FOUND. */
 int user_find_group(const char *name, gid_t *ret, struct err *e);
 void user_done(struct user *u); /* accepts NULL and zeroed */
 
-/* The last answer; it counts only as long as the files it is from have not been touched. */
+/* The last result; valid only while its files are unchanged. */
 struct user_cache {
     pthread_mutex_t lock;
     /* guarded by lock: */
     bool is_set;
-    char *who; /* NULL: uid was asked for */
+    char *who; /* NULL: the key is uid */
     uid_t uid;
     struct user user;
     struct stat files[2];
@@ -49,7 +49,7 @@ struct user_cache {
 
 void user_cache_init(struct user_cache *c);
 void user_cache_done(struct user_cache *c);
-/* As user_find(), or where who is NULL, user_find_uid(). The answer is a copy, the caller's. */
+/* As user_find(), or user_find_uid() if who is NULL. *ret is a copy, owned by the caller. */
 int user_cache_find(struct user_cache *c, const char *who, uid_t uid, struct user *ret,
                     struct err *e);
 

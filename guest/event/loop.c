@@ -449,7 +449,7 @@ static int wait_quiet(struct loop *l, struct epoll_event *ev, int64_t *burst_ms)
     if (n > 0) {
         *burst_ms = clock_mono_ms();
     } else if (*burst_ms && clock_mono_ms() - *burst_ms >= QUIET_MS) {
-        mem_give_back();
+        mem_trim_heap();
         *burst_ms = 0;
         if (l->on_quiet)
             l->on_quiet(l, l->on_quiet_arg);

@@ -108,7 +108,7 @@ static void give_back_sometimes(const struct server *s)
     unsigned n_quiet = s->n_quiet;
 
     if (++n_closed % GIVE_BACK_EVERY == 0 || quiet_seen != n_quiet)
-        mem_give_back();
+        mem_trim_heap();
     quiet_seen = n_quiet;
 }
 

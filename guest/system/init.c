@@ -8,7 +8,7 @@
 #include "common/process.h"
 #include "common/str.h"
 
-#define PF_KTHREAD 0x00200000 /* from the kernel's sched.h */
+#define PF_KTHREAD 0x00200000 /* of the kernel; in no header of its API */
 
 bool init_is_pid_1(void)
 {

@@ -1,4 +1,4 @@
-#include "dialect/e2b/who.h"
+#include "dialect/e2b/account.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 
 #define BASIC_MAX_BYTES 1024
 
-/* *ret_name: who it is about, for the errors. */
-static int find(const struct agent *a, const char *asked, struct user *ret, char **ret_name,
-                struct err *e)
+/* *ret_name: the name looked up, for errors. */
+static int find_account(const struct agent *a, const char *asked, struct user *ret, char **ret_name,
+                        struct err *e)
 {
     _cleanup_free_ char *name = NULL;
     int r = 0;
@@ -29,17 +29,18 @@ static int find(const struct agent *a, const char *asked, struct user *ret, char
     if (r < 0)
         return r;
     if (asked && *asked && !asked[strspn(asked, "0123456789:")])
-        r = err_field(e, ERR_NOT_FOUND, "user", "there is no user '%.64s'", asked); /* no numbers */
+        r = err_field(e, ERR_NOT_FOUND, "user", "there is no user '%.64s'",
+                      asked); /* ids are refused */
     else
         r = name ? user_find(name, ret, e) : user_find_uid(geteuid(), ret, e);
     *ret_name = TAKE(name);
     return r;
 }
 
-int who_look_up(const struct agent *a, const char *asked, struct user *ret, struct err *e)
+int account_look_up(const struct agent *a, const char *asked, struct user *ret, struct err *e)
 {
     _cleanup_free_ char *name = NULL;
-    int r = find(a, asked, ret, &name, e);
+    int r = find_account(a, asked, ret, &name, e);
 
     if (r == -ERR_NOT_FOUND)
         return err_set(e, ERR_UNAUTHENTICATED,
@@ -48,10 +49,10 @@ int who_look_up(const struct agent *a, const char *asked, struct user *ret, stru
     return r;
 }
 
-int who_authenticate(const struct agent *a, const char *asked, struct user *ret, struct err *e)
+int account_authenticate(const struct agent *a, const char *asked, struct user *ret, struct err *e)
 {
     _cleanup_free_ char *name = NULL;
-    int r = find(a, asked, ret, &name, e);
+    int r = find_account(a, asked, ret, &name, e);
 
     if (r == -ERR_NOT_FOUND)
         return err_set(e, ERR_UNAUTHENTICATED,
@@ -60,7 +61,7 @@ int who_authenticate(const struct agent *a, const char *asked, struct user *ret,
     return r;
 }
 
-/* Of the home: what "~" stands before, or a relative path. */
+/* rest: a path relative to the home, or the part after "~". */
 static int below_home(const struct user *u, const char *rest, char **ret, struct err *e)
 {
     _cleanup_free_ char *joined = NULL;
@@ -76,7 +77,7 @@ static int below_home(const struct user *u, const char *rest, char **ret, struct
     return 0;
 }
 
-static int resolve(const struct user *u, const char *path, char **ret, struct err *e)
+static int resolve_path(const struct user *u, const char *path, char **ret, struct err *e)
 {
     char *copy;
 
@@ -94,18 +95,18 @@ static int resolve(const struct user *u, const char *path, char **ret, struct er
     return 0;
 }
 
-int who_path(const struct agent *a, const struct user *u, const char *path, char **ret,
-             struct err *e)
+int account_path(const struct agent *a, const struct user *u, const char *path, char **ret,
+                 struct err *e)
 {
     _cleanup_free_ char *workdir = NULL;
     int r = 0;
 
     if (!*path)
         r = e2b_default_workdir(e2b_of(a), &workdir, e);
-    return r < 0 ? r : resolve(u, workdir ? workdir : path, ret, e);
+    return r < 0 ? r : resolve_path(u, workdir ? workdir : path, ret, e);
 }
 
-char *who_basic(const char *authorization)
+char *account_of_basic(const char *authorization)
 {
     char text[BASIC_MAX_BYTES + 1];
     const char *b64;

@@ -19,7 +19,7 @@
 #include "dialect/e2b/methods.h"
 #include "dialect/e2b/proto.h"
 #include "dialect/e2b/rest_routes.h"
-#include "dialect/e2b/who.h"
+#include "dialect/e2b/account.h"
 #include "http/deadline.h"
 #include "http/respond.h"
 #include "system/auth.h"
@@ -218,7 +218,7 @@ static int e2b_read_headers(struct request *q, const struct rpc_method *m, struc
     if (!h)
         return err_oom(e);
     call->headers = h;
-    h->user = who_basic(request_header(q, "Authorization"));
+    h->user = account_of_basic(request_header(q, "Authorization"));
     h->wants_replay = request_header(q, REPLAY_HEADER) != NULL;
     h->is_legacy = agent && str_eq(agent, LEGACY_AGENT);
     /* A value that is no number means the default, as it does with envd. */

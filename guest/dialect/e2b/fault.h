@@ -1,7 +1,7 @@
 #pragma once
 /*
- * fault: what the kernel said no to, in the words and with the codes that E2B's clients know, which
- * are often not those an errno has elsewhere. As err.h's functions, each returns -code.
+ * fault: errors of the kernel with the messages and codes of E2B's envd, which often differ from those that err_sys()
+ * chooses for an errno. Like err.h's functions, each returns -code.
  */
 #include "common/err.h"
 
@@ -9,6 +9,6 @@
 int fault_sys(struct err *e, enum err_code code, int sys, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same of an error of guest/fs: a path outside the root keeps its own code and words. */
+/* The same for an error of guest/fs: an error without an errno (a path outside the root) is kept unchanged. */
 int fault_of(struct err *e, enum err_code code, const struct err *inner, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "dialect/e2b/who.h"
+#include "dialect/e2b/account.h"
 #include "agent.h"
 
 static int init(struct files_call *f, struct err *e)
@@ -17,7 +17,7 @@ int files_call_init(struct files_call *f, const struct agent *a, const char *use
     int r;
 
     f->agent = a;
-    r = who_authenticate(a, user, &f->user, e);
+    r = account_authenticate(a, user, &f->user, e);
     if (r == 0)
         r = init(f, e);
     if (r == 0)
@@ -30,7 +30,7 @@ int files_rest_init(struct files_call *f, const struct agent *a, const char *use
     int r;
 
     f->agent = a;
-    r = who_look_up(a, user, &f->user, e);
+    r = account_look_up(a, user, &f->user, e);
     return r < 0 ? r : init(f, e);
 }
 
@@ -43,5 +43,5 @@ void files_call_done(struct files_call *f)
 
 int files_call_path(const struct files_call *f, const char *path, char **ret, struct err *e)
 {
-    return who_path(f->agent, &f->user, path, ret, e);
+    return account_path(f->agent, &f->user, path, ret, e);
 }

@@ -1,7 +1,7 @@
 #pragma once
 /*
  * files: what every request about a file begins with: the user, who it is done for, and the path. It
- * is done with the rights of the agent (see who.h). Blocks.
+ * is done with the rights of the agent (see account.h). Blocks.
  */
 #include "common/err.h"
 #include "dialect/e2b/dirs.h"

@@ -49,7 +49,7 @@ static bool next_word(const char **at, const char *end, const char **ret, size_t
     return *ret_len > 0;
 }
 
-/* Names have no case. */
+/* Names are compared without regard to case. */
 static bool is_word(const char *word, size_t len, const char *wanted)
 {
     return len == strlen(wanted) && strncasecmp(word, wanted, len) == 0;
@@ -66,7 +66,7 @@ static bool has_name(const char *at, const char *end, const char *name)
     return false;
 }
 
-/* A line without the name: its address, the other names, its comment. Nothing if there are none. */
+/* Adds a line without the name: address, other names, comment. Adds nothing if no other name is left. */
 static int add_without(struct buf *out, const char *at, const char *end, const char *line_end,
                        const char *name, struct err *e)
 {
@@ -93,7 +93,7 @@ static int add_without(struct buf *out, const char *at, const char *end, const c
     return r < 0 ? r : buf_adds(out, "\n", e);
 }
 
-/* The address that a line begins with; *ret_names: what comes behind it. */
+/* The address of a line; *ret_names: the rest after it. */
 static struct address line_address(const char *line, const char *end, const char **ret_names)
 {
     char text[INET6_ADDRSTRLEN] = "";
@@ -115,7 +115,7 @@ int hosts_edit(const char *text, const char *name, const char *address, struct b
 
     while (r == 0 && *text) {
         const char *line_end = text + strcspn(text, "\n");
-        const char *end = text + strcspn(text, "#\n"); /* a comment does not count */
+        const char *end = text + strcspn(text, "#\n"); /* without the comment */
         const char *names;
         struct address a = line_address(text, end, &names);
         bool is_named = a.family == wanted.family && has_name(names, end, name);
@@ -131,7 +131,7 @@ int hosts_edit(const char *text, const char *name, const char *address, struct b
     return r < 0 || is_there ? r : buf_addf(out, e, "%s\t%s\n", address, name);
 }
 
-/* A file that is not there counts as empty. */
+/* A missing file counts as empty. */
 static int read_hosts(const struct fs_caller *c, char **ret, struct err *e)
 {
     _cleanup_free_ char *text = malloc(HOSTS_MAX_BYTES + 1);

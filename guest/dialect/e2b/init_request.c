@@ -19,8 +19,8 @@
 #include "system/usage.h"
 
 #define EVENTS_HOST "events.e2b.local"
-#define BEHIND_MS 50  /* how far our clock may be from what /init says, and stay */
-#define AHEAD_MS 5000 /* more, since the message took its time */
+#define BEHIND_MS 50  /* our clock is kept if it is at most this far behind the time in /init */
+#define AHEAD_MS 5000 /* or this far ahead: the message has travelled */
 
 /* ---- time ---- */
 
@@ -30,7 +30,7 @@ static void set_clock(int64_t real_ns)
     struct resync_clock done;
 
     if (behind_ms > BEHIND_MS || behind_ms < -AHEAD_MS)
-        resync_clock(real_ns / 1000000, -1, &done); /* where it is not allowed the clock stays */
+        resync_clock(real_ns / 1000000, -1, &done); /* without permission the clock stays */
 }
 
 /* ---- /init ---- */
@@ -46,7 +46,7 @@ struct init_params {
     json_t *mounts;
 };
 
-/* An empty token would leave the agent open where it was to be closed. */
+/* An empty token is refused: it would leave the agent open although a token was asked for. */
 static int jx_token(json_t *v, void *out, struct err *e)
 {
     int r = jx_str(v, out, e);
@@ -69,10 +69,10 @@ static const struct jx_field init_fields[] = {
 };
 
 /*
- * The first caller of an open agent may set the token; after that it must be known. The right to call
- * is checked again when a waiting /init has its turn.
+ * The first caller of an open agent may set the token; later callers must know it. Checked again when an /init that
+ * waited for another one has its turn.
  */
-static int authorize(struct agent *a, const char *token, struct err *e)
+static int check_token(struct agent *a, const char *token, struct err *e)
 {
     if (auth_is_open(a->auth) || auth_matches(a->auth, token))
         return 0;
@@ -80,7 +80,7 @@ static int authorize(struct agent *a, const char *token, struct err *e)
                    token ? "access token validation failed" : "access token reset not authorized");
 }
 
-/* What is asked for and not there must not seem to have been done. */
+/* Refuses features that are not supported: a success would be a lie. */
 static int check_known(const struct agent *a, const struct init_params *p, struct err *e)
 {
     int r = p->events_ip ? hosts_check_address(p->events_ip, e) : 0;
@@ -98,7 +98,7 @@ static int check_known(const struct agent *a, const struct init_params *p, struc
     return 0;
 }
 
-static int add_setting(struct strv_list *env, const char *name, json_t *value, struct err *e)
+static int add_variable(struct strv_list *env, const char *name, json_t *value, struct err *e)
 {
     _cleanup_free_ char *setting = NULL;
 
@@ -109,7 +109,7 @@ static int add_setting(struct strv_list *env, const char *name, json_t *value, s
     return strv_list_add(env, setting, e);
 }
 
-static int set_env(struct agent *a, json_t *env, struct err *e)
+static int set_variables(struct agent *a, json_t *env, struct err *e)
 {
     struct strv_list list = {0};
     const char *name;
@@ -119,15 +119,15 @@ static int set_env(struct agent *a, json_t *env, struct err *e)
     if (!env)
         return 0;
     json_object_foreach (env, name, value)
-        if (r == 0 && !e2b_has_variable(name)) /* as with envd, which keeps its own */
-            r = add_setting(&list, name, value, e);
+        if (r == 0 && !e2b_has_variable(name)) /* like envd, which keeps its own variables */
+            r = add_variable(&list, name, value, e);
     if (r == 0)
         r = environ_change(a->registry, true, NULL, list.v, e);
     strv_free(list.v);
     return r;
 }
 
-/* Where the orchestrator takes events of the box: a name in /etc/hosts, and a variable. */
+/* Sets the address to which the orchestrator's events go: a name in /etc/hosts, and a variable. */
 static int set_events(struct agent *a, const char *address, struct err *e)
 {
     int r = hosts_set(a->root, EVENTS_HOST, address, e);
@@ -137,14 +137,14 @@ static int set_events(struct agent *a, const char *address, struct err *e)
     return e2b_set_events(e2b_of(a), address, e);
 }
 
-/* The variables and the file: what can go wrong here leaves the variables as they were. */
+/* Sets the variables and the file. If the file fails, the variables are rolled back. */
 static int set_env_and_events(struct agent *a, const struct init_params *p, struct err *e)
 {
     _cleanup_strv_ char **before = NULL;
     int r = environ_copy(a->registry, &before, e);
 
     if (r == 0)
-        r = set_env(a, p->env, e);
+        r = set_variables(a, p->env, e);
     if (r < 0 || !p->events_ip)
         return r;
     r = set_events(a, p->events_ip, e);
@@ -153,8 +153,8 @@ static int set_env_and_events(struct agent *a, const struct init_params *p, stru
     return r;
 }
 
-/* What can be wrong is looked at before anything changes. */
-static int apply(struct agent *a, const struct init_params *p, struct err *e)
+/* Checks everything before anything changes. */
+static int apply_init(struct agent *a, const struct init_params *p, struct err *e)
 {
     int r = p->token ? auth_check_token(p->token, e) : 0;
 
@@ -167,16 +167,16 @@ static int apply(struct agent *a, const struct init_params *p, struct err *e)
     return r;
 }
 
-/* One that failed has not been done: sent again, with its time, it is news. */
+/* A failed /init does not count as seen: a retry with the same time is run. */
 static int do_init(struct agent *a, const struct init_params *p, int64_t time_ns, struct err *e)
 {
-    int r = authorize(a, p->token, e);
+    int r = check_token(a, p->token, e);
 
     if (r == 0)
         r = check_known(a, p, e);
     if (r < 0 || (p->time && !e2b_is_news(e2b_of(a), time_ns)))
         return r;
-    r = apply(a, p, e);
+    r = apply_init(a, p, e);
     if (r < 0 || !p->time)
         return r;
     e2b_note_news(e2b_of(a), time_ns);
@@ -199,7 +199,9 @@ int e2b_init(struct agent *a, const char *body, size_t len, struct err *e)
     if (r == 0 && p.time)
         r = timetext_parse(p.time, &time_ns, e);
     if (r == 0)
-        r = authorize(a, p.token, e); /* strangers do not wait for one that writes a file */
+        r = check_token(
+            a, p.token,
+            e); /* check first: a stranger must not wait for another /init that writes a file */
     if (r < 0)
         return r;
     e2b_begin_init(e2b_of(a));
@@ -210,7 +212,7 @@ int e2b_init(struct agent *a, const char *body, size_t len, struct err *e)
 
 /* ---- /envs ---- */
 
-/* The first of a name counts. */
+/* Of two variables of one name the first counts. */
 static int add_envs(json_t *v, char **env, struct err *e)
 {
     for (; env && *env; env++) {

@@ -14,7 +14,7 @@
 #include "common/str.h"
 #include "dialect/e2b/e2b.h"
 #include "dialect/e2b/proto.h"
-#include "dialect/e2b/who.h"
+#include "dialect/e2b/account.h"
 #include "agent.h"
 
 /* ---- StartRequest ---- */
@@ -143,7 +143,7 @@ static int set_cwd(const struct rpc_call *call, const struct user *u, const char
     r = e2b_default_workdir(e2b_of(call->agent), &workdir, e);
     if (r < 0 || (!*cwd && !workdir))
         return r;
-    r = who_path(call->agent, u, cwd, &s->cwd, e);
+    r = account_path(call->agent, u, cwd, &s->cwd, e);
     if (r < 0)
         return r;
     if (stat(s->cwd, &st) < 0 && errno == ENOENT)
@@ -157,7 +157,7 @@ static int set_user(const struct rpc_call *call, const char *cwd, struct proc_sp
     _cleanup_user_ struct user u = {0};
     int r;
 
-    r = who_authenticate(call->agent, e2b_headers(call)->user, &u, e);
+    r = account_authenticate(call->agent, e2b_headers(call)->user, &u, e);
     if (r < 0)
         return r;
     s->user = strdup(u.name);

@@ -6,7 +6,7 @@
 
 #include "common/b64.h"
 
-static void add(struct sha256_ctx *sha, const char *text)
+static void add_text(struct sha256_ctx *sha, const char *text)
 {
     sha256_update(sha, strlen(text), (const uint8_t *)text);
 }
@@ -19,16 +19,16 @@ void sign_file(const char *path, const char *operation, const char *user, const 
     struct sha256_ctx sha;
 
     sha256_init(&sha);
-    add(&sha, path);
-    add(&sha, ":");
-    add(&sha, operation);
-    add(&sha, ":");
-    add(&sha, user);
-    add(&sha, ":");
-    add(&sha, token);
+    add_text(&sha, path);
+    add_text(&sha, ":");
+    add_text(&sha, operation);
+    add_text(&sha, ":");
+    add_text(&sha, user);
+    add_text(&sha, ":");
+    add_text(&sha, token);
     if (expiration) {
-        add(&sha, ":");
-        add(&sha, expiration);
+        add_text(&sha, ":");
+        add_text(&sha, expiration);
     }
     sha256_digest(&sha, sizeof(digest), digest);
     b64_encode(digest, sizeof(digest), b64);
