@@ -24,7 +24,8 @@
 #include "fs/xattr.h"
 
 #define READ_BYTES (128 * 1024)
-#define OUT_MAX_BYTES (16 * 1024 * 1024) /* one step's output: 128 KiB in, and what filters held */
+#define OUT_MAX_BYTES \
+    (16 * 1024 * 1024) /* one step's output: 128 KiB in, and bytes that filters held back */
 #define BLOCK_BYTES (64 * 1024)
 #define MAX_EXTENTS 10000 /* of one sparse file; more, and it is sent in full */
 
@@ -39,7 +40,7 @@ struct archive_create {
     int base_fd;                /* of a list: the tree's start */
     size_t only_at;             /* in the list */
     char *only_name;            /* cleaned; of the item */
-    struct fs_walk_item single; /* that file, or the list's next */
+    struct fs_walk_item single; /* the one file, or the next of the list */
     int single_dirfd;
     char *single_name;
     bool single_is_done;
@@ -49,11 +50,11 @@ struct archive_create {
     struct links *links;
     struct archive_create_counts counts;
     bool is_done;
-    bool is_dropped; /* nobody reads on */
+    bool is_dropped; /* the reader has gone */
 
     int fd;        /* the file that is being sent, or -1 */
     uint64_t left; /* of it */
-    bool is_short; /* it ended before its time: zeros for the rest */
+    bool is_short; /* it has shrunk: zeros for the rest */
     char *name;    /* of a large file that is being sent */
 
     char *chunk;    /* READ_BYTES */
@@ -255,7 +256,7 @@ static void add_xattrs(struct archive_create *c, int fd)
     }
 }
 
-/* Which parts of a file with holes have data; false when that can't be said. */
+/* Adds the data extents of a file with holes; false if they can't be found out. */
 static bool add_extents(struct archive_create *c, int fd, off_t size)
 {
     off_t at = 0;
@@ -335,7 +336,7 @@ static int put_symlink(struct archive_create *c, const struct fs_walk_item *it, 
     return put_header(c, e);
 }
 
-/* What was read is what is sent: its size is right even when the file is being written. */
+/* Reads the file before its header is made: the size is right even if the file is being written. */
 static int put_small(struct archive_create *c, int fd, const struct stat *st, struct err *e)
 {
     size_t len;
@@ -356,7 +357,7 @@ static int put_small(struct archive_create *c, int fd, const struct stat *st, st
     return 0;
 }
 
-/* Its bytes follow, a piece a step. */
+/* Its bytes follow, one piece per step. */
 static int begin_large(struct archive_create *c, int *fd, const char *path, const struct stat *st,
                        struct err *e)
 {
@@ -376,7 +377,7 @@ static int begin_large(struct archive_create *c, int *fd, const char *path, cons
     return 0;
 }
 
-/* The entry is what the open file is, not what the walk saw. */
+/* The entry describes the open file, not what the walk saw. */
 static int put_file(struct archive_create *c, const struct fs_walk_item *it, struct err *e)
 {
     _cleanup_close_ int fd = fs_openat_nofollow(it->dirfd, it->name, O_RDONLY);
@@ -456,7 +457,7 @@ static int finish_file(struct archive_create *c, struct err *e)
     return 0;
 }
 
-/* A piece of the open file. What a file lacks of the size it had is zeros: the entry has to have
+/* Sends a piece of the open file. A file that has shrunk is filled with zeros: the entry must have
  * the length that its header says. */
 static int send_piece(struct archive_create *c, struct err *e)
 {

@@ -24,8 +24,9 @@ struct archive_create_options {
     struct filter_options filter;        /* copied */
     bool reproducible;                   /* owners 0, mtimes 0, no access times */
     bool pad;                            /* a file that shrinks while it is sent is no error */
-    /* NUL-terminated names below path, one after the other: only these, in that order, a directory
-     * without what is in it; the filter is not asked. Borrowed until archive_create_free(). */
+    /* NUL-terminated names below path, one after the other: the archive has these alone, in that
+     * order, a directory without its entries; the filter is not asked. Borrowed until
+     * archive_create_free(). */
     const char *only;
     size_t only_bytes;
 };
@@ -48,6 +49,6 @@ int archive_create_new(struct fs_caller *c, const char *path,
 int archive_create_read(struct archive_create *a, void *data, size_t size, size_t *ret_len,
                         struct err *e);
 void archive_create_counts(const struct archive_create *a, struct archive_create_counts *ret);
-/* The first of what was left out, with why. */
+/* The first entries that were left out, each with the reason. */
 const struct notes *archive_create_left_out(const struct archive_create *a);
 struct archive_create *archive_create_free(struct archive_create *a); /* accepts NULL */

@@ -23,7 +23,8 @@
 
 static atomic_int n_running;
 
-/* Two archives that are put in place at once would trip over each other's list of steps. */
+/* Only one archive at a time is put in place: a rollback assumes that the steps in between are its
+ * own. */
 static pthread_mutex_t place_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct archive_extract {
@@ -114,7 +115,7 @@ static int open_target(struct archive_extract *x, struct err *e)
     return r;
 }
 
-/* Whether a directory beside the target could trade places with it. */
+/* True if a directory beside the target can be exchanged with it. */
 static bool same_mount(int a, int b)
 {
     struct statx x, y;
@@ -137,7 +138,7 @@ static int make_stage_in(struct archive_extract *x, int home)
     return 0;
 }
 
-/* First what a killed agent may have left here: it would be in the way of nobody but the user. */
+/* First takes back what a killed agent may have left here. */
 static void extract_recover(const struct archive_extract *x)
 {
     (void)pthread_mutex_lock(&place_lock);
@@ -148,7 +149,7 @@ static void extract_recover(const struct archive_extract *x)
     (void)pthread_mutex_unlock(&place_lock);
 }
 
-/* What the directory that the staging directory is in had for a time, for whoever recovers it. */
+/* Notes the mtime of the directory that holds the staging directory, for a recovery. */
 static int keep_time(const struct archive_extract *x, const struct timespec *mtime, struct err *e)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, *mtime};
@@ -202,7 +203,7 @@ static int extract_begin(struct archive_extract *x, struct err *e)
     return make_stage(x, e);
 }
 
-/* Its own thread's identity is the agent's: only that may write to the registry. */
+/* This thread has the agent's identity, which alone may write to the registry. */
 static int begin_registered(struct archive_extract *x, struct err *e)
 {
     int r = extract_begin(x, e);
@@ -327,9 +328,9 @@ static int extract_exchange(const struct archive_extract *x)
 }
 
 /*
- * The two directories trade places, so that the old one is what stands under the staging
- * directory's name, and goes with it. 1: this disk can't do that; nothing has changed. The
- * directories' attributes come after, because going entry by entry needs them unused.
+ * Exchanges the two directories: the old one then has the staging directory's name, and is removed
+ * with it. 1: this disk can't do that; nothing has changed. The directories' attributes come after,
+ * because going entry by entry needs them unused.
  */
 static int commit_exchange(struct archive_extract *x, struct err *e)
 {
@@ -350,7 +351,7 @@ static int commit_exchange(struct archive_extract *x, struct err *e)
     return r;
 }
 
-/* Into the target, which is where recover_dir() looks for what the list of steps is about. */
+/* Moves the staging directory into the target, where recover_dir() looks for it. */
 static int move_stage_in(struct archive_extract *x, struct err *e)
 {
     if (x->home_fd == x->target_fd)
@@ -370,7 +371,7 @@ static int open_trash(const struct archive_extract *x, int *ret_fd, struct err *
     return *ret_fd < 0 ? err_sys(e, errno, "open the directory for what is replaced") : 0;
 }
 
-/* What the archive's list says is to go. */
+/* Removes the entries that the archive's list names. */
 static int remove_listed(struct archive_extract *x, int trash_fd, struct fs_records *undo,
                          struct err *e)
 {
@@ -407,7 +408,7 @@ static int apply_steps(struct archive_extract *x, int trash_fd, struct fs_record
     return r;
 }
 
-/* Done when the list of steps is empty: until then a crash takes them back, and so do we. */
+/* The commit is done once the list of steps is empty: until then a crash or an error rolls back. */
 static int extract_apply(struct archive_extract *x, int trash_fd, struct fs_records *undo,
                          struct err *e)
 {
@@ -457,7 +458,7 @@ static void remove_stage(struct archive_extract *x)
         return;
     (void)fs_remove_tree(x->home_fd, x->stage_name, true, NULL, NULL);
     x->stage_name[0] = '\0';
-    /* What failed leaves no trace, not even in the target's time. */
+    /* After a failure the target has its old mtime, too. */
     if (in_target && !x->is_committed) {
         _cleanup_close_ int fd = openat(x->target_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 

@@ -2,7 +2,7 @@
 /*
  * extract: an archive that arrives as a stream (tar, tar.gz, tar.xz, tar.bz2, tar.zst, zip, told
  * apart by content) into a directory, all or nothing. libarchive reads it from a pump into a hidden
- * staging directory on the target's mount; everything is written through descriptors of ours. Only
+ * staging directory on the target's mount; every file is written through a directory descriptor. Only
  * when the whole archive was read and found good is it put in place. A bad archive leaves the
  * target byte for byte as it was.
  *
@@ -33,7 +33,7 @@
 #define ARCHIVE_MAX_DEPTH 256 /* components of a name */
 
 enum archive_mode {
-    ARCHIVE_MERGE,   /* tar's meaning: what is not in the archive stays */
+    ARCHIVE_MERGE,   /* as tar: entries that are not in the archive stay */
     ARCHIVE_REPLACE, /* the directory becomes what the archive has */
 };
 
@@ -41,7 +41,7 @@ struct archive_extract_options {
     enum archive_mode mode;
     bool keep_owner;      /* the archive's owners (an agent that is root and a caller that is) */
     bool owner_names;     /* with keep_owner: by name where the box has it, else by number */
-    bool removals;        /* an entry ARCHIVE_REMOVALS_NAME may name what goes; merge only */
+    bool removals;        /* an entry ARCHIVE_REMOVALS_NAME may list paths to remove; merge only */
     bool no_parents;      /* the target must be there; else it is made */
     bool sync;            /* syncfs before the commit returns */
     bool any_ratio;       /* the sender made the archive itself: a file of zeros is no bomb */

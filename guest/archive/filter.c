@@ -20,7 +20,7 @@
 
 struct filter {
     char **excludes;
-    locale_t bytes; /* that the globs are matched in, whatever the caller's is */
+    locale_t bytes; /* for matching the globs, independent of the caller's */
     bool ignore;
     bool no_require_git;
     struct tree_access access;

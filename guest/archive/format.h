@@ -1,7 +1,8 @@
 #pragma once
 /*
- * format: the archive formats, one row each: names, media type, magic bytes, and how libarchive reads and writes
- * them. A new format is a new row, a word in the schemas of the routes, docs and a test.
+ * format: the archive formats, one row each: names, media type, magic bytes, and how libarchive
+ * reads and writes them. A new format is a new row, a word in the schemas of the routes, docs and a
+ * test.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +38,6 @@ struct archive_format {
 /* The format that is created under this name; -ERR_INVALID with field "format". */
 int archive_format_parse(const char *name, const struct archive_format **ret, struct err *e);
 
-/* By an archive's first bytes, at least ARCHIVE_MAGIC_BYTES unless it is shorter. Plain tar if no magic matches. */
+/* By an archive's first bytes, at least ARCHIVE_MAGIC_BYTES unless it is shorter. Plain tar if no
+ * magic matches. */
 const struct archive_format *archive_format_detect(const void *head, size_t len);

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * manifest: what a tree holds, entry by entry, with the digests of its files when asked; and what
- * of a list somebody else has made a tree lacks. Both stay below the tree's start and follow no
- * link. The identity must have been taken. One thread each.
+ * manifest: the entries of a tree, with the digests of its files if asked; and the entries of a
+ * list from elsewhere that a tree lacks. Both stay below the tree's start and follow no link. The
+ * identity must have been taken. One thread each.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,7 +46,7 @@ struct manifest_counts {
 int manifest_walk(struct fs_caller *c, const char *path, const struct manifest_options *o,
                   const struct manifest_sink *sink, struct manifest_counts *ret, struct err *e);
 
-/* What the other side has: the fields that are set must be equal here. */
+/* An entry as the other side has it: the fields that are set must be equal here. */
 struct manifest_claim {
     const char *path;
     mode_t type;        /* S_IFREG, S_IFDIR or S_IFLNK */

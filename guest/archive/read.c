@@ -153,8 +153,8 @@ static int read_damaged(struct archive *a, const char *what, struct err *e)
     return err_set(e, ERR_INVALID, "%s: %.300s", what, why ? why : "bad data");
 }
 
-/* A warning is no success, but for a name in another character set: its bytes are taken as they
- * are. */
+/* A warning is an error, unless it is about a name in another character set: its bytes are taken as
+ * they are. */
 static bool is_about_names(struct archive *a)
 {
     const char *why = archive_error_string(a);
@@ -228,7 +228,7 @@ static int read_tar(struct unpacker *u, struct stage *s, struct err *e)
 
 /* ---- zip ------------------------------------------------------------------------------------- */
 
-/* A zip says at its end what is in it, so it has to be there whole first. */
+/* The directory of a zip is at its end, so the whole file must be there first. */
 static int zip_spool(struct unpacker *u, struct stage *s, int fd, struct err *e)
 {
     uint64_t total = 0;
@@ -279,7 +279,7 @@ static la_int64_t zip_seek(struct archive *a, void *arg, la_int64_t offset, int 
     return at;
 }
 
-/* A zip of nothing is its end record alone, in which the library sees no zip. */
+/* An empty zip is its end record alone, which libarchive does not recognise. */
 static bool is_empty_zip(int fd)
 {
     static const char start[20] = {'P', 'K', 5, 6};

@@ -25,7 +25,7 @@ void recover_lock(int stage_fd)
     (void)flock(stage_fd, LOCK_EX | LOCK_NB);
 }
 
-/* A list that someone else could have written must not move files about. */
+/* A list that another user could have written must not move files. */
 static bool is_ours(int fd)
 {
     uid_t me = (uid_t)syscall(SYS_setfsuid, (uid_t)-1);
@@ -76,8 +76,8 @@ void recover_dir(int dirfd)
 
 /* ---- the registry ---------------------------------------------------------------------------- */
 
-/* A file in it has the staging directory's name, and in it "UID PATH": PATH is of the directory that
- * holds the staging directory, UID "-" for the agent itself. */
+/* A file in it has the staging directory's name, and in it "UID PATH": PATH is of the directory
+ * that holds the staging directory, UID "-" for the agent itself. */
 #define ENTRY_MAX_BYTES (64 + PATH_MAX)
 
 struct stage_registry {

@@ -19,7 +19,7 @@
 #include "fs/root.h"
 #include "fs/temp.h"
 
-/* The bits of a mode that what is made in here does not get: the umask's, or a default ACL's. */
+/* Mode bits that files made here do not get: the umask's, or a default ACL's. */
 static mode_t find_lost_bits(int fd)
 {
     char name[FS_TEMP_NAME_BYTES];
@@ -317,7 +317,7 @@ static int write_at(int fd, const char *data, size_t len, off_t at, const char *
     return 0;
 }
 
-/* Holes stay holes: what libarchive does not give is not written. */
+/* Keeps holes: only blocks that libarchive returns are written. */
 static int write_content(struct stage *s, struct archive *a, int fd, int64_t size, const char *path,
                          struct err *e)
 {
@@ -350,7 +350,7 @@ static int write_content(struct stage *s, struct archive *a, int fd, int64_t siz
     return 0;
 }
 
-/* A later entry of a name takes an earlier one's place, as tar has it; never a directory's. */
+/* As in tar, a later entry replaces an earlier one of the same name, but never a directory. */
 static int clear_name(struct stage *s, const char *name, const char *path, struct err *e)
 {
     if (unlinkat(s->parent_fd, name, 0) == 0 || errno == ENOENT)
@@ -409,7 +409,7 @@ static int stage_file(struct stage *s, struct archive *a, struct archive_entry *
     return 0;
 }
 
-/* Owner and time of what can't be opened: links and FIFOs. */
+/* Owner and time of links and FIFOs, which can't be opened. */
 static int finish_by_name(struct stage *s, struct archive_entry *entry, const char *path,
                           const char *name, struct err *e)
 {

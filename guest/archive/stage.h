@@ -1,8 +1,8 @@
 #pragma once
 /*
- * stage: an archive's entries written into a directory of ours, each through descriptors opened
+ * stage: writes an archive's entries into the staging directory, each through descriptors opened
  * one component at a time without following links. Checks names, kinds and limits. The identity
- * must have been taken; whatever is made belongs to it. One thread.
+ * must have been taken; it owns every file that is made. One thread.
  */
 #include <archive.h>
 #include <archive_entry.h>
@@ -33,12 +33,12 @@ struct stage {
     bool keep_owner;
     bool owner_names;
     bool takes_removals;
-    mode_t lost_bits; /* that a new file does not get */
-    int removals_fd;  /* what ARCHIVE_REMOVALS_NAME had; -1: it was not there */
+    mode_t lost_bits;                         /* mode bits that a new file does not get */
+    int removals_fd;                          /* the content of ARCHIVE_REMOVALS_NAME; -1: none */
     struct stage_owner last_user, last_group; /* looked up last */
     uint64_t entries;
     uint64_t bytes;
-    uint64_t lost_xattrs;    /* that the disk could not take */
+    uint64_t lost_xattrs;    /* extended attributes that the disk refused */
     struct fs_records *dirs; /* modes, times and owners for directories, set at the very end */
 
     char *parent; /* the directory that parent_fd is, relative to fd; NULL: none */

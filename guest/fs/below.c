@@ -65,7 +65,8 @@ char *fs_below_parent(const char *path, const char **ret_name)
     return strndup(path, (size_t)(name > path ? name - path - 1 : 0));
 }
 
-/* ---- in as few calls as possible --------------------------------------------------------------- */
+/* ---- in as few calls as possible
+ * --------------------------------------------------------------- */
 
 static int openat2_beneath(int dirfd, const char *piece, int flags)
 {

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * below: files and directories below a directory that is open, by relative paths, without following a symbolic
- * link on the way.
+ * below: files and directories below a directory that is open, by relative paths, without following
+ * a symbolic link on the way.
  */
 #include <stdbool.h>
 
@@ -16,7 +16,7 @@ int fs_open_below(int base, const char *dir, bool make, int *ret_fd, struct err 
 char *fs_below_parent(const char *path, const char **ret_name);
 
 /*
- * The path may have any length. O_CLOEXEC, O_NOCTTY and O_NONBLOCK are added to flags. Returns the descriptor or
- * -errno; -ELOOP for a symbolic link.
+ * The path may have any length. O_CLOEXEC, O_NOCTTY and O_NONBLOCK are added to flags. Returns the
+ * descriptor or -errno; -ELOOP for a symbolic link.
  */
 int fs_openat_below(int base, const char *path, int flags);

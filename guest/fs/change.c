@@ -53,7 +53,7 @@ static int place_open(struct fs_caller *c, const char *path, const char *field, 
     return r;
 }
 
-/* The destination: its directory is made when it is missing and that was asked for. */
+/* Finds the destination. Makes its directory if it is missing and the caller asked for that. */
 static int place_open_to(struct fs_caller *c, const char *path, bool make_parents, struct place *p,
                          struct err *e)
 {
@@ -154,7 +154,7 @@ static int make_one(struct fs_caller *c, const char *path, mode_t mode, struct e
     return 0;
 }
 
-/* Any of them may be one that is made. */
+/* Each of the three may be a path that is made. */
 static int check_components(const char *path, struct err *e)
 {
     for (const char *p = path; p; p = strchr(p, '/')) {
@@ -211,7 +211,7 @@ static int rename_as_asked(const struct place *from, const struct place *to, boo
         return 0;
     if (errno != EINVAL)
         return -1;
-    /* A directory into itself, or a disk without the flag: the plain call tells. */
+    /* A directory moved into itself, or a disk without the flag: rename(2) tells them apart. */
     if (fstatat(to->dirfd, to->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         errno = EEXIST;
         return -1;
@@ -219,7 +219,7 @@ static int rename_as_asked(const struct place *from, const struct place *to, boo
     return renameat(from->dirfd, from->name, to->dirfd, to->name);
 }
 
-/* Across mounts: a whole copy beside the destination, put in place by rename, then the removal. */
+/* Across mounts: copies beside the destination, renames the copy into place, removes the source. */
 static int move_by_copy(struct fs_caller *c, const struct place *from, const struct place *to,
                         const struct fs_move_options *o, struct err *e)
 {
@@ -298,7 +298,7 @@ int fs_move(struct fs_caller *c, const char *from, const char *to, const struct 
 
 /* ---- copy ------------------------------------------------------------------------------------ */
 
-/* The copy, whole under a hidden name, is merged into the directory that is there. */
+/* Merges the copy, which is complete under a hidden name, into the directory that is there. */
 static int merge_copy(const struct place *to, const char *temp, struct err *e)
 {
     _cleanup_close_ int stage = fs_openat_nofollow(to->dirfd, temp, O_RDONLY | O_DIRECTORY);
@@ -401,7 +401,7 @@ static bool is_mount_point(const struct place *p)
            x.stx_attributes & STATX_ATTR_MOUNT_ROOT;
 }
 
-/* Whether removing the entry would take the root, or what the root is in, away. */
+/* True if the root is the entry or below it. */
 static int refuse_root(struct fs_caller *c, const struct place *p, const char *path, struct err *e)
 {
     _cleanup_free_ char *at = strdup(fs_root_path(c->root));

@@ -1,7 +1,8 @@
 #pragma once
 /*
- * change: what alters the tree: directories, moves, copies, removal, attributes. Take the caller's
- * identity and the paths' locks themselves. A condition on a symbolic link is on what it leads to.
+ * change: operations that alter the tree: directories, moves, copies, removal, attributes. They
+ * take the caller's identity and the locks of the paths themselves. A condition on a symbolic link
+ * applies to the file that it leads to.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,10 +20,11 @@ int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents
                 struct err *e);
 
 struct fs_move_options {
-    bool overwrite;                   /* a file may replace a file, a directory an empty one */
-    bool make_parents;                /* of the destination */
-    struct fs_condition condition;    /* on the source */
-    struct fs_condition to_condition; /* on what is at the destination; field "to_if_match", ... */
+    bool overwrite;                /* a file may replace a file, a directory an empty one */
+    bool make_parents;             /* of the destination */
+    struct fs_condition condition; /* on the source */
+    struct fs_condition
+        to_condition; /* on the entry at the destination; field "to_if_match", ... */
 };
 
 /* By rename; across mounts (and in overlayfs, which says so too) by copy, then removal. */
@@ -33,8 +35,9 @@ struct fs_copy_options {
     bool recursive;
     bool overwrite; /* files replace files, directories are merged */
     bool make_parents;
-    struct fs_condition condition;    /* on the source, which must not change meanwhile either */
-    struct fs_condition to_condition; /* on what is at the destination; field "to_if_match", ... */
+    struct fs_condition condition; /* on the source, which must not change meanwhile either */
+    struct fs_condition
+        to_condition; /* on the entry at the destination; field "to_if_match", ... */
 };
 
 struct fs_copy_result {

@@ -94,7 +94,7 @@ static int copy_content(int from, int to, off_t size, const char *path, struct e
     return ftruncate(to, size) < 0 ? err_sys(e, errno, "set the size of '%s'", path) : 0;
 }
 
-/* Of a file of /proc or /sys: to its end, which its size does not tell. */
+/* Copies a file of /proc or /sys to its end: its size says nothing. */
 static int copy_made_up(int from, int to, off_t *ret_size, const char *path, struct err *e)
 {
     _cleanup_free_ char *data = malloc(CHUNK_BYTES);
@@ -176,7 +176,7 @@ static int copy_symlink(int from_dirfd, const char *name, int to_dirfd, const ch
     return 0;
 }
 
-/* What has no descriptor: links and FIFOs. */
+/* For links and FIFOs, which have no descriptor. */
 static int copy_attrs_by_name(int to_dirfd, const char *to_name, const struct stat *st,
                               const struct fs_copy_how *how, const char *path, struct err *e)
 {
@@ -212,7 +212,7 @@ static int copy_other(int from_dirfd, const char *name, int to_dirfd, const char
 struct levels {
     int fd[MAX_LEVELS]; /* the copies of the directories that the walk is in, readable */
     unsigned n;
-    struct links *links; /* files with several names: where the copy of the first is */
+    struct links *links; /* files with several names: the path of the first copy */
 };
 
 static int enter_copy(struct levels *l, int dirfd, const char *name, struct err *e)

@@ -13,7 +13,7 @@ struct fs_copy_how {
     struct fs_copy_result *counts; /* added to */
 };
 
-/* from_dirfd's entry `name`, whatever it is, as to_dirfd's entry to_name, which must not be there.
- * On failure what was made stays: for the caller to remove. Devices and sockets are refused. */
+/* Copies from_dirfd's entry `name`, of any kind but device and socket, to to_dirfd's entry to_name,
+ * which must not exist. On failure a partial copy stays: the caller removes it. */
 int fs_copy_entry(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
                   const struct fs_copy_how *how, struct err *e);

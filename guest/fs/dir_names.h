@@ -1,7 +1,7 @@
 #pragma once
 /*
- * dir_names: the names in one directory, read whole. Every walk stands on it: walk.h sorts them, the search takes
- * them in the kernel's order. The identity must have been taken.
+ * dir_names: the names in one directory, read whole. Every walk stands on it: walk.h sorts them,
+ * the search takes them in the kernel's order. The identity must have been taken.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,9 +18,9 @@ struct fs_names {
 };
 
 /*
- * Reads the names that the directory fd has, which is open for reading; its offset is used. "." and ".." are left
- * out, and the names of the agent's temporary files unless with_temps. If reading fails half-way, *ret holds what was
- * read before the error. fs_names_done() in any case.
+ * Reads the names that the directory fd has, which is open for reading; its offset is used. "." and
+ * ".." are left out, and the names of the agent's temporary files unless with_temps. If reading
+ * fails half-way, *ret holds what was read before the error. fs_names_done() in any case.
  */
 int fs_names_read(int fd, bool with_temps, struct fs_names *ret, struct err *e);
 void fs_names_sort(struct fs_names *n); /* bytewise */

@@ -14,14 +14,14 @@
 #include "fs/hash.h"
 
 #define BASE_BYTES 112
-#define HASH_BYTES 16 /* of SHA-256's 32: enough to tell two contents of one file apart */
+#define HASH_BYTES 16 /* of SHA-256's 32: enough to tell two versions of one file apart */
 #define MAX_TRIES 3
 #define MAX_DEVICES 64
 #define PROBES 4
 
 /*
- * What was handed out for young files. A lost entry costs a tag that differs though the file does
- * not, never one that is the same though the file differs.
+ * The tags that were handed out for young files. A lost entry makes a tag differ though the file
+ * does not; it never makes tags equal though the file differs.
  */
 struct entry {
     char base[BASE_BYTES];
@@ -164,7 +164,7 @@ int fs_etag(int fd, struct stat *st, char out[FS_ETAG_BYTES], struct err *e)
     r = io_random_hex(HASH_BYTES, en.hash, e);
     if (r < 0)
         return r;
-    en.hash[0] = 'x'; /* no hash has it */
+    en.hash[0] = 'x'; /* no hash has this value */
     etag_compose(&en, out);
     return 0;
 }
@@ -228,7 +228,7 @@ struct list_item {
     bool is_weak;
 };
 
-/* NULL at the end, and at what is no list: nothing behind it counts. */
+/* Returns NULL at the end and at a syntax error: the rest of the list is ignored. */
 static const char *next_item(const char *p, struct list_item *ret)
 {
     bool is_quoted;
@@ -295,7 +295,7 @@ int fs_check_tag(const struct fs_condition *cond, bool exists, const char *curre
     if (cond->if_match && !fs_etag_is_any(cond->if_match) &&
         !fs_etag_in_list(cond->if_match, current, false))
         return etag_mismatch(e, "if_match", "the file is not the expected one", current);
-    /* What can't be read is no tag that is there, and no reason to write. */
+    /* A file that can't be read has no tag that could match, so the write is refused. */
     if (cond->if_none_match && !is_list(cond->if_none_match))
         return err_field(e, ERR_INVALID, "if_none_match", "this is no list of tags");
     if (cond->if_none_match && exists &&

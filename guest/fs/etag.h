@@ -15,12 +15,14 @@
 #define FS_ETAG_BYTES 192
 #define FS_ETAG_RACY_NS (20LL * 1000 * 1000) /* older kernels tick at up to 10 ms; twice that */
 
-#define FS_ETAG_HASH_MAX (4u << 20) /* a larger young file is waited for instead: at most 75 ms */
-#define FS_ETAG_CACHE 1024          /* tags of young files that are remembered */
+#define FS_ETAG_HASH_MAX \
+    (4u \
+     << 20) /* a larger young file is not hashed: the caller waits until it is old, at most 75 ms */
+#define FS_ETAG_CACHE 1024 /* tags of young files that are remembered */
 
 /*
- * The tag of an open, readable regular file; *st is filled with what the tag is of. A file that
- * does not stop changing gets a tag that matches nothing.
+ * The tag of an open, readable regular file; *st describes the file that the tag stands for. A file
+ * that does not stop changing gets a tag that matches nothing.
  *
  * A tag that was handed out with a hash stays the same while the file does: the hash is
  * remembered (and looked at once more when the file is no longer young).
@@ -43,7 +45,7 @@ struct fs_condition {
 };
 
 /*
- * Whether `tag` (a strong one; "" when what is there has none) is in the list, a header's value.
+ * True if `tag` (a strong one; "" if the file has none) is in the list, the value of a header.
  * By RFC 9110 a weak tag (W/"...") in the list equals it only when weak comparison is asked for.
  * "*" is no tag: see fs_etag_is_any().
  */
@@ -52,12 +54,12 @@ bool fs_etag_in_list(const char *list, const char *tag, bool weak);
 bool fs_etag_is_any(const char *list);
 
 /*
- * Compares with what is there now: If-Match strongly, If-None-Match weakly. A mismatch is
- * -ERR_ABORTED with field "if_match" or "if_none_match" (HTTP: 412) and the detail "etag" when
- * there is a tag; nothing else in guest/fs uses those fields. exists: something is there, which
- * has no tag when it is not a regular file.
+ * Compares the condition with the file that is there: If-Match strongly, If-None-Match weakly. A
+ * mismatch is -ERR_ABORTED with field "if_match" or "if_none_match" (HTTP: 412) and the detail
+ * "etag" when there is a tag; nothing else in guest/fs uses those fields. exists: something is
+ * there, which has no tag when it is not a regular file.
  */
 int fs_check_tag(const struct fs_condition *cond, bool exists, const char *current, struct err *e);
-/* The same with what is at the path. current gets its tag, "" when it has none, in either case. */
+/* The same for the file at the path. In either case `current` gets its tag, "" if it has none. */
 int fs_check_condition(struct fs_caller *c, const char *path, const struct fs_condition *cond,
                        char current[FS_ETAG_BYTES], struct err *e);

@@ -18,24 +18,24 @@
 #include "event/loop.h"
 
 #define RAW_BYTES (64 * 1024)
-#define PAUSE_MS 3       /* between two readings: what came meanwhile is dealt out at once */
-#define RM_BATCH 512     /* watches removed before the queue is read, which gets a word of each */
+#define PAUSE_MS 3   /* between two reads, so that one read gets many events */
+#define RM_BATCH 512 /* watches removed between two reads: the kernel queues an event for each */
 #define FIRST_BYTES 1024 /* of a feed's queue */
 #define ALWAYS_TOLD (IN_IGNORED | IN_UNMOUNT)
 
-/* A feed's part in a watch of the kernel's. */
+/* One feed's share of one kernel watch. */
 struct tap {
-    int wd; /* the feed's own number; first, for it is looked up by that */
+    int wd; /* the feed's own number; first, because the tree compares it */
     uint32_t mask;
     struct fs_feed *feed;
     struct watched *watched;
-    struct tap *next, *prev; /* of the same watch */
+    struct tap *next, *prev; /* of the same kernel watch */
 };
 
 struct watched {
     int wd; /* the kernel's; first */
     struct tap *taps;
-    bool is_idle; /* in the list of those that may have none */
+    bool is_idle; /* in the list `idle` */
     struct watched *next_idle;
 };
 
@@ -54,8 +54,9 @@ struct instance {
     pthread_mutex_t lock;
     /* guarded by lock: */
     struct fs_feed *feeds;
-    void *watches;     /* a tree of struct watched */
-    unsigned n_adding; /* are about to have a watch that may be one of the idle */
+    void *watches; /* a tree of struct watched */
+    /* Threads between inotify_add_watch() and taking the lock: idle watches must stay. */
+    unsigned n_adding;
     struct watched *idle;
     _Alignas(struct inotify_event) char raw[RAW_BYTES];
 };
@@ -71,7 +72,7 @@ struct fs_feed {
     char *queue;
     size_t at, len, cap; /* of the queue: what is between at and len waits */
     size_t last;         /* where the last event is */
-    bool is_overflown;   /* nothing is taken until the queue was read to its end */
+    bool is_overflown;   /* events are dropped until the queue has been read to its end */
     bool is_signalled;
 };
 
@@ -111,7 +112,7 @@ static void signal_ready(struct fs_feed *f)
     (void)!write(f->fd, &one, sizeof(one));
 }
 
-/* The kernel merges what repeats the last event that waits. */
+/* As the kernel does, merges an event that equals the last one in the queue. */
 static bool feed_repeats(const struct fs_feed *f, const struct inotify_event *ev)
 {
     const struct inotify_event *last = (const void *)(f->queue + f->last);
@@ -151,7 +152,7 @@ static void feed_append(struct fs_feed *f, const struct inotify_event *ev)
     f->len += sizeof(*ev) + ev->len;
 }
 
-/* There is always room for the word that something was lost. */
+/* Always leaves room for IN_Q_OVERFLOW. */
 static void feed_push(struct fs_feed *f, const struct inotify_event *ev)
 {
     static const struct inotify_event lost = {.wd = -1, .mask = IN_Q_OVERFLOW};
@@ -194,7 +195,7 @@ static void drop_tap(struct tap *t)
     free(t);
 }
 
-/* Of a watch that the kernel has ended. */
+/* Frees a watch that the kernel has ended. */
 static void drop_watched(struct instance *in, struct watched *w)
 {
     while (w->taps)
@@ -203,7 +204,8 @@ static void drop_watched(struct instance *in, struct watched *w)
         watched_forget(in, w);
 }
 
-/* Nobody wants it any more; but one who is adding may have been given its number just now. */
+/* Removes a watch without taps; keeps it idle while a thread that is adding may have been given its
+ * number. */
 static void watched_release(struct instance *in, struct watched *w)
 {
     if (w->taps || w->is_idle)
@@ -229,7 +231,7 @@ static void release_idle(struct instance *in)
     }
 }
 
-/* Changes the event's number. */
+/* Gives the event to each feed that taps its watch. Overwrites ev->wd. */
 static void instance_deal(struct instance *in, struct inotify_event *ev)
 {
     struct watched *w = find_by_wd(&in->watches, ev->wd);
@@ -249,7 +251,7 @@ static void instance_deal(struct instance *in, struct inotify_event *ev)
         drop_watched(in, w);
 }
 
-/* What the kernel has until now. */
+/* Reads and distributes all events that the kernel holds. */
 static void instance_read(struct instance *in)
 {
     int left;
@@ -280,7 +282,7 @@ static void instance_arm(struct loop *l, void *arg)
     struct instance *in = arg;
 
     in->timer = NULL;
-    /* Without memory it is still read by who looks. */
+    /* Out of memory: fs_feed_read() still reads it. */
     (void)loop_watch_add(l, in->fd, EPOLLIN, on_readable, in, &in->armed, NULL);
 }
 
@@ -343,7 +345,7 @@ static int instance_new(struct fs_feeds *all, uint32_t flags, struct instance **
     return 0;
 }
 
-/* With the lock of all. The one with the fewest, or another. */
+/* With the lock of all. Chooses the instance with the fewest feeds, or makes another. */
 static int choose_instance(struct fs_feeds *all, uint32_t flags, struct instance **ret,
                            struct err *e)
 {
@@ -429,7 +431,7 @@ struct fs_feeds *fs_feeds_free(struct fs_feeds *all)
     return NULL;
 }
 
-/* A place among those with an instance of their own. */
+/* Takes one of the FEED_OWN_MAX places for a feed with its own instance. */
 static bool feeds_take_own(struct fs_feeds *all)
 {
     bool has;
@@ -483,7 +485,8 @@ int fs_feed_fd(const struct fs_feed *f)
     return f->fd;
 }
 
-/* The kernel's queue gets a word of every watch that goes, and must not overflow by that. */
+/* The kernel queues an event for every watch that is removed. Reads in between, so that its queue
+ * does not overflow. */
 static void feed_leave(struct fs_feed *f, bool is_last)
 {
     struct instance *in = f->shared;
@@ -508,7 +511,7 @@ static void feed_leave(struct fs_feed *f, bool is_last)
     (void)pthread_mutex_unlock(&in->lock);
 }
 
-/* The last one takes the instance along, and with it all of the kernel's watches. */
+/* The last feed closes the instance, and with it all kernel watches. */
 static void feed_close_shared(struct fs_feed *f)
 {
     struct instance *in = f->shared;
@@ -545,7 +548,7 @@ struct fs_feed *fs_feed_free(struct fs_feed *f)
     return NULL;
 }
 
-/* With the lock. What happened before it began to watch is not its business. */
+/* With the lock. Distributes earlier events first: the feed must not get them. */
 static struct tap *feed_tap(struct fs_feed *f, int wd)
 {
     struct instance *in = f->shared;
@@ -585,7 +588,7 @@ static struct tap *feed_tap(struct fs_feed *f, int wd)
     return t;
 }
 
-/* The directory may be one that hangs, so that the lock is not held while the kernel looks at it. */
+/* Does not hold the lock during inotify_add_watch(): the directory may be on a disk that hangs. */
 static int add_shared(struct fs_feed *f, const char *path, uint32_t mask)
 {
     struct instance *in = f->shared;
@@ -626,11 +629,11 @@ void fs_feed_rm(struct fs_feed *f, int wd)
     struct tap *t;
 
     if (!in) {
-        (void)inotify_rm_watch(f->fd, wd); /* fails for what is gone already */
+        (void)inotify_rm_watch(f->fd, wd); /* fails if the watch is gone already */
         return;
     }
     (void)pthread_mutex_lock(&in->lock);
-    instance_read(in); /* what happened until now is told */
+    instance_read(in); /* earlier events must not get lost */
     t = find_by_wd(&f->taps, wd);
     if (t) {
         w = t->watched;

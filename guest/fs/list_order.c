@@ -25,7 +25,7 @@ static int compare_times(const struct timespec *a, const struct timespec *b)
     return c ? c : compare_numbers(a->tv_nsec, b->tv_nsec);
 }
 
-/* A component at a time, as the walk has it: "a/b" before "a.b". */
+/* Compares component by component, as the walk does: "a/b" before "a.b". */
 static int compare_paths(const char *a, const char *b)
 {
     while (*a && *a == *b) {
@@ -67,7 +67,8 @@ int list_order_compare(const struct list_order *o, const struct fs_info *a, cons
     return c ? c : compare_paths(path_below(o, a), path_below(o, b));
 }
 
-/* ---- the first so many: a heap with the last of them on top ----------------------------------- */
+/* ---- the first so many: a heap with the last of them on top
+ * ----------------------------------- */
 
 static void heap_swap(struct fs_info *a, struct fs_info *b)
 {
@@ -126,7 +127,8 @@ void list_order_finish(const struct list_order *o, struct fs_listing *l)
     }
 }
 
-/* ---- cursors: "d12/a/b" is the directory a/b of size 12; "f1700000000.000000005/x" ------------- */
+/* ---- cursors: "d12/a/b" is the directory a/b of size 12; "f1700000000.000000005/x"
+ * ------------- */
 
 char *list_order_cursor(const struct list_order *o, const struct fs_info *last)
 {

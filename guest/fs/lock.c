@@ -16,7 +16,7 @@ static void init_slots(void)
     }
 }
 
-/* FNV-1a over a name and what it is in. */
+/* FNV-1a over a name and the identity of its directory. */
 static unsigned hash_name(const char *name, const struct stat *st)
 {
     uint64_t h = 14695981039346656037ULL;

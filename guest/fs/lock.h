@@ -19,7 +19,7 @@ struct fs_lock {
 };
 
 int fs_lock_take(int dirfd, const char *name, struct fs_lock *ret, struct err *e);
-void fs_lock_release(struct fs_lock *l); /* a zeroed or released one: nothing */
+void fs_lock_release(struct fs_lock *l); /* a zeroed or released lock: does nothing */
 
 /* The file itself, whatever names it has (hard links, bind mounts), while its bytes are compared
  * and written in place. Taken after the name's lock, never before; one at a time. */

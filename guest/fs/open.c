@@ -73,7 +73,7 @@ static int open_regular(struct fs_caller *c, const char *path, int *ret_fd, stru
         return r;
     if (fstat(fd, ret_st) < 0)
         return err_at(e, err_sys(e, errno, "stat '%s'", path), "path");
-    r = fs_refuse_special(path, ret_st->st_mode, e); /* what is there now, if that changed */
+    r = fs_refuse_special(path, ret_st->st_mode, e); /* may have changed since */
     if (r < 0)
         return r;
     *ret_fd = TAKE_FD(fd);

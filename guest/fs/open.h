@@ -24,13 +24,13 @@ struct fs_file {
 
 int fs_file_open(struct fs_caller *c, const char *path, bool with_etag, struct fs_file *ret,
                  struct err *e);
-/* The same by who has taken the identity already. */
+/* The same, for a thread that has taken the identity already. */
 int fs_file_open_acting(struct fs_caller *c, const char *path, bool with_etag, struct fs_file *ret,
                         struct err *e);
 void fs_file_done(struct fs_file *f); /* once, after a success */
 
-/* The next bytes of a file that is not sized; *ret_len 0: the end. Where a reader would be made to
- * wait for something to happen (/proc/kmsg, trace_pipe), the end is now. */
+/* The next bytes of a file that is not sized; *ret_len 0: the end. A file that would make its
+ * reader wait for an event (/proc/kmsg, trace_pipe) ends there. */
 int fs_file_read(const struct fs_file *f, void *data, size_t size, size_t *ret_len, struct err *e);
 
 /* Whether the content is made up as it is read, so that st_size says nothing. */

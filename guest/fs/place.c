@@ -113,7 +113,7 @@ static int place_note(struct fs_records *undo, enum step_kind kind, const struct
 
 /* ---- merge ----------------------------------------------------------------------------------- */
 
-/* One staged entry. *ret_into: both are directories, so the walk goes into them. */
+/* Puts one staged entry in place. *ret_into: both are directories, so the walk goes into them. */
 static int merge_one(const struct fs_walk_item *it, int target, struct fs_records *undo,
                      bool *ret_into, struct err *e)
 {
@@ -231,7 +231,8 @@ static bool has_other(int dirfd, const char *name)
            !S_ISDIR(st.st_mode);
 }
 
-/* The same path in the trash, made on the way down only where something goes into it. */
+/* Opens the directory of that path in the trash. Makes it on the way, only for entries that go into
+ * it. */
 static int trash_dir_for(const char *path, int trash_fd, int *ret_fd, struct err *e)
 {
     const char *name;
@@ -254,7 +255,7 @@ static int prune_entry(struct fs_walk *w, const struct fs_walk_item *it, int tra
         return r < 0 ? r : levels_push_take(&p->stage, open_dir(stage, it->name), e);
     }
     if (!is_dir && (has_dir(stage, it->name) || has_other(stage, it->name)))
-        return 0; /* the merge trades them */
+        return 0; /* the merge exchanges them */
     r = trash_dir_for(it->path, trash_fd, &trash, e);
     if (r == 0)
         r = trash_one(it, trash, p->undo, &into, e);
@@ -320,7 +321,8 @@ int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records 
     return r;
 }
 
-/* ---- single removals -------------------------------------------------------------------------- */
+/* ---- single removals
+ * -------------------------------------------------------------------------- */
 
 /* 1 or 0. */
 static int is_empty_dir(int dirfd, const char *name, const char *path, struct err *e)
@@ -359,7 +361,7 @@ static int remove_dir_in(int dir, const char *name, const char *path, const stru
             return r < 0 ? r : 1;
         return errno == ENOTEMPTY ? 0 : err_sys(e, errno, "take '%s' away", path);
     }
-    /* Somebody may have put something into it since it was looked at. */
+    /* Another process may have put an entry into it meanwhile. */
     r = is_empty_dir(trash, SELF, path, e);
     if (r != 0)
         return r;
@@ -431,7 +433,7 @@ int fs_place_remove(int target_fd, int trash_fd, const char *path, struct fs_rec
 
 /* ---- undo ------------------------------------------------------------------------------------ */
 
-/* Both directories that hold `path`; the place it came from may have to be made again. */
+/* Opens both directories that hold `path`; the one it came from may have to be made again. */
 static int open_pair(int a, int b, const char *path, const char **ret_name, int ret[2])
 {
     _cleanup_free_ char *dir = fs_below_parent(path, ret_name);
@@ -442,7 +444,8 @@ static int open_pair(int a, int b, const char *path, const char **ret_name, int 
     return fs_open_below(b, dir, false, &ret[1], NULL);
 }
 
-/* Done, half done (see place_swap()), or only noted: the inode that was staged tells. */
+/* The step was done, half done (see place_swap()) or only noted: the inode of the staged entry
+ * tells. */
 static void undo_swap(int stage, int target, const char *name, ino_t staged)
 {
     struct stat st;
@@ -499,8 +502,8 @@ static void undo_attrs(int target, const struct fs_record *rec, const char *path
     (void)futimens(fd, times);
 }
 
-/* A move that was noted but not done finds nothing to take back. Nothing can be done about a
- * failure here: what could not go back stays beside its place. */
+/* A move that was noted but not done finds nothing to take back. There is no way to handle a
+ * failure here: an entry that could not go back stays beside its place. */
 static void undo_one(int stage_fd, int target_fd, int trash_fd, const struct fs_record *rec,
                      const char *path)
 {
@@ -581,7 +584,7 @@ static int attrs_one(int base, const struct fs_record *rec, const char *path,
         return err_wrap(e, r, "set the mode of '%s'", path);
     fd = fs_openat_nofollow(parent, name[0] ? name : ".", O_RDONLY | O_DIRECTORY);
     if (fd < 0 && errno == EACCES)
-        return 0; /* not ours: it was there and can't be read */
+        return 0; /* an older directory that can't be read */
     if (fd < 0)
         return err_sys(e, errno, "open '%s'", path);
     r = undo ? note_attrs(undo, fd, path, e) : 0;

@@ -22,15 +22,15 @@ struct fs_record {
 
 struct fs_records;
 
-/* dirfd: on whose disk the file lives. name: under which it can be found after a crash (it must not
- * be there yet), or NULL: without one. */
+/* dirfd: a directory on the disk that holds the file. name: a new name, by which it can be found
+ * after a crash, or NULL. */
 int fs_records_new(int dirfd, const char *name, struct fs_records **ret, struct err *e);
-/* What an agent that crashed has left under that name. */
+/* Opens the list that a crashed agent has left under that name. */
 int fs_records_open(int dirfd, const char *name, struct fs_records **ret, struct err *e);
-/* Forgets all: what was done stays done, also after a crash. */
+/* Forgets all entries: the steps stay done, also after a crash. */
 int fs_records_clear(struct fs_records *l, struct err *e);
 int fs_records_add(struct fs_records *l, const struct fs_record *r, const char *path,
                    struct err *e);
-/* The last one that was not yet read back. 1: given, *ret_path is the caller's; 0: none left. */
+/* Reads the last entry that was not yet read back. 1: *ret_path is the caller's; 0: none left. */
 int fs_records_pop(struct fs_records *l, struct fs_record *ret, char **ret_path, struct err *e);
 struct fs_records *fs_records_free(struct fs_records *l); /* accepts NULL; returns NULL */

@@ -15,7 +15,7 @@ static void make_writable(int dirfd, const char *name, const struct stat *st)
 
     if ((st->st_mode & 0700) == 0700)
         return;
-    /* Not to be followed if it became a link: O_PATH, then through the descriptor's own entry. */
+    /* Must not follow a link that has taken its place: by a descriptor instead. */
     if (fchmodat(dirfd, name, (st->st_mode & 07777) | 0700, AT_SYMLINK_NOFOLLOW) == 0)
         return;
     fd = fs_openat_nofollow(dirfd, name, O_RDONLY | O_DIRECTORY);
@@ -29,7 +29,7 @@ static int remove_item(const struct fs_walk_item *it, dev_t dev, bool force, uin
     bool is_dir = S_ISDIR(it->st.st_mode);
 
     if (it->kind == FS_WALK_ERROR && it->error.sys == ENOENT)
-        return 0; /* someone else was quicker */
+        return 0; /* another process was quicker */
     if (it->kind == FS_WALK_ERROR)
         return err_sys(e, it->error.sys ? it->error.sys : EIO, "remove '%s'", it->path);
     if (it->depth == 0)

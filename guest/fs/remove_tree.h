@@ -1,5 +1,5 @@
 #pragma once
-/* tree: a whole tree removed. The identity must have been taken. */
+/* remove_tree: removes a whole tree. The identity must have been taken. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -21,7 +21,7 @@ struct walk {
     int stack[FS_RESOLVE_MAX_DEPTH];
     int depth;  /* stack[depth - 1] is where the walk stands; 0: at the root */
     char *rest; /* owned: what is still to be resolved */
-    char *at;   /* into rest */
+    char *at;   /* index into rest */
     int links;
 };
 

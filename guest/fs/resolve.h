@@ -1,8 +1,8 @@
 #pragma once
 /*
- * resolve: guest/fs/root.c's own parts: what an fs_root is, and the resolution of a path one
- * component at a time, for kernels without openat2 and for absolute links within a root. Not for
- * other modules.
+ * resolve: the parts of guest/fs/root.c: struct fs_root, and the resolution of a path one component
+ * at a time, for kernels without openat2 and for absolute links within a root. Not for other
+ * modules.
  */
 #include <stdbool.h>
 #include <sys/types.h>
@@ -18,8 +18,9 @@ struct fs_root {
     struct fs_feeds *feeds; /* borrowed, or NULL */
 };
 
-/* What follows the root in an absolute path ("" for the root itself); NULL when it is not below
- * it by its letters. Points into path. Decides nothing: ".." in the rest is for the kernel. */
+/* The part of an absolute path behind the root ("" for the root itself), pointing into path; NULL
+ * if the path does not begin with the root. Lexical, so no check: the kernel resolves ".." in the
+ * rest. */
 const char *fs_root_relative(const struct fs_root *r, const char *path);
 
 /* Descriptor, or -1 with errno; EXDEV: outside the root. */

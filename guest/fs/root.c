@@ -186,7 +186,7 @@ int fs_open(const struct fs_caller *c, const char *path, int flags, mode_t mode,
     return 0;
 }
 
-/* Cuts path into what is before its last component and that component. */
+/* Splits path into its last component and the part before it. */
 static int split_last(const struct fs_caller *c, const char *path, char **ret_dir, char **ret_name,
                       struct err *e)
 {
@@ -237,7 +237,7 @@ int fs_open_parent(const struct fs_caller *c, const char *path, int *ret_dirfd, 
     return 0;
 }
 
-/* *path becomes what its link says, seen from the link's directory. */
+/* Replaces *path by the target of the link that it names, relative to the link's directory. */
 static int root_follow(char **path, const char *target, struct err *e)
 {
     _cleanup_free_ char *dir = path_dir(*path);
@@ -282,7 +282,7 @@ int fs_open_target(const struct fs_caller *c, const char *path, int *ret_dirfd, 
     return err_at(e, err_sys(e, ELOOP, "open '%s'", path), "path");
 }
 
-/* One missing directory below dirfd, then open. The mode is exact: no umask. */
+/* Makes and opens one missing directory below dirfd. The mode is exact: no umask. */
 static int make_parent(int dirfd, const char *name, mode_t mode, int *ret_fd, int *made,
                        struct err *e)
 {
@@ -303,7 +303,7 @@ static int make_parent(int dirfd, const char *name, mode_t mode, int *ret_fd, in
     return 0;
 }
 
-/* What of `full` is there already: opens its longest prefix that is, and points behind it. */
+/* Opens the longest prefix of `full` that exists, and points behind it. */
 static int open_existing(const struct fs_caller *c, const char *full, int *ret_fd,
                          const char **ret_rest, struct err *e)
 {

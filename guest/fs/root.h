@@ -6,9 +6,9 @@
  * a walk that opens one component at a time. Paths are the system's real paths, also under
  * --root DIR: "DIR/x", not "/x". Absolute symbolic links within the root work.
  *
- * An fs_caller is a root, who acts, and where relative paths start. It is shared by reference
- * count; every operation of guest/fs and guest/archive takes one. All functions are thread-safe
- * and may block; none opens a FIFO so that it waits.
+ * An fs_caller is a root, the user who acts, and the directory where relative paths start. It is
+ * shared by reference count; every operation of guest/fs and guest/archive takes one. All functions
+ * are thread-safe and may block; none opens a FIFO so that it waits.
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -30,7 +30,8 @@ int fs_root_new(const char *dir, struct fs_root **ret, struct err *e);
 struct fs_root *fs_root_free(struct fs_root *r);   /* accepts NULL; returns NULL */
 const char *fs_root_path(const struct fs_root *r); /* without links, no trailing slash but "/" */
 
-/* What watches below it share; feeds outlives the root's use. NULL: nothing, as before. */
+/* Watches below the root share these inotify instances. feeds outlives the use of the root; NULL
+ * (the default): no sharing. */
 void fs_root_set_feeds(struct fs_root *r, struct fs_feeds *feeds);
 struct fs_feeds *fs_root_feeds(const struct fs_root *r);
 
@@ -86,7 +87,7 @@ int fs_open_parent(const struct fs_caller *c, const char *path, int *ret_dirfd, 
 int fs_open_target(const struct fs_caller *c, const char *path, int *ret_dirfd, char **ret_name,
                    struct err *e);
 
-/* mkdir -p: `mode` for what is made (the last and the ones on the way); the descriptor is O_PATH.
+/* mkdir -p: `mode` for each directory that is made; the descriptor is O_PATH.
  * *ret_made (may be NULL) says how many directories were made. */
 int fs_make_dirs(const struct fs_caller *c, const char *path, mode_t mode, int *ret_fd,
                  int *ret_made, struct err *e);

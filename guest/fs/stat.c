@@ -65,7 +65,7 @@ const char *fs_owners_group(struct fs_owners *o, gid_t gid)
     return o->group;
 }
 
-/* dirfd and name: the entry itself; name "" for a descriptor of the entry. */
+/* dirfd and name: the entry; or name "" and a descriptor of it. */
 static int fill_target(struct fs_info *i, int dirfd, const char *name, struct err *e)
 {
     char target[PATH_MAX];
@@ -80,7 +80,7 @@ static int fill_target(struct fs_info *i, int dirfd, const char *name, struct er
     return i->target ? 0 : err_oom(e);
 }
 
-/* What can't be read has no tag; that is not this call's failure. */
+/* A file that can't be read has no tag; the call succeeds. */
 static int fill_tag(struct fs_info *i, int fd, struct err *e)
 {
     if (fd < 0)
@@ -176,7 +176,7 @@ static int fill_entry(struct fs_info *i, const char *dir, const struct fs_walk_i
     if (it->kind == FS_WALK_ERROR)
         return 0;
     fill_owner(i, n);
-    /* What fails here (removed since, say) is the entry's own error. */
+    /* A failure here (the entry was removed, say) is the entry's own error. */
     r = fill_target(i, it->dirfd, it->name, &i->error);
     if (r == 0 && with_etag && S_ISREG(i->st.st_mode)) {
         fd = fs_openat_nofollow(it->dirfd, it->name, O_RDONLY);
@@ -251,7 +251,7 @@ static int list_one(const struct list_order *order, const struct fs_walk_item *i
     return 0;
 }
 
-/* In another order than the walk's. */
+/* For an order other than the walk's. */
 static int list_in_order(struct fs_walk *w, const char *dir, const struct fs_list_options *o,
                          struct fs_listing *l, struct err *e)
 {

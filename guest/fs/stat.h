@@ -1,6 +1,7 @@
 #pragma once
 /*
- * stat: what is at a path, and what a directory holds. Take the caller's identity themselves.
+ * stat: attributes of an entry, and the entries of a directory. The functions take the caller's
+ * identity themselves.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,7 +62,7 @@ struct fs_list_options {
     unsigned limit;
     const char *after; /* the last reply's `next`, or NULL */
     bool etag;
-    bool no_hidden; /* leave out names that begin with a dot, and what is below them */
+    bool no_hidden; /* leave out names that begin with a dot, and everything below them */
     enum fs_list_sort sort;
     bool reverse;
     bool directories_first;
@@ -73,8 +74,9 @@ struct fs_listing {
     char *next; /* the cursor when there is more, else NULL */
 };
 
-/* An order other than by path walks the whole for each page; none reads a file's content but for
- * tags that are asked for. A subdirectory that can't be read is an entry with its error; the directory itself fails. */
+/* An order other than by path walks the whole tree for each page. File contents are read only for
+ * tags that are asked for. A subdirectory that can't be read becomes an entry with its error; if
+ * the directory itself can't be read, the call fails. */
 int fs_list(struct fs_caller *c, const char *path, const struct fs_list_options *o,
             struct fs_listing *ret, struct err *e);
 void fs_listing_done(struct fs_listing *l);

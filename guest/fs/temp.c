@@ -72,7 +72,7 @@ int fs_temp_open(int dirfd, struct fs_temp *ret)
         ret->fd = openat(dirfd, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
     if (ret->fd >= 0)
         return 0;
-    /* What a disk without O_TMPFILE says differs; the errors that count come again. */
+    /* Disks without O_TMPFILE fail with different errors; a real error comes again below. */
     return open_named(dirfd, ret);
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 /*
- * temp: a file that has no place in the tree yet: without a name where the disk can do that
- * (O_TMPFILE), else under a hidden one. For guest/fs and guest/archive. The identity must have been
- * taken.
+ * temp: a temporary file: without a name where the disk supports O_TMPFILE, else under a hidden
+ * one. For guest/fs and guest/archive. The identity must have been taken.
  */
 #include <stdbool.h>
 #include <sys/types.h>
@@ -30,5 +29,5 @@ void fs_temp_drop(int dirfd, struct fs_temp *t);
 
 void fs_temp_make_name(char out[FS_TEMP_NAME_BYTES]);
 bool fs_temp_is_name(const char *name);
-/* -ERR_INVALID for a name of ours: nobody would see what he makes there. */
+/* -ERR_INVALID for a temporary name of the agent: an entry of that name would be hidden. */
 int fs_temp_refuse_name(const char *name, const char *field, struct err *e);

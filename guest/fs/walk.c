@@ -19,7 +19,7 @@ struct frame {
     struct fs_names names;
     size_t at;
     size_t path_len;    /* of the directory's own path */
-    const char *cursor; /* what is left of `after` below this directory, or NULL */
+    const char *cursor; /* the rest of `after` below this directory, or NULL */
 };
 
 enum step {
@@ -257,7 +257,7 @@ static int frame_visit(struct fs_walk *w, const struct fs_walk_item **ret, struc
     n = cursor ? strcspn(cursor, "/") : 0;
     if (cursor && strlen(name) == n && strncmp(name, cursor, n) == 0) {
         w->next_cursor = cursor[n] ? cursor + n + 1 : NULL;
-        return 0; /* was given before the cursor; what is below may not have been */
+        return 0; /* given before the cursor; entries below may not have been */
     }
     return item_give(w, FS_WALK_ENTRY, ret);
 }

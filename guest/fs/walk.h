@@ -2,9 +2,9 @@
 /*
  * walk: a tree, depth first, parents before children, names sorted bytewise within a directory,
  * links never followed, mounts crossed unless told not to. One thread, no recursion: an explicit
- * stack of open directories bounded by max_depth; a directory's names are read whole (they have
- * to be, to be sorted). Our temporary names are passed over. For archives, copies, removal and
- * List; the search has its own parallel walk.
+ * stack of open directories bounded by max_depth; a directory's names are read whole, to be sorted.
+ * The agent's temporary names are skipped unless with_temps. For archives, copies, removal and
+ * List. The search walks in parallel and unsorted, on the same dir_names.
  *
  * The caller's identity must have been taken for fs_walk_next().
  */

@@ -10,11 +10,11 @@
 #include "fs/watch_own.h"
 
 #define RAW_BYTES (256 * 1024) /* some thousand events; the kernel holds 16,384 more */
-#define MAX_ROUNDS 16          /* of reading in one run: others want the thread too */
+#define MAX_ROUNDS 16          /* reads in one run: the thread is shared */
 
 /* ---- the start and the end ------------------------------------------------------------------- */
 
-/* The removal of a directory that somebody still uses is told by its parent only. */
+/* Only the parent gets an event when a directory is removed that a process still uses. */
 static void watch_parent(struct fs_watch *w)
 {
     _cleanup_close_ int dirfd = -1;
@@ -27,7 +27,7 @@ static void watch_parent(struct fs_watch *w)
     w->parent_wd = fs_feed_add(w->feed, dirfd, IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR);
 }
 
-/* With the identity taken. What is there is not told. */
+/* With the identity taken. The entries that are there are not told. */
 static int changes_begin(struct fs_watch *w, struct err *e)
 {
     int r = watch_open(w, IN_EXCL_UNLINK, RAW_BYTES, e);
@@ -41,7 +41,7 @@ static int changes_begin(struct fs_watch *w, struct err *e)
     return r;
 }
 
-/* Of one file: its directory is watched, for a file that is replaced is another one. */
+/* For one file: watches its directory, because a file that is replaced is another one. */
 static int find_file(struct fs_watch *w, int fd, struct err *e)
 {
     char self[40], real[PATH_MAX];
@@ -118,7 +118,7 @@ static void check_root(struct fs_watch *w, const char *reason)
         w->end = reason;
 }
 
-/* Everything anew: the kernel's queue overflowed, or ours and its view came apart. */
+/* Starts over: the kernel's queue overflowed, or its view and ours differ. */
 static int changes_resync(struct fs_watch *w, struct err *e)
 {
     int r;
@@ -148,13 +148,13 @@ static void entry_arrived(struct fs_watch *w, const struct watch_event *x, const
     struct watch_dir *dir = watch_dirs_find(w->dirs, x->dir, x->ev->name);
 
     if (dir && !x->is_dir)
-        watch_drop(w, dir); /* the client forgets what was below, so must we */
+        watch_drop(w, dir); /* the client forgets the entries below, so must we */
     watch_tell(w, FS_WATCH_CREATED, rel, NULL, x->is_dir, is_moved);
     if (is_moved && !x->is_dir)
         watch_tell(w, FS_WATCH_WRITTEN, rel, NULL, false, false);
     if (!x->is_dir || !w->o.recursive)
         return;
-    /* Should it be renamed before we look, that is a rename all the same. */
+    /* If it is renamed before we look, the event must still find it. */
     if (!dir)
         (void)watch_dirs_add(w->dirs, x->dir, x->ev->name, &placeholder, NULL);
     watch_todo_add(w, rel, true);
@@ -173,8 +173,9 @@ static void entry_vanished(struct fs_watch *w, const struct watch_event *x, cons
 }
 
 /*
- * Moved out of sight. Two names that trade places (as a write of ours does with its temporary one)
- * look the same but for the name being there still: then for a file nothing has gone.
+ * Moved out of sight. If two names trade places (as when the agent replaces a file by its temporary
+ * one) the event is the same, but the name is still there: then nothing has gone, unless it is a
+ * directory.
  */
 static void entry_departed(struct fs_watch *w, const struct watch_event *x, const char *rel)
 {
@@ -207,7 +208,7 @@ static void move_dir(struct fs_watch *w, const struct watch_event *from,
     struct watch_dir *old = watch_dirs_find(w->dirs, to->dir, to->ev->name);
     bool is_ahead;
 
-    /* A scan was quicker, and has put one of them where it will be some events later. */
+    /* A scan was ahead of the events, and has put one of them at its later place. */
     if (!dir || (old && old != dir && watch_dirs_is_within(from->dir, old))) {
         w->is_ahead = true;
         entry_vanished(w, from, from_rel, true);
@@ -224,7 +225,8 @@ static void move_dir(struct fs_watch *w, const struct watch_event *from,
         return;
     }
     watch_tell(w, FS_WATCH_RENAMED, to_rel, from_rel, true, false);
-    /* What scans took from below it, and what had moved before it could be looked into. */
+    /* Look at directories that scans took from below it, and at those that moved before they were
+     * scanned. */
     if (is_ahead)
         watch_todo_add(w, to_rel, true);
     watch_dirs_unwatched(w->dirs, dir, look_at, w);
@@ -318,7 +320,7 @@ static bool is_nameless(struct fs_watch *w, const char *rel, const char *name)
            !watch_exists(w, rel, &is_dir);
 }
 
-/* About what is in an entry. */
+/* About the content or attributes of an entry. */
 static void on_change(struct fs_watch *w, const struct watch_event *x, const char *rel)
 {
     uint32_t mask = x->ev->mask;
@@ -370,7 +372,7 @@ static void on_self(struct fs_watch *w, const struct watch_event *x)
         if (is_root)
             w->end = "unmounted";
         else
-            w->must_resync = true; /* what was below the mount is there again */
+            w->must_resync = true; /* the entries that the mount covered are visible again */
     } else if (x->ev->mask & IN_IGNORED) {
         watch_dirs_set_wd(w->dirs, x->dir, -1);
         if (is_root && !w->end)
@@ -425,7 +427,7 @@ static bool must_wait(struct fs_watch *w, const struct inotify_event *ev)
     return now_ms - w->pending_ms < FS_WATCH_PAIR_MS && !watch_is_full(w);
 }
 
-/* Handles what was read, but for a rename at the front whose other half is awaited. */
+/* Handles the events in raw; stops at a rename whose other half is awaited. */
 static int handle_all(struct fs_watch *w, struct err *e)
 {
     size_t at = 0;

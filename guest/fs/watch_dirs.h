@@ -1,7 +1,8 @@
 #pragma once
 /*
- * watch_dirs: the directories that a watch has in view, found by the kernel's watch descriptor (wd) and by place
- * (parent and name). A directory that moves keeps everything below it. For the watch_*.c files. One thread at a time.
+ * watch_dirs: the directories that a watch has in view, found by the kernel's watch descriptor (wd)
+ * and by place (parent and name). A directory that moves keeps everything below it. For the
+ * watch_*.c files. One thread at a time.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,7 +48,8 @@ int watch_dirs_move(struct watch_dirs *d, struct watch_dir *dir, struct watch_di
 void watch_dirs_drop(struct watch_dirs *d, struct watch_dir *dir, void (*gone)(void *arg, int wd),
                      void *arg);
 
-/* Calls fn for each directory without a wd among dir and all below. fn must not change the table. */
+/* Calls fn for each directory without a wd among dir and all below. fn must not change the
+ * table. */
 void watch_dirs_unwatched(const struct watch_dirs *d, const struct watch_dir *dir,
                           void (*fn)(void *arg, const struct watch_dir *dir), void *arg);
 

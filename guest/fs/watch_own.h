@@ -1,7 +1,8 @@
 #pragma once
 /*
- * watch_own: the parts of a watch, for watch.c (the engine: directories, and the kernel's raw events in order),
- * watch_raw.c (tells each event), watch_changes.c and watch_scan.c (the filter that tells changes). Not for others.
+ * watch_own: the parts of a watch, for watch.c (the engine: directories, and the kernel's raw
+ * events in order), watch_raw.c (tells each event), watch_changes.c and watch_scan.c (the filter
+ * that tells changes). Not for others.
  */
 #include <stdint.h>
 #include <sys/types.h>
@@ -101,7 +102,8 @@ void watch_tell(struct fs_watch *w, enum fs_watch_type type, const char *rel, co
                 bool is_dir, bool is_moved);
 void watch_tell_unwatched(struct fs_watch *w, const char *rel, const struct err *why);
 
-/* Names of ours, what is excluded, and everything but the one file. */
+/* True for the agent's temporary names, excluded entries, and every other file if one file is
+ * watched. */
 bool watch_is_hidden(const struct fs_watch *w, const char *rel, const char *name, bool is_dir);
 
 /* -ERR_NOT_FOUND when the path leads elsewhere by now. */
@@ -111,8 +113,9 @@ int watch_open_root(struct fs_watch *w, int *ret_fd, struct err *e);
 int watch_scan(struct fs_watch *w, struct watch_dir *parent, const char *name, const char *rel,
                bool is_told, struct err *e);
 
-/* Later: look whether something is at this place, tell, scan. */
+/* Puts a place on the list: watch_todo_run() looks whether an entry is there, tells it and scans
+ * it. */
 void watch_todo_add(struct fs_watch *w, const char *rel, bool is_told);
 int watch_todo_run(struct fs_watch *w, struct err *e);
-/* Whether something is there; 0 also when it can't be known. */
+/* True if an entry is there; false also if that can't be found out. */
 bool watch_exists(struct fs_watch *w, const char *rel, bool *ret_is_dir);

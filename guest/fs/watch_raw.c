@@ -16,7 +16,7 @@
     (IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_MOVE_SELF | IN_ATTRIB | IN_MODIFY | IN_DELETE | \
      IN_DELETE_SELF)
 #define RAW_BYTES (64 * 1024)
-#define READS_MAX 64 /* in one run: others want the thread too */
+#define READS_MAX 64 /* reads in one run: the thread is shared */
 
 static void raw_tell(struct fs_watch *w, enum fs_watch_type type, bool is_moved, const char *rel)
 {
@@ -55,7 +55,8 @@ static int raw_add_watch(struct fs_watch *w, int fd, int *ret_wd, struct err *e)
     return *ret_wd < 0 ? err_sys(e, errno, "inotify_add_watch") : 0;
 }
 
-/* Opens by the path from the watched directory: a link may be there by now. *ret_fd -1: the directory is gone. */
+/* Opens by the path from the watched directory: a link may be there by now. *ret_fd -1: the
+ * directory is gone. */
 static int raw_open_dir(struct fs_watch *w, const char *rel, int *ret_fd, struct err *e)
 {
     _cleanup_free_ char *path = NULL;
@@ -130,7 +131,7 @@ static int raw_watch_dir(struct fs_watch *w, struct watch_dir *parent, const cha
     return 0;
 }
 
-/* One name in a directory that is looked into. A directory is put on the list of those to come. */
+/* Looks at one name of a directory. If it is a directory itself, adds it to todo. */
 static int raw_look_at(struct fs_watch *w, struct watch_dir *dir, int fd, const char *name,
                        bool is_told, struct strv_list *todo, struct err *e)
 {
@@ -173,8 +174,8 @@ static int raw_look_into(struct fs_watch *w, const char *rel, bool is_told, stru
     return r;
 }
 
-/* Watches all directories below one that has just been watched, and tells the entries as created if it is new. A
- * directory that can't be read is passed over. */
+/* Watches all directories below one that has just been watched, and tells the entries as created if
+ * it is new. A directory that can't be read is passed over. */
 static int raw_look_below(struct fs_watch *w, const char *rel, bool is_told, struct err *e)
 {
     struct strv_list todo = {0};
@@ -183,7 +184,7 @@ static int raw_look_below(struct fs_watch *w, const char *rel, bool is_told, str
     for (size_t i = 0; i < todo.n && r == 0; i++) {
         _cleanup_free_ char *next = todo.v[i];
 
-        todo.v[i] = NULL; /* the list may move, and what was looked into is not needed */
+        todo.v[i] = NULL; /* the list may move, and is not needed behind us */
         r = raw_look_into(w, next, is_told, &todo, e);
     }
     for (size_t i = 0; i < todo.n; i++)
@@ -208,7 +209,7 @@ static void raw_tell_mask(struct fs_watch *w, uint32_t mask, const char *rel)
         raw_tell(w, FS_WATCH_REMOVED, false, rel);
 }
 
-/* Of the directory itself. Those below are told of by what holds them. */
+/* An event about the directory itself. For directories below the first, the parent gets one too. */
 static void raw_on_self(struct fs_watch *w, struct watch_dir *dir, uint32_t mask, const char *rel)
 {
     if (mask & IN_IGNORED) {

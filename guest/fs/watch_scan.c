@@ -1,8 +1,8 @@
 /*
- * What a scan finds is newer than the events that wait to be read, so a directory may be found at a
- * place that the events have not told of yet. The rule that keeps both in step: whatever is found
- * is told as it is now, whatever an event says is told as it was, and an event that tells that
- * something has come makes us look again. Each place's last word is then the true one.
+ * A scan is ahead of the events that wait to be read: it may find a directory at a place that no
+ * event has told yet. The rule that keeps both in step: an entry that a scan finds is told as it is
+ * now, an event is told as it was, and an event about a new entry makes us look again. The last
+ * thing told about each place is then true.
  */
 #include "fs/watch_own.h"
 
@@ -21,7 +21,7 @@
 #include "fs/temp.h"
 #include "fs/walk.h"
 
-#define MAX_TODO 65536 /* places; past that everything is looked at */
+#define MAX_TODO 65536 /* places; past that, the whole tree is scanned */
 #define REL_MAX_BYTES (64 * 1024 + 256)
 #define WATCH_MASK \
     (IN_CREATE | IN_DELETE | IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_MOVED_FROM | \
@@ -109,7 +109,7 @@ static bool is_same(struct fs_watch *w, const char *rel, int fd)
     return fstat(fd, &st) == 0 && st.st_ino == dir->ino && st.st_dev == dir->dev;
 }
 
-/* What is there. False also when another directory is in the way by now. */
+/* Fills *st with the entry at this place. False also if another directory is in the way by now. */
 static bool stat_place(struct fs_watch *w, const char *rel, struct stat *st)
 {
     _cleanup_close_ int dirfd = -1;
@@ -163,7 +163,7 @@ static int add_watch(struct fs_watch *w, int fd, int *ret_wd, struct err *e)
     return 0;
 }
 
-/* Files that the kernel makes up tell nobody of changes. */
+/* inotify does not report changes of files that the kernel makes up. */
 static bool is_made_up(int fd)
 {
     struct statfs fs;
@@ -277,7 +277,7 @@ struct scan {
     struct buf at;                                 /* the item's path from the watch's root */
 };
 
-/* Why a directory is not watched: told, or the failure of the whole at the start. */
+/* Tells why a directory is not watched; at the start, a reached limit fails the whole watch. */
 static int leave_out(struct fs_watch *w, const char *rel, const struct err *why, struct err *e)
 {
     if (has_vanished(why))
@@ -355,7 +355,7 @@ static int scan_below(struct scan *s, int fd, struct err *e)
             break;
         }
         r = fs_walk_next(walk, &it, &why);
-        if (r < 0) /* the start itself: what goes wrong below are items */
+        if (r < 0) /* the start itself: errors below are items */
             r = leave_out(s->w, s->rel, &why, e);
         else if (r > 0 && (r = scan_item(s, walk, it, e)) == 0)
             continue;

@@ -452,7 +452,8 @@ static void watcher_begin(struct loop *l, void *arg)
     watcher_arm(l, w);
 }
 
-/* While a job has the watch, neither is set: watcher_after_job() will see that the consumer has gone. */
+/* While a job has the watch, neither is set: watcher_after_job() will see that the consumer has
+ * gone. */
 static void watcher_on_gone(struct loop *l, void *arg)
 {
     struct fs_watcher *w = arg;

@@ -1,12 +1,13 @@
 #pragma once
 /*
- * watcher: a watch that runs. The loop waits for the kernel's events, a job of the pool reads them and looks at the
- * disk, and they wait for the consumer in a bounded queue. A consumer is woken, or asks: fs_watcher_catch_up() reads
- * what has happened until now on the consumer's thread.
+ * watcher: a watch that runs. The loop waits for the kernel's events, a job of the pool reads them
+ * and looks at the disk, and they wait for the consumer in a bounded queue. A consumer is woken, or
+ * asks: fs_watcher_catch_up() reads what has happened until now on the consumer's thread.
  *
- * A full queue drops events. Without strict, the consumer is told FS_WATCH_OVERFLOW once it has taken the queue, and
- * an error of the watch comes behind the queue, too. With strict, either ends the watcher at once: the queue is
- * discarded, and every later question gets the same error.
+ * Unless raw, FS_WATCH_MODIFIED is not repeated while it is the last event of its path in the
+ * queue. A full queue drops events. Without strict, the consumer is told FS_WATCH_OVERFLOW once it
+ * has taken the queue, and an error of the watch comes behind the queue, too. With strict, either
+ * ends the watcher at once: the queue is discarded, and every later question gets the same error.
  *
  * All functions are thread-safe.
  */
@@ -42,7 +43,8 @@ struct fs_watcher_options {
     void *arg; /* owned by the watcher once it is made */
     void (*arg_free)(void *arg);
 
-    /* Something can be taken. Called by any thread, but not after fs_watcher_drop(). Must not block. */
+    /* Something can be taken. Called by any thread, but not after fs_watcher_drop(). Must not
+     * block. */
     void (*wake)(void *wake_arg); /* or NULL */
     void *wake_arg;
 };
@@ -50,9 +52,9 @@ struct fs_watcher_options {
 /* On failure o->arg stays the caller's. */
 int fs_watcher_new(const struct fs_watcher_options *o, struct fs_watcher **ret, struct err *e);
 
-/* One of these, once. On failure the watcher is only to be dropped. The first blocks until the tree is watched; the
- * second leaves that to the pool, and fs_watcher_next() tells FS_WATCHER_STARTED or the error. user, workdir: as
- * fs_caller_new() has them. */
+/* One of these, once. On failure the watcher is only to be dropped. The first blocks until the tree
+ * is watched; the second leaves that to the pool, and fs_watcher_next() tells FS_WATCHER_STARTED or
+ * the error. user, workdir: as fs_caller_new() has them. */
 int fs_watcher_start(struct fs_watcher *w, struct fs_caller *c, const char *path, struct err *e);
 int fs_watcher_start_later(struct fs_watcher *w, struct fs_root *root, const char *user,
                            const char *workdir, const char *path, struct err *e);
@@ -87,7 +89,8 @@ enum fs_watcher_state {
 /* Or a negative error: its end. Never blocks. */
 int fs_watcher_next(struct fs_watcher *w, struct fs_watcher_event **ret, struct err *e);
 
-/* After FS_WATCHER_STARTED: directories that are watched, and FS_WATCH_UNWATCHED events of the start. */
+/* After FS_WATCHER_STARTED: directories that are watched, and FS_WATCH_UNWATCHED events of the
+ * start. */
 struct fs_watcher_start {
     size_t n_dirs;
     uint64_t n_unwatched;

@@ -24,7 +24,7 @@
 #define COMMIT_TRIES 8
 #define RESERVE_FROM (1u << 20) /* smaller files are not worth a system call */
 
-/* What a step of the commit may say besides 0 and an error. */
+/* Results of a step of the commit besides 0 and an error. */
 #define COMMIT_IN_PLACE 1 /* a rename is not possible here */
 #define COMMIT_AGAIN 2    /* another writer was quicker: look again */
 
@@ -76,8 +76,8 @@ static int open_directory(struct fs_write *w, struct err *e)
 }
 
 /*
- * Asked, not tried: opening a file for writing that lies in an overlay's lower directory copies it,
- * and gives it a new ctime, and so a tag that nobody was told.
+ * Does not try to open: opening a file of an overlay's lower directory for writing copies it up,
+ * which changes its ctime and so its tag.
  */
 static bool may_write(const struct fs_write *w)
 {
@@ -85,7 +85,7 @@ static bool may_write(const struct fs_write *w)
 
     if (sys_may_write(w->dirfd, w->name) == 0)
         return true;
-    if (errno != ENOSYS && errno != EPERM) /* some filters of system calls say EPERM */
+    if (errno != ENOSYS && errno != EPERM) /* some seccomp filters fail it with EPERM */
         return false;
     fd = fs_openat_nofollow(w->dirfd, w->name, O_WRONLY);
     fd_close(fd);
@@ -93,8 +93,8 @@ static bool may_write(const struct fs_write *w)
 }
 
 /*
- * What stands at the name: *ret_fd is it (O_PATH), -1 when nothing is. Whoever may not write the
- * file may not replace it either, though a rename would let him.
+ * Opens the file at the name (O_PATH); *ret_fd -1: there is none. A user who may not write the file
+ * may not replace it either, though a rename would succeed.
  */
 static int open_old(const struct fs_write *w, int *ret_fd, struct stat *ret_st, struct err *e)
 {
@@ -142,7 +142,7 @@ static int open_temp(struct fs_write *w, struct err *e)
         return r;
     if (fs_temp_open(w->dirfd, &w->temp) == 0)
         return 0;
-    /* ENOENT is /proc's word for it. */
+    /* /proc fails with ENOENT. */
     if (old >= 0 && (errno == EACCES || errno == EPERM || errno == EROFS || errno == ENOENT))
         return spool_elsewhere(w, e);
     return err_at(e, err_sys(e, errno, "make a file in the directory of '%s'", w->path), "path");
@@ -228,7 +228,7 @@ int fs_write_data(struct fs_write *w, const void *data, size_t len, struct err *
                        (unsigned long long)w->o.max_bytes);
     r = io_write_all(w->temp.fd, data, len, e);
     if (r < 0) {
-        /* What was written of it goes again: the caller may go on from fs_write_offset(). */
+        /* Cuts off a partial write: the caller may go on from fs_write_offset(). */
         (void)ftruncate(w->temp.fd, (off_t)w->bytes);
         (void)lseek(w->temp.fd, (off_t)w->bytes, SEEK_SET);
         return err_wrap(e, r, "'%s'", w->path);
@@ -392,7 +392,8 @@ static int write_assemble(struct fs_write *w, int old, const struct fs_write_res
 
 /* ---- put in place ---------------------------------------------------------------------------- */
 
-/* The temporary gets what the file it replaces has. False: that can't be done here. */
+/* Gives the temporary the owner, mode and attributes of the file it replaces. False: not possible
+ * here. */
 static bool take_over(const struct fs_write *w, const struct stat *st)
 {
     _cleanup_close_ int old = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
@@ -404,7 +405,7 @@ static bool take_over(const struct fs_write *w, const struct stat *st)
     if ((mine.st_uid != st->st_uid || mine.st_gid != st->st_gid) &&
         fchown(w->temp.fd, st->st_uid, st->st_gid) < 0)
         return false;
-    /* As after a write by someone who is not root: set-id bits do not survive new bytes. */
+    /* As write(2) by a user does, clears the set-id bits. */
     if (!w->o.set_mode && !w->caller->actor.is_self)
         mode &= ~(mode_t)(S_ISUID | S_ISGID);
     if (old >= 0 ? fs_xattr_copy(old, w->temp.fd) < 0 : errno != EACCES)
@@ -446,8 +447,8 @@ static bool is_overlay(int fd)
 }
 
 /*
- * Puts the temporary over the file whose tag was compared, and looks at what came out: a writer
- * outside this agent may have been quicker. 1: it had been, and its file is back in place.
+ * Puts the temporary over the file whose tag was compared, and looks at what came out: another
+ * process may have been quicker. 1: it was, and its file is back in place.
  */
 static int write_exchange(struct fs_write *w, const struct stat *expected)
 {
@@ -473,7 +474,7 @@ static int lost_race(struct err *e, const char *field)
     return err_field(e, ERR_ABORTED, field, "the file was changed by another writer just now");
 }
 
-/* COMMIT_IN_PLACE, COMMIT_AGAIN: see there. */
+/* May return COMMIT_IN_PLACE or COMMIT_AGAIN. */
 static int replace_old(struct fs_write *w, const struct stat *st, struct err *e)
 {
     int r;
@@ -506,7 +507,7 @@ static int put_new(struct fs_write *w, struct err *e)
         return 0;
     if (errno != EEXIST)
         return err_at(e, err_sys(e, errno, "create '%s'", w->path), "path");
-    /* Someone outside this agent made it since we looked: without a condition, look again. */
+    /* Another process has made it meanwhile: without a condition, look again. */
     return w->if_none_match ? lost_race(e, "if_none_match") : COMMIT_AGAIN;
 }
 
@@ -603,7 +604,7 @@ static int commit_new(struct fs_write *w, struct fs_write_result *res, struct er
     return fs_etag_written(w->temp.fd, is_fine, &written, res->etag, e);
 }
 
-/* COMMIT_AGAIN: what stood at the name came or went meanwhile. */
+/* COMMIT_AGAIN: the file at the name appeared or vanished meanwhile. */
 static int commit_once(struct fs_write *w, struct fs_write_result *res, struct err *e)
 {
     _cleanup_fs_lock_ struct fs_lock lock = {0};
@@ -615,7 +616,7 @@ static int commit_once(struct fs_write *w, struct fs_write_result *res, struct e
     r = open_old(w, &old, &st, e);
     if (r == 0 && old >= 0)
         r = fs_lock_take_file(old, &lock, e);
-    if (r == 0 && old >= 0 && fstat(old, &st) < 0) /* as it is now that nobody else writes */
+    if (r == 0 && old >= 0 && fstat(old, &st) < 0) /* as it is now, under the lock */
         r = err_sys(e, errno, "stat '%s'", w->path);
     if (r == 0)
         r = check_condition(w, old >= 0, e);
@@ -665,7 +666,7 @@ const char *fs_write_current(const struct fs_write *w)
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* The directories that begin made go again, innermost first, as long as they are empty. */
+/* Removes the directories that begin made, innermost first, as long as they are empty. */
 static void unmake_parents(struct fs_write *w)
 {
     _cleanup_free_ char *at = strdup(w->path);

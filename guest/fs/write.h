@@ -1,11 +1,11 @@
 #pragma once
 /*
- * write: one file's new content, all there or not there. The bytes go to a hidden temporary file
- * in the same directory, which takes mode, owner and xattrs of what it replaces and is then
- * renamed over it. A symbolic link's target is replaced, not the link. Where a rename is impossible
- * or would lose something (a bind-mounted file, several hard links, a directory that the user
- * can't write), the temporary's bytes are copied over the old file's instead and the result says
- * in_place. Owner and rights are the caller's.
+ * write: replaces a file's content atomically. The bytes go to a hidden temporary file in the same
+ * directory, which gets mode, owner and xattrs of the file it replaces and is then renamed over it.
+ * A symbolic link's target is replaced, not the link. Where a rename is impossible or would lose
+ * something (a bind-mounted file, several hard links, a directory that the user can't write), the
+ * temporary's bytes are copied over the old file's instead and the result says in_place. Owner and
+ * rights are the caller's.
  *
  * One call at a time per object, from any thread; each may block. Order: begin, data..., commit,
  * free. free without commit leaves nothing behind.
@@ -70,12 +70,13 @@ int fs_write_begin(struct fs_caller *c, const char *path, const struct fs_write_
                    struct fs_write **ret, struct err *e);
 int fs_write_data(struct fs_write *w, const void *data, size_t len, struct err *e);
 uint64_t fs_write_offset(const struct fs_write *w); /* how much data there is so far */
-/* Takes what was written since `offset` back. */
+/* Drops the data behind `offset`. */
 int fs_write_cut(struct fs_write *w, uint64_t offset, struct err *e);
 /* As the option sha256, for one that is known later. */
 void fs_write_expect(struct fs_write *w, const uint8_t sha256[32]);
 int fs_write_commit(struct fs_write *w, struct fs_write_result *ret, struct err *e);
-/* The tag of what is there, after a commit that failed its condition; "" when nothing is. */
+/* After a commit that failed its condition: the tag of the file that is there, "" if there is
+ * none. */
 const char *fs_write_current(const struct fs_write *w);
 struct fs_write *fs_write_free(struct fs_write *w); /* accepts NULL; returns NULL */
 
@@ -86,20 +87,21 @@ struct fs_write *fs_write_free(struct fs_write *w); /* accepts NULL; returns NUL
 struct fs_write_kept {
     char *path;                    /* the target, absolute, without links; owned: free() */
     char name[FS_TEMP_NAME_BYTES]; /* of the temporary, beside it */
-    uint64_t inode;                /* which it must be */
+    uint64_t inode;                /* the temporary must still have this one */
     uint32_t n_made;               /* parent directories that were made for it */
 };
 
-/* What it will be known by, so that it can be noted first. -ERR_UNIMPLEMENTED: not possible here. */
+/* Tells how the kept write will be found, so that it can be noted first. -ERR_UNIMPLEMENTED: not
+ * possible here. */
 int fs_write_plan(const struct fs_write *w, struct fs_write_kept *ret, struct err *e);
 int fs_write_keep(struct fs_write *w, const struct fs_write_kept *k, struct err *e);
 /*
- * In the place of fs_write_begin(), with what is there. -ERR_NOT_FOUND: it is gone, or something
- * else is there; -ERR_UNAVAILABLE: another process has it.
+ * Instead of fs_write_begin(): goes on with the kept bytes. -ERR_NOT_FOUND: they are gone, or the
+ * file is another one; -ERR_UNAVAILABLE: another process has it.
  */
 int fs_write_again(struct fs_caller *c, const struct fs_write_kept *k,
                    const struct fs_write_options *o, struct fs_write **ret, struct err *e);
-/* In the place of fs_write_free(): what is kept stays for the next process. Accepts NULL. */
+/* Instead of fs_write_free(): leaves the kept bytes to the next process. Accepts NULL. */
 struct fs_write *fs_write_leave(struct fs_write *w);
 /* Its options; the strings are the object's. */
 const struct fs_write_options *fs_write_options_of(const struct fs_write *w);

@@ -75,7 +75,7 @@ static int open_kept(struct fs_write *w, const struct fs_write_kept *k, struct e
     w->temp.fd = fs_openat_nofollow(w->dirfd, k->name, O_RDWR);
     if (w->temp.fd < 0 || fstat(w->temp.fd, &st) < 0)
         return err_sys(e, errno, "what was kept of '%s'", w->path);
-    /* After a crash in the middle of its end, the name may be the file's that it has replaced. */
+    /* After a crash during the commit, the name may be that of the replaced file. */
     if (!S_ISREG(st.st_mode) || st.st_ino != k->inode || st.st_nlink != 1)
         return err_set(e, ERR_NOT_FOUND, "what was kept of '%s' is something else", w->path);
     if (flock(w->temp.fd, LOCK_EX | LOCK_NB) < 0)
@@ -85,7 +85,7 @@ static int open_kept(struct fs_write *w, const struct fs_write_kept *k, struct e
     w->bytes = (uint64_t)st.st_size;
     (void)snprintf(w->temp.name, sizeof(w->temp.name), "%s", k->name);
     w->n_made = (int)k->n_made;
-    w->has_sha = false; /* what is there was not hashed by us */
+    w->has_sha = false; /* the bytes of the earlier process were not hashed here */
     w->is_kept = true;
     return 0;
 }
@@ -108,7 +108,7 @@ int fs_write_again(struct fs_caller *c, const struct fs_write_kept *k,
         fs_actor_leave(acting);
     acting = NULL;
     if (r < 0) {
-        fs_write_free(w); /* without the name: what is there stays */
+        fs_write_free(w); /* has no name yet, so the file stays */
         return r;
     }
     *ret = w;

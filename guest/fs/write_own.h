@@ -1,5 +1,5 @@
 #pragma once
-/* write_own: the insides of fs/write.h, for write.c and write_keep.c only. */
+/* write_own: the parts of fs/write.h's object, for write.c and write_keep.c only. */
 #include <nettle/sha2.h>
 
 #include "fs/temp.h"
@@ -18,7 +18,7 @@ struct fs_write {
 
     int dirfd;
     char *name;
-    struct fs_temp temp;    /* what will be put in place */
+    struct fs_temp temp;    /* the new file */
     struct fs_temp data;    /* of a part that is being committed: its bytes; temp is the whole */
     bool spooled_elsewhere; /* temp is in /tmp, since the directory takes no file: in place only */
     int n_made;             /* parent directories that begin made */
@@ -27,6 +27,6 @@ struct fs_write {
     char current[FS_ETAG_BYTES];
 };
 
-/* One that has nothing yet; NULL: out of memory. */
+/* An empty write; NULL: out of memory. */
 struct fs_write *fs_write_new(struct fs_caller *c, const char *path, struct err *e);
 int fs_write_take_options(struct fs_write *w, const struct fs_write_options *o, struct err *e);

@@ -35,7 +35,8 @@ int listing_new(const char *whole, size_t whole_len, uint32_t depth, struct igno
 struct listing *listing_ref(struct listing *l);
 struct listing *listing_unref(struct listing *l); /* accepts NULL; returns NULL */
 
-/* Reads the entries of fd into the listing, once. If that fails half-way, the entries read until then are in it. */
+/* Reads the entries of fd into the listing, once. If that fails half-way, the entries read until
+ * then are in it. */
 int listing_read(struct listing *l, int fd, bool sorted, struct err *e);
 
 static inline const char *listing_name(const struct listing *l, size_t i)

@@ -1,6 +1,6 @@
 /*
  * The work of a walk is a stack of ranges: some entries of one listing. A worker takes the top
- * range, leaves what it does not do at once for whoever comes next, and puts the entries of a
+ * range, leaves the rest of it on the stack, and puts the entries of a
  * directory it descends into on top. With one worker that is a depth-first walk in order.
  */
 #include "search/tree.h"
@@ -154,7 +154,7 @@ static void tree_stop(struct tree *t)
 
 /* --- one directory --- */
 
-/* What is `below` the root, as the user knows it: the root's name joined with it. */
+/* Joins the name of the root, as the user gave it, with `below`. */
 static int add_shown(const struct tree *t, const char *below, size_t len, struct buf *out,
                      struct err *e)
 {
@@ -192,8 +192,7 @@ static int open_dir(const struct tree *t, const struct listing *l)
     return below ? fs_openat_below(t->rootfd, below, O_RDONLY | O_DIRECTORY) : -ENOMEM;
 }
 
-/* The first entry of a sorted listing that is not all behind us when the walk goes on after
- * t->o.after. */
+/* The first entry of a sorted listing that is not wholly before t->o.after. */
 static size_t first_entry(const struct tree *t, const struct listing *l)
 {
     const char *below = l->whole + t->root_len, *part;
@@ -208,7 +207,7 @@ static size_t first_entry(const struct tree *t, const struct listing *l)
     return i;
 }
 
-/* Whether the walk that goes on has shown this entry (a directory may have more in it). */
+/* True if an earlier page has shown this entry (a directory may have more in it). */
 static bool was_shown(const struct tree *t, const struct tree_entry *entry)
 {
     const char *after = t->o.after;
@@ -218,7 +217,7 @@ static bool was_shown(const struct tree *t, const struct tree_entry *entry)
     return after[entry->below_len] == '/' || (!after[entry->below_len] && !t->o.with_after);
 }
 
-/* What is known of the directory itself; false when it is not to be entered. */
+/* Notes the identity of the directory; false if it must not be entered. */
 static bool see_dir(struct tree *t, struct listing *l, int fd)
 {
     struct stat st;
@@ -234,7 +233,8 @@ static bool see_dir(struct tree *t, struct listing *l, int fd)
     return !t->o.one_file_system || st.st_dev == t->root_dev;
 }
 
-/* Reads a listing's directory and rules, and pushes its entries. What can't be read is noted. */
+/* Reads a listing's directory and rules, and pushes its entries. Notes a directory that can't be
+ * read. */
 static int tree_fill(struct tree *t, struct listing *l, struct err *e)
 {
     _cleanup_close_ int fd = open_dir(t, l);
@@ -249,7 +249,7 @@ static int tree_fill(struct tree *t, struct listing *l, struct err *e)
         return 0;
     r = listing_read(l, fd, t->o.sort, &why);
     if (r < 0)
-        note_dir(t, l, why.sys ? why.sys : ENOMEM); /* what was read before is walked */
+        note_dir(t, l, why.sys ? why.sys : ENOMEM); /* the entries read until then are walked */
     if (!t->o.no_ignore) {
         r = rulefiles_add_own(l, fd, !t->o.no_ignore_vcs, &t->access, t->notes, e);
         if (r < 0)
@@ -354,7 +354,7 @@ static bool is_loop(const struct listing *l, const struct stat *st)
     return false;
 }
 
-/* Makes of a link what it points to; false when it leads back to where it is. A link that can't be
+/* Replaces a link by its target; false if that is a directory above it. A link that can't be
  * followed stays a link. */
 static bool follow_link(struct tree *t, const struct listing *l, struct tree_entry *entry)
 {
@@ -401,7 +401,7 @@ int tree_entry_stat(const struct tree_entry *entry, const struct tree_access *ac
     return fstat(fd, ret) < 0 ? -errno : 0;
 }
 
-/* Whether the entry is to be left out for what only stat(2) knows; sets a type still unknown. */
+/* True if a rule that needs stat(2) hides the entry. Sets a type that is still unknown. */
 static bool is_out_by_stat(struct tree *t, const struct listing *l, unsigned char d_type,
                            struct tree_entry *entry)
 {
@@ -442,7 +442,7 @@ static int tree_descend(struct worker *w, struct listing *l, bool is_linked, str
     return r;
 }
 
-/* Whether it is nothing to see. Sets what readdir(3) does not tell of it. */
+/* True if the entry is hidden. Sets the fields that getdents64(2) did not tell. */
 static bool is_out(struct worker *w, const struct listing *l, size_t i, struct tree_entry *entry)
 {
     struct tree *t = w->t;
@@ -452,7 +452,8 @@ static bool is_out(struct worker *w, const struct listing *l, size_t i, struct t
         return true;
     if (d_type == DT_UNKNOWN && is_out_by_stat(t, l, DT_UNKNOWN, entry))
         return true;
-    /* As fd has it: no rule hides a link to nowhere when links are followed, and it has no depth. */
+    /* As fd has it: no rule hides a link to nowhere when links are followed, and it has no
+     * depth. */
     if (entry->to_nowhere)
         return t->o.min_depth > 1;
     return is_hidden(t, w, l, entry) || is_out_by_stat(t, l, DT_REG, entry);

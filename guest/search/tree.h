@@ -1,11 +1,11 @@
 #pragma once
 /*
- * tree: walks a directory tree by ripgrep's rules: ignore files, hidden files, globs, types,
- * depth, size. Unless `follow` asks for it no symbolic link is followed, so that nothing outside the
- * root of the walk can be opened; links are followed by tree_access, which knows what may be
- * reached. Nothing but directories and ignore files is opened. A walk may use a second thread;
- * what the visitor must know about that is said there. No recursion; memory is bounded by the
- * names in one directory times the depth.
+ * tree: walks a directory tree by ripgrep's rules: ignore files, hidden files, globs, types, depth,
+ * size. Unless `follow` asks for it no symbolic link is followed, so that nothing outside the root
+ * of the walk can be opened; links are followed by tree_access, which decides what may be reached.
+ * Nothing but directories and ignore files is opened. A walk may use a second thread; struct
+ * tree_visitor says what that means for the visitor. No recursion; memory is bounded by the names
+ * in one directory times the depth.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,18 +25,18 @@ enum tree_type {
 };
 
 struct tree_options {
-    const char *shown; /* what the walk's root is called in paths; "" for none */
+    const char *shown; /* the name of the walk's root in paths; "" for none */
     const char *whole; /* the root's absolute path, to find the ignore files above it */
     bool hidden;
     bool no_ignore;        /* no ignore files at all; the next two leave some of them out */
     bool no_ignore_vcs;    /* .gitignore, .git/info/exclude, the global excludes */
-    bool no_ignore_parent; /* those of directories above the root */
+    bool no_ignore_parent; /* ignore files of directories above the root */
     bool follow;           /* symbolic links; one to a directory above itself becomes a note */
     bool one_file_system;  /* directories of other file systems are shown, but not entered */
     bool sort;             /* by path, one thread */
     const char *after;     /* with sort: only what comes behind this path below the root; or NULL */
     bool with_after;       /* and that path itself */
-    uint32_t min_depth;    /* what is less deep is not shown */
+    uint32_t min_depth;    /* entries less deep are not shown */
     uint32_t max_depth;    /* the root's entries have depth 1; UINT32_MAX: no limit */
     uint64_t max_filesize; /* UINT64_MAX: no limit */
     char *const *globs;    /* may be NULL, as all the lists */
@@ -61,7 +61,7 @@ struct tree_entry {
     bool via_link;       /* by a symbolic link that was followed, itself or on the way to it */
     bool to_nowhere;     /* a symbolic link that was to be followed, and leads to nothing */
     uint32_t depth;
-    int64_t key; /* what it is sorted by, when order_walk() collects; else 0 */
+    int64_t key; /* the sort key if order_walk() collects; else 0 */
 };
 
 /*

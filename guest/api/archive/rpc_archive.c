@@ -272,7 +272,7 @@ static int decode_claim(json_t *obj, struct claim *in, struct manifest_claim *ou
 
 struct claims {
     size_t n;
-    struct claim *in; /* what the others point into */
+    struct claim *in; /* the strings that `v` points into */
     struct manifest_claim *v;
 };
 

@@ -73,7 +73,7 @@ static int delete_finish(struct request *q, struct err *e)
 
 const struct request_ops file_delete_ops = {.begin = delete_begin, .finish = delete_finish};
 
-/* What can be done here, and that uploads can be resumed. */
+/* Answers OPTIONS: the methods, and that uploads can be resumed. */
 static int options_finish(struct request *q, struct err *e)
 {
     struct reply *response = reply_new_empty();

@@ -98,7 +98,7 @@ static bool range_counts(const struct file_get *g)
     return !g->if_range || (g->if_range[0] == '"' && fs_etag_in_list(g->if_range, tag, false));
 }
 
-static int decide(struct file_get *g, struct err *e)
+static int get_decide(struct file_get *g, struct err *e)
 {
     const struct fs_condition match = {.if_match = g->if_match};
     const struct fs_condition none_match = {.if_none_match = g->if_none_match};
@@ -170,7 +170,7 @@ static int open_body(struct request *q, struct file_get *g, struct err *e)
                             g->file.is_sized ? (uint64_t)g->file.st.st_size : UINT64_MAX,
                             FILES_TYPE, e);
     if (r == 0)
-        r = decide(g, e);
+        r = get_decide(g, e);
     return r < 0 ? r : add_digests(g, e);
 }
 

@@ -63,7 +63,7 @@ static int get_query(struct request *q, struct file_sink *s, struct err *e)
     return 0;
 }
 
-/* Where the body goes, when it is not the whole file. */
+/* The range of the file that the body replaces. */
 static int get_part(struct request *q, struct file_sink *s, struct err *e)
 {
     const char *header = request_header(q, "Content-Range");
@@ -112,7 +112,7 @@ static int get_upload(struct request *q, struct file_sink *s, struct err *e)
         return err_field(e, ERR_UNIMPLEMENTED, "Upload-Complete",
                          "an upload that can be resumed is of a whole file");
     (void)file_sink_number(q, "Upload-Draft-Interop-Version", &version);
-    /* Who sends all in one request and would not understand a 104 can't resume it anyway. */
+    /* A client that sends everything in one request and does not understand a 104 can't resume. */
     s->is_resumable = s->is_incomplete || version == RESUME_INTEROP_VERSION;
     if (s->has_length)
         s->options.expected = s->length;

@@ -1,9 +1,9 @@
 #pragma once
-/* files: what the routes that move bytes by path share. */
+/* files: functions that the routes for bytes by path share. */
 #include "fs/root.h"
 #include "http/request.h"
 
-/* Who acts, and where relative paths start: ?user= (default: --user) and ?cwd= (default:
+/* The user who acts and the start of relative paths: ?user= (default: --user) and ?cwd= (default:
  * --workdir). May block. */
 int files_caller_new(struct request *q, const char *user, const char *cwd, struct fs_caller **ret,
                      struct err *e);

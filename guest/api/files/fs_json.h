@@ -1,7 +1,7 @@
 #pragma once
 /*
- * fs_json: what the Fs methods have in common between JSON and guest/fs: who asks, modes ("0644"),
- * times ("2026-11-22T01:35:00.123456789Z"), and what a file is.
+ * fs_json: conversions between JSON and guest/fs that the Fs methods share: the user, modes
+ * ("0644"), times ("2026-11-22T01:35:00.123456789Z"), and the attributes of a file.
  */
 #include <jansson.h>
 #include <sys/types.h>

@@ -37,7 +37,7 @@ static void drop_write(struct resumes *t, struct resume *u)
     u->note = resume_note_free(u->note);
 }
 
-/* What has left the table and has no reference. Blocks. */
+/* Frees an upload that has left the table and has no reference. Blocks. */
 static void resumable_destroy(struct resumes *t, struct resume *u)
 {
     drop_write(t, u);
@@ -90,7 +90,8 @@ struct resumes *resumes_free(struct resumes *t)
     return NULL;
 }
 
-/* Called with the lock. Takes what is dropped or too old, and nobody uses, out of the table. */
+/* Called with the lock. Removes uploads from the table that are dropped or too old, and not in
+ * use. */
 static struct resume *take_old(struct resumes *t, int64_t now_ms)
 {
     struct resume **at = &t->first;
@@ -221,7 +222,7 @@ int resume_new(struct resumes *t, struct request *q, const char *path, struct fs
 
 void resume_keep(struct resumes *t, struct resume *u, const char *user)
 {
-    /* What can't be kept is an upload all the same. */
+    /* If it can't be kept, it is an upload all the same. */
     (void)resume_store_keep(t->store, u->id, u->path, user, u->write, &u->note, NULL);
 }
 
@@ -238,7 +239,7 @@ void resume_note_piece(struct resumes *t, struct resume *u, bool is_whole)
     n->has_floor = is_whole;
     n->floor = u->offset;
     if (is_news && resume_store_put(t->store, n, NULL) < 0) {
-        /* A note that is wrong is worse than none. */
+        /* A wrong note is worse than none. */
         resume_store_remove(t->store, u->id);
         u->note = resume_note_free(n);
     }
@@ -299,7 +300,7 @@ static int resumable_hold(struct resumes *t, struct resume *u, struct request *q
     return r;
 }
 
-/* As resume_hold(), of those that are in the table. */
+/* As resume_hold(), for uploads in the table. */
 static int hold_known(struct resumes *t, struct request *q, const char *id, struct resume **ret,
                       struct err *e)
 {
@@ -316,7 +317,7 @@ static int hold_known(struct resumes *t, struct request *q, const char *id, stru
     return r;
 }
 
-/* What an agent before this one was told of. */
+/* Looks for an upload that an earlier agent has noted. */
 static int resumable_take(struct resumes *t, struct request *q, const char *id, struct resume **ret,
                           struct err *e)
 {
@@ -357,7 +358,7 @@ int resume_hold(struct resumes *t, struct request *q, const char *id, struct res
     if (r != -ERR_NOT_FOUND)
         return r;
     (void)pthread_mutex_lock(&t->taking);
-    r = hold_known(t, q, id, ret, e); /* somebody else may have taken it meanwhile */
+    r = hold_known(t, q, id, ret, e); /* another thread may have taken it meanwhile */
     if (r == -ERR_NOT_FOUND)
         r = resumable_take(t, q, id, ret, &why);
     (void)pthread_mutex_unlock(&t->taking);
@@ -366,7 +367,7 @@ int resume_hold(struct resumes *t, struct request *q, const char *id, struct res
             *e = why;
         return r;
     }
-    /* Whatever else is in the way of another agent's upload, here there is none. */
+    /* Any other error with another agent's upload: for this agent it does not exist. */
     return r < 0 ? err_field(e, ERR_NOT_FOUND, "upload", "there is no such upload (any more)") : 0;
 }
 

@@ -3,8 +3,9 @@
  * resume: uploads that can go on after their connection was cut (the IETF's resumable uploads,
  * draft-ietf-httpbis-resumable-upload, interop version 8): the table of those that are not
  * complete, and for a while the outcome of those that are. Their bytes are a temporary file of
- * fs/write.h; the target is untouched until the end. The table is in memory; the unfinished ones are
- * noted in a resume_store as well, and the agent after this one goes on with those it is asked for.
+ * fs/write.h; the target is untouched until the end. The table is in memory; the unfinished ones
+ * are noted in a resume_store as well, and the agent after this one goes on with those it is asked
+ * for.
  *
  * One request at a time holds an upload: a new one cuts the connection of the one before, whose
  * client has given it up. All functions are thread-safe; the ones marked so may block.
@@ -21,7 +22,7 @@
 #define RESUME_MAX_OPEN 64    /* uploads that are not complete; the next is refused */
 #define RESUME_MAX_CLOSED 256 /* outcomes that are kept; the oldest goes */
 #define RESUME_AGE_S 3600     /* without a request */
-#define RESUME_WAIT_MS 10000  /* for the request before to let go */
+#define RESUME_WAIT_MS 10000  /* for the earlier request to let go */
 #define RESUME_STORE_SWEEP_MS 600000
 
 struct pool;
@@ -30,8 +31,9 @@ struct resumes; /* the table */
 
 enum resume_state {
     RESUME_OPEN,
-    RESUME_DONE,   /* `result` is what came of it */
-    RESUME_FAILED, /* `error`: all bytes were there, but they could not be put in place; or invalid */
+    RESUME_DONE, /* `result` is what came of it */
+    /* `error`: all bytes were there, but they could not be put in place; or invalid */
+    RESUME_FAILED,
 };
 
 struct resume {
@@ -43,7 +45,7 @@ struct resume {
     struct fs_write *write; /* NULL when it is not open */
     bool has_length;
     uint64_t length;
-    uint64_t offset; /* of the bytes that are there to stay */
+    uint64_t offset; /* of the bytes that are kept */
     bool is_known;   /* the client was told the id: else the upload ends with its request */
     struct fs_write_result result;
     struct err error;
@@ -59,9 +61,9 @@ struct resume {
 /* Takes the store, when it succeeds. */
 int resumes_new(struct pool *pool, int64_t age_ms, struct resume_store *store, struct resumes **ret,
                 struct err *e);
-/* What is noted stays for the next agent. Accepts NULL; returns NULL. Blocks. */
+/* The notes stay for the next agent. Accepts NULL; returns NULL. Blocks. */
 struct resumes *resumes_free(struct resumes *t);
-/* What is too old goes, by a worker. */
+/* Evicts uploads that are too old, by a worker. */
 void resumes_sweep(struct resumes *t, int64_t now_ms);
 
 /* A new one, held by q, with a reference. Takes caller and write only when it succeeds.
@@ -78,8 +80,8 @@ void resume_note_piece(struct resumes *t, struct resume *u, bool is_whole);
  * -ERR_NOT_FOUND: there is none (any more). */
 int resume_hold(struct resumes *t, struct request *q, const char *id, struct resume **ret,
                 struct err *e);
-/* Let go, and give the reference back. One that is complete, or that nobody knows, gives its
- * temporary file up: blocks. Accepts NULL. */
+/* Releases the hold and the reference. A complete upload, or one whose id no client knows, removes
+ * its temporary file: blocks. Accepts NULL. */
 void resume_release(struct resumes *t, struct resume *u);
-/* The holder's: it is to be forgotten when it is let go. */
+/* The holder's: the upload is forgotten on release. */
 void resume_drop(struct resume *u);

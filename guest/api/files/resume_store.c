@@ -58,7 +58,7 @@ struct resume_store *resume_store_free(struct resume_store *s)
     return NULL;
 }
 
-/* Whoever could write there could have files written as anybody. */
+/* A user who could write there could have files written as any user. */
 static int open_own(const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -236,7 +236,8 @@ static int64_t age_of(const struct stat *st)
     return (int64_t)(now.tv_sec - st->st_mtim.tv_sec) * 1000;
 }
 
-/* -ERR_NOT_FOUND also when it is older than max_age_ms. A clock that was set back makes nothing old. */
+/* -ERR_NOT_FOUND also when it is older than max_age_ms. A clock that was set back makes nothing
+ * old. */
 static int read_note(struct resume_store *s, const char *id, int64_t max_age_ms,
                      struct resume_note **ret, struct err *e)
 {
@@ -278,7 +279,8 @@ int resume_store_put(struct resume_store *s, const struct resume_note *n, struct
     return r < 0 ? r : io_write_file(dir, n->id, text, len, 0600, false, e);
 }
 
-/* ---- by the agent that has the upload --------------------------------------------------------- */
+/* ---- by the agent that has the upload
+ * --------------------------------------------------------- */
 
 static int new_note(const char *id, const char *asked, const char *user, const struct fs_write *w,
                     struct resume_note **ret, struct err *e)
@@ -325,7 +327,8 @@ void resume_store_remove(struct resume_store *s, const char *id)
         (void)unlinkat(dir, id, 0);
 }
 
-/* ---- by the next one -------------------------------------------------------------------------- */
+/* ---- by the next one
+ * -------------------------------------------------------------------------- */
 
 static int open_noted(struct resume_store *s, const struct resume_note *n,
                       struct fs_caller **ret_caller, struct fs_write **ret_write, struct err *e)
@@ -371,7 +374,7 @@ int resume_store_take(struct resume_store *s, const char *id, int64_t age_ms,
     return 0;
 }
 
-/* The note goes in any case but two: its upload is in use, or we lack something just now. */
+/* Removes the note, unless its upload is in use or a resource is short just now. */
 static void sweep_one(struct resume_store *s, const char *id)
 {
     _cleanup_note_ struct resume_note *n = NULL;
@@ -387,7 +390,7 @@ static void sweep_one(struct resume_store *s, const char *id)
         resume_store_remove(s, id);
 }
 
-/* What it tells of is not there any more. */
+/* The bytes that the note describes are gone. */
 static bool is_gone(const struct resume_note *n)
 {
     _cleanup_free_ char *dir = path_dir(n->kept.path);
@@ -452,7 +455,7 @@ int resume_store_keep(struct resume_store *s, const char *id, const char *asked,
     r = new_note(id, asked, user, w, &n, e);
     if (r < 0)
         return r;
-    /* The note first: a name that nobody knows of would stay for ever. */
+    /* Writes the note first: a temporary file without a note would stay for ever. */
     r = resume_store_put(s, n, e);
     if (r == 0)
         r = fs_write_keep(w, &n->kept, e);

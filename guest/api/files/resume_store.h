@@ -1,10 +1,10 @@
 #pragma once
 /*
- * resume_store: what is to be known of unfinished uploads, so that the next agent can go on with them:
- * a note each, a file by the upload's id in a directory of the agent's own. Their bytes are beside
- * their targets (fs/write.h). Agents may share the directory: a note is anybody's who is asked for its
- * upload, as long as no other agent has that open. Thread-safe; all but new and free may block, and are
- * called without an identity taken.
+ * resume_store: notes of unfinished uploads, so that the next agent can go on with them: one file
+ * each, named by the upload's id, in a directory of the agent's own. Their bytes are beside their
+ * targets (fs/write.h). Agents may share the directory: an agent that is asked for an upload takes
+ * its note, unless another agent has the upload open. Thread-safe; all but new and free may block,
+ * and are called without an identity taken.
  */
 #include "common/err.h"
 #include "fs/write.h"
@@ -24,11 +24,12 @@ struct resume_note {
     uint8_t sha256[32];              /* where options.sha256 points to, if it has one */
     bool has_length;
     uint64_t length;
-    bool has_floor; /* what is behind counts only when its piece is whole */
+    bool has_floor; /* bytes behind it count only if their piece is whole */
     uint64_t floor;
 };
 
-/* dir: made when there is something to note; NULL: nothing is noted. default_user: as the agent's. */
+/* dir: made when there is something to note; NULL: nothing is noted. default_user: as the
+ * agent's. */
 int resume_store_new(const char *dir, struct fs_root *root, const char *default_user,
                      struct resume_store **ret, struct err *e);
 struct resume_store *resume_store_free(struct resume_store *s); /* accepts NULL; returns NULL */
@@ -42,11 +43,12 @@ void resume_store_touch(struct resume_store *s, const char *id);
 /* The upload is over. */
 void resume_store_remove(struct resume_store *s, const char *id);
 
-/* What another agent has left. -ERR_NOT_FOUND: nothing, or nothing any more. */
+/* Takes over the upload of another agent. -ERR_NOT_FOUND: there is none, or its bytes are gone. */
 int resume_store_take(struct resume_store *s, const char *id, int64_t age_ms,
                       struct resume_note **ret, struct fs_caller **ret_caller,
                       struct fs_write **ret_write, struct err *e);
-/* Notes that nobody has used for so long go, with what they tell of, and those of what is gone. */
+/* Removes notes that were not used for that long, with their bytes, and notes whose bytes are
+ * gone. */
 void resume_store_sweep(struct resume_store *s, int64_t age_ms);
 
 struct resume_note *resume_note_free(struct resume_note *n); /* accepts NULL; returns NULL */

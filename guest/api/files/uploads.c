@@ -1,6 +1,6 @@
 /*
- * uploads: /v1/uploads/{id}: where an upload that can be resumed stands (HEAD), its next piece
- * (PATCH), its end without an effect (DELETE). What begins one is file_put.c's.
+ * uploads: /v1/uploads/{id}: the offset of a resumable upload (HEAD), its next piece (PATCH), its
+ * cancellation (DELETE). file_put.c begins one.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -104,7 +104,7 @@ static int look_reply(struct request *q, const struct look *l, struct err *e)
         if (l->has_length)
             add_number(response, "Upload-Length", l->length);
         add_limit(response);
-        /* For who missed the reply; not ETag, which would be this resource's own. */
+        /* For a client that missed the reply. Not ETag: that would be this resource's own. */
         (void)snprintf(etag, sizeof(etag), "\"%s\"", l->etag);
         if (l->etag[0])
             reply_add_header(response, "Bellhop-File-ETag", etag);

@@ -132,7 +132,7 @@ static int open_temp(struct compose *c, struct err *e)
     return 0;
 }
 
-/* By the kernel where it can; the rest through here. 0, or -1 with errno. */
+/* Copies by copy_file_range() where that works, the rest through a buffer. 0, or -1 with errno. */
 static int copy_bytes(int from, int to)
 {
     _cleanup_free_ char *data = NULL;
@@ -174,7 +174,8 @@ static int add_source(struct compose *c, const char *path, struct err *e)
     return fault_sys(e, ERR_INTERNAL, errno, "error composing source %s", path);
 }
 
-/* A source may be the destination by another way (a link to its directory): that is the new file now. */
+/* A source may be the destination by another path (a link to its directory): it is the new file
+ * now. */
 static void remove_source(struct compose *c, const struct stat *made, const char *path)
 {
     _cleanup_close_ int dirfd = -1;

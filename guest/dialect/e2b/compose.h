@@ -11,8 +11,8 @@
 struct agent;
 
 /*
- * text: {"source_paths":[...],"destination":...,"username"?:...}. The destination is all there or as
- * it was; the sources go only then. *ret: {"path","name","type"}, the caller's. Errors in the words
- * of envd; for want of room -ERR_EXHAUSTED with e->sys ENOSPC.
+ * text: {"source_paths":[...],"destination":...,"username"?:...}. The destination is complete or
+ * unchanged; the sources are removed only after success. *ret: {"path","name","type"}, the
+ * caller's. Errors in the words of envd; for want of room -ERR_EXHAUSTED with e->sys ENOSPC.
  */
 int compose_files(const struct agent *a, const char *text, size_t len, json_t **ret, struct err *e);

@@ -35,19 +35,20 @@ static int try_open(const struct fs_caller *c, const char *path, size_t len, int
     return 0;
 }
 
-/* Where the component that holds byte `at`, or begins there, ends. */
+/* The end of the component that holds byte `at`, or begins there. */
 static size_t end_of(const char *path, size_t at)
 {
     at += strspn(path + at, "/");
     return at + strcspn(path + at, "/");
 }
 
-/* The longest part of the path that is there: by halves, for a path may have thousands. */
+/* Finds the longest prefix of the path that exists, by bisection: a path may have thousands of
+ * components. */
 static int find_existing(const struct fs_caller *c, const char *path, size_t *ret_len, int *ret_fd,
                          struct err *e)
 {
     const char *root = fs_root_path(c->root);
-    size_t low = path_is_within(path, root) ? strlen(root) : 1; /* that is there; `high` is not */
+    size_t low = path_is_within(path, root) ? strlen(root) : 1; /* exists; `high` does not */
     size_t high = strlen(path);
     int r = try_open(c, path, high, ret_fd, e);
 
@@ -79,7 +80,7 @@ static int find_existing(const struct fs_caller *c, const char *path, size_t *re
     return *ret_fd < 0 ? try_open(c, path, low, ret_fd, e) : 0;
 }
 
-/* Owned by the user also when somebody else has just made it, who may not have got so far. */
+/* Changes the owner also if another request has just made it and has not come to that yet. */
 static int make_one(int dirfd, const char *name, const char *path, const struct owner *o,
                     int *ret_fd, struct err *e)
 {
@@ -103,8 +104,8 @@ static bool has_dotdot(const char *path)
 }
 
 /*
- * ".." is the kernel's, of what is there: behind something that is missing it leads nowhere. Then
- * nothing is made. *ret_made: false: so it was.
+ * The kernel resolves "..": behind a missing component it leads nowhere, and nothing is made
+ * (*ret_made false).
  */
 static int make_missing(const struct fs_caller *c, const char *path, const struct owner *o,
                         bool *ret_made, struct err *e)
@@ -144,7 +145,7 @@ int dirs_make(const struct fs_caller *c, const char *path, const struct owner *o
                : fault_sys(e, ERR_INTERNAL, ENOENT, "failed to create directory: mkdir %s", path);
 }
 
-/* Without them what is to be done there fails by itself, in its own words. */
+/* If that fails, the operation that needs the directory fails with its own error. */
 int dirs_make_parents(const struct fs_caller *c, const char *path, const struct owner *o,
                       struct err *e)
 {

@@ -113,7 +113,7 @@ struct seen {
     struct stat st;  /* of the entry itself */
     bool has_target; /* st is of a link that leads somewhere: */
     struct stat to;  /* there */
-    char *target;    /* of a link: where that is, or the link itself */
+    char *target;    /* of a link: where it leads, or the link itself */
     json_t *metadata;
 };
 
@@ -152,7 +152,7 @@ static int entry_look(const struct fs_caller *c, int fd, const char *path, struc
     return 0;
 }
 
-/* What is at its default is left out, as protobuf's JSON has it. */
+/* Leaves out default values, as protobuf's JSON does. */
 static int add_kind(json_t *entry, const struct seen *s)
 {
     const struct stat *st = s->target ? &s->to : &s->st;

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * entry: what E2B tells of a file: its EntryInfo message as JSON. Blocks. The caller is the agent
+ * entry: a file as E2B's EntryInfo message, in JSON. Blocks. The caller is the agent
  * itself: everything is looked at with its rights.
  */
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include "fs/root.h"
 #include "fs/stat.h"
 
-/* The entry itself, not what a link leads to. path: absolute, and shown as it is. -ERR_NOT_FOUND or
+/* The entry itself: links are not followed. path: absolute, and shown as it is. -ERR_NOT_FOUND or
  * -ERR_INTERNAL in the words that clients know. */
 int entry_stat(const struct fs_caller *c, const char *path, struct fs_owners *owners, json_t **ret,
                struct err *e);
@@ -21,5 +21,5 @@ int entry_at(const struct fs_caller *c, int dirfd, const char *name, const char 
 /* Leaves name, type and path: the fields that E2B's first SDKs know. */
 void entry_simplify(json_t *entry);
 
-/* A JSON string of what may be no text. */
+/* A JSON string from bytes that may not be UTF-8. */
 json_t *entry_new_text(const char *s);

@@ -125,7 +125,7 @@ static const struct jx_field move_fields[] = {
     {0},
 };
 
-/* By copy where a rename is not possible, which envd says no to. */
+/* Copies if a rename is not possible, where envd fails. */
 static int move_entry(const struct files_call *to, const char *source, struct err *e)
 {
     const struct fs_move_options o = {.overwrite = true};
@@ -212,7 +212,7 @@ struct listed {
     size_t bytes;
 };
 
-/* Of the texts in it. Names and metadata are whoever's who may write there. */
+/* The size of its texts. Any user who may write there chooses names and metadata. */
 static size_t entry_weight(json_t *v)
 {
     size_t sum = json_string_length(v);

@@ -1,4 +1,4 @@
-/* filesystem_watch: the methods of filesystem.Filesystem that watch: a stream, or by asking. */
+/* filesystem_watch: the methods of filesystem.Filesystem that watch: as a stream, or by polling. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static const struct jx_field watch_fields[] = {
     {0},
 };
 
-/* Where others change files, the kernel here does not hear of it. */
+/* On a network mount, inotify does not report changes that other machines make. */
 static bool is_network_mount(int fd)
 {
     static const unsigned types[] = {0x6969, 0xFF534D42, 0x517B, 0xFE534D42, 0x65735546};
@@ -67,7 +67,7 @@ static int check_dir(const struct files_call *f, bool allow_network_mounts, stru
     return 0;
 }
 
-/* o: all but the path and what the request says. */
+/* o: set but for the path and the fields of the request. */
 static int new_watcher(const struct rpc_call *call, struct watchers_options *o,
                        struct fs_watcher **ret, struct err *e)
 {

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * meta: what a client has noted on a file: pairs of text, kept as the extended attributes
+ * meta: a client's notes on a file: pairs of text, kept as the extended attributes
  * "user.e2b.KEY". Functions with a descriptor block.
  */
 #include <jansson.h>
@@ -26,14 +26,15 @@ struct meta {
 /* The key becomes lower-case; one that is there already keeps its value. Copies. ERR_INVALID in the
  * words that clients know. */
 int meta_add(struct meta *m, const char *key, const char *value, struct err *e);
-/* As they are kept: names with their prefix, and values. */
+/* In the form in which they are stored: names with their prefix, and values. */
 size_t meta_bytes(const struct meta *m);
-/* The limits on them together. */
+/* Checks the limits on all of them together. */
 int meta_check(const struct meta *m, struct err *e);
 void meta_done(struct meta *m); /* accepts zeroed */
 
-/* These and no others. A disk without attributes keeps none, which is no error. */
+/* Sets these and removes all others. A disk without attributes keeps none, which is no error. */
 int meta_write(int fd, const struct meta *m, struct err *e);
 
-/* An object, or NULL: none, or they can't be read. What is no UTF-8 is left out. fd: O_PATH too. */
+/* An object, or NULL: none, or they can't be read. Values that are not UTF-8 are left out. fd:
+ * O_PATH too. */
 json_t *meta_read(int fd);

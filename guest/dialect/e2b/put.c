@@ -23,7 +23,7 @@ struct put {
     size_t len;
 };
 
-/* Gives what is there to its new owner. *ret_given: false: nothing is there. */
+/* Changes the owner of an existing file. *ret_given: false: there is none. */
 static int give_old(struct fs_caller *c, const char *path, const struct owner *o, bool *ret_given,
                     struct err *e)
 {

@@ -2,8 +2,8 @@
 /*
  * put: one file's new content, written straight into it as E2B's watchers expect: a new file is
  * made, then given to its user, then written (one write, when it is small); one that is there is
- * given to the user and emptied first. No temporary file, no rename, no sync: what fails on the way
- * leaves what was written so far.
+ * given to the user and emptied first. No temporary file, no rename, no sync: after a failure the
+ * bytes written so far stay.
  *
  * One call at a time per object, from any thread; each may block. The caller is the agent itself:
  * these files are written with its rights. Errors are in the words of envd; those for want of room
@@ -27,7 +27,7 @@ int put_begin(struct fs_caller *c, const char *path, const struct owner *o, uint
 int put_data(struct put *p, const void *data, size_t len, struct err *e);
 /* Writes what is left, and the notes. *ret_entry: {"name","path","type"[,"metadata"]}. */
 int put_finish(struct put *p, const struct meta *m, json_t **ret_entry, struct err *e);
-/* The rest does not come: writes out what has. */
+/* The upload was cut: writes out the bytes that have come. */
 void put_keep(struct put *p);
 struct put *put_free(struct put *p); /* accepts NULL; returns NULL */
 

@@ -16,7 +16,7 @@ struct puts {
     struct put *put; /* the file that is being written */
     char *path;      /* its path */
     json_t *entries;
-    json_t *paths; /* a set of those that were begun */
+    json_t *paths; /* the set of paths that were begun */
     size_t reply_bytes;
 };
 
@@ -40,7 +40,7 @@ int puts_new(const struct agent *a, const char *user, uint64_t announced, struct
     return 0;
 }
 
-/* What was uploaded besides. */
+/* Names the other files of the upload in an error. */
 static int refuse_again(const struct puts *p, const char *path, struct err *e)
 {
     _cleanup_buf_ struct buf others;

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * puts: the files of one upload, one after the other, and what is told of them. One call at a time;
- * each but puts_free() may block.
+ * puts: the files of one upload, one after the other, and their entries in the reply. One call at a
+ * time; each but puts_free() may block.
  */
 #include <jansson.h>
 #include <stdint.h>
@@ -23,6 +23,6 @@ int puts_data(struct puts *p, const void *data, size_t len, struct err *e);
 int puts_end(struct puts *p, const struct meta *m, struct err *e);
 /* An array with an entry for each file that was ended; borrowed. */
 const json_t *puts_entries(const struct puts *p);
-/* The file that was not ended stays as far as it came. Accepts NULL. */
+/* A file that was not ended keeps the bytes it has. Accepts NULL. */
 void puts_close(struct puts *p);
 struct puts *puts_free(struct puts *p); /* memory only; accepts NULL; returns NULL */

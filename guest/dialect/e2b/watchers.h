@@ -1,9 +1,10 @@
 #pragma once
 /*
- * watchers: directories that E2B's clients watch, as FilesystemEvent messages: one for each event of the kernel.
- * WatchDir's stream is woken; CreateWatcher's live in a table from then to RemoveWatcher, and are polled by id.
- * A client that leaves more than WATCHERS_QUEUE_BYTES, or a kernel that drops events, ends the watcher: every later
- * question gets the same error. Thread-safe.
+ * watchers: directories that E2B's clients watch, as FilesystemEvent messages: one for each event
+ * of the kernel. WatchDir's stream is woken; CreateWatcher's live in a table from then to
+ * RemoveWatcher, and are polled by id. A client that leaves more than WATCHERS_QUEUE_BYTES, or a
+ * kernel that drops events, ends the watcher: every later question gets the same error.
+ * Thread-safe.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -29,7 +30,8 @@ struct watchers_options {
 /* Blocks. Success: it is watching. c: the agent itself. */
 int watchers_watch(const struct agent *a, struct fs_caller *c, const struct watchers_options *o,
                    struct fs_watcher **ret, struct err *e);
-/* As fs_watcher_next(), with the event as a FilesystemEvent (the caller's) and errors in envd's words. */
+/* As fs_watcher_next(), with the event as a FilesystemEvent (the caller's) and errors in envd's
+ * words. */
 int watchers_next(struct fs_watcher *w, json_t **ret_event, struct err *e);
 
 struct watchers; /* the table */
@@ -40,7 +42,7 @@ struct watchers *watchers_free(struct watchers *all); /* drops each; accepts NUL
 /* Takes w in any case. -ERR_EXHAUSTED: there are WATCHERS_MAX already. */
 int watchers_add_take(struct watchers *all, struct fs_watcher *w, char id[WATCHERS_ID_BYTES],
                       struct err *e);
-/* All events until now as an array, which is empty if there were none. Blocks. -ERR_NOT_FOUND; or the watcher's own
- * end. */
+/* All events until now as an array, which is empty if there were none. Blocks. -ERR_NOT_FOUND; or
+ * the watcher's own end. */
 int watchers_take(struct watchers *all, const char *id, json_t **ret, struct err *e);
 int watchers_remove(struct watchers *all, const char *id, struct err *e);
