@@ -298,7 +298,7 @@ static void end_by_lease(struct monitor *m)
         monitor_lease_changed(m);
         return;
     }
-    end_locked(m, "timeout", "its time was over");
+    end_locked(m, "timeout", "its time to live is over");
 }
 
 /* A command that holds the lock notices by itself that the box is gone. */
@@ -424,10 +424,10 @@ static void on_disk(struct monitor *m)
     if (!diskwatch_act(m->disk) ||
         store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0)
         return;
-    (void)snprintf(cause, sizeof(cause),
-                   "its disk has %.1f MiB, and its limit is %.1f (--disk): start it, clear it up",
-                   (double)diskwatch_used(m->disk) / 1048576,
-                   (double)m->box->spec.disk_bytes / 1048576);
+    (void)snprintf(
+        cause, sizeof(cause),
+        "its disk has %.1f MiB, and its limit is %.1f (--disk): start it and clean it up",
+        (double)diskwatch_used(m->disk) / 1048576, (double)m->box->spec.disk_bytes / 1048576);
     end_locked(m, "disk", cause);
 }
 

@@ -444,37 +444,34 @@ struct supervisor *supervisor_free(struct supervisor *s)
 
 void supervisor_watch(struct supervisor *s)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
+
     s->watch_asked = true;
-    (void)pthread_mutex_unlock(&s->lock);
     eventfd_wake(s->wake_fd);
 }
 
 void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
+
     s->lease_asked = true;
     s->lease_until_mono_ms = until_mono_ms;
-    (void)pthread_mutex_unlock(&s->lock);
     eventfd_wake(s->wake_fd);
 }
 
 void supervisor_ask_activity(struct supervisor *s)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
+
     s->activity_asked = true;
-    (void)pthread_mutex_unlock(&s->lock);
     eventfd_wake(s->wake_fd);
 }
 
 json_t *supervisor_take_activity(struct supervisor *s)
 {
-    json_t *activity;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
 
-    (void)pthread_mutex_lock(&s->lock);
-    activity = TAKE(s->activity);
-    (void)pthread_mutex_unlock(&s->lock);
-    return activity;
+    return TAKE(s->activity);
 }
 
 int supervisor_event_fd(const struct supervisor *s)
@@ -484,13 +481,11 @@ int supervisor_event_fd(const struct supervisor *s)
 
 bool supervisor_take_failure(struct supervisor *s, char *cause, size_t cause_bytes)
 {
-    bool has_failed;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
+    bool has_failed = s->has_failed;
 
-    (void)pthread_mutex_lock(&s->lock);
-    has_failed = s->has_failed;
     s->has_failed = false;
     (void)snprintf(cause, cause_bytes, "%s", s->cause);
-    (void)pthread_mutex_unlock(&s->lock);
     return has_failed;
 }
 
@@ -501,10 +496,7 @@ void supervisor_drain(struct supervisor *s)
 
 int supervisor_restarts(struct supervisor *s)
 {
-    int n;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
 
-    (void)pthread_mutex_lock(&s->lock);
-    n = s->restarts;
-    (void)pthread_mutex_unlock(&s->lock);
-    return n;
+    return s->restarts;
 }

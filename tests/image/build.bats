@@ -72,7 +72,7 @@ yes
     [ "$(losetup --noheadings -O NAME -j "$(readlink -f "$BELLHOP_IMAGES/mine")/rootfs.squashfs" | wc -l)" = 1 ]
     run bellhop image rm mine
     [ "$status" -eq 1 ] || [ "$status" -eq 4 ] || [ "$status" -eq 5 ]
-    [[ "$output" == *"3 boxes stand on the image"* ]]
+    [[ "$output" == *"3 boxes use the image"* ]]
     bellhop rm b1 b2 b3 || for n in 1 2 3; do bellhop rm "b$n"; done
     for _ in $(seq 600); do
         [ -n "$(losetup --noheadings -j "$(readlink -f "$BELLHOP_IMAGES/mine")/rootfs.squashfs")" ] || break

@@ -117,7 +117,8 @@ static int refuse_connected(const struct bh_box *box, struct err *e)
 {
     return box->url
                ? err_field(e, ERR_PRECONDITION, "name",
-                           "'%s' is only connected to: its life is somebody else's", box->row.name)
+                           "'%s' was attached with bh_connect: its lifecycle is not managed here",
+                           box->row.name)
                : 0;
 }
 

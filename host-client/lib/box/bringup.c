@@ -24,7 +24,7 @@
 #include "lib/project/project_upload.h"
 
 #define HEALTH_MS 5000
-#define ENDED_UNSEEN "it ended while nobody looked"
+#define ENDED_UNSEEN "it ended while it had no monitor"
 #define CONTROL_MS 5000
 #define STOP_MS (BOX_STOP_GRACE_MS + 15000)
 

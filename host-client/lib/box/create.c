@@ -263,8 +263,8 @@ static int choose_name(struct creation *c, struct err *e)
             return 0;
         }
     }
-    return err_field(e, ERR_EXISTS, "name", "name: boxes of other projects have '%s' and its like",
-                     c->project.base);
+    return err_field(e, ERR_EXISTS, "name",
+                     "name: boxes of other projects have '%s' and its variants", c->project.base);
 }
 
 static void say_name(struct creation *c)

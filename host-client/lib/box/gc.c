@@ -77,13 +77,13 @@ static int check_monitor(struct gc *gc, struct bh_box *box, struct err *e)
     box_view(box, &view);
     r = box->provider->find(&view, &run, e);
     if (r == 1) {
-        say(gc, "%s: its monitor is put back", box->row.name);
+        say(gc, "%s: its monitor is restarted", box->row.name);
         return control_ensure_monitor(box->ctx, box->row.id, clock_mono_ms() + GC_MONITOR_MS, e);
     }
     if (r < 0)
         return r;
     say(gc, "%s: had ended, marked as stopped", box->row.name);
-    return bringup_stop_locked(box, "it ended while nobody looked", e);
+    return bringup_stop_locked(box, "it ended while it had no monitor", e);
 }
 
 /* A stopped box holds somebody's work: only --stopped-for removes it. */

@@ -331,8 +331,8 @@ static int remove_dir(struct bh_ctx *ctx, const char *dir, image_count_boxes_fn 
     if (r < 0)
         return r;
     if (boxes.n)
-        return err_field(e, ERR_PRECONDITION, "image", "%u box%s on the image, '%s' for one",
-                         boxes.n, boxes.n == 1 ? " stands" : "es stand", boxes.name);
+        return err_field(e, ERR_PRECONDITION, "image", "%u box%s the image, such as '%s'", boxes.n,
+                         boxes.n == 1 ? " uses" : "es use", boxes.name);
     r = remove_links(ctx, dir, e);
     if (r < 0)
         return r;

@@ -236,7 +236,7 @@ static int load_from(const struct bh_ctx *ctx, struct template *t, const struct 
     if (!*t->from_name)
         return 0;
     if (depth == TEMPLATE_MAX_DEPTH)
-        return wrong(t, line, "bellhop.from", e, "more than %d templates stand on each other",
+        return wrong(t, line, "bellhop.from", e, "more than %d templates are based on each other",
                      TEMPLATE_MAX_DEPTH);
     if (!template_is_path(t->from_name)) {
         if (word_name(t->from_name) || !is_ours(ctx, t->from_name))
@@ -387,7 +387,7 @@ static int template_fill(const struct bh_ctx *ctx, struct template *t, struct to
     for (char *const *p = t->flavours; r == 0 && p && *p; p++)
         r = depth == TEMPLATE_MAX_DEPTH
                 ? wrong(t, line_of(doc, "bellhop.flavours"), "bellhop.flavours", e,
-                        "more than %d templates stand on each other", TEMPLATE_MAX_DEPTH)
+                        "more than %d templates are based on each other", TEMPLATE_MAX_DEPTH)
                 : add_flavour(ctx, t, *p, line_of(doc, "bellhop.flavours"), depth, e);
     return r < 0 ? r : check_whole(ctx, t, doc, e);
 }

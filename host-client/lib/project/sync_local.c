@@ -161,8 +161,8 @@ int sync_local_hash(struct sync_local *l, struct sync_entry *en, struct err *e)
     if (r > 0)
         fd = openat(l->parent_fd, last, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return err_field(e, ERR_ABORTED, en->name, "'%.300s' can't be read: it went, or may not be",
-                         en->name);
+        return err_field(e, ERR_ABORTED, en->name,
+                         "'%.300s' cannot be read: it vanished, or access is denied", en->name);
     return hash_file(fd, en, e);
 }
 

@@ -315,7 +315,7 @@ static int registry_get(struct npm *n, const char *url, struct download *d,
             return r;
         if (!http_header(ret, "Location", next, sizeof(next)) ||
             (!str_has_prefix(next, "https://") && !str_has_prefix(next, "http://")))
-            return err_set(e, ERR_UNAVAILABLE, "redirected to nowhere");
+            return err_set(e, ERR_UNAVAILABLE, "a redirect without a target");
         http_response_done(ret);
         free(at);
         at = strdup(next);

@@ -114,7 +114,7 @@ static int add_rune(struct parser *s, int digits, struct buf *out, struct err *e
         rune = rune << 4 | (uint32_t)value;
     }
     if (!rune || rune > 0x10ffff || (rune >= 0xd800 && rune < 0xe000))
-        return wrong(s, e, "an escape for what is no character");
+        return wrong(s, e, "an escape of an invalid character");
     n = rune < 0x80 ? 1 : rune < 0x800 ? 2 : rune < 0x10000 ? 3 : 4;
     for (size_t i = n; i-- > 1; rune >>= 6)
         utf8[i] = (char)(0x80 | (rune & 0x3f));
@@ -398,7 +398,7 @@ static int parse_document(struct parser *s, struct err *e)
             continue;
         r = take_word(s, "[") ? take_table(s, e) : take_pair(s, e);
         if (r == 0 && !take_line_end(s))
-            r = wrong(s, e, "there is more on the line than belongs there");
+            r = wrong(s, e, "unexpected text behind the value");
     }
     return r;
 }

@@ -468,7 +468,7 @@ static int result_of(struct http *h, struct job *j, struct err *e)
     if ((rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR) && status >= 400)
         return 0;
     if (j->is_streaming && (rc == CURLE_RECV_ERROR || rc == CURLE_GOT_NOTHING))
-        return err_set(e, ERR_DATA_LOSS, "'%s' broke off in the answer", request_place(j->req));
+        return err_set(e, ERR_DATA_LOSS, "the response of '%s' broke off", request_place(j->req));
     (void)err_set(e, code_of(rc), "'%s': %s", request_place(j->req), curl_easy_strerror(rc));
     if (e)
         e->sys = (int)sys;

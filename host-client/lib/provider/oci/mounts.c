@@ -232,7 +232,7 @@ int oci_mounts_seal(const struct oci_proc *p, const char *target, struct err *e)
     if (child > 0)
         (void)waitpid(child, NULL, 0);
     if (r == 0 && n < sizeof(why))
-        return err_set(e, ERR_INTERNAL, "who was to make '%s' read-only died", target);
+        return err_set(e, ERR_INTERNAL, "the process that makes '%s' read-only died", target);
     if (r == 0 && why.code) {
         if (e)
             *e = why;
