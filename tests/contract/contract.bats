@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The wire contract: cases with their replies, and each method of rpc.def against what can be wrong
-# with a request. Every answer is checked against /v1/openapi.json.
+# The wire contract: cases with their replies, and each method of rpc.def with every kind of wrong
+# request. Every answer is checked against /v1/openapi.json.
 
 load ../lib/agent
 load ../lib/venv

@@ -81,7 +81,7 @@ def expect_error(what, answer, status, code, field=None):
         fail(f"{what}: the error names {error.get('field')!r}, not {field!r}")
 
 
-# ---- cases: requests and what must come back ----
+# ---- cases: requests and expected replies ----
 
 def fill(value):
     if value == "$PORT":
@@ -96,7 +96,7 @@ def fill(value):
 
 
 def differs(got, want, where=""):
-    """Where what came is not what was wanted: objects may have more, "<...>" is anything of a type."""
+    """Differences between the answer and the expectation: objects may have more, "<...>" is any value of a type."""
     kinds = {"<any>": object, "<int>": int, "<str>": str, "<list>": list}
     if isinstance(want, str) and want in kinds:
         return None if isinstance(got, kinds[want]) else where
@@ -118,7 +118,7 @@ def differs(got, want, where=""):
 
 
 def cut_call(method, request, n_lines):
-    """A stream whose reader goes after so many lines."""
+    """A stream whose reader leaves after so many lines."""
     c = http.client.HTTPConnection(HOST, int(PORT), timeout=120)
     c.request("POST", "/bellhop.v1." + method, json.dumps(request), {"Content-Type": JSON, "Authorization": "Bearer " + TOKEN})
     r = c.getresponse()
@@ -135,7 +135,7 @@ def read_cases():
 
 
 def said(kind, data):
-    """A reply's object, or a stream's messages; an error instead of a stream as if it were its only one."""
+    """A reply's object, or a stream's messages; an error instead of a stream counts as its only message."""
     if kind != JSON:
         return openapi.messages(kind, data)
     return json.loads(data)
@@ -150,7 +150,7 @@ def run_case(file, case):
         head = {"Content-Type": kind}
     else:
         status, head, data = call(case["call"], fill(case.get("request", {})))
-    # A stream that fails has this status, or begins with 200: it depends on who is faster.
+    # A stream that fails has this status, or begins with 200: that is a race.
     is_error = [list(r) for r in case.get("reply", []) if isinstance(r, dict)] == [["error"]]
     if status != case.get("status", 200) and not (is_error and status >= 400):
         return fail(f"{what}: {status} {data[:400]!r}")
@@ -173,10 +173,10 @@ def part_cases():
             fail(f"no case of tests/contract/cases calls {m} and has a reply")
 
 
-# ---- matrix: each method x what is wrong with a request ----
+# ---- matrix: each method x each kind of wrong request ----
 
 def good_requests():
-    """For each method a request that its schema takes."""
+    """For each method a request that its schema accepts."""
     out = {}
     for _, case in read_cases():
         if case.get("status", 200) == 200:
@@ -214,7 +214,7 @@ def part_headers():
 
 
 def part_raw():
-    """Bodies that are no request."""
+    """Bodies that are no valid request."""
     deep = b'{"a":' + b"[" * 100000 + b"]" * 100000 + b"}"
     bodies = {
         "not JSON": b"this is not JSON", "a cut object": b'{"a":', "an array": b"[]", "a string": b'"x"', "null": b"null",
@@ -256,7 +256,7 @@ def is_refused(schema, value):
 
 
 def part_fields():
-    """Each field missing, unknown, of another type. What the schema refuses the agent must refuse."""
+    """Each field missing, unknown, of another type. The agent must refuse what the schema refuses."""
     for m in METHODS:
         schema = resolved(doc.request_schema(m))
         good = GOOD.get(m, {})
@@ -286,10 +286,10 @@ def part_fields():
                                          "invalid_argument", f"{field}.{name}")
 
 
-# ---- parameters: what each route takes is what the document says ----
+# ---- parameters: each route accepts those of the document ----
 
 def source_words():
-    """Every word that the server's sources have in quotes: what it can know is among them."""
+    """Every quoted word of the server's sources: the names that it knows are among them."""
     out = set()
     for name in glob.glob(openapi.TOP + "/guest/http/*.c") + glob.glob(openapi.TOP + "/guest/api/**/*.c", recursive=True):
         out |= set(re.findall(r'"([a-z][a-z_]{1,24})"', open(name).read()))
@@ -304,13 +304,13 @@ def part_parameters():
     for described, path in paths.items():
         verbs = doc.doc["paths"][described]
         for verb in verbs:
-            if verb in ("parameters", "options"):  # OPTIONS does nothing, whatever is asked
+            if verb in ("parameters", "options"):  # OPTIONS does nothing
                 continue
             known = {p["name"] for p in verbs.get("parameters", []) + verbs[verb].get("parameters", []) if p["in"] == "query"}
             for name in sorted(words | known | {"frobnicate"}):
                 n_checks += 1
                 status, head, data = ask(verb.upper(), f"{path}?{name}=1", b"" if verb in ("put", "post", "patch") else None)
-                # The reply to HEAD says no name.
+                # The reply to HEAD has no body that could name it.
                 refused = status == 400 if verb == "head" else b"unknown parameter '%s'" % name.encode() in data
                 if verb != "head" and refused != (name not in known) or verb == "head" and name not in known and not refused:
                     fail(f"{verb.upper()} {described}?{name}: {status}, {'in' if name in known else 'not in'} the document: {data[:200]!r}")
@@ -331,7 +331,7 @@ def stream_of(m, kind, request):
 
 
 def shape(messages):
-    """Which kinds of messages there are, with which fields: their values differ from call to call."""
+    """The kinds of messages with their fields; the values differ from call to call."""
     out = []
     for m in messages:
         inner = list(m.values())[0] if len(m) == 1 else None
@@ -393,11 +393,11 @@ def part_encodings():
 
 
 def part_deadline():
-    """Connect-Timeout-Ms ends what waits, in every encoding, and the command that waited."""
+    """Connect-Timeout-Ms ends a waiting call in every encoding, and its command."""
     slow = {"argv": ["sleep", "600"], "id": "late"}
     for n, kind in enumerate((JSON, "application/x-ndjson", "text/event-stream", "application/connect+json")):
         for m in ("Exec/Run", "Exec/Start"):
-            # Run says nothing before its end, and so has a status of its own; Start has said that it began, for
+            # Run sends nothing before its end, and so has a status of its own; Start has sent its start, for
             # which a machine that is busy enough may need more time.
             for ms in 300, 3000, 15000:
                 request = {**slow, "id": f"late-{m[5:]}-{n}-{ms}"}

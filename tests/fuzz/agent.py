@@ -38,12 +38,12 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
-DEADLINE_S = 60  # for whatever is to happen: a bound against a hang, which a busy machine does not meet
+DEADLINE_S = 60  # bound against a hang, for anything expected; a busy machine stays below it
 ROUND_S = 15
 N_CLIENTS = 16
-MAX_STAYING = 30  # connections that were left open, or whose client has vanished
+MAX_STAYING = 30  # connections that were left open, or whose client vanished
 KEPT_SESSIONS = 600
-PID_MAX = 500  # the kernel gives out 300 and more once it has come round
+PID_MAX = 500  # after a wrap-around the kernel starts at pid 300
 N_CANARIES = 10
 SLOT = struct.Struct("QIIII")
 MEMORY_SLACK = 64 << 20
@@ -71,7 +71,7 @@ def mount(source, target, kind, flags=0, data=None):
 # ---- the throw-away machine ----
 
 def has_own_pid_max():
-    """pid_max is each pid namespace's own since Linux 6.14: before, it is the machine's, and not ours to change."""
+    """Since Linux 6.14 each pid namespace has its own pid_max; before, it is the machine's and must not change."""
     return tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2]) >= (6, 14)
 
 
@@ -103,7 +103,7 @@ def own_cgroups():
 
 
 class Cgroups:
-    """A group for the machine in each hierarchy, with one for the agent in it."""
+    """Makes a group for the machine in each hierarchy, with one for the agent in it."""
 
     def __init__(self, name):
         self.made = []  # (directory, names, kind)
@@ -113,7 +113,7 @@ class Cgroups:
                 os.mkdir(path)
                 self.made.append((path, names, kind))
                 os.mkdir(path + "/agent")
-                if names == "memory":  # whatever happens, the machine outside has memory
+                if names == "memory":  # the machine outside keeps enough memory
                     with open(path + "/memory.limit_in_bytes", "w") as f:
                         f.write(str(3 << 30))
             except OSError as e:
@@ -137,7 +137,7 @@ class Cgroups:
 
 
 def group_facts(path):
-    """What limits those who are in it."""
+    """The files that limit the members of a group."""
     facts = {}
     for name in ("pids.max", "memory.limit_in_bytes", "memory.max", "memory.high", "cpu.cfs_quota_us", "cpu.shares", "cpu.max", "cpu.weight",
                  "cpu.rt_runtime_us", "cgroup.freeze", "freezer.state", "cgroup.subtree_control", "cgroup.type", "memory.oom.group"):
@@ -200,7 +200,7 @@ def make_root(program, agent, groups):
 
 
 def copy_libraries(agent):
-    """What a sanitized agent needs; the one that ships is static."""
+    """The libraries that a sanitized agent needs; the one that ships is static."""
     listed = subprocess.run(["ldd", agent], capture_output=True, text=True, check=False)
     if listed.returncode == 0:
         for path in re.findall(r"(/\S+) \(0x", listed.stdout):
@@ -221,7 +221,7 @@ def open_last_number():
 
 
 def run_box(spec):
-    """In a process of its own: becomes the machine, and never returns."""
+    """Runs in a process of its own, becomes the machine and never returns."""
     global ROOT
     spec = json.loads(spec)
     ROOT = spec["root"]
@@ -351,7 +351,7 @@ class Box:
             return self.connect()
         return s
 
-    # ---- what becomes of the canaries ----
+    # ---- state of the canaries ----
 
     def slot(self, i):
         return SLOT.unpack_from(self.shared, i * SLOT.size)
@@ -361,7 +361,7 @@ class Box:
             return f.read()
 
     def facts_of(self, pid):
-        """All that somebody could change of a process that does nothing."""
+        """Everything that another process could change about an idle process."""
         stat = self.proc(pid, "stat").rsplit(") ", 1)[1].split()
         status = {k: v for k, v in (line.split(":", 1) for line in self.proc(pid, "status").splitlines())}
         return {"state": "stopped" if stat[0] in "TtZX" else "runs", "ids": stat[1:4], "nice": stat[15:17], "policy": stat[37:39],
@@ -405,7 +405,7 @@ class Box:
     def check(self):
         self.check_canaries()
         if self.agent_status is not None or "end" in self.lines or not self.is_alive():
-            # a little later its status is known
+            # its status is known a little later
             time.sleep(0.3)
             self.fail(f"the agent ended: status {self.agent_status}")
         if self.failure:
@@ -417,7 +417,7 @@ class Box:
         except OSError:
             return False
 
-    # ---- what the agent holds ----
+    # ---- resources of the agent ----
 
     def children(self):
         """(pid, state, name) of all processes but the agent, the keeper and canaries."""
@@ -452,7 +452,7 @@ class Box:
         return int(re.search(r"VmRSS:\s+(\d+)", self.proc(self.agent, "status"))[1]) << 10
 
     def is_idle(self):
-        """It takes less than a fifth of a processor."""
+        """Does it use less than a fifth of a processor?"""
         def ticks():
             return sum(map(int, self.proc(self.agent, "stat").rsplit(") ", 1)[1].split()[11:13]))
 
@@ -491,7 +491,7 @@ class Box:
 
 # ---- clients ----
 
-# Drops whatever arrives: to the agent, the client's machine is gone.
+# Drops all packets: for the agent, the client's machine is gone.
 DROP_ALL = struct.pack("HBBI", 6, 0, 0, 0)
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27
 
@@ -538,7 +538,7 @@ class Clients:
         return status
 
     def send(self, s, data):
-        """All of it; what came meanwhile, of which the agent waits to be rid before it takes more."""
+        """Sends everything; reads meanwhile, because the agent waits until its replies are read."""
         got = b""
         data = memoryview(data)
         end = time.monotonic() + DEADLINE_S
@@ -556,12 +556,12 @@ class Clients:
         return got
 
     def read_to_end(self, s, session, got):
-        """Until the agent closes. Raises what the socket does."""
+        """Reads until the agent closes. Raises the errors of the socket."""
         end = time.monotonic() + DEADLINE_S
         while True:
             left = end - time.monotonic()
             if left <= 0 and got and self.box.args.is_sanitized:
-                # the system's HTTP library lacks what ours has mended: a file that became shorter has no end
+                # the system's libmicrohttpd lacks a fix of the pinned one: a truncated file has no end
                 self.counts["unfinished"] += 1
                 return got
             if left <= 0:
@@ -612,7 +612,7 @@ class Clients:
                 if end == "half-close":
                     s.shutdown(socket.SHUT_WR)
                 self.note_answer(self.read_to_end(s, session, got))
-            elif end == "look":  # for a moment, at what may come without end
+            elif end == "look":  # for a moment: the reply may have no end
                 s.settimeout(session.look_s or 0.001)
                 try:
                     while len(got) < 1 << 20 and (piece := s.recv(65536)):
@@ -652,10 +652,10 @@ class Clients:
             self.box.fail(f"client {n}: {e!r}")
 
     def probe(self, until):
-        """Well-formed requests all the time: each gets its answer."""
+        """Sends well-formed requests all the time: each must be answered."""
         asks = [rest("GET", "/v1/health"), rest("GET", "/health"), rpc("Fs/List", {"path": "/tmp"}),
                 rpc("Exec/Run", {"argv": ["echo", "probe"], "timeout_ms": 20000}), rpc("Exec/List", {}), rpc("Search/Glob", {"path": "/bin", "patterns": ["**"]}), rpc("System/Activity", {})]
-        # requests remove and move what there is
+        # requests remove and move existing files
         again = [rpc("Fs/MakeDir", {"path": path, "mode": "1777"}) for path in ("/tmp/d", "/var/tmp", "/home/user", "/srv", "/run")]
         again += [rest("PUT", f"/v1/files//tmp/d/{i}.txt", b"needle\n") for i in range(4)]
         again += [rpc("System/Env", {"set": {}, "replace": True}), rest("POST", "/init", b'{"defaultUser":"user","defaultWorkdir":"/tmp"}')]
@@ -738,7 +738,7 @@ def excess(now, before):
 
 
 def settle(box, clients, before):
-    """All clients have gone: everything that was made for them goes, too."""
+    """After all clients have left, everything that was made for them must disappear."""
     if clients.is_closed:
         return
 
@@ -758,14 +758,14 @@ def settle(box, clients, before):
     def is_quiet():
         state["processes"] = box.children()
         for pid, letter, _ in state["processes"]:
-            if letter == "T":  # by a signal STOP; nothing else would end it
+            if letter == "T":  # stopped by SIGSTOP: it would never end
                 os.write(box.control, f"K{pid}\n".encode())
                 time.sleep(0.05)
         state["descriptors"] = excess(box.held(), before)
         state["threads"] = box.n_threads()
         state["groups"] = box.groups_left()
         if state["groups"] and not state["processes"] and time.monotonic() > state.get("next", 0):
-            # a group that was not empty at the end of its command goes when the next is made
+            # a group that was not empty at the end of its command is removed when the next is made
             ask(box, rpc("Exec/Run", {"argv": ["true"], "limits": {"memory_bytes": 64 << 20, "pids": 20, "cpu_millis": 900}}))
             state["next"] = time.monotonic() + 5
         return (not state["processes"] and not state["groups"] and not leaked(state["descriptors"])
@@ -814,7 +814,7 @@ def run_round(args, number, make, seconds):
         n_commands = re.search(rb"^bellhop_commands_started_total (\d+)", ask(box, rest("GET", "/v1/metrics"))[1], re.M)
         clients.counts["commands"] = int(n_commands[1]) if n_commands else 0
         settle(box, clients, before)
-        if args.is_sanitized:  # a timer holds what a lossless reader has left for so long, which is no leak
+        if args.is_sanitized:  # a timer keeps the command for a lossless reader that left: no leak
             time.sleep(LINGER_S)
         box.stop_agent()
     except (Failure, OSError) as e:

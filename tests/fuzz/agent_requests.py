@@ -1,4 +1,4 @@
-"""What tests/fuzz/agent.py sends: sessions of raw bytes, each made from the seed and its own numbers alone.
+"""The traffic of tests/fuzz/agent.py: sessions of raw bytes, each made from the seed and its own numbers alone.
 
 A request begins as a well-formed one: made from the native API's schema (every method of rpc.def), from E2B's
 definitions (every method, as JSON and protobuf), from the routes, from tests/contract/cases, or from the corpora of
@@ -45,7 +45,7 @@ class Session:
 
 
 class Request:
-    """waits: by right for longer than a moment, so that its client does not wait for its end."""
+    """waits: it may take long, so its client does not wait for its end."""
 
     def __init__(self, verb, target, headers=(), body=b"", waits=False):
         self.verb, self.target, self.headers, self.body, self.waits = verb, target, list(headers), body, waits
@@ -181,7 +181,7 @@ def make_object(rnd, schema, name, depth):
     if name in ("stdin", "data"):
         return rnd.choice([{"text": "input\n"}, {"text": "x" * 5000}, {"b64": pick_b64(rnd)}])
     for key, sub in schema.get("properties", {}).items():
-        # each of the many fields of Run can refuse the whole
+        # each of the many fields of Run can make the request invalid
         if key in schema.get("required", ()) or rnd.random() < (0.15 if depth == 0 else 0.4):
             value[key] = make_value(rnd, sub, key, depth + 1)
     return value
@@ -196,7 +196,7 @@ def native(rnd, service=None, method=None):
         message.pop("shell" if rnd.random() < 0.5 else "argv", None)
         if "shell" not in message and "argv" not in message:
             message["shell"] = rnd.choice(SCRIPTS)
-        # the few fields that refuse the whole
+        # the few fields that make the request invalid
         for key, keep in (("umask", ["022", "0", "8"]), ("user", ["root", "user", "user", "1000", "nobody"]), ("cwd", ["/tmp", "/", "/tmp/d", "x"])):
             if key in message:
                 message[key] = rnd.choice(keep)
@@ -222,7 +222,7 @@ def native_request(name, message, kind=None):
 
 
 def signals(rnd, _):
-    """The end of commands in each way that there is, also of such as are not there any more."""
+    """Requests that end commands in every way, also commands that are gone."""
     name = rnd.choice(IDS)
     return native_request("Exec.Signal", {"id": name, "signal": rnd.choice(SIGNALS[:12]), "tree": rnd.random() < 0.8})
 
@@ -473,7 +473,7 @@ def small(rnd, harvest):
                    waits="ready" in target)
 
 
-# ---- what others have kept ----
+# ---- inputs from other tests ----
 
 @functools.lru_cache(None)
 def corpus_files(name):
@@ -532,7 +532,7 @@ def kept(rnd, harvest):
 # ---- changes ----
 
 def change_value(rnd, value, depth=0):
-    """One place of a JSON value is another."""
+    """Changes one place of a JSON value."""
     if isinstance(value, dict) and value and rnd.random() < 0.85:
         key = rnd.choice(list(value))
         how = rnd.randrange(6)
@@ -586,7 +586,7 @@ def by_grammar(rnd, q):
     else:
         q.headers += [rnd.choice([("Transfer-Encoding", "chunked"), ("Content-Length", "0"), ("Content-Length", "7, 7"), ("Transfer-Encoding", "gzip, chunked"),
                                   ("Expect", "100-continue"), ("Connection", "close"), ("Host", "y"), ("X", "y" * 20000), ("Upgrade", "h2c"), ("TE", "trailers")])]
-    q.waits = True  # nobody knows what it is now
+    q.waits = True  # its meaning is unknown now
     return q
 
 
@@ -626,7 +626,7 @@ def make_request(rnd, harvest):
 
 
 def cut_up(rnd, data):
-    """In a piece, or in a few."""
+    """Splits it into one or a few pieces."""
     if rnd.random() < 0.7 or len(data) < 2:
         return [data]
     cuts = sorted({rnd.randrange(1, len(data)) for _ in range(rnd.choice([1, 1, 3, 10]))})
@@ -639,7 +639,7 @@ def make_session(rnd, harvest):
     is_chunked = rnd.random() < 0.15
     way = rnd.random()
     look_s = rnd.choice([0.0, 0.005, 0.05, 0.2])
-    if way < 0.30:  # as it is; the answer must come to its end
+    if way < 0.30:  # unchanged; the answer must be complete
         data = q.raw(close=not q.waits, framing="chunked" if is_chunked else "length", rnd=rnd)
         return Session(cut_up(rnd, data), "look" if q.waits else "read", via, look_s or 0.005)
     if way < 0.45:  # several on one connection

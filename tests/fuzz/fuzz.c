@@ -1,4 +1,4 @@
-/* fuzz: the directory that targets work in. */
+/* fuzz: the working directory of the targets. */
 #include "fuzz.h"
 
 #include <ftw.h>

@@ -19,7 +19,7 @@
     int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size); \
     int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
-/* Like assert(), in every build; says what with, so that a log alone tells the story. */
+/* Like assert(), in every build; prints the values, so that the log alone explains the failure. */
 #define CHECK(cond) \
     do { \
         if (!(cond)) { \
@@ -28,7 +28,7 @@
         } \
     } while (0)
 
-/* What is left of the input, taken piece by piece from the front; 0 and "" when there is no more. */
+/* The rest of the input, consumed from the front; 0 and "" when it is used up. */
 struct fuzz_in {
     const uint8_t *data;
     size_t len;
@@ -63,5 +63,5 @@ static inline char *fuzz_str(struct fuzz_in *in, size_t max, size_t *ret_len)
     return s;
 }
 
-/* A new empty directory, removed when the program ends as it should. */
+/* A new empty directory, removed at a normal exit of the program. */
 const char *fuzz_dir(void);

@@ -1,7 +1,7 @@
 /*
  * Archives, tar and zip, packed and plain, into a directory that has something in it: when one is
- * refused, the directory is as it was, to the byte, the mode and the time; whatever happens, nothing
- * beside it changes and nothing of ours is left.
+ * refused, the directory is as it was, to the byte, the mode and the time; whatever happens,
+ * nothing beside it changes and nothing of ours is left.
  *
  * fuzz-flags: -max_len=8192
  */
@@ -78,7 +78,7 @@ static uint64_t mix_entry(uint64_t h, const struct fs_walk_item *it)
     return n > 0 ? mix(h, text, (size_t)n) : h;
 }
 
-/* Of the target, or of all there is. */
+/* Of the target, or of the whole directory. */
 static uint64_t digest_of(const char *name)
 {
     struct fs_walk_options o = {.max_depth = 300, .with_temps = true};

@@ -1,6 +1,6 @@
 /*
- * fuzz_e2b_proto: bytes as the protobuf of a request or a reply. What is read can be written, and what
- * was written is read as the same; a message that is refused leaves nothing behind.
+ * fuzz_e2b_proto: bytes as the protobuf of a request or a reply. A message that is read can be
+ * written, and reads as the same again; a refused message leaves nothing behind.
  */
 #include "fuzz.h"
 
@@ -27,7 +27,7 @@ FUZZ(data, size)
     }
     CHECK(json_is_object(first));
     buf_init(&out, 4 * in.len + 1024);
-    /* A time is an object in what is read, and text in what is written: that one is refused. */
+    /* A time is an object when it is read and text when it is written, so writing it is refused. */
     if (proto_write(m, side, first, &out, NULL) == 0) {
         CHECK(proto_read(m, side, out.data, out.len, &second, NULL) == 0);
         CHECK(json_equal(first, second));

@@ -1,7 +1,7 @@
 /*
- * Who may ask for a file over E2B's /files: without the token only the one whose URL is signed, for this
- * path, this user and this operation, and until its time. What a client signs is let in as it was
- * meant; the same signature is good for nothing else; no other input is let in.
+ * Access to a file over E2B's /files without the token: only by a signed URL, for its path, user
+ * and operation, and until it expires. A URL that a client signs is accepted for its purpose; the
+ * signature is valid for nothing else; no other input is accepted.
  * fuzz-flags: -max_len=600
  */
 #include "fuzz.h"
@@ -21,7 +21,7 @@
 
 static const char *token, *bearer; /* the input's; NULL: no such header */
 
-/* In the place of the library's. */
+/* Replaces libmicrohttpd's function. */
 const char *MHD_lookup_connection_value(struct MHD_Connection *mhd, enum MHD_ValueKind kind,
                                         const char *name)
 {
@@ -59,7 +59,7 @@ static int ask(struct server *s, const char *query, const char *operation, const
     return r;
 }
 
-/* As the SDK makes a URL; then with one thing changed. */
+/* A URL as the SDK makes it; then with one change. */
 static void check_signed(struct server *s, struct fuzz_in *in)
 {
     char *path = fuzz_str(in, 100, NULL), *user = fuzz_str(in, 40, NULL);

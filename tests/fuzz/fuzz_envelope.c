@@ -1,6 +1,6 @@
 /*
- * What goes around JSON. A Connect request's envelope is taken if and only if its five bytes say so;
- * a message that was sent in any encoding is read back the same, alone and among others, and
+ * Framing of JSON messages. A Connect request's envelope is accepted if and only if its five bytes
+ * are right; a message sent in any encoding is read back unchanged, alone and among others, and
  * nothing in it can end a line or an event.
  * fuzz-flags: -max_len=4096
  */
@@ -36,7 +36,7 @@ static void check_same(const char *text, size_t len, const json_t *want)
     json_decref(got);
 }
 
-/* One message, out of what lies at p; where the next begins. */
+/* Reads one message at p; returns where the next begins. */
 static const char *take_message(enum encoding enc, const char *p, const char *end,
                                 const json_t *want)
 {

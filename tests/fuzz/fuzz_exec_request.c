@@ -1,8 +1,8 @@
 /*
  * fuzz-flags: -max_len=2048
- * Requests of Exec/Run and Start: what is taken is a whole spec within its bounds; what is refused
- * is refused for a reason that names the field. The same request has the same digest, whatever the
- * order of its fields, and one with another id has it too.
+ * Requests of Exec/Run and Start: an accepted request is a whole spec within its bounds; an error
+ * names the field. A repeated request has the same digest, whatever the order of its fields, also
+ * with another id.
  */
 #include "fuzz.h"
 
@@ -30,7 +30,7 @@ static void check_spec(const struct proc_spec *s)
         CHECK(str_has_prefix(s->limits[i].field, "rlimits."));
 }
 
-/* The same fields, the last first. */
+/* The same fields in reverse order. */
 static json_t *reversed(const json_t *v)
 {
     json_t *out = json_object();

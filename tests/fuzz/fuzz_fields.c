@@ -1,8 +1,7 @@
 /*
- * Values of HTTP fields. Structured ones (digests, uploads): an item is one if and only if a
- * dictionary takes it as a member, with the same value; a digest that is read is written as it was.
- * Lists of tags: a tag that is in the list is found, one that is not is not; what matches strongly
- * matches weakly.
+ * Values of HTTP fields. Structured ones (digests, uploads): an item is valid if and only if a
+ * dictionary accepts it as a member, with the same value; a digest is written as it was read. Lists
+ * of tags: exactly the tags in the list are found; a strong match is a weak match, too.
  * fuzz-flags: -max_len=400
  */
 #include "fuzz.h"
@@ -52,7 +51,7 @@ static void check_item(const char *text)
               (v.integer >= -SF_INTEGER_MAX && v.integer <= SF_INTEGER_MAX));
         CHECK(!v.len || (v.p >= text && v.p + v.len <= text + n));
     }
-    /* The other way round: but for lists, tabs behind, and a comma with more. */
+    /* The converse, except for lists, trailing tabs, and a comma with more behind it. */
     if (is_member && seen.n == 2 && seen.last.type != SF_LIST && !strpbrk(text, ",\t"))
         CHECK(is_item);
     free(member);
@@ -82,7 +81,7 @@ static void check_any_list(const char *text, const char *tag)
     CHECK(!fs_etag_is_any(text) || !fs_etag_in_list(text, "a", true));
 }
 
-/* A list of our making: what is in it is known. */
+/* A generated list, whose members are known. */
 static void check_list(struct fuzz_in *in)
 {
     static const char *const gaps[] = {"", " ", "\t", ",", " , "};

@@ -34,7 +34,7 @@ static void make(const char *path, bool is_dir)
     }
 }
 
-/* in/ is the root: short names, so that they are found, and links of every kind. */
+/* in/ is the root. It has short names, which inputs can hit, and links of every kind. */
 static void once(void)
 {
     static const char *const links[][2] = {
@@ -61,7 +61,7 @@ static void once(void)
     CHECK(fs_caller_new(root, NULL, inside, &caller, NULL) == 0);
 }
 
-/* The inode, 0 for none; dies when it is outside. */
+/* The inode; 0: none. Aborts if it is outside the root. */
 static ino_t resolve(const char *path, bool by_walk, struct err *e)
 {
     char self[40], real[PATH_MAX];

@@ -1,9 +1,9 @@
 /*
- * The request gate, with any method, address and headers. What it lets through has one framing, one
- * host, names that are tokens, the token where one is needed, a route with that verb, and a path
- * without a NUL; all of that is checked here by rules of its own. An agent without a token takes
- * nothing that a web page may have sent. What it refuses has an error.
- * The library's headers are those of the input: its two functions are replaced.
+ * The request gate, with any method, address and headers. An accepted request has one framing, one
+ * host, names that are tokens, the token if one is needed, a route with that verb, and a path
+ * without a NUL; this target checks all of that by rules of its own. An agent without a token
+ * accepts nothing that a web page may have sent. A refusal has an error. Two functions of
+ * libmicrohttpd are replaced: the headers come from the input.
  * fuzz-flags: -max_len=2048
  */
 #include "fuzz.h"
@@ -69,7 +69,7 @@ static bool has_token(void)
            (e2b && strcmp(e2b, TOKEN) == 0);
 }
 
-/* A host that is none of the known ones is taken only if it is an address. */
+/* An unknown host is accepted only if it is an address. */
 static void check_no_page(const struct request *q, const struct server *s)
 {
     const struct agent *a = s->o.owner;
@@ -124,7 +124,7 @@ static void check_accepted(const struct request *q, const struct server *s, cons
     CHECK(!(q->route->flags & ROUTE_REST) == !q->rest);
 }
 
-/* A name or value: one of the ones that matter, or free text. */
+/* A name or value: one of the meaningful ones, or free text. */
 static char *take(struct fuzz_in *in, const char *const *known, size_t n_known)
 {
     uint8_t which = fuzz_byte(in);

@@ -1,6 +1,7 @@
 /*
- * Ignore files: the verdict on a path is that of the last line which, alone in a file, has one; the
- * same with the lines in a list of globs, where a '!' means the opposite. fuzz-flags: -max_len=1024
+ * Ignore files: the verdict on a path is that of the last line that has a verdict when it is alone
+ * in a file. The same holds for a list of globs, where a '!' means the opposite.
+ * fuzz-flags: -max_len=1024
  */
 #include "fuzz.h"
 

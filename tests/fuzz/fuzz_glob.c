@@ -1,7 +1,7 @@
 /*
- * Globs: what pattern_match() says is what PCRE2 says of the regular expression that the glob stands
- * for, written down here from the rules alone; and a glob in either case matches what it matches in
- * lower case. fuzz-flags: -max_len=160
+ * Globs: pattern_match() agrees with PCRE2 on the regular expression that this target derives from
+ * the rules; and matching without case equals matching in lower case.
+ * fuzz-flags: -max_len=160
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "fuzz.h"
@@ -38,7 +38,7 @@ static bool is_at(const struct reader *r, size_t at, const char *s)
     return r->len - at >= n && memcmp(r->glob + at, s, n) == 0;
 }
 
-/* "[" was read; the members as hexadecimal numbers. The implementation has checked the form. */
+/* After "[": writes the members as hexadecimal numbers. The implementation has checked the form. */
 static void class(struct reader *r)
 {
     bool first = true, negated = is_at(r, r->at, "!") || is_at(r, r->at, "^");
@@ -66,7 +66,7 @@ static void class(struct reader *r)
     r->at++;
 }
 
-/* Only globs without braces, and "**" only as a prefix: the rest has its tests by hand. */
+/* Only globs without braces, and "**" only as a prefix: unit tests cover the rest. */
 static bool is_simple(const char *glob, size_t len)
 {
     const char *p = glob, *end = glob + len;
@@ -106,7 +106,7 @@ static void translate(struct reader *r)
     put(r, "\\z");
 }
 
-/* 1, 0, or negative when PCRE2 gives up. */
+/* Returns 1, 0, or a negative number when PCRE2 gives up. */
 static int reference(const char *glob, size_t len, bool caseless, const char *path, size_t path_len)
 {
     struct reader r = {.glob = glob, .len = len, .re = {.max = 65536}};

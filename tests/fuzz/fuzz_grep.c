@@ -1,7 +1,8 @@
 /*
- * Patterns: the lines that a matcher finds, with all that it does so as not to run PCRE2, are the
- * lines in which PCRE2 alone finds the pattern, each line a text of its own with U+FFFD for what is
- * not UTF-8. The matches in them are in order and within. fuzz-flags: -max_len=400
+ * Patterns: the lines that a matcher finds with its short cuts are the lines in which PCRE2 alone
+ * finds the pattern, each line being a text of its own with U+FFFD for invalid UTF-8. The matches
+ * are in order and inside the line.
+ * fuzz-flags: -max_len=400
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "fuzz.h"
@@ -34,7 +35,7 @@ static pcre2_code *compile(const char *pattern, size_t len, bool caseless)
     return code;
 }
 
-/* Whether PCRE2 finds it in the line; *ret_gave_up: it needs too long to say. */
+/* Does PCRE2 find the pattern in the line? *ret_gave_up: it exceeded its limits. */
 static bool finds(const pcre2_code *code, const char *line, size_t len, bool *ret_gave_up)
 {
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
@@ -70,7 +71,7 @@ static void walk(struct matcher *w, struct match_span line)
     }
 }
 
-/* The matcher's lines against PCRE2's, from the first to the last. */
+/* Compares the matcher's lines with PCRE2's, from the first to the last. */
 static void compare(struct matcher *w, const pcre2_code *code, const char *text, size_t len)
 {
     size_t from = 0, line = 0;

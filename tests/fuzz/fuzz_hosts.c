@@ -1,6 +1,6 @@
 /*
- * A name in /etc/hosts: afterwards it has the one address of its family, at one place; the lines that do
- * not have the name are as they were, in their order; and done again it changes nothing.
+ * Setting a name in /etc/hosts: afterwards it has one address of its family, at one place; lines
+ * without the name keep their content and order; repeating it changes nothing.
  * fuzz-flags: -max_len=600
  */
 #include "fuzz.h"
@@ -40,7 +40,7 @@ static int family_of(const char *line, const char *address, bool *ret_right)
     return family;
 }
 
-/* The next line of *at that is not for the family, or NULL; counts the others. */
+/* The next line of *at that is not for the family, or NULL; counts those that are. */
 static char *next_other(char **at, int family, const char *address, unsigned *n, unsigned *n_right)
 {
     while (*at && **at) {
@@ -79,7 +79,7 @@ FUZZ(data, size)
     b = after;
     while ((line = next_other(&a, family, address, &n_before, &n_right_before))) {
         other = next_other(&b, family, address, &n, &n_right);
-        while (other && strcmp(line, other) != 0) /* what is left of a line that had the name too */
+        while (other && strcmp(line, other) != 0) /* the rest of a line that also had the name */
             other = next_other(&b, family, address, &n, &n_right);
         CHECK(other);
     }

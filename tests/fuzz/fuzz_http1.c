@@ -1,6 +1,7 @@
 /*
- * What an HTTP server in the box answers: a head is taken whole or not at all, its parts are what may
- * be written into another head, and a body in chunks is the same however it was cut on its way.
+ * Replies of an HTTP server in the box: a head is accepted whole or not at all, its parts may be
+ * written into another head, and a chunked body decodes to the same bytes however it was split on
+ * its way.
  * fuzz-flags: -max_len=2048
  */
 #include "fuzz.h"
@@ -31,7 +32,7 @@ static void check_same(const struct http1_head *a, const struct http1_head *b)
               strcmp(a->headers[i].value, b->headers[i].value) == 0);
 }
 
-/* What was taken, written anew and read again, is the same. */
+/* A head that was accepted is the same after writing and reading it again. */
 static void check_again(const struct http1_head *h)
 {
     struct http1_head again = {0};
@@ -74,7 +75,7 @@ static void check_head(const char *data, size_t len, size_t cut)
     for (size_t i = 0; i < head.n_headers; i++)
         check_header(&head.headers[i]);
     check_again(&head);
-    /* Before its end it is no head, and what follows makes no difference. */
+    /* An incomplete head is not accepted, and bytes after the head make no difference. */
     cut %= n;
     CHECK(http1_parse_head(data, cut, &part, &n_part, NULL) == 0 && n_part == 0);
     CHECK(http1_parse_head(data, n, &part, &n_part, NULL) == 0 && n_part == n);
@@ -128,7 +129,7 @@ static void check_chunks(const char *data, size_t len, size_t step)
     free(cut);
 }
 
-/* What was encoded comes out again. */
+/* Encoded chunks decode to the original bytes. */
 static void check_round_trip(const char *data, size_t len, size_t chunk, size_t step)
 {
     size_t cap = len * 8 + 64, n = 0, got = 0;

@@ -1,6 +1,6 @@
 /*
- * What is written as JSON is, byte for byte, what the library writes; and what has no room leaves an
- * error, not a cut message that looks whole.
+ * The JSON writer produces the same bytes as jansson; without room it returns an error, never a
+ * truncated message that looks whole.
  * fuzz-flags: -max_len=1024
  */
 #include "fuzz.h"

@@ -1,7 +1,7 @@
 /*
  * fuzz-flags: -max_len=600
- * List with any cursor: it is refused by name, or what comes is behind it, in order, within the
- * limit and below the directory; and all pages together are the whole, once.
+ * List with any cursor: it is refused by name, or the entries are behind it, in order, within the
+ * limit and below the directory; and all pages together have every entry once.
  */
 #include "fuzz.h"
 
@@ -58,7 +58,7 @@ static void check_order(const struct fs_list_options *o, const struct fs_listing
     list_order_done(&order);
 }
 
-/* The next page's cursor, or NULL. */
+/* The cursor of the next page, or NULL. */
 static char *page(const struct fs_list_options *o, size_t *n)
 {
     struct fs_listing l = {0};

@@ -1,6 +1,7 @@
 /*
- * Text that is not UTF-8, made so: what comes out is valid, and the same when it was valid before;
- * positions go over in order and back. fuzz-flags: -max_len=9000
+ * Conversion of invalid UTF-8: the result is valid, and unchanged if it was valid before; positions
+ * convert in order, in both directions.
+ * fuzz-flags: -max_len=9000
  */
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 /*
- * Bodies in parts: however one is cut on its way, the same parts come out, and they are what a
- * reference finds that has all of it at once; what was put into parts comes out byte for byte.
+ * Multipart bodies: however a body is split on its way, the same parts come out, and a reference
+ * that has the whole body finds the same; encoded parts decode byte for byte.
  * fuzz-flags: -max_len=2048
  */
 #include "fuzz.h"
@@ -11,7 +11,7 @@
 #define TYPE "multipart/form-data; boundary=b-"
 #define MARK "\r\n--b-"
 
-/* What was told, as text: "P name|filename\n", the data, "\nE\n". */
+/* The calls of the parser as text: "P name|filename\n", the data, "\nE\n". */
 struct told {
     struct buf text;
     bool is_open;
@@ -73,7 +73,7 @@ static int run(const char *data, size_t len, size_t step, struct told *t)
     CHECK(multipart_new(TYPE, &ops, t, &m, NULL) == 0);
     for (size_t at = 0; at < len && r == 0; at += step) {
         size_t n = step < len - at ? step : len - at;
-        char *piece = malloc(n); /* so that a read past it is seen */
+        char *piece = malloc(n); /* so that a read past its end is detected */
 
         CHECK(piece);
         memcpy(piece, data + at, n);
@@ -90,7 +90,7 @@ static int run(const char *data, size_t len, size_t step, struct told *t)
 
 /* ---- the reference: all of it at once -------------------------------------------------------- */
 
-/* The next delimiter at or behind `at`, in a text that begins with an assumed line end. */
+/* The next delimiter at or after `at`, in a text that begins with an assumed line end. */
 static const char *find_mark(const char *at, const char *end, const char **ret_behind,
                              bool *ret_last)
 {
@@ -120,7 +120,7 @@ static const char *find_mark(const char *at, const char *end, const char **ret_b
     return NULL;
 }
 
-/* How many parts there are, whole, and the bytes of their data in `out`; -1: it does not end well. */
+/* Returns the number of whole parts, and their data in `out`; -1: the body is malformed. */
 static int reference(const char *data, size_t len, struct buf *out)
 {
     char *text = malloc(len + 2);
@@ -145,7 +145,7 @@ static int reference(const char *data, size_t len, struct buf *out)
             n = -1;
             break;
         }
-        /* The end of the headers' last line may be the delimiter's own. */
+        /* The line end of the last header may belong to the delimiter. */
         stop = find_mark(body, end, &behind, &is_last);
         if (!stop) {
             n = -1;
@@ -159,7 +159,7 @@ static int reference(const char *data, size_t len, struct buf *out)
     return n;
 }
 
-/* What was told, without the words around. */
+/* The data of the calls alone. */
 static void strip(const struct told *t, struct buf *out)
 {
     const char *p = t->text.data, *end = p ? p + t->text.len : p;
@@ -176,7 +176,10 @@ static void strip(const struct told *t, struct buf *out)
     }
 }
 
-/* No file name that might not be decoded: the one other reason for an error; and no word of ours. */
+/*
+ * Without a file name that can't be decoded, the only other reason for an error, and without our
+ * markers.
+ */
 static bool is_plain(const char *data, size_t len)
 {
     return !memchr(data, '\'', len) && !memmem(data, len, "\nE\n", 3);
@@ -213,7 +216,7 @@ static void check_body(const char *data, size_t len, size_t step)
     buf_done(&cut.text);
 }
 
-/* What was put in comes out. */
+/* Encoded parts come out again. */
 static void check_round_trip(const char *data, size_t len, size_t step)
 {
     struct told t;

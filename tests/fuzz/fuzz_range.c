@@ -1,7 +1,7 @@
 /*
- * Ranges of bytes: what is refused, taken or found empty is what a reference written from the
- * grammar says; what is sent is all that was asked for, no byte of it twice, and nothing else but
- * small gaps. A place in a file is inside it.
+ * Ranges of bytes: the verdict (refused, accepted, empty) is that of a reference written from the
+ * grammar; the reply has all requested bytes, none twice, and besides them only small gaps. A place
+ * in a file is inside it.
  * fuzz-flags: -max_len=600
  */
 #include "fuzz.h"
@@ -15,7 +15,7 @@
 
 __extension__ typedef __int128 number_t; /* room for -1 beside all that 64 bits hold */
 
-/* A number, or -1; what is too large for 64 bits is as large as can be. */
+/* A number, or -1; a number beyond 64 bits becomes the largest. */
 static number_t number(const char **p)
 {
     number_t v = 0;
@@ -27,7 +27,7 @@ static number_t number(const char **p)
     return v;
 }
 
-/* Marks the bytes asked for. How many ranges there are, or -1 when the header is to be ignored. */
+/* Marks the requested bytes. Returns the number of ranges; -1: the header must be ignored. */
 static int reference(const char *p, long long size, bool *asked, int *ret_in)
 {
     int n = 0;

@@ -1,7 +1,7 @@
 /*
- * The decoder of every method's request, with any JSON: what it takes has every required field and
- * none that is unknown; what it refuses has an error that names a field of the request, or one of
- * its own. No handler goes further than its decoder: jx_decode() is replaced (see the Makefile).
+ * The decoder of every method's request, with any JSON: an accepted request has every required
+ * field and no unknown one; an error names a field of the request or of the method. No handler runs
+ * past its decoder: jx_decode() is replaced (see the Makefile).
  * fuzz-flags: -max_len=4096
  */
 #include "fuzz.h"
@@ -34,7 +34,7 @@ static void check_taken(json_t *obj, const struct jx_field *fields)
         CHECK(!(fields->flags & JX_REQUIRED) || json_object_get(obj, fields->name));
 }
 
-/* "limits.pids" and "argv[3]" begin with a field of the request; long names are cut. */
+/* "limits.pids" and "argv[3]" begin with a field of the request; long names are truncated. */
 static void check_refused(json_t *obj, const struct jx_field *fields, const struct err *e)
 {
     char name[ERR_FIELD_BYTES];

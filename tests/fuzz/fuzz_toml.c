@@ -1,6 +1,6 @@
 /*
- * Settings files: what is taken is within its bounds, with the lines in order; written down again in
- * the plainest form it is read as the same; what is refused names the file and one of its lines.
+ * Settings files: an accepted file is within its bounds, with the lines in order; written again in
+ * the plainest form it reads as the same; an error names the file and one of its lines.
  * fuzz-flags: -max_len=2048
  */
 #include "fuzz.h"
@@ -39,7 +39,7 @@ static void write_value(struct buf *b, const struct toml_value *v)
 {
     char number[32];
 
-    /* Each part in quotes: a part may be of any character but a dot. */
+    /* Each part in quotes: a part may have any character but a dot. */
     for (const char *p = v->key; *p; p += strcspn(p, "."), p += *p == '.') {
         char part[TOML_MAX_KEY_BYTES];
 

@@ -1,8 +1,8 @@
 /*
- * What a box sends when files are fetched from it (a tar) is put into a directory of this machine: nothing
- * outside the directory changes, also where links in it and in the archive lead out of it; what is
- * made is files, directories and links, without set-id bits; where one file was asked for, that one
- * changes or nothing; whatever comes, it ends.
+ * Extraction of a tar that a box sends into a directory of this machine: nothing outside the
+ * directory changes, even if links in it and in the archive lead out of it; only files, directories
+ * and links are made, without set-id bits; if one file was requested, that file changes or nothing;
+ * extraction always ends.
  * fuzz-flags: -max_len=8192
  */
 #include "fuzz.h"
@@ -74,7 +74,7 @@ static int count_one(const char *path, const struct stat *st, int type, struct F
     return 0;
 }
 
-/* Nothing but the one file has changed, and it only when all went well. */
+/* Only the one file has changed, and only after success. */
 static void check_only(bool is_new)
 {
     char path[600], text[8] = "";

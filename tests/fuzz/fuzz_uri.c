@@ -1,6 +1,6 @@
 /*
- * Request targets: decoding takes what a reference written from the rule takes, and nothing else;
- * a NUL never passes; a parameter is found if and only if the reference finds it.
+ * Request targets: decoding accepts exactly what a reference written from the rule accepts; a NUL
+ * never passes; a parameter is found if and only if the reference finds it.
  */
 #include "fuzz.h"
 
@@ -15,7 +15,7 @@ static int hex(uint8_t c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* The length of what s decodes to, in out; -1: it must be refused. */
+/* Decodes s into out and returns the length; -1: s must be refused. */
 static ssize_t reference(const char *s, size_t len, bool plus, char *out)
 {
     size_t n = 0;
@@ -60,7 +60,9 @@ static void check_decode(const char *s, size_t len)
     free(want);
 }
 
-/* How many parameters of this name there are, and the first one's value; -1: must be refused. */
+/*
+ * Returns the number of parameters of this name, and the value of the first; -1: must be refused.
+ */
 static int count_pairs(const char *query, const char *name, char *value)
 {
     char *copy = strdup(query), *one = malloc(strlen(query) + 1), *rest = copy, *pair;

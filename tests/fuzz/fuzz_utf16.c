@@ -1,6 +1,8 @@
 /*
- * UTF-16: what comes out is valid UTF-8; what the C library's converter takes comes out as there.
- * Latin-1: as many characters as bytes. The pieces are whole characters, and all of it. fuzz-flags: -max_len=512
+ * UTF-16: the result is valid UTF-8, and equals that of the C library's converter if that accepts
+ * the input. Latin-1: as many characters as bytes. The pieces are whole characters, and together
+ * the whole text.
+ * fuzz-flags: -max_len=512
  */
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /*
- * The small words of requests: numbers, sizes, durations, dates, times, ports, signals, base64. A number is
- * taken if and only if the C library and the rule of its spelling take it; what has one spelling is
- * written as it was read; what is refused leaves the result alone.
+ * Small values of requests: numbers, sizes, durations, dates, times, ports, signals, base64. A
+ * number is accepted if and only if the C library and the rule of its spelling accept it; a value
+ * with one spelling is written as it was read; a refusal leaves the result unchanged.
  * fuzz-flags: -max_len=128
  */
 #include "fuzz.h"
@@ -92,7 +92,7 @@ static void check_b64(const char *s, size_t len)
     if (b64_decode(s, len, out, &n, NULL) == 0) {
         CHECK(n <= len / 4 * 3 && B64_LEN(n) == len);
         b64_encode(out, n, back);
-        /* But for the bits of the last character that mean nothing. */
+        /* Except the unused bits of the last character. */
         CHECK(memcmp(back, s, n / 3 * 4 + n % 3) == 0);
     }
     b64_encode(s, len, back);

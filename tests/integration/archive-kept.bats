@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What archives keep (sparse files of every kind, attributes, owners), their limits, and what a killed
-# agent leaves.
+# Properties that archives keep (sparse files of every kind, attributes, owners), their limits, and the
+# leftovers of a killed agent.
 
 load ../lib/agent
 
@@ -79,7 +79,7 @@ PY
     [ "$(stat -c %U:%G "$D/names/known")" = nobody:nogroup ]
     [ "$(stat -c %u:%G "$D/names/unknown")" = 4321:nogroup ]
     put "$AGENT_DIR/a.tar" "$D/his&owner_names=true&user=nobody" | jq -e '.code == "permission_denied"'
-    # One that does not fit would be root's, or nobody's in particular.
+    # An owner that does not fit would become root or an arbitrary user.
     for id in 1099511627776 4294967295; do
         python3 - "$AGENT_DIR/b.tar" "$id" <<'PY'
 import sys, tarfile
@@ -121,7 +121,7 @@ PY
     [ "$(stat -c %y "$D/t" | cut -c1-10)" = 2001-02-03 ]
 }
 
-# Any agent that starts takes back what is noted in /var/lib/bellhop (of root's): here none but ours.
+# Any starting agent of root rolls back the notes in /var/lib/bellhop: here only this test's agents start.
 run_alone()
 {
     printf '#!/bin/sh\nexec unshare -m --propagation private sh -c "mount --bind %s /var/lib/bellhop && exec %s \\"\\$@\\"" sh "$@"\n' \
@@ -167,7 +167,7 @@ PY
         [ -z "$seen" ] || left=$((left + 1))
         run_alone
         [ -z "$(find "$D/t" -name '.bellhop-tmp*')" ] || fail "something is left"
-        # A kill that came before or after everything is no kill half-way.
+        # Only a kill between the first and the last change counts.
         [ -n "$seen" ] || continue
         (cd "$D" && find t -printf '%p %T@ %i\n' | sort) | diff "$AGENT_DIR/before" -
         [ "$left" -lt 3 ] || break

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Manifest, Missing, and what a sync is made of: archives of named files, ignore rules, removals.
+# Manifest, Missing, and the parts of a sync: archives of named files, ignore rules, removals.
 
 load ../lib/agent
 
@@ -14,7 +14,7 @@ teardown() { stop_agents; }
 put() { agent_curl "/v1/archive?path=$2" -T "$1" "${@:3}"; }
 sum_of() { sha256sum <"$1" | cut -c1-64; }
 
-# The field of a path's entry in a manifest on standard input.
+# Prints the field of a path's entry in a manifest on standard input.
 field() { jq -r "select(.entry.path == \"$1\") | .entry.$2"; }
 
 @test "a manifest has every entry with its digest, and the second one reads no file" {
@@ -39,7 +39,7 @@ field() { jq -r "select(.entry.path == \"$1\") | .entry.$2"; }
     [ "$(field none type <<<"$m")" = directory ]
     jq -se 'any(.[]; .entry.path == {"b64":"Y2Fm6Q=="})' <<<"$m"
     tail -1 <<<"$m" | jq -e '.end | .entries == 7 and .files == 3 and .incomplete == []'
-    # What is too young to tell two writes apart is read again.
+    # A file too young for its times to tell two writes apart is read again.
     all_known()
     {
         rpc Archive/Manifest "{\"path\":\"$D\",\"sha256\":true}" | tail -1 | jq -e '.end.hashed_bytes == 0'
@@ -62,7 +62,7 @@ field() { jq -r "select(.entry.path == \"$1\") | .entry.$2"; }
     [ "$list" = ".gitignore .hidden a.c shut sub sub/.gitignore sub/keep.o " ] || fail "$list"
     agent_curl "/v1/archive?path=$D/r&ignore=true&exclude=.git" | tar -tf - >"$AGENT_DIR/list"
     [ "$(tr '\n' ' ' <"$AGENT_DIR/list")" = "./ .gitignore .hidden a.c shut/ sub/ sub/.gitignore sub/keep.o " ]
-    # A name that is no UTF-8 is not what it begins with, and a glob may begin at the start of the tree.
+    # A name with invalid UTF-8 does not match its valid beginning, and a glob may be anchored at the root of the tree.
     mkdir "$D/n" "$D/n/d"
     touch "$D/n/a" "$D/n/d/a" "$D/n/$(printf 'a\377')" "$D/n/$(printf '\377')"
     for q in a /a d/a '' '?'; do
@@ -105,7 +105,7 @@ d/a
 a\377
 {"b64":"Yf8="}
 END
-    # Without a repository .gitignore says nothing, as rg has it; .ignore does.
+    # As in rg, .gitignore has no effect without a repository; .ignore has.
     rm -r "$D/r/.git"
     printf 'a.*\n' >"$D/r/.ignore"
     list=$(rpc Archive/Manifest "{\"path\":\"$D/r\",\"ignore\":true}" | jq -r '.entry.path // empty' | grep '\.[oc]' | tr '\n' ' ')
@@ -175,7 +175,7 @@ END
     [ -e "$D/t/old" ]
     agent_curl "/v1/archive?path=$D/t&removals=true" -T "$AGENT_DIR/a.tar" | jq -e '.removed == 3'
     [ "$(cd "$D/t" && find . | sort | tr '\n' ' ')" = ". ./d ./d/new ./full ./full/x ./kept " ]
-    # A file takes a directory's place, and the other way round.
+    # A file replaces a directory, and a directory a file.
     mkdir "$D/s2"
     printf 'd/new\0d/\0kept\0' >"$D/s2/.bellhop-tmp-removals"
     mkdir "$D/s2/kept"
@@ -183,7 +183,7 @@ END
     tar -C "$D/s2" -cf "$AGENT_DIR/b.tar" .bellhop-tmp-removals kept d
     agent_curl "/v1/archive?path=$D/t&removals=true" -T "$AGENT_DIR/b.tar" | jq -e '.removed == 3'
     [ "$(cd "$D/t" && find . | sort | tr '\n' ' ')" = ". ./d ./full ./full/x ./kept ./kept/now " ]
-    # What fails half-way brings back what had gone, with the directories' times.
+    # A failure half-way restores the removed files, with the directories' times.
     mkdir "$D/s3"
     printf 'full/x\0full/\0' >"$D/s3/.bellhop-tmp-removals"
     echo >"$D/s3/kept"

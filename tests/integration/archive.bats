@@ -11,7 +11,7 @@ setup()
 }
 teardown() { stop_agents; }
 
-# What is below a directory: names, kinds, modes, links, times, contents.
+# Prints everything below a directory: names, kinds, modes, links, times, contents.
 tree_of()
 {
     (cd "$1" && find . ! -path . -printf '%p %y %m %l %n %T@\n' | sed 's/^\(.* d .*\) [0-9]* \([0-9.]*\)$/\1/' | sort
@@ -121,7 +121,7 @@ own" ]
     [ "$(cd "$D/t" && find . | sort | tr '\n' ' ')" = ". ./d ./d/f " ]
     put "$AGENT_DIR/a.tar" "$D/new/deep" | jq -e '.entries == 2'
     [ "$(cat "$D/new/deep/d/f")" = new ]
-    # An archive of nothing changes nothing, or leaves nothing.
+    # An empty archive changes nothing, or leaves an empty directory.
     printf 'PK\5\6%b' '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\3\0abc' >"$AGENT_DIR/none.zip"
     head -c 1024 /dev/zero >"$AGENT_DIR/none.tar"
     for none in none.zip none.tar; do
@@ -149,7 +149,7 @@ own" ]
     diff -r "$D/repo" "$D/copy"
     [ -z "$(git -C "$D/copy" status --porcelain)" ]
     git -C "$D/copy" fsck --full
-    # Also over what is there already.
+    # Also over existing files.
     put "$AGENT_DIR/a" "$D/repo" | jq -e '.entries > 10'
     [ -z "$(git -C "$D/repo" status --porcelain)" ]
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The agent signals nothing that its commands did not start: with programs that are not there, clients that leave in
-# every way, and process numbers that are used again. Each in a pid namespace of its own, with unrelated processes.
+# The agent signals only processes that its commands started: with missing programs, clients that leave in every
+# way, and reused process numbers. Each test runs in a pid namespace of its own, with unrelated processes.
 # early
 
 load ../lib/agent
@@ -8,7 +8,7 @@ load ../lib/runsc
 
 teardown() { stop_in_runsc; }
 
-# Its answers, a hundred thousand times the same, are not recorded.
+# A hundred thousand equal answers are not recorded.
 canaries()
 {
     unshare -m -p -f --mount-proc true 2>/dev/null || skip "no pid namespaces here"
@@ -69,13 +69,13 @@ canaries()
     canaries nested
 }
 
-# gVisor has no pidfds, and refuses one of the two limits that mark what belongs to a command.
+# gVisor has no pidfds, and refuses one of the two limits that mark the processes of a command.
 box_rpc()
 {
     curl -sS --max-time 120 --unix-socket "$RUNSC_BOX/in/s" -H "Authorization: Bearer $RUNSC_TOKEN" \
         -H 'Content-Type: application/json' --data-binary "$2" "http://box/bellhop.v1.$1"
 }
-# How many `sleep $1` there are.
+# Counts the processes `sleep $1`.
 n_in_box()
 {
     local script='for p in /proc/[0-9]*; do tr "\\0" " " <$p/cmdline; echo; done 2>/dev/null | grep -cx "sleep '$1' "'

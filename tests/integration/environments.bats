@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
 # early
-# The file tests again, on an overlay, on tmpfs and as a plain user, and what a full disk does. The
-# mounts are made in a mount namespace of the test's own, so that nothing of them is left.
+# Runs the file tests again on an overlay, on tmpfs, as a plain user and on a full disk. The mounts are made in
+# a mount namespace of the test's own, so that none is left.
 
 load ../lib/agent
 load ../lib/inner
 
-# Of these: one test of each kind of call, and no large file.
+# Of these files only one test for each kind of call, and no large file.
 MAIN='^(stat tells|the tag of stat|list is sorted|directories are|move and|remove refuses|attributes|edit is|'
 MAIN+='fs calls act|files keep|file ranges|file conditions are|file digests|file errors|file names|'
 MAIN+='files under|files as|watch tells of|watch leaves|watch ends|'
@@ -21,7 +21,7 @@ setup()
 }
 teardown() { rm -rf "$DIR"; }
 
-# in_mounts SCRIPT: run by bash in a mount namespace of its own, with these functions and DIR, HERE.
+# in_mounts SCRIPT: bash runs it in a mount namespace of its own, with these functions and DIR, HERE.
 in_mounts()
 {
     [ "$(id -u)" = 0 ] || skip "needs root"

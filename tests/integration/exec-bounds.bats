@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What is bounded in the Exec service, gone past: commands at once, results kept, output kept and
-# spilled, arguments, and what one reader can do to another.
+# The bounds of the Exec service, exceeded: concurrent commands, kept results, kept and spilled output, arguments,
+# and the influence of one reader on another.
 # early
 
 load ../lib/agent
@@ -36,7 +36,7 @@ is_forgotten() { rpc Exec/Get "{\"id\":\"$1\"}" | jq -e '.code == "not_found" an
 
 holds_less_than_mb() { [ "$(awk '/^VmRSS/ {print $2}' "/proc/$AGENT_PID/status")" -lt $(($1 * 1024)) ]; }
 
-# What was asked may be as large as a request can be; what is kept of it for a list may not.
+# The request may have the maximum size; its summary in a list is bounded.
 @test "exec what a kept result shows of its request is its beginning, and the rest is not held" {
     start_agent
     jq -n '{shell: ("# é\n" + "x=" + "é" * 4000000 + "\nexit 3")}' >"$AGENT_DIR/script"
@@ -56,7 +56,7 @@ holds_less_than_mb() { [ "$(awk '/^VmRSS/ {print $2}' "/proc/$AGENT_PID/status")
     rpc Exec/Get '{"id":"bytes"}' | jq -e '.script == {"b64":"ZXhpdCAw/w==","bytes":7}'
 }
 
-# Seventeen such requests are more than all requests' bodies together may be at a time.
+# Seventeen such requests exceed the bound on the bodies of all concurrent requests.
 @test "exec what a large request has brought is not held while its reply goes on" {
     local i pids=()
 
@@ -79,12 +79,12 @@ holds_less_than_mb() { [ "$(awk '/^VmRSS/ {print $2}' "/proc/$AGENT_PID/status")
     rpc Exec/Run '{"shell":"yes | head -c 2000000000","output":{"head_bytes":32768,"tail_bytes":32768}}' >"$AGENT_DIR/reply"
     jq -e '.exit.code == 0 and .stdout.bytes == 2000000000 and .stdout.dropped_bytes == 2000000000 - 65536' "$AGENT_DIR/reply"
     jq -j '.stdout.text + .stdout.tail.text' "$AGENT_DIR/reply" | cmp - <(yes | head -c 65536)
-    # The most that it ever had, not what is left.
+    # The peak, not the present value.
     peak=$(awk '/^VmHWM/ { print $2 }' "/proc/$AGENT_PID/status")
     [ "$peak" -lt 16384 ] || fail "$peak KiB"
 }
 
-# sandbox-agent, which does the same work, is a program of 24.6 MB with 15.6 MB in memory.
+# For comparison: sandbox-agent, which does the same work, is a program of 24.6 MB and uses 15.6 MB of memory.
 @test "an idle agent needs less than 4 MB of memory, and its bounds are options" {
     start_agent --max-commands 2 --max-connections 50 --keep-results 1m --max-results 5 --output-memory 1M --spill-disk 1M
     rpc Exec/Run '{"argv":["true"]}' | jq -e '.exit.code == 0'
@@ -150,7 +150,7 @@ holds_less_than_mb() { [ "$(awk '/^VmRSS/ {print $2}' "/proc/$AGENT_PID/status")
         rpc_file Exec/Run "$AGENT_DIR/request" | jq -e --arg f "${row%%|*}" '.code == "invalid_argument" and .field == $f' ||
             fail "not refused: ${row%%|*}"
     done
-    # Each is short enough; together they are more than a quarter of the stack's limit.
+    # Each argument is short enough; together they exceed a quarter of the stack limit.
     jq -n --arg a "${long:0:100000}" '{argv: (["true"] + [range(100) | $a])}' >"$AGENT_DIR/request"
     rpc_file Exec/Run "$AGENT_DIR/request" | jq -e '.code == "invalid_argument" and .field == "argv" and (.message | test("together"))'
     rpc Exec/Run '{"argv":["true","a\u0000b"]}' | jq -e '.code == "invalid_argument" and (.field | startswith("argv"))'
@@ -173,7 +173,7 @@ holds_less_than_mb() { [ "$(awk '/^VmRSS/ {print $2}' "/proc/$AGENT_PID/status")
     wait "${jobs_of_test[1]}" || true
 }
 
-# tests/long/exec-gigabyte.sh makes it a gigabyte.
+# tests/long/exec-gigabyte.sh does the same with a gigabyte.
 @test "exec a long stdin goes through cat exactly, and a piece written twice is there once" {
     start_agent
     CURL_MAX_S=900 rpc Exec/Start '{"id":"g","shell":"cat | sha256sum","stdin_open":true}' >"$AGENT_DIR/stream" &

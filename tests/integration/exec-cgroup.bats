@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# An agent in a cgroup of its own: it lives through a command that eats its memory and one that forks
-# without end, says which it was, and keeps per-command limits. On cgroup v1, or v2 where that has the
-# controllers; elsewhere each test says why it can't run.
+# An agent in a cgroup of its own: it survives a command that uses up the memory and a fork bomb, reports which it
+# was, and enforces per-command limits. On cgroup v1, or v2 if it has the controllers; elsewhere each test
+# prints why it can't run.
 
 load ../lib/agent
 
@@ -22,7 +22,7 @@ teardown()
     done
 }
 
-# group CONTROLLER: a group with this controller; sets group.
+# group CONTROLLER: makes a group with this controller; sets group.
 group()
 {
     if [ -e $CGROUP/cgroup.controllers ]; then
@@ -42,7 +42,7 @@ limit() # FILE-V1 FILE-V2 VALUE
     if [ -e $CGROUP/cgroup.controllers ]; then echo "$3" >"$group/$2"; else echo "$3" >"$group/$1"; fi
 }
 
-# start_in_group COMMAND: an agent that is in $group from its start, when it finds out which one that is.
+# start_in_group COMMAND: starts an agent in $group, so that it finds that group when it starts.
 start_in_group()
 {
     printf '#!/bin/sh\necho $$ >%s/cgroup.procs\n%s "$@"\n' "$group" "$1" >"$BATS_TEST_TMPDIR/agent"
@@ -88,7 +88,7 @@ hog=$(jq -nc --arg s "$hog_script" '{argv: ["perl", "-e", $s]}')
     jq -e '.code == "unimplemented"' "$AGENT_DIR/reply" && skip "the agent can't make groups here"
     jq -e '.exit.reason == "oom" and .exit.oom == true and .exit.tree == "gone" and .usage.tree_peak_bytes <= 67108864
         and .usage.tree_peak_bytes > 50000000' "$AGENT_DIR/reply"
-    # Not the first process but a child of it: it is said as well, and the code is the shell's.
+    # The OOM killer hit a child of the first process: that is reported as well, and the code is the shell's.
     rpc Exec/Run "$(jq -nc --arg s "perl -e '$hog_script'; exit 5" '{shell: $s, limits: {memory_bytes: 67108864}}')" |
         jq -e '.exit.reason == "exited" and .exit.code == 5 and .exit.oom == true'
     rpc Exec/Run '{"shell":"b() { b | b & b; }; b","limits":{"pids":20},"timeout_ms":1000,"kill_grace_ms":100}' |

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# How commands end, in every way there is to end them and to hear of it; what ends with them and what
-# lives on; what a command is given.
+# Every way in which commands end and their end is reported; processes that end with them and that live on;
+# identity, environment and descriptors of a command.
 # early
 
 load ../lib/agent
@@ -9,7 +9,7 @@ setup()
 {
     start_agent
     jobs_of_test=()
-    SECONDS_NAME=87$$. # a `sleep` with so many seconds is this test's own, whose number ends at the point
+    SECONDS_NAME=87$$. # a `sleep` with so many seconds belongs to this test; the number ends at the point
 }
 teardown()
 {
@@ -24,7 +24,7 @@ has_ended() { rpc Exec/Get "{\"id\":\"$1\"}" | jq -e '.state == "ended"'; }
 n_sleeps() { pgrep -c -x -f "sleep $SECONDS_NAME[0-9]*" || true; }
 are_sleeping() { [ "$(n_sleeps)" = "$1" ]; }
 
-# The reply of the request in $1, as METHOD gives it: Run's own, a stream's end, or a later Wait's.
+# Prints the result of the request in $1, as METHOD reports it: Run's reply, a stream's end, or a later Wait's.
 ask()
 {
     case $2 in
@@ -57,8 +57,8 @@ stopped|{"shell":"kill -STOP $$","timeout_ms":80}|["timeout",null,"SIGTERM",fals
 ROWS
 }
 
-# The end of a request, told by METHOD. A command that has to be READY before its time is up gets more of it when
-# it was not: on a machine that is busy enough nothing runs for a while.
+# Prints the end of a request as METHOD reports it. A command that must be READY before its timeout gets a longer one
+# if it was not: on a very busy machine nothing runs for a while.
 end_of()
 {
     local request=${1//@READY@/$AGENT_DIR/ready} ms
@@ -87,7 +87,7 @@ end_of()
     [ "$n" -eq 72 ]
 }
 
-# How a command leaves something behind: a shell line that starts `sleep T` and goes on.
+# Ways to leave a process behind: a shell line that starts `sleep T` and continues.
 leavers()
 {
     cat <<'ROWS'
@@ -144,7 +144,7 @@ ROWS
 }
 
 @test "exec two sleeps are gone within the timeout and the grace" {
-    # TERM is enough for them: nothing waits for the end of a grace that is longer than the client's patience.
+    # SIGTERM ends them: nothing waits for a grace period that is longer than the client's timeout.
     rpc Exec/Run "{\"shell\":\"sleep ${SECONDS_NAME}1 & sleep ${SECONDS_NAME}2\",\"timeout_ms\":500,\"kill_grace_ms\":600000}" --max-time 300 |
         jq -e '.exit.reason == "timeout" and .exit.tree == "gone" and .usage.wall_ms >= 500'
     wait_until 10 are_sleeping 0

@@ -7,7 +7,7 @@ setup()
 {
     start_agent
     jobs_of_test=() # `wait` alone would wait for the agent as well
-    # Ends the lengths of this test's sleeps, by which they are found: the same tests may run in a box.
+    # The last digits of the lengths of this test's sleeps, by which they are found: the same tests may run in a box.
     N=$SRANDOM
 }
 teardown() { stop_agents; }
@@ -75,7 +75,7 @@ check_run()
 }
 
 @test "exec returns at once when a background child holds the pipe" {
-    # Not before it, at least: it is there when the call has returned.
+    # The file exists when the call has returned.
     check_run '{"id":"bg","shell":"sleep 600 & echo done"}' '[.stdout.text, .exit.tree]' '["done\n","left"]'
     pgrep -fx 'sleep 600' -s "$(rpc Exec/Get '{"id":"bg"}' | jq .pid)"
     rpc Exec/Signal '{"id":"bg","signal":"KILL","tree":true}' | jq -e '.id == "bg"'
@@ -118,13 +118,13 @@ check_run()
     rpc Exec/Run "$(jq -nc '{shell: "#!/usr/bin/env perl\nprint 6 * 7, qq(\\n);"}')" | jq -e '.stdout.text == "42\n"'
     rpc Exec/Run "$(jq -nc '{shell: "#! /bin/echo  one  and two \t\nnothing"}')" |
         jq -e '.stdout.text | test("^one  and two /[^ ]+\n$")'
-    # as long as it likes, with any bytes, and with an input of its own
+    # of any length, with any bytes, and with stdin
     rpc Exec/Run "$(jq -nc '{shell: {b64: ("#!/bin/cat\n" + ("x" * 200000) + "\u0000" | @base64)}, stdin: {text: "no"}}')" |
         jq -e '.stdout.bytes == 200012'
     rpc Exec/Run "$(jq -nc '{shell: "#!/usr/bin/perl\nprint while <STDIN>", stdin: {text: "input"}}')" |
         jq -e '.stdout.text == "input"'
     check_run "$(jq -nc '{shell: "#!/bin/sh -e\nfalse\necho not reached"}')" '[.exit.code, .stdout.text]' '[1,""]'
-    # no interpreter is named: the shell's
+    # without an interpreter: for the shell
     check_run '{"shell":"#! \necho ${BASH_VERSION:+bash}"}' .stdout.text '"bash\n"'
     check_run '{"shell":"# !/bin/cat\necho shell"}' .stdout.text '"shell\n"'
 }
@@ -281,7 +281,7 @@ two" ]
     grep -q '<typed>' "$AGENT_DIR/stream"
 }
 
-# What is given to a terminal at the start ends with ^D, with two of them within a line.
+# The initial input of a terminal ends with ^D; inside a line with two.
 @test "exec stdin that is given to a terminal has an end" {
     local stdin
 

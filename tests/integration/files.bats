@@ -132,7 +132,7 @@ etag_of() { agent_curl "/v1/files/$1" -I | tr -d '\r' | sed -n 's/^ETag: //Ip'; 
     agent_curl "/v1/files/$D/dir" -X PUT --data-binary x | jq -e '.code == "failed_precondition"'
     agent_curl "/v1/files/$D/a/b?parents=false" -X PUT --data-binary x | jq -e '.code == "not_found"'
     agent_curl "/v1/files/$D/f?user=nobody-at-all" | jq -e '.code == "not_found" and .field == "user"'
-    # Nobody would see what he makes under the agent's own names.
+    # Files with the agent's own names would be invisible to their maker.
     agent_curl "/v1/files/$D/.bellhop-tmp-x" -X PUT --data-binary x | jq -e '.code == "invalid_argument" and .field == "path"'
     rpc Fs/Copy "{\"from\":\"$D/fifo\",\"to\":\"$D/.bellhop-tmp-x\"}" | jq -e '.code == "invalid_argument" and .field == "to"'
     rpc Fs/MakeDir "{\"path\":\"$D/a/.bellhop-tmp-x/b\"}" | jq -e '.code == "invalid_argument" and .field == "path"'
@@ -144,11 +144,11 @@ etag_of() { agent_curl "/v1/files/$1" -I | tr -d '\r' | sed -n 's/^ETag: //Ip'; 
     [ "$(agent_curl /v1/files//proc/sys/kernel/ostype)" = Linux ]
     cmp <(agent_curl /v1/files//sys/kernel/mm/transparent_hugepage/enabled) \
         /sys/kernel/mm/transparent_hugepage/enabled
-    # What has no size is copied to its end too.
+    # A file without a size is copied to its end, too.
     rpc Fs/Copy "{\"from\":\"/proc/version\",\"to\":\"$D/version\"}" |
         jq -e --argjson bytes "$(wc -c </proc/version)" '.bytes == $bytes'
     cmp /proc/version "$D/version"
-    # And written where it is: nothing can be put in its place.
+    # And written in place: it can't be replaced.
     sleep 60 &
     agent_curl "/v1/files//proc/$!/oom_score_adj" -X PUT --data-binary 500 | jq -e '.in_place and .created == false'
     [ "$(cat "/proc/$!/oom_score_adj")" = 500 ]
@@ -225,7 +225,7 @@ etag_of() { agent_curl "/v1/files/$1" -I | tr -d '\r' | sed -n 's/^ETag: //Ip'; 
     agent_curl "/v1/files/$D/ours/secret?user=nobody" | jq -e '.code == "permission_denied"'
     agent_curl "/v1/files/$D/ours/f?user=nobody" -X PUT --data-binary x |
         jq -e '.code == "permission_denied"'
-    # The next call is the agent's own again.
+    # The next call runs with the agent's own identity again.
     agent_curl "/v1/files/$D/ours/f" -X PUT --data-binary x | jq -e .created
     [ "$(stat -c %U "$D/ours/f")" = root ]
 }

@@ -18,7 +18,7 @@ sha256_of() { openssl dgst -sha256 -binary "$1" | base64; }
 # header NAME <HEADERS
 header() { tr -d '\r' | sed -n "s/^$1: //Ip"; }
 
-# Each method under each condition: the status, and whether the file is as it was.
+# Each method under each condition: the status, and whether the file is unchanged.
 @test "conditions hold as RFC 9110 says, for every method" {
     local tag row method if_match if_none_match want got before
 
@@ -70,7 +70,7 @@ DELETE|"x"||412
 DELETE||*|412
 DELETE|*||204
 END
-    # A 304 has no body, and no length but the file's.
+    # A 304 has no body, and the file's length if any.
     printf one >"$F"
     agent_curl "$U" -D - -o /dev/null -H 'If-None-Match: *' | header Content-Length | grep -qx 3
     rm -f "$F"
@@ -92,7 +92,7 @@ END
         [ "$(header ETag <"$AGENT_DIR/h")" = "$tag" ]
         jq -e --arg tag "${tag//\"/}" '.code == "aborted" and .field == "if_match" and .detail.etag == $tag' "$AGENT_DIR/b"
     done
-    # Also when the body is too large to be taken first.
+    # Also if the body is too large to be drained first.
     head -c 30000000 /dev/zero >"$AGENT_DIR/large"
     agent_curl "$U" -T "$AGENT_DIR/large" -H 'Expect:' -H 'If-Match: "x"' -D "$AGENT_DIR/h" -o "$AGENT_DIR/b" || true
     [ "$(header ETag <"$AGENT_DIR/h")" = "$tag" ]
@@ -102,7 +102,7 @@ END
 @test "the rpc methods have the same conditions" {
     local tag call method params
 
-    # What each does to the file, with the tag there is, another, and none.
+    # The effect of each on the file, with the present tag, another one, and none.
     for call in 'Move {"from":"F","to":"F2"' 'Copy {"from":"F","to":"F2"' 'Remove {"path":"F"' \
         'SetAttr {"path":"F","mode":"0600"' 'Edit {"path":"F","edits":[{"old":{"text":"one"},"new":{"text":"two"}}]'; do
         rm -f "$F" "${F}2"
@@ -189,16 +189,16 @@ for ranges, want in [
     r, body = get(ranges)
     assert r.status == 206 and r.headers["Content-Range"] is None, ranges
     assert list(parts(r, body)) == want, ranges
-# What overlaps is one range, and one range is no multipart.
+# Overlapping ranges become one, and one range is no multipart.
 r, body = get("bytes=0-99,50-149,150-199")
 assert r.status == 206 and r.headers["Content-Range"] == f"bytes 0-199/{size}" and body == data[:200]
-# More than we do: the whole file.
+# More ranges than the maximum: the whole file.
 many = "bytes=" + ",".join(f"{i * 1000}-{i * 1000}" for i in range(17))
 assert get(many)[0].status == 200
 assert get("bytes=" + ",".join(["0-"] * 65))[0].status == 200
 r, body = get(f"bytes={size}-,{size + 7}-")
 assert r.status == 416 and r.headers["Content-Range"] == f"bytes */{size}"
-# If-Range: only a strong tag that is right.
+# If-Range: only a strong tag that matches.
 tag = get("bytes=0-0")[0].headers["ETag"]
 for value, status in [(tag, 206), ('W/' + tag, 200), ('"x"', 200), ("*", 200), (tag.strip('"'), 200),
                       ("Sun, 06 Nov 1994 08:49:37 GMT", 200)]:
@@ -230,7 +230,7 @@ PY
     head -c 3000000 /dev/zero >"$AGENT_DIR/in"
     [ "$(agent_status "$U" -T "$AGENT_DIR/in" -H "Content-Digest: sha-256=:$good:")" = 400 ]
     [ "$(cat "$F")" = abc ]
-    # When asked for.
+    # On request.
     agent_curl "$U" -D - -o /dev/null -H 'Want-Repr-Digest: sha-256=3, sha-512=10' | header Repr-Digest | grep -qxF "sha-256=:$good:"
     agent_curl "$U" -I -H 'Want-Repr-Digest: sha-256=1' | header Repr-Digest | grep -qxF "sha-256=:$good:"
     [ -z "$(agent_curl "$U" -D - -o /dev/null -H 'Want-Repr-Digest: sha-256=0' | header Repr-Digest)" ]
@@ -270,13 +270,13 @@ END
     agent_curl "$U?append=true" -X PATCH -d end | jq -e '.offset == 10 and .bytes == 3 and .size == 13'
     agent_curl "/v1/files/$D/new?append=1" -X PATCH -d first | jq -e '.created and .offset == 0'
     [ "$(agent_status "$U" -X PATCH -d x)" = 400 ]
-    # A chunked body says its length only when it ends.
+    # The length of a chunked body is known only at its end.
     printf 0123456789 >"$F"
     [ "$(printf ab | agent_status "$U" -T - -X PATCH -H 'Content-Range: bytes 0-2/*')" = 400 ]
     [ "$(printf abcd | agent_status "$U" -T - -X PATCH -H 'Content-Range: bytes 0-2/*')" = 413 ]
     [ "$(printf abc | agent_status "$U" -T - -X PATCH -H 'Content-Range: bytes 0-2/*')" = 200 ]
     [ "$(cat "$F")" = abc3456789 ]
-    # In place where there are several links, as a whole PUT is.
+    # In place if the file has several links, as with a whole PUT.
     ln "$F" "$D/g"
     agent_curl "$U" -X PATCH -d XY -H 'Content-Range: bytes 1-2/*' -D "$AGENT_DIR/h" | jq -e .in_place
     [ "$(header Bellhop-In-Place <"$AGENT_DIR/h")" = true ]
@@ -313,13 +313,13 @@ END
     rm "$D/g"
     agent_curl "$U" -X PUT -d newer -D - -o /dev/null | header Bellhop-In-Place | { ! grep -q .; }
     [ "$(id -u)" = 0 ] || skip "the rest needs root"
-    # A directory that the user can't write.
+    # A directory that the user can't write to.
     chmod 755 "$AGENT_DIR"
     chown nobody "$F"
     chmod 755 "$D"
     agent_curl "$U?user=nobody" -X PUT -d his | jq -e '.in_place'
     [ "$(cat "$F")" = his ]
-    # A file that something is mounted on.
+    # A file that is a mount point.
     printf other >"$D/other"
     if mount --bind "$D/other" "$F" 2>/dev/null; then
         id=$(stat -c %i "$D/other")
@@ -350,14 +350,14 @@ END
     local path
 
     agent_curl "/v1/files//proc/$AGENT_PID/mem" | jq -e '.code == "failed_precondition" and .field == "path"'
-    # More of them than there are workers to wait.
+    # More of them than there are workers.
     if [ -r /proc/kmsg ] && [ "$(id -u)" = 0 ]; then
         seq 120 | xargs -P 20 -I{} curl -sS --max-time 60 -o /dev/null -H "Authorization: Bearer $AGENT_TOKEN" \
             "$AGENT_URL/v1/files//proc/kmsg"
     fi
     [ "$(agent_curl "/v1/files//proc/$AGENT_PID/comm")" = bellhopd ]
     [ "$(agent_curl "/v1/files//proc/$AGENT_PID/comm" -I | header Content-Length)" = 9 ]
-    # Larger than what is looked at before the reply.
+    # Larger than the part that is checked before the reply.
     if [ -f /proc/kallsyms ]; then # it is hidden in a box
         cmp <(agent_curl /v1/files//proc/kallsyms | head -c 300000) <(head -c 300000 /proc/kallsyms)
     fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Uploads that go on after their connection was cut (the IETF's resumable uploads).
+# Uploads that continue after their connection was cut (the IETF's resumable uploads).
 
 load ../lib/agent
 load ../lib/node
@@ -20,7 +20,7 @@ teardown()
 
 header() { tr -d '\r' | sed -n "s/^$1: //Ip"; }
 
-# begin LENGTH|- TEXT [CURL OPTION...]: the first piece; sets UP to the upload's address.
+# begin LENGTH|- TEXT [CURL OPTION...]: sends the first piece; sets UP to the upload's address.
 begin()
 {
     local length=$1 text=$2
@@ -65,7 +65,7 @@ offset_of() { agent_curl "$1" -I | header Upload-Offset; }
     jq -e '.bytes == 9 and .created == false' "$AGENT_DIR/b"
     [ "$(cat "$F")" = abcdefghi ]
     [ "$(stat -c %a "$F")" = 600 ]
-    # Who missed the reply can still learn what came of it.
+    # A client that missed the reply can still learn the result.
     agent_curl "$UP" -I >"$H"
     [ "$(header Upload-Complete <"$H")" = '?1' ]
     [ "$(header Upload-Offset <"$H")" = 9 ]
@@ -94,7 +94,7 @@ def ask(method, target, headers=""):
     status, h = head_of(s)
     s.close()
     return status.split(" ")[1], h
-# All in one request; the agent says at once where it can be gone on with.
+# All in one request; the agent reports at once where it can be resumed.
 s = socket.create_connection(("127.0.0.1", port), 60)
 s.sendall((f"PUT /v1/files/{path} HTTP/1.1\r\n{auth}Upload-Complete: ?1\r\nUpload-Draft-Interop-Version: 8\r\n"
            f"Content-Length: {len(data)}\r\n\r\n").encode())
@@ -109,7 +109,7 @@ def offset():
     return int(h["upload-offset"])
 at = offset()
 assert 0 < at <= 10_000_000, at
-# A connection that hangs is ended by the next request, whatever it is.
+# Any next request ends a connection that hangs.
 s = socket.create_connection(("127.0.0.1", port), 60)
 s.sendall((f"PATCH {up} HTTP/1.1\r\n{auth}Upload-Complete: ?1\r\nUpload-Offset: {at}\r\n"
            f"Content-Type: application/partial-upload\r\nContent-Length: {len(data) - at}\r\n\r\n").encode())
@@ -122,7 +122,7 @@ try:
 except ConnectionError:
     pass
 s.close()
-# An offset that was told is taken.
+# A reported offset is accepted.
 s = socket.create_connection(("127.0.0.1", port), 60)
 s.sendall((f"PATCH {up} HTTP/1.1\r\n{auth}Upload-Complete: ?1\r\nUpload-Offset: {now}\r\n"
            f"Content-Type: application/partial-upload\r\nContent-Length: {len(data) - now}\r\n\r\n").encode())
@@ -156,7 +156,7 @@ PY
     [ "$(agent_status /v1/uploads/0000 -I)" = 404 ]
     [ "$(agent_status "/v1/files/$F" -X PUT -d abc -H 'Upload-Complete: ?1' -H 'Upload-Length: 4')" = 400 ]
     [ "$(agent_status "/v1/files/$F" -X POST -d abc)" = 400 ]
-    # More than was announced, in a body that does not say how long it is: the upload is over.
+    # More bytes than announced, in a body without a declared length: the upload fails.
     begin 4 abc
     [ "$(printf defg | agent_status "$UP" -X PATCH -T - -H 'Upload-Offset: 3' -H 'Upload-Complete: ?0' -H 'Content-Type: application/partial-upload')" = 400 ]
     [ "$(agent_status "$UP" -I)" = 410 ]
@@ -193,7 +193,7 @@ PY
     [ "$(piece 3 '?1' xyz)" = 400 ]
     [ "$(header Upload-Complete <"$H")" = '?1' ]
     [ "$(cat "$F")" = abcdef ]
-    # Told with the last piece only.
+    # Reported with the last piece only.
     begin - abc
     [ "$(piece 3 '?1' xyz -H "Repr-Digest: sha-256=:$whole:")" = 400 ]
     [ "$(cat "$F")" = abcdef ]
@@ -207,7 +207,7 @@ PY
     [ "$(agent_status "$UP" -X DELETE)" = 204 ]
     [ "$(agent_status "$UP" -I)" = 404 ]
     [ "$(piece 3 '?1' def)" = 404 ]
-    # Cut before its client could know where to go on.
+    # Cut before the client could learn where to continue.
     python3 - "$AGENT_PORT" "$AGENT_TOKEN" "$F" <<'PY'
 import socket, sys
 s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60)
@@ -219,7 +219,7 @@ PY
     wait_until 10 is_clean
 }
 
-# restart SIGNAL: another agent in the place of the one before.
+# restart SIGNAL: replaces the agent by another one.
 restart()
 {
     kill "-$1" "$AGENT_PID"
@@ -247,13 +247,13 @@ restart()
         jq -e --arg path "$F" '.path == $path and .bytes == 6 and .created' "$AGENT_DIR/b"
         [ "$(cat "$F") $(stat -c %a "$F") $(ls -A "${F%/*}")" = 'abcdef 640 f' ]
     done
-    # It can be canceled too, and takes the directories with it that it has made.
+    # It can be canceled, too, which removes the directories that it made.
     F=$D/other/f
     begin - abc
     restart KILL
     [ "$(agent_status "$UP" -X DELETE)" = 204 ]
     [ ! -e "$D/other" ]
-    # What it was begun with holds.
+    # The parameters of its first request stay valid.
     F=$D/f
     printf old >"$F"
     begin - abc -H "If-Match: $(agent_curl "/v1/files/$F" -I | header ETag)" -H "Repr-Digest: sha-256=:$(printf abcd | openssl dgst -sha256 -binary | base64):"
@@ -275,7 +275,7 @@ restart()
     restart TERM
     for with in "Content-Digest: sha-256=:$(printf %0200000d 1 | openssl dgst -sha256 -binary | base64):" "X-None: 1"; do
         begin - abc
-        # The agent has taken half of the piece when its bytes are in the file beside the target.
+        # When the bytes are in the file beside the target, the agent has received half of the piece.
         half() { find "$D" -name '.bellhop-tmp-*' -size +97k | grep -q .; }
         python3 - "$AGENT_PORT" "$AGENT_TOKEN" "$UP" "$with" <<'PY' &
 import socket, sys

@@ -11,7 +11,7 @@ setup()
 }
 teardown() { stop_agents; }
 
-# check METHOD PARAMS FILTER: the filter has to be true of the reply
+# check METHOD PARAMS FILTER: the filter must be true for the reply
 check()
 {
     local reply
@@ -110,7 +110,7 @@ check()
         [ -z "$(ls -A "$D")" ]
     done
     check MakeDir "{\"path\":\"$D/${long}n\"}" '.code == "invalid_argument" and .field == "path"'
-    # A path longer than the kernel takes.
+    # A path longer than the kernel accepts.
     deep=$D
     for _ in $(seq 25); do deep+=/$long; done
     check MakeDir "{\"path\":\"$deep\"}" .created

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
-# Fs/Watch through HTTP: what is told, when it begins and ends, slow clients, clients that go.
+# Fs/Watch through HTTP: its events, its beginning and end, slow clients, clients that leave.
 
 load ../lib/agent
 
 setup()
 {
-    start_agent --workdir / --keepalive 1h # that a client has gone is to be seen without writing to it
+    start_agent --workdir / --keepalive 1h # a client that has left is detected without writing to it
     D=$AGENT_DIR/d
     mkdir "$D"
     WATCHERS=()
@@ -20,7 +20,7 @@ teardown()
     stop_agents
 }
 
-# watch PARAMS [CURL OPTION...]: in the background, to $OUT; returns when it has started: there is a whole line.
+# watch PARAMS [CURL OPTION...]: runs in the background, writes to $OUT; returns after its first line.
 watch()
 {
     local params=$1
@@ -36,7 +36,7 @@ watch()
     wait_until 10 has_line
 }
 
-# told FILTER: an event of which the filter is true comes.
+# told FILTER: waits for an event for which the filter is true.
 told()
 {
     is_told() { jq -se "any(.[]; .event? | values | $1)" "$OUT"; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 bats_require_minimum_version 1.5.0
-# An agent without a token, on a machine with a browser: what keeps the pages in it from the agent.
+# An agent without a token, on a machine with a browser: its defences against web pages.
 
 load ../lib/agent
 
@@ -16,7 +16,7 @@ teardown()
 
 run_open() { run_agent --listen 127.0.0.1:0 --auth=open "$@"; }
 
-# answer PATH [CURL OPTION...]: the reply's body, and its status in a line of its own.
+# answer PATH [CURL OPTION...]: prints the reply's body, and its status in a line of its own.
 answer()
 {
     local path=$1
@@ -44,7 +44,7 @@ connect='Content-Type: application/connect+json'
         wants 200 "/v1/files//etc/hostname" -H "Host: $host"
         wants 200 /process.Process/List -H "Host: $host" -H "$json" -d '{}'
     done
-    # By DNS rebinding a name of a page's own leads to the agent.
+    # With DNS rebinding a name of the page's site leads to the agent.
     for host in evil.example "evil.example:$AGENT_PORT" localhost.evil.example 127.0.0.1.evil.example evil-localhost \
         '[::1].evil.example' '[::1' '[evil.example]' '[127.0.0.1]' ::1 :80 . 127.1 0x7f.0.0.1 x@127.0.0.1 127.0.0.1:8a "127.0.0.1 evil" \
         "$(head -c 300 /dev/zero | tr '\0' a).example"; do
@@ -59,7 +59,7 @@ connect='Content-Type: application/connect+json'
         wants 403 /process.Process/Start -H "Host: $host" -H "$connect" --data-binary x
     done
     [ ! -e "$AGENT_DIR/made" ]
-    # The host of a target in absolute form is the one that counts.
+    # If the target is in absolute form, its host counts.
     wants 403 "" --request-target http://evil.example/v1/health -H 'Host: localhost'
     wants 200 "" --request-target http://localhost/v1/health -H 'Host: evil.example'
 }
@@ -104,16 +104,16 @@ connect='Content-Type: application/connect+json'
     run curl -sSi -X OPTIONS -H 'Origin: http://evil.example' -H 'Access-Control-Request-Method: POST' \
         "$AGENT_URL/process.Process/Start"
     [[ $output == *" 403 "* && $output != *Access-Control* ]]
-    # The user's own: the address bar, and what is served here (a page behind the proxy).
+    # The user's own requests: from the address bar, and from pages served here (behind the proxy).
     wants 200 /v1/health -H 'Sec-Fetch-Site: none' -H 'Sec-Fetch-Mode: navigate'
     for own in "Origin: $AGENT_URL" 'Sec-Fetch-Site: same-origin'; do
         wants 502 /v1/proxy/1/api -H "$own" -d x
-        # It may run commands and read files no more than any other.
+        # It may no more run commands or read files than any other page.
         wants 403 /process.Process/List -H "$own" -H "$json" -d '{}'
         wants 403 /bellhop.v1.System/Info -H "$own" -H "$json" -d '{}'
         wants 403 /v1/files//etc/hostname -H "$own"
     done
-    # Node's fetch, which the SDK uses, says this much.
+    # Node's fetch, which the SDK uses, sends these headers.
     wants 200 /process.Process/List -H 'Sec-Fetch-Mode: cors' -H "$json" -d '{}'
 }
 
@@ -148,7 +148,7 @@ connect='Content-Type: application/connect+json'
     curl -sSf --unix-socket "$AGENT_SOCKET" http://any.example/v1/health
     curl -sSf --unix-socket "$AGENT_SOCKET" -H 'Host;' http://x/v1/health
     curl -sSf -0 --unix-socket "$AGENT_SOCKET" -H 'Host:' http://x/v1/health
-    curl -sSf -0 -H 'Host:' "$AGENT_URL/v1/health" # a browser never leaves it out
+    curl -sSf -0 -H 'Host:' "$AGENT_URL/v1/health" # a browser always sends it
     run curl -sS --unix-socket "$AGENT_SOCKET" -H 'Origin: http://evil.example' http://x/health
     [[ $output == *403* ]]
 }

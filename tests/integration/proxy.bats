@@ -31,7 +31,7 @@ start_web()
     WEB_PORT=$(cat "$AGENT_DIR/port")
 }
 
-# upgrade PATH PROTOCOL TEXT: sends TEXT after the 101, then the end; prints all that comes.
+# upgrade PATH PROTOCOL TEXT: sends TEXT after the 101, then the end of file; prints everything received.
 upgrade()
 {
     python3 - "$AGENT_PORT" "$AGENT_TOKEN" "$@" <<'PY'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# A refusal while the body is still on its way reaches other people's clients as its status, not as a
-# broken connection: 401 and 413 at the head or later, 507 in the middle; bodies of a kilobyte, a
-# megabyte and a hundred; with a declared length and without. The next request is answered as well.
+# A refusal during the body reaches common clients as its status, not as a broken connection: 401 and 413 at the
+# head or later, 507 in the middle; bodies of 1 KB, 1 MB and 100 MB; with and without a declared length. The next
+# request is answered as well.
 
 load ../lib/agent
 load ../lib/node

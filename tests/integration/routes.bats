@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What is asked of the byte routes seldom: each query parameter does what /v1/openapi.json says, on each
-# verb that has it, and each verb of the small routes answers.
+# Rare uses of the byte routes: each query parameter does what /v1/openapi.json says, with each verb that has it,
+# and each verb of the small routes answers.
 
 load ../lib/agent
 

@@ -24,7 +24,7 @@ teardown()
     rm -rf "$TREE"
 }
 
-# grep_rpc JSON-FIELDS: the messages of a Grep of the tree, one a line
+# grep_rpc JSON-FIELDS: prints the messages of a Grep of the tree, one per line
 grep_rpc()
 {
     rpc Search/Grep "{\"path\":\"$TREE\",$1}"
@@ -162,16 +162,16 @@ glob_rpc()
         --data-binary '{"pattern":"x*?","path":"/usr","no_ignore":true,"binary":"text"}' \
         --limit-rate 1k >/dev/null 2>&1 || true
     is_quiet() { [ "$(n_fds)" -le $((before + 1)) ]; }
-    within 20 is_quiet # before its reader, who takes nothing, counts as gone
+    within 20 is_quiet # before its reader, which reads nothing, counts as gone
 }
 
-# joined FILTER: the JSON lines in $output through jq, joined by spaces
+# joined FILTER: prints the JSON lines in $output through jq, joined by spaces
 joined()
 {
     jq -r "$1" <<<"$output" | tr '\n' ' '
 }
 
-# in_parts METHOD FIELDS FILTER: a search in pages of one result, until there is no cursor; prints them
+# in_parts METHOD FIELDS FILTER: searches in pages of one result until there is no cursor; prints the results
 in_parts()
 {
     local cursor=null limit=limit
@@ -336,7 +336,7 @@ END
 }
 
 @test "work stops at once when the client goes, also within a pattern that takes long" {
-    # Each line takes PCRE2 a while, below its limits for each place to begin at; all a minute.
+    # Each line takes PCRE2 some time, within its limits per starting place; all lines take a minute.
     for _ in $(seq 20000); do echo aaaaaaaaaaaaaaaaaaaaaa; done >"$TREE/slow.txt"
     ticks() { awk '{ print $14 + $15 }' "/proc/$AGENT_PID/stat"; }
     is_at_work() { [ "$(ticks)" -ge $((start + 20)) ]; }
@@ -354,7 +354,7 @@ END
             is_at_work
         before=$(ticks)
         wait_until 5 is_idle
-        # Hundredths of a second of processor time since the client has gone; to the end it would be thousands.
+        # Hundredths of a second of processor time since the client left; a search to the end would need thousands.
         [ $(($(ticks) - before)) -le 200 ]
     done
 }

@@ -16,7 +16,7 @@ teardown()
 
 json='Content-Type: application/json'
 
-# raw_http TEXT: sends it as it is, prints what comes back until nothing does for 5 seconds.
+# raw_http TEXT: sends it unchanged, prints the reply until nothing arrives for 5 seconds.
 raw_http()
 {
     python3 - "$AGENT_PORT" "$1" <<'PY'
@@ -347,7 +347,7 @@ PY
 }
 
 @test "clients that vanish leave no descriptors" {
-    start_agent --keepalive 1h # that they have gone is to be seen without writing to them
+    start_agent --keepalive 1h # the agent detects that they have left without writing to them
     is_running() { rpc Exec/Get '{"id":"long"}' | jq -e '.state == "running"'; }
     ask_and_leave Exec/Start '{"argv":["sleep","600"],"id":"long"}' /dev/null is_running
     before=$(n_fds)
@@ -419,7 +419,7 @@ for i in range(50):
     s.close()
 took.sort()
 print("the most", took[25], "worst", took[-1])
-# Other processes share the machine: the promise is 50 ms, a stall would be seconds, and for all.
+# Other processes share the machine: the promise is 50 ms; a stall would last seconds and hit all requests.
 assert took[25] < 0.5 and took[-1] < 10, took
 PY
     gone() { ! ls "$AGENT_DIR"/.bellhop-tmp-* 2>/dev/null; }
@@ -436,7 +436,7 @@ PY
 import ctypes, os, socket, sys, time
 port, token, tmp = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 libc = ctypes.CDLL(None, use_errno=True)
-# A file system whose server never says a word: whoever touches it waits.
+# A file system whose server never answers: every access blocks.
 fuse = os.open("/dev/fuse", os.O_RDWR)
 mnt = (tmp + "/frozen").encode()
 if libc.mount(b"frozen", mnt, b"fuse", 0, f"fd={fuse},rootmode=40000,user_id=0,group_id=0".encode()) != 0:
@@ -476,7 +476,7 @@ try:
             assert want in got, (path, got[:300])
             took.append(t)
         print(path, "worst", max(took))
-        # Other processes share the machine: a stall would be for ever.
+        # Other processes share the machine: a stall would last for ever.
         assert max(took) < 30, (path, took)
 finally:
     os.close(fuse)  # ends the waiting with ENOTCONN
@@ -515,7 +515,7 @@ assert b" 200 " in reply, reply
 for i in range(200):
     s = socket.create_connection(("127.0.0.1", port), 60)
     held.append(s)
-# What is accepted counts when a thread of the server has taken it up, on a busy machine after some more.
+# An accepted connection counts once a thread of the server has picked it up, which takes longer on a busy machine.
 for i in range(200):
     s = socket.create_connection(("127.0.0.1", port), 60)
     held.append(s)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What the agent says about itself, readiness, metrics, the lease, and being pid 1.
+# The agent's information about itself, readiness, metrics, the lease, and its role as pid 1.
 
 bats_require_minimum_version 1.5.0
 load ../lib/agent
@@ -14,7 +14,7 @@ teardown()
     stop_agents
 }
 
-# with_tools NAME...: a directory with links to these programs only, as the agent's PATH.
+# with_tools NAME...: makes a directory with links to these programs only, for the agent's PATH.
 with_tools()
 {
     AGENT_DIR=$(mktemp -d) && AGENT_DIRS+=("$AGENT_DIR")
@@ -86,7 +86,7 @@ with_tools()
     [[ $(jq -r '.tools[] | select(.name == "rg") | .error' <<<"$output") == *"did not answer"* ]]
 }
 
-# The agent with this PATH and no other; its own helpers keep theirs.
+# Starts the agent with this PATH; the test's helpers keep theirs.
 start_agent_with_path()
 {
     printf '#!/bin/sh\nPATH=%s exec %s "$@"\n' "$1" "$BELLHOPD" >"$1/../agent"
@@ -94,7 +94,7 @@ start_agent_with_path()
     BELLHOPD=$1/../agent start_agent
 }
 
-# fake NAME OUTPUT [ARGUMENT]: a tool that says OUTPUT, and counts its runs in the file runs.
+# fake NAME OUTPUT [ARGUMENT]: makes a tool that prints OUTPUT and counts its runs in the file runs.
 fake()
 {
     printf '#!/bin/sh\n[ "$1" = %s ] || exit 2\necho run >>%s/../runs\necho "%s"\n' "${3:---version}" "$TOOLS" "$2" >"$TOOLS/$1"
@@ -129,7 +129,7 @@ fake()
     fake fd 'fd 8.6'
     start_agent_with_path "$TOOLS"
     runs() { wc -l <"$TOOLS/../runs"; }
-    # The moment is three seconds: on a busy machine it can be over before the next question.
+    # The report is kept for three seconds: on a busy machine these can be over before the next call.
     is_kept()
     {
         rm -f "$TOOLS/../runs"
@@ -154,7 +154,7 @@ fake()
     [ "$(jq -c '.users | [.uid, .uid_map[0]]' <<<"$output")" = "[$(id -u),$(awk 'NR == 1 {print "[" $1 "," $2 "," $3 "]"}' /proc/self/uid_map)]" ]
     [ "$(jq -r .kernel.release <<<"$output")" = "$(uname -r)" ]
     [ "$(jq -c '.kernel | [.jit, .openat2, .pidfd]' <<<"$output")" = '[true,true,true]' ]
-    # What it says can be limited can be, and the rest can't.
+    # Exactly the limits that it reports can be enforced.
     for limit in memory:memory_bytes:268435456 pids:pids:64 cpu:cpu_millis:500; do
         IFS=: read -r name field value <<<"$limit"
         status=$(rpc_status Exec/Run "{\"argv\":[\"true\"],\"limits\":{\"$field\":$value}}")
@@ -238,7 +238,7 @@ promtool()
     metric_is 'bellhop_requests_total{route="none",code="404"}' 1
     metric_is 'bellhop_request_duration_seconds_count{route="Exec\/Run"}' 3
     agent_curl /v1/metrics >"$AGENT_DIR/metrics"
-    if [ -z "${BELLHOP_IN_BOX:-}${TEST_OFFLINE:-}" ]; then # it comes over the network
+    if [ -z "${BELLHOP_IN_BOX:-}${TEST_OFFLINE:-}" ]; then # the download needs the network
         promtool --version >/dev/null
         run promtool check metrics <"$AGENT_DIR/metrics"
         echo "$output"
@@ -286,7 +286,7 @@ promtool()
     ask_and_leave Exec/Start '{"argv":["sleep","600"]}' "$AGENT_DIR/out" grep -q '"start"' "$AGENT_DIR/out"
     pid=$(jq -r '.start.pid // empty' "$AGENT_DIR/out")
     [ -n "$pid" ]
-    rpc System/Lease '{"expires_in_ms":100,"force":true}' -o /dev/null || true # it may end before it is heard
+    rpc System/Lease '{"expires_in_ms":100,"force":true}' -o /dev/null || true # it may end before its output is read
     wait_gone "$AGENT_PID" 10
     wait_gone "$pid" 2
 }

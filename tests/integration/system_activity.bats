@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Is the box in use? Activity's facts, holds from outside and from inside, and Resync after a restore.
+# Use of the box: Activity's facts, holds from outside and from inside, and Resync after a restore.
 
 bats_require_minimum_version 1.5.0
 load ../lib/agent
@@ -21,14 +21,14 @@ teardown()
 }
 
 # activity FILTER ['{"ignore":[...]}']
-# Without the connections of the machine's other programs, unless asked otherwise.
+# By default without the connections of the machine's other programs.
 activity()
 {
     rpc System/Activity "${2:-$OTHERS}" | jq -c "$1"
 }
 OTHERS='{"ignore":["connections"]}'
 
-# is FILTER VALUE: it comes to be.
+# is FILTER VALUE: waits until it is so.
 is()
 {
     local filter=$1 want=$2
@@ -47,7 +47,7 @@ start_command()
     rpc Exec/Start "$1" --max-time 600 -o /dev/null 2>/dev/null 3>&- &
 }
 
-# Since when something is said to have happened has no other bound than this on a busy machine.
+# On a busy machine a reported time of an event has no other bound than this.
 now_ms() { date +%s%3N; }
 
 @test "activity of an idle agent is idle, and asking does not count" {
@@ -127,7 +127,7 @@ while time.process_time() < end: pass'
     rpc Exec/Run "$(jq -nc --arg c "$burn
 time.sleep(50)" '{shell: ("setsid setsid python3 -c \u0027" + $c + "\u0027 >/dev/null 2>&1 & true")}')" -o /dev/null
     wait_until 20 eval '[ "$(activity .cpu.total_ms)" -ge $((total + 300)) ]'
-    # The orphan still runs, but did next to nothing lately: no reason to be busy once that is over.
+    # The orphan still runs but is idle: it no longer keeps the box busy.
     is '[.commands.running, .reasons]' '[0,["cpu"]]'
 }
 
@@ -148,7 +148,7 @@ time.sleep(50)" '{shell: ("setsid setsid python3 -c \u0027" + $c + "\u0027 >/dev
 @test "hold is a reason to be busy until it runs out, is renewed, or is released" {
     run rpc System/Hold '{"id":"deploy","reason":"terraform apply","ttl_ms":60000}'
     [ "$(jq -c '[.id, .reason, .local, (.expires_in_ms > 50000)]' <<<"$output")" = '["deploy","terraform apply",false,true]' ]
-    is '[.busy, .reasons, .holds[0].id]' '[true,["holds"],"deploy"]' # the call itself is over when its connection says so
+    is '[.busy, .reasons, .holds[0].id]' '[true,["holds"],"deploy"]' # the call itself ends with its connection
     rpc System/Hold '{"id":"deploy","ttl_ms":120000}' -o /dev/null
     [ "$(activity '[(.holds | length), (.holds[0].expires_in_ms > 60000)]')" = '[1,true]' ]
     [ "$(rpc System/Release '{"id":"deploy"}' | jq -r .id)" = deploy ]
@@ -256,7 +256,7 @@ held = [ask(b"bind 0 - r\n") for _ in range(31)]
 assert all(got.startswith(b"ok ") for _, got in held)
 _, got = ask(b"bind 0 - r\n")
 assert b"32 holds, the most allowed" in got, got
-# Those that say nothing are let go of after a while; those past the bound at once.
+# Silent clients are dropped after a while; clients beyond the maximum at once.
 silent = []
 for _ in range(300):
     s = socket.socket(socket.AF_UNIX)
@@ -306,14 +306,14 @@ PY
     [ $(($(date +%s%3N) - before)) -lt 60000 ]
 }
 
-# The clock is set to what it shows, less the few milliseconds of the call.
+# The clock is set to its present time, less the few milliseconds of the call.
 @test "resync really sets the clock, and deadlines do not care" {
     [ "$(id -u)" = 0 ] || skip "needs root"
     start_command '{"id":"s","argv":["sleep","600"],"timeout_ms":600000}'
     run rpc System/Resync "{\"now_ms\":$(date +%s%3N),\"tolerance_ms\":-1}"
     [[ $(jq -r .clock.result <<<"$output") =~ ^(set|not_permitted)$ ]]
     [ "$(jq '.clock.offset_ms | . <= 0 and . > -60000' <<<"$output")" = true ]
-    # What the call cost is given back.
+    # The time that the call took is added again.
     rpc System/Resync "{\"now_ms\":$(($(date +%s%3N) - $(jq .clock.offset_ms <<<"$output"))),\"tolerance_ms\":-1}" -o /dev/null
     is .commands.running 1
 }
@@ -326,7 +326,7 @@ def connect():
     c.request("GET", "/v1/health")
     c.getresponse().read()
     return c
-# A reply that is read need not be over for the agent, on a busy machine: such a connection is in use still.
+# On a busy machine the agent may not have finished a reply that was read already: such a connection is still in use.
 for _ in range(20):
     old = [connect() for _ in range(3)]
     c = connect()

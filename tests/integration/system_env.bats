@@ -14,7 +14,7 @@ teardown()
     stop_agents
 }
 
-# printed NAME [FIELDS]: what a command sees of a variable.
+# printed NAME [FIELDS]: prints the variable as a command sees it.
 printed()
 {
     rpc Exec/Run "{\"argv\":[\"sh\",\"-c\",\"printf %s \\\"\$$1\\\"\"]${2:+,$2}}" | jq -r '.stdout | .text // .b64'

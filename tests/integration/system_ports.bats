@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What listens in the box, and waiting until something does.
+# Listeners in the box, and waiting for one.
 
 bats_require_minimum_version 1.5.0
 load ../lib/agent
@@ -14,7 +14,7 @@ teardown()
     stop_agents
 }
 
-# listen ID CODE: a command that runs this Python with `s`, a TCP socket of IPv4, and `out`.
+# listen ID CODE: starts a command that runs this Python with `s`, an IPv4 TCP socket, and `out`.
 listen()
 {
     local code="import socket, sys, time
@@ -110,7 +110,7 @@ h = http.server.HTTPServer(("127.0.0.1", 0), H)
 print(h.server_address[1], flush=True)
 h.serve_forever()'
     [ "$(rpc System/WaitPort "{\"port\":$PORT,\"path\":\"/up?x\"}" | jq -r .status)" = 204 ]
-    for ms in 300 3000 30000; do # one answer is to come in this time
+    for ms in 300 3000 30000; do # one answer must come in this time
         run rpc System/WaitPort "{\"port\":$PORT,\"path\":\"/other\",\"timeout_ms\":$ms}"
         [ "$(jq -r .code <<<"$output")" = deadline_exceeded ]
         [[ $(jq -r .message <<<"$output") != *"answered with 404" ]] || break
@@ -121,7 +121,7 @@ h.serve_forever()'
 @test "wait port says deadline_exceeded, and is never taken in by a connection to itself" {
     run rpc System/WaitPort "{\"port\":$(free_port),\"timeout_ms\":100}" -w '%{http_code}'
     [[ $output == *'"code":"deadline_exceeded"'*'"field":"port"'*504 ]]
-    # Few enough client ports that connecting to one of them from itself is what happens.
+    # So few client ports that a connection to one of them from the same port does happen.
     unshare -n true 2>/dev/null || skip "no network namespaces here"
     run unshare -n sh -c "ip link set lo up; echo '40000 40001' >/proc/sys/net/ipv4/ip_local_port_range
         '$BELLHOPD' --unix '$AGENT_DIR/n.sock' --auth=open >/dev/null 2>&1 3>&- 4>&- & agent=\$!

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A hostile command can't get the agent's token; where it can, the docs say so.
+# A hostile command can't read the agent's token; where it can, the docs say so.
 
 bats_require_minimum_version 1.5.0
 load ../lib/agent
@@ -20,7 +20,7 @@ teardown()
     stop_agents
 }
 
-# start_as 'SETPRIV OPTIONS' OPTION...: the agent, with those privileges. The token is in the file `token`.
+# start_as 'SETPRIV OPTIONS' OPTION...: starts the agent with those privileges. The token is in the file `token`.
 start_as()
 {
     local privileges=$1
@@ -33,7 +33,7 @@ start_as()
     BELLHOPD=$AGENT_DIR/start run_agent --listen 127.0.0.1:0 --unix "$AGENT_DIR/agent.sock" "$@"
 }
 
-# attack: prints what the hostile child got at.
+# attack: prints the secrets that the hostile child could read.
 attack()
 {
     local digest
@@ -96,7 +96,7 @@ WEAK_ROOT='--bounding-set -sys_ptrace --inh-caps -sys_ptrace'
     grep -q 'can read it: see --token-once' "$AGENT_LOG"
 }
 
-# What the security model says of root: if this fails, it is better than it says.
+# The security model's statement about root: if this fails, reality is better than the statement.
 @test "root with CAP_SYS_PTRACE can't be kept out" {
     start_as "" --token-file "$AGENT_DIR/token" --token-once
     run attack
@@ -111,7 +111,7 @@ WEAK_ROOT='--bounding-set -sys_ptrace --inh-caps -sys_ptrace'
             do curl -s -o /dev/null -w \"%{http_code} \" -X $([ ${p#/bell} = $p ] && echo GET || echo POST) \($how)$p; done"}')"
         [ "$(jq -r .stdout.text <<<"$output")" = "401 401 401 401 401 401 401 " ] || fail "$output"
     done
-    # Nor is the one that needs none a way to anything but holds.
+    # The socket that needs no token gives access to holds alone.
     run rpc Exec/Run "{\"shell\":\"curl -s --unix-socket $AGENT_DIR/hold.sock http://x/v1/health; echo \$?\"}"
     [ "$(jq -r .stdout.text <<<"$output")" = 1 ] || fail "$output"
 }

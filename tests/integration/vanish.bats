@@ -25,7 +25,7 @@ teardown()
     python3 "$BATS_TEST_DIRNAME/../lib/half_close.py" "$AGENT_SOCKET"
 }
 
-# In gVisor, whose kernel does not tell of everything.
+# In gVisor, whose kernel does not report every hang-up.
 @test "two hundred clients that vanish from idle streams are freed within 2 s in runsc" {
     start_in_runsc
     python3 "$BATS_TEST_DIRNAME/../lib/vanish.py" "$RUNSC_BOX/in/s" "$RUNSC_TOKEN" 200

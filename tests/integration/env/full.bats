@@ -12,7 +12,7 @@ setup()
 }
 teardown() { stop_agents; }
 
-# Everything there, but for times of directories.
+# Prints everything in the tree, except times of directories.
 snapshot() { (cd "$AT" && find . -printf '%p %y %m %s\n' | grep -v lost+found | sort && find . -type f -print0 | sort -z | xargs -0 sha256sum); }
 
 @test "a full disk refuses by name, changes nothing, leaves nothing, and works again" {
@@ -47,7 +47,7 @@ snapshot() { (cd "$AT" && find . -printf '%p %y %m %s\n' | grep -v lost+found | 
         jq -e '.code == "resource_exhausted"'
 
     [ "$(snapshot)" = "$before" ] || fail "it is not as it was: $(diff <(snapshot) <(echo "$before"))"
-    # What takes no room still works.
+    # Operations that need no space still work.
     rpc Fs/Move "{\"from\":\"$AT/f\",\"to\":\"$AT/g\"}" | jq -e '. == {}'
     rpc Fs/Remove "{\"path\":\"$AT/big\"}" | jq -e '.removed == 1'
     [ "$(agent_status "/v1/files/$AT/new" -T "$IN")" = 201 ]

@@ -17,7 +17,7 @@ teardown() { stop_agents; }
         --data-binary "{\"path\":\"$AT\"}" "$AGENT_URL/bellhop.v1.Fs/Watch" >"$out" &
     wait_until 10 grep -q started "$out"
 
-    # A rename of such a directory is refused by the kernel (EXDEV).
+    # The kernel refuses to rename such a directory (EXDEV).
     if python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$AT/tree" "$AT/x" 2>/dev/null; then
         fail "this overlay renames directories of its lower layer"
     fi
