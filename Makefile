@@ -239,7 +239,7 @@ conformance: ## run the same cases against Bellhop, sandbox-agent and codex exec
 
 lint: ## check format, names, layers, headers, documents, generated files; cppcheck, shellcheck, codespell
 	@scripts/install-packages.sh build lint
-	@$(MAKE) --no-print-directory $(PARALLEL) -k PROFILE=release check-headers check-layers check-generated
+	@$(MAKE) --no-print-directory $(PARALLEL) -k PROFILE=release check-headers check-layers check-names check-generated
 	@scripts/lint.sh $(C_FILES) -- $(SH_FILES)
 
 format: ## format the C files
