@@ -39,7 +39,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from rm' -a '(bellhop ls -q 2>/de
 complete -c bellhop -n __fish_use_subcommand -f -a keep -d 'let a box live longer'
 complete -c bellhop -n '__fish_seen_subcommand_from keep' -l for -r
 complete -c bellhop -n '__fish_seen_subcommand_from keep' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a exec -d 'run a command in a box; its exit status is the command's'
+complete -c bellhop -n __fish_use_subcommand -f -a exec -d 'run a command in a box; its exit status is the command\'s'
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -l cwd -r
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -l user -r
 complete -c bellhop -n '__fish_seen_subcommand_from exec' -l env -r
@@ -71,7 +71,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from attach' -l new
 complete -c bellhop -n '__fish_seen_subcommand_from attach' -l stdout-offset -r
 complete -c bellhop -n '__fish_seen_subcommand_from attach' -l stderr-offset -r
 complete -c bellhop -n '__fish_seen_subcommand_from attach' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a wait -d 'wait for a command's end; the exit status is the command's'
+complete -c bellhop -n __fish_use_subcommand -f -a wait -d 'wait for a command\'s end; the exit status is the command\'s'
 complete -c bellhop -n '__fish_seen_subcommand_from wait' -l timeout -r
 complete -c bellhop -n '__fish_seen_subcommand_from wait' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a kill -d 'send a signal to a command in a box'
@@ -87,7 +87,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -l id -r
 complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a activity -d 'say whether a box is in use, and by what'
 complete -c bellhop -n '__fish_seen_subcommand_from activity' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a hold -d 'have a box count as used for a while; prints the hold's id'
+complete -c bellhop -n __fish_use_subcommand -f -a hold -d 'keep a box in use for a while; prints the hold\'s id'
 complete -c bellhop -n '__fish_seen_subcommand_from hold' -l for -r
 complete -c bellhop -n '__fish_seen_subcommand_from hold' -l reason -r
 complete -c bellhop -n '__fish_seen_subcommand_from hold' -l id -r
@@ -118,7 +118,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from edit' -l all
 complete -c bellhop -n '__fish_seen_subcommand_from edit' -l dry-run
 complete -c bellhop -n '__fish_seen_subcommand_from edit' -l if-match -r
 complete -c bellhop -n '__fish_seen_subcommand_from edit' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a watch -d 'tell what happens to the files of a box, one line for each event'
+complete -c bellhop -n __fish_use_subcommand -f -a watch -d 'report changes to the files of a box, one line for each event'
 complete -c bellhop -n '__fish_seen_subcommand_from watch' -l exclude -r
 complete -c bellhop -n '__fish_seen_subcommand_from watch' -l no-recursive
 complete -c bellhop -n '__fish_seen_subcommand_from watch' -l count -r

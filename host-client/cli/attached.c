@@ -1,4 +1,4 @@
-/* attached: commands of a box with this process's input, output and signals. */
+/* attached: commands of a box that use this process's input, output and signals. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,15 +12,15 @@
 #include "common/io.h"
 #include "common/signals.h"
 
-/* This process's output, and why it takes no more. */
+/* This process's output. */
 struct sink {
-    int sys; /* errno; 0: it does */
+    int sys; /* errno of a failed write; 0: none */
     int stream;
-    bool is_pty;             /* a terminal's own bytes: as they are */
+    bool is_pty;             /* bytes of a terminal: not escaped */
     struct cli_held held[3]; /* by stream */
 };
 
-/* Who shares this terminal may have made it non-blocking. */
+/* Another process that shares this terminal may have made it non-blocking. */
 static int write_bytes(struct sink *sink, int stream, const char *data, size_t len)
 {
     int fd = stream == 2 ? STDERR_FILENO : STDOUT_FILENO;
@@ -60,7 +60,7 @@ static int write_output(void *arg, int stream, const char *data, size_t len)
     return write_text(sink, stream, data, len, false);
 }
 
-/* What is no whole character was kept for what would follow. */
+/* Flushes incomplete characters that were held back for the next bytes. */
 static void end_output(struct sink *sink)
 {
     for (int s = 1; s <= 2; s++)
@@ -68,7 +68,7 @@ static void end_output(struct sink *sink)
             (void)write_text(sink, s, NULL, 0, true);
 }
 
-/* As a command of this machine that writes there: ended by SIGPIPE, or with an error. */
+/* The status of a local command that fails to write there: SIGPIPE's, or an error's. */
 static int exit_for_sink(struct cli *c, const struct sink *sink, struct bh_error *err)
 {
     struct err e = {0};
@@ -102,11 +102,11 @@ int cli_exit_for_run(struct cli *c, const struct bh_run_result *r)
         cli_warn(c, "what became of the command is not known");
         return EXIT_EXEC_BELLHOP;
     }
-    /* as a shell would say it */
+    /* as a shell reports it */
     return signal_parse(r->signal, &sig, NULL) < 0 ? EXIT_EXEC_BELLHOP : 128 + sig;
 }
 
-/* Errors of exec have the statuses that env(1) and docker use, so that CMD's own stand out. */
+/* Errors of exec have the statuses of env(1) and docker, which differ from most commands' own. */
 int cli_exit_for_exec(struct cli *c, const struct bh_error *err)
 {
     bool is_command = strncmp(err->field, "argv", 4) == 0 || strcmp(err->field, "shell") == 0;
@@ -121,7 +121,7 @@ int cli_exit_for_exec(struct cli *c, const struct bh_error *err)
 
 /* ---- results ---- */
 
-/* The agent's answer without what only says how it was started. */
+/* Prints the agent's reply without the fields that repeat the request. */
 static int print_exec_result(void *arg, const struct bh_exec_info *info)
 {
     static const char *const keys[] = {"id", "pid", "exit", "usage", "stdout", "stderr"};
@@ -186,7 +186,7 @@ int cli_run_attached(struct cli *c, const char *name, struct bh_run_options *o,
     r = cli_signals_start(c, name, o->id, o->pty, true, &signals, err);
     if (r < 0)
         return r;
-    /* A context whose cancel_fd is the second ^C; the first goes to the command. */
+    /* The context's cancel_fd is the second ^C; the first ^C goes to the command. */
     r = bh_open(&c->opts, &ctx, err);
     if (r == 0)
         r = bh_get(ctx, name, &box, err);
@@ -208,7 +208,7 @@ int cli_run_attached(struct cli *c, const char *name, struct bh_run_options *o,
 /* ---- attach ---- */
 
 struct attached {
-    struct sink sink; /* first: write_output() has it from the same pointer */
+    struct sink sink; /* first: write_output() gets the same pointer */
     struct cli *cli;
     bool pty;
     bool stdin_open;
@@ -234,7 +234,7 @@ static void say_gap(void *arg, int stream, uint64_t bytes)
              stream == 2 ? "standard error" : "output");
 }
 
-/* From the terminal by way of the keys that detach, from anything else as it is. */
+/* Input from a terminal passes the filter for the detach keys; any other input is copied. */
 static int follow_attached(struct cli *c, struct bh_exec *exec, struct attached *at, bool input,
                            struct cli_signals *signals, struct bh_run_result *result,
                            bool *ret_detached, struct bh_error *err)
@@ -299,7 +299,7 @@ static int attach_in(struct cli *c, struct bh_box *box, const char *id, const st
                  id);
         return detached ? EXIT_CLI_OK : EXIT_CLI_INTERRUPTED;
     }
-    result.lost_bytes = 0; /* it was told where it happened */
+    result.lost_bytes = 0; /* each gap was reported when it occurred */
     return r < 0 ? r : cli_exit_for_run(c, &result);
 }
 

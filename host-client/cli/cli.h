@@ -17,7 +17,7 @@
 /* Exit statuses. Part of the interface: they do not change. `help exit-codes` prints them. */
 enum cli_exit {
     EXIT_CLI_OK = 0,
-    EXIT_CLI_ERROR = 1, /* anything without a number of its own; grep: no match */
+    EXIT_CLI_ERROR = 1, /* an error without its own number; grep: no match */
     EXIT_CLI_USAGE = 2,
     EXIT_CLI_NOT_FOUND = 3,
     EXIT_CLI_CONFLICT = 4,
@@ -28,7 +28,7 @@ enum cli_exit {
     EXIT_CLI_UNSUPPORTED = 9,
     EXIT_CLI_BOOTSTRAP = 10,
     EXIT_CLI_DATA_LOSS = 11,
-    EXIT_EXEC_TIMEOUT = 124, /* exec and shell: as timeout(1), env(1) and docker have them */
+    EXIT_EXEC_TIMEOUT = 124, /* exec and shell: as timeout(1), env(1) and docker */
     EXIT_EXEC_BELLHOP = 125,
     EXIT_EXEC_CANNOT_RUN = 126,
     EXIT_EXEC_NOT_FOUND = 127,
@@ -70,7 +70,7 @@ struct cli {
     bool json;
     bool quiet;
     bool no_resume;
-    bool raw; /* what comes from a box is printed as it is */
+    bool raw; /* do not escape names and content from a box */
     bool tty_out;
     bool tty_err;
     const char *program;
@@ -130,19 +130,18 @@ void cli_warn(const struct cli *c, const char *fmt, ...) __attribute__((format(p
 int cli_print_json_take(json_t *v);   /* one document and a line feed; EXIT_CLI_OK or 1 */
 void cli_puts_json(const char *text); /* the same of text that is JSON already */
 void cli_put_json(const char *text);  /* a part of a document */
-json_t *
-cli_error_json(const struct bh_error *err); /* what "error" is in a document; NULL: no memory */
+/* The value of "error" in a document; NULL: no memory. */
+json_t *cli_error_json(const struct bh_error *err);
 /*
- * What comes from a box may hold what a terminal obeys, or a line feed that forges a line of ours. Names,
- * messages and arguments are escaped (str_escape) wherever they are printed, content (of files, a
- * command's output) on a terminal. --raw prints both as they are, and so does a zero byte after
- * each name.
+ * Text from a box may hold terminal control sequences, or a line feed that forges a line of ours.
+ * Names, messages and arguments are always escaped (str_escape); content (of files, a command's
+ * output) is escaped on a terminal. --raw turns both off, and so does a zero byte after each name.
  */
-const char *cli_text(
-    const char *s); /* of a message or table: escaped, valid until the fourth call after this */
+/* Escapes a message or a cell of a table; valid until the fourth call after this. */
+const char *cli_text(const char *s);
 void cli_put_name(const char *s, size_t len);    /* to standard output */
-void cli_put_content(const char *s, size_t len); /* a whole piece of it */
-/* Content as it comes: NULL when out of memory; *held keeps what is not a whole character yet. */
+void cli_put_content(const char *s, size_t len); /* complete content */
+/* Escapes a piece of content; *held keeps an incomplete character. NULL: out of memory. */
 struct cli_held {
     char bytes[4];
     size_t n;
@@ -150,7 +149,7 @@ struct cli_held {
 char *cli_escape_content(struct cli_held *held, const char *s, size_t len, bool is_last,
                          size_t *ret_len);
 void cli_output_init(const struct cli *c);
-bool cli_shows_raw(int fd); /* content that goes there */
+bool cli_shows_raw(int fd); /* content written there is not escaped */
 int cli_fail(struct bh_error *err, enum bh_code code, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* A table on a terminal, tab-separated columns in a pipe. */
@@ -167,15 +166,15 @@ void cli_progress_clear(const struct cli *c);
 /* terminal.c */
 struct cli_signals; /* a thread that forwards ^C, TERM and the window's size to a command */
 int cli_cancel_init(struct cli *c, struct err *e); /* ^C and TERM make opts.cancel_fd readable */
-/* The command's signals; with is_mine false, a signal only ends the waiting. */
+/* Forwards signals to the command; with is_mine false, a signal only ends the wait. */
 int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool is_pty,
                       bool is_mine, struct cli_signals **ret, struct bh_error *err);
-void cli_signals_cancel(struct cli_signals *s); /* as a second ^C does; from any thread */
+void cli_signals_cancel(struct cli_signals *s); /* like a second ^C; from any thread */
 struct cli_signals *cli_signals_stop(struct cli_signals *s);
-/* Types what fd gives into s's command until the keys ^P ^Q come: then cancels s. */
+/* Copies fd to the input of s's command until the keys ^P ^Q come; then cancels s. */
 struct cli_keys;
 int cli_keys_start(int fd, struct cli_signals *s, struct cli_keys **ret, struct bh_error *err);
-/* Returns NULL; *ret_detached: the keys have come. */
+/* Returns NULL; *ret_detached: the keys came. */
 struct cli_keys *cli_keys_stop(struct cli_keys *k, bool *ret_detached);
 int cli_raw_mode(int fd, struct bh_error *err); /* undone by cli_raw_restore and at exit */
 void cli_raw_restore(void);
@@ -183,28 +182,29 @@ void cli_window_size(uint16_t *cols, uint16_t *rows);
 
 /* named_box.c */
 #define CLI_BOX_WAIT_MS (2 * 60 * 1000) /* to start or stop a box */
-/* Does fn to each box and reports it in that state, as a line each or one document. */
+/* Calls fn for each box and reports it in the state `what`, as a line each or one document. */
 int cli_each_box(struct cli *c, char **names, const char *what,
                  int (*fn)(struct bh_box *box, int64_t timeout_ms, struct bh_error *err),
                  bool missing_ok, struct bh_error *err);
 const char *cli_time_left(const struct bh_box_info *i, char *out, size_t n);
-/* A path, {"text"} or {"b64"} of an answer as bytes, a NUL after them; free() it. */
+/* A path, {"text"} or {"b64"} of a reply as bytes with a NUL; free() it. */
 char *cli_bytes_of(json_t *v, size_t *ret_len);
 void cli_print_bytes(json_t *v);
 /* ":/path" is a path in the box. */
 int cli_box_path(const char *word, const char *field, const char **ret, struct bh_error *err);
 
-/* attached.c: commands of a box with this process's descriptors; the exit status to pass on. */
+/* attached.c: commands of a box that use this process's descriptors; return the exit status to
+ * pass on. */
 int cli_run_attached(struct cli *c, const char *name, struct bh_run_options *o,
                      struct bh_error *err);
 struct cli_attach {
-    bool input; /* pass this process's input on */
+    bool input; /* copy this process's input to the command */
     bool only_new;
     uint64_t offset[3]; /* by stream, 1 and 2 */
 };
 int cli_attach(struct cli *c, const char *name, const char *id, const struct cli_attach *a,
                struct bh_error *err);
-/* How a command ended, and what is kept of its output, as one document. */
+/* Prints a command's result, and with output its kept output, as one document. */
 int cli_print_result(struct bh_box *box, const char *id, bool output, struct bh_error *err);
 int cli_exit_for_run(struct cli *c, const struct bh_run_result *result); /* the command's own */
 int cli_exit_for_exec(struct cli *c, const struct bh_error *err); /* prints it; 125, 126 or 127 */

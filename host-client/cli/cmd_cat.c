@@ -8,7 +8,7 @@
 
 struct cat {
     struct cli_held held;
-    int sys; /* why standard output takes no more, an errno */
+    int sys; /* errno of a failed write to standard output; 0: none */
 };
 
 static int put_content(struct cat *cat, const char *data, size_t len, bool is_last)
@@ -54,7 +54,7 @@ static int run_cat(struct cli *c, void *args, char **operands, struct bh_error *
     }
     if (fflush(stdout) != 0 && !cat.sys)
         cat.sys = errno;
-    if (cat.sys == EPIPE) /* as cat(1): whoever read has had enough */
+    if (cat.sys == EPIPE) /* as cat(1) ends */
         return 128 + SIGPIPE;
     errno = cat.sys;
     return cat.sys ? cli_fail(err, BH_UNKNOWN, "", "writing standard output: %m") : r;

@@ -39,7 +39,7 @@ static void check_file(struct doctor *d, const char *name, const char *path, con
     check_take(d, ok, true, name, ok ? path : mend);
 }
 
-/* Without it the first box takes minutes, but it comes. */
+/* Optional: the first 'up' builds a missing image, which takes minutes. */
 static void check_image(struct doctor *d)
 {
     _cleanup_free_ char *path = path_join(d->cli->opts.image_dir, "slim/manifest.json");
@@ -63,7 +63,7 @@ static void doctor_provider(void *arg, const struct bh_provider_info *i)
                              : i->summary);
 }
 
-/* Is it where the library looks for it? That is not the caller's PATH. */
+/* Searches the directories that the library searches, not the caller's PATH. */
 static bool is_installed(const char *program)
 {
     static const char *const dirs[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",

@@ -44,10 +44,10 @@ static int run_edit(struct cli *c, void *args, char **operands, struct bh_error 
 }
 
 static const struct cli_option edit_options[] = {
-    CLI_OPT("old", 0, CLI_STR, old_text, "TEXT", "what is there now; it may span lines"),
-    CLI_OPT("new", 0, CLI_STR, new_text, "TEXT", "what is to be there"),
-    CLI_OPT("count", 0, CLI_U32, count, "N", "it must be there just N times (default: once)"),
-    CLI_OPT("all", 'a', CLI_FLAG, all, NULL, "however often it is there"),
+    CLI_OPT("old", 0, CLI_STR, old_text, "TEXT", "the text to replace; may span lines"),
+    CLI_OPT("new", 0, CLI_STR, new_text, "TEXT", "the text to put in its place"),
+    CLI_OPT("count", 0, CLI_U32, count, "N", "it must occur exactly N times (default: once)"),
+    CLI_OPT("all", 'a', CLI_FLAG, all, NULL, "replace it however often it occurs"),
     CLI_OPT("dry-run", 'n', CLI_FLAG, dry_run, NULL, "show what would change, and change nothing"),
     CLI_OPT("if-match", 0, CLI_STR, if_match, "TAG", "only the version with this tag: status 4"),
     {0},
@@ -59,8 +59,8 @@ const struct cli_command cmd_edit = {
     .operands = "NAME :PATH",
     .summary = "replace text in a file of a box; prints the change as a diff",
     .details =
-        "The text is taken literally. When it is not there, or not just so often as was said,\n"
-        "nothing is changed and that is an error.",
+        "The text is literal. If it does not occur, or not exactly as often as given, the command\n"
+        "fails and changes nothing.",
     .examples = "  bellhop edit api :main.c --old 'int x;' --new 'long x;'\n"
                 "  bellhop edit -n api :README.md --old foo --new bar --all\n",
     .options = edit_options,

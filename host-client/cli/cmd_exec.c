@@ -25,9 +25,9 @@ static const struct cli_option exec_options[] = {
     CLI_OPT("env-file", 0, CLI_STR, env_file, "FILE", "a file of K=V lines"),
     CLI_OPT("interactive", 'i', CLI_FLAG, interactive, NULL,
             "pass the input on (default); with -d: keep it open for 'attach -i'"),
-    CLI_OPT("tty", 't', CLI_FLAG, tty, NULL, "give it a terminal"),
-    CLI_OPT("no-stdin", 'n', CLI_FLAG, no_stdin, NULL, "give it no input"),
-    CLI_OPT("detach", 'd', CLI_FLAG, detach, NULL, "return when it has started; prints its id"),
+    CLI_OPT("tty", 't', CLI_FLAG, tty, NULL, "allocate a terminal"),
+    CLI_OPT("no-stdin", 'n', CLI_FLAG, no_stdin, NULL, "no input"),
+    CLI_OPT("detach", 'd', CLI_FLAG, detach, NULL, "return once it has started; prints its id"),
     CLI_OPT("id", 0, CLI_STR, id, "ID",
             "name it: the same exec again is this command, not another one"),
     CLI_OPT("shell", 'c', CLI_STR, shell, "SCRIPT", "run this in a shell instead of CMD"),
@@ -37,7 +37,7 @@ static const struct cli_option exec_options[] = {
             "end it after this time, with status 124"),
     CLI_OPT("grace", 0, CLI_DURATION, grace_ms, "TIME",
             "from SIGTERM to SIGKILL when the time is over (default: 2s)"),
-    CLI_OPT("kill-on-exit", 0, CLI_FLAG, kill_on_exit, NULL, "what it started ends with it"),
+    CLI_OPT("kill-on-exit", 0, CLI_FLAG, kill_on_exit, NULL, "kill its descendants when it exits"),
     CLI_OPT("limit", 'l', CLI_LIST, limits, "L",
             "memory=512M, pids=64 or cpu=1.5, or several with commas (cgroup v2)"),
     CLI_OPT("rlimit", 0, CLI_LIST, rlimits, "R",
@@ -101,7 +101,7 @@ static int take_limits(char **list, struct bh_run_options *o, struct err *e)
     return r < 0 ? err_wrap(e, err_at(e, r, "limit"), "--limit") : 0;
 }
 
-/* The script's text; "-": standard input, which the command then does not get. */
+/* Reads the script; "-": from standard input, in which case the command gets no input. */
 static int read_script(const char *path, char **ret, struct err *e)
 {
     size_t len = 0;
@@ -117,7 +117,7 @@ static int read_script(const char *path, char **ret, struct err *e)
     return 0;
 }
 
-/* Just one of CMD, --shell and --script. */
+/* Exactly one of CMD, --shell and --script is required. */
 static int check_command(const struct args *a, char **operands, struct err *e)
 {
     unsigned n = (operands[1] != NULL) + (a->shell != NULL) + (a->script != NULL);
@@ -188,7 +188,7 @@ static int run_detached(struct cli *c, const char *name, struct bh_run_options *
     return r;
 }
 
-/* With --json: how it ended and what is kept of its output, as one document. */
+/* With --json: the result and the kept output as one document. */
 static int run_json(struct cli *c, const char *name, struct bh_run_options *o, struct bh_error *err)
 {
     _cleanup_box_ struct bh_box *box = NULL;
@@ -219,7 +219,7 @@ static int run_exec(struct cli *c, void *args, char **operands, struct bh_error 
 
     if (r < 0)
         r = cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
-    if (r < 0) /* a script that is not there has not run */
+    if (r < 0) /* a missing script is an error of exec, not of usage */
         return r == -BH_INVALID_ARGUMENT ? r : cli_exit_for_exec(c, err);
     if (a->detach)
         return run_detached(c, operands[0], &o, err);

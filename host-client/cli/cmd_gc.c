@@ -11,7 +11,7 @@ static void gc_line(void *arg, const char *line)
 }
 
 struct args {
-    const char *stopped_for; /* a text: "0" is not the same as nothing */
+    const char *stopped_for; /* not parsed: "0" differs from no option */
 };
 
 static const struct cli_option gc_options[] = {

@@ -62,7 +62,7 @@ static const struct cli_option glob_options[] = {
     {0},
 };
 
-/* "f" is "file", as fd has it. */
+/* fd's letters for types: "f" is "file". */
 static const char *type_name(const char *word)
 {
     static const struct {

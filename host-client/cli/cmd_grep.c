@@ -197,7 +197,8 @@ static int run_grep(struct cli *c, void *args, char **operands, struct bh_error 
                      cmd_grep.operands);
     if (r < 0)
         return r;
-    /* The agent searches the files of a tree in parallel: without an order, their matches come mixed. */
+    /* The agent searches the files of a tree in parallel: without an order, their matches
+     * interleave. */
     if (print.heading && !a->common.sort && !a->common.sortr)
         a->common.sort = "path";
     search_set_options(&a->common, &o);

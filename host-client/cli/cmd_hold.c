@@ -32,7 +32,7 @@ static const struct cli_option hold_options[] = {
     CLI_OPT("for", 'f', CLI_DURATION, for_ms, "TIME",
             "how long at most (default: 10m; at most 24h)"),
     CLI_OPT("reason", 'r', CLI_STR, reason, "TEXT", "shown by activity"),
-    CLI_OPT("id", 0, CLI_STR, id, "ID", "its name; taken again, it is renewed"),
+    CLI_OPT("id", 0, CLI_STR, id, "ID", "hold id; reusing an id renews that hold"),
     {0},
 };
 
@@ -40,9 +40,9 @@ const struct cli_command cmd_hold = {
     .name = "hold",
     .group = "Work",
     .operands = "NAME",
-    .summary = "have a box count as used for a while; prints the hold's id",
-    .details = "It does not stop for want of use until the hold is released or its time is over.\n"
-               "What works in the box does the same with 'bellhopd hold'.",
+    .summary = "keep a box in use for a while; prints the hold's id",
+    .details = "The box does not stop as unused until the hold is released or expires.\n"
+               "A program in the box does the same with 'bellhopd hold'.",
     .examples = "  bellhop hold api --for 2h --reason 'waiting for review'\n"
                 "  bellhop release api ID\n",
     .options = hold_options,

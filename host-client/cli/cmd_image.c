@@ -6,7 +6,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-/* Of build, then of test; some are both. */
+/* Forms of build, then of test; some are both. */
 static const char *const image_forms[] = {"squashfs",   "dir",    "tar",    "oci",  "vm",
                                           "dockerfile", "docker", "podman", "qemu", NULL};
 
@@ -46,7 +46,7 @@ static const struct verb image_verbs[] = {
     {.name = "rm", .max_operands = 1, .takes_all = true, .run = cli_image_rm},
 };
 
-/* An option of another verb would do nothing: whoever gave it meant something else. */
+/* An option of another verb is an error, since it would have no effect. */
 static int check_options(const struct verb *v, const struct image_args *a, struct bh_error *err)
 {
     const struct {

@@ -9,7 +9,7 @@ struct image_args {
     bool all;      /* rm */
 };
 
-/* What build and test are to work on: without a name ./e2b.toml, which must be there then. */
+/* The image that build and test work on; without a name ./e2b.toml, which must exist. */
 int cli_image_operand(char *const *operands, const char **ret, struct bh_error *err);
 
 int cli_image_test(struct cli *c, const struct image_args *a, char **operands,

@@ -32,7 +32,7 @@ static int list_one(void *arg, const struct bh_image_info *i)
                                i->replaced, "path", i->path, "hash", i->hash, "forms", i->forms,
                                "bytes", (json_int_t)i->bytes, "boxes", (json_int_t)i->boxes));
     (void)snprintf(boxes, sizeof(boxes), "%u", i->boxes);
-    /* One that was replaced has no name but its directory's. */
+    /* A replaced image is named by its directory. */
     cli_table_add(l->table,
                   (const char *const[]){i->replaced ? path_name(i->path) : i->name, i->version,
                                         *i->path ? str_format_size(i->bytes, size, sizeof(size))

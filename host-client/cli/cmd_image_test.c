@@ -1,4 +1,4 @@
-/* bellhop image test: the forms one after the other, each booted, checked and taken away again. */
+/* bellhop image test: boots each form in turn, runs the checks in it and removes it. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "common/path.h"
 #include "common/str.h"
 
-#define NO_ENGINE_STATUS 3 /* of a form's script: this machine has not what it needs */
+#define NO_ENGINE_STATUS 3 /* of a form's script: this machine lacks an engine */
 #define URL_BYTES 256
 #define TOKEN_BYTES 256
 #define BOOT_MS (3 * 60 * 1000)
@@ -28,7 +28,7 @@ struct form_source {
     const char *built;    /* the image's form that it boots */
     const char *script;   /* NULL: a box of the oci provider */
     const char *argument; /* the script's first, or NULL */
-    bool is_unasked;      /* tried when no form is named */
+    bool is_unasked;      /* part of the default set */
 };
 
 static const struct form_source form_sources[] = {
@@ -42,10 +42,10 @@ static const struct form_source form_sources[] = {
 struct test {
     struct cli *cli;
     struct image_report *report;
-    char *work; /* of the form under test: url, token and what the script keeps */
+    char *work; /* directory of the form under test: url, token, files of the script */
     const struct form_source *form_sources[IMAGE_FORMS_MAX];
     bool can[IMAGE_FORMS_MAX]; /* this machine can boot it */
-    bool is_named;             /* the forms were named: they must be there */
+    bool is_named;             /* the forms were named: a form that cannot boot is an error */
 };
 
 /* ---- the scripts ---- */
@@ -56,7 +56,7 @@ static int run_form_script(struct test *t, size_t f, const char *verb, struct sc
 {
     const struct form_source *source = t->form_sources[f];
     _cleanup_free_ char *path = NULL;
-    const char *dir = t->report->dir ? t->report->dir : "-"; /* not known when it is probed */
+    const char *dir = t->report->dir ? t->report->dir : "-"; /* not known yet while probing */
     const char *argv[] = {NULL, source->argument, verb, dir, t->work, NULL};
 
     if (asprintf(&path, "%s/forms/%s", t->cli->opts.template_dir, source->script) < 0)
@@ -67,7 +67,7 @@ static int run_form_script(struct test *t, size_t f, const char *verb, struct sc
     return cli_script_run(t->cli, s, err);
 }
 
-/* What a script has left in the work directory, in one line. */
+/* Reads the line that a script has left in the work directory. */
 static int read_line(const struct test *t, const char *name, size_t max, char **ret,
                      struct bh_error *err)
 {
@@ -117,7 +117,7 @@ static int boot_box(struct test *t, struct bh_box **ret, struct bh_error *err)
     return bh_create(t->cli->ctx, &o, ret, err);
 }
 
-/* Why its agent does not answer stands in what it has said. */
+/* The reason why the agent does not answer is in the form's output. */
 static void add_log(struct test *t, size_t f, struct bh_error *err)
 {
     struct script s = {0};
@@ -145,7 +145,7 @@ static int boot_script(struct test *t, size_t f, struct bh_box **ret, struct bh_
     return r;
 }
 
-/* Whatever was started, however far it came. */
+/* Removes the form, however far its boot came. */
 static void take_away(struct test *t, size_t f, struct bh_box *box)
 {
     struct script s = {.must_finish = true};
@@ -239,7 +239,7 @@ static int choose_forms(struct test *t, char *const *names, struct bh_error *err
     return r;
 }
 
-/* 1: this machine can boot it; 0: it can't, and the report says why. */
+/* 1: this machine can boot the form; 0: it cannot, and the report has the reason. */
 static int can_boot(struct test *t, size_t f, struct bh_error *err)
 {
     struct image_form *form = &t->report->forms[f];
@@ -257,7 +257,7 @@ static int can_boot(struct test *t, size_t f, struct bh_error *err)
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the command ---- */
 
 static int make_work(struct test *t, struct bh_error *err)
 {
@@ -297,7 +297,7 @@ static int probe_forms(struct test *t, struct bh_error *err)
     return 0;
 }
 
-/* Is it an image's own directory, and not one with a definition in it? */
+/* True for an image's own directory, false for one with a template. */
 static bool is_image_dir(const char *name)
 {
     _cleanup_free_ char *manifest = strchr(name, '/') ? path_join(name, "manifest.json") : NULL;
@@ -305,7 +305,7 @@ static bool is_image_dir(const char *name)
     return manifest && access(manifest, F_OK) == 0;
 }
 
-/* What is missing of the image is built. */
+/* Builds the missing forms of the image. */
 static int build_image(struct test *t, const char *name, struct bh_error *err)
 {
     const char *forms[IMAGE_FORMS_MAX + 1] = {NULL};
@@ -337,7 +337,7 @@ static int find_image(struct test *t, const char *name, struct bh_error *err)
                : cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "out of memory");
 }
 
-/* What is wrong in the words that were given is said before anything is built. */
+/* Checks the arguments before anything is built. */
 static int prepare_test(struct test *t, const struct image_args *a, const char *name,
                         struct bh_error *err)
 {

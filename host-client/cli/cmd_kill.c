@@ -27,7 +27,7 @@ static int run_kill(struct cli *c, void *args, char **operands, struct bh_error 
 
 static const struct cli_option kill_options[] = {
     CLI_OPT("signal", 's', CLI_STR, signal, "SIGNAL", "a name or a number (default: TERM)"),
-    CLI_OPT("tree", 0, CLI_FLAG, tree, NULL, "and all that it has started"),
+    CLI_OPT("tree", 0, CLI_FLAG, tree, NULL, "and its descendants"),
     {0},
 };
 

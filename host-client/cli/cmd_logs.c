@@ -52,7 +52,8 @@ static int put_part(struct cli_held *held, json_t *part)
     return bytes ? put_logs(held, bytes, len, false) : 0;
 }
 
-/* Prints the kept output of each stream: head and tail, with a warning between them if bytes were dropped. */
+/* Prints the kept output of each stream: head and tail, with a warning between them if bytes were
+ * dropped. */
 static int print_kept(void *arg, const struct bh_exec_info *info)
 {
     static const char *const streams[] = {NULL, "stdout", "stderr"};
@@ -90,7 +91,7 @@ static int show_logs(struct cli *c, struct bh_box *box, const char *id, bool fol
     int r = bh_exec_attach(box, id, &l.exec, err);
 
     if (r == 0 && c->json) {
-        /* One document: with --follow, when the command has ended. */
+        /* One document; with --follow, after the command's end. */
         r = follow ? bh_exec_wait(l.exec, 0, NULL, err) : 0;
         if (r == 0)
             r = bh_exec_get(l.exec, print_document, NULL, err);

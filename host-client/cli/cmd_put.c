@@ -39,7 +39,8 @@ static int take_is_dir(void *arg, const struct bh_file_info *info)
     return 0;
 }
 
-/* As cp has it: into what ends with a slash or is a directory there, else under that name. */
+/* As with cp, the destination is a directory if it ends with a slash or is one in the box; else a
+ * name. */
 static bool is_dir_there(struct bh_box *box, const char *path)
 {
     bool is_dir = str_has_suffix(path, "/");
@@ -49,7 +50,7 @@ static bool is_dir_there(struct bh_box *box, const char *path)
     return is_dir;
 }
 
-#define PUT_MATCH_MAX_BYTES ((size_t)1 << 30) /* with --if-match the file is read first */
+#define PUT_MATCH_MAX_BYTES ((size_t)1 << 30) /* with --if-match the file is read into memory */
 
 struct args {
     const char *if_match;
@@ -58,11 +59,12 @@ struct args {
 struct put {
     struct bh_box *box;
     const char *dest;
-    bool into; /* dest is a directory to put things into */
+    bool into; /* dest is a directory */
     uint64_t files, bytes;
 };
 
-/* "src" arrives as dest/src, "src/." as what is in it; a file under its own name or dest's. */
+/* "src" becomes dest/src, and "src/." the content of dest; a file keeps its name or gets that of
+ * dest. */
 static int put_one(struct put *p, const char *source, struct bh_error *err)
 {
     struct bh_upload_options o = {.size = sizeof(o), .git = "as-is", .with_secrets = true};
@@ -91,7 +93,7 @@ static int put_one(struct put *p, const char *source, struct bh_error *err)
     return r;
 }
 
-/* All of standard input into a file. A wait for it ends with the cancel descriptor. */
+/* Copies standard input to a file; the cancel descriptor ends the wait. */
 static int spool_stdin(const struct cli *c, int fd, struct err *e)
 {
     struct pollfd p[] = {{.fd = STDIN_FILENO, .events = POLLIN},
@@ -118,7 +120,8 @@ static int spool_stdin(const struct cli *c, int fd, struct err *e)
     return 0;
 }
 
-/* It has no size that is known beforehand: it is kept here first, so that it arrives whole or not. */
+/* Standard input has no known size: it is spooled to a file, so that the upload is all or
+ * nothing. */
 static int put_stdin(const struct cli *c, struct put *p, struct bh_error *err)
 {
     struct bh_upload_options o = {.size = sizeof(o), .git = "as-is", .with_secrets = true};
@@ -152,7 +155,7 @@ static int put_stdin(const struct cli *c, struct put *p, struct bh_error *err)
     return r;
 }
 
-/* --if-match: one file, in place of the version that has the tag. */
+/* --if-match: replaces one file if it has the tag. */
 static int put_if_match(struct put *p, const char *source, const char *tag, char *etag,
                         struct bh_error *err)
 {
@@ -235,11 +238,12 @@ const struct cli_command cmd_put = {
     .group = "Files",
     .operands = "NAME FILE... :PATH",
     .summary = "copy files and directories into a box",
-    .details =
-        "As cp -r does: into PATH when that is a directory, ends with a slash, or there are\n"
-        "several FILEs; else under the name PATH. DIR/. stands for what is in DIR. Each\n"
-        "FILE or directory arrives whole or not at all; '-' is standard input. 'edit --json' and\n"
-        "'put --json' tell a file's tag.",
+    .details = "Like cp -r: into PATH if that is a directory, ends with a slash, or there are\n"
+               "several FILEs; else under the name PATH. DIR/. is the content of DIR. Each\n"
+               "FILE or directory arrives whole or not at all; '-' is standard input. The upload\n"
+               "of a large file continues after a broken connection. 'edit --json' and 'put "
+               "--json' print a\n"
+               "file's tag.",
     .examples = "  bellhop put api notes.txt data :/workspace/\n"
                 "  bellhop put api local.cfg :/workspace/app.cfg\n"
                 "  git diff | bellhop put api - :/workspace/change.patch\n",

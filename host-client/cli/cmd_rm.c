@@ -12,7 +12,7 @@ static int run_rm(struct cli *c, void *args, char **operands, struct bh_error *e
 }
 
 static const struct cli_option rm_options[] = {
-    CLI_OPT("force", 'f', CLI_FLAG, force, NULL, "a box that is not there is no error"),
+    CLI_OPT("force", 'f', CLI_FLAG, force, NULL, "ignore boxes that do not exist"),
     {0},
 };
 

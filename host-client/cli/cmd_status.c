@@ -46,7 +46,7 @@ static void print_labels(json_t *labels)
         (void)printf("%-24s %s=%s\n", n++ ? "" : "labels", key, json_string_value(v));
 }
 
-/* What it is for, where that is known. */
+/* Prints the project's path and remote, if they are known. */
 static void print_status_project(json_t *project)
 {
     static const char *const keys[] = {"path", "remote"};

@@ -16,17 +16,17 @@ struct args {
 };
 
 static const struct cli_option sync_options[] = {
-    CLI_OPT("dry-run", 'n', CLI_FLAG, dry_run, NULL, "say what would be done, and do nothing"),
+    CLI_OPT("dry-run", 'n', CLI_FLAG, dry_run, NULL, "print what would be done; change nothing"),
     CLI_OPT("delete", 0, CLI_FLAG, delete_extra, NULL,
-            "remove also what the other side has made itself"),
+            "also remove files that only the target has"),
     CLI_OPT("checksum", 0, CLI_FLAG, checksum, NULL, "compare contents, not sizes and times"),
     CLI_OPT("exclude", 0, CLI_LIST, excludes, "GLOB",
-            "leave alone; with a slash: the whole path, else any name; repeatable"),
+            "skip these; with a slash: the whole path, else any name; repeatable"),
     CLI_OPT("with-git", 0, CLI_FLAG, with_git, NULL, "the repository's .git too"),
     CLI_OPT("with-secrets", 0, CLI_FLAG, with_secrets, NULL,
             "untracked files that look like secrets too"),
     CLI_OPT("max-files", 0, CLI_U32, max_files, "N",
-            "how many more the box may have than there are here (100000)"),
+            "limit of files that the box has more than this side (100000)"),
     {0},
 };
 

@@ -76,11 +76,11 @@ static const struct cli_option up_options[] = {
     CLI_OPT("allow-missing", 0, CLI_LIST, allow_missing, "PIECE",
             "go on without this piece of isolation (see status)"),
     CLI_OPT("start-timeout", 0, CLI_DURATION, start_timeout_ms, "TIME",
-            "for everything until the agent is healthy (default: 5m)"),
+            "for the whole start, until the agent is healthy (default: 5m)"),
     {0},
 };
 
-/* The project is a directory, a repository or nothing: what says two of them is a mistake. */
+/* The project is a directory, a repository or nothing: these options exclude each other. */
 static int check_source(const struct args *a, const char *dir, struct bh_error *err)
 {
     if (a->empty && dir)
@@ -107,7 +107,7 @@ static int gather_variables(const struct args *a, char ***env, char ***secrets, 
     return r;
 }
 
-/* A command of the summary, and beside it what it is for. */
+/* Prints a suggested command and its purpose. */
 __attribute__((format(printf, 2, 3))) static void print_next(const char *what, const char *fmt, ...)
 {
     char command[256];
@@ -119,7 +119,7 @@ __attribute__((format(printf, 2, 3))) static void print_next(const char *what, c
     (void)printf("  %-*s  %s\n", NEXT_COLUMN, command, what);
 }
 
-/* "from": where the project is on this machine, or the repository. */
+/* Prints the workdir, and the local directory or the repository that the project came from. */
 static void print_project(const char *workdir, json_t *project)
 {
     json_t *from = json_object_get(project, "path");
@@ -175,7 +175,7 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     print_next("remove it without a trace", "bellhop rm %s", i->name);
 }
 
-/* $BELLHOP_IMAGE, for those who work with another one all day. */
+/* $BELLHOP_IMAGE replaces the default image, if the provider uses one. */
 static const char *default_image(const struct args *a)
 {
     const struct provider *p = provider_find(a->provider ? a->provider : provider_names[0]);
@@ -208,7 +208,7 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     o.runtime = a->runtime;
     o.agent = a->agent ? a->agent : "opencode";
     o.agent_config = a->agent_config;
-    /* An empty box that has a name of its own is for no project. */
+    /* An empty box with --name has no project. */
     o.project = a->repo || (a->empty && a->name) ? NULL : dir;
     o.no_upload = a->empty;
     o.dest = a->dest;
@@ -250,7 +250,7 @@ const struct cli_command cmd_up = {
         "Creates the box, uploads DIR (default: the current directory), installs and starts the\n"
         "coding agent, and returns when it is healthy. In a git repository the tracked files and\n"
         "the untracked ones that are not ignored are sent, as they are on the disk now.\n"
-        ".bellhopignore keeps more at home. What fails half-way is undone.\n"
+        ".bellhopignore keeps more at home. If a step fails, everything is rolled back.\n"
         "A box remembers its project, the directory's path or the repository's URL: a second up\n"
         "starts that box if need be, and uploads nothing again. Another project of the same name\n"
         "gets a box with a short hash after the name. With --name, a box that is for another\n"

@@ -14,7 +14,7 @@ static const struct cli_option url_options[] = {
     {0},
 };
 
-/* The agent's URL is there while the box runs: a stopped one is started, as by any command. */
+/* The agent has a URL only while the box runs, so a stopped box is started, as by any command. */
 static int agent_url(struct cli *c, struct bh_box *box, char **ret, struct bh_error *err)
 {
     const struct bh_box_info *i = bh_box_info(box);

@@ -13,7 +13,7 @@ struct args {
 
 struct watch {
     struct cli *cli;
-    uint32_t left; /* events that are still wanted; 0: any number */
+    uint32_t left; /* events until the end; 0: no limit */
     bool is_enough;
 };
 
@@ -69,9 +69,9 @@ static int run_watch(struct cli *c, void *args, char **operands, struct bh_error
 }
 
 static const struct cli_option watch_options[] = {
-    CLI_OPT("exclude", 'E', CLI_LIST, excludes, "GLOB",
-            "nothing of these, as lines of a .gitignore"),
-    CLI_OPT("no-recursive", 0, CLI_FLAG, flat, NULL, "only what is directly in it"),
+    CLI_OPT("exclude", 'E', CLI_LIST, excludes, "GLOB", "skip these, as in a .gitignore"),
+    CLI_OPT("no-recursive", 0, CLI_FLAG, flat, NULL,
+            "only the directory itself, without subdirectories"),
     CLI_OPT("count", 'c', CLI_U32, count, "N", "end after N events"),
     CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "end after this time: status 6"),
     {0},
@@ -81,7 +81,7 @@ const struct cli_command cmd_watch = {
     .name = "watch",
     .group = "Files",
     .operands = "NAME [:PATH]",
-    .summary = "tell what happens to the files of a box, one line for each event",
+    .summary = "report changes to the files of a box, one line for each event",
     .details = "created, removed, renamed, modified, written, attributes; 'overflow' when some "
                "were lost:\n"
                "look again. Nothing is missed after the word that it is watching. With --json one\n"

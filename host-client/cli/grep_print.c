@@ -21,7 +21,7 @@ static void put_colored(const struct grep_print *g, const char *color, const cha
         (void)fputs(COLOR_OFF, stdout);
 }
 
-/* With a zero byte after it, it is for a program: as it is. */
+/* A path that ends with a zero byte is for a program, and is not escaped. */
 static void put_path(const struct grep_print *g)
 {
     if (g->color)
@@ -43,7 +43,7 @@ static void put_number(const struct grep_print *g, const char *color, uint64_t n
     (void)putchar(mark);
 }
 
-/* The agent's numbers may be any; negative ones are none. */
+/* The agent is not trusted: a negative number counts as 0. */
 static uint64_t number_of(json_t *obj, const char *name)
 {
     json_int_t n = json_integer_value(json_object_get(obj, name));
@@ -58,7 +58,7 @@ static bool says_path(const struct grep_print *g)
     return !g->only || strcmp(g->only, g->path) != 0;
 }
 
-/* The next file: its heading, and what separates it from the one before. */
+/* Prints the separator and the heading when the next file begins. */
 static void begin_file(struct grep_print *g, const char *path)
 {
     if (g->path && strcmp(g->path, path) == 0)
@@ -83,7 +83,7 @@ static void begin_group(struct grep_print *g, uint64_t line)
         (void)puts("--");
 }
 
-/* What stands before a line's text. */
+/* The fields before a line's text. */
 struct head {
     uint64_t line;
     uint64_t column; /* 0: none */
@@ -106,7 +106,7 @@ static void put_head(const struct grep_print *g, const struct head *h)
         put_number(g, NULL, h->offset, h->mark);
 }
 
-/* The part [from, to) of a text with its matches in colour. */
+/* Prints text[from, to) with its matches in colour. */
 static void put_text(const struct grep_print *g, const char *text, size_t from, size_t to,
                      json_t *spans)
 {
@@ -128,7 +128,7 @@ static void put_text(const struct grep_print *g, const char *text, size_t from, 
     (void)putchar('\n');
 }
 
-/* A match may span lines, each of which is one of its own. */
+/* A match may span lines; each is printed as a line. */
 static void put_lines(struct grep_print *g, struct head h, const char *text, size_t len,
                       json_t *spans)
 {

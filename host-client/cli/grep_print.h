@@ -1,7 +1,7 @@
 #pragma once
 /*
  * grep_print: matches as ripgrep prints them: with headings and colours on a terminal,
- * PATH:LINE:TEXT in a pipe, lines of context with dashes and `--` between what is apart.
+ * PATH:LINE:TEXT in a pipe, lines of context with dashes and `--` between groups.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -13,13 +13,13 @@ struct grep_print {
     bool line_numbers;
     bool column;
     bool byte_offset;
-    bool has_context;                /* `--` between groups */
-    char path_end;                   /* after a path that stands alone: '\n', or '\0' */
-    bool with_filename, no_filename; /* else: unless only one file was asked for */
-    const char *only;                /* the path that was asked for; or NULL */
-    /* so far: */
+    bool has_context;                /* print `--` between groups */
+    char path_end;                   /* after a path on a line of its own: '\n', or '\0' */
+    bool with_filename, no_filename; /* neither: unless the search is of one file */
+    const char *only;                /* the only path of the search; or NULL */
+    /* state: */
     char *path;
-    uint64_t next_line; /* what would follow without a gap */
+    uint64_t next_line; /* the line that continues the last group */
     bool has_printed;
 };
 

@@ -6,7 +6,7 @@
 #include "common/cleanup.h"
 
 #define OPTION_COLUMN 30
-#define ROFF_COLUMN 56 /* a line of a page's source is broken at the first blank from here on */
+#define ROFF_COLUMN 56 /* lines of a page's source break at the first blank from this column on */
 
 static const char exit_codes_topic[] =
     "Exit statuses\n"
@@ -143,7 +143,7 @@ void cli_print_help(FILE *f, const struct cli_command *cmd)
 
 /* ---- man pages ---- */
 
-/* One character that roff would take for something else, or print as a typographer would. */
+/* Escapes a character that roff would interpret or replace by a typographic one. */
 static const char *roff_escape(char c)
 {
     switch (c) {
@@ -164,7 +164,7 @@ static const char *roff_escape(char c)
     }
 }
 
-/* Part of a line of text. A dot at a line's begin would be a request. Returns the bytes written. */
+/* Writes part of a line; a leading dot would be a request. Returns the bytes written. */
 static size_t put_roff_part(FILE *f, const char *s, size_t len, bool is_line_start)
 {
     size_t n = 0;
@@ -179,7 +179,7 @@ static size_t put_roff_part(FILE *f, const char *s, size_t len, bool is_line_sta
     return n;
 }
 
-/* Text that is filled: where its own lines end does not matter. */
+/* Writes text that roff fills, in lines of its own length. */
 static void put_roff(FILE *f, const char *s, size_t len)
 {
     size_t column = 0;
@@ -213,7 +213,7 @@ static void man_head(FILE *f, const char *command, const char *summary)
     put_roff(f, summary, strlen(summary));
 }
 
-/* Paragraphs are filled; indented lines (examples, tables) stay as they are. */
+/* Paragraphs are filled; indented lines (examples, tables) are literal. */
 static void man_block(FILE *f, const char *title, const char *text)
 {
     bool is_literal = false, is_new_paragraph = false;
@@ -246,7 +246,7 @@ static void man_block(FILE *f, const char *title, const char *text)
         (void)fputs(".fi\n", f);
 }
 
-/* A topic of the help without its first line, which is its title. */
+/* Writes a help topic; its first line is the title in the help only. */
 static void man_topic(FILE *f, const char *title, const char *topic)
 {
     man_block(f, title, strchr(topic, '\n') + 1);
@@ -371,8 +371,10 @@ static void print_fish(FILE *f)
     const struct cli_command *cmd;
 
     for (size_t i = 0; (cmd = cli_command_at(i)); i++) {
-        (void)fprintf(f, "complete -c bellhop -n __fish_use_subcommand -f -a %s -d '%s'\n",
-                      cmd->name, cmd->summary);
+        (void)fprintf(f, "complete -c bellhop -n __fish_use_subcommand -f -a %s -d '", cmd->name);
+        for (const char *s = cmd->summary; *s; s++)
+            (void)fprintf(f, "%s%c", *s == '\'' ? "\\" : "", *s);
+        (void)fputs("'\n", f);
         for (const struct cli_option *o = cmd->options; o && o->name; o++)
             (void)fprintf(f, "complete -c bellhop -n '__fish_seen_subcommand_from %s' -l %s%s\n",
                           cmd->name, o->name, o->arg ? " -r" : "");

@@ -11,9 +11,9 @@
 #include "common/str.h"
 #include "common/wire/method.h"
 
-#define FILE_BYTES (16 * 1024 * 1024) /* full's manifest has a few hundred packages */
+#define FILE_BYTES (16 * 1024 * 1024) /* the manifest of 'full' has a few hundred packages */
 #define OUTPUT_BYTES (64 * 1024)
-#define START_ID "start" /* of the template's own command, as the agent and the library call it */
+#define START_ID "start" /* id of the template's start_cmd */
 #define ROUND_TRIP_BYTES (1024 * 1024)
 
 void image_report_done(struct image_report *r)
@@ -33,7 +33,7 @@ typedef int builtin_fn(struct bh_box *box, const char *user, struct image_result
                        struct bh_error *err);
 static builtin_fn run_agent_check, run_start_check;
 
-/* ---- what there is to check ---- */
+/* ---- the list of checks ---- */
 
 static int read_text(const char *dir, const char *name, char **ret, struct bh_error *err)
 {
@@ -45,7 +45,8 @@ static int read_text(const char *dir, const char *name, char **ret, struct bh_er
     return r < 0 ? cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message) : 0;
 }
 
-/* Is there a package, of whichever kind, a coding agent, or a command of the template's of this name? */
+/* True if the manifest has a package of any kind, a coding agent, or a template's command of this
+ * name. */
 static bool has_package(json_t *manifest, const char *name)
 {
     static const char *const tables[] = {"packages", "npm_packages", "pip_packages", "agents"};
@@ -110,7 +111,7 @@ static bool is_check(const struct image_report *r, const char *name)
     return false;
 }
 
-/* The error of a name that there is not has those that there are. */
+/* The error for an unknown name lists the known ones. */
 static int no_check(const struct image_report *r, const char *name, struct bh_error *err)
 {
     struct buf names;
@@ -206,12 +207,12 @@ static int collect_output(void *arg, int stream, const char *data, size_t len)
 {
     struct output *o = arg;
 
-    /* The first of what comes is what counts; more than the bound is dropped. */
+    /* Keeps the first bytes of the output and drops the rest. */
     (void)buf_add(stream == 1 ? &o->out : &o->err, data, len, NULL);
     return 0;
 }
 
-/* A line of text at `at` into out, which is a row of a table: no control characters. */
+/* Copies the line at `at` for a table: without control characters. */
 static void copy_line(const char *at, char *out, size_t out_bytes)
 {
     size_t n = strcspn(at, "\r\n");
@@ -304,7 +305,7 @@ static int copy_in_box(struct bh_box *box, const char *user, struct bh_error *er
     return r;
 }
 
-/* A megabyte of noise goes in by the file interface, is copied by a command, and comes out again. */
+/* A megabyte of random bytes is uploaded, copied by a command, and downloaded. */
 static int round_trip(struct bh_box *box, const char *user, struct bh_error *err)
 {
     _cleanup_free_ char *sent = malloc(ROUND_TRIP_BYTES);
@@ -351,7 +352,7 @@ static int take_start_state(void *arg, const struct bh_exec_info *info)
     return 0;
 }
 
-/* The template's start_cmd was started with the image; it runs, or has done its work. */
+/* The template's start_cmd runs, or has exited with status 0. */
 static int run_start_check(struct bh_box *box, const char *user, struct image_result *ret,
                            struct bh_error *err)
 {

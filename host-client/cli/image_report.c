@@ -5,7 +5,7 @@
 #include "cli/image_test.h"
 #include "common/str.h"
 
-/* The version that the first form told. */
+/* The version that the first form reported. */
 static const char *version_of(const struct image_report *r, size_t check)
 {
     for (size_t f = 0; f < r->n_forms; f++)

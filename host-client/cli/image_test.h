@@ -13,8 +13,8 @@
 
 struct image_check {
     char *name;    /* the tool's */
-    char *package; /* what of the manifest brings it; "-": every image has it */
-    char *shell;   /* the script, after what all of them share; NULL: the program's own check */
+    char *package; /* manifest entry that includes it; "-": every image has it */
+    char *shell;   /* the script, without the common prologue; NULL: a check of this program */
     bool is_wanted;
 };
 
@@ -37,7 +37,7 @@ struct image_form {
 struct image_report {
     char *image; /* the name */
     char *dir;   /* where it is: without links */
-    char *user;  /* who the checks run as */
+    char *user;  /* the user that runs the checks */
     size_t n_checks, n_forms;
     struct image_check checks[IMAGE_CHECKS_MAX];
     struct image_form forms[IMAGE_FORMS_MAX];
@@ -45,18 +45,18 @@ struct image_report {
 };
 
 void image_report_done(struct image_report *r);
-/* The checks of the directory. With `only` (or NULL) no others; a name that there is not is an error
- * with those that there are. */
+/* The checks of the directory. With `only` (or NULL) no others; a name that there is not is an
+ * error with those that there are. */
 int image_checks_load(struct image_report *r, const char *checks_dir, char *const *only,
                       struct bh_error *err);
-/* Which of them the manifest.json of the image, r->dir, asks for. */
+/* Marks the checks that the manifest.json of the image (r->dir) requires. */
 int image_checks_match(struct image_report *r, struct bh_error *err);
-/* Runs check i in the box of form f. Only a cancel is an error: what fails is a result. */
+/* Runs check i in the box of form f. Only a cancel is an error: a failing check is a result. */
 int image_check_run(struct image_report *r, size_t f, size_t i, struct bh_box *box,
                     struct bh_error *err);
-/* The same tool says the same version in every form: else the later one has failed. */
+/* A tool must report the same version in every form; else the later form has failed. */
 void image_report_compare(struct image_report *r);
 bool image_report_is_ok(const struct image_report *r); /* something ran and nothing failed */
-/* A table, what failed below it; or one JSON document. */
+/* Prints a table with the failures below it, or one JSON document. */
 void image_report_print(const struct cli *c, const struct image_report *r);
 json_t *image_report_json(const struct image_report *r);

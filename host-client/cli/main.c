@@ -9,7 +9,7 @@
 #include "common/path.h"
 #include "common/str.h"
 
-/* In the order of the overview: a group's commands stand together. */
+/* In the order of the overview; the commands of a group are adjacent. */
 static const struct cli_command *const cli_commands[] = {
     &cmd_up,     &cmd_ls,    &cmd_status,    &cmd_start,    &cmd_stop,       &cmd_rm,
     &cmd_keep,   &cmd_exec,  &cmd_shell,     &cmd_ps,       &cmd_attach,     &cmd_wait,
@@ -49,7 +49,7 @@ static char *user_dir(const char *own, const char *xdg, const char *below_home)
     return dir;
 }
 
-/* NULL, for what the library finds by itself, unless the environment says otherwise. */
+/* NULL if the variable is not set: the library then uses its own default. */
 static const char *own_part(const char *variable)
 {
     const char *set = getenv(variable);
@@ -83,11 +83,11 @@ static int open_context(struct cli *c, struct bh_error *err)
     c->opts.progress_arg = c;
     r = bh_open(&c->opts, &c->ctx, err);
     if (r == 0)
-        bh_get_options(c->ctx, &c->opts); /* every path filled in, for what opens another one */
+        bh_get_options(c->ctx, &c->opts); /* with every path filled in, for further contexts */
     return r;
 }
 
-/* Bad words on the command line become a bh_error, as the library's do. */
+/* Errors of parsing are printed like those of the library. */
 static int usage_error(struct cli *c, int r, const struct err *e)
 {
     struct bh_error err = {0};
@@ -103,7 +103,7 @@ static bool wants_help(char **argv, const struct cli_command *cmd)
         if (strcmp(*argv, "--help") == 0 || strcmp(*argv, "-h") == 0)
             return true;
         if (cmd->flags & CLI_STOP_AT_OPERAND && (*argv)[0] != '-')
-            return false; /* exec BOX CMD --help is CMD's */
+            return false; /* the --help of 'exec BOX CMD --help' belongs to CMD */
     }
     return false;
 }
@@ -117,7 +117,7 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
     int r;
 
     c->command = cmd;
-    /* --json first: also errors of parsing are then JSON. */
+    /* Before parsing, so that its errors are JSON too. */
     for (char **a = argv; *a && strcmp(*a, "--") != 0; a++)
         c->json |= strcmp(*a, "--json") == 0 && !(cmd->flags & CLI_STOP_AT_OPERAND);
     r = args ? cli_parse(c, cmd, argv, args, &operands, &e) : err_oom(&e);

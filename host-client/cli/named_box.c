@@ -1,4 +1,4 @@
-/* named_box: boxes that the command line names, and the paths and names that come from them. */
+/* named_box: boxes named on the command line, and paths and bytes in their replies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ const char *cli_time_left(const struct bh_box_info *i, char *out, size_t n)
     return str_format_duration(left > 0 ? left : 0, out, n);
 }
 
-/* One line or document for each box that an action was done to. */
+/* Reports a box as a line, or as an element of the JSON list. */
 static int report_box(struct cli *c, const char *name, const char *what, json_t *list)
 {
     if (c->json)

@@ -9,7 +9,7 @@
 #include "common/str.h"
 
 #define ENV_FILE_MAX_BYTES (256 * 1024)
-#define CPUS_MAX 1000000 /* the library knows the sensible range */
+#define CPUS_MAX 1000000 /* the library checks the range */
 
 const struct cli_option cli_common_options[] = {
     {"json", 0, CLI_FLAG, offsetof(struct cli, json), NULL, "one JSON document on standard output",
@@ -99,10 +99,10 @@ struct parse {
     struct cli *cli;
     const struct cli_command *cmd;
     void *args;
-    char **next; /* the words that are left */
+    char **next; /* the remaining words */
 };
 
-/* Finds the option and where its value goes. */
+/* Finds an option and the address of its value. */
 static const struct cli_option *find_option(const struct parse *p, const char *name, size_t len,
                                             char letter, void **ret_at)
 {
@@ -198,7 +198,7 @@ int cli_parse(struct cli *c, const struct cli_command *cmd, char **argv, void *a
             r = take_letters(&p, word + 1, e);
         } else {
             r = strv_push(&operands, word, e);
-            /* exec NAME CMD --flag: what follows the command is the command's. */
+            /* exec NAME CMD --flag: the words after CMD belong to CMD. */
             if (cmd->flags & CLI_STOP_AT_OPERAND && strv_len(operands) >= 2)
                 only_operands = true;
         }
@@ -270,7 +270,7 @@ int cli_expand_env(char **list, const char *field, bool must_be_bare, char ***re
     return r;
 }
 
-/* Lines "K=V"; empty lines and lines that start with # are skipped; values are taken as they are. */
+/* Lines "K=V"; empty lines and lines that start with # are skipped; values are not unquoted. */
 int cli_read_env_file(const char *path, char ***ret, struct err *e)
 {
     _cleanup_free_ char *text = NULL;

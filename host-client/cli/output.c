@@ -46,7 +46,7 @@ int cli_exit_for(const struct bh_error *err)
     return EXIT_CLI_ERROR;
 }
 
-/* ---- what comes from a box ---- */
+/* ---- names and content from a box ---- */
 
 #define TEXTS 4
 #define CONTENT_KEEP "\n\t"
@@ -148,12 +148,13 @@ void cli_print_error(struct cli *c, const struct bh_error *err)
         (void)cli_print_json_take(json_pack("{s:o}", "error", cli_error_json(err)));
         return;
     }
-    if (err->detail[0] && err->step[0]) { /* what is for programs is in --json's document */
+    if (err->detail[0] &&
+        err->step[0]) { /* without a step, the detail is JSON for programs: only --json prints it */
         put_escaped(stderr, err->detail, strlen(err->detail), CONTENT_KEEP);
         if (err->detail[strlen(err->detail) - 1] != '\n')
             (void)fputc('\n', stderr);
     }
-    /* A template's command names itself. */
+    /* ready_cmd and start_cmd belong to the template, not to the agent. */
     if (err->step[0] && !str_has_suffix(err->step, "_cmd"))
         (void)fprintf(stderr, "bellhop: the agent's %s step failed: %s\n", err->step,
                       cli_text(err->message));
@@ -179,7 +180,7 @@ void cli_warn(const struct cli *c, const char *fmt, ...)
     free(text);
 }
 
-/* JSON leaves DEL and the C1 controls as they are; they stand in strings only. */
+/* JSON does not escape DEL and the C1 controls, which occur only in strings. */
 void cli_put_json(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -248,7 +249,7 @@ struct cli_table *cli_table_new(const char *const *heads)
     return t;
 }
 
-/* A tab or line feed in a cell would be one of the table's. */
+/* A tab or line feed in a cell would end the cell. */
 static char *cell_text(const char *s)
 {
     return output_state.raw ? strdup(s) : str_escape(s, strlen(s), "", NULL);

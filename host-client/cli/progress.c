@@ -10,7 +10,7 @@
 #define BAR_CELLS 24
 #define REDRAW_MS 80
 
-/* The line being drawn on the terminal. One terminal, one line: the only state of this file. */
+/* The line that is drawn on the terminal: one per process. */
 static struct {
     char phase[32];
     int64_t drawn_ms;

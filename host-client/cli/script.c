@@ -23,8 +23,8 @@ struct running {
     struct cli *cli;
     struct script *script;
     pid_t pid;
-    int out;   /* what it prints */
-    int pidfd; /* readable when it has ended */
+    int out;   /* read end of its output */
+    int pidfd; /* readable once it has ended */
     bool is_canceled;
 };
 
@@ -78,7 +78,7 @@ static void keep_tail(struct script *s, const char *data, size_t len)
     s->tail[have + len] = '\0';
 }
 
-/* The last whole or begun line, for the terminal. */
+/* Shows the last line of the output as progress. */
 static void show_last_line(const struct running *run)
 {
     struct bh_progress p = {.phase = run->script->phase};
@@ -96,7 +96,7 @@ static void show_last_line(const struct running *run)
     cli_progress(run->cli, &p);
 }
 
-/* All that is there. NULs become spaces: the tail is a string. */
+/* Reads all that is available. NULs become spaces, since the tail is a string. */
 static void read_output(struct running *run)
 {
     char data[4096];
@@ -109,7 +109,7 @@ static void read_output(struct running *run)
         keep_tail(run->script, data, (size_t)n);
         show_last_line(run);
     }
-    if (n == 0) { /* closed: there will be no more */
+    if (n == 0) { /* end of file */
         (void)close(run->out);
         run->out = -1;
     }

@@ -10,12 +10,12 @@
 struct script {
     const char *const *argv;          /* argv[0] is the script's path, run by sh */
     const char *phase;                /* of the progress */
-    bool must_finish;                 /* it clears up: ^C does not end it */
+    bool must_finish;                 /* it cleans up: ^C does not end it */
     int status;                       /* out: its exit status, or 128 and the signal */
     char tail[SCRIPT_TAIL_BYTES + 1]; /* out: the end of what it printed */
 };
 
-/* 0 when it has run, whatever its status. */
+/* Succeeds if the script ran, whatever its status. */
 int cli_script_run(struct cli *c, struct script *s, struct bh_error *err);
 /* The last line of the tail, without its line feed; cuts the tail. */
 const char *cli_script_last_line(struct script *s);

@@ -40,7 +40,7 @@ void search_set_options(const struct search_args *a, struct bh_search_options *o
 
 /* ---- the document ---- */
 
-/* It is printed as the results come: their number has no bound. */
+/* The document is printed as results come, since their number is not bounded. */
 static void begin_document(struct search_run *s)
 {
     if (!s->has_begun)
@@ -56,7 +56,7 @@ void search_put_item(struct search_run *s, const char *json)
     cli_put_json(json);
 }
 
-/* An error after the document has begun becomes a part of it. */
+/* If the document has begun, an error becomes part of it. */
 static void end_document(struct search_run *s, const struct bh_error *failed)
 {
     _cleanup_json_ json_t *error = failed ? cli_error_json(failed) : NULL;
@@ -116,7 +116,7 @@ static int search_one(struct search_run *s, struct bh_box *box, struct bh_search
     return r;
 }
 
-/* 0, 1 or 2 as rg has it; what is wrong with the box has a status of its own. */
+/* 0, 1 or 2 as rg's; an error of the box has its own status. */
 static int search_status(struct search_run *s, int r, struct bh_error *err)
 {
     bool is_path = r < 0 && strcmp(err->field, "path") == 0;

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * search_run: the part of grep and glob that is the same: the options of both, one search for each path, the JSON
+ * search_run: the common part of grep and glob: options, one search for each path, the JSON
  * document, the exit status.
  */
 #include "cli/cli.h"
@@ -26,16 +26,16 @@ struct search_run {
     /* Searches o->path; is_only: there is no other path. */
     int (*search_path)(struct search_run *s, struct bh_box *box, const struct bh_search_options *o,
                        bool is_only, struct bh_search_result *ret, struct bh_error *err);
-    struct grep_print *print; /* grep's */
-    char path_end;            /* glob's: after each path */
+    struct grep_print *print; /* of grep */
+    char path_end;            /* of glob: written after each path */
     uint64_t n_found;
-    /* search_run()'s own: */
+    /* private: */
     bool has_begun; /* the JSON document */
     bool is_incomplete;
     char *end; /* the last search's summary as JSON; or NULL */
 };
 
-/* paths: operands, of which a leading colon is dropped; empty: where commands start. Returns an exit status. */
+/* paths: operands; a leading colon is dropped; empty: the workdir. Returns an exit status. */
 int search_run(struct search_run *s, const char *box_name, struct bh_search_options *o,
                char **paths, struct bh_error *err);
 /* Adds a result to the JSON document. */

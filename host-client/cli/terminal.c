@@ -58,18 +58,18 @@ int cli_cancel_init(struct cli *c, struct err *e)
 
 struct cli_signals {
     pthread_t thread;
-    struct bh_options opts; /* for a context of its own: contexts are for one thread */
+    struct bh_options opts; /* for the thread's own context: a context is for one thread */
     char *box;
     char *exec_id;
     bool is_pty;
     bool is_mine;
-    int stop_fd; /* its write end closes: the thread ends */
+    int stop_fd; /* the thread ends when the write end is closed */
     int stop_write_fd;
     int cancel_read_fd; /* becomes the command's cancel_fd */
     int cancel_write_fd;
 };
 
-/* The box and the context are opened when the first signal comes: most commands get none. */
+/* Opens the box and the context at the first signal, since most commands get none. */
 static void forward_signal(struct cli_signals *s, struct bh_ctx **ctx, struct bh_box **box, int sig)
 {
     uint16_t cols, rows;
@@ -108,7 +108,7 @@ static void *signals_main(void *arg)
             break;
         if (!fds[0].revents || read(signal_pipe[0], &sig, 1) != 1)
             continue;
-        /* The second ^C gives up waiting for a command that does not want to end. */
+        /* The second ^C stops waiting for a command that ignores the first. */
         if (sig != SIGWINCH && (++interrupts > 1 || !s->is_mine))
             cli_signals_cancel(s);
         if (sig == SIGWINCH || s->is_mine)
@@ -181,11 +181,12 @@ struct cli_keys {
     struct cli_signals *signals;
     int fd;
     int stop_fds[2];
-    bool has_first; /* ^P has come, and waits for what follows it */
+    bool has_first; /* ^P has come; the next byte decides */
     bool is_detached;
 };
 
-/* All but the two keys, into out (of twice the length); is_detached when they have come. */
+/* Copies the input without the two keys to out (of twice the length); sets is_detached if they
+ * came. */
 static size_t filter_keys(struct cli_keys *k, const char *data, size_t len, char *out)
 {
     size_t n = 0;
@@ -204,7 +205,7 @@ static size_t filter_keys(struct cli_keys *k, const char *data, size_t len, char
     return n;
 }
 
-/* What was typed before the two keys has arrived when this returns. */
+/* Returns after the bytes typed before the two keys were written. */
 static void pass_keys(struct cli_keys *k, struct bh_exec *exec)
 {
     char data[KEYS_BYTES], out[2 * KEYS_BYTES];
@@ -231,7 +232,7 @@ static void pass_keys(struct cli_keys *k, struct bh_exec *exec)
     }
 }
 
-/* A context of its own: contexts are for one thread. */
+/* Opens its own context: a context is for one thread. */
 static void *keys_main(void *arg)
 {
     struct cli_keys *k = arg;

@@ -135,6 +135,12 @@ variables_read()
     [[ " ${COMPREPLY[*]} " == *" none "* ]]
 }
 
+@test "each line of the fish completion closes its quotes" {
+    bellhop completion fish >"$BOX_TMP/c"
+    [ "$(grep -c '__fish_use_subcommand' "$BOX_TMP/c")" -ge 36 ]
+    run -1 grep -vE "^([^'\\\\]|'([^'\\\\]|\\\\.)*')*$" "$BOX_TMP/c"
+}
+
 @test "an unknown shell has no completion" {
     run bellhop completion tcsh
     [ "$status" -eq 2 ]

@@ -2,15 +2,15 @@
  * libbellhop: boxes in which coding agents work.
  *
  * A context (struct bh_ctx) is one state directory; a box (struct bh_box) is one sandbox with
- * Bellhop's guest agent in it. There is no global state. The library never prints, exits, reads
- * the environment or touches signals.
+ * Bellhop's guest agent in it. There is no global state. The library never prints, exits, reads the
+ * environment or touches signals.
  *
  * Errors: a function that can fail returns 0 or a negative enum bh_code and fills the caller's
  * struct bh_error, which may be NULL and needs no freeing. On failure no out-parameter is touched.
  *
- * Ownership: the caller owns everything that it gets through a `ret_` parameter and releases it with
- * the function that the comment names. `const` pointers within a struct belong to the struct. A
- * struct that a callback gets, and its strings, are valid until the callback returns.
+ * Ownership: the caller owns everything that it gets through a `ret_` parameter and releases it
+ * with the function that the comment names. `const` pointers within a struct belong to the struct.
+ * A struct that a callback gets, and its strings, are valid until the callback returns.
  *
  * Threads: a context and its boxes are used by one thread at a time; contexts are independent.
  * Callbacks run in the thread that made the call.
@@ -72,8 +72,9 @@ const char *bh_version(void);       /* "0.1.0" */
 /* ---- context ---- */
 
 struct bh_progress {
-    /* "image", "create", "upload", "install", "start", "health", ...; "building": comes once a second
-     * with the duration of the image's last step; "warning": show the text to a person in any case */
+    /* "image", "create", "upload", "install", "start", "health", ...; "building": comes once a
+     * second with the duration of the image's last step; "warning": show the text to a person in
+     * any case */
     const char *phase;
     const char *text; /* one line for a person */
     uint64_t done;    /* bytes of total; total 0: not known */
@@ -164,9 +165,10 @@ struct bh_create_options {
 };
 
 /*
- * Returns the box opts->name, running and with a healthy agent. Creates it, or starts it again if it
- * exists; BH_FAILED_PRECONDITION if it is for another project. Concurrent callers create one box. If
- * a step fails, everything is rolled back and the first error is reported. bh_box_free() the handle.
+ * Returns the box opts->name, running and with a healthy agent. Creates it, or starts it again if
+ * it exists; BH_FAILED_PRECONDITION if it is for another project. Concurrent callers create one
+ * box. If a step fails, everything is rolled back and the first error is reported. bh_box_free()
+ * the handle.
  */
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
               struct bh_error *err);
@@ -185,9 +187,9 @@ struct bh_connect_options {
     int64_t timeout_ms; /* for the agent to answer; 0: 30 seconds */
 };
 /*
- * Attaches to a guest agent that is already running. Commands, files and searches work. Its lifecycle
- * is not managed here: no call keeps it alive or ends it, bh_list() does not report it, and start,
- * stop, destroy, extend, hold, inspect and get_url fail with BH_FAILED_PRECONDITION.
+ * Attaches to a guest agent that is already running. Commands, files and searches work. Its
+ * lifecycle is not managed here: no call keeps it alive or ends it, bh_list() does not report it,
+ * and start, stop, destroy, extend, hold, inspect and get_url fail with BH_FAILED_PRECONDITION.
  */
 int bh_connect(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct bh_box **ret_box,
                struct bh_error *err);
@@ -294,35 +296,37 @@ struct bh_run_result {
 };
 
 /*
- * Runs a command to its end. Starts a stopped box first. After a broken connection, output continues
- * at the byte where it broke and input at the byte that was accepted: nothing is delivered twice, and
- * output that could not be kept is counted in lost_bytes. If the call is canceled, the command is
- * killed.
+ * Runs a command to its end. Starts a stopped box first. After a broken connection, output
+ * continues at the byte where it broke and input at the byte that was accepted: nothing is
+ * delivered twice, and output that could not be kept is counted in lost_bytes. If the call is
+ * canceled, the command is killed.
  */
 int bh_run(struct bh_box *box, const struct bh_run_options *opts, struct bh_run_result *ret_result,
            struct bh_error *err);
 
 /*
- * A handle of one command: the caller's position in its output and input. The command belongs to the
- * box and lives on without a handle. A handle is used by its box's thread, and before its box is
- * freed; bh_exec_write, _signal and _resize may be called from the output function of bh_exec_follow.
+ * A handle of one command: the caller's position in its output and input. The command belongs to
+ * the box and lives on without a handle. A handle is used by its box's thread, and before its box
+ * is freed; bh_exec_write, _signal and _resize may be called from the output function of
+ * bh_exec_follow.
  */
 struct bh_exec;
 
 /*
- * Starts a command and returns once it runs. If the id exists, attaches to that command, provided that
- * the request is the same; else BH_ALREADY_EXISTS. bh_exec_free() the handle.
+ * Starts a command and returns once it runs. If the id exists, attaches to that command, provided
+ * that the request is the same; else BH_ALREADY_EXISTS. bh_exec_free() the handle.
  */
 int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct bh_exec **ret_exec,
                   struct bh_error *err);
-/* Attaches to a command by id, whoever started it: running, or ended within the last ten minutes. */
+/* Attaches to a command by id, whoever started it: running, or ended within the last ten
+ * minutes. */
 int bh_exec_attach(struct bh_box *box, const char *id, struct bh_exec **ret_exec,
                    struct bh_error *err);
 struct bh_exec *bh_exec_free(struct bh_exec *exec); /* the handle, not the command; returns NULL */
 const char *bh_exec_id(const struct bh_exec *exec); /* the handle's */
 int bh_exec_pid(const struct bh_exec *exec);        /* in the box */
-/* The position at which bh_exec_follow and bh_exec_read continue, in bytes from the command's start.
- * stream: 1 stdout, 2 stderr. */
+/* The position at which bh_exec_follow and bh_exec_read continue, in bytes from the command's
+ * start. stream: 1 stdout, 2 stderr. */
 void bh_exec_seek(struct bh_exec *exec, int stream, uint64_t offset);
 uint64_t bh_exec_offset(const struct bh_exec *exec, int stream);
 
@@ -337,7 +341,8 @@ struct bh_follow_options {
     void (*gap)(void *arg, int stream, uint64_t bytes);
     void *arg;
 };
-/* Delivers output from the handle's offsets to the command's end. If canceled, the command lives on. */
+/* Delivers output from the handle's offsets to the command's end. If canceled, the command lives
+ * on. */
 int bh_exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
                    struct bh_run_result *ret_result, struct bh_error *err);
 /* Reads at most 64 KiB of one stream without waiting; *ret_len is 0 if there is nothing new.
@@ -345,12 +350,13 @@ int bh_exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
  * keeps. */
 int bh_exec_read(struct bh_exec *exec, int stream, void *buf, size_t bytes, size_t *ret_len,
                  bool *ret_eof, struct bh_error *err);
-/* Writes all of data; returns once the command has taken it. timeout_ms 0: none. If repeated after an
- * error, bytes that the command has are not written twice. */
+/* Writes all of data; returns once the command has taken it. timeout_ms 0: none. If repeated after
+ * an error, bytes that the command has are not written twice. */
 int bh_exec_write(struct bh_exec *exec, const void *data, size_t len, int64_t timeout_ms,
                   struct bh_error *err);
 int bh_exec_close_stdin(struct bh_exec *exec, struct bh_error *err);
-/* Signals the command's first process; tree: its descendants too. signal: "SIGTERM", "term" or "15". */
+/* Signals the command's first process; tree: its descendants too. signal: "SIGTERM", "term" or
+ * "15". */
 int bh_exec_signal(struct bh_exec *exec, const char *signal, bool tree, struct bh_error *err);
 int bh_exec_resize(struct bh_exec *exec, uint16_t cols, uint16_t rows, struct bh_error *err);
 /* Waits for the command's end, or fails with BH_DEADLINE_EXCEEDED; timeout_ms 0: none. */
@@ -395,12 +401,12 @@ int bh_call(struct bh_box *box, const char *method, const char *params_json,
 
 /* ---- files, search, ports ---- */
 
-/* Forwards a TCP port of the box to this machine's loopback; *ret_url: "http://127.0.0.1:PORT". free()
- * it. */
+/* Forwards a TCP port of the box to this machine's loopback; *ret_url: "http://127.0.0.1:PORT".
+ * free() it. */
 int bh_get_url(struct bh_box *box, uint16_t port, char **ret_url, struct bh_error *err);
 
-/* Reads a whole file of at most max_bytes (else BH_RESOURCE_EXHAUSTED). free() *ret_data. A NUL follows
- * the data. */
+/* Reads a whole file of at most max_bytes (else BH_RESOURCE_EXHAUSTED). free() *ret_data. A NUL
+ * follows the data. */
 int bh_read(struct bh_box *box, const char *path, size_t max_bytes, char **ret_data,
             size_t *ret_len, struct bh_error *err);
 /* Replaces a file, all or nothing. mode 0: 0644. */
@@ -595,7 +601,8 @@ struct bh_search_options {
     bool reverse;                                          /* with sort */
     bool dotall, crlf;                                     /* grep: as rg has them */
     bool full_path; /* glob: the pattern is for the whole absolute path */
-    /* A relative path is not made absolute, and paths of results are relative to the workdir too. */
+    /* A relative path is not made absolute, and paths of results are relative to the workdir
+     * too. */
     bool keep_relative;
     uint32_t context;            /* grep: lines before and after */
     uint32_t max_columns;        /* grep: cut longer lines after so many bytes; 0: no limit */
@@ -649,15 +656,16 @@ struct bh_upload_result {
     char *left_out; /* files that look like secrets and were not sent, one per line; free() it */
 };
 /*
- * Uploads a file or a tree, all or nothing. A single file of 16 MiB or more continues after a broken
- * connection; BH_ABORTED if it changes meanwhile.
+ * Uploads a file or a tree, all or nothing. A single file of 16 MiB or more continues after a
+ * broken connection; BH_ABORTED if it changes meanwhile.
  */
 int bh_upload(struct bh_box *box, const struct bh_upload_options *opts,
               struct bh_upload_result *ret_result, struct bh_error *err);
 /*
- * Downloads a file or tree into a local directory, under its own name. For a file, the reply must hold
- * that one entry and nothing else: otherwise the call fails with BH_DATA_LOSS and changes nothing. A
- * link to a directory arrives as a directory with the link's name, any other link as a link.
+ * Downloads a file or tree into a local directory, under its own name. For a file, the reply must
+ * hold that one entry and nothing else: otherwise the call fails with BH_DATA_LOSS and changes
+ * nothing. A link to a directory arrives as a directory with the link's name, any other link as a
+ * link.
  */
 int bh_download(struct bh_box *box, const char *path, const char *local_dir, struct bh_error *err);
 
@@ -673,12 +681,12 @@ struct bh_sync_options {
     bool with_git;
     bool with_secrets;
     const char *const *excludes; /* globs, NULL-terminated, or NULL */
-    /* Called for each change before any is made; what: "send", "touch" (mode and time only) or "remove";
-     * name is relative. A non-zero result ends the call with BH_CANCELED. */
+    /* Called for each change before any is made; what: "send", "touch" (mode and time only) or
+     * "remove"; name is relative. A non-zero result ends the call with BH_CANCELED. */
     int (*change)(void *arg, const char *what, const char *name);
     void *change_arg;
-    /* The box may have so many more files than the local directory, else BH_RESOURCE_EXHAUSTED. Each
-     * takes 256 bytes of memory. 0: 100,000. */
+    /* The box may have so many more files than the local directory, else BH_RESOURCE_EXHAUSTED.
+     * Each takes 256 bytes of memory. 0: 100,000. */
     uint64_t max_files;
 };
 struct bh_sync_result {
@@ -689,10 +697,11 @@ struct bh_sync_result {
     uint64_t unchanged;
     uint64_t kept; /* files that only the target has, and that were left there */
 };
-/* Makes the target directory like the source: sends files that differ, removes files that the source has
- * lost since the last sync of the two. Ignored files (.gitignore, .bellhopignore) are neither sent nor
- * removed. Names from a box are checked before anything changes: BH_DATA_LOSS for one that leads outside
- * or occurs twice, BH_PERMISSION_DENIED for one that git could take for a repository. */
+/* Makes the target directory like the source: sends files that differ, removes files that the
+ * source has lost since the last sync of the two. Ignored files (.gitignore, .bellhopignore) are
+ * neither sent nor removed. Names from a box are checked before anything changes: BH_DATA_LOSS for
+ * one that leads outside or occurs twice, BH_PERMISSION_DENIED for one that git could take for a
+ * repository. */
 int bh_sync(struct bh_box *box, const struct bh_sync_options *opts,
             struct bh_sync_result *ret_result, struct bh_error *err);
 
@@ -750,12 +759,13 @@ struct bh_wait_port_options {
     const char *path;    /* GET this until the status is below 400; NULL: a connection is enough */
     const char *exec_id; /* BH_FAILED_PRECONDITION if this command ends first; or NULL */
 };
-/* Waits until something listens on the port. *ret_status: with a path, the HTTP status; may be NULL. */
+/* Waits until something listens on the port. *ret_status: with a path, the HTTP status; may be
+ * NULL. */
 int bh_wait_port(struct bh_box *box, const struct bh_wait_port_options *opts, int *ret_status,
                  struct bh_error *err);
 
-/* Runs every tool that the box's image promises; BH_FAILED_PRECONDITION names the first that does not
- * work. If ret_json is not NULL, *ret_json gets the report in both cases; free() it. */
+/* Runs every tool that the box's image promises; BH_FAILED_PRECONDITION names the first that does
+ * not work. If ret_json is not NULL, *ret_json gets the report in both cases; free() it. */
 int bh_ready(struct bh_box *box, char **ret_json, struct bh_error *err);
 /* The agent's metrics in Prometheus' text format. free() *ret_text. */
 int bh_metrics(struct bh_box *box, char **ret_text, struct bh_error *err);
@@ -785,11 +795,12 @@ struct bh_image_build_options {
         *forms;         /* "squashfs", "dir", "tar", "oci", "vm", "dockerfile"; NULL: squashfs */
     bool fresh;         /* rebuild every layer with Debian's newest packages */
     int64_t timeout_ms; /* 0: an hour */
-    /* "K=V" or NULL: the build gets the proxies and pip's index (PIP_INDEX_URL and such) of these. */
+    /* "K=V" or NULL: the build gets the proxies and pip's index (PIP_INDEX_URL and such) of
+     * these. */
     const char *const *host_env;
 };
-/* Builds the forms that are missing; concurrent callers build them once. An error in the template is
- * BH_INVALID_ARGUMENT with its file and line. free() *ret_path, the image's directory. */
+/* Builds the forms that are missing; concurrent callers build them once. An error in the template
+ * is BH_INVALID_ARGUMENT with its file and line. free() *ret_path, the image's directory. */
 int bh_image_build(struct bh_ctx *ctx, const struct bh_image_build_options *opts, char **ret_path,
                    struct bh_error *err);
 /* The image's manifest as JSON; the inputs, for a template that is not built. free() *ret_json. */

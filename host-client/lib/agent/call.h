@@ -1,10 +1,12 @@
 #pragma once
 /*
- * call: the steps that the bh_ calls of this folder have in common: start the box if it is stopped, get a client
- * of its guest agent, build a request field by field, read the reply. A field that is not set is left out.
+ * call: the steps that the bh_ calls of this folder have in common: start the box if it is stopped,
+ * get a client of its guest agent, build a request field by field, read the reply. A field that is
+ * not set is left out.
  *
- * A box's life is the business of lib/box. A struct bh_box begins with a struct agent, through which lib/box hands
- * in the operations that a call needs, so that this folder knows nothing of stores, providers or monitors.
+ * A box's life is the business of lib/box. A struct bh_box begins with a struct agent, through
+ * which lib/box hands in the operations that a call needs, so that this folder knows nothing of
+ * stores, providers or monitors.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -49,7 +51,8 @@ static inline const struct agent_ops *agent_ops(const struct bh_box *box)
 
 /* Wakes the box and gets its client. */
 int agent_begin(struct bh_box *box, struct client **ret, struct err *e);
-/* A path relative to the workdir becomes absolute; free() *ret. key: the field that an error names. */
+/* A path relative to the workdir becomes absolute; free() *ret. key: the field that an error
+ * names. */
 int agent_resolve(const struct bh_box *box, const char *key, const char *path, char **ret,
                   struct err *e);
 /* A stored deadline for the waits of a call that takes timeout_ms; 0: none. */
@@ -58,8 +61,8 @@ int64_t agent_deadline(int64_t timeout_ms);
 /* ---- requests ---- */
 
 /*
- * Fields are set one after the other; the first that cannot be set fills *e, and agent_call_take() then fails with
- * that. NULL, false and 0 leave a field out.
+ * Fields are set one after the other; the first that cannot be set fills *e, and agent_call_take()
+ * then fails with that. NULL, false and 0 leave a field out.
  */
 void params_set_take(json_t *p, const char *key, json_t *value, struct err *e);
 /* Relative to the workdir; made absolute. */

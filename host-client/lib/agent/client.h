@@ -38,17 +38,20 @@ int client_health(struct client *c, int64_t timeout_ms, struct err *e);
 int client_wait_ready(struct client *c, int64_t deadline_mono_ms, struct err *e);
 
 /*
- * params may be NULL ({}); they are borrowed. The caller owns *ret; ret may be NULL. deadline 0: none.
+ * params may be NULL ({}); they are borrowed. The caller owns *ret; ret may be NULL. deadline 0:
+ * none.
  *
- * No call waits for ever for a silent agent: the answer must begin within the answer timeout, or within
- * 20 times that if the agent works before it answers. Only a method that waits by its nature (SINGLE in
- * rpc.def: Exec/Wait) is bounded by its deadline alone. A reply, or a message of a stream, that is larger
- * than an agent's can be, or that would take much memory when parsed, is ERR_EXHAUSTED.
+ * No call waits for ever for a silent agent: the answer must begin within the answer timeout, or
+ * within 20 times that if the agent works before it answers. Only a method that waits by its nature
+ * (SINGLE in rpc.def: Exec/Wait) is bounded by its deadline alone. A reply, or a message of a
+ * stream, that is larger than an agent's can be, or that would take much memory when parsed, is
+ * ERR_EXHAUSTED.
  */
 int client_call(struct client *c, enum rpc_method method, json_t *params, int64_t deadline_mono_ms,
                 json_t **ret, struct err *e);
-/* Calls fn with each message of a stream (borrowed); a non-zero result ends the call with ERR_CANCELED.
- * An {"error"} message becomes the result. A stream that breaks off before its {"end"} is ERR_DATA_LOSS. */
+/* Calls fn with each message of a stream (borrowed); a non-zero result ends the call with
+ * ERR_CANCELED. An {"error"} message becomes the result. A stream that breaks off before its
+ * {"end"} is ERR_DATA_LOSS. */
 int client_stream(struct client *c, enum rpc_method method, json_t *params,
                   int64_t deadline_mono_ms, int (*fn)(void *arg, json_t *msg), void *arg,
                   struct err *e);
@@ -93,8 +96,9 @@ struct client_upload {
     int64_t deadline_mono_ms; /* 0: none */
 };
 /*
- * Replaces the target, all or nothing. ERR_ABORTED: the local file changed meanwhile. *ret_begun is set on failure
- * too: if it is false, the agent refused the upload before any byte, and another route may work.
+ * Replaces the target, all or nothing. ERR_ABORTED: the local file changed meanwhile. *ret_begun is
+ * set on failure too: if it is false, the agent refused the upload before any byte, and another
+ * route may work.
  */
 int client_upload(struct client *c, const struct client_upload *u, bool *ret_begun, struct err *e);
 
@@ -111,8 +115,8 @@ int client_post_archive(struct client *c, const char *path, const char *query, c
                         size_t names_bytes, int (*write)(void *, const char *, size_t), void *arg,
                         int64_t deadline_mono_ms, struct err *e);
 
-/* GET from an HTTP server in the box, by /v1/proxy/{port}; basic is "user:password" or NULL. Succeeds
- * with any status; fails if there was no complete answer. The caller owns *ret_body. */
+/* GET from an HTTP server in the box, by /v1/proxy/{port}; basic is "user:password" or NULL.
+ * Succeeds with any status; fails if there was no complete answer. The caller owns *ret_body. */
 int client_get_port(struct client *c, uint16_t port, const char *path, const char *basic,
                     int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body, struct err *e);
 

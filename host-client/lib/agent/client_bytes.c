@@ -1,4 +1,5 @@
-/* client_bytes: the routes of the agent's API that carry bytes: files, archives, servers in the box. */
+/* client_bytes: the routes of the agent's API that carry bytes: files, archives, servers in the
+ * box. */
 #include <stdlib.h>
 #include <string.h>
 

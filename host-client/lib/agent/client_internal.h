@@ -7,9 +7,9 @@
 #include "lib/agent/client.h"
 
 /*
- * Bounds of what an agent can make a program hold: a reply exists as text (half as much again while it grows), as
- * the parser's copy (twice) and as a value; a message of a stream may be relayed as text and parsed again. With
- * these, no answer makes a command of 12 MiB larger than 64 MiB.
+ * Bounds of what an agent can make a program hold: a reply exists as text (half as much again while
+ * it grows), as the parser's copy (twice) and as a value; a message of a stream may be relayed as
+ * text and parsed again. With these, no answer makes a command of 12 MiB larger than 64 MiB.
  */
 #define CLIENT_SMALL_BYTES (256 * 1024)
 #define CLIENT_LARGE_BYTES (8 * 1024 * 1024) /* LARGE in rpc.def: 2,000 commands, 4 MiB of output */

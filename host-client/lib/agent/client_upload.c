@@ -1,8 +1,8 @@
 /*
- * client_upload: a large file by the resumable upload (draft-ietf-httpbis-resumable-upload, interop version 8; see
- * docs/protocol-files.md). The agent collects the bytes beside the target and puts them in place at the end, so that
- * the target is the old file or the whole new one. After a broken connection the agent is asked how many bytes it
- * has, and the rest is sent.
+ * client_upload: a large file by the resumable upload (draft-ietf-httpbis-resumable-upload, interop
+ * version 8; see docs/protocol-files.md). The agent collects the bytes beside the target and puts
+ * them in place at the end, so that the target is the old file or the whole new one. After a broken
+ * connection the agent is asked how many bytes it has, and the rest is sent.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -171,7 +171,8 @@ static int upload_send_rest(struct sender *s, struct err *e)
     return r;
 }
 
-/* Without it the agent keeps the bytes for an hour. The context may be canceled, so this takes its own connection. */
+/* Without it the agent keeps the bytes for an hour. The context may be canceled, so this takes its
+ * own connection. */
 static void upload_cancel(struct sender *s)
 {
     const char *headers[] = {s->c->auth, NULL};
@@ -191,7 +192,8 @@ static void upload_cancel(struct sender *s)
     (void)http_free(fresh);
 }
 
-/* ERR_ABORTED: the offset was wrong. ERR_NOT_FOUND: the agent was replaced, and the upload starts again. */
+/* ERR_ABORTED: the offset was wrong. ERR_NOT_FOUND: the agent was replaced, and the upload starts
+ * again. */
 static bool is_worth_a_retry(const struct sender *s, int r)
 {
     return !s->is_local_error && (r == -ERR_UNAVAILABLE || r == -ERR_DATA_LOSS ||

@@ -1,9 +1,9 @@
 #pragma once
 /*
  * exec: struct bh_exec from the inside: a command of a box, and the caller's position in its output
- * and input. It has two clients, so that a write or a signal can be sent while the output is followed.
- * One thread at a time, except for the pump of exec_stdin.c, which has its own client; while it runs,
- * only the pump uses `written`.
+ * and input. It has two clients, so that a write or a signal can be sent while the output is
+ * followed. One thread at a time, except for the pump of exec_stdin.c, which has its own client;
+ * while it runs, only the pump uses `written`.
  */
 #include <jansson.h>
 #include <pthread.h>
@@ -45,7 +45,8 @@ int exec_request_check(const struct bh_run_options *o, struct err *e);
 int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_options *o,
                      bool stdin_open, bool lossless, json_t **ret, struct err *e);
 
-/* exec_info.c: decodes a reply's exit and usage; copies as much of a result as *ret has room for. */
+/* exec_info.c: decodes a reply's exit and usage; copies as much of a result as *ret has room
+ * for. */
 void exec_read_result(json_t *reply, struct bh_run_result *ret);
 void exec_give_result(const struct bh_run_result *result, struct bh_run_result *ret);
 

@@ -1,7 +1,7 @@
 /*
- * exec_follow: the output of a command by offset. After a broken connection the stream resumes at the
- * handle's offsets, so no byte is lost or delivered twice. A start is repeated with the same id, under
- * which the agent starts one command.
+ * exec_follow: the output of a command by offset. After a broken connection the stream resumes at
+ * the handle's offsets, so no byte is lost or delivered twice. A start is repeated with the same
+ * id, under which the agent starts one command.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -124,8 +124,8 @@ static int follow_once(struct follow *f, struct err *e)
     return f->is_done ? 0 : r;
 }
 
-/* The first byte that the agent still keeps, as its error says; if it does not say, the byte after the
- * last. 0: not known. */
+/* The first byte that the agent still keeps, as its error says; if it does not say, the byte after
+ * the last. 0: not known. */
 static uint64_t first_held(struct follow *f, const struct err *told, const char *name)
 {
     _cleanup_json_ json_t *params = NULL;
@@ -141,8 +141,8 @@ static uint64_t first_held(struct follow *f, const struct err *told, const char 
     return (uint64_t)json_integer_value(json_object_get(json_object_get(state, name), "bytes"));
 }
 
-/* The agent dropped the bytes at the offsets, since newer commands used up the budget: continues at the
- * first byte that it keeps. */
+/* The agent dropped the bytes at the offsets, since newer commands used up the budget: continues
+ * at the first byte that it keeps. */
 static int skip_forgotten(struct follow *f, const struct err *told)
 {
     static const char *const fields[] = {NULL, "stdout_offset", "stderr_offset"};

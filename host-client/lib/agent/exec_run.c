@@ -9,8 +9,8 @@
 #include "lib/agent/exec.h"
 #include "lib/util/context.h"
 
-/* A lossless reader's command waits while the connection is broken. The agent must still keep every byte
- * that the reader did not get: its lag, and the bytes in the sockets. */
+/* A lossless reader's command waits while the connection is broken. The agent must still keep
+ * every byte that the reader did not get: its lag, and the bytes in the sockets. */
 #define RUN_HEAD_BYTES (512 * 1024)
 #define RUN_TAIL_BYTES (1024 * 1024)
 

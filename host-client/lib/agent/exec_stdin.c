@@ -23,8 +23,8 @@ struct exec_pump {
     int stop_fd;
 };
 
-/* If another client may have written, the offset is unknown: the first piece goes without one, so it
- * cannot be repeated, and the reply tells the offset. */
+/* If another client may have written, the offset is unknown: the first piece goes without one, so
+ * it cannot be repeated, and the reply tells the offset. */
 static int write_piece(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                        int64_t deadline_mono_ms, int cancel_fd, struct err *e)
 {
