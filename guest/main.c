@@ -454,7 +454,7 @@ static void keep_apart(void)
         log_write(LOG_LEVEL_DEBUG, "commands are not kept apart from the agent: %s", e.message);
 }
 
-static int run(struct app *a, struct err *e)
+static int run_agent(struct app *a, struct err *e)
 {
     char token[TOKEN_MAX_BYTES] = "";
     size_t token_len = 0;
@@ -482,7 +482,7 @@ static int run(struct app *a, struct err *e)
  * What clients have left behind (a watch, say) is given back by the loop and the pool in turns. False: a
  * thread is still at work.
  */
-static bool settle(struct agent *g)
+static bool settle_threads(struct agent *g)
 {
     int64_t deadline = clock_mono_ms() + STOP_HARD_MS;
     unsigned busy, waiting;
@@ -505,10 +505,10 @@ static bool tear_down(struct app *a)
     forward_quiesce(a->forward);
     if (a->server && !server_stop(a->server, STOP_HARD_MS))
         return false;
-    if (g->pool && !settle(g))
+    if (g->pool && !settle_threads(g))
         return false;
     dialects_stop(g); /* with what they watch */
-    if (g->pool && !settle(g))
+    if (g->pool && !settle_threads(g))
         return false;
     g->pool = pool_free(g->pool, STOP_HARD_MS);
     if (g->pool)
@@ -577,7 +577,7 @@ int main(int argc, char **argv)
     }
     keep_inherited_fd(a.o.token_fd);
     keep_inherited_fd(a.o.ready_fd);
-    r = run(&a, &e);
+    r = run_agent(&a, &e);
     if (r < 0)
         log_error("%s", e.message);
     is_free = tear_down(&a);

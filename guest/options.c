@@ -44,7 +44,7 @@ struct option_row {
 
 #define AT(member) offsetof(struct options, member)
 
-static const struct option_row rows[] = {
+static const struct option_row option_rows[] = {
     {"listen", "ADDR:PORT", OPTION_LIST, AT(listen),
      "accept TCP connections here; port 0 picks a free one; may be given again"},
     {"unix", "PATH", OPTION_LIST, AT(unix_paths), "accept connections on this unix socket"},
@@ -104,12 +104,13 @@ void options_print_help(void)
         "       bellhopd hold [--for TIME] [--reason TEXT] [-- COMMAND...]\n\n"
         "Serves commands, files, search and archives of this machine on one port, for the\n"
         "programs that use it as a sandbox.\n\n");
-    for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+    for (size_t i = 0; i < N_ELEMENTS(option_rows); i++) {
         char left[64];
 
-        (void)snprintf(left, sizeof(left), "--%s%s%s", rows[i].name, rows[i].value ? " " : "",
-                       rows[i].value ? rows[i].value : "");
-        (void)printf("  %-24s %s\n", left, rows[i].help);
+        (void)snprintf(left, sizeof(left), "--%s%s%s", option_rows[i].name,
+                       option_rows[i].value ? " " : "",
+                       option_rows[i].value ? option_rows[i].value : "");
+        (void)printf("  %-24s %s\n", left, option_rows[i].help);
     }
     (void)printf("  %-24s %s\n  %-24s %s\n", "--version", "print versions", "--help", "print this");
     (void)printf(
@@ -226,10 +227,10 @@ static const struct option_row *find_option(const char *arg, const char **ret_va
 {
     size_t len = strcspn(arg, "=");
 
-    for (size_t i = 0; i < N_ELEMENTS(rows); i++)
-        if (strlen(rows[i].name) == len && strncmp(rows[i].name, arg, len) == 0) {
+    for (size_t i = 0; i < N_ELEMENTS(option_rows); i++)
+        if (strlen(option_rows[i].name) == len && strncmp(option_rows[i].name, arg, len) == 0) {
             *ret_value = arg[len] ? arg + len + 1 : NULL;
-            return &rows[i];
+            return &option_rows[i];
         }
     return NULL;
 }

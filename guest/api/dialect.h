@@ -8,7 +8,7 @@
 #include "api/rpc.h"
 #include "common/err.h"
 #include "http/request.h"
-#include "http/service.h"
+#include "http/http_service.h"
 
 struct agent;
 

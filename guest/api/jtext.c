@@ -16,16 +16,16 @@ static char *make_room(struct jtext *t, size_t n)
 }
 
 /* Nearly always there is room: millions of small pieces go through here. */
-static inline char *room(struct jtext *t, size_t n)
+static inline char *jtext_room(struct jtext *t, size_t n)
 {
     if (t->out->cap - t->out->len > n && t->r == 0)
         return t->out->data + t->out->len;
     return make_room(t, n);
 }
 
-static inline void add(struct jtext *t, const char *data, size_t n)
+static inline void jtext_add(struct jtext *t, const char *data, size_t n)
 {
-    char *at = room(t, n);
+    char *at = jtext_room(t, n);
 
     if (at) {
         memcpy(at, data, n);
@@ -35,7 +35,7 @@ static inline void add(struct jtext *t, const char *data, size_t n)
 
 static inline void add_char(struct jtext *t, char c)
 {
-    char *at = room(t, 1);
+    char *at = jtext_room(t, 1);
 
     if (at) {
         *at = c;
@@ -43,7 +43,7 @@ static inline void add_char(struct jtext *t, char c)
     }
 }
 
-static inline void value(struct jtext *t)
+static inline void begin_value(struct jtext *t)
 {
     if (t->needs_comma)
         add_char(t, ',');
@@ -57,7 +57,7 @@ void jtext_begin(struct jtext *t, struct buf *out)
 
 void jtext_open(struct jtext *t, char bracket)
 {
-    value(t);
+    begin_value(t);
     add_char(t, bracket);
     t->needs_comma = false;
 }
@@ -71,7 +71,7 @@ void jtext_close(struct jtext *t, char bracket)
 void jtext_key(struct jtext *t, const char *name)
 {
     size_t len = strlen(name), comma = t->needs_comma;
-    char *at = room(t, comma + len + 3);
+    char *at = jtext_room(t, comma + len + 3);
 
     t->needs_comma = false;
     if (!at)
@@ -93,17 +93,17 @@ void jtext_int(struct jtext *t, uint64_t v)
         digits[--at] = (char)('0' + v % 10);
         v /= 10;
     } while (v);
-    value(t);
-    add(t, digits + at, sizeof(digits) - at);
+    begin_value(t);
+    jtext_add(t, digits + at, sizeof(digits) - at);
 }
 
 void jtext_bool(struct jtext *t, bool v)
 {
-    value(t);
-    add(t, v ? "true" : "false", v ? 4 : 5);
+    begin_value(t);
+    jtext_add(t, v ? "true" : "false", v ? 4 : 5);
 }
 
-static char *escape(char *out, unsigned char c)
+static char *escape_char(char *out, unsigned char c)
 {
     static const char named[] = "btn?fr", hex[] = "0123456789abcdef";
 
@@ -135,8 +135,8 @@ static void add_string(struct jtext *t, const char *s, size_t len)
 {
     char *start, *out;
 
-    value(t);
-    start = room(t, len * ESCAPE_BYTES + 2);
+    begin_value(t);
+    start = jtext_room(t, len * ESCAPE_BYTES + 2);
     if (!start)
         return;
     out = start;
@@ -155,7 +155,7 @@ static void add_string(struct jtext *t, const char *s, size_t len)
             break;
         c = (unsigned char)s[i];
         if (c < 0x20 || c == '"' || c == '\\')
-            out = escape(out, c);
+            out = escape_char(out, c);
         else
             *out++ = (char)c;
     }
@@ -168,8 +168,8 @@ static void add_b64(struct jtext *t, const char *data, size_t len)
     size_t n = B64_LEN(len);
     char *at;
 
-    value(t);
-    at = room(t, n + 3);
+    begin_value(t);
+    at = jtext_room(t, n + 3);
     if (!at)
         return;
     at[0] = '"';

@@ -25,13 +25,13 @@
 #define R(service_, name_, fn, kind_, flags_) \
     {.service = service_, .name = name_, .kind = kind_##_KIND, .flags = flags_, kind_##_FN(fn)},
 
-static const struct rpc_method methods[] = {
+static const struct rpc_method native_methods[] = {
 #include "common/wire/rpc.def"
 };
 
 const struct rpc_method *rpc_at(size_t i)
 {
-    return i < N_ELEMENTS(methods) ? &methods[i] : NULL;
+    return i < N_ELEMENTS(native_methods) ? &native_methods[i] : NULL;
 }
 
 /* ---- codecs ---- */
@@ -47,7 +47,7 @@ static const struct codec connect_codec = {.reply_type = WIRE_TYPE_CONNECT,
                                            .has_envelopes = true};
 
 /* Whether the client names this type in Accept; a wildcard is no wish. */
-static bool accepts(struct request *q, const char *type)
+static bool accept_names(struct request *q, const char *type)
 {
     const char *accept = request_header(q, "Accept");
 
@@ -72,9 +72,9 @@ static int native_choose_codec(struct request *q, const struct rpc_method *m,
     q->error_status = 0;
     if (is_connect)
         *ret = &connect_codec;
-    else if (can_stream && accepts(q, WIRE_TYPE_SSE))
+    else if (can_stream && accept_names(q, WIRE_TYPE_SSE))
         *ret = &sse_codec;
-    else if (can_stream && (!(m->flags & RPC_SINGLE) || accepts(q, WIRE_TYPE_NDJSON)))
+    else if (can_stream && (!(m->flags & RPC_SINGLE) || accept_names(q, WIRE_TYPE_NDJSON)))
         *ret = &ndjson_codec;
     else
         *ret = &json_codec;
@@ -119,7 +119,7 @@ static const struct route call_route = {
 /* Refused when it comes, as an invalid request, not as too large. */
 #define NO_BODY UINT64_MAX
 
-static const struct route routes[] = {
+static const struct route native_routes[] = {
     {
         .name = "health",
         .path = "/v1/health",
@@ -241,11 +241,11 @@ static const struct route routes[] = {
 const struct dialect native_dialect = {
     .name = "native",
     .method_prefix = "/" WIRE_SERVICE_PREFIX,
-    .methods = methods,
-    .n_methods = N_ELEMENTS(methods),
+    .methods = native_methods,
+    .n_methods = N_ELEMENTS(native_methods),
     .call_route = &call_route,
-    .routes = routes,
-    .n_routes = N_ELEMENTS(routes),
+    .routes = native_routes,
+    .n_routes = N_ELEMENTS(native_routes),
     .choose_codec = native_choose_codec,
     .read_headers = native_read_headers,
 };

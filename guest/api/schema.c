@@ -10,23 +10,23 @@
 static const struct {
     const char *name;
     const char *text;
-} files[] = {
+} schema_files[] = {
 #include "schema.inc"
 };
 #pragma GCC diagnostic pop
 
-static json_t *parse(size_t i)
+static json_t *schema_parse(size_t i)
 {
     json_t *v = NULL;
 
-    return jx_parse(files[i].text, strlen(files[i].text), &v, NULL) < 0 ? NULL : v;
+    return jx_parse(schema_files[i].text, strlen(schema_files[i].text), &v, NULL) < 0 ? NULL : v;
 }
 
 json_t *schema_new_file(const char *name)
 {
-    for (size_t i = 0; i < N_ELEMENTS(files); i++)
-        if (str_eq(files[i].name, name))
-            return parse(i);
+    for (size_t i = 0; i < N_ELEMENTS(schema_files); i++)
+        if (str_eq(schema_files[i].name, name))
+            return schema_parse(i);
     return NULL;
 }
 
@@ -46,12 +46,12 @@ json_t *schema_new_components(void)
 
     if (!all || json_object_set_new(all, "ErrorCode", new_codes()) < 0)
         return NULL;
-    for (size_t i = 0; i < N_ELEMENTS(files); i++) {
+    for (size_t i = 0; i < N_ELEMENTS(schema_files); i++) {
         _cleanup_json_ json_t *one = NULL;
 
-        if (str_eq(files[i].name, "routes"))
+        if (str_eq(schema_files[i].name, "routes"))
             continue;
-        one = parse(i);
+        one = schema_parse(i);
         if (!one || json_object_update(all, one) < 0)
             return NULL;
     }

@@ -37,21 +37,21 @@ const struct codec *request_codec(const struct request *q)
 
 /* ---- the table of dialects ---- */
 
-/* Whose counters these are: those of all rows of a name in a dialect, or of a method. */
+/* One counter for all rows of a name in a dialect, and one for each method. */
 static struct {
     const struct dialect *dialect;
     const char *route;
     const struct rpc_method *method;
-} counters[METRICS_MAX_ROUTES];
+} route_counters[METRICS_MAX_ROUTES];
 static size_t n_counters;
 
 static int find_counter(const struct dialect *d, const struct route *route,
                         const struct rpc_method *m)
 {
     for (size_t i = 1; i < n_counters; i++)
-        if (m ? counters[i].method == m
-              : counters[i].dialect == d && counters[i].route &&
-                    strcmp(counters[i].route, route->name) == 0)
+        if (m ? route_counters[i].method == m
+              : route_counters[i].dialect == d && route_counters[i].route &&
+                    strcmp(route_counters[i].route, route->name) == 0)
             return (int)i;
     return 0;
 }
@@ -59,11 +59,11 @@ static int find_counter(const struct dialect *d, const struct route *route,
 static void add_counter(const struct dialect *d, const struct route *route,
                         const struct rpc_method *m)
 {
-    if (n_counters == N_ELEMENTS(counters) || (!route && !m) || find_counter(d, route, m))
+    if (n_counters == N_ELEMENTS(route_counters) || (!route && !m) || find_counter(d, route, m))
         return;
-    counters[n_counters].dialect = d;
-    counters[n_counters].route = m ? NULL : route->name;
-    counters[n_counters++].method = m;
+    route_counters[n_counters].dialect = d;
+    route_counters[n_counters].route = m ? NULL : route->name;
+    route_counters[n_counters++].method = m;
 }
 
 /* Counter 0 is that of what no route answers. */
@@ -83,13 +83,13 @@ static int name_counters(const struct dialect *const *rows, struct err *e)
         for (size_t j = 0; j < rows[i]->n_methods; j++)
             add_counter(rows[i], NULL, &rows[i]->methods[j]);
     for (size_t i = 1; i < n_counters; i++) {
-        const struct rpc_method *m = counters[i].method;
+        const struct rpc_method *m = route_counters[i].method;
 
         all[i] = names[i];
         if (m)
             (void)snprintf(names[i], sizeof(names[i]), "%s/%s", m->service, m->name);
         else
-            (void)snprintf(names[i], sizeof(names[i]), "%s", counters[i].route);
+            (void)snprintf(names[i], sizeof(names[i]), "%s", route_counters[i].route);
     }
     return metrics_init(all, n_counters, e);
 }

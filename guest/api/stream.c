@@ -46,7 +46,7 @@ static int end_stream(struct stream *s, const struct err *error, struct err *e)
     return encode_end(s->codec->encoding, error, &s->out, e);
 }
 
-static int add_message(struct stream *s, const json_t *msg, struct err *e)
+static int stream_add_message(struct stream *s, const json_t *msg, struct err *e)
 {
     return codec_write_message(s->codec, s->request->method, msg, &s->out, e);
 }
@@ -64,7 +64,7 @@ static int fill_out(struct stream *s, size_t max, struct err *e)
         r = s->out.len ? s->source->ops->next(s->source, &msg, &error)
                        : stream_pull(s->request, s->source, &msg, &error);
         if (r == SOURCE_MESSAGE)
-            n = add_message(s, msg, &error);
+            n = stream_add_message(s, msg, &error);
         else if (r == SOURCE_TEXT)
             n = encode_lines(s->codec->encoding, s->source->text, s->source->text_len, &s->out,
                              &error);
@@ -166,7 +166,7 @@ int stream_begin_take(struct request *q, struct source *source, json_t *first, s
     if (s)
         s->is_single = request_method(q)->flags & RPC_SINGLE;
     if (r == 0 && first)
-        r = add_message(s, first, e);
+        r = stream_add_message(s, first, e);
     else if (r == 0 && source->text_len)
         r = encode_lines(s->codec->encoding, source->text, source->text_len, &s->out, e);
     if (r == 0 && first && s->is_single)

@@ -17,8 +17,8 @@ struct found {
     bool is_there;
 };
 
-static int decode(const char *name, const char *p, size_t len, uint8_t out[DIGEST_BYTES],
-                  struct err *e)
+static int digest_decode(const char *name, const char *p, size_t len, uint8_t out[DIGEST_BYTES],
+                         struct err *e)
 {
     uint8_t data[B64_LEN(DIGEST_BYTES)];
     size_t n = 0;
@@ -40,7 +40,7 @@ static int on_digest(const char *key, size_t len, const struct sf_value *v, void
     if (len != NAME_BYTES || memcmp(key, NAME, len) != 0)
         return 0;
     f->is_there = true;
-    return decode(f->name, v->p, v->len, f->out, e);
+    return digest_decode(f->name, v->p, v->len, f->out, e);
 }
 
 int digest_read(const char *name, const char *value, uint8_t out[DIGEST_BYTES], bool *ret_found,
@@ -64,7 +64,7 @@ int digest_read_old(const char *value, uint8_t out[DIGEST_BYTES], bool *ret_foun
         len = strcspn(p, " \t,");
         if (len > NAME_BYTES && strncasecmp(p, NAME "=", NAME_BYTES + 1) == 0) {
             *ret_found = true;
-            return decode("Digest", p + NAME_BYTES + 1, len - NAME_BYTES - 1, out, e);
+            return digest_decode("Digest", p + NAME_BYTES + 1, len - NAME_BYTES - 1, out, e);
         }
         p += len;
     }

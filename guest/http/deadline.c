@@ -8,7 +8,7 @@
 
 /* Made on the request's thread, from then on the loop's. */
 struct deadline {
-    struct request *request; /* a reference, until the time has come */
+    struct request *request; /* a reference, until the timer fires */
     struct loop *loop;
     struct loop_timer *timer;
     void (*due)(struct request *q);
@@ -25,7 +25,7 @@ static void on_time(struct loop *l, void *arg)
     d->request = request_unref(d->request);
 }
 
-static void start(struct loop *l, void *arg)
+static void deadline_start(struct loop *l, void *arg)
 {
     struct deadline *d = arg;
 
@@ -33,8 +33,8 @@ static void start(struct loop *l, void *arg)
         d->request = request_unref(d->request);
 }
 
-/* Posted after start(), and so runs after it. */
-static void stop(struct loop *l, void *arg)
+/* It is posted after deadline_start(), and so runs after it. */
+static void deadline_stop(struct loop *l, void *arg)
 {
     struct deadline *d = arg;
 
@@ -56,7 +56,7 @@ int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q
                            .loop = q->server->o.loop,
                            .due = due,
                            .at_mono_ms = clock_mono_ms() + in_ms};
-    r = loop_post(d->loop, start, d, e);
+    r = loop_post(d->loop, deadline_start, d, e);
     if (r < 0) {
         request_unref(q);
         free(d);
@@ -69,5 +69,6 @@ int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q
 void deadline_drop(struct deadline *d)
 {
     if (d)
-        (void)loop_post(d->loop, stop, d, NULL); /* without memory it lives until its time */
+        (void)loop_post(d->loop, deadline_stop, d,
+                        NULL); /* without memory, it lives until it fires */
 }

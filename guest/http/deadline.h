@@ -1,8 +1,8 @@
 #pragma once
 /*
- * deadline: something that is to happen to a request at a time: request_make_late() where it must be
- * over by a time of its client's choosing (Connect-Timeout-Ms), request_wake() where it has waited
- * long enough. Whoever waits on its behalf sees to the rest. The clock is the loop's.
+ * deadline: a timer of a request. It calls request_make_late() at the deadline that the client set
+ * (Connect-Timeout-Ms), or request_wake() at the end of a bounded wait; the handler, which is woken, does
+ * the rest. The timer runs in the loop.
  */
 #include "common/err.h"
 #include "http/request.h"
@@ -11,8 +11,8 @@
 
 struct deadline;
 
-/* On the request's thread, before it parks. due is called on the loop's. */
+/* Call it on the request's thread, before the request parks. due is called on the loop's thread. */
 int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q),
                  struct deadline **ret, struct err *e);
-/* When the request is over; accepts NULL. */
+/* Call it when the request is over; accepts NULL. */
 void deadline_drop(struct deadline *d);

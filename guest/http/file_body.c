@@ -48,7 +48,7 @@ int file_body_read(int fd, void *data, size_t size, size_t *ret_len, struct err 
     return 0;
 }
 
-/* A made-up file's first bytes: most are then known whole, and what can't be read says so. */
+/* Reads the start of a made-up file: most such files are then read to the end, and a read error comes before the reply. */
 static int read_head(struct file_body *b, struct err *e)
 {
     int r;
@@ -103,7 +103,7 @@ struct part {
     char *text;
     size_t text_len;
     size_t text_at;
-    struct range range; /* what is left of it */
+    struct range range; /* the bytes that are still to be read */
 };
 
 struct reader {
@@ -174,7 +174,7 @@ static void close_reader(void *from)
 
 static const struct feed_ops reader_ops = {.pump = {.read = read_parts, .close = close_reader}};
 
-/* With the body's file as its own. */
+/* It has a duplicate of the body's descriptor. */
 static struct reader *reader_new(struct file_body *b)
 {
     struct reader *r = calloc(1, sizeof(*r));
@@ -234,7 +234,7 @@ static int one_range(struct request *q, struct file_body *b, const struct range 
         fd_close(fd);
         return err_oom(e);
     }
-    if (q->verb != VERB_HEAD) /* what a worker reads is counted as it goes */
+    if (q->verb != VERB_HEAD) /* bytes that a worker reads are counted as they are read */
         q->bytes_out += range->len;
     return 0;
 }

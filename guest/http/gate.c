@@ -8,11 +8,11 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "http/origin.h"
-#include "http/service.h"
+#include "http/http_service.h"
 #include "http/state.h"
 #include "http/uri.h"
 
-/* "http://host/path", as a proxy is asked: the path is what is meant, and its host the Host. */
+/* Splits "http://host/path", the form that is sent to a proxy, into the path and the host. */
 static int split_absolute_form(struct request *q, struct err *e)
 {
     size_t scheme = uri_scheme_len(q->target);
@@ -27,7 +27,7 @@ static int split_absolute_form(struct request *q, struct err *e)
     if (!q->authority)
         return err_oom(e);
     if (*path != '/')
-        *--path = '/'; /* over the end of the host, which is copied */
+        *--path = '/'; /* overwrites the end of the host, which is copied */
     (void)memmove(q->target, path, strlen(path) + 1);
     return 0;
 }
@@ -47,7 +47,7 @@ static int check_target(struct request *q, struct err *e)
     return uri_decode(q->target, len, &q->path, e);
 }
 
-/* The route is found by the raw target: an encoded slash is no separator. */
+/* Looks the raw target up: an encoded slash is no separator. */
 static int check_route(struct request *q, struct err *e)
 {
     size_t len = strcspn(q->target, "?");
@@ -85,7 +85,7 @@ struct framing {
     const char *encoding;
 };
 
-/* RFC 9110's token: "Host " with a space would be another header to whoever forwards it. */
+/* A token of RFC 9110: a proxy could take "Host ", with a space, for another header. */
 static bool is_token(const char *s)
 {
     static const char others[] = "!#$%&'*+-.^_`|~";
@@ -116,7 +116,7 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
     return MHD_YES;
 }
 
-/* Two opinions on where a body ends are how requests are smuggled past a proxy. */
+/* A body with two lengths is refused: request smuggling relies on it. */
 static int check_framing(struct request *q, struct err *e)
 {
     struct framing f = {0};
@@ -139,8 +139,8 @@ static int check_framing(struct request *q, struct err *e)
 }
 
 /*
- * A page in somebody's browser has no business here: every such request that could do harm has an
- * Origin. Routes that are made for pages are left to the token, or without one to origin_check().
+ * Requests of web pages are refused: each one that could do harm has an Origin header. Routes that are
+ * made for pages rely on the token, or without one on origin_check().
  */
 static int check_origin(struct request *q, struct err *e)
 {

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * gate: what every request passes once its headers are there, one line a check, before a byte of
- * its body is read. On failure *ret_status is the HTTP status when it is not the code's own.
+ * gate: the checks of every request, when its headers are there and before its body is read. On failure
+ * *ret_status is the HTTP status if it differs from that of the error's code.
  */
 #include "common/err.h"
 #include "http/request.h"
@@ -10,7 +10,7 @@
 int gate_check(struct request *q, const char *verb, const char *version, int *ret_status,
                struct err *e);
 
-/* The error for a body over the route's bound. */
+/* Sets the error for a body that exceeds the route's bound. */
 int gate_too_large(const struct request *q, struct err *e);
 
 #define GATE_TOO_LARGE_STATUS 413

@@ -7,7 +7,7 @@
 #include "common/cleanup.h"
 
 #define PIECE_BYTES (64 * 1024)
-#define GZIP_WINDOW (15 + 16) /* zlib's way to say: gzip's framing */
+#define GZIP_WINDOW (15 + 16) /* zlib's code for the framing of gzip */
 #define LEVEL Z_BEST_SPEED    /* the network is near */
 #define MEMORY_LEVEL 8
 
@@ -15,7 +15,7 @@ struct gunzip {
     z_stream z;
     int (*data)(void *arg, const void *data, size_t len, struct err *e);
     void *arg;
-    bool is_ended; /* a member was whole, and nothing came since */
+    bool is_ended; /* a member is complete, and no byte followed */
     uint64_t in, out;
     unsigned char piece[PIECE_BYTES];
 };
@@ -43,7 +43,7 @@ static int check_growth(const struct gunzip *g, struct err *e)
                    GZIP_MAX_RATIO, (unsigned long long)GZIP_FREE_BYTES);
 }
 
-/* One piece out. *ret_more: there was not room for all. */
+/* Inflates one piece. *ret_more: out was too small for all of it. */
 static int inflate_piece(struct gunzip *g, bool *ret_more, struct err *e)
 {
     size_t len;
@@ -100,8 +100,8 @@ struct gzip {
     z_stream z;
     int (*read)(void *arg, void *data, size_t size, size_t *ret_len, struct err *e);
     void *arg;
-    bool is_read;  /* there is no more to read */
-    bool is_ended; /* all is out */
+    bool is_read;  /* the source is at its end */
+    bool is_ended; /* the stream is complete */
     unsigned char piece[PIECE_BYTES];
 };
 
@@ -121,7 +121,7 @@ int gzip_new(int (*read)(void *arg, void *data, size_t size, size_t *ret_len, st
     return 0;
 }
 
-static int fill(struct gzip *g, struct err *e)
+static int gzip_fill(struct gzip *g, struct err *e)
 {
     size_t len = 0;
     int r;
@@ -142,7 +142,7 @@ int gzip_read(struct gzip *g, void *data, size_t size, size_t *ret_len, struct e
     g->z.next_out = data;
     g->z.avail_out = (unsigned)size;
     while (!g->is_ended && g->z.avail_out == size) {
-        int r = fill(g, e);
+        int r = gzip_fill(g, e);
 
         if (r < 0)
             return r;

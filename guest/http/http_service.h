@@ -1,6 +1,6 @@
 #pragma once
 /*
- * service: what a program that serves HTTP says to this folder: its routes, who may call, how its
+ * http_service: what a program that serves HTTP says to this folder: its routes, who may call, how its
  * errors are worded, what it counts. http calls it and knows nothing else of the program. A request
  * finds the program's context by request_owner().
  */

@@ -17,18 +17,18 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "event/loop.h"
-#include "http/service.h"
+#include "http/http_service.h"
 #include "http/state.h"
 #include "common/unixsock.h"
 
 #define BACKLOG 1024
-#define ACCEPT_BATCH 64 /* then the loop sees to others */
-#define TCP_IDLE_S 30   /* of silence, then the kernel asks whether the peer is there */
+#define ACCEPT_BATCH 64 /* then the loop serves other watches */
+#define TCP_IDLE_S 30   /* of silence, then the kernel probes the peer */
 
 struct listener {
     struct server *server;
     int fd;
-    int spare_fd; /* given up for a moment when there are no more */
+    int spare_fd; /* closed for a moment when the limit of descriptors is reached */
     struct loop_watch *watch;
     char *address; /* TCP: with the real port */
     char *path;
@@ -50,8 +50,8 @@ static void refuse_connection(struct server *s, int fd)
     fd_close(fd);
 }
 
-/* No descriptor is left: the one kept for this lets us say so instead of leaving clients hanging
- * and the loop spinning. */
+/* No descriptor is left: close the spare one, accept, refuse and close. Else the client would hang, and
+ * the loop would spin. */
 static int refuse_with_spare(struct listener *l)
 {
     int fd;
@@ -93,7 +93,7 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
             continue;
         if (fd < 0)
             return;
-        if (l->spare_fd < 0) /* somebody else was quicker to take it */
+        if (l->spare_fd < 0) /* another thread took it first */
             l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (s->stopping || server_n_conns(s) >= s->o.max_connections + SERVER_RESERVE) {
             refuse_connection(s, fd);
@@ -233,7 +233,7 @@ int listener_new_unix(struct server *s, const char *path, struct listener **ret,
     int fd = -1;
     int r;
 
-    /* The token decides who may call; the file's own mode keeps other users out as well. */
+    /* The token decides who may call; the mode of the file keeps other users out as well. */
     r = unixsock_bind(path, 0600, &fd, e);
     if (r < 0)
         return err_at(e, r, "unix");

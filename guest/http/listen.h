@@ -1,7 +1,7 @@
 #pragma once
 /*
- * listen: listening sockets, and the accepting of connections on the loop's thread. A connection
- * over all bounds gets a ready-made 503 and is closed.
+ * listen: listening sockets; connections are accepted on the loop's thread. A connection beyond the
+ * limit gets a fixed 503 and is closed.
  */
 #include "common/err.h"
 
@@ -14,7 +14,7 @@ int listener_start(struct listener *l, struct err *e); /* on the loop's thread *
 void listener_stop(struct listener *l);                /* the same */
 struct listener *listener_free(struct listener *l);    /* removes a unix socket's file */
 
-/* No delays, and an end for a peer that has vanished. */
+/* Sets TCP_NODELAY, and keep-alive probes that find a vanished peer. */
 void listener_tune_tcp(int fd);
 
 const char *listener_tcp_address(const struct listener *l); /* NULL for a unix socket */

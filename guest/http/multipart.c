@@ -16,7 +16,7 @@ enum state {
     STATE_EPILOGUE,
 };
 
-/* What the held bytes are. */
+/* The meaning of the held bytes. */
 enum verdict {
     VERDICT_NO,
     VERDICT_MAYBE,
@@ -31,15 +31,15 @@ struct multipart {
     char *mark; /* CR LF "--" boundary */
     size_t mark_len;
     /*
-     * The bytes that may be a delimiter. The first n_assumed of them did not come: a delimiter may
-     * stand at the very beginning, and where headers end, as if a line had just ended there.
+     * The bytes that may be a delimiter. The first n_assumed of them were not received: a delimiter may
+     * stand at the very beginning of the body, and directly behind headers, as if a line ended there.
      */
     char held[MULTIPART_HELD_BYTES];
     size_t n_held;
     size_t n_assumed;
     struct buf headers;
     size_t n_parts;
-    bool is_part; /* one that the callbacks know of has begun */
+    bool is_part; /* a part that the callbacks know of has begun */
 };
 
 /* ---- header values --------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ static size_t skip_blanks(const char *p)
     return strspn(p, " \t\r\n");
 }
 
-/* A quoted string at *p, which moves behind it. out has room for what is left of the text. */
+/* Reads a quoted string at *p, and moves *p behind it. out has room for the rest of the text. */
 static bool scan_quoted(const char **p, char *out)
 {
     const char *s = *p + 1;
@@ -80,7 +80,8 @@ static bool scan_quoted(const char **p, char *out)
 
 static bool is_value_char(char c)
 {
-    return is_token_char(c) || (is_special(c) && !strchr(";,\"", c)); /* paths come unquoted too */
+    return is_token_char(c) ||
+           (is_special(c) && !strchr(";,\"", c)); /* some clients send paths unquoted */
 }
 
 static bool scan_word(const char **p, bool (*is_in)(char c), char *out)
@@ -298,8 +299,8 @@ static enum verdict judge_tail(const char *tail, size_t len)
     return tail[n + 1] == '\n' ? VERDICT_NEXT : VERDICT_NO;
 }
 
-/* With each byte anew: all but the last were good before. */
-static enum verdict judge(const struct multipart *m)
+/* Called for each byte: all but the last matched before. */
+static enum verdict judge_held(const struct multipart *m)
 {
     size_t n = m->n_held;
 
@@ -317,8 +318,8 @@ static void assume_line_end(struct multipart *m)
 }
 
 /*
- * What is held is no delimiter, without its last byte, which is to be looked at again: it is data,
- * but for a CR at its end, which may begin one. (There is no other in it but the first.)
+ * The held bytes are no delimiter. They are data, except the last byte, which is examined again, and a
+ * CR before it, which may begin a delimiter. (The only other CR in them is the first byte.)
  */
 static int let_go(struct multipart *m, struct err *e)
 {
@@ -352,7 +353,7 @@ static int take_byte(struct multipart *m, char c, struct err *e)
 
     for (;;) {
         m->held[m->n_held++] = c;
-        v = judge(m);
+        v = judge_held(m);
         if (v == VERDICT_MAYBE)
             return 0;
         if (v != VERDICT_NO)
@@ -366,7 +367,7 @@ static int take_byte(struct multipart *m, char c, struct err *e)
     }
 }
 
-/* How many of the bytes were taken; a negative error. */
+/* Returns how many of the bytes were taken, or a negative error. */
 static ssize_t take_data(struct multipart *m, const char *data, size_t len, struct err *e)
 {
     const char *cr;
@@ -385,7 +386,7 @@ static ssize_t take_data(struct multipart *m, const char *data, size_t len, stru
     return r < 0 ? r : cr ? cr - data : (ssize_t)len;
 }
 
-/* Up to the empty line; that of a part without headers comes at once. */
+/* Takes headers up to the empty line, which comes first in a part without headers. */
 static ssize_t take_headers(struct multipart *m, const char *data, size_t len, struct err *e)
 {
     size_t before = m->headers.len;

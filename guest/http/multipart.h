@@ -1,14 +1,13 @@
 #pragma once
 /*
- * multipart: a body in parts (RFC 2046, 7578) taken apart as it arrives, in pieces of any size.
- * Nothing of a part's data is kept: what may still be a delimiter, at most MULTIPART_HELD_BYTES,
- * and one part's headers, are all that is held.
+ * multipart: parses a body in parts (RFC 2046, 7578) as it arrives, in pieces of any size. It holds the
+ * headers of one part, and at most MULTIPART_HELD_BYTES that may be a delimiter; data are passed on at
+ * once.
  *
- * Between the delimiters every byte is the part's own. A line that begins like a delimiter and goes
- * on otherwise is data; white space behind a delimiter is none; what stands before the first
- * delimiter and behind the last is passed over.
+ * All bytes between delimiters belong to the part. A line that only begins like a delimiter is data.
+ * White space behind a delimiter, the preamble and the epilogue are skipped.
  *
- * One thread at a time. A callback's error ends it: nothing more may be fed.
+ * One thread at a time. After an error of a callback nothing more may be fed.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,7 +20,7 @@
 #define MULTIPART_PARTS_MAX 65536
 #define MULTIPART_HELD_BYTES (MULTIPART_BOUNDARY_MAX + MULTIPART_PADDING_MAX + 8)
 
-/* Its strings are good until begin() returns. NULL: it has none. */
+/* The strings are valid until begin() returns. NULL: the part has no such header. */
 struct multipart_part {
     const char *name;
     const char *
@@ -40,7 +39,7 @@ struct multipart;
 int multipart_new(const char *content_type, const struct multipart_ops *ops, void *arg,
                   struct multipart **ret, struct err *e);
 int multipart_feed(struct multipart *m, const void *data, size_t len, struct err *e);
-/* The body is over: -ERR_INVALID when its last delimiter has not been seen. */
+/* The body is over: -ERR_INVALID if the last delimiter is missing. */
 int multipart_finish(struct multipart *m, struct err *e);
 struct multipart *multipart_free(struct multipart *m); /* accepts NULL; returns NULL */
 

@@ -8,7 +8,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "http/request.h"
-#include "http/service.h"
+#include "http/http_service.h"
 #include "http/state.h"
 
 #define NAME_MAX_BYTES 253 /* of a host name, by DNS */
@@ -37,7 +37,7 @@ static bool is_address(const char *host, const char *name)
     return inet_pton(host[0] == '[' ? AF_INET6 : AF_INET, name, &a) == 1;
 }
 
-/* "a.example" is that of "a.example", and of ".example" like every name below. */
+/* "a.example" matches "a.example", and ".example", as each name below it does. */
 static bool is_name_of(const char *name, const char *allowed)
 {
     size_t len = strlen(name), n = strlen(allowed);
@@ -60,7 +60,7 @@ bool origin_host_is_allowed(const char *host, char *const *names)
     if (host[0] == '[')
         return false;
     len = strlen(name);
-    if (name[len - 1] == '.') /* of the root: the same name */
+    if (name[len - 1] == '.') /* the name in absolute form */
         name[len - 1] = '\0';
     if (strcasecmp(name, "localhost") == 0)
         return true;
@@ -74,7 +74,7 @@ bool origin_is_own(const char *origin, const char *host)
 {
     const char *rest = strstr(origin, "://");
 
-    /* The scheme is left alone: TLS may end before the agent. */
+    /* The scheme is not compared: a proxy may terminate TLS. */
     return rest && rest > origin && strcasecmp(rest + 3, host) == 0;
 }
 
@@ -98,7 +98,7 @@ static bool is_of_unix_socket(const struct request *q)
     return getsockname(q->conn->fd, (struct sockaddr *)&own, &len) == 0 && own.ss_family == AF_UNIX;
 }
 
-/* No browser leaves the host out. */
+/* A request without a host comes from no browser. */
 static int check_host(const struct request *q, const char *host, struct err *e)
 {
     if (!host || !*host || origin_host_is_allowed(host, q->server->o.allow_hosts) ||
@@ -111,9 +111,9 @@ static int check_host(const struct request *q, const char *host, struct err *e)
 }
 
 /*
- * The header by which a web page gives itself away, or NULL. "none": the user's own doing, by the
- * address bar or a bookmark. A page of the server's own origin came through a route with
- * ROUTE_OWN_PAGES (or from a file), and may call such routes, no more.
+ * Returns the header that shows that a web page sent the request, or NULL. "none": the user did, by the
+ * address bar or a bookmark. A page of the server's own origin was served by a route with
+ * ROUTE_OWN_PAGES, and may call such routes alone.
  */
 static const char *page_header(struct request *q, const char *host)
 {

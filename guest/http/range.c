@@ -6,7 +6,7 @@
 
 #define DIGITS "0123456789"
 
-/* A number at *p, which moves behind it. One that is too large to count is as large as can be. */
+/* Reads a number at *p, and moves *p behind it. A number that is too large is saturated. */
 static bool scan_number(const char **p, uint64_t *ret)
 {
     size_t n = strspn(*p, DIGITS);
@@ -55,7 +55,7 @@ static uint64_t end_of(const struct range *r)
     return r->first + r->len;
 }
 
-static bool touch(const struct range *a, const struct range *b)
+static bool ranges_touch(const struct range *a, const struct range *b)
 {
     uint64_t gap = a->first > b->first ? a->first : b->first;
     uint64_t end = end_of(a) < end_of(b) ? end_of(a) : end_of(b);
@@ -63,7 +63,7 @@ static bool touch(const struct range *a, const struct range *b)
     return gap <= end || gap - end < RANGE_JOIN_BYTES;
 }
 
-/* Joined with what it touches, where the first of those is. */
+/* Adds a range, joined with those that it touches, in the place of the first of them. */
 static void add_range(struct range *v, size_t *n, struct range r)
 {
     size_t at = *n;
@@ -71,7 +71,7 @@ static void add_range(struct range *v, size_t *n, struct range r)
     for (size_t i = 0; i < *n;) {
         uint64_t end;
 
-        if (!touch(&v[i], &r)) {
+        if (!ranges_touch(&v[i], &r)) {
             i++;
             continue;
         }
@@ -81,7 +81,7 @@ static void add_range(struct range *v, size_t *n, struct range r)
         at = i < at ? i : at;
         (*n)--;
         (void)memmove(&v[i], &v[i + 1], (*n - i) * sizeof(*v));
-        i = 0; /* it has grown: look at all again */
+        i = 0; /* it has grown: compare with all again */
     }
     at = at < *n ? at : *n;
     (void)memmove(&v[at + 1], &v[at], (*n - at) * sizeof(*v));

@@ -9,12 +9,12 @@
 
 #define RANGE_MAX_ASKED 64   /* more in one header: the whole file is sent */
 #define RANGE_MAX_PARTS 16   /* more left after joining: the same */
-#define RANGE_JOIN_BYTES 128 /* a gap smaller than what one more part costs is sent too */
+#define RANGE_JOIN_BYTES 128 /* a smaller gap is sent too: one more part costs as much */
 
 enum range_kind {
-    RANGE_WHOLE, /* no header, or one that is to be ignored: no ranges of bytes, or too many */
+    RANGE_WHOLE, /* no header, or one that is ignored: not of bytes, or too many ranges */
     RANGE_PART,
-    RANGE_NONE, /* nothing of it is in the file: 416 */
+    RANGE_NONE, /* no part of it is in the file: 416 */
 };
 
 struct range {
@@ -22,7 +22,7 @@ struct range {
     uint64_t len;
 };
 
-/* In the order asked for; none overlaps another. */
+/* In the order of the request; they do not overlap. */
 struct range_set {
     size_t n;
     struct range v[RANGE_MAX_PARTS];

@@ -60,7 +60,7 @@ static void keep_refusal(struct request *q, const struct err *error, int status)
     q->refusal_status = status ? status : err_http_status(error->code);
 }
 
-/* 0: the code's own. */
+/* 0: the status of the error's code. */
 static int status_of(const struct request *q, const struct err *error)
 {
     if (q->error_status)
@@ -112,7 +112,7 @@ enum MHD_Result refuse_body(struct request *q, size_t *len)
 enum MHD_Result refuse_end(struct request *q)
 {
     if (q->stage == STAGE_DISCARD)
-        return MHD_NO; /* the reply was given: close */
+        return MHD_NO; /* the reply was sent: close */
     return respond_error(q, &q->refusal, q->refusal_status, NULL) < 0 ? MHD_NO : MHD_YES;
 }
 

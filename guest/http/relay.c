@@ -11,7 +11,7 @@
 #include "common/cleanup.h"
 #include "event/loop.h"
 #include "event/ring.h"
-#include "http/service.h"
+#include "http/http_service.h"
 #include "http/request.h"
 #include "http/state.h"
 
@@ -35,13 +35,13 @@ struct relay {
     void (*on_end)(void *arg);             /* or NULL */
     void *on_end_arg;
     struct side sides[2];
-    char *early[2]; /* what was there at the start, by the side that is to get it */
+    char *early[2]; /* bytes that came before the start, by the side that gets them */
     size_t early_len[2];
     bool is_broken; /* a socket failed: nothing to be saved */
     struct relay *next, *prev;
 };
 
-static struct side *other(struct side *s)
+static struct side *other_side(struct side *s)
 {
     return &s->relay->sides[s == &s->relay->sides[CLIENT] ? PEER : CLIENT];
 }
@@ -64,7 +64,7 @@ static void relay_free(struct relay *r)
     free(r);
 }
 
-static void end(struct relay *r)
+static void relay_end(struct relay *r)
 {
     struct server *s = r->server;
 
@@ -79,7 +79,7 @@ static void end(struct relay *r)
 }
 
 /* Puts what fits into the buffer for s. False: no memory. */
-static bool queue(struct side *s, const char *data, size_t len)
+static bool side_queue(struct side *s, const char *data, size_t len)
 {
     if (!s->out.data && ring_init(&s->out, RELAY_BUFFER_BYTES, NULL) < 0)
         return false;
@@ -95,7 +95,7 @@ static void count_relayed(const struct side *to, uint64_t n)
         o->service->relayed(o->owner, is_out ? 0 : n, is_out ? n : 0);
 }
 
-static void flush(struct side *s)
+static void side_flush(struct side *s)
 {
     const char *piece;
     size_t len;
@@ -113,39 +113,39 @@ static void flush(struct side *s)
         count_relayed(s, (uint64_t)n);
     }
     ring_done(&s->out);
-    if (other(s)->is_read && !s->is_shut) {
+    if (other_side(s)->is_read && !s->is_shut) {
         s->is_shut = true;
         (void)shutdown(s->fd, SHUT_WR);
     }
 }
 
-static size_t room(const struct side *s)
+static size_t side_room(const struct side *s)
 {
     return s->out.data ? s->out.cap - s->out.len : RELAY_BUFFER_BYTES;
 }
 
 /* One read of at most what the other side's buffer takes. */
-static void receive(struct side *s)
+static void side_receive(struct side *s)
 {
     char data[8192];
-    size_t max = room(other(s));
+    size_t max = side_room(other_side(s));
     ssize_t n = recv(s->fd, data, max < sizeof(data) ? max : sizeof(data), MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n < 0)
         s->relay->is_broken = true;
-    if (n <= 0 || !queue(other(s), data, (size_t)n))
+    if (n <= 0 || !side_queue(other_side(s), data, (size_t)n))
         s->is_read = true;
-    flush(other(s));
+    side_flush(other_side(s));
 }
 
 static void on_event(struct loop *l, uint32_t events, void *arg);
 
 /* What s waits for now. Without a wish its failure is still of interest, but told once only. */
-static int update(struct side *s)
+static int side_update(struct side *s)
 {
-    uint32_t events = (!s->is_read && room(other(s)) ? (uint32_t)EPOLLIN : 0u) |
+    uint32_t events = (!s->is_read && side_room(other_side(s)) ? (uint32_t)EPOLLIN : 0u) |
                       (s->out.data && s->out.len ? (uint32_t)EPOLLOUT : 0u);
 
     if (!events && s->is_hung_up) {
@@ -169,10 +169,10 @@ static bool is_over(const struct relay *r)
     return r->is_broken || !is_moving;
 }
 
-static void settle(struct relay *r)
+static void relay_settle(struct relay *r)
 {
-    if (is_over(r) || update(&r->sides[CLIENT]) < 0 || update(&r->sides[PEER]) < 0)
-        end(r);
+    if (is_over(r) || side_update(&r->sides[CLIENT]) < 0 || side_update(&r->sides[PEER]) < 0)
+        relay_end(r);
 }
 
 static void on_event(struct loop *l, uint32_t events, void *arg)
@@ -183,13 +183,13 @@ static void on_event(struct loop *l, uint32_t events, void *arg)
     s->relay->is_broken = s->relay->is_broken || events & EPOLLERR;
     s->is_hung_up = s->is_hung_up || events & EPOLLHUP;
     if (events & EPOLLOUT)
-        flush(s);
-    if (!s->is_read && events & (EPOLLIN | EPOLLHUP) && room(other(s)))
-        receive(s);
-    settle(s->relay);
+        side_flush(s);
+    if (!s->is_read && events & (EPOLLIN | EPOLLHUP) && side_room(other_side(s)))
+        side_receive(s);
+    relay_settle(s->relay);
 }
 
-static void start(struct loop *l, void *arg)
+static void relay_start(struct loop *l, void *arg)
 {
     struct relay *r = arg;
     struct server *s = r->server;
@@ -202,19 +202,19 @@ static void start(struct loop *l, void *arg)
     s->relays = r;
     s->n_relays += r->urh != NULL;
     for (int i = 0; i < 2 && ok; i++) {
-        ok = !r->early_len[i] || queue(&r->sides[i], r->early[i], r->early_len[i]);
+        ok = !r->early_len[i] || side_queue(&r->sides[i], r->early[i], r->early_len[i]);
         free(r->early[i]);
         r->early[i] = NULL;
         if (ok)
-            flush(&r->sides[i]);
+            side_flush(&r->sides[i]);
     }
     if (ok)
-        settle(r);
+        relay_settle(r);
     else
-        end(r);
+        relay_end(r);
 }
 
-static bool keep(struct relay *r, int side, const char *data, size_t len)
+static bool relay_keep_early(struct relay *r, int side, const char *data, size_t len)
 {
     if (!len)
         return true;
@@ -246,8 +246,9 @@ static void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh,
     *r = (struct relay){.server = s, .urh = urh};
     r->sides[CLIENT] = (struct side){.relay = r, .fd = client_fd};
     r->sides[PEER] = (struct side){.relay = r, .fd = peer_fd};
-    if (!keep(r, PEER, early, early_len) || !keep(r, CLIENT, late, late_len) ||
-        loop_post(s->o.loop, start, r, NULL) < 0)
+    if (!relay_keep_early(r, PEER, early, early_len) ||
+        !relay_keep_early(r, CLIENT, late, late_len) ||
+        loop_post(s->o.loop, relay_start, r, NULL) < 0)
         relay_free(r);
 }
 
@@ -287,11 +288,11 @@ void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(voi
     *r = (struct relay){.server = s, .on_end = on_end, .on_end_arg = arg};
     r->sides[CLIENT] = (struct side){.relay = r, .fd = client_fd};
     r->sides[PEER] = (struct side){.relay = r, .fd = peer_fd};
-    start(s->o.loop, r);
+    relay_start(s->o.loop, r);
 }
 
 void relay_end_all(struct server *s)
 {
     while (s->relays)
-        end(s->relays);
+        relay_end(s->relays);
 }

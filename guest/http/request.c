@@ -13,7 +13,7 @@
 #include "common/str.h"
 #include "http/gate.h"
 #include "http/refuse.h"
-#include "http/service.h"
+#include "http/http_service.h"
 #include "http/state.h"
 #include "http/uri.h"
 
@@ -90,7 +90,7 @@ bool request_park(struct request *q)
 }
 
 /* Called with the lock. */
-static void resume(struct request *q)
+static void request_resume(struct request *q)
 {
     q->is_parked = false;
     q->is_woken = false;
@@ -160,7 +160,7 @@ void request_vanished(struct request *q)
     (void)pthread_mutex_lock(&q->lock);
     if (q->is_parked && (!q->is_body_held || q->server->stopping)) {
         q->is_gone = true;
-        resume(q);
+        request_resume(q);
     }
     (void)pthread_mutex_unlock(&q->lock);
 }
@@ -227,7 +227,7 @@ void request_cut(struct request *q)
     (void)pthread_mutex_lock(&q->lock);
     if (q->is_parked) {
         q->is_gone = true;
-        resume(q);
+        request_resume(q);
     } else if (!q->is_over && !q->is_upgraded) {
         (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end and closes */
     }
@@ -243,10 +243,10 @@ static void sweep_parked(struct request *q, int64_t now_ms)
 {
     if (!q->is_body_held && server_has_ended(q->conn->fd)) {
         q->is_gone = true;
-        resume(q);
+        request_resume(q);
     } else if (q->wait_ms && now_ms - q->wait_ms >= (int64_t)q->server->o.keepalive_ms) {
         q->wants_keepalive = true;
-        resume(q);
+        request_resume(q);
     }
 }
 

@@ -10,7 +10,7 @@
 
 #include "common/err.h"
 #include "http/request.h"
-#include "http/service.h"
+#include "http/http_service.h"
 
 #define REPLY_SIZE_UNKNOWN UINT64_MAX
 #define REPLY_END ((ssize_t)-1)

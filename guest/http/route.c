@@ -8,7 +8,7 @@
 static const struct {
     enum verb verb;
     const char *name;
-} verbs[] = {
+} verb_names[] = {
     {VERB_GET, "GET"},     {VERB_HEAD, "HEAD"},     {VERB_POST, "POST"},       {VERB_PUT, "PUT"},
     {VERB_PATCH, "PATCH"}, {VERB_DELETE, "DELETE"}, {VERB_OPTIONS, "OPTIONS"},
 };
@@ -42,18 +42,18 @@ const struct route *route_find(const struct route *routes, size_t n, const char 
 
 enum verb verb_parse(const char *name)
 {
-    for (size_t i = 0; i < N_ELEMENTS(verbs); i++)
-        if (strcmp(verbs[i].name, name) == 0)
-            return verbs[i].verb;
+    for (size_t i = 0; i < N_ELEMENTS(verb_names); i++)
+        if (strcmp(verb_names[i].name, name) == 0)
+            return verb_names[i].verb;
     return VERB_OTHER;
 }
 
 enum verb verb_at(size_t i, const char **ret_name)
 {
-    if (i >= N_ELEMENTS(verbs))
+    if (i >= N_ELEMENTS(verb_names))
         return 0;
-    *ret_name = verbs[i].name;
-    return verbs[i].verb;
+    *ret_name = verb_names[i].name;
+    return verb_names[i].verb;
 }
 
 void route_allow(unsigned allowed, char *out, size_t size)
@@ -61,7 +61,7 @@ void route_allow(unsigned allowed, char *out, size_t size)
     size_t n = 0;
 
     out[0] = '\0';
-    for (size_t i = 0; i < N_ELEMENTS(verbs) && n < size; i++)
-        if (allowed & verbs[i].verb)
-            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "", verbs[i].name);
+    for (size_t i = 0; i < N_ELEMENTS(verb_names) && n < size; i++)
+        if (allowed & verb_names[i].verb)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "", verb_names[i].name);
 }

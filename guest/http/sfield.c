@@ -21,7 +21,7 @@ static bool scan_key(const char **p, const char **ret, size_t *ret_len)
     return true;
 }
 
-static bool scan_number(const char **p, struct sf_value *v)
+static bool sfield_scan_number(const char **p, struct sf_value *v)
 {
     bool is_negative = **p == '-';
     size_t n;
@@ -110,7 +110,7 @@ static bool scan_bool(const char **p, struct sf_value *v)
 static bool scan_date(const char **p, struct sf_value *v)
 {
     *p += 1;
-    if (!scan_number(p, v) || v->type != SF_INTEGER)
+    if (!sfield_scan_number(p, v) || v->type != SF_INTEGER)
         return false;
     v->type = SF_DATE;
     return true;
@@ -136,7 +136,7 @@ static bool scan_bare(const char **p, struct sf_value *v)
         break;
     }
     if (strchr(DIGITS "-", **p))
-        return scan_number(p, v);
+        return sfield_scan_number(p, v);
     if (!strchr(LOWER UPPER "*", **p))
         return false;
     v->type = SF_TOKEN;

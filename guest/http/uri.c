@@ -8,7 +8,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 
-static int hex(char c)
+static int hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -19,7 +19,8 @@ static int hex(char c)
     return -1;
 }
 
-static int decode(const char *s, size_t len, bool plus_is_space, char **ret, struct err *e)
+static int uri_decode_bytes(const char *s, size_t len, bool plus_is_space, char **ret,
+                            struct err *e)
 {
     _cleanup_free_ char *out = malloc(len + 1);
     size_t n = 0;
@@ -30,8 +31,8 @@ static int decode(const char *s, size_t len, bool plus_is_space, char **ret, str
         int c = (unsigned char)s[i];
 
         if (c == '%') {
-            int hi = i + 2 < len ? hex(s[i + 1]) : -1;
-            int lo = i + 2 < len ? hex(s[i + 2]) : -1;
+            int hi = i + 2 < len ? hex_value(s[i + 1]) : -1;
+            int lo = i + 2 < len ? hex_value(s[i + 2]) : -1;
 
             if (hi < 0 || lo < 0)
                 return err_set(e, ERR_INVALID, "a '%%' that is not followed by two hex digits");
@@ -51,7 +52,7 @@ static int decode(const char *s, size_t len, bool plus_is_space, char **ret, str
 
 int uri_decode(const char *s, size_t len, char **ret, struct err *e)
 {
-    return decode(s, len, false, ret, e);
+    return uri_decode_bytes(s, len, false, ret, e);
 }
 
 size_t uri_scheme_len(const char *target)
@@ -93,7 +94,7 @@ int uri_query_get(const char *query, const char *name, char **ret, struct err *e
 
     while (next_pair(&p, &n, &n_len, &v, &v_len)) {
         _cleanup_free_ char *key = NULL;
-        int r = decode(n, n_len, true, &key, e);
+        int r = uri_decode_bytes(n, n_len, true, &key, e);
 
         if (r < 0)
             return r;
@@ -101,7 +102,7 @@ int uri_query_get(const char *query, const char *name, char **ret, struct err *e
             continue;
         if (found)
             return err_field(e, ERR_INVALID, name, "parameter '%s' is given twice", name);
-        r = decode(v, v_len, true, &found, e);
+        r = uri_decode_bytes(v, v_len, true, &found, e);
         if (r < 0)
             return r;
     }
@@ -120,12 +121,12 @@ int uri_query_all(const char *query, const char *name, size_t max, char ***ret, 
     while (next_pair(&p, &n, &n_len, &v, &v_len)) {
         _cleanup_free_ char *key = NULL;
         _cleanup_free_ char *value = NULL;
-        int r = decode(n, n_len, true, &key, e);
+        int r = uri_decode_bytes(n, n_len, true, &key, e);
 
         if (r == 0 && strcmp(key, name) == 0) {
             if (found++ == max)
                 return err_field(e, ERR_INVALID, name, "more than %zu of '%s'", max, name);
-            r = decode(v, v_len, true, &value, e);
+            r = uri_decode_bytes(v, v_len, true, &value, e);
             if (r == 0)
                 r = strv_push(&list, value, e);
         }
@@ -145,7 +146,7 @@ int uri_query_unknown(const char *query, const char *const *known, char **ret, s
     while (next_pair(&p, &n, &n_len, &v, &v_len)) {
         _cleanup_free_ char *key = NULL;
         const char *const *k = known;
-        int r = decode(n, n_len, true, &key, e);
+        int r = uri_decode_bytes(n, n_len, true, &key, e);
 
         if (r < 0)
             return r;

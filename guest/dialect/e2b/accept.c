@@ -43,7 +43,7 @@ static int find_q(const char *params, size_t len)
     return Q_ONE;
 }
 
-static void note(struct wishes *w, const char *name, size_t len, int q)
+static void note_wish(struct wishes *w, const char *name, size_t len, int q)
 {
     int *at = &w->others;
 
@@ -56,7 +56,7 @@ static void note(struct wishes *w, const char *name, size_t len, int q)
     *at = q > *at ? q : *at;
 }
 
-static struct wishes parse(const char *header)
+static struct wishes parse_wishes(const char *header)
 {
     struct wishes w = {Q_NONE, Q_NONE, Q_NONE, Q_NONE};
 
@@ -70,7 +70,7 @@ static struct wishes parse(const char *header)
         }
         n = strcspn(p, "; \t,");
         if (n)
-            note(&w, p, n < len ? n : len, find_q(p + n, n < len ? len - n : 0));
+            note_wish(&w, p, n < len ? n : len, find_q(p + n, n < len ? len - n : 0));
         p += len + (p[len] == ',');
     }
     return w;
@@ -78,7 +78,7 @@ static struct wishes parse(const char *header)
 
 enum coding accept_coding(const char *header, bool is_whole)
 {
-    struct wishes w = parse(header ? header : "");
+    struct wishes w = parse_wishes(header ? header : "");
     bool takes_identity = w.identity > 0 || (w.identity == Q_NONE && w.any != 0);
     int gzip = w.gzip == Q_NONE ? w.any : w.gzip;
 

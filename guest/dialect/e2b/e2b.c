@@ -62,7 +62,7 @@ struct watchers *e2b_watchers(struct e2b *s)
     return s->watchers;
 }
 
-static int copy(struct e2b *s, char *const *from, char **ret, struct err *e)
+static int copy_setting(struct e2b *s, char *const *from, char **ret, struct err *e)
 {
     char *text = NULL;
     bool is_set;
@@ -80,16 +80,16 @@ static int copy(struct e2b *s, char *const *from, char **ret, struct err *e)
 
 int e2b_default_user(struct e2b *s, char **ret, struct err *e)
 {
-    return copy(s, &s->user, ret, e);
+    return copy_setting(s, &s->user, ret, e);
 }
 
 int e2b_default_workdir(struct e2b *s, char **ret, struct err *e)
 {
-    return copy(s, &s->workdir, ret, e);
+    return copy_setting(s, &s->workdir, ret, e);
 }
 
 /* With the lock. */
-static void replace(char **at, char **with)
+static void replace_setting(char **at, char **with)
 {
     char *old = *at;
 
@@ -107,8 +107,8 @@ int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struc
     if ((user && *user && !new_user) || (workdir && *workdir && !new_workdir))
         return err_oom(e);
     (void)pthread_mutex_lock(&s->lock);
-    replace(&s->user, &new_user);
-    replace(&s->workdir, &new_workdir);
+    replace_setting(&s->user, &new_user);
+    replace_setting(&s->workdir, &new_workdir);
     (void)pthread_mutex_unlock(&s->lock);
     return 0;
 }
@@ -124,7 +124,7 @@ bool e2b_has_variable(const char *name)
 int e2b_add_variables(struct e2b *s, struct strv_list *list, struct err *e)
 {
     _cleanup_free_ char *events = NULL;
-    int r = copy(s, &s->events, &events, e);
+    int r = copy_setting(s, &s->events, &events, e);
 
     if (r == 0)
         r = strv_list_add(list, SANDBOX "=true", e);
@@ -142,7 +142,7 @@ int e2b_set_events(struct e2b *s, const char *address, struct err *e)
         return err_oom(e);
     }
     (void)pthread_mutex_lock(&s->lock);
-    replace(&s->events, &setting);
+    replace_setting(&s->events, &setting);
     (void)pthread_mutex_unlock(&s->lock);
     return 0;
 }

@@ -56,7 +56,7 @@ static const struct route inflow_route = {
     .ops = &inflow_ops,
 };
 
-static const struct route routes[] = {
+static const struct route e2b_routes[] = {
     {
         .name = "e2b_health",
         .path = "/health",
@@ -147,7 +147,7 @@ static const struct route routes[] = {
 #define R(service_, name_, fn, kind_, flags_) \
     {.service = service_, .name = name_, .kind = kind_##_KIND, .flags = flags_, kind_##_FN(fn)},
 
-static const struct rpc_method methods[] = {
+static const struct rpc_method e2b_methods[] = {
 #include "dialect/e2b/methods.def"
 };
 
@@ -169,7 +169,7 @@ static int write_proto(const struct rpc_method *m, const json_t *msg, struct buf
 #define IN_PROTO .parse = read_proto, .write = write_proto
 
 /* The types of unary methods and of streams, as JSON and as protobuf. */
-static const struct codec codecs[2][2] = {
+static const struct codec e2b_codecs[2][2] = {
     {{.reply_type = WIRE_TYPE_JSON}, {.reply_type = "application/proto", IN_PROTO}},
     {{.reply_type = WIRE_TYPE_CONNECT, STREAMS},
      {.reply_type = "application/connect+proto", STREAMS, IN_PROTO}},
@@ -179,7 +179,7 @@ static int e2b_choose_codec(struct request *q, const struct rpc_method *m, const
                             struct err *e)
 {
     const struct codec *can =
-        codecs[m->kind == RPC_INFLOW || (m->kind == RPC_SOURCE && !(m->flags & RPC_SINGLE))];
+        e2b_codecs[m->kind == RPC_INFLOW || (m->kind == RPC_SOURCE && !(m->flags & RPC_SINGLE))];
     const char *type = request_header(q, "Content-Type");
     char good[64];
 
@@ -188,7 +188,7 @@ static int e2b_choose_codec(struct request *q, const struct rpc_method *m, const
             *ret = &can[i];
             return 0;
         }
-    q->codec = &codecs[0][0]; /* a client that sends another type does not read envelopes */
+    q->codec = &e2b_codecs[0][0]; /* a client that sends another type does not read envelopes */
     q->error_status = HTTP_UNSUPPORTED_MEDIA_TYPE;
     (void)snprintf(good, sizeof(good), "%s, %s", can[0].reply_type, can[1].reply_type);
     (void)request_reply_header(q, "Accept-Post", good, NULL);
@@ -314,7 +314,7 @@ static int e2b_check_page(struct request *q, const char *header, struct err *e)
         return 0;
     return err_field(e, ERR_DENIED, header,
                      "an agent without a token takes no requests of web pages (--cors lets "
-                     "them call these routes)");
+                     "them call these e2b_routes)");
 }
 
 /* Nothing but the token tells a page that may call from any other. */
@@ -403,12 +403,12 @@ struct e2b *e2b_of(const struct agent *a)
 const struct dialect e2b_dialect = {
     .name = "e2b",
     .method_prefix = "/",
-    .methods = methods,
-    .n_methods = N_ELEMENTS(methods),
+    .methods = e2b_methods,
+    .n_methods = N_ELEMENTS(e2b_methods),
     .call_route = &call_route,
     .inflow_route = &inflow_route,
-    .routes = routes,
-    .n_routes = N_ELEMENTS(routes),
+    .routes = e2b_routes,
+    .n_routes = N_ELEMENTS(e2b_routes),
     .init = e2b_init_state,
     .free = e2b_free_state,
     .choose_codec = e2b_choose_codec,

@@ -62,7 +62,7 @@ static int get_begin(struct request *q, struct err *e)
 /* ---- by a worker ----------------------------------------------------------------------------- */
 
 /* Before it is opened: opening a device can already do something. */
-static int look(const struct files_call *f, const char *path, struct err *e)
+static int check_is_file(const struct files_call *f, const char *path, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     struct err inner = {0};
@@ -91,7 +91,7 @@ static int open_body(struct request *q, struct file_get *g, struct err *e)
     r = files_call_path(&f, path, &g->path, e);
     if (r < 0)
         return err_wrap(e, r, "error expanding and resolving path '%.200s'", path);
-    r = look(&f, g->path, e);
+    r = check_is_file(&f, g->path, e);
     if (r < 0)
         return r;
     r = fs_file_open(f.caller, g->path, false, &g->file, &inner);

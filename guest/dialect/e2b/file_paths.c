@@ -5,7 +5,7 @@
 #include "dialect/e2b/account.h"
 #include "agent.h"
 
-static int init(struct files_call *f, struct err *e)
+static int files_caller_init(struct files_call *f, struct err *e)
 {
     f->owner = (struct owner){f->user.uid, f->user.gid};
     return fs_caller_new(f->agent->root, NULL, fs_root_path(f->agent->root), &f->caller, e);
@@ -19,7 +19,7 @@ int files_call_init(struct files_call *f, const struct agent *a, const char *use
     f->agent = a;
     r = account_authenticate(a, user, &f->user, e);
     if (r == 0)
-        r = init(f, e);
+        r = files_caller_init(f, e);
     if (r == 0)
         r = files_call_path(f, path, &f->path, e);
     return r;
@@ -31,7 +31,7 @@ int files_rest_init(struct files_call *f, const struct agent *a, const char *use
 
     f->agent = a;
     r = account_look_up(a, user, &f->user, e);
-    return r < 0 ? r : init(f, e);
+    return r < 0 ? r : files_caller_init(f, e);
 }
 
 void files_call_done(struct files_call *f)

@@ -56,8 +56,8 @@ static bool is_right(struct request *q, const char *operation, const struct file
 }
 
 /* A token in a header counts more than a signature. */
-static int check(struct request *q, const char *operation, const struct file_query *f,
-                 const struct signature *s, struct err *e)
+static int check_access(struct request *q, const char *operation, const struct file_query *f,
+                        const struct signature *s, struct err *e)
 {
     struct auth *known = request_agent(q)->auth;
     const char *token = request_header(q, "X-Access-Token"); /* empty: none */
@@ -88,7 +88,7 @@ int file_query_read(struct request *q, const char *operation, struct file_query 
     if (r == 0)
         r = read_signature(q, &s, e);
     if (r == 0)
-        r = check(q, operation, ret, &s, e);
+        r = check_access(q, operation, ret, &s, e);
     free(s.text);
     return r;
 }

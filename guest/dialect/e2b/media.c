@@ -13,7 +13,7 @@
 static const struct {
     const char *extension;
     const char *type;
-} types[] = {
+} media_types[] = {
     {"avif", "image/avif"},
     {"css", "text/css; charset=utf-8"},
     {"csv", "text/csv; charset=utf-8"},
@@ -46,9 +46,9 @@ const char *media_type(const char *path)
 {
     const char *dot = strrchr(path_name(path), '.');
 
-    for (size_t i = 0; dot && i < N_ELEMENTS(types); i++)
-        if (strcasecmp(dot + 1, types[i].extension) == 0)
-            return types[i].type;
+    for (size_t i = 0; dot && i < N_ELEMENTS(media_types); i++)
+        if (strcasecmp(dot + 1, media_types[i].extension) == 0)
+            return media_types[i].type;
     return FILES_TYPE;
 }
 

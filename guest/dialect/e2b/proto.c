@@ -87,7 +87,7 @@ static void give_memory(void *data, void *p)
 
 static json_t *new_object(const ProtobufCMessage *m);
 
-static const void *at(const ProtobufCMessage *m, unsigned offset)
+static const void *field_at(const ProtobufCMessage *m, unsigned offset)
 {
     return (const char *)m + offset;
 }
@@ -144,8 +144,8 @@ static json_t *new_value(field_type *f, const void *p)
 /* The pointer is what strings and messages are in a list. */
 static json_t *new_list(const ProtobufCMessage *m, field_type *f)
 {
-    size_t n = *(const size_t *)at(m, f->quantifier_offset);
-    void *const *items = *(void *const *const *)at(m, f->offset);
+    size_t n = *(const size_t *)field_at(m, f->quantifier_offset);
+    void *const *items = *(void *const *const *)field_at(m, f->offset);
     json_t *list = json_array();
 
     for (size_t i = 0; list && i < n; i++)
@@ -158,8 +158,9 @@ static json_t *new_list(const ProtobufCMessage *m, field_type *f)
 
 static json_t *new_map(const ProtobufCMessage *m, field_type *f)
 {
-    size_t n = *(const size_t *)at(m, f->quantifier_offset);
-    const E2b__EnvsEntry *const *items = *(const E2b__EnvsEntry *const *const *)at(m, f->offset);
+    size_t n = *(const size_t *)field_at(m, f->quantifier_offset);
+    const E2b__EnvsEntry *const *items =
+        *(const E2b__EnvsEntry *const *const *)field_at(m, f->offset);
     json_t *map = json_object();
 
     for (size_t i = 0; map && i < n; i++) {
@@ -177,10 +178,10 @@ static json_t *new_map(const ProtobufCMessage *m, field_type *f)
 static bool is_present(const ProtobufCMessage *m, field_type *f)
 {
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
-        return *(const size_t *)at(m, f->quantifier_offset) > 0;
+        return *(const size_t *)field_at(m, f->quantifier_offset) > 0;
     if (f->type == PROTOBUF_C_TYPE_STRING || f->type == PROTOBUF_C_TYPE_MESSAGE)
-        return *(void *const *)at(m, f->offset) != NULL;
-    return *(const protobuf_c_boolean *)at(m, f->quantifier_offset);
+        return *(void *const *)field_at(m, f->offset) != NULL;
+    return *(const protobuf_c_boolean *)field_at(m, f->quantifier_offset);
 }
 
 static json_t *new_field(const ProtobufCMessage *m, field_type *f)
@@ -189,7 +190,7 @@ static json_t *new_field(const ProtobufCMessage *m, field_type *f)
         return new_map(m, f);
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
         return new_list(m, f);
-    return new_value(f, at(m, f->offset));
+    return new_value(f, field_at(m, f->offset));
 }
 
 /* NULL: no memory, or a text that is none. */
@@ -454,8 +455,8 @@ static int set_list(ProtobufCMessage *m, field_type *f, const json_t *v, struct 
     return r;
 }
 
-static int new_entry(message_type *type, const char *key, const json_t *value,
-                     ProtobufCMessage **ret, struct err *e)
+static int new_map_entry(message_type *type, const char *key, const json_t *value,
+                         ProtobufCMessage **ret, struct err *e)
 {
     _cleanup_json_ json_t *v = json_pack("{s:s, s:O}", "key", key, "value", (json_t *)value);
 
@@ -476,7 +477,7 @@ static int set_map(ProtobufCMessage *m, field_type *f, const json_t *v, struct e
     if (r < 0)
         return r;
     json_object_foreach ((json_t *)v, key, value) {
-        r = new_entry(f->descriptor, key, value, (ProtobufCMessage **)(void *)&items[*n], e);
+        r = new_map_entry(f->descriptor, key, value, (ProtobufCMessage **)(void *)&items[*n], e);
         if (r < 0)
             return r;
         ++*n;
