@@ -17,16 +17,16 @@
 
 enum { CLIENT, PEER };
 
-/* One socket, and what waits to be written to it. */
+/* One socket, and the bytes that wait to be written to it. */
 struct side {
     struct relay *relay;
     int fd;
     struct loop_watch *watch;
     uint32_t events;
-    struct ring out; /* memory only while there is something in it */
-    bool is_read;    /* nothing more comes from it */
-    bool is_shut;    /* we have said that nothing more comes */
-    bool is_hung_up; /* the kernel has told; it would go on telling */
+    struct ring out; /* it has memory only while it holds bytes */
+    bool is_read;    /* the socket is at its end */
+    bool is_shut;    /* the sending side is shut down */
+    bool is_hung_up; /* EPOLLHUP was reported; epoll would report it for ever */
 };
 
 struct relay {
@@ -37,7 +37,7 @@ struct relay {
     struct side sides[2];
     char *early[2]; /* bytes that came before the start, by the side that gets them */
     size_t early_len[2];
-    bool is_broken; /* a socket failed: nothing to be saved */
+    bool is_broken; /* a socket failed: drop the rest */
     struct relay *next, *prev;
 };
 
@@ -78,7 +78,7 @@ static void relay_end(struct relay *r)
     relay_free(r);
 }
 
-/* Puts what fits into the buffer for s. False: no memory. */
+/* Queues as much as the buffer of s takes. False: no memory. */
 static bool side_queue(struct side *s, const char *data, size_t len)
 {
     if (!s->out.data && ring_init(&s->out, RELAY_BUFFER_BYTES, NULL) < 0)
@@ -124,7 +124,7 @@ static size_t side_room(const struct side *s)
     return s->out.data ? s->out.cap - s->out.len : RELAY_BUFFER_BYTES;
 }
 
-/* One read of at most what the other side's buffer takes. */
+/* Reads once, at most what the other side's buffer takes. */
 static void side_receive(struct side *s)
 {
     char data[8192];
@@ -142,7 +142,7 @@ static void side_receive(struct side *s)
 
 static void on_event(struct loop *l, uint32_t events, void *arg);
 
-/* What s waits for now. Without a wish its failure is still of interest, but told once only. */
+/* Sets the events that s waits for. With none, errors are still watched, but reported only once. */
 static int side_update(struct side *s)
 {
     uint32_t events = (!s->is_read && side_room(other_side(s)) ? (uint32_t)EPOLLIN : 0u) |
@@ -159,7 +159,7 @@ static int side_update(struct side *s)
     return loop_watch_add(s->relay->server->o.loop, s->fd, events, on_event, s, &s->watch, NULL);
 }
 
-/* Over when nothing can be moved any more in either direction. */
+/* It is over when no byte can move in either direction. */
 static bool is_over(const struct relay *r)
 {
     bool is_moving = false;

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * relay: two sockets joined byte for byte, both directions with half-close, in the loop, no
- * thread and at most two buffers of RELAY_BUFFER_BYTES each. For tunnels, upgraded proxied
- * connections and forwarded ports.
+ * relay: copies bytes between two sockets in both directions, with half-close. It runs in the loop, without
+ * a thread, with at most two buffers of RELAY_BUFFER_BYTES. For tunnels, upgraded proxied connections and
+ * forwarded ports.
  */
 #include <stddef.h>
 
@@ -31,5 +31,5 @@ struct reply *relay_new_reply(struct request *q,
  */
 void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(void *arg), void *arg);
 
-/* The loop's thread: end all. */
+/* Ends all of them; on the loop's thread. */
 void relay_end_all(struct server *s);

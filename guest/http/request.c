@@ -69,9 +69,8 @@ struct request *request_unref(struct request *q)
 }
 
 /*
- * The lock is held over "nothing to do, so suspend" and over "there is something, so resume", and
- * only what is_parked says is resumed: the library would take a resume that comes first as
- * cancelling the next suspend.
+ * Check-and-suspend must be atomic with wake-and-resume, and only a connection with is_parked is resumed:
+ * the library takes a resume that precedes the suspend as a cancellation of the next suspend.
  */
 bool request_park(struct request *q)
 {
@@ -89,7 +88,7 @@ bool request_park(struct request *q)
     return parked;
 }
 
-/* Called with the lock. */
+/* Called with q->lock held. */
 static void request_resume(struct request *q)
 {
     q->is_parked = false;
@@ -108,8 +107,8 @@ void request_wake(struct request *q)
     q->is_woken = !is_parked;
     (void)pthread_mutex_unlock(&q->lock);
     /*
-     * Suspended it is, and nobody else resumes it now: no need for the lock, which the connection's
-     * thread wants as soon as it runs.
+     * It is suspended, and no other thread resumes it now. So the lock is not needed, and the connection's
+     * thread takes it as soon as it runs.
      */
     if (is_parked)
         MHD_resume_connection(mhd);
@@ -126,9 +125,9 @@ bool request_is_gone(struct request *q)
 }
 
 /*
- * Not MHD_CONTENT_READER_END_WITH_ERROR: the library then marks the connection as closed, and looks
- * at it again only when its socket says something, which one that was reset never does. A send that
- * fails, as this one must, ends it at once.
+ * MHD_CONTENT_READER_END_WITH_ERROR does not do: the library marks the connection as closed, and looks at
+ * it again only after an event of its socket, which a reset one never has. A send that fails, as this one
+ * must, ends it at once.
  */
 ssize_t request_break_off(struct request *q, char *data)
 {
@@ -229,14 +228,14 @@ void request_cut(struct request *q)
         q->is_gone = true;
         request_resume(q);
     } else if (!q->is_over && !q->is_upgraded) {
-        (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end and closes */
+        (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end, and closes */
     }
     (void)pthread_mutex_unlock(&q->lock);
 }
 
 /*
- * Called with the lock. The descriptor is still the connection's: the library can't close it while
- * it is suspended, nor before request_on_completed(), which takes the lock.
+ * Called with q->lock held. The descriptor is still that of the connection: the library does not close it
+ * while it is suspended, nor before request_on_completed(), which takes the lock.
  * Not every kernel reports a FIN as EPOLLRDHUP (gVisor on a host's socket).
  */
 static void sweep_parked(struct request *q, int64_t now_ms)
@@ -256,11 +255,11 @@ void request_sweep(struct request *q, int64_t now_ms)
     if (q->is_parked)
         sweep_parked(q, now_ms);
     else if (!q->is_over && q->discard_until_ms && now_ms >= q->discard_until_ms)
-        (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end and closes */
+        (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end, and closes */
     else if (q->body_ms && now_ms - q->body_ms >= REQUEST_STALL_MS)
         refuse_stalled(q, q->conn->fd, now_ms);
     else if (!q->is_over && !q->is_upgraded && server_peer_has_left(q->conn->fd))
-        /* With both directions the library would drop what it has not passed on. */
+        /* After SHUT_RDWR the library would drop the bytes that it has not passed on yet. */
         (void)shutdown(q->conn->fd, q->is_body_held ? SHUT_RD : SHUT_RDWR);
     (void)pthread_mutex_unlock(&q->lock);
 }
@@ -412,7 +411,7 @@ int request_reply_header(struct request *q, const char *name, const char *value,
     return 0;
 }
 
-/* The library calls this with the request line, before it decodes anything of it. */
+/* The library calls this with the request line as it was received. */
 void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct server *s = cls;
@@ -448,7 +447,7 @@ static enum MHD_Result on_headers(struct request *q, const char *verb, const cha
     if (r < 0) {
         enum MHD_Result result = refuse_headers(q, &e, status);
 
-        /* A body that never comes must not hold the connection, least of all a stranger's. */
+        /* A body that never arrives must not hold the connection, least of all without a token. */
         set_body_clock(q, q->stage == STAGE_DRAIN);
         return result;
     }
@@ -482,7 +481,7 @@ static enum MHD_Result on_body(struct request *q, const char *data, size_t *len)
     set_body_clock(q, !(q->route->flags & ROUTE_SLOW_BODY));
     r = take_body(q, data, len, &e);
     if (*len)
-        set_body_clock(q, false); /* it is us who wait */
+        set_body_clock(q, false); /* the handler is what waits now */
     return r < 0 ? refuse_midway(q, &e, len) : MHD_YES;
 }
 
@@ -502,7 +501,7 @@ static enum MHD_Result on_end(struct request *q)
 
 /*
  * Called with the headers, for each piece of the body, and at the end; and again after each wake.
- * Nothing is answered in the first call, or the connection could not be kept.
+ * A reply in the first call would end keep-alive, so the first call never replies.
  */
 enum MHD_Result request_on_access(void *cls, struct MHD_Connection *mhd, const char *url,
                                   const char *verb, const char *version, const char *data,

@@ -1,17 +1,16 @@
 #pragma once
 /*
- * request: one HTTP request from its first line to its end, and how it waits. libmicrohttpd's
- * threads call; what takes time runs elsewhere while the connection is suspended ("parked"), and
- * request_wake() brings it back. For the files of guest/http only.
+ * request: one HTTP request from its first line to its end. It runs on a thread of libmicrohttpd. Work that
+ * takes time runs elsewhere while the connection is suspended ("parked"); request_wake() resumes it.
  *
- * Life: made when the request line arrives; the library's reference goes with the completion
- * callback, in which ops->done drops what the handler has. Work elsewhere (a pool job, the loop)
- * holds a reference of its own, and finds `over` set when it comes late.
+ * Life: it is made when the request line arrives. The library's reference goes with the completion
+ * callback, in which ops->done frees the handler's state. Work elsewhere (a pool job, the loop) holds a
+ * reference of its own, and finds is_over set if it is late.
  *
- * Threads: everything is the connection's thread's, but what is marked. Suspending and resuming
- * take a lock of the library's under the request's; and the library holds that lock when it tells
- * of the end of an upgraded connection. So nobody takes a request's lock with the server's table
- * lock held, and no handler's lock is held when calling request_wake() or request_park().
+ * Threads: the connection's thread owns all fields, except those that are marked. Lock order: q->lock, then
+ * the library's lock, which suspend and resume take, and which the library holds when it reports the end of
+ * an upgraded connection. So no thread takes q->lock with the server's table lock held, or calls
+ * request_wake() or request_park() with a handler's lock held.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -27,26 +26,26 @@
 #define REQUEST_DRAIN_BYTES (1024 * 1024)         /* of a refused body, read before the reply */
 #define REQUEST_DISCARD_BYTES (256 * 1024 * 1024) /* read and dropped after the reply */
 #define REQUEST_DISCARD_MS 20000
-#define REQUEST_STALL_MS 60000 /* a body of which nothing arrives for so long is given up: 408 */
+#define REQUEST_STALL_MS 60000 /* stall timeout of a body: 408 */
 
 #define REQUEST_REPLY_HEADERS 6
 
-#define REQUEST_PARKED 1 /* a result: request_park() returned true, more later */
+#define REQUEST_PARKED 1 /* a result: request_park() returned true, it goes on later */
 
 struct MHD_Connection;
 struct server;
 struct request;
 
-/* What a route does. A negative result becomes the reply's error. All but finish may be NULL. */
+/* The handler of a route. A negative result becomes the reply's error. All but finish may be NULL. */
 struct request_ops {
-    /* The headers are there and the gate is passed. May return REQUEST_PARKED: called again. */
+    /* The headers have passed the gate. May return REQUEST_PARKED: it is called again. */
     int (*begin)(struct request *q, struct err *e);
-    /* A piece of the body. Takes what it can and says in *len what is left, which may be more
-     * than 0 only after request_park() returned true. NULL: a body is refused. */
+    /* A piece of the body. *len returns how many bytes are left; more than 0 only after
+     * request_park() returned true. NULL: a body is refused. */
     int (*body)(struct request *q, const char *data, size_t *len, struct err *e);
-    /* All of the body is there: replies, or parks and is called again after the wake. */
+    /* The body is complete: replies, or parks and is called again after the wake. */
     int (*finish)(struct request *q, struct err *e);
-    /* The request is over, served or not: drop everything. Never blocks. */
+    /* The request is over, served or not: free the state. Must not block. */
     void (*done)(struct request *q);
 };
 
@@ -54,7 +53,7 @@ enum stage {
     STAGE_HEADERS,
     STAGE_BODY,
     STAGE_DRAIN,   /* refused; the rest of a small body is read, then the refusal is sent */
-    STAGE_DISCARD, /* refused; the reply was written, the body is thrown away for a while */
+    STAGE_DISCARD, /* refused; the reply was written, the body is discarded for a while */
     STAGE_REPLIED,
 };
 
@@ -66,7 +65,7 @@ struct reply_header {
 };
 
 struct problem {
-    const char *type; /* the end of its address, or NULL; static */
+    const char *type; /* the last part of its URI, or NULL; static */
     bool has_offsets;
     uint64_t expected_offset;
     uint64_t provided_offset;
@@ -83,7 +82,7 @@ struct request {
     const void *method;
     int counter;
     enum verb verb;
-    const char *verb_name; /* as it came; the library's */
+    const char *verb_name; /* as received; the library owns it */
     bool is_http11;
     char *target;         /* the raw request target, from its path on */
     char *authority;      /* of a target in absolute form ("http://AUTHORITY/..."); or NULL */
@@ -100,7 +99,7 @@ struct request {
     int status;        /* of the reply, 0 before */
     struct err refusal;
     int refusal_status;
-    int error_status; /* a handler's: the status of its error, when it is not the code's own */
+    int error_status; /* a handler's: the status of its error, if it is not that of the code */
     struct reply_header reply_headers[REQUEST_REPLY_HEADERS]; /* of an error's reply */
     unsigned n_reply_headers;
     struct problem problem; /* the error's type by RFC 9457, if it has one */
@@ -117,17 +116,17 @@ struct request {
     _Atomic int refs;
     pthread_mutex_t lock;
     /* guarded by lock: */
-    bool is_parked;    /* suspended, and nobody has resumed it yet */
-    bool is_woken;     /* request_wake() came while not parked */
-    bool is_gone;      /* the client is */
+    bool is_parked;    /* suspended, and not resumed yet */
+    bool is_woken;     /* request_wake() was called while it was not parked */
+    bool is_gone;      /* the client has disconnected */
     bool is_over;      /* completed: mhd must not be used any more */
-    bool is_upgraded;  /* the socket is a relay's now */
-    bool is_late;      /* the deadline that the client set is over */
-    bool is_body_held; /* there may be more of a body that counts although its client has gone */
+    bool is_upgraded;  /* a relay owns the socket */
+    bool is_late;      /* the client's deadline has passed */
+    bool is_body_held; /* request_hold_body() */
     int64_t discard_until_ms;
-    int64_t body_ms; /* when the last of the body arrived; 0: no body is being waited for */
-    int64_t wait_ms; /* when a streaming reply began to have nothing to say; 0: it does not wait */
-    bool wants_keepalive; /* set by the sweep: say something */
+    int64_t body_ms;      /* when the last piece of the body arrived; 0: none is expected */
+    int64_t wait_ms;      /* since when a streaming reply is silent; 0: it is not */
+    bool wants_keepalive; /* set by the sweep: send a keep-alive */
 };
 
 struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *target);
@@ -137,74 +136,72 @@ void *request_owner(const struct request *q);
 struct request *request_unref(struct request *q); /* accepts NULL; returns NULL */
 
 /*
- * Suspends the connection, unless something happened (request_wake()) since the last look: then
- * false, and the caller looks again. On the connection's thread, out of body, finish or a content
- * reader, which return at once when it is true.
+ * Suspends the connection. False: request_wake() was called since the last check, so the caller checks
+ * again. Call it on the connection's thread, in body, finish or a content reader, which return at once
+ * if it is true.
  */
 bool request_park(struct request *q);
 /* From any thread, by a holder of a reference. */
 void request_wake(struct request *q);
-/* Whether the client is known to have gone, or the request is over. From any thread. */
+/* Whether the client has disconnected, or the request is over. From any thread. */
 bool request_is_gone(struct request *q);
 /*
- * What a content reader returns to end a reply short of its end: the connection is cut, so that the
- * client can't take what it has for the whole. data: what the reader was to fill.
+ * A content reader returns this to truncate a reply: the connection is cut, so that the client notices.
+ * data: the reader's buffer.
  */
 ssize_t request_break_off(struct request *q, char *data);
-/* The client's deadline: sets it off, and wakes; and whether it is over. From any thread. */
+/* The client's deadline has passed: sets is_late and wakes; and reads it. From any thread. */
 void request_make_late(struct request *q);
 bool request_is_late(struct request *q);
 
 /*
- * Whether there may be more of a body that counts as far as it came: then a client that has gone is
- * given up only when all that it sent was taken.
+ * On: the body counts as far as it came, so that a client that disconnects is dropped only after all that
+ * it sent was taken.
  */
 void request_hold_body(struct request *q, bool on);
 
-/* Cuts the connection: whoever works on the request finds its client gone. From any thread, by a
+/* Cuts the connection, so that work for the request finds its client gone. From any thread, by a
  * holder of a reference. */
 void request_cut(struct request *q);
 
 /*
- * All bodies that are kept in memory have one budget, so that many large ones can't take all of it.
- * -ERR_EXHAUSTED: it is used up.
+ * Charges len to the budget that all bodies kept in memory share. -ERR_EXHAUSTED: it is used up.
  */
 int request_charge(struct request *q, size_t len, struct err *e);
 void request_discharge(struct request *q, size_t len);
 
-/* Whether the connection may be silent for as long as it likes while the body arrives. */
+/* On: the connection has no idle timeout. */
 void request_allow_silence(struct request *q, bool on);
 
 /*
- * A streaming reply has nothing to say, or has again: silence starts its keep-alive timer. Take: the
- * timer ran out, and something is to be said; it starts anew.
+ * The keep-alive timer of a streaming reply: silence starts it. Take: true if it ran out, and a keep-alive
+ * is to be sent; it is restarted.
  */
 void request_set_silent(struct request *q, bool on);
 bool request_take_keepalive(struct request *q);
 
 /*
- * Keeps what the kernel queues for the client small: it would queue megabytes, and then want no more
- * until a third of them is gone. With little queued, a source learns soon that a slow client takes
- * something.
+ * Limits the unsent bytes in the kernel (TCP_NOTSENT_LOWAT). Else it would queue megabytes, and report
+ * writable only when a third of them is sent; a source would learn late that a slow client reads.
  */
 void request_limit_unsent(const struct request *q);
 
 /* Run fn(arg) on a pool thread with a reference to q held until it returns. */
 int request_run(struct request *q, void (*fn)(struct request *q), struct err *e);
 
-/* An answer that a worker has to find. Embedded in a state with free_state. */
+/* A question that a worker answers. Embedded in a state with free_state. */
 struct ask {
     bool is_asked;
     _Atomic bool is_done;
-    int r; /* the worker's: what it came to */
+    int r; /* the worker's result */
     struct err error;
 };
-/* For finish: REQUEST_PARKED while the worker is at it, then its result. fn sets r and error. */
+/* For finish: REQUEST_PARKED while the worker runs, then its result. fn sets r and error. */
 int request_ask(struct request *q, struct ask *a, void (*fn)(struct request *q), struct err *e);
 /* The worker's last act. */
 void request_answer(struct request *q, struct ask *a);
 
-/* The connection's socket, to be asked about and nothing else. */
+/* The connection's socket, for getpeername() and the like. No I/O. */
 int request_fd(const struct request *q);
 /* The value of a request header, or NULL. */
 const char *request_header(struct request *q, const char *name);
@@ -223,8 +220,8 @@ bool request_header_has(struct request *q, const char *name, const char *token);
 /* A header that the reply gets when it is an error. name: static; the value is copied. */
 int request_reply_header(struct request *q, const char *name, const char *value, struct err *e);
 
-/* The sweep's: look for a client that has gone, a body that does not go on, a stream that has been
- * silent. By a holder of a reference. */
+/* The sweep: finds a client that has disconnected, a stalled body, a silent stream. By a holder of a
+ * reference. */
 void request_sweep(struct request *q, int64_t now_ms);
 /* The vanish watch saw the peer's FIN. The same. */
 void request_vanished(struct request *q);

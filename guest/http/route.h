@@ -1,7 +1,7 @@
 #pragma once
 /*
- * route: rows of a table that says what answers which verbs of which path. A path that several rows
- * have is one resource: each verb takes the first row that lists it.
+ * route: a table of routes; each row maps verbs of a path to a handler. Several rows may have one path: a
+ * verb takes the first of them that lists it.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,11 +22,11 @@ enum verb {
 #define ROUTE_OPEN (1u << 0)      /* needs no token */
 #define ROUTE_RESERVE (1u << 1)   /* answers on the connections kept in reserve */
 #define ROUTE_QUIET (1u << 2)     /* does not count as use */
-#define ROUTE_REST (1u << 3)      /* the path goes on behind the row's */
+#define ROUTE_REST (1u << 3)      /* the row's path is a prefix */
 #define ROUTE_CHANGES (1u << 4)   /* changes something: refused by a service that is read-only */
-#define ROUTE_SLOW_BODY (1u << 5) /* its body may pause for as long as it likes */
-#define ROUTE_PAGES (1u << 6) /* made for web pages too: an Origin header alone refuses nothing */
-#define ROUTE_OWN_PAGES (1u << 7) /* of these the pages that it has served may call */
+#define ROUTE_SLOW_BODY (1u << 5) /* its body has no stall timeout */
+#define ROUTE_PAGES (1u << 6) /* made for web pages too: an Origin header is no reason to refuse */
+#define ROUTE_OWN_PAGES (1u << 7) /* pages that it has served may call it */
 
 struct request_ops;
 
@@ -40,26 +40,26 @@ struct route {
     const char *summary; /* for the OpenAPI document */
 };
 
-/* What a request target leads to. */
+/* The result of a lookup. */
 struct route_match {
     const struct route *route; /* NULL: nothing has this path */
     const char *rest;          /* raw, behind the path of a row with ROUTE_REST; or NULL */
     unsigned verbs;            /* all that the path has */
     /* The service's; http keeps them in the request and never looks at them: */
-    const void *group;  /* the table that the row is of */
+    const void *group;  /* the table of the row */
     const void *method; /* the remote call behind the path; NULL: none */
     int counter;        /* of its metrics */
 };
 
 /*
- * The row for a raw path and a verb, and match->rest and match->verbs. No row has the verb: the first
- * that has the path. NULL: none has.
+ * Returns the row for a raw path and a verb, and sets match->rest and match->verbs. If no row of the path
+ * has the verb, the first row of the path. NULL: no row has the path.
  */
 const struct route *route_find(const struct route *routes, size_t n, const char *path, size_t len,
                                enum verb verb, struct route_match *match);
 
 enum verb verb_parse(const char *name);
-/* Verb i of those that have a name, and 0 past the last: in the order of the Allow header. */
+/* Named verb i, in the order of the Allow header; 0 past the last. */
 enum verb verb_at(size_t i, const char **ret_name);
-/* "GET, HEAD" for the Allow header. */
+/* Writes "GET, HEAD", for the Allow header. */
 void route_allow(unsigned verbs, char *out, size_t size);
