@@ -28,18 +28,16 @@ struct params {
     char *path; /* owned, as excludes */
     char **excludes;
     const char *user;
-    bool digests;
-    bool ignore;
-    bool no_require_git;
+    struct manifest_options o;
 };
 
 static const struct jx_field manifest_fields[] = {
     JX(struct params, path, jx_path, JX_REQUIRED),
     JX(struct params, user, jx_str, JX_NULLABLE),
     JX_AS("exclude", struct params, excludes, jx_strv, JX_NULLABLE),
-    JX(struct params, ignore, jx_bool, JX_NULLABLE),
-    JX(struct params, no_require_git, jx_bool, JX_NULLABLE),
-    JX_AS("sha256", struct params, digests, jx_bool, JX_NULLABLE),
+    JX_AS("ignore", struct params, o.filter.ignore, jx_bool, JX_NULLABLE),
+    JX_AS("no_require_git", struct params, o.filter.no_require_git, jx_bool, JX_NULLABLE),
+    JX_AS("sha256", struct params, o.digests, jx_bool, JX_NULLABLE),
     {0},
 };
 
@@ -132,19 +130,13 @@ static int push_end(struct run *run, const struct manifest_counts *n, struct err
 
 static int run_manifest(struct run *run, const struct params *p, struct fs_caller *c, struct err *e)
 {
-    const struct manifest_options o = {
-        .filter = {.excludes = p->excludes,
-                   .ignore = p->ignore,
-                   .no_require_git = p->no_require_git},
-        .digests = p->digests,
-    };
     const struct manifest_sink sink = {.entry = on_entry, .unread = on_unread, .arg = run};
     struct manifest_counts counts;
     _fs_acting_ const struct fs_actor *acting = NULL;
     int r = fs_act(&c->actor, &acting, e);
 
     if (r == 0)
-        r = manifest_walk(c, p->path, &o, &sink, &counts, e);
+        r = manifest_walk(c, p->path, &p->o, &sink, &counts, e);
     return r < 0 ? err_at(e, r, "path") : push_end(run, &counts, e);
 }
 
@@ -172,6 +164,7 @@ int rpc_archive_manifest(const struct rpc_call *call, struct source **ret, struc
         return err_oom(e);
     *p = (struct params){.source = json_incref(call->params), .agent = call->agent};
     r = jx_decode(call->params, manifest_fields, p, e);
+    p->o.filter.excludes = p->excludes;
     if (r < 0) {
         params_free(p);
         return r;

@@ -12,7 +12,7 @@
 #include "api/files/fs_json.h"
 #include "api/rpc.h"
 
-static int info_reply(json_t *v, json_t **ret, struct err *e)
+static int object_reply(json_t *v, json_t **ret, struct err *e)
 {
     if (!v)
         return err_oom(e);
@@ -25,15 +25,14 @@ static int info_reply(json_t *v, json_t **ret, struct err *e)
 struct stat_params {
     char *path;
     const char *user;
-    bool follow;
-    bool etag;
+    struct fs_stat_options o;
 };
 
 static const struct jx_field stat_fields[] = {
     JX(struct stat_params, path, jx_path, JX_REQUIRED),
     JX(struct stat_params, user, jx_str, JX_NULLABLE),
-    JX(struct stat_params, follow, jx_bool, 0),
-    JX(struct stat_params, etag, jx_bool, 0),
+    JX_AS("follow", struct stat_params, o.follow, jx_bool, 0),
+    JX_AS("etag", struct stat_params, o.etag, jx_bool, 0),
     {0},
 };
 
@@ -45,7 +44,7 @@ static int reply_stat(struct fs_caller *c, const char *path, const struct fs_sta
 
     if (r < 0)
         return r;
-    r = info_reply(fs_json_info(&i), ret, e);
+    r = object_reply(fs_json_info(&i), ret, e);
     fs_info_done(&i);
     return r;
 }
@@ -60,8 +59,7 @@ int rpc_fs_stat(const struct rpc_call *call, json_t **ret, struct err *e)
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
-        r = reply_stat(c, p.path, &(struct fs_stat_options){.follow = p.follow, .etag = p.etag},
-                       ret, e);
+        r = reply_stat(c, p.path, &p.o, ret, e);
     free(p.path);
     return r;
 }
@@ -69,15 +67,19 @@ int rpc_fs_stat(const struct rpc_call *call, json_t **ret, struct err *e)
 struct list_params {
     char *path;
     const char *user;
-    uint32_t depth;
-    uint32_t limit;
     char *cursor;
-    bool etag;
-    bool hidden;
-    enum fs_list_sort sort;
-    bool reverse;
-    bool directories_first;
+    struct fs_list_options o;
 };
+
+static int jx_no_hidden(json_t *v, void *out, struct err *e)
+{
+    bool hidden;
+    int r = jx_bool(v, &hidden, e);
+
+    if (r == 0)
+        *(bool *)out = !hidden;
+    return r;
+}
 
 static int jx_sort(json_t *v, void *out, struct err *e)
 {
@@ -97,14 +99,14 @@ static int jx_sort(json_t *v, void *out, struct err *e)
 static const struct jx_field list_fields[] = {
     JX(struct list_params, path, jx_path, JX_REQUIRED),
     JX(struct list_params, user, jx_str, JX_NULLABLE),
-    JX(struct list_params, depth, jx_u32, 0),
-    JX(struct list_params, limit, jx_u32, 0),
+    JX_AS("depth", struct list_params, o.depth, jx_u32, 0),
+    JX_AS("limit", struct list_params, o.limit, jx_u32, 0),
     JX(struct list_params, cursor, jx_path, JX_NULLABLE),
-    JX(struct list_params, etag, jx_bool, 0),
-    JX(struct list_params, hidden, jx_bool, 0),
-    JX(struct list_params, sort, jx_sort, JX_NULLABLE),
-    JX(struct list_params, reverse, jx_bool, 0),
-    JX(struct list_params, directories_first, jx_bool, 0),
+    JX_AS("etag", struct list_params, o.etag, jx_bool, 0),
+    JX_AS("hidden", struct list_params, o.no_hidden, jx_no_hidden, 0),
+    JX_AS("sort", struct list_params, o.sort, jx_sort, JX_NULLABLE),
+    JX_AS("reverse", struct list_params, o.reverse, jx_bool, 0),
+    JX_AS("directories_first", struct list_params, o.directories_first, jx_bool, 0),
     {0},
 };
 
@@ -127,23 +129,14 @@ static json_t *new_listing(const struct fs_listing *l)
     return obj;
 }
 
-static int list_dir_entries(struct fs_caller *c, const struct list_params *p, json_t **ret,
-                            struct err *e)
+static int reply_list(struct fs_caller *c, const struct list_params *p, json_t **ret, struct err *e)
 {
-    struct fs_list_options o = {.depth = p->depth,
-                                .limit = p->limit,
-                                .after = p->cursor,
-                                .etag = p->etag,
-                                .no_hidden = !p->hidden,
-                                .sort = p->sort,
-                                .reverse = p->reverse,
-                                .directories_first = p->directories_first};
     struct fs_listing l;
-    int r = fs_list(c, p->path, &o, &l, e);
+    int r = fs_list(c, p->path, &p->o, &l, e);
 
     if (r < 0)
         return r;
-    r = info_reply(new_listing(&l), ret, e);
+    r = object_reply(new_listing(&l), ret, e);
     fs_listing_done(&l);
     return r;
 }
@@ -151,14 +144,15 @@ static int list_dir_entries(struct fs_caller *c, const struct list_params *p, js
 int rpc_fs_list(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct list_params p = {.depth = 1, .limit = FS_LIST_DEFAULT, .hidden = true};
+    struct list_params p = {.o = {.depth = 1, .limit = FS_LIST_DEFAULT}};
     int r;
 
     r = jx_decode(call->params, list_fields, &p, e);
+    p.o.after = p.cursor;
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
-        r = list_dir_entries(c, &p, ret, e);
+        r = reply_list(c, &p, ret, e);
     free(p.path);
     free(p.cursor);
     return r;
@@ -194,7 +188,7 @@ int rpc_fs_make_dir(const struct rpc_call *call, json_t **ret, struct err *e)
     if (r == 0)
         r = fs_make_dir(c, p.path, p.mode.mode, p.parents, &created, e);
     if (r == 0)
-        r = info_reply(json_pack("{s:b}", "created", created), ret, e);
+        r = object_reply(json_pack("{s:b}", "created", created), ret, e);
     free(p.path);
     return r;
 }
@@ -203,24 +197,20 @@ struct move_params {
     char *from;
     char *to;
     const char *user;
-    const char *if_match;
-    const char *if_none_match;
-    const char *to_if_match;
-    const char *to_if_none_match;
-    bool overwrite;
-    bool parents;
+    struct fs_move_options o;
 };
 
 static const struct jx_field move_fields[] = {
     JX(struct move_params, from, jx_path, JX_REQUIRED),
     JX(struct move_params, to, jx_path, JX_REQUIRED),
     JX(struct move_params, user, jx_str, JX_NULLABLE),
-    JX(struct move_params, if_match, jx_str, JX_NULLABLE),
-    JX(struct move_params, if_none_match, jx_str, JX_NULLABLE),
-    JX(struct move_params, to_if_match, jx_str, JX_NULLABLE),
-    JX(struct move_params, to_if_none_match, jx_str, JX_NULLABLE),
-    JX(struct move_params, overwrite, jx_bool, 0),
-    JX(struct move_params, parents, jx_bool, 0),
+    JX_AS("if_match", struct move_params, o.condition.if_match, jx_str, JX_NULLABLE),
+    JX_AS("if_none_match", struct move_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
+    JX_AS("to_if_match", struct move_params, o.to_condition.if_match, jx_str, JX_NULLABLE),
+    JX_AS("to_if_none_match", struct move_params, o.to_condition.if_none_match, jx_str,
+          JX_NULLABLE),
+    JX_AS("overwrite", struct move_params, o.overwrite, jx_bool, 0),
+    JX_AS("parents", struct move_params, o.make_parents, jx_bool, 0),
     {0},
 };
 
@@ -228,22 +218,15 @@ int rpc_fs_move(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
     struct move_params p = {0};
-    struct fs_move_options o;
     int r;
 
     r = jx_decode(call->params, move_fields, &p, e);
-    o = (struct fs_move_options){
-        .overwrite = p.overwrite,
-        .make_parents = p.parents,
-        .condition = {p.if_match, p.if_none_match},
-        .to_condition = {p.to_if_match, p.to_if_none_match},
-    };
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
-        r = fs_move(c, p.from, p.to, &o, e);
+        r = fs_move(c, p.from, p.to, &p.o, e);
     if (r == 0)
-        r = info_reply(json_object(), ret, e);
+        r = object_reply(json_object(), ret, e);
     free(p.from);
     free(p.to);
     return r;
@@ -253,26 +236,21 @@ struct copy_params {
     char *from;
     char *to;
     const char *user;
-    const char *if_match;
-    const char *if_none_match;
-    const char *to_if_match;
-    const char *to_if_none_match;
-    bool recursive;
-    bool overwrite;
-    bool parents;
+    struct fs_copy_options o;
 };
 
 static const struct jx_field copy_fields[] = {
     JX(struct copy_params, from, jx_path, JX_REQUIRED),
     JX(struct copy_params, to, jx_path, JX_REQUIRED),
     JX(struct copy_params, user, jx_str, JX_NULLABLE),
-    JX(struct copy_params, if_match, jx_str, JX_NULLABLE),
-    JX(struct copy_params, if_none_match, jx_str, JX_NULLABLE),
-    JX(struct copy_params, to_if_match, jx_str, JX_NULLABLE),
-    JX(struct copy_params, to_if_none_match, jx_str, JX_NULLABLE),
-    JX(struct copy_params, recursive, jx_bool, 0),
-    JX(struct copy_params, overwrite, jx_bool, 0),
-    JX(struct copy_params, parents, jx_bool, 0),
+    JX_AS("if_match", struct copy_params, o.condition.if_match, jx_str, JX_NULLABLE),
+    JX_AS("if_none_match", struct copy_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
+    JX_AS("to_if_match", struct copy_params, o.to_condition.if_match, jx_str, JX_NULLABLE),
+    JX_AS("to_if_none_match", struct copy_params, o.to_condition.if_none_match, jx_str,
+          JX_NULLABLE),
+    JX_AS("recursive", struct copy_params, o.recursive, jx_bool, 0),
+    JX_AS("overwrite", struct copy_params, o.overwrite, jx_bool, 0),
+    JX_AS("parents", struct copy_params, o.make_parents, jx_bool, 0),
     {0},
 };
 
@@ -280,26 +258,18 @@ int rpc_fs_copy(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
     struct copy_params p = {0};
-    struct fs_copy_options o;
     struct fs_copy_result res = {0};
     int r;
 
     r = jx_decode(call->params, copy_fields, &p, e);
-    o = (struct fs_copy_options){
-        .recursive = p.recursive,
-        .overwrite = p.overwrite,
-        .make_parents = p.parents,
-        .condition = {p.if_match, p.if_none_match},
-        .to_condition = {p.to_if_match, p.to_if_none_match},
-    };
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
-        r = fs_copy(c, p.from, p.to, &o, &res, e);
+        r = fs_copy(c, p.from, p.to, &p.o, &res, e);
     if (r == 0)
-        r = info_reply(json_pack("{s:I, s:I}", "entries", (json_int_t)res.entries, "bytes",
-                                 (json_int_t)res.bytes),
-                       ret, e);
+        r = object_reply(json_pack("{s:I, s:I}", "entries", (json_int_t)res.entries, "bytes",
+                                   (json_int_t)res.bytes),
+                         ret, e);
     free(p.from);
     free(p.to);
     return r;
@@ -308,19 +278,16 @@ int rpc_fs_copy(const struct rpc_call *call, json_t **ret, struct err *e)
 struct remove_params {
     char *path;
     const char *user;
-    const char *if_match;
-    const char *if_none_match;
-    bool recursive;
-    bool missing_ok;
+    struct fs_remove_options o;
 };
 
 static const struct jx_field remove_fields[] = {
     JX(struct remove_params, path, jx_path, JX_REQUIRED),
     JX(struct remove_params, user, jx_str, JX_NULLABLE),
-    JX(struct remove_params, if_match, jx_str, JX_NULLABLE),
-    JX(struct remove_params, if_none_match, jx_str, JX_NULLABLE),
-    JX(struct remove_params, recursive, jx_bool, 0),
-    JX(struct remove_params, missing_ok, jx_bool, 0),
+    JX_AS("if_match", struct remove_params, o.condition.if_match, jx_str, JX_NULLABLE),
+    JX_AS("if_none_match", struct remove_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
+    JX_AS("recursive", struct remove_params, o.recursive, jx_bool, 0),
+    JX_AS("missing_ok", struct remove_params, o.missing_ok, jx_bool, 0),
     {0},
 };
 
@@ -328,20 +295,16 @@ int rpc_fs_remove(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
     struct remove_params p = {0};
-    struct fs_remove_options o;
     uint64_t removed = 0;
     int r;
 
     r = jx_decode(call->params, remove_fields, &p, e);
-    o = (struct fs_remove_options){.recursive = p.recursive,
-                                   .missing_ok = p.missing_ok,
-                                   .condition = {p.if_match, p.if_none_match}};
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
-        r = fs_remove(c, p.path, &o, &removed, e);
+        r = fs_remove(c, p.path, &p.o, &removed, e);
     if (r == 0)
-        r = info_reply(json_pack("{s:I}", "removed", (json_int_t)removed), ret, e);
+        r = object_reply(json_pack("{s:I}", "removed", (json_int_t)removed), ret, e);
     free(p.path);
     return r;
 }
@@ -355,9 +318,7 @@ struct set_attr_params {
     const char *owner;
     const char *group;
     struct fs_time mtime;
-    const char *if_match;
-    const char *if_none_match;
-    bool follow;
+    struct fs_attrs o;
 };
 
 static const struct jx_field set_attr_fields[] = {
@@ -367,38 +328,36 @@ static const struct jx_field set_attr_fields[] = {
     JX(struct set_attr_params, owner, jx_str, JX_NULLABLE),
     JX(struct set_attr_params, group, jx_str, JX_NULLABLE),
     JX(struct set_attr_params, mtime, jx_fs_time, JX_NULLABLE),
-    JX(struct set_attr_params, if_match, jx_str, JX_NULLABLE),
-    JX(struct set_attr_params, if_none_match, jx_str, JX_NULLABLE),
-    JX(struct set_attr_params, follow, jx_bool, 0),
+    JX_AS("if_match", struct set_attr_params, o.condition.if_match, jx_str, JX_NULLABLE),
+    JX_AS("if_none_match", struct set_attr_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
+    JX_AS("follow", struct set_attr_params, o.follow, jx_bool, 0),
     {0},
 };
 
-static int set_attr(struct fs_caller *c, const struct set_attr_params *p, json_t **ret,
-                    struct err *e)
+static int set_attr(struct fs_caller *c, struct set_attr_params *p, json_t **ret, struct err *e)
 {
-    struct fs_attrs a = {.set_mode = p->mode.is_set,
-                         .mode = p->mode.mode,
-                         .set_uid = p->owner != NULL,
-                         .set_gid = p->group != NULL,
-                         .set_mtime = p->mtime.is_set,
-                         .mtime = p->mtime.t,
-                         .follow = p->follow,
-                         .condition = {p->if_match, p->if_none_match}};
-    int r = p->owner ? fs_uid_from_name(p->owner, &a.uid, e) : 0;
+    struct fs_attrs *a = &p->o;
+    int r = p->owner ? fs_uid_from_name(p->owner, &a->uid, e) : 0;
 
+    a->set_mode = p->mode.is_set;
+    a->mode = p->mode.mode;
+    a->set_uid = p->owner != NULL;
+    a->set_gid = p->group != NULL;
+    a->set_mtime = p->mtime.is_set;
+    a->mtime = p->mtime.t;
     if (r == 0 && p->group)
-        r = fs_gid_from_name(p->group, &a.gid, e);
+        r = fs_gid_from_name(p->group, &a->gid, e);
     if (r == 0)
-        r = fs_set_attr(c, p->path, &a, e);
+        r = fs_set_attr(c, p->path, a, e);
     if (r < 0)
         return r;
-    return reply_stat(c, p->path, &(struct fs_stat_options){.follow = p->follow}, ret, e);
+    return reply_stat(c, p->path, &(struct fs_stat_options){.follow = a->follow}, ret, e);
 }
 
 int rpc_fs_set_attr(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct set_attr_params p = {.follow = true};
+    struct set_attr_params p = {.o = {.follow = true}};
     int r;
 
     r = jx_decode(call->params, set_attr_fields, &p, e);
@@ -415,21 +374,18 @@ int rpc_fs_set_attr(const struct rpc_call *call, json_t **ret, struct err *e)
 struct edit_params {
     char *path;
     const char *user;
-    const char *if_match;
-    const char *if_none_match;
     json_t *edits;
-    bool create;
-    bool dry_run;
+    struct fs_edit_options o;
 };
 
 static const struct jx_field edit_fields[] = {
     JX(struct edit_params, path, jx_path, JX_REQUIRED),
     JX(struct edit_params, user, jx_str, JX_NULLABLE),
-    JX(struct edit_params, if_match, jx_str, JX_NULLABLE),
-    JX(struct edit_params, if_none_match, jx_str, JX_NULLABLE),
+    JX_AS("if_match", struct edit_params, o.condition.if_match, jx_str, JX_NULLABLE),
+    JX_AS("if_none_match", struct edit_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
     JX(struct edit_params, edits, jx_array, JX_REQUIRED),
-    JX(struct edit_params, create, jx_bool, 0),
-    JX(struct edit_params, dry_run, jx_bool, 0),
+    JX_AS("create", struct edit_params, o.create, jx_bool, 0),
+    JX_AS("dry_run", struct edit_params, o.dry_run, jx_bool, 0),
     {0},
 };
 
@@ -518,20 +474,14 @@ static json_t *new_edit_reply(const struct fs_edit_result *res)
     return NULL;
 }
 
-static int edit_file(struct fs_caller *c, const struct edit_params *p, const struct edit_list *l,
-                     json_t **ret, struct err *e)
+static int reply_edit(struct fs_caller *c, const struct edit_params *p, json_t **ret, struct err *e)
 {
-    struct fs_edit_options o = {.edits = l->v,
-                                .n_edits = l->n,
-                                .create = p->create,
-                                .dry_run = p->dry_run,
-                                .condition = {p->if_match, p->if_none_match}};
     struct fs_edit_result res;
-    int r = fs_edit_file(c, p->path, &o, &res, e);
+    int r = fs_edit_file(c, p->path, &p->o, &res, e);
 
     if (r < 0)
         return r;
-    r = info_reply(new_edit_reply(&res), ret, e);
+    r = object_reply(new_edit_reply(&res), ret, e);
     free(res.diff);
     return r;
 }
@@ -546,10 +496,12 @@ int rpc_fs_edit(const struct rpc_call *call, json_t **ret, struct err *e)
     r = jx_decode(call->params, edit_fields, &p, e);
     if (r == 0)
         r = decode_edits(p.edits, &l, e);
+    p.o.edits = l.v;
+    p.o.n_edits = l.n;
     if (r == 0)
         r = fs_json_caller(call, p.user, &c, e);
     if (r == 0)
-        r = edit_file(c, &p, &l, ret, e);
+        r = reply_edit(c, &p, ret, e);
     edit_list_done(&l);
     free(p.path);
     return r;
