@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/box/lifecycle.h"
+#include "lib/util/socket.h"
 
 #define STORE_SCHEMA 2 /* 2: boxes remember their project */
 #define STORE_BUSY_MS 10000
@@ -518,13 +518,6 @@ static int try_lock(const char *path, int *ret_fd, struct err *e)
     return 1;
 }
 
-static bool is_canceled(int cancel_fd, int wait_ms)
-{
-    struct pollfd p = {.fd = cancel_fd, .events = POLLIN};
-
-    return poll(&p, 1, wait_ms) > 0;
-}
-
 int store_lock_name(struct store *s, const char *name, int64_t deadline_mono_ms, int cancel_fd,
                     int *ret_fd, struct err *e)
 {
@@ -540,7 +533,7 @@ int store_lock_name(struct store *s, const char *name, int64_t deadline_mono_ms,
         if (clock_until_ms(deadline_mono_ms) == 0)
             return err_field(e, ERR_DEADLINE, "name", "another command is at work on the box '%s'",
                              name);
-        if (is_canceled(cancel_fd, STORE_LOCK_POLL_MS))
+        if (socket_wait_canceled(cancel_fd, STORE_LOCK_POLL_MS))
             return err_set(e, ERR_CANCELED, "canceled while waiting for the box '%s'", name);
     }
 }

@@ -1,7 +1,6 @@
 #include "lib/box/template_boot.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "lib/recipe/bootstrap_guest.h"
 #include "lib/box/box_environment.h"
 #include "lib/image/image.h"
+#include "lib/util/socket.h"
 
 #define TRY_MS 30000 /* of one ready_cmd */
 #define CALL_MS 20000
@@ -120,13 +120,6 @@ static char *start_log(struct client *c)
     return text;
 }
 
-static int pause_ms(const struct bh_box *box, int64_t ms, struct err *e)
-{
-    struct pollfd p = {.fd = box->ctx->cancel_fd, .events = POLLIN};
-
-    return poll(&p, 1, (int)ms) > 0 ? err_set(e, ERR_CANCELED, "canceled") : 0;
-}
-
 static int wait_ready_cmd(struct bh_box *box, struct client *c, const struct image_facts *f,
                           int64_t deadline, struct err *e)
 {
@@ -144,9 +137,9 @@ static int wait_ready_cmd(struct bh_box *box, struct client *c, const struct ima
                 e, ERR_DEADLINE, "ready_cmd",
                 "the template's ready_cmd did not succeed in %lld s; the last time: %s",
                 (long long)(clock_mono_ms() - first + 500) / 1000, said);
-        r = clock_mono_ms() < next ? pause_ms(box, next - clock_mono_ms(), e) : 0;
-        if (r < 0)
-            return r;
+        if (clock_mono_ms() < next &&
+            socket_wait_canceled(box->ctx->cancel_fd, (int)(next - clock_mono_ms())))
+            return err_set(e, ERR_CANCELED, "canceled");
     }
 }
 

@@ -262,11 +262,6 @@ static void on_gone(struct sync_entry *en, enum sync_verdict verdict)
         en->action = SYNC_SEND; /* here it does not exist */
 }
 
-static bool is_candidate(const struct sync_entry *en)
-{
-    return en->action == SYNC_MAYBE;
-}
-
 /* Marks entries that only the other side has and that may be removed: SYNC_MAYBE. */
 static int mark_candidates(struct sync *s, struct err *e)
 {
@@ -306,7 +301,7 @@ static int plan_removals(struct sync *s, struct err *e)
     int r = mark_candidates(s, e);
 
     if (r == 0)
-        r = pick_entries(s->dst, is_candidate, &v, &n, e);
+        r = pick_entries(s->dst, is_maybe, &v, &n, e);
     if (r == 0)
         for (size_t i = 0; i < n; i++)
             v[i]->action = s->req->to_local ? SYNC_SAME : SYNC_SEND;

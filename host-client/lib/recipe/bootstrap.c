@@ -1,7 +1,6 @@
 #include "lib/recipe/bootstrap.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +15,7 @@
 #include "lib/recipe/bootstrap_health.h"
 #include "lib/recipe/bootstrap_run.h"
 #include "lib/project/project_upload.h"
+#include "lib/util/socket.h"
 
 #define PREPARE_MS 20000
 #define FIRST_PAUSE_MS 100
@@ -354,15 +354,6 @@ static int save_start(struct bootstrap *b, struct err *e)
 
 /* ---- health ---- */
 
-/* Sleeps; -ERR_CANCELED if the context is canceled. */
-static int pause_for(struct bootstrap *b, int ms, struct err *e)
-{
-    struct pollfd p = {.fd = b->req->ctx->cancel_fd > 0 ? b->req->ctx->cancel_fd : -1,
-                       .events = POLLIN};
-
-    return poll(&p, 1, ms) > 0 ? err_set(e, ERR_CANCELED, "canceled") : 0;
-}
-
 static int check_alive(struct bootstrap *b, int64_t deadline, struct err *e)
 {
     enum guest_state state = GUEST_ABSENT;
@@ -391,6 +382,7 @@ static int wait_healthy(struct bootstrap *b, struct err *e)
     const struct recipe *rec = &b->rec.recipe;
     int64_t began = clock_mono_ms();
     int64_t end = bootstrap_step_end(b, rec->health.total_ms);
+    int cancel_fd = b->req->ctx->cancel_fd;
     int pause_ms = FIRST_PAUSE_MS;
 
     for (;;) {
@@ -409,9 +401,8 @@ static int wait_healthy(struct bootstrap *b, struct err *e)
                            rec->name, (long long)(clock_mono_ms() - began + 500) / 1000,
                            last.message);
         ctx_progress(b->req->ctx, "health", 0, 0, false, "waiting for %s", rec->name);
-        r = pause_for(b, pause_ms, e);
-        if (r < 0)
-            return r;
+        if (socket_wait_canceled(cancel_fd > 0 ? cancel_fd : -1, pause_ms))
+            return err_set(e, ERR_CANCELED, "canceled");
         pause_ms = pause_ms * 2 > MOST_PAUSE_MS ? MOST_PAUSE_MS : pause_ms * 2;
     }
 }
@@ -545,13 +536,6 @@ static int run_steps(struct bootstrap *b, const char **step, struct err *e)
     return r;
 }
 
-static int save_records(struct bootstrap *b, struct err *e)
-{
-    int r = bootstrap_record_save(b->req->box_dir, &b->rec, e);
-
-    return r < 0 ? r : save_start(b, e);
-}
-
 static int fill_result(const struct bootstrap *b, struct bootstrap_result *ret, struct err *e)
 {
     const struct recipe *rec = &b->rec.recipe;
@@ -640,7 +624,9 @@ int bootstrap_run(const struct bootstrap_request *req, struct bootstrap_result *
         return no_agent(ret, e);
     r = run_steps(&b, &at, e);
     if (r == 0)
-        r = save_records(&b, e);
+        r = bootstrap_record_save(req->box_dir, &b.rec, e);
+    if (r == 0)
+        r = save_start(&b, e);
     if (r == 0)
         r = fill_result(&b, ret, e);
     if (r == 0)
