@@ -1,8 +1,7 @@
 #!/bin/sh
-# base.sh [SUITE]: the minimal Debian that every image stands on, as a tar on standard output: what a
-# Dockerfile can be built on where there is no registry of images:
+# base.sh [SUITE]: writes the minimal Debian, the first layer of every image, as a tar to standard output: a base for
+# Dockerfiles on a machine without a registry of images:
 #   image/base.sh | docker import - bellhop-base && BASE=bellhop-base image/render.sh slim OUT
-# It is the first layer of any image that was built here.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

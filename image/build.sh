@@ -1,8 +1,7 @@
 #!/bin/sh
-# build.sh DEF [FORM...]: the image of a definition, as NAME-HASH below $BELLHOP_IMAGES (default:
-# build/image), and the links NAME and NAME:VERSION to it. README.md says what a definition and the
-# forms are; without a form: squashfs. What is there already is not made again; a form that has the
-# agent in it is, when $BELLHOP_AGENT is another one. Needs root, or sudo.
+# build.sh DEF [FORM...]: builds the image of a definition as NAME-HASH below $BELLHOP_IMAGES (default: build/image),
+# and the links NAME and NAME:VERSION to it. README.md describes definitions and forms; the default form is squashfs.
+# Existing forms are kept, except forms with the agent in them if $BELLHOP_AGENT is another one. Needs root, or sudo.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,14 +11,14 @@ if [ "$(id -u)" -ne 0 ]; then
     kept=BELLHOP_IMAGES,BELLHOP_IMAGE_CACHE,BELLHOP_AGENT,TMPDIR
     exec sudo --preserve-env="$kept,npm_config_registry,http_proxy,https_proxy,no_proxy" "$0" "$@"
 fi
-# Mounts of our own, that go with us however we end.
+# A private mount namespace: the mounts end with the process.
 if [ "${IMAGE_NAMESPACE:-}" != "$$" ]; then
     IMAGE_NAMESPACE=$$ exec unshare --mount --propagation private "$0" "$@"
 fi
 
 # shellcheck source=image/lib.sh
 . "$here/lib.sh"
-# As the kernel names them: what is mounted below is looked for by name.
+# The canonical path: mounts below it are found by name.
 mkdir -p "$image_build" "$image_cache/layers"
 image_build=$(cd "$image_build" && pwd -P)
 image_cache=$(cd "$image_cache" && pwd -P)
@@ -37,7 +36,7 @@ agent=${BELLHOP_AGENT:-$top/build/release/bellhopd}
 name=$(image_value "$definition" name)
 version=$(image_value "$definition" version)
 
-# The hash of all that decides what is in the image.
+# The hash of all inputs of the image.
 hash=$(cd "$definition" && find . -type f ! -name agents | LC_ALL=C sort | while read -r f; do
     echo "$f" && cat "$f"
 done && find . -name agents -exec sed 's| /[^ ]*/| |' '{}' + &&
@@ -57,25 +56,25 @@ is_made()
     [ -z "${IMAGE_FRESH:-}" ] && [ -e "$final/manifest.json" ] && [ -z "$(missing_forms)" ]
 }
 
-# Nothing to do does not wait for whoever makes another form of it.
+# If there is nothing to do, do not wait for another build.
 if is_made && [ "$(readlink "$image_build/$name")" = "$name-$hash" ] &&
     [ "$(readlink "$image_build/$name:$version")" = "$name-$hash" ]; then
     exit 0
 fi
 
-# ---- one at a time, and nothing half under a final name ----------------------------------------
+# ---- one build at a time; no partial result under a final name ----------------------------------
 
 exec 9>"$image_build/.$name.lock"
 if ! flock --nonblock 9; then
     say "waiting for another build of $name"
     flock 9
 fi
-# No layer goes while somebody builds.
+# No layer is removed during a build.
 exec 6>"$layers/.use.lock"
 flock --shared 6
 
 tmp=$image_build/.$name-$hash.tmp.$$
-# Not beside the images: their disk may be the full one.
+# Not next to the images: their disk may be full.
 log=$(mktemp "${TMPDIR:-/tmp}/bellhop-image-XXXXXX")
 merged=$tmp/merged
 cleanup()
@@ -83,7 +82,7 @@ cleanup()
     status=$?
     trap - EXIT
     cd /
-    # What is mounted below goes first: rm must not walk into it.
+    # Unmount first: rm must not descend into a mount.
     while read -r _ _ _ _ at _; do
         case $at in "$tmp"/* | "$layers"/.*) echo "$at" ;; esac
     done </proc/self/mountinfo | sort -r | xargs -r umount -l 2>/dev/null || true
@@ -93,12 +92,12 @@ cleanup()
 trap cleanup EXIT
 trap 'exit 130' INT TERM HUP
 
-# What a build that was killed has left.
+# Remove the leftovers of killed builds.
 sweep()
 {
     for left in "$image_build"/.*.tmp.* "$layers"/.*.[0-9]* "$image_build"/.*.def.*.*; do
         pid=${left##*.}
-        # The definition that the CLI writes has a few letters after it.
+        # The name of a definition that the CLI writes has a random suffix.
         case ${left##*/} in *.def.*) left_by=${left##*.def.} && pid=${left_by%%.*} ;; esac
         if [ -d "$left" ] && [ ! -d "/proc/$pid" ]; then
             rm -rf --one-file-system "$left"
@@ -106,7 +105,7 @@ sweep()
     done
 }
 
-# Layers that nothing has used for a month.
+# Remove layers that no build has used for a month.
 prune_layers()
 {
     flock --exclusive --nonblock 6 || return 0
@@ -122,7 +121,7 @@ point_link()
     mv -Tf "$image_build/.$1.new.$$" "$image_build/$1"
 }
 
-# "; squashfs 41 MB, oci 60 MB": of what was made now.
+# "; squashfs 41 MB, oci 60 MB": the forms made in this run.
 made_sizes()
 {
     between='; '
@@ -156,9 +155,9 @@ chmod -R go+rX "$tmp/out/definition"
 check_budget
 write_manifest
 
-# Into place: a new image by one rename, a further form beside the others.
+# Install: a new image by one rename, an additional form next to the others.
 if [ -e "$final/manifest.json" ]; then
-    # The manifest, and what says which agent a form has, when the rest is there.
+    # The manifest, and the record of each form's agent, come last.
     mv -T "$tmp/out/manifest.json" "$tmp/manifest.json"
     for made in "$tmp/out"/* "$tmp/out"/.agent.* "$tmp/manifest.json"; do
         [ -e "$made" ] || continue

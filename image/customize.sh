@@ -1,7 +1,7 @@
 #!/bin/sh
-# customize.sh [USER [WORKDIR]] [--in-container]: runs as root inside the new root file system, after
-# the packages, node and npm: makes of a plain Debian what a box needs. Used by layers.sh and, with
-# --in-container, by the Dockerfile: there the engine owns the network's files. Safe to run twice.
+# customize.sh [USER [WORKDIR]] [--in-container]: turns a plain Debian into a box. Runs as root inside the new root file
+# system, after the packages, node and npm. Used by layers.sh and, with --in-container, by the Dockerfile: there the
+# engine owns the files of the network. Safe to run twice.
 set -eu
 
 user=user
@@ -15,13 +15,13 @@ for word; do
     esac
 done
 
-# Debian calls it fdfind; everybody else, and the coding agents, fd.
+# Debian names it fdfind; all others, and the coding agents, name it fd.
 link_fd()
 {
     [ ! -e /usr/bin/fdfind ] || ln -sf fdfind /usr/bin/fd
 }
 
-# Another user of a template below becomes this one: it is the same person, whose things stay theirs.
+# The user of a template below is renamed to this one: the files stay theirs.
 add_user()
 {
     was=$(getent passwd 1000 | cut -d : -f 1)
@@ -32,7 +32,7 @@ add_user()
     else
         groupmod --new-name "$user" "$was"
         usermod --login "$user" --home "/home/$user" "$was"
-        # Copied: a directory of a layer below cannot be renamed.
+        # Copy: a directory of a lower layer cannot be renamed.
         cp -a "/home/$was" "/home/$user"
         rm -rf "/home/${was:?}" "/etc/sudoers.d/$was"
     fi
@@ -44,12 +44,12 @@ add_user()
         mkdir -p "$workdir"
         chown "$user:$user" "$workdir"
     fi
-    # So that `pip install` and `npm install -g` need no sudo; what is there already is not touched,
-    # since in a layer of its own that would be a copy of it.
+    # Lets `pip install` and `npm install -g` work without sudo. Existing files are not changed: in a layer of
+    # its own that would copy them.
     find /usr/local -user 0 ! -name bellhopd -exec chown -h "$user:$user" '{}' +
 }
 
-# A repository that comes into the box must not bring hooks that run there.
+# A repository that is uploaded must not bring hooks that run in the box.
 configure_git()
 {
     command -v git >/dev/null || return 0
@@ -58,14 +58,14 @@ configure_git()
     git config --system advice.detachedHead false
 }
 
-# The box is there to install things in: Debian's refusal is for machines that it looks after.
+# pip may install into the system: Debian's protection is for machines that its packages manage.
 configure_pip()
 {
     printf '[global]\nbreak-system-packages = true\ndisable-pip-version-check = true\nroot-user-action = ignore\n' \
         >/etc/pip.conf
 }
 
-# Where the host puts the agent: mounted over in a box, copied in a template.
+# The place of the agent: a mount point in a box, a file in a template.
 make_agent_places()
 {
     mkdir -p /run/bellhop
@@ -74,7 +74,7 @@ make_agent_places()
     chmod 755 /usr/local/bin/bellhopd
 }
 
-# Nothing of the machine that made the image, nothing that can be fetched again.
+# Remove traces of the build machine, and files that can be fetched again.
 prune()
 {
     rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/lib/dpkg/*-old \

@@ -1,13 +1,13 @@
 # shellcheck shell=sh
-# The forms of an image, made from the merged layers at $merged into $tmp/out; the README has their
-# names. A form that can be loaded elsewhere has the agent in it, as one more layer.
+# Makes the forms of an image (README) from the merged layers at $merged, in $tmp/out. A form that can be loaded
+# elsewhere has the agent in it, as one more layer.
 # shellcheck disable=SC2154
 
-# Times are not later than this: the same input gives the same bytes.
+# The latest time of files: the same input gives the same bytes.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1735689600}
 export SOURCE_DATE_EPOCH
 
-# The file that stands for a form, and is its last.
+# The file that marks a form as complete; it is written last.
 form_file()
 {
     case $1 in
@@ -37,7 +37,7 @@ form_is_there()
     ! form_has_agent "$1" || [ "$(cat "$final/.agent.$1" 2>/dev/null)" = "$(agent_digest)" ]
 }
 
-# note_agent FORM: which one is in it.
+# note_agent FORM: records the agent in the form.
 note_agent()
 {
     agent_digest >"$tmp/out/.agent.$1"
@@ -55,7 +55,7 @@ with_agent()
         chmod --reference="$merged/$dir" "$tmp/agent/$dir"
         touch --reference="$merged/$dir" "$tmp/agent/$dir"
     done
-    # The lower names of the chain are relative to the layers.
+    # The names in the chain are relative to the folder of the layers.
     (cd "$layers" && mount -t overlay overlay -o "lowerdir=$tmp/agent:$chain" "$tmp/full") 2>"$log" ||
         fail overlay "the kernel does not mount the layers: $(tail -n 1 "$log")"
 }
@@ -74,7 +74,7 @@ make_dir()
     touch "$tmp/out/rootfs/etc/resolv.conf" "$tmp/out/rootfs/etc/hostname"
 }
 
-# tar_of DIR: the tree, the same bytes for the same files. No size of a directory, no names of users.
+# tar_of DIR: a reproducible tar of the tree, without sizes of directories and names of users.
 tar_of()
 {
     tar --create --directory="$1" --sort=name --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
@@ -103,7 +103,7 @@ sha_of()
     sha256sum "$1" | cut -c 1-64
 }
 
-# blob FILE: moves it among the blobs; prints "DIGEST SIZE".
+# blob FILE: moves it to the blobs; prints "DIGEST SIZE".
 blob()
 {
     digest=$(sha_of "$1")
@@ -179,7 +179,7 @@ pack_oci()
                 "io.containerd.image.name": ("docker.io/bellhop/" + $name + ":" + $version)}}]}' \
         >"$tmp/out/oci/index.json"
     echo '{"imageLayoutVersion":"1.0.0"}' >"$tmp/out/oci/oci-layout"
-    # What `docker load` of before 25 reads; it takes the same blobs.
+    # For `docker load` before version 25; it uses the same blobs.
     jq -cn --arg config "${config% *}" --arg l1 "$2" --arg l2 "$5" --arg tag "bellhop/$name:$version" '
         [{Config: ("blobs/sha256/" + $config), RepoTags: [$tag],
           Layers: ["blobs/sha256/" + $l1, "blobs/sha256/" + $l2]}]' >"$tmp/manifest.json"
@@ -188,7 +188,7 @@ pack_oci()
         --directory="$tmp" manifest.json
 }
 
-# ---- other people's scripts --------------------------------------------------------------------
+# ---- forms of other scripts --------------------------------------------------------------------
 
 make_vm()
 {
@@ -217,7 +217,7 @@ check_budget()
         fail size_mb "the squashfs has $((bytes / 1000000)) MB, more than the $limit MB of size_mb"
 }
 
-# Every output with its size and digest; those of earlier forms stay as the old manifest has them.
+# Every output with its size and digest; those of earlier forms are copied from the old manifest.
 outputs()
 {
     [ ! -e "$final/manifest.json" ] || jq -c '.outputs' "$final/manifest.json"

@@ -1,22 +1,22 @@
 # shellcheck shell=sh
-# The layers of a root file system. Each is a directory $image_cache/layers/KEY/fs, the upper
-# directory of an overlay over those before it; KEY stands for everything that decides what is in
-# it, so that a change makes anew what comes after it and nothing else. The caller runs in a mount
-# namespace of its own: no mount of ours outlives it.
+# The layers of a root file system. Each is a directory $image_cache/layers/KEY/fs, the upper directory of an overlay
+# over the layers before it. KEY is a hash of all inputs of the layer, so that a change rebuilds that layer and
+# those after it. The caller runs in a mount namespace of its own: no mount outlives it.
 # shellcheck disable=SC2154
 
 layers=$image_cache/layers
-# The layers so far, the newest first, as the kernel wants them; $tip is the newest one's key.
+# The layers so far, newest first, as the kernel expects them; $tip is the key of the newest.
 chain=
 tip=
 
-# How apt, npm and pip say that there is no way to their servers.
+# Messages of apt, npm and pip for an unreachable server.
 offline_words='could not (connect|resolve)|failed to fetch|unable to connect|temporary failure'
 offline_words="$offline_words|connection (refused|failed|timed out)|unreachable|ENOTFOUND|ECONNREFUSED"
 offline_words="$offline_words|cannot initiate the connection"
 
-# run_logged FIELD WHAT COMMAND...: its output goes to the log, of which an error is made. Our locks'
-# descriptors stay here: mmdebstrap has scripts that know only those below 10.
+# run_logged FIELD WHAT COMMAND...: writes the output to the log; a failure becomes an error with its reason. The
+# descriptors of our locks are closed for the command; they are below 10 because mmdebstrap runs scripts whose shell
+# knows no others.
 run_logged()
 {
     field=$1
@@ -30,13 +30,13 @@ is_full()
     [ "$(df --output=avail --block-size=1M "$1" | tail -n 1)" -lt 2 ]
 }
 
-# What programs say of a full disk; mke2fs counts blocks, and what it has begun is gone by now.
+# Messages for a full disk. mke2fs only counts blocks, and has removed its file by now.
 full_words='no space left on device|disk quota exceeded|could not allocate block|not enough (free )?space'
 
-# explain FIELD WHAT: the error that the log tells of.
+# explain FIELD WHAT: fails with the error found in the log.
 explain()
 {
-    # On a full disk the log may be empty, too.
+    # On a full disk the log may be empty.
     if grep -Eiq "$full_words" "$log" || is_full "$tmp" || is_full "$layers"; then
         fail disk "no space left on device while $2"
     fi
@@ -47,7 +47,7 @@ explain()
     fi
     offline=$(grep -Eim 1 "$offline_words" "$log" | cut -c 1-200)
     [ -z "$offline" ] || fail network "$2 failed: $offline"
-    # The log goes with us; whoever has to look into it needs all of it.
+    # The log would be removed with $tmp: keep a copy.
     kept=$image_cache/failed-$name.log
     cp "$log" "$kept"
     said=$(grep -Ei '^(E:|error|npm err|fatal|mount:)' "$log" | tail -n 1)
@@ -57,7 +57,7 @@ explain()
 
 # ---- one layer ---------------------------------------------------------------------------------
 
-# layer WHAT KEY FUNCTION: takes the layer, or makes it by FUNCTION in $root.
+# layer WHAT KEY FUNCTION: uses the layer KEY, or makes it by FUNCTION in $root.
 layer()
 {
     key=$2
@@ -91,14 +91,14 @@ make_layer()
         "$2"
     fi
     rm -rf "$work/work" "$work/root"
-    # One that is made anew: whoever reads the old one keeps it until the end.
+    # A layer that is rebuilt: its readers keep the old one until they end.
     [ ! -e "$layers/$1" ] || mv -T "$layers/$1" "$layers/.$1.old.$$"
     mv -T "$work" "$layers/$1"
     rm -rf "$layers/.$1.old.$$"
 }
 
-# mount_chain DIR [OPTIONS]: the layers so far, read-only without an upper directory. Relative
-# names, since the kernel takes one page of options.
+# mount_chain DIR [OPTIONS]: mounts the layers so far; read-only without an upper directory. The names are relative,
+# because the kernel accepts one page of options.
 mount_chain()
 {
     lower=$chain
@@ -109,12 +109,12 @@ mount_chain()
         lower=$lower:empty
         ;;
     esac
-    # From inside: only there the names are short.
+    # From inside the folder, where the names are short.
     (cd "$layers" && mount -t overlay overlay -o "lowerdir=$lower${2:+,$2}" "$1") 2>"$log" ||
         fail overlay "the kernel does not mount the layers: $(tail -n 1 "$log")"
 }
 
-# What maintainer scripts, pip and npm expect of a machine; no daemon is started.
+# Prepares a root for maintainer scripts, pip and npm; prevents the start of daemons.
 enter_root()
 {
     mount -t proc proc "$root/proc"
@@ -153,7 +153,7 @@ sources_list()
         return
     fi
     "$top/scripts/debian-sources.sh" >"$tmp/suites" 2>"$log" || fail network "$(tail -n 1 "$log")"
-    # A suite that is not this machine's own: what the main mirror has of it.
+    # A suite that this machine does not use: take it from the main mirror.
     [ "$suite" = bookworm ] || "$top/scripts/debian-sources.sh" "$suite" "$suite-updates" >"$tmp/suites"
     while read -r uri archive keyring; do
         echo "deb [signed-by=$keyring] $uri $archive main"
@@ -187,8 +187,8 @@ make_minbase()
         "$root"/var/cache/ldconfig/aux-cache "$root"/var/cache/debconf/*-old
 }
 
-# This machine's apt with lists of its own; dpkg runs in the new root. Nothing of this machine's
-# apt settings counts but how the network is reached.
+# Runs this machine's apt with separate lists; dpkg runs in the new root. Of this machine's apt settings only those for
+# the network apply.
 write_apt_conf()
 {
     mkdir -p "$image_cache/apt/lists/partial" "$image_cache/apt/archives/partial"
@@ -225,14 +225,14 @@ END
     mkdir -p "$tmp/apt-log"
 }
 
-# way_out: the proxies and indexes that whoever started the build has, as NAME=VALUE words.
+# way_out: the proxies and indexes of the caller's environment, as NAME=VALUE words.
 way_out()
 {
     names='(https?|all|no)_proxy|(HTTPS?|ALL|NO)_PROXY|PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST)'
     env | grep -E "^($names)=[^[:space:]]+\$" || true
 }
 
-# One update is enough for all layers of a build.
+# One update serves all layers of a build.
 apt_update()
 {
     [ ! -e "$tmp/updated" ] || return 0
@@ -243,7 +243,7 @@ apt_update()
     : >"$tmp/updated"
 }
 
-# Two builds share the packages that were fetched, and apt does not wait for another apt.
+# Builds share the cache of packages; apt does not wait for another apt, so this does.
 lock_archives()
 {
     exec 7>"$image_cache/apt/archives.lock"
@@ -283,7 +283,7 @@ make_node()
     rm -rf "$tmp/local"
 }
 
-# in_root_online COMMAND...: with this machine's way to the network; caches stay out of the layer.
+# in_root_online COMMAND...: runs it with this machine's network settings; caches stay out of the layer.
 in_root_online()
 {
     mkdir -p "$image_cache/npm-cache" "$image_cache/pip-cache" "$root/run/cache/npm" "$root/run/cache/pip"
@@ -312,8 +312,8 @@ leave_network()
     umount "$root/etc/resolv.conf" "$root/etc/hosts"
 }
 
-# /usr/local is the box's user's, so that `pip install` and `npm install -g` need no sudo. Here,
-# since a change of owner in a later layer would be a second copy of it all.
+# Makes the box's user the owner of /usr/local, so that `pip install` and `npm install -g` need no sudo. It is done in
+# this layer because a change of owner in a later one would copy every file.
 give_local()
 {
     find "$root/usr/local" -user 0 -exec chown -h "$image_uid:$image_uid" '{}' +
@@ -344,8 +344,8 @@ make_pip()
 
 # ---- coding agents -----------------------------------------------------------------------------
 
-# A line each: NAME VERSION TARBALL COMMAND..., as host-client/lib/image/image_agents.c writes them. They
-# go where bootstrap looks for them; the command's own name is what people type.
+# One line per agent: NAME VERSION TARBALL COMMAND..., as host-client/lib/image/image_agents.c writes them. They are
+# installed where bootstrap looks for them; the name of the command is the one that users type.
 make_agents()
 {
     user=$(image_value "$def" user)
@@ -372,7 +372,7 @@ make_final()
     rm -f "$root/mnt/customize.sh"
 }
 
-# What a box can read about its template; not a part of what others stand on.
+# Facts about the template that a box can read; not part of the layers that other templates use.
 make_stamp()
 {
     mkdir -p "$root/etc/bellhop"
@@ -382,7 +382,7 @@ make_stamp()
     image_start_file "$def" "$root/etc/bellhop"
 }
 
-# layers_of DEF: all layers of a definition, those of what it stands on first.
+# layers_of DEF: all layers of a definition, those of its base template first.
 layers_of()
 {
     if [ -d "$1/from" ]; then
@@ -408,7 +408,7 @@ layers_of()
         "$(sed 's| /[^ ]*/| |' "$1/agents" | image_key agents "$tip")" make_agents
 }
 
-# all_layers DEF: those, and the stamp.
+# all_layers DEF: the same, and the stamp.
 all_layers()
 {
     layers_of "$1"

@@ -1,30 +1,30 @@
 # shellcheck shell=sh
-# What the image scripts share: values of a definition, hashes, the checked download of the npm
-# packages, and what they say. The caller has set $top (the folder with image/ and scripts/).
+# Functions of the image scripts: values of a definition, hashes, the verified download of npm packages, progress
+# and errors. The caller has set $top (the folder with image/ and scripts/).
 # shellcheck disable=SC2154,SC2034
 
 image_dir=$top/image
-# Where images are, and what can be made again: as the CLI says, else as in a build tree.
+# The folders of images and of the cache: from the CLI, else as in a build tree.
 image_build=${BELLHOP_IMAGES:-$top/build/image}
 image_cache=${BELLHOP_IMAGE_CACHE:-$top/build/cache/image}
 
-# Of the box's user, in every image.
+# The ids of the box's user in every image.
 image_uid=1000
 
-# say TEXT: a step, for the one who waits. The CLI shows it as progress.
+# say TEXT: prints a step; the CLI shows it as progress.
 say()
 {
     printf '%s\n' "$*"
 }
 
-# fail FIELD TEXT: the error, in one line; the CLI takes the field from it.
+# fail FIELD TEXT: prints the error in one line, from which the CLI takes the field, and exits.
 fail()
 {
     printf 'image: %s: %s\n' "$1" "$2" >&2
     exit 1
 }
 
-# image_list FILE: its lines without comments; a plain name is one of this folder's.
+# image_list FILE: its lines without comments; a name without a slash is a file of this folder.
 image_list()
 {
     case $1 in
@@ -59,13 +59,13 @@ image_arch()
     dpkg --print-architecture
 }
 
-# image_value DEF NAME: a value of a definition, or nothing.
+# image_value DEF NAME: a value of a definition, or the empty string.
 image_value()
 {
     [ ! -e "$1/$2" ] || head -n 1 "$1/$2"
 }
 
-# image_key TEXT...: what stands for all of it in a name, with what comes on standard input.
+# image_key TEXT...: a hash of the arguments and of standard input, for a name.
 image_key()
 {
     {
@@ -75,13 +75,13 @@ image_key()
     } | sha256sum | cut -c 1-16
 }
 
-# image_minbase SUITE: the key of the layer that all others stand on.
+# image_minbase SUITE: the key of the first layer.
 image_minbase()
 {
     image_key minbase-2 "$1" <"$image_dir/excludes.txt"
 }
 
-# image_locked USE FIELD: a field (3 package, 4 version, 5 sha512) of what this architecture uses.
+# image_locked USE FIELD: a field (3 package, 4 version, 5 sha512) of npm.lock for this architecture.
 image_locked()
 {
     image_list "$image_dir/npm.lock" |
@@ -99,7 +99,7 @@ image_is_good()
     [ -e "$1" ] && [ "$(openssl dgst -sha512 -binary "$1" | base64 -w 0)" = "$2" ]
 }
 
-# image_fetch USE: the package's tarball, checked, in the cache.
+# image_fetch USE: fetches the package's tarball into the cache, and verifies it.
 image_fetch()
 {
     package=$(image_locked "$1" 3)
@@ -121,7 +121,7 @@ image_fetch()
     mv -f "$file.part.$$" "$file"
 }
 
-# image_unpack_node DIR: node and npm, as they lie below /usr/local.
+# image_unpack_node DIR: unpacks node and npm, as below /usr/local.
 image_unpack_node()
 {
     image_fetch node

@@ -1,7 +1,6 @@
 #!/bin/sh
-# online.sh COMMAND...: runs a command of a Dockerfile that fetches from npm or PyPI, with what the build's
-# arguments say of this machine's way out: EXTRA_CA (certificates, PEM in base64), NPM_REGISTRY, PIP_INDEX.
-# Nothing of that stays in the image.
+# online.sh COMMAND...: runs a command of a Dockerfile that fetches from npm or PyPI, with the network settings in the
+# build arguments EXTRA_CA (certificates, PEM in base64), NPM_REGISTRY and PIP_INDEX. None of them stays in the image.
 set -eu
 
 made=$(mktemp -d)

@@ -3,15 +3,15 @@
 #                                      or disk.ext4; image/vm.sh makes them) in QEMU, waits until the agent
 #                                      answers, and prints its URL and token
 # qemu.sh stop RUN [SECONDS]           presses the power button and waits (default 60 s); fails, and kills it,
-#                                      when it has not ended by then
-#   --root squashfs|disk  what to boot (default squashfs when it is there); what is written goes when it ends
+#                                      if it has not ended by then
+#   --root squashfs|disk  what to boot (default squashfs if it exists); changes are lost at the end
 #   --disk FILE           boot this disk, and write to it
-#   --accel kvm|tcg|auto  auto (the default) tries KVM, remembers when it does not work, and emulates then
+#   --accel kvm|tcg|auto  auto (the default) tries KVM, and emulates if KVM fails; it remembers the failure
 #   --memory MB (512)  --cpus N (1)  --wait SECONDS (180)
 #   --append WORDS        for the kernel's command line          --agent WORDS   options for the agent
-#   --qemu WORDS          more of QEMU's own
-# The directory RUN, which is made, has `pid`, `url`, `token`, `console` (what the kernel and the agent
-# said) and the fifo `monitor.in`, which takes QEMU's monitor commands. It is not removed.
+#   --qemu WORDS          options for QEMU
+# The directory RUN is created and not removed. It has `pid`, `url`, `token`, `console` (the output of kernel and agent)
+# and the fifo `monitor.in` for QEMU's monitor commands.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -31,16 +31,16 @@ usage()
     exit 2
 }
 
-# The number in RUN/pid may be another process's by now: its command line says whether it is this machine.
+# The pid in RUN/pid may have been reused: the command line shows whether it is this machine.
 is_alive()
 {
     pid=$(cat "$run/pid" 2>/dev/null) && [ -n "$pid" ] &&
         tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF "$run/pid"
 }
 
-# ---- which way --------------------------------------------------------------------------------
+# ---- acceleration -----------------------------------------------------------------------------
 
-# A /dev/kvm that opens need not be able to run a kernel. What was found holds until the next boot.
+# A /dev/kvm that opens may still fail to run a kernel. The result is kept until the next boot of the host.
 choose_accel()
 {
     if [ ! -w /dev/kvm ]; then
@@ -58,7 +58,7 @@ forget_kvm()
     echo "$(cat /proc/sys/kernel/random/boot_id) tcg" >"$verdict_file"
 }
 
-# Clocks by which an emulated kernel can measure itself, even on a busy machine: not microvm's.
+# Emulated: a machine with clocks that the kernel can calibrate even on a busy host, unlike microvm's.
 machine()
 {
     case $arch in
@@ -75,7 +75,7 @@ cpu()
     esac
 }
 
-# The check whether the timer ticks counts loops: emulated on a busy machine it fails, and the kernel ends there.
+# The kernel's timer check counts loops: emulated on a busy host it fails, and the kernel panics.
 kernel_words()
 {
     case $arch in
@@ -107,7 +107,7 @@ prepare()
         (umask 077 && head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$run/token")
 }
 
-# launch ACCEL: on a port that is free. QEMU returns when the machine is there.
+# launch ACCEL: starts QEMU on a free port; QEMU daemonizes once the machine exists.
 launch()
 {
     tries=0
@@ -132,7 +132,7 @@ launch()
     echo "http://127.0.0.1:$port" >"$run/url"
 }
 
-# answers SECONDS: 0 when the agent does within that time.
+# answers SECONDS: succeeds if the agent answers within that time.
 answers()
 {
     end=$(($(date +%s) + $1))

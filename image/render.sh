@@ -1,7 +1,7 @@
 #!/bin/sh
-# render.sh DEF OUT_DIR: the Dockerfile of a definition, in OUT_DIR with the files that it copies:
-# Dockerfile, .dockerignore and context/. BASE names the image to build on, BELLHOP_AGENT the agent to
-# put into it. DEF may be NAME: the definition that build/image/NAME was made from.
+# render.sh DEF OUT_DIR: writes the Dockerfile of a definition to OUT_DIR, with the files that it copies: Dockerfile,
+# .dockerignore and context/. BASE is the image to build on, BELLHOP_AGENT the agent to put into it. DEF may be NAME:
+# the definition of build/image/NAME.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -50,14 +50,14 @@ make_context()
         cp "$definition/$name" "$context/etc/$name"
     done
     image_start_file "$definition" "$context/etc"
-    # Only this goes to the builder: beside it lie the other forms of the image.
+    # Only this is sent to the builder: the folder has the other forms of the image too.
     printf '*\n!context\n!Dockerfile\n' >"$out/.dockerignore"
 }
 
 # ---- its steps ----------------------------------------------------------------------------------
 
-# In the order of the other path: for each definition that this one stands on, and then for itself,
-# packages, Node.js, npm's packages, pip's.
+# In the order of layers.sh: for each base definition, and then for this one, packages, Node.js, npm's packages,
+# pip's.
 steps()
 {
     [ ! -d "$1/from" ] || steps "$1/from"
@@ -85,7 +85,7 @@ packages()
     printf '    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*\n\n'
 }
 
-# Fetched and checked against npm.lock on this machine.
+# Fetched and verified against npm.lock on this machine.
 node()
 {
     image_unpack_node "$context/local" >&2
@@ -93,8 +93,8 @@ node()
     printf 'COPY context/local/ /usr/local/\n\n'
 }
 
-# online LIST COMMAND...: the list's packages, by a command that uses the network. The script that
-# knows the way out comes with the first.
+# online LIST COMMAND...: installs the list's packages by a command that uses the network. The first call adds
+# online.sh.
 online()
 {
     list=$1
@@ -111,8 +111,8 @@ online()
     echo
 }
 
-# A line of the list each: NAME VERSION TARBALL COMMAND...; where bootstrap looks for them. Those of what
-# it stands on first.
+# One line per agent: NAME VERSION TARBALL COMMAND...; installed where bootstrap looks for them. Agents of base
+# definitions come first.
 agents()
 {
     [ ! -d "$1/from" ] || agents "$1/from"
@@ -134,8 +134,8 @@ agents()
     done <"$1/agents"
 }
 
-# More options of the agent, as the OCI image's (forms.sh): where commands start, when that is not the user's home;
-# what is to be started, when there is something.
+# Further options of the agent, as in the OCI image (forms.sh): the directory of commands, if it is not the user's
+# home; the file to start, if there is one.
 start_words()
 {
     [ "$(value workdir)" = "/home/$(value user)" ] || printf ', "--workdir", "%s"' "$(value workdir)"
@@ -147,7 +147,7 @@ env_lines()
     lines "$definition/env" | sed -e 's/["\\$]/\\&/g' -e 's/^\([^=]*\)=\(.*\)$/ENV \1="\2"/'
 }
 
-# fill MARK FILE: the lines of the file in the place of the line @MARK@.
+# fill MARK FILE: replaces the line @MARK@ by the lines of the file.
 fill()
 {
     sed -i -e "/^@$1@\$/{r $2" -e 'd}' "$out/.Dockerfile"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# subset.sh DOCKERFILE: refuses, by line, what not every builder takes that we promise. E2B's knows one stage, and no
-# instruction that changes how later ones are read; Daytona's finds what is copied by looking for COPY at the beginning
-# of a line, with sources below the Dockerfile's folder. Docker's, Podman's and buildah's take all of this.
+# subset.sh DOCKERFILE: refuses, by line, instructions that not every supported builder accepts. E2B's builder accepts
+# one stage, and no instruction that changes how later ones are read. Daytona's finds copied files by COPY at the
+# beginning of a line, with sources below the Dockerfile's folder. Docker, Podman and buildah accept all of this.
 set -eu
 
 file=${1:?usage: subset.sh DOCKERFILE}

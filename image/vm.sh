@@ -1,11 +1,11 @@
 #!/bin/sh
-# vm.sh ROOTFS OUT [AGENT]: what a virtual machine needs besides a root file system, in the directory OUT:
+# vm.sh ROOTFS OUT [AGENT]: writes the files of a virtual machine to the directory OUT:
 #   kernel      Debian's for clouds; on amd64 uncompressed, with the PVH entry that `qemu -kernel` takes
 #   initramfs   the agent (default build/release/bellhopd) as /init, and modules.txt's modules
-#   vm.json     which kernel it is, and a command line
-#   disk.ext4   ROOTFS as a disk that can be written to; it grows to the size of its file at boot
-# ROOTFS is a directory or a squashfs file, or "-": no disk is made then. Each file is there whole or
-# not at all. VM_DISK_MB is the space to leave free on the disk (default 1024; the file is sparse).
+#   vm.json     the version of the kernel, and a command line
+#   disk.ext4   ROOTFS as a writable disk; it grows to the size of its file at boot
+# ROOTFS is a directory or a squashfs file, or "-" for no disk. Each file is written atomically. VM_DISK_MB is
+# the space to leave free on the disk (default 1024; the file is sparse).
 # Needs root, or sudo, to read the root file system. The kernel is kept in build/image/cache for a week.
 set -eu
 
@@ -32,13 +32,13 @@ fail()
 
 # ---- the kernel ---------------------------------------------------------------------------------
 
-# The package that the name without a version stands for today.
+# The package that the unversioned name currently depends on.
 kernel_package()
 {
     apt-cache depends "linux-image-cloud-$arch" | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1
 }
 
-# In a process of its own, for apt's sake.
+# In a process of its own: it exports apt's settings.
 download_kernel()
 (
     "$top/scripts/private-apt.sh" "$tmp/apt" deb || exit 1
@@ -65,8 +65,8 @@ u()
     od -An -t "u$1" -j "$2" -N "$1" "$3" | tr -d ' '
 }
 
-# extract_kernel VMLINUZ OUT: takes the kernel out of a bzImage, as the header (Linux's boot protocol
-# 2.08) says where it lies. Its last four bytes are the size. Anything else is a kernel as it is.
+# extract_kernel VMLINUZ OUT: extracts the kernel from a bzImage, at the offset in its header (Linux boot protocol
+# 2.08); its last four bytes are the size. Any other file is copied.
 extract_kernel()
 {
     if [ "$(od -An -c -j 514 -N 4 "$1" | tr -d ' ')" != HdrS ]; then
@@ -87,8 +87,8 @@ extract_kernel()
     [ "$(od -An -c -N 4 "$2" | tr -d ' ')" = '177ELF' ] || fail "what was in the bzImage is no ELF file"
 }
 
-# copy_modules TREE RELEASE: those of modules.txt and what they need, into $tmp/kept/modules, and
-# their order into the file `order` there.
+# copy_modules TREE RELEASE: copies the modules of modules.txt and their dependencies to $tmp/kept/modules, and writes
+# their order to the file `order` there.
 copy_modules()
 {
     mkdir -p "$tmp/kept/modules"
@@ -152,7 +152,7 @@ make_initramfs()
         zstd -q -9 -T0 >"$tmp/initramfs"
 }
 
-# The blocks that the files take, a tenth more for the file system's own, and what shall be free.
+# The size of the files, a tenth more for the file system, and the space to leave free.
 disk_mb()
 {
     used=$(as_root du -s --block-size=1M "$1" | cut -f 1)

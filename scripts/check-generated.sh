@@ -1,6 +1,6 @@
 #!/bin/sh
-# Regenerates every committed file that is made from another, and compares. A generator is a script
-# scripts/gen-*.sh; called with a directory it writes its files there under their own paths.
+# Regenerates every generated file that is committed, and compares. A generator is a script scripts/gen-*.sh; with a
+# directory as argument it writes its files there, under their paths in the tree.
 set -eu
 
 cd "$(dirname "$0")/.."

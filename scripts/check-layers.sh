@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 # shellcheck disable=SC2016 # awk's
 find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs awk '
     BEGIN {
-        # FOLDER: the folders that its files may include from, besides itself. A folder includes what is below it.
+        # FOLDER: the folders that its files may include from, besides itself. A row applies to its subfolders too.
         below["guest/common"] = ""
         below["guest/event"] = "guest/common"
         below["guest/http"] = "guest/event guest/common"
@@ -88,7 +88,7 @@ find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs a
             complain("no rule for this folder in scripts/check-layers.sh")
         else if (to != from && !is_below(to, from))
             complain(to " is not below " from)
-        # A folder of lib/provider, guest/dialect or guest/api knows nothing of its neighbours.
+        # Folders of lib/provider and guest/dialect do not include from each other.
         else if (to == from && to ~ /^(host-client\/lib\/provider|guest\/dialect)$/) {
             a = substr(FILENAME, length(from) + 2)
             b = substr(path, length(to) + 2)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Is this agent what a template can bake in: static, stripped and inside its size budget?
+# Checks that the agent can be put into a template: static, stripped and within its size budget.
 set -eu
 
 bin=$1

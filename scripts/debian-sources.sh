@@ -1,12 +1,11 @@
 #!/bin/sh
-# Prints the Debian suites that this machine's apt is set up with, one `URI SUITE KEYRING` a line:
-# the mirror to use is the machine's own, whatever it is. With arguments, prints those suites of
-# the main mirror instead, whether the machine uses them or not.
+# Prints the Debian suites of this machine's apt settings, one `URI SUITE KEYRING` per line, with the machine's own
+# mirrors. With arguments, prints these suites of the main mirror instead, even if the machine does not use them.
 set -eu
 
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# suites OPTION...: with the origin, which only fetched lists have, or "-" for it.
+# suites OPTION...: with the origin, which only fetched lists have; else "-".
 suites()
 {
     # shellcheck disable=SC2016 # the words are apt's
@@ -18,7 +17,7 @@ suites()
              }'
 }
 
-# A machine whose lists were cleaned away still knows where it would take them from.
+# If the lists were cleaned away, the settings still name their sources.
 own_suites()
 {
     found=$(suites)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# embed-json.sh FILE...: rows of a C table, {"name", "text"}, with the indentation taken out.
+# embed-json.sh FILE...: prints rows of a C table, {"name", "text"}, without the indentation of the JSON.
 set -eu
 
 for f in "$@"; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# install-packages.sh SET...: installs what is missing of scripts/packages/SET.txt with apt-get.
-# Does nothing, quickly, when all of it is there.
+# install-packages.sh SET...: installs the missing packages of scripts/packages/SET.txt with apt-get. Fast if none is
+# missing.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,7 +12,7 @@ wanted()
     done | sort -u
 }
 
-# Prints the packages of its input that are not installed.
+# Prints the packages of standard input that are not installed.
 missing()
 {
     list=$(cat)
@@ -51,7 +51,7 @@ if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null 2>&1; then
 fi
 
 echo "installing: $need"
-# The lists may be absent or older than the archive: ask for them only when a plain try fails.
+# The lists may be absent or outdated: update them only if the first try fails.
 if ! apt_install; then
     as_root apt-get -qq update >"$tmp/log" 2>&1 </dev/null || {
         cat "$tmp/log" >&2

@@ -1,6 +1,6 @@
 #!/bin/sh
-# install.sh install|install-image|uninstall: what the targets of these names do, under
-# $DESTDIR$PREFIX. The same list serves install and uninstall, so that nothing is left behind.
+# install.sh install|install-image|uninstall: the make targets of these names, under $DESTDIR$PREFIX. Install and
+# uninstall use the same list, so that nothing is left behind.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ prefix=${PREFIX:-/usr/local}
 root=${DESTDIR:-}$prefix
 built=build/release
 
-# MODE TARGET SOURCE, a line for each file there is to install.
+# MODE TARGET SOURCE, one line per file.
 files()
 {
     echo "755 bin/bellhop $built/bellhop"
@@ -23,7 +23,7 @@ files()
     for f in bootstrap/*.json bootstrap/*/*.json; do
         [ ! -e "$f" ] || echo "644 share/bellhop/$f $f"
     done
-    # What images are made with; image/ finds scripts/ beside itself.
+    # The scripts that build images; image/ expects scripts/ next to it.
     for f in image/*.sh scripts/debian-sources.sh scripts/npm-registry.sh scripts/private-apt.sh; do
         echo "755 share/bellhop/$f $f"
     done
@@ -70,7 +70,7 @@ do_install()
         fi
         install -D -m "$mode" "$source" "$root/$target"
     done
-    # Images that are built are put beside the templates, not under the prefix that was compiled in.
+    # Images are built next to the templates, not under the prefix that was compiled in.
     install -d "$root/share/bellhop/images"
     ln -sf libbellhop.so.0 "$root/lib/libbellhop.so"
     install -d "$root/lib/pkgconfig"
@@ -95,7 +95,7 @@ do_uninstall()
     echo "  OK    uninstalled from $root"
 }
 
-# A box's root file system belongs to root and is large, so it has a target of its own.
+# A box's root file system belongs to root and is large: a separate target.
 do_install_image()
 {
     image=$(readlink -f build/image/slim)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# make-image.sh [IMAGE]: `bellhop image build` of this tree's own program, without a state directory
-# of anybody's: IMAGE as squashfs and as the directory that tests look into. Without one: slim, and
-# what the tests' boxes stand on, as a directory only, since nothing is gained by packing that.
+# make-image.sh [IMAGE]: runs `bellhop image build` of this tree, with state and cache below build/: builds IMAGE as
+# squashfs and as the directory that tests inspect. Without IMAGE: slim, and the base of the tests' boxes, which is
+# built as a directory only.
 set -eu
 
 cd "$(dirname "$0")/.."

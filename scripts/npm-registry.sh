@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the npm registry this machine is set up with, without a slash at its end. No registry is
-# built into Bellhop: npm's own answer, else its settings in files and environment, else the default
-# that Debian's npm package carries (the package is downloaded and read, not installed).
+# Prints this machine's npm registry, without a slash at the end. No registry is built into Bellhop: the script takes
+# npm's answer, else npm's settings in files and environment, else the default in Debian's npm package (which is
+# downloaded and read, not installed).
 set -eu
 
 from_environment()
@@ -23,7 +23,7 @@ from_files()
     done | head -n 1
 }
 
-# In $tmp; with lists of its own when the machine has none.
+# Downloads to $tmp, with separate lists if the machine has none.
 download_npm()
 {
     # shellcheck disable=SC2086 # empty, or one option

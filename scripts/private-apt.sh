@@ -1,10 +1,9 @@
 #!/bin/sh
-# private-apt.sh DIR deb|deb-src [SUITE...]: an apt of its own in DIR, for what is fetched and not installed:
-# nothing of the machine's apt is changed, and of its settings count those that say how the network is
-# reached. It knows the suites that this machine's apt is set up with, or the ones that are named, of the
-# machine's main mirror; `own` among them stands for the machine's own. Use it by APT_CONFIG=DIR/apt.conf.
-# Its lists are read now: when that fails so does this, and apt's words are in DIR/log. Those of the
-# suites that could be read are there nevertheless.
+# private-apt.sh DIR deb|deb-src [SUITE...]: sets up a separate apt in DIR, for packages that are fetched and not
+# installed. The machine's apt is unchanged; of its settings only those for the network apply. The suites are those of
+# this machine's apt, or the ones named, from the machine's main mirror; `own` stands for the machine's own. Use it
+# with APT_CONFIG=DIR/apt.conf. The lists are fetched now: if that fails, so does this script, and apt's output is in
+# DIR/log; lists that could be fetched are kept.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,7 +24,7 @@ for suite in "$@"; do
 done | sort -u | while read -r uri suite keyring; do
     echo "$kind [signed-by=$keyring] $uri $suite main"
 done >"$dir/sources.list"
-# A failure inside the pipe is not seen.
+# The shell ignores a failure inside the pipe.
 [ -s "$dir/sources.list" ] || exit 1
 
 cat >"$dir/apt.conf" <<END

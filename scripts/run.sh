@@ -1,13 +1,12 @@
 #!/bin/sh
-# What `make run` ends with: PROJECT in a box, the coding agent AGENT at work on it. NAME is the box's
-# name; without it bellhop names the box after the project. Boxes need root: without it, sudo is asked.
+# The last step of `make run`: puts PROJECT into a box and starts the coding agent AGENT on it. NAME is the name of the
+# box; without it bellhop names the box after the project. Boxes need root: other users go through sudo.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 project=$(cd "${PROJECT:-$top}" && pwd)
 
-# The agent's package is fetched with the machine's own npm settings, which only scripts know where
-# to find when npm itself is not installed.
+# The agent's package is fetched with the machine's npm settings; without npm, only npm-registry.sh finds them.
 if [ -z "${npm_config_registry:-}" ]; then
     npm_config_registry=$("$top/scripts/npm-registry.sh" 2>/dev/null) || npm_config_registry=
 fi

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Writes the header with the version and commit; touches it only when its text changes, so that
-# nothing is compiled again for no reason.
+# Writes the header with version and commit; touches it only if its text changes, to avoid needless compilation.
 set -eu
 
 version=$1

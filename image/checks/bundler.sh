@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC2164
 version "$(bundle --version)"
-# A gem of its own, so that no network is needed.
+# A local gem: no network is needed.
 mkdir -p greeting/lib
 cat >greeting/greeting.gemspec <<'END'
 Gem::Specification.new do |s|

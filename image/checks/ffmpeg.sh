@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154,SC2164
 version "$(ffmpeg -version | sed 's/^ffmpeg version //')"
 
-# probe FILE STREAM FIELD: what ffprobe says of a stream.
+# probe FILE STREAM FIELD: a field of a stream, by ffprobe.
 probe()
 {
     ffprobe -v error -select_streams "$2" -show_entries "$3" -of default=nokey=1:noprint_wrappers=1 "$1"

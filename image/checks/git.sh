@@ -8,7 +8,7 @@ is "what has changed" "$(git status --porcelain)" " M src/main.c"
 git -c user.name=box -c user.email=box@example.org commit -q -a -m second
 git clone -q . ../copy
 is "the clone's commits" "$(git -C ../copy log --format=%s other | tr '\n' ' ')" "second first "
-# A repository that comes into the box runs no hooks.
+# An uploaded repository must not run hooks.
 printf '#!/bin/sh\ntouch hooked\n' >.git/hooks/post-checkout
 chmod 755 .git/hooks/post-checkout
 git checkout -q -

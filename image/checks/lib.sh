@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2034
-# What all checks share. A check is POSIX sh, run in the box as its user ($BOX_USER) in an empty directory. It tries the
-# tool on real data and looks at what came out. The first line that it prints is the tool's version; it fails
-# by its exit status, and its last line on standard error says why.
+# Functions of the checks. A check is POSIX sh, run in the box as its user ($BOX_USER) in an empty directory. It runs
+# the tool on real data and verifies the result. The first line that it prints is the tool's version. A failure is an
+# exit status other than 0; the last line on standard error is the reason.
 set -eu
 
 fail()
@@ -30,7 +30,7 @@ version()
     printf '%s\n' "$*" | sed -n '1s/^[^0-9]*\([0-9][0-9A-Za-z.+~-]*\).*/\1/p'
 }
 
-# png_size FILE: width and height as the file's own header has them.
+# png_size FILE: width and height from the file's header.
 png_size()
 {
     is "the PNG's first bytes" "$(head -c 8 "$1" | od -An -tx1 | tr -d ' ')" 89504e470d0a1a0a
@@ -38,7 +38,7 @@ png_size()
         { print ($1 * 256 + $2) * 65536 + $3 * 256 + $4, ($5 * 256 + $6) * 65536 + $7 * 256 + $8 }'
 }
 
-# within SECONDS COMMAND...: tries until it succeeds.
+# within SECONDS COMMAND...: retries until it succeeds.
 within()
 {
     tries=$(($1 * 5))
@@ -50,7 +50,7 @@ within()
     done
 }
 
-# A server to ask: a second agent of the box's user, for the files below $here. Sets url and port.
+# Starts an HTTP server: a second agent of the box's user, for the files below $here. Sets url and port.
 start_server()
 {
     mkfifo ready
@@ -62,7 +62,7 @@ start_server()
     url=http://127.0.0.1:$port
 }
 
-# A small repository with something ignored, for git, fd and rg.
+# Makes a small repository with an ignored file, for git, fd and rg.
 make_repository()
 {
     mkdir -p repo/src repo/build repo/.hidden

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC2164
 version "$(npm --version)"
-# As the box's user, for everybody in it, without sudo.
+# A global installation by the box's user, without sudo.
 npm install --global --no-audit --no-fund --loglevel=error is-odd@3.0.1 semver@7.7.3 >log 2>&1 ||
     fail "$(grep -m 1 -i error log || tail -n 1 log)"
 is "the installed command" "$(semver -r '>=1.2' 1.2.3 1.1.0)" 1.2.3

@@ -4,7 +4,7 @@ mkfifo in
 timeout 1100 pi --mode rpc --no-session --offline <in >answer 2>log &
 pid=$!
 trap 'kill "$pid" 2>/dev/null || true; rm -rf "$here"' EXIT
-# It ends with its input, which is held open until the answer has come.
+# pi ends at the end of its input: keep that open until the answer is there.
 exec 4>in
 printf '{"id":"1","type":"get_state"}\n' >&4
 until [ -s answer ] || ! kill -0 "$pid" 2>/dev/null; do

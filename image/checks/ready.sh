@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154,SC2164
-# What the template waits for comes: as `up` asks for it, but sooner.
+# The template's ready_cmd succeeds: the condition that `up` waits for, with a shorter deadline.
 echo ready
 cd "$(cat /etc/bellhop/workdir)"
 tries=130

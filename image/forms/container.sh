@@ -1,5 +1,5 @@
 #!/bin/sh
-# container.sh ENGINE VERB IMAGE_DIR WORK_DIR: the image in Docker or Podman, from its OCI archive.
+# container.sh ENGINE VERB IMAGE_DIR WORK_DIR: boots the image in Docker or Podman, from its OCI archive.
 set -eu
 
 engine=$1
@@ -17,7 +17,7 @@ probe()
         no_engine "$engine does not answer: $(tail -n 1 "$work/version")"
 }
 
-# The name that the archive's image has got; `loaded` says that it was not there before.
+# The name of the loaded image; the file `loaded` means that it was not there before.
 load()
 {
     "$engine" images --no-trunc --quiet >"$work/before"
@@ -31,7 +31,7 @@ load()
     grep -qF "${id#sha256:}" "$work/before" || : >"$work/loaded"
 }
 
-# The agent's port is published on this machine's loopback alone.
+# Publishes the agent's port on this machine's loopback only.
 start()
 {
     ref=${image_ref:-}
@@ -45,7 +45,7 @@ start()
     wait_for_agent
 }
 
-# One that has ended is not waited for.
+# Do not wait for a container that has ended.
 wait_for_agent()
 {
     tries=300

@@ -1,7 +1,7 @@
 #!/bin/sh
-# dockerfile.sh - VERB IMAGE_DIR WORK_DIR: what a builder makes of the image's Dockerfile, booted by the same
-# engine. BASE in the environment is the image to build on, instead of the one that FROM names; BUILDER is docker
-# (the default; DOCKER_BUILDKIT says which of its two), podman, or buildah, whose images Podman boots.
+# dockerfile.sh - VERB IMAGE_DIR WORK_DIR: builds the image's Dockerfile, and boots the result with the same engine.
+# BASE in the environment replaces the image that FROM names. BUILDER is docker (the default; DOCKER_BUILDKIT chooses
+# one of its two builders), podman, or buildah, whose images Podman boots.
 set -eu
 
 verb=$2
@@ -16,7 +16,7 @@ engine=$builder
 image_ref=localhost/bellhop-image-test:$(basename "$work" | tr '[:upper:]' '[:lower:]' | tr -dc 'a-z0-9-')
 export image_ref
 
-# The certificates that this machine trusts beyond its distribution's, for what fetches by TLS.
+# Certificates that this machine trusts beyond its distribution's, for downloads by TLS.
 extra_ca()
 {
     cat /usr/local/share/ca-certificates/*.crt 2>/dev/null | base64 -w 0
@@ -28,7 +28,7 @@ build()
     sed "s|^FROM .*|FROM ${BASE:-$from}|" "$image/Dockerfile" >"$work/Dockerfile"
     set -- --network host --file "$work/Dockerfile" --tag "$image_ref" --build-arg "EXTRA_CA=$(extra_ca)" \
         --build-arg "NPM_REGISTRY=${npm_config_registry:-}" --build-arg "PIP_INDEX=${PIP_INDEX_URL:-}" "$image"
-    # Each builder knows these without an ARG; its steps reach the network by them.
+    # Builders accept these without an ARG, and use them for the network of their steps.
     for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
         eval "value=\${$name:-}"
         # shellcheck disable=SC2154 # set by eval

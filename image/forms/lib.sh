@@ -1,14 +1,14 @@
 # shellcheck shell=sh disable=SC2034,SC2154
-# What the forms share. A form is a script FORM.sh ARGUMENT VERB IMAGE_DIR WORK_DIR, run by `bellhop
-# image test`; the last line that it prints is its error. $image and $work are the last two. The verbs:
-#   probe   0: this machine can boot it; 3: it has not what that needs
-#   start   boots it; leaves in WORK_DIR `url`, where the agent is to answer, and its `token`
-#   log     what the booted image has said
-#   stop    takes everything away again, also what was only half started
+# Functions of the forms. A form is a script FORM.sh ARGUMENT VERB IMAGE_DIR WORK_DIR, run by `bellhop image test`; the
+# last line that it prints is its error. $image and $work are the last two arguments. The verbs:
+#   probe   0: this machine can boot it; 3: it lacks something that this needs
+#   start   boots it; writes `url`, the address of the agent, and its `token` to WORK_DIR
+#   log     prints the output of the booted image
+#   stop    removes everything, also after a partial start
 
 agent_port=4711
 
-# no_engine TEXT: this machine cannot do it.
+# no_engine TEXT: reports that this machine cannot boot it.
 no_engine()
 {
     echo "$1"
@@ -28,7 +28,7 @@ need_file()
     }
 }
 
-# make_token DIR: a new token in WORK_DIR and, for the box to read, in DIR.
+# make_token DIR: writes a new token to WORK_DIR and, for the box, to DIR.
 make_token()
 {
     mkdir -p "$1"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# qemu.sh - VERB IMAGE_DIR WORK_DIR: the image's disk, kernel and initramfs in QEMU (image/qemu.sh).
-# BELLHOP_QEMU_ACCEL=tcg: emulated, also where the machine has KVM.
+# qemu.sh - VERB IMAGE_DIR WORK_DIR: boots the image's disk, kernel and initramfs in QEMU (image/qemu.sh).
+# BELLHOP_QEMU_ACCEL=tcg emulates, even if the machine has KVM.
 set -eu
 
 verb=$2
