@@ -68,6 +68,36 @@ make_tree()
     agent_curl "/v1/archive?path=$D/t&format=rar" | jq -e '.code == "invalid_argument" and .field == "format"'
 }
 
+# Through the whole upload: one pool job reads and writes, a second one unpacks ahead while there is enough to unpack.
+@test "a compressed upload that is held half-way occupies the connection's thread and one more" {
+    local upload format
+
+    pool_busy_is() { agent_curl /v1/metrics | grep -qx "bellhop_pool_busy $1"; }
+    staged() { find "$D" -path '*/.bellhop-tmp-*/big' -size +2600k | grep -q .; }
+    mkdir "$D/src"
+    head -c 6000000 /dev/urandom >"$D/src/big"
+    tar -C "$D/src" -cf "$AGENT_DIR/a.tar" big
+    for format in gzip xz zstd; do
+        $format -kc "$AGENT_DIR/a.tar" >"$AGENT_DIR/a.packed"
+        rm -f "$AGENT_DIR/rest"
+        mkfifo "$AGENT_DIR/rest"
+        {
+            head -c 3000000 "$AGENT_DIR/a.packed"
+            cat "$AGENT_DIR/rest"
+        } | put - "$D/t.$format" >"$AGENT_DIR/reply.$format" &
+        upload=$!
+        exec 8>"$AGENT_DIR/rest"
+        wait_until 20 staged
+        wait_until 5 pool_busy_is 1
+        tail -c +3000001 "$AGENT_DIR/a.packed" >&8
+        exec 8>&-
+        wait "$upload"
+        jq -e '.entries == 1 and .bytes == 6000000' "$AGENT_DIR/reply.$format"
+        cmp "$D/src/big" "$D/t.$format/big"
+    done
+    wait_until 5 pool_busy_is 0
+}
+
 @test "a truncated, corrupt or slipping archive leaves the target as it was" {
     local before name
 

@@ -13,11 +13,11 @@
 /* A job whose every call is counted, and which can be held up. */
 struct job {
     sem_t gate; /* write() waits here while is_held */
-    bool is_held;
+    atomic_bool is_held;
     atomic_int n_begun, n_closed, n_freed, n_committed;
     atomic_size_t n_bytes;
     int fail_after; /* bytes; 0: never */
-    size_t left;    /* what read() gives */
+    size_t left;    /* bytes that read() still gives */
     sem_t woken;
     atomic_int n_woken;
 };
