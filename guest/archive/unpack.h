@@ -1,8 +1,7 @@
 #pragma once
 /*
- * unpack: a compressed stream as plain bytes, pulled. gzip
- * is read through zlib (libarchive does not look at its checksum), the others through libarchive's
- * filters. One thread.
+ * unpack: a compressed stream as plain bytes, pulled. zlib reads gzip (libarchive ignores its checksum), libarchive's
+ * filters read the others. One thread at a time.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +12,7 @@
 
 #define UNPACK_BLOCK_BYTES (128 * 1024)
 
-/* Gives a piece that stays valid until the next call: its length, 0 at the end, or negative. */
+/* Returns the length of a piece that stays valid until the next call; 0 at the end, or an error. */
 typedef ssize_t (*unpack_source_fn)(void *arg, const void **ret_data, struct err *e);
 
 struct unpack;
@@ -21,6 +20,6 @@ struct unpack;
 /* format: any but zip, which is not a stream. */
 int unpack_new(const struct archive_format *format, unpack_source_fn source, void *arg,
                struct unpack **ret, struct err *e);
-/* As the source's, but of plain bytes. At the end the stream's own checksums were right. */
+/* The same, of plain bytes. 0 also means that the stream's own checksums were right. */
 ssize_t unpack_read(struct unpack *u, const void **ret_data, struct err *e);
 struct unpack *unpack_free(struct unpack *u); /* accepts NULL; returns NULL */

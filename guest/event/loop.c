@@ -45,8 +45,8 @@ struct post {
 
 struct loop {
     int epoll_fd;
-    int wake_fd; /* an eventfd: something was posted, or stop */
-    int lazy_fd; /* a timerfd: something has waited for LOOP_LAZY_MS */
+    int wake_fd; /* an eventfd: something was posted, or the loop must stop */
+    int lazy_fd; /* a timerfd: a lazy post has waited for LOOP_LAZY_MS */
     pthread_t thread;
     bool started; /* loop_start()'s thread is there to be joined */
     _Atomic bool stopping;
@@ -57,12 +57,12 @@ struct loop {
     size_t n_timers, cap_timers;
     uint64_t next_serial;
     struct loop_watch *dead;
-    loop_fn on_quiet; /* NULL: nobody wants to know */
+    loop_fn on_quiet; /* or NULL */
     void *on_quiet_arg;
     pthread_mutex_t lock;
     /* guarded by lock: */
     struct post *first, *last;
-    bool is_woken;      /* for what is posted now */
+    bool is_woken;      /* wake_fd is written for the posts that wait */
     bool is_lazy_armed; /* lazy_fd will wake the loop */
 };
 
@@ -139,7 +139,7 @@ bool loop_is_here(const struct loop *l)
     return l->running && pthread_equal(l->runner, pthread_self());
 }
 
-/* Watches and timers belong to the loop's thread; before it runs, to whoever sets it up. */
+/* Watches and timers belong to the loop's thread; before it runs, to the thread that sets it up. */
 static void assert_owner(const struct loop *l)
 {
     assert(!l->running || loop_is_here(l));
@@ -297,7 +297,7 @@ struct loop_timer *loop_timer_del(struct loop_timer *t)
     return NULL;
 }
 
-/* Only what was due when the round began: one that sets itself to now does not starve others. */
+/* Runs the timers that were due when the round began: one that sets itself to now must not starve others. */
 static void run_timers(struct loop *l)
 {
     int64_t now = clock_mono_ms();
@@ -333,11 +333,11 @@ void loop_on_quiet(struct loop *l, loop_fn fn, void *arg)
 
 /* ---- posts ---- */
 
-static void wake(struct loop *l)
+static void loop_wake(struct loop *l)
 {
     uint64_t one = 1;
 
-    (void)!write(l->wake_fd, &one, sizeof(one)); /* full means that it is awake already */
+    (void)!write(l->wake_fd, &one, sizeof(one)); /* a full eventfd has woken the loop already */
 }
 
 static void arm_lazy(struct loop *l)
@@ -357,7 +357,8 @@ static void on_lazy(struct loop *l)
     (void)pthread_mutex_unlock(&l->lock);
 }
 
-static int post(struct loop *l, loop_fn fn, void *arg, bool lazily, bool is_sure, struct err *e)
+static int loop_add_post(struct loop *l, loop_fn fn, void *arg, bool lazily, bool is_sure,
+                         struct err *e)
 {
     struct post *p = calloc(1, sizeof(*p));
     bool must_wake, must_arm;
@@ -375,30 +376,30 @@ static int post(struct loop *l, loop_fn fn, void *arg, bool lazily, bool is_sure
     must_arm = lazily && !l->is_woken && !l->is_lazy_armed;
     l->is_woken |= must_wake;
     l->is_lazy_armed |= must_arm;
-    if (must_arm) /* with the lock: on_lazy() must not take away what is being armed */
+    if (must_arm) /* with the lock held, or on_lazy() could read the timer that is being armed */
         arm_lazy(l);
     (void)pthread_mutex_unlock(&l->lock);
     if (must_wake)
-        wake(l);
+        loop_wake(l);
     return 0;
 }
 
 int loop_post(struct loop *l, loop_fn fn, void *arg, struct err *e)
 {
-    return post(l, fn, arg, false, false, e);
+    return loop_add_post(l, fn, arg, false, false, e);
 }
 
 int loop_post_lazily(struct loop *l, loop_fn fn, void *arg, struct err *e)
 {
-    return post(l, fn, arg, true, false, e);
+    return loop_add_post(l, fn, arg, true, false, e);
 }
 
 int loop_post_sure(struct loop *l, loop_fn fn, void *arg, struct err *e)
 {
-    return post(l, fn, arg, false, true, e);
+    return loop_add_post(l, fn, arg, false, true, e);
 }
 
-/* Was there one? */
+/* Runs the posts that wait; true: there was one. */
 static bool run_posts(struct loop *l)
 {
     struct post *p;
@@ -422,7 +423,7 @@ static bool run_posts(struct loop *l)
 
 /* ---- the thread ---- */
 
-static void dispatch(struct loop *l, const struct epoll_event *ev, int n)
+static void loop_dispatch(struct loop *l, const struct epoll_event *ev, int n)
 {
     uint64_t count;
 
@@ -439,7 +440,7 @@ static void dispatch(struct loop *l, const struct epoll_event *ev, int n)
     free_dead(l);
 }
 
-/* Wakes once more when all is quiet, and gives back what a burst has left behind. */
+/* Waits for events. QUIET_MS after the last event of a burst, frees memory and calls on_quiet. */
 static int wait_quiet(struct loop *l, struct epoll_event *ev, int64_t *burst_ms)
 {
     int ms = wait_ms(l);
@@ -472,12 +473,12 @@ int loop_run(struct loop *l, struct err *e)
             r = err_sys(e, errno, "waiting for events");
             break;
         }
-        dispatch(l, ev, n);
+        loop_dispatch(l, ev, n);
         (void)run_posts(l);
         run_timers(l);
         free_dead(l);
     }
-    (void)run_posts(l); /* what was posted before the stop still runs */
+    (void)run_posts(l); /* posts from before the stop still run */
     free_dead(l);
     l->running = false;
     return r;
@@ -493,11 +494,11 @@ bool loop_run_posted(struct loop *l)
     return is_some;
 }
 
-static void *thread_main(void *arg)
+static void *loop_thread_main(void *arg)
 {
     struct err e = {0};
 
-    /* epoll_wait fails for bugs of ours only: nothing would run any more, so it must be seen. */
+    /* epoll_wait fails only because of a bug of ours. Nothing would run any more: abort. */
     if (loop_run(arg, &e) < 0)
         abort();
     return NULL;
@@ -513,7 +514,7 @@ int loop_start(struct loop *l, struct err *e)
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setstacksize(&attr, LOOP_STACK_BYTES);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&l->thread, &attr, thread_main, l);
+    r = pthread_create(&l->thread, &attr, loop_thread_main, l);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     (void)pthread_attr_destroy(&attr);
     if (r != 0)
@@ -525,7 +526,7 @@ int loop_start(struct loop *l, struct err *e)
 void loop_stop(struct loop *l)
 {
     l->stopping = true;
-    wake(l);
+    loop_wake(l);
     if (l->started && !loop_is_here(l)) {
         (void)pthread_join(l->thread, NULL);
         l->started = false;

@@ -51,7 +51,7 @@ int pool_new(struct pool **ret, struct err *e)
     return 0;
 }
 
-/* The next item, or NULL when this thread is to end. Called with the lock. */
+/* Called with the lock. Waits for the next item; NULL: this thread ends. */
 static struct pool_item *next_item(struct pool *p)
 {
     struct timespec until = at_mono_ms(clock_mono_ms() + POOL_IDLE_MS);
@@ -76,7 +76,7 @@ static struct pool_item *next_item(struct pool *p)
     return item;
 }
 
-static void *thread_main(void *arg)
+static void *pool_thread_main(void *arg)
 {
     struct pool *p = arg;
     struct pool_item *item;
@@ -103,14 +103,15 @@ static int add_thread(struct pool *p)
 {
     pthread_t thread;
 
-    if (p->n_threads >= POOL_MAX_THREADS || pthread_create(&thread, &p->attr, thread_main, p) != 0)
+    if (p->n_threads >= POOL_MAX_THREADS ||
+        pthread_create(&thread, &p->attr, pool_thread_main, p) != 0)
         return -1;
     p->n_threads++;
     return 0;
 }
 
 /* Called with the lock. */
-static void append(struct pool *p, struct pool_item *item)
+static void pool_append(struct pool *p, struct pool_item *item)
 {
     item->next = NULL;
     if (p->last)
@@ -120,7 +121,7 @@ static void append(struct pool *p, struct pool_item *item)
     p->last = item;
     p->n_waiting++;
     if (p->n_waiting > p->n_idle)
-        (void)add_thread(p); /* the threads there are will come to it if this fails */
+        (void)add_thread(p); /* if this fails, the threads that exist take the item later */
 }
 
 int pool_run(struct pool *p, void (*fn)(void *arg), void *arg, struct err *e)
@@ -139,9 +140,9 @@ int pool_run(struct pool *p, void (*fn)(void *arg), void *arg, struct err *e)
     else if (!p->n_threads && add_thread(p) < 0)
         r = err_set(e, ERR_EXHAUSTED, "no thread can be made");
     else
-        append(p, TAKE(item));
+        pool_append(p, TAKE(item));
     (void)pthread_mutex_unlock(&p->lock);
-    if (r == 0) /* without the lock: who wakes wants it at once */
+    if (r == 0) /* without the lock: the woken thread wants it at once */
         (void)pthread_cond_signal(&p->work);
     return r;
 }
@@ -154,10 +155,10 @@ void pool_push(struct pool *p, struct pool_item *item)
     (void)pthread_mutex_lock(&p->lock);
     is_alone = !p->n_threads && add_thread(p) < 0;
     if (!is_alone)
-        append(p, item);
+        pool_append(p, item);
     (void)pthread_mutex_unlock(&p->lock);
     (void)pthread_cond_signal(&p->work);
-    if (is_alone) /* not one thread: better late than never */
+    if (is_alone) /* no thread could be made: run it here */
         item->fn(item->arg);
 }
 

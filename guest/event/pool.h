@@ -1,7 +1,7 @@
 #pragma once
 /*
- * pool: threads for what blocks on the disk or uses the processor, so that the threads that serve
- * sockets never do. Threads are made when needed, up to a maximum, and end after a while without
+ * pool: threads for work that blocks on the disk or uses the processor, so that the threads that serve
+ * sockets never do. Threads are made when needed, up to a maximum, and end after POOL_IDLE_MS without
  * work. Work that finds every thread busy (a frozen FUSE mount can hold many) waits in a bounded
  * queue; past the bound it is refused with ERR_EXHAUSTED. Thread-safe.
  */
@@ -16,7 +16,7 @@
 
 struct pool;
 
-/* Work whose memory is the caller's, so that it can't be refused. Busy until fn is called. */
+/* Work in the caller's memory, so that it can't be refused. In use until fn is called. */
 struct pool_item {
     void (*fn)(void *arg);
     void *arg;
@@ -25,13 +25,12 @@ struct pool_item {
 };
 
 int pool_new(struct pool **ret, struct err *e);
-/* Waits at most wait_ms for running work. Returns NULL; or p when a thread still works after that:
- * then nothing that it may use can be freed. */
+/* Waits at most wait_ms for running work. Returns NULL; or p when a thread still works: then
+ * nothing that it may use can be freed. */
 struct pool *pool_free(struct pool *p, int wait_ms);
 int pool_run(struct pool *p, void (*fn)(void *arg), void *arg, struct err *e);
 
-/* For clean-up and for going on with what was begun: no bound but the caller's own. fn and arg
- * are set by the caller. */
+/* For clean-up and for continuing work: not bounded here, only by the caller. The caller sets fn and arg. */
 void pool_push(struct pool *p, struct pool_item *item);
 
 /* Threads at work and items that wait, for the metrics. */

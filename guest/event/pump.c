@@ -448,7 +448,7 @@ bool pump_poll(struct pump *p)
 }
 
 /* Called with the lock. */
-static size_t available(const struct pump *p)
+static size_t pump_count_available(const struct pump *p)
 {
     return p->is_ended || p->is_left || p->r < 0 ? SIZE_MAX : p->ring.len - p->lent;
 }
@@ -457,7 +457,7 @@ size_t pump_available(struct pump *p)
 {
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
 
-    return available(p);
+    return pump_count_available(p);
 }
 
 size_t pump_await_job(struct pump *p)
@@ -465,7 +465,7 @@ size_t pump_await_job(struct pump *p)
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     size_t n;
 
-    while (!(n = available(p)) && p->has_job)
+    while (!(n = pump_count_available(p)) && p->has_job)
         (void)pthread_cond_wait(&p->changed, &p->lock);
     return n;
 }

@@ -20,7 +20,7 @@ void ring_done(struct ring *r)
     *r = (struct ring){0};
 }
 
-static size_t least(size_t a, size_t b)
+static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -28,7 +28,7 @@ static size_t least(size_t a, size_t b)
 size_t ring_peek(const struct ring *r, const char **ret)
 {
     *ret = r->data + r->head;
-    return least(r->len, r->cap - r->head);
+    return min_size(r->len, r->cap - r->head);
 }
 
 void ring_drop(struct ring *r, size_t len)
@@ -43,7 +43,7 @@ size_t ring_room(const struct ring *r, char **ret)
     size_t tail = (r->head + r->len) % r->cap;
 
     *ret = r->data + tail;
-    return least(r->cap - r->len, r->cap - tail);
+    return min_size(r->cap - r->len, r->cap - tail);
 }
 
 void ring_add(struct ring *r, size_t len)
@@ -58,7 +58,7 @@ size_t ring_put(struct ring *r, const char *data, size_t len)
 
     while (done < len) {
         char *room;
-        size_t n = least(ring_room(r, &room), len - done);
+        size_t n = min_size(ring_room(r, &room), len - done);
 
         if (!n)
             break;
@@ -75,7 +75,7 @@ size_t ring_get(struct ring *r, char *data, size_t len)
 
     while (done < len) {
         const char *piece;
-        size_t n = least(ring_peek(r, &piece), len - done);
+        size_t n = min_size(ring_peek(r, &piece), len - done);
 
         if (!n)
             break;

@@ -1,5 +1,5 @@
 #pragma once
-/* ring: bytes between one who puts and one who takes. No lock of its own: the owner's guards it. */
+/* ring: a ring buffer of bytes. It has no lock: the owner's guards it. */
 #include <stddef.h>
 
 #include "common/err.h"
@@ -13,7 +13,7 @@ struct ring {
 
 int ring_init(struct ring *r, size_t cap, struct err *e);
 void ring_done(struct ring *r);
-/* More room; nobody may be working on a piece. */
+/* Makes it larger. No piece from ring_peek() or ring_room() may be in use. */
 int ring_grow(struct ring *r, size_t cap, struct err *e);
 
 /* Copies what fits; returns how much. */
@@ -22,9 +22,8 @@ size_t ring_put(struct ring *r, const char *data, size_t len);
 size_t ring_get(struct ring *r, char *data, size_t len);
 
 /*
- * The longest piece that lies in one: of data, or of room. One side may work on its piece without
- * the lock, since the other only shortens what it does not own; with the lock it then says how
- * much.
+ * The longest contiguous piece, of data (ring_peek) or of room (ring_room). One side may work on its
+ * piece without the lock, since the other side only changes the rest; with the lock it then reports how much it used.
  */
 size_t ring_peek(const struct ring *r, const char **ret);
 void ring_drop(struct ring *r, size_t len);

@@ -14,7 +14,7 @@ struct feed {
     struct reply *reply;
 };
 
-static void wake_request(void *arg)
+static void feed_wake(void *arg)
 {
     request_wake(arg);
 }
@@ -60,7 +60,7 @@ int feed_response_take(struct request *q, uint64_t size, const struct feed_ops *
         .ops = &ops->pump,
         .job = from,
         .max_bytes = size < FEED_RING_BYTES ? (size_t)size + 1 : FEED_RING_BYTES,
-        .wake = wake_request,
+        .wake = feed_wake,
         .wake_arg = q,
     };
     struct feed *f = calloc(1, sizeof(*f));

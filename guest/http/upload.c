@@ -2,7 +2,7 @@
 
 #include "http/state.h"
 
-static void wake_request(void *arg)
+static void upload_wake(void *arg)
 {
     request_wake(arg);
 }
@@ -15,7 +15,7 @@ int upload_new_take(struct request *q, const struct pump_ops *ops, void *sink, s
         .ops = ops,
         .job = sink,
         .max_bytes = q->declared < max_bytes ? (size_t)q->declared + 1 : max_bytes,
-        .wake = wake_request,
+        .wake = upload_wake,
         .wake_arg = q,
         .stall_ms = 2 * REQUEST_STALL_MS, /* the sweep ends the request before */
     };

@@ -200,7 +200,7 @@ static void close_archive(void *from)
 static const struct feed_ops archive_feed = {.pump = {.read = read_archive, .close = close_archive},
                                              .ended = add_counts};
 
-static int reply(struct request *q, struct archive_get *g, struct err *e)
+static int get_reply(struct request *q, struct archive_get *g, struct err *e)
 {
     struct reply *response = NULL;
     int r;
@@ -239,7 +239,7 @@ static int get_finish(struct request *q, struct err *e)
         *e = g->error;
         return g->r;
     }
-    return reply(q, g, e);
+    return get_reply(q, g, e);
 }
 
 static void get_done(struct request *q)

@@ -70,7 +70,7 @@ static void put_free(void *sink)
 static const struct pump_ops put_sink = {
     .begin = put_open, .run = put_read, .commit = put_commit, .close = put_close, .free = put_free};
 
-static int get_mode(struct request *q, enum archive_mode *ret, struct err *e)
+static int put_get_mode(struct request *q, enum archive_mode *ret, struct err *e)
 {
     _cleanup_free_ char *text = NULL;
     int r;
@@ -87,7 +87,7 @@ static int get_mode(struct request *q, enum archive_mode *ret, struct err *e)
     return 0;
 }
 
-static int get_options(struct request *q, struct archive_put *p, struct err *e)
+static int put_get_options(struct request *q, struct archive_put *p, struct err *e)
 {
     static const char *const known[] = {"path",      "user",     "cwd",        "mode",
                                         "sync",      "parents",  "keep_owner", "owner_names",
@@ -99,7 +99,7 @@ static int get_options(struct request *q, struct archive_put *p, struct err *e)
         (r = request_query(q, "path", &p->path, e)) < 0 ||
         (r = request_query(q, "user", &p->user, e)) < 0 ||
         (r = request_query(q, "cwd", &p->cwd, e)) < 0 ||
-        (r = get_mode(q, &p->options.mode, e)) < 0 ||
+        (r = put_get_mode(q, &p->options.mode, e)) < 0 ||
         (r = request_query_bool(q, "sync", &p->options.sync, e)) < 0 ||
         (r = request_query_bool(q, "keep_owner", &p->options.keep_owner, e)) < 0 ||
         (r = request_query_bool(q, "owner_names", &p->options.owner_names, e)) < 0 ||
@@ -124,7 +124,7 @@ static int new_put(struct request *q, struct err *e)
     if (!p)
         return err_oom(e);
     p->request = request_ref(q);
-    r = get_options(q, p, e);
+    r = put_get_options(q, p, e);
     if (r < 0) {
         put_free(p);
         return r;

@@ -129,7 +129,7 @@ static int sink_begin(void *sink, struct err *e)
     return s->id ? open_again(s, e) : open_new(s, e);
 }
 
-static int too_long(struct file_sink *s, struct err *e)
+static int sink_fail_too_long(struct file_sink *s, struct err *e)
 {
     struct resume *u = s->resume;
 
@@ -147,7 +147,7 @@ static int sink_write(void *sink, const void *data, size_t len, struct err *e)
     const struct resume *u = s->resume;
 
     if (u && u->has_length && len > u->length - fs_write_offset(s->write))
-        return too_long(s, e);
+        return sink_fail_too_long(s, e);
     if (s->has_content_digest)
         sha256_update(&s->content, len, data);
     return fs_write_data(s->write, data, len, e);
@@ -166,8 +166,8 @@ static int check_content(struct file_sink *s, struct err *e)
                      "the bytes received do not have the announced SHA-256");
 }
 
-/* All bytes are there: what comes of it stays, also when it is an error. */
-static int complete(struct file_sink *s, struct err *e)
+/* All bytes are there: the result is kept for later requests, also when it is an error. */
+static int sink_complete(struct file_sink *s, struct err *e)
 {
     struct resume *u = s->resume;
     int r = fs_write_commit(s->write, &s->result, e);
@@ -209,17 +209,17 @@ static int sink_commit(void *sink, struct err *e)
                              "the upload ends after %" PRIu64 " of %" PRIu64 " bytes", u->offset,
                              u->length);
         }
-        return complete(s, e);
+        return sink_complete(s, e);
     }
     return 0;
 }
 
-static void let_go(struct file_sink *s)
+static void sink_release_resume(struct file_sink *s)
 {
     struct resume *u = s->resume;
 
     if (u->state == RESUME_OPEN && s->write) {
-        /* What did not come whole can't be told right from wrong, if it was to be checked. */
+        /* An incomplete body can't be checked against its digest: drop it. */
         if (!s->is_committed && s->has_content_digest)
             (void)fs_write_cut(s->write, s->start, NULL);
         u->offset = fs_write_offset(s->write);
@@ -234,7 +234,7 @@ static void sink_close(void *sink)
     struct file_sink *s = sink;
 
     if (s->resume)
-        let_go(s);
+        sink_release_resume(s);
     else
         s->write = fs_write_free(s->write);
     s->write = NULL;

@@ -25,23 +25,23 @@ struct file_sink {
     bool is_resumable;
     bool is_incomplete; /* more requests will come */
     char *id;           /* an upload's to go on with; NULL: a new one */
-    uint64_t offset;    /* where its client believes to be */
+    uint64_t offset;    /* the client's idea of how much is there */
     bool has_length;
     uint64_t length; /* of the whole upload */
 
-    /* A worker's, then the request's thread's once the upload has begun, failed or ended. */
+    /* The worker's; the request's thread's once the upload has begun, failed or ended. */
     struct fs_caller *caller;
     struct fs_write *write; /* the upload's, when there is one */
     struct resume *resume;
     struct resumes *resumes; /* borrowed */
     struct sha256_ctx content;
-    uint64_t start;    /* what was there before this request */
+    uint64_t start;    /* bytes that were there before this request */
     bool is_committed; /* this request's bytes stay */
     struct fs_write_result result;
-    char current[FS_ETAG_BYTES]; /* the tag that is there, after a condition failed */
+    char current[FS_ETAG_BYTES]; /* the file's tag, after a condition failed */
     char upload_id[RESUME_ID_BYTES];
     uint64_t upload_offset;
-    bool is_complete; /* all bytes of the upload were there; what came of it is the reply */
+    bool is_complete; /* all bytes of the upload were there; the reply is its result */
     struct problem problem;
     int status; /* of an error, when it is not its code's */
 };
@@ -55,13 +55,13 @@ const struct pump_ops *file_sink_ops(const struct file_sink *s);
 /* The headers that all such requests may have: Content-Digest, Repr-Digest, If-Match,
  * If-None-Match. */
 int file_sink_headers(struct file_sink *s, struct request *q, struct err *e);
-/* Upload-Complete, Upload-Length. *ret_is_there: Upload-Complete is there and makes sense. */
+/* Upload-Complete, Upload-Length. *ret_is_there: Upload-Complete is there and valid. */
 int file_sink_upload_headers(struct file_sink *s, struct request *q, bool *ret_is_there,
                              struct err *e);
-/* An item of a structured field that must be a number; false: it is not there or no such. */
+/* The value of a header that must be a number; false: it is missing or no number. */
 bool file_sink_number(struct request *q, const char *name, uint64_t *ret);
 
-/* Puts what a program should know of an error into the reply's headers. Returns r. */
+/* Puts the facts of an error that a program needs into the reply's headers. Returns r. */
 int file_sink_explain(const struct file_sink *s, struct request *q, int r, struct err *e);
 /* The reply when the file is written. */
 int file_sink_reply(const struct file_sink *s, struct request *q, struct err *e);

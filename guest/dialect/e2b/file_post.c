@@ -156,7 +156,7 @@ static int post_commit(void *sink, struct err *e)
     return r < 0 ? err_wrap(e, r, "error reading form") : 0;
 }
 
-/* What was not whole stays as far as it came, as with envd. */
+/* An incomplete file stays as far as it came, as with envd. */
 static void post_close(void *sink)
 {
     struct file_post *p = sink;
