@@ -18,7 +18,7 @@
 #include "lib/box/lifecycle.h"
 #include "lib/util/socket.h"
 
-#define STORE_SCHEMA 2 /* 2: boxes remember their project */
+#define STORE_SCHEMA 2 /* 2: boxes have their project */
 #define STORE_BUSY_MS 10000
 #define STORE_LOCK_POLL_MS 20 /* flock has no descriptor to poll */
 
@@ -100,7 +100,7 @@ static int make_schema(struct store *s, struct err *e)
                          "COMMIT",
                          e);
     }
-    /* NULL: a box of version 1, whose project is not known. */
+    /* NULL: a box of version 1, without a known project. */
     return r < 0 ? r
                  : exec_sql(s,
                             "BEGIN IMMEDIATE;"
@@ -111,7 +111,8 @@ static int make_schema(struct store *s, struct err *e)
                             e);
 }
 
-/* Opening is serialised: two that switch the journal's mode at once get errors, not waits. */
+/* Serializes opening: two processes that switch the journal mode at once get errors instead of
+ * waiting. */
 static int open_db(struct store *s, struct err *e)
 {
     _cleanup_free_ char *path = NULL;
@@ -264,7 +265,7 @@ int store_get(struct store *s, const char *id, struct box_row *ret, struct err *
     return find_by(s, "SELECT " ROW_COLUMNS " FROM boxes WHERE id = ?1", "id", id, ret, e);
 }
 
-/* The names are read first: fn may change the store, and a name that is gone by then is skipped. */
+/* Reads the ids first: fn may change the store, and a row that is gone by then is skipped. */
 int store_list(struct store *s, int (*fn)(void *arg, const struct box_row *row), void *arg,
                struct err *e)
 {
@@ -447,7 +448,7 @@ static int update_state(struct store *s, const char *id, enum bh_state state, co
         return r;
     if (!text)
         return err_oom(e);
-    str_make_utf8(text); /* it may have what a box said */
+    str_make_utf8(text); /* it may contain text of a box */
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 2, bh_state_name(state), -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 3, text, -1, SQLITE_STATIC);
@@ -501,7 +502,8 @@ static int lock_path(struct store *s, const char *name, char **ret, struct err *
     return asprintf(ret, "%s/%s", dir, name) < 0 ? err_oom(e) : 0;
 }
 
-/* 1: locked; 0: somebody has it. A lock on a file that was removed meanwhile locks nothing. */
+/* 1: locked; 0: another process has it. A lock on a file that was removed meanwhile locks
+ * nothing. */
 static int try_lock(const char *path, int *ret_fd, struct err *e)
 {
     _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -91,7 +91,7 @@ void project_name(const struct project *p, size_t i, char out[PROJECT_NAME_BYTES
 
 /* ---- what it is ---- */
 
-/* "https://user:word@host/x" without what stands before the '@': the store keeps no secrets. */
+/* Removes "user:word@" from a URL: the store keeps no secrets. */
 static char *without_user(const char *url)
 {
     const char *host = strstr(url, "://");
