@@ -81,6 +81,14 @@ setup()
     "$TOP/scripts/check-layers.sh"
 }
 
+@test "names and comments keep the rules of docs/style.md" {
+    "$TOP/scripts/check-names.sh"
+}
+
+@test "documents and man pages keep the rules of docs/style.md" {
+    "$TOP/scripts/check-docs.sh"
+}
+
 @test "each header compiles alone" {
     make -s -C "$TOP" check-headers
 }
