@@ -24,7 +24,8 @@ find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs a
         below["guest/search"] = "guest/fs guest/event guest/common"
         # fs has the only safe ways to read and write the tree; search knows what ignore files hide.
         below["guest/archive"] = "guest/fs guest/search guest/event guest/common"
-        modules = "guest/archive guest/search guest/proc guest/fs guest/system guest/http guest/event guest/common guest"
+        modules = "guest/archive guest/search guest/proc guest/fs guest/system guest/http guest/event " \
+            "guest/common guest"
         below["guest/api"] = modules
         below["guest/dialect"] = "guest/api " modules
         below["guest"] = "guest/dialect guest/api " modules
@@ -36,7 +37,8 @@ find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs a
         below["host-client/lib/provider"] = "host-client/lib/util " public
         below["host-client/lib/project"] = "host-client/lib/agent host-client/lib/util " public
         below["host-client/lib/recipe"] = "host-client/lib/project " below["host-client/lib/project"]
-        below["host-client/lib/image"] = "host-client/lib/provider host-client/lib/recipe " below["host-client/lib/recipe"]
+        below["host-client/lib/image"] = "host-client/lib/provider host-client/lib/recipe " \
+            below["host-client/lib/recipe"]
         below["host-client/lib/box"] = "host-client/lib/image " below["host-client/lib/image"]
         lib = "host-client/lib/box " below["host-client/lib/box"]
         below["host-client/cli"] = lib
@@ -81,7 +83,8 @@ find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs a
                 next # generated, or of the same folder
             path = "guest/" path
         } else
-            path = (path ~ /^(lib|cli|monitor|daemon)\// ? "host-client/" : path ~ /^bellhop\// ? "host-client/include/" : "guest/") path
+            path = (path ~ /^(lib|cli|monitor|daemon)\// ? "host-client/" : \
+                path ~ /^bellhop\// ? "host-client/include/" : "guest/") path
         from = layer(FILENAME)
         to = layer(path)
         if (from == "" || to == "")

@@ -44,8 +44,16 @@ table()
           (.checks[] | select(.in_image) | .results as $r
             | "| \(.tool) | \([$r[].version] | unique | join(", ")) | \($forms | map($r[.] | cell) | join(" | ")) |"),
           "", "Not in it: \([.checks[] | select(.in_image | not) | .tool] | join(", ")).", ""' "$1" |
-        awk '/^Not in it/ { while (length > 116) { n = 116; while (substr($0, n, 1) != " ") n--; print substr($0, 1, n - 1)
-            $0 = substr($0, n + 1) } } { print }'
+        awk '
+            /^Not in it/ {
+                while (length > 116) {
+                    for (n = 116; substr($0, n, 1) != " "; n--)
+                        ;
+                    print substr($0, 1, n - 1)
+                    $0 = substr($0, n + 1)
+                }
+            }
+            { print }'
 }
 
 size()
