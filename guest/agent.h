@@ -1,7 +1,7 @@
 #pragma once
 /*
- * agent: what the handlers work on. Made and torn down by main; the pointers do not change once
- * threads run. Each module says in its own header which of its functions are thread-safe.
+ * agent: the application context of the handlers. main makes and frees it; the pointers do not change while
+ * threads run. The header of each module says which of its functions are thread-safe.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,14 +21,14 @@ struct server;
 
 struct agent {
     struct auth *auth;             /* system/auth.h: the token */
-    struct dialect_slot *dialects; /* api/dialect.h: the public protocols and what they keep */
+    struct dialect_slot *dialects; /* api/dialect.h: the public protocols and their states */
     struct loop *loop;             /* event/loop.h */
     struct registry *registry;     /* proc/registry.h: every command */
     struct pool *pool;             /* event/pool.h: threads for what blocks */
     struct fs_root *root;          /* fs/root.h: "/" or --root */
     struct lease *lease;       /* system/lease.h: when pid 1 ends the box; NULL without --init */
-    struct holds *holds;       /* system/hold.h: who says that the box is in use */
-    struct activity *activity; /* system/activity.h: the processor time of what runs */
+    struct holds *holds;       /* system/hold.h: reasons to keep the box */
+    struct activity *activity; /* system/activity.h: processor time of the commands */
     struct ready *ready;       /* system/ready.h: whether the tools of the box work */
     const char *default_user;  /* --user, or NULL: as the agent itself */
     const char *workdir;       /* where relative paths and commands start; NULL: the user's home */

@@ -241,7 +241,7 @@ static int watch_signals(struct app *a, struct err *e)
     return loop_watch_add(a->agent.loop, a->signal_fd, EPOLLIN, on_signal, a, &a->signal_watch, e);
 }
 
-/* Where the agent notes what the one after it is to know; NULL: nowhere. Owned by the caller. */
+/* The directory for notes to the next agent; NULL: there is none. Owned by the caller. */
 static char *state_dir(const char *name)
 {
     const char *home = getenv("HOME");
@@ -256,9 +256,8 @@ static char *state_dir(const char *name)
 }
 
 /*
- * What an agent that was killed in the middle of putting an archive in place left half done is taken
- * back before anything is served. The list of such places is the agent's own; where it can't have
- * one, the next archive to the same place takes it back.
+ * Rolls back the extractions that a killed agent left half done, before anything is served. The agent lists
+ * such places; without a list, the next archive to the same place rolls back.
  */
 static void recover_archives(void)
 {
@@ -273,7 +272,7 @@ static void recover_archives(void)
         log_info("archive: took back %u that were left half done", n);
 }
 
-/* A box without it works: what it lacks is said in the log. */
+/* Not fatal: a failure is only logged. */
 static int start_holdsock(struct app *a, struct err *e)
 {
     static const char *const places[] = {HOLDSOCK_PATH, HOLDSOCK_PATH_STRICT};
@@ -479,8 +478,8 @@ static int run_agent(struct app *a, struct err *e)
 }
 
 /*
- * What clients have left behind (a watch, say) is given back by the loop and the pool in turns. False: a
- * thread is still at work.
+ * The state that clients have left (a watch, say) is freed by the loop and the pool in turns. False: a thread
+ * is still at work.
  */
 static bool settle_threads(struct agent *g)
 {

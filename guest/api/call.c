@@ -1,6 +1,6 @@
 /*
- * call: a method of the rpc API over HTTP: reads the body, chooses the encoding, runs the handler
- * where it may run, and sends what comes of it.
+ * call: a method over HTTP: collects the body, runs the handler, on a worker if it may block, and replies
+ * with its result or its stream.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,23 +19,24 @@
 #include "http/respond.h"
 
 #define INLINE_BODY_BYTES (64 * 1024) /* a larger one is parsed by a worker */
-/* A stream's head waits so long for its first message: a failure before it has a status of its own. */
+/* The head of a stream waits so long for the first message: an earlier failure gets its own status. */
 #define FIRST_WAIT_MS 1000
 
 enum phase {
     PHASE_BODY,
     PHASE_JOB,    /* a worker runs the handler */
     PHASE_READY,  /* the handler has returned */
-    PHASE_SINGLE, /* a SINGLE method's one message is being waited for */
-    PHASE_FIRST,  /* a stream's first message is */
+    PHASE_SINGLE, /* waits for the one message of a SINGLE method */
+    PHASE_FIRST,  /* waits for the first message of a stream */
 };
 
 struct call {
     struct buf body;
-    _Atomic size_t charged; /* of the budget for bodies: given back once, by who comes first */
+    _Atomic size_t
+        charged; /* to the budget of bodies; discharged once, by the request or the worker */
     const struct codec *codec;
     enum phase phase;
-    _Atomic bool is_done; /* the worker's word that what follows is set */
+    _Atomic bool is_done; /* the worker has set the fields below */
     _Atomic int refs;     /* the request's and the worker's */
     json_t *params;
     json_t *result;
@@ -82,7 +83,7 @@ static void discharge_body(struct request *q, struct call *c)
     request_discharge(q, atomic_exchange(&c->charged, 0));
 }
 
-/* Compressed bodies would be read as JSON, and told to be broken. */
+/* A compressed body would fail as malformed JSON. */
 static int check_content_encoding(struct request *q, struct err *e)
 {
     const char *encoding = request_header(q, "Content-Encoding");
@@ -180,7 +181,7 @@ static int dump_result(const struct request *q, struct call *c, struct err *e)
     buf_init(&out, STREAM_MESSAGE_MAX);
     r = codec_write(c->codec, q->method, c->result, &out, e);
     if (r == 0)
-        r = buf_reserve(&out, 1, e); /* an empty message has memory too */
+        r = buf_reserve(&out, 1, e); /* so that text is not NULL for an empty message */
     if (r < 0)
         return r;
     c->text_len = out.len;
@@ -188,7 +189,7 @@ static int dump_result(const struct request *q, struct call *c, struct err *e)
     return 0;
 }
 
-/* Parses and calls the handler. On the connection's thread or a worker's. */
+/* Parses the body and calls the handler. On the connection's thread or a worker's. */
 static int run_method(struct request *q, struct call *c, struct err *e)
 {
     const struct rpc_method *m = request_method(q);
@@ -201,7 +202,7 @@ static int run_method(struct request *q, struct call *c, struct err *e)
     if (m->kind == RPC_SOURCE) {
         r = m->source(&c->rpc, &c->source, e);
         json_decref(
-            TAKE(c->params)); /* a reply may take hours; the source has what it needs of it */
+            TAKE(c->params)); /* a reply may take hours; the source has copied what it needs */
         return r;
     }
     r = m->unary(&c->rpc, &c->result, e);
@@ -225,7 +226,7 @@ static int reply_unary(struct request *q, struct call *c, struct err *e)
     return respond_text_take(q, HTTP_OK, c->codec->reply_type, TAKE(c->text), c->text_len, e);
 }
 
-/* A stream that fails before it says anything is an ordinary error, but for Connect's clients. */
+/* A stream that fails before its first message is an ordinary error, except with Connect. */
 static int reply_failure(struct request *q, struct call *c, int r, struct err *e)
 {
     struct err error = *e;
@@ -233,12 +234,7 @@ static int reply_failure(struct request *q, struct call *c, int r, struct err *e
     return c->codec->has_envelopes ? stream_error(q, &error, e) : r;
 }
 
-static void wake_request(void *arg)
-{
-    request_wake(arg);
-}
-
-/* Whether the head goes on waiting, with a wake-up for its end. Connect's has nothing to wait for. */
+/* True: go on waiting for the first message; a timer ends it. Connect needs no wait: its errors have no status. */
 static bool waits_for_first(struct request *q, struct call *c)
 {
     if (c->codec->has_envelopes)
@@ -298,7 +294,7 @@ static int reply_ready(struct request *q, struct call *c, struct err *e)
     }
     if (request_method(q)->kind == RPC_UNARY)
         return reply_unary(q, c, e);
-    source_set_waker(c->source, wake_request, q);
+    source_set_waker(c->source, stream_wake_request, q);
     c->phase = c->codec->is_stream ? PHASE_FIRST : PHASE_SINGLE;
     return c->codec->is_stream ? reply_stream(q, c, e) : reply_single(q, c, e);
 }
@@ -340,7 +336,8 @@ static int call_finish(struct request *q, struct err *e)
         if (c->is_done)
             c->phase = PHASE_READY;
         else if (request_is_late(q))
-            return reply_failure(q, c, dialect_set_late(q, e), e); /* what it changes, it changes */
+            return reply_failure(q, c, dialect_set_late(q, e),
+                                 e); /* the handler goes on, and its changes stay */
         else if (request_park(q))
             return 0;
     }

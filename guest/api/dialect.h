@@ -1,8 +1,7 @@
 #pragma once
 /*
- * dialect: a public protocol as a table: its routes and methods, how its messages and errors are
- * written, whom it lets in. The native API is the first (native.c); every other is a folder of
- * guest/dialect and a row of guest/dialect/dialects.c.
+ * dialect: a public protocol as a table: routes, methods, codecs, errors, access. The native API is the first
+ * (native.c); every other is a folder of guest/dialect and a row of guest/dialect/dialects.c.
  */
 #include "api/encode.h"
 #include "api/rpc.h"
@@ -21,32 +20,32 @@ struct dialect {
     size_t n_methods;
     const struct route *call_route;   /* of those with one request; .ops: call_ops */
     const struct route *inflow_route; /* of those to which the client streams; .ops: inflow_ops */
-    const struct route *routes;       /* all the rest */
+    const struct route *routes;       /* all others */
     size_t n_routes;
 
-    /* What it keeps for all of its requests: dialect_state(). May be NULL. */
+    /* State for all of its requests: dialect_state(). May be NULL. */
     int (*init)(struct agent *a, void **ret_state, struct err *e);
     void (*free)(void *state);
 
     /* ---- methods ---- */
 
     /*
-     * By the headers: how the messages of a method are written. On failure q->error_status may be
-     * set, and q->codec, for the error's sake.
+     * Chooses the codec of a request by its headers. On failure q->error_status may be
+     * set, and q->codec for the error.
      */
     int (*choose_codec)(struct request *q, const struct rpc_method *m, const struct codec **ret,
                         struct err *e);
     /*
-     * Other headers: call->headers, freed by free_headers with the request, and call->timeout_ms.
-     * *ret_deadline_ms: when the server ends the request; -1, as it is before: never. NULL: there are
-     * none to read.
+     * Reads other headers into call->headers, which free_headers frees with the request, and
+     * call->timeout_ms. *ret_deadline_ms: after that time the server ends the request; it is -1 before:
+     * never. NULL: the dialect has no such headers.
      */
     int (*read_headers)(struct request *q, const struct rpc_method *m, struct rpc_call *call,
                         int64_t *ret_deadline_ms, struct err *e);
     void (*free_headers)(void *headers);
     /* Sets the error of a request past its deadline. NULL: deadline_exceeded. */
     int (*set_late)(struct err *e);
-    /* Makes an error in a stream one of its own. NULL: it stays. */
+    /* Rewords an error in a stream. NULL: it stays as it is. */
     void (*reword)(struct err *error);
 
     /* ---- errors and access. Each may be NULL: as the native API does ---- */
@@ -58,7 +57,7 @@ struct dialect {
     int (*refuse_token)(struct request *q, struct err *e);
     /* A web page sent this to an agent without a token. 0: let it pass. */
     int (*check_page)(struct request *q, const char *header, struct err *e);
-    /* The route that answers instead, to what a browser asks before it lets a page send a request. */
+    /* The route that answers an OPTIONS request in place of its own, if it is a CORS preflight; or NULL. */
     const struct route *(*preflight)(struct request *q);
     /* Headers for each reply. */
     void (*add_headers)(struct request *q, struct reply *response);
@@ -72,8 +71,8 @@ struct dialect_slot {
 
 extern const struct dialect native_dialect;
 
-/* rows: NULL-terminated; the first is that of what no route answers. Names the counters of all routes
- * and methods: once, before threads start. */
+/* rows: NULL-terminated; the first answers what no route has. Names the counters of all routes and methods.
+ * Call it once, before threads start. */
 int dialects_start(struct agent *a, const struct dialect *const *rows, struct err *e);
 void dialects_stop(struct agent *a); /* frees the states; accepts an agent without any */
 void *dialect_state(const struct agent *a, const struct dialect *row);

@@ -6,7 +6,7 @@
 
 #include "common/jsonx.h"
 
-/* What is sent: a value, or its text. */
+/* A message: a value, or its text. */
 struct body {
     const json_t *v;
     const char *text;

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * encode: the ways a stream of JSON messages goes over HTTP. Pure functions onto a buffer.
+ * encode: the encodings of messages on the wire, and codecs, which combine them for a request. Pure functions.
  *   ndjson   one object a line; an error is the last line: {"error":{...}}
  *   sse      "event: message", "data: {...}"; the end is "event: end" or "event: error"
  *   connect  5-byte envelopes (flags, length big-endian); the last one has flag 2 and {} or
@@ -27,19 +27,19 @@ enum encoding {
 int encode_message(enum encoding enc, const json_t *msg, struct buf *out, struct err *e);
 /* Messages that are JSON already, each a line with its line feed. */
 int encode_lines(enum encoding enc, const char *text, size_t len, struct buf *out, struct err *e);
-/* The end of the stream; error NULL: it went well. */
+/* The end of the stream; error NULL: success. */
 int encode_end(enum encoding enc, const struct err *error, struct buf *out, struct err *e);
-/* Something that means nothing, so that a dead peer is found. Connect has no such thing. */
+/* A keep-alive, which finds a dead peer. Connect has none: adds nothing. */
 int encode_keepalive(enum encoding enc, struct buf *out, struct err *e);
 
-/* For who writes a message himself: room for the envelope's head, and at the end what is in it. `at`:
- * where in out it began. */
+/* For a caller that writes the message itself: adds the head of an envelope, and completes it. `at`: its
+ * offset in out. */
 int encode_begin_envelope(unsigned char flags, struct buf *out, struct err *e);
 void encode_finish_envelope(size_t at, struct buf *out);
-/* The length that an envelope's head says. */
+/* The length in the head of an envelope. */
 uint32_t encode_envelope_len(const char *head);
 
-/* The one message in a Connect request's body. */
+/* Finds the one message in the body of a Connect request. */
 int encode_open_envelope(const char *body, size_t len, const char **ret, size_t *ret_len,
                          struct err *e);
 
@@ -50,8 +50,8 @@ struct codec {
     const char *reply_type; /* of the reply's body */
     bool is_stream;         /* the reply is one, of messages in this encoding: */
     enum encoding encoding;
-    bool has_envelopes; /* Connect's, also around the request; errors are told in the last one */
-    /* One message; also of no bytes: then all is at its default. Any thread. */
+    bool has_envelopes; /* of Connect, around the request too; errors stand in the last one */
+    /* One message; of 0 bytes too: then all fields have their defaults. Any thread. */
     int (*parse)(const struct rpc_method *m, const char *data, size_t len, json_t **ret,
                  struct err *e);
     int (*write)(const struct rpc_method *m, const json_t *msg, struct buf *out, struct err *e);

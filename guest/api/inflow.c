@@ -1,6 +1,6 @@
 /*
- * inflow: a method to which the client streams: the envelopes of its body one by one, as they come,
- * and the one answer.
+ * inflow: a method to which the client streams: takes the envelopes of the body as they arrive, and replies
+ * with one message.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "common/wire/wire.h"
 #include "api/handlers.h"
 #include "api/service.h"
+#include "api/stream.h"
 #include "http/deadline.h"
 #include "http/respond.h"
 
@@ -20,15 +21,10 @@ struct flow {
     struct inflow *inflow;
     struct deadline *deadline;
     void *headers;
-    struct buf envelope; /* the one that arrives */
-    json_t *pending;     /* a message that has to wait */
-    bool has_given_back; /* the last byte taken comes again */
+    struct buf envelope; /* that is arriving */
+    json_t *pending;     /* a message that the method could not take yet */
+    bool has_given_back; /* flow_body() returned the last byte, which comes again */
 };
-
-static void wake_request(void *arg)
-{
-    request_wake(arg);
-}
 
 static int flow_begin(struct request *q, struct err *e)
 {
@@ -58,12 +54,11 @@ static int flow_begin(struct request *q, struct err *e)
         r = m->inflow(&call, &f->inflow, e);
     if (r < 0)
         return r;
-    f->inflow->waker = (struct waker){wake_request, q};
+    f->inflow->waker = (struct waker){stream_wake_request, q};
     return 0;
 }
 
-/* Moves what belongs to the envelope that arrives; how much that was. It is of the budget for all
- * requests' bodies until it is whole. */
+/* Appends bytes to the arriving envelope, which is charged to the budget of bodies until it is complete. */
 static int fill_envelope(struct request *q, struct flow *f, const char *data, size_t len,
                          size_t *ret_used, struct err *e)
 {
@@ -102,12 +97,12 @@ static int open_envelope(struct request *q, struct flow *f, struct err *e)
         r = codec_parse(q->codec, q->method, text, len, &f->pending, e);
     request_discharge(q, f->envelope.len);
     if (f->envelope.cap > ENVELOPE_KEEP_BYTES)
-        buf_done(&f->envelope); /* the next may be hours away, and small */
+        buf_done(&f->envelope); /* the next one may come in hours, and be small */
     buf_clear(&f->envelope);
     return r;
 }
 
-/* REQUEST_PARKED while the pending message, or the answer, has to wait. */
+/* Calls step until it is done. REQUEST_PARKED: it has to wait. */
 static int wait_for(struct request *q, int (*step)(struct flow *f, json_t **ret, struct err *e),
                     json_t **ret, struct err *e)
 {
@@ -146,8 +141,8 @@ static int drop_pending(struct request *q, struct flow *f, struct err *e)
 }
 
 /*
- * A connection that is suspended with all of a piece taken is called again at once by libmicrohttpd, and
- * may then stand still for ever: the last byte is given back, so that it is called when it is resumed.
+ * If a connection is suspended after all of a piece was taken, libmicrohttpd calls it again at once, and may
+ * then never call it after the resume. So the last byte is left to be taken after the resume.
  */
 static int flow_body(struct request *q, const char *data, size_t *len, struct err *e)
 {

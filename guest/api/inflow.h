@@ -1,23 +1,23 @@
 #pragma once
 /*
- * inflow: the other way round of a source: the client streams messages, and gets one answer. Owned
- * by the server, freed by it once; its functions are never called at once, and none blocks. What
- * has to wait says so and calls the waker later, from any thread, but not after free() has returned.
+ * inflow: the reverse of a source: the client streams messages, and gets one answer. The server owns it and
+ * frees it once. Its functions are never called concurrently, and must not block: INFLOW_WAIT says that the
+ * waker will be called, from any thread, but not after free() has returned.
  */
 #include <jansson.h>
 
 #include "common/err.h"
 #include "api/source.h"
 
-#define INFLOW_WAIT 0 /* come again with the same when woken */
+#define INFLOW_WAIT 0 /* call again with the same arguments after the wake */
 #define INFLOW_DONE 1
 
 struct inflow;
 
 struct inflow_ops {
-    /* The next message, borrowed. INFLOW_WAIT, INFLOW_DONE: taken, or a negative error: the end. */
+    /* Takes the next message, which is borrowed. INFLOW_WAIT, INFLOW_DONE, or a negative error, which ends the call. */
     int (*take)(struct inflow *f, json_t *msg, struct err *e);
-    /* All messages are there. The same; with INFLOW_DONE the answer is in *ret. */
+    /* All messages were taken. The same results; with INFLOW_DONE the answer is in *ret. */
     int (*finish)(struct inflow *f, json_t **ret, struct err *e);
     void (*free)(struct inflow *f);
 };

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * jtext: writes JSON straight into a buffer, for streams of a great many small messages. A writer
- * puts the commas; what fails (no memory, the buffer's maximum) makes all that follows do nothing,
- * and jtext_end() says so. The result is one line.
+ * jtext: writes JSON directly into a buffer, for streams of many small messages. It adds the commas. After a
+ * failure (no memory, the buffer's maximum) all calls do nothing, and jtext_end() returns the error. The
+ * result is one line.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +26,5 @@ void jtext_bool(struct jtext *t, bool value);
 void jtext_str(struct jtext *t, const char *s);                  /* UTF-8 */
 void jtext_path(struct jtext *t, const char *path);              /* "..." or {"b64"} */
 void jtext_bytes(struct jtext *t, const char *data, size_t len); /* the field "text" or "b64" */
-/* Ends the message with a line feed; what was written of one that failed is taken away. */
+/* Ends the message with a line feed; a failed message is removed. */
 int jtext_end(struct jtext *t, struct err *e);

@@ -46,7 +46,7 @@ static const struct codec connect_codec = {.reply_type = WIRE_TYPE_CONNECT,
                                            .is_stream = true,
                                            .has_envelopes = true};
 
-/* Whether the client names this type in Accept; a wildcard is no wish. */
+/* Whether Accept names this type; a wildcard does not count. */
 static bool accept_names(struct request *q, const char *type)
 {
     const char *accept = request_header(q, "Accept");
@@ -81,7 +81,7 @@ static int native_choose_codec(struct request *q, const struct rpc_method *m,
     return 0;
 }
 
-/* Connect's word for a deadline is good for the plain JSON of everybody else. */
+/* Connect's header for a deadline counts with plain JSON too. */
 static int native_read_headers(struct request *q, const struct rpc_method *m, struct rpc_call *call,
                                int64_t *ret_deadline_ms, struct err *e)
 {
@@ -116,7 +116,7 @@ static const struct route call_route = {
     .name = "uploads", .path = "/v1/uploads/", .summary = "an upload that can be resumed"
 #define ARCHIVE .name = "archive", .path = "/v1/archive", .summary = "a tree as an archive"
 #define PROXY .name = "proxy", .path = "/v1/proxy/", .summary = "HTTP to a port in the box"
-/* Refused when it comes, as an invalid request, not as too large. */
+/* A body is refused as it arrives, as an invalid request and not as too large. */
 #define NO_BODY UINT64_MAX
 
 static const struct route native_routes[] = {
@@ -203,7 +203,7 @@ static const struct route native_routes[] = {
     },
     {
         ARCHIVE,
-        .verbs = VERB_GET | VERB_HEAD | VERB_POST, /* POST: its body says of what */
+        .verbs = VERB_GET | VERB_HEAD | VERB_POST, /* POST: the body names the paths */
         .max_body_bytes = UINT64_MAX,
         .ops = &archive_get_ops,
     },

@@ -1,7 +1,6 @@
 /*
- * openapi: the document of what there is, made of the rows that route the requests and of the
- * schemas in common/wire/schema/. An allocation that fails leaves something out; there is no other
- * way for the making of it to fail.
+ * openapi: the OpenAPI document, made of the rows of routes and methods and of the schemas in
+ * common/wire/schema/. An allocation that fails leaves a part out; nothing else can fail.
  */
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +47,7 @@ static bool is_stream(const struct rpc_method *m)
     return m->kind == RPC_SOURCE && !(m->flags & RPC_SINGLE);
 }
 
-/* What one line, event or envelope of a reply may be. */
+/* The schema of one line, event or envelope of a reply. */
 static json_t *new_piece(const char *message, const char *other, const char *another)
 {
     json_t *list = json_array();
@@ -179,7 +178,7 @@ static json_t *new_route(const char *path, json_t *described)
     return item;
 }
 
-/* What follows the prefix is the first parameter. */
+/* The path behind the prefix is the first parameter. */
 static void add_route(json_t *paths, const struct route *route, json_t *described)
 {
     json_t *first = json_array_get(json_object_get(described, "parameters"), 0);

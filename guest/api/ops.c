@@ -1,4 +1,4 @@
-/* ops: what whoever runs the box asks: is it there, is it ready, how much does it do. */
+/* ops: routes for operators: health, readiness, metrics. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -18,7 +18,7 @@
 #include "system/lease.h"
 #include "system/metrics.h"
 
-/* Open to everybody and empty; the generation tells a client that the box was restored. */
+/* Needs no token and is empty; the generation tells a client that the box was restored. */
 static int health_finish(struct request *q, struct err *e)
 {
     struct reply *response = reply_new_empty();
@@ -76,11 +76,6 @@ static int metrics_finish(struct request *q, struct err *e)
 const struct request_ops metrics_ops = {.finish = metrics_finish};
 
 /* /v1/ready is System.Ready as a probe: 503 unless all that is required works. */
-static void wake_request(void *arg)
-{
-    request_wake(arg);
-}
-
 static int ready_begin(struct request *q, struct err *e)
 {
     static const char *const known[] = {"fresh", NULL};
@@ -102,7 +97,7 @@ static int ready_begin(struct request *q, struct err *e)
     r = rpc_system_ready(&call, &source, e);
     if (r < 0)
         return r;
-    source_set_waker(source, wake_request, q);
+    source_set_waker(source, stream_wake_request, q);
     q->state = source;
     return 0;
 }

@@ -22,18 +22,18 @@ enum rpc_kind {
 #define RPC_KEEPS_TIME \
     (1u << 4) /* the handler ends it at the client's deadline; the server later */
 
-struct agent; /* the modules' instances, made by main: agent.h */
+struct agent; /* agent.h */
 
 struct rpc_call {
     struct agent *agent;
-    json_t *params;     /* borrowed; an object */
-    int64_t timeout_ms; /* that the client gives; 0: no end. As the dialect's read_headers has it */
+    json_t *params;      /* borrowed; an object */
+    int64_t timeout_ms;  /* 0: none. Set by the dialect's read_headers */
     const void *headers; /* the dialect's: what its read_headers made */
 };
 
 typedef int (*rpc_unary_fn)(const struct rpc_call *call, json_t **ret, struct err *e);
 typedef int (*rpc_source_fn)(const struct rpc_call *call, struct source **ret, struct err *e);
-/* call->params is NULL: the messages are yet to come. */
+/* call->params is NULL: the messages come later. */
 typedef int (*rpc_inflow_fn)(const struct rpc_call *call, struct inflow **ret, struct err *e);
 
 struct rpc_method {

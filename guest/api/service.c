@@ -66,7 +66,7 @@ static void add_counter(const struct dialect *d, const struct route *route,
     route_counters[n_counters++].method = m;
 }
 
-/* Counter 0 is that of what no route answers. */
+/* Counter 0 is for requests without a route. */
 static int name_counters(const struct dialect *const *rows, struct err *e)
 {
     static char names[METRICS_MAX_ROUTES][64];

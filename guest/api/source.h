@@ -1,10 +1,10 @@
 #pragma once
 /*
- * source: a reply that is produced over time. The server pulls messages when the client can take
- * them, so a slow client bounds nothing but itself; a source that has nothing now says so and
- * calls its waker later. Made by a SOURCE handler, owned by the server, freed by it once.
+ * source: a reply that is produced over time. The server pulls messages when the client can take them
+ * (back-pressure); a source without a message returns SOURCE_WAIT and calls its waker later. A SOURCE
+ * handler makes it; the server owns it and frees it once.
  *
- * Threads: next() and free() are never called at once. The waker may be called from any thread,
+ * Threads: next() and free() are never called concurrently. The waker may be called from any thread,
  * any number of times, but not after free() has returned: a source takes its own lock for that.
  */
 #include <jansson.h>
@@ -26,9 +26,9 @@ enum source_state {
 struct source;
 
 struct source_ops {
-    /* enum source_state, or a negative error that ends the reply. Never blocks. */
+    /* enum source_state, or a negative error that ends the reply. Must not block. */
     int (*next)(struct source *s, json_t **ret_msg, struct err *e);
-    /* The reply is over or the client has gone: stop the work, drop everything. Never blocks. */
+    /* The reply is over or the client has gone: stop the work, free everything. Must not block. */
     void (*free)(struct source *s);
 };
 
@@ -40,7 +40,7 @@ struct source {
     size_t text_len;
 };
 
-/* The server's: a source may be woken by another thread as soon as it is made. */
+/* For the server. Atomic, because another thread may wake a source as soon as it is made. */
 static inline void source_set_waker(struct source *s, void (*fn)(void *arg), void *arg)
 {
     s->waker.arg = arg;

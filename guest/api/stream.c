@@ -8,17 +8,22 @@
 #include "http/respond.h"
 #include "system/metrics.h"
 
-#define BLOCK_BYTES 64 /* the library's own buffer for a reply, which chunked ones don't use */
+#define BLOCK_BYTES 64 /* the library's buffer, which chunked replies do not use */
 
 struct stream {
-    struct request *request; /* borrowed: the reply ends before it */
+    struct request *request; /* a reference */
     struct source *source;
     const struct codec *codec;
     struct buf out;
     size_t sent;    /* of out */
-    bool is_single; /* one message, and then the end */
+    bool is_single; /* it ends after one message */
     bool is_over;
 };
+
+void stream_wake_request(void *request)
+{
+    request_wake(request);
+}
 
 int stream_pull(struct request *q, struct source *source, json_t **ret, struct err *e)
 {
@@ -51,7 +56,7 @@ static int stream_add_message(struct stream *s, const json_t *msg, struct err *e
     return codec_write_message(s->codec, s->request->method, msg, &s->out, e);
 }
 
-/* Encodes what the source has, up to about max bytes. May leave nothing, parked. */
+/* Encodes messages of the source, up to about max bytes. It may have parked, and added none. */
 static int fill_out(struct stream *s, size_t max, struct err *e)
 {
     struct err error = {0};
@@ -93,7 +98,7 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *data, size_t max)
         s->sent = 0;
         if (s->is_over)
             return REPLY_END;
-        request_set_silent(q, true); /* before it parks: the sweep only looks at the parked */
+        request_set_silent(q, true); /* before it parks: the sweep checks parked requests only */
         if (request_is_late(q)) {
             struct err late = {0};
 

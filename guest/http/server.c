@@ -125,8 +125,8 @@ static int for_thread(int fd, int thread)
 }
 
 /*
- * What other threads have freed of a thread's memory, that thread alone can give back, and one that
- * only serves sockets runs for these alone: so each gets a connection that is over already.
+ * Memory of a thread that other threads have freed can be returned by that thread alone. A thread that serves
+ * sockets runs only for them: so each gets a connection that is closed already.
  */
 static void on_quiet(struct loop *loop, void *arg)
 {

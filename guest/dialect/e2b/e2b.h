@@ -19,11 +19,11 @@ struct usage_clock;
 extern const struct dialect e2b_dialect; /* e2b_dialect.c */
 struct e2b *e2b_of(const struct agent *a);
 
-/* What the headers of a method's request say: rpc_call.headers. */
+/* The headers of a method's request: rpc_call.headers. */
 struct e2b_headers {
     char *user;           /* owned; NULL: none is named */
     int64_t keepalive_ms; /* of silence, before a sign of life */
-    bool wants_replay;    /* what was written before as well */
+    bool wants_replay;    /* send earlier output too */
     bool is_legacy;       /* a client that fails on fields that it does not know */
 };
 const struct e2b_headers *e2b_headers(const struct rpc_call *call);
@@ -35,7 +35,7 @@ int e2b_set_late(struct err *e);
 int e2b_new(const char *user, const char *workdir, struct e2b **ret, struct err *e);
 struct e2b *e2b_free(struct e2b *s); /* accepts NULL; returns NULL */
 struct watchers;
-struct watchers *e2b_watchers(struct e2b *s); /* those that CreateWatcher has made */
+struct watchers *e2b_watchers(struct e2b *s); /* made by CreateWatcher */
 
 /* Copies, the caller's to free; *ret is NULL when none is set. */
 int e2b_default_user(struct e2b *s, char **ret, struct err *e);

@@ -20,7 +20,7 @@ enum proto_side {
     PROTO_REPLY,
 };
 
-/* What is not there is left out; a string ends at a NUL; unknown fields are ignored. */
+/* Absent fields are left out; a string ends at a NUL; unknown fields are ignored. */
 int proto_read(const struct rpc_method *m, enum proto_side side, const void *data, size_t len,
                json_t **ret, struct err *e);
 /* After what is in out. Unknown fields are ignored, those of another type are an error. */
