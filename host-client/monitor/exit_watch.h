@@ -1,8 +1,8 @@
 #pragma once
 /*
- * exit_watch: tells when the box's first process has ended, and with which status. A pidfd watches a process that
- * the provider made a child of the monitor (has_own_children). Any other provider is asked, by find() once in
- * EXIT_WATCH_ASK_MS. For the monitor's one thread.
+ * exit_watch: tells when the box's first process has ended, and with which status. A pidfd watches
+ * a process that the provider made a child of the monitor (has_own_children). Any other provider
+ * is asked, by find() once in EXIT_WATCH_ASK_MS. For the monitor's one thread.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +29,8 @@ int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct prov
 /* Waits up to wait_ms. An error of the provider says nothing about the box: false. */
 bool exit_watch_has_ended(struct exit_watch *w, int wait_ms);
 
-/* Reaps every child of the monitor that has ended, and keeps the status of the box's first process. */
+/* Reaps every child of the monitor that has ended, and keeps the status of the box's first
+ * process. */
 void exit_watch_reap(struct exit_watch *w);
 /* The status of the process, which has ended. False: nobody knows it. */
 bool exit_watch_status(struct exit_watch *w, int *ret_status);

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * gitfiles_listing: shared by the files of gitfiles while a list is made. gitfiles.c runs git and walks
- * trees, gitfiles_dotgit.c adds a repository's .git, gitfiles_repository.c adds the files of a repository and
- * of those within it.
+ * gitfiles_listing: shared by the files of gitfiles while a list is made. gitfiles.c runs git and
+ * walks trees, gitfiles_dotgit.c adds a repository's .git, gitfiles_repository.c adds the files of
+ * a repository and of those within it.
  */
 #include <fts.h>
 #include <stdbool.h>
@@ -37,7 +37,8 @@ int listing_make_tmp_dir(struct listing *l, struct err *e);
 
 /* ---- entries ---- */
 
-/* Skips an entry that has vanished, lies behind a link as git sees it, or cannot be sent (a socket). */
+/* Skips an entry that has vanished, lies behind a link as git sees it, or cannot be sent (a
+ * socket). */
 int listing_add_path(struct listing *l, const struct gitfiles_entry *en, struct err *e);
 /* A file of the source, which has the same name there and in the box. */
 int listing_add_own(struct listing *l, const char *name, struct err *e);
@@ -77,7 +78,7 @@ int listing_add_full_git(struct listing *l, const char *dir, const char *prefix,
 /* A clone with one commit instead of it. */
 int listing_add_shallow_git(struct listing *l, const char *dir, struct err *e);
 
-/* Reads .bellhopignore: sets l->ignore_arg, and l->ignored to the names that git's own listing would not see as
- * ignored. */
+/* Reads .bellhopignore: sets l->ignore_arg, and l->ignored to the names that git's own listing
+ * would not see as ignored. */
 int listing_load_ignore_file(struct listing *l, bool is_repository, struct err *e);
 bool listing_is_ignored(const struct listing *l, const char *name, bool is_dir);

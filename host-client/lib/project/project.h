@@ -30,6 +30,6 @@ void project_done(struct project *p); /* accepts zeroed */
 /* The i-th name that a box of this project may have. */
 void project_name(const struct project *p, size_t i, char out[PROJECT_NAME_BYTES]);
 
-/* Is a box with this path and remote a box of the project? A box that does not know its project (path
- * NULL) can be anybody's. Two paths are compared; without them, two remotes. */
+/* Is a box with this path and remote a box of the project? A box that does not know its project
+ * (path NULL) can be anybody's. Two paths are compared; without them, two remotes. */
 bool project_has_box(const struct project *p, const char *path, const char *remote);

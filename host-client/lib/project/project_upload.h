@@ -1,8 +1,8 @@
 #pragma once
 /*
- * project_upload: sends the files of a project into a box as one tar.zst stream with bounded memory. In a
- * git repository these are the tracked files, the untracked ones that are not ignored, and .git;
- * elsewhere all files. .bellhopignore (gitignore syntax) applies to both.
+ * project_upload: sends the files of a project into a box as one tar.zst stream with bounded
+ * memory. In a git repository these are the tracked files, the untracked ones that are not
+ * ignored, and .git; elsewhere all files. .bellhopignore (gitignore syntax) applies to both.
  */
 #include <stdbool.h>
 #include <stdint.h>

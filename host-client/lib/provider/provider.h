@@ -1,16 +1,17 @@
 #pragma once
 /*
- * provider: where boxes come from. A provider is a folder and a row in provider.c; README.md
- * has the steps. The rest of the host knows a provider by its capabilities and functions, never by its name.
+ * provider: where boxes come from. A provider is a folder and a row in provider.c; README.md has
+ * the steps. The rest of the host knows a provider by its capabilities and functions, never by its
+ * name.
  *
- * A box's directory (box->dir) is the provider's to use. The provider records there how any process finds the
- * box's processes, mounts, cgroups and namespaces again, also after a crash at any point. Every function is
- * idempotent. The guest agent listens on the unix socket <dir>/run/agent.sock. The box sees that directory as
- * /run/bellhop and cannot write to it once start() has returned. The caller has written the agent's token
- * to <dir>/token (0600).
+ * A box's directory (box->dir) is the provider's to use. The provider records there how any
+ * process finds the box's processes, mounts, cgroups and namespaces again, also after a crash at
+ * any point. Every function is idempotent. The guest agent listens on the unix socket
+ * <dir>/run/agent.sock. The box sees that directory as /run/bellhop and cannot write to it once
+ * start() has returned. The caller has written the agent's token to <dir>/token (0600).
  *
- * Commands call check(), prepare() and destroy(); the box's monitor calls start(); both call stop(), find()
- * and inspect().
+ * Commands call check(), prepare() and destroy(); the box's monitor calls start(); both call
+ * stop(), find() and inspect().
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -34,11 +35,10 @@ struct provider_box {
 };
 
 struct provider_run {
-    pid_t
-        pid; /* the box's pid 1 as the host sees it (process: the agent); 0: not on this machine */
+    pid_t pid;          /* pid 1 of the box as the host sees it; 0: not on this machine */
     uint64_t pid_start; /* field 22 of /proc/PID/stat: the kernel reuses pids */
-    pid_t
-        listener; /* listens on run/agent.sock: pid 1, except where the runtime has a kernel of its own */
+    /* Listens on run/agent.sock: pid 1, except where the runtime has a kernel of its own. */
+    pid_t listener;
     uint64_t listener_start;
 };
 
@@ -89,11 +89,10 @@ struct provider {
 
     bool isolates;       /* a box cannot touch the machine that it runs on */
     bool shares_machine; /* a box has the files, the environment and the network of this machine */
-    bool
-        has_own_children; /* start() makes the box's processes children of the calling monitor (a subreaper) */
-    bool has_runtimes;   /* spec->runtime */
-    bool has_privileges; /* spec->privilege */
-    bool has_host_image; /* the image SPEC_IMAGE_HOST */
+    bool has_own_children; /* the monitor that calls start() is the parent of its processes */
+    bool has_runtimes;     /* spec->runtime */
+    bool has_privileges;   /* spec->privilege */
+    bool has_host_image;   /* the image SPEC_IMAGE_HOST */
     bool has_snapshots;
     bool publishes_ports; /* the box's ports are reachable without the monitor's forwards */
     unsigned networks;    /* enum provider_network */
@@ -101,15 +100,16 @@ struct provider {
     enum provider_pause pause;
     enum provider_exit exit;
     enum provider_image image;
-    /* The directory in <dir> that holds what the box writes to its disk; the monitor counts it. NULL: the
-     * provider enforces a disk limit by itself, or has none. */
+    /* The directory in <dir> that holds what the box writes to its disk; the monitor counts it.
+     * NULL: the provider enforces a disk limit by itself, or has none. */
     const char *disk_dir;
 
     /* Starts something and sees it run. `runtime` "" takes the first that works. */
     int (*probe)(struct bh_ctx *ctx, const char *runtime, struct provider_facts *ret,
                  struct err *e);
-    /* Refuses what this machine cannot honour, before anything is made; provider_check() has compared the
-     * spec with the capabilities. May fill in defaults that depend on the machine (spec->runtime). */
+    /* Refuses what this machine cannot honour, before anything is made; provider_check() has
+     * compared the spec with the capabilities. May fill in defaults that depend on the machine
+     * (spec->runtime). */
     int (*check)(struct bh_ctx *ctx, struct spec *spec, struct err *e);
     int (*prepare)(struct provider_box *b, struct err *e); /* makes the disk */
     int (*start)(struct provider_box *b, struct provider_run *ret, struct err *e);
@@ -118,7 +118,8 @@ struct provider {
     int (*destroy)(struct provider_box *b, struct err *e); /* stop(), and removes the disk */
     /* Is the run recorded in <dir> alive? 1 (and *ret), 0, or an error. */
     int (*find)(struct provider_box *b, struct provider_run *ret, struct err *e);
-    /* The wait status of a run that has ended, as waitpid() has it. Needed with PROVIDER_EXIT_ASKED alone. */
+    /* The wait status of a run that has ended, as waitpid() has it. Needed with
+     * PROVIDER_EXIT_ASKED alone. */
     int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,
                        struct err *e);
     /* The isolation and limits in force, read back from the kernel (/proc/PID/status, cgroup
@@ -126,7 +127,8 @@ struct provider {
      * {"isolation":{"user_namespace":true,"seccomp":true,...},"limits":{...},"network":{...},
      * "missing":["user_namespace"]} */
     int (*inspect)(struct provider_box *b, json_t **ret, struct err *e);
-    /* gc: removes everything that carries this state directory's mark and whose id `is_known` denies. */
+    /* gc: removes everything that carries this state directory's mark and whose id `is_known`
+     * denies. */
     int (*sweep)(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
 };
@@ -136,10 +138,10 @@ const struct provider *provider_find(const char *name); /* NULL: no such provide
 /* The i-th row, NULL past the last. The first row is the default. */
 const struct provider *provider_at(size_t i);
 
-/* Refuses the first option in the spec that the provider cannot honour, then asks its check(). Options
- * that nobody asked for become what the provider has. Makes nothing. */
+/* Refuses the first option in the spec that the provider cannot honour, then asks its check().
+ * Options that nobody asked for become what the provider has. Makes nothing. */
 int provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec *spec, struct err *e);
 
-/* The project's directory in a box of the directory `dir`: spec->dest, or below `dir` when the box shares
- * this machine's files and nobody asked for a place. free() it; NULL: out of memory. */
+/* The project's directory in a box of the directory `dir`: spec->dest, or below `dir` when the
+ * box shares this machine's files and nobody asked for a place. free() it; NULL: out of memory. */
 char *provider_workdir(const struct provider *p, const char *dir, const struct spec *spec);

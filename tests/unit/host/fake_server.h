@@ -1,5 +1,6 @@
 #pragma once
-/* fake_server: a child process that answers connections on a unix socket with bytes from a script. */
+/* fake_server: a child process that answers connections on a unix socket with bytes from a
+ * script. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

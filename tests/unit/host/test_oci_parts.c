@@ -325,7 +325,8 @@ TEST(dirtree_removes_a_tree_deeper_than_a_path_and_keeps_what_links_point_to)
     T_INT(dirtree_remove("tree", NULL), 0);
 }
 
-/* A removal that was killed, or met a mount, leaves directories under the names that the next one would use. */
+/* A removal that was killed, or met a mount, leaves directories under the names that the next
+ * one would use. */
 TEST(dirtree_removes_what_a_removal_before_has_left)
 {
     for (int i = 0; i < 20; i++) {

@@ -51,7 +51,8 @@ TEST(a_zombie_is_not_alive)
     T_OK(!procfs_is_alive(pid, at));
 }
 
-/* It forks a child that ends at once, and one that stays and forks in turn, for as long as it lives. */
+/* It forks a child that ends at once, and one that stays and forks in turn, for as long as it
+ * lives. */
 TEST(a_tree_that_forks_is_ended_whole)
 {
     for (int i = 0; i < 20; i++) {

@@ -1,5 +1,5 @@
-/* A provider of the tests, which is a row and no more: the capabilities decide what is refused and what the monitor
- * does, and the box's processes are nobody's children. */
+/* A provider of the tests, which is a row and no more: the capabilities decide what is refused
+ * and what the monitor does, and the box's processes are nobody's children. */
 #include "test.h"
 
 #include <stdlib.h>
