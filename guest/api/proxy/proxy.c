@@ -22,12 +22,11 @@
 #define PROXY_ANSWER_MS (10 * 60 * 1000) /* from the end of the request to the head of the reply */
 #define PROXY_ANSWER_MAX_MS (24 * 3600 * 1000)
 
-void proxy_unref_and_unlock(struct proxy *p)
+void proxy_unref(void *arg)
 {
-    bool is_last = --p->refs == 0;
+    struct proxy *p = arg;
 
-    (void)pthread_mutex_unlock(&p->lock);
-    if (!is_last)
+    if (--p->refs > 0)
         return;
     fd_close(p->fd);
     ring_done(&p->up);
@@ -173,14 +172,6 @@ static ssize_t read_reply(void *arg, uint64_t pos, char *data, size_t max)
     }
 }
 
-static void proxy_unref(void *arg)
-{
-    struct proxy *p = arg;
-
-    (void)pthread_mutex_lock(&p->lock);
-    proxy_unref_and_unlock(p);
-}
-
 static int take_proxy_peer(void *arg, const char **ret_late, size_t *ret_late_len)
 {
     struct proxy *p = arg;
@@ -280,8 +271,9 @@ static void proxy_done(struct request *q)
         return;
     (void)pthread_mutex_lock(&p->lock);
     p->is_left = true;
-    proxy_kick(p); /* the loop lets go of what it has */
-    proxy_unref_and_unlock(p);
+    proxy_kick(p); /* the loop releases its part */
+    (void)pthread_mutex_unlock(&p->lock);
+    proxy_unref(p);
 }
 
 const struct request_ops proxy_ops = {

@@ -31,9 +31,9 @@ struct proxy {
     bool is_upgrade;
     bool is_started;
 
+    _Atomic int refs; /* the request's, the reply's, the loop's */
     pthread_mutex_t lock;
     /* guarded by lock: */
-    int refs;       /* the request's, the reply's, the loop's */
     bool is_posted; /* pump_proxy() is posted to the loop */
     bool is_left;   /* the request is over */
     struct ring up; /* to the server in the box, as on the wire */
@@ -63,8 +63,8 @@ struct proxy {
     struct http1_chunks chunks;
 };
 
-/* proxy.c. Called with the lock: unlocks, and frees with the last reference. */
-void proxy_unref_and_unlock(struct proxy *p);
+/* proxy.c. arg: a struct proxy. Without the lock. */
+void proxy_unref(void *arg);
 
 /* proxy_head.c: fills p->hello. path: the raw target after the port, with the query. */
 int proxy_write_hello(struct request *q, struct proxy *p, const char *path, struct err *e);

@@ -76,8 +76,7 @@ static void finish_proxy(struct proxy *p, const struct err *error)
     p->down_ended = true;
     (void)pthread_mutex_unlock(&p->lock);
     wake_client(p);
-    (void)pthread_mutex_lock(&p->lock);
-    proxy_unref_and_unlock(p);
+    proxy_unref(p);
 }
 
 static bool is_left(struct proxy *p)
@@ -164,8 +163,7 @@ static void pump_proxy(struct loop *l, void *arg)
     } else {
         update_watch(p);
     }
-    (void)pthread_mutex_lock(&p->lock);
-    proxy_unref_and_unlock(p);
+    proxy_unref(p);
 }
 
 void proxy_kick(struct proxy *p)
