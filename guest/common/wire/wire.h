@@ -1,10 +1,11 @@
 #pragma once
 /* wire: the names and numbers that the agent and its clients share. */
 
-#define WIRE_PROTOCOL 1 /* raised when a meaning changes or goes; new optional fields are free */
+#define WIRE_PROTOCOL \
+    1 /* raised if a meaning changes or is removed; new optional fields are free */
 
 #define WIRE_SERVICE_PREFIX "bellhop.v1."
-/* "1": the request does not count as use of the box. For those who look after it. */
+/* "1": the request does not count as use of the box. For monitoring. */
 #define WIRE_HEADER_QUIET "Bellhop-Quiet"
 #define WIRE_JSON_MAX_BYTES (16 * 1024 * 1024) /* one request body of an rpc method */
 
