@@ -21,7 +21,7 @@ struct flow {
     struct inflow *inflow;
     struct deadline *deadline;
     void *headers;
-    struct buf envelope; /* that is arriving */
+    struct buf envelope; /* the arriving one */
     json_t *pending;     /* a message that the method could not take yet */
     bool has_given_back; /* flow_body() returned the last byte, which comes again */
 };

@@ -314,7 +314,7 @@ static int e2b_check_page(struct request *q, const char *header, struct err *e)
         return 0;
     return err_field(e, ERR_DENIED, header,
                      "an agent without a token takes no requests of web pages (--cors lets "
-                     "them call these e2b_routes)");
+                     "them call these routes)");
 }
 
 /* Nothing but the token tells a page that may call from any other. */
