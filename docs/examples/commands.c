@@ -1,5 +1,5 @@
 /*
- * commands: a command that runs by itself, is written to, read again from the start, and ended.
+ * commands: starts a detached command, writes to it, reads its output again from the start, ends it.
  *     cc commands.c -o commands -lbellhop && ./commands STATE_DIR CACHE_DIR BOX
  */
 #include <bellhop/bellhop.h>
@@ -38,7 +38,7 @@ static int use(struct bh_box *box, struct bh_error *e)
     if (r == 0)
         r = bh_exec_close_stdin(exec, e);
     for (int i = 0; r == 0 && i < 2; i++) {
-        bh_exec_seek(exec, 1, 0); /* the second time it is what was kept */
+        bh_exec_seek(exec, 1, 0); /* the second time the agent sends the kept output */
         r = bh_exec_follow(exec, &follow, &result, e);
     }
     if (r == 0)

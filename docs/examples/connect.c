@@ -1,4 +1,4 @@
-/* connect: an agent that somebody else has started, in a container or a cloud, say, used by its URL.
+/* connect: attaches by URL to a guest agent that runs already, for example in a container or a cloud.
  *     cc connect.c -o connect -lbellhop && ./connect STATE_DIR CACHE_DIR URL TOKEN WORKDIR */
 #include <bellhop/bellhop.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static int use(struct bh_box *box, struct bh_error *e)
     return 0;
 }
 
-/* Its life is not ours. */
+/* The lifecycle of an attached box is not managed here: this must fail. */
 static void try_to_end(struct bh_box *box)
 {
     struct bh_error e;

@@ -1,5 +1,5 @@
 /*
- * files: two writers who do not lose each other's work, an edit, a search, and what happened.
+ * files: two writers that do not lose each other's updates, an edit, a search, a watch.
  *     cc files.c -o files -lbellhop && ./files STATE_DIR CACHE_DIR BOX
  */
 #include <bellhop/bellhop.h>
@@ -35,7 +35,7 @@ static int see(void *arg, const struct bh_watch_event *event)
     return 1; /* enough */
 }
 
-/* Writes when the file is as it was seen to be; says when somebody else was quicker. */
+/* Writes only if the file still has the tag; reports a lost race. */
 static int write_if(struct bh_box *box, const char *text, const char *tag, char *new_tag,
                     struct bh_error *e)
 {

@@ -1,4 +1,4 @@
-/* hello: a box made from a directory, a command run in it, a file written and read, removed.
+/* hello: makes a box from a directory, runs a command in it, writes and reads a file, removes it.
  *     cc hello.c -o hello -lbellhop && ./hello STATE_DIR CACHE_DIR PROVIDER PROJECT */
 #include <bellhop/bellhop.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     create.project = argv[4];
     if (bh_open(&opts, &ctx, &e) == 0 && bh_create(ctx, &create, &box, &e) == 0) {
         r = use(box, &e);
-        if (bh_destroy(box, 0, r < 0 ? NULL : &e) < 0) /* the first error is the one to tell */
+        if (bh_destroy(box, 0, r < 0 ? NULL : &e) < 0) /* keep the first error */
             r = -1;
     }
     if (r < 0)
