@@ -93,13 +93,13 @@ int cli_exit_for_run(struct cli *c, const struct bh_run_result *r)
     if (strcmp(r->reason, "exited") == 0 && r->code >= 0 && r->code <= 255)
         return r->code;
     if (strcmp(r->reason, "timeout") == 0) {
-        cli_warn(c, "the command ran out of time and was ended");
+        cli_warn(c, "the command reached its timeout and was killed");
         return EXIT_EXEC_TIMEOUT;
     }
     if (strcmp(r->reason, "oom") == 0)
-        cli_warn(c, "the command used more memory than it may, and was killed");
+        cli_warn(c, "the command exceeded its memory limit and was killed");
     if (strcmp(r->reason, "lost") == 0 || strcmp(r->reason, "exited") == 0) {
-        cli_warn(c, "what became of the command is not known");
+        cli_warn(c, "it is not known how the command ended");
         return EXIT_EXEC_BELLHOP;
     }
     /* as a shell reports it */

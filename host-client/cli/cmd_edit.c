@@ -24,8 +24,7 @@ static int run_edit(struct cli *c, void *args, char **operands, struct bh_error 
     int r = cli_box_path(operands[1], "path", &o.path, err);
 
     if (r == 0 && (!a->old_text || !a->new_text))
-        r = cli_fail(err, BH_INVALID_ARGUMENT, "old",
-                     "say what to replace, and by what: --old TEXT --new TEXT");
+        r = cli_fail(err, BH_INVALID_ARGUMENT, "old", "--old TEXT and --new TEXT are required");
     if (r == 0)
         r = bh_get(c->ctx, operands[0], &box, err);
     if (r == 0)

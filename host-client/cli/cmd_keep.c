@@ -21,7 +21,8 @@ static int run_keep(struct cli *c, void *args, char **operands, struct bh_error 
     int r;
 
     if (a->keep_ms <= 0)
-        return cli_fail(err, BH_INVALID_ARGUMENT, "for", "say for how long: --for 2h");
+        return cli_fail(err, BH_INVALID_ARGUMENT, "for",
+                        "--for TIME is required, such as --for 2h");
     r = bh_get(c->ctx, operands[0], &box, err);
     if (r == 0)
         r = bh_extend(box, a->keep_ms, &deadline_ms, err);

@@ -22,7 +22,7 @@ static int check_local(const char *path, struct bh_error *err)
     struct stat st;
 
     if (!str_eq(path, STDIN_NAME) && stat(path, &st) < 0)
-        return cli_fail(err, BH_NOT_FOUND, path, "'%.300s' is not here", path);
+        return cli_fail(err, BH_NOT_FOUND, path, "'%.300s' does not exist on this machine", path);
     return 0;
 }
 
@@ -75,7 +75,8 @@ static int put_one(struct put *p, const char *source, struct bh_error *err)
     int r;
 
     if (!real)
-        return cli_fail(err, BH_NOT_FOUND, source, "'%.300s' is not here", source);
+        return cli_fail(err, BH_NOT_FOUND, source, "'%.300s' does not exist on this machine",
+                        source);
     if (is_dir_here(real))
         below = p->into && !whole ? path_join(p->dest, path_name(real)) : strdup(p->dest);
     else

@@ -321,7 +321,7 @@ static int round_trip(struct bh_box *box, const char *user, struct bh_error *err
     if (r == 0)
         r = bh_read(box, "/tmp/copied", ROUND_TRIP_BYTES, &got, &len, err);
     if (r == 0 && (len != ROUND_TRIP_BYTES || memcmp(sent, got, len) != 0))
-        return cli_fail(err, BH_DATA_LOSS, "", "what came out is not what went in");
+        return cli_fail(err, BH_DATA_LOSS, "", "the file that came back differs");
     return r;
 }
 

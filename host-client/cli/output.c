@@ -209,7 +209,7 @@ int cli_print_json_take(json_t *v)
 
     json_decref(v);
     if (!text) {
-        (void)fprintf(stderr, "bellhop: what is to be printed does not fit into JSON\n");
+        (void)fprintf(stderr, "bellhop: the result cannot be written as JSON\n");
         return EXIT_CLI_ERROR;
     }
     cli_puts_json(text);

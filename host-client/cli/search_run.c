@@ -92,7 +92,7 @@ static void warn_incomplete(const struct search_run *s)
     if (json_integer_value(more) > 0)
         cli_warn(s->cli, "and %lld more", (long long)json_integer_value(more));
     if (json_is_true(json_object_get(end, "limit_reached")))
-        cli_warn(s->cli, "there is more: the limit was reached");
+        cli_warn(s->cli, "the limit was reached; there are more results");
 }
 
 static int search_one(struct search_run *s, struct bh_box *box, struct bh_search_options *o,
@@ -104,7 +104,7 @@ static int search_one(struct search_run *s, struct bh_box *box, struct bh_search
     o->path = path && path[0] == ':' ? path + 1 : path;
     r = s->search_path(s, box, o, is_only, &result, err);
     if (ferror(stdout))
-        r = cli_fail(err, BH_ABORTED, "", "nobody reads the output any more");
+        r = cli_fail(err, BH_ABORTED, "", "standard output was closed");
     free(result.cursor);
     if (!result.json)
         return r;

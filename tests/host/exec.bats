@@ -49,7 +49,7 @@ teardown()
         [ "$(jq -r .exit.reason <<<"$output")" = "$reason" ] || fail "$row: $output"
     done
     run -124 bellhop exec --timeout 100ms one -- sleep 60
-    [[ "$output" == *"ran out of time"* ]]
+    [[ "$output" == *"reached its timeout"* ]]
     bellhop exec -d --id long one -- sleep 60
     run -124 bellhop wait --timeout 50ms one long
     [[ "$output" == *"'long' is still running"* ]]

@@ -148,5 +148,5 @@ $TREE/sub/b.c" ]
     rest=$(bellhop glob one --sort path -t f --cursor "$cursor" '*' "$TREE")
     [ "$(printf '%s\n%s' "$first" "$rest")" = "$(bellhop glob one --sort path -t f '*' "$TREE")" ]
     run -0 --separate-stderr bellhop grep one --limit 1 TODO "$TREE"
-    [[ "$stderr" == *"there is more"* ]]
+    [[ "$stderr" == *"the limit was reached"* ]]
 }

@@ -64,7 +64,7 @@ check_limits() # NAME
 {
     run bellhop exec -n --limit memory=64M "$1" -c 'perl -e "\$x = q(a) x 200000000"; exit 0'
     [ "$status" -eq 0 ] || [ "$status" -eq 137 ] || fail "$output"
-    [[ "$output" == *"used more memory than it may"* || "$output" == *Killed* ]] || fail "$output"
+    [[ "$output" == *"exceeded its memory limit"* || "$output" == *Killed* ]] || fail "$output"
     run bellhop exec -n --limit pids=5 "$1" -c 'for i in 1 2 3 4 5 6 7 8; do sleep 600 & done; kill $(jobs -p)'
     [[ "$output" == *"fork"* ]] || fail "$output"
     [ "$(bellhop exec -n --limit cpu=0.5,memory=64M,pids=50 "$1" -c \

@@ -273,7 +273,7 @@ static int take_line(struct lines *l)
     }
     l->has_ended = l->has_ended || json_object_get(msg, "end");
     if (l->fn && l->fn(l->arg, msg) != 0)
-        return err_set(&l->why, ERR_CANCELED, "ended by the receiver");
+        return err_set(&l->why, ERR_CANCELED, "canceled by the caller");
     return 0;
 }
 

@@ -34,7 +34,7 @@ static int give_output(struct follow *f, int stream, const char *data, size_t le
     f->exec->offset[stream] += len;
     if (len == 0 || !f->opts->output || f->opts->output(f->opts->arg, stream, data, len) == 0)
         return 0;
-    return err_set(e, ERR_CANCELED, "the receiver of the output wanted no more");
+    return err_set(e, ERR_CANCELED, "canceled by the output function");
 }
 
 static int take_data(struct follow *f, int stream, json_t *msg, struct err *e)
