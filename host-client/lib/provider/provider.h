@@ -50,17 +50,19 @@ struct provider_facts {
 
 /* ---- capabilities ---- */
 
-enum provider_network { /* bits */
-                        PROVIDER_NETWORK_USER = 1 << 0,
-                        PROVIDER_NETWORK_NONE = 1 << 1,
-                        PROVIDER_NETWORK_HOST = 1 << 2,
+/* Bits. */
+enum provider_network {
+    PROVIDER_NETWORK_USER = 1 << 0,
+    PROVIDER_NETWORK_NONE = 1 << 1,
+    PROVIDER_NETWORK_HOST = 1 << 2,
 };
 
-enum provider_limit { /* bits */
-                      PROVIDER_LIMIT_CPUS = 1 << 0,
-                      PROVIDER_LIMIT_MEMORY = 1 << 1,
-                      PROVIDER_LIMIT_DISK = 1 << 2,
-                      PROVIDER_LIMIT_PIDS = 1 << 3,
+/* Bits. */
+enum provider_limit {
+    PROVIDER_LIMIT_CPUS = 1 << 0,
+    PROVIDER_LIMIT_MEMORY = 1 << 1,
+    PROVIDER_LIMIT_DISK = 1 << 2,
+    PROVIDER_LIMIT_PIDS = 1 << 3,
 };
 
 enum provider_pause {
