@@ -120,7 +120,7 @@ print("RECEIVED", len(text), hashlib.sha256(text.encode()).hexdigest())' "$BOX_T
     jq -r '.request.messages[0].content' "$record" | grep -q 'You are the system prompt of the test'
     bellhop exec -n files -- sh -c 'stat -c %a ~/.pi/agent/auth.json' | grep -qx 600
     bellhop exec -n files -- sh -c 'test -s ~/.pi/agent/extensions/mark.ts'
-    # Who types it is told how to talk to pi.
+    # `up` on a terminal explains how to talk to pi.
     run bellhop up --name files --provider "$TEST_PROVIDER" --agent pi "$PROJECT"
     [ "$status" -eq 0 ]
     [[ "$output" == *'JSON lines: {"type":"prompt","message":"hello"}'* ]]
