@@ -1,8 +1,9 @@
 #pragma once
 /*
- * queue: a source fed by a worker on the pool (search, say). The worker pushes messages as lines of JSON (jtext.h) into
- * a pump and blocks while the pump is full. The first message goes out at once; later ones when QUEUE_BATCH_BYTES wait
- * or the oldest has waited QUEUE_BATCH_MS: waking the server costs more than a message.
+ * queue: a source fed by a worker on the pool (search, say). The worker pushes messages as lines
+ * of JSON (jtext.h) into a pump and blocks while the pump is full. The first message goes out at
+ * once; later ones when QUEUE_BATCH_BYTES wait or the oldest has waited QUEUE_BATCH_MS: waking
+ * the server costs more than a message.
  *
  * When `work` returns a negative result, that error ends the reply.
  */
@@ -26,7 +27,7 @@ typedef int (*queue_work_fn)(struct queue *q, void *arg, struct err *e);
 /* Sets the pool that the work of every queue runs on. Called once, before threads start. */
 void queue_use_pool(struct pool *p);
 
-/* Starts the work on a pool thread (ERR_EXHAUSTED when too much waits for one). On failure arg is freed. */
+/* Starts the work on a pool thread. On failure (ERR_EXHAUSTED: too much waits for one) arg is freed. */
 int queue_source_new(queue_work_fn work, void *arg, void (*free_arg)(void *), struct source **ret,
                      struct err *e);
 

@@ -23,10 +23,11 @@
 #define UNPACK_AHEAD_BYTES (1024 * 1024)
 
 /*
- * Unpacking takes about as long as writing the files. While the upload is fast enough, a second pool job unpacks ahead
- * of the tar reader, as far as the plain pump has room. It starts only when UNPACK_AHEAD_BYTES of the archive are there,
- * which no step of any format exceeds, so it never waits for the client. Of a slower upload the tar reader's own thread
- * unpacks. The job touches no file.
+ * Unpacking takes about as long as writing the files. While the upload is fast enough, a second
+ * pool job unpacks ahead of the tar reader, as far as the plain pump has room. It starts only
+ * when UNPACK_AHEAD_BYTES of the archive are there, which no step of any format exceeds, so it
+ * never waits for the client. Of a slower upload the tar reader's own thread unpacks. The job
+ * touches no file.
  */
 struct unpacker {
     struct unpack *unpack;

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * unpack: a compressed stream as plain bytes, pulled. zlib reads gzip (libarchive ignores its checksum), libarchive's
- * filters read the others. One thread at a time.
+ * unpack: a compressed stream as plain bytes, pulled. zlib reads gzip (libarchive ignores its
+ * checksum), libarchive's filters read the others. One thread at a time.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -38,23 +38,26 @@ int loop_timer_add(struct loop *l, int64_t at_mono_ms, loop_fn fn, void *arg,
 struct loop_timer *loop_timer_del(struct loop_timer *t); /* accepts NULL; returns NULL */
 
 /*
- * On the loop's thread only (or before it starts): fn runs when a burst of events has been over for a while: the time
- * to free memory that the burst has left behind. NULL: none.
+ * On the loop's thread only (or before it starts): fn runs when a burst of events has been over
+ * for a while: the time to free memory that the burst has left behind. NULL: none.
  */
 void loop_on_quiet(struct loop *l, loop_fn fn, void *arg);
 
 /* From any thread: run fn on the loop's thread, in order. Fails only when there is no memory. */
 int loop_post(struct loop *l, loop_fn fn, void *arg, struct err *e);
 /*
- * The same for a function that frees something: if the loop has ended before, loop_free() runs it, when no other
- * thread is left. loop_is_over() is true then.
+ * The same for a function that frees something: if the loop has ended before, loop_free() runs
+ * it, when no other thread is left. loop_is_over() is true then.
  */
 int loop_post_sure(struct loop *l, loop_fn fn, void *arg, struct err *e);
 bool loop_is_over(const struct loop *l);
 /*
- * The same, in the same order, for a function that may wait for the loop's next turn or for LOOP_LAZY_MS: a sleeping
- * loop is not woken for it alone.
+ * The same, in the same order, for a function that may wait for the loop's next turn or for
+ * LOOP_LAZY_MS: a sleeping loop is not woken for it alone.
  */
 int loop_post_lazily(struct loop *l, loop_fn fn, void *arg, struct err *e);
-/* After loop_run() or loop_stop(): runs the posts that have come since, on this thread. True: there were any. */
+/*
+ * After loop_run() or loop_stop(): runs the posts that have come since, on this thread. True:
+ * there were any.
+ */
 bool loop_run_posted(struct loop *l);

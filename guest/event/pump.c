@@ -72,7 +72,10 @@ static bool is_wake_due(const struct pump *p)
     }
 }
 
-/* Tells both sides that something has changed. The lock is released for the wake: the woken thread wants it at once. */
+/*
+ * Tells both sides that something has changed. The lock is released for the wake: the woken
+ * thread wants it at once.
+ */
 static void pump_notify(struct pump *p)
 {
     (void)pthread_cond_broadcast(&p->changed);

@@ -22,8 +22,9 @@ size_t ring_put(struct ring *r, const char *data, size_t len);
 size_t ring_get(struct ring *r, char *data, size_t len);
 
 /*
- * The longest contiguous piece, of data (ring_peek) or of room (ring_room). One side may work on its
- * piece without the lock, since the other side only changes the rest; with the lock it then reports how much it used.
+ * The longest contiguous piece, of data (ring_peek) or of room (ring_room). One side may work on
+ * its piece without the lock, since the other side only changes the rest; with the lock it then
+ * reports how much it used.
  */
 size_t ring_peek(const struct ring *r, const char **ret);
 void ring_drop(struct ring *r, size_t len);

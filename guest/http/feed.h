@@ -1,7 +1,7 @@
 #pragma once
 /*
- * feed: the body of a reply from a source that may block, read ahead by a pump. The connection is suspended while the
- * pump is empty.
+ * feed: the body of a reply from a source that may block, read ahead by a pump. The connection
+ * is suspended while the pump is empty.
  */
 #include "common/err.h"
 #include "event/pump.h"

@@ -1,7 +1,8 @@
 #pragma once
 /*
- * upload: a request's body through a pump to a sink, which may block. A full pump suspends the connection with the rest
- * of the piece unconsumed. Called on the connection's thread; the handler ends with pump_leave().
+ * upload: a request's body through a pump to a sink, which may block. A full pump suspends the
+ * connection with the rest of the piece unconsumed. Called on the connection's thread; the
+ * handler ends with pump_leave().
  */
 #include "common/err.h"
 #include "event/pump.h"
