@@ -391,19 +391,6 @@ static int remove_in(int dir, const char *name, const char *path, bool is_dir, i
     return 1;
 }
 
-int fs_place_note_times(int base, const char *path, struct fs_records *undo, struct err *e)
-{
-    _cleanup_close_ int fd = -1;
-    struct stat st;
-    int r = fs_open_below(base, path, false, &fd, e);
-
-    if (r < 0)
-        return r;
-    if (fstat(fd, &st) < 0)
-        return err_sys(e, errno, "stat '%s'", path);
-    return place_note(undo, STEP_TIMES, &st, path, e);
-}
-
 int fs_place_remove(int target_fd, int trash_fd, const char *path, struct fs_records *undo,
                     struct err *e)
 {
@@ -413,6 +400,7 @@ int fs_place_remove(int target_fd, int trash_fd, const char *path, struct fs_rec
     _cleanup_free_ char *dir = NULL;
     _cleanup_close_ int fd = -1;
     struct err why = {0};
+    struct stat st;
     const char *name;
     int r;
 
@@ -427,7 +415,9 @@ int fs_place_remove(int target_fd, int trash_fd, const char *path, struct fs_rec
             *e = why;
         return r;
     }
-    r = fs_place_note_times(target_fd, dir, undo, e);
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat '%s'", dir);
+    r = place_note(undo, STEP_TIMES, &st, dir, e); /* the rollback brings the times back, too */
     return r < 0 ? r : remove_in(fd, name, clean, is_dir, trash_fd, undo, e);
 }
 

@@ -25,10 +25,6 @@ int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records 
 int fs_place_remove(int target_fd, int trash_fd, const char *path, struct fs_records *undo,
                     struct err *e);
 
-/* Notes the times that a directory below `base` ("" for itself) has before something in it changes,
- * so that undoing brings them back too. */
-int fs_place_note_times(int base, const char *path, struct fs_records *undo, struct err *e);
-
 /* Takes back everything on the list, last step first. */
 void fs_place_undo(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo);
 
