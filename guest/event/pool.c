@@ -35,35 +35,22 @@ static struct timespec at_mono_ms(int64_t ms)
     return (struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
 }
 
-int pool_new(struct pool **ret, struct err *e)
-{
-    struct pool *p = calloc(1, sizeof(*p));
-
-    if (!p)
-        return err_oom(e);
-    (void)pthread_mutex_init(&p->lock, NULL);
-    init_monotonic(&p->work);
-    init_monotonic(&p->gone);
-    (void)pthread_attr_init(&p->attr);
-    (void)pthread_attr_setstacksize(&p->attr, POOL_STACK_BYTES);
-    (void)pthread_attr_setdetachstate(&p->attr, PTHREAD_CREATE_DETACHED);
-    *ret = p;
-    return 0;
-}
-
-/* Called with the lock. Waits for the next item; NULL: this thread ends. */
+/* Called with the lock. Waits for the next item; NULL: this thread ends. The last thread stays. */
 static struct pool_item *next_item(struct pool *p)
 {
     struct timespec until = at_mono_ms(clock_mono_ms() + POOL_IDLE_MS);
     struct pool_item *item;
 
     while (!p->first && !p->stopping) {
-        int r;
+        bool is_over;
 
         p->n_idle++;
-        r = pthread_cond_timedwait(&p->work, &p->lock, &until);
+        if (p->n_threads > 1)
+            is_over = pthread_cond_timedwait(&p->work, &p->lock, &until) != 0;
+        else
+            is_over = pthread_cond_wait(&p->work, &p->lock) != 0;
         p->n_idle--;
-        if (r != 0 && !p->first)
+        if (is_over && !p->first && p->n_threads > 1)
             return NULL;
     }
     item = p->first;
@@ -110,6 +97,30 @@ static int add_thread(struct pool *p)
     return 0;
 }
 
+int pool_new(struct pool **ret, struct err *e)
+{
+    struct pool *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (!p)
+        return err_oom(e);
+    (void)pthread_mutex_init(&p->lock, NULL);
+    init_monotonic(&p->work);
+    init_monotonic(&p->gone);
+    (void)pthread_attr_init(&p->attr);
+    (void)pthread_attr_setstacksize(&p->attr, POOL_STACK_BYTES);
+    (void)pthread_attr_setdetachstate(&p->attr, PTHREAD_CREATE_DETACHED);
+    (void)pthread_mutex_lock(&p->lock);
+    r = add_thread(p);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (r < 0) {
+        (void)pool_free(p, 0);
+        return err_set(e, ERR_EXHAUSTED, "no thread can be made");
+    }
+    *ret = p;
+    return 0;
+}
+
 /* Called with the lock. */
 static void pool_append(struct pool *p, struct pool_item *item)
 {
@@ -137,8 +148,6 @@ int pool_run(struct pool *p, void (*fn)(void *arg), void *arg, struct err *e)
         r = err_set(e, ERR_UNAVAILABLE, "the agent is stopping");
     else if (p->n_waiting >= POOL_MAX_WAITING)
         r = err_set(e, ERR_EXHAUSTED, "%d tasks wait for a thread already", POOL_MAX_WAITING);
-    else if (!p->n_threads && add_thread(p) < 0)
-        r = err_set(e, ERR_EXHAUSTED, "no thread can be made");
     else
         pool_append(p, TAKE(item));
     (void)pthread_mutex_unlock(&p->lock);
@@ -149,17 +158,11 @@ int pool_run(struct pool *p, void (*fn)(void *arg), void *arg, struct err *e)
 
 void pool_push(struct pool *p, struct pool_item *item)
 {
-    bool is_alone;
-
     item->is_owned = false;
     (void)pthread_mutex_lock(&p->lock);
-    is_alone = !p->n_threads && add_thread(p) < 0;
-    if (!is_alone)
-        pool_append(p, item);
+    pool_append(p, item);
     (void)pthread_mutex_unlock(&p->lock);
     (void)pthread_cond_signal(&p->work);
-    if (is_alone) /* no thread could be made: run it here */
-        item->fn(item->arg);
 }
 
 void pool_counts(struct pool *p, unsigned *ret_busy, unsigned *ret_waiting)

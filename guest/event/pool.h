@@ -2,7 +2,7 @@
 /*
  * pool: threads for work that blocks on the disk or uses the processor, so that the threads that serve
  * sockets never do. Threads are made when needed, up to a maximum, and end after POOL_IDLE_MS without
- * work. Work that finds every thread busy (a frozen FUSE mount can hold many) waits in a bounded
+ * work. One is made with the pool and stays, so that work is done even where no more threads can be made. Work that finds every thread busy (a frozen FUSE mount can hold many) waits in a bounded
  * queue; past the bound it is refused with ERR_EXHAUSTED. Thread-safe.
  */
 #include <stdbool.h>
