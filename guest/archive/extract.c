@@ -45,7 +45,7 @@ struct archive_extract {
     char registered[FS_TEMP_NAME_BYTES]; /* its name in the registry, or "" */
 
     bool is_committed;
-    uint64_t packed; /* bytes read */
+    uint64_t packed; /* bytes received */
     uint64_t removed;
     struct stage stage;
     bool has_stage;
@@ -256,7 +256,7 @@ int archive_extract_read(struct archive_extract *x, struct pump *in, struct pool
     struct stage_limits limits = {
         .max_entries = x->o.max_entries ? x->o.max_entries : ARCHIVE_MAX_ENTRIES,
         .max_bytes = x->o.max_bytes ? x->o.max_bytes : ARCHIVE_MAX_BYTES,
-        .packed_bytes = x->o.any_ratio ? NULL : &x->packed,
+        .packed = x->o.any_ratio ? NULL : in,
     };
     int r;
 
@@ -267,7 +267,9 @@ int archive_extract_read(struct archive_extract *x, struct pump *in, struct pool
     if (r < 0)
         return r;
     x->has_stage = true;
-    return archive_read_stream(in, pool, &x->stage, &x->packed, &x->format, e);
+    r = archive_read_stream(in, pool, &x->stage, &x->format, e);
+    x->packed = pump_received(in);
+    return r;
 }
 
 /* ---- commit ---------------------------------------------------------------------------------- */

@@ -32,7 +32,6 @@
 struct unpacker {
     struct unpack *unpack;
     struct pump *in;    /* packed; borrowed */
-    uint64_t *packed;   /* bytes read from it; atomic */
     struct pump *plain; /* NULL: not packed, or no pool */
     const void *rest;   /* unpacked, and not yet in the plain pump */
     size_t n_rest;
@@ -41,11 +40,8 @@ struct unpacker {
 static ssize_t read_packed(void *arg, const void **ret_data, struct err *e)
 {
     struct unpacker *u = arg;
-    ssize_t n = pump_read(u->in, ret_data, e);
 
-    if (n > 0)
-        (void)__atomic_add_fetch(u->packed, (uint64_t)n, __ATOMIC_RELAXED);
-    return n;
+    return pump_read(u->in, ret_data, e);
 }
 
 static int unpack_ahead(void *job, void *data, size_t size, size_t *ret_len, struct err *e)
@@ -218,6 +214,8 @@ static int read_tar(struct unpacker *u, struct stage *s, struct err *e)
         r = read_entries(a, s, e);
     if (r == 0)
         r = check_trailer(&f, (uint64_t)archive_read_header_position(a), e);
+    if (r == 0)
+        r = unpack_finish(u->unpack, e);
     if (r < 0 && f.err.code) {
         if (e)
             *e = f.err;
@@ -334,11 +332,11 @@ static int read_zip(struct unpacker *u, struct stage *s, struct err *e)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static int read_any(struct pump *in, struct pool *pool, struct stage *s, uint64_t *packed,
-                    const char **ret_format, struct err *e)
+static int read_any(struct pump *in, struct pool *pool, struct stage *s, const char **ret_format,
+                    struct err *e)
 {
     const struct archive_format *format;
-    struct unpacker u = {.in = in, .packed = packed};
+    struct unpacker u = {.in = in};
     const void *head;
     ssize_t n;
     int r;
@@ -359,13 +357,13 @@ static int read_any(struct pump *in, struct pool *pool, struct stage *s, uint64_
     return r;
 }
 
-int archive_read_stream(struct pump *in, struct pool *pool, struct stage *s, uint64_t *packed,
+int archive_read_stream(struct pump *in, struct pool *pool, struct stage *s,
                         const char **ret_format, struct err *e)
 {
     /* libarchive converts names to the thread's character set: one that changes nothing. */
     locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
-    int r = read_any(in, pool, s, packed, ret_format, e);
+    int r = read_any(in, pool, s, ret_format, e);
 
     if (utf8) {
         (void)uselocale(before);

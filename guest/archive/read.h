@@ -1,7 +1,7 @@
 #pragma once
 /*
  * read: a whole archive from a pump into a stage, with every check that the stream itself
- * allows: compression checksums, the two zero blocks that end a tar, nothing but zeros after
+ * allows: compression checksums, nothing but zeros after a compressed stream, the two zero blocks that end a tar, nothing but zeros after
  * them, a zip's central directory.
  */
 #include <stdint.h>
@@ -11,8 +11,8 @@
 #include "event/pump.h"
 
 /*
- * Reads to the end. pool: for unpacking ahead, or NULL. *packed counts the bytes read (atomic).
+ * Reads to the end. pool: for unpacking ahead, or NULL.
  * *ret_format: a name of format.h. The identity must have been taken.
  */
-int archive_read_stream(struct pump *in, struct pool *pool, struct stage *s, uint64_t *packed,
+int archive_read_stream(struct pump *in, struct pool *pool, struct stage *s,
                         const char **ret_format, struct err *e);

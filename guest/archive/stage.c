@@ -16,6 +16,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "common/user.h"
+#include "event/pump.h"
 #include "fs/root.h"
 #include "fs/temp.h"
 
@@ -281,8 +282,7 @@ static int stage_dir(struct stage *s, struct archive_entry *entry, const char *p
 
 static int check_size(const struct stage *s, uint64_t more, const char *path, struct err *e)
 {
-    const uint64_t *received = s->limits.packed_bytes;
-    uint64_t packed = received ? __atomic_load_n(received, __ATOMIC_RELAXED) : UINT64_MAX;
+    uint64_t packed = s->limits.packed ? pump_received(s->limits.packed) : UINT64_MAX;
 
     if (more > s->limits.max_bytes || s->bytes > s->limits.max_bytes - more)
         return err_sys(e, EFBIG, "with '%.200s' there would be more than %llu bytes", path,

@@ -13,11 +13,12 @@
 #include "fs/records.h"
 #include "common/err.h"
 
+struct pump;
+
 struct stage_limits {
     uint64_t max_entries;
     uint64_t max_bytes;
-    /* Received so far, for the ratio; read without a lock. NULL: any ratio. */
-    const uint64_t *packed_bytes;
+    const struct pump *packed; /* for the ratio: the archive as received; NULL: any ratio */
 };
 
 struct archive_extract_options;

@@ -15,6 +15,8 @@ struct unpack {
     struct err source_err; /* of the source, when it failed below libarchive */
 
     struct archive *raw; /* bzip2, xz, zstd */
+    uint64_t raw_bytes;  /* given to it */
+    uint64_t raw_zeros;  /* how many of the last of these are zero */
 
     z_stream z; /* gzip */
     bool z_open;
@@ -103,10 +105,25 @@ static ssize_t gzip_read(struct unpack *u, const void **ret_data, struct err *e)
 
 /* ---- libarchive's filters -------------------------------------------------------------------- */
 
+static ssize_t raw_next(struct unpack *u, const void **ret_data, struct err *e)
+{
+    ssize_t n = u->source(u->arg, ret_data, e);
+    const char *end = n > 0 ? (const char *)*ret_data + n : NULL;
+    size_t zeros = 0;
+
+    if (n <= 0)
+        return n;
+    while (zeros < (size_t)n && end[-1 - (ssize_t)zeros] == 0)
+        zeros++;
+    u->raw_zeros = zeros == (size_t)n ? u->raw_zeros + zeros : zeros;
+    u->raw_bytes += (uint64_t)n;
+    return n;
+}
+
 static la_ssize_t raw_source(struct archive *a, void *arg, const void **ret_data)
 {
     struct unpack *u = arg;
-    ssize_t n = u->source(u->arg, ret_data, &u->source_err);
+    ssize_t n = raw_next(u, ret_data, &u->source_err);
 
     if (n < 0) {
         archive_set_error(a, EIO, "%s", u->source_err.message);
@@ -163,6 +180,22 @@ static ssize_t raw_read(struct unpack *u, const void **ret_data, struct err *e)
     return u->is_eof ? 0 : (ssize_t)n;
 }
 
+/*
+ * libarchive ignores bytes after the end of a bzip2 stream. Zeros pad the end of a tape, as after
+ * gzip.
+ */
+static int raw_finish(struct unpack *u, struct err *e)
+{
+    uint64_t used = (uint64_t)archive_filter_bytes(u->raw, -1); /* -1: of the source */
+    const void *data;
+    ssize_t n;
+
+    while (u->raw_zeros >= u->raw_bytes - used)
+        if ((n = raw_next(u, &data, e)) <= 0)
+            return (int)n;
+    return err_set(e, ERR_INVALID, "there are bytes after the archive's end");
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 int unpack_new(const struct archive_format *format, unpack_source_fn source, void *arg,
@@ -194,6 +227,11 @@ ssize_t unpack_read(struct unpack *u, const void **ret_data, struct err *e)
         return u->source(u->arg, ret_data, e);
     return u->format->reader == ARCHIVE_READ_ZLIB ? gzip_read(u, ret_data, e)
                                                   : raw_read(u, ret_data, e);
+}
+
+int unpack_finish(struct unpack *u, struct err *e)
+{
+    return u->raw ? raw_finish(u, e) : 0;
 }
 
 struct unpack *unpack_free(struct unpack *u)

@@ -22,4 +22,9 @@ int unpack_new(const struct archive_format *format, unpack_source_fn source, voi
                struct unpack **ret, struct err *e);
 /* The same, of plain bytes. 0 also means that the stream's own checksums were right. */
 ssize_t unpack_read(struct unpack *u, const void **ret_data, struct err *e);
+/*
+ * After the end of the plain bytes: reads the source to its end. -ERR_INVALID: more than zeros
+ * comes after the stream, which nothing would look at.
+ */
+int unpack_finish(struct unpack *u, struct err *e);
 struct unpack *unpack_free(struct unpack *u); /* accepts NULL; returns NULL */

@@ -24,9 +24,11 @@ struct pump {
     /* guarded by lock: */
     int refs; /* the owner's, and the job's while has_job */
     struct ring ring;
-    size_t lent; /* bytes at the ring's head that the blocking reader looks at */
+    uint64_t n_put; /* bytes put, ever; atomic, set with the lock held */
+    size_t lent;    /* bytes at the ring's head that the blocking reader looks at */
     bool has_job;
-    bool has_bytes; /* some were put, ever */
+    bool has_bytes; /* pump_write() has put some */
+    bool is_fed;    /* by the parked side: run is a reader */
     bool is_begun;  /* begin has returned */
     bool is_run;    /* run has returned */
     bool is_ended;  /* no more bytes will be put */
@@ -61,7 +63,7 @@ static bool is_wake_due(const struct pump *p)
     case WAIT_BEGIN:
         return p->r < 0 ? !p->has_job : p->is_begun; /* an error is told when its traces are gone */
     case WAIT_ROOM:
-        return p->r < 0 || p->ring.len <= p->ring.cap / 2;
+        return p->r < 0 || p->is_run || p->is_done || p->ring.len <= p->ring.cap / 2;
     case WAIT_DATA:
         return p->r < 0 || p->is_ended || p->is_done || (p->ring.len && !p->due_ms);
     case WAIT_COMMIT:
@@ -121,6 +123,19 @@ static bool is_kept(const struct pump *p)
     return p->o.ops->keeps && p->is_begun && (p->ring.len || p->is_ended);
 }
 
+/* Called with the lock. */
+static void pump_count_put(struct pump *p, size_t n)
+{
+    __atomic_store_n(&p->n_put, p->n_put + n, __ATOMIC_RELAXED);
+}
+
+/* Called with the lock. Nobody takes the bytes that run left: `more` of them, and the ring's. */
+static void pump_refuse_unread(struct pump *p, size_t more)
+{
+    if (p->is_fed && p->is_run && p->r == 0 && p->ring.len + more)
+        p->r = err_set(&p->error, ERR_INVALID, "there are bytes after the end");
+}
+
 /* Called with the lock. One call of the ops, without the lock. False: nothing to do now. */
 static bool pump_work_step(struct pump *p)
 {
@@ -144,6 +159,8 @@ static bool pump_work_step(struct pump *p)
         (void)pthread_mutex_lock(&p->lock);
         p->is_run = true;
         p->is_done = r == 0 && !ops->commit;
+        taken = p->lent;
+        p->lent = 0;
     } else if (ops->read && !p->is_ended && (room = ring_room(&p->ring, &at))) {
         (void)pthread_mutex_unlock(&p->lock);
         r = ops->read(p->o.job, at, room, &put, &error);
@@ -165,10 +182,12 @@ static bool pump_work_step(struct pump *p)
     }
     ring_drop(&p->ring, taken);
     ring_add(&p->ring, r < 0 ? 0 : put);
+    pump_count_put(p, r < 0 ? 0 : put);
     if (r < 0) {
         p->r = r;
         p->error = error;
     }
+    pump_refuse_unread(p, 0);
     return true;
 }
 
@@ -310,9 +329,12 @@ int pump_put(struct pump *p, const void *data, size_t *len, struct err *e)
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     size_t n;
 
+    p->is_fed = true;
+    pump_refuse_unread(p, *len);
     if (p->r < 0)
         return pump_failure(p, e);
     n = ring_put(&p->ring, data, *len);
+    pump_count_put(p, n);
     *len -= n;
     p->wait = *len ? WAIT_ROOM : NO_WAIT;
     if (!p->o.ops->run)
@@ -353,6 +375,11 @@ int pump_take(struct pump *p, void *data, size_t *len, struct err *e)
     return p->r < 0 ? pump_failure(p, e) : PUMP_END;
 }
 
+uint64_t pump_received(const struct pump *p)
+{
+    return __atomic_load_n(&p->n_put, __ATOMIC_RELAXED);
+}
+
 bool pump_keeps(const struct pump *p)
 {
     return p->o.ops->keeps;
@@ -380,6 +407,7 @@ int pump_write(struct pump *p, const void *data, size_t len, struct err *e)
     while (len && !p->is_left) {
         size_t n = ring_put(&p->ring, from, len);
 
+        pump_count_put(p, n);
         from += n;
         len -= n;
         if (n)

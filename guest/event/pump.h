@@ -44,7 +44,8 @@ struct pump_ops {
     int (*begin)(void *job, struct err *e);
     /*
      * One of these three. write takes all; read sets *ret_len, 0 at the end; run reads to the
-     * end, or writes all.
+     * end, or writes all. Bytes that run returns 0 without reading are an error (ERR_INVALID)
+     * of pump_put() and pump_finish(), and commit is not called.
      */
     int (*write)(void *job, const void *data, size_t len, struct err *e);
     int (*read)(void *job, void *data, size_t size, size_t *ret_len, struct err *e);
@@ -104,6 +105,9 @@ int pump_finish(struct pump *p, struct err *e);
 /* Takes up to *len bytes. *len: how many, more than 0 with result 0. Also PUMP_END. */
 int pump_take(struct pump *p, void *data, size_t *len, struct err *e);
 bool pump_keeps(const struct pump *p);
+
+/* How many bytes were put so far. From any thread. */
+uint64_t pump_received(const struct pump *p);
 
 /* The blocking side. -ERR_CANCELED: the other side has gone or stalls. */
 int pump_write(struct pump *p, const void *data, size_t len, struct err *e);

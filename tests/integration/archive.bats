@@ -253,3 +253,16 @@ own" ]
     [ "$(agent_status "/v1/archive?path=$AGENT_DIR/out&any_ratio=true" -T "$AGENT_DIR/a.tar.zst")" = 200 ]
     [ "$(stat -c %s "$AGENT_DIR/out/zeros")" -eq $((300 * 1024 * 1024)) ]
 }
+
+@test "bytes after the end of a compressed archive are refused, however many" {
+    mkdir "$AGENT_DIR/in"
+    echo one >"$AGENT_DIR/in/one"
+    tar -C "$AGENT_DIR/in" -cjf "$AGENT_DIR/a.tar.bz2" .
+    for n in 1 600000 2500000 8000000; do
+        { cat "$AGENT_DIR/a.tar.bz2" && head -c "$n" /dev/urandom | tr '\0' x; } >"$AGENT_DIR/long"
+        run agent_curl "/v1/archive?path=$D/t" -T "$AGENT_DIR/long" -m 20
+        [[ $output = *"there are bytes after the archive's end"* ]]
+        [ ! -e "$D/t" ]
+    done
+    [ -z "$(ls -A "$D")" ]
+}

@@ -458,6 +458,79 @@ TEST(extract_limits_are_enforced)
     h_drop(c);
 }
 
+/* Whether the bytes wait in the pump, come in pieces, or are more than the pump holds. */
+TEST(extract_refuses_bytes_after_a_compressed_archive)
+{
+    struct fs_caller *c = h_caller();
+    static const char *const names[] = {"gz", "bz2", "xz", "zst"};
+    static const size_t tails[] = {1, 600000, 1 << 20, ARCHIVE_PUMP_BYTES + (1 << 20)};
+    static const size_t pieces[] = {4096, ARCHIVE_PUMP_BYTES};
+
+    make_archives(
+        "import random\n"
+        "E = [('f', 'f', 'text' * 5000)]\n"
+        "t('a.gz', *E, mode='w:gz'); t('a.bz2', *E, mode='w:bz2'); t('a.xz', *E, mode='w:xz')\n"
+        "t('a', *E); os.system('zstd -q a -o a.zst || cp a a.zst')\n"
+        "for k in ['gz', 'bz2', 'xz', 'zst']:\n"
+        "    d = open('a.' + k, 'rb').read()\n"
+        "    for n in [1, 600000, 1 << 20, 4 << 20]:\n"
+        "        open('%s.%d' % (k, n), 'wb').write(d + b'!' + random.Random(n).randbytes(n - 1))\n"
+        "    open(k + '.zeros', 'wb').write(d + bytes(10240))\n");
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t k = 0; k < 8; k++) {
+            char file[64];
+
+            snprintf(file, sizeof(file), "%s.%zu", names[i], tails[k / 2]);
+            if (extract_with(c, file, "t", &(struct archive_extract_options){0}, pieces[k % 2]) !=
+                -ERR_INVALID)
+                t_fail(__FILE__, __LINE__, "%s: %s", file, e.message);
+            if (strcmp(names[i], "bz2") == 0)
+                T_STR(e.message, "there are bytes after the archive's end");
+            T_OK(!h_exists("t"));
+        }
+    }
+    T_INT(extract(c, "gz.zeros", "gz"), 0);
+    T_INT(extract(c, "bz2.zeros", "bz2"), 0);
+    T_INT(extract(c, "xz.zeros", "xz"), 0);
+    h_drop(c);
+}
+
+/* The ratio is taken to all bytes that have come, read or not. */
+TEST(extract_ratio_counts_bytes_received)
+{
+    struct fs_caller *c = h_caller();
+    static const char *const files[] = {"a.xz", "a.zst"};
+
+    make_archives("import random, lzma\n"
+                  "tf = tarfile.open('a', 'w')\n"
+                  "for n, d in [('zeros', bytes(320 << 20)), ('x', random.randbytes(1 << 20))]:\n"
+                  "    ti = tarfile.TarInfo(n); ti.size = len(d); tf.addfile(ti, io.BytesIO(d))\n"
+                  "tf.close()\n"
+                  "open('a.xz', 'wb').write(lzma.compress(open('a', 'rb').read(), preset=0))\n"
+                  "os.system('zstd -q a -o a.zst || cp a.xz a.zst')\n");
+    for (int i = 0; i < 2; i++) {
+        struct archive_extract *x = NULL;
+        struct stat st;
+        char *data = malloc(4 << 20);
+        int fd = open(files[i], O_RDONLY);
+        ssize_t n = read(fd, data, 4 << 20);
+        int r = archive_extract_begin(c, "t", &(struct archive_extract_options){0}, &x, &e);
+
+        T_OK(fstat(fd, &st) == 0 && n == st.st_size);
+        if (r == 0)
+            r = h_archive_bytes(x, data, (size_t)n, &e);
+        if (r == 0)
+            r = archive_extract_commit(x, &res, &e);
+        if (r < 0)
+            t_fail(__FILE__, __LINE__, "%s: %s", files[i], e.message);
+        T_INT(res.packed_bytes, n);
+        archive_extract_free(x);
+        free(data);
+        close(fd);
+    }
+    h_drop(c);
+}
+
 TEST(extract_on_a_full_disk_leaves_nothing)
 {
     struct fs_caller *c = h_caller();

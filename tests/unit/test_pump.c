@@ -383,6 +383,100 @@ TEST(pump_runs_a_job_that_pulls)
     await(&j.n_freed, 1);
 }
 
+/* Returns before the end, once the gate is open. */
+static int run_short(void *arg, struct pump *p, struct err *err)
+{
+    struct job *j = arg;
+    const void *data;
+    ssize_t n = pump_read(p, &data, err);
+
+    (void)sem_wait(&j->gate);
+    return n < 0 ? (int)n : 0;
+}
+
+static const struct pump_ops short_running = {.begin = job_begin,
+                                              .run = run_short,
+                                              .commit = job_commit,
+                                              .close = job_close,
+                                              .free = job_free};
+
+static struct pump *new_short_run(struct job *j)
+{
+    struct pump *p;
+
+    job_init(j);
+    p = new_pump(j, &short_running, 1000);
+    T_INT(wait_for(j, p, pump_begin), 0);
+    return p;
+}
+
+TEST(pump_wakes_the_parked_writer_when_run_returns_before_the_end)
+{
+    char data[3000] = {0};
+    size_t left = sizeof(data);
+    struct job j;
+    struct pump *p = new_short_run(&j);
+
+    T_INT(pump_put(p, data, &left, &e), PUMP_WAIT);
+    (void)sem_post(&j.gate);
+    while (pump_put(p, data, &left, &e) == PUMP_WAIT)
+        (void)sem_wait(&j.woken);
+    T_INT(pump_put(p, data, &left, &e), -ERR_INVALID);
+    pump_leave(p);
+    await(&j.n_freed, 1);
+    T_INT(j.n_closed, 1);
+    T_INT(j.n_committed, 0);
+}
+
+TEST(pump_refuses_bytes_put_after_run_has_returned)
+{
+    char data[100] = {0};
+    size_t left = 10;
+    struct job j;
+    struct pump *p = new_short_run(&j);
+
+    T_INT(pump_put(p, data, &left, &e), 0);
+    (void)sem_post(&j.gate);
+    await_idle_pool();
+    left = sizeof(data);
+    T_INT(pump_put(p, data, &left, &e), -ERR_INVALID);
+    T_INT(wait_for(&j, p, pump_finish), -ERR_INVALID);
+    pump_leave(p);
+    await(&j.n_freed, 1);
+    T_INT(j.n_closed, 1);
+    T_INT(j.n_committed, 0);
+}
+
+TEST(pump_commits_nothing_when_run_leaves_bytes)
+{
+    char data[100] = {0};
+    size_t left = 10;
+    struct job j;
+    struct pump *p = new_short_run(&j);
+
+    T_INT(pump_put(p, data, &left, &e), 0);
+    (void)sem_post(&j.gate);
+    await_idle_pool(); /* 10 bytes are lent or unread */
+    T_INT(wait_for(&j, p, pump_finish), 0);
+    pump_leave(p);
+    await(&j.n_freed, 1);
+    T_INT(j.n_committed, 1);
+
+    p = new_short_run(&j);
+    left = 10;
+    T_INT(pump_put(p, data, &left, &e), 0);
+    while (pump_available(p)) /* until run has read these */
+        (void)sched_yield();
+    left = 10;
+    T_INT(pump_put(p, data, &left, &e), 0);
+    T_INT(pump_finish(p, &e), PUMP_WAIT);
+    (void)sem_post(&j.gate);
+    T_INT(wait_for(&j, p, pump_finish), -ERR_INVALID);
+    pump_leave(p);
+    await(&j.n_freed, 1);
+    T_INT(j.n_committed, 0);
+}
+
 TEST(pump_reader_gives_up_when_the_writer_leaves)
 {
     struct job j;
