@@ -1,6 +1,7 @@
 #include "event/pool.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -89,9 +90,17 @@ static void *pool_thread_main(void *arg)
 static int add_thread(struct pool *p)
 {
     pthread_t thread;
+    sigset_t all, before;
+    int r;
 
-    if (p->n_threads >= POOL_MAX_THREADS ||
-        pthread_create(&thread, &p->attr, pool_thread_main, p) != 0)
+    if (p->n_threads >= POOL_MAX_THREADS)
+        return -1;
+    /* A signal goes to any thread that does not block it: SIGCHLD and SIGTERM are the loop's. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = pthread_create(&thread, &p->attr, pool_thread_main, p);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r != 0)
         return -1;
     p->n_threads++;
     return 0;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include "test.h"
 
@@ -62,4 +63,25 @@ TEST(pool_is_not_made_without_a_thread)
     is_refused = true;
     T_INT(pool_new(&p, &e), -ERR_EXHAUSTED);
     T_OK(!p);
+}
+
+static void note_signals(void *arg)
+{
+    (void)pthread_sigmask(SIG_SETMASK, NULL, arg);
+}
+
+TEST(pool_threads_block_every_signal_whatever_their_maker_does)
+{
+    struct pool *p = NULL;
+    sigset_t mask;
+
+    (void)sigemptyset(&mask);
+    (void)pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    T_INT(pool_new(&p, NULL), 0);
+    T_INT(pool_run(p, note_signals, &mask, NULL), 0);
+    T_OK(!pool_free(p, 5000));
+    T_OK(sigismember(&mask, SIGCHLD));
+    T_OK(sigismember(&mask, SIGTERM));
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    T_OK(!sigismember(&mask, SIGCHLD));
 }
