@@ -1,6 +1,5 @@
 #include "event/pump.h"
 
-#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -9,6 +8,9 @@
 #include "common/clock.h"
 #include "event/pool.h"
 #include "event/ring.h"
+
+/* A job that gets no thread for so long is called off by the reader that waits for it. */
+#define JOB_START_MS 100
 
 /* The reason for which the parked side waits. */
 enum pump_wait { NO_WAIT, WAIT_BEGIN, WAIT_ROOM, WAIT_DATA, WAIT_COMMIT };
@@ -27,12 +29,14 @@ struct pump {
     uint64_t n_put; /* bytes put, ever; atomic, set with the lock held */
     size_t lent;    /* bytes at the ring's head that the blocking reader looks at */
     bool has_job;
-    bool has_bytes; /* pump_write() has put some */
-    bool is_fed;    /* by the parked side: run is a reader */
-    bool is_begun;  /* begin has returned */
-    bool is_run;    /* run has returned */
-    bool is_ended;  /* no more bytes will be put */
-    bool is_done;   /* the job has done all that it was there for */
+    bool is_working;    /* the job has a thread */
+    bool is_called_off; /* the job does nothing once it gets a thread */
+    bool has_bytes;     /* pump_write() has put some */
+    bool is_fed;        /* by the parked side: run is a reader */
+    bool is_begun;      /* begin has returned */
+    bool is_run;        /* run has returned */
+    bool is_ended;      /* no more bytes will be put */
+    bool is_done;       /* the job has done all that it was there for */
     bool is_closed;
     enum pump_wait wait;
     unsigned n_waking; /* calls of o.wake that have not returned */
@@ -197,11 +201,9 @@ static bool must_close(const struct pump *p)
     return p->o.ops->close && !p->is_closed && (p->is_begun || !p->o.ops->begin);
 }
 
-static void pump_job(void *arg)
+/* Called with the lock. The job's work, on its thread or in pump_stop(). */
+static void pump_work(struct pump *p)
 {
-    struct pump *p = arg;
-
-    (void)pthread_mutex_lock(&p->lock);
     while (pump_work_step(p))
         pump_notify(p);
     if (must_close(p) && (p->r < 0 || p->is_done || p->is_left)) {
@@ -210,7 +212,20 @@ static void pump_job(void *arg)
         p->o.ops->close(p->o.job);
         (void)pthread_mutex_lock(&p->lock);
     }
-    p->has_job = false;
+}
+
+static void pump_job(void *arg)
+{
+    struct pump *p = arg;
+
+    (void)pthread_mutex_lock(&p->lock);
+    /* Called off and left: nobody else closes it. Working already: pump_stop() does the work. */
+    if (!p->is_working && (!p->is_called_off || p->is_left)) {
+        p->is_working = true;
+        pump_work(p);
+        p->is_working = false;
+    }
+    p->has_job = p->is_called_off = false;
     pump_notify(p);
     pump_unref_and_unlock(p);
 }
@@ -238,7 +253,10 @@ int pump_start(struct pump *p, struct err *e)
     int r;
 
     (void)pthread_mutex_lock(&p->lock);
-    assert(!p->has_job);
+    if (p->has_job) {
+        (void)pthread_mutex_unlock(&p->lock);
+        return 0;
+    }
     p->has_job = true;
     p->refs++;
     (void)pthread_mutex_unlock(&p->lock);
@@ -282,7 +300,13 @@ static void pump_leave_locked(struct pump *p, bool must_wait)
     (void)pthread_cond_broadcast(&p->changed);
     if (must_close(p))
         pump_schedule(p); /* undoing blocks too */
-    while (p->n_waking || (must_wait && p->has_job))
+    if (must_wait && p->has_job && !p->is_working) {
+        /* Maybe the pool has no thread left, or this is the last one: its work is done here. */
+        p->is_called_off = p->is_working = true;
+        pump_work(p);
+        p->is_working = false;
+    }
+    while (p->n_waking || (must_wait && p->is_working))
         (void)pthread_cond_wait(&p->changed, &p->lock);
     pump_unref_and_unlock(p);
 }
@@ -387,16 +411,21 @@ bool pump_keeps(const struct pump *p)
 
 /* ---- the blocking side ----------------------------------------------------------------------- */
 
-/* Called with the lock. Waits for a change; false: none came within the stall timeout. */
-static bool wait_changed(struct pump *p)
+/* Called with the lock. Waits for a change; false: none came within timeout_ms (0: no timeout). */
+static bool wait_changed_for(struct pump *p, int64_t timeout_ms)
 {
-    int64_t until_ms = clock_mono_ms() + p->o.stall_ms;
+    int64_t until_ms = clock_mono_ms() + timeout_ms;
     struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
                              .tv_nsec = (long)(until_ms % 1000) * 1000000};
 
-    if (!p->o.stall_ms)
+    if (!timeout_ms)
         return pthread_cond_wait(&p->changed, &p->lock) == 0;
     return pthread_cond_timedwait(&p->changed, &p->lock, &until) == 0;
+}
+
+static bool wait_changed(struct pump *p)
+{
+    return wait_changed_for(p, p->o.stall_ms);
 }
 
 int pump_write(struct pump *p, const void *data, size_t len, struct err *e)
@@ -496,7 +525,8 @@ size_t pump_await_job(struct pump *p)
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     size_t n;
 
-    while (!(n = pump_count_available(p)) && p->has_job)
-        (void)pthread_cond_wait(&p->changed, &p->lock);
+    while (!(n = pump_count_available(p)) && p->has_job && !p->is_called_off)
+        if (!wait_changed_for(p, JOB_START_MS))
+            p->is_called_off = !p->is_working;
     return n;
 }

@@ -83,7 +83,10 @@ struct pump_options {
 
 /* On failure the job stays the caller's. */
 int pump_new(const struct pump_options *o, struct pump **ret, struct err *e);
-/* Starts the job now. Refused (ERR_EXHAUSTED) when too much work waits for the pool. */
+/*
+ * Starts the job now, unless it is queued or works already. Refused (ERR_EXHAUSTED) when too much
+ * work waits for the pool.
+ */
 int pump_start(struct pump *p, struct err *e);
 /*
  * The owner leaves: bytes still in the ring are dropped, unless ops.keeps; the job is closed.
@@ -91,8 +94,8 @@ int pump_start(struct pump *p, struct err *e);
  */
 void pump_leave(struct pump *p);
 /*
- * The same, and waits until the job has ended. Only when the job waits for nothing that the
- * caller holds.
+ * The same, and waits until the job has ended; the work of a job that has no thread yet is done
+ * here. Only when the job waits for nothing that the caller holds. Only free is called later.
  */
 void pump_stop(struct pump *p);
 
@@ -124,7 +127,8 @@ bool pump_poll(struct pump *p);
 /* How many bytes pump_read() gives without waiting; SIZE_MAX: it never waits any more. */
 size_t pump_available(struct pump *p);
 /*
- * The same, but waits until the job has put some or has ended. 0: the job is idle, pump_read()
- * must not be called.
+ * The same, but waits until the job has put some or has ended. 0: the job is idle, or it got no
+ * thread for a while and is called off; it calls no op before pump_start(). pump_read() must not
+ * be called. So a caller on a thread of the pool never depends on a second one.
  */
 size_t pump_await_job(struct pump *p);

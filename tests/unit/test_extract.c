@@ -1,6 +1,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/mount.h>
 #include <sys/xattr.h>
 
@@ -492,6 +493,48 @@ TEST(extract_refuses_bytes_after_a_compressed_archive)
     T_INT(extract(c, "gz.zeros", "gz"), 0);
     T_INT(extract(c, "bz2.zeros", "bz2"), 0);
     T_INT(extract(c, "xz.zeros", "xz"), 0);
+    h_drop(c);
+}
+
+static void hold_thread(void *gate)
+{
+    (void)sem_wait(gate);
+}
+
+TEST(extract_unpacks_itself_when_the_pool_has_no_thread_left)
+{
+    struct fs_caller *c = h_caller();
+    struct pump_options o = {.max_bytes = 3 << 20};
+    struct archive_extract *x = NULL;
+    struct pool *pool = NULL;
+    struct pump *p = NULL;
+    char *data = malloc(3 << 20);
+    ssize_t n;
+    sem_t gate;
+    int fd;
+
+    make_archives("t('b.gz', ('x', 'f', os.urandom(3 << 20).hex()[:3 << 20]), mode='w:gz')\n");
+    fd = open("b.gz", O_RDONLY);
+    n = read(fd, data, 3 << 20);
+    T_OK(n > 1 << 20); /* enough for the unpacking to go ahead */
+    (void)sem_init(&gate, 0, 0);
+    T_INT(pool_new(&pool, &e), 0);
+    for (int i = 0; i < POOL_MAX_THREADS; i++)
+        T_INT(pool_run(pool, hold_thread, &gate, &e), 0);
+    T_INT(pump_new(&o, &p, &e), 0);
+    T_INT(pump_write(p, data, (size_t)n, &e), 0);
+    pump_end(p);
+    T_INT(archive_extract_begin(c, "t", &(struct archive_extract_options){0}, &x, &e), 0);
+    T_INT(archive_extract_read(x, p, pool, &e), 0);
+    T_INT(archive_extract_commit(x, &res, &e), 0);
+    T_INT(res.bytes, 3 << 20);
+    archive_extract_free(x);
+    pump_leave(p);
+    for (int i = 0; i < POOL_MAX_THREADS; i++)
+        (void)sem_post(&gate);
+    T_OK(!pool_free(pool, 10000));
+    free(data);
+    close(fd);
     h_drop(c);
 }
 

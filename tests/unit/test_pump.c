@@ -536,6 +536,101 @@ TEST(pump_peek_takes_nothing_and_read_lends)
     pump_leave(p);
 }
 
+/* ---- a pool with no thread left -------------------------------------------------------------- */
+
+struct hold {
+    sem_t gate;
+    atomic_int n_held, n_done;
+};
+
+static void hold_thread(void *arg)
+{
+    struct hold *h = arg;
+
+    h->n_held++;
+    (void)sem_wait(&h->gate);
+    h->n_done++;
+}
+
+static void hold_pool(struct hold *h)
+{
+    *h = (struct hold){0};
+    (void)sem_init(&h->gate, 0, 0);
+    for (int i = 0; i < POOL_MAX_THREADS; i++)
+        T_INT(pool_run(pool, hold_thread, h, NULL), 0);
+    await(&h->n_held, POOL_MAX_THREADS);
+}
+
+static void release_pool(struct hold *h)
+{
+    for (int i = 0; i < POOL_MAX_THREADS; i++)
+        (void)sem_post(&h->gate);
+    await(&h->n_done, POOL_MAX_THREADS);
+}
+
+TEST(pump_await_job_gives_up_on_a_job_without_a_thread)
+{
+    const void *data;
+    struct hold h;
+    struct job j;
+    struct pump *p;
+
+    job_init(&j);
+    hold_pool(&h);
+    j.left = 100;
+    p = new_pump(&j, &reader, 1000);
+    T_INT(pump_start(p, &e), 0);
+    T_INT(pump_await_job(p), 0);
+    T_INT(pump_start(p, &e), 0);
+    T_INT(pump_await_job(p), 0); /* without a wait: the same job */
+    release_pool(&h);
+    await_idle_pool();
+    T_INT(j.n_bytes, 0); /* the job that was called off has done nothing */
+    T_INT(pump_start(p, &e), 0);
+    T_OK(pump_await_job(p) > 0);
+    T_OK(pump_read(p, &data, &e) > 0);
+    pump_stop(p);
+    await(&j.n_freed, 1);
+    T_INT(j.n_closed, 1);
+}
+
+TEST(pump_stop_waits_for_no_thread)
+{
+    struct hold h;
+    struct job j;
+    struct pump *p;
+
+    job_init(&j);
+    hold_pool(&h);
+    j.left = 100;
+    p = new_pump(&j, &reader, 1000);
+    T_INT(pump_start(p, &e), 0);
+    pump_stop(p);
+    T_INT(j.n_closed, 1);
+    release_pool(&h);
+    await(&j.n_freed, 1);
+    T_INT(j.n_closed, 1);
+    T_INT(j.n_bytes, 0);
+}
+
+TEST(pump_leave_closes_a_job_that_was_called_off)
+{
+    struct hold h;
+    struct job j;
+    struct pump *p;
+
+    job_init(&j);
+    hold_pool(&h);
+    p = new_pump(&j, &reader, 1000);
+    T_INT(pump_start(p, &e), 0);
+    T_INT(pump_await_job(p), 0);
+    pump_leave(p);
+    T_INT(j.n_closed, 0);
+    release_pool(&h);
+    await(&j.n_freed, 1);
+    T_INT(j.n_closed, 1);
+}
+
 /* ---- batches --------------------------------------------------------------------------------- */
 
 TEST(pump_wakes_for_the_first_bytes_then_for_a_batch)
