@@ -50,9 +50,16 @@ static const struct pump_ops queue_pump_ops = {.run = queue_run, .free = queue_f
 
 int queue_push(struct queue *q, const char *text, size_t len, struct err *e)
 {
+    int r;
+
     if (len > QUEUE_TEXT_MAX_BYTES)
         return err_set(e, ERR_EXHAUSTED, "more than %u bytes", QUEUE_TEXT_MAX_BYTES);
-    return pump_write(q->pump, text, len, e);
+    r = pump_write(q->pump, text, len, e);
+    if (r == -ERR_CANCELED)
+        return queue_is_gone(q) ? err_set(e, ERR_CANCELED, "the client has gone")
+                                : err_set(e, ERR_CANCELED, "the client took nothing for %d s",
+                                          QUEUE_STALL_MS / 1000);
+    return r;
 }
 
 int queue_push_take(struct queue *q, json_t *msg, struct err *e)
@@ -84,10 +91,12 @@ static int queue_next(struct source *s, json_t **ret_msg, struct err *e)
     buf_consume(b, s->text_len);
     s->text_len = 0;
     for (;;) {
-        size_t n = QUEUE_MAX_BYTES;
+        size_t n;
         const char *end;
-        int r = buf_reserve(b, n, e);
+        int r = pump_take(q->pump, NULL, &n, e);
 
+        if (r == 0)
+            r = buf_reserve(b, n, e);
         if (r == 0)
             r = pump_take(q->pump, b->data + b->len, &n, e);
         if (r < 0)

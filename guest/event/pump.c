@@ -386,7 +386,7 @@ int pump_take(struct pump *p, void *data, size_t *len, struct err *e)
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     bool is_over = p->r < 0 || p->is_ended || p->is_done;
 
-    *len = ring_get(&p->ring, data, *len);
+    *len = data ? ring_get(&p->ring, data, *len) : p->ring.len;
     set_due(p, 0);
     p->wait = *len || is_over ? NO_WAIT : WAIT_DATA;
     pump_schedule_read(p);

@@ -105,7 +105,10 @@ int pump_begin(struct pump *p, struct err *e); /* 0: begin has run */
 int pump_put(struct pump *p, const void *data, size_t *len, struct err *e);
 /* No more bytes will be put. 0: committed and closed. */
 int pump_finish(struct pump *p, struct err *e);
-/* Takes up to *len bytes. *len: how many, more than 0 with result 0. Also PUMP_END. */
+/*
+ * Takes up to *len bytes. *len: how many, more than 0 with result 0. Also PUMP_END. data NULL:
+ * takes none, *len is how many there are.
+ */
 int pump_take(struct pump *p, void *data, size_t *len, struct err *e);
 bool pump_keeps(const struct pump *p);
 

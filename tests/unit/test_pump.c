@@ -652,8 +652,12 @@ TEST(pump_wakes_for_the_first_bytes_then_for_a_batch)
     T_INT(pump_take(p, data, &n, &e), 0);
     n = sizeof(data);
     T_INT(pump_take(p, data, &n, &e), PUMP_WAIT);
+    T_INT(pump_take(p, NULL, &n, &e), PUMP_WAIT);
+    T_INT(n, 0);
     T_INT(pump_write(p, data, 60, &e), 0);
     T_INT(j.n_woken, 2); /* as many as a batch */
+    T_INT(pump_take(p, NULL, &n, &e), 0);
+    T_INT(n, 60);
     n = sizeof(data);
     T_INT(pump_take(p, data, &n, &e), 0);
     T_INT(n, 60);
