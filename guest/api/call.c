@@ -109,12 +109,17 @@ static int read_headers(struct request *q, struct call *c, struct err *e)
 {
     const struct dialect *d = request_dialect(q);
     int64_t deadline_ms = -1;
-    int r = check_content_encoding(q, e);
+    bool own_first = d->reads_own_headers_first;
+    int r = 0;
 
     c->free_headers = d->free_headers;
+    if (own_first)
+        r = d->read_headers(q, request_method(q), &c->rpc, &deadline_ms, e);
+    if (r == 0)
+        r = check_content_encoding(q, e);
     if (r == 0)
         r = check_connect_version(q, e);
-    if (r == 0 && d->read_headers)
+    if (r == 0 && !own_first && d->read_headers)
         r = d->read_headers(q, request_method(q), &c->rpc, &deadline_ms, e);
     if (r < 0 || deadline_ms < 0)
         return r;

@@ -42,6 +42,9 @@ struct dialect {
      */
     int (*read_headers)(struct request *q, const struct rpc_method *m, struct rpc_call *call,
                         int64_t *ret_deadline_ms, struct err *e);
+    /* Of several bad headers the reply names the first that is read. False: read_headers after the
+     * common ones (Content-Encoding, Connect-Protocol-Version). */
+    bool reads_own_headers_first;
     void (*free_headers)(void *headers);
     /* Sets the error of a request past its deadline. NULL: deadline_exceeded. */
     int (*set_late)(struct err *e);

@@ -3,6 +3,7 @@
 
 import base64
 import http.client
+import json
 import os
 import select
 import signal
@@ -222,6 +223,7 @@ def case_who_and_where():
     s, _ = sh(script, headers={"Authorization": BASIC_ROOT}, cwd="/tmp")
     same(s.rest()[0], b"root\n/tmp\n/root root root\n-true\n")
     os.system(f"nsenter -t {os.environ['AGENT_PID']} -m mkdir -p /home/user/sub/dir")
+    os.system(f"nsenter -t {os.environ['AGENT_PID']} -m mkdir -m 700 /home/user/closed")
     for cwd in "sub/dir", "~/sub/dir", "/home/user/sub/dir", "sub/../sub/dir":
         s, _ = sh("pwd -P", cwd=cwd)
         same(s.rest()[0], b"/home/user/sub/dir\n")
@@ -233,7 +235,7 @@ def case_who_and_where():
              "invalid username: 'nobodyhere'")):
         s = Stream("Start", {"process": {"cmd": "true", **message}}, **headers)
         same((s.next(), s.end), (None, {"error": {"code": code, "message": text}}))
-    s = Stream("Start", {"process": {"cmd": "pwd", "cwd": "/root"}})
+    s = Stream("Start", {"process": {"cmd": "pwd", "cwd": "/home/user/closed"}})
     same((s.next(), s.end["error"]["code"]), (None, "invalid_argument"))
     assert "error starting process 'pwd': " in s.end["error"]["message"], s.end
     assert "ermission denied" in s.end["error"]["message"], s.end
@@ -430,6 +432,17 @@ def case_protocol():
     """Types, methods and names that are not there; unknown fields; pages of a browser."""
     status, headers, data = request("POST", "/process.Process/Nope", "{}")
     same((status, data), (404, b"404 page not found\n"))
+    # Clients take that for "unimplemented", after a large message too.
+    for path in "/process.Process/Nope", "/filesystem.Filesystem/Nope":
+        same(request("POST", path, b"x" * (2 << 20))[::2], (404, b"404 page not found\n"))
+    # Of several bad headers the timeout is named first.
+    json_type = {"Content-Type": "application/json"}
+    bad = {**json_type, "Connect-Timeout-Ms": "soon", "Content-Encoding": "br", "Connect-Protocol-Version": "7"}
+    for name, code in (("Connect-Timeout-Ms", "invalid_argument"), ("Content-Encoding", "unimplemented"),
+                       ("Connect-Protocol-Version", "invalid_argument")):
+        data = request("POST", "/process.Process/List", "{}", bad)[2]
+        same(json.loads(data)["code"], code)
+        del bad[name]
     same(request("GET", "/process.Process/List")[0], 405)
     same(request("GET", "/process.Process/List")[1]["Allow"], "POST")
     status, headers, _ = request("POST", "/process.Process/List", "{}", {"Content-Type": "text/plain"})

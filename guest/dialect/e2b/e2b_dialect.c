@@ -413,6 +413,7 @@ const struct dialect e2b_dialect = {
     .free = e2b_free_state,
     .choose_codec = e2b_choose_codec,
     .read_headers = e2b_read_headers,
+    .reads_own_headers_first = true,
     .free_headers = e2b_free_headers,
     .set_late = e2b_set_late,
     .reword = e2b_reword,

@@ -19,6 +19,7 @@
 #include "dialect/e2b/rest_routes.h"
 #include "dialect/e2b/media.h"
 #include "fs/open.h"
+#include "http/gate.h"
 #include "http/feed.h"
 #include "http/file_body.h"
 #include "api/files/files.h"
@@ -353,5 +354,15 @@ static int get_finish(struct request *q, struct err *e)
     return is_part ? reply_part(q, g, e) : reply_whole(q, g, coding, e);
 }
 
+static int drop_get_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    if (q->bytes_in + *len > REQUEST_DRAIN_BYTES) {
+        q->error_status = GATE_TOO_LARGE_STATUS;
+        return err_set(e, ERR_EXHAUSTED, "the body of a GET is larger than %d bytes",
+                       REQUEST_DRAIN_BYTES);
+    }
+    return e2b_drop_body(q, data, len, e);
+}
+
 const struct request_ops e2b_file_get_ops = {
-    .begin = get_begin, .body = e2b_drop_body, .finish = get_finish};
+    .begin = get_begin, .body = drop_get_body, .finish = get_finish};

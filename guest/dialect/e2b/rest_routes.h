@@ -2,7 +2,7 @@
 /* rest_routes: the handlers of E2B's REST routes; see the file named beside each. */
 #include "http/request.h"
 
-/* request_ops.body for those that a body tells nothing, as envd takes it with a GET. */
+/* request_ops.body of a route that ignores its body, as envd does. The route bounds it. */
 int e2b_drop_body(struct request *q, const char *data, size_t *len, struct err *e);
 
 extern const struct request_ops e2b_health_ops; /* rest_routes.c */
