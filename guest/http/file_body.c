@@ -226,11 +226,6 @@ static int one_range(struct request *q, struct file_body *b, const struct range 
         return buffer_body(q, "", 0, ret, e);
     if (!b->is_sized || !b->is_local)
         return worker_body(q, b, range, ret, e);
-    /*
-     * sendfile runs on the connection's thread, up to 2 MiB a call (guest/deps/build.sh). The other
-     * connections of that thread wait for about a millisecond if the file is in the page cache, and
-     * for as long as the disk takes for these 2 MiB if it is not.
-     */
     fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return err_sys(e, errno, "dup");

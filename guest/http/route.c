@@ -51,7 +51,7 @@ enum verb verb_parse(const char *name)
 enum verb verb_at(size_t i, const char **ret_name)
 {
     if (i >= N_ELEMENTS(verb_names))
-        return 0;
+        return VERB_NONE;
     *ret_name = verb_names[i].name;
     return verb_names[i].verb;
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 enum verb {
+    VERB_NONE = 0,
     VERB_GET = 1 << 0,
     VERB_HEAD = 1 << 1,
     VERB_POST = 1 << 2,
@@ -59,7 +60,7 @@ const struct route *route_find(const struct route *routes, size_t n, const char 
                                enum verb verb, struct route_match *match);
 
 enum verb verb_parse(const char *name);
-/* Named verb i, in the order of the Allow header; 0 past the last. */
+/* Named verb i, in the order of the Allow header; VERB_NONE past the last. */
 enum verb verb_at(size_t i, const char **ret_name);
 /* Writes "GET, HEAD", for the Allow header. */
 void route_allow(unsigned verbs, char *out, size_t size);

@@ -48,9 +48,9 @@ void resync_clock(int64_t real_ms, int64_t tolerance_ms, struct resync_clock *re
 /* Everybody may write to the generator; only CAP_SYS_ADMIN may credit it as entropy. */
 static enum resync_result credit_entropy(int fd, const void *data, size_t len)
 {
-    struct {
+    union {
         struct rand_pool_info info;
-        char bytes[RESYNC_ENTROPY_MAX];
+        char bytes[sizeof(struct rand_pool_info) + RESYNC_ENTROPY_MAX];
     } pool = {.info = {.entropy_count = (int)len * 8, .buf_size = (int)len}};
     enum resync_result r;
 

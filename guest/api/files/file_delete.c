@@ -5,6 +5,7 @@
 #include "fs/change.h"
 #include "api/files/file_sink.h"
 #include "api/files/files.h"
+#include "api/handlers.h"
 #include "http/respond.h"
 #include "http/route.h"
 

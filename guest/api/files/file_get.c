@@ -12,6 +12,7 @@
 #include "http/content_digest.h"
 #include "http/file_body.h"
 #include "api/files/files.h"
+#include "api/handlers.h"
 #include "http/range.h"
 #include "http/respond.h"
 
