@@ -112,9 +112,11 @@ static int read_processes(struct process_table *t, struct err *e)
             !read_process(dirfd(d), entry->d_name, &p))
             continue;
         p.pid = (pid_t)pid;
+        if (t->n == ACTIVITY_MAX_PROCESSES)
+            return err_set(e, ERR_EXHAUSTED, "more than %d processes", ACTIVITY_MAX_PROCESSES);
         r = array_grow(&t->list, &t->cap, t->n + 1, ACTIVITY_MAX_PROCESSES, e);
         if (r < 0)
-            return err_set(e, ERR_EXHAUSTED, "more than %d processes", ACTIVITY_MAX_PROCESSES);
+            return r;
         t->list[t->n++] = p;
     }
     return r;

@@ -147,9 +147,10 @@ static void tool_copy_version(struct proc *p, char *out, size_t size)
 
 static void tool_copy_failure(const struct proc_info *i, char *out, size_t size)
 {
-    if (i->state == PROC_FAILED)
+    if (i->state == PROC_FAILED) {
         (void)snprintf(out, size, "%s", i->error.message);
-    else if (i->reason == REASON_TIMEOUT)
+        str_make_utf8(out); /* it may name a path */
+    } else if (i->reason == REASON_TIMEOUT)
         (void)snprintf(out, size, "did not answer within %d ms", TOOL_DEADLINE_MS);
     else if (i->reason == REASON_EXITED)
         (void)snprintf(out, size, "exit code %d", i->code);
