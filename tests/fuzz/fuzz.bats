@@ -21,7 +21,7 @@ setup()
 @test "each function that parses foreign bytes has a fuzz target, or a reason" {
     local name target reason
 
-    grep -hoE '^[a-z_ ]+ \*?[a-z0-9_]*(parse|decode|extract|unpack)[a-z0-9_]*\(' \
+    grep -hoE '^[a-z_ ]+ \*?[a-z0-9_]*(parse|decode|extract|unpack|detect)[a-z0-9_]*\(' \
         $(git ls-files 'guest/*.h' 'host-client/lib/*.h') | sed 's/($//; s/.*[ *]//' | sort -u >"$BATS_TEST_TMPDIR/there"
     diff <(cut -f 1 tests/fuzz/parsers.tsv) "$BATS_TEST_TMPDIR/there"
     while IFS=$'\t' read -r name target reason; do

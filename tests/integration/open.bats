@@ -14,7 +14,11 @@ teardown()
     stop_agents
 }
 
-run_open() { run_agent --listen 127.0.0.1:0 --auth=open "$@"; }
+run_open()
+{
+    run_agent --listen 127.0.0.1:0 --auth=open "$@"
+    echo "kept from pages" >"$AGENT_DIR/kept"
+}
 
 # answer PATH [CURL OPTION...]: prints the reply's body, and its status in a line of its own.
 answer()
@@ -41,19 +45,19 @@ connect='Content-Type: application/connect+json'
 @test "an open agent answers to addresses and localhost, and to no other host" {
     run_open
     for host in 127.0.0.1 "127.0.0.1:$AGENT_PORT" 192.0.2.7:80 '[::1]' '[2001:db8::1]:49983' localhost LocalHost:3000 localhost. ''; do
-        wants 200 "/v1/files//etc/hostname" -H "Host: $host"
+        wants 200 "/v1/files/$AGENT_DIR/kept" -H "Host: $host"
         wants 200 /process.Process/List -H "Host: $host" -H "$json" -d '{}'
     done
     # With DNS rebinding a name of the page's site leads to the agent.
     for host in evil.example "evil.example:$AGENT_PORT" localhost.evil.example 127.0.0.1.evil.example evil-localhost \
         '[::1].evil.example' '[::1' '[evil.example]' '[127.0.0.1]' ::1 :80 . 127.1 0x7f.0.0.1 x@127.0.0.1 127.0.0.1:8a "127.0.0.1 evil" \
         "$(head -c 300 /dev/zero | tr '\0' a).example"; do
-        wants 403 /v1/files//etc/hostname -H "Host: $host"
+        wants 403 /v1/files/$AGENT_DIR/kept -H "Host: $host"
         [[ $output == *'"code":"permission_denied"'*'"field":"Host"'* ]] || fail "$host: $output"
-        [[ $output != *"$(cat /etc/hostname)"* ]]
+        [[ $output != *"$(cat "$AGENT_DIR/kept")"* ]]
         wants 403 /bellhop.v1.Exec/Run -H "Host: $host" -H "$json" -d "{\"argv\":[\"touch\",\"$AGENT_DIR/made\"]}"
         wants 403 /v1/health -H "Host: $host"
-        wants 403 /files?path=/etc/hostname -H "Host: $host"
+        wants 403 /files?path=$AGENT_DIR/kept -H "Host: $host"
         [[ $output == *'"code":403,"message":'*--allow-host* ]] || fail "$host: $output"
         wants 403 /init -H "Host: $host" -H "$json" -d '{"accessToken":"0123456789abcdef"}'
         wants 403 /process.Process/Start -H "Host: $host" -H "$connect" --data-binary x
@@ -90,11 +94,11 @@ connect='Content-Type: application/connect+json'
         page=${page/%: /;}
         wants 403 /process.Process/Start -H "$page" -H "$connect" --data-binary x
         wants 403 /process.Process/List -H "$page" -H 'Content-Type: text/plain' -d '{}'
-        wants 403 "/files?path=$AGENT_DIR/made" -H "$page" -F file=@/etc/hostname
-        wants 403 /files?path=/etc/hostname -H "$page"
+        wants 403 "/files?path=$AGENT_DIR/made" -H "$page" -F "file=@$AGENT_DIR/kept"
+        wants 403 /files?path=$AGENT_DIR/kept -H "$page"
         wants 403 /init -H "$page" -d '{"accessToken":"0123456789abcdef"}'
         wants 403 /bellhop.v1.System/Info -H "$page" -H "$json" -d '{}'
-        wants 403 /v1/files//etc/hostname -H "$page"
+        wants 403 /v1/files/$AGENT_DIR/kept -H "$page"
         wants 403 "/v1/proxy/$AGENT_PORT/v1/health" -H "$page" -X POST -d x
         wants 403 "/v1/proxy/1/" -H "$page" -H 'Connection: Upgrade' -H 'Upgrade: websocket' \
             -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='
@@ -111,7 +115,7 @@ connect='Content-Type: application/connect+json'
         # It may no more run commands or read files than any other page.
         wants 403 /process.Process/List -H "$own" -H "$json" -d '{}'
         wants 403 /bellhop.v1.System/Info -H "$own" -H "$json" -d '{}'
-        wants 403 /v1/files//etc/hostname -H "$own"
+        wants 403 /v1/files/$AGENT_DIR/kept -H "$own"
     done
     # Node's fetch, which the SDK uses, sends these headers.
     wants 200 /process.Process/List -H 'Sec-Fetch-Mode: cors' -H "$json" -d '{}'
@@ -126,7 +130,7 @@ connect='Content-Type: application/connect+json'
     [[ $output == *" 200 "*"Access-Control-Allow-Origin: *"* ]]
     wants 403 /process.Process/List -H "$page" -H 'Host: rebound.example' -H "$json" -d '{}'
     wants 403 /bellhop.v1.System/Info -H "$page" -H "$json" -d '{}'
-    wants 403 /v1/files//etc/hostname -H 'Sec-Fetch-Site: cross-site'
+    wants 403 /v1/files/$AGENT_DIR/kept -H 'Sec-Fetch-Site: cross-site'
     wants 403 /v1/proxy/1/ -H "$page"
 }
 

@@ -144,7 +144,8 @@ PY
     [[ $output == *" 400 "* && $output == *"NUL"* ]]
     run agent_curl '/v1%2Fhealth' -i
     [[ $output == *" 404 "* ]]
-    run agent_curl '/v1/files/%2Fetc%2Fhostname' -o /dev/null -w '%{http_code}'
+    echo x >"$AGENT_DIR/file"
+    run agent_curl "/v1/files/${AGENT_DIR//\//%2F}%2Ffile" -o /dev/null -w '%{http_code}'
     [ "$output" = 200 ]
     run agent_curl '/v1/files/%zz' -i
     [[ $output == *" 400 "* && $output == *"hex"* ]]

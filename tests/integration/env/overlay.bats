@@ -38,7 +38,8 @@ teardown() { stop_agents; }
     [ "$(agent_status "/v1/files/$AT/tree3/f" -X PUT --data-binary x -H "If-Match: \"$tag\"")" = 200 ]
     [ "$(agent_status "/v1/files/$AT/tree3/f" -X PUT --data-binary y -H "If-Match: \"$tag\"")" = 412 ]
     rpc Fs/Remove "{\"path\":\"$AT/tree3\",\"recursive\":true}" | jq -e '.removed == 2'
-    tar -C /etc -c hostname | agent_curl "/v1/archive?path=$AT/tree2&mode=replace" -T - | jq -e .entries
-    [ "$(ls -A "$AT/tree2")" = hostname ]
+    echo new >"$BATS_TEST_TMPDIR/replaced"
+    tar -C "$BATS_TEST_TMPDIR" -c replaced | agent_curl "/v1/archive?path=$AT/tree2&mode=replace" -T - | jq -e .entries
+    [ "$(ls -A "$AT/tree2")" = replaced ]
     [ -z "$(find "$AT" -name '.bellhop*')" ]
 }
