@@ -94,7 +94,7 @@ static int on_path(void *arg, const char *path, const char *type)
             (void)fputs(path, stdout);
         (void)putchar(s->path_end);
     }
-    return ferror(stdout);
+    return search_output_failed(s);
 }
 
 static int glob_path(struct search_run *s, struct bh_box *box, const struct bh_search_options *o,

@@ -145,7 +145,7 @@ static int on_match(void *arg, const struct bh_match *match)
         grep_print_match(s->print, m);
         json_decref(m);
     }
-    return ferror(stdout);
+    return search_output_failed(s);
 }
 
 static int grep_path(struct search_run *s, struct bh_box *box, const struct bh_search_options *o,

@@ -1,5 +1,6 @@
 #include "cli/search_run.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +104,7 @@ static int search_one(struct search_run *s, struct bh_box *box, struct bh_search
 
     o->path = path && path[0] == ':' ? path + 1 : path;
     r = s->search_path(s, box, o, is_only, &result, err);
-    if (ferror(stdout))
+    if (s->sys)
         r = cli_fail(err, BH_ABORTED, "", "standard output was closed");
     free(result.cursor);
     if (!result.json)
@@ -136,6 +137,30 @@ static int search_status(struct search_run *s, int r, struct bh_error *err)
     return s->n_found ? EXIT_CLI_OK : EXIT_CLI_ERROR;
 }
 
+bool search_output_failed(struct search_run *s)
+{
+    if (ferror(stdout) && !s->sys)
+        s->sys = errno;
+    return s->sys != 0;
+}
+
+/* The status for output that was lost: never 0 or 1, which tell whether something was found. */
+static int search_end_output(struct search_run *s, int status, struct bh_error *err)
+{
+    if (fflush(stdout) != 0 && !s->sys)
+        s->sys = errno;
+    if (!s->sys)
+        return status;
+    if (s->sys == EPIPE) {
+        (void)cli_fail(err, BH_ABORTED, "", "standard output was closed");
+    } else {
+        errno = s->sys;
+        (void)cli_fail(err, BH_UNKNOWN, "", "writing standard output: %m");
+    }
+    cli_warn(s->cli, "%s", err->message);
+    return s->sys == EPIPE ? cli_exit_for(err) : EXIT_CLI_USAGE;
+}
+
 int search_run(struct search_run *s, const char *box_name, struct bh_search_options *o,
                char **paths, struct bh_error *err)
 {
@@ -153,7 +178,6 @@ int search_run(struct search_run *s, const char *box_name, struct bh_search_opti
     if (r == 0 && s->cli->json)
         end_document(s, NULL);
     r = search_status(s, r, err);
-    (void)fflush(stdout);
     free(s->end);
-    return r;
+    return search_end_output(s, r, err);
 }

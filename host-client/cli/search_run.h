@@ -32,11 +32,14 @@ struct search_run {
     /* private: */
     bool has_begun; /* the JSON document */
     bool is_incomplete;
+    int sys;   /* errno of a failed write to standard output; 0: none */
     char *end; /* the last search's summary as JSON; or NULL */
 };
 
 /* paths: operands; a leading colon is dropped; empty: the workdir. Returns an exit status. */
 int search_run(struct search_run *s, const char *box_name, struct bh_search_options *o,
                char **paths, struct bh_error *err);
+/* After each result: whether it could not be written. */
+bool search_output_failed(struct search_run *s);
 /* Adds a result to the JSON document. */
 void search_put_item(struct search_run *s, const char *json);

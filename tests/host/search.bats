@@ -150,3 +150,17 @@ $TREE/sub/b.c" ]
     run -0 --separate-stderr bellhop grep one --limit 1 TODO "$TREE"
     [[ "$stderr" == *"the limit was reached"* ]]
 }
+
+@test "output that cannot be written is an error of grep and glob" {
+    local command
+
+    to_full() { "$BELLHOP" "$@" 2>&1 >/dev/full; }
+    for command in "grep one TODO $TREE" "grep one TODO $TREE --json" "grep one nosuchword $TREE --json" \
+        "glob one *.txt $TREE" "glob one *.txt $TREE --json"; do
+        set -f
+        run to_full $command
+        set +f
+        [ "$output" = "bellhop: writing standard output: No space left on device" ]
+        [ "$status" = 2 ]
+    done
+}
