@@ -156,6 +156,24 @@ no_box_runs()
     wait_until 5 no_traces
 }
 
+@test "oci_stop_of_a_box_with_a_damaged_record_ends_that_box_and_no_other_process" {
+    local canary record pid
+    sleep 1000 3>&- 4>&- &
+    canary=$!
+    for record in '{}' '{"cgroup":""}' '{"cgroup":"/","container":"x"}' 'no JSON'; do
+        box_make "$A"
+        pid=$(box_pid "$A")
+        printf '%s' "$record" >"$(box_dir "$A")/run.json"
+        drive stop "$A"
+        no_box_runs "$A"
+        [ ! -d "/proc/$pid" ]
+        kill -0 "$canary"
+        drive destroy "$A"
+    done
+    kill "$canary"
+    wait_until 5 no_traces
+}
+
 @test "oci_image_is_not_changed_by_a_box" {
     before=$(find "$IMAGE_DIR/rootfs/etc" "$IMAGE_DIR/rootfs/usr/local" -printf '%p %s %T@\n' | md5sum)
     box_make "$A"

@@ -283,6 +283,20 @@ TEST(oci_cgroup_names_differ_by_state_directory)
     T_OK(strncmp(a, "/bellhop-", 9) == 0);
 }
 
+TEST(oci_cgroup_of_no_box_is_never_removed)
+{
+    static const char *const names[] = {
+        "", "/", "/bellhop-", "/bellhop-1/../..", "/init.scope", "bellhop-1"};
+
+    /* Signals of a cgroup kill reach every process of the group, so this one as well. */
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        struct err e = {0};
+
+        T_INT(oci_cgroup_remove(names[i], 0, &e), -ERR_DATA_LOSS);
+        T_OK(strstr(e.message, names[i]) != NULL);
+    }
+}
+
 TEST(host_image_copies_no_secret_of_etc)
 {
     static const char *const yes[] = {"ssl/certs/ca.pem", "ld.so.cache",  "alternatives/editor",

@@ -19,6 +19,7 @@
 #include "common/str.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
+#define CGROUP_PREFIX "/bellhop-"
 #define CGROUP1_MAGIC 0x27e0eb
 #define CGROUP2_MAGIC 0x63677270
 #define MAX_HIERARCHIES 24
@@ -36,7 +37,7 @@ void oci_cgroup_name(const char *state_dir, const char *id, char out[OCI_CGROUP_
 
     for (const char *s = state_dir; *s; s++)
         h = (h ^ (unsigned char)*s) * 16777619u;
-    (void)snprintf(out, OCI_CGROUP_NAME_BYTES, "/bellhop-%08x-%s", h, id);
+    (void)snprintf(out, OCI_CGROUP_NAME_BYTES, CGROUP_PREFIX "%08x-%s", h, id);
 }
 
 bool oci_cgroup_is_v2(void)
@@ -288,12 +289,21 @@ static bool remove_once(const char *hierarchy, const char *name)
     return rmdir(path) == 0 || errno == ENOENT;
 }
 
+/* Is it the name of one box's group? "" and "/" would be the group of every process. */
+static bool is_box_group(const char *name)
+{
+    return str_has_prefix(name, CGROUP_PREFIX) && name[sizeof(CGROUP_PREFIX) - 1] &&
+           !strchr(name + 1, '/');
+}
+
 int oci_cgroup_remove(const char *name, int64_t timeout_ms, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + timeout_ms;
     struct hierarchies h;
     bool gone;
 
+    if (!is_box_group(name))
+        return err_set(e, ERR_DATA_LOSS, "'%s' is not the control group of a box", name);
     find_hierarchies(&h);
     for (;;) {
         gone = true;

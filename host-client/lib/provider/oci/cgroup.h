@@ -48,7 +48,7 @@ bool oci_cgroup_limits_swap(void);
 void oci_cgroup_read(const char *name, struct oci_limits *ret);
 
 /* Kills every process in the group and removes it from every hierarchy. A missing group is no
- * error. */
+ * error; a name that is no box's is ERR_DATA_LOSS, and nothing is killed. */
 int oci_cgroup_remove(const char *name, int64_t timeout_ms, struct err *e);
 
 /* Calls fn with the id of each group that carries this state directory's mark. */

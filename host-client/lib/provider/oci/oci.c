@@ -261,6 +261,24 @@ static int oci_prepare(struct provider_box *b, struct err *e)
 
 /* ---- stop and destroy ---- */
 
+static void name_run(const struct provider_box *b, struct oci_run *run)
+{
+    (void)snprintf(run->container, sizeof(run->container), "bellhop-%s", b->id);
+    oci_cgroup_name(b->ctx->state_dir, b->id, run->cgroup);
+}
+
+/* Takes the names from the id, also when it fails: a damaged record must not name the control
+ * group of others, which a stop would kill. */
+static int load_run(const struct provider_box *b, struct oci_run *ret, struct err *e)
+{
+    int r;
+
+    *ret = (struct oci_run){0};
+    r = oci_run_load(b, ret, e);
+    name_run(b, ret);
+    return r;
+}
+
 /* Undoes everything that a run can have, by name, also after a process died halfway through
  * making it. */
 static int undo_run(const struct provider_box *b, const struct oci_run *run, struct err *e)
@@ -294,12 +312,6 @@ static int undo_run(const struct provider_box *b, const struct oci_run *run, str
     return r;
 }
 
-static void name_run(const struct provider_box *b, struct oci_run *run)
-{
-    (void)snprintf(run->container, sizeof(run->container), "bellhop-%s", b->id);
-    oci_cgroup_name(b->ctx->state_dir, b->id, run->cgroup);
-}
-
 static void remove_run_files(const struct provider_box *b)
 {
     static const char *const names[] = {"run/agent.sock", "run/hold.sock", "run/token",
@@ -318,9 +330,7 @@ static int oci_stop(struct provider_box *b, int grace_ms, struct err *e)
     struct oci_run run = {0};
     int r;
 
-    r = oci_run_load(b, &run, NULL);
-    if (r < 0) /* no readable record: the names follow from the id */
-        name_run(b, &run);
+    (void)load_run(b, &run, NULL); /* without a record, the names are enough */
     if (grace_ms > 0 && oci_proc_is_alive(&run.init)) {
         oci_proc_signal(&run.init, SIGTERM);
         (void)oci_proc_wait(&run.init, grace_ms);
@@ -592,7 +602,7 @@ static int oci_find(struct provider_box *b, struct provider_run *ret, struct err
     struct oci_run run;
     int r;
 
-    r = oci_run_load(b, &run, e);
+    r = load_run(b, &run, e);
     if (r == -ERR_NOT_FOUND)
         return 0;
     if (r < 0)
@@ -637,7 +647,7 @@ static int oci_inspect_box(struct provider_box *b, json_t **ret, struct err *e)
     struct oci_run run;
     int r;
 
-    r = oci_run_load(b, &run, e);
+    r = load_run(b, &run, e);
     if (r == 0 && !oci_proc_is_alive(&run.init))
         r = -ERR_NOT_FOUND;
     if (r == -ERR_NOT_FOUND)
