@@ -166,7 +166,7 @@ no_box_runs()
         printf '%s' "$record" >"$(box_dir "$A")/run.json"
         drive stop "$A"
         no_box_runs "$A"
-        [ ! -d "/proc/$pid" ]
+        wait_until 5 test ! -d "/proc/$pid" # its parent reaps it
         kill -0 "$canary"
         drive destroy "$A"
     done
