@@ -10,7 +10,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "lib/util/socket.h"
-#include "lib/agent/tunnel.h"
+#include "lib/agent/client.h"
 #include "monitor/monitor.h"
 
 #define BUFFER_BYTES (32 * 1024) /* one direction of one connection: 256 of them make 16 MiB */

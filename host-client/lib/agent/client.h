@@ -4,6 +4,7 @@
  * unchanged: code, field, message. One thread at a time.
  */
 #include <jansson.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/buf.h"
@@ -123,3 +124,16 @@ int client_get_port(struct client *c, uint16_t port, const char *path, const cha
 /* Connects to a TCP port in the box, by /v1/tunnel/{port}; *ret_fd is blocking. */
 int client_tunnel(const struct client_options *opts, uint16_t port, int64_t deadline_mono_ms,
                   int *ret_fd, struct err *e);
+
+/* ---- tunnel ---- */
+
+/* Request and reply of a raw connection to a TCP port in the box (GET /v1/tunnel/{port},
+ * Upgrade: tcp). Pure functions: the caller reads and writes. client_tunnel() does both. */
+
+#define TUNNEL_HEAD_BYTES (16 * 1024)
+
+int tunnel_request(uint16_t port, const char *token, struct buf *out, struct err *e);
+/* Bytes of the reply's head with its empty line; 0: incomplete. */
+size_t tunnel_head_bytes(const struct buf *answer);
+/* Fails unless the head says 101. */
+int tunnel_check(const struct buf *answer, struct err *e);

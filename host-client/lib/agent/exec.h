@@ -2,7 +2,7 @@
 /*
  * exec: struct bh_exec from the inside: a command of a box, and the caller's position in its output
  * and input. It has two clients, so that a write or a signal can be sent while the output is
- * followed. One thread at a time, except for the pump of exec_stdin.c, which has its own client;
+ * followed. One thread at a time, except for the pump of the input, which has its own client;
  * while it runs, only the pump uses `written`.
  */
 #include <jansson.h>
@@ -40,17 +40,17 @@ struct bh_exec {
 /* Wakes the box and makes a handle with its clients. id NULL: random. */
 int exec_new(struct bh_box *box, const char *id, struct bh_exec **ret, struct err *e);
 
-/* exec_request.c: the parameters of Exec/Start. */
+/* exec_run.c: the parameters of Exec/Start. */
 int exec_request_check(const struct bh_run_options *o, struct err *e);
 int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_options *o,
                      bool stdin_open, bool lossless, json_t **ret, struct err *e);
 
-/* exec_info.c: decodes a reply's exit and usage; copies as much of a result as *ret has room
+/* exec.c: decodes a reply's exit and usage; copies as much of a result as *ret has room
  * for. */
 void exec_read_result(json_t *reply, struct bh_run_result *ret);
 void exec_give_result(const struct bh_run_result *result, struct bh_run_result *ret);
 
-/* exec_stdin.c: writes bytes, or copies a descriptor, to the command's input by offset. */
+/* exec_follow.c: writes bytes, or copies a descriptor, to the command's input by offset. */
 struct exec_pump;
 int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                int64_t deadline_mono_ms, int cancel_fd, struct err *e);

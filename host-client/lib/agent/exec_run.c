@@ -6,6 +6,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "lib/agent/exec.h"
 #include "lib/util/context.h"
 
@@ -130,4 +131,145 @@ int bh_resize(struct bh_box *box, const char *id, uint16_t cols, uint16_t rows,
     json_t *params = json_pack("{s:s, s:i, s:i}", "id", id, "cols", (int)cols, "rows", (int)rows);
 
     return ctx_fail(err, agent_call_take(box, RPC_exec_resize, params, 0, NULL, &e), &e);
+}
+
+/* ---- the parameters of Exec/Start, from the caller's options ---- */
+
+#define ID_MAX_BYTES 128 /* the agent's limit; a result's field has room for it */
+_Static_assert(sizeof(((struct bh_run_result *)0)->id) > ID_MAX_BYTES, "no room for an id");
+
+#define TIMEOUT_MAX_MS (365LL * 24 * 3600 * 1000)
+
+static json_t *new_argv(const char *const *argv)
+{
+    json_t *list = json_array();
+
+    for (; list && *argv; argv++)
+        if (json_array_append_new(list, **argv ? jx_new_path(*argv) : json_string("")) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static void set_command(struct bh_box *box, const struct bh_run_options *o, json_t *params,
+                        struct err *e)
+{
+    _cleanup_free_ char *workdir = NULL;
+    const char *cwd = o->cwd;
+    json_t *env = NULL;
+
+    if (!cwd)
+        cwd = workdir = agent_ops(box)->new_workdir(box);
+    if (o->argv)
+        params_set_take(params, "argv", new_argv(o->argv), e);
+    else
+        params_set_take(params, "shell", jx_new_bytes(o->shell, strlen(o->shell)), e);
+    params_set_take(params, "cwd", cwd ? jx_new_path(cwd) : NULL, e);
+    if (!e->code && agent_ops(box)->new_environment(box, o->env, &env, e) == 0)
+        params_set_take(params, "env", env, e);
+    params_set_text(params, "user", o->user, e);
+}
+
+static void set_pty(const struct bh_run_options *o, json_t *params, struct err *e)
+{
+    json_t *pty = json_object();
+
+    params_set_count(pty, "cols", o->cols ? o->cols : 80, e);
+    params_set_count(pty, "rows", o->rows ? o->rows : 24, e);
+    params_set_flag(pty, "raw", o->raw, e);
+    params_set_take(params, "pty", pty, e);
+}
+
+/* "nofile=1024", "core=unlimited" */
+static int add_rlimit(json_t *obj, const char *word, struct err *e)
+{
+    const char *eq = strchr(word, '=');
+    _cleanup_free_ char *name = NULL;
+    uint64_t n;
+    int r;
+
+    if (!eq || eq == word)
+        return err_field(e, ERR_INVALID, "rlimits", "rlimit '%.64s' is not NAME=NUMBER", word);
+    name = strndup(word, (size_t)(eq - word));
+    if (!name)
+        return err_oom(e);
+    if (str_eq(eq + 1, "unlimited")) {
+        params_set_text(obj, name, "unlimited", e);
+        return 0;
+    }
+    r = str_parse_u64(eq + 1, 0, INT64_MAX, &n, e);
+    if (r < 0)
+        return err_wrap(e, err_at(e, r, "rlimits"), "rlimit '%.32s'", name);
+    params_set_take(obj, name, json_integer((json_int_t)n), e);
+    return 0;
+}
+
+/* Each group is sent only if it has a field. */
+static void set_limits(const struct bh_run_options *o, json_t *params, struct err *e)
+{
+    _cleanup_json_ json_t *limits = json_object();
+    _cleanup_json_ json_t *output = json_object();
+    _cleanup_json_ json_t *rlimits = json_object();
+
+#define LIMIT(field, ...) params_set_count(limits, #field, o->field, e);
+#include "common/wire/limits.def"
+    params_set_count(output, "head_bytes", o->head_bytes, e);
+    params_set_count(output, "tail_bytes", o->tail_bytes, e);
+    for (const char *const *word = o->rlimits; !e->code && word && *word; word++)
+        (void)add_rlimit(rlimits, *word, e);
+    if (json_object_size(limits))
+        params_set_take(params, "limits", json_incref(limits), e);
+    if (json_object_size(output))
+        params_set_take(params, "output", json_incref(output), e);
+    if (json_object_size(rlimits))
+        params_set_take(params, "rlimits", json_incref(rlimits), e);
+}
+
+int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_options *o,
+                     bool stdin_open, bool lossless, json_t **ret, struct err *e)
+{
+    _cleanup_json_ json_t *params = json_object();
+    struct err why = {0};
+
+    params_set_text(params, "id", id, &why);
+    set_command(box, o, params, &why);
+    params_set_count(params, "timeout_ms", (uint64_t)o->timeout_ms, &why);
+    params_set_count(params, "kill_grace_ms", (uint64_t)o->grace_ms, &why);
+    if (o->pty)
+        set_pty(o, params, &why);
+    params_set_flag(params, "stdin_open", stdin_open, &why);
+    params_set_flag(params, "lossless", lossless, &why);
+    params_set_flag(params, "kill_on_exit", o->kill_on_exit, &why);
+    params_set_text(params, "wait_for", o->wait_eof ? "eof" : NULL, &why);
+    params_set_text(params, "umask", o->umask, &why);
+    set_limits(o, params, &why);
+    if (why.code) {
+        if (e)
+            *e = why;
+        return -why.code;
+    }
+    *ret = TAKE(params);
+    return 0;
+}
+
+static int check_time(const char *name, int64_t ms, struct err *e)
+{
+    if (ms < 0 || ms > TIMEOUT_MAX_MS)
+        return err_field(e, ERR_INVALID, name, "%s must be from 0 to a year", name);
+    return 0;
+}
+
+int exec_request_check(const struct bh_run_options *o, struct err *e)
+{
+    int r;
+
+    if (!o->argv == !o->shell)
+        return err_field(e, ERR_INVALID, "argv", "one of argv and shell is required");
+    if (o->argv && !o->argv[0])
+        return err_field(e, ERR_INVALID, "argv", "argv must not be empty");
+    if (o->id && (!*o->id || strlen(o->id) > ID_MAX_BYTES))
+        return err_field(e, ERR_INVALID, "id", "id must have 1 to %d characters", ID_MAX_BYTES);
+    r = check_time("timeout", o->timeout_ms, e);
+    return r < 0 ? r : check_time("grace", o->grace_ms, e);
 }
