@@ -7,8 +7,6 @@
 
 #define SEARCH_MAX_PATHS 64
 
-struct grep_print;
-
 /* The options that both have; the first member of their struct args. */
 struct search_args {
     char **globs, **iglobs, **exclude, **types, **type_not, **type_add;
