@@ -15,8 +15,6 @@
 #include "common/jsonx.h"
 #include "lib/recipe/bootstrap.h"
 #include "lib/recipe/bootstrap_guest.h"
-#include "lib/recipe/bootstrap_health.h"
-#include "lib/recipe/bootstrap_record.h"
 
 #define CALL_MS 10000
 #define RETRY_MS 1000

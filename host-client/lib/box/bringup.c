@@ -14,7 +14,7 @@
 #include "lib/recipe/bootstrap.h"
 #include "lib/box/box_environment.h"
 #include "lib/box/control.h"
-#include "lib/util/dirtree.h"
+#include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
 #include "lib/box/ports.h"
 #include "lib/project/repo.h"

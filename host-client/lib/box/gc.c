@@ -15,7 +15,7 @@
 #include "lib/box/box.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
-#include "lib/util/dirtree.h"
+#include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
 
 #define GC_MENTION_STOPPED_MS (7LL * 24 * 3600 * 1000) /* kept, but mentioned */

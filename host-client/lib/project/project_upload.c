@@ -1,5 +1,7 @@
 #include "lib/project/project_upload.h"
 
+#include <archive.h>
+#include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -7,14 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/project/gitfiles.h"
 #include "lib/project/sync_list.h"
-#include "lib/project/upload_stream.h"
+#include "lib/util/beneath.h"
 
 #define MAX_NAMED 20
 #define LARGE_FILE_BYTES (16 * 1024 * 1024) /* from here on an upload that goes on after a cut */
@@ -215,4 +219,257 @@ int upload_run(const struct upload_request *req, struct upload_result *ret, stru
     }
     gitfiles_done(&files);
     return r;
+}
+
+/* ---- the stream ---- */
+
+#define CHUNK_BYTES (64 * 1024)
+#define PROGRESS_STEP_BYTES (1024 * 1024)
+
+struct upload_stream {
+    struct bh_ctx *ctx;
+    struct gitfiles *files;
+    struct archive *archive;
+    struct archive_entry *entry;
+    struct buf out;    /* produced, not yet taken */
+    size_t out_taken;  /* taken of out */
+    struct err failed; /* error of the write callback */
+    int fd;            /* the large file being sent, or -1 */
+    int64_t left;      /* bytes left of it */
+    char *name;        /* its name */
+    char *small;       /* UPLOAD_SMALL_BYTES */
+    bool is_finished;
+    uint64_t done, reported;
+};
+
+static la_ssize_t take_output(struct archive *a, void *arg, const void *data, size_t len)
+{
+    struct upload_stream *s = arg;
+
+    (void)a;
+    return buf_add(&s->out, data, len, &s->failed) < 0 ? -1 : (la_ssize_t)len;
+}
+
+static int archive_failed(struct upload_stream *s, struct err *e)
+{
+    const char *why = archive_error_string(s->archive);
+
+    if (s->failed.code)
+        return err_set(e, (enum err_code)s->failed.code, "%s", s->failed.message);
+    return err_set(e, ERR_INTERNAL, "packing the upload: %s", why ? why : "libarchive failed");
+}
+
+/* Names are bytes, whatever the locale. */
+static int open_upload_archive(struct upload_stream *s, struct err *e)
+{
+    (void)archive_write_set_format_pax(s->archive);
+    if (archive_write_add_filter_zstd(s->archive) != ARCHIVE_OK ||
+        archive_write_set_options(s->archive, "zstd:compression-level=3,pax:hdrcharset=BINARY") !=
+            ARCHIVE_OK ||
+        archive_write_set_bytes_per_block(s->archive, 0) != ARCHIVE_OK ||
+        archive_write_open(s->archive, s, NULL, take_output, NULL) != ARCHIVE_OK)
+        return archive_failed(s, e);
+    return 0;
+}
+
+int upload_stream_new(struct bh_ctx *ctx, struct gitfiles *files, struct upload_stream **ret,
+                      struct err *e)
+{
+    struct upload_stream *s = calloc(1, sizeof(*s));
+    int r;
+
+    if (!s)
+        return err_oom(e);
+    s->ctx = ctx;
+    s->files = files;
+    s->fd = -1;
+    buf_init(&s->out, UPLOAD_OUT_BYTES);
+    s->archive = archive_write_new();
+    s->entry = archive_entry_new();
+    s->small = malloc(UPLOAD_SMALL_BYTES);
+    r = s->archive && s->entry && s->small ? open_upload_archive(s, e) : err_oom(e);
+    if (r < 0) {
+        s = upload_stream_free(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+struct upload_stream *upload_stream_free(struct upload_stream *s)
+{
+    if (!s)
+        return NULL;
+    if (s->archive)
+        (void)archive_write_free(s->archive);
+    if (s->entry)
+        archive_entry_free(s->entry);
+    fd_close(s->fd);
+    buf_done(&s->out);
+    free(s->name);
+    free(s->small);
+    free(s);
+    return NULL;
+}
+
+static int write_header(struct upload_stream *s, const char *name, const struct stat *st,
+                        const char *target, int64_t size, struct err *e)
+{
+    struct archive_entry *a = archive_entry_clear(s->entry);
+
+    archive_entry_copy_pathname(a, name);
+    archive_entry_set_filetype(a, st->st_mode & S_IFMT);
+    archive_entry_set_perm(a, st->st_mode & 0777);
+    archive_entry_set_mtime(a, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+    archive_entry_set_size(a, size);
+    if (target)
+        archive_entry_copy_symlink(a, target);
+    if (archive_write_header(s->archive, a) < ARCHIVE_WARN)
+        return archive_failed(s, e);
+    return 0;
+}
+
+static int write_data(struct upload_stream *s, const char *data, size_t len, struct err *e)
+{
+    if (len && archive_write_data(s->archive, data, len) != (la_ssize_t)len)
+        return archive_failed(s, e);
+    s->done += len;
+    if (s->done - s->reported >= PROGRESS_STEP_BYTES) {
+        ctx_progress(s->ctx, "upload", s->done, s->files->bytes, false, "uploading");
+        s->reported = s->done;
+    }
+    return 0;
+}
+
+static int send_link(struct upload_stream *s, int fd, const char *name, const struct stat *st,
+                     struct err *e)
+{
+    char target[4097];
+    ssize_t n = readlinkat(fd, "", target, sizeof(target) - 1);
+
+    if (n < 0)
+        return err_at(e, err_sys(e, errno, "read '%s'", name), name);
+    target[n] = '\0';
+    return write_header(s, name, st, target, 0, e);
+}
+
+/* The header has the size of the bytes that were read, which is right even while the file is
+ * being written. */
+static int send_small(struct upload_stream *s, int fd, const char *name, const struct stat *st,
+                      struct err *e)
+{
+    size_t len;
+    int r = io_read_full(fd, s->small, UPLOAD_SMALL_BYTES, &len, e);
+
+    if (r < 0)
+        return err_at(e, err_wrap(e, r, "'%s'", name), name);
+    r = write_header(s, name, st, NULL, (int64_t)len, e);
+    return r < 0 ? r : write_data(s, s->small, len, e);
+}
+
+/* Writes the header; later calls send the bytes, a piece each. */
+static int begin_large(struct upload_stream *s, int *fd, const char *name, const struct stat *st,
+                       struct err *e)
+{
+    int r = write_header(s, name, st, NULL, st->st_size, e);
+
+    if (r < 0)
+        return r;
+    free(s->name);
+    s->name = strdup(name);
+    if (!s->name)
+        return err_oom(e);
+    s->left = st->st_size;
+    s->fd = TAKE_FD(*fd);
+    return 0;
+}
+
+/* A file that has moved, or that a link hides now, counts as never listed. */
+static bool is_gone(int sys)
+{
+    return sys == ENOENT || sys == ENOTDIR || sys == ELOOP;
+}
+
+static int send_file(struct upload_stream *s, const struct gitfiles_entry *en, struct err *e)
+{
+    _cleanup_close_ int fd = beneath_open(s->files->roots[en->root], en->path, O_RDONLY);
+    struct stat st;
+
+    if (fd < 0)
+        return is_gone(errno) ? 0 : err_at(e, err_sys(e, errno, "read '%s'", en->name), en->name);
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat '%s'", en->name);
+    if (!S_ISREG(st.st_mode))
+        return 0; /* its type has changed since it was listed */
+    if (st.st_size <= UPLOAD_SMALL_BYTES)
+        return send_small(s, fd, en->name, &st, e);
+    return begin_large(s, &fd, en->name, &st, e);
+}
+
+static int send_entry(struct upload_stream *s, const struct gitfiles_entry *en, struct err *e)
+{
+    /* O_PATH first: only a regular file may be opened for reading. */
+    _cleanup_close_ int fd = beneath_open(s->files->roots[en->root], en->path, O_PATH);
+    struct stat st;
+
+    if (fd < 0)
+        return is_gone(errno) ? 0 : err_at(e, err_sys(e, errno, "open '%s'", en->name), en->name);
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "stat '%s'", en->name);
+    if (S_ISREG(st.st_mode))
+        return send_file(s, en, e);
+    if (S_ISLNK(st.st_mode))
+        return send_link(s, fd, en->name, &st, e);
+    return S_ISDIR(st.st_mode) ? write_header(s, en->name, &st, NULL, 0, e) : 0;
+}
+
+static int send_next(struct upload_stream *s, struct err *e)
+{
+    struct gitfiles_entry en;
+    int r = gitfiles_next(s->files, &en, e);
+
+    if (r > 0)
+        return send_entry(s, &en, e);
+    if (r < 0)
+        return r;
+    s->is_finished = true;
+    return archive_write_close(s->archive) == ARCHIVE_OK ? 0 : archive_failed(s, e);
+}
+
+static int send_piece(struct upload_stream *s, struct err *e)
+{
+    size_t want = s->left < CHUNK_BYTES ? (size_t)s->left : CHUNK_BYTES;
+    size_t len;
+    int r = io_read_full(s->fd, s->small, want, &len, e);
+
+    if (r < 0)
+        return err_at(e, err_wrap(e, r, "'%s'", s->name), s->name);
+    if (len < want)
+        return err_field(e, ERR_ABORTED, s->name, "'%s' became shorter while it was read", s->name);
+    s->left -= (int64_t)len;
+    if (!s->left)
+        fd_close(TAKE_FD(s->fd));
+    return write_data(s, s->small, len, e);
+}
+
+int64_t upload_stream_read(void *stream, char *out, size_t max, struct err *e)
+{
+    struct upload_stream *s = stream;
+    size_t n;
+    int r = 0;
+
+    while (s->out_taken == s->out.len && !s->is_finished && r == 0) {
+        buf_clear(&s->out);
+        s->out_taken = 0;
+        r = s->fd >= 0 ? send_piece(s, e) : send_next(s, e);
+    }
+    if (r < 0)
+        return r;
+    n = s->out.len - s->out_taken;
+    if (n > max)
+        n = max;
+    if (n)
+        memcpy(out, s->out.data + s->out_taken, n);
+    s->out_taken += n;
+    return (int64_t)n;
 }

@@ -5,10 +5,12 @@
  * ignored, and .git; elsewhere all files. .bellhopignore (gitignore syntax) applies to both.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/err.h"
 #include "lib/agent/client.h"
+#include "lib/project/gitfiles.h"
 #include "lib/util/context.h"
 
 struct upload_request {
@@ -32,3 +34,25 @@ void upload_result_done(struct upload_result *r);
 
 int upload_check(const char *source, struct err *e); /* readable, a directory or a file */
 int upload_run(const struct upload_request *req, struct upload_result *ret, struct err *e);
+
+/* ---- the stream ---- */
+
+/*
+ * A list of files as a tar.zst, pulled piece by piece with bounded memory. A small
+ * file is read whole before its header is written, a large one is sent in pieces.
+ */
+
+#define UPLOAD_SMALL_BYTES (1024 * 1024)
+/* produced and not yet taken: a piece and zstd's window */
+#define UPLOAD_OUT_BYTES (8 * 1024 * 1024)
+
+struct upload_stream;
+
+/* Borrows files, which must be at its beginning. */
+int upload_stream_new(struct bh_ctx *ctx, struct gitfiles *files, struct upload_stream **ret,
+                      struct err *e);
+struct upload_stream *upload_stream_free(struct upload_stream *s); /* accepts NULL */
+
+/* For client_put_archive(): at most max bytes, 0 at the end, a negative error. ERR_ABORTED
+ * names a file that became shorter while it was read. A vanished file is skipped. */
+int64_t upload_stream_read(void *stream, char *out, size_t max, struct err *e);

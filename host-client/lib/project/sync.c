@@ -14,12 +14,12 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/util/dirtree.h"
+#include "lib/util/beneath.h"
 #include "lib/project/fetch.h"
 #include "lib/project/gitfiles.h"
 #include "lib/project/sync_list.h"
 #include "lib/project/sync_local.h"
-#include "lib/project/upload_stream.h"
+#include "lib/project/project_upload.h"
 
 #define REMOVALS_NAME ".bellhop-tmp-removals" /* as in guest/archive/extract.h */
 /* a file may grow so much between the list and the archive */

@@ -15,7 +15,6 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/util/beneath.h"
-#include "lib/util/dirtree.h"
 
 #define READ_BYTES (128 * 1024)
 

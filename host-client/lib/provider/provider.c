@@ -6,13 +6,6 @@
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/provider/oci/oci.h"
-#include "lib/provider/process/agent_process.h"
-
-/* One row a provider. The first is the default. */
-#define PROVIDERS(ROW) \
-    ROW(oci) \
-    ROW(process)
 
 #define POINTER(name) &provider_##name,
 #define NAME(name) #name,

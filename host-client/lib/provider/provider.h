@@ -1,6 +1,6 @@
 #pragma once
 /*
- * provider: where boxes come from. A provider is a folder and a row in provider.c; README.md has
+ * provider: where boxes come from. A provider is a folder and a row in PROVIDERS; README.md has
  * the steps. The rest of the host knows a provider by its capabilities and functions, never by its
  * name.
  *
@@ -134,6 +134,14 @@ struct provider {
     int (*sweep)(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
 };
+
+/* One row a provider, which its folder defines as provider_NAME. The first is the default. */
+#define PROVIDERS(ROW) \
+    ROW(oci) \
+    ROW(process)
+
+#define PROVIDER_DECLARE(name) extern const struct provider provider_##name;
+PROVIDERS(PROVIDER_DECLARE)
 
 extern const char *const provider_names[];              /* ends with NULL */
 const struct provider *provider_find(const char *name); /* NULL: no such provider */

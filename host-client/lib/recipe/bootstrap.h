@@ -11,6 +11,7 @@
 
 #include "common/err.h"
 #include "lib/agent/client.h"
+#include "lib/recipe/recipe.h"
 #include "lib/util/context.h"
 
 /* In agent-start.json beside the request: the monitor restarts the command so often. */
@@ -48,3 +49,30 @@ int bootstrap_run(const struct bootstrap_request *req, struct bootstrap_result *
 /* One health check of a running agent, within timeout_ms. */
 int bootstrap_health(struct bh_ctx *ctx, const char *box_dir, struct client *client,
                      int64_t timeout_ms, struct err *e);
+
+/* ---- the record ---- */
+
+/*
+ * bootstrap_record: files about a box's coding agent in the box's directory, all 0600:
+ *   agent.json         the recipe as it was, version, port, session: for restarts and health checks
+ *   agent-password     of its server; made once for each box
+ *   agent-start.json   the whole Exec/Start request that the monitor keeps running
+ */
+
+struct bootstrap_record {
+    char *agent;   /* the request: "opencode@1.18.33" */
+    char *session; /* or NULL */
+    uint16_t port; /* 0: none */
+    struct recipe recipe;
+};
+
+/* ERR_NOT_FOUND: there is no record. */
+int bootstrap_record_load(const char *box_dir, struct bootstrap_record *ret, struct err *e);
+int bootstrap_record_save(const char *box_dir, const struct bootstrap_record *rec, struct err *e);
+void bootstrap_record_done(struct bootstrap_record *rec);
+
+/* Reads the box's password; if there is none, makes it if `make`, else returns "". */
+int bootstrap_password(const char *box_dir, bool make, char **ret, struct err *e);
+
+/* request NULL: the monitor keeps nothing running. */
+int bootstrap_save_start(const char *box_dir, const json_t *request, struct err *e);

@@ -10,6 +10,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "lib/agent/client.h"
+#include "lib/recipe/recipe.h"
 
 #define BOOTSTRAP_EXEC_ID "agent"
 #define BOOTSTRAP_LOG_LINES 30
@@ -47,3 +48,26 @@ char *guest_log(struct client *c, const char *secret, int64_t deadline_mono_ms);
 
 /* The last lines of a text, within the three limits above. NULL: out of memory. */
 char *guest_log_tail(const char *text, size_t len, const char *secret);
+
+/* ---- health ---- */
+
+/*
+ * Checks the coding agent's health. A server is asked over HTTP, and the JSON of
+ * its response is checked: a page with status 200 is not health. An agent that speaks on its
+ * standard input is sent a line and must answer it.
+ */
+
+struct bootstrap_probe {
+    struct client *client;
+    const struct recipe_health *health;
+    uint16_t port;
+    const char *password;
+};
+
+/* One attempt. *ret_session (may be NULL): the session that an rpc answer names, or untouched.
+ * -ERR_ABORTED: an rpc agent cannot be asked while another client writes a line. */
+int bootstrap_probe(const struct bootstrap_probe *p, int64_t deadline_mono_ms, char **ret_session,
+                    struct err *e);
+
+/* Does the answer have every member of `expect` with the same value? Public for the tests. */
+int bootstrap_check_answer(json_t *expect, json_t *answer, struct err *e);

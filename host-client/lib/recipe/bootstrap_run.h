@@ -8,7 +8,6 @@
 
 #include "common/err.h"
 #include "lib/recipe/bootstrap.h"
-#include "lib/recipe/bootstrap_record.h"
 #include "lib/recipe/recipe.h"
 
 struct bootstrap {

@@ -38,3 +38,11 @@ int beneath_chmod(int dir, const char *name, mode_t mode);
 
 /* For tests: from now on behave as if the kernel had no openat2. */
 void beneath_force_walk(bool on);
+
+/* ---- removal ---- */
+
+/* Removes a directory tree. */
+
+/* Works at any depth. Does not follow links; fails on a mount below; a missing path is no
+ * error. */
+int dirtree_remove(const char *path, struct err *e);

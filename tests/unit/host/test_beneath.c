@@ -6,7 +6,6 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "lib/util/beneath.h"
-#include "lib/util/dirtree.h"
 #include "lib/project/sync_local.h"
 
 static mode_t mode_of(const char *path)

@@ -9,8 +9,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/recipe/bootstrap_guest.h"
-#include "lib/recipe/bootstrap_health.h"
-#include "lib/recipe/bootstrap_record.h"
+#include "lib/recipe/bootstrap.h"
 
 static int check(const char *expect, const char *answer)
 {

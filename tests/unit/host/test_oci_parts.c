@@ -6,16 +6,15 @@
 
 #include "common/io.h"
 #include "common/cleanup.h"
-#include "lib/util/dirtree.h"
+#include "lib/util/beneath.h"
 #include "lib/provider/oci/host_image.h"
 #include "lib/provider/oci/bundle.h"
 #include "lib/provider/oci/cgroup.h"
 #include "lib/provider/oci/runtime_exec.h"
 #include "lib/provider/oci/keeper.h"
-#include "lib/provider/oci/netns.h"
+#include "lib/provider/oci/network.h"
 #include "lib/provider/oci/record.h"
 #include "lib/provider/oci/rootfs.h"
-#include "lib/provider/oci/seccomp.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

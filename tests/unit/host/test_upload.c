@@ -15,8 +15,7 @@
 #include "lib/util/beneath.h"
 #include "lib/util/context.h"
 #include "lib/project/gitfiles.h"
-#include "lib/project/secretfiles.h"
-#include "lib/project/upload_stream.h"
+#include "lib/project/project_upload.h"
 
 static struct bh_ctx ctx;
 

@@ -5,12 +5,13 @@
  */
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "common/err.h"
-#include "lib/provider/provider.h"
-#include "lib/provider/oci/oci.h"
 #include "lib/provider/oci/mounts.h"
+#include "lib/provider/oci/oci.h"
 #include "lib/provider/oci/record.h"
+#include "lib/provider/provider.h"
 
 struct oci_bundle {
     const struct provider_box *box;
@@ -40,3 +41,17 @@ int oci_bundle_write_probe(const char *dir, const char *rootfs, const char *cons
 
 /* The capabilities of `--privilege sudo` as a bit mask, to compare with the kernel's. */
 uint64_t oci_bundle_capabilities(void);
+
+/* ---- system calls ---- */
+
+/*
+ * The system calls that a box may make. It is an allow list: a call that a later
+ * kernel adds is refused until somebody has reviewed it. Pure data to JSON (the runtime spec's
+ * "linux.seccomp").
+ */
+
+/* NULL: out of memory. */
+json_t *oci_seccomp_new(void);
+
+/* Is the call allowed, whatever its arguments? For the tests and the docs. */
+bool oci_seccomp_allows(const char *name);

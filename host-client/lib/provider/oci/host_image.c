@@ -15,7 +15,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/util/dirtree.h"
+#include "lib/util/beneath.h"
 
 #define USER_ID 1000
 #define FILE_MAX_BYTES ((size_t)4 << 20)

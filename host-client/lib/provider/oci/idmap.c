@@ -17,7 +17,7 @@
 #include "common/io.h"
 #include "common/str.h"
 
-#include "lib/provider/oci/squash.h"
+#include "lib/provider/oci/rootfs.h"
 
 #define ID_BYTES 64
 #define SLOT_NAME_BYTES 16

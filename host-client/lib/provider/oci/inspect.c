@@ -15,7 +15,7 @@
 #include "common/str.h"
 #include "lib/provider/oci/bundle.h"
 #include "lib/provider/oci/cgroup.h"
-#include "lib/provider/oci/quota.h"
+#include "lib/provider/oci/rootfs.h"
 
 #define STATUS_MAX_BYTES 65536
 #define SECCOMP_FILTER 2

@@ -20,7 +20,7 @@
 #include "common/io.h"
 #include "common/process.h"
 #include "common/str.h"
-#include "lib/provider/oci/netns.h"
+#include "lib/provider/oci/network.h"
 
 #define READY_TIMEOUT_MS 15000
 #define READY_POLL_MS 10 /* for a helper that does not report that it is ready */

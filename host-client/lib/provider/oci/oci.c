@@ -16,7 +16,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/util/dirtree.h"
+#include "lib/util/beneath.h"
 #include "lib/provider/oci/host_image.h"
 #include "lib/provider/oci/bundle.h"
 #include "lib/provider/oci/cgroup.h"
@@ -24,11 +24,9 @@
 #include "lib/provider/oci/inspect.h"
 #include "lib/provider/oci/mounts.h"
 #include "lib/provider/oci/network.h"
-#include "lib/provider/oci/quota.h"
-#include "lib/provider/oci/record.h"
 #include "lib/provider/oci/rootfs.h"
+#include "lib/provider/oci/record.h"
 #include "lib/provider/oci/runtime.h"
-#include "lib/provider/oci/squash.h"
 #include "lib/util/socket.h"
 
 #define TOKEN_MAX_BYTES 4096

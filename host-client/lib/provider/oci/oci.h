@@ -20,8 +20,6 @@
 #include "common/err.h"
 #include "lib/provider/provider.h"
 
-extern const struct provider provider_oci;
-
 #define OCI_RANGE 65536u /* uids and gids of a box */
 
 #define OCI_BOX_RUN "/run/bellhop" /* the box sees <dir>/run there */

@@ -17,7 +17,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "lib/util/dirtree.h"
+#include "lib/util/beneath.h"
 #include "lib/provider/oci/oci.h"
 #include "lib/provider/oci/bundle.h"
 #include "lib/provider/oci/cgroup.h"

@@ -1,5 +1,8 @@
-#include "lib/provider/process/agent_process.h"
-
+/*
+ * agent_process: the guest agent as a process of this machine, in a session of its own and without
+ * any isolation. For trying things out, for tests, and where nothing else works. It claims no
+ * capability that needs isolation, so that an option which does is an error.
+ */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +17,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/provider.h"
 #include "lib/util/procfs.h"
 
 #define MARK_BYTES 64
