@@ -21,7 +21,7 @@
 #include "lib/box/template_boot.h"
 #include "lib/image/image.h"
 #include "lib/image/template.h"
-#include "lib/project/project_upload.h"
+#include "lib/project/project_archive.h"
 
 #define HEALTH_MS 5000
 #define ENDED_UNSEEN "it ended while it had no monitor"

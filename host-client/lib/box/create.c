@@ -18,7 +18,7 @@
 #include "lib/project/project.h"
 #include "lib/project/repo.h"
 #include "lib/util/socket.h"
-#include "lib/project/project_upload.h"
+#include "lib/project/project_archive.h"
 
 #define AGENT_HEALTH_MS 2000
 #define CONTROL_MS 5000

@@ -13,7 +13,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "lib/project/project_upload.h"
+#include "lib/project/project_archive.h"
 #include "lib/recipe/bootstrap_guest.h"
 #include "lib/recipe/bootstrap_run.h"
 #include "lib/util/socket.h"

@@ -15,7 +15,7 @@
 #include "lib/util/beneath.h"
 #include "lib/util/context.h"
 #include "lib/project/gitfiles.h"
-#include "lib/project/project_upload.h"
+#include "lib/project/project_archive.h"
 
 static struct bh_ctx ctx;
 

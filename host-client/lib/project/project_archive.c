@@ -1,4 +1,4 @@
-#include "lib/project/project_upload.h"
+#include "lib/project/project_archive.h"
 
 #include <archive.h>
 #include <archive_entry.h>
