@@ -159,7 +159,6 @@ void cli_table_add(struct cli_table *t, const char *const *cells); /* copied */
 void cli_table_print_free(struct cli_table *t, bool is_tty);
 json_t *cli_box_json(const struct bh_box_info *info); /* as `up --json` prints it */
 
-/* progress.c */
 void cli_progress(void *arg, const struct bh_progress *p); /* arg: struct cli */
 void cli_progress_clear(const struct cli *c);
 

@@ -11,10 +11,9 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/box/box.h"
-#include "lib/project/fetch.h"
+#include "lib/project/project_archive.h"
 #include "lib/util/context.h"
 #include "lib/project/sync.h"
-#include "lib/project/project_archive.h"
 
 /* Resolves the path, wakes the box and gets its client. */
 static int begin_on_path(struct bh_box *box, const char *path, struct client **ret_client,

@@ -15,11 +15,10 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/util/beneath.h"
-#include "lib/project/fetch.h"
+#include "lib/project/project_archive.h"
 #include "lib/project/gitfiles.h"
 #include "lib/project/sync_list.h"
 #include "lib/project/sync_local.h"
-#include "lib/project/project_archive.h"
 
 #define REMOVALS_NAME ".bellhop-tmp-removals" /* as in guest/archive/extract.h */
 /* a file may grow so much between the list and the archive */
