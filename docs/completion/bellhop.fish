@@ -85,7 +85,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -l timeout -r
 complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -l path -r
 complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -l id -r
 complete -c bellhop -n '__fish_seen_subcommand_from wait-port' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a activity -d 'say whether a box is in use, and by what'
+complete -c bellhop -n __fish_use_subcommand -f -a activity -d 'report whether a box is in use, and by what'
 complete -c bellhop -n '__fish_seen_subcommand_from activity' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a hold -d 'keep a box in use for a while; prints the hold\'s id'
 complete -c bellhop -n '__fish_seen_subcommand_from hold' -l for -r
@@ -94,7 +94,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from hold' -l id -r
 complete -c bellhop -n '__fish_seen_subcommand_from hold' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a release -d 'end a hold on a box'
 complete -c bellhop -n '__fish_seen_subcommand_from release' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a ready -d 'run every tool that a box promises, and say which work'
+complete -c bellhop -n __fish_use_subcommand -f -a ready -d 'run every tool that a box promises, and report which work'
 complete -c bellhop -n '__fish_seen_subcommand_from ready' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a url -d 'print a local URL for a port in a box'
 complete -c bellhop -n '__fish_seen_subcommand_from url' -l port -r
@@ -218,11 +218,11 @@ complete -c bellhop -n '__fish_seen_subcommand_from grep' -l sortr -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l cursor -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l user -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a providers -d 'show where boxes can come from, each one tried'
+complete -c bellhop -n __fish_use_subcommand -f -a providers -d 'list the providers of boxes, and test each one'
 complete -c bellhop -n __fish_use_subcommand -f -a doctor -d 'check what this machine has and lacks for boxes'
-complete -c bellhop -n __fish_use_subcommand -f -a gc -d 'finish or undo what was interrupted, remove what no box owns'
+complete -c bellhop -n __fish_use_subcommand -f -a gc -d 'finish or roll back interrupted changes, remove what no box owns'
 complete -c bellhop -n '__fish_seen_subcommand_from gc' -l stopped-for -r
-complete -c bellhop -n __fish_use_subcommand -f -a image -d 'build, list, try and remove the images that boxes are made from'
+complete -c bellhop -n __fish_use_subcommand -f -a image -d 'build, list, test and remove images'
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l form -r
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l fresh
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l all

@@ -65,10 +65,10 @@ const struct cli_command cmd_activity = {
     .name = "activity",
     .group = "Work",
     .operands = "NAME",
-    .summary = "say whether a box is in use, and by what",
-    .details =
-        "Commands that run, open calls, connections to its ports, processor time and holds.\n"
-        "Asking does not count as use.",
+    .summary = "report whether a box is in use, and by what",
+    .details = "Reports running commands, open calls, connections to its ports, processor time and "
+               "holds.\n"
+               "The query itself does not count as use.",
     .examples = "  bellhop activity api\n"
                 "  bellhop activity --json api | jq .busy\n",
     .min_operands = 1,

@@ -17,10 +17,12 @@ static int run_attach(struct cli *c, void *args, char **operands, struct bh_erro
 
 static const struct cli_option attach_options[] = {
     CLI_OPT("interactive", 'i', CLI_FLAG, input, NULL,
-            "pass the input on, if the command's is open (always so for a terminal)"),
-    CLI_OPT("new", 'n', CLI_FLAG, only_new, NULL, "only what is written from now on"),
-    CLI_OPT("stdout-offset", 0, CLI_SIZE, stdout_offset, "N", "output from this byte on"),
-    CLI_OPT("stderr-offset", 0, CLI_SIZE, stderr_offset, "N", "errors from this byte on"),
+            "pass input on, if the command's is open (default for a terminal)"),
+    CLI_OPT("new", 'n', CLI_FLAG, only_new, NULL, "print only new output"),
+    CLI_OPT("stdout-offset", 0, CLI_SIZE, stdout_offset, "N",
+            "print standard output from this byte on"),
+    CLI_OPT("stderr-offset", 0, CLI_SIZE, stderr_offset, "N",
+            "print standard error from this byte on"),
     {0},
 };
 
@@ -30,10 +32,10 @@ const struct cli_command cmd_attach = {
     .operands = "NAME ID",
     .summary = "show the output of a command that runs, and type into it",
     .details =
-        "First what is held of its output, then the rest as it comes, to its end; the exit\n"
-        "status is the command's, as exec's is. Any number may be attached, and none holds the\n"
-        "command up. ^C detaches with status 130, and the command goes on. A command with a\n"
-        "terminal (exec -dt) gets every key, also ^C; ^P ^Q detaches from it.",
+        "Prints the output that is kept, then new output as it comes, until the command ends. The\n"
+        "exit status is the command's, as with exec. Any number of clients can attach, and none\n"
+        "slows the command down. ^C detaches with status 130, and the command goes on. A command\n"
+        "with a terminal (exec -dt) gets every key, ^C too; ^P ^Q detaches from it.",
     .examples = "  id=$(bellhop exec -d api -- make all)\n"
                 "  bellhop attach api $id\n"
                 "  bellhop exec -dt --id top api -- top; bellhop attach api top\n"

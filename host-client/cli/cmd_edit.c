@@ -45,10 +45,11 @@ static int run_edit(struct cli *c, void *args, char **operands, struct bh_error 
 static const struct cli_option edit_options[] = {
     CLI_OPT("old", 0, CLI_STR, old_text, "TEXT", "the text to replace; may span lines"),
     CLI_OPT("new", 0, CLI_STR, new_text, "TEXT", "the text to put in its place"),
-    CLI_OPT("count", 0, CLI_U32, count, "N", "it must occur exactly N times (default: once)"),
-    CLI_OPT("all", 'a', CLI_FLAG, all, NULL, "replace it however often it occurs"),
-    CLI_OPT("dry-run", 'n', CLI_FLAG, dry_run, NULL, "show what would change, and change nothing"),
-    CLI_OPT("if-match", 0, CLI_STR, if_match, "TAG", "only the version with this tag: status 4"),
+    CLI_OPT("count", 0, CLI_U32, count, "N", "expected number of occurrences (default: 1)"),
+    CLI_OPT("all", 'a', CLI_FLAG, all, NULL, "replace every occurrence"),
+    CLI_OPT("dry-run", 'n', CLI_FLAG, dry_run, NULL, "print the diff, but change nothing"),
+    CLI_OPT("if-match", 0, CLI_STR, if_match, "TAG",
+            "edit only the version with this tag, else status 4"),
     {0},
 };
 
@@ -57,9 +58,9 @@ const struct cli_command cmd_edit = {
     .group = "Files",
     .operands = "NAME :PATH",
     .summary = "replace text in a file of a box; prints the change as a diff",
-    .details =
-        "The text is literal. If it does not occur, or not exactly as often as given, the command\n"
-        "fails and changes nothing.",
+    .details = "The text is literal. If the number of its occurrences is not the expected one, the "
+               "command\n"
+               "fails and changes nothing.",
     .examples = "  bellhop edit api :main.c --old 'int x;' --new 'long x;'\n"
                 "  bellhop edit -n api :README.md --old foo --new bar --all\n",
     .options = edit_options,

@@ -19,30 +19,33 @@ struct args {
 };
 
 static const struct cli_option exec_options[] = {
-    CLI_OPT("cwd", 'C', CLI_STR, cwd, "DIR", "where to run it (default: the project)"),
-    CLI_OPT("user", 'u', CLI_STR, user, "USER", "as this user of the box"),
-    CLI_OPT("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on"),
+    CLI_OPT("cwd", 'C', CLI_STR, cwd, "DIR", "working directory (default: the project)"),
+    CLI_OPT("user", 'u', CLI_STR, user, "USER", "run as this user of the box"),
+    CLI_OPT("env", 'e', CLI_LIST, env, "K=V|K",
+            "an environment variable; K alone passes on your value"),
     CLI_OPT("env-file", 0, CLI_STR, env_file, "FILE", "a file of K=V lines"),
     CLI_OPT("interactive", 'i', CLI_FLAG, interactive, NULL,
-            "pass the input on (default); with -d: keep it open for 'attach -i'"),
+            "pass input on (default); with -d: keep it open for 'attach -i'"),
     CLI_OPT("tty", 't', CLI_FLAG, tty, NULL, "allocate a terminal"),
-    CLI_OPT("no-stdin", 'n', CLI_FLAG, no_stdin, NULL, "no input"),
-    CLI_OPT("detach", 'd', CLI_FLAG, detach, NULL, "return once it has started; prints its id"),
+    CLI_OPT("no-stdin", 'n', CLI_FLAG, no_stdin, NULL, "empty standard input"),
+    CLI_OPT("detach", 'd', CLI_FLAG, detach, NULL,
+            "return once the command has started; print its id"),
     CLI_OPT("id", 0, CLI_STR, id, "ID",
-            "name it: the same exec again is this command, not another one"),
+            "id of the command; repeating the exec returns the same command"),
     CLI_OPT("shell", 'c', CLI_STR, shell, "SCRIPT", "run this in a shell instead of CMD"),
     CLI_OPT("script", 's', CLI_STR, script, "FILE",
-            "run this script, by its #! or a shell, instead of CMD"),
+            "run this script, with its #! or a shell, instead of CMD"),
     CLI_OPT("timeout", 0, CLI_DURATION, timeout_ms, "TIME",
-            "end it after this time, with status 124"),
+            "end the command after this time, with status 124"),
     CLI_OPT("grace", 0, CLI_DURATION, grace_ms, "TIME",
-            "from SIGTERM to SIGKILL when the time is over (default: 2s)"),
-    CLI_OPT("kill-on-exit", 0, CLI_FLAG, kill_on_exit, NULL, "kill its descendants when it exits"),
+            "time from SIGTERM to SIGKILL after --timeout (default: 2s)"),
+    CLI_OPT("kill-on-exit", 0, CLI_FLAG, kill_on_exit, NULL,
+            "kill the descendants when the command exits"),
     CLI_OPT("limit", 'l', CLI_LIST, limits, "L",
-            "memory=512M, pids=64 or cpu=1.5, or several with commas (cgroup v2)"),
+            "limits, separated by commas: memory=512M, pids=64, cpu=1.5 (cgroup v2)"),
     CLI_OPT("rlimit", 0, CLI_LIST, rlimits, "R",
-            "as prlimit(1) has it: nofile=1024, core=unlimited"),
-    CLI_OPT("umask", 0, CLI_STR, umask, "MASK", "octal, such as 022"),
+            "resource limit as in prlimit(1): nofile=1024, core=unlimited"),
+    CLI_OPT("umask", 0, CLI_STR, umask, "MASK", "file mode mask, octal, such as 022"),
     {0},
 };
 
@@ -234,16 +237,24 @@ const struct cli_command cmd_exec = {
     .operands = "NAME [--] CMD ARG...",
     .summary = "run a command in a box; its exit status is the command's",
     .details =
-        "Input, output and errors are this terminal's, byte for byte. ^C goes to the command; a\n"
-        "second ^C ends it and what it started. A stopped box is started first. When the\n"
-        "connection breaks, it is taken up again where it was.\n\n"
-        "With --detach the command goes on by itself: 'bellhop ps' lists it, 'attach' shows its\n"
-        "output from the first byte, 'wait' gives its end, 'kill' ends it. With --id a repeated\n"
-        "exec is the same command; another command under that id is refused.\n\n"
-        "A script whose first line is '#!INTERPRETER [ARGUMENT]' is run by that interpreter of "
+        "Standard input, output and error are this terminal's, byte for byte. ^C goes to the\n"
+        "command; a second ^C kills it and its descendants. A stopped box is started first. After "
+        "a\n"
+        "broken connection the stream resumes where it was.\n"
+        "\n"
+        "With --detach the command runs in the background: 'bellhop ps' lists it, 'attach' shows "
+        "its\n"
+        "output from the first byte, 'wait' returns its result, and 'kill' ends it. Repeating an "
+        "exec\n"
+        "with the same --id returns the same command; a different command with that id is "
+        "refused.\n"
+        "\n"
+        "A script whose first line is '#!INTERPRETER [ARGUMENT]' runs with that interpreter of "
         "the\n"
-        "box, as a file with the same content would be; any other by bash, or else sh.\n\n"
-        "--limit is for this command and what it starts. It needs a host with cgroup v2, where a\n"
+        "box. Any other script runs with bash, or with sh if the box has no bash.\n"
+        "\n"
+        "--limit applies to this command and its descendants. It needs a host with cgroup v2, "
+        "where a\n"
         "box may divide its own group; with v1 it is refused ('unimplemented'). The limits of the\n"
         "whole box work with both: 'bellhop up --memory', --cpus and --pids.",
     .examples = "  bellhop exec api -- make test\n"

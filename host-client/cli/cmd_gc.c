@@ -16,7 +16,7 @@ struct args {
 
 static const struct cli_option gc_options[] = {
     CLI_OPT("stopped-for", 0, CLI_STR, stopped_for, "TIME",
-            "remove boxes stopped for at least so long, such as 7d"),
+            "remove boxes that have been stopped this long, such as 7d"),
     {0},
 };
 
@@ -49,11 +49,12 @@ const struct cli_command cmd_gc = {
     .name = "gc",
     .group = "Machine",
     .operands = "",
-    .summary = "finish or undo what was interrupted, remove what no box owns",
+    .summary = "finish or roll back interrupted changes, remove what no box owns",
     .details =
-        "A box is never removed unasked: one that is stopped keeps its disk until 'bellhop rm',\n"
-        "or until gc is told with --stopped-for how long a box must have been stopped to go. A\n"
-        "box whose start failed counts as stopped since then.",
+        "gc removes a box only with --stopped-for, once the box has been stopped for that long.\n"
+        "Otherwise a stopped box keeps its disk until 'bellhop rm'. A box whose start failed "
+        "counts\n"
+        "as stopped since then.",
     .examples =
         "  bellhop gc\n"
         "  bellhop gc --stopped-for 30d   # and the boxes that nobody started for a month\n",

@@ -27,11 +27,12 @@ const struct cli_command cmd_get = {
     .group = "Files",
     .operands = "NAME :PATH [DIR]",
     .summary = "copy a file or directory out of a box",
-    .details = "PATH goes into DIR (default: here) under its own name; DIR is made if need be. A "
-               "link to a\n"
-               "directory arrives as a directory of the link's name, any other link as a link. A "
-               "file arrives\n"
-               "whole or not at all, and an answer that holds anything else than PATH is refused.",
+    .details =
+        "PATH is copied into DIR (default: the current directory) under its own name; a missing "
+        "DIR\n"
+        "is created. A link to a directory arrives as a directory with the link's name, any other\n"
+        "link as a link. A file arrives whole or not at all. An answer with anything but PATH is\n"
+        "refused.",
     .examples = "  bellhop get api :/workspace/report.pdf\n"
                 "  bellhop get api :/workspace/src out\n",
     .min_operands = 2,

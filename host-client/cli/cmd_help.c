@@ -7,7 +7,7 @@ struct args {
 };
 
 static const struct cli_option help_options[] = {
-    CLI_OPT("man", 0, CLI_FLAG, man, NULL, "as a man page's source"),
+    CLI_OPT("man", 0, CLI_FLAG, man, NULL, "print the source of the man page"),
     {0},
 };
 

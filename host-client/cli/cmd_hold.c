@@ -30,7 +30,7 @@ static int run_hold(struct cli *c, void *args, char **operands, struct bh_error 
 
 static const struct cli_option hold_options[] = {
     CLI_OPT("for", 'f', CLI_DURATION, for_ms, "TIME",
-            "how long at most (default: 10m; at most 24h)"),
+            "length of the hold (default: 10m; at most 24h)"),
     CLI_OPT("reason", 'r', CLI_STR, reason, "TEXT", "shown by activity"),
     CLI_OPT("id", 0, CLI_STR, id, "ID", "hold id; reusing an id renews that hold"),
     {0},

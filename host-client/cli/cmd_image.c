@@ -175,13 +175,13 @@ static const char *const image_forms[] = {"squashfs",   "dir",    "tar",    "oci
 
 static const struct cli_option image_options[] = {
     {"form", 'f', CLI_LIST, offsetof(struct image_args, forms), "FORM",
-     "build: make only this form; test: boot only it (may be repeated)", image_forms},
+     "build: make only this form; test: boot only this form; repeatable", image_forms},
     {"fresh", 0, CLI_FLAG, offsetof(struct image_args, fresh), NULL,
-     "build: every layer anew, with Debian's newest packages", NULL},
+     "build: rebuild every layer, with Debian's newest packages", NULL},
     {"all", 0, CLI_FLAG, offsetof(struct image_args, all), NULL,
-     "rm: every image that no box stands on", NULL},
+     "rm: remove every image that no box uses", NULL},
     {"check", 0, CLI_LIST, offsetof(struct image_args, checks), "TOOL",
-     "test: only this tool (may be repeated)", NULL},
+     "test: check only this tool; repeatable", NULL},
     {0},
 };
 
@@ -259,24 +259,30 @@ const struct cli_command cmd_image = {
     .name = "image",
     .group = "Machine",
     .operands = "ls|build|test|inspect|rm [IMAGE]",
-    .summary = "build, list, try and remove the images that boxes are made from",
+    .summary = "build, list, test and remove images",
     .details =
-        "An image is NAME or NAME:VERSION of a template: one of Bellhop's ('image ls' has\n"
-        "them), or yours: the path of an e2b.toml or its directory. For build and test, nothing\n"
-        "means ./e2b.toml. What 'image ls' shows as NAME-HASH was replaced by a newer build.\n"
+        "IMAGE is NAME or NAME:VERSION of a template: one of Bellhop's ('image ls' lists them), "
+        "or\n"
+        "your own, as the path of an e2b.toml or of its directory. For build and test the default\n"
+        "is ./e2b.toml. An image that 'image ls' shows as NAME-HASH was replaced by a newer "
+        "build.\n"
         "\n"
-        "'image build' makes every form that is missing, or those of --form: squashfs is what\n"
-        "boxes of the oci provider stand on, oci is for docker load and podman load, vm for\n"
-        "QEMU, dockerfile for docker build. A layer is made again only when what it is made\n"
-        "from has changed.\n"
+        "'image build' makes every form that is missing, or only those given with --form: "
+        "squashfs\n"
+        "for boxes of the oci provider, oci for docker load and podman load, vm for QEMU, "
+        "dockerfile\n"
+        "for docker build. A layer is rebuilt only if its input has changed.\n"
         "\n"
-        "'image test' boots the image as a box (oci), in Docker, in Podman and in QEMU, runs\n"
-        "every tool that it has on real data there, by the agent's own interface, and looks\n"
-        "at what came out. It prints a table; the exit status is 1 when anything failed. A\n"
-        "form whose engine this machine does not have is left out and said, unless it was\n"
-        "asked for by name. The form 'dockerfile', which is not tried unasked, builds the\n"
-        "image's Dockerfile (BUILDER=docker, podman or buildah; BASE=IMAGE: on that base) and\n"
-        "boots the result.",
+        "'image test' boots the image as a box (oci), in Docker, in Podman and in QEMU, runs "
+        "every\n"
+        "tool of the image on real data through the guest agent, and checks the output. It prints "
+        "a\n"
+        "table; the exit status is 1 if anything failed. A form whose engine this machine lacks "
+        "is\n"
+        "reported and skipped, unless it was named with --form. The form 'dockerfile' is tested "
+        "only\n"
+        "if it is named: it builds the image's Dockerfile (BUILDER=docker, podman or buildah;\n"
+        "BASE=IMAGE sets the base) and boots the result.",
     .examples = "  bellhop image build  # ./e2b.toml, in every form\n"
                 "  bellhop image build base --form squashfs  # one of ours, as boxes want it\n"
                 "  bellhop up --image base  # builds it when it is missing\n"

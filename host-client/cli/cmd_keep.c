@@ -8,7 +8,7 @@ struct args {
 };
 
 static const struct cli_option keep_options[] = {
-    CLI_OPT("for", 0, CLI_DURATION, keep_ms, "TIME", "at least so long from now, such as 2h"),
+    CLI_OPT("for", 0, CLI_DURATION, keep_ms, "TIME", "time from now, such as 2h"),
     {0},
 };
 
@@ -42,14 +42,13 @@ const struct cli_command cmd_keep = {
     .operands = "NAME --for TIME",
     .summary = "let a box live longer",
     .details =
-        "A box's time is never made shorter. While the box is used it is prolonged by itself:\n"
-        "  a command that runs, attached or detached (exec -d, and those started by other "
-        "programs);\n"
-        "  calls of the box's agent, by bellhop or on its socket; a connection to one of its "
+        "keep never shortens the time. A box that is used is prolonged automatically. Use is:\n"
+        "  a command that runs, attached or detached (exec -d, or started by another program);\n"
+        "  a call of the box's agent, by bellhop or on its socket; a connection to one of its "
         "ports;\n"
-        "  a hold; a coding agent that works, and whatever else keeps the processor busy.\n"
-        "Not use: an idle shell, a server that nobody talks to, a coding agent that waits, and\n"
-        "questions such as ls, status and activity.",
+        "  a hold; a coding agent that works, and anything else that keeps the processor busy.\n"
+        "Not use: an idle shell, a server without connections, a coding agent that waits, and\n"
+        "queries such as ls, status and activity.",
     .examples = "  bellhop keep api --for 2h\n",
     .options = keep_options,
     .args_bytes = sizeof(struct args),

@@ -26,8 +26,8 @@ static int run_kill(struct cli *c, void *args, char **operands, struct bh_error 
 }
 
 static const struct cli_option kill_options[] = {
-    CLI_OPT("signal", 's', CLI_STR, signal, "SIGNAL", "a name or a number (default: TERM)"),
-    CLI_OPT("tree", 0, CLI_FLAG, tree, NULL, "and its descendants"),
+    CLI_OPT("signal", 's', CLI_STR, signal, "SIGNAL", "signal name or number (default: TERM)"),
+    CLI_OPT("tree", 0, CLI_FLAG, tree, NULL, "signal the descendants too"),
     {0},
 };
 
@@ -36,7 +36,8 @@ const struct cli_command cmd_kill = {
     .group = "Work",
     .operands = "NAME ID...",
     .summary = "send a signal to a command in a box",
-    .details = "With --tree also to what it started, in whatever session that is, and even when\n"
+    .details = "With --tree the signal also goes to the command's descendants, in any session, "
+               "even after\n"
                "the command itself has ended.",
     .examples = "  bellhop kill api server\n"
                 "  bellhop kill --tree -s KILL api $id\n",

@@ -14,9 +14,9 @@ struct args {
 };
 
 static const struct cli_option logs_options[] = {
-    CLI_OPT("follow", 'f', CLI_FLAG, follow, NULL, "go on as more is written, until it ends"),
+    CLI_OPT("follow", 'f', CLI_FLAG, follow, NULL, "print new output until the command ends"),
     CLI_OPT("id", 0, CLI_STR, id, "ID",
-            "of this command (exec -d printed it), not the coding agent"),
+            "id of a command (printed by exec -d), instead of the coding agent"),
     {0},
 };
 

@@ -53,7 +53,8 @@ const struct cli_command cmd_ports = {
     .group = "Work",
     .operands = "NAME",
     .summary = "list what listens in a box",
-    .details = "REACHABLE: 'bellhop url --port' leads there. COMMAND is the id that ps shows.",
+    .details =
+        "REACHABLE: 'bellhop url --port' works for the port. COMMAND is the id that 'ps' shows.",
     .examples = "  bellhop ports api\n"
                 "  bellhop url api --port 3000\n",
     .min_operands = 1,

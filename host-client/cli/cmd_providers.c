@@ -42,7 +42,7 @@ const struct cli_command cmd_providers = {
     .name = "providers",
     .group = "Machine",
     .operands = "",
-    .summary = "show where boxes can come from, each one tried",
+    .summary = "list the providers of boxes, and test each one",
     .examples = "  bellhop providers\n",
     .run = run_providers,
 };

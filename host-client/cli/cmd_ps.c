@@ -78,8 +78,7 @@ static int run_ps(struct cli *c, void *args, char **operands, struct bh_error *e
 }
 
 static const struct cli_option ps_options[] = {
-    CLI_OPT("all", 'a', CLI_FLAG, all, NULL,
-            "the commands that have ended too (kept for ten minutes)"),
+    CLI_OPT("all", 'a', CLI_FLAG, all, NULL, "include ended commands (kept for ten minutes)"),
     {0},
 };
 
@@ -88,9 +87,11 @@ const struct cli_command cmd_ps = {
     .group = "Work",
     .operands = "NAME",
     .summary = "list the commands that run in a box",
-    .details = "What 'exec', the coding agent and other clients have started. TIME is how long a\n"
-               "command runs, or has run. What ended says how: 'exited 0', 'SIGKILL', 'timeout',\n"
-               "'oom', 'canceled' or 'lost'.",
+    .details =
+        "Lists the commands that 'exec', the coding agent and other clients started. TIME is how\n"
+        "long a command has run. For one that has ended, the state says how: 'exited 0', "
+        "'SIGKILL',\n"
+        "'timeout', 'oom', 'canceled' or 'lost'.",
     .examples = "  bellhop ps api\n"
                 "  bellhop ps api --all\n"
                 "  bellhop ps api -q | xargs -n1 bellhop kill api\n",

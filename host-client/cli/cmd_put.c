@@ -230,7 +230,7 @@ static int run_put(struct cli *c, void *args, char **operands, struct bh_error *
 
 static const struct cli_option put_options[] = {
     CLI_OPT("if-match", 0, CLI_STR, if_match, "TAG",
-            "one FILE, only over the version with this tag ('*': any): status 4"),
+            "for one FILE: replace only this version ('*': any), else status 4"),
     {0},
 };
 
@@ -239,11 +239,13 @@ const struct cli_command cmd_put = {
     .group = "Files",
     .operands = "NAME FILE... :PATH",
     .summary = "copy files and directories into a box",
-    .details = "Like cp -r: into PATH if that is a directory, ends with a slash, or there are\n"
-               "several FILEs; else under the name PATH. DIR/. is the content of DIR. Each\n"
-               "FILE or directory arrives whole or not at all; '-' is standard input. The upload\n"
-               "of a large file continues after a broken connection. 'edit --json' and 'put "
-               "--json' print a\n"
+    .details = "Works like cp -r: FILE goes into PATH if PATH is a directory, ends with a slash, "
+               "or there\n"
+               "are several FILEs; otherwise it gets the name PATH. DIR/. is the content of DIR, "
+               "and '-' is\n"
+               "standard input. Each FILE or directory arrives whole or not at all. The upload of "
+               "a large\n"
+               "file resumes after a broken connection. 'edit --json' and 'put --json' print a "
                "file's tag.",
     .examples = "  bellhop put api notes.txt data :/workspace/\n"
                 "  bellhop put api local.cfg :/workspace/app.cfg\n"

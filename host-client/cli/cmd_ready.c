@@ -55,8 +55,8 @@ const struct cli_command cmd_ready = {
     .name = "ready",
     .group = "Work",
     .operands = "NAME",
-    .summary = "run every tool that a box promises, and say which work",
-    .details = "Ends with 4 when one that is required does not run.",
+    .summary = "run every tool that a box promises, and report which work",
+    .details = "The exit status is 4 if a required tool does not run.",
     .examples = "  bellhop ready api\n"
                 "  bellhop ready --json api | jq .tools\n",
     .min_operands = 1,

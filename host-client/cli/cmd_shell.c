@@ -7,8 +7,8 @@ struct args {
 };
 
 static const struct cli_option shell_options[] = {
-    CLI_OPT("cwd", 'C', CLI_STR, cwd, "DIR", "where to start (default: the project)"),
-    CLI_OPT("user", 'u', CLI_STR, user, "USER", "as this user of the box"),
+    CLI_OPT("cwd", 'C', CLI_STR, cwd, "DIR", "working directory (default: the project)"),
+    CLI_OPT("user", 'u', CLI_STR, user, "USER", "run as this user of the box"),
     {0},
 };
 
@@ -38,8 +38,8 @@ const struct cli_command cmd_shell = {
     .operands = "NAME",
     .summary = "open a shell in a box",
     .details =
-        "A shell that only waits at its prompt is not use of the box, which stops when its time\n"
-        "is over. Typing, output, and what runs in the shell are.",
+        "An idle shell does not count as use of the box: the box stops when its time is over.\n"
+        "Typing, output and programs that run in the shell do count.",
     .examples = "  bellhop shell api\n"
                 "  bellhop shell -u root api\n",
     .options = shell_options,

@@ -131,10 +131,11 @@ const struct cli_command cmd_status = {
     .operands = "NAME",
     .summary = "show a box, and what is really enforced on it",
     .details =
-        "User namespace, seccomp, capabilities, limits and network are read back from the\n"
-        "kernel, not from what was asked for. The disk's limit is kept by the kernel where its\n"
-        "file system has project quotas; else the box's monitor counts what the box has written,\n"
-        "and stops it (disk_limited_by).",
+        "User namespace, seccomp, capabilities, limits and network are read back from the kernel,\n"
+        "not taken from the request. The kernel enforces the disk limit if the file system has\n"
+        "project quotas; otherwise the box's monitor counts the bytes written, and stops a box "
+        "that\n"
+        "exceeds the limit (disk_limited_by).",
     .examples = "  bellhop status api\n",
     .min_operands = 1,
     .max_operands = 1,

@@ -12,8 +12,8 @@ const struct cli_command cmd_stop = {
     .operands = "NAME...",
     .summary = "end everything that runs in boxes; their disks stay",
     .details =
-        "Any command on a stopped box starts it again. It stays until 'bellhop rm' removes it:\n"
-        "neither time nor 'bellhop gc' does, unless gc is given --stopped-for.",
+        "Any command on a stopped box starts it again. A stopped box stays until 'bellhop rm' or\n"
+        "'bellhop gc --stopped-for' removes it.",
     .examples = "  bellhop stop api\n",
     .min_operands = 1,
     .max_operands = 256,

@@ -16,17 +16,16 @@ struct args {
 };
 
 static const struct cli_option sync_options[] = {
-    CLI_OPT("dry-run", 'n', CLI_FLAG, dry_run, NULL, "print what would be done; change nothing"),
-    CLI_OPT("delete", 0, CLI_FLAG, delete_extra, NULL,
-            "also remove files that only the target has"),
-    CLI_OPT("checksum", 0, CLI_FLAG, checksum, NULL, "compare contents, not sizes and times"),
+    CLI_OPT("dry-run", 'n', CLI_FLAG, dry_run, NULL, "print the changes, but make none"),
+    CLI_OPT("delete", 0, CLI_FLAG, delete_extra, NULL, "remove files that only the target has"),
+    CLI_OPT("checksum", 0, CLI_FLAG, checksum, NULL, "compare contents instead of sizes and times"),
     CLI_OPT("exclude", 0, CLI_LIST, excludes, "GLOB",
-            "skip these; with a slash: the whole path, else any name; repeatable"),
-    CLI_OPT("with-git", 0, CLI_FLAG, with_git, NULL, "the repository's .git too"),
+            "skip matches of the whole path (with a slash) or a name; repeatable"),
+    CLI_OPT("with-git", 0, CLI_FLAG, with_git, NULL, "include the repository's .git"),
     CLI_OPT("with-secrets", 0, CLI_FLAG, with_secrets, NULL,
-            "untracked files that look like secrets too"),
+            "include untracked files that look like secrets"),
     CLI_OPT("max-files", 0, CLI_U32, max_files, "N",
-            "limit of files that the box has more than this side (100000)"),
+            "limit of files that only the box has (default: 100000)"),
     {0},
 };
 
@@ -110,18 +109,24 @@ const struct cli_command cmd_sync = {
     .operands = "NAME FROM TO",
     .summary = "make a directory in a box like one here, or the other way round",
     .details =
-        "FROM and TO are a directory here and, with a colon, one in the box. What differs is\n"
-        "sent: by size and time, and by content where only the time differs. What went from FROM\n"
-        "since the last sync of the two is removed from TO; what TO has made itself stays, unless\n"
-        "--delete is given. What .gitignore or .bellhopignore hides is neither sent nor removed,\n"
-        "and .git stays as it is on both sides. Into a box it is all or nothing; here each file\n"
-        "is put in place whole, and the next sync finishes what was interrupted.\n\n"
-        "Out of a box, a name that git could take for a repository (.git in any case) is an error "
+        "FROM and TO are a local directory and, with a colon, a directory in the box. Files that\n"
+        "differ in size or time are sent; if only the time differs, the content decides. Files "
         "that\n"
-        "changes nothing. With --with-git the box's .git comes too, and git runs what the "
-        "configuration\n"
-        "and the hooks in it name: ask for it only from a box that you trust.\n"
-        "The box may have 100,000 files more than there are here: --max-files takes more.",
+        "were removed from FROM since the last sync of the pair are removed from TO. Files that "
+        "only\n"
+        "TO has are kept, unless --delete is given. Files that .gitignore or .bellhopignore "
+        "excludes\n"
+        "are neither sent nor removed, and .git stays as it is on both sides. A sync into a box "
+        "is\n"
+        "all or nothing. Out of a box each file is put in place whole, and the next sync finishes "
+        "an\n"
+        "interrupted one.\n"
+        "\n"
+        "Out of a box, a name that git could take for a repository (.git in any case) is an error\n"
+        "that changes nothing. With --with-git the box's .git is sent too, and git runs the hooks "
+        "and\n"
+        "the programs that its configuration names: use it only with a box that you trust.\n"
+        "The box may have 100,000 files more than the local side; --max-files raises this limit.",
     .examples = "  bellhop sync api . :/workspace\n"
                 "  bellhop sync api :/workspace . -n\n",
     .options = sync_options,

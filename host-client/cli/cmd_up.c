@@ -34,7 +34,7 @@ static const char *const runtime_names[] = {"runc", "crun", "runsc", NULL};
 
 static const struct cli_option up_options[] = {
     CLI_OPT("name", 'n', CLI_STR, name, "NAME",
-            "the box's name (default: the directory's, or the repository's)"),
+            "the box's name (default: the name of the directory or repository)"),
     CLI_OPT_VALUES("agent", 'a', CLI_STR, agent, "AGENT",
                    "opencode, pi, none, NAME@VERSION or a recipe file", agent_names),
     CLI_OPT("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files"),
@@ -53,30 +53,33 @@ static const struct cli_option up_options[] = {
     CLI_OPT_VALUES("privilege", 0, CLI_STR, privilege, "MODE", "sudo (default) or strict",
                    privilege_modes),
     CLI_OPT("cpus", 0, CLI_CPUS, cpu_millis, "N",
-            "at most so many processors, such as 1.5 (default: all but one, or 4/5)"),
+            "limit in processors, such as 1.5 (default: all but one, or 4/5)"),
     CLI_OPT("memory", 'm', CLI_SIZE, memory_bytes, "SIZE",
-            "at most so much memory, such as 2G (default: 80 % of the machine's)"),
+            "memory limit, such as 2G (default: 80 % of the machine's)"),
     CLI_OPT("disk", 0, CLI_SIZE, disk_bytes, "SIZE",
-            "at most so much on its disk (default: 80 % of what is free)"),
-    CLI_OPT("pids", 0, CLI_U32, pids, "N", "at most so many processes (default: 4096)"),
+            "disk limit (default: 80 % of the free space)"),
+    CLI_OPT("pids", 0, CLI_U32, pids, "N", "limit in processes (default: 4096)"),
     CLI_OPT("port", 0, CLI_U16, port, "PORT", "the agent's port in the box"),
-    CLI_OPT("env", 'e', CLI_LIST, env, "K=V|K", "an environment variable; K alone passes yours on"),
+    CLI_OPT("env", 'e', CLI_LIST, env, "K=V|K",
+            "an environment variable; K alone passes on your value"),
     CLI_OPT("env-file", 0, CLI_STR, env_file, "FILE", "a file of K=V lines"),
     CLI_OPT("secret", 0, CLI_LIST, secrets, "K",
             "your variable K as the file /run/secrets/K, mode 0600, in the box"),
-    CLI_OPT("label", 'l', CLI_LIST, labels, "K=V", "a label, shown by status and ls --json"),
-    CLI_OPT("dest", 0, CLI_STR, dest, "DIR", "where the project goes (default: /workspace)"),
+    CLI_OPT("label", 'l', CLI_LIST, labels, "K=V", "a label, which status and ls --json show"),
+    CLI_OPT("dest", 0, CLI_STR, dest, "DIR",
+            "the project's directory in the box (default: /workspace)"),
     CLI_OPT_VALUES("git", 0, CLI_STR, git, "MODE", "send .git: full (default), shallow, none",
                    git_modes),
     CLI_OPT("with-secrets", 0, CLI_FLAG, with_secrets, NULL,
             "upload untracked files that look like secrets too"),
     CLI_OPT("empty", 0, CLI_FLAG, empty, NULL, "upload nothing"),
-    CLI_OPT("repo", 0, CLI_STR, repo, "URL", "clone this in the box instead of an upload"),
+    CLI_OPT("repo", 0, CLI_STR, repo, "URL",
+            "clone this repository in the box instead of uploading"),
     CLI_OPT("git-token-file", 0, CLI_STR, git_token_file, "FILE", "the token for --repo"),
     CLI_OPT("allow-missing", 0, CLI_LIST, allow_missing, "PIECE",
-            "go on without this piece of isolation (see status)"),
+            "start even if this piece of isolation is missing (see status)"),
     CLI_OPT("start-timeout", 0, CLI_DURATION, start_timeout_ms, "TIME",
-            "for the whole start, until the agent is healthy (default: 5m)"),
+            "limit for the whole start, until the agent is healthy (default: 5m)"),
     {0},
 };
 
@@ -248,19 +251,18 @@ const struct cli_command cmd_up = {
     .summary = "make a box with a project and a coding agent in it, or start it again",
     .details =
         "Creates the box, uploads DIR (default: the current directory), installs and starts the\n"
-        "coding agent, and returns when it is healthy. In a git repository the tracked files and\n"
-        "the untracked ones that are not ignored are sent, as they are on the disk now.\n"
-        ".bellhopignore keeps more at home. If a step fails, everything is rolled back.\n"
-        "A box remembers its project, the directory's path or the repository's URL: a second up\n"
-        "starts that box if need be, and uploads nothing again. Another project of the same name\n"
-        "gets a box with a short hash after the name. With --name, a box that is for another\n"
-        "project is an error.\n\n"
-        "A box leaves a part of the machine to you: without --cpus it has all processors but one\n"
-        "(of fewer than five, 4/5). What it may write to its disk is a quota where the file "
-        "system\n"
-        "has project quotas; else a box that has more is stopped, and may be started to be "
-        "cleared\n"
-        "up. A number as large as you like takes a limit away.",
+        "coding agent, and returns when it is healthy. In a git repository, the tracked files and\n"
+        "the untracked files that are not ignored are sent, as they are on the disk now.\n"
+        ".bellhopignore excludes more files. If a step fails, everything is rolled back.\n"
+        "A box remembers its project: the directory's path or the repository's URL. A second up\n"
+        "starts that box if it is stopped, and uploads nothing again. Another project of the same\n"
+        "name gets a box with a short hash after the name. With --name, a box that belongs to\n"
+        "another project is an error.\n"
+        "\n"
+        "By default a box leaves a part of the machine to you: it has all processors but one (of\n"
+        "fewer than five, 4/5). The disk limit is a quota if the file system has project quotas;\n"
+        "otherwise a box that exceeds the limit is stopped, and can be started again to remove\n"
+        "files. To lift a limit, set it to a very large number.",
     .examples = "  bellhop up                                  # this directory, with opencode\n"
                 "  bellhop up --name api --agent pi ~/src/api  # another one, with pi\n"
                 "  bellhop up --agent none --network none .    # just a box, without a network\n"

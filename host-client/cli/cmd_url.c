@@ -10,7 +10,7 @@ struct args {
 };
 
 static const struct cli_option url_options[] = {
-    CLI_OPT("port", 'p', CLI_U16, port, "PORT", "of this port in the box (default: the agent's)"),
+    CLI_OPT("port", 'p', CLI_U16, port, "PORT", "port in the box (default: the agent's)"),
     {0},
 };
 
@@ -60,7 +60,7 @@ const struct cli_command cmd_url = {
     .group = "Work",
     .operands = "NAME",
     .summary = "print a local URL for a port in a box",
-    .details = "The port is reached over this machine's loopback only.",
+    .details = "The URL works on this machine's loopback only.",
     .examples = "  bellhop url api               # the coding agent's\n"
                 "  curl \"$(bellhop url api -p 8080)\"\n",
     .options = url_options,

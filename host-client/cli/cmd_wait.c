@@ -39,7 +39,8 @@ static int run_wait(struct cli *c, void *args, char **operands, struct bh_error 
 }
 
 static const struct cli_option wait_options[] = {
-    CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "wait no longer: status 124"),
+    CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME",
+            "stop waiting after this time, with status 124"),
     {0},
 };
 
@@ -48,7 +49,9 @@ const struct cli_command cmd_wait = {
     .group = "Work",
     .operands = "NAME ID",
     .summary = "wait for a command's end; the exit status is the command's",
-    .details = "The end of a command is kept for ten minutes. The box counts as used meanwhile.",
+    .details =
+        "The result of a command is kept for ten minutes after its end. The box counts as used\n"
+        "meanwhile.",
     .examples = "  id=$(bellhop exec -d api -- make all)\n"
                 "  bellhop wait api $id && echo built\n"
                 "  bellhop wait --json api $id | jq .usage\n",

@@ -31,10 +31,10 @@ static int run_wait_port(struct cli *c, void *args, char **operands, struct bh_e
 
 static const struct cli_option wait_port_options[] = {
     CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME",
-            "wait no longer: status 6 (default: 30s)"),
+            "stop waiting after this time, with status 6 (default: 30s)"),
     CLI_OPT("path", 'p', CLI_STR, path, "PATH",
-            "ask for this by HTTP until the status is below 400"),
-    CLI_OPT("id", 0, CLI_STR, id, "ID", "give up when this command ends without it: status 4"),
+            "request PATH by HTTP until the status is below 400"),
+    CLI_OPT("id", 0, CLI_STR, id, "ID", "stop waiting when this command ends, with status 4"),
     {0},
 };
 

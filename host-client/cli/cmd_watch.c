@@ -69,11 +69,10 @@ static int run_watch(struct cli *c, void *args, char **operands, struct bh_error
 }
 
 static const struct cli_option watch_options[] = {
-    CLI_OPT("exclude", 'E', CLI_LIST, excludes, "GLOB", "skip these, as in a .gitignore"),
-    CLI_OPT("no-recursive", 0, CLI_FLAG, flat, NULL,
-            "only the directory itself, without subdirectories"),
+    CLI_OPT("exclude", 'E', CLI_LIST, excludes, "GLOB", "skip matches, as in a .gitignore"),
+    CLI_OPT("no-recursive", 0, CLI_FLAG, flat, NULL, "do not watch subdirectories"),
     CLI_OPT("count", 'c', CLI_U32, count, "N", "end after N events"),
-    CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "end after this time: status 6"),
+    CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME", "end after this time, with status 6"),
     {0},
 };
 
@@ -82,10 +81,13 @@ const struct cli_command cmd_watch = {
     .group = "Files",
     .operands = "NAME [:PATH]",
     .summary = "report changes to the files of a box, one line for each event",
-    .details = "created, removed, renamed, modified, written, attributes; 'overflow' when some "
-               "were lost:\n"
-               "look again. Nothing is missed after the word that it is watching. With --json one\n"
-               "message a line. The box counts as used meanwhile.",
+    .details =
+        "The events are created, removed, renamed, modified, written and attributes. 'overflow' "
+        "means\n"
+        "that events were lost and the directory must be read again. No event is missed once the\n"
+        "command reports that it is watching. With --json each line is one message. The box counts "
+        "as\n"
+        "used meanwhile.",
     .examples = "  bellhop watch api\n"
                 "  bellhop watch api :src -E node_modules -E '*.o'\n"
                 "  bellhop watch -q -c 1 api :done --timeout 10m && echo finished\n",
