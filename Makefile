@@ -275,7 +275,7 @@ SCHEMAS := $(filter-out %/README.md,$(wildcard guest/common/wire/schema/*))
 build/gen/schema.inc: scripts/embed-json.sh $(SCHEMAS)
 	@mkdir -p $(@D)
 	@scripts/embed-json.sh $(SCHEMAS) >$@
-$(B)/obj/agent/guest/api/schema.o: build/gen/schema.inc
+$(B)/obj/agent/guest/api/openapi.o: build/gen/schema.inc
 
 $(E2B_PB).c: guest/dialect/e2b/e2b.proto
 	@mkdir -p $(@D)

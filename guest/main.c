@@ -33,7 +33,7 @@
 #include "api/queue.h"
 #include "api/files/resume.h"
 #include "api/proxy/forward.h"
-#include "api/service.h"
+#include "api/dialect.h"
 #include "http/server.h"
 #include "system/activity.h"
 #include "system/auth.h"

@@ -1,15 +1,17 @@
 #pragma once
 /*
  * dialect: a public protocol as a table: routes, methods, codecs, errors, access. The native API is the first
- * (native.c); every other is a folder of guest/dialect and a row of guest/dialect/dialects.c.
+ * (native.c); every other is a folder of guest/dialect and a row of guest/dialect/dialects.c. Also the agent
+ * as http sees it, and what a route's handler finds in a request.
  */
+#include <jansson.h>
+
+#include "agent.h"
 #include "api/encode.h"
 #include "api/rpc.h"
 #include "common/err.h"
-#include "http/request.h"
 #include "http/http_service.h"
-
-struct agent;
+#include "http/request.h"
 
 struct dialect {
     const char *name;
@@ -85,3 +87,34 @@ const struct rpc_method *dialect_find_method(const struct dialect *d, const char
 
 /* Sets deadline_exceeded in the words of the request's dialect. */
 int dialect_set_late(const struct request *q, struct err *e);
+
+extern const struct http_service agent_service; /* its owner: struct agent */
+
+struct agent *request_agent(const struct request *q);
+/* Of the route; of a request without one the first dialect's. */
+const struct dialect *request_dialect(const struct request *q);
+const struct rpc_method *request_method(const struct request *q);
+const struct codec *request_codec(const struct request *q);
+
+int respond_json(struct request *q, int status, const json_t *body, struct err *e);
+/* The error as {"code","message","field"}, or an RFC 9457 problem with these beside its members. */
+int service_write_json_error(const struct request *q, const struct err *error,
+                             struct error_reply *ret, struct err *e);
+
+/* What the native routes do; see the file named beside each. */
+extern const struct request_ops call_ops;          /* call.c: /bellhop.v1.Service/Method */
+extern const struct request_ops inflow_ops;        /* call.c: those to which the client streams */
+extern const struct request_ops health_ops;        /* rpc_system.c */
+extern const struct request_ops ready_ops;         /* system_ready.c */
+extern const struct request_ops metrics_ops;       /* rpc_system.c */
+extern const struct request_ops openapi_ops;       /* openapi.c */
+extern const struct request_ops file_get_ops;      /* file_get.c */
+extern const struct request_ops file_put_ops;      /* file_put.c */
+extern const struct request_ops file_delete_ops;   /* file_get.c */
+extern const struct request_ops file_options_ops;  /* file_get.c */
+extern const struct request_ops upload_look_ops;   /* uploads.c: GET, HEAD, DELETE */
+extern const struct request_ops upload_append_ops; /* uploads.c: PATCH */
+extern const struct request_ops archive_get_ops;   /* archive_get.c */
+extern const struct request_ops archive_put_ops;   /* archive_put.c */
+extern const struct request_ops proxy_ops;         /* proxy.c */
+extern const struct request_ops tunnel_ops;        /* tunnel.c */

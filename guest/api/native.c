@@ -4,7 +4,6 @@
 #include <strings.h>
 
 #include "api/dialect.h"
-#include "api/handlers.h"
 #include "api/rpc.h"
 #include "common/cleanup.h"
 #include "common/str.h"

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "common/err.h"
-#include "api/source.h"
+#include "api/rpc.h"
 
 #define QUEUE_MAX_BYTES (256 * 1024)
 #define QUEUE_BATCH_BYTES (32 * 1024)

@@ -1,13 +1,98 @@
 #pragma once
 /*
  * rpc: methods: JSON in, one call of a module, JSON out. No logic here, no HTTP. The native API's
- * are the rows of common/wire/rpc.def.
+ * are the rows of common/wire/rpc.def. A handler makes one reply, or a source (a reply that is produced
+ * over time), or an inflow (the client streams, and gets one reply).
  */
 #include <jansson.h>
 
 #include "common/err.h"
-#include "api/inflow.h"
-#include "api/source.h"
+
+struct waker {
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+/* ---- source ---- */
+
+/*
+ * The server pulls messages when the client can take them (back-pressure); a source without a message
+ * returns SOURCE_WAIT and calls its waker later. A SOURCE handler makes it; the server owns it and frees
+ * it once.
+ *
+ * Threads: next() and free() are never called concurrently. The waker may be called from any thread,
+ * any number of times, but not after free() has returned: a source takes its own lock for that.
+ */
+enum source_state {
+    SOURCE_WAIT = 0, /* nothing now; the waker will be called */
+    SOURCE_MESSAGE,  /* *ret_msg is set, and the caller's */
+    SOURCE_TEXT,     /* source.text has messages, each a line of JSON with its line feed */
+    SOURCE_END,      /* no more messages */
+};
+
+struct source;
+
+struct source_ops {
+    /* enum source_state, or a negative error that ends the reply. Must not block. */
+    int (*next)(struct source *s, json_t **ret_msg, struct err *e);
+    /* The reply is over or the client has gone: stop the work, free everything. Must not block. */
+    void (*free)(struct source *s);
+};
+
+/* Embedded first in the struct of each kind of source. */
+struct source {
+    const struct source_ops *ops;
+    struct waker waker; /* set by the server before the first next() */
+    const char *text;   /* after SOURCE_TEXT, until the next call of next() or free() */
+    size_t text_len;
+};
+
+/* For the server. Atomic, because another thread may wake a source as soon as it is made. */
+static inline void source_set_waker(struct source *s, void (*fn)(void *arg), void *arg)
+{
+    s->waker.arg = arg;
+    __atomic_store_n(&s->waker.fn, fn, __ATOMIC_RELEASE);
+}
+
+static inline void source_wake(struct source *s)
+{
+    void (*fn)(void *arg) = __atomic_load_n(&s->waker.fn, __ATOMIC_ACQUIRE);
+
+    if (fn)
+        fn(s->waker.arg);
+}
+
+/* ---- inflow ---- */
+
+/*
+ * The server owns it and frees it once. Its functions are never called concurrently, and must not block:
+ * INFLOW_WAIT says that the waker will be called, from any thread, but not after free() has returned.
+ */
+#define INFLOW_WAIT 0 /* call again with the same arguments after the wake */
+#define INFLOW_DONE 1
+
+struct inflow;
+
+struct inflow_ops {
+    /* Takes the next message, which is borrowed. INFLOW_WAIT, INFLOW_DONE, or a negative error, which ends the call. */
+    int (*take)(struct inflow *f, json_t *msg, struct err *e);
+    /* All messages were taken. The same results; with INFLOW_DONE the answer is in *ret. */
+    int (*finish)(struct inflow *f, json_t **ret, struct err *e);
+    void (*free)(struct inflow *f);
+};
+
+/* Embedded first in the struct of each kind. */
+struct inflow {
+    const struct inflow_ops *ops;
+    struct waker waker; /* set by the server before the first take() */
+};
+
+static inline void inflow_wake(struct inflow *f)
+{
+    f->waker.fn(f->waker.arg);
+}
+
+/* ---- methods ---- */
 
 enum rpc_kind {
     RPC_UNARY,

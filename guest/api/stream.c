@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/service.h"
+#include "api/dialect.h"
 #include "common/jsonx.h"
 #include "http/respond.h"
 #include "system/metrics.h"

@@ -3,7 +3,7 @@
  * stream: a source as the body of a reply. The connection is suspended while the source has no message;
  * meanwhile a client that disconnects is noticed, and a long silence is broken by a keep-alive.
  */
-#include "api/source.h"
+#include "api/rpc.h"
 #include "http/request.h"
 
 #define STREAM_MESSAGE_MAX (64u * 1024 * 1024) /* one encoded message */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "api/dialect.h"
-#include "api/handlers.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/wire/wire.h"

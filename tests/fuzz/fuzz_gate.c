@@ -12,7 +12,7 @@
 #include <strings.h>
 
 #include "common/cleanup.h"
-#include "api/service.h"
+#include "api/dialect.h"
 #include "dialect/dialects.h"
 #include "dialect/e2b/e2b.h"
 #include "http/gate.h"

@@ -7,7 +7,7 @@
 #include "common/jsonx.h"
 #include "agent.h"
 #include "api/dialect.h"
-#include "api/schema.h"
+#include "api/openapi.h"
 
 #include "test.h"
 

@@ -15,7 +15,7 @@
 #include "common/str.h"
 #include "http/feed.h"
 #include "api/files/files.h"
-#include "api/handlers.h"
+#include "api/dialect.h"
 #include "http/respond.h"
 #include "http/uri.h"
 

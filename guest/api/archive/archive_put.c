@@ -7,8 +7,7 @@
 #include "common/str.h"
 #include "agent.h"
 #include "api/files/files.h"
-#include "api/handlers.h"
-#include "api/service.h"
+#include "api/dialect.h"
 #include "http/respond.h"
 #include "http/upload.h"
 

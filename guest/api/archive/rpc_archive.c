@@ -12,7 +12,7 @@
 #include "common/str.h"
 #include "fs/stat.h"
 #include "agent.h"
-#include "api/files/fs_json.h"
+#include "api/files/files.h"
 #include "api/queue.h"
 #include "api/rpc.h"
 

@@ -1,13 +1,15 @@
-/* rpc_exec: the Exec methods that answer at once. */
+/* The Exec service: JSON to guest/proc and back; guest/proc has the contracts. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cleanup.h"
-#include "common/jsonx.h"
-#include "common/str.h"
-#include "common/signals.h"
 #include "api/exec/exec_json.h"
 #include "api/rpc.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "common/signals.h"
+#include "common/str.h"
 
 /* Decodes the request into params, whose first member is the id, and finds the command. */
 static int decode_and_get(const struct rpc_call *call, const struct jx_field *fields, void *params,
@@ -249,4 +251,544 @@ int rpc_exec_list(const struct rpc_call *call, json_t **ret, struct err *e)
         return r;
     *ret = json_pack("{s:O}", "commands", list);
     return *ret ? 0 : err_oom(e);
+}
+
+/* ==== the methods that answer over time ==== */
+
+/*
+ * Each source holds a reference to its command
+ * and subscribes to its changes, which arrive with the command's lock held; it unsubscribes before
+ * it is freed.
+ */
+
+struct exec_source {
+    struct source source; /* first: the server has a pointer to it */
+    struct proc *proc;    /* a reference */
+    struct proc_sub sub;
+    bool is_subscribed;
+    bool is_owner;   /* proc_disown() at the end */
+    bool is_over;    /* the last message has been returned */
+    bool has_output; /* the result contains the bytes of the output */
+    int64_t deadline_ms;
+    /* of a stream: */
+    bool is_started;
+    uint64_t at[N_PROC_STREAMS];
+    enum proc_stream next;
+    /* of a write: */
+    struct jx_bytes data;
+    int64_t offset;
+    bool between_lines;
+    bool is_queued;
+    uint64_t end;
+};
+
+static void on_change(void *arg)
+{
+    source_wake(arg);
+}
+
+static struct exec_source *source_new(const struct source_ops *ops, struct proc *take)
+{
+    struct exec_source *es = calloc(1, sizeof(*es));
+
+    if (!es) {
+        proc_unref(take);
+        return NULL;
+    }
+    es->source.ops = ops;
+    es->proc = take;
+    es->sub.fn = on_change;
+    es->sub.arg = es;
+    return es;
+}
+
+static void exec_source_free(struct source *s)
+{
+    struct exec_source *es = (struct exec_source *)s;
+
+    if (es->is_subscribed && !es->is_over)
+        proc_leave(es->proc, &es->sub);
+    else if (es->is_subscribed)
+        proc_unsubscribe(es->proc, &es->sub);
+    if (es->is_owner)
+        proc_disown(es->proc);
+    proc_unref(es->proc);
+    jx_bytes_done(&es->data);
+    free(es);
+}
+
+/* Called by next(): the waker is set by then. */
+static int source_subscribe(struct exec_source *es, struct err *e)
+{
+    int r;
+
+    if (es->is_subscribed)
+        return 0;
+    es->sub.deadline_ms = es->deadline_ms;
+    memcpy(es->sub.read_to, es->at, sizeof(es->at));
+    r = proc_subscribe(es->proc, &es->sub, e);
+    es->is_subscribed = r == 0;
+    return r;
+}
+
+static int set_start_error(const struct proc_info *info, struct err *e)
+{
+    if (e)
+        *e = info->error;
+    return -info->error.code;
+}
+
+static int check_deadline(const struct exec_source *es, const char *what, struct err *e)
+{
+    if (es->deadline_ms && clock_mono_ms() >= es->deadline_ms)
+        return err_set(e, ERR_DEADLINE, "'%s' %s", proc_id(es->proc), what);
+    return SOURCE_WAIT;
+}
+
+/* ---- Run and Wait: one object at the end ---- */
+
+static int result_next(struct source *s, json_t **ret_msg, struct err *e)
+{
+    struct exec_source *es = (struct exec_source *)s;
+    struct proc_info info;
+    int r;
+
+    if (es->is_over)
+        return SOURCE_END;
+    r = source_subscribe(es, e);
+    if (r < 0)
+        return r;
+    proc_get_info(es->proc, &info);
+    if (info.state == PROC_FAILED)
+        return set_start_error(&info, e);
+    if (info.state != PROC_ENDED)
+        return check_deadline(es, "is still running", e);
+    r = exec_new_result(es->proc, es->has_output, ret_msg, e);
+    if (r < 0)
+        return r;
+    es->is_over = true;
+    return SOURCE_MESSAGE;
+}
+
+static const struct source_ops result_ops = {.next = result_next, .free = exec_source_free};
+
+static void exec_request_done(struct exec_request *rq)
+{
+    proc_spec_done(&rq->spec);
+}
+
+int rpc_exec_run(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    _cleanup_(exec_request_done) struct exec_request rq = {0};
+    struct exec_source *es;
+    struct proc *p;
+    bool is_new;
+    int r;
+
+    proc_spec_init(&rq.spec);
+    rq.spec.cancel_on_leave = true;
+    r = exec_decode_request(call->params, call->agent, &rq, e);
+    if (r == 0 && rq.is_lossless)
+        r = err_field(e, ERR_INVALID, "lossless", "field 'lossless' is for streams");
+    if (r == 0)
+        r = registry_start(call->agent->registry, &rq.spec, &p, &is_new, e);
+    if (r < 0)
+        return r;
+    proc_own(p);
+    es = source_new(&result_ops, p);
+    if (!es)
+        return err_oom(e);
+    es->sub.is_end_only = true;
+    es->is_owner = true;
+    es->has_output = true;
+    *ret = &es->source;
+    return 0;
+}
+
+struct wait_params {
+    const char *id;
+    uint64_t timeout_ms;
+};
+
+static const struct jx_field wait_fields[] = {
+    JX(struct wait_params, id, jx_str, JX_REQUIRED),
+    JX(struct wait_params, timeout_ms, jx_u64, JX_NULLABLE),
+    {0},
+};
+
+/* 0: no deadline, also for a timeout that would overflow. */
+static int64_t deadline_in(uint64_t timeout_ms)
+{
+    if (timeout_ms == 0 || timeout_ms > INT64_MAX / 2)
+        return 0;
+    return clock_mono_ms() + (int64_t)timeout_ms;
+}
+
+int rpc_exec_wait(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    struct wait_params w = {0};
+    struct exec_source *es;
+    struct proc *p;
+    int r;
+
+    r = jx_decode(call->params, wait_fields, &w, e);
+    if (r == 0)
+        r = registry_get(call->agent->registry, w.id, &p, e);
+    if (r < 0)
+        return r;
+    es = source_new(&result_ops, p);
+    if (!es)
+        return err_oom(e);
+    es->sub.is_end_only = true;
+    es->deadline_ms = deadline_in(w.timeout_ms);
+    *ret = &es->source;
+    return 0;
+}
+
+/* ---- Start and Attach: output as it comes ---- */
+
+static int new_message(const char *name, json_t *value, json_t **ret, struct err *e)
+{
+    json_t *msg = value ? json_pack("{s:o}", name, value) : NULL;
+
+    if (!msg)
+        return err_oom(e);
+    *ret = msg;
+    return SOURCE_MESSAGE;
+}
+
+static json_t *new_position(enum proc_stream s, uint64_t offset)
+{
+    return json_pack("{s:s, s:I}", "stream", exec_stream_name(s), "offset", (json_int_t)offset);
+}
+
+/* Reports bytes that a slow reader has lost; it continues after the gap. */
+static int new_gap(struct exec_source *es, enum proc_stream s, uint64_t first_held,
+                   json_t **ret_msg, struct err *e)
+{
+    json_t *gap = new_position(s, es->at[s]);
+
+    if (gap &&
+        json_object_set_new(gap, "bytes", json_integer((json_int_t)(first_held - es->at[s]))) < 0) {
+        json_decref(gap);
+        gap = NULL;
+    }
+    es->at[s] = first_held;
+    return new_message("gap", gap, ret_msg, e);
+}
+
+static int new_data(struct exec_source *es, enum proc_stream s, const char *data, size_t len,
+                    json_t **ret_msg, struct err *e)
+{
+    json_t *obj = new_position(s, es->at[s]);
+
+    if (obj && jx_add_bytes(obj, data, len, e) < 0) {
+        json_decref(obj);
+        obj = NULL;
+    }
+    es->at[s] += len;
+    return new_message("data", obj, ret_msg, e);
+}
+
+/* Text is cut between characters, unless it is the end of the output. */
+static size_t count_whole_characters(const struct proc_info *info, enum proc_stream s,
+                                     const char *data, size_t len)
+{
+    bool is_last = info->state == PROC_ENDED || info->is_eof[s];
+    size_t whole = str_utf8_whole(data, len);
+
+    return is_last && len < EXEC_CHUNK_BYTES ? len : whole;
+}
+
+static int stream_read(struct exec_source *es, const struct proc_info *info, enum proc_stream s,
+                       char *buf, json_t **ret_msg, struct err *e)
+{
+    struct err why = {0};
+    uint64_t held = 0;
+    size_t n = 0;
+    int r;
+
+    r = proc_read(es->proc, &es->sub, s, es->at[s], buf, EXEC_CHUNK_BYTES, &n, &held, &why);
+    if (r == -ERR_DATA_LOSS)
+        return new_gap(es, s, held, ret_msg, e);
+    if (r < 0) {
+        *e = why;
+        return r;
+    }
+    n = count_whole_characters(info, s, buf, n);
+    return n > 0 ? new_data(es, s, buf, n, ret_msg, e) : SOURCE_WAIT;
+}
+
+/* The streams take turns, so that a flood on one does not starve the other. */
+static int stream_output(struct exec_source *es, const struct proc_info *info, json_t **ret_msg,
+                         struct err *e)
+{
+    _cleanup_free_ char *buf = malloc(EXEC_CHUNK_BYTES);
+    int r = SOURCE_WAIT;
+
+    if (!buf)
+        return err_oom(e);
+    for (size_t i = 0; i < N_PROC_STREAMS && r == SOURCE_WAIT; i++) {
+        enum proc_stream s = es->next;
+
+        es->next = s == PROC_STDOUT ? PROC_STDERR : PROC_STDOUT;
+        r = stream_read(es, info, s, buf, ret_msg, e);
+    }
+    return r;
+}
+
+static int stream_start(struct exec_source *es, const struct proc_info *info, json_t **ret_msg,
+                        struct err *e)
+{
+    json_t *start = json_pack("{s:s, s:I}", "id", proc_id(es->proc), "pid", (json_int_t)info->pid);
+
+    es->is_started = true;
+    return new_message("start", start, ret_msg, e);
+}
+
+static int stream_end(struct exec_source *es, json_t **ret_msg, struct err *e)
+{
+    json_t *end = NULL;
+    int r = exec_new_result(es->proc, false, &end, e);
+
+    if (r < 0)
+        return r;
+    es->is_over = true;
+    return new_message("end", end, ret_msg, e);
+}
+
+static int stream_next(struct source *source, json_t **ret_msg, struct err *e)
+{
+    struct exec_source *es = (struct exec_source *)source;
+    struct proc_info info;
+    int r;
+
+    if (es->is_over)
+        return SOURCE_END;
+    r = source_subscribe(es, e);
+    if (r < 0)
+        return r;
+    proc_get_info(es->proc, &info); /* before the output is read: an end found here has all of it */
+    if (info.state == PROC_FAILED)
+        return set_start_error(&info, e);
+    if (info.state == PROC_STARTING)
+        return SOURCE_WAIT;
+    if (!es->is_started)
+        return stream_start(es, &info, ret_msg, e);
+    r = stream_output(es, &info, ret_msg, e);
+    if (r != SOURCE_WAIT || info.state != PROC_ENDED)
+        return r;
+    return stream_end(es, ret_msg, e);
+}
+
+static const struct source_ops stream_ops = {.next = stream_next, .free = exec_source_free};
+
+int rpc_exec_start(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    _cleanup_(exec_request_done) struct exec_request rq = {0};
+    struct exec_source *es;
+    struct proc *p;
+    bool is_new;
+    int r;
+
+    proc_spec_init(&rq.spec);
+    r = exec_decode_request(call->params, call->agent, &rq, e);
+    if (r == 0)
+        r = registry_start(call->agent->registry, &rq.spec, &p, &is_new, e);
+    if (r < 0)
+        return r;
+    proc_detach(p);
+    es = source_new(&stream_ops, p);
+    if (!es)
+        return err_oom(e);
+    es->sub.is_lossless = rq.is_lossless;
+    *ret = &es->source;
+    return 0;
+}
+
+struct attach_params {
+    const char *id;
+    uint64_t at[N_PROC_STREAMS];
+    bool lossless;
+};
+
+static const struct jx_field attach_fields[] = {
+    JX(struct attach_params, id, jx_str, JX_REQUIRED),
+    JX_AS("stdout_offset", struct attach_params, at[PROC_STDOUT], jx_u64, JX_NULLABLE),
+    JX_AS("stderr_offset", struct attach_params, at[PROC_STDERR], jx_u64, JX_NULLABLE),
+    JX(struct attach_params, lossless, jx_bool, JX_NULLABLE),
+    {0},
+};
+
+/*
+ * Bytes that are gone before the reader attaches are an error; bytes that go while it reads are a
+ * gap.
+ */
+static int check_offsets(struct proc *p, const struct attach_params *a, struct err *e)
+{
+    static const char *const fields[] = {"stdout_offset", "stderr_offset"};
+    int r = 0;
+
+    for (size_t s = 0; r == 0 && s < N_PROC_STREAMS; s++) {
+        struct err why = {0};
+        uint64_t held;
+        size_t n;
+        char byte;
+
+        r = proc_read(p, NULL, (enum proc_stream)s, a->at[s], &byte, 0, &n, &held, &why);
+        if (r < 0)
+            (void)err_field(e, (enum err_code) - r, fields[s], "%s", why.message);
+        if (r == -ERR_DATA_LOSS)
+            (void)err_detail_u64(e, r, "first_held", held);
+    }
+    return r;
+}
+
+int rpc_exec_attach(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    struct attach_params a = {0};
+    struct exec_source *es;
+    struct proc *p;
+    int r;
+
+    r = jx_decode(call->params, attach_fields, &a, e);
+    if (r == 0)
+        r = registry_get(call->agent->registry, a.id, &p, e);
+    if (r < 0)
+        return r;
+    r = check_offsets(p, &a, e);
+    if (r < 0) {
+        proc_unref(p);
+        return r;
+    }
+    es = source_new(&stream_ops, p);
+    if (!es)
+        return err_oom(e);
+    es->sub.is_lossless = a.lossless;
+    memcpy(es->at, a.at, sizeof(a.at));
+    *ret = &es->source;
+    return 0;
+}
+
+/* ---- Write: answers when the bytes are in the pipe or terminal ---- */
+
+struct write_params {
+    const char *id;
+    int64_t offset;
+    struct jx_bytes data;
+    uint64_t timeout_ms;
+    bool between_lines;
+};
+
+static int jx_offset(json_t *v, void *out, struct err *e)
+{
+    if (json_is_integer(v) && json_integer_value(v) < 0)
+        return err_set(e, ERR_INVALID, "must not be negative");
+    return jx_i64(v, out, e);
+}
+
+static const struct jx_field write_fields[] = {
+    JX(struct write_params, id, jx_str, JX_REQUIRED),
+    JX(struct write_params, offset, jx_offset, JX_NULLABLE),
+    JX(struct write_params, data, jx_bytes, JX_REQUIRED),
+    JX(struct write_params, timeout_ms, jx_u64, JX_NULLABLE),
+    JX(struct write_params, between_lines, jx_bool, JX_NULLABLE),
+    {0},
+};
+
+/* between_lines adds whole lines that no offset counts, while no other line is incomplete. */
+static int check_between_lines(const struct write_params *w, struct err *e)
+{
+    if (!w->between_lines)
+        return 0;
+    if (w->offset >= 0)
+        return err_field(e, ERR_INVALID, "offset", "offset and between_lines exclude each other");
+    if (!w->data.len || w->data.data[w->data.len - 1] != '\n')
+        return err_field(e, ERR_INVALID, "data",
+                         "with between_lines data must end with a line feed");
+    return 0;
+}
+
+static int write_queue(struct exec_source *es, struct err *e)
+{
+    struct err why = {0};
+    int r;
+
+    if (es->is_queued)
+        return 0;
+    if (es->between_lines)
+        r = proc_write_between_lines(es->proc, es->data.data, es->data.len, &es->end, &why);
+    else
+        r = proc_write(es->proc, es->offset, es->data.data, es->data.len, &es->end, &why);
+    if (r == -ERR_UNAVAILABLE)
+        return check_deadline(es, "does not read its stdin", e);
+    if (r < 0) {
+        *e = why;
+        return r;
+    }
+    es->is_queued = true;
+    jx_bytes_done(&es->data);
+    return 0;
+}
+
+static int write_next(struct source *source, json_t **ret_msg, struct err *e)
+{
+    struct exec_source *es = (struct exec_source *)source;
+    struct proc_info info;
+    int r;
+
+    if (es->is_over)
+        return SOURCE_END;
+    r = source_subscribe(es, e);
+    if (r < 0)
+        return r;
+    proc_get_info(es->proc, &info);
+    if (info.state == PROC_FAILED)
+        return set_start_error(&info, e);
+    if (info.state == PROC_STARTING)
+        return check_deadline(es, "is still being started", e);
+    r = write_queue(es, e);
+    if (r < 0 || !es->is_queued)
+        return r;
+    proc_get_info(es->proc, &info);
+    if (info.stdin_written >= es->end) {
+        *ret_msg = json_pack("{s:s, s:I}", "id", proc_id(es->proc), "offset", (json_int_t)es->end);
+        es->is_over = true;
+        return *ret_msg ? SOURCE_MESSAGE : err_oom(e);
+    }
+    if (!info.is_stdin_open)
+        return err_field(e, ERR_PRECONDITION, "id", "'%s' closed its stdin after %" PRIu64 " bytes",
+                         proc_id(es->proc), info.stdin_written);
+    return check_deadline(es, "does not read its stdin", e);
+}
+
+static const struct source_ops write_ops = {.next = write_next, .free = exec_source_free};
+
+int rpc_exec_write(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    struct write_params w = {.offset = -1};
+    struct exec_source *es;
+    struct proc *p;
+    int r;
+
+    r = jx_decode(call->params, write_fields, &w, e);
+    if (r == 0)
+        r = check_between_lines(&w, e);
+    if (r == 0)
+        r = registry_get(call->agent->registry, w.id, &p, e);
+    if (r < 0) {
+        jx_bytes_done(&w.data);
+        return r;
+    }
+    es = source_new(&write_ops, p);
+    if (!es) {
+        jx_bytes_done(&w.data);
+        return err_oom(e);
+    }
+    es->data = w.data;
+    es->offset = w.offset;
+    es->between_lines = w.between_lines;
+    es->deadline_ms = deadline_in(w.timeout_ms);
+    *ret = &es->source;
+    return 0;
 }

@@ -12,7 +12,7 @@
 #include "common/str.h"
 #include "api/files/file_sink.h"
 #include "api/files/files.h"
-#include "api/handlers.h"
+#include "api/dialect.h"
 #include "http/range.h"
 #include "http/respond.h"
 #include "http/state.h"

@@ -11,7 +11,7 @@
 #include "api/files/files.h"
 #include "http/respond.h"
 #include "http/sfield.h"
-#include "api/service.h"
+#include "api/dialect.h"
 
 /* ---- by a worker ----------------------------------------------------------------------------- */
 

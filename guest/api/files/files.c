@@ -4,10 +4,13 @@
 #include <string.h>
 #include <strings.h>
 
+#include "agent.h"
+#include "api/dialect.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "common/path.h"
 #include "fs/etag.h"
-#include "api/service.h"
 #include "http/respond.h"
 #include "http/server.h"
 #include "http/uri.h"
@@ -83,4 +86,134 @@ int files_add_tag(struct request *q, int r, const char *tag, const struct err *e
     (void)snprintf(text, sizeof(text), "\"%s\"", tag);
     (void)request_reply_header(q, "ETag", text, NULL);
     return r;
+}
+
+int fs_json_caller(const struct rpc_call *call, const char *user, struct fs_caller **ret,
+                   struct err *e)
+{
+    const struct agent *a = call->agent;
+
+    return fs_caller_new(a->root, user ? user : a->default_user, a->workdir, ret, e);
+}
+
+int jx_fs_mode(json_t *v, void *out, struct err *e)
+{
+    const char *s = json_is_string(v) ? json_string_value(v) : NULL;
+    struct fs_mode *m = out;
+    mode_t mode = 0;
+    size_t n = s ? strlen(s) : 0;
+
+    if (!s || n < 3 || n > 5 || strspn(s, "01234567") != n)
+        return err_set(e, ERR_INVALID, "must be an octal mode in a string, as \"0644\"");
+    for (; *s; s++)
+        mode = (mode << 3) | (mode_t)(*s - '0');
+    if (mode > 07777)
+        return err_set(e, ERR_INVALID, "must be at most \"7777\"");
+    *m = (struct fs_mode){true, mode};
+    return 0;
+}
+
+/* The digits after the point as nanoseconds; -1 when it is not a "Z" that ends them. */
+static long parse_fraction(const char *p)
+{
+    long ns = 0;
+    int digits = 0;
+
+    if (*p == '.') {
+        for (p++; *p >= '0' && *p <= '9'; p++, digits++)
+            ns = digits < 9 ? ns * 10 + (*p - '0') : ns;
+        if (!digits)
+            return -1;
+        for (; digits < 9; digits++)
+            ns *= 10;
+    }
+    return strcmp(p, "Z") == 0 ? ns : -1;
+}
+
+#define TIME_BYTES 19 /* without the fraction */
+
+/* Digits where they have to be, and a day that its month has. */
+static bool parse_time(const char *s, time_t *ret)
+{
+    static const char form[TIME_BYTES + 1] = "dddd-dd-ddTdd:dd:dd";
+    struct tm tm = {0}, same;
+
+    for (size_t i = 0; form[i]; i++)
+        if (form[i] == 'd' ? s[i] < '0' || s[i] > '9' : s[i] != form[i])
+            return false;
+    (void)sscanf(s, "%4d-%2d-%2dT%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
+                 &tm.tm_min, &tm.tm_sec);
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    same = tm;
+    *ret = timegm(&same);
+    /* A leap second is the first one of the next minute. */
+    return tm.tm_sec <= 60 && tm.tm_min <= 59 && tm.tm_hour <= 23 && tm.tm_mon >= 0 &&
+           tm.tm_mon <= 11 && tm.tm_mday >= 1 && tm.tm_mday <= 31 &&
+           (tm.tm_sec == 60 || same.tm_mday == tm.tm_mday);
+}
+
+int jx_fs_time(json_t *v, void *out, struct err *e)
+{
+    const char *s = json_is_string(v) ? json_string_value(v) : "";
+    struct fs_time *t = out;
+    time_t seconds;
+    long ns;
+
+    if (!parse_time(s, &seconds) || (ns = parse_fraction(s + TIME_BYTES)) < 0)
+        return err_set(e, ERR_INVALID,
+                       "must be a time as \"2026-11-22T01:35:00Z\", with a fraction or without");
+    *t = (struct fs_time){true, {.tv_sec = seconds, .tv_nsec = ns}};
+    return 0;
+}
+
+void fs_json_time(const struct timespec *t, char out[FS_JSON_TIME_BYTES])
+{
+    struct tm tm;
+
+    (void)gmtime_r(&t->tv_sec, &tm);
+    (void)snprintf(out, FS_JSON_TIME_BYTES, "%04d-%02d-%02dT%02d:%02d:%02d.%09ldZ",
+                   tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                   t->tv_nsec);
+}
+
+static int add_known(json_t *obj, const struct fs_info *i)
+{
+    char mode[8], mtime[FS_JSON_TIME_BYTES];
+    json_t *more;
+    int r;
+
+    (void)snprintf(mode, sizeof(mode), "%04o", (unsigned)(i->st.st_mode & 07777));
+    fs_json_time(&i->st.st_mtim, mtime);
+    more =
+        json_pack("{s:s, s:I, s:s, s:I, s:I, s:s, s:s, s:s, s:I}", "type",
+                  fs_type_name(i->st.st_mode), "size", (json_int_t)i->st.st_size, "mode", mode,
+                  "uid", (json_int_t)i->st.st_uid, "gid", (json_int_t)i->st.st_gid, "user", i->user,
+                  "group", i->group, "mtime", mtime, "links", (json_int_t)i->st.st_nlink);
+    r = more ? json_object_update(obj, more) : -1;
+    json_decref(more);
+    if (r == 0 && i->target)
+        r = json_object_set_new(obj, "target", jx_new_path(i->target));
+    if (r == 0 && i->etag[0])
+        r = json_object_set_new(obj, "etag", json_string(i->etag));
+    return r;
+}
+
+json_t *fs_json_info(const struct fs_info *i)
+{
+    json_t *obj = json_object();
+    int r = obj ? 0 : -1;
+
+    if (r == 0)
+        r = json_object_set_new(obj, "path", jx_new_path(i->path));
+    if (r == 0)
+        r = json_object_set_new(obj, "name", jx_new_path(path_name(i->path)));
+    if (r == 0 && i->st.st_mode)
+        r = add_known(obj, i);
+    if (r == 0 && i->error.code)
+        r = json_object_set_new(obj, "error", jx_new_error(&i->error));
+    if (r == 0)
+        return obj;
+    json_decref(obj);
+    return NULL;
 }

@@ -11,9 +11,8 @@
 #include "common/cleanup.h"
 #include "api/files/file_sink.h"
 #include "api/files/files.h"
-#include "api/handlers.h"
+#include "api/dialect.h"
 #include "http/respond.h"
-#include "api/service.h"
 
 static struct reply *new_empty(void)
 {

@@ -1,8 +1,7 @@
 #pragma once
 /*
  * proxy: the state of one request to a port in the box, private to its parts: proxy.c, the client's side, on
- * the connection's thread; proxy_loop.c, the side of the server in the box, on the loop's thread; proxy_head.c,
- * the request's head for that server.
+ * the connection's thread; proxy_loop.c, the side of the server in the box, on the loop's thread.
  *
  * The two sides share two bounded rings, one per direction. The side that fills or drains a ring wakes the other:
  * the loop by request_wake(), the connection by proxy_kick().
@@ -65,9 +64,6 @@ struct proxy {
 
 /* proxy.c. arg: a struct proxy. Without the lock. */
 void proxy_unref(void *arg);
-
-/* proxy_head.c: fills p->hello. path: the raw target after the port, with the query. */
-int proxy_write_hello(struct request *q, struct proxy *p, const char *path, struct err *e);
 
 /* proxy_loop.c. With the lock, on the connection's thread: makes the loop check the rings. */
 void proxy_kick(struct proxy *p);

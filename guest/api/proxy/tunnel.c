@@ -6,7 +6,7 @@
 #include "event/loop.h"
 #include "agent.h"
 #include "system/dial.h"
-#include "api/handlers.h"
+#include "api/dialect.h"
 #include "http/relay.h"
 #include "http/respond.h"
 #include "http/server.h"

@@ -3,23 +3,421 @@
  * what they find.
  */
 #include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
 #include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/cleanup.h"
-#include "common/path.h"
-#include "common/str.h"
-#include "fs/root.h"
 #include "agent.h"
 #include "api/jtext.h"
 #include "api/queue.h"
 #include "api/rpc.h"
-#include "api/search/search_params.h"
+#include "common/b64.h"
+#include "common/cleanup.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "fs/root.h"
+#include "search/glob.h"
+#include "search/search.h"
 #include "system/metrics.h"
 
+#define UNSET UINT32_MAX
+#define CURSOR_MAX_BYTES (16 * 1024)
 #define LINE_MAX_BYTES QUEUE_TEXT_MAX_BYTES
+
+/* A request, decoded into the options of guest/search. */
+struct search_params {
+    json_t *source; /* a reference: strings below are borrowed from it */
+    const struct agent *agent;
+    bool is_glob;
+    char *path; /* owned, as the lists of the options */
+    const char *user;
+    const char *cursor;
+    uint64_t fingerprint;       /* of the request without its cursor and limit */
+    uint32_t context;           /* the default of grep.grep.before and after */
+    struct glob_options glob;   /* with is_glob */
+    struct search_options grep; /* without */
+};
+
+/* --- one field --- */
+
+static int one_of(json_t *v, const char *const *names, unsigned *out, struct err *e)
+{
+    const char *s = json_string_value(v);
+    char list[192] = "";
+    size_t n = 0;
+
+    for (unsigned i = 0; names[i]; i++) {
+        if (s && strcmp(s, names[i]) == 0) {
+            *out = i;
+            return 0;
+        }
+        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s\"%s\"", i ? ", " : "", names[i]);
+    }
+    return err_set(e, ERR_INVALID, "must be one of %s", list);
+}
+
+static int decode_case(json_t *v, void *out, struct err *e)
+{
+    static const char *const names[] = {"sensitive", "insensitive", "smart", NULL};
+
+    return one_of(v, names, out, e);
+}
+
+static int decode_mode(json_t *v, void *out, struct err *e)
+{
+    static const char *const names[] = {
+        "lines", "files", "count", "count_matches", "files_without_match", NULL};
+
+    return one_of(v, names, out, e);
+}
+
+static int decode_binary(json_t *v, void *out, struct err *e)
+{
+    static const char *const names[] = {"skip", "report", "text", NULL};
+
+    return one_of(v, names, out, e);
+}
+
+static int decode_encoding(json_t *v, void *out, struct err *e)
+{
+    static const char *const names[] = {"auto", "none", "utf-16le", "utf-16be", "latin1", NULL};
+
+    return one_of(v, names, out, e);
+}
+
+static int decode_kind(json_t *v, void *out, struct err *e)
+{
+    static const char *const names[] = {"glob", "regex", "fixed", NULL};
+
+    return one_of(v, names, out, e);
+}
+
+static int decode_sort(json_t *v, void *out, struct err *e)
+{
+    static const char *const names[] = {"none",    "path", "modified", "accessed",
+                                        "changed", "size", NULL};
+
+    return one_of(v, names, out, e);
+}
+
+static const char *const type_names[] = {"file",       "directory", "symlink", "other",
+                                         "executable", "empty",     NULL};
+
+static const char *search_type_name(enum tree_type type)
+{
+    return type_names[type];
+}
+
+static int add_type(json_t *v, unsigned *found, struct err *e)
+{
+    unsigned type;
+    int r = one_of(v, type_names, &type, e);
+
+    if (r == 0)
+        *found |= 1u << type;
+    return r;
+}
+
+/* One name or a list of them. */
+static int decode_type(json_t *v, void *out, struct err *e)
+{
+    json_t *one;
+    size_t i;
+
+    if (!json_is_array(v))
+        return add_type(v, out, e);
+    json_array_foreach (v, i, one) {
+        int r = add_type(one, out, e);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int decode_context(json_t *v, void *out, struct err *e)
+{
+    uint32_t n;
+    int r = jx_u32(v, &n, e);
+
+    if (r == 0 && n > GREP_MAX_CONTEXT)
+        r = err_set(e, ERR_INVALID, "must be at most %d", GREP_MAX_CONTEXT);
+    if (r == 0)
+        *(uint32_t *)out = n;
+    return r;
+}
+
+static int decode_columns(json_t *v, void *out, struct err *e)
+{
+    uint32_t n;
+    int r = jx_u32(v, &n, e);
+
+    if (r == 0 && (n < 1 || n > GREP_TEXT_MAX_BYTES))
+        r = err_set(e, ERR_INVALID, "must be from 1 to %d", GREP_TEXT_MAX_BYTES);
+    if (r == 0)
+        *(uint32_t *)out = n;
+    return r;
+}
+
+#define FIELD(wire, member, fn) JX_AS(wire, struct search_params, member, fn, JX_NULLABLE)
+
+#define TREE_FIELD(o, name, fn) FIELD(#name, o.tree.name, fn)
+
+/* o: the member of struct search_params that takes the options. */
+#define COMMON_FIELDS(o) \
+    FIELD("path", path, jx_path), FIELD("user", user, jx_str), FIELD("cursor", cursor, jx_str), \
+        FIELD("sort", o.order.by, decode_sort), FIELD("reverse", o.order.reverse, jx_bool), \
+        TREE_FIELD(o, globs, jx_strv), TREE_FIELD(o, iglobs, jx_strv), \
+        TREE_FIELD(o, exclude, jx_strv), TREE_FIELD(o, types, jx_strv), \
+        TREE_FIELD(o, type_not, jx_strv), TREE_FIELD(o, type_add, jx_strv), \
+        TREE_FIELD(o, hidden, jx_bool), TREE_FIELD(o, no_ignore, jx_bool), \
+        TREE_FIELD(o, no_ignore_vcs, jx_bool), TREE_FIELD(o, no_ignore_parent, jx_bool), \
+        TREE_FIELD(o, follow, jx_bool), TREE_FIELD(o, one_file_system, jx_bool), \
+        TREE_FIELD(o, max_depth, jx_u32), TREE_FIELD(o, max_filesize, jx_u64)
+
+static const struct jx_field glob_fields[] = {
+    COMMON_FIELDS(glob),
+    FIELD("pattern", glob.pattern, jx_str),
+    FIELD("case", glob.letters, decode_case),
+    FIELD("kind", glob.kind, decode_kind),
+    FIELD("type", glob.types, decode_type),
+    FIELD("full_path", glob.full_path, jx_bool),
+    FIELD("extensions", glob.extensions, jx_strv),
+    TREE_FIELD(glob, min_depth, jx_u32),
+    FIELD("min_size", glob.min_size, jx_u64),
+    FIELD("max_size", glob.max_size, jx_u64),
+    FIELD("changed_after_ms", glob.changed_after_ms, jx_i64),
+    FIELD("changed_before_ms", glob.changed_before_ms, jx_i64),
+    FIELD("changed_within_ms", glob.changed_within_ms, jx_i64),
+    FIELD("limit", glob.limit, jx_u64),
+    {0},
+};
+
+static const struct jx_field grep_fields[] = {
+    COMMON_FIELDS(grep),
+    FIELD("pattern", grep.match.pattern, jx_str),
+    FIELD("patterns", grep.match.more, jx_strv),
+    FIELD("case", grep.match.letters, decode_case),
+    FIELD("fixed", grep.match.fixed, jx_bool),
+    FIELD("word", grep.match.word, jx_bool),
+    FIELD("line", grep.match.line, jx_bool),
+    FIELD("multiline", grep.match.multiline, jx_bool),
+    FIELD("dotall", grep.match.dotall, jx_bool),
+    FIELD("crlf", grep.match.crlf, jx_bool),
+    FIELD("context", context, decode_context),
+    FIELD("before", grep.grep.before, decode_context),
+    FIELD("after", grep.grep.after, decode_context),
+    FIELD("max_per_file", grep.grep.max_per_file, jx_u64),
+    FIELD("mode", grep.grep.mode, decode_mode),
+    FIELD("binary", grep.grep.binary, decode_binary),
+    FIELD("encoding", grep.grep.encoding, decode_encoding),
+    FIELD("invert", grep.grep.invert, jx_bool),
+    FIELD("only_matching", grep.grep.only_matching, jx_bool),
+    FIELD("replace", grep.grep.replace, jx_str),
+    FIELD("max_columns", grep.grep.max_text, decode_columns),
+    FIELD("max_count", grep.max_results, jx_u64),
+    {0},
+};
+
+static struct order *params_order(struct search_params *p)
+{
+    return p->is_glob ? &p->glob.order : &p->grep.order;
+}
+
+/* --- cursors: "1:fingerprint:key:skip:path", in base64 --- */
+
+static uint64_t hash_text(const char *s, size_t len)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a: only to tell requests apart by accident */
+
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* A cursor continues only the request it came from: all fields count but the place and the limit. */
+static int set_fingerprint(struct search_params *p, struct err *e)
+{
+    _cleanup_json_ json_t *copy = json_copy(p->source);
+    _cleanup_free_ char *text = NULL;
+
+    if (copy) {
+        (void)json_object_del(copy, "cursor");
+        (void)json_object_del(copy, "limit");
+        (void)json_object_del(copy, "max_count");
+        text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
+    }
+    if (!text)
+        return err_oom(e);
+    p->fingerprint = hash_text(text, strlen(text));
+    return 0;
+}
+
+static int search_cursor_new(const struct search_params *p, const struct order_place *last,
+                             uint64_t skip, char **ret, struct err *e)
+{
+    _cleanup_buf_ struct buf plain = {.max = CURSOR_MAX_BYTES};
+    char *text;
+    int r = buf_addf(&plain, e, "1:%" PRIx64 ":%" PRId64 ":%" PRIu64 ":%s", p->fingerprint,
+                     last->key, skip, last->below);
+
+    if (r < 0)
+        return r;
+    text = calloc(1, B64_LEN(plain.len) + 1);
+    if (!text)
+        return err_oom(e);
+    b64_encode(plain.data, plain.len, text);
+    *ret = text;
+    return 0;
+}
+
+static int bad_cursor(struct err *e)
+{
+    return err_field(e, ERR_INVALID, "cursor", "no cursor of this search");
+}
+
+static int read_cursor(struct search_params *p, struct err *e)
+{
+    struct order_place *after = &params_order(p)->after;
+    size_t len = strlen(p->cursor), n;
+    _cleanup_free_ char *plain = malloc(len / 4 * 3 + 1);
+    uint64_t fingerprint, skip;
+    int path_at = 0;
+
+    if (!plain)
+        return err_oom(e);
+    if (len > B64_LEN(CURSOR_MAX_BYTES) || b64_decode(p->cursor, len, plain, &n, NULL) < 0)
+        return bad_cursor(e);
+    plain[n] = '\0';
+    if (strlen(plain) != n ||
+        sscanf(plain, "1:%" SCNx64 ":%" SCNd64 ":%" SCNu64 ":%n", &fingerprint, &after->key, &skip,
+               &path_at) != 3 ||
+        !path_at || fingerprint != p->fingerprint)
+        return bad_cursor(e);
+    p->grep.skip = skip;
+    after->below = strdup(plain + path_at);
+    return after->below ? 0 : err_oom(e);
+}
+
+static int check_cursor(struct search_params *p, struct err *e)
+{
+    int r;
+
+    if (params_order(p)->by == ORDER_NONE)
+        return p->cursor ? err_field(e, ERR_INVALID, "cursor", "field 'cursor' is for 'sort'") : 0;
+    r = set_fingerprint(p, e);
+    return r < 0 || !p->cursor ? r : read_cursor(p, e);
+}
+
+/* --- the request --- */
+
+static int check_grep(const struct search_options *o, struct err *e)
+{
+    const char *field = o->grep.replace ? "replace" : "only_matching";
+
+    if (!o->match.pattern && !strv_len(o->match.more))
+        return err_field(e, ERR_INVALID, "pattern", "field 'pattern' is required");
+    if ((o->grep.replace || o->grep.only_matching) && o->grep.mode != GREP_LINES)
+        return err_field(e, ERR_INVALID, field, "field '%s' is for mode \"lines\"", field);
+    return 0;
+}
+
+static int check_request(struct search_params *p, struct err *e)
+{
+    const struct order *order = params_order(p);
+    int r;
+
+    if (p->grep.match.dotall && !p->grep.match.multiline)
+        return err_field(e, ERR_INVALID, "dotall", "field 'dotall' is for 'multiline'");
+    if (order->reverse && order->by == ORDER_NONE)
+        return err_field(e, ERR_INVALID, "reverse", "field 'reverse' is for 'sort'");
+    r = p->is_glob ? 0 : check_grep(&p->grep, e);
+    return r < 0 ? r : check_cursor(p, e);
+}
+
+static void set_grep_defaults(struct search_params *p)
+{
+    struct match_options *match = &p->grep.match;
+    struct grep_options *grep = &p->grep.grep;
+
+    if (grep->before == UNSET)
+        grep->before = p->context;
+    if (grep->after == UNSET)
+        grep->after = p->context;
+    grep->multiline = match->multiline;
+    grep->crlf = match->crlf;
+    match->len = match->pattern ? strlen(match->pattern) : 0;
+    match->groups = grep->replace;
+    p->grep.order.with_after = true;
+}
+
+static struct tree_options *search_params_tree(struct search_params *p)
+{
+    return p->is_glob ? &p->glob.tree : &p->grep.tree;
+}
+
+/* jx_strv made it; the options only borrow. */
+static void free_list(char *const *list)
+{
+    strv_free((char **)(uintptr_t)list);
+}
+
+static void search_params_free(void *arg)
+{
+    struct search_params *p = arg;
+    const struct tree_options *t;
+
+    if (!p)
+        return;
+    t = search_params_tree(p);
+    free(p->path);
+    free(params_order(p)->after.below);
+    free_list(t->globs);
+    free_list(t->iglobs);
+    free_list(t->exclude);
+    free_list(t->types);
+    free_list(t->type_not);
+    free_list(t->type_add);
+    free_list(p->glob.extensions);
+    free_list(p->grep.match.more);
+    json_decref(p->source);
+    free(p);
+}
+
+static int search_params_new(const struct rpc_call *call, bool is_glob, struct search_params **ret,
+                             struct err *e)
+{
+    const struct tree_options tree = {.max_depth = UINT32_MAX, .max_filesize = UINT64_MAX};
+    struct search_params *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (!p)
+        return err_oom(e);
+    *p = (struct search_params){
+        .source = json_incref(call->params),
+        .agent = call->agent,
+        .is_glob = is_glob,
+        .glob = {.tree = tree, .max_size = UINT64_MAX},
+        .grep = {.tree = tree,
+                 .grep = {.before = UNSET, .after = UNSET, .max_per_file = UINT64_MAX}},
+    };
+    r = jx_decode(call->params, is_glob ? glob_fields : grep_fields, p, e);
+    if (r == 0)
+        r = check_request(p, e);
+    if (r < 0) {
+        search_params_free(p);
+        return r;
+    }
+    set_grep_defaults(p);
+    *ret = p;
+    return 0;
+}
 
 /* --- the disk, on behalf of a user --- */
 

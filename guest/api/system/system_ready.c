@@ -7,7 +7,10 @@
 #include "common/jsonx.h"
 #include "fs/root.h"
 #include "agent.h"
-#include "api/rpc.h"
+#include "api/dialect.h"
+#include "api/files/files.h"
+#include "api/stream.h"
+#include "http/respond.h"
 #include "system/info.h"
 #include "system/ready.h"
 
@@ -133,7 +136,7 @@ static void ready_source_free(struct source *source)
     free(s);
 }
 
-static const struct source_ops ready_ops = {.next = ready_next, .free = ready_source_free};
+static const struct source_ops ready_source_ops = {.next = ready_next, .free = ready_source_free};
 
 static void wake_ready(void *arg)
 {
@@ -166,7 +169,8 @@ int rpc_system_ready(const struct rpc_call *call, struct source **ret, struct er
     s = calloc(1, sizeof(*s));
     if (!s)
         return err_oom(e);
-    *s = (struct ready_source){.source.ops = &ready_ops, .agent = call->agent, .now_ms = p.now_ms};
+    *s = (struct ready_source){
+        .source.ops = &ready_source_ops, .agent = call->agent, .now_ms = p.now_ms};
     r = ready_check_new(call->agent->ready, p.fresh, wake_ready, s, &s->check, e);
     if (r < 0) {
         free(s);
@@ -175,3 +179,58 @@ int rpc_system_ready(const struct rpc_call *call, struct source **ret, struct er
     *ret = &s->source;
     return 0;
 }
+
+/* ---- the route ---- */
+
+/* /v1/ready is System.Ready as a probe: 503 unless all that is required works. */
+static int ready_begin(struct request *q, struct err *e)
+{
+    static const char *const known[] = {"fresh", NULL};
+    _cleanup_json_ json_t *params = NULL;
+    struct rpc_call call = {.agent = request_agent(q)};
+    struct source *source;
+    bool fresh = false;
+    int r;
+
+    r = files_check_query(q, known, e);
+    if (r < 0)
+        return r;
+    r = request_query_bool(q, "fresh", &fresh, e);
+    if (r < 0)
+        return r;
+    call.params = params = json_pack("{s:b}", "fresh", (int)fresh);
+    if (!params)
+        return err_oom(e);
+    r = rpc_system_ready(&call, &source, e);
+    if (r < 0)
+        return r;
+    source_set_waker(source, stream_wake_request, q);
+    q->state = source;
+    return 0;
+}
+
+static int ready_finish(struct request *q, struct err *e)
+{
+    _cleanup_json_ json_t *msg = NULL;
+    int r;
+
+    r = stream_pull(q, q->state, &msg, e);
+    if (r == SOURCE_WAIT)
+        return 0;
+    if (r != SOURCE_MESSAGE)
+        return r < 0 ? r : err_set(e, ERR_INTERNAL, "no answer");
+    return respond_json(
+        q, json_is_true(json_object_get(msg, "ready")) ? HTTP_OK : HTTP_SERVICE_UNAVAILABLE, msg,
+        e);
+}
+
+static void ready_done(struct request *q)
+{
+    struct source *source = q->state;
+
+    if (source)
+        source->ops->free(source);
+}
+
+const struct request_ops ready_ops = {
+    .begin = ready_begin, .finish = ready_finish, .done = ready_done};

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "agent.h"
-#include "api/handlers.h"
-#include "api/service.h"
+#include "api/dialect.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"

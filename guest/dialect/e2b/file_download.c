@@ -26,7 +26,7 @@
 #include "http/gzip.h"
 #include "http/range.h"
 #include "http/respond.h"
-#include "api/service.h"
+#include "api/dialect.h"
 
 struct file_get {
     struct ask ask;

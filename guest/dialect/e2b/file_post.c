@@ -16,7 +16,7 @@
 #include "http/gzip.h"
 #include "http/multipart.h"
 #include "http/respond.h"
-#include "api/service.h"
+#include "api/dialect.h"
 #include "http/upload.h"
 
 #define META_HEADER "X-Metadata-"

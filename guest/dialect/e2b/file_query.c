@@ -11,7 +11,7 @@
 #include "common/str.h"
 #include "dialect/e2b/sign.h"
 #include "agent.h"
-#include "api/service.h"
+#include "api/dialect.h"
 #include "system/auth.h"
 
 #define EXPIRATION "signature_expiration"

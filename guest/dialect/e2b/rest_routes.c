@@ -4,8 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "api/handlers.h"
-#include "api/service.h"
+#include "api/dialect.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"

@@ -1,4 +1,4 @@
-#include "api/service.h"
+#include "api/dialect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
