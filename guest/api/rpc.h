@@ -39,6 +39,15 @@ struct source_ops {
     void (*free)(struct source *s);
 };
 
+/* The end of next(): hands over a message, or fails with out of memory, as its constructor did. */
+static inline int source_message_take(json_t *msg, json_t **ret, struct err *e)
+{
+    if (!msg)
+        return err_oom(e);
+    *ret = msg;
+    return SOURCE_MESSAGE;
+}
+
 /* Embedded first in the struct of each kind of source. */
 struct source {
     const struct source_ops *ops;
@@ -120,6 +129,15 @@ typedef int (*rpc_unary_fn)(const struct rpc_call *call, json_t **ret, struct er
 typedef int (*rpc_source_fn)(const struct rpc_call *call, struct source **ret, struct err *e);
 /* call->params is NULL: the messages come later. */
 typedef int (*rpc_inflow_fn)(const struct rpc_call *call, struct inflow **ret, struct err *e);
+
+/* The end of a unary handler: hands over the reply, or fails with out of memory, as its constructor did. */
+static inline int rpc_reply_take(json_t *reply, json_t **ret, struct err *e)
+{
+    if (!reply)
+        return err_oom(e);
+    *ret = reply;
+    return 0;
+}
 
 struct rpc_method {
     const char *service; /* "Exec": the path is /bellhop.v1.Exec/Run, with the dialect's prefix */

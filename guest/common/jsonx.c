@@ -1,5 +1,6 @@
 #include "common/jsonx.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,14 +29,45 @@ static int fail_inside(const struct jx_field *f, const struct err *inner, struct
     return err_field(e, (enum err_code)inner->code, field, "%s", inner->message);
 }
 
+int jx_name(json_t *v, const char *const *names, unsigned *ret, struct err *e)
+{
+    const char *s = json_string_value(v);
+    char list[192] = "";
+    size_t n = 0;
+
+    for (unsigned i = 0; names[i]; i++) {
+        if (str_eq(s, names[i])) {
+            *ret = i;
+            return 0;
+        }
+        n += (size_t)snprintf(list + n, n < sizeof(list) ? sizeof(list) - n : 0, "%s\"%s\"",
+                              i ? ", " : "", names[i]);
+    }
+    return err_set(e, ERR_INVALID, "must be one of %s", list);
+}
+
+static int check_range(const struct jx_field *f, const void *at, struct err *e)
+{
+    uint64_t n = f->fn == jx_u32 ? *(const uint32_t *)at : *(const uint64_t *)at;
+
+    if (n > f->max && !f->min)
+        return err_set(e, ERR_INVALID, "must be at most %" PRIu64, f->max);
+    if (n < f->min || n > f->max)
+        return err_set(e, ERR_INVALID, "must be from %" PRIu64 " to %" PRIu64, f->min, f->max);
+    return 0;
+}
+
 static int decode_one(json_t *v, const struct jx_field *f, void *out, struct err *e)
 {
+    void *at = (char *)out + f->offset;
     struct err inner = {0};
     int r;
 
     if (json_is_null(v) && f->flags & JX_NULLABLE)
         return 0;
-    r = f->fn(v, (char *)out + f->offset, &inner);
+    r = f->names ? jx_name(v, f->names, at, &inner) : f->fn(v, at, &inner);
+    if (r == 0 && f->max)
+        r = check_range(f, at, &inner);
     if (r == 0)
         return 0;
     if (inner.field[0])

@@ -25,6 +25,9 @@ struct jx_field {
     jx_fn fn;
     size_t offset;
     unsigned flags;
+    const char *const
+        *names; /* the string must be one of these, up to a NULL: `out` is an enum, fn NULL */
+    uint64_t min, max; /* with jx_u32 and jx_u64: the bounds; max 0: none */
 };
 
 #define JX(type, member, fn, flags) \
@@ -34,6 +37,14 @@ struct jx_field {
 #define JX_AS(name, type, member, fn, flags) \
     { \
         name, fn, offsetof(type, member), flags \
+    }
+#define JX_ENUM(name, type, member, names, flags) \
+    { \
+        name, NULL, offsetof(type, member), flags, names \
+    }
+#define JX_RANGE(name, type, member, fn, flags, min, max) \
+    { \
+        name, fn, offsetof(type, member), flags, NULL, min, max \
     }
 
 int jx_decode(json_t *obj, const struct jx_field *fields, void *out, struct err *e);
@@ -54,11 +65,17 @@ int jx_array(json_t *v, void *out, struct err *e);
 int jx_strv(json_t *v, void *out, struct err *e);     /* char **, owned: strv_free() */
 int jx_str_copy(json_t *v, void *out, struct err *e); /* as jx_str(), but char *, owned: free() */
 
-/* Bytes: {"text":"..."} or {"b64":"..."}. Owned: jx_bytes_done(). A NUL follows the data. */
+/* The index of a string in names, which ends with NULL. */
+int jx_name(json_t *v, const char *const *names, unsigned *ret, struct err *e);
+
+/* Bytes: {"text":"..."} or {"b64":"..."}. Owned: jx_bytes_done(). A NUL follows the data. A module's
+ * pointer and size_t, one after the other, may stand for the struct: JX_ARE_BYTES() checks it. */
 struct jx_bytes {
     char *data; /* NULL: the field is absent */
     size_t len;
 };
+#define JX_ARE_BYTES(type, pointer, size) \
+    (offsetof(type, size) - offsetof(type, pointer) == offsetof(struct jx_bytes, len))
 int jx_bytes(json_t *v, void *out, struct err *e);
 void jx_bytes_done(struct jx_bytes *b);
 

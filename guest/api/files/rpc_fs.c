@@ -15,64 +15,82 @@
 #include "fs/write.h"
 #include "search/ignore.h"
 
-static int object_reply(json_t *v, json_t **ret, struct err *e)
+/* What the requests have in common, and the options of the module's call. */
+struct fs_request {
+    struct fs_caller *caller;
+    const char *user;
+    char *path; /* owned, as `to` */
+    char *to;   /* of Move and Copy; the cursor of List */
+    struct fs_mode mode;
+    bool parents;
+    struct fs_time mtime;
+    const char *owner, *group;
+    json_t *edits;
+    union {
+        struct fs_stat_options stat;
+        struct fs_list_options list;
+        struct fs_move_options move;
+        struct fs_copy_options copy;
+        struct fs_remove_options remove;
+        struct fs_attrs attrs;
+        struct fs_edit_options edit;
+    };
+};
+
+#define FIELD(name, member, fn, flags) JX_AS(name, struct fs_request, member, fn, flags)
+#define PATH_FIELDS FIELD("path", path, jx_path, JX_REQUIRED), USER_FIELD
+#define USER_FIELD FIELD("user", user, jx_str, JX_NULLABLE)
+#define FROM_TO_FIELDS \
+    FIELD("from", path, jx_path, JX_REQUIRED), FIELD("to", to, jx_path, JX_REQUIRED), USER_FIELD
+#define CONDITION_FIELDS(prefix, condition) \
+    FIELD(prefix "if_match", condition.if_match, jx_str, JX_NULLABLE), \
+        FIELD(prefix "if_none_match", condition.if_none_match, jx_str, JX_NULLABLE)
+
+static void fs_request_done(struct fs_request *p)
 {
-    if (!v)
-        return err_oom(e);
-    *ret = v;
-    return 0;
+    fs_caller_unref(p->caller);
+    free(p->path);
+    free(p->to);
+}
+#define _cleanup_fs_request_ _cleanup_(fs_request_done)
+
+static int fs_request_read(const struct rpc_call *call, const struct jx_field *fields,
+                           struct fs_request *p, struct err *e)
+{
+    int r = jx_decode(call->params, fields, p, e);
+
+    return r < 0 ? r : fs_json_caller(call, p->user, &p->caller, e);
 }
 
 /* ---- Stat, List ------------------------------------------------------------------------------ */
 
-struct stat_params {
-    char *path;
-    const char *user;
-    struct fs_stat_options o;
-};
-
 static const struct jx_field stat_fields[] = {
-    JX(struct stat_params, path, jx_path, JX_REQUIRED),
-    JX(struct stat_params, user, jx_str, JX_NULLABLE),
-    JX_AS("follow", struct stat_params, o.follow, jx_bool, 0),
-    JX_AS("etag", struct stat_params, o.etag, jx_bool, 0),
+    PATH_FIELDS,
+    FIELD("follow", stat.follow, jx_bool, 0),
+    FIELD("etag", stat.etag, jx_bool, 0),
     {0},
 };
 
-static int reply_stat(struct fs_caller *c, const char *path, const struct fs_stat_options *o,
-                      json_t **ret, struct err *e)
+static int reply_stat(const struct fs_request *p, const struct fs_stat_options *o, json_t **ret,
+                      struct err *e)
 {
     struct fs_info i;
-    int r = fs_stat(c, path, o, &i, e);
+    int r = fs_stat(p->caller, p->path, o, &i, e);
 
     if (r < 0)
         return r;
-    r = object_reply(fs_json_info(&i), ret, e);
+    r = rpc_reply_take(fs_json_info(&i), ret, e);
     fs_info_done(&i);
     return r;
 }
 
 int rpc_fs_stat(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct stat_params p = {0};
-    int r;
+    _cleanup_fs_request_ struct fs_request p = {0};
+    int r = fs_request_read(call, stat_fields, &p, e);
 
-    r = jx_decode(call->params, stat_fields, &p, e);
-    if (r == 0)
-        r = fs_json_caller(call, p.user, &c, e);
-    if (r == 0)
-        r = reply_stat(c, p.path, &p.o, ret, e);
-    free(p.path);
-    return r;
+    return r < 0 ? r : reply_stat(&p, &p.stat, ret, e);
 }
-
-struct list_params {
-    char *path;
-    const char *user;
-    char *cursor;
-    struct fs_list_options o;
-};
 
 static int jx_no_hidden(json_t *v, void *out, struct err *e)
 {
@@ -89,339 +107,193 @@ static int jx_sort(json_t *v, void *out, struct err *e)
     static const char *const words[] = {[FS_LIST_BY_PATH] = "path",
                                         [FS_LIST_BY_NAME] = "name",
                                         [FS_LIST_BY_SIZE] = "size",
-                                        [FS_LIST_BY_MTIME] = "mtime"};
+                                        [FS_LIST_BY_MTIME] = "mtime",
+                                        NULL};
 
-    for (size_t i = 0; i < N_ELEMENTS(words); i++)
-        if (str_eq(json_string_value(v), words[i])) {
-            *(enum fs_list_sort *)out = (enum fs_list_sort)i;
-            return 0;
-        }
+    if (jx_name(v, words, out, NULL) == 0)
+        return 0;
     return err_set(e, ERR_INVALID, "must be \"path\", \"name\", \"size\" or \"mtime\"");
 }
 
 static const struct jx_field list_fields[] = {
-    JX(struct list_params, path, jx_path, JX_REQUIRED),
-    JX(struct list_params, user, jx_str, JX_NULLABLE),
-    JX_AS("depth", struct list_params, o.depth, jx_u32, 0),
-    JX_AS("limit", struct list_params, o.limit, jx_u32, 0),
-    JX(struct list_params, cursor, jx_path, JX_NULLABLE),
-    JX_AS("etag", struct list_params, o.etag, jx_bool, 0),
-    JX_AS("hidden", struct list_params, o.no_hidden, jx_no_hidden, 0),
-    JX_AS("sort", struct list_params, o.sort, jx_sort, JX_NULLABLE),
-    JX_AS("reverse", struct list_params, o.reverse, jx_bool, 0),
-    JX_AS("directories_first", struct list_params, o.directories_first, jx_bool, 0),
+    PATH_FIELDS,
+    FIELD("depth", list.depth, jx_u32, 0),
+    FIELD("limit", list.limit, jx_u32, 0),
+    FIELD("cursor", to, jx_path, JX_NULLABLE),
+    FIELD("etag", list.etag, jx_bool, 0),
+    FIELD("hidden", list.no_hidden, jx_no_hidden, 0),
+    FIELD("sort", list.sort, jx_sort, JX_NULLABLE),
+    FIELD("reverse", list.reverse, jx_bool, 0),
+    FIELD("directories_first", list.directories_first, jx_bool, 0),
     {0},
 };
 
 static json_t *new_listing(const struct fs_listing *l)
 {
-    json_t *entries = json_array();
-    json_t *obj;
+    _cleanup_json_ json_t *entries = json_array();
 
-    for (size_t i = 0; entries && i < l->n_entries; i++) {
-        if (json_array_append_new(entries, fs_json_info(&l->entries[i])) < 0) {
-            json_decref(entries);
+    for (size_t i = 0; i < l->n_entries; i++)
+        if (json_array_append_new(entries, fs_json_info(&l->entries[i])) < 0)
             return NULL;
-        }
-    }
-    obj = entries ? json_pack("{s:o}", "entries", entries) : NULL;
-    if (obj && json_object_set_new(obj, "next", l->next ? jx_new_path(l->next) : json_null()) < 0) {
-        json_decref(obj);
-        return NULL;
-    }
-    return obj;
-}
-
-static int reply_list(struct fs_caller *c, const struct list_params *p, json_t **ret, struct err *e)
-{
-    struct fs_listing l;
-    int r = fs_list(c, p->path, &p->o, &l, e);
-
-    if (r < 0)
-        return r;
-    r = object_reply(new_listing(&l), ret, e);
-    fs_listing_done(&l);
-    return r;
+    return json_pack("{s:O, s:o}", "entries", entries, "next",
+                     l->next ? jx_new_path(l->next) : json_null());
 }
 
 int rpc_fs_list(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct list_params p = {.o = {.depth = 1, .limit = FS_LIST_DEFAULT}};
-    int r;
+    _cleanup_fs_request_ struct fs_request p = {.list = {.depth = 1, .limit = FS_LIST_DEFAULT}};
+    struct fs_listing l;
+    int r = fs_request_read(call, list_fields, &p, e);
 
-    r = jx_decode(call->params, list_fields, &p, e);
-    p.o.after = p.cursor;
+    p.list.after = p.to;
     if (r == 0)
-        r = fs_json_caller(call, p.user, &c, e);
-    if (r == 0)
-        r = reply_list(c, &p, ret, e);
-    free(p.path);
-    free(p.cursor);
+        r = fs_list(p.caller, p.path, &p.list, &l, e);
+    if (r < 0)
+        return r;
+    r = rpc_reply_take(new_listing(&l), ret, e);
+    fs_listing_done(&l);
     return r;
 }
 
 /* ---- MakeDir, Move, Copy, Remove ------------------------------------------------------------- */
 
-struct make_dir_params {
-    char *path;
-    const char *user;
-    struct fs_mode mode;
-    bool parents;
-};
-
 static const struct jx_field make_dir_fields[] = {
-    JX(struct make_dir_params, path, jx_path, JX_REQUIRED),
-    JX(struct make_dir_params, user, jx_str, JX_NULLABLE),
-    JX(struct make_dir_params, mode, jx_fs_mode, JX_NULLABLE),
-    JX(struct make_dir_params, parents, jx_bool, 0),
+    PATH_FIELDS,
+    FIELD("mode", mode, jx_fs_mode, JX_NULLABLE),
+    FIELD("parents", parents, jx_bool, 0),
     {0},
 };
 
 int rpc_fs_make_dir(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct make_dir_params p = {.mode = {.mode = FS_NEW_DIR_MODE}, .parents = true};
+    _cleanup_fs_request_ struct fs_request p = {.mode = {.mode = FS_NEW_DIR_MODE}, .parents = true};
     bool created = false;
-    int r;
+    int r = fs_request_read(call, make_dir_fields, &p, e);
 
-    r = jx_decode(call->params, make_dir_fields, &p, e);
     if (r == 0)
-        r = fs_json_caller(call, p.user, &c, e);
-    if (r == 0)
-        r = fs_make_dir(c, p.path, p.mode.mode, p.parents, &created, e);
-    if (r == 0)
-        r = object_reply(json_pack("{s:b}", "created", created), ret, e);
-    free(p.path);
-    return r;
+        r = fs_make_dir(p.caller, p.path, p.mode.mode, p.parents, &created, e);
+    return r < 0 ? r : rpc_reply_take(json_pack("{s:b}", "created", created), ret, e);
 }
 
-struct move_params {
-    char *from;
-    char *to;
-    const char *user;
-    struct fs_move_options o;
-};
-
 static const struct jx_field move_fields[] = {
-    JX(struct move_params, from, jx_path, JX_REQUIRED),
-    JX(struct move_params, to, jx_path, JX_REQUIRED),
-    JX(struct move_params, user, jx_str, JX_NULLABLE),
-    JX_AS("if_match", struct move_params, o.condition.if_match, jx_str, JX_NULLABLE),
-    JX_AS("if_none_match", struct move_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
-    JX_AS("to_if_match", struct move_params, o.to_condition.if_match, jx_str, JX_NULLABLE),
-    JX_AS("to_if_none_match", struct move_params, o.to_condition.if_none_match, jx_str,
-          JX_NULLABLE),
-    JX_AS("overwrite", struct move_params, o.overwrite, jx_bool, 0),
-    JX_AS("parents", struct move_params, o.make_parents, jx_bool, 0),
+    FROM_TO_FIELDS,
+    CONDITION_FIELDS("", move.condition),
+    CONDITION_FIELDS("to_", move.to_condition),
+    FIELD("overwrite", move.overwrite, jx_bool, 0),
+    FIELD("parents", move.make_parents, jx_bool, 0),
     {0},
 };
 
 int rpc_fs_move(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct move_params p = {0};
-    int r;
+    _cleanup_fs_request_ struct fs_request p = {0};
+    int r = fs_request_read(call, move_fields, &p, e);
 
-    r = jx_decode(call->params, move_fields, &p, e);
     if (r == 0)
-        r = fs_json_caller(call, p.user, &c, e);
-    if (r == 0)
-        r = fs_move(c, p.from, p.to, &p.o, e);
-    if (r == 0)
-        r = object_reply(json_object(), ret, e);
-    free(p.from);
-    free(p.to);
-    return r;
+        r = fs_move(p.caller, p.path, p.to, &p.move, e);
+    return r < 0 ? r : rpc_reply_take(json_object(), ret, e);
 }
 
-struct copy_params {
-    char *from;
-    char *to;
-    const char *user;
-    struct fs_copy_options o;
-};
-
 static const struct jx_field copy_fields[] = {
-    JX(struct copy_params, from, jx_path, JX_REQUIRED),
-    JX(struct copy_params, to, jx_path, JX_REQUIRED),
-    JX(struct copy_params, user, jx_str, JX_NULLABLE),
-    JX_AS("if_match", struct copy_params, o.condition.if_match, jx_str, JX_NULLABLE),
-    JX_AS("if_none_match", struct copy_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
-    JX_AS("to_if_match", struct copy_params, o.to_condition.if_match, jx_str, JX_NULLABLE),
-    JX_AS("to_if_none_match", struct copy_params, o.to_condition.if_none_match, jx_str,
-          JX_NULLABLE),
-    JX_AS("recursive", struct copy_params, o.recursive, jx_bool, 0),
-    JX_AS("overwrite", struct copy_params, o.overwrite, jx_bool, 0),
-    JX_AS("parents", struct copy_params, o.make_parents, jx_bool, 0),
+    FROM_TO_FIELDS,
+    CONDITION_FIELDS("", copy.condition),
+    CONDITION_FIELDS("to_", copy.to_condition),
+    FIELD("recursive", copy.recursive, jx_bool, 0),
+    FIELD("overwrite", copy.overwrite, jx_bool, 0),
+    FIELD("parents", copy.make_parents, jx_bool, 0),
     {0},
 };
 
 int rpc_fs_copy(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct copy_params p = {0};
+    _cleanup_fs_request_ struct fs_request p = {0};
     struct fs_copy_result res = {0};
-    int r;
+    int r = fs_request_read(call, copy_fields, &p, e);
 
-    r = jx_decode(call->params, copy_fields, &p, e);
     if (r == 0)
-        r = fs_json_caller(call, p.user, &c, e);
-    if (r == 0)
-        r = fs_copy(c, p.from, p.to, &p.o, &res, e);
-    if (r == 0)
-        r = object_reply(json_pack("{s:I, s:I}", "entries", (json_int_t)res.entries, "bytes",
-                                   (json_int_t)res.bytes),
-                         ret, e);
-    free(p.from);
-    free(p.to);
-    return r;
+        r = fs_copy(p.caller, p.path, p.to, &p.copy, &res, e);
+    return r < 0 ? r
+                 : rpc_reply_take(json_pack("{s:I, s:I}", "entries", (json_int_t)res.entries,
+                                            "bytes", (json_int_t)res.bytes),
+                                  ret, e);
 }
 
-struct remove_params {
-    char *path;
-    const char *user;
-    struct fs_remove_options o;
-};
-
 static const struct jx_field remove_fields[] = {
-    JX(struct remove_params, path, jx_path, JX_REQUIRED),
-    JX(struct remove_params, user, jx_str, JX_NULLABLE),
-    JX_AS("if_match", struct remove_params, o.condition.if_match, jx_str, JX_NULLABLE),
-    JX_AS("if_none_match", struct remove_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
-    JX_AS("recursive", struct remove_params, o.recursive, jx_bool, 0),
-    JX_AS("missing_ok", struct remove_params, o.missing_ok, jx_bool, 0),
+    PATH_FIELDS,
+    CONDITION_FIELDS("", remove.condition),
+    FIELD("recursive", remove.recursive, jx_bool, 0),
+    FIELD("missing_ok", remove.missing_ok, jx_bool, 0),
     {0},
 };
 
 int rpc_fs_remove(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct remove_params p = {0};
+    _cleanup_fs_request_ struct fs_request p = {0};
     uint64_t removed = 0;
-    int r;
+    int r = fs_request_read(call, remove_fields, &p, e);
 
-    r = jx_decode(call->params, remove_fields, &p, e);
     if (r == 0)
-        r = fs_json_caller(call, p.user, &c, e);
-    if (r == 0)
-        r = fs_remove(c, p.path, &p.o, &removed, e);
-    if (r == 0)
-        r = object_reply(json_pack("{s:I}", "removed", (json_int_t)removed), ret, e);
-    free(p.path);
-    return r;
+        r = fs_remove(p.caller, p.path, &p.remove, &removed, e);
+    return r < 0 ? r : rpc_reply_take(json_pack("{s:I}", "removed", (json_int_t)removed), ret, e);
 }
 
 /* ---- SetAttr --------------------------------------------------------------------------------- */
 
-struct set_attr_params {
-    char *path;
-    const char *user;
-    struct fs_mode mode;
-    const char *owner;
-    const char *group;
-    struct fs_time mtime;
-    struct fs_attrs o;
-};
-
 static const struct jx_field set_attr_fields[] = {
-    JX(struct set_attr_params, path, jx_path, JX_REQUIRED),
-    JX(struct set_attr_params, user, jx_str, JX_NULLABLE),
-    JX(struct set_attr_params, mode, jx_fs_mode, JX_NULLABLE),
-    JX(struct set_attr_params, owner, jx_str, JX_NULLABLE),
-    JX(struct set_attr_params, group, jx_str, JX_NULLABLE),
-    JX(struct set_attr_params, mtime, jx_fs_time, JX_NULLABLE),
-    JX_AS("if_match", struct set_attr_params, o.condition.if_match, jx_str, JX_NULLABLE),
-    JX_AS("if_none_match", struct set_attr_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
-    JX_AS("follow", struct set_attr_params, o.follow, jx_bool, 0),
+    PATH_FIELDS,
+    FIELD("mode", mode, jx_fs_mode, JX_NULLABLE),
+    FIELD("owner", owner, jx_str, JX_NULLABLE),
+    FIELD("group", group, jx_str, JX_NULLABLE),
+    FIELD("mtime", mtime, jx_fs_time, JX_NULLABLE),
+    CONDITION_FIELDS("", attrs.condition),
+    FIELD("follow", attrs.follow, jx_bool, 0),
     {0},
 };
 
-static int set_attr(struct fs_caller *c, struct set_attr_params *p, json_t **ret, struct err *e)
-{
-    struct fs_attrs *a = &p->o;
-    int r = p->owner ? fs_uid_from_name(p->owner, &a->uid, e) : 0;
-
-    a->set_mode = p->mode.is_set;
-    a->mode = p->mode.mode;
-    a->set_uid = p->owner != NULL;
-    a->set_gid = p->group != NULL;
-    a->set_mtime = p->mtime.is_set;
-    a->mtime = p->mtime.t;
-    if (r == 0 && p->group)
-        r = fs_gid_from_name(p->group, &a->gid, e);
-    if (r == 0)
-        r = fs_set_attr(c, p->path, a, e);
-    if (r < 0)
-        return r;
-    return reply_stat(c, p->path, &(struct fs_stat_options){.follow = a->follow}, ret, e);
-}
-
 int rpc_fs_set_attr(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct set_attr_params p = {.o = {.follow = true}};
-    int r;
+    _cleanup_fs_request_ struct fs_request p = {.attrs = {.follow = true}};
+    struct fs_attrs *a = &p.attrs;
+    int r = fs_request_read(call, set_attr_fields, &p, e);
 
-    r = jx_decode(call->params, set_attr_fields, &p, e);
+    a->set_mode = p.mode.is_set;
+    a->mode = p.mode.mode;
+    a->set_uid = p.owner != NULL;
+    a->set_gid = p.group != NULL;
+    a->set_mtime = p.mtime.is_set;
+    a->mtime = p.mtime.t;
+    if (r == 0 && p.owner)
+        r = fs_uid_from_name(p.owner, &a->uid, e);
+    if (r == 0 && p.group)
+        r = fs_gid_from_name(p.group, &a->gid, e);
     if (r == 0)
-        r = fs_json_caller(call, p.user, &c, e);
-    if (r == 0)
-        r = set_attr(c, &p, ret, e);
-    free(p.path);
-    return r;
+        r = fs_set_attr(p.caller, p.path, a, e);
+    if (r < 0)
+        return r;
+    return reply_stat(&p, &(struct fs_stat_options){.follow = a->follow}, ret, e);
 }
 
 /* ---- Edit ------------------------------------------------------------------------------------ */
 
-struct edit_params {
-    char *path;
-    const char *user;
-    json_t *edits;
-    struct fs_edit_options o;
-};
-
 static const struct jx_field edit_fields[] = {
-    JX(struct edit_params, path, jx_path, JX_REQUIRED),
-    JX(struct edit_params, user, jx_str, JX_NULLABLE),
-    JX_AS("if_match", struct edit_params, o.condition.if_match, jx_str, JX_NULLABLE),
-    JX_AS("if_none_match", struct edit_params, o.condition.if_none_match, jx_str, JX_NULLABLE),
-    JX(struct edit_params, edits, jx_array, JX_REQUIRED),
-    JX_AS("create", struct edit_params, o.create, jx_bool, 0),
-    JX_AS("dry_run", struct edit_params, o.dry_run, jx_bool, 0),
+    PATH_FIELDS,
+    CONDITION_FIELDS("", edit.condition),
+    FIELD("edits", edits, jx_array, JX_REQUIRED),
+    FIELD("create", edit.create, jx_bool, 0),
+    FIELD("dry_run", edit.dry_run, jx_bool, 0),
     {0},
 };
 
-struct edit_one {
-    struct jx_bytes old;
-    struct jx_bytes new;
-    bool all;
-    uint32_t count;
-};
+_Static_assert(JX_ARE_BYTES(struct fs_edit, old_data, old_len), "decoded as jx_bytes");
+_Static_assert(JX_ARE_BYTES(struct fs_edit, new_data, new_len), "decoded as jx_bytes");
 
 static const struct jx_field edit_one_fields[] = {
-    JX(struct edit_one, old, jx_bytes, JX_REQUIRED),
-    JX(struct edit_one, new, jx_bytes, JX_REQUIRED),
-    JX(struct edit_one, all, jx_bool, 0),
-    JX(struct edit_one, count, jx_u32, 0),
+    JX_AS("old", struct fs_edit, old_data, jx_bytes, JX_REQUIRED),
+    JX_AS("new", struct fs_edit, new_data, jx_bytes, JX_REQUIRED),
+    JX(struct fs_edit, all, jx_bool, 0),
+    JX(struct fs_edit, count, jx_u32, 0),
     {0},
 };
-
-struct edit_list {
-    struct edit_one *owned;
-    struct fs_edit *v;
-    size_t n;
-};
-
-static void edit_list_done(struct edit_list *l)
-{
-    for (size_t i = 0; i < l->n; i++) {
-        jx_bytes_done(&l->owned[i].old);
-        jx_bytes_done(&l->owned[i].new);
-    }
-    free(l->owned);
-    free(l->v);
-}
 
 /* "old.text" within the third edit is "edits[2].old.text". */
 static int name_edit(const struct err *inner, size_t i, struct err *e)
@@ -433,80 +305,70 @@ static int name_edit(const struct err *inner, size_t i, struct err *e)
     return err_field(e, (enum err_code)inner->code, field, "edits[%zu]: %s", i, inner->message);
 }
 
-static int decode_edits(json_t *array, struct edit_list *l, struct err *e)
+static int decode_edits(json_t *array, struct fs_edit *v, struct err *e)
 {
-    size_t n = json_array_size(array);
+    json_t *one;
+    size_t i;
 
-    if (n == 0 || n > FS_EDIT_MAX_EDITS)
-        return err_field(e, ERR_INVALID, "edits", "from 1 to %d edits", FS_EDIT_MAX_EDITS);
-    l->owned = calloc(n, sizeof(*l->owned));
-    l->v = calloc(n, sizeof(*l->v));
-    if (!l->owned || !l->v)
-        return err_oom(e);
-    for (; l->n < n;) {
-        struct edit_one *one = &l->owned[l->n++];
+    json_array_foreach (array, i, one) {
         struct err inner = {0};
+        int r = jx_decode(one, edit_one_fields, &v[i], &inner);
 
-        if (jx_decode(json_array_get(array, l->n - 1), edit_one_fields, one, &inner) < 0)
-            return name_edit(&inner, l->n - 1, e);
-        if (json_is_integer(json_object_get(json_array_get(array, l->n - 1), "count")) &&
-            !one->count) {
-            (void)err_field(&inner, ERR_INVALID, "count", "field 'count' is at least 1");
-            return name_edit(&inner, l->n - 1, e);
-        }
-        l->v[l->n - 1] = (struct fs_edit){.old_data = one->old.data,
-                                          .old_len = one->old.len,
-                                          .new_data = one->new.data,
-                                          .new_len = one->new.len,
-                                          .all = one->all,
-                                          .count = one->count};
+        if (r == 0 && json_is_integer(json_object_get(one, "count")) && !v[i].count)
+            r = err_field(&inner, ERR_INVALID, "count", "field 'count' is at least 1");
+        if (r < 0)
+            return name_edit(&inner, i, e);
     }
     return 0;
 }
 
 static json_t *new_edit_reply(const struct fs_edit_result *res)
 {
-    json_t *obj = json_pack("{s:I, s:b, s:b, s:I, s:s}", "replaced", (json_int_t)res->replaced,
-                            "created", res->created, "in_place", res->in_place, "bytes",
-                            (json_int_t)res->bytes, "etag", res->etag);
-    json_t *diff = res->diff ? jx_new_bytes(res->diff, res->diff_len) : json_null();
-
-    if (obj && json_object_set_new(obj, "diff", diff) == 0)
-        return obj;
-    json_decref(obj);
-    return NULL;
+    return json_pack("{s:I, s:b, s:b, s:I, s:s, s:o}", "replaced", (json_int_t)res->replaced,
+                     "created", res->created, "in_place", res->in_place, "bytes",
+                     (json_int_t)res->bytes, "etag", res->etag, "diff",
+                     res->diff ? jx_new_bytes(res->diff, res->diff_len) : json_null());
 }
 
-static int reply_edit(struct fs_caller *c, const struct edit_params *p, json_t **ret, struct err *e)
+static int edit_file(const struct rpc_call *call, struct fs_request *p, json_t **ret, struct err *e)
 {
     struct fs_edit_result res;
-    int r = fs_edit_file(c, p->path, &p->o, &res, e);
+    int r = fs_json_caller(call, p->user, &p->caller, e);
 
+    if (r == 0)
+        r = fs_edit_file(p->caller, p->path, &p->edit, &res, e);
     if (r < 0)
         return r;
-    r = object_reply(new_edit_reply(&res), ret, e);
+    r = rpc_reply_take(new_edit_reply(&res), ret, e);
     free(res.diff);
     return r;
 }
 
 int rpc_fs_edit(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    _cleanup_fs_caller_ struct fs_caller *c = NULL;
-    struct edit_params p = {0};
-    struct edit_list l = {0};
-    int r;
+    _cleanup_fs_request_ struct fs_request p = {0};
+    struct fs_edit *edits;
+    size_t n;
+    int r = jx_decode(call->params, edit_fields, &p, e);
 
-    r = jx_decode(call->params, edit_fields, &p, e);
+    if (r < 0)
+        return r;
+    n = json_array_size(p.edits);
+    if (n == 0 || n > FS_EDIT_MAX_EDITS)
+        return err_field(e, ERR_INVALID, "edits", "from 1 to %d edits", FS_EDIT_MAX_EDITS);
+    edits = calloc(n, sizeof(*edits));
+    if (!edits)
+        return err_oom(e);
+    p.edit.edits = edits;
+    p.edit.n_edits = n;
+    r = decode_edits(p.edits, edits, e);
     if (r == 0)
-        r = decode_edits(p.edits, &l, e);
-    p.o.edits = l.v;
-    p.o.n_edits = l.n;
-    if (r == 0)
-        r = fs_json_caller(call, p.user, &c, e);
-    if (r == 0)
-        r = reply_edit(c, &p, ret, e);
-    edit_list_done(&l);
-    free(p.path);
+        r = edit_file(call, &p, ret, e);
+    for (size_t i = 0; i < n; i++) {
+        free((char *)(uintptr_t)edits[i].old_data);
+        free((char *)(uintptr_t)edits[i].new_data);
+    }
+    free(edits);
     return r;
 }
 
@@ -633,27 +495,19 @@ static const struct jx_field fs_watch_fields[] = {
     {0},
 };
 
-/* As ripgrep's -g '!GLOB': a line of a .gitignore at the watched directory. */
 static int watch_compile_exclude(char **globs, struct rules **ret, struct err *e)
 {
-    _cleanup_strv_ char **hiding = NULL;
+    struct rules *rules = NULL;
     struct err why = {0};
 
-    if (!globs || !globs[0])
-        return 0;
     if (strv_len(globs) > EXCLUDE_MAX)
         return err_field(e, ERR_INVALID, "exclude", "at most %d globs", EXCLUDE_MAX);
-    for (char **g = globs; *g; g++) {
-        _cleanup_free_ char *line = NULL;
-
-        if (asprintf(&line, "!%s", *g) < 0)
-            return err_oom(e);
-        if (strv_push(&hiding, line, e) < 0)
-            return -ERR_EXHAUSTED;
+    if (rules_add_globs(&rules, globs, RULES_EXCLUDES, "exclude", &why) < 0) {
+        rules_free(rules);
+        return err_field(e, (enum err_code)why.code, "exclude", "%s", why.message);
     }
-    if (rules_add_globs(ret, hiding, RULES_GLOBS, "exclude", &why) == 0)
-        return 0;
-    return err_field(e, (enum err_code)why.code, "exclude", "%s", why.message);
+    *ret = rules;
+    return 0;
 }
 
 static bool watch_is_excluded(void *exclude, const char *rel, bool is_dir)
