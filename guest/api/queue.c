@@ -118,11 +118,6 @@ static void queue_source_free(struct source *s)
     pump_leave(((struct queue *)s)->pump);
 }
 
-static void queue_wake(void *arg)
-{
-    source_wake(arg);
-}
-
 int queue_source_new(queue_work_fn work, void *arg, void (*free_arg)(void *), struct source **ret,
                      struct err *e)
 {
@@ -133,7 +128,7 @@ int queue_source_new(queue_work_fn work, void *arg, void (*free_arg)(void *), st
         .ops = &queue_pump_ops,
         .job = q,
         .max_bytes = QUEUE_MAX_BYTES,
-        .wake = queue_wake,
+        .wake = source_wake,
         .wake_arg = q,
         .stall_ms = QUEUE_STALL_MS,
         .batch_bytes = QUEUE_BATCH_BYTES,

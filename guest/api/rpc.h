@@ -63,8 +63,10 @@ static inline void source_set_waker(struct source *s, void (*fn)(void *arg), voi
     __atomic_store_n(&s->waker.fn, fn, __ATOMIC_RELEASE);
 }
 
-static inline void source_wake(struct source *s)
+/* source: a struct source. Fits the callbacks of the modules. */
+static inline void source_wake(void *source)
 {
+    struct source *s = source;
     void (*fn)(void *arg) = __atomic_load_n(&s->waker.fn, __ATOMIC_ACQUIRE);
 
     if (fn)

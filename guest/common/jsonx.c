@@ -29,7 +29,7 @@ static int fail_inside(const struct jx_field *f, const struct err *inner, struct
     return err_field(e, (enum err_code)inner->code, field, "%s", inner->message);
 }
 
-int jx_name(json_t *v, const char *const *names, unsigned *ret, struct err *e)
+int jx_one_of(json_t *v, const char *const *names, unsigned *ret, struct err *e)
 {
     const char *s = json_string_value(v);
     char list[192] = "";
@@ -65,7 +65,7 @@ static int decode_one(json_t *v, const struct jx_field *f, void *out, struct err
 
     if (json_is_null(v) && f->flags & JX_NULLABLE)
         return 0;
-    r = f->names ? jx_name(v, f->names, at, &inner) : f->fn(v, at, &inner);
+    r = f->names ? jx_one_of(v, f->names, at, &inner) : f->fn(v, at, &inner);
     if (r == 0 && f->max)
         r = check_range(f, at, &inner);
     if (r == 0)

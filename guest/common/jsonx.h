@@ -66,7 +66,7 @@ int jx_strv(json_t *v, void *out, struct err *e);     /* char **, owned: strv_fr
 int jx_str_copy(json_t *v, void *out, struct err *e); /* as jx_str(), but char *, owned: free() */
 
 /* The index of a string in names, which ends with NULL. */
-int jx_name(json_t *v, const char *const *names, unsigned *ret, struct err *e);
+int jx_one_of(json_t *v, const char *const *names, unsigned *ret, struct err *e);
 
 /* Bytes: {"text":"..."} or {"b64":"..."}. Owned: jx_bytes_done(). A NUL follows the data. A module's
  * pointer and size_t, one after the other, may stand for the struct: JX_ARE_BYTES() checks it. */

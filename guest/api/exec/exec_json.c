@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "api/rpc.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
@@ -17,39 +18,24 @@
 #define MAX_DURATION_MS ((uint64_t)365 * 24 * 3600 * 1000)
 #define UMASK_MAX 0777
 
-/* A script is a string, or bytes. `out` is the whole spec. */
+_Static_assert(JX_ARE_BYTES(struct proc_spec, script, script_len), "decoded as jx_bytes");
+_Static_assert(JX_ARE_BYTES(struct proc_spec, stdin_data, stdin_len), "decoded as jx_bytes");
+
+/* A script is a string, or bytes. */
 static int jx_script(json_t *v, void *out, struct err *e)
 {
-    struct proc_spec *s = out;
-    struct jx_bytes b = {0};
-    int r = 0;
+    struct jx_bytes *script = out;
+    size_t len = json_string_length(v);
+    char *text;
 
     if (!json_is_string(v))
-        r = jx_bytes(v, &b, e);
-    else if (!(b.data = malloc(json_string_length(v) + 1)))
-        r = err_oom(e);
-    else
-        memcpy(b.data, json_string_value(v), (b.len = json_string_length(v)) + 1);
-    if (r < 0)
-        return r;
-    free(s->script);
-    s->script = b.data;
-    s->script_len = b.len;
-    return 0;
-}
-
-/* `out` is the whole spec. */
-static int jx_stdin(json_t *v, void *out, struct err *e)
-{
-    struct proc_spec *s = out;
-    struct jx_bytes b = {0};
-    int r = jx_bytes(v, &b, e);
-
-    if (r < 0)
-        return r;
-    free(s->stdin_data);
-    s->stdin_data = b.data;
-    s->stdin_len = b.len;
+        return jx_bytes(v, script, e);
+    text = malloc(len + 1);
+    if (!text)
+        return err_oom(e);
+    memcpy(text, json_string_value(v), len + 1);
+    jx_bytes_done(script);
+    *script = (struct jx_bytes){text, len};
     return 0;
 }
 
@@ -131,39 +117,12 @@ static int jx_duration(json_t *v, void *out, struct err *e)
     return r;
 }
 
-static int jx_kept(json_t *v, void *out, struct err *e)
-{
-    int r = jx_u64(v, out, e);
-
-    if (r == 0 && *(uint64_t *)out > JOURNAL_MAX_BYTES)
-        return err_set(e, ERR_INVALID, "must be at most %d", JOURNAL_MAX_BYTES);
-    return r;
-}
-
-static int jx_spilled(json_t *v, void *out, struct err *e)
-{
-    int r = jx_u64(v, out, e);
-
-    if (r == 0 && *(uint64_t *)out > SPILL_MAX_BYTES)
-        return err_set(e, ERR_INVALID, "must be at most %" PRIu64, SPILL_MAX_BYTES);
-    return r;
-}
-
-static int jx_side(json_t *v, void *out, struct err *e)
-{
-    int r = jx_u32(v, out, e);
-
-    if (r == 0 && (*(uint32_t *)out < 1 || *(uint32_t *)out > PTY_MAX_SIDE))
-        return err_set(e, ERR_INVALID, "must be from 1 to %d", PTY_MAX_SIDE);
-    return r;
-}
-
 /* `out` is the whole spec. */
 static int jx_pty(json_t *v, void *out, struct err *e)
 {
     static const struct jx_field fields[] = {
-        JX(struct proc_spec, cols, jx_side, 0),
-        JX(struct proc_spec, rows, jx_side, 0),
+        JX_RANGE("cols", struct proc_spec, cols, jx_u32, 0, 1, PTY_MAX_SIDE),
+        JX_RANGE("rows", struct proc_spec, rows, jx_u32, 0, 1, PTY_MAX_SIDE),
         JX_AS("raw", struct proc_spec, pty_raw, jx_bool, 0),
         {0},
     };
@@ -186,9 +145,9 @@ static int jx_limits(json_t *v, void *out, struct err *e)
 static int jx_output(json_t *v, void *out, struct err *e)
 {
     static const struct jx_field fields[] = {
-        JX(struct proc_spec, head_bytes, jx_kept, 0),
-        JX(struct proc_spec, tail_bytes, jx_kept, 0),
-        JX(struct proc_spec, spill_bytes, jx_spilled, 0),
+        JX_RANGE("head_bytes", struct proc_spec, head_bytes, jx_u64, 0, 0, JOURNAL_MAX_BYTES),
+        JX_RANGE("tail_bytes", struct proc_spec, tail_bytes, jx_u64, 0, 0, JOURNAL_MAX_BYTES),
+        JX_RANGE("spill_bytes", struct proc_spec, spill_bytes, jx_u64, 0, 0, SPILL_MAX_BYTES),
         {0},
     };
 
@@ -244,11 +203,11 @@ static int jx_rlimits(json_t *v, void *out, struct err *e)
 static const struct jx_field request_fields[] = {
     OPTIONAL("id", spec.id, jx_str_copy),
     OPTIONAL("argv", spec.argv, jx_argv),
-    OPTIONAL("shell", spec, jx_script),
+    OPTIONAL("shell", spec.script, jx_script),
     OPTIONAL("cwd", spec.cwd, jx_path),
     OPTIONAL("env", spec.env, exec_jx_env),
     OPTIONAL("user", spec.user, jx_str_copy),
-    OPTIONAL("stdin", spec, jx_stdin),
+    OPTIONAL("stdin", spec.stdin_data, jx_bytes),
     OPTIONAL("stdin_open", spec.stdin_open, jx_bool),
     OPTIONAL("timeout_ms", spec.timeout_ms, jx_duration),
     OPTIONAL("kill_grace_ms", spec.kill_grace_ms, jx_duration),
@@ -353,30 +312,26 @@ static json_t *new_usage(const struct proc_usage *u)
                      "write_bytes", new_count(u->write_bytes));
 }
 
-/* The byte counts of one stream. */
-static json_t *new_counts(const struct proc *p, const struct proc_info *i, enum proc_stream s)
-{
-    json_t *obj = json_pack("{s:I, s:I}", "bytes", (json_int_t)i->bytes[s], "dropped_bytes",
-                            (json_int_t)i->dropped[s]);
-    struct err why = {0};
-    int r = 0;
-
-    if (obj && proc_spec(p)->spill_bytes)
-        r = json_object_set_new(obj, "spilled_bytes", json_integer((json_int_t)i->spilled[s]));
-    if (obj && r == 0 && i->spill_sys[s]) {
-        (void)err_sys(&why, i->spill_sys[s], "spilling output");
-        r = json_object_set_new(obj, "spill_error", json_string(why.message));
-    }
-    if (r < 0) {
-        json_decref(obj);
-        return NULL;
-    }
-    return obj;
-}
-
 static int set_new(json_t *obj, const char *name, json_t *value, struct err *e)
 {
     return json_object_set_new(obj, name, value) < 0 ? err_oom(e) : 0;
+}
+
+/* The byte counts of one stream. */
+static json_t *new_counts(const struct proc *p, const struct proc_info *i, enum proc_stream s)
+{
+    _cleanup_json_ json_t *obj = json_pack("{s:I, s:I}", "bytes", (json_int_t)i->bytes[s],
+                                           "dropped_bytes", (json_int_t)i->dropped[s]);
+    struct err why = {0};
+    int r = 0;
+
+    if (proc_spec(p)->spill_bytes)
+        r = json_object_set_new(obj, "spilled_bytes", json_integer((json_int_t)i->spilled[s]));
+    if (r == 0 && i->spill_sys[s]) {
+        (void)err_sys(&why, i->spill_sys[s], "spilling output");
+        r = json_object_set_new(obj, "spill_error", json_string(why.message));
+    }
+    return r < 0 ? NULL : json_incref(obj);
 }
 
 /* Adds one stream with its bytes: the head, and the tail if bytes between them are missing. */
@@ -424,31 +379,23 @@ int exec_new_result(struct proc *p, bool has_output, json_t **ret, struct err *e
     if (!obj)
         return err_oom(e);
     r = add_streams(p, &i, has_output, obj, e);
-    if (r < 0)
-        return r;
-    *ret = json_incref(obj);
-    return 0;
+    return r < 0 ? r : rpc_reply_take(json_incref(obj), ret, e);
 }
 
 /* Adds the beginning of the script and the length of the whole. */
 static int add_script(const struct proc_summary *w, json_t *obj, struct err *e)
 {
     json_t *script = jx_new_bytes(w->script, w->script_len);
+    int r = set_new(obj, "script", script, e);
 
-    if (!script)
-        return err_oom(e);
-    if (set_new(script, "bytes", json_integer((json_int_t)w->script_bytes), e) < 0) {
-        json_decref(script);
-        return err_oom(e);
-    }
-    if (set_new(obj, "script", script, e) < 0)
-        return err_oom(e);
-    return set_new(obj, "shell", json_true(), e);
+    if (r == 0)
+        r = set_new(script, "bytes", json_integer((json_int_t)w->script_bytes), e);
+    return r < 0 ? r : set_new(obj, "shell", json_true(), e);
 }
 
 static int add_summary(const struct proc_summary *w, json_t *obj, struct err *e)
 {
-    json_t *list;
+    json_t *list = NULL;
     int r = 0;
 
     if (w->script)
@@ -458,16 +405,12 @@ static int add_summary(const struct proc_summary *w, json_t *obj, struct err *e)
                     json_pack("{s:I, s:I}", "arguments", (json_int_t)w->n_omitted, "bytes",
                               (json_int_t)w->omitted_bytes),
                     e);
-    if (r < 0)
-        return r;
-    list = json_array();
-    for (char **at = w->argv; list && r == 0 && *at; at++)
-        r = json_array_append_new(list, **at ? jx_new_path(*at) : json_string(""));
-    if (!list || r < 0) {
-        json_decref(list);
-        return err_oom(e);
-    }
-    return set_new(obj, "argv", list, e);
+    if (r == 0)
+        r = set_new(obj, "argv", list = json_array(), e);
+    for (char **at = w->argv; r == 0 && *at; at++)
+        if (json_array_append_new(list, **at ? jx_new_path(*at) : json_string("")) < 0)
+            r = err_oom(e);
+    return r;
 }
 
 static int add_time(json_t *obj, const char *name, int64_t real_ms, struct err *e)
@@ -480,7 +423,7 @@ static int add_time(json_t *obj, const char *name, int64_t real_ms, struct err *
     return set_new(obj, name, json_string(text), e);
 }
 
-int exec_new_state(struct proc *p, json_t **ret, struct err *e)
+int exec_new_state(struct proc *p, bool has_output, json_t **ret, struct err *e)
 {
     static const char *const states[] = {[PROC_STARTING] = "starting",
                                          [PROC_RUNNING] = "running",
@@ -501,13 +444,10 @@ int exec_new_state(struct proc *p, json_t **ret, struct err *e)
     if (r == 0)
         r = add_time(obj, "ended", i.ended_ms, e);
     if (r == 0)
-        r = add_streams(p, &i, false, obj, e);
+        r = add_streams(p, &i, has_output, obj, e);
     if (r == 0 && i.state == PROC_ENDED)
         r = set_new(obj, "exit", new_exit(&i), e);
     if (r == 0 && i.state == PROC_ENDED)
         r = set_new(obj, "usage", new_usage(&i.usage), e);
-    if (r < 0)
-        return r;
-    *ret = json_incref(obj);
-    return 0;
+    return r < 0 ? r : rpc_reply_take(json_incref(obj), ret, e);
 }

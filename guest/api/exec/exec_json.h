@@ -30,8 +30,8 @@ int exec_decode_request(json_t *params, const struct agent *agent, struct exec_r
  */
 int exec_new_result(struct proc *p, bool has_output, json_t **ret, struct err *e);
 
-/* One command in the replies of Get and List. */
-int exec_new_state(struct proc *p, json_t **ret, struct err *e);
+/* One command in the replies of Get and List; has_output as above. */
+int exec_new_state(struct proc *p, bool has_output, json_t **ret, struct err *e);
 
 const char *exec_stream_name(enum proc_stream s);
 int exec_jx_env(json_t *v, void *out, struct err *e);    /* {"A":"b"}; `out` is char ***, owned */

@@ -11,57 +11,58 @@
 #include "common/signals.h"
 #include "common/str.h"
 
-/* Decodes the request into params, whose first member is the id, and finds the command. */
-static int decode_and_get(const struct rpc_call *call, const struct jx_field *fields, void *params,
-                          struct proc **ret, struct err *e)
-{
-    int r = jx_decode(call->params, fields, params, e);
+/* The requests that name a command. */
+struct exec_params {
+    const char *id;
+    bool output, tree, lossless, between_lines;
+    int signal;
+    uint32_t cols, rows;
+    uint64_t timeout_ms;
+    /* of Read: */
+    enum proc_stream stream;
+    uint64_t from;
+    uint32_t max_bytes;
+    /* of Attach: */
+    uint64_t at[N_PROC_STREAMS];
+    /* of Write: */
+    int64_t offset;
+    struct jx_bytes data;
+};
 
-    if (r < 0)
-        return r;
-    return registry_get(call->agent->registry, *(const char *const *)params, ret, e);
+#define FIELD(name, member, fn, flags) JX_AS(name, struct exec_params, member, fn, flags)
+#define ID_FIELD FIELD("id", id, jx_str, JX_REQUIRED)
+
+static const struct jx_field no_fields[] = {{0}};
+static const struct jx_field id_fields[] = {ID_FIELD, {0}};
+
+/* Decodes the request and finds its command; *ret is a reference. */
+static int decode_and_get(const struct rpc_call *call, const struct jx_field *fields,
+                          struct exec_params *p, struct proc **ret, struct err *e)
+{
+    int r = jx_decode(call->params, fields, p, e);
+
+    return r < 0 ? r : registry_get(call->agent->registry, p->id, ret, e);
 }
 
-struct id_params {
-    const char *id;
-};
-
-static const struct jx_field id_fields[] = {
-    JX(struct id_params, id, jx_str, JX_REQUIRED),
-    {0},
-};
-
 /* {"id"}: success. */
-static int reply_id(const char *id, json_t **ret, struct err *e)
+static int reply_id(int r, const struct exec_params *p, json_t **ret, struct err *e)
 {
-    json_t *obj = json_pack("{s:s}", "id", id);
-
-    if (!obj)
-        return err_oom(e);
-    *ret = obj;
-    return 0;
+    return r < 0 ? r : rpc_reply_take(json_pack("{s:s}", "id", p->id), ret, e);
 }
 
 /* ---- Read ---- */
 
-struct read_params {
-    const char *id;
-    enum proc_stream stream;
-    uint64_t offset;
-    uint32_t max_bytes;
-};
-
 static const struct jx_field read_fields[] = {
-    JX(struct read_params, id, jx_str, JX_REQUIRED),
-    JX(struct read_params, stream, exec_jx_stream, JX_NULLABLE),
-    JX(struct read_params, offset, jx_u64, JX_NULLABLE),
-    JX(struct read_params, max_bytes, jx_u32, JX_NULLABLE),
+    ID_FIELD,
+    FIELD("stream", stream, exec_jx_stream, JX_NULLABLE),
+    FIELD("offset", from, jx_u64, JX_NULLABLE),
+    FIELD("max_bytes", max_bytes, jx_u32, JX_NULLABLE),
     {0},
 };
 
 int rpc_exec_read(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    struct read_params p = {.max_bytes = EXEC_CHUNK_BYTES};
+    struct exec_params p = {.max_bytes = EXEC_CHUNK_BYTES};
     _cleanup_proc_ struct proc *proc = NULL;
     _cleanup_free_ char *buf = NULL;
     _cleanup_json_ json_t *obj = NULL;
@@ -78,79 +79,54 @@ int rpc_exec_read(const struct rpc_call *call, json_t **ret, struct err *e)
     if (!buf)
         return err_oom(e);
     proc_get_info(proc, &info); /* before the read: an end found here has all the bytes */
-    r = proc_read(proc, NULL, p.stream, p.offset, buf, max, &n, &held, e);
+    r = proc_read(proc, NULL, p.stream, p.from, buf, max, &n, &held, e);
     if (r == -ERR_DATA_LOSS)
         return err_detail_u64(e, r, "first_held", held);
     if (r < 0)
         return r;
     obj = json_pack("{s:s, s:s, s:I, s:I, s:b}", "id", p.id, "stream", exec_stream_name(p.stream),
-                    "offset", (json_int_t)p.offset, "next_offset", (json_int_t)(p.offset + n),
-                    "eof", info.is_eof[p.stream] && p.offset + n >= info.bytes[p.stream]);
+                    "offset", (json_int_t)p.from, "next_offset", (json_int_t)(p.from + n), "eof",
+                    info.is_eof[p.stream] && p.from + n >= info.bytes[p.stream]);
     if (!obj)
         return err_oom(e);
     r = jx_add_bytes(obj, buf, n, e);
-    if (r < 0)
-        return r;
-    *ret = json_incref(obj);
-    return 0;
+    return r < 0 ? r : rpc_reply_take(json_incref(obj), ret, e);
 }
 
-/* ---- CloseStdin, Resize, Forget ---- */
+/* ---- CloseStdin, Resize, Forget, Signal ---- */
 
 int rpc_exec_close_stdin(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_proc_ struct proc *proc = NULL;
-    struct id_params p = {0};
-    int r;
+    struct exec_params p = {0};
+    int r = decode_and_get(call, id_fields, &p, &proc, e);
 
-    r = decode_and_get(call, id_fields, &p, &proc, e);
-    if (r == 0)
-        r = proc_close_stdin(proc, e);
-    return r < 0 ? r : reply_id(p.id, ret, e);
+    return reply_id(r < 0 ? r : proc_close_stdin(proc, e), &p, ret, e);
 }
 
-struct resize_params {
-    const char *id;
-    uint32_t cols, rows;
-};
-
 static const struct jx_field resize_fields[] = {
-    JX(struct resize_params, id, jx_str, JX_REQUIRED),
-    JX(struct resize_params, cols, jx_u32, JX_REQUIRED),
-    JX(struct resize_params, rows, jx_u32, JX_REQUIRED),
+    ID_FIELD,
+    FIELD("cols", cols, jx_u32, JX_REQUIRED),
+    FIELD("rows", rows, jx_u32, JX_REQUIRED),
     {0},
 };
 
 int rpc_exec_resize(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_proc_ struct proc *proc = NULL;
-    struct resize_params p = {0};
-    int r;
+    struct exec_params p = {0};
+    int r = decode_and_get(call, resize_fields, &p, &proc, e);
 
-    r = decode_and_get(call, resize_fields, &p, &proc, e);
-    if (r == 0)
-        r = proc_resize(proc, p.cols, p.rows, e);
-    return r < 0 ? r : reply_id(p.id, ret, e);
+    return reply_id(r < 0 ? r : proc_resize(proc, p.cols, p.rows, e), &p, ret, e);
 }
 
 int rpc_exec_forget(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    struct id_params p = {0};
-    int r;
+    struct exec_params p = {0};
+    int r = jx_decode(call->params, id_fields, &p, e);
 
-    r = jx_decode(call->params, id_fields, &p, e);
-    if (r == 0)
-        r = registry_forget(call->agent->registry, p.id, e);
-    return r < 0 ? r : reply_id(p.id, ret, e);
+    return reply_id(r < 0 ? r : registry_forget(call->agent->registry, p.id, e), &p, ret, e);
 }
-
-/* ---- Signal ---- */
-
-struct signal_params {
-    const char *id;
-    int signal;
-    bool tree;
-};
 
 static int jx_signal(json_t *v, void *out, struct err *e)
 {
@@ -167,65 +143,40 @@ static int jx_signal(json_t *v, void *out, struct err *e)
 }
 
 static const struct jx_field signal_fields[] = {
-    JX(struct signal_params, id, jx_str, JX_REQUIRED),
-    JX(struct signal_params, signal, jx_signal, JX_REQUIRED),
-    JX(struct signal_params, tree, jx_bool, JX_NULLABLE),
+    ID_FIELD,
+    FIELD("signal", signal, jx_signal, JX_REQUIRED),
+    FIELD("tree", tree, jx_bool, JX_NULLABLE),
     {0},
 };
 
 int rpc_exec_signal(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_proc_ struct proc *proc = NULL;
-    struct signal_params p = {0};
-    int r;
+    struct exec_params p = {0};
+    int r = decode_and_get(call, signal_fields, &p, &proc, e);
 
-    r = decode_and_get(call, signal_fields, &p, &proc, e);
-    if (r == 0)
-        r = proc_signal(proc, p.signal, p.tree, e);
-    return r < 0 ? r : reply_id(p.id, ret, e);
+    return reply_id(r < 0 ? r : proc_signal(proc, p.signal, p.tree, e), &p, ret, e);
 }
 
 /* ---- Get, List ---- */
 
-struct get_params {
-    const char *id;
-    bool output;
-};
-
 static const struct jx_field get_fields[] = {
-    JX(struct get_params, id, jx_str, JX_REQUIRED),
-    JX(struct get_params, output, jx_bool, JX_NULLABLE),
+    ID_FIELD,
+    FIELD("output", output, jx_bool, JX_NULLABLE),
     {0},
 };
 
 int rpc_exec_get(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    _cleanup_json_ json_t *obj = NULL, *result = NULL;
+    _cleanup_json_ json_t *obj = NULL;
     _cleanup_proc_ struct proc *proc = NULL;
-    struct get_params p = {0};
-    int r;
+    struct exec_params p = {0};
+    int r = decode_and_get(call, get_fields, &p, &proc, e);
 
-    r = decode_and_get(call, get_fields, &p, &proc, e);
     if (r == 0)
-        r = exec_new_state(proc, &obj, e);
-    if (r < 0)
-        return r;
-    if (p.output) {
-        r = exec_new_result(proc, true, &result, e);
-        if (r < 0)
-            return r;
-        for (size_t s = 0; s < N_PROC_STREAMS; s++) {
-            const char *name = exec_stream_name((enum proc_stream)s);
-
-            if (json_object_get(result, name))
-                (void)json_object_set(obj, name, json_object_get(result, name));
-        }
-    }
-    *ret = json_incref(obj);
-    return 0;
+        r = exec_new_state(proc, p.output, &obj, e);
+    return r < 0 ? r : rpc_reply_take(json_incref(obj), ret, e);
 }
-
-static const struct jx_field no_fields[] = {{0}};
 
 int rpc_exec_list(const struct rpc_call *call, json_t **ret, struct err *e)
 {
@@ -241,26 +192,21 @@ int rpc_exec_list(const struct rpc_call *call, json_t **ret, struct err *e)
         json_t *obj = NULL;
 
         if (r == 0)
-            r = exec_new_state(all[i], &obj, e);
+            r = exec_new_state(all[i], false, &obj, e);
         if (r == 0 && json_array_append_new(list, obj) < 0)
             r = err_oom(e);
         proc_unref(all[i]);
     }
     free(all);
-    if (r < 0)
-        return r;
-    *ret = json_pack("{s:O}", "commands", list);
-    return *ret ? 0 : err_oom(e);
+    return r < 0 ? r : rpc_reply_take(json_pack("{s:O}", "commands", list), ret, e);
 }
 
 /* ==== the methods that answer over time ==== */
 
 /*
- * Each source holds a reference to its command
- * and subscribes to its changes, which arrive with the command's lock held; it unsubscribes before
- * it is freed.
+ * Each source holds a reference to its command and subscribes to its changes, which arrive with the
+ * command's lock held; it unsubscribes before it is freed.
  */
-
 struct exec_source {
     struct source source; /* first: the server has a pointer to it */
     struct proc *proc;    /* a reference */
@@ -282,24 +228,21 @@ struct exec_source {
     uint64_t end;
 };
 
-static void on_change(void *arg)
-{
-    source_wake(arg);
-}
-
-static struct exec_source *source_new(const struct source_ops *ops, struct proc *take)
+static int source_new(const struct source_ops *ops, struct proc *take, struct exec_source **ret,
+                      struct err *e)
 {
     struct exec_source *es = calloc(1, sizeof(*es));
 
     if (!es) {
         proc_unref(take);
-        return NULL;
+        return err_oom(e);
     }
     es->source.ops = ops;
     es->proc = take;
-    es->sub.fn = on_change;
+    es->sub.fn = source_wake;
     es->sub.arg = es;
-    return es;
+    *ret = es;
+    return 0;
 }
 
 static void exec_source_free(struct source *s)
@@ -317,22 +260,27 @@ static void exec_source_free(struct source *s)
     free(es);
 }
 
-/* Called by next(): the waker is set by then. */
-static int source_subscribe(struct exec_source *es, struct err *e)
+/*
+ * The start of each next(): 0 when the command is there, with its state in *info; else what next()
+ * returns. It subscribes at the first call: the waker is set by then.
+ */
+static int source_look(struct exec_source *es, struct proc_info *info, struct err *e)
 {
-    int r;
+    if (es->is_over)
+        return SOURCE_END;
+    if (!es->is_subscribed) {
+        int r;
 
-    if (es->is_subscribed)
+        es->sub.deadline_ms = es->deadline_ms;
+        memcpy(es->sub.read_to, es->at, sizeof(es->at));
+        r = proc_subscribe(es->proc, &es->sub, e);
+        if (r < 0)
+            return r;
+        es->is_subscribed = true;
+    }
+    proc_get_info(es->proc, info); /* before the output is read: an end found here has all of it */
+    if (info->state != PROC_FAILED)
         return 0;
-    es->sub.deadline_ms = es->deadline_ms;
-    memcpy(es->sub.read_to, es->at, sizeof(es->at));
-    r = proc_subscribe(es->proc, &es->sub, e);
-    es->is_subscribed = r == 0;
-    return r;
-}
-
-static int set_start_error(const struct proc_info *info, struct err *e)
-{
     if (e)
         *e = info->error;
     return -info->error.code;
@@ -345,22 +293,24 @@ static int check_deadline(const struct exec_source *es, const char *what, struct
     return SOURCE_WAIT;
 }
 
+/* 0: no deadline, also for a timeout that would overflow. */
+static int64_t deadline_in(uint64_t timeout_ms)
+{
+    if (timeout_ms == 0 || timeout_ms > INT64_MAX / 2)
+        return 0;
+    return clock_mono_ms() + (int64_t)timeout_ms;
+}
+
 /* ---- Run and Wait: one object at the end ---- */
 
 static int result_next(struct source *s, json_t **ret_msg, struct err *e)
 {
     struct exec_source *es = (struct exec_source *)s;
     struct proc_info info;
-    int r;
+    int r = source_look(es, &info, e);
 
-    if (es->is_over)
-        return SOURCE_END;
-    r = source_subscribe(es, e);
-    if (r < 0)
+    if (r != 0)
         return r;
-    proc_get_info(es->proc, &info);
-    if (info.state == PROC_FAILED)
-        return set_start_error(&info, e);
     if (info.state != PROC_ENDED)
         return check_deadline(es, "is still running", e);
     r = exec_new_result(es->proc, es->has_output, ret_msg, e);
@@ -372,122 +322,56 @@ static int result_next(struct source *s, json_t **ret_msg, struct err *e)
 
 static const struct source_ops result_ops = {.next = result_next, .free = exec_source_free};
 
-static void exec_request_done(struct exec_request *rq)
-{
-    proc_spec_done(&rq->spec);
-}
-
-int rpc_exec_run(const struct rpc_call *call, struct source **ret, struct err *e)
-{
-    _cleanup_(exec_request_done) struct exec_request rq = {0};
-    struct exec_source *es;
-    struct proc *p;
-    bool is_new;
-    int r;
-
-    proc_spec_init(&rq.spec);
-    rq.spec.cancel_on_leave = true;
-    r = exec_decode_request(call->params, call->agent, &rq, e);
-    if (r == 0 && rq.is_lossless)
-        r = err_field(e, ERR_INVALID, "lossless", "field 'lossless' is for streams");
-    if (r == 0)
-        r = registry_start(call->agent->registry, &rq.spec, &p, &is_new, e);
-    if (r < 0)
-        return r;
-    proc_own(p);
-    es = source_new(&result_ops, p);
-    if (!es)
-        return err_oom(e);
-    es->sub.is_end_only = true;
-    es->is_owner = true;
-    es->has_output = true;
-    *ret = &es->source;
-    return 0;
-}
-
-struct wait_params {
-    const char *id;
-    uint64_t timeout_ms;
-};
-
 static const struct jx_field wait_fields[] = {
-    JX(struct wait_params, id, jx_str, JX_REQUIRED),
-    JX(struct wait_params, timeout_ms, jx_u64, JX_NULLABLE),
+    ID_FIELD,
+    FIELD("timeout_ms", timeout_ms, jx_u64, JX_NULLABLE),
     {0},
 };
 
-/* 0: no deadline, also for a timeout that would overflow. */
-static int64_t deadline_in(uint64_t timeout_ms)
-{
-    if (timeout_ms == 0 || timeout_ms > INT64_MAX / 2)
-        return 0;
-    return clock_mono_ms() + (int64_t)timeout_ms;
-}
-
 int rpc_exec_wait(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    struct wait_params w = {0};
+    struct exec_params p = {0};
     struct exec_source *es;
-    struct proc *p;
-    int r;
+    struct proc *proc;
+    int r = decode_and_get(call, wait_fields, &p, &proc, e);
 
-    r = jx_decode(call->params, wait_fields, &w, e);
     if (r == 0)
-        r = registry_get(call->agent->registry, w.id, &p, e);
+        r = source_new(&result_ops, proc, &es, e);
     if (r < 0)
         return r;
-    es = source_new(&result_ops, p);
-    if (!es)
-        return err_oom(e);
     es->sub.is_end_only = true;
-    es->deadline_ms = deadline_in(w.timeout_ms);
+    es->deadline_ms = deadline_in(p.timeout_ms);
     *ret = &es->source;
     return 0;
 }
 
 /* ---- Start and Attach: output as it comes ---- */
 
-static int new_message(const char *name, json_t *value, json_t **ret, struct err *e)
-{
-    json_t *msg = value ? json_pack("{s:o}", name, value) : NULL;
-
-    if (!msg)
-        return err_oom(e);
-    *ret = msg;
-    return SOURCE_MESSAGE;
-}
-
-static json_t *new_position(enum proc_stream s, uint64_t offset)
-{
-    return json_pack("{s:s, s:I}", "stream", exec_stream_name(s), "offset", (json_int_t)offset);
-}
-
 /* Reports bytes that a slow reader has lost; it continues after the gap. */
 static int new_gap(struct exec_source *es, enum proc_stream s, uint64_t first_held,
                    json_t **ret_msg, struct err *e)
 {
-    json_t *gap = new_position(s, es->at[s]);
+    uint64_t from = es->at[s];
 
-    if (gap &&
-        json_object_set_new(gap, "bytes", json_integer((json_int_t)(first_held - es->at[s]))) < 0) {
-        json_decref(gap);
-        gap = NULL;
-    }
     es->at[s] = first_held;
-    return new_message("gap", gap, ret_msg, e);
+    return source_message_take(json_pack("{s:{s:s, s:I, s:I}}", "gap", "stream",
+                                         exec_stream_name(s), "offset", (json_int_t)from, "bytes",
+                                         (json_int_t)(first_held - from)),
+                               ret_msg, e);
 }
 
 static int new_data(struct exec_source *es, enum proc_stream s, const char *data, size_t len,
                     json_t **ret_msg, struct err *e)
 {
-    json_t *obj = new_position(s, es->at[s]);
+    json_t *obj =
+        json_pack("{s:s, s:I}", "stream", exec_stream_name(s), "offset", (json_int_t)es->at[s]);
 
     if (obj && jx_add_bytes(obj, data, len, e) < 0) {
         json_decref(obj);
         obj = NULL;
     }
     es->at[s] += len;
-    return new_message("data", obj, ret_msg, e);
+    return source_message_take(json_pack("{s:o}", "data", obj), ret_msg, e);
 }
 
 /* Text is cut between characters, unless it is the end of the output. */
@@ -537,53 +421,40 @@ static int stream_output(struct exec_source *es, const struct proc_info *info, j
     return r;
 }
 
-static int stream_start(struct exec_source *es, const struct proc_info *info, json_t **ret_msg,
-                        struct err *e)
-{
-    json_t *start = json_pack("{s:s, s:I}", "id", proc_id(es->proc), "pid", (json_int_t)info->pid);
-
-    es->is_started = true;
-    return new_message("start", start, ret_msg, e);
-}
-
-static int stream_end(struct exec_source *es, json_t **ret_msg, struct err *e)
-{
-    json_t *end = NULL;
-    int r = exec_new_result(es->proc, false, &end, e);
-
-    if (r < 0)
-        return r;
-    es->is_over = true;
-    return new_message("end", end, ret_msg, e);
-}
-
 static int stream_next(struct source *source, json_t **ret_msg, struct err *e)
 {
     struct exec_source *es = (struct exec_source *)source;
     struct proc_info info;
-    int r;
+    json_t *end;
+    int r = source_look(es, &info, e);
 
-    if (es->is_over)
-        return SOURCE_END;
-    r = source_subscribe(es, e);
-    if (r < 0)
+    if (r != 0 || info.state == PROC_STARTING)
         return r;
-    proc_get_info(es->proc, &info); /* before the output is read: an end found here has all of it */
-    if (info.state == PROC_FAILED)
-        return set_start_error(&info, e);
-    if (info.state == PROC_STARTING)
-        return SOURCE_WAIT;
-    if (!es->is_started)
-        return stream_start(es, &info, ret_msg, e);
+    if (!es->is_started) {
+        es->is_started = true;
+        return source_message_take(json_pack("{s:{s:s, s:I}}", "start", "id", proc_id(es->proc),
+                                             "pid", (json_int_t)info.pid),
+                                   ret_msg, e);
+    }
     r = stream_output(es, &info, ret_msg, e);
     if (r != SOURCE_WAIT || info.state != PROC_ENDED)
         return r;
-    return stream_end(es, ret_msg, e);
+    r = exec_new_result(es->proc, false, &end, e);
+    if (r < 0)
+        return r;
+    es->is_over = true;
+    return source_message_take(json_pack("{s:o}", "end", end), ret_msg, e);
 }
 
 static const struct source_ops stream_ops = {.next = stream_next, .free = exec_source_free};
 
-int rpc_exec_start(const struct rpc_call *call, struct source **ret, struct err *e)
+static void exec_request_done(struct exec_request *rq)
+{
+    proc_spec_done(&rq->spec);
+}
+
+static int start_command(const struct rpc_call *call, bool is_run, struct source **ret,
+                         struct err *e)
 {
     _cleanup_(exec_request_done) struct exec_request rq = {0};
     struct exec_source *es;
@@ -592,31 +463,42 @@ int rpc_exec_start(const struct rpc_call *call, struct source **ret, struct err 
     int r;
 
     proc_spec_init(&rq.spec);
+    rq.spec.cancel_on_leave = is_run;
     r = exec_decode_request(call->params, call->agent, &rq, e);
+    if (r == 0 && is_run && rq.is_lossless)
+        r = err_field(e, ERR_INVALID, "lossless", "field 'lossless' is for streams");
     if (r == 0)
         r = registry_start(call->agent->registry, &rq.spec, &p, &is_new, e);
     if (r < 0)
         return r;
-    proc_detach(p);
-    es = source_new(&stream_ops, p);
-    if (!es)
-        return err_oom(e);
+    if (is_run)
+        proc_own(p);
+    else
+        proc_detach(p);
+    r = source_new(is_run ? &result_ops : &stream_ops, p, &es, e);
+    if (r < 0)
+        return r;
     es->sub.is_lossless = rq.is_lossless;
+    es->sub.is_end_only = es->is_owner = es->has_output = is_run;
     *ret = &es->source;
     return 0;
 }
 
-struct attach_params {
-    const char *id;
-    uint64_t at[N_PROC_STREAMS];
-    bool lossless;
-};
+int rpc_exec_run(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    return start_command(call, true, ret, e);
+}
+
+int rpc_exec_start(const struct rpc_call *call, struct source **ret, struct err *e)
+{
+    return start_command(call, false, ret, e);
+}
 
 static const struct jx_field attach_fields[] = {
-    JX(struct attach_params, id, jx_str, JX_REQUIRED),
-    JX_AS("stdout_offset", struct attach_params, at[PROC_STDOUT], jx_u64, JX_NULLABLE),
-    JX_AS("stderr_offset", struct attach_params, at[PROC_STDERR], jx_u64, JX_NULLABLE),
-    JX(struct attach_params, lossless, jx_bool, JX_NULLABLE),
+    ID_FIELD,
+    FIELD("stdout_offset", at[PROC_STDOUT], jx_u64, JX_NULLABLE),
+    FIELD("stderr_offset", at[PROC_STDERR], jx_u64, JX_NULLABLE),
+    FIELD("lossless", lossless, jx_bool, JX_NULLABLE),
     {0},
 };
 
@@ -624,7 +506,7 @@ static const struct jx_field attach_fields[] = {
  * Bytes that are gone before the reader attaches are an error; bytes that go while it reads are a
  * gap.
  */
-static int check_offsets(struct proc *p, const struct attach_params *a, struct err *e)
+static int check_offsets(struct proc *p, const uint64_t at[N_PROC_STREAMS], struct err *e)
 {
     static const char *const fields[] = {"stdout_offset", "stderr_offset"};
     int r = 0;
@@ -635,7 +517,7 @@ static int check_offsets(struct proc *p, const struct attach_params *a, struct e
         size_t n;
         char byte;
 
-        r = proc_read(p, NULL, (enum proc_stream)s, a->at[s], &byte, 0, &n, &held, &why);
+        r = proc_read(p, NULL, (enum proc_stream)s, at[s], &byte, 0, &n, &held, &why);
         if (r < 0)
             (void)err_field(e, (enum err_code) - r, fields[s], "%s", why.message);
         if (r == -ERR_DATA_LOSS)
@@ -646,39 +528,24 @@ static int check_offsets(struct proc *p, const struct attach_params *a, struct e
 
 int rpc_exec_attach(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    struct attach_params a = {0};
+    _cleanup_proc_ struct proc *proc = NULL;
+    struct exec_params p = {0};
     struct exec_source *es;
-    struct proc *p;
-    int r;
+    int r = decode_and_get(call, attach_fields, &p, &proc, e);
 
-    r = jx_decode(call->params, attach_fields, &a, e);
     if (r == 0)
-        r = registry_get(call->agent->registry, a.id, &p, e);
+        r = check_offsets(proc, p.at, e);
+    if (r == 0)
+        r = source_new(&stream_ops, TAKE(proc), &es, e);
     if (r < 0)
         return r;
-    r = check_offsets(p, &a, e);
-    if (r < 0) {
-        proc_unref(p);
-        return r;
-    }
-    es = source_new(&stream_ops, p);
-    if (!es)
-        return err_oom(e);
-    es->sub.is_lossless = a.lossless;
-    memcpy(es->at, a.at, sizeof(a.at));
+    es->sub.is_lossless = p.lossless;
+    memcpy(es->at, p.at, sizeof(p.at));
     *ret = &es->source;
     return 0;
 }
 
 /* ---- Write: answers when the bytes are in the pipe or terminal ---- */
-
-struct write_params {
-    const char *id;
-    int64_t offset;
-    struct jx_bytes data;
-    uint64_t timeout_ms;
-    bool between_lines;
-};
 
 static int jx_offset(json_t *v, void *out, struct err *e)
 {
@@ -688,16 +555,16 @@ static int jx_offset(json_t *v, void *out, struct err *e)
 }
 
 static const struct jx_field write_fields[] = {
-    JX(struct write_params, id, jx_str, JX_REQUIRED),
-    JX(struct write_params, offset, jx_offset, JX_NULLABLE),
-    JX(struct write_params, data, jx_bytes, JX_REQUIRED),
-    JX(struct write_params, timeout_ms, jx_u64, JX_NULLABLE),
-    JX(struct write_params, between_lines, jx_bool, JX_NULLABLE),
+    ID_FIELD,
+    FIELD("offset", offset, jx_offset, JX_NULLABLE),
+    FIELD("data", data, jx_bytes, JX_REQUIRED),
+    FIELD("timeout_ms", timeout_ms, jx_u64, JX_NULLABLE),
+    FIELD("between_lines", between_lines, jx_bool, JX_NULLABLE),
     {0},
 };
 
 /* between_lines adds whole lines that no offset counts, while no other line is incomplete. */
-static int check_between_lines(const struct write_params *w, struct err *e)
+static int check_between_lines(const struct exec_params *w, struct err *e)
 {
     if (!w->between_lines)
         return 0;
@@ -735,16 +602,10 @@ static int write_next(struct source *source, json_t **ret_msg, struct err *e)
 {
     struct exec_source *es = (struct exec_source *)source;
     struct proc_info info;
-    int r;
+    int r = source_look(es, &info, e);
 
-    if (es->is_over)
-        return SOURCE_END;
-    r = source_subscribe(es, e);
-    if (r < 0)
+    if (r != 0)
         return r;
-    proc_get_info(es->proc, &info);
-    if (info.state == PROC_FAILED)
-        return set_start_error(&info, e);
     if (info.state == PROC_STARTING)
         return check_deadline(es, "is still being started", e);
     r = write_queue(es, e);
@@ -752,9 +613,10 @@ static int write_next(struct source *source, json_t **ret_msg, struct err *e)
         return r;
     proc_get_info(es->proc, &info);
     if (info.stdin_written >= es->end) {
-        *ret_msg = json_pack("{s:s, s:I}", "id", proc_id(es->proc), "offset", (json_int_t)es->end);
         es->is_over = true;
-        return *ret_msg ? SOURCE_MESSAGE : err_oom(e);
+        return source_message_take(
+            json_pack("{s:s, s:I}", "id", proc_id(es->proc), "offset", (json_int_t)es->end),
+            ret_msg, e);
     }
     if (!info.is_stdin_open)
         return err_field(e, ERR_PRECONDITION, "id", "'%s' closed its stdin after %" PRIu64 " bytes",
@@ -766,29 +628,25 @@ static const struct source_ops write_ops = {.next = write_next, .free = exec_sou
 
 int rpc_exec_write(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    struct write_params w = {.offset = -1};
+    struct exec_params p = {.offset = -1};
     struct exec_source *es;
-    struct proc *p;
-    int r;
+    struct proc *proc;
+    int r = jx_decode(call->params, write_fields, &p, e);
 
-    r = jx_decode(call->params, write_fields, &w, e);
     if (r == 0)
-        r = check_between_lines(&w, e);
+        r = check_between_lines(&p, e);
     if (r == 0)
-        r = registry_get(call->agent->registry, w.id, &p, e);
+        r = registry_get(call->agent->registry, p.id, &proc, e);
+    if (r == 0)
+        r = source_new(&write_ops, proc, &es, e);
     if (r < 0) {
-        jx_bytes_done(&w.data);
+        jx_bytes_done(&p.data);
         return r;
     }
-    es = source_new(&write_ops, p);
-    if (!es) {
-        jx_bytes_done(&w.data);
-        return err_oom(e);
-    }
-    es->data = w.data;
-    es->offset = w.offset;
-    es->between_lines = w.between_lines;
-    es->deadline_ms = deadline_in(w.timeout_ms);
+    es->data = p.data;
+    es->offset = p.offset;
+    es->between_lines = p.between_lines;
+    es->deadline_ms = deadline_in(p.timeout_ms);
     *ret = &es->source;
     return 0;
 }

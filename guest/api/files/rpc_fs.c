@@ -110,7 +110,7 @@ static int jx_sort(json_t *v, void *out, struct err *e)
                                         [FS_LIST_BY_MTIME] = "mtime",
                                         NULL};
 
-    if (jx_name(v, words, out, NULL) == 0)
+    if (jx_one_of(v, words, out, NULL) == 0)
         return 0;
     return err_set(e, ERR_INVALID, "must be \"path\", \"name\", \"size\" or \"mtime\"");
 }
@@ -473,11 +473,6 @@ static void watch_source_free(struct source *s)
 static const struct source_ops watch_source_ops = {.next = watch_source_next,
                                                    .free = watch_source_free};
 
-static void watch_source_wake(void *source)
-{
-    source_wake(source);
-}
-
 /* ---- the request ----------------------------------------------------------------------------- */
 
 struct watch_params {
@@ -533,7 +528,7 @@ static int watch_start(const struct rpc_call *call, const struct watch_params *p
         .queue_bytes = QUEUE_MAX_BYTES,
         .event_bytes = EVENT_BYTES,
         .arg_free = watch_free_exclude,
-        .wake = watch_source_wake,
+        .wake = source_wake,
         .wake_arg = &x->source,
     };
     int r = watch_compile_exclude(p->exclude, &exclude, e);

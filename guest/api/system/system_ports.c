@@ -107,11 +107,6 @@ static void wait_source_free(struct source *source)
 
 static const struct source_ops wait_ops = {.next = wait_next, .free = wait_source_free};
 
-static void wake_wait(void *arg)
-{
-    source_wake(&((struct wait_source *)arg)->source);
-}
-
 static const struct jx_field wait_fields[] = {
     JX(struct waitport_options, port, jx_u32, JX_REQUIRED),
     JX(struct waitport_options, timeout_ms, jx_u64, 0),
@@ -135,7 +130,7 @@ int rpc_system_wait_port(const struct rpc_call *call, struct source **ret, struc
     if (!s)
         return err_oom(e);
     *s = (struct wait_source){.source.ops = &wait_ops, .port = (int)o.port};
-    r = waitport_new(call->agent->loop, call->agent->registry, &o, wake_wait, s, &s->wait, e);
+    r = waitport_new(call->agent->loop, call->agent->registry, &o, source_wake, s, &s->wait, e);
     if (r < 0) {
         free(s);
         return r;

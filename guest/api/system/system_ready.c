@@ -138,11 +138,6 @@ static void ready_source_free(struct source *source)
 
 static const struct source_ops ready_source_ops = {.next = ready_next, .free = ready_source_free};
 
-static void wake_ready(void *arg)
-{
-    source_wake(&((struct ready_source *)arg)->source);
-}
-
 struct ready_params {
     bool fresh;
     int64_t now_ms;
@@ -171,7 +166,7 @@ int rpc_system_ready(const struct rpc_call *call, struct source **ret, struct er
         return err_oom(e);
     *s = (struct ready_source){
         .source.ops = &ready_source_ops, .agent = call->agent, .now_ms = p.now_ms};
-    r = ready_check_new(call->agent->ready, p.fresh, wake_ready, s, &s->check, e);
+    r = ready_check_new(call->agent->ready, p.fresh, source_wake, s, &s->check, e);
     if (r < 0) {
         free(s);
         return r;
