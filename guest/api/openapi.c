@@ -2,6 +2,8 @@
  * openapi: the OpenAPI document, made of the rows of routes and methods and of the schemas in
  * common/wire/schema/. An allocation that fails leaves a part out; nothing else can fail.
  */
+#include "api/openapi.h"
+
 #include <stdio.h>
 #include <string.h>
 
