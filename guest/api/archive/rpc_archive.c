@@ -57,13 +57,6 @@ struct run {
     uint64_t n_incomplete;
 };
 
-static int manifest_push(struct run *run, const char *name, json_t *body_taken, struct err *e)
-{
-    json_t *msg = body_taken ? json_pack("{s:o}", name, body_taken) : NULL;
-
-    return msg ? queue_push_take(run->q, msg, e) : err_oom(e);
-}
-
 static void entry_set(json_t *obj, const char *key, json_t *value_taken, bool *ok)
 {
     *ok = *ok && json_object_set_new_nocheck(obj, key, value_taken) == 0;
@@ -98,7 +91,9 @@ static json_t *new_entry(const struct manifest_entry *m)
 
 static int on_entry(void *arg, const struct manifest_entry *m, struct err *e)
 {
-    return manifest_push(arg, "entry", new_entry(m), e);
+    struct run *run = arg;
+
+    return queue_push_take(run->q, json_pack("{s:o}", "entry", new_entry(m)), e);
 }
 
 static int on_unread(void *arg, const char *path, const struct err *why, struct err *e)
@@ -125,7 +120,7 @@ static int push_end(struct run *run, const struct manifest_counts *n, struct err
     if (end && run->n_incomplete > named)
         (void)json_object_set_new(end, "incomplete_more",
                                   json_integer((json_int_t)(run->n_incomplete - named)));
-    return manifest_push(run, "end", end, e);
+    return queue_push_take(run->q, json_pack("{s:o}", "end", end), e);
 }
 
 static int run_manifest(struct run *run, const struct params *p, struct fs_caller *c, struct err *e)
@@ -257,8 +252,7 @@ static int to_claim(const struct claim *in, json_t *obj, struct manifest_claim *
 
 static int decode_claim(json_t *obj, struct claim *in, struct manifest_claim *out, struct err *e)
 {
-    int r = json_is_object(obj) ? jx_decode(obj, claim_fields, in, e)
-                                : err_set(e, ERR_INVALID, "must be an object");
+    int r = jx_decode(obj, claim_fields, in, e);
 
     return r < 0 ? r : to_claim(in, obj, out, e);
 }

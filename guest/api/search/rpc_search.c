@@ -44,80 +44,23 @@ struct search_params {
     struct search_options grep; /* without */
 };
 
-/* --- one field --- */
+/* --- fields --- */
 
-static int one_of(json_t *v, const char *const *names, unsigned *out, struct err *e)
-{
-    const char *s = json_string_value(v);
-    char list[192] = "";
-    size_t n = 0;
-
-    for (unsigned i = 0; names[i]; i++) {
-        if (s && strcmp(s, names[i]) == 0) {
-            *out = i;
-            return 0;
-        }
-        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s\"%s\"", i ? ", " : "", names[i]);
-    }
-    return err_set(e, ERR_INVALID, "must be one of %s", list);
-}
-
-static int decode_case(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {"sensitive", "insensitive", "smart", NULL};
-
-    return one_of(v, names, out, e);
-}
-
-static int decode_mode(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {
-        "lines", "files", "count", "count_matches", "files_without_match", NULL};
-
-    return one_of(v, names, out, e);
-}
-
-static int decode_binary(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {"skip", "report", "text", NULL};
-
-    return one_of(v, names, out, e);
-}
-
-static int decode_encoding(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {"auto", "none", "utf-16le", "utf-16be", "latin1", NULL};
-
-    return one_of(v, names, out, e);
-}
-
-static int decode_kind(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {"glob", "regex", "fixed", NULL};
-
-    return one_of(v, names, out, e);
-}
-
-static int decode_sort(json_t *v, void *out, struct err *e)
-{
-    static const char *const names[] = {"none",    "path", "modified", "accessed",
-                                        "changed", "size", NULL};
-
-    return one_of(v, names, out, e);
-}
-
+static const char *const cases[] = {"sensitive", "insensitive", "smart", NULL};
+static const char *const modes[] = {
+    "lines", "files", "count", "count_matches", "files_without_match", NULL};
+static const char *const binaries[] = {"skip", "report", "text", NULL};
+static const char *const encodings[] = {"auto", "none", "utf-16le", "utf-16be", "latin1", NULL};
+static const char *const kinds[] = {"glob", "regex", "fixed", NULL};
+static const char *const sorts[] = {"none",    "path", "modified", "accessed",
+                                    "changed", "size", NULL};
 static const char *const type_names[] = {"file",       "directory", "symlink", "other",
                                          "executable", "empty",     NULL};
-
-static const char *search_type_name(enum tree_type type)
-{
-    return type_names[type];
-}
 
 static int add_type(json_t *v, unsigned *found, struct err *e)
 {
     unsigned type;
-    int r = one_of(v, type_names, &type, e);
+    int r = jx_one_of(v, type_names, &type, e);
 
     if (r == 0)
         *found |= 1u << type;
@@ -141,38 +84,17 @@ static int decode_type(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-static int decode_context(json_t *v, void *out, struct err *e)
-{
-    uint32_t n;
-    int r = jx_u32(v, &n, e);
-
-    if (r == 0 && n > GREP_MAX_CONTEXT)
-        r = err_set(e, ERR_INVALID, "must be at most %d", GREP_MAX_CONTEXT);
-    if (r == 0)
-        *(uint32_t *)out = n;
-    return r;
-}
-
-static int decode_columns(json_t *v, void *out, struct err *e)
-{
-    uint32_t n;
-    int r = jx_u32(v, &n, e);
-
-    if (r == 0 && (n < 1 || n > GREP_TEXT_MAX_BYTES))
-        r = err_set(e, ERR_INVALID, "must be from 1 to %d", GREP_TEXT_MAX_BYTES);
-    if (r == 0)
-        *(uint32_t *)out = n;
-    return r;
-}
-
 #define FIELD(wire, member, fn) JX_AS(wire, struct search_params, member, fn, JX_NULLABLE)
+#define ENUM(wire, member, names) JX_ENUM(wire, struct search_params, member, names, JX_NULLABLE)
+#define RANGE(wire, member, min, max) \
+    JX_RANGE(wire, struct search_params, member, jx_u32, JX_NULLABLE, min, max)
 
 #define TREE_FIELD(o, name, fn) FIELD(#name, o.tree.name, fn)
 
 /* o: the member of struct search_params that takes the options. */
 #define COMMON_FIELDS(o) \
     FIELD("path", path, jx_path), FIELD("user", user, jx_str), FIELD("cursor", cursor, jx_str), \
-        FIELD("sort", o.order.by, decode_sort), FIELD("reverse", o.order.reverse, jx_bool), \
+        ENUM("sort", o.order.by, sorts), FIELD("reverse", o.order.reverse, jx_bool), \
         TREE_FIELD(o, globs, jx_strv), TREE_FIELD(o, iglobs, jx_strv), \
         TREE_FIELD(o, exclude, jx_strv), TREE_FIELD(o, types, jx_strv), \
         TREE_FIELD(o, type_not, jx_strv), TREE_FIELD(o, type_add, jx_strv), \
@@ -184,8 +106,8 @@ static int decode_columns(json_t *v, void *out, struct err *e)
 static const struct jx_field glob_fields[] = {
     COMMON_FIELDS(glob),
     FIELD("pattern", glob.pattern, jx_str),
-    FIELD("case", glob.letters, decode_case),
-    FIELD("kind", glob.kind, decode_kind),
+    ENUM("case", glob.letters, cases),
+    ENUM("kind", glob.kind, kinds),
     FIELD("type", glob.types, decode_type),
     FIELD("full_path", glob.full_path, jx_bool),
     FIELD("extensions", glob.extensions, jx_strv),
@@ -203,24 +125,24 @@ static const struct jx_field grep_fields[] = {
     COMMON_FIELDS(grep),
     FIELD("pattern", grep.match.pattern, jx_str),
     FIELD("patterns", grep.match.more, jx_strv),
-    FIELD("case", grep.match.letters, decode_case),
+    ENUM("case", grep.match.letters, cases),
     FIELD("fixed", grep.match.fixed, jx_bool),
     FIELD("word", grep.match.word, jx_bool),
     FIELD("line", grep.match.line, jx_bool),
     FIELD("multiline", grep.match.multiline, jx_bool),
     FIELD("dotall", grep.match.dotall, jx_bool),
     FIELD("crlf", grep.match.crlf, jx_bool),
-    FIELD("context", context, decode_context),
-    FIELD("before", grep.grep.before, decode_context),
-    FIELD("after", grep.grep.after, decode_context),
+    RANGE("context", context, 0, GREP_MAX_CONTEXT),
+    RANGE("before", grep.grep.before, 0, GREP_MAX_CONTEXT),
+    RANGE("after", grep.grep.after, 0, GREP_MAX_CONTEXT),
     FIELD("max_per_file", grep.grep.max_per_file, jx_u64),
-    FIELD("mode", grep.grep.mode, decode_mode),
-    FIELD("binary", grep.grep.binary, decode_binary),
-    FIELD("encoding", grep.grep.encoding, decode_encoding),
+    ENUM("mode", grep.grep.mode, modes),
+    ENUM("binary", grep.grep.binary, binaries),
+    ENUM("encoding", grep.grep.encoding, encodings),
     FIELD("invert", grep.grep.invert, jx_bool),
     FIELD("only_matching", grep.grep.only_matching, jx_bool),
     FIELD("replace", grep.grep.replace, jx_str),
-    FIELD("max_columns", grep.grep.max_text, decode_columns),
+    RANGE("max_columns", grep.grep.max_text, 1, GREP_TEXT_MAX_BYTES),
     FIELD("max_count", grep.max_results, jx_u64),
     {0},
 };
@@ -631,7 +553,7 @@ static int on_found(void *arg, const struct tree_entry *entry, struct err *e)
     jtext_key(&t, "path");
     jtext_path(&t, entry->path);
     jtext_key(&t, "type");
-    jtext_str(&t, search_type_name(entry->type));
+    jtext_str(&t, type_names[entry->type]);
     return send_message(c, &t, e);
 }
 

@@ -59,15 +59,12 @@ struct hold_params {
 static const struct jx_field hold_fields[] = {
     JX(struct hold_params, id, jx_str, 0),
     JX(struct hold_params, reason, jx_str, 0),
-    JX(struct hold_params, ttl_ms, jx_u64, 0),
+    JX_RANGE("ttl_ms", struct hold_params, ttl_ms, jx_u64, 0, 1, HOLD_MAX_MS),
     {0},
 };
 
 static int check_hold(const struct hold_params *p, struct err *e)
 {
-    if (p->ttl_ms < 1 || p->ttl_ms > HOLD_MAX_MS)
-        return err_field(e, ERR_INVALID, "ttl_ms", "field 'ttl_ms' must be from 1 to %lld",
-                         HOLD_MAX_MS);
     if (strlen(p->reason) >= HOLD_REASON_BYTES)
         return err_field(e, ERR_INVALID, "reason", "field 'reason' has more than %d bytes",
                          HOLD_REASON_BYTES - 1);
@@ -90,33 +87,19 @@ int rpc_system_hold(const struct rpc_call *call, json_t **ret, struct err *e)
     (void)snprintf(h.reason, sizeof(h.reason), "%s", p.reason);
     h.until_mono_ms = clock_mono_ms() + (int64_t)p.ttl_ms;
     r = holds_take(call->agent->holds, &h, e);
-    if (r < 0)
-        return r;
-    *ret = new_hold(&h);
-    return *ret ? 0 : err_oom(e);
+    return r < 0 ? r : rpc_reply_take(new_hold(&h), ret, e);
 }
 
-struct release_params {
-    const char *id;
-};
-
-static const struct jx_field release_fields[] = {
-    JX(struct release_params, id, jx_str, JX_REQUIRED),
-    {0},
-};
+static const struct jx_field release_fields[] = {{"id", jx_str, 0, JX_REQUIRED}, {0}};
 
 int rpc_system_release(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    struct release_params p = {0};
-    int r;
+    const char *id = NULL;
+    int r = jx_decode(call->params, release_fields, &id, e);
 
-    r = jx_decode(call->params, release_fields, &p, e);
     if (r == 0)
-        r = holds_release(call->agent->holds, p.id, (uid_t)-1, e);
-    if (r < 0)
-        return r;
-    *ret = json_pack("{s:s}", "id", p.id);
-    return *ret ? 0 : err_oom(e);
+        r = holds_release(call->agent->holds, id, (uid_t)-1, e);
+    return r < 0 ? r : rpc_reply_take(json_pack("{s:s}", "id", id), ret, e);
 }
 
 /* ---- Activity ---- */
@@ -227,31 +210,24 @@ static int new_activity(const struct agent *a, const struct activity_facts *f, j
     return *ret ? 0 : err_oom(e);
 }
 
-struct activity_params {
-    json_t *ignore;
-};
-
-static const struct jx_field activity_fields[] = {
-    JX(struct activity_params, ignore, jx_array, 0),
-    {0},
-};
+static const struct jx_field activity_fields[] = {{"ignore", jx_array, 0, 0}, {0}};
 
 /* {"ignore":["commands"]}: reasons that do not make the box "busy". */
 int rpc_system_activity(const struct rpc_call *call, json_t **ret, struct err *e)
 {
-    struct activity_params p = {0};
     _cleanup_free_ struct activity_facts *f = calloc(1, sizeof(*f));
+    json_t *ignore = NULL;
     int r;
 
     if (!f)
         return err_oom(e);
-    r = jx_decode(call->params, activity_fields, &p, e);
+    r = jx_decode(call->params, activity_fields, &ignore, e);
     if (r == 0)
-        r = check_ignore(p.ignore, e);
+        r = check_ignore(ignore, e);
     if (r == 0)
         r = activity_read(call->agent->activity, f, e);
     if (r == 0)
-        r = new_activity(call->agent, f, p.ignore, ret, e);
+        r = new_activity(call->agent, f, ignore, ret, e);
     activity_facts_done(f);
     return r;
 }

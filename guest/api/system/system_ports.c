@@ -38,41 +38,34 @@ static json_t *new_port(struct registry *reg, const struct port *p)
                      "process", new_process(reg, p));
 }
 
-struct ports_params {
-    uint32_t port;
-};
-
-static const struct jx_field ports_fields[] = {
-    JX(struct ports_params, port, jx_u32, 0),
-    {0},
-};
+static const struct jx_field ports_fields[] = {{"port", jx_u32, 0, 0}, {0}};
 
 /* {} lists all listeners; {"port":N} those on this port. */
 int rpc_system_ports(const struct rpc_call *call, json_t **ret, struct err *e)
 {
     _cleanup_json_ json_t *list = json_array();
-    struct ports_params p = {0};
     struct ports ports = {0};
+    uint32_t port = 0;
     int r;
 
-    r = jx_decode(call->params, ports_fields, &p, e);
+    r = jx_decode(call->params, ports_fields, &port, e);
     if (r == 0 && json_object_get(call->params, "port"))
-        r = waitport_check_port(p.port, e);
-    if (r == 0 && list)
+        r = waitport_check_port(port, e);
+    if (r == 0)
         r = ports_read(PORTS_PROCESSES, &ports, e);
     if (r < 0)
         return r;
-    for (size_t i = 0; list && i < ports.n; i++)
-        if ((!p.port || p.port == ports.list[i].number) &&
+    for (size_t i = 0; i < ports.n; i++)
+        if ((!port || port == ports.list[i].number) &&
             json_array_append_new(list, new_port(call->agent->registry, &ports.list[i])) < 0)
             r = err_oom(e);
-    if (list && r == 0)
-        *ret = json_pack("{s:O, s:I, s:b}", "ports", list, "listening",
-                         (json_int_t)ports.n_listening, "unreadable", (int)ports.is_unreadable);
+    if (r == 0)
+        r = rpc_reply_take(json_pack("{s:O, s:I, s:b}", "ports", list, "listening",
+                                     (json_int_t)ports.n_listening, "unreadable",
+                                     (int)ports.is_unreadable),
+                           ret, e);
     ports_done(&ports);
-    if (r < 0)
-        return r;
-    return list && *ret ? 0 : err_oom(e);
+    return r;
 }
 
 /* ---- WaitPort ---- */
@@ -91,10 +84,10 @@ static int wait_next(struct source *source, json_t **ret_msg, struct err *e)
 
     if (r <= 0)
         return r < 0 ? r : SOURCE_WAIT;
-    *ret_msg = json_pack("{s:i, s:o, s:I}", "port", s->port, "status",
-                         res.status ? json_integer(res.status) : json_null(), "waited_ms",
-                         (json_int_t)res.waited_ms);
-    return *ret_msg ? SOURCE_MESSAGE : err_oom(e);
+    return source_message_take(json_pack("{s:i, s:o, s:I}", "port", s->port, "status",
+                                         res.status ? json_integer(res.status) : json_null(),
+                                         "waited_ms", (json_int_t)res.waited_ms),
+                               ret_msg, e);
 }
 
 static void wait_source_free(struct source *source)
