@@ -227,14 +227,14 @@ static enum manifest_verdict check_compare(int dirfd, const char *name, const st
         return MANIFEST_DIFFERS;
     if (c->type == S_IFLNK && c->target && !has_target(dirfd, name, c->target))
         return MANIFEST_DIFFERS;
-    if (c->type == S_IFREG && c->has_size && (uint64_t)st->st_size != c->size)
+    if (c->type == S_IFREG && c->size != MANIFEST_ANY_SIZE && (uint64_t)st->st_size != c->size)
         return MANIFEST_DIFFERS;
     if (c->type == S_IFREG && c->has_digest && !has_content(dirfd, name, st, c->digest))
         return MANIFEST_DIFFERS;
-    if (c->has_mode && (st->st_mode & 07777) != c->mode)
+    if (c->mode.is_set && (st->st_mode & 07777) != c->mode.mode)
         return MANIFEST_STALE;
-    if (c->has_mtime &&
-        (st->st_mtim.tv_sec != c->mtime.tv_sec || st->st_mtim.tv_nsec != c->mtime.tv_nsec))
+    if (c->mtime.is_set &&
+        (st->st_mtim.tv_sec != c->mtime.t.tv_sec || st->st_mtim.tv_nsec != c->mtime.t.tv_nsec))
         return MANIFEST_STALE;
     return MANIFEST_SAME;
 }

@@ -11,6 +11,7 @@
 #include "archive/digest.h"
 #include "archive/filter.h"
 #include "common/err.h"
+#include "fs/change.h"
 #include "fs/root.h"
 
 #define MANIFEST_MAX_INCOMPLETE 100 /* unreadable paths that are named; the rest is counted */
@@ -46,15 +47,17 @@ struct manifest_counts {
 int manifest_walk(struct fs_caller *c, const char *path, const struct manifest_options *o,
                   const struct manifest_sink *sink, struct manifest_counts *ret, struct err *e);
 
+#define MANIFEST_ANY_SIZE UINT64_MAX
+
 /* An entry as the other side has it: the fields that are set must be equal here. */
 struct manifest_claim {
     const char *path;
     mode_t type;        /* S_IFREG, S_IFDIR or S_IFLNK */
     const char *target; /* of a link; NULL: any */
-    bool has_size, has_mode, has_mtime, has_digest;
-    uint64_t size;
-    mode_t mode;
-    struct timespec mtime;
+    uint64_t size;      /* MANIFEST_ANY_SIZE: any */
+    struct fs_mode mode;
+    struct fs_time mtime;
+    bool has_digest;
     uint8_t digest[DIGEST_BYTES];
 };
 

@@ -518,15 +518,15 @@ static int set_attr_open(int fd, const char *path, const struct fs_attrs *a, str
 
     if (fstat(fd, &st) < 0)
         return err_at(e, err_sys(e, errno, "stat '%s'", path), "path");
-    if (a->set_mode && S_ISLNK(st.st_mode))
+    if (a->mode.is_set && S_ISLNK(st.st_mode))
         return err_field(e, ERR_PRECONDITION, "mode", "'%s' is a link: it has no mode", path);
     if ((a->set_uid || a->set_gid) && fchownat(fd, "", a->set_uid ? a->uid : (uid_t)-1,
                                                a->set_gid ? a->gid : (gid_t)-1, AT_EMPTY_PATH) < 0)
         return err_at(e, err_sys(e, errno, "chown '%s'", path), a->set_uid ? "owner" : "group");
-    if (a->set_mode)
-        r = change_mode(fd, a->mode & 07777, path, e);
-    if (r == 0 && a->set_mtime)
-        r = change_times(fd, &a->mtime, path, e);
+    if (a->mode.is_set)
+        r = change_mode(fd, a->mode.mode & 07777, path, e);
+    if (r == 0 && a->mtime.is_set)
+        r = change_times(fd, &a->mtime.t, path, e);
     return r;
 }
 

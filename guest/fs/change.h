@@ -60,12 +60,22 @@ struct fs_remove_options {
 int fs_remove(struct fs_caller *c, const char *path, const struct fs_remove_options *o,
               uint64_t *ret_removed, struct err *e);
 
-struct fs_attrs {
-    bool set_mode, set_uid, set_gid, set_mtime;
+/* Values that may be absent. */
+struct fs_mode {
+    bool is_set;
     mode_t mode;
+};
+struct fs_time {
+    bool is_set;
+    struct timespec t;
+};
+
+struct fs_attrs {
+    bool set_uid, set_gid;
     uid_t uid;
     gid_t gid;
-    struct timespec mtime;
+    struct fs_mode mode;
+    struct fs_time mtime;
     bool follow; /* a link in the last place */
     struct fs_condition condition;
 };

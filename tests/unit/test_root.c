@@ -277,7 +277,7 @@ static int try_remove(struct fs_caller *c)
 
 static int try_set_attr(struct fs_caller *c)
 {
-    struct fs_attrs a = {.set_mode = true, .mode = 0600, .follow = true};
+    struct fs_attrs a = {.mode = {true, 0600}, .follow = true};
 
     return fs_set_attr(c, "sw/f", &a, &e);
 }

@@ -342,7 +342,7 @@ TEST(move_does_not_overwrite_unasked)
 TEST(set_attr_changes_what_is_asked_and_nothing_else)
 {
     struct fs_caller *c = h_caller();
-    struct fs_attrs a = {.set_mode = true, .mode = 0600, .follow = true};
+    struct fs_attrs a = {.mode = {true, 0600}, .follow = true};
     struct stat st;
 
     h_file("f", "x");
@@ -351,7 +351,7 @@ TEST(set_attr_changes_what_is_asked_and_nothing_else)
     T_INT(h_mode("f"), 0600);
     a.follow = false;
     T_INT(fs_set_attr(c, "l", &a, &e), -ERR_PRECONDITION);
-    a = (struct fs_attrs){.set_mtime = true, .mtime = {1234567890, 987654321}};
+    a = (struct fs_attrs){.mtime = {true, {1234567890, 987654321}}};
     T_INT(fs_set_attr(c, "l", &a, &e), 0);
     T_OK(lstat("l", &st) == 0 && st.st_mtim.tv_nsec == 987654321);
     T_OK(stat("f", &st) == 0 && st.st_mtim.tv_sec != 1234567890);

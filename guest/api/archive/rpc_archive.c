@@ -182,94 +182,61 @@ static const struct jx_field missing_fields[] = {
     {0},
 };
 
-struct claim {
-    char *path;
-    char *target;
-    const char *type;
-    const char *sha256;
-    uint64_t size;
-    struct fs_mode mode;
-    struct fs_time mtime;
-};
-
-static const struct jx_field claim_fields[] = {
-    JX(struct claim, path, jx_path, JX_REQUIRED),
-    JX(struct claim, type, jx_str, JX_NULLABLE),
-    JX(struct claim, size, jx_u64, JX_NULLABLE),
-    JX(struct claim, mode, jx_fs_mode, JX_NULLABLE),
-    JX(struct claim, mtime, jx_fs_time, JX_NULLABLE),
-    JX(struct claim, sha256, jx_str, JX_NULLABLE),
-    JX(struct claim, target, jx_path, JX_NULLABLE),
-    {0},
-};
-
-static int parse_type(const char *text, mode_t *ret, struct err *e)
+static int jx_claim_type(json_t *v, void *out, struct err *e)
 {
-    if (!text || str_eq(text, "file"))
-        *ret = S_IFREG;
-    else if (str_eq(text, "directory"))
-        *ret = S_IFDIR;
-    else if (str_eq(text, "symlink"))
-        *ret = S_IFLNK;
-    else
-        return err_field(e, ERR_INVALID, "type",
-                         "field 'type' must be one of \"file\", \"directory\", \"symlink\"");
-    return 0;
+    static const char *const names[] = {"file", "directory", "symlink", NULL};
+    static const mode_t types[] = {S_IFREG, S_IFDIR, S_IFLNK};
+    unsigned i;
+    int r = jx_one_of(v, names, &i, e);
+
+    if (r == 0)
+        *(mode_t *)out = types[i];
+    return r;
 }
 
-static int parse_hex(const char *text, uint8_t out[DIGEST_BYTES], struct err *e)
+/* `out` is the whole claim. */
+static int jx_claim_digest(json_t *v, void *out, struct err *e)
 {
+    struct manifest_claim *claim = out;
+    const char *text;
+    int r = jx_str(v, &text, e);
+
+    if (r < 0)
+        return r;
     if (strlen(text) != HEX_BYTES || strspn(text, "0123456789abcdef") != HEX_BYTES)
-        return err_field(e, ERR_INVALID, "sha256",
-                         "field 'sha256' must be %d lower-case hex digits", HEX_BYTES);
+        return err_set(e, ERR_INVALID, "must be %d lower-case hex digits", HEX_BYTES);
     for (size_t i = 0; i < DIGEST_BYTES; i++) {
         unsigned byte;
 
         (void)sscanf(text + 2 * i, "%2x", &byte);
-        out[i] = (uint8_t)byte;
+        claim->digest[i] = (uint8_t)byte;
     }
+    claim->has_digest = true;
     return 0;
 }
 
-static int to_claim(const struct claim *in, json_t *obj, struct manifest_claim *out, struct err *e)
-{
-    int r;
-
-    *out = (struct manifest_claim){
-        .path = in->path,
-        .target = in->target,
-        .has_size = json_is_integer(json_object_get(obj, "size")),
-        .size = in->size,
-        .has_mode = in->mode.is_set,
-        .mode = in->mode.mode,
-        .has_mtime = in->mtime.is_set,
-        .mtime = in->mtime.t,
-        .has_digest = in->sha256 != NULL,
-    };
-    r = parse_type(in->type, &out->type, e);
-    return r < 0 || !in->sha256 ? r : parse_hex(in->sha256, out->digest, e);
-}
-
-static int decode_claim(json_t *obj, struct claim *in, struct manifest_claim *out, struct err *e)
-{
-    int r = jx_decode(obj, claim_fields, in, e);
-
-    return r < 0 ? r : to_claim(in, obj, out, e);
-}
+static const struct jx_field claim_fields[] = {
+    JX(struct manifest_claim, path, jx_path, JX_REQUIRED),
+    JX(struct manifest_claim, type, jx_claim_type, JX_NULLABLE),
+    JX(struct manifest_claim, size, jx_u64, JX_NULLABLE),
+    JX(struct manifest_claim, mode, jx_fs_mode, JX_NULLABLE),
+    JX(struct manifest_claim, mtime, jx_fs_time, JX_NULLABLE),
+    {"sha256", jx_claim_digest, 0, JX_NULLABLE},
+    JX(struct manifest_claim, target, jx_path, JX_NULLABLE),
+    {0},
+};
 
 struct claims {
     size_t n;
-    struct claim *in; /* the strings that `v` points into */
     struct manifest_claim *v;
 };
 
 static void claims_done(struct claims *c)
 {
-    for (size_t i = 0; c->in && i < c->n; i++) {
-        free(c->in[i].path);
-        free(c->in[i].target);
+    for (size_t i = 0; c->v && i < c->n; i++) {
+        free((char *)(uintptr_t)c->v[i].path); /* jx_path made them */
+        free((char *)(uintptr_t)c->v[i].target);
     }
-    free(c->in);
     free(c->v);
 }
 
@@ -293,13 +260,14 @@ static int decode_claims(json_t *entries, struct claims *c, struct err *e)
     if (c->n > MISSING_MAX)
         return err_field(e, ERR_INVALID, "entries", "field 'entries' has more than %d",
                          MISSING_MAX);
-    c->in = calloc(c->n + 1, sizeof(*c->in));
     c->v = calloc(c->n + 1, sizeof(*c->v));
-    if (!c->in || !c->v)
+    if (!c->v)
         return err_oom(e);
     json_array_foreach (entries, i, obj) {
-        int r = decode_claim(obj, &c->in[i], &c->v[i], e);
+        int r;
 
+        c->v[i] = (struct manifest_claim){.type = S_IFREG, .size = MANIFEST_ANY_SIZE};
+        r = jx_decode(obj, claim_fields, &c->v[i], e);
         if (r < 0)
             return at_entry(e, r, i);
     }
@@ -323,7 +291,7 @@ static int check_all(struct fs_caller *c, const struct missing_params *p,
         if (r < 0)
             r = at_entry(e, r, i);
         else if (lists[verdict] &&
-                 json_array_append_new(lists[verdict], jx_new_path(claims->in[i].path)) < 0)
+                 json_array_append_new(lists[verdict], jx_new_path(claims->v[i].path)) < 0)
             r = err_oom(e);
     }
     manifest_check_free(check);

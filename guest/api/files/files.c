@@ -177,43 +177,35 @@ void fs_json_time(const struct timespec *t, char out[FS_JSON_TIME_BYTES])
                    t->tv_nsec);
 }
 
-static int add_known(json_t *obj, const struct fs_info *i)
+static json_t *new_known(const struct fs_info *i)
 {
     char mode[8], mtime[FS_JSON_TIME_BYTES];
-    json_t *more;
-    int r;
 
     (void)snprintf(mode, sizeof(mode), "%04o", (unsigned)(i->st.st_mode & 07777));
     fs_json_time(&i->st.st_mtim, mtime);
-    more =
-        json_pack("{s:s, s:I, s:s, s:I, s:I, s:s, s:s, s:s, s:I}", "type",
-                  fs_type_name(i->st.st_mode), "size", (json_int_t)i->st.st_size, "mode", mode,
-                  "uid", (json_int_t)i->st.st_uid, "gid", (json_int_t)i->st.st_gid, "user", i->user,
-                  "group", i->group, "mtime", mtime, "links", (json_int_t)i->st.st_nlink);
-    r = more ? json_object_update(obj, more) : -1;
-    json_decref(more);
-    if (r == 0 && i->target)
-        r = json_object_set_new(obj, "target", jx_new_path(i->target));
-    if (r == 0 && i->etag[0])
-        r = json_object_set_new(obj, "etag", json_string(i->etag));
-    return r;
+    return json_pack("{s:o, s:o, s:s, s:I, s:s, s:I, s:I, s:s, s:s, s:s, s:I}", "path",
+                     jx_new_path(i->path), "name", jx_new_path(path_name(i->path)), "type",
+                     fs_type_name(i->st.st_mode), "size", (json_int_t)i->st.st_size, "mode", mode,
+                     "uid", (json_int_t)i->st.st_uid, "gid", (json_int_t)i->st.st_gid, "user",
+                     i->user, "group", i->group, "mtime", mtime, "links",
+                     (json_int_t)i->st.st_nlink);
 }
 
 json_t *fs_json_info(const struct fs_info *i)
 {
-    json_t *obj = json_object();
-    int r = obj ? 0 : -1;
+    _cleanup_json_ json_t *obj = NULL;
+    int r = 0;
 
-    if (r == 0)
-        r = json_object_set_new(obj, "path", jx_new_path(i->path));
-    if (r == 0)
-        r = json_object_set_new(obj, "name", jx_new_path(path_name(i->path)));
-    if (r == 0 && i->st.st_mode)
-        r = add_known(obj, i);
+    if (i->st.st_mode)
+        obj = new_known(i);
+    else
+        obj = json_pack("{s:o, s:o}", "path", jx_new_path(i->path), "name",
+                        jx_new_path(path_name(i->path)));
+    if (i->st.st_mode && i->target)
+        r = json_object_set_new(obj, "target", jx_new_path(i->target));
+    if (r == 0 && i->st.st_mode && i->etag[0])
+        r = json_object_set_new(obj, "etag", json_string(i->etag));
     if (r == 0 && i->error.code)
         r = json_object_set_new(obj, "error", jx_new_error(&i->error));
-    if (r == 0)
-        return obj;
-    json_decref(obj);
-    return NULL;
+    return r == 0 ? json_incref(obj) : NULL;
 }

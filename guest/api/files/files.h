@@ -6,6 +6,7 @@
 
 #include "api/rpc.h"
 #include "common/err.h"
+#include "fs/change.h"
 #include "fs/root.h"
 #include "fs/stat.h"
 #include "http/request.h"
@@ -38,14 +39,6 @@ int fs_json_caller(const struct rpc_call *call, const char *user, struct fs_call
                    struct err *e);
 
 /* Decoders for jx tables. `out` is struct fs_mode and struct fs_time. */
-struct fs_mode {
-    bool is_set;
-    mode_t mode;
-};
-struct fs_time {
-    bool is_set;
-    struct timespec t;
-};
 int jx_fs_mode(json_t *v, void *out, struct err *e);
 int jx_fs_time(json_t *v, void *out, struct err *e);
 

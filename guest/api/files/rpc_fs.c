@@ -23,7 +23,6 @@ struct fs_request {
     char *to;   /* of Move and Copy; the cursor of List */
     struct fs_mode mode;
     bool parents;
-    struct fs_time mtime;
     const char *owner, *group;
     json_t *edits;
     union {
@@ -241,10 +240,10 @@ int rpc_fs_remove(const struct rpc_call *call, json_t **ret, struct err *e)
 
 static const struct jx_field set_attr_fields[] = {
     PATH_FIELDS,
-    FIELD("mode", mode, jx_fs_mode, JX_NULLABLE),
+    FIELD("mode", attrs.mode, jx_fs_mode, JX_NULLABLE),
     FIELD("owner", owner, jx_str, JX_NULLABLE),
     FIELD("group", group, jx_str, JX_NULLABLE),
-    FIELD("mtime", mtime, jx_fs_time, JX_NULLABLE),
+    FIELD("mtime", attrs.mtime, jx_fs_time, JX_NULLABLE),
     CONDITION_FIELDS("", attrs.condition),
     FIELD("follow", attrs.follow, jx_bool, 0),
     {0},
@@ -256,12 +255,8 @@ int rpc_fs_set_attr(const struct rpc_call *call, json_t **ret, struct err *e)
     struct fs_attrs *a = &p.attrs;
     int r = fs_request_read(call, set_attr_fields, &p, e);
 
-    a->set_mode = p.mode.is_set;
-    a->mode = p.mode.mode;
     a->set_uid = p.owner != NULL;
     a->set_gid = p.group != NULL;
-    a->set_mtime = p.mtime.is_set;
-    a->mtime = p.mtime.t;
     if (r == 0 && p.owner)
         r = fs_uid_from_name(p.owner, &a->uid, e);
     if (r == 0 && p.group)
