@@ -101,7 +101,7 @@ int respond_json(struct request *q, int status, const json_t *body, struct err *
 int service_write_json_error(const struct request *q, const struct err *error,
                              struct error_reply *ret, struct err *e);
 
-/* What the native routes do; see the file named beside each. */
+/* The handlers of the native routes; see the file named beside each. */
 extern const struct request_ops call_ops;          /* call.c: /bellhop.v1.Service/Method */
 extern const struct request_ops inflow_ops;        /* call.c: those to which the client streams */
 extern const struct request_ops health_ops;        /* rpc_system.c */

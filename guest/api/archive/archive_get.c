@@ -24,23 +24,22 @@
 #define MAX_NAMES_BYTES 4096              /* of what was left out, in a trailer */
 
 struct archive_get {
-    _Atomic int refs; /* the request's and the worker's */
-    _Atomic bool is_done;
-    bool is_asked;
+    struct ask ask;
+    _Atomic int refs; /* the request's and the feed's */
     char *path;
     char *user;
     char *cwd;
     char **excludes;
     struct buf only; /* a POST's body: names, each with a NUL */
     struct archive_create_options options;
-    int r;
-    struct err error;
     struct archive_create *create;
     struct fs_caller *caller;
 };
 
-static void get_unref(struct archive_get *g)
+static void get_unref(void *state)
 {
+    struct archive_get *g = state;
+
     if (--g->refs > 0)
         return;
     archive_create_free(g->create);
@@ -98,6 +97,7 @@ static int get_begin(struct request *q, struct err *e)
     g->refs = 1;
     buf_init(&g->only, MAX_LIST_BYTES);
     q->state = g;
+    q->free_state = get_unref;
     return get_options(q, g, e);
 }
 
@@ -146,12 +146,10 @@ static void open_tree(struct request *q)
 {
     struct archive_get *g = q->state;
 
-    g->r = files_caller_new(q, g->user, g->cwd, &g->caller, &g->error);
-    if (g->r == 0)
-        g->r = archive_create_new(g->caller, g->path, &g->options, &g->create, &g->error);
-    g->is_done = true;
-    request_wake(q);
-    get_unref(g);
+    g->ask.r = files_caller_new(q, g->user, g->cwd, &g->caller, &g->ask.error);
+    if (g->ask.r == 0)
+        g->ask.r = archive_create_new(g->caller, g->path, &g->options, &g->create, &g->ask.error);
+    request_answer(q, &g->ask);
 }
 
 static int read_archive(void *from, void *data, size_t size, size_t *ret_len, struct err *e)
@@ -193,12 +191,7 @@ static void add_counts(void *from, struct reply *response)
     reply_add_trailer(response, "Bellhop-Changed", text);
 }
 
-static void close_archive(void *from)
-{
-    get_unref(from);
-}
-
-static const struct feed_ops archive_feed = {.pump = {.read = read_archive, .close = close_archive},
+static const struct feed_ops archive_feed = {.pump = {.read = read_archive, .close = get_unref},
                                              .ended = add_counts};
 
 static int get_reply(struct request *q, struct archive_get *g, struct err *e)
@@ -219,37 +212,14 @@ static int get_reply(struct request *q, struct archive_get *g, struct err *e)
 static int get_finish(struct request *q, struct err *e)
 {
     struct archive_get *g = q->state;
+    int r = g->ask.is_asked ? 0 : check_list(q, g, e);
 
-    if (!g->is_asked) {
-        int r = check_list(q, g, e);
-
-        if (r < 0)
-            return r;
-        g->is_asked = true;
-        g->refs++;
-        r = request_run(q, open_tree, e);
-        if (r < 0) {
-            g->refs--;
-            return r;
-        }
-    }
-    while (!g->is_done)
-        if (request_park(q))
-            return 0;
-    if (g->r < 0) {
-        *e = g->error;
-        return g->r;
-    }
-    return get_reply(q, g, e);
-}
-
-static void get_done(struct request *q)
-{
-    struct archive_get *g = q->state;
-
-    if (g)
-        get_unref(g);
+    if (r == 0)
+        r = request_ask(q, &g->ask, open_tree, e);
+    if (r == REQUEST_PARKED)
+        return 0;
+    return r < 0 ? r : get_reply(q, g, e);
 }
 
 const struct request_ops archive_get_ops = {
-    .begin = get_begin, .body = get_body, .finish = get_finish, .done = get_done};
+    .begin = get_begin, .body = get_body, .finish = get_finish};

@@ -19,12 +19,40 @@
 #include "http/respond.h"
 #include "http/route.h"
 
-struct file_get {
+/* The fields that GET and DELETE have in common. */
+struct file_ask {
     struct ask ask;
     char *user;
     char *cwd;
     char *if_match;
     char *if_none_match;
+};
+
+static void file_ask_done(struct file_ask *a)
+{
+    free(a->user);
+    free(a->cwd);
+    free(a->if_match);
+    free(a->if_none_match);
+}
+
+static int file_ask_read(struct request *q, struct file_ask *a, struct err *e)
+{
+    static const char *const known[] = {"user", "cwd", NULL};
+    int r;
+
+    if ((r = files_check_path(q, e)) < 0 || (r = files_check_query(q, known, e)) < 0 ||
+        (r = request_query(q, "user", &a->user, e)) < 0 ||
+        (r = request_query(q, "cwd", &a->cwd, e)) < 0 ||
+        (r = files_header(q, "If-Match", &a->if_match, e)) < 0)
+        return r;
+    return files_header(q, "If-None-Match", &a->if_none_match, e);
+}
+
+/* ---- GET, HEAD ------------------------------------------------------------------------------- */
+
+struct file_get {
+    struct file_ask head;
     char *if_range;
     char *range;
     bool wants_repr_digest;
@@ -45,34 +73,16 @@ static void free_get(void *state)
 
     if (g->has_body)
         file_body_done(&g->body);
-    free(g->user);
-    free(g->cwd);
-    free(g->if_match);
-    free(g->if_none_match);
+    file_ask_done(&g->head);
     free(g->if_range);
     free(g->range);
     free(g);
 }
 
-static int get_headers(struct request *q, struct file_get *g, struct err *e)
+static int get_begin(struct request *q, struct err *e)
 {
     const char *repr = request_header(q, "Want-Repr-Digest");
     const char *content = request_header(q, "Want-Content-Digest");
-    int r;
-
-    g->wants_repr_digest = repr && digest_is_wanted(repr);
-    g->wants_content_digest = content && digest_is_wanted(content);
-    if ((r = files_header(q, "If-Match", &g->if_match, e)) < 0 ||
-        (r = files_header(q, "If-None-Match", &g->if_none_match, e)) < 0 || q->verb != VERB_GET)
-        return r;
-    if ((r = files_header(q, "If-Range", &g->if_range, e)) < 0)
-        return r;
-    return files_header(q, "Range", &g->range, e);
-}
-
-static int get_begin(struct request *q, struct err *e)
-{
-    static const char *const known[] = {"user", "cwd", NULL};
     struct file_get *g = calloc(1, sizeof(*g));
     int r;
 
@@ -80,14 +90,14 @@ static int get_begin(struct request *q, struct err *e)
         return err_oom(e);
     q->state = g;
     q->free_state = free_get;
-    r = files_check_path(q, e);
-    if (r == 0)
-        r = files_check_query(q, known, e);
-    if (r == 0)
-        r = request_query(q, "user", &g->user, e);
-    if (r == 0)
-        r = request_query(q, "cwd", &g->cwd, e);
-    return r < 0 ? r : get_headers(q, g, e);
+    g->wants_repr_digest = repr && digest_is_wanted(repr);
+    g->wants_content_digest = content && digest_is_wanted(content);
+    r = file_ask_read(q, &g->head, e);
+    if (r == 0 && q->verb == VERB_GET)
+        r = files_header(q, "If-Range", &g->if_range, e);
+    if (r == 0 && q->verb == VERB_GET)
+        r = files_header(q, "Range", &g->range, e);
+    return r;
 }
 
 /* ---- by a worker ----------------------------------------------------------------------------- */
@@ -104,8 +114,8 @@ static bool range_counts(const struct file_get *g)
 
 static int get_decide(struct file_get *g, struct err *e)
 {
-    const struct fs_condition match = {.if_match = g->if_match};
-    const struct fs_condition none_match = {.if_none_match = g->if_none_match};
+    const struct fs_condition match = {.if_match = g->head.if_match};
+    const struct fs_condition none_match = {.if_none_match = g->head.if_none_match};
     const char *tag = g->file.etag;
     int r = fs_check_tag(&match, true, tag, e);
 
@@ -164,7 +174,7 @@ static int open_body(struct request *q, struct file_get *g, struct err *e)
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
     int r;
 
-    r = files_caller_new(q, g->user, g->cwd, &c, e);
+    r = files_caller_new(q, g->head.user, g->head.cwd, &c, e);
     if (r == 0)
         r = fs_file_open(c, q->rest, true, &g->file, e);
     if (r < 0)
@@ -182,8 +192,8 @@ static void open_job(struct request *q)
 {
     struct file_get *g = q->state;
 
-    g->ask.r = open_body(q, g, &g->ask.error);
-    request_answer(q, &g->ask);
+    g->head.ask.r = open_body(q, g, &g->head.ask.error);
+    request_answer(q, &g->head.ask);
 }
 
 /* ---- the reply ------------------------------------------------------------------------------- */
@@ -247,7 +257,7 @@ static int reply_file(struct request *q, struct file_get *g, struct err *e)
 static int get_finish(struct request *q, struct err *e)
 {
     struct file_get *g = q->state;
-    int r = request_ask(q, &g->ask, open_job, e);
+    int r = request_ask(q, &g->head.ask, open_job, e);
 
     if (r == REQUEST_PARKED)
         return 0;
@@ -260,46 +270,26 @@ const struct request_ops file_get_ops = {.begin = get_begin, .finish = get_finis
 
 /* ---- DELETE ---------------------------------------------------------------------------------- */
 
-struct file_delete {
-    struct ask ask;
-    char *user;
-    char *cwd;
-    char *if_match;
-    char *if_none_match;
-};
-
 static void free_delete(void *state)
 {
-    struct file_delete *d = state;
-
-    free(d->user);
-    free(d->cwd);
-    free(d->if_match);
-    free(d->if_none_match);
-    free(d);
+    file_ask_done(state);
+    free(state);
 }
 
 static int delete_begin(struct request *q, struct err *e)
 {
-    static const char *const known[] = {"user", "cwd", NULL};
-    struct file_delete *d = calloc(1, sizeof(*d));
-    int r;
+    struct file_ask *d = calloc(1, sizeof(*d));
 
     if (!d)
         return err_oom(e);
     q->state = d;
     q->free_state = free_delete;
-    if ((r = files_check_path(q, e)) < 0 || (r = files_check_query(q, known, e)) < 0 ||
-        (r = request_query(q, "user", &d->user, e)) < 0 ||
-        (r = request_query(q, "cwd", &d->cwd, e)) < 0 ||
-        (r = files_header(q, "If-Match", &d->if_match, e)) < 0)
-        return r;
-    return files_header(q, "If-None-Match", &d->if_none_match, e);
+    return file_ask_read(q, d, e);
 }
 
 static void delete_job(struct request *q)
 {
-    struct file_delete *d = q->state;
+    struct file_ask *d = q->state;
     const struct fs_remove_options o = {.condition = {d->if_match, d->if_none_match}};
     struct fs_caller *c = NULL;
     uint64_t removed;
@@ -313,7 +303,7 @@ static void delete_job(struct request *q)
 
 static int delete_finish(struct request *q, struct err *e)
 {
-    struct file_delete *d = q->state;
+    struct file_ask *d = q->state;
     int r = request_ask(q, &d->ask, delete_job, e);
 
     if (r == REQUEST_PARKED)

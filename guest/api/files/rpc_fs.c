@@ -15,7 +15,7 @@
 #include "fs/write.h"
 #include "search/ignore.h"
 
-/* What the requests have in common, and the options of the module's call. */
+/* The common fields of the requests, and the options of the module's call. */
 struct fs_request {
     struct fs_caller *caller;
     const char *user;
