@@ -46,14 +46,15 @@ struct search_params {
 
 /* --- fields --- */
 
-static const char *const cases[] = {"sensitive", "insensitive", "smart", NULL};
-static const char *const modes[] = {
+static const char *const case_names[] = {"sensitive", "insensitive", "smart", NULL};
+static const char *const mode_names[] = {
     "lines", "files", "count", "count_matches", "files_without_match", NULL};
-static const char *const binaries[] = {"skip", "report", "text", NULL};
-static const char *const encodings[] = {"auto", "none", "utf-16le", "utf-16be", "latin1", NULL};
-static const char *const kinds[] = {"glob", "regex", "fixed", NULL};
-static const char *const sorts[] = {"none",    "path", "modified", "accessed",
-                                    "changed", "size", NULL};
+static const char *const binary_names[] = {"skip", "report", "text", NULL};
+static const char *const encoding_names[] = {"auto",     "none",   "utf-16le",
+                                             "utf-16be", "latin1", NULL};
+static const char *const kind_names[] = {"glob", "regex", "fixed", NULL};
+static const char *const sort_names[] = {"none",    "path", "modified", "accessed",
+                                         "changed", "size", NULL};
 static const char *const type_names[] = {"file",       "directory", "symlink", "other",
                                          "executable", "empty",     NULL};
 
@@ -94,7 +95,7 @@ static int decode_type(json_t *v, void *out, struct err *e)
 /* o: the member of struct search_params that takes the options. */
 #define COMMON_FIELDS(o) \
     FIELD("path", path, jx_path), FIELD("user", user, jx_str), FIELD("cursor", cursor, jx_str), \
-        ENUM("sort", o.order.by, sorts), FIELD("reverse", o.order.reverse, jx_bool), \
+        ENUM("sort", o.order.by, sort_names), FIELD("reverse", o.order.reverse, jx_bool), \
         TREE_FIELD(o, globs, jx_strv), TREE_FIELD(o, iglobs, jx_strv), \
         TREE_FIELD(o, exclude, jx_strv), TREE_FIELD(o, types, jx_strv), \
         TREE_FIELD(o, type_not, jx_strv), TREE_FIELD(o, type_add, jx_strv), \
@@ -106,8 +107,8 @@ static int decode_type(json_t *v, void *out, struct err *e)
 static const struct jx_field glob_fields[] = {
     COMMON_FIELDS(glob),
     FIELD("pattern", glob.pattern, jx_str),
-    ENUM("case", glob.letters, cases),
-    ENUM("kind", glob.kind, kinds),
+    ENUM("case", glob.letters, case_names),
+    ENUM("kind", glob.kind, kind_names),
     FIELD("type", glob.types, decode_type),
     FIELD("full_path", glob.full_path, jx_bool),
     FIELD("extensions", glob.extensions, jx_strv),
@@ -125,7 +126,7 @@ static const struct jx_field grep_fields[] = {
     COMMON_FIELDS(grep),
     FIELD("pattern", grep.match.pattern, jx_str),
     FIELD("patterns", grep.match.more, jx_strv),
-    ENUM("case", grep.match.letters, cases),
+    ENUM("case", grep.match.letters, case_names),
     FIELD("fixed", grep.match.fixed, jx_bool),
     FIELD("word", grep.match.word, jx_bool),
     FIELD("line", grep.match.line, jx_bool),
@@ -136,9 +137,9 @@ static const struct jx_field grep_fields[] = {
     RANGE("before", grep.grep.before, 0, GREP_MAX_CONTEXT),
     RANGE("after", grep.grep.after, 0, GREP_MAX_CONTEXT),
     FIELD("max_per_file", grep.grep.max_per_file, jx_u64),
-    ENUM("mode", grep.grep.mode, modes),
-    ENUM("binary", grep.grep.binary, binaries),
-    ENUM("encoding", grep.grep.encoding, encodings),
+    ENUM("mode", grep.grep.mode, mode_names),
+    ENUM("binary", grep.grep.binary, binary_names),
+    ENUM("encoding", grep.grep.encoding, encoding_names),
     FIELD("invert", grep.grep.invert, jx_bool),
     FIELD("only_matching", grep.grep.only_matching, jx_bool),
     FIELD("replace", grep.grep.replace, jx_str),
