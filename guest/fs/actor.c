@@ -66,25 +66,29 @@ void fs_actor_done(struct fs_actor *a)
 }
 
 /*
- * libc's setgroups() would change every thread of the process. setfsuid() reports nothing, so it
- * is asked again; leaving uid 0 drops the file capabilities, and coming back restores them.
+ * setfsuid() reports nothing, so it is asked again; leaving uid 0 drops the file capabilities, and
+ * coming back restores them.
  */
-static bool actor_take(uid_t uid, gid_t gid, size_t n_groups, const gid_t *groups)
+static bool actor_take_ids(uid_t uid, gid_t gid)
 {
-    if (syscall(SYS_setgroups, n_groups, groups) < 0)
-        return false;
     (void)syscall(SYS_setfsgid, gid);
     (void)syscall(SYS_setfsuid, uid);
     return (gid_t)syscall(SYS_setfsgid, (gid_t)-1) == gid &&
            (uid_t)syscall(SYS_setfsuid, (uid_t)-1) == uid;
 }
 
+/* libc's setgroups() would change every thread of the process. */
+static bool actor_take_groups(size_t n, const gid_t *groups)
+{
+    return syscall(SYS_setgroups, n, groups) == 0;
+}
+
 static void actor_take_own(void)
 {
     /* First the uid: it brings back the capability that setgroups may need. */
     (void)syscall(SYS_setfsuid, own_identity.uid);
-    if (!actor_take(own_identity.uid, own_identity.gid, (size_t)own_identity.n_groups,
-                    own_identity.groups)) {
+    if (!actor_take_groups((size_t)own_identity.n_groups, own_identity.groups) ||
+        !actor_take_ids(own_identity.uid, own_identity.gid)) {
         (void)fprintf(stderr, "bellhopd: a thread can't have its identity back\n");
         abort();
     }
@@ -93,14 +97,17 @@ static void actor_take_own(void)
 int fs_actor_enter(const struct fs_actor *a, struct err *e)
 {
     const struct user *u = &a->user;
+    bool has_groups;
 
     if (a->is_self)
         return 0;
-    if (!actor_take(u->uid, u->gid, u->n_groups, u->groups)) {
+    /* A user namespace may deny setgroups: nothing has changed then, and nothing can be taken back. */
+    has_groups = actor_take_groups(u->n_groups, u->groups);
+    if (has_groups && actor_take_ids(u->uid, u->gid))
+        return 0;
+    if (has_groups)
         actor_take_own();
-        return err_field(e, ERR_DENIED, "user", "the agent can't act as '%s' here", u->name);
-    }
-    return 0;
+    return err_field(e, ERR_DENIED, "user", "the agent can't act as '%s' here", u->name);
 }
 
 void fs_actor_leave(const struct fs_actor *a)
