@@ -358,6 +358,9 @@ comma := ,
 $(B)/tests/test_extract_faults: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,syscall openat openat64 mkdirat \
 	renameat unlinkat fchmod futimens pwrite pwrite64 pwritev pwritev64 ftruncate ftruncate64 symlinkat linkat)
 
+# The test is short of memory.
+$(B)/tests/test_activity: LDFLAGS += -Wl,--wrap=array_grow_bytes
+
 # The test refuses new threads.
 $(B)/tests/test_pool: LDFLAGS += -Wl,--wrap=pthread_create
 

@@ -86,12 +86,26 @@ with_tools()
     [[ $(jq -r '.tools[] | select(.name == "rg") | .error' <<<"$output") == *"did not answer"* ]]
 }
 
-# Starts the agent with this PATH; the test's helpers keep theirs.
+@test "ready reports a tool whose name its error cuts within a character" {
+    local name
+
+    name=x$(printf '\303\244%.0s' $(seq 120)) # of 241 bytes, of which the message has 200
+    with_tools git
+    start_agent_with_path "$TOOLS" --require "$name"
+    run rpc System/Ready
+    [ "$(jq -r '.missing | join(" ")' <<<"$output")" = "$name" ]
+    [[ $(jq -r '.tools[] | select(.ok == false and .required) | .error' <<<"$output") == "program 'x"*"not found in PATH" ]]
+}
+
+# Starts the agent with this PATH, and these options; the test's helpers keep theirs.
 start_agent_with_path()
 {
-    printf '#!/bin/sh\nPATH=%s exec %s "$@"\n' "$1" "$BELLHOPD" >"$1/../agent"
-    chmod 755 "$1/../agent"
-    BELLHOPD=$1/../agent start_agent
+    local path=$1
+
+    shift
+    printf '#!/bin/sh\nPATH=%s exec %s "$@"\n' "$path" "$BELLHOPD" >"$path/../agent"
+    chmod 755 "$path/../agent"
+    BELLHOPD=$path/../agent start_agent "$@"
 }
 
 # fake NAME OUTPUT [ARGUMENT]: makes a tool that prints OUTPUT and counts its runs in the file runs.
