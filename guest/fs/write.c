@@ -392,14 +392,16 @@ static int write_assemble(struct fs_write *w, int old, const struct fs_write_res
 
 /* ---- put in place ---------------------------------------------------------------------------- */
 
-/* Gives the temporary the owner, mode and attributes of the file it replaces. False: not possible
- * here. */
+/* Gives the temporary the owner, mode and attributes of the file it replaces, unless it is to be
+ * fresh. False: not possible here. */
 static bool take_over(const struct fs_write *w, const struct stat *st)
 {
     _cleanup_close_ int old = fs_openat_nofollow(w->dirfd, w->name, O_RDONLY);
     mode_t mode = w->o.set_mode ? w->o.mode : st->st_mode & 07777;
     struct stat mine;
 
+    if (w->o.fresh)
+        return fchmod(w->temp.fd, w->o.mode) == 0;
     if (fstat(w->temp.fd, &mine) < 0)
         return false;
     if ((mine.st_uid != st->st_uid || mine.st_gid != st->st_gid) &&
@@ -570,7 +572,7 @@ static int commit_over(struct fs_write *w, const struct stat *st, struct fs_writ
             return r;
         r = COMMIT_IN_PLACE;
     }
-    if (!w->o.in_place && !w->spooled_elsewhere && st->st_nlink == 1)
+    if (!w->o.in_place && !w->spooled_elsewhere && (st->st_nlink == 1 || w->o.fresh))
         r = commit_by_rename(w, st, res, e);
     if (r != COMMIT_IN_PLACE)
         return r < 0 ? err_at(e, r, "path") : r;

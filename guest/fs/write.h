@@ -5,7 +5,8 @@
  * A symbolic link's target is replaced, not the link. Where a rename is impossible or would lose
  * something (a bind-mounted file, several hard links, a directory that the user can't write), the
  * temporary's bytes are copied over the old file's instead and the result says in_place. Owner and
- * rights are the caller's.
+ * rights are the caller's. With the option fresh the file gets the owner, mode and attributes of a
+ * new one, and another link of the old file keeps the old bytes.
  *
  * One call at a time per object, from any thread; each may block. Order: begin, data..., commit,
  * free. free without commit leaves nothing behind.
@@ -44,6 +45,7 @@ struct fs_part {
 struct fs_write_options {
     bool set_mode;                 /* `mode` also for a file that is there; else it keeps its own */
     mode_t mode;                   /* of a new file; 0: FS_NEW_FILE_MODE */
+    bool fresh;                    /* takes nothing from the file that it replaces, see above */
     bool no_parents;               /* don't make missing directories */
     bool sync;                     /* fsync the file and its directory before commit returns */
     bool in_place;                 /* write into the old file even where a rename is possible */

@@ -302,6 +302,24 @@ END
     agent_curl "$U" -X OPTIONS -D - | header Accept-Patch | grep -q application/partial-upload
 }
 
+@test "a fresh file takes nothing from the one that it replaces" {
+    printf old >"$F"
+    ln "$F" "$D/g"
+    chmod 600 "$F"
+    agent_curl "$U?fresh=true" -X PUT -d new | jq -e '.in_place == false and .created == false'
+    [ "$(cat "$F") $(cat "$D/g") $(stat -c %a "$F" "$D/g" | tr '\n' ' ')" = "new old 644 600 " ]
+    agent_curl "$U?fresh=true&mode=0640" -X PUT -d newer | jq -e '.in_place == false'
+    [ "$(cat "$F") $(stat -c %a "$F")" = "newer 640" ]
+    agent_curl "$U?fresh=true&in_place=true" -X PUT -d x | jq -e '.code == "invalid_argument" and .field == "fresh"'
+    agent_curl "$U?fresh=true&append=true" -X PATCH -d x | jq -e '.code == "invalid_argument" and .field == "fresh"'
+    [ "$(cat "$F")" = newer ]
+    [ "$(id -u)" = 0 ] || skip "the rest needs root"
+    chown 65534:65534 "$F"
+    chmod 755 "$AGENT_DIR"
+    agent_curl "$U?fresh=true" -X PUT -d mine -o /dev/null
+    [ "$(stat -c '%u %g %a' "$F")" = "0 0 644" ]
+}
+
 @test "what can't be replaced is written in place, and the reply says so" {
     local id
 

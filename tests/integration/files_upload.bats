@@ -301,6 +301,38 @@ PY
     done
 }
 
+@test "an unfinished upload is removed when its client asked for, also by the next agent, and nothing else is" {
+    local age before
+
+    export HOME=$AGENT_DIR
+    restart TERM
+    begin - abc
+    [ "$(header Upload-Limit <"$H")" = max-age=3600 ]
+    [ "$(agent_status "$UP" -X DELETE)" = 204 ]
+    for age in 0 -1 3601 x; do
+        [ "$(agent_status "/v1/files/$F" -X PUT -d x -H 'Upload-Complete: ?0' -H "Bellhop-Upload-Max-Age: $age")" = 400 ]
+    done
+    touch "$D/.bellhop-tmp-0123456789abcdef" # somebody else's
+    is_gone() { [ "$(ls -A "$D")" = .bellhop-tmp-0123456789abcdef ]; }
+    before=$(n_fds)
+    begin - abc -H 'Bellhop-Upload-Max-Age: 1'
+    [ "$(header Upload-Limit <"$H")" = max-age=1 ]
+    within 30 is_gone
+    [ "$(agent_status "$UP" -I)" = 404 ]
+    [ "$(n_fds)" -le "$before" ]
+    F=$D/made/f
+    begin 6 abc -H 'Bellhop-Upload-Max-Age: 1'
+    restart KILL
+    within 30 is_gone
+    [ "$(agent_status "$UP" -I)" = 404 ]
+    # It is in the note: the next agent tells the same.
+    F=$D/f
+    begin 6 abc -H 'Bellhop-Upload-Max-Age: 600'
+    restart KILL
+    [ "$(agent_curl "$UP" -I | header Upload-Limit)" = max-age=600 ]
+    [ "$(piece 3 '?1' def)" = 201 ]
+}
+
 @test "unfinished uploads have a bound" {
     for i in $(seq 64); do
         F=$D/f$i

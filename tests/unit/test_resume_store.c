@@ -50,16 +50,22 @@ static void give_back(struct resume_note *n, struct fs_caller *c, struct fs_writ
     resume_note_free(n);
 }
 
-static void make_old(const char *id, int64_t ms)
+static void make_path_old(const char *path, int64_t ms)
 {
-    char path[128];
     struct timeval now, times[2];
 
     (void)gettimeofday(&now, NULL);
     now.tv_sec -= ms / 1000;
     times[0] = times[1] = now;
-    (void)snprintf(path, sizeof(path), "notes/%s", id);
     T_INT(utimes(path, times), 0);
+}
+
+static void make_old(const char *id, int64_t ms)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof(path), "notes/%s", id);
+    make_path_old(path, ms);
 }
 
 TEST(resume_store_gives_an_upload_to_one_at_a_time_with_all_that_it_was_begun_with)
@@ -146,6 +152,7 @@ TEST(resume_store_sweeps_what_nobody_comes_for)
     struct fs_write *w;
 
     T_INT(take(s, &got, &mine, &w), 0);
+    make_path_old(n->kept.name, AGE_MS + 5000);
     make_old(ID, AGE_MS + 5000);
     resume_store_sweep(s, AGE_MS); /* it is in use */
     T_OK(h_exists("notes/" ID) && h_exists(n->kept.name));
@@ -162,6 +169,47 @@ TEST(resume_store_sweeps_what_nobody_comes_for)
     make_old(ID, 120000);
     resume_store_sweep(s, AGE_MS);
     T_OK(!h_exists("notes/" ID));
+    resume_note_free(n);
+    resume_store_free(s);
+    h_drop(c);
+}
+
+TEST(resume_store_keeps_an_upload_as_long_as_its_client_asked_since_its_last_byte)
+{
+    struct fs_caller *c = h_caller(), *mine;
+    struct resume_store *s = open_store(c);
+    struct resume_note *n = leave(s, c, ID), *got;
+    struct fs_write *w;
+    int64_t left;
+
+    n->age_ms = 60000;
+    T_INT(resume_store_put(s, n, &e), 0);
+    left = resume_store_sweep(s, AGE_MS);
+    T_OK(left > 0 && left <= 60000);
+    /* A request has written to it for longer than that. */
+    make_old(ID, 70000);
+    make_path_old(n->kept.name, 40000);
+    left = resume_store_sweep(s, AGE_MS);
+    T_OK(left > 0 && left <= 20000);
+    T_INT(take(s, &got, &mine, &w), 0);
+    T_INT(got->age_ms, 60000);
+    give_back(got, mine, w);
+    /* A time in the future is no sign of use. */
+    make_path_old(n->kept.name, -AGE_MS);
+    T_INT(take(s, &got, &mine, &w), -ERR_NOT_FOUND);
+    T_INT(resume_store_sweep(s, AGE_MS), INT64_MAX);
+    T_OK(!h_exists("notes/" ID) && !h_exists(n->kept.name));
+    resume_note_free(n);
+
+    /* Another file of that name stays. */
+    n = leave(s, c, ID);
+    T_INT(rename(n->kept.name, "away"), 0);
+    h_file(n->kept.name, "theirs");
+    make_path_old(n->kept.name, AGE_MS + 5000);
+    make_old(ID, AGE_MS + 5000);
+    T_INT(resume_store_sweep(s, AGE_MS), INT64_MAX);
+    T_STR(h_text(n->kept.name), "theirs");
+    T_OK(h_exists("away") && !h_exists("notes/" ID));
     resume_note_free(n);
     resume_store_free(s);
     h_drop(c);

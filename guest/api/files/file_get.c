@@ -319,16 +319,15 @@ const struct request_ops file_delete_ops = {.begin = delete_begin, .finish = del
 static int options_finish(struct request *q, struct err *e)
 {
     struct reply *response = reply_new_empty();
-    char limit[FILE_SINK_LIMIT_BYTES], allow[64];
+    char allow[64];
 
     if (!response)
         return err_oom(e);
-    file_sink_limit(limit);
     route_allow(q->route_verbs, allow, sizeof(allow));
     reply_add_header(response, "Allow", allow);
     reply_add_header(response, "Accept-Patch", UPLOADS_TYPE ", " FILES_TYPE);
     reply_add_header(response, "Accept-Ranges", "bytes");
-    reply_add_header(response, "Upload-Limit", limit);
+    file_sink_add_limit(response, (int64_t)RESUME_AGE_S * 1000);
     return respond_queue(q, HTTP_NO_CONTENT, response, e);
 }
 

@@ -10,6 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
+#include "common/wire/wire.h"
 #include "api/files/file_sink.h"
 #include "api/files/files.h"
 #include "api/dialect.h"
@@ -45,9 +46,10 @@ static int get_mode(struct request *q, struct fs_write_options *o, struct err *e
 static int get_query(struct request *q, struct file_sink *s, struct err *e)
 {
     /* An upload that can be resumed is a whole file. */
-    static const char *const whole[] = {"user", "cwd", "mode", "sync", "parents", "in_place", NULL};
-    static const char *const part[] = {"user",    "cwd",      "mode",   "sync",
-                                       "parents", "in_place", "append", NULL};
+    static const char *const whole[] = {"user",    "cwd",      "mode",  "sync",
+                                        "parents", "in_place", "fresh", NULL};
+    static const char *const part[] = {"user",     "cwd",   "mode",   "sync", "parents",
+                                       "in_place", "fresh", "append", NULL};
     struct fs_write_options *o = &s->options;
     bool parents = true;
     int r;
@@ -57,10 +59,13 @@ static int get_query(struct request *q, struct file_sink *s, struct err *e)
         (r = request_query(q, "cwd", &s->cwd, e)) < 0 || (r = get_mode(q, o, e)) < 0 ||
         (r = request_query_bool(q, "sync", &o->sync, e)) < 0 ||
         (r = request_query_bool(q, "in_place", &o->in_place, e)) < 0 ||
+        (r = request_query_bool(q, "fresh", &o->fresh, e)) < 0 ||
         (r = request_query_bool(q, "append", &o->part.at_end, e)) < 0 ||
         (r = request_query_bool(q, "parents", &parents, e)) < 0)
         return r;
     o->no_parents = !parents;
+    if (o->fresh && o->in_place)
+        return err_field(e, ERR_INVALID, "fresh", "a file that is written in place stays the same");
     return 0;
 }
 
@@ -78,6 +83,8 @@ static int get_part(struct request *q, struct file_sink *s, struct err *e)
                          "a PATCH needs the place: Content-Range, or append=true");
     if (header && part->at_end)
         return err_field(e, ERR_INVALID, "append", "the place is given twice");
+    if (part->is_part && s->options.fresh)
+        return err_field(e, ERR_INVALID, "fresh", "a part leaves the rest of the file as it is");
     if (!header)
         return 0;
     if (q->verb == VERB_PUT && s->options.sha256)
@@ -117,6 +124,11 @@ static int get_upload(struct request *q, struct file_sink *s, struct err *e)
     s->is_resumable = s->is_incomplete || version == RESUME_INTEROP_VERSION;
     if (s->has_length)
         s->options.expected = s->length;
+    if (request_header(q, WIRE_HEADER_UPLOAD_AGE) &&
+        (!file_sink_number(q, WIRE_HEADER_UPLOAD_AGE, &s->max_age_s) || !s->max_age_s ||
+         s->max_age_s > RESUME_AGE_S))
+        return err_field(e, ERR_INVALID, WIRE_HEADER_UPLOAD_AGE, "must be 1 to %d seconds",
+                         RESUME_AGE_S);
     return 0;
 }
 
@@ -167,7 +179,6 @@ static void put_announce(struct request *q, struct file_put *p)
 {
     struct file_sink *s = p->sink;
     uint64_t version = 0;
-    char limit[FILE_SINK_LIMIT_BYTES];
     char text[256];
     int n;
 
@@ -175,11 +186,10 @@ static void put_announce(struct request *q, struct file_put *p)
     (void)file_sink_number(q, "Upload-Draft-Interop-Version", &version);
     if (!s->resume || version != RESUME_INTEROP_VERSION || !q->is_http11)
         return;
-    file_sink_limit(limit);
     n = snprintf(text, sizeof(text),
                  "HTTP/1.1 104 Upload Resumption Supported\r\nUpload-Draft-Interop-Version: %d\r\n"
-                 "Location: " UPLOADS_PREFIX "%s\r\nUpload-Limit: %s\r\n\r\n",
-                 RESUME_INTEROP_VERSION, s->resume->id, limit);
+                 "Location: " UPLOADS_PREFIX "%s\r\nUpload-Limit: max-age=%lld\r\n\r\n",
+                 RESUME_INTEROP_VERSION, s->resume->id, (long long)s->resume->age_ms / 1000);
     if (send(q->conn->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) == n)
         s->resume->is_known = true;
 }
@@ -211,7 +221,7 @@ static int put_body(struct request *q, const char *data, size_t *len, struct err
 /* The first piece of several is there. */
 static int reply_begun(struct request *q, const struct file_sink *s, struct err *e)
 {
-    char limit[FILE_SINK_LIMIT_BYTES], offset[32], location[64];
+    char offset[32], location[64];
     struct reply *response;
     char *text;
     int n;
@@ -226,12 +236,11 @@ static int reply_begun(struct request *q, const struct file_sink *s, struct err 
         free(text);
         return err_oom(e);
     }
-    file_sink_limit(limit);
     reply_add_header(response, "Content-Type", "application/json");
     reply_add_header(response, "Location", location);
     reply_add_header(response, "Upload-Complete", "?0");
     reply_add_header(response, "Upload-Offset", offset);
-    reply_add_header(response, "Upload-Limit", limit);
+    file_sink_add_limit(response, s->upload_age_ms);
     q->bytes_out += (uint64_t)n;
     return respond_queue(q, HTTP_CREATED, response, e);
 }

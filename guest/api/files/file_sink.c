@@ -112,6 +112,8 @@ static int open_new(struct file_sink *s, struct err *e)
     if (r < 0)
         return r;
     s->caller = NULL;
+    if (s->max_age_s && (int64_t)s->max_age_s * 1000 < s->resume->age_ms)
+        s->resume->age_ms = (int64_t)s->max_age_s * 1000;
     (void)snprintf(s->upload_id, sizeof(s->upload_id), "%s", s->resume->id);
     r = check_length(s, e);
     if (r < 0)
@@ -199,6 +201,7 @@ static int sink_commit(void *sink, struct err *e)
     if (u) {
         u->offset = fs_write_offset(s->write);
         s->upload_offset = u->offset;
+        s->upload_age_ms = u->age_ms;
         /* The reply will tell the id. */
         u->is_known = u->is_known || s->is_incomplete;
     }
@@ -431,7 +434,10 @@ int file_sink_reply(const struct file_sink *s, struct request *q, struct err *e)
     return respond_queue(q, res->created ? HTTP_CREATED : HTTP_OK, response, e);
 }
 
-void file_sink_limit(char out[FILE_SINK_LIMIT_BYTES])
+void file_sink_add_limit(struct reply *response, int64_t age_ms)
 {
-    (void)snprintf(out, FILE_SINK_LIMIT_BYTES, "max-age=%d", RESUME_AGE_S);
+    char limit[32];
+
+    (void)snprintf(limit, sizeof(limit), "max-age=%lld", (long long)age_ms / 1000);
+    reply_add_header(response, "Upload-Limit", limit);
 }

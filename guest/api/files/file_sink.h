@@ -10,6 +10,8 @@
 #include "api/files/resume.h"
 #include "http/upload.h"
 
+struct reply;
+
 struct file_sink {
     /* Set by the request's thread before the upload begins. Strings are owned. */
     struct request *request; /* a reference */
@@ -27,7 +29,8 @@ struct file_sink {
     char *id;           /* an upload's to go on with; NULL: a new one */
     uint64_t offset;    /* the client's idea of how much is there */
     bool has_length;
-    uint64_t length; /* of the whole upload */
+    uint64_t length;    /* of the whole upload */
+    uint64_t max_age_s; /* of a new upload without a request; 0: as the agent has it */
 
     /* The worker's; the request's thread's once the upload has begun, failed or ended. */
     struct fs_caller *caller;
@@ -41,6 +44,7 @@ struct file_sink {
     char current[FS_ETAG_BYTES]; /* the file's tag, after a condition failed */
     char upload_id[RESUME_ID_BYTES];
     uint64_t upload_offset;
+    int64_t upload_age_ms;
     bool is_complete; /* all bytes of the upload were there; the reply is its result */
     struct problem problem;
     int status; /* of an error, when it is not its code's */
@@ -65,6 +69,5 @@ bool file_sink_number(struct request *q, const char *name, uint64_t *ret);
 int file_sink_explain(const struct file_sink *s, struct request *q, int r, struct err *e);
 /* The reply when the file is written. */
 int file_sink_reply(const struct file_sink *s, struct request *q, struct err *e);
-/* "max-age=3600" */
-#define FILE_SINK_LIMIT_BYTES 32
-void file_sink_limit(char out[FILE_SINK_LIMIT_BYTES]);
+/* Adds "Upload-Limit: max-age=3600". */
+void file_sink_add_limit(struct reply *response, int64_t age_ms);

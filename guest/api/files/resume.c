@@ -23,7 +23,7 @@ struct resumes {
     struct resume *first; /* newest first */
     bool is_sweeping;
     bool is_store_due; /* a sweep looks through the store too */
-    int64_t store_swept_ms;
+    int64_t store_due_ms;
     struct pool_item sweep;
 };
 
@@ -57,7 +57,7 @@ int resumes_new(struct pool *pool, int64_t age_ms, struct resume_store *store, s
     t->pool = pool;
     t->age_ms = age_ms;
     t->store = store;
-    t->store_swept_ms = INT64_MIN / 2;
+    t->store_due_ms = INT64_MIN;
     (void)pthread_mutex_init(&t->taking, NULL);
     (void)pthread_mutex_init(&t->lock, NULL);
     (void)pthread_condattr_init(&attr);
@@ -100,7 +100,7 @@ static struct resume *take_old(struct resumes *t, int64_t now_ms)
     while (*at) {
         struct resume *u = *at;
 
-        if (u->refs || (!u->is_dropped && now_ms - u->used_ms < t->age_ms)) {
+        if (u->refs || (!u->is_dropped && now_ms - u->used_ms < u->age_ms)) {
             at = &u->next;
             continue;
         }
@@ -124,6 +124,7 @@ static void destroy_all(struct resumes *t, struct resume *u)
 static void sweep_job(void *arg)
 {
     struct resumes *t = arg;
+    int64_t wait_ms = RESUME_STORE_SWEEP_MS;
     struct resume *old;
     bool is_store_due;
 
@@ -134,8 +135,10 @@ static void sweep_job(void *arg)
     (void)pthread_mutex_unlock(&t->lock);
     destroy_all(t, old);
     if (is_store_due)
-        resume_store_sweep(t->store, t->age_ms);
+        wait_ms = resume_store_sweep(t->store, t->age_ms);
     (void)pthread_mutex_lock(&t->lock);
+    if (is_store_due && wait_ms < RESUME_STORE_SWEEP_MS)
+        t->store_due_ms = clock_mono_ms() + wait_ms;
     t->is_sweeping = false;
     (void)pthread_mutex_unlock(&t->lock);
 }
@@ -146,9 +149,9 @@ void resumes_sweep(struct resumes *t, int64_t now_ms)
 
     (void)pthread_mutex_lock(&t->lock);
     for (const struct resume *u = t->first; u; u = u->next)
-        is_due |= !u->refs && (u->is_dropped || now_ms - u->used_ms >= t->age_ms);
-    if (now_ms - t->store_swept_ms >= RESUME_STORE_SWEEP_MS) {
-        t->store_swept_ms = now_ms;
+        is_due |= !u->refs && (u->is_dropped || now_ms - u->used_ms >= u->age_ms);
+    if (now_ms >= t->store_due_ms) {
+        t->store_due_ms = now_ms + RESUME_STORE_SWEEP_MS;
         t->is_store_due = true;
     }
     is_due = (is_due || t->is_store_due) && !t->is_sweeping;
@@ -181,6 +184,8 @@ static int resumable_insert(struct resumes *t, struct resume *u, struct request 
     bool is_full;
 
     u->refs = 1;
+    if (!u->age_ms || u->age_ms > t->age_ms)
+        u->age_ms = t->age_ms;
     u->holder = request_ref(q);
     u->used_ms = clock_mono_ms();
     (void)pthread_mutex_lock(&t->lock);
@@ -233,7 +238,8 @@ void resume_note_piece(struct resumes *t, struct resume *u, bool is_whole)
 
     if (!n)
         return;
-    is_news = n->has_length != u->has_length || n->has_floor != is_whole;
+    is_news = n->has_length != u->has_length || n->has_floor != is_whole || n->age_ms != u->age_ms;
+    n->age_ms = u->age_ms;
     n->has_length = u->has_length;
     n->length = u->length;
     n->has_floor = is_whole;
@@ -335,6 +341,7 @@ static int resumable_take(struct resumes *t, struct request *q, const char *id, 
     u->path = strdup(u->note->asked);
     u->has_length = u->note->has_length;
     u->length = u->note->length;
+    u->age_ms = u->note->age_ms;
     u->offset = fs_write_offset(u->write);
     u->is_known = true;
     r = u->path ? resumable_insert(t, u, q, e) : err_oom(e);

@@ -21,7 +21,7 @@
 #define RESUME_INTEROP_VERSION 8
 #define RESUME_MAX_OPEN 64    /* uploads that are not complete; the next is refused */
 #define RESUME_MAX_CLOSED 256 /* outcomes that are kept; the oldest goes */
-#define RESUME_AGE_S 3600     /* without a request */
+#define RESUME_AGE_S 3600     /* without a request; a client may ask for less */
 #define RESUME_WAIT_MS 10000  /* for the earlier request to let go */
 #define RESUME_STORE_SWEEP_MS 600000
 
@@ -46,6 +46,7 @@ struct resume {
     bool has_length;
     uint64_t length;
     uint64_t offset; /* of the bytes that are kept */
+    int64_t age_ms;  /* kept so long without a request; at most the table's */
     bool is_known;   /* the client was told the id: else the upload ends with its request */
     struct fs_write_result result;
     struct err error;
@@ -63,7 +64,7 @@ int resumes_new(struct pool *pool, int64_t age_ms, struct resume_store *store, s
                 struct err *e);
 /* The notes stay for the next agent. Accepts NULL; returns NULL. Blocks. */
 struct resumes *resumes_free(struct resumes *t);
-/* Evicts uploads that are too old, by a worker. */
+/* Evicts uploads that are too old, and removes what former agents left of theirs, by a worker. */
 void resumes_sweep(struct resumes *t, int64_t now_ms);
 
 /* A new one, held by q, with a reference. Takes caller and write only when it succeeds.
@@ -73,7 +74,7 @@ int resume_new(struct resumes *t, struct request *q, const char *path, struct fs
 /* The holder's: from now on it outlives this agent, where that is possible. Blocks. user: as the
  * request has it, or NULL. */
 void resume_keep(struct resumes *t, struct resume *u, const char *user);
-/* The holder's: its length is known now, or a piece begins (is_whole) that counts when it is whole,
+/* The holder's: its length or age is known now, or a piece begins (is_whole) that counts when it is whole,
  * or it does not any more. Blocks. */
 void resume_note_piece(struct resumes *t, struct resume *u, bool is_whole);
 /* By id, held by q, with a reference. Blocks until the holder before has let go, which is cut off.

@@ -136,6 +136,8 @@ static json_t *new_json(const struct resume_note *n)
          (n->if_none_match && record_add(v, "if_none_match", jx_new_path(n->if_none_match)) < 0) ||
          (o->sha256 &&
           record_add(v, "sha256", jx_new_bytes((const char *)o->sha256, sizeof(n->sha256))) < 0) ||
+         (o->fresh && record_add(v, "fresh", json_true()) < 0) ||
+         (n->age_ms && record_add(v, "age_ms", json_integer((json_int_t)n->age_ms)) < 0) ||
          (n->has_length && record_add(v, "length", json_integer((json_int_t)n->length)) < 0) ||
          (n->has_floor && record_add(v, "floor", json_integer((json_int_t)n->floor)) < 0))) {
         json_decref(v);
@@ -148,9 +150,9 @@ static json_t *new_json(const struct resume_note *n)
 struct raw_note {
     char *asked, *path, *if_match, *if_none_match;
     const char *temp, *user;
-    uint64_t inode, length, floor;
+    uint64_t inode, length, floor, age_ms;
     uint32_t made, mode;
-    bool set_mode, no_parents, sync, in_place;
+    bool set_mode, no_parents, sync, in_place, fresh;
     struct jx_bytes sha256;
 };
 
@@ -167,12 +169,14 @@ static const struct jx_field raw_fields[] = {
     RAW(no_parents, jx_bool, JX_REQUIRED),
     RAW(sync, jx_bool, JX_REQUIRED),
     RAW(in_place, jx_bool, JX_REQUIRED),
+    RAW(fresh, jx_bool, 0),
     RAW(user, jx_str, 0),
     RAW(if_match, jx_path, 0),
     RAW(if_none_match, jx_path, 0),
     RAW(sha256, jx_bytes, 0),
     RAW(length, jx_u64, 0),
     RAW(floor, jx_u64, 0),
+    RAW(age_ms, jx_u64, 0),
     {0},
 };
 
@@ -195,6 +199,7 @@ static int fill_note(struct resume_note *n, struct raw_note *raw, struct err *e)
                                    .no_parents = raw->no_parents,
                                    .sync = raw->sync,
                                    .in_place = raw->in_place,
+                                   .fresh = raw->fresh,
                                    .condition = {n->if_match, n->if_none_match}};
     if (raw->sha256.data) {
         if (raw->sha256.len != sizeof(n->sha256))
@@ -206,6 +211,7 @@ static int fill_note(struct resume_note *n, struct raw_note *raw, struct err *e)
     n->length = raw->length;
     n->has_floor = raw->floor != UINT64_MAX;
     n->floor = raw->floor;
+    n->age_ms = raw->age_ms > INT64_MAX ? 0 : (int64_t)raw->age_ms;
     return 0;
 }
 
@@ -233,13 +239,13 @@ static int64_t age_of(const struct stat *st)
     struct timespec now;
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)(now.tv_sec - st->st_mtim.tv_sec) * 1000;
+    return (int64_t)(now.tv_sec - st->st_mtim.tv_sec) * 1000 +
+           (now.tv_nsec - st->st_mtim.tv_nsec) / 1000000;
 }
 
-/* -ERR_NOT_FOUND also when it is older than max_age_ms. A clock that was set back makes nothing
- * old. */
-static int read_note(struct resume_store *s, const char *id, int64_t max_age_ms,
-                     struct resume_note **ret, struct err *e)
+/* *ret_used_ms: how long ago the note was written or touched; below 0 if the clock was set back. */
+static int read_note(struct resume_store *s, const char *id, struct resume_note **ret,
+                     int64_t *ret_used_ms, struct err *e)
 {
     _cleanup_note_ struct resume_note *n = calloc(1, sizeof(*n));
     _cleanup_free_ char *text = NULL;
@@ -251,7 +257,7 @@ static int read_note(struct resume_store *s, const char *id, int64_t max_age_ms,
     if (!n)
         return err_oom(e);
     if (dir < 0 || !is_id(id) || fstatat(dir, id, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-        !S_ISREG(st.st_mode) || age_of(&st) >= max_age_ms)
+        !S_ISREG(st.st_mode))
         return err_set(e, ERR_NOT_FOUND, "no note of '%.40s'", id);
     r = io_read_file(dir, id, NOTE_MAX_BYTES, &text, &len, e);
     if (r == 0)
@@ -259,8 +265,35 @@ static int read_note(struct resume_store *s, const char *id, int64_t max_age_ms,
     if (r < 0)
         return r;
     (void)snprintf(n->id, sizeof(n->id), "%s", id);
+    *ret_used_ms = age_of(&st);
     *ret = TAKE(n);
     return 0;
+}
+
+/* errno-style: the file that the note describes. */
+static int stat_kept(const struct resume_note *n, struct stat *ret)
+{
+    _cleanup_free_ char *dir = path_dir(n->kept.path);
+    _cleanup_free_ char *temp = dir ? path_join(dir, n->kept.name) : NULL;
+
+    errno = ENOMEM;
+    return temp ? lstat(temp, ret) : -1;
+}
+
+/*
+ * How long the upload may still wait, 0 or less: it is too old. A request may have written for hours
+ * since the note was touched: the file's time counts too, unless it is in the future.
+ */
+static int64_t note_left_ms(const struct resume_note *n, int64_t used_ms, int64_t age_ms)
+{
+    struct stat st;
+    int64_t written_ms = stat_kept(n, &st) == 0 && S_ISREG(st.st_mode) ? age_of(&st) : -1;
+
+    if (written_ms >= 0 && written_ms < used_ms)
+        used_ms = written_ms;
+    if (n->age_ms > 0 && n->age_ms < age_ms)
+        age_ms = n->age_ms;
+    return age_ms - used_ms;
 }
 
 int resume_store_put(struct resume_store *s, const struct resume_note *n, struct err *e)
@@ -352,9 +385,12 @@ int resume_store_take(struct resume_store *s, const char *id, int64_t age_ms,
     _cleanup_note_ struct resume_note *n = NULL;
     struct fs_write *w = NULL;
     struct fs_caller *c = NULL;
+    int64_t used_ms;
     int r;
 
-    r = read_note(s, id, age_ms, &n, e);
+    r = read_note(s, id, &n, &used_ms, e);
+    if (r == 0 && note_left_ms(n, used_ms, age_ms) <= 0)
+        r = err_set(e, ERR_NOT_FOUND, "the upload '%s' is too old", id);
     if (r == 0)
         r = open_noted(s, n, &c, &w, e);
     if (r == 0 && n->has_floor) {
@@ -374,61 +410,63 @@ int resume_store_take(struct resume_store *s, const char *id, int64_t age_ms,
     return 0;
 }
 
-/* Removes the note, unless its upload is in use or a resource is short just now. */
-static void sweep_one(struct resume_store *s, const char *id)
+/* Removes the note and its file, unless its upload is in use or a resource is short just now. */
+static void remove_noted(struct resume_store *s, const struct resume_note *n)
 {
-    _cleanup_note_ struct resume_note *n = NULL;
     struct fs_caller *c = NULL;
     struct fs_write *w = NULL;
-    int r = read_note(s, id, INT64_MAX, &n, NULL);
+    int r = open_noted(s, n, &c, &w, NULL);
 
-    if (r == 0)
-        r = open_noted(s, n, &c, &w, NULL);
     fs_write_free(w);
     fs_caller_unref(c);
     if (r != -ERR_UNAVAILABLE && r != -ERR_EXHAUSTED)
-        resume_store_remove(s, id);
+        resume_store_remove(s, n->id);
 }
 
-/* The bytes that the note describes are gone. */
-static bool is_gone(const struct resume_note *n)
-{
-    _cleanup_free_ char *dir = path_dir(n->kept.path);
-    _cleanup_free_ char *temp = dir ? path_join(dir, n->kept.name) : NULL;
-    struct stat st;
-
-    return temp && lstat(temp, &st) < 0 && (errno == ENOENT || errno == ENOTDIR);
-}
-
-static void look_at(struct resume_store *s, const char *id)
+/* Returns the milliseconds until the note can be too old, INT64_MAX: it is gone, in use, or none. */
+static int64_t sweep_note(struct resume_store *s, int dir, const char *id, int64_t age_ms)
 {
     _cleanup_note_ struct resume_note *n = NULL;
+    int64_t used_ms, left_ms;
+    struct stat st;
+    int r = read_note(s, id, &n, &used_ms, NULL);
 
-    if (read_note(s, id, INT64_MAX, &n, NULL) == 0 && is_gone(n))
+    if (r < 0) {
+        /* Half a note, of an agent that ended while it wrote. */
+        if (r != -ERR_EXHAUSTED && fstatat(dir, id, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            age_of(&st) >= age_ms)
+            (void)unlinkat(dir, id, 0);
+        return INT64_MAX;
+    }
+    left_ms = note_left_ms(n, used_ms, age_ms);
+    if (left_ms <= 0) {
+        remove_noted(s, n);
+        return INT64_MAX;
+    }
+    /* The bytes that the note describes are gone. */
+    if (used_ms >= GONE_AGE_MS && stat_kept(n, &st) < 0 && (errno == ENOENT || errno == ENOTDIR)) {
         resume_store_remove(s, id);
+        return INT64_MAX;
+    }
+    return left_ms;
 }
 
-void resume_store_sweep(struct resume_store *s, int64_t age_ms)
+int64_t resume_store_sweep(struct resume_store *s, int64_t age_ms)
 {
     int dir = open_dir(s, false);
+    int64_t next_ms = INT64_MAX;
     struct fs_names names;
-    struct stat st;
 
     if (dir < 0 || list_dir(dir, &names) < 0)
-        return;
+        return next_ms;
     for (size_t i = 0; i < names.n; i++) {
-        const char *name = names.v[i];
+        int64_t left_ms = sweep_note(s, dir, names.v[i], age_ms);
 
-        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue;
-        if (!is_id(name) && age_of(&st) >= age_ms)
-            (void)unlinkat(dir, name, 0); /* half a note, of an agent that ended while it wrote */
-        else if (is_id(name) && age_of(&st) >= age_ms)
-            sweep_one(s, name);
-        else if (is_id(name) && age_of(&st) >= GONE_AGE_MS)
-            look_at(s, name);
+        if (left_ms < next_ms)
+            next_ms = left_ms;
     }
     fs_names_done(&names);
+    return next_ms;
 }
 
 static bool is_full(int dir)

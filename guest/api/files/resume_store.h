@@ -26,6 +26,7 @@ struct resume_note {
     uint64_t length;
     bool has_floor; /* bytes behind it count only if their piece is whole */
     uint64_t floor;
+    int64_t age_ms; /* the upload is kept so long without a request; 0: as the agent has it */
 };
 
 /* dir: made when there is something to note; NULL: nothing is noted. default_user: as the
@@ -43,12 +44,16 @@ void resume_store_touch(struct resume_store *s, const char *id);
 /* The upload is over. */
 void resume_store_remove(struct resume_store *s, const char *id);
 
-/* Takes over the upload of another agent. -ERR_NOT_FOUND: there is none, or its bytes are gone. */
+/*
+ * Takes over the upload of another agent. -ERR_NOT_FOUND: there is none, its bytes are gone, or it
+ * is too old: for age_ms, or the note's own age if that is less, no request has used it and no byte
+ * of it was written.
+ */
 int resume_store_take(struct resume_store *s, const char *id, int64_t age_ms,
                       struct resume_note **ret, struct fs_caller **ret_caller,
                       struct fs_write **ret_write, struct err *e);
-/* Removes notes that were not used for that long, with their bytes, and notes whose bytes are
- * gone. */
-void resume_store_sweep(struct resume_store *s, int64_t age_ms);
+/* Removes notes that are too old, with their bytes, and notes whose bytes are gone. Returns the
+ * milliseconds until the next one can be too old, INT64_MAX: there is none. */
+int64_t resume_store_sweep(struct resume_store *s, int64_t age_ms);
 
 struct resume_note *resume_note_free(struct resume_note *n); /* accepts NULL; returns NULL */

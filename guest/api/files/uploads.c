@@ -27,14 +27,6 @@ static void add_number(struct reply *response, const char *name, uint64_t value)
     reply_add_header(response, name, text);
 }
 
-static void add_limit(struct reply *response)
-{
-    char limit[FILE_SINK_LIMIT_BYTES];
-
-    file_sink_limit(limit);
-    reply_add_header(response, "Upload-Limit", limit);
-}
-
 /* ---- HEAD, GET, DELETE ----------------------------------------------------------------------- */
 
 struct look {
@@ -45,6 +37,7 @@ struct look {
     uint64_t offset;
     bool has_length;
     uint64_t length;
+    int64_t age_ms;
     char etag[FS_ETAG_BYTES];
     struct err error;
 };
@@ -74,6 +67,7 @@ static void look_job(struct request *q)
         l->offset = u->offset;
         l->has_length = u->has_length;
         l->length = u->length;
+        l->age_ms = u->age_ms;
         (void)snprintf(l->etag, sizeof(l->etag), "%s", u->result.etag);
         if (u->state == RESUME_FAILED)
             l->error = u->error;
@@ -102,7 +96,7 @@ static int look_reply(struct request *q, const struct look *l, struct err *e)
         add_number(response, "Upload-Offset", l->offset);
         if (l->has_length)
             add_number(response, "Upload-Length", l->length);
-        add_limit(response);
+        file_sink_add_limit(response, l->age_ms);
         /* For a client that missed the reply. Not ETag: that would be this resource's own. */
         (void)snprintf(etag, sizeof(etag), "\"%s\"", l->etag);
         if (l->etag[0])
@@ -215,7 +209,7 @@ static int append_finish(struct request *q, struct err *e)
         return err_oom(e);
     reply_add_header(response, "Upload-Complete", "?0");
     add_number(response, "Upload-Offset", a->sink->upload_offset);
-    add_limit(response);
+    file_sink_add_limit(response, a->sink->upload_age_ms);
     return respond_queue(q, HTTP_NO_CONTENT, response, e);
 }
 

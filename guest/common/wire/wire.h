@@ -7,6 +7,8 @@
 #define WIRE_SERVICE_PREFIX "bellhop.v1."
 /* "1": the request does not count as use of the box. For monitoring. */
 #define WIRE_HEADER_QUIET "Bellhop-Quiet"
+/* Seconds that an upload is kept without a request; of the request that begins it. */
+#define WIRE_HEADER_UPLOAD_AGE "Bellhop-Upload-Max-Age"
 #define WIRE_JSON_MAX_BYTES (16 * 1024 * 1024) /* one request body of an rpc method */
 
 #define WIRE_TYPE_JSON "application/json"
