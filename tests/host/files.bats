@@ -108,6 +108,85 @@ Try 'bellhop help put'." ]
     [ -z "$(find "$there" -name '.bellhop-tmp-*')" ]
 }
 
+# put_held BYTES: begins to put the file 'large', and returns when so many bytes of it are on the way; sets PUT.
+put_held()
+{
+    hold_after "$1"
+    (exec "$BELLHOP" put one "$BOX_TMP/large" :large) >"$BOX_TMP/out" 2>&1 3>&- & # exec: signals reach bellhop itself
+    PUT=$!
+    wait_for 10 is_held
+}
+
+# As put_held, in a box with an old file; sets THERE.
+put_over_held()
+{
+    THERE=$(bellhop status one --json | jq -r .workdir)
+    head -c 40000000 /dev/urandom >"$BOX_TMP/large"
+    echo old >"$THERE/large"
+    put_held 5000000
+}
+
+# put_ends STATUS: waits for the put; its output is in $BOX_TMP/out.
+put_ends()
+{
+    local status=0
+
+    wait "$PUT" || status=$?
+    [ "$status" -eq "$1" ] || fail "$status: $(cat "$BOX_TMP/out")"
+    [ -z "$(find "$THERE" -name '.bellhop-tmp-*')" ]
+}
+
+@test "a large file that grows while it is sent arrives with the length that it had" {
+    put_over_held
+    cp "$BOX_TMP/large" "$BOX_TMP/before"
+    echo more >>"$BOX_TMP/large"
+    let_go
+    put_ends 0
+    cmp "$THERE/large" "$BOX_TMP/before"
+}
+
+@test "a large file that becomes shorter while it is sent is an error that names it" {
+    put_over_held
+    truncate -s 1000 "$BOX_TMP/large"
+    let_go
+    put_ends 4
+    grep -q "'large' became shorter while it was read: it has 1000 of 40000000 bytes" "$BOX_TMP/out"
+    [ "$(cat "$THERE/large")" = old ]
+}
+
+@test "an interrupted put of a large file leaves nothing in the box" {
+    put_over_held
+    [ -n "$(find "$THERE" -name '.bellhop-tmp-*')" ]
+    kill -INT "$PUT"
+    put_ends 130
+    [ "$(cat "$THERE/large")" = old ]
+}
+
+@test "a put into a box that is stopped meanwhile says so" {
+    put_over_held
+    bellhop stop one
+    wait "$PUT" && fail "no error"
+    grep -q "the box 'one' was stopped while the command ran" "$BOX_TMP/out" || fail "$(cat "$BOX_TMP/out")"
+}
+
+@test "a replaced file has the same owner and mode whether it is small or large" {
+    [ "$(id -u)" = 0 ] || skip "needs root, for a file of another user"
+    there=$(bellhop status one --json | jq -r .workdir)
+    head -c 17000000 /dev/urandom >"$BOX_TMP/large"
+    head -c 100 "$BOX_TMP/large" >"$BOX_TMP/small"
+    chmod 640 "$BOX_TMP/large" "$BOX_TMP/small"
+    for size in small large; do
+        echo old >"$there/$size"
+        chown 65534:65534 "$there/$size"
+        chmod 4755 "$there/$size"
+        python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.old", b"x")' "$there/$size" || true # not every disk has them
+        bellhop put one "$BOX_TMP/$size" ":$size"
+        cmp "$there/$size" "$BOX_TMP/$size"
+    done
+    [ "$(stat -c '%u %g %a' "$there/large")" = "$(stat -c '%u %g %a' "$there/small")" ]
+    [ "$(python3 -c 'import os, sys; print(os.listxattr(sys.argv[1]))' "$there/large")" = '[]' ]
+}
+
 @test "get of a link to a directory makes a directory of the link's name, and any other link stays one" {
     bellhop exec one -c 'mkdir dir; echo in >dir/file; ln -s dir link; ln -s dir/file to-file; ln -s none dangling; mkfifo pipe'
     bellhop get one :link "$BOX_TMP/out"

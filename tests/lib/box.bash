@@ -167,6 +167,15 @@ break_after()
     trust_listener "$BREAKER"
 }
 
+# hold_after BYTES: the first connection to the agent of the box 'one' that sends so many bytes hangs; let_go cuts it.
+hold_after()
+{
+    break_after 0 0 "$1"
+}
+
+is_held() { grep -q held "$BOX_TMP/breaker"; }
+let_go() { kill -USR1 "$BREAKER"; }
+
 cuts()
 {
     cat agent.sock.cuts 2>/dev/null || echo 0

@@ -95,9 +95,11 @@ struct client_upload {
     void (*progress)(void *arg, uint64_t n_bytes); /* sent so far; may decrease. Or NULL */
     void *arg;
     int64_t deadline_mono_ms; /* 0: none */
+    int64_t retry_ms;         /* no retry later than that; 0: ten minutes, more for large files */
 };
 /*
- * Replaces the target, all or nothing. ERR_ABORTED: the local file changed meanwhile. *ret_begun is
+ * Replaces the target, all or nothing. ERR_ABORTED: the local file changed or became shorter
+ * meanwhile; one that grew is sent to the length that it had at first. *ret_begun is
  * set on failure too: if it is false, the agent refused the upload before any byte, and another
  * route may work.
  */

@@ -14,6 +14,10 @@
 #include "lib/project/project_archive.h"
 #include "lib/util/context.h"
 #include "lib/project/sync.h"
+#include "lib/util/socket.h"
+
+#define GONE_TRIES 10
+#define GONE_PAUSE_MS 100
 
 /* Resolves the path, wakes the box and gets its client. */
 static int begin_on_path(struct bh_box *box, const char *path, struct client **ret_client,
@@ -22,6 +26,22 @@ static int begin_on_path(struct bh_box *box, const char *path, struct client **r
     int r = agent_resolve(box, "path", path, ret_path, e);
 
     return r < 0 ? r : agent_begin(box, ret_client, e);
+}
+
+/* The error of a transfer, which is the cause if the box was stopped or removed meanwhile. The store
+ * may have that only a moment after the guest agent has ended. */
+static int explain_failure(struct bh_box *box, int r, struct err *e)
+{
+    int gone = 0;
+
+    if (box->url || (r != -ERR_UNAVAILABLE && r != -ERR_DATA_LOSS))
+        return r;
+    for (int i = 0; gone == 0 && i < GONE_TRIES; i++) {
+        if (i && socket_wait_canceled(box->ctx->cancel_fd, GONE_PAUSE_MS))
+            break;
+        gone = agent_ops(box)->check_gone(box, e);
+    }
+    return gone < 0 ? gone : r;
 }
 
 static char *join_lines(char *const *list)
@@ -59,7 +79,7 @@ static int upload_to_box(struct bh_box *box, const struct bh_upload_options *o,
     if (r < 0)
         return r;
     req.dest = dest;
-    r = upload_run(&req, &done, e);
+    r = explain_failure(box, upload_run(&req, &done, e), e);
     if (r == 0 && ret) {
         ret->files = done.files;
         ret->bytes = done.bytes;
@@ -149,7 +169,7 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
             f.to.prefix = path_name(clean);
         f.to.only_type = type;
         f.path = full;
-        r = fetch_run(c, &f, &e);
+        r = explain_failure(box, fetch_run(c, &f, &e), &e);
         if (r == -ERR_DATA_LOSS)
             (void)err_at(&e, r, "path");
     }
@@ -207,7 +227,7 @@ static int sync_trees(struct bh_box *box, const struct bh_sync_options *o,
         return err_oom(e);
     req.local = local;
     req.remote = remote;
-    r = sync_run(&req, &done, e);
+    r = explain_failure(box, sync_run(&req, &done, e), e);
     if (r == 0 && ret) {
         ret->sent = done.sent;
         ret->sent_bytes = done.sent_bytes;

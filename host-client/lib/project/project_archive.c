@@ -125,7 +125,7 @@ static bool is_large_file(const struct stat *st, const struct gitfiles *files)
            st->st_blocks >= st->st_size / 512 / 2;
 }
 
-/* An archive replaces a link, and each name of a file by itself. A PUT writes through both. */
+/* An archive replaces a link; a PUT writes through it. */
 static bool is_replaceable(struct client *c, const char *path)
 {
     _cleanup_json_ json_t *params = json_pack("{s:o}", "path", jx_new_path(path));
@@ -135,8 +135,7 @@ static bool is_replaceable(struct client *c, const char *path)
 
     if (r < 0)
         return r == -ERR_NOT_FOUND;
-    return str_eq(json_string_value(json_object_get(reply, "type")), "file") &&
-           json_integer_value(json_object_get(reply, "links")) == 1;
+    return str_eq(json_string_value(json_object_get(reply, "type")), "file");
 }
 
 /* As an archive would leave it. The bytes are in place: a failure is not the upload's. */
@@ -170,7 +169,7 @@ static int send_large_file(const struct upload_request *req, const struct gitfil
     if (fd < 0)
         return err_sys(e, errno, "read '%s'", source);
     path = dest ? path_join(dest, req->as ? req->as : path_name(source)) : NULL;
-    if (!path || asprintf(&query, "mode=%04o%s%s", (unsigned)(st->st_mode & 0777),
+    if (!path || asprintf(&query, "mode=%04o&fresh=true%s%s", (unsigned)(st->st_mode & 0777),
                           req->user ? "&user=" : "", req->user ? req->user : "") < 0)
         return err_oom(e);
     if (!is_replaceable(req->client, path))

@@ -1,5 +1,6 @@
 #include "test.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "common/cleanup.h"
@@ -230,6 +231,142 @@ TEST(a_path_is_encoded_in_the_url)
     T_OK(read(p[0], log, sizeof(log) - 1) > 0);
     T_OK(strstr(log, "PUT /v1/files//a%20b/%25%3F%23%FF?mode=0600&user=user HTTP/1.1\r\n") == log);
     (void)client_free(c);
+}
+
+/* ---- uploads ---- */
+
+#define BEGUN \
+    "HTTP/1.1 201 Created\r\nLocation: /v1/uploads/u1\r\nUpload-Complete: ?0\r\n" \
+    "Upload-Offset: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+#define OFFSET(complete, n) \
+    "HTTP/1.1 204 No Content\r\nUpload-Complete: " complete "\r\nUpload-Offset: " n \
+    "\r\nConnection: close\r\n\r\n"
+#define CUT "" /* an answer without a byte */
+
+static bool has_begun;
+
+/* Uploads ten bytes to an agent with these answers. */
+static int upload_ten(const struct reply *replies, size_t n, int log, int64_t retry_ms,
+                      struct err *e)
+{
+    struct client_upload u = {
+        .path = "/f", .query = "mode=0644", .name = "ten", .deadline_mono_ms = soon()};
+    struct client *c = connect_to(replies, n, log);
+    int r;
+
+    u.retry_ms = retry_ms;
+    u.fd = open("ten", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    T_INT(write(u.fd, "0123456789", 10), 10);
+    r = client_upload(c, &u, &has_begun, e);
+    (void)close(u.fd);
+    T_INT(unlink("s"), 0);
+    (void)client_free(c);
+    return r;
+}
+#define UPLOAD(replies, e) upload_ten(replies, N_ELEMENTS(replies), -1, 0, e)
+
+TEST(an_upload_is_complete_only_with_all_of_its_bytes)
+{
+    const struct reply whole[] = {{.bytes = BEGUN}, {.bytes = OFFSET("?1", "10")}};
+    const struct reply less[] = {
+        {.bytes = BEGUN}, {.bytes = OFFSET("?1", "9")}, {.bytes = OFFSET("?1", "9")}};
+    const struct reply none[] = {{.bytes = BEGUN},
+                                 {.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+                                 {.bytes = OFFSET("?1", "9")},
+                                 {.bytes = CUT}};
+    const struct reply asked[] = {
+        {.bytes = BEGUN}, {.bytes = CUT}, {.bytes = OFFSET("?1", "0")}, {.bytes = CUT}};
+    const struct reply after_all[] = {
+        {.bytes = BEGUN}, {.bytes = CUT}, {.bytes = OFFSET("?1", "10")}};
+    struct err e = {0};
+
+    T_INT(UPLOAD(whole, &e), 0);
+    T_INT(UPLOAD(less, &e), -ERR_DATA_LOSS);
+    T_OK(strstr(e.message, "10 bytes with 9"));
+    T_INT(UPLOAD(none, &e), -ERR_DATA_LOSS);
+    T_INT(UPLOAD(asked, &e), -ERR_DATA_LOSS);
+    T_INT(UPLOAD(after_all, &e), 0);
+}
+
+TEST(an_upload_has_an_id)
+{
+    static const char *const heads[] = {"", "Location: /v1/uploads/\r\n",
+                                        "Location: /v1/uploads/../x\r\n",
+                                        "Location: /v1/files/x\r\n"};
+    char text[512], id[200];
+    struct reply r[] = {{.bytes = text}};
+    struct err e = {0};
+
+    for (size_t i = 0; i < N_ELEMENTS(heads); i++) {
+        (void)snprintf(text, sizeof(text), "HTTP/1.1 201 Created\r\n%sContent-Length: 0\r\n\r\n",
+                       heads[i]);
+        T_INT(UPLOAD(r, &e), -ERR_UNIMPLEMENTED);
+        T_OK(!has_begun);
+    }
+    /* One that would be cut off. */
+    memset(id, 'x', sizeof(id) - 1);
+    id[sizeof(id) - 1] = '\0';
+    (void)snprintf(text, sizeof(text),
+                   "HTTP/1.1 201 Created\r\nLocation: /v1/uploads/%s\r\nContent-Length: 0\r\n\r\n",
+                   id);
+    T_INT(UPLOAD(r, &e), -ERR_UNIMPLEMENTED);
+}
+
+/* The agent has one byte more after each cut. */
+TEST(an_upload_that_goes_on_byte_by_byte_ends)
+{
+    const struct reply r[] = {{.bytes = BEGUN},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?0", "1")},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?0", "2")},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?0", "3")},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?0", "4")},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?0", "5")},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?0", "6")},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?0", "7")},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?0", "8")},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?1", "10")}};
+    struct err e = {0};
+
+    T_INT(UPLOAD(r, &e), -ERR_UNAVAILABLE);
+    T_OK(has_begun);
+    T_OK(strstr(e.message, "the upload of 'ten' does not get on"));
+    /* In time too: nothing is tried again. */
+    T_INT(upload_ten(r, N_ELEMENTS(r), -1, 1, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "does not get on"));
+}
+
+TEST(an_upload_tells_how_long_it_is_to_be_kept_and_is_canceled_when_it_fails)
+{
+    const struct reply r[] = {{.bytes = BEGUN},
+                              {.bytes = "HTTP/1.1 403 No\r\nContent-Length: 41\r\n\r\n"
+                                        "{\"code\":\"permission_denied\",\"message\":\"\"}"},
+                              {.bytes = CUT},
+                              {.bytes = OFFSET("?0", "0")}};
+    struct err e = {0};
+    char log[8192];
+    size_t n = 0;
+    ssize_t got;
+    int p[2];
+
+    T_INT(pipe(p), 0);
+    T_OK(upload_ten(r, N_ELEMENTS(r), p[1], 0, &e) < 0);
+    T_INT(fcntl(p[0], F_SETFL, O_NONBLOCK), 0);
+    while ((got = read(p[0], log + n, sizeof(log) - 1 - n)) > 0)
+        n += (size_t)got;
+    log[n] = '\0';
+    T_OK(strstr(log, "Bellhop-Upload-Max-Age: 120\r\n"));
+    T_OK(strstr(log, "DELETE /v1/uploads/u1 HTTP/1.1\r\n"));
+    /* Once more after a cut. */
+    T_OK(strstr(strstr(log, "DELETE ") + 1, "DELETE "));
 }
 
 TEST(waiting_for_an_agent_that_is_not_there_ends_at_the_deadline)
