@@ -49,7 +49,7 @@ static inline int h_archive_file(struct archive_extract *x, const char *file, si
     if (r == 0)
         r = archive_extract_read(x, p, o.pool, e);
     pump_stop(p);
-    (void)pool_free(o.pool, 10000);
+    (void)pool_free(o.pool, 60000);
     close(fd);
     return r;
 }

@@ -10,6 +10,25 @@
 #include "common/process.h"
 #include "proc/command_tree.h"
 
+/* No other run of these tests, which may be on the same machine, has this number. */
+static uint32_t own_instance(void)
+{
+    return (uint32_t)getpid() * 2;
+}
+
+static rlim_t own_mark(uint32_t serial)
+{
+    return command_tree_mark(own_instance(), serial);
+}
+
+/* Also ends when the test has failed: the process may be in another session and group. */
+__attribute__((noreturn)) static void wait_to_be_killed(void)
+{
+    (void)alarm(T_ALARM_S);
+    for (;;)
+        (void)pause();
+}
+
 static void set_mark(rlim_t mark)
 {
     struct rlimit lim = {mark, mark};
@@ -38,11 +57,10 @@ static pid_t start_tree(rlim_t mark, int n)
                 continue;
             (void)setsid();
             (void)!write(ready[1], "x", 1);
-            (void)pause();
+            wait_to_be_killed();
         }
         (void)!write(ready[1], "x", 1);
-        (void)pause();
-        _exit(0);
+        wait_to_be_killed();
     }
     for (int i = 0; i <= n; i++)
         T_INT(read(ready[0], &byte, 1), 1);
@@ -72,7 +90,7 @@ static void end_tree(struct command_tree *t)
 
 TEST(tree_counts_and_kills_its_own_and_nobody_else)
 {
-    rlim_t mark_a = command_tree_mark(4711, 1), mark_b = command_tree_mark(4711, 2);
+    rlim_t mark_a = own_mark(1), mark_b = own_mark(2);
     struct command_tree a, b;
     size_t n = 0;
 
@@ -91,7 +109,7 @@ TEST(tree_members_are_found_by_either_mark_after_the_leader)
     const int limits[] = COMMAND_TREE_MARK_LIMITS;
 
     for (size_t i = 0; i < N_ELEMENTS(limits); i++) {
-        rlim_t mark = command_tree_mark(4712, (uint32_t)i);
+        rlim_t mark = own_mark((uint32_t)i);
         pid_t leader = start_tree(0, 2);
         struct rlimit lim = {mark, mark};
         uint32_t serial = 99;
@@ -105,9 +123,9 @@ TEST(tree_members_are_found_by_either_mark_after_the_leader)
         for (size_t k = 0; k < t.seen.n; k++)
             if (t.seen.rows[k].is_member)
                 T_INT(prlimit(t.seen.rows[k].stat.pid, limits[i], &lim, NULL), 0);
-        T_OK(command_tree_find_serial(leader, 4712, &serial));
+        T_OK(command_tree_find_serial(leader, own_instance(), &serial));
         T_INT(serial, i);
-        T_OK(!command_tree_find_serial(leader, 4713, &serial));
+        T_OK(!command_tree_find_serial(leader, own_instance() + 1, &serial));
         command_tree_done(&t);
 
         T_INT(kill(leader, SIGKILL), 0);
@@ -128,14 +146,14 @@ TEST(tree_of_a_leader_that_was_waited_for_has_no_members_without_the_mark)
     struct command_tree t;
     size_t n = 99;
 
-    command_tree_init(&t, other, 0, true, command_tree_mark(4711, 1));
+    command_tree_init(&t, other, 0, true, own_mark(1));
     T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 0);
     T_INT(command_tree_kill(&t, 0, &n, NULL), 0);
     T_INT(command_tree_signal(&t, SIGKILL, &n, NULL), 0);
     T_INT(n, 0);
     command_tree_done(&t);
-    capture(&t, other, command_tree_mark(4711, 2));
+    capture(&t, other, own_mark(2));
     T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 2);
     end_tree(&t);
@@ -147,8 +165,8 @@ TEST(tree_whose_leader_is_waited_for_later_loses_the_session_and_keeps_its_membe
     pid_t leader = start_tree(0, 2);
     size_t n = 0;
 
-    capture(&fresh, leader, command_tree_mark(4711, 1));
-    capture(&t, leader, command_tree_mark(4711, 1));
+    capture(&fresh, leader, own_mark(1));
+    capture(&t, leader, own_mark(1));
     T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 3);
     T_INT(kill(leader, SIGKILL), 0);
@@ -198,8 +216,8 @@ static int count_below(rlim_t mark, bool is_older)
 
 TEST(tree_never_has_the_caller_its_ancestors_or_a_process_older_than_the_command)
 {
-    T_INT(count_below(command_tree_mark(4711, 1), false), 2);
-    T_INT(count_below(command_tree_mark(4711, 1), true), 0);
+    T_INT(count_below(own_mark(1), false), 2);
+    T_INT(count_below(own_mark(1), true), 0);
 }
 
 /* Starts a process in a session of its own whose parent is the returned child. */
@@ -229,7 +247,7 @@ TEST(tree_of_a_leader_that_is_no_child_has_no_members_without_the_mark)
     struct command_tree t;
     size_t n = 99;
 
-    capture(&t, grandchild, command_tree_mark(4711, 1));
+    capture(&t, grandchild, own_mark(1));
     T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 0);
     command_tree_done(&t);
@@ -259,7 +277,7 @@ TEST(tree_refuses_a_leader_that_can_be_no_command)
             struct command_tree t;
 
             (void)close(2); /* the assertion's message */
-            command_tree_init(&t, leaders[i], 0, false, command_tree_mark(4711, 1));
+            command_tree_init(&t, leaders[i], 0, false, own_mark(1));
             _exit(0);
         }
         T_INT(waitpid(pid, &status, 0), pid);
@@ -301,7 +319,7 @@ TEST(tree_kills_a_process_whose_first_thread_has_ended)
         T_OK(process_read(pid, &s));
     while (s.state != 'Z');
     T_OK(!process_has_ended(&s));
-    capture(&t, pid, command_tree_mark(4711, 1));
+    capture(&t, pid, own_mark(1));
     T_INT(command_tree_count(&t, &n, NULL), 0);
     T_INT(n, 1);
     end_tree(&t);
@@ -311,7 +329,7 @@ TEST(tree_kills_a_process_whose_first_thread_has_ended)
 
 TEST(tree_signal_reaches_every_member_also_stopped_ones)
 {
-    rlim_t mark = command_tree_mark(4711, 3);
+    rlim_t mark = own_mark(3);
     int64_t deadline = clock_mono_ms() + 60000;
     struct command_tree a;
     size_t n = 0;
@@ -341,15 +359,14 @@ static pid_t start_forking(rlim_t mark)
     if (pid == 0) {
         (void)setsid();
         set_mark(mark);
+        (void)alarm(T_ALARM_S);
         for (int i = 0; i < 3000; i++) {
             if (fork() == 0)
-                for (;;)
-                    (void)pause();
+                wait_to_be_killed();
             if (i == 0)
                 (void)!write(ready[1], "x", 1);
         }
-        for (;;)
-            (void)pause();
+        wait_to_be_killed();
     }
     T_INT(read(ready[0], &byte, 1), 1);
     (void)close(ready[0]);
@@ -359,7 +376,7 @@ static pid_t start_forking(rlim_t mark)
 
 TEST(tree_signal_that_ends_misses_nothing_that_is_forked_meanwhile)
 {
-    rlim_t mark = command_tree_mark(4711, 4);
+    rlim_t mark = own_mark(4);
     int64_t deadline = clock_mono_ms() + 90000;
     struct command_tree a;
     size_t n = 0;

@@ -532,7 +532,7 @@ TEST(extract_unpacks_itself_when_the_pool_has_no_thread_left)
     pump_leave(p);
     for (int i = 0; i < POOL_MAX_THREADS; i++)
         (void)sem_post(&gate);
-    T_OK(!pool_free(pool, 10000));
+    T_OK(!pool_free(pool, 60000));
     free(data);
     close(fd);
     h_drop(c);

@@ -51,7 +51,7 @@ TEST(pool_runs_pushed_items_on_its_own_thread_when_no_thread_can_be_made)
         (void)pthread_cond_wait(&j.changed, &j.lock);
     (void)pthread_mutex_unlock(&j.lock);
     T_INT(pool_run(p, run_job, &j, NULL), 0);
-    T_OK(!pool_free(p, 5000));
+    T_OK(!pool_free(p, 60000));
     T_INT(j.n_run, 4);
 }
 
@@ -79,7 +79,7 @@ TEST(pool_threads_block_every_signal_whatever_their_maker_does)
     (void)pthread_sigmask(SIG_SETMASK, &mask, NULL);
     T_INT(pool_new(&p, NULL), 0);
     T_INT(pool_run(p, note_signals, &mask, NULL), 0);
-    T_OK(!pool_free(p, 5000));
+    T_OK(!pool_free(p, 60000));
     T_OK(sigismember(&mask, SIGCHLD));
     T_OK(sigismember(&mask, SIGTERM));
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mask);

@@ -59,7 +59,7 @@ TEST(queue_gives_lines_and_then_the_end)
     }
     T_STR(text, "{}\n[]\n");
     s->ops->free(s);
-    T_OK(!pool_free(pool, 10000));
+    T_OK(!pool_free(pool, 60000));
 }
 
 static int push_for_ever(struct queue *q, void *arg, struct err *e)
@@ -89,5 +89,5 @@ TEST(queue_tells_the_work_that_the_client_has_gone)
     (void)sem_wait(&w.done);
     T_INT(w.r, -ERR_CANCELED);
     T_STR(w.e.message, "the client has gone");
-    T_OK(!pool_free(pool, 10000));
+    T_OK(!pool_free(pool, 60000));
 }

@@ -35,7 +35,7 @@ static void box_up(struct box *b)
 
 static void box_down(struct box *b)
 {
-    pool_free(b->pool, 2000);
+    pool_free(b->pool, 60000);
     loop_stop(b->loop);
     registry_free(b->reg);
     loop_free(b->loop);

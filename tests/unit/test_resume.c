@@ -29,7 +29,7 @@ static void begin(int64_t age_ms)
 static void end(void)
 {
     table = resumes_free(table);
-    pool = pool_free(pool, 5000);
+    pool = pool_free(pool, 60000);
     T_OK(!pool);
     nobody = request_unref(nobody);
 }

@@ -39,7 +39,7 @@ static void here_done(struct here *h)
     loop_stop(h->loop);
     while (loop_run_posted(h->loop))
         ;
-    T_OK(!pool_free(h->pool, 5000));
+    T_OK(!pool_free(h->pool, 60000));
     loop_free(h->loop);
     h_drop(h->c);
 }
