@@ -260,7 +260,7 @@ own" ]
     tar -C "$AGENT_DIR/in" -cjf "$AGENT_DIR/a.tar.bz2" .
     for n in 1 600000 2500000 8000000; do
         { cat "$AGENT_DIR/a.tar.bz2" && head -c "$n" /dev/urandom | tr '\0' x; } >"$AGENT_DIR/long"
-        run agent_curl "/v1/archive?path=$D/t" -T "$AGENT_DIR/long" -m 20
+        run agent_curl "/v1/archive?path=$D/t" -T "$AGENT_DIR/long"
         [[ $output = *"there are bytes after the archive's end"* ]]
         [ ! -e "$D/t" ]
     done
