@@ -16,12 +16,10 @@
 #include "event/loop.h"
 #include "event/pool.h"
 #include "proc/cgroup.h"
-#include "proc/chunk.h"
 #include "proc/command_tree.h"
 #include "proc/journal.h"
 #include "proc/oom.h"
 #include "proc/registry.h"
-#include "proc/spill.h"
 
 #define N_ID_BUCKETS 1024
 #define PROC_READ_BYTES (64 * 1024)

@@ -10,7 +10,6 @@
 #include "common/str.h"
 #include "proc/journal.h"
 #include "proc/pty.h"
-#include "proc/spill.h"
 #include "api/exec/exec_json.h"
 
 static const struct agent agent;

@@ -13,7 +13,6 @@
 #include "common/str.h"
 #include "proc/journal.h"
 #include "proc/pty.h"
-#include "proc/spill.h"
 
 #define MAX_DURATION_MS ((uint64_t)365 * 24 * 3600 * 1000)
 #define UMASK_MAX 0777
