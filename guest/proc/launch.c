@@ -6,8 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -18,8 +22,6 @@
 #include "common/str.h"
 #include "proc/environ.h"
 #include "proc/proc.h"
-#include "proc/pty.h"
-#include "proc/script.h"
 
 #define SHELL_FIRST "/bin/bash"
 #define SHELL_ELSE "/bin/sh"
@@ -27,7 +29,13 @@
 #define SCRIPT_ARG_BYTES (64 * 1024)
 /* The shell has opened the file itself by then; its children must not inherit our descriptor. */
 #define SCRIPT_PREFIX "exec 3<&-; "
+/* Longer than the kernel's limit of 255, so that no line is truncated silently. */
+#define SCRIPT_LINE_MAX_BYTES 4096
+#define SCRIPT_RANDOM_BYTES 12 /* in a script file's name */
+#define SLAVE_MODE 0620
 #define TERM_DEFAULT "TERM=xterm-256color"
+
+static const char *const script_dirs[] = {"/tmp", "/var/tmp", "/dev/shm"};
 
 /* Resources of one launch; launch_done() frees those that were not handed over. */
 struct launch {
@@ -144,6 +152,106 @@ static int make_script_file(const struct proc_spec *s, int *ret_fd, struct err *
     return 0;
 }
 
+/* ---- a script with an interpreter ---- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static int add_word(const char *from, size_t len, char ***argv, struct err *e)
+{
+    _cleanup_free_ char *word = strndup(from, len);
+
+    return word ? strv_push(argv, word, e) : err_oom(e);
+}
+
+/*
+ * A script whose first line is "#!INTERPRETER [ARGUMENT]" runs as the kernel would run such a file:
+ * INTERPRETER [ARGUMENT] FILE. Appends the interpreter, and the argument as one word, to *argv. 1:
+ * done; 0: the script names no interpreter and is for the shell. Trailing blanks are not part of the
+ * argument.
+ */
+static int add_interpreter(const char *text, size_t len, char ***argv, struct err *e)
+{
+    const char *at = text + 2, *end, *word;
+    int r;
+
+    if (len < 2 || text[0] != '#' || text[1] != '!')
+        return 0;
+    end = memchr(text, '\n', len);
+    end = end ? end : text + len;
+    while (end > at && is_blank(end[-1]))
+        end--;
+    while (at < end && is_blank(*at))
+        at++;
+    if (at == end)
+        return 0;
+    if (end - text > SCRIPT_LINE_MAX_BYTES || memchr(at, '\0', (size_t)(end - at)))
+        return err_field(e, ERR_INVALID, "shell",
+                         "the script's first line has a zero byte, or more than %d bytes",
+                         SCRIPT_LINE_MAX_BYTES);
+    for (word = at; at < end && !is_blank(*at); at++)
+        ;
+    r = add_word(word, (size_t)(at - word), argv, e);
+    while (at < end && is_blank(*at))
+        at++;
+    if (r == 0 && at < end)
+        r = add_word(at, (size_t)(end - at), argv, e);
+    return r < 0 ? r : 1;
+}
+
+static int create_script_file(char **ret_path, int *ret_fd, struct err *e)
+{
+    char random[SCRIPT_RANDOM_BYTES * 2 + 1];
+    int r = io_random_hex(SCRIPT_RANDOM_BYTES, random, e);
+    int sys = 0;
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < N_ELEMENTS(script_dirs); i++) {
+        _cleanup_free_ char *path = NULL;
+        int fd;
+
+        if (asprintf(&path, "%s/bellhop-script-%s", script_dirs[i], random) < 0)
+            return err_oom(e);
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700);
+        if (fd < 0) {
+            sys = sys ? sys : errno; /* of the first directory, which should have worked */
+            continue;
+        }
+        *ret_path = TAKE(path);
+        *ret_fd = fd;
+        return 0;
+    }
+    return err_at(e, err_sys(e, sys, "making a file for the script in '%s'", script_dirs[0]),
+                  "shell");
+}
+
+/*
+ * The file has a name, because some interpreters (Node.js) refuse a file without one; it belongs to
+ * the command's user and is removed when the command has ended.
+ */
+static int write_script(const struct proc_spec *s, const struct user *u, char **ret_path,
+                        struct err *e)
+{
+    _cleanup_free_ char *path = NULL;
+    _cleanup_close_ int fd = -1;
+    int r = create_script_file(&path, &fd, e);
+
+    if (r < 0)
+        return r;
+    r = io_write_all(fd, s->script, s->script_len, e);
+    if (r == 0 && (fchmod(fd, 0700) < 0 || (u->uid != geteuid() && fchown(fd, u->uid, u->gid) < 0)))
+        r = err_sys(e, errno, "giving '%s' to its user", path);
+    if (r < 0) {
+        (void)unlink(path);
+        return err_at(e, r, "shell");
+    }
+    *ret_path = TAKE(path);
+    return 0;
+}
+
 static int make_argv(struct launch *la, struct proc *p, struct err *e)
 {
     const struct proc_spec *s = &p->spec;
@@ -155,9 +263,9 @@ static int make_argv(struct launch *la, struct proc *p, struct err *e)
         la->argv = strv_dup(s->argv);
         return la->argv ? 0 : err_oom(e);
     }
-    r = script_add_interpreter(s->script, s->script_len, &la->argv, e);
+    r = add_interpreter(s->script, s->script_len, &la->argv, e);
     if (r > 0) {
-        r = script_write(s->script, s->script_len, la->user.uid, la->user.gid, &p->script_path, e);
+        r = write_script(s, &la->user, &p->script_path, e);
         return r < 0 ? r : strv_push(&la->argv, p->script_path, e);
     }
     if (r < 0)
@@ -175,6 +283,68 @@ static int make_argv(struct launch *la, struct proc *p, struct err *e)
         return r;
     (void)snprintf(file, sizeof(file), "/proc/self/fd/%d", SPAWN_SCRIPT_FD);
     return strv_push(&la->argv, file, e);
+}
+
+/* ---- stdin and output ---- */
+
+int pty_resize(int master, unsigned cols, unsigned rows, struct err *e)
+{
+    struct winsize size = {.ws_col = (unsigned short)cols, .ws_row = (unsigned short)rows};
+
+    if (cols == 0 || rows == 0 || cols > PTY_MAX_SIDE || rows > PTY_MAX_SIDE)
+        return err_field(e, ERR_INVALID, cols == 0 || cols > PTY_MAX_SIDE ? "cols" : "rows",
+                         "a terminal has 1 to %d columns and rows", PTY_MAX_SIDE);
+    if (ioctl(master, TIOCSWINSZ, &size) < 0)
+        return err_sys(e, errno, "setting the terminal's size");
+    return 0;
+}
+
+/* TIOCGPTPEER works whatever is mounted at /dev/pts; older kernels need the path. */
+static int open_slave(int master)
+{
+    char path[64];
+    unsigned n;
+    int fd = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+    if (fd >= 0 || ioctl(master, TIOCGPTN, &n) < 0)
+        return fd;
+    (void)snprintf(path, sizeof(path), "/dev/pts/%u", n);
+    return open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+}
+
+static int set_raw(int slave, struct err *e)
+{
+    struct termios t;
+
+    if (tcgetattr(slave, &t) < 0)
+        return err_sys(e, errno, "setting the terminal's mode");
+    cfmakeraw(&t);
+    if (tcsetattr(slave, TCSANOW, &t) < 0)
+        return err_sys(e, errno, "setting the terminal's mode");
+    return 0;
+}
+
+static int make_pty(struct launch *la, const struct proc_spec *s, struct err *e)
+{
+    int unlock = 0, r;
+
+    la->own_fd[1] = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (la->own_fd[1] < 0)
+        return err_at(e, err_sys(e, errno, "opening a terminal"), "pty");
+    if (ioctl(la->own_fd[1], TIOCSPTLCK, &unlock) < 0)
+        return err_at(e, err_sys(e, errno, "unlocking a terminal"), "pty");
+    la->child_fd[0] = la->child_fd[1] = la->child_fd[2] = open_slave(la->own_fd[1]);
+    if (la->child_fd[0] < 0)
+        return err_at(e, err_sys(e, errno, "opening a terminal"), "pty");
+    r = pty_resize(la->own_fd[1], s->cols, s->rows, e);
+    if (r == 0 && s->pty_raw)
+        r = set_raw(la->child_fd[0], e);
+    if (r == 0 && la->is_switch) {
+        /* lets the user open it by name; without the capability it stays as it is */
+        (void)!fchown(la->child_fd[0], la->user.uid, (gid_t)-1);
+        (void)fchmod(la->child_fd[0], SLAVE_MODE);
+    }
+    return r;
 }
 
 /* own_end: 0 if the agent reads, 1 if it writes. Only the agent's end is non-blocking. */
@@ -209,21 +379,10 @@ static int make_stdin(struct launch *la, const struct proc *p, struct err *e)
 
 static int make_stdio(struct launch *la, const struct proc *p, struct err *e)
 {
-    const struct proc_spec *s = &p->spec;
-    const struct pty_options pty = {
-        .cols = s->cols,
-        .rows = s->rows,
-        .is_raw = s->pty_raw,
-        .owner = la->is_switch ? la->user.uid : (uid_t)-1,
-    };
     int r;
 
-    if (s->has_pty) {
-        r = pty_open(&pty, &la->own_fd[1], &la->child_fd[0], e);
-        if (r == 0)
-            la->child_fd[1] = la->child_fd[2] = la->child_fd[0];
-        return r;
-    }
+    if (p->spec.has_pty)
+        return make_pty(la, &p->spec, e);
     r = make_stdin(la, p, e);
     if (r == 0)
         r = make_pipe(0, &la->own_fd[1], &la->child_fd[1], e);

@@ -11,7 +11,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/process.h"
-#include "proc/pty.h"
 
 #define RUSAGE_BLOCK_BYTES 512
 

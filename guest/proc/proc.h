@@ -153,6 +153,9 @@ void launch_run(void *proc);
  */
 bool launch_take_over(struct proc *p);
 
+/* Sets the size of a terminal, by its master. */
+int pty_resize(int master, unsigned cols, unsigned rows, struct err *e);
+
 /* proc.c, on the loop's thread */
 void proc_adopt(struct proc *p); /* starts watches and timers, once */
 /* With the lock, on any thread: ERR_PRECONDITION while it is being started, or if it never ran. */

@@ -22,6 +22,7 @@
 #define REGISTRY_KEEP_MS (10 * 60 * 1000) /* the default */
 #define REGISTRY_MAX_FORGOTTEN 4096 /* ids that are remembered after their result is dropped */
 #define REGISTRY_MAX_SUBS 256       /* readers and waiters of one command */
+#define PTY_MAX_SIDE 10000 /* columns or rows of a terminal */
 #define REGISTRY_START_FILE_ID "start"
 #define REGISTRY_START_FILE_MAX_BYTES (1024 * 1024)
 

@@ -9,7 +9,6 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "proc/journal.h"
-#include "proc/pty.h"
 #include "api/exec/exec_json.h"
 
 static const struct agent agent;

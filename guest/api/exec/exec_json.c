@@ -12,7 +12,7 @@
 #include "common/signals.h"
 #include "common/str.h"
 #include "proc/journal.h"
-#include "proc/pty.h"
+#include "proc/registry.h"
 
 #define MAX_DURATION_MS ((uint64_t)365 * 24 * 3600 * 1000)
 #define UMASK_MAX 0777
