@@ -1,4 +1,4 @@
-#include "proc/cgroup_split.h"
+#include "proc/cgroup.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +14,6 @@
 #include "common/io.h"
 #include "common/process.h"
 #include "common/str.h"
-#include "proc/cgroup.h"
 #include "proc/oom.h"
 
 #define AGENT "bellhop-agent"

@@ -1,5 +1,4 @@
-#include "proc/environ.h"
-
+/* environ: the variables that every later command gets, and the merging of variables. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -20,7 +20,6 @@
 #include "common/path.h"
 #include "common/process.h"
 #include "common/str.h"
-#include "proc/environ.h"
 #include "proc/proc.h"
 
 #define SHELL_FIRST "/bin/bash"

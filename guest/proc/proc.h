@@ -1,9 +1,9 @@
 #pragma once
 /*
  * proc: the inside of a command, shared by the files that implement it (registry.c: ids and
- * retention; launch.c: from spec to child; output.c: pipes and readers; input.c: stdin; proc.c: the
- * end; killer.c: ending a tree; reap.c: waiting for children). No file outside guest/proc/ includes
- * it.
+ * retention; environ.c: variables of all commands; launch.c: from spec to child; output.c: pipes and
+ * readers; input.c: stdin; proc.c: the end; killer.c: ending a tree; reap.c: waiting for children).
+ * No file outside guest/proc/ includes it.
  *
  * Locks: registry.lock before proc.lock. Fields without a lock belong to the loop's thread, or do
  * not change after the start.
@@ -135,7 +135,7 @@ struct registry {
     uint64_t forgotten[REGISTRY_MAX_FORGOTTEN]; /* a ring of hashes of ids */
     size_t forgotten_at;
     struct registry_counts totals;
-    char **env; /* environ.h */
+    char **env; /* environ.c */
 
     /* of the loop's thread: */
     int signal_fd;

@@ -11,7 +11,6 @@
 #include "dialect/e2b/meta.h"
 #include "dialect/e2b/sign.h"
 #include "dialect/e2b/timetext.h"
-#include "proc/environ.h"
 #include "event/loop.h"
 #include "proc/registry.h"
 #include "agent.h"

@@ -4,7 +4,7 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "proc/environ.h"
+#include "proc/registry.h"
 
 #define MANY 100000
 

@@ -20,7 +20,6 @@
 #include "fs/root.h"
 #include "http/respond.h"
 #include "http/server.h"
-#include "proc/environ.h"
 #include "proc/registry.h"
 #include "system/hold.h"
 #include "system/info.h"

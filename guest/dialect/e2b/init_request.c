@@ -12,7 +12,7 @@
 #include "dialect/e2b/e2b.h"
 #include "dialect/e2b/hosts.h"
 #include "dialect/e2b/timetext.h"
-#include "proc/environ.h"
+#include "proc/registry.h"
 #include "agent.h"
 #include "system/auth.h"
 #include "system/resync.h"
