@@ -39,8 +39,6 @@
 #include "system/boot/machine.h"
 #include "system/boot/powerbutton.h"
 #include "system/hold.h"
-#include "system/holdcmd.h"
-#include "system/holdsock.h"
 #include "system/info.h"
 #include "system/init.h"
 #include "system/lease.h"

@@ -48,3 +48,38 @@ int holds_release(struct holds *h, const char *id, uid_t uid, struct err *e);
 int holds_list(struct holds *h, struct hold **ret, size_t *ret_n, struct err *e);
 unsigned holds_count(struct holds *h);
 int64_t holds_ended_mono_ms(struct holds *h); /* when the last one ended; 0: none has */
+
+/* ---- from inside the box ---- */
+
+/*
+ * holdsock: a unix socket on which every process of the box may take and release holds, without the token and
+ * without access to anything else. One line in, one line out:
+ *
+ *     take MS ID REASON...    for MS milliseconds; the same id renews. ID "-": one is generated
+ *     bind MS ID REASON...    while the connection is open, for at most MS milliseconds (0: no bound)
+ *     release ID
+ *  -> ok ID   or   error SENTENCE
+ *
+ * The peer's identity comes from the kernel (SO_PEERCRED). The number of connections and the time to send the line
+ * are bounded. For the loop's thread only, except holdsock_new(), which is called before it runs.
+ */
+#define HOLDSOCK_PATH "/run/bellhop-hold.sock"
+#define HOLDSOCK_PATH_STRICT "/run/bellhop/hold.sock" /* where the agent can't write to /run */
+#define HOLDSOCK_MAX_CONNECTIONS 256
+#define HOLDSOCK_LINE_BYTES 512
+#define HOLDSOCK_LINE_MS 5000 /* deadline of the line */
+
+struct holdsock;
+struct loop;
+
+int holdsock_new(struct loop *l, struct holds *h, const char *path, struct holdsock **ret,
+                 struct err *e);
+/* Removes the socket's file. Only after the loop has ended; accepts NULL; returns NULL. */
+struct holdsock *holdsock_free(struct holdsock *s);
+
+/*
+ * holdcmd.c: the command `bellhopd hold`, for users inside the box: takes a hold from the box's agent, for a time
+ * or while a command runs. Needs no token. The arguments after `hold`. Returns the exit status: the command's; 125
+ * if the hold was refused; 126 or 127 if the command can't be run or does not exist.
+ */
+int holdcmd_main(int argc, char **argv);

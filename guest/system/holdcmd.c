@@ -1,4 +1,5 @@
-#include "system/holdcmd.h"
+/* holdcmd: the command `bellhopd hold`. */
+#include "system/hold.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,8 +15,6 @@
 #include "common/io.h"
 #include "common/process.h"
 #include "common/str.h"
-#include "system/hold.h"
-#include "system/holdsock.h"
 #include "common/unixsock.h"
 
 #define EXIT_USAGE 2
