@@ -26,14 +26,14 @@ struct agent {
     struct registry *registry;     /* proc/registry.h: every command */
     struct pool *pool;             /* event/pool.h: threads for what blocks */
     struct fs_root *root;          /* fs/root.h: "/" or --root */
-    struct lease *lease;       /* system/lease.h: when pid 1 ends the box; NULL without --init */
-    struct holds *holds;       /* system/hold.h: reasons to keep the box */
-    struct activity *activity; /* system/activity.h: processor time of the commands */
-    struct ready *ready;       /* system/ready.h: whether the tools of the box work */
-    const char *default_user;  /* --user, or NULL: as the agent itself */
-    const char *workdir;       /* where relative paths and commands start; NULL: the user's home */
-    char **required;           /* --require: tools without which the box is not ready */
-    const char *http_library;  /* its version, for Info */
+    struct lease *lease;           /* system/init.h: when pid 1 ends the box; NULL without --init */
+    struct holds *holds;           /* system/hold.h: reasons to keep the box */
+    struct activity *activity;     /* system/activity.h: processor time of the commands */
+    struct ready *ready;           /* system/ready.h: whether the tools of the box work */
+    const char *default_user;      /* --user, or NULL: as the agent itself */
+    const char *workdir;      /* where relative paths and commands start; NULL: the user's home */
+    char **required;          /* --require: tools without which the box is not ready */
+    const char *http_library; /* its version, for Info */
     bool is_read_only;
     bool allows_pages;       /* --cors: web pages may call a dialect that is made for them */
     struct resumes *resumes; /* api/files/resume.h: uploads that can go on after a cut */

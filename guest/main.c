@@ -41,7 +41,6 @@
 #include "system/hold.h"
 #include "system/info.h"
 #include "system/init.h"
-#include "system/lease.h"
 #include "system/log.h"
 #include "system/ready.h"
 #include "event/pool.h"
@@ -156,7 +155,7 @@ static void signal_commands(struct app *a, int sig)
         proc_unref(list[i]);
     }
     free(list);
-    if (a->o.init && (sig == SIGKILL || init_is_pid_1()))
+    if (a->o.init)
         init_signal_all(sig);
 }
 

@@ -56,6 +56,16 @@ static inline void cleanup_unlock_p(pthread_mutex_t **m)
         (void)pthread_mutex_unlock(*m);
 }
 
+/*
+ * WITH_LOCK (&x->lock) { ... }: holds the lock for one statement or block, whichever way it is left; `break` leaves
+ * the block.
+ */
+#define WITH_LOCK(m) WITH_LOCK_AS_(m, __COUNTER__)
+#define WITH_LOCK_AS_(m, n) WITH_LOCK_NAMED_(m, n)
+#define WITH_LOCK_NAMED_(m, n) \
+    for (pthread_mutex_t *locked_##n _cleanup_unlock_ = mutex_lock(m), *once_##n = locked_##n; \
+         once_##n; once_##n = NULL)
+
 #define _cleanup_(fn) __attribute__((cleanup(fn)))
 #define _cleanup_free_ _cleanup_(cleanup_free_p)
 #define _cleanup_close_ _cleanup_(cleanup_close_p)

@@ -23,9 +23,8 @@
 #include "proc/registry.h"
 #include "system/hold.h"
 #include "system/info.h"
-#include "system/lease.h"
+#include "system/init.h"
 #include "system/metrics.h"
-#include "system/resync.h"
 
 static const struct jx_field no_fields[] = {{0}};
 

@@ -11,7 +11,7 @@
 #include "api/rpc.h"
 #include "system/activity.h"
 #include "system/hold.h"
-#include "system/lease.h"
+#include "system/init.h"
 
 /* ---- holds ---- */
 

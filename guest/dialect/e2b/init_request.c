@@ -15,7 +15,7 @@
 #include "proc/registry.h"
 #include "agent.h"
 #include "system/auth.h"
-#include "system/resync.h"
+#include "system/init.h"
 #include "system/usage.h"
 
 #define EVENTS_HOST "events.e2b.local"
