@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/utsname.h>
 
+#include "common/err.h"
+
 struct info {
     const char *version;
     const char *commit;
@@ -47,5 +49,20 @@ struct info_disk {
     uint64_t free_inodes, total_inodes;
 };
 
-/* The file system of `path`. False: it can't be read. */
+/* The file system of `path`. False, with errno: it can't be read. */
 bool info_get_disk(const char *path, struct info_disk *ret);
+
+/* Processor, memory and disk in use. */
+struct usage {
+    unsigned n_cpus;
+    double cpu_percent; /* of all processors, since the previous call; 0 in the first */
+    uint64_t mem_total, mem_used, mem_cache;
+    uint64_t disk_total, disk_used; /* of the file system of "/" */
+};
+
+struct usage_clock; /* counters of the previous call */
+
+int usage_clock_new(struct usage_clock **ret, struct err *e);
+struct usage_clock *usage_clock_free(struct usage_clock *c); /* accepts NULL; returns NULL */
+/* Reads /proc and the disk's size: may block. */
+int usage_get(struct usage_clock *c, struct usage *ret, struct err *e);

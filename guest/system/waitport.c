@@ -14,7 +14,7 @@
 #include "common/clock.h"
 #include "event/loop.h"
 #include "proc/registry.h"
-#include "system/dial.h"
+#include "system/ports.h"
 #include "system/http1.h"
 
 #define IO_BYTES 4096

@@ -16,7 +16,7 @@
 #include "common/str.h"
 #include "dialect/e2b/timetext.h"
 #include "http/range.h"
-#include "system/dial.h"
+#include "system/ports.h"
 
 static void check_numbers(const char *s)
 {

@@ -2,7 +2,7 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "system/dial.h"
+#include "system/ports.h"
 #include "api/encode.h"
 #include "http/origin.h"
 #include "system/http1.h"

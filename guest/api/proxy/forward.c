@@ -18,7 +18,6 @@
 #include "http/listen.h"
 #include "http/relay.h"
 #include "http/server.h"
-#include "system/dial.h"
 #include "system/log.h"
 #include "system/metrics.h"
 #include "event/pool.h"

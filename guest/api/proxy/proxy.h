@@ -16,7 +16,7 @@
 #include "http/request.h"
 #include "event/ring.h"
 #include "http/server.h"
-#include "system/dial.h"
+#include "system/ports.h"
 #include "system/http1.h"
 
 #define PROXY_TIMEOUT_HEADER "Bellhop-Proxy-Timeout-Ms"

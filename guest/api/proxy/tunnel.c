@@ -5,7 +5,7 @@
 #include "common/cleanup.h"
 #include "event/loop.h"
 #include "agent.h"
-#include "system/dial.h"
+#include "system/ports.h"
 #include "api/dialect.h"
 #include "http/relay.h"
 #include "http/respond.h"

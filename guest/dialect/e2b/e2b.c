@@ -7,7 +7,7 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "system/usage.h"
+#include "system/info.h"
 #include "dialect/e2b/watchers.h"
 
 #define INIT_BUDGET_BYTES (8 * 1024 * 1024)

@@ -16,7 +16,7 @@
 #include "agent.h"
 #include "system/auth.h"
 #include "system/init.h"
-#include "system/usage.h"
+#include "system/info.h"
 
 #define EVENTS_HOST "events.e2b.local"
 #define BEHIND_MS 50  /* our clock is kept if it is at most this far behind the time in /init */
