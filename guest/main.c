@@ -37,7 +37,6 @@
 #include "system/activity.h"
 #include "system/auth.h"
 #include "system/boot/machine.h"
-#include "system/boot/powerbutton.h"
 #include "system/hold.h"
 #include "system/info.h"
 #include "system/init.h"

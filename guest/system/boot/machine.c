@@ -2,17 +2,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/input.h>
 #include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -20,12 +25,12 @@
 #include "common/io.h"
 #include "common/str.h"
 #include "common/user.h"
+#include "event/loop.h"
 #include "system/boot/cmdline.h"
-#include "system/boot/modules.h"
-#include "system/boot/netup.h"
-#include "system/boot/rootdisk.h"
 #include "system/log.h"
 
+#define MODULES_DIR "/modules"
+#define MODULES_MAX_BYTES (64 * 1024) /* of the list */
 #define TOKEN_SOURCE "/sys/firmware/qemu_fw_cfg/by_name/opt/org.bellhop/token/raw"
 #define TOKEN_MAX_BYTES 4096
 #define TOKEN_DIR "/run/bellhop"
@@ -38,6 +43,7 @@
 #define PROGRAM "/usr/local/bin/bellhopd"
 #define REMOUNT_WAIT_MS 3000
 #define POLL_MS 10
+#define BITS_BYTES (KEY_MAX / 8 + 1)
 
 static bool is_machine; /* set once, before there are threads */
 
@@ -113,6 +119,39 @@ static bool is_in_initramfs(void)
     return statfs("/", &fs) == 0 && (fs.f_type == RAMFS_MAGIC || fs.f_type == TMPFS_MAGIC);
 }
 
+static void load_module(int dir, const char *name)
+{
+    _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) < 0 && errno != EEXIST && errno != ENODEV))
+        log_info("kernel module '%.80s': %m", name);
+    (void)unlinkat(dir, name, 0);
+}
+
+/*
+ * Loads the files that MODULES_DIR/order names, in that order, and removes each, to free its memory. A module that
+ * the kernel refuses (it is built in, the machine has no such device) is logged; the step that needs it fails
+ * later.
+ */
+static int load_modules(struct err *e)
+{
+    _cleanup_close_ int fd = open(MODULES_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_free_ char *list = NULL;
+    char *at, *name;
+    int r;
+
+    if (fd < 0 || faccessat(fd, "order", F_OK, 0) < 0)
+        return 0;
+    r = io_read_file(fd, "order", MODULES_MAX_BYTES, &list, NULL, e);
+    if (r < 0)
+        return err_wrap(e, r, "'" MODULES_DIR "/order'");
+    at = list;
+    while ((name = strsep(&at, "\n")))
+        if (*name)
+            load_module(fd, name);
+    return 0;
+}
+
 /* Makes `bellhopd hold` in the box this agent's program; skipped if the root has no place for it. */
 static void show_program(void)
 {
@@ -124,7 +163,7 @@ static int enter_root(const struct cmdline *c, bool *ret_is_in_memory, struct er
 {
     int r;
 
-    r = modules_load("/modules", e);
+    r = load_modules(e);
     if (r == 0)
         r = rootdisk_mount(c->root, ret_is_in_memory, e);
     if (r < 0)
@@ -146,7 +185,7 @@ static int take_token(bool *ret_is_there, struct err *e)
         r = io_write_file(AT_FDCWD, TOKEN_PATH, token, len, 0600, false, e);
         explicit_bzero(token, len);
     }
-    modules_unload("qemu_fw_cfg");
+    (void)syscall(SYS_delete_module, "qemu_fw_cfg", O_NONBLOCK);
     return r;
 }
 
@@ -321,4 +360,89 @@ void machine_power_off(void)
     close_root();
     sync();
     (void)reboot(RB_POWER_OFF);
+}
+
+struct powerbutton {
+    void (*on_press)(void *arg);
+    void *arg;
+    size_t n;
+    struct button {
+        struct powerbutton *all;
+        int fd;
+        struct loop_watch *watch;
+    } buttons[POWERBUTTON_MAX_DEVICES];
+};
+
+static bool has_power_key(int fd)
+{
+    unsigned char bits[BITS_BYTES] = {0};
+
+    return ioctl(fd, (int)EVIOCGBIT(EV_KEY, sizeof(bits)), bits) >= 0 &&
+           bits[KEY_POWER / 8] & 1 << KEY_POWER % 8;
+}
+
+static void on_button_input(struct loop *l, uint32_t events, void *arg)
+{
+    struct button *b = arg;
+    struct input_event in;
+
+    (void)l;
+    if (events & (EPOLLHUP | EPOLLERR)) {
+        b->watch = loop_watch_del(b->watch);
+        return;
+    }
+    while (read(b->fd, &in, sizeof(in)) == (ssize_t)sizeof(in))
+        if (in.type == EV_KEY && in.code == KEY_POWER && in.value == 1)
+            b->all->on_press(b->all->arg);
+}
+
+static int add_button(struct powerbutton *all, struct loop *l, const char *path, struct err *e)
+{
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    struct button *b = &all->buttons[all->n];
+    int r;
+
+    if (fd < 0 || !has_power_key(fd))
+        return 0;
+    r = loop_watch_add(l, fd, EPOLLIN, on_button_input, b, &b->watch, e);
+    if (r < 0)
+        return r;
+    b->all = all;
+    b->fd = TAKE_FD(fd);
+    all->n++;
+    return 0;
+}
+
+int powerbutton_new(struct loop *l, void (*on_press)(void *arg), void *arg,
+                    struct powerbutton **ret, struct err *e)
+{
+    struct powerbutton *b = calloc(1, sizeof(*b));
+    int r = 0;
+
+    if (!b)
+        return err_oom(e);
+    b->on_press = on_press;
+    b->arg = arg;
+    for (int i = 0; r == 0 && i < POWERBUTTON_MAX_DEVICES; i++) {
+        char path[32];
+
+        (void)snprintf(path, sizeof(path), "/dev/input/event%d", i);
+        r = add_button(b, l, path, e);
+    }
+    if (r < 0) {
+        powerbutton_free(b);
+        return r;
+    }
+    *ret = b;
+    return 0;
+}
+
+struct powerbutton *powerbutton_free(struct powerbutton *b)
+{
+    for (size_t i = 0; b && i < b->n; i++) {
+        loop_watch_del(b->buttons[i].watch);
+        fd_close(b->buttons[i].fd);
+    }
+    free(b);
+    return NULL;
 }

@@ -1,5 +1,4 @@
-#include "system/boot/netup.h"
-
+/* netup: the network and the name of a machine. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -17,6 +16,8 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
+#include "system/boot/cmdline.h"
+#include "system/boot/machine.h"
 #include "system/log.h"
 
 #define POLL_MS 5

@@ -1,5 +1,4 @@
-#include "system/boot/rootdisk.h"
-
+/* rootdisk: the root file system of a machine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,6 +14,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
+#include "system/boot/machine.h"
 #include "system/log.h"
 
 #define NEW_ROOT "/newroot"
