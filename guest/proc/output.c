@@ -24,24 +24,23 @@
 
 void proc_wake(struct proc *p)
 {
-    (void)pthread_mutex_lock(&p->subs_lock);
-    for (struct proc_sub *s = p->subs; s; s = s->next)
-        if (p->is_over || !s->is_end_only)
-            s->fn(s->arg);
-    (void)pthread_mutex_unlock(&p->subs_lock);
+    WITH_LOCK (&p->subs_lock)
+        for (struct proc_sub *s = p->subs; s; s = s->next)
+            if (p->is_over || !s->is_end_only)
+                s->fn(s->arg);
 }
 
 void proc_wake_all(struct proc *p)
 {
-    (void)pthread_mutex_lock(&p->subs_lock);
-    p->is_over = true;
-    (void)pthread_mutex_unlock(&p->subs_lock);
+    WITH_LOCK (&p->subs_lock)
+        p->is_over = true;
     proc_wake(p);
 }
 
-/* With subs_lock: the earliest deadline; 0: none. */
-static int64_t first_deadline(const struct proc *p)
+/* The earliest deadline; 0: none. */
+static int64_t first_deadline(struct proc *p)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->subs_lock);
     int64_t first = 0;
 
     for (const struct proc_sub *s = p->subs; s; s = s->next)
@@ -61,9 +60,7 @@ static void set_wake_timer(struct loop *l, void *arg)
         p->wake_timer = loop_timer_del(p->wake_timer);
         proc_unref(p);
     }
-    (void)pthread_mutex_lock(&p->subs_lock);
     at = first_deadline(p);
-    (void)pthread_mutex_unlock(&p->subs_lock);
     if (at && loop_timer_add(l, at > now ? at : now, on_wake_timer, p, &p->wake_timer, NULL) == 0)
         proc_ref(p);
     proc_unref(p);
@@ -75,45 +72,46 @@ static void on_wake_timer(struct loop *l, void *arg)
     int64_t now = clock_mono_ms();
 
     p->wake_timer = NULL;
-    (void)pthread_mutex_lock(&p->subs_lock);
-    for (struct proc_sub *s = p->subs; s; s = s->next) {
-        if (!s->deadline_ms || s->deadline_ms > now)
-            continue;
-        s->deadline_ms = 0;
-        s->fn(s->arg);
-    }
-    (void)pthread_mutex_unlock(&p->subs_lock);
+    WITH_LOCK (&p->subs_lock)
+        for (struct proc_sub *s = p->subs; s; s = s->next) {
+            if (!s->deadline_ms || s->deadline_ms > now)
+                continue;
+            s->deadline_ms = 0;
+            s->fn(s->arg);
+        }
     set_wake_timer(l, p); /* takes the timer's reference */
 }
 
 static void on_resume(struct loop *l, void *arg);
 static void on_wanted(struct loop *l, void *arg);
 
+static int add_reader(struct proc *p, struct proc_sub *s, struct err *e)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
+    _cleanup_unlock_ pthread_mutex_t *subs_locked = mutex_lock(&p->subs_lock);
+
+    if (p->n_subs >= REGISTRY_MAX_SUBS)
+        return err_set(e, ERR_EXHAUSTED, "'%s' has %d readers, the most allowed", p->id,
+                       REGISTRY_MAX_SUBS);
+    s->next = p->subs;
+    p->subs = s;
+    p->n_subs++;
+    if (s->is_lossless)
+        p->is_awaited = false;
+    /* A smaller tail would drop output before back-pressure starts. */
+    for (size_t i = 0; i < N_PROC_STREAMS && s->is_lossless; i++) {
+        p->out[i].tail_min = NEXT_BYTES + PROC_READ_BYTES;
+        if (p->out[i].tail_max < PROC_LAG_BYTES + PROC_READ_BYTES)
+            p->out[i].tail_max = PROC_LAG_BYTES + PROC_READ_BYTES;
+    }
+    return 0;
+}
+
 int proc_subscribe(struct proc *p, struct proc_sub *s, struct err *e)
 {
     bool has_deadline = s->deadline_ms != 0; /* subs_lock guards it from here on */
-    int r = 0;
+    int r = add_reader(p, s, e);
 
-    (void)pthread_mutex_lock(&p->lock);
-    (void)pthread_mutex_lock(&p->subs_lock);
-    if (p->n_subs >= REGISTRY_MAX_SUBS) {
-        r = err_set(e, ERR_EXHAUSTED, "'%s' has %d readers, the most allowed", p->id,
-                    REGISTRY_MAX_SUBS);
-    } else {
-        s->next = p->subs;
-        p->subs = s;
-        p->n_subs++;
-        if (s->is_lossless)
-            p->is_awaited = false;
-        /* A smaller tail would drop output before back-pressure starts. */
-        for (size_t i = 0; i < N_PROC_STREAMS && s->is_lossless; i++) {
-            p->out[i].tail_min = NEXT_BYTES + PROC_READ_BYTES;
-            if (p->out[i].tail_max < PROC_LAG_BYTES + PROC_READ_BYTES)
-                p->out[i].tail_max = PROC_LAG_BYTES + PROC_READ_BYTES;
-        }
-    }
-    (void)pthread_mutex_unlock(&p->subs_lock);
-    (void)pthread_mutex_unlock(&p->lock);
     if (r == 0 && has_deadline)
         proc_post(p, set_wake_timer);
     if (r == 0 && !s->is_end_only)
@@ -129,29 +127,27 @@ void proc_post(struct proc *p, loop_fn fn)
 
 void proc_wake_at(struct proc *p, struct proc_sub *s, int64_t at_mono_ms)
 {
-    (void)pthread_mutex_lock(&p->subs_lock);
-    s->deadline_ms = at_mono_ms;
-    (void)pthread_mutex_unlock(&p->subs_lock);
+    WITH_LOCK (&p->subs_lock)
+        s->deadline_ms = at_mono_ms;
     proc_post(p, set_wake_timer);
 }
 
 void proc_unsubscribe(struct proc *p, struct proc_sub *s)
 {
     struct proc_sub **at = &p->subs;
-    bool is_paused, had_deadline;
+    bool is_paused = false, had_deadline = false;
 
-    (void)pthread_mutex_lock(&p->lock);
-    (void)pthread_mutex_lock(&p->subs_lock);
-    while (*at && *at != s)
-        at = &(*at)->next;
-    if (*at) {
-        *at = s->next;
-        p->n_subs--;
-    }
-    had_deadline = s->deadline_ms != 0;
-    (void)pthread_mutex_unlock(&p->subs_lock);
-    is_paused = p->is_paused[PROC_STDOUT] || p->is_paused[PROC_STDERR];
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        WITH_LOCK (&p->subs_lock) {
+            while (*at && *at != s)
+                at = &(*at)->next;
+            if (*at) {
+                *at = s->next;
+                p->n_subs--;
+            }
+            had_deadline = s->deadline_ms != 0;
+            is_paused = p->is_paused[PROC_STDOUT] || p->is_paused[PROC_STDERR];
+        }
     if (is_paused)
         proc_post(p, on_resume);
     /*
@@ -166,9 +162,8 @@ static void on_linger_timer(struct loop *l, void *arg)
     struct proc *p = arg;
 
     p->linger_timer = NULL;
-    (void)pthread_mutex_lock(&p->lock);
-    p->is_awaited = false;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        p->is_awaited = false;
     on_resume(l, p); /* takes the timer's reference */
 }
 
@@ -180,26 +175,23 @@ static void set_linger_timer(struct loop *l, void *arg)
     p->linger_timer = loop_timer_del(p->linger_timer);
     if (had)
         proc_unref(p);
+    /* The reference is the timer's now. */
     if (loop_timer_add(l, clock_mono_ms() + PROC_LINGER_MS, on_linger_timer, p, &p->linger_timer,
-                       NULL) == 0)
-        return; /* the reference is the timer's now */
-    (void)pthread_mutex_lock(&p->lock);
-    p->is_awaited = false;
-    (void)pthread_mutex_unlock(&p->lock);
-    on_resume(l, p);
+                       NULL) < 0)
+        on_linger_timer(l, p);
 }
 
 void proc_leave(struct proc *p, struct proc_sub *s)
 {
-    bool is_awaited;
+    bool is_awaited = false;
 
-    (void)pthread_mutex_lock(&p->lock);
-    is_awaited = s->is_lossless && p->info.state == PROC_RUNNING;
-    if (is_awaited) {
+    WITH_LOCK (&p->lock) {
+        is_awaited = s->is_lossless && p->info.state == PROC_RUNNING;
+        if (!is_awaited)
+            break;
         p->is_awaited = true;
         memcpy(p->left_at, s->read_to, sizeof(p->left_at));
     }
-    (void)pthread_mutex_unlock(&p->lock);
     if (is_awaited)
         proc_post(p, set_linger_timer);
     proc_unsubscribe(p, s);
@@ -220,7 +212,8 @@ static uint64_t count_dropped(const struct proc *p, size_t i)
 
 void proc_get_info(struct proc *p, struct proc_info *ret)
 {
-    (void)pthread_mutex_lock(&p->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
+
     *ret = p->info;
     ret->is_stdin_broken = p->stdin_broken;
     for (size_t i = 0; i < N_PROC_STREAMS; i++) {
@@ -229,7 +222,6 @@ void proc_get_info(struct proc *p, struct proc_info *ret)
         ret->spilled[i] = p->spill[i].written;
         ret->spill_sys[i] = p->spill[i].sys;
     }
-    (void)pthread_mutex_unlock(&p->lock);
 }
 
 /* Without the lock: the file may be slow. It may have been evicted meanwhile. */
@@ -298,13 +290,19 @@ static bool is_held_up(const struct proc *p, enum proc_stream i, uint64_t lag)
     return false;
 }
 
+/* With the lock. */
+static bool is_behind(const struct proc *p, const struct proc_sub *s, uint64_t lag)
+{
+    return p->out[PROC_STDOUT].total > s->read_to[PROC_STDOUT] + lag ||
+           p->out[PROC_STDERR].total > s->read_to[PROC_STDERR] + lag;
+}
+
 bool output_is_wanted(struct proc *p)
 {
     int64_t now = clock_mono_ms();
 
     for (struct proc_sub *s = p->subs; s; s = s->next) {
-        if (!s->is_lossless || (p->out[PROC_STDOUT].total <= s->read_to[PROC_STDOUT] &&
-                                p->out[PROC_STDERR].total <= s->read_to[PROC_STDERR]))
+        if (!s->is_lossless || !is_behind(p, s, 0))
             continue;
         if (!s->behind_ms)
             s->behind_ms = now;
@@ -320,19 +318,20 @@ int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint6
     bool is_paused = false;
     uint64_t place = 0;
     size_t n = 0;
-    int fd, r;
+    int fd = -1, r = 0;
 
-    (void)pthread_mutex_lock(&p->lock);
-    r = find_output(p, stream, offset, out, max, ret_len, ret_first_held, &n, &place, e);
-    fd = p->spill[stream].fd;
+    WITH_LOCK (&p->lock) {
+        r = find_output(p, stream, offset, out, max, ret_len, ret_first_held, &n, &place, e);
+        fd = p->spill[stream].fd;
+    }
     if (n > 0) {
-        (void)pthread_mutex_unlock(&p->lock);
         r = read_spilled(fd, place, out, n, ret_len, e);
         if (r < 0)
             *ret_first_held = offset + n;
-        (void)pthread_mutex_lock(&p->lock);
     }
-    if (s && s->is_lossless) {
+    if (!s || !s->is_lossless)
+        return r;
+    WITH_LOCK (&p->lock) {
         s->read_to[stream] = r == 0 ? offset + *ret_len : *ret_first_held;
         if (r == 0 && *ret_len > 0) {
             s->behind_ms = 0;
@@ -340,7 +339,6 @@ int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint6
         }
         is_paused = p->is_paused[stream] && !is_held_up(p, stream, PROC_LAG_RESUME_BYTES);
     }
-    (void)pthread_mutex_unlock(&p->lock);
     if (is_paused)
         proc_post(p, on_resume);
     return r;
@@ -349,13 +347,13 @@ int proc_read(struct proc *p, struct proc_sub *s, enum proc_stream stream, uint6
 int proc_copy_output(struct proc *p, enum proc_stream stream, struct proc_output *ret,
                      struct err *e)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     const struct journal *j = &p->out[stream];
     struct proc_output o = {0};
     uint64_t held;
     size_t n;
     int r = 0;
 
-    (void)pthread_mutex_lock(&p->lock);
     o.has_gap = journal_dropped(j) > 0;
     o.head_len = j->head_len;
     o.tail_len = j->tail_len;
@@ -373,7 +371,6 @@ int proc_copy_output(struct proc *p, enum proc_stream stream, struct proc_output
         r = 0;
     if (r == 0 && o.tail_len)
         r = journal_read(j, journal_tail_offset(j), o.tail, o.tail_len, &n, &held, e);
-    (void)pthread_mutex_unlock(&p->lock);
     if (r < 0)
         proc_output_done(&o);
     else
@@ -393,14 +390,13 @@ void proc_output_done(struct proc_output *o)
 static void close_stream(struct proc *p, enum proc_stream i)
 {
     p->out_watch[i] = loop_watch_del(p->out_watch[i]);
-    (void)pthread_mutex_lock(&p->lock);
-    fd_close(p->out_fd[i]);
-    p->out_fd[i] = -1;
-    p->info.is_eof[i] = true;
-    p->is_paused[i] = false;
-    if (p->spec.has_pty)
-        p->info.is_stdin_open = false;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        fd_close(TAKE_FD(p->out_fd[i]));
+        p->info.is_eof[i] = true;
+        p->is_paused[i] = false;
+        if (p->spec.has_pty)
+            p->info.is_stdin_open = false;
+    }
     proc_wake(p);
 }
 
@@ -415,9 +411,9 @@ static void on_spilled(struct loop *l, void *arg)
 /* Takes the queue of the next stream that has one. NULL: the work is over. */
 static struct chunk *next_spill(struct proc *p, size_t *ret_i, int *ret_fd, uint64_t *ret_at)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     struct chunk *take = NULL;
 
-    (void)pthread_mutex_lock(&p->lock);
     for (size_t i = 0; i < N_PROC_STREAMS && !take; i++) {
         take = spill_take(&p->spill[i]);
         *ret_i = i;
@@ -425,7 +421,6 @@ static struct chunk *next_spill(struct proc *p, size_t *ret_i, int *ret_fd, uint
         *ret_at = p->spill[i].written;
     }
     p->is_spilling = take != NULL;
-    (void)pthread_mutex_unlock(&p->lock);
     return take;
 }
 
@@ -442,9 +437,8 @@ static void spill_run(void *arg)
     while ((take = next_spill(p, &i, &fd, &at))) {
         registry_relieve_spill(reg, 2 * SPILL_QUEUE_BYTES);
         sys = spill_write(take, reg->o.spill_dir, &reg->spill_budget, &fd, at, &n);
-        (void)pthread_mutex_lock(&p->lock);
-        spill_written(&p->spill[i], fd, n, sys);
-        (void)pthread_mutex_unlock(&p->lock);
+        WITH_LOCK (&p->lock)
+            spill_written(&p->spill[i], fd, n, sys);
         proc_wake(p);
         proc_post(p, on_spilled);
     }
@@ -466,33 +460,31 @@ static void spill_output(struct proc *p, enum proc_stream i, uint64_t offset, co
 static void keep_output(struct proc *p, enum proc_stream i, const char *data, size_t len)
 {
     struct registry *reg = p->reg;
-    bool starts_spilling;
-    uint64_t dropped;
-    size_t head;
+    bool starts_spilling = false;
+    uint64_t dropped = 0;
 
     if (atomic_load(&reg->budget.used) + 2 * PROC_READ_BYTES > reg->budget.max)
         registry_relieve(reg);
-    (void)pthread_mutex_lock(&p->lock);
-    starts_spilling = !p->is_spilling;
-    head = p->out[i].head_len;
-    dropped = journal_dropped(&p->out[i]);
-    journal_append(&p->out[i], data, len);
-    dropped = journal_dropped(&p->out[i]) - dropped;
-    head = p->out[i].head_len - head;
-    spill_output(p, i, p->out[i].total - len + head, data + head, len - head);
-    starts_spilling = starts_spilling && p->is_spilling;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        bool was_spilling = p->is_spilling;
+        size_t head = p->out[i].head_len;
+
+        dropped = journal_dropped(&p->out[i]);
+        journal_append(&p->out[i], data, len);
+        dropped = journal_dropped(&p->out[i]) - dropped;
+        head = p->out[i].head_len - head;
+        spill_output(p, i, p->out[i].total - len + head, data + head, len - head);
+        starts_spilling = !was_spilling && p->is_spilling;
+    }
     proc_wake(p);
     if (starts_spilling)
         pool_push(reg->pool, &p->spill_item);
-    (void)pthread_mutex_lock(&reg->lock);
-    if (i == PROC_STDOUT)
-        reg->totals.stdout_bytes_total += len;
-    else
-        reg->totals.stderr_bytes_total += len;
-    reg->totals.dropped_bytes_total += dropped;
-    reg->totals.last_output_mono_ms = clock_mono_ms();
-    (void)pthread_mutex_unlock(&reg->lock);
+    WITH_LOCK (&reg->lock) {
+        *(i == PROC_STDOUT ? &reg->totals.stdout_bytes_total : &reg->totals.stderr_bytes_total) +=
+            len;
+        reg->totals.dropped_bytes_total += dropped;
+        reg->totals.last_output_mono_ms = clock_mono_ms();
+    }
 }
 
 static void on_watch_timer(struct loop *l, void *arg);
@@ -542,20 +534,15 @@ static void check_stalled_readers(struct proc *p)
     int64_t now = clock_mono_ms();
     bool has_stalling = false;
 
-    (void)pthread_mutex_lock(&p->lock);
-    for (struct proc_sub *s = p->subs; s; s = s->next) {
-        bool is_behind =
-            p->out[PROC_STDOUT].total > s->read_to[PROC_STDOUT] + PROC_LAG_RESUME_BYTES ||
-            p->out[PROC_STDERR].total > s->read_to[PROC_STDERR] + PROC_LAG_RESUME_BYTES;
-
-        if (!s->yields || s->is_passed || !is_behind)
-            continue;
-        if (!s->behind_ms)
-            s->behind_ms = now;
-        s->is_passed = s->behind_ms + PROC_STALL_MS <= now;
-        has_stalling = has_stalling || !s->is_passed;
-    }
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        for (struct proc_sub *s = p->subs; s; s = s->next) {
+            if (!s->yields || s->is_passed || !is_behind(p, s, PROC_LAG_RESUME_BYTES))
+                continue;
+            if (!s->behind_ms)
+                s->behind_ms = now;
+            s->is_passed = s->behind_ms + PROC_STALL_MS <= now;
+            has_stalling = has_stalling || !s->is_passed;
+        }
     if (has_stalling && !p->stall_timer)
         (void)loop_timer_add(p->reg->loop, now + STALL_CHECK_MS, on_stall_timer, p, &p->stall_timer,
                              NULL);
@@ -573,9 +560,8 @@ static void on_stall_timer(struct loop *l, void *arg)
 
 static bool pause_if_held_up(struct proc *p, enum proc_stream i)
 {
-    (void)pthread_mutex_lock(&p->lock);
-    p->is_paused[i] = is_held_up(p, i, PROC_LAG_BYTES);
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        p->is_paused[i] = is_held_up(p, i, PROC_LAG_BYTES);
     if (p->is_paused[i]) {
         p->out_watch[i] = loop_watch_del(p->out_watch[i]);
         check_stalled_readers(p);
@@ -632,13 +618,12 @@ static void on_resume(struct loop *l, void *arg)
 
     (void)l;
     for (size_t i = 0; i < N_PROC_STREAMS; i++) {
-        bool resume;
+        bool resume = false;
 
-        (void)pthread_mutex_lock(&p->lock);
-        resume = p->is_paused[i] && !is_held_up(p, (enum proc_stream)i, PROC_LAG_RESUME_BYTES);
-        if (resume)
-            p->is_paused[i] = false;
-        (void)pthread_mutex_unlock(&p->lock);
+        WITH_LOCK (&p->lock) {
+            resume = p->is_paused[i] && !is_held_up(p, (enum proc_stream)i, PROC_LAG_RESUME_BYTES);
+            p->is_paused[i] = p->is_paused[i] && !resume;
+        }
         if (resume)
             watch_stream(p, (enum proc_stream)i);
     }
@@ -726,13 +711,12 @@ static void on_wanted(struct loop *l, void *arg)
 
 bool output_has_readers(struct proc *p)
 {
-    bool has = false;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->subs_lock);
 
-    (void)pthread_mutex_lock(&p->subs_lock);
-    for (const struct proc_sub *s = p->subs; s && !has; s = s->next)
-        has = !s->is_end_only;
-    (void)pthread_mutex_unlock(&p->subs_lock);
-    return has;
+    for (const struct proc_sub *s = p->subs; s; s = s->next)
+        if (!s->is_end_only)
+            return true;
+    return false;
 }
 
 /*
