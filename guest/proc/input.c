@@ -13,12 +13,11 @@
 void input_close(struct proc *p)
 {
     p->stdin_watch = loop_watch_del(p->stdin_watch);
-    (void)pthread_mutex_lock(&p->lock);
-    chunk_queue_clear(&p->stdin_queue);
-    fd_close(p->stdin_fd);
-    p->stdin_fd = -1;
-    p->info.is_stdin_open = false;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        chunk_queue_clear(&p->stdin_queue);
+        fd_close(TAKE_FD(p->stdin_fd));
+        p->info.is_stdin_open = false;
+    }
     proc_wake(p);
 }
 
@@ -47,15 +46,15 @@ static int write_queue(struct proc *p, int fd, bool *ret_is_news)
 static void pump_pty(struct proc *p)
 {
     bool is_news = false;
-    int r;
+    int r = 0;
 
-    (void)pthread_mutex_lock(&p->lock);
-    r = p->out_fd[PROC_STDOUT] < 0 ? -EIO : write_queue(p, p->out_fd[PROC_STDOUT], &is_news);
-    if (r < 0 && r != -EAGAIN) {
+    WITH_LOCK (&p->lock) {
+        r = p->out_fd[PROC_STDOUT] < 0 ? -EIO : write_queue(p, p->out_fd[PROC_STDOUT], &is_news);
+        if (r == 0 || r == -EAGAIN)
+            break;
         p->stdin_broken = is_news = true;
         chunk_queue_clear(&p->stdin_queue);
     }
-    (void)pthread_mutex_unlock(&p->lock);
     if (is_news)
         proc_wake(p);
     if (p->out_watch[PROC_STDOUT])
@@ -67,16 +66,16 @@ static void on_stdin(struct loop *l, uint32_t events, void *arg);
 
 static void pump_pipe(struct proc *p)
 {
-    bool is_over, is_news = false;
-    int r;
+    bool is_over = false, is_news = false;
+    int r = 0;
 
     if (p->stdin_fd < 0)
         return;
-    (void)pthread_mutex_lock(&p->lock);
-    r = write_queue(p, p->stdin_fd, &is_news);
-    p->stdin_broken = r < 0 && r != -EAGAIN;
-    is_over = p->stdin_broken || (r == 0 && p->stdin_close_asked);
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        r = write_queue(p, p->stdin_fd, &is_news);
+        p->stdin_broken = r < 0 && r != -EAGAIN;
+        is_over = p->stdin_broken || (r == 0 && p->stdin_close_asked);
+    }
     if (is_news)
         proc_wake(p);
     if (is_over) {
@@ -156,14 +155,14 @@ int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uin
                struct err *e)
 {
     uint64_t at = 0, old;
-    int r;
+    int r = 0;
 
-    (void)pthread_mutex_lock(&p->lock);
-    r = check_write(p, offset, len, &at, e);
-    old = p->info.stdin_accepted;
-    if (r == 0 && at + len > old)
-        r = queue_stdin(p, (const char *)data + (old - at), len - (size_t)(old - at), false, e);
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        r = check_write(p, offset, len, &at, e);
+        old = p->info.stdin_accepted;
+        if (r == 0 && at + len > old)
+            r = queue_stdin(p, (const char *)data + (old - at), len - (size_t)(old - at), false, e);
+    }
     if (r < 0)
         return r;
     *ret_end = at + len;
@@ -174,20 +173,20 @@ int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uin
 int proc_write_between_lines(struct proc *p, const void *data, size_t len, uint64_t *ret_end,
                              struct err *e)
 {
-    uint64_t at = 0, end;
-    int r;
+    uint64_t at = 0;
+    int r = 0;
 
-    (void)pthread_mutex_lock(&p->lock);
-    end = p->info.stdin_accepted;
-    r = check_write(p, -1, len, &at, e);
-    if (r == 0 && p->stdin_is_within_line)
-        r = err_field(e, ERR_ABORTED, "between_lines", "'%s' is in the middle of a line", p->id);
-    if (r == 0)
-        r = queue_stdin(p, data, len, true, e);
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        r = check_write(p, -1, len, &at, e);
+        if (r == 0 && p->stdin_is_within_line)
+            r = err_field(e, ERR_ABORTED, "between_lines", "'%s' is in the middle of a line",
+                          p->id);
+        if (r == 0)
+            r = queue_stdin(p, data, len, true, e);
+    }
     if (r < 0)
         return r;
-    *ret_end = end;
+    *ret_end = at;
     proc_post(p, on_pump);
     return 0;
 }
@@ -199,9 +198,8 @@ int proc_close_stdin(struct proc *p, struct err *e)
 
     if (p->spec.has_pty)
         return proc_write(p, -1, &end, 1, &ret_end, e);
-    (void)pthread_mutex_lock(&p->lock);
-    p->stdin_close_asked = true;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        p->stdin_close_asked = true;
     proc_post(p, on_pump);
     return 0;
 }

@@ -136,6 +136,12 @@ static void poll_in(struct proc *p, int ms)
     (void)loop_timer_add(p->reg->loop, clock_mono_ms() + ms, on_poll, p, &p->poll_timer, NULL);
 }
 
+static void poll_again(struct proc *p)
+{
+    poll_in(p, p->poll_ms);
+    p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
+}
+
 bool killer_holds_end(struct proc *p)
 {
     if (p->kill_phase != KILL_NONE || atomic_load(&p->n_asked) == 0)
@@ -195,17 +201,15 @@ static void killer_decide_in_grace(struct proc *p, const struct job *done)
         job_start(p, JOB_COUNT, 0);
         return;
     }
-    poll_in(p, p->poll_ms);
-    p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
+    poll_again(p);
 }
 
 /* The fallback when /proc can't be read: it is not mounted, or descriptors or memory are short. */
 static void kill_group(struct proc *p)
 {
-    (void)pthread_mutex_lock(&p->lock);
-    if (!p->is_reaped)
-        (void)process_signal_child_group(p->info.pid, SIGKILL);
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        if (!p->is_reaped)
+            (void)process_signal_child_group(p->info.pid, SIGKILL);
 }
 
 /*
@@ -223,8 +227,7 @@ static void killer_decide_in_force(struct proc *p, const struct job *done)
     if (p->is_reaped && (done->result == 0 || ++p->n_blind > MAX_BLIND))
         killer_done(p, done->n);
     else
-        poll_in(p, p->poll_ms);
-    p->poll_ms = p->poll_ms * 2 < POLL_MAX_MS ? p->poll_ms * 2 : POLL_MAX_MS;
+        poll_again(p);
 }
 
 /* done: the job that ended; NULL: the timer or the reaper calls. */
@@ -264,9 +267,8 @@ void killer_begin(struct proc *p, enum proc_reason reason)
 {
     if (p->info.state != PROC_RUNNING || p->kill_phase != KILL_NONE)
         return;
-    (void)pthread_mutex_lock(&p->lock);
-    capture_tree(p, &p->tree);
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        capture_tree(p, &p->tree);
     p->kill_reason = reason;
     p->poll_ms = POLL_FIRST_MS;
     p->kill_deadline_ms = clock_mono_ms() + (int64_t)p->spec.kill_grace_ms;
@@ -292,11 +294,11 @@ int killer_signal_tree(struct proc *p, int sig, struct err *e)
         return r;
     j->is_asked = true;
     j->tree = &j->asked_tree;
-    (void)pthread_mutex_lock(&p->lock);
-    r = proc_check_started(p, e);
-    if (r == 0)
-        capture_tree(p, j->tree);
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        r = proc_check_started(p, e);
+        if (r == 0)
+            capture_tree(p, j->tree);
+    }
     if (r < 0) {
         job_free(j);
         return r;

@@ -451,9 +451,8 @@ static int launch_spawn(struct launch *la, struct proc *p, struct err *e)
     memcpy(a.cgroup_fds, la->cgroup_fd, sizeof(a.cgroup_fds));
     p->oom_kills_before = oom_count(&p->reg->oom);
     p->started_mono_ms = clock_mono_ms();
-    (void)pthread_mutex_lock(&p->lock);
-    p->launch = la; /* from here on the reaper may take over */
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        p->launch = la; /* from here on the reaper may take over */
     r = spawn(&a, la->room, &p->child_pid, e);
     /* A script has no argv: the interpreter that it names is at fault. */
     if (r < 0 && e && s->script && str_has_prefix(e->field, "argv"))
@@ -543,23 +542,18 @@ static void announce_start(struct proc *p)
 {
     struct registry *reg = p->reg;
 
-    (void)pthread_mutex_lock(&reg->lock);
-    reg->totals.started_total++;
-    (void)pthread_mutex_unlock(&reg->lock);
+    WITH_LOCK (&reg->lock)
+        reg->totals.started_total++;
     proc_wake(p);
 }
 
 static void launch_succeed(struct proc *p)
 {
-    bool is_mine;
-
-    (void)pthread_mutex_lock(&p->lock);
-    is_mine = p->launch != NULL;
-    if (is_mine)
+    WITH_LOCK (&p->lock) {
+        if (!p->launch)
+            return;
         launch_settle(p);
-    (void)pthread_mutex_unlock(&p->lock);
-    if (!is_mine)
-        return;
+    }
     announce_start(p);
     queue_first_stdin(p);
     proc_spec_used(&p->spec);
@@ -568,27 +562,23 @@ static void launch_succeed(struct proc *p)
 
 bool launch_take_over(struct proc *p)
 {
-    bool is_mine;
-
-    (void)pthread_mutex_lock(&p->lock);
-    is_mine = p->launch && !spawn_room_has_failed(p->launch->room);
-    if (is_mine)
+    WITH_LOCK (&p->lock) {
+        if (!p->launch || spawn_room_has_failed(p->launch->room))
+            return false;
         launch_settle(p);
-    (void)pthread_mutex_unlock(&p->lock);
-    if (is_mine) {
-        proc_spec_used(&p->spec);
-        announce_start(p);
     }
-    return is_mine;
+    proc_spec_used(&p->spec);
+    announce_start(p);
+    return true;
 }
 
 static void launch_fail(struct proc *p, const struct err *e)
 {
-    (void)pthread_mutex_lock(&p->lock);
-    p->launch = NULL;
-    p->info.error = *e;
-    p->info.state = PROC_FAILED;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        p->launch = NULL;
+        p->info.error = *e;
+        p->info.state = PROC_FAILED;
+    }
     proc_wake_all(p);
     registry_failed(p);
 }

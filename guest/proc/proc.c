@@ -34,7 +34,7 @@ static void on_timeout(struct loop *l, void *arg)
 void proc_adopt(struct proc *p)
 {
     int64_t at = p->started_mono_ms + (int64_t)p->spec.timeout_ms;
-    bool is_canceled;
+    bool is_canceled = false;
 
     if (p->is_adopted)
         return;
@@ -43,9 +43,8 @@ void proc_adopt(struct proc *p)
     input_pump(p);
     if (p->spec.timeout_ms)
         (void)loop_timer_add(p->reg->loop, at, on_timeout, p, &p->timeout_timer, NULL);
-    (void)pthread_mutex_lock(&p->lock);
-    is_canceled = p->cancel_asked;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        is_canceled = p->cancel_asked;
     if (is_canceled)
         killer_begin(p, REASON_CANCELED);
 }
@@ -89,14 +88,14 @@ void proc_reaped(struct proc *p, int status, const struct rusage *ru, bool is_lo
 
     proc_adopt(p);
     oom = oom_verdict(&p->reg->oom, &death);
-    (void)pthread_mutex_lock(&p->lock);
-    set_status(p, status, is_lost);
-    set_usage(&p->info.usage, ru, p->reg->counts_io);
-    p->info.oom = oom;
-    if (oom == OOM_YES && p->info.signal == SIGKILL)
-        p->info.reason = REASON_OOM;
-    p->info.usage.wall_ms = clock_mono_ms() - p->started_mono_ms;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        set_status(p, status, is_lost);
+        set_usage(&p->info.usage, ru, p->reg->counts_io);
+        p->info.oom = oom;
+        if (oom == OOM_YES && p->info.signal == SIGKILL)
+            p->info.reason = REASON_OOM;
+        p->info.usage.wall_ms = clock_mono_ms() - p->started_mono_ms;
+    }
     output_drain(p);
     if (p->spec.kill_on_exit && p->kill_phase == KILL_NONE)
         killer_begin(p, REASON_NONE);
@@ -167,33 +166,37 @@ static void add_group_usage(struct proc *p)
         u->system_ms = g.system_us / 1000;
 }
 
+/* The timers that have no reference and nothing to do after the end. */
+static void drop_end_timers(struct proc *p)
+{
+    p->timeout_timer = loop_timer_del(p->timeout_timer);
+    p->poll_timer = loop_timer_del(p->poll_timer);
+    p->drain_timer = loop_timer_del(p->drain_timer);
+    p->stall_timer = loop_timer_del(p->stall_timer);
+}
+
 void proc_finish(struct proc *p)
 {
     enum proc_tree tree = tree_verdict(p);
 
     assert(p->info.state == PROC_RUNNING);
     proc_ref(p); /* once the end is announced, another thread may forget the command */
-    p->timeout_timer = loop_timer_del(p->timeout_timer);
-    p->poll_timer = loop_timer_del(p->poll_timer);
-    p->drain_timer = loop_timer_del(p->drain_timer);
-    p->stall_timer = loop_timer_del(p->stall_timer);
+    drop_end_timers(p);
     input_close(p);
-    (void)pthread_mutex_lock(&p->lock);
-    if (p->kill_reason != REASON_NONE && p->info.reason != REASON_OOM)
-        p->info.reason = p->kill_reason;
-    p->info.tree = tree;
-    if (p->cgroup)
-        add_group_usage(p);
-    p->info.ended_ms = clock_real_ms();
-    p->info.state = PROC_ENDED;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        if (p->kill_reason != REASON_NONE && p->info.reason != REASON_OOM)
+            p->info.reason = p->kill_reason;
+        p->info.tree = tree;
+        if (p->cgroup)
+            add_group_usage(p);
+        p->info.ended_ms = clock_real_ms();
+        p->info.state = PROC_ENDED;
+    }
     if (p->out_fd[PROC_STDOUT] >= 0 || p->out_fd[PROC_STDERR] >= 0)
         registry_lingering(p, true);
     if (p->cgroup)
         cgroup_remove(p->cgroup);
-    if (p->script_path)
-        (void)unlink(p->script_path);
-    free(TAKE(p->script_path));
+    proc_remove_script(p);
     /*
      * registry_ended() comes before the announcement: a reader of the end may forget the command.
      */
@@ -208,10 +211,7 @@ void proc_abandon(struct proc *p)
         p->out_watch[i] = loop_watch_del(p->out_watch[i]);
     p->stdin_watch = loop_watch_del(p->stdin_watch);
     p->watch_timer = loop_timer_del(p->watch_timer);
-    p->timeout_timer = loop_timer_del(p->timeout_timer);
-    p->poll_timer = loop_timer_del(p->poll_timer);
-    p->drain_timer = loop_timer_del(p->drain_timer);
-    p->stall_timer = loop_timer_del(p->stall_timer);
+    drop_end_timers(p);
     if (p->wake_timer) {
         p->wake_timer = loop_timer_del(p->wake_timer);
         proc_unref(p);
@@ -285,16 +285,14 @@ int proc_resize(struct proc *p, unsigned cols, unsigned rows, struct err *e)
 
 void proc_own(struct proc *p)
 {
-    (void)pthread_mutex_lock(&p->lock);
-    p->n_owners++;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        p->n_owners++;
 }
 
 void proc_detach(struct proc *p)
 {
-    (void)pthread_mutex_lock(&p->lock);
-    p->is_detached = true;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock)
+        p->is_detached = true;
 }
 
 static void on_cancel(struct loop *l, void *arg)
@@ -309,15 +307,14 @@ static void on_cancel(struct loop *l, void *arg)
 
 void proc_disown(struct proc *p)
 {
-    bool is_cancel;
+    bool is_cancel = false;
 
-    (void)pthread_mutex_lock(&p->lock);
-    p->n_owners--;
-    is_cancel = p->n_owners == 0 && p->spec.cancel_on_leave && !p->is_detached &&
-                (p->info.state == PROC_STARTING || p->info.state == PROC_RUNNING);
-    if (is_cancel)
-        p->cancel_asked = true;
-    (void)pthread_mutex_unlock(&p->lock);
+    WITH_LOCK (&p->lock) {
+        p->n_owners--;
+        is_cancel = p->n_owners == 0 && p->spec.cancel_on_leave && !p->is_detached &&
+                    (p->info.state == PROC_STARTING || p->info.state == PROC_RUNNING);
+        p->cancel_asked = p->cancel_asked || is_cancel;
+    }
     if (is_cancel)
         proc_post(p, on_cancel);
 }

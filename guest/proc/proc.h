@@ -189,6 +189,7 @@ int killer_signal_tree(struct proc *p, int sig, struct err *e); /* any thread */
 bool killer_holds_end(struct proc *p);
 
 /* registry.c */
+void proc_remove_script(struct proc *p);
 void registry_failed(struct proc *p); /* it never ran: its id is free again */
 void registry_ended(struct proc *p);  /* from running to kept; on the loop's thread */
 void registry_lingering(struct proc *p, bool on);

@@ -50,32 +50,30 @@ static bool reap_command(struct proc *p, pid_t pid)
 {
     struct rusage ru = {0};
     int status = 0;
-    pid_t got;
+    pid_t got = 0;
 
     /*
      * Signals are sent with the lock: after wait4() the kernel may give the number to another
      * process.
      */
-    (void)pthread_mutex_lock(&p->lock);
-    got = wait4(pid, &status, WNOHANG, &ru);
-    if (got != 0) {
+    WITH_LOCK (&p->lock) {
+        got = wait4(pid, &status, WNOHANG, &ru);
+        if (got == 0)
+            return false;
         p->is_reaped = true;
         p->child_pid = 0;
         p->had_others_in_group = got == pid && (kill(-pid, 0) == 0 || errno == EPERM);
     }
-    (void)pthread_mutex_unlock(&p->lock);
-    if (got != 0)
-        proc_reaped(p, status, &ru, got != pid);
-    return got != 0;
+    proc_reaped(p, status, &ru, got != pid);
+    return true;
 }
 
 static bool reap_adopted(struct registry *reg, pid_t pid)
 {
     if (waitpid(pid, NULL, WNOHANG) != pid)
         return false;
-    (void)pthread_mutex_lock(&reg->lock);
-    reg->totals.adopted_total++;
-    (void)pthread_mutex_unlock(&reg->lock);
+    WITH_LOCK (&reg->lock)
+        reg->totals.adopted_total++;
     return true;
 }
 

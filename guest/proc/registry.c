@@ -33,6 +33,13 @@ static uint64_t hash_id(const char *id)
 
 /* ---- one command's memory ---- */
 
+void proc_remove_script(struct proc *p)
+{
+    if (p->script_path)
+        (void)unlink(p->script_path);
+    free(TAKE(p->script_path));
+}
+
 static void proc_free(struct proc *p)
 {
     for (size_t i = 0; i < N_PROC_STREAMS; i++) {
@@ -46,9 +53,7 @@ static void proc_free(struct proc *p)
     (void)pthread_mutex_destroy(&p->subs_lock);
     command_tree_done(&p->tree);
     cgroup_free(p->cgroup);
-    if (p->script_path)
-        (void)unlink(p->script_path);
-    free(p->script_path);
+    proc_remove_script(p);
     proc_spec_done(&p->spec);
     proc_summary_done(&p->summary);
     free(p->id);
@@ -355,13 +360,6 @@ int registry_list(struct registry *reg, struct proc ***ret, size_t *ret_n, struc
     return 0;
 }
 
-static bool has_ended(struct proc *p)
-{
-    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
-
-    return p->info.state == PROC_ENDED;
-}
-
 int registry_forget(struct registry *reg, const char *id, struct err *e)
 {
     _cleanup_proc_ struct proc *p = NULL; /* the table's reference: dropped without the lock */
@@ -379,11 +377,11 @@ int registry_forget(struct registry *reg, const char *id, struct err *e)
 
 void registry_count(struct registry *reg, struct registry_counts *ret)
 {
-    (void)pthread_mutex_lock(&reg->lock);
-    *ret = reg->totals;
-    ret->running = reg->running.n;
-    ret->kept = reg->kept.n;
-    (void)pthread_mutex_unlock(&reg->lock);
+    WITH_LOCK (&reg->lock) {
+        *ret = reg->totals;
+        ret->running = reg->running.n;
+        ret->kept = reg->kept.n;
+    }
     ret->journal_bytes = atomic_load(&reg->budget.used);
 }
 
@@ -393,11 +391,11 @@ void registry_failed(struct proc *p)
 {
     struct registry *reg = p->reg;
 
-    (void)pthread_mutex_lock(&reg->lock);
-    table_remove(reg, p);
-    list_remove(&reg->running, &p->progress_link);
-    reg->totals.failed_total++;
-    (void)pthread_mutex_unlock(&reg->lock);
+    WITH_LOCK (&reg->lock) {
+        table_remove(reg, p);
+        list_remove(&reg->running, &p->progress_link);
+        reg->totals.failed_total++;
+    }
     proc_unref(p);
 }
 
@@ -445,13 +443,12 @@ static void on_keep_timer(struct loop *l, void *arg)
 {
     struct registry *reg = arg;
     struct list old = {0};
-    int64_t next;
+    int64_t next = 0;
 
     (void)l;
     reg->keep_timer = NULL;
-    (void)pthread_mutex_lock(&reg->lock);
-    next = forget_old(reg, clock_mono_ms(), &old);
-    (void)pthread_mutex_unlock(&reg->lock);
+    WITH_LOCK (&reg->lock)
+        next = forget_old(reg, clock_mono_ms(), &old);
     unref_all(&old);
     set_keep_timer(reg, next);
 }
@@ -460,17 +457,17 @@ void registry_ended(struct proc *p)
 {
     struct registry *reg = p->reg;
     struct list old = {0};
-    int64_t next;
+    int64_t next = 0;
 
-    assert(has_ended(p));
-    (void)pthread_mutex_lock(&reg->lock);
-    p->ended_mono_ms = clock_mono_ms();
-    list_remove(&reg->running, &p->progress_link);
-    list_append(&reg->kept, &p->progress_link);
-    reg->totals.ended_total[p->info.reason]++;
-    reg->totals.last_end_mono_ms = p->ended_mono_ms;
-    next = forget_old(reg, p->ended_mono_ms, &old);
-    (void)pthread_mutex_unlock(&reg->lock);
+    assert(p->info.state == PROC_ENDED);
+    WITH_LOCK (&reg->lock) {
+        p->ended_mono_ms = clock_mono_ms();
+        list_remove(&reg->running, &p->progress_link);
+        list_append(&reg->kept, &p->progress_link);
+        reg->totals.ended_total[p->info.reason]++;
+        reg->totals.last_end_mono_ms = p->ended_mono_ms;
+        next = forget_old(reg, p->ended_mono_ms, &old);
+    }
     unref_all(&old);
     set_keep_timer(reg, next);
 }
@@ -482,9 +479,8 @@ void registry_lingering(struct proc *p, bool on)
     if (p->is_lingering == on)
         return;
     p->is_lingering = on;
-    (void)pthread_mutex_lock(&reg->lock);
-    reg->n_lingering += on ? 1 : (size_t)-1;
-    (void)pthread_mutex_unlock(&reg->lock);
+    WITH_LOCK (&reg->lock)
+        reg->n_lingering += on ? 1 : (size_t)-1;
     if (on)
         proc_ref(p);
     else
