@@ -22,7 +22,8 @@
 #define BATCH 64                           /* descriptors that are open at a time */
 
 /*
- * "PID (any (name)) STATE PPID PGRP SESSION TTY TPGID FLAGS ... THREADS(20th) ITREALVALUE STARTTIME":
+ * "PID (any (name)) STATE PPID PGRP SESSION TTY TPGID FLAGS ... UTIME(14th) STIME CUTIME CSTIME PRIORITY NICE THREADS
+ * ITREALVALUE STARTTIME":
  * the name may hold anything, but its ')' is the last one of the line.
  */
 bool process_read(pid_t pid, struct process_stat *ret)
@@ -30,7 +31,8 @@ bool process_read(pid_t pid, struct process_stat *ret)
     _cleanup_close_ int fd = -1;
     struct process_stat s = {.pid = pid};
     char path[64], text[STAT_BYTES];
-    const char *end;
+    uint64_t user, system, children_user, children_system;
+    const char *name, *end;
     ssize_t n;
 
     (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
@@ -42,13 +44,17 @@ bool process_read(pid_t pid, struct process_stat *ret)
     if (n <= 0)
         return false;
     text[n] = '\0';
+    name = strchr(text, '(');
     end = strrchr(text, ')');
-    if (!end ||
+    if (!name || !end || end < name ||
         sscanf(end + 1,
-               " %c %d %*d %d %*d %*d %" SCNu64 " %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d"
-               " %*d %" SCNu64,
-               &s.state, &s.parent, &s.session, &s.flags, &s.n_threads, &s.start) != 6)
+               " %c %d %*d %d %*d %*d %" SCNu64 " %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64
+               " %" SCNu64 " %*d %*d %d %*d %" SCNu64,
+               &s.state, &s.parent, &s.session, &s.flags, &user, &system, &children_user,
+               &children_system, &s.n_threads, &s.start) != 10)
         return false;
+    s.ticks = user + system + children_user + children_system;
+    (void)snprintf(s.name, sizeof(s.name), "%.*s", (int)(end - name - 1), name + 1);
     *ret = s;
     return true;
 }

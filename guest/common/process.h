@@ -11,12 +11,16 @@
 
 #include "common/err.h"
 
+#define PROCESS_NAME_BYTES 16
+
 struct process_stat {
     pid_t pid, parent, session;
     char state;     /* R, S, D, T, Z, ...: proc(5) */
     int n_threads;  /* of a zombie: the threads that still run, and itself */
     uint64_t flags; /* the kernel's PF_... */
     uint64_t start; /* in clock ticks since boot */
+    uint64_t ticks; /* of processor time: its own and of the children it has waited for */
+    char name[PROCESS_NAME_BYTES];
 };
 
 /* /proc/PID/stat. False, with errno: there is no such process, or it can't be read. */

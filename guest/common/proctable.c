@@ -41,7 +41,7 @@ static bool is_shortage(int sys)
     return sys == EMFILE || sys == ENFILE || sys == ENOMEM;
 }
 
-int proctable_read(struct proctable *t, size_t max_rows, struct err *e)
+int proctable_read(struct proctable *t, bool with_ended, size_t max_rows, struct err *e)
 {
     _cleanup_(proctable_done) struct proctable fresh = {0};
     _cleanup_closedir_ DIR *dir = opendir("/proc");
@@ -61,7 +61,7 @@ int proctable_read(struct proctable *t, size_t max_rows, struct err *e)
             continue;
         if (!process_read((pid_t)pid, &s))
             r = is_shortage(errno) ? err_sys(e, errno, "reading '/proc/%d/stat'", (pid_t)pid) : 0;
-        else if (!process_has_ended(&s))
+        else if (with_ended || !process_has_ended(&s))
             r = add_row(&fresh, max_rows, &s, e);
         if (r < 0)
             return r;

@@ -23,10 +23,10 @@ struct proctable {
 };
 
 /*
- * Reads all processes that have not ended, except the caller and pid 1. ERR_EXHAUSTED: more than max_rows, or no
+ * Reads all processes except the caller and pid 1; with_ended: also zombies. ERR_EXHAUSTED: more than max_rows, or no
  * descriptors. *t must be empty or from an earlier read; it is replaced on success only.
  */
-int proctable_read(struct proctable *t, size_t max_rows, struct err *e);
+int proctable_read(struct proctable *t, bool with_ended, size_t max_rows, struct err *e);
 void proctable_done(struct proctable *t); /* leaves an empty table */
 
 struct proctable_row *proctable_find(const struct proctable *t, pid_t pid); /* NULL: not there */

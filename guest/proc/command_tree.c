@@ -186,7 +186,7 @@ static void add_roots(const struct command_tree *t, struct proctable *now)
 static int find_members(struct command_tree *t, struct err *e)
 {
     struct proctable now = {0};
-    int r = proctable_read(&now, COMMAND_TREE_MAX_MEMBERS * 2, e);
+    int r = proctable_read(&now, false, COMMAND_TREE_MAX_MEMBERS * 2, e);
 
     if (r < 0)
         return r;

@@ -1,9 +1,5 @@
 #include "system/activity.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,13 +8,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "common/array.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/str.h"
+#include "common/proctable.h"
 #include "system/hold.h"
 
-#define STAT_BYTES 1024
 #define MAX_DEPTH 256 /* of processes below a command */
 
 struct sample {
@@ -31,18 +25,6 @@ struct activity {
     pthread_mutex_t lock;
     struct sample ring[ACTIVITY_SAMPLES]; /* guarded by lock */
     size_t n;                             /* guarded by lock; samples taken so far */
-};
-
-struct process {
-    pid_t pid, parent;
-    uint64_t ticks; /* its own and those of the children it has waited for */
-    bool is_ours;
-    char name[ACTIVITY_NAME_BYTES];
-};
-
-struct process_table {
-    struct process *list;
-    size_t n, cap;
 };
 
 int activity_new(struct registry *reg, struct holds *holds, struct activity **ret, struct err *e)
@@ -69,99 +51,29 @@ struct activity *activity_free(struct activity *a)
 
 /* ---- processes, from /proc ---- */
 
-/* "PID (any (name)) S PPID ... UTIME STIME CUTIME CSTIME (14th to 17th)" */
-static bool read_process(int proc_fd, const char *name, struct process *ret)
+static bool has_our_parent(const struct proctable *t, const struct process_stat *s)
 {
-    _cleanup_close_ int fd = -1;
-    char path[300], text[STAT_BYTES], *at, *open;
-    uint64_t user, system, children_user, children_system;
-    ssize_t n;
+    const struct proctable_row *parent = proctable_find(t, s->parent);
 
-    (void)snprintf(path, sizeof(path), "%s/stat", name);
-    fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0)
-        return false;
-    text[n] = '\0';
-    at = strrchr(text, ')');
-    if (!at || sscanf(at + 1,
-                      " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64
-                      " %" SCNu64,
-                      &ret->parent, &user, &system, &children_user, &children_system) != 5)
-        return false;
-    ret->ticks = user + system + children_user + children_system;
-    open = strchr(text, '(');
-    if (open && open < at)
-        (void)snprintf(ret->name, sizeof(ret->name), "%.*s", (int)(at - open - 1), open + 1);
-    return true;
-}
-
-static int read_processes(struct process_table *t, struct err *e)
-{
-    _cleanup_closedir_ DIR *d = opendir("/proc");
-    struct dirent *entry;
-    int r = 0;
-
-    if (!d)
-        return err_sys(e, errno, "open '/proc'");
-    while (r == 0 && (entry = readdir(d))) {
-        struct process p = {0};
-        uint64_t pid;
-
-        if (str_parse_u64(entry->d_name, 1, INT32_MAX, &pid, NULL) < 0 ||
-            !read_process(dirfd(d), entry->d_name, &p))
-            continue;
-        p.pid = (pid_t)pid;
-        if (t->n == ACTIVITY_MAX_PROCESSES)
-            return err_set(e, ERR_EXHAUSTED, "more than %d processes", ACTIVITY_MAX_PROCESSES);
-        r = array_grow(&t->list, &t->cap, t->n + 1, ACTIVITY_MAX_PROCESSES, e);
-        if (r < 0)
-            return r;
-        t->list[t->n++] = p;
-    }
-    return r;
-}
-
-static int compare_pids(const void *a, const void *b)
-{
-    const struct process *x = a, *y = b;
-
-    return (x->pid > y->pid) - (x->pid < y->pid);
-}
-
-static const struct process *find_process(const struct process_table *t, pid_t pid)
-{
-    struct process key = {.pid = pid};
-
-    return t->n ? bsearch(&key, t->list, t->n, sizeof(key), compare_pids) : NULL;
-}
-
-static bool has_our_parent(const struct process_table *t, const struct process *p)
-{
-    const struct process *parent = find_process(t, p->parent);
-
-    return parent && parent->is_ours;
+    return parent && parent->is_member;
 }
 
 /* Repeats until a pass finds nothing new. Parents are usually older than their children: two passes do. */
-static uint64_t sum_of_ours(struct process_table *t)
+static uint64_t sum_of_ours(struct proctable *t)
 {
     pid_t self = getpid();
     uint64_t ticks = 0;
     bool has_new = true;
 
-    if (t->n)
-        qsort(t->list, t->n, sizeof(*t->list), compare_pids);
     while (has_new) {
         has_new = false;
         for (size_t i = 0; i < t->n; i++) {
-            struct process *p = &t->list[i];
+            const struct process_stat *s = &t->rows[i].stat;
 
-            if (p->is_ours || p->pid == self ||
-                !(self == 1 || p->parent == self || has_our_parent(t, p)))
+            if (t->rows[i].is_member || !(self == 1 || s->parent == self || has_our_parent(t, s)))
                 continue;
-            p->is_ours = has_new = true;
-            ticks += p->ticks;
+            t->rows[i].is_member = has_new = true;
+            ticks += s->ticks;
         }
     }
     return ticks;
@@ -176,51 +88,49 @@ static int64_t ticks_ms(uint64_t ticks)
  * The command that a process belongs to; NULL: none. A pid that was reused while /proc was read may make a
  * cycle of parents: the steps are bounded.
  */
-static struct activity_command *command_of(const struct process_table *t, const struct process *p,
-                                           struct activity_facts *f)
+static struct activity_command *
+command_of(const struct proctable *t, const struct proctable_row *row, struct activity_facts *f)
 {
-    for (unsigned steps = 0; p && steps < MAX_DEPTH; steps++) {
+    for (unsigned steps = 0; row && steps < MAX_DEPTH; steps++) {
         for (size_t i = 0; i < f->n_commands; i++)
-            if (f->commands[i].root == p->pid)
+            if (f->commands[i].root == row->stat.pid)
                 return &f->commands[i];
-        p = find_process(t, p->parent);
+        row = proctable_find(t, row->stat.parent);
     }
     return NULL;
 }
 
-static void add_processes(const struct process_table *t, struct activity_facts *f)
+static void add_processes(const struct proctable *t, struct activity_facts *f)
 {
     for (size_t i = 0; i < t->n && f->n_commands; i++) {
-        const struct process *p = &t->list[i];
-        struct activity_command *c = p->is_ours ? command_of(t, p, f) : NULL;
+        const struct process_stat *s = &t->rows[i].stat;
+        struct activity_command *c = t->rows[i].is_member ? command_of(t, &t->rows[i], f) : NULL;
 
         if (!c)
             continue;
-        if (c->root == p->pid)
-            memcpy(c->name, p->name, sizeof(c->name));
+        if (c->root == s->pid)
+            memcpy(c->name, s->name, sizeof(c->name));
         c->n_processes++;
-        c->cpu_ms += ticks_ms(p->ticks);
+        c->cpu_ms += ticks_ms(s->ticks);
         for (size_t k = 0; k < f->ports.n; k++)
-            c->is_server |= !f->ports.list[k].is_udp && f->ports.list[k].pid == p->pid;
+            c->is_server |= !f->ports.list[k].is_udp && f->ports.list[k].pid == s->pid;
     }
 }
 
 static int measure_processes(struct activity_facts *f, struct err *e)
 {
-    struct process_table t = {0};
+    _cleanup_(proctable_done) struct proctable t = {0};
     struct rusage ended = {0};
-    int r;
+    int r = proctable_read(&t, true, ACTIVITY_MAX_PROCESSES, e);
 
-    r = read_processes(&t, e);
-    if (r == 0) {
-        (void)getrusage(RUSAGE_CHILDREN, &ended);
-        f->cpu.total_ms = ticks_ms(sum_of_ours(&t)) +
-                          (ended.ru_utime.tv_sec + ended.ru_stime.tv_sec) * 1000 +
-                          (ended.ru_utime.tv_usec + ended.ru_stime.tv_usec) / 1000;
-        add_processes(&t, f);
-    }
-    free(t.list);
-    return r;
+    if (r < 0)
+        return r;
+    (void)getrusage(RUSAGE_CHILDREN, &ended);
+    f->cpu.total_ms = ticks_ms(sum_of_ours(&t)) +
+                      (ended.ru_utime.tv_sec + ended.ru_stime.tv_sec) * 1000 +
+                      (ended.ru_utime.tv_usec + ended.ru_stime.tv_usec) / 1000;
+    add_processes(&t, f);
+    return 0;
 }
 
 /* ---- the window ---- */

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
+#include "common/process.h"
 #include "proc/registry.h"
 #include "system/metrics.h"
 #include "system/ports.h"
@@ -21,7 +22,6 @@
 #define ACTIVITY_MAX_PROCESSES 65536
 #define ACTIVITY_MAX_COMMANDS 100 /* listed; more are only counted */
 #define ACTIVITY_BUSY_SHARE 20    /* this part of one processor over the window is work */
-#define ACTIVITY_NAME_BYTES 16
 
 struct activity;
 struct holds;
@@ -31,8 +31,8 @@ struct activity_command {
     char id[SPEC_ID_MAX_BYTES + 1];
     bool has_pty;
     uint64_t output_bytes;
-    pid_t root;                     /* the first process; 0: it is being started */
-    char name[ACTIVITY_NAME_BYTES]; /* of the program that the first is now; "": it has ended */
+    pid_t root;                    /* the first process; 0: it is being started */
+    char name[PROCESS_NAME_BYTES]; /* of the program that the first is now; "": it has ended */
     unsigned n_processes;
     int64_t cpu_ms; /* theirs, and that of children they have waited for */
     bool is_server; /* one of them listens on a TCP port */

@@ -53,6 +53,7 @@ TEST(process_signal_reaches_the_one_with_this_start_time_alone)
     T_OK(process_read(pid, &s));
     T_INT(s.parent, getpid());
     T_INT(s.n_threads, 1);
+    T_STR(s.name, "test_process");
     T_OK(!process_signal(pid, s.start + 1, SIGKILL));
     T_OK(!process_signal(1, 0, SIGKILL));
     T_OK(is_alive(pid));
@@ -192,17 +193,52 @@ TEST(proctable_has_everyone_but_the_caller_and_pid_1_and_is_bounded)
     struct proctable t = {0};
     pid_t pid = start_sleeper();
 
-    T_INT(proctable_read(&t, 100000, NULL), 0);
+    T_INT(proctable_read(&t, false, 100000, NULL), 0);
     T_OK(proctable_find(&t, pid) != NULL);
     T_OK(!proctable_find(&t, getpid()));
     T_OK(!proctable_find(&t, 1));
     for (size_t i = 1; i < t.n; i++)
         T_OK(t.rows[i - 1].stat.pid < t.rows[i].stat.pid);
-    T_INT(proctable_read(&t, 1, NULL), -ERR_EXHAUSTED);
+    T_INT(proctable_read(&t, false, 1, NULL), -ERR_EXHAUSTED);
     T_OK(proctable_find(&t, pid) != NULL); /* unchanged */
     proctable_done(&t);
     T_OK(!proctable_find(&t, pid));
     end_sleeper(pid);
+}
+
+TEST(proctable_has_zombies_only_when_asked)
+{
+    struct proctable t = {0};
+    pid_t pid = start_sleeper();
+    siginfo_t si;
+
+    T_INT(process_signal_child(pid, SIGKILL), 0);
+    T_INT(waitid(P_PID, (id_t)pid, &si, WEXITED | WNOWAIT), 0);
+    T_INT(proctable_read(&t, false, 100000, NULL), 0);
+    T_OK(!proctable_find(&t, pid));
+    T_INT(proctable_read(&t, true, 100000, NULL), 0);
+    T_OK(proctable_find(&t, pid) != NULL);
+    proctable_done(&t);
+    T_INT(waitpid(pid, NULL, 0), pid);
+}
+
+TEST(process_ticks_count_the_children_it_has_waited_for)
+{
+    struct process_stat before = {0}, after = {0};
+    pid_t pid;
+
+    T_OK(process_read(getpid(), &before));
+    pid = fork();
+    if (pid == 0) {
+        struct process_stat own = {0};
+
+        while (process_read(getpid(), &own) && own.ticks < 3)
+            ;
+        _exit(0);
+    }
+    T_INT(waitpid(pid, NULL, 0), pid);
+    T_OK(process_read(getpid(), &after));
+    T_OK(after.ticks >= before.ticks + 3);
 }
 
 TEST(proctable_is_not_read_without_descriptors)
@@ -215,7 +251,7 @@ TEST(proctable_is_not_read_without_descriptors)
     few.rlim_cur = few.rlim_max = (rlim_t)dirfd(dir) + 1; /* one for /proc, none for its entries */
     T_INT(closedir(dir), 0);
     T_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
-    T_INT(proctable_read(&t, 100000, NULL), -ERR_EXHAUSTED);
+    T_INT(proctable_read(&t, false, 100000, NULL), -ERR_EXHAUSTED);
     proctable_done(&t);
 }
 
@@ -224,7 +260,7 @@ TEST(proctable_takes_no_number_of_a_parent_for_the_parent)
     pid_t parent = start_sleeper(), child = start_sleeper();
     struct proctable t = {0};
 
-    T_INT(proctable_read(&t, 100000, NULL), 0);
+    T_INT(proctable_read(&t, false, 100000, NULL), 0);
     /* As if the parent's pid had belonged to another process when the child was read. */
     proctable_find(&t, child)->stat.parent = parent;
     proctable_find(&t, parent)->is_member = true;

@@ -91,7 +91,7 @@ static int look_for_members(const struct procfs_group *g, struct proctable *seen
 {
     _cleanup_(proctable_done) struct proctable now = {0};
     struct proctable old = *seen;
-    int r = proctable_read(&now, PROCFS_MAX_PROCESSES, e);
+    int r = proctable_read(&now, false, PROCFS_MAX_PROCESSES, e);
 
     if (r < 0)
         return r;
