@@ -27,8 +27,7 @@
 #define PATH_BYTES CGROUP_PATH_BYTES
 #define POLL_MS 5
 #define KILL_WAITS_MAX 20 /* times the caller's wait: many processes take time to exit */
-#define PROCS_MAX_BYTES (1024 * 1024)
-#define FILE_MAX_BYTES 8192
+#define FILE_MAX_BYTES (1024 * 1024)
 
 #define MAX_WRITES 2 /* of a row in limits.def */
 
@@ -107,30 +106,47 @@ const char *cgroup_limit_name(size_t i)
 
 /* ---- files ---- */
 
-int cgroup_write(const char *dir, const char *file, const char *text, struct err *e)
+static int open_file(const char *dir, const char *file, int flags)
 {
-    _cleanup_close_ int fd = -1;
     char path[PATH_BYTES + 64];
-    size_t len = strlen(text);
 
     (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
+    return open(path, flags | O_CLOEXEC);
+}
+
+int cgroup_write(const char *dir, const char *file, const char *text, struct err *e)
+{
+    _cleanup_close_ int fd = open_file(dir, file, O_WRONLY);
+    size_t len = strlen(text);
+
     if (fd < 0 || write(fd, text, len) != (ssize_t)len)
-        return err_sys(e, errno, "writing '%s'", path);
+        return err_sys(e, errno, "writing '%s/%s'", dir, file);
     return 0;
+}
+
+char *cgroup_read(const char *dir, const char *file)
+{
+    char path[PATH_BYTES + 64], *text = NULL;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
+    return io_read_file(AT_FDCWD, path, FILE_MAX_BYTES, &text, NULL, NULL) < 0 ? NULL : text;
+}
+
+bool cgroup_can_access(const char *dir, const char *file, int mode)
+{
+    char path[PATH_BYTES + 64];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
+    return access(path, mode) == 0;
 }
 
 int64_t cgroup_read_number(const char *dir, const char *file, const char *name)
 {
-    _cleanup_free_ char *text = NULL;
-    char path[PATH_BYTES + 64], *at, *line;
+    _cleanup_free_ char *text = cgroup_read(dir, file);
     size_t len = name ? strlen(name) : 0;
+    char *at = text, *line;
     int64_t n;
 
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
-    if (io_read_file(AT_FDCWD, path, FILE_MAX_BYTES, &text, NULL, NULL) < 0)
-        return -1;
-    at = text;
     while ((line = strsep(&at, "\n"))) {
         if (name && (strncmp(line, name, len) != 0 || line[len] != ' '))
             continue;
@@ -139,25 +155,14 @@ int64_t cgroup_read_number(const char *dir, const char *file, const char *name)
     return -1;
 }
 
-static bool has_file(const char *dir, const char *file)
-{
-    char path[PATH_BYTES];
-
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
-    return access(path, F_OK) == 0;
-}
-
 /* ---- the agent's own group ---- */
 
 /* The path of the agent's group in the hierarchy of a v1 controller, or in v2's (controller ""). */
 static int own_path(const char *controller, char out[PATH_BYTES])
 {
-    _cleanup_free_ char *text = NULL;
-    char *at, *line;
+    _cleanup_free_ char *text = cgroup_read("/proc/self", "cgroup");
+    char *at = text, *line;
 
-    if (io_read_file(AT_FDCWD, "/proc/self/cgroup", FILE_MAX_BYTES, &text, NULL, NULL) < 0)
-        return -ERR_NOT_FOUND;
-    at = text;
     while ((line = strsep(&at, "\n"))) {
         char *names, *name;
 
@@ -177,7 +182,7 @@ static int own_path(const char *controller, char out[PATH_BYTES])
 
 static bool is_v2_mount(const char *mount)
 {
-    return has_file(mount, "cgroup.controllers");
+    return cgroup_can_access(mount, "cgroup.controllers", F_OK);
 }
 
 static int limit_unimplemented(const struct limit *row, struct err *e)
@@ -207,17 +212,15 @@ int cgroup_open_own_memory(const char *v2_file, const char *v1_file)
 {
     bool is_v2 = is_v2_mount(MOUNT);
     const char *mount = is_v2 ? MOUNT : MOUNT "/memory";
-    char own[PATH_BYTES], path[PATH_BYTES];
+    const char *file = is_v2 ? v2_file : v1_file;
+    char own[PATH_BYTES], dir[PATH_BYTES];
     int fd;
 
     if (own_path(is_v2 ? "" : "memory", own) < 0)
         return -1;
-    (void)snprintf(path, sizeof(path), "%s%s/%s", mount, own, is_v2 ? v2_file : v1_file);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 || !is_mounted_as(mount, own))
-        return fd;
-    (void)snprintf(path, sizeof(path), "%s/%s", mount, is_v2 ? v2_file : v1_file);
-    return open(path, O_RDONLY | O_CLOEXEC);
+    (void)snprintf(dir, sizeof(dir), "%s%s", mount, own);
+    fd = open_file(dir, file, O_RDONLY);
+    return fd >= 0 || !is_mounted_as(mount, own) ? fd : open_file(mount, file, O_RDONLY);
 }
 
 /*
@@ -225,14 +228,10 @@ int cgroup_open_own_memory(const char *v2_file, const char *v1_file)
  */
 static bool is_member_of(const char *dir)
 {
-    _cleanup_free_ char *text = NULL;
-    char path[PATH_BYTES + 16], *at, *line;
+    _cleanup_free_ char *text = cgroup_read(dir, "cgroup.procs");
+    char *at = text, *line;
     uint64_t pid;
 
-    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
-    if (io_read_file(AT_FDCWD, path, PROCS_MAX_BYTES, &text, NULL, NULL) < 0)
-        return false;
-    at = text;
     while ((line = strsep(&at, "\n")))
         if (str_parse_u64(line, 1, INT_MAX, &pid, NULL) == 0 && (pid_t)pid == getpid())
             return true;
@@ -393,7 +392,7 @@ static int try_v2(struct cgroup *g, const char *base, const struct cgroup_limits
         return r;
     g->n_dirs = 1;
     g->is_v2 = true;
-    if (has_file(g->dirs[0], "memory.events"))
+    if (cgroup_can_access(g->dirs[0], "memory.events", F_OK))
         g->memory_dir = g->dirs[0];
     for (size_t i = 0; r == 0 && i < N_CGROUP_LIMITS; i++)
         if (limit_value(l, &limit_rows[i]))
@@ -542,16 +541,13 @@ struct cgroup *cgroup_free(struct cgroup *g)
 int cgroup_open(const struct cgroup *g, int fds[CGROUP_MAX_DIRS], size_t *ret_n, struct err *e)
 {
     for (size_t i = 0; i < g->n_dirs; i++) {
-        char path[PATH_BYTES];
-
-        (void)snprintf(path, sizeof(path), "%s/cgroup.procs", g->dirs[i]);
-        fds[i] = open(path, O_WRONLY | O_CLOEXEC);
+        fds[i] = open_file(g->dirs[i], "cgroup.procs", O_WRONLY);
         if (fds[i] < 0) {
             int sys = errno;
 
-            while (i > 0)
-                fd_close(fds[--i]);
-            return err_at(e, err_sys(e, sys, "open '%s'", path), "limits");
+            for (size_t k = 0; k < i; k++)
+                fd_close(fds[k]);
+            return err_at(e, err_sys(e, sys, "open '%s/cgroup.procs'", g->dirs[i]), "limits");
         }
     }
     *ret_n = g->n_dirs;

@@ -91,6 +91,8 @@ int cgroup_count(const struct cgroup *g, size_t *ret, struct err *e);
 /* ---- the files of a group, by its directory ---- */
 
 int cgroup_write(const char *dir, const char *file, const char *text, struct err *e);
+char *cgroup_read(const char *dir, const char *file); /* the caller frees; NULL: it can't be read */
+bool cgroup_can_access(const char *dir, const char *file, int mode); /* mode: of access(2) */
 /*
  * The number at the start of the file, or after `name ` at the start of a line; -1: there is none.
  */

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/io.h"
 #include "common/process.h"
 #include "common/str.h"
 #include "proc/oom.h"
@@ -22,7 +20,6 @@
 #define RESERVE_MIN_BYTES \
     (24 << 20)           /* of memory, kept from commands; a sixteenth if that is more */
 #define RESERVE_PIDS 128 /* processes kept from commands; an eighth if that is more */
-#define FILE_MAX_BYTES 8192
 #define ANCESTORS_MAX 64
 /* Of processes that the agent's process had started before it executed the agent, and itself. */
 #define MEMBERS_MAX 64
@@ -48,24 +45,6 @@ static void write_number(const char *dir, const char *file, uint64_t n)
     (void)cgroup_write(dir, file, text, NULL);
 }
 
-/* Returns a string of the caller's. NULL: the file does not exist or is too long. */
-static char *read_file(const char *dir, const char *file)
-{
-    char path[CGROUP_PATH_BYTES + 64];
-    char *text = NULL;
-
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
-    return io_read_file(AT_FDCWD, path, FILE_MAX_BYTES, &text, NULL, NULL) < 0 ? NULL : text;
-}
-
-static bool can_access(const char *dir, const char *file, int mode)
-{
-    char path[CGROUP_PATH_BYTES + 64];
-
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, file);
-    return access(path, mode) == 0;
-}
-
 /* As cgroup_read_number(), but UINT64_MAX if there is none ("max"). */
 static uint64_t read_bound(const char *dir, const char *file, const char *name)
 {
@@ -76,7 +55,7 @@ static uint64_t read_bound(const char *dir, const char *file, const char *name)
 
 static bool has_word(const char *dir, const char *file, const char *word)
 {
-    _cleanup_free_ char *text = read_file(dir, file);
+    _cleanup_free_ char *text = cgroup_read(dir, file);
     char *rest = text, *one;
 
     while ((one = strsep(&rest, " \n")))
@@ -111,7 +90,7 @@ static bool is_of_agent(pid_t pid)
  */
 static int own_members(const char *dir, pid_t members[MEMBERS_MAX])
 {
-    _cleanup_free_ char *text = read_file(dir, "cgroup.procs");
+    _cleanup_free_ char *text = cgroup_read(dir, "cgroup.procs");
     char *rest = text, *line;
     int n = 0;
 
@@ -207,7 +186,8 @@ static int check_own(const char *dir, struct err *e)
         return err_set(e, ERR_UNIMPLEMENTED, "'%s' is another agent's", dir);
     if (!has_word(dir, "cgroup.type", "domain") || !has_controllers(dir))
         return err_set(e, ERR_UNIMPLEMENTED, "'%s' has nothing to divide", dir);
-    if (!can_access(dir, "cgroup.procs", W_OK) || !can_access(dir, "cgroup.subtree_control", W_OK))
+    if (!cgroup_can_access(dir, "cgroup.procs", W_OK) ||
+        !cgroup_can_access(dir, "cgroup.subtree_control", W_OK))
         return err_set(e, ERR_UNIMPLEMENTED, "'%s' may not be divided", dir);
     if (belongs_to_manager(dir))
         return err_set(e, ERR_UNIMPLEMENTED, "'%s' is not delegated", dir);
@@ -229,7 +209,7 @@ static int find_own_group(struct err *e)
     if (r < 0)
         return r;
     /* Only the root has no type. */
-    split_state.is_machine = !can_access(split_state.own, "cgroup.type", F_OK);
+    split_state.is_machine = !cgroup_can_access(split_state.own, "cgroup.type", F_OK);
     if (!split_state.is_machine)
         return check_own(split_state.own, e);
     return is_machines_first() ? 0 : err_set(e, ERR_UNIMPLEMENTED, "in no group");
@@ -254,7 +234,7 @@ static uint64_t read_lowest_bound(const char *file)
         slash = strrchr(dir, '/');
         if (slash)
             *slash = '\0';
-    } while (slash && can_access(dir, "cgroup.procs", F_OK));
+    } while (slash && cgroup_can_access(dir, "cgroup.procs", F_OK));
     return n;
 }
 

@@ -129,12 +129,8 @@ static int summary_take_script(struct proc_summary *s, const struct proc_spec *s
 {
     s->script_bytes = spec->script_len;
     s->script_len = cut_at_character(spec->script, spec->script_len, SUMMARY_SCRIPT_BYTES);
-    s->script = malloc(s->script_len + 1);
-    if (!s->script)
-        return err_oom(e);
-    memcpy(s->script, spec->script, s->script_len);
-    s->script[s->script_len] = '\0';
-    return 0;
+    s->script = bytes_dup(spec->script, s->script_len);
+    return s->script ? 0 : err_oom(e);
 }
 
 int proc_summary_init(struct proc_summary *s, const struct proc_spec *spec, struct err *e)
