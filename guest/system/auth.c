@@ -8,7 +8,7 @@
 #include "common/str.h"
 
 struct auth {
-    pthread_rwlock_t lock;
+    pthread_mutex_t lock;
     char *token; /* guarded by lock; NULL: open */
 };
 
@@ -18,7 +18,7 @@ int auth_new(const char *token, size_t len, struct auth **ret, struct err *e)
 
     if (!a)
         return err_oom(e);
-    (void)pthread_rwlock_init(&a->lock, NULL);
+    (void)pthread_mutex_init(&a->lock, NULL);
     if (token) {
         a->token = strndup(token, len);
         if (!a->token) {
@@ -37,19 +37,16 @@ struct auth *auth_free(struct auth *a)
     if (a->token)
         explicit_bzero(a->token, strlen(a->token));
     free(a->token);
-    (void)pthread_rwlock_destroy(&a->lock);
+    (void)pthread_mutex_destroy(&a->lock);
     free(a);
     return NULL;
 }
 
 bool auth_is_open(struct auth *a)
 {
-    bool is_open;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&a->lock);
 
-    (void)pthread_rwlock_rdlock(&a->lock);
-    is_open = !a->token;
-    (void)pthread_rwlock_unlock(&a->lock);
-    return is_open;
+    return !a->token;
 }
 
 /* With the lock. */
@@ -60,12 +57,9 @@ static bool token_matches(const struct auth *a, const char *given)
 
 bool auth_matches(struct auth *a, const char *given)
 {
-    bool does;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&a->lock);
 
-    (void)pthread_rwlock_rdlock(&a->lock);
-    does = token_matches(a, given);
-    (void)pthread_rwlock_unlock(&a->lock);
-    return does;
+    return token_matches(a, given);
 }
 
 int auth_check_token(const char *token, struct err *e)
@@ -82,27 +76,22 @@ int auth_check_token(const char *token, struct err *e)
 
 int auth_claim(struct auth *a, const char *token, struct err *e)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = NULL;
     int r = auth_check_token(token, e);
 
     if (r < 0)
         return r;
-    (void)pthread_rwlock_wrlock(&a->lock);
-    if (!a->token) {
+    locked = mutex_lock(&a->lock);
+    if (!a->token)
         a->token = strdup(token);
-        r = a->token ? 0 : err_oom(e);
-    } else if (!token_matches(a, token)) {
-        r = err_set(e, ERR_UNAUTHENTICATED, "another token is set");
-    }
-    (void)pthread_rwlock_unlock(&a->lock);
-    return r;
+    if (!a->token)
+        return err_oom(e);
+    return token_matches(a, token) ? 0 : err_set(e, ERR_UNAUTHENTICATED, "another token is set");
 }
 
 char *auth_copy(struct auth *a)
 {
-    char *copy;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&a->lock);
 
-    (void)pthread_rwlock_rdlock(&a->lock);
-    copy = a->token ? strdup(a->token) : NULL;
-    (void)pthread_rwlock_unlock(&a->lock);
-    return copy;
+    return a->token ? strdup(a->token) : NULL;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,9 +42,9 @@ struct waitport {
     struct proc_sub sub;
     bool is_subscribed;
 
+    _Atomic int refs; /* the caller's, and one for each task posted to the loop */
     pthread_mutex_t lock;
     /* guarded by lock: */
-    int refs; /* the caller's, and one for each task posted to the loop */
     bool is_left;
     bool is_done;
     int status;
@@ -54,12 +55,7 @@ static void try_to_connect(struct loop *l, void *arg);
 
 static void waitport_unref(struct waitport *w)
 {
-    bool is_last;
-
-    (void)pthread_mutex_lock(&w->lock);
-    is_last = --w->refs == 0;
-    (void)pthread_mutex_unlock(&w->lock);
-    if (!is_last)
+    if (atomic_fetch_sub(&w->refs, 1) != 1)
         return;
     proc_unref(w->proc);
     buf_done(&w->reply);
@@ -74,9 +70,7 @@ static int post_to_loop(struct waitport *w, loop_fn fn, struct err *e)
 {
     int r;
 
-    (void)pthread_mutex_lock(&w->lock);
-    w->refs++;
-    (void)pthread_mutex_unlock(&w->lock);
+    (void)atomic_fetch_add(&w->refs, 1);
     r = loop_post(w->loop, fn, w, e);
     if (r < 0)
         waitport_unref(w);
@@ -89,8 +83,7 @@ static void drop_try(struct waitport *w)
 {
     w->timer = loop_timer_del(w->timer);
     w->dial = dial_free(w->dial);
-    if (w->watch)
-        w->watch = loop_watch_del(w->watch);
+    w->watch = loop_watch_del(w->watch);
     fd_close(TAKE_FD(w->fd));
     buf_clear(&w->reply);
 }
@@ -286,12 +279,11 @@ static void start_waiting(struct loop *l, void *arg)
 {
     struct waitport *w = arg;
     struct err error = {0};
-    bool is_left;
+    bool is_left = false;
     int r = 0;
 
-    (void)pthread_mutex_lock(&w->lock);
-    is_left = w->is_left;
-    (void)pthread_mutex_unlock(&w->lock);
+    WITH_LOCK (&w->lock)
+        is_left = w->is_left;
     if (!is_left) {
         w->is_waiting = true;
         r = loop_timer_add(l, w->deadline_ms, on_deadline, w, &w->deadline, &error);
@@ -417,9 +409,8 @@ struct waitport *waitport_free(struct waitport *w)
 {
     if (!w)
         return NULL;
-    (void)pthread_mutex_lock(&w->lock);
-    w->is_left = true;
-    (void)pthread_mutex_unlock(&w->lock);
+    WITH_LOCK (&w->lock)
+        w->is_left = true;
     (void)post_to_loop(w, leave_waiting, NULL);
     waitport_unref(w);
     return NULL;
