@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/array.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
@@ -33,7 +34,7 @@ struct table {
     struct ports *ports;
     unsigned *established; /* by port number */
     uint64_t *own;         /* the agent's sockets: inodes, in order */
-    size_t n_own;
+    size_t n_own, own_cap, ports_cap;
 };
 
 static int compare_inodes(const void *a, const void *b)
@@ -51,17 +52,14 @@ static bool is_own(const struct table *t, uint64_t inode)
 static int add_port_row(struct table *t, const struct port *p, struct err *e)
 {
     struct ports *all = t->ports;
-    struct port *list;
+    int r;
 
     all->n_listening++;
     if (all->n == PORTS_MAX)
         return 0;
-    if ((all->n & (all->n - 1)) == 0) { /* 0, 1, 2, 4, 8, ...: twice the room */
-        list = reallocarray(all->list, all->n ? 2 * all->n : 1, sizeof(*list));
-        if (!list)
-            return err_oom(e);
-        all->list = list;
-    }
+    r = array_grow(&all->list, &t->ports_cap, all->n + 1, PORTS_MAX, e);
+    if (r < 0)
+        return r;
     all->list[all->n++] = *p;
     return 0;
 }
@@ -177,16 +175,13 @@ static int read_own(struct table *t, struct err *e)
 
     while (d && (entry = readdir(d))) {
         uint64_t inode = socket_inode(dirfd(d), entry->d_name);
-        uint64_t *list;
+        int r;
 
         if (!inode)
             continue;
-        if ((t->n_own & (t->n_own - 1)) == 0) { /* 0, 1, 2, 4, 8, ...: twice the room */
-            list = reallocarray(t->own, t->n_own ? 2 * t->n_own : 1, sizeof(*list));
-            if (!list)
-                return err_oom(e);
-            t->own = list;
-        }
+        r = array_grow(&t->own, &t->own_cap, t->n_own + 1, MAX_FDS_LOOKED_AT, e);
+        if (r < 0)
+            return r;
         t->own[t->n_own++] = inode;
     }
     if (t->n_own)
