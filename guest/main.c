@@ -129,7 +129,6 @@ static int get_token(const struct options *o, char *out, size_t *ret_len, struct
 struct app {
     struct options o;
     struct agent agent;
-    struct server *server;
     struct forward *forward; /* or NULL */
     struct holdsock *holdsock;
     struct powerbutton *powerbutton;
@@ -172,7 +171,7 @@ static void on_stop_tick(struct loop *l, void *arg)
     int64_t now_ms = clock_mono_ms();
     struct loop_timer *timer;
 
-    if ((server_is_idle(a->server) && !has_commands(a)) || now_ms >= a->give_up_ms) {
+    if ((server_is_idle(a->agent.server) && !has_commands(a)) || now_ms >= a->give_up_ms) {
         loop_stop(l);
         return;
     }
@@ -195,7 +194,7 @@ static void begin_stop(struct app *a, const char *why)
     a->is_stopping = true;
     a->kill_ms = clock_mono_ms() + STOP_GRACE_MS;
     a->give_up_ms = a->kill_ms + STOP_HARD_MS;
-    server_quiesce(a->server);
+    server_quiesce(a->agent.server);
     forward_quiesce(a->forward);
     signal_commands(a, SIGTERM);
     on_stop_tick(a->agent.loop, a);
@@ -357,16 +356,15 @@ static int start_server(struct app *a, struct err *e)
     };
     int r;
 
-    r = server_new(&so, &a->server, e);
-    a->agent.server = a->server;
+    r = server_new(&so, &a->agent.server, e);
     for (char **p = a->o.listen; p && *p && r == 0; p++)
-        r = server_listen_tcp(a->server, *p, e);
+        r = server_listen_tcp(a->agent.server, *p, e);
     for (char **p = a->o.unix_paths; p && *p && r == 0; p++)
-        r = server_listen_unix(a->server, *p, e);
+        r = server_listen_unix(a->agent.server, *p, e);
     if (r == 0 && a->o.forward_localhost)
         r = forward_new(&a->agent, a->o.forward_localhost, &a->forward, e);
     if (r == 0)
-        r = server_start(a->server, e);
+        r = server_start(a->agent.server, e);
     return r == 0 && a->forward ? forward_start(a->forward, e) : r;
 }
 
@@ -382,9 +380,9 @@ static json_t *new_list(const struct server *s, const char *(*get)(const struct 
 static int say_ready(const struct app *a, struct err *e)
 {
     _cleanup_json_ json_t *v =
-        json_pack("{s:o, s:o, s:i, s:i, s:s}", "tcp", new_list(a->server, server_tcp_address),
-                  "unix", new_list(a->server, server_unix_path), "pid", (int)getpid(), "protocol",
-                  WIRE_PROTOCOL, "version", BELLHOP_VERSION);
+        json_pack("{s:o, s:o, s:i, s:i, s:s}", "tcp", new_list(a->agent.server, server_tcp_address),
+                  "unix", new_list(a->agent.server, server_unix_path), "pid", (int)getpid(),
+                  "protocol", WIRE_PROTOCOL, "version", BELLHOP_VERSION);
     _cleanup_free_ char *line = NULL;
     size_t len;
     int r;
@@ -497,7 +495,7 @@ static bool tear_down(struct app *a)
     struct agent *g = &a->agent;
 
     forward_quiesce(a->forward);
-    if (a->server && !server_stop(a->server, STOP_HARD_MS))
+    if (g->server && !server_stop(g->server, STOP_HARD_MS))
         return false;
     if (g->pool && !settle_threads(g))
         return false;
@@ -508,7 +506,7 @@ static bool tear_down(struct app *a)
     if (g->pool)
         return false;
     a->forward = forward_free(a->forward);
-    a->server = g->server = server_free(a->server);
+    g->server = server_free(g->server);
     g->resumes = resumes_free(g->resumes);
     g->lease = lease_free(g->lease);
     a->powerbutton = powerbutton_free(a->powerbutton);
@@ -517,8 +515,7 @@ static bool tear_down(struct app *a)
     g->activity = activity_free(g->activity);
     g->ready = ready_free(g->ready);
     g->auth = auth_free(g->auth);
-    if (a->signal_watch)
-        loop_watch_del(a->signal_watch);
+    loop_watch_del(a->signal_watch);
     g->registry = registry_free(g->registry);
     cgroup_split_undo();
     g->loop = loop_free(g->loop);
