@@ -53,13 +53,9 @@ struct launch {
 
 static void close_child_fds(struct launch *la)
 {
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 3; i-- > 0; la->child_fd[i] = -1)
         if (i == 0 || la->child_fd[i] != la->child_fd[0])
             fd_close(la->child_fd[i]);
-        if (i > 0)
-            la->child_fd[i] = -1;
-    }
-    la->child_fd[0] = -1;
 }
 
 static void launch_done(struct launch *la)
@@ -94,13 +90,8 @@ static int set_user(struct launch *la, const struct proc *p, struct err *e)
 static int add_env(char ***env, const char *name, const char *value, struct err *e)
 {
     _cleanup_free_ char *setting = NULL;
-    size_t bytes = strlen(name) + strlen(value) + 2;
 
-    setting = malloc(bytes);
-    if (!setting)
-        return err_oom(e);
-    (void)stpcpy(stpcpy(stpcpy(setting, name), "="), value);
-    return strv_push(env, setting, e);
+    return asprintf(&setting, "%s=%s", name, value) < 0 ? err_oom(e) : strv_push(env, setting, e);
 }
 
 static int make_env(struct launch *la, const struct proc *p, struct err *e)
@@ -505,18 +496,13 @@ static void on_started(struct loop *l, void *arg)
 /* Out of memory: the reaper adopts the command when it ends. */
 static void post_started(struct proc *p)
 {
-    struct loop *l = p->reg->loop;
     const struct proc_spec *s = &p->spec;
-    bool is_urgent = s->has_pty || s->stdin_open || s->stdin_len > 0 || output_has_readers(p);
-    int r;
 
     /* Most commands without readers end before the loop needs to watch them. */
-    if (is_urgent)
-        r = loop_post(l, on_started, proc_ref(p), NULL);
+    if (s->has_pty || s->stdin_open || s->stdin_len > 0 || output_has_readers(p))
+        proc_post(p, on_started);
     else
-        r = loop_post_lazily(l, on_started, proc_ref(p), NULL);
-    if (r < 0)
-        proc_unref(p);
+        proc_post_lazily(p, on_started);
 }
 
 /* With the lock, once: the command runs; the launch hands its descriptors over. */

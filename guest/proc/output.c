@@ -125,6 +125,12 @@ void proc_post(struct proc *p, loop_fn fn)
         proc_unref(p);
 }
 
+void proc_post_lazily(struct proc *p, loop_fn fn)
+{
+    if (loop_post_lazily(p->reg->loop, fn, proc_ref(p), NULL) < 0)
+        proc_unref(p);
+}
+
 void proc_wake_at(struct proc *p, struct proc_sub *s, int64_t at_mono_ms)
 {
     WITH_LOCK (&p->subs_lock)
@@ -153,8 +159,8 @@ void proc_unsubscribe(struct proc *p, struct proc_sub *s)
     /*
      * Without a reader the timer would only keep the command in memory. Removing it is not urgent.
      */
-    if (had_deadline && loop_post_lazily(p->reg->loop, set_wake_timer, proc_ref(p), NULL) < 0)
-        proc_unref(p);
+    if (had_deadline)
+        proc_post_lazily(p, set_wake_timer);
 }
 
 static void on_linger_timer(struct loop *l, void *arg)

@@ -165,10 +165,11 @@ void proc_finish(struct proc *p);    /* the result is complete */
 void proc_abandon(struct proc *p);   /* after the loop has stopped: drops watches and timers */
 void proc_check_end(struct proc *p); /* calls proc_finish() if the result is complete */
 
-/* output.c; on the loop's thread, except the first three */
+/* output.c; on the loop's thread, except the first four */
 void proc_wake(struct proc *p);             /* without the lock */
 void proc_wake_all(struct proc *p);         /* the same at the end; later calls wake all, too */
 void proc_post(struct proc *p, loop_fn fn); /* fn drops a reference */
+void proc_post_lazily(struct proc *p, loop_fn fn); /* the same, by loop_post_lazily() */
 void output_watch(struct proc *p);
 bool output_is_wanted(struct proc *p); /* with the lock, any thread: a lossless reader is behind */
 bool output_has_readers(struct proc *p); /* before the end; any thread */
