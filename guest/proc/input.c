@@ -1,7 +1,6 @@
 /* input: a command's stdin, by offset, through a pipe or a terminal. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 

@@ -4,9 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"

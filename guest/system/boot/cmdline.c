@@ -1,10 +1,8 @@
 #include "system/boot/cmdline.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "common/cleanup.h"
 #include "common/str.h"
 
 #define ROOT_DEFAULT "/dev/vda"

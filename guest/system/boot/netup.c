@@ -15,7 +15,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
-#include "common/str.h"
 #include "system/boot/cmdline.h"
 #include "system/boot/machine.h"
 #include "system/log.h"

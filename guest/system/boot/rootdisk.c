@@ -1,7 +1,7 @@
 /* rootdisk: the root file system of a machine. */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <stdint.h>
 #include <linux/fs.h>
 #include <poll.h>
 #include <string.h>
