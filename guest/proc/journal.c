@@ -22,7 +22,8 @@ static void budget_force(struct journal_budget *b, size_t n)
     (void)atomic_fetch_add(&b->used, n);
 }
 
-bool journal_budget_take(struct journal_budget *b, size_t n)
+/* False: less than n is left. */
+static bool budget_take(struct journal_budget *b, size_t n)
 {
     size_t used = atomic_load(&b->used);
 
@@ -33,14 +34,14 @@ bool journal_budget_take(struct journal_budget *b, size_t n)
     return true;
 }
 
-void journal_budget_give(struct journal_budget *b, size_t n)
+static void budget_give(struct journal_budget *b, size_t n)
 {
     (void)atomic_fetch_sub(&b->used, n);
 }
 
 void journal_evict(struct journal *j)
 {
-    journal_budget_give(j->budget, j->head_cap + j->tail_cap);
+    budget_give(j->budget, j->head_cap + j->tail_cap);
     free(j->head);
     free(j->tail);
     j->head = j->tail = NULL;
@@ -76,11 +77,11 @@ static size_t head_room(struct journal *j, size_t len)
     if (need <= j->head_cap)
         return need - j->head_len;
     cap = next_cap(j->head_cap, need, j->head_max);
-    if (!journal_budget_take(j->budget, cap - j->head_cap))
+    if (!budget_take(j->budget, cap - j->head_cap))
         return j->head_cap - j->head_len;
     head = realloc(j->head, cap);
     if (!head) {
-        journal_budget_give(j->budget, cap - j->head_cap);
+        budget_give(j->budget, cap - j->head_cap);
         return j->head_cap - j->head_len;
     }
     j->head = head;
@@ -123,7 +124,7 @@ static void tail_grow(struct journal *j, size_t len)
     if (need <= j->tail_cap)
         return;
     cap = next_cap(j->tail_cap, need, j->tail_max);
-    if (!journal_budget_take(j->budget, cap - j->tail_cap)) {
+    if (!budget_take(j->budget, cap - j->tail_cap)) {
         if (j->tail_cap >= j->tail_min)
             return;
         cap = j->tail_min;
@@ -131,7 +132,7 @@ static void tail_grow(struct journal *j, size_t len)
     }
     tail = malloc(cap);
     if (!tail) {
-        journal_budget_give(j->budget, cap - j->tail_cap);
+        budget_give(j->budget, cap - j->tail_cap);
         return;
     }
     if (j->tail_len)
@@ -229,7 +230,7 @@ void spill_evict(struct spill *s, struct journal_budget *b)
 {
     if (s->fd >= 0)
         (void)!ftruncate(s->fd, 0); /* stays open: a reader may be using the descriptor */
-    journal_budget_give(b, (size_t)s->written);
+    budget_give(b, (size_t)s->written);
     s->base += s->written;
     s->taken -= s->written;
     s->written = 0;
@@ -241,7 +242,7 @@ void spill_done(struct spill *s, struct journal_budget *b)
     chunk_queue_clear(&s->queue);
     if (s->fd < 0)
         return;
-    journal_budget_give(b, (size_t)s->written);
+    budget_give(b, (size_t)s->written);
     fd_close(s->fd);
     s->fd = -1;
 }
@@ -336,12 +337,12 @@ int spill_write(struct chunk *take, const char *dir, struct journal_budget *b, i
     for (struct chunk *c = take; c && !sys; c = c->next) {
         size_t n = 0;
 
-        if (!journal_budget_take(b, c->len)) {
+        if (!budget_take(b, c->len)) {
             sys = ENOSPC;
             break;
         }
         sys = write_chunk(*fd, c, at + total, &n);
-        journal_budget_give(b, c->len - n);
+        budget_give(b, c->len - n);
         total += n;
     }
     chunk_free_all(take);

@@ -27,9 +27,6 @@ struct journal_budget {
     size_t max;
 };
 
-bool journal_budget_take(struct journal_budget *b, size_t n); /* false: less than n is left */
-void journal_budget_give(struct journal_budget *b, size_t n);
-
 struct journal {
     struct journal_budget *budget;
     size_t head_max, tail_max;
