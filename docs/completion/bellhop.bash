@@ -3,7 +3,7 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image help completion version"
+        words="up ls status events start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
@@ -21,9 +21,10 @@ _bellhop() {
         grep:--sortr) words="path modified accessed changed none" ;;
         image:--form) words="squashfs dir tar oci vm dockerfile docker podman qemu" ;;
         *) case $cmd in
-            up) case $cur in -*) words=" --name --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --help" ;; esac ;;
-            ls) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;
+            up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --help" ;; esac ;;
+            ls) case $cur in -*) words=" --all --json --quiet --no-resume --raw --help" ;; esac ;;
             status) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            events) case $cur in -*) words=" --since --follow --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             start) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             stop) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             rm) case $cur in -*) words=" --force --json --quiet --no-resume --raw --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
@@ -52,7 +53,7 @@ _bellhop() {
             grep) case $cur in -*) words=" --regexp --ignore-case --smart-case --case-sensitive --fixed-strings --word-regexp --line-regexp --invert-match --multiline --multiline-dotall --crlf --pcre2 --after-context --before-context --context --max-count --limit --only-matching --replace --files-with-matches --files-without-match --count --count-matches --glob --iglob --type --type-not --type-add --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --max-filesize --text --binary --encoding --max-columns --with-filename --no-filename --line-number --no-line-number --column --byte-offset --heading --no-heading --color --null --sort --sortr --cursor --user --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             providers) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;
             doctor) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;
-            gc) case $cur in -*) words=" --stopped-for --json --quiet --no-resume --raw --help" ;; esac ;;
+            gc) case $cur in -*) words=" --stopped-for --records-for --dry-run --json --quiet --no-resume --raw --help" ;; esac ;;
             image) case $cur in -*) words=" --form --fresh --all --check --json --quiet --no-resume --raw --help" ;; esac ;;
             help) case $cur in -*) words=" --man --json --quiet --no-resume --raw --help" ;; esac ;;
             completion) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;

@@ -1,5 +1,6 @@
 complete -c bellhop -n __fish_use_subcommand -f -a up -d 'make a box with a project and a coding agent in it, or start it again'
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l name -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l key -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l agent -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l agent-config -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l provider -r
@@ -27,13 +28,18 @@ complete -c bellhop -n '__fish_seen_subcommand_from up' -l git-token-file -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l allow-missing -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l start-timeout -r
 complete -c bellhop -n __fish_use_subcommand -f -a ls -d 'list the boxes'
+complete -c bellhop -n '__fish_seen_subcommand_from ls' -l all
 complete -c bellhop -n __fish_use_subcommand -f -a status -d 'show a box, and what is really enforced on it'
 complete -c bellhop -n '__fish_seen_subcommand_from status' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a events -d 'show what happened to a box, or to all, also to those that are gone'
+complete -c bellhop -n '__fish_seen_subcommand_from events' -l since -r
+complete -c bellhop -n '__fish_seen_subcommand_from events' -l follow
+complete -c bellhop -n '__fish_seen_subcommand_from events' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a start -d 'start stopped boxes, with their agents'
 complete -c bellhop -n '__fish_seen_subcommand_from start' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a stop -d 'end everything that runs in boxes; their disks stay'
 complete -c bellhop -n '__fish_seen_subcommand_from stop' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a rm -d 'remove boxes and everything in them, without a trace'
+complete -c bellhop -n __fish_use_subcommand -f -a rm -d 'remove boxes and everything in them'
 complete -c bellhop -n '__fish_seen_subcommand_from rm' -l force
 complete -c bellhop -n '__fish_seen_subcommand_from rm' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a keep -d 'let a box live longer'
@@ -222,6 +228,8 @@ complete -c bellhop -n __fish_use_subcommand -f -a providers -d 'list the provid
 complete -c bellhop -n __fish_use_subcommand -f -a doctor -d 'check what this machine has and lacks for boxes'
 complete -c bellhop -n __fish_use_subcommand -f -a gc -d 'finish or roll back interrupted changes, remove what no box owns'
 complete -c bellhop -n '__fish_seen_subcommand_from gc' -l stopped-for -r
+complete -c bellhop -n '__fish_seen_subcommand_from gc' -l records-for -r
+complete -c bellhop -n '__fish_seen_subcommand_from gc' -l dry-run
 complete -c bellhop -n __fish_use_subcommand -f -a image -d 'build, list, test and remove images'
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l form -r
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l fresh

@@ -4,6 +4,10 @@
 #include "common/clock.h"
 #include "common/str.h"
 
+struct args {
+    bool all;
+};
+
 struct list {
     struct cli *cli;
     struct cli_table *table;
@@ -35,24 +39,52 @@ static int list_add_box(void *arg, struct bh_box *box)
     return 0;
 }
 
+static int list_add_record(void *arg, const struct bh_record *r)
+{
+    struct list *l = arg;
+    char age[32];
+
+    if (l->cli->json) {
+        (void)json_array_append_new(l->json, json_loads(r->json, JSON_ALLOW_NUL, NULL));
+        return 0;
+    }
+    if (l->cli->quiet) {
+        (void)puts(r->name);
+        return 0;
+    }
+    cli_table_add(l->table,
+                  (const char *const[]){
+                      r->name, bh_state_name(BH_STATE_DESTROYED), r->provider, "-",
+                      str_format_duration(clock_real_ms() - r->created_ms, age, sizeof(age)), "-",
+                      "-", NULL});
+    return 0;
+}
+
 static int run_ls(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     static const char *const heads[] = {"NAME", "STATE",     "PROVIDER", "AGENT",
                                         "AGE",  "TIME LEFT", "URL",      NULL};
+    const struct args *a = args;
     struct list l = {.cli = c, .json = json_array()};
     int r;
 
-    (void)args;
     (void)operands;
     if (!c->json && !c->quiet)
         l.table = cli_table_new(heads);
     r = bh_list(c->ctx, list_add_box, &l, err);
+    if (r == 0 && a->all)
+        r = bh_list_records(c->ctx, list_add_record, &l, err);
     cli_table_print_free(l.table, c->tty_out);
     if (r == 0 && c->json)
         return cli_print_json_take(json_pack("{s:o}", "boxes", l.json));
     json_decref(l.json);
     return r;
 }
+
+static const struct cli_option ls_options[] = {
+    CLI_OPT("all", 'a', CLI_FLAG, all, NULL, "also the boxes that are destroyed, newest first"),
+    {0},
+};
 
 const struct cli_command cmd_ls = {
     .name = "ls",
@@ -61,6 +93,9 @@ const struct cli_command cmd_ls = {
     .summary = "list the boxes",
     .examples = "  bellhop ls\n"
                 "  bellhop ls -q      # only the names\n"
-                "  bellhop ls --json\n",
+                "  bellhop ls --json\n"
+                "  bellhop ls --all   # those that are gone too, for 30 days\n",
+    .options = ls_options,
+    .args_bytes = sizeof(struct args),
     .run = run_ls,
 };

@@ -20,7 +20,11 @@ const struct cli_command cmd_rm = {
     .name = "rm",
     .group = "Boxes",
     .operands = "NAME...",
-    .summary = "remove boxes and everything in them, without a trace",
+    .summary = "remove boxes and everything in them",
+    .details =
+        "Their names and keys are free again. What remains is a record without any content:\n"
+        "when and why the box ended, its events, and the last lines of its guest agent. It is\n"
+        "kept for 30 days (ls --all, events, gc --records-for).",
     .examples = "  bellhop rm api\n",
     .options = rm_options,
     .args_bytes = sizeof(struct args),

@@ -15,7 +15,8 @@
 #define NEXT_COLUMN 40
 
 struct args {
-    const char *name, *provider, *image, *runtime, *agent, *agent_config, *network, *privilege;
+    const char *name, *key, *provider, *image, *runtime, *agent, *agent_config, *network,
+        *privilege;
     const char *on_timeout, *dest, *git, *repo, *git_token_file, *env_file;
     int64_t timeout_ms, start_timeout_ms;
     uint32_t cpu_millis, pids;
@@ -35,6 +36,8 @@ static const char *const runtime_names[] = {"runc", "crun", "runsc", NULL};
 static const struct cli_option up_options[] = {
     CLI_OPT("name", 'n', CLI_STR, name, "NAME",
             "the box's name (default: the name of the directory or repository)"),
+    CLI_OPT("key", 'k', CLI_STR, key, "STRING",
+            "the box of this string, such as the id of a conversation"),
     CLI_OPT_VALUES("agent", 'a', CLI_STR, agent, "AGENT",
                    "opencode, pi, none, NAME@VERSION or a recipe file", agent_names),
     CLI_OPT("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files"),
@@ -175,7 +178,7 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     print_next("run a command in it", "bellhop exec %s -- git status", i->name);
     print_next("take its work home", "bellhop sync %s :%s out", i->name, i->workdir);
     print_next("it stops when unused for a while", "bellhop keep %s --for 2h", i->name);
-    print_next("remove it without a trace", "bellhop rm %s", i->name);
+    print_next("remove it", "bellhop rm %s", i->name);
 }
 
 /* $BELLHOP_IMAGE replaces the default image, if the provider uses one. */
@@ -211,8 +214,9 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     o.runtime = a->runtime;
     o.agent = a->agent ? a->agent : "opencode";
     o.agent_config = a->agent_config;
-    /* An empty box with --name has no project. */
-    o.project = a->repo || (a->empty && a->name) ? NULL : dir;
+    o.key = a->key;
+    /* An empty box with --name or --key has no project. */
+    o.project = a->repo || (a->empty && (a->name || a->key)) ? NULL : dir;
     o.no_upload = a->empty;
     o.dest = a->dest;
     o.git = a->git;
@@ -258,6 +262,11 @@ const struct cli_command cmd_up = {
         "starts that box if it is stopped, and uploads nothing again. Another project of the same\n"
         "name gets a box with a short hash after the name. With --name, a box that belongs to\n"
         "another project is an error.\n"
+        "With --key, up returns the box that has this key, whatever its name is; concurrent ups "
+        "with\n"
+        "one key create one box. Without --name, a new box is named after a hash of the key. A "
+        "box\n"
+        "can have many keys; rm frees them.\n"
         "\n"
         "By default a box leaves a part of the machine to you: it has all processors but one (of\n"
         "fewer than five, 4/5). The disk limit is a quota if the file system has project quotas;\n"
@@ -267,7 +276,8 @@ const struct cli_command cmd_up = {
                 "  bellhop up --name api --agent pi ~/src/api  # another one, with pi\n"
                 "  bellhop up --agent none --network none .    # just a box, without a network\n"
                 "  bellhop up -m 4G --cpus 2 -e GITHUB_USER .  # limits, and a variable of yours\n"
-                "  bellhop up --empty -n scratch -a none       # an empty box\n",
+                "  bellhop up --empty -n scratch -a none       # an empty box\n"
+                "  bellhop up --empty --key 1234.5678          # the box of a conversation\n",
     .options = up_options,
     .args_bytes = sizeof(struct args),
     .max_operands = 1,

@@ -11,12 +11,13 @@
 
 /* In the order of the overview; the commands of a group are adjacent. */
 static const struct cli_command *const cli_commands[] = {
-    &cmd_up,     &cmd_ls,    &cmd_status,    &cmd_start,    &cmd_stop,       &cmd_rm,
-    &cmd_keep,   &cmd_exec,  &cmd_shell,     &cmd_ps,       &cmd_attach,     &cmd_wait,
-    &cmd_kill,   &cmd_ports, &cmd_wait_port, &cmd_activity, &cmd_hold,       &cmd_release,
-    &cmd_ready,  &cmd_url,   &cmd_logs,      &cmd_put,      &cmd_get,        &cmd_cat,
-    &cmd_edit,   &cmd_watch, &cmd_sync,      &cmd_glob,     &cmd_grep,       &cmd_providers,
-    &cmd_doctor, &cmd_gc,    &cmd_image,     &cmd_help,     &cmd_completion, &cmd_version,
+    &cmd_up,        &cmd_ls,     &cmd_status, &cmd_events,    &cmd_start,    &cmd_stop,
+    &cmd_rm,        &cmd_keep,   &cmd_exec,   &cmd_shell,     &cmd_ps,       &cmd_attach,
+    &cmd_wait,      &cmd_kill,   &cmd_ports,  &cmd_wait_port, &cmd_activity, &cmd_hold,
+    &cmd_release,   &cmd_ready,  &cmd_url,    &cmd_logs,      &cmd_put,      &cmd_get,
+    &cmd_cat,       &cmd_edit,   &cmd_watch,  &cmd_sync,      &cmd_glob,     &cmd_grep,
+    &cmd_providers, &cmd_doctor, &cmd_gc,     &cmd_image,     &cmd_help,     &cmd_completion,
+    &cmd_version,
 };
 
 const struct cli_command *cli_command_at(size_t i)
@@ -62,6 +63,8 @@ static int open_context(struct cli *c, struct bh_error *err)
     _cleanup_free_ char *state = user_dir("BELLHOP_STATE_DIR", "XDG_STATE_HOME", ".local/state");
     _cleanup_free_ char *cache = user_dir("BELLHOP_CACHE_DIR", "XDG_CACHE_HOME", ".cache");
     const char *answer = own_part("BELLHOP_ANSWER_TIMEOUT");
+    const char *records = own_part("BELLHOP_RECORDS_FOR");
+    char actor[64];
     int r;
 
     c->opts.size = sizeof(c->opts);
@@ -69,6 +72,12 @@ static int open_context(struct cli *c, struct bh_error *err)
                    c->opts.answer_timeout_ms <= 0))
         return cli_fail(err, BH_INVALID_ARGUMENT, "answer_timeout",
                         "BELLHOP_ANSWER_TIMEOUT: '%.40s' is not a time like 30s", answer);
+    if (records && (str_parse_duration(records, &c->opts.records_for_ms, NULL) < 0 ||
+                    c->opts.records_for_ms <= 0))
+        return cli_fail(err, BH_INVALID_ARGUMENT, "records_for",
+                        "BELLHOP_RECORDS_FOR: '%.40s' is not a time like 30d", records);
+    (void)snprintf(actor, sizeof(actor), "bellhop %s", c->command->name);
+    c->opts.actor = actor;
     c->opts.state_dir = state;
     c->opts.cache_dir = cache;
     c->opts.agent_path = own_part("BELLHOP_AGENT");

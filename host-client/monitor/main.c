@@ -115,6 +115,7 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
         .recipe_dir = args[ARG_RECIPES],
         .image_dir = args[ARG_IMAGES],
         .cancel_fd = -1,
+        .actor = "monitor",
     };
     struct bh_error error;
     int r = bh_open(&o, ret, &error);

@@ -286,7 +286,7 @@ static void end_locked(struct monitor *m, const char *by, const char *cause)
         return;
     /* no command may ask this monitor to stop the box now */
     m->commands = commands_free(m->commands);
-    (void)bringup_destroy_locked(m->box, &e);
+    (void)bringup_destroy_locked(m->box, cause, &e);
 }
 
 static void end_by_lease(struct monitor *m)

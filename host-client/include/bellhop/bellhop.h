@@ -55,6 +55,14 @@ enum bh_code {
     BH_UNAUTHENTICATED
 };
 
+/* A box that was destroyed; its record is still there (bh_list_records). */
+struct bh_gone {
+    char id[40]; /* "": the error is another */
+    char provider[32];
+    char cause[160]; /* cut, if it is longer in the record */
+    int64_t destroyed_ms;
+};
+
 struct bh_error {
     int code;          /* enum bh_code */
     int sys;           /* errno, or 0 */
@@ -64,6 +72,8 @@ struct bh_error {
     /* With a step: the tail of that step's log. Else the details of the agent's error as a JSON
      * object ({"etag":"..."}, {"first_held":4096}), or "". */
     char detail[4096];
+    /* With BH_NOT_FOUND, of a box that was there: also in the detail, {"gone":{...}}. */
+    struct bh_gone gone;
 };
 
 const char *bh_code_name(int code); /* "not_found" */
@@ -98,6 +108,9 @@ struct bh_options {
     const char *template_dir; /* templates and scripts that build images; NULL: as installed */
     const char *image_cache_dir; /* layers of images; NULL: beside the images */
     int64_t answer_timeout_ms;   /* how long a guest agent may be silent on a call; 0: 30 seconds */
+    /* The author of the events that its calls cause; up to 63 bytes. NULL: "library". */
+    const char *actor;
+    int64_t records_for_ms; /* how long the records of destroyed boxes are kept; 0: 30 days */
 };
 
 struct bh_ctx;
@@ -162,6 +175,10 @@ struct bh_create_options {
     /* Limit of its disk: a quota, or the box is stopped. 0: oci: 80 % of what is free. */
     uint64_t disk_bytes;
     bool no_upload; /* the box is for the project (its name, what it remembers), but stays empty */
+    /* Any 1 to 512 bytes without a NUL, such as the id of a conversation; or NULL. A key is one box's
+     * until that box is destroyed; a box may have 1,000 keys. Returns the key's box; without one,
+     * the box opts->name gets the key, or one whose name is made of the key. */
+    const char *key;
 };
 
 /*
@@ -173,6 +190,9 @@ struct bh_create_options {
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
               struct bh_error *err);
 int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err);
+/* The box that has the key (bh_create_options.key). bh_box_free() the handle. */
+int bh_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret_box,
+                  struct bh_error *err);
 struct bh_box *bh_box_free(struct bh_box *box); /* the handle, not the box; returns NULL */
 
 struct bh_connect_options {
@@ -213,6 +233,11 @@ struct bh_box_info {
     const char *agent_url;      /* "" if it has none */
     const char *agent_password; /* "" if it has none */
     const char *json;           /* all of it, as `bellhop status --json` prints it */
+    /* 0: it has not happened. A box's times never run backwards, also if the clock does. */
+    int64_t updated_ms; /* last change of its state, its project or its coding agent */
+    int64_t paused_ms;
+    int64_t resumed_ms;
+    int64_t used_ms; /* last use that renewed its lease */
 };
 /* A snapshot, valid until the next call on this box. */
 const struct bh_box_info *bh_box_info(struct bh_box *box);
@@ -220,6 +245,69 @@ const struct bh_box_info *bh_box_info(struct bh_box *box);
 /* Calls fn for each box, by name; a non-zero result ends the list and is returned. */
 int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *arg,
             struct bh_error *err);
+
+/* ---- what happened ---- */
+
+/* A box that was destroyed. Its name and its keys may be another box's by now. */
+struct bh_record {
+    size_t size;
+    const char *id;
+    const char *name;
+    const char *provider;
+    const char *image;
+    const char *cause; /* reason for its end, or "" */
+    int64_t created_ms;
+    int64_t updated_ms; /* 0 in this one and the next three: it has not happened */
+    int64_t paused_ms;
+    int64_t resumed_ms;
+    int64_t used_ms;
+    int64_t destroyed_ms;
+    int exit_code;          /* of its first process; -1: not known, or a signal ended it */
+    int exit_signal;        /* 0: none, or not known */
+    const char *logs;       /* the last 64 KiB that its first process printed, as UTF-8 */
+    const char *transcript; /* a reference to what its coding agent said, or NULL */
+    const char *json;       /* all of it but the logs, as `bellhop ls --all --json` prints it */
+};
+/*
+ * Calls fn for each record, newest first. Records are kept for bh_options.records_for_ms, and at
+ * most 10,000 of them. A record has no variables and no secrets of the box. A non-zero result ends
+ * the list and is returned.
+ */
+int bh_list_records(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_record *record),
+                    void *arg, struct bh_error *err);
+
+struct bh_event {
+    size_t size;
+    int64_t position; /* in the context's state directory, from 1; never used twice */
+    int64_t seq;      /* of its box, from 1, without a gap */
+    const char *id;   /* 32 hex digits, or the id that its author gave */
+    const char *box_id;
+    const char *box_name;
+    const char *kind;     /* "state", or another word for a fact that changes no state */
+    int64_t time_ms;      /* not before that of the box's event before */
+    enum bh_state before; /* BH_STATE_UNKNOWN: the box was new */
+    enum bh_state after;
+    const char *cause; /* or "" */
+    const char *actor; /* "bellhop rm", "monitor", "janitor", or bh_options.actor */
+    const char *json;  /* all of it, as `bellhop events --json` prints it */
+};
+struct bh_event_options {
+    size_t size;
+    /* A box's name, or a box's id. A name is that of the box that has it, else of the last box that
+     * had it. NULL: all boxes. */
+    const char *box;
+    /* Only events after this one: seq with a box, position without. 0: from the first that is
+     * kept. */
+    int64_t since;
+};
+/*
+ * Calls fn for each event, oldest first; it does not wait for more. The last 10,000 of a box are
+ * kept, as long as the box or its record is. A non-zero result ends the list and is returned.
+ * BH_NOT_FOUND: there is neither such a box nor a record of it.
+ */
+int bh_list_events(struct bh_ctx *ctx, const struct bh_event_options *opts,
+                   int (*fn)(void *arg, const struct bh_event *event), void *arg,
+                   struct bh_error *err);
 
 /* Succeeds if the guest agent and the coding agent both answer as they should. */
 int bh_health(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
@@ -818,6 +906,20 @@ int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg
  * running) for at least stopped_for_ms. -1: none. */
 int bh_gc_stopped(struct bh_ctx *ctx, int64_t stopped_for_ms,
                   void (*fn)(void *arg, const char *line), void *arg, struct bh_error *err);
+
+struct bh_gc_options {
+    size_t size;
+    /* Removes boxes, with their disks, that have been stopped for at least so long. 0: none; 1: every
+     * stopped box. */
+    int64_t stopped_for_ms;
+    /* Forgets the records of boxes that were destroyed at least so long ago. 0: as the context; 1:
+     * every record. */
+    int64_t records_for_ms;
+    bool dry_run; /* only tell, change nothing */
+};
+/* The same with options. If several do this at once, each thing is done by one of them. */
+int bh_gc_run(struct bh_ctx *ctx, const struct bh_gc_options *opts,
+              void (*fn)(void *arg, const char *line), void *arg, struct bh_error *err);
 
 struct bh_provider_info {
     const char *name;

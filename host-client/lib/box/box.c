@@ -34,6 +34,10 @@ int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_er
 
     if (r == 0)
         r = store_open(ctx->state_dir, &ctx->store, &e);
+    if (r == 0)
+        store_set_actor(ctx->store, ctx->actor);
+    if (r == 0 && ctx->records_for_ms)
+        store_set_records_for(ctx->store, ctx->records_for_ms);
     if (r < 0) {
         (void)ctx_free(ctx);
         return ctx_fail(err, r, &e);
@@ -130,9 +134,6 @@ int box_reload(struct bh_box *box, struct err *e)
 
     if (r == 0)
         r = store_get(box->ctx->store, box->row.id, &row, e);
-    if (r == -ERR_NOT_FOUND)
-        return err_field(e, ERR_NOT_FOUND, "name", "there is no box with the name '%s' any more",
-                         box->row.name);
     if (r < 0)
         return r;
     r = spec_from_json(row.spec, &spec, e);
@@ -172,6 +173,15 @@ bool box_has_agent(const struct bh_box *box)
     return strcmp(box->spec.agent, "none") != 0;
 }
 
+int box_check_key(const char *key, struct err *e)
+{
+    size_t n = key ? strnlen(key, STORE_KEY_BYTES + 1) : 0;
+
+    return n && n <= STORE_KEY_BYTES
+               ? 0
+               : err_field(e, ERR_INVALID, "key", "key: a key has 1 to %d bytes", STORE_KEY_BYTES);
+}
+
 int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err)
 {
     struct box_row row = {0};
@@ -191,6 +201,22 @@ int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct
     return ctx_fail(err, r, &e);
 }
 
+int bh_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret_box,
+                  struct bh_error *err)
+{
+    struct box_row row = {0};
+    struct err e = {0};
+    int r = box_check_key(key, &e);
+
+    if (r == 0)
+        r = store_find_key(ctx->store, key, &row, &e);
+    if (r == 0)
+        r = box_new_take(ctx, &row, ret_box, &e);
+    if (r == 0)
+        bringup_notice(*ret_box);
+    return ctx_fail(err, r, &e);
+}
+
 struct list {
     struct bh_ctx *ctx;
     int (*fn)(void *arg, struct bh_box *box);
@@ -198,17 +224,12 @@ struct list {
     struct err e;
 };
 
-static int on_row(void *arg, const struct box_row *row)
+static int on_row(void *arg, struct box_row *row)
 {
     struct list *l = arg;
-    struct box_row copy = {0};
     struct bh_box *box = NULL;
-    int r = store_get(l->ctx->store, row->id, &copy, &l->e);
+    int r = box_new_take(l->ctx, row, &box, &l->e);
 
-    if (r == -ERR_NOT_FOUND)
-        return 0;
-    if (r == 0)
-        r = box_new_take(l->ctx, &copy, &box, &l->e);
     if (r < 0)
         return r;
     bringup_notice(box);
@@ -233,7 +254,7 @@ struct image_count {
     struct image_boxes boxes;
 };
 
-static int count_row_of_image(void *arg, const struct box_row *row)
+static int count_row_of_image(void *arg, struct box_row *row)
 {
     struct image_count *c = arg;
     const char *dir = json_string_value(json_object_get(row->spec, "image_dir"));
@@ -488,15 +509,18 @@ static json_t *new_info(const struct bh_box *box)
 
     if (!workdir)
         return NULL;
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o, "
-                     "s:o}",
-                     "name", row->name, "id", row->id, "provider", box->spec.provider, "image",
-                     box->spec.image, "state", bh_state_name(row->state), "cause", row->cause,
-                     "created_ms", (json_int_t)row->created_ms, "state_since_ms",
-                     (json_int_t)row->state_since_ms, "deadline_ms",
-                     (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
-                     guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels",
-                     labels_info(box), "options", spec_info(box), "project", project_info(row));
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o, "
+        "s:o, s:I, s:I, s:I, s:I, s:O, s:s?}",
+        "name", row->name, "id", row->id, "provider", box->spec.provider, "image", box->spec.image,
+        "state", bh_state_name(row->state), "cause", row->cause, "created_ms",
+        (json_int_t)row->times.created_ms, "state_since_ms", (json_int_t)row->state_since_ms,
+        "deadline_ms", (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
+        guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels", labels_info(box),
+        "options", spec_info(box), "project", project_info(row), "updated_ms",
+        (json_int_t)row->times.updated_ms, "paused_ms", (json_int_t)row->times.paused_ms,
+        "resumed_ms", (json_int_t)row->times.resumed_ms, "used_ms", (json_int_t)row->times.used_ms,
+        "keys", row->keys, "transcript", row->transcript);
 }
 
 static const char *text_of(json_t *obj, const char *key)
@@ -524,7 +548,7 @@ const struct bh_box_info *bh_box_info(struct bh_box *box)
     i->image = box->spec.image;
     i->state = box->row.state;
     i->cause = box->row.cause;
-    i->created_ms = box->row.created_ms;
+    i->created_ms = box->row.times.created_ms;
     i->state_since_ms = box->row.state_since_ms;
     i->deadline_ms = json_integer_value(json_object_get(box->info_json, "deadline_ms"));
     i->workdir = text_of(box->info_json, "workdir");
@@ -534,6 +558,10 @@ const struct bh_box_info *bh_box_info(struct bh_box *box)
     i->agent_version = text_of(agent, "version");
     i->agent_url = text_of(agent, "url");
     i->agent_password = text_of(agent, "password");
+    i->updated_ms = box->row.times.updated_ms;
+    i->paused_ms = box->row.times.paused_ms;
+    i->resumed_ms = box->row.times.resumed_ms;
+    i->used_ms = box->row.times.used_ms;
     i->json = box->info_text ? box->info_text : "{}";
     return i;
 }

@@ -14,6 +14,7 @@
 #include "lib/recipe/bootstrap.h"
 #include "lib/box/box_environment.h"
 #include "lib/box/control.h"
+#include "lib/box/history.h"
 #include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
 #include "lib/box/ports.h"
@@ -24,8 +25,10 @@
 #include "lib/project/project_archive.h"
 
 #define HEALTH_MS 5000
+#define INTERRUPTED "interrupted"
 #define ENDED_UNSEEN "it ended while it had no monitor"
 #define CONTROL_MS 5000
+#define EXIT_RECORD_BYTES 4096
 #define STOP_MS (BOX_STOP_GRACE_MS + 15000)
 
 static int set_state(struct bh_box *box, enum bh_state state, const char *cause, struct err *e)
@@ -246,7 +249,7 @@ static void undo_bringup(struct bh_box *box, bool is_new, bool was_live, int r, 
     box->ctx->cancel_fd = -1;
     box->client = client_free(box->client);
     if (is_new)
-        (void)bringup_destroy_locked(box, NULL);
+        (void)bringup_destroy_locked(box, cause, NULL);
     else if (was_live)
         (void)set_state(box, BH_STATE_ERROR, cause, NULL);
     else
@@ -323,10 +326,48 @@ int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e)
     return end_processes(box, BH_STATE_STOPPED, cause, e);
 }
 
-int bringup_destroy_locked(struct bh_box *box, struct err *e)
+/* The end of what the box's first process printed. NULL: nothing. */
+static char *read_last_logs(struct bh_box *box, size_t *ret_len)
 {
+    static const char *const names[] = {"console.log", "agent.log"};
+
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        _cleanup_free_ char *path = box_path(box, names[i]);
+        _cleanup_close_ int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+        _cleanup_free_ char *text = fd < 0 ? NULL : malloc(HISTORY_LOGS_BYTES);
+        off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+
+        if (!text || size <= 0)
+            continue;
+        if (lseek(fd, size > HISTORY_LOGS_BYTES ? size - HISTORY_LOGS_BYTES : 0, SEEK_SET) < 0 ||
+            io_read_full(fd, text, HISTORY_LOGS_BYTES, ret_len, NULL) < 0 || !*ret_len)
+            continue;
+        return TAKE(text);
+    }
+    return NULL;
+}
+
+/* {"code","signal"} of the monitor's exit record. NULL: there is none. */
+static json_t *read_exit(struct bh_box *box)
+{
+    _cleanup_free_ char *path = box_path(box, "exit.json");
+    _cleanup_free_ char *text = NULL;
+    _cleanup_json_ json_t *record = NULL;
+    size_t len = 0;
+
+    if (!path || io_read_file(AT_FDCWD, path, EXIT_RECORD_BYTES, &text, &len, NULL) < 0 ||
+        jx_parse(text, len, &record, NULL) < 0)
+        return NULL;
+    return json_incref(json_object_get(record, "exit"));
+}
+
+int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
+{
+    _cleanup_json_ json_t *exit_status = NULL;
+    _cleanup_free_ char *logs = NULL;
+    struct store_end end = {.cause = cause};
     struct provider_box view;
-    int r = set_state(box, BH_STATE_DESTROYING, "", e);
+    int r = set_state(box, BH_STATE_DESTROYING, cause, e);
 
     /* A box that filled the disk can be removed: that frees the room to store its state. */
     if (r < 0 && r != -ERR_EXHAUSTED)
@@ -335,10 +376,18 @@ int bringup_destroy_locked(struct bh_box *box, struct err *e)
     end_monitor(box, "removed", 0);
     box_view(box, &view);
     r = box->provider->destroy(&view, e);
+    if (r < 0)
+        return r;
+    end.exit = exit_status = read_exit(box);
+    end.logs = logs = read_last_logs(box, &end.n_logs);
+    r = dirtree_remove(box->dir, e);
     if (r == 0)
-        r = dirtree_remove(box->dir, e);
-    if (r == 0)
-        r = store_remove(box->ctx->store, box->row.id, e);
+        r = store_remove(box->ctx->store, box->row.id, &end, e);
+    if (r == -ERR_EXHAUSTED) { /* on a full disk the record does without logs */
+        end.logs = NULL;
+        end.n_logs = 0;
+        r = store_remove(box->ctx->store, box->row.id, &end, e);
+    }
     if (r == 0)
         store_forget_lock(box->ctx->store, box->row.name);
     return r;
@@ -354,10 +403,13 @@ int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
     if (!lifecycle_is_transitional(state))
         return 0;
     if (state == BH_STATE_DESTROYING || !box->row.made) {
+        _cleanup_free_ char *before = strdup(box->row.cause);
+
         *ret_gone = true;
-        return bringup_destroy_locked(box, e);
+        return bringup_destroy_locked(
+            box, state == BH_STATE_DESTROYING && before && *before ? before : INTERRUPTED, e);
     }
-    return bringup_stop_locked(box, "interrupted", e);
+    return bringup_stop_locked(box, INTERRUPTED, e);
 }
 
 /* Verifies a box whose row says that it runs: 1, or 0 after it was marked stopped. */
@@ -412,8 +464,7 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
     if (r < 0)
         return r;
     if (is_gone)
-        return err_field(e, ERR_NOT_FOUND, "name", "there is no box with the name '%s'",
-                         box->row.name);
+        return box_reload(box, e); /* it says what became of the box */
     if (box_row_is_live(&box->row)) {
         r = check_processes(box, deadline_mono_ms, e);
         if (r < 0)
@@ -424,6 +475,10 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
     if (box->ctx->no_resume)
         return err_field(e, ERR_PRECONDITION, "state", "the box '%s' %s", box->row.name,
                          box->row.state == BH_STATE_ERROR ? "could not be started" : "is stopped");
+    if (access(box->dir, F_OK) < 0 && errno == ENOENT) {
+        r = bringup_destroy_locked(box, "its disk is gone", e);
+        return r < 0 ? r : box_reload(box, e);
+    }
     return bringup_run_locked(box, NULL, deadline_mono_ms, report, e);
 }
 
@@ -470,8 +525,7 @@ static int stop_it(struct bh_box *box, int64_t deadline, struct err *e)
     if (r < 0)
         return r;
     if (is_gone)
-        return err_field(e, ERR_NOT_FOUND, "name", "there is no box with the name '%s'",
-                         box->row.name);
+        return box_reload(box, e);
     if (box->row.state == BH_STATE_STOPPED)
         return 0;
     return bringup_stop_locked(box, "stopped by a command", e);
@@ -480,7 +534,7 @@ static int stop_it(struct bh_box *box, int64_t deadline, struct err *e)
 static int destroy_it(struct bh_box *box, int64_t deadline, struct err *e)
 {
     (void)deadline;
-    return bringup_destroy_locked(box, e);
+    return bringup_destroy_locked(box, "removed by a command", e);
 }
 
 int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
@@ -505,7 +559,7 @@ int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
     r = bringup_back(box, deadline, &report, &e);
     box->ctx->no_resume = no_resume;
     r = ctx_fail(err, r, &e);
-    if (r < 0 && err) {
+    if (r < 0 && err && report.step[0]) {
         (void)snprintf(err->step, sizeof(err->step), "%s", report.step);
         (void)snprintf(err->detail, sizeof(err->detail), "%s", report.log ? report.log : "");
     }

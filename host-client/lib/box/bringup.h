@@ -52,4 +52,5 @@ void bringup_notice(struct bh_box *box);
 int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e);
 
 int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e);
-int bringup_destroy_locked(struct bh_box *box, struct err *e);
+/* Removes everything of the box; its record stays, with the cause. */
+int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e);

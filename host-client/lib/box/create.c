@@ -1,5 +1,6 @@
 /* create: bh_create(), from the checks to a running box. */
 #include <fcntl.h>
+#include <nettle/sha2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,6 +23,7 @@
 
 #define AGENT_HEALTH_MS 2000
 #define CONTROL_MS 5000
+#define KEY_NAME_DIGITS 32
 
 struct creation {
     struct bh_ctx *ctx;
@@ -33,6 +35,12 @@ struct creation {
     int64_t deadline_mono_ms;
     struct bringup_report report;
 };
+
+/* Did the library choose the name? Then it may choose another. */
+static bool is_own_name(const struct creation *c)
+{
+    return c->name == c->own_name;
+}
 
 /* Checks that need no lock. Nothing has been made yet. */
 static int check_inputs(struct creation *c, struct err *e)
@@ -109,7 +117,7 @@ static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
     if (r < 0)
         return r;
     spec = spec_to_json(&c->spec);
-    r = spec ? store_add(c->ctx->store, c->name, spec, &row, e) : err_oom(e);
+    r = spec ? store_add(c->ctx->store, c->name, spec, c->opts->key, &row, e) : err_oom(e);
     if (r == 0)
         r = store_set_project(c->ctx->store, row.id, c->project.path, c->project.remote, e);
     if (r == 0)
@@ -207,6 +215,8 @@ static int take_existing(struct creation *c, struct box_row *row, struct bh_box 
         r = bringup_back_locked(box, c->deadline_mono_ms, &c->report, e);
         c->ctx->no_resume = no_resume;
     }
+    if (r == 0 && c->opts->key)
+        r = store_add_key(c->ctx->store, box->row.id, c->opts->key, e);
     if (r == 0)
         r = ensure_agent(c, box, e);
     if (r == 0)
@@ -267,12 +277,74 @@ static int choose_name(struct creation *c, struct err *e)
                      "name: boxes of other projects have '%s' and its variants", c->project.base);
 }
 
+/* ---- its key ---- */
+
+/* The name of the box that has the key. *ret_name is NULL: none has. */
+static int find_key(struct creation *c, char **ret_name, struct err *e)
+{
+    struct box_row row = {0};
+    int r = store_find_key(c->ctx->store, c->opts->key, &row, e);
+
+    *ret_name = TAKE(row.name);
+    box_row_done(&row);
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+/* "key-" and 32 digits of a hash: the same for everybody who asks at once. */
+static void key_name(const char *key, char out[PROJECT_NAME_BYTES])
+{
+    struct sha256_ctx sha;
+    uint8_t digest[SHA256_DIGEST_SIZE];
+    size_t n = (size_t)snprintf(out, PROJECT_NAME_BYTES, "key-");
+
+    sha256_init(&sha);
+    sha256_update(&sha, strlen(key), (const uint8_t *)key);
+    sha256_digest(&sha, sizeof(digest), digest);
+    for (size_t i = 0; i < KEY_NAME_DIGITS / 2; i++, n += 2)
+        (void)snprintf(out + n, PROJECT_NAME_BYTES - n, "%02x", digest[i]);
+}
+
+/* Takes the name of the key's box, else the caller's, else one made of the key. */
+static int choose_key_name(struct creation *c, struct err *e)
+{
+    _cleanup_free_ char *name = NULL;
+    int r = find_key(c, &name, e);
+
+    if (r < 0)
+        return r;
+    if (name && c->opts->name && !str_eq(name, c->opts->name))
+        return err_field(e, ERR_EXISTS, "key", "key: the box '%s' has the key '%.64s'", name,
+                         c->opts->key);
+    if (name)
+        (void)snprintf(c->own_name, sizeof(c->own_name), "%s", name);
+    else
+        key_name(c->opts->key, c->own_name);
+    c->name = c->opts->name ? c->opts->name : c->own_name;
+    return 0;
+}
+
+/* With the lock of c->name. -ERR_ABORTED: the key came to another box meanwhile, or left this one. */
+static int check_key(struct creation *c, struct err *e)
+{
+    _cleanup_free_ char *name = NULL;
+    char hashed[PROJECT_NAME_BYTES];
+    int r = find_key(c, &name, e);
+
+    if (r < 0)
+        return r;
+    key_name(c->opts->key, hashed);
+    if (name ? str_eq(name, c->name) : c->opts->name || str_eq(hashed, c->name))
+        return 0;
+    return err_field(e, ERR_ABORTED, "name", "the key '%.64s' was taken or freed meanwhile",
+                     c->opts->key);
+}
+
 static void say_name(struct creation *c)
 {
     struct box_row row = {0};
     bool is_there;
 
-    if (c->name != c->own_name || strcmp(c->name, c->project.base) == 0)
+    if (!is_own_name(c) || c->opts->key || strcmp(c->name, c->project.base) == 0)
         return;
     if (find_row(c, c->project.base, &is_there, &row, NULL) == 0 && is_there)
         ctx_progress(c->ctx, "warning", 0, 0, false,
@@ -287,12 +359,14 @@ static void say_name(struct creation *c)
 static int create_locked(struct creation *c, struct bh_box **ret, struct err *e)
 {
     struct box_row row = {0};
-    bool is_there;
-    int r = find_row(c, c->name, &is_there, &row, e);
+    bool is_there = false;
+    int r = c->opts->key ? check_key(c, e) : 0;
 
+    if (r == 0)
+        r = find_row(c, c->name, &is_there, &row, e);
     if (r < 0)
         return r;
-    if (is_there && c->name == c->own_name &&
+    if (is_there && is_own_name(c) && !c->opts->key &&
         !project_has_box(&c->project, row.project, row.remote)) {
         box_row_done(&row);
         return err_field(e, ERR_ABORTED, "name", "the name '%s' was taken meanwhile", c->name);
@@ -314,9 +388,9 @@ static int create_box(struct creation *c, struct bh_box **ret, struct err *e)
         if (r < 0)
             return r;
         r = create_locked(c, ret, e);
-        if (r != -ERR_ABORTED || c->name != c->own_name || !e || !str_eq(e->field, "name"))
+        if (r != -ERR_ABORTED || !is_own_name(c) || !e || !str_eq(e->field, "name"))
             return r;
-        r = choose_name(c, e);
+        r = c->opts->key ? choose_key_name(c, e) : choose_name(c, e);
     }
     return r < 0 ? r
                  : err_field(e, ERR_ABORTED, "name",
@@ -340,7 +414,7 @@ static int settle_image(struct creation *c, struct err *e)
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
               struct bh_error *err)
 {
-    struct bh_create_options o;
+    struct bh_create_options o, named;
     struct creation c = {.ctx = ctx, .opts = &o};
     struct err e = {0};
     int r = options_copy(&o, sizeof(o), opts, &e);
@@ -348,11 +422,16 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     if (r == 0)
         r = project_read(ctx, &o, &c.project, &e);
     c.name = o.name;
-    if (r == 0 && !o.name && *c.project.base)
+    if (r == 0 && o.key)
+        r = box_check_key(o.key, &e);
+    if (r == 0 && o.key)
+        r = choose_key_name(&c, &e);
+    else if (r == 0 && !o.name && *c.project.base)
         r = choose_name(&c, &e);
-    o.name = c.name;
+    named = o; /* spec_from_options() checks the name, also one that was chosen */
+    named.name = c.name;
     if (r == 0)
-        r = spec_from_options(&o, &c.spec, &e);
+        r = spec_from_options(&named, &c.spec, &e);
     if (r == 0)
         r = settle_image(&c, &e);
     if (r == 0) {
@@ -361,7 +440,7 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
         r = create_box(&c, ret_box, &e);
     }
     r = ctx_fail(err, r, &e);
-    if (r < 0 && err) {
+    if (r < 0 && err && c.report.step[0]) {
         (void)snprintf(err->step, sizeof(err->step), "%s", c.report.step);
         (void)snprintf(err->detail, sizeof(err->detail), "%s", c.report.log ? c.report.log : "");
     }

@@ -1,6 +1,7 @@
 /* gc: finishes or removes the leftovers of interrupted commands and dead boxes. Also
  * bh_providers(). */
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +10,14 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/box/box.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
+#include "lib/box/history.h"
 #include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
 
@@ -25,12 +28,18 @@
  * box. */
 #define GC_LOCKS_MS 2000
 
+/* Another gc leaves a claimed box alone for so long: the time to remove a batch of them. */
+#define GC_CLAIM_MS (5 * 60 * 1000)
+#define GC_BATCH 50
+
 struct gc {
     struct bh_ctx *ctx;
     void (*fn)(void *arg, const char *line);
     void *arg;
     int64_t locks_deadline_ms;
     int64_t stopped_for_ms; /* boxes that were stopped for so long are removed; -1: none */
+    bool dry_run;
+    json_t *told; /* dry run: the unknown ids that were reported */
     struct err *e;
 };
 
@@ -57,8 +66,14 @@ static void relay_line(void *arg, const char *line)
 static int settle_box(struct gc *gc, struct bh_box *box, bool *ret_gone, struct err *e)
 {
     enum bh_state before = box->row.state;
-    int r = bringup_settle_locked(box, ret_gone, e);
+    int r;
 
+    if (gc->dry_run && lifecycle_is_transitional(before))
+        say(gc, "%s: was interrupted while %s, would be %s", box->row.name, bh_state_name(before),
+            before == BH_STATE_DESTROYING || !box->row.made ? "removed" : "stopped");
+    if (gc->dry_run)
+        return 0;
+    r = bringup_settle_locked(box, ret_gone, e);
     if (r == 0 && lifecycle_is_transitional(before))
         say(gc, "%s: was interrupted while %s, %s", box->row.name, bh_state_name(before),
             *ret_gone ? "removed" : "stopped");
@@ -76,90 +91,143 @@ static int check_monitor(struct gc *gc, struct bh_box *box, struct err *e)
         return 0;
     box_view(box, &view);
     r = box->provider->find(&view, &run, e);
+    if (r < 0)
+        return r;
+    if (gc->dry_run)
+        say(gc,
+            r == 1 ? "%s: its monitor would be restarted"
+                   : "%s: had ended, would be marked as stopped",
+            box->row.name);
+    if (gc->dry_run)
+        return 0;
     if (r == 1) {
         say(gc, "%s: its monitor is restarted", box->row.name);
         return control_ensure_monitor(box->ctx, box->row.id, clock_mono_ms() + GC_MONITOR_MS, e);
     }
-    if (r < 0)
-        return r;
     say(gc, "%s: had ended, marked as stopped", box->row.name);
     return bringup_stop_locked(box, "it ended while it had no monitor", e);
 }
 
-/* A stopped box holds somebody's work: only --stopped-for removes it. */
-static int drop_stopped(struct gc *gc, struct bh_box *box, struct err *e)
+static bool is_down(const struct box_row *row)
 {
-    bool is_down = !box_row_is_live(&box->row) && !lifecycle_is_transitional(box->row.state);
-    int64_t for_ms = clock_real_ms() - box->row.state_since_ms;
+    return !box_row_is_live(row) && !lifecycle_is_transitional(row->state) &&
+           row->state != BH_STATE_PAUSED;
+}
+
+static int64_t down_for_ms(struct gc *gc, const struct box_row *row)
+{
+    return store_now_ms(gc->ctx->store) - row->state_since_ms;
+}
+
+static bool is_due(struct gc *gc, const struct box_row *row)
+{
+    return gc->stopped_for_ms >= 0 && is_down(row) && down_for_ms(gc, row) >= gc->stopped_for_ms;
+}
+
+/* A stopped box holds somebody's work: only --stopped-for removes it. */
+static void mention_stopped(struct gc *gc, const struct box_row *row)
+{
     char text[32];
+
+    if (!is_down(row) || (down_for_ms(gc, row) < GC_MENTION_STOPPED_MS && !is_due(gc, row)))
+        return;
+    (void)str_format_duration(down_for_ms(gc, row), text, sizeof(text));
+    if (!is_due(gc, row))
+        say(gc, "%s: stopped for %s, kept (--stopped-for removes such boxes)", row->name, text);
+    else if (gc->dry_run)
+        say(gc, "%s: stopped for %s, would be removed", row->name, text);
+}
+
+static int tidy_box(struct gc *gc, struct bh_box *box, struct err *e)
+{
+    bool is_gone = false;
+    int r = settle_box(gc, box, &is_gone, e);
+
+    if (r == 0 && !is_gone)
+        r = check_monitor(gc, box, e);
+    if (r == 0 && !is_gone)
+        r = box_reload(box, e);
+    if (r == 0 && !is_gone)
+        mention_stopped(gc, &box->row);
+    return r;
+}
+
+static int drop_box(struct gc *gc, struct bh_box *box, struct err *e)
+{
+    char text[32], cause[64];
     int r;
 
-    if (!is_down)
+    if (!is_due(gc, &box->row)) /* a command has started it meanwhile */
         return 0;
-    (void)str_format_duration(for_ms, text, sizeof(text));
-    if (gc->stopped_for_ms < 0 || for_ms < gc->stopped_for_ms) {
-        if (for_ms >= GC_MENTION_STOPPED_MS)
-            say(gc, "%s: stopped for %s, kept (--stopped-for removes such boxes)", box->row.name,
-                text);
-        return 0;
-    }
-    r = bringup_destroy_locked(box, e);
+    (void)str_format_duration(down_for_ms(gc, &box->row), text, sizeof(text));
+    (void)snprintf(cause, sizeof(cause), "it was stopped for %s", text);
+    r = bringup_destroy_locked(box, cause, e);
     if (r == 0)
         say(gc, "%s: stopped for %s, removed", box->row.name, text);
     return r;
 }
 
-static int clean_box(struct gc *gc, struct bh_box *box)
+/* Calls fn with the box's name lock. Reports an error; returns only the cancel. */
+static int with_box(struct gc *gc, struct box_row *row,
+                    int (*fn)(struct gc *gc, struct bh_box *box, struct err *e))
 {
     _cleanup_close_ int lock = -1;
-    bool is_gone = false;
+    struct bh_box *box = NULL;
     struct err e = {0};
+    char name[64];
     int r;
 
-    r = store_lock_name(gc->ctx->store, box->row.name, gc->locks_deadline_ms, gc->ctx->cancel_fd,
-                        &lock, &e);
+    (void)snprintf(name, sizeof(name), "%s", row->name);
+    r = box_new_take(gc->ctx, row, &box, &e);
+    if (r == 0)
+        r = store_lock_name(gc->ctx->store, name, gc->locks_deadline_ms, gc->ctx->cancel_fd, &lock,
+                            &e);
     if (r == -ERR_DEADLINE)
-        return 0; /* another command is at work on it */
-    if (r == 0)
+        r = 0; /* another command is at work on it */
+    else if (r == 0)
         r = box_reload(box, &e);
-    if (r == -ERR_NOT_FOUND)
-        return 0;
-    if (r == 0)
-        r = settle_box(gc, box, &is_gone, &e);
-    if (r == 0 && !is_gone)
-        r = check_monitor(gc, box, &e);
-    if (r == 0 && !is_gone)
-        r = box_reload(box, &e);
-    if (r == 0 && !is_gone)
-        r = drop_stopped(gc, box, &e);
+    if (r == 0 && lock >= 0)
+        r = fn(gc, box, &e);
+    (void)bh_box_free(box);
     if (r == -ERR_CANCELED) {
         if (gc->e)
             *gc->e = e;
         return r;
     }
-    if (r < 0)
-        say(gc, "%s: %s", box->row.name, e.message);
+    if (r < 0 && r != -ERR_NOT_FOUND)
+        say(gc, "%s: %s", name, e.message);
     return 0;
 }
 
-static int clean_row(void *arg, const struct box_row *row)
+static int clean_row(void *arg, struct box_row *row)
 {
-    struct gc *gc = arg;
-    struct box_row copy = {0};
-    struct bh_box *box = NULL;
-    struct err e = {0};
-    int r = store_get(gc->ctx->store, row->id, &copy, &e);
+    return with_box(arg, row, tidy_box);
+}
 
-    if (r == -ERR_NOT_FOUND)
-        return 0;
-    if (r == 0)
-        r = box_new_take(gc->ctx, &copy, &box, &e);
-    if (r < 0) {
-        say(gc, "%s: %s", row->name, e.message);
-        return 0;
+/* Several at once share the work: each claims a batch at a time. A box whose removal failed stays
+ * claimed, so that the loop ends, and is tried again next time. */
+static int drop_stopped_boxes(struct gc *gc, struct err *e)
+{
+    struct store *s = gc->ctx->store;
+    char ids[GC_BATCH][BOX_ID_BYTES];
+    char holder[33];
+    size_t n = GC_BATCH;
+    int r = gc->stopped_for_ms < 0 || gc->dry_run ? 1 : io_random_hex(16, holder, e);
+
+    if (r != 0)
+        return r < 0 ? r : 0;
+    while (r == 0 && n == GC_BATCH) {
+        n = 0;
+        r = store_claim_stopped(s, holder, store_now_ms(s) - gc->stopped_for_ms, GC_CLAIM_MS, ids,
+                                GC_BATCH, &n, e);
+        for (size_t i = 0; r == 0 && i < n; i++) {
+            struct box_row row = {0};
+
+            if (store_get(s, ids[i], &row, NULL) == 0)
+                r = with_box(gc, &row, drop_box);
+        }
     }
-    r = clean_box(gc, box);
-    (void)bh_box_free(box);
+    store_release_claims(s, holder);
     return r;
 }
 
@@ -172,7 +240,14 @@ static bool is_known(void *arg, const char *id)
     int r = store_get(gc->ctx->store, id, &row, NULL);
 
     box_row_done(&row);
-    return r != -ERR_NOT_FOUND; /* in doubt, keep it */
+    if (r != -ERR_NOT_FOUND)
+        return true; /* in doubt, keep it */
+    if (!gc->dry_run)
+        return false;
+    if (!json_object_get(gc->told, id))
+        say(gc, "what is left of a box that is gone would be removed: %.32s", id);
+    (void)json_object_set_new(gc->told, id, json_true());
+    return true;
 }
 
 static void drop_unknown_dirs(struct gc *gc)
@@ -216,29 +291,67 @@ static void drop_unused_locks(struct gc *gc)
     }
 }
 
-int bh_gc_stopped(struct bh_ctx *ctx, int64_t stopped_for_ms,
-                  void (*fn)(void *arg, const char *line), void *arg, struct bh_error *err)
+static int drop_old_records(struct gc *gc, int64_t keep_ms, struct err *e)
 {
-    struct err e = {0};
-    struct gc gc = {.ctx = ctx,
-                    .fn = fn,
-                    .arg = arg,
-                    .stopped_for_ms = stopped_for_ms,
-                    .locks_deadline_ms = clock_mono_ms() + GC_LOCKS_MS,
-                    .e = &e};
+    int64_t n = 0;
+    int r = store_prune_records(gc->ctx->store, keep_ms, gc->dry_run, &n, e);
+
+    if (r == 0 && n)
+        say(gc, "%" PRId64 " old record%s %s", n, n == 1 ? "" : "s",
+            gc->dry_run ? "would be forgotten" : "forgotten");
+    return r;
+}
+
+static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
+{
     const struct provider *p;
-    int r = store_list(ctx->store, clean_row, &gc, &e);
+    int r = store_list(gc->ctx->store, clean_row, gc, e);
+
+    if (r == 0)
+        r = drop_stopped_boxes(gc, e);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; (p = provider_at(i)); i++) {
+        r = p->sweep ? p->sweep(gc->ctx, is_known, gc, relay_line, gc, e) : 0;
+        if (r < 0)
+            say(gc, "%s: %s", p->name, e->message);
+    }
+    drop_unknown_dirs(gc);
+    if (!gc->dry_run)
+        drop_unused_locks(gc);
+    return drop_old_records(gc, records_for_ms, e);
+}
+
+int bh_gc_run(struct bh_ctx *ctx, const struct bh_gc_options *opts,
+              void (*fn)(void *arg, const char *line), void *arg, struct bh_error *err)
+{
+    _cleanup_json_ json_t *told = json_object();
+    _cleanup_free_ char *actor = strdup(store_actor(ctx->store));
+    struct bh_gc_options o;
+    struct err e = {0};
+    struct gc gc = {.ctx = ctx, .fn = fn, .arg = arg, .told = told, .e = &e};
+    int r = told && actor ? options_copy(&o, sizeof(o), opts, &e) : err_oom(&e);
 
     if (r < 0)
         return ctx_fail(err, r, &e);
-    for (size_t i = 0; (p = provider_at(i)); i++) {
-        r = p->sweep ? p->sweep(ctx, is_known, &gc, relay_line, &gc, &e) : 0;
-        if (r < 0)
-            say(&gc, "%s: %s", p->name, e.message);
-    }
-    drop_unknown_dirs(&gc);
-    drop_unused_locks(&gc);
-    return 0;
+    gc.stopped_for_ms = o.stopped_for_ms > 1 ? o.stopped_for_ms : o.stopped_for_ms == 1 ? 0 : -1;
+    gc.dry_run = o.dry_run;
+    gc.locks_deadline_ms = clock_mono_ms() + GC_LOCKS_MS;
+    store_set_actor(ctx->store, "janitor");
+    r = run_gc(&gc, o.records_for_ms > 0 ? o.records_for_ms : store_records_for(ctx->store), &e);
+    store_set_actor(ctx->store, actor);
+    return ctx_fail(err, r, &e);
+}
+
+int bh_gc_stopped(struct bh_ctx *ctx, int64_t stopped_for_ms,
+                  void (*fn)(void *arg, const char *line), void *arg, struct bh_error *err)
+{
+    struct bh_gc_options o = {.size = sizeof(o),
+                              .stopped_for_ms = stopped_for_ms < 0    ? 0
+                                                : stopped_for_ms == 0 ? 1
+                                                                      : stopped_for_ms};
+
+    return bh_gc_run(ctx, &o, fn, arg, err);
 }
 
 int bh_gc(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg,

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -16,28 +15,22 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/box/lifecycle.h"
+#include "lib/box/store_db.h"
 #include "lib/util/socket.h"
 
-#define STORE_SCHEMA 2 /* 2: boxes have their project */
 #define STORE_BUSY_MS 10000
+#define STORE_FORGET_MS 200
 #define STORE_LOCK_POLL_MS 20 /* flock has no descriptor to poll */
 
-struct store {
-    sqlite3 *db;
-    char *dir; /* the state directory */
-};
+/* ---- the database ---- */
 
-static void finalize_p(sqlite3_stmt **st)
-{
-    (void)sqlite3_finalize(*st);
-}
-#define _cleanup_stmt_ __attribute__((cleanup(finalize_p)))
-
-static int store_fail(struct store *s, const char *what, struct err *e)
+int store_fail(struct store *s, const char *what, struct err *e)
 {
     int rc = sqlite3_errcode(s->db);
+    bool is_full =
+        rc == SQLITE_FULL || (rc == SQLITE_IOERR && sqlite3_system_errno(s->db) == ENOSPC);
     enum err_code code = rc == SQLITE_BUSY || rc == SQLITE_LOCKED ? ERR_UNAVAILABLE
-                         : rc == SQLITE_FULL                      ? ERR_EXHAUSTED
+                         : is_full                                ? ERR_EXHAUSTED
                          : rc == SQLITE_READONLY || rc == SQLITE_CANTOPEN || rc == SQLITE_PERM
                              ? ERR_DENIED
                          : rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB ? ERR_DATA_LOSS
@@ -46,70 +39,71 @@ static int store_fail(struct store *s, const char *what, struct err *e)
     return err_set(e, code, "the store in '%s': %s: %s", s->dir, what, sqlite3_errmsg(s->db));
 }
 
-static int exec_sql(struct store *s, const char *sql, struct err *e)
+int store_exec(struct store *s, const char *sql, struct err *e)
 {
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : store_fail(s, sql, e);
 }
 
-static int store_prepare(struct store *s, const char *sql, sqlite3_stmt **ret, struct err *e)
+int store_prepare(struct store *s, const char *sql, sqlite3_stmt **ret, struct err *e)
 {
     if (sqlite3_prepare_v2(s->db, sql, -1, ret, NULL) != SQLITE_OK)
         return store_fail(s, "prepare", e);
     return 0;
 }
 
+int store_step(struct store *s, sqlite3_stmt *st, struct err *e)
+{
+    return sqlite3_step(st) == SQLITE_DONE ? 0 : store_fail(s, "write", e);
+}
+
+int store_begin(struct store *s, struct err *e)
+{
+    return store_exec(s, "BEGIN IMMEDIATE", e);
+}
+
+int store_commit(struct store *s, int r, struct err *e)
+{
+    if (r >= 0 && store_exec(s, "COMMIT", e) == 0)
+        return r;
+    if (r >= 0)
+        r = store_fail(s, "commit", e);
+    (void)store_exec(s, "ROLLBACK", NULL);
+    return r;
+}
+
+void store_set_actor(struct store *s, const char *actor)
+{
+    (void)snprintf(s->actor, sizeof(s->actor), "%s", actor);
+    str_make_utf8(s->actor);
+}
+
+const char *store_actor(const struct store *s)
+{
+    return s->actor;
+}
+
+void store_set_clock(struct store *s, int64_t (*now_ms)(void *arg), void *arg)
+{
+    s->now_ms = now_ms;
+    s->now_arg = arg;
+}
+
+int64_t store_now_ms(const struct store *s)
+{
+    return s->now_ms ? s->now_ms(s->now_arg) : clock_real_ms();
+}
+
+void store_set_records_for(struct store *s, int64_t keep_ms)
+{
+    s->records_for_ms = keep_ms;
+}
+
+int64_t store_records_for(const struct store *s)
+{
+    return s->records_for_ms;
+}
+
 /* ---- opening ---- */
-
-static int read_version(struct store *s, int *ret, struct err *e)
-{
-    _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s, "PRAGMA user_version", &st, e);
-
-    if (r < 0)
-        return r;
-    if (sqlite3_step(st) != SQLITE_ROW)
-        return store_fail(s, "user_version", e);
-    *ret = sqlite3_column_int(st, 0);
-    return 0;
-}
-
-static int make_schema(struct store *s, struct err *e)
-{
-    int version = 0;
-    int r = read_version(s, &version, e);
-
-    if (r < 0 || version == STORE_SCHEMA)
-        return r;
-    if (version < 0 || version > STORE_SCHEMA)
-        return err_set(e, ERR_PRECONDITION,
-                       "the store in '%s' has version %d; this program knows version %d", s->dir,
-                       version, STORE_SCHEMA);
-    if (version == 0) {
-        r = exec_sql(s, "PRAGMA journal_mode=WAL", e);
-        if (r == 0)
-            r = exec_sql(s,
-                         "BEGIN IMMEDIATE;"
-                         "CREATE TABLE boxes(id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE,"
-                         " state TEXT NOT NULL, cause TEXT NOT NULL DEFAULT '',"
-                         " created_ms INTEGER NOT NULL, state_since_ms INTEGER NOT NULL,"
-                         " deadline_ms INTEGER NOT NULL DEFAULT 0,"
-                         " made INTEGER NOT NULL DEFAULT 0,"
-                         " spec TEXT NOT NULL, agent TEXT NOT NULL DEFAULT '{}',"
-                         " ports TEXT NOT NULL DEFAULT '{}') STRICT;"
-                         "PRAGMA user_version=1;"
-                         "COMMIT",
-                         e);
-    }
-    /* NULL: a box of version 1, without a known project. */
-    return r < 0 ? r
-                 : exec_sql(s,
-                            "BEGIN IMMEDIATE;"
-                            "ALTER TABLE boxes ADD COLUMN project TEXT;"
-                            "ALTER TABLE boxes ADD COLUMN remote TEXT NOT NULL DEFAULT '';"
-                            "PRAGMA user_version=2;"
-                            "COMMIT",
-                            e);
-}
 
 /* Serializes opening: two processes that switch the journal mode at once get errors instead of
  * waiting. */
@@ -118,6 +112,7 @@ static int open_db(struct store *s, struct err *e)
     _cleanup_free_ char *path = NULL;
     _cleanup_free_ char *lock_path = NULL;
     _cleanup_close_ int lock = -1;
+    int r;
 
     if (asprintf(&path, "%s/store.db", s->dir) < 0 ||
         asprintf(&lock_path, "%s/store.lock", s->dir) < 0)
@@ -135,7 +130,8 @@ static int open_db(struct store *s, struct err *e)
         return s->db ? store_fail(s, "open", e) : err_oom(e);
     (void)sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
     (void)chmod(path, 0600);
-    return make_schema(s, e);
+    r = store_exec(s, "PRAGMA secure_delete=ON", e); /* variables may be secrets */
+    return r < 0 ? r : store_make_schema(s, e);
 }
 
 int store_open(const char *state_dir, struct store **ret, struct err *e)
@@ -145,6 +141,8 @@ int store_open(const char *state_dir, struct store **ret, struct err *e)
 
     if (!s)
         return err_oom(e);
+    store_set_actor(s, "library");
+    s->records_for_ms = HISTORY_RECORDS_FOR_MS;
     s->dir = strdup(state_dir);
     r = s->dir ? open_db(s, e) : err_oom(e);
     if (r < 0) {
@@ -178,6 +176,8 @@ void box_row_done(struct box_row *row)
     json_decref(row->spec);
     json_decref(row->agent);
     json_decref(row->ports);
+    json_decref(row->keys);
+    free(row->transcript);
     memset(row, 0, sizeof(*row));
 }
 
@@ -186,11 +186,13 @@ bool box_row_is_live(const struct box_row *row)
     return row->state == BH_STATE_RUNNING || (row->state == BH_STATE_ERROR && row->deadline_ms);
 }
 
+/* Keys are bytes: in JSON as hex digits. */
 #define ROW_COLUMNS \
     "id, name, state, cause, created_ms, state_since_ms, deadline_ms, made, spec, agent, ports, " \
-    "project, remote"
+    "project, remote, updated_ms, paused_ms, resumed_ms, used_ms, transcript, " \
+    "(SELECT json_group_array(hex(key)) FROM keys WHERE box_id = boxes.id)"
 
-static json_t *column_json(sqlite3_stmt *st, int i, struct err *e)
+json_t *store_column_json(sqlite3_stmt *st, int i, struct err *e)
 {
     json_t *v = NULL;
     const char *text = (const char *)sqlite3_column_text(st, i);
@@ -201,36 +203,76 @@ static json_t *column_json(sqlite3_stmt *st, int i, struct err *e)
     return r < 0 ? NULL : v;
 }
 
-static const char *column_text(sqlite3_stmt *st, int i)
+const char *store_column_text(sqlite3_stmt *st, int i)
 {
     const char *text = (const char *)sqlite3_column_text(st, i);
 
     return text ? text : "";
 }
 
+int store_column_copy(sqlite3_stmt *st, int i, char **ret, struct err *e)
+{
+    bool is_null = sqlite3_column_type(st, i) == SQLITE_NULL;
+
+    *ret = is_null ? NULL : strdup(store_column_text(st, i));
+    return is_null || *ret ? 0 : err_oom(e);
+}
+
+/* ["312E32"] of the database as ["1.2"]. */
+json_t *store_column_keys(sqlite3_stmt *st, int i, struct err *e)
+{
+    _cleanup_json_ json_t *hex = store_column_json(st, i, e);
+    _cleanup_json_ json_t *keys = hex ? json_array() : NULL;
+    json_t *v;
+    size_t k;
+
+    json_array_foreach (hex, k, v) {
+        const char *digits = json_is_string(v) ? json_string_value(v) : "";
+        char key[STORE_KEY_BYTES + 1] = "";
+
+        for (size_t n = 0; n < STORE_KEY_BYTES && digits[2 * n] && digits[2 * n + 1]; n++) {
+            unsigned byte = 0;
+
+            if (sscanf(digits + 2 * n, "%2x", &byte) == 1)
+                key[n] = (char)byte;
+        }
+        (void)json_array_append_new(keys, jx_new_path(key));
+    }
+    return TAKE(keys);
+}
+
 static int read_row(sqlite3_stmt *st, struct box_row *ret, struct err *e)
 {
     struct box_row row = {0};
-    bool is_known, has_texts;
+    int r = 0;
 
-    (void)snprintf(row.id, sizeof(row.id), "%s", column_text(st, 0));
-    row.name = strdup(column_text(st, 1));
-    row.state = lifecycle_parse(column_text(st, 2));
-    row.cause = strdup(column_text(st, 3));
-    row.created_ms = sqlite3_column_int64(st, 4);
+    (void)snprintf(row.id, sizeof(row.id), "%s", store_column_text(st, 0));
+    row.state = lifecycle_parse(store_column_text(st, 2));
+    row.times.created_ms = sqlite3_column_int64(st, 4);
     row.state_since_ms = sqlite3_column_int64(st, 5);
     row.deadline_ms = sqlite3_column_int64(st, 6);
     row.made = sqlite3_column_int(st, 7) != 0;
-    row.spec = column_json(st, 8, e);
-    row.agent = column_json(st, 9, e);
-    row.ports = column_json(st, 10, e);
-    is_known = sqlite3_column_type(st, 11) != SQLITE_NULL;
-    row.project = is_known ? strdup(column_text(st, 11)) : NULL;
-    row.remote = strdup(column_text(st, 12));
-    has_texts = row.name && row.cause && row.remote && (row.project || !is_known);
-    if (!has_texts || !row.spec || !row.agent || !row.ports) {
-        int r = !has_texts ? err_oom(e) : -ERR_DATA_LOSS;
-
+    row.times.updated_ms = sqlite3_column_int64(st, 13);
+    row.times.paused_ms = sqlite3_column_int64(st, 14);
+    row.times.resumed_ms = sqlite3_column_int64(st, 15);
+    row.times.used_ms = sqlite3_column_int64(st, 16);
+    row.spec = store_column_json(st, 8, e);
+    row.agent = store_column_json(st, 9, e);
+    row.ports = store_column_json(st, 10, e);
+    row.keys = store_column_keys(st, 18, e);
+    if (!row.spec || !row.agent || !row.ports || !row.keys)
+        r = -ERR_DATA_LOSS;
+    if (r == 0)
+        r = store_column_copy(st, 1, &row.name, e);
+    if (r == 0)
+        r = store_column_copy(st, 3, &row.cause, e);
+    if (r == 0)
+        r = store_column_copy(st, 11, &row.project, e);
+    if (r == 0)
+        r = store_column_copy(st, 12, &row.remote, e);
+    if (r == 0)
+        r = store_column_copy(st, 17, &row.transcript, e);
+    if (r < 0) {
         box_row_done(&row);
         return r;
     }
@@ -238,21 +280,28 @@ static int read_row(sqlite3_stmt *st, struct box_row *ret, struct err *e)
     return 0;
 }
 
-static int find_by(struct store *s, const char *sql, const char *what, const char *key,
+/* *ret_found: is there a row? */
+static int read_one(struct store *s, sqlite3_stmt *st, bool *ret_found, struct box_row *ret,
+                    struct err *e)
+{
+    int rc = sqlite3_step(st);
+
+    *ret_found = rc == SQLITE_ROW;
+    return *ret_found ? read_row(st, ret, e) : rc == SQLITE_DONE ? 0 : store_fail(s, "read", e);
+}
+
+static int find_by(struct store *s, const char *sql, const char *what, const char *value,
                    struct box_row *ret, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    bool is_there = false;
     int r = store_prepare(s, sql, &st, e);
 
     if (r < 0)
         return r;
-    (void)sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-    r = sqlite3_step(st);
-    if (r == SQLITE_DONE)
-        return err_field(e, ERR_NOT_FOUND, what, "there is no box with the %s '%.64s'", what, key);
-    if (r != SQLITE_ROW)
-        return store_fail(s, "read", e);
-    return read_row(st, ret, e);
+    (void)sqlite3_bind_text(st, 1, value, -1, SQLITE_STATIC);
+    r = read_one(s, st, &is_there, ret, e);
+    return r < 0 || is_there ? r : store_not_found(s, what, value, e);
 }
 
 int store_find(struct store *s, const char *name, struct box_row *ret, struct err *e)
@@ -265,41 +314,68 @@ int store_get(struct store *s, const char *id, struct box_row *ret, struct err *
     return find_by(s, "SELECT " ROW_COLUMNS " FROM boxes WHERE id = ?1", "id", id, ret, e);
 }
 
-/* Reads the ids first: fn may change the store, and a row that is gone by then is skipped. */
-int store_list(struct store *s, int (*fn)(void *arg, const struct box_row *row), void *arg,
-               struct err *e)
+int store_find_key(struct store *s, const char *key, struct box_row *ret, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    _cleanup_json_ json_t *ids = json_array();
-    json_t *id;
-    size_t i;
-    int r;
+    bool is_there = false;
+    int r = store_prepare(
+        s, "SELECT " ROW_COLUMNS " FROM boxes WHERE id = (SELECT box_id FROM keys WHERE key = ?1)",
+        &st, e);
 
-    if (!ids)
-        return err_oom(e);
-    r = store_prepare(s, "SELECT id FROM boxes ORDER BY name", &st, e);
     if (r < 0)
         return r;
-    while ((r = sqlite3_step(st)) == SQLITE_ROW)
-        if (json_array_append_new(ids, json_string(column_text(st, 0))) < 0)
-            return err_oom(e);
-    if (r != SQLITE_DONE)
-        return store_fail(s, "read", e);
+    (void)sqlite3_bind_blob(st, 1, key, (int)strlen(key), SQLITE_STATIC);
+    r = read_one(s, st, &is_there, ret, e);
+    return r < 0 || is_there
+               ? r
+               : err_field(e, ERR_NOT_FOUND, "key", "there is no box with the key '%.64s'", key);
+}
 
-    json_array_foreach (ids, i, id) {
-        struct box_row row = {0};
+struct row_list {
+    struct box_row *rows;
+    size_t n;
+};
 
-        r = store_get(s, json_string_value(id), &row, e);
-        if (r == -ERR_NOT_FOUND)
-            continue;
-        if (r < 0)
-            return r;
-        r = fn(arg, &row);
-        box_row_done(&row);
-        if (r != 0)
-            return r;
+static void row_list_done(struct row_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        box_row_done(&l->rows[i]);
+    free(l->rows);
+}
+
+static int read_rows(struct store *s, struct row_list *l, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    bool is_there = true;
+    size_t cap = 0;
+    int r = store_prepare(s, "SELECT " ROW_COLUMNS " FROM boxes ORDER BY name", &st, e);
+
+    while (r == 0) {
+        if (l->n == cap) {
+            struct box_row *rows = realloc(l->rows, (cap * 2 + 16) * sizeof(*rows));
+
+            if (!rows)
+                return err_oom(e);
+            l->rows = rows;
+            cap = cap * 2 + 16;
+        }
+        r = read_one(s, st, &is_there, &l->rows[l->n], e);
+        if (r < 0 || !is_there)
+            break;
+        l->n++;
     }
-    return 0;
+    return r;
+}
+
+int store_list(struct store *s, int (*fn)(void *arg, struct box_row *row), void *arg, struct err *e)
+{
+    struct row_list l = {0};
+    int r = read_rows(s, &l, e);
+
+    for (size_t i = 0; r == 0 && i < l.n; i++)
+        r = fn(arg, &l.rows[i]);
+    row_list_done(&l);
+    return r;
 }
 
 /* Runs a statement that changes exactly the row called id. */
@@ -328,25 +404,32 @@ static int set_json(struct store *s, const char *sql, const char *id, const json
         return r;
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 2, text, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 3, store_now_ms(s));
     return change_row(s, st, id, e);
 }
 
 int store_set_agent(struct store *s, const char *id, const json_t *agent, struct err *e)
 {
-    return set_json(s, "UPDATE boxes SET agent = ?2 WHERE id = ?1", id, agent, e);
+    return set_json(s,
+                    "UPDATE boxes SET agent = ?2, updated_ms = MAX(updated_ms, ?3) WHERE id = ?1",
+                    id, agent, e);
 }
 
 int store_set_project(struct store *s, const char *id, const char *path, const char *remote,
                       struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s, "UPDATE boxes SET project = ?2, remote = ?3 WHERE id = ?1", &st, e);
+    int r = store_prepare(s,
+                          "UPDATE boxes SET project = ?2, remote = ?3,"
+                          " updated_ms = MAX(updated_ms, ?4) WHERE id = ?1",
+                          &st, e);
 
     if (r < 0)
         return r;
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 2, path, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 3, remote, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 4, store_now_ms(s));
     return change_row(s, st, id, e);
 }
 
@@ -370,40 +453,109 @@ int store_set_port(struct store *s, const char *id, uint16_t port, uint16_t host
 int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s, "UPDATE boxes SET deadline_ms = ?2 WHERE id = ?1", &st, e);
+    int r = store_prepare(s,
+                          "UPDATE boxes SET deadline_ms = ?2, used_ms = MAX(used_ms, ?3)"
+                          " WHERE id = ?1",
+                          &st, e);
 
     if (r < 0)
         return r;
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int64(st, 2, deadline_ms);
+    (void)sqlite3_bind_int64(st, 3, store_now_ms(s));
     return change_row(s, st, id, e);
 }
 
-int store_remove(struct store *s, const char *id, struct err *e)
+int store_set_transcript(struct store *s, const char *id, const char *reference, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s, "DELETE FROM boxes WHERE id = ?1", &st, e);
+    int r = store_prepare(s, "UPDATE boxes SET transcript = ?2 WHERE id = ?1", &st, e);
 
     if (r < 0)
         return r;
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-    return sqlite3_step(st) == SQLITE_DONE ? 0 : store_fail(s, "remove", e);
+    (void)sqlite3_bind_text(st, 2, reference, -1, SQLITE_STATIC);
+    return change_row(s, st, id, e);
 }
 
-static int insert_row(struct store *s, const char *id, const char *name, const char *spec,
-                      struct err *e)
+/* ---- keys ---- */
+
+/* Within a transaction. */
+static int insert_key(struct store *s, const char *id, const char *key, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
     int r = store_prepare(s,
-                          "INSERT INTO boxes(id, name, state, created_ms, state_since_ms, spec)"
-                          " VALUES(?1, ?2, 'requested', ?3, ?3, ?4)",
+                          "INSERT INTO keys(key, box_id) SELECT ?2, ?1"
+                          " WHERE (SELECT count(*) FROM keys WHERE box_id = ?1) < ?3",
+                          &st, e);
+
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_blob(st, 2, key, (int)strlen(key), SQLITE_STATIC);
+    (void)sqlite3_bind_int(st, 3, STORE_KEYS_MAX);
+    r = sqlite3_step(st);
+    if (r == SQLITE_CONSTRAINT)
+        return err_field(e, ERR_EXISTS, "key", "key: there is a box with the key '%.64s' already",
+                         key);
+    if (r != SQLITE_DONE)
+        return store_fail(s, "add a key", e);
+    if (sqlite3_changes(s->db) != 1)
+        return err_field(e, ERR_EXHAUSTED, "key", "key: a box has at most %d keys", STORE_KEYS_MAX);
+    return 0;
+}
+
+/* Within a transaction: does the box have the key already? */
+static int has_key(struct store *s, const char *id, const char *key, bool *ret, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    int r = store_prepare(s, "SELECT 1 FROM keys WHERE key = ?1 AND box_id = ?2", &st, e);
+
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_blob(st, 1, key, (int)strlen(key), SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 2, id, -1, SQLITE_STATIC);
+    r = sqlite3_step(st);
+    if (r != SQLITE_ROW && r != SQLITE_DONE)
+        return store_fail(s, "read", e);
+    *ret = r == SQLITE_ROW;
+    return 0;
+}
+
+int store_add_key(struct store *s, const char *id, const char *key, struct err *e)
+{
+    struct box_row row = {0};
+    bool is_there = false;
+    int r = store_begin(s, e);
+
+    if (r < 0)
+        return r;
+    r = store_get(s, id, &row, e);
+    box_row_done(&row);
+    if (r == 0)
+        r = has_key(s, id, key, &is_there, e);
+    if (r == 0 && !is_there)
+        r = insert_key(s, id, key, e);
+    return store_commit(s, r, e);
+}
+
+/* ---- a new box ---- */
+
+static int insert_row(struct store *s, const char *id, const char *name, const char *spec,
+                      int64_t now_ms, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    int r = store_prepare(s,
+                          "INSERT INTO boxes(id, name, state, created_ms, state_since_ms,"
+                          " updated_ms, used_ms, spec)"
+                          " VALUES(?1, ?2, 'requested', ?3, ?3, ?3, ?3, ?4)",
                           &st, e);
 
     if (r < 0)
         return r;
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(st, 3, clock_real_ms());
+    (void)sqlite3_bind_int64(st, 3, now_ms);
     (void)sqlite3_bind_text(st, 4, spec, -1, SQLITE_STATIC);
     r = sqlite3_step(st);
     if (r == SQLITE_CONSTRAINT)
@@ -411,34 +563,52 @@ static int insert_row(struct store *s, const char *id, const char *name, const c
     return r == SQLITE_DONE ? 0 : store_fail(s, "add", e);
 }
 
-int store_add(struct store *s, const char *name, const json_t *spec, struct box_row *ret,
-              struct err *e)
+int store_add(struct store *s, const char *name, const json_t *spec, const char *key,
+              struct box_row *ret, struct err *e)
 {
     _cleanup_free_ char *text = NULL;
     char id[BOX_ID_BYTES];
+    struct store_event event = {.box_id = id,
+                                .kind = "state",
+                                .time_ms = store_now_ms(s),
+                                .after = BH_STATE_REQUESTED,
+                                .cause = ""};
     int r = io_random_hex((BOX_ID_BYTES - 1) / 2, id, e);
 
+    if (r == 0)
+        r = jx_dump(spec, &text, NULL, e);
+    if (r == 0)
+        r = store_begin(s, e);
     if (r < 0)
         return r;
-    r = jx_dump(spec, &text, NULL, e);
-    if (r < 0)
-        return r;
-    r = insert_row(s, id, name, text, e);
-    if (r < 0)
-        return r;
-    return store_get(s, id, ret, e);
+    r = insert_row(s, id, name, text, event.time_ms, e);
+    if (r == 0 && key)
+        r = insert_key(s, id, key, e);
+    if (r == 0)
+        r = store_write_event(s, &event, e);
+    r = store_commit(s, r, e);
+    return r < 0 ? r : store_get(s, id, ret, e);
 }
 
 /* ---- states ---- */
 
-static int update_state(struct store *s, const char *id, enum bh_state state, const char *cause,
-                        struct err *e)
+struct state_change {
+    const char *id;
+    enum bh_state before, after;
+    const char *cause; /* UTF-8 */
+    int64_t now_ms;    /* not before the row's last change */
+};
+
+static int update_state(struct store *s, const struct state_change *c, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    _cleanup_free_ char *text = strdup(cause ? cause : "");
     int r = store_prepare(s,
                           "UPDATE boxes SET state = ?2, cause = ?3, state_since_ms = ?4,"
-                          " made = made OR ?2 = 'running',"
+                          " updated_ms = ?4, made = made OR ?2 = 'running',"
+                          " paused_ms = CASE WHEN ?2 = 'paused' THEN ?4 ELSE paused_ms END,"
+                          " resumed_ms = CASE WHEN ?2 = 'running' AND state = 'resuming' THEN ?4"
+                          " ELSE resumed_ms END,"
+                          " used_ms = CASE WHEN ?2 = 'running' THEN ?4 ELSE used_ms END,"
                           " deadline_ms = CASE WHEN ?2 IN ('stopped', 'destroying', 'destroyed')"
                           " OR (?2 = 'error' AND state = 'stopping') THEN 0"
                           " ELSE deadline_ms END WHERE id = ?1",
@@ -446,45 +616,184 @@ static int update_state(struct store *s, const char *id, enum bh_state state, co
 
     if (r < 0)
         return r;
+    (void)sqlite3_bind_text(st, 1, c->id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 2, bh_state_name(c->after), -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 3, c->cause, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 4, c->now_ms);
+    return change_row(s, st, c->id, e);
+}
+
+/* Within a transaction. The time of a change is not before that of the last one. */
+static int read_state(struct store *s, struct state_change *c, struct err *e)
+{
+    struct box_row row = {0};
+    int r = store_get(s, c->id, &row, e);
+
+    if (r < 0)
+        return r;
+    c->before = row.state;
+    c->now_ms = store_now_ms(s);
+    if (c->now_ms < row.times.updated_ms)
+        c->now_ms = row.times.updated_ms;
+    box_row_done(&row);
+    return 0;
+}
+
+/* Within a transaction: the row and its event. */
+static int write_state(struct store *s, const struct state_change *c, const char *event_id,
+                       struct err *e)
+{
+    const struct store_event event = {.box_id = c->id,
+                                      .id = event_id,
+                                      .kind = "state",
+                                      .time_ms = c->now_ms,
+                                      .before = c->before,
+                                      .after = c->after,
+                                      .cause = c->cause};
+    int r = update_state(s, c, e);
+
+    return r < 0 ? r : store_write_event(s, &event, e);
+}
+
+int store_set_state_once(struct store *s, const char *id, const char *event_id, enum bh_state state,
+                         const char *cause, struct err *e)
+{
+    _cleanup_free_ char *text = strdup(cause ? cause : "");
+    struct state_change c = {.id = id, .after = state, .cause = text};
+    int r;
+
     if (!text)
         return err_oom(e);
     str_make_utf8(text); /* it may contain text of a box */
-    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_text(st, 2, bh_state_name(state), -1, SQLITE_STATIC);
-    (void)sqlite3_bind_text(st, 3, text, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(st, 4, clock_real_ms());
-    return change_row(s, st, id, e);
-}
-
-static int check_edge_and_update(struct store *s, const char *id, enum bh_state state,
-                                 const char *cause, struct err *e)
-{
-    struct box_row row = {0};
-    int r = store_get(s, id, &row, e);
-    enum bh_state from = row.state;
-
-    box_row_done(&row);
+    r = store_begin(s, e);
     if (r < 0)
         return r;
-    if (!lifecycle_is_legal(from, state))
-        return err_field(e, ERR_PRECONDITION, "state", "a box that is %s can't become %s",
-                         bh_state_name(from), bh_state_name(state));
-    return update_state(s, id, state, cause, e);
+    r = event_id ? store_has_event(s, event_id, e) : 0;
+    if (r != 0)
+        return store_commit(s, r < 0 ? r : 0, e);
+    r = read_state(s, &c, e);
+    if (r == 0 && !lifecycle_is_legal(c.before, state))
+        r = err_field(e, ERR_PRECONDITION, "state", "a box that is %s can't become %s",
+                      bh_state_name(c.before), bh_state_name(state));
+    if (r == 0)
+        r = write_state(s, &c, event_id, e);
+    return store_commit(s, r, e);
 }
 
 int store_set_state(struct store *s, const char *id, enum bh_state state, const char *cause,
                     struct err *e)
 {
-    int r = exec_sql(s, "BEGIN IMMEDIATE", e);
+    return store_set_state_once(s, id, NULL, state, cause, e);
+}
+
+/* ---- the end of a box ---- */
+
+/* Within a transaction, after the row is gone: a trigger has made the record. */
+static int complete_record(struct store *s, const char *id, const struct store_end *end,
+                           struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    _cleanup_free_ char *exit_text = NULL;
+    size_t cut = end->n_logs > HISTORY_LOGS_BYTES ? end->n_logs - HISTORY_LOGS_BYTES : 0;
+    _cleanup_free_ char *logs = strndup(end->logs ? end->logs + cut : "", end->n_logs - cut);
+    int r = !logs ? err_oom(e) : end->exit ? jx_dump(end->exit, &exit_text, NULL, e) : 0;
+
+    if (r == 0)
+        r = store_prepare(s, "UPDATE records SET exit = ?2, logs = ?3 WHERE id = ?1", &st, e);
+    if (r < 0)
+        return r;
+    str_make_utf8(logs);
+    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 2, exit_text ? exit_text : "null", -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 3, logs, -1, SQLITE_STATIC);
+    return store_step(s, st, e);
+}
+
+static int remove_row(struct store *s, const char *id, const struct store_end *end, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    _cleanup_free_ char *cause = strdup(end->cause ? end->cause : "");
+    struct state_change c = {.id = id, .after = BH_STATE_DESTROYED, .cause = cause};
+    int r = cause ? read_state(s, &c, e) : err_oom(e);
+
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r < 0)
+        return r;
+    str_make_utf8(cause);
+    r = write_state(s, &c, NULL, e);
+    if (r == 0)
+        r = store_prepare(s, "DELETE FROM boxes WHERE id = ?1", &st, e);
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+    r = store_step(s, st, e);
+    if (r == 0)
+        r = complete_record(s, id, end, e);
+    return r < 0 ? r : store_drop_old_records(s, s->records_for_ms, NULL, e);
+}
+
+/* The write-ahead log still has the row: with its variables. Another process that reads at this
+ * moment keeps it; the next removal tries again. */
+static void forget_log(struct store *s)
+{
+    (void)sqlite3_busy_timeout(s->db, STORE_FORGET_MS);
+    (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    (void)sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
+}
+
+int store_remove(struct store *s, const char *id, const struct store_end *end, struct err *e)
+{
+    int r = store_begin(s, e);
 
     if (r < 0)
         return r;
-    r = check_edge_and_update(s, id, state, cause, e);
+    r = store_commit(s, remove_row(s, id, end, e), e);
     if (r == 0)
-        r = exec_sql(s, "COMMIT", e);
-    if (r < 0)
-        (void)exec_sql(s, "ROLLBACK", NULL);
+        forget_log(s);
     return r;
+}
+
+/* ---- the janitor's claims ---- */
+
+/* A claim whose end is far ahead was made by a clock that was ahead: it does not count. */
+int store_claim_stopped(struct store *s, const char *holder, int64_t before_ms, int64_t claim_ms,
+                        char (*ret_ids)[BOX_ID_BYTES], size_t max, size_t *ret_n, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    size_t n = 0;
+    int r = store_prepare(s,
+                          "INSERT OR REPLACE INTO claims(box_id, holder, until_ms)"
+                          " SELECT id, ?1, ?2 + ?3 FROM boxes WHERE state_since_ms <= ?4"
+                          " AND (state = 'stopped' OR (state = 'error' AND deadline_ms = 0))"
+                          " AND id NOT IN (SELECT box_id FROM claims"
+                          " WHERE until_ms > ?2 AND until_ms <= ?2 + 2 * ?3)"
+                          " ORDER BY state_since_ms, id LIMIT ?5 RETURNING box_id",
+                          &st, e);
+
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, holder, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 2, store_now_ms(s));
+    (void)sqlite3_bind_int64(st, 3, claim_ms);
+    (void)sqlite3_bind_int64(st, 4, before_ms);
+    (void)sqlite3_bind_int64(st, 5, (int64_t)max);
+    while ((r = sqlite3_step(st)) == SQLITE_ROW && n < max)
+        (void)snprintf(ret_ids[n++], BOX_ID_BYTES, "%s", store_column_text(st, 0));
+    if (r != SQLITE_DONE)
+        return store_fail(s, "claim", e);
+    *ret_n = n;
+    return 0;
+}
+
+void store_release_claims(struct store *s, const char *holder)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+
+    if (store_prepare(s, "DELETE FROM claims WHERE holder = ?1", &st, NULL) < 0)
+        return;
+    (void)sqlite3_bind_text(st, 1, holder, -1, SQLITE_STATIC);
+    (void)store_step(s, st, NULL);
 }
 
 /* ---- locks ---- */

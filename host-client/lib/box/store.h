@@ -1,7 +1,10 @@
 #pragma once
 /*
  * store: the boxes of one state directory (SQLite, WAL). The intent is written before the provider
- * is asked. Commands and monitors use it at once: every function is one transaction.
+ * is asked. Commands and monitors use it at once: every function is one transaction. A change of a
+ * box's state and its event (history.h) are one transaction too.
+ *
+ * The times of a box never run backwards: where the clock does, the last time is used again.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -14,12 +17,24 @@ struct store;
 
 #define BOX_ID_BYTES 17
 
+#define STORE_KEY_BYTES 512 /* without a NUL */
+#define STORE_KEYS_MAX 1000 /* of a box */
+
+/* 0: it has not happened. */
+struct box_times {
+    int64_t created_ms;
+    int64_t updated_ms; /* the last change of its state, its project or its coding agent */
+    int64_t paused_ms;
+    int64_t resumed_ms;
+    int64_t used_ms; /* the last use that renewed its lease */
+};
+
 struct box_row {
     char id[BOX_ID_BYTES]; /* 16 hex digits */
     char *name;
     enum bh_state state;
     char *cause;
-    int64_t created_ms;
+    struct box_times times;
     int64_t state_since_ms;
     int64_t deadline_ms; /* 0 unless it has a running lease */
     bool made;           /* it ran once: its disk is worth keeping */
@@ -27,8 +42,10 @@ struct box_row {
     json_t *agent;       /* {} or {"name","version","port","username","exec_id"} */
     /* its project's directory; "": none. NULL: an older store did not record it */
     char *project;
-    char *remote;  /* its git remote, or the cloned repository; or "" */
-    json_t *ports; /* {"7777": 40123}: the monitor's forwards; "0" is the guest agent */
+    char *remote;     /* its git remote, or the cloned repository; or "" */
+    json_t *ports;    /* {"7777": 40123}: the monitor's forwards; "0" is the guest agent */
+    json_t *keys;     /* of jx_new_path(): a key is any bytes but NUL */
+    char *transcript; /* a reference to what its coding agent said, or NULL */
 };
 void box_row_done(struct box_row *row);
 /* Should its processes exist? It is running, or in error with its lease still on. A box whose
@@ -38,23 +55,66 @@ bool box_row_is_live(const struct box_row *row);
 int store_open(const char *state_dir, struct store **ret, struct err *e);
 struct store *store_close(struct store *s);
 
-/* Adds a row in state requested; ERR_EXISTS: the name is taken. Fills row->id and times. */
-int store_add(struct store *s, const char *name, const json_t *spec, struct box_row *ret,
-              struct err *e);
+/* The author of all events from now on: "bellhop rm", "monitor", "janitor". Copied. "library" unless
+ * told. */
+void store_set_actor(struct store *s, const char *actor);
+const char *store_actor(const struct store *s);
+/* Takes the time from fn instead of the real clock (tests). NULL: the real clock. */
+void store_set_clock(struct store *s, int64_t (*now_ms)(void *arg), void *arg);
+int64_t store_now_ms(const struct store *s); /* since 1970 */
+/* How long the records of destroyed boxes are kept; 30 days unless told. */
+void store_set_records_for(struct store *s, int64_t keep_ms);
+int64_t store_records_for(const struct store *s);
+
+/* Adds a row in state requested, with a key unless it is NULL. ERR_EXISTS: the name, or the key
+ * (field key), is taken. Fills row->id and times. */
+int store_add(struct store *s, const char *name, const json_t *spec, const char *key,
+              struct box_row *ret, struct err *e);
+/* ERR_NOT_FOUND: if the box was destroyed, the error has the facts of its record
+ * (ctx_gone_error()). */
 int store_find(struct store *s, const char *name, struct box_row *ret, struct err *e); /* by name */
 int store_get(struct store *s, const char *id, struct box_row *ret, struct err *e);
-int store_list(struct store *s, int (*fn)(void *arg, const struct box_row *row), void *arg,
+int store_find_key(struct store *s, const char *key, struct box_row *ret, struct err *e);
+/* Calls fn for each box, by name. The rows are read at once, before the first call: fn may use the
+ * store, and may take a row's content over (and zero it). */
+int store_list(struct store *s, int (*fn)(void *arg, struct box_row *row), void *arg,
                struct err *e);
-/* ERR_PRECONDITION: lifecycle.c has no such transition. */
+/* Gives a box one more key. ERR_EXISTS: the key is another box's. ERR_EXHAUSTED: STORE_KEYS_MAX. */
+int store_add_key(struct store *s, const char *id, const char *key, struct err *e);
+/* Changes the state and writes the event. ERR_PRECONDITION: lifecycle.c has no such transition. */
 int store_set_state(struct store *s, const char *id, enum bh_state state, const char *cause,
                     struct err *e);
+/* The same with an event id of the caller's: a repeated one changes nothing. */
+int store_set_state_once(struct store *s, const char *id, const char *event_id, enum bh_state state,
+                         const char *cause, struct err *e);
 int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, struct err *e);
 int store_set_agent(struct store *s, const char *id, const json_t *agent, struct err *e);
 int store_set_project(struct store *s, const char *id, const char *path, const char *remote,
                       struct err *e);
 int store_set_port(struct store *s, const char *id, uint16_t port, uint16_t host_port,
                    struct err *e);
-int store_remove(struct store *s, const char *id, struct err *e);
+int store_set_transcript(struct store *s, const char *id, const char *reference, struct err *e);
+
+/* How a box ended, for its record. */
+struct store_end {
+    const char *cause;
+    const json_t *exit; /* {"code","signal"}, or NULL */
+    const char *logs;   /* or NULL; the last HISTORY_LOGS_BYTES are kept */
+    size_t n_logs;
+};
+/*
+ * Destroys the row: its name and its keys are free, and a record of it (history.h) stays. The
+ * variables of its spec are overwritten in the file. A row that is not there is no error.
+ */
+int store_remove(struct store *s, const char *id, const struct store_end *end, struct err *e);
+
+/*
+ * For the janitor: claims up to max boxes that have been stopped (or in error, with nothing running)
+ * since before_ms or earlier. Nobody else gets them for claim_ms, unless the holder releases them.
+ */
+int store_claim_stopped(struct store *s, const char *holder, int64_t before_ms, int64_t claim_ms,
+                        char (*ret_ids)[BOX_ID_BYTES], size_t max, size_t *ret_n, struct err *e);
+void store_release_claims(struct store *s, const char *holder);
 
 /* Takes an exclusive lock on a name across processes, by flock on <state_dir>/locks/NAME;
  * close() releases it. Waits until the deadline or the cancel descriptor. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
@@ -35,6 +36,67 @@ const char *bh_version(void)
     return BELLHOP_VERSION;
 }
 
+/* ---- errors ---- */
+
+#define GONE_DETAIL "gone" /* of struct err: JSON text */
+
+/* The facts as JSON text; the cause is cut until the text has room. */
+static void set_gone_detail(struct err *e, const struct ctx_gone *gone)
+{
+    _cleanup_free_ char *cause = strdup(gone->cause);
+    size_t n = cause ? strlen(cause) : 0;
+
+    for (;;) {
+        _cleanup_json_ json_t *facts =
+            json_pack("{s:s, s:s, s:I, s:s%}", "id", gone->id, "provider",
+                      gone->provider ? gone->provider : "", "destroyed_ms",
+                      (json_int_t)gone->destroyed_ms, "cause", cause ? cause : "", n);
+        _cleanup_free_ char *text = facts ? json_dumps(facts, JSON_COMPACT) : NULL;
+
+        if (!text || strlen(text) < ERR_DETAIL_BYTES || !n) {
+            (void)err_detail(e, -ERR_NOT_FOUND, GONE_DETAIL, text ? text : "{}");
+            return;
+        }
+        n = str_utf8_whole(cause, n - 1);
+    }
+}
+
+int ctx_gone_error(struct err *e, const struct ctx_gone *gone)
+{
+    char when[CLOCK_TEXT_BYTES];
+
+    clock_text(gone->destroyed_ms, when);
+    (void)err_field(e, ERR_NOT_FOUND, "name",
+                    "there is no box with the name '%s' any more: it is gone since %s%s%s",
+                    gone->name, when, *gone->cause ? ": " : "", gone->cause);
+    if (e)
+        set_gone_detail(e, gone);
+    return -ERR_NOT_FOUND;
+}
+
+static void copy_fact(char *out, size_t size, json_t *facts, const char *key)
+{
+    const char *text = json_string_value(json_object_get(facts, key));
+
+    (void)snprintf(out, size, "%s", text ? text : "");
+}
+
+/* Fills bh_error.gone, and the detail {"gone":{...}}. */
+static void tell_gone(struct bh_error *out, const struct err *e)
+{
+    json_t *facts = json_loads(e->detail, 0, NULL);
+    _cleanup_json_ json_t *whole = facts ? json_pack("{s:o}", GONE_DETAIL, facts) : NULL;
+    _cleanup_free_ char *text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
+
+    if (!text)
+        return;
+    (void)snprintf(out->detail, sizeof(out->detail), "%s", text);
+    copy_fact(out->gone.id, sizeof(out->gone.id), facts, "id");
+    copy_fact(out->gone.provider, sizeof(out->gone.provider), facts, "provider");
+    copy_fact(out->gone.cause, sizeof(out->gone.cause), facts, "cause");
+    out->gone.destroyed_ms = json_integer_value(json_object_get(facts, "destroyed_ms"));
+}
+
 /* Copies the machine-readable detail of the agent's error. */
 static void tell_detail(struct bh_error *out, const struct err *e)
 {
@@ -60,7 +122,10 @@ int ctx_fail(struct bh_error *out, int r, const struct err *e)
         out->sys = e->sys;
         (void)snprintf(out->field, sizeof(out->field), "%s", e->field);
         str_make_utf8(out->field);
-        tell_detail(out, e);
+        if (str_eq(e->detail_name, GONE_DETAIL))
+            tell_gone(out, e);
+        else
+            tell_detail(out, e);
     }
     return r;
 }
@@ -99,6 +164,8 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .npm_registry = ctx->npm_registry,
         .progress = ctx->progress,
         .progress_arg = ctx->progress_arg,
+        .actor = ctx->actor,
+        .records_for_ms = ctx->records_for_ms,
     };
 }
 
@@ -286,6 +353,13 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
         return err_field(e, ERR_INVALID, "answer_timeout",
                          "answer_timeout: the time must not be negative");
     ctx->answer_timeout_ms = o->answer_timeout_ms;
+    if (o->records_for_ms < 0)
+        return err_field(e, ERR_INVALID, "records_for",
+                         "records_for: the time must not be negative");
+    ctx->records_for_ms = o->records_for_ms;
+    ctx->actor = strdup(o->actor ? o->actor : "library");
+    if (!ctx->actor)
+        return err_oom(e);
     ctx->no_resume = o->no_resume;
     ctx->progress = o->progress;
     ctx->progress_arg = o->progress_arg;
@@ -328,6 +402,7 @@ struct bh_ctx *ctx_free(struct bh_ctx *ctx)
     free(ctx->template_dir);
     free(ctx->image_cache_dir);
     free(ctx->npm_registry);
+    free(ctx->actor);
     free(ctx);
     return NULL;
 }

@@ -24,6 +24,8 @@ struct bh_ctx {
     void (*progress)(void *arg, const struct bh_progress *p);
     void *progress_arg;
     struct store *store;
+    char *actor;            /* of the events that its calls cause */
+    int64_t records_for_ms; /* 0: the store's default */
 };
 
 /* The context without its store, which bh_open() adds. Makes the state and cache directories. */
@@ -33,6 +35,14 @@ struct bh_ctx *ctx_free(struct bh_ctx *ctx); /* the store is closed already; ret
 /* Copies a public option struct, which starts with its size, from an older, equal or newer caller.
  * Fields that the caller's struct lacks are zero. */
 int options_copy(void *dst, size_t dst_size, const void *src, struct err *e);
+
+/* Makes an error (any message) that of a box that was destroyed: ERR_NOT_FOUND, with these facts for
+ * ctx_fail(), which fills bh_error.gone. */
+struct ctx_gone {
+    const char *id, *name, *provider, *cause;
+    int64_t destroyed_ms;
+};
+int ctx_gone_error(struct err *e, const struct ctx_gone *gone);
 
 /* Fills the public error from the internal one; returns r. Both may be NULL. */
 int ctx_fail(struct bh_error *out, int r, const struct err *e);

@@ -8,39 +8,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "lib/box/store.h"
-
-static struct store *open_here(void)
-{
-    struct store *s = NULL;
-    struct err e = {0};
-
-    if (store_open(".", &s, &e) < 0)
-        t_fail(__FILE__, __LINE__, "open: %s", e.message);
-    return s;
-}
-
-static void add(struct store *s, const char *name, char id[BOX_ID_BYTES])
-{
-    json_t *spec = json_pack("{s:s}", "provider", "process");
-    struct box_row row = {0};
-    struct err e = {0};
-
-    T_INT(store_add(s, name, spec, &row, &e), 0);
-    T_INT(row.state, BH_STATE_REQUESTED);
-    T_INT(strlen(row.id), 16);
-    T_OK(!row.made && row.created_ms > 0);
-    memcpy(id, row.id, BOX_ID_BYTES);
-    box_row_done(&row);
-    json_decref(spec);
-}
-
-static void walk(struct store *s, const char *id, enum bh_state to)
-{
-    struct err e = {0};
-
-    if (store_set_state(s, id, to, "", &e) < 0)
-        t_fail(__FILE__, __LINE__, "to %s: %s", bh_state_name(to), e.message);
-}
+#include "store_help.h"
 
 TEST(a_name_is_taken_once)
 {
@@ -51,7 +19,7 @@ TEST(a_name_is_taken_once)
     char id[BOX_ID_BYTES];
 
     add(s, "a", id);
-    T_INT(store_add(s, "a", spec, &row, &e), -ERR_EXISTS);
+    T_INT(store_add(s, "a", spec, NULL, &row, &e), -ERR_EXISTS);
     T_STR(e.field, "name");
     T_OK(!row.name);
     json_decref(spec);
@@ -130,7 +98,7 @@ TEST(what_is_removed_is_not_found_and_setting_it_is_an_error)
     char id[BOX_ID_BYTES];
 
     add(s, "a", id);
-    T_INT(store_remove(s, id, &e), 0);
+    T_INT(store_remove(s, id, &(struct store_end){.cause = "because"}, &e), 0);
     T_INT(store_find(s, "a", &row, &e), -ERR_NOT_FOUND);
     T_INT(store_get(s, id, &row, &e), -ERR_NOT_FOUND);
     T_INT(store_set_deadline(s, id, 1, &e), -ERR_NOT_FOUND);
@@ -138,7 +106,7 @@ TEST(what_is_removed_is_not_found_and_setting_it_is_an_error)
     (void)store_close(s);
 }
 
-static int note(void *arg, const struct box_row *row)
+static int note(void *arg, struct box_row *row)
 {
     char *names = arg;
 
@@ -205,7 +173,7 @@ TEST(many_processes_that_open_a_new_store_at_once_all_can)
             char name[16];
 
             (void)snprintf(name, sizeof(name), "box%zu", i);
-            if (store_open(".", &s, &e) < 0 || store_add(s, name, spec, &row, &e) < 0) {
+            if (store_open(".", &s, &e) < 0 || store_add(s, name, spec, NULL, &row, &e) < 0) {
                 (void)fprintf(stderr, "# %s\n", e.message);
                 _exit(1);
             }

@@ -1,0 +1,67 @@
+#pragma once
+/*
+ * store_db: the store's database from the inside, for store*.c and history.c alone. A struct store
+ * is used by one thread at a time.
+ */
+#include <sqlite3.h>
+
+#include "lib/box/history.h"
+#include "lib/box/store.h"
+
+#define STORE_ACTOR_BYTES 64
+
+struct store {
+    sqlite3 *db;
+    char *dir;                     /* the state directory */
+    char actor[STORE_ACTOR_BYTES]; /* of the events that are written */
+    int64_t (*now_ms)(void *arg);  /* NULL: the real clock */
+    void *now_arg;
+    int64_t records_for_ms;
+};
+
+static inline void store_finalize_p(sqlite3_stmt **st)
+{
+    (void)sqlite3_finalize(*st);
+}
+#define _cleanup_stmt_ __attribute__((cleanup(store_finalize_p)))
+
+/* Makes the tables of an empty store, upgrades an older one, refuses a newer one. */
+int store_make_schema(struct store *s, struct err *e);
+/* Makes an error of what the database said last. */
+int store_fail(struct store *s, const char *what, struct err *e);
+int store_exec(struct store *s, const char *sql, struct err *e);
+int store_prepare(struct store *s, const char *sql, sqlite3_stmt **ret, struct err *e);
+int store_begin(struct store *s, struct err *e); /* a transaction that may write */
+/* Ends it: commits if r is not negative. Returns r, or the error of the commit. */
+int store_commit(struct store *s, int r, struct err *e);
+/* Runs a statement that returns no row; finalizes nothing. */
+int store_step(struct store *s, sqlite3_stmt *st, struct err *e);
+
+const char *store_column_text(sqlite3_stmt *st, int i); /* "" for NULL */
+json_t *store_column_json(sqlite3_stmt *st, int i, struct err *e);
+json_t *store_column_keys(sqlite3_stmt *st, int i, struct err *e);         /* from hex digits */
+int store_column_copy(sqlite3_stmt *st, int i, char **ret, struct err *e); /* NULL for NULL */
+
+/*
+ * Appends an event to a box's history, within the caller's transaction; forgets the oldest beyond
+ * HISTORY_EVENTS_MAX. 1: an event with this id is there already and nothing was written.
+ */
+struct store_event {
+    const char *box_id;
+    const char *id; /* NULL: random */
+    const char *kind;
+    int64_t time_ms;
+    enum bh_state before, after;
+    const char *cause;
+    const char *actor; /* NULL: the store's */
+};
+int store_write_event(struct store *s, const struct store_event *event, struct err *e);
+/* Is there an event with this id? 1, 0 or an error. */
+int store_has_event(struct store *s, const char *event_id, struct err *e);
+
+/* Completes the error -ERR_NOT_FOUND for a box that was destroyed: its record's facts (context.h).
+ * what: "name" or "id". Returns -ERR_NOT_FOUND. */
+int store_not_found(struct store *s, const char *what, const char *value, struct err *e);
+
+/* Within the caller's transaction: forgets records that are too old, a batch of them at most. */
+int store_drop_old_records(struct store *s, int64_t keep_ms, int64_t *ret_n, struct err *e);

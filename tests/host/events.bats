@@ -1,0 +1,175 @@
+# The history of boxes: events, the records of boxes that are gone, and the typed error. With the process provider.
+
+load ../lib/box
+
+setup()
+{
+    box_setup
+}
+teardown()
+{
+    box_teardown
+}
+
+up() # NAME [OPTION...]
+{
+    bellhop up --name "$1" --provider process --agent none --empty "${@:2}" 2>/dev/null
+}
+
+@test "each change of a box's state is an event with its number, time, cause and actor" {
+    up one >/dev/null
+    bellhop stop one >/dev/null
+    bellhop exec one -- true
+    bellhop events one --json >"$BOX_TMP/events"
+    jq -e '.events | map(.seq) == [range(1; length + 1)]' "$BOX_TMP/events"
+    jq -e '.events | map(.after) == ["requested", "provisioning", "bootstrapping", "running",
+        "stopping", "stopped", "provisioning", "bootstrapping", "running"]' "$BOX_TMP/events"
+    jq -e '.events | [.[:-1], .[1:]] | transpose | all(.[0].after == .[1].before and .[0].time_ms <= .[1].time_ms)' \
+        "$BOX_TMP/events"
+    jq -e '.events | .[0].before == null and .[0].actor == "bellhop up" and .[5].actor == "bellhop stop" and
+        .[5].cause == "stopped by a command" and .[8].actor == "bellhop exec"' "$BOX_TMP/events"
+    jq -e '.events | map(.id) | length == (unique | length)' "$BOX_TMP/events"
+    jq -e '.events | all(.box.name == "one" and .kind == "state")' "$BOX_TMP/events"
+    [ "$(bellhop events one --since 7 | cut -f 1,3,4 | tr '\t\n' '  ')" = "8 bootstrapping bellhop exec 9 running bellhop exec " ]
+    run bellhop events one --since -1 --json
+    [ "$status" -eq 2 ]
+    [ "$(jq -r .error.field <<<"$output")" = since ]
+    run bellhop events nobox
+    [ "$status" -eq 3 ]
+}
+
+@test "the monitor and the janitor are the actors of what they do" {
+    up one --timeout 1s >/dev/null
+    wait_for 20 eval '[ "$(bellhop events one --json | jq -r ".events[-1].after")" = stopped ]'
+    bellhop events one --json | jq -e '.events[-1] | .actor == "monitor" and .cause == "its time to live is over"'
+    bellhop gc --stopped-for 0
+    bellhop events one --json | jq -e '.events[-1] | .actor == "janitor" and .after == "destroyed"'
+    up two --timeout 1s --on-timeout rm >/dev/null
+    wait_for 20 eval '[ "$(bellhop events two --json | jq -r ".events[-1].after")" = destroyed ]'
+    bellhop events two --json | jq -e '.events[-1] | .actor == "monitor" and .cause == "its time to live is over"'
+}
+
+@test "events --follow goes on until the box is destroyed" {
+    up one >/dev/null
+    "$BELLHOP" events one -f --since 4 >"$BOX_TMP/out" 3>&- &
+    of_one=$!
+    "$BELLHOP" events --follow --json >"$BOX_TMP/all" 3>&- &
+    of_all=$!
+    bellhop stop one >/dev/null
+    wait_for 10 grep -q stopped "$BOX_TMP/out"
+    bellhop rm one >/dev/null
+    wait "$of_one"
+    [ "$(cut -f 1,3 "$BOX_TMP/out" | tr '\t\n' '  ')" = "5 stopping 6 stopped 7 destroying 8 destroyed " ]
+    wait_for 10 grep -q '"destroyed"' "$BOX_TMP/all"
+    up two >/dev/null
+    wait_for 10 eval 'jq -e "select(.box.name == \"two\" and .after == \"running\")" "$BOX_TMP/all"'
+    kill -INT "$of_all"
+    status=0
+    wait "$of_all" || status=$?
+    [ "$status" -eq 130 ]
+    jq -s -e 'map(.position // empty) | . == sort and length == (unique | length)' "$BOX_TMP/all"
+}
+
+@test "a box that is removed leaves a record, and its name is free" {
+    up one --label team=x >/dev/null
+    id=$(bellhop status one --json | jq -r .id)
+    bellhop rm one >/dev/null
+    [ -z "$(bellhop ls -q)" ]
+    [ "$(bellhop ls --all -q)" = one ]
+    bellhop ls --all --json >"$BOX_TMP/all"
+    jq -e --arg id "$id" '.boxes[0] | .id == $id and .state == "destroyed" and .provider == "process" and
+        .cause == "removed by a command" and .exit.signal == 9 and .transcript == null and
+        .created_ms <= .used_ms and .used_ms <= .destroyed_ms and .updated_ms == .destroyed_ms' "$BOX_TMP/all"
+    bellhop ls --all | grep -P "^one\tdestroyed\tprocess"
+    up one >/dev/null
+    [ "$(bellhop ls --all --json | jq -r '.boxes | map(.state) | join(" ")')" = "running destroyed" ]
+    # a name is that of the box that is there; the id is that of the one that was
+    [ "$(bellhop events one --json | jq -r '.events[-1].after')" = running ]
+    [ "$(bellhop events "$id" --json | jq -r '.events[-1].after')" = destroyed ]
+}
+
+@test "a box that is gone is told by type: id, provider and cause, in every command, and nothing else is" {
+    up one >/dev/null
+    id=$(bellhop status one --json | jq -r .id)
+    bellhop rm one >/dev/null
+    for command in "status one" "exec one true" "stop one" "start one" "rm one" "keep one --for 1h" "url one" \
+        "logs one" "ls one" "glob one x" "cat one :x" "ports one" "hold one"; do
+        [ "$command" != "ls one" ] || continue
+        # shellcheck disable=SC2086 # words
+        run bellhop $command --json
+        [ "$status" -eq 3 ] || [ "$status" -eq 125 ] || fail "$command: $status"
+        case $command in exec*) continue ;; esac
+        jq -e --arg id "$id" '.error | .code == "not_found" and (.detail | fromjson | .gone |
+            .id == $id and .provider == "process" and .cause == "removed by a command" and .destroyed_ms > 0)' \
+            <<<"$output" || fail "$command: $output"
+    done
+    run bellhop status one
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"it is gone since 20"*"removed by a command"* ]]
+    run bellhop status nobox --json
+    [ "$status" -eq 3 ]
+    jq -e '.error | .code == "not_found" and has("detail") == false' <<<"$output"
+    # an error of the box's whose text says so is none: a missing file, a message of its own
+    up two >/dev/null
+    run bellhop cat two :/no/such/file --json
+    [ "$status" -eq 3 ]
+    jq -e '.error.detail // "{}" | fromjson | has("gone") == false' <<<"$output"
+    # gc forgets the record: then it is unknown
+    bellhop gc --records-for 0
+    run bellhop status one --json
+    jq -e '.error | .code == "not_found" and has("detail") == false' <<<"$output"
+    [ -z "$(bellhop ls --all --json | jq -r '.boxes[] | select(.name == "one")')" ]
+}
+
+@test "a box whose directory was removed by hand is gone, with an event" {
+    up one >/dev/null
+    bellhop stop one >/dev/null
+    rm -rf "$BELLHOP_STATE_DIR/boxes/$(bellhop status one --json | jq -r .id)"
+    run bellhop start one --json
+    [ "$status" -eq 3 ]
+    jq -e '.error.detail | fromjson | .gone.cause == "its disk is gone"' <<<"$output"
+    bellhop events one --json | jq -e '.events[-1] | .after == "destroyed" and .cause == "its disk is gone"'
+    [ -z "$(bellhop ls -q)" ]
+}
+
+@test "an up that fails leaves a record with the first error" {
+    run bellhop up --name one --provider process --agent none --repo "file:///no/such/repository" --json
+    [ "$status" -ne 0 ]
+    message=$(tail -n 1 <<<"$output" | jq -r .error.message)
+    [ -z "$(bellhop ls -q)" ]
+    bellhop events one --json | jq -e --arg m "$message" '.events[-1] | .after == "destroyed" and .cause == $m'
+}
+
+@test "gc --dry-run tells what gc would do and changes nothing" {
+    up old >/dev/null
+    up gone >/dev/null
+    bellhop stop old >/dev/null
+    bellhop rm gone >/dev/null
+    mkdir "$BELLHOP_STATE_DIR/boxes/0123456789abcdef"
+    find "$BELLHOP_STATE_DIR" -name 'store.db*' -prune -o -print | sort >"$BOX_TMP/before"
+    bellhop events --json >"$BOX_TMP/events"
+    run bellhop gc --dry-run --stopped-for 0 --records-for 0
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"old: stopped for"*"would be removed"* ]]
+    [[ "$output" == *"1 old record would be forgotten"* ]]
+    [[ "$output" == *"would be removed: 0123456789abcdef"* ]]
+    find "$BELLHOP_STATE_DIR" -name 'store.db*' -prune -o -print | sort | diff "$BOX_TMP/before" -
+    bellhop events --json | diff "$BOX_TMP/events" -
+    bellhop gc --stopped-for 0 --records-for 1h
+    [ "$(bellhop ls --all --json | jq -r '.boxes | map(.name) | sort | join(" ")')" = "gone old" ]
+    [ ! -e "$BELLHOP_STATE_DIR/boxes/0123456789abcdef" ]
+}
+
+@test "two gcs at once remove each box once" {
+    for i in 1 2 3 4 5 6; do
+        up "b$i" >/dev/null
+    done
+    bellhop stop b1 b2 b3 b4 b5 b6 >/dev/null
+    for i in 1 2 3; do
+        "$BELLHOP" gc --stopped-for 0 >"$BOX_TMP/gc.$i" 3>&- &
+    done
+    wait
+    [ "$(cat "$BOX_TMP"/gc.? | grep -c removed)" -eq 6 ]
+    [ "$(bellhop events --json | jq '[.events[] | select(.after == "destroyed")] | length')" -eq 6 ]
+    [ -z "$(bellhop ls -q)" ]
+}
