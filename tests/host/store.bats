@@ -180,5 +180,5 @@ DAY_MS=$((24 * 3600 * 1000))
 
 @test "help of stop and gc says that only rm and --stopped-for remove a box" {
     [[ "$(bellhop help stop)" == *"until 'bellhop rm'"*"--stopped-for"* ]]
-    [[ "$(bellhop help gc)" == *"never removed unasked"*"--stopped-for TIME"* ]]
+    [[ "$(bellhop help gc)" == *"removes a box only with --stopped-for"*"--stopped-for TIME"* ]]
 }
