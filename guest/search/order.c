@@ -1,10 +1,13 @@
 #include "search/order.h"
 
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/array.h"
+#include "common/b64.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 
@@ -250,4 +253,65 @@ int order_walk(int rootfd, const struct tree_options *o, const struct order *ord
     free(c.items);
     (void)pthread_mutex_destroy(&c.lock);
     return r;
+}
+
+/* ---- cursors: "1:fingerprint:key:skip:path", in base64 ---- */
+
+#define CURSOR_MAX_BYTES (16 * 1024)
+
+uint64_t order_fingerprint(const char *text, size_t len)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a: only to tell requests apart by accident */
+
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
+    return h;
+}
+
+int order_cursor_new(uint64_t fingerprint, const struct order_place *last, uint64_t skip,
+                     char **ret, struct err *e)
+{
+    _cleanup_buf_ struct buf plain = {.max = CURSOR_MAX_BYTES};
+    char *text;
+    int r = buf_addf(&plain, e, "1:%" PRIx64 ":%" PRId64 ":%" PRIu64 ":%s", fingerprint, last->key,
+                     skip, last->below);
+
+    if (r < 0)
+        return r;
+    text = calloc(1, B64_LEN(plain.len) + 1);
+    if (!text)
+        return err_oom(e);
+    b64_encode(plain.data, plain.len, text);
+    *ret = text;
+    return 0;
+}
+
+int order_cursor_read(const char *cursor, uint64_t fingerprint, struct order_place *ret,
+                      uint64_t *ret_skip, struct err *e)
+{
+    size_t len = strlen(cursor), n;
+    _cleanup_free_ char *plain = malloc(len / 4 * 3 + 1);
+    uint64_t found, skip;
+    int64_t key;
+    int path_at = 0;
+    char *below;
+
+    if (!plain)
+        return err_oom(e);
+    if (len <= B64_LEN(CURSOR_MAX_BYTES) && b64_decode(cursor, len, plain, &n, NULL) == 0) {
+        plain[n] = '\0';
+        if (strlen(plain) != n ||
+            sscanf(plain, "1:%" SCNx64 ":%" SCNd64 ":%" SCNu64 ":%n", &found, &key, &skip,
+                   &path_at) != 3 ||
+            found != fingerprint)
+            path_at = 0;
+    }
+    if (!path_at)
+        return err_field(e, ERR_INVALID, "cursor", "no cursor of this search");
+    below = strdup(plain + path_at);
+    if (!below)
+        return err_oom(e);
+    *ret = (struct order_place){below, key};
+    *ret_skip = skip;
+    return 0;
 }

@@ -38,3 +38,15 @@ struct order {
 int order_walk(int rootfd, const struct tree_options *o, const struct order *order,
                const struct tree_access *access, const struct tree_visitor *v, struct notes *notes,
                struct err *e);
+
+/*
+ * A cursor: a place, and how many results of its entry come before, as text. It continues only the request
+ * that it came from: fingerprint is order_fingerprint() of the request without the place and the limit.
+ */
+uint64_t order_fingerprint(const char *text, size_t len);
+/* *ret is owned: free(). */
+int order_cursor_new(uint64_t fingerprint, const struct order_place *last, uint64_t skip,
+                     char **ret, struct err *e);
+/* ret->below is owned: free(). -ERR_INVALID: no cursor of this request. */
+int order_cursor_read(const char *cursor, uint64_t fingerprint, struct order_place *ret,
+                      uint64_t *ret_skip, struct err *e);

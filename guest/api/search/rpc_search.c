@@ -3,7 +3,6 @@
  * what they find.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -16,7 +15,6 @@
 #include "api/jtext.h"
 #include "api/queue.h"
 #include "api/rpc.h"
-#include "common/b64.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/path.h"
@@ -27,7 +25,6 @@
 #include "system/metrics.h"
 
 #define UNSET UINT32_MAX
-#define CURSOR_MAX_BYTES (16 * 1024)
 #define LINE_MAX_BYTES QUEUE_TEXT_MAX_BYTES
 
 /* A request, decoded into the options of guest/search. */
@@ -153,23 +150,17 @@ static struct order *params_order(struct search_params *p)
     return p->is_glob ? &p->glob.order : &p->grep.order;
 }
 
-/* --- cursors: "1:fingerprint:key:skip:path", in base64 --- */
+/* --- cursors --- */
 
-static uint64_t hash_text(const char *s, size_t len)
+static int check_cursor(struct search_params *p, struct err *e)
 {
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a: only to tell requests apart by accident */
-
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
-    return h;
-}
-
-/* A cursor continues only the request it came from: all fields count but the place and the limit. */
-static int set_fingerprint(struct search_params *p, struct err *e)
-{
-    _cleanup_json_ json_t *copy = json_copy(p->source);
+    struct order *order = params_order(p);
+    _cleanup_json_ json_t *copy = NULL;
     _cleanup_free_ char *text = NULL;
 
+    if (order->by == ORDER_NONE)
+        return p->cursor ? err_field(e, ERR_INVALID, "cursor", "field 'cursor' is for 'sort'") : 0;
+    copy = json_copy(p->source);
     if (copy) {
         (void)json_object_del(copy, "cursor");
         (void)json_object_del(copy, "limit");
@@ -178,64 +169,10 @@ static int set_fingerprint(struct search_params *p, struct err *e)
     }
     if (!text)
         return err_oom(e);
-    p->fingerprint = hash_text(text, strlen(text));
-    return 0;
-}
-
-static int search_cursor_new(const struct search_params *p, const struct order_place *last,
-                             uint64_t skip, char **ret, struct err *e)
-{
-    _cleanup_buf_ struct buf plain = {.max = CURSOR_MAX_BYTES};
-    char *text;
-    int r = buf_addf(&plain, e, "1:%" PRIx64 ":%" PRId64 ":%" PRIu64 ":%s", p->fingerprint,
-                     last->key, skip, last->below);
-
-    if (r < 0)
-        return r;
-    text = calloc(1, B64_LEN(plain.len) + 1);
-    if (!text)
-        return err_oom(e);
-    b64_encode(plain.data, plain.len, text);
-    *ret = text;
-    return 0;
-}
-
-static int bad_cursor(struct err *e)
-{
-    return err_field(e, ERR_INVALID, "cursor", "no cursor of this search");
-}
-
-static int read_cursor(struct search_params *p, struct err *e)
-{
-    struct order_place *after = &params_order(p)->after;
-    size_t len = strlen(p->cursor), n;
-    _cleanup_free_ char *plain = malloc(len / 4 * 3 + 1);
-    uint64_t fingerprint, skip;
-    int path_at = 0;
-
-    if (!plain)
-        return err_oom(e);
-    if (len > B64_LEN(CURSOR_MAX_BYTES) || b64_decode(p->cursor, len, plain, &n, NULL) < 0)
-        return bad_cursor(e);
-    plain[n] = '\0';
-    if (strlen(plain) != n ||
-        sscanf(plain, "1:%" SCNx64 ":%" SCNd64 ":%" SCNu64 ":%n", &fingerprint, &after->key, &skip,
-               &path_at) != 3 ||
-        !path_at || fingerprint != p->fingerprint)
-        return bad_cursor(e);
-    p->grep.skip = skip;
-    after->below = strdup(plain + path_at);
-    return after->below ? 0 : err_oom(e);
-}
-
-static int check_cursor(struct search_params *p, struct err *e)
-{
-    int r;
-
-    if (params_order(p)->by == ORDER_NONE)
-        return p->cursor ? err_field(e, ERR_INVALID, "cursor", "field 'cursor' is for 'sort'") : 0;
-    r = set_fingerprint(p, e);
-    return r < 0 || !p->cursor ? r : read_cursor(p, e);
+    p->fingerprint = order_fingerprint(text, strlen(text));
+    if (!p->cursor)
+        return 0;
+    return order_cursor_read(p->cursor, p->fingerprint, &order->after, &p->grep.skip, e);
 }
 
 /* --- the request --- */
@@ -462,7 +399,7 @@ static int send_end(struct search_call *c, struct jtext *t, bool limit_reached,
     jtext_key(t, "limit_reached");
     jtext_bool(t, limit_reached);
     if (limit_reached && last->below)
-        r = search_cursor_new(c->p, last, n_of_last, &cursor, e);
+        r = order_cursor_new(c->p->fingerprint, last, n_of_last, &cursor, e);
     if (cursor) {
         jtext_key(t, "cursor");
         jtext_str(t, cursor);
