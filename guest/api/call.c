@@ -68,16 +68,6 @@ static void call_unref(struct call *c)
     free(c);
 }
 
-static int charge_body(struct request *q, struct call *c, size_t len, struct err *e)
-{
-    int r = request_charge(q, len, e);
-
-    if (r < 0)
-        return r;
-    c->charged += len;
-    return buf_reserve(&c->body, len, e);
-}
-
 static void discharge_body(struct request *q, struct call *c)
 {
     request_discharge(q, atomic_exchange(&c->charged, 0));
@@ -151,9 +141,10 @@ static int call_body(struct request *q, const char *data, size_t *len, struct er
     struct call *c = q->state;
     int r;
 
-    r = charge_body(q, c, *len, e);
+    r = request_charge(q, *len, e);
     if (r < 0)
         return r;
+    c->charged += *len;
     r = buf_add(&c->body, data, *len, e);
     if (r < 0)
         return r;

@@ -81,24 +81,20 @@ static void finish_proxy(struct proxy *p, const struct err *error)
 
 static bool is_left(struct proxy *p)
 {
-    bool left;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
 
-    (void)pthread_mutex_lock(&p->lock);
-    left = p->is_left;
-    (void)pthread_mutex_unlock(&p->lock);
-    return left;
+    return p->is_left;
 }
 
 static uint32_t wanted_events(struct proxy *p)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     uint32_t events = 0;
 
-    (void)pthread_mutex_lock(&p->lock);
     if (!p->has_head || p->down.len < p->down.cap || !p->up_ended)
         events |= EPOLLIN;
     if (p->hello_sent < p->hello.len || p->up.len)
         events |= EPOLLOUT;
-    (void)pthread_mutex_unlock(&p->lock);
     return events;
 }
 
@@ -321,10 +317,10 @@ static int on_server_end(struct proxy *p, struct err *e)
  */
 static int make_room(struct proxy *p, size_t *max, struct err *e)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     size_t room;
     int r = 0;
 
-    (void)pthread_mutex_lock(&p->lock);
     room = p->down.cap - p->down.len;
     if (!room && !p->up_ended) {
         r = p->down.cap < EARLY_REPLY_BYTES
@@ -335,7 +331,6 @@ static int make_room(struct proxy *p, size_t *max, struct err *e)
                           (int)p->port, EARLY_REPLY_BYTES);
         room = p->down.cap - p->down.len;
     }
-    (void)pthread_mutex_unlock(&p->lock);
     if (room < *max)
         *max = room;
     return r;

@@ -27,8 +27,8 @@
 #define UNSET UINT32_MAX
 #define LINE_MAX_BYTES QUEUE_TEXT_MAX_BYTES
 
-/* A request, decoded into the options of guest/search. */
-struct search_params {
+/* A request, decoded into the options of guest/search, and its work. Holds the notes: large for a stack. */
+struct search_call {
     json_t *source; /* a reference: strings below are borrowed from it */
     const struct agent *agent;
     bool is_glob;
@@ -39,6 +39,13 @@ struct search_params {
     uint32_t context;           /* the default of grep.grep.before and after */
     struct glob_options glob;   /* with is_glob */
     struct search_options grep; /* without */
+    struct tree_options *tree;  /* the one of the two that counts, as order */
+    struct order *order;
+    /* the work's: */
+    struct queue *q;
+    struct tree_access access;
+    struct notes notes;
+    struct buf line; /* the message being written; results never come two at once */
 };
 
 /* --- fields --- */
@@ -82,14 +89,14 @@ static int decode_type(json_t *v, void *out, struct err *e)
     return 0;
 }
 
-#define FIELD(wire, member, fn) JX_AS(wire, struct search_params, member, fn, JX_NULLABLE)
-#define ENUM(wire, member, names) JX_ENUM(wire, struct search_params, member, names, JX_NULLABLE)
+#define FIELD(wire, member, fn) JX_AS(wire, struct search_call, member, fn, JX_NULLABLE)
+#define ENUM(wire, member, names) JX_ENUM(wire, struct search_call, member, names, JX_NULLABLE)
 #define RANGE(wire, member, min, max) \
-    JX_RANGE(wire, struct search_params, member, jx_u32, JX_NULLABLE, min, max)
+    JX_RANGE(wire, struct search_call, member, jx_u32, JX_NULLABLE, min, max)
 
 #define TREE_FIELD(o, name, fn) FIELD(#name, o.tree.name, fn)
 
-/* o: the member of struct search_params that takes the options. */
+/* o: the member of struct search_call that takes the options. */
 #define COMMON_FIELDS(o) \
     FIELD("path", path, jx_path), FIELD("user", user, jx_str), FIELD("cursor", cursor, jx_str), \
         ENUM("sort", o.order.by, sort_names), FIELD("reverse", o.order.reverse, jx_bool), \
@@ -145,16 +152,11 @@ static const struct jx_field grep_fields[] = {
     {0},
 };
 
-static struct order *params_order(struct search_params *p)
-{
-    return p->is_glob ? &p->glob.order : &p->grep.order;
-}
-
 /* --- cursors --- */
 
-static int check_cursor(struct search_params *p, struct err *e)
+static int check_cursor(struct search_call *p, struct err *e)
 {
-    struct order *order = params_order(p);
+    struct order *order = p->order;
     _cleanup_json_ json_t *copy = NULL;
     _cleanup_free_ char *text = NULL;
 
@@ -188,9 +190,9 @@ static int check_grep(const struct search_options *o, struct err *e)
     return 0;
 }
 
-static int check_request(struct search_params *p, struct err *e)
+static int check_request(struct search_call *p, struct err *e)
 {
-    const struct order *order = params_order(p);
+    const struct order *order = p->order;
     int r;
 
     if (p->grep.match.dotall && !p->grep.match.multiline)
@@ -201,7 +203,7 @@ static int check_request(struct search_params *p, struct err *e)
     return r < 0 ? r : check_cursor(p, e);
 }
 
-static void set_grep_defaults(struct search_params *p)
+static void set_grep_defaults(struct search_call *p)
 {
     struct match_options *match = &p->grep.match;
     struct grep_options *grep = &p->grep.grep;
@@ -217,11 +219,6 @@ static void set_grep_defaults(struct search_params *p)
     p->grep.order.with_after = true;
 }
 
-static struct tree_options *search_params_tree(struct search_params *p)
-{
-    return p->is_glob ? &p->glob.tree : &p->grep.tree;
-}
-
 /* jx_strv made it; the options only borrow. */
 static void free_list(char *const *list)
 {
@@ -230,14 +227,14 @@ static void free_list(char *const *list)
 
 static void search_params_free(void *arg)
 {
-    struct search_params *p = arg;
+    struct search_call *p = arg;
     const struct tree_options *t;
 
     if (!p)
         return;
-    t = search_params_tree(p);
+    t = p->tree;
     free(p->path);
-    free(params_order(p)->after.below);
+    free(p->order->after.below);
     free_list(t->globs);
     free_list(t->iglobs);
     free_list(t->exclude);
@@ -247,26 +244,30 @@ static void search_params_free(void *arg)
     free_list(p->glob.extensions);
     free_list(p->grep.match.more);
     json_decref(p->source);
+    notes_done(&p->notes);
+    buf_done(&p->line);
     free(p);
 }
 
-static int search_params_new(const struct rpc_call *call, bool is_glob, struct search_params **ret,
+static int search_params_new(const struct rpc_call *call, bool is_glob, struct search_call **ret,
                              struct err *e)
 {
-    const struct tree_options tree = {.max_depth = UINT32_MAX, .max_filesize = UINT64_MAX};
-    struct search_params *p = calloc(1, sizeof(*p));
+    struct search_call *p = calloc(1, sizeof(*p));
     int r;
 
     if (!p)
         return err_oom(e);
-    *p = (struct search_params){
-        .source = json_incref(call->params),
-        .agent = call->agent,
-        .is_glob = is_glob,
-        .glob = {.tree = tree, .max_size = UINT64_MAX},
-        .grep = {.tree = tree,
-                 .grep = {.before = UNSET, .after = UNSET, .max_per_file = UINT64_MAX}},
-    };
+    p->source = json_incref(call->params);
+    p->agent = call->agent;
+    p->is_glob = is_glob;
+    p->tree = is_glob ? &p->glob.tree : &p->grep.tree;
+    p->order = is_glob ? &p->glob.order : &p->grep.order;
+    *p->tree = (struct tree_options){.max_depth = UINT32_MAX, .max_filesize = UINT64_MAX};
+    p->glob.max_size = UINT64_MAX;
+    p->grep.grep =
+        (struct grep_options){.before = UNSET, .after = UNSET, .max_per_file = UINT64_MAX};
+    notes_init(&p->notes);
+    buf_init(&p->line, LINE_MAX_BYTES);
     r = jx_decode(call->params, is_glob ? glob_fields : grep_fields, p, e);
     if (r == 0)
         r = check_request(p, e);
@@ -317,23 +318,15 @@ static char *whole_path(const struct fs_caller *c, int fd, const char *path)
     return path_clean(joined);
 }
 
-struct search_call {
-    struct queue *q;
-    struct search_params *p;
-    struct tree_access access;
-    struct notes notes;
-    struct buf line; /* the message being written; results never come two at once */
-};
-
 static bool search_is_gone(void *arg)
 {
     return queue_is_gone(((struct search_call *)arg)->q);
 }
 
 /* The options that no request has. */
-static void set_tree(struct search_params *p, const struct fs_caller *c, const char *whole)
+static void set_tree(struct search_call *p, const struct fs_caller *c, const char *whole)
 {
-    struct tree_options *tree = search_params_tree(p);
+    struct tree_options *tree = p->tree;
     const char *home = c->actor.user.home;
 
     tree->shown = p->path ? p->path : "";
@@ -399,7 +392,7 @@ static int send_end(struct search_call *c, struct jtext *t, bool limit_reached,
     jtext_key(t, "limit_reached");
     jtext_bool(t, limit_reached);
     if (limit_reached && last->below)
-        r = order_cursor_new(c->p->fingerprint, last, n_of_last, &cursor, e);
+        r = order_cursor_new(c->fingerprint, last, n_of_last, &cursor, e);
     if (cursor) {
         jtext_key(t, "cursor");
         jtext_str(t, cursor);
@@ -464,7 +457,7 @@ static void add_match(struct jtext *t, const struct grep_result *r)
 static int on_match(void *arg, const char *path, const struct grep_result *res, struct err *e)
 {
     struct search_call *c = arg;
-    enum grep_mode mode = c->p->grep.grep.mode;
+    enum grep_mode mode = c->grep.grep.mode;
     struct jtext t;
 
     begin_message(c, &t, "match");
@@ -502,7 +495,7 @@ static int run_glob(struct search_call *c, int fd, struct err *e)
     const struct glob_sink sink = {.found = on_found, .is_gone = search_is_gone, .arg = c};
     struct glob_result res;
     struct jtext t;
-    int r = glob_run(fd, &c->p->glob, &c->access, &sink, &c->notes, &res, e);
+    int r = glob_run(fd, &c->glob, &c->access, &sink, &c->notes, &res, e);
 
     if (r == 0) {
         begin_message(c, &t, "end");
@@ -519,7 +512,7 @@ static int run_grep(struct search_call *c, int fd, struct err *e)
     const struct search_sink sink = {.result = on_match, .is_gone = search_is_gone, .arg = c};
     struct search_result res;
     struct jtext t;
-    int r = search_run(fd, &c->p->grep, &c->access, &sink, &c->notes, &res, e);
+    int r = search_run(fd, &c->grep, &c->access, &sink, &c->notes, &res, e);
 
     if (r == 0) {
         metrics_searched(res.n_bytes);
@@ -538,10 +531,10 @@ static int run_grep(struct search_call *c, int fd, struct err *e)
 /* The thread has the caller's identity. */
 static int search_as_user(struct search_call *c, struct fs_caller *caller, struct err *e)
 {
-    const char *path = c->p->path ? c->p->path : ".";
+    const char *path = c->path ? c->path : ".";
     _cleanup_close_ int fd = -1;
     _cleanup_free_ char *whole = NULL;
-    int flags = O_RDONLY | (c->p->is_glob ? O_DIRECTORY : 0);
+    int flags = O_RDONLY | (c->is_glob ? O_DIRECTORY : 0);
     int r = fs_open(caller, path, flags, 0, &fd, e);
 
     if (r < 0)
@@ -549,46 +542,35 @@ static int search_as_user(struct search_call *c, struct fs_caller *caller, struc
     whole = whole_path(caller, fd, path);
     if (!whole)
         return err_oom(e);
-    set_tree(c->p, caller, whole);
-    return c->p->is_glob ? run_glob(c, fd, e) : run_grep(c, fd, e);
+    set_tree(c, caller, whole);
+    return c->is_glob ? run_glob(c, fd, e) : run_grep(c, fd, e);
 }
 
 static int search_work(struct queue *q, void *arg, struct err *e)
 {
-    struct search_params *p = arg;
-    const struct agent *agent = p->agent;
+    struct search_call *c = arg;
+    const struct agent *agent = c->agent;
     _cleanup_fs_caller_ struct fs_caller *caller = NULL;
-    struct search_call *c;
-    int r;
+    int r = fs_caller_new(agent->root, c->user ? c->user : agent->default_user, agent->workdir,
+                          &caller, e);
 
-    r = fs_caller_new(agent->root, p->user ? p->user : agent->default_user, agent->workdir, &caller,
-                      e);
     if (r < 0)
         return r;
-    c = calloc(1, sizeof(*c)); /* holds the notes: large for a stack */
-    if (!c)
-        return err_oom(e);
     c->q = q;
-    c->p = p;
     c->access = (struct tree_access){
         .open = access_open, .enter = access_enter, .leave = access_leave, .arg = caller};
-    notes_init(&c->notes);
-    buf_init(&c->line, LINE_MAX_BYTES);
     r = fs_actor_enter(&caller->actor, e);
-    if (r == 0) {
-        r = search_as_user(c, caller, e);
-        fs_actor_leave(&caller->actor);
-    }
-    notes_done(&c->notes);
-    buf_done(&c->line);
-    free(c);
+    if (r < 0)
+        return r;
+    r = search_as_user(c, caller, e);
+    fs_actor_leave(&caller->actor);
     return r;
 }
 
 static int search_start(const struct rpc_call *call, bool is_glob, struct source **ret,
                         struct err *e)
 {
-    struct search_params *p;
+    struct search_call *p;
     int r = search_params_new(call, is_glob, &p, e);
 
     return r < 0 ? r : queue_source_new(search_work, p, search_params_free, ret, e);
