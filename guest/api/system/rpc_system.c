@@ -126,11 +126,10 @@ int rpc_system_lease(const struct rpc_call *call, json_t **ret, struct err *e)
     if (r < 0)
         return r;
     left_ms = l ? lease_left_ms(l) : LEASE_NONE;
-    *ret = left_ms == LEASE_NONE
-               ? json_pack("{s:n, s:I}", "expires_in_ms", "idle_ms", (json_int_t)metrics_idle_ms())
-               : json_pack("{s:I, s:I}", "expires_in_ms", (json_int_t)left_ms, "idle_ms",
-                           (json_int_t)metrics_idle_ms());
-    return *ret ? 0 : err_oom(e);
+    return rpc_reply_take(json_pack("{s:o, s:I}", "expires_in_ms",
+                                    left_ms == LEASE_NONE ? json_null() : json_integer(left_ms),
+                                    "idle_ms", (json_int_t)metrics_idle_ms()),
+                          ret, e);
 }
 
 /* System.Env: the environment of all later commands. */
@@ -162,9 +161,7 @@ static int new_env(struct registry *reg, json_t **ret, struct err *e)
         if (json_object_set_new(v, *at, jx_new_path(value)) < 0)
             r = err_oom(e);
     }
-    if (r == 0)
-        *ret = json_pack("{s:O}", "env", v);
-    return r == 0 && !*ret ? err_oom(e) : r;
+    return r < 0 ? r : rpc_reply_take(json_pack("{s:O}", "env", v), ret, e);
 }
 
 /* {} reports; {"set":{"A":"b"},"unset":["C"],"replace":true} changes. */
