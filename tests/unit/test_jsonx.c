@@ -114,6 +114,45 @@ TEST(jsonx_decodes_into_the_struct)
     strv_free(p.argv);
 }
 
+TEST(jsonx_names_and_ranges_are_columns_of_the_table)
+{
+    static const char *const names[] = {"red", "green", NULL};
+    struct colour {
+        unsigned name;
+        uint32_t side;
+        uint64_t bytes;
+    } c = {0};
+    static const struct jx_field fields[] = {
+        JX_ENUM("name", struct colour, name, names, JX_NULLABLE),
+        JX_RANGE("side", struct colour, side, jx_u32, 0, 1, 10),
+        JX_RANGE("bytes", struct colour, bytes, jx_u64, JX_NULLABLE, 0, 5000000000),
+        {0},
+    };
+    static const struct {
+        const char *text;
+        const char *message; /* NULL: it is decoded */
+    } cases[] = {
+        {"{\"name\":\"green\",\"side\":10,\"bytes\":5000000000}", NULL},
+        {"{\"name\":null,\"side\":1,\"bytes\":null}", NULL},
+        {"{\"name\":\"blue\"}", "field 'name' must be one of \"red\", \"green\""},
+        {"{\"name\":1}", "field 'name' must be one of \"red\", \"green\""},
+        {"{\"side\":0}", "field 'side' must be from 1 to 10"},
+        {"{\"side\":11}", "field 'side' must be from 1 to 10"},
+        {"{\"bytes\":5000000001}", "field 'bytes' must be at most 5000000000"},
+        {"{\"bytes\":-1}", "field 'bytes' must be a whole number that is not negative"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        _cleanup_json_ json_t *v = NULL;
+        struct err e = {0};
+
+        T_INT(jx_parse(cases[i].text, strlen(cases[i].text), &v, &e), 0);
+        T_INT(jx_decode(v, fields, &c, &e), cases[i].message ? -ERR_INVALID : 0);
+        T_STR(e.message, cases[i].message ? cases[i].message : "");
+    }
+    T_INT(c.name, 1); /* null kept it */
+}
+
 TEST(jsonx_names_the_field_at_fault)
 {
     static const char *const cases[][2] = {
