@@ -5,7 +5,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "search/linewise.h"
-#include "search/literal.h"
+#include "search/regex.h"
 #include "search/match_impl.h"
 
 #define COMPILED_MAX_BYTES (4 * MATCH_PATTERN_MAX_BYTES)

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "search/literal.h"
+#include "search/regex.h"
 
 /* The two rarest bytes of a literal, which are compared first. */
 struct scan_literal {

@@ -6,7 +6,7 @@
 
 #include "common/cleanup.h"
 #include "search/scan.h"
-#include "search/utf16.h"
+#include "search/encoding.h"
 
 #define MARK_BYTES 3
 #define KEEP_BYTES (2u * WINDOW_BYTES) /* memory kept from one file to the next */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "common/buf.h"
-#include "search/utf16.h"
+#include "search/encoding.h"
 
 #define WINDOW_FIRST_BYTES (256 * 1024)
 #define WINDOW_BYTES (1024 * 1024)

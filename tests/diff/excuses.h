@@ -6,7 +6,7 @@
  */
 #include "../diff/peer.h"
 #include "search/lossy.h"
-#include "search/utf16.h"
+#include "search/encoding.h"
 
 enum { D1, D2, D3, D4, D5, D6, D7, D8, D9, D10, N_DIFFERENCES };
 _Static_assert(N_DIFFERENCES <= 10, "no more differences than that");

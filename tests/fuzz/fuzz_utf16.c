@@ -9,7 +9,7 @@
 #include <iconv.h>
 
 #include "common/str.h"
-#include "search/utf16.h"
+#include "search/encoding.h"
 
 #define OUT_MAX 4096
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "search/linewise.h"
-#include "search/literal.h"
+#include "search/regex.h"
 #include "search/match.h"
 #include "search/scan.h"
 

@@ -1,4 +1,4 @@
-#include "search/utf16.h"
+#include "search/encoding.h"
 
 #include <stdbool.h>
 #include <stdint.h>

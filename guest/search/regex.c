@@ -1,4 +1,4 @@
-#include "search/literal.h"
+#include "search/regex.h"
 
 #include <ctype.h>
 #include <stdlib.h>
