@@ -4,7 +4,6 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "search/linewise.h"
 #include "search/regex.h"
 #include "search/match_impl.h"
 
@@ -185,7 +184,7 @@ static void take_literals(struct match *m, const char *text, size_t len, bool ca
 {
     struct literal_set set;
 
-    if (!literal_find(text, len, caseless, &set) || may_be_replacement(&set))
+    if (!regex_find_literals(text, len, caseless, &set) || may_be_replacement(&set))
         return;
     m->has_scan = true;
     scan_init(&m->scan, &set);
@@ -217,7 +216,7 @@ static int compile_all(struct match *m, const struct match_options *o, const str
         return r;
     take_literals(m, text, body->len, caseless);
     if (!m->has_scan && !o->crlf &&
-        linewise_rewrite(whole.data ? whole.data : "", whole.len, &lines) &&
+        regex_rewrite_linewise(whole.data ? whole.data : "", whole.len, &lines) &&
         compile_program(&lines, options, false, 0, plain, &m->lines, NULL) < 0)
         m->lines = (struct program){NULL, NULL};
     return 0;

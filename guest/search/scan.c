@@ -15,12 +15,12 @@ static void choose_rare(const struct literal *l, bool caseless, struct scan_lite
     size_t best[2] = {0, l->len > 1};
 
     for (size_t i = 0; i < l->len; i++) {
-        unsigned c = literal_commonness((unsigned char)l->bytes[i]);
+        unsigned c = regex_commonness((unsigned char)l->bytes[i]);
 
-        if (c < literal_commonness((unsigned char)l->bytes[best[0]])) {
+        if (c < regex_commonness((unsigned char)l->bytes[best[0]])) {
             best[1] = best[0];
             best[0] = i;
-        } else if (i != best[0] && c < literal_commonness((unsigned char)l->bytes[best[1]])) {
+        } else if (i != best[0] && c < regex_commonness((unsigned char)l->bytes[best[1]])) {
             best[1] = i;
         }
     }

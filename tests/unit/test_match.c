@@ -3,7 +3,6 @@
 
 #include <stdint.h>
 
-#include "search/linewise.h"
 #include "search/regex.h"
 #include "search/match.h"
 #include "search/scan.h"
@@ -127,7 +126,7 @@ static const char *literals(const char *pattern, bool caseless)
     size_t n = 0;
 
     out[0] = '\0';
-    if (!literal_find(pattern, strlen(pattern), caseless, &s))
+    if (!regex_find_literals(pattern, strlen(pattern), caseless, &s))
         return "none";
     for (size_t i = 0; i < s.n; i++)
         n += (size_t)snprintf(out + n, sizeof(out) - n, "%s%.*s", n ? " " : "", (int)s.list[i].len,
@@ -160,15 +159,15 @@ TEST(linewise_keeps_line_feeds_out_of_a_match)
 {
     struct buf out = {.max = 4096};
 
-    T_OK(linewise_rewrite("[^a]\\s(b|c)", 11, &out));
+    T_OK(regex_rewrite_linewise("[^a]\\s(b|c)", 11, &out));
     T_STR(out.data, "[^\\na](?:(?!\\n)\\s)(b|c)");
     buf_clear(&out);
-    T_OK(linewise_rewrite("[^-a]", 5, &out)); /* not a range from the line feed to the letter */
+    T_OK(regex_rewrite_linewise("[^-a]", 5, &out)); /* not a range from the line feed to the letter */
     T_STR(out.data, "(?:(?!\\n)[^-a])");
     buf_clear(&out);
-    T_OK(!linewise_rewrite("a\\nb", 4, &out));
+    T_OK(!regex_rewrite_linewise("a\\nb", 4, &out));
     buf_clear(&out);
-    T_OK(!linewise_rewrite("\\Aa", 3, &out));
+    T_OK(!regex_rewrite_linewise("\\Aa", 3, &out));
     buf_done(&out);
 }
 
