@@ -3,7 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "search/lossy.h"
+#include "search/encoding.h"
 #include "search/match.h"
 #include "search/scan.h"
 

@@ -5,7 +5,6 @@
  * taken out (counts, context): then a file without such a line is not excused.
  */
 #include "../diff/peer.h"
-#include "search/lossy.h"
 #include "search/encoding.h"
 
 enum { D1, D2, D3, D4, D5, D6, D7, D8, D9, D10, N_DIFFERENCES };

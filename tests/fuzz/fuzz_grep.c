@@ -10,7 +10,7 @@
 #include <pcre2.h>
 
 #include "common/str.h"
-#include "search/lossy.h"
+#include "search/encoding.h"
 #include "search/match.h"
 
 #define PATTERN_MAX 40

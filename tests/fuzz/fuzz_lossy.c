@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "common/str.h"
-#include "search/lossy.h"
+#include "search/encoding.h"
 
 FUZZ(data, size)
 {

@@ -1,12 +1,12 @@
 /*
- * search/lossy: invalid UTF-8 becomes U+FFFD as in rg -P, and positions convert in both directions.
+ * search/encoding: invalid UTF-8 becomes U+FFFD as in rg -P, and positions convert in both directions.
  */
 #include "test.h"
 
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "search/lossy.h"
+#include "search/encoding.h"
 
 #define BAD "\xef\xbf\xbd"
 
