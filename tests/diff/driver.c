@@ -229,7 +229,7 @@ int main(int argc, char **argv)
     char whole[4096], **globs = NULL, **types = NULL, **not = NULL;
     struct search_options o = {
         .grep = {.max_per_file = UINT64_MAX, .max_text = GREP_TEXT_MAX_BYTES}};
-    struct glob_options glob = {.files = true};
+    struct glob_options glob = {.types = GLOB_FILE};
     const char *path = ".";
     bool spans = false;
     int c, fd, status = 2;
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
         if (c == 's')
             o.order.by = glob.order.by = ORDER_PATH;
         else if (c == 'a')
-            glob.dirs = glob.symlinks = glob.others = true;
+            glob.types = 0; /* all */
         else if (c == 'o')
             spans = true;
         else if (c == 'f')
