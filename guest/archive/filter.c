@@ -25,6 +25,7 @@ struct filter {
     bool no_require_git;
     struct tree_access access;
     struct notes notes;
+    struct rule_source source; /* the two above */
     struct fs_caller *caller;
     struct rules *global;
     struct buf whole; /* the start's absolute path with '/', then the entry's */
@@ -97,22 +98,17 @@ static int filter_enter_dir(struct filter *f, const struct fs_walk_item *it, str
                             struct err *e)
 {
     _cleanup_close_ int fd = fs_openat_nofollow(it->dirfd, it->name, O_RDONLY | O_DIRECTORY);
-    struct listing l = {.whole = f->whole.data,
-                        .whole_len = f->whole.len,
-                        .ignore = ignore_ref(up),
-                        .has_git = true,
-                        .has_gitignore = true,
-                        .has_ignore = true,
-                        .has_rgignore = true};
+    const bool all[IGNORE_N_FILES] = {true, true, true, true};
+    struct ignore *view = ignore_ref(up);
     int r = 0;
 
     if (fd >= 0)
-        r = rulefiles_add_own(&l, fd, true, &f->access, &f->notes, e);
+        r = rulefiles_add_own(&f->source, fd, f->whole.data, all, &view, e);
     if (r < 0) {
-        (void)ignore_unref(l.ignore);
+        (void)ignore_unref(view);
         return r;
     }
-    return set_view(f, it->depth, l.ignore, e);
+    return set_view(f, it->depth, view, e);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -125,11 +121,11 @@ static int init_ignore(struct filter *f, const char *path, int start_fd, struct 
 
     r = find_whole(f, path, start_fd, e);
     if (r == 0)
-        r = rulefiles_above(f->whole.data, false, true, &f->access, &f->notes, &above, e);
+        r = rulefiles_above(&f->source, f->whole.data, false, &above, e);
     if (r == 0)
         r = set_view(f, 0, above, e); /* until the start itself is seen */
     if (r == 0 && home && strcmp(home, "/") != 0)
-        r = rulefiles_global(home, &f->access, &f->notes, &f->global, e);
+        r = rulefiles_global(&f->source, home, &f->global, e);
     return r;
 }
 
@@ -145,6 +141,7 @@ int filter_new(struct fs_caller *c, const char *path, int start_fd, const struct
     buf_init(&f->whole, WHOLE_MAX_BYTES);
     f->caller = fs_caller_ref(c);
     f->access = (struct tree_access){.open = open_rules, .arg = c};
+    f->source = (struct rule_source){&f->access, &f->notes, true};
     f->ignore = o->ignore;
     f->no_require_git = o->no_require_git;
     if (o->excludes && (!(f->excludes = strv_dup(o->excludes)) ||

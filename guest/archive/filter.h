@@ -11,7 +11,7 @@
 #include "common/err.h"
 #include "fs/root.h"
 #include "fs/walk.h"
-#include "search/notes.h"
+#include "search/tree.h"
 
 struct filter_options {
     /* fnmatch globs: one with a slash is for the whole path below the tree's start, one without

@@ -16,6 +16,18 @@
 
 #define GITFILE_PREFIX "gitdir: "
 
+/* In the order of enum ignore_file. */
+static const char *const rule_names[] = {".rgignore", ".ignore", ".gitignore", ".git/info/exclude"};
+
+void rulefiles_see_name(const char *name, bool has[IGNORE_N_FILES])
+{
+    for (size_t i = 0; i < IGNORE_N_FILES; i++) {
+        size_t len = strcspn(rule_names[i], "/");
+
+        has[i] |= strncmp(name, rule_names[i], len) == 0 && !name[len];
+    }
+}
+
 /* Reads a regular file of bounded size; the text is NUL-terminated. -errno on failure. */
 static int read_text(int fd, char **ret, size_t *ret_len)
 {
@@ -60,7 +72,7 @@ static size_t readable_len(const char *text, size_t len)
 }
 
 /* Takes fd, which may be -errno. `shown` names the file in a note. */
-static int rules_take_fd(int fd, const char *shown, struct notes *notes, struct rules **ret,
+static int rules_take_fd(const struct rule_source *s, int fd, const char *shown, struct rules **ret,
                          struct err *e)
 {
     _cleanup_close_ int held = fd;
@@ -74,16 +86,16 @@ static int rules_take_fd(int fd, const char *shown, struct notes *notes, struct 
     if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
         return 0;
     if (r < 0) {
-        notes_add_errno(notes, shown, -r);
+        notes_add_errno(s->notes, shown, -r);
         return 0;
     }
     n = readable_len(text, len);
     if (n < len)
-        notes_add(notes, shown,
+        notes_add(s->notes, shown,
                   "has a line that is not UTF-8: the rules from there on do not count");
     r = rules_parse(text, n, ret, &own);
     if (r == -ERR_EXHAUSTED) {
-        notes_add(notes, shown, own.message);
+        notes_add(s->notes, shown, own.message);
         return 0;
     }
     if (r < 0 && e)
@@ -92,9 +104,8 @@ static int rules_take_fd(int fd, const char *shown, struct notes *notes, struct 
 }
 
 /* Like rg, and unlike git, follows a symbolic link, as far as `access` may reach. */
-static int read_rules(int dirfd, const char *dir, const char *name,
-                      const struct tree_access *access, struct notes *notes, struct rules **ret,
-                      struct err *e)
+static int read_rules(const struct rule_source *s, int dirfd, const char *dir, const char *name,
+                      struct rules **ret, struct err *e)
 {
     _cleanup_free_ char *path = path_join(dir, name);
     int fd = fs_openat_below(dirfd, name, O_RDONLY);
@@ -104,8 +115,8 @@ static int read_rules(int dirfd, const char *dir, const char *name,
         return err_oom(e);
     }
     if (fd == -ELOOP)
-        fd = access->open(access->arg, path, O_RDONLY | O_NONBLOCK);
-    return rules_take_fd(fd, path, notes, ret, e);
+        fd = s->access->open(s->access->arg, path, O_RDONLY | O_NONBLOCK);
+    return rules_take_fd(s, fd, path, ret, e);
 }
 
 /* The first line of a small file; NULL: it can't be read. */
@@ -125,8 +136,8 @@ static char *first_line(int fd)
  * In a linked work tree .git is a file. It names the work tree's git directory, whose "commondir" names the
  * repository's, which has the excludes.
  */
-static int read_worktree_exclude(int dirfd, const char *dir, const struct tree_access *access,
-                                 struct notes *notes, struct rules **ret, struct err *e)
+static int read_worktree_exclude(const struct rule_source *s, int dirfd, const char *dir,
+                                 struct rules **ret, struct err *e)
 {
     _cleanup_free_ char *line = first_line(fs_openat_below(dirfd, ".git", O_RDONLY));
     _cleanup_free_ char *gitdir = NULL, *commondir_file = NULL, *common = NULL, *commondir = NULL,
@@ -138,33 +149,31 @@ static int read_worktree_exclude(int dirfd, const char *dir, const struct tree_a
     commondir_file = gitdir ? path_join(gitdir, "commondir") : NULL;
     if (!commondir_file)
         return err_oom(e);
-    common = first_line(access->open(access->arg, commondir_file, O_RDONLY));
+    common = first_line(s->access->open(s->access->arg, commondir_file, O_RDONLY));
     if (!common)
         return 0;
     commondir = path_join(gitdir, common);
     exclude = commondir ? path_join(commondir, "info/exclude") : NULL;
     if (!exclude)
         return err_oom(e);
-    return rules_take_fd(access->open(access->arg, exclude, O_RDONLY), exclude, notes, ret, e);
+    return rules_take_fd(s, s->access->open(s->access->arg, exclude, O_RDONLY), exclude, ret, e);
 }
 
-/* has[]: the files that may exist and count, in the order of enum ignore_file. */
-static int read_dir_rules(int dirfd, const char *dir, const bool has[IGNORE_N_FILES],
-                          bool may_have_git, const struct tree_access *access, struct notes *notes,
-                          struct ignore_dir *d, struct err *e)
+/* has[]: the files that may exist and count. */
+static int read_dir_rules(const struct rule_source *s, int dirfd, const char *dir,
+                          const bool has[IGNORE_N_FILES], bool may_have_git, struct ignore_dir *d,
+                          struct err *e)
 {
-    static const char *const names[] = {".rgignore", ".ignore", ".gitignore", ".git/info/exclude"};
     struct stat st;
+    int r = 0;
 
-    for (size_t i = 0; i < IGNORE_N_FILES; i++) {
-        int r = has[i] ? read_rules(dirfd, dir, names[i], access, notes, &d->files[i], e) : 0;
-
-        if (r < 0)
-            return r;
-    }
+    for (size_t i = 0; r == 0 && i < IGNORE_N_FILES; i++)
+        r = has[i] ? read_rules(s, dirfd, dir, rule_names[i], &d->files[i], e) : 0;
+    if (r < 0)
+        return r;
     d->has_git = may_have_git && fstatat(dirfd, ".git", &st, 0) == 0;
     if (d->has_git && has[IGNORE_FILE_EXCLUDE] && S_ISREG(st.st_mode))
-        return read_worktree_exclude(dirfd, dir, access, notes, &d->files[IGNORE_FILE_EXCLUDE], e);
+        return read_worktree_exclude(s, dirfd, dir, &d->files[IGNORE_FILE_EXCLUDE], e);
     return 0;
 }
 
@@ -187,21 +196,22 @@ static int push_take(struct ignore_dir *d, struct ignore **ig, struct err *e)
     return 0;
 }
 
-int rulefiles_add_own(struct listing *l, int fd, bool vcs, const struct tree_access *access,
-                      struct notes *notes, struct err *e)
+int rulefiles_add_own(const struct rule_source *s, int fd, const char *dir,
+                      const bool has[IGNORE_N_FILES], struct ignore **ig, struct err *e)
 {
-    const bool has_git = vcs && l->has_git;
-    const bool has[] = {l->has_rgignore, l->has_ignore, vcs && l->has_gitignore, has_git};
-    struct ignore_dir d = {.skip = l->whole_len};
-    int r = read_dir_rules(fd, l->whole, has, has_git, access, notes, &d, e);
+    const bool has_git = s->vcs && has[IGNORE_FILE_EXCLUDE];
+    const bool wanted[] = {has[IGNORE_FILE_RG], has[IGNORE_FILE_PLAIN],
+                           s->vcs && has[IGNORE_FILE_GIT], has_git};
+    struct ignore_dir d = {.skip = strlen(dir)};
+    int r = read_dir_rules(s, fd, dir, wanted, has_git, &d, e);
 
-    return r < 0 ? r : push_take(&d, &l->ignore, e);
+    return r < 0 ? r : push_take(&d, ig, e);
 }
 
-int rulefiles_above(const char *whole, bool only_git, bool vcs, const struct tree_access *access,
-                    struct notes *notes, struct ignore **ret, struct err *e)
+int rulefiles_above(const struct rule_source *s, const char *whole, bool only_git,
+                    struct ignore **ret, struct err *e)
 {
-    const bool all[] = {!only_git, !only_git, vcs && !only_git, vcs && !only_git};
+    const bool all[] = {!only_git, !only_git, s->vcs && !only_git, s->vcs && !only_git};
     _cleanup_free_ char *dir = strdup(whole);
     struct ignore *ig = NULL;
     int r = 0;
@@ -216,10 +226,10 @@ int rulefiles_above(const char *whole, bool only_git, bool vcs, const struct tre
             break; /* the walk's own root: it ends in '/', or is "/" */
         memcpy(dir, whole, d.skip);
         dir[d.skip] = '\0';
-        fd = access->open(access->arg, dir, O_RDONLY | O_DIRECTORY);
+        fd = s->access->open(s->access->arg, dir, O_RDONLY | O_DIRECTORY);
         if (fd < 0)
             continue; /* above --root, or not readable: like rg, no rules from there */
-        r = read_dir_rules(fd, dir, all, vcs, access, notes, &d, e);
+        r = read_dir_rules(s, fd, dir, all, s->vcs, &d, e);
         if (r == 0)
             r = push_take(&d, &ig, e);
     }
@@ -232,8 +242,8 @@ int rulefiles_above(const char *whole, bool only_git, bool vcs, const struct tre
 }
 
 /* core.excludesFile of a git configuration in home; *ret NULL: it has none. */
-static int read_excludes_setting(const char *home, const char *name,
-                                 const struct tree_access *access, char **ret, struct err *e)
+static int read_excludes_setting(const struct rule_source *s, const char *home, const char *name,
+                                 char **ret, struct err *e)
 {
     _cleanup_free_ char *path = path_join(home, name), *text = NULL;
     _cleanup_close_ int fd = -1;
@@ -241,29 +251,29 @@ static int read_excludes_setting(const char *home, const char *name,
 
     if (!path)
         return err_oom(e);
-    fd = access->open(access->arg, path, O_RDONLY);
+    fd = s->access->open(s->access->arg, path, O_RDONLY);
     if (fd >= 0 && read_text(fd, &text, &len) == 0)
         *ret = ignore_excludes_file(text, home);
     return 0;
 }
 
-int rulefiles_global(const char *home, const struct tree_access *access, struct notes *notes,
-                     struct rules **ret, struct err *e)
+int rulefiles_global(const struct rule_source *s, const char *home, struct rules **ret,
+                     struct err *e)
 {
     _cleanup_free_ char *path = NULL;
     int r, fd;
 
     if (!home || !path_is_absolute(home))
         return 0;
-    r = read_excludes_setting(home, ".gitconfig", access, &path, e);
+    r = read_excludes_setting(s, home, ".gitconfig", &path, e);
     if (r == 0 && !path)
-        r = read_excludes_setting(home, ".config/git/config", access, &path, e);
+        r = read_excludes_setting(s, home, ".config/git/config", &path, e);
     if (r < 0)
         return r;
     if (!path && !(path = path_join(home, ".config/git/ignore")))
         return err_oom(e);
     if (!path_is_absolute(path))
         return 0;
-    fd = access->open(access->arg, path, O_RDONLY);
-    return fd == -EACCES ? 0 : rules_take_fd(fd, path, notes, ret, e); /* outside --root, say */
+    fd = s->access->open(s->access->arg, path, O_RDONLY);
+    return fd == -EACCES ? 0 : rules_take_fd(s, fd, path, ret, e); /* outside --root, say */
 }

@@ -16,15 +16,33 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "fs/below.h"
+#include "fs/dir_names.h"
 #include "search/ignore.h"
-#include "search/listing.h"
 #include "search/rulefiles.h"
 #include "search/types.h"
 
+#define LISTING_KEEP_DEPTH 64  /* deeper directories are opened again for each use */
 #define BATCH 32               /* entries that a worker takes at once */
 #define ENTRIES_FOR_HELPER 128 /* a second thread costs more than so many entries */
 #define HELPER_STACK_BYTES (512 * 1024)
 #define PATH_BYTES_MAX (64u * 1024 * 1024)
+
+/* The entries of one directory of a walk, read whole, with the ignore rules that apply to them. Shared by
+ * reference count between the workers of a walk. */
+struct listing {
+    char *whole; /* absolute path, ends in '/' */
+    size_t whole_len;
+    uint32_t depth;
+    struct ignore *ignore; /* a reference; NULL: no rules */
+    int fd;                /* -1 when it is not kept open */
+    struct fs_names names;
+    bool has[IGNORE_N_FILES]; /* such a name is among them */
+    bool is_linked;           /* a link was followed on the way from the root to here */
+    struct listing *up;       /* a reference, when links are followed: to see loops; else NULL */
+    dev_t dev;                /* when links are followed or the file system is minded */
+    ino_t ino;
+    int refs; /* atomic */
+};
 
 struct range {
     struct listing *l; /* a reference */
@@ -45,7 +63,7 @@ struct tree {
     int rootfd;
     struct tree_options o;
     struct tree_access access;
-    struct notes *notes;
+    struct rule_source source; /* with the notes */
     struct rules *globs;
     struct rules *global;
     struct types *types;
@@ -66,6 +84,112 @@ struct tree {
     pthread_t helper;
     size_t n_entries; /* pushed so far */
 };
+
+/* --- notes --- */
+
+void notes_init(struct notes *n)
+{
+    *n = (struct notes){.total = 0};
+    (void)pthread_mutex_init(&n->lock, NULL);
+}
+
+void notes_done(struct notes *n)
+{
+    for (size_t i = 0; i < n->n; i++) {
+        free(n->list[i].path);
+        free(n->list[i].error);
+    }
+    n->n = 0;
+    (void)pthread_mutex_destroy(&n->lock);
+}
+
+void notes_add(struct notes *n, const char *path, const char *error)
+{
+    struct note note = {.path = strdup(path), .error = strdup(error)};
+
+    (void)pthread_mutex_lock(&n->lock);
+    n->total++;
+    if (n->n < NOTES_MAX && note.path && note.error) {
+        n->list[n->n++] = note;
+        note = (struct note){NULL, NULL};
+    }
+    (void)pthread_mutex_unlock(&n->lock);
+    free(note.path);
+    free(note.error);
+}
+
+void notes_add_errno(struct notes *n, const char *path, int sys)
+{
+    struct err e = {0};
+    const char *text = e.message;
+
+    (void)err_sys(&e, sys, "%s", "");
+    if (text[0] == ':' && text[1] == ' ')
+        text += 2; /* err_sys() writes "subject: reason"; here the path is the subject */
+    notes_add(n, path, text);
+}
+
+/* --- listings --- */
+
+/* whole: copied; '/' is added. up: the parent's rules; a reference is taken. */
+static int listing_new(const char *whole, size_t whole_len, uint32_t depth, struct ignore *up,
+                       struct listing **ret, struct err *e)
+{
+    struct listing *l = calloc(1, sizeof(*l));
+
+    if (!l)
+        return err_oom(e);
+    l->whole = malloc(whole_len + 2);
+    if (!l->whole) {
+        free(l);
+        return err_oom(e);
+    }
+    memcpy(l->whole, whole, whole_len);
+    if (!whole_len || whole[whole_len - 1] != '/')
+        l->whole[whole_len++] = '/';
+    l->whole[whole_len] = '\0';
+    l->whole_len = whole_len;
+    l->depth = depth;
+    l->ignore = ignore_ref(up);
+    l->fd = -1;
+    l->refs = 1;
+    *ret = l;
+    return 0;
+}
+
+static struct listing *listing_ref(struct listing *l)
+{
+    (void)__atomic_add_fetch(&l->refs, 1, __ATOMIC_RELAXED);
+    return l;
+}
+
+static struct listing *listing_unref(struct listing *l)
+{
+    while (l && __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        struct listing *up = l->up;
+
+        fd_close(l->fd);
+        ignore_unref(l->ignore);
+        free(l->whole);
+        fs_names_done(&l->names);
+        free(l);
+        l = up;
+    }
+    return NULL;
+}
+
+/* Reads the entries of fd, once. If that fails half-way, the entries read until then are there. */
+static int listing_read(struct listing *l, int fd, bool sorted, struct err *e)
+{
+    int r = fs_names_read(fd, false, &l->names, e);
+
+    for (size_t i = 0; i < l->names.n; i++)
+        if (l->names.v[i][0] == '.')
+            rulefiles_see_name(l->names.v[i], l->has);
+    if (sorted)
+        fs_names_sort(&l->names);
+    return r;
+}
 
 /* --- the stack --- */
 
@@ -175,7 +299,7 @@ static void note_dir(struct tree *t, const struct listing *l, int sys)
     if (add_shown(t, l->whole + t->root_len, l->whole_len - t->root_len, &shown, NULL) == 0) {
         while (shown.len > 1 && shown.data[shown.len - 1] == '/')
             shown.data[--shown.len] = '\0';
-        notes_add_errno(t->notes, shown.len ? shown.data : ".", sys);
+        notes_add_errno(t->source.notes, shown.len ? shown.data : ".", sys);
     }
     buf_done(&shown);
 }
@@ -202,7 +326,7 @@ static size_t first_entry(const struct tree *t, const struct listing *l)
         return 0;
     part = t->o.after + below_len;
     len = strcspn(part, "/");
-    while (i < l->names.n && strncmp(listing_name(l, i), part, len) < 0)
+    while (i < l->names.n && strncmp(l->names.v[i], part, len) < 0)
         i++;
     return i;
 }
@@ -251,7 +375,7 @@ static int tree_fill(struct tree *t, struct listing *l, struct err *e)
     if (r < 0)
         note_dir(t, l, why.sys ? why.sys : ENOMEM); /* the entries read until then are walked */
     if (!t->o.no_ignore) {
-        r = rulefiles_add_own(l, fd, !t->o.no_ignore_vcs, &t->access, t->notes, e);
+        r = rulefiles_add_own(&t->source, fd, l->whole, l->has, &l->ignore, e);
         if (r < 0)
             return r;
     }
@@ -326,7 +450,7 @@ static int set_dir(struct worker *w, const struct listing *l, struct err *e)
 static int set_paths(struct worker *w, const struct listing *l, size_t i, struct tree_entry *entry,
                      struct err *e)
 {
-    const char *name = listing_name(l, i);
+    const char *name = l->names.v[i];
     size_t len = strlen(name);
     int r;
 
@@ -364,11 +488,12 @@ static bool follow_link(struct tree *t, const struct listing *l, struct tree_ent
 
     if (fd < 0 || fstat(fd, &st) < 0) {
         entry->to_nowhere = fd == -ENOENT;
-        notes_add_errno(t->notes, entry->path, fd < 0 ? -fd : errno);
+        notes_add_errno(t->source.notes, entry->path, fd < 0 ? -fd : errno);
         return true;
     }
     if (S_ISDIR(st.st_mode) && is_loop(l, &st)) {
-        notes_add(t->notes, entry->path, "a link to a directory above it, which is not followed");
+        notes_add(t->source.notes, entry->path,
+                  "a link to a directory above it, which is not followed");
         return false;
     }
     entry->type = type_of_mode(st.st_mode);
@@ -413,7 +538,7 @@ static bool is_out_by_stat(struct tree *t, const struct listing *l, unsigned cha
         return false;
     r = tree_entry_stat(entry, &t->access, &st);
     if (r < 0) {
-        notes_add_errno(t->notes, entry->path, -r);
+        notes_add_errno(t->source.notes, entry->path, -r);
         return true;
     }
     if (d_type == DT_UNKNOWN) {
@@ -549,10 +674,9 @@ static int load_rules(struct tree *t, struct err *e)
     int r;
 
     if (!t->o.no_ignore) {
-        r = rulefiles_above(t->o.whole, t->o.no_ignore_parent, !t->o.no_ignore_vcs, &t->access,
-                            t->notes, &above, e);
+        r = rulefiles_above(&t->source, t->o.whole, t->o.no_ignore_parent, &above, e);
         if (r == 0 && !t->o.no_ignore_vcs)
-            r = rulefiles_global(t->o.home, &t->access, t->notes, &t->global, e);
+            r = rulefiles_global(&t->source, t->o.home, &t->global, e);
         if (r < 0) {
             ignore_unref(above);
             return r;
@@ -576,7 +700,7 @@ int tree_new(int rootfd, const struct tree_options *o, const struct tree_access 
     t->rootfd = rootfd;
     t->o = *o;
     t->access = *access;
-    t->notes = notes;
+    t->source = (struct rule_source){&t->access, notes, !o->no_ignore_vcs};
     if (o->sort)
         t->o.n_workers = 1;
     (void)pthread_mutex_init(&t->lock, NULL);

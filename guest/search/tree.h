@@ -7,15 +7,16 @@
  * tree_visitor says what that means for the visitor. No recursion; memory is bounded by the names
  * in one directory times the depth.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
 #include "common/err.h"
-#include "search/notes.h"
 
 #define TREE_MAX_WORKERS 2
+#define NOTES_MAX 100 /* kept; more are only counted */
 
 enum tree_type {
     TREE_FILE,
@@ -87,6 +88,25 @@ struct tree_visitor {
     bool (*is_gone)(void *arg); /* the walk ends with ERR_CANCELED; asked often; may be NULL */
     void *arg;
 };
+
+struct note {
+    char *path;
+    char *error;
+};
+
+/* The paths that a search could not read, and the reasons: a bounded list and an exact count.
+ * Thread-safe. Embedded: notes_init()/notes_done(). */
+struct notes {
+    pthread_mutex_t lock;
+    struct note list[NOTES_MAX]; /* guarded by lock */
+    size_t n;                    /* guarded by lock: in the list */
+    uint64_t total;              /* guarded by lock: ever added */
+};
+
+void notes_init(struct notes *n);
+void notes_done(struct notes *n);
+void notes_add(struct notes *n, const char *path, const char *error);
+void notes_add_errno(struct notes *n, const char *path, int sys);
 
 struct tree;
 
