@@ -83,7 +83,7 @@ static bool has_extension(const struct tree_entry *entry, char *const *extension
 static bool is_empty_dir(const struct glob_job *j, const struct tree_entry *entry)
 {
     int fd = tree_entry_open(entry, j->access, O_RDONLY | O_DIRECTORY);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *ent;
     bool is_empty = true;
 
@@ -93,7 +93,6 @@ static bool is_empty_dir(const struct glob_job *j, const struct tree_entry *entr
     }
     while (is_empty && (ent = readdir(d)))
         is_empty = strcmp(ent->d_name, ".") == 0 || strcmp(ent->d_name, "..") == 0;
-    (void)closedir(d);
     return is_empty;
 }
 
@@ -172,11 +171,15 @@ static int glob_keep_place(struct glob_job *j, const struct tree_entry *entry, s
     return last->below ? 0 : err_oom(e);
 }
 
-static int glob_give(struct glob_job *j, const struct tree_entry *entry, struct err *e)
+static int glob_visit_wanted(void *arg, unsigned worker, const struct tree_entry *entry,
+                             struct err *e)
 {
+    struct glob_job *j = arg;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&j->lock);
     struct glob_result *res = &j->result;
     int r;
 
+    (void)worker;
     if (j->o->limit && res->n_files + res->n_dirs >= j->o->limit) {
         res->limit_reached = true;
         return ENOUGH;
@@ -189,19 +192,6 @@ static int glob_give(struct glob_job *j, const struct tree_entry *entry, struct 
     else
         res->n_files++;
     return glob_keep_place(j, entry, e);
-}
-
-static int glob_visit_wanted(void *arg, unsigned worker, const struct tree_entry *entry,
-                             struct err *e)
-{
-    struct glob_job *j = arg;
-    int r;
-
-    (void)worker;
-    (void)pthread_mutex_lock(&j->lock);
-    r = glob_give(j, entry, e);
-    (void)pthread_mutex_unlock(&j->lock);
-    return r;
 }
 
 static int glob_visit(void *arg, unsigned worker, const struct tree_entry *entry, struct err *e)

@@ -52,22 +52,17 @@ static int64_t key_of(enum order_by by, const struct stat *st)
     }
 }
 
-static int grow_items(struct collection *c, struct err *e)
+static int add_item(struct collection *c, const struct tree_entry *entry, int64_t key,
+                    struct err *e)
 {
-    size_t max = ORDER_MAX_BYTES / sizeof(*c->items);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&c->lock);
+    size_t at = c->paths.len, max = ORDER_MAX_BYTES / sizeof(*c->items);
+    int r;
 
     if (c->n == max)
         return err_field(e, ERR_EXHAUSTED, "sort", "more than %zu entries are too many to sort",
                          max);
-    return array_grow(&c->items, &c->cap, c->n + 1, max, e);
-}
-
-static int add_item(struct collection *c, const struct tree_entry *entry, int64_t key,
-                    struct err *e)
-{
-    size_t at = c->paths.len;
-    int r = grow_items(c, e);
-
+    r = array_grow(&c->items, &c->cap, c->n + 1, max, e);
     if (r == 0)
         r = buf_add(&c->paths, entry->below, entry->below_len + 1, e);
     if (r == -ERR_EXHAUSTED)
@@ -95,10 +90,7 @@ static int collect_entry(void *arg, unsigned worker, const struct tree_entry *en
             return 0;
         }
     }
-    (void)pthread_mutex_lock(&c->lock);
-    r = add_item(c, entry, key_of(c->order->by, &st), e);
-    (void)pthread_mutex_unlock(&c->lock);
-    return r;
+    return add_item(c, entry, key_of(c->order->by, &st), e);
 }
 
 static bool collect_is_gone(void *arg)

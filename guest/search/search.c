@@ -48,9 +48,11 @@ static int search_keep_place(struct search_job *j, const struct search_file *f, 
     return j->result.last.below ? 0 : err_oom(e);
 }
 
-static int search_give(struct search_job *j, struct search_file *f, const struct grep_result *r,
-                       struct err *e)
+static int on_result(void *arg, const struct grep_result *r, struct err *e)
 {
+    struct search_file *f = arg;
+    struct search_job *j = f->job;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&j->lock);
     struct search_result *res = &j->result;
     int ret;
 
@@ -68,17 +70,6 @@ static int search_give(struct search_job *j, struct search_file *f, const struct
     return ret < 0 ? ret : res->limit_reached ? ENOUGH : 0;
 }
 
-static int on_result(void *arg, const struct grep_result *r, struct err *e)
-{
-    struct search_file *f = arg;
-    int ret;
-
-    (void)pthread_mutex_lock(&f->job->lock);
-    ret = search_give(f->job, f, r, e);
-    (void)pthread_mutex_unlock(&f->job->lock);
-    return ret;
-}
-
 static bool job_is_gone(void *arg)
 {
     const struct search_job *j = arg;
@@ -93,27 +84,23 @@ static bool file_is_gone(void *arg)
 
 static void add_stats(struct search_job *j, const struct grep_stats *s)
 {
-    (void)pthread_mutex_lock(&j->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&j->lock);
+
     j->result.n_files++;
     j->result.n_files_matched += s->results > 0;
     j->result.n_files_binary += s->was_binary;
     j->result.n_bytes += s->bytes;
-    (void)pthread_mutex_unlock(&j->lock);
 }
 
 /* Notes the failure of one file. Ends the search if the pattern reached PCRE2's limits on too many files. */
 static int note_failure(struct search_job *j, const char *path, int r, struct err *why,
                         struct err *e)
 {
-    bool enough = false;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&j->lock);
 
     notes_add(j->notes, path, why->message);
-    if (r == -ERR_EXHAUSTED && strcmp(why->field, "pattern") == 0) {
-        (void)pthread_mutex_lock(&j->lock);
-        enough = ++j->n_explosions >= SEARCH_MAX_EXPLOSIONS;
-        (void)pthread_mutex_unlock(&j->lock);
-    }
-    if (!enough)
+    if (r != -ERR_EXHAUSTED || strcmp(why->field, "pattern") != 0 ||
+        ++j->n_explosions < SEARCH_MAX_EXPLOSIONS)
         return 0;
     if (e)
         *e = *why;

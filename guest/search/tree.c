@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/array.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "fs/below.h"
@@ -207,17 +208,16 @@ static void start_helper(struct tree *t)
     (void)pthread_attr_destroy(&attr);
 }
 
-static int push_locked(struct tree *t, struct listing *l, size_t from, size_t to, struct err *e)
+static int tree_push(struct tree *t, struct listing *l, size_t from, size_t to, struct err *e)
 {
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? t->cap * 2 : 32;
-        struct range *stack = realloc(t->stack, cap * sizeof(*stack));
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&t->lock);
+    int r;
 
-        if (!stack)
-            return err_oom(e);
-        t->stack = stack;
-        t->cap = cap;
-    }
+    if (from == to)
+        return 0;
+    r = array_grow(&t->stack, &t->cap, t->n + 1, SIZE_MAX / sizeof(*t->stack), e);
+    if (r < 0)
+        return r;
     t->stack[t->n++] = (struct range){listing_ref(l), from, to};
     t->n_entries += to - from;
     if (t->has_helper)
@@ -227,53 +227,38 @@ static int push_locked(struct tree *t, struct listing *l, size_t from, size_t to
     return 0;
 }
 
-static int tree_push(struct tree *t, struct listing *l, size_t from, size_t to, struct err *e)
-{
-    int r;
-
-    if (from == to)
-        return 0;
-    (void)pthread_mutex_lock(&t->lock);
-    r = push_locked(t, l, from, to, e);
-    (void)pthread_mutex_unlock(&t->lock);
-    return r;
-}
-
 /* The next at most BATCH entries; waits while another worker may push some. */
 static bool tree_pop(struct tree *t, struct range *ret)
 {
-    bool got = false;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&t->lock);
+    struct range *top;
 
-    (void)pthread_mutex_lock(&t->lock);
     t->n_busy--;
     while (!t->stop && !t->n && t->n_busy)
         (void)pthread_cond_wait(&t->more, &t->lock);
-    if (!t->stop && t->n) {
-        struct range *top = &t->stack[t->n - 1];
-
-        *ret = *top;
-        if (top->to - top->from > BATCH) {
-            ret->to = top->from + BATCH;
-            top->from += BATCH;
-            (void)listing_ref(ret->l);
-        } else {
-            t->n--;
-        }
-        t->n_busy++;
-        got = true;
-    } else {
+    if (t->stop || !t->n) {
         (void)pthread_cond_broadcast(&t->more); /* it is over for the others too */
+        return false;
     }
-    (void)pthread_mutex_unlock(&t->lock);
-    return got;
+    t->n_busy++;
+    top = &t->stack[t->n - 1];
+    *ret = *top;
+    if (top->to - top->from > BATCH) {
+        top->from += BATCH;
+        ret->to = top->from;
+        (void)listing_ref(ret->l);
+    } else {
+        t->n--;
+    }
+    return true;
 }
 
 static void tree_stop(struct tree *t)
 {
-    (void)pthread_mutex_lock(&t->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&t->lock);
+
     t->stop = true;
     (void)pthread_cond_broadcast(&t->more);
-    (void)pthread_mutex_unlock(&t->lock);
 }
 
 /* --- one directory --- */

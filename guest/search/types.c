@@ -1,8 +1,10 @@
 #include "search/types.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/array.h"
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "search/pattern.h"
@@ -232,16 +234,12 @@ struct types *types_free(struct types *t)
 
 static int list_add_glob(struct list *l, const char *glob, size_t len, struct err *e)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? l->cap * 2 : 16;
-        struct pattern **v = realloc(l->v, cap * sizeof(struct pattern *));
+    int r = array_grow(&l->v, &l->cap, l->n + 1, SIZE_MAX / sizeof(*l->v), e);
 
-        if (!v)
-            return err_oom(e);
-        l->v = v;
-        l->cap = cap;
-    }
-    return pattern_new(glob, len, false, &l->v[l->n], e);
+    if (r == 0)
+        r = pattern_new(glob, len, false, &l->v[l->n], e);
+    l->n += r == 0;
+    return r;
 }
 
 static int add_globs(struct list *l, const char *globs, struct err *e)
@@ -252,7 +250,6 @@ static int add_globs(struct list *l, const char *globs, struct err *e)
 
         if (r < 0)
             return r;
-        l->n++;
         globs += len + (globs[len] == ' ');
     }
     return 0;
@@ -311,8 +308,8 @@ static int add_type(struct list *l, const char *name, char *const *more, const c
         found = true;
         if (str_has_prefix(glob, "include:"))
             r = add_included(l, glob + strlen("include:"), e);
-        else if ((r = list_add_glob(l, glob, strlen(glob), e)) == 0)
-            l->n++;
+        else
+            r = list_add_glob(l, glob, strlen(glob), e);
         if (r < 0)
             return err_at(e, r, "type_add");
     }
