@@ -19,7 +19,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/str.h"
-#include "fs/below.h"
+#include "fs/root.h"
 #include "fs/walk.h"
 #include "fs/xattr.h"
 

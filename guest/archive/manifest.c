@@ -10,7 +10,7 @@
 #include "archive/stage.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "fs/below.h"
+#include "fs/root.h"
 
 /* ---- walk ------------------------------------------------------------------------------------ */
 

@@ -10,7 +10,6 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "fs/below.h"
 #include "archive/extract.h"
 #include "common/cleanup.h"
 #include "common/path.h"

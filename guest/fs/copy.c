@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
-#include "fs/below.h"
+#include "fs/root.h"
 #include "fs/links.h"
 #include "fs/open.h"
 #include "fs/walk.h"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fs/below.h"
+#include "fs/root.h"
 #include "common/cleanup.h"
 #include "fs/sys.h"
 #include "fs/temp.h"

@@ -20,6 +20,7 @@
 
 #define FS_PATH_MAX 16384 /* bytes of a path; longer than PATH_MAX works, a component at a time */
 #define FS_MAX_LINKS 40   /* symbolic links in one resolution, as the kernel has it */
+#define FS_BELOW_DIR_MODE 0755
 #define FS_TEMP_PREFIX ".bellhop-tmp-" /* our temporary names; List and the walkers hide them */
 
 struct fs_feeds;
@@ -95,3 +96,20 @@ int fs_make_dirs(const struct fs_caller *c, const char *path, mode_t mode, int *
 /* openat(dirfd, name) for one component that must not be a link; for walkers. Returns the
  * descriptor or -1 with errno. */
 int fs_openat_nofollow(int dirfd, const char *name, int flags);
+
+/*
+ * Files and directories below a directory that is open, by relative paths, without following a symbolic link
+ * on the way.
+ */
+
+/* dir: "" for base itself. An O_PATH descriptor. -ERR_INVALID when a link or file is in the way. */
+int fs_open_below(int base, const char *dir, bool make, int *ret_fd, struct err *e);
+
+/* "a/b/c" -> "a/b" (owned by the caller), *ret_name "c"; "c" -> "". NULL: out of memory. */
+char *fs_below_parent(const char *path, const char **ret_name);
+
+/*
+ * The path may have any length. O_CLOEXEC, O_NOCTTY and O_NONBLOCK are added to flags. Returns the
+ * descriptor or -errno; -ELOOP for a symbolic link.
+ */
+int fs_openat_below(int base, const char *path, int flags);

@@ -17,7 +17,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/path.h"
-#include "fs/below.h"
+#include "fs/root.h"
 #include "fs/temp.h"
 #include "fs/walk.h"
 

@@ -12,7 +12,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "fs/below.h"
+#include "fs/root.h"
 
 #define GITFILE_PREFIX "gitdir: "
 

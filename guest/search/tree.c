@@ -16,7 +16,7 @@
 #include "common/array.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
-#include "fs/below.h"
+#include "fs/root.h"
 #include "fs/dir_names.h"
 #include "search/ignore.h"
 #include "search/rulefiles.h"
