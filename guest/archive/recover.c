@@ -18,7 +18,7 @@
 #include "fs/place.h"
 #include "fs/temp.h"
 #include "fs/remove_tree.h"
-#include "fs/dir_names.h"
+#include "fs/walk.h"
 
 void recover_lock(int stage_fd)
 {

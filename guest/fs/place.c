@@ -12,7 +12,6 @@
 #include "common/cleanup.h"
 #include "fs/sys.h"
 #include "fs/temp.h"
-#include "fs/dir_names.h"
 #include "fs/walk.h"
 
 #define MAX_LEVELS (FS_PLACE_MAX_DEPTH + 2)

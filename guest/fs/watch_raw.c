@@ -9,7 +9,7 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "fs/dir_names.h"
+#include "fs/walk.h"
 #include "fs/watch_own.h"
 
 #define RAW_MASK \

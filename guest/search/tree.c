@@ -17,7 +17,7 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "fs/root.h"
-#include "fs/dir_names.h"
+#include "fs/walk.h"
 #include "search/ignore.h"
 #include "search/rulefiles.h"
 #include "search/types.h"

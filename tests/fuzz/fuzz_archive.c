@@ -15,7 +15,6 @@
 #include "../unit/archive_help.h"
 #include "fs/root.h"
 #include "fs/remove_tree.h"
-#include "fs/dir_names.h"
 #include "fs/walk.h"
 
 static struct fs_root *root;

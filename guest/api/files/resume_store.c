@@ -14,7 +14,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
-#include "fs/dir_names.h"
+#include "fs/walk.h"
 
 #define GONE_AGE_MS 60000           /* a younger note may be of a file that is just being made */
 #define NOTE_MAX_BYTES (256 * 1024) /* two paths and two lists of tags, in base64 at worst */
