@@ -102,3 +102,14 @@ bool path_is_within(const char *p, const char *dir)
         return path_is_absolute(p);
     return strncmp(p, dir, n) == 0 && (p[n] == '\0' || p[n] == '/');
 }
+
+int path_compare(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    if (*a == '/' || *b == '/')
+        return !*a ? -1 : !*b ? 1 : *a == '/' ? -1 : 1;
+    return (unsigned char)*a - (unsigned char)*b;
+}

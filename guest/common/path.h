@@ -18,3 +18,6 @@ char *path_clean(const char *p);
 char *path_squeeze(const char *p);
 
 bool path_is_within(const char *p, const char *dir); /* both cleaned; equal counts */
+
+/* As strcmp(3), but component by component, as a sorted walk has it: "a/b" before "a.b". */
+int path_compare(const char *a, const char *b);

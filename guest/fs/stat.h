@@ -4,6 +4,7 @@
  * identity themselves.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -80,3 +81,8 @@ struct fs_listing {
 int fs_list(struct fs_caller *c, const char *path, const struct fs_list_options *o,
             struct fs_listing *ret, struct err *e);
 void fs_listing_done(struct fs_listing *l);
+
+/* Negative, zero or positive as List has a before, with or behind b. dir_len: of the directory's path, with its
+ * '/', at the beginning of both paths. */
+int fs_list_compare(const struct fs_list_options *o, size_t dir_len, const struct fs_info *a,
+                    const struct fs_info *b);

@@ -10,6 +10,7 @@
 #include "common/b64.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/path.h"
 
 #define PATHS_MAX_BYTES (64u * 1024 * 1024)
 
@@ -100,26 +101,10 @@ static bool collect_is_gone(void *arg)
     return c->v->is_gone && c->v->is_gone(c->v->arg);
 }
 
-/* The order of a walk by path: the content of a directory comes right after it. */
-static int compare_paths(const char *a, const char *b)
-{
-    while (*a && *a == *b) {
-        a++;
-        b++;
-    }
-    if (*a == *b)
-        return 0;
-    if (!*a || !*b)
-        return *a ? 1 : -1;
-    if (*a == '/' || *b == '/')
-        return *a == '/' ? -1 : 1;
-    return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
-}
-
 static int compare_places(const struct order *o, int64_t key_a, const char *a, int64_t key_b,
                           const char *b)
 {
-    int c = key_a < key_b ? -1 : key_a > key_b ? 1 : compare_paths(a, b);
+    int c = key_a < key_b ? -1 : key_a > key_b ? 1 : path_compare(a, b);
 
     return o->reverse ? -c : c;
 }
