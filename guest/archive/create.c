@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "archive/extract.h"
-#include "fs/links.h"
+#include "fs/copy.h"
 #include "archive/stage.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
@@ -21,7 +21,6 @@
 #include "common/str.h"
 #include "fs/root.h"
 #include "fs/walk.h"
-#include "fs/xattr.h"
 
 #define READ_BYTES (128 * 1024)
 #define OUT_MAX_BYTES \

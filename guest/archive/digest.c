@@ -6,7 +6,6 @@
 
 #include "common/clock.h"
 #include "fs/etag.h"
-#include "fs/hash.h"
 
 #define CACHE_FIRST 1024u
 #define PROBES 8 /* slots that a file may be in */

@@ -17,9 +17,9 @@
 #include "common/path.h"
 #include "fs/sys.h"
 #include "fs/temp.h"
-#include "fs/remove_tree.h"
+#include "fs/change.h"
 #include "fs/write.h"
-#include "fs/xattr.h"
+#include "fs/copy.h"
 
 static atomic_int n_running;
 

@@ -17,7 +17,7 @@
 #include "common/io.h"
 #include "fs/place.h"
 #include "fs/temp.h"
-#include "fs/remove_tree.h"
+#include "fs/change.h"
 #include "fs/walk.h"
 
 void recover_lock(int stage_fd)

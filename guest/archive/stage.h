@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "fs/records.h"
+#include "fs/place.h"
 #include "common/err.h"
 
 struct pump;

@@ -14,6 +14,7 @@
 #include "fs/root.h"
 
 #define FS_COPY_MAX_DEPTH 256
+#define FS_TREE_MAX_DEPTH 1000 /* of a tree that is removed; a descriptor each */
 
 /* *ret_created: false when the directory was there (not an error with `parents`). */
 int fs_make_dir(struct fs_caller *c, const char *path, mode_t mode, bool parents, bool *ret_created,
@@ -84,3 +85,11 @@ int fs_set_attr(struct fs_caller *c, const char *path, const struct fs_attrs *a,
 /* A user's or group's number from a name or decimal number. Errors name field "owner"/"group". */
 int fs_uid_from_name(const char *name, uid_t *ret, struct err *e);
 int fs_gid_from_name(const char *name, gid_t *ret, struct err *e);
+
+/*
+ * With the identity taken, and no lock: removes dirfd's entry `name`, a directory with all below or anything else. Links are removed, not
+ * followed; another mount below is an error (-ERR_PRECONDITION) and is not entered. force: a
+ * directory of the caller's that it can't write is made writable first. *removed (may be NULL) is
+ * counted up.
+ */
+int fs_remove_tree(int dirfd, const char *name, bool force, uint64_t *removed, struct err *e);

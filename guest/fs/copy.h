@@ -1,9 +1,12 @@
 #pragma once
 /*
- * copy: trees and files copied by descriptors: blocks shared where the disk can, holes kept. The
- * identity must have been taken.
+ * copy: trees and files copied by descriptors: blocks shared where the disk can, holes kept. Also the
+ * parts of it that archives need: extended attributes, and files with several names. The identity must
+ * have been taken.
  */
 #include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
 
 #include "common/err.h"
 #include "fs/change.h"
@@ -17,3 +20,23 @@ struct fs_copy_how {
  * which must not exist. On failure a partial copy stays: the caller removes it. */
 int fs_copy_entry(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
                   const struct fs_copy_how *how, struct err *e);
+
+#define FS_XATTR_LIST_MAX (64 * 1024) /* the kernel's own limits */
+#define FS_XATTR_VALUE_MAX (64 * 1024)
+
+/*
+ * Extended attributes from one open file to another: user.* and the access list, which must arrive (-1 with errno when one can't); others are tried.
+ * Capabilities are never copied: they belong to the old bytes. A disk without xattrs has none.
+ */
+int fs_xattr_copy(int from, int to);
+
+#define LINKS_MAX 4000000u
+
+/* Remembers the first name of each file that has several. One thread. */
+struct links;
+
+int links_new(struct links **ret, struct err *e);
+struct links *links_free(struct links *l); /* accepts NULL; returns NULL */
+/* *ret_first: the name that the file was first seen under (borrowed), or NULL: it is this one. */
+int links_see(struct links *l, dev_t dev, ino_t ino, const char *name, const char **ret_first,
+              struct err *e);

@@ -3,7 +3,7 @@
  * etag: a tag that changes whenever a file's bytes do: "device.inode-size-mtime-ctime", and, when
  * ctime is so young that a second write could have the same one, the SHA-256 of the content.
  * Tags are strong and opaque; here and in JSON they stand without quotes, in HTTP's headers with
- * them. Also the parsing of If-Match and If-None-Match.
+ * them. Also the parsing of If-Match and If-None-Match, and the hash itself.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "fs/root.h"
 
+#define FS_SHA256_BYTES 32
 #define FS_ETAG_BYTES 192
 #define FS_ETAG_RACY_NS (20LL * 1000 * 1000) /* older kernels tick at up to 10 ms; twice that */
 
@@ -19,6 +20,10 @@
     (4u \
      << 20) /* a larger young file is not hashed: the caller waits until it is old, at most 75 ms */
 #define FS_ETAG_CACHE 1024 /* tags of young files that are remembered */
+
+/* SHA-256 of an open file's bytes: `len` from `first` on; -ERR_DATA_LOSS when the file is too short for that. With len
+ * UINT64_MAX: to the end. The descriptor's own position does not matter and stays. */
+int fs_hash(int fd, uint64_t first, uint64_t len, uint8_t out[FS_SHA256_BYTES], struct err *e);
 
 /*
  * The tag of an open, readable regular file; *st describes the file that the tag stands for. A file

@@ -12,13 +12,13 @@
 
 #include "common/io.h"
 #include "common/path.h"
-#include "fs/hash.h"
+#include "fs/etag.h"
 #include "fs/lock.h"
 #include "fs/open.h"
 #include "fs/sys.h"
 #include "fs/temp.h"
 #include "fs/write_own.h"
-#include "fs/xattr.h"
+#include "fs/copy.h"
 
 #define COPY_BYTES (128 * 1024)
 #define COMMIT_TRIES 8

@@ -14,7 +14,7 @@
 
 #include "../unit/archive_help.h"
 #include "fs/root.h"
-#include "fs/remove_tree.h"
+#include "fs/change.h"
 #include "fs/walk.h"
 
 static struct fs_root *root;

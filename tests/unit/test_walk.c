@@ -4,7 +4,6 @@
 
 #include "fs/change.h"
 #include "fs/stat.h"
-#include "fs/remove_tree.h"
 #include "fs/walk.h"
 
 static struct err e;

@@ -13,7 +13,7 @@
 #include "common/clock.h"
 #include "fs/sys.h"
 #include "fs/watch.h"
-#include "fs/watch_dirs.h"
+#include "fs/watch_own.h"
 
 static struct err e;
 

@@ -11,7 +11,7 @@
 #include "api/dialect.h"
 #include "common/cleanup.h"
 #include "fs/change.h"
-#include "fs/hash.h"
+#include "fs/etag.h"
 #include "fs/open.h"
 #include "http/content_digest.h"
 #include "http/file_body.h"

@@ -11,7 +11,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "dialect/e2b/fault.h"
-#include "fs/xattr.h"
+#include "fs/copy.h"
 
 #define PREFIX_BYTES (sizeof(META_PREFIX) - 1)
 #define NAME_BYTES (PREFIX_BYTES + META_KEY_MAX_BYTES + 1)
