@@ -162,7 +162,8 @@ TEST(linewise_keeps_line_feeds_out_of_a_match)
     T_OK(regex_rewrite_linewise("[^a]\\s(b|c)", 11, &out));
     T_STR(out.data, "[^\\na](?:(?!\\n)\\s)(b|c)");
     buf_clear(&out);
-    T_OK(regex_rewrite_linewise("[^-a]", 5, &out)); /* not a range from the line feed to the letter */
+    T_OK(regex_rewrite_linewise("[^-a]", 5,
+                                &out)); /* not a range from the line feed to the letter */
     T_STR(out.data, "(?:(?!\\n)[^-a])");
     buf_clear(&out);
     T_OK(!regex_rewrite_linewise("a\\nb", 4, &out));
