@@ -1,5 +1,6 @@
 # Files from a box with a hostile agent: it sends entries that nobody requested, names that lead out of the
 # directory, links, and compressions that would start programs of this machine.
+# early
 
 bats_require_minimum_version 1.5.0
 

@@ -1,4 +1,5 @@
 # The process provider: a box without isolation, the quickest way to a real agent.
+# early
 
 bats_require_minimum_version 1.5.0
 

@@ -1,5 +1,6 @@
 # Crashes: every kill -9 leaves a store and a machine that the next command, or `gc`, repairs. With the process
 # provider.
+# early
 
 load ../lib/box
 

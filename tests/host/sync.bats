@@ -1,4 +1,5 @@
 # bellhop sync: a directory here and one in a box, made alike in both directions.
+# early
 
 bats_require_minimum_version 1.5.0
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # PUT and GET /v1/archive through HTTP: trees up and down, all or nothing.
+# early
 
 load ../lib/agent
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The Exec service through HTTP, as any client sees it.
+# early
 
 load ../lib/agent
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # /v1/files as HTTP has it: conditions, several ranges, digests, parts, removal.
+# early
 
 load ../lib/agent
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Uploads that continue after their connection was cut (the IETF's resumable uploads).
+# early
 
 load ../lib/agent
 load ../lib/node

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# early
 bats_require_minimum_version 1.5.0
 # The HTTP server: who gets in, what is refused and how, encodings, limits, clients that vanish.
 

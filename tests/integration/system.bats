@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The agent's information about itself, readiness, metrics, the lease, and its role as pid 1.
+# early
 
 bats_require_minimum_version 1.5.0
 load ../lib/agent

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The result of `make`: the form of the programs, and the files that install places.
+# early
 
 setup()
 {
