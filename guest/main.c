@@ -351,7 +351,7 @@ static int start_server(struct app *a, struct err *e)
         .loop = a->agent.loop,
         .pool = a->agent.pool,
         .max_connections = a->o.max_connections,
-        .keepalive_ms = a->o.keepalive_ms,
+        .keepalive_ms = (unsigned)a->o.keepalive_ms,
         .allow_hosts = a->o.allow_hosts,
     };
     int r;

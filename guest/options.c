@@ -13,7 +13,8 @@
 
 #define REQUIRED_DEFAULT "fd,rg,git"
 #define MAX_COMMANDS 100000
-#define MIN_KEEP_MS 100
+#define MIN_TIME_MS 100
+#define MAX_KEEPALIVE_MS (3600 * 1000)
 #define MAX_KEEP_MS (7 * 24 * 3600 * 1000)
 #define MIN_SIZE_BYTES (64 * 1024)
 #define MAX_SIZE_BYTES ((uint64_t)1 << 40)
@@ -26,10 +27,10 @@ enum option_kind {
     OPTION_WORDS, /* comma-separated */
     OPTION_FD,
     OPTION_COUNT,
-    OPTION_DURATION,
-    OPTION_TIME,   /* a duration as int64_t */
-    OPTION_SIZE,   /* bytes as size_t */
-    OPTION_NUMBER, /* as size_t */
+    OPTION_KEEPALIVE, /* a duration in ms as int64_t, up to an hour */
+    OPTION_TIME,      /* the same, up to a week */
+    OPTION_SIZE,      /* bytes as size_t */
+    OPTION_NUMBER,    /* as size_t */
     OPTION_AUTH,
     OPTION_LOG,
 };
@@ -76,7 +77,7 @@ static const struct option_row option_rows[] = {
     {"env-file", "FILE", OPTION_STRING, AT(env_file),
      "variables for all commands, a line NAME=VALUE each"},
     {"max-connections", "N", OPTION_COUNT, AT(max_connections), "at a time (default 1024)"},
-    {"keepalive", "TIME", OPTION_DURATION, AT(keepalive_ms),
+    {"keepalive", "TIME", OPTION_KEEPALIVE, AT(keepalive_ms),
      "say something in a stream that was silent for so long (default 10s)"},
     {"max-commands", "N", OPTION_NUMBER, AT(exec.max_running), "running at a time (default 1024)"},
     {"keep-results", "TIME", OPTION_TIME, AT(exec.keep_ms),
@@ -167,6 +168,7 @@ static int set_option(struct options *o, const struct option_row *row, const cha
 {
     void *at = (char *)o + row->offset;
     uint64_t bytes;
+    bool is_long;
     int64_t ms;
     int r;
 
@@ -188,10 +190,12 @@ static int set_option(struct options *o, const struct option_row *row, const cha
         return set_number(value, 0, MAX_FDS, at, e);
     case OPTION_COUNT:
         return set_number(value, 1, MAX_FDS / 2, at, e);
+    case OPTION_KEEPALIVE:
     case OPTION_TIME:
+        is_long = row->kind == OPTION_TIME;
         r = str_parse_duration(value, &ms, e);
-        if (r == 0 && (ms < MIN_KEEP_MS || ms > MAX_KEEP_MS))
-            return err_set(e, ERR_INVALID, "must be from 100ms to 7d");
+        if (r == 0 && (ms < MIN_TIME_MS || ms > (is_long ? MAX_KEEP_MS : MAX_KEEPALIVE_MS)))
+            return err_set(e, ERR_INVALID, "must be from 100ms to %s", is_long ? "7d" : "1h");
         if (r == 0)
             *(int64_t *)at = ms;
         return r;
@@ -212,13 +216,6 @@ static int set_option(struct options *o, const struct option_row *row, const cha
         return str_eq(value, "open") ? 0 : err_set(e, ERR_INVALID, "can only be 'open'");
     case OPTION_LOG:
         return set_log(value, e);
-    case OPTION_DURATION:
-        r = str_parse_duration(value, &ms, e);
-        if (r == 0 && (ms < 100 || ms > 3600000))
-            return err_set(e, ERR_INVALID, "must be from 100ms to 1h");
-        if (r == 0)
-            *(unsigned *)at = (unsigned)ms;
-        return r;
     }
     return err_set(e, ERR_INTERNAL, "an option of no kind");
 }

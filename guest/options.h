@@ -27,7 +27,7 @@ struct options {
     bool read_only;
     char **required;
     unsigned max_connections;
-    unsigned keepalive_ms;
+    int64_t keepalive_ms;
     struct registry_options exec;
     const char *forward_localhost;
     const char *hold_socket;
