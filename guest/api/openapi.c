@@ -51,6 +51,31 @@ static json_t *new_codes(void)
     return list ? json_pack("{s:o}", "enum", list) : NULL;
 }
 
+/* kernel.limits in the reply of System.Ready has a member for each row of limits.def. */
+static int add_limits(json_t *components)
+{
+    static const char *const names[] = {
+#define LIMIT(field, name, ...) #name,
+#include "common/wire/limits.def"
+    };
+    json_t *limits, *required = json_array(), *properties = json_object();
+    int r = 0;
+
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        r |= json_array_append_new(required, json_string(names[i]));
+        r |= json_object_set_new(properties, names[i], json_pack("{s:s}", "type", "boolean"));
+    }
+    r |= json_unpack(components, "{s:{s:{s:{s:{s:o}}}}}", "System.Ready.Reply", "properties",
+                     "kernel", "properties", "limits", &limits);
+    if (r < 0) {
+        json_decref(required);
+        json_decref(properties);
+        return r;
+    }
+    r = json_object_set_new(limits, "required", required);
+    return r | json_object_set_new(limits, "properties", properties);
+}
+
 json_t *schema_new_components(void)
 {
     _cleanup_json_ json_t *all = json_object();
@@ -66,7 +91,7 @@ json_t *schema_new_components(void)
         if (!one || json_object_update(all, one) < 0)
             return NULL;
     }
-    return json_incref(all);
+    return add_limits(all) < 0 ? NULL : json_incref(all);
 }
 
 /* ---- references and replies ---- */
