@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "common/b64.h"
 #include "common/str.h"
 
 #define INT_BYTES 20

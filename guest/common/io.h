@@ -1,5 +1,5 @@
 #pragma once
-/* io: whole reads and writes on descriptors, small files, random bytes. EINTR is retried. */
+/* io: whole reads and writes on descriptors, small files, random bytes, unix sockets. EINTR is retried. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,3 +23,12 @@ int io_random(void *data, size_t len, struct err *e);
 /* Writes 2 * n_bytes lower-case hex digits and a NUL. */
 int io_random_hex(size_t n_bytes, char *out, struct err *e);
 int io_mkdir_p(const char *path, mode_t mode, struct err *e); /* existing directories are fine */
+
+/* ---- unix sockets ---- */
+
+/* The socket is bound, not listening, non-blocking; its file has this mode. A stale socket is replaced; any other
+ * file at the path is ERR_EXISTS. Before there are threads (umask). */
+int unixsock_bind(const char *path, mode_t mode, int *ret_fd, struct err *e);
+
+/* The socket is blocking. */
+int unixsock_connect(const char *path, int *ret_fd, struct err *e);

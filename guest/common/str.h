@@ -1,5 +1,5 @@
 #pragma once
-/* str: numbers, durations, sizes and lists from text; UTF-8. Pure functions. */
+/* str: numbers, durations, sizes and lists from text; UTF-8; base64. Pure functions. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,3 +61,12 @@ static inline void strv_free_p(char ***v)
     strv_free(*v);
 }
 #define _cleanup_strv_ __attribute__((cleanup(strv_free_p)))
+
+/* ---- RFC 4648 base64 with padding ---- */
+
+#define B64_LEN(n) (((n) + 2) / 3 * 4)
+
+/* Writes B64_LEN(len) characters, no NUL. */
+void b64_encode(const void *data, size_t len, char *out);
+/* Strict: whole groups of four, no white space. out has room for len / 4 * 3 bytes. */
+int b64_decode(const char *s, size_t len, void *out, size_t *ret_len, struct err *e);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/array.h"
+#include "common/mem.h"
 #include "common/path.h"
 #include "common/str.h"
 #include "fs/walk.h"

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/array.h"
+#include "common/mem.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "fs/root.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/array.h"
+#include "common/mem.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/b64.h"
+#include "common/str.h"
 #include "http/sfield.h"
 
 #define NAME "sha-256"

@@ -19,7 +19,7 @@
 #include "event/loop.h"
 #include "http/http_service.h"
 #include "http/state.h"
-#include "common/unixsock.h"
+#include "common/io.h"
 
 #define BACKLOG 1024
 #define ACCEPT_BATCH 64 /* then the loop serves other watches */

@@ -20,7 +20,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "common/proctable.h"
+#include "common/process.h"
 
 #define COMMAND_TREE_MAX_MEMBERS 65536
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/array.h"
+#include "common/mem.h"
 #include "search/scan.h"
 
 #define MARK_EVERY 4096 /* bytes of the original */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/array.h"
-#include "common/b64.h"
+#include "common/mem.h"
+#include "common/str.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/path.h"

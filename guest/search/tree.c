@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/array.h"
+#include "common/mem.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "fs/root.h"

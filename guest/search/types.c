@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/array.h"
+#include "common/mem.h"
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "search/pattern.h"

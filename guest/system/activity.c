@@ -10,7 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/proctable.h"
+#include "common/process.h"
 #include "system/hold.h"
 
 #define MAX_DEPTH 256 /* of processes below a command */

@@ -14,7 +14,6 @@
 #include "common/io.h"
 #include "common/list.h"
 #include "common/str.h"
-#include "common/unixsock.h"
 #include "event/loop.h"
 
 #define GENERATED_ID_BYTES 8

@@ -15,7 +15,6 @@
 #include "common/io.h"
 #include "common/process.h"
 #include "common/str.h"
-#include "common/unixsock.h"
 
 #define EXIT_USAGE 2
 #define EXIT_NO_HOLD 125

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/array.h"
+#include "common/mem.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"

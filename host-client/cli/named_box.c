@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "common/b64.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"

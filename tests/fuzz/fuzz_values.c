@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <signal.h>
 
-#include "common/b64.h"
 #include "common/signals.h"
 #include "common/str.h"
 #include "dialect/e2b/timetext.h"

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "common/array.h"
+#include "common/mem.h"
 #include "event/loop.h"
 #include "event/pool.h"
 #include "proc/registry.h"

@@ -1,4 +1,4 @@
-#include "common/array.h"
+#include "common/mem.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "common/b64.h"
+#include "common/str.h"
 
 #include "test.h"
 

@@ -8,7 +8,6 @@
 
 #include "common/cleanup.h"
 #include "common/process.h"
-#include "common/proctable.h"
 
 /* Starts a child that sleeps, in a process group of its own. */
 static pid_t start_sleeper(void)

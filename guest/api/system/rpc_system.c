@@ -10,7 +10,6 @@
 #include "api/dialect.h"
 #include "api/rpc.h"
 #include "api/stream.h"
-#include "common/b64.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/clock.h"

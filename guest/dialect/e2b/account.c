@@ -5,7 +5,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "common/b64.h"
+#include "common/str.h"
 #include "common/cleanup.h"
 #include "common/path.h"
 #include "dialect/e2b/e2b.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/b64.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"

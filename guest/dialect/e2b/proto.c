@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/b64.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"

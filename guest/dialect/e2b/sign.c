@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/b64.h"
+#include "common/str.h"
 
 static void add_text(struct sha256_ctx *sha, const char *text)
 {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/b64.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"

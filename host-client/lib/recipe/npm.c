@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/b64.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"

@@ -11,7 +11,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/process.h"
-#include "common/proctable.h"
 
 #define ENVIRON_BYTES (256 * 1024)
 #define POLL_MS 10
