@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "archive/recover.h"
+#include "archive/extract.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -259,9 +259,9 @@ static void recover_archives(void)
     struct err e = {0};
     unsigned n;
 
-    if (!dir || recover_use_registry(dir, &e) < 0)
+    if (!dir || archive_use_registry(dir, &e) < 0)
         return;
-    n = recover_all();
+    n = archive_recover_all();
     if (n)
         log_info("archive: took back %u that were left half done", n);
 }

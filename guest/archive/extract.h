@@ -76,3 +76,12 @@ int archive_extract_read(struct archive_extract *x, struct pump *in, struct pool
 int archive_extract_commit(struct archive_extract *x, struct archive_extract_result *ret,
                            struct err *e);
 struct archive_extract *archive_extract_free(struct archive_extract *x); /* accepts NULL */
+
+/*
+ * Rolls back archives whose agent was killed while it put them in place. dir: where their staging directories are
+ * noted, made (0700) when there is something to note; without it only the next archive to the same place does it.
+ * Once, before threads start.
+ */
+int archive_use_registry(const char *dir, struct err *e);
+/* Recovers everything that is noted, each entry as the user it was made for. Returns how many were rolled back. */
+unsigned archive_recover_all(void);

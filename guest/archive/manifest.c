@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,8 +10,148 @@
 #include "archive/extract.h"
 #include "archive/stage.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/str.h"
 #include "fs/root.h"
+#include "fs/etag.h"
+
+/* ---- digests --------------------------------------------------------------------------------- */
+
+/*
+ * Digests are remembered for as long as a file is the same (device, inode, size and ctime, which changes with every
+ * write), so that a tree that was hashed once is not read again. What is too young to tell two writes apart is not
+ * remembered.
+ */
+#define CACHE_MAX 131072u /* files; 64 bytes each: 8 MiB, used as files are hashed */
+#define CACHE_FIRST 1024u
+#define PROBES 8 /* slots that a file may be in */
+
+struct known {
+    uint64_t dev, ino, size;
+    int64_t ctime_ns; /* 0: a free slot */
+    uint8_t digest[FS_SHA256_BYTES];
+};
+
+struct digest_cache {
+    pthread_mutex_t lock;
+    struct known *slots; /* guarded by lock, as the rest */
+    uint32_t cap;        /* a power of two */
+    uint32_t n;
+};
+
+static struct digest_cache known_digests = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int64_t ctime_ns(const struct stat *st)
+{
+    return (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec;
+}
+
+static uint32_t first_slot(uint64_t dev, uint64_t ino, uint32_t cap)
+{
+    uint64_t h = (ino ^ dev << 40) * 0x9e3779b97f4a7c15ULL;
+
+    return (uint32_t)(h >> 32) & (cap - 1);
+}
+
+static bool is_same_file(const struct known *k, const struct stat *st)
+{
+    return k->ctime_ns && k->dev == (uint64_t)st->st_dev && k->ino == (uint64_t)st->st_ino;
+}
+
+/* Whether the content of a regular file that looks like this is known. */
+static bool digest_known(const struct stat *st, uint8_t out[FS_SHA256_BYTES])
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&known_digests.lock);
+    bool found = false;
+
+    for (uint32_t i = 0; known_digests.cap && i < PROBES && !found; i++) {
+        uint32_t at =
+            (first_slot(st->st_dev, st->st_ino, known_digests.cap) + i) & (known_digests.cap - 1);
+        const struct known *k = &known_digests.slots[at];
+
+        found =
+            is_same_file(k, st) && k->size == (uint64_t)st->st_size && k->ctime_ns == ctime_ns(st);
+        if (found)
+            (void)memcpy(out, k->digest, FS_SHA256_BYTES);
+    }
+    return found;
+}
+
+/* A free slot, the same file's older one, or, when all are taken, the first. The lock is held. */
+static struct known *slot_for(struct known *slots, uint32_t cap, uint64_t dev, uint64_t ino)
+{
+    uint32_t first = first_slot(dev, ino, cap);
+
+    for (uint32_t i = 0; i < PROBES; i++) {
+        struct known *k = &slots[(first + i) & (cap - 1)];
+
+        if (!k->ctime_ns || (k->dev == dev && k->ino == ino))
+            return k;
+    }
+    return &slots[first];
+}
+
+/* Out of memory: it stays as large as it is. The lock is held. */
+static void digest_grow_table(void)
+{
+    uint32_t cap = known_digests.cap ? known_digests.cap * 2 : CACHE_FIRST;
+    struct known *slots = cap <= CACHE_MAX ? calloc(cap, sizeof(*slots)) : NULL;
+
+    if (!slots)
+        return;
+    for (uint32_t i = 0; i < known_digests.cap; i++)
+        if (known_digests.slots[i].ctime_ns)
+            *slot_for(slots, cap, known_digests.slots[i].dev, known_digests.slots[i].ino) =
+                known_digests.slots[i];
+    free(known_digests.slots);
+    known_digests.slots = slots;
+    known_digests.cap = cap;
+}
+
+static void digest_remember(const struct stat *st, const uint8_t digest[FS_SHA256_BYTES])
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&known_digests.lock);
+    struct known *k;
+
+    if (known_digests.n >= known_digests.cap / 4 * 3)
+        digest_grow_table();
+    if (!known_digests.cap)
+        return;
+    k = slot_for(known_digests.slots, known_digests.cap, st->st_dev, st->st_ino);
+    known_digests.n += !k->ctime_ns;
+    k->dev = st->st_dev;
+    k->ino = st->st_ino;
+    k->size = (uint64_t)st->st_size;
+    k->ctime_ns = ctime_ns(st);
+    (void)memcpy(k->digest, digest, FS_SHA256_BYTES);
+}
+
+/* Of an open file, read from its start to its end. *ret_bytes: read now (0: it was known).
+ * -ERR_ABORTED: it was being written meanwhile. */
+static int digest_file(int fd, uint8_t out[FS_SHA256_BYTES], uint64_t *ret_bytes, struct err *e)
+{
+    struct stat before, after;
+    bool is_young;
+    int r;
+
+    if (fstat(fd, &before) < 0)
+        return err_sys(e, errno, "stat");
+    *ret_bytes = 0;
+    if (digest_known(&before, out))
+        return 0;
+    is_young = clock_real_ns() - ctime_ns(&before) < FS_ETAG_RACY_NS;
+    r = fs_hash(fd, 0, UINT64_MAX, out, e);
+    if (r < 0)
+        return r;
+    if (fstat(fd, &after) < 0)
+        return err_sys(e, errno, "stat");
+    if (ctime_ns(&after) != ctime_ns(&before) || after.st_size != before.st_size)
+        return err_set(e, ERR_ABORTED, "it was being written while it was read");
+    *ret_bytes = (uint64_t)after.st_size;
+    if (!is_young)
+        digest_remember(&after, out);
+    return 0;
+}
 
 /* ---- walk ------------------------------------------------------------------------------------ */
 
@@ -206,9 +347,9 @@ static bool has_target(int dirfd, const char *name, const char *target)
 }
 
 static bool has_content(int dirfd, const char *name, const struct stat *st,
-                        const uint8_t digest[DIGEST_BYTES])
+                        const uint8_t digest[FS_SHA256_BYTES])
 {
-    uint8_t now[DIGEST_BYTES];
+    uint8_t now[FS_SHA256_BYTES];
     uint64_t bytes;
 
     if (!digest_known(st, now)) {
@@ -217,7 +358,7 @@ static bool has_content(int dirfd, const char *name, const struct stat *st,
         if (fd < 0 || digest_file(fd, now, &bytes, NULL) < 0)
             return false;
     }
-    return memcmp(now, digest, DIGEST_BYTES) == 0;
+    return memcmp(now, digest, FS_SHA256_BYTES) == 0;
 }
 
 static enum manifest_verdict check_compare(int dirfd, const char *name, const struct stat *st,

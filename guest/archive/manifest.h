@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "archive/digest.h"
 #include "archive/filter.h"
 #include "common/err.h"
 #include "fs/change.h"
+#include "fs/etag.h"
 #include "fs/root.h"
 
 #define MANIFEST_MAX_INCOMPLETE 100 /* unreadable paths that are named; the rest is counted */
@@ -21,7 +21,7 @@ struct manifest_entry {
     const char *target; /* of a symbolic link, else NULL */
     struct stat st;
     bool has_digest;
-    uint8_t digest[DIGEST_BYTES];
+    uint8_t digest[FS_SHA256_BYTES];
 };
 
 struct manifest_options {
@@ -58,7 +58,7 @@ struct manifest_claim {
     struct fs_mode mode;
     struct fs_time mtime;
     bool has_digest;
-    uint8_t digest[DIGEST_BYTES];
+    uint8_t digest[FS_SHA256_BYTES];
 };
 
 enum manifest_verdict {

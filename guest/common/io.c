@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/str.h"
 
 #define RANDOM_HEX_MAX 64
 
@@ -156,7 +157,6 @@ int io_random(void *data, size_t len, struct err *e)
 
 int io_random_hex(size_t n_bytes, char *out, struct err *e)
 {
-    static const char digits[] = "0123456789abcdef";
     unsigned char raw[RANDOM_HEX_MAX];
     int r;
 
@@ -165,11 +165,7 @@ int io_random_hex(size_t n_bytes, char *out, struct err *e)
     r = io_random(raw, n_bytes, e);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < n_bytes; i++) {
-        out[2 * i] = digits[raw[i] >> 4];
-        out[2 * i + 1] = digits[raw[i] & 15];
-    }
-    out[2 * n_bytes] = '\0';
+    str_hex(raw, n_bytes, out);
     return 0;
 }
 

@@ -321,6 +321,18 @@ size_t str_utf8_whole(const char *s, size_t len)
     return len;
 }
 
+void str_hex(const void *data, size_t len, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *p = data;
+
+    for (size_t i = 0; i < len; i++) {
+        out[2 * i] = digits[p[i] >> 4];
+        out[2 * i + 1] = digits[p[i] & 15];
+    }
+    out[2 * len] = '\0';
+}
+
 bool str_secret_eq(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     unsigned char diff = a_len == b_len ? 0 : 1;

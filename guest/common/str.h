@@ -38,6 +38,9 @@ char *str_escape(const char *s, size_t len, const char *keep, size_t *ret_len);
 /* The length of the longest prefix that does not end within a UTF-8 sequence; at most 3 bytes shorter. */
 size_t str_utf8_whole(const char *s, size_t len);
 
+/* Writes 2 * len lower-case hex digits and a NUL. */
+void str_hex(const void *data, size_t len, char *out);
+
 /* Compares secrets in constant time. */
 bool str_secret_eq(const char *a, size_t a_len, const char *b, size_t b_len);
 

@@ -16,7 +16,7 @@
 #include "fs_help.h"
 
 #include "archive_help.h"
-#include "archive/recover.h"
+#include "archive/extract.h"
 
 /* ---- failing calls --------------------------------------------------------------------------- */
 
@@ -394,7 +394,7 @@ TEST(what_a_killed_agent_left_is_taken_back_when_the_next_one_starts)
     python(archives);
     old_tar = read_whole("old", &n_old);
     new_tar = read_whole("new", &n_new);
-    T_INT(recover_use_registry("registry", &e), 0);
+    T_INT(archive_use_registry("registry", &e), 0);
     T_INT(extract_bytes(c, old_tar, n_old, "t", &(struct archive_extract_options){0}), 0);
     T_INT(
         extract_bytes(c, new_tar, n_new, "t", &(struct archive_extract_options){.removals = true}),
@@ -417,7 +417,7 @@ TEST(what_a_killed_agent_left_is_taken_back_when_the_next_one_starts)
         }
         T_INT(waitpid(pid, &status, 0), pid);
         n_left += WIFSIGNALED(status);
-        (void)recover_all();
+        (void)archive_recover_all();
         if (system("find . -name '.bellhop*' | grep .") == 0)
             t_fail(__FILE__, __LINE__, "kill %d and something is left", i);
         snapshot("t", now);

@@ -18,7 +18,7 @@
 
 #define MISSING_MAX 10000 /* entries of one call: about 2 MiB of JSON */
 #define MODE_TEXT_BYTES 8
-#define HEX_BYTES (2 * DIGEST_BYTES)
+#define HEX_BYTES (2 * FS_SHA256_BYTES)
 
 /* ---- Manifest -------------------------------------------------------------------------------- */
 
@@ -78,7 +78,7 @@ static json_t *new_entry(const struct manifest_entry *m)
     entry_set(obj, "mode", json_string_nocheck(mode), &ok);
     entry_set(obj, "mtime", json_string_nocheck(mtime), &ok);
     if (m->has_digest) {
-        digest_to_hex(m->digest, hex);
+        str_hex(m->digest, FS_SHA256_BYTES, hex);
         entry_set(obj, "sha256", json_string_nocheck(hex), &ok);
     }
     if (m->target)
@@ -205,7 +205,7 @@ static int jx_claim_digest(json_t *v, void *out, struct err *e)
         return r;
     if (strlen(text) != HEX_BYTES || strspn(text, "0123456789abcdef") != HEX_BYTES)
         return err_set(e, ERR_INVALID, "must be %d lower-case hex digits", HEX_BYTES);
-    for (size_t i = 0; i < DIGEST_BYTES; i++) {
+    for (size_t i = 0; i < FS_SHA256_BYTES; i++) {
         unsigned byte;
 
         (void)sscanf(text + 2 * i, "%2x", &byte);
