@@ -8,7 +8,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "api/proxy/forward.h"
-#include "http/origin.h"
+#include "http/gate.h"
 #include "system/log.h"
 
 #define REQUIRED_DEFAULT "fd,rg,git"

@@ -15,7 +15,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "http/deadline.h"
+#include "http/request.h"
 #include "http/respond.h"
 
 #define INLINE_BODY_BYTES (64 * 1024) /* a larger one is parsed by a worker */

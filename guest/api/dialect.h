@@ -10,7 +10,7 @@
 #include "api/encode.h"
 #include "api/rpc.h"
 #include "common/err.h"
-#include "http/http_service.h"
+#include "http/server.h"
 #include "http/request.h"
 
 struct dialect {

@@ -8,7 +8,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "http/deadline.h"
+#include "http/respond.h"
 
 /* ---- methods ---- */
 

@@ -12,7 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
-#include "http/feed.h"
+#include "http/body.h"
 #include "http/respond.h"
 
 #define BOUNDARY_BYTES 24

@@ -17,7 +17,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "event/loop.h"
-#include "http/http_service.h"
+#include "http/server.h"
 #include "http/state.h"
 #include "common/io.h"
 

@@ -7,7 +7,7 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "http/uri.h"
+#include "http/route.h"
 
 enum state {
     STATE_PREAMBLE,

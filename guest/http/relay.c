@@ -11,7 +11,7 @@
 #include "common/cleanup.h"
 #include "event/loop.h"
 #include "event/ring.h"
-#include "http/http_service.h"
+#include "http/server.h"
 #include "http/request.h"
 #include "http/state.h"
 

@@ -11,11 +11,12 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
+#include "event/loop.h"
 #include "http/gate.h"
-#include "http/refuse.h"
-#include "http/http_service.h"
+#include "http/server.h"
+#include "http/respond.h"
 #include "http/state.h"
-#include "http/uri.h"
+#include "http/route.h"
 
 #define UNSENT_BYTES (128 * 1024)
 
@@ -74,17 +75,15 @@ struct request *request_unref(struct request *q)
  */
 bool request_park(struct request *q)
 {
-    bool parked;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
+    bool parked = !q->is_woken && !q->is_gone;
 
-    (void)pthread_mutex_lock(&q->lock);
-    parked = !q->is_woken && !q->is_gone;
     q->is_woken = false;
     if (parked) {
         MHD_suspend_connection(q->mhd);
         q->is_parked = true;
         server_watch_vanish(q->server, q->conn);
     }
-    (void)pthread_mutex_unlock(&q->lock);
     return parked;
 }
 
@@ -116,12 +115,9 @@ void request_wake(struct request *q)
 
 bool request_is_gone(struct request *q)
 {
-    bool is_gone;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
 
-    (void)pthread_mutex_lock(&q->lock);
-    is_gone = q->is_gone || q->is_over;
-    (void)pthread_mutex_unlock(&q->lock);
-    return is_gone;
+    return q->is_gone || q->is_over;
 }
 
 /*
@@ -146,29 +142,26 @@ void request_make_late(struct request *q)
 
 bool request_is_late(struct request *q)
 {
-    bool is_late;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
 
-    (void)pthread_mutex_lock(&q->lock);
-    is_late = q->is_late;
-    (void)pthread_mutex_unlock(&q->lock);
-    return is_late;
+    return q->is_late;
 }
 
 void request_vanished(struct request *q)
 {
-    (void)pthread_mutex_lock(&q->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
+
     if (q->is_parked && (!q->is_body_held || q->server->stopping)) {
         q->is_gone = true;
         request_resume(q);
     }
-    (void)pthread_mutex_unlock(&q->lock);
 }
 
 void request_hold_body(struct request *q, bool on)
 {
-    (void)pthread_mutex_lock(&q->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
+
     q->is_body_held = on;
-    (void)pthread_mutex_unlock(&q->lock);
 }
 
 int request_charge(struct request *q, size_t len, struct err *e)
@@ -192,24 +185,22 @@ void request_allow_silence(struct request *q, bool on)
 
 void request_set_silent(struct request *q, bool on)
 {
-    (void)pthread_mutex_lock(&q->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
+
     if (!on)
         q->wait_ms = 0;
     else if (!q->wait_ms)
         q->wait_ms = clock_mono_ms();
-    (void)pthread_mutex_unlock(&q->lock);
 }
 
 bool request_take_keepalive(struct request *q)
 {
-    bool wants;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
+    bool wants = q->wants_keepalive;
 
-    (void)pthread_mutex_lock(&q->lock);
-    wants = q->wants_keepalive;
     q->wants_keepalive = false;
     if (wants)
         q->wait_ms = 0;
-    (void)pthread_mutex_unlock(&q->lock);
     return wants;
 }
 
@@ -223,14 +214,14 @@ void request_limit_unsent(const struct request *q)
 
 void request_cut(struct request *q)
 {
-    (void)pthread_mutex_lock(&q->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
+
     if (q->is_parked) {
         q->is_gone = true;
         request_resume(q);
     } else if (!q->is_over && !q->is_upgraded) {
         (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end, and closes */
     }
-    (void)pthread_mutex_unlock(&q->lock);
 }
 
 /*
@@ -251,7 +242,8 @@ static void sweep_parked(struct request *q, int64_t now_ms)
 
 void request_sweep(struct request *q, int64_t now_ms)
 {
-    (void)pthread_mutex_lock(&q->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
+
     if (q->is_parked)
         sweep_parked(q, now_ms);
     else if (!q->is_over && q->discard_until_ms && now_ms >= q->discard_until_ms)
@@ -261,7 +253,6 @@ void request_sweep(struct request *q, int64_t now_ms)
     else if (!q->is_over && !q->is_upgraded && server_peer_has_left(q->conn->fd))
         /* After SHUT_RDWR the library would drop the bytes that it has not passed on yet. */
         (void)shutdown(q->conn->fd, q->is_body_held ? SHUT_RD : SHUT_RDWR);
-    (void)pthread_mutex_unlock(&q->lock);
 }
 
 struct request_job {
@@ -425,10 +416,9 @@ void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
 static void set_body_clock(struct request *q, bool on)
 {
     int64_t now_ms = on ? clock_mono_ms() : 0;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
 
-    (void)pthread_mutex_lock(&q->lock);
     q->body_ms = now_ms;
-    (void)pthread_mutex_unlock(&q->lock);
 }
 
 static enum MHD_Result on_headers(struct request *q, const char *verb, const char *version)
@@ -548,4 +538,73 @@ void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     if (q->server->o.service->done)
         q->server->o.service->done(q, clock_mono_ms() - q->started_ms);
     request_unref(q);
+}
+
+/* ---- deadlines -------------------------------------------------------------------------------- */
+
+/* Made on the request's thread, from then on the loop's. */
+struct deadline {
+    struct request *request; /* a reference, until the timer fires */
+    struct loop *loop;
+    struct loop_timer *timer;
+    void (*due)(struct request *q);
+    int64_t at_mono_ms;
+};
+
+static void on_time(struct loop *l, void *arg)
+{
+    struct deadline *d = arg;
+
+    (void)l;
+    d->timer = NULL;
+    d->due(d->request);
+    d->request = request_unref(d->request);
+}
+
+static void deadline_start(struct loop *l, void *arg)
+{
+    struct deadline *d = arg;
+
+    if (loop_timer_add(l, d->at_mono_ms, on_time, d, &d->timer, NULL) < 0)
+        d->request = request_unref(d->request);
+}
+
+/* It is posted after deadline_start(), and so runs after it. */
+static void deadline_stop(struct loop *l, void *arg)
+{
+    struct deadline *d = arg;
+
+    (void)l;
+    loop_timer_del(d->timer);
+    request_unref(d->request);
+    free(d);
+}
+
+int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q),
+                 struct deadline **ret, struct err *e)
+{
+    struct deadline *d = calloc(1, sizeof(*d));
+    int r;
+
+    if (!d)
+        return err_oom(e);
+    *d = (struct deadline){.request = request_ref(q),
+                           .loop = q->server->o.loop,
+                           .due = due,
+                           .at_mono_ms = clock_mono_ms() + in_ms};
+    r = loop_post(d->loop, deadline_start, d, e);
+    if (r < 0) {
+        request_unref(q);
+        free(d);
+        return r;
+    }
+    *ret = d;
+    return 0;
+}
+
+void deadline_drop(struct deadline *d)
+{
+    if (d)
+        (void)loop_post(d->loop, deadline_stop, d,
+                        NULL); /* without memory, it lives until it fires */
 }

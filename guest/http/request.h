@@ -20,7 +20,6 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "event/pool.h"
-#include "http/status.h"
 #include "http/route.h"
 
 #define REQUEST_DRAIN_BYTES (1024 * 1024)         /* of a refused body, read before the reply */
@@ -225,3 +224,18 @@ int request_reply_header(struct request *q, const char *name, const char *value,
 void request_sweep(struct request *q, int64_t now_ms);
 /* The vanish watch saw the peer's FIN. The same. */
 void request_vanished(struct request *q);
+
+/*
+ * A timer of a request. It calls request_make_late() at the deadline that the client set
+ * (Connect-Timeout-Ms), or request_wake() at the end of a bounded wait; the handler, which is woken, does
+ * the rest. The timer runs in the loop.
+ */
+#define DEADLINE_MAX_MS INT64_C(9999999999) /* ten digits, as the Connect protocol has it */
+
+struct deadline;
+
+/* Call it on the request's thread, before the request parks. due is called on the loop's thread. */
+int deadline_new(struct request *q, int64_t in_ms, void (*due)(struct request *q),
+                 struct deadline **ret, struct err *e);
+/* Call it when the request is over; accepts NULL. */
+void deadline_drop(struct deadline *d);

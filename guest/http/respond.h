@@ -9,8 +9,32 @@
 #include <sys/types.h>
 
 #include "common/err.h"
+#include "http/server.h"
 #include "http/request.h"
-#include "http/http_service.h"
+
+/* The statuses that replies use by name. */
+#define HTTP_SWITCHING_PROTOCOLS 101
+#define HTTP_OK 200
+#define HTTP_CREATED 201
+#define HTTP_NO_CONTENT 204
+#define HTTP_PARTIAL_CONTENT 206
+#define HTTP_NOT_MODIFIED 304
+#define HTTP_BAD_REQUEST 400
+#define HTTP_UNAUTHORIZED 401
+#define HTTP_NOT_FOUND 404
+#define HTTP_METHOD_NOT_ALLOWED 405
+#define HTTP_NOT_ACCEPTABLE 406
+#define HTTP_REQUEST_TIMEOUT 408
+#define HTTP_CONFLICT 409
+#define HTTP_GONE 410
+#define HTTP_PRECONDITION_FAILED 412
+#define HTTP_CONTENT_TOO_LARGE 413
+#define HTTP_UNSUPPORTED_MEDIA_TYPE 415
+#define HTTP_RANGE_NOT_SATISFIABLE 416
+#define HTTP_UPGRADE_REQUIRED 426
+#define HTTP_BAD_GATEWAY 502
+#define HTTP_SERVICE_UNAVAILABLE 503
+#define HTTP_INSUFFICIENT_STORAGE 507
 
 #define REPLY_SIZE_UNKNOWN UINT64_MAX
 #define REPLY_END ((ssize_t)-1)

@@ -18,7 +18,6 @@
 #include "http/listen.h"
 #include "http/relay.h"
 #include "http/request.h"
-#include "http/http_service.h"
 #include "http/state.h"
 
 #define GIVE_BACK_EVERY 64 /* connections closed: so many leave memory behind at most */

@@ -38,3 +38,19 @@ int sf_item(const char *text, struct sf_value *ret, struct err *e);
 typedef int (*sf_member_fn)(const char *key, size_t key_len, const struct sf_value *v, void *arg,
                             struct err *e);
 int sf_dictionary(const char *text, sf_member_fn fn, void *arg, struct err *e);
+
+/*
+ * The digest fields of RFC 9530 (Content-Digest, Repr-Digest, and their Want- forms). sha-256 is supported; other
+ * algorithms are ignored.
+ */
+#define DIGEST_BYTES 32
+#define DIGEST_TEXT_BYTES 64 /* "sha-256=:...:" and a NUL */
+
+/* name: of the header, for errors. *ret_found is false if the header has no known algorithm. */
+int digest_read(const char *name, const char *value, uint8_t out[DIGEST_BYTES], bool *ret_found,
+                struct err *e);
+/* The same of the older Digest header: "SHA-256=..., unixsum=...". */
+int digest_read_old(const char *value, uint8_t out[DIGEST_BYTES], bool *ret_found, struct err *e);
+/* Whether a Want- header asks for sha-256; a malformed header asks for nothing. */
+bool digest_is_wanted(const char *value);
+void digest_write(const uint8_t digest[DIGEST_BYTES], char out[DIGEST_TEXT_BYTES]);

@@ -7,7 +7,6 @@
 #include "fuzz.h"
 
 #include "fs/etag.h"
-#include "http/content_digest.h"
 #include "http/sfield.h"
 
 struct seen {

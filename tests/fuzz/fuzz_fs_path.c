@@ -14,7 +14,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "fs/root.h"
-#include "http/uri.h"
+#include "http/route.h"
 
 static struct fs_root *root;
 static struct fs_caller *caller;

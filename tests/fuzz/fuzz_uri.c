@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 #include "common/str.h"
-#include "http/uri.h"
+#include "http/route.h"
 
 static int hex(uint8_t c)
 {

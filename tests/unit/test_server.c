@@ -4,10 +4,10 @@
 #include "common/str.h"
 #include "system/ports.h"
 #include "api/encode.h"
-#include "http/origin.h"
+#include "http/gate.h"
 #include "system/http1.h"
 #include "event/ring.h"
-#include "http/uri.h"
+#include "http/route.h"
 
 #include "test.h"
 

@@ -1,6 +1,5 @@
 #include "test.h"
 
-#include "http/content_digest.h"
 #include "http/sfield.h"
 
 static struct err e;

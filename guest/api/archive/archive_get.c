@@ -13,11 +13,11 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "http/feed.h"
+#include "http/body.h"
 #include "api/files/files.h"
 #include "api/dialect.h"
 #include "http/respond.h"
-#include "http/uri.h"
+#include "http/route.h"
 
 #define MAX_EXCLUDES 1000
 #define MAX_LIST_BYTES (64 * 1024 * 1024) /* of the names in a POST: a million of 64 bytes */

@@ -9,7 +9,7 @@
 #include "api/files/files.h"
 #include "api/dialect.h"
 #include "http/respond.h"
-#include "http/upload.h"
+#include "http/body.h"
 
 struct archive_put {
     struct request *request; /* a reference */

@@ -13,7 +13,7 @@
 #include "fs/change.h"
 #include "fs/etag.h"
 #include "fs/open.h"
-#include "http/content_digest.h"
+#include "http/sfield.h"
 #include "http/file_body.h"
 #include "http/range.h"
 #include "http/respond.h"

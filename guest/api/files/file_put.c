@@ -162,7 +162,7 @@ static int new_put(struct request *q, struct err *e)
     if (r == 0) {
         struct file_sink *s = p->sink;
 
-        r = upload_new_take(q, file_sink_ops(s), s, UPLOAD_RING_BYTES, &p->upload, e);
+        r = upload_new_take(q, file_sink_ops(s), s, BODY_RING_BYTES, &p->upload, e);
         if (r < 0)
             p->sink = NULL;
     } else {

@@ -6,9 +6,9 @@
 #include <nettle/sha2.h>
 
 #include "fs/write.h"
-#include "http/content_digest.h"
+#include "http/sfield.h"
 #include "api/files/resume.h"
-#include "http/upload.h"
+#include "http/body.h"
 
 struct reply;
 

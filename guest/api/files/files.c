@@ -13,7 +13,7 @@
 #include "fs/etag.h"
 #include "http/respond.h"
 #include "http/server.h"
-#include "http/uri.h"
+#include "http/route.h"
 
 int files_caller_new(struct request *q, const char *user, const char *cwd, struct fs_caller **ret,
                      struct err *e)

@@ -164,7 +164,7 @@ static int new_append(struct request *q, struct err *e)
         file_sink_free(s);
         return r;
     }
-    r = upload_new_take(q, file_sink_ops(s), s, UPLOAD_RING_BYTES, &a->upload, e);
+    r = upload_new_take(q, file_sink_ops(s), s, BODY_RING_BYTES, &a->upload, e);
     if (r == 0)
         a->sink = s;
     return r;

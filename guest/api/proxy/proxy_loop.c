@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "agent.h"
 #include "api/proxy/proxy.h"
+#include "http/respond.h"
 
 #define EARLY_REPLY_BYTES \
     (8 * 1024 * 1024) /* of a reply that arrives before the end of the request */

@@ -19,7 +19,7 @@
 #include "dialect/e2b/proto.h"
 #include "dialect/e2b/rest_routes.h"
 #include "dialect/e2b/account.h"
-#include "http/deadline.h"
+#include "http/request.h"
 #include "http/respond.h"
 #include "system/auth.h"
 

@@ -19,8 +19,7 @@
 #include "dialect/e2b/rest_routes.h"
 #include "dialect/e2b/media.h"
 #include "fs/open.h"
-#include "http/gate.h"
-#include "http/feed.h"
+#include "http/body.h"
 #include "http/file_body.h"
 #include "api/files/files.h"
 #include "http/gzip.h"
@@ -357,7 +356,7 @@ static int get_finish(struct request *q, struct err *e)
 static int drop_get_body(struct request *q, const char *data, size_t *len, struct err *e)
 {
     if (q->bytes_in + *len > REQUEST_DRAIN_BYTES) {
-        q->error_status = GATE_TOO_LARGE_STATUS;
+        q->error_status = HTTP_CONTENT_TOO_LARGE;
         return err_set(e, ERR_EXHAUSTED, "the body of a GET is larger than %d bytes",
                        REQUEST_DRAIN_BYTES);
     }

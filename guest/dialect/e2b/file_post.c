@@ -17,7 +17,7 @@
 #include "http/multipart.h"
 #include "http/respond.h"
 #include "api/dialect.h"
-#include "http/upload.h"
+#include "http/body.h"
 
 #define META_HEADER "X-Metadata-"
 #define TYPE_RAW "application/octet-stream"
@@ -247,7 +247,7 @@ static int new_post(struct request *q, struct err *e)
         post_free(p);
         return r;
     }
-    r = upload_new_take(q, &post_sink, p, UPLOAD_RING_BYTES, &upload, e);
+    r = upload_new_take(q, &post_sink, p, BODY_RING_BYTES, &upload, e);
     if (r < 0)
         return r;
     p->upload = upload;
