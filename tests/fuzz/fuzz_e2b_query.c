@@ -11,7 +11,6 @@
 #include <strings.h>
 
 #include "common/clock.h"
-#include "dialect/e2b/sign.h"
 #include "agent.h"
 #include "dialect/e2b/file_query.h"
 #include "http/state.h"

@@ -13,7 +13,7 @@
 
 #include "common/signals.h"
 #include "common/str.h"
-#include "dialect/e2b/timetext.h"
+#include "dialect/e2b/proto.h"
 #include "http/range.h"
 #include "system/ports.h"
 
@@ -62,7 +62,7 @@ static void check_times(const char *s)
         range_format_date(t, text);
         CHECK(range_parse_date(text, &again) && again == t);
     }
-    CHECK(timetext_parse(s, &ns, NULL) == 0 || ns == 7);
+    CHECK(proto_parse_time(s, &ns, NULL) == 0 || ns == 7);
 }
 
 static void check_words(const char *s)

@@ -7,15 +7,13 @@
 #include "common/str.h"
 #include "dialect/e2b/e2b.h"
 #include "dialect/e2b/hosts.h"
-#include "dialect/e2b/init_request.h"
 #include "dialect/e2b/meta.h"
-#include "dialect/e2b/sign.h"
-#include "dialect/e2b/timetext.h"
+#include "dialect/e2b/file_query.h"
+#include "dialect/e2b/proto.h"
 #include "event/loop.h"
 #include "proc/registry.h"
 #include "agent.h"
 #include "api/dialect.h"
-#include "dialect/e2b/accept.h"
 #include "dialect/e2b/media.h"
 #include "http/range.h"
 #include "system/auth.h"
@@ -36,11 +34,11 @@ TEST(times_that_do_not_fit_are_refused)
 {
     int64_t ns = 7;
 
-    T_INT(timetext_parse("2026-11-22T02:35:00.5+01:00", &ns, NULL), 0);
+    T_INT(proto_parse_time("2026-11-22T02:35:00.5+01:00", &ns, NULL), 0);
     T_OK(ns == 1795311300500000000);
     ns = 7;
-    T_INT(timetext_parse("9999-12-31T23:59:59Z", &ns, NULL), -ERR_INVALID);
-    T_INT(timetext_parse("0001-01-01T00:00:00Z", &ns, NULL), -ERR_INVALID);
+    T_INT(proto_parse_time("9999-12-31T23:59:59Z", &ns, NULL), -ERR_INVALID);
+    T_INT(proto_parse_time("0001-01-01T00:00:00Z", &ns, NULL), -ERR_INVALID);
     T_INT(ns, 7);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * file_sink: where the body of a request that writes a file goes (the job of http/upload.h's pump): a
+ * file_sink: where the body of a request that writes a file goes (the job of http/body.h's pump): a
  * whole file, a part of one, or the next piece of an upload that can be resumed.
  */
 #include <nettle/sha2.h>

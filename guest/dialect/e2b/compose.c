@@ -1,5 +1,4 @@
-#include "dialect/e2b/compose.h"
-
+/* compose: POST /files/compose: several files become one, in their order, and are gone. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,17 +8,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/dialect.h"
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
-#include "dialect/e2b/dirs.h"
-#include "dialect/e2b/fault.h"
 #include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/put.h"
+#include "dialect/e2b/rest_routes.h"
+#include "http/respond.h"
 #include "fs/write.h"
 
+#define COMPOSE_MAX_SOURCES 10000
 #define COPY_BYTES (128 * 1024)
 #define RANGE_BYTES (1u << 30) /* copied by one system call */
 #define RANDOM_BYTES 16
@@ -235,7 +236,13 @@ static int compose_parts(const struct agent *a, const struct compose_params *p, 
     return *ret ? 0 : err_oom(e);
 }
 
-int compose_files(const struct agent *a, const char *text, size_t len, json_t **ret, struct err *e)
+/*
+ * text: {"source_paths":[...],"destination":...,"username"?:...}. The destination is complete or
+ * unchanged; the sources are removed only after success. *ret: {"path","name","type"}, the
+ * caller's. Errors in the words of envd; for want of room -ERR_EXHAUSTED with e->sys ENOSPC.
+ */
+static int compose_files(const struct agent *a, const char *text, size_t len, json_t **ret,
+                         struct err *e)
 {
     struct compose_params p = {0};
     _cleanup_json_ json_t *body = NULL;
@@ -250,3 +257,63 @@ int compose_files(const struct agent *a, const char *text, size_t len, json_t **
     strv_free(p.sources);
     return r;
 }
+
+/* ---- the route -------------------------------------------------------------------------------- */
+
+struct composing {
+    struct ask ask;
+    struct buf body;
+    json_t *entry; /* the worker's, then the connection's thread's */
+};
+
+static void composing_free(void *state)
+{
+    struct composing *c = state;
+
+    json_decref(c->entry);
+    buf_done(&c->body);
+    free(c);
+}
+
+static int compose_begin(struct request *q, struct err *e)
+{
+    struct composing *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return err_oom(e);
+    buf_init(&c->body, COMPOSE_MAX_BYTES);
+    q->state = c;
+    q->free_state = composing_free;
+    return 0;
+}
+
+static int compose_body(struct request *q, const char *data, size_t *len, struct err *e)
+{
+    struct composing *c = q->state;
+    int r = buf_add(&c->body, data, *len, e);
+
+    *len = 0;
+    return r;
+}
+
+static void compose_job(struct request *q)
+{
+    struct composing *c = q->state;
+
+    c->ask.r = compose_files(request_agent(q), c->body.data ? c->body.data : "", c->body.len,
+                             &c->entry, &c->ask.error);
+    request_answer(q, &c->ask);
+}
+
+static int compose_finish(struct request *q, struct err *e)
+{
+    struct composing *c = q->state;
+    int r = request_ask(q, &c->ask, compose_job, e);
+
+    if (r == REQUEST_PARKED)
+        return 0;
+    return r < 0 ? r : respond_json(q, HTTP_OK, c->entry, e);
+}
+
+const struct request_ops e2b_compose_ops = {
+    .begin = compose_begin, .body = compose_body, .finish = compose_finish};

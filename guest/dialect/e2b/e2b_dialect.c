@@ -12,10 +12,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "common/wire/wire.h"
-#include "dialect/e2b/compose.h"
 #include "dialect/e2b/e2b.h"
-#include "dialect/e2b/init_request.h"
-#include "dialect/e2b/methods.h"
 #include "dialect/e2b/proto.h"
 #include "dialect/e2b/rest_routes.h"
 #include "dialect/e2b/account.h"
@@ -192,6 +189,20 @@ static int e2b_choose_codec(struct request *q, const struct rpc_method *m, const
     (void)snprintf(good, sizeof(good), "%s, %s", can[0].reply_type, can[1].reply_type);
     (void)request_reply_header(q, "Accept-Post", good, NULL);
     return err_set(e, ERR_UNKNOWN, "the body's type must be one of %s", good);
+}
+
+/* ---- replies of methods ---- */
+
+int e2b_reply_empty(json_t **ret, struct err *e)
+{
+    *ret = json_object();
+    return *ret ? 0 : err_oom(e);
+}
+
+int e2b_reply_list(const char *name, json_t *list, json_t **ret, struct err *e)
+{
+    *ret = json_array_size(list) ? json_pack("{s:O}", name, list) : json_object();
+    return *ret ? 0 : err_oom(e);
 }
 
 /* ---- headers of methods ---- */

@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "dialect/e2b/fault.h"
+#include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/meta.h"
 
 #define PERMISSIONS_BYTES 24

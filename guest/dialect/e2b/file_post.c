@@ -10,7 +10,6 @@
 #include "common/cleanup.h"
 #include "dialect/e2b/file_paths.h"
 #include "dialect/e2b/put.h"
-#include "dialect/e2b/puts.h"
 #include "dialect/e2b/file_query.h"
 #include "dialect/e2b/rest_routes.h"
 #include "http/gzip.h"

@@ -1,16 +1,16 @@
 #include "dialect/e2b/file_query.h"
 
 #include <inttypes.h>
+#include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "agent.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
-#include "dialect/e2b/sign.h"
-#include "agent.h"
 #include "api/dialect.h"
 #include "system/auth.h"
 
@@ -98,4 +98,25 @@ void file_query_done(struct file_query *f)
     free(f->path);
     free(f->username);
     *f = (struct file_query){0};
+}
+
+/* ---- signatures ------------------------------------------------------------------------------- */
+
+void sign_file(const char *path, const char *operation, const char *user, const char *token,
+               const char *expiration, char out[SIGN_TEXT_BYTES])
+{
+    const char *const parts[] = {path, operation, user, token, expiration};
+    uint8_t digest[SHA256_DIGEST_SIZE];
+    char b64[B64_LEN(SHA256_DIGEST_SIZE)];
+    struct sha256_ctx sha;
+
+    sha256_init(&sha);
+    for (size_t i = 0; i < N_ELEMENTS(parts) && parts[i]; i++) {
+        if (i)
+            sha256_update(&sha, 1, (const uint8_t *)":");
+        sha256_update(&sha, strlen(parts[i]), (const uint8_t *)parts[i]);
+    }
+    sha256_digest(&sha, sizeof(digest), digest);
+    b64_encode(digest, sizeof(digest), b64);
+    (void)snprintf(out, SIGN_TEXT_BYTES, "v1_%.*s", (int)sizeof(b64) - 1, b64); /* no padding */
 }

@@ -14,3 +14,13 @@ struct file_query {
 int file_query_read(struct request *q, const char *operation, struct file_query *ret,
                     struct err *e);
 void file_query_done(struct file_query *f); /* accepts zeroed */
+
+/* Signatures make a URL of a file valid without the token. */
+#define SIGN_TEXT_BYTES 48 /* "v1_", 43 characters of base64 and a NUL */
+
+/*
+ * operation: "read" or "write". path, user: from the query, decoded; "" if absent. expiration: from the query, or
+ * NULL.
+ */
+void sign_file(const char *path, const char *operation, const char *user, const char *token,
+               const char *expiration, char out[SIGN_TEXT_BYTES]);

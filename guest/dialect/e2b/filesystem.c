@@ -8,11 +8,8 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "dialect/e2b/e2b.h"
-#include "dialect/e2b/dirs.h"
 #include "dialect/e2b/entry.h"
-#include "dialect/e2b/fault.h"
 #include "dialect/e2b/file_paths.h"
-#include "dialect/e2b/methods.h"
 #include "dialect/e2b/proto.h"
 #include "fs/change.h"
 #include "fs/walk.h"
@@ -60,12 +57,6 @@ static int reply_entry(const struct rpc_call *call, const struct files_call *f, 
     if (e2b_headers(call)->is_legacy)
         entry_simplify(entry);
     *ret = json_pack("{s:o}", "entry", entry);
-    return *ret ? 0 : err_oom(e);
-}
-
-static int reply_empty(json_t **ret, struct err *e)
-{
-    *ret = json_object();
     return *ret ? 0 : err_oom(e);
 }
 
@@ -179,7 +170,7 @@ int e2b_filesystem_remove(const struct rpc_call *call, json_t **ret, struct err 
     if (r < 0 && inner.sys != ENOTDIR && inner.sys != ENOENT)
         return err_set(e, inner.sys || inner.code != ERR_DENIED ? ERR_INTERNAL : ERR_DENIED,
                        "error removing file or directory: %s", inner.message);
-    return reply_empty(ret, e);
+    return e2b_reply_empty(ret, e);
 }
 
 /* ---- ListDir --------------------------------------------------------------------------------- */
@@ -287,8 +278,5 @@ int e2b_filesystem_list_dir(const struct rpc_call *call, json_t **ret, struct er
         return r;
     listed.entries = entries = json_array();
     r = entries ? list_below(&f, p.depth ? p.depth : 1, &listed, e) : err_oom(e);
-    if (r < 0)
-        return r;
-    *ret = json_array_size(entries) ? json_pack("{s:O}", "entries", entries) : json_object();
-    return *ret ? 0 : err_oom(e);
+    return r < 0 ? r : e2b_reply_list("entries", entries, ret, e);
 }

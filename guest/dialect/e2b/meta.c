@@ -10,7 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/str.h"
-#include "dialect/e2b/fault.h"
+#include "dialect/e2b/file_paths.h"
 #include "fs/copy.h"
 
 #define PREFIX_BYTES (sizeof(META_PREFIX) - 1)

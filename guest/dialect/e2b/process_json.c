@@ -281,6 +281,24 @@ int process_find(const struct agent *a, const struct selector *s, bool ended_too
     return 0;
 }
 
+struct selected_params {
+    struct selector process;
+};
+
+static const struct jx_field selected_fields[] = {
+    JX(struct selected_params, process, jx_selector, JX_NULLABLE),
+    {0},
+};
+
+int process_find_in(const struct agent *a, json_t *params, bool ended_too, struct proc **ret,
+                    struct err *e)
+{
+    struct selected_params p = {0};
+    int r = jx_decode_lax(params, selected_fields, &p, e);
+
+    return r < 0 ? r : process_find(a, &p.process, ended_too, ret, e);
+}
+
 /* ---- bytes ---- */
 
 /*

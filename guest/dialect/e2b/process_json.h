@@ -44,6 +44,9 @@ int jx_selector(json_t *v, void *out, struct err *e);
 /* Returns a reference. An ended command is found only with `ended_too`, and for PROCESS_KEEP_MS. */
 int process_find(const struct agent *a, const struct selector *s, bool ended_too, struct proc **ret,
                  struct err *e);
+/* The same for params {"process":SELECTOR}; other fields are ignored. */
+int process_find_in(const struct agent *a, json_t *params, bool ended_too, struct proc **ret,
+                    struct err *e);
 /* The error for a command that does not exist. */
 int process_not_found(const struct selector *s, struct err *e);
 

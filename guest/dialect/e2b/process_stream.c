@@ -15,7 +15,6 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "dialect/e2b/e2b.h"
-#include "dialect/e2b/methods.h"
 #include "dialect/e2b/process_json.h"
 #include "agent.h"
 
@@ -278,26 +277,13 @@ int e2b_process_start(const struct rpc_call *call, struct source **ret, struct e
     return 0;
 }
 
-struct connect_params {
-    struct selector process;
-};
-
-static const struct jx_field connect_fields[] = {
-    JX(struct connect_params, process, jx_selector, JX_NULLABLE),
-    {0},
-};
-
 int e2b_process_connect(const struct rpc_call *call, struct source **ret, struct err *e)
 {
-    struct connect_params c = {0};
     struct proc_info info;
     struct events *ev;
     struct proc *p;
-    int r;
+    int r = process_find_in(call->agent, call->params, true, &p, e);
 
-    r = jx_decode_lax(call->params, connect_fields, &c, e);
-    if (r == 0)
-        r = process_find(call->agent, &c.process, true, &p, e);
     if (r == 0)
         r = events_new(call, p, &ev, e);
     if (r < 0)

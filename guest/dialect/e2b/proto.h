@@ -31,3 +31,6 @@ int proto_write(const struct rpc_method *m, enum proto_side side, const json_t *
 int proto_jx_u32(json_t *v, void *out, struct err *e);
 /* The same of any integer of 32 bits. False: it is none. */
 bool proto_get_whole(const json_t *v, int64_t *ret);
+
+/* RFC 3339 to nanoseconds since 1970: "2026-11-22T01:35:00[.123456789]Z", or with "+01:00" instead of the Z. */
+int proto_parse_time(const char *s, int64_t *ret_ns, struct err *e);

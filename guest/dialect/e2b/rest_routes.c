@@ -1,4 +1,7 @@
-/* rest_routes: E2B's routes that take and give a small body: /health, /init, /envs, /metrics, /files/compose. */
+/* rest_routes: E2B's routes for the control plane: /health, /init, /envs, /metrics. */
+#include "dialect/e2b/rest_routes.h"
+
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +10,13 @@
 #include "api/dialect.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "dialect/e2b/e2b.h"
-#include "dialect/e2b/compose.h"
-#include "dialect/e2b/init_request.h"
-#include "dialect/e2b/rest_routes.h"
 #include "http/respond.h"
+#include "proc/registry.h"
+#include "system/info.h"
 
 int e2b_drop_body(struct request *q, const char *data, size_t *len, struct err *e)
 {
@@ -124,10 +128,45 @@ const struct request_ops e2b_init_ops = {
 
 /* ---- /envs ---- */
 
+/* Of two variables of one name the first counts. */
+static int add_envs(json_t *v, char **env, struct err *e)
+{
+    for (; env && *env; env++) {
+        char *value = *env + strcspn(*env, "=");
+
+        *value++ = '\0';
+        str_make_utf8(value);
+        if (!json_object_get(v, *env) && json_object_set_new(v, *env, json_string(value)) < 0)
+            return err_oom(e);
+    }
+    return 0;
+}
+
+/* {"NAME":"value"}: the environment of every command. */
+static int new_envs(struct agent *a, json_t **ret, struct err *e)
+{
+    _cleanup_json_ json_t *v = json_object();
+    _cleanup_strv_ char **env = NULL;
+    struct strv_list own = {0};
+    int r;
+
+    r = v ? e2b_add_variables(e2b_of(a), &own, e) : err_oom(e);
+    if (r == 0)
+        r = add_envs(v, own.v, e);
+    strv_free(own.v);
+    if (r == 0)
+        r = environ_copy(a->registry, &env, e);
+    if (r == 0)
+        r = add_envs(v, env, e);
+    if (r == 0)
+        *ret = json_incref(v);
+    return r;
+}
+
 static int envs_finish(struct request *q, struct err *e)
 {
     _cleanup_json_ json_t *envs = NULL;
-    int r = e2b_envs(request_agent(q), &envs, e);
+    int r = new_envs(request_agent(q), &envs, e);
 
     return r < 0 ? r : respond_json(q, HTTP_OK, envs, e);
 }
@@ -160,11 +199,32 @@ static int metrics_begin(struct request *q, struct err *e)
     return 0;
 }
 
+#define MIB (1024 * 1024)
+
+/* Blocks. */
+static int new_metrics(struct agent *a, json_t **ret, struct err *e)
+{
+    struct usage u;
+    int r;
+
+    r = usage_get(e2b_usage_clock(e2b_of(a)), &u, e);
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:I, s:i, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ts",
+                     (json_int_t)(clock_real_ms() / 1000), "cpu_count", (int)u.n_cpus,
+                     "cpu_used_pct", round(u.cpu_percent * 100) / 100, "mem_total_mib",
+                     (json_int_t)(u.mem_total / MIB), "mem_used_mib",
+                     (json_int_t)(u.mem_used / MIB), "mem_total", (json_int_t)u.mem_total,
+                     "mem_used", (json_int_t)u.mem_used, "mem_cache", (json_int_t)u.mem_cache,
+                     "disk_used", (json_int_t)u.disk_used, "disk_total", (json_int_t)u.disk_total);
+    return *ret ? 0 : err_oom(e);
+}
+
 static void run_metrics(struct request *q)
 {
     struct asked_metrics *m = q->state;
 
-    m->ask.r = e2b_metrics(request_agent(q), &m->reply, &m->ask.error);
+    m->ask.r = new_metrics(request_agent(q), &m->reply, &m->ask.error);
     request_answer(q, &m->ask);
 }
 
@@ -190,63 +250,3 @@ static int metrics_finish(struct request *q, struct err *e)
 
 const struct request_ops e2b_metrics_ops = {
     .begin = metrics_begin, .body = e2b_drop_body, .finish = metrics_finish};
-
-/* ---- /files/compose ---- */
-
-struct composing {
-    struct ask ask;
-    struct buf body;
-    json_t *entry; /* the worker's, then the connection's thread's */
-};
-
-static void composing_free(void *state)
-{
-    struct composing *c = state;
-
-    json_decref(c->entry);
-    buf_done(&c->body);
-    free(c);
-}
-
-static int compose_begin(struct request *q, struct err *e)
-{
-    struct composing *c = calloc(1, sizeof(*c));
-
-    if (!c)
-        return err_oom(e);
-    buf_init(&c->body, COMPOSE_MAX_BYTES);
-    q->state = c;
-    q->free_state = composing_free;
-    return 0;
-}
-
-static int compose_body(struct request *q, const char *data, size_t *len, struct err *e)
-{
-    struct composing *c = q->state;
-    int r = buf_add(&c->body, data, *len, e);
-
-    *len = 0;
-    return r;
-}
-
-static void compose_job(struct request *q)
-{
-    struct composing *c = q->state;
-
-    c->ask.r = compose_files(request_agent(q), c->body.data ? c->body.data : "", c->body.len,
-                             &c->entry, &c->ask.error);
-    request_answer(q, &c->ask);
-}
-
-static int compose_finish(struct request *q, struct err *e)
-{
-    struct composing *c = q->state;
-    int r = request_ask(q, &c->ask, compose_job, e);
-
-    if (r == REQUEST_PARKED)
-        return 0;
-    return r < 0 ? r : respond_json(q, HTTP_OK, c->entry, e);
-}
-
-const struct request_ops e2b_compose_ops = {
-    .begin = compose_begin, .body = compose_body, .finish = compose_finish};
