@@ -43,6 +43,21 @@ int clock_until_ms(int64_t deadline_ms)
     return left > INT_MAX ? INT_MAX : (int)left;
 }
 
+void clock_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(cond, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+struct timespec clock_timespec(int64_t ms)
+{
+    return (struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+}
+
 void clock_text(int64_t real_ms, char out[CLOCK_TEXT_BYTES])
 {
     time_t s = real_ms / 1000;

@@ -238,23 +238,6 @@ static void heap_down(struct loop *l, size_t slot)
     heap_put(l, slot, t);
 }
 
-static int heap_reserve(struct loop *l, struct err *e)
-{
-    size_t cap = l->cap_timers ? l->cap_timers * 2 : 64;
-    struct loop_timer **heap;
-
-    if (l->n_timers < l->cap_timers)
-        return 0;
-    if (l->n_timers >= LOOP_MAX_TIMERS)
-        return err_set(e, ERR_EXHAUSTED, "more than %u timers", LOOP_MAX_TIMERS);
-    heap = reallocarray(l->heap, cap, sizeof(struct loop_timer *));
-    if (!heap)
-        return err_oom(e);
-    l->heap = heap;
-    l->cap_timers = cap;
-    return 0;
-}
-
 int loop_timer_add(struct loop *l, int64_t at_mono_ms, loop_fn fn, void *arg,
                    struct loop_timer **ret, struct err *e)
 {
@@ -262,7 +245,9 @@ int loop_timer_add(struct loop *l, int64_t at_mono_ms, loop_fn fn, void *arg,
     int r;
 
     assert_owner(l);
-    r = heap_reserve(l, e);
+    if (l->n_timers >= LOOP_MAX_TIMERS)
+        return err_set(e, ERR_EXHAUSTED, "more than %u timers", LOOP_MAX_TIMERS);
+    r = array_grow(&l->heap, &l->cap_timers, l->n_timers + 1, LOOP_MAX_TIMERS, e);
     if (r < 0)
         return r;
     t = calloc(1, sizeof(*t));
@@ -349,12 +334,11 @@ static void arm_lazy(struct loop *l)
 
 static void on_lazy(struct loop *l)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&l->lock);
     uint64_t count;
 
-    (void)pthread_mutex_lock(&l->lock);
     l->is_lazy_armed = false;
     (void)!read(l->lazy_fd, &count, sizeof(count));
-    (void)pthread_mutex_unlock(&l->lock);
 }
 
 static int loop_add_post(struct loop *l, loop_fn fn, void *arg, bool lazily, bool is_sure,

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -21,25 +20,10 @@ struct pool {
     bool stopping;
 };
 
-static void init_monotonic(pthread_cond_t *cond)
-{
-    pthread_condattr_t attr;
-
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(cond, &attr);
-    (void)pthread_condattr_destroy(&attr);
-}
-
-static struct timespec at_mono_ms(int64_t ms)
-{
-    return (struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
-}
-
 /* Called with the lock. Waits for the next item; NULL: this thread ends. The last thread stays. */
 static struct pool_item *next_item(struct pool *p)
 {
-    struct timespec until = at_mono_ms(clock_mono_ms() + POOL_IDLE_MS);
+    struct timespec until = clock_timespec(clock_mono_ms() + POOL_IDLE_MS);
     struct pool_item *item;
 
     while (!p->first && !p->stopping) {
@@ -114,8 +98,8 @@ int pool_new(struct pool **ret, struct err *e)
     if (!p)
         return err_oom(e);
     (void)pthread_mutex_init(&p->lock, NULL);
-    init_monotonic(&p->work);
-    init_monotonic(&p->gone);
+    clock_cond_init(&p->work);
+    clock_cond_init(&p->gone);
     (void)pthread_attr_init(&p->attr);
     (void)pthread_attr_setstacksize(&p->attr, POOL_STACK_BYTES);
     (void)pthread_attr_setdetachstate(&p->attr, PTHREAD_CREATE_DETACHED);
@@ -176,15 +160,15 @@ void pool_push(struct pool *p, struct pool_item *item)
 
 void pool_counts(struct pool *p, unsigned *ret_busy, unsigned *ret_waiting)
 {
-    (void)pthread_mutex_lock(&p->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
+
     *ret_busy = p->n_threads - p->n_idle;
     *ret_waiting = p->n_waiting;
-    (void)pthread_mutex_unlock(&p->lock);
 }
 
 struct pool *pool_free(struct pool *p, int wait_ms)
 {
-    struct timespec until = at_mono_ms(clock_mono_ms() + wait_ms);
+    struct timespec until = clock_timespec(clock_mono_ms() + wait_ms);
     int r = 0;
 
     if (!p)
@@ -194,11 +178,10 @@ struct pool *pool_free(struct pool *p, int wait_ms)
     (void)pthread_cond_broadcast(&p->work);
     while (p->n_threads && r == 0)
         r = pthread_cond_timedwait(&p->gone, &p->lock, &until);
-    if (p->n_threads) {
-        (void)pthread_mutex_unlock(&p->lock);
-        return p;
-    }
+    r = p->n_threads > 0;
     (void)pthread_mutex_unlock(&p->lock);
+    if (r)
+        return p;
     (void)pthread_attr_destroy(&p->attr);
     (void)pthread_cond_destroy(&p->work);
     (void)pthread_cond_destroy(&p->gone);

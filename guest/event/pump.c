@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -250,23 +249,17 @@ static void pump_schedule_read(struct pump *p)
 
 int pump_start(struct pump *p, struct err *e)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     int r;
 
-    (void)pthread_mutex_lock(&p->lock);
-    if (p->has_job) {
-        (void)pthread_mutex_unlock(&p->lock);
+    if (p->has_job)
         return 0;
-    }
-    p->has_job = true;
-    p->refs++;
-    (void)pthread_mutex_unlock(&p->lock);
     r = pool_run(p->o.pool, pump_job, p, e);
-    if (r == 0)
-        return 0;
-    (void)pthread_mutex_lock(&p->lock);
-    p->has_job = false;
-    pump_unref_and_unlock(p);
-    return r;
+    if (r < 0)
+        return r;
+    p->has_job = true; /* the job waits for the lock */
+    p->refs++;
+    return 0;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -275,7 +268,6 @@ int pump_new(const struct pump_options *o, struct pump **ret, struct err *e)
 {
     static const struct pump_ops no_ops = {0};
     struct pump *p = calloc(1, sizeof(*p));
-    pthread_condattr_t attr;
 
     if (!p || ring_init(&p->ring, o->max_bytes, NULL) < 0) {
         free(p);
@@ -286,16 +278,16 @@ int pump_new(const struct pump_options *o, struct pump **ret, struct err *e)
         p->o.ops = &no_ops;
     p->refs = 1;
     (void)pthread_mutex_init(&p->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&p->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    clock_cond_init(&p->changed);
     *ret = p;
     return 0;
 }
 
-static void pump_leave_locked(struct pump *p, bool must_wait)
+static void pump_depart(struct pump *p, bool must_wait)
 {
+    if (!p)
+        return;
+    (void)pthread_mutex_lock(&p->lock);
     __atomic_store_n(&p->is_left, true, __ATOMIC_RELAXED);
     (void)pthread_cond_broadcast(&p->changed);
     if (must_close(p))
@@ -313,18 +305,12 @@ static void pump_leave_locked(struct pump *p, bool must_wait)
 
 void pump_leave(struct pump *p)
 {
-    if (!p)
-        return;
-    (void)pthread_mutex_lock(&p->lock);
-    pump_leave_locked(p, false);
+    pump_depart(p, false);
 }
 
 void pump_stop(struct pump *p)
 {
-    if (!p)
-        return;
-    (void)pthread_mutex_lock(&p->lock);
-    pump_leave_locked(p, true);
+    pump_depart(p, true);
 }
 
 /* ---- the parked side ------------------------------------------------------------------------- */
@@ -414,9 +400,7 @@ bool pump_keeps(const struct pump *p)
 /* Called with the lock. Waits for a change; false: none came within timeout_ms (0: no timeout). */
 static bool wait_changed_for(struct pump *p, int64_t timeout_ms)
 {
-    int64_t until_ms = clock_mono_ms() + timeout_ms;
-    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
-                             .tv_nsec = (long)(until_ms % 1000) * 1000000};
+    struct timespec until = clock_timespec(clock_mono_ms() + timeout_ms);
 
     if (!timeout_ms)
         return pthread_cond_wait(&p->changed, &p->lock) == 0;
@@ -487,9 +471,9 @@ ssize_t pump_read(struct pump *p, const void **ret_data, struct err *e)
     if (n > PUMP_LEND_BYTES)
         n = PUMP_LEND_BYTES;
     if (n > 0) {
-        (void)pthread_mutex_lock(&p->lock);
+        _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
+
         p->lent = (size_t)n;
-        (void)pthread_mutex_unlock(&p->lock);
     }
     return n;
 }
@@ -499,10 +483,10 @@ bool pump_poll(struct pump *p)
     int64_t due_ms = __atomic_load_n(&p->due_ms, __ATOMIC_RELAXED);
 
     if (due_ms && clock_mono_ms() >= due_ms) {
-        (void)pthread_mutex_lock(&p->lock);
+        _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
+
         set_due(p, 0);
         pump_notify(p);
-        (void)pthread_mutex_unlock(&p->lock);
     }
     return __atomic_load_n(&p->is_left, __ATOMIC_RELAXED);
 }

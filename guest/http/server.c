@@ -30,12 +30,9 @@
 
 unsigned server_n_conns(struct server *s)
 {
-    unsigned n;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->table_lock);
 
-    (void)pthread_mutex_lock(&s->table_lock);
-    n = s->n_conns;
-    (void)pthread_mutex_unlock(&s->table_lock);
-    return n;
+    return s->n_conns;
 }
 
 struct conn *server_conn(struct MHD_Connection *mhd)
@@ -46,9 +43,10 @@ struct conn *server_conn(struct MHD_Connection *mhd)
     return info ? info->socket_context : NULL;
 }
 
-/* Called with the table lock. */
 static int take_slot(struct server *s, struct conn *c)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->table_lock);
+
     for (unsigned i = 0; i < s->n_slots; i++) {
         unsigned slot = (s->first_free + i) % s->n_slots;
 
@@ -70,19 +68,14 @@ static void conn_started(struct server *s, struct MHD_Connection *mhd, void **so
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct conn *c = calloc(1, sizeof(*c));
-    int r;
 
     if (!c)
         return; /* its first request is refused */
     *c = (struct conn){.fd = info->connect_fd, .idle_since_ms = clock_mono_ms()};
-    (void)pthread_mutex_lock(&s->table_lock);
-    r = take_slot(s, c);
-    (void)pthread_mutex_unlock(&s->table_lock);
-    if (r < 0) {
+    if (take_slot(s, c) < 0)
         free(c);
-        return;
-    }
-    *socket_context = c;
+    else
+        *socket_context = c;
 }
 
 /* The library closes the descriptor only after this. */
@@ -101,7 +94,7 @@ static void conn_closed(struct server *s, struct conn *c)
 }
 
 /* On the connection's own thread, whose heap its memory was of. */
-static void give_back_sometimes(const struct server *s)
+static void maybe_trim_heap(const struct server *s)
 {
     static _Thread_local unsigned n_closed, quiet_seen;
     unsigned n_quiet = s->n_quiet;
@@ -155,15 +148,15 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
     else
         conn_closed(cls, *socket_context);
     if (code == MHD_CONNECTION_NOTIFY_CLOSED)
-        give_back_sometimes(cls);
+        maybe_trim_heap(cls);
 }
 
 void server_set_request(struct server *s, struct conn *c, struct request *q)
 {
-    (void)pthread_mutex_lock(&s->table_lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->table_lock);
+
     c->request = q;
     c->idle_since_ms = q ? 0 : clock_mono_ms();
-    (void)pthread_mutex_unlock(&s->table_lock);
 }
 
 /* ---- clients that vanish while their connection is suspended ---- */
@@ -180,15 +173,11 @@ void server_watch_vanish(struct server *s, struct conn *c)
 /* The request of this slot, with a reference; generation 0: of whatever connection is there. */
 static struct request *get_request(struct server *s, uint32_t slot, uint32_t generation)
 {
-    struct request *q = NULL;
-    struct conn *c;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->table_lock);
+    struct conn *c = slot < s->n_slots ? s->conns[slot] : NULL;
 
-    (void)pthread_mutex_lock(&s->table_lock);
-    c = slot < s->n_slots ? s->conns[slot] : NULL;
-    if (c && c->request && (!generation || c->generation == generation))
-        q = request_ref(c->request);
-    (void)pthread_mutex_unlock(&s->table_lock);
-    return q;
+    return c && c->request && (!generation || c->generation == generation) ? request_ref(c->request)
+                                                                           : NULL;
 }
 
 static void on_vanish(struct loop *loop, uint32_t events, void *arg)
@@ -236,9 +225,9 @@ bool server_peer_has_left(int fd)
  */
 static unsigned close_idle(struct server *s, int64_t now_ms, int64_t for_ms)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->table_lock);
     unsigned n = 0;
 
-    (void)pthread_mutex_lock(&s->table_lock);
     for (unsigned i = 0; i < s->n_slots; i++) {
         const struct conn *c = s->conns[i];
         int64_t idle_ms = c && c->idle_since_ms ? now_ms - c->idle_since_ms : -1;
@@ -248,7 +237,6 @@ static unsigned close_idle(struct server *s, int64_t now_ms, int64_t for_ms)
         if (idle_ms > for_ms || (idle_ms >= SWEEP_MS && server_peer_has_left(c->fd)))
             n += shutdown(c->fd, SHUT_RDWR) == 0; /* the library sees the end and closes */
     }
-    (void)pthread_mutex_unlock(&s->table_lock);
     return n;
 }
 
@@ -299,32 +287,28 @@ int server_new(const struct server_options *o, struct server **ret, struct err *
     return 0;
 }
 
-static int add_listener(struct server *s, struct listener *l)
+static int add_listener(struct server *s, const char *at,
+                        int (*make)(struct server *s, const char *at, struct listener **ret,
+                                    struct err *e),
+                        struct err *e)
 {
-    s->listeners[s->n_listeners++] = l;
-    return 0;
+    int r;
+
+    if (s->n_listeners == SERVER_MAX_LISTENERS)
+        return err_set(e, ERR_INVALID, "more than %d addresses to listen on", SERVER_MAX_LISTENERS);
+    r = make(s, at, &s->listeners[s->n_listeners], e);
+    s->n_listeners += r == 0;
+    return r;
 }
 
 int server_listen_tcp(struct server *s, const char *addr, struct err *e)
 {
-    struct listener *l;
-    int r;
-
-    if (s->n_listeners == SERVER_MAX_LISTENERS)
-        return err_set(e, ERR_INVALID, "more than %d addresses to listen on", SERVER_MAX_LISTENERS);
-    r = listener_new_tcp(s, addr, &l, e);
-    return r < 0 ? r : add_listener(s, l);
+    return add_listener(s, addr, listener_new_tcp, e);
 }
 
 int server_listen_unix(struct server *s, const char *path, struct err *e)
 {
-    struct listener *l;
-    int r;
-
-    if (s->n_listeners == SERVER_MAX_LISTENERS)
-        return err_set(e, ERR_INVALID, "more than %d addresses to listen on", SERVER_MAX_LISTENERS);
-    r = listener_new_unix(s, path, &l, e);
-    return r < 0 ? r : add_listener(s, l);
+    return add_listener(s, path, listener_new_unix, e);
 }
 
 int server_start(struct server *s, struct err *e)
@@ -379,12 +363,11 @@ static void end_requests(struct server *s)
 
 static unsigned n_requests(struct server *s)
 {
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->table_lock);
     unsigned n = 0;
 
-    (void)pthread_mutex_lock(&s->table_lock);
     for (unsigned i = 0; i < s->n_slots; i++)
         n += s->conns[i] && s->conns[i]->request;
-    (void)pthread_mutex_unlock(&s->table_lock);
     return n;
 }
 
