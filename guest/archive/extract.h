@@ -1,6 +1,6 @@
 #pragma once
 /*
- * extract: an archive that arrives as a stream (tar, tar.gz, tar.xz, tar.bz2, tar.zst, zip, told
+ * extract: an archive that arrives as a stream (a format of format.h, told
  * apart by content) into a directory, all or nothing. libarchive reads it from a pump into a hidden
  * staging directory on the target's mount; every file is written through a directory descriptor. Only
  * when the whole archive was read and found good is it put in place. A bad archive leaves the

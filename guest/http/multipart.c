@@ -115,7 +115,12 @@ static bool scan_parameter(const char **p, char *name, char *value)
     return **p == '"' ? scan_quoted(p, value) : scan_word(p, is_value_char, value);
 }
 
-int multipart_parameter(const char *value, const char *name, char **ret, struct err *e)
+/*
+ * A parameter of a header's value, as in `form-data; name="a b"`; the caller's to free. *ret is
+ * NULL when it has none. A backslash in quotes counts only before a character that is special:
+ * some clients send Windows paths.
+ */
+static int multipart_parameter(const char *value, const char *name, char **ret, struct err *e)
 {
     size_t size = strlen(value) + 1;
     _cleanup_free_ char *found = malloc(size);

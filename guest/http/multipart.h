@@ -42,10 +42,3 @@ int multipart_feed(struct multipart *m, const void *data, size_t len, struct err
 /* The body is over: -ERR_INVALID if the last delimiter is missing. */
 int multipart_finish(struct multipart *m, struct err *e);
 struct multipart *multipart_free(struct multipart *m); /* accepts NULL; returns NULL */
-
-/*
- * A parameter of a header's value, as in `form-data; name="a b"`; the caller's to free. *ret is
- * NULL when it has none. A backslash in quotes counts only before a character that is special:
- * some clients send Windows paths.
- */
-int multipart_parameter(const char *value, const char *name, char **ret, struct err *e);

@@ -20,7 +20,7 @@
 
 #define UNSENT_BYTES (128 * 1024)
 
-struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *target)
+static struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *target)
 {
     struct request *q = calloc(1, sizeof(*q));
 

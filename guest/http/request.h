@@ -128,7 +128,6 @@ struct request {
     bool wants_keepalive; /* set by the sweep: send a keep-alive */
 };
 
-struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *target);
 struct request *request_ref(struct request *q);
 /* The context of the program that serves: server_options.owner. */
 void *request_owner(const struct request *q);

@@ -129,14 +129,15 @@ int respond_empty(struct request *q, int status, struct err *e)
     return respond_queue(q, status, reply_new_empty(), e);
 }
 
-int respond_write_error(const struct request *q, const struct err *error, int status,
-                        struct error_reply *ret, struct err *e)
+/* As the service writes it; ret->text is the caller's. status 0: the code's own. */
+static int respond_write_error(const struct request *q, const struct err *error, int status,
+                               struct error_reply *ret, struct err *e)
 {
     *ret = (struct error_reply){.status = status ? status : err_http_status(error->code)};
     return q->server->o.service->write_error(q, error, ret, e);
 }
 
-int respond_error(struct request *q, const struct err *error, int status, struct err *e)
+static int respond_error(struct request *q, const struct err *error, int status, struct err *e)
 {
     struct error_reply reply;
     struct reply *response;
@@ -180,11 +181,6 @@ int respond_bytes_status(const struct err *error)
     return error->sys == ENOSPC || error->sys == EDQUOT ? HTTP_INSUFFICIENT_STORAGE : 0;
 }
 
-const char *respond_reason(int status)
-{
-    return MHD_get_reason_phrase_for((unsigned)status);
-}
-
 /* ---- while a body still arrives --------------------------------------------------------------- */
 
 #define HEAD_BYTES 2048
@@ -205,9 +201,9 @@ static void write_reply(struct request *q, int fd, const struct err *error, int 
     n = snprintf(head, sizeof(head),
                  "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
                  "Cache-Control: no-store\r\nConnection: close\r\n%s%s%s",
-                 reply.status, respond_reason(reply.status), reply.type, reply.len,
-                 has_challenge ? "WWW-Authenticate: " : "", has_challenge ? reply.challenge : "",
-                 has_challenge ? "\r\n" : "");
+                 reply.status, MHD_get_reason_phrase_for((unsigned)reply.status), reply.type,
+                 reply.len, has_challenge ? "WWW-Authenticate: " : "",
+                 has_challenge ? reply.challenge : "", has_challenge ? "\r\n" : "");
     for (unsigned i = 0; i < q->n_reply_headers && n < HEAD_BYTES - 2; i++)
         n += snprintf(head + n, sizeof(head) - (size_t)n, "%s: %s\r\n", q->reply_headers[i].name,
                       q->reply_headers[i].value);

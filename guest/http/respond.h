@@ -73,14 +73,5 @@ int respond_text_take(struct request *q, int status, const char *type, char *tex
                       struct err *e);
 int respond_empty(struct request *q, int status, struct err *e);
 
-/* As the service writes it. status 0: the code's own. */
-int respond_error(struct request *q, const struct err *error, int status, struct err *e);
-/* The same for who sends it himself; ret->text is the caller's. */
-int respond_write_error(const struct request *q, const struct err *error, int status,
-                        struct error_reply *ret, struct err *e);
-
 /* The status of an error of a route that moves bytes: 412, 413, 507 where they are meant. */
 int respond_bytes_status(const struct err *error);
-
-/* "OK", "Not Found", ... */
-const char *respond_reason(int status);

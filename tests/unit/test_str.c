@@ -153,3 +153,13 @@ TEST(str_escape_shows_controls_and_what_is_no_utf8)
     check_escape("\xc2\x9b\xc2\x9b\xc2\x9b", 6, "", "\\u009b\\u009b\\u009b"); /* no room to spare */
     check_escape("", 0, "", "");
 }
+
+TEST(str_hex_is_two_lower_case_digits_for_each_byte)
+{
+    char out[7];
+
+    str_hex("\x00\x9f\xa0", 3, out);
+    T_STR(out, "009fa0");
+    str_hex("", 0, out);
+    T_STR(out, "");
+}

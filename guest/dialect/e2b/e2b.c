@@ -35,6 +35,32 @@ struct e2b {
     char *events; /* "E2B_EVENTS_ADDRESS=http://ADDRESS", or NULL */
 };
 
+/* With the lock. */
+static void replace_setting(char **at, char **with)
+{
+    char *old = *at;
+
+    if (!*with)
+        return;
+    *at = *with;
+    *with = old;
+}
+
+/* NULL or "": leave it as it is. */
+static int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struct err *e)
+{
+    _cleanup_free_ char *new_user = user && *user ? strdup(user) : NULL;
+    _cleanup_free_ char *new_workdir = workdir && *workdir ? strdup(workdir) : NULL;
+    _cleanup_unlock_ pthread_mutex_t *locked = NULL;
+
+    if ((user && *user && !new_user) || (workdir && *workdir && !new_workdir))
+        return err_oom(e);
+    locked = mutex_lock(&s->lock);
+    replace_setting(&s->user, &new_user);
+    replace_setting(&s->workdir, &new_workdir);
+    return 0;
+}
+
 int e2b_new(const char *user, const char *workdir, struct e2b **ret, struct err *e)
 {
     struct e2b *s = calloc(1, sizeof(*s));
@@ -91,31 +117,6 @@ int e2b_default_user(struct e2b *s, char **ret, struct err *e)
 int e2b_default_workdir(struct e2b *s, char **ret, struct err *e)
 {
     return copy_setting(s, &s->workdir, ret, e);
-}
-
-/* With the lock. */
-static void replace_setting(char **at, char **with)
-{
-    char *old = *at;
-
-    if (!*with)
-        return;
-    *at = *with;
-    *with = old;
-}
-
-int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struct err *e)
-{
-    _cleanup_free_ char *new_user = user && *user ? strdup(user) : NULL;
-    _cleanup_free_ char *new_workdir = workdir && *workdir ? strdup(workdir) : NULL;
-    _cleanup_unlock_ pthread_mutex_t *locked = NULL;
-
-    if ((user && *user && !new_user) || (workdir && *workdir && !new_workdir))
-        return err_oom(e);
-    locked = mutex_lock(&s->lock);
-    replace_setting(&s->user, &new_user);
-    replace_setting(&s->workdir, &new_workdir);
-    return 0;
 }
 
 #define SANDBOX "E2B_SANDBOX"

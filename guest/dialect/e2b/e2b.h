@@ -47,8 +47,6 @@ struct watchers *watchers_free(struct watchers *all); /* drops each; accepts NUL
 /* Copies, the caller's to free; *ret is NULL when none is set. */
 int e2b_default_user(struct e2b *s, char **ret, struct err *e);
 int e2b_default_workdir(struct e2b *s, char **ret, struct err *e);
-/* NULL or "": leave it as it is. */
-int e2b_set_defaults(struct e2b *s, const char *user, const char *workdir, struct err *e);
 
 /*
  * Adds the variables of every command that is started by E2B's API, whatever /init and the native API say:
