@@ -371,6 +371,9 @@ $(B)/tests/test_process: LDFLAGS += -Wl,--wrap=io_read_file
 $(B)/tests/host/test_template_boot: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_ms poll image_facts \
 	box_environment_json client_call)
 
+# The test counts the statements.
+$(B)/tests/host/test_gc: LDFLAGS += -Wl,--wrap=sqlite3_prepare_v2
+
 # It watches a box as the monitor does.
 $(B)/tests/host/test_provider: $(call host_o,host-client/monitor/exit_watch.c)
 

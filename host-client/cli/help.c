@@ -40,6 +40,7 @@ static const char environment_topic[] =
     "  BELLHOP_IMAGE        the image of 'up' without --image (default: slim)\n"
     "  BELLHOP_ANSWER_TIMEOUT\n"
     "                       how long a box's guest agent may be silent on a call (default: 30s)\n"
+    "  BELLHOP_RECORDS_FOR  how long the records of destroyed boxes are kept (default: 30d)\n"
     "  BELLHOP_AGENT, BELLHOP_MONITOR, BELLHOP_RECIPES\n"
     "                       the programs bellhopd and bellhop-monitor and the directory of "
     "recipes,\n"

@@ -183,3 +183,78 @@ DAY_MS=$((24 * 3600 * 1000))
     [[ "$(bellhop help stop)" == *"until 'bellhop rm'"*"--stopped-for"* ]]
     [[ "$(bellhop help gc)" == *"removes a box only with --stopped-for"*"--stopped-for TIME"* ]]
 }
+
+# thousand: a store with 1,000 stopped boxes: copies of the row of 'one'.
+thousand()
+{
+    python3 - "$BELLHOP_STATE_DIR/store.db" <<'PY'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("""WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+    INSERT INTO boxes(id, name, state, created_ms, state_since_ms, spec)
+    SELECT printf('%016x', i), 'b' || i, state, created_ms, state_since_ms, spec FROM n, boxes WHERE name = 'one'""")
+db.commit()
+PY
+}
+
+@test "ls of a thousand boxes takes this long" {
+    up one >/dev/null
+    bellhop stop one >/dev/null
+    thousand
+    begun=$(date +%s%N)
+    [ "$("$BELLHOP" ls | wc -l)" -eq 1001 ]
+    echo "# ls of 1,000 boxes: $((($(date +%s%N) - begun) / 1000000)) ms" >&3
+    python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("DELETE FROM boxes WHERE name <> ?", ("one",))
+db.commit()' "$BELLHOP_STATE_DIR/store.db"
+    # a row that any program deletes leaves its record and its event
+    [ "$(bellhop ls --all -q | wc -l)" -eq 1000 ]
+    [ "$(bellhop events --json | jq '[.events[] | select(.after == "destroyed")] | length')" -eq 999 ]
+}
+
+# The state of each box is what its last event says.
+is_true()
+{
+    local name
+
+    for name in $(bellhop ls -q); do
+        [ "$(bellhop status "$name" --json | jq -r .state)" = "$(bellhop events "$name" --json | jq -r '.events[-1].after')" ]
+    done
+}
+
+@test "a store on a full disk refuses changes by name, stays true, and goes on when there is room" {
+    mkdir "$BOX_TMP/small"
+    mount -t tmpfs -o size=4m,mode=0700 none "$BOX_TMP/small" || skip "no right to mount here"
+    export BELLHOP_STATE_DIR=$BOX_TMP/small/state
+    up one >/dev/null
+    cat /dev/zero >"$BOX_TMP/small/zeroes" 2>/dev/null || true
+    for i in 1 2 3 4 5; do
+        run up "two$i" --json
+        [ "$status" -eq 8 ] || { tail -n 1 <<<"$output"; umount -l "$BOX_TMP/small"; false; }
+        [ "$(tail -n 1 <<<"$output" | jq -r .error.code)" = resource_exhausted ]
+    done
+    [ "$(bellhop ls -q)" = one ]
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    is_true
+    bellhop stop one >/dev/null
+    [ "$(bellhop status one --json | jq -r .state)" = stopped ]
+    rm "$BOX_TMP/small/zeroes"
+    bellhop ls >/dev/null
+    is_true
+    up two >/dev/null
+    cat /dev/zero >"$BOX_TMP/small/zeroes" 2>/dev/null || true
+    run bellhop rm one two
+    [ "$status" -eq 0 ] || [ "$status" -eq 8 ] # there may be no room for the record
+    rm "$BOX_TMP/small/zeroes"
+    bellhop ls >/dev/null
+    is_true
+    bellhop rm -f one two >/dev/null
+    bellhop events one --json | jq -e '.events[-1].after == "destroyed"'
+    bellhop events two --json | jq -e '.events[-1].after == "destroyed"'
+    [ "$(bellhop ls --all -q | sort -u | grep -cx -e one -e two)" -eq 2 ]
+    bellhop gc >/dev/null
+    left=$(ls -A "$BELLHOP_STATE_DIR/boxes")
+    umount "$BOX_TMP/small"
+    [ -z "$left" ]
+}

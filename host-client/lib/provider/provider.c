@@ -25,6 +25,14 @@ const struct provider *provider_find(const char *name)
     return NULL;
 }
 
+enum bh_state provider_state(const struct provider *p, const char *word)
+{
+    for (const struct provider_state *s = p->states; s && s->word; s++)
+        if (str_eq(s->word, word))
+            return s->state;
+    return BH_STATE_UNKNOWN;
+}
+
 /* ---- the spec against the capabilities ---- */
 
 /* In the order in which a provider's own network is chosen. */

@@ -85,9 +85,17 @@ enum provider_image {
     PROVIDER_IMAGE_DISK,   /* a disk for a virtual machine */
 };
 
+/* The provider's own word for what a box is doing, and ours. */
+struct provider_state {
+    const char *word;
+    enum bh_state state;
+};
+
 struct provider {
     const char *name;
     const char *summary;
+    const struct provider_state
+        *states; /* every word that the provider may say; a zero row ends it */
 
     bool isolates;       /* a box cannot touch the machine that it runs on */
     bool shares_machine; /* a box has the files, the environment and the network of this machine */
@@ -147,6 +155,9 @@ extern const char *const provider_names[];              /* ends with NULL */
 const struct provider *provider_find(const char *name); /* NULL: no such provider */
 /* The i-th row, NULL past the last. The first row is the default. */
 const struct provider *provider_at(size_t i);
+
+/* Total: a word that is not in the provider's table is BH_STATE_UNKNOWN. NULL is such a word. */
+enum bh_state provider_state(const struct provider *p, const char *word);
 
 /* Refuses the first option in the spec that the provider cannot honour, then asks its check().
  * Options that nobody asked for become what the provider has. Makes nothing. */

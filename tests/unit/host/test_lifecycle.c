@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "lib/box/lifecycle.h"
+#include "lib/provider/provider.h"
 
 /* Every legal edge, written down a second time: the table itself is what is tested. */
 static const struct {
@@ -69,4 +70,56 @@ TEST(only_states_at_work_are_transitional)
     T_OK(!lifecycle_is_transitional(BH_STATE_RUNNING));
     T_OK(!lifecycle_is_transitional(BH_STATE_STOPPED));
     T_OK(!lifecycle_is_transitional(BH_STATE_ERROR));
+}
+
+/* Every word that a provider documents, written down a second time, by the state that it means. */
+static const struct {
+    const char *provider, *words;
+    enum bh_state state;
+} provider_words[] = {
+    {"oci", "creating created", BH_STATE_PROVISIONING},
+    {"oci", "running", BH_STATE_RUNNING},
+    {"oci", "pausing", BH_STATE_PAUSING},
+    {"oci", "paused", BH_STATE_PAUSED},
+    {"oci", "restoring", BH_STATE_RESUMING},
+    {"oci", "stopped", BH_STATE_STOPPED},
+    {"process", "R S D I W K P t", BH_STATE_RUNNING},
+    {"process", "T", BH_STATE_PAUSED},
+    {"process", "Z X x", BH_STATE_STOPPED},
+};
+
+/* Counts the words of a provider that are as the list says. */
+static size_t check_words(const struct provider *p)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof(provider_words) / sizeof(provider_words[0]); i++) {
+        char words[64], *at = words, *word;
+
+        if (strcmp(provider_words[i].provider, p->name) != 0)
+            continue;
+        (void)snprintf(words, sizeof(words), "%s", provider_words[i].words);
+        for (; (word = strsep(&at, " ")); n++)
+            if (provider_state(p, word) != provider_words[i].state)
+                t_fail(__FILE__, __LINE__, "%s: %s is %s", p->name, word,
+                       bh_state_name(provider_state(p, word)));
+    }
+    return n;
+}
+
+TEST(every_state_of_a_provider_is_one_of_ours_and_any_other_word_is_unknown)
+{
+    static const char *const others[] = {"", "Running", "run", "running ", "dead", "?", NULL};
+    const struct provider *p;
+
+    for (size_t i = 0; (p = provider_at(i)); i++) {
+        size_t n = 0;
+
+        T_OK(p->states); /* a provider without a table is not done */
+        while (p->states[n].word)
+            n++;
+        T_INT(check_words(p), n);
+        for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++)
+            T_INT(provider_state(p, others[k]), BH_STATE_UNKNOWN);
+    }
 }

@@ -726,8 +726,18 @@ static int oci_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char 
     return oci_cgroup_each(ctx->state_dir, sweep_cgroup, &s, e);
 }
 
+/* "status" of the runtime's state command: the OCI runtime specification's words, and those that
+ * runc, crun and runsc add. */
+static const struct provider_state oci_states[] = {
+    {"creating", BH_STATE_PROVISIONING}, {"created", BH_STATE_PROVISIONING},
+    {"running", BH_STATE_RUNNING},       {"pausing", BH_STATE_PAUSING},
+    {"paused", BH_STATE_PAUSED},         {"restoring", BH_STATE_RESUMING},
+    {"stopped", BH_STATE_STOPPED},       {0},
+};
+
 const struct provider provider_oci = {
     .name = "oci",
+    .states = oci_states,
     .summary = "an OCI runtime (runc, crun, runsc) on an image: namespaces, seccomp, limits",
     .isolates = true,
     .has_own_children = true,

@@ -335,8 +335,25 @@ static int process_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const c
     return 0;
 }
 
+/* The third field of /proc/PID/stat, of every kernel that we may run on. */
+static const struct provider_state process_states[] = {
+    {"R", BH_STATE_RUNNING}, /* running */
+    {"S", BH_STATE_RUNNING}, /* sleeping */
+    {"D", BH_STATE_RUNNING}, /* waiting for a disk */
+    {"I", BH_STATE_RUNNING}, /* idle */
+    {"W", BH_STATE_RUNNING}, /* waking, paging */
+    {"K", BH_STATE_RUNNING}, /* wakekill */
+    {"P", BH_STATE_RUNNING}, /* parked */
+    {"t", BH_STATE_RUNNING}, /* stopped by a debugger */
+    {"T", BH_STATE_PAUSED},  /* stopped by a signal */
+    {"Z", BH_STATE_STOPPED}, /* a zombie */
+    {"X", BH_STATE_STOPPED}, /* dead */
+    {"x", BH_STATE_STOPPED}, {0},
+};
+
 const struct provider provider_process = {
     .name = "process",
+    .states = process_states,
     .summary = "a process of this machine, with no isolation at all",
     .shares_machine = true,
     .has_own_children = true,

@@ -1,0 +1,273 @@
+/* The janitor by a virtual clock, and lists of many boxes. Boxes are rows of the process provider that have no
+ * processes. */
+#include "test.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "lib/box/history.h"
+#include "lib/util/context.h"
+#include "store_help.h"
+
+#define DAY_MS (24 * 3600 * 1000LL)
+#define START_MS (1800000000LL * 1000)
+
+static int n_statements;
+
+int __real_sqlite3_prepare_v2(sqlite3 *db, const char *sql, int n, sqlite3_stmt **ret,
+                              const char **tail);
+int __wrap_sqlite3_prepare_v2(sqlite3 *db, const char *sql, int n, sqlite3_stmt **ret,
+                              const char **tail);
+int __wrap_sqlite3_prepare_v2(sqlite3 *db, const char *sql, int n, sqlite3_stmt **ret,
+                              const char **tail)
+{
+    n_statements++;
+    return __real_sqlite3_prepare_v2(db, sql, n, ret, tail);
+}
+
+static int64_t now_ms = START_MS;
+
+static int64_t fake_now(void *arg)
+{
+    (void)arg;
+    return now_ms;
+}
+
+static struct bh_ctx *open_ctx(void)
+{
+    struct bh_options o = {.size = sizeof(o), .state_dir = "state", .cache_dir = "cache"};
+    struct bh_ctx *ctx = NULL;
+    struct bh_error err;
+
+    if (bh_open(&o, &ctx, &err) < 0)
+        t_fail(__FILE__, __LINE__, "open: %s", err.message);
+    store_set_clock(ctx->store, fake_now, NULL);
+    return ctx;
+}
+
+static void add_stopped(struct bh_ctx *ctx, const char *name)
+{
+    static const char spec[] =
+        "{\"provider\":\"process\",\"image\":\"\",\"image_dir\":\"\",\"runtime\":\"\",\"agent\":"
+        "\"none\",\"dest\":\"/workspace\",\"network\":\"host\",\"privilege\":\"sudo\","
+        "\"on_timeout\":\"stop\",\"timeout_ms\":600000,\"cpu_millis\":0,\"memory_bytes\":0,"
+        "\"disk_bytes\":0,\"pids\":4096,\"agent_port\":0,\"asked\":0,\"env\":[],\"labels\":[],"
+        "\"allow_missing\":[]}";
+    json_t *v = json_loads(spec, 0, NULL);
+    struct box_row row = {0};
+    struct err e = {0};
+
+    if (store_add(ctx->store, name, v, NULL, &row, &e) < 0)
+        t_fail(__FILE__, __LINE__, "add: %s", e.message);
+    walk(ctx->store, row.id, BH_STATE_PROVISIONING);
+    walk(ctx->store, row.id, BH_STATE_STOPPING);
+    walk(ctx->store, row.id, BH_STATE_STOPPED);
+    box_row_done(&row);
+    json_decref(v);
+}
+
+static void count_removed(void *arg, const char *line)
+{
+    *(int *)arg += strstr(line, ", removed") != NULL;
+}
+
+/* The number of boxes that a gc removed. */
+static int collect(struct bh_ctx *ctx, int64_t stopped_for_ms)
+{
+    struct bh_gc_options o = {.size = sizeof(o), .stopped_for_ms = stopped_for_ms};
+    struct bh_error err;
+    int n = 0;
+
+    if (bh_gc_run(ctx, &o, count_removed, &n, &err) < 0)
+        t_fail(__FILE__, __LINE__, "gc: %s", err.message);
+    return n;
+}
+
+static int count_destroyed(void *arg, const struct bh_event *e)
+{
+    *(int *)arg += e->after == BH_STATE_DESTROYED;
+    T_OK(e->after != BH_STATE_DESTROYED || strcmp(e->actor, "janitor") == 0);
+    return 0;
+}
+
+static int n_destroyed(struct bh_ctx *ctx)
+{
+    struct bh_event_options o = {.size = sizeof(o)};
+    struct bh_error err;
+    int n = 0;
+
+    T_INT(bh_list_events(ctx, &o, count_destroyed, &n, &err), 0);
+    return n;
+}
+
+TEST(seven_days_pass_and_two_janitors_remove_each_of_a_hundred_boxes_once)
+{
+    struct bh_ctx *ctx = open_ctx();
+    int removed[2], p[2][2], status;
+    pid_t pids[2];
+    char name[16];
+
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof(name), "b%d", i);
+        add_stopped(ctx, name);
+    }
+    T_INT(collect(ctx, 7 * DAY_MS), 0);
+    now_ms += 7 * DAY_MS - 1;
+    T_INT(collect(ctx, 7 * DAY_MS), 0);
+    now_ms += 1;
+    (void)bh_close(ctx);
+    for (int i = 0; i < 2; i++) {
+        T_INT(pipe(p[i]), 0);
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            ctx = open_ctx();
+            removed[0] = collect(ctx, 7 * DAY_MS);
+            (void)bh_close(ctx);
+            _exit(write(p[i][1], removed, sizeof(int)) == sizeof(int) ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        T_OK(waitpid(pids[i], &status, 0) == pids[i] && status == 0);
+        T_INT(read(p[i][0], &removed[i], sizeof(int)), sizeof(int));
+    }
+    T_INT(removed[0] + removed[1], 100);
+    ctx = open_ctx();
+    T_INT(n_destroyed(ctx), 100);
+    T_INT(collect(ctx, 7 * DAY_MS), 0);
+    (void)bh_close(ctx);
+}
+
+TEST(a_clock_that_jumps_by_a_day_removes_no_box_early_and_every_box_in_time)
+{
+    struct bh_ctx *ctx = open_ctx();
+
+    add_stopped(ctx, "a");
+    now_ms -= DAY_MS;
+    T_INT(collect(ctx, 1), 0); /* stopped in the future */
+    now_ms += 7 * DAY_MS;
+    T_INT(collect(ctx, 7 * DAY_MS), 0);
+    now_ms += DAY_MS;
+    T_INT(collect(ctx, 7 * DAY_MS), 1);
+    T_INT(n_destroyed(ctx), 1);
+    /* stopped while the clock was ahead: a day late, not lost */
+    now_ms += DAY_MS;
+    add_stopped(ctx, "b");
+    now_ms -= DAY_MS;
+    now_ms += 7 * DAY_MS;
+    T_INT(collect(ctx, 7 * DAY_MS), 0);
+    now_ms += DAY_MS;
+    T_INT(collect(ctx, 7 * DAY_MS), 1);
+    (void)bh_close(ctx);
+}
+
+TEST(a_janitor_that_died_with_its_claims_delays_them_and_no_longer)
+{
+    struct bh_ctx *ctx = open_ctx();
+    char ids[50][BOX_ID_BYTES];
+    struct err e = {0};
+    size_t n = 0;
+
+    add_stopped(ctx, "a");
+    now_ms += 7 * DAY_MS;
+    T_INT(store_claim_stopped(ctx->store, "dead", now_ms, 5 * 60 * 1000, ids, 50, &n, &e), 0);
+    T_INT(n, 1);
+    T_INT(collect(ctx, DAY_MS), 0);
+    now_ms += 5 * 60 * 1000;
+    T_INT(collect(ctx, DAY_MS), 1);
+    (void)bh_close(ctx);
+}
+
+TEST(a_box_that_cannot_be_removed_is_tried_again_next_time)
+{
+    struct bh_ctx *ctx = open_ctx();
+    sqlite3 *db = NULL;
+
+    add_stopped(ctx, "a");
+    T_INT(sqlite3_open("state/store.db", &db), SQLITE_OK);
+    T_INT(sqlite3_exec(db, "UPDATE boxes SET spec = json_set(spec, '$.provider', 'nowhere')", NULL,
+                       NULL, NULL),
+          SQLITE_OK);
+    now_ms += DAY_MS;
+    T_INT(collect(ctx, 1), 0);
+    T_INT(n_destroyed(ctx), 0);
+    T_INT(sqlite3_exec(db, "UPDATE boxes SET spec = json_set(spec, '$.provider', 'process')", NULL,
+                       NULL, NULL),
+          SQLITE_OK);
+    T_INT(collect(ctx, 1), 1);
+    T_INT(n_destroyed(ctx), 1);
+    (void)sqlite3_close(db);
+    (void)bh_close(ctx);
+}
+
+/* ---- many boxes ---- */
+
+static void run_sql(const char *sql)
+{
+    sqlite3 *db = NULL;
+    char *why = NULL;
+
+    T_INT(sqlite3_open("state/store.db", &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK)
+        t_fail(__FILE__, __LINE__, "%s", why);
+    (void)sqlite3_close(db);
+}
+
+/* Copies of the box called first, named b<from> to b<to>. */
+static void add_copies(int from, int to)
+{
+    char sql[512];
+
+    (void)snprintf(sql, sizeof(sql),
+                   "WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
+                   "INSERT INTO boxes(id, name, state, created_ms, state_since_ms, spec)"
+                   " SELECT printf('%%016x', i), 'b' || i, state, created_ms, state_since_ms, spec"
+                   " FROM n, boxes WHERE name = 'first'",
+                   from, to);
+    run_sql(sql);
+}
+
+static int count_box(void *arg, struct bh_box *box)
+{
+    ++*(int *)arg;
+    T_OK(*bh_box_info(box)->json);
+    return 0;
+}
+
+static int count_record(void *arg, const struct bh_record *record)
+{
+    ++*(int *)arg;
+    T_OK(*record->json);
+    return 0;
+}
+
+TEST(a_list_of_a_thousand_boxes_takes_as_many_statements_as_one_of_ten)
+{
+    struct bh_ctx *ctx = open_ctx();
+    struct bh_error err;
+    int64_t begun;
+    int n = 0;
+
+    add_stopped(ctx, "first");
+    add_copies(2, 10);
+    n_statements = 0;
+    T_INT(bh_list(ctx, count_box, &n, &err), 0);
+    T_INT(n, 10);
+    T_INT(n_statements, 1);
+    add_copies(11, 1000);
+    n = n_statements = 0;
+    begun = clock_mono_ms();
+    T_INT(bh_list(ctx, count_box, &n, &err), 0);
+    (void)printf("# a list of 1,000 boxes: %lld ms\n", (long long)(clock_mono_ms() - begun));
+    T_INT(n, 1000);
+    T_INT(n_statements, 1);
+    /* records: a statement for each fifty */
+    run_sql("DELETE FROM boxes WHERE name <> 'first'");
+    n = n_statements = 0;
+    T_INT(bh_list_records(ctx, count_record, &n, &err), 0);
+    T_INT(n, 999);
+    T_INT(n_statements, 20);
+    (void)bh_close(ctx);
+}
