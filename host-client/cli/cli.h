@@ -168,7 +168,6 @@ int cli_cancel_init(struct cli *c, struct err *e); /* ^C and TERM make opts.canc
 /* Forwards signals to the command; with is_mine false, a signal only ends the wait. */
 int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool is_pty,
                       bool is_mine, struct cli_signals **ret, struct bh_error *err);
-void cli_signals_cancel(struct cli_signals *s); /* like a second ^C; from any thread */
 struct cli_signals *cli_signals_stop(struct cli_signals *s);
 /* Copies fd to the input of s's command until the keys ^P ^Q come; then cancels s. */
 struct cli_keys;

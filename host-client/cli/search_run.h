@@ -16,6 +16,24 @@ struct search_args {
     uint32_t max_depth, limit;
     uint64_t max_filesize;
 };
+
+/* Rows of both tables. */
+#define SEARCH_CASE_OPTIONS \
+    CLI_OPT("ignore-case", 'i', CLI_FLAG, common.ignore_case, NULL, "ignore case"), \
+        CLI_OPT("smart-case", 'S', CLI_FLAG, common.smart_case, NULL, \
+                "ignore case unless the pattern has an upper-case letter"), \
+        CLI_OPT("case-sensitive", 's', CLI_FLAG, common.case_sensitive, NULL, \
+                "match case (default)")
+#define SEARCH_WALK_OPTIONS \
+    CLI_OPT("no-ignore-vcs", 0, CLI_FLAG, common.no_ignore_vcs, NULL, \
+            "do not apply git's ignore files"), \
+        CLI_OPT("no-ignore-parent", 0, CLI_FLAG, common.no_ignore_parent, NULL, \
+                "do not apply ignore files of parent directories"), \
+        CLI_OPT("follow", 'L', CLI_FLAG, common.follow, NULL, "follow symbolic links"), \
+        CLI_OPT("one-file-system", 0, CLI_FLAG, common.one_file_system, NULL, \
+                "do not cross into other file systems"), \
+        CLI_OPT("max-depth", 'd', CLI_U32, common.max_depth, "N", "descend at most N directories")
+
 void search_set_options(const struct search_args *a, struct bh_search_options *o);
 
 struct search_run {

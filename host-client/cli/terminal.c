@@ -90,6 +90,12 @@ static void forward_signal(struct cli_signals *s, struct bh_ctx **ctx, struct bh
                     NULL);
 }
 
+/* Works like a second ^C, from any thread. */
+static void cli_signals_cancel(struct cli_signals *s)
+{
+    (void)!write(s->cancel_write_fd, "", 1);
+}
+
 static void *signals_main(void *arg)
 {
     struct cli_signals *s = arg;
@@ -117,11 +123,6 @@ static void *signals_main(void *arg)
     (void)bh_box_free(box);
     (void)bh_close(ctx);
     return NULL;
-}
-
-void cli_signals_cancel(struct cli_signals *s)
-{
-    (void)!write(s->cancel_write_fd, "", 1);
 }
 
 int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool is_pty,

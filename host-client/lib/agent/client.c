@@ -87,7 +87,8 @@ struct client *client_free(struct client *c)
 
 /* ---- answers ---- */
 
-int client_answer_error(int status, const char *body, size_t len, struct err *e)
+/* The error that an answer with this status and body stands for. */
+static int client_answer_error(int status, const char *body, size_t len, struct err *e)
 {
     _cleanup_json_ json_t *obj = NULL;
     struct err told = {0};

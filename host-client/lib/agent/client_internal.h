@@ -36,8 +36,6 @@ struct client {
 /* Sends a request of the agent's API. A status other than 2xx becomes the agent's own error. */
 int client_send(struct client *c, struct http_request *req, struct http_response *ret,
                 struct err *e);
-/* The error that an answer with this status and body stands for. */
-int client_answer_error(int status, const char *body, size_t len, struct err *e);
 /* route and path, percent-encoded, then the query (or NULL), as a URL; free() it. */
 int client_new_url(struct client *c, const char *route, const char *path, const char *query,
                    char **ret, struct err *e);

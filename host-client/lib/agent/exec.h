@@ -50,14 +50,9 @@ int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_opt
 void exec_read_result(json_t *reply, struct bh_run_result *ret);
 void exec_give_result(const struct bh_run_result *result, struct bh_run_result *ret);
 
-/* exec_follow.c: writes bytes, or copies a descriptor, to the command's input by offset. */
-struct exec_pump;
+/* exec_follow.c: writes to the command's input by offset. */
 int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                int64_t deadline_mono_ms, int cancel_fd, struct err *e);
-int exec_pump_start(struct bh_exec *exec, int fd, struct exec_pump **ret, struct err *e);
-struct exec_pump *exec_pump_stop(struct exec_pump *p); /* accepts NULL; returns NULL */
-
-/* exec_follow.c */
 int exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
                 struct bh_run_result *ret, struct err *e);
 /* Starts the command and returns once it runs. */

@@ -28,7 +28,8 @@ static bool dir_has(const char *dir, const char *name)
     return path && access(path, F_OK) == 0;
 }
 
-int image_locate(const struct bh_ctx *ctx, const char *image, char **ret_dir, struct err *e)
+/* As image_resolve(), also for an image that has no form for boxes. */
+static int image_locate(const struct bh_ctx *ctx, const char *image, char **ret_dir, struct err *e)
 {
     bool is_path = template_is_path(image);
     _cleanup_free_ char *dir = is_path ? strdup(image) : path_join(ctx->image_dir, image);

@@ -17,9 +17,6 @@
  * free() it. */
 int image_resolve(const struct bh_ctx *ctx, const char *image, char **ret_dir, struct err *e);
 
-/* The same, also for an image that has no form for boxes. */
-int image_locate(const struct bh_ctx *ctx, const char *image, char **ret_dir, struct err *e);
-
 /* The facts of a manifest that matter to a box. An image without a manifest has none of them. */
 struct image_facts {
     json_t *doc; /* owns the strings below; NULL: there is no manifest */

@@ -57,14 +57,3 @@ int gitfiles_restart(struct gitfiles *g, const struct bh_ctx *ctx, struct err *e
 int gitfiles_add_root(struct gitfiles *g, const char *dir, unsigned *ret, struct err *e);
 int gitfiles_put(struct gitfiles *g, const struct gitfiles_entry *en, struct err *e);
 int gitfiles_rewind(struct gitfiles *g, struct err *e); /* the next entry is the first */
-
-/* ---- secrets ---- */
-
-/*
- * Guesses whether a file holds a secret, by its name; for npm's and pip's settings
- * also by its content. The guess errs on the side of leaving out: it is applied only to files that
- * git does not track, and files left out are listed.
- */
-
-/* name: the last part of its path; path: where it is beneath the directory `root`. */
-bool secretfiles_match(const char *name, int root, const char *path);

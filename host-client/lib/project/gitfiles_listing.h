@@ -73,32 +73,8 @@ char *listing_name_below(const char *prefix, const char *root, const char *path)
 /* The repository in `dir`, with those within it, under `prefix`; depth 0 is the source itself. */
 int listing_add_repository(struct listing *l, const char *dir, const char *prefix, unsigned depth,
                            struct err *e);
-/* The .git of `dir`: of a linked work tree, one repository made of both directories. */
-int listing_add_full_git(struct listing *l, const char *dir, const char *prefix, struct err *e);
-/* A clone with one commit instead of it. */
-int listing_add_shallow_git(struct listing *l, const char *dir, struct err *e);
 
 /* Reads .bellhopignore: sets l->ignore_arg, and l->ignored to the names that git's own listing
  * would not see as ignored. */
 int listing_load_ignore_file(struct listing *l, bool is_repository, struct err *e);
 bool listing_is_ignored(const struct listing *l, const char *name, bool is_dir);
-
-/* ---- a .git that leads elsewhere ---- */
-
-/*
- * Verifies a ".git" that leads to a repository elsewhere: a linked work tree (git
- * worktree add), or a submodule. Anybody can write such a file. It is believed only if the
- * repository names the work tree in turn; otherwise a hostile project could send any repository of
- * this machine.
- */
-
-/*
- * dir: the work tree; own, common: its git directory and the one that has its objects, as git says;
- * worktree: core.worktree of `own`, or NULL. -ERR_PRECONDITION with field "git".
- */
-int gitlink_check(const char *dir, const char *own, const char *common, const char *worktree,
-                  struct err *e);
-
-/* Every file of a git directory that a clone reads lies within it: no references or objects
- * behind a symbolic link. -ERR_PRECONDITION with field "git". */
-int gitlink_check_inside(const char *git_dir, struct err *e);

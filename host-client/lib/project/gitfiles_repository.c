@@ -18,180 +18,120 @@
 
 #define IGNORE_FILE ".bellhopignore"
 
-/* ---- repositories ---- */
+/* ---- a .git that leads elsewhere ---- */
 
-/* "sub": a repository within the repository, a submodule or not. */
-static int add_nested(struct listing *l, const char *name, bool is_tracked, unsigned depth,
-                      struct err *e)
+/*
+ * A ".git" can lead to a repository elsewhere: of a linked work tree (git worktree add), or of a
+ * submodule. Anybody can write such a file. It is believed only if the repository names the work
+ * tree in turn; otherwise a hostile project could send any repository of this machine.
+ */
+
+#define POINTER_MAX_BYTES (2 * PATH_MAX)
+
+/* Is `path`, seen from `from`, the directory `dir`? */
+static bool is_dir(const char *path, const char *from, const char *dir)
 {
-    _cleanup_free_ char *host = path_join(l->o->source, name);
-    _cleanup_free_ char *git = path_join(name, ".git");
-    struct listing_tree t = {.host = host, .prefix = name, .kind = WALK_PROJECT};
-    struct stat st;
+    _cleanup_free_ char *joined = path_join(from, path);
+    _cleanup_free_ char *real = joined ? realpath(joined, NULL) : NULL;
 
-    if (!host || !git)
-        return err_oom(e);
-    /* No .git: a submodule that is not checked out, or a directory in the place of a file; git
-     * lists its files. */
-    if (beneath_stat(l->out->roots[0], git, &st) < 0)
-        return is_tracked ? listing_add_own(l, name, e) : listing_walk(l, &t, e);
-    if (depth + 1 >= GITFILES_MAX_DEPTH)
-        return err_field(e, ERR_INVALID, "project", "'%s': repositories are nested too deeply",
-                         name);
-    return listing_add_repository(l, host, name, depth + 1, e);
+    return real && str_eq(real, dir);
 }
 
-/* git never writes such a name into an index, but it believes an index that has one. */
-static int check_listed(const char *rel, bool is_tracked, struct err *e)
+/* Does its file "gitdir" hold the path of the work tree's ".git"? */
+static bool names_work_tree(const char *own, const char *dir)
 {
-    if (*rel && beneath_is_inside(rel) && !(is_tracked && beneath_names_git(rel)))
+    _cleanup_close_ int fd = open(own, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_free_ char *text = NULL;
+    _cleanup_free_ char *parent = NULL;
+
+    if (fd < 0 || beneath_read_file(fd, "gitdir", POINTER_MAX_BYTES, &text, NULL, NULL) < 0)
+        return false;
+    text[strcspn(text, "\r\n")] = '\0';
+    parent = path_dir(text);
+    return parent && str_eq(path_name(text), ".git") && is_dir(parent, own, dir);
+}
+
+/* git uses <common>/worktrees/<name>; making it takes write access to common. */
+static bool is_worktree_of(const char *own, const char *common)
+{
+    _cleanup_free_ char *worktrees = path_dir(own);
+    _cleanup_free_ char *above = worktrees ? path_dir(worktrees) : NULL;
+
+    return above && str_eq(path_name(worktrees), "worktrees") && str_eq(above, common);
+}
+
+/*
+ * dir: the work tree; own, common: its git directory and the one that has its objects, as git says;
+ * worktree: core.worktree of `own`, or NULL. -ERR_PRECONDITION with field "git".
+ */
+static int gitlink_check(const char *dir, const char *own, const char *common, const char *worktree,
+                         struct err *e)
+{
+    _cleanup_free_ char *real_own = realpath(own, NULL);
+    _cleanup_free_ char *real_common = realpath(common, NULL);
+    bool is_mutual = false;
+
+    if (!real_own || !real_common)
+        return err_sys(e, errno, "the repository '%.200s'", own);
+    if (!str_eq(real_own, real_common))
+        is_mutual = is_worktree_of(real_own, real_common) && names_work_tree(real_own, dir);
+    else if (worktree)
+        is_mutual = is_dir(worktree, real_own, dir);
+    if (is_mutual)
         return 0;
-    return err_field(e, ERR_PRECONDITION, "project",
-                     "the repository has the name '%.200s', which is no file's of a project", rel);
+    return err_field(e, ERR_PRECONDITION, "git",
+                     "'%.120s/.git' leads to the repository '%.120s', which does not name that "
+                     "directory in turn: use --git none, or make it do so ('git worktree repair', "
+                     "or core.worktree)",
+                     dir, real_common);
 }
 
-static int add_listed(struct listing *l, const char *prefix, const char *rel, bool is_tracked,
-                      unsigned depth, struct err *e)
+/* Other files, such as hooks, may be links. */
+static bool is_read_by_clone(const char *rel)
 {
-    /* the name of a nested repository ends with a slash */
-    _cleanup_free_ char *clean = path_clean(rel);
-    _cleanup_free_ char *name = clean ? listing_name_below(prefix, "", clean) : NULL;
-    struct stat st;
-    int r = check_listed(rel, is_tracked, e);
+    static const char *const read[] = {"HEAD",        "config",  "config.worktree",
+                                       "packed-refs", "refs",    "reftable",
+                                       "objects",     "shallow", "commondir"};
 
-    if (r < 0)
-        return r;
-    if (!name)
-        return err_oom(e);
-    if (listing_is_ignored(l, name, false))
-        return 0;
-    if (beneath_stat(l->out->roots[0], name, &st) == 0 && S_ISDIR(st.st_mode))
-        return add_nested(l, name, is_tracked, depth, e);
-    return is_tracked ? listing_add_own(l, name, e) : listing_add_untracked(l, name, e);
-}
+    for (size_t i = 0; i < N_ELEMENTS(read); i++) {
+        size_t n = strlen(read[i]);
 
-static int add_all_listed(struct listing *l, const char *prefix, FILE *from, bool is_tracked,
-                          unsigned depth, struct err *e)
-{
-    _cleanup_free_ char *rel = NULL, *last = NULL;
-    size_t cap = 0;
-    int r = 0;
-
-    while (r == 0 && getdelim(&rel, &cap, '\0', from) > 0) {
-        /* During a merge the index has a path up to three times. */
-        if (last && str_eq(rel, last))
-            continue;
-        r = add_listed(l, prefix, rel, is_tracked, depth, e);
-        free(last);
-        last = strdup(rel);
-        if (r == 0 && !last)
-            r = err_oom(e);
+        if (strncmp(rel, read[i], n) == 0 && (rel[n] == '\0' || rel[n] == '/'))
+            return true;
     }
-    return r == 0 && ferror(from) ? err_sys(e, errno, "the list of files") : r;
+    return false;
 }
 
-int listing_add_repository(struct listing *l, const char *dir, const char *prefix, unsigned depth,
-                           struct err *e)
+/* Every file of a git directory that a clone reads lies within it: no references or objects
+ * behind a symbolic link. -ERR_PRECONDITION with field "git". */
+static int gitlink_check_inside(const char *git_dir, struct err *e)
 {
-    static const char *const tracked_args[] = {"ls-files", "-z", "-c", NULL};
-    const char *untracked_args[] = {"ls-files", "-z", "-o", "--exclude-standard", NULL, NULL};
-    _cleanup_fclose_ FILE *tracked = NULL, *untracked = NULL;
-    int r;
-
-    if (!*prefix)
-        untracked_args[4] = l->ignore_arg;
-    r = listing_list_git(l, dir, tracked_args, &tracked, e);
-    if (r == 0)
-        r = listing_list_git(l, dir, untracked_args, &untracked, e);
-    if (r == 0)
-        r = add_all_listed(l, prefix, tracked, true, depth, e);
-    if (r == 0)
-        r = add_all_listed(l, prefix, untracked, false, depth, e);
-    if (r < 0 || str_eq(l->o->git, "none"))
-        return r;
-    if (!*prefix && l->is_top && str_eq(l->o->git, "shallow"))
-        return listing_add_shallow_git(l, dir, e);
-    return listing_add_full_git(l, dir, prefix, e);
-}
-
-/* ---- .bellhopignore ---- */
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-bool listing_is_ignored(const struct listing *l, const char *name, bool is_dir)
-{
-    _cleanup_free_ char *as_dir = NULL;
-
-    if (!l->ignored)
-        return false;
-    if (is_dir && asprintf(&as_dir, "%s/", name) < 0)
-        return false;
-    if (is_dir)
-        name = as_dir;
-    return bsearch(&name, l->ignored, strv_len(l->ignored), sizeof(char *), compare_names) != NULL;
-}
-
-static int read_ignored(struct listing *l, FILE *from, struct err *e)
-{
-    _cleanup_free_ char *rel = NULL;
-    size_t cap = 0;
+    char *const roots[] = {(char *)(uintptr_t)git_dir, NULL};
+    FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    FTSENT *ent;
     int r = 0;
 
-    while (r == 0 && getdelim(&rel, &cap, '\0', from) > 0)
-        r = strv_push(&l->ignored, rel, e);
-    if (l->ignored)
-        qsort(l->ignored, strv_len(l->ignored), sizeof(char *), compare_names);
+    if (!fts)
+        return err_sys(e, errno, "read '%s'", git_dir);
+    while (r == 0 && (ent = fts_read(fts))) {
+        const char *rel = ent->fts_path + strlen(git_dir);
+
+        rel += strspn(rel, "/");
+        if (!*rel || ent->fts_info == FTS_DP)
+            continue;
+        if (!is_read_by_clone(rel))
+            (void)fts_set(fts, ent, FTS_SKIP);
+        else if (ent->fts_info == FTS_SL || ent->fts_info == FTS_SLNONE)
+            r = err_field(e, ERR_PRECONDITION, "git",
+                          "'%.300s' is a symbolic link: use --git full or none", ent->fts_path);
+    }
+    (void)fts_close(fts);
     return r;
 }
 
-/* git judges the patterns. Without a repository it gets an empty one for that. */
-static int list_ignored_plain(struct listing *l, const char *dir, FILE **ret, struct err *e)
-{
-    _cleanup_free_ char *git_dir = NULL, *work_tree = NULL;
-    const char *init[] = {"init", "-q", "--bare", "--template=", NULL, NULL};
-    const char *list[] = {NULL, NULL, "ls-files", "-z", "-o", "-i", "--directory", NULL, NULL};
-    int r = listing_make_tmp_dir(l, e);
-
-    if (r < 0)
-        return r;
-    if (asprintf(&git_dir, "--git-dir=%s", l->out->tmp_dir) < 0 ||
-        asprintf(&work_tree, "--work-tree=%s", dir) < 0)
-        return err_oom(e);
-    init[4] = l->out->tmp_dir;
-    list[0] = git_dir;
-    list[1] = work_tree;
-    list[7] = l->ignore_arg;
-    r = listing_run_git(l->o, "/", init, NULL, -1, NULL, e);
-    return r < 0 ? r : listing_list_git(l, dir, list, ret, e);
-}
-
-int listing_load_ignore_file(struct listing *l, bool is_repository, struct err *e)
-{
-    const char *tracked[] = {"ls-files", "-z", "-c", "-i", NULL, NULL};
-    _cleanup_free_ char *path = path_join(l->o->source, IGNORE_FILE);
-    _cleanup_fclose_ FILE *from = NULL;
-    int r;
-
-    if (!path)
-        return err_oom(e);
-    if (access(path, F_OK) < 0)
-        return 0;
-    if (asprintf(&l->ignore_arg, "--exclude-from=%s", path) < 0) {
-        l->ignore_arg = NULL;
-        return err_oom(e);
-    }
-    tracked[4] = l->ignore_arg;
-    r = is_repository ? listing_list_git(l, l->o->source, tracked, &from, e)
-                      : list_ignored_plain(l, l->o->source, &from, e);
-    return r < 0 ? err_wrap(e, r, "applying " IGNORE_FILE) : read_ignored(l, from, e);
-}
+/* ---- a whole .git ---- */
 
 #define GIT_CONFIG_BYTES (1024 * 1024)
-
-/* ---- a whole .git ---- */
 
 /* Adds a git directory outside the source as ".git". */
 static int walk_git_dir(struct listing *l, const char *git_dir, struct err *e)
@@ -365,7 +305,9 @@ static int add_linked_git(struct listing *l, const char *dir, struct err *e)
     return r < 0 ? r : walk_worktree_part(l, g.own, NULL, e);
 }
 
-int listing_add_full_git(struct listing *l, const char *dir, const char *prefix, struct err *e)
+/* The .git of `dir`: of a linked work tree, one repository made of both directories. */
+static int listing_add_full_git(struct listing *l, const char *dir, const char *prefix,
+                                struct err *e)
 {
     _cleanup_free_ char *host = path_join(dir, ".git");
     _cleanup_free_ char *name = listing_name_below(prefix, "", ".git");
@@ -440,7 +382,8 @@ static int check_clone_source(struct listing *l, const char *dir, struct err *e)
     return r == 0 && !str_eq(g.own, g.common) ? gitlink_check_inside(g.common, e) : r;
 }
 
-int listing_add_shallow_git(struct listing *l, const char *dir, struct err *e)
+/* A clone with one commit instead of it. */
+static int listing_add_shallow_git(struct listing *l, const char *dir, struct err *e)
 {
     static const char *const reset[] = {"read-tree", "HEAD", NULL};
     _cleanup_free_ char *url = NULL, *clone = NULL, *config = NULL, *git = NULL;
@@ -471,101 +414,173 @@ int listing_add_shallow_git(struct listing *l, const char *dir, struct err *e)
     return r < 0 ? err_wrap(e, r, "a shallow copy of .git") : walk_git_dir(l, git, e);
 }
 
-/* ---- a .git that leads elsewhere ---- */
+/* ---- repositories ---- */
 
-#define POINTER_MAX_BYTES (2 * PATH_MAX)
-
-/* Is `path`, seen from `from`, the directory `dir`? */
-static bool is_dir(const char *path, const char *from, const char *dir)
+/* "sub": a repository within the repository, a submodule or not. */
+static int add_nested(struct listing *l, const char *name, bool is_tracked, unsigned depth,
+                      struct err *e)
 {
-    _cleanup_free_ char *joined = path_join(from, path);
-    _cleanup_free_ char *real = joined ? realpath(joined, NULL) : NULL;
+    _cleanup_free_ char *host = path_join(l->o->source, name);
+    _cleanup_free_ char *git = path_join(name, ".git");
+    struct listing_tree t = {.host = host, .prefix = name, .kind = WALK_PROJECT};
+    struct stat st;
 
-    return real && str_eq(real, dir);
+    if (!host || !git)
+        return err_oom(e);
+    /* No .git: a submodule that is not checked out, or a directory in the place of a file; git
+     * lists its files. */
+    if (beneath_stat(l->out->roots[0], git, &st) < 0)
+        return is_tracked ? listing_add_own(l, name, e) : listing_walk(l, &t, e);
+    if (depth + 1 >= GITFILES_MAX_DEPTH)
+        return err_field(e, ERR_INVALID, "project", "'%s': repositories are nested too deeply",
+                         name);
+    return listing_add_repository(l, host, name, depth + 1, e);
 }
 
-/* Does its file "gitdir" hold the path of the work tree's ".git"? */
-static bool names_work_tree(const char *own, const char *dir)
+/* git never writes such a name into an index, but it believes an index that has one. */
+static int check_listed(const char *rel, bool is_tracked, struct err *e)
 {
-    _cleanup_close_ int fd = open(own, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_free_ char *text = NULL;
-    _cleanup_free_ char *parent = NULL;
-
-    if (fd < 0 || beneath_read_file(fd, "gitdir", POINTER_MAX_BYTES, &text, NULL, NULL) < 0)
-        return false;
-    text[strcspn(text, "\r\n")] = '\0';
-    parent = path_dir(text);
-    return parent && str_eq(path_name(text), ".git") && is_dir(parent, own, dir);
-}
-
-/* git uses <common>/worktrees/<name>; making it takes write access to common. */
-static bool is_worktree_of(const char *own, const char *common)
-{
-    _cleanup_free_ char *worktrees = path_dir(own);
-    _cleanup_free_ char *above = worktrees ? path_dir(worktrees) : NULL;
-
-    return above && str_eq(path_name(worktrees), "worktrees") && str_eq(above, common);
-}
-
-int gitlink_check(const char *dir, const char *own, const char *common, const char *worktree,
-                  struct err *e)
-{
-    _cleanup_free_ char *real_own = realpath(own, NULL);
-    _cleanup_free_ char *real_common = realpath(common, NULL);
-    bool is_mutual = false;
-
-    if (!real_own || !real_common)
-        return err_sys(e, errno, "the repository '%.200s'", own);
-    if (!str_eq(real_own, real_common))
-        is_mutual = is_worktree_of(real_own, real_common) && names_work_tree(real_own, dir);
-    else if (worktree)
-        is_mutual = is_dir(worktree, real_own, dir);
-    if (is_mutual)
+    if (*rel && beneath_is_inside(rel) && !(is_tracked && beneath_names_git(rel)))
         return 0;
-    return err_field(e, ERR_PRECONDITION, "git",
-                     "'%.120s/.git' leads to the repository '%.120s', which does not name that "
-                     "directory in turn: use --git none, or make it do so ('git worktree repair', "
-                     "or core.worktree)",
-                     dir, real_common);
+    return err_field(e, ERR_PRECONDITION, "project",
+                     "the repository has the name '%.200s', which is no file's of a project", rel);
 }
 
-/* Other files, such as hooks, may be links. */
-static bool is_read_by_clone(const char *rel)
+static int add_listed(struct listing *l, const char *prefix, const char *rel, bool is_tracked,
+                      unsigned depth, struct err *e)
 {
-    static const char *const read[] = {"HEAD",        "config",  "config.worktree",
-                                       "packed-refs", "refs",    "reftable",
-                                       "objects",     "shallow", "commondir"};
+    /* the name of a nested repository ends with a slash */
+    _cleanup_free_ char *clean = path_clean(rel);
+    _cleanup_free_ char *name = clean ? listing_name_below(prefix, "", clean) : NULL;
+    struct stat st;
+    int r = check_listed(rel, is_tracked, e);
 
-    for (size_t i = 0; i < N_ELEMENTS(read); i++) {
-        size_t n = strlen(read[i]);
-
-        if (strncmp(rel, read[i], n) == 0 && (rel[n] == '\0' || rel[n] == '/'))
-            return true;
-    }
-    return false;
+    if (r < 0)
+        return r;
+    if (!name)
+        return err_oom(e);
+    if (listing_is_ignored(l, name, false))
+        return 0;
+    if (beneath_stat(l->out->roots[0], name, &st) == 0 && S_ISDIR(st.st_mode))
+        return add_nested(l, name, is_tracked, depth, e);
+    return is_tracked ? listing_add_own(l, name, e) : listing_add_untracked(l, name, e);
 }
 
-int gitlink_check_inside(const char *git_dir, struct err *e)
+static int add_all_listed(struct listing *l, const char *prefix, FILE *from, bool is_tracked,
+                          unsigned depth, struct err *e)
 {
-    char *const roots[] = {(char *)(uintptr_t)git_dir, NULL};
-    FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    FTSENT *ent;
+    _cleanup_free_ char *rel = NULL, *last = NULL;
+    size_t cap = 0;
     int r = 0;
 
-    if (!fts)
-        return err_sys(e, errno, "read '%s'", git_dir);
-    while (r == 0 && (ent = fts_read(fts))) {
-        const char *rel = ent->fts_path + strlen(git_dir);
-
-        rel += strspn(rel, "/");
-        if (!*rel || ent->fts_info == FTS_DP)
+    while (r == 0 && getdelim(&rel, &cap, '\0', from) > 0) {
+        /* During a merge the index has a path up to three times. */
+        if (last && str_eq(rel, last))
             continue;
-        if (!is_read_by_clone(rel))
-            (void)fts_set(fts, ent, FTS_SKIP);
-        else if (ent->fts_info == FTS_SL || ent->fts_info == FTS_SLNONE)
-            r = err_field(e, ERR_PRECONDITION, "git",
-                          "'%.300s' is a symbolic link: use --git full or none", ent->fts_path);
+        r = add_listed(l, prefix, rel, is_tracked, depth, e);
+        free(last);
+        last = strdup(rel);
+        if (r == 0 && !last)
+            r = err_oom(e);
     }
-    (void)fts_close(fts);
+    return r == 0 && ferror(from) ? err_sys(e, errno, "the list of files") : r;
+}
+
+int listing_add_repository(struct listing *l, const char *dir, const char *prefix, unsigned depth,
+                           struct err *e)
+{
+    static const char *const tracked_args[] = {"ls-files", "-z", "-c", NULL};
+    const char *untracked_args[] = {"ls-files", "-z", "-o", "--exclude-standard", NULL, NULL};
+    _cleanup_fclose_ FILE *tracked = NULL, *untracked = NULL;
+    int r;
+
+    if (!*prefix)
+        untracked_args[4] = l->ignore_arg;
+    r = listing_list_git(l, dir, tracked_args, &tracked, e);
+    if (r == 0)
+        r = listing_list_git(l, dir, untracked_args, &untracked, e);
+    if (r == 0)
+        r = add_all_listed(l, prefix, tracked, true, depth, e);
+    if (r == 0)
+        r = add_all_listed(l, prefix, untracked, false, depth, e);
+    if (r < 0 || str_eq(l->o->git, "none"))
+        return r;
+    if (!*prefix && l->is_top && str_eq(l->o->git, "shallow"))
+        return listing_add_shallow_git(l, dir, e);
+    return listing_add_full_git(l, dir, prefix, e);
+}
+
+/* ---- .bellhopignore ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+bool listing_is_ignored(const struct listing *l, const char *name, bool is_dir)
+{
+    _cleanup_free_ char *as_dir = NULL;
+
+    if (!l->ignored)
+        return false;
+    if (is_dir && asprintf(&as_dir, "%s/", name) < 0)
+        return false;
+    if (is_dir)
+        name = as_dir;
+    return bsearch(&name, l->ignored, strv_len(l->ignored), sizeof(char *), compare_names) != NULL;
+}
+
+static int read_ignored(struct listing *l, FILE *from, struct err *e)
+{
+    _cleanup_free_ char *rel = NULL;
+    size_t cap = 0;
+    int r = 0;
+
+    while (r == 0 && getdelim(&rel, &cap, '\0', from) > 0)
+        r = strv_push(&l->ignored, rel, e);
+    if (l->ignored)
+        qsort(l->ignored, strv_len(l->ignored), sizeof(char *), compare_names);
     return r;
+}
+
+/* git judges the patterns. Without a repository it gets an empty one for that. */
+static int list_ignored_plain(struct listing *l, const char *dir, FILE **ret, struct err *e)
+{
+    _cleanup_free_ char *git_dir = NULL, *work_tree = NULL;
+    const char *init[] = {"init", "-q", "--bare", "--template=", NULL, NULL};
+    const char *list[] = {NULL, NULL, "ls-files", "-z", "-o", "-i", "--directory", NULL, NULL};
+    int r = listing_make_tmp_dir(l, e);
+
+    if (r < 0)
+        return r;
+    if (asprintf(&git_dir, "--git-dir=%s", l->out->tmp_dir) < 0 ||
+        asprintf(&work_tree, "--work-tree=%s", dir) < 0)
+        return err_oom(e);
+    init[4] = l->out->tmp_dir;
+    list[0] = git_dir;
+    list[1] = work_tree;
+    list[7] = l->ignore_arg;
+    r = listing_run_git(l->o, "/", init, NULL, -1, NULL, e);
+    return r < 0 ? r : listing_list_git(l, dir, list, ret, e);
+}
+
+int listing_load_ignore_file(struct listing *l, bool is_repository, struct err *e)
+{
+    const char *tracked[] = {"ls-files", "-z", "-c", "-i", NULL, NULL};
+    _cleanup_free_ char *path = path_join(l->o->source, IGNORE_FILE);
+    _cleanup_fclose_ FILE *from = NULL;
+    int r;
+
+    if (!path)
+        return err_oom(e);
+    if (access(path, F_OK) < 0)
+        return 0;
+    if (asprintf(&l->ignore_arg, "--exclude-from=%s", path) < 0) {
+        l->ignore_arg = NULL;
+        return err_oom(e);
+    }
+    tracked[4] = l->ignore_arg;
+    r = is_repository ? listing_list_git(l, l->o->source, tracked, &from, e)
+                      : list_ignored_plain(l, l->o->source, &from, e);
+    return r < 0 ? err_wrap(e, r, "applying " IGNORE_FILE) : read_ignored(l, from, e);
 }

@@ -107,7 +107,8 @@ void sync_entry_set(struct sync_entry *en, const struct stat *st)
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-int sync_time_parse(const char *s, struct timespec *ret, struct err *e)
+/* "2026-11-22T01:35:00.123456789Z" */
+static int sync_time_parse(const char *s, struct timespec *ret, struct err *e)
 {
     struct tm tm = {0};
     long ns = 0;

@@ -87,5 +87,4 @@ int sync_base_load(struct sync_list *l, const struct sync_request *req, struct e
 int sync_base_store(const struct sync_list *l, const struct sync_request *req, struct err *e);
 
 /* "2026-11-22T01:35:00.123456789Z" */
-int sync_time_parse(const char *s, struct timespec *ret, struct err *e);
 void sync_time_format(const struct timespec *t, char *out, size_t out_bytes);

@@ -73,6 +73,3 @@ void bootstrap_record_done(struct bootstrap_record *rec);
 
 /* Reads the box's password; if there is none, makes it if `make`, else returns "". */
 int bootstrap_password(const char *box_dir, bool make, char **ret, struct err *e);
-
-/* request NULL: the monitor keeps nothing running. */
-int bootstrap_save_start(const char *box_dir, const json_t *request, struct err *e);

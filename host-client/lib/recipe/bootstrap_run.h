@@ -23,9 +23,6 @@ struct bootstrap {
     char *log;   /* the end of a failed command's output, or NULL */
 };
 
-/* The deadline of a step: timeout_ms from now, but not after the whole run's. */
-int64_t bootstrap_step_end(const struct bootstrap *b, uint32_t timeout_ms);
-
 /* Runs argv (a list of templates) in the box; a status other than 0 is an error with its log in
  * b->log. */
 int bootstrap_command(struct bootstrap *b, json_t *argv, int64_t deadline_mono_ms, struct err *e);

@@ -78,8 +78,3 @@ int oci_userns_open(uint32_t base, int *ret_fd, struct err *e);
 /* Can a clone of the mount under `dir` have the range? Asks the kernel and leaves nothing
  * behind. */
 int oci_idmap_try(const char *dir, uint32_t base, struct err *e);
-
-/* Makes a detached clone of the mount under `path` without the mounts below it, or, of an
- * image's squashfs, a new mount: read-only if asked, never with devices, with the ids of
- * `userns_fd` unless that is -1. Usable in a forked child. */
-int oci_mount_clone(const char *path, bool readonly, int userns_fd, int *ret_fd, struct err *e);

@@ -51,7 +51,9 @@ const char *oci_agent_place(const struct spec *spec)
     return oci_is_host_image(spec) ? "/run/bellhopd" : "/usr/local/bin/bellhopd";
 }
 
-int oci_lower_path(const struct provider_box *b, char **ret, struct err *e)
+/* The lower layer: the image's squashfs, its directory, or the tree made from the host. free()
+ * it. */
+static int oci_lower_path(const struct provider_box *b, char **ret, struct err *e)
 {
     if (!oci_is_host_image(b->spec))
         return oci_squash_choose(b->spec->image_dir, b->ctx->cancel_fd, ret, e);
@@ -59,7 +61,8 @@ int oci_lower_path(const struct provider_box *b, char **ret, struct err *e)
     return *ret ? 0 : err_oom(e);
 }
 
-const char *oci_lower_kind(const struct spec *spec, const char *lower)
+/* The kind of such a path: "squashfs", "directory" or "host". */
+static const char *oci_lower_kind(const struct spec *spec, const char *lower)
 {
     return oci_is_host_image(spec)              ? "host"
            : str_has_suffix(lower, ".squashfs") ? "squashfs"

@@ -41,12 +41,6 @@ struct oci_disk {
 /* The agent's path in the box: the host image has a read-only /usr. */
 const char *oci_agent_place(const struct spec *spec);
 
-/* The lower layer: the image's squashfs, its directory, or the tree made from the host. free()
- * it. */
-int oci_lower_path(const struct provider_box *b, char **ret, struct err *e);
-/* The kind of such a path: "squashfs", "directory" or "host". */
-const char *oci_lower_kind(const struct spec *spec, const char *lower);
-
 /* <box dir>/name; NULL when out of memory. */
 char *oci_path(const struct provider_box *b, const char *name);
 

@@ -30,6 +30,83 @@
 #define FIRST_USER_ID 1000u
 #define DEST_MAX_PARTS 32
 
+/* ---- the disk limit ---- */
+
+#define COMMAND(what) ((unsigned)(what) << SUBCMDSHIFT | PRJQUOTA)
+#define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+static int call_quotactl(int fd, unsigned command, uint32_t project, void *arg)
+{
+    return (int)syscall(SYS_quotactl_fd, fd, command, project, arg);
+}
+
+/* The kernel can count quotas without enforcing them. */
+static bool is_in_force(int fd)
+{
+    struct fs_quota_statv st = {.qs_version = FS_QSTATV_VERSION1};
+
+    return call_quotactl(fd, COMMAND(Q_XGETQSTATV), 0, &st) == 0 &&
+           (st.qs_flags & FS_QUOTA_PDQ_ENFD);
+}
+
+static int set_limit(int fd, uint32_t project, uint64_t bytes)
+{
+    struct if_dqblk limit = {.dqb_bhardlimit = bytes >> QIF_DQBLKSIZE_BITS,
+                             .dqb_valid = QIF_BLIMITS};
+
+    return call_quotactl(fd, COMMAND(Q_SETQUOTA), project, &limit);
+}
+
+static int become_project(int fd, uint32_t project)
+{
+    struct fsxattr attr;
+
+    if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) < 0)
+        return -1;
+    attr.fsx_projid = project;
+    attr.fsx_xflags |= FS_XFLAG_PROJINHERIT;
+    return ioctl(fd, FS_IOC_FSSETXATTR, &attr);
+}
+
+/* Assigns an empty directory, and everything made in it later, to the project. 1: the limit
+ * holds; 0: this file system enforces none. */
+static int oci_quota_set(const char *dir, uint32_t project, uint64_t bytes, struct err *e)
+{
+    _cleanup_close_ int fd = open(dir, DIRECTORY);
+
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", dir);
+    if (!project || !bytes || !is_in_force(fd))
+        return 0;
+    if (become_project(fd, project) < 0 || set_limit(fd, project, bytes) < 0) {
+        /* EPERM comes from a user namespace, where reading needs no privilege but setting does */
+        if (errno == EPERM || errno == EOPNOTSUPP)
+            return 0;
+        return err_sys(e, errno, "the quota of '%s'", dir);
+    }
+    return 1;
+}
+
+bool oci_quota_holds(const char *dir, uint32_t project)
+{
+    _cleanup_close_ int fd = open(dir, DIRECTORY);
+    struct if_dqblk limit = {0};
+    struct fsxattr attr;
+
+    return fd >= 0 && project && is_in_force(fd) && ioctl(fd, FS_IOC_FSGETXATTR, &attr) == 0 &&
+           attr.fsx_projid == project &&
+           call_quotactl(fd, COMMAND(Q_GETQUOTA), project, &limit) == 0 &&
+           limit.dqb_bhardlimit != 0;
+}
+
+void oci_quota_clear(const char *dir, uint32_t project)
+{
+    _cleanup_close_ int fd = open(dir, DIRECTORY);
+
+    if (fd >= 0 && project && is_in_force(fd))
+        (void)set_limit(fd, project, 0);
+}
+
 /* ---- the project's directory ---- */
 
 int oci_rootfs_check_dest(const char *dest, struct err *e)
@@ -467,79 +544,4 @@ int oci_squash_choose(const char *dir, int cancel_fd, char **ret, struct err *e)
     }
     *ret = TAKE(rootfs);
     return 0;
-}
-
-/* ---- the disk limit ---- */
-
-#define COMMAND(what) ((unsigned)(what) << SUBCMDSHIFT | PRJQUOTA)
-#define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-
-static int call_quotactl(int fd, unsigned command, uint32_t project, void *arg)
-{
-    return (int)syscall(SYS_quotactl_fd, fd, command, project, arg);
-}
-
-/* The kernel can count quotas without enforcing them. */
-static bool is_in_force(int fd)
-{
-    struct fs_quota_statv st = {.qs_version = FS_QSTATV_VERSION1};
-
-    return call_quotactl(fd, COMMAND(Q_XGETQSTATV), 0, &st) == 0 &&
-           (st.qs_flags & FS_QUOTA_PDQ_ENFD);
-}
-
-static int set_limit(int fd, uint32_t project, uint64_t bytes)
-{
-    struct if_dqblk limit = {.dqb_bhardlimit = bytes >> QIF_DQBLKSIZE_BITS,
-                             .dqb_valid = QIF_BLIMITS};
-
-    return call_quotactl(fd, COMMAND(Q_SETQUOTA), project, &limit);
-}
-
-static int become_project(int fd, uint32_t project)
-{
-    struct fsxattr attr;
-
-    if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) < 0)
-        return -1;
-    attr.fsx_projid = project;
-    attr.fsx_xflags |= FS_XFLAG_PROJINHERIT;
-    return ioctl(fd, FS_IOC_FSSETXATTR, &attr);
-}
-
-int oci_quota_set(const char *dir, uint32_t project, uint64_t bytes, struct err *e)
-{
-    _cleanup_close_ int fd = open(dir, DIRECTORY);
-
-    if (fd < 0)
-        return err_sys(e, errno, "open '%s'", dir);
-    if (!project || !bytes || !is_in_force(fd))
-        return 0;
-    if (become_project(fd, project) < 0 || set_limit(fd, project, bytes) < 0) {
-        /* EPERM comes from a user namespace, where reading needs no privilege but setting does */
-        if (errno == EPERM || errno == EOPNOTSUPP)
-            return 0;
-        return err_sys(e, errno, "the quota of '%s'", dir);
-    }
-    return 1;
-}
-
-bool oci_quota_holds(const char *dir, uint32_t project)
-{
-    _cleanup_close_ int fd = open(dir, DIRECTORY);
-    struct if_dqblk limit = {0};
-    struct fsxattr attr;
-
-    return fd >= 0 && project && is_in_force(fd) && ioctl(fd, FS_IOC_FSGETXATTR, &attr) == 0 &&
-           attr.fsx_projid == project &&
-           call_quotactl(fd, COMMAND(Q_GETQUOTA), project, &limit) == 0 &&
-           limit.dqb_bhardlimit != 0;
-}
-
-void oci_quota_clear(const char *dir, uint32_t project)
-{
-    _cleanup_close_ int fd = open(dir, DIRECTORY);
-
-    if (fd >= 0 && project && is_in_force(fd))
-        (void)set_limit(fd, project, 0);
 }

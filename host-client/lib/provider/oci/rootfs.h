@@ -47,9 +47,6 @@ int oci_squash_choose(const char *dir, int cancel_fd, char **ret, struct err *e)
  * sets the attributes of a copied-up file with the mounter's rights.
  */
 
-/* Assigns an empty directory, and everything made in it later, to the project. 1: the limit
- * holds; 0: this file system enforces none. */
-int oci_quota_set(const char *dir, uint32_t project, uint64_t bytes, struct err *e);
 /* Does the directory belong to the project, and is the project's limit in force? Reads the
  * kernel's state. */
 bool oci_quota_holds(const char *dir, uint32_t project);
