@@ -19,7 +19,7 @@ static const struct cli_option gc_options[] = {
     CLI_OPT("stopped-for", 0, CLI_STR, stopped_for, "TIME",
             "remove boxes that have been stopped this long, such as 7d"),
     CLI_OPT("records-for", 0, CLI_STR, records_for, "TIME",
-            "forget records of boxes that have been destroyed this long (default: 30d)"),
+            "forget records of boxes destroyed this long ago (default: 30d)"),
     CLI_OPT("dry-run", 0, CLI_FLAG, dry_run, NULL, "only tell, change nothing"),
     {0},
 };

@@ -63,6 +63,18 @@ static void print_status_project(json_t *project)
     }
 }
 
+static void print_keys(json_t *keys)
+{
+    json_t *key;
+    size_t i;
+
+    json_array_foreach (keys, i, key) {
+        (void)printf("%-24s ", i ? "" : "keys");
+        cli_print_bytes(key);
+        (void)fputc('\n', stdout);
+    }
+}
+
 static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enforced)
 {
     char created[CLOCK_TEXT_BYTES], since[CLOCK_TEXT_BYTES], left[32];
@@ -87,6 +99,7 @@ static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enf
         (void)printf("%-24s %s\n", "agent url", i->agent_url);
     (void)printf("%-24s %s\n", "guest socket", i->guest_socket);
     print_labels(json_object_get(whole, "labels"));
+    print_keys(json_object_get(whole, "keys"));
     if (!enforced)
         return;
     (void)fputs("\nWhat the kernel says is enforced:\n", stdout);

@@ -116,6 +116,7 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
         .image_dir = args[ARG_IMAGES],
         .cancel_fd = -1,
         .actor = "monitor",
+        .records_for_ms = INT64_MAX / 2, /* commands forget records: they know for how long */
     };
     struct bh_error error;
     int r = bh_open(&o, ret, &error);

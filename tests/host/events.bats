@@ -173,3 +173,19 @@ up() # NAME [OPTION...]
     [ "$(bellhop events --json | jq '[.events[] | select(.after == "destroyed")] | length')" -eq 6 ]
     [ -z "$(bellhop ls -q)" ]
 }
+
+@test "BELLHOP_RECORDS_FOR says how long records are kept, and a monitor forgets none" {
+    up one >/dev/null
+    bellhop rm one >/dev/null
+    up two >/dev/null
+    BELLHOP_RECORDS_FOR=1h bellhop rm two >/dev/null
+    [ "$(bellhop ls --all -q | tr '\n' ' ')" = "two one " ]
+    up three --timeout 1s --on-timeout rm >/dev/null
+    wait_for 20 eval '[ "$(bellhop ls --all -q | wc -l)" -eq 3 ]'
+    up four >/dev/null
+    BELLHOP_RECORDS_FOR=1ms bellhop rm four >/dev/null
+    [ "$(bellhop ls --all -q)" = four ]
+    BELLHOP_RECORDS_FOR=soon run bellhop ls --json
+    [ "$status" -eq 2 ]
+    [ "$(jq -r .error.field <<<"$output")" = records_for ]
+}

@@ -45,6 +45,8 @@ up() # [OPTION...]
     [ "$(up --key "$odd" --json | jq -r .id)" = "$id" ]
     [ "$(up --key "$long" --json | jq -r .id)" = "$id" ]
     bellhop status one --json | jq -e --arg long "$long" '.keys | length == 2 and any(. == $long) and any(.b64? == "/y8gCiI=")'
+    bellhop status one | grep -qxF "keys                     $long"
+    bellhop status one | grep -qF '\xff/ \n"'
     for bad in "" "${long}x"; do
         run bellhop up --provider process --agent none --empty --key "$bad" --json
         [ "$status" -eq 2 ]

@@ -94,6 +94,23 @@ install_beside()
     [ "$status" -ne 0 ]
 }
 
+@test "the example of keys and history tells what became of a box" {
+    shared "$BOX_TMP/history"
+    install_beside
+    run client "$BOX_TMP/history" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" process 1234.5678
+    [ "$status" -eq 0 ] || fail "$output"
+    [ "$output" = "one box: yes
+1 requested, by the example
+2 provisioning, by the example
+3 bootstrapping, by the example
+4 running, by the example
+5 destroying, by the example: removed by a command
+6 destroyed, by the example: removed by a command
+record: process, removed by a command, killed, times in order, logs kept, transcript none
+gone: the same box, process, removed by a command
+the key is free: not_found, unknown" ] || fail "$output"
+}
+
 @test "a program uses an agent that is there already by its URL, and cannot end it" {
     shared "$BOX_TMP/connect"
     mkdir "$BOX_TMP/there"
