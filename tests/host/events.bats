@@ -181,7 +181,8 @@ up() # NAME [OPTION...]
     BELLHOP_RECORDS_FOR=1h bellhop rm two >/dev/null
     [ "$(bellhop ls --all -q | tr '\n' ' ')" = "two one " ]
     up three --timeout 1s --on-timeout rm >/dev/null
-    wait_for 20 eval '[ "$(bellhop ls --all -q | wc -l)" -eq 3 ]'
+    wait_for 20 eval '[ "$(bellhop events three --json | jq -r ".events[-1].after")" = destroyed ]'
+    [ "$(bellhop ls --all -q | tr '\n' ' ')" = "three two one " ]
     up four >/dev/null
     BELLHOP_RECORDS_FOR=1ms bellhop rm four >/dev/null
     [ -z "$(bellhop ls --all -q | grep -v four)" ]
