@@ -194,6 +194,7 @@ functions_of_library >"$tmp/functions"
 page libbellhop.3 FUNCTIONS "$tmp/functions"
 page bellhop-recipe.5 NOTHING /dev/null
 page e2b.toml.5 NOTHING /dev/null
+page bellhop.toml.5 NOTHING /dev/null
 for shell in bash zsh fish; do
     "$bellhop" completion "$shell" >"$dir/docs/completion/bellhop.$shell"
 done

@@ -235,6 +235,9 @@ complete -c bellhop -n '__fish_seen_subcommand_from image' -l form -r
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l fresh
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l all
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l check -r
+complete -c bellhop -n __fish_use_subcommand -f -a config -d 'show the configuration, and where each value comes from'
+complete -c bellhop -n '__fish_seen_subcommand_from config' -l all
+complete -c bellhop -n '__fish_seen_subcommand_from config' -l check
 complete -c bellhop -n __fish_use_subcommand -f -a help -d 'explain a command'
 complete -c bellhop -n '__fish_seen_subcommand_from help' -l man
 complete -c bellhop -n __fish_use_subcommand -f -a completion -d 'print a completion script for a shell'

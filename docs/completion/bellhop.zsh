@@ -4,7 +4,7 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status events start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image help completion version"
+        words="up ls status events start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image config help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
@@ -56,6 +56,7 @@ _bellhop() {
             doctor) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;
             gc) case $cur in -*) words=" --stopped-for --records-for --dry-run --json --quiet --no-resume --raw --help" ;; esac ;;
             image) case $cur in -*) words=" --form --fresh --all --check --json --quiet --no-resume --raw --help" ;; esac ;;
+            config) case $cur in -*) words=" --all --check --json --quiet --no-resume --raw --help" ;; esac ;;
             help) case $cur in -*) words=" --man --json --quiet --no-resume --raw --help" ;; esac ;;
             completion) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;
             version) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;

@@ -54,6 +54,7 @@ struct cli_option {
     const char *arg; /* "NAME", NULL for a flag */
     const char *help;
     const char *const *values; /* the values that completion offers, or NULL */
+    const char *env;           /* the variable that has its value, or NULL */
 };
 
 /* A row of a command's table; the command's file calls its arguments `struct args`. */
@@ -63,6 +64,13 @@ struct cli_option {
     { \
         name, letter, type, offsetof(struct args, member), arg, help, values \
     }
+
+/* Values that no flag sets, but the environment and the files do. NULL, 0: built-in. */
+struct cli_settings {
+    const char *state_dir, *cache_dir, *agent_path, *monitor_path, *recipe_dir, *image_dir,
+        *template_dir, *image_cache_dir, *npm_registry;
+    int64_t answer_timeout_ms, records_for_ms;
+};
 
 struct cli {
     struct bh_options opts;
@@ -75,6 +83,9 @@ struct cli {
     bool tty_err;
     const char *program;
     const struct cli_command *command;
+    uint64_t given, given_common; /* a bit for each row of the options: a flag gave the value */
+    struct cli_config *config;    /* or NULL: no file was read */
+    struct cli_settings settings;
 };
 
 struct cli_command {
@@ -100,13 +111,15 @@ extern const struct cli_command cmd_up, cmd_exec, cmd_shell, cmd_put, cmd_get, c
     cmd_watch, cmd_sync, cmd_glob, cmd_grep, cmd_url, cmd_keep, cmd_logs, cmd_ps, cmd_attach,
     cmd_kill, cmd_wait, cmd_activity, cmd_hold, cmd_release, cmd_ports, cmd_wait_port, cmd_ready,
     cmd_ls, cmd_status, cmd_events, cmd_start, cmd_stop, cmd_rm, cmd_gc, cmd_image, cmd_providers,
-    cmd_doctor, cmd_completion, cmd_help, cmd_version;
+    cmd_config, cmd_doctor, cmd_completion, cmd_help, cmd_version;
 const struct cli_command *cli_command_at(size_t i); /* NULL past the last */
 const struct cli_command *cli_find_command(const char *name);
 
 /* options.c */
 extern const struct cli_option cli_common_options[];             /* offsets into struct cli */
 int cli_parse_cpus(const char *s, uint32_t *ret, struct err *e); /* "1.5": 1500 */
+/* Stores the text as the option's type at `at`; a list grows. NULL: the flag is given. */
+int cli_store_value(const struct cli_option *o, void *at, const char *value, struct err *e);
 /* Options before the command: those that every command has. Moves *argv past them. */
 int cli_parse_common(struct cli *c, char ***argv, struct err *e);
 int cli_parse(struct cli *c, const struct cli_command *cmd, char **argv, void *args,
@@ -115,6 +128,32 @@ int cli_parse(struct cli *c, const struct cli_command *cmd, char **argv, void *a
 int cli_expand_env(char **list, const char *field, bool must_be_bare, char ***ret, struct err *e);
 int cli_read_env_file(const char *path, char ***ret, struct err *e);
 void cli_args_done(const struct cli_command *cmd, void *args);
+
+/*
+ * config.c: options that no flag gives have the value of their variable, else of the user's
+ * configuration file, else of the system's. A key is the name of a setting or of a common option,
+ * or "COMMAND.OPTION"; the tables of options are the list of keys.
+ */
+enum cli_source { CLI_BUILT_IN, CLI_FROM_FILE, CLI_FROM_ENV, CLI_FROM_FLAG };
+extern const struct cli_option cli_settings_options[]; /* offsets into struct cli_settings */
+/* Reads both files. What is wrong in them is kept for cli_config_check(). */
+int cli_config_read(struct cli_config **ret, struct err *e);
+struct cli_config *cli_config_free(struct cli_config *g); /* accepts NULL; returns NULL */
+/* The first thing that is wrong, by file, line and key; the system's file first. */
+int cli_config_check(const struct cli_config *g, struct err *e);
+/* Fills in what no flag gave. Strings belong to the environment or to c->config. */
+int cli_config_apply(struct cli *c, void *args, struct err *e);
+enum cli_source cli_source_of(const struct cli *c, const char *name); /* of the command's option */
+/* For bh_create_options: the sources of the command's options, and which are files' defaults. */
+int cli_sources(const struct cli *c, char ***ret_sources, char ***ret_defaults, struct err *e);
+/* Prepends file and line, or the variable, to an error whose field has its value from there. */
+void cli_config_name_origin(const struct cli *c, struct bh_error *err);
+json_t *cli_config_values(const struct cli *c); /* [{"key","value","source","about"}] */
+json_t *cli_config_files(const struct cli_config *g);
+/* main.c: where a setting is not set. NULL: its default has no text. */
+json_t *cli_setting_default(const char *name);
+/* $XDG/bellhop, else ~/HOME/bellhop; `end` follows. NULL: no memory. */
+char *cli_user_path(const char *xdg, const char *below_home, const char *end);
 
 /* help.c */
 void cli_print_overview(FILE *f);

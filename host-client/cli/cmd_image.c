@@ -209,23 +209,23 @@ static const struct verb image_verbs[] = {
     {.name = "rm", .max_operands = 1, .takes_all = true, .run = image_rm},
 };
 
-/* An option of another verb is an error, since it would have no effect. */
-static int check_options(const struct verb *v, const struct image_args *a, struct bh_error *err)
+/* A flag of another verb is an error, since it would have no effect. */
+static int check_options(const struct cli *c, const struct verb *v, struct bh_error *err)
 {
     const struct {
         const char *name;
-        bool is_given, is_taken;
-    } given[] = {
-        {"form", a->forms && *a->forms, v->takes_form},
-        {"fresh", a->fresh, v->takes_fresh},
-        {"all", a->all, v->takes_all},
-        {"check", a->checks && *a->checks, v->takes_check},
+        bool is_taken;
+    } options[] = {
+        {"form", v->takes_form},
+        {"fresh", v->takes_fresh},
+        {"all", v->takes_all},
+        {"check", v->takes_check},
     };
 
-    for (size_t i = 0; i < N_ELEMENTS(given); i++)
-        if (given[i].is_given && !given[i].is_taken)
-            return cli_fail(err, BH_INVALID_ARGUMENT, given[i].name, "'image %s' takes no --%s",
-                            v->name, given[i].name);
+    for (size_t i = 0; i < N_ELEMENTS(options); i++)
+        if (!options[i].is_taken && cli_source_of(c, options[i].name) == CLI_FROM_FLAG)
+            return cli_fail(err, BH_INVALID_ARGUMENT, options[i].name, "'image %s' takes no --%s",
+                            v->name, options[i].name);
     return 0;
 }
 
@@ -248,7 +248,7 @@ static int run_image(struct cli *c, void *args, char **operands, struct bh_error
             continue;
         r = check_verb_operands(&image_verbs[i], operands + 1, err);
         if (r == 0)
-            r = check_options(&image_verbs[i], args, err);
+            r = check_options(c, &image_verbs[i], err);
         return r < 0 ? r : image_verbs[i].run(c, args, operands + 1, err);
     }
     return cli_fail(err, BH_INVALID_ARGUMENT, "operands",

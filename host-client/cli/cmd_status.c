@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/jsonx.h"
 #include "common/str.h"
 
 static void print_value(const char *key, json_t *v, int indent)
@@ -75,6 +76,66 @@ static void print_keys(json_t *keys)
     }
 }
 
+/* A limit, a time or a word; "-" for 0, which is the provider's own. */
+static const char *option_text(json_t *v, const char *unit, char *out, size_t size)
+{
+    uint64_t n = (uint64_t)json_integer_value(v);
+
+    if (json_is_string(v))
+        return *json_string_value(v) ? cli_text(json_string_value(v)) : "-";
+    if (!n)
+        return "-";
+    if (*unit == 'm')
+        return str_format_duration((int64_t)n, out, size);
+    if (*unit == 'b')
+        (void)snprintf(out, size, "%" PRIu64 "M", n >> 20);
+    else if (*unit)
+        (void)snprintf(out, size, "%.15g", (double)n / 1000);
+    else
+        (void)snprintf(out, size, "%" PRIu64, n);
+    return out;
+}
+
+/* Prints the options and their sources, if `up` recorded them; then what else was set. */
+static void print_sources(json_t *whole)
+{
+    static const struct {
+        const char *option, *key, *unit; /* milliseconds, bytes, thousandths */
+    } rows[] = {
+        {"provider", "provider", ""},
+        {"image", "image", ""},
+        {"runtime", "runtime", ""},
+        {"network", "network", ""},
+        {"privilege", "privilege", ""},
+        {"timeout", "timeout_ms", "ms"},
+        {"on-timeout", "on_timeout", ""},
+        {"cpus", "cpu_millis", "thousandths"},
+        {"memory", "memory_bytes", "bytes"},
+        {"disk", "disk_bytes", "bytes"},
+        {"pids", "pids", ""},
+    };
+    _cleanup_json_ json_t *sources = json_deep_copy(json_object_get(whole, "sources"));
+    const char *name;
+    json_t *source;
+
+    if (!json_is_object(sources))
+        return;
+    (void)fputs("\nWhere the options came from:\n", stdout);
+    for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+        json_t *v = json_object_get(json_object_get(whole, "options"), rows[i].key);
+        const char *from = json_string_value(json_object_get(sources, rows[i].option));
+        char text[40];
+
+        (void)printf("  %-14s %-18s %s\n", rows[i].option,
+                     option_text(v ? v : json_object_get(whole, rows[i].key), rows[i].unit, text,
+                                 sizeof(text)),
+                     from ? cli_text(from) : "built-in");
+        (void)json_object_del(sources, rows[i].option);
+    }
+    json_object_foreach (sources, name, source)
+        (void)printf("  %-14s %-18s %s\n", cli_text(name), "", cli_text(json_string_value(source)));
+}
+
 static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enforced)
 {
     char created[CLOCK_TEXT_BYTES], since[CLOCK_TEXT_BYTES], left[32];
@@ -100,6 +161,7 @@ static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enf
     (void)printf("%-24s %s\n", "guest socket", i->guest_socket);
     print_labels(json_object_get(whole, "labels"));
     print_keys(json_object_get(whole, "keys"));
+    print_sources(whole);
     if (!enforced)
         return;
     (void)fputs("\nWhat the kernel says is enforced:\n", stdout);

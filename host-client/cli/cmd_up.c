@@ -43,8 +43,9 @@ static const struct cli_option up_options[] = {
     CLI_OPT("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files"),
     CLI_OPT_VALUES("provider", 'p', CLI_STR, provider, "P",
                    "oci (default) or process (no isolation)", provider_names),
-    CLI_OPT("image", 'i', CLI_STR, image, "IMAGE",
-            "NAME[:VERSION], an e2b.toml, or host (default: $BELLHOP_IMAGE or slim)"),
+    {"image", 'i', CLI_STR, offsetof(struct args, image), "IMAGE",
+     "NAME[:VERSION], an e2b.toml, or host (default: $BELLHOP_IMAGE or slim)", NULL,
+     "BELLHOP_IMAGE"},
     CLI_OPT_VALUES("runtime", 0, CLI_STR, runtime, "R",
                    "runc, crun or runsc (default: the first that works)", runtime_names),
     CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME",
@@ -181,13 +182,14 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     print_next("remove it", "bellhop rm %s", i->name);
 }
 
-/* $BELLHOP_IMAGE replaces the default image, if the provider uses one. */
-static const char *default_image(const struct args *a)
+/* $BELLHOP_IMAGE or a file's image replaces the default image, if the provider uses one. */
+static const char *image_of(const struct cli *c, const struct args *a)
 {
     const struct provider *p = provider_find(a->provider ? a->provider : provider_names[0]);
-    const char *set = getenv("BELLHOP_IMAGE");
 
-    return set && *set && (!p || p->image != PROVIDER_IMAGE_NONE) ? set : NULL;
+    return cli_source_of(c, "image") == CLI_FROM_FLAG || !p || p->image != PROVIDER_IMAGE_NONE
+               ? a->image
+               : NULL;
 }
 
 static int run_up(struct cli *c, void *args, char **operands, struct bh_error *err)
@@ -198,11 +200,15 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     struct bh_create_options o = {.size = sizeof(o), .host_env = (const char *const *)environ};
     _cleanup_strv_ char **env = NULL;
     _cleanup_strv_ char **secrets = NULL;
+    _cleanup_strv_ char **sources = NULL;
+    _cleanup_strv_ char **defaults = NULL;
     _cleanup_box_ struct bh_box *box = NULL;
     struct err e = {0};
     int r;
 
     r = gather_variables(a, &env, &secrets, &e);
+    if (r == 0)
+        r = cli_sources(c, &sources, &defaults, &e);
     if (r < 0)
         return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
     r = check_source(a, operands[0], err);
@@ -210,7 +216,7 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
         return r;
     o.name = a->name;
     o.provider = a->provider;
-    o.image = a->image ? a->image : default_image(a);
+    o.image = image_of(c, a);
     o.runtime = a->runtime;
     o.agent = a->agent ? a->agent : "opencode";
     o.agent_config = a->agent_config;
@@ -237,6 +243,8 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     o.labels = (const char *const *)a->labels;
     o.allow_missing = (const char *const *)a->allow_missing;
     o.start_timeout_ms = a->start_timeout_ms;
+    o.sources = (const char *const *)sources;
+    o.defaults = (const char *const *)defaults;
     if (p && !p->isolates)
         cli_warn(c, "the %s provider isolates nothing: what runs in the box runs as you", p->name);
     r = bh_create(c->ctx, &o, &box, err);

@@ -11,13 +11,12 @@
 
 /* In the order of the overview; the commands of a group are adjacent. */
 static const struct cli_command *const cli_commands[] = {
-    &cmd_up,        &cmd_ls,     &cmd_status, &cmd_events,    &cmd_start,    &cmd_stop,
-    &cmd_rm,        &cmd_keep,   &cmd_exec,   &cmd_shell,     &cmd_ps,       &cmd_attach,
-    &cmd_wait,      &cmd_kill,   &cmd_ports,  &cmd_wait_port, &cmd_activity, &cmd_hold,
-    &cmd_release,   &cmd_ready,  &cmd_url,    &cmd_logs,      &cmd_put,      &cmd_get,
-    &cmd_cat,       &cmd_edit,   &cmd_watch,  &cmd_sync,      &cmd_glob,     &cmd_grep,
-    &cmd_providers, &cmd_doctor, &cmd_gc,     &cmd_image,     &cmd_help,     &cmd_completion,
-    &cmd_version,
+    &cmd_up,    &cmd_ls,         &cmd_status,    &cmd_events, &cmd_start,   &cmd_stop,  &cmd_rm,
+    &cmd_keep,  &cmd_exec,       &cmd_shell,     &cmd_ps,     &cmd_attach,  &cmd_wait,  &cmd_kill,
+    &cmd_ports, &cmd_wait_port,  &cmd_activity,  &cmd_hold,   &cmd_release, &cmd_ready, &cmd_url,
+    &cmd_logs,  &cmd_put,        &cmd_get,       &cmd_cat,    &cmd_edit,    &cmd_watch, &cmd_sync,
+    &cmd_glob,  &cmd_grep,       &cmd_providers, &cmd_doctor, &cmd_gc,      &cmd_image, &cmd_config,
+    &cmd_help,  &cmd_completion, &cmd_version,
 };
 
 const struct cli_command *cli_command_at(size_t i)
@@ -33,60 +32,64 @@ const struct cli_command *cli_find_command(const char *name)
     return NULL;
 }
 
-/* $BELLHOP_x, else $XDG_y/bellhop, else ~/.z/bellhop. NULL: no memory, or no home. */
-static char *user_dir(const char *own, const char *xdg, const char *below_home)
+char *cli_user_path(const char *xdg, const char *below_home, const char *end)
 {
-    const char *set = getenv(own);
     const char *base = getenv(xdg);
     const char *home = getenv("HOME");
-    char *dir = NULL;
+    char *path = NULL;
+    int n;
 
-    if (set && *set)
-        return strdup(set);
     if (base && path_is_absolute(base))
-        return path_join(base, "bellhop");
-    if (asprintf(&dir, "%s/%s/bellhop", home && *home ? home : "/root", below_home) < 0)
-        return NULL;
-    return dir;
+        n = asprintf(&path, "%s/bellhop%s", base, end);
+    else
+        n = asprintf(&path, "%s/%s/bellhop%s", home && *home ? home : "/root", below_home, end);
+    return n < 0 ? NULL : path;
 }
 
-/* NULL if the variable is not set: the library then uses its own default. */
-static const char *own_part(const char *variable)
+static char *default_state_dir(void)
 {
-    const char *set = getenv(variable);
+    return cli_user_path("XDG_STATE_HOME", ".local/state", "");
+}
 
-    return set && *set ? set : NULL;
+static char *default_cache_dir(void)
+{
+    return cli_user_path("XDG_CACHE_HOME", ".cache", "");
+}
+
+json_t *cli_setting_default(const char *name)
+{
+    _cleanup_free_ char *dir = strcmp(name, "state-dir") == 0   ? default_state_dir()
+                               : strcmp(name, "cache-dir") == 0 ? default_cache_dir()
+                                                                : NULL;
+    if (strcmp(name, "answer-timeout") == 0)
+        return json_string("30s");
+    if (strcmp(name, "records-for") == 0)
+        return json_string("30d");
+    return dir ? json_string(dir) : NULL;
 }
 
 static int open_context(struct cli *c, struct bh_error *err)
 {
-    _cleanup_free_ char *state = user_dir("BELLHOP_STATE_DIR", "XDG_STATE_HOME", ".local/state");
-    _cleanup_free_ char *cache = user_dir("BELLHOP_CACHE_DIR", "XDG_CACHE_HOME", ".cache");
-    const char *answer = own_part("BELLHOP_ANSWER_TIMEOUT");
-    const char *records = own_part("BELLHOP_RECORDS_FOR");
+    _cleanup_free_ char *state = default_state_dir();
+    _cleanup_free_ char *cache = default_cache_dir();
+    const struct cli_settings *s = &c->settings;
     char actor[64];
     int r;
 
     c->opts.size = sizeof(c->opts);
-    if (answer && (str_parse_duration(answer, &c->opts.answer_timeout_ms, NULL) < 0 ||
-                   c->opts.answer_timeout_ms <= 0))
-        return cli_fail(err, BH_INVALID_ARGUMENT, "answer_timeout",
-                        "BELLHOP_ANSWER_TIMEOUT: '%.40s' is not a time like 30s", answer);
-    if (records && (str_parse_duration(records, &c->opts.records_for_ms, NULL) < 0 ||
-                    c->opts.records_for_ms <= 0))
-        return cli_fail(err, BH_INVALID_ARGUMENT, "records_for",
-                        "BELLHOP_RECORDS_FOR: '%.40s' is not a time like 30d", records);
+    c->opts.answer_timeout_ms = s->answer_timeout_ms;
+    c->opts.records_for_ms = s->records_for_ms;
     (void)snprintf(actor, sizeof(actor), "bellhop %s", c->command->name);
     c->opts.actor = actor;
-    c->opts.state_dir = state;
-    c->opts.cache_dir = cache;
-    c->opts.agent_path = own_part("BELLHOP_AGENT");
-    c->opts.monitor_path = own_part("BELLHOP_MONITOR");
-    c->opts.recipe_dir = own_part("BELLHOP_RECIPES");
-    c->opts.image_dir = own_part("BELLHOP_IMAGES");
-    c->opts.template_dir = own_part("BELLHOP_TEMPLATES");
-    c->opts.image_cache_dir = own_part("BELLHOP_IMAGE_CACHE");
-    c->opts.npm_registry = own_part("npm_config_registry");
+    c->opts.state_dir = s->state_dir ? s->state_dir : state;
+    c->opts.cache_dir = s->cache_dir ? s->cache_dir : cache;
+    c->opts.agent_path = s->agent_path;
+    c->opts.monitor_path = s->monitor_path;
+    c->opts.recipe_dir = s->recipe_dir;
+    c->opts.image_dir = s->image_dir;
+    c->opts.template_dir = s->template_dir;
+    c->opts.image_cache_dir = s->image_cache_dir;
+    c->opts.npm_registry = s->npm_registry;
     c->opts.no_resume = c->no_resume;
     c->opts.progress = cli_progress;
     c->opts.progress_arg = c;
@@ -117,6 +120,19 @@ static bool wants_help(char **argv, const struct cli_command *cmd)
     return false;
 }
 
+/* Reads the configuration files, and fills in what the command line did not give. */
+static int read_config(struct cli *c, void *args, struct bh_error *err)
+{
+    struct err e = {0};
+    int r = cli_config_read(&c->config, &e);
+
+    if (r == 0)
+        r = cli_config_check(c->config, &e);
+    if (r == 0)
+        r = cli_config_apply(c, args, &e);
+    return r < 0 ? cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message) : 0;
+}
+
 static int run_command(struct cli *c, const struct cli_command *cmd, char **argv)
 {
     struct bh_error failed = {0};
@@ -134,8 +150,9 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
         cli_args_done(cmd, args);
         return usage_error(c, r, &e);
     }
+    r = cmd->flags & CLI_NO_CONTEXT ? 0 : read_config(c, args, &failed);
     cli_output_init(c);
-    if (!(cmd->flags & CLI_NO_CONTEXT)) {
+    if (r == 0 && !(cmd->flags & CLI_NO_CONTEXT)) {
         r = cli_cancel_init(c, &e);
         if (r == 0)
             r = open_context(c, &failed);
@@ -143,12 +160,14 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
     if (r == 0)
         r = cmd->run(c, args, operands, &failed);
     if (r < 0) {
+        cli_config_name_origin(c, &failed);
         cli_print_error(c, &failed);
         r = cli_exit_for(&failed);
     }
     cli_progress_clear(c);
     (void)bh_close(c->ctx);
     cli_args_done(cmd, args);
+    c->config = cli_config_free(c->config);
     return r;
 }
 

@@ -43,14 +43,14 @@ int cli_parse_cpus(const char *s, uint32_t *ret, struct err *e)
     return 0;
 }
 
-static int store_value(const struct cli_option *o, void *at, const char *value, struct err *e)
+int cli_store_value(const struct cli_option *o, void *at, const char *value, struct err *e)
 {
     uint64_t n = 0;
     int r = 0;
 
     switch (o->type) {
     case CLI_FLAG:
-        *(bool *)at = true;
+        *(bool *)at = !value || strcmp(value, "true") == 0;
         break;
     case CLI_STR:
         *(const char **)at = value;
@@ -78,11 +78,14 @@ static int store_value(const struct cli_option *o, void *at, const char *value, 
         r = cli_parse_cpus(value, (uint32_t *)at, e);
         break;
     }
-    if (r < 0) {
-        err_wrap(e, r, "--%s", o->name);
-        return err_at(e, r, o->name);
-    }
-    return 0;
+    return r;
+}
+
+static int store_given(const struct cli_option *o, void *at, const char *value, struct err *e)
+{
+    int r = cli_store_value(o, at, value, e);
+
+    return r < 0 ? err_at(e, err_wrap(e, r, "--%s", o->name), o->name) : 0;
 }
 
 static const struct cli_option *find_in(const struct cli_option *options, const char *name,
@@ -102,7 +105,7 @@ struct parse {
     char **next; /* the remaining words */
 };
 
-/* Finds an option and the address of its value. */
+/* Finds an option that is given, and the address of its value. */
 static const struct cli_option *find_option(const struct parse *p, const char *name, size_t len,
                                             char letter, void **ret_at)
 {
@@ -110,11 +113,14 @@ static const struct cli_option *find_option(const struct parse *p, const char *n
 
     if (o) {
         *ret_at = (char *)p->args + o->offset;
+        p->cli->given |= UINT64_C(1) << (o - p->cmd->options);
         return o;
     }
     o = find_in(cli_common_options, name, len, letter);
-    if (o)
+    if (o) {
         *ret_at = (char *)p->cli + o->offset;
+        p->cli->given_common |= UINT64_C(1) << (o - cli_common_options);
+    }
     return o;
 }
 
@@ -128,8 +134,9 @@ static int take_long(struct parse *p, const char *word, struct err *e)
     o = find_option(p, word, len, 0, &at);
     if (!o)
         return err_field(e, ERR_INVALID, word, "unknown option '--%.*s'", (int)len, word);
-    if (o->type == CLI_FLAG && value)
-        return err_field(e, ERR_INVALID, o->name, "option '--%s' takes no value", o->name);
+    if (o->type == CLI_FLAG && value && strcmp(value, "true") != 0 && strcmp(value, "false") != 0)
+        return err_field(e, ERR_INVALID, o->name, "option '--%s' takes no value but true and false",
+                         o->name);
     if (o->type != CLI_FLAG && !value) {
         value = *p->next;
         if (!value)
@@ -137,7 +144,7 @@ static int take_long(struct parse *p, const char *word, struct err *e)
                              o->name, o->name, o->arg);
         p->next++;
     }
-    return store_value(o, at, value, e);
+    return store_given(o, at, value, e);
 }
 
 /* "-it", "-nFOO", "-n FOO" */
@@ -160,8 +167,8 @@ static int take_letters(struct parse *p, const char *word, struct err *e)
                 p->next++;
         }
         if (value)
-            return store_value(o, at, value, e);
-        (void)store_value(o, at, NULL, e);
+            return store_given(o, at, value, e);
+        (void)store_given(o, at, NULL, e);
     }
     return 0;
 }

@@ -55,6 +55,7 @@ variables_read()
     {
         grep -rhoE --include='*.c' '\b(getenv|own_part|user_dir|find_env)\([^)]*' host-client guest |
             grep -oE '"[A-Za-z_]+"'
+        grep -hoE '"npm_config_[a-z]+"' host-client/cli/config.c
         grep -rhoE --include='*.[ch]' '"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+[="]' host-client
         grep -rhoE '\$\{[A-Z_]+:?[-=]' image/forms | sed -E 's/\$\{([A-Z_]+).*/"\1"/'
     } | tr -d '"=' | grep -vE '^(CAP|SCMP)_|^(BOX_USER|GIT_(ALLOW_PROTOCOL|CONFIG_GLOBAL|NO_LAZY_FETCH|OPTIONAL_LOCKS|TERMINAL_PROMPT)|IMAGE_FRESH|LC_ALL)$' | sort -u
@@ -74,7 +75,7 @@ variables_read()
     # The page names no variable that nothing reads.
     grep -oE '\bBELLHOP_[A-Z_]+' "$BOX_TMP/help" | sort -u | while IFS= read -r variable; do
         grep -rqF --include='*.[ch]' --include='*.sh' "$variable" host-client/lib guest image/forms \
-            host-client/cli/main.c host-client/cli/cmd_up.c || fail "nobody reads $variable"
+            host-client/cli/main.c host-client/cli/config.c host-client/cli/cmd_up.c || fail "nobody reads $variable"
     done
 }
 

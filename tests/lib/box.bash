@@ -20,6 +20,7 @@ box_setup()
     # It has the programs that the tests write their guests in.
     export BELLHOP_IMAGE=${TEST_IMAGE:-tests}
     export HOME=$BOX_TMP/home
+    unset BELLHOP_CONFIG XDG_CONFIG_HOME
     mkdir -p "$HOME"
 }
 

@@ -179,6 +179,11 @@ struct bh_create_options {
      * until that box is destroyed; a box may have 1,000 keys. Returns the key's box; without one,
      * the box opts->name gets the key, or one whose name is made of the key. */
     const char *key;
+    /* "OPTION=TEXT": where the option's value came from, such as "memory=/etc/x.toml:3"; kept with
+     * the box, for bh_box_info.json ("sources"). NULL: nothing is known. */
+    const char *const *sources;
+    /* Options whose values are defaults, such as those of a file: a box that exists may differ. */
+    const char *const *defaults;
 };
 
 /*

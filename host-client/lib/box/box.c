@@ -468,11 +468,12 @@ static json_t *agent_info(const struct bh_box *box)
         "exec_id", exec_id ? exec_id : "", "port", json_integer_value(port));
 }
 
-static json_t *labels_info(const struct bh_box *box)
+/* An object of "K=V". */
+static json_t *pairs_info(char *const *pairs)
 {
     json_t *obj = json_object();
 
-    for (char **l = box->spec.labels; obj && l && *l; l++) {
+    for (char *const *l = pairs; obj && l && *l; l++) {
         const char *eq = strchr(*l, '=');
         _cleanup_free_ char *key = eq ? strndup(*l, (size_t)(eq - *l)) : NULL;
 
@@ -511,16 +512,17 @@ static json_t *new_info(const struct bh_box *box)
         return NULL;
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o, "
-        "s:o, s:I, s:I, s:I, s:I, s:O, s:s?}",
+        "s:o, s:I, s:I, s:I, s:I, s:O, s:s?, s:o}",
         "name", row->name, "id", row->id, "provider", box->spec.provider, "image", box->spec.image,
         "state", bh_state_name(row->state), "cause", row->cause, "created_ms",
         (json_int_t)row->times.created_ms, "state_since_ms", (json_int_t)row->state_since_ms,
         "deadline_ms", (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
-        guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels", labels_info(box),
-        "options", spec_info(box), "project", project_info(row), "updated_ms",
-        (json_int_t)row->times.updated_ms, "paused_ms", (json_int_t)row->times.paused_ms,
-        "resumed_ms", (json_int_t)row->times.resumed_ms, "used_ms", (json_int_t)row->times.used_ms,
-        "keys", row->keys, "transcript", row->transcript);
+        guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels",
+        pairs_info(box->spec.labels), "options", spec_info(box), "project", project_info(row),
+        "updated_ms", (json_int_t)row->times.updated_ms, "paused_ms",
+        (json_int_t)row->times.paused_ms, "resumed_ms", (json_int_t)row->times.resumed_ms,
+        "used_ms", (json_int_t)row->times.used_ms, "keys", row->keys, "transcript", row->transcript,
+        "sources", box->spec.sources ? pairs_info(box->spec.sources) : json_null());
 }
 
 static const char *text_of(json_t *obj, const char *key)

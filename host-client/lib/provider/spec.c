@@ -294,6 +294,10 @@ static int spec_fill(const struct bh_create_options *o, struct spec *s, struct e
         r = check_pairs("label", o->labels, true, SPEC_PATH_BYTES, &s->labels, e);
     if (r == 0)
         r = copy_list("allow-missing", o->allow_missing, &s->allow_missing, e);
+    if (r == 0 && o->sources)
+        r = copy_list("sources", o->sources, &s->sources, e);
+    if (r == 0)
+        r = copy_list("defaults", o->defaults, &s->defaults, e);
     if (r < 0)
         return r;
     if (o->agent_port && strcmp(s->agent, "none") == 0)
@@ -333,6 +337,8 @@ void spec_done(struct spec *s)
     (void)strv_free(s->env);
     (void)strv_free(s->labels);
     (void)strv_free(s->allow_missing);
+    (void)strv_free(s->sources);
+    (void)strv_free(s->defaults);
     memset(s, 0, sizeof(*s));
 }
 
@@ -363,7 +369,8 @@ json_t *spec_to_json(const struct spec *s)
 
     if (!obj || json_object_set_new(obj, "env", new_strv(s->env)) < 0 ||
         json_object_set_new(obj, "labels", new_strv(s->labels)) < 0 ||
-        json_object_set_new(obj, "allow_missing", new_strv(s->allow_missing)) < 0) {
+        json_object_set_new(obj, "allow_missing", new_strv(s->allow_missing)) < 0 ||
+        (s->sources && json_object_set_new(obj, "sources", new_strv(s->sources)) < 0)) {
         json_decref(obj);
         return NULL;
     }
@@ -376,7 +383,7 @@ struct stored {
     uint32_t cpu_millis, pids, agent_port, asked;
     uint64_t memory_bytes, disk_bytes;
     int64_t timeout_ms;
-    char **env, **labels, **allow_missing;
+    char **env, **labels, **allow_missing, **sources;
 };
 
 static void spec_texts(struct spec *s, char **out[9])
@@ -403,6 +410,7 @@ static int take_stored(struct stored *in, struct spec *ret, struct err *e)
     s.env = TAKE(in->env);
     s.labels = TAKE(in->labels);
     s.allow_missing = TAKE(in->allow_missing);
+    s.sources = TAKE(in->sources);
     spec_texts(&s, texts);
     for (size_t i = 0; i < N_ELEMENTS(texts); i++) {
         *texts[i] = strdup(in->texts[i]);
@@ -437,6 +445,7 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX(struct stored, env, jx_strv, JX_REQUIRED),
         JX(struct stored, labels, jx_strv, JX_REQUIRED),
         JX(struct stored, allow_missing, jx_strv, JX_REQUIRED),
+        JX(struct stored, sources, jx_strv, 0), /* an earlier version wrote none */
         {0},
     };
     struct stored in = {0};
@@ -447,6 +456,7 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
     (void)strv_free(in.env);
     (void)strv_free(in.labels);
     (void)strv_free(in.allow_missing);
+    (void)strv_free(in.sources);
     return r;
 }
 
@@ -507,19 +517,39 @@ static int compare_env(const struct spec *have, const struct spec *want, struct 
     return 0;
 }
 
+/* Is the value of the request a default, which a box that exists need not have? */
+static bool is_default(const struct spec *want, const char *field)
+{
+    for (char **d = want->defaults; d && *d; d++)
+        if (strcmp(*d, field) == 0)
+            return true;
+    return false;
+}
+
 static int compare_numbers(const struct spec *have, const struct spec *want, struct err *e)
 {
-    int r = compare_number("cpus", have->cpu_millis, want->cpu_millis, 1000, "", e);
+    const struct {
+        const char *field;
+        uint64_t have, want;
+        double unit;
+        const char *suffix;
+    } numbers[] = {
+        {"cpus", have->cpu_millis, want->cpu_millis, 1000, ""},
+        {"memory", have->memory_bytes, want->memory_bytes, 1024.0 * 1024, "M"},
+        {"disk", have->disk_bytes, want->disk_bytes, 1024.0 * 1024, "M"},
+        {"pids", have->pids, want->asked & SPEC_ASKED_PIDS ? want->pids : 0, 1, ""},
+        {"port", have->agent_port, want->agent_port, 1, ""},
+    };
 
-    if (r == 0)
-        r = compare_number("memory", have->memory_bytes, want->memory_bytes, 1024.0 * 1024, "M", e);
-    if (r == 0)
-        r = compare_number("disk", have->disk_bytes, want->disk_bytes, 1024.0 * 1024, "M", e);
-    if (r == 0 && want->asked & SPEC_ASKED_PIDS)
-        r = compare_number("pids", have->pids, want->pids, 1, "", e);
-    if (r == 0)
-        r = compare_number("port", have->agent_port, want->agent_port, 1, "", e);
-    return r < 0 ? r : compare_env(have, want, e);
+    for (size_t i = 0; i < N_ELEMENTS(numbers); i++) {
+        int r = is_default(want, numbers[i].field)
+                    ? 0
+                    : compare_number(numbers[i].field, numbers[i].have, numbers[i].want,
+                                     numbers[i].unit, numbers[i].suffix, e);
+        if (r < 0)
+            return r;
+    }
+    return is_default(want, "env") ? 0 : compare_env(have, want, e);
 }
 
 int spec_compare(const struct spec *have, const struct spec *want, struct err *e)
@@ -539,7 +569,8 @@ int spec_compare(const struct spec *have, const struct spec *want, struct err *e
     };
 
     for (size_t i = 0; i < N_ELEMENTS(texts); i++)
-        if (want->asked & texts[i].bit && strcmp(texts[i].have, texts[i].want) != 0)
+        if (want->asked & texts[i].bit && !is_default(want, texts[i].field) &&
+            strcmp(texts[i].have, texts[i].want) != 0)
             return value_differs(e, texts[i].field, texts[i].have, texts[i].want);
     return compare_numbers(have, want, e);
 }

@@ -52,6 +52,8 @@ struct spec {
     char **env;
     char **labels;
     char **allow_missing;
+    char **sources;  /* "memory=/etc/x.toml:3", or NULL: not known */
+    char **defaults; /* of a request: options that spec_compare() leaves out; not stored */
 };
 
 /* Fills in defaults and checks every value; the error names the field. */

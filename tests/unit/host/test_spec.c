@@ -184,3 +184,33 @@ TEST(a_second_up_is_compared_by_what_it_asks_for)
           -ERR_PRECONDITION);
     T_STR(e.message, "port: the box was made with '80', not '81'; remove it first");
 }
+
+TEST(a_default_is_not_compared_and_sources_survive_the_store)
+{
+    const char *const sources[] = {"memory=/x:1", "network=flag --network", NULL};
+    const char *const defaults[] = {"memory", "network", "pids", "env", NULL};
+    const char *const env[] = {"A=b", NULL};
+    json_t *obj;
+    struct spec have = {0};
+    struct spec want = {0};
+    struct err e = {0};
+
+    T_INT(spec_from_options(OPTS(.sources = sources), &want, &e), 0);
+    obj = spec_to_json(&want);
+    T_INT(spec_from_json(obj, &have, &e), 0);
+    json_decref(obj);
+    T_STR(have.sources[0], sources[0]);
+    T_STR(have.sources[1], sources[1]);
+    T_OK(!have.sources[2]);
+    spec_done(&want);
+    T_INT(spec_from_options(OPTS(.memory_bytes = 1ULL << 30, .network = "none", .pids = 99,
+                                 .env = env, .defaults = defaults),
+                            &want, &e),
+          0);
+    T_INT(spec_compare(&have, &want, &e), 0);
+    (void)strv_free(want.defaults);
+    want.defaults = NULL;
+    T_INT(spec_compare(&have, &want, &e), -ERR_PRECONDITION);
+    spec_done(&have);
+    spec_done(&want);
+}

@@ -1,0 +1,209 @@
+# Configuration files: the order of the sources, errors, `bellhop config`, and what a box remembers of them.
+# needs: image
+
+load ../lib/box
+
+setup()
+{
+    bats_require_minimum_version 1.5.0
+    box_setup
+    mkdir -p "$HOME/.config/bellhop" "$BOX_TMP/etc/bellhop"
+    USER_FILE=$HOME/.config/bellhop/config.toml
+    SYSTEM_FILE=$BOX_TMP/etc/bellhop/config.toml
+    unset BELLHOP_IMAGE
+}
+teardown() { box_teardown; }
+
+# As bellhop, where /etc/bellhop/config.toml is $SYSTEM_FILE. The machine's own /etc is not changed.
+bellhop_of_system()
+{
+    # shellcheck disable=SC2016 # the inner shell's
+    unshare -m sh -c 'mount -t overlay overlay -o "lowerdir=$0:/etc" /etc && exec "$@"' "$BOX_TMP/etc" "$BELLHOP" "$@"
+}
+
+# The value and the source of a key.
+config_of() { "${2:-bellhop}" config "$1" --json | jq -r '"\(.value) \(.source)"'; }
+
+# wants STATUS MESSAGE COMMAND...: the command fails so, with exactly that message.
+wants()
+{
+    local want_status=$1 want=$2 status=0
+    shift 2
+    "$@" >"$BOX_TMP/out" 2>"$BOX_TMP/err" || status=$?
+    [ "$status" -eq "$want_status" ] || fail "status $status: $(cat "$BOX_TMP/err")"
+    [ "$(grep '^bellhop: ' "$BOX_TMP/err")" = "bellhop: $want" ] || fail "$(cat "$BOX_TMP/err")"
+}
+
+up_of_system() { bellhop_of_system up --agent none --empty "$@"; }
+
+@test "a flag beats the environment, that the user's file, that the system's file, that the built-in value" {
+    # Settings, by `config`.
+    [ "$(config_of answer-timeout)" = "30s built-in" ]
+    echo 'answer-timeout = "40s"' >"$SYSTEM_FILE"
+    [ "$(config_of answer-timeout bellhop_of_system)" = "40s /etc/bellhop/config.toml:1" ]
+    printf '# mine\nanswer-timeout = "50s"\n' >"$USER_FILE"
+    [ "$(config_of answer-timeout bellhop_of_system)" = "50s $USER_FILE:2" ]
+    [ "$(BELLHOP_ANSWER_TIMEOUT=60s config_of answer-timeout bellhop_of_system)" = "60s env BELLHOP_ANSWER_TIMEOUT" ]
+    # An option, by what `up` looks for.
+    printf '[up]\nimage = "/of/system"\n' >"$SYSTEM_FILE"
+    rm "$USER_FILE"
+    wants 3 "/etc/bellhop/config.toml:2: image '/of/system': no such file or directory" up_of_system
+    printf '[up]\n\nimage = "/of/user"\n' >"$USER_FILE"
+    wants 3 "$USER_FILE:3: image '/of/user': no such file or directory" up_of_system
+    export BELLHOP_IMAGE=/of/env
+    wants 3 "image '/of/env': no such file or directory" up_of_system
+    wants 3 "image '/of/flag': no such file or directory" up_of_system --image /of/flag
+    # A flag that the file sets can be unset, and one that the user's file unsets stays so.
+    printf 'quiet = true\n' >"$SYSTEM_FILE"
+    printf '\n' >"$USER_FILE"
+    [ "$(config_of quiet bellhop_of_system)" = "true /etc/bellhop/config.toml:1" ]
+    [ -z "$(bellhop_of_system gc)" ]
+    [ "$(bellhop_of_system gc --quiet=false)" = "nothing to clean up" ]
+    printf 'quiet = false\n' >"$USER_FILE"
+    [ "$(bellhop_of_system gc)" = "nothing to clean up" ]
+}
+
+@test "state-dir and cache-dir of a file are used, and config shows the paths in force" {
+    [ "$(config_of state-dir)" = "$BELLHOP_STATE_DIR env BELLHOP_STATE_DIR" ]
+    printf 'state-dir = "%s/s"\ncache-dir = "%s/c"\n' "$BOX_TMP" "$BOX_TMP" >"$USER_FILE"
+    (
+        unset BELLHOP_STATE_DIR BELLHOP_CACHE_DIR
+        [ "$(config_of state-dir)" = "$BOX_TMP/s $USER_FILE:1" ]
+        [ "$(config_of cache-dir)" = "$BOX_TMP/c $USER_FILE:2" ]
+        [ ! -e "$BOX_TMP/s" ]
+        bellhop ls >/dev/null
+        [ -e "$BOX_TMP/s/store.db" ]
+        [ -d "$BOX_TMP/c" ]
+        rm "$USER_FILE"
+        [ "$(config_of state-dir)" = "$HOME/.local/state/bellhop built-in" ]
+    )
+}
+
+@test "every long option of every command is a key" {
+    bellhop config --all --json | jq -r '.values[].key' | LC_ALL=C sort >"$BOX_TMP/keys"
+    n=0
+    for command in $(bellhop help | sed -n 's/^  \([a-z][a-z-]\{1,\}\)  .*/\1/p' | sort -u); do
+        case $command in help | version | completion | config) continue ;; esac
+        for option in $(bellhop help "$command" | sed -n '/^Options:/,/^For every/s/^  ...[ ]*--\([a-z0-9-]*\).*/\1/p'); do
+            grep -qx "$command.$option" "$BOX_TMP/keys" || fail "no key: $command.$option"
+            n=$((n + 1))
+        done
+    done
+    [ "$n" -eq "$(grep -c '\.' "$BOX_TMP/keys")" ]
+    [ "$n" -gt 80 ]
+    # The settings are those of bellhop.toml(5).
+    sed -n '/^\.SH SETTINGS/,/^\.SH EXAMPLES/{ /^\.TP/ { n; s/^\.B //p } }' \
+        "$BATS_TEST_DIRNAME/../../docs/man/bellhop.toml.5" | sed 's/\\fR, \\fB/\n/g; s/\\//g' |
+        LC_ALL=C sort >"$BOX_TMP/page"
+    grep -v '\.' "$BOX_TMP/keys" | diff - "$BOX_TMP/page"
+}
+
+@test "a wrong file is refused by file, line and key, and config shows it" {
+    while IFS='|' read -r text message; do
+        # shellcheck disable=SC2059 # it is a format
+        printf "$text" >"$USER_FILE"
+        wants 2 "$USER_FILE:$message" bellhop ls
+        wants 2 "$USER_FILE:$message" bellhop config --check
+        # The rest is still shown.
+        run -0 bellhop config state-dir
+        [[ "$output" == *"$BELLHOP_STATE_DIR"* ]]
+        [[ "$output" == *"$USER_FILE:$message"* ]]
+        [ ! -e "$BELLHOP_STATE_DIR" ]
+    done <<'EOF'
+speed = 1\n|1: speed: there is no such key ('bellhop config --all')
+\n[up]\nmemry = "1G"\n|3: up.memry: there is no such key ('bellhop config --all')
+[upp]\n|1: [upp]: there is no such command
+[up]\nmemory = true\n|2: up.memory: must be a string or an integer, not true or false
+[up]\nmemory = "much"\n|2: up.memory: 'much' is not a size such as 512M or 2G
+[up]\npids = "12"\n|2: up.pids: must be an integer, not a string
+[up]\npids = -1\n|2: up.pids: '-1' is not a number
+[up]\nempty = "yes"\n|2: up.empty: must be true or false, not a string
+[up]\nlabel = "a=b"\n|2: up.label: must be a list of strings, not a string
+[up]\ntimeout = 600\n|2: up.timeout: must be a string, not an integer
+[up]\nenv-file = "env"\n|2: up.env-file: 'env' is not an absolute path
+[up]\nmemory = "1G"\nmemory = "2G"\n|3: 'up.memory' is there twice
+quiet = yes\n|1: neither a string, an integer, true, false nor a list of strings
+EOF
+    # --check tells of every key at once.
+    printf 'a = 1\nb = 1\n' >"$USER_FILE"
+    run -2 bellhop config --check
+    [ "$(grep -c 'no such key' <<<"$output")" -eq 2 ]
+    [ "$(bellhop config --check --json | jq '.files[0].problems | length')" -eq 2 ]
+    printf '[up]\nmemory = "1G"\n' >"$USER_FILE"
+    run -0 bellhop config --check
+    [ -z "$output" ]
+}
+
+@test "a value that a command refuses is named with its file and line" {
+    printf '[up]\nnetwork = "bridge"\n' >"$USER_FILE"
+    wants 2 "$USER_FILE:2: network: 'bridge' is not one of 'user', 'none' and 'host'" bellhop up --agent none --empty
+    wants 2 "network: 'x' is not one of 'user', 'none' and 'host'" bellhop up --agent none --empty --network x
+    printf 'answer-timeout = "0"\n' >"$USER_FILE"
+    wants 2 "$USER_FILE:1: the time must not be 0" bellhop ls
+    export BELLHOP_ANSWER_TIMEOUT=x
+    wants 2 "BELLHOP_ANSWER_TIMEOUT: 'x' is not a duration such as 90s, 10m or 1h30m" bellhop ls
+}
+
+@test "a file that others may write, a huge one and one that is none are refused" {
+    echo 'quiet = true' >"$USER_FILE"
+    chmod 666 "$USER_FILE"
+    wants 7 "$USER_FILE: can be written by others (mode 0666): chmod go-w it" bellhop ls
+    chmod 644 "$USER_FILE"
+    chown 12345 "$USER_FILE"
+    wants 7 "$USER_FILE: belongs to another user (12345)" bellhop ls
+    rm "$USER_FILE"
+    head -c 70000 /dev/zero | tr '\0' '#' >"$USER_FILE"
+    wants 2 "$USER_FILE:1: longer than 65536 bytes" bellhop ls
+    rm "$USER_FILE"
+    mkdir "$USER_FILE"
+    wants 2 "$USER_FILE: not a regular file" bellhop ls
+    rmdir "$USER_FILE"
+    mkfifo "$USER_FILE"
+    wants 2 "$USER_FILE: not a regular file" bellhop ls
+    rm "$USER_FILE"
+    echo 'quiet = false' >"$SYSTEM_FILE"
+    chmod 664 "$SYSTEM_FILE"
+    wants 7 "/etc/bellhop/config.toml: can be written by others (mode 0664): chmod go-w it" bellhop_of_system ls
+    export BELLHOP_CONFIG=$BOX_TMP/none
+    wants 3 "'$BOX_TMP/none': no such file or directory" bellhop ls
+}
+
+@test "config shows neither variables' values nor the password in a URL" {
+    printf 'npm-registry = "https://user:hunter2@host/x"\n[up]\nenv = ["KEY=hunter2", "HOME"]\n' >"$USER_FILE"
+    unset npm_config_registry
+    run -0 bellhop config --all
+    [[ "$output" == *"KEY=..., HOME"* ]]
+    [[ "$output" != *hunter2* ]]
+    [ "$(config_of npm-registry)" = "https://...@host/x $USER_FILE:1" ]
+    run -0 bellhop config --all --json
+    [[ "$output" != *hunter2* ]]
+    run -2 bellhop config no.such
+    [[ "$output" == *"there is no key 'no.such'"* ]]
+}
+
+@test "a box has the values of the files, status says where they came from, and a later file does not change it" {
+    printf '[up]\nagent = "none"\nnetwork = "none"\nmemory = "256M"\npids = 300\nlabel = ["team=web"]\n' >"$USER_FILE"
+    export BELLHOP_IMAGE=${TEST_IMAGE:-tests}
+    bellhop up --empty --name one --pids 200 >/dev/null 2>&1
+    remember_box one
+    bellhop status one --json >"$BOX_TMP/status"
+    [ "$(jq -c '[.options.network, .options.memory_bytes, .options.pids, .labels.team]' "$BOX_TMP/status")" = \
+        '["none",268435456,200,"web"]' ]
+    [ "$(jq -r .sources.network "$BOX_TMP/status")" = "$USER_FILE:3" ]
+    [ "$(jq -r .sources.memory "$BOX_TMP/status")" = "$USER_FILE:4" ]
+    [ "$(jq -r .sources.pids "$BOX_TMP/status")" = "flag --pids" ]
+    [ "$(jq -r .sources.image "$BOX_TMP/status")" = "env BELLHOP_IMAGE" ]
+    [ "$(jq -r .sources.cpus "$BOX_TMP/status")" = null ]
+    bellhop status one >"$BOX_TMP/status"
+    grep -qE "^  memory +256M +$USER_FILE:4\$" "$BOX_TMP/status"
+    grep -qE "^  pids +200 +flag --pids\$" "$BOX_TMP/status"
+    grep -qE "^  on-timeout +stop +built-in\$" "$BOX_TMP/status"
+    grep -qE "^  label +$USER_FILE:6\$" "$BOX_TMP/status"
+    # Another default is no other request; a flag is.
+    printf '[up]\nagent = "none"\nnetwork = "user"\nmemory = "512M"\npids = 400\nlabel = []\n' >"$USER_FILE"
+    bellhop up --empty --name one >/dev/null 2>&1
+    bellhop status one --json >"$BOX_TMP/again"
+    [ "$(jq -c '[.options.network, .options.memory_bytes, .options.pids]' "$BOX_TMP/again")" = '["none",268435456,200]' ]
+    run -4 bellhop up --empty --name one --memory 512M
+    [[ "$output" == *"memory: the box was made with '256M', not '512M'"* ]]
+}
