@@ -122,7 +122,7 @@ TEST(jsonx_names_and_ranges_are_columns_of_the_table)
         uint32_t side;
         uint64_t bytes;
     } c = {0};
-    static const struct jx_field fields[] = {
+    static const struct jx_field colour_fields[] = {
         JX_ENUM("name", struct colour, name, names, JX_NULLABLE),
         JX_RANGE("side", struct colour, side, jx_u32, 0, 1, 10),
         JX_RANGE("bytes", struct colour, bytes, jx_u64, JX_NULLABLE, 0, 5000000000),
@@ -147,7 +147,7 @@ TEST(jsonx_names_and_ranges_are_columns_of_the_table)
         struct err e = {0};
 
         T_INT(jx_parse(cases[i].text, strlen(cases[i].text), &v, &e), 0);
-        T_INT(jx_decode(v, fields, &c, &e), cases[i].message ? -ERR_INVALID : 0);
+        T_INT(jx_decode(v, colour_fields, &c, &e), cases[i].message ? -ERR_INVALID : 0);
         T_STR(e.message, cases[i].message ? cases[i].message : "");
     }
     T_INT(c.name, 1); /* null kept it */
