@@ -51,10 +51,12 @@ struct archive_create {
     bool is_done;
     bool is_dropped; /* the reader has gone */
 
-    int fd;        /* the file that is being sent, or -1 */
-    uint64_t left; /* of it */
-    bool is_short; /* it has shrunk: zeros for the rest */
-    char *name;    /* of a large file that is being sent */
+    int fd;         /* the file that is being sent, or -1 */
+    uint64_t left;  /* of it */
+    bool is_sparse; /* it had holes when it was opened */
+    uint64_t hole;  /* of `left`: zeros that need not be read */
+    bool is_short;  /* it has shrunk: zeros for the rest */
+    char *name;     /* of a large file that is being sent */
 
     char *chunk;    /* READ_BYTES */
     struct buf out; /* made, not yet read */
@@ -371,6 +373,8 @@ static int begin_large(struct archive_create *c, int *fd, const char *path, cons
     if (!c->name)
         return err_oom(e);
     c->left = (uint64_t)st->st_size;
+    c->is_sparse = has_holes(st);
+    c->hole = 0;
     c->is_short = false;
     c->fd = TAKE_FD(*fd);
     return 0;
@@ -456,6 +460,38 @@ static int finish_file(struct archive_create *c, struct err *e)
     return 0;
 }
 
+/* Moves the file's position behind the hole that it is in, if any, and returns the bytes of that. */
+static uint64_t skip_hole(int fd, uint64_t max)
+{
+    off_t at = lseek(fd, 0, SEEK_CUR);
+    off_t end = lseek(fd, at, SEEK_DATA);
+    struct stat st;
+
+    if (end < 0 && errno == ENXIO && fstat(fd, &st) == 0)
+        end = st.st_size; /* a hole to the end */
+    if (at < 0 || end <= at)
+        return 0;
+    if ((uint64_t)(end - at) > max)
+        end = at + (off_t)max;
+    return lseek(fd, end, SEEK_SET) == end ? (uint64_t)(end - at) : 0;
+}
+
+/* Until there is output: the writer drops the zeros of a hole that the header told. */
+static int send_hole(struct archive_create *c, struct err *e)
+{
+    (void)memset(c->chunk, 0, READ_BYTES);
+    while (c->hole && c->out.len == 0) {
+        size_t n = c->hole < READ_BYTES ? (size_t)c->hole : READ_BYTES;
+
+        if (archive_write_data(c->writer, c->chunk, n) < 0)
+            return writer_failed(c, e);
+        c->hole -= n;
+        c->left -= n;
+        c->counts.bytes += n;
+    }
+    return 0;
+}
+
 /* Sends a piece of the open file. A file that has shrunk is filled with zeros: the entry must have
  * the length that its header says. */
 static int send_piece(struct archive_create *c, struct err *e)
@@ -465,6 +501,11 @@ static int send_piece(struct archive_create *c, struct err *e)
 
     if (want == 0)
         return finish_file(c, e);
+    /* To read a hole of gigabytes would take longer than a client waits for the next byte. */
+    if (c->is_sparse && !c->is_short && !c->hole)
+        c->hole = skip_hole(c->fd, c->left);
+    if (c->hole)
+        return send_hole(c, e);
     if (!c->is_short)
         n = read(c->fd, c->chunk, want);
     if (n < 0 && errno == EINTR)

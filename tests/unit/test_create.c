@@ -142,6 +142,37 @@ TEST(create_leaves_out_what_is_excluded)
     h_drop(c);
 }
 
+TEST(create_does_not_read_holes)
+{
+    const off_t size = 1LL << 38, at = size - (1 << 30);
+    struct fs_caller *c = h_caller();
+    struct archive_create_options o = {0};
+    struct stat st;
+    char got[4];
+    int fd = open("sparse", O_RDWR | O_CREAT, 0644);
+
+    /* To read it would take longer than the test may. */
+    T_INT(pwrite(fd, "head", 4, 0), 4);
+    T_INT(pwrite(fd, "tail", 4, at), 4);
+    T_INT(ftruncate(fd, size), 0);
+    close(fd);
+    T_INT(create(c, "sparse", &o, "a.tar", 65536), 0);
+    T_INT(counts.bytes, size);
+    T_INT(counts.changed, 0);
+    T_INT(stat("a.tar", &st), 0);
+    T_OK(st.st_size < 100000);
+    T_INT(system("mkdir to && tar -xf a.tar -C to"), 0);
+    fd = open("to/sparse", O_RDONLY);
+    T_INT(fstat(fd, &st), 0);
+    T_INT(st.st_size, size);
+    T_INT(pread(fd, got, 4, 0), 4);
+    T_OK(memcmp(got, "head", 4) == 0);
+    T_INT(pread(fd, got, 4, at), 4);
+    T_OK(memcmp(got, "tail", 4) == 0);
+    close(fd);
+    h_drop(c);
+}
+
 TEST(create_reproducibly_gives_the_same_bytes)
 {
     struct fs_caller *c = h_caller();
