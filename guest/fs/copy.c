@@ -151,53 +151,47 @@ int fs_xattr_copy(int from, int to)
 
 /* ---- one file -------------------------------------------------------------------------------- */
 
-static int copy_by_hand(int from, int to, off_t at, off_t end, const char *path, struct err *e)
+int fs_copy_bytes(int from, off_t from_at, int to, off_t to_at, uint64_t len, uint64_t *ret_len,
+                  struct err *e)
 {
-    _cleanup_free_ char *data = malloc(CHUNK_BYTES);
+    _cleanup_free_ char *data = NULL; /* once the kernel can't */
+    uint64_t left = len;
 
-    if (!data)
-        return err_oom(e);
-    while (at < end) {
-        size_t want = end - at < CHUNK_BYTES ? (size_t)(end - at) : CHUNK_BYTES;
-        ssize_t n = pread(from, data, want, at);
-        int r;
+    while (left) {
+        size_t want = left < RANGE_BYTES ? (size_t)left : RANGE_BYTES;
+        ssize_t n = data ? -1 : copy_file_range(from, &from_at, to, &to_at, want, 0);
 
-        if (n < 0 && errno == EINTR)
+        if (!data && n < 0 && errno == EINTR)
             continue;
-        if (n < 0)
-            return err_sys(e, errno, "read '%s'", path);
-        if (n == 0)
-            return 0; /* it shrank */
-        if (lseek(to, at, SEEK_SET) < 0)
-            return err_sys(e, errno, "seek '%s'", path);
-        r = io_write_all(to, data, (size_t)n, e);
-        if (r < 0)
-            return err_wrap(e, r, "'%s'", path);
-        at += n;
+        if (!data && n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EIO))
+            return err_sys(e, errno, "copy");
+        if (n <= 0) {
+            if (!data && !(data = malloc(CHUNK_BYTES)))
+                return err_oom(e);
+            n = pread(from, data, want < CHUNK_BYTES ? want : CHUNK_BYTES, from_at);
+            if (n < 0 && errno == EINTR)
+                continue;
+            if (n < 0)
+                return err_sys(e, errno, "read");
+            if (n == 0)
+                break;
+            n = pwrite(to, data, (size_t)n, to_at);
+            if (n < 0 && errno == EINTR)
+                continue;
+            if (n < 0)
+                return err_sys(e, errno, "write");
+            from_at += n;
+            to_at += n;
+        }
+        left -= (uint64_t)n;
     }
-    return 0;
-}
-
-static int copy_range(int from, int to, off_t at, off_t end, const char *path, struct err *e)
-{
-    while (at < end) {
-        off_t in = at, out = at;
-        size_t want = end - at < RANGE_BYTES ? (size_t)(end - at) : RANGE_BYTES;
-        ssize_t n = copy_file_range(from, &in, to, &out, want, 0);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EIO))
-            return err_sys(e, errno, "copy '%s'", path);
-        if (n <= 0)
-            return copy_by_hand(from, to, at, end, path, e);
-        at += n;
-    }
+    *ret_len = len - left;
     return 0;
 }
 
 static int copy_content(int from, int to, off_t size, const char *path, struct err *e)
 {
+    uint64_t copied; /* fewer: it shrank */
     off_t at = 0;
     int r;
 
@@ -214,9 +208,9 @@ static int copy_content(int from, int to, off_t size, const char *path, struct e
         hole = lseek(from, data, SEEK_HOLE);
         if (hole < 0 || hole > size)
             hole = size;
-        r = copy_range(from, to, data, hole, path, e);
+        r = fs_copy_bytes(from, data, to, data, (uint64_t)(hole - data), &copied, e);
         if (r < 0)
-            return r;
+            return err_wrap(e, r, "'%s'", path);
         at = hole;
     }
     return ftruncate(to, size) < 0 ? err_sys(e, errno, "set the size of '%s'", path) : 0;

@@ -21,6 +21,11 @@ struct fs_copy_how {
 int fs_copy_entry(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
                   const struct fs_copy_how *how, struct err *e);
 
+/* Bytes from one file to another, by the kernel where it can (which may share the blocks). The positions of the
+ * descriptors do not matter. *ret_len is less than len if `from` ends before. */
+int fs_copy_bytes(int from, off_t from_at, int to, off_t to_at, uint64_t len, uint64_t *ret_len,
+                  struct err *e);
+
 #define FS_XATTR_LIST_MAX (64 * 1024) /* the kernel's own limits */
 #define FS_XATTR_VALUE_MAX (64 * 1024)
 

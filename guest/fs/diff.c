@@ -3,6 +3,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/mem.h"
 #include "fs/edit.h"
 
 #define MAX_DISTANCE 600 /* Myers' D: the trace takes its square, 2.9 MB; beyond it, one block */
@@ -58,23 +59,18 @@ static bool same_line(const struct line *a, const struct line *b)
 
 static int add_run(struct script *s, int kind, size_t n, struct err *e)
 {
+    int r;
+
     if (!n)
         return 0;
     if (s->n && s->v[s->n - 1].kind == kind) {
         s->v[s->n - 1].n += n;
         return 0;
     }
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? s->cap * 2 : 32;
-        struct run *grown = realloc(s->v, cap * sizeof(*grown));
-
-        if (!grown)
-            return err_oom(e);
-        s->v = grown;
-        s->cap = cap;
-    }
-    s->v[s->n++] = (struct run){kind, n};
-    return 0;
+    r = array_grow(&s->v, &s->cap, s->n + 1, SIZE_MAX / sizeof(*s->v), e);
+    if (r == 0)
+        s->v[s->n++] = (struct run){kind, n};
+    return r;
 }
 
 /* Row d of the trace: how far each diagonal -d..d was reached with d changes. */

@@ -434,20 +434,18 @@ struct fs_feeds *fs_feeds_free(struct fs_feeds *all)
 /* Takes one of the FEED_OWN_MAX places for a feed with its own instance. */
 static bool feeds_take_own(struct fs_feeds *all)
 {
-    bool has;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&all->lock);
+    bool has = all->n_own < FEED_OWN_MAX;
 
-    (void)pthread_mutex_lock(&all->lock);
-    has = all->n_own < FEED_OWN_MAX;
     all->n_own += has;
-    (void)pthread_mutex_unlock(&all->lock);
     return has;
 }
 
 static void feeds_give_own(struct fs_feeds *all)
 {
-    (void)pthread_mutex_lock(&all->lock);
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&all->lock);
+
     all->n_own--;
-    (void)pthread_mutex_unlock(&all->lock);
 }
 
 static int feed_open_own(struct fs_feed *f, struct err *e)
@@ -491,8 +489,8 @@ static void feed_leave(struct fs_feed *f, bool is_last)
 {
     struct instance *in = f->shared;
     struct fs_feed **at = &in->feeds;
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&in->lock);
 
-    (void)pthread_mutex_lock(&in->lock);
     while (*at != f)
         at = &(*at)->next;
     *at = f->next;
@@ -508,7 +506,6 @@ static void feed_leave(struct fs_feed *f, bool is_last)
         if (n % RM_BATCH == 0)
             instance_read(in);
     }
-    (void)pthread_mutex_unlock(&in->lock);
 }
 
 /* The last feed closes the instance, and with it all kernel watches. */

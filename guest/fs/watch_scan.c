@@ -16,6 +16,7 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
+#include "common/mem.h"
 #include "common/path.h"
 #include "fs/root.h"
 #include "fs/temp.h"
@@ -416,28 +417,11 @@ int watch_scan(struct fs_watch *w, struct watch_dir *parent, const char *name, c
 
 /* ---- places to look at ----------------------------------------------------------------------- */
 
-static bool grow_todo(struct fs_watch *w)
-{
-    size_t cap = w->cap_todo ? w->cap_todo * 2 : 16;
-    struct watch_todo *grown;
-
-    if (w->n_todo < w->cap_todo)
-        return true;
-    if (w->n_todo >= MAX_TODO)
-        return false;
-    grown = reallocarray(w->todo, cap, sizeof(*grown));
-    if (!grown)
-        return false;
-    w->todo = grown;
-    w->cap_todo = cap;
-    return true;
-}
-
 void watch_todo_add(struct fs_watch *w, const char *rel, bool is_told)
 {
     char *copy = strdup(rel);
 
-    if (!copy || !grow_todo(w)) {
+    if (!copy || array_grow(&w->todo, &w->cap_todo, w->n_todo + 1, MAX_TODO, NULL) < 0) {
         free(copy);
         w->must_resync = true;
         return;

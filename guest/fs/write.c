@@ -2,14 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
+#include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/io.h"
 #include "common/path.h"
 #include "fs/etag.h"
@@ -17,10 +21,8 @@
 #include "fs/open.h"
 #include "fs/sys.h"
 #include "fs/temp.h"
-#include "fs/write_own.h"
 #include "fs/copy.h"
 
-#define COPY_BYTES (128 * 1024)
 #define COMMIT_TRIES 8
 #define RESERVE_FROM (1u << 20) /* smaller files are not worth a system call */
 
@@ -28,9 +30,31 @@
 #define COMMIT_IN_PLACE 1 /* a rename is not possible here */
 #define COMMIT_AGAIN 2    /* another writer was quicker: look again */
 
+struct fs_write {
+    struct fs_caller *caller;
+    char *path; /* as asked, for messages */
+    char *if_match;
+    char *if_none_match;
+    struct fs_write_options o; /* its strings are the two above */
+    uint8_t want_sha256[SHA256_DIGEST_SIZE];
+    struct sha256_ctx sha;
+    bool has_sha; /* of all bytes so far */
+    uint64_t bytes;
+
+    int dirfd;
+    char *name;
+    struct fs_temp temp;    /* the new file */
+    struct fs_temp data;    /* of a part that is being committed: its bytes; temp is the whole */
+    bool spooled_elsewhere; /* temp is in /tmp, since the directory takes no file: in place only */
+    int n_made;             /* parent directories that begin made */
+    bool is_kept; /* temp has a name by which another process can find it: fs_write_keep() */
+    bool is_committed;
+    char current[FS_ETAG_BYTES];
+};
+
 /* ---- begin ----------------------------------------------------------------------------------- */
 
-int fs_write_take_options(struct fs_write *w, const struct fs_write_options *o, struct err *e)
+static int write_take_options(struct fs_write *w, const struct fs_write_options *o, struct err *e)
 {
     w->o = *o;
     if (o->condition.if_match)
@@ -170,7 +194,7 @@ static int write_begin(struct fs_write *w, const struct fs_write_options *o, str
 
     if (n && w->path[n - 1] == '/')
         return err_field(e, ERR_INVALID, "path", "'%s' ends like a directory", w->path);
-    r = fs_write_take_options(w, o, e);
+    r = write_take_options(w, o, e);
     if (r == 0)
         r = fs_act(&w->caller->actor, &acting, e);
     if (r == 0)
@@ -184,7 +208,8 @@ static int write_begin(struct fs_write *w, const struct fs_write_options *o, str
     return r;
 }
 
-struct fs_write *fs_write_new(struct fs_caller *c, const char *path, struct err *e)
+/* An empty write; NULL: out of memory. */
+static struct fs_write *write_alloc(struct fs_caller *c, const char *path, struct err *e)
 {
     struct fs_write *w = calloc(1, sizeof(*w));
 
@@ -205,7 +230,7 @@ struct fs_write *fs_write_new(struct fs_caller *c, const char *path, struct err 
 int fs_write_begin(struct fs_caller *c, const char *path, const struct fs_write_options *o,
                    struct fs_write **ret, struct err *e)
 {
-    struct fs_write *w = fs_write_new(c, path, e);
+    struct fs_write *w = write_alloc(c, path, e);
     int r;
 
     if (!w)
@@ -337,34 +362,14 @@ static int place_part(const struct fs_write *w, uint64_t old_size, struct fs_wri
     return 0;
 }
 
-/* Bytes from one file to another, by the kernel where it can (which may share the blocks). */
-static int copy_bytes(int from, off_t from_at, int to, off_t to_at, uint64_t len, struct err *e)
+static int copy_exactly(int from, off_t from_at, int to, off_t to_at, uint64_t len, struct err *e)
 {
-    _cleanup_free_ char *data = NULL;
+    uint64_t copied;
+    int r = fs_copy_bytes(from, from_at, to, to_at, len, &copied, e);
 
-    while (len) {
-        ssize_t n = data ? -1 : copy_file_range(from, &from_at, to, &to_at, len, 0);
-
-        if (n < 0) {
-            ssize_t m;
-
-            if (!data && !(data = malloc(COPY_BYTES)))
-                return err_oom(e);
-            n = pread(from, data, len < COPY_BYTES ? (size_t)len : COPY_BYTES, from_at);
-            if (n <= 0)
-                return err_sys(e, n < 0 ? errno : EIO, "read");
-            m = pwrite(to, data, (size_t)n, to_at);
-            if (m < 0)
-                return err_sys(e, errno, "write");
-            n = m;
-            from_at += n;
-            to_at += n;
-        }
-        if (n == 0)
-            return err_sys(e, EIO, "copy: the file has become shorter");
-        len -= (uint64_t)n;
-    }
-    return 0;
+    if (r == 0 && copied < len)
+        return err_sys(e, EIO, "copy: the file has become shorter");
+    return r;
 }
 
 /* Makes temp the whole new file, out of the old one and the data. */
@@ -382,11 +387,11 @@ static int write_assemble(struct fs_write *w, int old, const struct fs_write_res
     }
     if (fs_temp_open(w->dirfd, &w->temp) < 0)
         return err_sys(e, errno, "make a file in the directory of '%s'", w->path);
-    r = copy_bytes(old, 0, w->temp.fd, 0, res->offset, e);
+    r = copy_exactly(old, 0, w->temp.fd, 0, res->offset, e);
     if (r == 0)
-        r = copy_bytes(w->data.fd, 0, w->temp.fd, (off_t)res->offset, w->bytes, e);
+        r = copy_exactly(w->data.fd, 0, w->temp.fd, (off_t)res->offset, w->bytes, e);
     if (r == 0 && res->size > end)
-        r = copy_bytes(old, (off_t)end, w->temp.fd, (off_t)end, res->size - end, e);
+        r = copy_exactly(old, (off_t)end, w->temp.fd, (off_t)end, res->size - end, e);
     return r < 0 ? err_wrap(e, r, "putting '%s' together", w->path) : 0;
 }
 
@@ -429,7 +434,7 @@ static int write_in_place(struct fs_write *w, const struct stat *st,
         fallocate(old, FALLOC_FL_KEEP_SIZE, st->st_size, (off_t)res->size - st->st_size) < 0 &&
         (errno == ENOSPC || errno == EDQUOT))
         return err_sys(e, errno, "reserve space for '%s'", w->path);
-    r = copy_bytes(from, 0, old, (off_t)res->offset, w->bytes, e);
+    r = copy_exactly(from, 0, old, (off_t)res->offset, w->bytes, e);
     if (r < 0)
         return err_wrap(e, r, "'%s' has some of its old bytes and some of its new ones", w->path);
     if (ftruncate(old, (off_t)res->size) < 0)
@@ -711,4 +716,121 @@ struct fs_write *fs_write_free(struct fs_write *w)
     free(w->if_none_match);
     free(w);
     return NULL;
+}
+
+/* ---- a write whose temporary file outlives the process ----------------------------------------- */
+
+/* The directory's own path, so that no link on the way can lead elsewhere later. */
+static char *real_path(const struct fs_write *w)
+{
+    char self[40], dir[PATH_MAX];
+    ssize_t n;
+
+    (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", w->dirfd);
+    n = readlink(self, dir, sizeof(dir));
+    if (n <= 0 || (size_t)n >= sizeof(dir) || dir[0] != '/')
+        return NULL;
+    dir[n] = '\0';
+    return path_join(dir, w->name);
+}
+
+int fs_write_plan(const struct fs_write *w, struct fs_write_kept *ret, struct err *e)
+{
+    struct fs_write_kept k = {.n_made = (uint32_t)w->n_made};
+    struct stat st;
+
+    if (w->spooled_elsewhere || fstat(w->temp.fd, &st) < 0)
+        return err_set(e, ERR_UNIMPLEMENTED, "'%s' has no file beside it", w->path);
+    k.inode = st.st_ino;
+    (void)snprintf(k.name, sizeof(k.name), "%s", w->temp.name);
+    if (!k.name[0])
+        fs_temp_make_name(k.name);
+    k.path = real_path(w);
+    if (!k.path)
+        return err_set(e, ERR_UNIMPLEMENTED, "the directory of '%s' has no path", w->path);
+    *ret = k;
+    return 0;
+}
+
+int fs_write_keep(struct fs_write *w, const struct fs_write_kept *k, struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    int r;
+
+    r = fs_act(&w->caller->actor, &acting, e);
+    if (r < 0)
+        return r;
+    if (flock(w->temp.fd, LOCK_EX | LOCK_NB) < 0)
+        return err_sys(e, errno, "lock the new '%s'", w->path);
+    if (!w->temp.name[0] && fs_temp_name_as(w->dirfd, &w->temp, k->name) < 0)
+        return err_sys(e, errno, "name the new '%s'", w->path);
+    w->is_kept = true;
+    return 0;
+}
+
+static int open_kept(struct fs_write *w, const struct fs_write_kept *k, struct err *e)
+{
+    struct stat st;
+    int r;
+
+    if (!fs_temp_is_name(k->name) || strchr(k->name, '/'))
+        return err_set(e, ERR_INVALID, "'%s' is no name of ours", k->name);
+    r = fs_open_parent(w->caller, w->path, &w->dirfd, &w->name, e);
+    if (r < 0)
+        return r;
+    w->temp.fd = fs_openat_nofollow(w->dirfd, k->name, O_RDWR);
+    if (w->temp.fd < 0 || fstat(w->temp.fd, &st) < 0)
+        return err_sys(e, errno, "what was kept of '%s'", w->path);
+    /* After a crash during the commit, the name may be that of the replaced file. */
+    if (!S_ISREG(st.st_mode) || st.st_ino != k->inode || st.st_nlink != 1)
+        return err_set(e, ERR_NOT_FOUND, "what was kept of '%s' is something else", w->path);
+    if (flock(w->temp.fd, LOCK_EX | LOCK_NB) < 0)
+        return err_set(e, ERR_UNAVAILABLE, "another process has what was kept of '%s'", w->path);
+    if (lseek(w->temp.fd, 0, SEEK_END) != st.st_size)
+        return err_sys(e, EIO, "what was kept of '%s'", w->path);
+    w->bytes = (uint64_t)st.st_size;
+    (void)snprintf(w->temp.name, sizeof(w->temp.name), "%s", k->name);
+    w->n_made = (int)k->n_made;
+    w->has_sha = false; /* the bytes of the earlier process were not hashed here */
+    w->is_kept = true;
+    return 0;
+}
+
+int fs_write_again(struct fs_caller *c, const struct fs_write_kept *k,
+                   const struct fs_write_options *o, struct fs_write **ret, struct err *e)
+{
+    _fs_acting_ const struct fs_actor *acting = NULL;
+    struct fs_write *w = write_alloc(c, k->path, e);
+    int r;
+
+    if (!w)
+        return -ERR_EXHAUSTED;
+    r = write_take_options(w, o, e);
+    if (r == 0)
+        r = fs_act(&c->actor, &acting, e);
+    if (r == 0)
+        r = open_kept(w, k, e);
+    if (acting)
+        fs_actor_leave(acting);
+    acting = NULL;
+    if (r < 0) {
+        fs_write_free(w); /* has no name yet, so the file stays */
+        return r;
+    }
+    *ret = w;
+    return 0;
+}
+
+struct fs_write *fs_write_leave(struct fs_write *w)
+{
+    if (w && w->is_kept) {
+        w->temp.name[0] = '\0';
+        w->n_made = 0;
+    }
+    return fs_write_free(w);
+}
+
+const struct fs_write_options *fs_write_options_of(const struct fs_write *w)
+{
+    return &w->o;
 }
