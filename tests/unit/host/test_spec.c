@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "common/cleanup.h"
+#include "common/str.h"
 #include "lib/provider/spec.h"
 
 #define NAMED(name_, ...) \
