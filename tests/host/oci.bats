@@ -111,9 +111,9 @@ goes_and_comes()
 }
 
 @test "oci_needs_root_and_says_what_else_there_is" {
-    install -m 0755 "$DRIVE" "$OCI_TMP/ocidrive"
+    install -m 0755 "$DRIVE" "$OCI_TMP/drive"
     chmod 0711 "$OCI_TMP"
-    run setpriv --reuid 65534 --regid 65534 --clear-groups "$OCI_TMP/ocidrive" "$OCI_TMP/none" \
+    run setpriv --reuid 65534 --regid 65534 --clear-groups "$OCI_TMP/drive" "$OCI_TMP/none" \
         "$AGENT" prepare
     [ "$status" -eq 1 ]
     [[ "$output" == "permission_denied: the oci provider needs root (try sudo), or --provider process" ]]

@@ -5,26 +5,17 @@
 #   setup() { oci_setup; }
 #   teardown() { oci_teardown; }
 #
-# box_make ID [KEY=VALUE...] makes and starts a box (the keys of tests/host/ocidrive.c), in_box ID
+# box_make ID [KEY=VALUE...] makes and starts a box (the keys of tests/providers/drive.c), in_box ID
 # SCRIPT runs a script in it as root, as_user ID SCRIPT as the user. Each test has a state directory
 # of its own; oci_teardown fails the test if anything of it is left.
 
-BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
-REPO=$BATS_TEST_DIRNAME/../..
 load ../lib/processes
-IMAGE_DIR=${IMAGE_DIR:-$(readlink -f "$REPO/build/image/tests")}
-AGENT=${AGENT:-$(readlink -f "$BELLHOP_BUILD/bellhopd")}
+load ../providers/drivers
 
 oci_setup_file()
 {
     [ "$(id -u)" -eq 0 ] || skip "needs root"
-    DRIVE=$BATS_FILE_TMPDIR/ocidrive
-    export DRIVE
-    # shellcheck disable=SC2046
-    gcc -D_GNU_SOURCE -std=gnu11 -O1 -I"$REPO/guest" -I"$REPO/host-client" \
-        -I"$REPO/host-client/include" -o "$DRIVE" "$REPO/tests/host/ocidrive.c" \
-        "$BELLHOP_BUILD/libbellhop.a" \
-        $(pkg-config --libs libcurl jansson libarchive sqlite3 nettle) -pthread
+    build_drive
 }
 
 oci_setup()

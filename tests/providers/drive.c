@@ -1,7 +1,7 @@
 /*
- * ocidrive: drives the oci provider without a monitor, for the tests of the provider itself.
- *   ocidrive STATE_DIR AGENT (probe|prepare|start|stop|destroy|find|inspect|sweep) [KEY=VALUE...]
- * Keys: image, image_dir, runtime, network, privilege, dest, memory, cpu, pids, allow (repeated),
+ * drive: drives a provider without a monitor, for the tests of the provider itself.
+ *   drive STATE_DIR AGENT (probe|prepare|start|stop|destroy|find|pid|inspect|sweep) [KEY=VALUE...]
+ * Keys: provider (default: oci), image, image_dir, runtime, network, privilege, dest, memory, cpu, pids, allow (repeated),
  * env (repeated), id, name, grace.
  */
 #include <fcntl.h>
@@ -18,12 +18,13 @@
 #include "common/str.h"
 #include "lib/util/context.h"
 #include "lib/image/image.h"
-#include "lib/provider/oci/oci.h"
+#include "lib/provider/provider.h"
 
 struct drive {
     struct bh_ctx ctx;
     struct spec spec;
     struct provider_box box;
+    const struct provider *provider;
     int grace_ms;
 };
 
@@ -48,6 +49,11 @@ static int set_option(struct drive *d, const char *key, const char *value)
             set_text(texts[i].field, value);
             return 0;
         }
+    if (str_eq(key, "provider")) {
+        set_text(&d->spec.provider, value);
+        d->provider = provider_find(value);
+        return d->provider ? 0 : -1;
+    }
     if (str_eq(key, "allow"))
         return strv_push(&d->spec.allow_missing, value, NULL);
     if (str_eq(key, "env"))
@@ -73,13 +79,15 @@ static int set_option(struct drive *d, const char *key, const char *value)
 
 static void defaults(struct drive *d, char *state_dir, char *agent)
 {
-    *d = (struct drive){.box = {.id = "0123456789abcdef", .name = "testbox"}, .grace_ms = 2000};
+    *d = (struct drive){.box = {.id = "0123456789abcdef", .name = "testbox"},
+                        .provider = provider_at(0),
+                        .grace_ms = 2000};
     d->ctx.state_dir = state_dir;
     d->ctx.cancel_fd = -1;
     if (asprintf(&d->ctx.cache_dir, "%s/cache", state_dir) < 0)
         abort();
     d->ctx.agent_path = agent;
-    d->spec = (struct spec){.provider = strdup("oci"),
+    d->spec = (struct spec){.provider = strdup(provider_at(0)->name),
                             .image = strdup("test"),
                             .image_dir = strdup(""),
                             .runtime = strdup(""),
@@ -94,7 +102,7 @@ static void defaults(struct drive *d, char *state_dir, char *agent)
 static int cmd_probe(struct drive *d, struct err *e)
 {
     struct provider_facts facts;
-    int r = provider_oci.probe(&d->ctx, d->spec.runtime, &facts, e);
+    int r = d->provider->probe(&d->ctx, d->spec.runtime, &facts, e);
 
     if (r == 0)
         (void)printf("%s %s %s\n", facts.usable ? "usable" : "unusable", facts.runtime, facts.why);
@@ -105,9 +113,10 @@ static int cmd_prepare(struct drive *d, struct err *e)
 {
     struct image_facts facts = {.user = "user"};
     char path[4096], *dir = NULL;
-    int r = provider_check(&provider_oci, &d->ctx, &d->spec, e);
+    int r = provider_check(d->provider, &d->ctx, &d->spec, e);
 
-    if (r == 0 && !str_eq(d->spec.image, SPEC_IMAGE_HOST)) {
+    if (r == 0 && d->provider->image == PROVIDER_IMAGE_ROOTFS &&
+        !str_eq(d->spec.image, SPEC_IMAGE_HOST)) {
         r = image_resolve(&d->ctx, d->spec.image_dir, &dir, e);
         if (r == 0)
             r = image_facts(dir, &facts, e);
@@ -122,13 +131,13 @@ static int cmd_prepare(struct drive *d, struct err *e)
     (void)snprintf(path, sizeof(path), "%s/token", d->box.dir);
     if (r == 0)
         r = io_write_file(AT_FDCWD, path, "secret-token", 12, 0600, false, e);
-    return r < 0 ? r : provider_oci.prepare(&d->box, e);
+    return r < 0 ? r : d->provider->prepare(&d->box, e);
 }
 
 static int cmd_start(struct drive *d, struct err *e)
 {
     struct provider_run run;
-    int r = provider_oci.start(&d->box, &run, e);
+    int r = d->provider->start(&d->box, &run, e);
 
     if (r == 0)
         (void)printf("%d\n", (int)run.pid);
@@ -138,7 +147,7 @@ static int cmd_start(struct drive *d, struct err *e)
 static int cmd_find(struct drive *d, struct err *e)
 {
     struct provider_run run;
-    int r = provider_oci.find(&d->box, &run, e);
+    int r = d->provider->find(&d->box, &run, e);
 
     if (r < 0)
         return r;
@@ -146,15 +155,50 @@ static int cmd_find(struct drive *d, struct err *e)
     return 0;
 }
 
+static int cmd_pid(struct drive *d, struct err *e)
+{
+    struct provider_run run;
+    int r = d->provider->find(&d->box, &run, e);
+
+    if (r > 0)
+        (void)printf("%d\n", (int)run.pid);
+    return r == 0 ? err_set(e, ERR_PRECONDITION, "the box does not run") : r;
+}
+
 static int cmd_inspect(struct drive *d, struct err *e)
 {
     json_t *obj = NULL;
-    int r = provider_oci.inspect(&d->box, &obj, e);
+    int r = d->provider->inspect(&d->box, &obj, e);
 
     if (r == 0)
         (void)json_dumpf(obj, stdout, JSON_INDENT(1));
     json_decref(obj);
     return r;
+}
+
+/* One word a line: what the provider says that it can do. */
+static void cmd_claims(const struct provider *p)
+{
+    const struct {
+        const char *word;
+        bool is_claimed;
+    } claims[] = {
+        {"isolates", p->isolates},
+        {"shares_machine", p->shares_machine},
+        {"publishes_ports", p->publishes_ports},
+        {"network=user", p->networks & PROVIDER_NETWORK_USER},
+        {"network=none", p->networks & PROVIDER_NETWORK_NONE},
+        {"network=host", p->networks & PROVIDER_NETWORK_HOST},
+        {"limit=cpus", p->limits & PROVIDER_LIMIT_CPUS},
+        {"limit=memory", p->limits & PROVIDER_LIMIT_MEMORY},
+        {"limit=disk", p->limits & PROVIDER_LIMIT_DISK},
+        {"limit=pids", p->limits & PROVIDER_LIMIT_PIDS},
+        {"exit", p->exit != PROVIDER_EXIT_UNKNOWN},
+    };
+
+    for (size_t i = 0; i < N_ELEMENTS(claims); i++)
+        if (claims[i].is_claimed)
+            (void)puts(claims[i].word);
 }
 
 static bool is_kept(void *arg, const char *id)
@@ -177,15 +221,17 @@ static int run(struct drive *d, const char *verb, struct err *e)
     if (str_eq(verb, "start"))
         return cmd_start(d, e);
     if (str_eq(verb, "stop"))
-        return provider_oci.stop(&d->box, d->grace_ms, e);
+        return d->provider->stop(&d->box, d->grace_ms, e);
     if (str_eq(verb, "destroy"))
-        return provider_oci.destroy(&d->box, e);
+        return d->provider->destroy(&d->box, e);
     if (str_eq(verb, "inspect"))
         return cmd_inspect(d, e);
     if (str_eq(verb, "find"))
         return cmd_find(d, e);
+    if (str_eq(verb, "pid"))
+        return cmd_pid(d, e);
     if (str_eq(verb, "sweep")) /* all but the box called name= */
-        return provider_oci.sweep(&d->ctx, is_kept, (void *)d->box.name, print_line, NULL, e);
+        return d->provider->sweep(&d->ctx, is_kept, (void *)d->box.name, print_line, NULL, e);
     return err_set(e, ERR_INVALID, "unknown verb '%s'", verb);
 }
 
@@ -213,6 +259,10 @@ int main(int argc, char **argv)
     d.box.dir = dir;
     d.box.ctx = &d.ctx;
     d.box.spec = &d.spec;
+    if (str_eq(argv[3], "claims")) {
+        cmd_claims(d.provider);
+        return 0;
+    }
     r = run(&d, argv[3], &e);
     if (r < 0)
         (void)fprintf(stderr, "%s: %s%s%s\n", err_wire_name(r), e.field, e.field[0] ? ": " : "",
