@@ -301,7 +301,7 @@ case_isolation()
         [ "$said" = "$(kernel_says "$pid" "$key")" ] || fail "$PROVIDER: $key is not $said"
     done
     [ "$(jq '.isolation.pid_namespace' "$BOX_TMP/inspect")" = "$(claims isolates && echo true || echo false)" ]
-    # Who claims to isolate misses nothing here; who does not, says so. A file of the host is the proof.
+    # A provider that isolates misses nothing here, and any other says so. A file of the host is the proof.
     echo secret >"$BOX_TMP/canary"
     if claims isolates; then
         jq -e '.missing == []' "$BOX_TMP/inspect"
