@@ -72,6 +72,12 @@ struct cli_settings {
     int64_t answer_timeout_ms, records_for_ms;
 };
 
+/* The lists are owned; cli_limits_done() frees them. */
+struct cli_limits {
+    struct bh_limits values;
+    char **providers, **networks, **privileges;
+};
+
 struct cli {
     struct bh_options opts;
     struct bh_ctx *ctx;
@@ -86,6 +92,7 @@ struct cli {
     uint64_t given, given_common; /* a bit for each row of the options: a flag gave the value */
     struct cli_config *config;    /* or NULL: no file was read */
     struct cli_settings settings;
+    struct cli_limits limits;
 };
 
 struct cli_command {
@@ -143,6 +150,7 @@ struct cli_config *cli_config_free(struct cli_config *g); /* accepts NULL; retur
 int cli_config_check(const struct cli_config *g, struct err *e);
 /* Fills in what no flag gave. Strings belong to the environment or to c->config. */
 int cli_config_apply(struct cli *c, void *args, struct err *e);
+void cli_limits_done(struct cli_limits *l);
 enum cli_source cli_source_of(const struct cli *c, const char *name); /* of the command's option */
 /* For bh_create_options: the sources of the command's options, and which are files' defaults. */
 int cli_sources(const struct cli *c, char ***ret_sources, char ***ret_defaults, struct err *e);

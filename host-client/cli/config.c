@@ -10,6 +10,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/provider.h"
 #include "lib/util/toml.h"
 
 #define SYSTEM_FILE "/etc/bellhop/config.toml"
@@ -57,6 +58,29 @@ const struct cli_option cli_settings_options[] = {
     {0},
 };
 
+#define LIMITS "limits" /* a table of the system's file alone */
+#define LIMIT(name, type, member, arg, help, values) \
+    { \
+        name, 0, type, offsetof(struct cli_limits, member), arg, help, values, NULL \
+    }
+
+static const char *const limit_networks[] = {"user", "none", "host", NULL};
+static const char *const limit_privileges[] = {"sudo", "strict", NULL};
+
+static const struct cli_option limit_options[] = {
+    LIMIT("memory", CLI_SIZE, values.memory_bytes, "SIZE", "of a box", NULL),
+    LIMIT("cpus", CLI_CPUS, values.cpu_millis, "N", "processors of a box", NULL),
+    LIMIT("disk", CLI_SIZE, values.disk_bytes, "SIZE", "of a box", NULL),
+    LIMIT("pids", CLI_U32, values.pids, "N", "processes of a box", NULL),
+    LIMIT("timeout", CLI_DURATION, values.timeout_ms, "TIME", "time to live of a box", NULL),
+    LIMIT("boxes", CLI_U32, values.boxes, "N", "boxes in a state directory", NULL),
+    LIMIT("providers", CLI_LIST, providers, "P", "providers that are allowed", provider_names),
+    LIMIT("networks", CLI_LIST, networks, "MODE", "networks that are allowed", limit_networks),
+    LIMIT("privileges", CLI_LIST, privileges, "MODE", "privileges that are allowed",
+          limit_privileges),
+    {0},
+};
+
 /* ---- keys ---- */
 
 static const struct cli_option *find_row(const struct cli_option *o, const char *name)
@@ -85,6 +109,8 @@ static const struct cli_option *option_of_key(const char *key)
     const struct cli_command *cmd = dot ? find_configured(key, (size_t)(dot - key)) : NULL;
     const struct cli_option *o;
 
+    if (dot && str_has_prefix(key, LIMITS "."))
+        return find_row(limit_options, dot + 1);
     if (dot)
         return cmd ? find_row(cmd->options, dot + 1) : NULL;
     o = find_row(cli_settings_options, key);
@@ -147,6 +173,28 @@ static int store_toml(const struct cli_option *o, const struct toml_value *v, vo
     return r;
 }
 
+static bool is_limit(const char *key)
+{
+    return strcmp(key, LIMITS) == 0 || str_has_prefix(key, LIMITS ".");
+}
+
+/* A limit of nothing, or one that knows other words, would be a mistake. */
+static int check_limit(const struct cli_option *o, const struct toml_value *v, const void *stored,
+                       struct err *e)
+{
+    if (o->type != CLI_LIST)
+        return *(const uint64_t *)stored ? 0 : err_set(e, ERR_INVALID, "must not be 0");
+    for (char **s = v->list; *s; s++) {
+        size_t i = 0;
+
+        while (o->values[i] && strcmp(o->values[i], *s) != 0)
+            i++;
+        if (!o->values[i])
+            return err_set(e, ERR_INVALID, "there is no '%.64s'", *s);
+    }
+    return *v->list ? 0 : err_set(e, ERR_INVALID, "the list is empty");
+}
+
 /* Is the value one of its option? The error names file, line and key. */
 static int check_value(const struct config_file *f, const struct toml_value *v, struct err *e)
 {
@@ -161,6 +209,9 @@ static int check_value(const struct config_file *f, const struct toml_value *v, 
     int r = o ? store_toml(o, v, &scratch, &why)
               : err_set(&why, ERR_INVALID, "there is no such key ('bellhop config --all')");
 
+    if (r == 0 && is_limit(v->key))
+        r = f->is_system ? check_limit(o, v, &scratch, &why)
+                         : err_set(&why, ERR_INVALID, "only '%s' sets limits", SYSTEM_FILE);
     if (o && o->type == CLI_LIST)
         (void)strv_free(scratch.list);
     return r < 0 ? err_field(e, (enum err_code) - r, v->key, "%s:%u: %s: %s", f->path, v->line,
@@ -225,7 +276,7 @@ static void check_keys(struct config_file *f)
     for (size_t i = 0; i < f->toml.n_tables; i++) {
         const char *key = f->toml.tables[i].key;
 
-        if (find_configured(key, strlen(key)))
+        if (find_configured(key, strlen(key)) || is_limit(key))
             continue;
         (void)err_field(&e, ERR_INVALID, key, "%s:%u: [%s]: there is no such command", f->path,
                         f->toml.tables[i].line, key);
@@ -361,13 +412,13 @@ static char *origin_text(const struct origin *at, const struct cli_option *o)
 /* The rows of one table: their prefix in keys, and which of them were given. */
 struct table {
     const struct cli_option *options;
-    const struct cli_command *cmd; /* or NULL */
+    const char *prefix; /* or NULL */
     uint64_t given;
 };
 
 static void row_key(const struct table *t, const struct cli_option *o, char out[KEY_BYTES])
 {
-    (void)snprintf(out, KEY_BYTES, "%s%s%s", t->cmd ? t->cmd->name : "", t->cmd ? "." : "",
+    (void)snprintf(out, KEY_BYTES, "%s%s%s", t->prefix ? t->prefix : "", t->prefix ? "." : "",
                    o->name);
 }
 
@@ -378,7 +429,7 @@ static bool is_row_given(const struct table *t, const struct cli_option *o)
 
 static struct table own_table(const struct cli *c)
 {
-    return (struct table){c->command->options, c->command, c->given};
+    return (struct table){c->command->options, c->command->name, c->given};
 }
 
 static int apply_table(const struct cli *c, const struct table *t, void *base, struct err *e)
@@ -396,11 +447,32 @@ static int apply_table(const struct cli *c, const struct table *t, void *base, s
             r = err_at(e, cli_store_value(o, slot, at.text, e), o->name);
         else if (at.source == CLI_FROM_FILE)
             r = store_toml(o, at.value, slot, e);
-        if (r == 0 && at.source != CLI_BUILT_IN && !t->cmd && o->type == CLI_DURATION &&
+        if (r == 0 && at.source != CLI_BUILT_IN && !t->prefix && o->type == CLI_DURATION &&
             *(const int64_t *)slot == 0) /* the library's default */
             r = err_field(e, ERR_INVALID, o->name, "the time must not be 0");
     }
     return r;
+}
+
+static int apply_limits(struct cli *c, struct err *e)
+{
+    const struct table t = {limit_options, LIMITS, 0};
+    struct cli_limits *l = &c->limits;
+    int r = apply_table(c, &t, l, e);
+
+    l->values.size = sizeof(l->values);
+    l->values.providers = (const char *const *)l->providers;
+    l->values.networks = (const char *const *)l->networks;
+    l->values.privileges = (const char *const *)l->privileges;
+    l->values.source = SYSTEM_FILE;
+    return r;
+}
+
+void cli_limits_done(struct cli_limits *l)
+{
+    l->providers = strv_free(l->providers);
+    l->networks = strv_free(l->networks);
+    l->privileges = strv_free(l->privileges);
 }
 
 int cli_config_apply(struct cli *c, void *args, struct err *e)
@@ -412,7 +484,7 @@ int cli_config_apply(struct cli *c, void *args, struct err *e)
 
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(tables); i++)
         r = apply_table(c, &tables[i], bases[i], e);
-    return r;
+    return r < 0 ? r : apply_limits(c, e);
 }
 
 enum cli_source cli_source_of(const struct cli *c, const char *name)
@@ -476,7 +548,7 @@ void cli_config_name_origin(const struct cli *c, struct bh_error *err)
                 continue;
             row_key(&tables[i], o, key);
             at = find_origin(c->config, key, o, is_row_given(&tables[i], o));
-            if (at.source != CLI_FROM_FILE && !(at.source == CLI_FROM_ENV && !tables[i].cmd))
+            if (at.source != CLI_FROM_FILE && !(at.source == CLI_FROM_ENV && !tables[i].prefix))
                 continue;
             text = origin_text(&at, o);
             (void)snprintf(message, sizeof(message), "%.200s: %.300s",
@@ -563,14 +635,15 @@ static void add_table(const struct cli *c, const struct table *t, json_t *out)
 json_t *cli_config_values(const struct cli *c)
 {
     const struct table tables[] = {{cli_settings_options, NULL, 0},
-                                   {cli_common_options, NULL, c->given_common}};
+                                   {cli_common_options, NULL, c->given_common},
+                                   {limit_options, LIMITS, 0}};
     const struct cli_command *cmd;
     json_t *out = json_array();
 
     for (size_t i = 0; i < N_ELEMENTS(tables); i++)
         add_table(c, &tables[i], out);
     for (size_t i = 0; (cmd = cli_command_at(i)); i++) {
-        struct table t = {cmd->options, cmd, 0};
+        struct table t = {cmd->options, cmd->name, 0};
 
         if (!(cmd->flags & CLI_NO_CONTEXT))
             add_table(c, &t, out);

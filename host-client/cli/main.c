@@ -91,6 +91,7 @@ static int open_context(struct cli *c, struct bh_error *err)
     c->opts.image_cache_dir = s->image_cache_dir;
     c->opts.npm_registry = s->npm_registry;
     c->opts.no_resume = c->no_resume;
+    c->opts.limits = &c->limits.values;
     c->opts.progress = cli_progress;
     c->opts.progress_arg = c;
     r = bh_open(&c->opts, &c->ctx, err);
@@ -167,6 +168,7 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
     cli_progress_clear(c);
     (void)bh_close(c->ctx);
     cli_args_done(cmd, args);
+    cli_limits_done(&c->limits);
     c->config = cli_config_free(c->config);
     return r;
 }

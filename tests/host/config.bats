@@ -31,7 +31,7 @@ wants()
     shift 2
     "$@" >"$BOX_TMP/out" 2>"$BOX_TMP/err" || status=$?
     [ "$status" -eq "$want_status" ] || fail "status $status: $(cat "$BOX_TMP/err")"
-    [ "$(grep '^bellhop: ' "$BOX_TMP/err")" = "bellhop: $want" ] || fail "$(cat "$BOX_TMP/err")"
+    [ "$(grep '^bellhop: ' "$BOX_TMP/err" | tail -n 1)" = "bellhop: $want" ] || fail "$(cat "$BOX_TMP/err")"
 }
 
 up_of_system() { bellhop_of_system up --agent none --empty "$@"; }
@@ -79,6 +79,14 @@ up_of_system() { bellhop_of_system up --agent none --empty "$@"; }
     )
 }
 
+# page_keys SECTION: the keys that a section of bellhop.toml(5) explains.
+page_keys()
+{
+    sed -n "/^\.SH $1/,/^\.SH EXAMPLES/p" "$BATS_TEST_DIRNAME/../../docs/man/bellhop.toml.5" |
+        awk '/^\.SH/ && n++ { exit } { print }' | sed -n '/^\.TP/ { n; s/^\.B //p }' |
+        sed 's/\\fR, \\fB/\n/g; s/\\//g' | LC_ALL=C sort
+}
+
 @test "every long option of every command is a key" {
     bellhop config --all --json | jq -r '.values[].key' | LC_ALL=C sort >"$BOX_TMP/keys"
     n=0
@@ -89,13 +97,11 @@ up_of_system() { bellhop_of_system up --agent none --empty "$@"; }
             n=$((n + 1))
         done
     done
-    [ "$n" -eq "$(grep -c '\.' "$BOX_TMP/keys")" ]
+    [ "$n" -eq "$(grep '\.' "$BOX_TMP/keys" | grep -vc '^limits\.')" ]
     [ "$n" -gt 80 ]
-    # The settings are those of bellhop.toml(5).
-    sed -n '/^\.SH SETTINGS/,/^\.SH EXAMPLES/{ /^\.TP/ { n; s/^\.B //p } }' \
-        "$BATS_TEST_DIRNAME/../../docs/man/bellhop.toml.5" | sed 's/\\fR, \\fB/\n/g; s/\\//g' |
-        LC_ALL=C sort >"$BOX_TMP/page"
-    grep -v '\.' "$BOX_TMP/keys" | diff - "$BOX_TMP/page"
+    # The settings and the limits are those of bellhop.toml(5).
+    grep -v '\.' "$BOX_TMP/keys" | diff - <(page_keys SETTINGS)
+    sed -n 's/^limits\.//p' "$BOX_TMP/keys" | diff - <(page_keys LIMITS)
 }
 
 @test "a wrong file is refused by file, line and key, and config shows it" {
@@ -206,4 +212,76 @@ EOF
     [ "$(jq -c '[.options.network, .options.memory_bytes, .options.pids]' "$BOX_TMP/again")" = '["none",268435456,200]' ]
     run -4 bellhop up --empty --name one --memory 512M
     [[ "$output" == *"memory: the box was made with '256M', not '512M'"* ]]
+}
+
+@test "a request above a limit of the system's file is refused by name, from a flag, a variable and a file, before anything is made" {
+    printf '[limits]\nmemory = "512M"\ncpus = 0.5\n' >"$SYSTEM_FILE"
+    run -2 bellhop_of_system ls
+    [[ "$output" == *"/etc/bellhop/config.toml:3: "* ]]
+    cat >"$SYSTEM_FILE" <<'EOF'
+[limits]
+memory = "512M"
+cpus = "0.5"
+disk = "1G"
+pids = 200
+timeout = "5m"
+providers = ["oci"]
+networks = ["none", "user"]
+privileges = ["strict"]
+EOF
+    by=/etc/bellhop/config.toml
+    wants 7 "memory: 513M is more than $by allows, 512M" up_of_system --memory 513M
+    wants 7 "cpus: 0.6 is more than $by allows, 0.5" up_of_system --cpus 0.6
+    wants 7 "disk: 2048M is more than $by allows, 1024M" up_of_system --disk 2G
+    wants 7 "pids: 201 is more than $by allows, 200" up_of_system --pids 201
+    wants 7 "timeout: 6m is more than $by allows, 5m" up_of_system --timeout 6m
+    wants 7 "provider: 'process' is not allowed by $by" up_of_system --provider process
+    wants 7 "network: 'host' is not allowed by $by" up_of_system --network host
+    wants 7 "privilege: 'sudo' is not allowed by $by" up_of_system --privilege sudo
+    printf '[up]\nmemory = "1G"\n' >"$USER_FILE"
+    wants 7 "$USER_FILE:2: memory: 1024M is more than $by allows, 512M" up_of_system
+    [ "$(bellhop_of_system ls --json | jq -c .boxes)" = "[]" ]
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+    # A user sets no limits, and a limit is a value that can be one.
+    printf '[limits]\nmemory = "1T"\n' >"$USER_FILE"
+    wants 2 "$USER_FILE:2: limits.memory: only '$by' sets limits" bellhop_of_system ls
+    rm "$USER_FILE"
+    while IFS='|' read -r line message; do
+        printf '[limits]\n%s\n' "$line" >"$SYSTEM_FILE"
+        wants 2 "$by:2: $message" bellhop_of_system ls
+    done <<'EOF'
+memory = 0|limits.memory: must not be 0
+networks = ["nat"]|limits.networks: there is no 'nat'
+providers = []|limits.providers: the list is empty
+speed = 1|limits.speed: there is no such key ('bellhop config --all')
+EOF
+}
+
+@test "defaults are lowered to the limits, and an older box above them does not start until they allow it" {
+    export BELLHOP_IMAGE=${TEST_IMAGE:-tests}
+    bellhop_of_system up --agent none --empty --network none --memory 300M --name old >/dev/null 2>&1
+    remember_box old
+    bellhop_of_system stop old >/dev/null
+    printf '[limits]\nmemory = "256M"\npids = 200\ntimeout = "5m"\nnetworks = ["none"]\nboxes = 2\n' >"$SYSTEM_FILE"
+    [ "$(config_of limits.memory bellhop_of_system)" = "256M /etc/bellhop/config.toml:2" ]
+    up_of_system --name new >/dev/null 2>&1
+    remember_box new
+    [ "$(bellhop_of_system status new --json |
+        jq -c '.options | [.memory_bytes, .pids, .timeout_ms, .network]')" = '[268435456,200,300000,"none"]' ]
+    [ "$(bellhop_of_system status new --json | jq -c '.enforced.limits.memory_bytes')" = 268435456 ]
+    # No third one; the two that are there go on.
+    wants 7 "boxes: there are 2, and /etc/bellhop/config.toml allows 2: remove one first" up_of_system --name third
+    up_of_system --name new >/dev/null 2>&1
+    wants 7 "for: 6m is more than /etc/bellhop/config.toml allows, 5m" bellhop_of_system keep new --for 6m
+    # The older box.
+    old='memory: 300M is more than /etc/bellhop/config.toml allows, 256M'
+    wants 7 "$old" bellhop_of_system start old
+    wants 7 "$old" up_of_system --name old
+    run bellhop_of_system exec old -- true
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"$old"* ]]
+    [ "$(bellhop_of_system status old --json | jq -r .state)" = stopped ]
+    sed -i 's/256M/300M/; s/pids = 200/pids = 4096/; s/5m/10m/' "$SYSTEM_FILE"
+    bellhop_of_system start old >/dev/null
+    [ "$(bellhop_of_system exec old -- echo up)" = up ]
 }

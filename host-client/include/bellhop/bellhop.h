@@ -92,6 +92,23 @@ struct bh_progress {
     bool finished; /* the phase is over */
 };
 
+/* The limits of an administrator; 0 and NULL: none. A request above is BH_PERMISSION_DENIED; a
+ * default above is lowered; a box that was made earlier does not start while it is above. */
+struct bh_limits {
+    size_t size;
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;
+    uint32_t cpu_millis;
+    uint32_t pids;
+    uint32_t boxes; /* in the state directory */
+    int64_t timeout_ms;
+    /* The first one is the default. */
+    const char *const *providers;
+    const char *const *networks;
+    const char *const *privileges;
+    const char *source; /* for messages: the file that sets the limits; or NULL */
+};
+
 struct bh_options {
     size_t size;
     const char *state_dir;    /* required: boxes and their store; made 0700 when missing */
@@ -111,6 +128,7 @@ struct bh_options {
     /* The author of the events that its calls cause; up to 63 bytes. NULL: "library". */
     const char *actor;
     int64_t records_for_ms; /* how long the records of destroyed boxes are kept; 0: 30 days */
+    const struct bh_limits *limits; /* NULL: none. The caller keeps it until bh_close() */
 };
 
 struct bh_ctx;

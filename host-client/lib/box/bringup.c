@@ -11,6 +11,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
+#include "lib/provider/limits.h"
 #include "lib/recipe/bootstrap.h"
 #include "lib/box/box_environment.h"
 #include "lib/box/control.h"
@@ -479,7 +480,8 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
         r = bringup_destroy_locked(box, "its disk is gone", e);
         return r < 0 ? r : box_reload(box, e);
     }
-    return bringup_run_locked(box, NULL, deadline_mono_ms, report, e);
+    r = limits_check(box->ctx->limits, &box->spec, e);
+    return r < 0 ? r : bringup_run_locked(box, NULL, deadline_mono_ms, report, e);
 }
 
 int bringup_back(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,

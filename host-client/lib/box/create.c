@@ -15,6 +15,7 @@
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
 #include "lib/image/image.h"
+#include "lib/provider/limits.h"
 #include "lib/util/context.h"
 #include "lib/project/project.h"
 #include "lib/project/repo.h"
@@ -24,6 +25,7 @@
 #define AGENT_HEALTH_MS 2000
 #define CONTROL_MS 5000
 #define KEY_NAME_DIGITS 32
+#define BOXES_LOCK ".boxes" /* no box's name */
 
 struct creation {
     struct bh_ctx *ctx;
@@ -102,13 +104,59 @@ static int resolve_image(struct creation *c, struct err *e)
     return 0;
 }
 
+static int count_row(void *arg, struct box_row *row)
+{
+    size_t *n = arg;
+
+    (void)row;
+    ++*n;
+    return 0;
+}
+
+static int check_boxes(struct creation *c, struct err *e)
+{
+    const struct bh_limits *l = c->ctx->limits;
+    size_t n = 0;
+    int r = l && l->boxes ? store_list(c->ctx->store, count_row, &n, e) : 0;
+
+    return r < 0 ? r : limits_check_boxes(l, n, e);
+}
+
+/* Adds the row; with a limit of boxes, nobody else adds one meanwhile. */
+static int add_row(struct creation *c, json_t *spec, struct box_row *ret, struct err *e)
+{
+    _cleanup_close_ int lock = -1;
+    int r = 0;
+
+    if (c->ctx->limits && c->ctx->limits->boxes)
+        r = store_lock_name(c->ctx->store, BOXES_LOCK, c->deadline_mono_ms, c->ctx->cancel_fd,
+                            &lock, e);
+    if (r == 0)
+        r = check_boxes(c, e);
+    return r < 0 ? r : store_add(c->ctx->store, c->name, spec, c->opts->key, ret, e);
+}
+
+/* The provider's check, which fills in defaults; those above a limit are lowered. */
+static int check_spec(struct creation *c, const struct provider *p, struct err *e)
+{
+    bool is_changed;
+    int r = provider_check(p, c->ctx, &c->spec, e);
+
+    if (r < 0)
+        return r;
+    limits_lower(c->ctx->limits, &c->spec, &is_changed);
+    if (is_changed)
+        r = provider_check(p, c->ctx, &c->spec, e);
+    return r < 0 ? r : limits_check(c->ctx->limits, &c->spec, e);
+}
+
 static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
 {
     const struct provider *p = provider_find(c->spec.provider);
     _cleanup_json_ json_t *spec = NULL;
     struct box_row row = {0};
     struct bh_box *box = NULL;
-    int r = provider_check(p, c->ctx, &c->spec, e);
+    int r = check_spec(c, p, e);
 
     if (r == 0)
         r = resolve_image(c, e);
@@ -117,7 +165,7 @@ static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
     if (r < 0)
         return r;
     spec = spec_to_json(&c->spec);
-    r = spec ? store_add(c->ctx->store, c->name, spec, c->opts->key, &row, e) : err_oom(e);
+    r = spec ? add_row(c, spec, &row, e) : err_oom(e);
     if (r == 0)
         r = store_set_project(c->ctx->store, row.id, c->project.path, c->project.remote, e);
     if (r == 0)
@@ -408,7 +456,10 @@ static int settle_image(struct creation *c, struct err *e)
         return 0;
     r = store_find(c->ctx->store, c->name, &row, e);
     box_row_done(&row);
-    return r == -ERR_NOT_FOUND ? image_settle(c->ctx, &c->spec, c->opts->host_env, e) : r;
+    if (r != -ERR_NOT_FOUND)
+        return r;
+    r = check_boxes(c, e);
+    return r < 0 ? r : image_settle(c->ctx, &c->spec, c->opts->host_env, e);
 }
 
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
@@ -432,6 +483,8 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     named.name = c.name;
     if (r == 0)
         r = spec_from_options(&named, &c.spec, &e);
+    if (r == 0)
+        r = limits_check_request(ctx->limits, &c.spec, &e);
     if (r == 0)
         r = settle_image(&c, &e);
     if (r == 0) {

@@ -6,6 +6,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
+#include "lib/provider/limits.h"
 #include "lib/box/control.h"
 
 #define FORWARD_MS 5000
@@ -54,7 +55,9 @@ int bh_extend(struct bh_box *box, int64_t duration_ms, int64_t *ret_deadline_ms,
         return ctx_fail(
             err, err_field(&e, ERR_INVALID, "for", "for must be more than 0 and at most a year"),
             &e);
-    r = box_wake_own(box, &e);
+    r = limits_check_time(box->ctx->limits, "for", duration_ms, &e);
+    if (r == 0)
+        r = box_wake_own(box, &e);
     if (r == 0)
         r = control_call_take(box->ctx, box->row.id,
                               json_pack("{s:s, s:I}", "op", "extend", "until_ms",

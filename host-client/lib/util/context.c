@@ -166,6 +166,7 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .progress_arg = ctx->progress_arg,
         .actor = ctx->actor,
         .records_for_ms = ctx->records_for_ms,
+        .limits = ctx->limits,
     };
 }
 
@@ -357,6 +358,12 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
         return err_field(e, ERR_INVALID, "records_for",
                          "records_for: the time must not be negative");
     ctx->records_for_ms = o->records_for_ms;
+    if (o->limits) {
+        r = options_copy(&ctx->limits_copy, sizeof(ctx->limits_copy), o->limits, e);
+        if (r < 0)
+            return r;
+        ctx->limits = &ctx->limits_copy;
+    }
     ctx->actor = strdup(o->actor ? o->actor : "library");
     if (!ctx->actor)
         return err_oom(e);

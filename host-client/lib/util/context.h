@@ -26,6 +26,8 @@ struct bh_ctx {
     struct store *store;
     char *actor;            /* of the events that its calls cause */
     int64_t records_for_ms; /* 0: the store's default */
+    struct bh_limits limits_copy;
+    const struct bh_limits *limits; /* limits_copy, or NULL; its strings are the caller's */
 };
 
 /* The context without its store, which bh_open() adds. Makes the state and cache directories. */
