@@ -132,6 +132,50 @@ up() # NAME [OPTION...]
     [ -z "$(bellhop ls -q)" ]
 }
 
+@test "a box keeps its row while the file system of the boxes is not mounted, and no other is made there" {
+    up one --key k >/dev/null
+    bellhop exec one -- sh -c 'echo work >file'
+    bellhop stop one >/dev/null
+    bellhop events one >"$BOX_TMP/events"
+    mv "$BELLHOP_STATE_DIR/boxes" "$BOX_TMP/boxes"
+    for command in "start one" "up --name one --provider process --agent none --empty" \
+        "up --name two --provider process --agent none --empty" "up --key k --provider process --agent none --empty"; do
+        # shellcheck disable=SC2086 # words
+        run bellhop $command --json
+        jq -e '.error.code == "unavailable"' <<<"$(tail -n 1 <<<"$output")" || fail "$command: $output"
+    done
+    bellhop gc >/dev/null
+    [ "$(bellhop ls -q)" = one ]
+    bellhop events one | diff "$BOX_TMP/events" -
+    rm -rf "$BELLHOP_STATE_DIR/boxes"
+    mv "$BOX_TMP/boxes" "$BELLHOP_STATE_DIR/boxes"
+    bellhop gc
+    [ "$(bellhop exec one -- cat file)" = work ]
+}
+
+@test "gc keeps the disk that comes back after its box was given up" {
+    up one >/dev/null
+    bellhop stop one >/dev/null
+    id=$(bellhop status one --json | jq -r .id)
+    mv "$BELLHOP_STATE_DIR/boxes/$id" "$BOX_TMP/disk"
+    run bellhop start one
+    [ "$status" -eq 3 ]
+    mv "$BOX_TMP/disk" "$BELLHOP_STATE_DIR/boxes/$id"
+    run bellhop gc
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"is kept: "*"/boxes/$id"* ]]
+    [ -e "$BELLHOP_STATE_DIR/boxes/$id/token" ]
+    rm -rf "${BELLHOP_STATE_DIR:?}/boxes/$id"
+}
+
+@test "up of a box whose directory was removed by hand makes a new box" {
+    up one >/dev/null
+    bellhop stop one >/dev/null
+    rm -rf "$BELLHOP_STATE_DIR/boxes/$(bellhop status one --json | jq -r .id)"
+    up one >/dev/null
+    [ "$(bellhop ls --all --json | jq -r '.boxes | map(.state) | join(" ")')" = "running destroyed" ]
+}
+
 @test "an up that fails leaves a record with the first error" {
     run bellhop up --name one --provider process --agent none --repo "file:///no/such/repository" --json
     [ "$status" -ne 0 ]

@@ -263,7 +263,7 @@ box_pid()
     bellhop stop full
     [ "$(bellhop status --json full | jq -r .state)" = stopped ]
     bellhop rm full
-    left=$(ls -A "$BELLHOP_STATE_DIR/boxes")
+    left=$(ls "$BELLHOP_STATE_DIR/boxes")
     umount "$BOX_TMP/small"
     [ -z "$left" ]
 }

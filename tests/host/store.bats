@@ -254,7 +254,7 @@ is_true()
     bellhop events two --json | jq -e '.events[-1].after == "destroyed"'
     [ "$(bellhop ls --all -q | sort -u | grep -cx -e one -e two)" -eq 2 ]
     bellhop gc >/dev/null
-    left=$(ls -A "$BELLHOP_STATE_DIR/boxes")
+    left=$(ls "$BELLHOP_STATE_DIR/boxes")
     umount "$BOX_TMP/small"
     [ -z "$left" ]
 }

@@ -58,7 +58,7 @@ traces()
 
     processes_naming "$BELLHOP_STATE_DIR"
     grep -F "$BELLHOP_STATE_DIR" /proc/self/mountinfo | sed 's/^/mount /' || true
-    find "$BELLHOP_STATE_DIR/boxes" -mindepth 1 -maxdepth 1 2>/dev/null | sed 's/^/directory /'
+    find "$BELLHOP_STATE_DIR/boxes" -mindepth 1 -maxdepth 1 ! -name .store 2>/dev/null | sed 's/^/directory /'
     for id in "${BOX_IDS[@]}"; do
         find /sys/fs/cgroup -type d -name "*$id*" 2>/dev/null | sed 's/^/cgroup /'
     done

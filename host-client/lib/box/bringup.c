@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
+#include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/limits.h"
 #include "lib/recipe/bootstrap.h"
@@ -31,12 +32,76 @@
 #define CONTROL_MS 5000
 #define EXIT_RECORD_BYTES 4096
 #define STOP_MS (BOX_STOP_GRACE_MS + 15000)
+#define BOXES_MARK "boxes/.store" /* an empty file */
 
 static int set_state(struct bh_box *box, enum bh_state state, const char *cause, struct err *e)
 {
     int r = store_set_state(box->ctx->store, box->row.id, state, cause, e);
 
     return r < 0 ? r : box_reload(box, e);
+}
+
+/* ---- the directory of the boxes ---- */
+
+struct disk_count {
+    struct bh_ctx *ctx;
+    size_t n_made;  /* rows of boxes that ran once */
+    size_t n_there; /* of these, rows whose directory exists */
+};
+
+static int count_disk(void *arg, struct box_row *row)
+{
+    struct disk_count *c = arg;
+    _cleanup_free_ char *dir = ctx_box_path(c->ctx, row->id, NULL);
+
+    c->n_made += row->made;
+    c->n_there += row->made && dir && access(dir, F_OK) == 0;
+    return 0;
+}
+
+/*
+ * Is <state_dir>/boxes the directory that this store's boxes were made in? A mount point whose file
+ * system is not mounted is an empty directory too. The directory has a mark, which is made with the
+ * first box, or where a box of an older store is found.
+ */
+static int check_boxes_dir(struct bh_ctx *ctx, struct err *e)
+{
+    struct disk_count c = {.ctx = ctx};
+    _cleanup_free_ char *mark = path_join(ctx->state_dir, BOXES_MARK);
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    if (!mark)
+        return err_oom(e);
+    if (access(mark, F_OK) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return err_set(e, ERR_UNAVAILABLE, "look for '%s': %m", mark);
+    r = store_list(ctx->store, count_disk, &c, e);
+    if (r < 0)
+        return r;
+    if (c.n_made && !c.n_there)
+        return err_field(e, ERR_UNAVAILABLE, "state_dir",
+                         "state_dir: '%s/boxes' has no disk of any box of the store: is its file "
+                         "system mounted? (bellhop rm removes boxes whose disks are lost)",
+                         ctx->state_dir);
+    fd = open(mark, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return 0; /* on a full disk the next box makes it */
+}
+
+/* 1: its disk was removed by other means. 0: its disk is there. */
+static int is_disk_gone(struct bh_box *box, struct err *e)
+{
+    int r;
+
+    if (access(box->dir, F_OK) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return err_set(e, ERR_UNAVAILABLE, "look for '%s': %m", box->dir);
+    r = check_boxes_dir(box->ctx, e);
+    if (r < 0)
+        return r;
+    return access(box->dir, F_OK) < 0 && errno == ENOENT; /* it may have been mounted just now */
 }
 
 /* ---- what goes into a new box ---- */
@@ -64,6 +129,9 @@ static int make_disk(struct bh_box *box, const struct bh_create_options *opts, s
 
     if (!token_path)
         return err_oom(e);
+    r = check_boxes_dir(box->ctx, e);
+    if (r < 0)
+        return r;
     if (mkdir(box->dir, 0700) < 0 && errno != EEXIST)
         return err_sys(e, errno, "make '%s'", box->dir);
     r = io_random_hex(BOX_TOKEN_BYTES, token, e);
@@ -476,8 +544,11 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
     if (box->ctx->no_resume)
         return err_field(e, ERR_PRECONDITION, "state", "the box '%s' %s", box->row.name,
                          box->row.state == BH_STATE_ERROR ? "could not be started" : "is stopped");
-    if (access(box->dir, F_OK) < 0 && errno == ENOENT) {
-        r = bringup_destroy_locked(box, "its disk is gone", e);
+    r = is_disk_gone(box, e);
+    if (r < 0)
+        return r;
+    if (r == 1) {
+        r = bringup_destroy_locked(box, BRINGUP_DISK_GONE, e);
         return r < 0 ? r : box_reload(box, e);
     }
     r = limits_check(box->ctx->limits, &box->spec, e);

@@ -262,6 +262,7 @@ static int take_existing(struct creation *c, struct box_row *row, struct bh_box 
         c->ctx->no_resume = false; /* `up` always starts a box */
         r = bringup_back_locked(box, c->deadline_mono_ms, &c->report, e);
         c->ctx->no_resume = no_resume;
+        is_gone = r == -ERR_NOT_FOUND && box_reload(box, NULL) == -ERR_NOT_FOUND;
     }
     if (r == 0 && c->opts->key)
         r = store_add_key(c->ctx->store, box->row.id, c->opts->key, e);

@@ -233,6 +233,17 @@ static int drop_stopped_boxes(struct gc *gc, struct err *e)
 
 /* ---- what the store does not know ---- */
 
+/* A disk that was not there when its box was destroyed, and is there now: somebody's work. */
+static bool is_disk_back(struct gc *gc, const char *id)
+{
+    struct record_row record = {0};
+    bool is_back = store_find_record(gc->ctx->store, "id", id, &record, NULL) == 0 &&
+                   str_eq(record.cause, BRINGUP_DISK_GONE);
+
+    record_row_done(&record);
+    return is_back;
+}
+
 static bool is_known(void *arg, const char *id)
 {
     struct gc *gc = arg;
@@ -240,7 +251,7 @@ static bool is_known(void *arg, const char *id)
     int r = store_get(gc->ctx->store, id, &row, NULL);
 
     box_row_done(&row);
-    if (r != -ERR_NOT_FOUND)
+    if (r != -ERR_NOT_FOUND || is_disk_back(gc, id))
         return true; /* in doubt, keep it */
     if (!gc->dry_run)
         return false;
@@ -260,7 +271,11 @@ static void drop_unknown_dirs(struct gc *gc)
         _cleanup_free_ char *path = NULL;
         struct err e = {0};
 
-        if (strlen(d->d_name) != BOX_ID_BYTES - 1 || is_known(gc, d->d_name))
+        if (strlen(d->d_name) != BOX_ID_BYTES - 1)
+            continue;
+        if (is_disk_back(gc, d->d_name))
+            say(gc, "the disk of a box that is gone is back, and is kept: %s/%s", boxes, d->d_name);
+        if (is_known(gc, d->d_name))
             continue;
         control_kill_monitor(gc->ctx, d->d_name);
         path = path_join(boxes, d->d_name);
