@@ -1,9 +1,12 @@
 #include "lib/box/bringup.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -18,6 +21,7 @@
 #include "lib/box/control.h"
 #include "lib/box/history.h"
 #include "lib/util/beneath.h"
+#include "lib/util/socket.h"
 #include "lib/box/lifecycle.h"
 #include "lib/box/ports.h"
 #include "lib/project/repo.h"
@@ -106,22 +110,56 @@ static int is_disk_gone(struct bh_box *box, struct err *e)
 
 /* ---- what goes into a new box ---- */
 
-static int prepare_disk(struct bh_box *box, struct err *e)
+/* A provider waits for the cancel descriptor alone. *ret_fd is readable when that one is, or at
+ * the deadline, by *ret_timer. */
+static int open_cancel_at(int cancel_fd, int64_t deadline, int *ret_fd, int *ret_timer,
+                          struct err *e)
+{
+    _cleanup_close_ int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    _cleanup_close_ int fd = epoll_create1(EPOLL_CLOEXEC);
+    int64_t left_ms = deadline - clock_mono_ms();
+    struct itimerspec at = {
+        .it_value = {.tv_sec = left_ms / 1000, .tv_nsec = left_ms % 1000 * 1000000}};
+    struct epoll_event readable = {.events = EPOLLIN};
+
+    if (left_ms <= 0)
+        return err_set(e, ERR_DEADLINE, "the deadline passed before the box was made");
+    if (timer < 0 || fd < 0 || timerfd_settime(timer, 0, &at, NULL) < 0 ||
+        epoll_ctl(fd, EPOLL_CTL_ADD, timer, &readable) < 0 ||
+        (cancel_fd >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, cancel_fd, &readable) < 0))
+        return err_sys(e, errno, "wait for the provider until the deadline");
+    *ret_fd = TAKE_FD(fd);
+    *ret_timer = TAKE_FD(timer);
+    return 0;
+}
+
+static int prepare_disk(struct bh_box *box, int64_t deadline, struct err *e)
 {
     struct image_facts facts = {.user = TEMPLATE_USER};
+    int caller_cancel = box->ctx->cancel_fd;
+    _cleanup_close_ int cancel = -1;
+    _cleanup_close_ int timer = -1;
     struct provider_box view;
-    int r = *box->spec.image_dir ? image_facts(box->spec.image_dir, &facts, e) : 0;
+    int r = open_cancel_at(caller_cancel, deadline, &cancel, &timer, e);
 
+    if (r == 0 && *box->spec.image_dir)
+        r = image_facts(box->spec.image_dir, &facts, e);
     if (r < 0)
         return r;
     box_view(box, &view);
     view.user = facts.user;
+    box->ctx->cancel_fd = cancel;
     r = box->provider->prepare(&view, e);
+    box->ctx->cancel_fd = caller_cancel;
     image_facts_done(&facts);
+    if (r == -ERR_CANCELED && !socket_wait_canceled(caller_cancel, 0))
+        return err_set(e, ERR_DEADLINE, "the provider '%s' did not make the box in time",
+                       box->provider->name);
     return r;
 }
 
-static int make_disk(struct bh_box *box, const struct bh_create_options *opts, struct err *e)
+static int make_disk(struct bh_box *box, const struct bh_create_options *opts, int64_t deadline,
+                     struct err *e)
 {
     _cleanup_free_ char *token_path = box_path(box, "token");
     char token[BOX_TOKEN_BYTES * 2 + 1];
@@ -142,7 +180,7 @@ static int make_disk(struct bh_box *box, const struct bh_create_options *opts, s
     if (r < 0)
         return r;
     ctx_progress(box->ctx, "create", 0, 0, false, "making the box '%s'", box->row.name);
-    return prepare_disk(box, e);
+    return prepare_disk(box, deadline, e);
 }
 
 static int clone_repo(struct bh_box *box, struct client *c, const struct bh_create_options *opts,
@@ -280,7 +318,7 @@ static int bring_up(struct bh_box *box, const struct bh_create_options *first, i
                     struct bringup_report *report, struct err *e)
 {
     _cleanup_close_ int hold = -1;
-    int r = first ? make_disk(box, first, e) : 0;
+    int r = first ? make_disk(box, first, deadline, e) : 0;
 
     if (r == 0 && !box_row_is_live(&box->row))
         r = bring_processes(box, deadline, e);
@@ -306,24 +344,31 @@ static int bring_up(struct bh_box *box, const struct bh_create_options *first, i
 static int end_processes(struct bh_box *box, enum bh_state then, const char *cause, struct err *e);
 
 /*
- * Rolls back. Neither the cancel that ended the work nor an error of the rollback counts here. A
- * new box is removed. A live box whose coding agent did not come back stays reachable, in state
+ * Rolls back. The cancel that ended the work does not count here, and an error of the rollback is
+ * only mentioned: *why stays the first error. A new box is removed. A live box whose coding agent did not come back stays reachable, in state
  * error. A box that did not start has its processes ended and is in state error, or stopped if the
  * start was canceled.
  */
-static void undo_bringup(struct bh_box *box, bool is_new, bool was_live, int r, const char *cause)
+static void undo_bringup(struct bh_box *box, bool is_new, bool was_live, int r, struct err *why)
 {
+    _cleanup_free_ char *cause = strdup(why->message);
     int cancel_fd = box->ctx->cancel_fd;
+    struct err undo = {0};
+    int undone;
 
     box->ctx->cancel_fd = -1;
     box->client = client_free(box->client);
     if (is_new)
-        (void)bringup_destroy_locked(box, cause, NULL);
+        undone = bringup_destroy_locked(box, why->message, &undo);
     else if (was_live)
-        (void)set_state(box, BH_STATE_ERROR, cause, NULL);
+        undone = set_state(box, BH_STATE_ERROR, why->message, &undo);
     else
-        (void)end_processes(box, r == -ERR_CANCELED ? BH_STATE_STOPPED : BH_STATE_ERROR, cause,
-                            NULL);
+        undone = end_processes(box, r == -ERR_CANCELED ? BH_STATE_STOPPED : BH_STATE_ERROR,
+                               why->message, &undo);
+    if (undone < 0 && cause)
+        (void)snprintf(why->message, sizeof(why->message),
+                       "%s; the rest is left to gc, because undoing it failed: %s", cause,
+                       undo.message);
     box->ctx->cancel_fd = cancel_fd;
 }
 
@@ -339,7 +384,7 @@ int bringup_run_locked(struct bh_box *box, const struct bh_create_options *first
     free(own.log);
     if (r == 0)
         return 0;
-    undo_bringup(box, first != NULL, was_live, r, why.message);
+    undo_bringup(box, first != NULL, was_live, r, &why);
     if (e)
         *e = why;
     return r;

@@ -220,22 +220,23 @@ static int open_launch_fds(const char *log_path, int *ret_log, int ready[2], str
     return ready[1] < 0 || *ret_log < 0 ? err_sys(e, errno, "fcntl") : 0;
 }
 
-/* Makes an error of the last line in the monitor's log. */
-static int monitor_death_error(const char *log_path, struct err *e)
+/* Makes an error of the end of what the monitor has logged after the first log_begin bytes,
+ * which are about earlier starts. */
+static int monitor_death_error(const char *log_path, size_t log_begin, struct err *e)
 {
     _cleanup_free_ char *log = NULL;
     size_t len = 0;
 
-    if (io_read_file(AT_FDCWD, log_path, 1024 * 1024, &log, &len, NULL) < 0 || len == 0)
+    if (io_read_file(AT_FDCWD, log_path, 1024 * 1024, &log, &len, NULL) < 0 || len <= log_begin)
         return err_set(e, ERR_INTERNAL, "the monitor ended before the box was there");
-    while (len && log[len - 1] == '\n')
+    while (len > log_begin && log[len - 1] == '\n')
         log[--len] = '\0';
     return err_set(e, ERR_INTERNAL, "the monitor ended before the box was there: %s",
-                   len > MONITOR_LOG_TAIL ? log + len - MONITOR_LOG_TAIL : log);
+                   log + (len - log_begin > MONITOR_LOG_TAIL ? len - MONITOR_LOG_TAIL : log_begin));
 }
 
-static int wait_ready(struct bh_ctx *ctx, int fd, const char *log_path, int64_t deadline_mono_ms,
-                      struct err *e)
+static int wait_ready(struct bh_ctx *ctx, int fd, const char *log_path, size_t log_begin,
+                      int64_t deadline_mono_ms, struct err *e)
 {
     _cleanup_buf_ struct buf line = {0};
     int r;
@@ -243,7 +244,7 @@ static int wait_ready(struct bh_ctx *ctx, int fd, const char *log_path, int64_t 
     buf_init(&line, CONTROL_LINE_BYTES);
     r = read_line(fd, ctx->cancel_fd, deadline_mono_ms, &line, e);
     if (r == -ERR_UNAVAILABLE)
-        return monitor_death_error(log_path, e);
+        return monitor_death_error(log_path, log_begin, e);
     if (r < 0)
         return err_wrap(e, r, "while the box starts");
     return parse_reply(&line, NULL, e);
@@ -300,6 +301,7 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
                  (char *)box_id, (char *)"--ready-fd", (char *)"3", NULL},
         .failed = failed,
     };
+    off_t log_begin;
     int r;
 
     if (!log_path)
@@ -308,12 +310,14 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
     ready = p[0];
     l.log_fd = log;
     l.ready_fd = p[1];
+    log_begin = r == 0 ? lseek(log, 0, SEEK_END) : 0;
     if (r == 0)
         r = spawn_monitor(&l, e);
     fd_close(p[1]);
     if (r < 0)
         return r;
-    r = wait_ready(ctx, ready, log_path, deadline_mono_ms, e);
+    r = wait_ready(ctx, ready, log_path, log_begin > 0 ? (size_t)log_begin : 0, deadline_mono_ms,
+                   e);
     if (r == -ERR_EXISTS && e && str_eq(e->field, "monitor"))
         return wait_for_other(ctx, box_id, deadline_mono_ms, e);
     if (r == -ERR_CANCELED || r == -ERR_DEADLINE)
