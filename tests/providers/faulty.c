@@ -1,0 +1,142 @@
+/*
+ * faulty: stands between the host's programs and every provider, for faults.bats. Linked with
+ * --wrap=provider_find,--wrap=provider_at, so that any provider has it without knowing.
+ *
+ * STATE_DIR/fault has a line "FUNCTION MODE" for each function that is to go wrong:
+ *   error   fails before the provider is asked        late    fails after the provider has done it
+ *   hang    waits until it is canceled, then fails    kill    the program dies by SIGKILL before
+ *   killed  the program dies by SIGKILL after the provider has done it
+ * STATE_DIR/asked gets a line "PROGRAM FUNCTION" for each call.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/str.h"
+#include "lib/provider/provider.h"
+
+const struct provider *__real_provider_find(const char *name);
+const struct provider *__real_provider_at(size_t i);
+const struct provider *__wrap_provider_find(const char *name);
+const struct provider *__wrap_provider_at(size_t i);
+
+static void fault_record(const struct bh_ctx *ctx, const char *function)
+{
+    char path[4096], line[128];
+    int n = snprintf(line, sizeof(line), "%s %s\n", program_invocation_short_name, function), fd;
+
+    (void)snprintf(path, sizeof(path), "%s/asked", ctx->state_dir);
+    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)!write(fd, line, (size_t)n);
+    (void)close(fd);
+}
+
+/* "": it works. */
+static void fault_mode(const struct bh_ctx *ctx, const char *function, char ret[16])
+{
+    char path[4096], name[32], mode[16];
+    FILE *f;
+
+    *ret = '\0';
+    (void)snprintf(path, sizeof(path), "%s/fault", ctx->state_dir);
+    f = fopen(path, "re");
+    while (f && fscanf(f, "%31s %15s", name, mode) == 2)
+        if (str_eq(name, function))
+            (void)strcpy(ret, mode);
+    if (f)
+        (void)fclose(f);
+}
+
+static int fault_error(const char *function, struct err *e)
+{
+    return err_set(e, ERR_UNAVAILABLE, "the fault in %s", function);
+}
+
+/* 0: go on; *ret_mode is for fault_after(). */
+static int fault_before(const struct bh_ctx *ctx, const char *function, char ret_mode[16],
+                        struct err *e)
+{
+    fault_record(ctx, function);
+    fault_mode(ctx, function, ret_mode);
+    if (str_eq(ret_mode, "kill"))
+        (void)kill(getpid(), SIGKILL);
+    if (str_eq(ret_mode, "hang")) {
+        struct pollfd p = {.fd = ctx->cancel_fd > 0 ? ctx->cancel_fd : -1, .events = POLLIN};
+
+        while (poll(&p, 1, -1) < 1)
+            continue;
+        return err_set(e, ERR_CANCELED, "canceled in %s", function);
+    }
+    return str_eq(ret_mode, "error") ? fault_error(function, e) : 0;
+}
+
+static int fault_after(const char *mode, const char *function, int r, struct err *e)
+{
+    if (r >= 0 && str_eq(mode, "killed"))
+        (void)kill(getpid(), SIGKILL);
+    return r >= 0 && str_eq(mode, "late") ? fault_error(function, e) : r;
+}
+
+/* FAULT(NAME, parameters, context, provider's name, arguments) */
+#define FAULT(name, params, ctx, provider, ...) \
+    static int fault_##name params \
+    { \
+        char mode[16]; \
+        int r = fault_before(ctx, #name, mode, e); \
+\
+        if (r == 0) \
+            r = __real_provider_find(provider)->name(__VA_ARGS__); \
+        return fault_after(mode, #name, r, e); \
+    }
+
+FAULT(check, (struct bh_ctx * ctx, struct spec *s, struct err *e), ctx, s->provider, ctx, s, e)
+FAULT(prepare, (struct provider_box * b, struct err *e), b->ctx, b->spec->provider, b, e)
+FAULT(start, (struct provider_box * b, struct provider_run *ret, struct err *e), b->ctx,
+      b->spec->provider, b, ret, e)
+FAULT(stop, (struct provider_box * b, int grace_ms, struct err *e), b->ctx, b->spec->provider, b,
+      grace_ms, e)
+FAULT(destroy, (struct provider_box * b, struct err *e), b->ctx, b->spec->provider, b, e)
+FAULT(find, (struct provider_box * b, struct provider_run *ret, struct err *e), b->ctx,
+      b->spec->provider, b, ret, e)
+FAULT(inspect, (struct provider_box * b, json_t **ret, struct err *e), b->ctx, b->spec->provider, b,
+      ret, e)
+
+static const struct provider *make_faulty(const struct provider *real)
+{
+    static struct provider rows[8];
+    size_t i = 0;
+
+    if (!real)
+        return NULL;
+    while (rows[i].name && !str_eq(rows[i].name, real->name))
+        i++;
+    if (!rows[i].name) {
+        struct provider row = *real;
+
+        row.check = fault_check;
+        row.prepare = fault_prepare;
+        row.start = fault_start;
+        row.stop = fault_stop;
+        row.destroy = fault_destroy;
+        row.find = fault_find;
+        row.inspect = fault_inspect;
+        rows[i] = row;
+    }
+    return &rows[i];
+}
+
+const struct provider *__wrap_provider_find(const char *name)
+{
+    return make_faulty(__real_provider_find(name));
+}
+
+const struct provider *__wrap_provider_at(size_t i)
+{
+    return make_faulty(__real_provider_at(i));
+}
