@@ -212,7 +212,7 @@ case_end_fails()
     each_driver case_end_fails
 }
 
-# What cannot be asked is not told as an end: the box runs on.
+# A provider that does not answer is no end of the box: it runs on.
 case_find_fails()
 {
     local before
