@@ -10,8 +10,8 @@
  * <dir>/run/agent.sock. The box sees that directory as /run/bellhop and cannot write to it once
  * start() has returned. The caller has written the agent's token to <dir>/token (0600).
  *
- * Commands call check(), prepare() and destroy(); the box's monitor calls start(); both call
- * stop(), find() and inspect().
+ * Commands call check(), prepare() and destroy(); the box's monitor calls start(), pause() and
+ * resume(); both call stop(), find() and inspect().
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -65,10 +65,10 @@ enum provider_limit {
     PROVIDER_LIMIT_PIDS = 1 << 3,
 };
 
+/* Bits. Each provider has the level "disk" besides: stop() and start(). */
 enum provider_pause {
-    PROVIDER_PAUSE_NONE,
-    PROVIDER_PAUSE_FREEZE,  /* processes stop, memory stays */
-    PROVIDER_PAUSE_TO_DISK, /* memory is written to the disk */
+    PROVIDER_PAUSE_FREEZE = 1 << 0, /* processes stand still, memory stays */
+    PROVIDER_PAUSE_MEMORY = 1 << 1, /* memory is written to the disk */
 };
 
 /* How the monitor learns the exit status of the box's first process. */
@@ -107,7 +107,7 @@ struct provider {
     bool publishes_ports; /* the box's ports are reachable without the monitor's forwards */
     unsigned networks;    /* enum provider_network */
     unsigned limits;      /* enum provider_limit */
-    enum provider_pause pause;
+    unsigned pauses;      /* enum provider_pause */
     enum provider_exit exit;
     enum provider_image image;
     /* The directory in <dir> that holds what the box writes to its disk; the monitor counts it.
@@ -128,6 +128,14 @@ struct provider {
     int (*destroy)(struct provider_box *b, struct err *e); /* stop(), and removes the disk */
     /* Is the run recorded in <dir> alive? 1 (and *ret), 0, or an error. */
     int (*find)(struct provider_box *b, struct provider_run *ret, struct err *e);
+    /*
+     * Needed with any of `pauses`. check_pause() refuses (ERR_UNIMPLEMENTED, with the reason) what
+     * this box cannot do here. pause() returns once nothing of the box runs any more; resume() once
+     * it runs again, also if it was not paused. stop() and destroy() end a paused box too.
+     */
+    int (*check_pause)(struct provider_box *b, enum provider_pause level, struct err *e);
+    int (*pause)(struct provider_box *b, enum provider_pause level, struct err *e);
+    int (*resume)(struct provider_box *b, struct err *e);
     /* The wait status of a run that has ended, as waitpid() has it. Needed with
      * PROVIDER_EXIT_ASKED alone. */
     int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,

@@ -9,6 +9,7 @@
 #include "lib/util/beneath.h"
 #include "lib/provider/oci/host_image.h"
 #include "lib/provider/oci/bundle.h"
+#include "lib/provider/freezer.h"
 #include "lib/provider/oci/cgroup.h"
 #include "lib/provider/oci/runtime_exec.h"
 #include "lib/provider/oci/keeper.h"
@@ -274,10 +275,10 @@ TEST(oci_network_rules_name_every_address_of_the_host)
 
 TEST(oci_cgroup_names_differ_by_state_directory)
 {
-    char a[OCI_CGROUP_NAME_BYTES], b[OCI_CGROUP_NAME_BYTES];
+    char a[FREEZER_NAME_BYTES], b[FREEZER_NAME_BYTES];
 
-    oci_cgroup_name("/a", "0011223344556677", a);
-    oci_cgroup_name("/b", "0011223344556677", b);
+    freezer_name("/a", "0011223344556677", a);
+    freezer_name("/b", "0011223344556677", b);
     T_OK(strcmp(a, b) != 0);
     T_OK(strncmp(a, "/bellhop-", 9) == 0);
 }

@@ -17,9 +17,9 @@
 #include "common/io.h"
 #include "common/process.h"
 #include "common/str.h"
+#include "lib/provider/freezer.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
-#define CGROUP_PREFIX "/bellhop-"
 #define CGROUP1_MAGIC 0x27e0eb
 #define CGROUP2_MAGIC 0x63677270
 #define MAX_HIERARCHIES 24
@@ -30,15 +30,6 @@
 #define MAX_DEPTH 8
 #define MAX_DESCENDANTS "4096"
 #define KEEP_V1_UNLIMITED 0x7000000000000000ull /* v1 writes "no limit" as a huge number */
-
-void oci_cgroup_name(const char *state_dir, const char *id, char out[OCI_CGROUP_NAME_BYTES])
-{
-    uint32_t h = 2166136261u; /* FNV-1a */
-
-    for (const char *s = state_dir; *s; s++)
-        h = (h ^ (unsigned char)*s) * 16777619u;
-    (void)snprintf(out, OCI_CGROUP_NAME_BYTES, CGROUP_PREFIX "%08x-%s", h, id);
-}
 
 bool oci_cgroup_is_v2(void)
 {
@@ -289,20 +280,13 @@ static bool remove_once(const char *hierarchy, const char *name)
     return rmdir(path) == 0 || errno == ENOENT;
 }
 
-/* Is it the name of one box's group? "" and "/" would be the group of every process. */
-static bool is_box_group(const char *name)
-{
-    return str_has_prefix(name, CGROUP_PREFIX) && name[sizeof(CGROUP_PREFIX) - 1] &&
-           !strchr(name + 1, '/');
-}
-
 int oci_cgroup_remove(const char *name, int64_t timeout_ms, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + timeout_ms;
     struct hierarchies h;
     bool gone;
 
-    if (!is_box_group(name))
+    if (!freezer_is_box_group(name))
         return err_set(e, ERR_DATA_LOSS, "'%s' is not the control group of a box", name);
     find_hierarchies(&h);
     for (;;) {
@@ -320,10 +304,10 @@ int oci_cgroup_remove(const char *name, int64_t timeout_ms, struct err *e)
 int oci_cgroup_each(const char *state_dir, int (*fn)(void *arg, const char *id, struct err *e),
                     void *arg, struct err *e)
 {
-    char prefix[OCI_CGROUP_NAME_BYTES];
+    char prefix[FREEZER_NAME_BYTES];
     struct hierarchies h;
 
-    oci_cgroup_name(state_dir, "", prefix);
+    freezer_name(state_dir, "", prefix);
     find_hierarchies(&h);
     for (size_t i = 0; i < h.n; i++) {
         _cleanup_closedir_ DIR *d = opendir(h.path[i]);

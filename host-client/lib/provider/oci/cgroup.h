@@ -1,8 +1,7 @@
 #pragma once
 /*
- * oci_cgroup: the box's control groups, "/bellhop-<mark>-<id>" in every hierarchy (v1, hybrid or
- * v2); the mark distinguishes state directories. The runtime makes them; this module reads, kills
- * and removes them.
+ * oci_cgroup: the box's control groups, freezer_name() in every hierarchy (v1, hybrid or v2). The
+ * runtime makes them; this module reads, kills and removes them.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,10 +9,6 @@
 
 #include "common/err.h"
 #include "lib/provider/oci/oci.h"
-
-#define OCI_CGROUP_NAME_BYTES 64
-
-void oci_cgroup_name(const char *state_dir, const char *id, char out[OCI_CGROUP_NAME_BYTES]);
 
 /* Is only the unified hierarchy mounted? */
 bool oci_cgroup_is_v2(void);

@@ -19,6 +19,7 @@
 #include "lib/util/beneath.h"
 #include "lib/provider/oci/host_image.h"
 #include "lib/provider/oci/bundle.h"
+#include "lib/provider/freezer.h"
 #include "lib/provider/oci/cgroup.h"
 #include "lib/provider/oci/mounts.h"
 #include "lib/provider/oci/inspect.h"
@@ -31,6 +32,8 @@
 #define TOKEN_MAX_BYTES 4096
 #define CGROUP_TIMEOUT_MS 10000
 #define KILL_WAIT_MS 5000
+#define FREEZE_MS 10000
+#define THAW_MS 5000
 #define LISTEN_TIMEOUT_MS 60000
 #define LISTEN_POLL_MS 2
 
@@ -259,12 +262,12 @@ static int oci_prepare(struct provider_box *b, struct err *e)
     return r == -ERR_NOT_FOUND ? make_disk(b, &disk, e) : r;
 }
 
-/* ---- stop and destroy ---- */
+/* ---- the record of the run ---- */
 
 static void name_run(const struct provider_box *b, struct oci_run *run)
 {
     (void)snprintf(run->container, sizeof(run->container), "bellhop-%s", b->id);
-    oci_cgroup_name(b->ctx->state_dir, b->id, run->cgroup);
+    freezer_name(b->ctx->state_dir, b->id, run->cgroup);
 }
 
 /* Takes the names from the id, also when it fails: a damaged record must not name the control
@@ -299,6 +302,7 @@ static int undo_run(const struct provider_box *b, const struct oci_run *run, str
     }
     c.runtime = rt;
     oci_proc_signal(&run->init, SIGKILL);
+    (void)freezer_thaw(run->cgroup, 0, NULL); /* v1: frozen processes do not die */
     (void)oci_proc_wait(&run->init, KILL_WAIT_MS);
     /* if its state was half written, the cgroup does it */
     if (rt->path[0])
@@ -325,6 +329,75 @@ static void remove_run_files(const struct provider_box *b)
     }
 }
 
+/* ---- pause ---- */
+
+/* runsc: the box's processes are not the kernel's, and its control group is empty. */
+static int command_runtime(const struct provider_box *b, const struct oci_run *run,
+                           const char *command, struct err *e)
+{
+    _cleanup_free_ char *state = oci_path(b, "oci/state");
+    struct oci_runtime rt = {{0}};
+    const struct oci_container c = {.runtime = &rt,
+                                    .id = run->container,
+                                    .state_dir = state,
+                                    .network = run->network,
+                                    .cancel_fd = -1};
+
+    if (!state)
+        return err_oom(e);
+    (void)snprintf(rt.name, sizeof(rt.name), "%s", run->runtime);
+    (void)snprintf(rt.path, sizeof(rt.path), "%s", run->runtime_path);
+    return oci_runtime_command(&c, command, e);
+}
+
+static int thaw_run(const struct provider_box *b, const struct oci_run *run, struct err *e)
+{
+    return str_eq(run->runtime, "runsc") ? command_runtime(b, run, "resume", e)
+                                         : freezer_thaw(run->cgroup, THAW_MS, e);
+}
+
+static int load_live_run(const struct provider_box *b, struct oci_run *ret, struct err *e)
+{
+    int r = load_run(b, ret, e);
+
+    if (r == -ERR_NOT_FOUND || (r == 0 && !oci_proc_is_alive(&ret->init)))
+        return err_set(e, ERR_PRECONDITION, "the box is not running");
+    return r;
+}
+
+static int oci_check_pause(struct provider_box *b, enum provider_pause level, struct err *e)
+{
+    struct oci_run run;
+    int r = load_live_run(b, &run, e);
+
+    (void)level;
+    if (r < 0 || str_eq(run.runtime, "runsc"))
+        return r;
+    return freezer_check(run.cgroup, run.init.pid, e);
+}
+
+static int oci_pause(struct provider_box *b, enum provider_pause level, struct err *e)
+{
+    struct oci_run run;
+    int r = load_live_run(b, &run, e);
+
+    (void)level;
+    if (r < 0)
+        return r;
+    return str_eq(run.runtime, "runsc") ? command_runtime(b, &run, "pause", e)
+                                        : freezer_freeze(run.cgroup, FREEZE_MS, e);
+}
+
+static int oci_resume(struct provider_box *b, struct err *e)
+{
+    struct oci_run run;
+    int r = load_live_run(b, &run, e);
+
+    return r < 0 ? r : thaw_run(b, &run, e);
+}
+
+/* ---- stop and destroy ---- */
+
 static int oci_stop(struct provider_box *b, int grace_ms, struct err *e)
 {
     struct oci_run run = {0};
@@ -333,6 +406,7 @@ static int oci_stop(struct provider_box *b, int grace_ms, struct err *e)
     (void)load_run(b, &run, NULL); /* without a record, the names are enough */
     if (grace_ms > 0 && oci_proc_is_alive(&run.init)) {
         oci_proc_signal(&run.init, SIGTERM);
+        (void)thaw_run(b, &run, NULL);
         (void)oci_proc_wait(&run.init, grace_ms);
     }
     r = undo_run(b, &run, e);
@@ -578,7 +652,7 @@ static int launch_box(struct launch *l, struct err *e)
     if (r == 0)
         r = oci_network_attach(l->box, &l->run, e);
     if (r == 0)
-        r = oci_runtime_start(&c, e);
+        r = oci_runtime_command(&c, "start", e);
     if (r == 0)
         r = oci_inspect_require(l->box, &l->run, e);
     if (r == 0)
@@ -645,16 +719,9 @@ static int oci_start(struct provider_box *b, struct provider_run *ret, struct er
 static int oci_inspect_box(struct provider_box *b, json_t **ret, struct err *e)
 {
     struct oci_run run;
-    int r;
+    int r = load_live_run(b, &run, e);
 
-    r = load_run(b, &run, e);
-    if (r == 0 && !oci_proc_is_alive(&run.init))
-        r = -ERR_NOT_FOUND;
-    if (r == -ERR_NOT_FOUND)
-        return err_set(e, ERR_PRECONDITION, "the box is not running");
-    if (r < 0)
-        return r;
-    return oci_inspect(b, &run, ret, e);
+    return r < 0 ? r : oci_inspect(b, &run, ret, e);
 }
 
 /* ---- gc ---- */
@@ -670,12 +737,12 @@ struct sweep {
 static int sweep_cgroup(void *arg, const char *id, struct err *e)
 {
     struct sweep *s = arg;
-    char name[OCI_CGROUP_NAME_BYTES], line[128];
+    char name[FREEZER_NAME_BYTES], line[128];
     int r;
 
     if (s->is_known(s->arg, id))
         return 0;
-    oci_cgroup_name(s->ctx->state_dir, id, name);
+    freezer_name(s->ctx->state_dir, id, name);
     r = oci_cgroup_remove(name, CGROUP_TIMEOUT_MS, e);
     (void)snprintf(line, sizeof(line), "removed the control group of '%s'", id);
     if (r == 0 && s->report)
@@ -750,6 +817,7 @@ const struct provider provider_oci = {
     .networks = PROVIDER_NETWORK_USER | PROVIDER_NETWORK_NONE | PROVIDER_NETWORK_HOST,
     .limits =
         PROVIDER_LIMIT_CPUS | PROVIDER_LIMIT_MEMORY | PROVIDER_LIMIT_DISK | PROVIDER_LIMIT_PIDS,
+    .pauses = PROVIDER_PAUSE_FREEZE,
     .exit = PROVIDER_EXIT_CHILD,
     .image = PROVIDER_IMAGE_ROOTFS,
     .disk_dir = "oci/disk",
@@ -760,6 +828,9 @@ const struct provider provider_oci = {
     .stop = oci_stop,
     .destroy = oci_destroy,
     .find = oci_find,
+    .check_pause = oci_check_pause,
+    .pause = oci_pause,
+    .resume = oci_resume,
     .inspect = oci_inspect_box,
     .sweep = oci_sweep,
 };

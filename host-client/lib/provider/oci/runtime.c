@@ -20,6 +20,7 @@
 #include "lib/util/beneath.h"
 #include "lib/provider/oci/oci.h"
 #include "lib/provider/oci/bundle.h"
+#include "lib/provider/freezer.h"
 #include "lib/provider/oci/cgroup.h"
 #include "lib/provider/oci/runtime_exec.h"
 
@@ -155,23 +156,6 @@ int oci_runtime_create(const struct oci_container *c, const char *bundle, int co
     return read_pid(pid_path, ret_pid, e);
 }
 
-int oci_runtime_start(const struct oci_container *c, struct err *e)
-{
-    struct oci_output out;
-    struct args a = {.n = 0};
-    char why[300];
-    int r;
-
-    add_globals(&a, c);
-    add_arg(&a, "start");
-    add_arg(&a, c->id);
-    r = run_runtime(c, &a, &out, e);
-    if (r < 0 || out.status == 0)
-        return r;
-    oci_one_line(out.text, why, sizeof(why));
-    return err_set(e, ERR_INTERNAL, "%s could not start the box: %s", c->runtime->name, why);
-}
-
 int oci_runtime_delete(const struct oci_container *c, struct err *e)
 {
     struct oci_output out;
@@ -190,6 +174,23 @@ int oci_runtime_delete(const struct oci_container *c, struct err *e)
         return r;
     oci_one_line(out.text, why, sizeof(why));
     return err_set(e, ERR_INTERNAL, "%s could not delete the box: %s", c->runtime->name, why);
+}
+
+int oci_runtime_command(const struct oci_container *c, const char *command, struct err *e)
+{
+    struct oci_output out;
+    struct args a = {.n = 0};
+    char why[300];
+    int r;
+
+    add_globals(&a, c);
+    add_arg(&a, command);
+    add_arg(&a, c->id);
+    r = run_runtime(c, &a, &out, e);
+    if (r < 0 || out.status == 0)
+        return r;
+    oci_one_line(out.text, why, sizeof(why));
+    return err_set(e, ERR_INTERNAL, "%s could not %s the box: %s", c->runtime->name, command, why);
 }
 
 /* ---- the probe ---- */
@@ -287,7 +288,7 @@ static int probe_in(struct bh_ctx *ctx, const struct oci_runtime *rt, const char
                     char why[WHY_BYTES], struct err *e)
 {
     _cleanup_free_ char *state = NULL;
-    char cgroup[OCI_CGROUP_NAME_BYTES];
+    char cgroup[FREEZER_NAME_BYTES];
     struct oci_container c = {.runtime = rt, .network = "none", .cancel_fd = ctx->cancel_fd};
     int r;
 
@@ -295,7 +296,7 @@ static int probe_in(struct bh_ctx *ctx, const struct oci_runtime *rt, const char
     if (asprintf(&state, "%s/state", dir) < 0)
         return err_oom(e);
     c.state_dir = state;
-    oci_cgroup_name(ctx->state_dir, c.id, cgroup);
+    freezer_name(ctx->state_dir, c.id, cgroup);
     r = probe_files(ctx, dir, cgroup, e);
     if (r == 0)
         r = probe_run(&c, dir, why, e);

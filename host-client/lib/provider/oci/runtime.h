@@ -35,6 +35,8 @@ struct oci_container {
  * mounted first, in a namespace of its own. */
 int oci_runtime_create(const struct oci_container *c, const char *bundle, int console_fd,
                        struct oci_stage *stage, pid_t *ret_pid, struct err *e);
-int oci_runtime_start(const struct oci_container *c, struct err *e);
+/* "start" of a container that was created; "pause" and "resume" of one whose processes the runtime
+ * itself schedules. */
+int oci_runtime_command(const struct oci_container *c, const char *command, struct err *e);
 /* Kills the container and removes the runtime's state. No container is no error. */
 int oci_runtime_delete(const struct oci_container *c, struct err *e);

@@ -17,10 +17,13 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/freezer.h"
 #include "lib/provider/provider.h"
 #include "lib/util/procfs.h"
 
 #define MARK_BYTES 64
+#define FREEZE_MS 10000
+#define THAW_MS 5000
 
 /* ---- what it can do ---- */
 
@@ -200,9 +203,10 @@ static int fill_launch(struct provider_box *b, struct agent_launch *l, struct er
     return 0;
 }
 
-/* Between fork and exec: async-signal-safe calls only. */
+/* Between fork and exec: async-signal-safe calls only. group_fd: of the box's control group; -1:
+ * it has none. */
 __attribute__((noreturn)) static void become_agent(const struct agent_launch *l, const char *dir,
-                                                   int log_fd)
+                                                   int log_fd, int group_fd)
 {
     struct sigaction dfl = {.sa_handler = SIG_DFL};
     sigset_t none;
@@ -214,6 +218,8 @@ __attribute__((noreturn)) static void become_agent(const struct agent_launch *l,
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)umask(022); /* not the monitor's umask */
     (void)setsid();
+    if (group_fd >= 0)
+        (void)!write(group_fd, "0", 1); /* moves the caller */
     if (null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 ||
         syscall(SYS_close_range, 3, ~0U, 0) < 0 || chdir(dir) < 0)
         _exit(126);
@@ -226,17 +232,21 @@ static int launch_agent(struct provider_box *b, const struct agent_launch *l,
 {
     _cleanup_free_ char *sock = box_file(b, "run/agent.sock");
     _cleanup_close_ int log = open(l->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    _cleanup_close_ int group = -1;
+    char name[FREEZER_NAME_BYTES];
     struct provider_run run = {0};
 
     if (log < 0)
         return err_sys(e, errno, "open '%s'", l->log);
     if (sock)
         (void)unlink(sock);
+    freezer_name(b->ctx->state_dir, b->id, name);
+    (void)freezer_make(name, &group, NULL); /* without it, the box cannot be paused */
     run.pid = fork();
     if (run.pid < 0)
         return err_sys(e, errno, "fork");
     if (run.pid == 0)
-        become_agent(l, b->dir, log);
+        become_agent(l, b->dir, log, group);
     run.pid_start = procfs_start_time(run.pid);
     run.listener = run.pid;
     run.listener_start = run.pid_start;
@@ -260,13 +270,44 @@ static int process_start(struct provider_box *b, struct provider_run *ret, struc
     return r;
 }
 
+/* ---- pause ---- */
+
+static int process_check_pause(struct provider_box *b, enum provider_pause level, struct err *e)
+{
+    char name[FREEZER_NAME_BYTES];
+    struct provider_run run = {0};
+
+    (void)level;
+    freezer_name(b->ctx->state_dir, b->id, name);
+    if (process_find(b, &run, e) != 1)
+        return err_set(e, ERR_PRECONDITION, "the box is not running");
+    return freezer_check(name, run.pid, e);
+}
+
+static int process_pause(struct provider_box *b, enum provider_pause level, struct err *e)
+{
+    char name[FREEZER_NAME_BYTES];
+
+    (void)level;
+    freezer_name(b->ctx->state_dir, b->id, name);
+    return freezer_freeze(name, FREEZE_MS, e);
+}
+
+static int process_resume(struct provider_box *b, struct err *e)
+{
+    char name[FREEZER_NAME_BYTES];
+
+    freezer_name(b->ctx->state_dir, b->id, name);
+    return freezer_thaw(name, THAW_MS, e);
+}
+
 /* ---- end ---- */
 
 static int process_stop(struct provider_box *b, int grace_ms, struct err *e)
 {
     _cleanup_free_ char *run_path = box_file(b, "run.json");
     _cleanup_free_ char *sock = box_file(b, "run/agent.sock");
-    char mark[MARK_BYTES];
+    char mark[MARK_BYTES], name[FREEZER_NAME_BYTES];
     struct provider_run run = {0};
     struct procfs_group group = {.mark = mark};
     int r;
@@ -278,9 +319,12 @@ static int process_stop(struct provider_box *b, int grace_ms, struct err *e)
         group.root = run.pid;
         group.root_start = run.pid_start;
     }
+    freezer_name(b->ctx->state_dir, b->id, name);
+    (void)freezer_thaw(name, THAW_MS, NULL); /* frozen processes do not die */
     r = procfs_end(&group, grace_ms, e);
     if (r < 0)
         return r;
+    freezer_remove(name);
     (void)unlink(run_path);
     (void)unlink(sock);
     return 0;
@@ -358,6 +402,7 @@ const struct provider provider_process = {
     .shares_machine = true,
     .has_own_children = true,
     .networks = PROVIDER_NETWORK_HOST,
+    .pauses = PROVIDER_PAUSE_FREEZE,
     .exit = PROVIDER_EXIT_CHILD,
     .probe = process_probe,
     .check = process_check,
@@ -366,6 +411,9 @@ const struct provider provider_process = {
     .stop = process_stop,
     .destroy = process_destroy,
     .find = process_find,
+    .check_pause = process_check_pause,
+    .pause = process_pause,
+    .resume = process_resume,
     .inspect = process_inspect,
     .sweep = process_sweep,
 };
