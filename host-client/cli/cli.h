@@ -117,8 +117,8 @@ struct cli_command {
 extern const struct cli_command cmd_up, cmd_exec, cmd_shell, cmd_put, cmd_get, cmd_cat, cmd_edit,
     cmd_watch, cmd_sync, cmd_glob, cmd_grep, cmd_url, cmd_keep, cmd_logs, cmd_ps, cmd_attach,
     cmd_kill, cmd_wait, cmd_activity, cmd_hold, cmd_release, cmd_ports, cmd_wait_port, cmd_ready,
-    cmd_ls, cmd_status, cmd_events, cmd_start, cmd_stop, cmd_rm, cmd_gc, cmd_image, cmd_providers,
-    cmd_config, cmd_doctor, cmd_completion, cmd_help, cmd_version;
+    cmd_ls, cmd_status, cmd_events, cmd_start, cmd_stop, cmd_pause, cmd_resume, cmd_rm, cmd_gc,
+    cmd_image, cmd_providers, cmd_config, cmd_doctor, cmd_completion, cmd_help, cmd_version;
 const struct cli_command *cli_command_at(size_t i); /* NULL past the last */
 const struct cli_command *cli_find_command(const char *name);
 
@@ -227,7 +227,8 @@ void cli_window_size(uint16_t *cols, uint16_t *rows);
 
 /* named_box.c */
 #define CLI_BOX_WAIT_MS (2 * 60 * 1000) /* to start or stop a box */
-/* Calls fn for each box and reports it in the state `what`, as a line each or one document. */
+/* Calls fn for each box and reports it in the state `what` (NULL: the one that it has then), as a
+ * line each or one document. */
 int cli_each_box(struct cli *c, char **names, const char *what,
                  int (*fn)(struct bh_box *box, int64_t timeout_ms, struct bh_error *err),
                  bool missing_ok, struct bh_error *err);

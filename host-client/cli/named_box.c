@@ -14,7 +14,7 @@ const char *cli_time_left(const struct bh_box_info *i, char *out, size_t n)
 {
     int64_t left = i->deadline_ms - clock_real_ms();
 
-    if (!i->deadline_ms || i->state != BH_STATE_RUNNING)
+    if (!i->deadline_ms || (i->state != BH_STATE_RUNNING && i->state != BH_STATE_PAUSED))
         return "-";
     return str_format_duration(left > 0 ? left : 0, out, n);
 }
@@ -47,7 +47,7 @@ int cli_each_box(struct cli *c, char **names, const char *what,
         if (r == 0)
             r = fn(box, CLI_BOX_WAIT_MS, err);
         if (r == 0)
-            r = report_box(c, *names, what, list);
+            r = report_box(c, *names, what ? what : bh_state_name(bh_box_info(box)->state), list);
     }
     if (r == 0 && c->json)
         return cli_print_json_take(json_pack("{s:o}", "boxes", list));

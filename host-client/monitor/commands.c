@@ -86,7 +86,7 @@ struct request {
     const char *cause;
     int64_t until_ms;
     uint32_t port, host_port;
-    uint32_t grace_ms;
+    uint32_t grace_ms, timeout_ms;
 };
 
 static int add_int(json_t *reply, const char *name, int64_t v, struct err *e)
@@ -110,13 +110,21 @@ static int op_ping(struct commands *c, const struct request *q, json_t *reply, s
     return r == 0 && json_object_set_new(reply, "ready", json_true()) < 0 ? err_oom(e) : r;
 }
 
+/* A caller resumes the box first; bringup.c does. */
+static int refuse_paused(const struct commands *c, struct err *e)
+{
+    return c->m->is_paused ? err_field(e, ERR_PRECONDITION, "state", "the box is paused") : 0;
+}
+
 static int op_touch(struct commands *c, const struct request *q, json_t *reply, struct err *e)
 {
+    int r = refuse_paused(c, e);
+
     (void)q;
     (void)reply;
-    (void)e;
-    lease_touch(&c->m->lease);
-    return 0;
+    if (r == 0)
+        lease_touch(&c->m->lease);
+    return r;
 }
 
 static int op_extend(struct commands *c, const struct request *q, json_t *reply, struct err *e)
@@ -160,6 +168,19 @@ static int op_supervise(struct commands *c, const struct request *q, json_t *rep
     return 0;
 }
 
+static int op_pause(struct commands *c, const struct request *q, json_t *reply, struct err *e)
+{
+    (void)q;
+    (void)reply;
+    return monitor_pause_box(c->m, e);
+}
+
+static int op_resume(struct commands *c, const struct request *q, json_t *reply, struct err *e)
+{
+    (void)reply;
+    return monitor_resume_box(c->m, clock_mono_ms() + q->timeout_ms, e);
+}
+
 static int op_stop(struct commands *c, const struct request *q, json_t *reply, struct err *e)
 {
     int grace_ms = q->grace_ms < BOX_STOP_GRACE_MS ? (int)q->grace_ms : BOX_STOP_GRACE_MS;
@@ -176,6 +197,7 @@ static const struct {
     {"ping", op_ping, false},       {"touch", op_touch, false},
     {"hold", op_touch, true},       {"extend", op_extend, false},
     {"forward", op_forward, false}, {"supervise", op_supervise, false},
+    {"pause", op_pause, false},     {"resume", op_resume, false},
     {"stop", op_stop, false},
 };
 
@@ -183,15 +205,12 @@ static int run_op(struct commands *c, struct caller *caller, json_t *obj, json_t
                   struct err *e)
 {
     static const struct jx_field fields[] = {
-        JX(struct request, op, jx_str, JX_REQUIRED),
-        JX(struct request, cause, jx_str, 0),
-        JX(struct request, until_ms, jx_i64, 0),
-        JX(struct request, port, jx_u32, 0),
-        JX(struct request, host_port, jx_u32, 0),
-        JX(struct request, grace_ms, jx_u32, 0),
-        {0},
+        JX(struct request, op, jx_str, JX_REQUIRED), JX(struct request, cause, jx_str, 0),
+        JX(struct request, until_ms, jx_i64, 0),     JX(struct request, port, jx_u32, 0),
+        JX(struct request, host_port, jx_u32, 0),    JX(struct request, grace_ms, jx_u32, 0),
+        JX(struct request, timeout_ms, jx_u32, 0),   {0},
     };
-    struct request q = {.grace_ms = BOX_STOP_GRACE_MS};
+    struct request q = {.grace_ms = BOX_STOP_GRACE_MS, .timeout_ms = BOX_RESUME_MS};
     int r = jx_decode(obj, fields, &q, e);
 
     if (r < 0)

@@ -194,6 +194,8 @@ static int adopt_locked(struct bh_ctx *ctx, const char *id, struct monitor *m, s
         return err_set(e, ERR_NOT_FOUND, "a command has started another monitor");
     if (r == 0)
         r = monitor_start(m, ctx, id, true, e);
+    if (r == 0 && !m->is_paused && box_row_is_paused(&m->box->row))
+        r = store_set_state(ctx->store, id, BH_STATE_RUNNING, "interrupted", e);
     if (r == -ERR_NOT_FOUND && m->box)
         (void)bringup_stop_locked(m->box, "it ended with its monitor", NULL);
     return r;

@@ -30,6 +30,8 @@
 #define MAX_UNANSWERED 3 /* a busy machine may answer late */
 #define BUSY_MS 10000    /* a command is at work on the box: try again later */
 #define CAUSE_BYTES 512
+#define WAKE_MS 90000 /* for a resume that a connection asks for */
+#define WAKE_AGAIN_MS 20
 
 /* ---- start ---- */
 
@@ -94,6 +96,127 @@ static int wait_for_agent(struct monitor *m, struct err *e)
     return r;
 }
 
+/* ---- pause and resume ---- */
+
+int monitor_pause_box(struct monitor *m, struct err *e)
+{
+    struct provider_box view;
+    int r;
+
+    if (m->is_paused)
+        return 0;
+    r = supervisor_park(m->supervisor, e);
+    if (r < 0)
+        return err_wrap(e, r, "the guest agent");
+    box_view(m->box, &view);
+    r = m->box->provider->pause(&view, PROVIDER_PAUSE_FREEZE, e);
+    if (r < 0) {
+        supervisor_unpark(m->supervisor);
+        return r;
+    }
+    m->is_paused = true;
+    m->ask_until_ms = 0;
+    m->n_unanswered = 0;
+    /* It has its whole time to live from now on. */
+    (void)lease_extend(&m->lease, clock_mono_ms() + m->box->spec.timeout_ms);
+    (void)store_set_deadline(m->ctx->store, m->box->row.id, monitor_deadline_real_ms(m), NULL);
+    return 0;
+}
+
+static int freeze_again(struct bh_box *box, struct err *e)
+{
+    struct provider_box view;
+
+    box_view(box, &view);
+    return box->provider->pause(&view, PROVIDER_PAUSE_FREEZE, e);
+}
+
+/* Runs the box's processes again, and returns once the guest agent has the time, fresh random
+ * numbers and a new generation. */
+static int thaw_box(struct bh_box *box, int64_t deadline_mono_ms, struct err *e)
+{
+    struct provider_box view;
+    struct client *c = NULL;
+    int r;
+
+    box_view(box, &view);
+    r = box->provider->resume(&view, e);
+    box->client = client_free(box->client); /* its connections are from before */
+    if (r == 0)
+        r = box_client(box, &c, e);
+    return r < 0 ? r : client_resync(c, deadline_mono_ms, e);
+}
+
+int monitor_resume_box(struct monitor *m, int64_t deadline_mono_ms, struct err *e)
+{
+    int64_t now;
+    int r;
+
+    if (!m->is_paused)
+        return 0;
+    r = thaw_box(m->box, deadline_mono_ms, e);
+    if (r < 0) {
+        (void)freeze_again(m->box, NULL);
+        return r;
+    }
+    now = clock_mono_ms();
+    m->is_paused = false;
+    m->wake_by_ms = 0;
+    use_done(&m->use);
+    use_init(&m->use, now);
+    lease_init(&m->lease, now, m->box->spec.timeout_ms, m->lease.deadline_ms);
+    lease_touch(&m->lease);
+    (void)lease_extend(&m->lease, now + m->box->spec.timeout_ms);
+    monitor_lease_changed(m);
+    supervisor_unpark(m->supervisor);
+    return 0;
+}
+
+/* A connection wants in: resumes the box under its name lock. A command that holds the lock may
+ * resume or end the box itself: the next turn looks again. */
+static void wake_for_connection(struct monitor *m)
+{
+    struct store *s = m->ctx->store;
+    const char *id = m->box->row.id;
+    _cleanup_close_ int lock = -1;
+    struct err e = {0};
+    int r;
+
+    if (store_lock_name(s, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0)
+        return;
+    if (box_reload(m->box, NULL) < 0 || !box_row_is_paused(&m->box->row))
+        return;
+    r = m->box->row.state == BH_STATE_RESUMING
+            ? 0
+            : store_set_state(s, id, BH_STATE_RESUMING, "a connection", &e);
+    if (r == 0)
+        r = monitor_resume_box(m, m->wake_by_ms, &e);
+    if (r == 0)
+        (void)store_set_state(s, id, BH_STATE_RUNNING, "a connection", NULL);
+    else
+        (void)store_set_state(s, id, BH_STATE_PAUSED, e.message, NULL);
+}
+
+static void on_wake(struct monitor *m)
+{
+    int64_t now = clock_mono_ms();
+
+    if (!m->is_paused || !forwards_want_box(m->forwards)) {
+        m->wake_by_ms = 0;
+        return;
+    }
+    if (!m->wake_by_ms)
+        m->wake_by_ms = now + WAKE_MS;
+    if (now < m->wake_by_ms) {
+        wake_for_connection(m);
+        return;
+    }
+    forwards_refuse(m->forwards);
+    m->wake_by_ms = 0;
+}
+
+/* ---- the lease at the start ---- */
+
 /* An adopted box keeps its deadline; a new run has its whole time to live. */
 static void begin_lease(struct monitor *m, bool is_adopted)
 {
@@ -156,7 +279,7 @@ static int open_parts(struct monitor *m, struct err *e)
     if (r == 0)
         r = forwards_new(&opts, &m->forwards, e);
     if (r == 0)
-        r = supervisor_new(m->box, &m->supervisor, e);
+        r = supervisor_new(m->box, m->is_paused, &m->supervisor, e);
     if (r == 0)
         r = open_disk(m, e);
     if (r == 0)
@@ -180,7 +303,12 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, boo
         r = box_new_take(ctx, &row, &m->box, e);
     if (r == 0)
         r = find_or_start(m, adopt_only, &is_adopted, e);
-    if (r == 0)
+    m->is_paused = r == 0 && is_adopted && m->box->row.state == BH_STATE_PAUSED;
+    if (m->is_paused)
+        r = freeze_again(m->box, e);
+    else if (r == 0 && is_adopted && box_row_is_paused(&m->box->row)) /* it was interrupted */
+        r = thaw_box(m->box, clock_mono_ms() + MONITOR_READY_MS, e);
+    if (r == 0 && !m->is_paused)
         r = wait_for_agent(m, e);
     if (r == 0)
         r = open_parts(m, e);
@@ -295,7 +423,7 @@ static void end_by_lease(struct monitor *m)
 
     if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0) {
         (void)lease_extend(&m->lease, clock_mono_ms() + BUSY_MS);
-        monitor_lease_changed(m);
+        monitor_lease_changed(m); /* of a paused box: the supervisor pushes it later */
         return;
     }
     end_locked(m, "timeout", "its time to live is over");
@@ -400,6 +528,8 @@ static void on_supervisor(struct monitor *m)
 
 static int64_t next_time(const struct monitor *m)
 {
+    if (m->is_paused)
+        return m->lease.deadline_ms;
     return m->ask_until_ms ? m->ask_until_ms : lease_next_ms(&m->lease);
 }
 
@@ -409,7 +539,9 @@ static void on_time(struct monitor *m)
 
     if (now < next_time(m))
         return;
-    if (m->ask_until_ms)
+    if (m->is_paused)
+        end_by_lease(m);
+    else if (m->ask_until_ms)
         on_activity(m, NULL);
     else
         ask_activity(m, now);
@@ -439,6 +571,8 @@ static int64_t next_ms(const struct monitor *m)
     int64_t disk = diskwatch_next_ms(m->disk);
     int64_t next = disk < lease ? disk : lease;
 
+    if (m->wake_by_ms && clock_mono_ms() + WAKE_AGAIN_MS < next)
+        next = clock_mono_ms() + WAKE_AGAIN_MS;
     return m->exit.next_ms < next ? m->exit.next_ms : next;
 }
 
@@ -453,12 +587,13 @@ static void run_turn(struct monitor *m, struct pollfd *p)
         (struct pollfd){.fd = supervisor_event_fd(m->supervisor), .events = POLLIN};
     p[FIXED_DISK] = (struct pollfd){.fd = diskwatch_fd(m->disk), .events = POLLIN};
     n_commands = commands_poll(m->commands, p + N_FIXED, MONITOR_MAX_CLIENTS + 1);
-    n_forwards = forwards_poll(m->forwards, p + N_FIXED + n_commands,
+    n_forwards = forwards_poll(m->forwards, m->is_paused, p + N_FIXED + n_commands,
                                MONITOR_MAX_POLL - N_FIXED - n_commands);
     if (poll(p, N_FIXED + n_commands + n_forwards, clock_until_ms(next_ms(m))) < 0)
         return;
 
-    forwards_act(m->forwards, p + N_FIXED + n_commands, n_forwards);
+    forwards_act(m->forwards, m->is_paused, p + N_FIXED + n_commands, n_forwards);
+    on_wake(m);
     if (p[FIXED_SUPERVISOR].revents)
         on_supervisor(m);
     if (!m->is_over)

@@ -34,6 +34,8 @@ struct monitor {
     struct exit_watch exit;
     int signal_fd;
     bool is_over;       /* the loop ends */
+    bool is_paused;     /* the box is frozen */
+    int64_t wake_by_ms; /* a connection wants the box to be resumed until then; 0: none does */
     struct lease lease; /* monotonic time */
     struct use use;
     int64_t ask_until_ms; /* deadline of the answer about the box's use; 0: not asked */
@@ -57,6 +59,13 @@ void monitor_done(struct monitor *m);
 unsigned monitor_uses(const struct monitor *m); /* current uses of the box */
 void monitor_lease_changed(struct monitor *m);  /* tells the store and the guest agent */
 int64_t monitor_deadline_real_ms(const struct monitor *m);
+/*
+ * Freezes the box, and lets it run again; both may be repeated. The caller holds the box's name lock
+ * and stores its state. After a resume the guest agent has got System/Resync and has answered. If
+ * that fails by the deadline, the box is frozen again.
+ */
+int monitor_pause_box(struct monitor *m, struct err *e);
+int monitor_resume_box(struct monitor *m, int64_t deadline_mono_ms, struct err *e);
 /* Ends the box's processes and writes the exit record; the loop ends after that. */
 int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int grace_ms,
                      struct err *e);

@@ -18,6 +18,7 @@
 
 struct listener {
     int fd;
+    bool wants_box; /* of a paused box: a client waits in the backlog */
     uint16_t port, host_port;
 };
 
@@ -34,6 +35,7 @@ struct connection {
     struct half up, down;
     bool is_shaking; /* the tunnel's response head is incomplete; `down` holds it */
     bool is_dead;
+    bool wants_box;             /* of a paused box: the client waits for it */
     size_t client_at, agent_at; /* indexes in the polled array */
 };
 
@@ -247,24 +249,99 @@ static struct pollfd poll_for(int fd, short events)
     return (struct pollfd){.fd = events ? fd : -1, .events = events};
 }
 
-size_t forwards_poll(struct forwards *f, struct pollfd *out, size_t max)
+/* A paused box reads nothing: its client's bytes stay in the kernel. */
+static short paused_events(const struct connection *c)
+{
+    return (short)(c->up.is_eof || c->wants_box ? 0 : POLLIN);
+}
+
+size_t forwards_poll(struct forwards *f, bool is_paused, struct pollfd *out, size_t max)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < f->n_listeners && n < max; i++)
-        out[n++] = (struct pollfd){.fd = f->listeners[i].fd, .events = POLLIN};
+        out[n++] =
+            poll_for(f->listeners[i].fd, is_paused && f->listeners[i].wants_box ? 0 : POLLIN);
     for (size_t i = 0; i < f->n_connections && n + 2 <= max; i++) {
         struct connection *c = f->connections[i];
 
         c->client_at = n;
-        out[n++] = poll_for(c->client, client_events(c));
+        out[n++] = poll_for(c->client, is_paused ? paused_events(c) : client_events(c));
         c->agent_at = n;
-        out[n++] = poll_for(c->agent, agent_events(c));
+        out[n++] = poll_for(c->agent, is_paused ? 0 : agent_events(c));
     }
     return n;
 }
 
-void forwards_act(struct forwards *f, const struct pollfd *polled, size_t n)
+/* ---- of a paused box ---- */
+
+/* Looks at what the client has sent, and leaves it in the kernel. */
+static void look_at_client(struct connection *c, short revents)
+{
+    char byte;
+    ssize_t n;
+
+    if (c->is_shaking || c->up.data.len)
+        c->wants_box = true;
+    if (c->wants_box || !revents)
+        return;
+    n = recv(c->client, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n > 0)
+        c->wants_box = true;
+    else if (n == 0)
+        c->up.is_eof = true; /* the box hears of it when it runs */
+    else if (errno != EAGAIN && errno != EINTR)
+        c->is_dead = true;
+}
+
+bool forwards_want_box(const struct forwards *f)
+{
+    for (size_t i = 0; i < f->n_listeners; i++)
+        if (f->listeners[i].wants_box)
+            return true;
+    for (size_t i = 0; i < f->n_connections; i++)
+        if (f->connections[i]->wants_box)
+            return true;
+    return false;
+}
+
+void forwards_refuse(struct forwards *f)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < f->n_listeners; i++) {
+        struct listener *l = &f->listeners[i];
+        int fd;
+
+        while (l->wants_box && (fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
+            fd_close(fd);
+        l->wants_box = false;
+    }
+    for (size_t i = 0; i < f->n_connections; i++) {
+        struct connection *c = f->connections[i];
+
+        if (c->wants_box)
+            (void)connection_free(c);
+        else
+            f->connections[kept++] = c;
+    }
+    f->n_connections = kept;
+}
+
+/* ---- after the poll ---- */
+
+static void act_on_polled(struct connection *c, bool is_paused, short client, short agent)
+{
+    if (is_paused) {
+        look_at_client(c, client);
+        return;
+    }
+    c->wants_box = false;
+    if (client || agent)
+        act_on(c, client, agent);
+}
+
+void forwards_act(struct forwards *f, bool is_paused, const struct pollfd *polled, size_t n)
 {
     size_t n_before = f->n_connections;
     size_t kept = 0;
@@ -272,15 +349,19 @@ void forwards_act(struct forwards *f, const struct pollfd *polled, size_t n)
     for (size_t i = 0; i < n_before; i++) {
         struct connection *c = f->connections[i];
 
-        if (c->agent_at < n && (polled[c->client_at].revents || polled[c->agent_at].revents))
-            act_on(c, polled[c->client_at].revents, polled[c->agent_at].revents);
+        if (c->agent_at < n)
+            act_on_polled(c, is_paused, polled[c->client_at].revents, polled[c->agent_at].revents);
         if (c->is_dead)
             (void)connection_free(c);
         else
             f->connections[kept++] = c;
     }
     f->n_connections = kept;
-    for (size_t i = 0; i < f->n_listeners && i < n; i++)
-        if (polled[i].revents)
-            accept_one(f, &f->listeners[i]);
+    for (size_t i = 0; i < f->n_listeners && i < n; i++) {
+        struct listener *l = &f->listeners[i];
+
+        if (!is_paused && polled[i].revents)
+            accept_one(f, l);
+        l->wants_box = is_paused && (polled[i].revents || l->wants_box);
+    }
 }

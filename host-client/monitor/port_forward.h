@@ -5,6 +5,7 @@
  * bounded buffers and half-close in both directions. For the monitor's loop only.
  */
 #include <poll.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -20,6 +21,15 @@ int forwards_add(struct forwards *f, uint16_t port, uint16_t host_port, uint16_t
                  struct err *e);
 unsigned forwards_n_connections(const struct forwards *f);
 
+/*
+ * While the box is paused, nothing is accepted, read or written, and connections wait. Does one of
+ * them want the box to run? A new client, one whose tunnel is not open yet, or one with bytes for
+ * the box. A client that has hung up does not.
+ */
+bool forwards_want_box(const struct forwards *f);
+/* Closes the connections that want the box. */
+void forwards_refuse(struct forwards *f);
+
 /* Fill the array to poll, then act on the result. */
-size_t forwards_poll(struct forwards *f, struct pollfd *out, size_t max);
-void forwards_act(struct forwards *f, const struct pollfd *polled, size_t n);
+size_t forwards_poll(struct forwards *f, bool is_paused, struct pollfd *out, size_t max);
+void forwards_act(struct forwards *f, bool is_paused, const struct pollfd *polled, size_t n);

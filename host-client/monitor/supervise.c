@@ -30,13 +30,20 @@
 struct supervisor {
     pthread_t thread;
     struct client *client;
+    struct client *lease_client; /* a new order does not cancel it */
     char *box_dir;
     char *start_path;
     int wake_fd;  /* cancels the thread's client */
+    int stop_fd;  /* cancels the lease's client */
     int event_fd; /* wakes the loop */
 
     pthread_mutex_t lock;
+    pthread_cond_t parked; /* the thread has answered supervisor_park() */
     /* guarded by lock: */
+    enum { RUNS, PARK_ASKED, PARKED, PARK_FAILED } park;
+    int64_t parked_at_mono_ms;
+    int64_t frozen_ms; /* the thread adds this to its times */
+    struct err park_error;
     bool is_stopping;
     bool watch_asked;
     bool lease_asked;
@@ -135,16 +142,24 @@ static void load_start(struct supervisor *s)
     s->was_well = true; /* the bootstrap has checked it */
 }
 
+/* left NULL: no end. Not canceled by a new order: a canceled request may be read late, and would
+ * then replace a newer lease. An agent that is not the box's first process cannot end the box. */
+static int set_lease_take(struct supervisor *s, json_t *left, struct err *e)
+{
+    json_t *params = json_pack("{s:o, s:b}", "expires_in_ms", left, "force", 1);
+    int r = params ? client_call(s->lease_client, RPC_system_lease, params,
+                                 clock_mono_ms() + CALL_MS, NULL, e)
+                   : err_oom(e);
+
+    json_decref(params);
+    return r == -ERR_PRECONDITION || r == -ERR_UNIMPLEMENTED ? 0 : r;
+}
+
 static void push_lease(struct supervisor *s)
 {
     int64_t left = s->lease_until - clock_mono_ms() + LEASE_MARGIN_MS;
-    json_t *params =
-        json_pack("{s:I, s:b}", "expires_in_ms", (json_int_t)(left > 0 ? left : 0), "force", 1);
-    int r = client_call(s->client, RPC_system_lease, params, clock_mono_ms() + CALL_MS, NULL, NULL);
 
-    json_decref(params);
-    /* An agent that is not the box's first process cannot end the box. */
-    s->lease_pending = r < 0 && r != -ERR_PRECONDITION && r != -ERR_UNIMPLEMENTED;
+    s->lease_pending = set_lease_take(s, json_integer(left > 0 ? left : 0), NULL) < 0;
 }
 
 /* An unresponsive agent is asked only once: the loop stops waiting by itself. */
@@ -329,14 +344,56 @@ static void watch_agent(struct supervisor *s)
         look_at_health(s);
 }
 
+/* ---- parking ---- */
+
+static void add_frozen_time(int64_t *at_mono_ms, int64_t frozen_ms)
+{
+    if (*at_mono_ms)
+        *at_mono_ms += frozen_ms;
+}
+
+/* Answers supervisor_park(). The lease comes last: every earlier call has ended. */
+static void answer_park(struct supervisor *s)
+{
+    struct err e = {0};
+    int r = set_lease_take(s, json_null(), &e);
+
+    s->activity_pending = false;
+    s->lease_pending = false; /* supervisor_unpark() asks for it */
+    (void)pthread_mutex_lock(&s->lock);
+    s->park = r < 0 ? PARK_FAILED : PARKED;
+    s->park_error = e;
+    s->parked_at_mono_ms = clock_mono_ms();
+    (void)pthread_cond_broadcast(&s->parked);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+/* Moves the times of the watched command on by the time that it was frozen. */
+static void forget_frozen_time(struct supervisor *s, int64_t frozen_ms)
+{
+    add_frozen_time(&s->running_since_mono_ms, frozen_ms);
+    add_frozen_time(&s->restart_at_mono_ms, frozen_ms);
+    add_frozen_time(&s->probe_at_mono_ms, frozen_ms);
+    s->n_failed_probes = 0;
+}
+
 /* Takes the loop's orders; false: stop. */
 static bool take_orders(struct supervisor *s)
 {
-    bool watch_asked;
-    bool is_stopping;
+    bool watch_asked, is_stopping, park_asked;
+    int64_t frozen_ms;
 
     eventfd_drain(s->wake_fd);
     (void)pthread_mutex_lock(&s->lock);
+    park_asked = s->park == PARK_ASKED;
+    while (s->park == PARKED && !s->is_stopping) {
+        (void)pthread_mutex_unlock(&s->lock);
+        pause_or_wake(s, -1);
+        eventfd_drain(s->wake_fd);
+        (void)pthread_mutex_lock(&s->lock);
+    }
+    frozen_ms = s->frozen_ms;
+    s->frozen_ms = 0;
     is_stopping = s->is_stopping;
     watch_asked = s->watch_asked;
     s->watch_asked = false;
@@ -348,9 +405,20 @@ static bool take_orders(struct supervisor *s)
     s->activity_pending = s->activity_pending || s->activity_asked;
     s->activity_asked = false;
     (void)pthread_mutex_unlock(&s->lock);
+    if (frozen_ms)
+        forget_frozen_time(s, frozen_ms);
     if (watch_asked && !is_stopping)
         load_start(s);
+    if (park_asked && !is_stopping)
+        answer_park(s);
     return !is_stopping;
+}
+
+static bool is_parked(struct supervisor *s)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
+
+    return s->park == PARKED;
 }
 
 static void *supervisor_run(void *arg)
@@ -358,6 +426,8 @@ static void *supervisor_run(void *arg)
     struct supervisor *s = arg;
 
     while (take_orders(s)) {
+        if (is_parked(s))
+            continue;
         if (s->activity_pending) /* the loop waits for it */
             look_at_activity(s);
         if (s->lease_pending)
@@ -379,31 +449,39 @@ static int supervisor_fill(struct supervisor *s, struct bh_box *box, struct err 
     int r;
 
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->wake_fd < 0 || s->event_fd < 0)
+    if (s->wake_fd < 0 || s->stop_fd < 0 || s->event_fd < 0)
         return err_sys(e, errno, "eventfd");
     s->start_path = box_path(box, "agent-start.json");
     s->box_dir = strdup(box->dir);
     if (!s->start_path || !s->box_dir)
         return err_oom(e);
     r = box_new_client(box, s->wake_fd, &s->client, e);
+    if (r == 0)
+        r = box_new_client(box, s->stop_fd, &s->lease_client, e);
+    if (r == 0)
+        r = client_set_quiet(s->lease_client, e);
     return r < 0 ? r : client_set_quiet(s->client, e); /* supervision is no use of the box */
 }
 
 static void supervisor_done(struct supervisor *s)
 {
     (void)client_free(s->client);
+    (void)client_free(s->lease_client);
     forget_start(s);
     json_decref(s->activity);
     free(s->start_path);
     free(s->box_dir);
     fd_close(s->wake_fd);
+    fd_close(s->stop_fd);
     fd_close(s->event_fd);
+    (void)pthread_cond_destroy(&s->parked);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
-int supervisor_new(struct bh_box *box, struct supervisor **ret, struct err *e)
+int supervisor_new(struct bh_box *box, bool is_parked, struct supervisor **ret, struct err *e)
 {
     struct supervisor *s = calloc(1, sizeof(*s));
     int r;
@@ -411,8 +489,12 @@ int supervisor_new(struct bh_box *box, struct supervisor **ret, struct err *e)
     if (!s)
         return err_oom(e);
     s->wake_fd = -1;
+    s->stop_fd = -1;
     s->event_fd = -1;
+    s->park = is_parked ? PARKED : RUNS;
+    s->parked_at_mono_ms = clock_mono_ms();
     (void)pthread_mutex_init(&s->lock, NULL);
+    (void)pthread_cond_init(&s->parked, NULL);
     r = supervisor_fill(s, box, e);
     if (r == 0) {
         int sys = pthread_create(&s->thread, NULL, supervisor_run, s);
@@ -434,6 +516,7 @@ struct supervisor *supervisor_free(struct supervisor *s)
     (void)pthread_mutex_lock(&s->lock);
     s->is_stopping = true;
     (void)pthread_mutex_unlock(&s->lock);
+    eventfd_wake(s->stop_fd);
     eventfd_wake(s->wake_fd);
     (void)pthread_join(s->thread, NULL);
     supervisor_done(s);
@@ -454,6 +537,39 @@ void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms)
 
     s->lease_asked = true;
     s->lease_until_mono_ms = until_mono_ms;
+    eventfd_wake(s->wake_fd);
+}
+
+int supervisor_park(struct supervisor *s, struct err *e)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
+
+    if (s->park == PARKED)
+        return 0;
+    s->park = PARK_ASKED;
+    s->activity_asked = false;
+    eventfd_wake(s->wake_fd);
+    while (s->park == PARK_ASKED) /* every call in its way has a deadline */
+        (void)pthread_cond_wait(&s->parked, &s->lock);
+    if (s->park == PARKED)
+        return 0;
+    s->park = RUNS;
+    s->lease_asked = true; /* the answer may be lost, and not the request */
+    eventfd_wake(s->wake_fd);
+    if (e)
+        *e = s->park_error;
+    return -s->park_error.code;
+}
+
+void supervisor_unpark(struct supervisor *s)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
+
+    if (s->park != PARKED)
+        return;
+    s->park = RUNS;
+    s->frozen_ms += clock_mono_ms() - s->parked_at_mono_ms;
+    s->lease_asked = true;
     eventfd_wake(s->wake_fd);
 }
 

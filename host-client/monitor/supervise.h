@@ -20,13 +20,24 @@
 
 struct supervisor;
 
-int supervisor_new(struct bh_box *box, struct supervisor **ret, struct err *e);
+/* is_parked: the box is frozen; as after supervisor_park(). */
+int supervisor_new(struct bh_box *box, bool is_parked, struct supervisor **ret, struct err *e);
 struct supervisor *supervisor_free(struct supervisor *s); /* ends and joins the thread */
 
 /* Reads agent-start.json anew and keeps its command running. */
 void supervisor_watch(struct supervisor *s);
 /* Sets the time at which the box's first process ends the box, unless it is extended. */
 void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms);
+
+/*
+ * Ends every call of the guest agent, so that none lands after the box is frozen, and lifts the
+ * box's own deadline. Nothing is called until supervisor_unpark(). Fails, and calls go on, if the
+ * agent does not answer.
+ */
+int supervisor_park(struct supervisor *s, struct err *e);
+/* The time in between counts neither against the coding agent's health nor for its restarts. A
+ * lease set meanwhile is pushed. */
+void supervisor_unpark(struct supervisor *s);
 
 /* Asks the guest agent about the box's use; the event descriptor reports the answer. */
 void supervisor_ask_activity(struct supervisor *s);

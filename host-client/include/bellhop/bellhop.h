@@ -338,6 +338,18 @@ int bh_health(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
 int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
 int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err); /* keeps the disk */
 int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
+/*
+ * level "freeze": the box's processes stand still and keep their memory. "disk": as bh_stop(). NULL:
+ * "freeze" if the provider can. A paused box stays paused: no error. BH_UNIMPLEMENTED: the provider,
+ * or this machine, cannot do it, and nothing has changed. BH_FAILED_PRECONDITION: the box does not
+ * run. Its time to live begins anew; any call that needs the box, and any connection to a forwarded
+ * port, resumes it.
+ */
+int bh_pause(struct bh_box *box, const char *level, int64_t timeout_ms, struct bh_error *err);
+/* Returns once the guest agent has answered, at the latest after 90 seconds. A running box: no
+ * error. A box that was paused to disk is started; another stopped one is
+ * BH_FAILED_PRECONDITION. */
+int bh_resume(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
 /* Extends the box's time to live to at least duration_ms from now; never shortens it. */
 int bh_extend(struct bh_box *box, int64_t duration_ms, int64_t *ret_deadline_ms,
               struct bh_error *err);

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/b64.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -17,6 +18,8 @@
 #define CLIENT_READY_FIRST_MS 5
 #define CLIENT_READY_MOST_MS 100
 #define CLIENT_READY_TRY_MS 2000
+#define RESYNC_BYTES 64
+#define RESYNC_TRY_MS 5000
 
 /* The flags of rpc.def that bound a call. */
 #define BLOCKS (1u << 0)
@@ -171,6 +174,42 @@ int client_wait_ready(struct client *c, int64_t deadline_mono_ms, struct err *e)
         if (socket_wait_canceled(c->cancel_fd, (int)pause_ms))
             return err_set(e, ERR_CANCELED, "canceled while waiting for the guest agent");
         pause_ms = pause_ms * 2 > CLIENT_READY_MOST_MS ? CLIENT_READY_MOST_MS : pause_ms * 2;
+    }
+}
+
+/* {"now_ms", "entropy"}; the agent counts the generation itself. */
+static json_t *new_resync(void)
+{
+    unsigned char entropy[RESYNC_BYTES];
+    char text[B64_LEN(RESYNC_BYTES) + 1] = "";
+    json_t *params;
+
+    if (io_random(entropy, sizeof(entropy), NULL) < 0)
+        return NULL;
+    b64_encode(entropy, sizeof(entropy), text);
+    params =
+        json_pack("{s:I, s:{s:s}}", "now_ms", (json_int_t)clock_real_ms(), "entropy", "b64", text);
+    explicit_bzero(entropy, sizeof(entropy));
+    explicit_bzero(text, sizeof(text));
+    return params;
+}
+
+int client_resync(struct client *c, int64_t deadline_mono_ms, struct err *e)
+{
+    for (;;) {
+        _cleanup_json_ json_t *params = new_resync(); /* with the time of this attempt */
+        int64_t attempt_ms = clock_mono_ms() + RESYNC_TRY_MS;
+        int r = params ? client_call(c, RPC_system_resync, params,
+                                     attempt_ms < deadline_mono_ms ? attempt_ms : deadline_mono_ms,
+                                     NULL, e)
+                       : err_oom(e);
+
+        if (r != -ERR_UNAVAILABLE && r != -ERR_DEADLINE)
+            return r == -ERR_UNIMPLEMENTED ? 0 : r; /* an agent from before an update */
+        if (clock_until_ms(deadline_mono_ms) == 0)
+            return err_wrap(e, r, "the guest agent does not answer after the resume");
+        if (socket_wait_canceled(c->cancel_fd, CLIENT_READY_MOST_MS))
+            return err_set(e, ERR_CANCELED, "canceled while the box resumes");
     }
 }
 

@@ -35,6 +35,9 @@ struct client *client_free(struct client *c);
 int client_set_quiet(struct client *c, struct err *e);
 
 int client_health(struct client *c, int64_t timeout_ms, struct err *e);
+/* Gives an agent that was frozen the wall time, random numbers and a new generation; it drops its
+ * idle connections. Tries until the agent answers or the deadline passes. */
+int client_resync(struct client *c, int64_t deadline_mono_ms, struct err *e);
 /* Polls until the agent answers or the deadline passes. */
 int client_wait_ready(struct client *c, int64_t deadline_mono_ms, struct err *e);
 

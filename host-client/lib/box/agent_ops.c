@@ -11,7 +11,7 @@ static int check_live(struct bh_box *box, struct err *e)
 {
     int r = box_reload(box, e);
 
-    if (r < 0 || box_row_is_live(&box->row))
+    if (r < 0 || (box_row_is_live(&box->row) && !box_row_is_paused(&box->row)))
         return r;
     return err_field(e, ERR_PRECONDITION, "state", "the box '%s' is %s", box->row.name,
                      bh_state_name(box->row.state));

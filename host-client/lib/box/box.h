@@ -25,6 +25,7 @@
 
 #define BOX_TOKEN_BYTES 24
 #define BOX_STOP_GRACE_MS 5000
+#define BOX_RESUME_MS 90000         /* until a paused box answers again */
 #define BOX_WAIT_MS (5 * 60 * 1000) /* for another command that starts or stops the box */
 
 struct bh_box {

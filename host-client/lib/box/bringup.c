@@ -33,6 +33,8 @@
 #define HEALTH_MS 5000
 #define INTERRUPTED "interrupted"
 #define ENDED_UNSEEN "it ended while it had no monitor"
+#define PAUSED_TO_DISK "paused to disk"
+#define PAUSE_MS 40000 /* the monitor waits for the guest agent, then for the kernel */
 #define CONTROL_MS 5000
 #define EXIT_RECORD_BYTES 4096
 #define STOP_MS (BOX_STOP_GRACE_MS + 15000)
@@ -507,6 +509,90 @@ int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
     return r;
 }
 
+/* ---- pause and resume ---- */
+
+/* Is a process of the box there? Else the box is marked as stopped. */
+static int find_paused(struct bh_box *box, struct err *e)
+{
+    struct provider_box view;
+    struct provider_run run;
+    int r;
+
+    box_view(box, &view);
+    r = box->provider->find(&view, &run, e);
+    if (r == 0)
+        r = bringup_stop_locked(box, ENDED_UNSEEN, e);
+    else
+        return r < 0 ? r : 0;
+    return r < 0 ? r
+                 : err_field(e, ERR_PRECONDITION, "state", "the box '%s' is stopped: %s",
+                             box->row.name, ENDED_UNSEEN);
+}
+
+int bringup_pause_locked(struct bh_box *box, int64_t deadline_mono_ms, struct err *e)
+{
+    struct err why = {0};
+    struct provider_box view;
+    int r;
+
+    if (box->row.state != BH_STATE_RUNNING)
+        return err_field(e, ERR_PRECONDITION, "state",
+                         "the box '%s' is %s: only a running box can be paused", box->row.name,
+                         bh_state_name(box->row.state));
+    if (!(box->provider->pauses & PROVIDER_PAUSE_FREEZE))
+        return err_field(e, ERR_UNIMPLEMENTED, "level",
+                         "freeze: the provider '%s' cannot do it; the level disk works",
+                         box->provider->name);
+    box_view(box, &view);
+    r = box->provider->check_pause(&view, PROVIDER_PAUSE_FREEZE, e);
+    if (r == 0)
+        r = control_ensure_monitor(box->ctx, box->row.id, deadline_mono_ms, e);
+    if (r == 0)
+        r = set_state(box, BH_STATE_PAUSING, "paused by a command", e);
+    if (r < 0)
+        return r;
+    box->client = client_free(box->client);
+    r = control_call_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "pause"), PAUSE_MS, NULL,
+                          &why);
+    if (r == 0)
+        return set_state(box, BH_STATE_PAUSED, "paused by a command", e);
+    (void)bringup_resume_locked(box, why.message, clock_mono_ms() + BOX_RESUME_MS, NULL);
+    if (e)
+        *e = why;
+    return r;
+}
+
+int bringup_resume_locked(struct bh_box *box, const char *cause, int64_t deadline_mono_ms,
+                          struct err *e)
+{
+    bool is_pausing = box->row.state == BH_STATE_PAUSING; /* it may run still */
+    int64_t most_ms = clock_mono_ms() + BOX_RESUME_MS;
+    struct err why = {0};
+    int r = find_paused(box, e);
+
+    if (deadline_mono_ms < most_ms)
+        most_ms = deadline_mono_ms;
+    if (r == 0 && box->row.state == BH_STATE_PAUSED)
+        r = set_state(box, BH_STATE_RESUMING, cause, e);
+    if (r < 0)
+        return r;
+    box->client = client_free(box->client); /* its connections are from before the pause */
+    r = control_ensure_monitor(box->ctx, box->row.id, most_ms, &why);
+    if (r == 0)
+        r = control_call_take(
+            box->ctx, box->row.id,
+            json_pack("{s:s, s:i}", "op", "resume", "timeout_ms", clock_until_ms(most_ms)),
+            BOX_RESUME_MS + CONTROL_MS, NULL, &why);
+    if (r == 0)
+        return set_state(box, BH_STATE_RUNNING, cause, e);
+    /* An interrupted resume is finished by the next command. */
+    if (r != -ERR_CANCELED && !is_pausing)
+        (void)set_state(box, BH_STATE_PAUSED, why.message, NULL);
+    if (e)
+        *e = why;
+    return r;
+}
+
 /* ---- finding it as it is ---- */
 
 int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
@@ -516,6 +602,11 @@ int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
     *ret_gone = false;
     if (!lifecycle_is_transitional(state))
         return 0;
+    if (box_row_is_paused(&box->row)) {
+        int r = bringup_resume_locked(box, INTERRUPTED, clock_mono_ms() + BOX_RESUME_MS, e);
+
+        return r < 0 && box->row.state == BH_STATE_STOPPED ? 0 : r;
+    }
     if (state == BH_STATE_DESTROYING || !box->row.made) {
         _cleanup_free_ char *before = strdup(box->row.cause);
 
@@ -579,6 +670,13 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
         return r;
     if (is_gone)
         return box_reload(box, e); /* it says what became of the box */
+    if (box->row.state == BH_STATE_PAUSED && box->ctx->no_resume)
+        return err_field(e, ERR_PRECONDITION, "state", "the box '%s' is paused", box->row.name);
+    if (box->row.state == BH_STATE_PAUSED) {
+        r = bringup_resume_locked(box, "used by a command", deadline_mono_ms, e);
+        if (r == 0 || box->row.state != BH_STATE_STOPPED)
+            return r;
+    }
     if (box_row_is_live(&box->row)) {
         r = check_processes(box, deadline_mono_ms, e);
         if (r < 0)
@@ -634,19 +732,60 @@ static int with_lock(struct bh_box *box, int64_t timeout_ms,
     return ctx_fail(err, r, &e);
 }
 
-static int stop_it(struct bh_box *box, int64_t deadline, struct err *e)
+static int stop_as(struct bh_box *box, const char *cause, struct err *e)
 {
     bool is_gone = false;
-    int r = bringup_settle_locked(box, &is_gone, e);
+    int r = box_row_is_paused(&box->row) ? 0 : bringup_settle_locked(box, &is_gone, e);
 
-    (void)deadline;
     if (r < 0)
         return r;
     if (is_gone)
         return box_reload(box, e);
     if (box->row.state == BH_STATE_STOPPED)
         return 0;
-    return bringup_stop_locked(box, "stopped by a command", e);
+    return bringup_stop_locked(box, cause, e);
+}
+
+static int stop_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    (void)deadline;
+    return stop_as(box, "stopped by a command", e);
+}
+
+static int pause_to_disk(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    (void)deadline;
+    return stop_as(box, PAUSED_TO_DISK, e);
+}
+
+static int freeze_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    bool is_gone = false;
+    int r = box->row.state == BH_STATE_PAUSED ? 0 : bringup_settle_locked(box, &is_gone, e);
+
+    if (r < 0 || box->row.state == BH_STATE_PAUSED)
+        return r;
+    return is_gone ? box_reload(box, e) : bringup_pause_locked(box, deadline, e);
+}
+
+static int resume_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    bool is_gone = false;
+    int r = box->row.state == BH_STATE_PAUSED
+                ? bringup_resume_locked(box, "resumed by a command", deadline, e)
+                : bringup_settle_locked(box, &is_gone, e);
+
+    if (r < 0)
+        return r;
+    if (is_gone)
+        return box_reload(box, e);
+    if (box->row.state == BH_STATE_STOPPED && str_eq(box->row.cause, PAUSED_TO_DISK))
+        return bringup_run_locked(box, NULL, deadline, NULL, e);
+    return box->row.state == BH_STATE_RUNNING
+               ? 0
+               : err_field(e, ERR_PRECONDITION, "state",
+                           "the box '%s' is %s, not paused: 'bellhop start' starts it",
+                           box->row.name, bh_state_name(box->row.state));
 }
 
 static int destroy_it(struct bh_box *box, int64_t deadline, struct err *e)
@@ -658,6 +797,34 @@ static int destroy_it(struct bh_box *box, int64_t deadline, struct err *e)
 int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 {
     return with_lock(box, timeout_ms, stop_it, err);
+}
+
+int bh_pause(struct bh_box *box, const char *level, int64_t timeout_ms, struct bh_error *err)
+{
+    static const struct {
+        const char *name;
+        int (*fn)(struct bh_box *box, int64_t deadline, struct err *e);
+    } levels[] = {{"freeze", freeze_it}, {"disk", pause_to_disk}};
+    bool can_freeze = box->provider && box->provider->pauses & PROVIDER_PAUSE_FREEZE;
+    const char *name = level ? level : can_freeze ? "freeze" : "disk";
+    struct err e = {0};
+
+    for (size_t i = 0; i < N_ELEMENTS(levels); i++)
+        if (str_eq(levels[i].name, name))
+            return with_lock(box, timeout_ms, levels[i].fn, err);
+    return ctx_fail(err,
+                    str_eq(name, "memory")
+                        ? err_field(&e, ERR_UNIMPLEMENTED, "level",
+                                    "memory: the provider '%s' cannot do it",
+                                    box->spec.provider ? box->spec.provider : "")
+                        : err_field(&e, ERR_INVALID, "level",
+                                    "level: '%.40s' is not one of 'freeze' and 'disk'", name),
+                    &e);
+}
+
+int bh_resume(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    return with_lock(box, timeout_ms, resume_it, err);
 }
 
 int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)

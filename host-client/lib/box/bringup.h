@@ -55,6 +55,15 @@ void bringup_notice(struct bh_box *box);
 /* Finishes or rolls back interrupted work; *ret_gone: the box was removed. */
 int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e);
 
+/* Freezes a running box. ERR_PRECONDITION: it does not run. ERR_UNIMPLEMENTED: it cannot be frozen
+ * here. On failure it runs on. */
+int bringup_pause_locked(struct bh_box *box, int64_t deadline_mono_ms, struct err *e);
+/* A paused box runs again, and its guest agent has answered. Finishes or undoes an interrupted pause
+ * or resume, too. A box whose processes are gone becomes stopped: ERR_PRECONDITION. On another
+ * failure it stays paused. */
+int bringup_resume_locked(struct bh_box *box, const char *cause, int64_t deadline_mono_ms,
+                          struct err *e);
+
 int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e);
 /* Removes everything of the box; its record stays, with the cause. */
 int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e);

@@ -4,11 +4,14 @@
  * One JSON object a line, one reply a line: {"ok":true,...} or {"error":{code,...}}.
  *
  *   {"op":"ping"}                        -> {"ok":true,"pid":N,"deadline_ms":T,"uses":N,...}
- *   {"op":"touch"}                       counts as a use of the box: renews the lease
+ *   {"op":"touch"}                       counts as a use of the box: renews the lease; an error if
+ *                                        the box is paused, as from "hold"
  *   {"op":"hold"}                        the box counts as used until this connection closes
  *   {"op":"extend","until_ms":T}         never shortens; -> {"ok":true,"deadline_ms":T}
  *   {"op":"forward","port":P[,"host_port":H]} -> {"ok":true,"host_port":H}
  *   {"op":"supervise"}                   reads agent-start.json and keeps that command running
+ *   {"op":"pause"}                       freezes the box
+ *   {"op":"resume"[,"timeout_ms":N]}     it runs again, and its guest agent has answered
  *   {"op":"stop","cause":"..."[,"grace_ms":N]}  stops the box, replies once it is stopped, exits
  */
 #include <jansson.h>

@@ -181,9 +181,16 @@ void box_row_done(struct box_row *row)
     memset(row, 0, sizeof(*row));
 }
 
+bool box_row_is_paused(const struct box_row *row)
+{
+    return row->state == BH_STATE_PAUSING || row->state == BH_STATE_PAUSED ||
+           row->state == BH_STATE_RESUMING;
+}
+
 bool box_row_is_live(const struct box_row *row)
 {
-    return row->state == BH_STATE_RUNNING || (row->state == BH_STATE_ERROR && row->deadline_ms);
+    return row->state == BH_STATE_RUNNING || box_row_is_paused(row) ||
+           (row->state == BH_STATE_ERROR && row->deadline_ms);
 }
 
 /* Keys are bytes: in JSON as hex digits. */

@@ -48,8 +48,10 @@ struct box_row {
     char *transcript; /* a reference to what its coding agent said, or NULL */
 };
 void box_row_done(struct box_row *row);
-/* Should its processes exist? It is running, or in error with its lease still on. A box whose
- * start failed is in error without a lease. */
+/* Are its processes frozen, or about to be, or about to run again? */
+bool box_row_is_paused(const struct box_row *row);
+/* Should its processes exist? It is running, or paused, or in error with its lease still on. A box
+ * whose start failed is in error without a lease. */
 bool box_row_is_live(const struct box_row *row);
 
 int store_open(const char *state_dir, struct store **ret, struct err *e);
