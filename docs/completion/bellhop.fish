@@ -39,6 +39,11 @@ complete -c bellhop -n __fish_use_subcommand -f -a start -d 'start stopped boxes
 complete -c bellhop -n '__fish_seen_subcommand_from start' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a stop -d 'end everything that runs in boxes; their disks stay'
 complete -c bellhop -n '__fish_seen_subcommand_from stop' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a pause -d 'let boxes stand still; their memory and their disks stay'
+complete -c bellhop -n '__fish_seen_subcommand_from pause' -l level -r
+complete -c bellhop -n '__fish_seen_subcommand_from pause' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a resume -d 'let paused boxes run again'
+complete -c bellhop -n '__fish_seen_subcommand_from resume' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a rm -d 'remove boxes and everything in them'
 complete -c bellhop -n '__fish_seen_subcommand_from rm' -l force
 complete -c bellhop -n '__fish_seen_subcommand_from rm' -a '(bellhop ls -q 2>/dev/null)'

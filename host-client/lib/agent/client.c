@@ -2,7 +2,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/b64.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
