@@ -6,11 +6,11 @@ struct args {
     const char *level;
 };
 
-static const char *const levels[] = {"freeze", "disk", NULL};
+static const char *const pause_levels[] = {"freeze", "disk", NULL};
 
 static const struct cli_option pause_options[] = {
     CLI_OPT_VALUES("level", 0, CLI_STR, level, "LEVEL",
-                   "freeze (default: memory stays) or disk (as stop)", levels),
+                   "freeze (default: memory stays) or disk (as stop)", pause_levels),
     {0},
 };
 

@@ -36,13 +36,15 @@ bool freezer_is_box_group(const char *name)
 }
 
 /* Where a freezer can be. The file is there in every group but the root's. */
-static const struct freezer_kind {
+struct freezer_kind {
     const char *mount;
     const char *file;
     const char *frozen, *thawed; /* written to the file */
     const char *events;          /* tells the state; NULL: the file itself does */
     const char *is_frozen, *is_thawed;
-} freezer_kinds[] = {
+};
+
+static const struct freezer_kind freezer_kinds[] = {
     {FREEZER_ROOT "/freezer", "freezer.state", "FROZEN", "THAWED", NULL, "FROZEN\n", "THAWED\n"},
     {FREEZER_ROOT, "cgroup.freeze", "1", "0", "cgroup.events", "frozen 1\n", "frozen 0\n"},
     {FREEZER_ROOT "/unified", "cgroup.freeze", "1", "0", "cgroup.events", "frozen 1\n",
