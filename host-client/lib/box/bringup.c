@@ -16,6 +16,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/limits.h"
+#include "lib/recipe/agent_layer.h"
 #include "lib/recipe/bootstrap.h"
 #include "lib/box/box_environment.h"
 #include "lib/box/control.h"
@@ -259,13 +260,19 @@ static int start_agent(struct bh_box *box, struct client *c, const char *config_
                                     .workdir = workdir,
                                     .port = box->spec.agent_port,
                                     .deadline_mono_ms = deadline};
+    struct provider_layer layer = {0};
     struct bootstrap_result got = {0};
     int r = workdir ? box_environment_get(box, &env, e) : err_oom(e);
 
+    if (r == 0)
+        r = provider_layer_load(box->dir, &layer, e);
     if (r < 0)
         return r;
     req.env = env;
+    req.layer = layer.target;
+    req.layer_of = layer.label;
     r = bootstrap_run(&req, &got, report->step, &report->log, e);
+    provider_layer_done(&layer);
     if (r < 0)
         return r;
     r = save_agent(box, &got, e);
@@ -303,11 +310,35 @@ static int bring_content(struct bh_box *box, const struct bh_create_options *fir
     return r;
 }
 
+/*
+ * Gives the box the layer of its coding agent, before it starts. Without one the agent is sent
+ * into the box, so only a cancel is an error here.
+ */
+static int give_layer(struct bh_box *box, struct err *e)
+{
+    const struct agent_layer_request req = {
+        .ctx = box->ctx, .agent = box->spec.agent, .box_id = box->row.id, .box_dir = box->dir};
+    struct agent_layer layer = {.lock = -1};
+    struct err why = {0};
+    int r = box->provider->layers ? agent_layer_take(&req, &layer, &why) : 0;
+
+    if (r == -ERR_CANCELED)
+        return err_set(e, ERR_CANCELED, "canceled");
+    if (r < 0)
+        ctx_progress(box->ctx, "warning", 0, 0, false, "no shared layer for %s: %s",
+                     box->spec.agent, why.message);
+    r = provider_layer_save(box->provider, box->dir, layer.tree, layer.label, e);
+    agent_layer_done(&layer);
+    return r;
+}
+
 static int bring_processes(struct bh_box *box, int64_t deadline, struct err *e)
 {
     int r = set_state(box, BH_STATE_PROVISIONING, "", e);
 
     box->client = client_free(box->client);
+    if (r == 0)
+        r = give_layer(box, e);
     if (r == 0) {
         ctx_progress(box->ctx, "start", 0, 0, false, "starting the box '%s'", box->row.name);
         r = control_ensure_monitor(box->ctx, box->row.id, deadline, e);

@@ -20,6 +20,7 @@
 #include "lib/box/history.h"
 #include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
+#include "lib/recipe/agent_layer.h"
 
 #define GC_MENTION_STOPPED_MS (7LL * 24 * 3600 * 1000) /* kept, but mentioned */
 #define GC_MONITOR_MS 30000
@@ -332,6 +333,11 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
             say(gc, "%s: %s", p->name, e->message);
     }
     drop_unknown_dirs(gc);
+    agent_layer_gc(&(struct agent_layer_gc){.ctx = gc->ctx,
+                                            .layer_file = PROVIDER_LAYER_FILE,
+                                            .dry_run = gc->dry_run,
+                                            .report = relay_line,
+                                            .arg = gc});
     if (!gc->dry_run)
         drop_unused_locks(gc);
     return drop_old_records(gc, records_for_ms, e);

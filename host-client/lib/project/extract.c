@@ -422,6 +422,8 @@ static int open_archive(struct extraction *x, int fd, struct err *e)
         return err_oom(e);
     if (x->o->is_zstd)
         (void)archive_read_support_filter_zstd(x->a);
+    if (x->o->is_gzip)
+        (void)archive_read_support_filter_gzip(x->a);
     (void)archive_read_support_format_tar(x->a);
     return archive_read_open_fd(x->a, fd, BLOCK_BYTES) == ARCHIVE_OK ? 0 : archive_fail(x, e);
 }

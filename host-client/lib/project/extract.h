@@ -16,7 +16,8 @@
 struct extract_options {
     const char *dir;    /* the target */
     const char *prefix; /* before every name, or NULL */
-    bool is_zstd;       /* false: a plain tar; no other compression is understood */
+    bool is_zstd;       /* neither: a plain tar; no other compression is understood */
+    bool is_gzip;
     /* The archive must hold this one entry, by name and type (S_IFREG or S_IFLNK), and nothing
      * else: otherwise -ERR_DATA_LOSS, and nothing has changed. NULL: any number. */
     const char *only;

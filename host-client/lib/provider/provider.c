@@ -1,9 +1,13 @@
 #include "lib/provider/provider.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/io.h"
+#include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
 
@@ -114,4 +118,70 @@ char *provider_workdir(const struct provider *p, const char *dir, const struct s
     if (p->shares_machine && strcmp(spec->dest, SPEC_DEST) == 0)
         return path_join(dir, "workspace");
     return strdup(spec->dest);
+}
+
+/* ---- the layer ---- */
+
+#define LAYER_FILE_BYTES 16384
+
+static const struct jx_field layer_fields[] = {
+    JX(struct provider_layer, source, jx_str_copy, JX_REQUIRED),
+    JX(struct provider_layer, target, jx_str_copy, JX_REQUIRED),
+    JX(struct provider_layer, label, jx_str_copy, JX_REQUIRED),
+    {0},
+};
+
+int provider_layer_load(const char *box_dir, struct provider_layer *ret, struct err *e)
+{
+    _cleanup_free_ char *path = path_join(box_dir, PROVIDER_LAYER_FILE);
+    _cleanup_free_ char *text = NULL;
+    _cleanup_json_ json_t *doc = NULL;
+    struct provider_layer l = {0};
+    struct err why = {0};
+    size_t len = 0;
+    int r =
+        path ? io_read_file(AT_FDCWD, path, LAYER_FILE_BYTES, &text, &len, &why) : err_oom(&why);
+
+    if (r == 0)
+        r = jx_parse(text, len, &doc, &why);
+    if (r == 0)
+        r = jx_decode_lax(doc, layer_fields, &l, &why);
+    if (r < 0)
+        provider_layer_done(&l);
+    if (r < 0 && r != -ERR_NOT_FOUND) {
+        if (e)
+            *e = why;
+        return err_wrap(e, r, "the layer of the box");
+    }
+    *ret = l;
+    return 0;
+}
+
+int provider_layer_save(const struct provider *p, const char *box_dir, const char *source,
+                        const char *label, struct err *e)
+{
+    _cleanup_free_ char *path = path_join(box_dir, PROVIDER_LAYER_FILE);
+    _cleanup_free_ char *target = NULL, *text = NULL;
+    _cleanup_json_ json_t *doc = NULL;
+    size_t len;
+    int r;
+
+    if (!path)
+        return err_oom(e);
+    if (!source)
+        return unlink(path) < 0 && errno != ENOENT ? err_sys(e, errno, "remove '%s'", path) : 0;
+    target =
+        p->layers == PROVIDER_LAYERS_SHARED ? strdup(source) : path_join(PROVIDER_LAYER_DIR, label);
+    doc = target ? json_pack("{s:s, s:s, s:s}", "source", source, "target", target, "label", label)
+                 : NULL;
+    r = doc ? jx_dump(doc, &text, &len, e) : err_oom(e);
+    return r < 0 ? r : io_write_file(AT_FDCWD, path, text, len, 0600, true, e);
+}
+
+void provider_layer_done(struct provider_layer *l)
+{
+    free(l->source);
+    free(l->target);
+    free(l->label);
+    *l = (struct provider_layer){0};
 }

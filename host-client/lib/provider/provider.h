@@ -85,6 +85,13 @@ enum provider_image {
     PROVIDER_IMAGE_DISK,   /* a disk for a virtual machine */
 };
 
+/* How a box sees the layer of <dir>/layer.json. */
+enum provider_layers {
+    PROVIDER_LAYERS_NONE,
+    PROVIDER_LAYERS_SHARED,  /* at its place on this machine */
+    PROVIDER_LAYERS_MOUNTED, /* start() mounts it read-only at `target` */
+};
+
 /* The provider's own word for what a box is doing, and ours. */
 struct provider_state {
     const char *word;
@@ -110,6 +117,7 @@ struct provider {
     unsigned pauses;      /* enum provider_pause */
     enum provider_exit exit;
     enum provider_image image;
+    enum provider_layers layers;
     /* The directory in <dir> that holds what the box writes to its disk; the monitor counts it.
      * NULL: the provider enforces a disk limit by itself, or has none. */
     const char *disk_dir;
@@ -170,6 +178,28 @@ enum bh_state provider_state(const struct provider *p, const char *word);
 /* Refuses the first option in the spec that the provider cannot honour, then asks its check().
  * Options that nobody asked for become what the provider has. Makes nothing. */
 int provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec *spec, struct err *e);
+
+/* ---- the layer ---- */
+
+/*
+ * A directory of this machine that boxes share, none of which can write to it. <dir>/layer.json
+ * names it, written before start() and unchanged while the box runs.
+ */
+#define PROVIDER_LAYER_FILE "layer.json"
+#define PROVIDER_LAYER_DIR "/run/bellhop-layers" /* in a box, where it is mounted */
+
+struct provider_layer {
+    char *source; /* on this machine; NULL: the box has no layer */
+    char *target; /* in the box */
+    char *label;  /* of its content: "opencode-1.18.33" */
+};
+
+/* No file: *ret is zeroed. */
+int provider_layer_load(const char *box_dir, struct provider_layer *ret, struct err *e);
+/* Fills in the target, and writes the file; `source` NULL removes it. */
+int provider_layer_save(const struct provider *p, const char *box_dir, const char *source,
+                        const char *label, struct err *e);
+void provider_layer_done(struct provider_layer *l);
 
 /* The project's directory in a box of the directory `dir`: spec->dest, or below `dir` when the
  * box shares this machine's files and nobody asked for a place. free() it; NULL: out of memory. */

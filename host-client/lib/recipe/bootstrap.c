@@ -269,13 +269,21 @@ static int find_recipe(struct bootstrap *b, struct err *e)
 static int prepare_vars(struct bootstrap *b, struct err *e)
 {
     const struct recipe *rec = &b->rec.recipe;
+    _cleanup_free_ char *label = NULL;
     int r = find_home(b, e);
 
     if (r == 0)
         r = bootstrap_password(b->req->box_dir, rec->health.username != NULL, &b->password, e);
     if (r < 0)
         return r;
-    if (asprintf(&b->install, "%s/.bellhop/agents/%s-%s", b->home, rec->name, rec->version) < 0)
+    if (asprintf(&label, "%s-%s", rec->name, rec->version) < 0)
+        return err_oom(e);
+    b->has_layer = b->req->layer && str_eq(b->req->layer_of, label);
+    if (b->has_layer)
+        b->install = strdup(b->req->layer);
+    else if (asprintf(&b->install, "%s/.bellhop/agents/%s", b->home, label) < 0)
+        b->install = NULL;
+    if (!b->install)
         return err_oom(e);
     b->rec.port = b->req->port ? b->req->port : (uint16_t)rec->port;
     (void)snprintf(b->port_text, sizeof(b->port_text), "%u", (unsigned)b->rec.port);
@@ -354,6 +362,17 @@ static int is_installed(struct bootstrap *b, struct err *e)
         (void)keep_log(b, &run.log);
     guest_run_done(&run);
     return r;
+}
+
+/* 1: the box can start the agent; 0: something has to be installed. A layer is whole: its check,
+ * which takes as long as a start of the agent, is left out. */
+static int is_ready(struct bootstrap *b, struct err *e)
+{
+    if (!b->has_layer)
+        return is_installed(b, e);
+    return b->rec.recipe.n_node
+               ? bootstrap_has_node(b, bootstrap_step_end(b, b->rec.recipe.timeouts.check), e)
+               : 1;
 }
 
 static int step_install(struct bootstrap *b, struct err *e)
@@ -646,7 +665,7 @@ static int run_steps(struct bootstrap *b, const char **step, struct err *e)
     *step = "check";
     ctx_progress(b->req->ctx, "check", 0, 0, false, "looking for %s %s", name,
                  b->rec.recipe.version);
-    r = is_installed(b, e);
+    r = is_ready(b, e);
     if (r < 0)
         return r;
     if (r == 0) {

@@ -26,6 +26,8 @@ struct bootstrap_request {
     const char *config_dir; /* --agent-config, or NULL */
     const char *workdir;    /* in the box */
     char *const *env;       /* the box's variables, "K=V" */
+    const char *layer;      /* the place of a layer (agent_layer.h) in the box, or NULL */
+    const char *layer_of;   /* with layer: "opencode-1.18.33" */
     uint16_t port;          /* 0: the recipe's */
     int64_t deadline_mono_ms;
 };

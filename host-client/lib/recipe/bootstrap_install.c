@@ -150,14 +150,13 @@ static int install_npm(struct bootstrap *b, int64_t deadline, struct err *e)
 
 /* ---- Node.js ---- */
 
-/* 1: the box has Node.js; 0: it has not. */
-static int has_node(struct bootstrap *b, int64_t deadline, struct err *e)
+int bootstrap_has_node(struct bootstrap *b, int64_t deadline_mono_ms, struct err *e)
 {
     _cleanup_json_ json_t *argv = json_pack("[s, s]", "node", "--version");
     struct guest_run run = {0};
     struct err why = {0};
-    int r =
-        argv ? guest_run(b->req->client, argv, b->env, "/", deadline, &run, &why) : err_oom(&why);
+    int r = argv ? guest_run(b->req->client, argv, b->env, "/", deadline_mono_ms, &run, &why)
+                 : err_oom(&why);
 
     if (r == -ERR_NOT_FOUND || r == -ERR_DENIED)
         return 0;
@@ -180,7 +179,7 @@ static int install_node(struct bootstrap *b, int64_t deadline, struct err *e)
     _cleanup_free_ char *into = NULL;
     struct npm *npm = NULL;
     char arch[32];
-    int r = has_node(b, deadline, e);
+    int r = bootstrap_has_node(b, deadline, e);
 
     if (r)
         return r < 0 ? r : 0;
@@ -206,7 +205,7 @@ int bootstrap_install(struct bootstrap *b, int64_t deadline_mono_ms, struct err 
 
     if (rec->n_node)
         r = install_node(b, deadline_mono_ms, e);
-    if (r == 0 && (rec->n_npm || rec->npm_lock))
+    if (r == 0 && !b->has_layer && (rec->n_npm || rec->npm_lock))
         r = install_npm(b, deadline_mono_ms, e);
     if (r < 0)
         return r;

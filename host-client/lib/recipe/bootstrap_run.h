@@ -4,6 +4,7 @@
  * bootstrap_install.c the installation.
  */
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -17,6 +18,7 @@ struct bootstrap {
     struct recipe_vars vars;     /* borrowed from this struct */
     char *home;
     char *install;
+    bool has_layer; /* ${install} is a layer: nothing is to be installed there */
     char *password;
     char port_text[8];
     json_t *env; /* for each command: the recipe's, then the box's */
@@ -26,6 +28,9 @@ struct bootstrap {
 /* Runs argv (a list of templates) in the box; a status other than 0 is an error with its log in
  * b->log. */
 int bootstrap_command(struct bootstrap *b, json_t *argv, int64_t deadline_mono_ms, struct err *e);
+
+/* 1: the box has Node.js; 0: it has not. */
+int bootstrap_has_node(struct bootstrap *b, int64_t deadline_mono_ms, struct err *e);
 
 /* Installs the npm packages into ${install}, then runs the recipe's commands. */
 int bootstrap_install(struct bootstrap *b, int64_t deadline_mono_ms, struct err *e);

@@ -450,8 +450,8 @@ static int fetch_listed(struct npm *n, const char *registry, const char *package
     return download_package(n, url, label, integrity, path, e);
 }
 
-static int cache_path(struct npm *n, const char *package, const char *version, char **ret,
-                      struct err *e)
+int npm_place(struct npm *n, const char *package, const char *version, char **ret_path,
+              struct err *e)
 {
     _cleanup_free_ char *path = NULL;
 
@@ -460,7 +460,7 @@ static int cache_path(struct npm *n, const char *package, const char *version, c
     for (char *p = path + strlen(n->cache_dir) + 1; *p; p++)
         if (*p == '/')
             *p = '+';
-    *ret = TAKE(path);
+    *ret_path = TAKE(path);
     return 0;
 }
 
@@ -469,7 +469,7 @@ int npm_fetch(struct npm *n, const char *package, const char *version, const cha
 {
     _cleanup_free_ char *path = NULL, *label = NULL, *registry = NULL;
     bool is_pinned = integrity && *integrity;
-    int r = cache_path(n, package, version, &path, e);
+    int r = npm_place(n, package, version, &path, e);
 
     if (r == 0 && asprintf(&label, "%s %s", package, version) < 0)
         r = err_oom(e);

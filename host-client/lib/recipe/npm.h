@@ -5,6 +5,7 @@
  * dependencies comes as a tree, from a package-lock.json, packed into one archive. Neither needs
  * an npm program. One thread at a time.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -36,6 +37,15 @@ int npm_fetch(struct npm *n, const char *package, const char *version, const cha
  */
 int npm_fetch_tree(struct npm *n, const char *lock_path, const char *version, const char *arch,
                    char **ret_path, struct err *e);
+
+/* The files of the cache that npm_fetch() and npm_fetch_tree() (without a version) return, whether they
+ * are there or not. */
+int npm_place(struct npm *n, const char *package, const char *version, char **ret_path,
+              struct err *e);
+int npm_place_tree(struct npm *n, const char *lock_path, const char *arch, char **ret_path,
+                   struct err *e);
+/* Is that tree there and whole? */
+bool npm_tree_is_there(const char *path);
 
 /* The registry of a package, without a trailing slash. */
 int npm_registry(struct npm *n, const char *package, char **ret, struct err *e);

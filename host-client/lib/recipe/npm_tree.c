@@ -277,10 +277,13 @@ static int tree_path(struct npm *n, const char *lock, size_t len, const char *ar
     return 0;
 }
 
-static bool tree_is_there(const char *path, const char *digest_path)
+bool npm_tree_is_there(const char *path)
 {
+    _cleanup_free_ char *digest_path = NULL;
     _cleanup_free_ char *digest = NULL;
 
+    if (asprintf(&digest_path, "%s.sha512", path) < 0)
+        return false;
     return io_read_file(AT_FDCWD, digest_path, 4096, &digest, NULL, NULL) == 0 &&
            npm_check_file(path, digest, NULL) == 1;
 }
@@ -326,7 +329,7 @@ static int tree_of_lock(struct npm *n, const char *lock, size_t len, const char 
         return r;
     if (asprintf(&digest_path, "%s.sha512", path) < 0)
         return err_oom(e);
-    if (!tree_is_there(path, digest_path))
+    if (!npm_tree_is_there(path))
         r = make_tree(n, packages, arch, path, digest_path, e);
     if (r < 0)
         return r;
@@ -430,6 +433,16 @@ static int resolve_lock(struct npm *n, const char *lock, size_t len, const char 
     }
     remove_dir(dir);
     return r;
+}
+
+int npm_place_tree(struct npm *n, const char *lock_path, const char *arch, char **ret_path,
+                   struct err *e)
+{
+    _cleanup_free_ char *lock = NULL;
+    size_t len;
+    int r = io_read_file(AT_FDCWD, lock_path, NPM_MAX_LOCK_BYTES, &lock, &len, e);
+
+    return r < 0 ? r : tree_path(n, lock, len, arch, ret_path, e);
 }
 
 int npm_fetch_tree(struct npm *n, const char *lock_path, const char *version, const char *arch,

@@ -59,6 +59,7 @@ void oci_stage_paths_done(struct oci_stage_paths *p)
     free(p->run);
     free(p->hosts);
     free(p->resolv);
+    provider_layer_done(&p->layer);
 }
 
 int oci_bundle_stage(const struct provider_box *b, const struct oci_stage_paths *paths,
@@ -76,6 +77,13 @@ int oci_bundle_stage(const struct provider_box *b, const struct oci_stage_paths 
     s->disk = paths->disk;
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(binds); i++)
         r = oci_stage_bind(s, &binds[i], e);
+    /* Without the box's ids: its root has no rights of an owner over the layer's files. */
+    if (r == 0 && paths->layer.source)
+        r = oci_stage_bind(
+            s,
+            &(struct oci_bind){
+                .source = paths->layer.source, .name = "layer", .is_dir = true, .readonly = true},
+            e);
     if (r == 0 && oci_is_host_image(b->spec))
         r = host_image_stage(s, e);
     return r;
@@ -218,6 +226,8 @@ static json_t *new_mounts(const struct oci_bundle *c)
     r |= add_bind(mounts, c->stage, "agent", oci_agent_place(c->box->spec), true);
     r |= add_bind(mounts, c->stage, "hosts", "/etc/hosts", false);
     r |= add_bind(mounts, c->stage, "resolv.conf", "/etc/resolv.conf", false);
+    if (c->layer && c->layer->source)
+        r |= add_bind(mounts, c->stage, "layer", c->layer->target, true);
     if (r == 0)
         return mounts;
     json_decref(mounts);

@@ -18,11 +18,13 @@ struct oci_bundle {
     const struct oci_disk *disk;
     const struct oci_run *run;
     const struct oci_stage *stage; /* mounted before the runtime reads the config */
+    const struct provider_layer *layer;
 };
 
 /* Fills the stage with the sources of all mounts in the config. The strings belong to `paths`. */
 struct oci_stage_paths {
     char *lower, *disk, *run, *hosts, *resolv;
+    struct provider_layer layer;
 };
 void oci_stage_paths_done(struct oci_stage_paths *p);
 int oci_bundle_stage(const struct provider_box *b, const struct oci_stage_paths *paths,

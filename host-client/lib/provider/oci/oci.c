@@ -474,7 +474,9 @@ static int stage_paths(const struct provider_box *b, struct oci_stage_paths *p, 
     p->run = oci_path(b, "run");
     p->hosts = oci_path(b, "oci/etc/hosts");
     p->resolv = oci_path(b, "oci/etc/resolv.conf");
-    return p->lower && p->disk && p->run && p->hosts && p->resolv ? 0 : err_oom(e);
+    if (!p->lower || !p->disk || !p->run || !p->hosts || !p->resolv)
+        return err_oom(e);
+    return provider_layer_load(b->dir, &p->layer, e);
 }
 
 static int open_console(const struct provider_box *b, int *ret_fd, struct err *e)
@@ -555,8 +557,11 @@ static int launch_init(struct launch *l, struct provider_box *b, struct err *e)
 
 static int launch_files(struct launch *l, struct err *e)
 {
-    const struct oci_bundle bundle = {
-        .box = l->box, .disk = &l->disk, .run = &l->run, .stage = &l->stage};
+    const struct oci_bundle bundle = {.box = l->box,
+                                      .disk = &l->disk,
+                                      .run = &l->run,
+                                      .stage = &l->stage,
+                                      .layer = &l->paths.layer};
     int r;
 
     (void)unlink(l->log_path);
@@ -820,6 +825,7 @@ const struct provider provider_oci = {
     .pauses = PROVIDER_PAUSE_FREEZE,
     .exit = PROVIDER_EXIT_CHILD,
     .image = PROVIDER_IMAGE_ROOTFS,
+    .layers = PROVIDER_LAYERS_MOUNTED,
     .disk_dir = "oci/disk",
     .probe = oci_probe,
     .check = oci_check,

@@ -404,6 +404,7 @@ const struct provider provider_process = {
     .networks = PROVIDER_NETWORK_HOST,
     .pauses = PROVIDER_PAUSE_FREEZE,
     .exit = PROVIDER_EXIT_CHILD,
+    .layers = PROVIDER_LAYERS_SHARED,
     .probe = process_probe,
     .check = process_check,
     .prepare = process_prepare,
