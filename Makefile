@@ -377,6 +377,8 @@ $(B)/tests/host/test_gc: LDFLAGS += -Wl,--wrap=sqlite3_prepare_v2
 # It watches a box as the monitor does.
 $(B)/tests/host/test_provider: $(call host_o,host-client/monitor/exit_watch.c)
 
+$(B)/tests/host/test_supervise: $(call host_o,host-client/monitor/supervise.c)
+
 $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"

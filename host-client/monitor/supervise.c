@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "lib/recipe/bootstrap.h"
 #include "lib/recipe/bootstrap_guest.h"
 
@@ -242,23 +244,46 @@ static void describe_end(json_t *reply, char *out, size_t out_bytes)
                        err_text ? ": " : "", err_text ? err_text : "");
 }
 
+int64_t supervise_pause_ms(int n_restarts)
+{
+    int64_t pause_ms = SUPERVISE_FIRST_PAUSE_MS;
+
+    for (int i = 0; i < n_restarts && pause_ms < SUPERVISE_MOST_PAUSE_MS; i++)
+        pause_ms *= 2;
+    return pause_ms < SUPERVISE_MOST_PAUSE_MS ? pause_ms : SUPERVISE_MOST_PAUSE_MS;
+}
+
+/* `how` has text of the box: its control characters are escaped. */
+__attribute__((format(printf, 2, 3))) static void log_step(const char *how, const char *fmt, ...)
+{
+    _cleanup_free_ char *text = str_escape(how, strlen(how), "", NULL);
+    char step[64];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(step, sizeof(step), fmt, ap);
+    va_end(ap);
+    (void)fprintf(stderr, "bellhop-monitor: the coding agent ended (%s): %s\n", text ? text : "?",
+                  step);
+}
+
 /* Schedules the restart of an ended command, with growing pauses. */
 static void restart_later(struct supervisor *s, const char *how)
 {
     int64_t now = clock_mono_ms();
-    int64_t pause_ms = SUPERVISE_FIRST_PAUSE_MS;
+    int64_t pause_ms;
 
     if (now - s->running_since_mono_ms > SUPERVISE_GOOD_MS)
         s->n_restarts = 0;
     if (s->n_restarts >= s->max_restarts) {
+        log_step(how, "given up");
         give_up_agent(s, how);
         return;
     }
-    for (int i = 0; i < s->n_restarts && pause_ms < SUPERVISE_MOST_PAUSE_MS; i++)
-        pause_ms *= 2;
-    s->restart_at_mono_ms =
-        now + (pause_ms < SUPERVISE_MOST_PAUSE_MS ? pause_ms : SUPERVISE_MOST_PAUSE_MS);
-    s->n_restarts++;
+    pause_ms = supervise_pause_ms(s->n_restarts++);
+    s->restart_at_mono_ms = now + pause_ms;
+    log_step(how, "restart %d of %d in %lld ms", s->n_restarts, s->max_restarts,
+             (long long)pause_ms);
 }
 
 static void on_ended(struct supervisor *s, json_t *reply)

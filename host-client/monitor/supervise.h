@@ -18,6 +18,9 @@
 #define SUPERVISE_PROBES 3                 /* failed probes in a row: it hangs */
 #define SUPERVISE_GOOD_MS (10 * 60 * 1000) /* after such a run the count starts anew */
 
+/* The pause before a restart after so many others. */
+int64_t supervise_pause_ms(int n_restarts);
+
 struct supervisor;
 
 /* is_parked: the box is frozen; as after supervisor_park(). */

@@ -327,6 +327,17 @@ restarted_twice()
     is_state one error
 }
 
+@test "each restart of a coding agent that ends is one line of the log, with its pause" {
+    up one >/dev/null
+    supervise "exit 9"
+    wait_for 60 grep -q 'given up' "$DIR/monitor.log"
+    grep 'the coding agent ended' "$DIR/monitor.log" | sed 's/.*the coding agent/it/' >"$BOX_TMP/steps"
+    for pause in 500 1000 2000 4000 8000; do
+        n=$((${n:-0} + 1))
+        echo "it ended (exited with 9): restart $n of 5 in $pause ms"
+    done | cat - <(echo 'it ended (exited with 9): given up') | diff - "$BOX_TMP/steps"
+}
+
 @test "the control socket answers while a hold is open and refuses what it does not know" {
     up one >/dev/null
     control '{"op":"ping"}' | jq -e '.ok and .uses == 0'
