@@ -34,6 +34,7 @@ class H(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
 SERVER
+    # shellcheck disable=SC2016 # for the other shell
     printf '#!/bin/sh\nexec python3 -B "$(dirname "$0")/../lib/deep/server.py" "$@"\n' >"$dir/package/serve"
     mkdir -p "$dir/package/bin"
     mv "$dir/package/serve" "$dir/package/bin/serve"

@@ -1,0 +1,89 @@
+#!/bin/sh
+# A box from nothing to ready: `runc run` of a shell, `up --agent none`, bare `opencode serve` on this machine until it
+# is healthy, and `up --agent opencode` with its packages in the cache, alternating in one run. Needs root, an image
+# and, once, the network. Usage: tests/bench/up.sh [ROUNDS]
+set -eu
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+rounds=${1:-5}
+bellhop=$top/build/release/bellhop
+dir=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-bench-XXXXXX")
+pid=
+finish()
+{
+    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
+    for box in $("$bellhop" ls -q 2>/dev/null); do
+        "$bellhop" rm "$box" >/dev/null 2>&1 || true
+    done
+    rm -rf --one-file-system "$dir"
+}
+trap finish EXIT
+BELLHOP_STATE_DIR=$dir/state
+BELLHOP_CACHE_DIR=${BELLHOP_BENCH_CACHE:-$top/build/cache}
+BELLHOP_IMAGE=${BELLHOP_IMAGE:-tests}
+npm_config_registry=${npm_config_registry:-$("$top/scripts/npm-registry.sh")}
+export BELLHOP_STATE_DIR BELLHOP_CACHE_DIR BELLHOP_IMAGE npm_config_registry
+
+now_ms() { echo $(($(date +%s%N) / 1000000)); }
+
+# timed NAME COMMAND...
+timed()
+{
+    name=$1
+    shift
+    began=$(now_ms)
+    "$@" >/dev/null 2>"$dir/said" || { cat "$dir/said" >&2; return 1; }
+    echo $(($(now_ms) - began)) >>"$dir/$name"
+}
+
+bare_runc()
+{
+    runc --root "$dir/runc-state" run --bundle "$dir/bundle" "bellhop-bench-$$"
+}
+
+# The first request of a cold start is often never answered: each attempt has its own second.
+bare_opencode()
+{
+    mkdir -p "$dir/home"
+    (cd "$dir/home" && HOME=$dir/home OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1 \
+        OPENCODE_DISABLE_MODELS_FETCH=1 exec "$opencode" serve --port "$port" --hostname 127.0.0.1) >/dev/null 2>&1 &
+    pid=$!
+    until curl -sf -o /dev/null --max-time 1 "http://127.0.0.1:$port/global/health"; do
+        kill -0 "$pid"
+        sleep 0.05
+    done
+}
+
+end_opencode()
+{
+    kill "$pid"
+    wait "$pid" 2>/dev/null || true
+    pid=
+}
+
+mkdir -p "$dir/bundle"
+(cd "$dir/bundle" && runc spec && jq --arg root "$(readlink -f "$top/build/image/$BELLHOP_IMAGE/rootfs")" \
+    '.root = {path: $root, readonly: true} | .process.terminal = false | .process.args = ["true"]' config.json >new &&
+    mv new config.json)
+
+# The first one fetches the packages, the second one unpacks them.
+for box in first second; do
+    "$bellhop" up --name "$box" --provider oci --agent opencode --json >/dev/null
+done
+opencode=$(find "$BELLHOP_CACHE_DIR"/agents/opencode-*/tree -path '*/bin/opencode' -print -quit)
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+for round in $(seq "$rounds"); do
+    timed runc bare_runc
+    timed none "$bellhop" up --name "none-$round" --provider oci --agent none --json
+    timed bare bare_opencode
+    end_opencode
+    timed opencode "$bellhop" up --name "box-$round" --provider oci --agent opencode --json
+    "$bellhop" rm "none-$round" >/dev/null
+    "$bellhop" rm "box-$round" >/dev/null
+done
+for name in runc none bare opencode; do
+    sort -n "$dir/$name" | awk -v name="$name" '{ t[NR] = $1 } END {
+        text["runc"] = "runc run, true"; text["none"] = "up --agent none"
+        text["bare"] = "bare opencode serve, healthy"; text["opencode"] = "up --agent opencode, cached"
+        printf "%-44s p50 %6d ms   least %6d ms   (%d runs)\n", text[name], t[int((NR + 1) / 2)], t[1], NR }'
+done
