@@ -312,7 +312,9 @@ END
     agent_curl "$U?fresh=true&mode=0640" -X PUT -d newer | jq -e '.in_place == false'
     [ "$(cat "$F") $(stat -c %a "$F")" = "newer 640" ]
     agent_curl "$U?fresh=true&in_place=true" -X PUT -d x | jq -e '.code == "invalid_argument" and .field == "fresh"'
-    agent_curl "$U?fresh=true&append=true" -X PATCH -d x | jq -e '.code == "invalid_argument" and .field == "fresh"'
+    for verb in PUT PATCH; do
+        agent_curl "$U?fresh=true&append=true" -X "$verb" -d x | jq -e '.code == "invalid_argument" and .field == "fresh"'
+    done
     [ "$(cat "$F")" = newer ]
     [ "$(id -u)" = 0 ] || skip "the rest needs root"
     chown 65534:65534 "$F"

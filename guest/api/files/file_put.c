@@ -45,16 +45,17 @@ static int get_mode(struct request *q, struct fs_write_options *o, struct err *e
 
 static int get_query(struct request *q, struct file_sink *s, struct err *e)
 {
-    /* An upload that can be resumed is a whole file. */
-    static const char *const whole[] = {"user",    "cwd",      "mode",  "sync",
-                                        "parents", "in_place", "fresh", NULL};
-    static const char *const part[] = {"user",     "cwd",   "mode",   "sync", "parents",
-                                       "in_place", "fresh", "append", NULL};
+    /* An upload that can be resumed is a whole file; a PATCH is a part of one. */
+#define COMMON_PARAMETERS "user", "cwd", "mode", "sync", "parents", "in_place"
+    static const char *const put[] = {COMMON_PARAMETERS, "fresh", "append", NULL};
+    static const char *const post[] = {COMMON_PARAMETERS, "fresh", NULL};
+    static const char *const patch[] = {COMMON_PARAMETERS, "append", NULL};
+    const char *const *known = q->verb == VERB_PUT ? put : q->verb == VERB_POST ? post : patch;
     struct fs_write_options *o = &s->options;
     bool parents = true;
     int r;
 
-    if ((r = files_check_query(q, q->verb == VERB_POST ? whole : part, e)) < 0 ||
+    if ((r = files_check_query(q, known, e)) < 0 ||
         (r = request_query(q, "user", &s->user, e)) < 0 ||
         (r = request_query(q, "cwd", &s->cwd, e)) < 0 || (r = get_mode(q, o, e)) < 0 ||
         (r = request_query_bool(q, "sync", &o->sync, e)) < 0 ||
