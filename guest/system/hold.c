@@ -258,7 +258,7 @@ static bool run_request(struct peer *p)
         set_text(h.id, sizeof(h.id), rest);
         r = holds_release(p->sock->holds, h.id, p->who.uid, &e);
     } else {
-        r = err_set(&e, ERR_INVALID, "expected: take_hold, bind or release");
+        r = err_set(&e, ERR_INVALID, "expected: take, bind or release");
     }
     peer_answer(p, r < 0 ? "error" : "ok", r < 0 ? e.message : h.id);
     if (r < 0 || !is_bound)

@@ -252,6 +252,8 @@ for bad in (b"GET / HTTP/1.1\n", b"take\n", b"take 1\n", b"take x - r\n", b"take
         assert s.recv(10) == b"", bad
     except ConnectionResetError:
         pass
+    if bad.split()[:1] not in ([b"take"], [b"release"]) and len(bad) < 512 or bad == b"take\n":
+        assert got == b"error expected: take, bind or release\n", (bad, got)
 s, got = ask(b"take 60000 - a\x01b\xffc\n")
 assert got.startswith(b"ok "), got
 held = [ask(b"bind 0 - r\n") for _ in range(31)]
