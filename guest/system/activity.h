@@ -70,7 +70,10 @@ enum activity_reason {
 int activity_new(struct registry *reg, struct holds *holds, struct activity **ret, struct err *e);
 struct activity *activity_free(struct activity *a); /* accepts NULL; returns NULL */
 
-/* Fills in *ret, zeroed by the caller. activity_facts_done() is called also after a failure. */
+/*
+ * Fills in *ret, zeroed by the caller. activity_facts_done() is called also after a failure. -ERR_EXHAUSTED: descriptors
+ * or memory are short, or there are too many processes; a part of them would make a busy box look idle.
+ */
 int activity_read(struct activity *a, struct activity_facts *ret, struct err *e);
 void activity_facts_done(struct activity_facts *f);
 

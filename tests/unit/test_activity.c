@@ -2,6 +2,8 @@
 #include "test.h"
 
 #include <errno.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "common/mem.h"
 #include "event/loop.h"
@@ -25,34 +27,81 @@ int __wrap_array_grow_bytes(void **array, size_t *cap, size_t need, size_t max, 
     return __real_array_grow_bytes(array, cap, need, max, size, e);
 }
 
-TEST(activity_tells_out_of_memory_from_its_bound)
+struct rig {
+    struct loop *loop;
+    struct pool *pool;
+    struct registry *reg;
+    struct holds *holds;
+    struct activity *activity;
+    struct activity_facts *facts;
+};
+
+static void rig_start(struct rig *g)
 {
-    struct activity_facts *f = calloc(1, sizeof(*f));
     struct registry_options o = {0};
-    struct registry *reg = NULL;
-    struct activity *a = NULL;
-    struct holds *holds = NULL;
-    struct loop *loop = NULL;
-    struct pool *pool = NULL;
     struct err e = {0};
 
-    T_INT(loop_new(&loop, &e), 0);
-    T_INT(pool_new(&pool, &e), 0);
-    T_INT(registry_new(loop, pool, &o, &reg, &e), 0);
-    T_INT(holds_new(&holds, &e), 0);
-    T_INT(activity_new(reg, holds, &a, &e), 0);
-    T_INT(activity_read(a, f, &e), 0);
-    activity_facts_done(f);
-    memset(f, 0, sizeof(*f));
+    g->facts = calloc(1, sizeof(*g->facts));
+    T_OK(g->facts != NULL);
+    T_INT(loop_new(&g->loop, &e), 0);
+    T_INT(pool_new(&g->pool, &e), 0);
+    T_INT(registry_new(g->loop, g->pool, &o, &g->reg, &e), 0);
+    T_INT(holds_new(&g->holds, &e), 0);
+    T_INT(activity_new(g->reg, g->holds, &g->activity, &e), 0);
+}
+
+static int rig_read(struct rig *g, struct err *e)
+{
+    activity_facts_done(g->facts);
+    memset(g->facts, 0, sizeof(*g->facts));
+    return activity_read(g->activity, g->facts, e);
+}
+
+static void rig_stop(struct rig *g)
+{
+    activity_facts_done(g->facts);
+    free(g->facts);
+    T_OK(!activity_free(g->activity));
+    holds_free(g->holds);
+    T_OK(!pool_free(g->pool, 2000));
+    registry_free(g->reg);
+    loop_free(g->loop);
+}
+
+TEST(activity_tells_out_of_memory_from_its_bound)
+{
+    struct rig g = {0};
+    struct err e = {0};
+
+    rig_start(&g);
+    T_INT(rig_read(&g, &e), 0);
     is_short = true;
-    T_INT(activity_read(a, f, &e), -ERR_EXHAUSTED);
+    T_INT(rig_read(&g, &e), -ERR_EXHAUSTED);
     T_INT(e.sys, ENOMEM);
     T_OK(!strstr(e.message, "processes"));
-    activity_facts_done(f);
-    free(f);
-    T_OK(!activity_free(a));
-    holds_free(holds);
-    T_OK(!pool_free(pool, 2000));
-    registry_free(reg);
-    loop_free(loop);
+    rig_stop(&g);
+}
+
+/* Processes that can't be read would be missing from the sum: a busy box would look idle. */
+TEST(activity_fails_without_descriptors_and_takes_no_sample)
+{
+    struct rlimit was, few;
+    struct rig g = {0};
+    struct err e = {0};
+    int next;
+
+    rig_start(&g);
+    next = dup(STDERR_FILENO);
+    T_OK(next >= 0);
+    T_INT(close(next), 0);
+    T_INT(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = was;
+    few.rlim_cur = (rlim_t)next + 1; /* one for /proc, none for its entries */
+    T_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+    T_INT(rig_read(&g, &e), -ERR_EXHAUSTED);
+    T_INT(e.sys, EMFILE);
+    T_INT(setrlimit(RLIMIT_NOFILE, &was), 0);
+    T_INT(rig_read(&g, &e), 0);
+    T_INT(g.facts->cpu.window_ms, 0); /* this is the first sample */
+    rig_stop(&g);
 }
