@@ -186,9 +186,12 @@ static int jx_claim_type(json_t *v, void *out, struct err *e)
 {
     static const char *const names[] = {"file", "directory", "symlink", NULL};
     static const mode_t types[] = {S_IFREG, S_IFDIR, S_IFLNK};
+    const char *text;
     unsigned i;
-    int r = jx_one_of(v, names, &i, e);
+    int r = jx_str(v, &text, e);
 
+    if (r == 0)
+        r = jx_one_of(v, names, &i, e);
     if (r == 0)
         *(mode_t *)out = types[i];
     return r;
