@@ -1,6 +1,6 @@
 #pragma once
 /*
- * schema: the JSON Schemas of common/wire/schema/, which are part of the program, and the OpenAPI
+ * openapi: the JSON Schemas of common/wire/schema/, which are part of the program, and the OpenAPI
  * document that is made of them and of the tables of methods and routes.
  */
 #include <stddef.h>

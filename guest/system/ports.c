@@ -15,9 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/mem.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/mem.h"
 #include "common/str.h"
 #include "event/loop.h"
 

@@ -1,6 +1,7 @@
 /*
- * file_get: GET, HEAD, DELETE and OPTIONS of /v1/files/{path}. A file's bytes: whole, or the ranges that are asked for, only if the conditions hold.
- * A worker opens it, decides and hashes; the connection's thread replies.
+ * file_get: GET, HEAD, DELETE and OPTIONS of /v1/files/{path}. GET answers with a file's bytes: whole, or the ranges
+ * that are asked for, only if the conditions hold. A worker opens it, decides and hashes; the connection's thread
+ * replies.
  */
 #include <inttypes.h>
 #include <stdio.h>
