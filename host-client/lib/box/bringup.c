@@ -1,5 +1,6 @@
 #include "lib/box/bringup.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -450,8 +451,8 @@ static int end_processes(struct bh_box *box, enum bh_state then, const char *cau
     int r = set_state(box, BH_STATE_STOPPING, cause, e);
     bool is_noted = r == 0;
 
-    /* A box can be stopped on a full disk. If its state cannot be stored even afterwards, the
-     * next command sees that the box does not run and stores it. */
+    /* A box is stopped on a full disk too. If its state cannot be stored even afterwards, that is
+     * the result; the next command sees that the box does not run and stores it. */
     if (r < 0 && r != -ERR_EXHAUSTED)
         return r;
     box->client = client_free(box->client);
@@ -462,10 +463,9 @@ static int end_processes(struct bh_box *box, enum bh_state then, const char *cau
         r = set_state(box, BH_STATE_STOPPING, cause, e);
     if (r == 0)
         r = set_state(box, then, cause, e);
-    if (r != -ERR_EXHAUSTED)
-        return r;
-    box->row.state = then;
-    return 0;
+    if (r == -ERR_EXHAUSTED)
+        box->row.state = then;
+    return r;
 }
 
 int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e)
@@ -508,6 +508,59 @@ static json_t *read_exit(struct bh_box *box)
     return json_incref(json_object_get(record, "exit"));
 }
 
+/* A file that the record is made of. */
+static bool is_for_record(const char *name)
+{
+    return str_eq(name, "exit.json") || str_eq(name, "console.log") || str_eq(name, "agent.log");
+}
+
+/* Removes the content of the box's directory but what its record is made of: a removal that is
+ * killed before the record is written can make it again. */
+static int remove_content(struct bh_box *box, struct err *e)
+{
+    _cleanup_closedir_ DIR *dir = opendir(box->dir);
+    const struct dirent *d;
+    int r = 0;
+
+    if (!dir)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "open '%s'", box->dir);
+    while (r == 0 && (d = readdir(dir))) {
+        _cleanup_free_ char *path = NULL;
+
+        if (is_for_record(d->d_name) || str_eq(d->d_name, ".") || str_eq(d->d_name, ".."))
+            continue;
+        path = path_join(box->dir, d->d_name);
+        if (!path)
+            return err_oom(e);
+        if (unlink(path) < 0 && errno != ENOENT)
+            r = errno == EISDIR ? dirtree_remove(path, e) : err_sys(e, errno, "remove '%s'", path);
+    }
+    return r;
+}
+
+/* The row, then the rest of the directory; gc removes a directory without a row. On a full disk the
+ * directory goes first, and the record does without logs. */
+static int remove_row_and_dir(struct bh_box *box, struct store_end *end, struct err *e)
+{
+    struct store *s = box->ctx->store;
+    int r = store_remove(s, box->row.id, end, e);
+
+    if (r == 0 || r == -ERR_EXHAUSTED) {
+        int removed = dirtree_remove(box->dir, e);
+
+        if (removed < 0)
+            return removed;
+    }
+    if (r == -ERR_EXHAUSTED)
+        r = store_remove(s, box->row.id, end, e);
+    if (r == -ERR_EXHAUSTED) {
+        end->logs = NULL;
+        end->n_logs = 0;
+        r = store_remove(s, box->row.id, end, e);
+    }
+    return r;
+}
+
 int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
 {
     _cleanup_json_ json_t *exit_status = NULL;
@@ -516,9 +569,10 @@ int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
     struct provider_box view;
     int r = set_state(box, BH_STATE_DESTROYING, cause, e);
 
-    /* A box that filled the disk can be removed: that frees the room to store its state. */
-    if (r < 0 && r != -ERR_EXHAUSTED)
-        return r;
+    /* Nothing is removed unless the next command will go on with it. It does so with a box that
+     * never ran: the undo of a new box on a full disk frees the room to store its state. */
+    if (r < 0 && (r != -ERR_EXHAUSTED || box->row.made))
+        return err_wrap(e, r, "the box '%s' was not removed", box->row.name);
     box->client = client_free(box->client);
     end_monitor(box, "removed", 0);
     box_view(box, &view);
@@ -527,14 +581,9 @@ int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
         return r;
     end.exit = exit_status = read_exit(box);
     end.logs = logs = read_last_logs(box, &end.n_logs);
-    r = dirtree_remove(box->dir, e);
+    r = remove_content(box, e);
     if (r == 0)
-        r = store_remove(box->ctx->store, box->row.id, &end, e);
-    if (r == -ERR_EXHAUSTED) { /* on a full disk the record does without logs */
-        end.logs = NULL;
-        end.n_logs = 0;
-        r = store_remove(box->ctx->store, box->row.id, &end, e);
-    }
+        r = remove_row_and_dir(box, &end, e);
     if (r == 0)
         store_forget_lock(box->ctx->store, box->row.name);
     return r;

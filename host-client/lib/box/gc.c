@@ -40,6 +40,8 @@ struct gc {
     int64_t locks_deadline_ms;
     int64_t stopped_for_ms; /* boxes that were stopped for so long are removed; -1: none */
     bool dry_run;
+    int unstored; /* the first -ERR_EXHAUSTED: what gc found or did is not in the store */
+    struct err why;
     json_t *told; /* dry run: the unknown ids that were reported */
     struct err *e;
 };
@@ -105,8 +107,10 @@ static int check_monitor(struct gc *gc, struct bh_box *box, struct err *e)
         say(gc, "%s: its monitor is restarted", box->row.name);
         return control_ensure_monitor(box->ctx, box->row.id, clock_mono_ms() + GC_MONITOR_MS, e);
     }
-    say(gc, "%s: had ended, marked as stopped", box->row.name);
-    return bringup_stop_locked(box, "it ended while it had no monitor", e);
+    r = bringup_stop_locked(box, "it ended while it had no monitor", e);
+    if (r == 0)
+        say(gc, "%s: had ended, marked as stopped", box->row.name);
+    return r;
 }
 
 static bool is_down(const struct box_row *row)
@@ -197,6 +201,10 @@ static int with_box(struct gc *gc, struct box_row *row,
     }
     if (r < 0 && r != -ERR_NOT_FOUND)
         say(gc, "%s: %s", name, e.message);
+    if (r == -ERR_EXHAUSTED && !gc->unstored) {
+        gc->unstored = r;
+        gc->why = e;
+    }
     return 0;
 }
 
@@ -340,7 +348,14 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
                                             .arg = gc});
     if (!gc->dry_run)
         drop_unused_locks(gc);
-    return drop_old_records(gc, records_for_ms, e);
+    r = drop_old_records(gc, records_for_ms, e);
+    if (!gc->dry_run)
+        store_forget_log(gc->ctx->store);
+    if (r == 0 && gc->unstored) {
+        *e = gc->why;
+        return gc->unstored;
+    }
+    return r;
 }
 
 int bh_gc_run(struct bh_ctx *ctx, const struct bh_gc_options *opts,

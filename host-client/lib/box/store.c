@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -20,6 +21,8 @@
 
 #define STORE_BUSY_MS 10000
 #define STORE_FORGET_MS 200
+#define STORE_RESERVE_BYTES (512 * 1024) /* a record with its logs, the log of it, a few events */
+#define STORE_RESERVE_STEP (32 * 1024)
 #define STORE_LOCK_POLL_MS 20 /* flock has no descriptor to poll */
 
 /* ---- the database ---- */
@@ -103,6 +106,61 @@ int64_t store_records_for(const struct store *s)
     return s->records_for_ms;
 }
 
+/* ---- the reserve ---- */
+
+/* The write-ahead log has what was overwritten in the file, such as the variables of a removed row.
+ * Another process that reads at this moment keeps it; gc tries again. */
+void store_forget_log(struct store *s)
+{
+    (void)sqlite3_busy_timeout(s->db, STORE_FORGET_MS);
+    (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    (void)sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
+}
+
+static char *reserve_path(struct store *s)
+{
+    char *path;
+
+    return asprintf(&path, "%s/store.reserve", s->dir) < 0 ? NULL : path;
+}
+
+/* Makes the reserve as large as there is room for, up to STORE_RESERVE_BYTES. */
+static void fill_reserve(struct store *s)
+{
+    _cleanup_free_ char *path = reserve_path(s);
+    _cleanup_close_ int fd =
+        path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+
+    for (off_t n = STORE_RESERVE_BYTES; fd >= 0 && n > 0; n -= STORE_RESERVE_STEP)
+        if (posix_fallocate(fd, 0, n) == 0)
+            return;
+}
+
+/* Completes the reserve if there is plenty of room: otherwise the process that has just spent it
+ * needs the room. */
+static void keep_reserve(struct store *s)
+{
+    _cleanup_free_ char *path = reserve_path(s);
+    struct statvfs fs;
+    struct stat st;
+
+    if (!path || (stat(path, &st) == 0 && st.st_size >= STORE_RESERVE_BYTES) ||
+        statvfs(s->dir, &fs) < 0 || fs.f_bavail * fs.f_frsize < 4 * STORE_RESERVE_BYTES)
+        return;
+    fill_reserve(s);
+}
+
+/* True: the disk has room for the next transaction. fill_reserve() when that is done. */
+static bool spend_reserve(struct store *s)
+{
+    _cleanup_free_ char *path = reserve_path(s);
+
+    if (!path || unlink(path) < 0)
+        return false;
+    store_forget_log(s);
+    return true;
+}
+
 /* ---- opening ---- */
 
 /* Serializes opening: two processes that switch the journal mode at once get errors instead of
@@ -131,7 +189,11 @@ static int open_db(struct store *s, struct err *e)
     (void)sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
     (void)chmod(path, 0600);
     r = store_exec(s, "PRAGMA secure_delete=ON", e); /* variables may be secrets */
-    return r < 0 ? r : store_make_schema(s, e);
+    if (r == 0)
+        r = store_make_schema(s, e);
+    if (r == 0)
+        keep_reserve(s);
+    return r;
 }
 
 int store_open(const char *state_dir, struct store **ret, struct err *e)
@@ -604,6 +666,7 @@ struct state_change {
     enum bh_state before, after;
     const char *cause; /* UTF-8 */
     int64_t now_ms;    /* not before the row's last change */
+    bool made;         /* as in struct box_row */
 };
 
 static int update_state(struct store *s, const struct state_change *c, struct err *e)
@@ -639,6 +702,7 @@ static int read_state(struct store *s, struct state_change *c, struct err *e)
     if (r < 0)
         return r;
     c->before = row.state;
+    c->made = row.made;
     c->now_ms = store_now_ms(s);
     if (c->now_ms < row.times.updated_ms)
         c->now_ms = row.times.updated_ms;
@@ -662,6 +726,34 @@ static int write_state(struct store *s, const struct state_change *c, const char
     return r < 0 ? r : store_write_event(s, &event, e);
 }
 
+/* One transaction. */
+static int change_state(struct store *s, struct state_change *c, const char *event_id,
+                        struct err *e)
+{
+    int r = store_begin(s, e);
+
+    if (r < 0)
+        return r;
+    r = event_id ? store_has_event(s, event_id, e) : 0;
+    if (r != 0)
+        return store_commit(s, r < 0 ? r : 0, e);
+    r = read_state(s, c, e);
+    if (r == 0 && !lifecycle_is_legal(c->before, c->after))
+        r = err_field(e, ERR_PRECONDITION, "state", "a box that is %s can't become %s",
+                      bh_state_name(c->before), bh_state_name(c->after));
+    if (r == 0)
+        r = write_state(s, c, event_id, e);
+    return store_commit(s, r, e);
+}
+
+/* The reserve is for the end of boxes that hold somebody's work. The undo of a new box frees its
+ * own room. */
+static bool is_worth_reserve(const struct state_change *c)
+{
+    return c->made && (c->after == BH_STATE_STOPPING || c->after == BH_STATE_STOPPED ||
+                       c->after == BH_STATE_ERROR || c->after == BH_STATE_DESTROYING);
+}
+
 int store_set_state_once(struct store *s, const char *id, const char *event_id, enum bh_state state,
                          const char *cause, struct err *e)
 {
@@ -672,19 +764,12 @@ int store_set_state_once(struct store *s, const char *id, const char *event_id, 
     if (!text)
         return err_oom(e);
     str_make_utf8(text); /* it may contain text of a box */
-    r = store_begin(s, e);
-    if (r < 0)
-        return r;
-    r = event_id ? store_has_event(s, event_id, e) : 0;
-    if (r != 0)
-        return store_commit(s, r < 0 ? r : 0, e);
-    r = read_state(s, &c, e);
-    if (r == 0 && !lifecycle_is_legal(c.before, state))
-        r = err_field(e, ERR_PRECONDITION, "state", "a box that is %s can't become %s",
-                      bh_state_name(c.before), bh_state_name(state));
-    if (r == 0)
-        r = write_state(s, &c, event_id, e);
-    return store_commit(s, r, e);
+    r = change_state(s, &c, event_id, e);
+    if (r == -ERR_EXHAUSTED && is_worth_reserve(&c) && spend_reserve(s)) {
+        r = change_state(s, &c, event_id, e);
+        fill_reserve(s);
+    }
+    return r;
 }
 
 int store_set_state(struct store *s, const char *id, enum bh_state state, const char *cause,
@@ -740,25 +825,28 @@ static int remove_row(struct store *s, const char *id, const struct store_end *e
     return r < 0 ? r : store_drop_old_records(s, s->records_for_ms, NULL, e);
 }
 
-/* The write-ahead log still has the row: with its variables. Another process that reads at this
- * moment keeps it; the next removal tries again. */
-static void forget_log(struct store *s)
+/* One transaction. */
+static int remove_with_record(struct store *s, const char *id, const struct store_end *end,
+                              struct err *e)
 {
-    (void)sqlite3_busy_timeout(s->db, STORE_FORGET_MS);
-    (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    (void)sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
+    int r = store_begin(s, e);
+
+    return r < 0 ? r : store_commit(s, remove_row(s, id, end, e), e);
 }
 
 int store_remove(struct store *s, const char *id, const struct store_end *end, struct err *e)
 {
-    int r = store_begin(s, e);
+    int r = remove_with_record(s, id, end, e);
 
+    if (r == -ERR_EXHAUSTED && spend_reserve(s)) {
+        r = remove_with_record(s, id, end, e);
+        fill_reserve(s);
+    }
     if (r < 0)
         return r;
-    r = store_commit(s, remove_row(s, id, end, e), e);
-    if (r == 0)
-        forget_log(s);
-    return r;
+    store_forget_log(s);
+    keep_reserve(s);
+    return 0;
 }
 
 /* ---- the janitor's claims ---- */

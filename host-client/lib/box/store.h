@@ -4,6 +4,9 @@
  * is asked. Commands and monitors use it at once: every function is one transaction. A change of a
  * box's state and its event (history.h) are one transaction too.
  *
+ * The file store.reserve keeps room on the disk. If the disk is full, it is spent on what frees
+ * room: boxes that are stopped and removed. Without it such a change is ERR_EXHAUSTED too.
+ *
  * The times of a box never run backwards: where the clock does, the last time is used again.
  */
 #include <jansson.h>
@@ -109,6 +112,9 @@ struct store_end {
  * variables of its spec are overwritten in the file. A row that is not there is no error.
  */
 int store_remove(struct store *s, const char *id, const struct store_end *end, struct err *e);
+/* Truncates the write-ahead log, which has what was overwritten. Another process that reads at this
+ * moment prevents it. */
+void store_forget_log(struct store *s);
 
 /*
  * For the janitor: claims up to max boxes that have been stopped (or in error, with nothing running)
