@@ -3,7 +3,7 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status events start stop pause resume rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image config help completion version"
+        words="up ls status events start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image config help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
@@ -13,7 +13,6 @@ _bellhop() {
         up:--network) words="user none host" ;;
         up:--privilege) words="sudo strict" ;;
         up:--git) words="full shallow none" ;;
-        pause:--level) words="freeze disk" ;;
         glob:--type) words="file directory symlink executable empty" ;;
         glob:--sort) words="path modified accessed changed size none" ;;
         glob:--sortr) words="path modified accessed changed size none" ;;
@@ -22,46 +21,44 @@ _bellhop() {
         grep:--sortr) words="path modified accessed changed none" ;;
         image:--form) words="squashfs dir tar oci vm dockerfile docker podman qemu" ;;
         *) case $cmd in
-            up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --help" ;; esac ;;
-            ls) case $cur in -*) words=" --all --json --quiet --no-resume --raw --help" ;; esac ;;
-            status) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            events) case $cur in -*) words=" --since --follow --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            start) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            stop) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            pause) case $cur in -*) words=" --level --json --quiet --no-resume --raw --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            resume) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            rm) case $cur in -*) words=" --force --json --quiet --no-resume --raw --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            keep) case $cur in -*) words=" --for --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            exec) case $cur in -*) words=" --cwd --user --env --env-file --interactive --tty --no-stdin --detach --id --shell --script --timeout --grace --kill-on-exit --limit --rlimit --umask --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            shell) case $cur in -*) words=" --cwd --user --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            ps) case $cur in -*) words=" --all --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            attach) case $cur in -*) words=" --interactive --new --stdout-offset --stderr-offset --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            wait) case $cur in -*) words=" --timeout --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            kill) case $cur in -*) words=" --signal --tree --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            ports) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            wait-port) case $cur in -*) words=" --timeout --path --id --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            activity) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            hold) case $cur in -*) words=" --for --reason --id --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            release) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            ready) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            url) case $cur in -*) words=" --port --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            logs) case $cur in -*) words=" --follow --id --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            put) case $cur in -*) words=" --if-match --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            get) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            cat) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            edit) case $cur in -*) words=" --old --new --count --all --dry-run --if-match --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            watch) case $cur in -*) words=" --exclude --no-recursive --count --timeout --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            sync) case $cur in -*) words=" --dry-run --delete --checksum --exclude --with-git --with-secrets --max-files --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            glob) case $cur in -*) words=" --type --extension --exclude --glob --regex --fixed-strings --full-path --ignore-case --smart-case --case-sensitive --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --min-depth --min-size --max-size --changed-within --max-count --null --sort --sortr --cursor --user --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            grep) case $cur in -*) words=" --regexp --ignore-case --smart-case --case-sensitive --fixed-strings --word-regexp --line-regexp --invert-match --multiline --multiline-dotall --crlf --pcre2 --after-context --before-context --context --max-count --limit --only-matching --replace --files-with-matches --files-without-match --count --count-matches --glob --iglob --type --type-not --type-add --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --max-filesize --text --binary --encoding --max-columns --with-filename --no-filename --line-number --no-line-number --column --byte-offset --heading --no-heading --color --null --sort --sortr --cursor --user --json --quiet --no-resume --raw --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            providers) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;
-            doctor) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;
-            gc) case $cur in -*) words=" --stopped-for --records-for --dry-run --json --quiet --no-resume --raw --help" ;; esac ;;
-            image) case $cur in -*) words=" --form --fresh --all --check --json --quiet --no-resume --raw --help" ;; esac ;;
-            config) case $cur in -*) words=" --all --check --json --quiet --no-resume --raw --help" ;; esac ;;
-            help) case $cur in -*) words=" --man --json --quiet --no-resume --raw --help" ;; esac ;;
-            completion) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;
-            version) case $cur in -*) words=" --json --quiet --no-resume --raw --help" ;; esac ;;
+            up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --timeout --on-timeout --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            ls) case $cur in -*) words=" --all --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            status) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            events) case $cur in -*) words=" --since --follow --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            start) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            stop) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            rm) case $cur in -*) words=" --force --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            keep) case $cur in -*) words=" --for --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            exec) case $cur in -*) words=" --cwd --user --env --env-file --interactive --tty --no-stdin --detach --id --shell --script --timeout --grace --kill-on-exit --limit --rlimit --umask --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            shell) case $cur in -*) words=" --cwd --user --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            ps) case $cur in -*) words=" --all --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            attach) case $cur in -*) words=" --interactive --new --stdout-offset --stderr-offset --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            wait) case $cur in -*) words=" --timeout --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            kill) case $cur in -*) words=" --signal --tree --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            ports) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            wait-port) case $cur in -*) words=" --timeout --path --id --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            activity) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            hold) case $cur in -*) words=" --for --reason --id --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            release) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            ready) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            url) case $cur in -*) words=" --port --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            logs) case $cur in -*) words=" --follow --id --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            put) case $cur in -*) words=" --if-match --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            get) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            cat) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            edit) case $cur in -*) words=" --old --new --count --all --dry-run --if-match --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            watch) case $cur in -*) words=" --exclude --no-recursive --count --timeout --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            sync) case $cur in -*) words=" --dry-run --delete --checksum --exclude --with-git --with-secrets --max-files --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            glob) case $cur in -*) words=" --type --extension --exclude --glob --regex --fixed-strings --full-path --ignore-case --smart-case --case-sensitive --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --min-depth --min-size --max-size --changed-within --max-count --null --sort --sortr --cursor --user --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            grep) case $cur in -*) words=" --regexp --ignore-case --smart-case --case-sensitive --fixed-strings --word-regexp --line-regexp --invert-match --multiline --multiline-dotall --crlf --pcre2 --after-context --before-context --context --max-count --limit --only-matching --replace --files-with-matches --files-without-match --count --count-matches --glob --iglob --type --type-not --type-add --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --max-filesize --text --binary --encoding --max-columns --with-filename --no-filename --line-number --no-line-number --column --byte-offset --heading --no-heading --color --null --sort --sortr --cursor --user --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            providers) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            doctor) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            gc) case $cur in -*) words=" --stopped-for --records-for --dry-run --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            image) case $cur in -*) words=" --form --fresh --all --check --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            config) case $cur in -*) words=" --all --check --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            help) case $cur in -*) words=" --man --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            completion) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            version) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             esac ;;
         esac
     fi

@@ -68,7 +68,7 @@ struct cli_option {
 /* Values that no flag sets, but the environment and the files do. NULL, 0: built-in. */
 struct cli_settings {
     const char *state_dir, *cache_dir, *agent_path, *monitor_path, *recipe_dir, *image_dir,
-        *template_dir, *image_cache_dir, *npm_registry;
+        *template_dir, *image_cache_dir, *npm_registry, *debug_log;
     int64_t answer_timeout_ms, records_for_ms;
 };
 
@@ -85,6 +85,7 @@ struct cli {
     bool quiet;
     bool no_resume;
     bool raw; /* do not escape names and content from a box */
+    bool debug;
     bool tty_out;
     bool tty_err;
     const char *program;
@@ -93,6 +94,9 @@ struct cli {
     struct cli_config *config;    /* or NULL: no file was read */
     struct cli_settings settings;
     struct cli_limits limits;
+    int debug_fd;
+    const char *debug_path;  /* of its file, or NULL: standard error */
+    const char *debug_parts; /* "http,host", or NULL: all */
 };
 
 struct cli_command {
@@ -162,6 +166,9 @@ json_t *cli_config_files(const struct cli_config *g);
 json_t *cli_setting_default(const char *name);
 /* $XDG/bellhop, else ~/HOME/bellhop; `end` follows. NULL: no memory. */
 char *cli_user_path(const char *xdg, const char *below_home, const char *end);
+
+/* debug_log.c: with --debug or a debug-log, the library's lines go to standard error or a file. */
+int cli_debug_start(struct cli *c, struct err *e);
 
 /* help.c */
 void cli_print_overview(FILE *f);

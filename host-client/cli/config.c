@@ -55,6 +55,7 @@ const struct cli_option cli_settings_options[] = {
             "BELLHOP_IMAGE_CACHE"),
     SETTING("npm-registry", CLI_STR, npm_registry, "URL", "where coding agents come from",
             "npm_config_registry"),
+    SETTING("debug-log", CLI_STR, debug_log, "1|FILE|PARTS", "the debug log", "BELLHOP_DEBUG"),
     {0},
 };
 

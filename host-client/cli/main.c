@@ -75,6 +75,7 @@ static int open_context(struct cli *c, struct bh_error *err)
     _cleanup_free_ char *cache = default_cache_dir();
     const struct cli_settings *s = &c->settings;
     char actor[64];
+    struct err e = {0};
     int r;
 
     c->opts.size = sizeof(c->opts);
@@ -93,6 +94,9 @@ static int open_context(struct cli *c, struct bh_error *err)
     c->opts.npm_registry = s->npm_registry;
     c->opts.no_resume = c->no_resume;
     c->opts.limits = &c->limits.values;
+    r = cli_debug_start(c, &e);
+    if (r < 0)
+        return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
     c->opts.progress = cli_progress;
     c->opts.progress_arg = c;
     r = bh_open(&c->opts, &c->ctx, err);

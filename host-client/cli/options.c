@@ -19,6 +19,8 @@ const struct cli_option cli_common_options[] = {
      "fail when the box is stopped, instead of starting it", NULL},
     {"raw", 0, CLI_FLAG, offsetof(struct cli, raw), NULL,
      "print names and content of a box as they are, control characters too", NULL},
+    {"debug", 0, CLI_FLAG, offsetof(struct cli, debug), NULL,
+     "print what is done, with times and without secrets; also $BELLHOP_DEBUG", NULL},
     {0},
 };
 

@@ -129,6 +129,12 @@ struct bh_options {
     const char *actor;
     int64_t records_for_ms; /* how long the records of destroyed boxes are kept; 0: 30 days */
     const struct bh_limits *limits; /* NULL: none. The caller keeps it until bh_close() */
+    /* Takes the lines of a debug log: calls of providers ("provider"), changes of state ("state"),
+     * HTTP requests ("http") and programs of this machine that are run ("host"). A line has no
+     * token, password or value of a variable. It comes in the thread that made the call, and must
+     * not use the context. NULL: nobody. */
+    void (*debug)(void *arg, const char *part, const char *text);
+    void *debug_arg;
 };
 
 struct bh_ctx;

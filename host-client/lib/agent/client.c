@@ -64,6 +64,8 @@ int client_new(const struct client_options *opts, struct client **ret, struct er
     }
     if (r == 0)
         r = http_new(opts->cancel_fd, &c->http, e);
+    if (r == 0)
+        http_set_debug(c->http, opts->debug);
     if (r < 0) {
         (void)client_free(c);
         return r;

@@ -14,6 +14,8 @@
 
 struct client;
 
+struct debug;
+
 struct client_options {
     const char *socket; /* or url */
     const char *url;    /* "http://127.0.0.1:4711" */
@@ -24,6 +26,7 @@ struct client_options {
     int (*check_peer)(void *arg, int fd, struct err *e);
     void *check_arg;
     int64_t answer_timeout_ms; /* 0: CLIENT_ANSWER_MS */
+    const struct debug *debug; /* or NULL; outlives the client */
 };
 
 #define CLIENT_ANSWER_MS 30000

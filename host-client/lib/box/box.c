@@ -34,8 +34,10 @@ int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_er
 
     if (r == 0)
         r = store_open(ctx->state_dir, &ctx->store, &e);
-    if (r == 0)
+    if (r == 0) {
         store_set_actor(ctx->store, ctx->actor);
+        store_set_debug(ctx->store, &ctx->debug);
+    }
     if (r == 0 && ctx->records_for_ms)
         store_set_records_for(ctx->store, ctx->records_for_ms);
     if (r < 0) {
@@ -301,6 +303,7 @@ int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err)
  */
 static int check_peer(void *arg, int fd, struct err *e)
 {
+    int64_t begun_ms;
     struct bh_box *box = arg;
     struct provider_box view;
     struct provider_run run = {0};
@@ -308,7 +311,9 @@ static int check_peer(void *arg, int fd, struct err *e)
     int r;
 
     box_view(box, &view);
+    begun_ms = clock_mono_ms();
     r = box->provider->find(&view, &run, e);
+    provider_report(box->provider, box->ctx, "find", box->row.name, begun_ms, r);
     if (r == 0)
         return err_set(e, ERR_UNAVAILABLE, "the box does not run");
     if (r > 0)
@@ -336,7 +341,8 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
         *ret = (struct client_options){.url = box->url,
                                        .token = box->token,
                                        .cancel_fd = cancel_fd,
-                                       .answer_timeout_ms = box->ctx->answer_timeout_ms};
+                                       .answer_timeout_ms = box->ctx->answer_timeout_ms,
+                                       .debug = &box->ctx->debug};
         return 0;
     }
     if (!socket || !token_path)
@@ -352,7 +358,8 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
                                    .cancel_fd = cancel_fd,
                                    .check_peer = check_peer,
                                    .check_arg = box,
-                                   .answer_timeout_ms = box->ctx->answer_timeout_ms};
+                                   .answer_timeout_ms = box->ctx->answer_timeout_ms,
+                                   .debug = &box->ctx->debug};
     return 0;
 }
 
@@ -600,6 +607,7 @@ int bh_health(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 
 int bh_inspect(struct bh_box *box, char **ret_json, struct bh_error *err)
 {
+    int64_t begun_ms;
     struct provider_box view;
     _cleanup_json_ json_t *facts = NULL;
     struct err e = {0};
@@ -608,7 +616,9 @@ int bh_inspect(struct bh_box *box, char **ret_json, struct bh_error *err)
     if (r < 0)
         return ctx_fail(err, r, &e);
     box_view(box, &view);
+    begun_ms = clock_mono_ms();
     r = box->provider->inspect(&view, &facts, &e);
+    provider_report(box->provider, box->ctx, "inspect", box->row.name, begun_ms, r);
     if (r == 0)
         r = jx_dump(facts, ret_json, NULL, &e);
     return ctx_fail(err, r, &e);

@@ -140,6 +140,7 @@ static int open_cancel_at(int cancel_fd, int64_t deadline, int *ret_fd, int *ret
 static int prepare_disk(struct bh_box *box, int64_t deadline, struct err *e)
 {
     struct image_facts facts = {.user = TEMPLATE_USER};
+    int64_t begun_ms;
     int caller_cancel = box->ctx->cancel_fd;
     _cleanup_close_ int cancel = -1;
     _cleanup_close_ int timer = -1;
@@ -153,7 +154,9 @@ static int prepare_disk(struct bh_box *box, int64_t deadline, struct err *e)
     box_view(box, &view);
     view.user = facts.user;
     box->ctx->cancel_fd = cancel;
+    begun_ms = clock_mono_ms();
     r = box->provider->prepare(&view, e);
+    provider_report(box->provider, box->ctx, "prepare", box->row.name, begun_ms, r);
     box->ctx->cancel_fd = caller_cancel;
     image_facts_done(&facts);
     if (r == -ERR_CANCELED && !socket_wait_canceled(caller_cancel, 0))
@@ -447,6 +450,7 @@ static void end_monitor(struct bh_box *box, const char *cause, int grace_ms)
 
 static int end_processes(struct bh_box *box, enum bh_state then, const char *cause, struct err *e)
 {
+    int64_t begun_ms;
     struct provider_box view;
     int r = set_state(box, BH_STATE_STOPPING, cause, e);
     bool is_noted = r == 0;
@@ -458,7 +462,9 @@ static int end_processes(struct bh_box *box, enum bh_state then, const char *cau
     box->client = client_free(box->client);
     end_monitor(box, cause, BOX_STOP_GRACE_MS);
     box_view(box, &view);
+    begun_ms = clock_mono_ms();
     r = box->provider->stop(&view, 0, e);
+    provider_report(box->provider, box->ctx, "stop", box->row.name, begun_ms, r);
     if (r == 0 && !is_noted)
         r = set_state(box, BH_STATE_STOPPING, cause, e);
     if (r == 0)
@@ -563,6 +569,7 @@ static int remove_row_and_dir(struct bh_box *box, struct store_end *end, struct 
 
 int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
 {
+    int64_t begun_ms;
     _cleanup_json_ json_t *exit_status = NULL;
     _cleanup_free_ char *logs = NULL;
     struct store_end end = {.cause = cause};
@@ -576,7 +583,9 @@ int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
     box->client = client_free(box->client);
     end_monitor(box, "removed", 0);
     box_view(box, &view);
+    begun_ms = clock_mono_ms();
     r = box->provider->destroy(&view, e);
+    provider_report(box->provider, box->ctx, "destroy", box->row.name, begun_ms, r);
     if (r < 0)
         return r;
     end.exit = exit_status = read_exit(box);
@@ -700,13 +709,16 @@ int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
 /* Verifies a box whose row says that it runs: 1, or 0 after it was marked stopped. */
 static int check_processes(struct bh_box *box, int64_t deadline, struct err *e)
 {
+    int64_t begun_ms;
     struct provider_box view;
     struct provider_run run;
     struct client *c = NULL;
     int r;
 
     box_view(box, &view);
+    begun_ms = clock_mono_ms();
     r = box->provider->find(&view, &run, e);
+    provider_report(box->provider, box->ctx, "find", box->row.name, begun_ms, r);
     if (r < 0)
         return r;
     if (r == 0) {

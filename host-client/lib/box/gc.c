@@ -336,7 +336,10 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
     if (r < 0)
         return r;
     for (size_t i = 0; (p = provider_at(i)); i++) {
+        int64_t begun_ms = clock_mono_ms();
+
         r = p->sweep ? p->sweep(gc->ctx, is_known, gc, relay_line, gc, e) : 0;
+        provider_report(p, gc->ctx, "sweep", "", begun_ms, r);
         if (r < 0)
             say(gc, "%s: %s", p->name, e->message);
     }
@@ -408,8 +411,10 @@ int bh_providers(struct bh_ctx *ctx, void (*fn)(void *arg, const struct bh_provi
         struct provider_facts facts = {0};
         struct err e = {0};
         struct bh_provider_info info = {.name = p->name, .summary = p->summary};
+        int64_t begun_ms = clock_mono_ms();
         int r = p->probe(ctx, "", &facts, &e);
 
+        provider_report(p, ctx, "probe", "", begun_ms, r);
         if (r == -ERR_CANCELED)
             return ctx_fail(err, r, &e);
         info.usable = r == 0 && facts.usable;

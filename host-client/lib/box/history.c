@@ -7,6 +7,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
+#include "lib/util/debug.h"
 #include "lib/box/lifecycle.h"
 #include "lib/box/store_db.h"
 #include "lib/util/context.h"
@@ -71,7 +72,11 @@ static int insert_event(struct store *s, const struct store_event *event, const 
     (void)sqlite3_bind_text(st, 7, event->cause, cut_length(event->cause, HISTORY_CAUSE_BYTES),
                             SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 8, event->actor ? event->actor : s->actor, -1, SQLITE_STATIC);
-    return store_step(s, st, e);
+    r = store_step(s, st, e);
+    if (r == 0)
+        debug_line(s->debug, "state", "%s %s %s to %s", event->box_id, event->kind,
+                   bh_state_name(event->before), bh_state_name(event->after));
+    return r;
 }
 
 int store_write_event(struct store *s, const struct store_event *event, struct err *e)

@@ -74,6 +74,11 @@ int store_commit(struct store *s, int r, struct err *e)
     return r;
 }
 
+void store_set_debug(struct store *s, const struct debug *d)
+{
+    s->debug = d;
+}
+
 void store_set_actor(struct store *s, const char *actor)
 {
     (void)snprintf(s->actor, sizeof(s->actor), "%s", actor);

@@ -62,6 +62,9 @@ struct store *store_close(struct store *s);
 
 /* The author of all events from now on: "bellhop rm", "monitor", "janitor". Copied. "library" unless
  * told. */
+struct debug;
+/* Gets a line for each change of state; it outlives the store. */
+void store_set_debug(struct store *s, const struct debug *d);
 void store_set_actor(struct store *s, const char *actor);
 const char *store_actor(const struct store *s);
 /* Takes the time from fn instead of the real clock (tests). NULL: the real clock. */

@@ -17,6 +17,7 @@ struct store {
     int64_t (*now_ms)(void *arg);  /* NULL: the real clock */
     void *now_arg;
     int64_t records_for_ms;
+    const struct debug *debug; /* or NULL */
 };
 
 static inline void store_finalize_p(sqlite3_stmt **st)

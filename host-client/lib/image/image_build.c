@@ -267,6 +267,7 @@ static int run_script(struct bh_ctx *ctx, const struct image_build *b, const cha
                           .tick = report_time,
                           .grace_ms = BUILD_GRACE_MS,
                           .cancel_fd = ctx->cancel_fd,
+                          .debug = &ctx->debug,
                           .deadline_mono_ms = deadline};
     char said[HOSTCMD_SAID_BYTES] = "";
     int status = -1;

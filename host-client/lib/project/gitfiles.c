@@ -154,6 +154,7 @@ int listing_run_git(const struct gitfiles_options *o, const char *dir, const cha
                           .out_fd = out_fd,
                           .out = out,
                           .cancel_fd = o->ctx->cancel_fd,
+                          .debug = &o->ctx->debug,
                           .deadline_mono_ms = o->deadline_mono_ms};
     size_t n = 9, m = 3;
 

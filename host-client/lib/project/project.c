@@ -121,6 +121,7 @@ static char *ask_remote(struct bh_ctx *ctx, const char *dir)
                           .out_fd = -1,
                           .out = &out,
                           .cancel_fd = ctx->cancel_fd,
+                          .debug = &ctx->debug,
                           .deadline_mono_ms = clock_mono_ms() + GIT_MS};
 
     buf_init(&out, REMOTE_BYTES);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
@@ -35,6 +36,13 @@ enum bh_state provider_state(const struct provider *p, const char *word)
         if (str_eq(s->word, word))
             return s->state;
     return BH_STATE_UNKNOWN;
+}
+
+void provider_report(const struct provider *p, const struct bh_ctx *ctx, const char *call,
+                     const char *box, int64_t begun_ms, int r)
+{
+    debug_line(&ctx->debug, "provider", "%s %s%s%s: %s %lld ms", p->name, call, *box ? " " : "",
+               box, r < 0 ? err_wire_name(r) : "ok", (long long)(clock_mono_ms() - begun_ms));
 }
 
 /* ---- the spec against the capabilities ---- */
@@ -106,11 +114,17 @@ static int fill_defaults(const struct provider *p, struct spec *s, struct err *e
 
 int provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec *spec, struct err *e)
 {
+    int64_t begun_ms;
     int r = check_capabilities(p, spec, e);
 
     if (r == 0)
         r = fill_defaults(p, spec, e);
-    return r < 0 ? r : p->check(ctx, spec, e);
+    begun_ms = clock_mono_ms();
+    if (r == 0) {
+        r = p->check(ctx, spec, e);
+        provider_report(p, ctx, "check", "", begun_ms, r);
+    }
+    return r;
 }
 
 char *provider_workdir(const struct provider *p, const char *dir, const struct spec *spec)

@@ -167,6 +167,11 @@ struct provider {
 #define PROVIDER_DECLARE(name) extern const struct provider provider_##name;
 PROVIDERS(PROVIDER_DECLARE)
 
+/* A line of the debug log: a call of the provider that took from begun_ms (clock_mono_ms()) until
+ * now. `box` may be "". */
+void provider_report(const struct provider *p, const struct bh_ctx *ctx, const char *call,
+                     const char *box, int64_t begun_ms, int r);
+
 extern const char *const provider_names[];              /* ends with NULL */
 const struct provider *provider_find(const char *name); /* NULL: no such provider */
 /* The i-th row, NULL past the last. The first row is the default. */

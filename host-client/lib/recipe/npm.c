@@ -118,6 +118,7 @@ static int ask_npm(struct npm *n, char **ret, struct err *e)
                           .out_fd = -1,
                           .out = &out,
                           .cancel_fd = n->ctx->cancel_fd,
+                          .debug = &n->ctx->debug,
                           .deadline_mono_ms = clock_mono_ms() + CONFIG_TIMEOUT_MS};
     int r;
 
@@ -507,6 +508,8 @@ int npm_new(struct bh_ctx *ctx, int64_t deadline_mono_ms, struct npm **ret, stru
         r = read_npmrcs(n, e);
     if (r == 0)
         r = http_new(ctx->cancel_fd, &n->http, e);
+    if (r == 0)
+        http_set_debug(n->http, &ctx->debug);
     if (r < 0) {
         n = npm_free(n);
         return r;

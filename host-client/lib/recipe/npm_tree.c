@@ -377,6 +377,7 @@ static int run_npm(struct npm *n, const char *dir, struct err *e)
                           .cwd = dir,
                           .out_fd = -1,
                           .cancel_fd = npm_ctx(n)->cancel_fd,
+                          .debug = &npm_ctx(n)->debug,
                           .deadline_mono_ms = npm_deadline(n)};
     int r = npm_registry(n, "", &registry, e);
 

@@ -167,6 +167,8 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .actor = ctx->actor,
         .records_for_ms = ctx->records_for_ms,
         .limits = ctx->limits,
+        .debug = ctx->debug.fn,
+        .debug_arg = ctx->debug.arg,
     };
 }
 
@@ -358,6 +360,7 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
         return err_field(e, ERR_INVALID, "records_for",
                          "records_for: the time must not be negative");
     ctx->records_for_ms = o->records_for_ms;
+    ctx->debug = (struct debug){o->debug, o->debug_arg};
     if (o->limits) {
         r = options_copy(&ctx->limits_copy, sizeof(ctx->limits_copy), o->limits, e);
         if (r < 0)

@@ -5,6 +5,7 @@
 
 #include "bellhop/bellhop.h"
 #include "common/err.h"
+#include "lib/util/debug.h"
 
 struct store;
 
@@ -26,6 +27,7 @@ struct bh_ctx {
     struct store *store;
     char *actor;            /* of the events that its calls cause */
     int64_t records_for_ms; /* 0: the store's default */
+    struct debug debug;
     struct bh_limits limits_copy;
     const struct bh_limits *limits; /* limits_copy, or NULL; its strings are the caller's */
 };

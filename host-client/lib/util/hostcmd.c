@@ -317,8 +317,24 @@ static int run_to_end(struct running *run, const struct hostcmd *cmd, int *ret_s
     return r < 0 ? r : program_result(run, cmd, status, ret_status, e);
 }
 
+static void report_program(const struct hostcmd *cmd, int64_t begun_ms, int r)
+{
+    char words[512] = "";
+    size_t n = 0;
+
+    for (const char *const *a = cmd->argv; *a && n < sizeof(words); a++) {
+        char word[256];
+
+        n += (size_t)snprintf(words + n, sizeof(words) - n, "%s%s", n ? " " : "",
+                              debug_url(*a, word, sizeof(word)));
+    }
+    debug_line(cmd->debug, "host", "%s: %s %lld ms", words, r < 0 ? err_wire_name(r) : "ok",
+               (long long)(clock_mono_ms() - begun_ms));
+}
+
 int hostcmd_run(const struct hostcmd *cmd, int *ret_status, struct err *e)
 {
+    int64_t begun_ms = clock_mono_ms();
     _cleanup_free_ struct running *run = calloc(1, sizeof(*run));
     _cleanup_close_ int out_w = -1, err_w = -1;
     _cleanup_free_ char *file = NULL;
@@ -344,5 +360,6 @@ int hostcmd_run(const struct hostcmd *cmd, int *ret_status, struct err *e)
         r = run_to_end(run, cmd, ret_status, e);
     fd_close(run->out);
     fd_close(run->err);
+    report_program(cmd, begun_ms, r);
     return r;
 }

@@ -10,6 +10,7 @@
 
 #include "common/buf.h"
 #include "common/err.h"
+#include "lib/util/debug.h"
 
 #define HOSTCMD_SAID_BYTES 512
 #define HOSTCMD_LINE_BYTES 1024 /* a longer line is split */
@@ -30,6 +31,7 @@ struct hostcmd {
     int grace_ms;            /* from SIGTERM to SIGKILL; 0: half a second */
     int cancel_fd;           /* as in bh_options: 0 or -1 for none */
     int64_t deadline_mono_ms;
+    const struct debug *debug; /* or NULL: gets a line with the words, but not the variables */
 };
 
 /* 0: it exited with 0. ERR_NOT_FOUND: there is no such program. ERR_PRECONDITION: it failed;

@@ -33,6 +33,7 @@ struct http {
     char *long_path;
     int dir_fd;
     char *short_path;
+    const struct debug *debug; /* or NULL */
 };
 
 /* A request in progress. */
@@ -48,6 +49,7 @@ struct job {
     int64_t received_mono_ms; /* time at which the last stall_bytes had arrived */
     size_t received;          /* bytes received since then */
     uint64_t n_taken;         /* *req->n_taken at that time */
+    uint64_t n_body;          /* bytes of the body */
     int failed;               /* error of a callback, which ended it */
     struct err why;
 };
@@ -168,6 +170,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
     struct job *j = arg;
     size_t len = size * n;
 
+    j->n_body += len;
     if (j->is_streaming) {
         int64_t before = clock_mono_ms();
         int r = j->req->write(j->req->write_arg, data, len);
@@ -475,12 +478,29 @@ static int result_of(struct http *h, struct job *j, struct err *e)
     return -(int)code_of(rc);
 }
 
+void http_set_debug(struct http *h, const struct debug *d)
+{
+    h->debug = d;
+}
+
+/* A request that got no response has the status 0. */
+static void report_request(const struct http *h, const struct job *j, int64_t begun_ms, int r)
+{
+    char url[512];
+
+    debug_line(h->debug, "http", "%s %s %d %llu bytes %lld ms%s%s", j->req->method,
+               debug_url(j->req->url, url, sizeof(url)), r < 0 ? 0 : j->res->status,
+               (unsigned long long)j->n_body, (long long)(clock_mono_ms() - begun_ms),
+               r < 0 ? " " : "", r < 0 ? err_wire_name(r) : "");
+}
+
 int http_do(struct http *h, const struct http_request *req, struct http_response *ret,
             struct err *e)
 {
     struct http_response res = {0};
     struct curl_slist *headers = NULL;
     struct job j = {.req = req, .res = &res, .new_fd = -1, .sent_mono_ms = clock_mono_ms()};
+    int64_t begun_ms = j.sent_mono_ms;
     int r;
 
     buf_init(&res.headers, HTTP_HEADER_BYTES);
@@ -498,6 +518,7 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
     }
     (void)curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, NULL);
     curl_slist_free_all(headers);
+    report_request(h, &j, begun_ms, r);
     if (r < 0) {
         http_response_done(&res);
         return r;

@@ -9,6 +9,7 @@
 
 #include "common/buf.h"
 #include "common/err.h"
+#include "lib/util/debug.h"
 
 struct http; /* keeps connections; one thread at a time */
 
@@ -51,6 +52,7 @@ struct http_response {
 };
 
 int http_new(int cancel_fd, struct http **ret, struct err *e);
+void http_set_debug(struct http *h, const struct debug *d); /* outlives h; a line a request */
 struct http *http_free(struct http *h);
 /* 0 for any status; an error if there was no complete response. */
 int http_do(struct http *h, const struct http_request *req, struct http_response *ret,
