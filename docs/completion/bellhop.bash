@@ -3,7 +3,7 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status events start stop rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image config help completion version"
+        words="up ls status events start stop pause resume rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image config help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
@@ -13,6 +13,7 @@ _bellhop() {
         up:--network) words="user none host" ;;
         up:--privilege) words="sudo strict" ;;
         up:--git) words="full shallow none" ;;
+        pause:--level) words="freeze disk" ;;
         glob:--type) words="file directory symlink executable empty" ;;
         glob:--sort) words="path modified accessed changed size none" ;;
         glob:--sortr) words="path modified accessed changed size none" ;;
@@ -27,6 +28,8 @@ _bellhop() {
             events) case $cur in -*) words=" --since --follow --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             start) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             stop) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            pause) case $cur in -*) words=" --level --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            resume) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             rm) case $cur in -*) words=" --force --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             keep) case $cur in -*) words=" --for --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             exec) case $cur in -*) words=" --cwd --user --env --env-file --interactive --tty --no-stdin --detach --id --shell --script --timeout --grace --kill-on-exit --limit --rlimit --umask --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
