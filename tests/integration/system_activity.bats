@@ -314,6 +314,7 @@ PY
 @test "resync really sets the clock, and deadlines do not care" {
     [ "$(id -u)" = 0 ] || skip "needs root"
     start_command '{"id":"s","argv":["sleep","600"],"timeout_ms":600000}'
+    is .commands.running 1 # before Resync closes connections on which no request has come yet
     run rpc System/Resync "{\"now_ms\":$(date +%s%3N),\"tolerance_ms\":-1}"
     [[ $(jq -r .clock.result <<<"$output") =~ ^(set|not_permitted)$ ]]
     [ "$(jq '.clock.offset_ms | . <= 0 and . > -60000' <<<"$output")" = true ]
