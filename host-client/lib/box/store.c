@@ -715,7 +715,8 @@ static int read_state(struct store *s, struct state_change *c, struct err *e)
     return 0;
 }
 
-/* Within a transaction: the row and its event. */
+/* Within a transaction: the event, then the row. In this order a trigger sees that the change of the
+ * state has its event. */
 static int write_state(struct store *s, const struct state_change *c, const char *event_id,
                        struct err *e)
 {
@@ -726,9 +727,9 @@ static int write_state(struct store *s, const struct state_change *c, const char
                                       .before = c->before,
                                       .after = c->after,
                                       .cause = c->cause};
-    int r = update_state(s, c, e);
+    int r = store_write_event(s, &event, e);
 
-    return r < 0 ? r : store_write_event(s, &event, e);
+    return r < 0 ? r : update_state(s, c, e);
 }
 
 /* One transaction. */

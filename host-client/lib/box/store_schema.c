@@ -31,8 +31,8 @@ static const char *const schema_steps[STORE_SCHEMA] = {
     "ALTER TABLE boxes ADD COLUMN project TEXT;"
     "ALTER TABLE boxes ADD COLUMN remote TEXT NOT NULL DEFAULT '';",
 
-    /* A program of version 2 that has the store open (a monitor) may still delete a row: the
-     * trigger keeps the history whole. */
+    /* A program of version 2 that has the store open (a monitor) may still change a state or delete
+     * a row: the triggers keep the history whole. */
     "ALTER TABLE boxes ADD COLUMN updated_ms INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE boxes ADD COLUMN paused_ms INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE boxes ADD COLUMN resumed_ms INTEGER NOT NULL DEFAULT 0;"
@@ -57,6 +57,15 @@ static const char *const schema_steps[STORE_SCHEMA] = {
     "CREATE INDEX records_by_time ON records(destroyed_ms, id);"
     "CREATE TRIGGER record_removed AFTER DELETE ON records BEGIN"
     " DELETE FROM events WHERE box_id = OLD.id;"
+    "END;"
+    "CREATE TRIGGER box_changed AFTER UPDATE OF state ON boxes"
+    " WHEN NEW.state <> OLD.state AND NEW.state <> COALESCE((SELECT after FROM events"
+    " WHERE box_id = NEW.id ORDER BY seq DESC LIMIT 1), '') BEGIN"
+    " INSERT INTO events(box_id, seq, id, kind, time_ms, before, after, cause, actor)"
+    " SELECT NEW.id, 1 + COALESCE(MAX(seq), 0), lower(hex(randomblob(16))), 'state',"
+    " MAX(NEW.state_since_ms, NEW.updated_ms, COALESCE(MAX(time_ms), 0)), OLD.state, NEW.state,"
+    " substr(NEW.cause, 1, 128), 'unknown' FROM events WHERE box_id = NEW.id;"
+    " UPDATE boxes SET updated_ms = MAX(updated_ms, state_since_ms) WHERE id = NEW.id;"
     "END;"
     "CREATE TRIGGER box_removed AFTER DELETE ON boxes BEGIN"
     " INSERT INTO events(box_id, seq, id, kind, time_ms, before, after, cause, actor)"

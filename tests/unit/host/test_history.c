@@ -567,3 +567,50 @@ TEST(two_janitors_claim_each_box_once_in_batches_and_a_dead_ones_claims_end)
     (void)store_close(other);
     (void)store_close(s);
 }
+
+struct last_event {
+    int64_t seq;
+    char text[64];
+};
+
+static int keep_last(void *arg, const struct event_row *event)
+{
+    struct last_event *last = arg;
+
+    last->seq = event->seq;
+    (void)snprintf(last->text, sizeof(last->text), "%s %s %s %s", bh_state_name(event->before),
+                   bh_state_name(event->after), event->cause, event->actor);
+    return 0;
+}
+
+TEST(a_state_that_an_older_program_writes_is_an_event_once)
+{
+    struct store *s = open_here();
+    struct last_event last = {0};
+    struct box_row row = {0};
+    struct err e = {0};
+    sqlite3 *old = NULL;
+    char id[BOX_ID_BYTES];
+
+    add(s, "a", id);
+    walk(s, id, BH_STATE_PROVISIONING);
+    T_INT(store_list_events(s, id, 0, keep_last, &last, &e), 0);
+    T_INT(last.seq, 2);
+    T_INT(sqlite3_open("store.db", &old), SQLITE_OK);
+    T_INT(sqlite3_exec(old,
+                       "UPDATE boxes SET state = 'stopping', cause = 'old',"
+                       " state_since_ms = 9000000000000 WHERE name = 'a'",
+                       NULL, NULL, NULL),
+          SQLITE_OK);
+    (void)sqlite3_close(old);
+    T_INT(store_list_events(s, id, 0, keep_last, &last, &e), 0);
+    T_INT(last.seq, 3);
+    T_STR(last.text, "provisioning stopping old unknown");
+    T_INT(store_get(s, id, &row, &e), 0);
+    T_OK(row.times.updated_ms == 9000000000000LL);
+    box_row_done(&row);
+    walk(s, id, BH_STATE_STOPPED);
+    T_INT(store_list_events(s, id, 0, keep_last, &last, &e), 0);
+    T_INT(last.seq, 4);
+    (void)store_close(s);
+}
