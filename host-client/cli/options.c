@@ -20,7 +20,7 @@ const struct cli_option cli_common_options[] = {
     {"raw", 0, CLI_FLAG, offsetof(struct cli, raw), NULL,
      "print names and content of a box as they are, control characters too", NULL},
     {"debug", 0, CLI_FLAG, offsetof(struct cli, debug), NULL,
-     "print what is done, with times and without secrets; also $BELLHOP_DEBUG", NULL},
+     "log what is done to standard error, without secrets", NULL},
     {0},
 };
 
