@@ -242,8 +242,8 @@ build_libmicrohttpd()
         '  else if (0 == ret) { connection->resp_sender = MHD_resp_sender_std; return MHD_ERR_AGAIN_; }\n  else if (0)'
     # One connection may send 2 MiB at a time by sendfile, not 128 KiB: after each piece the library goes once around
     # epoll and its lists, which costs a fast reader up to half of its speed. The kernel stops a call when the socket's
-    # buffer is full, so only a reader that keeps up gets as much; the others wait for about a millisecond if the file is in
-    # the page cache, and for the disk if it is not.
+    # buffer is full, so only a reader that keeps up gets as much; the others wait for about a millisecond if the file
+    # is in the page cache, and for the disk if it is not.
     mend src/microhttpd/mhd_send.c '^#define MHD_SENFILE_CHUNK_         (0x20000)$' \
         '#define MHD_SENFILE_CHUNK_ (0x200000)'
     run_configure --disable-https --disable-dauth --disable-bauth --disable-curl --disable-doc \
