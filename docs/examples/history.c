@@ -28,6 +28,7 @@ static int tell(struct bh_ctx *ctx, const char *provider, const char *key, struc
     struct bh_create_options create = {.size = sizeof(create), .provider = provider, .key = key};
     struct bh_event_options events = {.size = sizeof(events)};
     struct bh_box *box = NULL, *same = NULL, *none = NULL;
+    struct bh_gone gone = {.size = sizeof(gone)};
     char id[40];
     int r = bh_create(ctx, &create, &box, e);
 
@@ -43,12 +44,12 @@ static int tell(struct bh_ctx *ctx, const char *provider, const char *key, struc
         r = bh_list_events(ctx, &events, print_event, NULL, e);
     if (r == 0)
         r = bh_list_records(ctx, print_record, NULL, e);
-    if (r == 0 && bh_start(same, 0, e) == -BH_NOT_FOUND && e->gone.id[0])
-        printf("gone: %s, %s, %s\n", strcmp(e->gone.id, id) == 0 ? "the same box" : "another",
-               e->gone.provider, e->gone.cause);
+    if (r == 0 && bh_start(same, 0, e) < 0 && bh_error_gone(e, &gone))
+        printf("gone: %s, %s, %s\n", strcmp(gone.id, id) == 0 ? "the same box" : "another",
+               gone.provider, gone.cause);
     if (bh_get_by_key(ctx, key, &none, e) < 0)
         printf("the key is free: %s, %s\n", bh_code_name(e->code),
-               e->gone.id[0] ? "gone" : "unknown");
+               bh_error_gone(e, NULL) ? "gone" : "unknown");
     (void)bh_box_free(same);
     (void)bh_box_free(box);
     return r;

@@ -151,6 +151,16 @@ url: failed_precondition" ] || fail "$output"
     [ "$output" = "all is well" ] || fail "$output"
 }
 
+@test "a program built with an older header runs: no struct without a size has grown" {
+    gcc -std=c99 -Wall -Wextra -Werror -o "$BOX_TMP/old_caller" "$ROOT/tests/host/old_caller.c" \
+        -L"$BELLHOP_BUILD" -l:libbellhop.so.0 -Wl,-rpath,"$(realpath "$BELLHOP_BUILD")"
+    bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1
+    bellhop rm one >/dev/null
+    run client "$BOX_TMP/old_caller" "$BELLHOP_STATE_DIR" "$BELLHOP_CACHE_DIR" one
+    [ "$status" -eq 0 ] || fail "$output"
+    [ "$output" = not_found ] || fail "$output"
+}
+
 @test "the shared library exports bh_ names only" {
     run bash -c "nm -D --defined-only '$BELLHOP_BUILD/libbellhop.so.0' | awk '{print \$3}' | grep -v -e '^bh_' -e '^LIBBELLHOP_' -e '^\$'"
     [ -z "$output" ] || fail "$output"

@@ -55,14 +55,6 @@ enum bh_code {
     BH_UNAUTHENTICATED
 };
 
-/* A box that was destroyed; its record is still there (bh_list_records). */
-struct bh_gone {
-    char id[40]; /* "": the error is another */
-    char provider[32];
-    char cause[160]; /* cut, if it is longer in the record */
-    int64_t destroyed_ms;
-};
-
 struct bh_error {
     int code;          /* enum bh_code */
     int sys;           /* errno, or 0 */
@@ -70,11 +62,21 @@ struct bh_error {
     char message[512]; /* one sentence, lower case, no full stop */
     char step[32];     /* the step that failed: "install", "health", ..., "ready_cmd"; or "" */
     /* With a step: the tail of that step's log. Else the details of the agent's error as a JSON
-     * object ({"etag":"..."}, {"first_held":4096}), or "". */
+     * object ({"etag":"..."}, {"first_held":4096}), {"gone":{...}} of a box that was destroyed
+     * (bh_error_gone), or "". The struct never grows: it has no size. */
     char detail[4096];
-    /* With BH_NOT_FOUND, of a box that was there: also in the detail, {"gone":{...}}. */
-    struct bh_gone gone;
 };
+
+/* A box that was destroyed; its record is still there (bh_list_records). */
+struct bh_gone {
+    size_t size; /* set it to sizeof(struct bh_gone) */
+    char id[40];
+    char provider[32];
+    char cause[160]; /* cut, if it is longer in the record */
+    int64_t destroyed_ms;
+};
+/* Is it the BH_NOT_FOUND of a box that was destroyed? Then *ret has the facts; ret may be NULL. */
+bool bh_error_gone(const struct bh_error *err, struct bh_gone *ret);
 
 const char *bh_code_name(int code); /* "not_found" */
 const char *bh_version(void);       /* "0.1.0" */
@@ -139,7 +141,9 @@ struct bh_options {
 
 struct bh_ctx;
 int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_error *err);
-/* The options in force, with every path filled in; the strings belong to the context. */
+/* The options in force, with every path filled in; the strings belong to the context. Set
+ * ret_opts->size to sizeof(struct bh_options); otherwise the options after answer_timeout_ms are
+ * left out. */
 void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts);
 struct bh_ctx *bh_close(struct bh_ctx *ctx); /* accepts NULL; returns NULL */
 

@@ -74,27 +74,41 @@ int ctx_gone_error(struct err *e, const struct ctx_gone *gone)
     return -ERR_NOT_FOUND;
 }
 
-static void copy_fact(char *out, size_t size, json_t *facts, const char *key)
-{
-    const char *text = json_string_value(json_object_get(facts, key));
-
-    (void)snprintf(out, size, "%s", text ? text : "");
-}
-
-/* Fills bh_error.gone, and the detail {"gone":{...}}. */
+/* Fills the detail: {"gone":{...}}. */
 static void tell_gone(struct bh_error *out, const struct err *e)
 {
     json_t *facts = json_loads(e->detail, 0, NULL);
     _cleanup_json_ json_t *whole = facts ? json_pack("{s:o}", GONE_DETAIL, facts) : NULL;
     _cleanup_free_ char *text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
 
-    if (!text)
-        return;
-    (void)snprintf(out->detail, sizeof(out->detail), "%s", text);
-    copy_fact(out->gone.id, sizeof(out->gone.id), facts, "id");
-    copy_fact(out->gone.provider, sizeof(out->gone.provider), facts, "provider");
-    copy_fact(out->gone.cause, sizeof(out->gone.cause), facts, "cause");
-    out->gone.destroyed_ms = json_integer_value(json_object_get(facts, "destroyed_ms"));
+    if (text)
+        (void)snprintf(out->detail, sizeof(out->detail), "%s", text);
+}
+
+static void copy_fact(char *out, size_t size, json_t *facts, const char *key)
+{
+    const char *text = json_string_value(json_object_get(facts, key));
+
+    (void)snprintf(out, size, "%s", text ? text : "");
+    out[str_utf8_whole(out, strlen(out))] = '\0';
+}
+
+bool bh_error_gone(const struct bh_error *err, struct bh_gone *ret)
+{
+    bool is_other = !err || err->code != BH_NOT_FOUND || err->step[0];
+    _cleanup_json_ json_t *detail = is_other ? NULL : json_loads(err->detail, 0, NULL);
+    json_t *facts = json_object_get(detail, GONE_DETAIL);
+    struct bh_gone gone = {.size = sizeof(gone)};
+
+    if (!json_is_object(facts) || !ret)
+        return json_is_object(facts);
+    copy_fact(gone.id, sizeof(gone.id), facts, "id");
+    copy_fact(gone.provider, sizeof(gone.provider), facts, "provider");
+    copy_fact(gone.cause, sizeof(gone.cause), facts, "cause");
+    gone.destroyed_ms = json_integer_value(json_object_get(facts, "destroyed_ms"));
+    gone.size = ret->size < sizeof(gone) ? ret->size : sizeof(gone);
+    memcpy(ret, &gone, gone.size);
+    return true;
 }
 
 /* Copies the machine-readable detail of the agent's error. */
@@ -148,8 +162,11 @@ void ctx_progress(struct bh_ctx *ctx, const char *phase, uint64_t done, uint64_t
 
 void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
 {
-    *ret_opts = (struct bh_options){
-        .size = sizeof(*ret_opts),
+    /* The size was not read before there was an actor: such a caller may not have set it. */
+    const size_t old = offsetof(struct bh_options, actor);
+    bool is_known = ret_opts->size > old && ret_opts->size <= sizeof(*ret_opts);
+    const struct bh_options o = {
+        .size = is_known ? ret_opts->size : old,
         .state_dir = ctx->state_dir,
         .cache_dir = ctx->cache_dir,
         .agent_path = ctx->agent_path,
@@ -170,6 +187,8 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .debug = ctx->debug.fn,
         .debug_arg = ctx->debug.arg,
     };
+
+    memcpy(ret_opts, &o, o.size);
 }
 
 char *ctx_box_path(const struct bh_ctx *ctx, const char *id, const char *name)

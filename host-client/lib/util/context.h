@@ -41,7 +41,7 @@ struct bh_ctx *ctx_free(struct bh_ctx *ctx); /* the store is closed already; ret
 int options_copy(void *dst, size_t dst_size, const void *src, struct err *e);
 
 /* Makes an error (any message) that of a box that was destroyed: ERR_NOT_FOUND, with these facts for
- * ctx_fail(), which fills bh_error.gone. */
+ * ctx_fail(); bh_error_gone() reads them. */
 struct ctx_gone {
     const char *id, *name, *provider, *cause;
     int64_t destroyed_ms;
