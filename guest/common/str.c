@@ -275,6 +275,21 @@ static char *put_escaped(char *to, unsigned char c)
     return to;
 }
 
+unsigned str_odd_control(const char *s, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    unsigned code = 0;
+
+    if (len >= 2 && p[0] >= 0xc2 && p[0] < 0xe0 && (p[1] & 0xc0) == 0x80)
+        code = (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu);
+    else if (len >= 3 && p[0] == 0xe2 && (p[1] & 0xc0) == 0x80 && (p[2] & 0xc0) == 0x80)
+        code = 0x2000u | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+    return (code >= 0x80 && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
+                   (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069)
+               ? code
+               : 0;
+}
+
 char *str_escape(const char *s, size_t len, const char *keep, size_t *ret_len)
 {
     const unsigned char *p = (const unsigned char *)s;
@@ -285,9 +300,11 @@ char *str_escape(const char *s, size_t len, const char *keep, size_t *ret_len)
     if (!out)
         return NULL;
     for (size_t i = 0, n; i < len; i += n) {
+        unsigned odd = str_odd_control(s + i, len - i);
+
         n = utf8_sequence(p + i, len - i, &cut);
-        if (n == 2 && p[i] == 0xc2 && p[i + 1] < 0xa0) {
-            to += snprintf(to, sizeof("\\u009b"), "\\u%04x", p[i + 1]);
+        if (odd) {
+            to += snprintf(to, sizeof("\\u009b"), "\\u%04x", odd);
             continue;
         }
         if (n == 0 ||

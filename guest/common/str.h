@@ -30,10 +30,14 @@ void str_make_utf8(char *s); /* each byte that is not part of a valid sequence b
 
 /*
  * Escapes control characters and bytes that are not UTF-8: C0 controls and DEL as \n, \r, \t or
- * \x1b, C1 controls as \u009b, other bytes as \xff. Bytes in `keep` stay. Owned by the caller; a NUL
- * follows. NULL: out of memory.
+ * \x1b, C1 controls and bidirectional ones as \u009b, other bytes as \xff. Bytes in `keep` stay.
+ * Owned by the caller; a NUL follows. NULL: out of memory.
  */
 char *str_escape(const char *s, size_t len, const char *keep, size_t *ret_len);
+
+/* The code point of s's first character if it is a C1 control or one that changes the direction of
+ * text (U+202E and its kin); 0: it is none. In UTF-8: two bytes below U+0800, three above. */
+unsigned str_odd_control(const char *s, size_t len);
 
 /* The length of the longest prefix that does not end within a UTF-8 sequence; at most 3 bytes shorter. */
 size_t str_utf8_whole(const char *s, size_t len);

@@ -182,18 +182,21 @@ void cli_warn(const struct cli *c, const char *fmt, ...)
     free(text);
 }
 
-/* JSON does not escape DEL and the C1 controls, which occur only in strings. */
+/* JSON does not escape DEL, C1 and bidirectional controls, which occur only in strings. */
 void cli_put_json(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
 
     for (size_t n; *p; p += n) {
-        n = strcspn((const char *)p, "\x7f\xc2");
+        unsigned odd;
+
+        n = strcspn((const char *)p, "\x7f\xc2\xd8\xe2");
         (void)fwrite(p, 1, n, stdout);
         p += n;
-        n = *p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0 ? 2 : *p ? 1 : 0;
-        if (n == 2 || *p == 0x7f)
-            (void)printf("\\u%04x", p[n - 1]);
+        odd = *p == 0x7f ? *p : str_odd_control((const char *)p, strnlen((const char *)p, 3));
+        n = odd >= 0x800 ? 3 : odd >= 0x80 ? 2 : *p ? 1 : 0;
+        if (odd)
+            (void)printf("\\u%04x", odd);
         else
             (void)fwrite(p, 1, n, stdout);
     }

@@ -154,6 +154,18 @@ TEST(str_escape_shows_controls_and_what_is_no_utf8)
     check_escape("", 0, "", "");
 }
 
+TEST(str_escape_shows_controls_that_change_the_direction_of_text)
+{
+    check_escape("exe\xe2\x80\xaegpj", 9, "", "exe\\u202egpj");
+    check_escape("\xe2\x80\x8e\xe2\x80\x8f\xe2\x80\xaa\xe2\x81\xa6\xe2\x81\xa9\xd8\x9c", 17, "",
+                 "\\u200e\\u200f\\u202a\\u2066\\u2069\\u061c");
+    /* their neighbours stay: a zero-width joiner, a per mille sign, Arabic letters */
+    check_escape("\xe2\x80\x8d\xe2\x80\xb0\xe2\x81\xa5\xe2\x81\xaa\xd8\x9b\xd8\xa7", 16, "",
+                 "\xe2\x80\x8d\xe2\x80\xb0\xe2\x81\xa5\xe2\x81\xaa\xd8\x9b\xd8\xa7");
+    check_escape("\xe2\x80", 2, "", "\\xe2\\x80");             /* cut */
+    check_escape("\xd8\x9c\xd8\x9c", 4, "", "\\u061c\\u061c"); /* no room to spare */
+}
+
 TEST(str_hex_is_two_lower_case_digits_for_each_byte)
 {
     char out[7];
