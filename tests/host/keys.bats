@@ -77,6 +77,32 @@ up() # [OPTION...]
     [ "$(bellhop ls -q | wc -l)" -eq 1 ]
 }
 
+@test "an up by key returns the box that got the key while it was about to make one" {
+    up --name one >/dev/null
+    # A writer gives the key to the box. The up has looked for the key and waits for the writer's end.
+    mkfifo "$BOX_TMP/end"
+    python3 - "$BELLHOP_STATE_DIR/store.db" "$(bellhop status one --json | jq -r .id)" "$BOX_TMP/end" \
+        >"$BOX_TMP/writer" 3>&- <<'P' &
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+db.execute("INSERT INTO keys(key, box_id) VALUES(CAST('k' AS BLOB), ?)", (sys.argv[2],))
+print("locked", flush=True)
+open(sys.argv[3]).read()
+db.execute("COMMIT")
+P
+    writer=$!
+    wait_for 10 grep -q locked "$BOX_TMP/writer"
+    "$BELLHOP" up --provider process --agent none --empty --key k --json >"$BOX_TMP/up" 2>"$BOX_TMP/err" 3>&- &
+    up=$!
+    wait_for 10 grep -q nanosleep "/proc/$up/wchan"
+    : >"$BOX_TMP/end"
+    wait "$writer"
+    wait "$up" || fail "$(cat "$BOX_TMP/up" "$BOX_TMP/err")"
+    [ "$(jq -r .name "$BOX_TMP/up")" = one ]
+    [ "$(bellhop ls -q)" = one ]
+}
+
 @test "a box that dies between two calls is started once, and one that is removed is gone" {
     name=$(up --key thread --json | jq -r .name)
     dir=$BELLHOP_STATE_DIR/boxes/$(bellhop status "$name" --json | jq -r .id)

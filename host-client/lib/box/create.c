@@ -353,6 +353,12 @@ static void key_name(const char *key, char out[PROJECT_NAME_BYTES])
         (void)snprintf(out + n, PROJECT_NAME_BYTES - n, "%02x", digest[i]);
 }
 
+static int refuse_key(const struct creation *c, const char *name, struct err *e)
+{
+    return err_field(e, ERR_EXISTS, "key", "key: the box '%s' has the key '%.64s'", name,
+                     c->opts->key);
+}
+
 /* Takes the name of the key's box, else the caller's, else one made of the key. */
 static int choose_key_name(struct creation *c, struct err *e)
 {
@@ -362,8 +368,7 @@ static int choose_key_name(struct creation *c, struct err *e)
     if (r < 0)
         return r;
     if (name && c->opts->name && !str_eq(name, c->opts->name))
-        return err_field(e, ERR_EXISTS, "key", "key: the box '%s' has the key '%.64s'", name,
-                         c->opts->key);
+        return refuse_key(c, name, e);
     if (name)
         (void)snprintf(c->own_name, sizeof(c->own_name), "%s", name);
     else
@@ -372,7 +377,8 @@ static int choose_key_name(struct creation *c, struct err *e)
     return 0;
 }
 
-/* With the lock of c->name. -ERR_ABORTED: the key came to another box meanwhile, or left this one. */
+/* With the lock of c->name. -ERR_ABORTED: the key came to another box meanwhile, or left this one;
+ * choose another name. */
 static int check_key(struct creation *c, struct err *e)
 {
     _cleanup_free_ char *name = NULL;
@@ -384,6 +390,8 @@ static int check_key(struct creation *c, struct err *e)
     key_name(c->opts->key, hashed);
     if (name ? str_eq(name, c->name) : c->opts->name || str_eq(hashed, c->name))
         return 0;
+    if (c->opts->name)
+        return refuse_key(c, name, e);
     return err_field(e, ERR_ABORTED, "name", "the key '%.64s' was taken or freed meanwhile",
                      c->opts->key);
 }
@@ -422,7 +430,13 @@ static int create_locked(struct creation *c, struct bh_box **ret, struct err *e)
     }
     say_name(c);
     r = is_there ? take_existing(c, &row, ret, e) : -ERR_NOT_FOUND;
-    return r == -ERR_NOT_FOUND ? create_new(c, ret, e) : r;
+    if (r == -ERR_NOT_FOUND)
+        r = create_new(c, ret, e);
+    /* The lock is that of the name: a command with another name may have taken the key since. */
+    if (r == -ERR_EXISTS && c->opts->key && is_own_name(c) && e && str_eq(e->field, "key"))
+        return err_field(e, ERR_ABORTED, "name", "the key '%.64s' was taken meanwhile",
+                         c->opts->key);
+    return r;
 }
 
 static int create_box(struct creation *c, struct bh_box **ret, struct err *e)
