@@ -108,7 +108,7 @@ install_beside()
 6 destroyed, by the example: removed by a command
 record: process, removed by a command, killed, times in order, logs kept, transcript none
 gone: the same box, process, removed by a command
-the key is free: not_found, unknown" ] || fail "$output"
+the key is free: not_found, gone" ] || fail "$output"
 }
 
 @test "a program uses an agent that is there already by its URL, and cannot end it" {

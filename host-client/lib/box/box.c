@@ -212,6 +212,8 @@ int bh_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret_box,
 
     if (r == 0)
         r = store_find_key(ctx->store, key, &row, &e);
+    if (r == -ERR_NOT_FOUND)
+        r = store_not_found(ctx->store, "key", key, &e);
     if (r == 0)
         r = box_new_take(ctx, &row, ret_box, &e);
     if (r == 0)

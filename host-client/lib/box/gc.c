@@ -377,7 +377,11 @@ int bh_gc_run(struct bh_ctx *ctx, const struct bh_gc_options *opts,
     gc.dry_run = o.dry_run;
     gc.locks_deadline_ms = clock_mono_ms() + GC_LOCKS_MS;
     store_set_actor(ctx->store, "janitor");
-    r = run_gc(&gc, o.records_for_ms > 0 ? o.records_for_ms : store_records_for(ctx->store), &e);
+    r = run_gc(&gc,
+               o.records_for_ms > 1    ? o.records_for_ms
+               : o.records_for_ms == 1 ? 0
+                                       : store_records_for(ctx->store),
+               &e);
     store_set_actor(ctx->store, actor);
     return ctx_fail(err, r, &e);
 }

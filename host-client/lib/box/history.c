@@ -16,14 +16,23 @@
 
 /* ---- events ---- */
 
-int store_has_event(struct store *s, const char *event_id, struct err *e)
+int store_check_event_id(const char *event_id, struct err *e)
+{
+    return event_id && strlen(event_id) >= EVENT_ID_BYTES
+               ? err_field(e, ERR_INVALID, "id", "id: an event's id has at most %d bytes",
+                           EVENT_ID_BYTES - 1)
+               : 0;
+}
+
+int store_has_event(struct store *s, const char *box_id, const char *event_id, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s, "SELECT 1 FROM events WHERE id = ?1", &st, e);
+    int r = store_prepare(s, "SELECT 1 FROM events WHERE box_id = ?1 AND id = ?2", &st, e);
 
     if (r < 0)
         return r;
-    (void)sqlite3_bind_text(st, 1, event_id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 1, box_id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 2, event_id, -1, SQLITE_STATIC);
     r = sqlite3_step(st);
     return r == SQLITE_ROW ? 1 : r == SQLITE_DONE ? 0 : store_fail(s, "read", e);
 }
@@ -82,7 +91,8 @@ static int insert_event(struct store *s, const struct store_event *event, const 
 int store_write_event(struct store *s, const struct store_event *event, struct err *e)
 {
     char random_id[EVENT_ID_BYTES];
-    int r = event->id ? store_has_event(s, event->id, e) : io_random_hex(16, random_id, e);
+    int r = event->id ? store_has_event(s, event->box_id, event->id, e)
+                      : io_random_hex(16, random_id, e);
 
     if (r != 0)
         return r;
@@ -101,11 +111,10 @@ int store_add_event(struct store *s, const char *box_id, const char *event_id, c
 
     if (!text)
         return err_oom(e);
-    if (event_id && strlen(event_id) >= EVENT_ID_BYTES)
-        return err_field(e, ERR_INVALID, "id", "id: an event's id has at most %d bytes",
-                         EVENT_ID_BYTES - 1);
     str_make_utf8(text);
-    r = store_begin(s, e);
+    r = store_check_event_id(event_id, e);
+    if (r == 0)
+        r = store_begin(s, e);
     if (r < 0)
         return r;
     r = store_get(s, box_id, &row, e);
@@ -267,15 +276,17 @@ static int read_record(sqlite3_stmt *st, struct record_row *ret, struct err *e)
     return 0;
 }
 
+#define LAST_RECORD " ORDER BY destroyed_ms DESC, rowid DESC LIMIT 1"
+#define HAS_KEY "instr(keys, '\"' || hex(?1) || '\"') > 0" /* keys: ["312E32"] */
+
 int store_find_record(struct store *s, const char *what, const char *value, struct record_row *ret,
                       struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s,
-                          str_eq(what, "id") ? RECORD_COLUMNS "WHERE id = ?1"
-                                             : RECORD_COLUMNS
-                              "WHERE name = ?1 ORDER BY destroyed_ms DESC, rowid DESC LIMIT 1",
-                          &st, e);
+    const char *sql = str_eq(what, "id")     ? RECORD_COLUMNS "WHERE id = ?1"
+                      : str_eq(what, "name") ? RECORD_COLUMNS "WHERE name = ?1" LAST_RECORD
+                                             : RECORD_COLUMNS "WHERE " HAS_KEY LAST_RECORD;
+    int r = store_prepare(s, sql, &st, e);
 
     if (r < 0)
         return r;
@@ -365,7 +376,8 @@ static int run_over_old_records(struct store *s, const char *sql, int64_t keep_m
 
     if (r < 0)
         return r;
-    (void)sqlite3_bind_int64(st, 1, store_now_ms(s) - keep_ms);
+    /* A record may be from a clock that was ahead. */
+    (void)sqlite3_bind_int64(st, 1, keep_ms > 0 ? store_now_ms(s) - keep_ms : INT64_MAX);
     (void)sqlite3_bind_int(st, 2, HISTORY_RECORDS_MAX);
     (void)sqlite3_bind_int(st, 3, HISTORY_BATCH); /* where it is asked for */
     rc = sqlite3_step(st);
@@ -419,17 +431,35 @@ static json_t *new_project(const struct record_row *row)
                         : json_null();
 }
 
+/* {"K":"V"} of "K=V", as in bh_box_info.json. */
+static json_t *new_labels(const struct record_row *row)
+{
+    json_t *labels = json_object();
+    const json_t *pair;
+    size_t i;
+
+    json_array_foreach (json_object_get(row->spec, "labels"), i, pair) {
+        const char *text = json_is_string(pair) ? json_string_value(pair) : "";
+        const char *eq = strchr(text, '=');
+        _cleanup_free_ char *key = eq ? strndup(text, (size_t)(eq - text)) : NULL;
+
+        if (key)
+            (void)json_object_set_new(labels, key, json_string(eq + 1));
+    }
+    return labels;
+}
+
 static json_t *new_record(const struct record_row *row)
 {
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:O, s:O, s:o, s:s?}", "name",
-        row->name, "id", row->id, "provider", spec_text(row->spec, "provider"), "image",
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:O, s:O, s:o, s:s?, s:o}",
+        "name", row->name, "id", row->id, "provider", spec_text(row->spec, "provider"), "image",
         spec_text(row->spec, "image"), "state", bh_state_name(BH_STATE_DESTROYED), "cause",
         row->cause, "created_ms", (json_int_t)row->times.created_ms, "updated_ms",
         (json_int_t)row->times.updated_ms, "paused_ms", (json_int_t)row->times.paused_ms,
         "resumed_ms", (json_int_t)row->times.resumed_ms, "used_ms", (json_int_t)row->times.used_ms,
         "destroyed_ms", (json_int_t)row->destroyed_ms, "keys", row->keys, "exit", row->exit,
-        "project", new_project(row), "transcript", row->transcript);
+        "project", new_project(row), "transcript", row->transcript, "labels", new_labels(row));
 }
 
 struct record_list {

@@ -51,7 +51,7 @@ struct record_row {
 };
 void record_row_done(struct record_row *row);
 
-/* A fact about a box that changes no state. An event with an id that is there already is ignored.
+/* A fact about a box that changes no state. An event with an id that the box has already is ignored.
  * event_id NULL: random. */
 int store_add_event(struct store *s, const char *box_id, const char *event_id, const char *kind,
                     const char *cause, struct err *e);
@@ -67,10 +67,14 @@ int store_list_events(struct store *s, const char *box_id, int64_t since,
 /* Calls fn for each record, newest first, as store_list_events() does. */
 int store_list_records(struct store *s, int (*fn)(void *arg, const struct record_row *row),
                        void *arg, struct err *e);
-/* The record of the box of that id, or of the last one of that name. what: "name" or "id". */
+/* The record of the box of that id, or of the last one that had the name or the key. what: "name",
+ * "id" or "key". */
 int store_find_record(struct store *s, const char *what, const char *value, struct record_row *ret,
                       struct err *e);
-/* Forgets the records of boxes that were destroyed at least keep_ms ago, and their events. With
- * dry_run only counts them. */
+/* The error -ERR_NOT_FOUND of a box; if it was destroyed, with its record's facts (context.h). what:
+ * as above. */
+int store_not_found(struct store *s, const char *what, const char *value, struct err *e);
+/* Forgets the records of boxes that were destroyed at least keep_ms ago, and their events; 0:
+ * all of them. With dry_run only counts them. */
 int store_prune_records(struct store *s, int64_t keep_ms, bool dry_run, int64_t *ret_n,
                         struct err *e);

@@ -292,6 +292,11 @@ int store_column_copy(sqlite3_stmt *st, int i, char **ret, struct err *e)
     return is_null || *ret ? 0 : err_oom(e);
 }
 
+static unsigned hex_value(char digit)
+{
+    return digit <= '9' ? (unsigned)(digit - '0') : (unsigned)(digit - 'A') + 10;
+}
+
 /* ["312E32"] of the database as ["1.2"]. */
 json_t *store_column_keys(sqlite3_stmt *st, int i, struct err *e)
 {
@@ -304,12 +309,8 @@ json_t *store_column_keys(sqlite3_stmt *st, int i, struct err *e)
         const char *digits = json_is_string(v) ? json_string_value(v) : "";
         char key[STORE_KEY_BYTES + 1] = "";
 
-        for (size_t n = 0; n < STORE_KEY_BYTES && digits[2 * n] && digits[2 * n + 1]; n++) {
-            unsigned byte = 0;
-
-            if (sscanf(digits + 2 * n, "%2x", &byte) == 1)
-                key[n] = (char)byte;
-        }
+        for (size_t n = 0; n < STORE_KEY_BYTES && digits[2 * n] && digits[2 * n + 1]; n++)
+            key[n] = (char)(hex_value(digits[2 * n]) << 4 | hex_value(digits[2 * n + 1]));
         (void)json_array_append_new(keys, jx_new_path(key));
     }
     return TAKE(keys);
@@ -677,17 +678,18 @@ struct state_change {
 static int update_state(struct store *s, const struct state_change *c, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s,
-                          "UPDATE boxes SET state = ?2, cause = ?3, state_since_ms = ?4,"
-                          " updated_ms = ?4, made = made OR ?2 = 'running',"
-                          " paused_ms = CASE WHEN ?2 = 'paused' THEN ?4 ELSE paused_ms END,"
-                          " resumed_ms = CASE WHEN ?2 = 'running' AND state = 'resuming' THEN ?4"
-                          " ELSE resumed_ms END,"
-                          " used_ms = CASE WHEN ?2 = 'running' THEN ?4 ELSE used_ms END,"
-                          " deadline_ms = CASE WHEN ?2 IN ('stopped', 'destroying', 'destroyed')"
-                          " OR (?2 = 'error' AND state = 'stopping') THEN 0"
-                          " ELSE deadline_ms END WHERE id = ?1",
-                          &st, e);
+    int r =
+        store_prepare(s,
+                      "UPDATE boxes SET state = ?2, cause = ?3, state_since_ms = ?4,"
+                      " updated_ms = ?4, made = made OR ?2 = 'running',"
+                      " paused_ms = CASE WHEN ?2 = 'paused' THEN ?4 ELSE paused_ms END,"
+                      " resumed_ms = CASE WHEN ?2 = 'running' AND state = 'resuming' THEN ?4"
+                      " ELSE resumed_ms END,"
+                      " used_ms = CASE WHEN ?2 = 'running' THEN MAX(used_ms, ?4) ELSE used_ms END,"
+                      " deadline_ms = CASE WHEN ?2 IN ('stopped', 'destroying', 'destroyed')"
+                      " OR (?2 = 'error' AND state = 'stopping') THEN 0"
+                      " ELSE deadline_ms END WHERE id = ?1",
+                      &st, e);
 
     if (r < 0)
         return r;
@@ -698,21 +700,42 @@ static int update_state(struct store *s, const struct state_change *c, struct er
     return change_row(s, st, c->id, e);
 }
 
-/* Within a transaction. The time of a change is not before that of the last one. */
-static int read_state(struct store *s, struct state_change *c, struct err *e)
+/* The time of the box's last event; 0: it has none. */
+static int read_last_event(struct store *s, const char *id, int64_t *ret_ms, struct err *e)
 {
-    struct box_row row = {0};
-    int r = store_get(s, c->id, &row, e);
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    int r = store_prepare(
+        s, "SELECT time_ms FROM events WHERE box_id = ?1 ORDER BY seq DESC LIMIT 1", &st, e);
 
     if (r < 0)
         return r;
+    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+    r = sqlite3_step(st);
+    if (r != SQLITE_ROW && r != SQLITE_DONE)
+        return store_fail(s, "read", e);
+    *ret_ms = r == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+    return 0;
+}
+
+/* Within a transaction. The time of a change is not before any time of the box. */
+static int read_state(struct store *s, struct state_change *c, struct err *e)
+{
+    struct box_row row = {0};
+    int64_t times[4] = {store_now_ms(s)};
+    int r = store_get(s, c->id, &row, e);
+
+    if (r == 0)
+        r = read_last_event(s, c->id, &times[1], e);
+    times[2] = row.times.updated_ms;
+    times[3] = row.times.used_ms;
     c->before = row.state;
     c->made = row.made;
-    c->now_ms = store_now_ms(s);
-    if (c->now_ms < row.times.updated_ms)
-        c->now_ms = row.times.updated_ms;
+    c->now_ms = 0;
+    for (size_t i = 0; i < N_ELEMENTS(times); i++)
+        if (times[i] > c->now_ms)
+            c->now_ms = times[i];
     box_row_done(&row);
-    return 0;
+    return r;
 }
 
 /* Within a transaction: the event, then the row. In this order a trigger sees that the change of the
@@ -740,7 +763,7 @@ static int change_state(struct store *s, struct state_change *c, const char *eve
 
     if (r < 0)
         return r;
-    r = event_id ? store_has_event(s, event_id, e) : 0;
+    r = event_id ? store_has_event(s, c->id, event_id, e) : 0;
     if (r != 0)
         return store_commit(s, r < 0 ? r : 0, e);
     r = read_state(s, c, e);
@@ -770,7 +793,9 @@ int store_set_state_once(struct store *s, const char *id, const char *event_id, 
     if (!text)
         return err_oom(e);
     str_make_utf8(text); /* it may contain text of a box */
-    r = change_state(s, &c, event_id, e);
+    r = store_check_event_id(event_id, e);
+    if (r == 0)
+        r = change_state(s, &c, event_id, e);
     if (r == -ERR_EXHAUSTED && is_worth_reserve(&c) && spend_reserve(s)) {
         r = change_state(s, &c, event_id, e);
         fill_reserve(s);

@@ -92,7 +92,8 @@ int store_add_key(struct store *s, const char *id, const char *key, struct err *
 /* Changes the state and writes the event. ERR_PRECONDITION: lifecycle.c has no such transition. */
 int store_set_state(struct store *s, const char *id, enum bh_state state, const char *cause,
                     struct err *e);
-/* The same with an event id of the caller's: a repeated one changes nothing. */
+/* The same with an event id of the caller's, of up to 64 bytes: if the box has that event, nothing
+ * changes. Boxes may have events with the same id. */
 int store_set_state_once(struct store *s, const char *id, const char *event_id, enum bh_state state,
                          const char *cause, struct err *e);
 int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, struct err *e);

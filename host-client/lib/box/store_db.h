@@ -57,12 +57,9 @@ struct store_event {
     const char *actor; /* NULL: the store's */
 };
 int store_write_event(struct store *s, const struct store_event *event, struct err *e);
-/* Is there an event with this id? 1, 0 or an error. */
-int store_has_event(struct store *s, const char *event_id, struct err *e);
-
-/* Completes the error -ERR_NOT_FOUND for a box that was destroyed: its record's facts (context.h).
- * what: "name" or "id". Returns -ERR_NOT_FOUND. */
-int store_not_found(struct store *s, const char *what, const char *value, struct err *e);
+int store_check_event_id(const char *event_id, struct err *e); /* NULL is one too */
+/* Has the box an event with this id? 1, 0 or an error. */
+int store_has_event(struct store *s, const char *box_id, const char *event_id, struct err *e);
 
 /* Within the caller's transaction: forgets records that are too old, a batch of them at most. */
 int store_drop_old_records(struct store *s, int64_t keep_ms, int64_t *ret_n, struct err *e);

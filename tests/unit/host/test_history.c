@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/io.h"
@@ -172,6 +173,159 @@ TEST(times_never_run_backwards_when_the_clock_does)
     T_INT(seen.n, 11);
     for (size_t i = 1; i < seen.n; i++)
         T_OK(seen.times[i] >= seen.times[i - 1]);
+    (void)store_close(s);
+}
+
+TEST(the_time_of_use_never_runs_backwards_and_a_change_is_not_before_any_fact)
+{
+    int64_t now = START_MS;
+    struct store *s = open_here();
+    struct box_row row = {0};
+    struct seen_events seen;
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+
+    store_set_clock(s, fake_now, &now);
+    add(s, "a", id);
+    walk(s, id, BH_STATE_PROVISIONING);
+    walk(s, id, BH_STATE_BOOTSTRAPPING);
+    walk(s, id, BH_STATE_RUNNING);
+    now += DAY_MS;
+    T_INT(store_set_deadline(s, id, now + DAY_MS, &e), 0); /* used, a day ahead */
+    now -= DAY_MS;
+    walk(s, id, BH_STATE_STOPPING);
+    T_INT(store_get(s, id, &row, &e), 0);
+    T_INT(row.times.used_ms, START_MS + DAY_MS);
+    T_INT(row.times.updated_ms, START_MS + DAY_MS);
+    box_row_done(&row);
+    now += 2 * DAY_MS;
+    T_INT(store_add_event(s, id, NULL, "note", "a fact", &e), 0);
+    now = START_MS + 1000;
+    walk(s, id, BH_STATE_STOPPED);
+    walk(s, id, BH_STATE_PROVISIONING);
+    walk(s, id, BH_STATE_BOOTSTRAPPING);
+    walk(s, id, BH_STATE_RUNNING);
+    T_INT(store_get(s, id, &row, &e), 0);
+    seen = events_of(s, id, 0);
+    T_INT(row.times.updated_ms, START_MS + 2 * DAY_MS);
+    T_INT(row.times.updated_ms, seen.times[seen.n - 1]);
+    T_INT(row.times.used_ms, START_MS + 2 * DAY_MS);
+    box_row_done(&row);
+    (void)store_close(s);
+}
+
+TEST(an_event_id_is_one_boxs_and_has_at_most_64_bytes)
+{
+    struct store *s = open_here();
+    struct box_row row = {0};
+    struct err e = {0};
+    char id[BOX_ID_BYTES], other[BOX_ID_BYTES], longest[EVENT_ID_BYTES + 1];
+
+    add(s, "a", id);
+    add(s, "b", other);
+    T_INT(store_set_state_once(s, other, "evt-1", BH_STATE_PROVISIONING, "", &e), 0);
+    T_INT(store_set_state_once(s, id, "evt-1", BH_STATE_PROVISIONING, "", &e), 0);
+    T_INT(store_set_state_once(s, id, "evt-1", BH_STATE_RUNNING, "", &e), 0);
+    T_INT(store_add_event(s, other, "evt-2", "note", "", &e), 0);
+    T_INT(store_add_event(s, id, "evt-2", "note", "", &e), 0);
+    T_INT(store_get(s, id, &row, &e), 0);
+    T_INT(row.state, BH_STATE_PROVISIONING);
+    box_row_done(&row);
+    T_INT(events_of(s, id, 0).n, 3);
+    T_INT(events_of(s, other, 0).n, 3);
+
+    memset(longest, 'x', sizeof(longest));
+    longest[EVENT_ID_BYTES] = '\0';
+    T_INT(store_set_state_once(s, id, longest, BH_STATE_BOOTSTRAPPING, "", &e), -ERR_INVALID);
+    T_STR(e.field, "id");
+    T_INT(store_add_event(s, id, longest, "note", "", &e), -ERR_INVALID);
+    longest[EVENT_ID_BYTES - 1] = '\0';
+    T_INT(store_set_state_once(s, id, longest, BH_STATE_BOOTSTRAPPING, "", &e), 0);
+    T_STR(events_of(s, id, 3).ids[0], longest);
+    (void)store_close(s);
+}
+
+TEST(all_records_are_forgotten_also_those_of_a_clock_that_was_ahead)
+{
+    int64_t now = START_MS + DAY_MS;
+    int64_t n = 0;
+    struct store *s = open_here();
+    struct record_row record = {0};
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+
+    store_set_clock(s, fake_now, &now);
+    add(s, "a", id);
+    remove_box(s, id, "");
+    now = START_MS;
+    T_INT(store_prune_records(s, 1, false, &n, &e), 0);
+    T_INT(n, 0);
+    T_INT(store_prune_records(s, 0, true, &n, &e), 0);
+    T_INT(n, 1);
+    T_INT(store_prune_records(s, 0, false, &n, &e), 0);
+    T_INT(n, 1);
+    T_INT(store_find_record(s, "id", id, &record, &e), -ERR_NOT_FOUND);
+    (void)store_close(s);
+}
+
+/* Processor time of this process. */
+static int64_t cpu_ms(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+TEST(a_box_with_a_thousand_long_keys_is_read_at_once)
+{
+    struct store *s = open_here();
+    struct box_row row = {0};
+    struct err e = {0};
+    char id[BOX_ID_BYTES], key[STORE_KEY_BYTES + 1];
+    int64_t start;
+
+    add(s, "a", id);
+    for (int i = 0; i < STORE_KEYS_MAX; i++) {
+        (void)snprintf(key, sizeof(key), "%0*d", STORE_KEY_BYTES, i);
+        T_INT(store_add_key(s, id, key, &e), 0);
+    }
+    start = cpu_ms();
+    for (int i = 0; i < 10; i++) {
+        T_INT(store_get(s, id, &row, &e), 0);
+        T_INT(json_array_size(row.keys), STORE_KEYS_MAX);
+        box_row_done(&row);
+    }
+    T_OK(cpu_ms() - start < 2000); /* 10 MB of hex digits */
+    (void)store_close(s);
+}
+
+TEST(a_record_is_found_by_a_key_that_its_box_had)
+{
+    struct store *s = open_here();
+    struct record_row record = {0};
+    struct err e = {0};
+    char first[BOX_ID_BYTES], last[BOX_ID_BYTES];
+
+    add(s, "a", first);
+    T_INT(store_add_key(s, first, "\xff 12.34", &e), 0);
+    T_INT(store_add_key(s, first, "other", &e), 0);
+    remove_box(s, first, "");
+    add(s, "b", last);
+    T_INT(store_add_key(s, last, "\xff 12.34", &e), 0);
+    remove_box(s, last, "removed");
+    T_INT(store_find_record(s, "key", "\xff 12.34", &record, &e), 0);
+    T_STR(record.id, last);
+    record_row_done(&record);
+    T_INT(store_find_record(s, "key", "other", &record, &e), 0);
+    T_STR(record.id, first);
+    record_row_done(&record);
+    /* a part of a key is none */
+    T_INT(store_find_record(s, "key", "othe", &record, &e), -ERR_NOT_FOUND);
+    T_INT(store_find_record(s, "key", "", &record, &e), -ERR_NOT_FOUND);
+    T_INT(store_not_found(s, "key", "\xff 12.34", &e), -ERR_NOT_FOUND);
+    T_STR(e.detail_name, "gone");
+    T_OK(strstr(e.detail, last) && strstr(e.message, "removed"));
     (void)store_close(s);
 }
 
