@@ -16,7 +16,9 @@ struct args {
 
 struct events {
     struct cli *cli;
-    int64_t since; /* of the last event that was printed */
+    int64_t since; /* of the last event that was taken */
+    int64_t after; /* events up to this one are taken, but not printed */
+    char box_id[40];
     bool by_box;
     bool is_over; /* the box is destroyed: it has no more events */
     json_t *json; /* NULL: each event is printed as it comes */
@@ -43,6 +45,9 @@ static int take_event(void *arg, const struct bh_event *e)
 
     v->since = v->by_box ? e->seq : e->position;
     v->is_over = v->by_box && e->after == BH_STATE_DESTROYED;
+    (void)snprintf(v->box_id, sizeof(v->box_id), "%s", e->box_id);
+    if (v->since <= v->after)
+        return 0;
     if (v->json)
         return json_array_append_new(v->json, json_loads(e->json, JSON_ALLOW_NUL, NULL)) < 0;
     if (v->cli->json)
@@ -52,13 +57,28 @@ static int take_event(void *arg, const struct bh_event *e)
     return fflush(stdout) != 0;
 }
 
-/* Lists the new events again and again, until the box is destroyed or the call is canceled. */
+/* A box of an older store may have no events yet. */
+static int find_box_id(struct cli *c, const char *name, struct events *v, struct bh_error *err)
+{
+    struct bh_box *box = NULL;
+    int r = bh_get(c->ctx, name, &box, err);
+
+    if (r == 0)
+        (void)snprintf(v->box_id, sizeof(v->box_id), "%s", bh_box_info(box)->id);
+    (void)bh_box_free(box);
+    return r;
+}
+
+/* Lists the new events again and again, until the box is destroyed or the call is canceled. The name
+ * may become another box's meanwhile: the box is followed by its id. */
 static int follow_events(struct cli *c, struct bh_event_options *o, struct events *v,
                          struct bh_error *err)
 {
     struct pollfd cancel = {.fd = c->opts.cancel_fd, .events = POLLIN};
-    int r = 0;
+    int r = v->by_box && !*v->box_id ? find_box_id(c, o->box, v, err) : 0;
 
+    if (v->by_box)
+        o->box = v->box_id;
     while (r == 0 && !v->is_over) {
         if (poll(&cancel, 1, FOLLOW_MS) > 0)
             return cli_fail(err, BH_CANCELED, "", "canceled");
@@ -78,7 +98,9 @@ static int run_events(struct cli *c, void *args, char **operands, struct bh_erro
 
     if (a->since && str_parse_i64(a->since, 0, INT64_MAX, &o.since, &e) < 0)
         return cli_fail(err, BH_INVALID_ARGUMENT, "since", "since: %s", e.message);
-    v.since = o.since;
+    v.after = v.since = o.since;
+    if (a->follow && v.by_box)
+        o.since = v.since = 0; /* all, to learn whether the last one is the box's end */
     if (c->json && !a->follow)
         v.json = json_array();
     r = bh_list_events(c->ctx, &o, take_event, &v, err);

@@ -70,6 +70,33 @@ up() # NAME [OPTION...]
     jq -s -e 'map(.position // empty) | . == sort and length == (unique | length)' "$BOX_TMP/all"
 }
 
+@test "events --follow NAME stays with its box when the name is another's, and ends if the box has ended" {
+    up one >/dev/null
+    last=$(bellhop events one --json | jq '.events[-1].seq')
+    "$BELLHOP" events one -f >"$BOX_TMP/out" 3>&- &
+    follower=$!
+    wait_for 10 grep -qP "^$last\t" "$BOX_TMP/out"
+    # nothing is printed while it is stopped: it finds the next box of that name at its next look
+    kill -STOP "$follower"
+    id=$(bellhop status one --json | jq -r .id)
+    bellhop rm one >/dev/null
+    up one >/dev/null
+    for _ in 1 2; do
+        bellhop stop one >/dev/null
+        bellhop start one >/dev/null
+    done
+    [ "$(bellhop events one --json | jq '.events[-1].seq')" -gt $((last + 2)) ]
+    kill -CONT "$follower"
+    wait_for 20 is_gone "$follower"
+    wait "$follower"
+    bellhop events "$id" | diff - "$BOX_TMP/out"
+    # nothing comes after the last event of a box that is gone
+    last=$(bellhop events "$id" --json | jq '.events[-1].seq')
+    [ -z "$(timeout 30 "$BELLHOP" events "$id" -f --since "$last")" ]
+    [ "$(timeout 30 "$BELLHOP" events "$id" -f --since $((last - 1)) | cut -f 3)" = destroyed ]
+    [ -z "$(timeout 30 "$BELLHOP" events "$id" -f --since $((last + 100)))" ]
+}
+
 @test "a box that is removed leaves a record, and its name is free" {
     up one --label team=x >/dev/null
     id=$(bellhop status one --json | jq -r .id)
@@ -78,7 +105,7 @@ up() # NAME [OPTION...]
     [ "$(bellhop ls --all -q)" = one ]
     bellhop ls --all --json >"$BOX_TMP/all"
     jq -e --arg id "$id" '.boxes[0] | .id == $id and .state == "destroyed" and .provider == "process" and
-        .cause == "removed by a command" and .exit.signal == 9 and .transcript == null and
+        .cause == "removed by a command" and .labels == {team: "x"} and .exit.signal == 9 and .transcript == null and
         .created_ms <= .used_ms and .used_ms <= .destroyed_ms and .updated_ms == .destroyed_ms' "$BOX_TMP/all"
     bellhop ls --all | grep -P "^one\tdestroyed\tprocess"
     up one >/dev/null
