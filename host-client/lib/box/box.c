@@ -14,6 +14,7 @@
 #include "lib/recipe/bootstrap.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
+#include "lib/box/history.h"
 #include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
 #include "lib/image/image.h"
