@@ -259,5 +259,5 @@ up() # NAME [OPTION...]
     [ -z "$(bellhop ls --all -q | grep -v four)" ]
     BELLHOP_RECORDS_FOR=soon run bellhop ls --json
     [ "$status" -eq 2 ]
-    [ "$(jq -r .error.field <<<"$output")" = records_for ]
+    [ "$(jq -r .error.field <<<"$output")" = records-for ]
 }
