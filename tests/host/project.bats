@@ -135,8 +135,12 @@ file()
     python3 - "$BELLHOP_STATE_DIR/store.db" <<'PY'
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
-db.execute("ALTER TABLE boxes DROP COLUMN project")
-db.execute("ALTER TABLE boxes DROP COLUMN remote")
+for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+    db.execute(f"DROP TRIGGER {name}")
+for table in ("keys", "claims", "events", "records"):
+    db.execute(f"DROP TABLE {table}")
+for column in ("project", "remote", "updated_ms", "paused_ms", "resumed_ms", "used_ms", "transcript"):
+    db.execute(f"ALTER TABLE boxes DROP COLUMN {column}")
 db.execute("PRAGMA user_version = 1")
 db.commit()
 PY
