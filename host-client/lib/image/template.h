@@ -50,7 +50,7 @@ bool template_is_path(const char *ref);
 int template_names(const struct bh_ctx *ctx, char ***ret, struct err *e);
 
 /* Writes the template as a directory of plain files, which is made (image/README.md).
- * image_agents_write() writes the file `agents`. */
+ * The build of an image writes the file `agents`. */
 int template_write(const struct template *t, const char *dir, struct err *e);
 
 struct template *template_free(struct template *t); /* accepts NULL; returns NULL */

@@ -1,8 +1,8 @@
 #pragma once
 /*
  * gitfiles_listing: shared by the files of gitfiles while a list is made. gitfiles.c runs git and
- * walks trees, gitfiles_dotgit.c adds a repository's .git, gitfiles_repository.c adds the files of
- * a repository and of those within it.
+ * walks trees, gitfiles_repository.c adds a repository's .git, its files, and those of the
+ * repositories within it.
  */
 #include <fts.h>
 #include <stdbool.h>
