@@ -41,7 +41,7 @@ teardown() { box_teardown; }
     [ "$(stat -c %a "$LOG")" = 600 ]
 }
 
-@test "--debug, BELLHOP_DEBUG=1 and a file's debug write to standard error, and parts can be chosen" {
+@test "the option --debug, BELLHOP_DEBUG=1 and a file's debug write to standard error, and parts can be chosen" {
     mkdir -p "$HOME/.config/bellhop"
     [ -z "$(bellhop providers 2>&1 >/dev/null)" ]
     bellhop providers --debug 2>&1 >/dev/null | grep -q ' provider: process probe: '

@@ -369,6 +369,11 @@ PY
     [ "$(piece 3 '?1' def)" = 201 ]
     [ "$(cat "$F")" = abcdef ]
     [ "$(stat -c %a "$F")" = 640 ]
+    [ "$(agent_status "/v1/files/$F?fresh=true" -X POST -H 'Upload-Complete: ?0' -d new -D "$H")" = 201 ]
+    UP=$(header Location <"$H")
+    piece 3 '?1' er
+    [ "$(cat "$F")" = newer ]
+    [ "$(stat -c %a "$F")" = 644 ] # not the old file's
     [ "$(id -u)" = 0 ] || skip "the rest needs root"
     chmod 755 "$AGENT_DIR"
     chmod 777 "$D"
