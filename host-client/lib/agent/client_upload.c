@@ -35,7 +35,6 @@
 #define UPLOAD_MAX_AGE "120"
 #define UPLOAD_PREFIX "/v1/uploads/"
 #define UPLOAD_HEADER_BYTES 128
-#define UPLOAD_MAX_HEADERS 6
 
 struct sender {
     struct client *c;
