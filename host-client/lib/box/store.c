@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -17,13 +16,6 @@
 #include "common/str.h"
 #include "lib/box/lifecycle.h"
 #include "lib/box/store_db.h"
-#include "lib/util/socket.h"
-
-#define STORE_BUSY_MS 10000
-#define STORE_FORGET_MS 200
-#define STORE_RESERVE_BYTES (512 * 1024) /* a record with its logs, the log of it, a few events */
-#define STORE_RESERVE_STEP (32 * 1024)
-#define STORE_LOCK_POLL_MS 20 /* flock has no descriptor to poll */
 
 /* ---- the database ---- */
 
@@ -111,61 +103,6 @@ int64_t store_records_for(const struct store *s)
     return s->records_for_ms;
 }
 
-/* ---- the reserve ---- */
-
-/* The write-ahead log has what was overwritten in the file, such as the variables of a removed row.
- * Another process that reads at this moment keeps it; gc tries again. */
-void store_forget_log(struct store *s)
-{
-    (void)sqlite3_busy_timeout(s->db, STORE_FORGET_MS);
-    (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    (void)sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
-}
-
-static char *reserve_path(struct store *s)
-{
-    char *path;
-
-    return asprintf(&path, "%s/store.reserve", s->dir) < 0 ? NULL : path;
-}
-
-/* Makes the reserve as large as there is room for, up to STORE_RESERVE_BYTES. */
-static void fill_reserve(struct store *s)
-{
-    _cleanup_free_ char *path = reserve_path(s);
-    _cleanup_close_ int fd =
-        path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
-
-    for (off_t n = STORE_RESERVE_BYTES; fd >= 0 && n > 0; n -= STORE_RESERVE_STEP)
-        if (posix_fallocate(fd, 0, n) == 0)
-            return;
-}
-
-/* Completes the reserve if there is plenty of room: otherwise the process that has just spent it
- * needs the room. */
-static void keep_reserve(struct store *s)
-{
-    _cleanup_free_ char *path = reserve_path(s);
-    struct statvfs fs;
-    struct stat st;
-
-    if (!path || (stat(path, &st) == 0 && st.st_size >= STORE_RESERVE_BYTES) ||
-        statvfs(s->dir, &fs) < 0 || fs.f_bavail * fs.f_frsize < 4 * STORE_RESERVE_BYTES)
-        return;
-    fill_reserve(s);
-}
-
-/* True: the disk has room for the next transaction. fill_reserve() when that is done. */
-static bool spend_reserve(struct store *s)
-{
-    _cleanup_free_ char *path = reserve_path(s);
-
-    if (!path || unlink(path) < 0)
-        return false;
-    store_forget_log(s);
-    return true;
-}
-
 /* ---- opening ---- */
 
 /* Serializes opening: two processes that switch the journal mode at once get errors instead of
@@ -197,7 +134,7 @@ static int open_db(struct store *s, struct err *e)
     if (r == 0)
         r = store_make_schema(s, e);
     if (r == 0)
-        keep_reserve(s);
+        store_keep_reserve(s);
     return r;
 }
 
@@ -290,30 +227,6 @@ int store_column_copy(sqlite3_stmt *st, int i, char **ret, struct err *e)
 
     *ret = is_null ? NULL : strdup(store_column_text(st, i));
     return is_null || *ret ? 0 : err_oom(e);
-}
-
-static unsigned hex_value(char digit)
-{
-    return digit <= '9' ? (unsigned)(digit - '0') : (unsigned)(digit - 'A') + 10;
-}
-
-/* ["312E32"] of the database as ["1.2"]. */
-json_t *store_column_keys(sqlite3_stmt *st, int i, struct err *e)
-{
-    _cleanup_json_ json_t *hex = store_column_json(st, i, e);
-    _cleanup_json_ json_t *keys = hex ? json_array() : NULL;
-    json_t *v;
-    size_t k;
-
-    json_array_foreach (hex, k, v) {
-        const char *digits = json_is_string(v) ? json_string_value(v) : "";
-        char key[STORE_KEY_BYTES + 1] = "";
-
-        for (size_t n = 0; n < STORE_KEY_BYTES && digits[2 * n] && digits[2 * n + 1]; n++)
-            key[n] = (char)(hex_value(digits[2 * n]) << 4 | hex_value(digits[2 * n + 1]));
-        (void)json_array_append_new(keys, jx_new_path(key));
-    }
-    return TAKE(keys);
 }
 
 static int read_row(sqlite3_stmt *st, struct box_row *ret, struct err *e)
@@ -553,67 +466,6 @@ int store_set_transcript(struct store *s, const char *id, const char *reference,
     return change_row(s, st, id, e);
 }
 
-/* ---- keys ---- */
-
-/* Within a transaction. */
-static int insert_key(struct store *s, const char *id, const char *key, struct err *e)
-{
-    _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s,
-                          "INSERT INTO keys(key, box_id) SELECT ?2, ?1"
-                          " WHERE (SELECT count(*) FROM keys WHERE box_id = ?1) < ?3",
-                          &st, e);
-
-    if (r < 0)
-        return r;
-    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_blob(st, 2, key, (int)strlen(key), SQLITE_STATIC);
-    (void)sqlite3_bind_int(st, 3, STORE_KEYS_MAX);
-    r = sqlite3_step(st);
-    if (r == SQLITE_CONSTRAINT)
-        return err_field(e, ERR_EXISTS, "key", "key: there is a box with the key '%.64s' already",
-                         key);
-    if (r != SQLITE_DONE)
-        return store_fail(s, "add a key", e);
-    if (sqlite3_changes(s->db) != 1)
-        return err_field(e, ERR_EXHAUSTED, "key", "key: a box has at most %d keys", STORE_KEYS_MAX);
-    return 0;
-}
-
-/* Within a transaction: does the box have the key already? */
-static int has_key(struct store *s, const char *id, const char *key, bool *ret, struct err *e)
-{
-    _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s, "SELECT 1 FROM keys WHERE key = ?1 AND box_id = ?2", &st, e);
-
-    if (r < 0)
-        return r;
-    (void)sqlite3_bind_blob(st, 1, key, (int)strlen(key), SQLITE_STATIC);
-    (void)sqlite3_bind_text(st, 2, id, -1, SQLITE_STATIC);
-    r = sqlite3_step(st);
-    if (r != SQLITE_ROW && r != SQLITE_DONE)
-        return store_fail(s, "read", e);
-    *ret = r == SQLITE_ROW;
-    return 0;
-}
-
-int store_add_key(struct store *s, const char *id, const char *key, struct err *e)
-{
-    struct box_row row = {0};
-    bool is_there = false;
-    int r = store_begin(s, e);
-
-    if (r < 0)
-        return r;
-    r = store_get(s, id, &row, e);
-    box_row_done(&row);
-    if (r == 0)
-        r = has_key(s, id, key, &is_there, e);
-    if (r == 0 && !is_there)
-        r = insert_key(s, id, key, e);
-    return store_commit(s, r, e);
-}
-
 /* ---- a new box ---- */
 
 static int insert_row(struct store *s, const char *id, const char *name, const char *spec,
@@ -658,7 +510,7 @@ int store_add(struct store *s, const char *name, const json_t *spec, const char 
         return r;
     r = insert_row(s, id, name, text, event.time_ms, e);
     if (r == 0 && key)
-        r = insert_key(s, id, key, e);
+        r = store_insert_key(s, id, key, e);
     if (r == 0)
         r = store_write_event(s, &event, e);
     r = store_commit(s, r, e);
@@ -796,9 +648,9 @@ int store_set_state_once(struct store *s, const char *id, const char *event_id, 
     r = store_check_event_id(event_id, e);
     if (r == 0)
         r = change_state(s, &c, event_id, e);
-    if (r == -ERR_EXHAUSTED && is_worth_reserve(&c) && spend_reserve(s)) {
+    if (r == -ERR_EXHAUSTED && is_worth_reserve(&c) && store_spend_reserve(s)) {
         r = change_state(s, &c, event_id, e);
-        fill_reserve(s);
+        store_fill_reserve(s);
     }
     return r;
 }
@@ -869,116 +721,13 @@ int store_remove(struct store *s, const char *id, const struct store_end *end, s
 {
     int r = remove_with_record(s, id, end, e);
 
-    if (r == -ERR_EXHAUSTED && spend_reserve(s)) {
+    if (r == -ERR_EXHAUSTED && store_spend_reserve(s)) {
         r = remove_with_record(s, id, end, e);
-        fill_reserve(s);
+        store_fill_reserve(s);
     }
     if (r < 0)
         return r;
     store_forget_log(s);
-    keep_reserve(s);
+    store_keep_reserve(s);
     return 0;
-}
-
-/* ---- the janitor's claims ---- */
-
-/* A claim whose end is far ahead was made by a clock that was ahead: it does not count. */
-int store_claim_stopped(struct store *s, const char *holder, int64_t before_ms, int64_t claim_ms,
-                        char (*ret_ids)[BOX_ID_BYTES], size_t max, size_t *ret_n, struct err *e)
-{
-    _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    size_t n = 0;
-    int r = store_prepare(s,
-                          "INSERT OR REPLACE INTO claims(box_id, holder, until_ms)"
-                          " SELECT id, ?1, ?2 + ?3 FROM boxes WHERE state_since_ms <= ?4"
-                          " AND (state = 'stopped' OR (state = 'error' AND deadline_ms = 0))"
-                          " AND id NOT IN (SELECT box_id FROM claims"
-                          " WHERE until_ms > ?2 AND until_ms <= ?2 + 2 * ?3)"
-                          " ORDER BY state_since_ms, id LIMIT ?5 RETURNING box_id",
-                          &st, e);
-
-    if (r < 0)
-        return r;
-    (void)sqlite3_bind_text(st, 1, holder, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(st, 2, store_now_ms(s));
-    (void)sqlite3_bind_int64(st, 3, claim_ms);
-    (void)sqlite3_bind_int64(st, 4, before_ms);
-    (void)sqlite3_bind_int64(st, 5, (int64_t)max);
-    while ((r = sqlite3_step(st)) == SQLITE_ROW && n < max)
-        (void)snprintf(ret_ids[n++], BOX_ID_BYTES, "%s", store_column_text(st, 0));
-    if (r != SQLITE_DONE)
-        return store_fail(s, "claim", e);
-    *ret_n = n;
-    return 0;
-}
-
-void store_release_claims(struct store *s, const char *holder)
-{
-    _cleanup_stmt_ sqlite3_stmt *st = NULL;
-
-    if (store_prepare(s, "DELETE FROM claims WHERE holder = ?1", &st, NULL) < 0)
-        return;
-    (void)sqlite3_bind_text(st, 1, holder, -1, SQLITE_STATIC);
-    (void)store_step(s, st, NULL);
-}
-
-/* ---- locks ---- */
-
-static int lock_path(struct store *s, const char *name, char **ret, struct err *e)
-{
-    _cleanup_free_ char *dir = NULL;
-    int r;
-
-    if (asprintf(&dir, "%s/locks", s->dir) < 0)
-        return err_oom(e);
-    r = io_mkdir_p(dir, 0700, e);
-    if (r < 0)
-        return r;
-    return asprintf(ret, "%s/%s", dir, name) < 0 ? err_oom(e) : 0;
-}
-
-/* 1: locked; 0: another process has it. A lock on a file that was removed meanwhile locks
- * nothing. */
-static int try_lock(const char *path, int *ret_fd, struct err *e)
-{
-    _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    struct stat mine;
-    struct stat there;
-
-    if (fd < 0)
-        return err_sys(e, errno, "open '%s'", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK || errno == EINTR ? 0 : err_sys(e, errno, "lock '%s'", path);
-    if (fstat(fd, &mine) < 0 || stat(path, &there) < 0 || mine.st_ino != there.st_ino)
-        return 0;
-    *ret_fd = TAKE_FD(fd);
-    return 1;
-}
-
-int store_lock_name(struct store *s, const char *name, int64_t deadline_mono_ms, int cancel_fd,
-                    int *ret_fd, struct err *e)
-{
-    _cleanup_free_ char *path = NULL;
-    int r = lock_path(s, name, &path, e);
-
-    if (r < 0)
-        return r;
-    for (;;) {
-        r = try_lock(path, ret_fd, e);
-        if (r != 0)
-            return r < 0 ? r : 0;
-        if (clock_until_ms(deadline_mono_ms) == 0)
-            return err_field(e, ERR_DEADLINE, "name", "another command is at work on the box '%s'",
-                             name);
-        if (socket_wait_canceled(cancel_fd, STORE_LOCK_POLL_MS))
-            return err_set(e, ERR_CANCELED, "canceled while waiting for the box '%s'", name);
-    }
-}
-
-void store_forget_lock(struct store *s, const char *name)
-{
-    _cleanup_free_ char *path = NULL;
-
-    if (lock_path(s, name, &path, NULL) == 0)
-        (void)unlink(path);
 }

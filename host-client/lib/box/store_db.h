@@ -9,6 +9,7 @@
 #include "lib/box/store.h"
 
 #define STORE_ACTOR_BYTES 64
+#define STORE_BUSY_MS 10000
 
 struct store {
     sqlite3 *db;
@@ -42,6 +43,17 @@ const char *store_column_text(sqlite3_stmt *st, int i); /* "" for NULL */
 json_t *store_column_json(sqlite3_stmt *st, int i, struct err *e);
 json_t *store_column_keys(sqlite3_stmt *st, int i, struct err *e);         /* from hex digits */
 int store_column_copy(sqlite3_stmt *st, int i, char **ret, struct err *e); /* NULL for NULL */
+
+/* Within a transaction: gives a box one more key. */
+int store_insert_key(struct store *s, const char *id, const char *key, struct err *e);
+
+/* Makes the reserve as large as there is room for, up to STORE_RESERVE_BYTES. */
+void store_fill_reserve(struct store *s);
+/* Completes the reserve if there is plenty of room: otherwise the process that has just spent it
+ * needs the room. */
+void store_keep_reserve(struct store *s);
+/* True: the disk has room for the next transaction. store_fill_reserve() when that is done. */
+bool store_spend_reserve(struct store *s);
 
 /*
  * Appends an event to a box's history, within the caller's transaction; forgets the oldest beyond
