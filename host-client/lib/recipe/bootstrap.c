@@ -1,162 +1,23 @@
 #include "lib/recipe/bootstrap.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/project/project_archive.h"
 #include "lib/recipe/bootstrap_guest.h"
 #include "lib/recipe/bootstrap_run.h"
-#include "lib/util/socket.h"
 
 #define PREPARE_MS 20000
-#define FIRST_PAUSE_MS 100
-#define MOST_PAUSE_MS 500
-#define LOG_MS 3000                      /* for reading the log of a failed step */
-#define RPC_TAIL_BYTES (8 * 1024 * 1024) /* kept of an agent's messages for a late reader */
-#define LOG_KEPT_BYTES (256 * 1024)
-
-/* ---- the record ---- */
-
-#define RECORD_MAX_BYTES (2 * RECIPE_MAX_BYTES)
-#define PASSWORD_BYTES 24
-#define PASSWORD_MAX_BYTES 256
-
-static int save_json(const char *box_dir, const char *name, const json_t *v, struct err *e)
-{
-    _cleanup_free_ char *path = path_join(box_dir, name);
-    _cleanup_free_ char *text = NULL;
-    size_t len;
-    int r = path ? jx_dump(v, &text, &len, e) : err_oom(e);
-
-    return r < 0 ? r : io_write_file(AT_FDCWD, path, text, len, 0600, true, e);
-}
-
-static int load_json(const char *box_dir, const char *name, json_t **ret, struct err *e)
-{
-    _cleanup_free_ char *path = path_join(box_dir, name);
-    _cleanup_free_ char *text = NULL;
-    size_t len = 0;
-    int r = path ? io_read_file(AT_FDCWD, path, RECORD_MAX_BYTES, &text, &len, e) : err_oom(e);
-
-    if (r == 0)
-        r = jx_parse(text, len, ret, e);
-    return r;
-}
-
-struct stored {
-    const char *agent, *dir, *version, *session;
-    uint32_t port;
-    json_t *recipe;
-};
-
-static const struct jx_field stored_fields[] = {
-    JX(struct stored, agent, jx_str, JX_REQUIRED),
-    JX(struct stored, dir, jx_str, JX_REQUIRED),
-    JX(struct stored, version, jx_str, JX_REQUIRED),
-    JX(struct stored, session, jx_str, JX_NULLABLE),
-    JX(struct stored, port, jx_u32, 0),
-    JX(struct stored, recipe, jx_object, JX_REQUIRED),
-    {0},
-};
-
-int bootstrap_record_load(const char *box_dir, struct bootstrap_record *ret, struct err *e)
-{
-    struct bootstrap_record rec = {0};
-    _cleanup_json_ json_t *doc = NULL;
-    struct stored s = {0};
-    int r = load_json(box_dir, "agent.json", &doc, e);
-
-    if (r == 0)
-        r = jx_decode_lax(doc, stored_fields, &s, e);
-    if (r == 0)
-        r = recipe_from_json(s.recipe, s.dir, s.version, &rec.recipe, e);
-    if (r < 0)
-        return err_wrap(e, r, "the record of the coding agent");
-    rec.agent = strdup(s.agent);
-    rec.session = s.session ? strdup(s.session) : NULL;
-    rec.port = (uint16_t)s.port;
-    if (!rec.agent || (s.session && !rec.session)) {
-        bootstrap_record_done(&rec);
-        return err_oom(e);
-    }
-    *ret = rec;
-    return 0;
-}
-
-int bootstrap_record_save(const char *box_dir, const struct bootstrap_record *rec, struct err *e)
-{
-    _cleanup_json_ json_t *doc =
-        json_pack("{s:s, s:s, s:s, s:s?, s:i, s:O}", "agent", rec->agent, "dir", rec->recipe.dir,
-                  "version", rec->recipe.version, "session", rec->session, "port", (int)rec->port,
-                  "recipe", rec->recipe.doc);
-
-    return doc ? save_json(box_dir, "agent.json", doc, e) : err_oom(e);
-}
-
-void bootstrap_record_done(struct bootstrap_record *rec)
-{
-    if (!rec)
-        return;
-    free(rec->agent);
-    free(rec->session);
-    recipe_done(&rec->recipe);
-    *rec = (struct bootstrap_record){0};
-}
-
-int bootstrap_password(const char *box_dir, bool make, char **ret, struct err *e)
-{
-    _cleanup_free_ char *path = path_join(box_dir, "agent-password");
-    char fresh[2 * PASSWORD_BYTES + 1];
-    struct err why = {0};
-    int r;
-
-    if (!path)
-        return err_oom(e);
-    r = io_read_file(AT_FDCWD, path, PASSWORD_MAX_BYTES, ret, NULL, &why);
-    if (r == 0)
-        return 0;
-    if (r != -ERR_NOT_FOUND) {
-        if (e)
-            *e = why;
-        return r;
-    }
-    if (make) {
-        r = io_random_hex(PASSWORD_BYTES, fresh, e);
-        if (r == 0)
-            r = io_write_file(AT_FDCWD, path, fresh, strlen(fresh), 0600, true, e);
-        if (r < 0)
-            return r;
-    }
-    *ret = strdup(make ? fresh : "");
-    return *ret ? 0 : err_oom(e);
-}
-
-/* request NULL: the monitor keeps nothing running. */
-static int bootstrap_save_start(const char *box_dir, const json_t *request, struct err *e)
-{
-    _cleanup_free_ char *path = path_join(box_dir, "agent-start.json");
-
-    if (request)
-        return save_json(box_dir, "agent-start.json", request, e);
-    if (!path)
-        return err_oom(e);
-    return unlink(path) < 0 && errno != ENOENT ? err_sys(e, errno, "remove '%s'", path) : 0;
-}
 
 /* ---- what the steps share ---- */
 
-/* The deadline of a step: timeout_ms from now, but not after the whole run's. */
-static int64_t bootstrap_step_end(const struct bootstrap *b, uint32_t timeout_ms)
+int64_t bootstrap_step_end(const struct bootstrap *b, uint32_t timeout_ms)
 {
     int64_t end = clock_mono_ms() + timeout_ms;
 
@@ -164,11 +25,10 @@ static int64_t bootstrap_step_end(const struct bootstrap *b, uint32_t timeout_ms
                                                                       : end;
 }
 
-static int keep_log(struct bootstrap *b, char **log)
+void bootstrap_keep_log(struct bootstrap *b, char **log)
 {
     free(b->log);
     b->log = TAKE(*log);
-    return 0;
 }
 
 /* Turns the end of a command into an error unless its status is 0. */
@@ -176,7 +36,7 @@ static int check_run(struct bootstrap *b, const char *name, struct guest_run *ru
 {
     if (run->status == 0)
         return 0;
-    (void)keep_log(b, &run->log);
+    bootstrap_keep_log(b, &run->log);
     if (str_eq(run->reason, "timeout"))
         return err_set(e, ERR_DEADLINE, "'%s' did not end in time", name);
     if (run->status > 0)
@@ -359,7 +219,7 @@ static int is_installed(struct bootstrap *b, struct err *e)
         run.output.data[--run.output.len] = '\0';
     r = run.status == 0 && (!want || str_eq(run.output.data, want));
     if (!r)
-        (void)keep_log(b, &run.log);
+        bootstrap_keep_log(b, &run.log);
     guest_run_done(&run);
     return r;
 }
@@ -448,184 +308,7 @@ static int step_files(struct bootstrap *b, struct err *e)
     return r;
 }
 
-/* ---- start ---- */
-
-/* Makes the start request; `more` (or NULL) is appended to the recipe's argv. */
-static int new_start(struct bootstrap *b, json_t *more, json_t **ret, struct err *e)
-{
-    const struct recipe *rec = &b->rec.recipe;
-    bool is_rpc = rec->mode == RECIPE_RPC;
-    _cleanup_json_ json_t *argv = json_array(), *env = json_copy(b->env);
-    _cleanup_free_ char *cwd = NULL;
-    json_t *req;
-    int r = argv && env ? recipe_expand_list(rec->start_argv, &b->vars, argv, e) : err_oom(e);
-
-    if (r == 0)
-        r = recipe_expand_list(more, &b->vars, argv, e);
-    if (r == 0)
-        r = recipe_expand_env(rec->start_env, &b->vars, env, e);
-    if (r == 0)
-        r = recipe_expand(rec->cwd, &b->vars, &cwd, e);
-    if (r < 0)
-        return r;
-    req = json_pack("{s:s, s:O, s:O, s:s, s:b, s:{s:i, s:i}}", "id", BOOTSTRAP_EXEC_ID, "argv",
-                    argv, "env", env, "cwd", cwd, "stdin_open", is_rpc, "output", "head_bytes",
-                    LOG_KEPT_BYTES, "tail_bytes", is_rpc ? RPC_TAIL_BYTES : LOG_KEPT_BYTES);
-    if (!req)
-        return err_oom(e);
-    *ret = req;
-    return 0;
-}
-
-static int start_with(struct bootstrap *b, json_t *more, struct err *e)
-{
-    const struct recipe *rec = &b->rec.recipe;
-    int64_t deadline = bootstrap_step_end(b, rec->timeouts.start);
-    _cleanup_json_ json_t *req = NULL;
-    int r = guest_end(b->req->client, deadline, e);
-
-    if (r == 0)
-        r = new_start(b, more, &req, e);
-    return r < 0 ? r : guest_start(b->req->client, req, deadline, e);
-}
-
-/* Saves the request that the monitor keeps running from now on. */
-static int save_start(struct bootstrap *b, struct err *e)
-{
-    _cleanup_json_ json_t *req = NULL;
-    uint32_t max = b->rec.recipe.restart_max;
-    int r = max ? new_start(b, b->rec.recipe.restart_args, &req, e) : 0;
-
-    if (req && json_object_set_new(req, SUPERVISE_MAX_KEY, json_integer(max)) < 0)
-        return err_oom(e);
-    return r < 0 ? r : bootstrap_save_start(b->req->box_dir, req, e);
-}
-
-/* ---- health ---- */
-
-static int check_alive(struct bootstrap *b, int64_t deadline, struct err *e)
-{
-    enum guest_state state = GUEST_ABSENT;
-    char ended[96] = "it is not there";
-    int r = guest_state(b->req->client, deadline, &state, ended, sizeof(ended), e);
-
-    if (r < 0 || state == GUEST_RUNNING)
-        return r;
-    return err_set(e, ERR_PRECONDITION, "%s did not become healthy: %s", b->rec.recipe.name, ended);
-}
-
-static int probe_once(struct bootstrap *b, int64_t end, struct err *e)
-{
-    const struct recipe_health *h = &b->rec.recipe.health;
-    int64_t attempt_end = bootstrap_step_end(b, h->attempt_ms);
-    struct bootstrap_probe p = {
-        .client = b->req->client, .health = h, .port = b->rec.port, .password = b->password};
-
-    return bootstrap_probe(&p, attempt_end < end ? attempt_end : end, &b->rec.session, e);
-}
-
-/* The first request after a cold start is often never answered: each attempt has its own
- * timeout. */
-static int wait_healthy(struct bootstrap *b, struct err *e)
-{
-    const struct recipe *rec = &b->rec.recipe;
-    int64_t began = clock_mono_ms();
-    int64_t end = bootstrap_step_end(b, rec->health.total_ms);
-    int cancel_fd = b->req->ctx->cancel_fd;
-    int pause_ms = FIRST_PAUSE_MS;
-
-    for (;;) {
-        struct err last = {0};
-        int r = probe_once(b, end, &last);
-
-        if (r == 0)
-            return 0;
-        if (r == -ERR_CANCELED)
-            return err_set(e, ERR_CANCELED, "canceled");
-        r = check_alive(b, clock_mono_ms() + LOG_MS, e);
-        if (r < 0)
-            return r;
-        if (clock_mono_ms() + pause_ms >= end)
-            return err_set(e, ERR_DEADLINE, "%s did not become healthy within %lld s: %.300s",
-                           rec->name, (long long)(clock_mono_ms() - began + 500) / 1000,
-                           last.message);
-        ctx_progress(b->req->ctx, "health", 0, 0, false, "waiting for %s", rec->name);
-        if (socket_wait_canceled(cancel_fd > 0 ? cancel_fd : -1, pause_ms))
-            return err_set(e, ERR_CANCELED, "canceled");
-        pause_ms = pause_ms * 2 > MOST_PAUSE_MS ? MOST_PAUSE_MS : pause_ms * 2;
-    }
-}
-
-/* Reads the log of an unhealthy agent, then ends it, so that nothing half-made runs. */
-static void end_unhealthy(struct bootstrap *b)
-{
-    char *log = guest_log(b->req->client, b->password, clock_mono_ms() + LOG_MS);
-
-    if (log && *log)
-        (void)keep_log(b, &log);
-    free(log);
-    (void)guest_end(b->req->client, clock_mono_ms() + 3 * LOG_MS, NULL);
-}
-
 /* ---- the steps ---- */
-
-static void forget_session(struct bootstrap *b)
-{
-    ctx_progress(b->req->ctx, "warning", 0, 0, true, "the session %s is gone: a new one was begun",
-                 b->rec.session);
-    free(b->rec.session);
-    b->rec.session = NULL;
-    b->vars.session = NULL;
-}
-
-static int start_and_check(struct bootstrap *b, json_t *more, const char **step, struct err *e)
-{
-    int r;
-
-    free(TAKE(b->log)); /* log of an earlier step */
-    *step = "start";
-    ctx_progress(b->req->ctx, "start", 0, 0, false, "starting %s", b->rec.recipe.name);
-    r = start_with(b, more, e);
-    if (r < 0)
-        return r;
-    *step = "health";
-    r = wait_healthy(b, e);
-    if (r < 0)
-        end_unhealthy(b);
-    return r;
-}
-
-/* Does the ended agent's log say that it does not know its last session? */
-static bool is_session_unknown(const struct bootstrap *b)
-{
-    _cleanup_free_ char *text = NULL;
-
-    return b->log && b->rec.recipe.session_unknown &&
-           recipe_expand(b->rec.recipe.session_unknown, &b->vars, &text, NULL) == 0 && *text &&
-           strstr(b->log, text);
-}
-
-/*
- * Starts the agent with the last session, if there is one. An agent that does not know it gets a
- * new one, once; an agent that ends for another reason keeps its session for the next time.
- */
-static int step_begin(struct bootstrap *b, const char **step, struct err *e)
-{
-    json_t *more = b->rec.session ? b->rec.recipe.session_args : NULL;
-    struct err why = {0};
-    int r = start_and_check(b, more, step, &why);
-
-    if (r == -ERR_PRECONDITION && more && is_session_unknown(b)) {
-        forget_session(b);
-        why = (struct err){0};
-        r = start_and_check(b, NULL, step, &why);
-    } else if (r == -ERR_PRECONDITION && more) {
-        r = err_wrap(&why, r, "its session %s is kept", b->rec.session);
-    }
-    if (r < 0 && e)
-        *e = why;
-    return r;
-}
 
 static bool is_same_running(struct bootstrap *b, int64_t deadline)
 {
@@ -641,7 +324,7 @@ static bool is_same_running(struct bootstrap *b, int64_t deadline)
 static bool is_well(struct bootstrap *b)
 {
     int64_t end = bootstrap_step_end(b, b->rec.recipe.health.attempt_ms);
-    int r = is_same_running(b, end) ? probe_once(b, end, NULL) : -ERR_NOT_FOUND;
+    int r = is_same_running(b, end) ? bootstrap_probe_once(b, end, NULL) : -ERR_NOT_FOUND;
 
     return r == 0 || r == -ERR_ABORTED; /* a writer is at work: do not disturb the agent */
 }
@@ -681,7 +364,7 @@ static int run_steps(struct bootstrap *b, const char **step, struct err *e)
     *step = "files";
     r = step_files(b, e);
     if (r == 0)
-        r = step_begin(b, step, e);
+        r = bootstrap_begin(b, step, e);
     return r;
 }
 
@@ -775,7 +458,7 @@ int bootstrap_run(const struct bootstrap_request *req, struct bootstrap_result *
     if (r == 0)
         r = bootstrap_record_save(req->box_dir, &b.rec, e);
     if (r == 0)
-        r = save_start(&b, e);
+        r = bootstrap_save_start(&b, e);
     if (r == 0)
         r = fill_result(&b, ret, e);
     if (r == 0)

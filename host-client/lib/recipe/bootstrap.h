@@ -75,3 +75,6 @@ void bootstrap_record_done(struct bootstrap_record *rec);
 
 /* Reads the box's password; if there is none, makes it if `make`, else returns "". */
 int bootstrap_password(const char *box_dir, bool make, char **ret, struct err *e);
+
+/* Saves agent-start.json. request NULL: the monitor keeps nothing running. */
+int bootstrap_start_save(const char *box_dir, const json_t *request, struct err *e);
