@@ -19,6 +19,7 @@
 #include "lib/provider/limits.h"
 #include "lib/recipe/agent_layer.h"
 #include "lib/recipe/bootstrap.h"
+#include "lib/box/bringup_internal.h"
 #include "lib/box/box_environment.h"
 #include "lib/box/control.h"
 #include "lib/box/history.h"
@@ -34,15 +35,13 @@
 
 #define HEALTH_MS 5000
 #define INTERRUPTED "interrupted"
-#define ENDED_UNSEEN "it ended while it had no monitor"
 #define PAUSED_TO_DISK "paused to disk"
 #define PAUSE_MS 40000 /* the monitor waits for the guest agent, then for the kernel */
-#define CONTROL_MS 5000
 #define EXIT_RECORD_BYTES 4096
 #define STOP_MS (BOX_STOP_GRACE_MS + 15000)
 #define BOXES_MARK "boxes/.store" /* an empty file */
 
-static int set_state(struct bh_box *box, enum bh_state state, const char *cause, struct err *e)
+int bringup_set_state(struct bh_box *box, enum bh_state state, const char *cause, struct err *e)
 {
     int r = store_set_state(box->ctx->store, box->row.id, state, cause, e);
 
@@ -97,8 +96,7 @@ static int check_boxes_dir(struct bh_ctx *ctx, struct err *e)
     return 0; /* on a full disk the next box makes it */
 }
 
-/* 1: its disk was removed by other means. 0: its disk is there. */
-static int is_disk_gone(struct bh_box *box, struct err *e)
+int bringup_is_disk_gone(struct bh_box *box, struct err *e)
 {
     int r;
 
@@ -285,7 +283,7 @@ static int start_agent(struct bh_box *box, struct client *c, const char *config_
     bootstrap_result_done(&got);
     if (r == 0)
         r = control_call_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "supervise"),
-                              CONTROL_MS, NULL, e);
+                              BRINGUP_CONTROL_MS, NULL, e);
     return r;
 }
 
@@ -338,7 +336,7 @@ static int give_layer(struct bh_box *box, struct err *e)
 
 static int bring_processes(struct bh_box *box, int64_t deadline, struct err *e)
 {
-    int r = set_state(box, BH_STATE_PROVISIONING, "", e);
+    int r = bringup_set_state(box, BH_STATE_PROVISIONING, "", e);
 
     box->client = client_free(box->client);
     if (r == 0)
@@ -362,23 +360,20 @@ static int bring_up(struct bh_box *box, const struct bh_create_options *first, i
     if (r == 0)
         r = box_hold(box, &hold, e);
     if (r == 0)
-        r = set_state(box, BH_STATE_BOOTSTRAPPING, "", e);
+        r = bringup_set_state(box, BH_STATE_BOOTSTRAPPING, "", e);
     if (r == 0)
         r = bring_content(box, first, deadline, report, e);
     if (r == 0)
         r = control_call_take(box->ctx, box->row.id,
                               json_pack("{s:s, s:I}", "op", "extend", "until_ms",
                                         (json_int_t)(clock_real_ms() + box->spec.timeout_ms)),
-                              CONTROL_MS, NULL, e);
+                              BRINGUP_CONTROL_MS, NULL, e);
     if (r == 0)
-        r = set_state(box, BH_STATE_RUNNING, "", e);
+        r = bringup_set_state(box, BH_STATE_RUNNING, "", e);
     if (r == 0)
         ctx_progress(box->ctx, "ready", 0, 0, true, "the box '%s' is ready", box->row.name);
     return r;
 }
-
-/* Ends the box's processes, then sets the state `then`. */
-static int end_processes(struct bh_box *box, enum bh_state then, const char *cause, struct err *e);
 
 /*
  * Rolls back. The cancel that ended the work does not count here, and an error of the rollback is
@@ -398,10 +393,10 @@ static void undo_bringup(struct bh_box *box, bool is_new, bool was_live, int r, 
     if (is_new)
         undone = bringup_destroy_locked(box, why->message, &undo);
     else if (was_live)
-        undone = set_state(box, BH_STATE_ERROR, why->message, &undo);
+        undone = bringup_set_state(box, BH_STATE_ERROR, why->message, &undo);
     else
-        undone = end_processes(box, r == -ERR_CANCELED ? BH_STATE_STOPPED : BH_STATE_ERROR,
-                               why->message, &undo);
+        undone = bringup_end_processes(box, r == -ERR_CANCELED ? BH_STATE_STOPPED : BH_STATE_ERROR,
+                                       why->message, &undo);
     if (undone < 0 && cause)
         (void)snprintf(why->message, sizeof(why->message),
                        "%s; the rest is left to gc, because undoing it failed: %s", cause,
@@ -448,11 +443,11 @@ static void end_monitor(struct bh_box *box, const char *cause, int grace_ms)
     control_kill_monitor(box->ctx, box->row.id);
 }
 
-static int end_processes(struct bh_box *box, enum bh_state then, const char *cause, struct err *e)
+int bringup_end_processes(struct bh_box *box, enum bh_state then, const char *cause, struct err *e)
 {
     int64_t begun_ms;
     struct provider_box view;
-    int r = set_state(box, BH_STATE_STOPPING, cause, e);
+    int r = bringup_set_state(box, BH_STATE_STOPPING, cause, e);
     bool is_noted = r == 0;
 
     /* A box is stopped on a full disk too. If its state cannot be stored even afterwards, that is
@@ -466,9 +461,9 @@ static int end_processes(struct bh_box *box, enum bh_state then, const char *cau
     r = box->provider->stop(&view, 0, e);
     provider_report(box->provider, box->ctx, "stop", box->row.name, begun_ms, r);
     if (r == 0 && !is_noted)
-        r = set_state(box, BH_STATE_STOPPING, cause, e);
+        r = bringup_set_state(box, BH_STATE_STOPPING, cause, e);
     if (r == 0)
-        r = set_state(box, then, cause, e);
+        r = bringup_set_state(box, then, cause, e);
     if (r == -ERR_EXHAUSTED)
         box->row.state = then;
     return r;
@@ -476,7 +471,7 @@ static int end_processes(struct bh_box *box, enum bh_state then, const char *cau
 
 int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e)
 {
-    return end_processes(box, BH_STATE_STOPPED, cause, e);
+    return bringup_end_processes(box, BH_STATE_STOPPED, cause, e);
 }
 
 /* The end of what the box's first process printed. NULL: nothing. */
@@ -574,7 +569,7 @@ int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
     _cleanup_free_ char *logs = NULL;
     struct store_end end = {.cause = cause};
     struct provider_box view;
-    int r = set_state(box, BH_STATE_DESTROYING, cause, e);
+    int r = bringup_set_state(box, BH_STATE_DESTROYING, cause, e);
 
     /* Nothing is removed unless the next command will go on with it. It does so with a box that
      * never ran: the undo of a new box on a full disk frees the room to store its state. */
@@ -610,12 +605,12 @@ static int find_paused(struct bh_box *box, struct err *e)
     box_view(box, &view);
     r = box->provider->find(&view, &run, e);
     if (r == 0)
-        r = bringup_stop_locked(box, ENDED_UNSEEN, e);
+        r = bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, e);
     else
         return r < 0 ? r : 0;
     return r < 0 ? r
                  : err_field(e, ERR_PRECONDITION, "state", "the box '%s' is stopped: %s",
-                             box->row.name, ENDED_UNSEEN);
+                             box->row.name, BRINGUP_ENDED_UNSEEN);
 }
 
 int bringup_pause_locked(struct bh_box *box, int64_t deadline_mono_ms, struct err *e)
@@ -637,14 +632,14 @@ int bringup_pause_locked(struct bh_box *box, int64_t deadline_mono_ms, struct er
     if (r == 0)
         r = control_ensure_monitor(box->ctx, box->row.id, deadline_mono_ms, e);
     if (r == 0)
-        r = set_state(box, BH_STATE_PAUSING, "paused by a command", e);
+        r = bringup_set_state(box, BH_STATE_PAUSING, "paused by a command", e);
     if (r < 0)
         return r;
     box->client = client_free(box->client);
     r = control_call_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "pause"), PAUSE_MS, NULL,
                           &why);
     if (r == 0)
-        return set_state(box, BH_STATE_PAUSED, "paused by a command", e);
+        return bringup_set_state(box, BH_STATE_PAUSED, "paused by a command", e);
     (void)bringup_resume_locked(box, why.message, clock_mono_ms() + BOX_RESUME_MS, NULL);
     if (e)
         *e = why;
@@ -662,7 +657,7 @@ int bringup_resume_locked(struct bh_box *box, const char *cause, int64_t deadlin
     if (deadline_mono_ms < most_ms)
         most_ms = deadline_mono_ms;
     if (r == 0 && box->row.state == BH_STATE_PAUSED)
-        r = set_state(box, BH_STATE_RESUMING, cause, e);
+        r = bringup_set_state(box, BH_STATE_RESUMING, cause, e);
     if (r < 0)
         return r;
     box->client = client_free(box->client); /* its connections are from before the pause */
@@ -671,12 +666,12 @@ int bringup_resume_locked(struct bh_box *box, const char *cause, int64_t deadlin
         r = control_call_take(
             box->ctx, box->row.id,
             json_pack("{s:s, s:i}", "op", "resume", "timeout_ms", clock_until_ms(most_ms)),
-            BOX_RESUME_MS + CONTROL_MS, NULL, &why);
+            BOX_RESUME_MS + BRINGUP_CONTROL_MS, NULL, &why);
     if (r == 0)
-        return set_state(box, BH_STATE_RUNNING, cause, e);
+        return bringup_set_state(box, BH_STATE_RUNNING, cause, e);
     /* An interrupted resume is finished by the next command. */
     if (r != -ERR_CANCELED && !is_pausing)
-        (void)set_state(box, BH_STATE_PAUSED, why.message, NULL);
+        (void)bringup_set_state(box, BH_STATE_PAUSED, why.message, NULL);
     if (e)
         *e = why;
     return r;
@@ -722,7 +717,7 @@ static int check_processes(struct bh_box *box, int64_t deadline, struct err *e)
     if (r < 0)
         return r;
     if (r == 0) {
-        r = bringup_stop_locked(box, ENDED_UNSEEN, e);
+        r = bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, e);
         return r < 0 ? r : 0;
     }
     r = control_ensure_monitor(box->ctx, box->row.id, deadline, e);
@@ -749,7 +744,7 @@ void bringup_notice(struct bh_box *box)
         return;
     box_view(box, &view);
     if (box->provider->find(&view, &run, NULL) == 0)
-        (void)bringup_stop_locked(box, ENDED_UNSEEN, NULL);
+        (void)bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, NULL);
 }
 
 int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
@@ -779,7 +774,7 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
     if (box->ctx->no_resume)
         return err_field(e, ERR_PRECONDITION, "state", "the box '%s' %s", box->row.name,
                          box->row.state == BH_STATE_ERROR ? "could not be started" : "is stopped");
-    r = is_disk_gone(box, e);
+    r = bringup_is_disk_gone(box, e);
     if (r < 0)
         return r;
     if (r == 1) {
