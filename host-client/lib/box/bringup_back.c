@@ -1,0 +1,135 @@
+/* bringup_back: finds a box as it is, finishes or rolls back interrupted work, makes it run. */
+#include "lib/box/bringup_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "lib/box/control.h"
+#include "lib/box/lifecycle.h"
+#include "lib/provider/limits.h"
+
+#define HEALTH_MS 5000
+#define INTERRUPTED "interrupted"
+
+int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
+{
+    enum bh_state state = box->row.state;
+
+    *ret_gone = false;
+    if (!lifecycle_is_transitional(state))
+        return 0;
+    if (box_row_is_paused(&box->row)) {
+        int r = bringup_resume_locked(box, INTERRUPTED, clock_mono_ms() + BOX_RESUME_MS, e);
+
+        return r < 0 && box->row.state == BH_STATE_STOPPED ? 0 : r;
+    }
+    if (state == BH_STATE_DESTROYING || !box->row.made) {
+        _cleanup_free_ char *before = strdup(box->row.cause);
+
+        *ret_gone = true;
+        return bringup_destroy_locked(
+            box, state == BH_STATE_DESTROYING && before && *before ? before : INTERRUPTED, e);
+    }
+    return bringup_stop_locked(box, INTERRUPTED, e);
+}
+
+/* Verifies a box whose row says that it runs: 1, or 0 after it was marked stopped. */
+static int check_processes(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    int64_t begun_ms;
+    struct provider_box view;
+    struct provider_run run;
+    struct client *c = NULL;
+    int r;
+
+    box_view(box, &view);
+    begun_ms = clock_mono_ms();
+    r = box->provider->find(&view, &run, e);
+    provider_report(box->provider, box->ctx, "find", box->row.name, begun_ms, r);
+    if (r < 0)
+        return r;
+    if (r == 0) {
+        r = bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, e);
+        return r < 0 ? r : 0;
+    }
+    r = control_ensure_monitor(box->ctx, box->row.id, deadline, e);
+    if (r == 0)
+        r = box_client(box, &c, e);
+    if (r == 0)
+        r = client_health(c, HEALTH_MS, e);
+    return r < 0 ? r : 1;
+}
+
+void bringup_notice(struct bh_box *box)
+{
+    _cleanup_close_ int lock = -1;
+    struct provider_box view;
+    struct provider_run run;
+    int r;
+
+    if (!box_row_is_live(&box->row))
+        return;
+    r = control_ping(box->ctx, box->row.id, NULL);
+    if (r == 0 || r == -ERR_CANCELED ||
+        store_lock_name(box->ctx->store, box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0 ||
+        box_reload(box, NULL) < 0 || !box_row_is_live(&box->row))
+        return;
+    box_view(box, &view);
+    if (box->provider->find(&view, &run, NULL) == 0)
+        (void)bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, NULL);
+}
+
+int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
+                        struct err *e)
+{
+    bool is_gone = false;
+    int r = bringup_settle_locked(box, &is_gone, e);
+
+    if (r < 0)
+        return r;
+    if (is_gone)
+        return box_reload(box, e); /* it says what became of the box */
+    if (box->row.state == BH_STATE_PAUSED && box->ctx->no_resume)
+        return err_field(e, ERR_PRECONDITION, "state", "the box '%s' is paused", box->row.name);
+    if (box->row.state == BH_STATE_PAUSED) {
+        r = bringup_resume_locked(box, "used by a command", deadline_mono_ms, e);
+        if (r == 0 || box->row.state != BH_STATE_STOPPED)
+            return r;
+    }
+    if (box_row_is_live(&box->row)) {
+        r = check_processes(box, deadline_mono_ms, e);
+        if (r < 0)
+            return r;
+        if (r == 1)
+            return 0;
+    }
+    if (box->ctx->no_resume)
+        return err_field(e, ERR_PRECONDITION, "state", "the box '%s' %s", box->row.name,
+                         box->row.state == BH_STATE_ERROR ? "could not be started" : "is stopped");
+    r = bringup_is_disk_gone(box, e);
+    if (r < 0)
+        return r;
+    if (r == 1) {
+        r = bringup_destroy_locked(box, BRINGUP_DISK_GONE, e);
+        return r < 0 ? r : box_reload(box, e);
+    }
+    r = limits_check(box->ctx->limits, &box->spec, e);
+    return r < 0 ? r : bringup_run_locked(box, NULL, deadline_mono_ms, report, e);
+}
+
+int bringup_back(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
+                 struct err *e)
+{
+    _cleanup_close_ int lock = -1;
+    int r;
+
+    r = store_lock_name(box->ctx->store, box->row.name, deadline_mono_ms, box->ctx->cancel_fd,
+                        &lock, e);
+    if (r == 0)
+        r = box_reload(box, e);
+    if (r == 0)
+        r = bringup_back_locked(box, deadline_mono_ms, report, e);
+    return r;
+}

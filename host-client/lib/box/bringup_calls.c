@@ -1,0 +1,148 @@
+/* bringup_calls: bh_start, bh_stop, bh_pause, bh_resume and bh_destroy. */
+#include "lib/box/bringup_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/str.h"
+
+#define PAUSED_TO_DISK "paused to disk"
+
+static int with_lock(struct bh_box *box, int64_t timeout_ms,
+                     int (*fn)(struct bh_box *box, int64_t deadline, struct err *e),
+                     struct bh_error *err)
+{
+    int64_t deadline = clock_mono_ms() + (timeout_ms > 0 ? timeout_ms : BRINGUP_TIMEOUT_MS);
+    _cleanup_close_ int lock = -1;
+    struct err e = {0};
+    int r;
+
+    r = store_lock_name(box->ctx->store, box->row.name, deadline, box->ctx->cancel_fd, &lock, &e);
+    if (r == 0)
+        r = box_reload(box, &e);
+    if (r == 0)
+        r = fn(box, deadline, &e);
+    return ctx_fail(err, r, &e);
+}
+
+static int stop_as(struct bh_box *box, const char *cause, struct err *e)
+{
+    bool is_gone = false;
+    int r = box_row_is_paused(&box->row) ? 0 : bringup_settle_locked(box, &is_gone, e);
+
+    if (r < 0)
+        return r;
+    if (is_gone)
+        return box_reload(box, e);
+    if (box->row.state == BH_STATE_STOPPED)
+        return 0;
+    return bringup_stop_locked(box, cause, e);
+}
+
+static int stop_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    (void)deadline;
+    return stop_as(box, "stopped by a command", e);
+}
+
+static int pause_to_disk(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    (void)deadline;
+    return stop_as(box, PAUSED_TO_DISK, e);
+}
+
+static int freeze_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    bool is_gone = false;
+    int r = box->row.state == BH_STATE_PAUSED ? 0 : bringup_settle_locked(box, &is_gone, e);
+
+    if (r < 0 || box->row.state == BH_STATE_PAUSED)
+        return r;
+    return is_gone ? box_reload(box, e) : bringup_pause_locked(box, deadline, e);
+}
+
+static int resume_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    bool is_gone = false;
+    int r = box->row.state == BH_STATE_PAUSED
+                ? bringup_resume_locked(box, "resumed by a command", deadline, e)
+                : bringup_settle_locked(box, &is_gone, e);
+
+    if (r < 0)
+        return r;
+    if (is_gone)
+        return box_reload(box, e);
+    if (box->row.state == BH_STATE_STOPPED && str_eq(box->row.cause, PAUSED_TO_DISK))
+        return bringup_run_locked(box, NULL, deadline, NULL, e);
+    return box->row.state == BH_STATE_RUNNING
+               ? 0
+               : err_field(e, ERR_PRECONDITION, "state",
+                           "the box '%s' is %s, not paused: 'bellhop start' starts it",
+                           box->row.name, bh_state_name(box->row.state));
+}
+
+static int destroy_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    (void)deadline;
+    return bringup_destroy_locked(box, "removed by a command", e);
+}
+
+int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    return with_lock(box, timeout_ms, stop_it, err);
+}
+
+int bh_pause(struct bh_box *box, const char *level, int64_t timeout_ms, struct bh_error *err)
+{
+    static const struct {
+        const char *name;
+        int (*fn)(struct bh_box *box, int64_t deadline, struct err *e);
+    } levels[] = {{"freeze", freeze_it}, {"disk", pause_to_disk}};
+    bool can_freeze = box->provider && box->provider->pauses & PROVIDER_PAUSE_FREEZE;
+    const char *name = level ? level : can_freeze ? "freeze" : "disk";
+    struct err e = {0};
+
+    for (size_t i = 0; i < N_ELEMENTS(levels); i++)
+        if (str_eq(levels[i].name, name))
+            return with_lock(box, timeout_ms, levels[i].fn, err);
+    return ctx_fail(err,
+                    str_eq(name, "memory")
+                        ? err_field(&e, ERR_UNIMPLEMENTED, "level",
+                                    "memory: the provider '%s' cannot do it",
+                                    box->spec.provider ? box->spec.provider : "")
+                        : err_field(&e, ERR_INVALID, "level",
+                                    "level: '%.40s' is not one of 'freeze' and 'disk'", name),
+                    &e);
+}
+
+int bh_resume(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    return with_lock(box, timeout_ms, resume_it, err);
+}
+
+int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    return with_lock(box, timeout_ms, destroy_it, err);
+}
+
+int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    int64_t deadline = clock_mono_ms() + (timeout_ms > 0 ? timeout_ms : BRINGUP_TIMEOUT_MS);
+    struct bringup_report report = {0};
+    bool no_resume = box->ctx->no_resume;
+    struct err e = {0};
+    int r;
+
+    box->ctx->no_resume = false; /* an explicit start is not an implicit resume */
+    r = bringup_back(box, deadline, &report, &e);
+    box->ctx->no_resume = no_resume;
+    r = ctx_fail(err, r, &e);
+    if (r < 0 && err && report.step[0]) {
+        (void)snprintf(err->step, sizeof(err->step), "%s", report.step);
+        (void)snprintf(err->detail, sizeof(err->detail), "%s", report.log ? report.log : "");
+    }
+    free(report.log);
+    return r;
+}
