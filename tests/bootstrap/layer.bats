@@ -1,6 +1,8 @@
 # A coding agent whose packages are in the cache is unpacked once for all boxes, and not sent into any of them. The
 # packages are made here: no registry, no network. The boxes are of the process provider, which shows a layer at its
 # place; layer_oci.bats has what the isolation adds.
+#
+# early
 
 load ../lib/box
 load ../lib/layer

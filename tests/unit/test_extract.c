@@ -1,3 +1,4 @@
+/* early (it is a long one) */
 #include <archive.h>
 #include <archive_entry.h>
 #include <pthread.h>

@@ -1,4 +1,8 @@
-/* The history of a store's boxes: events, records, keys, claims; and what older programs do to it. */
+/*
+ * The history of a store's boxes: events, records, keys, claims; and what older programs do to it.
+ *
+ * early
+ */
 #include "test.h"
 
 #include <fcntl.h>
