@@ -219,16 +219,21 @@ static int drop_stopped_boxes(struct gc *gc, struct err *e)
 {
     struct store *s = gc->ctx->store;
     char ids[GC_BATCH][BOX_ID_BYTES];
-    char holder[33];
+    char random[33], holder[STORE_HOLDER_BYTES];
     size_t n = GC_BATCH;
-    int r = gc->stopped_for_ms < 0 || gc->dry_run ? 1 : io_random_hex(16, holder, e);
+    int r = gc->stopped_for_ms < 0 || gc->dry_run ? 1 : io_random_hex(16, random, e);
 
     if (r != 0)
         return r < 0 ? r : 0;
+    store_make_holder(holder, random);
     while (r == 0 && n == GC_BATCH) {
+        const struct store_claim claim = {.holder = holder,
+                                          .before_ms = store_now_ms(s) - gc->stopped_for_ms,
+                                          .claim_ms = GC_CLAIM_MS,
+                                          .max = GC_BATCH};
+
         n = 0;
-        r = store_claim_stopped(s, holder, store_now_ms(s) - gc->stopped_for_ms, GC_CLAIM_MS, ids,
-                                GC_BATCH, &n, e);
+        r = store_claim_stopped(s, &claim, ids, &n, e);
         for (size_t i = 0; r == 0 && i < n; i++) {
             struct box_row row = {0};
 

@@ -120,12 +120,23 @@ int store_remove(struct store *s, const char *id, const struct store_end *end, s
  * moment prevents it. */
 void store_forget_log(struct store *s);
 
+/* A holder of claims: this process and a random text, "PID:START:RANDOM". */
+#define STORE_HOLDER_BYTES 72
+void store_make_holder(char ret[STORE_HOLDER_BYTES], const char *random);
+
 /*
  * For the janitor: claims up to max boxes that have been stopped (or in error, with nothing running)
- * since before_ms or earlier. Nobody else gets them for claim_ms, unless the holder releases them.
+ * since before_ms or earlier. Nobody else gets them for claim_ms, unless the holder releases them or
+ * its process ends.
  */
-int store_claim_stopped(struct store *s, const char *holder, int64_t before_ms, int64_t claim_ms,
-                        char (*ret_ids)[BOX_ID_BYTES], size_t max, size_t *ret_n, struct err *e);
+struct store_claim {
+    const char *holder; /* of store_make_holder() */
+    int64_t before_ms;
+    int64_t claim_ms;
+    size_t max;
+};
+int store_claim_stopped(struct store *s, const struct store_claim *c, char (*ret_ids)[BOX_ID_BYTES],
+                        size_t *ret_n, struct err *e);
 void store_release_claims(struct store *s, const char *holder);
 
 /* Takes an exclusive lock on a name across processes, by flock on <state_dir>/locks/NAME;

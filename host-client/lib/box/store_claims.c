@@ -1,6 +1,7 @@
 /* store_claims: who works on a box: the janitor's claims, and the locks on names. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -10,15 +11,48 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "lib/box/store_db.h"
+#include "lib/util/procfs.h"
 #include "lib/util/socket.h"
 
 #define STORE_LOCK_POLL_MS 20 /* flock has no descriptor to poll */
 
 /* ---- the janitor's claims ---- */
 
-/* A claim whose end is far ahead was made by a clock that was ahead: it does not count. */
-int store_claim_stopped(struct store *s, const char *holder, int64_t before_ms, int64_t claim_ms,
-                        char (*ret_ids)[BOX_ID_BYTES], size_t max, size_t *ret_n, struct err *e)
+void store_make_holder(char ret[STORE_HOLDER_BYTES], const char *random)
+{
+    (void)snprintf(ret, STORE_HOLDER_BYTES, "%d:%" PRIu64 ":%.32s", (int)getpid(),
+                   procfs_start_time(getpid()), random);
+}
+
+/* Is the holder, "PID:START:...", a process of this machine that has ended? Any other text is the
+ * holder of an older program. */
+static bool is_dead_holder(const char *holder)
+{
+    unsigned long long start = 0;
+    int pid = 0;
+
+    return sscanf(holder, "%d:%llu:", &pid, &start) == 2 && !procfs_is_alive(pid, start);
+}
+
+/* Within a transaction. Also calls a live holder of another PID namespace dead: then two janitors
+ * try the same box, and its name lock lets one remove it. */
+static int drop_dead_claims(struct store *s, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    int r = store_prepare(s, "SELECT DISTINCT holder FROM claims", &st, e);
+
+    if (r < 0)
+        return r;
+    while ((r = sqlite3_step(st)) == SQLITE_ROW)
+        if (is_dead_holder(store_column_text(st, 0)))
+            store_release_claims(s, store_column_text(st, 0));
+    return r == SQLITE_DONE ? 0 : store_fail(s, "read claims", e);
+}
+
+/* Within a transaction. A claim whose end is far ahead was made by a clock that was ahead: it does
+ * not count. */
+static int claim_stopped(struct store *s, const struct store_claim *c,
+                         char (*ret_ids)[BOX_ID_BYTES], size_t *ret_n, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
     size_t n = 0;
@@ -33,17 +67,34 @@ int store_claim_stopped(struct store *s, const char *holder, int64_t before_ms, 
 
     if (r < 0)
         return r;
-    (void)sqlite3_bind_text(st, 1, holder, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 1, c->holder, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int64(st, 2, store_now_ms(s));
-    (void)sqlite3_bind_int64(st, 3, claim_ms);
-    (void)sqlite3_bind_int64(st, 4, before_ms);
-    (void)sqlite3_bind_int64(st, 5, (int64_t)max);
-    while ((r = sqlite3_step(st)) == SQLITE_ROW && n < max)
+    (void)sqlite3_bind_int64(st, 3, c->claim_ms);
+    (void)sqlite3_bind_int64(st, 4, c->before_ms);
+    (void)sqlite3_bind_int64(st, 5, (int64_t)c->max);
+    while ((r = sqlite3_step(st)) == SQLITE_ROW && n < c->max)
         (void)snprintf(ret_ids[n++], BOX_ID_BYTES, "%s", store_column_text(st, 0));
     if (r != SQLITE_DONE)
         return store_fail(s, "claim", e);
     *ret_n = n;
     return 0;
+}
+
+int store_claim_stopped(struct store *s, const struct store_claim *c, char (*ret_ids)[BOX_ID_BYTES],
+                        size_t *ret_n, struct err *e)
+{
+    size_t n = 0;
+    int r = store_begin(s, e);
+
+    if (r < 0)
+        return r;
+    r = drop_dead_claims(s, e);
+    if (r == 0)
+        r = claim_stopped(s, c, ret_ids, &n, e);
+    r = store_commit(s, r, e);
+    if (r == 0)
+        *ret_n = n;
+    return r;
 }
 
 void store_release_claims(struct store *s, const char *holder)

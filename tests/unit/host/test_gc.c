@@ -163,19 +163,70 @@ TEST(a_clock_that_jumps_by_a_day_removes_no_box_early_and_every_box_in_time)
     (void)bh_close(ctx);
 }
 
-TEST(a_janitor_that_died_with_its_claims_delays_them_and_no_longer)
+/* The number of boxes that the holder got. */
+static size_t claim_all(struct bh_ctx *ctx, const char *holder)
 {
-    struct bh_ctx *ctx = open_ctx();
+    const struct store_claim c = {
+        .holder = holder, .before_ms = now_ms, .claim_ms = 5 * 60 * 1000, .max = 50};
     char ids[50][BOX_ID_BYTES];
     struct err e = {0};
     size_t n = 0;
 
+    T_INT(store_claim_stopped(ctx->store, &c, ids, &n, &e), 0);
+    return n;
+}
+
+TEST(claims_of_an_older_program_end_by_time)
+{
+    struct bh_ctx *ctx = open_ctx();
+
     add_stopped(ctx, "a");
     now_ms += 7 * DAY_MS;
-    T_INT(store_claim_stopped(ctx->store, "dead", now_ms, 5 * 60 * 1000, ids, 50, &n, &e), 0);
-    T_INT(n, 1);
+    T_INT(claim_all(ctx, "0123456789abcdef"), 1);
     T_INT(collect(ctx, DAY_MS), 0);
     now_ms += 5 * 60 * 1000;
+    T_INT(collect(ctx, DAY_MS), 1);
+    (void)bh_close(ctx);
+}
+
+/* Claims everything in another process, which then waits until `go` is closed. */
+static pid_t claim_elsewhere(int go[2])
+{
+    char holder[STORE_HOLDER_BYTES], byte = 0;
+    int ready[2];
+    pid_t pid;
+
+    T_INT(pipe(ready) | pipe(go), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct bh_ctx *ctx = open_ctx();
+
+        (void)close(go[1]);
+        store_make_holder(holder, "00");
+        byte = claim_all(ctx, holder) == 1;
+        (void)!write(ready[1], &byte, 1);
+        (void)!read(go[0], &byte, 1);
+        _exit(0); /* as one that was killed: the claims stay */
+    }
+    T_INT(read(ready[0], &byte, 1), 1);
+    T_INT(byte, 1);
+    return pid;
+}
+
+TEST(the_claims_of_a_dead_janitor_do_not_count_and_those_of_a_live_one_do)
+{
+    struct bh_ctx *ctx = open_ctx();
+    int go[2], status;
+    pid_t pid;
+
+    add_stopped(ctx, "a");
+    (void)bh_close(ctx);
+    now_ms += 7 * DAY_MS;
+    pid = claim_elsewhere(go);
+    ctx = open_ctx();
+    T_INT(collect(ctx, DAY_MS), 0);
+    (void)close(go[1]);
+    T_INT(waitpid(pid, &status, 0), pid);
     T_INT(collect(ctx, DAY_MS), 1);
     (void)bh_close(ctx);
 }

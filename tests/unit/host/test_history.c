@@ -696,11 +696,13 @@ TEST(kill_9_does_not_part_a_state_from_its_event)
 
 static size_t claim(struct store *s, const char *holder, int64_t before_ms)
 {
+    const struct store_claim c = {
+        .holder = holder, .before_ms = before_ms, .claim_ms = 60000, .max = 50};
     char ids[50][BOX_ID_BYTES];
     struct err e = {0};
     size_t n = 99;
 
-    T_INT(store_claim_stopped(s, holder, before_ms, 60000, ids, 50, &n, &e), 0);
+    T_INT(store_claim_stopped(s, &c, ids, &n, &e), 0);
     return n;
 }
 
