@@ -17,7 +17,7 @@ struct list {
 static int list_add_box(void *arg, struct bh_box *box)
 {
     struct list *l = arg;
-    const struct bh_box_info *i = bh_box_info(box);
+    const struct bh_box_info *i = l->cli->json ? bh_box_info(box) : bh_box_summary(box);
     char age[32], left[32];
 
     if (l->cli->json) {

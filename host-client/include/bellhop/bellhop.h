@@ -274,6 +274,8 @@ struct bh_box_info {
 };
 /* A snapshot, valid until the next call on this box. */
 const struct bh_box_info *bh_box_info(struct bh_box *box);
+/* The same without `json`, which is "{}": for lists of many boxes. */
+const struct bh_box_info *bh_box_summary(struct bh_box *box);
 
 /* Calls fn for each box, by name; a non-zero result ends the list and is returned. */
 int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *arg,

@@ -520,19 +520,20 @@ static json_t *new_info(const struct bh_box *box)
 
     if (!workdir)
         return NULL;
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o, "
-        "s:o, s:I, s:I, s:I, s:I, s:O, s:s?, s:o}",
-        "name", row->name, "id", row->id, "provider", box->spec.provider, "image", box->spec.image,
-        "state", bh_state_name(row->state), "cause", row->cause, "created_ms",
-        (json_int_t)row->times.created_ms, "state_since_ms", (json_int_t)row->state_since_ms,
-        "deadline_ms", (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
-        guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels",
-        pairs_info(box->spec.labels), "options", spec_info(box), "project", project_info(row),
-        "updated_ms", (json_int_t)row->times.updated_ms, "paused_ms",
-        (json_int_t)row->times.paused_ms, "resumed_ms", (json_int_t)row->times.resumed_ms,
-        "used_ms", (json_int_t)row->times.used_ms, "keys", row->keys, "transcript", row->transcript,
-        "sources", box->spec.sources ? pairs_info(box->spec.sources) : json_null());
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o, "
+                     "s:o, s:I, s:I, s:I, s:I, s:o, s:s?, s:o}",
+                     "name", row->name, "id", row->id, "provider", box->spec.provider, "image",
+                     box->spec.image, "state", bh_state_name(row->state), "cause", row->cause,
+                     "created_ms", (json_int_t)row->times.created_ms, "state_since_ms",
+                     (json_int_t)row->state_since_ms, "deadline_ms",
+                     (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
+                     guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels",
+                     pairs_info(box->spec.labels), "options", spec_info(box), "project",
+                     project_info(row), "updated_ms", (json_int_t)row->times.updated_ms,
+                     "paused_ms", (json_int_t)row->times.paused_ms, "resumed_ms",
+                     (json_int_t)row->times.resumed_ms, "used_ms", (json_int_t)row->times.used_ms,
+                     "keys", store_keys_json(row->keys), "transcript", row->transcript, "sources",
+                     box->spec.sources ? pairs_info(box->spec.sources) : json_null());
 }
 
 static const char *text_of(json_t *obj, const char *key)
@@ -542,17 +543,11 @@ static const char *text_of(json_t *obj, const char *key)
     return s ? s : "";
 }
 
-const struct bh_box_info *bh_box_info(struct bh_box *box)
+/* The fields that need no JSON. */
+static void fill_info(struct bh_box *box, json_t *guest, json_t *agent)
 {
     struct bh_box_info *i = &box->info;
-    json_t *guest;
-    json_t *agent;
 
-    info_clear(box);
-    box->info_json = new_info(box);
-    box->info_text = box->info_json ? json_dumps(box->info_json, JSON_COMPACT) : NULL;
-    guest = json_object_get(box->info_json, "guest");
-    agent = json_object_get(box->info_json, "agent");
     i->size = sizeof(*i);
     i->name = box->row.name;
     i->id = box->row.id;
@@ -562,7 +557,7 @@ const struct bh_box_info *bh_box_info(struct bh_box *box)
     i->cause = box->row.cause;
     i->created_ms = box->row.times.created_ms;
     i->state_since_ms = box->row.state_since_ms;
-    i->deadline_ms = json_integer_value(json_object_get(box->info_json, "deadline_ms"));
+    i->deadline_ms = box_row_is_live(&box->row) ? box->row.deadline_ms : 0;
     i->workdir = text_of(box->info_json, "workdir");
     i->guest_url = text_of(guest, "url");
     i->guest_socket = text_of(guest, "socket");
@@ -575,7 +570,37 @@ const struct bh_box_info *bh_box_info(struct bh_box *box)
     i->resumed_ms = box->row.times.resumed_ms;
     i->used_ms = box->row.times.used_ms;
     i->json = box->info_text ? box->info_text : "{}";
-    return i;
+}
+
+static const struct bh_box_info *box_info(struct bh_box *box,
+                                          json_t *(*build)(const struct bh_box *), bool with_text)
+{
+    info_clear(box);
+    box->info_json = build(box);
+    if (with_text && box->info_json)
+        box->info_text = json_dumps(box->info_json, JSON_COMPACT);
+    fill_info(box, json_object_get(box->info_json, "guest"),
+              json_object_get(box->info_json, "agent"));
+    return &box->info;
+}
+
+const struct bh_box_info *bh_box_info(struct bh_box *box)
+{
+    return box_info(box, new_info, true);
+}
+
+/* The sources of the fields of bh_box_info. */
+static json_t *new_summary(const struct bh_box *box)
+{
+    _cleanup_free_ char *workdir = box_workdir(box);
+
+    return json_pack("{s:s, s:o, s:o}", "workdir", workdir ? workdir : "", "guest", guest_info(box),
+                     "agent", agent_info(box));
+}
+
+const struct bh_box_info *bh_box_summary(struct bh_box *box)
+{
+    return box_info(box, new_summary, false);
 }
 
 /* ---- health ---- */

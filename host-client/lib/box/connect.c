@@ -68,8 +68,7 @@ static int connect_fill(struct bh_box *box, const struct bh_connect_options *o,
     (void)snprintf(box->row.id, sizeof(box->row.id), "connected");
     box->row.state = BH_STATE_RUNNING;
     box->row.ports = json_object();
-    box->row.keys = json_array();
-    return r == 0 && (!box->row.ports || !box->row.keys) ? err_oom(e) : r;
+    return r == 0 && !box->row.ports ? err_oom(e) : r;
 }
 
 static int connect_greet(struct bh_box *box, const struct bh_connect_options *o,

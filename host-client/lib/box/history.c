@@ -252,7 +252,7 @@ static int read_record(sqlite3_stmt *st, struct record_row *ret, struct err *e)
     (void)snprintf(row.id, sizeof(row.id), "%s", store_column_text(st, 0));
     row.spec = store_column_json(st, 9, e);
     row.agent = store_column_json(st, 10, e);
-    row.keys = store_column_keys(st, 13, e);
+    row.keys = store_keys_json(store_column_text(st, 13));
     row.exit = column_exit(st, 14, e);
     if (!row.spec || !row.agent || !row.keys || !row.exit)
         r = -ERR_DATA_LOSS;

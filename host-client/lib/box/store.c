@@ -180,7 +180,7 @@ void box_row_done(struct box_row *row)
     json_decref(row->spec);
     json_decref(row->agent);
     json_decref(row->ports);
-    json_decref(row->keys);
+    free(row->keys);
     free(row->transcript);
     memset(row, 0, sizeof(*row));
 }
@@ -247,8 +247,7 @@ static int read_row(sqlite3_stmt *st, struct box_row *ret, struct err *e)
     row.spec = store_column_json(st, 8, e);
     row.agent = store_column_json(st, 9, e);
     row.ports = store_column_json(st, 10, e);
-    row.keys = store_column_keys(st, 18, e);
-    if (!row.spec || !row.agent || !row.ports || !row.keys)
+    if (!row.spec || !row.agent || !row.ports)
         r = -ERR_DATA_LOSS;
     if (r == 0)
         r = store_column_copy(st, 1, &row.name, e);
@@ -260,6 +259,8 @@ static int read_row(sqlite3_stmt *st, struct box_row *ret, struct err *e)
         r = store_column_copy(st, 12, &row.remote, e);
     if (r == 0)
         r = store_column_copy(st, 17, &row.transcript, e);
+    if (r == 0)
+        r = store_column_copy(st, 18, &row.keys, e);
     if (r < 0) {
         box_row_done(&row);
         return r;

@@ -47,7 +47,7 @@ struct box_row {
     char *project;
     char *remote;     /* its git remote, or the cloned repository; or "" */
     json_t *ports;    /* {"7777": 40123}: the monitor's forwards; "0" is the guest agent */
-    json_t *keys;     /* of jx_new_path(): a key is any bytes but NUL */
+    char *keys;       /* as the database has them: for store_keys_json() */
     char *transcript; /* a reference to what its coding agent said, or NULL */
 };
 void box_row_done(struct box_row *row);
@@ -89,6 +89,9 @@ int store_list(struct store *s, int (*fn)(void *arg, struct box_row *row), void 
                struct err *e);
 /* Gives a box one more key. ERR_EXISTS: the key is another box's. ERR_EXHAUSTED: STORE_KEYS_MAX. */
 int store_add_key(struct store *s, const char *id, const char *key, struct err *e);
+/* The keys of a row as an array of jx_new_path(): a key is any bytes but NUL. NULL text: none. The
+ * caller owns it; NULL: out of memory. */
+json_t *store_keys_json(const char *text);
 /* Changes the state and writes the event. ERR_PRECONDITION: lifecycle.c has no such transition. */
 int store_set_state(struct store *s, const char *id, enum bh_state state, const char *cause,
                     struct err *e);

@@ -41,7 +41,6 @@ int store_step(struct store *s, sqlite3_stmt *st, struct err *e);
 
 const char *store_column_text(sqlite3_stmt *st, int i); /* "" for NULL */
 json_t *store_column_json(sqlite3_stmt *st, int i, struct err *e);
-json_t *store_column_keys(sqlite3_stmt *st, int i, struct err *e);         /* from hex digits */
 int store_column_copy(sqlite3_stmt *st, int i, char **ret, struct err *e); /* NULL for NULL */
 
 /* Within a transaction: gives a box one more key. */

@@ -1,4 +1,5 @@
 /* store_keys: the keys of boxes: bytes, in JSON as hex digits. */
+#include <ctype.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -7,26 +8,27 @@
 
 static unsigned hex_value(char digit)
 {
-    return digit <= '9' ? (unsigned)(digit - '0') : (unsigned)(digit - 'A') + 10;
+    return digit <= '9' ? (unsigned)(digit - '0') : ((unsigned)digit | 0x20) - 'a' + 10;
 }
 
-/* ["312E32"] of the database as ["1.2"]. */
-json_t *store_column_keys(sqlite3_stmt *st, int i, struct err *e)
+/* A list is read by `bellhop ls` for every box: no JSON parser. */
+json_t *store_keys_json(const char *text)
 {
-    _cleanup_json_ json_t *hex = store_column_json(st, i, e);
-    _cleanup_json_ json_t *keys = hex ? json_array() : NULL;
-    json_t *v;
-    size_t k;
+    json_t *keys = json_array();
+    const char *at = text;
 
-    json_array_foreach (hex, k, v) {
-        const char *digits = json_is_string(v) ? json_string_value(v) : "";
+    while (keys && at && (at = strchr(at, '"'))) {
         char key[STORE_KEY_BYTES + 1] = "";
 
-        for (size_t n = 0; n < STORE_KEY_BYTES && digits[2 * n] && digits[2 * n + 1]; n++)
-            key[n] = (char)(hex_value(digits[2 * n]) << 4 | hex_value(digits[2 * n + 1]));
+        at++;
+        for (size_t n = 0; n < STORE_KEY_BYTES && isxdigit((unsigned char)at[0]) &&
+                           isxdigit((unsigned char)at[1]);
+             n++, at += 2)
+            key[n] = (char)(hex_value(at[0]) << 4 | hex_value(at[1]));
+        at += *at == '"';
         (void)json_array_append_new(keys, jx_new_path(key));
     }
-    return TAKE(keys);
+    return keys;
 }
 
 int store_insert_key(struct store *s, const char *id, const char *key, struct err *e)

@@ -291,6 +291,7 @@ TEST(a_box_with_a_thousand_long_keys_is_read_at_once)
     char id[BOX_ID_BYTES], key[STORE_KEY_BYTES + 1], digits[2 * STORE_KEY_BYTES + 1];
     int64_t start, read_ms;
     unsigned byte, sum = 0;
+    json_t *keys;
 
     add(s, "a", id);
     for (int i = 0; i < STORE_KEYS_MAX; i++) {
@@ -300,7 +301,9 @@ TEST(a_box_with_a_thousand_long_keys_is_read_at_once)
     start = cpu_ms();
     for (int i = 0; i < 10; i++) {
         T_INT(store_get(s, id, &row, &e), 0);
-        T_INT(json_array_size(row.keys), STORE_KEYS_MAX);
+        keys = store_keys_json(row.keys);
+        T_INT(json_array_size(keys), STORE_KEYS_MAX);
+        json_decref(keys);
         box_row_done(&row);
     }
     read_ms = cpu_ms() - start;
@@ -588,7 +591,7 @@ TEST(a_key_is_one_boxs_and_a_box_has_many)
     T_INT(store_add_key(s, a, "one more", &e), -ERR_EXHAUSTED);
     remove_box(s, a, "");
     T_INT(store_add(s, "c", spec, "1234.5678", &row, &e), 0);
-    T_STR(json_string_value(json_array_get(row.keys, 0)), "1234.5678");
+    T_STR(row.keys, "[\"313233342E35363738\"]");
     box_row_done(&row);
     json_decref(spec);
     (void)store_close(s);
@@ -625,7 +628,7 @@ TEST(a_store_of_version_2_is_opened_and_a_program_of_that_version_keeps_the_hist
     T_STR(row.project, "/src");
     T_INT(row.times.created_ms, 1);
     T_INT(row.times.updated_ms, 2);
-    T_INT(json_array_size(row.keys), 0);
+    T_STR(row.keys, "[]");
     box_row_done(&row);
     walk(s, id, BH_STATE_PROVISIONING);
     T_INT(store_add_key(s, id, "k", &e), 0);
