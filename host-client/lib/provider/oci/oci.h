@@ -44,6 +44,11 @@ const char *oci_agent_place(const struct spec *spec);
 /* <box dir>/name; NULL when out of memory. */
 char *oci_path(const struct provider_box *b, const char *name);
 
+/* The lower layer: the image's squashfs, its directory, or the tree made from the host. free() it. */
+int oci_lower_path(const struct provider_box *b, char **ret, struct err *e);
+/* The kind of such a path: "squashfs", "directory" or "host". */
+const char *oci_lower_kind(const struct spec *spec, const char *lower);
+
 bool oci_is_host_image(const struct spec *spec);
 bool oci_is_strict(const struct spec *spec);
 /* May this piece of isolation be missing? */

@@ -33,6 +33,9 @@ struct oci_run {
     struct oci_proc helper;   /* slirp4netns or pasta */
 };
 
+/* The names that a run of the box has, from the box's id. */
+void oci_run_name(const struct provider_box *b, struct oci_run *run);
+
 int oci_disk_load(const struct provider_box *b, struct oci_disk *ret, struct err *e);
 int oci_disk_save(const struct provider_box *b, const struct oci_disk *disk, struct err *e);
 
