@@ -1,4 +1,5 @@
 # cat, edit and watch.
+# early
 
 bats_require_minimum_version 1.5.0
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Fs/Watch through HTTP: its events, its beginning and end, slow clients, clients that leave.
+# early
 
 load ../lib/agent
 

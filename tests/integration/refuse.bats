@@ -2,6 +2,7 @@
 # A refusal during the body reaches common clients as its status, not as a broken connection: 401 and 413 at the
 # head or later, 507 in the middle; bodies of 1 KB, 1 MB and 100 MB; with and without a declared length. The next
 # request is answered as well.
+# early
 
 load ../lib/agent
 load ../lib/node

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Use of the box: Activity's facts, holds from outside and from inside, and Resync after a restore.
+# early
 
 bats_require_minimum_version 1.5.0
 load ../lib/agent
