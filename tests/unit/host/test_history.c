@@ -341,7 +341,7 @@ TEST(a_record_is_found_by_a_key_that_its_box_had)
     T_STR(record.id, first);
     record_row_done(&record);
     /* a part of a key is none */
-    T_INT(store_find_record(s, "key", "othe", &record, &e), -ERR_NOT_FOUND);
+    T_INT(store_find_record(s, "key", "oth", &record, &e), -ERR_NOT_FOUND);
     T_INT(store_find_record(s, "key", "", &record, &e), -ERR_NOT_FOUND);
     T_INT(store_not_found(s, "key", "\xff 12.34", &e), -ERR_NOT_FOUND);
     T_STR(e.detail_name, "gone");
