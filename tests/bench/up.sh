@@ -68,16 +68,16 @@ mkdir -p "$dir/bundle"
 
 # The first one fetches the packages, the second one unpacks them.
 for box in first second; do
-    "$bellhop" up --name "$box" --provider oci --agent opencode --json >/dev/null
+    "$bellhop" up --name "$box" --provider oci --agent opencode --empty --json >/dev/null
 done
 opencode=$(find "$BELLHOP_CACHE_DIR"/agents/opencode-*/tree -path '*/bin/opencode' -print -quit)
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 for round in $(seq "$rounds"); do
     timed runc bare_runc
-    timed none "$bellhop" up --name "none-$round" --provider oci --agent none --json
+    timed none "$bellhop" up --name "none-$round" --provider oci --agent none --empty --json
     timed bare bare_opencode
     end_opencode
-    timed opencode "$bellhop" up --name "box-$round" --provider oci --agent opencode --json
+    timed opencode "$bellhop" up --name "box-$round" --provider oci --agent opencode --empty --json
     "$bellhop" rm "none-$round" >/dev/null
     "$bellhop" rm "box-$round" >/dev/null
 done

@@ -52,7 +52,7 @@ digest() { (cd "$(layers)/tree" && find . -type f -printf '%m %p ' -exec sha256s
 
 @test "a box without a coding agent has no layer" {
     up a
-    bellhop up --name none --provider oci --agent none
+    bellhop up --name none --provider oci --agent none --empty
     remember_box none
     run ! bellhop exec none -- test -e /run/bellhop-layers
 }

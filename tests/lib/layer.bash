@@ -58,7 +58,7 @@ layer_up() # NAME BOX [OPTION...]
     local name=$1 box=$2
 
     shift 2
-    bellhop up --name "$box" --agent "$BOX_TMP/$name.json" --json "$@" >"$BOX_TMP/up.$box"
+    bellhop up --name "$box" --agent "$BOX_TMP/$name.json" --empty --json "$@" >"$BOX_TMP/up.$box"
 }
 
 # Where the box's agent lies, as it says itself.
