@@ -1,7 +1,7 @@
 #pragma once
 /*
  * waitport: waits until something listens on a port and accepts, and, with a path, until it answers HTTP
- * there. It polls by connecting, first after 20 ms, later every 200 ms: a refused connection costs
+ * there. It polls by connecting, first after 20 ms, later every 50 ms: a refused connection costs
  * nothing and no program notices it. No thread waits. All functions are thread-safe.
  */
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #define WAITPORT_TIMEOUT_MS 30000 /* the default */
 #define WAITPORT_TIMEOUT_MAX_MS (24 * 3600 * 1000)
 #define WAITPORT_FIRST_MS 20
-#define WAITPORT_LATER_MS 200
+#define WAITPORT_LATER_MS 50
 #define WAITPORT_ANSWER_MS 5000 /* deadline of one try with a path */
 #define WAITPORT_PATH_MAX_BYTES 2048
 

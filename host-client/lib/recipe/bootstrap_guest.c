@@ -315,7 +315,7 @@ int guest_end(struct client *c, int64_t deadline_mono_ms, struct err *e)
 
 #define LINE_MAX_BYTES (4 * 1024 * 1024)   /* limit of one line of an agent */
 #define PARSED_MAX_BYTES (8 * 1024 * 1024) /* limit of memory: more is no answer */
-#define READ_PAUSE_MS 100
+#define READ_PAUSE_MS 20
 #define NONCE_BYTES 6
 
 int bootstrap_check_answer(json_t *expect, json_t *answer, struct err *e)

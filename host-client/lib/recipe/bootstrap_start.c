@@ -10,8 +10,9 @@
 #include "lib/recipe/bootstrap_guest.h"
 #include "lib/util/socket.h"
 
-#define FIRST_PAUSE_MS 100
+#define FIRST_PAUSE_MS 25
 #define MOST_PAUSE_MS 500
+#define FIRST_PATIENCE_MS 200
 #define LOG_MS 3000                      /* for reading the log of a failed step */
 #define RPC_TAIL_BYTES (8 * 1024 * 1024) /* kept of an agent's messages for a late reader */
 #define LOG_KEPT_BYTES (256 * 1024)
@@ -89,36 +90,62 @@ int bootstrap_probe_once(struct bootstrap *b, int64_t end, struct err *e)
     return bootstrap_probe(&p, attempt_end < end ? attempt_end : end, &b->rec.session, e);
 }
 
-/* The first request after a cold start is often never answered: each attempt has its own
- * timeout. */
+/* The guest agent notices the open port, or the agent's end, earlier than polling from here would.
+ * Only a cancel matters: wait_healthy() finds out about everything else. */
+static int wait_port(struct bootstrap *b, int64_t end, struct err *e)
+{
+    _cleanup_json_ json_t *params =
+        json_pack("{s:s, s:i, s:I}", "id", BOOTSTRAP_EXEC_ID, "port", (int)b->rec.port,
+                  "timeout_ms", (json_int_t)clock_until_ms(end));
+
+    if (!params)
+        return err_oom(e);
+    return client_call(b->req->client, RPC_system_wait_port, params, end, NULL, NULL) ==
+                   -ERR_CANCELED
+               ? err_set(e, ERR_CANCELED, "canceled")
+               : 0;
+}
+
+/*
+ * A server that listens before it is ready never answers the requests of that time: an attempt
+ * waits FIRST_PATIENCE_MS for the answer, and each later one half as long again, up to the recipe's
+ * time, for a server that is slow.
+ */
 static int wait_healthy(struct bootstrap *b, struct err *e)
 {
     const struct recipe *rec = &b->rec.recipe;
     int64_t began = clock_mono_ms();
     int64_t end = bootstrap_step_end(b, rec->health.total_ms);
-    int cancel_fd = b->req->ctx->cancel_fd;
+    int cancel_fd = b->req->ctx->cancel_fd > 0 ? b->req->ctx->cancel_fd : -1;
+    int64_t patience_ms = rec->health.path ? FIRST_PATIENCE_MS : rec->health.attempt_ms;
     int pause_ms = FIRST_PAUSE_MS;
+    int r = rec->health.path ? wait_port(b, end, e) : 0;
 
-    for (;;) {
+    while (r == 0) {
+        int64_t attempt_end = clock_mono_ms() + patience_ms;
         struct err last = {0};
-        int r = bootstrap_probe_once(b, end, &last);
+        int tried = bootstrap_probe_once(b, attempt_end < end ? attempt_end : end, &last);
 
-        if (r == 0)
+        if (tried == 0)
             return 0;
-        if (r == -ERR_CANCELED)
+        if (tried == -ERR_CANCELED)
             return err_set(e, ERR_CANCELED, "canceled");
         r = check_alive(b, clock_mono_ms() + LOG_MS, e);
         if (r < 0)
-            return r;
+            break;
         if (clock_mono_ms() + pause_ms >= end)
             return err_set(e, ERR_DEADLINE, "%s did not become healthy within %lld s: %.300s",
                            rec->name, (long long)(clock_mono_ms() - began + 500) / 1000,
                            last.message);
         ctx_progress(b->req->ctx, "health", 0, 0, false, "waiting for %s", rec->name);
-        if (socket_wait_canceled(cancel_fd > 0 ? cancel_fd : -1, pause_ms))
+        if (socket_wait_canceled(cancel_fd, pause_ms))
             return err_set(e, ERR_CANCELED, "canceled");
-        pause_ms = pause_ms * 2 > MOST_PAUSE_MS ? MOST_PAUSE_MS : pause_ms * 2;
+        if (tried != -ERR_DEADLINE)
+            pause_ms = pause_ms * 2 > MOST_PAUSE_MS ? MOST_PAUSE_MS : pause_ms * 2;
+        else if (patience_ms < rec->health.attempt_ms)
+            patience_ms += patience_ms / 2;
     }
+    return r;
 }
 
 /* Reads the log of an unhealthy agent, then ends it, so that nothing half-made runs. */
