@@ -374,6 +374,9 @@ $(B)/tests/host/test_template_boot: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,cl
 # The test counts the statements.
 $(B)/tests/host/test_gc: LDFLAGS += -Wl,--wrap=sqlite3_prepare_v2
 
+# The test has clocks of its own.
+$(B)/tests/host/test_timers: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_ms clock_real_ms)
+
 # It watches a box as the monitor does.
 $(B)/tests/host/test_provider: $(call host_o,host-client/monitor/exit_watch.c)
 

@@ -109,6 +109,8 @@ static void print_sources(json_t *whole)
         {"privilege", "privilege", ""},
         {"timeout", "timeout_ms", "ms"},
         {"on-timeout", "on_timeout", ""},
+        {"idle", "idle_ms", "ms"},
+        {"on-idle", "on_idle", ""},
         {"cpus", "cpu_millis", "thousandths"},
         {"memory", "memory_bytes", "bytes"},
         {"disk", "disk_bytes", "bytes"},

@@ -17,8 +17,8 @@
 struct args {
     const char *name, *key, *provider, *image, *runtime, *agent, *agent_config, *network,
         *privilege;
-    const char *on_timeout, *dest, *git, *repo, *git_token_file, *env_file;
-    int64_t timeout_ms, start_timeout_ms;
+    const char *on_timeout, *on_idle, *dest, *git, *repo, *git_token_file, *env_file;
+    int64_t timeout_ms, idle_ms, start_timeout_ms;
     uint32_t cpu_millis, pids;
     uint64_t memory_bytes, disk_bytes;
     uint16_t port;
@@ -31,6 +31,7 @@ static const char *const privilege_modes[] = {"sudo", "strict", NULL};
 static const char *const agent_names[] = {"opencode", "pi", "none", NULL};
 static const char *const git_modes[] = {"full", "shallow", "none", NULL};
 static const char *const timeout_actions[] = {"stop", "rm", NULL};
+static const char *const idle_actions[] = {"pause", "stop", "rm", "keep", NULL};
 static const char *const runtime_names[] = {"runc", "crun", "runsc", NULL};
 
 static const struct cli_option up_options[] = {
@@ -49,9 +50,13 @@ static const struct cli_option up_options[] = {
     CLI_OPT_VALUES("runtime", 0, CLI_STR, runtime, "R",
                    "runc, crun or runsc (default: the first that works)", runtime_names),
     CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME",
-            "time to live when unused (default: 10m)"),
+            "time to live, which use extends (default: 10m)"),
     CLI_OPT_VALUES("on-timeout", 0, CLI_STR, on_timeout, "WHAT",
                    "stop (default: keep the disk) or rm", timeout_actions),
+    CLI_OPT("idle", 0, CLI_DURATION, idle_ms, "TIME",
+            "idle time: how long the box may be unused (default: 10m)"),
+    CLI_OPT_VALUES("on-idle", 0, CLI_STR, on_idle, "WHAT",
+                   "pause (default where it works), stop, rm or keep: nothing", idle_actions),
     CLI_OPT_VALUES("network", 0, CLI_STR, network, "MODE", "user (default), none or host",
                    network_modes),
     CLI_OPT_VALUES("privilege", 0, CLI_STR, privilege, "MODE", "sudo (default) or strict",
@@ -233,6 +238,8 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     o.privilege = a->privilege;
     o.on_timeout = a->on_timeout;
     o.timeout_ms = a->timeout_ms;
+    o.on_idle = a->on_idle;
+    o.idle_ms = a->idle_ms;
     o.cpu_millis = a->cpu_millis;
     o.memory_bytes = a->memory_bytes;
     o.disk_bytes = a->disk_bytes;
@@ -275,6 +282,11 @@ const struct cli_command cmd_up = {
         "one key create one box. Without --name, a new box is named after a hash of the key. A "
         "box\n"
         "can have many keys; rm frees them.\n"
+        "A box that is not used for --idle is paused, and resumed by any command or connection. "
+        "Its\n"
+        "time to live (--timeout) then begins anew; at its end the box is stopped. The timer that "
+        "ends\n"
+        "first acts.\n"
         "\n"
         "By default a box leaves a part of the machine to you: it has all processors but one (of\n"
         "fewer than five, 4/5). The disk limit is a quota if the file system has project quotas;\n"

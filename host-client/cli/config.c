@@ -74,6 +74,7 @@ static const struct cli_option limit_options[] = {
     LIMIT("disk", CLI_SIZE, values.disk_bytes, "SIZE", "of a box", NULL),
     LIMIT("pids", CLI_U32, values.pids, "N", "processes of a box", NULL),
     LIMIT("timeout", CLI_DURATION, values.timeout_ms, "TIME", "time to live of a box", NULL),
+    LIMIT("idle", CLI_DURATION, values.idle_ms, "TIME", "time that a box may be unused", NULL),
     LIMIT("boxes", CLI_U32, values.boxes, "N", "boxes in a state directory", NULL),
     LIMIT("providers", CLI_LIST, providers, "P", "providers that are allowed", provider_names),
     LIMIT("networks", CLI_LIST, networks, "MODE", "networks that are allowed", limit_networks),

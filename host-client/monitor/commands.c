@@ -87,6 +87,7 @@ struct request {
     int64_t until_ms;
     uint32_t port, host_port;
     uint32_t grace_ms, timeout_ms;
+    bool awake;
 };
 
 static int add_int(json_t *reply, const char *name, int64_t v, struct err *e)
@@ -123,15 +124,20 @@ static int op_touch(struct commands *c, const struct request *q, json_t *reply, 
     (void)q;
     (void)reply;
     if (r == 0)
-        lease_touch(&c->m->lease);
+        lease_touch(&c->m->lease, clock_mono_ms());
     return r;
 }
 
 static int op_extend(struct commands *c, const struct request *q, json_t *reply, struct err *e)
 {
+    int64_t until_mono_ms;
+
     if (q->until_ms <= 0)
         return err_field(e, ERR_INVALID, "until_ms", "field 'until_ms' is required");
-    if (lease_extend(&c->m->lease, clock_mono_ms() + (q->until_ms - clock_real_ms())))
+    until_mono_ms = clock_mono_ms() + (q->until_ms - clock_real_ms());
+    if (q->awake)
+        lease_stay_awake(&c->m->lease, until_mono_ms);
+    if (lease_extend(&c->m->lease, until_mono_ms) || q->awake)
         monitor_lease_changed(c->m);
     return add_int(reply, "deadline_ms", monitor_deadline_real_ms(c->m), e);
 }
@@ -205,10 +211,15 @@ static int run_op(struct commands *c, struct caller *caller, json_t *obj, json_t
                   struct err *e)
 {
     static const struct jx_field fields[] = {
-        JX(struct request, op, jx_str, JX_REQUIRED), JX(struct request, cause, jx_str, 0),
-        JX(struct request, until_ms, jx_i64, 0),     JX(struct request, port, jx_u32, 0),
-        JX(struct request, host_port, jx_u32, 0),    JX(struct request, grace_ms, jx_u32, 0),
-        JX(struct request, timeout_ms, jx_u32, 0),   {0},
+        JX(struct request, op, jx_str, JX_REQUIRED),
+        JX(struct request, cause, jx_str, 0),
+        JX(struct request, until_ms, jx_i64, 0),
+        JX(struct request, port, jx_u32, 0),
+        JX(struct request, host_port, jx_u32, 0),
+        JX(struct request, grace_ms, jx_u32, 0),
+        JX(struct request, timeout_ms, jx_u32, 0),
+        JX(struct request, awake, jx_bool, 0),
+        {0},
     };
     struct request q = {.grace_ms = BOX_STOP_GRACE_MS, .timeout_ms = BOX_RESUME_MS};
     int r = jx_decode(obj, fields, &q, e);

@@ -15,6 +15,8 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/box/bringup.h"
+#include "lib/box/history.h"
+#include "lib/box/lease_file.h"
 #include "lib/box/lifecycle.h"
 #include "monitor/commands.h"
 #include "monitor/diskwatch.h"
@@ -96,6 +98,35 @@ static int wait_for_agent(struct monitor *m, struct err *e)
     return r;
 }
 
+/* ---- what is stored of the lease ---- */
+
+/* 0: it may be unused for ever. */
+static int64_t idle_time_ms(const struct monitor *m)
+{
+    return str_eq(m->box->spec.on_idle, "keep") ? 0 : m->box->spec.idle_ms;
+}
+
+static void save_lease_file(struct monitor *m)
+{
+    const struct lease_facts facts = {.deadline_mono_ms = m->lease.deadline_ms,
+                                      .used_mono_ms = m->lease.used_ms,
+                                      .awake_until_mono_ms = m->lease.awake_until_ms,
+                                      .looked_mono_ms = m->use.at_ms,
+                                      .cpu_ms = m->use.cpu_ms};
+
+    (void)lease_file_save(m->box->dir, &facts, NULL); /* the store has the deadline, too */
+}
+
+/* For people by the wall clock, for the next monitor by the monotonic one. */
+static void save_lease(struct monitor *m)
+{
+    int64_t ago_ms = clock_mono_ms() - m->lease.used_ms;
+
+    (void)store_set_deadline(m->ctx->store, m->box->row.id, monitor_deadline_real_ms(m),
+                             store_now_ms(m->ctx->store) - ago_ms, NULL);
+    save_lease_file(m);
+}
+
 /* ---- pause and resume ---- */
 
 int monitor_pause_box(struct monitor *m, struct err *e)
@@ -119,7 +150,7 @@ int monitor_pause_box(struct monitor *m, struct err *e)
     m->n_unanswered = 0;
     /* It has its whole time to live from now on. */
     (void)lease_extend(&m->lease, clock_mono_ms() + m->box->spec.timeout_ms);
-    (void)store_set_deadline(m->ctx->store, m->box->row.id, monitor_deadline_real_ms(m), NULL);
+    save_lease(m);
     return 0;
 }
 
@@ -161,11 +192,13 @@ int monitor_resume_box(struct monitor *m, int64_t deadline_mono_ms, struct err *
     }
     now = clock_mono_ms();
     m->is_paused = false;
+    m->is_pause_refused = false;
     m->wake_by_ms = 0;
     use_done(&m->use);
     use_init(&m->use, now);
     lease_init(&m->lease, now, m->box->spec.timeout_ms, m->lease.deadline_ms);
-    lease_touch(&m->lease);
+    lease_set_idle(&m->lease, idle_time_ms(m), now);
+    lease_touch(&m->lease, now);
     (void)lease_extend(&m->lease, now + m->box->spec.timeout_ms);
     monitor_lease_changed(m);
     supervisor_unpark(m->supervisor);
@@ -217,16 +250,24 @@ static void on_wake(struct monitor *m)
 
 /* ---- the lease at the start ---- */
 
-/* An adopted box keeps its deadline; a new run has its whole time to live. */
+/* An adopted box keeps its deadline and its last use; a new run has its whole time to live. */
 static void begin_lease(struct monitor *m, bool is_adopted)
 {
     int64_t now = clock_mono_ms();
     int64_t ttl = m->box->spec.timeout_ms;
     int64_t stored = m->box->row.deadline_ms;
-    int64_t deadline = is_adopted && stored ? now + (stored - clock_real_ms()) : now + ttl;
+    struct lease_facts f = {
+        .deadline_mono_ms = now + ttl, .used_mono_ms = now, .looked_mono_ms = now};
 
-    lease_init(&m->lease, now, ttl, deadline);
-    use_init(&m->use, now);
+    /* The wall clock is the second choice: somebody may have set it since. */
+    if (is_adopted && !lease_file_load(m->box->dir, &f) && stored)
+        f.deadline_mono_ms = now + (stored - clock_real_ms());
+    lease_init(&m->lease, now, ttl, f.deadline_mono_ms);
+    lease_set_idle(&m->lease, idle_time_ms(m), f.used_mono_ms);
+    lease_stay_awake(&m->lease, f.awake_until_mono_ms);
+    use_init(&m->use, f.looked_mono_ms);
+    m->use.cpu_ms = f.cpu_ms;
+    m->use.used_ms = f.used_mono_ms;
     monitor_lease_changed(m);
 }
 
@@ -347,7 +388,7 @@ int64_t monitor_deadline_real_ms(const struct monitor *m)
 
 void monitor_lease_changed(struct monitor *m)
 {
-    (void)store_set_deadline(m->ctx->store, m->box->row.id, monitor_deadline_real_ms(m), NULL);
+    save_lease(m);
     supervisor_set_lease(m->supervisor, m->lease.deadline_ms);
 }
 
@@ -392,11 +433,12 @@ int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int g
     return r;
 }
 
-/* Ends the box under its name lock: state, processes, and with on-timeout rm the box itself. */
-static void end_locked(struct monitor *m, const char *by, const char *cause)
+/* Ends the box under its name lock: state, processes, and with is_removal the box itself. */
+static void end_locked(struct monitor *m, const char *by, const char *cause, bool is_removal)
 {
     struct store *s = m->ctx->store;
     const char *id = m->box->row.id;
+    char expired[CAUSE_BYTES];
     struct err e = {0};
 
     if (box_reload(m->box, &e) < 0 || !box_row_is_live(&m->box->row)) {
@@ -409,12 +451,12 @@ static void end_locked(struct monitor *m, const char *by, const char *cause)
         return;
     }
     (void)store_set_state(s, id, BH_STATE_STOPPED, cause, &e);
-    if (!str_eq(by, "timeout") || !str_eq(m->box->spec.on_timeout, "rm") ||
-        box_reload(m->box, &e) < 0)
+    if (!is_removal || box_reload(m->box, &e) < 0)
         return;
     /* no command may ask this monitor to stop the box now */
     m->commands = commands_free(m->commands);
-    (void)bringup_destroy_locked(m->box, cause, &e);
+    (void)snprintf(expired, sizeof(expired), "it has expired: %s", cause);
+    (void)bringup_destroy_locked(m->box, expired, &e);
 }
 
 static void end_by_lease(struct monitor *m)
@@ -426,7 +468,60 @@ static void end_by_lease(struct monitor *m)
         monitor_lease_changed(m); /* of a paused box: the supervisor pushes it later */
         return;
     }
-    end_locked(m, "timeout", "its time to live is over");
+    end_locked(m, "timeout", "its time to live is over", str_eq(m->box->spec.on_timeout, "rm"));
+}
+
+/* Under the name lock. ERR_UNIMPLEMENTED: this machine cannot freeze the box. */
+static int pause_unused(struct monitor *m, const char *cause, struct err *e)
+{
+    struct store *s = m->ctx->store;
+    const char *id = m->box->row.id;
+    struct provider_box view;
+    int r;
+
+    box_view(m->box, &view);
+    r = m->box->provider->check_pause(&view, PROVIDER_PAUSE_FREEZE, e);
+    if (r == 0)
+        r = store_set_state(s, id, BH_STATE_PAUSING, cause, e);
+    if (r < 0)
+        return r;
+    r = monitor_pause_box(m, e);
+    (void)store_set_state(s, id, r == 0 ? BH_STATE_PAUSED : BH_STATE_RUNNING,
+                          r == 0 ? cause : e->message, NULL);
+    return r;
+}
+
+/* Does what `up --on-idle` says. */
+static void end_idle_time(struct monitor *m)
+{
+    _cleanup_close_ int lock = -1;
+    int64_t now = clock_mono_ms();
+    char cause[64], text[32];
+    struct err e = {0};
+    int r;
+
+    lease_stay_awake(&m->lease, now + BUSY_MS);
+    if (store_lock_name(m->ctx->store, m->box->row.name, now, -1, &lock, NULL) < 0 ||
+        box_reload(m->box, NULL) < 0) {
+        if (lease_extend(&m->lease, now + BUSY_MS))
+            monitor_lease_changed(m);
+        return;
+    }
+    (void)snprintf(cause, sizeof(cause), "unused for %s",
+                   str_format_duration(m->box->spec.idle_ms, text, sizeof(text)));
+    if (!str_eq(m->box->spec.on_idle, "pause")) {
+        end_locked(m, "idle", cause, str_eq(m->box->spec.on_idle, "rm"));
+        return;
+    }
+    if (m->box->row.state != BH_STATE_RUNNING) /* in error: its time to live ends it */
+        return;
+    r = pause_unused(m, cause, &e);
+    if (r == -ERR_UNIMPLEMENTED && !(m->box->spec.asked & SPEC_ASKED_ON_IDLE))
+        end_locked(m, "idle", cause, false);
+    else if (r < 0 && !m->is_pause_refused)
+        (void)store_add_event(m->ctx->store, m->box->row.id, NULL, "not-paused", e.message, NULL);
+    m->is_pause_refused = r < 0;
+    lease_stay_awake(&m->lease, now + m->box->spec.idle_ms);
 }
 
 /* A command that holds the lock notices by itself that the box is gone. */
@@ -445,7 +540,7 @@ static void end_by_itself(struct monitor *m)
         (void)snprintf(cause, sizeof(cause), "the box's first process exited with %d",
                        WEXITSTATUS(status));
     if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) == 0)
-        end_locked(m, "box", cause);
+        end_locked(m, "box", cause, false);
     else
         (void)monitor_stop_box(m, "box", cause, 0, NULL);
 }
@@ -456,7 +551,7 @@ static void end_by_signal(struct monitor *m)
 
     if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms() + BUSY_MS, -1, &lock,
                         NULL) == 0)
-        end_locked(m, "signal", "the monitor was asked to end");
+        end_locked(m, "signal", "the monitor was asked to end", false);
     else
         (void)monitor_stop_box(m, "signal", "the monitor was asked to end", BOX_STOP_GRACE_MS,
                                NULL);
@@ -483,12 +578,43 @@ static void ask_activity(struct monitor *m, int64_t now)
     m->ask_until_ms = now + ASK_MS;
 }
 
+/* The store has few of the events of a box that is used for long: see lease_is_notable(). */
+static void note_extension(struct monitor *m, enum lease_use use)
+{
+    char cause[128], until[CLOCK_TEXT_BYTES];
+
+    if (!lease_is_notable(&m->lease))
+        return;
+    clock_text(monitor_deadline_real_ms(m), until);
+    (void)snprintf(cause, sizeof(cause), "%s: lives until %s at least (extension %u)",
+                   use == LEASE_ATTACHED ? "a client is connected"
+                   : use == LEASE_TASK   ? "something is at work in it"
+                                         : "it was used",
+                   until, m->lease.n_extended);
+    (void)store_add_event(m->ctx->store, m->box->row.id, NULL, "extended", cause, NULL);
+}
+
+static void look_at_lease(struct monitor *m, int64_t now, enum lease_use use)
+{
+    unsigned n_extended = m->lease.n_extended;
+
+    if (use != LEASE_UNUSED)
+        m->lease.was_used = true; /* a late answer counts at the next look */
+    if (lease_look(&m->lease, now, use)) {
+        monitor_lease_changed(m);
+        if (m->lease.n_extended > n_extended)
+            note_extension(m, use);
+    } else {
+        save_lease_file(m);
+    }
+}
+
 /* NULL: there was no answer. The deadline of a box is then extended a little, and the box is
  * ended after the third unanswered question. */
 static void on_activity(struct monitor *m, const json_t *activity)
 {
     int64_t now = clock_mono_ms();
-    bool is_used = monitor_uses(m) > 0;
+    enum lease_use use = monitor_uses(m) > 0 ? LEASE_ATTACHED : LEASE_UNUSED;
     const char *id;
 
     m->ask_until_ms = 0;
@@ -496,13 +622,18 @@ static void on_activity(struct monitor *m, const json_t *activity)
     if (activity) {
         (void)box_reload(m->box, NULL); /* its coding agent may be newer than the monitor */
         id = json_string_value(json_object_get(m->box->row.agent, "exec_id"));
-        is_used |=
-            use_look(&m->use, activity, id ? id : "", supervisor_restarts(m->supervisor), now);
+        if (use_look(&m->use, activity, id ? id : "", supervisor_restarts(m->supervisor), now) &&
+            use == LEASE_UNUSED)
+            use = LEASE_TASK;
+        lease_set_used(&m->lease, m->use.used_ms);
     }
-    if (is_used)
-        lease_touch(&m->lease); /* a late answer counts at the next look */
-    if (lease_look(&m->lease, now, is_used))
-        monitor_lease_changed(m);
+    look_at_lease(m, now, use);
+    if (activity && lease_is_idle(&m->lease, now)) {
+        end_idle_time(m);
+        return;
+    }
+    if (lease_is_idle(&m->lease, now))
+        lease_stay_awake(&m->lease, now + BUSY_MS);
     if (!lease_is_over(&m->lease, now))
         return;
     if (activity || m->n_unanswered >= MAX_UNANSWERED) {
@@ -533,6 +664,18 @@ static int64_t next_time(const struct monitor *m)
     return m->ask_until_ms ? m->ask_until_ms : lease_next_ms(&m->lease);
 }
 
+/* A connected client is a use until it hangs up. */
+static void note_attached(struct monitor *m)
+{
+    bool is_attached = monitor_uses(m) > 0;
+
+    if (is_attached && !m->is_attached)
+        lease_attach(&m->lease, clock_mono_ms());
+    if (is_attached || m->is_attached)
+        lease_set_used(&m->lease, clock_mono_ms());
+    m->is_attached = is_attached;
+}
+
 static void on_time(struct monitor *m)
 {
     int64_t now = clock_mono_ms();
@@ -560,7 +703,7 @@ static void on_disk(struct monitor *m)
         cause, sizeof(cause),
         "its disk has %.1f MiB, and its limit is %.1f (--disk): start it and clean it up",
         (double)diskwatch_used(m->disk) / 1048576, (double)m->box->spec.disk_bytes / 1048576);
-    end_locked(m, "disk", cause);
+    end_locked(m, "disk", cause, false);
 }
 
 enum { FIXED_EXIT, FIXED_SIGNALS, FIXED_SUPERVISOR, FIXED_DISK, N_FIXED };
@@ -605,8 +748,10 @@ static void run_turn(struct monitor *m, struct pollfd *p)
         on_signals(m);
     if (!m->is_over)
         on_disk(m);
-    if (!m->is_over)
+    if (!m->is_over) {
+        note_attached(m);
         on_time(m);
+    }
 }
 
 int monitor_run(struct monitor *m, struct err *e)

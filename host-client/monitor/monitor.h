@@ -33,10 +33,12 @@ struct monitor {
     struct bh_box *box;
     struct exit_watch exit;
     int signal_fd;
-    bool is_over;       /* the loop ends */
-    bool is_paused;     /* the box is frozen */
-    int64_t wake_by_ms; /* a connection wants the box to be resumed until then; 0: none does */
-    struct lease lease; /* monotonic time */
+    bool is_over;          /* the loop ends */
+    bool is_paused;        /* the box is frozen */
+    int64_t wake_by_ms;    /* a connection wants the box to be resumed until then; 0: none does */
+    struct lease lease;    /* monotonic time */
+    bool is_attached;      /* a client was connected in the last turn of the loop */
+    bool is_pause_refused; /* the history has it */
     struct use use;
     int64_t ask_until_ms; /* deadline of the answer about the box's use; 0: not asked */
     unsigned n_unanswered;

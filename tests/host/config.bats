@@ -225,6 +225,7 @@ cpus = "0.5"
 disk = "1G"
 pids = 200
 timeout = "5m"
+idle = "3m"
 providers = ["oci"]
 networks = ["none", "user"]
 privileges = ["strict"]
@@ -235,6 +236,8 @@ EOF
     wants 7 "disk: 2048M is more than $by allows, 1024M" up_of_system --disk 2G
     wants 7 "pids: 201 is more than $by allows, 200" up_of_system --pids 201
     wants 7 "timeout: 6m is more than $by allows, 5m" up_of_system --timeout 6m
+    wants 7 "idle: 4m is more than $by allows, 3m" up_of_system --idle 4m
+    wants 7 "on-idle: 'keep' is not allowed by $by" up_of_system --on-idle keep
     wants 7 "provider: 'process' is not allowed by $by" up_of_system --provider process
     wants 7 "network: 'host' is not allowed by $by" up_of_system --network host
     wants 7 "privilege: 'sudo' is not allowed by $by" up_of_system --privilege sudo

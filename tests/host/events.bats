@@ -46,7 +46,7 @@ up() # NAME [OPTION...]
     bellhop events one --json | jq -e '.events[-1] | .actor == "janitor" and .after == "destroyed"'
     up two --timeout 1s --on-timeout rm >/dev/null
     wait_for 20 eval '[ "$(bellhop events two --json | jq -r ".events[-1].after")" = destroyed ]'
-    bellhop events two --json | jq -e '.events[-1] | .actor == "monitor" and .cause == "its time to live is over"'
+    bellhop events two --json | jq -e '.events[-1] | .actor == "monitor" and .cause == "it has expired: its time to live is over"'
 }
 
 @test "events --follow goes on until the box is destroyed" {

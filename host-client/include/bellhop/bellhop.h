@@ -109,6 +109,7 @@ struct bh_limits {
     const char *const *networks;
     const char *const *privileges;
     const char *source; /* for messages: the file that sets the limits; or NULL */
+    int64_t idle_ms;    /* on_idle "keep" is above every limit */
 };
 
 struct bh_options {
@@ -212,6 +213,10 @@ struct bh_create_options {
     const char *const *sources;
     /* Options whose values are defaults, such as those of a file: a box that exists may differ. */
     const char *const *defaults;
+    /* After idle_ms without use: "pause" (default where the provider can freeze), "stop" (default
+     * elsewhere), "rm", "keep": nothing. */
+    const char *on_idle;
+    int64_t idle_ms; /* 0: ten minutes */
 };
 
 /*

@@ -37,11 +37,17 @@ static int check_gone(struct bh_box *box, struct err *e)
 
 static int extend_lease(struct bh_box *box, int64_t timeout_ms, struct err *e)
 {
+    const struct bh_limits *l = box->ctx->limits;
+    int64_t lease_ms = timeout_ms + LEASE_GRACE_MS;
+
     if (timeout_ms <= 0 || box->url)
         return 0;
+    /* The command counts as use while it runs: its lease is extended within the limit. */
+    if (l && l->timeout_ms && lease_ms > l->timeout_ms)
+        lease_ms = l->timeout_ms;
     return control_call_take(box->ctx, box->row.id,
                              json_pack("{s:s, s:I}", "op", "extend", "until_ms",
-                                       (json_int_t)(clock_real_ms() + timeout_ms + LEASE_GRACE_MS)),
+                                       (json_int_t)(clock_real_ms() + lease_ms)),
                              EXTEND_MS, NULL, e);
 }
 

@@ -497,11 +497,12 @@ static json_t *spec_info(const struct bh_box *box)
 {
     const struct spec *s = &box->spec;
 
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "network", s->network,
-                     "privilege", s->privilege, "runtime", s->runtime, "on_timeout", s->on_timeout,
-                     "timeout_ms", (json_int_t)s->timeout_ms, "cpu_millis",
-                     (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes,
-                     "disk_bytes", (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "network",
+                     s->network, "privilege", s->privilege, "runtime", s->runtime, "on_timeout",
+                     s->on_timeout, "on_idle", s->on_idle, "timeout_ms", (json_int_t)s->timeout_ms,
+                     "idle_ms", (json_int_t)s->idle_ms, "cpu_millis", (json_int_t)s->cpu_millis,
+                     "memory_bytes", (json_int_t)s->memory_bytes, "disk_bytes",
+                     (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids);
 }
 
 /* The box's project; null if an older store did not record one. */

@@ -7,7 +7,8 @@
  *   {"op":"touch"}                       counts as a use of the box: renews the lease; an error if
  *                                        the box is paused, as from "hold"
  *   {"op":"hold"}                        the box counts as used until this connection closes
- *   {"op":"extend","until_ms":T}         never shortens; -> {"ok":true,"deadline_ms":T}
+ *   {"op":"extend","until_ms":T[,"awake":true]}  never shortens; -> {"ok":true,"deadline_ms":T}.
+ *                                        awake: nor is it paused for want of use until then
  *   {"op":"forward","port":P[,"host_port":H]} -> {"ok":true,"host_port":H}
  *   {"op":"supervise"}                   reads agent-start.json and keeps that command running
  *   {"op":"pause"}                       freezes the box

@@ -1,21 +1,55 @@
 #include "lib/box/lease.h"
 
-static int64_t period_ms(const struct lease *l)
+#define NOTABLE_FIRST 10
+#define NOTABLE_EACH 10
+
+static int64_t period_ms(const struct lease *l, enum lease_use use)
 {
-    return l->lift_ms * 3 / 10;
+    return l->lift_ms * (use == LEASE_ATTACHED ? 2 : 3) / 10;
+}
+
+static int64_t later_ms(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t idle_end_ms(const struct lease *l)
+{
+    return l->idle_ms ? later_ms(l->used_ms + l->idle_ms, l->awake_until_ms) : INT64_MAX;
 }
 
 void lease_init(struct lease *l, int64_t now_ms, int64_t ttl_ms, int64_t deadline_ms)
 {
-    l->deadline_ms = deadline_ms;
-    l->lift_ms = ttl_ms < LEASE_LIFT_MS ? ttl_ms : LEASE_LIFT_MS;
-    l->next_look_ms = now_ms + period_ms(l);
-    l->was_used = false;
+    *l = (struct lease){.deadline_ms = deadline_ms,
+                        .ttl_ms = ttl_ms,
+                        .lift_ms = ttl_ms < LEASE_LIFT_MS ? ttl_ms : LEASE_LIFT_MS,
+                        .used_ms = now_ms};
+    l->next_look_ms = now_ms + period_ms(l, LEASE_TASK);
 }
 
-void lease_touch(struct lease *l)
+void lease_set_idle(struct lease *l, int64_t idle_ms, int64_t used_ms)
+{
+    l->idle_ms = idle_ms;
+    l->used_ms = used_ms;
+}
+
+void lease_set_used(struct lease *l, int64_t used_ms)
+{
+    l->used_ms = later_ms(l->used_ms, used_ms);
+}
+
+void lease_attach(struct lease *l, int64_t now_ms)
+{
+    int64_t look_ms = now_ms + period_ms(l, LEASE_ATTACHED);
+
+    if (look_ms < l->next_look_ms)
+        l->next_look_ms = look_ms;
+}
+
+void lease_touch(struct lease *l, int64_t now_ms)
 {
     l->was_used = true;
+    lease_set_used(l, now_ms);
 }
 
 bool lease_extend(struct lease *l, int64_t until_ms)
@@ -26,17 +60,41 @@ bool lease_extend(struct lease *l, int64_t until_ms)
     return true;
 }
 
-bool lease_look(struct lease *l, int64_t now_ms, bool is_used)
+void lease_stay_awake(struct lease *l, int64_t until_ms)
 {
-    bool used = is_used || l->was_used;
+    l->awake_until_ms = later_ms(l->awake_until_ms, until_ms);
+}
+
+/* The deadline of an unused box. */
+static bool wait_for_idle(struct lease *l, int64_t now_ms)
+{
+    int64_t idle_end = l->used_ms + l->idle_ms;
+
+    return lease_is_over(l, now_ms) && l->idle_ms && l->idle_ms <= l->ttl_ms && idle_end > now_ms &&
+           lease_extend(l, idle_end);
+}
+
+bool lease_look(struct lease *l, int64_t now_ms, enum lease_use use)
+{
+    bool used = use != LEASE_UNUSED || l->was_used;
 
     if (now_ms < lease_next_ms(l))
         return false;
     l->was_used = false;
-    l->next_look_ms = now_ms + period_ms(l);
-    if (!used || l->deadline_ms - now_ms >= l->lift_ms / 2)
+    l->next_look_ms = now_ms + period_ms(l, use);
+    if (!used) {
+        l->n_extended = 0;
+        return wait_for_idle(l, now_ms);
+    }
+    if (l->deadline_ms - now_ms >= l->lift_ms / 2)
         return false;
+    l->n_extended++;
     return lease_extend(l, now_ms + l->lift_ms);
+}
+
+bool lease_is_notable(const struct lease *l)
+{
+    return l->n_extended && (l->n_extended <= NOTABLE_FIRST || l->n_extended % NOTABLE_EACH == 0);
 }
 
 bool lease_is_over(const struct lease *l, int64_t now_ms)
@@ -44,7 +102,15 @@ bool lease_is_over(const struct lease *l, int64_t now_ms)
     return now_ms >= l->deadline_ms;
 }
 
+bool lease_is_idle(const struct lease *l, int64_t now_ms)
+{
+    return now_ms >= idle_end_ms(l);
+}
+
 int64_t lease_next_ms(const struct lease *l)
 {
-    return l->next_look_ms < l->deadline_ms ? l->next_look_ms : l->deadline_ms;
+    int64_t next = l->next_look_ms < l->deadline_ms ? l->next_look_ms : l->deadline_ms;
+    int64_t idle_ms = idle_end_ms(l);
+
+    return idle_ms < next ? idle_ms : next;
 }

@@ -60,8 +60,8 @@ int bh_extend(struct bh_box *box, int64_t duration_ms, int64_t *ret_deadline_ms,
         r = box_wake_own(box, &e);
     if (r == 0)
         r = control_call_take(box->ctx, box->row.id,
-                              json_pack("{s:s, s:I}", "op", "extend", "until_ms",
-                                        (json_int_t)(clock_real_ms() + duration_ms)),
+                              json_pack("{s:s, s:I, s:b}", "op", "extend", "until_ms",
+                                        (json_int_t)(clock_real_ms() + duration_ms), "awake", 1),
                               FORWARD_MS, &reply, &e);
     if (r == 0 && ret_deadline_ms)
         *ret_deadline_ms = json_integer_value(json_object_get(reply, "deadline_ms"));

@@ -439,7 +439,8 @@ int store_set_port(struct store *s, const char *id, uint16_t port, uint16_t host
     return change_row(s, st, id, e);
 }
 
-int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, struct err *e)
+int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, int64_t used_ms,
+                       struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
     int r = store_prepare(s,
@@ -451,7 +452,7 @@ int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, str
         return r;
     (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int64(st, 2, deadline_ms);
-    (void)sqlite3_bind_int64(st, 3, store_now_ms(s));
+    (void)sqlite3_bind_int64(st, 3, used_ms);
     return change_row(s, st, id, e);
 }
 

@@ -29,7 +29,7 @@ struct box_times {
     int64_t updated_ms; /* the last change of its state, its project or its coding agent */
     int64_t paused_ms;
     int64_t resumed_ms;
-    int64_t used_ms; /* the last use that renewed its lease */
+    int64_t used_ms; /* the last known use */
 };
 
 struct box_row {
@@ -99,7 +99,9 @@ int store_set_state(struct store *s, const char *id, enum bh_state state, const 
  * changes. Boxes may have events with the same id. */
 int store_set_state_once(struct store *s, const char *id, const char *event_id, enum bh_state state,
                          const char *cause, struct err *e);
-int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, struct err *e);
+/* used_ms: the last known use; a box's time never runs backwards. */
+int store_set_deadline(struct store *s, const char *id, int64_t deadline_ms, int64_t used_ms,
+                       struct err *e);
 int store_set_agent(struct store *s, const char *id, const json_t *agent, struct err *e);
 int store_set_project(struct store *s, const char *id, const char *path, const char *remote,
                       struct err *e);

@@ -10,7 +10,7 @@
 
 void use_init(struct use *u, int64_t now_ms)
 {
-    *u = (struct use){.at_ms = now_ms};
+    *u = (struct use){.at_ms = now_ms, .used_ms = now_ms};
 }
 
 void use_done(struct use *u)
@@ -100,19 +100,25 @@ bool use_look(struct use *u, const json_t *activity, const char *agent_id, int n
     bool knows_quiet = json_object_get(commands, "list") != NULL;
     int64_t cpu_ms = json_number(json_object_get(activity, "cpu"), "total_ms");
     int64_t passed_ms = now_ms - u->at_ms;
-    bool is_used;
+    int64_t called_ms = now_ms - json_number(calls, "last_ms_ago");
+    bool is_used, was_called;
 
     u->is_new_agent = n_restarts != u->n_restarts;
     is_used = json_array_size(json_object_get(activity, "holds")) > 0 ||
               (knows_quiet && json_number(calls, "open") > 0) ||
-              (knows_quiet && calls && json_number(calls, "last_ms_ago") <= passed_ms) ||
               (!u->is_new_agent && (cpu_ms - u->cpu_ms) * ALL_SHARE > passed_ms) ||
               any_counts(u, commands, agent_id, passed_ms);
+    was_called = knows_quiet && calls && called_ms >= u->at_ms;
+    if (is_used)
+        u->used_ms = now_ms;
+    else if (was_called && called_ms > u->used_ms)
+        u->used_ms = called_ms;
 
     json_decref(u->before);
     *u = (struct use){.at_ms = now_ms,
+                      .used_ms = u->used_ms,
                       .n_restarts = n_restarts,
                       .cpu_ms = cpu_ms,
                       .before = index_commands(json_object_get(commands, "list"))};
-    return is_used;
+    return is_used || was_called;
 }

@@ -18,6 +18,7 @@ struct use {
     int64_t cpu_ms;    /* of all processes, at the last look */
     int n_restarts;    /* of the coding agent, at the last look */
     bool is_new_agent; /* during a look: restarted since the last one */
+    int64_t used_ms;   /* the last known use */
     json_t *before;    /* the commands at the last look, by id: {"cpu_ms","output_bytes"} */
 };
 
@@ -25,5 +26,6 @@ void use_init(struct use *u, int64_t now_ms);
 void use_done(struct use *u); /* accepts zeroed */
 /* agent_id: the coding agent's command; "" if it has none. n_restarts: the monitor's restarts
  * of it so far. */
+/* Sets u->used_ms: of a call that has ended, its time. */
 bool use_look(struct use *u, const json_t *activity, const char *agent_id, int n_restarts,
               int64_t now_ms);

@@ -123,15 +123,31 @@ static int check_limit_numbers(const struct bh_limits *l, const struct spec *s, 
     return 0;
 }
 
-int limits_check_time(const struct bh_limits *l, const char *field, int64_t ms, struct err *e)
+static int refuse_time(const struct bh_limits *l, const char *field, int64_t ms, int64_t limit_ms,
+                       struct err *e)
 {
     char asked[32], limit[32];
 
-    if (!l || !l->timeout_ms || ms <= l->timeout_ms)
+    if (!limit_ms || ms <= limit_ms)
         return 0;
     return err_field(e, ERR_DENIED, field, "%s: %s is more than %s allows, %s", field,
                      str_format_duration(ms, asked, sizeof(asked)), source_of(l),
-                     str_format_duration(l->timeout_ms, limit, sizeof(limit)));
+                     str_format_duration(limit_ms, limit, sizeof(limit)));
+}
+
+int limits_check_time(const struct bh_limits *l, const char *field, int64_t ms, struct err *e)
+{
+    return l ? refuse_time(l, field, ms, l->timeout_ms, e) : 0;
+}
+
+/* "keep" is for ever. */
+static int check_idle(const struct bh_limits *l, const struct spec *s, unsigned asked,
+                      struct err *e)
+{
+    if (l->idle_ms && asked & SPEC_ASKED_ON_IDLE && str_eq(s->on_idle, "keep"))
+        return err_field(e, ERR_DENIED, "on-idle", "on-idle: 'keep' is not allowed by %s",
+                         source_of(l));
+    return asked & SPEC_ASKED_IDLE ? refuse_time(l, "idle", s->idle_ms, l->idle_ms, e) : 0;
 }
 
 int limits_check_boxes(const struct bh_limits *l, size_t n_boxes, struct err *e)
@@ -156,7 +172,7 @@ int limits_check_request(const struct bh_limits *l, struct spec *s, struct err *
         r = check_limit_numbers(l, s, true, e);
     if (r == 0 && s->asked & SPEC_ASKED_TIMEOUT)
         r = limits_check_time(l, "timeout", s->timeout_ms, e);
-    return r;
+    return r < 0 ? r : check_idle(l, s, s->asked, e);
 }
 
 void limits_lower(const struct bh_limits *l, struct spec *s, bool *ret_changed)
@@ -183,6 +199,8 @@ void limits_lower(const struct bh_limits *l, struct spec *s, bool *ret_changed)
     s->pids = (uint32_t)numbers[3].value;
     if (l->timeout_ms && s->timeout_ms > l->timeout_ms)
         s->timeout_ms = l->timeout_ms;
+    if (l->idle_ms && s->idle_ms > l->idle_ms)
+        s->idle_ms = l->idle_ms;
 }
 
 int limits_check(const struct bh_limits *l, const struct spec *s, struct err *e)
@@ -196,5 +214,7 @@ int limits_check(const struct bh_limits *l, const struct spec *s, struct err *e)
     r = check_limit_words(l, &same, false, e);
     if (r == 0)
         r = check_limit_numbers(l, s, false, e);
-    return r < 0 ? r : limits_check_time(l, "timeout", s->timeout_ms, e);
+    if (r == 0)
+        r = limits_check_time(l, "timeout", s->timeout_ms, e);
+    return r < 0 ? r : check_idle(l, s, ~0U, e);
 }

@@ -11,6 +11,8 @@
 
 #define SPEC_TTL_MIN_MS 1000
 #define SPEC_TTL_MAX_MS (30LL * 24 * 3600 * 1000)
+#define SPEC_IDLE_MIN_MS 1000
+#define SPEC_IDLE_MAX_MS SPEC_TTL_MAX_MS
 #define SPEC_CPU_MIN_MILLIS 10
 #define SPEC_CPU_MAX_MILLIS (1024 * 1000)
 #define SPEC_MEMORY_MIN_BYTES (16ULL << 20)
@@ -49,6 +51,10 @@ static int check_word(const char *field, const char *value, const char *const *w
         *ret = strdup(value);
         return *ret ? 0 : err_oom(e);
     }
+    if (words[2] && words[3])
+        return err_field(e, ERR_INVALID, field,
+                         "%s: '%.64s' is not one of '%s', '%s', '%s' and '%s'", field, value,
+                         words[0], words[1], words[2], words[3]);
     if (words[2])
         return err_field(e, ERR_INVALID, field, "%s: '%.64s' is not one of '%s', '%s' and '%s'",
                          field, value, words[0], words[1], words[2]);
@@ -94,6 +100,8 @@ static int check_numbers(const struct bh_create_options *o, struct spec *s, stru
 {
     if (o->timeout_ms && (o->timeout_ms < SPEC_TTL_MIN_MS || o->timeout_ms > SPEC_TTL_MAX_MS))
         return err_field(e, ERR_INVALID, "timeout", "timeout must be from 1 second to 30 days");
+    if (o->idle_ms && (o->idle_ms < SPEC_IDLE_MIN_MS || o->idle_ms > SPEC_IDLE_MAX_MS))
+        return err_field(e, ERR_INVALID, "idle", "idle must be from 1 second to 30 days");
     if (o->start_timeout_ms < 0)
         return err_field(e, ERR_INVALID, "start-timeout", "start-timeout must not be negative");
     if (o->cpu_millis &&
@@ -110,6 +118,7 @@ static int check_numbers(const struct bh_create_options *o, struct spec *s, stru
                          SPEC_PIDS_MAX);
 
     s->timeout_ms = o->timeout_ms ? o->timeout_ms : SPEC_TTL_MS;
+    s->idle_ms = o->idle_ms ? o->idle_ms : SPEC_IDLE_MS;
     s->cpu_millis = o->cpu_millis;
     s->memory_bytes = o->memory_bytes;
     s->disk_bytes = o->disk_bytes;
@@ -201,6 +210,24 @@ static int copy_list(const char *field, const char *const *from, char ***ret, st
 
 /* ---- options ---- */
 
+/* Pause is the default where the provider has it. The machine may lack it all the same: then the
+ * monitor stops the box. */
+static int check_on_idle(const struct bh_create_options *o, struct spec *s, struct err *e)
+{
+    static const char *const ends[] = {"pause", "stop", "rm", "keep", NULL};
+    const struct provider *p = provider_find(s->provider);
+    bool can_pause = p && p->pauses & PROVIDER_PAUSE_FREEZE;
+
+    if (p && !can_pause && o->on_idle && strcmp(o->on_idle, "pause") == 0)
+        return err_field(e, ERR_UNIMPLEMENTED, "on-idle",
+                         "on-idle: the provider '%s' cannot pause a box", p->name);
+    return check_word("on-idle",
+                      o->on_idle  ? o->on_idle
+                      : can_pause ? "pause"
+                                  : "stop",
+                      ends, &s->on_idle, e);
+}
+
 static int check_texts(const struct bh_create_options *o, struct spec *s, struct err *e)
 {
     static const char *const networks[] = {"user", "none", "host", NULL};
@@ -224,6 +251,8 @@ static int check_texts(const struct bh_create_options *o, struct spec *s, struct
     if (r == 0)
         r = check_word("on-timeout", o->on_timeout ? o->on_timeout : "stop", ends, &s->on_timeout,
                        e);
+    if (r == 0)
+        r = check_on_idle(o, s, e);
     if (r == 0 && o->runtime)
         return check_word("runtime", o->runtime, runtimes, &s->runtime, e);
     if (r < 0)
@@ -269,7 +298,9 @@ static unsigned asked_of(const struct bh_create_options *o)
            (o->runtime ? SPEC_ASKED_RUNTIME : 0u) | (o->agent ? SPEC_ASKED_AGENT : 0u) |
            (o->dest ? SPEC_ASKED_DEST : 0u) | (o->network ? SPEC_ASKED_NETWORK : 0u) |
            (o->privilege ? SPEC_ASKED_PRIVILEGE : 0u) | (o->pids ? SPEC_ASKED_PIDS : 0u) |
-           (o->on_timeout ? SPEC_ASKED_ON_TIMEOUT : 0u) | (o->timeout_ms ? SPEC_ASKED_TIMEOUT : 0u);
+           (o->on_timeout ? SPEC_ASKED_ON_TIMEOUT : 0u) |
+           (o->timeout_ms ? SPEC_ASKED_TIMEOUT : 0u) | (o->on_idle ? SPEC_ASKED_ON_IDLE : 0u) |
+           (o->idle_ms ? SPEC_ASKED_IDLE : 0u);
 }
 
 static int spec_fill(const struct bh_create_options *o, struct spec *s, struct err *e)
@@ -334,6 +365,7 @@ void spec_done(struct spec *s)
     free(s->network);
     free(s->privilege);
     free(s->on_timeout);
+    free(s->on_idle);
     (void)strv_free(s->env);
     (void)strv_free(s->labels);
     (void)strv_free(s->allow_missing);
@@ -358,14 +390,16 @@ static json_t *new_strv(char *const *v)
 
 json_t *spec_to_json(const struct spec *s)
 {
-    json_t *obj = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-        "provider", s->provider, "image", s->image, "image_dir", s->image_dir, "runtime",
-        s->runtime, "agent", s->agent, "dest", s->dest, "network", s->network, "privilege",
-        s->privilege, "on_timeout", s->on_timeout, "timeout_ms", (json_int_t)s->timeout_ms,
-        "cpu_millis", (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes,
-        "disk_bytes", (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids, "agent_port",
-        (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
+    json_t *obj = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, "
+                            "s:I, s:I, s:I, s:I, s:I}",
+                            "provider", s->provider, "image", s->image, "image_dir", s->image_dir,
+                            "runtime", s->runtime, "agent", s->agent, "dest", s->dest, "network",
+                            s->network, "privilege", s->privilege, "on_timeout", s->on_timeout,
+                            "on_idle", s->on_idle, "timeout_ms", (json_int_t)s->timeout_ms,
+                            "idle_ms", (json_int_t)s->idle_ms, "cpu_millis",
+                            (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes,
+                            "disk_bytes", (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids,
+                            "agent_port", (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
 
     if (!obj || json_object_set_new(obj, "env", new_strv(s->env)) < 0 ||
         json_object_set_new(obj, "labels", new_strv(s->labels)) < 0 ||
@@ -379,17 +413,17 @@ json_t *spec_to_json(const struct spec *s)
 
 /* The texts of a stored spec, in the order of spec_texts(). */
 struct stored {
-    const char *texts[9];
+    const char *texts[10];
     uint32_t cpu_millis, pids, agent_port, asked;
     uint64_t memory_bytes, disk_bytes;
-    int64_t timeout_ms;
+    int64_t timeout_ms, idle_ms;
     char **env, **labels, **allow_missing, **sources;
 };
 
-static void spec_texts(struct spec *s, char **out[9])
+static void spec_texts(struct spec *s, char **out[10])
 {
-    char **all[9] = {&s->provider, &s->image,   &s->image_dir, &s->runtime,   &s->agent,
-                     &s->dest,     &s->network, &s->privilege, &s->on_timeout};
+    char **all[10] = {&s->provider, &s->image,   &s->image_dir, &s->runtime,    &s->agent,
+                      &s->dest,     &s->network, &s->privilege, &s->on_timeout, &s->on_idle};
 
     memcpy(out, all, sizeof(all));
 }
@@ -399,13 +433,14 @@ static int take_stored(struct stored *in, struct spec *ret, struct err *e)
     struct spec s = {
         .asked = in->asked,
         .timeout_ms = in->timeout_ms,
+        .idle_ms = in->idle_ms,
         .cpu_millis = in->cpu_millis,
         .memory_bytes = in->memory_bytes,
         .disk_bytes = in->disk_bytes,
         .pids = in->pids,
         .agent_port = (uint16_t)in->agent_port,
     };
-    char **texts[9];
+    char **texts[10];
 
     s.env = TAKE(in->env);
     s.labels = TAKE(in->labels);
@@ -435,7 +470,9 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX_AS("network", struct stored, texts[6], jx_str, JX_REQUIRED),
         JX_AS("privilege", struct stored, texts[7], jx_str, JX_REQUIRED),
         JX_AS("on_timeout", struct stored, texts[8], jx_str, JX_REQUIRED),
+        JX_AS("on_idle", struct stored, texts[9], jx_str, 0), /* an earlier version wrote none */
         JX(struct stored, timeout_ms, jx_i64, JX_REQUIRED),
+        JX(struct stored, idle_ms, jx_i64, 0), /* an earlier version wrote none */
         JX(struct stored, cpu_millis, jx_u32, JX_REQUIRED),
         JX(struct stored, memory_bytes, jx_u64, JX_REQUIRED),
         JX(struct stored, disk_bytes, jx_u64, 0), /* an earlier version wrote none */
@@ -448,7 +485,8 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX(struct stored, sources, jx_strv, 0), /* an earlier version wrote none */
         {0},
     };
-    struct stored in = {0};
+    /* A box of an earlier version has no idle time. */
+    struct stored in = {.texts[9] = "keep", .idle_ms = SPEC_IDLE_MS};
     int r = jx_decode_lax(obj, fields, &in, e);
 
     if (r == 0)
@@ -539,6 +577,8 @@ static int compare_numbers(const struct spec *have, const struct spec *want, str
         {"disk", have->disk_bytes, want->disk_bytes, 1024.0 * 1024, "M"},
         {"pids", have->pids, want->asked & SPEC_ASKED_PIDS ? want->pids : 0, 1, ""},
         {"port", have->agent_port, want->agent_port, 1, ""},
+        {"idle", (uint64_t)have->idle_ms,
+         want->asked & SPEC_ASKED_IDLE ? (uint64_t)want->idle_ms : 0, 1000, "s"},
     };
 
     for (size_t i = 0; i < N_ELEMENTS(numbers); i++) {
@@ -566,6 +606,7 @@ int spec_compare(const struct spec *have, const struct spec *want, struct err *e
         {SPEC_ASKED_NETWORK, "network", have->network, want->network},
         {SPEC_ASKED_PRIVILEGE, "privilege", have->privilege, want->privilege},
         {SPEC_ASKED_ON_TIMEOUT, "on-timeout", have->on_timeout, want->on_timeout},
+        {SPEC_ASKED_ON_IDLE, "on-idle", have->on_idle, want->on_idle},
     };
 
     for (size_t i = 0; i < N_ELEMENTS(texts); i++)

@@ -12,6 +12,7 @@
 #include "common/err.h"
 
 #define SPEC_TTL_MS (10 * 60 * 1000)
+#define SPEC_IDLE_MS (10 * 60 * 1000)
 #define SPEC_PIDS 4096
 #define SPEC_DEST "/workspace"
 #define SPEC_IMAGE_HOST "host"                /* an image made from this machine's programs */
@@ -30,6 +31,8 @@ enum spec_asked {
     SPEC_ASKED_PIDS = 1 << 7,
     SPEC_ASKED_ON_TIMEOUT = 1 << 8,
     SPEC_ASKED_TIMEOUT = 1 << 9,
+    SPEC_ASKED_ON_IDLE = 1 << 10,
+    SPEC_ASKED_IDLE = 1 << 11,
 };
 
 struct spec {
@@ -43,7 +46,9 @@ struct spec {
     char *network;
     char *privilege;
     char *on_timeout;
+    char *on_idle;
     int64_t timeout_ms;
+    int64_t idle_ms; /* never 0; "keep" ignores it */
     uint32_t cpu_millis;
     uint64_t memory_bytes;
     uint64_t disk_bytes; /* 0: no limit, as of the two above */

@@ -152,7 +152,7 @@ TEST(times_never_run_backwards_when_the_clock_does)
     now -= 2 * DAY_MS;
     walk(s, id, BH_STATE_PAUSING);
     walk(s, id, BH_STATE_PAUSED);
-    T_INT(store_set_deadline(s, id, now, &e), 0);
+    T_INT(store_set_deadline(s, id, now, store_now_ms(s), &e), 0);
     walk(s, id, BH_STATE_RESUMING);
     now += 3 * DAY_MS;
     walk(s, id, BH_STATE_RUNNING);
@@ -195,7 +195,7 @@ TEST(the_time_of_use_never_runs_backwards_and_a_change_is_not_before_any_fact)
     walk(s, id, BH_STATE_BOOTSTRAPPING);
     walk(s, id, BH_STATE_RUNNING);
     now += DAY_MS;
-    T_INT(store_set_deadline(s, id, now + DAY_MS, &e), 0); /* used, a day ahead */
+    T_INT(store_set_deadline(s, id, now + DAY_MS, store_now_ms(s), &e), 0); /* used, a day ahead */
     now -= DAY_MS;
     walk(s, id, BH_STATE_STOPPING);
     T_INT(store_get(s, id, &row, &e), 0);

@@ -18,6 +18,7 @@ static const struct bh_limits limits = {
     .pids = 100,
     .boxes = 2,
     .timeout_ms = 60000,
+    .idle_ms = 30000,
     .providers = only_process,
     .networks = only_none,
     .privileges = only_strict,
@@ -45,6 +46,8 @@ TEST(a_request_above_a_limit_is_refused_by_name)
     refused("cpus", "cpus: 1.501 is more than /x allows, 1.5", OPTS(.cpu_millis = 1501));
     refused("pids", "pids: 101 is more than /x allows, 100", OPTS(.pids = 101));
     refused("timeout", "timeout: 1m 1s is more than /x allows, 1m", OPTS(.timeout_ms = 61000));
+    refused("idle", "idle: 31s is more than /x allows, 30s", OPTS(.idle_ms = 31000));
+    refused("on-idle", "on-idle: 'keep' is not allowed by /x", OPTS(.on_idle = "keep"));
     refused("provider", "provider: 'oci' is not allowed by /x", OPTS(.provider = "oci"));
     refused("network", "network: 'user' is not allowed by /x", OPTS(.network = "user"));
     refused("privilege", "privilege: 'sudo' is not allowed by /x", OPTS(.privilege = "sudo"));
@@ -57,7 +60,8 @@ TEST(what_is_at_the_limit_is_allowed)
 
     T_INT(spec_from_options(OPTS(.memory_bytes = 1ULL << 30, .disk_bytes = 1ULL << 31,
                                  .cpu_millis = 1500, .pids = 100, .timeout_ms = 60000,
-                                 .provider = "process", .network = "none", .privilege = "strict"),
+                                 .idle_ms = 30000, .provider = "process", .network = "none",
+                                 .privilege = "strict"),
                             &s, &e),
           0);
     T_INT(limits_check_request(&limits, &s, &e), 0);
@@ -86,6 +90,7 @@ TEST(a_default_above_a_limit_is_lowered)
     T_INT(s.pids, 100);
     T_OK(s.asked & SPEC_ASKED_PIDS);
     T_INT(s.timeout_ms, 60000);
+    T_INT(s.idle_ms, 30000);
     T_INT(limits_check(&limits, &s, &e), 0);
     limits_lower(&limits, &s, &changed);
     T_OK(!changed);

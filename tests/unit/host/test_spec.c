@@ -45,6 +45,9 @@ TEST(every_wrong_option_is_refused_by_name)
     refused("network", OPTS(.network = "bridge"));
     refused("privilege", OPTS(.privilege = "root"));
     refused("on-timeout", OPTS(.on_timeout = "explode"));
+    refused("on-idle", OPTS(.on_idle = "explode"));
+    refused("idle", OPTS(.idle_ms = 999));
+    refused("idle", OPTS(.idle_ms = 31LL * 24 * 3600 * 1000));
     refused("timeout", OPTS(.timeout_ms = -1));
     refused("timeout", OPTS(.timeout_ms = 999));
     refused("timeout", OPTS(.timeout_ms = 31LL * 24 * 3600 * 1000));
@@ -104,6 +107,8 @@ TEST(what_is_not_asked_has_a_default)
     T_STR(s.privilege, "sudo");
     T_STR(s.on_timeout, "stop");
     T_INT(s.timeout_ms, 600000);
+    T_STR(s.on_idle, "pause");
+    T_INT(s.idle_ms, 600000);
     T_INT(s.pids, 4096);
     T_INT(s.asked, 0);
     T_OK(s.env && !s.env[0]);
@@ -148,6 +153,27 @@ TEST(a_stored_spec_that_lacks_a_field_names_it)
     T_OK(spec_from_json(obj, &s, &e) < 0);
     T_OK(e.field[0]);
     json_decref(obj);
+}
+
+TEST(a_box_of_an_earlier_version_has_no_idle_time)
+{
+    struct spec a = {0};
+    struct spec b = {0};
+    struct err e = {0};
+    json_t *obj;
+
+    T_INT(spec_from_options(OPTS(.on_idle = "rm", .idle_ms = 5000), &a, &e), 0);
+    obj = spec_to_json(&a);
+    T_INT(spec_from_json(obj, &b, &e), 0);
+    T_STR(b.on_idle, "rm");
+    T_INT(b.idle_ms, 5000);
+    spec_done(&b);
+    T_INT(json_object_del(obj, "on_idle") | json_object_del(obj, "idle_ms"), 0);
+    T_INT(spec_from_json(obj, &b, &e), 0);
+    T_STR(b.on_idle, "keep");
+    json_decref(obj);
+    spec_done(&a);
+    spec_done(&b);
 }
 
 static int compare(const struct bh_create_options *have, const struct bh_create_options *want,

@@ -39,7 +39,7 @@ TEST(what_is_written_is_read_by_another_who_opens_the_store)
     T_INT(store_set_agent(s, id, agent, &e), 0);
     T_INT(store_set_port(s, id, 7777, 40123, &e), 0);
     T_INT(store_set_port(s, id, 80, 40124, &e), 0);
-    T_INT(store_set_deadline(s, id, 123456, &e), 0);
+    T_INT(store_set_deadline(s, id, 123456, store_now_ms(s), &e), 0);
     T_INT(store_find(other, "a", &row, &e), 0);
     T_STR(row.id, id);
     T_INT(json_integer_value(json_object_get(row.ports, "7777")), 40123);
@@ -79,7 +79,7 @@ TEST(a_box_that_was_running_once_is_made_and_a_stopped_one_has_no_deadline)
     walk(s, id, BH_STATE_PROVISIONING);
     walk(s, id, BH_STATE_BOOTSTRAPPING);
     walk(s, id, BH_STATE_RUNNING);
-    T_INT(store_set_deadline(s, id, 99, &e), 0);
+    T_INT(store_set_deadline(s, id, 99, store_now_ms(s), &e), 0);
     walk(s, id, BH_STATE_STOPPING);
     T_INT(store_set_state(s, id, BH_STATE_STOPPED, "because", &e), 0);
     T_INT(store_get(s, id, &row, &e), 0);
@@ -101,7 +101,7 @@ TEST(what_is_removed_is_not_found_and_setting_it_is_an_error)
     T_INT(store_remove(s, id, &(struct store_end){.cause = "because"}, &e), 0);
     T_INT(store_find(s, "a", &row, &e), -ERR_NOT_FOUND);
     T_INT(store_get(s, id, &row, &e), -ERR_NOT_FOUND);
-    T_INT(store_set_deadline(s, id, 1, &e), -ERR_NOT_FOUND);
+    T_INT(store_set_deadline(s, id, 1, store_now_ms(s), &e), -ERR_NOT_FOUND);
     T_INT(store_set_state(s, id, BH_STATE_ERROR, "", &e), -ERR_NOT_FOUND);
     (void)store_close(s);
 }
@@ -202,7 +202,7 @@ TEST(a_writer_that_is_killed_leaves_a_store_that_opens)
     if (pid == 0) {
         s = open_here();
         for (int64_t i = 1;; i++) {
-            (void)store_set_deadline(s, id, i, NULL);
+            (void)store_set_deadline(s, id, i, store_now_ms(s), NULL);
             if (i == 5)
                 (void)!write(p[1], "x", 1);
         }
@@ -323,7 +323,7 @@ TEST(a_box_whose_start_failed_has_no_lease_and_is_not_live)
 
     add(s, "a", id);
     walk(s, id, BH_STATE_PROVISIONING);
-    T_INT(store_set_deadline(s, id, clock_real_ms() + 60000, &e), 0);
+    T_INT(store_set_deadline(s, id, clock_real_ms() + 60000, store_now_ms(s), &e), 0);
     walk(s, id, BH_STATE_BOOTSTRAPPING);
     walk(s, id, BH_STATE_ERROR);
     T_INT(store_get(s, id, &row, &e), 0);

@@ -192,3 +192,23 @@ TEST(calls_to_an_older_agent_may_be_the_monitors_own)
     T_OK(!look_take(&u, old, 3 * MIN));
     use_done(&u);
 }
+
+/* The idle time begins with the end of the use, not with the look that finds it. */
+TEST(the_last_use_has_its_time)
+{
+    struct use u;
+    json_t *called = activity_take(NULL, 0);
+
+    use_init(&u, 0);
+    T_OK(look_take(&u, activity_take(command("x", "sleep", false, 1, 0, 0), 0), 3 * MIN));
+    T_INT(u.used_ms, 3 * MIN);
+    T_OK(!look_take(&u, activity_take(NULL, 0), 6 * MIN));
+    T_INT(u.used_ms, 3 * MIN);
+    (void)json_object_set_new(json_object_get(called, "calls"), "last_ms_ago",
+                              json_integer(MIN / 2));
+    T_OK(look_take(&u, called, 9 * MIN));
+    T_INT(u.used_ms, 9 * MIN - MIN / 2);
+    T_OK(!look_take(&u, activity_take(NULL, 0), 12 * MIN));
+    T_INT(u.used_ms, 9 * MIN - MIN / 2);
+    use_done(&u);
+}
