@@ -12,7 +12,11 @@
 #define POOL_MAX_THREADS 96
 #define POOL_MAX_WAITING 1024
 #define POOL_IDLE_MS 10000
+#if defined(__SANITIZE_THREAD__)
+#define POOL_STACK_BYTES (2048 * 1024) /* the sanitizer's own variables take 800 KiB of it */
+#else
 #define POOL_STACK_BYTES (512 * 1024)
+#endif
 
 struct pool;
 
