@@ -14,24 +14,8 @@ setup()
     box_setup
     PROJECT=$BOX_TMP/project
     make_dirty_project "$PROJECT"
-    mkdir "$BOX_TMP/config" "$BOX_TMP/got"
-    cat >"$BOX_TMP/config/opencode.json" <<CONFIG
-{
-  "provider": {
-    "fake": {
-      "npm": "@ai-sdk/openai-compatible",
-      "name": "Fake",
-      "options": {"baseURL": "http://127.0.0.1:$FAKE_PORT/v1", "apiKey": "sk-test"},
-      "models": {"fake": {"name": "Fake"}}
-    }
-  },
-  "model": "fake/fake",
-  "small_model": "fake/fake",
-  "permission": {"edit": "allow", "bash": "allow", "webfetch": "allow"},
-  "autoupdate": false,
-  "share": "disabled"
-}
-CONFIG
+    mkdir "$BOX_TMP/got"
+    make_opencode_config "$BOX_TMP/config"
 }
 teardown() { box_teardown; }
 

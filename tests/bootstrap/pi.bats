@@ -17,24 +17,7 @@ setup()
     make_dirty_project "$PROJECT"
     CONFIG=$BOX_TMP/config/.pi
     mkdir -p "$CONFIG/agent" "$CONFIG/extensions" "$BOX_TMP/got"
-    echo '{"defaultProvider": "fake", "defaultModel": "fake"}' >"$CONFIG/agent/settings.json"
-    cat >"$CONFIG/agent/models.json" <<MODELS
-{
-  "providers": {
-    "fake": {
-      "baseUrl": "http://127.0.0.1:$FAKE_PORT/v1",
-      "api": "openai-completions",
-      "apiKey": "FAKE_KEY",
-      "authHeader": true,
-      "models": [
-        {"id": "fake", "name": "Fake", "reasoning": false, "input": ["text"],
-         "contextWindow": 1000000, "maxTokens": 4096,
-         "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}
-      ]
-    }
-  }
-}
-MODELS
+    make_pi_config "$CONFIG"
     (umask 077 && echo '{"fake": {"type": "api_key", "key": "sk-from-auth"}}' \
         >"$CONFIG/agent/auth.json")
     echo 'You are the system prompt of the test.' >"$CONFIG/SYSTEM.md"

@@ -2,6 +2,8 @@
 # box.bash:
 #
 #   make_dirty_project DIR        a git repository with every kind of change in it
+#   make_opencode_config DIR      for --agent-config: opencode with the fake model
+#   make_pi_config DIR            the same for pi, DIR being its .pi
 #   start_fake NAME               the fake model in the box, on FAKE_PORT there
 #   nothing_is_left               no process of this test's boxes, no directory
 #
@@ -36,6 +38,51 @@ make_dirty_project()
         mkdir build
         printf 'no\n' >build/ignored.o
     )
+}
+
+make_opencode_config()
+{
+    mkdir -p "$1"
+    cat >"$1/opencode.json" <<CONFIG
+{
+  "provider": {
+    "fake": {
+      "npm": "@ai-sdk/openai-compatible",
+      "name": "Fake",
+      "options": {"baseURL": "http://127.0.0.1:$FAKE_PORT/v1", "apiKey": "sk-test"},
+      "models": {"fake": {"name": "Fake"}}
+    }
+  },
+  "model": "fake/fake",
+  "small_model": "fake/fake",
+  "permission": {"edit": "allow", "bash": "allow", "webfetch": "allow"},
+  "autoupdate": false,
+  "share": "disabled"
+}
+CONFIG
+}
+
+make_pi_config()
+{
+    mkdir -p "$1/agent"
+    echo '{"defaultProvider": "fake", "defaultModel": "fake"}' >"$1/agent/settings.json"
+    cat >"$1/agent/models.json" <<MODELS
+{
+  "providers": {
+    "fake": {
+      "baseUrl": "http://127.0.0.1:$FAKE_PORT/v1",
+      "api": "openai-completions",
+      "apiKey": "FAKE_KEY",
+      "authHeader": true,
+      "models": [
+        {"id": "fake", "name": "Fake", "reasoning": false, "input": ["text"],
+         "contextWindow": 1000000, "maxTokens": 4096,
+         "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}
+      ]
+    }
+  }
+}
+MODELS
 }
 
 start_fake()

@@ -1,0 +1,103 @@
+# early
+# The life of a box with the real opencode and the real pi in it, and a fake model: prompts before and after pause,
+# resume, stop and start belong to one session, and after rm nothing is left.
+# needs: image network
+
+load ../lib/box
+load ../lib/node
+load ../lib/coding
+bats_require_minimum_version 1.5.0
+
+setup()
+{
+    box_setup
+    make_dirty_project "$BOX_TMP/project"
+    make_opencode_config "$BOX_TMP/opencode"
+    make_pi_config "$BOX_TMP/pi/.pi"
+    PROMPTS=()
+}
+teardown() { box_teardown; }
+
+up() # AGENT BOX [OPTION...]
+{
+    bellhop up --name "$2" --provider "$TEST_PROVIDER" --agent "$1" --agent-config "$BOX_TMP/$1" --json "${@:3}" \
+        >"$BOX_TMP/up.json"
+    remember_box "$2"
+}
+
+info() # BOX FILTER
+{
+    bellhop status "$1" --no-resume --json | jq -r "$2"
+}
+
+# What an HTTP client of opencode does, with what `status` says now.
+ask() # BOX METHOD PATH [JSON]
+{
+    curl -sS --fail-with-body --max-time 180 -u "opencode:$(jq -r .agent.password "$BOX_TMP/up.json")" -X "$2" \
+        "$(info "$1" .agent.url)$3" -H 'Content-Type: application/json' ${4:+--data-binary "$4"}
+}
+
+prompt_opencode() # BOX TEXT
+{
+    SESSION=${SESSION:-$(ask "$1" POST /session '{"title":"t"}' | jq -r .id)}
+    ask "$1" POST "/session/$SESSION/message" "$(jq -n --arg text "$2" \
+        '{model: {providerID: "fake", modelID: "fake"}, parts: [{type: "text", text: $text}]}')" |
+        jq -r '[.parts[] | select(.type == "text") | .text] | join("")'
+}
+
+prompt_pi() # BOX TEXT
+{
+    mkdir -p "$NODE_DIR"
+    echo "$2" >"$BOX_TMP/prompt"
+    run_node "$BATS_TEST_DIRNAME/pi_client.mjs" "$(info "$1" .guest.socket)" \
+        "$(cat "$BELLHOP_STATE_DIR/boxes/$(info "$1" .id)/token")" "$BOX_TMP/prompt" >"$BOX_TMP/said"
+    SESSION=${SESSION:-$(jq -r .session "$BOX_TMP/said")}
+    [ "$(jq -r .session "$BOX_TMP/said")" = "$SESSION" ]
+    jq -r .answer "$BOX_TMP/said"
+}
+
+# prompt AGENT BOX: one more prompt is answered, by a model that is told all prompts of the session so far.
+prompt()
+{
+    local text
+
+    text="prompt number $((${#PROMPTS[@]} + 1)) of $1"
+    PROMPTS+=("$text")
+    "prompt_$1" "$2" "$text" >"$BOX_TMP/answer" # no subshell: SESSION is kept
+    grep -q '^RECEIVED' "$BOX_TMP/answer" || fail "$text: $(cat "$BOX_TMP/answer")"
+    bellhop exec -n "$2" -- cat /tmp/fake/record >"$BOX_TMP/record"
+    jq -es '[.[].request.messages | tostring] | any(. as $said | $ARGS.positional | all(. as $one | $said | contains($one)))' \
+        "$BOX_TMP/record" --args "${PROMPTS[@]}" >/dev/null || fail "the model was not told: ${PROMPTS[*]}"
+}
+
+work_through_life() # AGENT
+{
+    up "$1" main "$BOX_TMP/project"
+    start_fake main
+    prompt "$1" main
+
+    bellhop pause main
+    [ "$(info main .state)" = paused ]
+    bellhop resume main
+    prompt "$1" main
+
+    bellhop stop main
+    bellhop start main
+    start_fake main
+    prompt "$1" main
+}
+
+@test "opencode keeps its session through pause, resume, stop and start, and rm leaves nothing" {
+    work_through_life opencode
+    bellhop pause main
+    prompt opencode main # the connection resumes the box
+    [ "$(ask main GET "/session/$SESSION/message" | jq '[.[] | select(.info.role == "user")] | length')" -eq 4 ]
+    bellhop rm main
+    nothing_is_left
+}
+
+@test "pi keeps its session through pause, resume, stop and start, and rm leaves nothing" {
+    work_through_life pi
+    bellhop rm main
+    nothing_is_left
+}
