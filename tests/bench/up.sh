@@ -1,7 +1,7 @@
 #!/bin/sh
-# A box from nothing to ready: `runc run` of a shell, `up --agent none`, bare `opencode serve` on this machine until it
-# is healthy, and `up --agent opencode` with its packages in the cache, alternating in one run. Needs root, an image
-# and, once, the network. Usage: tests/bench/up.sh [ROUNDS]
+# A coding agent from nothing to healthy: bare `opencode serve` on this machine, and `up --agent opencode` with its
+# packages in the cache, alternating in one run. Needs root, an image and, once, the network. lifecycle.sh has the boxes
+# without an agent. Usage: tests/bench/up.sh [ROUNDS]
 set -eu
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -36,19 +36,14 @@ timed()
     echo $(($(now_ms) - began)) >>"$dir/$name"
 }
 
-bare_runc()
-{
-    runc --root "$dir/runc-state" run --bundle "$dir/bundle" "bellhop-bench-$$"
-}
-
-# The first request of a cold start is often never answered: each attempt has its own second.
+# Requests of a cold start are often never answered: an attempt has half a second.
 bare_opencode()
 {
     mkdir -p "$dir/home"
     (cd "$dir/home" && HOME=$dir/home OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1 \
         OPENCODE_DISABLE_MODELS_FETCH=1 exec "$opencode" serve --port "$port" --hostname 127.0.0.1) >/dev/null 2>&1 &
     pid=$!
-    until curl -sf -o /dev/null --max-time 1 "http://127.0.0.1:$port/global/health"; do
+    until curl -sf -o /dev/null --max-time 0.5 "http://127.0.0.1:$port/global/health"; do
         kill -0 "$pid"
         sleep 0.05
     done
@@ -61,11 +56,6 @@ end_opencode()
     pid=
 }
 
-mkdir -p "$dir/bundle"
-(cd "$dir/bundle" && runc spec && jq --arg root "$(readlink -f "$top/build/image/$BELLHOP_IMAGE/rootfs")" \
-    '.root = {path: $root, readonly: true} | .process.terminal = false | .process.args = ["true"]' config.json >new &&
-    mv new config.json)
-
 # The first one fetches the packages, the second one unpacks them.
 for box in first second; do
     "$bellhop" up --name "$box" --provider oci --agent opencode --empty --json >/dev/null
@@ -73,17 +63,15 @@ done
 opencode=$(find "$BELLHOP_CACHE_DIR"/agents/opencode-*/tree -path '*/bin/opencode' -print -quit)
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 for round in $(seq "$rounds"); do
-    timed runc bare_runc
-    timed none "$bellhop" up --name "none-$round" --provider oci --agent none --empty --json
     timed bare bare_opencode
     end_opencode
     timed opencode "$bellhop" up --name "box-$round" --provider oci --agent opencode --empty --json
-    "$bellhop" rm "none-$round" >/dev/null
     "$bellhop" rm "box-$round" >/dev/null
 done
-for name in runc none bare opencode; do
-    sort -n "$dir/$name" | awk -v name="$name" '{ t[NR] = $1 } END {
-        text["runc"] = "runc run, true"; text["none"] = "up --agent none"
-        text["bare"] = "bare opencode serve, healthy"; text["opencode"] = "up --agent opencode, cached"
-        printf "%-44s p50 %6d ms   least %6d ms   (%d runs)\n", text[name], t[int((NR + 1) / 2)], t[1], NR }'
-done
+median() { sort -n "$dir/$1" | awk '{ t[NR] = $1 } END { print t[int((NR + 1) / 2)] }'; }
+bare=$(median bare)
+ours=$(median opencode)
+printf '%-44s p50 %6d ms   least %6d ms   (%d runs)\n' "bare opencode serve, healthy" "$bare" \
+    "$(sort -n "$dir/bare" | head -n 1)" "$rounds"
+printf '%-44s p50 %6d ms   least %6d ms   (%d runs)   %s times\n' "bellhop up --agent opencode, cached" "$ours" \
+    "$(sort -n "$dir/opencode" | head -n 1)" "$rounds" "$(echo "$ours $bare" | awk '{ printf "%.2f", $1 / $2 }')"
