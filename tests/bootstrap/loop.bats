@@ -30,7 +30,7 @@ info() # BOX FILTER
     bellhop status "$1" --no-resume --json | jq -r "$2"
 }
 
-# What an HTTP client of opencode does, with what `status` says now.
+# A request of an HTTP client, with the URL that `status` has now.
 ask() # BOX METHOD PATH [JSON]
 {
     curl -sS --fail-with-body --max-time 180 -u "opencode:$(jq -r .agent.password "$BOX_TMP/up.json")" -X "$2" \
