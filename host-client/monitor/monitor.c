@@ -34,6 +34,7 @@
 #define CAUSE_BYTES 512
 #define WAKE_MS 90000 /* for a resume that a connection asks for */
 #define WAKE_AGAIN_MS 20
+#define RESTORE_AGAIN_MS 250
 
 /* ---- start ---- */
 
@@ -271,19 +272,22 @@ static void begin_lease(struct monitor *m, bool is_adopted)
     monitor_lease_changed(m);
 }
 
-/* Forwards the ports of the last time. A port that is taken now is an error for its next user. */
+/* Forwards the ports of the last time. While there was no monitor, a program of this machine may
+ * have got one of them, if only as the source of a connection: such a port is tried again. */
 static void restore_forwards(struct monitor *m)
 {
     const char *key;
     json_t *value;
 
+    m->restore_at_ms = 0;
     json_object_foreach (m->box->row.ports, key, value) {
         uint64_t port;
         uint16_t got;
 
-        if (str_parse_u64(key, 0, UINT16_MAX, &port, NULL) == 0)
-            (void)forwards_add(m->forwards, (uint16_t)port, (uint16_t)json_integer_value(value),
-                               &got, NULL);
+        if (str_parse_u64(key, 0, UINT16_MAX, &port, NULL) == 0 &&
+            forwards_add(m->forwards, (uint16_t)port, (uint16_t)json_integer_value(value), &got,
+                         NULL) == -ERR_EXISTS)
+            m->restore_at_ms = clock_mono_ms() + RESTORE_AGAIN_MS;
     }
 }
 
@@ -716,6 +720,8 @@ static int64_t next_ms(const struct monitor *m)
 
     if (m->wake_by_ms && clock_mono_ms() + WAKE_AGAIN_MS < next)
         next = clock_mono_ms() + WAKE_AGAIN_MS;
+    if (m->restore_at_ms && m->restore_at_ms < next)
+        next = m->restore_at_ms;
     return m->exit.next_ms < next ? m->exit.next_ms : next;
 }
 
@@ -746,6 +752,8 @@ static void run_turn(struct monitor *m, struct pollfd *p)
         end_by_itself(m);
     if (!m->is_over && p[FIXED_SIGNALS].revents)
         on_signals(m);
+    if (!m->is_over && m->restore_at_ms && clock_mono_ms() >= m->restore_at_ms)
+        restore_forwards(m);
     if (!m->is_over)
         on_disk(m);
     if (!m->is_over) {

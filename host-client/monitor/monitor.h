@@ -43,6 +43,7 @@ struct monitor {
     int64_t ask_until_ms; /* deadline of the answer about the box's use; 0: not asked */
     unsigned n_unanswered;
     struct forwards *forwards;
+    int64_t restore_at_ms; /* a forwarded port was taken: try again; 0: none was */
     struct commands *commands;
     struct supervisor *supervisor;
     struct diskwatch *disk; /* NULL: no limit */

@@ -98,6 +98,37 @@ monitor_is_not()
     wait_for 10 one_monitor
 }
 
+@test "a published port that was taken while there was no monitor answers again once it is free" {
+    up one --timeout 20m >/dev/null
+    guest=$(bellhop status one --json | jq -r .guest.url)
+    port=${guest##*:}
+    old=$(monitor_pid)
+    end_now "$(guard_pid)" "$old"
+    wait_for 10 begin_listening "$port"
+    bellhop gc >/dev/null
+    wait_for 30 monitor_is_not "$old"
+    run curl -sf -o /dev/null "$guest/v1/health"
+    [ "$status" -ne 0 ]
+    kill "$taker_pid"
+    wait_for 30 curl -sf -o /dev/null "$guest/v1/health"
+}
+
+# begin_listening PORT: takes it, as $taker_pid, and never answers.
+begin_listening()
+{
+    coproc taker { exec python3 -c '
+import socket, sys
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", int(sys.argv[1])))
+s.listen()
+print("listens", flush=True)
+while True:
+    s.accept()[0].close()' "$1" 3>&-; }
+    taker_pid=$taker_PID
+    read -r _ <&"${taker[0]}"
+}
+
 @test "a monitor that is started again keeps the time, and the coding agent running" {
     up one --timeout 3s >/dev/null
     supervise "echo start >>$DIR/workspace/starts; until [ -e $DIR/workspace/go ]; do sleep 0.1; done; exit 1"
