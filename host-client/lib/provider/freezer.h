@@ -11,7 +11,9 @@
 #include "common/err.h"
 
 #define FREEZER_NAME_BYTES 64
+#ifndef FREEZER_ROOT /* a test has its own */
 #define FREEZER_ROOT "/sys/fs/cgroup"
+#endif
 
 /* The group's name below the root of a hierarchy, with the leading '/'. */
 void freezer_name(const char *state_dir, const char *id, char out[FREEZER_NAME_BYTES]);
