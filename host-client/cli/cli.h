@@ -69,7 +69,7 @@ struct cli_option {
 struct cli_settings {
     const char *state_dir, *cache_dir, *agent_path, *monitor_path, *recipe_dir, *image_dir,
         *template_dir, *image_cache_dir, *npm_registry, *debug_log;
-    int64_t answer_timeout_ms, records_for_ms;
+    int64_t answer_timeout_ms, provider_timeout_ms, records_for_ms;
 };
 
 /* The lists are owned; cli_limits_done() frees them. */

@@ -41,6 +41,8 @@ const struct cli_option cli_settings_options[] = {
     SETTING("answer-timeout", CLI_DURATION, answer_timeout_ms, "TIME",
             "how long a box's guest agent may be silent on a call (default: 30s)",
             "BELLHOP_ANSWER_TIMEOUT"),
+    SETTING("provider-timeout", CLI_DURATION, provider_timeout_ms, "TIME",
+            "how long a provider may take for one call (default: 5m)", "BELLHOP_PROVIDER_TIMEOUT"),
     SETTING("records-for", CLI_DURATION, records_for_ms, "TIME",
             "how long the records of destroyed boxes are kept (default: 30d)",
             "BELLHOP_RECORDS_FOR"),

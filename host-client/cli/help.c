@@ -47,6 +47,8 @@ static const char environment_topic[] =
     "  BELLHOP_IMAGE        the image of 'up' without --image (default: slim)\n"
     "  BELLHOP_ANSWER_TIMEOUT\n"
     "                       how long a box's guest agent may be silent on a call (default: 30s)\n"
+    "  BELLHOP_PROVIDER_TIMEOUT\n"
+    "                       how long a provider may take for one call (default: 5m)\n"
     "  BELLHOP_RECORDS_FOR  how long the records of destroyed boxes are kept (default: 30d)\n"
     "  BELLHOP_AGENT, BELLHOP_MONITOR, BELLHOP_RECIPES\n"
     "                       the programs bellhopd and bellhop-monitor and the directory of "

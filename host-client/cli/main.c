@@ -64,6 +64,8 @@ json_t *cli_setting_default(const char *name)
                                                                 : NULL;
     if (strcmp(name, "answer-timeout") == 0)
         return json_string("30s");
+    if (strcmp(name, "provider-timeout") == 0)
+        return json_string("5m");
     if (strcmp(name, "records-for") == 0)
         return json_string("30d");
     return dir ? json_string(dir) : NULL;
@@ -80,6 +82,7 @@ static int open_context(struct cli *c, struct bh_error *err)
 
     c->opts.size = sizeof(c->opts);
     c->opts.answer_timeout_ms = s->answer_timeout_ms;
+    c->opts.provider_timeout_ms = s->provider_timeout_ms;
     c->opts.records_for_ms = s->records_for_ms;
     (void)snprintf(actor, sizeof(actor), "bellhop %s", c->command->name);
     c->opts.actor = actor;

@@ -8,6 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "lib/box/box_provider.h"
 
 void exit_watch_init(struct exit_watch *w)
 {
@@ -34,11 +35,9 @@ int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct prov
 
 static bool provider_says_ended(struct exit_watch *w)
 {
-    struct provider_box view;
     struct provider_run run;
 
-    box_view(w->box, &view);
-    return w->box->provider->find(&view, &run, NULL) == 0;
+    return box_provider_find(w->box, &run, NULL) == 0;
 }
 
 bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)

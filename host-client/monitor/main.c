@@ -17,16 +17,29 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
+#include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
 #include "lib/util/procfs.h"
 #include "monitor/guard.h"
 #include "monitor/monitor.h"
 
+#define ADOPT_MS 60000 /* for the guest agent's response */
 #define AGAIN_LOCK_MS 3000
 #define AGAIN_POLL_MS 20
 
-enum { ARG_STATE, ARG_CACHE, ARG_AGENT, ARG_RECIPES, ARG_IMAGES, ARG_ID, ARG_READY, N_ARGS };
+enum {
+    ARG_STATE,
+    ARG_CACHE,
+    ARG_AGENT,
+    ARG_RECIPES,
+    ARG_IMAGES,
+    ARG_ID,
+    ARG_READY,
+    ARG_START_MS,
+    ARG_PROVIDER_MS,
+    N_ARGS
+};
 
 static const struct option monitor_options[] = {
     {"state-dir", required_argument, NULL, ARG_STATE},
@@ -36,6 +49,8 @@ static const struct option monitor_options[] = {
     {"images", required_argument, NULL, ARG_IMAGES},
     {"id", required_argument, NULL, ARG_ID},
     {"ready-fd", required_argument, NULL, ARG_READY},
+    {"start-ms", required_argument, NULL, ARG_START_MS},
+    {"provider-ms", required_argument, NULL, ARG_PROVIDER_MS},
     {0},
 };
 
@@ -105,6 +120,14 @@ static void set_up_process(void)
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
+/* A time in milliseconds, which a command has formatted. */
+static int64_t read_ms(const char *text, int64_t missing)
+{
+    uint64_t ms = 0;
+
+    return text && str_parse_u64(text, 1, INT32_MAX, &ms, NULL) == 0 ? (int64_t)ms : missing;
+}
+
 static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct err *e)
 {
     struct bh_options o = {
@@ -117,6 +140,7 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
         .cancel_fd = -1,
         .actor = "monitor",
         .records_for_ms = INT64_MAX / 2, /* commands forget records: they know for how long */
+        .provider_timeout_ms = read_ms(args[ARG_PROVIDER_MS], 0),
     };
     struct bh_error error;
     int r = bh_open(&o, ret, &error);
@@ -127,16 +151,14 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
 /* Stops a box that did not become ready; the command decides what follows. */
 static void give_up(struct monitor *m)
 {
-    struct provider_box view;
-
-    if (!m->box)
-        return;
-    box_view(m->box, &view);
-    (void)m->box->provider->stop(&view, 0, NULL);
+    if (m->box)
+        (void)box_provider_stop(m->box, 0, NULL);
 }
 
 static int run_first(const char *args[N_ARGS], int ready_fd, struct err *e)
 {
+    const struct monitor_options o = {
+        .deadline_mono_ms = clock_mono_ms() + read_ms(args[ARG_START_MS], BRINGUP_TIMEOUT_MS)};
     struct bh_ctx *ctx = NULL;
     struct monitor m;
     int r = open_context(args, &ctx, e);
@@ -148,7 +170,7 @@ static int run_first(const char *args[N_ARGS], int ready_fd, struct err *e)
         (void)bh_close(ctx);
         return r;
     }
-    r = monitor_start(&m, ctx, args[ARG_ID], false, e);
+    r = monitor_start(&m, ctx, args[ARG_ID], &o, e);
     if (r < 0)
         give_up(&m);
     tell_ready(ready_fd, r, e);
@@ -179,6 +201,8 @@ static int take_lock_again(struct bh_ctx *ctx, const char *id, struct err *e)
  * ERR_NOT_FOUND: no box runs, so there is nothing to do. */
 static int adopt_locked(struct bh_ctx *ctx, const char *id, struct monitor *m, struct err *e)
 {
+    const struct monitor_options o = {.adopt_only = true,
+                                      .deadline_mono_ms = clock_mono_ms() + ADOPT_MS};
     struct box_row row = {0};
     bool is_live;
     int r = store_get(ctx->store, id, &row, e);
@@ -193,7 +217,7 @@ static int adopt_locked(struct bh_ctx *ctx, const char *id, struct monitor *m, s
     if (r == -ERR_EXISTS)
         return err_set(e, ERR_NOT_FOUND, "a command has started another monitor");
     if (r == 0)
-        r = monitor_start(m, ctx, id, true, e);
+        r = monitor_start(m, ctx, id, &o, e);
     if (r == 0 && !m->is_paused && box_row_is_paused(&m->box->row))
         r = store_set_state(ctx->store, id, BH_STATE_RUNNING, "interrupted", e);
     if (r == -ERR_NOT_FOUND && m->box)

@@ -14,6 +14,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
+#include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/history.h"
 #include "lib/box/lease_file.h"
@@ -38,20 +39,18 @@
 
 /* ---- start ---- */
 
-static int find_or_start(struct monitor *m, bool adopt_only, bool *ret_adopted, struct err *e)
+static int find_or_start(struct monitor *m, const struct monitor_options *o, bool *ret_adopted,
+                         struct err *e)
 {
     struct provider_run run = {0};
-    struct provider_box view;
-    int r;
+    int r = box_provider_find(m->box, &run, e);
 
-    box_view(m->box, &view);
-    r = m->box->provider->find(&view, &run, e);
     if (r < 0)
         return r;
-    if (r == 0 && adopt_only)
+    if (r == 0 && o->adopt_only)
         return err_set(e, ERR_NOT_FOUND, "the box has no processes any more");
     *ret_adopted = r == 1;
-    r = r == 1 ? 0 : m->box->provider->start(&view, &run, e);
+    r = r == 1 ? 0 : box_provider_start(m->box, o->deadline_mono_ms, &run, e);
     return r < 0 ? r : exit_watch_begin(&m->exit, m->box, &run, e);
 }
 
@@ -78,9 +77,8 @@ static int ended_early(struct monitor *m, struct err *e)
     return err_set(e, ERR_INTERNAL, "the guest agent ended at once");
 }
 
-static int wait_for_agent(struct monitor *m, struct err *e)
+static int wait_for_agent(struct monitor *m, int64_t deadline_mono_ms, struct err *e)
 {
-    int64_t deadline = clock_mono_ms() + MONITOR_READY_MS;
     int pause_ms = READY_POLL_FIRST_MS;
     struct client *c = NULL;
     int r = box_client(m->box, &c, e);
@@ -89,7 +87,7 @@ static int wait_for_agent(struct monitor *m, struct err *e)
         r = client_health(c, READY_TRY_MS, e);
         if (r == 0)
             return 0;
-        if (clock_until_ms(deadline) == 0)
+        if (clock_until_ms(deadline_mono_ms) == 0)
             return err_wrap(e, r, "the guest agent does not answer");
         if (exit_watch_has_ended(&m->exit, pause_ms))
             return ended_early(m, e);
@@ -132,7 +130,6 @@ static void save_lease(struct monitor *m)
 
 int monitor_pause_box(struct monitor *m, struct err *e)
 {
-    struct provider_box view;
     int r;
 
     if (m->is_paused)
@@ -140,9 +137,9 @@ int monitor_pause_box(struct monitor *m, struct err *e)
     r = supervisor_park(m->supervisor, e);
     if (r < 0)
         return err_wrap(e, r, "the guest agent");
-    box_view(m->box, &view);
-    r = m->box->provider->pause(&view, PROVIDER_PAUSE_FREEZE, e);
-    if (r < 0) {
+    r = box_provider_freeze(m->box, e);
+    if (r < 0) { /* it may stand still */
+        (void)box_provider_thaw(m->box, clock_mono_ms() + BOX_RESUME_MS, NULL);
         supervisor_unpark(m->supervisor);
         return r;
     }
@@ -155,24 +152,13 @@ int monitor_pause_box(struct monitor *m, struct err *e)
     return 0;
 }
 
-static int freeze_again(struct bh_box *box, struct err *e)
-{
-    struct provider_box view;
-
-    box_view(box, &view);
-    return box->provider->pause(&view, PROVIDER_PAUSE_FREEZE, e);
-}
-
 /* Runs the box's processes again, and returns once the guest agent has the time, fresh random
  * numbers and a new generation. */
 static int thaw_box(struct bh_box *box, int64_t deadline_mono_ms, struct err *e)
 {
-    struct provider_box view;
     struct client *c = NULL;
-    int r;
+    int r = box_provider_thaw(box, deadline_mono_ms, e);
 
-    box_view(box, &view);
-    r = box->provider->resume(&view, e);
     box->client = client_free(box->client); /* its connections are from before */
     if (r == 0)
         r = box_client(box, &c, e);
@@ -188,7 +174,7 @@ int monitor_resume_box(struct monitor *m, int64_t deadline_mono_ms, struct err *
         return 0;
     r = thaw_box(m->box, deadline_mono_ms, e);
     if (r < 0) {
-        (void)freeze_again(m->box, NULL);
+        (void)box_provider_freeze(m->box, NULL);
         return r;
     }
     now = clock_mono_ms();
@@ -206,12 +192,26 @@ int monitor_resume_box(struct monitor *m, int64_t deadline_mono_ms, struct err *
     return 0;
 }
 
+/* A state that cannot be stored is a line of the monitor's log: the next command finds the box as it
+ * is, and stores that. */
+static int set_state(struct monitor *m, enum bh_state state, const char *cause, struct err *e)
+{
+    struct err why = {0};
+    int r = store_set_state(m->ctx->store, m->box->row.id, state, cause, &why);
+
+    if (r < 0)
+        (void)fprintf(stderr, "bellhop-monitor: state %s (%s) is not stored: %s\n",
+                      bh_state_name(state), cause, why.message);
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
 /* A connection wants in: resumes the box under its name lock. A command that holds the lock may
  * resume or end the box itself: the next turn looks again. */
 static void wake_for_connection(struct monitor *m)
 {
     struct store *s = m->ctx->store;
-    const char *id = m->box->row.id;
     _cleanup_close_ int lock = -1;
     struct err e = {0};
     int r;
@@ -222,13 +222,13 @@ static void wake_for_connection(struct monitor *m)
         return;
     r = m->box->row.state == BH_STATE_RESUMING
             ? 0
-            : store_set_state(s, id, BH_STATE_RESUMING, "a connection", &e);
+            : set_state(m, BH_STATE_RESUMING, "a connection", &e);
     if (r == 0)
         r = monitor_resume_box(m, m->wake_by_ms, &e);
     if (r == 0)
-        (void)store_set_state(s, id, BH_STATE_RUNNING, "a connection", NULL);
+        (void)set_state(m, BH_STATE_RUNNING, "a connection", NULL);
     else
-        (void)store_set_state(s, id, BH_STATE_PAUSED, e.message, NULL);
+        (void)set_state(m, BH_STATE_PAUSED, e.message, NULL);
 }
 
 static void on_wake(struct monitor *m)
@@ -334,8 +334,8 @@ static int open_parts(struct monitor *m, struct err *e)
     return r;
 }
 
-int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, bool adopt_only,
-                  struct err *e)
+int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id,
+                  const struct monitor_options *o, struct err *e)
 {
     struct box_row row = {0};
     bool is_adopted = false;
@@ -347,14 +347,14 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, boo
     if (r == 0)
         r = box_new_take(ctx, &row, &m->box, e);
     if (r == 0)
-        r = find_or_start(m, adopt_only, &is_adopted, e);
+        r = find_or_start(m, o, &is_adopted, e);
     m->is_paused = r == 0 && is_adopted && m->box->row.state == BH_STATE_PAUSED;
     if (m->is_paused)
-        r = freeze_again(m->box, e);
+        r = box_provider_freeze(m->box, e);
     else if (r == 0 && is_adopted && box_row_is_paused(&m->box->row)) /* it was interrupted */
-        r = thaw_box(m->box, clock_mono_ms() + MONITOR_READY_MS, e);
+        r = thaw_box(m->box, o->deadline_mono_ms, e);
     if (r == 0 && !m->is_paused)
-        r = wait_for_agent(m, e);
+        r = wait_for_agent(m, o->deadline_mono_ms, e);
     if (r == 0)
         r = open_parts(m, e);
     if (r < 0)
@@ -426,13 +426,11 @@ static void write_exit_record(struct monitor *m, const char *by, const char *cau
 int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int grace_ms,
                      struct err *e)
 {
-    struct provider_box view;
     int r;
 
     m->is_over = true;
     m->supervisor = supervisor_free(m->supervisor); /* it would restart the coding agent */
-    box_view(m->box, &view);
-    r = m->box->provider->stop(&view, grace_ms, e);
+    r = box_provider_stop(m->box, grace_ms, e);
     write_exit_record(m, by, cause);
     return r;
 }
@@ -440,8 +438,6 @@ int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int g
 /* Ends the box under its name lock: state, processes, and with is_removal the box itself. */
 static void end_locked(struct monitor *m, const char *by, const char *cause, bool is_removal)
 {
-    struct store *s = m->ctx->store;
-    const char *id = m->box->row.id;
     char expired[CAUSE_BYTES];
     struct err e = {0};
 
@@ -449,18 +445,19 @@ static void end_locked(struct monitor *m, const char *by, const char *cause, boo
         m->is_over = true;
         return;
     }
-    (void)store_set_state(s, id, BH_STATE_STOPPING, cause, &e);
+    (void)set_state(m, BH_STATE_STOPPING, cause, NULL);
     if (monitor_stop_box(m, by, cause, BOX_STOP_GRACE_MS, &e) < 0) {
-        (void)store_set_state(s, id, BH_STATE_ERROR, e.message, NULL);
-        return;
+        (void)fprintf(stderr, "bellhop-monitor: the box is not stopped: %s\n", e.message);
+        return; /* it stays `stopping`: the next command or gc tries again */
     }
-    (void)store_set_state(s, id, BH_STATE_STOPPED, cause, &e);
+    (void)set_state(m, BH_STATE_STOPPED, cause, NULL);
     if (!is_removal || box_reload(m->box, &e) < 0)
         return;
     /* no command may ask this monitor to stop the box now */
     m->commands = commands_free(m->commands);
     (void)snprintf(expired, sizeof(expired), "it has expired: %s", cause);
-    (void)bringup_destroy_locked(m->box, expired, &e);
+    if (bringup_destroy_locked(m->box, expired, &e) < 0)
+        (void)fprintf(stderr, "bellhop-monitor: the box is not removed: %s\n", e.message);
 }
 
 static void end_by_lease(struct monitor *m)
@@ -478,20 +475,15 @@ static void end_by_lease(struct monitor *m)
 /* Under the name lock. ERR_UNIMPLEMENTED: this machine cannot freeze the box. */
 static int pause_unused(struct monitor *m, const char *cause, struct err *e)
 {
-    struct store *s = m->ctx->store;
-    const char *id = m->box->row.id;
-    struct provider_box view;
-    int r;
+    int r = box_provider_check_freeze(m->box, e);
 
-    box_view(m->box, &view);
-    r = m->box->provider->check_pause(&view, PROVIDER_PAUSE_FREEZE, e);
     if (r == 0)
-        r = store_set_state(s, id, BH_STATE_PAUSING, cause, e);
+        r = set_state(m, BH_STATE_PAUSING, cause, e);
     if (r < 0)
         return r;
     r = monitor_pause_box(m, e);
-    (void)store_set_state(s, id, r == 0 ? BH_STATE_PAUSED : BH_STATE_RUNNING,
-                          r == 0 ? cause : e->message, NULL);
+    (void)set_state(m, r == 0 ? BH_STATE_PAUSED : BH_STATE_RUNNING, r == 0 ? cause : e->message,
+                    NULL);
     return r;
 }
 
@@ -658,7 +650,7 @@ static void on_supervisor(struct monitor *m)
     if (activity)
         on_activity(m, activity);
     if (!m->is_over && supervisor_take_failure(m->supervisor, cause, sizeof(cause)))
-        (void)store_set_state(m->ctx->store, m->box->row.id, BH_STATE_ERROR, cause, NULL);
+        (void)set_state(m, BH_STATE_ERROR, cause, NULL);
 }
 
 static int64_t next_time(const struct monitor *m)

@@ -21,7 +21,6 @@
 #define MONITOR_MAX_CONNECTIONS 256
 #define MONITOR_MAX_POLL \
     (8 + MONITOR_MAX_CLIENTS + MONITOR_MAX_FORWARDS + 2 * MONITOR_MAX_CONNECTIONS)
-#define MONITOR_READY_MS 60000 /* for the guest agent's first response */
 
 struct forwards;
 struct commands;
@@ -49,11 +48,15 @@ struct monitor {
     struct diskwatch *disk; /* NULL: no limit */
 };
 
+struct monitor_options {
+    bool adopt_only; /* ERR_NOT_FOUND if there are no processes, instead of starting them */
+    int64_t deadline_mono_ms; /* for the start and the guest agent's first response */
+};
+
 /* Finds or starts the box's processes, waits for the guest agent, and continues the work of an
- * earlier monitor. adopt_only: ERR_NOT_FOUND if there are no processes, instead of starting
- * them. SIGCHLD, SIGTERM and SIGINT must be blocked. */
-int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id, bool adopt_only,
-                  struct err *e);
+ * earlier monitor. SIGCHLD, SIGTERM and SIGINT must be blocked. */
+int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id,
+                  const struct monitor_options *o, struct err *e);
 /* Runs until the box has ended. */
 int monitor_run(struct monitor *m, struct err *e);
 void monitor_done(struct monitor *m);

@@ -5,25 +5,13 @@
 
 load ../lib/box
 load drivers
+load faulty
 bats_require_minimum_version 1.5.0
 
-# The programs with faulty.c between them and the providers. They are in build/, where they find images and recipes.
 setup_file()
 {
-    local libs program
-
     [ "$(id -u)" -eq 0 ] || skip "needs root"
-    FAULTY_DIR=$(mktemp -d "$REPO/build/faulty-XXXXXX")
-    export FAULTY_DIR
-    libs="$(pkg-config --libs libcurl jansson libarchive sqlite3 nettle) -pthread"
-    gcc -D_GNU_SOURCE -std=gnu11 -O1 -c -I"$REPO/guest" -I"$REPO/host-client" -I"$REPO/host-client/include" \
-        -o "$FAULTY_DIR/faulty.o" "$REPO/tests/providers/faulty.c"
-    for program in cli:bellhop monitor:bellhop-monitor; do
-        # shellcheck disable=SC2086
-        gcc -Wl,--wrap=provider_find,--wrap=provider_at -o "$FAULTY_DIR/${program#*:}" \
-            "$BELLHOP_BUILD/obj/host/host-client/${program%:*}"/*.o "$FAULTY_DIR/faulty.o" "$BELLHOP_BUILD/libbellhop.a" $libs
-    done
-    ln -s "$AGENT" "$FAULTY_DIR/bellhopd"
+    build_faulty
 }
 teardown_file() { rm -rf --one-file-system "$FAULTY_DIR"; }
 
@@ -223,7 +211,7 @@ case_find_fails()
     run bellhop exec one -- true
     [ "$status" -ne 0 ]
     [ "$(state)" = "$before" ]
-    bellhop gc
+    bellhop gc # its monitor answers
     mend
     [ "$(state)" = running ]
     bellhop exec one -- true

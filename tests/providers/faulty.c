@@ -6,6 +6,7 @@
  *   error   fails before the provider is asked        late    fails after the provider has done it
  *   hang    waits until it is canceled, then fails    kill    the program dies by SIGKILL before
  *   killed  the program dies by SIGKILL after the provider has done it
+ *   slow:N  waits for N seconds, or until it is canceled, then asks the provider
  * STATE_DIR/asked gets a line "PROGRAM FUNCTION" for each call.
  */
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/str.h"
 #include "lib/provider/provider.h"
 
@@ -66,12 +68,15 @@ static int fault_before(const struct bh_ctx *ctx, const char *function, char ret
     fault_mode(ctx, function, ret_mode);
     if (str_eq(ret_mode, "kill"))
         (void)kill(getpid(), SIGKILL);
-    if (str_eq(ret_mode, "hang")) {
+    if (str_eq(ret_mode, "hang") || strncmp(ret_mode, "slow:", 5) == 0) {
         struct pollfd p = {.fd = ctx->cancel_fd > 0 ? ctx->cancel_fd : -1, .events = POLLIN};
+        uint64_t s = 0;
+        int r;
 
-        while (poll(&p, 1, -1) < 1)
+        (void)str_parse_u64(ret_mode + strlen("slow:"), 0, 1000, &s, NULL);
+        while ((r = poll(&p, 1, str_eq(ret_mode, "hang") ? -1 : (int)s * 1000)) < 0)
             continue;
-        return err_set(e, ERR_CANCELED, "canceled in %s", function);
+        return r == 0 ? 0 : err_set(e, ERR_CANCELED, "canceled in %s", function);
     }
     return str_eq(ret_mode, "error") ? fault_error(function, e) : 0;
 }
@@ -104,28 +109,72 @@ FAULT(stop, (struct provider_box * b, int grace_ms, struct err *e), b->ctx, b->s
 FAULT(destroy, (struct provider_box * b, struct err *e), b->ctx, b->spec->provider, b, e)
 FAULT(find, (struct provider_box * b, struct provider_run *ret, struct err *e), b->ctx,
       b->spec->provider, b, ret, e)
+FAULT(check_pause, (struct provider_box * b, enum provider_pause level, struct err *e), b->ctx,
+      b->spec->provider, b, level, e)
+FAULT(pause, (struct provider_box * b, enum provider_pause level, struct err *e), b->ctx,
+      b->spec->provider, b, level, e)
+FAULT(resume, (struct provider_box * b, struct err *e), b->ctx, b->spec->provider, b, e)
 FAULT(inspect, (struct provider_box * b, json_t **ret, struct err *e), b->ctx, b->spec->provider, b,
       ret, e)
 
+/* probe() and sweep() have no box that names their provider: each row has its own. */
+#define FAULTS_OF_ROW(i) \
+    static int fault_probe_##i(struct bh_ctx *ctx, const char *runtime, \
+                               struct provider_facts *ret, struct err *e) \
+    { \
+        char mode[16]; \
+        int r = fault_before(ctx, "probe", mode, e); \
+\
+        if (r == 0) \
+            r = __real_provider_at(i)->probe(ctx, runtime, ret, e); \
+        return fault_after(mode, "probe", r, e); \
+    } \
+    static int fault_sweep_##i(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), \
+                               void *arg, void (*report)(void *arg, const char *line), \
+                               void *report_arg, struct err *e) \
+    { \
+        char mode[16]; \
+        int r = fault_before(ctx, "sweep", mode, e); \
+\
+        if (r == 0) \
+            r = __real_provider_at(i)->sweep(ctx, is_known, arg, report, report_arg, e); \
+        return fault_after(mode, "sweep", r, e); \
+    }
+FAULTS_OF_ROW(0)
+FAULTS_OF_ROW(1)
+
+static const struct {
+    int (*probe)(struct bh_ctx *, const char *, struct provider_facts *, struct err *);
+    int (*sweep)(struct bh_ctx *, bool (*)(void *, const char *), void *,
+                 void (*)(void *, const char *), void *, struct err *);
+} of_row[] = {{fault_probe_0, fault_sweep_0}, {fault_probe_1, fault_sweep_1}};
+
 static const struct provider *make_faulty(const struct provider *real)
 {
-    static struct provider rows[8];
+    static struct provider rows[N_ELEMENTS(of_row)];
     size_t i = 0;
 
     if (!real)
         return NULL;
-    while (rows[i].name && !str_eq(rows[i].name, real->name))
+    while (__real_provider_at(i) != real)
         i++;
+    if (i >= N_ELEMENTS(of_row))
+        abort(); /* a new provider needs FAULTS_OF_ROW() */
     if (!rows[i].name) {
         struct provider row = *real;
 
+        row.probe = of_row[i].probe;
         row.check = fault_check;
         row.prepare = fault_prepare;
         row.start = fault_start;
         row.stop = fault_stop;
         row.destroy = fault_destroy;
         row.find = fault_find;
+        row.check_pause = real->check_pause ? fault_check_pause : NULL;
+        row.pause = real->pause ? fault_pause : NULL;
+        row.resume = real->resume ? fault_resume : NULL;
         row.inspect = fault_inspect;
+        row.sweep = real->sweep ? of_row[i].sweep : NULL;
         rows[i] = row;
     }
     return &rows[i];

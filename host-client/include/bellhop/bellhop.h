@@ -138,6 +138,9 @@ struct bh_options {
      * not use the context. NULL: nobody. */
     void (*debug)(void *arg, const char *part, const char *text);
     void *debug_arg;
+    /* How long a provider may take for one call. 0: five minutes, and what makes or starts a box as
+     * long as the call of this library waits. */
+    int64_t provider_timeout_ms;
 };
 
 struct bh_ctx;

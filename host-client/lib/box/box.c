@@ -12,6 +12,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "lib/recipe/bootstrap.h"
+#include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
 #include "lib/box/history.h"
@@ -306,17 +307,11 @@ int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err)
  */
 static int check_peer(void *arg, int fd, struct err *e)
 {
-    int64_t begun_ms;
     struct bh_box *box = arg;
-    struct provider_box view;
     struct provider_run run = {0};
     pid_t pid = 0;
-    int r;
+    int r = box_provider_find(box, &run, e);
 
-    box_view(box, &view);
-    begun_ms = clock_mono_ms();
-    r = box->provider->find(&view, &run, e);
-    provider_report(box->provider, box->ctx, "find", box->row.name, begun_ms, r);
     if (r == 0)
         return err_set(e, ERR_UNAVAILABLE, "the box does not run");
     if (r > 0)
@@ -636,18 +631,13 @@ int bh_health(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 
 int bh_inspect(struct bh_box *box, char **ret_json, struct bh_error *err)
 {
-    int64_t begun_ms;
-    struct provider_box view;
     _cleanup_json_ json_t *facts = NULL;
     struct err e = {0};
     int r = box_reload(box, &e);
 
     if (r < 0)
         return ctx_fail(err, r, &e);
-    box_view(box, &view);
-    begun_ms = clock_mono_ms();
-    r = box->provider->inspect(&view, &facts, &e);
-    provider_report(box->provider, box->ctx, "inspect", box->row.name, begun_ms, r);
+    r = box_provider_inspect(box, &facts, &e);
     if (r == 0)
         r = jx_dump(facts, ret_json, NULL, &e);
     return ctx_fail(err, r, &e);

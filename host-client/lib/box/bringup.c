@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -19,8 +17,8 @@
 #include "lib/recipe/bootstrap.h"
 #include "lib/box/bringup_internal.h"
 #include "lib/box/box_environment.h"
+#include "lib/box/box_provider.h"
 #include "lib/box/control.h"
-#include "lib/util/socket.h"
 #include "lib/box/ports.h"
 #include "lib/project/repo.h"
 #include "lib/box/template_boot.h"
@@ -101,54 +99,14 @@ int bringup_is_disk_gone(struct bh_box *box, struct err *e)
 
 /* ---- what goes into a new box ---- */
 
-/* A provider waits for the cancel descriptor alone. *ret_fd is readable when that one is, or at
- * the deadline, by *ret_timer. */
-static int open_cancel_at(int cancel_fd, int64_t deadline, int *ret_fd, int *ret_timer,
-                          struct err *e)
-{
-    _cleanup_close_ int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
-    _cleanup_close_ int fd = epoll_create1(EPOLL_CLOEXEC);
-    int64_t left_ms = deadline - clock_mono_ms();
-    struct itimerspec at = {
-        .it_value = {.tv_sec = left_ms / 1000, .tv_nsec = left_ms % 1000 * 1000000}};
-    struct epoll_event readable = {.events = EPOLLIN};
-
-    if (left_ms <= 0)
-        return err_set(e, ERR_DEADLINE, "the deadline passed before the box was made");
-    if (timer < 0 || fd < 0 || timerfd_settime(timer, 0, &at, NULL) < 0 ||
-        epoll_ctl(fd, EPOLL_CTL_ADD, timer, &readable) < 0 ||
-        (cancel_fd >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, cancel_fd, &readable) < 0))
-        return err_sys(e, errno, "wait for the provider until the deadline");
-    *ret_fd = TAKE_FD(fd);
-    *ret_timer = TAKE_FD(timer);
-    return 0;
-}
-
 static int prepare_disk(struct bh_box *box, int64_t deadline, struct err *e)
 {
     struct image_facts facts = {.user = TEMPLATE_USER};
-    int64_t begun_ms;
-    int caller_cancel = box->ctx->cancel_fd;
-    _cleanup_close_ int cancel = -1;
-    _cleanup_close_ int timer = -1;
-    struct provider_box view;
-    int r = open_cancel_at(caller_cancel, deadline, &cancel, &timer, e);
+    int r = *box->spec.image_dir ? image_facts(box->spec.image_dir, &facts, e) : 0;
 
-    if (r == 0 && *box->spec.image_dir)
-        r = image_facts(box->spec.image_dir, &facts, e);
-    if (r < 0)
-        return r;
-    box_view(box, &view);
-    view.user = facts.user;
-    box->ctx->cancel_fd = cancel;
-    begun_ms = clock_mono_ms();
-    r = box->provider->prepare(&view, e);
-    provider_report(box->provider, box->ctx, "prepare", box->row.name, begun_ms, r);
-    box->ctx->cancel_fd = caller_cancel;
+    if (r == 0)
+        r = box_provider_prepare(box, facts.user, deadline, e);
     image_facts_done(&facts);
-    if (r == -ERR_CANCELED && !socket_wait_canceled(caller_cancel, 0))
-        return err_set(e, ERR_DEADLINE, "the provider '%s' did not make the box in time",
-                       box->provider->name);
     return r;
 }
 

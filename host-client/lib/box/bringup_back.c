@@ -6,6 +6,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "lib/box/box_provider.h"
 #include "lib/box/control.h"
 #include "lib/box/lifecycle.h"
 #include "lib/provider/limits.h"
@@ -38,16 +39,10 @@ int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
 /* Verifies a box whose row says that it runs: 1, or 0 after it was marked stopped. */
 static int check_processes(struct bh_box *box, int64_t deadline, struct err *e)
 {
-    int64_t begun_ms;
-    struct provider_box view;
     struct provider_run run;
     struct client *c = NULL;
-    int r;
+    int r = box_provider_find(box, &run, e);
 
-    box_view(box, &view);
-    begun_ms = clock_mono_ms();
-    r = box->provider->find(&view, &run, e);
-    provider_report(box->provider, box->ctx, "find", box->row.name, begun_ms, r);
     if (r < 0)
         return r;
     if (r == 0) {
@@ -65,7 +60,6 @@ static int check_processes(struct bh_box *box, int64_t deadline, struct err *e)
 void bringup_notice(struct bh_box *box)
 {
     _cleanup_close_ int lock = -1;
-    struct provider_box view;
     struct provider_run run;
     int r;
 
@@ -76,8 +70,7 @@ void bringup_notice(struct bh_box *box)
         store_lock_name(box->ctx->store, box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0 ||
         box_reload(box, NULL) < 0 || !box_row_is_live(&box->row))
         return;
-    box_view(box, &view);
-    if (box->provider->find(&view, &run, NULL) == 0)
+    if (box_provider_find(box, &run, NULL) == 0)
         (void)bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, NULL);
 }
 

@@ -13,6 +13,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/box/box_provider.h"
 #include "lib/box/control.h"
 #include "lib/box/history.h"
 #include "lib/util/beneath.h"
@@ -32,8 +33,6 @@ static void end_monitor(struct bh_box *box, const char *cause, int grace_ms)
 
 int bringup_end_processes(struct bh_box *box, enum bh_state then, const char *cause, struct err *e)
 {
-    int64_t begun_ms;
-    struct provider_box view;
     int r = bringup_set_state(box, BH_STATE_STOPPING, cause, e);
     bool is_noted = r == 0;
 
@@ -43,10 +42,7 @@ int bringup_end_processes(struct bh_box *box, enum bh_state then, const char *ca
         return r;
     box->client = client_free(box->client);
     end_monitor(box, cause, BOX_STOP_GRACE_MS);
-    box_view(box, &view);
-    begun_ms = clock_mono_ms();
-    r = box->provider->stop(&view, 0, e);
-    provider_report(box->provider, box->ctx, "stop", box->row.name, begun_ms, r);
+    r = box_provider_stop(box, 0, e);
     if (r == 0 && !is_noted)
         r = bringup_set_state(box, BH_STATE_STOPPING, cause, e);
     if (r == 0)
@@ -151,11 +147,9 @@ static int remove_row_and_dir(struct bh_box *box, struct store_end *end, struct 
 
 int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
 {
-    int64_t begun_ms;
     _cleanup_json_ json_t *exit_status = NULL;
     _cleanup_free_ char *logs = NULL;
     struct store_end end = {.cause = cause};
-    struct provider_box view;
     int r = bringup_set_state(box, BH_STATE_DESTROYING, cause, e);
 
     /* Nothing is removed unless the next command will go on with it. It does so with a box that
@@ -164,10 +158,7 @@ int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
         return err_wrap(e, r, "the box '%s' was not removed", box->row.name);
     box->client = client_free(box->client);
     end_monitor(box, "removed", 0);
-    box_view(box, &view);
-    begun_ms = clock_mono_ms();
-    r = box->provider->destroy(&view, e);
-    provider_report(box->provider, box->ctx, "destroy", box->row.name, begun_ms, r);
+    r = box_provider_destroy(box, e);
     if (r < 0)
         return r;
     end.exit = exit_status = read_exit(box);

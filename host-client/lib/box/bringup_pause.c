@@ -2,6 +2,7 @@
 #include "lib/box/bringup_internal.h"
 
 #include "common/clock.h"
+#include "lib/box/box_provider.h"
 #include "lib/box/control.h"
 
 #define PAUSE_MS 40000 /* the monitor waits for the guest agent, then for the kernel */
@@ -9,12 +10,9 @@
 /* Is a process of the box there? Else the box is marked as stopped. */
 static int find_paused(struct bh_box *box, struct err *e)
 {
-    struct provider_box view;
     struct provider_run run;
-    int r;
+    int r = box_provider_find(box, &run, e);
 
-    box_view(box, &view);
-    r = box->provider->find(&view, &run, e);
     if (r == 0)
         r = bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, e);
     else
@@ -27,7 +25,6 @@ static int find_paused(struct bh_box *box, struct err *e)
 int bringup_pause_locked(struct bh_box *box, int64_t deadline_mono_ms, struct err *e)
 {
     struct err why = {0};
-    struct provider_box view;
     int r;
 
     if (box->row.state != BH_STATE_RUNNING)
@@ -38,8 +35,7 @@ int bringup_pause_locked(struct bh_box *box, int64_t deadline_mono_ms, struct er
         return err_field(e, ERR_UNIMPLEMENTED, "level",
                          "freeze: the provider '%s' cannot do it; the level disk works",
                          box->provider->name);
-    box_view(box, &view);
-    r = box->provider->check_pause(&view, PROVIDER_PAUSE_FREEZE, e);
+    r = box_provider_check_freeze(box, e);
     if (r == 0)
         r = control_ensure_monitor(box->ctx, box->row.id, deadline_mono_ms, e);
     if (r == 0)

@@ -1,6 +1,7 @@
 #include "lib/box/control.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -161,7 +162,7 @@ static bool read_monitor_pid(const char *path, pid_t *ret_pid, uint64_t *ret_sta
 
 struct launch {
     const char *path;
-    char *argv[16];
+    char *argv[20];
     int log_fd;
     int ready_fd;
     const char *failed; /* written to ready_fd if exec fails */
@@ -293,19 +294,24 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
     _cleanup_close_ int log = -1;
     _cleanup_close_ int ready = -1;
     int p[2] = {-1, -1};
+    char start_ms[16], provider_ms[24];
     struct launch l = {
         .path = ctx->monitor_path,
-        .argv = {ctx->monitor_path, (char *)"--state-dir", ctx->state_dir, (char *)"--cache-dir",
-                 ctx->cache_dir, (char *)"--agent", ctx->agent_path, (char *)"--recipes",
-                 ctx->recipe_dir, (char *)"--images", ctx->image_dir, (char *)"--id",
-                 (char *)box_id, (char *)"--ready-fd", (char *)"3", NULL},
+        .argv = {ctx->monitor_path, (char *)"--state-dir",   ctx->state_dir,  (char *)"--cache-dir",
+                 ctx->cache_dir,    (char *)"--agent",       ctx->agent_path, (char *)"--recipes",
+                 ctx->recipe_dir,   (char *)"--images",      ctx->image_dir,  (char *)"--id",
+                 (char *)box_id,    (char *)"--ready-fd",    (char *)"3",     (char *)"--start-ms",
+                 start_ms,          (char *)"--provider-ms", provider_ms,     NULL},
         .failed = failed,
     };
     off_t log_begin;
-    int r;
+    int left_ms, r;
 
     if (!log_path)
         return err_oom(e);
+    left_ms = clock_until_ms(deadline_mono_ms);
+    (void)snprintf(start_ms, sizeof(start_ms), "%d", left_ms > 0 ? left_ms : 1);
+    (void)snprintf(provider_ms, sizeof(provider_ms), "%" PRId64, ctx->provider_timeout_ms);
     r = open_launch_fds(log_path, &log, p, e);
     ready = p[0];
     l.log_fd = log;

@@ -12,6 +12,7 @@
 #include "common/str.h"
 #include "lib/recipe/bootstrap.h"
 #include "lib/box/box.h"
+#include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
 #include "lib/image/image.h"
@@ -140,13 +141,13 @@ static int add_row(struct creation *c, json_t *spec, struct box_row *ret, struct
 static int check_spec(struct creation *c, const struct provider *p, struct err *e)
 {
     bool is_changed;
-    int r = provider_check(p, c->ctx, &c->spec, e);
+    int r = box_provider_check(p, c->ctx, &c->spec, c->deadline_mono_ms, e);
 
     if (r < 0)
         return r;
     limits_lower(c->ctx->limits, &c->spec, &is_changed);
     if (is_changed)
-        r = provider_check(p, c->ctx, &c->spec, e);
+        r = box_provider_check(p, c->ctx, &c->spec, c->deadline_mono_ms, e);
     return r < 0 ? r : limits_check(c->ctx->limits, &c->spec, e);
 }
 

@@ -15,6 +15,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/box/box.h"
+#include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
 #include "lib/box/history.h"
@@ -40,7 +41,7 @@ struct gc {
     int64_t locks_deadline_ms;
     int64_t stopped_for_ms; /* boxes that were stopped for so long are removed; -1: none */
     bool dry_run;
-    int unstored; /* the first -ERR_EXHAUSTED: what gc found or did is not in the store */
+    int failed; /* the first error: something could not be tidied, or is not in the store */
     struct err why;
     json_t *told; /* dry run: the unknown ids that were reported */
     struct err *e;
@@ -57,6 +58,16 @@ __attribute__((format(printf, 2, 3))) static void say(struct gc *gc, const char 
     (void)vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
     gc->fn(gc->arg, line);
+}
+
+/* Says what could not be done. The rest goes on; the first failure is the result. */
+static void note_failure(struct gc *gc, const char *name, int r, const struct err *e)
+{
+    say(gc, "%s: %s", name, e->message);
+    if (gc->failed)
+        return;
+    gc->failed = r;
+    gc->why = *e;
 }
 
 static void relay_line(void *arg, const char *line)
@@ -86,14 +97,12 @@ static int settle_box(struct gc *gc, struct bh_box *box, bool *ret_gone, struct 
 /* Starts the monitor of a running box that has none; marks a box that ended unseen. */
 static int check_monitor(struct gc *gc, struct bh_box *box, struct err *e)
 {
-    struct provider_box view;
     struct provider_run run;
     int r;
 
     if (!box_row_is_live(&box->row) || control_ping(box->ctx, box->row.id, NULL) == 0)
         return 0;
-    box_view(box, &view);
-    r = box->provider->find(&view, &run, e);
+    r = box_provider_find(box, &run, e);
     if (r < 0)
         return r;
     if (gc->dry_run)
@@ -187,24 +196,20 @@ static int with_box(struct gc *gc, struct box_row *row,
     if (r == 0)
         r = store_lock_name(gc->ctx->store, name, gc->locks_deadline_ms, gc->ctx->cancel_fd, &lock,
                             &e);
-    if (r == -ERR_DEADLINE)
-        r = 0; /* another command is at work on it */
-    else if (r == 0)
+    if (r == 0)
         r = box_reload(box, &e);
-    if (r == 0 && lock >= 0)
+    if (r == 0)
         r = fn(gc, box, &e);
+    else if (lock < 0 ? r == -ERR_DEADLINE : r == -ERR_NOT_FOUND)
+        r = 0; /* another command is at work on it, or has removed it */
     (void)bh_box_free(box);
     if (r == -ERR_CANCELED) {
         if (gc->e)
             *gc->e = e;
         return r;
     }
-    if (r < 0 && r != -ERR_NOT_FOUND)
-        say(gc, "%s: %s", name, e.message);
-    if (r == -ERR_EXHAUSTED && !gc->unstored) {
-        gc->unstored = r;
-        gc->why = e;
-    }
+    if (r < 0)
+        note_failure(gc, name, r, &e);
     return 0;
 }
 
@@ -341,12 +346,12 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
     if (r < 0)
         return r;
     for (size_t i = 0; (p = provider_at(i)); i++) {
-        int64_t begun_ms = clock_mono_ms();
+        const struct box_provider_sweep sweep = {
+            .is_known = is_known, .report = relay_line, .arg = gc};
 
-        r = p->sweep ? p->sweep(gc->ctx, is_known, gc, relay_line, gc, e) : 0;
-        provider_report(p, gc->ctx, "sweep", "", begun_ms, r);
+        r = p->sweep ? box_provider_sweep(p, gc->ctx, &sweep, e) : 0;
         if (r < 0)
-            say(gc, "%s: %s", p->name, e->message);
+            note_failure(gc, p->name, r, e);
     }
     drop_unknown_dirs(gc);
     agent_layer_gc(&(struct agent_layer_gc){.ctx = gc->ctx,
@@ -359,9 +364,9 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
     r = drop_old_records(gc, records_for_ms, e);
     if (!gc->dry_run)
         store_forget_log(gc->ctx->store);
-    if (r == 0 && gc->unstored) {
+    if (r == 0 && gc->failed) {
         *e = gc->why;
-        return gc->unstored;
+        return gc->failed;
     }
     return r;
 }
@@ -420,10 +425,8 @@ int bh_providers(struct bh_ctx *ctx, void (*fn)(void *arg, const struct bh_provi
         struct provider_facts facts = {0};
         struct err e = {0};
         struct bh_provider_info info = {.name = p->name, .summary = p->summary};
-        int64_t begun_ms = clock_mono_ms();
-        int r = p->probe(ctx, "", &facts, &e);
+        int r = box_provider_probe(p, ctx, &facts, &e);
 
-        provider_report(p, ctx, "probe", "", begun_ms, r);
         if (r == -ERR_CANCELED)
             return ctx_fail(err, r, &e);
         info.usable = r == 0 && facts.usable;

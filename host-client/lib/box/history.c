@@ -100,29 +100,70 @@ int store_write_event(struct store *s, const struct store_event *event, struct e
     return r < 0 ? r : drop_oldest_events(s, event->box_id, e);
 }
 
+/* Within a transaction: does the box's last event have this kind, cause and actor? 1, 0 or an
+ * error. */
+static int is_last_event(struct store *s, const struct store_event *event, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    int r = store_prepare(s,
+                          "SELECT kind = ?2 AND cause = ?3 AND actor = ?4 FROM events"
+                          " WHERE box_id = ?1 ORDER BY seq DESC LIMIT 1",
+                          &st, e);
+
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, event->box_id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 2, event->kind, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 3, event->cause, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 4, store_actor(s), -1, SQLITE_STATIC);
+    r = sqlite3_step(st);
+    if (r != SQLITE_ROW && r != SQLITE_DONE)
+        return store_fail(s, "read", e);
+    return r == SQLITE_ROW && sqlite3_column_int(st, 0);
+}
+
+/* A transaction. */
+static int add_fact(struct store *s, struct store_event *event, bool is_once, struct err *e)
+{
+    struct box_row row = {0};
+    int r = store_begin(s, e);
+
+    if (r < 0)
+        return r;
+    r = store_get(s, event->box_id, &row, e);
+    event->before = event->after = row.state;
+    box_row_done(&row);
+    if (r == 0 && is_once)
+        r = is_last_event(s, event, e);
+    if (r == 0)
+        r = store_write_event(s, event, e);
+    return store_commit(s, r < 0 ? r : 0, e);
+}
+
 int store_add_event(struct store *s, const char *box_id, const char *event_id, const char *kind,
                     const char *cause, struct err *e)
 {
     _cleanup_free_ char *text = strdup(cause);
     struct store_event event = {
         .box_id = box_id, .id = event_id, .kind = kind, .time_ms = store_now_ms(s), .cause = text};
-    struct box_row row = {0};
     int r;
 
     if (!text)
         return err_oom(e);
     str_make_utf8(text);
     r = store_check_event_id(event_id, e);
-    if (r == 0)
-        r = store_begin(s, e);
-    if (r < 0)
-        return r;
-    r = store_get(s, box_id, &row, e);
-    event.before = event.after = row.state;
-    box_row_done(&row);
-    if (r == 0)
-        r = store_write_event(s, &event, e);
-    return store_commit(s, r < 0 ? r : 0, e);
+    return r < 0 ? r : add_fact(s, &event, false, e);
+}
+
+int store_add_fault(struct store *s, const char *box_id, const char *cause, struct err *e)
+{
+    char text[HISTORY_CAUSE_BYTES];
+    struct store_event event = {
+        .box_id = box_id, .kind = "fault", .time_ms = store_now_ms(s), .cause = text};
+
+    (void)snprintf(text, sizeof(text), "%s", cause);
+    str_make_utf8(text);
+    return add_fact(s, &event, true, e);
 }
 
 static void event_row_done(struct event_row *row)

@@ -55,6 +55,9 @@ void record_row_done(struct record_row *row);
  * event_id NULL: random. */
 int store_add_event(struct store *s, const char *box_id, const char *event_id, const char *kind,
                     const char *cause, struct err *e);
+/* The same of kind "fault", unless the box's last event is that fault by this actor already: whoever
+ * tries again and again fills no history. */
+int store_add_fault(struct store *s, const char *box_id, const char *cause, struct err *e);
 /*
  * Calls fn for each event of a box whose seq is greater than since; with box_id NULL, of all boxes,
  * whose position is. In order. fn may use the store. A non-zero result ends the list and is

@@ -38,6 +38,11 @@ enum bh_state provider_state(const struct provider *p, const char *word)
     return BH_STATE_UNKNOWN;
 }
 
+int64_t provider_deadline(const struct provider_box *b)
+{
+    return b->deadline_mono_ms ? b->deadline_mono_ms : clock_mono_ms() + PROVIDER_MS;
+}
+
 void provider_report(const struct provider *p, const struct bh_ctx *ctx, const char *call,
                      const char *box, int64_t begun_ms, int r)
 {
@@ -114,17 +119,11 @@ static int fill_defaults(const struct provider *p, struct spec *s, struct err *e
 
 int provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec *spec, struct err *e)
 {
-    int64_t begun_ms;
     int r = check_capabilities(p, spec, e);
 
     if (r == 0)
         r = fill_defaults(p, spec, e);
-    begun_ms = clock_mono_ms();
-    if (r == 0) {
-        r = p->check(ctx, spec, e);
-        provider_report(p, ctx, "check", "", begun_ms, r);
-    }
-    return r;
+    return r < 0 ? r : p->check(ctx, spec, e);
 }
 
 char *provider_workdir(const struct provider *p, const char *dir, const struct spec *spec)

@@ -24,6 +24,7 @@
 
 /* With the box's id, in the environment of every command that we start in a box. */
 #define PROVIDER_MARK_ENV "BELLHOP_BOX_ID"
+#define PROVIDER_MS (5 * 60 * 1000) /* a call's deadline, unless the caller has another */
 
 struct provider_box {
     struct bh_ctx *ctx;
@@ -31,6 +32,8 @@ struct provider_box {
     const char *name; /* the host name in the box */
     const char *dir;  /* absolute */
     const char *user; /* prepare() alone: commands run as this user; the image names it */
+    /* The caller's; ctx->cancel_fd is readable then. 0: PROVIDER_MS from now. */
+    int64_t deadline_mono_ms;
     struct spec *spec;
 };
 
@@ -166,6 +169,8 @@ struct provider {
 
 #define PROVIDER_DECLARE(name) extern const struct provider provider_##name;
 PROVIDERS(PROVIDER_DECLARE)
+
+int64_t provider_deadline(const struct provider_box *b); /* never 0 */
 
 /* A line of the debug log: a call of the provider that took from begun_ms (clock_mono_ms()) until
  * now. `box` may be "". */

@@ -186,6 +186,7 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .limits = ctx->limits,
         .debug = ctx->debug.fn,
         .debug_arg = ctx->debug.arg,
+        .provider_timeout_ms = ctx->provider_timeout_ms,
     };
 
     memcpy(ret_opts, &o, o.size);
@@ -375,6 +376,10 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
         return err_field(e, ERR_INVALID, "answer_timeout",
                          "answer_timeout: the time must not be negative");
     ctx->answer_timeout_ms = o->answer_timeout_ms;
+    if (o->provider_timeout_ms < 0 || o->provider_timeout_ms > INT32_MAX)
+        return err_field(e, ERR_INVALID, "provider_timeout",
+                         "provider_timeout: the time must be at most 24 days");
+    ctx->provider_timeout_ms = o->provider_timeout_ms;
     if (o->records_for_ms < 0)
         return err_field(e, ERR_INVALID, "records_for",
                          "records_for: the time must not be negative");

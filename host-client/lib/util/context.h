@@ -16,12 +16,13 @@ struct bh_ctx {
     char *monitor_path;
     char *recipe_dir;
     char *image_dir;
-    char *template_dir;        /* build.sh, templates/ */
-    char *image_cache_dir;     /* layers */
-    char *npm_registry;        /* or NULL */
-    int cancel_fd;             /* -1: none */
-    int64_t answer_timeout_ms; /* 0: the client's default */
-    bool no_resume;            /* a stopped box is an error instead of a reason to start it */
+    char *template_dir;          /* build.sh, templates/ */
+    char *image_cache_dir;       /* layers */
+    char *npm_registry;          /* or NULL */
+    int cancel_fd;               /* -1: none */
+    int64_t answer_timeout_ms;   /* 0: the client's default */
+    int64_t provider_timeout_ms; /* 0: PROVIDER_MS */
+    bool no_resume;              /* a stopped box is an error instead of a reason to start it */
     void (*progress)(void *arg, const struct bh_progress *p);
     void *progress_arg;
     struct store *store;

@@ -44,7 +44,7 @@ static int far_exit_status(struct provider_box *b, const struct provider_run *ru
 }
 
 static const struct provider provider_far = {
-    .name = "far",
+    .name = (char *)"far",
     .summary = "a box on another machine",
     .isolates = true,
     .networks = PROVIDER_NETWORK_NONE,
@@ -151,7 +151,11 @@ TEST(the_capabilities_of_each_row_fit_together)
 
 static struct bh_box far_box(void)
 {
-    return (struct bh_box){.provider = &provider_far, .row = {.id = "00112233aabbccdd"}};
+    static struct bh_ctx ctx = {.cancel_fd = -1, .state_dir = (char *)"nowhere"};
+
+    return (struct bh_box){.ctx = &ctx,
+                           .provider = &provider_far,
+                           .row = {.id = "00112233aabbccdd", .name = (char *)"far"}};
 }
 
 TEST(a_box_whose_processes_are_no_children_is_asked_for)

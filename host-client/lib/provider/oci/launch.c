@@ -23,7 +23,6 @@
 #include "lib/util/socket.h"
 
 #define TOKEN_MAX_BYTES 4096
-#define LISTEN_TIMEOUT_MS 60000
 #define LISTEN_POLL_MS 2
 
 /*
@@ -132,7 +131,8 @@ static struct oci_container launch_container(struct launch *l)
                                   .state_dir = l->state_dir,
                                   .log_path = l->log_path,
                                   .network = l->run.network,
-                                  .cancel_fd = l->box->ctx->cancel_fd};
+                                  .cancel_fd = l->box->ctx->cancel_fd,
+                                  .deadline_mono_ms = provider_deadline(l->box)};
 }
 
 /* Prepares names, files and bundle; nothing that the kernel keeps. */
@@ -205,7 +205,7 @@ static int give_cgroup(const struct launch *l, struct err *e)
 static int connect_first(const struct launch *l, int *ret_fd, struct err *e)
 {
     _cleanup_free_ char *path = oci_path(l->box, "run/agent.sock");
-    int64_t deadline = clock_mono_ms() + LISTEN_TIMEOUT_MS;
+    int64_t deadline = provider_deadline(l->box);
 
     if (!path)
         return err_oom(e);

@@ -25,7 +25,6 @@
 #define OCI_BOX_RUN "/run/bellhop" /* the box sees <dir>/run there */
 
 /* Deadlines of helper programs. */
-#define OCI_CREATE_TIMEOUT_MS 60000
 #define OCI_COMMAND_TIMEOUT_MS 20000
 
 #define OCI_USER_BYTES 32

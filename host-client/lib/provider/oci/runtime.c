@@ -70,13 +70,16 @@ static void add_globals(struct args *a, const struct oci_container *c)
     }
 }
 
+static int64_t time_left(const struct oci_container *c)
+{
+    return c->deadline_mono_ms ? clock_until_ms(c->deadline_mono_ms) : OCI_COMMAND_TIMEOUT_MS;
+}
+
 static int run_runtime(const struct oci_container *c, const struct args *a, struct oci_output *out,
                        struct err *e)
 {
-    const struct oci_cmd cmd = {.argv = a->v,
-                                .stdio_fd = -1,
-                                .timeout_ms = OCI_COMMAND_TIMEOUT_MS,
-                                .cancel_fd = c->cancel_fd};
+    const struct oci_cmd cmd = {
+        .argv = a->v, .stdio_fd = -1, .timeout_ms = time_left(c), .cancel_fd = c->cancel_fd};
 
     return oci_exec(&cmd, out, e);
 }
@@ -130,7 +133,7 @@ int oci_runtime_create(const struct oci_container *c, const char *bundle, int co
                           .stdio_fd = console_fd,
                           .setup = oci_stage_enter,
                           .setup_arg = stage,
-                          .timeout_ms = OCI_CREATE_TIMEOUT_MS,
+                          .timeout_ms = time_left(c),
                           .cancel_fd = c->cancel_fd};
     char why[300];
     int r;

@@ -29,6 +29,7 @@ struct oci_container {
     const char *log_path;  /* the runtime's log, read for errors */
     const char *network;   /* the spec's network: runsc has an option for it */
     int cancel_fd;
+    int64_t deadline_mono_ms; /* of its commands; 0: OCI_COMMAND_TIMEOUT_MS for each */
 };
 
 /* Creates the container, whose program waits. Its output goes to console_fd. The stage is

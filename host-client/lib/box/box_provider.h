@@ -1,0 +1,38 @@
+#pragma once
+/*
+ * box_provider: every call of a box's provider. Each has a deadline: a provider waits for the
+ * context's cancel descriptor, which is readable at the deadline, too. Each is a line of the debug
+ * log, and one that fails is an event of the box, "fault"; a cancel by the caller and a refusal
+ * (ERR_UNIMPLEMENTED) are no faults.
+ *
+ * A call's deadline is provider_timeout_ms of the context (0: PROVIDER_MS) from now on, or the
+ * caller's if that is earlier. Making and starting a box may take as long as the caller waits, unless
+ * provider_timeout_ms is set. All functions are thread-safe; results are those of the provider (lib/provider/provider.h).
+ */
+#include "lib/box/box.h"
+
+int box_provider_prepare(struct bh_box *box, const char *user, int64_t deadline_mono_ms,
+                         struct err *e);
+int box_provider_start(struct bh_box *box, int64_t deadline_mono_ms, struct provider_run *ret,
+                       struct err *e);
+int box_provider_stop(struct bh_box *box, int grace_ms, struct err *e);
+int box_provider_destroy(struct bh_box *box, struct err *e);
+int box_provider_find(struct bh_box *box, struct provider_run *ret, struct err *e);
+int box_provider_check_freeze(struct bh_box *box, struct err *e);
+int box_provider_freeze(struct bh_box *box, struct err *e);
+int box_provider_thaw(struct bh_box *box, int64_t deadline_mono_ms, struct err *e);
+int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e);
+
+/* ---- without a box ---- */
+
+int box_provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec *spec,
+                       int64_t deadline_mono_ms, struct err *e);
+int box_provider_probe(const struct provider *p, struct bh_ctx *ctx, struct provider_facts *ret,
+                       struct err *e);
+struct box_provider_sweep {
+    bool (*is_known)(void *arg, const char *id);
+    void (*report)(void *arg, const char *line);
+    void *arg;
+};
+int box_provider_sweep(const struct provider *p, struct bh_ctx *ctx,
+                       const struct box_provider_sweep *s, struct err *e);
