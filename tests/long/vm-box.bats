@@ -38,7 +38,11 @@ send_programs() # DIR
     cp -L "$(command -v runc)" "$1/opt/bellhop/runc"
     for file in "$1"/opt/bellhop/*; do
         [ ! -f "$file" ] || ldd "$file" 2>/dev/null | awk '$3 ~ "^/" { print $3 }'
-    done | sort -u | grep -v '/lib[cm]\.so' | while IFS= read -r file; do cp -L "$file" "$1/opt/bellhop/lib"; done
+    done >"$1/libraries"
+    # libcurl is loaded by its name.
+    ldconfig -p | awk '$1 == "libcurl.so.4" { print $NF; exit }' >>"$1/libraries"
+    ldd "$(tail -n 1 "$1/libraries")" | awk '$3 ~ "^/" { print $3 }' >>"$1/libraries"
+    cat "$1/libraries" | sort -u | grep -v '/lib[cm]\.so' | while IFS= read -r file; do cp -L "$file" "$1/opt/bellhop/lib"; done
     tar -C "$1" -cf - opt | agent_curl '/v1/archive?path=/&user=root' -f -o /dev/null -T -
     shell 'ln -s /opt/bellhop/runc /usr/local/sbin/runc'
 }

@@ -21,6 +21,7 @@
 #include "lib/util/context.h"
 #include "lib/util/procfs.h"
 #include "lib/util/socket.h"
+#include "lib/util/transport.h"
 
 #define CONTROL_PING_MS 2000
 #define CONTROL_POLL_MS 20
@@ -322,6 +323,7 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
     fd_close(p[1]);
     if (r < 0)
         return r;
+    (void)http_load(NULL); /* while the monitor works: the caller has requests next */
     r = wait_ready(ctx, ready, log_path, log_begin > 0 ? (size_t)log_begin : 0, deadline_mono_ms,
                    e);
     if (r == -ERR_EXISTS && e && str_eq(e->field, "monitor"))

@@ -1,6 +1,8 @@
 #include "lib/util/transport.h"
 
+#define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -22,6 +24,7 @@
 #define HTTP_HEADER_BYTES (64 * 1024)
 #define HTTP_POLL_MS 60000
 #define HTTP_ADDED_HEADERS 16
+#define CURL_LIBRARY "libcurl.so.4"
 
 struct http {
     CURL *easy; /* keeps its connections between requests, through the multi handle */
@@ -54,24 +57,73 @@ struct job {
     struct err why;
 };
 
-static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+/* ---- libcurl ---- */
 
-static void init_curl(void)
+/*
+ * libcurl brings thirty more libraries, whose loading takes longer than most commands that need no
+ * HTTP. It is loaded with the first struct http, and stays.
+ */
+#define CURL_CALLS(F) \
+    F(global_init) \
+    F(easy_init) \
+    F(easy_reset) \
+    F(easy_setopt) \
+    F(easy_getinfo) \
+    F(easy_strerror) \
+    F(easy_cleanup) \
+    F(multi_init) \
+    F(multi_add_handle) \
+    F(multi_remove_handle) \
+    F(multi_perform) \
+    F(multi_poll) \
+    F(multi_info_read) \
+    F(multi_strerror) \
+    F(multi_cleanup) \
+    F(slist_append) \
+    F(slist_free_all)
+
+static struct {
+#define CURL_MEMBER(name) __typeof__(curl_##name) *name;
+    CURL_CALLS(CURL_MEMBER)
+} curl_calls;
+
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+static bool curl_is_loaded; /* read after curl_once */
+
+static void load_curl(void)
 {
-    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
+    void *lib = dlopen(CURL_LIBRARY, RTLD_LAZY | RTLD_LOCAL);
+
+    if (!lib)
+        return;
+    curl_is_loaded = true;
+#define CURL_LOAD(name) \
+    *(void **)&curl_calls.name = dlsym(lib, "curl_" #name); \
+    curl_is_loaded = curl_is_loaded && curl_calls.name;
+    CURL_CALLS(CURL_LOAD)
+    if (curl_is_loaded)
+        (void)curl_calls.global_init(CURL_GLOBAL_DEFAULT);
+}
+
+int http_load(struct err *e)
+{
+    (void)pthread_once(&curl_once, load_curl);
+    return curl_is_loaded ? 0 : err_set(e, ERR_PRECONDITION, "'%s' cannot be loaded", CURL_LIBRARY);
 }
 
 int http_new(int cancel_fd, struct http **ret, struct err *e)
 {
-    struct http *h = calloc(1, sizeof(*h));
+    int r = http_load(e);
+    struct http *h = r == 0 ? calloc(1, sizeof(*h)) : NULL;
 
+    if (r < 0)
+        return r;
     if (!h)
         return err_oom(e);
-    (void)pthread_once(&curl_once, init_curl);
     h->cancel_fd = cancel_fd;
     h->dir_fd = -1;
-    h->easy = curl_easy_init();
-    h->multi = curl_multi_init();
+    h->easy = curl_calls.easy_init();
+    h->multi = curl_calls.multi_init();
     if (!h->easy || !h->multi) {
         (void)http_free(h);
         return err_oom(e);
@@ -84,8 +136,8 @@ struct http *http_free(struct http *h)
 {
     if (!h)
         return NULL;
-    curl_easy_cleanup(h->easy);
-    (void)curl_multi_cleanup(h->multi);
+    curl_calls.easy_cleanup(h->easy);
+    (void)curl_calls.multi_cleanup(h->multi);
     fd_close(h->dir_fd);
     free(h->long_path);
     free(h->short_path);
@@ -297,10 +349,10 @@ static int set_address(struct http *h, const struct http_request *req, struct er
             return r;
         path = h->short_path;
     }
-    (void)curl_easy_setopt(h->easy, CURLOPT_URL, req->url);
-    (void)curl_easy_setopt(h->easy, CURLOPT_UNIX_SOCKET_PATH, path);
+    (void)curl_calls.easy_setopt(h->easy, CURLOPT_URL, req->url);
+    (void)curl_calls.easy_setopt(h->easy, CURLOPT_UNIX_SOCKET_PATH, path);
     if (path) /* proxies are for the network */
-        (void)curl_easy_setopt(h->easy, CURLOPT_PROXY, "");
+        (void)curl_calls.easy_setopt(h->easy, CURLOPT_PROXY, "");
     return 0;
 }
 
@@ -311,15 +363,15 @@ static int set_headers(struct http *h, const struct http_request *req, struct cu
 
     for (size_t i = 0; req->headers && req->headers[i]; i++) {
         struct curl_slist *more =
-            i < HTTP_ADDED_HEADERS ? curl_slist_append(list, req->headers[i]) : NULL;
+            i < HTTP_ADDED_HEADERS ? curl_calls.slist_append(list, req->headers[i]) : NULL;
 
         if (!more) {
-            curl_slist_free_all(list);
+            curl_calls.slist_free_all(list);
             return err_oom(e);
         }
         list = more;
     }
-    (void)curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, list);
+    (void)curl_calls.easy_setopt(h->easy, CURLOPT_HTTPHEADER, list);
     *ret = list;
     return 0;
 }
@@ -329,15 +381,16 @@ static void set_body(struct http *h, const struct http_request *req)
     bool has_body = req->read || req->body;
 
     if (strcmp(req->method, "HEAD") == 0)
-        (void)curl_easy_setopt(h->easy, CURLOPT_NOBODY, 1L);
+        (void)curl_calls.easy_setopt(h->easy, CURLOPT_NOBODY, 1L);
     else if (has_body)
-        (void)curl_easy_setopt(h->easy, CURLOPT_UPLOAD, 1L);
+        (void)curl_calls.easy_setopt(h->easy, CURLOPT_UPLOAD, 1L);
     else
-        (void)curl_easy_setopt(h->easy, CURLOPT_HTTPGET, 1L);
-    (void)curl_easy_setopt(h->easy, CURLOPT_CUSTOMREQUEST, req->method);
+        (void)curl_calls.easy_setopt(h->easy, CURLOPT_HTTPGET, 1L);
+    (void)curl_calls.easy_setopt(h->easy, CURLOPT_CUSTOMREQUEST, req->method);
     if (has_body)
-        (void)curl_easy_setopt(h->easy, CURLOPT_INFILESIZE_LARGE,
-                               (curl_off_t)(req->read ? req->read_len : (int64_t)req->body_len));
+        (void)curl_calls.easy_setopt(
+            h->easy, CURLOPT_INFILESIZE_LARGE,
+            (curl_off_t)(req->read ? req->read_len : (int64_t)req->body_len));
 }
 
 static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers, struct err *e)
@@ -345,26 +398,26 @@ static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers
     CURL *c = h->easy;
     int r;
 
-    curl_easy_reset(c);
+    curl_calls.easy_reset(c);
     r = set_address(h, j->req, e);
     if (r < 0)
         return r;
-    (void)curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-    (void)curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
-    (void)curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, HTTP_CONNECT_TIMEOUT_MS);
-    (void)curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
-    (void)curl_easy_setopt(c, CURLOPT_HEADERDATA, j);
-    (void)curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
-    (void)curl_easy_setopt(c, CURLOPT_WRITEDATA, j);
-    (void)curl_easy_setopt(c, CURLOPT_READFUNCTION, on_read);
-    (void)curl_easy_setopt(c, CURLOPT_READDATA, j);
-    (void)curl_easy_setopt(c, CURLOPT_SEEKFUNCTION, on_seek);
-    (void)curl_easy_setopt(c, CURLOPT_SEEKDATA, j);
-    (void)curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_socket);
-    (void)curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, j);
-    (void)curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
-    (void)curl_easy_setopt(c, CURLOPT_PREREQDATA, j);
+    (void)curl_calls.easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    (void)curl_calls.easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_calls.easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    (void)curl_calls.easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, HTTP_CONNECT_TIMEOUT_MS);
+    (void)curl_calls.easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
+    (void)curl_calls.easy_setopt(c, CURLOPT_HEADERDATA, j);
+    (void)curl_calls.easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
+    (void)curl_calls.easy_setopt(c, CURLOPT_WRITEDATA, j);
+    (void)curl_calls.easy_setopt(c, CURLOPT_READFUNCTION, on_read);
+    (void)curl_calls.easy_setopt(c, CURLOPT_READDATA, j);
+    (void)curl_calls.easy_setopt(c, CURLOPT_SEEKFUNCTION, on_seek);
+    (void)curl_calls.easy_setopt(c, CURLOPT_SEEKDATA, j);
+    (void)curl_calls.easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_socket);
+    (void)curl_calls.easy_setopt(c, CURLOPT_OPENSOCKETDATA, j);
+    (void)curl_calls.easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
+    (void)curl_calls.easy_setopt(c, CURLOPT_PREREQDATA, j);
     set_body(h, j->req);
     return set_headers(h, j->req, ret_headers, e);
 }
@@ -426,12 +479,12 @@ static int run_job(struct http *h, struct job *j, struct err *e)
 
     for (;;) {
         struct pollfd canceled = {.fd = h->cancel_fd, .events = POLLIN};
-        CURLMcode rc = curl_multi_perform(h->multi, &running);
+        CURLMcode rc = curl_calls.multi_perform(h->multi, &running);
         const char *what;
         int ms;
 
         if (rc != CURLM_OK)
-            return err_set(e, ERR_INTERNAL, "http: %s", curl_multi_strerror(rc));
+            return err_set(e, ERR_INTERNAL, "http: %s", curl_calls.multi_strerror(rc));
         if (!running)
             return 0;
         ms = clock_until_ms(next_deadline(j, &what));
@@ -439,10 +492,10 @@ static int run_job(struct http *h, struct job *j, struct err *e)
             return err_set(e, ERR_DEADLINE, "%s '%s'", what, request_place(j->req));
         if (h->cancel_fd >= 0 && poll(&canceled, 1, 0) > 0)
             return err_set(e, ERR_CANCELED, "canceled");
-        rc = curl_multi_poll(h->multi, &extra, h->cancel_fd >= 0 ? 1 : 0,
-                             ms < 0 || ms > HTTP_POLL_MS ? HTTP_POLL_MS : ms, NULL);
+        rc = curl_calls.multi_poll(h->multi, &extra, h->cancel_fd >= 0 ? 1 : 0,
+                                   ms < 0 || ms > HTTP_POLL_MS ? HTTP_POLL_MS : ms, NULL);
         if (rc != CURLM_OK)
-            return err_set(e, ERR_INTERNAL, "http: %s", curl_multi_strerror(rc));
+            return err_set(e, ERR_INTERNAL, "http: %s", curl_calls.multi_strerror(rc));
     }
 }
 
@@ -454,7 +507,7 @@ static int result_of(struct http *h, struct job *j, struct err *e)
     long sys = 0;
     int n;
 
-    while ((msg = curl_multi_info_read(h->multi, &n)))
+    while ((msg = curl_calls.multi_info_read(h->multi, &n)))
         if (msg->msg == CURLMSG_DONE)
             rc = msg->data.result;
     if (j->failed < 0) {
@@ -462,8 +515,8 @@ static int result_of(struct http *h, struct job *j, struct err *e)
             *e = j->why;
         return j->failed;
     }
-    (void)curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
-    (void)curl_easy_getinfo(h->easy, CURLINFO_OS_ERRNO, &sys);
+    (void)curl_calls.easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
+    (void)curl_calls.easy_getinfo(h->easy, CURLINFO_OS_ERRNO, &sys);
     j->res->status = (int)status;
     if (rc == CURLE_OK)
         return 0;
@@ -472,7 +525,7 @@ static int result_of(struct http *h, struct job *j, struct err *e)
         return 0;
     if (j->is_streaming && (rc == CURLE_RECV_ERROR || rc == CURLE_GOT_NOTHING))
         return err_set(e, ERR_DATA_LOSS, "the response of '%s' broke off", request_place(j->req));
-    (void)err_set(e, code_of(rc), "'%s': %s", request_place(j->req), curl_easy_strerror(rc));
+    (void)err_set(e, code_of(rc), "'%s': %s", request_place(j->req), curl_calls.easy_strerror(rc));
     if (e)
         e->sys = (int)sys;
     return -(int)code_of(rc);
@@ -508,16 +561,16 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
     if (req->write)
         res.body.max = HTTP_ERROR_BODY_BYTES;
     r = set_up(h, &j, &headers, e);
-    if (r == 0 && curl_multi_add_handle(h->multi, h->easy) != CURLM_OK)
+    if (r == 0 && curl_calls.multi_add_handle(h->multi, h->easy) != CURLM_OK)
         r = err_oom(e);
     if (r == 0) {
         r = run_job(h, &j, e);
         if (r == 0)
             r = result_of(h, &j, e);
-        (void)curl_multi_remove_handle(h->multi, h->easy);
+        (void)curl_calls.multi_remove_handle(h->multi, h->easy);
     }
-    (void)curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, NULL);
-    curl_slist_free_all(headers);
+    (void)curl_calls.easy_setopt(h->easy, CURLOPT_HTTPHEADER, NULL);
+    curl_calls.slist_free_all(headers);
     report_request(h, &j, begun_ms, r);
     if (r < 0) {
         http_response_done(&res);

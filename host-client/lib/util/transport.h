@@ -51,6 +51,8 @@ struct http_response {
     struct buf headers; /* "Name: value\r\n" lines of the last response */
 };
 
+/* Loads libcurl, which takes 10 ms: http_new() does it too. Thread-safe. */
+int http_load(struct err *e);
 int http_new(int cancel_fd, struct http **ret, struct err *e);
 void http_set_debug(struct http *h, const struct debug *d); /* outlives h; a line a request */
 struct http *http_free(struct http *h);
