@@ -1,0 +1,439 @@
+/* Layers of snapshots: manifests, copies, hostile trees, damage. */
+#include "test.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <sys/socket.h>
+#include <sys/xattr.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/provider/layer_store.h"
+#include "lib/util/beneath.h"
+
+#define BASE 0x70000000u /* of a box's ids */
+
+static struct bh_ctx test_ctx(void)
+{
+    static char dir[4096];
+
+    T_OK(getcwd(dir, sizeof(dir)) != NULL);
+    return (struct bh_ctx){.state_dir = dir, .cancel_fd = -1};
+}
+
+static void need_root(void)
+{
+    if (geteuid() != 0)
+        T_SKIP("needs root");
+}
+
+static void put_file(const char *path, const char *text)
+{
+    T_INT(io_write_file(AT_FDCWD, path, text, strlen(text), 0644, false, NULL), 0);
+    T_INT(chown(path, BASE + 1000, BASE + 1000), 0);
+    T_INT(utimensat(AT_FDCWD, path, (const struct timespec[2]){{1, 0}, {1, 5}}, 0), 0);
+}
+
+static void put_dir(const char *path)
+{
+    T_INT(mkdir(path, 0755), 0);
+    T_INT(chown(path, BASE, BASE), 0);
+}
+
+static void set_times(const char *path)
+{
+    T_INT(
+        utimensat(AT_FDCWD, path, (const struct timespec[2]){{1, 0}, {1, 0}}, AT_SYMLINK_NOFOLLOW),
+        0);
+}
+
+/* A file counts as unchanged if it was older than LAYER_CLOCK_STEP_NS at the copy before. */
+static void wait_until_old(const char *path)
+{
+    struct stat st;
+
+    T_INT(stat(path, &st), 0);
+    while (clock_real_ns() - ((int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec) <=
+           LAYER_CLOCK_STEP_NS)
+        (void)poll(NULL, 0, 10);
+}
+
+/* A tree with one of each type. */
+static void put_tree(const char *top)
+{
+    T_INT(mkdir(top, 0755), 0);
+    T_INT(chown(top, BASE, BASE), 0);
+    T_INT(chdir(top), 0);
+    put_dir("b");
+    put_dir("b/empty");
+    put_dir("a");
+    put_file("a/x", "one");
+    put_file("a.x", "two");
+    T_INT(link("a/x", "b/second"), 0);
+    T_INT(symlink("/etc/passwd", "b/link"), 0);
+    T_INT(lchown("b/link", BASE + 7, BASE + 8), 0);
+    T_INT(mknod("b/gone", S_IFCHR, makedev(0, 0)), 0);
+    T_INT(mknod("b/device", S_IFBLK | 0600, makedev(7, 0)), 0);
+    T_INT(mkfifo("b/pipe", 0600), 0);
+    T_INT(chown("b/pipe", BASE, BASE), 0);
+    T_INT(setxattr("b", "trusted.overlay.opaque", "y", 1, 0), 0);
+    T_INT(setxattr("a", "trusted.overlay.origin", "zzzz", 4, 0), 0);
+    T_INT(setxattr("a/x", "user.b", "2", 1, 0), 0);
+    T_INT(setxattr("a/x", "user.a", "1", 1, 0), 0);
+    T_INT(setxattr("a/x", "trusted.overlay.overlay.opaque", "y", 1, 0), 0);
+    T_INT(setxattr("a/x", "user.overlay.opaque", "y", 1, 0), 0);
+    set_times("b/empty");
+    set_times("b/link");
+    set_times("b/pipe");
+    set_times("a");
+    set_times("b");
+    set_times(".");
+    T_INT(chdir(".."), 0);
+}
+
+static const char tree_manifest[] =
+    "bellhop-layer 1\n"
+    "d\t0755\t0\t0\t1.000000000\t0\t-\t.\t-\n"
+    "d\t0755\t0\t0\t1.000000000\t0\t-\ta\t-\n"
+    "f\t0644\t1000\t1000\t1.000000005\t3\t"
+    "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3\ta.x\t-\n"
+    "o\t0755\t0\t0\t1.000000000\t0\t-\tb\t-\n"
+    "f\t0644\t1000\t1000\t1.000000005\t3\t"
+    "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed\ta/x\t-"
+    "\tuser.a=31\tuser.b=32\tuser.overlay.opaque=79\n"
+    "d\t0755\t0\t0\t1.000000000\t0\t-\tb/empty\t-\n"
+    "w\t-\t-\t-\t-\t-\t-\tb/gone\t-\n"
+    "l\t0777\t7\t8\t1.000000000\t0\t-\tb/link\t/etc/passwd\n"
+    "p\t0600\t0\t0\t1.000000000\t0\t-\tb/pipe\t-\n"
+    "h\t-\t-\t-\t-\t-\t-\tb/second\ta/x\n";
+
+static int make_layer(struct bh_ctx *ctx, const char *id, const char *from,
+                      struct layer_facts *facts, struct err *e)
+{
+    _cleanup_close_ int fd = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const struct layer_make m = {
+        .ctx = ctx, .id = id, .from = fd, .base = BASE, .known_path = "known"};
+    int r = layer_make(&m, facts, e);
+
+    return r < 0 ? r : layer_commit(ctx, id, facts->digest, e);
+}
+
+static void check_manifest(const char *digest, const char *want)
+{
+    _cleanup_free_ char *path = NULL, *text = NULL;
+
+    T_OK(asprintf(&path, "snapshots/layers/%s/manifest", digest) > 0);
+    T_INT(io_read_file(AT_FDCWD, path, 1 << 20, &text, NULL, NULL), 0);
+    T_STR(text, want);
+}
+
+static char *in_layer(const char *digest, const char *name)
+{
+    char *path;
+
+    T_OK(asprintf(&path, "snapshots/layers/%s/tree/%s", digest, name) > 0);
+    return path;
+}
+
+static struct stat stat_in(const char *digest, const char *name)
+{
+    _cleanup_free_ char *path = in_layer(digest, name);
+    struct stat st;
+
+    T_INT(lstat(path, &st), 0);
+    return st;
+}
+
+TEST(a_manifest_has_every_type_with_the_ids_of_the_box_in_one_order)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}}, again = {{0}};
+    _cleanup_free_ char *forged = NULL;
+    struct err e = {0};
+
+    need_root();
+    put_tree("upper");
+    T_INT(make_layer(&ctx, "1", "upper", &facts, &e), 0);
+    check_manifest(facts.digest, tree_manifest);
+    T_INT(facts.n_devices, 1);
+    T_INT(layer_check(&ctx, facts.digest, &e), 0);
+    T_INT(layer_verify(&ctx, facts.digest, 0, &e), 0);
+    T_INT(stat_in(facts.digest, "a/x").st_uid, 1000);
+    T_INT(stat_in(facts.digest, "b/link").st_gid, 8);
+    T_INT(stat_in(facts.digest, "b").st_mtim.tv_sec, 1);
+    T_INT(stat_in(facts.digest, "a/x").st_ino, stat_in(facts.digest, "b/second").st_ino);
+    forged = in_layer(facts.digest, "a/x");
+    T_OK(getxattr(forged, "trusted.overlay.overlay.opaque", NULL, 0) < 0);
+    /* the same tree, made in another order, is the same layer */
+    T_INT(rename("upper/a", "upper/c"), 0);
+    T_INT(rename("upper/c", "upper/a"), 0);
+    set_times("upper");
+    T_INT(make_layer(&ctx, "2", "upper", &again, &e), 0);
+    T_STR(again.digest, facts.digest);
+    T_OK(access("snapshots/making/2", F_OK) < 0);
+}
+
+TEST(a_second_layer_shares_the_files_that_have_not_changed)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts one = {{0}}, two = {{0}};
+    struct err e = {0};
+
+    need_root();
+    T_INT(mkdir("upper", 0755), 0);
+    put_file("upper/kept", "kept");
+    put_file("upper/changed", "before");
+    wait_until_old("upper/changed");
+    T_INT(make_layer(&ctx, "1", "upper", &one, &e), 0);
+    put_file("upper/changed", "after");
+    T_INT(make_layer(&ctx, "2", "upper", &two, &e), 0);
+    T_INT(one.copied, 10);
+    T_INT(two.copied, 5);
+    T_INT(stat_in(one.digest, "kept").st_ino, stat_in(two.digest, "kept").st_ino);
+    T_OK(stat_in(one.digest, "changed").st_ino != stat_in(two.digest, "changed").st_ino);
+    T_INT(layer_verify(&ctx, one.digest, 0, &e), 0);
+    T_INT(layer_verify(&ctx, two.digest, 0, &e), 0);
+}
+
+/* ---- hostile trees ---- */
+
+TEST(a_file_of_holes_costs_nothing_and_its_digest_does_not_depend_on_them)
+{
+    struct layer_budget b = {.cancel_fd = -1};
+    char holes[LAYER_HEX_BYTES], zeros[LAYER_HEX_BYTES], moved[LAYER_HEX_BYTES];
+    _cleanup_free_ char *block = calloc(1, 1 << 20);
+    int fd = open("holes", O_RDWR | O_CREAT | O_EXCL, 0600);
+    int full = open("full", O_RDWR | O_CREAT | O_EXCL, 0600);
+    int copy = open("copy", O_RDWR | O_CREAT | O_EXCL, 0600);
+    struct err e = {0};
+    struct stat st;
+
+    T_INT(ftruncate(fd, (off_t)1 << 40), 0);
+    T_INT(pwrite(fd, "end", 3, ((off_t)1 << 40) - 3), 3);
+    T_INT(layer_file_digest(fd, copy, &b, holes, &e), 0);
+    T_INT(fstat(copy, &st), 0);
+    T_INT(st.st_size, (off_t)1 << 40);
+    T_OK(st.st_blocks < 256);
+    T_INT(layer_file_digest(copy, -1, &b, zeros, &e), 0);
+    T_STR(zeros, holes);
+    /* written zeros and a hole are the same; the same bytes at another place are not */
+    T_INT(ftruncate(fd, 1 << 20), 0);
+    T_INT(pwrite(fd, "x", 1, 200000), 1);
+    T_INT(layer_file_digest(fd, -1, &b, holes, &e), 0);
+    T_INT(pwrite(full, block, 1 << 20, 0), 1 << 20);
+    T_INT(pwrite(full, "x", 1, 200000), 1);
+    T_INT(layer_file_digest(full, -1, &b, zeros, &e), 0);
+    T_STR(zeros, holes);
+    T_INT(pwrite(full, "\0", 1, 200000), 1);
+    T_INT(pwrite(full, "x", 1, 200000 + 65536), 1);
+    T_INT(layer_file_digest(full, -1, &b, moved, &e), 0);
+    T_OK(!str_eq(moved, holes));
+    fd_close(fd);
+    fd_close(full);
+    fd_close(copy);
+}
+
+TEST(names_with_any_bytes_and_attributes_come_back)
+{
+    static const char name[] = "a\tb\nc \\x20\xff";
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}}, again = {{0}};
+    _cleanup_free_ char *path = NULL;
+    struct err e = {0};
+
+    need_root();
+    T_INT(mkdir("upper", 0755), 0);
+    T_INT(chdir("upper"), 0);
+    put_file(name, "x");
+    wait_until_old(name);
+    T_INT(chdir(".."), 0);
+    T_INT(make_layer(&ctx, "1", "upper", &facts, &e), 0);
+    path = in_layer(facts.digest, name);
+    T_INT(access(path, F_OK), 0);
+    T_INT(layer_verify(&ctx, facts.digest, 0, &e), 0);
+    put_file("upper/other", "y");
+    T_INT(make_layer(&ctx, "2", "upper", &again, &e), 0);
+    T_INT(again.copied, 1); /* the one with that name was known */
+    T_INT(stat_in(again.digest, name).st_ino, stat_in(facts.digest, name).st_ino);
+}
+
+TEST(a_tree_that_is_deeper_than_a_path_is_refused_and_leaves_nothing)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}};
+    char name[201];
+    struct err e = {0};
+
+    need_root();
+    memset(name, 'd', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    T_INT(mkdir("upper", 0755), 0);
+    T_INT(chdir("upper"), 0);
+    for (int i = 0; i < 25; i++) {
+        T_INT(mkdir(name, 0755), 0);
+        T_INT(chdir(name), 0);
+    }
+    T_INT(chdir(ctx.state_dir), 0);
+    T_INT(make_layer(&ctx, "1", "upper", &facts, &e), -ERR_EXHAUSTED);
+    T_OK(access("snapshots/making/1", F_OK) < 0);
+    T_INT(dirtree_remove("upper", &e), 0);
+}
+
+TEST(a_link_in_the_place_of_a_directory_or_file_is_not_followed)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}};
+    struct err e = {0};
+    struct stat st;
+
+    need_root();
+    T_INT(mkdir("outside", 0755), 0);
+    put_file("outside/secret", "secret");
+    T_INT(mkdir("upper", 0755), 0);
+    T_INT(symlink("../outside", "upper/dir"), 0);
+    T_INT(symlink("../outside/secret", "upper/file"), 0);
+    T_INT(make_layer(&ctx, "1", "upper", &facts, &e), 0);
+    st = stat_in(facts.digest, "dir");
+    T_OK(S_ISLNK(st.st_mode));
+    st = stat_in(facts.digest, "file");
+    T_OK(S_ISLNK(st.st_mode));
+}
+
+TEST(content_that_overlayfs_keeps_elsewhere_is_refused)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}};
+    struct err e = {0};
+
+    need_root();
+    T_INT(mkdir("upper", 0755), 0);
+    put_dir("upper/moved");
+    T_INT(setxattr("upper/moved", "trusted.overlay.redirect", "/etc", 4, 0), 0);
+    T_INT(make_layer(&ctx, "1", "upper", &facts, &e), -ERR_UNIMPLEMENTED);
+    T_OK(strstr(e.message, "'moved'") != NULL);
+}
+
+/* ---- damage ---- */
+
+static void check_damage(struct bh_ctx *ctx, const char *digest, const char *word)
+{
+    struct err e = {0};
+
+    T_INT(layer_verify(ctx, digest, 0, &e), -ERR_DATA_LOSS);
+    if (!strstr(e.message, word) || str_has_prefix(e.message, "'"))
+        t_fail(__FILE__, __LINE__, "'%s' has no %s", e.message, word);
+}
+
+/* Runs in a child: each damage has a layer of its own. */
+static void damage_file(const char *name, const char *how)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}};
+    _cleanup_free_ char *path = NULL, *parent = NULL;
+    struct err e = {0};
+
+    (void)unlink("known");
+    T_INT(dirtree_remove("upper", &e), 0);
+    T_INT(dirtree_remove("snapshots", &e), 0);
+    put_tree("upper");
+    T_INT(make_layer(&ctx, "1", "upper", &facts, &e), 0);
+    path = in_layer(facts.digest, name);
+    if (str_eq(how, "content")) {
+        struct stat st;
+        int fd = open(path, O_WRONLY);
+
+        T_INT(stat(path, &st), 0);
+        T_INT(pwrite(fd, "!", 1, 0), 1);
+        T_INT(futimens(fd, (const struct timespec[2]){st.st_atim, st.st_mtim}), 0);
+        fd_close(fd);
+    } else if (str_eq(how, "mode")) {
+        T_INT(chmod(path, 04755), 0);
+    } else if (str_eq(how, "gone")) {
+        T_OK(unlink(path) == 0 || rmdir(path) == 0);
+    } else if (str_eq(how, "new")) {
+        T_INT(mkfifo(path, 0600), 0);
+    } else if (str_eq(how, "attribute")) {
+        T_INT(setxattr(path, "user.a", "3", 1, 0), 0);
+    }
+    parent = path_dir(path); /* whose time shows the damage too */
+    set_times(parent);
+    check_damage(&ctx, facts.digest, name);
+    T_INT(layer_check(&ctx, facts.digest, &e), 0); /* it looks at the manifest alone */
+}
+
+TEST(damage_of_any_kind_is_found_and_the_path_is_named)
+{
+    need_root();
+    damage_file("a.x", "content");
+    damage_file("a/x", "mode");
+    damage_file("a/x", "attribute");
+    damage_file("b/empty", "gone");
+    damage_file("b/gone", "gone");
+    damage_file("b/new", "new");
+}
+
+TEST(a_layer_whose_manifest_changed_is_not_used_and_is_replaced_when_it_is_made_again)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}};
+    _cleanup_free_ char *manifest = NULL;
+    struct err e = {0};
+
+    need_root();
+    put_tree("upper");
+    T_INT(make_layer(&ctx, "1", "upper", &facts, &e), 0);
+    T_OK(asprintf(&manifest, "snapshots/layers/%s/manifest", facts.digest) > 0);
+    T_INT(io_write_file(AT_FDCWD, manifest, tree_manifest, sizeof(tree_manifest) - 2, 0600, false,
+                        &e),
+          0);
+    T_INT(layer_check(&ctx, facts.digest, &e), -ERR_DATA_LOSS);
+    T_INT(layer_check(&ctx, "../../etc", &e), -ERR_DATA_LOSS);
+    T_INT(make_layer(&ctx, "2", "upper", &facts, &e), 0);
+    T_INT(layer_verify(&ctx, facts.digest, 0, &e), 0);
+}
+
+/* ---- gc ---- */
+
+static bool is_first(void *arg, const char *digest)
+{
+    return str_eq(arg, digest);
+}
+
+static bool is_nobody(void *arg, const char *id)
+{
+    (void)arg;
+    (void)id;
+    return false;
+}
+
+TEST(gc_removes_what_nobody_has_and_what_was_not_finished)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts one = {{0}}, two = {{0}};
+    struct layer_gc gc = {
+        .ctx = &ctx, .is_used = is_first, .is_making = is_nobody, .arg = one.digest};
+    struct err e = {0};
+
+    need_root();
+    put_tree("upper");
+    T_INT(make_layer(&ctx, "1", "upper", &one, &e), 0);
+    put_file("upper/more", "more");
+    T_INT(make_layer(&ctx, "2", "upper", &two, &e), 0);
+    T_INT(mkdir("snapshots/making/3", 0700), 0);
+    T_INT(mkdir("snapshots/gone-4", 0700), 0);
+    gc.dry_run = true;
+    T_INT(layer_gc(&gc, &e), 0);
+    T_INT(layer_check(&ctx, two.digest, &e), 0);
+    gc.dry_run = false;
+    T_INT(layer_gc(&gc, &e), 0);
+    T_INT(layer_check(&ctx, two.digest, &e), -ERR_DATA_LOSS);
+    T_INT(layer_verify(&ctx, one.digest, 0, &e), 0);
+    T_OK(access("snapshots/making/3", F_OK) < 0);
+    T_OK(access("snapshots/gone-4", F_OK) < 0);
+}
