@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -191,4 +192,63 @@ int freezer_thaw(const char *name, int64_t timeout_ms, struct err *e)
     int r = k ? write_state(k, name, k->thawed, e) : 0;
 
     return r == 0 && k ? wait_state(k, name, k->is_thawed, timeout_ms, e) : r;
+}
+
+/* ---- frozen for a moment ---- */
+
+/* Thaws the group unless it was told that this has been done. */
+static void guard_child(const char *name, int fd)
+{
+    const struct freezer_kind *k = find_kind(name);
+    char told;
+    ssize_t n;
+
+    (void)setsid(); /* a signal for the group of the command's processes is not for this one */
+    do
+        n = read(fd, &told, 1);
+    while (n < 0 && errno == EINTR);
+    if (n != 1 && k)
+        (void)write_state(k, name, k->thawed, NULL);
+    _exit(0);
+}
+
+static void guard_dismiss(struct freezer_guard *g)
+{
+    (void)!write(g->fd, "t", 1);
+    fd_close(TAKE_FD(g->fd));
+    while (waitpid(g->child, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+int freezer_guard_begin(struct freezer_guard *g, const char *name, int64_t timeout_ms,
+                        struct err *e)
+{
+    int ends[2], r;
+
+    (void)snprintf(g->name, sizeof(g->name), "%s", name);
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "pipe");
+    g->child = fork();
+    if (g->child == 0) {
+        fd_close(ends[1]);
+        guard_child(g->name, ends[0]);
+    }
+    fd_close(ends[0]);
+    g->fd = ends[1];
+    if (g->child < 0) {
+        fd_close(TAKE_FD(g->fd));
+        return err_sys(e, errno, "fork");
+    }
+    r = freezer_freeze(g->name, timeout_ms, e);
+    if (r < 0)
+        guard_dismiss(g);
+    return r;
+}
+
+int freezer_guard_end(struct freezer_guard *g, int64_t timeout_ms, struct err *e)
+{
+    int r = freezer_thaw(g->name, timeout_ms, e);
+
+    guard_dismiss(g);
+    return r;
 }

@@ -32,3 +32,14 @@ int freezer_check(const char *name, pid_t pid, struct err *e);
 int freezer_freeze(const char *name, int64_t timeout_ms, struct err *e);
 /* A missing group is no error. */
 int freezer_thaw(const char *name, int64_t timeout_ms, struct err *e);
+
+/* The same for a moment within one call: if this process is killed, a child of it thaws the
+ * group. */
+struct freezer_guard {
+    char name[FREEZER_NAME_BYTES];
+    pid_t child;
+    int fd; /* its other end is the child's */
+};
+int freezer_guard_begin(struct freezer_guard *g, const char *name, int64_t timeout_ms,
+                        struct err *e);
+int freezer_guard_end(struct freezer_guard *g, int64_t timeout_ms, struct err *e);

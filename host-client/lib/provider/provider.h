@@ -26,6 +26,12 @@
 #define PROVIDER_MARK_ENV "BELLHOP_BOX_ID"
 #define PROVIDER_MS (5 * 60 * 1000) /* a call's deadline, unless the caller has another */
 
+/* A snapshot's disk. */
+struct provider_source {
+    char *const *layers; /* of layer_store.h, the lowest first; ends with NULL */
+    json_t *disk;        /* provider_capture.disk */
+};
+
 struct provider_box {
     struct bh_ctx *ctx;
     const char *id;   /* 16 hex digits */
@@ -34,6 +40,7 @@ struct provider_box {
     const char *user; /* prepare() alone: commands run as this user; the image names it */
     /* The caller's; ctx->cancel_fd is readable then. 0: PROVIDER_MS from now. */
     int64_t deadline_mono_ms;
+    const struct provider_source *source; /* prepare() alone: the disk's content; NULL: the image */
     struct spec *spec;
 };
 
@@ -43,6 +50,19 @@ struct provider_run {
     /* Listens on run/agent.sock: pid 1, except where the runtime has a kernel of its own. */
     pid_t listener;
     uint64_t listener_start;
+};
+
+struct provider_capture {
+    const char *id; /* of the snapshot; 16 hex digits */
+    int64_t deadline_mono_ms;
+    bool is_paused; /* the box is frozen, and stays so */
+    /* Results. */
+    char **layers;             /* as in struct provider_source; owned */
+    json_t *disk;              /* the provider's facts about the disk; owned */
+    char layer[65];            /* the one that was made, for layer_commit(); "": none was needed */
+    uint64_t n_entries, bytes; /* of that layer */
+    uint64_t copied;           /* bytes that were written for it */
+    uint64_t n_devices;        /* left out */
 };
 
 struct provider_facts {
@@ -113,11 +133,11 @@ struct provider {
     bool has_runtimes;     /* spec->runtime */
     bool has_privileges;   /* spec->privilege */
     bool has_host_image;   /* the image SPEC_IMAGE_HOST */
-    bool has_snapshots;
-    bool publishes_ports; /* the box's ports are reachable without the monitor's forwards */
-    unsigned networks;    /* enum provider_network */
-    unsigned limits;      /* enum provider_limit */
-    unsigned pauses;      /* enum provider_pause */
+    bool has_snapshots;    /* capture(), restore() and provider_box.source */
+    bool publishes_ports;  /* the box's ports are reachable without the monitor's forwards */
+    unsigned networks;     /* enum provider_network */
+    unsigned limits;       /* enum provider_limit */
+    unsigned pauses;       /* enum provider_pause */
     enum provider_exit exit;
     enum provider_image image;
     enum provider_layers layers;
@@ -147,6 +167,14 @@ struct provider {
     int (*check_pause)(struct provider_box *b, enum provider_pause level, struct err *e);
     int (*pause)(struct provider_box *b, enum provider_pause level, struct err *e);
     int (*resume)(struct provider_box *b, struct err *e);
+    /*
+     * Needed with has_snapshots. check_capture() refuses what this box cannot do now. capture() takes the content of the disk as of one
+     * moment, in which nothing of the box runs; it runs on whatever happens. restore() gives a box
+     * that does not run another content, or leaves everything as it was.
+     */
+    int (*check_capture)(struct provider_box *b, struct err *e);
+    int (*capture)(struct provider_box *b, struct provider_capture *c, struct err *e);
+    int (*restore)(struct provider_box *b, const struct provider_source *source, struct err *e);
     /* The wait status of a run that has ended, as waitpid() has it. Needed with
      * PROVIDER_EXIT_ASKED alone. */
     int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,

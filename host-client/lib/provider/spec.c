@@ -336,7 +336,8 @@ static int spec_fill(const struct bh_create_options *o, struct spec *s, struct e
     if (o->agent_config && strcmp(s->agent, "none") == 0)
         return err_field(e, ERR_INVALID, "agent-config", "agent-config needs an agent");
     s->image_dir = strdup("");
-    return s->image_dir ? 0 : err_oom(e);
+    s->from = strdup(o->from ? o->from : "");
+    return s->image_dir && s->from ? 0 : err_oom(e);
 }
 
 int spec_from_options(const struct bh_create_options *opts, struct spec *ret, struct err *e)
@@ -366,6 +367,7 @@ void spec_done(struct spec *s)
     free(s->privilege);
     free(s->on_timeout);
     free(s->on_idle);
+    free(s->from);
     (void)strv_free(s->env);
     (void)strv_free(s->labels);
     (void)strv_free(s->allow_missing);
@@ -404,6 +406,7 @@ json_t *spec_to_json(const struct spec *s)
     if (!obj || json_object_set_new(obj, "env", new_strv(s->env)) < 0 ||
         json_object_set_new(obj, "labels", new_strv(s->labels)) < 0 ||
         json_object_set_new(obj, "allow_missing", new_strv(s->allow_missing)) < 0 ||
+        (s->from && json_object_set_new(obj, "from", json_string(s->from)) < 0) ||
         (s->sources && json_object_set_new(obj, "sources", new_strv(s->sources)) < 0)) {
         json_decref(obj);
         return NULL;
@@ -418,6 +421,7 @@ struct stored {
     uint64_t memory_bytes, disk_bytes;
     int64_t timeout_ms, idle_ms;
     char **env, **labels, **allow_missing, **sources;
+    char *from;
 };
 
 static void spec_texts(struct spec *s, char **out[10])
@@ -446,6 +450,7 @@ static int take_stored(struct stored *in, struct spec *ret, struct err *e)
     s.labels = TAKE(in->labels);
     s.allow_missing = TAKE(in->allow_missing);
     s.sources = TAKE(in->sources);
+    s.from = TAKE(in->from);
     spec_texts(&s, texts);
     for (size_t i = 0; i < N_ELEMENTS(texts); i++) {
         *texts[i] = strdup(in->texts[i]);
@@ -482,7 +487,8 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX(struct stored, env, jx_strv, JX_REQUIRED),
         JX(struct stored, labels, jx_strv, JX_REQUIRED),
         JX(struct stored, allow_missing, jx_strv, JX_REQUIRED),
-        JX(struct stored, sources, jx_strv, 0), /* an earlier version wrote none */
+        JX(struct stored, sources, jx_strv, 0),  /* an earlier version wrote none */
+        JX(struct stored, from, jx_str_copy, 0), /* an earlier version wrote none */
         {0},
     };
     /* A box of an earlier version has no idle time. */
@@ -495,6 +501,7 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
     (void)strv_free(in.labels);
     (void)strv_free(in.allow_missing);
     (void)strv_free(in.sources);
+    free(in.from);
     return r;
 }
 
@@ -613,5 +620,10 @@ int spec_compare(const struct spec *have, const struct spec *want, struct err *e
         if (want->asked & texts[i].bit && !is_default(want, texts[i].field) &&
             strcmp(texts[i].have, texts[i].want) != 0)
             return value_differs(e, texts[i].field, texts[i].have, texts[i].want);
+    if (want->from && *want->from && !str_eq(have->from, want->from))
+        return err_field(e, ERR_PRECONDITION, "from",
+                         "from: the box is there already, and was not made from the snapshot "
+                         "'%.64s': give the new one another name, or use 'bellhop restore'",
+                         want->from);
     return compare_numbers(have, want, e);
 }

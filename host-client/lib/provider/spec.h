@@ -57,6 +57,7 @@ struct spec {
     char **env;
     char **labels;
     char **allow_missing;
+    char *from;      /* the snapshot that it is made from; "" or NULL: none */
     char **sources;  /* "memory=/etc/x.toml:3", or NULL: not known */
     char **defaults; /* of a request: options that spec_compare() leaves out; not stored */
 };

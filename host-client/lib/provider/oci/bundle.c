@@ -59,6 +59,7 @@ void oci_stage_paths_done(struct oci_stage_paths *p)
     free(p->run);
     free(p->hosts);
     free(p->resolv);
+    (void)strv_free(p->layers);
     provider_layer_done(&p->layer);
 }
 
@@ -74,6 +75,7 @@ int oci_bundle_stage(const struct provider_box *b, const struct oci_stage_paths 
     int r = 0;
 
     s->lower = paths->lower;
+    s->layers = paths->layers;
     s->disk = paths->disk;
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(binds); i++)
         r = oci_stage_bind(s, &binds[i], e);

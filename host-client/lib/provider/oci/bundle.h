@@ -24,6 +24,7 @@ struct oci_bundle {
 /* Fills the stage with the sources of all mounts in the config. The strings belong to `paths`. */
 struct oci_stage_paths {
     char *lower, *disk, *run, *hosts, *resolv;
+    char **layers; /* as in struct oci_stage */
     struct provider_layer layer;
 };
 void oci_stage_paths_done(struct oci_stage_paths *p);

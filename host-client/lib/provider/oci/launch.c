@@ -19,6 +19,7 @@
 #include "lib/provider/oci/network.h"
 #include "lib/provider/oci/rootfs.h"
 #include "lib/provider/oci/runtime.h"
+#include "lib/provider/oci/layers.h"
 #include "lib/util/beneath.h"
 #include "lib/util/socket.h"
 
@@ -85,7 +86,8 @@ static int stage_paths(const struct provider_box *b, struct oci_stage_paths *p, 
     p->resolv = oci_path(b, "oci/etc/resolv.conf");
     if (!p->lower || !p->disk || !p->run || !p->hosts || !p->resolv)
         return err_oom(e);
-    return provider_layer_load(b->dir, &p->layer, e);
+    r = oci_layers_trees(b, &p->layers, e);
+    return r < 0 ? r : provider_layer_load(b->dir, &p->layer, e);
 }
 
 static int open_console(const struct provider_box *b, int *ret_fd, struct err *e)

@@ -18,6 +18,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/layer_store.h"
 #include "lib/provider/oci/rootfs.h"
 
 /* <sys/mount.h> and <linux/mount.h> cannot both be included with glibc 2.36. */
@@ -32,6 +33,7 @@ int umount2(const char *target, int flags);
 
 #define MOUNTINFO_MAX_BYTES ((size_t)4 << 20)
 #define MOUNT_POINT_BYTES 4096
+#define SNAP_NAME "snap-%zu"
 
 /* ---- the ids: ranges, user namespaces, mounts that map them ---- */
 
@@ -299,14 +301,24 @@ static int attach_mount(const struct oci_stage *s, const char *name, bool is_dir
     return 0;
 }
 
+/* Directories stay where they are: a layer of a snapshot says everything by itself. */
+#define OVERLAY_OPTIONS "redirect_dir=off,metacopy=off,index=off"
+
 static int mount_overlay(const struct oci_stage *s, struct err *e)
 {
-    char path[OCI_STAGE_PATH_BYTES], options[4 * OCI_STAGE_PATH_BYTES];
+    char path[OCI_STAGE_PATH_BYTES], options[4096];
+    size_t n = (size_t)snprintf(options, sizeof(options), OVERLAY_OPTIONS ",lowerdir=");
 
+    for (size_t i = strv_len(s->layers); i > 0 && n < sizeof(options); i--)
+        n +=
+            (size_t)snprintf(options + n, sizeof(options) - n, "%s/" SNAP_NAME ":", s->root, i - 1);
+    if (n < sizeof(options))
+        n += (size_t)snprintf(options + n, sizeof(options) - n,
+                              "%s/lower,upperdir=%s/disk/upper,workdir=%s/disk/work", s->root,
+                              s->root, s->root);
+    if (n >= sizeof(options))
+        return err_set(e, ERR_EXHAUSTED, "the disk has too many layers");
     stage_path(s, "rootfs", path);
-    (void)snprintf(options, sizeof(options),
-                   "lowerdir=%s/lower,upperdir=%s/disk/upper,workdir=%s/disk/work", s->root,
-                   s->root, s->root);
     if (mkdir(path, 0755) < 0)
         return err_sys(e, errno, "mkdir '%s'", path);
     if (mount("overlay", path, "overlay", MS_NODEV_ | MS_NOATIME_, options) < 0)
@@ -316,6 +328,7 @@ static int mount_overlay(const struct oci_stage *s, struct err *e)
 
 struct fds {
     int lower;
+    int layers[LAYER_MAX_CHAIN];
     int disk;
     int binds[OCI_MAX_BINDS];
 };
@@ -323,10 +336,15 @@ struct fds {
 /* Makes all clones before the stage covers a directory that they may come from. */
 static int open_all(const struct oci_stage *s, struct fds *fds, struct err *e)
 {
+    size_t n_layers = strv_len(s->layers);
     int r = 0;
 
+    if (n_layers > LAYER_MAX_CHAIN)
+        return err_set(e, ERR_EXHAUSTED, "the disk has more than %d layers", LAYER_MAX_CHAIN);
     if (s->lower)
         r = oci_mount_clone(s->lower, true, s->userns_fd, &fds->lower, e);
+    for (size_t i = 0; r == 0 && i < n_layers; i++)
+        r = oci_mount_clone(s->layers[i], true, s->userns_fd, &fds->layers[i], e);
     if (r == 0)
         r = oci_mount_clone(s->disk, false, -1, &fds->disk, e);
     for (size_t i = 0; r == 0 && i < s->n_binds; i++)
@@ -341,6 +359,12 @@ static int attach_all(const struct oci_stage *s, const struct fds *fds, struct e
 
     if (s->lower)
         r = attach_mount(s, "lower", true, fds->lower, e);
+    for (size_t i = 0; r == 0 && i < strv_len(s->layers); i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), SNAP_NAME, i);
+        r = attach_mount(s, name, true, fds->layers[i], e);
+    }
     if (r == 0)
         r = attach_mount(s, s->lower ? "disk" : "rootfs", true, fds->disk, e);
     for (size_t i = 0; r == 0 && i < s->n_binds; i++)

@@ -5,7 +5,7 @@
  *
  * All mounts lie below a small tmpfs on a directory of the host that everyone can search (the
  * box's root cannot search a private state directory):
- *   lower  disk  rootfs (the overlay of both)  and one entry for each bind
+ *   lower  snap-0...  disk  rootfs (the overlay of these)  and one entry for each bind
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,8 +30,9 @@ struct oci_bind {
 struct oci_stage {
     const char *root;  /* oci_stage_root() */
     const char *lower; /* the image's root file system; NULL: no overlay, rootfs is `disk` itself */
-    const char *disk;  /* contains upper/ and work/ */
-    int userns_fd;     /* -1: none */
+    char *const *layers; /* directories between lower and disk, the lowest first; or NULL */
+    const char *disk;    /* contains upper/ and work/ */
+    int userns_fd;       /* -1: none */
     struct oci_bind binds[OCI_MAX_BINDS];
     size_t n_binds;
 };

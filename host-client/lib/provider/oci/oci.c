@@ -24,6 +24,7 @@
 #include "lib/provider/oci/rootfs.h"
 #include "lib/provider/oci/record.h"
 #include "lib/provider/oci/runtime.h"
+#include "lib/provider/oci/layers.h"
 
 #define CGROUP_TIMEOUT_MS 10000
 #define KILL_WAIT_MS 5000
@@ -208,7 +209,7 @@ static int make_disk(const struct provider_box *b, struct oci_disk *disk, struct
     if (r == 0)
         r = choose_base(b, lower, &disk->base, e);
     if (r == 0)
-        r = make_upper(b, lower, disk, e);
+        r = b->source ? oci_layers_prepare(b, disk, e) : make_upper(b, lower, disk, e);
     if (r == 0)
         r = oci_disk_save(b, disk, e);
     return r;
@@ -552,6 +553,7 @@ const struct provider provider_oci = {
     .has_runtimes = true,
     .has_privileges = true,
     .has_host_image = true,
+    .has_snapshots = true,
     .networks = PROVIDER_NETWORK_USER | PROVIDER_NETWORK_NONE | PROVIDER_NETWORK_HOST,
     .limits =
         PROVIDER_LIMIT_CPUS | PROVIDER_LIMIT_MEMORY | PROVIDER_LIMIT_DISK | PROVIDER_LIMIT_PIDS,
@@ -570,6 +572,9 @@ const struct provider provider_oci = {
     .check_pause = oci_check_pause,
     .pause = oci_pause,
     .resume = oci_resume,
+    .check_capture = oci_layers_check,
+    .capture = oci_layers_capture,
+    .restore = oci_layers_restore,
     .inspect = oci_inspect_box,
     .sweep = oci_sweep,
 };

@@ -5,11 +5,14 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
 #include "lib/util/procfs.h"
 
 #define RECORD_MAX_BYTES 65536
@@ -179,4 +182,42 @@ void oci_proc_signal(const struct oci_proc *p, int sig)
 bool oci_proc_wait(const struct oci_proc *p, int timeout_ms)
 {
     return procfs_wait_gone(p->pid, p->start, timeout_ms);
+}
+
+/* ---- layers.json ---- */
+
+int oci_layers_load(const struct provider_box *b, const char *dir, char ***ret, struct err *e)
+{
+    static const struct jx_field fields[] = {
+        {.name = "layers", .fn = jx_strv, .flags = JX_REQUIRED}, {0}};
+    _cleanup_free_ char *name = path_join(dir, "layers.json");
+    _cleanup_json_ json_t *obj = NULL;
+    struct err why = {0};
+    char **layers = NULL;
+    int r = name ? load_json(b, name, &obj, &why) : err_oom(&why);
+
+    if (r == 0)
+        r = jx_decode_lax(obj, fields, &layers, &why);
+    if (r == -ERR_NOT_FOUND) {
+        layers = calloc(1, sizeof(*layers));
+        r = layers ? 0 : err_oom(&why);
+    }
+    if (r < 0) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    *ret = layers;
+    return 0;
+}
+
+int oci_layers_save(const struct provider_box *b, const char *dir, char *const *layers,
+                    struct err *e)
+{
+    _cleanup_free_ char *name = path_join(dir, "layers.json");
+    json_t *list = json_array();
+
+    for (; list && *layers; layers++)
+        (void)json_array_append_new(list, json_string(*layers));
+    return name ? save_take(b, name, json_pack("{s:o}", "layers", list), e) : err_oom(e);
 }

@@ -39,6 +39,12 @@ void oci_run_name(const struct provider_box *b, struct oci_run *run);
 int oci_disk_load(const struct provider_box *b, struct oci_disk *ret, struct err *e);
 int oci_disk_save(const struct provider_box *b, const struct oci_disk *disk, struct err *e);
 
+/* The layers of snapshots below the disk in the directory `dir` ("oci/disk"), the lowest first: its
+ * file layers.json. No file: none. The caller owns the list. */
+int oci_layers_load(const struct provider_box *b, const char *dir, char ***ret, struct err *e);
+int oci_layers_save(const struct provider_box *b, const char *dir, char *const *layers,
+                    struct err *e);
+
 /* ERR_NOT_FOUND: nothing is recorded. */
 int oci_run_load(const struct provider_box *b, struct oci_run *ret, struct err *e);
 int oci_run_save(const struct provider_box *b, const struct oci_run *run, struct err *e);

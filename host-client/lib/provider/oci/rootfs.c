@@ -335,15 +335,28 @@ static int make_owned_dir(const char *path, mode_t mode, uint32_t id, struct err
     return 0;
 }
 
-int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct oci_disk *disk,
-                       struct err *e)
+static int copy_root(const char *like, const char *upper, uint32_t base, struct err *e)
 {
-    _cleanup_free_ char *top = oci_path(b, "oci/disk");
-    _cleanup_free_ char *upper = oci_path(b, "oci/disk/upper");
-    _cleanup_free_ char *work = oci_path(b, "oci/disk/work");
+    struct stat st;
+
+    if (stat(like, &st) < 0)
+        return err_sys(e, errno, "stat '%s'", like);
+    if (chown(upper, base + st.st_uid, base + st.st_gid) < 0 ||
+        chmod(upper, st.st_mode & 07777) < 0 ||
+        utimensat(AT_FDCWD, upper, (const struct timespec[2]){st.st_mtim, st.st_mtim}, 0) < 0)
+        return err_sys(e, errno, "own '%s'", upper);
+    return 0;
+}
+
+int oci_rootfs_empty(const struct provider_box *b, const char *name, const char *like,
+                     const struct oci_disk *disk, struct err *e)
+{
+    _cleanup_free_ char *top = oci_path(b, name);
+    _cleanup_free_ char *upper = top ? path_join(top, "upper") : NULL;
+    _cleanup_free_ char *work = top ? path_join(top, "work") : NULL;
     int r;
 
-    if (!top || !upper || !work)
+    if (!upper || !work)
         return err_oom(e);
     r = dirtree_remove(top, e);
     if (r == 0)
@@ -354,6 +367,15 @@ int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct o
         r = make_owned_dir(upper, 0755, disk->base, e);
     if (r == 0)
         r = make_owned_dir(work, 0755, disk->base, e);
+    return r == 0 && like ? copy_root(like, upper, disk->base, e) : r;
+}
+
+int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct oci_disk *disk,
+                       struct err *e)
+{
+    _cleanup_free_ char *upper = oci_path(b, "oci/disk/upper");
+    int r = upper ? oci_rootfs_empty(b, "oci/disk", NULL, disk, e) : err_oom(e);
+
     (void)snprintf(disk->user, sizeof(disk->user), "%s", b->user);
     if (r == 0)
         r = settle_user(lower, upper, disk, e);

@@ -15,6 +15,11 @@
 int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct oci_disk *disk,
                        struct err *e);
 
+/* The same without content of its own: the disk's directory `name` ("oci/disk") is made anew. The
+ * root's owner, mode and time are those of the directory `like`, NULL: the box's root's. */
+int oci_rootfs_empty(const struct provider_box *b, const char *name, const char *like,
+                     const struct oci_disk *disk, struct err *e);
+
 /* Refuses a destination that the box could not have; names the field "dest". */
 int oci_rootfs_check_dest(const char *dest, struct err *e);
 
