@@ -2,8 +2,8 @@
 #include "common/err.h"
 #include "lib/box/store_db.h"
 
-/* 2: boxes have their project. 3: history (history.h), keys, claims. */
-#define STORE_SCHEMA 3
+/* 2: boxes have their project. 3: history (history.h), keys, claims. 4: snapshots. */
+#define STORE_SCHEMA 4
 
 static int read_version(struct store *s, int *ret, struct err *e)
 {
@@ -82,6 +82,21 @@ static const char *const schema_steps[STORE_SCHEMA] = {
     " OLD.transcript FROM events AS e WHERE e.box_id = OLD.id ORDER BY e.seq DESC LIMIT 1;"
     " DELETE FROM keys WHERE box_id = OLD.id;"
     " DELETE FROM claims WHERE box_id = OLD.id;"
+    "END;",
+
+    "CREATE TABLE snapshots(id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, state TEXT NOT NULL,"
+    " temporary INTEGER NOT NULL, box_id TEXT NOT NULL, box_name TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL, project TEXT, remote TEXT NOT NULL,"
+    " layers TEXT NOT NULL DEFAULT '[]', facts TEXT NOT NULL DEFAULT '{}') STRICT;"
+    "CREATE INDEX snapshots_of_box ON snapshots(box_id, created_ms);"
+    "CREATE TABLE layer_uses(layer TEXT NOT NULL, user TEXT NOT NULL,"
+    " PRIMARY KEY(layer, user)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX layers_of_user ON layer_uses(user);"
+    "CREATE TRIGGER snapshot_removed AFTER DELETE ON snapshots BEGIN"
+    " DELETE FROM layer_uses WHERE user = OLD.id;"
+    "END;"
+    "CREATE TRIGGER box_with_layers_removed AFTER DELETE ON boxes BEGIN"
+    " DELETE FROM layer_uses WHERE user = OLD.id;"
     "END;",
 };
 
