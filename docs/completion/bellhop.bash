@@ -3,7 +3,7 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status events start stop pause resume rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image config help completion version"
+        words="up ls status events start stop pause resume snapshot snapshots restore fork rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image config help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
@@ -23,7 +23,7 @@ _bellhop() {
         grep:--sortr) words="path modified accessed changed none" ;;
         image:--form) words="squashfs dir tar oci vm dockerfile docker podman qemu" ;;
         *) case $cmd in
-            up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --timeout --on-timeout --idle --on-idle --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --timeout --on-timeout --idle --on-idle --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --from --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             ls) case $cur in -*) words=" --all --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             status) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             events) case $cur in -*) words=" --since --follow --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
@@ -31,6 +31,10 @@ _bellhop() {
             stop) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             pause) case $cur in -*) words=" --level --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             resume) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            snapshot) case $cur in -*) words=" --name --timeout --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            snapshots) case $cur in -*) words=" --timeout --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            restore) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            fork) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             rm) case $cur in -*) words=" --force --json --quiet --no-resume --raw --debug --help" ;; *) words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             keep) case $cur in -*) words=" --for --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             exec) case $cur in -*) words=" --cwd --user --env --env-file --interactive --tty --no-stdin --detach --id --shell --script --timeout --grace --kill-on-exit --limit --rlimit --umask --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;

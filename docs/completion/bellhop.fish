@@ -26,6 +26,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from up' -l git -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l with-secrets
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l empty
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l repo -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l from -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l git-token-file -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l allow-missing -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l start-timeout -r
@@ -46,6 +47,16 @@ complete -c bellhop -n '__fish_seen_subcommand_from pause' -l level -r
 complete -c bellhop -n '__fish_seen_subcommand_from pause' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a resume -d 'let paused boxes run again'
 complete -c bellhop -n '__fish_seen_subcommand_from resume' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a snapshot -d 'keep the content of a box\'s disk as it is now'
+complete -c bellhop -n '__fish_seen_subcommand_from snapshot' -l name -r
+complete -c bellhop -n '__fish_seen_subcommand_from snapshot' -l timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from snapshot' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a snapshots -d 'list, remove and check snapshots'
+complete -c bellhop -n '__fish_seen_subcommand_from snapshots' -l timeout -r
+complete -c bellhop -n __fish_use_subcommand -f -a restore -d 'give a box\'s disk the content of a snapshot again'
+complete -c bellhop -n '__fish_seen_subcommand_from restore' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a fork -d 'make a second box with the content and the options of a box'
+complete -c bellhop -n '__fish_seen_subcommand_from fork' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a rm -d 'remove boxes and everything in them'
 complete -c bellhop -n '__fish_seen_subcommand_from rm' -l force
 complete -c bellhop -n '__fish_seen_subcommand_from rm' -a '(bellhop ls -q 2>/dev/null)'

@@ -17,7 +17,7 @@
 struct args {
     const char *name, *key, *provider, *image, *runtime, *agent, *agent_config, *network,
         *privilege;
-    const char *on_timeout, *on_idle, *dest, *git, *repo, *git_token_file, *env_file;
+    const char *on_timeout, *on_idle, *dest, *git, *repo, *git_token_file, *env_file, *from;
     int64_t timeout_ms, idle_ms, start_timeout_ms;
     uint32_t cpu_millis, pids;
     uint64_t memory_bytes, disk_bytes;
@@ -84,6 +84,8 @@ static const struct cli_option up_options[] = {
     CLI_OPT("empty", 0, CLI_FLAG, empty, NULL, "upload nothing"),
     CLI_OPT("repo", 0, CLI_STR, repo, "URL",
             "clone this repository in the box instead of uploading"),
+    CLI_OPT("from", 0, CLI_STR, from, "SNAPSHOT",
+            "a box with this snapshot's content and its box's options"),
     CLI_OPT("git-token-file", 0, CLI_STR, git_token_file, "FILE", "the token for --repo"),
     CLI_OPT("allow-missing", 0, CLI_LIST, allow_missing, "PIECE",
             "start even if this piece of isolation is missing (see status)"),
@@ -92,9 +94,27 @@ static const struct cli_option up_options[] = {
     {0},
 };
 
+/* With --from, the options that no flag gave are those of the snapshot's box, not of a file. */
+static void keep_flags(const struct cli *c, struct args *a)
+{
+    static const size_t bytes[] = {
+        [CLI_FLAG] = sizeof(bool),     [CLI_STR] = sizeof(char *),
+        [CLI_LIST] = sizeof(char **),  [CLI_DURATION] = sizeof(int64_t),
+        [CLI_SIZE] = sizeof(uint64_t), [CLI_U16] = sizeof(uint16_t),
+        [CLI_CPUS] = sizeof(uint32_t), [CLI_U32] = sizeof(uint32_t),
+    };
+
+    for (const struct cli_option *o = up_options; o->name; o++)
+        if (cli_source_of(c, o->name) != CLI_FROM_FLAG)
+            memset((char *)a + o->offset, 0, bytes[o->type]);
+}
+
 /* The project is a directory, a repository or nothing: these options exclude each other. */
 static int check_source(const struct args *a, const char *dir, struct bh_error *err)
 {
+    if (a->from && (dir || a->repo || a->empty))
+        return cli_fail(err, BH_INVALID_ARGUMENT, "from",
+                        "--from and a directory, --repo or --empty exclude each other");
     if (a->empty && dir)
         return cli_fail(err, BH_INVALID_ARGUMENT, "empty",
                         "--empty and a directory exclude each other");
@@ -199,7 +219,8 @@ static const char *image_of(const struct cli *c, const struct args *a)
 
 static int run_up(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
-    struct args *a = args;
+    struct args given = *(struct args *)args;
+    struct args *a = &given;
     const struct provider *p = provider_find(a->provider ? a->provider : provider_names[0]);
     const char *dir = operands[0] ? operands[0] : ".";
     struct bh_create_options o = {.size = sizeof(o), .host_env = (const char *const *)environ};
@@ -211,6 +232,8 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     struct err e = {0};
     int r;
 
+    if (a->from)
+        keep_flags(c, a);
     r = gather_variables(a, &env, &secrets, &e);
     if (r == 0)
         r = cli_sources(c, &sources, &defaults, &e);
@@ -223,11 +246,12 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     o.provider = a->provider;
     o.image = image_of(c, a);
     o.runtime = a->runtime;
-    o.agent = a->agent ? a->agent : "opencode";
+    o.agent = a->agent || a->from ? a->agent : "opencode";
+    o.from = a->from;
     o.agent_config = a->agent_config;
     o.key = a->key;
     /* An empty box with --name or --key has no project. */
-    o.project = a->repo || (a->empty && (a->name || a->key)) ? NULL : dir;
+    o.project = a->repo || a->from || (a->empty && (a->name || a->key)) ? NULL : dir;
     o.no_upload = a->empty;
     o.dest = a->dest;
     o.git = a->git;
@@ -288,6 +312,12 @@ const struct cli_command cmd_up = {
         "ends\n"
         "first acts.\n"
         "\n"
+        "With --from, the new box's disk has the content of a snapshot ('bellhop snapshot'), its\n"
+        "project and its coding agent's sessions included, and nothing is uploaded. Options that "
+        "are\n"
+        "not given are those of the snapshot's box, but for values of --env and --secret. Without\n"
+        "--name it has that box's name.\n"
+        "\n"
         "By default a box leaves a part of the machine to you: it has all processors but one (of\n"
         "fewer than five, 4/5). The disk limit is a quota if the file system has project quotas;\n"
         "otherwise a box that exceeds the limit is stopped, and can be started again to remove\n"
@@ -297,7 +327,8 @@ const struct cli_command cmd_up = {
                 "  bellhop up --agent none --network none .    # just a box, without a network\n"
                 "  bellhop up -m 4G --cpus 2 -e GITHUB_USER .  # limits, and a variable of yours\n"
                 "  bellhop up --empty -n scratch -a none       # an empty box\n"
-                "  bellhop up --empty --key 1234.5678          # the box of a conversation\n",
+                "  bellhop up --empty --key 1234.5678          # the box of a conversation\n"
+                "  bellhop up --from before-upgrade -n again   # the content of a snapshot\n",
     .options = up_options,
     .args_bytes = sizeof(struct args),
     .max_operands = 1,

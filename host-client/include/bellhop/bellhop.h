@@ -220,6 +220,10 @@ struct bh_create_options {
      * elsewhere), "rm", "keep": nothing. */
     const char *on_idle;
     int64_t idle_ms; /* 0: ten minutes */
+    /* A snapshot (bh_snapshot), whose content the new box's disk has; nothing is uploaded. Options
+     * that are not given are those of the snapshot's box, without values of variables. NULL: the
+     * image alone. A box that exists must have been made from it. */
+    const char *from;
 };
 
 /*
@@ -375,6 +379,70 @@ int bh_extend(struct bh_box *box, int64_t duration_ms, int64_t *ret_deadline_ms,
               struct bh_error *err);
 /* The box counts as used while the descriptor *ret_fd is open; close() ends the hold. */
 int bh_hold(struct bh_box *box, int *ret_fd, struct bh_error *err);
+
+/* ---- snapshots ---- */
+
+/*
+ * A snapshot is the content of a box's disk over its image. It has what programs wrote to the disk,
+ * secrets included; no memory, no bh_create_options.secrets, no values of variables. Equal content
+ * is stored once.
+ */
+struct bh_snapshot_info {
+    size_t size;
+    const char *name;
+    const char *id;
+    const char *box_name; /* of the box that it is of */
+    const char *box_id;
+    const char *provider;
+    const char *image;
+    const char *agent;
+    int64_t created_ms;
+    uint64_t bytes;        /* of the files that the box had changed */
+    uint64_t copied_bytes; /* of these, the ones that were not stored yet */
+    uint64_t entries;      /* number of these files, directories and links */
+    uint32_t n_layers;
+    const char *json; /* all of it, as `bellhop snapshots ls --json` prints it */
+};
+struct bh_snapshot_options {
+    size_t size;
+    const char *name;   /* as a box's; NULL: the box's with a number */
+    int64_t timeout_ms; /* 0: 30 minutes */
+};
+/*
+ * The box keeps running; its processes stand still for the moment of the copy, so that no file is
+ * half written. Stopped and paused boxes stay so. opts may be NULL. fn (or NULL) is called once.
+ * BH_UNIMPLEMENTED: the provider cannot do it. BH_ALREADY_EXISTS: the name is taken.
+ * BH_RESOURCE_EXHAUSTED: the disk is full, the box has more than 1,000,000 changed files, or its
+ * disk has 32 layers. On failure nothing is left.
+ */
+int bh_snapshot(struct bh_box *box, const struct bh_snapshot_options *opts,
+                int (*fn)(void *arg, const struct bh_snapshot_info *info), void *arg,
+                struct bh_error *err);
+/* Calls fn for each snapshot, oldest first; a non-zero result ends the list and is returned. */
+int bh_list_snapshots(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_snapshot_info *info),
+                      void *arg, struct bh_error *err);
+/* BH_FAILED_PRECONDITION: a box was made from it, or restored to it; the message names the box. */
+int bh_remove_snapshot(struct bh_ctx *ctx, const char *name, struct bh_error *err);
+/* Reads all of it. BH_DATA_LOSS: the message names the first path that is damaged. timeout_ms 0:
+ * 30 minutes. */
+int bh_verify_snapshot(struct bh_ctx *ctx, const char *name, int64_t timeout_ms,
+                       struct bh_error *err);
+/* The box's disk gets the snapshot's content; what is on it is lost. The box keeps its name, id and
+ * keys, and is started again if it ran. BH_DATA_LOSS: the snapshot is damaged, and nothing has
+ * changed. */
+int bh_restore(struct bh_box *box, const char *snapshot, int64_t timeout_ms, struct bh_error *err);
+
+struct bh_fork_options {
+    size_t size;
+    const char *name;            /* of the new box; NULL: the box's with a number */
+    int64_t timeout_ms;          /* 0: as of bh_snapshot() and bh_create() */
+    const char *const *host_env; /* as in bh_create_options */
+};
+/* Makes a second box with the content of the first one's disk and its options, secrets and variables
+ * included; token, password and time to live are new. opts may be NULL. bh_box_free() the handle. */
+int bh_fork(struct bh_box *box, const struct bh_fork_options *opts, struct bh_box **ret_box,
+            struct bh_error *err);
+
 /* Reports as JSON which isolation and limits the kernel enforces. free() *ret_json. */
 int bh_inspect(struct bh_box *box, char **ret_json, struct bh_error *err);
 

@@ -35,6 +35,7 @@ struct bh_box {
     struct spec spec;
     const struct provider *provider;
     char *dir;
+    const struct snapshot_row *from; /* while it is made from a snapshot; else NULL */
     struct client *client;
     struct bh_box_info info; /* its strings belong to info_json, info_text and the row */
     json_t *info_json;

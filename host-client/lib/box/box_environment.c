@@ -138,6 +138,30 @@ static int save_secrets(struct bh_box *box, const char *const *secrets, struct e
     return r;
 }
 
+int box_environment_secrets(struct bh_box *box, char ***ret, struct err *e)
+{
+    _cleanup_free_ char *path = box_path(box, "secrets");
+    _cleanup_closedir_ DIR *dir = path ? opendir(path) : NULL;
+    _cleanup_strv_ char **pairs = NULL;
+    const struct dirent *d;
+    int r = path ? 0 : err_oom(e);
+
+    while (r == 0 && dir && (d = readdir(dir))) {
+        _cleanup_free_ char *value = NULL, *pair = NULL;
+
+        if (d->d_name[0] == '.')
+            continue;
+        r = io_read_file(dirfd(dir), d->d_name, SECRET_BYTES, &value, NULL, e);
+        if (r == 0 && asprintf(&pair, "%s=%s", d->d_name, value) < 0)
+            r = err_oom(e);
+        if (r == 0)
+            r = strv_push(&pairs, pair, e);
+    }
+    if (r == 0)
+        *ret = TAKE(pairs);
+    return r;
+}
+
 /* A box that shares the machine uses its settings; a box without a network needs none. */
 static bool needs_way_out(const struct bh_box *box)
 {

@@ -16,6 +16,8 @@
 
 /* Writes the values from the caller's options and from this machine into the box's directory. */
 int box_environment_save(struct bh_box *box, const struct bh_create_options *opts, struct err *e);
+/* The secrets that were saved, as "K=V". NULL-terminated, or NULL; the caller owns it. */
+int box_environment_secrets(struct bh_box *box, char ***ret, struct err *e);
 /* Copies them into the running box: secrets as files 0600 in /run/secrets (a memory file system
  * of the user), or in ~/.secrets if there is none or the box shares the machine; certificates
  * in ~/.bellhop. */

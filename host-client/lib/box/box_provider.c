@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "lib/box/history.h"
+#include "lib/box/store_snapshots.h"
 #include "lib/util/socket.h"
 
 #define FAULT_BYTES 512
@@ -133,6 +134,7 @@ static int64_t least_deadline(const struct bh_ctx *ctx, int64_t deadline_mono_ms
 int box_provider_prepare(struct bh_box *box, const char *user, int64_t deadline_mono_ms,
                          struct err *e)
 {
+    struct provider_source source = {0};
     _cleanup_ask_ struct ask a;
     struct err why = {0};
     int r = ask_begin_box(&a, box, "prepare", least_deadline(box->ctx, deadline_mono_ms), e);
@@ -140,6 +142,11 @@ int box_provider_prepare(struct bh_box *box, const char *user, int64_t deadline_
     if (r < 0)
         return r;
     a.view.user = user;
+    if (box->from) {
+        source.layers = box->from->layers;
+        source.disk = json_object_get(box->from->facts, "disk");
+        a.view.source = &source;
+    }
     return ask_end(&a, box->provider->prepare(&a.view, &why), e, &why);
 }
 
@@ -179,6 +186,22 @@ int box_provider_thaw(struct bh_box *box, int64_t deadline_mono_ms, struct err *
     int64_t most_ms = default_deadline(box->ctx);
 
     ASK("resume", deadline_mono_ms < most_ms ? deadline_mono_ms : most_ms, resume(view, &why));
+}
+
+int box_provider_check_capture(struct bh_box *box, struct err *e)
+{
+    ASK("check_capture", default_deadline(box->ctx), check_capture(view, &why));
+}
+
+int box_provider_capture(struct bh_box *box, struct provider_capture *c, struct err *e)
+{
+    ASK("capture", least_deadline(box->ctx, c->deadline_mono_ms), capture(view, c, &why));
+}
+
+int box_provider_restore(struct bh_box *box, const struct provider_source *source,
+                         int64_t deadline_mono_ms, struct err *e)
+{
+    ASK("restore", least_deadline(box->ctx, deadline_mono_ms), restore(view, source, &why));
 }
 
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e)

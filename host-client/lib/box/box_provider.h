@@ -21,6 +21,11 @@ int box_provider_find(struct bh_box *box, struct provider_run *ret, struct err *
 int box_provider_check_freeze(struct bh_box *box, struct err *e);
 int box_provider_freeze(struct bh_box *box, struct err *e);
 int box_provider_thaw(struct bh_box *box, int64_t deadline_mono_ms, struct err *e);
+int box_provider_check_capture(struct bh_box *box, struct err *e);
+int box_provider_capture(struct bh_box *box, struct provider_capture *c, struct err *e);
+/* The box does not run. */
+int box_provider_restore(struct bh_box *box, const struct provider_source *source,
+                         int64_t deadline_mono_ms, struct err *e);
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e);
 
 /* ---- without a box ---- */

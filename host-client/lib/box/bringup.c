@@ -20,6 +20,7 @@
 #include "lib/box/box_provider.h"
 #include "lib/box/control.h"
 #include "lib/box/ports.h"
+#include "lib/box/snapshot.h"
 #include "lib/project/repo.h"
 #include "lib/box/template_boot.h"
 #include "lib/image/image.h"
@@ -129,6 +130,8 @@ static int make_disk(struct bh_box *box, const struct bh_create_options *opts, i
         r = io_write_file(AT_FDCWD, token_path, token, strlen(token), 0600, true, e);
     if (r == 0)
         r = box_environment_save(box, opts, e);
+    if (r == 0 && box->from)
+        r = snapshot_save_session(box, box->from, e);
     if (r < 0)
         return r;
     ctx_progress(box->ctx, "create", 0, 0, false, "making the box '%s'", box->row.name);

@@ -15,6 +15,8 @@
 #include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
+#include "lib/box/history.h"
+#include "lib/box/snapshot.h"
 #include "lib/image/image.h"
 #include "lib/provider/limits.h"
 #include "lib/util/context.h"
@@ -34,6 +36,8 @@ struct creation {
     const char *name;
     char own_name[PROJECT_NAME_BYTES]; /* the box's name if the caller gave none */
     struct project project;
+    struct snapshot_row from; /* with opts->from */
+    struct snapshot_options from_options;
     struct spec spec;
     int64_t deadline_mono_ms;
     struct bringup_report report;
@@ -151,6 +155,22 @@ static int check_spec(struct creation *c, const struct provider *p, struct err *
     return r < 0 ? r : limits_check(c->ctx->limits, &c->spec, e);
 }
 
+/* The box has the snapshot's layers before its disk is made of them. */
+static int take_snapshot(struct creation *c, struct bh_box *box, struct err *e)
+{
+    char cause[96];
+    int r = store_add_layers(c->ctx->store, box->row.id, &c->from, e);
+
+    (void)snprintf(cause, sizeof(cause), "the snapshot '%.64s'", c->from.name);
+    if (r == 0)
+        r = store_add_event(c->ctx->store, box->row.id, NULL, "from", cause, e);
+    if (r == 0)
+        box->from = &c->from;
+    else
+        (void)bringup_destroy_locked(box, e ? e->message : "", NULL);
+    return r;
+}
+
 static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
 {
     const struct provider *p = provider_find(c->spec.provider);
@@ -171,12 +191,15 @@ static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
         r = store_set_project(c->ctx->store, row.id, c->project.path, c->project.remote, e);
     if (r == 0)
         r = box_new_take(c->ctx, &row, &box, e);
+    if (r == 0 && c->opts->from)
+        r = take_snapshot(c, box, e);
     if (r == 0)
         r = bringup_run_locked(box, c->opts, c->deadline_mono_ms, &c->report, e);
     if (r < 0) {
         (void)bh_box_free(box);
         return r;
     }
+    box->from = NULL;
     *ret = box;
     return 0;
 }
@@ -478,6 +501,31 @@ static int settle_image(struct creation *c, struct err *e)
     return r < 0 ? r : image_settle(c->ctx, &c->spec, c->opts->host_env, e);
 }
 
+static int replace_fact(char **at, const char *text, struct err *e)
+{
+    char *copy = strdup(text ? text : "");
+
+    if (!copy)
+        return err_oom(e);
+    free(*at);
+    *at = copy;
+    return 0;
+}
+
+/* The options and the project are those of the snapshot's box, unless others are given. */
+static int read_from(struct creation *c, struct bh_create_options *o, struct err *e)
+{
+    int r = snapshot_find_usable(c->ctx, o->from, &c->from, e);
+
+    if (r == 0)
+        r = snapshot_read_options(&c->from, o, &c->from_options, e);
+    if (r == 0)
+        r = project_read(c->ctx, o, &c->project, e);
+    if (r == 0)
+        r = replace_fact(&c->project.path, c->from.project, e);
+    return r < 0 ? r : replace_fact(&c->project.remote, c->from.remote, e);
+}
+
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
               struct bh_error *err)
 {
@@ -487,7 +535,7 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = project_read(ctx, &o, &c.project, &e);
+        r = o.from ? read_from(&c, &o, &e) : project_read(ctx, &o, &c.project, &e);
     c.name = o.name;
     if (r == 0 && o.key)
         r = box_check_key(o.key, &e);
@@ -501,7 +549,9 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
         r = spec_from_options(&named, &c.spec, &e);
     if (r == 0)
         r = limits_check_request(ctx->limits, &c.spec, &e);
-    if (r == 0)
+    if (r == 0 && o.from)
+        r = replace_fact(&c.spec.image_dir, c.from_options.spec.image_dir, &e);
+    else if (r == 0)
         r = settle_image(&c, &e);
     if (r == 0) {
         c.deadline_mono_ms =
@@ -515,6 +565,8 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     }
     project_done(&c.project);
     spec_done(&c.spec);
+    snapshot_options_done(&c.from_options);
+    snapshot_row_done(&c.from);
     free(c.report.log);
     return r;
 }

@@ -21,6 +21,7 @@
 #include "lib/box/history.h"
 #include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
+#include "lib/box/snapshot.h"
 #include "lib/recipe/agent_layer.h"
 
 #define GC_MENTION_STOPPED_MS (7LL * 24 * 3600 * 1000) /* kept, but mentioned */
@@ -359,6 +360,12 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
                                             .dry_run = gc->dry_run,
                                             .report = relay_line,
                                             .arg = gc});
+    r = snapshot_gc_run(
+        &(struct snapshot_gc){
+            .ctx = gc->ctx, .dry_run = gc->dry_run, .report = relay_line, .arg = gc},
+        e);
+    if (r < 0)
+        note_failure(gc, "snapshots", r, e);
     if (!gc->dry_run)
         drop_unused_locks(gc);
     r = drop_old_records(gc, records_for_ms, e);

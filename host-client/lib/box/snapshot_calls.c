@@ -1,0 +1,343 @@
+/* snapshot_calls: bh_snapshot, bh_restore, bh_fork, bh_list_snapshots, bh_remove_snapshot and
+ * bh_verify_snapshot. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "lib/box/box_environment.h"
+#include "lib/box/box_provider.h"
+#include "lib/box/bringup_internal.h"
+#include "lib/box/history.h"
+#include "lib/box/snapshot.h"
+#include "lib/provider/layer_store.h"
+
+#define SNAPSHOT_TIMEOUT_MS (30 * 60 * 1000)
+#define FORK_NAMES 1000
+
+static int64_t deadline_of(int64_t timeout_ms)
+{
+    return clock_mono_ms() + (timeout_ms > 0 ? timeout_ms : SNAPSHOT_TIMEOUT_MS);
+}
+
+static int lock_box(struct bh_box *box, int64_t deadline_mono_ms, int *ret_lock, struct err *e)
+{
+    int r = store_lock_name(box->ctx->store, box->row.name, deadline_mono_ms, box->ctx->cancel_fd,
+                            ret_lock, e);
+
+    return r < 0 ? r : box_reload(box, e);
+}
+
+/* ---- what there is ---- */
+
+static json_t *new_snapshot_json(const struct snapshot_row *row)
+{
+    json_t *spec = json_object_get(row->facts, "spec");
+    json_t *layers = json_array();
+
+    for (char **l = row->layers; layers && l && *l; l++)
+        (void)json_array_append_new(layers, json_string(*l));
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:O?, s:O?, s:O?, s:I, s:o, s:O?, s:O?, s:O?, s:O?, "
+        "s:O?, s:o, s:o}",
+        "name", row->name, "id", row->id, "box", row->box_name, "box_id", row->box_id, "provider",
+        json_object_get(spec, "provider"), "image", json_object_get(spec, "image"), "image_hash",
+        json_object_get(row->facts, "image_hash"), "created_ms", (json_int_t)row->created_ms,
+        "layers", layers, "bytes", json_object_get(row->facts, "bytes"), "copied_bytes",
+        json_object_get(row->facts, "copied"), "entries", json_object_get(row->facts, "entries"),
+        "devices_left_out", json_object_get(row->facts, "devices"), "variables",
+        json_object_get(row->facts, "variables"), "agent",
+        json_incref(json_object_get(spec, "agent")), "project",
+        row->project ? jx_new_path(row->project) : json_null());
+}
+
+struct snapshot_list {
+    int (*fn)(void *arg, const struct bh_snapshot_info *info);
+    void *arg;
+    struct err e;
+};
+
+static uint64_t fact_number(const struct snapshot_row *row, const char *name)
+{
+    json_int_t n = json_integer_value(json_object_get(row->facts, name));
+
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static const char *spec_member(const struct snapshot_row *row, const char *name)
+{
+    const char *s = json_string_value(json_object_get(json_object_get(row->facts, "spec"), name));
+
+    return s ? s : "";
+}
+
+static int tell_snapshot(const struct snapshot_row *row,
+                         int (*fn)(void *arg, const struct bh_snapshot_info *info), void *arg,
+                         struct err *e)
+{
+    _cleanup_json_ json_t *doc = new_snapshot_json(row);
+    _cleanup_free_ char *text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
+    const struct bh_snapshot_info info = {.size = sizeof(info),
+                                          .name = row->name,
+                                          .id = row->id,
+                                          .box_name = row->box_name,
+                                          .box_id = row->box_id,
+                                          .provider = spec_member(row, "provider"),
+                                          .image = spec_member(row, "image"),
+                                          .agent = spec_member(row, "agent"),
+                                          .created_ms = row->created_ms,
+                                          .bytes = fact_number(row, "bytes"),
+                                          .copied_bytes = fact_number(row, "copied"),
+                                          .entries = fact_number(row, "entries"),
+                                          .n_layers = (uint32_t)strv_len(row->layers),
+                                          .json = text};
+
+    return text ? fn(arg, &info) : err_oom(e);
+}
+
+static int on_snapshot(void *arg, struct snapshot_row *row)
+{
+    struct snapshot_list *l = arg;
+
+    return row->is_ready && !row->is_temporary ? tell_snapshot(row, l->fn, l->arg, &l->e) : 0;
+}
+
+int bh_list_snapshots(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_snapshot_info *info),
+                      void *arg, struct bh_error *err)
+{
+    struct snapshot_list l = {.fn = fn, .arg = arg};
+    int r = store_list_snapshots(ctx->store, on_snapshot, &l, &l.e);
+
+    return r < 0 ? ctx_fail(err, r, &l.e) : r;
+}
+
+/* ---- snapshot ---- */
+
+int bh_snapshot(struct bh_box *box, const struct bh_snapshot_options *opts,
+                int (*fn)(void *arg, const struct bh_snapshot_info *info), void *arg,
+                struct bh_error *err)
+{
+    struct bh_snapshot_options none = {.size = sizeof(none)}, o;
+    struct snapshot_row row = {0};
+    _cleanup_close_ int lock = -1;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts ? opts : &none, &e);
+    int64_t deadline = r == 0 ? deadline_of(o.timeout_ms) : 0;
+
+    if (r == 0)
+        r = lock_box(box, deadline, &lock, &e);
+    if (r == 0)
+        r = snapshot_make_locked(box, o.name, false, deadline, &row, &e);
+    if (r == 0 && fn)
+        r = tell_snapshot(&row, fn, arg, &e);
+    snapshot_row_done(&row);
+    return r < 0 ? ctx_fail(err, r, &e) : r;
+}
+
+/* ---- rm and verify ---- */
+
+static int remove_snapshot(struct bh_ctx *ctx, const struct snapshot_row *row, struct err *e)
+{
+    const struct snapshot_gc gc = {.ctx = ctx};
+    size_t n = strv_len(row->layers);
+    _cleanup_free_ char *user = NULL;
+    int r = n ? store_layer_user(ctx->store, row->layers[n - 1], true, &user, e) : 0;
+
+    if (r == 0 && user)
+        return err_field(e, ERR_PRECONDITION, "snapshot", "%s has the snapshot '%s' as its disk",
+                         user, row->name);
+    if (r == 0)
+        r = store_remove_snapshot(ctx->store, row->id, e);
+    return r < 0 ? r : snapshot_gc_run(&gc, e);
+}
+
+int bh_remove_snapshot(struct bh_ctx *ctx, const char *name, struct bh_error *err)
+{
+    struct snapshot_row row = {0};
+    struct err e = {0};
+    int r = store_find_snapshot(ctx->store, name ? name : "", &row, &e);
+
+    if (r == 0)
+        r = remove_snapshot(ctx, &row, &e);
+    snapshot_row_done(&row);
+    return ctx_fail(err, r, &e);
+}
+
+int bh_verify_snapshot(struct bh_ctx *ctx, const char *name, int64_t timeout_ms,
+                       struct bh_error *err)
+{
+    int64_t deadline = deadline_of(timeout_ms);
+    struct snapshot_row row = {0};
+    struct err e = {0};
+    int r = store_find_snapshot(ctx->store, name ? name : "", &row, &e);
+
+    for (char **l = row.layers; r == 0 && l && *l; l++) {
+        r = layer_verify(ctx, *l, deadline, &e);
+        if (r < 0)
+            r = err_wrap(&e, r, "the snapshot '%s'", row.name);
+    }
+    snapshot_row_done(&row);
+    return ctx_fail(err, r, &e);
+}
+
+/* ---- restore ---- */
+
+static int check_fits(struct bh_box *box, const struct snapshot_row *row, struct err *e)
+{
+    if (!box->provider->has_snapshots || !str_eq(spec_member(row, "provider"), box->spec.provider))
+        return err_field(e, ERR_UNIMPLEMENTED, "snapshot",
+                         "the snapshot '%s' is of the provider '%s', and the box '%s' of '%s'",
+                         row->name, spec_member(row, "provider"), box->row.name,
+                         box->spec.provider);
+    if (!str_eq(spec_member(row, "image_dir"), box->spec.image_dir))
+        return err_field(e, ERR_PRECONDITION, "image",
+                         "the snapshot '%s' is over the image '%.100s' in '%.200s', and the box "
+                         "'%s' over '%.200s'",
+                         row->name, spec_member(row, "image"), spec_member(row, "image_dir"),
+                         box->row.name, box->spec.image_dir);
+    return 0;
+}
+
+static int note_event(struct bh_box *box, const char *kind, const char *snapshot, struct err *e)
+{
+    char cause[96];
+
+    (void)snprintf(cause, sizeof(cause), "the snapshot '%.64s'", snapshot);
+    return store_add_event(box->ctx->store, box->row.id, NULL, kind, cause, e);
+}
+
+/* The box is stopped. The layers of both disks are the box's until it is known which one it has. */
+static int exchange_disk(struct bh_box *box, const struct snapshot_row *row,
+                         int64_t deadline_mono_ms, struct err *e)
+{
+    const struct provider_source source = {.layers = row->layers,
+                                           .disk = json_object_get(row->facts, "disk")};
+    int r = note_event(box, "restoring", row->name, e);
+
+    if (r == 0)
+        r = store_add_layers(box->ctx->store, box->row.id, row, e);
+    if (r < 0)
+        return r;
+    r = box_provider_restore(box, &source, deadline_mono_ms, e);
+    if (r == 0)
+        r = store_set_layers(box->ctx->store, box->row.id, row->layers, e);
+    if (r == 0)
+        r = snapshot_save_session(box, row, e);
+    return r < 0 ? r : note_event(box, "restored", row->name, e);
+}
+
+static int restore_locked(struct bh_box *box, const struct snapshot_row *row, int64_t deadline,
+                          struct err *e)
+{
+    bool is_gone = false;
+    struct err why = {0};
+    bool runs;
+    int r = check_fits(box, row, e);
+
+    if (r == 0 && box->row.state != BH_STATE_PAUSED)
+        r = bringup_settle_locked(box, &is_gone, e);
+    if (r == 0 && is_gone)
+        return box_reload(box, e);
+    runs = r == 0 && box_row_is_live(&box->row);
+    if (runs)
+        r = bringup_stop_locked(box, "a snapshot is restored", e);
+    if (r < 0)
+        return r;
+    r = exchange_disk(box, row, deadline, &why);
+    if (runs && r == 0)
+        return bringup_run_locked(box, NULL, deadline, NULL, e);
+    if (runs) /* with the disk that it had */
+        (void)bringup_run_locked(box, NULL, deadline, NULL, NULL);
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
+int bh_restore(struct bh_box *box, const char *snapshot, int64_t timeout_ms, struct bh_error *err)
+{
+    int64_t deadline = deadline_of(timeout_ms);
+    struct snapshot_row row = {0};
+    _cleanup_close_ int lock = -1;
+    struct err e = {0};
+    int r = lock_box(box, deadline, &lock, &e);
+
+    if (r == 0)
+        r = snapshot_find_usable(box->ctx, snapshot ? snapshot : "", &row, &e);
+    if (r == 0)
+        r = restore_locked(box, &row, deadline, &e);
+    if (r == 0)
+        r = box_reload(box, &e);
+    snapshot_row_done(&row);
+    return ctx_fail(err, r, &e);
+}
+
+/* ---- fork ---- */
+
+/* "api-2", "api-3", ... */
+static int choose_fork_name(struct bh_box *box, char out[64], struct err *e)
+{
+    for (int i = 2; i < FORK_NAMES; i++) {
+        struct box_row row = {0};
+        int r;
+
+        (void)snprintf(out, 64, "%.55s-%d", box->row.name, i);
+        r = store_find(box->ctx->store, out, &row, e);
+        box_row_done(&row);
+        if (r == -ERR_NOT_FOUND)
+            return 0;
+        if (r < 0)
+            return r;
+    }
+    return err_field(e, ERR_EXISTS, "name", "name: there are too many forks of '%s'",
+                     box->row.name);
+}
+
+int bh_fork(struct bh_box *box, const struct bh_fork_options *opts, struct bh_box **ret_box,
+            struct bh_error *err)
+{
+    struct bh_fork_options none = {.size = sizeof(none)}, o;
+    struct bh_create_options as = {0};
+    struct snapshot_row row = {0};
+    _cleanup_strv_ char **secrets = NULL;
+    struct err e = {0};
+    char name[64];
+    int64_t deadline;
+    int r = options_copy(&o, sizeof(o), opts ? opts : &none, &e);
+
+    deadline = r == 0 ? deadline_of(o.timeout_ms) : 0;
+    if (r == 0) {
+        _cleanup_close_ int lock = -1;
+        char temporary[40] = "fork-";
+
+        r = lock_box(box, deadline, &lock, &e);
+        if (r == 0)
+            r = io_random_hex(8, temporary + 5, &e);
+        if (r == 0)
+            r = snapshot_make_locked(box, temporary, true, deadline, &row, &e);
+        if (r == 0)
+            r = box_environment_secrets(box, &secrets, &e);
+    }
+    if (r == 0 && !o.name)
+        r = choose_fork_name(box, name, &e);
+    if (r < 0) {
+        if (row.name)
+            (void)store_remove_snapshot(box->ctx->store, row.id, NULL);
+        snapshot_row_done(&row);
+        return ctx_fail(err, r, &e);
+    }
+    as.size = sizeof(as);
+    snapshot_fill_options(&box->spec, &as);
+    as.name = o.name ? o.name : name;
+    as.from = row.name;
+    as.secrets = (const char *const *)secrets;
+    as.host_env = o.host_env;
+    as.start_timeout_ms = o.timeout_ms;
+    r = bh_create(box->ctx, &as, ret_box, err);
+    (void)store_remove_snapshot(box->ctx->store, row.id, NULL);
+    snapshot_row_done(&row);
+    return r;
+}
