@@ -136,7 +136,7 @@ PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help deps programs objects unit check test test-long test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers check-names \
+.PHONY: all help deps programs objects unit check test test-long test-kill test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers check-names \
 	check-headers check-generated format install install-image uninstall clean distclean static FORCE
 
 all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
@@ -194,6 +194,11 @@ test-long: ## tests too long for CI: a bare Debian root, every image in every fo
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
 	@tests/long/images.sh
 	@tests/long/dockerfile.sh
+
+test-kill: ## kill each command and the monitor before every call that changes something: an hour (sudo)
+	@scripts/install-packages.sh build run test
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
+	@$(AS_ROOT) env KILL_POINTS=all bats tests/host/kill-commands.bats
 
 search-diff: ## compare search with rg and fd over thousands of trees and real ones: 15 minutes
 	@scripts/install-packages.sh build run test

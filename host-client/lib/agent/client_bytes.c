@@ -44,6 +44,8 @@ int client_new_url(struct client *c, const char *route, const char *path, const 
     return r;
 }
 
+/* answer_ms: of an archive, whose content is made as it is sent (gigabytes of zeros are a few
+ * compressed bytes after minutes), the work timeout; it is the stall timeout, too. */
 static int get_bytes(struct client *c, const char *url, int (*write)(void *, const char *, size_t),
                      void *arg, int64_t deadline_mono_ms, int64_t answer_ms, struct err *e)
 {
@@ -56,7 +58,8 @@ static int get_bytes(struct client *c, const char *url, int (*write)(void *, con
                                .write_arg = arg,
                                .deadline_mono_ms = deadline_mono_ms,
                                .answer_timeout_ms = answer_ms,
-                               .stall_timeout_ms = c->stall_ms,
+                               .stall_timeout_ms =
+                                   answer_ms > c->stall_ms ? answer_ms : c->stall_ms,
                                .stall_bytes = CLIENT_STALL_BYTES};
     int r = client_send(c, &req, &res, e);
 
@@ -108,8 +111,7 @@ int client_post_archive(struct client *c, const char *path, const char *query, c
                                .write_arg = arg,
                                .deadline_mono_ms = deadline_mono_ms,
                                .answer_timeout_ms = c->work_ms,
-                               /* gigabytes of zeros compress to a few bytes in minutes */
-                               .stall_timeout_ms = c->work_ms,
+                               .stall_timeout_ms = c->work_ms, /* as in get_bytes() */
                                .stall_bytes = CLIENT_STALL_BYTES};
     int r = client_new_url(c, "/v1/archive?path=", path, query, &url, e);
 
