@@ -22,6 +22,7 @@
 #define BLOCK_BYTES 65536
 #define SPEND_STEP ((uint64_t)8 << 20)
 #define ATTRIBUTE_BYTES 65536 /* the kernel's limit for a value, and for the list of the names */
+#define FEW_BYTES 512         /* for the names of most files */
 #define NOBODY 65534u
 #define ID_RANGE 65536u
 
@@ -342,20 +343,40 @@ static int take_attributes(struct attribute_pass *p, char *list, size_t len, str
     return r;
 }
 
+/* The names of a file's attributes, each with its NUL; in `few`, or in memory at *ret_list. */
+static ssize_t list_attributes(int fd, char few[FEW_BYTES], char **ret_list, struct err *e)
+{
+    ssize_t n = flistxattr(fd, few, FEW_BYTES);
+
+    if (n < 0 && errno == ERANGE) {
+        *ret_list = malloc(ATTRIBUTE_BYTES);
+        if (!*ret_list)
+            return err_oom(e);
+        n = flistxattr(fd, *ret_list, ATTRIBUTE_BYTES);
+    }
+    return n < 0 && errno == ENOTSUP ? 0 : n < 0 ? err_sys(e, errno, "list the attributes") : n;
+}
+
 int layer_file_attributes(int from, int to, uint32_t base, struct buf *out, struct err *e)
 {
     struct attribute_pass p = {.from = from, .to = to, .base = base, .out = out};
     _cleanup_free_ char *list = NULL;
-    char few[512];
-    ssize_t n = flistxattr(from, few, sizeof(few));
+    char few[FEW_BYTES];
+    ssize_t n = list_attributes(from, few, &list, e);
 
-    if (n < 0 && errno == ERANGE) {
-        list = malloc(ATTRIBUTE_BYTES);
-        if (!list)
-            return err_oom(e);
-        n = flistxattr(from, list, ATTRIBUTE_BYTES);
-    }
-    if (n < 0)
-        return errno == ENOTSUP ? 0 : err_sys(e, errno, "list the attributes");
-    return take_attributes(&p, list ? list : few, (size_t)n, e);
+    return n < 0 ? (int)n : take_attributes(&p, list ? list : few, (size_t)n, e);
+}
+
+int layer_file_clear_attributes(int fd, struct err *e)
+{
+    _cleanup_free_ char *list = NULL;
+    char few[FEW_BYTES];
+    ssize_t n = list_attributes(fd, few, &list, e);
+    const char *names = list ? list : few;
+
+    for (ssize_t i = 0; i < n; i += (ssize_t)strlen(names + i) + 1)
+        if ((is_kept_attribute(names + i) || str_has_prefix(names + i, "trusted.overlay.")) &&
+            fremovexattr(fd, names + i) < 0 && errno != ENODATA)
+            return err_sys(e, errno, "remove '%s'", names + i);
+    return n < 0 ? (int)n : 0;
 }

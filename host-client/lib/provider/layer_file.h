@@ -43,3 +43,5 @@ uint32_t layer_file_id(uint32_t base, uint32_t id);
  * security modules are left out.
  */
 int layer_file_attributes(int from, int to, uint32_t base, struct buf *out, struct err *e);
+/* Removes those attributes again, and overlayfs's own. */
+int layer_file_clear_attributes(int fd, struct err *e);

@@ -39,8 +39,10 @@ struct layer_known *layer_known_new(void)
 
 struct layer_known *layer_known_free(struct layer_known *k)
 {
-    for (size_t i = 0; k && i < k->places; i++)
+    for (size_t i = 0; k && i < k->places; i++) {
         free(k->files[i].path);
+        free(k->files[i].attributes);
+    }
     if (k)
         free(k->files);
     free(k);
@@ -141,18 +143,18 @@ static int known_put(struct layer_known *k, const struct known_file *f, struct e
         return 0;
     *place = *f;
     place->path = strdup(f->path);
-    if (!place->path) {
-        place->ino = 0;
-        return err_oom(e);
-    }
+    place->attributes = f->attributes && *f->attributes ? strdup(f->attributes) : NULL;
     k->n++;
-    return 0;
+    return place->path && (place->attributes || !f->attributes || !*f->attributes) ? 0 : err_oom(e);
 }
 
 int known_add(struct layer_known *k, const struct stat *st, const char *hex, const char *path,
-              struct err *e)
+              const char *attributes, struct err *e)
 {
-    struct known_file f = {.ino = st->st_ino, .ctime_ns = known_ctime(st), .path = (char *)path};
+    struct known_file f = {.ino = st->st_ino,
+                           .ctime_ns = known_ctime(st),
+                           .path = (char *)path,
+                           .attributes = (char *)attributes};
 
     return parse_digest(hex, f.digest) ? known_put(k, &f, e)
                                        : err_set(e, ERR_INTERNAL, "not a digest");
@@ -177,6 +179,8 @@ int layer_known_save(const struct layer_known *k, int dirfd, const char *name, s
         r = buf_addf(&text, e, "%" PRIu64 " %" PRId64 " %s ", f->ino, f->ctime_ns, hex);
         if (r == 0)
             r = layer_put_text(&text, f->path, e);
+        if (r == 0 && f->attributes)
+            r = buf_adds(&text, f->attributes, e);
         if (r == 0)
             r = buf_adds(&text, "\n", e);
     }
@@ -204,14 +208,24 @@ static int known_read_line(struct layer_known *k, char *line, struct err *e)
 {
     struct known_file f = {0};
     char hex[LAYER_HEX_BYTES] = "";
-    int at = 0;
+    char *attributes;
+    int at = 0, r;
 
     if (sscanf(line, "%" SCNu64 " %" SCNd64 " %64s %n", &f.ino, &f.ctime_ns, hex, &at) < 3 || !at ||
         !parse_digest(hex, f.digest))
         return 0;
     f.path = line + at;
+    attributes = strchr(f.path, '\t');
+    if (attributes) {
+        f.attributes = strdup(attributes);
+        if (!f.attributes)
+            return err_oom(e);
+        *attributes = '\0';
+    }
     get_text(f.path);
-    return *f.path ? known_put(k, &f, e) : 0;
+    r = *f.path ? known_put(k, &f, e) : 0;
+    free(f.attributes);
+    return r;
 }
 
 int layer_known_load(struct layer_known *k, int dirfd, const char *name, struct err *e)

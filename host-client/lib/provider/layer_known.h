@@ -13,6 +13,7 @@ struct known_file {
     int64_t ctime_ns;
     uint8_t digest[32];
     char *path;
+    char *attributes; /* as in its line of the manifest; NULL: none */
 };
 
 /* Borrowed, until the next file is added. */
@@ -20,6 +21,6 @@ const struct known_file *known_find(const struct layer_known *k, uint64_t ino);
 /* NULL unless the file is the same as it was then. k may be NULL. */
 const struct known_file *known_unchanged(const struct layer_known *k, const struct stat *st);
 int known_add(struct layer_known *k, const struct stat *st, const char *hex, const char *path,
-              struct err *e);
+              const char *attributes, struct err *e);
 /* Appends text with a blank, a control or a '\' as \xHH. */
 int layer_put_text(struct buf *out, const char *s, struct err *e);

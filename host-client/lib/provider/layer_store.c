@@ -106,6 +106,7 @@ struct making {
     struct layer_budget budget;
     struct layer_known *known; /* of the copy before, in known_tree; or NULL */
     int known_tree;
+    int64_t synced_ns; /* the disk has been synced since then */
     struct layer_facts facts;
 };
 
@@ -135,15 +136,16 @@ static void recall_known(struct making *k)
         forget_known(k);
 }
 
-/* Copies the disk to the directory `name` of the layer. The files of this copy are known to the next
- * one. */
-static int copy_disk(struct making *k, const char *name, bool is_live, FILE *manifest,
+/* Copies the disk to the directory `tree` of the layer, or what has changed since it was copied
+ * before. The files of this copy are known to the next one. */
+static int copy_disk(struct making *k, bool is_live, bool is_update, FILE *manifest,
                      char hex[LAYER_HEX_BYTES], struct err *e)
 {
     struct manifest_writer lines = {.f = manifest};
     struct layer_walk w = {.from = k->m->from,
                            .base = k->m->base,
                            .is_live = is_live,
+                           .is_update = is_update,
                            .budget = k->budget,
                            .known = k->known,
                            .known_tree = k->known_tree,
@@ -155,12 +157,13 @@ static int copy_disk(struct making *k, const char *name, bool is_live, FILE *man
     int r = w.learnt ? 0 : err_oom(e);
 
     sha256_init(&lines.sha);
-    if (r == 0 && (mkdirat(k->dir, name, 0700) < 0 || (to = open_tree(k->dir, name)) < 0))
+    if (r == 0 &&
+        ((!is_update && mkdirat(k->dir, "tree", 0700) < 0) || (to = open_tree(k->dir, "tree")) < 0))
         r = err_sys(e, errno, "make a layer");
     if (r == 0) {
         w.to = to;
-        layer_known_set_synced(w.learnt, clock_real_ns());
-        r = syncfs(w.from) < 0 ? err_sys(e, errno, "sync the disk") : layer_walk_run(&w, e);
+        layer_known_set_synced(w.learnt, k->synced_ns);
+        r = layer_walk_run(&w, e);
     }
     if (r < 0) {
         (void)layer_known_free(w.learnt);
@@ -178,6 +181,13 @@ static int copy_disk(struct making *k, const char *name, bool is_live, FILE *man
     return 0;
 }
 
+/* Not within the freeze: what is read is the same, and a sync can take long. */
+static int sync_disk(struct making *k, struct err *e)
+{
+    k->synced_ns = clock_real_ns();
+    return syncfs(k->m->from) < 0 ? err_sys(e, errno, "sync the disk") : 0;
+}
+
 /* The moment that counts. */
 static int copy_frozen(struct making *k, FILE *manifest, struct err *e)
 {
@@ -188,7 +198,7 @@ static int copy_frozen(struct making *k, FILE *manifest, struct err *e)
 
     if (r < 0)
         return r;
-    r = copy_disk(k, "tree", false, manifest, k->facts.digest, e);
+    r = copy_disk(k, false, m->freeze != NULL, manifest, k->facts.digest, e);
     thawed = m->thaw ? m->thaw(m->arg, &why) : 0;
     if (r == 0 && thawed < 0) {
         if (e)
@@ -198,22 +208,19 @@ static int copy_frozen(struct making *k, FILE *manifest, struct err *e)
     return r;
 }
 
-static int remove_first(const struct layer_make *m, struct err *e)
-{
-    _cleanup_free_ char *path = store_path(m->ctx, "making", m->id, "first");
-
-    return path ? dirtree_remove(path, e) : err_oom(e);
-}
-
 static int fill_made(struct making *k, struct err *e)
 {
     char hex[LAYER_HEX_BYTES];
     _cleanup_fclose_ FILE *manifest = NULL;
-    int fd, r = 0;
+    int fd, r;
 
     recall_known(k);
-    if (k->m->freeze)
-        r = copy_disk(k, "first", true, NULL, hex, e);
+    r = sync_disk(k, e);
+    if (r == 0 && k->m->freeze) {
+        r = copy_disk(k, true, false, NULL, hex, e);
+        if (r == 0)
+            r = sync_disk(k, e);
+    }
     if (r < 0)
         return r;
     fd = openat(k->dir, "manifest", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -225,8 +232,6 @@ static int fill_made(struct making *k, struct err *e)
     r = copy_frozen(k, manifest, e);
     if (r == 0 && fflush(manifest) != 0)
         r = err_sys(e, errno, "write the manifest");
-    if (r == 0)
-        r = remove_first(k->m, e);
     if (r == 0 && syncfs(k->dir) < 0)
         r = err_sys(e, errno, "sync the layer");
     k->facts.copied = k->budget.copied;

@@ -148,24 +148,31 @@ static bool same_change(const struct stat *a, const struct stat *b)
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* Takes the file from the earlier copy: the two layers share it. False: it has to be copied. */
-static bool share_known(struct tree_pass *p, const char *name, const struct known_file *known)
+/* An update makes each entry anew that is not as it was. */
+static int clear_place(const struct tree_pass *p, const char *name, struct err *e)
 {
-    return p->to < 0 || linkat(p->w->known_tree, known->path, p->to, name, 0) == 0;
+    _cleanup_free_ char *path = NULL;
+
+    if (p->to < 0 || !p->w->is_update || unlinkat(p->to, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (asprintf(&path, "/proc/self/fd/%d/%s", p->to, name) < 0)
+        return err_oom(e);
+    return dirtree_remove(path, e);
 }
 
 static int copy_file(struct tree_pass *p, const char *name, int from, struct tree_entry *n,
                      char hex[LAYER_HEX_BYTES], struct err *e)
 {
     _cleanup_close_ int to = -1;
-    int r;
+    int r = clear_place(p, name, e);
 
-    if (p->to >= 0) {
+    if (r == 0 && p->to >= 0) {
         to = openat(p->to, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (to < 0)
-            return err_sys(e, errno, "create");
+            r = err_sys(e, errno, "create");
     }
-    r = layer_file_digest(from, to, &p->w->budget, hex, e);
+    if (r == 0)
+        r = layer_file_digest(from, to, &p->w->budget, hex, e);
     if (r == 0 && to >= 0)
         r = copy_facts(to, &n->st, e);
     if (r == 0)
@@ -177,56 +184,95 @@ static int copy_file(struct tree_pass *p, const char *name, int from, struct tre
     return r;
 }
 
+static bool is_same_inode(int a, const char *a_name, int b, const char *b_name)
+{
+    struct stat one, two;
+
+    return fstatat(a, a_name, &one, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(b, b_name, &two, AT_SYMLINK_NOFOLLOW) == 0 && one.st_ino == two.st_ino &&
+           one.st_dev == two.st_dev;
+}
+
+static int link_place(const struct tree_pass *p, const char *name, int tree, const char *path,
+                      struct err *e)
+{
+    int r;
+
+    if (p->to < 0 || (p->w->is_update && is_same_inode(tree, path, p->to, name)))
+        return 0;
+    r = clear_place(p, name, e);
+    return r == 0 && linkat(tree, path, p->to, name, 0) < 0 ? err_sys(e, errno, "link") : r;
+}
+
 /* A second name of a file. *ret: it was one. */
 static int take_second_name(struct tree_pass *p, const char *name, struct tree_entry *n, bool *ret,
                             struct err *e)
 {
     const struct known_file *first = n->st.st_nlink > 1 ? known_find(p->seen, n->st.st_ino) : NULL;
+    int r;
 
     *ret = first != NULL;
     if (!first)
         return 0;
     n->type = 'h';
     n->target = first->path;
-    if (p->to >= 0 && linkat(p->w->to, first->path, p->to, name, 0) < 0)
-        return err_sys(e, errno, "link");
-    return tell_entry(p->w, n, &p->line, e);
+    r = link_place(p, name, p->w->to, first->path, e);
+    return r < 0 ? r : tell_entry(p->w, n, &p->line, e);
 }
 
-/* A file that the earlier copy has. *ret: it was one. */
-static int take_known(struct tree_pass *p, const char *name, int from, const struct stat *before,
-                      bool *ret, char hex[LAYER_HEX_BYTES], struct err *e)
+static int note_file(struct tree_pass *p, const struct stat *raw, const struct tree_entry *n,
+                     struct err *e)
 {
-    const struct known_file *known = known_unchanged(p->w->known, before);
+    int r = 0;
 
-    *ret = known && share_known(p, name, known);
+    if (raw->st_nlink > 1)
+        r = known_add(p->seen, raw, n->digest, n->path, NULL, e);
+    if (r == 0 && p->w->learnt)
+        r = known_add(p->w->learnt, raw, n->digest, n->path, n->attributes, e);
+    p->w->bytes += (uint64_t)raw->st_size;
+    return r < 0 ? r : tell_entry(p->w, n, &p->line, e);
+}
+
+/* A file that the earlier copy has: the two share it. *ret: it was one. */
+static int take_known(struct tree_pass *p, const char *name, struct tree_entry *n,
+                      const struct stat *raw, bool *ret, struct err *e)
+{
+    const struct known_file *known = known_unchanged(p->w->known, raw);
+    char hex[LAYER_HEX_BYTES];
+
+    /* An update may have replaced the file at another path already. */
+    *ret =
+        known && (p->w->is_update ? str_eq(known->path, n->path)
+                                  : link_place(p, name, p->w->known_tree, known->path, NULL) == 0);
     if (!*ret)
         return 0;
     str_hex(known->digest, sizeof(known->digest), hex);
-    return layer_file_attributes(from, -1, p->w->base, &p->attributes, e);
+    n->digest = hex;
+    n->attributes = known->attributes ? known->attributes : "";
+    return note_file(p, raw, n, e);
 }
 
-static int take_file(struct tree_pass *p, const char *name, struct tree_entry *n, struct err *e)
+static int take_file(struct tree_pass *p, const char *name, struct tree_entry *n,
+                     const struct stat *raw, struct err *e)
 {
-    _cleanup_close_ int from =
-        openat(p->from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    _cleanup_close_ int from = -1;
     char hex[LAYER_HEX_BYTES];
     struct stat before, after;
     bool is_done;
-    int r;
+    int r = take_second_name(p, name, n, &is_done, e);
 
+    if (r == 0 && !is_done)
+        r = take_known(p, name, n, raw, &is_done, e);
+    if (r < 0 || is_done)
+        return r;
+    from = openat(p->from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (from < 0 || fstat(from, &before) < 0)
         return err_sys(e, errno, "open");
-    if (!S_ISREG(before.st_mode))
+    if (!S_ISREG(before.st_mode) || before.st_ino != raw->st_ino)
         return err_set(e, ERR_ABORTED, "it was replaced on the way");
     n->st = before;
     shift_ids(p->w, &n->st);
-    r = take_second_name(p, name, n, &is_done, e);
-    if (r < 0 || is_done)
-        return r;
-    r = take_known(p, name, from, &before, &is_done, hex, e);
-    if (r == 0 && !is_done)
-        r = copy_file(p, name, from, n, hex, e);
+    r = copy_file(p, name, from, n, hex, e);
     if (r < 0)
         return r;
     if (fstat(from, &after) < 0 || !same_change(&before, &after)) {
@@ -236,12 +282,7 @@ static int take_file(struct tree_pass *p, const char *name, struct tree_entry *n
     }
     n->digest = hex;
     n->attributes = p->attributes.len ? p->attributes.data : "";
-    if (before.st_nlink > 1)
-        r = known_add(p->seen, &before, hex, n->path, e);
-    if (r == 0 && p->w->learnt)
-        r = known_add(p->w->learnt, &before, hex, n->path, e);
-    p->w->bytes += (uint64_t)before.st_size;
-    return r < 0 ? r : tell_entry(p->w, n, &p->line, e);
+    return note_file(p, &before, n, e);
 }
 
 /* ---- the other types ---- */
@@ -256,9 +297,12 @@ static int take_symlink(struct tree_pass *p, const char *name, struct tree_entry
     target[len] = '\0';
     n->target = target;
     if (p->to >= 0) {
-        int r = symlinkat(target, p->to, name) < 0 ? err_sys(e, errno, "make the link")
-                                                   : copy_facts_at(p->to, name, &n->st, e);
+        int r = clear_place(p, name, e);
 
+        if (r == 0 && symlinkat(target, p->to, name) < 0)
+            r = err_sys(e, errno, "make the link");
+        if (r == 0)
+            r = copy_facts_at(p->to, name, &n->st, e);
         if (r < 0)
             return r;
     }
@@ -270,9 +314,10 @@ static int take_node(struct tree_pass *p, const char *name, struct tree_entry *n
     mode_t type = n->type == 'w' ? S_IFCHR : n->st.st_mode & S_IFMT;
 
     if (p->to >= 0) {
-        int r =
-            mknodat(p->to, name, type | 0600, makedev(0, 0)) < 0 ? err_sys(e, errno, "make it") : 0;
+        int r = clear_place(p, name, e);
 
+        if (r == 0 && mknodat(p->to, name, type | 0600, makedev(0, 0)) < 0)
+            r = err_sys(e, errno, "make it");
         if (r == 0 && n->type != 'w')
             r = copy_facts_at(p->to, name, &n->st, e);
         if (r < 0)
@@ -302,6 +347,18 @@ static int open_dir_at(int dir, const char *name)
     return openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
+static int make_directory(const struct tree_pass *p, const char *name, struct err *e)
+{
+    struct stat st;
+    int r;
+
+    if (p->to < 0 || (p->w->is_update && fstatat(p->to, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                      S_ISDIR(st.st_mode)))
+        return 0;
+    r = clear_place(p, name, e);
+    return r == 0 && mkdirat(p->to, name, 0700) < 0 ? err_sys(e, errno, "make the directory") : r;
+}
+
 static int take_directory(struct tree_pass *p, const char *name, struct tree_entry *n,
                           struct err *e)
 {
@@ -322,9 +379,9 @@ static int take_directory(struct tree_pass *p, const char *name, struct tree_ent
         return r;
     n->type = is_opaque ? 'o' : 'd';
     n->attributes = p->attributes.len ? p->attributes.data : "";
-    if (p->to >= 0 && mkdirat(p->to, name, 0700) < 0)
-        return err_sys(e, errno, "make the directory");
-    r = tell_entry(p->w, n, &p->line, e);
+    r = make_directory(p, name, e);
+    if (r == 0)
+        r = tell_entry(p->w, n, &p->line, e);
     if (r < 0)
         return r;
     path = strdup(n->path);
@@ -333,14 +390,15 @@ static int take_directory(struct tree_pass *p, const char *name, struct tree_ent
 
 /* ---- the walk ---- */
 
-static int take_by_type(struct tree_pass *p, const char *name, struct tree_entry *n, struct err *e)
+static int take_by_type(struct tree_pass *p, const char *name, struct tree_entry *n,
+                        const struct stat *raw, struct err *e)
 {
     switch (n->st.st_mode & S_IFMT) {
     case S_IFDIR:
         return take_directory(p, name, n, e);
     case S_IFREG:
         n->type = 'f';
-        return take_file(p, name, n, e);
+        return take_file(p, name, n, raw, e);
     case S_IFLNK:
         n->type = 'l';
         return take_symlink(p, name, n, e);
@@ -367,6 +425,7 @@ static int take_entry(struct tree_pass *p, const char *name, struct err *e)
 {
     _cleanup_free_ char *path = entry_path(p, name);
     struct tree_entry n = {.path = path, .attributes = ""};
+    struct stat raw;
     int r;
 
     if (!path)
@@ -380,8 +439,9 @@ static int take_entry(struct tree_pass *p, const char *name, struct err *e)
     if (fstatat(p->from, name, &n.st, AT_SYMLINK_NOFOLLOW) < 0) {
         r = err_sys(e, errno, "stat");
     } else {
+        raw = n.st;
         shift_ids(p->w, &n.st);
-        r = take_by_type(p, name, &n, e);
+        r = take_by_type(p, name, &n, &raw, e);
     }
     if (p->w->is_live && (r == -ERR_NOT_FOUND || r == -ERR_ABORTED))
         return 0;
@@ -418,6 +478,19 @@ static int read_names(int fd, struct strv_list *names, struct err *e)
     return r;
 }
 
+/* Entries of the copy that the directory has no more. */
+static int remove_others(const struct tree_pass *p, const struct strv_list *names, struct err *e)
+{
+    struct strv_list have = {0};
+    int r = read_names(p->to, &have, e);
+
+    for (size_t i = 0; r == 0 && i < have.n; i++)
+        if (!names->n || !bsearch(&have.v[i], names->v, names->n, sizeof(*names->v), compare_names))
+            r = clear_place(p, have.v[i], e);
+    (void)strv_free(have.v);
+    return r;
+}
+
 /* The entries of the directory at hand; then the directory itself gets its facts, which its
  * entries would have changed. */
 static int fill_directory(struct tree_pass *p, struct err *e)
@@ -430,18 +503,22 @@ static int fill_directory(struct tree_pass *p, struct err *e)
 
     for (size_t i = 0; r == 0 && i < names.n; i++)
         r = take_entry(p, names.v[i], e);
-    (void)strv_free(names.v);
     for (size_t a = first, b = p->n_pending; r == 0 && a + 1 < b; a++, b--) {
         char *swap = p->pending[a];
 
         p->pending[a] = p->pending[b - 1];
         p->pending[b - 1] = swap;
     }
+    if (r == 0 && p->to >= 0 && p->w->is_update)
+        r = remove_others(p, &names, e);
+    (void)strv_free(names.v);
     if (r < 0 || p->to < 0)
         return r;
     shift_ids(p->w, &st);
     buf_clear(&p->attributes);
     r = read_opaque(p->from, &is_opaque, e);
+    if (r == 0 && p->w->is_update)
+        r = layer_file_clear_attributes(p->to, e);
     if (r == 0)
         r = copy_facts(p->to, &st, e);
     if (r == 0 && is_opaque && fsetxattr(p->to, OPAQUE_NAME, "y", 1, 0) < 0)

@@ -43,7 +43,8 @@ const char *layer_known_layer(const struct layer_known *k);
 
 struct layer_walk {
     int from;
-    int to; /* an empty directory; -1: nothing is copied */
+    int to;         /* -1: nothing is copied */
+    bool is_update; /* `to` has the earlier copy, known_tree too; else it is empty */
     uint32_t base;
     bool is_live; /* leaves out entries that vanish or change on the way */
     struct layer_budget budget;

@@ -201,6 +201,130 @@ TEST(a_second_layer_shares_the_files_that_have_not_changed)
     T_INT(layer_verify(&ctx, two.digest, 0, &e), 0);
 }
 
+/* ---- a tree that changes between the first copy and the moment that counts ---- */
+
+/* Every kind of change. Called where the box is frozen. */
+static int change_tree(void *arg, struct err *e)
+{
+    int *n_frozen = arg;
+
+    (void)e;
+    (*n_frozen)++;
+    T_INT(chdir("upper"), 0);
+    put_file("a.x", "longer than before");
+    put_file("new", "new");
+    T_INT(unlink("b/link"), 0);
+    T_INT(symlink("elsewhere", "b/link"), 0);
+    T_INT(rmdir("b/empty"), 0);
+    put_file("b/empty", "a file now");
+    T_INT(unlink("b/gone"), 0);
+    T_INT(mkdir("b/gone", 0700), 0);
+    T_INT(removexattr("b", "trusted.overlay.opaque"), 0);
+    T_INT(setxattr("b", "user.new", "1", 1, 0), 0);
+    T_INT(rename("moved", "other"), 0);
+    T_INT(mkdir("moved", 0755), 0);
+    put_file("moved/inner", "not the one that was here");
+    T_INT(link("a/x", "a/w"), 0);
+    T_INT(chmod("kept", 0600), 0);
+    T_INT(setxattr("attributes", "user.b", "3", 1, 0), 0);
+    T_INT(dirtree_remove("deep", NULL), 0);
+    T_INT(mkfifo("deep", 0600), 0);
+    set_times(".");
+    set_times("b");
+    T_INT(chdir(".."), 0);
+    return 0;
+}
+
+static int count_thaw(void *arg, struct err *e)
+{
+    int *n_frozen = arg;
+
+    (void)e;
+    (*n_frozen)--;
+    return 0;
+}
+
+TEST(a_copy_that_began_before_the_freeze_is_the_tree_of_the_freeze)
+{
+    struct bh_ctx ctx = test_ctx();
+    _cleanup_close_ int fd = -1;
+    int n_frozen = 0;
+    struct layer_make m = {.ctx = &ctx,
+                           .id = "1",
+                           .base = BASE,
+                           .freeze = change_tree,
+                           .thaw = count_thaw,
+                           .arg = &n_frozen};
+    struct layer_facts live = {{0}}, still = {{0}};
+    struct err e = {0};
+    struct stat st;
+
+    need_root();
+    put_tree("upper");
+    T_INT(chdir("upper"), 0);
+    put_file("kept", "kept");
+    put_file("attributes", "x");
+    T_INT(setxattr("attributes", "user.a", "1", 1, 0), 0);
+    put_dir("moved");
+    put_file("moved/inner", "inner");
+    put_dir("deep");
+    put_dir("deep/er");
+    put_file("deep/er/file", "x");
+    wait_until_old("deep/er/file");
+    T_INT(chdir(".."), 0);
+    m.from = fd = open("upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    T_INT(layer_make(&m, &live, &e), 0);
+    T_INT(n_frozen, 0);
+    T_INT(layer_commit(&ctx, "1", live.digest, &e), 0);
+    T_INT(layer_verify(&ctx, live.digest, 0, &e), 0);
+    T_INT(make_layer(&ctx, "2", "upper", &still, &e), 0);
+    T_STR(live.digest, still.digest);
+    st = stat_in(live.digest, "a/w");
+    T_INT(st.st_ino, stat_in(live.digest, "b/second").st_ino);
+    T_INT(stat_in(live.digest, "kept").st_mode & 0777, 0600);
+    T_OK(live.copied < 120); /* once each, and again what changed */
+}
+
+static int refuse_freeze(void *arg, struct err *e)
+{
+    (void)arg;
+    return err_set(e, ERR_DEADLINE, "a process does not stand still");
+}
+
+static int vanish_in_freeze(void *arg, struct err *e)
+{
+    (void)e;
+    T_INT(change_tree(arg, e), 0);
+    T_INT(setxattr("upper/a", "trusted.overlay.redirect", "/x", 2, 0), 0);
+    return 0;
+}
+
+TEST(a_layer_that_fails_in_the_freeze_is_thawed_and_leaves_nothing)
+{
+    struct bh_ctx ctx = test_ctx();
+    _cleanup_close_ int fd = -1;
+    int n_frozen = 0;
+    struct layer_make m = {
+        .ctx = &ctx, .id = "1", .base = BASE, .thaw = count_thaw, .arg = &n_frozen};
+    struct layer_facts facts = {{0}};
+    struct err e = {0};
+
+    need_root();
+    put_tree("upper");
+    put_dir("upper/moved");
+    put_file("upper/kept", "");
+    put_file("upper/attributes", "");
+    m.from = fd = open("upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    m.freeze = refuse_freeze;
+    T_INT(layer_make(&m, &facts, &e), -ERR_DEADLINE);
+    T_INT(n_frozen, 0);
+    T_OK(access("snapshots/making/1", F_OK) < 0);
+    m.freeze = vanish_in_freeze;
+    T_INT(layer_make(&m, &facts, &e), -ERR_UNIMPLEMENTED);
+    T_INT(n_frozen, 0);
+    T_OK(access("snapshots/making/1", F_OK) < 0);
+}
+
 /* ---- hostile trees ---- */
 
 TEST(a_file_of_holes_costs_nothing_and_its_digest_does_not_depend_on_them)
