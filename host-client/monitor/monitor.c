@@ -19,6 +19,7 @@
 #include "lib/box/history.h"
 #include "lib/box/lease_file.h"
 #include "lib/box/lifecycle.h"
+#include "lib/recipe/bootstrap.h"
 #include "monitor/commands.h"
 #include "monitor/diskwatch.h"
 #include "monitor/port_forward.h"
@@ -33,6 +34,7 @@
 #define MAX_UNANSWERED 3 /* a busy machine may answer late */
 #define BUSY_MS 10000    /* a command is at work on the box: try again later */
 #define CAUSE_BYTES 512
+#define WELL_MS 2000  /* for the coding agent's answer after a thaw */
 #define WAKE_MS 90000 /* for a resume that a connection asks for */
 #define WAKE_AGAIN_MS 20
 #define RESTORE_AGAIN_MS 250
@@ -140,7 +142,7 @@ int monitor_pause_box(struct monitor *m, struct err *e)
     r = box_provider_freeze(m->box, e);
     if (r < 0) { /* it may stand still */
         (void)box_provider_thaw(m->box, clock_mono_ms() + BOX_RESUME_MS, NULL);
-        supervisor_unpark(m->supervisor);
+        supervisor_unpark(m->supervisor, true);
         return r;
     }
     m->is_paused = true;
@@ -152,27 +154,38 @@ int monitor_pause_box(struct monitor *m, struct err *e)
     return 0;
 }
 
-/* Runs the box's processes again, and returns once the guest agent has the time, fresh random
- * numbers and a new generation. */
-static int thaw_box(struct bh_box *box, int64_t deadline_mono_ms, struct err *e)
+/*
+ * Runs the box's processes again, and returns once the guest agent has the time, fresh random
+ * numbers and a new generation, and the coding agent has answered a health check. *ret_well is set to
+ * false if it did not within WELL_MS: the supervisor decides what to do about that.
+ */
+static int thaw_box(struct bh_box *box, int64_t deadline_mono_ms, bool *ret_well, struct err *e)
 {
     struct client *c = NULL;
     int r = box_provider_thaw(box, deadline_mono_ms, e);
+    int asked;
 
     box->client = client_free(box->client); /* its connections are from before */
     if (r == 0)
         r = box_client(box, &c, e);
-    return r < 0 ? r : client_resync(c, deadline_mono_ms, e);
+    if (r == 0)
+        r = client_resync(c, deadline_mono_ms, e);
+    if (r < 0 || !box_has_agent(box))
+        return r;
+    asked = bootstrap_health(box->ctx, box->dir, c, WELL_MS, NULL);
+    *ret_well = asked == 0 || asked == -ERR_ABORTED; /* somebody else speaks with it */
+    return 0;
 }
 
 int monitor_resume_box(struct monitor *m, int64_t deadline_mono_ms, struct err *e)
 {
+    bool is_well = true;
     int64_t now;
     int r;
 
     if (!m->is_paused)
         return 0;
-    r = thaw_box(m->box, deadline_mono_ms, e);
+    r = thaw_box(m->box, deadline_mono_ms, &is_well, e);
     if (r < 0) {
         (void)box_provider_freeze(m->box, NULL);
         return r;
@@ -188,7 +201,7 @@ int monitor_resume_box(struct monitor *m, int64_t deadline_mono_ms, struct err *
     lease_touch(&m->lease, now);
     (void)lease_extend(&m->lease, now + m->box->spec.timeout_ms);
     monitor_lease_changed(m);
-    supervisor_unpark(m->supervisor);
+    supervisor_unpark(m->supervisor, is_well);
     return 0;
 }
 
@@ -338,7 +351,7 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id,
                   const struct monitor_options *o, struct err *e)
 {
     struct box_row row = {0};
-    bool is_adopted = false;
+    bool is_adopted = false, is_well = true;
     int r;
 
     *m = (struct monitor){.ctx = ctx, .signal_fd = -1};
@@ -352,7 +365,7 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id,
     if (m->is_paused)
         r = box_provider_freeze(m->box, e);
     else if (r == 0 && is_adopted && box_row_is_paused(&m->box->row)) /* it was interrupted */
-        r = thaw_box(m->box, o->deadline_mono_ms, e);
+        r = thaw_box(m->box, o->deadline_mono_ms, &is_well, e);
     if (r == 0 && !m->is_paused)
         r = wait_for_agent(m, o->deadline_mono_ms, e);
     if (r == 0)

@@ -49,6 +49,7 @@ struct supervisor {
     bool is_stopping;
     bool watch_asked;
     bool lease_asked;
+    bool probe_asked;
     bool activity_asked;
     json_t *activity; /* the answer until the loop takes it */
     int64_t lease_until_mono_ms;
@@ -405,7 +406,7 @@ static void forget_frozen_time(struct supervisor *s, int64_t frozen_ms)
 /* Takes the loop's orders; false: stop. */
 static bool take_orders(struct supervisor *s)
 {
-    bool watch_asked, is_stopping, park_asked;
+    bool watch_asked, is_stopping, park_asked, probe_asked;
     int64_t frozen_ms;
 
     eventfd_drain(s->wake_fd);
@@ -422,6 +423,8 @@ static bool take_orders(struct supervisor *s)
     is_stopping = s->is_stopping;
     watch_asked = s->watch_asked;
     s->watch_asked = false;
+    probe_asked = s->probe_asked;
+    s->probe_asked = false;
     if (s->lease_asked) {
         s->lease_asked = false;
         s->lease_pending = true;
@@ -432,6 +435,8 @@ static bool take_orders(struct supervisor *s)
     (void)pthread_mutex_unlock(&s->lock);
     if (frozen_ms)
         forget_frozen_time(s, frozen_ms);
+    if (probe_asked && s->probe_at_mono_ms)
+        s->probe_at_mono_ms = clock_mono_ms();
     if (watch_asked && !is_stopping)
         load_start(s);
     if (park_asked && !is_stopping)
@@ -586,7 +591,7 @@ int supervisor_park(struct supervisor *s, struct err *e)
     return -s->park_error.code;
 }
 
-void supervisor_unpark(struct supervisor *s)
+void supervisor_unpark(struct supervisor *s, bool is_well)
 {
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->lock);
 
@@ -595,6 +600,7 @@ void supervisor_unpark(struct supervisor *s)
     s->park = RUNS;
     s->frozen_ms += clock_mono_ms() - s->parked_at_mono_ms;
     s->lease_asked = true;
+    s->probe_asked = !is_well;
     eventfd_wake(s->wake_fd);
 }
 

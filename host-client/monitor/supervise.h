@@ -39,8 +39,8 @@ void supervisor_set_lease(struct supervisor *s, int64_t until_mono_ms);
  */
 int supervisor_park(struct supervisor *s, struct err *e);
 /* The time in between counts neither against the coding agent's health nor for its restarts. A
- * lease set meanwhile is pushed. */
-void supervisor_unpark(struct supervisor *s);
+ * lease set meanwhile is pushed. is_well false: the coding agent is checked at once. */
+void supervisor_unpark(struct supervisor *s, bool is_well);
 
 /* Asks the guest agent about the box's use; the event descriptor reports the answer. */
 void supervisor_ask_activity(struct supervisor *s);

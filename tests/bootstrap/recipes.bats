@@ -382,6 +382,48 @@ served_by_another() # PID
     [ "$(bellhop exec -n mine -- echo reachable)" = reachable ]
 }
 
+# A server that writes a line into $HOME/asked for each request, and is silent while there is $HOME/silent.
+NOTING='
+import http.server, json, os, sys, time
+path = lambda name: os.path.join(os.environ["HOME"], name)
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        with open(path("asked"), "a") as f:
+            f.write(self.path + "\n")
+        while os.path.exists(path("silent")):
+            time.sleep(0.02)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"ok": True}).encode())
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
+'
+
+# How often the agent was asked, read without the box.
+requests() { wc -l <"$AGENT_HOME/asked"; }
+requests_pass() { [ "$(requests)" -gt "$1" ]; }
+
+@test "a resume is over after the agent has answered a health check, and the supervisor asks one that is silent" {
+    [ "$(id -u)" -eq 0 ] || skip "needs root"
+    recipe "$NOTING" '.health.interval_ms = 600000'
+    up >out
+    AGENT_HOME=$BELLHOP_STATE_DIR/boxes/$(jq -r .id out)/home
+    bellhop pause mine
+    before=$(requests)
+    bellhop resume mine
+    [ "$(requests)" -eq $((before + 1)) ]
+    # The first call on the published URL of a paused box: the health check comes before it.
+    bellhop pause mine
+    curl -sS --max-time 60 "$(jq -r .agent.url out)/first-call" | jq -e .ok
+    tail -n 2 "$AGENT_HOME/asked" | diff - <(printf '/h\n/first-call\n')
+
+    touch "$AGENT_HOME/silent"
+    bellhop pause mine
+    before=$(requests)
+    bellhop resume mine
+    [ "$(bellhop status mine --json | jq -r .state)" = running ]
+    wait_for 60 requests_pass $((before + 1))
+}
+
 # An agent that is spoken to in lines. What its files tell it to do, it does.
 LINES='
 import json, os, sys, time
