@@ -11,6 +11,7 @@ _bellhop() {
         up:--runtime) words="runc crun runsc" ;;
         up:--on-timeout) words="stop rm" ;;
         up:--on-idle) words="pause stop rm keep" ;;
+        up:--on-gone) words="destroy recreate" ;;
         up:--network) words="user none host" ;;
         up:--privilege) words="sudo strict" ;;
         up:--git) words="full shallow none" ;;
@@ -23,7 +24,7 @@ _bellhop() {
         grep:--sortr) words="path modified accessed changed none" ;;
         image:--form) words="squashfs dir tar oci vm dockerfile docker podman qemu" ;;
         *) case $cmd in
-            up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --timeout --on-timeout --idle --on-idle --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --from --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --timeout --on-timeout --idle --on-idle --on-gone --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --from --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             ls) case $cur in -*) words=" --all --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             status) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             events) case $cur in -*) words=" --since --follow --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;

@@ -10,6 +10,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from up' -l timeout -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l on-timeout -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l idle -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l on-idle -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l on-gone -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l network -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l privilege -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l cpus -r

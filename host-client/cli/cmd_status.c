@@ -111,6 +111,7 @@ static void print_sources(json_t *whole)
         {"on-timeout", "on_timeout", ""},
         {"idle", "idle_ms", "ms"},
         {"on-idle", "on_idle", ""},
+        {"on-gone", "on_gone", ""},
         {"cpus", "cpu_millis", "thousandths"},
         {"memory", "memory_bytes", "bytes"},
         {"disk", "disk_bytes", "bytes"},

@@ -17,7 +17,8 @@
 struct args {
     const char *name, *key, *provider, *image, *runtime, *agent, *agent_config, *network,
         *privilege;
-    const char *on_timeout, *on_idle, *dest, *git, *repo, *git_token_file, *env_file, *from;
+    const char *on_timeout, *on_idle, *on_gone, *dest, *git, *repo, *git_token_file, *env_file,
+        *from;
     int64_t timeout_ms, idle_ms, start_timeout_ms;
     uint32_t cpu_millis, pids;
     uint64_t memory_bytes, disk_bytes;
@@ -32,6 +33,7 @@ static const char *const agent_names[] = {"opencode", "pi", "none", NULL};
 static const char *const git_modes[] = {"full", "shallow", "none", NULL};
 static const char *const timeout_actions[] = {"stop", "rm", NULL};
 static const char *const idle_actions[] = {"pause", "stop", "rm", "keep", NULL};
+static const char *const gone_actions[] = {"destroy", "recreate", NULL};
 static const char *const runtime_names[] = {"runc", "crun", "runsc", NULL};
 
 static const struct cli_option up_options[] = {
@@ -57,6 +59,9 @@ static const struct cli_option up_options[] = {
             "idle time: how long the box may be unused (default: 10m)"),
     CLI_OPT_VALUES("on-idle", 0, CLI_STR, on_idle, "WHAT",
                    "pause (default where it works), stop, rm or keep: nothing", idle_actions),
+    CLI_OPT_VALUES("on-gone", 0, CLI_STR, on_gone, "WHAT",
+                   "if a command finds the box gone: destroy (default) or recreate it",
+                   gone_actions),
     CLI_OPT_VALUES("network", 0, CLI_STR, network, "MODE", "user (default), none or host",
                    network_modes),
     CLI_OPT_VALUES("privilege", 0, CLI_STR, privilege, "MODE", "sudo (default) or strict",
@@ -264,6 +269,7 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     o.timeout_ms = a->timeout_ms;
     o.on_idle = a->on_idle;
     o.idle_ms = a->idle_ms;
+    o.on_gone = a->on_gone;
     o.cpu_millis = a->cpu_millis;
     o.memory_bytes = a->memory_bytes;
     o.disk_bytes = a->disk_bytes;

@@ -98,6 +98,7 @@ static int open_context(struct cli *c, struct bh_error *err)
     c->opts.npm_registry = s->npm_registry;
     c->opts.no_resume = c->no_resume;
     c->opts.limits = &c->limits.values;
+    c->opts.host_env = (const char *const *)environ;
     r = cli_debug_start(c, &e);
     if (r < 0)
         return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);

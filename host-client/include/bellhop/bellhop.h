@@ -141,6 +141,8 @@ struct bh_options {
     /* How long a provider may take for one call. 0: five minutes, and what makes or starts a box as
      * long as the call of this library waits. */
     int64_t provider_timeout_ms;
+    /* The caller's environment, for boxes that are recreated; as in bh_create_options. */
+    const char *const *host_env;
 };
 
 struct bh_ctx;
@@ -224,6 +226,10 @@ struct bh_create_options {
      * that are not given are those of the snapshot's box, without values of variables. NULL: the
      * image alone. A box that exists must have been made from it. */
     const char *from;
+    /* A call that needs the box finds it gone. "destroy" (default): the call fails. "recreate": the
+     * box is made anew, with another id and the same name, keys and options. Secrets are not stored:
+     * only bh_create() recreates a box that has some. */
+    const char *on_gone;
 };
 
 /*

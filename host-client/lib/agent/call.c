@@ -31,6 +31,17 @@ int agent_resolve(const struct bh_box *box, const char *key, const char *path, c
     return *ret ? 0 : err_oom(e);
 }
 
+int agent_begin_on_path(struct bh_box *box, const char *path, struct client **ret_client,
+                        char **ret_path, struct err *e)
+{
+    _cleanup_free_ char *checked = NULL;
+    int r = agent_resolve(box, "path", path, &checked, e);
+
+    if (r == 0)
+        r = agent_begin(box, ret_client, e);
+    return r < 0 ? r : agent_resolve(box, "path", path, ret_path, e);
+}
+
 int64_t agent_deadline(int64_t timeout_ms)
 {
     return timeout_ms > 0 ? clock_mono_ms() + timeout_ms : 0;

@@ -55,6 +55,10 @@ int agent_begin(struct bh_box *box, struct client **ret, struct err *e);
  * names. */
 int agent_resolve(const struct bh_box *box, const char *key, const char *path, char **ret,
                   struct err *e);
+/* Checks the path, wakes the box and gets its client. A box that was recreated by that may have
+ * another working directory: the path is resolved afterwards. */
+int agent_begin_on_path(struct bh_box *box, const char *path, struct client **ret_client,
+                        char **ret_path, struct err *e);
 /* A stored deadline for the waits of a call that takes timeout_ms; 0: none. */
 int64_t agent_deadline(int64_t timeout_ms);
 

@@ -304,6 +304,10 @@ int bh_file_watch(struct bh_box *box, const struct bh_watch_options *opts,
         params_set_list(p, "exclude", o.excludes, &e);
         r = e.code ? -e.code : agent_begin(box, &c, &e);
     }
+    if (r == 0) { /* recreated, the box may have another working directory */
+        params_set_path(p, box, "path", o.path ? o.path : ".", &e);
+        r = -e.code;
+    }
     if (r == 0)
         r = client_stream(c, RPC_fs_watch, p, agent_deadline(o.timeout_ms), take_watch_message, &w,
                           &e);
@@ -315,15 +319,6 @@ int bh_file_watch(struct bh_box *box, const struct bh_watch_options *opts,
 #define TAG_HEADER_BYTES (BH_ETAG_BYTES + 2)
 #define DIGEST_BYTES 80
 #define QUERY_BYTES (64 * 1024)
-
-/* Resolves the path, wakes the box and gets its client. */
-static int begin_on_path(struct bh_box *box, const char *path, struct client **ret_client,
-                         char **ret_path, struct err *e)
-{
-    int r = agent_resolve(box, "path", path, ret_path, e);
-
-    return r < 0 ? r : agent_begin(box, ret_client, e);
-}
 
 /* The header has a tag in quotes, except "*". */
 static const char *quote_tag(const char *tag, char *out, size_t out_bytes)
@@ -346,7 +341,7 @@ int bh_read(struct bh_box *box, const char *path, size_t max_bytes, char **ret_d
     _cleanup_buf_ struct buf data = {0};
     struct client *c = NULL;
     struct err e = {0};
-    int r = begin_on_path(box, path, &c, &full, &e);
+    int r = agent_begin_on_path(box, path, &c, &full, &e);
 
     buf_init(&data, max_bytes);
     if (r == 0)
@@ -370,7 +365,7 @@ int bh_write(struct bh_box *box, const char *path, const void *data, size_t len,
     _cleanup_free_ char *full = NULL;
     struct client *c = NULL;
     struct err e = {0};
-    int r = begin_on_path(box, path, &c, &full, &e);
+    int r = agent_begin_on_path(box, path, &c, &full, &e);
 
     if (r == 0)
         r = client_put_file(c, full, data, len, mode ? mode : 0644, NULL, 0, &e);
@@ -389,7 +384,7 @@ int bh_file_read(struct bh_box *box, const struct bh_file_read_options *opts, ch
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = begin_on_path(box, o.path, &c, &path, &e);
+        r = agent_begin_on_path(box, o.path, &c, &path, &e);
     if (r < 0)
         return ctx_fail(err, r, &e);
     if (o.length)
@@ -432,7 +427,7 @@ int bh_file_write(struct bh_box *box, const struct bh_file_write_options *opts, 
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = begin_on_path(box, o.path, &c, &path, &e);
+        r = agent_begin_on_path(box, o.path, &c, &path, &e);
     if (r < 0)
         return ctx_fail(err, r, &e);
     (void)snprintf(query, sizeof(query), "sync=%s", o.sync ? "true" : "false");
@@ -478,7 +473,7 @@ int bh_archive_get(struct bh_box *box, const struct bh_archive_get_options *opts
 
     buf_init(&query, QUERY_BYTES);
     if (r == 0)
-        r = begin_on_path(box, o.path, &c, &path, &e);
+        r = agent_begin_on_path(box, o.path, &c, &path, &e);
     if (r == 0)
         r = buf_addf(&query, &e, "format=%s%s", o.format ? o.format : "tar",
                      o.reproducible ? "&reproducible=true" : "");
@@ -509,7 +504,7 @@ int bh_archive_put(struct bh_box *box, const struct bh_archive_put_options *opts
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = begin_on_path(box, o.path, &c, &path, &e);
+        r = agent_begin_on_path(box, o.path, &c, &path, &e);
     if (r == 0) {
         (void)snprintf(query, sizeof(query), "mode=%s%s", o.replace ? "replace" : "merge",
                        o.keep_owner ? "&keep_owner=true" : "");

@@ -163,6 +163,11 @@ static int search_run(struct bh_box *box, const struct bh_search_options *opts, 
         p = new_params(box, &o, is_glob, &e);
         r = e.code ? -e.code : agent_begin(box, &c, &e);
     }
+    if (r == 0) { /* recreated, the box may have another working directory */
+        json_decref(p);
+        p = new_params(box, &o, is_glob, &e);
+        r = -e.code;
+    }
     if (r == 0)
         r = client_stream(c, is_glob ? RPC_search_glob : RPC_search_grep, p, 0, take_search_message,
                           s, &e);

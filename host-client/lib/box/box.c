@@ -234,9 +234,9 @@ static int on_row(void *arg, struct box_row *row)
 {
     struct list *l = arg;
     struct bh_box *box = NULL;
-    int r = box_new_take(l->ctx, row, &box, &l->e);
+    int r = spec_is_name(row->name) ? box_new_take(l->ctx, row, &box, &l->e) : 0;
 
-    if (r < 0)
+    if (r < 0 || !box) /* one that was set aside (recreate.h) */
         return r;
     bringup_notice(box);
     r = l->fn(l->arg, box);
@@ -492,12 +492,12 @@ static json_t *spec_info(const struct bh_box *box)
 {
     const struct spec *s = &box->spec;
 
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "network",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "network",
                      s->network, "privilege", s->privilege, "runtime", s->runtime, "on_timeout",
-                     s->on_timeout, "on_idle", s->on_idle, "timeout_ms", (json_int_t)s->timeout_ms,
-                     "idle_ms", (json_int_t)s->idle_ms, "cpu_millis", (json_int_t)s->cpu_millis,
-                     "memory_bytes", (json_int_t)s->memory_bytes, "disk_bytes",
-                     (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids);
+                     s->on_timeout, "on_idle", s->on_idle, "on_gone", s->on_gone, "timeout_ms",
+                     (json_int_t)s->timeout_ms, "idle_ms", (json_int_t)s->idle_ms, "cpu_millis",
+                     (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes,
+                     "disk_bytes", (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids);
 }
 
 /* The box's project; null if an older store did not record one. */

@@ -40,8 +40,10 @@ struct bh_box {
     struct bh_box_info info; /* its strings belong to info_json, info_text and the row */
     json_t *info_json;
     char *info_text;
-    char *url;   /* attached by bh_connect(): its agent's URL; else NULL */
-    char *token; /* with url; may be NULL */
+    char *url;            /* attached by bh_connect(): its agent's URL; else NULL */
+    char *token;          /* with url; may be NULL */
+    const char *replaces; /* the id of the gone box whose place it takes once it runs; or NULL */
+    const char *replaces_why;
 };
 
 extern const struct agent_ops box_agent_ops;

@@ -298,6 +298,15 @@ static int bring_processes(struct bh_box *box, int64_t deadline, struct err *e)
     return r;
 }
 
+/* It runs, and the box that was gone is destroyed: one change. */
+static int take_place(struct bh_box *box, struct err *e)
+{
+    const struct store_end end = {.cause = box->replaces_why};
+    int r = store_take_place(box->ctx->store, box->row.id, box->replaces, &end, e);
+
+    return r < 0 ? r : box_reload(box, e);
+}
+
 /* A hold keeps the lease from expiring while the box is filled. */
 static int bring_up(struct bh_box *box, const struct bh_create_options *first, int64_t deadline,
                     struct bringup_report *report, struct err *e)
@@ -319,7 +328,7 @@ static int bring_up(struct bh_box *box, const struct bh_create_options *first, i
                                         (json_int_t)(clock_real_ms() + box->spec.timeout_ms)),
                               BRINGUP_CONTROL_MS, NULL, e);
     if (r == 0)
-        r = bringup_set_state(box, BH_STATE_RUNNING, "", e);
+        r = box->replaces ? take_place(box, e) : bringup_set_state(box, BH_STATE_RUNNING, "", e);
     if (r == 0)
         ctx_progress(box->ctx, "ready", 0, 0, true, "the box '%s' is ready", box->row.name);
     return r;

@@ -39,11 +39,11 @@ int bringup_agent_locked(struct bh_box *box, int64_t deadline_mono_ms,
 /* The cause of the end of a box whose directory was removed by other means. */
 #define BRINGUP_DISK_GONE "its disk is gone"
 
-/* Makes the box run from whatever state it is in. ERR_NOT_FOUND: it was the rest of a box, or its
+/* Makes the box run from whatever state it is in. up: the options of an `up`, or NULL. ERR_NOT_FOUND: it was the rest of a box, or its
  * disk is gone, and has been removed. ERR_UNAVAILABLE: its disk is not there, and neither is any
  * other's; the box stays. */
-int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
-                        struct err *e);
+int bringup_back_locked(struct bh_box *box, const struct bh_create_options *up,
+                        int64_t deadline_mono_ms, struct bringup_report *report, struct err *e);
 /* The same; takes the lock. */
 int bringup_back(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
                  struct err *e);

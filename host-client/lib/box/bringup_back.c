@@ -9,6 +9,7 @@
 #include "lib/box/box_provider.h"
 #include "lib/box/control.h"
 #include "lib/box/lifecycle.h"
+#include "lib/box/recreate.h"
 #include "lib/provider/limits.h"
 
 #define HEALTH_MS 5000
@@ -74,8 +75,8 @@ void bringup_notice(struct bh_box *box)
         (void)bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, NULL);
 }
 
-int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_report *report,
-                        struct err *e)
+int bringup_back_locked(struct bh_box *box, const struct bh_create_options *up,
+                        int64_t deadline_mono_ms, struct bringup_report *report, struct err *e)
 {
     bool is_gone = false;
     int r = bringup_settle_locked(box, &is_gone, e);
@@ -104,6 +105,8 @@ int bringup_back_locked(struct bh_box *box, int64_t deadline_mono_ms, struct bri
     r = bringup_is_disk_gone(box, e);
     if (r < 0)
         return r;
+    if (r == 1 && recreate_is_wanted(box))
+        return recreate_box_locked(box, up, BRINGUP_DISK_GONE, deadline_mono_ms, report, e);
     if (r == 1) {
         r = bringup_destroy_locked(box, BRINGUP_DISK_GONE, e);
         return r < 0 ? r : box_reload(box, e);
@@ -116,13 +119,19 @@ int bringup_back(struct bh_box *box, int64_t deadline_mono_ms, struct bringup_re
                  struct err *e)
 {
     _cleanup_close_ int lock = -1;
+    bool is_replaced = recreate_is_wanted(box);
+    char name[64];
     int r;
 
-    r = store_lock_name(box->ctx->store, box->row.name, deadline_mono_ms, box->ctx->cancel_fd,
-                        &lock, e);
+    recreate_base_name(box->row.name, name);
+    r = store_lock_name(box->ctx->store, name, deadline_mono_ms, box->ctx->cancel_fd, &lock, e);
+    if (r < 0)
+        return r;
+    r = box_reload(box, e);
     if (r == 0)
-        r = box_reload(box, e);
-    if (r == 0)
-        r = bringup_back_locked(box, deadline_mono_ms, report, e);
+        r = bringup_back_locked(box, NULL, deadline_mono_ms, report, e);
+    /* Another command has recreated it, or died while it did. */
+    if (r == -ERR_NOT_FOUND && is_replaced && recreate_follow(box, e) == 0)
+        r = bringup_back_locked(box, NULL, deadline_mono_ms, report, e);
     return r;
 }

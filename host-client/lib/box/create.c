@@ -284,7 +284,7 @@ static int take_existing(struct creation *c, struct box_row *row, struct bh_box 
         r = spec_compare(&box->spec, &c->spec, e);
     if (r == 0) {
         c->ctx->no_resume = false; /* `up` always starts a box */
-        r = bringup_back_locked(box, c->deadline_mono_ms, &c->report, e);
+        r = bringup_back_locked(box, c->opts, c->deadline_mono_ms, &c->report, e);
         c->ctx->no_resume = no_resume;
         is_gone = r == -ERR_NOT_FOUND && box_reload(box, NULL) == -ERR_NOT_FOUND;
     }
@@ -358,6 +358,8 @@ static int find_key(struct creation *c, char **ret_name, struct err *e)
     struct box_row row = {0};
     int r = store_find_key(c->ctx->store, c->opts->key, &row, e);
 
+    if (row.name)
+        row.name[strcspn(row.name, ".")] = '\0'; /* it may have been set aside (recreate.h) */
     *ret_name = TAKE(row.name);
     box_row_done(&row);
     return r == -ERR_NOT_FOUND ? 0 : r;

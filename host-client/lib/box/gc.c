@@ -216,7 +216,8 @@ static int with_box(struct gc *gc, struct box_row *row,
 
 static int clean_row(void *arg, struct box_row *row)
 {
-    return with_box(arg, row, tidy_box);
+    /* One that was set aside (recreate.h) has its name again once the other one is settled. */
+    return spec_is_name(row->name) ? with_box(arg, row, tidy_box) : 0;
 }
 
 /* Several at once share the work: each claims a batch at a time. A box whose removal failed stays
@@ -243,7 +244,7 @@ static int drop_stopped_boxes(struct gc *gc, struct err *e)
         for (size_t i = 0; r == 0 && i < n; i++) {
             struct box_row row = {0};
 
-            if (store_get(s, ids[i], &row, NULL) == 0)
+            if (store_get(s, ids[i], &row, NULL) == 0 && spec_is_name(row.name))
                 r = with_box(gc, &row, drop_box);
         }
     }

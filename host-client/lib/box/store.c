@@ -470,8 +470,8 @@ int store_set_transcript(struct store *s, const char *id, const char *reference,
 
 /* ---- a new box ---- */
 
-static int insert_row(struct store *s, const char *id, const char *name, const char *spec,
-                      int64_t now_ms, struct err *e)
+int store_insert_row(struct store *s, const char *id, const char *name, const char *spec,
+                     int64_t now_ms, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
     int r = store_prepare(s,
@@ -510,7 +510,7 @@ int store_add(struct store *s, const char *name, const json_t *spec, const char 
         r = store_begin(s, e);
     if (r < 0)
         return r;
-    r = insert_row(s, id, name, text, event.time_ms, e);
+    r = store_insert_row(s, id, name, text, event.time_ms, e);
     if (r == 0 && key)
         r = store_insert_key(s, id, key, e);
     if (r == 0)
@@ -609,6 +609,26 @@ static int write_state(struct store *s, const struct state_change *c, const char
     return r < 0 ? r : update_state(s, c, e);
 }
 
+/* Within a transaction. */
+static int change_row_state(struct store *s, struct state_change *c, const char *event_id,
+                            struct err *e)
+{
+    int r = read_state(s, c, e);
+
+    if (r == 0 && !lifecycle_is_legal(c->before, c->after))
+        r = err_field(e, ERR_PRECONDITION, "state", "a box that is %s can't become %s",
+                      bh_state_name(c->before), bh_state_name(c->after));
+    return r < 0 ? r : write_state(s, c, event_id, e);
+}
+
+int store_change_state(struct store *s, const char *id, enum bh_state state, const char *cause,
+                       struct err *e)
+{
+    struct state_change c = {.id = id, .after = state, .cause = cause};
+
+    return change_row_state(s, &c, NULL, e);
+}
+
 /* One transaction. */
 static int change_state(struct store *s, struct state_change *c, const char *event_id,
                         struct err *e)
@@ -620,13 +640,7 @@ static int change_state(struct store *s, struct state_change *c, const char *eve
     r = event_id ? store_has_event(s, c->id, event_id, e) : 0;
     if (r != 0)
         return store_commit(s, r < 0 ? r : 0, e);
-    r = read_state(s, c, e);
-    if (r == 0 && !lifecycle_is_legal(c->before, c->after))
-        r = err_field(e, ERR_PRECONDITION, "state", "a box that is %s can't become %s",
-                      bh_state_name(c->before), bh_state_name(c->after));
-    if (r == 0)
-        r = write_state(s, c, event_id, e);
-    return store_commit(s, r, e);
+    return store_commit(s, change_row_state(s, c, event_id, e), e);
 }
 
 /* The reserve is for the end of boxes that hold somebody's work. The undo of a new box frees its
@@ -686,7 +700,7 @@ static int complete_record(struct store *s, const char *id, const struct store_e
     return store_step(s, st, e);
 }
 
-static int remove_row(struct store *s, const char *id, const struct store_end *end, struct err *e)
+int store_remove_row(struct store *s, const char *id, const struct store_end *end, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
     _cleanup_free_ char *cause = strdup(end->cause ? end->cause : "");
@@ -707,6 +721,8 @@ static int remove_row(struct store *s, const char *id, const struct store_end *e
     r = store_step(s, st, e);
     if (r == 0)
         r = complete_record(s, id, end, e);
+    if (r == 0 && !c.made)
+        r = store_restore_name(s, id, e);
     return r < 0 ? r : store_drop_old_records(s, s->records_for_ms, NULL, e);
 }
 
@@ -716,7 +732,7 @@ static int remove_with_record(struct store *s, const char *id, const struct stor
 {
     int r = store_begin(s, e);
 
-    return r < 0 ? r : store_commit(s, remove_row(s, id, end, e), e);
+    return r < 0 ? r : store_commit(s, store_remove_row(s, id, end, e), e);
 }
 
 int store_remove(struct store *s, const char *id, const struct store_end *end, struct err *e)

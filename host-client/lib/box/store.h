@@ -121,6 +121,20 @@ struct store_end {
  * variables of its spec are overwritten in the file. A row that is not there is no error.
  */
 int store_remove(struct store *s, const char *id, const struct store_end *end, struct err *e);
+/*
+ * A box that is gone is recreated in two transactions. The first adds a row with the name and the
+ * project of the old box, whose own name gets the suffix STORE_ASIDE, which no box's name has. If
+ * the new row is removed before it ran once, the old box has its name again, as if nothing had been
+ * done. The second makes the new box running, with the keys of the old one and the event "recreated", and
+ * destroys the old row.
+ */
+#define STORE_ASIDE ".gone"
+int store_set_aside(struct store *s, const char *old_id, const json_t *spec, struct box_row *ret,
+                    struct err *e);
+int store_take_place(struct store *s, const char *id, const char *old_id,
+                     const struct store_end *end, struct err *e);
+/* Forgets one record and the events of its box. */
+int store_forget_record(struct store *s, const char *id, struct err *e);
 /* Truncates the write-ahead log, which has what was overwritten. Another process that reads at this
  * moment prevents it. */
 void store_forget_log(struct store *s);

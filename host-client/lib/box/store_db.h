@@ -72,5 +72,14 @@ int store_check_event_id(const char *event_id, struct err *e); /* NULL is one to
 /* Has the box an event with this id? 1, 0 or an error. */
 int store_has_event(struct store *s, const char *box_id, const char *event_id, struct err *e);
 
+/* Within the caller's transaction; see store_add() and store_remove(). */
+int store_insert_row(struct store *s, const char *id, const char *name, const char *spec,
+                     int64_t now_ms, struct err *e);
+int store_change_state(struct store *s, const char *id, enum bh_state state, const char *cause,
+                       struct err *e);
+int store_remove_row(struct store *s, const char *id, const struct store_end *end, struct err *e);
+/* The box of this record was to take another's place: that one has its name again. */
+int store_restore_name(struct store *s, const char *id, struct err *e);
+
 /* Within the caller's transaction: forgets records that are too old, a batch of them at most. */
 int store_drop_old_records(struct store *s, int64_t keep_ms, int64_t *ret_n, struct err *e);

@@ -19,15 +19,6 @@
 #define GONE_TRIES 10
 #define GONE_PAUSE_MS 100
 
-/* Resolves the path, wakes the box and gets its client. */
-static int begin_on_path(struct bh_box *box, const char *path, struct client **ret_client,
-                         char **ret_path, struct err *e)
-{
-    int r = agent_resolve(box, "path", path, ret_path, e);
-
-    return r < 0 ? r : agent_begin(box, ret_client, e);
-}
-
 /* The error of a transfer, which is the cause if the box was stopped or removed meanwhile. The store
  * may have that only a moment after the guest agent has ended. */
 static int explain_failure(struct bh_box *box, int r, struct err *e)
@@ -73,7 +64,7 @@ static int upload_to_box(struct bh_box *box, const struct bh_upload_options *o,
     r = upload_check(o->source, e);
     if (r < 0)
         return err_at(e, r, "source");
-    r = begin_on_path(box, o->dest && *o->dest ? o->dest : ".", &req.client, &dest, e);
+    r = agent_begin_on_path(box, o->dest && *o->dest ? o->dest : ".", &req.client, &dest, e);
     if (r == 0)
         r = box_hold(box, &held, e);
     if (r < 0)
@@ -149,7 +140,7 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
     struct fetch f = {.to = {.dir = local_dir}};
     mode_t type = 0;
     struct err e = {0};
-    int r = begin_on_path(box, path, &c, &full, &e);
+    int r = agent_begin_on_path(box, path, &c, &full, &e);
 
     if (r == 0)
         r = box_hold(box, &held, &e);
@@ -217,7 +208,8 @@ static int sync_trees(struct bh_box *box, const struct bh_sync_options *o,
     int r = check_local_dir(o, &local, e);
 
     if (r == 0)
-        r = begin_on_path(box, o->remote && *o->remote ? o->remote : ".", &req.client, &full, e);
+        r = agent_begin_on_path(box, o->remote && *o->remote ? o->remote : ".", &req.client, &full,
+                                e);
     if (r == 0)
         r = box_hold(box, &held, e);
     if (r < 0)

@@ -262,6 +262,32 @@ static int check_texts(const struct bh_create_options *o, struct spec *s, struct
     return s->runtime ? 0 : err_oom(e);
 }
 
+/* A relative path would be another one for the next command. NULL: none. */
+static json_t *new_real_path(const char *path)
+{
+    _cleanup_free_ char *real = path ? realpath(path, NULL) : NULL;
+
+    return path ? json_string(real ? real : path) : json_null();
+}
+
+/* What a command needs to make the box again; the project's place is in the store. */
+static int note_content(const struct bh_create_options *o, struct spec *s, struct err *e)
+{
+    static const char *const ways[] = {"destroy", "recreate", NULL, NULL};
+    int r = check_word("on-gone", o->on_gone ? o->on_gone : "destroy", ways, &s->on_gone, e);
+
+    if (r < 0 || strcmp(s->on_gone, "recreate") != 0)
+        return r;
+    s->content = json_pack("{s:b, s:s, s:b, s:o, s:o, s:b}", "upload", (int)!o->no_upload, "git",
+                           o->git ? o->git : "full", "with_secrets", (int)o->with_secrets,
+                           "agent_config", new_real_path(o->agent_config), "git_token_file",
+                           new_real_path(o->git_token_file), "has_secrets",
+                           (int)(o->secrets && o->secrets[0]));
+    return s->content ? 0
+                      : err_field(e, ERR_INVALID, "on-gone",
+                                  "on-gone: recreate needs paths that are valid UTF-8");
+}
+
 static int check_project(const struct bh_create_options *o, struct err *e)
 {
     static const char *const gits[] = {"full", "shallow", "none", NULL};
@@ -300,7 +326,7 @@ static unsigned asked_of(const struct bh_create_options *o)
            (o->privilege ? SPEC_ASKED_PRIVILEGE : 0u) | (o->pids ? SPEC_ASKED_PIDS : 0u) |
            (o->on_timeout ? SPEC_ASKED_ON_TIMEOUT : 0u) |
            (o->timeout_ms ? SPEC_ASKED_TIMEOUT : 0u) | (o->on_idle ? SPEC_ASKED_ON_IDLE : 0u) |
-           (o->idle_ms ? SPEC_ASKED_IDLE : 0u);
+           (o->on_gone ? SPEC_ASKED_ON_GONE : 0u) | (o->idle_ms ? SPEC_ASKED_IDLE : 0u);
 }
 
 static int spec_fill(const struct bh_create_options *o, struct spec *s, struct err *e)
@@ -317,6 +343,8 @@ static int spec_fill(const struct bh_create_options *o, struct spec *s, struct e
         r = check_numbers(o, s, e);
     if (r == 0)
         r = check_project(o, e);
+    if (r == 0)
+        r = note_content(o, s, e);
     if (r == 0)
         r = check_pairs("env", o->env, false, SPEC_PAIR_BYTES, &s->env, e);
     if (r == 0)
@@ -368,6 +396,8 @@ void spec_done(struct spec *s)
     free(s->on_timeout);
     free(s->on_idle);
     free(s->from);
+    free(s->on_gone);
+    json_decref(s->content);
     (void)strv_free(s->env);
     (void)strv_free(s->labels);
     (void)strv_free(s->allow_missing);
@@ -392,21 +422,22 @@ static json_t *new_strv(char *const *v)
 
 json_t *spec_to_json(const struct spec *s)
 {
-    json_t *obj = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, "
-                            "s:I, s:I, s:I, s:I, s:I}",
-                            "provider", s->provider, "image", s->image, "image_dir", s->image_dir,
-                            "runtime", s->runtime, "agent", s->agent, "dest", s->dest, "network",
-                            s->network, "privilege", s->privilege, "on_timeout", s->on_timeout,
-                            "on_idle", s->on_idle, "timeout_ms", (json_int_t)s->timeout_ms,
-                            "idle_ms", (json_int_t)s->idle_ms, "cpu_millis",
-                            (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes,
-                            "disk_bytes", (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids,
-                            "agent_port", (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
+    json_t *obj = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, "
+        "s:I, s:I, s:I, s:I, s:I}",
+        "provider", s->provider, "image", s->image, "image_dir", s->image_dir, "runtime",
+        s->runtime, "agent", s->agent, "dest", s->dest, "network", s->network, "privilege",
+        s->privilege, "on_timeout", s->on_timeout, "on_idle", s->on_idle, "on_gone", s->on_gone,
+        "timeout_ms", (json_int_t)s->timeout_ms, "idle_ms", (json_int_t)s->idle_ms, "cpu_millis",
+        (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes, "disk_bytes",
+        (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids, "agent_port",
+        (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
 
     if (!obj || json_object_set_new(obj, "env", new_strv(s->env)) < 0 ||
         json_object_set_new(obj, "labels", new_strv(s->labels)) < 0 ||
         json_object_set_new(obj, "allow_missing", new_strv(s->allow_missing)) < 0 ||
         (s->from && json_object_set_new(obj, "from", json_string(s->from)) < 0) ||
+        (s->content && json_object_set(obj, "content", s->content) < 0) ||
         (s->sources && json_object_set_new(obj, "sources", new_strv(s->sources)) < 0)) {
         json_decref(obj);
         return NULL;
@@ -416,18 +447,20 @@ json_t *spec_to_json(const struct spec *s)
 
 /* The texts of a stored spec, in the order of spec_texts(). */
 struct stored {
-    const char *texts[10];
+    const char *texts[11];
     uint32_t cpu_millis, pids, agent_port, asked;
     uint64_t memory_bytes, disk_bytes;
     int64_t timeout_ms, idle_ms;
     char **env, **labels, **allow_missing, **sources;
     char *from;
+    json_t *content;
 };
 
-static void spec_texts(struct spec *s, char **out[10])
+static void spec_texts(struct spec *s, char **out[11])
 {
-    char **all[10] = {&s->provider, &s->image,   &s->image_dir, &s->runtime,    &s->agent,
-                      &s->dest,     &s->network, &s->privilege, &s->on_timeout, &s->on_idle};
+    char **all[11] = {&s->provider,   &s->image,   &s->image_dir, &s->runtime,
+                      &s->agent,      &s->dest,    &s->network,   &s->privilege,
+                      &s->on_timeout, &s->on_idle, &s->on_gone};
 
     memcpy(out, all, sizeof(all));
 }
@@ -444,13 +477,14 @@ static int take_stored(struct stored *in, struct spec *ret, struct err *e)
         .pids = in->pids,
         .agent_port = (uint16_t)in->agent_port,
     };
-    char **texts[10];
+    char **texts[11];
 
     s.env = TAKE(in->env);
     s.labels = TAKE(in->labels);
     s.allow_missing = TAKE(in->allow_missing);
     s.sources = TAKE(in->sources);
     s.from = TAKE(in->from);
+    s.content = json_incref(in->content);
     spec_texts(&s, texts);
     for (size_t i = 0; i < N_ELEMENTS(texts); i++) {
         *texts[i] = strdup(in->texts[i]);
@@ -475,7 +509,9 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX_AS("network", struct stored, texts[6], jx_str, JX_REQUIRED),
         JX_AS("privilege", struct stored, texts[7], jx_str, JX_REQUIRED),
         JX_AS("on_timeout", struct stored, texts[8], jx_str, JX_REQUIRED),
-        JX_AS("on_idle", struct stored, texts[9], jx_str, 0), /* an earlier version wrote none */
+        JX_AS("on_idle", struct stored, texts[9], jx_str, 0),  /* an earlier version wrote none */
+        JX_AS("on_gone", struct stored, texts[10], jx_str, 0), /* as the one above */
+        JX(struct stored, content, jx_object, 0),
         JX(struct stored, timeout_ms, jx_i64, JX_REQUIRED),
         JX(struct stored, idle_ms, jx_i64, 0), /* an earlier version wrote none */
         JX(struct stored, cpu_millis, jx_u32, JX_REQUIRED),
@@ -492,7 +528,7 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         {0},
     };
     /* A box of an earlier version has no idle time. */
-    struct stored in = {.texts[9] = "keep", .idle_ms = SPEC_IDLE_MS};
+    struct stored in = {.texts[9] = "keep", .texts[10] = "destroy", .idle_ms = SPEC_IDLE_MS};
     int r = jx_decode_lax(obj, fields, &in, e);
 
     if (r == 0)
@@ -614,6 +650,7 @@ int spec_compare(const struct spec *have, const struct spec *want, struct err *e
         {SPEC_ASKED_PRIVILEGE, "privilege", have->privilege, want->privilege},
         {SPEC_ASKED_ON_TIMEOUT, "on-timeout", have->on_timeout, want->on_timeout},
         {SPEC_ASKED_ON_IDLE, "on-idle", have->on_idle, want->on_idle},
+        {SPEC_ASKED_ON_GONE, "on-gone", have->on_gone, want->on_gone},
     };
 
     for (size_t i = 0; i < N_ELEMENTS(texts); i++)

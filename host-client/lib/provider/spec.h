@@ -33,6 +33,7 @@ enum spec_asked {
     SPEC_ASKED_TIMEOUT = 1 << 9,
     SPEC_ASKED_ON_IDLE = 1 << 10,
     SPEC_ASKED_IDLE = 1 << 11,
+    SPEC_ASKED_ON_GONE = 1 << 12,
 };
 
 struct spec {
@@ -47,6 +48,7 @@ struct spec {
     char *privilege;
     char *on_timeout;
     char *on_idle;
+    char *on_gone;
     int64_t timeout_ms;
     int64_t idle_ms; /* never 0; "keep" ignores it */
     uint32_t cpu_millis;
@@ -57,8 +59,11 @@ struct spec {
     char **env;
     char **labels;
     char **allow_missing;
-    char *from;      /* the snapshot that it is made from; "" or NULL: none */
-    char **sources;  /* "memory=/etc/x.toml:3", or NULL: not known */
+    char *from;     /* the snapshot that it is made from; "" or NULL: none */
+    char **sources; /* "memory=/etc/x.toml:3", or NULL: not known */
+    /* With on_gone "recreate", what went into the box: {"upload","git","with_secrets",
+     * "agent_config","git_token_file","has_secrets"}. Else NULL. */
+    json_t *content;
     char **defaults; /* of a request: options that spec_compare() leaves out; not stored */
 };
 

@@ -184,6 +184,7 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .actor = ctx->actor,
         .records_for_ms = ctx->records_for_ms,
         .limits = ctx->limits,
+        .host_env = ctx->host_env,
         .debug = ctx->debug.fn,
         .debug_arg = ctx->debug.arg,
         .provider_timeout_ms = ctx->provider_timeout_ms,
@@ -385,6 +386,7 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
                          "records_for: the time must not be negative");
     ctx->records_for_ms = o->records_for_ms;
     ctx->debug = (struct debug){o->debug, o->debug_arg};
+    ctx->host_env = o->host_env;
     if (o->limits) {
         r = options_copy(&ctx->limits_copy, sizeof(ctx->limits_copy), o->limits, e);
         if (r < 0)

@@ -30,6 +30,7 @@ struct bh_ctx {
     int64_t records_for_ms; /* 0: the store's default */
     struct debug debug;
     struct bh_limits limits_copy;
+    const char *const *host_env;    /* the caller's, or NULL */
     const struct bh_limits *limits; /* limits_copy, or NULL; its strings are the caller's */
 };
 

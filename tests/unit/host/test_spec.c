@@ -45,6 +45,7 @@ TEST(every_wrong_option_is_refused_by_name)
     refused("network", OPTS(.network = "bridge"));
     refused("privilege", OPTS(.privilege = "root"));
     refused("on-timeout", OPTS(.on_timeout = "explode"));
+    refused("on-gone", OPTS(.on_gone = "explode"));
     refused("on-idle", OPTS(.on_idle = "explode"));
     refused("idle", OPTS(.idle_ms = 999));
     refused("idle", OPTS(.idle_ms = 31LL * 24 * 3600 * 1000));
@@ -108,6 +109,8 @@ TEST(what_is_not_asked_has_a_default)
     T_STR(s.on_timeout, "stop");
     T_INT(s.timeout_ms, 600000);
     T_STR(s.on_idle, "pause");
+    T_STR(s.on_gone, "destroy");
+    T_OK(!s.content);
     T_INT(s.idle_ms, 600000);
     T_INT(s.pids, 4096);
     T_INT(s.asked, 0);
@@ -155,22 +158,28 @@ TEST(a_stored_spec_that_lacks_a_field_names_it)
     json_decref(obj);
 }
 
-TEST(a_box_of_an_earlier_version_has_no_idle_time)
+TEST(a_box_of_an_earlier_version_has_no_idle_time_and_is_not_recreated)
 {
     struct spec a = {0};
     struct spec b = {0};
     struct err e = {0};
     json_t *obj;
 
-    T_INT(spec_from_options(OPTS(.on_idle = "rm", .idle_ms = 5000), &a, &e), 0);
+    T_INT(spec_from_options(OPTS(.on_idle = "rm", .idle_ms = 5000, .on_gone = "recreate"), &a, &e),
+          0);
     obj = spec_to_json(&a);
     T_INT(spec_from_json(obj, &b, &e), 0);
     T_STR(b.on_idle, "rm");
     T_INT(b.idle_ms, 5000);
+    T_STR(b.on_gone, "recreate");
+    T_OK(json_equal(a.content, b.content));
     spec_done(&b);
-    T_INT(json_object_del(obj, "on_idle") | json_object_del(obj, "idle_ms"), 0);
+    T_INT(json_object_del(obj, "on_idle") | json_object_del(obj, "idle_ms") |
+              json_object_del(obj, "on_gone") | json_object_del(obj, "content"),
+          0);
     T_INT(spec_from_json(obj, &b, &e), 0);
     T_STR(b.on_idle, "keep");
+    T_STR(b.on_gone, "destroy");
     json_decref(obj);
     spec_done(&a);
     spec_done(&b);
