@@ -1,5 +1,6 @@
 # early
 # A box that a command finds gone: what `up --on-gone` says, and what stays if the box cannot be made anew.
+# needs: image
 
 bats_require_minimum_version 1.5.0
 load ../lib/box
@@ -133,4 +134,18 @@ content" ]
     done
     [ "$(bellhop ls -q)" = one ]
     [ "$(sql "SELECT name FROM boxes")" = one ]
+}
+
+@test "a box that was made from a snapshot is made from it again" {
+    [ "$(id -u)" -eq 0 ] || skip "needs root"
+    bellhop up --name first --provider oci --agent none --network none --empty >/dev/null 2>&1
+    bellhop exec first -- sh -c 'echo snapped >snapped'
+    bellhop snapshot first --name snap >/dev/null
+    bellhop up --name one --from snap --on-gone recreate >/dev/null 2>&1
+    ID=$(info .id)
+    lose_disk
+    [ "$(bellhop exec one -- cat snapped)" = snapped ]
+    [ "$(info .id)" != "$ID" ]
+    bellhop rm one first >/dev/null
+    bellhop snapshots rm snap >/dev/null
 }
