@@ -83,7 +83,7 @@ static int fail_with_both(struct bh_box *box, const char *why, int r, struct err
 }
 
 /* One that was made from a snapshot is made from it again. */
-static int take_snapshot(struct bh_box *fresh, struct snapshot_row *from, struct err *e)
+static int take_snapshot_again(struct bh_box *fresh, struct snapshot_row *from, struct err *e)
 {
     const char *name = fresh->spec.from ? fresh->spec.from : "";
     int r = *name ? snapshot_find_usable(fresh->ctx, name, from, e) : 0;
@@ -99,7 +99,7 @@ static int bring_up_anew(struct bh_box *fresh, const struct bh_create_options *o
                          int64_t deadline_mono_ms, struct bringup_report *report, struct err *e)
 {
     struct snapshot_row from = {0};
-    int r = take_snapshot(fresh, &from, e);
+    int r = take_snapshot_again(fresh, &from, e);
 
     if (r < 0)
         (void)bringup_destroy_locked(fresh, e ? e->message : "", NULL);

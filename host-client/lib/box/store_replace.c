@@ -72,8 +72,8 @@ int store_restore_name(struct store *s, const char *id, struct err *e)
                     id, NULL, e);
 }
 
-static int take_place(struct store *s, const struct box_row *row, const char *old_id,
-                      const struct store_end *end, struct err *e)
+static int write_take_place(struct store *s, const struct box_row *row, const char *old_id,
+                            const struct store_end *end, struct err *e)
 {
     struct store_event event = {.box_id = row->id,
                                 .kind = "recreated",
@@ -109,7 +109,7 @@ int store_take_place(struct store *s, const char *id, const char *old_id,
         return r;
     r = store_get(s, id, &row, e);
     if (r == 0)
-        r = take_place(s, &row, old_id, end, e);
+        r = write_take_place(s, &row, old_id, end, e);
     box_row_done(&row);
     r = store_commit(s, r < 0 ? r : 0, e);
     if (r == 0)

@@ -270,7 +270,7 @@ static json_t *new_real_path(const char *path)
     return path ? json_string(real ? real : path) : json_null();
 }
 
-/* What a command needs to make the box again; the project's place is in the store. */
+/* Keeps the facts for making the box again; the project is in the store. */
 static int note_content(const struct bh_create_options *o, struct spec *s, struct err *e)
 {
     static const char *const ways[] = {"destroy", "recreate", NULL, NULL};
