@@ -1,6 +1,6 @@
 # early
-# The life of a box with the real opencode and the real pi in it, and a fake model: prompts before and after pause,
-# resume, stop and start belong to one session, and after rm nothing is left.
+# The life of a box with the real opencode and the real pi in it, and a fake model: prompts before and after pause and
+# resume, stop and start, and in a new box from a snapshot belong to one session, and after rm nothing is left.
 # needs: image network
 
 load ../lib/box
@@ -85,19 +85,34 @@ work_through_life() # AGENT
     bellhop start main
     start_fake main
     prompt "$1" main
+
+    bellhop snapshot main --name kept
+    bellhop rm main
+    bellhop up --from kept --name again --json >"$BOX_TMP/up.json"
+    remember_box again
+    [ "$(info again .agent.name)" = "$1" ]
+    start_fake again
+    prompt "$1" again
 }
 
-@test "opencode keeps its session through pause, resume, stop and start, and rm leaves nothing" {
+end_life()
+{
+    bellhop rm again
+    bellhop snapshots rm kept
+    nothing_is_left
+    bellhop gc
+    [ -z "$(ls "$BELLHOP_STATE_DIR/snapshots/layers")" ]
+}
+
+@test "opencode keeps its session through pause, stop and a snapshot's new box, and rm leaves nothing" {
     work_through_life opencode
-    bellhop pause main
-    prompt opencode main # the connection resumes the box
-    [ "$(ask main GET "/session/$SESSION/message" | jq '[.[] | select(.info.role == "user")] | length')" -eq 4 ]
-    bellhop rm main
-    nothing_is_left
+    bellhop pause again
+    prompt opencode again # the connection resumes the box
+    [ "$(ask again GET "/session/$SESSION/message" | jq '[.[] | select(.info.role == "user")] | length')" -eq 5 ]
+    end_life
 }
 
-@test "pi keeps its session through pause, resume, stop and start, and rm leaves nothing" {
+@test "pi keeps its session through pause, stop and a snapshot's new box, and rm leaves nothing" {
     work_through_life pi
-    bellhop rm main
-    nothing_is_left
+    end_life
 }
