@@ -1,0 +1,260 @@
+# early
+# Snapshots under faults: commands that are killed, a full disk, several at once, a hostile box.
+# needs: image
+
+load ../lib/box
+
+setup()
+{
+    [ "$(id -u)" -eq 0 ] || skip "needs root"
+    box_setup
+}
+teardown()
+{
+    local name
+
+    for name in $("$BELLHOP" ls -q 2>/dev/null); do
+        "$BELLHOP" rm "$name" >/dev/null 2>&1 || true
+    done
+    ! mountpoint -q "$BELLHOP_STATE_DIR" || umount "$BELLHOP_STATE_DIR"
+    box_teardown
+}
+
+up() # NAME [OPTION...]
+{
+    bellhop up -n "$1" --agent none --empty "${@:2}" >/dev/null 2>&1
+}
+
+info() # NAME FILTER
+{
+    bellhop status "$1" --json | jq -r "$2"
+}
+
+# The state of the box's freezer is WORD (v1), or its number (v2).
+freezer_is() # frozen|thawed
+{
+    local file
+
+    for file in /sys/fs/cgroup/freezer/bellhop-*-"$ID"/freezer.state /sys/fs/cgroup/bellhop-*-"$ID"/cgroup.events; do
+        [ -e "$file" ] || continue
+        case $1 in
+            frozen) grep -Eqx 'FROZEN|frozen 1' "$file" ;;
+            thawed) grep -Eqx 'THAWED|frozen 0' "$file" ;;
+        esac
+        return
+    done
+    return 1
+}
+
+# Nothing of an unfinished snapshot or restore is left after gc, and the box works.
+check_clean() # NAME
+{
+    bellhop gc >/dev/null
+    [ -z "$(ls "$BELLHOP_STATE_DIR/snapshots/making")" ]
+    [ -z "$(find "$BELLHOP_STATE_DIR/snapshots" -maxdepth 1 -name 'gone-*')" ]
+    [ -z "$(find "$BELLHOP_STATE_DIR/boxes" -maxdepth 3 -name disk.next)" ]
+    bellhop exec "$1" -- true
+}
+
+# killed_at CALL:N COMMAND...: kills the command where it makes that system call for the Nth time. Fails if it never does.
+killed_at()
+{
+    local status=0
+
+    strace -qq -o /dev/null -e "trace=${1%:*}" -e "inject=${1%:*}:signal=KILL:when=${1#*:}" "$BELLHOP" "${@:2}" \
+        >/dev/null 2>&1 || status=$?
+    [ "$status" -eq 137 ]
+}
+
+@test "a snapshot that is killed in the frozen moment lets the box run on, and nothing of it is left" {
+    local pid
+
+    up one
+    ID=$(info one .id)
+    # the moment is as long as the copy of what changes all the time
+    bellhop exec one --detach -- sh -c 'while :; do head -c 150000000 /dev/zero | tr "\0" x >big; done' >/dev/null
+    wait_for 10 bellhop exec one -- test -s big
+    "$BELLHOP" snapshot one --name s >/dev/null 2>&1 3>&- &
+    pid=$!
+    while ! freezer_is frozen; do
+        kill -0 "$pid"
+    done
+    kill -9 "$pid"
+    wait "$pid" || true
+    wait_for 5 freezer_is thawed
+    [ "$(info one .state)" = running ]
+    check_clean one
+    [ "$(bellhop snapshots ls --json | jq '.snapshots | length')" -eq 0 ]
+    bellhop snapshot one --name s # the name is free
+    bellhop snapshots verify s
+}
+
+@test "a snapshot that is killed at any change of the disk leaves nothing, and the next one works" {
+    local at
+
+    up one
+    ID=$(info one .id)
+    bellhop exec one -- sh -c 'mkdir d; echo 1 >d/a; ln d/a b; ln -s b c'
+    for at in mkdirat:1 syncfs:1 mkdirat:3 linkat:1 syncfs:2 fork:1 syncfs:3 rename:1 fsync:1; do
+        if [ "$at" = fork:1 ]; then
+            killed_at clone:1 snapshot one --name s || killed_at clone3:1 snapshot one --name s
+        else
+            killed_at "$at" snapshot one --name s || fail "not killed at $at"
+        fi
+        freezer_is thawed || wait_for 5 freezer_is thawed
+        check_clean one
+        [ "$(bellhop snapshots ls --json | jq '.snapshots | length')" -eq 0 ] || fail "a snapshot after $at"
+        [ -z "$(ls "$BELLHOP_STATE_DIR/snapshots/layers")" ] || fail "a layer after $at"
+    done
+    bellhop snapshot one --name s
+    bellhop snapshots verify s
+}
+
+@test "a restore that is killed at any point has left the old content or the new one" {
+    local at content
+
+    up one
+    bellhop exec one -- sh -c 'echo 1 >a; echo 1 >b; mkdir d; echo 1 >d/x'
+    bellhop snapshot one --name s
+    for at in renameat2:1 unlinkat:1 unlinkat:4 mkdir:1; do
+        bellhop exec one -- sh -c 'echo 2 >a; echo 2 >b; echo 2 >d/x; echo 2 >new'
+        killed_at "$at" restore one s || fail "not killed at $at"
+        bellhop start one
+        check_clean one
+        content=$(bellhop exec one -- sh -c 'cat a b d/x; ls')
+        [ "$content" = "1
+1
+1
+a
+b
+d" ] || [ "$content" = "2
+2
+2
+a
+b
+d
+new" ] || fail "after $at: $content"
+        bellhop snapshots verify s
+    done
+    bellhop restore one s
+    [ "$(bellhop exec one -- cat a)" = 1 ]
+}
+
+@test "an up --from and a fork that are killed leave nothing that gc does not end" {
+    up one
+    bellhop exec one -- sh -c 'echo 1 >a'
+    bellhop snapshot one --name s
+    for at in mkdir:2 rename:1 fdatasync:6; do
+        killed_at "$at" up --from s -n two || true
+        bellhop gc >/dev/null
+        bellhop rm -f two
+        killed_at "$at" fork one two || true
+        bellhop gc >/dev/null
+        bellhop rm -f two
+        check_clean one
+        [ "$(bellhop ls -q)" = one ]
+    done
+    bellhop snapshots rm s # no box has it any more
+}
+
+@test "a full disk fails a snapshot with its own status, leaves nothing and room for the others" {
+    mkdir -m 0700 "$BELLHOP_STATE_DIR"
+    mount -t tmpfs -o size=200m,mode=700 tmpfs "$BELLHOP_STATE_DIR"
+    up one
+    bellhop exec one -- sh -c 'echo small >a; head -c 100000000 /dev/urandom >big'
+    run bellhop snapshot one --name s
+    [ "$status" -eq 8 ]
+    [[ $output == *"64 MiB are free"* ]]
+    [ "$(bellhop events one --json | jq -r '[.events[].kind] | index("snapshot failed") != null')" = true ]
+    [ "$(du -s "$BELLHOP_STATE_DIR/snapshots" | cut -f 1)" -lt 100 ]
+    [ "$(info one .state)" = running ]
+    bellhop exec one -- rm big
+    bellhop snapshot one --name s
+    bellhop up --from s -n two >/dev/null
+    [ "$(bellhop exec two -- cat a)" = small ]
+    bellhop rm one two
+    bellhop snapshots rm s
+}
+
+@test "snapshots, restores and gcs at once: each is whole or refused, and each layer is removed once" {
+    local pids=() i n=0
+
+    up one
+    bellhop exec one -- sh -c 'for i in $(seq 300); do echo $i >f$i; done'
+    for i in 1 2 3 4; do
+        "$BELLHOP" snapshot one --name "s$i" >"$BOX_TMP/out.$i" 2>&1 3>&- &
+        pids+=($!)
+        "$BELLHOP" snapshot one --name same >"$BOX_TMP/same.$i" 2>&1 3>&- &
+        pids+=($!)
+        "$BELLHOP" gc >/dev/null 2>&1 3>&- &
+        pids+=($!)
+    done
+    for i in "${pids[@]}"; do wait "$i" || n=$((n + 1)); done
+    [ "$n" -eq 3 ] # three of the four that wanted one name
+    bellhop snapshots verify s1 s2 s3 s4 same
+    bellhop rm one
+    # Their rows are gone, and their layers are left: as if each rm had been killed in between.
+    python3 - "$BELLHOP_STATE_DIR/store.db" <<'P'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("DELETE FROM snapshots")
+db.commit()
+P
+    n=$(ls "$BELLHOP_STATE_DIR/snapshots/layers" | wc -l)
+    [ "$n" -ge 1 ]
+    [ "$(bellhop gc --dry-run | grep -c 'would be removed')" -eq "$n" ]
+    for i in 1 2 3 4; do "$BELLHOP" gc >"$BOX_TMP/gc.$i" 2>&1 3>&- & done
+    wait
+    [ "$(cat "$BOX_TMP"/gc.? | grep -c 'a layer that')" -eq "$n" ]
+    [ -z "$(ls "$BELLHOP_STATE_DIR/snapshots/layers")" ]
+}
+
+@test "a hostile box: names, deep trees, attributes of overlayfs, holes; nothing outside of its disk is read or made" {
+    up one
+    bellhop exec one -- python3 - <<'P'
+import os
+os.makedirs("/workspace/h"); os.chdir("/workspace/h")
+for name in [b"a\nb", b"\\x2e", b"-rf", b"\xff\xfe", b" ", b"..."]:
+    open(name, "w").write("x")
+os.symlink("/etc/shadow", "shadow"); os.symlink("../../../../../../etc", "etc")
+os.symlink("x" * 4000, "long")
+for name, value in [("user.overlay.opaque", b"y"), ("user.overlay.redirect", b"/etc"), ("user.x", b"\0\n")]:
+    os.setxattr("...", name, value)
+for name in ["trusted.overlay.opaque", "trusted.overlay.whiteout", "security.capability"]:
+    try:
+        os.setxattr(".", name, b"y")
+    except OSError:
+        continue
+    raise SystemExit("the box could set " + name)
+os.chmod("...", 0o7777)
+with open("holes", "wb") as f:
+    f.truncate(1 << 42)
+    f.seek(1 << 41)
+    f.write(b"in the middle")
+P
+    bellhop snapshot one --name s
+    [ "$(du -s --block-size=1M "$BELLHOP_STATE_DIR/snapshots" | cut -f 1)" -lt 10 ]
+    [ "$(stat -c %a "$BELLHOP_STATE_DIR/snapshots")" = 700 ]
+    bellhop up --from s -n two >/dev/null
+    bellhop exec two -- python3 - <<'P'
+import os
+os.chdir("/workspace/h")
+want = {b"a\nb", b"\\x2e", b"-rf", b"\xff\xfe", b" ", b"...", b"shadow", b"etc", b"long", b"holes"}
+assert set(os.listdir(b".")) == want, os.listdir(b".")
+assert os.getxattr("...", "user.x") == b"\0\n" and os.getxattr("...", "user.overlay.opaque") == b"y"
+assert os.stat("...").st_mode & 0o7777 == 0o7777
+assert os.readlink("shadow") == "/etc/shadow" and len(os.readlink("long")) == 4000
+f = open("holes", "rb"); f.seek(1 << 41)
+assert f.read(13) == b"in the middle" and os.stat("holes").st_size == 1 << 42
+P
+    bellhop snapshots verify s
+    # deeper than a path can be
+    bellhop exec one -- python3 -c '
+import os
+for i in range(60):
+    os.mkdir("d" * 100); os.chdir("d" * 100)'
+    run bellhop snapshot one --name deep
+    [ "$status" -eq 8 ]
+    [ "$(info one .state)" = running ]
+    check_clean one
+}
