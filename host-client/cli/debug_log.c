@@ -9,9 +9,9 @@
 
 #include "cli/cli.h"
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
+#include "lib/util/debug.h"
 
 #define LOG_MAX_BYTES (10 << 20) /* then it becomes FILE.1 */
 
@@ -78,19 +78,15 @@ static void take_line(void *arg, const char *part, const char *text)
 {
     struct cli *c = arg;
     _cleanup_free_ char *line = NULL;
-    _cleanup_free_ char *clean = str_escape(text, strlen(text), "", NULL);
-    char now[CLOCK_TEXT_BYTES];
-    int n;
 
-    if (!clean || (c->debug_parts && !has_word(c->debug_parts, part)))
+    if (c->debug_parts && !has_word(c->debug_parts, part))
         return;
-    clock_text(clock_real_ms(), now);
-    n = asprintf(&line, "%s [%d] %s: %s\n", now, (int)getpid(), part, clean);
-    if (n < 0)
+    line = debug_format(part, text);
+    if (!line)
         return;
     if (c->debug_path)
         rotate_log(c);
-    (void)io_write_all(c->debug_fd, line, (size_t)n, NULL);
+    (void)io_write_all(c->debug_fd, line, strlen(line), NULL);
 }
 
 int cli_debug_start(struct cli *c, struct err *e)

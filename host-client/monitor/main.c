@@ -20,10 +20,12 @@
 #include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
+#include "lib/util/debug.h"
 #include "lib/util/procfs.h"
 #include "monitor/guard.h"
 #include "monitor/monitor.h"
 
+#define DEBUG_MAX_BYTES (10 << 20)
 #define ADOPT_MS 60000 /* for the guest agent's response */
 #define AGAIN_LOCK_MS 3000
 #define AGAIN_POLL_MS 20
@@ -38,6 +40,7 @@ enum {
     ARG_READY,
     ARG_START_MS,
     ARG_PROVIDER_MS,
+    ARG_DEBUG,
     N_ARGS
 };
 
@@ -51,6 +54,7 @@ static const struct option monitor_options[] = {
     {"ready-fd", required_argument, NULL, ARG_READY},
     {"start-ms", required_argument, NULL, ARG_START_MS},
     {"provider-ms", required_argument, NULL, ARG_PROVIDER_MS},
+    {"debug", required_argument, NULL, ARG_DEBUG},
     {0},
 };
 
@@ -128,6 +132,17 @@ static int64_t read_ms(const char *text, int64_t missing)
     return text && str_parse_u64(text, 1, INT32_MAX, &ms, NULL) == 0 ? (int64_t)ms : missing;
 }
 
+/* A line of the debug log goes to monitor.log, as all that the monitor says, up to a size. */
+static void take_line(void *arg, const char *part, const char *text)
+{
+    _cleanup_free_ char *line = debug_format(part, text);
+    struct stat st;
+
+    (void)arg;
+    if (line && fstat(STDERR_FILENO, &st) == 0 && st.st_size < DEBUG_MAX_BYTES)
+        (void)io_write_all(STDERR_FILENO, line, strlen(line), NULL);
+}
+
 static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct err *e)
 {
     struct bh_options o = {
@@ -140,6 +155,7 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
         .cancel_fd = -1,
         .actor = "monitor",
         .records_for_ms = INT64_MAX / 2, /* commands forget records: they know for how long */
+        .debug = args[ARG_DEBUG] ? take_line : NULL,
         .provider_timeout_ms = read_ms(args[ARG_PROVIDER_MS], 0),
     };
     struct bh_error error;

@@ -20,6 +20,7 @@
 
 #define CALL_MS 10000
 #define RETRY_MS 1000
+#define LOG_MS 2000
 #define END_MS 10000     /* to end a hung coding agent: it is asked first */
 #define ACTIVITY_MS 3500 /* the loop waits a little longer */
 /* The monitor ends the box at the deadline. If there is no monitor, the box's first process
@@ -229,20 +230,30 @@ static void start_again(struct supervisor *s)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-static void describe_end(json_t *reply, char *out, size_t out_bytes)
+/* How it ended, and the last line of its output. */
+static void describe_end(struct supervisor *s, json_t *reply, char *out, size_t out_bytes)
 {
     json_t *exit = json_object_get(reply, "exit");
     const char *reason = json_string_value(json_object_get(exit, "reason"));
     const char *signal = json_string_value(json_object_get(exit, "signal"));
-    const char *err_text =
-        json_string_value(json_object_get(json_object_get(reply, "stderr"), "text"));
+    _cleanup_free_ char *log =
+        guest_log(s->client, json_string_value(json_object_get(s->start, "id")), s->password,
+                  clock_mono_ms() + LOG_MS);
+    size_t n = log ? strlen(log) : 0;
+    const char *line;
 
     if (signal)
         (void)snprintf(out, out_bytes, "%s by %s", reason ? reason : "ended", signal);
     else
-        (void)snprintf(out, out_bytes, "%s with %lld%s%.200s", reason ? reason : "ended",
-                       (long long)json_integer_value(json_object_get(exit, "code")),
-                       err_text ? ": " : "", err_text ? err_text : "");
+        (void)snprintf(out, out_bytes, "%s with %lld", reason ? reason : "ended",
+                       (long long)json_integer_value(json_object_get(exit, "code")));
+    if (n && log[n - 1] == '\n')
+        log[n - 1] = '\0';
+    line = log ? strrchr(log, '\n') : NULL;
+    line = line ? line + 1 : log;
+    n = strlen(out);
+    if (line && *line)
+        (void)snprintf(out + n, out_bytes - n, ": %.120s", line);
 }
 
 int64_t supervise_pause_ms(int n_restarts)
@@ -291,7 +302,7 @@ static void on_ended(struct supervisor *s, json_t *reply)
 {
     char how[CAUSE_BYTES / 2];
 
-    describe_end(reply, how, sizeof(how));
+    describe_end(s, reply, how, sizeof(how));
     restart_later(s, how);
 }
 

@@ -342,6 +342,35 @@ STEPS
     run ! cmp password.mine password.other
 }
 
+# Prints its password when it starts and when it ends.
+TELLTALE='import atexit, os, signal
+print("password", __import__("sys").argv[2], flush=True)
+atexit.register(print, "end", __import__("sys").argv[2], flush=True)
+signal.signal(signal.SIGTERM, lambda *a: exit(7))
+'
+
+@test "neither the debug log of a command nor the monitor's has a coding agent's password" {
+    local dir password
+
+    # It logs no requests: its last line is what it said at its end.
+    recipe "$TELLTALE${SERVER/http.server.HTTPServer/$'H.log_message = lambda *a: None\nhttp.server.HTTPServer'}" '.health.http.username = "u"'
+    export BELLHOP_DEBUG=$BOX_TMP/debug.log
+    up >out 2>err
+    dir=$BELLHOP_STATE_DIR/boxes/$(jq -r .id out)
+    password=$(jq -r .agent.password out)
+    [ "${#password}" -gt 16 ]
+    pid=$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")
+    kill -TERM "$pid"
+    wait_for 60 grep -q 'ended (exited with 7: end' "$dir/monitor.log"
+    wait_for 60 served_by_another "$pid"
+    bellhop status mine >/dev/null
+    grep -qE 'provider: process start mine: ok [0-9]+ ms$' "$dir/monitor.log"
+    grep -qE 'http: POST http://box/[A-Za-z0-9/._-]+ 200 [0-9]+ bytes [0-9]+ ms$' "$dir/monitor.log"
+    grep -q 'provider: process prepare mine: ok' "$BELLHOP_DEBUG"
+    bellhop events mine --json >events
+    if grep -F -- "$password" "$BELLHOP_DEBUG" "$dir/monitor.log" events err; then fail "it is there"; fi
+}
+
 @test "up again leaves a healthy agent alone and brings a dead one back" {
     recipe "$SERVER" '.restart.max = 0'
     up >out

@@ -353,7 +353,7 @@ restarted_twice()
     supervise "echo start >>$DIR/workspace/starts; echo it is broken >&2; exit 9"
     wait_for 20 is_state one error
     [ "$(wc -l <"$DIR/workspace/starts")" -eq 6 ]
-    [[ "$(bellhop status one --json | jq -r .cause)" == *"exited with 9"* ]]
+    [[ "$(bellhop status one --json | jq -r .cause)" == *"exited with 9: it is broken" ]]
     [ "$(bellhop exec one -- echo reachable)" = reachable ]
     is_state one error
 }

@@ -163,7 +163,7 @@ static bool read_monitor_pid(const char *path, pid_t *ret_pid, uint64_t *ret_sta
 
 struct launch {
     const char *path;
-    char *argv[20];
+    char *argv[24];
     int log_fd;
     int ready_fd;
     const char *failed; /* written to ready_fd if exec fails */
@@ -298,11 +298,17 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
     char start_ms[16], provider_ms[24];
     struct launch l = {
         .path = ctx->monitor_path,
-        .argv = {ctx->monitor_path, (char *)"--state-dir",   ctx->state_dir,  (char *)"--cache-dir",
-                 ctx->cache_dir,    (char *)"--agent",       ctx->agent_path, (char *)"--recipes",
-                 ctx->recipe_dir,   (char *)"--images",      ctx->image_dir,  (char *)"--id",
-                 (char *)box_id,    (char *)"--ready-fd",    (char *)"3",     (char *)"--start-ms",
-                 start_ms,          (char *)"--provider-ms", provider_ms,     NULL},
+        .argv = {ctx->monitor_path, (char *)"--state-dir",
+                 ctx->state_dir,    (char *)"--cache-dir",
+                 ctx->cache_dir,    (char *)"--agent",
+                 ctx->agent_path,   (char *)"--recipes",
+                 ctx->recipe_dir,   (char *)"--images",
+                 ctx->image_dir,    (char *)"--id",
+                 (char *)box_id,    (char *)"--ready-fd",
+                 (char *)"3",       (char *)"--start-ms",
+                 start_ms,          (char *)"--provider-ms",
+                 provider_ms,       ctx->debug.fn ? (char *)"--debug" : NULL,
+                 (char *)"1",       NULL},
         .failed = failed,
     };
     off_t log_begin;

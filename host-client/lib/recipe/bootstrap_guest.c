@@ -117,9 +117,9 @@ static char *log_of(json_t *reply, const char *secret)
     return guest_log_tail(both.data ? both.data : "", both.len, secret);
 }
 
-char *guest_log(struct client *c, const char *secret, int64_t deadline_mono_ms)
+char *guest_log(struct client *c, const char *id, const char *secret, int64_t deadline_mono_ms)
 {
-    _cleanup_json_ json_t *params = json_pack("{s:s, s:b}", "id", BOOTSTRAP_EXEC_ID, "output", 1);
+    _cleanup_json_ json_t *params = json_pack("{s:s, s:b}", "id", id, "output", 1);
     _cleanup_json_ json_t *reply = NULL;
 
     if (!params || client_call(c, RPC_exec_get, params, deadline_mono_ms, &reply, NULL) < 0)

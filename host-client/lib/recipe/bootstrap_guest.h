@@ -43,8 +43,9 @@ int guest_state(struct client *c, int64_t deadline_mono_ms, enum guest_state *re
                 size_t ended_bytes, struct err *e);
 /* Ends it with all its children and forgets it, so that it can be started again. */
 int guest_end(struct client *c, int64_t deadline_mono_ms, struct err *e);
-/* The last lines of its output with `secret` (or NULL) masked; "" if there are none. */
-char *guest_log(struct client *c, const char *secret, int64_t deadline_mono_ms);
+/* The last lines of the output of the command with this id, with `secret` (or NULL) masked; "" if
+ * there are none. */
+char *guest_log(struct client *c, const char *id, const char *secret, int64_t deadline_mono_ms);
 
 /* The last lines of a text, within the three limits above. NULL: out of memory. */
 char *guest_log_tail(const char *text, size_t len, const char *secret);

@@ -151,7 +151,7 @@ static int wait_healthy(struct bootstrap *b, struct err *e)
 /* Reads the log of an unhealthy agent, then ends it, so that nothing half-made runs. */
 static void end_unhealthy(struct bootstrap *b)
 {
-    char *log = guest_log(b->req->client, b->password, clock_mono_ms() + LOG_MS);
+    char *log = guest_log(b->req->client, BOOTSTRAP_EXEC_ID, b->password, clock_mono_ms() + LOG_MS);
 
     if (log && *log)
         bootstrap_keep_log(b, &log);

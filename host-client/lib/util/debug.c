@@ -3,6 +3,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/str.h"
 
 #define DEBUG_LINE_BYTES 1024
 
@@ -35,4 +40,16 @@ const char *debug_url(const char *url, char *out, uint32_t size)
     }
     (void)snprintf(out, size, "%.*s%.*s", (int)scheme, url, (int)n, host);
     return out;
+}
+
+char *debug_format(const char *part, const char *text)
+{
+    _cleanup_free_ char *clean = str_escape(text, strlen(text), "", NULL);
+    char now[CLOCK_TEXT_BYTES];
+    char *line = NULL;
+
+    clock_text(clock_real_ms(), now);
+    if (!clean || asprintf(&line, "%s [%d] %s: %s\n", now, (int)getpid(), part, clean) < 0)
+        return NULL;
+    return line;
 }

@@ -13,5 +13,8 @@ struct debug {
 /* `part` is "provider", "state", "http" or "host". d may be NULL. */
 void debug_line(const struct debug *d, const char *part, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* A line of a log: time, process, part and text, with its control characters escaped and a line feed.
+ * free() it; NULL: out of memory. */
+char *debug_format(const char *part, const char *text);
 /* A URL without user, query and fragment, cut to the buffer. Returns out. */
 const char *debug_url(const char *url, char *out, uint32_t size);
