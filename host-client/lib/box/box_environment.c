@@ -180,10 +180,11 @@ int box_environment_save(struct bh_box *box, const struct bh_create_options *opt
 
 /* ---- applying ---- */
 
-/* Runs a script in the box as `user` (NULL: the box's); *ret_line (may be NULL) is its first
- * line of output. */
-static int run_script(struct bh_box *box, struct client *c, const char *user, const char *script,
-                      int64_t deadline_mono_ms, char **ret_line, struct err *e)
+/* Runs a script in the box with the input, or NULL; *ret_line (may be NULL) is its first line of
+ * output. */
+static int run_script(struct bh_box *box, struct client *c, const char *script,
+                      const struct buf *input, int64_t deadline_mono_ms, char **ret_line,
+                      struct err *e)
 {
     _cleanup_json_ json_t *env = NULL;
     _cleanup_json_ json_t *reply = NULL;
@@ -195,8 +196,11 @@ static int run_script(struct bh_box *box, struct client *c, const char *user, co
         return r;
     params = json_pack("{s:s, s:O, s:s, s:i}", "shell", script, "env", env, "cwd", "/",
                        "timeout_ms", 60000);
-    if (params && user)
-        (void)json_object_set_new(params, "user", json_string(user));
+    if (!params || (input && json_object_set_new(params, "stdin",
+                                                 jx_new_bytes(input->data, input->len)) < 0)) {
+        json_decref(params);
+        return err_oom(e);
+    }
     r = client_call(c, RPC_exec_run, params, deadline_mono_ms, &reply, e);
     json_decref(params);
     if (r < 0)
@@ -253,7 +257,7 @@ static int apply_secrets(struct bh_box *box, struct client *c, int64_t deadline_
 
     if (!dir)
         return 0;
-    r = run_script(box, c, NULL, secrets_script(box), deadline_mono_ms, &into, e);
+    r = run_script(box, c, secrets_script(box), NULL, deadline_mono_ms, &into, e);
     while (r == 0 && (d = readdir(dir)))
         if (d->d_name[0] != '.')
             r = put_secret(box, c, dir_path, d->d_name, into, deadline_mono_ms, e);
@@ -290,28 +294,23 @@ static int save_bundle_env(struct bh_box *box, const char *dir, struct err *e)
 
 static int apply_ca(struct bh_box *box, struct client *c, int64_t deadline_mono_ms, struct err *e)
 {
-    static const char bundle[] =
-        "cd ~/.bellhop && cat /etc/ssl/certs/ca-certificates.crt extra-ca.pem >ca.pem 2>/dev/null "
-        "|| cp extra-ca.pem ca.pem";
+    static const char install[] =
+        "umask 022 && mkdir -p ~/.bellhop && cd ~/.bellhop && cat >extra-ca.pem && "
+        "{ cat /etc/ssl/certs/ca-certificates.crt extra-ca.pem >ca.pem 2>/dev/null || "
+        "cp extra-ca.pem ca.pem; } && pwd";
     _cleanup_free_ char *path = box_path(box, "extra-ca.pem");
     _cleanup_free_ char *pem = NULL;
     _cleanup_free_ char *into = NULL;
-    _cleanup_free_ char *to = NULL;
-    size_t len = 0;
+    struct buf input = {0};
     int r;
 
     if (!path)
         return err_oom(e);
-    r = io_read_file(AT_FDCWD, path, CA_BYTES, &pem, &len, NULL);
+    r = io_read_file(AT_FDCWD, path, CA_BYTES, &pem, &input.len, NULL);
     if (r < 0)
         return 0; /* there are none */
-    r = run_script(box, c, NULL, "mkdir -p ~/.bellhop && cd ~/.bellhop && pwd", deadline_mono_ms,
-                   &into, e);
-    to = r == 0 ? path_join(into, "extra-ca.pem") : NULL;
-    if (r == 0)
-        r = to ? client_put_file(c, to, pem, len, 0644, NULL, deadline_mono_ms, e) : err_oom(e);
-    if (r == 0)
-        r = run_script(box, c, NULL, bundle, deadline_mono_ms, NULL, e);
+    input.data = pem;
+    r = run_script(box, c, install, &input, deadline_mono_ms, &into, e);
     if (r == 0)
         r = save_bundle_env(box, into, e);
     return r < 0 ? err_wrap(e, r, "CA certificates") : 0;
