@@ -468,7 +468,7 @@ static void end_locked(struct monitor *m, const char *by, const char *cause, boo
         return;
     /* no command may ask this monitor to stop the box now */
     m->commands = commands_free(m->commands);
-    (void)snprintf(expired, sizeof(expired), "it has expired: %s", cause);
+    (void)snprintf(expired, sizeof(expired), BRINGUP_EXPIRED "%s", cause);
     if (bringup_destroy_locked(m->box, expired, &e) < 0)
         (void)fprintf(stderr, "bellhop-monitor: the box is not removed: %s\n", e.message);
 }
@@ -482,7 +482,7 @@ static void end_by_lease(struct monitor *m)
         monitor_lease_changed(m); /* of a paused box: the supervisor pushes it later */
         return;
     }
-    end_locked(m, "timeout", "its time to live is over", str_eq(m->box->spec.on_timeout, "rm"));
+    end_locked(m, "timeout", BRINGUP_TIME_IS_OVER, str_eq(m->box->spec.on_timeout, "rm"));
 }
 
 /* Under the name lock. ERR_UNIMPLEMENTED: this machine cannot freeze the box. */

@@ -260,6 +260,22 @@ speed = 1|limits.speed: there is no such key ('bellhop config --all')
 EOF
 }
 
+@test "a command's timeout extends the time to live up to the limit and not beyond" {
+    export BELLHOP_IMAGE=${TEST_IMAGE:-tests}
+    printf '[limits]\ntimeout = "5m"\n' >"$SYSTEM_FILE"
+    bellhop_of_system up --agent none --empty --network none --name one --timeout 1m >/dev/null 2>&1
+    remember_box one
+    bellhop_of_system exec one --timeout 2m -- true
+    left=$(($(bellhop_of_system status one --json | jq .deadline_ms) - $(date +%s%3N)))
+    [ "$left" -gt 120000 ]
+    [ "$left" -le 180000 ]
+    bellhop_of_system exec one --timeout 1h -- true
+    left=$(($(bellhop_of_system status one --json | jq .deadline_ms) - $(date +%s%3N)))
+    [ "$left" -gt 180000 ]
+    [ "$left" -le 300000 ]
+    bellhop_of_system rm one >/dev/null
+}
+
 @test "defaults are lowered to the limits, and an older box above them does not start until they allow it" {
     export BELLHOP_IMAGE=${TEST_IMAGE:-tests}
     bellhop_of_system up --agent none --empty --network none --memory 300M --name old >/dev/null 2>&1

@@ -181,6 +181,48 @@ never_paused()
 paused monitor unused for 3s" ]
 }
 
+is_overdue()
+{
+    jq -e --argjson now "$(awk '{ printf "%d", $1 * 1000 }' /proc/uptime)" '.deadline_mono_ms < $now' "$DIR/lease.json"
+}
+
+@test "without a monitor, the next command does what is due: stop and start, or removal" {
+    local pid
+
+    up --timeout 2s --on-idle keep
+    pid=$(jq -r .pid "$DIR/run.json")
+    end_monitor_and_guard
+    wait_for 10 is_overdue
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    wait_for 10 is_gone "$pid"
+    bellhop events one --json | jq -e 'any(.events[]; .after == "stopped" and .cause == "its time to live is over")'
+    bellhop rm one >/dev/null
+    up --timeout 2s --on-idle keep --on-timeout rm
+    end_monitor_and_guard
+    wait_for 10 is_overdue
+    run -3 --separate-stderr bellhop ps one --json
+    jq -e '.error.detail | fromjson | .gone.cause == "it has expired: its time to live is over"' <<<"$output"
+    [ -z "$(bellhop ls -q)" ]
+}
+
+@test "a box of the machine's own clock: a day forward and back ends nothing early or late" {
+    local deadline
+
+    up --timeout 20m --idle 20m
+    deadline=$(jq .deadline_mono_ms "$DIR/lease.json")
+    for jump in 86400000 -86400000; do
+        end_monitor_and_guard
+        # As if the wall clock had been set since: the store's times are a day off.
+        sqlite3 "$BELLHOP_STATE_DIR/store.db" "UPDATE boxes SET deadline_ms = deadline_ms - ($jump)"
+        bellhop gc >/dev/null
+        is_state running
+        [ "$(jq .deadline_mono_ms "$DIR/lease.json")" -eq "$deadline" ]
+        # The time for people is right again.
+        [ $(($(info .deadline_ms) - $(date +%s%3N))) -lt 1200000 ]
+        [ $(($(info .deadline_ms) - $(date +%s%3N))) -gt 0 ]
+    done
+}
+
 @test "each extension of a box in use is an event with its reason" {
     local holder
 

@@ -36,6 +36,9 @@ int bringup_run_locked(struct bh_box *box, const struct bh_create_options *first
 int bringup_agent_locked(struct bh_box *box, int64_t deadline_mono_ms,
                          struct bringup_report *report, struct err *e);
 
+/* The cause of the end of a time to live, and the beginning of the cause if the box is removed. */
+#define BRINGUP_TIME_IS_OVER "its time to live is over"
+#define BRINGUP_EXPIRED "it has expired: "
 /* The cause of the end of a box whose directory was removed by other means. */
 #define BRINGUP_DISK_GONE "its disk is gone"
 

@@ -6,8 +6,10 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/str.h"
 #include "lib/box/box_provider.h"
 #include "lib/box/control.h"
+#include "lib/box/lease_file.h"
 #include "lib/box/lifecycle.h"
 #include "lib/box/recreate.h"
 #include "lib/provider/limits.h"
@@ -75,6 +77,27 @@ void bringup_notice(struct bh_box *box)
         (void)bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, NULL);
 }
 
+/* Did its time to live end while it had no monitor? */
+static bool is_overdue(struct bh_box *box)
+{
+    struct lease_facts lease;
+    int r;
+
+    if (!box_row_is_live(&box->row) || !lease_file_load(box->dir, &lease) ||
+        clock_mono_ms() < lease.deadline_mono_ms)
+        return false;
+    r = control_ping(box->ctx, box->row.id, NULL);
+    return r < 0 && r != -ERR_CANCELED && r != -ERR_DEADLINE;
+}
+
+/* What its monitor would have done. */
+static int end_overdue(struct bh_box *box, struct err *e)
+{
+    return str_eq(box->spec.on_timeout, "rm")
+               ? bringup_destroy_locked(box, BRINGUP_EXPIRED BRINGUP_TIME_IS_OVER, e)
+               : bringup_stop_locked(box, BRINGUP_TIME_IS_OVER, e);
+}
+
 int bringup_back_locked(struct bh_box *box, const struct bh_create_options *up,
                         int64_t deadline_mono_ms, struct bringup_report *report, struct err *e)
 {
@@ -85,6 +108,13 @@ int bringup_back_locked(struct bh_box *box, const struct bh_create_options *up,
         return r;
     if (is_gone)
         return box_reload(box, e); /* it says what became of the box */
+    if (is_overdue(box)) {
+        r = end_overdue(box, e);
+        if (r == 0)
+            r = box_reload(box, e);
+        if (r < 0)
+            return r;
+    }
     if (box->row.state == BH_STATE_PAUSED && box->ctx->no_resume)
         return err_field(e, ERR_PRECONDITION, "state", "the box '%s' is paused", box->row.name);
     if (box->row.state == BH_STATE_PAUSED) {

@@ -109,6 +109,22 @@ TEST(a_task_of_65_minutes_does_not_expire_with_any_time_to_live_and_idle_time)
         }
 }
 
+/* `exec --timeout` extends the lease beforehand: a monitor that is busy, or none, does not end it. */
+TEST(a_command_of_15_minutes_does_not_outlive_its_lease)
+{
+    const int64_t command_ms = 15 * MIN_MS, grace_ms = MIN_MS;
+    struct life b;
+
+    begin_life(&b, SPEC_TTL_MS, SPEC_IDLE_MS);
+    b.task_ends_ms = command_ms;
+    T_OK(lease_extend(&b.lease, command_ms + grace_ms));
+    T_OK(b.lease.deadline_ms >= SPEC_TTL_MS && b.lease.deadline_ms >= command_ms + grace_ms);
+    live_until(&b, 0, command_ms);
+    T_OK(!b.idle_at_ms && !b.over_at_ms);
+    T_OK(b.lease.deadline_ms >= command_ms + grace_ms);
+    use_done(&b.use);
+}
+
 TEST(a_client_that_is_attached_for_seven_days_holds_the_box)
 {
     struct life b;
