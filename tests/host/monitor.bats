@@ -278,6 +278,20 @@ one_monitor()
     [ "$(bellhop status one --json | jq .deadline_ms)" -eq "$long" ]
 }
 
+@test "an up of a running box carries its timeout, which lengthens the time and never shortens it" {
+    up one --timeout 10m >/dev/null
+    up one --timeout 2h >/dev/null
+    long=$(bellhop status one --json | jq .deadline_ms)
+    [ "$long" -gt $(($(date +%s%3N) + 7100000)) ]
+    up one --timeout 1m >/dev/null
+    [ "$(bellhop status one --json | jq .deadline_ms)" -eq "$long" ]
+    bellhop rm one >/dev/null
+    up one --timeout 2h >/dev/null
+    long=$(bellhop status one --json | jq .deadline_ms)
+    up one >/dev/null # the configured time
+    [ "$(bellhop status one --json | jq .deadline_ms)" -gt "$long" ]
+}
+
 @test "a command with a timeout extends the lease to its deadline and a minute" {
     up one --timeout 1m >/dev/null
     bellhop exec one --timeout 30m -- true

@@ -90,7 +90,7 @@ static bool is_overdue(struct bh_box *box)
     return r < 0 && r != -ERR_CANCELED && r != -ERR_DEADLINE;
 }
 
-/* What its monitor would have done. */
+/* Ends it as its monitor would have. */
 static int end_overdue(struct bh_box *box, struct err *e)
 {
     return str_eq(box->spec.on_timeout, "rm")

@@ -222,14 +222,16 @@ static int ensure_agent(struct creation *c, struct bh_box *box, struct err *e)
     return r < 0 ? r : bringup_agent_locked(box, c->deadline_mono_ms, &c->report, e);
 }
 
+/* Without a time of this call, the box's own. */
 static int extend_lease_of_box(struct creation *c, struct bh_box *box, struct err *e)
 {
-    if (!(c->spec.asked & SPEC_ASKED_TIMEOUT))
-        return 0;
-    return control_call_take(c->ctx, box->row.id,
-                             json_pack("{s:s, s:I}", "op", "extend", "until_ms",
-                                       (json_int_t)(clock_real_ms() + c->spec.timeout_ms)),
-                             CONTROL_MS, NULL, e);
+    bool is_asked = c->spec.asked & SPEC_ASKED_TIMEOUT;
+    int64_t ttl_ms = is_asked ? c->spec.timeout_ms : box->spec.timeout_ms;
+
+    return control_call_take(
+        c->ctx, box->row.id,
+        json_pack("{s:s, s:I}", "op", "extend", "until_ms", (json_int_t)(clock_real_ms() + ttl_ms)),
+        CONTROL_MS, NULL, e);
 }
 
 /* The directory or URL that the box is for. Borrowed. */
