@@ -227,6 +227,8 @@ static int change_tree(void *arg, struct err *e)
     T_INT(link("a/x", "a/w"), 0);
     T_INT(chmod("kept", 0600), 0);
     T_INT(setxattr("attributes", "user.b", "3", 1, 0), 0);
+    (void)unlink("vanishes");
+    T_INT(dirtree_remove("vanishing", NULL), 0);
     T_INT(dirtree_remove("deep", NULL), 0);
     T_INT(mkfifo("deep", 0600), 0);
     set_times(".");
@@ -267,6 +269,9 @@ TEST(a_copy_that_began_before_the_freeze_is_the_tree_of_the_freeze)
     T_INT(setxattr("attributes", "user.a", "1", 1, 0), 0);
     put_dir("moved");
     put_file("moved/inner", "inner");
+    put_file("vanishes", "x");
+    put_dir("vanishing");
+    put_file("vanishing/file", "x");
     put_dir("deep");
     put_dir("deep/er");
     put_file("deep/er/file", "x");
