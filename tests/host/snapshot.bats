@@ -322,3 +322,55 @@ v" ]
     run bellhop snapshots verify one-1
     [ "$status" -eq 3 ]
 }
+
+@test "a box that is gone is typed, and its last snapshot is named; the snapshot makes its box again" {
+    up one --key k
+    bellhop exec one -- sh -c 'echo kept >a'
+    bellhop snapshot one --name first
+    bellhop snapshot one --name last
+    bellhop rm one
+    for command in "exec one -- true" "start one" "status one"; do
+        run bellhop --json $command
+        [ "$status" -eq 3 ] || [ "$status" -eq 125 ]
+        [ "$(jq -r '.error.code, (.error.detail | fromjson.gone.snapshot)' <<<"$output")" = "not_found
+last" ]
+    done
+    run bellhop start one
+    [[ $output == *"'bellhop up --from last' makes a box of its last snapshot"* ]]
+    [ "$(bellhop up --from last --json | jq -r .name)" = one ]
+    [ "$(bellhop exec one -- cat a)" = kept ]
+    # a box whose disk is lost: its end is typed the same way, and says where its content is
+    bellhop snapshot one --name third
+    bellhop stop one
+    rm -rf "$BELLHOP_STATE_DIR/boxes/$(info one .id)"
+    run bellhop --json start one
+    [ "$status" -eq 3 ]
+    [ "$(jq -r '.error.detail | fromjson.gone | .cause, .snapshot' <<<"$output")" = "its disk is gone
+third" ]
+    bellhop up --from third >/dev/null
+    [ "$(bellhop exec one -- cat a)" = kept ]
+}
+
+@test "an image that a snapshot is over is not removed, and a snapshot whose image was replaced is refused" {
+    export BELLHOP_IMAGES=$BOX_TMP/images
+    cp -al "$BATS_TEST_DIRNAME/../../build/image" "$BELLHOP_IMAGES"
+    up one
+    bellhop snapshot one --name s
+    bellhop rm one
+    run bellhop image rm tests
+    [ "$status" -eq 4 ]
+    [[ $output == *"'snapshot s'"* ]]
+    dir=$(readlink -f "$BELLHOP_IMAGES/tests")
+    cp "$dir/manifest.json" "$BOX_TMP/manifest"
+    rm "$dir/manifest.json"
+    jq '.hash = "0000000000000000"' "$BOX_TMP/manifest" >"$dir/manifest.json"
+    run bellhop up --from s
+    [ "$status" -eq 4 ]
+    [[ $output == *"was replaced"* ]]
+    mv "$dir" "$dir.away"
+    run bellhop up --from s
+    [ "$status" -eq 4 ]
+    [[ $output == *"is gone"* ]]
+    mv "$dir.away" "$dir"
+    bellhop snapshots rm s
+}

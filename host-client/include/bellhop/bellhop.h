@@ -74,6 +74,7 @@ struct bh_gone {
     char provider[32];
     char cause[160]; /* cut, if it is longer in the record */
     int64_t destroyed_ms;
+    char snapshot[64]; /* the last one of the box that is there (bh_create_options.from), or "" */
 };
 /* Is it the BH_NOT_FOUND of a box that was destroyed? Then *ret has the facts; ret may be NULL. */
 bool bh_error_gone(const struct bh_error *err, struct bh_gone *ret);

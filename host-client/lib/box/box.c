@@ -18,6 +18,7 @@
 #include "lib/box/history.h"
 #include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
+#include "lib/box/store_snapshots.h"
 #include "lib/image/image.h"
 #include "lib/util/procfs.h"
 #include "lib/util/socket.h"
@@ -272,12 +273,28 @@ static int count_row_of_image(void *arg, struct box_row *row)
     return 0;
 }
 
+/* A snapshot needs its image as a box does. */
+static int count_snapshot_of_image(void *arg, struct snapshot_row *row)
+{
+    struct image_count *c = arg;
+    json_t *spec = json_object_get(row->facts, "spec");
+    const char *dir = json_string_value(json_object_get(spec, "image_dir"));
+
+    if (dir && strcmp(dir, c->dir) == 0) {
+        c->boxes.n++;
+        (void)snprintf(c->boxes.name, sizeof(c->boxes.name), "snapshot %s", row->name);
+    }
+    return 0;
+}
+
 static int count_boxes_of_image(struct bh_ctx *ctx, const char *dir, struct image_boxes *ret,
                                 struct err *e)
 {
     struct image_count c = {.dir = dir};
-    int r = store_list(ctx->store, count_row_of_image, &c, e);
+    int r = store_list_snapshots(ctx->store, count_snapshot_of_image, &c, e);
 
+    if (r == 0)
+        r = store_list(ctx->store, count_row_of_image, &c, e);
     if (r == 0)
         *ret = c.boxes;
     return r;

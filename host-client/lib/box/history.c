@@ -10,6 +10,7 @@
 #include "lib/util/debug.h"
 #include "lib/box/lifecycle.h"
 #include "lib/box/store_db.h"
+#include "lib/box/store_snapshots.h"
 #include "lib/util/context.h"
 
 #define EVENTS_PAGE 256
@@ -342,8 +343,11 @@ int store_find_record(struct store *s, const char *what, const char *value, stru
 int store_not_found(struct store *s, const char *what, const char *value, struct err *e)
 {
     struct record_row row = {0};
+    _cleanup_free_ char *snapshot = NULL;
     int r = store_find_record(s, what, value, &row, NULL);
 
+    if (r == 0)
+        (void)store_last_snapshot(s, row.id, &snapshot, NULL);
     (void)err_field(e, ERR_NOT_FOUND, what, "there is no box with the %s '%.64s'", what, value);
     if (r == 0)
         ctx_gone_error(e, &(struct ctx_gone){
@@ -351,7 +355,8 @@ int store_not_found(struct store *s, const char *what, const char *value, struct
                               .name = row.name,
                               .provider = json_string_value(json_object_get(row.spec, "provider")),
                               .cause = row.cause,
-                              .destroyed_ms = row.destroyed_ms});
+                              .destroyed_ms = row.destroyed_ms,
+                              .snapshot = snapshot});
     record_row_done(&row);
     return -ERR_NOT_FOUND;
 }

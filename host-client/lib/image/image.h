@@ -46,10 +46,10 @@ struct image_build {
 };
 int image_build(struct bh_ctx *ctx, const struct image_build *b, char **ret_dir, struct err *e);
 
-/* The boxes made from one image. Only the store, a layer above, knows them. */
+/* The boxes made from one image, and their snapshots. Only the store, a layer above, knows them. */
 struct image_boxes {
     uint32_t n;
-    char name[64]; /* one of them */
+    char name[80]; /* one of them */
 };
 typedef int (*image_count_boxes_fn)(struct bh_ctx *ctx, const char *dir, struct image_boxes *ret,
                                     struct err *e);

@@ -47,10 +47,10 @@ static void set_gone_detail(struct err *e, const struct ctx_gone *gone)
     size_t n = cause ? strlen(cause) : 0;
 
     for (;;) {
-        _cleanup_json_ json_t *facts =
-            json_pack("{s:s, s:s, s:I, s:s%}", "id", gone->id, "provider",
-                      gone->provider ? gone->provider : "", "destroyed_ms",
-                      (json_int_t)gone->destroyed_ms, "cause", cause ? cause : "", n);
+        _cleanup_json_ json_t *facts = json_pack(
+            "{s:s, s:s, s:I, s:s*, s:s%}", "id", gone->id, "provider",
+            gone->provider ? gone->provider : "", "destroyed_ms", (json_int_t)gone->destroyed_ms,
+            "snapshot", gone->snapshot, "cause", cause ? cause : "", n);
         _cleanup_free_ char *text = facts ? json_dumps(facts, JSON_COMPACT) : NULL;
 
         if (!text || strlen(text) < ERR_DETAIL_BYTES || !n) {
@@ -66,9 +66,12 @@ int ctx_gone_error(struct err *e, const struct ctx_gone *gone)
     char when[CLOCK_TEXT_BYTES];
 
     clock_text(gone->destroyed_ms, when);
-    (void)err_field(e, ERR_NOT_FOUND, "name",
-                    "there is no box with the name '%s' any more: it is gone since %s%s%s",
-                    gone->name, when, *gone->cause ? ": " : "", gone->cause);
+    (void)err_field(
+        e, ERR_NOT_FOUND, "name",
+        "there is no box with the name '%s' any more: it is gone since %s%s%.250s%s%s%s",
+        gone->name, when, *gone->cause ? ": " : "", gone->cause,
+        gone->snapshot ? "; 'bellhop up --from " : "", gone->snapshot ? gone->snapshot : "",
+        gone->snapshot ? "' makes a box of its last snapshot" : "");
     if (e)
         set_gone_detail(e, gone);
     return -ERR_NOT_FOUND;
@@ -105,6 +108,7 @@ bool bh_error_gone(const struct bh_error *err, struct bh_gone *ret)
     copy_fact(gone.id, sizeof(gone.id), facts, "id");
     copy_fact(gone.provider, sizeof(gone.provider), facts, "provider");
     copy_fact(gone.cause, sizeof(gone.cause), facts, "cause");
+    copy_fact(gone.snapshot, sizeof(gone.snapshot), facts, "snapshot");
     gone.destroyed_ms = json_integer_value(json_object_get(facts, "destroyed_ms"));
     gone.size = ret->size < sizeof(gone) ? ret->size : sizeof(gone);
     memcpy(ret, &gone, gone.size);

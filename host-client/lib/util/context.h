@@ -47,6 +47,7 @@ int options_copy(void *dst, size_t dst_size, const void *src, struct err *e);
 struct ctx_gone {
     const char *id, *name, *provider, *cause;
     int64_t destroyed_ms;
+    const char *snapshot; /* the last one of the box that is there; or NULL */
 };
 int ctx_gone_error(struct err *e, const struct ctx_gone *gone);
 
