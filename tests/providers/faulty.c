@@ -116,6 +116,11 @@ FAULT(pause, (struct provider_box * b, enum provider_pause level, struct err *e)
 FAULT(resume, (struct provider_box * b, struct err *e), b->ctx, b->spec->provider, b, e)
 FAULT(inspect, (struct provider_box * b, json_t **ret, struct err *e), b->ctx, b->spec->provider, b,
       ret, e)
+FAULT(check_capture, (struct provider_box * b, struct err *e), b->ctx, b->spec->provider, b, e)
+FAULT(capture, (struct provider_box * b, struct provider_capture *c, struct err *e), b->ctx,
+      b->spec->provider, b, c, e)
+FAULT(restore, (struct provider_box * b, const struct provider_source *source, struct err *e),
+      b->ctx, b->spec->provider, b, source, e)
 
 /* probe() and sweep() have no box that names their provider: each row has its own. */
 #define FAULTS_OF_ROW(i) \
@@ -173,6 +178,9 @@ static const struct provider *make_faulty(const struct provider *real)
         row.check_pause = real->check_pause ? fault_check_pause : NULL;
         row.pause = real->pause ? fault_pause : NULL;
         row.resume = real->resume ? fault_resume : NULL;
+        row.check_capture = real->check_capture ? fault_check_capture : NULL;
+        row.capture = real->capture ? fault_capture : NULL;
+        row.restore = real->restore ? fault_restore : NULL;
         row.inspect = fault_inspect;
         row.sweep = real->sweep ? of_row[i].sweep : NULL;
         rows[i] = row;

@@ -27,6 +27,13 @@ MATRIX=(
     'sweep|gc|stopped'
 )
 
+# Of the providers that make snapshots.
+MATRIX_SNAPSHOTS=(
+    'check_capture|snapshot|running'
+    'capture|snapshot|running'
+    'restore|restore|snapshotted'
+)
+
 # make_ready: brings the box to the state that a command needs.
 make_ready() # BEFORE
 {
@@ -37,6 +44,7 @@ make_ready() # BEFORE
     bellhop exec one -- sh -c 'echo kept >file' || return 1
     case $1 in
     stopped) bellhop stop one >/dev/null ;;
+    snapshotted) bellhop snapshot one --name s >/dev/null ;;
     paused) bellhop pause one >/dev/null ;;
     orphan) # it runs, and has neither a monitor nor the monitor's guard
         dir=$(echo "$BELLHOP_STATE_DIR"/boxes/*)
@@ -59,6 +67,8 @@ ask() # COMMAND
     pause) bellhop pause --level freeze one ;;
     pause-disk) bellhop pause --level disk one ;;
     resume) bellhop resume one ;;
+    snapshot) bellhop snapshot one --name s ;;
+    restore) bellhop restore one s ;;
     exec) bellhop exec one -- cat file ;;
     status) bellhop status one --json ;;
     gc) bellhop gc ;;

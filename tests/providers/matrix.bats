@@ -27,12 +27,14 @@ teardown() { box_teardown; }
 
 run_matrix() # PROVIDER UP_OPTION -- MODE...
 {
-    local row mode n=0
+    local row rows mode n=0
 
     PROVIDER=$1
     UP=(--provider "$1")
     shift
-    for row in "${MATRIX[@]}"; do
+    rows=("${MATRIX[@]}")
+    [ "$PROVIDER" != oci ] || rows+=("${MATRIX_SNAPSHOTS[@]}")
+    for row in "${rows[@]}"; do
         for mode in "$@"; do
             n=$((n + 1))
             while [ "$(jobs -rp | wc -l)" -ge "$CELLS_AT_ONCE" ]; do
