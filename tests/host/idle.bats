@@ -170,36 +170,73 @@ never_paused()
 @test "without a monitor, two gcs at once do what is due, and it is done once" {
     local seq
 
-    up --idle 3s
+    up --idle 10m
     end_monitor_and_guard
+    jq -c '.used_mono_ms -= 600000' "$DIR/lease.json" >"$BOX_TMP/lease.json" # as if ten minutes had passed
+    cp "$BOX_TMP/lease.json" "$DIR/lease.json"
     seq=$(last_seq)
     bellhop gc >/dev/null 3>&- &
     bellhop gc >/dev/null
     wait
     wait_for 15 is_state paused
-    [ "$(told_after "$seq")" = "pausing monitor unused for 3s
-paused monitor unused for 3s" ]
+    [ "$(told_after "$seq")" = "pausing monitor unused for 10m
+paused monitor unused for 10m" ]
 }
 
-is_overdue()
+# The box's first process leaves its control group: the box cannot be frozen.
+leave_group()
 {
-    jq -e --argjson now "$(awk '{ printf "%d", $1 * 1000 }' /proc/uptime)" '.deadline_mono_ms < $now' "$DIR/lease.json"
+    local root=/sys/fs/cgroup/freezer
+
+    [ -e "$root/cgroup.procs" ] || root=/sys/fs/cgroup
+    jq -r .pid "$DIR/run.json" >"$root/cgroup.procs"
+}
+
+n_refused()
+{
+    bellhop events one --json | jq '[.events[] | select(.kind == "not-paused" and .actor == "monitor")] | length'
+}
+
+@test "a box that cannot be frozen is stopped; if pause was asked for, it runs on and says so once" {
+    up --idle 2s
+    leave_group
+    wait_for 15 is_state stopped
+    [ "$(info .cause)" = "unused for 2s" ]
+    bellhop rm one >/dev/null
+    up --idle 1s --on-idle pause
+    leave_group
+    was_refused() { [ "$(n_refused)" -eq 1 ]; }
+    wait_for 15 was_refused
+    is_state running
+    bellhop events one --json | jq -e 'any(.events[]; .kind == "not-paused" and (.cause | contains("control group")))'
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    BEGUN_MS=$(jq .looked_mono_ms "$DIR/lease.json")
+    looked_again() { jq -e --argjson t "$BEGUN_MS" '.looked_mono_ms > $t + 3000' "$DIR/lease.json"; }
+    wait_for 15 looked_again # and was refused again
+    was_refused
+}
+
+# As if the time to live had ended since.
+make_overdue()
+{
+    jq -c '.deadline_mono_ms = 1' "$DIR/lease.json" >"$BOX_TMP/lease.json"
+    cp "$BOX_TMP/lease.json" "$DIR/lease.json"
 }
 
 @test "without a monitor, the next command does what is due: stop and start, or removal" {
     local pid
 
-    up --timeout 2s --on-idle keep
+    up --on-idle keep
     pid=$(jq -r .pid "$DIR/run.json")
     end_monitor_and_guard
-    wait_for 10 is_overdue
+    make_overdue
     [ "$(bellhop exec one -- echo alive)" = alive ]
     wait_for 10 is_gone "$pid"
     bellhop events one --json | jq -e 'any(.events[]; .after == "stopped" and .cause == "its time to live is over")'
     bellhop rm one >/dev/null
-    up --timeout 2s --on-idle keep --on-timeout rm
+    up --on-idle keep --on-timeout rm
     end_monitor_and_guard
-    wait_for 10 is_overdue
+    make_overdue
     run -3 --separate-stderr bellhop ps one --json
     jq -e '.error.detail | fromjson | .gone.cause == "it has expired: its time to live is over"' <<<"$output"
     [ -z "$(bellhop ls -q)" ]

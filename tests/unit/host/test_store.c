@@ -338,3 +338,81 @@ TEST(a_box_whose_start_failed_has_no_lease_and_is_not_live)
     walk(s, id, BH_STATE_PROVISIONING);
     (void)store_close(s);
 }
+
+/* ---- a box that takes another's place ---- */
+
+/* Adds a stopped box with a key, sets it aside and begins the one that takes its place. */
+static void begin_replacement(struct store *s, char old[BOX_ID_BYTES], char id[BOX_ID_BYTES])
+{
+    json_t *spec = json_pack("{s:s}", "provider", "process");
+    struct box_row row = {0};
+    struct err e = {0};
+
+    add(s, "a", old);
+    T_INT(store_set_project(s, old, "/src/a", "https://host/a", &e), 0);
+    T_INT(store_add_key(s, old, "key", &e), 0);
+    T_INT(store_set_aside(s, old, spec, &row, &e), 0);
+    memcpy(id, row.id, BOX_ID_BYTES);
+    T_STR(row.name, "a");
+    T_STR(row.project, "/src/a");
+    T_STR(row.remote, "https://host/a");
+    T_OK(strcmp(id, old) != 0);
+    box_row_done(&row);
+    json_decref(spec);
+}
+
+static void has_name(struct store *s, const char *id, const char *name)
+{
+    struct box_row row = {0};
+    struct err e = {0};
+
+    T_INT(store_get(s, id, &row, &e), 0);
+    T_STR(row.name, name);
+    box_row_done(&row);
+}
+
+TEST(a_box_whose_successor_does_not_come_to_run_has_its_name_again)
+{
+    struct store *s = open_here();
+    const struct store_end end = {.cause = "no"};
+    char old[BOX_ID_BYTES], id[BOX_ID_BYTES];
+    struct box_row row = {0};
+    struct err e = {0};
+
+    begin_replacement(s, old, id);
+    has_name(s, old, "a" STORE_ASIDE);
+    T_INT(store_take_place(s, id, old, &end, &e), -ERR_PRECONDITION); /* it is only requested */
+    has_name(s, old, "a" STORE_ASIDE);
+    T_INT(store_remove(s, id, &end, &e), 0);
+    has_name(s, old, "a");
+    T_INT(store_find_key(s, "key", &row, &e), 0);
+    T_STR(row.id, old);
+    box_row_done(&row);
+    T_INT(store_forget_record(s, id, &e), 0);
+    (void)store_close(s);
+}
+
+TEST(a_box_that_runs_takes_name_and_keys_of_the_other_at_once)
+{
+    struct store *s = open_here();
+    const struct store_end end = {.cause = "its disk is gone"};
+    char old[BOX_ID_BYTES], id[BOX_ID_BYTES];
+    struct box_row row = {0};
+    struct err e = {0};
+
+    begin_replacement(s, old, id);
+    walk(s, id, BH_STATE_PROVISIONING);
+    walk(s, id, BH_STATE_BOOTSTRAPPING);
+    T_INT(store_take_place(s, id, old, &end, &e), 0);
+    T_INT(store_find_key(s, "key", &row, &e), 0);
+    T_STR(row.id, id);
+    T_STR(row.name, "a");
+    T_INT(row.state, BH_STATE_RUNNING);
+    box_row_done(&row);
+    T_INT(store_get(s, old, &row, &e), -ERR_NOT_FOUND);
+    T_OK(strstr(e.message, "'a'") && strstr(e.message, "its disk is gone"));
+    /* Its end is not the undoing of a replacement. */
+    T_INT(store_remove(s, id, &end, &e), 0);
+    T_INT(store_find(s, "a", &row, &e), -ERR_NOT_FOUND);
+    (void)store_close(s);
+}
