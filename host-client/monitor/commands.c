@@ -137,8 +137,10 @@ static int op_extend(struct commands *c, const struct request *q, json_t *reply,
     until_mono_ms = clock_mono_ms() + (q->until_ms - clock_real_ms());
     if (q->awake)
         lease_stay_awake(&c->m->lease, until_mono_ms);
-    if (lease_extend(&c->m->lease, until_mono_ms) || q->awake)
+    if (lease_extend(&c->m->lease, until_mono_ms))
         monitor_lease_changed(c->m);
+    else
+        monitor_save_lease(c->m);
     return add_int(reply, "deadline_ms", monitor_deadline_real_ms(c->m), e);
 }
 

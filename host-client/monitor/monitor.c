@@ -107,7 +107,7 @@ static int64_t idle_time_ms(const struct monitor *m)
     return str_eq(m->box->spec.on_idle, "keep") ? 0 : m->box->spec.idle_ms;
 }
 
-static void save_lease_file(struct monitor *m)
+void monitor_save_lease(struct monitor *m)
 {
     const struct lease_facts facts = {.deadline_mono_ms = m->lease.deadline_ms,
                                       .used_mono_ms = m->lease.used_ms,
@@ -125,7 +125,7 @@ static void save_lease(struct monitor *m)
 
     (void)store_set_deadline(m->ctx->store, m->box->row.id, monitor_deadline_real_ms(m),
                              store_now_ms(m->ctx->store) - ago_ms, NULL);
-    save_lease_file(m);
+    monitor_save_lease(m);
 }
 
 /* ---- pause and resume ---- */
@@ -614,7 +614,7 @@ static void look_at_lease(struct monitor *m, int64_t now, enum lease_use use)
         if (m->lease.n_extended > n_extended)
             note_extension(m, use);
     } else {
-        save_lease_file(m);
+        monitor_save_lease(m);
     }
 }
 
