@@ -181,7 +181,8 @@ static int copy_disk(struct making *k, bool is_live, bool is_update, FILE *manif
     return 0;
 }
 
-/* Not within the freeze: what is read is the same, and a sync can take long. */
+/* Once, before everything: what is read does not depend on it, and a sync of a busy disk takes long.
+ * Files that change between it and the freeze are copied again by the next snapshot. */
 static int sync_disk(struct making *k, struct err *e)
 {
     k->synced_ns = clock_real_ns();
@@ -216,11 +217,8 @@ static int fill_made(struct making *k, struct err *e)
 
     recall_known(k);
     r = sync_disk(k, e);
-    if (r == 0 && k->m->freeze) {
+    if (r == 0 && k->m->freeze)
         r = copy_disk(k, true, false, NULL, hex, e);
-        if (r == 0)
-            r = sync_disk(k, e);
-    }
     if (r < 0)
         return r;
     fd = openat(k->dir, "manifest", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
