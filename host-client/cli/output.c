@@ -368,7 +368,8 @@ void cli_progress(void *arg, const struct bh_progress *p)
         return;
     }
     /* Minutes of silence in a log look like a hang. */
-    if (!c->tty_err && !c->quiet && strcmp(p->phase, "image") == 0)
+    if (!c->tty_err && !c->quiet &&
+        (strcmp(p->phase, "image") == 0 || (strcmp(p->phase, "health") == 0 && !p->finished)))
         (void)fprintf(stderr, "bellhop: %s\n", cli_text(p->text ? p->text : ""));
     if (!c->tty_err || c->quiet)
         return;

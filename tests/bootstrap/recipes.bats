@@ -342,6 +342,51 @@ STEPS
     run ! cmp password.mine password.other
 }
 
+# steps_of LOG: the debug log's calls that find, start and ask, without repetitions.
+steps_of()
+{
+    sed -nE -e 's/.* provider: process (find|start|prepare) .*/provider \1/p' \
+        -e 's|.* http: GET http://box/v1/health 200 .*|guest agent answers|p' \
+        -e 's|.* http: POST http://box/bellhop.v1.Exec/Start .*|coding agent starts|p' \
+        -e 's|.* state: [0-9a-f]* state [a-z]* to ([a-z]*)$|\1|p' "$1" | uniq
+}
+
+@test "a box is reached again in order: its processes, its guest agent, its coding agent" {
+    recipe "$SERVER" '.restart.max = 0'
+    up >out
+    end_now "$(bellhop exec -n mine -- pgrep -f "[s]erver.py $PORT")"
+    BELLHOP_DEBUG=$BOX_TMP/trace up >out
+    steps_of "$BOX_TMP/trace" >steps
+    cat steps
+    [ "$(grep -n 'provider find' steps | head -n 1 | cut -d : -f 1)" -eq 1 ]
+    [ "$(grep -n 'guest agent answers' steps | head -n 1 | cut -d : -f 1)" -lt "$(grep -n 'coding agent starts' steps | head -n 1 | cut -d : -f 1)" ]
+    ! grep -E 'provider (prepare|start)|destroying' steps || fail "it was made anew"
+    [ "$(tail -n 1 steps)" = "coding agent starts" ] || tail -n 1 steps | grep -q 'provider find'
+    [ "$(curl -s "$(jq -r .agent.url out)/h" | jq -r .ok)" = true ]
+}
+
+@test "a long wait for a coding agent is told after five seconds and then every ten" {
+    recipe "$SERVER" '.health.http.expect = {ok: false} | .health.total_ms = 17000'
+    fails deadline_exceeded health 2>err
+    grep -o 'waiting for mine since [0-9]* s' err >told
+    diff told <(echo 'waiting for mine since 5 s'; echo 'waiting for mine since 15 s')
+}
+
+@test "an interrupt ends the wait for a coding agent with status 130, and leaves nothing" {
+    recipe "$SERVER" '.health.http.expect = {ok: false}'
+    "$BELLHOP" up --name mine --provider process --agent ./mine.json >out 2>err 3>&- &
+    pid=$!
+    wait_for 30 grep -q 'waiting for mine since 5 s' err
+    begun=$(date +%s%N)
+    kill -INT "$pid"
+    status=0
+    wait "$pid" || status=$?
+    echo "# from the interrupt to the end: $((($(date +%s%N) - begun) / 1000000)) ms" >&3
+    [ "$status" -eq 130 ]
+    [ -z "$(bellhop ls -q)" ]
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+}
+
 # Prints its password when it starts and when it ends.
 TELLTALE='import atexit, os, signal
 print("password", __import__("sys").argv[2], flush=True)

@@ -203,7 +203,8 @@ struct bh_create_options {
     const char *const *secrets;       /* "K=V": a file 0600 each in the box */
     const char *const *labels;        /* "K=V" */
     const char *const *allow_missing; /* pieces of isolation that may be missing, by name */
-    int64_t start_timeout_ms;         /* for the whole call; 0: five minutes */
+    int64_t
+        start_timeout_ms; /* for the whole call; 0: five minutes, 4 x answer_timeout_ms at least */
     /* The caller's environment. The box gets the variables that it needs to reach the network:
      * HTTP_PROXY and its kin, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE. NULL: none. */
     const char *const *host_env;
@@ -368,6 +369,7 @@ int bh_health(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
 
 int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
 int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err); /* keeps the disk */
+/* A box that is destroyed already is no error. */
 int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
 /*
  * level "freeze": the box's processes stand still and keep their memory. "disk": as bh_stop(). NULL:

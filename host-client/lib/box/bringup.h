@@ -16,6 +16,10 @@
 #include "lib/box/box.h"
 
 #define BRINGUP_TIMEOUT_MS (5 * 60 * 1000)
+#define BRINGUP_ANSWERS 4 /* and at least so many times as long as a guest agent may be silent */
+
+/* How long a call that makes or starts a box may take, unless its caller says (timeout_ms). */
+int64_t bringup_deadline(const struct bh_ctx *ctx, int64_t timeout_ms);
 
 /* More about a failure than the error itself. */
 struct bringup_report {

@@ -10,11 +10,20 @@
 
 #define PAUSED_TO_DISK "paused to disk"
 
+int64_t bringup_deadline(const struct bh_ctx *ctx, int64_t timeout_ms)
+{
+    int64_t least_ms = BRINGUP_ANSWERS * ctx->answer_timeout_ms;
+
+    if (timeout_ms <= 0)
+        timeout_ms = least_ms > BRINGUP_TIMEOUT_MS ? least_ms : BRINGUP_TIMEOUT_MS;
+    return clock_mono_ms() + timeout_ms;
+}
+
 static int with_lock(struct bh_box *box, int64_t timeout_ms,
                      int (*fn)(struct bh_box *box, int64_t deadline, struct err *e),
                      struct bh_error *err)
 {
-    int64_t deadline = clock_mono_ms() + (timeout_ms > 0 ? timeout_ms : BRINGUP_TIMEOUT_MS);
+    int64_t deadline = bringup_deadline(box->ctx, timeout_ms);
     _cleanup_close_ int lock = -1;
     struct err e = {0};
     int r;
@@ -124,12 +133,19 @@ int bh_resume(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 
 int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 {
-    return with_lock(box, timeout_ms, destroy_it, err);
+    struct bh_error why;
+    int r = with_lock(box, timeout_ms, destroy_it, &why);
+
+    if (r == -BH_NOT_FOUND && bh_error_gone(&why, NULL)) /* by this handle or another */
+        return 0;
+    if (r < 0 && err)
+        *err = why;
+    return r;
 }
 
 int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 {
-    int64_t deadline = clock_mono_ms() + (timeout_ms > 0 ? timeout_ms : BRINGUP_TIMEOUT_MS);
+    int64_t deadline = bringup_deadline(box->ctx, timeout_ms);
     struct bringup_report report = {0};
     bool no_resume = box->ctx->no_resume;
     struct err e = {0};

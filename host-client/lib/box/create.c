@@ -558,8 +558,7 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     else if (r == 0)
         r = settle_image(&c, &e);
     if (r == 0) {
-        c.deadline_mono_ms =
-            clock_mono_ms() + (o.start_timeout_ms ? o.start_timeout_ms : BRINGUP_TIMEOUT_MS);
+        c.deadline_mono_ms = bringup_deadline(ctx, o.start_timeout_ms);
         r = create_box(&c, ret_box, &e);
     }
     r = ctx_fail(err, r, &e);

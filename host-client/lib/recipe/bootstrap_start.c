@@ -13,6 +13,8 @@
 #define FIRST_PAUSE_MS 25
 #define MOST_PAUSE_MS 500
 #define FIRST_PATIENCE_MS 200
+#define TELL_FIRST_MS 5000               /* then the wait for a coding agent is told, */
+#define TELL_EACH_MS 10000               /* and again after each of these */
 #define LOG_MS 3000                      /* for reading the log of a failed step */
 #define RPC_TAIL_BYTES (8 * 1024 * 1024) /* kept of an agent's messages for a late reader */
 #define LOG_KEPT_BYTES (256 * 1024)
@@ -113,6 +115,7 @@ static int wait_port(struct bootstrap *b, int64_t end, struct err *e)
  */
 static int wait_healthy(struct bootstrap *b, struct err *e)
 {
+    int64_t told_ms = TELL_FIRST_MS;
     const struct recipe *rec = &b->rec.recipe;
     int64_t began = clock_mono_ms();
     int64_t end = bootstrap_step_end(b, rec->health.total_ms);
@@ -137,7 +140,11 @@ static int wait_healthy(struct bootstrap *b, struct err *e)
             return err_set(e, ERR_DEADLINE, "%s did not become healthy within %lld s: %.300s",
                            rec->name, (long long)(clock_mono_ms() - began + 500) / 1000,
                            last.message);
-        ctx_progress(b->req->ctx, "health", 0, 0, false, "waiting for %s", rec->name);
+        if (clock_mono_ms() - began >= told_ms) {
+            ctx_progress(b->req->ctx, "health", 0, 0, false, "waiting for %s since %lld s: %.200s",
+                         rec->name, (long long)told_ms / 1000, last.message);
+            told_ms += TELL_EACH_MS;
+        }
         if (socket_wait_canceled(cancel_fd, pause_ms))
             return err_set(e, ERR_CANCELED, "canceled");
         if (tried != -ERR_DEADLINE)

@@ -92,21 +92,33 @@ static int collect(struct bh_ctx *ctx, int64_t stopped_for_ms)
     return n;
 }
 
+struct destroyed {
+    const char *actor;
+    int n;
+};
+
 static int count_destroyed(void *arg, const struct bh_event *e)
 {
-    *(int *)arg += e->after == BH_STATE_DESTROYED;
-    T_OK(e->after != BH_STATE_DESTROYED || strcmp(e->actor, "janitor") == 0);
+    struct destroyed *d = arg;
+
+    d->n += e->after == BH_STATE_DESTROYED;
+    T_OK(e->after != BH_STATE_DESTROYED || strcmp(e->actor, d->actor) == 0);
     return 0;
+}
+
+static int n_destroyed_by(struct bh_ctx *ctx, const char *actor)
+{
+    struct bh_event_options o = {.size = sizeof(o)};
+    struct destroyed d = {.actor = actor};
+    struct bh_error err;
+
+    T_INT(bh_list_events(ctx, &o, count_destroyed, &d, &err), 0);
+    return d.n;
 }
 
 static int n_destroyed(struct bh_ctx *ctx)
 {
-    struct bh_event_options o = {.size = sizeof(o)};
-    struct bh_error err;
-    int n = 0;
-
-    T_INT(bh_list_events(ctx, &o, count_destroyed, &n, &err), 0);
-    return n;
+    return n_destroyed_by(ctx, "janitor");
 }
 
 TEST(seven_days_pass_and_two_janitors_remove_each_of_a_hundred_boxes_once)
@@ -258,6 +270,25 @@ TEST(a_box_that_cannot_be_removed_is_tried_again_next_time)
     T_INT(collect(ctx, 1), 1);
     T_INT(n_destroyed(ctx), 1);
     (void)sqlite3_close(db);
+    (void)bh_close(ctx);
+}
+
+TEST(destroying_a_box_twice_is_no_error_and_one_that_never_was_is)
+{
+    struct bh_ctx *ctx = open_ctx();
+    struct bh_box *box = NULL, *other = NULL;
+    struct bh_error err;
+
+    add_stopped(ctx, "a");
+    T_INT(bh_get(ctx, "a", &box, &err), 0);
+    T_INT(bh_get(ctx, "a", &other, &err), 0);
+    T_INT(bh_destroy(box, 0, &err), 0);
+    T_INT(bh_destroy(box, 0, &err), 0);
+    T_INT(bh_destroy(other, 0, &err), 0);
+    T_INT(n_destroyed_by(ctx, "library"), 1);
+    T_INT(bh_stop(other, 0, &err), -BH_NOT_FOUND);
+    (void)bh_box_free(box);
+    (void)bh_box_free(other);
     (void)bh_close(ctx);
 }
 

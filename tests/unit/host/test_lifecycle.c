@@ -1,5 +1,7 @@
 #include "test.h"
 
+#include "common/clock.h"
+#include "lib/box/bringup.h"
 #include "lib/box/lifecycle.h"
 #include "lib/provider/provider.h"
 
@@ -121,5 +123,23 @@ TEST(every_state_of_a_provider_is_one_of_ours_and_any_other_word_is_unknown)
         T_INT(check_words(p), n);
         for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++)
             T_INT(provider_state(p, others[k]), BH_STATE_UNKNOWN);
+    }
+}
+
+TEST(a_start_may_take_five_minutes_or_four_times_the_silence_of_a_guest_agent)
+{
+    struct bh_ctx ctx = {.answer_timeout_ms = 0};
+    int64_t now = clock_mono_ms();
+    const struct {
+        int64_t answer_ms, asked_ms, expected_ms;
+    } rows[] = {
+        {0, 0, 300000},     {30000, 0, 300000},   {75000, 0, 300000},
+        {76000, 0, 304000}, {600000, 0, 2400000}, {600000, 1000, 1000},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ctx.answer_timeout_ms = rows[i].answer_ms;
+        T_OK(bringup_deadline(&ctx, rows[i].asked_ms) - now >= rows[i].expected_ms);
+        T_OK(bringup_deadline(&ctx, rows[i].asked_ms) - clock_mono_ms() <= rows[i].expected_ms);
     }
 }
