@@ -25,6 +25,9 @@
 #define T_ALARM_S \
     120 /* seconds a single test may take; define it before the include to change it */
 #endif
+#ifndef T_DIR
+#define T_DIR "/tmp" /* each test has a directory of its own there, or in $TMPDIR */
+#endif
 
 #define T_EXIT_SKIP 77
 #define T_REASON_BYTES 256
@@ -196,7 +199,7 @@ int main(int argc, char **argv)
     for (struct t_case *c = t_first; c; c = c->next) {
         if (!t_is_wanted(c, argc, argv))
             continue;
-        (void)snprintf(dir, sizeof dir, "%s/bellhop-unit-XXXXXX", tmp ? tmp : "/tmp");
+        (void)snprintf(dir, sizeof dir, "%s/bellhop-unit-XXXXXX", tmp ? tmp : T_DIR);
         if (!mkdtemp(dir)) {
             perror("mkdtemp");
             return 1;

@@ -153,7 +153,11 @@ int store_add_event(struct store *s, const char *box_id, const char *event_id, c
         return err_oom(e);
     str_make_utf8(text);
     r = store_check_event_id(event_id, e);
-    return r < 0 ? r : add_fact(s, &event, false, e);
+    if (r == 0 && event_id)
+        r = store_has_event(s, box_id, event_id, e); /* most repeated ones need no transaction */
+    if (r != 0)
+        return r < 0 ? r : 0;
+    return add_fact(s, &event, false, e);
 }
 
 int store_add_fault(struct store *s, const char *box_id, const char *cause, struct err *e)

@@ -105,6 +105,26 @@ int64_t store_records_for(const struct store *s)
 
 /* ---- opening ---- */
 
+/* Of SQLite's own waits each is longer than the one before, so that of many processes the newest
+ * comes first and the oldest gives up. */
+static int wait_for_others(void *arg, int n_tries)
+{
+    struct store *s = arg;
+    struct timespec pause = {.tv_nsec = (1 + (getpid() + n_tries) % 4) * 1000000L};
+
+    if (n_tries == 0)
+        s->busy_since_ms = clock_mono_ms();
+    if (clock_mono_ms() - s->busy_since_ms >= STORE_BUSY_MS)
+        return 0;
+    (void)nanosleep(&pause, NULL);
+    return 1;
+}
+
+void store_set_patience(struct store *s)
+{
+    (void)sqlite3_busy_handler(s->db, wait_for_others, s);
+}
+
 /* Serializes opening: two processes that switch the journal mode at once get errors instead of
  * waiting. */
 static int open_db(struct store *s, struct err *e)
@@ -128,7 +148,7 @@ static int open_db(struct store *s, struct err *e)
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX,
                         NULL) != SQLITE_OK)
         return s->db ? store_fail(s, "open", e) : err_oom(e);
-    (void)sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
+    store_set_patience(s);
     (void)chmod(path, 0600);
     r = store_exec(s, "PRAGMA secure_delete=ON", e); /* variables may be secrets */
     if (r == 0)

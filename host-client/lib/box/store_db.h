@@ -19,6 +19,7 @@ struct store {
     void *now_arg;
     int64_t records_for_ms;
     const struct debug *debug; /* or NULL */
+    int64_t busy_since_ms;     /* while a call waits for another process: since when */
 };
 
 static inline void store_finalize_p(sqlite3_stmt **st)
@@ -34,6 +35,8 @@ int store_fail(struct store *s, const char *what, struct err *e);
 int store_exec(struct store *s, const char *sql, struct err *e);
 int store_prepare(struct store *s, const char *sql, sqlite3_stmt **ret, struct err *e);
 int store_begin(struct store *s, struct err *e); /* a transaction that may write */
+/* From now on calls wait for other processes, for STORE_BUSY_MS at most. */
+void store_set_patience(struct store *s);
 /* Ends it: commits if r is not negative. Returns r, or the error of the commit. */
 int store_commit(struct store *s, int r, struct err *e);
 /* Runs a statement that returns no row; finalizes nothing. */

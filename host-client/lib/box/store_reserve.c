@@ -18,7 +18,7 @@ void store_forget_log(struct store *s)
 {
     (void)sqlite3_busy_timeout(s->db, STORE_FORGET_MS);
     (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    (void)sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
+    store_set_patience(s);
 }
 
 static char *reserve_path(struct store *s)

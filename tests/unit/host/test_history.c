@@ -3,6 +3,7 @@
  *
  * early
  */
+#define T_DIR "/dev/shm" /* ten thousand transactions, each of which the disk has to confirm */
 #include "test.h"
 
 #include <fcntl.h>
@@ -127,6 +128,49 @@ TEST(an_event_that_is_repeated_is_ignored)
     T_INT(events_of(s, id, 0).n, 3);
     T_INT(events_of(s, id, 0).after[2], BH_STATE_PROVISIONING);
     box_row_done(&row);
+    (void)store_close(s);
+}
+
+/* Who reports a box's events may do it again, and not alone. */
+static void report_all(const char *const *ids)
+{
+    struct store *s = open_here();
+
+    for (int i = 0; i < 10000; i++) {
+        char event_id[32];
+
+        (void)snprintf(event_id, sizeof(event_id), "event-%d", i / 2);
+        T_INT(store_add_event(s, ids[i % 2], event_id, "note", "a fact", NULL), 0);
+    }
+    (void)store_close(s);
+}
+
+TEST(ten_thousand_events_that_four_writers_repeat_are_each_there_once)
+{
+    struct store *s = open_here();
+    char ids[2][BOX_ID_BYTES];
+    const char *boxes[] = {ids[0], ids[1]};
+    pid_t writers[4];
+
+    add(s, "a", ids[0]);
+    add(s, "b", ids[1]);
+    (void)store_close(s);
+    for (int i = 0; i < 4; i++) {
+        writers[i] = fork();
+        if (writers[i] == 0) {
+            report_all(boxes);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        int status = -1;
+
+        T_OK(waitpid(writers[i], &status, 0) == writers[i]);
+        T_INT(status, 0);
+    }
+    s = open_here();
+    T_INT(events_of(s, ids[0], 0).n, 5001); /* the first is its request */
+    T_INT(events_of(s, ids[1], 0).n, 5001);
     (void)store_close(s);
 }
 
