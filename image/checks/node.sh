@@ -15,4 +15,4 @@ JS
 node server.mjs
 is "what the script wrote" "$(cat out.json)" \
     "{\"answer\":\"you asked for /x\",\"hash\":\"$(printf box | sha256sum | cut -d ' ' -f 1)\"}"
-is "node's major version is at least 22" "$(node -p 'Number(process.versions.node.split(".")[0]) >= 22')" true
+is "node's major version is at least 24" "$(node -p 'Number(process.versions.node.split(".")[0]) >= 24')" true

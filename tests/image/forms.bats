@@ -79,7 +79,7 @@ image_with()
         jq . "$BOX_TMP/out"
         return 1
     }
-    for tool in ffmpeg imagemagick pillow pip npm node gh python; do
+    for tool in fd rg expect zip unzip jq sudo git gh ffmpeg imagemagick pillow pip npm node python; do
         [ "$(jq -c --arg t "$tool" '.checks[] | select(.tool == $t) | [.in_image, (.results | map(.state))]' \
             "$BOX_TMP/out")" = '[true,["ok","ok"]]' ]
     done
