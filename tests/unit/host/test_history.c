@@ -131,7 +131,7 @@ TEST(an_event_that_is_repeated_is_ignored)
     (void)store_close(s);
 }
 
-/* Who reports a box's events may do it again, and not alone. */
+/* A reporter may report the events of a box again, and others may report the same ones. */
 static void report_all(const char *const *ids)
 {
     struct store *s = open_here();
