@@ -62,7 +62,7 @@ _bellhop() {
             grep) case $cur in -*) words=" --regexp --ignore-case --smart-case --case-sensitive --fixed-strings --word-regexp --line-regexp --invert-match --multiline --multiline-dotall --crlf --pcre2 --after-context --before-context --context --max-count --limit --only-matching --replace --files-with-matches --files-without-match --count --count-matches --glob --iglob --type --type-not --type-add --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --max-filesize --text --binary --encoding --max-columns --with-filename --no-filename --line-number --no-line-number --column --byte-offset --heading --no-heading --color --null --sort --sortr --cursor --user --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             providers) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             doctor) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; esac ;;
-            gc) case $cur in -*) words=" --stopped-for --records-for --dry-run --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            gc) case $cur in -*) words=" --stopped-for --records-for --every --dry-run --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             image) case $cur in -*) words=" --form --fresh --all --check --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             config) case $cur in -*) words=" --all --check --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             help) case $cur in -*) words=" --man --json --quiet --no-resume --raw --debug --help" ;; esac ;;

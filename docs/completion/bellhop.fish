@@ -248,6 +248,7 @@ complete -c bellhop -n __fish_use_subcommand -f -a doctor -d 'check what this ma
 complete -c bellhop -n __fish_use_subcommand -f -a gc -d 'finish or roll back interrupted changes, remove what no box owns'
 complete -c bellhop -n '__fish_seen_subcommand_from gc' -l stopped-for -r
 complete -c bellhop -n '__fish_seen_subcommand_from gc' -l records-for -r
+complete -c bellhop -n '__fish_seen_subcommand_from gc' -l every -r
 complete -c bellhop -n '__fish_seen_subcommand_from gc' -l dry-run
 complete -c bellhop -n __fish_use_subcommand -f -a image -d 'build, list, test and remove images'
 complete -c bellhop -n '__fish_seen_subcommand_from image' -l form -r

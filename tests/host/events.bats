@@ -231,6 +231,38 @@ up() # NAME [OPTION...]
     [ ! -e "$BELLHOP_STATE_DIR/boxes/0123456789abcdef" ]
 }
 
+set_provider() # NAME
+{
+    python3 - "$BELLHOP_STATE_DIR/store.db" "$1" <<'PY'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("UPDATE boxes SET spec = json_set(spec, '$.provider', ?)", (sys.argv[2],))
+db.commit()
+PY
+}
+
+@test "gc --every is a janitor: it does in the next round what has become due, and an interrupt ends it" {
+    run bellhop gc --every 0.5s
+    [ "$status" -eq 2 ]
+    up one >/dev/null
+    "$BELLHOP" gc --every 1s --stopped-for 0 >"$BOX_TMP/janitor" 2>&1 3>&- &
+    janitor=$!
+    bellhop stop one
+    wait_for 20 grep -q '^one: stopped for .*, removed$' "$BOX_TMP/janitor"
+    # a round that fails is told, and the next one tries again
+    up two >/dev/null
+    set_provider nowhere
+    wait_for 20 grep -q "nowhere" "$BOX_TMP/janitor"
+    set_provider process
+    bellhop stop two
+    wait_for 20 grep -q '^two: stopped for .*, removed$' "$BOX_TMP/janitor"
+    kill -INT "$janitor"
+    status=0
+    wait "$janitor" || status=$?
+    [ "$status" -eq 130 ]
+    bellhop events one --json | jq -e '.events[-1] | .after == "destroyed" and .actor == "janitor"'
+}
+
 @test "two gcs at once remove each box once" {
     for i in 1 2 3 4 5 6; do
         up "b$i" >/dev/null
