@@ -46,6 +46,18 @@ freezer_is() # frozen|thawed
     return 1
 }
 
+freeze()
+{
+    local file
+
+    for file in /sys/fs/cgroup/freezer/bellhop-*-"$ID"/freezer.state; do
+        [ ! -e "$file" ] || echo FROZEN >"$file"
+    done
+    for file in /sys/fs/cgroup/bellhop-*-"$ID"/cgroup.freeze; do
+        [ ! -e "$file" ] || echo 1 >"$file"
+    done
+}
+
 # Nothing of an unfinished snapshot or restore is left after gc, and the box works.
 check_clean() # NAME
 {
@@ -81,6 +93,20 @@ killed_at()
     [ "$(bellhop snapshots ls --json | jq '.snapshots | length')" -eq 0 ]
     bellhop snapshot one --name s # the name is free
     bellhop snapshots verify s
+    # its child was killed with it
+    python3 - "$BELLHOP_STATE_DIR/store.db" "$ID" <<'P'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("INSERT INTO snapshots(id, name, state, temporary, box_id, box_name, created_ms, remote)"
+           " VALUES('00000000000000aa', 'died', 'making', 0, ?, 'one', 1, '')", sys.argv[2:])
+db.commit()
+P
+    freeze
+    freezer_is frozen || wait_for 5 freezer_is frozen
+    bellhop gc >"$BOX_TMP/gc"
+    freezer_is thawed
+    grep -q "the snapshot 'died' was not finished" "$BOX_TMP/gc"
+    check_clean one
 }
 
 @test "a snapshot that is killed at any change of the disk leaves nothing, and the next one works" {

@@ -412,3 +412,81 @@ case_at_once()
 @test "commands at once leave a state that is the provider's, with every provider" {
     each_driver case_at_once
 }
+
+# The box's state and the provider's are those from before: a snapshot stops no box.
+case_snapshot()
+{
+    local state
+
+    up
+    bellhop exec one -- sh -c 'echo kept >file'
+    for state in running paused stopped; do
+        case $state in
+        paused) bellhop pause one ;;
+        stopped) bellhop stop one ;;
+        esac
+        SEQ=$(bellhop events one --json | jq '.events[-1].seq')
+        if claims snapshots; then
+            bellhop snapshot one --name "$state"
+        else
+            run -9 bellhop snapshot one --name "$state" --json
+            [[ "$output" == *'"code":"unimplemented"'* && "$output" == *'"field":"snapshot"'* ]] || fail "$PROVIDER: $output"
+        fi
+        is_state "$state"
+        [ "$state" = paused ] || [ "$(drive find "$ID")" = "$state" ]
+        [ "$(bellhop events one --since "$SEQ" --json | jq '[.events[] | select(.before != .after)] | length')" -eq 0 ]
+    done
+    bellhop rm one
+    claims snapshots || return 0
+    for state in running paused stopped; do
+        bellhop up --from "$state" --name one >/dev/null
+        [ "$(bellhop exec one -- cat file)" = kept ]
+        [ "$(drive find "$(bellhop status one --json | jq -r .id)")" = running ]
+        bellhop rm one
+        bellhop snapshots rm "$state"
+    done
+}
+
+@test "a snapshot leaves the state as it is, or is refused by name, with every provider" {
+    each_driver case_snapshot
+}
+
+# Options of a new box besides limits and networks (case_limits) and --repo (tests/host/repo.bats).
+case_options()
+{
+    local left_ms
+
+    up -e A=1 -e "B=two words" -l team=x --timeout 3m
+    [ "$(bellhop exec one -- sh -c 'echo "$A $B"')" = "1 two words" ]
+    [ "$(bellhop status one --json | jq -r '.labels.team, .options.timeout_ms')" = "x
+180000" ]
+    left_ms=$(($(bellhop status one --json | jq .deadline_ms) - $(date +%s%3N)))
+    [ "$left_ms" -gt 60000 ]
+    [ "$left_ms" -le 180000 ]
+    bellhop rm one
+    if claims runtimes; then
+        up --runtime runc
+        [ "$(bellhop status one --json | jq -r .options.runtime)" = runc ]
+        bellhop rm one
+    else
+        is_refused runtime runc
+    fi
+    bellhop up --name source --provider oci --agent none --empty >/dev/null 2>&1
+    bellhop exec source -- sh -c 'echo of the snapshot >file'
+    bellhop snapshot source --name s
+    bellhop rm source
+    if claims snapshots; then
+        bellhop up --name one "${UP[@]}" --from s >/dev/null
+        [ "$(bellhop exec one -- cat file)" = "of the snapshot" ]
+        bellhop rm one
+    else
+        run -4 bellhop up --name one "${UP[@]}" --from s --json
+        [[ "$output" == *'"field":"provider"'* ]]
+        [ -z "$(bellhop ls -q)" ]
+    fi
+    bellhop snapshots rm s
+}
+
+@test "variables, labels, time, runtime and snapshot of a new box are in force, or refused by name, with every provider" {
+    each_driver case_options
+}

@@ -184,6 +184,8 @@ static void cmd_claims(const struct provider *p)
         bool is_claimed;
     } claims[] = {
         {"isolates", p->isolates},
+        {"snapshots", p->has_snapshots},
+        {"runtimes", p->has_runtimes},
         {"shares_machine", p->shares_machine},
         {"publishes_ports", p->publishes_ports},
         {"network=user", p->networks & PROVIDER_NETWORK_USER},

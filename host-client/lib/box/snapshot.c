@@ -20,6 +20,7 @@
 #define RECORD_MAX_BYTES ((size_t)1 << 20)
 #define AGENT_RECORD "agent.json" /* of bootstrap.h */
 #define NAME_TRIES 1000
+#define THAW_MS 10000
 #define FORK_KEPT_MS (60 * 60 * 1000) /* the longest fork */
 
 /* ---- facts ---- */
@@ -399,6 +400,20 @@ static bool is_at_work(struct bh_ctx *ctx, const struct snapshot_row *row)
     return store_lock_name(ctx->store, row->box_name, clock_mono_ms(), -1, &lock, NULL) < 0;
 }
 
+/* The maker, and its child that thaws the box, may have died while the box was frozen. */
+static void let_box_run(struct bh_ctx *ctx, const struct snapshot_row *snapshot)
+{
+    struct box_row row = {0};
+    struct bh_box *box = NULL;
+
+    if (store_get(ctx->store, snapshot->box_id, &row, NULL) < 0 ||
+        box_new_take(ctx, &row, &box, NULL) < 0)
+        return;
+    if (box->row.state == BH_STATE_RUNNING)
+        (void)box_provider_thaw(box, clock_mono_ms() + THAW_MS, NULL);
+    (void)bh_box_free(box);
+}
+
 /* Removes the rest of a command that died. One that works has its row before anything else. */
 static int sweep_row(void *arg, struct snapshot_row *row)
 {
@@ -407,6 +422,8 @@ static int sweep_row(void *arg, struct snapshot_row *row)
 
     if ((row->is_ready && !row->is_temporary) || is_at_work(gc->ctx, row))
         return 0;
+    if (!gc->dry_run && !row->is_ready)
+        let_box_run(gc->ctx, row);
     if (!gc->dry_run)
         r = store_remove_snapshot(gc->ctx->store, row->id, NULL);
     if (r == 0)

@@ -152,7 +152,9 @@ static int remove_snapshot(struct bh_ctx *ctx, const struct snapshot_row *row, s
                          user, row->name);
     if (r == 0)
         r = store_remove_snapshot(ctx->store, row->id, e);
-    return r < 0 ? r : snapshot_gc_run(&gc, e);
+    if (r == 0)
+        (void)snapshot_gc_run(&gc, NULL); /* else the next gc removes the layers */
+    return r;
 }
 
 int bh_remove_snapshot(struct bh_ctx *ctx, const char *name, struct bh_error *err)
