@@ -131,6 +131,7 @@ static int op_touch(struct commands *c, const struct request *q, json_t *reply, 
 static int op_extend(struct commands *c, const struct request *q, json_t *reply, struct err *e)
 {
     int64_t until_mono_ms;
+    int r = 0;
 
     if (q->until_ms <= 0)
         return err_field(e, ERR_INVALID, "until_ms", "field 'until_ms' is required");
@@ -138,10 +139,10 @@ static int op_extend(struct commands *c, const struct request *q, json_t *reply,
     if (q->awake)
         lease_stay_awake(&c->m->lease, until_mono_ms);
     if (lease_extend(&c->m->lease, until_mono_ms))
-        monitor_lease_changed(c->m);
+        r = monitor_lease_changed(c->m, e);
     else
         monitor_save_lease(c->m);
-    return add_int(reply, "deadline_ms", monitor_deadline_real_ms(c->m), e);
+    return r < 0 ? r : add_int(reply, "deadline_ms", monitor_deadline_real_ms(c->m), e);
 }
 
 /* Uses the same port of this machine as the last time: others may know it. */

@@ -118,14 +118,21 @@ void monitor_save_lease(struct monitor *m)
     (void)lease_file_save(m->box->dir, &facts, NULL); /* the store has the deadline, too */
 }
 
-/* For people by the wall clock, for the next monitor by the monotonic one. */
-static void save_lease(struct monitor *m)
+/* For people by the wall clock, for the next monitor by the monotonic one. An error is the store's,
+ * and a line of the monitor's log. */
+static int save_lease(struct monitor *m, struct err *e)
 {
     int64_t ago_ms = clock_mono_ms() - m->lease.used_ms;
+    struct err why = {0};
+    int r = store_set_deadline(m->ctx->store, m->box->row.id, monitor_deadline_real_ms(m),
+                               store_now_ms(m->ctx->store) - ago_ms, &why);
 
-    (void)store_set_deadline(m->ctx->store, m->box->row.id, monitor_deadline_real_ms(m),
-                             store_now_ms(m->ctx->store) - ago_ms, NULL);
+    if (r < 0)
+        (void)fprintf(stderr, "bellhop-monitor: the deadline is not stored: %s\n", why.message);
+    if (r < 0 && e)
+        *e = why;
     monitor_save_lease(m);
+    return r;
 }
 
 /* ---- pause and resume ---- */
@@ -150,7 +157,7 @@ int monitor_pause_box(struct monitor *m, struct err *e)
     m->n_unanswered = 0;
     /* It has its whole time to live from now on. */
     (void)lease_extend(&m->lease, clock_mono_ms() + m->box->spec.timeout_ms);
-    save_lease(m);
+    (void)save_lease(m, NULL);
     return 0;
 }
 
@@ -200,7 +207,7 @@ int monitor_resume_box(struct monitor *m, int64_t deadline_mono_ms, struct err *
     lease_set_idle(&m->lease, idle_time_ms(m), now);
     lease_touch(&m->lease, now);
     (void)lease_extend(&m->lease, now + m->box->spec.timeout_ms);
-    monitor_lease_changed(m);
+    (void)monitor_lease_changed(m, NULL);
     supervisor_unpark(m->supervisor, is_well);
     return 0;
 }
@@ -282,7 +289,7 @@ static void begin_lease(struct monitor *m, bool is_adopted)
     use_init(&m->use, f.looked_mono_ms);
     m->use.cpu_ms = f.cpu_ms;
     m->use.used_ms = f.used_mono_ms;
-    monitor_lease_changed(m);
+    (void)monitor_lease_changed(m, NULL);
 }
 
 /* Forwards the ports of the last time. While there was no monitor, a program of this machine may
@@ -403,10 +410,12 @@ int64_t monitor_deadline_real_ms(const struct monitor *m)
     return clock_real_ms() + (m->lease.deadline_ms - clock_mono_ms());
 }
 
-void monitor_lease_changed(struct monitor *m)
+int monitor_lease_changed(struct monitor *m, struct err *e)
 {
-    save_lease(m);
+    int r = save_lease(m, e);
+
     supervisor_set_lease(m->supervisor, m->lease.deadline_ms);
+    return r;
 }
 
 /* ---- the end ---- */
@@ -479,7 +488,7 @@ static void end_by_lease(struct monitor *m)
 
     if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0) {
         (void)lease_extend(&m->lease, clock_mono_ms() + BUSY_MS);
-        monitor_lease_changed(m); /* of a paused box: the supervisor pushes it later */
+        (void)monitor_lease_changed(m, NULL); /* of a paused box: the supervisor pushes it later */
         return;
     }
     end_locked(m, "timeout", BRINGUP_TIME_IS_OVER, str_eq(m->box->spec.on_timeout, "rm"));
@@ -513,7 +522,7 @@ static void end_idle_time(struct monitor *m)
     if (store_lock_name(m->ctx->store, m->box->row.name, now, -1, &lock, NULL) < 0 ||
         box_reload(m->box, NULL) < 0) {
         if (lease_extend(&m->lease, now + BUSY_MS))
-            monitor_lease_changed(m);
+            (void)monitor_lease_changed(m, NULL);
         return;
     }
     (void)snprintf(cause, sizeof(cause), "unused for %s",
@@ -610,7 +619,7 @@ static void look_at_lease(struct monitor *m, int64_t now, enum lease_use use)
     if (use != LEASE_UNUSED)
         m->lease.was_used = true; /* a late answer counts at the next look */
     if (lease_look(&m->lease, now, use)) {
-        monitor_lease_changed(m);
+        (void)monitor_lease_changed(m, NULL);
         if (m->lease.n_extended > n_extended)
             note_extension(m, use);
     } else {
@@ -650,7 +659,7 @@ static void on_activity(struct monitor *m, const json_t *activity)
         return;
     }
     (void)lease_extend(&m->lease, now + BUSY_MS);
-    monitor_lease_changed(m);
+    (void)monitor_lease_changed(m, NULL);
 }
 
 static void on_supervisor(struct monitor *m)

@@ -63,8 +63,9 @@ void monitor_done(struct monitor *m);
 
 /* For commands.c. */
 unsigned monitor_uses(const struct monitor *m); /* current uses of the box */
-void monitor_lease_changed(struct monitor *m);  /* tells the store and the guest agent */
-void monitor_save_lease(struct monitor *m);     /* writes lease.json alone */
+/* Tells the store and the guest agent. An error is the store's: the lease is in force all the same. */
+int monitor_lease_changed(struct monitor *m, struct err *e);
+void monitor_save_lease(struct monitor *m); /* writes lease.json alone */
 int64_t monitor_deadline_real_ms(const struct monitor *m);
 /*
  * Freezes the box, and lets it run again; both may be repeated. The caller holds the box's name lock

@@ -303,4 +303,14 @@ EOF
     sed -i 's/256M/300M/; s/pids = 200/pids = 4096/; s/5m/10m/' "$SYSTEM_FILE"
     bellhop_of_system start old >/dev/null
     [ "$(bellhop_of_system exec old -- echo up)" = up ]
+    # A paused box is not resumed by a command, either; it stays paused.
+    bellhop_of_system pause old >/dev/null
+    sed -i 's/300M/256M/' "$SYSTEM_FILE"
+    wants 7 "$old" bellhop_of_system resume old
+    run bellhop_of_system exec old -- true
+    [ "$status" -eq 125 ]
+    [ "$(bellhop_of_system status old --json | jq -r .state)" = paused ]
+    sed -i 's/256M/300M/' "$SYSTEM_FILE"
+    bellhop_of_system resume old >/dev/null
+    [ "$(bellhop_of_system exec old -- echo up)" = up ]
 }

@@ -261,6 +261,74 @@ is_true()
     [ -z "$left" ]
 }
 
+# full_disk COMMAND...: what it says, on a disk without a free byte. 0 means that it is stored.
+full_disk()
+{
+    cat /dev/zero >"$BOX_TMP/small/zeroes" 2>/dev/null || true
+    run "$BELLHOP" "$@"
+    rm "$BOX_TMP/small/zeroes"
+    echo "full: $*: $status $output"
+    [ "$status" -eq 0 ] || [ -n "$output" ] || fail "$* failed without a word"
+}
+
+@test "each command on a full disk is done and stored, or an error, and the store is true" {
+    local command before now
+
+    mkdir "$BOX_TMP/small"
+    mount -t tmpfs -o size=8m,mode=0700 none "$BOX_TMP/small" || skip "no right to mount here"
+    export BELLHOP_STATE_DIR=$BOX_TMP/small/state
+    for command in up start stop pause resume exec exec-stopped keep status ls events gc rm; do
+        up one >/dev/null
+        bellhop exec one -- sh -c 'echo precious >file'
+        case $command in
+        start | exec-stopped) bellhop stop one >/dev/null ;;
+        resume) bellhop pause one >/dev/null ;;
+        esac
+        before=$(bellhop status one --json | jq -r .state)
+        case $command in
+        up) full_disk up --name two --provider process --agent none --empty ;;
+        exec | exec-stopped) full_disk exec one -- cat file ;;
+        keep) full_disk keep one --for 1h ;;
+        ls | gc) full_disk "$command" ;;
+        *) full_disk "$command" one ;;
+        esac
+        now=$(bellhop status one --json 2>/dev/null | jq -r '.state // "gone"')
+        case $command:$status in
+        stop:0) [ "$now" = stopped ] ;;
+        pause:0) [ "$now" = paused ] ;;
+        start:0 | resume:0 | exec-stopped:0) [ "$now" = running ] ;;
+        rm:0) [ "$now" = gone ] ;;
+        up:*) [ "$status" -eq 0 ] || [ "$(bellhop ls -q)" = one ] ;;
+        keep:0) bellhop status one --json | jq -e '.deadline_ms / 1000 > now + 3000' ;;
+        exec:* | keep:* | status:* | ls:* | events:* | gc:0) [ "$now" = "$before" ] ;;
+        esac || fail "$command: $status, and it is $now"
+        bellhop gc >/dev/null || fail "gc after $command"
+        is_true
+        if [ "$command" = rm ] && [ "$status" -eq 0 ]; then
+            bellhop events one --json | jq -e '.events[-1].after == "destroyed"'
+        else
+            [ "$(bellhop exec one -- cat file)" = precious ] || fail "$command: its content is gone"
+        fi
+        bellhop rm -f one two >/dev/null
+    done
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
+    umount "$BOX_TMP/small"
+}
+
+@test "two monitors of one box: the second ends with an error, and the box has the first" {
+    local dir first
+
+    up one >/dev/null
+    dir=$(echo "$BELLHOP_STATE_DIR"/boxes/*)
+    first=$(cat "$dir/monitor.lock")
+    run "$BELLHOP_BUILD/bellhop-monitor" --state-dir "$BELLHOP_STATE_DIR" --cache-dir "$BELLHOP_CACHE_DIR" --id "$(basename "$dir")"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"the box has a monitor already"* ]]
+    [ "$(cat "$dir/monitor.lock")" = "$first" ]
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    is_true
+}
+
 @test "a store without its reserve on a full disk: rm removes all or nothing, and no change is claimed that is not stored" {
     mkdir "$BOX_TMP/small"
     mount -t tmpfs -o size=6m,mode=0700 none "$BOX_TMP/small" || skip "no right to mount here"

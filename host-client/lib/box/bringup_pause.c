@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "lib/box/box_provider.h"
 #include "lib/box/control.h"
+#include "lib/provider/limits.h"
 
 #define PAUSE_MS 40000 /* the monitor waits for the guest agent, then for the kernel */
 
@@ -63,6 +64,8 @@ int bringup_resume_locked(struct bh_box *box, const char *cause, int64_t deadlin
 
     if (deadline_mono_ms < most_ms)
         most_ms = deadline_mono_ms;
+    if (r == 0 && box->row.state == BH_STATE_PAUSED)
+        r = limits_check(box->ctx->limits, &box->spec, e);
     if (r == 0 && box->row.state == BH_STATE_PAUSED)
         r = bringup_set_state(box, BH_STATE_RESUMING, cause, e);
     if (r < 0)
