@@ -374,3 +374,30 @@ third" ]
     mv "$dir.away" "$dir"
     bellhop snapshots rm s
 }
+
+@test "a disk has up to 32 layers, all of them are seen, and one more is refused" {
+    local i upper
+
+    up one
+    bellhop stop one
+    upper=$BELLHOP_STATE_DIR/boxes/$(info one .id)/oci/disk/upper
+    for i in $(seq 32); do
+        mkdir -p "$upper/workspace"
+        chown --reference="$upper" "$upper/workspace"
+        echo "$i" >"$upper/workspace/f$i"
+        echo "$i" >"$upper/workspace/last"
+        bellhop -q snapshot one --name "s$i" >/dev/null
+        bellhop -q restore one "s$i"
+    done
+    [ "$(bellhop snapshots ls --json | jq -c '.snapshots | map(.layers | length)')" = "[$(seq -s , 32)]" ]
+    bellhop gc
+    [ "$(layers)" -eq 32 ]
+    bellhop start one
+    [ "$(bellhop exec one -- sh -c 'cat f* last' | sort -n | tr '\n' ' ')" = "$(seq 32 | tr '\n' ' ')32 " ]
+    run bellhop snapshot one
+    [ "$status" -eq 8 ]
+    [[ $output == *"32 layers"* ]]
+    run bellhop fork one
+    [ "$status" -eq 8 ]
+    [ "$(info one .state)" = running ]
+}

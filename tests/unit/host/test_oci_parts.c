@@ -13,6 +13,7 @@
 #include "lib/provider/oci/cgroup.h"
 #include "lib/provider/oci/runtime_exec.h"
 #include "lib/provider/oci/keeper.h"
+#include "lib/provider/oci/layers.h"
 #include "lib/provider/oci/network.h"
 #include "lib/provider/oci/record.h"
 #include "lib/provider/oci/rootfs.h"
@@ -386,4 +387,27 @@ TEST(oci_rootfs_copies_no_file_of_the_host_that_an_image_links_to)
     T_INT(oci_rootfs_prepare(&b, "image", &disk, &e), 0);
     T_INT(disk.uid, 1001);
     T_INT(system("grep -q ^other: oci/disk/upper/etc/passwd"), 0);
+}
+
+TEST(a_running_box_of_runsc_is_not_captured_and_a_stopped_one_may_be)
+{
+    char dir[4096];
+    struct bh_ctx ctx;
+    struct spec spec;
+    struct provider_box b;
+    struct oci_run run = {.runtime = "runsc"};
+    struct err e = {0};
+
+    if (geteuid() != 0)
+        T_SKIP("needs root");
+    T_OK(getcwd(dir, sizeof(dir)) != NULL);
+    b = test_box(&ctx, &spec, dir);
+    T_INT(oci_layers_check(&b, &e), 0); /* it never ran */
+    T_INT(oci_proc_identify(getpid(), &run.init, &e), 0);
+    T_INT(oci_run_save(&b, &run, &e), 0);
+    T_INT(oci_layers_check(&b, &e), -ERR_UNIMPLEMENTED);
+    T_STR(e.field, "snapshot");
+    run.init.start++; /* another process has the pid */
+    T_INT(oci_run_save(&b, &run, &e), 0);
+    T_INT(oci_layers_check(&b, &e), 0);
 }
