@@ -20,6 +20,7 @@
 #include "lib/util/socket.h"
 
 #define BLOCK_BYTES 65536
+#define PAGE_BYTES 4096
 #define SPEND_STEP ((uint64_t)8 << 20)
 #define ATTRIBUTE_BYTES 65536 /* the kernel's limit for a value, and for the list of the names */
 #define FEW_BYTES 512         /* for the names of most files */
@@ -57,9 +58,9 @@ struct file_pass {
     uint64_t first_zero, n_zeros;
 };
 
-static bool is_zero_block(const uint8_t *block)
+static bool is_zero(const uint8_t *data, size_t len)
 {
-    return block[0] == 0 && memcmp(block, block + 1, BLOCK_BYTES - 1) == 0;
+    return data[0] == 0 && memcmp(data, data + 1, len - 1) == 0;
 }
 
 static int end_zeros(struct file_pass *p, struct err *e)
@@ -84,10 +85,22 @@ static int add_zeros(struct file_pass *p, uint64_t block, uint64_t n, struct err
     return 0;
 }
 
+/* A page of zeros stays a hole: the copy takes no more of the disk than the file. */
 static int write_at(int fd, const uint8_t *data, size_t len, off_t at, struct err *e)
 {
     while (len) {
-        ssize_t n = pwrite(fd, data, len, at);
+        size_t want = len < PAGE_BYTES ? len : PAGE_BYTES;
+        bool is_hole = is_zero(data, want);
+        ssize_t n;
+
+        while (!is_hole && want < len) {
+            size_t next = len - want < PAGE_BYTES ? len - want : PAGE_BYTES;
+
+            if (is_zero(data + want, next))
+                break;
+            want += next;
+        }
+        n = is_hole ? (ssize_t)want : pwrite(fd, data, want, at);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -107,7 +120,7 @@ static int take_block(struct file_pass *p, const uint8_t *data, size_t len, off_
 
     if (r < 0)
         return r;
-    if (len == BLOCK_BYTES && is_zero_block(data))
+    if (len == BLOCK_BYTES && is_zero(data, BLOCK_BYTES))
         return add_zeros(p, (uint64_t)at / BLOCK_BYTES, 1, e);
     sha256_update(&p->sha, len, data);
     if (p->to < 0 || p->is_cloned)

@@ -3,12 +3,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -107,6 +109,7 @@ struct making {
     struct layer_known *known; /* of the copy before, in known_tree; or NULL */
     int known_tree;
     int64_t synced_ns; /* the disk has been synced since then */
+    bool is_copied;    /* the disk, before the freeze */
     struct layer_facts facts;
 };
 
@@ -189,6 +192,14 @@ static int sync_disk(struct making *k, struct err *e)
     return syncfs(k->m->from) < 0 ? err_sys(e, errno, "sync the disk") : 0;
 }
 
+/* There a file that is mapped changes without a new change time: all is copied in the freeze. */
+static bool is_in_memory(int fd)
+{
+    struct statfs fs;
+
+    return fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
 /* The moment that counts. */
 static int copy_frozen(struct making *k, FILE *manifest, struct err *e)
 {
@@ -199,7 +210,7 @@ static int copy_frozen(struct making *k, FILE *manifest, struct err *e)
 
     if (r < 0)
         return r;
-    r = copy_disk(k, false, m->freeze != NULL, manifest, k->facts.digest, e);
+    r = copy_disk(k, false, k->is_copied, manifest, k->facts.digest, e);
     thawed = m->thaw ? m->thaw(m->arg, &why) : 0;
     if (r == 0 && thawed < 0) {
         if (e)
@@ -217,8 +228,12 @@ static int fill_made(struct making *k, struct err *e)
 
     recall_known(k);
     r = sync_disk(k, e);
-    if (r == 0 && k->m->freeze)
+    if (r == 0 && is_in_memory(k->m->from)) {
+        forget_known(k);
+    } else if (r == 0 && k->m->freeze) {
         r = copy_disk(k, true, false, NULL, hex, e);
+        k->is_copied = true;
+    }
     if (r < 0)
         return r;
     fd = openat(k->dir, "manifest", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -298,6 +313,13 @@ static int put_away(const struct bh_ctx *ctx, const char *path, char **ret, stru
     return 0;
 }
 
+/* A link or a file in the place of a layer, too. */
+static void remove_away(const char *path)
+{
+    if (unlink(path) < 0)
+        (void)dirtree_remove(path, NULL);
+}
+
 int layer_commit(const struct bh_ctx *ctx, const char *id, const char *digest, struct err *e)
 {
     _cleanup_free_ char *made = store_path(ctx, "making", id, NULL);
@@ -319,7 +341,7 @@ int layer_commit(const struct bh_ctx *ctx, const char *id, const char *digest, s
     if (r == 0)
         r = sync_directory(layers, e);
     if (away)
-        (void)dirtree_remove(away, NULL);
+        remove_away(away);
     return r;
 }
 
@@ -349,16 +371,25 @@ static int digest_stream(FILE *f, char hex[LAYER_HEX_BYTES], struct err *e)
     return 0;
 }
 
+/* No link is followed: what a box's disk is made of lies here. */
 static int open_manifest(const struct bh_ctx *ctx, const char *digest, FILE **ret, struct err *e)
 {
-    _cleanup_free_ char *path =
-        is_digest(digest) ? store_path(ctx, "layers", digest, "manifest") : NULL;
-    _cleanup_fclose_ FILE *f = path ? fopen(path, "re") : NULL;
+    _cleanup_free_ char *path = is_digest(digest) ? store_path(ctx, "layers", digest, NULL) : NULL;
+    _cleanup_close_ int dir = path ? open_tree(AT_FDCWD, path) : -1;
+    _cleanup_close_ int tree = dir < 0 ? -1 : open_tree(dir, "tree");
+    int fd = dir < 0 ? -1 : openat(dir, "manifest", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    _cleanup_fclose_ FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
     char hex[LAYER_HEX_BYTES];
     int r;
 
     if (!is_digest(digest))
         return layer_damaged(e, digest, "its name is not a digest");
+    if (!f)
+        fd_close(fd);
+    if (dir < 0)
+        return layer_damaged(e, digest, "its directory is not there");
+    if (tree < 0)
+        return layer_damaged(e, digest, "its tree is not there");
     if (!f)
         return layer_damaged(e, digest, "its manifest is not there");
     r = digest_stream(f, hex, e);
@@ -373,13 +404,9 @@ static int open_manifest(const struct bh_ctx *ctx, const char *digest, FILE **re
 
 int layer_check(const struct bh_ctx *ctx, const char *digest, struct err *e)
 {
-    _cleanup_free_ char *tree = layer_tree_path(ctx, digest);
     _cleanup_fclose_ FILE *f = NULL;
-    int r = tree ? open_manifest(ctx, digest, &f, e) : err_oom(e);
 
-    if (r == 0 && access(tree, F_OK) < 0)
-        return layer_damaged(e, digest, "its tree is not there");
-    return r;
+    return open_manifest(ctx, digest, &f, e);
 }
 
 struct comparison {
@@ -489,7 +516,7 @@ static void remove_gone(const struct layer_gc *gc)
             str_has_prefix(de->d_name, "gone-") ? path_join(dir, de->d_name) : NULL;
 
         if (path)
-            (void)dirtree_remove(path, NULL); /* another gc may do so at the same time */
+            remove_away(path); /* another gc may do so at the same time */
     }
 }
 

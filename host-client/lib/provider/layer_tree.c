@@ -266,6 +266,8 @@ static int take_file(struct tree_pass *p, const char *name, struct tree_entry *n
     if (r < 0 || is_done)
         return r;
     from = openat(p->from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (from < 0 && (errno == ELOOP || errno == ENXIO)) /* a link, a socket */
+        return err_set(e, ERR_ABORTED, "it was replaced on the way");
     if (from < 0 || fstat(from, &before) < 0)
         return err_sys(e, errno, "open");
     if (!S_ISREG(before.st_mode) || before.st_ino != raw->st_ino)
@@ -292,6 +294,8 @@ static int take_symlink(struct tree_pass *p, const char *name, struct tree_entry
     char target[PATH_MAX + 1];
     ssize_t len = readlinkat(p->from, name, target, sizeof(target) - 1);
 
+    if (len < 0 && errno == EINVAL)
+        return err_set(e, ERR_ABORTED, "it was replaced on the way");
     if (len < 0)
         return err_sys(e, errno, "read the link");
     target[len] = '\0';
@@ -501,6 +505,8 @@ static int fill_directory(struct tree_pass *p, struct err *e)
     struct stat st;
     int r = fstat(p->from, &st) < 0 ? err_sys(e, errno, "stat") : read_names(p->from, &names, e);
 
+    if (r == 0 && p->to >= 0 && p->w->is_update) /* new entries would inherit a default ACL */
+        r = layer_file_clear_attributes(p->to, e);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         r = take_entry(p, names.v[i], e);
     for (size_t a = first, b = p->n_pending; r == 0 && a + 1 < b; a++, b--) {
@@ -517,8 +523,6 @@ static int fill_directory(struct tree_pass *p, struct err *e)
     shift_ids(p->w, &st);
     buf_clear(&p->attributes);
     r = read_opaque(p->from, &is_opaque, e);
-    if (r == 0 && p->w->is_update)
-        r = layer_file_clear_attributes(p->to, e);
     if (r == 0)
         r = copy_facts(p->to, &st, e);
     if (r == 0 && is_opaque && fsetxattr(p->to, OPAQUE_NAME, "y", 1, 0) < 0)

@@ -290,6 +290,48 @@ TEST(a_copy_that_began_before_the_freeze_is_the_tree_of_the_freeze)
     T_OK(live.copied < 120); /* once each, and again what changed */
 }
 
+/* A file that is not made in the directory, and does not inherit its ACL. */
+static int move_in(void *arg, struct err *e)
+{
+    (void)arg;
+    (void)e;
+    put_file("upper/file", "x");
+    return rename("upper/file", "upper/dir/file");
+}
+
+TEST(what_is_new_in_the_freeze_inherits_no_acl_from_the_copy)
+{
+    /* user::rw-, user:1000:rw-, group::r--, mask::rw-, other::r-- */
+    static const uint8_t acl[] = {2,    0,    0,    0,    1,    0,    6,    0,    0xff, 0xff, 0xff,
+                                  0xff, 2,    0,    6,    0,    0xe8, 3,    0,    0,    4,    0,
+                                  4,    0,    0xff, 0xff, 0xff, 0xff, 0x10, 0,    6,    0,    0xff,
+                                  0xff, 0xff, 0xff, 0x20, 0,    4,    0,    0xff, 0xff, 0xff, 0xff};
+    struct bh_ctx ctx = test_ctx();
+    _cleanup_free_ char *path = NULL;
+    _cleanup_close_ int fd = -1;
+    int n_frozen = 1;
+    struct layer_make m = {.ctx = &ctx,
+                           .id = "1",
+                           .base = BASE,
+                           .freeze = move_in,
+                           .thaw = count_thaw,
+                           .arg = &n_frozen};
+    struct layer_facts facts = {{0}};
+    struct err e = {0};
+
+    need_root();
+    T_INT(mkdir("upper", 0755), 0);
+    put_dir("upper/dir");
+    if (setxattr("upper/dir", "system.posix_acl_default", acl, sizeof(acl), 0) < 0)
+        T_SKIP("the file system has no ACLs");
+    m.from = fd = open("upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    T_INT(layer_make(&m, &facts, &e), 0);
+    T_INT(layer_commit(&ctx, "1", facts.digest, &e), 0);
+    T_INT(layer_verify(&ctx, facts.digest, 0, &e), 0);
+    path = in_layer(facts.digest, "dir/file");
+    T_INT(getxattr(path, "system.posix_acl_access", NULL, 0), -1);
+}
+
 static int refuse_freeze(void *arg, struct err *e)
 {
     (void)arg;
@@ -365,6 +407,29 @@ TEST(a_file_of_holes_costs_nothing_and_its_digest_does_not_depend_on_them)
     T_OK(!str_eq(moved, holes));
     fd_close(fd);
     fd_close(full);
+    fd_close(copy);
+}
+
+TEST(a_copy_takes_no_more_of_the_disk_than_its_file)
+{
+    struct layer_budget b = {.cancel_fd = -1};
+    char hex[LAYER_HEX_BYTES], copied[LAYER_HEX_BYTES];
+    int fd = open("sparse", O_RDWR | O_CREAT | O_EXCL, 0600);
+    int copy = open("copy", O_RDWR | O_CREAT | O_EXCL, 0600);
+    struct stat had, has;
+    struct err e = {0};
+
+    for (int i = 0; i < 64; i++)
+        T_INT(pwrite(fd, "x", 1, (off_t)i * 65536 + i % 16 * 4096), 1);
+    T_INT(ftruncate(fd, 64 * 65536 + 5), 0);
+    T_INT(layer_file_digest(fd, copy, &b, hex, &e), 0);
+    T_INT(layer_file_digest(copy, -1, &b, copied, &e), 0);
+    T_STR(copied, hex);
+    T_INT(fstat(fd, &had), 0);
+    T_INT(fstat(copy, &has), 0);
+    T_INT(has.st_size, had.st_size);
+    T_OK(has.st_blocks <= had.st_blocks + 64);
+    fd_close(fd);
     fd_close(copy);
 }
 
@@ -505,6 +570,37 @@ TEST(damage_of_any_kind_is_found_and_the_path_is_named)
     damage_file("b/empty", "gone");
     damage_file("b/gone", "gone");
     damage_file("b/new", "new");
+}
+
+/* Each part of a layer lies elsewhere, as it was, behind a link. */
+TEST(a_link_in_the_place_of_a_layer_or_its_parts_is_refused_and_replaced)
+{
+    static const char *const parts[] = {"", "/tree", "/manifest"};
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}};
+    struct err e = {0};
+
+    need_root();
+    put_tree("upper");
+    for (size_t i = 0; i < N_ELEMENTS(parts); i++) {
+        _cleanup_free_ char *path = NULL, *away = NULL;
+
+        T_INT(make_layer(&ctx, "1", "upper", &facts, &e), 0);
+        T_OK(asprintf(&path, "snapshots/layers/%s%s", facts.digest, parts[i]) > 0);
+        T_OK(asprintf(&away, "%s/away%zu", ctx.state_dir, i) > 0);
+        T_INT(rename(path, away), 0);
+        T_INT(symlink(away, path), 0);
+        T_INT(layer_check(&ctx, facts.digest, &e), -ERR_DATA_LOSS);
+        T_INT(layer_verify(&ctx, facts.digest, 0, &e), -ERR_DATA_LOSS);
+        (void)unlink("known");
+        T_INT(make_layer(&ctx, "2", "upper", &facts, &e), 0);
+        T_INT(layer_verify(&ctx, facts.digest, 0, &e), 0);
+        T_INT(access(away, F_OK), 0);
+    }
+    T_INT(rmdir("snapshots/making"), 0);
+    T_INT(unlink("snapshots/lock") < 0 && errno != ENOENT, 0);
+    T_INT(dirtree_remove("snapshots/layers", &e), 0);
+    T_INT(rmdir("snapshots"), 0); /* nothing else is left there */
 }
 
 TEST(a_layer_whose_manifest_changed_is_not_used_and_is_replaced_when_it_is_made_again)
