@@ -24,14 +24,26 @@
 
 /* ---- lines ---- */
 
+static bool is_plain_byte(unsigned char c)
+{
+    return c > ' ' && c != '\\' && c != 0x7f;
+}
+
 int layer_put_text(struct buf *out, const char *s, struct err *e)
 {
     int r = 0;
 
-    for (; r == 0 && *s; s++)
-        r = (unsigned char)*s <= ' ' || *s == '\\' || *s == 0x7f
-                ? buf_addf(out, e, "\\x%02x", (unsigned char)*s)
-                : buf_add(out, s, 1, e);
+    while (r == 0 && *s) {
+        size_t n = 0;
+
+        while (is_plain_byte((unsigned char)s[n]))
+            n++;
+        if (n)
+            r = buf_add(out, s, n, e);
+        else
+            r = buf_addf(out, e, "\\x%02x", (unsigned char)s[n++]);
+        s += n;
+    }
     return r;
 }
 
