@@ -739,6 +739,36 @@ TEST(kill_9_does_not_part_a_state_from_its_event)
     }
 }
 
+/* ---- faults ---- */
+
+TEST(a_fault_that_repeats_is_one_event_until_something_else_happens)
+{
+    struct store *s = open_here();
+    struct seen_events seen;
+    struct err e = {0};
+    char id[BOX_ID_BYTES];
+    size_t n;
+
+    add(s, "a", id);
+    n = events_of(s, id, 0).n;
+    for (int i = 0; i < 3; i++)
+        T_INT(store_add_fault(s, id, "find: no answer", &e), 0);
+    seen = events_of(s, id, 0);
+    T_INT(seen.n, n + 1);
+    T_STR(seen.kinds[n], "fault");
+    T_STR(seen.causes[n], "find: no answer");
+    T_INT(seen.before[n], BH_STATE_REQUESTED);
+    T_INT(seen.after[n], BH_STATE_REQUESTED);
+    T_INT(store_add_fault(s, id, "stop: no answer", &e), 0);
+    store_set_actor(s, "monitor");
+    T_INT(store_add_fault(s, id, "stop: no answer", &e), 0);
+    walk(s, id, BH_STATE_PROVISIONING);
+    T_INT(store_add_fault(s, id, "stop: no answer", &e), 0);
+    T_INT(events_of(s, id, 0).n, n + 5);
+    T_INT(store_add_fault(s, "0123456789abcdef", "find: no answer", &e), -ERR_NOT_FOUND);
+    (void)store_close(s);
+}
+
 /* ---- claims ---- */
 
 static size_t claim(struct store *s, const char *holder, int64_t before_ms)
