@@ -130,6 +130,24 @@ P
     bellhop snapshots verify s
 }
 
+@test "an interrupted snapshot ends with 130, the box runs on, and nothing is left" {
+    local at status
+
+    up one
+    ID=$(info one .id)
+    bellhop exec one -- sh -c 'sudo rm -rf /etc/apt; sudo mkdir /etc/apt; mkdir d; cd d; seq 3000 | xargs touch'
+    for at in mkdirat:1 fremovexattr:1; do
+        status=0
+        strace -qq -o /dev/null -e "trace=${at%:*}" -e "inject=${at%:*}:signal=INT:when=1" \
+            "$BELLHOP" snapshot one --name s >/dev/null 2>&1 || status=$?
+        [ "$status" -eq 130 ]
+        freezer_is thawed
+        [ -z "$(ls "$BELLHOP_STATE_DIR/snapshots/making")" ]
+        [ "$(bellhop snapshots ls --json | jq '.snapshots | length')" -eq 0 ]
+    done
+    bellhop snapshot one --name s
+}
+
 @test "a restore that is killed at any point has left the old content or the new one" {
     local at content
 

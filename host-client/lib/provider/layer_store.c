@@ -147,6 +147,7 @@ static int copy_disk(struct making *k, bool is_live, bool is_update, FILE *manif
     struct manifest_writer lines = {.f = manifest};
     struct layer_walk w = {.from = k->m->from,
                            .base = k->m->base,
+                           .max_entries = k->m->max_entries,
                            .is_live = is_live,
                            .is_update = is_update,
                            .budget = k->budget,

@@ -30,8 +30,9 @@ struct layer_facts {
 struct layer_make {
     const struct bh_ctx *ctx;
     const char *id;
-    int from;      /* the disk's upper directory */
-    uint32_t base; /* the host's id of root there */
+    int from;             /* the disk's upper directory */
+    uint32_t base;        /* the host's id of root there */
+    uint64_t max_entries; /* 0: LAYER_MAX_ENTRIES */
     int64_t deadline_mono_ms;
     /* A file of the caller's: the files of the last layer of the same directory. Written anew. */
     const char *known_path;

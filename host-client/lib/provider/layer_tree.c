@@ -437,6 +437,11 @@ static int take_by_type(struct tree_pass *p, const char *name, struct tree_entry
     return 0;
 }
 
+static uint64_t max_entries(const struct layer_walk *w)
+{
+    return w->max_entries ? w->max_entries : LAYER_MAX_ENTRIES;
+}
+
 static int take_entry(struct tree_pass *p, const char *name, struct err *e)
 {
     _cleanup_free_ char *path = entry_path(p, name);
@@ -446,8 +451,9 @@ static int take_entry(struct tree_pass *p, const char *name, struct err *e)
 
     if (!path)
         return err_oom(e);
-    if (++p->w->n_entries > LAYER_MAX_ENTRIES)
-        return err_set(e, ERR_EXHAUSTED, "a layer has at most %d files", LAYER_MAX_ENTRIES);
+    if (++p->w->n_entries > max_entries(p->w))
+        return err_set(e, ERR_EXHAUSTED, "a layer has at most %" PRIu64 " entries",
+                       max_entries(p->w));
     r = layer_budget_spend(&p->w->budget, p->w->to, ENTRY_COST, e);
     if (r < 0)
         return r;
@@ -469,7 +475,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int read_names(int fd, struct strv_list *names, struct err *e)
+static int read_names(int fd, uint64_t max, struct strv_list *names, struct err *e)
 {
     int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     _cleanup_closedir_ DIR *d = own < 0 ? NULL : fdopendir(own);
@@ -483,8 +489,8 @@ static int read_names(int fd, struct strv_list *names, struct err *e)
     for (struct dirent *de; r == 0 && (de = readdir(d)); errno = 0) {
         if (str_eq(de->d_name, ".") || str_eq(de->d_name, ".."))
             continue;
-        if (names->n >= LAYER_MAX_ENTRIES)
-            return err_set(e, ERR_EXHAUSTED, "a layer has at most %d files", LAYER_MAX_ENTRIES);
+        if (names->n >= max)
+            return err_set(e, ERR_EXHAUSTED, "a layer has at most %" PRIu64 " entries", max);
         r = strv_list_add(names, de->d_name, e);
     }
     if (r == 0 && errno)
@@ -498,7 +504,7 @@ static int read_names(int fd, struct strv_list *names, struct err *e)
 static int remove_others(const struct tree_pass *p, const struct strv_list *names, struct err *e)
 {
     struct strv_list have = {0};
-    int r = read_names(p->to, &have, e);
+    int r = read_names(p->to, max_entries(p->w), &have, e);
 
     for (size_t i = 0; r == 0 && i < have.n; i++)
         if (!names->n || !bsearch(&have.v[i], names->v, names->n, sizeof(*names->v), compare_names))
@@ -515,7 +521,8 @@ static int fill_directory(struct tree_pass *p, struct err *e)
     struct strv_list names = {0};
     bool is_opaque = false;
     struct stat st;
-    int r = fstat(p->from, &st) < 0 ? err_sys(e, errno, "stat") : read_names(p->from, &names, e);
+    int r = fstat(p->from, &st) < 0 ? err_sys(e, errno, "stat")
+                                    : read_names(p->from, max_entries(p->w), &names, e);
 
     if (r == 0 && p->to >= 0 && p->w->is_update) /* new entries would inherit a default ACL */
         r = layer_file_clear_attributes(p->to, e);

@@ -46,7 +46,8 @@ struct layer_walk {
     int to;         /* -1: nothing is copied */
     bool is_update; /* `to` has the earlier copy, known_tree too; else it is empty */
     uint32_t base;
-    bool is_live; /* leaves out entries that vanish or change on the way */
+    uint64_t max_entries; /* 0: LAYER_MAX_ENTRIES */
+    bool is_live;         /* leaves out entries that vanish or change on the way */
     struct layer_budget budget;
     const struct layer_known *known; /* of the earlier copy `known_tree`, or NULL */
     int known_tree;

@@ -479,6 +479,42 @@ TEST(a_tree_that_is_deeper_than_a_path_is_refused_and_leaves_nothing)
     T_INT(dirtree_remove("upper", &e), 0);
 }
 
+/* Makes a layer of upper/, which fails, and leaves nothing. */
+static void refuse_layer(struct layer_make *m, int want, const char *words)
+{
+    _cleanup_close_ int fd = open("upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct layer_facts facts = {{0}};
+    struct err e = {0};
+
+    m->id = "1";
+    m->from = fd;
+    T_INT(layer_make(m, &facts, &e), want);
+    T_OK(strstr(e.message, words) != NULL);
+    T_OK(access("snapshots/making/1", F_OK) < 0);
+}
+
+TEST(the_limit_of_entries_the_deadline_and_a_cancel_end_a_copy_which_leaves_nothing)
+{
+    struct bh_ctx ctx = test_ctx(), canceled = ctx;
+    int ends[2];
+
+    need_root();
+    T_INT(mkdir("upper", 0755), 0);
+    for (int i = 0; i < 2500; i++) { /* the clock is looked at every 8 MiB, or 2,048 entries */
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), "upper/%d", i);
+        T_INT(mkfifo(name, 0600), 0);
+    }
+    refuse_layer(&(struct layer_make){.ctx = &ctx, .max_entries = 2499}, -ERR_EXHAUSTED, "2499");
+    refuse_layer(&(struct layer_make){.ctx = &ctx, .deadline_mono_ms = 1}, -ERR_DEADLINE,
+                 "deadline");
+    T_INT(pipe(ends), 0);
+    T_INT(write(ends[1], "x", 1), 1);
+    canceled.cancel_fd = ends[0];
+    refuse_layer(&(struct layer_make){.ctx = &canceled}, -ERR_CANCELED, "canceled");
+}
+
 TEST(a_link_in_the_place_of_a_directory_or_file_is_not_followed)
 {
     struct bh_ctx ctx = test_ctx();
