@@ -1,0 +1,91 @@
+# early
+# Snapshots of boxes whose content is made to mislead: what the guest does to its own disk.
+# needs: image
+
+load ../lib/box
+
+setup()
+{
+    [ "$(id -u)" -eq 0 ] || skip "needs root"
+    box_setup
+}
+teardown()
+{
+    local name
+
+    for name in $("$BELLHOP" ls -q 2>/dev/null); do
+        "$BELLHOP" rm "$name" >/dev/null 2>&1 || true
+    done
+    for name in $("$BELLHOP" snapshots ls --json 2>/dev/null | jq -r '.snapshots[].name'); do
+        "$BELLHOP" snapshots rm "$name" >/dev/null 2>&1 || true
+    done
+    if mountpoint -q "$BELLHOP_STATE_DIR"; then
+        "$BELLHOP" gc >/dev/null 2>&1 || true
+        wait_for 10 umount "$BELLHOP_STATE_DIR"
+    fi
+    box_teardown
+}
+
+up() # NAME [OPTION...]
+{
+    bellhop up -n "$1" --agent none --empty "${@:2}" >/dev/null 2>&1
+}
+
+@test "a file that is written through a mapping is in each snapshot as it was then, in a memory file system too" {
+    mkdir -p "$BELLHOP_STATE_DIR"
+    mount -t tmpfs -o mode=700,size=512m none "$BELLHOP_STATE_DIR"
+    up one
+    # there a write through a mapping changes no time of the file
+    bellhop exec one -- sh -c 'echo 0 >mapped; mkfifo go done'
+    bellhop exec one --detach -- python3 -c 'import mmap
+f = open("mapped", "r+b")
+m = mmap.mmap(f.fileno(), 2)
+m[0:1] = b"1"
+open("done", "w").write("1\n")
+open("go").read()
+m[0:1] = b"2"
+open("done", "w").write("2\n")
+open("go").read()' >/dev/null
+    [ "$(bellhop exec one -- cat done)" = 1 ]
+    wait_for 10 bellhop exec one -- sh -c '[ $(($(date +%s) - $(stat -c %Z mapped))) -ge 2 ]' # old: it may be shared
+    bellhop snapshot one --name s1
+    bellhop exec one -- sh -c 'echo >go'
+    [ "$(bellhop exec one -- cat done)" = 2 ]
+    bellhop snapshot one --name s2
+    bellhop exec one -- sh -c 'echo >go'
+    bellhop snapshots verify s1 s2
+    bellhop up --from s1 -n a >/dev/null
+    bellhop up --from s2 -n b >/dev/null
+    [ "$(bellhop exec a -- cat mapped)" = 1 ]
+    [ "$(bellhop exec b -- cat mapped)" = 2 ]
+}
+
+@test "a guest that swaps files, links, directories and sockets while it is copied gets whole snapshots" {
+    up one
+    bellhop exec one --detach --id swapper -- python3 -c 'import os, socket
+os.mkdir("out"); open("out/f", "w").write("x" * 1000)
+os.chdir("/workspace")
+n = 0
+while True:
+    n += 1
+    for i in range(40):
+        name = "e%d" % i
+        k = (n + i) % 5
+        tmp = "t%d" % k
+        if k == 0: open(tmp, "w").write("file")
+        elif k == 1: os.symlink("/etc", tmp)
+        elif k == 2: os.mkdir(tmp); open(tmp + "/in", "w").write("in")
+        elif k == 3:
+            s = socket.socket(socket.AF_UNIX); s.bind(tmp); s.close()
+        else: os.link("out/f", tmp)
+        try: os.unlink(name)
+        except IsADirectoryError: os.unlink(name + "/in"); os.rmdir(name)
+        except FileNotFoundError: pass
+        os.rename(tmp, name)' >/dev/null
+    wait_for 10 bellhop exec one -- test -e e39
+    for i in 1 2 3 4 5 6; do bellhop snapshot one --name "s$i"; done
+    bellhop kill one swapper
+    bellhop snapshots verify s1 s2 s3 s4 s5 s6
+    bellhop up --from s6 -n two >/dev/null
+    [ "$(bellhop exec two -- sh -c 'ls -d e* | wc -l')" -ge 39 ]
+}
