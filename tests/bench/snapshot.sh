@@ -14,6 +14,8 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-bench-XXXXXX")
 ENGINES=$dir/engines
 # shellcheck source=tests/lib/engines.sh
 . "$top/tests/lib/engines.sh"
+# shellcheck source=tests/lib/bench.sh
+. "$top/tests/lib/bench.sh"
 finish()
 {
     for box in $("$bellhop" ls -q 2>/dev/null); do
@@ -23,33 +25,12 @@ finish()
     rm -rf --one-file-system "$dir"
 }
 trap finish EXIT
+trap 'exit 1' INT TERM
 BELLHOP_STATE_DIR=$dir/state
 BELLHOP_CACHE_DIR=${BELLHOP_BENCH_CACHE:-$top/build/cache}
 BELLHOP_IMAGE=${BELLHOP_IMAGE:-tests}
 export BELLHOP_STATE_DIR BELLHOP_CACHE_DIR BELLHOP_IMAGE
 rootfs=$(readlink -f "$top/build/image/$BELLHOP_IMAGE/rootfs")
-
-# timed ROW COMMAND...
-timed()
-{
-    row=$1
-    shift
-    began=$(date +%s%N)
-    "$@" >"$dir/said" 2>&1 </dev/null || { cat "$dir/said" >&2; return 1; }
-    echo $((($(date +%s%N) - began) / 1000)) >>"$dir/row.$row"
-}
-
-median() { sort -n "$dir/row.$1" 2>/dev/null | awk '{ t[NR] = $1 } END { print t[int((NR + 1) / 2)] }'; }
-
-# ratio ROW TEXT [PEER]: the median of a row, and its ratio to the median of PEER.
-ratio()
-{
-    [ -s "$dir/row.$1" ] || return 0
-    sort -n "$dir/row.$1" | awk -v text="$2" -v peer="$(median "${3:-$1}")" '{ t[NR] = $1 } END {
-        p50 = t[int((NR + 1) / 2)]
-        ratio = !peer || peer == p50 ? "" : sprintf("   %.2f times", p50 / peer)
-        printf "%-44s p50 %8.1f ms   least %8.1f ms   (%d runs)%s\n", text, p50 / 1000, t[1] / 1000, NR, ratio }'
-}
 
 # The same files for both: in 400 directories, a few bytes each, every tenth of 4 KiB.
 make_files="set -e; cd /tmp; n=$files; head -c 4096 /dev/urandom | base64 | head -c 4096 >big

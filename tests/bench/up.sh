@@ -18,23 +18,14 @@ finish()
     rm -rf --one-file-system "$dir"
 }
 trap finish EXIT
+trap 'exit 1' INT TERM
+# shellcheck source=tests/lib/bench.sh
+. "$top/tests/lib/bench.sh"
 BELLHOP_STATE_DIR=$dir/state
 BELLHOP_CACHE_DIR=${BELLHOP_BENCH_CACHE:-$top/build/cache}
 BELLHOP_IMAGE=${BELLHOP_IMAGE:-tests}
 npm_config_registry=${npm_config_registry:-$("$top/scripts/npm-registry.sh")}
 export BELLHOP_STATE_DIR BELLHOP_CACHE_DIR BELLHOP_IMAGE npm_config_registry
-
-now_ms() { echo $(($(date +%s%N) / 1000000)); }
-
-# timed NAME COMMAND...
-timed()
-{
-    name=$1
-    shift
-    began=$(now_ms)
-    "$@" >/dev/null 2>"$dir/said" || { cat "$dir/said" >&2; return 1; }
-    echo $(($(now_ms) - began)) >>"$dir/$name"
-}
 
 # Requests of a cold start are often never answered: an attempt has half a second.
 bare_opencode()
@@ -44,7 +35,7 @@ bare_opencode()
         OPENCODE_DISABLE_MODELS_FETCH=1 exec "$opencode" serve --port "$port" --hostname 127.0.0.1) >/dev/null 2>&1 &
     pid=$!
     until curl -sf -o /dev/null --max-time 0.5 "http://127.0.0.1:$port/global/health"; do
-        kill -0 "$pid"
+        kill -0 "$pid" || return 1
         sleep 0.05
     done
 }
@@ -68,10 +59,5 @@ for round in $(seq "$rounds"); do
     timed opencode "$bellhop" up --name "box-$round" --provider oci --agent opencode --empty --json
     "$bellhop" rm "box-$round" >/dev/null
 done
-median() { sort -n "$dir/$1" | awk '{ t[NR] = $1 } END { print t[int((NR + 1) / 2)] }'; }
-bare=$(median bare)
-ours=$(median opencode)
-printf '%-44s p50 %6d ms   least %6d ms   (%d runs)\n' "bare opencode serve, healthy" "$bare" \
-    "$(sort -n "$dir/bare" | head -n 1)" "$rounds"
-printf '%-44s p50 %6d ms   least %6d ms   (%d runs)   %s times\n' "bellhop up --agent opencode, cached" "$ours" \
-    "$(sort -n "$dir/opencode" | head -n 1)" "$rounds" "$(echo "$ours $bare" | awk '{ printf "%.2f", $1 / $2 }')"
+ratio bare "bare opencode serve, healthy"
+ratio opencode "bellhop up --agent opencode, cached" bare
