@@ -135,6 +135,7 @@ static int op_extend(struct commands *c, const struct request *q, json_t *reply,
 
     if (q->until_ms <= 0)
         return err_field(e, ERR_INVALID, "until_ms", "field 'until_ms' is required");
+    lease_set_used(&c->m->lease, clock_mono_ms()); /* an `up`, an `exec --timeout` or a `keep` */
     until_mono_ms = clock_mono_ms() + (q->until_ms - clock_real_ms());
     if (q->awake)
         lease_stay_awake(&c->m->lease, until_mono_ms);

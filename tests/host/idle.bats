@@ -133,6 +133,7 @@ never_paused()
 
 @test "questions are no use: ls, status, events and System/Activity do not put the idle time off" {
     up --idle 2s
+    export BELLHOP_ANSWER_TIMEOUT=3s # a question may meet the pause
     asks_and_is_paused()
     {
         bellhop ls >/dev/null
@@ -140,6 +141,25 @@ never_paused()
         is_state paused
     }
     wait_for 15 asks_and_is_paused
+}
+
+@test "a question that the pause of its box overtakes ends at the answer timeout, and says why" {
+    local group
+
+    up --idle 10m
+    for group in /sys/fs/cgroup/freezer/bellhop-*-"$(info .id)" /sys/fs/cgroup/bellhop-*-"$(info .id)"; do
+        [ ! -e "$group/freezer.state" ] || echo FROZEN >"$group/freezer.state"
+        [ ! -e "$group/cgroup.freeze" ] || echo 1 >"$group/cgroup.freeze"
+    done
+    run -6 env BELLHOP_ANSWER_TIMEOUT=1s "$BELLHOP" activity one
+    for group in /sys/fs/cgroup/freezer/bellhop-*-"$(info .id)" /sys/fs/cgroup/bellhop-*-"$(info .id)"; do
+        [ ! -e "$group/freezer.state" ] || echo THAWED >"$group/freezer.state"
+        [ ! -e "$group/cgroup.freeze" ] || echo 0 >"$group/cgroup.freeze"
+    done
+    bellhop activity one >/dev/null
+    bellhop pause one >/dev/null
+    run -4 bellhop activity one
+    [[ "$output" == *"the box 'one' is paused"* ]]
 }
 
 @test "the time to live ends a box first if it is shorter, and begins anew with the pause if it is not" {

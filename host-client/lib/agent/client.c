@@ -231,6 +231,11 @@ static int prepare_call(struct client *c, const char *method, json_t *params, ch
     return *ret_body ? 0 : err_oom(e);
 }
 
+int64_t client_answer_ms(const struct client *c)
+{
+    return c->answer_ms;
+}
+
 int client_call_named(struct client *c, const char *method, json_t *params,
                       int64_t deadline_mono_ms, json_t **ret, struct err *e)
 {

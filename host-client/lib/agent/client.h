@@ -69,6 +69,8 @@ int client_stream_named(struct client *c, const char *method, json_t *params,
                         int64_t deadline_mono_ms, int (*fn)(void *arg, json_t *msg), void *arg,
                         struct err *e);
 
+int64_t client_answer_ms(const struct client *c); /* the answer timeout */
+
 /* Any other route: "/v1/metrics". */
 int client_get(struct client *c, const char *route, int (*write)(void *, const char *, size_t),
                void *arg, int64_t deadline_mono_ms, struct err *e);

@@ -57,12 +57,16 @@ int bh_activity(struct bh_box *box, struct bh_activity *ret, struct bh_error *er
     struct bh_activity a = {.size = sizeof(a)};
     struct err e = {0};
     struct client *c = NULL;
-    int r = agent_ops(box)->check_live(box, &e);
+    int live, r = agent_ops(box)->check_live(box, &e);
 
     if (r == 0)
         r = agent_ops(box)->get_client(box, &c, &e);
     if (r == 0)
-        r = client_call(c, RPC_system_activity, NULL, 0, &reply, &e);
+        r = client_call(c, RPC_system_activity, NULL, agent_deadline(client_answer_ms(c)), &reply,
+                        &e);
+    /* It may have been frozen meanwhile: this question is no use of the box. */
+    if (r == -ERR_DEADLINE && (live = agent_ops(box)->check_live(box, &e)) < 0)
+        r = live;
     if (r == 0)
         r = jx_dump(reply, &a.json, NULL, &e);
     if (r < 0)
