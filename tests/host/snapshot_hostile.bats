@@ -89,3 +89,39 @@ while True:
     bellhop up --from s6 -n two >/dev/null
     [ "$(bellhop exec two -- sh -c 'ls -d e* | wc -l')" -ge 39 ]
 }
+
+@test "a box that is said to be paused and runs stands still while it is copied" {
+    local id file
+
+    up one
+    bellhop exec one --detach --id writer -- python3 -c '
+n = 0
+while True:
+    n += 1
+    for i in range(300): open("f%03d" % i, "w").write("%09d" % n)' >/dev/null
+    wait_for 10 bellhop exec one -- test -e f299
+    bellhop pause one
+    id=$(bellhop status one --json | jq -r .id)
+    for file in /sys/fs/cgroup/freezer/bellhop-*-"$id"/freezer.state; do [ ! -e "$file" ] || echo THAWED >"$file"; done
+    for file in /sys/fs/cgroup/bellhop-*-"$id"/cgroup.freeze /sys/fs/cgroup/unified/bellhop-*-"$id"/cgroup.freeze; do
+        [ ! -e "$file" ] || echo 0 >"$file"
+    done
+    bellhop snapshot one --name s
+    bellhop resume one
+    bellhop kill one writer
+    bellhop up --from s -n two >/dev/null
+    # in one moment: a number, then the one before, and the file at hand may be empty
+    [ "$(bellhop exec two -- sh -c 'cat f* | fold -w 9 | sort -u | wc -l')" -le 2 ]
+    [ "$(bellhop exec two -- sh -c 'cat f* | fold -w 9 | sort -rc && echo sorted')" = sorted ]
+}
+
+@test "fork refuses a name that is taken or is none before anything is copied" {
+    up one
+    run bellhop fork one one
+    [ "$status" -eq 4 ]
+    [[ $output == *"there is a box 'one' already"* ]]
+    run bellhop fork one 'X/../y'
+    [ "$status" -eq 2 ]
+    [ -z "$(bellhop events one --json | jq -r '.events[] | select(.kind == "snapshot").kind')" ]
+    [ ! -e "$BELLHOP_STATE_DIR/snapshots" ]
+}

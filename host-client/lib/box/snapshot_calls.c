@@ -298,6 +298,21 @@ static int choose_fork_name(struct bh_box *box, char out[64], struct err *e)
                      box->row.name);
 }
 
+/* Before the disk is copied. */
+static int check_fork_name(struct bh_box *box, const char *name, struct err *e)
+{
+    struct box_row row = {0};
+    int r;
+
+    if (!spec_is_name(name))
+        return err_field(e, ERR_INVALID, "name", "name: '%.80s' is not the name of a box", name);
+    r = store_find(box->ctx->store, name, &row, e);
+    box_row_done(&row);
+    if (r == 0)
+        return err_field(e, ERR_EXISTS, "name", "name: there is a box '%.64s' already", name);
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
 int bh_fork(struct bh_box *box, const struct bh_fork_options *opts, struct bh_box **ret_box,
             struct bh_error *err)
 {
@@ -311,6 +326,8 @@ int bh_fork(struct bh_box *box, const struct bh_fork_options *opts, struct bh_bo
     int r = options_copy(&o, sizeof(o), opts ? opts : &none, &e);
 
     deadline = r == 0 ? deadline_of(o.timeout_ms) : 0;
+    if (r == 0 && o.name)
+        r = check_fork_name(box, o.name, &e);
     if (r == 0) {
         _cleanup_close_ int lock = -1;
         char temporary[40] = "fork-";

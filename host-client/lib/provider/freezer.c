@@ -186,6 +186,13 @@ int freezer_freeze(const char *name, int64_t timeout_ms, struct err *e)
     return r;
 }
 
+bool freezer_is_frozen(const char *name)
+{
+    const struct freezer_kind *k = find_kind(name);
+
+    return k && wait_state(k, name, k->is_frozen, 0, NULL) == 0;
+}
+
 int freezer_thaw(const char *name, int64_t timeout_ms, struct err *e)
 {
     const struct freezer_kind *k = find_kind(name);

@@ -30,6 +30,8 @@ void freezer_remove(const char *name);
 int freezer_check(const char *name, pid_t pid, struct err *e);
 /* Waits until every process of the group stands still. If that fails, they run again. */
 int freezer_freeze(const char *name, int64_t timeout_ms, struct err *e);
+/* Does every process of the group stand still? */
+bool freezer_is_frozen(const char *name);
 /* A missing group is no error. */
 int freezer_thaw(const char *name, int64_t timeout_ms, struct err *e);
 

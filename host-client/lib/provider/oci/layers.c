@@ -97,7 +97,8 @@ static int make_layer(struct provider_box *b, const struct provider_capture *c, 
 
     if (r < 0)
         return r;
-    if (runs && !c->is_paused) {
+    /* One that is said to be paused may run: a pause or resume was killed, or a person thawed it. */
+    if (runs && !(c->is_paused && freezer_is_frozen(frozen.run.cgroup))) {
         m.freeze = capture_freeze;
         m.thaw = capture_thaw;
     }
