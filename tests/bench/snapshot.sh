@@ -2,7 +2,8 @@
 # Snapshots of a box with 80,000 changed files, beside `docker commit` of the same files: the first, a second one after
 # 100 changes, a box from it, and a restore. The rounds alternate. Each figure is that of a whole command. The first
 # snapshot reads and writes every file and leaves the box running; docker commit has to pause the container. Needs root
-# and an image; without dockerd its rows are left out. On a disk whose latency varies, set TMPDIR to a tmpfs of 4 GiB.
+# and an image; without dockerd its rows are left out. On a disk whose latency varies, take the least. (On a tmpfs
+# the second snapshot shares no files with the first.)
 # Usage: tests/bench/snapshot.sh [ROUNDS [FILES]]
 set -eu
 
