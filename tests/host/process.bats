@@ -318,3 +318,14 @@ mend_start()
     bellhop gc --stopped-for 0
     [ -z "$(bellhop ls -q)" ]
 }
+
+@test "libcurl is loaded by requests alone, and one that cannot be loaded is named" {
+    mkdir "$BOX_TMP/lib"
+    echo broken >"$BOX_TMP/lib/libcurl.so.4"
+    export LD_LIBRARY_PATH=$BOX_TMP/lib
+    bellhop ls
+    run bellhop up --name one --provider process --agent none --empty
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"'libcurl.so.4' cannot be loaded"* ]]
+    [ -z "$(bellhop ls -q)" ]
+}
