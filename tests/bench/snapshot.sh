@@ -36,7 +36,9 @@ rootfs=$(readlink -f "$top/build/image/$BELLHOP_IMAGE/rootfs")
 # The same files for both: in 400 directories, a few bytes each, every tenth of 4 KiB.
 make_files="set -e; cd /tmp; n=$files; head -c 4096 /dev/urandom | base64 | head -c 4096 >big
     mkdir t; cd t; for d in \$(seq 400); do mkdir \$d; done
-    seq \$n | while read -r i; do if [ \$((i % 10)) = 0 ]; then cat ../big; else echo \$i; fi >\$((i % 400 + 1))/\$i; done"
+    seq \$n | while read -r i; do
+        if [ \$((i % 10)) = 0 ]; then cat ../big; else echo \$i; fi >\$((i % 400 + 1))/\$i
+    done"
 change_files="cd /tmp/t; for i in \$(seq 100); do echo changed >\$((i % 400 + 1))/\$i; done"
 
 round_of_bellhop()
