@@ -185,15 +185,16 @@ geheim" ]
 }
 
 @test "up --from takes the options of the snapshot's box, refuses those that it decides, and finds its box again" {
-    up one --network none --memory 300M -l k=v
+    up one --network none --memory 300M -l k=v --on-gone recreate
     bellhop snapshot one --name s
     run bellhop up --from s
     [ "$status" -eq 4 ]
     [[ $output == *"another name, or use 'bellhop restore'"* ]]
     bellhop up --from s -n two --memory 400M >/dev/null
-    [ "$(info two '.options.network, .options.memory_bytes, .labels.k')" = "none
+    [ "$(info two '.options.network, .options.memory_bytes, .labels.k, .options.on_gone')" = "none
 419430400
-v" ]
+v
+recreate" ]
     [ "$(bellhop up --from s -n two --json | jq -r .id)" = "$(info two .id)" ]
     [ "$(kinds two)" = from ]
     run bellhop up --from s -n three --image host

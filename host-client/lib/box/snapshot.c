@@ -287,7 +287,7 @@ void snapshot_fill_options(const struct spec *s, struct bh_create_options *o)
                  {&o->runtime, s->runtime},     {&o->agent, s->agent},
                  {&o->dest, s->dest},           {&o->network, s->network},
                  {&o->privilege, s->privilege}, {&o->on_timeout, s->on_timeout},
-                 {&o->on_idle, s->on_idle}};
+                 {&o->on_idle, s->on_idle},     {&o->on_gone, s->on_gone}};
 
     for (size_t i = 0; i < N_ELEMENTS(texts); i++)
         if (!*texts[i].option && *texts[i].value)
@@ -341,7 +341,7 @@ static int list_defaults(const struct bh_create_options *o, char ***ret, struct 
                    {"memory", o->memory_bytes}, {"disk", o->disk_bytes},
                    {"pids", o->pids},           {"port", o->agent_port},
                    {"env", o->env && *o->env},  {"idle", o->idle_ms},
-                   {"on-idle", o->on_idle}};
+                   {"on-idle", o->on_idle},     {"on-gone", o->on_gone}};
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(options); i++)

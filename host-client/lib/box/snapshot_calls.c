@@ -350,6 +350,7 @@ int bh_fork(struct bh_box *box, const struct bh_fork_options *opts, struct bh_bo
     }
     as.size = sizeof(as);
     snapshot_fill_options(&box->spec, &as);
+    as.on_gone = NULL; /* its snapshot does not stay: it cannot be made again */
     as.name = o.name ? o.name : name;
     as.from = row.name;
     as.secrets = (const char *const *)secrets;
