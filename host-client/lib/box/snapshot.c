@@ -390,14 +390,13 @@ static void report_snapshot(const struct snapshot_gc *gc, const char *name, cons
         gc->report(gc->arg, line);
 }
 
-/* Is the command that makes it, or forks with it, still at work? */
-static bool is_at_work(struct bh_ctx *ctx, const struct snapshot_row *row)
+/* Is the command that makes it, or forks with it, still at work? If not, *ret_lock keeps others from
+ * the box of one that is not ready. */
+static bool is_at_work(struct bh_ctx *ctx, const struct snapshot_row *row, int *ret_lock)
 {
-    _cleanup_close_ int lock = -1;
-
     if (row->is_ready)
         return store_now_ms(ctx->store) - row->created_ms < FORK_KEPT_MS;
-    return store_lock_name(ctx->store, row->box_name, clock_mono_ms(), -1, &lock, NULL) < 0;
+    return store_lock_name(ctx->store, row->box_name, clock_mono_ms(), -1, ret_lock, NULL) < 0;
 }
 
 /* The maker, and its child that thaws the box, may have died while the box was frozen. */
@@ -418,9 +417,10 @@ static void let_box_run(struct bh_ctx *ctx, const struct snapshot_row *snapshot)
 static int sweep_row(void *arg, struct snapshot_row *row)
 {
     const struct snapshot_gc *gc = arg;
+    _cleanup_close_ int lock = -1;
     int r = 0;
 
-    if ((row->is_ready && !row->is_temporary) || is_at_work(gc->ctx, row))
+    if ((row->is_ready && !row->is_temporary) || is_at_work(gc->ctx, row, &lock))
         return 0;
     if (!gc->dry_run && !row->is_ready)
         let_box_run(gc->ctx, row);

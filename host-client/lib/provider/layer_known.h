@@ -22,5 +22,3 @@ const struct known_file *known_find(const struct layer_known *k, uint64_t ino);
 const struct known_file *known_unchanged(const struct layer_known *k, const struct stat *st);
 int known_add(struct layer_known *k, const struct stat *st, const char *hex, const char *path,
               const char *attributes, struct err *e);
-/* Appends text with a blank, a control or a '\' as \xHH. */
-int layer_put_text(struct buf *out, const char *s, struct err *e);

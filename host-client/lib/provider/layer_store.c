@@ -418,16 +418,18 @@ struct comparison {
     size_t cap;
 };
 
-/* The path of a manifest's line: the eighth field. */
+/* The path of a manifest's line: the eighth field. Changes the line. */
 static const char *line_path(char *line)
 {
     for (int i = 0; line && i < 7; i++) {
         line = strchr(line, '\t');
         line = line ? line + 1 : NULL;
     }
-    if (line)
-        line[strcspn(line, "\t\n")] = '\0';
-    return line ? line : "";
+    if (!line)
+        return "";
+    line[strcspn(line, "\t\n")] = '\0';
+    layer_read_text(line);
+    return line;
 }
 
 static int compare_line(void *arg, const char *line, size_t len, const char *path, struct err *e)

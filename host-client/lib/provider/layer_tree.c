@@ -47,6 +47,20 @@ int layer_put_text(struct buf *out, const char *s, struct err *e)
     return r;
 }
 
+void layer_read_text(char *s)
+{
+    unsigned byte;
+    char *to = s;
+
+    for (; *s; s++) {
+        bool is_escaped = sscanf(s, "\\x%2x", &byte) == 1;
+
+        *to++ = is_escaped ? (char)byte : *s;
+        s += is_escaped ? 3 : 0;
+    }
+    *to = '\0';
+}
+
 struct tree_entry {
     char type;
     struct stat st;              /* ids as in a layer */

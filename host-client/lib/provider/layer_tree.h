@@ -62,3 +62,7 @@ struct layer_walk {
 };
 
 int layer_walk_run(struct layer_walk *w, struct err *e);
+
+/* Appends text with a blank, a control or a '\' as \xHH. */
+int layer_put_text(struct buf *out, const char *s, struct err *e);
+void layer_read_text(char *s); /* undoes it, in place */

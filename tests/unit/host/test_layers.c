@@ -201,6 +201,45 @@ TEST(a_second_layer_shares_the_files_that_have_not_changed)
     T_INT(layer_verify(&ctx, two.digest, 0, &e), 0);
 }
 
+TEST(damage_is_named_by_its_path_also_if_that_is_no_plain_text)
+{
+    static const char *const names[] = {"with a blank", "back\\x41slash", "tab\there", "\xc3\xa9"};
+    struct bh_ctx ctx = test_ctx();
+
+    need_root();
+    T_INT(mkdir("upper", 0755), 0);
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        _cleanup_free_ char *path = path_join("upper", names[i]);
+
+        put_file(path, "whole");
+    }
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        struct layer_facts facts = {{0}};
+        struct err e = {0};
+        char id[8], message[128];
+        struct stat st;
+        _cleanup_free_ char *path = NULL;
+
+        (void)snprintf(id, sizeof(id), "%zu", i);
+        T_INT(make_layer(&ctx, id, "upper", &facts, &e), 0);
+        path = in_layer(facts.digest, names[i]);
+        (void)snprintf(message, sizeof(message), "damaged: '%s'", names[i]);
+        T_INT(truncate(path, 3), 0);
+        T_INT(layer_verify(&ctx, facts.digest, 0, &e), -ERR_DATA_LOSS);
+        T_OK(strstr(e.message, message));
+        T_OK(!strstr(e.message, "not there"));
+        e = (struct err){0};
+        st = stat_in(facts.digest, ".");
+        T_INT(unlink(path), 0);
+        *strrchr(path, '/') = '\0'; /* its directory is not what is damaged */
+        T_INT(utimensat(AT_FDCWD, path, (const struct timespec[2]){st.st_atim, st.st_mtim}, 0), 0);
+        T_INT(layer_verify(&ctx, facts.digest, 0, &e), -ERR_DATA_LOSS);
+        T_OK(strstr(e.message, message));
+        T_OK(strstr(e.message, "not there"));
+        T_INT(dirtree_remove("snapshots", &e), 0);
+    }
+}
+
 /* ---- a tree that changes between the first copy and the moment that counts ---- */
 
 /* Every kind of change. Called where the box is frozen. */
