@@ -203,13 +203,22 @@ static const struct {
     const char *name;
     int (*fn)(struct commands *c, const struct request *q, json_t *reply, struct err *e);
     bool is_hold;
+    bool changes_state; /* stored by the caller, which holds the box's lock */
 } command_ops[] = {
-    {"ping", op_ping, false},       {"touch", op_touch, false},
-    {"hold", op_touch, true},       {"extend", op_extend, false},
-    {"forward", op_forward, false}, {"supervise", op_supervise, false},
-    {"pause", op_pause, false},     {"resume", op_resume, false},
-    {"stop", op_stop, false},
+    {"ping", op_ping, false, false},       {"touch", op_touch, false, false},
+    {"hold", op_touch, true, false},       {"extend", op_extend, false, false},
+    {"forward", op_forward, false, false}, {"supervise", op_supervise, false, false},
+    {"pause", op_pause, false, true},      {"resume", op_resume, false, true},
+    {"stop", op_stop, false, true},
 };
+
+/* A caller that has died has no lock any more: another may have changed the state meanwhile. */
+static bool has_hung_up(const struct caller *caller)
+{
+    struct pollfd p = {.fd = caller->fd};
+
+    return poll(&p, 1, 0) == 1 && p.revents & POLLHUP;
+}
 
 static int run_op(struct commands *c, struct caller *caller, json_t *obj, json_t *reply,
                   struct err *e)
@@ -233,6 +242,8 @@ static int run_op(struct commands *c, struct caller *caller, json_t *obj, json_t
     for (size_t i = 0; i < N_ELEMENTS(command_ops); i++) {
         if (strcmp(command_ops[i].name, q.op) != 0)
             continue;
+        if (command_ops[i].changes_state && has_hung_up(caller))
+            return err_set(e, ERR_ABORTED, "the caller has ended");
         r = command_ops[i].fn(c, &q, reply, e);
         caller->is_hold = r == 0 && command_ops[i].is_hold;
         return r;

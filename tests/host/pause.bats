@@ -338,7 +338,56 @@ other_monitor() # PID
         bellhop pause one >/dev/null
     done
     bellhop resume one >/dev/null
+    # The store says so, and the box runs: what was killed was done all the same.
+    for state in pausing resuming; do
+        sqlite3 "$BELLHOP_STATE_DIR/store.db" "UPDATE boxes SET state = '$state' WHERE name = 'one'"
+        [ "$(bellhop exec one -- echo alive)" = alive ]
+        is_state running
+    done
     wait_for 10 counts_past "$(count)"
+}
+
+# Asks the monitor for an operation and ends before the monitor reads it; returns after the monitor did, as the
+# answer to a later question shows.
+ask_and_end() # OPERATION
+{
+    local pid
+
+    pid=$(cut -d ' ' -f 1 "$DIR/monitor.lock")
+    python3 - "$DIR/monitor.sock" "$1" "$pid" <<'EOF'
+import json, os, signal, socket, sys
+path, operation, pid = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+def ask(word):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(30)
+    s.connect(path)
+    s.sendall(json.dumps({"op": word}).encode() + b"\n")
+    return s
+
+os.kill(pid, signal.SIGSTOP)
+try:
+    ask(operation).close()
+    later = ask("ping")
+finally:
+    os.kill(pid, signal.SIGCONT)
+assert b'"ok":true' in later.recv(4096).replace(b" ", b"")
+EOF
+}
+
+@test "a pause, resume or stop whose caller has died before it began is not begun" {
+    up process
+    ask_and_end pause
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    freezer_is thawed
+    ask_and_end stop
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    is_state running
+    bellhop pause one >/dev/null
+    ask_and_end resume
+    freezer_is frozen
+    is_state paused
+    [ "$(bellhop exec one -- echo alive)" = alive ]
 }
 
 @test "a paused box is stopped at the end of its time to live" {

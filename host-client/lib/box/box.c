@@ -419,7 +419,8 @@ int box_wake(struct bh_box *box, struct err *e)
 
     if (r < 0 || box->url)
         return r;
-    if (box_row_is_live(&box->row)) {
+    /* A pause or resume that was killed may have been done all the same: its state is left behind. */
+    if (box_row_is_live(&box->row) && !lifecycle_is_transitional(box->row.state)) {
         r = control_call_take(box->ctx, box->row.id, json_pack("{s:s}", "op", "touch"), TOUCH_MS,
                               NULL, NULL);
         if (r == 0)
