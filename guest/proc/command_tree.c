@@ -266,11 +266,13 @@ static bool is_ending(int sig)
 
 /*
  * A process that a member forks between the reading of /proc and its signal would miss the signal
- * and live through the whole grace period. A stopped member does not fork.
+ * and live through the whole grace period. A stopped member does not fork; but the sweep that sees
+ * it stopped may have read the place of its last child before that was there: one more sweep does.
  */
 static int find_members_to_signal(struct command_tree *t, int sig, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + SETTLE_MS;
+    bool is_settled = false, was_settled;
     size_t n_new, n_running;
     int r;
 
@@ -280,9 +282,11 @@ static int find_members_to_signal(struct command_tree *t, int sig, struct err *e
         r = stop_new_members(t, &n_new, &n_running, e);
         if (r < 0)
             return r;
-        if (n_new == 0 && (n_running == 0 || clock_mono_ms() >= deadline))
+        was_settled = is_settled;
+        is_settled = n_new == 0 && n_running == 0;
+        if (n_new == 0 && ((is_settled && was_settled) || clock_mono_ms() >= deadline))
             break;
-        if (n_new == 0)
+        if (n_new == 0 && !is_settled)
             (void)poll(NULL, 0, POLL_MS);
     }
     return 0;

@@ -208,7 +208,7 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     print_next("look around in it", "bellhop shell %s", i->name);
     print_next("run a command in it", "bellhop exec %s -- git status", i->name);
     print_next("take its work home", "bellhop sync %s :%s out", i->name, i->workdir);
-    print_next("it stops when unused for a while", "bellhop keep %s --for 2h", i->name);
+    print_next("it pauses or stops when unused", "bellhop keep %s --for 2h", i->name);
     print_next("remove it", "bellhop rm %s", i->name);
 }
 
