@@ -117,7 +117,8 @@ flaky_once()
     [ "$status" -ne 0 ]
     [[ "$output" == *"F3 names a test that did not run: no such test"* ]]
     [[ "$output" == *"F4 names a test that did not run: nor this one"* ]]
-    [[ "$output" != *"F2"* && "$output" != *"F1"* ]]
+    [[ "$output" == *$'\nlater, in tests/features.tsv: F2 \n'* ]]
+    [[ "$output" != *"F2 names"* && "$output" != *"F1"* ]]
 }
 
 @test "background files run beside all others, and are waited for" {
