@@ -116,5 +116,5 @@ extern const struct request_ops upload_look_ops;   /* uploads.c: GET, HEAD, DELE
 extern const struct request_ops upload_append_ops; /* uploads.c: PATCH */
 extern const struct request_ops archive_get_ops;   /* archive_get.c */
 extern const struct request_ops archive_put_ops;   /* archive_put.c */
-extern const struct request_ops proxy_ops;         /* proxy.c */
+extern const struct request_ops proxy_ops;         /* port_proxy.c */
 extern const struct request_ops tunnel_ops;        /* tunnel.c */

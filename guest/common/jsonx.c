@@ -363,6 +363,18 @@ json_t *jx_new_path(const char *path)
     return str_is_utf8(path, len) ? json_stringn_nocheck(path, len) : jx_new_bytes(path, len);
 }
 
+json_t *jx_new_strv(char *const *v)
+{
+    json_t *list = json_array();
+
+    for (; list && v && *v; v++)
+        if (json_array_append_new(list, json_string(*v)) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 /* jansson's message: duplicate object key near '"NAME"'. */
 static int fail_duplicate(const json_error_t *why, struct err *e)
 {

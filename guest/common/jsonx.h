@@ -88,6 +88,7 @@ int jx_argv(json_t *v, void *out, struct err *e);
 /* Encoders. NULL: out of memory. */
 json_t *jx_new_bytes(const char *data, size_t len); /* {"text"} if valid UTF-8, else {"b64"} */
 json_t *jx_new_path(const char *path);              /* "..." if valid UTF-8, else {"b64"} */
+json_t *jx_new_strv(char *const *v);                /* of UTF-8; NULL is an empty list */
 /* Adds "text" or "b64" to an object that has other fields too. */
 int jx_add_bytes(json_t *obj, const char *data, size_t len, struct err *e);
 

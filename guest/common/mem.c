@@ -7,11 +7,15 @@
 
 /* mimalloc, in the release build: its heap returns free memory only when it is used, or collected. */
 void mi_collect(bool force) __attribute__((weak));
+/* glibc, in the host programs and the other builds: it returns the end of its heaps by itself, and no holes. */
+int malloc_trim(size_t pad) __attribute__((weak));
 
 void mem_trim_heap(void)
 {
     if (mi_collect)
         mi_collect(true);
+    if (malloc_trim)
+        (void)malloc_trim(0);
 }
 
 /* ---- arrays ----------------------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
 #include "common/err.h"
 
 /*
- * Returns the free memory of the calling thread's heap to the system; does nothing with other allocators than
- * mimalloc. Takes tens of microseconds: for the end of a burst, not for each call.
+ * Returns the free memory of the calling thread's heap to the system; with glibc, that of all threads. Takes tens of
+ * microseconds: for the end of a burst, not for each call.
  */
 void mem_trim_heap(void);
 

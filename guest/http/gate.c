@@ -82,6 +82,7 @@ struct framing {
     unsigned n_encodings;
     unsigned n_hosts;
     bool has_bad_name;
+    bool has_bad_value;
     const char *length;
     const char *encoding;
 };
@@ -96,6 +97,14 @@ static bool is_token(const char *s)
                   strchr(others, *c)))
         c++;
     return c > s && !*c;
+}
+
+/* A carriage return alone ends a line for some servers that the request may be passed on to. */
+static bool has_control(const char *s, const char *allowed)
+{
+    while (*s && (((unsigned char)*s >= ' ' && *s != 127) || strchr(allowed, *s)))
+        s++;
+    return *s;
 }
 
 static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -114,6 +123,7 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
         f->n_hosts++;
     }
     f->has_bad_name = f->has_bad_name || !is_token(name);
+    f->has_bad_value = f->has_bad_value || (value && has_control(value, "\t"));
     return MHD_YES;
 }
 
@@ -127,6 +137,10 @@ static int check_framing(struct request *q, struct err *e)
         return err_set(e, ERR_INVALID, "a body with more than one length");
     if (f.has_bad_name)
         return err_set(e, ERR_INVALID, "a header's name with what can't be in one");
+    if (f.has_bad_value)
+        return err_set(e, ERR_INVALID, "a header with a control character");
+    if (!is_token(q->verb_name) || has_control(q->target, ""))
+        return err_set(e, ERR_INVALID, "a request line with what can't be in one");
     if (f.n_hosts > 1)
         return err_field(e, ERR_INVALID, "Host", "more than one Host");
     if (f.encoding && strcasecmp(f.encoding, "chunked") != 0)

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "common/cleanup.h"
 #include "common/path.h"
@@ -101,7 +102,8 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
         }
         if (!l->path)
             listener_tune_tcp(fd);
-        (void)MHD_add_connection(s->daemon, fd, (struct sockaddr *)&from, len);
+        (void)MHD_add_connection(s->tls_daemon && !l->path ? s->tls_daemon : s->daemon, fd,
+                                 (struct sockaddr *)&from, len);
     }
 }
 
@@ -247,6 +249,38 @@ int listener_new_unix(struct server *s, const char *path, struct listener **ret,
     if (!l->path) {
         listener_free(l);
         return err_oom(e);
+    }
+    *ret = l;
+    return 0;
+}
+
+int listener_new_fd(struct server *s, int fd, struct listener **ret, struct err *e)
+{
+    struct sockaddr_un own = {0};
+    socklen_t len = sizeof(own) - 1;
+    struct listener *l = NULL;
+    int r;
+
+    if (getsockname(fd, (struct sockaddr *)&own, &len) < 0) {
+        r = err_sys(e, errno, "the socket that was passed in");
+        fd_close(fd);
+        return r;
+    }
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    r = io_set_nonblock(fd, true, e);
+    if (r < 0) {
+        fd_close(fd);
+        return r;
+    }
+    r = listener_new(s, fd, &l, e);
+    if (r < 0)
+        return r;
+    if (own.sun_family == AF_UNIX)
+        l->path = strdup(own.sun_path);
+    r = own.sun_family != AF_UNIX ? name_address(fd, &l->address, e) : l->path ? 0 : err_oom(e);
+    if (r < 0) {
+        listener_free(l);
+        return r;
     }
     *ret = l;
     return 0;

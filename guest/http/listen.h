@@ -10,6 +10,7 @@ struct server;
 
 int listener_new_tcp(struct server *s, const char *addr, struct listener **ret, struct err *e);
 int listener_new_unix(struct server *s, const char *path, struct listener **ret, struct err *e);
+int listener_new_fd(struct server *s, int fd, struct listener **ret, struct err *e); /* takes fd */
 int listener_start(struct listener *l, struct err *e); /* on the loop's thread */
 void listener_stop(struct listener *l);                /* the same */
 struct listener *listener_free(struct listener *l);    /* removes a unix socket's file */

@@ -59,6 +59,7 @@ struct request *request_unref(struct request *q)
     if (q->free_state && q->state)
         q->free_state(q->state);
     (void)pthread_mutex_destroy(&q->lock);
+    free(q->caller);
     free(q->target);
     free(q->authority);
     free(q->path);

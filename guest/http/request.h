@@ -80,6 +80,8 @@ struct request {
     const void *group;
     const void *method;
     int counter;
+    void *
+        caller; /* the service's, of its authorize: who sent it. malloc'ed, freed with the request; or NULL */
     enum verb verb;
     const char *verb_name; /* as received; the library owns it */
     bool is_http11;

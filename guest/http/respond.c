@@ -194,6 +194,10 @@ static void write_reply(struct request *q, int fd, const struct err *error, int 
     char head[HEAD_BYTES];
     int n;
 
+    if (q->conn->is_tls) { /* the bytes would not be TLS: the client sees the end */
+        (void)shutdown(fd, SHUT_RDWR);
+        return;
+    }
     if (respond_write_error(q, error, status, &reply, NULL) < 0)
         return;
     text = reply.text;

@@ -71,7 +71,10 @@ static void conn_started(struct server *s, struct MHD_Connection *mhd, void **so
 
     if (!c)
         return; /* its first request is refused */
-    *c = (struct conn){.fd = info->connect_fd, .idle_since_ms = clock_mono_ms()};
+    *c = (struct conn){.fd = info->connect_fd,
+                       .is_tls =
+                           MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL,
+                       .idle_since_ms = clock_mono_ms()};
     if (take_slot(s, c) < 0)
         free(c);
     else
@@ -306,34 +309,65 @@ int server_listen_tcp(struct server *s, const char *addr, struct err *e)
     return add_listener(s, addr, listener_new_tcp, e);
 }
 
+int server_listen_fd(struct server *s, int fd, struct err *e)
+{
+    int r;
+
+    if (s->n_listeners == SERVER_MAX_LISTENERS) {
+        fd_close(fd);
+        return err_set(e, ERR_INVALID, "more than %d addresses to listen on", SERVER_MAX_LISTENERS);
+    }
+    r = listener_new_fd(s, fd, &s->listeners[s->n_listeners], e);
+    s->n_listeners += r == 0;
+    return r;
+}
+
 int server_listen_unix(struct server *s, const char *path, struct err *e)
 {
     return add_listener(s, path, listener_new_unix, e);
 }
 
-int server_start(struct server *s, struct err *e)
+/*
+ * Our own bounds count; the library's are a backstop. That of connections is split over its
+ * threads. That of time is for a connection that was reset just when the library had more to
+ * do with it: it loses the event, and would keep the descriptor for ever. It does not run for
+ * suspended connections, so silent streams live; a client that takes nothing for so long is
+ * cut off, and can go on from an offset.
+ */
+static struct MHD_Daemon *start_library(struct server *s, const struct server_options *tls)
 {
-    int r;
+    struct MHD_OptionItem items[] = {
+        {tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, tls ? (void *)tls->tls_key : NULL},
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, tls ? (void *)tls->tls_cert : NULL},
+        {MHD_OPTION_END, 0, NULL},
+    };
 
-    /*
-     * Our own bounds count; the library's are a backstop. That of connections is split over its
-     * threads. That of time is for a connection that was reset just when the library had more to
-     * do with it: it loses the event, and would keep the descriptor for ever. It does not run for
-     * suspended connections, so silent streams live; a client that takes nothing for so long is
-     * cut off, and can go on from an offset.
-     */
-    s->daemon = MHD_start_daemon(
+    return MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET |
-            MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE,
+            MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | (tls ? (unsigned)MHD_USE_TLS : 0),
         0, NULL, NULL, request_on_access, s, MHD_OPTION_THREAD_POOL_SIZE, SERVER_THREADS,
         MHD_OPTION_CONNECTION_LIMIT, 4 * s->n_slots, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)SERVER_POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)MHD_STACK_BYTES,
         MHD_OPTION_URI_LOG_CALLBACK, request_on_uri, s, MHD_OPTION_NOTIFY_COMPLETED,
         request_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(SERVER_IDLE_MS / 1000),
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
+        items, MHD_OPTION_END);
+}
+
+int server_start(struct server *s, struct err *e)
+{
+    int r;
+
+    s->daemon = start_library(s, NULL);
     if (!s->daemon)
         return err_set(e, ERR_INTERNAL, "the HTTP library does not start");
+    if (s->o.tls_cert) {
+        s->tls_daemon = start_library(s, &s->o);
+        if (!s->tls_daemon)
+            return err_field(e, ERR_INVALID, "tls-cert",
+                             "the certificate and the key are no pair in PEM");
+    }
     r = loop_watch_add(s->o.loop, s->vanish_fd, EPOLLIN, on_vanish, s, &s->vanish_watch, e);
     if (r < 0)
         return r;
@@ -403,6 +437,9 @@ bool server_stop(struct server *s, int wait_ms)
         return false; /* one hangs in a handler: the process ends with it */
     MHD_stop_daemon(s->daemon);
     s->daemon = NULL;
+    if (s->tls_daemon)
+        MHD_stop_daemon(s->tls_daemon);
+    s->tls_daemon = NULL;
     return true;
 }
 

@@ -71,6 +71,8 @@ struct server_options {
     struct pool *pool; /* for what blocks */
     unsigned max_connections;
     unsigned keepalive_ms;
+    /* PEM: connections by TCP are TLS, where the HTTP library has it (Debian's has, the static one has not). */
+    const char *tls_cert, *tls_key;
     char *const *allow_hosts; /* while it is open (gate.h): names it answers to; or NULL */
 };
 
@@ -78,6 +80,8 @@ int server_new(const struct server_options *o, struct server **ret, struct err *
 /* "127.0.0.1:0", "[::1]:8080", "0.0.0.0:80", ":80". On the loop's thread or before it runs. */
 int server_listen_tcp(struct server *s, const char *addr, struct err *e);
 int server_listen_unix(struct server *s, const char *path, struct err *e);
+/* A socket that listens already, of a service manager; its file, if it has one, stays. Takes fd. */
+int server_listen_fd(struct server *s, int fd, struct err *e);
 /* Begins to accept. */
 int server_start(struct server *s, struct err *e);
 /* No new connections or requests; what runs goes on. */

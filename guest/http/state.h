@@ -23,6 +23,7 @@ struct conn {
     uint32_t generation;
     bool is_reserve; /* over the bound: only ROUTE_RESERVE is served */
     bool is_tcp;
+    bool is_tls;     /* only the library writes to fd */
     bool is_watched; /* its fd is in vanish_fd's set. The connection's thread's */
     /* guarded by the table lock: */
     int64_t idle_since_ms; /* without a request; 0: it has one, or was upgraded */
@@ -32,6 +33,7 @@ struct conn {
 struct server {
     struct server_options o;
     struct MHD_Daemon *daemon;
+    struct MHD_Daemon *tls_daemon; /* for TCP; NULL: without TLS */
     struct listener *listeners[SERVER_MAX_LISTENERS];
     size_t n_listeners;
     int vanish_fd; /* an epoll set of suspended connections' sockets */

@@ -15,8 +15,9 @@
 #include "common/clock.h"
 #include "event/loop.h"
 #include "proc/registry.h"
+#include "event/dial.h"
 #include "system/ports.h"
-#include "system/http1.h"
+#include "common/http1.h"
 
 #define IO_BYTES 4096
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # --forward-localhost: ports on localhost in the box, as E2B's edge dials them, over a network of two namespaces.
+# early
 
 load ../lib/agent
 

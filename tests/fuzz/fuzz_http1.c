@@ -8,7 +8,7 @@
 
 #include <ctype.h>
 
-#include "system/http1.h"
+#include "common/http1.h"
 
 /* Nothing in a name or a value can end a line or begin another header. */
 static void check_header(const struct http1_header *h)

@@ -15,7 +15,7 @@
 #include "common/str.h"
 #include "dialect/e2b/proto.h"
 #include "http/range.h"
-#include "system/ports.h"
+#include "event/dial.h"
 
 static void check_numbers(const char *s)
 {

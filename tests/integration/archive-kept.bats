@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Properties that archives keep (sparse files of every kind, attributes, owners), their limits, and the
 # leftovers of a killed agent.
+# early
 
 load ../lib/agent
 

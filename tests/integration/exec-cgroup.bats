@@ -2,6 +2,7 @@
 # An agent in a cgroup of its own: it survives a command that uses up the memory and a fork bomb, reports which it
 # was, and enforces per-command limits. On cgroup v1, or v2 if it has the controllers; elsewhere each test
 # prints why it can't run.
+# early
 
 load ../lib/agent
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The Fs service through HTTP.
+# early
 
 load ../lib/agent
 

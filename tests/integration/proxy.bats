@@ -87,6 +87,18 @@ no_tunnels() { agent_curl /v1/metrics | grep -qx 'bellhop_tunnels 0'; }
         --data-binary "@$AGENT_DIR/body" | cmp "$AGENT_DIR/body"
 }
 
+@test "a gateway in front of the agent says below which path its clients see the server" {
+    prefix_seen() # VALUE
+    {
+        agent_curl "/v1/proxy/$WEB_PORT/echo" -H "Bellhop-Proxy-Prefix$1" -o /dev/null -D - |
+            tr -d '\r' | sed -n 's/^X-Headers: //p' | jq -r '."x-forwarded-prefix", ."bellhop-proxy-prefix"'
+    }
+    [ "$(prefix_seen ': /boxes/one/8080' | tr '\n' ' ')" = "/boxes/one/8080 null " ]
+    [ "$(prefix_seen ';' | tr '\n' ' ')" = "null null " ]
+    run agent_curl "/v1/proxy/$WEB_PORT/echo" -H 'Bellhop-Proxy-Prefix: x' -i
+    [[ $output == *" 400 "* && $output == *'"field":"Bellhop-Proxy-Prefix"'* ]]
+}
+
 @test "proxy leaves the server's own Authorization alone" {
     run curl -s -H "X-Access-Token: $AGENT_TOKEN" -H 'Authorization: Basic eDp5' -D - -o /dev/null \
         "$AGENT_URL/v1/proxy/$WEB_PORT/echo"
@@ -128,6 +140,36 @@ no_tunnels() { agent_curl /v1/metrics | grep -qx 'bellhop_tunnels 0'; }
     run upgrade "/v1/proxy/$WEB_PORT/socket" websocket 'ping\x00\xff'
     [[ $output == *" 101 "* && $output == *"Upgrade: websocket"* && $output == *"X-Accept: yes"* ]]
     [[ $output == *"hello:ping"* ]]
+}
+
+@test "proxy passes a request with a body on without its wish for an upgrade, so that the body has an end" {
+    run agent_curl "/v1/proxy/$WEB_PORT/echo" -D "$AGENT_DIR/headers" -H 'Connection: Upgrade, HTTP2-Settings' \
+        -H 'Upgrade: h2c' -H 'HTTP2-Settings: AAMAAABk' --data body
+    [ "$output" = body ]
+    run ! grep -i '"upgrade"' "$AGENT_DIR/headers"
+}
+
+@test "proxy drops what each Connection header names" {
+    agent_curl "/v1/proxy/$WEB_PORT/echo" -D "$AGENT_DIR/headers" -H 'Connection: close' -H 'Connection: X-One' \
+        -H 'X-One: 1' -H 'X-Two: 2'
+    run ! grep -i '"x-one"' "$AGENT_DIR/headers"
+    grep -i '"x-two": "2"' "$AGENT_DIR/headers"
+}
+
+# first_line BYTES: the first line of the agent's answer.
+first_line()
+{
+    exec 9<>"/dev/tcp/127.0.0.1/$AGENT_PORT"
+    printf '%b' "$1" >&9
+    head -n 1 <&9
+    exec 9>&-
+}
+
+@test "a request with control characters in its head is refused, as other servers may take them for line ends" {
+    [[ $(first_line 'GET /v1/health HTTP/1.1\r\nHost: x\r\nX: a\tb\r\n\r\n') == "HTTP/1.1 "[!4]* ]]
+    [[ $(first_line 'GET /v1/health HTTP/1.1\r\nHost: x\r\nX: a\rY: b\r\n\r\n') == *" 400 "* ]]
+    [[ $(first_line 'GET /v1/health?a\tb HTTP/1.1\r\nHost: x\r\n\r\n') == *" 400 "* ]]
+    [[ $(first_line 'GE\001T /v1/health HTTP/1.1\r\nHost: x\r\n\r\n') == *" 400 "* ]]
 }
 
 @test "tunnel carries bytes both ways, with half-close" {

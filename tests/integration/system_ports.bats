@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Listeners in the box, and waiting for one.
+# early
 
 bats_require_minimum_version 1.5.0
 load ../lib/agent

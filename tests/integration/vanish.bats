@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Two hundred clients that vanish from idle streams are freed within two seconds: on TCP and on a unix
 # socket and in gVisor. A client that half-closes is not kept either.
+# early
 
 load ../lib/agent
 load ../lib/runsc

@@ -251,7 +251,7 @@ TEST(a_replacement_that_fails_at_any_call_changes_nothing)
 
 static const char *const formats[] = {"tar", "gz", "bz2", "xz", "zst", "zip"};
 
-#define CUTS 60
+#define CUTS 40
 #define TAR_BYTES (6 * (512 + 1024) + 2 * 512 + 1024) /* six files, two links, the end mark */
 
 TEST(an_archive_that_is_cut_anywhere_changes_nothing)

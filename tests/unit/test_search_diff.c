@@ -16,7 +16,7 @@
 #include "../diff/peer.h"
 #include "../diff/tree.h"
 
-#define DEFAULT_CASES 400 /* of each test */
+#define DEFAULT_CASES 300 /* of each test */
 #define QUESTIONS 2       /* about one tree */
 #define MAX_WRONG 10      /* so many are shown */
 

@@ -2,10 +2,10 @@
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/str.h"
-#include "system/ports.h"
+#include "event/dial.h"
 #include "api/encode.h"
 #include "http/gate.h"
-#include "system/http1.h"
+#include "common/http1.h"
 #include "event/ring.h"
 #include "http/route.h"
 
@@ -251,7 +251,8 @@ TEST(http1_chunks_are_decoded_however_they_are_cut)
 
 TEST(http1_bad_chunks_are_refused)
 {
-    static const char *const bad[] = {"x\r\n", "\r\n", "fffffffffffffffff\r\n", "1\r\naXX"};
+    static const char *const bad[] = {"x\r\n", "\r\n", "fffffffffffffffff\r\n", "1\r\naXX",
+                                      "1\r\na\r\r"};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct http1_chunks c = {0};
@@ -261,6 +262,23 @@ TEST(http1_bad_chunks_are_refused)
         memcpy(piece, bad[i], strlen(bad[i]));
         T_INT(http1_decode_chunks(&c, piece, strlen(bad[i]), &n, NULL), -ERR_UNAVAILABLE);
     }
+}
+
+TEST(http1_trailers_without_end_are_refused)
+{
+    struct http1_chunks c = {0};
+    char head[] = "0\r\n";
+    size_t n, all = 0;
+    int r = http1_decode_chunks(&c, head, strlen(head), &n, NULL);
+
+    while (r == 0 && all <= 2 * HTTP1_HEAD_MAX) {
+        char line[] = "X: y\r\n";
+
+        all += strlen(line);
+        r = http1_decode_chunks(&c, line, strlen(line), &n, NULL);
+    }
+    T_INT(r, -ERR_UNAVAILABLE);
+    T_OK(all > HTTP1_HEAD_MAX);
 }
 
 TEST(http1_hop_by_hop_headers_end_here)

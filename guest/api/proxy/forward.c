@@ -21,6 +21,7 @@
 #include "system/log.h"
 #include "system/metrics.h"
 #include "event/pool.h"
+#include "event/dial.h"
 #include "system/ports.h"
 
 #define BACKLOG 128

@@ -5,7 +5,7 @@
 #include "common/cleanup.h"
 #include "event/loop.h"
 #include "agent.h"
-#include "system/ports.h"
+#include "event/dial.h"
 #include "api/dialect.h"
 #include "http/relay.h"
 #include "http/respond.h"

@@ -7,6 +7,8 @@
 #define WIRE_SERVICE_PREFIX "bellhop.v1."
 /* "1": the request does not count as use of the box. For monitoring. */
 #define WIRE_HEADER_QUIET "Bellhop-Quiet"
+/* The X-Forwarded-Prefix that /v1/proxy gives the server, from a gateway that shows it elsewhere; may be empty. */
+#define WIRE_HEADER_PREFIX "Bellhop-Proxy-Prefix"
 /* Seconds that an upload is kept without a request; of the request that begins it. */
 #define WIRE_HEADER_UPLOAD_AGE "Bellhop-Upload-Max-Age"
 #define WIRE_JSON_MAX_BYTES (16 * 1024 * 1024) /* one request body of an rpc method */

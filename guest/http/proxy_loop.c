@@ -1,6 +1,6 @@
 /*
- * proxy_loop: the loop's side of a proxied request: it connects to the port in the box, sends what
- * the connection has put into one ring, and puts what comes back into the other.
+ * proxy_loop: the server's side of a relayed request: it connects to the server, sends the bytes that
+ * the connection has put into one ring, and puts the reply into the other.
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -8,8 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "agent.h"
-#include "api/proxy/proxy.h"
+#include "http/proxy_state.h"
 #include "http/respond.h"
 
 #define EARLY_REPLY_BYTES \
@@ -27,7 +26,9 @@ static void close_peer(struct proxy *p)
     p->dial = dial_free(p->dial);
     if (p->watch)
         p->watch = loop_watch_del(p->watch);
-    fd_close(TAKE_FD(p->fd));
+    WITH_LOCK (&p->lock) {
+        fd_close(TAKE_FD(p->fd));
+    }
 }
 
 static void finish_proxy(struct proxy *p, const struct err *error);
@@ -35,8 +36,8 @@ static void on_head_deadline(struct loop *l, void *arg);
 
 static int set_head_deadline(struct proxy *p, struct err *e)
 {
-    return loop_timer_add(server_loop(p->server), clock_mono_ms() + p->patience_ms,
-                          on_head_deadline, p, &p->timer, e);
+    return loop_timer_add(server_loop(p->server), clock_mono_ms() + p->answer_ms, on_head_deadline,
+                          p, &p->timer, e);
 }
 
 /* While the request is still being sent, the deadline does not apply: it is set again. */
@@ -54,9 +55,8 @@ static void on_head_deadline(struct loop *l, void *arg)
     if (!is_asked && set_head_deadline(p, &error) == 0)
         return;
     if (is_asked)
-        (void)err_field(&error, ERR_DEADLINE, "port",
-                        "port %d in the box did not answer within %lld ms", (int)p->port,
-                        (long long)p->patience_ms);
+        (void)err_field(&error, ERR_DEADLINE, p->port ? "port" : "",
+                        "%s did not answer within %lld ms", p->what, (long long)p->answer_ms);
     finish_proxy(p, &error);
 }
 
@@ -92,11 +92,21 @@ static uint32_t wanted_events(struct proxy *p)
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
     uint32_t events = 0;
 
+    if (p->is_handed)
+        return p->wants_data ? (uint32_t)EPOLLIN : 0;
     if (!p->has_head || p->down.len < p->down.cap || !p->up_ended)
         events |= EPOLLIN;
     if (p->hello_sent < p->hello.len || p->up.len)
         events |= EPOLLOUT;
     return events;
+}
+
+/* Hands the socket over to the connection, which reads the body from now on: the request is sent. */
+static void maybe_hand_over(struct proxy *p)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&p->lock);
+
+    p->is_handed = p->is_handed || (p->wants_hand && p->hello_sent == p->hello.len && !p->up.len);
 }
 
 /* Watches for the events that can be handled now; finishes if the request is over. */
@@ -110,6 +120,7 @@ static void update_watch(struct proxy *p)
         finish_proxy(p, NULL);
         return;
     }
+    maybe_hand_over(p);
     events = wanted_events(p);
     if (!events &&
         p->watch) { /* the rings are full: the kernel would report a hang-up over and over */
@@ -153,11 +164,13 @@ static void pump_proxy(struct loop *l, void *arg)
         struct err error = {0};
 
         if (set_head_deadline(p, &error) < 0 ||
-            dial_new(l, NULL, p->port, on_proxy_dialed, p, &p->dial, &error) < 0)
+            (p->fd < 0 && dial_new(l, NULL, p->port, on_proxy_dialed, p, &p->dial, &error) < 0))
             finish_proxy(p, &error);
+        else
+            update_watch(p);
     } else if (p->is_started && !p->is_finished && p->dial && is_left(p)) {
         finish_proxy(p, NULL);
-    } else {
+    } else if (p->is_started) { /* if its client left before, the loop has no reference to drop */
         update_watch(p);
     }
     proxy_unref(p);
@@ -202,6 +215,9 @@ static int send_all(struct proxy *p)
             r = send_some(p, p->hello.data + p->hello_sent, p->hello.len - p->hello_sent, &n);
             p->hello_sent = r < 0 ? p->hello.len : p->hello_sent + n;
             r = r < 0 ? 0 : r;
+            WITH_LOCK (&p->lock) {
+                p->is_hello_sent = p->hello_sent == p->hello.len;
+            }
             continue;
         }
         (void)pthread_mutex_lock(&p->lock);
@@ -231,22 +247,28 @@ bool proxy_has_body(const struct proxy *p)
            status != HTTP_NOT_MODIFIED;
 }
 
-/* Takes a piece of the reply's body. 1: the body is complete. */
-static int take_body(struct proxy *p, char *data, size_t len, struct err *e)
+int proxy_decode_body(struct proxy *p, char *data, size_t *len, struct err *e)
 {
-    bool is_over = false, must_wake;
-    int r;
-
     if (p->head.is_chunked) {
-        r = http1_decode_chunks(&p->chunks, data, len, &len, e);
-        if (r < 0)
-            return r;
-        is_over = p->chunks.is_over;
-    } else if (p->head.has_length) {
-        len = len < p->left ? len : (size_t)p->left;
-        p->left -= len;
-        is_over = !p->left;
+        int r = http1_decode_chunks(&p->chunks, data, *len, len, e);
+
+        return r < 0 ? r : p->chunks.is_over;
     }
+    if (!p->head.has_length)
+        return 0;
+    *len = *len < p->left ? *len : (size_t)p->left;
+    p->left -= *len;
+    return !p->left;
+}
+
+/* Puts a piece of the reply's body into the ring. 1: the body is complete. */
+static int take_reply_body(struct proxy *p, char *data, size_t len, struct err *e)
+{
+    bool must_wake;
+    int r = proxy_decode_body(p, data, &len, e);
+
+    if (r < 0)
+        return r;
     (void)pthread_mutex_lock(&p->lock);
     (void)ring_put(&p->down, data, len); /* it fits: no more than the room was read */
     must_wake = p->wants_data && len;
@@ -254,7 +276,7 @@ static int take_body(struct proxy *p, char *data, size_t len, struct err *e)
     (void)pthread_mutex_unlock(&p->lock);
     if (must_wake)
         wake_client(p);
-    return is_over;
+    return r;
 }
 
 static void publish_head(struct proxy *p)
@@ -267,7 +289,7 @@ static void publish_head(struct proxy *p)
 }
 
 /* Takes more of the head. 1: the reply is complete, or the connection was upgraded. */
-static int take_head(struct proxy *p, const char *data, size_t len, struct err *e)
+static int take_reply_head(struct proxy *p, const char *data, size_t len, struct err *e)
 {
     size_t head_len;
     int r;
@@ -294,20 +316,18 @@ static int take_head(struct proxy *p, const char *data, size_t len, struct err *
     /* The bytes after the head are at most one read, which fits into the empty ring. */
     r = !proxy_has_body(p) || (p->head.has_length && !p->head.is_chunked && !p->head.length);
     if (!r && p->early.len)
-        r = take_body(p, p->early.data, p->early.len, e);
+        r = take_reply_body(p, p->early.data, p->early.len, e);
     if (r >= 0)
         publish_head(p);
     return r;
 }
 
-/* The server closed. 1: the reply is complete. */
-static int on_server_end(struct proxy *p, struct err *e)
+int proxy_end_body(struct proxy *p, struct err *e)
 {
     if (!p->has_head)
-        return err_set(e, ERR_UNAVAILABLE, "port %d in the box closed without an answer",
-                       (int)p->port);
+        return err_set(e, ERR_UNAVAILABLE, "%s closed without an answer", p->what);
     if (p->head.is_chunked || p->head.has_length)
-        return err_set(e, ERR_DATA_LOSS, "port %d in the box broke off", (int)p->port);
+        return err_set(e, ERR_DATA_LOSS, "%s broke off", p->what);
     return 1;
 }
 
@@ -327,9 +347,8 @@ static int make_room(struct proxy *p, size_t *max, struct err *e)
         r = p->down.cap < EARLY_REPLY_BYTES
                 ? ring_grow(&p->down, 2 * p->down.cap, e)
                 : err_set(e, ERR_EXHAUSTED,
-                          "port %d in the box answered with more than %d bytes before it had read "
-                          "the request",
-                          (int)p->port, EARLY_REPLY_BYTES);
+                          "%s answered with more than %d bytes before it had read the request",
+                          p->what, EARLY_REPLY_BYTES);
         room = p->down.cap - p->down.len;
     }
     if (room < *max)
@@ -353,8 +372,24 @@ static int receive_some(struct proxy *p, struct err *e)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (n <= 0)
-        return on_server_end(p, e);
-    return p->has_head ? take_body(p, data, (size_t)n, e) : take_head(p, data, (size_t)n, e);
+        return proxy_end_body(p, e);
+    return p->has_head ? take_reply_body(p, data, (size_t)n, e)
+                       : take_reply_head(p, data, (size_t)n, e);
+}
+
+/* Whether the connection reads the socket itself; if it waits for an event, this is it. */
+static bool wake_reader(struct proxy *p)
+{
+    bool is_handed, must_wake;
+
+    WITH_LOCK (&p->lock) {
+        is_handed = p->is_handed;
+        must_wake = is_handed && p->wants_data;
+        p->wants_data = p->wants_data && !must_wake;
+    }
+    if (must_wake)
+        wake_client(p);
+    return is_handed;
 }
 
 static void on_io(struct loop *l, uint32_t events, void *arg)
@@ -364,6 +399,10 @@ static void on_io(struct loop *l, uint32_t events, void *arg)
     int r = 0;
 
     (void)l;
+    if (wake_reader(p)) {
+        update_watch(p);
+        return;
+    }
     if (events & EPOLLOUT)
         (void)send_all(p);
     if (events & (EPOLLIN | EPOLLERR | EPOLLHUP))

@@ -1,4 +1,4 @@
-#include "system/http1.h"
+#include "common/http1.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -138,7 +138,7 @@ void http1_head_done(struct http1_head *h)
     *h = (struct http1_head){0};
 }
 
-static bool list_has(const char *list, const char *name)
+static bool header_lists(const char *list, const char *name)
 {
     size_t len = strlen(name);
 
@@ -163,7 +163,7 @@ bool http1_is_hop_by_hop(const char *name, const char *connection)
     for (size_t i = 0; i < N_ELEMENTS(names); i++)
         if (strcasecmp(names[i], name) == 0)
             return true;
-    return list_has(connection, name);
+    return header_lists(connection, name);
 }
 
 enum chunk_state {
@@ -211,11 +211,13 @@ static int take_byte(struct http1_chunks *c, char byte, struct err *e)
             c->state = CHUNK_SIZE;
             c->left = 0;
             c->n_line = 0;
-        } else if (byte != '\r') {
+        } else if (byte != '\r' || c->n_line++) {
             return bad_reply(e, "a malformed chunk");
         }
         return 0;
     case CHUNK_TRAILER:
+        if (++c->n_trailers > HTTP1_HEAD_MAX)
+            return bad_reply(e, "its trailers do not end");
         if (byte == '\n') {
             c->is_over = c->n_line == 0;
             c->n_line = 0;

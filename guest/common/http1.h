@@ -37,7 +37,8 @@ bool http1_is_hop_by_hop(const char *name, const char *connection);
 struct http1_chunks {
     int state;
     uint64_t left;
-    unsigned n_line; /* bytes in this size or trailer line */
+    unsigned n_line;     /* bytes in this size or trailer line */
+    unsigned n_trailers; /* bytes of all trailers */
     bool is_over;
 };
 

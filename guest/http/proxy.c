@@ -1,10 +1,8 @@
-/*
- * proxy: /v1/proxy/{port}/...: HTTP/1.1 to a port in the box, the client's side. A request to upgrade (WebSocket)
- * is forwarded, and after the 101 the two sockets are joined.
- */
-#include "api/proxy/proxy.h"
+/* proxy: the client's side of a relayed request. */
+#include "http/proxy.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,19 +10,16 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "agent.h"
-#include "api/dialect.h"
 #include "common/cleanup.h"
 #include "common/str.h"
+#include "http/proxy_state.h"
 #include "http/relay.h"
 #include "http/respond.h"
-#include "system/auth.h"
 
 #define RING_BYTES (128 * 1024)
 #define CHUNK_OVERHEAD 12 /* size in hex and two line ends */
 #define BLOCK_BYTES (16 * 1024)
-#define PROXY_ANSWER_MS (10 * 60 * 1000) /* from the end of the request to the head of the reply */
-#define PROXY_ANSWER_MAX_MS (24 * 3600 * 1000)
+#define LARGE_BLOCK_BYTES (256 * 1024) /* of a body that is larger than that */
 
 void proxy_unref(void *arg)
 {
@@ -43,18 +38,36 @@ void proxy_unref(void *arg)
     free(p);
 }
 
-/* ---- the request's head for the server in the box ---- */
+/* ---- the request's head for the server ---- */
 
 struct copying {
+    struct request *q;
     struct proxy *p;
-    const char *connection;
+    const struct proxy_target *target;
 };
 
-static bool is_our_token(const struct copying *c, const char *value)
+struct hop_search {
+    const char *name;
+    bool is_found;
+};
+
+static int look_in_connection(void *arg, const char *name, const char *value)
 {
-    if (strncasecmp(value, "Bearer ", 7) == 0)
-        value += 7;
-    return auth_matches(request_agent(c->p->request)->auth, value);
+    struct hop_search *s = arg;
+
+    s->is_found =
+        s->is_found || (strcasecmp(name, "Connection") == 0 && http1_is_hop_by_hop(s->name, value));
+    return 0;
+}
+
+/* There may be more than one Connection header. */
+static bool is_of_this_hop(struct request *q, const char *name)
+{
+    struct hop_search s = {.name = name, .is_found = http1_is_hop_by_hop(name, NULL)};
+
+    if (!s.is_found)
+        (void)request_each_header(q, look_in_connection, &s);
+    return s.is_found;
 }
 
 static bool is_dropped(const struct copying *c, const char *name, const char *value)
@@ -65,15 +78,14 @@ static bool is_dropped(const struct copying *c, const char *name, const char *va
                                         "X-Forwarded-For",
                                         "X-Forwarded-Host",
                                         "X-Forwarded-Proto",
-                                        "X-Forwarded-Prefix",
-                                        PROXY_TIMEOUT_HEADER};
+                                        "X-Forwarded-Prefix"};
 
     for (size_t i = 0; i < N_ELEMENTS(names); i++)
         if (strcasecmp(names[i], name) == 0)
             return true;
-    if (strcasecmp(name, "Authorization") == 0 || strcasecmp(name, "X-Access-Token") == 0)
-        return is_our_token(c, value);
-    return http1_is_hop_by_hop(name, c->connection);
+    if (c->target->drops && c->target->drops(c->target->arg, name, value))
+        return true;
+    return is_of_this_hop(c->q, name);
 }
 
 static int copy_header(void *arg, const char *name, const char *value)
@@ -103,18 +115,19 @@ static int add_client(struct request *q, struct proxy *p, struct err *e)
 }
 
 /* Keeps the X-Forwarded-Proto of a front that ends TLS: a server that redirects to https would loop otherwise. */
-static int add_forwarded(struct request *q, struct proxy *p, struct err *e)
+static int add_forwarded(struct request *q, struct proxy *p, const struct proxy_target *t,
+                         struct err *e)
 {
     const char *proto = request_header(q, "X-Forwarded-Proto");
     const char *host = request_header(q, "X-Forwarded-Host");
-    int r = buf_addf(&p->hello, e,
-                     "Host: localhost:%d\r\nX-Forwarded-Proto: %s\r\n"
-                     "X-Forwarded-Prefix: /v1/proxy/%d\r\n",
-                     (int)p->port, proto && strcasecmp(proto, "https") == 0 ? "https" : "http",
-                     (int)p->port);
+    int r = buf_addf(&p->hello, e, "Host: %s\r\nX-Forwarded-Proto: %s\r\n%s", t->host,
+                     proto && strcasecmp(proto, "https") == 0 ? "https" : "http",
+                     t->headers ? t->headers : "");
 
     if (!host)
         host = request_host(q);
+    if (r == 0 && t->prefix)
+        r = buf_addf(&p->hello, e, "X-Forwarded-Prefix: %s\r\n", t->prefix);
     if (r == 0)
         r = add_client(q, p, e);
     if (r == 0 && host)
@@ -131,69 +144,80 @@ static int add_forwarded(struct request *q, struct proxy *p, struct err *e)
     return r < 0 ? r : buf_adds(&p->hello, "\r\n", e);
 }
 
-/* Fills p->hello. path: the raw target after the port, with the query. */
-static int proxy_write_hello(struct request *q, struct proxy *p, const char *path, struct err *e)
+static int write_hello(struct request *q, struct proxy *p, const struct proxy_target *t,
+                       struct err *e)
 {
-    struct copying c = {.p = p, .connection = request_header(q, "Connection")};
+    struct copying c = {.q = q, .p = p, .target = t};
     int r;
 
-    r = buf_addf(&p->hello, e, "%s %s%s HTTP/1.1\r\n", q->verb_name, *path == '/' ? "" : "/", path);
+    r = buf_addf(&p->hello, e, "%s %s%s HTTP/1.1\r\n", q->verb_name, *t->path == '/' ? "" : "/",
+                 t->path);
     if (r < 0)
         return r;
     r = request_each_header(q, copy_header, &c);
-    return r < 0 ? err_oom(e) : add_forwarded(q, p, e);
+    return r < 0 ? err_oom(e) : add_forwarded(q, p, t, e);
 }
 
 /* ---- the request ---- */
 
-/* The deadline of the reply's head. */
-static int read_patience(struct request *q, uint64_t *ret_ms, struct err *e)
+int proxy_new_take(struct request *q, const struct proxy_target *t, struct proxy **ret,
+                   struct err *e)
 {
-    const char *value = request_header(q, PROXY_TIMEOUT_HEADER);
-    int r = value ? str_parse_u64(value, 1, PROXY_ANSWER_MAX_MS, ret_ms, e) : 0;
-
-    return r < 0 ? err_at(e, r, PROXY_TIMEOUT_HEADER) : 0;
-}
-
-static int proxy_begin(struct request *q, struct err *e)
-{
-    uint64_t patience_ms = PROXY_ANSWER_MS;
-    struct proxy *p;
-    const char *path;
-    uint16_t port;
+    struct proxy *p = calloc(1, sizeof(*p));
     int r;
 
-    r = dial_parse_port(q->raw_rest, &port, &path, e);
-    if (r == 0)
-        r = server_check_port(q->server, port, e);
-    if (r == 0)
-        r = read_patience(q, &patience_ms, e);
-    if (r < 0)
-        return r;
-    p = calloc(1, sizeof(*p));
-    if (!p)
+    if (!p) {
+        fd_close(t->fd);
         return err_oom(e);
+    }
     *p = (struct proxy){.request = request_ref(q),
                         .server = q->server,
-                        .port = port,
-                        .patience_ms = (int64_t)patience_ms,
+                        .port = t->port,
+                        .reply_name = t->reply_name,
+                        .drops_reply = t->drops_reply,
+                        .reply_value = t->reply_value,
+                        .answer_ms = t->answer_ms ? t->answer_ms : PROXY_ANSWER_MS,
                         .refs = 1,
-                        .fd = -1};
+                        .fd = t->fd};
+    (void)snprintf(p->what, sizeof(p->what), "%s", t->what);
     (void)pthread_mutex_init(&p->lock, NULL);
     buf_init(&p->hello, 2 * SERVER_POOL_BYTES);
     buf_init(&p->early, HTTP1_HEAD_MAX + PROXY_IO_BYTES);
-    q->state = p;
-    p->is_upgrade = request_header_has(q, "Connection", "upgrade") && request_header(q, "Upgrade");
-    if (ring_init(&p->up, RING_BYTES, e) < 0 || ring_init(&p->down, RING_BYTES, e) < 0)
-        return -ERR_EXHAUSTED;
-    r = proxy_write_hello(q, p, path, e);
-    if (r < 0)
-        return r;
-    (void)pthread_mutex_lock(&p->lock);
-    proxy_kick(p);
-    r = p->r;
-    (void)pthread_mutex_unlock(&p->lock);
-    return r < 0 ? err_oom(e) : 0;
+    /* A request with a body may ask for it too (curl's h2c); it is passed on without, so that its body has an end. */
+    p->is_upgrade = !q->declared && request_header_has(q, "Connection", "upgrade") &&
+                    request_header(q, "Upgrade");
+    r = ring_init(&p->up, RING_BYTES, e);
+    if (r == 0)
+        r = ring_init(&p->down, RING_BYTES, e);
+    if (r == 0)
+        r = write_hello(q, p, t, e);
+    if (r == 0)
+        WITH_LOCK (&p->lock) {
+            proxy_kick(p);
+            r = p->r;
+        }
+    if (r < 0) {
+        proxy_unref(p);
+        return err_oom(e);
+    }
+    *ret = p;
+    return 0;
+}
+
+/*
+ * With the lock: sends a piece at once if nothing is before it, and returns the bytes sent. The loop, which sends the
+ * ring's bytes, has none. A server that has stopped reading may still reply: the piece counts as sent.
+ */
+static size_t send_body_piece(struct proxy *p, const char *data, size_t len)
+{
+    ssize_t n;
+
+    if (!p->is_hello_sent || p->up.len || p->fd < 0)
+        return 0;
+    n = send(p->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : len;
+    return (size_t)n;
 }
 
 /* With the lock. Puts a piece into the ring, as on the wire; returns the bytes taken. */
@@ -203,8 +227,11 @@ static size_t put_body_piece(struct proxy *p, const char *data, size_t len, bool
     char size[CHUNK_OVERHEAD];
     int n;
 
-    if (!is_chunked)
-        return ring_put(&p->up, data, len);
+    if (!is_chunked) {
+        size_t sent = send_body_piece(p, data, len);
+
+        return sent + (sent < len ? ring_put(&p->up, data + sent, len - sent) : 0);
+    }
     if (room <= CHUNK_OVERHEAD)
         return 0;
     if (len > room - CHUNK_OVERHEAD)
@@ -216,9 +243,9 @@ static size_t put_body_piece(struct proxy *p, const char *data, size_t len, bool
     return len;
 }
 
-static int proxy_body(struct request *q, const char *data, size_t *len, struct err *e)
+int proxy_body(struct proxy *p, const char *data, size_t *len, struct err *e)
 {
-    struct proxy *p = q->state;
+    struct request *q = p->request;
     size_t left = *len;
 
     for (;;) {
@@ -233,7 +260,7 @@ static int proxy_body(struct request *q, const char *data, size_t *len, struct e
         else
             left -= put_body_piece(p, data + (*len - left), left, q->declared == UINT64_MAX);
         p->wants_room = left > 0;
-        if (r == 0)
+        if (r == 0 && p->up.len)
             proxy_kick(p);
         (void)pthread_mutex_unlock(&p->lock);
         if (r < 0) {
@@ -249,6 +276,35 @@ static int proxy_body(struct request *q, const char *data, size_t *len, struct e
     }
 }
 
+/*
+ * With the lock, once the socket is handed over: reads from it. 1: *ret_n bytes of payload. 0: there is nothing yet; or
+ * the body is complete, and down_ended is set.
+ */
+static int read_socket(struct proxy *p, char *data, size_t max, size_t *ret_n)
+{
+    for (;;) {
+        ssize_t n = recv(p->fd, data, max, MSG_DONTWAIT);
+        size_t len = (size_t)n;
+        int r;
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (n > 0)
+            r = proxy_decode_body(p, data, &len, &p->error);
+        else
+            r = proxy_end_body(p, &p->error);
+        if (r < 0)
+            return p->r = r;
+        p->down_ended = r > 0;
+        if (n > 0 && len) {
+            *ret_n = len;
+            return 1;
+        }
+        if (p->down_ended)
+            return 0;
+    }
+}
+
 static ssize_t read_reply(void *arg, uint64_t pos, char *data, size_t max)
 {
     struct proxy *p = arg;
@@ -261,10 +317,13 @@ static ssize_t read_reply(void *arg, uint64_t pos, char *data, size_t max)
 
         (void)pthread_mutex_lock(&p->lock);
         n = ring_get(&p->down, data, max);
+        if (!n && p->is_handed && !p->down_ended && p->r == 0)
+            (void)read_socket(p, data, max, &n);
         is_over = p->down_ended;
         r = p->r;
         p->wants_data = !n && !is_over;
-        if (n && !is_over)
+        /* For room in the ring, or for an event of the socket. */
+        if (r == 0 && !is_over && (p->is_handed ? !n : n))
             proxy_kick(p);
         (void)pthread_mutex_unlock(&p->lock);
         p->request->bytes_out += n;
@@ -306,6 +365,8 @@ static void copy_reply_headers(const struct proxy *p, struct reply *response)
     for (size_t i = 0; i < p->head.n_headers; i++) {
         const struct http1_header *h = &p->head.headers[i];
 
+        if (p->drops_reply && p->drops_reply(h->name))
+            continue;
         if (is_upgrade && strcasecmp(h->name, "Upgrade") == 0)
             reply_add_header(response, h->name, h->value);
         else if (strcasecmp(h->name, "Content-Length") != 0 && !is_for_one_hop(&p->head, h->name))
@@ -325,21 +386,27 @@ static int send_reply(struct request *q, struct proxy *p, struct err *e)
     } else {
         (void)pthread_mutex_lock(&p->lock);
         p->refs++;
+        p->wants_hand = true;
+        proxy_kick(p);
         (void)pthread_mutex_unlock(&p->lock);
-        response = reply_new_stream(is_sized ? p->head.length : REPLY_SIZE_UNKNOWN, BLOCK_BYTES,
-                                    read_reply, p, proxy_unref);
+        response = reply_new_stream(
+            is_sized ? p->head.length : REPLY_SIZE_UNKNOWN,
+            is_sized && p->head.length > LARGE_BLOCK_BYTES ? LARGE_BLOCK_BYTES : BLOCK_BYTES,
+            read_reply, p, proxy_unref);
         if (!response)
             proxy_unref(p);
     }
     if (!response)
         return err_oom(e);
     copy_reply_headers(p, response);
+    if (p->reply_name)
+        reply_add_header(response, p->reply_name, p->reply_value);
     return respond_queue_plain(q, p->head.status, response, e);
 }
 
-static int proxy_finish(struct request *q, struct err *e)
+int proxy_finish(struct proxy *p, struct err *e)
 {
-    struct proxy *p = q->state;
+    struct request *q = p->request;
 
     for (;;) {
         bool has_head;
@@ -370,18 +437,14 @@ static int proxy_finish(struct request *q, struct err *e)
     }
 }
 
-static void proxy_done(struct request *q)
+struct proxy *proxy_leave(struct proxy *p)
 {
-    struct proxy *p = q->state;
-
     if (!p)
-        return;
+        return NULL;
     (void)pthread_mutex_lock(&p->lock);
     p->is_left = true;
     proxy_kick(p); /* the loop releases its part */
     (void)pthread_mutex_unlock(&p->lock);
     proxy_unref(p);
+    return NULL;
 }
-
-const struct request_ops proxy_ops = {
-    .begin = proxy_begin, .body = proxy_body, .finish = proxy_finish, .done = proxy_done};
