@@ -1,4 +1,5 @@
 # A project's way into a box, through the real agent: what comes, what stays, what is said.
+# early
 
 load ../lib/box
 load ../lib/coding

@@ -1,4 +1,5 @@
 # The history of boxes: events, the records of boxes that are gone, and the typed error. With the process provider.
+# early
 
 load ../lib/box
 
@@ -213,22 +214,22 @@ up() # NAME [OPTION...]
 
 @test "gc --dry-run tells what gc would do and changes nothing" {
     up old >/dev/null
-    up gone >/dev/null
+    gone=$(up gone --json | jq -r .id)
     bellhop stop old >/dev/null
     bellhop rm gone >/dev/null
-    mkdir "$BELLHOP_STATE_DIR/boxes/0123456789abcdef"
+    mkdir "$BELLHOP_STATE_DIR/boxes/$gone" # as if the removal had been killed
     find "$BELLHOP_STATE_DIR" -name 'store.db*' -prune -o -print | sort >"$BOX_TMP/before"
     bellhop events --json >"$BOX_TMP/events"
     run bellhop gc --dry-run --stopped-for 0 --records-for 0
     [ "$status" -eq 0 ]
     [[ "$output" == *"old: stopped for"*"would be removed"* ]]
     [[ "$output" == *"1 old record would be forgotten"* ]]
-    [[ "$output" == *"would be removed: 0123456789abcdef"* ]]
+    [[ "$output" == *"would be removed: $gone"* ]]
     find "$BELLHOP_STATE_DIR" -name 'store.db*' -prune -o -print | sort | diff "$BOX_TMP/before" -
     bellhop events --json | diff "$BOX_TMP/events" -
     bellhop gc --stopped-for 0 --records-for 1h
     [ "$(bellhop ls --all --json | jq -r '.boxes | map(.name) | sort | join(" ")')" = "gone old" ]
-    [ ! -e "$BELLHOP_STATE_DIR/boxes/0123456789abcdef" ]
+    [ ! -e "$BELLHOP_STATE_DIR/boxes/$gone" ]
 }
 
 set_provider() # NAME

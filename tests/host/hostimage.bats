@@ -1,4 +1,5 @@
 # `--image host`: the programs of this machine, and nothing else of it.
+# early
 
 load ../lib/oci
 

@@ -300,6 +300,14 @@ one_monitor()
     [ "$left" -lt 1862000 ]
 }
 
+@test "a detached command with a timeout extends the lease as any other does" {
+    up one --timeout 1m >/dev/null
+    bellhop exec one --detach --timeout 15m -- sleep 1000 >/dev/null
+    left=$(($(bellhop status one --json | jq .deadline_ms) - $(date +%s%3N)))
+    [ "$left" -gt 930000 ]
+    [ "$left" -le 960000 ]
+}
+
 @test "a forwarded port reaches a server in the box, both ways, with half-close" {
     up one >/dev/null
     port=$(free_port)

@@ -137,7 +137,8 @@ import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
 for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
     db.execute(f"DROP TRIGGER {name}")
-for table in ("keys", "claims", "events", "records", "snapshots", "layer_uses"):
+for table in ("keys", "claims", "events", "records", "snapshots", "layer_uses", "tokens", "quotas", "open_ports",
+              "webhooks", "layers"):
     db.execute(f"DROP TABLE {table}")
 for column in ("project", "remote", "updated_ms", "paused_ms", "resumed_ms", "used_ms", "transcript"):
     db.execute(f"ALTER TABLE boxes DROP COLUMN {column}")

@@ -178,6 +178,78 @@ new" ] || fail "after $at: $content"
     [ "$(bellhop exec one -- cat a)" = 1 ]
 }
 
+# A box with the content, session and snapshot `first`, then `second`; it has the layer of `second`.
+two_contents()
+{
+    local word
+
+    up one
+    DIR=$BELLHOP_STATE_DIR/boxes/$(info one .id)
+    for word in first second; do
+        bellhop exec one -- sh -c "echo $word >a"
+        echo "{\"session\": \"$word\"}" >"$DIR/agent.json"
+        bellhop snapshot one --name "$word"
+    done
+    bellhop restore one second
+}
+
+# The box has the content WORD, and all that is stored about it fits; the other snapshot has no user.
+check_fits() # first|second EVENT
+{
+    local other=first
+
+    [ "$1" = second ] || other=second
+    [ ! -e "$DIR/restore.json" ] && [ ! -e "$DIR/oci/disk.next" ]
+    [ "$(bellhop events one --json | jq -r '[.events[] | select(.kind | test("restore"))][-1].kind')" = "$2" ]
+    [ "$(bellhop exec one -- cat a)" = "$1" ] || fail "$2: $(bellhop exec one -- cat a)"
+    [ "$(jq -r .session "$DIR/agent.json")" = "$1" ] || fail "$1: $(cat "$DIR/agent.json")"
+    run bellhop snapshots rm "$1"
+    [ "$status" -eq 4 ]
+    bellhop snapshots rm "$other"
+    bellhop gc >/dev/null
+    [ "$(find "$BELLHOP_STATE_DIR/snapshots/layers" -mindepth 1 -maxdepth 1 | wc -l)" -eq 1 ]
+}
+
+@test "after a restore that was killed, the next command makes layers, session and history fit the content" {
+    local at want word event
+
+    # before the exchange, after it, and before the intent is forgotten
+    for at in renameat2:1:second unlinkat:1:first unlink:1:first; do
+        two_contents
+        word=${at##*:}
+        event=restored
+        [ "$word" = first ] || event='restore failed'
+        [[ $at != unlink:* ]] || bellhop stop one # else the stop has the first unlink
+        killed_at "${at%:*}" restore one first || fail "not killed at $at"
+        [ -e "$DIR/restore.json" ]
+        for want in first second; do # it is not known yet which one it has
+            [[ $at == unlink:* ]] || { run bellhop snapshots rm "$want" && [ "$status" -eq 4 ]; }
+        done
+        bellhop gc --dry-run >"$BOX_TMP/gc"
+        grep -qx 'one: a restore was interrupted, would be settled' "$BOX_TMP/gc"
+        [ -e "$DIR/restore.json" ]
+        if [[ $at == renameat2:* ]]; then
+            bellhop start one
+        else
+            bellhop gc >"$BOX_TMP/gc"
+            grep -qx 'one: a restore was interrupted' "$BOX_TMP/gc"
+        fi
+        check_fits "$word" "$event"
+        bellhop rm one
+        bellhop snapshots rm "$word"
+    done
+}
+
+@test "a restore that fails leaves the box running with its content, and the snapshot without a user" {
+    two_contents
+    run strace -qq -o /dev/null -e trace=renameat2 -e inject=renameat2:error=EIO:when=1 "$BELLHOP" restore one first
+    [ "$status" -ne 0 ]
+    [[ $output == *"input/output error"* ]]
+    [ "$(info one .state)" = running ]
+    check_fits second 'restore failed'
+    bellhop events one --json | jq -e '[.events[] | select(.kind == "restore failed")][0].cause | contains("input/output error")'
+}
+
 @test "an up --from and a fork that are killed leave nothing that gc does not end" {
     up one
     bellhop exec one -- sh -c 'echo 1 >a'
@@ -193,6 +265,37 @@ new" ] || fail "after $at: $content"
         [ "$(bellhop ls -q)" = one ]
     done
     bellhop snapshots rm s # no box has it any more
+}
+
+# WORD is the number of snapshots of forks that are ready.
+fork_snapshots_are() # WORD
+{
+    [ "$(python3 -c '
+import sqlite3, sys
+print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM snapshots WHERE temporary AND state = \"ready\"").fetchone()[0])
+' "$BELLHOP_STATE_DIR/store.db")" -eq "$1" ]
+}
+
+@test "gc removes the snapshot of a fork that is dead, and leaves that of one at work alone" {
+    local pid
+
+    up one
+    bellhop exec one -- sh -c 'echo 1 >a'
+    # It has its snapshot, and waits for the name of the new box.
+    exec 9>"$BELLHOP_STATE_DIR/locks/two"
+    flock 9
+    (exec "$BELLHOP" fork one two >/dev/null 2>&1 3>&- 9>&-) &
+    pid=$!
+    wait_for 20 fork_snapshots_are 1
+    bellhop gc >/dev/null 9>&-
+    fork_snapshots_are 1
+    end_now "$pid"
+    bellhop gc >"$BOX_TMP/gc" 9>&-
+    exec 9>&-
+    fork_snapshots_are 0
+    grep -Eqx "the snapshot 'fork-[0-9a-f]{16}' of a fork was removed" "$BOX_TMP/gc"
+    [ -z "$(ls "$BELLHOP_STATE_DIR/snapshots/layers")" ]
+    [ -z "$(find "$BELLHOP_STATE_DIR/locks" -name 'fork-*')" ]
 }
 
 @test "a full disk fails a snapshot with its own status, leaves nothing and room for the others" {

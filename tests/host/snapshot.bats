@@ -63,6 +63,10 @@ is_running_freely() # NAME
         sudo touch -d 2001-02-03T04:05:06.5 root; sudo chown 0:1000 root; sudo rm /etc/debian_version
         sudo rm -rf /etc/apt; sudo mkdir /etc/apt; echo new | sudo tee /etc/apt/new
         truncate -s 1T sparse; touch -d 2002-01-01 d/empty; echo me >~/mine'
+    # user::rwx, user:1000:rwx, group::r-x, mask::rwx, other::r-x
+    acl=0200000001000700ffffffff02000700e803000004000500ffffffff10000700ffffffff20000500ffffffff
+    bellhop exec one -- sudo python3 -c "import os
+for path in '/', 'f': os.setxattr(path, 'system.posix_acl_access', bytes.fromhex('$acl'))"
     bellhop snapshot one --name s
     [ "$(kinds one)" = snapshot ]
     [ "$(info one .state)" = running ]
@@ -75,7 +79,7 @@ is_running_freely() # NAME
     [ "$output" = "a regular file 4750 1000:1000 2
 b regular file 4750 1000:1000 2
 l symbolic link 777 1000:1000 1
-f fifo 644 1000:1000 1
+f fifo 775 1000:1000 1
 d/empty directory 755 1000:1000 2
 root regular empty file 644 0:1000 1
 hello
@@ -88,6 +92,9 @@ new
 new
 1099511627776
 me" ]
+    [ "$(bellhop exec two -- python3 -c "import os
+for path in '/', 'f': print(os.getxattr(path, 'system.posix_acl_access').hex())")" = "$acl
+$acl" ]
     bellhop snapshots verify s
 }
 
@@ -96,6 +103,8 @@ me" ]
 
     up one
     bellhop exec one -- sh -c 'head -c 20000000 /dev/urandom >big; for i in $(seq 200); do echo $i >f$i; done'
+    # A file that changed a moment before a copy is copied again by the next one.
+    wait_for 10 bellhop exec one -- sh -c '[ "$(($(date +%s%N) - $(date -r f200 +%s%N)))" -gt 200000000 ]'
     bellhop snapshot one --name s1
     bellhop exec one -- sh -c 'echo changed >f7; rm f8'
     before=$(du -s --block-size=1K "$BELLHOP_STATE_DIR/snapshots" | cut -f 1)
@@ -127,9 +136,13 @@ a
 d
 y" ]
     [ "$(bellhop snapshots ls --json | jq -r '.snapshots[1].layers[0] == .snapshots[0].layers[0]')" = true ]
+    bellhop stop three # a box that starts makes places for its mounts
+    bellhop restore three s2
+    bellhop snapshot three --name s3
+    [ "$(bellhop snapshots ls --json | jq -r '.snapshots[2].layers == .snapshots[1].layers')" = true ]
 }
 
-@test "restore gives a box its content back; it keeps its name, id and key, and runs again if it ran" {
+@test "restore gives a box its content back; it keeps its name, id and key; it runs if it ran or was paused, and stays stopped" {
     local id
 
     bellhop up -n one --key k --agent none --empty >/dev/null 2>&1
@@ -151,6 +164,39 @@ a
     bellhop start one
     [ "$(bellhop exec one -- cat a)" = before ]
     [ ! -e "$BELLHOP_STATE_DIR/boxes/$id/oci/disk.next" ]
+    bellhop exec one -- sh -c 'echo once more >a'
+    bellhop pause one
+    [ "$(bellhop restore one s --json | jq -r .state)" = running ]
+    [ "$(bellhop exec one -- cat a)" = before ]
+}
+
+@test "a command whose box is restored or ends meanwhile says so, also if it hears of it when the box runs again" {
+    local end pid status
+
+    up one
+    bellhop snapshot one --name s
+    for end in restore kill; do
+        (exec "$BELLHOP" exec one -- sleep 60 >"$BOX_TMP/out" 2>"$BOX_TMP/err" 3>&-) &
+        pid=$!
+        wait_for 10 sh -c '[ "$("$0" ps -q one | wc -l)" -eq 1 ]' "$BELLHOP"
+        kill -STOP "$pid"
+        case $end in
+        restore) bellhop restore one s ;;
+        kill) # the guest agent has no time to tell how the command ended
+            kill -9 "$(jq .init.pid "$BELLHOP_STATE_DIR/boxes/$(info one .id)/run.json")"
+            wait_for 10 sh -c '[ "$("$0" status one --json | jq -r .state)" = stopped ]' "$BELLHOP"
+            bellhop start one
+            ;;
+        esac
+        kill -CONT "$pid"
+        status=0
+        wait "$pid" || status=$?
+        if [ "$end" = kill ] || [ "$status" -lt 128 ]; then
+            [ "$status" -eq 125 ] || fail "$end: $status"
+            grep -Eqx "bellhop: the box 'one' was stopped while the command ran: (a snapshot is restored|the box's first process .*)" \
+                "$BOX_TMP/err" || fail "$end: $(cat "$BOX_TMP/err")"
+        fi
+    done
 }
 
 @test "fork makes a box with the content, the options, variables and secrets, and a token of its own" {

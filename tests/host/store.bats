@@ -108,15 +108,36 @@ clean()
     kill -0 "$(cut -d ' ' -f 1 "$dir/monitor.lock")"
 }
 
-@test "gc removes the processes and the directory of a box that the store does not know" {
+@test "gc removes the processes and the directory of a box whose record says that it was destroyed" {
     up one >/dev/null
     id=$(bellhop status one --json | jq -r .id)
     pid=$(jq -r .pid "$BELLHOP_STATE_DIR/boxes/$id/run.json")
-    mv "$BELLHOP_STATE_DIR"/store.db "$BOX_TMP/"
-    rm -f "$BELLHOP_STATE_DIR"/store.db-*
+    python3 - "$BELLHOP_STATE_DIR/store.db" <<'PY'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("DELETE FROM boxes")
+db.commit()
+PY
     bellhop gc
     wait_for 5 is_gone "$pid"
     clean
+}
+
+@test "gc keeps the processes and the directory of a box that the store does not know, and reports both" {
+    up one >/dev/null
+    id=$(bellhop status one --json | jq -r .id)
+    pid=$(jq -r .pid "$BELLHOP_STATE_DIR/boxes/$id/run.json")
+    bellhop exec one -- sh -c 'echo kept >file'
+    mkdir "$BOX_TMP/away"
+    mv "$BELLHOP_STATE_DIR"/store.db* "$BOX_TMP/away"
+    bellhop gc --dry-run >/dev/null
+    bellhop gc >"$BOX_TMP/out"
+    rm -f "$BELLHOP_STATE_DIR"/store.db*
+    mv "$BOX_TMP/away"/* "$BELLHOP_STATE_DIR"
+    grep -q "^not ours, kept: '$BELLHOP_STATE_DIR/boxes/$id' is of a box that the store does not know, its disk has [1-9][0-9]* bytes; " "$BOX_TMP/out"
+    grep -Eq "^not ours, kept: the box $id whose store does not know it \\('$BELLHOP_STATE_DIR'\\): .*processes .*\\b$pid\\b" "$BOX_TMP/out" || fail "$(cat "$BOX_TMP/out")"
+    kill -0 "$pid"
+    [ "$(bellhop exec one -- cat file)" = kept ]
 }
 
 @test "a store whose directory cannot be made is an error that names it" {

@@ -121,6 +121,8 @@ FAULT(capture, (struct provider_box * b, struct provider_capture *c, struct err 
       b->spec->provider, b, c, e)
 FAULT(restore, (struct provider_box * b, const struct provider_source *source, struct err *e),
       b->ctx, b->spec->provider, b, source, e)
+FAULT(has_restored, (struct provider_box * b, const char *tag, struct err *e), b->ctx,
+      b->spec->provider, b, tag, e)
 
 /* probe() and sweep() have no box that names their provider: each row has its own. */
 #define FAULTS_OF_ROW(i) \
@@ -181,6 +183,7 @@ static const struct provider *make_faulty(const struct provider *real)
         row.check_capture = real->check_capture ? fault_check_capture : NULL;
         row.capture = real->capture ? fault_capture : NULL;
         row.restore = real->restore ? fault_restore : NULL;
+        row.has_restored = real->has_restored ? fault_has_restored : NULL;
         row.inspect = fault_inspect;
         row.sweep = real->sweep ? of_row[i].sweep : NULL;
         rows[i] = row;

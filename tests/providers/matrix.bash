@@ -32,6 +32,7 @@ MATRIX_SNAPSHOTS=(
     'check_capture|snapshot|running'
     'capture|snapshot|running'
     'restore|restore|snapshotted'
+    'has_restored|restore|snapshotted'
 )
 
 # make_ready: brings the box to the state that a command needs.

@@ -193,7 +193,7 @@ struct bh_create_options {
     const char *git_token_file;
     const char *network;              /* "user" (default), "none", "host" */
     const char *privilege;            /* "sudo" (default), "strict" */
-    const char *on_timeout;           /* "stop" (default), "rm" */
+    const char *on_timeout;           /* "stop" (default), "snapshot" and stop, "rm" */
     int64_t timeout_ms;               /* time to live; 0: ten minutes */
     uint32_t cpu_millis;              /* 0: oci: all but one processor, or 4/5 of fewer than five */
     uint64_t memory_bytes;            /* 0: oci: 80 % of the machine's */
@@ -243,6 +243,8 @@ struct bh_create_options {
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
               struct bh_error *err);
 int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err);
+/* By its id: bh_box_info.id, 16 hex digits. bh_box_free() the handle. */
+int bh_get_by_id(struct bh_ctx *ctx, const char *id, struct bh_box **ret_box, struct bh_error *err);
 /* The box that has the key (bh_create_options.key). bh_box_free() the handle. */
 int bh_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret_box,
                   struct bh_error *err);
@@ -437,8 +439,8 @@ int bh_remove_snapshot(struct bh_ctx *ctx, const char *name, struct bh_error *er
 int bh_verify_snapshot(struct bh_ctx *ctx, const char *name, int64_t timeout_ms,
                        struct bh_error *err);
 /* The box's disk gets the snapshot's content; what is on it is lost. The box keeps its name, id and
- * keys, and is started again if it ran. BH_DATA_LOSS: the snapshot is damaged, and nothing has
- * changed. */
+ * keys. One that ran or was paused runs afterwards, a stopped one stays stopped. BH_DATA_LOSS: the
+ * snapshot is damaged, and nothing has changed. */
 int bh_restore(struct bh_box *box, const char *snapshot, int64_t timeout_ms, struct bh_error *err);
 
 struct bh_fork_options {

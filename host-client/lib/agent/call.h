@@ -22,8 +22,10 @@ struct agent_ops {
     int (*wake)(struct bh_box *box, struct err *e);
     /* ERR_PRECONDITION if the box does not run; starts nothing and is no use of the box. */
     int (*check_live)(struct bh_box *box, struct err *e);
-    /* ERR_ABORTED if the box was stopped or removed since the call began: no retry can succeed. */
-    int (*check_gone)(struct bh_box *box, struct err *e);
+    /* ERR_ABORTED if the box was stopped or removed since get_mark(), also if it runs again: no
+     * retry can succeed. */
+    int (*check_gone)(struct bh_box *box, int64_t mark, struct err *e);
+    int64_t (*get_mark)(struct bh_box *box);
     /* The box counts as used while *ret_fd is open; -1 for a box that has no lease. */
     int (*hold)(struct bh_box *box, int *ret_fd, struct err *e);
     /* The box lives at least as long as a command with this timeout; 0: no timeout, no change. */

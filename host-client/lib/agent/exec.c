@@ -42,6 +42,8 @@ int exec_new(struct bh_box *box, const char *id, struct bh_exec **ret, struct er
         r = agent_ops(box)->wake(box, e);
     }
     if (r == 0)
+        x->mark = agent_ops(box)->get_mark(box);
+    if (r == 0)
         r = agent_ops(box)->new_client(box, x->cancel_fd, &x->stream, e);
     if (r == 0)
         r = agent_ops(box)->new_client(box, x->cancel_fd, &x->calls, e);

@@ -25,6 +25,7 @@
 
 struct bh_exec {
     struct bh_box *box;
+    int64_t mark; /* of agent_ops: when the command began */
     struct client *stream;
     struct client *calls;
     int cancel_fd;   /* the context's */

@@ -312,12 +312,12 @@ static int after_failure(struct follow *f, int r, struct err *e)
     }
     if (r == -ERR_DATA_LOSS && f->exec->is_started && e->field[0] && skip_forgotten(f, e) == 0)
         return 0;
-    if (r != -ERR_UNAVAILABLE && r != -ERR_DATA_LOSS)
+    if (r != -ERR_UNAVAILABLE && r != -ERR_DATA_LOSS && r != -ERR_NOT_FOUND)
         return r;
-    gone = agent_ops(f->exec->box)->check_gone(f->exec->box, e);
+    gone = agent_ops(f->exec->box)->check_gone(f->exec->box, f->exec->mark, e);
     if (gone < 0)
         return gone;
-    if (++f->n_failures > EXEC_RETRIES)
+    if (r == -ERR_NOT_FOUND || ++f->n_failures > EXEC_RETRIES)
         return r;
     /* The first retry is immediate: the agent keeps output for a bounded number of bytes. */
     if (socket_wait_canceled(f->exec->cancel_fd, f->n_failures > 1 ? EXEC_RETRY_MS : 0))
@@ -334,12 +334,12 @@ static int follow_all(struct follow *f, struct err *e)
 
         if (r == 0)
             return 0;
+        r = after_failure(f, r, &told);
         /* The agent was replaced: the end of the command is unknown. */
         if (r == -ERR_NOT_FOUND && f->exec->is_started && f->exec->request) {
             (void)snprintf(f->result->reason, sizeof(f->result->reason), "lost");
             return 0;
         }
-        r = after_failure(f, r, &told);
         if (r < 0) {
             if (e)
                 *e = told;

@@ -206,6 +206,25 @@ int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct
     return ctx_fail(err, r, &e);
 }
 
+int bh_get_by_id(struct bh_ctx *ctx, const char *id, struct bh_box **ret_box, struct bh_error *err)
+{
+    struct box_row row = {0};
+    struct err e = {0};
+    int r;
+
+    if (!id || strlen(id) != BOX_ID_BYTES - 1 ||
+        strspn(id, "0123456789abcdef") != BOX_ID_BYTES - 1) {
+        r = err_field(&e, ERR_INVALID, "id", "id: '%.80s' is not a box's id", id ? id : "");
+        return ctx_fail(err, r, &e);
+    }
+    r = store_get(ctx->store, id, &row, &e);
+    if (r == 0)
+        r = box_new_take(ctx, &row, ret_box, &e);
+    if (r == 0)
+        bringup_notice(*ret_box);
+    return ctx_fail(err, r, &e);
+}
+
 int bh_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret_box,
                   struct bh_error *err)
 {
@@ -526,7 +545,14 @@ static json_t *project_info(const struct box_row *row)
                         : json_null();
 }
 
-static json_t *new_info(const struct bh_box *box)
+static json_t *snapshot_info(const struct box_row *row)
+{
+    json_t *last = row->snapshot ? json_loads(row->snapshot, 0, NULL) : NULL;
+
+    return last ? last : json_null();
+}
+
+json_t *box_new_json(const struct bh_box *box)
 {
     const struct box_row *row = &box->row;
     _cleanup_free_ char *workdir = box_workdir(box);
@@ -534,20 +560,20 @@ static json_t *new_info(const struct bh_box *box)
 
     if (!workdir)
         return NULL;
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o, "
-                     "s:o, s:I, s:I, s:I, s:I, s:o, s:s?, s:o}",
-                     "name", row->name, "id", row->id, "provider", box->spec.provider, "image",
-                     box->spec.image, "state", bh_state_name(row->state), "cause", row->cause,
-                     "created_ms", (json_int_t)row->times.created_ms, "state_since_ms",
-                     (json_int_t)row->state_since_ms, "deadline_ms",
-                     (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
-                     guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels",
-                     pairs_info(box->spec.labels), "options", spec_info(box), "project",
-                     project_info(row), "updated_ms", (json_int_t)row->times.updated_ms,
-                     "paused_ms", (json_int_t)row->times.paused_ms, "resumed_ms",
-                     (json_int_t)row->times.resumed_ms, "used_ms", (json_int_t)row->times.used_ms,
-                     "keys", store_keys_json(row->keys), "transcript", row->transcript, "sources",
-                     box->spec.sources ? pairs_info(box->spec.sources) : json_null());
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o, "
+        "s:o, s:I, s:I, s:I, s:I, s:o, s:s?, s:o, s:o}",
+        "name", row->name, "id", row->id, "provider", box->spec.provider, "image", box->spec.image,
+        "state", bh_state_name(row->state), "cause", row->cause, "created_ms",
+        (json_int_t)row->times.created_ms, "state_since_ms", (json_int_t)row->state_since_ms,
+        "deadline_ms", (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
+        guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels",
+        pairs_info(box->spec.labels), "options", spec_info(box), "project", project_info(row),
+        "updated_ms", (json_int_t)row->times.updated_ms, "paused_ms",
+        (json_int_t)row->times.paused_ms, "resumed_ms", (json_int_t)row->times.resumed_ms,
+        "used_ms", (json_int_t)row->times.used_ms, "keys", store_keys_json(row->keys), "transcript",
+        row->transcript, "sources", box->spec.sources ? pairs_info(box->spec.sources) : json_null(),
+        "snapshot", snapshot_info(row));
 }
 
 static const char *text_of(json_t *obj, const char *key)
@@ -600,7 +626,7 @@ static const struct bh_box_info *box_info(struct bh_box *box,
 
 const struct bh_box_info *bh_box_info(struct bh_box *box)
 {
-    return box_info(box, new_info, true);
+    return box_info(box, box_new_json, true);
 }
 
 /* The sources of the fields of bh_box_info. */

@@ -55,6 +55,8 @@ int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, s
 int box_reload(struct bh_box *box, struct err *e);
 void box_view(struct bh_box *box, struct provider_box *ret);
 
+/* bh_box_info.json as an object, the coding agent's password included. NULL: out of memory. */
+json_t *box_new_json(const struct bh_box *box);
 char *box_workdir(const struct bh_box *box);                /* provider_workdir() of it */
 char *box_path(const struct bh_box *box, const char *name); /* in its directory */
 bool box_has_agent(const struct bh_box *box);

@@ -204,6 +204,11 @@ int box_provider_restore(struct bh_box *box, const struct provider_source *sourc
     ASK("restore", least_deadline(box->ctx, deadline_mono_ms), restore(view, source, &why));
 }
 
+int box_provider_has_restored(struct bh_box *box, const char *tag, struct err *e)
+{
+    ASK("has_restored", default_deadline(box->ctx), has_restored(view, tag, &why));
+}
+
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e)
 {
     ASK("inspect", default_deadline(box->ctx), inspect(view, ret, &why));
@@ -238,5 +243,5 @@ int box_provider_sweep(const struct provider *p, struct bh_ctx *ctx,
 
     if (r < 0)
         return r;
-    return ask_end(&a, p->sweep(&a.ctx, s->is_known, s->arg, s->report, s->arg, &why), e, &why);
+    return ask_end(&a, p->sweep(&a.ctx, s->is_kept, s->arg, s->report, s->arg, &why), e, &why);
 }

@@ -26,6 +26,8 @@ int box_provider_capture(struct bh_box *box, struct provider_capture *c, struct 
 /* The box does not run. */
 int box_provider_restore(struct bh_box *box, const struct provider_source *source,
                          int64_t deadline_mono_ms, struct err *e);
+/* Afterwards, also if that failed or died: 1: the box has the disk of source->tag; 0: the old one. */
+int box_provider_has_restored(struct bh_box *box, const char *tag, struct err *e);
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e);
 
 /* ---- without a box ---- */
@@ -35,7 +37,7 @@ int box_provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec
 int box_provider_probe(const struct provider *p, struct bh_ctx *ctx, struct provider_facts *ret,
                        struct err *e);
 struct box_provider_sweep {
-    bool (*is_known)(void *arg, const char *id);
+    bool (*is_kept)(void *arg, const char *id);
     void (*report)(void *arg, const char *line);
     void *arg;
 };

@@ -131,7 +131,7 @@ static int make_disk(struct bh_box *box, const struct bh_create_options *opts, i
     if (r == 0)
         r = box_environment_save(box, opts, e);
     if (r == 0 && box->from)
-        r = snapshot_save_session(box, box->from, e);
+        r = snapshot_save_session(box, snapshot_session(box->from), e);
     if (r < 0)
         return r;
     ctx_progress(box->ctx, "create", 0, 0, false, "making the box '%s'", box->row.name);

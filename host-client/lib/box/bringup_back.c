@@ -12,6 +12,8 @@
 #include "lib/box/lease_file.h"
 #include "lib/box/lifecycle.h"
 #include "lib/box/recreate.h"
+#include "lib/box/restore.h"
+#include "lib/box/snapshot.h"
 #include "lib/provider/limits.h"
 
 #define HEALTH_MS 5000
@@ -23,7 +25,7 @@ int bringup_settle_locked(struct bh_box *box, bool *ret_gone, struct err *e)
 
     *ret_gone = false;
     if (!lifecycle_is_transitional(state))
-        return 0;
+        return restore_settle_locked(box, INTERRUPTED, e);
     if (box_row_is_paused(&box->row)) {
         int r = bringup_resume_locked(box, INTERRUPTED, clock_mono_ms() + BOX_RESUME_MS, e);
 
@@ -66,7 +68,7 @@ void bringup_notice(struct bh_box *box)
     struct provider_run run;
     int r;
 
-    if (!box_row_is_live(&box->row))
+    if (!box_row_is_live(&box->row) || box->ctx->trusts_store)
         return;
     r = control_ping(box->ctx, box->row.id, NULL);
     if (r == 0 || r == -ERR_CANCELED ||
@@ -91,11 +93,17 @@ static bool is_overdue(struct bh_box *box)
 }
 
 /* Ends it as its monitor would have. */
-static int end_overdue(struct bh_box *box, struct err *e)
+static int end_overdue(struct bh_box *box, int64_t deadline_mono_ms, struct err *e)
 {
-    return str_eq(box->spec.on_timeout, "rm")
-               ? bringup_destroy_locked(box, BRINGUP_EXPIRED BRINGUP_TIME_IS_OVER, e)
-               : bringup_stop_locked(box, BRINGUP_TIME_IS_OVER, e);
+    bool has_snapshot =
+        !str_eq(box->spec.on_timeout, "snapshot") || snapshot_at_timeout(box, deadline_mono_ms);
+    int r = str_eq(box->spec.on_timeout, "rm")
+                ? bringup_destroy_locked(box, BRINGUP_EXPIRED BRINGUP_TIME_IS_OVER, e)
+                : bringup_stop_locked(box, BRINGUP_TIME_IS_OVER, e);
+
+    if (r == 0 && !has_snapshot)
+        (void)snapshot_at_timeout(box, deadline_mono_ms);
+    return r;
 }
 
 int bringup_back_locked(struct bh_box *box, const struct bh_create_options *up,
@@ -109,7 +117,7 @@ int bringup_back_locked(struct bh_box *box, const struct bh_create_options *up,
     if (is_gone)
         return box_reload(box, e); /* it says what became of the box */
     if (is_overdue(box)) {
-        r = end_overdue(box, e);
+        r = end_overdue(box, deadline_mono_ms, e);
         if (r == 0)
             r = box_reload(box, e);
         if (r < 0)

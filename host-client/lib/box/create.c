@@ -15,6 +15,7 @@
 #include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
+#include "lib/box/quota.h"
 #include "lib/box/history.h"
 #include "lib/box/snapshot.h"
 #include "lib/image/image.h"
@@ -127,17 +128,19 @@ static int check_boxes(struct creation *c, struct err *e)
     return r < 0 ? r : limits_check_boxes(l, n, e);
 }
 
-/* Adds the row; with a limit of boxes, nobody else adds one meanwhile. */
+/* Adds the row; with a limit of boxes or a quota, nobody else adds one meanwhile. */
 static int add_row(struct creation *c, json_t *spec, struct box_row *ret, struct err *e)
 {
     _cleanup_close_ int lock = -1;
     int r = 0;
 
-    if (c->ctx->limits && c->ctx->limits->boxes)
+    if ((c->ctx->limits && c->ctx->limits->boxes) || *quota_owner(&c->spec))
         r = store_lock_name(c->ctx->store, BOXES_LOCK, c->deadline_mono_ms, c->ctx->cancel_fd,
                             &lock, e);
     if (r == 0)
         r = check_boxes(c, e);
+    if (r == 0)
+        r = quota_check(c->ctx->store, &c->spec, e);
     return r < 0 ? r : store_add(c->ctx->store, c->name, spec, c->opts->key, ret, e);
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -18,9 +19,11 @@
 #include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
+#include "lib/box/gc_foreign.h"
 #include "lib/box/history.h"
 #include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
+#include "lib/box/restore.h"
 #include "lib/box/snapshot.h"
 #include "lib/recipe/agent_layer.h"
 
@@ -34,6 +37,7 @@
 /* Another gc leaves a claimed box alone for so long: the time to remove a batch of them. */
 #define GC_CLAIM_MS (5 * 60 * 1000)
 #define GC_BATCH 50
+#define MEASURE_MAX_ENTRIES 100000
 
 struct gc {
     struct bh_ctx *ctx;
@@ -82,6 +86,10 @@ static int settle_box(struct gc *gc, struct bh_box *box, bool *ret_gone, struct 
 {
     enum bh_state before = box->row.state;
     int r;
+
+    if (restore_is_pending(box))
+        say(gc, "%s: a restore was interrupted%s", box->row.name,
+            gc->dry_run ? ", would be settled" : "");
 
     if (gc->dry_run && lifecycle_is_transitional(before))
         say(gc, "%s: was interrupted while %s, would be %s", box->row.name, bh_state_name(before),
@@ -252,28 +260,42 @@ static int drop_stopped_boxes(struct gc *gc, struct err *e)
     return r;
 }
 
-/* ---- what the store does not know ---- */
+/* ---- what has no row ---- */
 
-/* A disk that was not there when its box was destroyed, and is there now: somebody's work. */
-static bool is_disk_back(struct gc *gc, const char *id)
+enum whose {
+    WHOSE_BOX,      /* of a box of the store; or the store does not answer */
+    WHOSE_DISK,     /* of a disk that is back */
+    WHOSE_LEFTOVER, /* of a box whose record says that it was destroyed */
+    WHOSE_STRANGER, /* the store may have been lost: all work of its boxes is here */
+};
+
+/* The row comes before everything else of a box, and one transaction makes it a record: what has
+ * neither was never made by this store, or its record is forgotten. */
+static enum whose find_owner(struct gc *gc, const char *id)
 {
     struct record_row record = {0};
-    bool is_back = store_find_record(gc->ctx->store, "id", id, &record, NULL) == 0 &&
-                   str_eq(record.cause, BRINGUP_DISK_GONE);
-
-    record_row_done(&record);
-    return is_back;
-}
-
-static bool is_known(void *arg, const char *id)
-{
-    struct gc *gc = arg;
     struct box_row row = {0};
+    enum whose whose = WHOSE_BOX;
     int r = store_get(gc->ctx->store, id, &row, NULL);
 
     box_row_done(&row);
-    if (r != -ERR_NOT_FOUND || is_disk_back(gc, id))
-        return true; /* in doubt, keep it */
+    if (r != -ERR_NOT_FOUND)
+        return WHOSE_BOX;
+    r = store_find_record(gc->ctx->store, "id", id, &record, NULL);
+    if (r == 0) /* a disk that was not there when its box was destroyed is somebody's work */
+        whose = str_eq(record.cause, BRINGUP_DISK_GONE) ? WHOSE_DISK : WHOSE_LEFTOVER;
+    else if (r == -ERR_NOT_FOUND)
+        whose = WHOSE_STRANGER;
+    record_row_done(&record);
+    return whose;
+}
+
+static bool is_kept(void *arg, const char *id)
+{
+    struct gc *gc = arg;
+
+    if (find_owner(gc, id) != WHOSE_LEFTOVER)
+        return true;
     if (!gc->dry_run)
         return false;
     if (!json_object_get(gc->told, id))
@@ -282,7 +304,20 @@ static bool is_known(void *arg, const char *id)
     return true;
 }
 
-static void drop_unknown_dirs(struct gc *gc)
+/* The processes of one are reported by gc_report_foreign(). */
+static void report_stranger(struct gc *gc, const char *path)
+{
+    uint64_t bytes = 0;
+    bool is_whole = dirtree_measure(path, MEASURE_MAX_ENTRIES, &bytes);
+
+    if (access(path, F_OK) == 0) /* its record may have been forgotten together with it */
+        say(gc,
+            "not ours, kept: '%.300s' is of a box that the store does not know, its disk has "
+            "%s%" PRIu64 " bytes; remove it with rm -r, or put its store back",
+            path, is_whole ? "" : "more than ", bytes);
+}
+
+static void drop_leftover_dirs(struct gc *gc)
 {
     _cleanup_free_ char *boxes = path_join(gc->ctx->state_dir, "boxes");
     _cleanup_closedir_ DIR *dir = boxes ? opendir(boxes) : NULL;
@@ -291,16 +326,23 @@ static void drop_unknown_dirs(struct gc *gc)
     while (dir && (d = readdir(dir))) {
         _cleanup_free_ char *path = NULL;
         struct err e = {0};
+        enum whose whose;
 
-        if (strlen(d->d_name) != BOX_ID_BYTES - 1)
+        if (!ctx_is_box_id(d->d_name)) {
+            if (d->d_name[0] != '.')
+                say(gc, "not ours, kept: '%s/%s' is not the directory of a box", boxes, d->d_name);
             continue;
-        if (is_disk_back(gc, d->d_name))
-            say(gc, "the disk of a box that is gone is back, and is kept: %s/%s", boxes, d->d_name);
-        if (is_known(gc, d->d_name))
+        }
+        path = path_join(boxes, d->d_name);
+        whose = path ? find_owner(gc, d->d_name) : WHOSE_BOX;
+        if (whose == WHOSE_DISK)
+            say(gc, "the disk of a box that is gone is back, and is kept: %s", path);
+        if (whose == WHOSE_STRANGER)
+            report_stranger(gc, path);
+        if (whose != WHOSE_LEFTOVER || is_kept(gc, d->d_name))
             continue;
         control_kill_monitor(gc->ctx, d->d_name);
-        path = path_join(boxes, d->d_name);
-        if (path && dirtree_remove(path, &e) == 0)
+        if (dirtree_remove(path, &e) == 0)
             say(gc, "removed the directory of a box that is gone: %s", d->d_name);
         else
             say(gc, "the directory of a box that is gone: %s", e.message);
@@ -349,13 +391,16 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
         return r;
     for (size_t i = 0; (p = provider_at(i)); i++) {
         const struct box_provider_sweep sweep = {
-            .is_known = is_known, .report = relay_line, .arg = gc};
+            .is_kept = is_kept, .report = relay_line, .arg = gc};
 
         r = p->sweep ? box_provider_sweep(p, gc->ctx, &sweep, e) : 0;
         if (r < 0)
             note_failure(gc, p->name, r, e);
     }
-    drop_unknown_dirs(gc);
+    drop_leftover_dirs(gc);
+    r = gc_report_foreign(&(struct gc_foreign){.ctx = gc->ctx, .report = relay_line, .arg = gc}, e);
+    if (r < 0)
+        return r;
     agent_layer_gc(&(struct agent_layer_gc){.ctx = gc->ctx,
                                             .layer_file = PROVIDER_LAYER_FILE,
                                             .dry_run = gc->dry_run,

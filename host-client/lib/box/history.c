@@ -171,6 +171,41 @@ int store_add_fault(struct store *s, const char *box_id, const char *cause, stru
     return add_fact(s, &event, true, e);
 }
 
+int store_last_event(struct store *s, const char *box_id, int64_t *ret_seq, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    int r = store_prepare(s, "SELECT COALESCE(MAX(seq), 0) FROM events WHERE box_id = ?1", &st, e);
+
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, box_id, -1, SQLITE_STATIC);
+    if (sqlite3_step(st) != SQLITE_ROW)
+        return store_fail(s, "read", e);
+    *ret_seq = sqlite3_column_int64(st, 0);
+    return 0;
+}
+
+/* By number, not by time: the clock may have been set since. */
+int store_find_stop(struct store *s, const char *box_id, int64_t since, char **ret_cause,
+                    struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    int r = store_prepare(s,
+                          "SELECT cause FROM events WHERE box_id = ?1 AND seq > ?2"
+                          " AND kind = 'state' AND after = 'stopping' ORDER BY seq LIMIT 1",
+                          &st, e);
+
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, box_id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 2, since);
+    r = sqlite3_step(st);
+    if (r != SQLITE_ROW)
+        return r == SQLITE_DONE ? 0 : store_fail(s, "read", e);
+    r = store_column_copy(st, 0, ret_cause, e);
+    return r < 0 ? r : 1;
+}
+
 static void event_row_done(struct event_row *row)
 {
     free(row->box_name);

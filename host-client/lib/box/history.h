@@ -58,6 +58,11 @@ int store_add_event(struct store *s, const char *box_id, const char *event_id, c
 /* The same of kind "fault", unless the box's last event is that fault by this actor already: whoever
  * tries again and again fills no history. */
 int store_add_fault(struct store *s, const char *box_id, const char *cause, struct err *e);
+/* The number of the box's last event; 0: it has none. */
+int store_last_event(struct store *s, const char *box_id, int64_t *ret_seq, struct err *e);
+/* The first stop of the box after the event `since`: 1 and its cause, or 0. */
+int store_find_stop(struct store *s, const char *box_id, int64_t since, char **ret_cause,
+                    struct err *e);
 /*
  * Calls fn for each event of a box whose seq is greater than since; with box_id NULL, of all boxes,
  * whose position is. In order. fn may use the store. A non-zero result ends the list and is

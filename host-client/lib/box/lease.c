@@ -33,6 +33,11 @@ void lease_set_idle(struct lease *l, int64_t idle_ms, int64_t used_ms)
     l->used_ms = used_ms;
 }
 
+void lease_end_early(struct lease *l)
+{
+    l->lead_ms = l->ttl_ms < 2 * LEASE_LEAD_MS ? l->ttl_ms / 2 : LEASE_LEAD_MS;
+}
+
 void lease_set_used(struct lease *l, int64_t used_ms)
 {
     l->used_ms = later_ms(l->used_ms, used_ms);
@@ -60,18 +65,33 @@ bool lease_extend(struct lease *l, int64_t until_ms)
     return true;
 }
 
+int64_t lease_for_command_ms(int64_t timeout_ms, int64_t limit_ms)
+{
+    int64_t lease_ms = timeout_ms + LEASE_GRACE_MS;
+
+    return limit_ms && lease_ms > limit_ms ? limit_ms : lease_ms;
+}
+
+bool lease_postpone(struct lease *l, int64_t until_ms)
+{
+    return lease_extend(l, until_ms + l->lead_ms);
+}
+
 void lease_stay_awake(struct lease *l, int64_t until_ms)
 {
     l->awake_until_ms = later_ms(l->awake_until_ms, until_ms);
 }
 
-/* The deadline of an unused box. */
+/* The deadline of an unused box. With a lead, never beyond the time to live from now. */
 static bool wait_for_idle(struct lease *l, int64_t now_ms)
 {
     int64_t idle_end = l->used_ms + l->idle_ms;
+    int64_t until = idle_end + l->lead_ms;
 
+    if (l->lead_ms && until > now_ms + l->ttl_ms)
+        until = now_ms + l->ttl_ms;
     return lease_is_over(l, now_ms) && l->idle_ms && l->idle_ms <= l->ttl_ms && idle_end > now_ms &&
-           lease_extend(l, idle_end);
+           lease_extend(l, until);
 }
 
 bool lease_look(struct lease *l, int64_t now_ms, enum lease_use use)
@@ -86,7 +106,7 @@ bool lease_look(struct lease *l, int64_t now_ms, enum lease_use use)
         l->n_extended = 0;
         return wait_for_idle(l, now_ms);
     }
-    if (l->deadline_ms - now_ms >= l->lift_ms / 2)
+    if (lease_end_ms(l) - now_ms >= l->lift_ms / 2)
         return false;
     l->n_extended++;
     return lease_extend(l, now_ms + l->lift_ms);
@@ -97,9 +117,14 @@ bool lease_is_notable(const struct lease *l)
     return l->n_extended && (l->n_extended <= NOTABLE_FIRST || l->n_extended % NOTABLE_EACH == 0);
 }
 
+int64_t lease_end_ms(const struct lease *l)
+{
+    return l->deadline_ms - l->lead_ms;
+}
+
 bool lease_is_over(const struct lease *l, int64_t now_ms)
 {
-    return now_ms >= l->deadline_ms;
+    return now_ms >= lease_end_ms(l);
 }
 
 bool lease_is_idle(const struct lease *l, int64_t now_ms)
@@ -109,7 +134,8 @@ bool lease_is_idle(const struct lease *l, int64_t now_ms)
 
 int64_t lease_next_ms(const struct lease *l)
 {
-    int64_t next = l->next_look_ms < l->deadline_ms ? l->next_look_ms : l->deadline_ms;
+    int64_t end_ms = lease_end_ms(l);
+    int64_t next = l->next_look_ms < end_ms ? l->next_look_ms : end_ms;
     int64_t idle_ms = idle_end_ms(l);
 
     return idle_ms < next ? idle_ms : next;

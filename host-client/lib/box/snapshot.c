@@ -21,7 +21,6 @@
 #define AGENT_RECORD "agent.json" /* of bootstrap.h */
 #define NAME_TRIES 1000
 #define THAW_MS 10000
-#define FORK_KEPT_MS (60 * 60 * 1000) /* the longest fork */
 
 /* ---- facts ---- */
 
@@ -62,8 +61,8 @@ static json_t *variable_names(const struct spec *spec)
 }
 
 /* Values of variables may be secrets: the snapshot has none. */
-static int fill_facts(const struct bh_box *box, const struct provider_capture *c, json_t **ret,
-                      struct err *e)
+static int fill_facts(const struct bh_box *box, const struct provider_capture *c,
+                      enum snapshot_purpose purpose, json_t **ret, struct err *e)
 {
     _cleanup_free_ char *hash = NULL;
     json_t *spec = NULL, *facts;
@@ -74,28 +73,40 @@ static int fill_facts(const struct bh_box *box, const struct provider_capture *c
     spec = spec_to_json(&box->spec);
     if (spec)
         (void)json_object_set_new(spec, "env", json_array());
-    facts = json_pack("{s:o, s:o, s:s, s:O, s:o, s:O, s:I, s:I, s:I, s:I}", "spec", spec,
+    facts = json_pack("{s:o, s:o, s:s, s:O, s:o, s:O, s:I, s:I, s:I, s:I, s:b}", "spec", spec,
                       "variables", variable_names(&box->spec), "image_hash", hash, "agent",
                       box->row.agent, "record", read_agent_record(box), "disk", c->disk, "bytes",
                       (json_int_t)c->bytes, "copied", (json_int_t)c->copied, "entries",
-                      (json_int_t)c->n_entries, "devices", (json_int_t)c->n_devices);
+                      (json_int_t)c->n_entries, "devices", (json_int_t)c->n_devices, "at_timeout",
+                      purpose == SNAPSHOT_TIMEOUT);
     if (!facts)
         return err_oom(e);
     *ret = facts;
     return 0;
 }
 
-int snapshot_save_session(struct bh_box *box, const struct snapshot_row *from, struct err *e)
+const char *snapshot_spec_member(const struct snapshot_row *row, const char *name)
 {
-    json_t *record = json_object_get(from->facts, "record");
+    const char *s = json_string_value(json_object_get(json_object_get(row->facts, "spec"), name));
+
+    return s ? s : "";
+}
+
+json_t *snapshot_session(const struct snapshot_row *row)
+{
+    return json_object_get(row->facts, "record");
+}
+
+int snapshot_save_session(struct bh_box *box, const json_t *session, struct err *e)
+{
     _cleanup_free_ char *path = box_path(box, AGENT_RECORD);
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
     int r;
 
-    if (!json_is_object(record))
+    if (!json_is_object(session))
         return 0;
-    r = path ? jx_dump(record, &text, &len, e) : err_oom(e);
+    r = path ? jx_dump(session, &text, &len, e) : err_oom(e);
     return r < 0 ? r : io_write_file(AT_FDCWD, path, text, len, 0600, true, e);
 }
 
@@ -126,12 +137,12 @@ static int add_named(struct store *s, struct snapshot_row *row, struct err *e)
     return r;
 }
 
-static int add_snapshot_row(struct bh_box *box, const char *name, bool is_temporary,
+static int add_snapshot_row(struct bh_box *box, const char *name, enum snapshot_purpose purpose,
                             struct snapshot_row *row, struct err *e)
 {
     int r = 0;
 
-    row->is_temporary = is_temporary;
+    row->is_temporary = purpose == SNAPSHOT_FORK;
     (void)snprintf(row->box_id, sizeof(row->box_id), "%s", box->row.id);
     row->box_name = strdup(box->row.name);
     row->project = box->row.project ? strdup(box->row.project) : NULL;
@@ -155,13 +166,17 @@ static int commit_snapshot(struct bh_box *box, const struct provider_capture *c,
     _cleanup_close_ int lock = -1;
     int r = layer_lock(box->ctx, c->deadline_mono_ms, &lock, e);
 
+    /* gc removes only layers that are known as this store's. One that lies there without being known
+     * may be the disk of a box of another store, that was lost. */
+    if (r == 0 && *c->layer && !layer_is_there(box->ctx, c->layer))
+        r = store_add_layer(box->ctx->store, c->layer, e);
     if (r == 0 && *c->layer)
         r = layer_commit(box->ctx, row->id, c->layer, e);
     return r < 0 ? r : store_finish_snapshot(box->ctx->store, row, e);
 }
 
-static int fill_snapshot(struct bh_box *box, int64_t deadline_mono_ms, struct snapshot_row *row,
-                         struct err *e)
+static int fill_snapshot(struct bh_box *box, enum snapshot_purpose purpose,
+                         int64_t deadline_mono_ms, struct snapshot_row *row, struct err *e)
 {
     struct provider_capture c = {.id = row->id,
                                  .deadline_mono_ms = deadline_mono_ms,
@@ -172,11 +187,9 @@ static int fill_snapshot(struct bh_box *box, int64_t deadline_mono_ms, struct sn
     r = box_provider_capture(box, &c, e);
     row->layers = c.layers;
     if (r == 0)
-        r = fill_facts(box, &c, &row->facts, e);
+        r = fill_facts(box, &c, purpose, &row->facts, e);
     if (r == 0)
         r = commit_snapshot(box, &c, row, e);
-    if (r < 0)
-        layer_drop_made(box->ctx, row->id);
     json_decref(c.disk);
     if (r == 0 && c.n_devices)
         ctx_progress(box->ctx, "warning", 0, 0, false,
@@ -185,7 +198,15 @@ static int fill_snapshot(struct bh_box *box, int64_t deadline_mono_ms, struct sn
     return r;
 }
 
-int snapshot_make_locked(struct bh_box *box, const char *name, bool is_temporary,
+/* The row is the last to go: without it, gc does not know what it finds. */
+static int drop_unfinished(struct bh_ctx *ctx, const struct snapshot_row *row, struct err *e)
+{
+    int r = layer_drop_made(ctx, row->id, e);
+
+    return r < 0 ? r : store_remove_snapshot(ctx->store, row->id, e);
+}
+
+int snapshot_make_locked(struct bh_box *box, const char *name, enum snapshot_purpose purpose,
                          int64_t deadline_mono_ms, struct snapshot_row *ret, struct err *e)
 {
     struct snapshot_row row = {0};
@@ -204,11 +225,11 @@ int snapshot_make_locked(struct bh_box *box, const char *name, bool is_temporary
         r = box_provider_check_capture(box, e);
     if (r < 0)
         return r;
-    r = add_snapshot_row(box, name, is_temporary, &row, &why);
+    r = add_snapshot_row(box, name, purpose, &row, &why);
     if (r == 0) {
-        r = fill_snapshot(box, deadline_mono_ms, &row, &why);
+        r = fill_snapshot(box, purpose, deadline_mono_ms, &row, &why);
         if (r < 0) {
-            (void)store_remove_snapshot(box->ctx->store, row.id, NULL);
+            (void)drop_unfinished(box->ctx, &row, NULL);
             (void)store_add_event(box->ctx->store, box->row.id, NULL, "snapshot failed",
                                   why.message, NULL);
         }
@@ -394,9 +415,8 @@ static void report_snapshot(const struct snapshot_gc *gc, const char *name, cons
  * the box of one that is not ready. */
 static bool is_at_work(struct bh_ctx *ctx, const struct snapshot_row *row, int *ret_lock)
 {
-    if (row->is_ready)
-        return store_now_ms(ctx->store) - row->created_ms < FORK_KEPT_MS;
-    return store_lock_name(ctx->store, row->box_name, clock_mono_ms(), -1, ret_lock, NULL) < 0;
+    return store_lock_name(ctx->store, row->is_ready ? row->name : row->box_name, clock_mono_ms(),
+                           -1, ret_lock, NULL) < 0;
 }
 
 /* The maker, and its child that thaws the box, may have died while the box was frozen. */
@@ -425,7 +445,9 @@ static int sweep_row(void *arg, struct snapshot_row *row)
     if (!gc->dry_run && !row->is_ready)
         let_box_run(gc->ctx, row);
     if (!gc->dry_run)
-        r = store_remove_snapshot(gc->ctx->store, row->id, NULL);
+        r = drop_unfinished(gc->ctx, row, NULL);
+    if (r == 0 && row->is_ready)
+        store_forget_lock(gc->ctx->store, row->name);
     if (r == 0)
         report_snapshot(gc, row->name, row->is_ready ? "of a fork" : "was not finished, and");
     return r;
@@ -438,6 +460,20 @@ static bool is_layer_used(void *arg, const char *digest)
     int r = store_layer_user(gc->ctx->store, digest, false, &user, NULL);
 
     return r < 0 || user;
+}
+
+static bool is_layer_ours(void *arg, const char *digest)
+{
+    const struct snapshot_gc *gc = arg;
+
+    return store_has_layer(gc->ctx->store, digest, NULL) == 1;
+}
+
+static void forget_layer(void *arg, const char *digest)
+{
+    const struct snapshot_gc *gc = arg;
+
+    (void)store_forget_layer(gc->ctx->store, digest, NULL);
 }
 
 static bool has_row(void *arg, const char *id)
@@ -461,6 +497,8 @@ int snapshot_gc_run(const struct snapshot_gc *gc, struct err *e)
     const struct layer_gc layers = {.ctx = gc->ctx,
                                     .dry_run = gc->dry_run,
                                     .is_used = is_layer_used,
+                                    .is_made = is_layer_ours,
+                                    .removed = forget_layer,
                                     .is_making = has_row,
                                     .report = relay_report,
                                     .arg = &own};

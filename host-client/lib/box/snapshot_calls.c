@@ -12,7 +12,7 @@
 #include "lib/box/box_environment.h"
 #include "lib/box/box_provider.h"
 #include "lib/box/bringup_internal.h"
-#include "lib/box/history.h"
+#include "lib/box/restore.h"
 #include "lib/box/snapshot.h"
 #include "lib/provider/layer_store.h"
 
@@ -37,19 +37,17 @@ static int lock_box(struct bh_box *box, int64_t deadline_mono_ms, int *ret_lock,
 static json_t *new_snapshot_json(const struct snapshot_row *row)
 {
     json_t *spec = json_object_get(row->facts, "spec");
-    json_t *layers = json_array();
 
-    for (char **l = row->layers; layers && l && *l; l++)
-        (void)json_array_append_new(layers, json_string(*l));
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:O?, s:O?, s:O?, s:I, s:o, s:O?, s:O?, s:O?, s:O?, "
         "s:O?, s:o, s:o}",
         "name", row->name, "id", row->id, "box", row->box_name, "box_id", row->box_id, "provider",
         json_object_get(spec, "provider"), "image", json_object_get(spec, "image"), "image_hash",
         json_object_get(row->facts, "image_hash"), "created_ms", (json_int_t)row->created_ms,
-        "layers", layers, "bytes", json_object_get(row->facts, "bytes"), "copied_bytes",
-        json_object_get(row->facts, "copied"), "entries", json_object_get(row->facts, "entries"),
-        "devices_left_out", json_object_get(row->facts, "devices"), "variables",
+        "layers", jx_new_strv(row->layers), "bytes", json_object_get(row->facts, "bytes"),
+        "copied_bytes", json_object_get(row->facts, "copied"), "entries",
+        json_object_get(row->facts, "entries"), "devices_left_out",
+        json_object_get(row->facts, "devices"), "variables",
         json_object_get(row->facts, "variables"), "agent",
         json_incref(json_object_get(spec, "agent")), "project",
         row->project ? jx_new_path(row->project) : json_null());
@@ -68,13 +66,6 @@ static uint64_t fact_number(const struct snapshot_row *row, const char *name)
     return n > 0 ? (uint64_t)n : 0;
 }
 
-static const char *spec_member(const struct snapshot_row *row, const char *name)
-{
-    const char *s = json_string_value(json_object_get(json_object_get(row->facts, "spec"), name));
-
-    return s ? s : "";
-}
-
 static int tell_snapshot(const struct snapshot_row *row,
                          int (*fn)(void *arg, const struct bh_snapshot_info *info), void *arg,
                          struct err *e)
@@ -86,9 +77,9 @@ static int tell_snapshot(const struct snapshot_row *row,
                                           .id = row->id,
                                           .box_name = row->box_name,
                                           .box_id = row->box_id,
-                                          .provider = spec_member(row, "provider"),
-                                          .image = spec_member(row, "image"),
-                                          .agent = spec_member(row, "agent"),
+                                          .provider = snapshot_spec_member(row, "provider"),
+                                          .image = snapshot_spec_member(row, "image"),
+                                          .agent = snapshot_spec_member(row, "agent"),
                                           .created_ms = row->created_ms,
                                           .bytes = fact_number(row, "bytes"),
                                           .copied_bytes = fact_number(row, "copied"),
@@ -131,7 +122,7 @@ int bh_snapshot(struct bh_box *box, const struct bh_snapshot_options *opts,
     if (r == 0)
         r = lock_box(box, deadline, &lock, &e);
     if (r == 0)
-        r = snapshot_make_locked(box, o.name, false, deadline, &row, &e);
+        r = snapshot_make_locked(box, o.name, SNAPSHOT_ASKED, deadline, &row, &e);
     if (r == 0 && fn)
         r = tell_snapshot(&row, fn, arg, &e);
     snapshot_row_done(&row);
@@ -140,7 +131,7 @@ int bh_snapshot(struct bh_box *box, const struct bh_snapshot_options *opts,
 
 /* ---- rm and verify ---- */
 
-static int remove_snapshot(struct bh_ctx *ctx, const struct snapshot_row *row, struct err *e)
+int snapshot_remove(struct bh_ctx *ctx, const struct snapshot_row *row, struct err *e)
 {
     const struct snapshot_gc gc = {.ctx = ctx};
     size_t n = strv_len(row->layers);
@@ -164,7 +155,7 @@ int bh_remove_snapshot(struct bh_ctx *ctx, const char *name, struct bh_error *er
     int r = store_find_snapshot(ctx->store, name ? name : "", &row, &e);
 
     if (r == 0)
-        r = remove_snapshot(ctx, &row, &e);
+        r = snapshot_remove(ctx, &row, &e);
     snapshot_row_done(&row);
     return ctx_fail(err, r, &e);
 }
@@ -187,77 +178,6 @@ int bh_verify_snapshot(struct bh_ctx *ctx, const char *name, int64_t timeout_ms,
 }
 
 /* ---- restore ---- */
-
-static int check_fits(struct bh_box *box, const struct snapshot_row *row, struct err *e)
-{
-    if (!box->provider->has_snapshots || !str_eq(spec_member(row, "provider"), box->spec.provider))
-        return err_field(e, ERR_UNIMPLEMENTED, "snapshot",
-                         "the snapshot '%s' is of the provider '%s', and the box '%s' of '%s'",
-                         row->name, spec_member(row, "provider"), box->row.name,
-                         box->spec.provider);
-    if (!str_eq(spec_member(row, "image_dir"), box->spec.image_dir))
-        return err_field(e, ERR_PRECONDITION, "image",
-                         "the snapshot '%s' is over the image '%.100s' in '%.200s', and the box "
-                         "'%s' over '%.200s'",
-                         row->name, spec_member(row, "image"), spec_member(row, "image_dir"),
-                         box->row.name, box->spec.image_dir);
-    return 0;
-}
-
-static int note_event(struct bh_box *box, const char *kind, const char *snapshot, struct err *e)
-{
-    char cause[96];
-
-    (void)snprintf(cause, sizeof(cause), "the snapshot '%.64s'", snapshot);
-    return store_add_event(box->ctx->store, box->row.id, NULL, kind, cause, e);
-}
-
-/* The box is stopped. The layers of both disks are the box's until it is known which one it has. */
-static int exchange_disk(struct bh_box *box, const struct snapshot_row *row,
-                         int64_t deadline_mono_ms, struct err *e)
-{
-    const struct provider_source source = {.layers = row->layers,
-                                           .disk = json_object_get(row->facts, "disk")};
-    int r = note_event(box, "restoring", row->name, e);
-
-    if (r == 0)
-        r = store_add_layers(box->ctx->store, box->row.id, row, e);
-    if (r < 0)
-        return r;
-    r = box_provider_restore(box, &source, deadline_mono_ms, e);
-    if (r == 0)
-        r = store_set_layers(box->ctx->store, box->row.id, row->layers, e);
-    if (r == 0)
-        r = snapshot_save_session(box, row, e);
-    return r < 0 ? r : note_event(box, "restored", row->name, e);
-}
-
-static int restore_locked(struct bh_box *box, const struct snapshot_row *row, int64_t deadline,
-                          struct err *e)
-{
-    bool is_gone = false;
-    struct err why = {0};
-    bool runs;
-    int r = check_fits(box, row, e);
-
-    if (r == 0 && box->row.state != BH_STATE_PAUSED)
-        r = bringup_settle_locked(box, &is_gone, e);
-    if (r == 0 && is_gone)
-        return box_reload(box, e);
-    runs = r == 0 && box_row_is_live(&box->row);
-    if (runs)
-        r = bringup_stop_locked(box, "a snapshot is restored", e);
-    if (r < 0)
-        return r;
-    r = exchange_disk(box, row, deadline, &why);
-    if (runs && r == 0)
-        return bringup_run_locked(box, NULL, deadline, NULL, e);
-    if (runs) /* with the disk that it had */
-        (void)bringup_run_locked(box, NULL, deadline, NULL, NULL);
-    if (r < 0 && e)
-        *e = why;
-    return r;
-}
 
 int bh_restore(struct bh_box *box, const char *snapshot, int64_t timeout_ms, struct bh_error *err)
 {
@@ -313,51 +233,60 @@ static int check_fork_name(struct bh_box *box, const char *name, struct err *e)
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
+/* The snapshot that the new box is made from, and what no snapshot has. */
+static int take_fork_snapshot(struct bh_box *box, const char *temporary, int64_t deadline_mono_ms,
+                              struct snapshot_row *row, char ***ret_secrets, struct err *e)
+{
+    _cleanup_close_ int lock = -1;
+    int r = lock_box(box, deadline_mono_ms, &lock, e);
+
+    if (r == 0)
+        r = snapshot_make_locked(box, temporary, SNAPSHOT_FORK, deadline_mono_ms, row, e);
+    return r < 0 ? r : box_environment_secrets(box, ret_secrets, e);
+}
+
 int bh_fork(struct bh_box *box, const struct bh_fork_options *opts, struct bh_box **ret_box,
             struct bh_error *err)
 {
     struct bh_fork_options none = {.size = sizeof(none)}, o;
+    struct store *s = box->ctx->store;
     struct bh_create_options as = {0};
     struct snapshot_row row = {0};
     _cleanup_strv_ char **secrets = NULL;
+    _cleanup_close_ int held = -1; /* gc takes the snapshot for a dead fork's without it */
+    char name[64], temporary[40] = "fork-";
     struct err e = {0};
-    char name[64];
     int64_t deadline;
     int r = options_copy(&o, sizeof(o), opts ? opts : &none, &e);
 
     deadline = r == 0 ? deadline_of(o.timeout_ms) : 0;
     if (r == 0 && o.name)
         r = check_fork_name(box, o.name, &e);
-    if (r == 0) {
-        _cleanup_close_ int lock = -1;
-        char temporary[40] = "fork-";
-
-        r = lock_box(box, deadline, &lock, &e);
-        if (r == 0)
-            r = io_random_hex(8, temporary + 5, &e);
-        if (r == 0)
-            r = snapshot_make_locked(box, temporary, true, deadline, &row, &e);
-        if (r == 0)
-            r = box_environment_secrets(box, &secrets, &e);
-    }
+    if (r == 0)
+        r = io_random_hex(8, temporary + strlen(temporary), &e);
+    if (r == 0)
+        r = store_lock_name(s, temporary, deadline, box->ctx->cancel_fd, &held, &e);
+    if (r == 0)
+        r = take_fork_snapshot(box, temporary, deadline, &row, &secrets, &e);
     if (r == 0 && !o.name)
         r = choose_fork_name(box, name, &e);
     if (r < 0) {
-        if (row.name)
-            (void)store_remove_snapshot(box->ctx->store, row.id, NULL);
-        snapshot_row_done(&row);
-        return ctx_fail(err, r, &e);
+        r = ctx_fail(err, r, &e);
+    } else {
+        as.size = sizeof(as);
+        snapshot_fill_options(&box->spec, &as);
+        as.on_gone = NULL; /* its snapshot does not stay: it cannot be made again */
+        as.name = o.name ? o.name : name;
+        as.from = row.name;
+        as.secrets = (const char *const *)secrets;
+        as.host_env = o.host_env;
+        as.start_timeout_ms = o.timeout_ms;
+        r = bh_create(box->ctx, &as, ret_box, err);
     }
-    as.size = sizeof(as);
-    snapshot_fill_options(&box->spec, &as);
-    as.on_gone = NULL; /* its snapshot does not stay: it cannot be made again */
-    as.name = o.name ? o.name : name;
-    as.from = row.name;
-    as.secrets = (const char *const *)secrets;
-    as.host_env = o.host_env;
-    as.start_timeout_ms = o.timeout_ms;
-    r = bh_create(box->ctx, &as, ret_box, err);
-    (void)store_remove_snapshot(box->ctx->store, row.id, NULL);
+    if (row.name)
+        (void)store_remove_snapshot(s, row.id, NULL);
+    if (held >= 0)
+        store_forget_lock(s, temporary);
     snapshot_row_done(&row);
     return r;
 }

@@ -202,6 +202,7 @@ void box_row_done(struct box_row *row)
     json_decref(row->ports);
     free(row->keys);
     free(row->transcript);
+    free(row->snapshot);
     memset(row, 0, sizeof(*row));
 }
 
@@ -221,7 +222,9 @@ bool box_row_is_live(const struct box_row *row)
 #define ROW_COLUMNS \
     "id, name, state, cause, created_ms, state_since_ms, deadline_ms, made, spec, agent, ports, " \
     "project, remote, updated_ms, paused_ms, resumed_ms, used_ms, transcript, " \
-    "(SELECT json_group_array(hex(key)) FROM keys WHERE box_id = boxes.id)"
+    "(SELECT json_group_array(hex(key)) FROM keys WHERE box_id = boxes.id), " \
+    "(SELECT json_object('name', name, 'id', id) FROM snapshots WHERE box_id = boxes.id" \
+    " AND state = 'ready' AND temporary = 0 ORDER BY created_ms DESC, rowid DESC LIMIT 1)"
 
 json_t *store_column_json(sqlite3_stmt *st, int i, struct err *e)
 {
@@ -281,6 +284,8 @@ static int read_row(sqlite3_stmt *st, struct box_row *ret, struct err *e)
         r = store_column_copy(st, 17, &row.transcript, e);
     if (r == 0)
         r = store_column_copy(st, 18, &row.keys, e);
+    if (r == 0)
+        r = store_column_copy(st, 19, &row.snapshot, e);
     if (r < 0) {
         box_row_done(&row);
         return r;
@@ -490,51 +495,49 @@ int store_set_transcript(struct store *s, const char *id, const char *reference,
 
 /* ---- a new box ---- */
 
-int store_insert_row(struct store *s, const char *id, const char *name, const char *spec,
-                     int64_t now_ms, struct err *e)
+int store_insert_row(struct store *s, const char *name, const json_t *spec,
+                     char ret_id[BOX_ID_BYTES], struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s,
+    _cleanup_free_ char *text = NULL;
+    struct store_event event = {.box_id = ret_id,
+                                .kind = "state",
+                                .time_ms = store_now_ms(s),
+                                .after = BH_STATE_REQUESTED,
+                                .cause = ""};
+    int r = io_random_hex((BOX_ID_BYTES - 1) / 2, ret_id, e);
+
+    if (r == 0)
+        r = jx_dump(spec, &text, NULL, e);
+    if (r == 0)
+        r = store_prepare(s,
                           "INSERT INTO boxes(id, name, state, created_ms, state_since_ms,"
                           " updated_ms, used_ms, spec)"
                           " VALUES(?1, ?2, 'requested', ?3, ?3, ?3, ?3, ?4)",
                           &st, e);
-
     if (r < 0)
         return r;
-    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 1, ret_id, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(st, 3, now_ms);
-    (void)sqlite3_bind_text(st, 4, spec, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 3, event.time_ms);
+    (void)sqlite3_bind_text(st, 4, text, -1, SQLITE_STATIC);
     r = sqlite3_step(st);
     if (r == SQLITE_CONSTRAINT)
         return err_field(e, ERR_EXISTS, "name", "there is a box called '%s' already", name);
-    return r == SQLITE_DONE ? 0 : store_fail(s, "add", e);
+    return r == SQLITE_DONE ? store_write_event(s, &event, e) : store_fail(s, "add", e);
 }
 
 int store_add(struct store *s, const char *name, const json_t *spec, const char *key,
               struct box_row *ret, struct err *e)
 {
-    _cleanup_free_ char *text = NULL;
     char id[BOX_ID_BYTES];
-    struct store_event event = {.box_id = id,
-                                .kind = "state",
-                                .time_ms = store_now_ms(s),
-                                .after = BH_STATE_REQUESTED,
-                                .cause = ""};
-    int r = io_random_hex((BOX_ID_BYTES - 1) / 2, id, e);
+    int r = store_begin(s, e);
 
-    if (r == 0)
-        r = jx_dump(spec, &text, NULL, e);
-    if (r == 0)
-        r = store_begin(s, e);
     if (r < 0)
         return r;
-    r = store_insert_row(s, id, name, text, event.time_ms, e);
+    r = store_insert_row(s, name, spec, id, e);
     if (r == 0 && key)
         r = store_insert_key(s, id, key, e);
-    if (r == 0)
-        r = store_write_event(s, &event, e);
     r = store_commit(s, r, e);
     return r < 0 ? r : store_get(s, id, ret, e);
 }

@@ -49,6 +49,7 @@ struct box_row {
     json_t *ports;    /* {"7777": 40123}: the monitor's forwards; "0" is the guest agent */
     char *keys;       /* as the database has them: for store_keys_json() */
     char *transcript; /* a reference to what its coding agent said, or NULL */
+    char *snapshot;   /* {"name","id"} of its last one, as text, or NULL */
 };
 void box_row_done(struct box_row *row);
 /* Are its processes frozen, or about to be, or about to run again? */

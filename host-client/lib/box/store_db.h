@@ -76,8 +76,8 @@ int store_check_event_id(const char *event_id, struct err *e); /* NULL is one to
 int store_has_event(struct store *s, const char *box_id, const char *event_id, struct err *e);
 
 /* Within the caller's transaction; see store_add() and store_remove(). */
-int store_insert_row(struct store *s, const char *id, const char *name, const char *spec,
-                     int64_t now_ms, struct err *e);
+int store_insert_row(struct store *s, const char *name, const json_t *spec,
+                     char ret_id[BOX_ID_BYTES], struct err *e);
 int store_change_state(struct store *s, const char *id, enum bh_state state, const char *cause,
                        struct err *e);
 int store_remove_row(struct store *s, const char *id, const struct store_end *end, struct err *e);

@@ -1,10 +1,6 @@
 /* store_replace: the rows of a box that is gone and of the one that takes its place. */
 #include "common/cleanup.h"
-#include "common/io.h"
-#include "common/jsonx.h"
 #include "lib/box/store_db.h"
-
-#define ID_BYTES ((BOX_ID_BYTES - 1) / 2)
 
 /* Runs a statement with up to two texts. */
 static int run_with(struct store *s, const char *sql, const char *first, const char *second,
@@ -21,44 +17,33 @@ static int run_with(struct store *s, const char *sql, const char *first, const c
     return store_step(s, st, e);
 }
 
-static int replace_row(struct store *s, const struct box_row *old, const char *id, const char *spec,
-                       struct err *e)
+static int replace_row(struct store *s, const struct box_row *old, const json_t *spec,
+                       char ret_id[BOX_ID_BYTES], struct err *e)
 {
-    struct store_event event = {.box_id = id,
-                                .kind = "state",
-                                .time_ms = store_now_ms(s),
-                                .after = BH_STATE_REQUESTED,
-                                .cause = ""};
     int r = run_with(s, "UPDATE boxes SET name = name || '" STORE_ASIDE "' WHERE id = ?1", old->id,
                      NULL, e);
 
     if (r == 0)
-        r = store_insert_row(s, id, old->name, spec, event.time_ms, e);
-    if (r == 0)
-        r = run_with(s,
-                     "UPDATE boxes SET (project, remote) = (SELECT project, remote FROM boxes"
-                     " WHERE id = ?2) WHERE id = ?1",
-                     id, old->id, e);
-    return r < 0 ? r : store_write_event(s, &event, e);
+        r = store_insert_row(s, old->name, spec, ret_id, e);
+    return r < 0 ? r
+                 : run_with(s,
+                            "UPDATE boxes SET (project, remote) = (SELECT project, remote FROM"
+                            " boxes WHERE id = ?2) WHERE id = ?1",
+                            ret_id, old->id, e);
 }
 
 int store_set_aside(struct store *s, const char *old_id, const json_t *spec, struct box_row *ret,
                     struct err *e)
 {
-    _cleanup_free_ char *text = NULL;
     struct box_row old = {0};
     char id[BOX_ID_BYTES];
-    int r = io_random_hex(ID_BYTES, id, e);
+    int r = store_begin(s, e);
 
-    if (r == 0)
-        r = jx_dump(spec, &text, NULL, e);
-    if (r == 0)
-        r = store_begin(s, e);
     if (r < 0)
         return r;
     r = store_get(s, old_id, &old, e);
     if (r == 0)
-        r = replace_row(s, &old, id, text, e);
+        r = replace_row(s, &old, spec, id, e);
     box_row_done(&old);
     r = store_commit(s, r, e);
     return r < 0 ? r : store_get(s, id, ret, e);

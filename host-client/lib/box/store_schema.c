@@ -2,8 +2,9 @@
 #include "common/err.h"
 #include "lib/box/store_db.h"
 
-/* 2: boxes have their project. 3: history (history.h), keys, claims. 4: snapshots. */
-#define STORE_SCHEMA 4
+/* 2: boxes have their project. 3: history (history.h), keys, claims. 4: snapshots. 5: access (store_access.h).
+ * 6: layers. */
+#define STORE_SCHEMA 6
 
 static int read_version(struct store *s, int *ret, struct err *e)
 {
@@ -98,6 +99,23 @@ static const char *const schema_steps[STORE_SCHEMA] = {
     "CREATE TRIGGER box_with_layers_removed AFTER DELETE ON boxes BEGIN"
     " DELETE FROM layer_uses WHERE user = OLD.id;"
     "END;",
+
+    "CREATE TABLE tokens(id TEXT PRIMARY KEY, hash BLOB NOT NULL UNIQUE, name TEXT NOT NULL,"
+    " owner TEXT NOT NULL, scope INTEGER NOT NULL, created_ms INTEGER NOT NULL,"
+    " expires_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL DEFAULT 0) STRICT;"
+    "CREATE TABLE quotas(owner TEXT PRIMARY KEY, boxes INTEGER NOT NULL,"
+    " cpu_millis INTEGER NOT NULL, memory_bytes INTEGER NOT NULL,"
+    " disk_bytes INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE open_ports(box_id TEXT NOT NULL, port INTEGER NOT NULL,"
+    " PRIMARY KEY(box_id, port)) STRICT, WITHOUT ROWID;"
+    "CREATE TRIGGER box_with_open_ports_removed AFTER DELETE ON boxes BEGIN"
+    " DELETE FROM open_ports WHERE box_id = OLD.id;"
+    "END;"
+    "CREATE TABLE webhooks(url TEXT PRIMARY KEY, position INTEGER NOT NULL) STRICT;",
+
+    /* Layers without users are unknown: gc keeps them. */
+    "CREATE TABLE layers(digest TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;"
+    "INSERT INTO layers SELECT DISTINCT layer FROM layer_uses;",
 };
 
 int store_make_schema(struct store *s, struct err *e)

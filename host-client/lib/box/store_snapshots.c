@@ -60,15 +60,6 @@ static int read_snapshot(sqlite3_stmt *st, struct snapshot_row *ret, struct err 
     return 0;
 }
 
-static json_t *layers_json(char *const *layers)
-{
-    json_t *list = json_array();
-
-    for (; list && layers && *layers; layers++)
-        (void)json_array_append_new(list, json_string(*layers));
-    return list;
-}
-
 /* ---- rows ---- */
 
 static int count_snapshots(struct store *s, struct err *e)
@@ -149,7 +140,7 @@ static int add_uses(struct store *s, const char *user, char *const *layers, stru
 static int update_snapshot(struct store *s, const struct snapshot_row *row, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    _cleanup_json_ json_t *list = layers_json(row->layers);
+    _cleanup_json_ json_t *list = jx_new_strv(row->layers);
     _cleanup_free_ char *layers = NULL, *facts = NULL;
     int r = list ? jx_dump(list, &layers, NULL, e) : err_oom(e);
 
@@ -250,15 +241,33 @@ int store_list_snapshots(struct store *s, int (*fn)(void *arg, struct snapshot_r
     return r;
 }
 
-int store_remove_snapshot(struct store *s, const char *id, struct err *e)
+static int change_with(struct store *s, const char *sql, const char *text, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s, "DELETE FROM snapshots WHERE id = ?1", &st, e);
+    int r = store_prepare(s, sql, &st, e);
 
     if (r < 0)
         return r;
-    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 1, text, -1, SQLITE_STATIC);
     return store_step(s, st, e);
+}
+
+/* 1, 0 or an error. */
+static int has_any(struct store *s, const char *sql, const char *text, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    int r = store_prepare(s, sql, &st, e);
+
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, text, -1, SQLITE_STATIC);
+    r = sqlite3_step(st);
+    return r == SQLITE_ROW ? 1 : r == SQLITE_DONE ? 0 : store_fail(s, "read", e);
+}
+
+int store_remove_snapshot(struct store *s, const char *id, struct err *e)
+{
+    return change_with(s, "DELETE FROM snapshots WHERE id = ?1", id, e);
 }
 
 /* ---- layers ---- */
@@ -305,6 +314,27 @@ int store_set_layers(struct store *s, const char *box_id, char *const *layers, s
     return store_commit(s, r, e);
 }
 
+int store_list_layers(struct store *s, const char *box_id, char ***ret, struct err *e)
+{
+    _cleanup_stmt_ sqlite3_stmt *st = NULL;
+    _cleanup_strv_ char **layers = calloc(1, sizeof(*layers));
+    int r = layers ? store_prepare(s, "SELECT layer FROM layer_uses WHERE user = ?1", &st, e)
+                   : err_oom(e);
+
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, box_id, -1, SQLITE_STATIC);
+    while ((r = sqlite3_step(st)) == SQLITE_ROW) {
+        r = strv_push(&layers, store_column_text(st, 0), e);
+        if (r < 0)
+            return r;
+    }
+    if (r != SQLITE_DONE)
+        return store_fail(s, "read", e);
+    *ret = TAKE(layers);
+    return 0;
+}
+
 int store_layer_user(struct store *s, const char *layer, bool only_boxes, char **ret, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
@@ -327,16 +357,24 @@ int store_layer_user(struct store *s, const char *layer, bool only_boxes, char *
     return r == SQLITE_ROW ? store_column_copy(st, 0, ret, e) : store_fail(s, "read", e);
 }
 
+int store_add_layer(struct store *s, const char *layer, struct err *e)
+{
+    return change_with(s, "INSERT OR IGNORE INTO layers(digest) VALUES(?1)", layer, e);
+}
+
+int store_has_layer(struct store *s, const char *layer, struct err *e)
+{
+    return has_any(s, "SELECT 1 FROM layers WHERE digest = ?1", layer, e);
+}
+
+int store_forget_layer(struct store *s, const char *layer, struct err *e)
+{
+    return change_with(s, "DELETE FROM layers WHERE digest = ?1", layer, e);
+}
+
 int store_has_snapshot(struct store *s, const char *id, struct err *e)
 {
-    _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s, "SELECT 1 FROM snapshots WHERE id = ?1", &st, e);
-
-    if (r < 0)
-        return r;
-    (void)sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-    r = sqlite3_step(st);
-    return r == SQLITE_ROW ? 1 : r == SQLITE_DONE ? 0 : store_fail(s, "read", e);
+    return has_any(s, "SELECT 1 FROM snapshots WHERE id = ?1", id, e);
 }
 
 int store_last_snapshot(struct store *s, const char *box_id, char **ret_name, struct err *e)

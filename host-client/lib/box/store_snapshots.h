@@ -26,7 +26,8 @@ struct snapshot_row {
     /*
      * {"spec": of the box, without values of variables; "variables": their names,
      * "image_hash", "agent": as in struct box_row, "record": of its coding agent (agent.json),
-     * "disk": of the provider, "bytes","copied","entries","devices": of its own layer}
+     * "disk": of the provider, "bytes","copied","entries","devices": of its own layer,
+     * "at_timeout": at the end of the box's time to live}
      */
     json_t *facts;
 };
@@ -49,9 +50,16 @@ int store_remove_snapshot(struct store *s, const char *id, struct err *e);
 int store_add_layers(struct store *s, const char *box_id, const struct snapshot_row *from,
                      struct err *e);
 int store_set_layers(struct store *s, const char *box_id, char *const *layers, struct err *e);
+/* In any order; the caller owns the list. */
+int store_list_layers(struct store *s, const char *box_id, char ***ret, struct err *e);
 /* A user of the layer: "the box 'x'". NULL: there is none. */
 int store_layer_user(struct store *s, const char *layer, bool only_boxes, char **ret,
                      struct err *e);
+/* The layers that this store has made, used or not: a layer is added before its directory, and
+ * forgotten after it. */
+int store_add_layer(struct store *s, const char *layer, struct err *e);
+int store_has_layer(struct store *s, const char *layer, struct err *e); /* 1, 0 or an error */
+int store_forget_layer(struct store *s, const char *layer, struct err *e);
 /* Is there a row, ready or not? 1, 0 or an error. */
 int store_has_snapshot(struct store *s, const char *id, struct err *e);
 /* The last ready snapshot of the box that had the id. NULL: none. */

@@ -21,7 +21,7 @@
 
 /* The error of a transfer, which is the cause if the box was stopped or removed meanwhile. The store
  * may have that only a moment after the guest agent has ended. */
-static int explain_failure(struct bh_box *box, int r, struct err *e)
+static int explain_failure(struct bh_box *box, int64_t mark, int r, struct err *e)
 {
     int gone = 0;
 
@@ -30,7 +30,7 @@ static int explain_failure(struct bh_box *box, int r, struct err *e)
     for (int i = 0; gone == 0 && i < GONE_TRIES; i++) {
         if (i && socket_wait_canceled(box->ctx->cancel_fd, GONE_PAUSE_MS))
             break;
-        gone = agent_ops(box)->check_gone(box, e);
+        gone = agent_ops(box)->check_gone(box, mark, e);
     }
     return gone < 0 ? gone : r;
 }
@@ -57,6 +57,7 @@ static int upload_to_box(struct bh_box *box, const struct bh_upload_options *o,
                                  .as = o->as,
                                  .with_secrets = o->with_secrets};
     struct upload_result done = {0};
+    int64_t mark;
     int r;
 
     if (!o->source || !*o->source)
@@ -65,12 +66,13 @@ static int upload_to_box(struct bh_box *box, const struct bh_upload_options *o,
     if (r < 0)
         return err_at(e, r, "source");
     r = agent_begin_on_path(box, o->dest && *o->dest ? o->dest : ".", &req.client, &dest, e);
+    mark = agent_ops(box)->get_mark(box);
     if (r == 0)
         r = box_hold(box, &held, e);
     if (r < 0)
         return r;
     req.dest = dest;
-    r = explain_failure(box, upload_run(&req, &done, e), e);
+    r = explain_failure(box, mark, upload_run(&req, &done, e), e);
     if (r == 0 && ret) {
         ret->files = done.files;
         ret->bytes = done.bytes;
@@ -141,6 +143,7 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
     mode_t type = 0;
     struct err e = {0};
     int r = agent_begin_on_path(box, path, &c, &full, &e);
+    int64_t mark = agent_ops(box)->get_mark(box);
 
     if (r == 0)
         r = box_hold(box, &held, &e);
@@ -160,7 +163,7 @@ int bh_download(struct bh_box *box, const char *path, const char *local_dir, str
             f.to.prefix = path_name(clean);
         f.to.only_type = type;
         f.path = full;
-        r = explain_failure(box, fetch_run(c, &f, &e), &e);
+        r = explain_failure(box, mark, fetch_run(c, &f, &e), &e);
         if (r == -ERR_DATA_LOSS)
             (void)err_at(&e, r, "path");
     }
@@ -205,11 +208,13 @@ static int sync_trees(struct bh_box *box, const struct bh_sync_options *o,
                                .excludes = o->excludes,
                                .change = o->change,
                                .change_arg = o->change_arg};
+    int64_t mark;
     int r = check_local_dir(o, &local, e);
 
     if (r == 0)
         r = agent_begin_on_path(box, o->remote && *o->remote ? o->remote : ".", &req.client, &full,
                                 e);
+    mark = agent_ops(box)->get_mark(box);
     if (r == 0)
         r = box_hold(box, &held, e);
     if (r < 0)
@@ -219,7 +224,7 @@ static int sync_trees(struct bh_box *box, const struct bh_sync_options *o,
         return err_oom(e);
     req.local = local;
     req.remote = remote;
-    r = explain_failure(box, sync_run(&req, &done, e), e);
+    r = explain_failure(box, mark, sync_run(&req, &done, e), e);
     if (r == 0 && ret) {
         ret->sent = done.sent;
         ret->sent_bytes = done.sent_bytes;

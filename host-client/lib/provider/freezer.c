@@ -1,7 +1,9 @@
 #include "lib/provider/freezer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,8 +16,10 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
+#include "lib/util/context.h"
 
 #define NAME_PREFIX "/bellhop-"
+#define MARK_CHARS 8
 #define PATH_BYTES 256
 #define TEXT_BYTES 4096
 #define POLL_FIRST_MS 1 /* doubled with each look: v1 has no event for it */
@@ -34,6 +38,56 @@ bool freezer_is_box_group(const char *name)
 {
     return str_has_prefix(name, NAME_PREFIX) && name[sizeof(NAME_PREFIX) - 1] &&
            !strchr(name + 1, '/');
+}
+
+bool freezer_group_id(const char *name, char id[17])
+{
+    const char *mark = name + sizeof(NAME_PREFIX) - 1;
+
+    if (!freezer_is_box_group(name) || strspn(mark, "0123456789abcdef") != MARK_CHARS ||
+        mark[MARK_CHARS] != '-' || !ctx_is_box_id(mark + MARK_CHARS + 1))
+        return false;
+    (void)snprintf(id, 17, "%s", mark + MARK_CHARS + 1);
+    return true;
+}
+
+static bool is_listed(char *const *names, const char *name)
+{
+    for (; names && *names; names++)
+        if (str_eq(*names, name))
+            return true;
+    return false;
+}
+
+/* The hierarchies are FREEZER_ROOT itself, or directories in it. */
+static int list_hierarchy(const char *dir, int depth, char ***names, struct err *e)
+{
+    _cleanup_closedir_ DIR *d = opendir(dir);
+    int r = 0;
+
+    for (struct dirent *de; r == 0 && d && (de = readdir(d));) {
+        char name[NAME_MAX + 2], path[PATH_BYTES], id[17];
+
+        if (de->d_name[0] == '.' || de->d_type != DT_DIR)
+            continue;
+        (void)snprintf(name, sizeof(name), "/%s", de->d_name);
+        (void)snprintf(path, sizeof(path), "%s/%.200s", dir, de->d_name);
+        if (freezer_group_id(name, id))
+            r = is_listed(*names, name) ? 0 : strv_push(names, name, e);
+        else if (depth)
+            r = list_hierarchy(path, depth - 1, names, e);
+    }
+    return r;
+}
+
+int freezer_list(char ***ret, struct err *e)
+{
+    _cleanup_strv_ char **names = NULL;
+    int r = list_hierarchy(FREEZER_ROOT, 1, &names, e);
+
+    if (r == 0)
+        *ret = TAKE(names);
+    return r;
 }
 
 /* Where a freezer can be. The file is there in every group but the root's. */

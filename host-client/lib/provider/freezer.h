@@ -20,6 +20,11 @@ void freezer_name(const char *state_dir, const char *id, char out[FREEZER_NAME_B
 /* Is it the name of one box's group? "" and "/" would be the group of every process. */
 bool freezer_is_box_group(const char *name);
 
+/* Sets id, of 16 digits, to that of the box whose group has the name. False: it is no box's. */
+bool freezer_group_id(const char *name, char id[17]);
+/* The names of all boxes' groups on this machine, of every state directory; strv_free() them. */
+int freezer_list(char ***ret, struct err *e);
+
 /* Makes the group in the hierarchy that has the freezer; *ret_procs_fd takes the pids of its
  * processes. Only root, or the owner of the hierarchy, can: ERR_DENIED. */
 int freezer_make(const char *name, int *ret_procs_fd, struct err *e);

@@ -3,8 +3,10 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/fs.h>
 #include <nettle/sha2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -85,32 +87,46 @@ static int add_zeros(struct file_pass *p, uint64_t block, uint64_t n, struct err
     return 0;
 }
 
-/* A page of zeros stays a hole: the copy takes no more of the disk than the file. */
-static int write_at(int fd, const uint8_t *data, size_t len, off_t at, struct err *e)
+static int write_run(struct file_pass *p, const uint8_t *data, size_t len, off_t at, struct err *e)
 {
+    struct layer_budget *b = p->budget;
+
+    if (b->max_copied && len > b->max_copied - b->copied)
+        return err_set(e, ERR_EXHAUSTED, "more than %" PRIu64 " bytes would be copied",
+                       b->max_copied);
     while (len) {
-        size_t want = len < PAGE_BYTES ? len : PAGE_BYTES;
-        bool is_hole = is_zero(data, want);
-        ssize_t n;
-
-        while (!is_hole && want < len) {
-            size_t next = len - want < PAGE_BYTES ? len - want : PAGE_BYTES;
-
-            if (is_zero(data + want, next))
-                break;
-            want += next;
-        }
-        n = is_hole ? (ssize_t)want : pwrite(fd, data, want, at);
+        ssize_t n = pwrite(p->to, data, len, at);
 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return err_sys(e, errno, "write");
+        b->copied += (uint64_t)n;
         data += n;
         len -= (size_t)n;
         at += n;
     }
     return 0;
+}
+
+/* A page of zeros stays a hole: the copy takes no more of the disk than the file. */
+static int write_block(struct file_pass *p, const uint8_t *data, size_t len, off_t at,
+                       struct err *e)
+{
+    size_t begin = 0; /* of the run of pages that have data */
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < len; i += PAGE_BYTES) {
+        size_t n = len - i < PAGE_BYTES ? len - i : PAGE_BYTES;
+        bool is_hole = is_zero(data + i, n);
+
+        if (begin < i && is_hole)
+            r = write_run(p, data + begin, i - begin, at + (off_t)begin, e);
+        if (is_hole)
+            begin = i + n;
+    }
+    return r == 0 && begin < len ? write_run(p, data + begin, len - begin, at + (off_t)begin, e)
+                                 : r;
 }
 
 /* One block; a last one is shorter. */
@@ -125,8 +141,7 @@ static int take_block(struct file_pass *p, const uint8_t *data, size_t len, off_
     sha256_update(&p->sha, len, data);
     if (p->to < 0 || p->is_cloned)
         return 0;
-    p->budget->copied += len;
-    return write_at(p->to, data, len, at, e);
+    return write_block(p, data, len, at, e);
 }
 
 /* Skips what the file system knows to be zeros. *at is moved to the block that has data, or to the
@@ -231,6 +246,7 @@ uint32_t layer_file_id(uint32_t base, uint32_t id)
 
 /* ---- attributes ---- */
 
+#define FD_PATH_BYTES 32
 #define ACL_HEAD_BYTES 4
 #define ACL_ENTRY_BYTES 8
 #define ACL_TAG_USER 0x02
@@ -260,14 +276,26 @@ static void put_le32(uint8_t *at, uint32_t v)
     memcpy(at, &v, sizeof(v));
 }
 
+struct attribute_pass {
+    int from, to;
+    uint32_t base;
+    bool to_disk;    /* from a layer to a disk; else the other way */
+    struct buf *out; /* NULL: the text is not wanted */
+    uint8_t *value;  /* ATTRIBUTE_BYTES */
+};
+
 /* The ids within an ACL. */
-static void shift_acl(uint8_t *value, size_t len, uint32_t base)
+static void shift_acl(const struct attribute_pass *p, size_t len)
 {
+    uint8_t *value = p->value;
+
     for (size_t at = ACL_HEAD_BYTES; at + ACL_ENTRY_BYTES <= len; at += ACL_ENTRY_BYTES) {
         unsigned tag = value[at] | (unsigned)value[at + 1] << 8;
 
+        uint32_t id = get_le32(value + at + 4);
+
         if (tag == ACL_TAG_USER || tag == ACL_TAG_GROUP)
-            put_le32(value + at + 4, layer_file_id(base, get_le32(value + at + 4)));
+            put_le32(value + at + 4, p->to_disk ? p->base + id : layer_file_id(p->base, id));
     }
 }
 
@@ -287,17 +315,41 @@ static size_t shift_capability(uint8_t *value, size_t len, uint32_t base)
     return CAPABILITY_ROOT_AT;
 }
 
-struct attribute_pass {
-    int from, to;
-    uint32_t base;
-    struct buf *out;
-    uint8_t *value; /* ATTRIBUTE_BYTES */
-};
+/* The descriptor as a path, for what O_PATH does not allow. */
+static const char *fd_path(int fd, char path[FD_PATH_BYTES])
+{
+    (void)snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", fd);
+    return path;
+}
+
+static ssize_t list_names(int fd, char *list, size_t n)
+{
+    char path[FD_PATH_BYTES];
+    ssize_t len = flistxattr(fd, list, n);
+
+    return len < 0 && errno == EBADF ? listxattr(fd_path(fd, path), list, n) : len;
+}
+
+static ssize_t get_attribute(int fd, const char *name, void *value, size_t n)
+{
+    char path[FD_PATH_BYTES];
+    ssize_t len = fgetxattr(fd, name, value, n);
+
+    return len < 0 && errno == EBADF ? getxattr(fd_path(fd, path), name, value, n) : len;
+}
+
+static int set_attribute(int fd, const char *name, const void *value, size_t n)
+{
+    char path[FD_PATH_BYTES];
+    int r = fsetxattr(fd, name, value, n, 0);
+
+    return r < 0 && errno == EBADF ? setxattr(fd_path(fd, path), name, value, n, 0) : r;
+}
 
 static int take_attribute(const struct attribute_pass *p, const char *name, struct err *e)
 {
     static const char digits[] = "0123456789abcdef";
-    ssize_t n = fgetxattr(p->from, name, p->value, ATTRIBUTE_BYTES);
+    ssize_t n = get_attribute(p->from, name, p->value, ATTRIBUTE_BYTES);
     size_t len = (size_t)n;
     int r;
 
@@ -306,9 +358,11 @@ static int take_attribute(const struct attribute_pass *p, const char *name, stru
     if (str_eq(name, "security.capability"))
         len = shift_capability(p->value, len, p->base);
     else if (str_has_prefix(name, "system."))
-        shift_acl(p->value, len, p->base);
-    if (p->to >= 0 && fsetxattr(p->to, name, p->value, len, 0) < 0)
+        shift_acl(p, len);
+    if (p->to >= 0 && set_attribute(p->to, name, p->value, len) < 0)
         return err_sys(e, errno, "set '%s'", name);
+    if (!p->out)
+        return 0;
     r = buf_adds(p->out, "\t", e);
     for (const char *c = name; r == 0 && *c; c++)
         r = (unsigned char)*c <= ' ' || *c == '\\' || *c == 0x7f
@@ -359,25 +413,36 @@ static int take_attributes(struct attribute_pass *p, char *list, size_t len, str
 /* The names of a file's attributes, each with its NUL; in `few`, or in memory at *ret_list. */
 static ssize_t list_attributes(int fd, char few[FEW_BYTES], char **ret_list, struct err *e)
 {
-    ssize_t n = flistxattr(fd, few, FEW_BYTES);
+    ssize_t n = list_names(fd, few, FEW_BYTES);
 
     if (n < 0 && errno == ERANGE) {
         *ret_list = malloc(ATTRIBUTE_BYTES);
         if (!*ret_list)
             return err_oom(e);
-        n = flistxattr(fd, *ret_list, ATTRIBUTE_BYTES);
+        n = list_names(fd, *ret_list, ATTRIBUTE_BYTES);
     }
     return n < 0 && errno == ENOTSUP ? 0 : n < 0 ? err_sys(e, errno, "list the attributes") : n;
 }
 
-int layer_file_attributes(int from, int to, uint32_t base, struct buf *out, struct err *e)
+static int run_attributes(struct attribute_pass *p, struct err *e)
 {
-    struct attribute_pass p = {.from = from, .to = to, .base = base, .out = out};
     _cleanup_free_ char *list = NULL;
     char few[FEW_BYTES];
-    ssize_t n = list_attributes(from, few, &list, e);
+    ssize_t n = list_attributes(p->from, few, &list, e);
 
-    return n < 0 ? (int)n : take_attributes(&p, list ? list : few, (size_t)n, e);
+    return n < 0 ? (int)n : take_attributes(p, list ? list : few, (size_t)n, e);
+}
+
+int layer_file_attributes(int from, int to, uint32_t base, struct buf *out, struct err *e)
+{
+    return run_attributes(
+        &(struct attribute_pass){.from = from, .to = to, .base = base, .out = out}, e);
+}
+
+int layer_file_attributes_to_disk(int from, int to, uint32_t base, struct err *e)
+{
+    return run_attributes(
+        &(struct attribute_pass){.from = from, .to = to, .base = base, .to_disk = true}, e);
 }
 
 int layer_file_clear_attributes(int fd, struct err *e)

@@ -19,8 +19,9 @@
 struct layer_budget {
     int64_t deadline_mono_ms; /* 0: none */
     int cancel_fd;            /* -1: none */
+    uint64_t max_copied;      /* 0: no limit */
     uint64_t unchecked;       /* bytes since the last look at the clock and the disk */
-    uint64_t copied;          /* bytes that were written */
+    uint64_t copied;          /* bytes that were written: no holes, no clones */
 };
 /* Call it for each `bytes` of work; fd: of the file system that is written, or -1. */
 int layer_budget_spend(struct layer_budget *b, int fd, uint64_t bytes, struct err *e);
@@ -40,8 +41,11 @@ uint32_t layer_file_id(uint32_t base, uint32_t id);
 /*
  * Appends the attributes that belong to a layer to `out`, as "\tNAME=HEX" sorted by name, and with
  * to >= 0 sets them there: user.*, POSIX ACLs and file capabilities. Those of overlayfs and of
- * security modules are left out.
+ * security modules are left out. Both descriptors may be of O_PATH: that is all that a FIFO or a
+ * socket allows.
  */
 int layer_file_attributes(int from, int to, uint32_t base, struct buf *out, struct err *e);
+/* The way back: sets on a directory of a disk the attributes of one of a layer. */
+int layer_file_attributes_to_disk(int from, int to, uint32_t base, struct err *e);
 /* Removes those attributes again, and overlayfs's own. */
 int layer_file_clear_attributes(int fd, struct err *e);

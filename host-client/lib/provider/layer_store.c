@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/magic.h>
 #include <nettle/sha2.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 #define LOCK_POLL_MS 20
 #define CHUNK_BYTES 65536
 #define GC_LOCK_MS 5000
+#define MEASURE_MAX_ENTRIES 10000 /* the lock is held meanwhile */
 
 /* ---- paths ---- */
 
@@ -255,11 +257,12 @@ static int fill_made(struct making *k, struct err *e)
 int layer_make(const struct layer_make *m, struct layer_facts *ret, struct err *e)
 {
     _cleanup_free_ char *path = store_path(m->ctx, "making", m->id, NULL);
-    struct making k = {
-        .m = m,
-        .dir = -1,
-        .known_tree = -1,
-        .budget = {.deadline_mono_ms = m->deadline_mono_ms, .cancel_fd = m->ctx->cancel_fd}};
+    struct making k = {.m = m,
+                       .dir = -1,
+                       .known_tree = -1,
+                       .budget = {.deadline_mono_ms = m->deadline_mono_ms,
+                                  .cancel_fd = m->ctx->cancel_fd,
+                                  .max_copied = m->max_copied}};
     int r = path ? make_store(m->ctx, e) : err_oom(e);
 
     if (r == 0)
@@ -275,19 +278,18 @@ int layer_make(const struct layer_make *m, struct layer_facts *ret, struct err *
     forget_known(&k);
     fd_close(k.dir);
     if (r < 0) {
-        layer_drop_made(m->ctx, m->id);
+        (void)layer_drop_made(m->ctx, m->id, NULL);
         return r;
     }
     *ret = k.facts;
     return 0;
 }
 
-void layer_drop_made(const struct bh_ctx *ctx, const char *id)
+int layer_drop_made(const struct bh_ctx *ctx, const char *id, struct err *e)
 {
     _cleanup_free_ char *path = store_path(ctx, "making", id, NULL);
 
-    if (path)
-        (void)dirtree_remove(path, NULL);
+    return path ? dirtree_remove(path, e) : err_oom(e);
 }
 
 static int sync_directory(const char *path, struct err *e)
@@ -321,6 +323,13 @@ static void remove_away(const char *path)
         (void)dirtree_remove(path, NULL);
 }
 
+bool layer_is_there(const struct bh_ctx *ctx, const char *digest)
+{
+    _cleanup_free_ char *place = store_path(ctx, "layers", digest, NULL);
+
+    return !place || access(place, F_OK) == 0;
+}
+
 int layer_commit(const struct bh_ctx *ctx, const char *id, const char *digest, struct err *e)
 {
     _cleanup_free_ char *made = store_path(ctx, "making", id, NULL);
@@ -332,7 +341,7 @@ int layer_commit(const struct bh_ctx *ctx, const char *id, const char *digest, s
     if (!made || !layers || !place)
         return r;
     if (r == 0) {
-        layer_drop_made(ctx, id);
+        (void)layer_drop_made(ctx, id, NULL);
         return 0;
     }
     /* A damaged one is replaced. Boxes that run keep theirs. */
@@ -482,9 +491,42 @@ int layer_verify(const struct bh_ctx *ctx, const char *digest, int64_t deadline_
 
 /* ---- gc ---- */
 
-/* Moves out what nobody uses. Names in `kind` for which `keep` is false. */
+static int drop_layer(const struct layer_gc *gc, const char *path, const char *digest,
+                      struct err *e)
+{
+    _cleanup_free_ char *away = NULL;
+    char line[160];
+    int r = gc->dry_run ? 0 : put_away(gc->ctx, path, &away, e);
+
+    if (r < 0)
+        return r;
+    if (!gc->dry_run && gc->removed)
+        gc->removed(gc->arg, digest);
+    (void)snprintf(line, sizeof(line), "a layer that no snapshot and no box has%s: %.64s",
+                   gc->dry_run ? " would be removed" : "", digest);
+    if (gc->report)
+        gc->report(gc->arg, line);
+    return 0;
+}
+
+static void report_stranger(const struct layer_gc *gc, const char *path)
+{
+    uint64_t bytes = 0;
+    bool is_whole = dirtree_measure(path, MEASURE_MAX_ENTRIES, &bytes);
+    char line[512];
+
+    (void)snprintf(line, sizeof(line),
+                   "not ours, kept: '%.300s' is of a snapshot that the store does not know, it has "
+                   "%s%" PRIu64 " bytes; remove it with rm -r, or put its store back",
+                   path, is_whole ? "" : "more than ", bytes);
+    if (gc->report && access(path, F_OK) == 0)
+        gc->report(gc->arg, line);
+}
+
+/* Names in `kind` for which `is_kept` is false. is_made NULL: none of them is removed. */
 static int sweep_kind(const struct layer_gc *gc, const char *kind,
-                      bool (*keep)(void *arg, const char *name), struct err *e)
+                      bool (*is_kept)(void *arg, const char *name),
+                      bool (*is_made)(void *arg, const char *name), struct err *e)
 {
     _cleanup_free_ char *dir = store_path(gc->ctx, kind, NULL, NULL);
     _cleanup_closedir_ DIR *d = dir ? opendir(dir) : NULL;
@@ -492,18 +534,17 @@ static int sweep_kind(const struct layer_gc *gc, const char *kind,
     int r = 0;
 
     while (r == 0 && d && (de = readdir(d))) {
-        _cleanup_free_ char *path = NULL, *away = NULL;
-        char line[160];
+        _cleanup_free_ char *path = NULL;
 
-        if (de->d_name[0] == '.' || keep(gc->arg, de->d_name))
+        if (de->d_name[0] == '.' || is_kept(gc->arg, de->d_name))
             continue;
-        (void)snprintf(line, sizeof(line), "a layer that no snapshot and no box has%s: %.64s",
-                       gc->dry_run ? " would be removed" : "", de->d_name);
         path = path_join(dir, de->d_name);
-        if (!gc->dry_run)
-            r = path ? put_away(gc->ctx, path, &away, e) : err_oom(e);
-        if (r == 0 && gc->report)
-            gc->report(gc->arg, line);
+        if (!path)
+            return err_oom(e);
+        if (is_made && is_made(gc->arg, de->d_name))
+            r = drop_layer(gc, path, de->d_name, e);
+        else
+            report_stranger(gc, path);
     }
     return r;
 }
@@ -535,9 +576,9 @@ int layer_gc(const struct layer_gc *gc, struct err *e)
         return 0;
     r = layer_lock(gc->ctx, clock_mono_ms() + GC_LOCK_MS, &lock, e);
     if (r == 0)
-        r = sweep_kind(gc, "layers", gc->is_used, e);
+        r = sweep_kind(gc, "layers", gc->is_used, gc->is_made, e);
     if (r == 0)
-        r = sweep_kind(gc, "making", gc->is_making, e);
+        r = sweep_kind(gc, "making", gc->is_making, NULL, e);
     fd_close(TAKE_FD(lock));
     if (!gc->dry_run)
         remove_gone(gc);

@@ -33,6 +33,9 @@ struct layer_make {
     int from;             /* the disk's upper directory */
     uint32_t base;        /* the host's id of root there */
     uint64_t max_entries; /* 0: LAYER_MAX_ENTRIES */
+    /* Bytes that may be written; 0: no limit. What moves ahead of the copy is copied more than
+     * once. */
+    uint64_t max_copied;
     int64_t deadline_mono_ms;
     /* A file of the caller's: the files of the last layer of the same directory. Written anew. */
     const char *known_path;
@@ -47,7 +50,9 @@ struct layer_make {
 int layer_make(const struct layer_make *m, struct layer_facts *ret, struct err *e);
 /* Moves it to its place, with the lock held; a layer that is there already is kept. */
 int layer_commit(const struct bh_ctx *ctx, const char *id, const char *digest, struct err *e);
-void layer_drop_made(const struct bh_ctx *ctx, const char *id);
+int layer_drop_made(const struct bh_ctx *ctx, const char *id, struct err *e);
+/* Is a directory in its place, also a damaged one? */
+bool layer_is_there(const struct bh_ctx *ctx, const char *digest);
 
 int layer_lock(const struct bh_ctx *ctx, int64_t deadline_mono_ms, int *ret_fd, struct err *e);
 
@@ -58,11 +63,15 @@ int layer_verify(const struct bh_ctx *ctx, const char *digest, int64_t deadline_
                  struct err *e);
 char *layer_tree_path(const struct bh_ctx *ctx, const char *digest); /* NULL: no memory */
 
-/* Removes layers that nobody uses, and what was interrupted. Takes the lock. */
+/* Removes layers that nobody uses. Takes the lock. */
 struct layer_gc {
     struct bh_ctx *ctx;
     bool dry_run;
     bool (*is_used)(void *arg, const char *digest); /* in doubt: true */
+    /* Did this store make it? The others may be those of a store that was lost: they are reported
+     * and kept, as is what is being made for nobody. */
+    bool (*is_made)(void *arg, const char *digest);
+    void (*removed)(void *arg, const char *digest);
     bool (*is_making)(void *arg, const char *id);
     void (*report)(void *arg, const char *line);
     void *arg;

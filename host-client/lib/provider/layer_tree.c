@@ -339,20 +339,45 @@ static int take_symlink(struct tree_pass *p, const char *name, struct tree_entry
     return tell_entry(p->w, n, &p->line, e);
 }
 
+static int make_node(const struct tree_pass *p, const char *name, mode_t type, struct err *e)
+{
+    int r = p->to >= 0 ? clear_place(p, name, e) : 0;
+
+    return r == 0 && p->to >= 0 && mknodat(p->to, name, type | 0600, makedev(0, 0)) < 0
+               ? err_sys(e, errno, "make it")
+               : r;
+}
+
+static int take_whiteout(struct tree_pass *p, const char *name, struct tree_entry *n, struct err *e)
+{
+    int r = make_node(p, name, S_IFCHR, e);
+
+    n->type = 'w';
+    return r < 0 ? r : tell_entry(p->w, n, &p->line, e);
+}
+
+/* A FIFO or a socket: its inode is opened, and nothing of what it stands for. */
 static int take_node(struct tree_pass *p, const char *name, struct tree_entry *n, struct err *e)
 {
-    mode_t type = n->type == 'w' ? S_IFCHR : n->st.st_mode & S_IFMT;
+    const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+    _cleanup_close_ int from = openat(p->from, name, flags), to = -1;
+    struct stat st;
+    int r;
 
-    if (p->to >= 0) {
-        int r = clear_place(p, name, e);
-
-        if (r == 0 && mknodat(p->to, name, type | 0600, makedev(0, 0)) < 0)
-            r = err_sys(e, errno, "make it");
-        if (r == 0 && n->type != 'w')
-            r = copy_facts_at(p->to, name, &n->st, e);
-        if (r < 0)
-            return r;
-    }
+    if (from < 0 || fstat(from, &st) < 0)
+        return err_sys(e, errno, "open");
+    if (st.st_ino != n->st.st_ino || (st.st_mode & S_IFMT) != (n->st.st_mode & S_IFMT))
+        return err_set(e, ERR_ABORTED, "it was replaced on the way");
+    r = make_node(p, name, st.st_mode & S_IFMT, e);
+    if (r == 0 && p->to >= 0)
+        r = copy_facts_at(p->to, name, &n->st, e);
+    if (r == 0 && p->to >= 0 && (to = openat(p->to, name, flags)) < 0)
+        r = err_sys(e, errno, "open the copy");
+    if (r == 0)
+        r = layer_file_attributes(from, to, p->w->base, &p->attributes, e);
+    if (r < 0)
+        return r;
+    n->attributes = p->attributes.len ? p->attributes.data : "";
     return tell_entry(p->w, n, &p->line, e);
 }
 
@@ -439,10 +464,8 @@ static int take_by_type(struct tree_pass *p, const char *name, struct tree_entry
         n->type = 's';
         return take_node(p, name, n, e);
     case S_IFCHR:
-        if (n->st.st_rdev == makedev(0, 0)) {
-            n->type = 'w';
-            return take_node(p, name, n, e);
-        }
+        if (n->st.st_rdev == makedev(0, 0))
+            return take_whiteout(p, name, n, e);
         break;
     default:
         break;

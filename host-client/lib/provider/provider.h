@@ -30,6 +30,7 @@
 struct provider_source {
     char *const *layers; /* of layer_store.h, the lowest first; ends with NULL */
     json_t *disk;        /* provider_capture.disk */
+    const char *tag;     /* restore() alone: has_restored() knows the new disk by it */
 };
 
 struct provider_box {
@@ -168,13 +169,16 @@ struct provider {
     int (*pause)(struct provider_box *b, enum provider_pause level, struct err *e);
     int (*resume)(struct provider_box *b, struct err *e);
     /*
-     * Needed with has_snapshots. check_capture() refuses what this box cannot do now. capture() takes the content of the disk as of one
-     * moment, in which nothing of the box runs; it runs on whatever happens. restore() gives a box
-     * that does not run another content, or leaves everything as it was.
+     * Needed with has_snapshots. check_capture() refuses what this box cannot do now. capture()
+     * takes the content of the disk as of one moment, in which nothing of the box runs; it runs on
+     * whatever happens. restore() gives a box that does not run another content, or leaves
+     * everything as it was. has_restored() follows each restore(), also one that died: 1 if the
+     * box has the disk with that tag, else 0; the other disk is removed.
      */
     int (*check_capture)(struct provider_box *b, struct err *e);
     int (*capture)(struct provider_box *b, struct provider_capture *c, struct err *e);
     int (*restore)(struct provider_box *b, const struct provider_source *source, struct err *e);
+    int (*has_restored)(struct provider_box *b, const char *tag, struct err *e);
     /* The wait status of a run that has ended, as waitpid() has it. Needed with
      * PROVIDER_EXIT_ASKED alone. */
     int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,
@@ -184,9 +188,10 @@ struct provider {
      * {"isolation":{"user_namespace":true,"seccomp":true,...},"limits":{...},"network":{...},
      * "missing":["user_namespace"]} */
     int (*inspect)(struct provider_box *b, json_t **ret, struct err *e);
-    /* gc: removes everything that carries this state directory's mark and whose id `is_known`
-     * denies. */
-    int (*sweep)(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
+    /* gc: removes everything that carries this state directory's mark and whose id `is_kept`
+     * denies. The mark alone proves nothing: a store in another mount namespace, or the one that was
+     * lost before this one, has the same. */
+    int (*sweep)(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
 };
 

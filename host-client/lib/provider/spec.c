@@ -228,11 +228,22 @@ static int check_on_idle(const struct bh_create_options *o, struct spec *s, stru
                       ends, &s->on_idle, e);
 }
 
+static int check_on_timeout(const struct bh_create_options *o, struct spec *s, struct err *e)
+{
+    static const char *const ends[] = {"stop", "snapshot", "rm", NULL};
+    const struct provider *p = provider_find(s->provider);
+
+    if (p && !p->has_snapshots && str_eq(o->on_timeout, "snapshot"))
+        return err_field(e, ERR_UNIMPLEMENTED, "on-timeout",
+                         "on-timeout: the provider '%s' cannot make snapshots", p->name);
+    return check_word("on-timeout", o->on_timeout ? o->on_timeout : "stop", ends, &s->on_timeout,
+                      e);
+}
+
 static int check_texts(const struct bh_create_options *o, struct spec *s, struct err *e)
 {
     static const char *const networks[] = {"user", "none", "host", NULL};
     static const char *const privileges[] = {"sudo", "strict", NULL, NULL};
-    static const char *const ends[] = {"stop", "rm", NULL, NULL};
     static const char *const runtimes[] = {"runc", "crun", "runsc", NULL};
     int r;
 
@@ -249,8 +260,7 @@ static int check_texts(const struct bh_create_options *o, struct spec *s, struct
         r = check_word("privilege", o->privilege ? o->privilege : "sudo", privileges, &s->privilege,
                        e);
     if (r == 0)
-        r = check_word("on-timeout", o->on_timeout ? o->on_timeout : "stop", ends, &s->on_timeout,
-                       e);
+        r = check_on_timeout(o, s, e);
     if (r == 0)
         r = check_on_idle(o, s, e);
     if (r == 0 && o->runtime)
@@ -408,18 +418,6 @@ void spec_done(struct spec *s)
 
 /* ---- JSON ---- */
 
-static json_t *new_strv(char *const *v)
-{
-    json_t *list = json_array();
-
-    for (; list && v && *v; v++)
-        if (json_array_append_new(list, json_string(*v)) < 0) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
-}
-
 json_t *spec_to_json(const struct spec *s)
 {
     json_t *obj = json_pack(
@@ -433,12 +431,12 @@ json_t *spec_to_json(const struct spec *s)
         (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids, "agent_port",
         (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
 
-    if (!obj || json_object_set_new(obj, "env", new_strv(s->env)) < 0 ||
-        json_object_set_new(obj, "labels", new_strv(s->labels)) < 0 ||
-        json_object_set_new(obj, "allow_missing", new_strv(s->allow_missing)) < 0 ||
+    if (!obj || json_object_set_new(obj, "env", jx_new_strv(s->env)) < 0 ||
+        json_object_set_new(obj, "labels", jx_new_strv(s->labels)) < 0 ||
+        json_object_set_new(obj, "allow_missing", jx_new_strv(s->allow_missing)) < 0 ||
         (s->from && json_object_set_new(obj, "from", json_string(s->from)) < 0) ||
         (s->content && json_object_set(obj, "content", s->content) < 0) ||
-        (s->sources && json_object_set_new(obj, "sources", new_strv(s->sources)) < 0)) {
+        (s->sources && json_object_set_new(obj, "sources", jx_new_strv(s->sources)) < 0)) {
         json_decref(obj);
         return NULL;
     }

@@ -11,7 +11,6 @@
 #include "lib/util/socket.h"
 
 #define FIRST_PAUSE_MS 25
-#define MOST_PAUSE_MS 500
 #define FIRST_PATIENCE_MS 200
 #define TELL_FIRST_MS 5000               /* then the wait for a coding agent is told, */
 #define TELL_EACH_MS 10000               /* and again after each of these */
@@ -148,7 +147,7 @@ static int wait_healthy(struct bootstrap *b, struct err *e)
         if (socket_wait_canceled(cancel_fd, pause_ms))
             return err_set(e, ERR_CANCELED, "canceled");
         if (tried != -ERR_DEADLINE)
-            pause_ms = pause_ms * 2 > MOST_PAUSE_MS ? MOST_PAUSE_MS : pause_ms * 2;
+            pause_ms = pause_ms * 2 > RECIPE_RETRY_MS ? RECIPE_RETRY_MS : pause_ms * 2;
         else if (patience_ms < rec->health.attempt_ms)
             patience_ms += patience_ms / 2;
     }

@@ -599,7 +599,9 @@ int recipe_from_json(json_t *doc, const char *dir, const char *version, struct r
     struct recipe rec = {
         .cwd = "${workdir}",
         .restart_max = RECIPE_RESTARTS,
-        .health = {.attempt_ms = 2000, .total_ms = 120000, .interval_ms = 15000},
+        .health = {.attempt_ms = RECIPE_ATTEMPT_MS,
+                   .total_ms = RECIPE_TOTAL_MS,
+                   .interval_ms = RECIPE_INTERVAL_MS},
         .timeouts = {.check = 20000, .install = 300000, .files = 60000, .start = 20000},
     };
     int r = jx_decode(doc, recipe_fields, &rec, e);

@@ -45,6 +45,12 @@ struct recipe_timeouts {
     uint32_t check, install, files, start; /* ms */
 };
 
+/* Unless the recipe has others. */
+#define RECIPE_TOTAL_MS 120000 /* from its start until a coding agent is healthy */
+#define RECIPE_ATTEMPT_MS 2000 /* for the answer to one health check */
+#define RECIPE_RETRY_MS 500    /* at most, between two checks of an agent that starts */
+#define RECIPE_INTERVAL_MS 15000
+
 struct recipe_health {
     uint32_t attempt_ms;
     uint32_t total_ms;

@@ -301,3 +301,55 @@ int dirtree_remove(const char *path, struct err *e)
         return err_sys(e, errno, "remove '%s'", path);
     return 0;
 }
+
+/* ---- measuring ---- */
+
+struct measure {
+    int top;
+    struct strv_list dirs;
+    size_t n_entries, max_entries;
+    uint64_t bytes;
+};
+
+static int measure_dir(struct measure *m, const char *name, struct err *e)
+{
+    int fd = beneath_open(m->top, name, O_RDONLY | O_DIRECTORY);
+    _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!d) {
+        fd_close(fd);
+        return err_sys(e, errno, "open a directory");
+    }
+    for (struct dirent *de; (de = readdir(d));) {
+        _cleanup_free_ char *sub = NULL;
+        struct stat st;
+        int r;
+
+        if (is_dots(de->d_name) || fstatat(dirfd(d), de->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        if (m->n_entries++ == m->max_entries)
+            return err_set(e, ERR_EXHAUSTED, "there are too many entries");
+        m->bytes += (uint64_t)st.st_blocks * 512;
+        if (!S_ISDIR(st.st_mode))
+            continue;
+        if (asprintf(&sub, "%s%s%s", name, *name ? "/" : "", de->d_name) < 0)
+            return err_oom(e);
+        r = strv_list_add(&m->dirs, sub, e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+bool dirtree_measure(const char *path, size_t max_entries, uint64_t *ret_bytes)
+{
+    _cleanup_close_ int top = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct measure m = {.top = top, .max_entries = max_entries};
+    bool is_whole = top >= 0 && measure_dir(&m, "", NULL) == 0;
+
+    for (size_t i = 0; is_whole && i < m.dirs.n; i++)
+        is_whole = measure_dir(&m, m.dirs.v[i], NULL) == 0;
+    (void)strv_free(m.dirs.v);
+    *ret_bytes = m.bytes;
+    return is_whole;
+}

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -46,3 +47,6 @@ void beneath_force_walk(bool on);
 /* Works at any depth. Does not follow links; fails on a mount below; a missing path is no
  * error. */
 int dirtree_remove(const char *path, struct err *e);
+/* The bytes on the disk of what is below, at least. False: there are more than max_entries, or some
+ * could not be read. */
+bool dirtree_measure(const char *path, size_t max_entries, uint64_t *ret_bytes);

@@ -207,6 +207,16 @@ char *ctx_box_path(const struct bh_ctx *ctx, const char *id, const char *name)
     return path;
 }
 
+bool ctx_has_box_id(const char *text)
+{
+    return strspn(text, "0123456789abcdef") == CTX_BOX_ID_CHARS;
+}
+
+bool ctx_is_box_id(const char *text)
+{
+    return ctx_has_box_id(text) && !text[CTX_BOX_ID_CHARS];
+}
+
 int options_copy(void *dst, size_t dst_size, const void *src, struct err *e)
 {
     size_t size = 0;
@@ -276,6 +286,14 @@ static int find_image_cache(struct bh_ctx *ctx, const struct bh_options *o, stru
     else
         ctx->image_cache_dir = path_join(ctx->image_dir, ".cache");
     return ctx->image_cache_dir ? 0 : err_oom(e);
+}
+
+int ctx_find_daemon(char **ret, struct err *e)
+{
+    static const char *const places[] = {"bellhop-daemon", "../libexec/bellhop/bellhop-daemon",
+                                         BH_PREFIX "/libexec/bellhop/bellhop-daemon", NULL};
+
+    return find_ours(NULL, places, NULL, ret, e);
 }
 
 static int find_all_ours(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)

@@ -23,6 +23,8 @@ struct bh_ctx {
     int64_t answer_timeout_ms;   /* 0: the client's default */
     int64_t provider_timeout_ms; /* 0: PROVIDER_MS */
     bool no_resume;              /* a stopped box is an error instead of a reason to start it */
+    /* The rows of boxes count as they are: whether a box that should run does is not asked (bringup_notice). */
+    bool trusts_store;
     void (*progress)(void *arg, const struct bh_progress *p);
     void *progress_arg;
     struct store *store;
@@ -37,6 +39,9 @@ struct bh_ctx {
 /* The context without its store, which bh_open() adds. Makes the state and cache directories. */
 int ctx_new(const struct bh_options *opts, struct bh_ctx **ret, struct err *e);
 struct bh_ctx *ctx_free(struct bh_ctx *ctx); /* the store is closed already; returns NULL */
+
+/* The path of bellhop-daemon, as installed or built. Owned: free(). */
+int ctx_find_daemon(char **ret, struct err *e);
 
 /* Copies a public option struct, which starts with its size, from an older, equal or newer caller.
  * Fields that the caller's struct lacks are zero. */
@@ -60,3 +65,7 @@ void ctx_progress(struct bh_ctx *ctx, const char *phase, uint64_t done, uint64_t
 
 /* <state_dir>/boxes/<id>[/name]; NULL when out of memory. */
 char *ctx_box_path(const struct bh_ctx *ctx, const char *id, const char *name);
+#define CTX_BOX_ID_CHARS 16
+/* Does it begin with a box's id, and with nothing else of its alphabet: 16 hex digits? */
+bool ctx_has_box_id(const char *text);
+bool ctx_is_box_id(const char *text); /* and nothing follows */

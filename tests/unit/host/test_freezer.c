@@ -156,3 +156,33 @@ TEST(no_other_group_than_that_of_a_box_is_touched)
     T_OK(has("cgroup/freezer/system.slice", "freezer.state", "??????\n"));
     T_OK(has("cgroup/freezer/bellhop-a/b", "freezer.state", "??????\n"));
 }
+
+TEST(every_box_has_its_group_listed_once_of_whatever_store_and_hierarchy)
+{
+    static const char *const others[] = {"cgroup/bellhop-0123456-b35f83b20e6c181c",
+                                         "cgroup/bellhop-01234567-b35f83b20e6c181",
+                                         "cgroup/bellhop-01234567-b35f83b20e6c181cc",
+                                         "cgroup/bellhop-0123456x-b35f83b20e6c181c",
+                                         "cgroup/bellhop-",
+                                         "cgroup/system.slice/x/bellhop-01234567-b35f83b20e6c1810"};
+    char **names = NULL;
+    char id[17] = "";
+    struct err e = {0};
+
+    T_INT(freezer_list(&names, &e), 0);
+    T_OK(!names);
+    make_dir(V1);
+    make_dir("cgroup/memory" NAME);
+    make_dir("cgroup/memory/bellhop-89abcdef-0000000000000001");
+    for (size_t i = 0; i < N_ELEMENTS(others); i++)
+        make_dir(others[i]);
+    T_INT(freezer_list(&names, &e), 0);
+    T_INT(strv_len(names), 2);
+    T_OK(is_listed(names, NAME));
+    T_OK(is_listed(names, "/bellhop-89abcdef-0000000000000001"));
+    T_OK(freezer_group_id(NAME, id));
+    T_STR(id, "b35f83b20e6c181c");
+    T_OK(!freezer_group_id("/", id) && !freezer_group_id("", id) &&
+         !freezer_group_id("/bellhop-", id));
+    (void)strv_free(names);
+}

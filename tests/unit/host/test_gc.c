@@ -2,13 +2,17 @@
  * processes. */
 #include "test.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
 #include "lib/box/history.h"
+#include "lib/box/store_other.h"
 #include "lib/util/context.h"
 #include "store_help.h"
 
@@ -292,6 +296,86 @@ TEST(destroying_a_box_twice_is_no_error_and_one_that_never_was_is)
     (void)bh_close(ctx);
 }
 
+/* ---- directories ---- */
+
+struct lines {
+    char text[8192];
+    size_t n;
+};
+
+static void take_line(void *arg, const char *line)
+{
+    struct lines *l = arg;
+
+    l->n += (size_t)snprintf(l->text + l->n, sizeof(l->text) - l->n, "%s\n", line);
+}
+
+static void make_disk(const char *id)
+{
+    char dir[64], file[80];
+    struct err e = {0};
+
+    (void)snprintf(dir, sizeof(dir), "state/boxes/%s/home/deep", id);
+    (void)snprintf(file, sizeof(file), "%s/work", dir);
+    T_INT(io_mkdir_p(dir, 0700, &e), 0);
+    T_INT(io_write_file(AT_FDCWD, file, "work", 4, 0600, false, &e), 0);
+}
+
+static bool has_disk(const char *id)
+{
+    char file[80];
+
+    (void)snprintf(file, sizeof(file), "state/boxes/%s/home/deep/work", id);
+    return access(file, F_OK) == 0;
+}
+
+static struct lines gc_lines(struct bh_ctx *ctx, const struct bh_gc_options *o)
+{
+    struct lines l = {.n = 0};
+    struct bh_error err;
+
+    T_INT(bh_gc_run(ctx, o, take_line, &l, &err), 0);
+    return l;
+}
+
+TEST(gc_removes_a_directory_only_if_a_record_says_that_its_box_was_destroyed)
+{
+    static const char stranger[] = "00000000000000ab";
+    struct bh_gc_options o = {.size = sizeof(o), .dry_run = true}, forget = o;
+    struct bh_ctx *ctx = open_ctx();
+    struct box_row mine = {0}, gone = {0};
+    struct err e = {0};
+    struct lines l;
+
+    add_stopped(ctx, "mine");
+    add_stopped(ctx, "gone");
+    T_INT(store_find(ctx->store, "mine", &mine, &e), 0);
+    T_INT(store_find(ctx->store, "gone", &gone, &e), 0);
+    make_disk(mine.id);
+    make_disk(gone.id);
+    make_disk(stranger);
+    T_INT(store_remove(ctx->store, gone.id, &(struct store_end){.cause = "removed"}, &e), 0);
+    l = gc_lines(ctx, &o);
+    T_OK(strstr(l.text, "is gone would be removed: ") && has_disk(gone.id));
+    o.dry_run = false;
+    l = gc_lines(ctx, &o);
+    T_OK(has_disk(mine.id) && !strstr(l.text, mine.id));
+    T_OK(!has_disk(gone.id) && strstr(l.text, "removed the directory of a box that is gone: "));
+    T_OK(has_disk(stranger));
+    T_OK(strstr(l.text,
+                "boxes/00000000000000ab' is of a box that the store does not know, its disk has "));
+    /* Once the record is forgotten, nothing says any more that the directory is a leftover. */
+    forget.dry_run = false;
+    forget.records_for_ms = 1;
+    (void)gc_lines(ctx, &forget);
+    make_disk(gone.id);
+    l = gc_lines(ctx, &o);
+    T_OK(has_disk(gone.id) && strstr(l.text, gone.id));
+    box_row_done(&mine);
+    box_row_done(&gone);
+    (void)bh_close(ctx);
+}
+
 /* ---- many boxes ---- */
 
 static void run_sql(const char *sql)
@@ -360,4 +444,49 @@ TEST(a_list_of_a_thousand_boxes_takes_as_many_statements_as_one_of_ten)
     T_INT(n, 999);
     T_INT(n_statements, 20);
     (void)bh_close(ctx);
+}
+
+/* ---- another store ---- */
+
+static size_t count_files(const char *dir)
+{
+    _cleanup_closedir_ DIR *d = opendir(dir);
+    size_t n = 0;
+
+    while (d && readdir(d))
+        n++;
+    return n;
+}
+
+TEST(a_look_into_another_store_changes_nothing_there_whether_somebody_has_it_open_or_not)
+{
+    struct bh_ctx *ctx = open_ctx();
+    struct box_row row = {0};
+    char id[BOX_ID_BYTES];
+    struct err e = {0};
+    size_t n;
+
+    add_stopped(ctx, "one");
+    T_INT(store_find(ctx->store, "one", &row, &e), 0);
+    (void)snprintf(id, sizeof(id), "%s", row.id);
+    box_row_done(&row);
+    n = count_files("state");
+    T_INT(store_other_find("state", id), STORE_OTHER_HAS); /* in the write-ahead log */
+    T_INT(store_other_find("state", "0000000000000000"), STORE_OTHER_LACKS);
+    T_INT(count_files("state"), n);
+    (void)bh_close(ctx);
+    n = count_files("state");
+    T_INT(store_other_find("state", id), STORE_OTHER_HAS);
+    T_INT(store_other_find("state", "0000000000000000"), STORE_OTHER_LACKS);
+    T_INT(count_files("state"), n);
+    T_INT(store_other_find("state/none", id), STORE_OTHER_GONE);
+    T_INT(store_other_find("state/store.db/x", id), STORE_OTHER_GONE);
+    T_INT(mkdir("a?b#c%d", 0700), 0);
+    T_INT(rename("state/store.db", "a?b#c%d/store.db"), 0);
+    T_INT(store_other_find("a?b#c%d", id), STORE_OTHER_HAS);
+    T_INT(io_write_file(AT_FDCWD, "state/store.db", "no database", 11, 0600, false, &e), 0);
+    T_INT(store_other_find("state", id), STORE_OTHER_CLOSED);
+    T_INT(unlink("state/store.db"), 0);
+    T_INT(symlink("../a?b#c%d/store.db", "state/store.db"), 0);
+    T_INT(store_other_find("state", id), STORE_OTHER_CLOSED);
 }

@@ -1,11 +1,15 @@
 /* Layers of snapshots: manifests, copies, hostile trees, damage. */
 #include "test.h"
 
+#include <endian.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <sys/socket.h>
 #include <sys/xattr.h>
 
@@ -338,13 +342,14 @@ static int move_in(void *arg, struct err *e)
     return rename("upper/file", "upper/dir/file");
 }
 
+/* user::rw-, user:1000:rw-, group::r--, mask::rw-, other::r-- */
+static const uint8_t acl[] = {2,    0,    0,    0,    1,    0,    6,    0,    0xff, 0xff, 0xff,
+                              0xff, 2,    0,    6,    0,    0xe8, 3,    0,    0,    4,    0,
+                              4,    0,    0xff, 0xff, 0xff, 0xff, 0x10, 0,    6,    0,    0xff,
+                              0xff, 0xff, 0xff, 0x20, 0,    4,    0,    0xff, 0xff, 0xff, 0xff};
+
 TEST(what_is_new_in_the_freeze_inherits_no_acl_from_the_copy)
 {
-    /* user::rw-, user:1000:rw-, group::r--, mask::rw-, other::r-- */
-    static const uint8_t acl[] = {2,    0,    0,    0,    1,    0,    6,    0,    0xff, 0xff, 0xff,
-                                  0xff, 2,    0,    6,    0,    0xe8, 3,    0,    0,    4,    0,
-                                  4,    0,    0xff, 0xff, 0xff, 0xff, 0x10, 0,    6,    0,    0xff,
-                                  0xff, 0xff, 0xff, 0x20, 0,    4,    0,    0xff, 0xff, 0xff, 0xff};
     struct bh_ctx ctx = test_ctx();
     _cleanup_free_ char *path = NULL;
     _cleanup_close_ int fd = -1;
@@ -409,6 +414,72 @@ TEST(a_layer_that_fails_in_the_freeze_is_thawed_and_leaves_nothing)
     T_INT(layer_make(&m, &facts, &e), -ERR_UNIMPLEMENTED);
     T_INT(n_frozen, 0);
     T_OK(access("snapshots/making/1", F_OK) < 0);
+}
+
+/* The ACL of the disk: its user is the box's 1000. */
+static void put_acl(const char *path)
+{
+    const uint32_t id = htole32(BASE + 1000);
+    uint8_t value[sizeof(acl)];
+
+    memcpy(value, acl, sizeof(acl));
+    memcpy(value + 16, &id, sizeof(id));
+    if (setxattr(path, "system.posix_acl_access", value, sizeof(value), 0) < 0)
+        T_SKIP("the file system has no ACLs");
+}
+
+static void check_acl(const char *path, uint32_t user)
+{
+    const uint32_t id = htole32(user);
+    uint8_t value[sizeof(acl)];
+
+    T_INT(getxattr(path, "system.posix_acl_access", value, sizeof(value)), sizeof(value));
+    T_INT(memcmp(value + 16, &id, sizeof(id)), 0);
+    T_INT(memcmp(value + 20, acl + 20, sizeof(acl) - 20), 0);
+}
+
+TEST(fifos_sockets_and_the_root_keep_their_acls)
+{
+    static const char *const names[] = {".", "pipe", "socket", "dir", "dir/file"};
+    struct bh_ctx ctx = test_ctx();
+    struct sockaddr_un at = {.sun_family = AF_UNIX, .sun_path = "upper/socket"};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), root, disk;
+    struct layer_facts facts = {{0}};
+    _cleanup_free_ char *path = NULL;
+    struct err e = {0};
+
+    need_root();
+    T_INT(mkdir("upper", 0755), 0);
+    put_dir("upper/dir");
+    put_file("upper/dir/file", "x");
+    T_INT(mkfifo("upper/pipe", 0600), 0);
+    T_INT(bind(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
+    fd_close(fd);
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        _cleanup_free_ char *on_disk = path_join("upper", names[i]);
+
+        put_acl(on_disk);
+    }
+    T_INT(make_layer(&ctx, "1", "upper", &facts, &e), 0);
+    T_INT(layer_verify(&ctx, facts.digest, 0, &e), 0);
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        _cleanup_free_ char *in = in_layer(facts.digest, names[i]);
+
+        check_acl(in, 1000);
+    }
+    path = in_layer(facts.digest, ".");
+    root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    T_INT(mkdir("again", 0755), 0);
+    disk = open("again", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    T_INT(layer_file_attributes_to_disk(root, disk, BASE, &e), 0);
+    check_acl("again", BASE + 1000);
+    fd_close(root);
+    fd_close(disk);
+    free(TAKE(path));
+    path = in_layer(facts.digest, "pipe");
+    T_INT(removexattr(path, "system.posix_acl_access"), 0);
+    T_INT(layer_verify(&ctx, facts.digest, 0, &e), -ERR_DATA_LOSS);
+    T_OK(strstr(e.message, "'pipe'") != NULL);
 }
 
 /* ---- hostile trees ---- */
@@ -552,6 +623,46 @@ TEST(the_limit_of_entries_the_deadline_and_a_cancel_end_a_copy_which_leaves_noth
     T_INT(write(ends[1], "x", 1), 1);
     canceled.cancel_fd = ends[0];
     refuse_layer(&(struct layer_make){.ctx = &canceled}, -ERR_CANCELED, "canceled");
+}
+
+/* Called where the box is frozen: the file that was copied already has another name. */
+static int move_file(void *arg, struct err *e)
+{
+    int *n_frozen = arg;
+
+    (void)e;
+    (*n_frozen)++;
+    T_INT(rename("upper/a", "upper/b"), 0);
+    return 0;
+}
+
+TEST(a_file_that_moves_ahead_of_the_copy_counts_again_and_holes_do_not_count)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}};
+    _cleanup_close_ int fd = -1;
+    int n_frozen = 0;
+    struct layer_make m = {.ctx = &ctx, .freeze = move_file, .thaw = count_thaw, .arg = &n_frozen};
+    uint64_t bytes;
+    char words[64];
+    struct statfs fs;
+    struct err e = {0};
+
+    need_root();
+    T_INT(statfs(".", &fs), 0);
+    bytes = fs.f_type == TMPFS_MAGIC ? 4096 : 8192; /* there nothing is copied before the freeze */
+    T_INT(mkdir("upper", 0755), 0);
+    put_file("upper/a", "a page with data, and pages without");
+    T_INT(truncate("upper/a", 1 << 20), 0);
+    m.max_copied = bytes - 1;
+    (void)snprintf(words, sizeof(words), "more than %" PRIu64 " bytes would be", m.max_copied);
+    refuse_layer(&m, -ERR_EXHAUSTED, words);
+    T_INT(n_frozen, 0);
+    T_INT(rename("upper/b", "upper/a"), 0);
+    m.max_copied = bytes;
+    m.from = fd = open("upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    T_INT(layer_make(&m, &facts, &e), 0);
+    T_INT(facts.copied, bytes);
 }
 
 TEST(a_link_in_the_place_of_a_directory_or_file_is_not_followed)
@@ -712,12 +823,37 @@ static bool is_nobody(void *arg, const char *id)
     return false;
 }
 
-TEST(gc_removes_what_nobody_has_and_what_was_not_finished)
+static bool is_made(void *arg, const char *digest)
+{
+    (void)arg;
+    return access(digest, F_OK) == 0; /* the test's note */
+}
+
+static void add_line(void *arg, const char *line)
+{
+    (void)arg;
+    (void)io_write_file(AT_FDCWD, strstr(line, "not ours, kept: ") ? "kept" : "dropped", line,
+                        strlen(line), 0600, false, NULL);
+}
+
+static void forget(void *arg, const char *digest)
+{
+    (void)arg;
+    (void)unlink(digest);
+}
+
+TEST(gc_removes_what_nobody_has_and_keeps_what_its_store_has_not_made)
 {
     struct bh_ctx ctx = test_ctx();
     struct layer_facts one = {{0}}, two = {{0}};
-    struct layer_gc gc = {
-        .ctx = &ctx, .is_used = is_first, .is_making = is_nobody, .arg = one.digest};
+    struct layer_gc gc = {.ctx = &ctx,
+                          .is_used = is_first,
+                          .is_made = is_made,
+                          .removed = forget,
+                          .is_making = is_nobody,
+                          .report = add_line,
+                          .arg = one.digest};
+    _cleanup_free_ char *told = NULL;
     struct err e = {0};
 
     need_root();
@@ -731,9 +867,18 @@ TEST(gc_removes_what_nobody_has_and_what_was_not_finished)
     T_INT(layer_gc(&gc, &e), 0);
     T_INT(layer_check(&ctx, two.digest, &e), 0);
     gc.dry_run = false;
+    T_INT(unlink("kept"), 0);
+    T_INT(layer_gc(&gc, &e), 0);
+    T_INT(layer_check(&ctx, two.digest, &e), 0);
+    T_OK(access("dropped", F_OK) < 0);
+    T_INT(rmdir("snapshots/making/3"), 0);
+    T_INT(layer_gc(&gc, &e), 0);
+    T_INT(io_read_file(AT_FDCWD, "kept", 4096, &told, NULL, &e), 0);
+    T_OK(strstr(told, two.digest) && strstr(told, " bytes; remove it with rm -r"));
+    put_file(two.digest, "");
     T_INT(layer_gc(&gc, &e), 0);
     T_INT(layer_check(&ctx, two.digest, &e), -ERR_DATA_LOSS);
+    T_OK(access("dropped", F_OK) == 0 && access(two.digest, F_OK) < 0);
     T_INT(layer_verify(&ctx, one.digest, 0, &e), 0);
-    T_OK(access("snapshots/making/3", F_OK) < 0);
     T_OK(access("snapshots/gone-4", F_OK) < 0);
 }

@@ -140,7 +140,8 @@ TEST(the_capabilities_of_each_row_fit_together)
         T_OK(p->exit != PROVIDER_EXIT_ASKED || p->exit_status);
         T_OK(!p->isolates || !p->shares_machine);
         T_OK(!p->pauses || (p->check_pause && p->pause && p->resume));
-        T_OK(!p->has_snapshots || (p->check_capture && p->capture && p->restore));
+        T_OK(!p->has_snapshots ||
+             (p->check_capture && p->capture && p->restore && p->has_restored));
         T_OK(!p->disk_dir || p->limits & PROVIDER_LIMIT_DISK);
         T_OK(p->probe && p->check && p->prepare && p->start && p->stop && p->destroy && p->find &&
              p->inspect);

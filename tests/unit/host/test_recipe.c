@@ -178,7 +178,9 @@ TEST(recipe_of_a_user_comes_from_its_path)
     T_STR(rec.dir, ".");
     T_INT(rec.port, 8000);
     T_INT(rec.restart_max, 5);
-    T_INT(rec.health.total_ms, 120000);
+    T_INT(rec.health.total_ms, RECIPE_TOTAL_MS);
+    T_INT(rec.health.attempt_ms, RECIPE_ATTEMPT_MS);
+    T_INT(rec.health.interval_ms, RECIPE_INTERVAL_MS);
     recipe_done(&rec);
     T_INT(recipe_load("/nowhere", "./gone.json", &rec, &e), -ERR_NOT_FOUND);
     T_STR(e.field, "agent");

@@ -1,6 +1,8 @@
 /* Rows of snapshots, and who has which layer. */
 #include "store_help.h"
 
+#include <sqlite3.h>
+
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "lib/box/history.h"
@@ -143,5 +145,30 @@ TEST(a_ready_snapshot_is_an_event_of_its_box_and_outlives_it_as_its_last_one)
     T_OK(strstr(e.message, "'bellhop up --from s'") != NULL);
     snapshot_row_done(&row);
     snapshot_row_done(&fork);
+    (void)store_close(s);
+}
+
+TEST(the_layers_that_an_older_store_uses_are_known_as_its_own)
+{
+    struct store *s = open_here();
+    struct err e = {0};
+    sqlite3 *db = NULL;
+
+    (void)store_close(s);
+    T_INT(sqlite3_open("store.db", &db), SQLITE_OK);
+    T_INT(sqlite3_exec(db,
+                       "DROP TABLE layers; PRAGMA user_version=5;"
+                       "INSERT INTO layer_uses VALUES('aa', 'one'), ('aa', 'two'), ('bb', 'one')",
+                       NULL, NULL, NULL),
+          SQLITE_OK);
+    (void)sqlite3_close(db);
+    s = open_here();
+    T_INT(store_has_layer(s, "aa", &e), 1);
+    T_INT(store_has_layer(s, "bb", &e), 1);
+    T_INT(store_has_layer(s, "cc", &e), 0);
+    T_INT(store_add_layer(s, "cc", &e), 0);
+    T_INT(store_has_layer(s, "cc", &e), 1);
+    T_INT(store_forget_layer(s, "cc", &e), 0);
+    T_INT(store_has_layer(s, "cc", &e), 0);
     (void)store_close(s);
 }

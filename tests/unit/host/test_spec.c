@@ -20,6 +20,21 @@ static void refused(const char *field, const struct bh_create_options *o)
     T_OK(!s.provider);
 }
 
+TEST(a_provider_without_snapshots_refuses_one_at_the_end_of_the_time)
+{
+    struct spec s = {0};
+    struct err e = {0};
+
+    T_INT(spec_from_options(OPTS(.provider = "process", .on_timeout = "snapshot"), &s, &e),
+          -ERR_UNIMPLEMENTED);
+    T_STR(e.field, "on-timeout");
+    T_STR(e.message, "on-timeout: the provider 'process' cannot make snapshots");
+    T_OK(!s.provider);
+    T_INT(spec_from_options(OPTS(.provider = "oci", .on_timeout = "snapshot"), &s, &e), 0);
+    T_STR(s.on_timeout, "snapshot");
+    spec_done(&s);
+}
+
 TEST(every_wrong_option_is_refused_by_name)
 {
     const char *const no_eq[] = {"K", NULL};

@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
+#include "lib/box/history.h"
 #include "lib/box/store.h"
 #include "store_help.h"
 
@@ -50,6 +51,44 @@ TEST(what_is_written_is_read_by_another_who_opens_the_store)
     json_decref(agent);
     (void)store_close(s);
     (void)store_close(other);
+}
+
+static int64_t earlier_by_a_day(void *arg)
+{
+    (void)arg;
+    return clock_real_ms() - 24 * 3600 * 1000;
+}
+
+TEST(a_stop_since_a_mark_is_found_also_after_a_restart_and_when_the_clock_was_set_back)
+{
+    struct store *s = open_here();
+    _cleanup_free_ char *cause = NULL;
+    struct err e = {0};
+    int64_t mark = 0;
+    char id[BOX_ID_BYTES];
+
+    add(s, "a", id);
+    for (int state = BH_STATE_PROVISIONING; state <= BH_STATE_RUNNING; state++)
+        walk(s, id, (enum bh_state)state);
+    walk(s, id, BH_STATE_STOPPING);
+    walk(s, id, BH_STATE_STOPPED);
+    walk(s, id, BH_STATE_PROVISIONING);
+    walk(s, id, BH_STATE_BOOTSTRAPPING);
+    walk(s, id, BH_STATE_RUNNING);
+    store_set_clock(s, earlier_by_a_day, NULL);
+    T_INT(store_last_event(s, id, &mark, &e), 0);
+    walk(s, id, BH_STATE_PAUSING);
+    walk(s, id, BH_STATE_PAUSED);
+    T_INT(store_find_stop(s, id, mark, &cause, &e), 0); /* neither the stop before, nor a pause */
+    T_OK(!cause);
+    T_INT(store_set_state(s, id, BH_STATE_STOPPING, "why", &e), 0);
+    walk(s, id, BH_STATE_STOPPED);
+    walk(s, id, BH_STATE_PROVISIONING);
+    T_INT(store_find_stop(s, id, mark, &cause, &e), 1);
+    T_STR(cause, "why");
+    T_INT(store_last_event(s, "0000000000000000", &mark, &e), 0);
+    T_INT(mark, 0);
+    (void)store_close(s);
 }
 
 TEST(an_edge_that_is_not_in_the_table_changes_nothing)

@@ -21,6 +21,8 @@
 #define THAW_MS 5000
 #define DISK "oci/disk"
 #define NEXT_DISK "oci/disk.next" /* not finished, or the old one on its way out */
+#define TAG "tag"                 /* in a disk that restore made */
+#define TAG_MAX_BYTES 64
 #define KNOWN "oci/known-files"
 
 /* ---- capture ---- */
@@ -89,6 +91,7 @@ static int make_layer(struct provider_box *b, const struct provider_capture *c, 
     struct layer_make m = {.ctx = b->ctx,
                            .id = c->id,
                            .base = base,
+                           .max_copied = b->spec->disk_bytes * 2, /* before the freeze, in it */
                            .deadline_mono_ms = c->deadline_mono_ms,
                            .known_path = known,
                            .arg = &frozen};
@@ -127,13 +130,13 @@ int oci_layers_capture(struct provider_box *b, struct provider_capture *c, struc
     if (facts.n_entries || !*layers)
         r = strv_push(&layers, facts.digest, e);
     else
-        layer_drop_made(b->ctx, c->id);
+        (void)layer_drop_made(b->ctx, c->id, NULL);
     doc = json_pack("{s:I, s:I, s:s}", "uid", (json_int_t)disk.uid, "gid", (json_int_t)disk.gid,
                     "user", disk.user);
     if (r == 0 && !doc)
         r = err_oom(e);
     if (r < 0) {
-        layer_drop_made(b->ctx, c->id);
+        (void)layer_drop_made(b->ctx, c->id, NULL);
         (void)strv_free(layers);
         json_decref(doc);
         return r;
@@ -198,22 +201,32 @@ int oci_layers_prepare(const struct provider_box *b, struct oci_disk *disk, stru
     return r < 0 ? r : make_over(b, DISK, b->source->layers, disk, e);
 }
 
-/* The rest of a restore that was killed. */
-static int remove_next(const struct provider_box *b, struct err *e)
+static int write_tag(const struct provider_box *b, const char *tag, struct err *e)
 {
-    _cleanup_free_ char *next = oci_path(b, NEXT_DISK);
+    _cleanup_free_ char *path = oci_path(b, NEXT_DISK "/" TAG);
 
-    if (!next)
+    return path ? io_write_file(AT_FDCWD, path, tag, strlen(tag), 0600, true, e) : err_oom(e);
+}
+
+/* On the disk before the caller stores whose layers the box has. */
+static int exchange_disks(const struct provider_box *b, struct err *e)
+{
+    _cleanup_free_ char *top = oci_path(b, "oci");
+    _cleanup_free_ char *now = oci_path(b, DISK);
+    _cleanup_free_ char *next = oci_path(b, NEXT_DISK);
+    _cleanup_close_ int dir = top ? open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    if (!top || !now || !next)
         return err_oom(e);
-    return access(next, F_OK) < 0 ? 0 : dirtree_remove(next, e);
+    if (renameat2(AT_FDCWD, next, AT_FDCWD, now, RENAME_EXCHANGE) < 0)
+        return err_sys(e, errno, "exchange '%s' and '%s'", now, next);
+    return dir < 0 || fsync(dir) < 0 ? err_sys(e, errno, "sync '%s'", top) : 0;
 }
 
 int oci_layers_restore(struct provider_box *b, const struct provider_source *source, struct err *e)
 {
-    _cleanup_free_ char *now = oci_path(b, DISK);
-    _cleanup_free_ char *next = oci_path(b, NEXT_DISK);
     struct oci_disk disk = {0}, want = {0};
-    int r = now && next ? oci_disk_load(b, &disk, e) : err_oom(e);
+    int r = oci_disk_load(b, &disk, e);
 
     if (r == 0)
         r = read_disk_facts(source->disk, &want, e);
@@ -223,10 +236,27 @@ int oci_layers_restore(struct provider_box *b, const struct provider_source *sou
                       want.uid, disk.user, disk.uid);
     if (r == 0)
         r = make_over(b, NEXT_DISK, source->layers, &disk, e);
-    if (r == 0 && renameat2(AT_FDCWD, next, AT_FDCWD, now, RENAME_EXCHANGE) < 0)
-        r = err_sys(e, errno, "exchange '%s' and '%s'", now, next);
-    (void)remove_next(b, NULL);
-    return r;
+    if (r == 0)
+        r = write_tag(b, source->tag, e);
+    return r < 0 ? r : exchange_disks(b, e);
+}
+
+int oci_layers_has_restored(struct provider_box *b, const char *tag, struct err *e)
+{
+    _cleanup_free_ char *next = oci_path(b, NEXT_DISK);
+    _cleanup_free_ char *path = oci_path(b, DISK "/" TAG);
+    _cleanup_free_ char *text = NULL;
+    struct err why = {0};
+    int r = next && path ? io_read_file(AT_FDCWD, path, TAG_MAX_BYTES, &text, NULL, &why)
+                         : err_oom(&why);
+
+    if (r < 0 && r != -ERR_NOT_FOUND) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    r = dirtree_remove(next, e);
+    return r < 0 ? r : text && str_eq(text, tag);
 }
 
 int oci_layers_trees(const struct provider_box *b, char ***ret, struct err *e)
@@ -237,8 +267,6 @@ int oci_layers_trees(const struct provider_box *b, char ***ret, struct err *e)
 
     if (r == 0)
         r = check_layers(b, layers, e);
-    if (r == 0)
-        (void)remove_next(b, NULL);
     for (char **l = layers; r == 0 && *l; l++) {
         _cleanup_free_ char *tree = layer_tree_path(b->ctx, *l);
 

@@ -467,7 +467,7 @@ static int oci_inspect_box(struct provider_box *b, json_t **ret, struct err *e)
 
 struct sweep {
     struct bh_ctx *ctx;
-    bool (*is_known)(void *arg, const char *id);
+    bool (*is_kept)(void *arg, const char *id);
     void *arg;
     void (*report)(void *arg, const char *line);
     void *report_arg;
@@ -479,7 +479,7 @@ static int sweep_cgroup(void *arg, const char *id, struct err *e)
     char name[FREEZER_NAME_BYTES], line[128];
     int r;
 
-    if (s->is_known(s->arg, id))
+    if (!ctx_is_box_id(id) || s->is_kept(s->arg, id))
         return 0;
     freezer_name(s->ctx->state_dir, id, name);
     r = oci_cgroup_remove(name, CGROUP_TIMEOUT_MS, e);
@@ -489,7 +489,7 @@ static int sweep_cgroup(void *arg, const char *id, struct err *e)
     return r;
 }
 
-/* A command died between making a box's directory and its row. */
+/* The removal of a box died after its record was written. */
 static int sweep_directory(struct sweep *s, const char *id, struct err *e)
 {
     _cleanup_free_ char *dir = ctx_box_path(s->ctx, id, NULL);
@@ -500,10 +500,10 @@ static int sweep_directory(struct sweep *s, const char *id, struct err *e)
 
     if (!dir || !ours)
         return err_oom(e);
-    if (s->is_known(s->arg, id) || access(ours, F_OK) < 0)
+    if (s->is_kept(s->arg, id) || access(ours, F_OK) < 0)
         return 0;
     r = oci_destroy(&b, e);
-    (void)snprintf(line, sizeof(line), "removed the box '%s', which nobody knows", id);
+    (void)snprintf(line, sizeof(line), "removed what was left of the box '%s', which is gone", id);
     if (r == 0 && s->report)
         s->report(s->report_arg, line);
     return r;
@@ -516,15 +516,15 @@ static int sweep_directories(struct sweep *s, struct err *e)
     int r = 0;
 
     for (struct dirent *de; r == 0 && d && (de = readdir(d));)
-        if (de->d_name[0] != '.')
+        if (ctx_is_box_id(de->d_name)) /* a copy that somebody made is not ours to remove */
             r = sweep_directory(s, de->d_name, e);
     return r;
 }
 
-static int oci_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
+static int oci_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
                      void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
 {
-    struct sweep s = {ctx, is_known, arg, report, report_arg};
+    struct sweep s = {ctx, is_kept, arg, report, report_arg};
     int r;
 
     if (geteuid() != 0)
@@ -575,6 +575,7 @@ const struct provider provider_oci = {
     .check_capture = oci_layers_check,
     .capture = oci_layers_capture,
     .restore = oci_layers_restore,
+    .has_restored = oci_layers_has_restored,
     .inspect = oci_inspect_box,
     .sweep = oci_sweep,
 };

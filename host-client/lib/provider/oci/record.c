@@ -215,9 +215,7 @@ int oci_layers_save(const struct provider_box *b, const char *dir, char *const *
                     struct err *e)
 {
     _cleanup_free_ char *name = path_join(dir, "layers.json");
-    json_t *list = json_array();
 
-    for (; list && *layers; layers++)
-        (void)json_array_append_new(list, json_string(*layers));
-    return name ? save_take(b, name, json_pack("{s:o}", "layers", list), e) : err_oom(e);
+    return name ? save_take(b, name, json_pack("{s:o}", "layers", jx_new_strv(layers)), e)
+                : err_oom(e);
 }

@@ -22,6 +22,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/layer_file.h"
 #include "lib/provider/spec.h"
 #include "lib/util/beneath.h"
 #include "lib/util/hostcmd.h"
@@ -337,15 +338,21 @@ static int make_owned_dir(const char *path, mode_t mode, uint32_t id, struct err
 
 static int copy_root(const char *like, const char *upper, uint32_t base, struct err *e)
 {
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    _cleanup_close_ int from = open(like, flags), to = open(upper, flags);
     struct stat st;
+    int r;
 
-    if (stat(like, &st) < 0)
-        return err_sys(e, errno, "stat '%s'", like);
-    if (chown(upper, base + st.st_uid, base + st.st_gid) < 0 ||
-        chmod(upper, st.st_mode & 07777) < 0 ||
-        utimensat(AT_FDCWD, upper, (const struct timespec[2]){st.st_mtim, st.st_mtim}, 0) < 0)
+    if (from < 0 || to < 0 || fstat(from, &st) < 0)
+        return err_sys(e, errno, "open '%s'", from < 0 ? like : upper);
+    if (fchown(to, base + st.st_uid, base + st.st_gid) < 0 || fchmod(to, st.st_mode & 07777) < 0)
         return err_sys(e, errno, "own '%s'", upper);
-    return 0;
+    r = layer_file_attributes_to_disk(from, to, base, e);
+    if (r < 0)
+        return err_wrap(e, r, "'%s'", upper);
+    return futimens(to, (const struct timespec[2]){st.st_mtim, st.st_mtim}) < 0
+               ? err_sys(e, errno, "set the time of '%s'", upper)
+               : 0;
 }
 
 int oci_rootfs_empty(const struct provider_box *b, const char *name, const char *like,

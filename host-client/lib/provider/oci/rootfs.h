@@ -16,7 +16,8 @@ int oci_rootfs_prepare(const struct provider_box *b, const char *lower, struct o
                        struct err *e);
 
 /* The same without content of its own: the disk's directory `name` ("oci/disk") is made anew. The
- * root's owner, mode and time are those of the directory `like`, NULL: the box's root's. */
+ * root's owner, mode, time and attributes are those of the directory `like` of a layer, NULL: the
+ * box's root's. */
 int oci_rootfs_empty(const struct provider_box *b, const char *name, const char *like,
                      const struct oci_disk *disk, struct err *e);
 

@@ -353,8 +353,8 @@ static int process_inspect(struct provider_box *b, json_t **ret, struct err *e)
     return 0;
 }
 
-/* Ends agents whose box nobody knows: found by the run.json of directories under boxes/. */
-static int process_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const char *id), void *arg,
+/* Ends agents of boxes that are gone: found by the run.json of directories under boxes/. */
+static int process_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
                          void (*report)(void *arg, const char *line), void *report_arg,
                          struct err *e)
 {
@@ -363,12 +363,12 @@ static int process_sweep(struct bh_ctx *ctx, bool (*is_known)(void *arg, const c
     const struct dirent *d;
 
     while (dir && (d = readdir(dir))) {
-        _cleanup_free_ char *path = d->d_name[0] == '.' ? NULL : path_join(boxes, d->d_name);
+        _cleanup_free_ char *path = ctx_is_box_id(d->d_name) ? path_join(boxes, d->d_name) : NULL;
         struct provider_box b = {.ctx = ctx, .id = d->d_name, .name = d->d_name, .dir = path};
         struct provider_run run = {0};
         char line[256];
 
-        if (!path || is_known(arg, d->d_name) || process_find(&b, &run, e) != 1)
+        if (!path || is_kept(arg, d->d_name) || process_find(&b, &run, e) != 1)
             continue;
         if (process_stop(&b, 0, e) < 0)
             continue;
