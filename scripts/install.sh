@@ -14,6 +14,7 @@ files()
 {
     echo "755 bin/bellhop $built/bellhop"
     echo "755 libexec/bellhop/bellhop-monitor $built/bellhop-monitor"
+    echo "755 libexec/bellhop/bellhop-daemon $built/bellhop-daemon"
     echo "755 lib/bellhop/bellhopd $built/bellhopd"
     echo "644 lib/libbellhop.a $built/libbellhop.a"
     echo "644 lib/libbellhop.so.0 $built/libbellhop.so.0"
@@ -29,6 +30,9 @@ files()
     done
     for f in image/checks/* image/forms/* image/*.txt image/npm.lock image/templates/*/e2b.toml Dockerfile.template; do
         [ ! -e "$f" ] || echo "644 share/bellhop/$f $f"
+    done
+    for f in bellhop.service bellhop.socket; do
+        echo "644 lib/systemd/system/$f host-client/daemon/systemd/$f"
     done
     for f in docs/man/*.[1-8]; do
         [ ! -e "$f" ] || echo "644 share/man/man${f##*.}/${f##*/} $f"

@@ -5,6 +5,7 @@
 /big      8 MB in pieces, chunked
 /close    a body without a length, ended by closing
 /status   418 with an odd header
+/origin   headers that hold for the whole origin
 /cut      says 100 bytes, sends 10
 /silent   closes without an answer
 Upgrade   101, then "hello:" and an echo
@@ -70,6 +71,9 @@ class Handler(socketserver.StreamRequestHandler):
         elif target.startswith("/status"):
             self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.reply("418 I'm a teapot", [("X-Odd", "yes")], b"short and stout")
+        elif target.startswith("/origin"):
+            self.reply("200 OK", [("Clear-Site-Data", '"*"'), ("Strict-Transport-Security", "max-age=9"),
+                                  ("X-Kept", "yes")], b"")
         elif target.startswith("/cut"):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n0123456789")
         elif target.startswith("/silent"):

@@ -1,0 +1,323 @@
+/* bellhop-daemon: `bellhop daemon` starts it; people do not. Options and wiring. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "daemon/access.h"
+#include "daemon/agents.h"
+#include "daemon/contexts.h"
+#include "daemon/daemon.h"
+#include "daemon/events.h"
+#include "daemon/metrics.h"
+#include "daemon/options.h"
+#include "daemon/repeat.h"
+#include "daemon/sandbox.h"
+#include "daemon/service.h"
+#include "daemon/webhooks.h"
+#include "event/loop.h"
+#include "event/pool.h"
+#include "lib/box/audit.h"
+#include "lib/util/daemon_lock.h"
+
+#define EXIT_USAGE 2
+#define STOP_MS 5000 /* for the requests that run */
+#define TLS_MAX_BYTES (256 * 1024)
+#define STOP_TICK_MS 20
+#define MAX_CONNECTIONS 8192
+#define MAX_FILES (2 * MAX_CONNECTIONS + 1024) /* a passed request has two sockets */
+#define KEEPALIVE_MS 12000                     /* of silence in a stream of events */
+
+struct app {
+    struct daemon daemon;
+    struct daemon_options options;
+    char *tls_cert, *tls_key; /* PEM, or NULL */
+    int lock_fd;              /* util/daemon_lock.h */
+    int signal_fd;
+    struct loop_watch *signal_watch;
+    int64_t give_up_ms; /* 0: it is not stopping */
+};
+
+/* ---- the end ---- */
+
+/* Tells the service manager, if there is one (sd_notify(3)). */
+static void notify_manager(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    size_t len = path ? strlen(path) : 0;
+    _cleanup_close_ int fd = -1;
+
+    if (!len || len >= sizeof(to.sun_path) || (path[0] != '/' && path[0] != '@'))
+        return;
+    memcpy(to.sun_path, path, len);
+    if (path[0] == '@')
+        to.sun_path[0] = '\0';
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        (void)sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to,
+                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+}
+
+static void on_stop_tick(struct loop *l, void *arg)
+{
+    struct app *a = arg;
+    struct loop_timer *timer;
+
+    if (server_is_idle(a->daemon.server) || clock_mono_ms() >= a->give_up_ms ||
+        loop_timer_add(l, clock_mono_ms() + STOP_TICK_MS, on_stop_tick, a, &timer, NULL) < 0)
+        loop_stop(l);
+}
+
+static void on_signal(struct loop *l, uint32_t events, void *arg)
+{
+    struct app *a = arg;
+    struct signalfd_siginfo info;
+
+    (void)events;
+    if (read(a->signal_fd, &info, sizeof(info)) != sizeof(info))
+        return;
+    if (a->give_up_ms) { /* asked twice: hurry */
+        loop_stop(l);
+        return;
+    }
+    notify_manager("STOPPING=1\n");
+    a->give_up_ms = clock_mono_ms() + STOP_MS;
+    server_quiesce(a->daemon.server);
+    hub_quiesce(a->daemon.hub);
+    on_stop_tick(l, a);
+}
+
+static int watch_signals(struct app *a, struct err *e)
+{
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (a->signal_fd < 0)
+        return err_sys(e, errno, "signalfd");
+    return loop_watch_add(a->daemon.loop, a->signal_fd, EPOLLIN, on_signal, a, &a->signal_watch, e);
+}
+
+/* ---- the start ---- */
+
+/* The usual soft limit is 1,024. Commands in boxes get theirs from the agents. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= MAX_FILES)
+        return;
+    limit.rlim_cur = limit.rlim_max < MAX_FILES ? limit.rlim_max : MAX_FILES;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* The facts for the commands (daemon_lock.h), and for who started us. */
+static json_t *facts_json(const struct app *a)
+{
+    const struct server *s = a->daemon.server;
+    json_t *tcp = json_array();
+    const char *address;
+
+    for (size_t i = 0; (address = server_tcp_address(s, i)); i++)
+        (void)json_array_append_new(tcp, json_string(address));
+    return json_pack("{s:i, s:s, s:I, s:s, s:b, s:o, s:s*}", "pid", (int)getpid(), "version",
+                     bh_version(), "started_ms", (json_int_t)a->daemon.started_ms, "socket",
+                     a->options.socket, "tls", a->options.tls_cert != NULL, "tcp", tcp, "domain",
+                     a->options.domains ? a->options.domains[0] : NULL);
+}
+
+static int listen_on_socket(struct app *a, struct err *e)
+{
+    int r = server_listen_unix(a->daemon.server, a->options.socket, e);
+
+    if (r == 0 && chmod(a->options.socket, 0600) < 0)
+        r = err_sys(e, errno, "'%s'", a->options.socket);
+    if (r < 0)
+        (void)snprintf(e->field, sizeof(e->field), "socket"); /* the name of its option here */
+    return r;
+}
+
+/* ---- the sockets ---- */
+
+#define LISTEN_FD_FIRST 3
+
+/* Sockets that a service manager passed in (sd_listen_fds(3)); *ret_socket: one of them is a unix socket. */
+static int take_passed_sockets(struct app *a, bool *ret_socket, struct err *e)
+{
+    const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+    uint64_t n_fds = 0, for_pid = 0;
+    int r = 0;
+
+    if (!pid || !n || str_parse_u64(pid, 1, INT32_MAX, &for_pid, NULL) < 0 ||
+        (pid_t)for_pid != getpid() || str_parse_u64(n, 0, SERVER_MAX_LISTENERS, &n_fds, NULL) < 0)
+        return 0;
+    for (uint64_t i = 0; r == 0 && i < n_fds; i++)
+        r = server_listen_fd(a->daemon.server, LISTEN_FD_FIRST + (int)i, e);
+    *ret_socket = server_unix_path(a->daemon.server, 0) != NULL;
+    if (*ret_socket)
+        a->options.socket = server_unix_path(a->daemon.server, 0);
+    return r;
+}
+
+static int read_tls(struct app *a, struct err *e)
+{
+    int r = 0;
+
+    if (a->options.tls_cert)
+        r = err_at(
+            e, io_read_file(AT_FDCWD, a->options.tls_cert, TLS_MAX_BYTES, &a->tls_cert, NULL, e),
+            "tls-cert");
+    if (r == 0 && a->options.tls_key)
+        r = err_at(e,
+                   io_read_file(AT_FDCWD, a->options.tls_key, TLS_MAX_BYTES, &a->tls_key, NULL, e),
+                   "tls-key");
+    return r;
+}
+
+static int start_server(struct app *a, struct err *e)
+{
+    bool has_socket = false;
+    struct daemon *d = &a->daemon;
+    struct server_options o = {.service = &daemon_service,
+                               .owner = d,
+                               .loop = d->loop,
+                               .pool = d->pool,
+                               .max_connections = MAX_CONNECTIONS,
+                               .keepalive_ms = KEEPALIVE_MS};
+    int r = read_tls(a, e);
+
+    o.tls_cert = a->tls_cert;
+    o.tls_key = a->tls_key;
+    if (r == 0)
+        r = server_new(&o, &d->server, e);
+    if (r == 0)
+        r = take_passed_sockets(a, &has_socket, e);
+    if (r == 0 && !has_socket)
+        r = listen_on_socket(a, e);
+    for (char **at = a->options.listen; r == 0 && at && *at; at++)
+        r = server_listen_tcp(d->server, *at, e);
+    return r < 0 ? r : server_start(d->server, e);
+}
+
+static int start_daemon(struct app *a, struct err *e)
+{
+    struct daemon *d = &a->daemon;
+    _cleanup_json_ json_t *facts = NULL;
+    int r;
+
+    d->started_ms = clock_real_ms();
+    d->options = a->options.lib;
+    d->options.actor = "daemon";
+    d->domains = a->options.domains;
+    d->options.debug = sandbox_debug;
+    d->options.host_env = (const char *const *)environ;
+    if ((r = io_mkdir_p(d->options.state_dir, 0700, e)) < 0 ||
+        (r = daemon_lock_take(d->options.state_dir, &a->lock_fd, e)) < 0 ||
+        (r = loop_new(&d->loop, e)) < 0 || (r = watch_signals(a, e)) < 0 ||
+        (r = pool_new(&d->pool, e)) < 0 || (r = contexts_new(&d->options, &d->contexts, e)) < 0 ||
+        (r = access_new(d, &d->access, e)) < 0 || (r = metrics_new(&d->metrics, e)) < 0 ||
+        (r = audit_open(d->options.state_dir, &d->audit, e)) < 0 ||
+        (r = agents_new(d, &d->agents, e)) < 0 ||
+        (r = hub_new(d, a->options.follow_keep_ms, &d->hub, e)) < 0 ||
+        (r = repeats_new(d->options.state_dir, &d->repeats, e)) < 0 || (r = start_server(a, e)) < 0)
+        return r;
+    r = webhooks_new(d, a->options.webhooks, a->options.webhook_secret_file, &d->webhooks, e);
+    if (r < 0)
+        return r;
+    facts = facts_json(a);
+    return facts ? daemon_lock_write(a->lock_fd, facts, e) : err_oom(e);
+}
+
+/* One line of JSON for who started us: the addresses, or the error. */
+static void tell_ready(const struct app *a, int r, const struct err *error)
+{
+    _cleanup_json_ json_t *v =
+        r < 0 ? json_pack("{s:o}", "error", jx_new_error(error)) : facts_json(a);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    int fd = a->options.ready_fd;
+
+    if (fd < 0 || !v || jx_dump(v, &text, &len, NULL) < 0)
+        return;
+    text[len] = '\n'; /* in the place of the NUL */
+    (void)io_write_all(fd, text, len + 1, NULL);
+    fd_close(fd);
+}
+
+static void say_addresses(const struct app *a)
+{
+    const char *address;
+
+    (void)fprintf(stderr, "bellhop-daemon: listens on %s\n", a->options.socket);
+    for (size_t i = 0; (address = server_tcp_address(a->daemon.server, i)); i++)
+        (void)fprintf(stderr, "bellhop-daemon: listens on %s\n", address);
+}
+
+/* A worker may still be at a long step of a box: then nothing that it uses is freed. */
+static void free_daemon(struct daemon *d)
+{
+    bool is_still = !d->server || server_stop(d->server, STOP_MS);
+
+    if (!is_still || (d->pool && pool_free(d->pool, STOP_MS)))
+        return;
+    d->webhooks = webhooks_free(d->webhooks);
+    (void)server_free(d->server);
+    (void)hub_free(d->hub);
+    (void)repeats_free(d->repeats);
+    (void)agents_free(d->agents);
+    (void)access_free(d->access);
+    (void)audit_close(d->audit);
+    (void)metrics_free(d->metrics);
+    (void)contexts_free(d->contexts);
+    (void)loop_free(d->loop);
+}
+
+int main(int argc, char **argv)
+{
+    struct app a = {.signal_fd = -1, .lock_fd = -1};
+    struct err e = {0};
+    int r = daemon_options_parse(argc, argv, &a.options, &e);
+    bool is_usage = r < 0;
+
+    (void)umask(077);
+    raise_file_limit();
+    if (r == 0)
+        r = start_daemon(&a, &e);
+    tell_ready(&a, r, &e);
+    if (r == 0)
+        notify_manager("READY=1\n");
+    if (r == 0 && a.options.says_address)
+        say_addresses(&a);
+    if (r == 0)
+        r = loop_run(a.daemon.loop, &e);
+    if (r < 0)
+        (void)fprintf(stderr, "bellhop-daemon: %s\n", e.message);
+    if (!is_usage)
+        free_daemon(&a.daemon);
+    fd_close(a.lock_fd);
+    if (a.tls_key)
+        explicit_bzero(a.tls_key, strlen(a.tls_key));
+    free(a.tls_key);
+    free(a.tls_cert);
+    daemon_options_done(&a.options);
+    return is_usage ? EXIT_USAGE : r < 0;
+}

@@ -1,0 +1,156 @@
+#!/usr/bin/env bats
+# Ports and files of boxes for people without a token: signed URLs and open ports. The record of calls.
+
+bats_require_minimum_version 1.5.0
+load ../lib/box
+load ../lib/daemon
+
+setup()
+{
+    box_setup
+    daemon_start --listen 127.0.0.1:0
+    ADDRESS=$(jq -r '.tcp[0]' <<<"$DAEMON_READY")
+    mkdir "$BOX_TMP/project"
+    echo content >"$BOX_TMP/project/report one.txt"
+    bellhop up --provider process --agent none --name one --label owner=ann "$BOX_TMP/project" >/dev/null 2>&1
+    ID=$(bellhop status one --json | jq -r .id)
+    WEB_PID=
+}
+
+teardown()
+{
+    [ -z "$WEB_PID" ] || { kill "$WEB_PID" && wait "$WEB_PID"; } 2>/dev/null || true
+    daemon_stop
+    box_teardown
+}
+
+start_web()
+{
+    python3 "$BATS_TEST_DIRNAME/../lib/web_server.py" >"$BOX_TMP/port" 2>/dev/null 3>&- &
+    WEB_PID=$!
+    wait_for 10 test -s "$BOX_TMP/port"
+    WEB_PORT=$(cat "$BOX_TMP/port")
+}
+
+status() # URL [CURL OPTION...]
+{
+    curl -sS --max-time 20 -o "$BOX_TMP/answer" -D "$BOX_TMP/headers" -w '%{http_code}' "${@:2}" "$1"
+}
+
+refuses() # URL
+{
+    [ "$(status "$1")" = 401 ]
+}
+
+@test "a signed URL leads to its port until its time is over, and nowhere else" {
+    start_web
+    url=$(bellhop url one --port "$WEB_PORT" --signed --for 1h)
+    [[ "$url" = "http://$WEB_PORT-$ID.localhost:${ADDRESS##*:}/?bellhop_signature="* ]]
+    [ "$(status "$url")" = 200 ]
+    # The page's parts come by the cookie that it sets.
+    cookie=$(tr -d '\r' <"$BOX_TMP/headers" | sed -n 's/^Set-Cookie: \([^;]*\);.*/\1/p')
+    [ "$(status "${url%%\?*}echo" -H "Cookie: a=b; $cookie")" = 200 ]
+    [ "$(status "${url%%\?*}echo" -H "Cookie: bellhop_signature=junk; $cookie")" = 200 ]
+    [ "$(status "${url%%\?*}echo" -H "Cookie: x$cookie; bellhop_signature=")" = 401 ]
+    [ "$(status "${url%%\?*}echo")" = 401 ]
+    query=${url#*\?}
+    # Another port, another box, a file, a method, another signature, one that is changed.
+    [ "$(status "http://$((WEB_PORT - 1))-$ID.localhost:${ADDRESS##*:}/?$query")" = 401 ]
+    [ "$(status "http://$ADDRESS/v1/boxes/one/proxy/$WEB_PORT/?$query")" = 200 ]
+    [ "$(status "http://$ADDRESS/v1/boxes/other/proxy/$WEB_PORT/?$query")" = 401 ]
+    [ "$(status "http://$ADDRESS/v1/boxes/one/files/report%20one.txt?$query")" = 401 ]
+    [ "$(status "http://$ADDRESS/v1/boxes?$query")" = 401 ]
+    [ "$(status "http://$ADDRESS/v1/boxes/one/rpc/Exec/Run?$query" --data '{}')" = 401 ]
+    [ "$(status "${url%?}0")" = 401 ] || [ "$(status "${url%?}1")" = 401 ]
+    [ "$(status "${url/signature=/signature=9}")" = 401 ]
+    short=$(bellhop url one --port "$WEB_PORT" --signed --for 1s)
+    wait_for 10 refuses "$short"
+    jq -e '.message == "the signature has expired"' "$BOX_TMP/answer"
+}
+
+@test "a signed URL of a file reads it, and does not write it" {
+    work=$(bellhop exec one -- pwd)
+    url=$(bellhop url one --signed --file ":$work/report one.txt")
+    [ "$(status "$url")" = 200 ]
+    [ "$(cat "$BOX_TMP/answer")" = content ]
+    [ "$(status "$url" -X PUT --data x)" = 401 ]
+    [ "$(status "$url" -X DELETE)" = 401 ]
+    [ "$(cat "$work/report one.txt")" = content ]
+    [ "$(status "${url/report/other}")" = 401 ]
+}
+
+@test "a public port is open to all until it is private again" {
+    start_web
+    url=$(bellhop url one --port "$WEB_PORT" --public)
+    opened() { [ "$(status "$url")" = 200 ]; }
+    wait_for 10 opened
+    [ "$(status "http://$((WEB_PORT - 1))-$ID.localhost:${ADDRESS##*:}/")" = 401 ]
+    # A text that is no signature becomes no header.
+    [ "$(status "$url?bellhop_signature=1.ab;%20Domain=localhost")" = 200 ]
+    ! grep -qi '^set-cookie:' "$BOX_TMP/headers"
+    bellhop url one --port "$WEB_PORT" --private
+    wait_for 10 refuses "$url"
+}
+
+@test "wrong options of shared URLs are named" {
+    run bellhop url one --signed
+    [ "$status" -eq 2 ]
+    [[ "$output" = *"name a port of the box: --port 8080"* ]]
+    run bellhop url one --port 80 --signed --for 31d
+    [ "$status" -eq 2 ]
+    [[ "$output" = *"a signed URL is for at most 30 days"* ]]
+    run bellhop url one --port 80 --signed --public
+    [ "$status" -eq 2 ]
+    run bellhop url one --signed --file relative
+    [ "$status" -eq 2 ]
+    [[ "$output" = *"a file in the box is as :/etc/hosts"* ]]
+    daemon_stop
+    run bellhop url one --port 80 --signed
+    [ "$status" -eq 4 ]
+    [[ "$output" = *"no daemon listens on TCP: bellhop daemon --listen 127.0.0.1:7070"* ]]
+}
+
+@test "calls that change something are recorded with their sender and result, and a change of the record is found" {
+    read_token=$(bellhop token create -q --scope read --name viewer)
+    ask POST /v1/boxes/one/stop >/dev/null
+    ask POST /v1/boxes/one/start >/dev/null
+    ask GET /v1/boxes >/dev/null
+    knows() { [ "$(status "http://$ADDRESS/v1/boxes" -H "Authorization: Bearer $read_token")" = 200 ]; }
+    wait_for 10 knows
+    [ "$(status "http://$ADDRESS/v1/boxes/one/stop" -X POST -H "Authorization: Bearer $read_token")" = 403 ]
+    [ "$(status "http://$ADDRESS/v1/boxes/one/stop" -X POST)" = 401 ]
+    recorded() { [ "$(bellhop audit ls --json | jq '.calls | length')" = 4 ]; }
+    wait_for 10 recorded
+    bellhop audit ls --json | jq -e '[.calls[] | [.seq, .who, .verb, .target, .status]] == [
+        [1, "daemon", "POST", "/v1/boxes/one/stop", 200], [2, "daemon", "POST", "/v1/boxes/one/start", 200],
+        [3, "token viewer", "POST", "/v1/boxes/one/stop", 403], [4, "nobody", "POST", "/v1/boxes/one/stop", 401]]'
+    bellhop audit ls --json | jq -e '.calls[0].from == "socket" and (.calls[3].from | startswith("127.0.0.1 "))'
+    [ "$(bellhop audit verify)" = '4 calls, the chain is whole' ]
+    ! grep -q "$read_token" "$BELLHOP_STATE_DIR/audit.jsonl"
+    # The chain goes on after a restart.
+    daemon_stop
+    daemon_start --listen 127.0.0.1:0
+    ask POST /v1/boxes/one/stop >/dev/null
+    five() { [ "$(bellhop audit verify)" = '5 calls, the chain is whole' ]; }
+    wait_for 10 five
+    daemon_stop
+    cp "$BELLHOP_STATE_DIR/audit.jsonl" "$BOX_TMP/record"
+    # A changed line, a removed one, two in another order, a first one that is gone.
+    sed -i '3s/viewer/nobody/' "$BELLHOP_STATE_DIR/audit.jsonl"
+    run bellhop audit verify
+    [ "$status" -eq 11 ]
+    [[ "$output" = *"audit.jsonl:3: the chain is broken here"* ]]
+    for change in 3d '2{h;d};3{G}'; do
+        sed "$change" "$BOX_TMP/record" >"$BELLHOP_STATE_DIR/audit.jsonl"
+        run bellhop audit verify
+        [ "$status" -eq 11 ]
+        [[ "$output" = *"audit.jsonl:"[23]": a line before this one is missing"* ]]
+    done
+    # A line that a crash has cut is removed.
+    cp "$BOX_TMP/record" "$BELLHOP_STATE_DIR/audit.jsonl"
+    printf '{"time_ms":1' >>"$BELLHOP_STATE_DIR/audit.jsonl"
+    daemon_start
+    ask POST /v1/boxes/one/start >/dev/null
+    six() { [ "$(bellhop audit verify)" = '6 calls, the chain is whole' ]; }
+    wait_for 10 six
+}
