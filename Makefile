@@ -29,11 +29,13 @@ AGENT_SRC := $(sort $(filter-out guest/deps/%,$(wildcard guest/*.c guest/*/*.c g
 LIB_SRC := $(wildcard host-client/lib/*/*.c host-client/lib/*/*/*.c) $(COMMON_SRC)
 CLI_SRC := $(wildcard host-client/cli/*.c)
 MONITOR_SRC := $(wildcard host-client/monitor/*.c)
+# The daemon serves with the transport of the guest agent.
+DAEMON_SRC := $(wildcard host-client/daemon/*.c guest/event/*.c guest/http/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT_HOST_SRC := $(wildcard tests/unit/host/test_*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 HEADERS := $(wildcard guest/*.h guest/*/*.h guest/*/*/*.h host-client/*/*.h host-client/*/*/*.h host-client/*/*/*/*.h)
-C_FILES := $(sort $(AGENT_SRC) $(LIB_SRC) $(CLI_SRC) $(MONITOR_SRC) $(UNIT_SRC) $(UNIT_HOST_SRC) \
+C_FILES := $(sort $(AGENT_SRC) $(LIB_SRC) $(CLI_SRC) $(MONITOR_SRC) $(DAEMON_SRC) $(UNIT_SRC) $(UNIT_HOST_SRC) \
 	$(HEADERS) $(wildcard tests/unit/*.h tests/diff/*.[ch] tests/dialect/*.[ch] tests/providers/*.c tests/lib/*.c tests/lib/*/*.c tests/bench/*.c tests/fuzz/*.[ch] docs/examples/*.c))
 SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh image/checks/*.sh image/forms/*.sh guest/deps/*.sh tests/lib/*.sh tests/long/*.sh \
 	tests/bench/*.sh tests/conformance/*.sh tests/fuzz/*.sh bootstrap/*.sh bootstrap/*/*.sh) tests/run .ci/run)
@@ -112,6 +114,7 @@ AGENT_LDFLAGS :=
 AGENT_LIBS := $(call pkg,--libs,$(AGENT_PKGS)) -lm
 endif
 HOST_LIBS := $(call pkg,--libs,$(HOST_PKGS))
+DAEMON_LIBS := $(call pkg,--libs,libmicrohttpd zlib)
 HOST_LIB_CFLAGS := $(call pkg,--cflags,$(HOST_PKGS))
 
 agent_o = $(patsubst %.c,$(B)/obj/agent/%.o,$(1))
@@ -122,6 +125,7 @@ AGENT_OBJ := $(call agent_o,$(AGENT_SRC)) $(B)/obj/agent/e2b.pb-c.o
 LIB_OBJ := $(call host_o,$(LIB_SRC))
 CLI_OBJ := $(call host_o,$(CLI_SRC))
 MONITOR_OBJ := $(call host_o,$(MONITOR_SRC))
+DAEMON_OBJ := $(call host_o,$(DAEMON_SRC))
 UNIT_BIN := $(patsubst tests/unit/%.c,$(B)/tests/%,$(UNIT_SRC)) \
 	$(patsubst tests/unit/host/%.c,$(B)/tests/host/%,$(UNIT_HOST_SRC))
 
@@ -129,7 +133,7 @@ FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(B)/tests/%,$(FUZZ_SRC))
 
 PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 	$(if $(filter host-client/%,$(LIB_SRC)),$(B)/libbellhop.a $(B)/libbellhop.so) \
-	$(if $(CLI_SRC),$(B)/bellhop) $(if $(MONITOR_SRC),$(B)/bellhop-monitor)
+	$(if $(CLI_SRC),$(B)/bellhop) $(if $(MONITOR_SRC),$(B)/bellhop-monitor) $(B)/bellhop-daemon
 
 # ---- targets for people ------------------------------------------------------------------------
 
@@ -145,7 +149,7 @@ all: ## install what the build needs, then build everything (PROFILE=release|deb
 
 programs: $(PROGRAMS) ## build, without looking at packages
 
-objects: $(AGENT_OBJ) $(LIB_OBJ) $(CLI_OBJ) $(MONITOR_OBJ) ## compile every source, link nothing
+objects: $(AGENT_OBJ) $(LIB_OBJ) $(CLI_OBJ) $(MONITOR_OBJ) $(DAEMON_OBJ) ## compile every source, link nothing
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -282,6 +286,18 @@ build/gen/schema.inc: scripts/embed-json.sh $(SCHEMAS)
 	@scripts/embed-json.sh $(SCHEMAS) >$@
 $(B)/obj/agent/guest/api/openapi.o: build/gen/schema.inc
 
+# The status page, with the npm packages of its lock, which are fetched once.
+build/gen/page.inc: scripts/embed-page.sh $(wildcard host-client/daemon/page/*)
+	@mkdir -p $(@D)
+	@scripts/embed-page.sh $@
+$(B)/obj/host/host-client/daemon/page.o: build/gen/page.inc
+
+DAEMON_SCHEMAS := $(wildcard host-client/daemon/schema/*.json)
+build/gen/daemon_schema.inc: scripts/embed-json.sh $(DAEMON_SCHEMAS)
+	@mkdir -p $(@D)
+	@scripts/embed-json.sh $(DAEMON_SCHEMAS) >$@
+$(call host_o,host-client/daemon/openapi.c): build/gen/daemon_schema.inc
+
 $(E2B_PB).c: guest/dialect/e2b/e2b.proto
 	@mkdir -p $(@D)
 	@protoc-c --proto_path=$(<D) --c_out=$(@D) $<
@@ -340,6 +356,10 @@ $(B)/bellhop-monitor: $(MONITOR_OBJ) $(B)/libbellhop.a
 	@echo "  LD    $@"
 	@$(CC) $(LDFLAGS_ALL) -o $@ $(MONITOR_OBJ) $(B)/libbellhop.a $(HOST_LIBS)
 
+$(B)/bellhop-daemon: $(DAEMON_OBJ) $(B)/libbellhop.a
+	@echo "  LD    $@"
+	@$(CC) $(LDFLAGS_ALL) -o $@ $(DAEMON_OBJ) $(B)/libbellhop.a $(HOST_LIBS) $(DAEMON_LIBS)
+
 # The agent with one more dialect: only the table of dialects differs.
 ECHO_OBJ := $(patsubst %.c,$(B)/obj/agent/%.o,$(wildcard tests/dialect/*.c))
 $(B)/tests/echo_agent: $(filter-out %/dialects.o,$(AGENT_OBJ)) $(ECHO_OBJ) $(DEPS_DONE)
@@ -393,7 +413,7 @@ $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(HOST_LIBS)
 
 # The parsers of the host need only guest/common.
-FUZZ_HOST_OBJ := $(call host_o,host-client/lib/util/toml.c host-client/lib/project/extract.c host-client/lib/util/beneath.c)
+FUZZ_HOST_OBJ := $(call host_o,host-client/daemon/websocket.c host-client/lib/util/toml.c host-client/lib/project/extract.c host-client/lib/util/beneath.c)
 $(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h $(FUZZ_HOST_OBJ) $(B)/obj/agent.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"

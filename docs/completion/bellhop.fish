@@ -123,6 +123,11 @@ complete -c bellhop -n __fish_use_subcommand -f -a ready -d 'run every tool that
 complete -c bellhop -n '__fish_seen_subcommand_from ready' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a url -d 'print a local URL for a port in a box'
 complete -c bellhop -n '__fish_seen_subcommand_from url' -l port -r
+complete -c bellhop -n '__fish_seen_subcommand_from url' -l signed
+complete -c bellhop -n '__fish_seen_subcommand_from url' -l for -r
+complete -c bellhop -n '__fish_seen_subcommand_from url' -l file -r
+complete -c bellhop -n '__fish_seen_subcommand_from url' -l public
+complete -c bellhop -n '__fish_seen_subcommand_from url' -l private
 complete -c bellhop -n '__fish_seen_subcommand_from url' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a logs -d 'show what the coding agent has printed'
 complete -c bellhop -n '__fish_seen_subcommand_from logs' -l follow
@@ -243,6 +248,25 @@ complete -c bellhop -n '__fish_seen_subcommand_from grep' -l sortr -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l cursor -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -l user -r
 complete -c bellhop -n '__fish_seen_subcommand_from grep' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a daemon -d 'serve the boxes over HTTP: REST, events, a gateway to their ports'
+complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l socket -r
+complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l listen -r
+complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l tls-cert -r
+complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l tls-key -r
+complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l domain -r
+complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l webhook -r
+complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l webhook-secret-file -r
+complete -c bellhop -n __fish_use_subcommand -f -a token -d 'make, list and revoke the daemon\'s tokens'
+complete -c bellhop -n '__fish_seen_subcommand_from token' -l scope -r
+complete -c bellhop -n '__fish_seen_subcommand_from token' -l owner -r
+complete -c bellhop -n '__fish_seen_subcommand_from token' -l expires -r
+complete -c bellhop -n '__fish_seen_subcommand_from token' -l name -r
+complete -c bellhop -n __fish_use_subcommand -f -a quota -d 'bound what the boxes of an owner use together'
+complete -c bellhop -n '__fish_seen_subcommand_from quota' -l boxes -r
+complete -c bellhop -n '__fish_seen_subcommand_from quota' -l cpus -r
+complete -c bellhop -n '__fish_seen_subcommand_from quota' -l memory -r
+complete -c bellhop -n '__fish_seen_subcommand_from quota' -l disk -r
+complete -c bellhop -n __fish_use_subcommand -f -a audit -d 'list and check the record of the daemon\'s calls'
 complete -c bellhop -n __fish_use_subcommand -f -a providers -d 'list the providers of boxes, and test each one'
 complete -c bellhop -n __fish_use_subcommand -f -a doctor -d 'check what this machine has and lacks for boxes'
 complete -c bellhop -n __fish_use_subcommand -f -a gc -d 'finish or roll back interrupted changes, remove what no box owns'

@@ -4,13 +4,13 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status events start stop pause resume snapshot snapshots restore fork rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep providers doctor gc image config help completion version"
+        words="up ls status events start stop pause resume snapshot snapshots restore fork rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep daemon token quota audit providers doctor gc image config help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
         up:--provider) words="oci process" ;;
         up:--runtime) words="runc crun runsc" ;;
-        up:--on-timeout) words="stop rm" ;;
+        up:--on-timeout) words="stop snapshot rm" ;;
         up:--on-idle) words="pause stop rm keep" ;;
         up:--on-gone) words="destroy recreate" ;;
         up:--network) words="user none host" ;;
@@ -23,6 +23,7 @@ _bellhop() {
         grep:--color) words="auto always never" ;;
         grep:--sort) words="path modified accessed changed none" ;;
         grep:--sortr) words="path modified accessed changed none" ;;
+        token:--scope) words="read use admin" ;;
         image:--form) words="squashfs dir tar oci vm dockerfile docker podman qemu" ;;
         *) case $cmd in
             up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --timeout --on-timeout --idle --on-idle --on-gone --network --privilege --cpus --memory --disk --pids --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --from --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --debug --help" ;; esac ;;
@@ -51,7 +52,7 @@ _bellhop() {
             hold) case $cur in -*) words=" --for --reason --id --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             release) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             ready) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            url) case $cur in -*) words=" --port --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            url) case $cur in -*) words=" --port --signed --for --file --public --private --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             logs) case $cur in -*) words=" --follow --id --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             put) case $cur in -*) words=" --if-match --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             get) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
@@ -61,6 +62,10 @@ _bellhop() {
             sync) case $cur in -*) words=" --dry-run --delete --checksum --exclude --with-git --with-secrets --max-files --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             glob) case $cur in -*) words=" --type --extension --exclude --glob --regex --fixed-strings --full-path --ignore-case --smart-case --case-sensitive --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --min-depth --min-size --max-size --changed-within --max-count --null --sort --sortr --cursor --user --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             grep) case $cur in -*) words=" --regexp --ignore-case --smart-case --case-sensitive --fixed-strings --word-regexp --line-regexp --invert-match --multiline --multiline-dotall --crlf --pcre2 --after-context --before-context --context --max-count --limit --only-matching --replace --files-with-matches --files-without-match --count --count-matches --glob --iglob --type --type-not --type-add --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --follow --one-file-system --max-depth --max-filesize --text --binary --encoding --max-columns --with-filename --no-filename --line-number --no-line-number --column --byte-offset --heading --no-heading --color --null --sort --sortr --cursor --user --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            daemon) case $cur in -*) words=" --socket --listen --tls-cert --tls-key --domain --webhook --webhook-secret-file --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            token) case $cur in -*) words=" --scope --owner --expires --name --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            quota) case $cur in -*) words=" --boxes --cpus --memory --disk --json --quiet --no-resume --raw --debug --help" ;; esac ;;
+            audit) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             providers) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             doctor) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; esac ;;
             gc) case $cur in -*) words=" --stopped-for --records-for --every --dry-run --json --quiet --no-resume --raw --debug --help" ;; esac ;;

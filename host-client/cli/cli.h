@@ -123,7 +123,7 @@ extern const struct cli_command cmd_up, cmd_exec, cmd_shell, cmd_put, cmd_get, c
     cmd_kill, cmd_wait, cmd_activity, cmd_hold, cmd_release, cmd_ports, cmd_wait_port, cmd_ready,
     cmd_ls, cmd_status, cmd_events, cmd_start, cmd_stop, cmd_pause, cmd_resume, cmd_snapshot,
     cmd_snapshots, cmd_restore, cmd_fork, cmd_rm, cmd_gc, cmd_image, cmd_providers, cmd_config,
-    cmd_doctor, cmd_completion, cmd_help, cmd_version;
+    cmd_daemon, cmd_token, cmd_quota, cmd_audit, cmd_doctor, cmd_completion, cmd_help, cmd_version;
 const struct cli_command *cli_command_at(size_t i); /* NULL past the last */
 const struct cli_command *cli_find_command(const char *name);
 
@@ -212,6 +212,15 @@ struct cli_table;
 struct cli_table *cli_table_new(const char *const *heads);
 void cli_table_add(struct cli_table *t, const char *const *cells); /* copied */
 void cli_table_print_free(struct cli_table *t, bool is_tty);
+/* The output of a command that lists: with --json one document {key: [...]}, else a table. */
+struct cli_listing {
+    struct cli *cli;
+    struct cli_table *table; /* NULL: --json, or no heads */
+    json_t *json;            /* NULL: not --json */
+};
+void cli_listing_begin(struct cli_listing *l, struct cli *c, const char *const *heads);
+/* Prints it, and frees it. r: of the listing; if that failed, it is the result. */
+int cli_listing_end(struct cli_listing *l, const char *key, int r);
 json_t *cli_box_json(const struct bh_box_info *info); /* as `up --json` prints it */
 
 void cli_progress(void *arg, const struct bh_progress *p); /* arg: struct cli */

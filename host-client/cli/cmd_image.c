@@ -24,18 +24,11 @@ int cli_image_operand(char *const *operands, const char **ret, struct bh_error *
 
 /* ---- ls ---- */
 
-struct listing {
-    struct cli_table *table;
-    json_t *json;
-    size_t n;
-};
-
 static int list_one(void *arg, const struct bh_image_info *i)
 {
-    struct listing *l = arg;
+    struct cli_listing *l = arg;
     char size[24], boxes[16];
 
-    l->n++;
     if (l->json)
         return json_array_append_new(
             l->json, json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:s, s:I, s:I}", "name", i->name,
@@ -56,21 +49,14 @@ static int image_ls(struct cli *c, const struct image_args *a, char **operands,
                     struct bh_error *err)
 {
     static const char *const heads[] = {"NAME", "VERSION", "SIZE", "BOXES", "FORMS", NULL};
-    struct listing l = {0};
+    struct cli_listing l;
     int r;
 
     (void)a;
     (void)operands;
-    if (c->json)
-        l.json = json_array();
-    else
-        l.table = cli_table_new(heads);
+    cli_listing_begin(&l, c, heads);
     r = bh_image_list(c->ctx, list_one, &l, err);
-    cli_table_print_free(l.table, c->tty_out);
-    if (r == 0 && c->json)
-        return cli_print_json_take(json_pack("{s:o}", "images", l.json));
-    json_decref(l.json);
-    return r;
+    return cli_listing_end(&l, "images", r);
 }
 
 /* ---- build ---- */

@@ -8,15 +8,9 @@ struct args {
     bool all;
 };
 
-struct list {
-    struct cli *cli;
-    struct cli_table *table;
-    json_t *json;
-};
-
 static int list_add_box(void *arg, struct bh_box *box)
 {
-    struct list *l = arg;
+    struct cli_listing *l = arg;
     const struct bh_box_info *i = l->cli->json ? bh_box_info(box) : bh_box_summary(box);
     char age[32], left[32];
 
@@ -41,7 +35,7 @@ static int list_add_box(void *arg, struct bh_box *box)
 
 static int list_add_record(void *arg, const struct bh_record *r)
 {
-    struct list *l = arg;
+    struct cli_listing *l = arg;
     char age[32];
 
     if (l->cli->json) {
@@ -65,20 +59,15 @@ static int run_ls(struct cli *c, void *args, char **operands, struct bh_error *e
     static const char *const heads[] = {"NAME", "STATE",     "PROVIDER", "AGENT",
                                         "AGE",  "TIME LEFT", "URL",      NULL};
     const struct args *a = args;
-    struct list l = {.cli = c, .json = json_array()};
+    struct cli_listing l;
     int r;
 
     (void)operands;
-    if (!c->json && !c->quiet)
-        l.table = cli_table_new(heads);
+    cli_listing_begin(&l, c, c->quiet ? NULL : heads);
     r = bh_list(c->ctx, list_add_box, &l, err);
     if (r == 0 && a->all)
         r = bh_list_records(c->ctx, list_add_record, &l, err);
-    cli_table_print_free(l.table, c->tty_out);
-    if (r == 0 && c->json)
-        return cli_print_json_take(json_pack("{s:o}", "boxes", l.json));
-    json_decref(l.json);
-    return r;
+    return cli_listing_end(&l, "boxes", r);
 }
 
 static const struct cli_option ls_options[] = {

@@ -12,9 +12,7 @@ struct args {
 };
 
 struct ps {
-    struct cli *cli;
-    struct cli_table *table;
-    json_t *json;
+    struct cli_listing list;
     bool all;
 };
 
@@ -37,22 +35,23 @@ static int add_command(void *arg, const struct bh_exec_info *i)
     char state[40], pid[16], age[32], line[COMMAND_COLUMNS + 4];
     int64_t end = i->ended_ms ? i->ended_ms : clock_real_ms();
     size_t len = strlen(i->command), columns = len < COMMAND_COLUMNS ? len : COMMAND_COLUMNS;
-    bool cut = ps->cli->tty_out && len > columns;
+    const struct cli *c = ps->list.cli;
+    bool cut = c->tty_out && len > columns;
 
     if (!ps->all && (strcmp(i->state, "ended") == 0 || strcmp(i->state, "failed") == 0))
         return 0;
-    if (ps->cli->json) {
-        (void)json_array_append_new(ps->json, json_loads(i->json, JSON_ALLOW_NUL, NULL));
+    if (c->json) {
+        (void)json_array_append_new(ps->list.json, json_loads(i->json, JSON_ALLOW_NUL, NULL));
         return 0;
     }
-    if (ps->cli->quiet) {
+    if (c->quiet) {
         (void)puts(cli_text(i->id));
         return 0;
     }
     (void)snprintf(pid, sizeof(pid), "%d", i->pid);
     (void)snprintf(line, sizeof(line), "%.*s%s", (int)str_utf8_whole(i->command, columns),
                    i->command, cut ? "..." : "");
-    cli_table_add(ps->table,
+    cli_table_add(ps->list.table,
                   (const char *const[]){i->id, state_of(i, state, sizeof(state)), pid,
                                         str_format_duration(end - i->started_ms, age, sizeof(age)),
                                         cut ? line : i->command, NULL});
@@ -62,19 +61,15 @@ static int add_command(void *arg, const struct bh_exec_info *i)
 static int run_ps(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     static const char *const heads[] = {"ID", "STATE", "PID", "TIME", "COMMAND", NULL};
-    struct ps ps = {.cli = c, .json = json_array(), .all = ((const struct args *)args)->all};
+    struct ps ps = {.all = ((const struct args *)args)->all};
     _cleanup_box_ struct bh_box *box = NULL;
     int r = bh_get(c->ctx, operands[0], &box, err);
 
-    if (r == 0 && !c->json && !c->quiet)
-        ps.table = cli_table_new(heads);
-    if (r == 0)
-        r = bh_exec_list(box, add_command, &ps, err);
-    cli_table_print_free(ps.table, c->tty_out);
-    if (r == 0 && c->json)
-        return cli_print_json_take(json_pack("{s:o}", "commands", ps.json));
-    json_decref(ps.json);
-    return r;
+    if (r < 0)
+        return r;
+    cli_listing_begin(&ps.list, c, c->quiet ? NULL : heads);
+    r = bh_exec_list(box, add_command, &ps, err);
+    return cli_listing_end(&ps.list, "commands", r);
 }
 
 static const struct cli_option ps_options[] = {

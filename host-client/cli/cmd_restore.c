@@ -27,8 +27,9 @@ const struct cli_command cmd_restore = {
     .summary = "give a box's disk the content of a snapshot again",
     .details =
         "What is on the disk now is lost, and the box's processes end. The box keeps its name,\n"
-        "its id and its keys, and is started again if it ran. The snapshot may be of another box,\n"
-        "over the same image. A damaged snapshot is refused, and nothing changes.",
+        "its id and its keys. One that ran or was paused runs afterwards, a stopped one stays\n"
+        "stopped. The snapshot may be of another box, over the same image. A damaged snapshot is\n"
+        "refused, and nothing changes.",
     .examples = "  bellhop restore api before-upgrade\n",
     .min_operands = 2,
     .max_operands = 2,

@@ -17,14 +17,9 @@ static const struct cli_option snapshots_options[] = {
 
 /* ---- ls ---- */
 
-struct snapshot_listing {
-    struct cli_table *table;
-    json_t *json;
-};
-
 static int list_snapshot(void *arg, const struct bh_snapshot_info *i)
 {
-    struct snapshot_listing *l = arg;
+    struct cli_listing *l = arg;
     char size[32], when[CLOCK_TEXT_BYTES], layers[16];
 
     if (l->json)
@@ -40,21 +35,14 @@ static int list_snapshot(void *arg, const struct bh_snapshot_info *i)
 static int ls_snapshots(struct cli *c, const struct args *a, char **operands, struct bh_error *err)
 {
     static const char *const heads[] = {"NAME", "BOX", "MADE", "SIZE", "LAYERS", "IMAGE", NULL};
-    struct snapshot_listing l = {0};
+    struct cli_listing l;
     int r;
 
     (void)a;
     (void)operands;
-    if (c->json)
-        l.json = json_array();
-    else
-        l.table = cli_table_new(heads);
+    cli_listing_begin(&l, c, heads);
     r = bh_list_snapshots(c->ctx, list_snapshot, &l, err);
-    cli_table_print_free(l.table, c->tty_out);
-    if (r == 0 && c->json)
-        return cli_print_json_take(json_pack("{s:o}", "snapshots", l.json));
-    json_decref(l.json);
-    return r;
+    return cli_listing_end(&l, "snapshots", r);
 }
 
 /* ---- rm, verify ---- */

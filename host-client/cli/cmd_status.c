@@ -162,6 +162,9 @@ static void print_status(const struct bh_box_info *i, json_t *whole, json_t *enf
     if (*i->agent_url)
         (void)printf("%-24s %s\n", "agent url", i->agent_url);
     (void)printf("%-24s %s\n", "guest socket", i->guest_socket);
+    v = json_object_get(json_object_get(whole, "snapshot"), "name");
+    if (v)
+        (void)printf("%-24s %s\n", "last snapshot", json_string_value(v));
     print_labels(json_object_get(whole, "labels"));
     print_keys(json_object_get(whole, "keys"));
     print_sources(whole);

@@ -31,7 +31,7 @@ static const char *const network_modes[] = {"user", "none", "host", NULL};
 static const char *const privilege_modes[] = {"sudo", "strict", NULL};
 static const char *const agent_names[] = {"opencode", "pi", "none", NULL};
 static const char *const git_modes[] = {"full", "shallow", "none", NULL};
-static const char *const timeout_actions[] = {"stop", "rm", NULL};
+static const char *const timeout_actions[] = {"stop", "snapshot", "rm", NULL};
 static const char *const idle_actions[] = {"pause", "stop", "rm", "keep", NULL};
 static const char *const gone_actions[] = {"destroy", "recreate", NULL};
 static const char *const runtime_names[] = {"runc", "crun", "runsc", NULL};
@@ -54,7 +54,8 @@ static const struct cli_option up_options[] = {
     CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME",
             "time to live, which use extends (default: 10m)"),
     CLI_OPT_VALUES("on-timeout", 0, CLI_STR, on_timeout, "WHAT",
-                   "stop (default: keep the disk) or rm", timeout_actions),
+                   "stop (default: keep the disk), snapshot (before the stop) or rm",
+                   timeout_actions),
     CLI_OPT("idle", 0, CLI_DURATION, idle_ms, "TIME",
             "idle time: how long the box may be unused (default: 10m)"),
     CLI_OPT_VALUES("on-idle", 0, CLI_STR, on_idle, "WHAT",

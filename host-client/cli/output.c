@@ -299,6 +299,24 @@ void cli_table_print_free(struct cli_table *t, bool is_tty)
     free(t);
 }
 
+void cli_listing_begin(struct cli_listing *l, struct cli *c, const char *const *heads)
+{
+    *l = (struct cli_listing){.cli = c};
+    if (c->json)
+        l->json = json_array();
+    else if (heads)
+        l->table = cli_table_new(heads);
+}
+
+int cli_listing_end(struct cli_listing *l, const char *key, int r)
+{
+    cli_table_print_free(l->table, l->cli->tty_out);
+    if (r == 0 && l->cli->json)
+        return cli_print_json_take(json_pack("{s:o}", key, l->json));
+    json_decref(l->json);
+    return r;
+}
+
 json_t *cli_box_json(const struct bh_box_info *i)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "name", i->name,
