@@ -40,8 +40,10 @@ static void write_exit_record(struct monitor *m, const char *by, const char *cau
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
 
+    /* Not synced: that takes longer than a command waits for the stop when the disk is busy, and the
+     * store, which is synced, gets it next. */
     if (obj && path && jx_dump(obj, &text, &len, NULL) == 0)
-        (void)io_write_file(AT_FDCWD, path, text, len, 0600, true, NULL);
+        (void)io_write_file(AT_FDCWD, path, text, len, 0600, false, NULL);
 }
 
 int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int grace_ms,

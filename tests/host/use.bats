@@ -101,7 +101,9 @@ s = socket.socket()
 s.bind(("127.0.0.1", int(sys.argv[1])))
 s.listen()
 open("listens", "w")
+work = [os.fork() for _ in range(2)] # together they get their share of a busy machine, too
 while not os.path.exists("idle"): pass
+if 0 in work: os._exit(0)
 s.accept()' "$port"
     wait_for 15 test -e "$DIR/workspace/listens"
     wait_for 15 lives_on

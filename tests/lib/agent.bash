@@ -13,6 +13,7 @@ BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 BELLHOPD=${BELLHOPD:-$BELLHOP_BUILD/bellhopd}
 AGENT_PIDS=()
 AGENT_DIRS=()
+load ../lib/wait
 
 start_agent()
 {
@@ -78,51 +79,6 @@ stop_agents()
         rm -rf "$pid"
     done
     AGENT_DIRS=()
-}
-
-# The shortest time that any wait lasts: it bounds a hang, and a busy machine does not reach it.
-MIN_WAIT_S=60
-
-# wait_gone PID [SECONDS]: a zombie counts as gone.
-wait_gone()
-{
-    local state seconds=${2:-0}
-
-    for _ in $(seq $(((seconds > MIN_WAIT_S ? seconds : MIN_WAIT_S) * 50))); do
-        state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) || return 0
-        [ "$state" = Z ] && return 0
-        read -r -t 0.02 <> <(:) || true
-    done
-    return 1
-}
-
-# wait_until SECONDS COMMAND...: polls until the command succeeds.
-wait_until()
-{
-    local tries=$((($1 > MIN_WAIT_S ? $1 : MIN_WAIT_S) * 50))
-
-    shift
-    for _ in $(seq "$tries"); do
-        "$@" >/dev/null 2>&1 && return 0
-        read -r -t 0.02 <> <(:) || true
-    done
-    echo "not within the time: $*" >&2
-    return 1
-}
-
-# within SECONDS COMMAND...: polls until the command succeeds, for exactly that time: for tests of the time itself.
-within()
-{
-    local end=$((SECONDS + $1))
-
-    shift
-    until "$@" >/dev/null 2>&1; do
-        [ "$SECONDS" -lt "$end" ] || {
-            echo "not within the time: $*" >&2
-            return 1
-        }
-        read -r -t 0.02 <> <(:) || true
-    done
 }
 
 # none_of WORDS: no process has this command line, which is a regular expression.

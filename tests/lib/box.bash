@@ -11,6 +11,7 @@ BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 BELLHOP=${WIRE_BIN:+$WIRE_BIN/bellhop}
 BELLHOP=${BELLHOP:-$BELLHOP_BUILD/bellhop}
 load ../lib/processes
+load ../lib/wait
 
 box_setup()
 {
@@ -91,30 +92,6 @@ kill_marked()
     for pid in $(traces | sed -n 's/^process \([0-9]*\):.*/\1/p'); do
         kill -9 "$pid" 2>/dev/null || true
     done
-}
-
-# wait_for SECONDS COMMAND...: polls until it succeeds, for a minute at least: the bound is for hangs, and a busy
-# machine must not reach it.
-wait_for()
-{
-    local tries=$((($1 > 60 ? $1 : 60) * 20))
-
-    shift
-    for _ in $(seq "$tries"); do
-        "$@" >/dev/null 2>&1 && return 0
-        read -r -t 0.05 <> <(:) || true
-    done
-    echo "not within the time: $*" >&2
-    return 1
-}
-
-# is_gone PID: a zombie counts as gone.
-is_gone()
-{
-    local state
-
-    state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) || return 0
-    [ "$state" = Z ]
 }
 
 # end_now PID...: kills, and waits until the processes are gone.

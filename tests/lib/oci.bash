@@ -10,6 +10,7 @@
 # of its own; oci_teardown fails the test if anything of it is left.
 
 load ../lib/processes
+load ../lib/wait
 load ../providers/drivers
 
 oci_setup_file()
@@ -138,22 +139,6 @@ oci_teardown()
     wait_until 5 no_traces || failed=1
     rm -rf --one-file-system "$OCI_TMP"
     return "$failed"
-}
-
-# wait_until SECONDS COMMAND...: polls until the command succeeds, for a minute at least: the bound is for hangs, and
-# a busy machine must not reach it.
-wait_until()
-{
-    local tries=$((($1 > 60 ? $1 : 60) * 50))
-
-    shift
-    for _ in $(seq "$tries"); do
-        "$@" >/dev/null 2>&1 && return 0
-        read -r -t 0.02 <> <(:) || true
-    done
-    echo "not within the time: $*" >&2
-    "$@" >&2 || true
-    return 1
 }
 
 fail()

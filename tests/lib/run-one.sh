@@ -24,6 +24,8 @@ start=$(date +%s%N)
 status=0
 timeout --kill-after=10 "$limit" "$@" >"$out.tap" 2>&1 </dev/null || status=$?
 took=$((($(date +%s%N) - start) / 1000000))
+times >"$out.times" # of its children in the second line: the processor time that makes a run long
+processor=$(sed -n 2p "$out.times")
 
 {
     [ "$status" -ne 124 ] || echo "# $file: stopped after its limit of $limit s"
@@ -33,6 +35,6 @@ printf '%s\t%s\t%s\n' "$file" "$out.tap" "$took" >"$out.done"
 
 {
     flock 9
-    printf '\n== %s (%d.%03d s)\n' "$file" $((took / 1000)) $((took % 1000))
+    printf '\n== %s (%d.%03d s; processor %s)\n' "$file" $((took / 1000)) $((took % 1000)) "$processor"
     cat "$out.tap"
 } 9>"$TEST_DIR/print.lock"
