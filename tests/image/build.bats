@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# early
 # `bellhop image` and the images under boxes. The images built here add a few files to the cached layers of slim, so
 # that a build takes seconds.
 # time-limit: 2400

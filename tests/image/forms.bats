@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# early
 # time-limit: 2400
 # (Most of that is for building base, the first time.)
 # `bellhop image test`: slim booted as a box, in Docker, Podman and QEMU, base as a box and in Docker, and

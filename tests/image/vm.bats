@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# early
 # The slim image as a virtual machine, emulated: the kernel calls the agent as its first process. One
 # machine has the squashfs with its changes in memory, another a disk of its own.
 # needs: image
