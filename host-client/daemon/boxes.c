@@ -18,7 +18,6 @@
 #define LIST_DEFAULT 1000
 #define LIST_MOST 10000
 #define LIST_BYTES (64u << 20)
-#define BOX_NAME_BYTES 64
 
 /* Without token and password: who may use a box gets them where they are needed. */
 json_t *box_json(struct bh_box *box)
@@ -34,9 +33,7 @@ json_t *box_json(struct bh_box *box)
 /* ---- the list ---- */
 
 struct box_list {
-    char *label;  /* "K" or "K=V", or NULL */
-    char *states; /* with commas between, or NULL */
-    char *cursor; /* the name of the last box of the page before, or NULL */
+    char *label, *states, *cursor; /* as of struct store_filter; or NULL */
     int64_t limit;
     struct buf out; /* a box is text at once: a thousand of them as objects take twice the time */
     int64_t n;
@@ -44,27 +41,6 @@ struct box_list {
     bool is_full;
     const struct request *q; /* the sender, who may see the boxes of one owner alone */
 };
-
-static bool has_label(const struct bh_box *box, const char *wanted)
-{
-    size_t n = strlen(wanted);
-
-    for (char *const *l = box->spec.labels; l && *l; l++)
-        if (strcmp(*l, wanted) == 0 ||
-            (!strchr(wanted, '=') && strncmp(*l, wanted, n) == 0 && (*l)[n] == '='))
-            return true;
-    return false;
-}
-
-static bool lists_word(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-
-    for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
-        if (strcspn(p, ",") == n && strncmp(p, word, n) == 0)
-            return true;
-    return false;
-}
 
 static int write_box(struct box_list *l, struct bh_box *box)
 {
@@ -78,10 +54,7 @@ static int add_box(void *arg, struct bh_box *box)
 {
     struct box_list *l = arg;
 
-    if ((l->cursor && strcmp(box->row.name, l->cursor) <= 0) ||
-        (l->states && !lists_word(l->states, bh_state_name(box->row.state))) ||
-        (l->label && !has_label(box, l->label)) ||
-        !access_sees_owner(l->q, quota_owner(&box->spec)))
+    if (!access_sees_owner(l->q, quota_owner(&box->spec)))
         return 0;
     l->is_full = l->n == l->limit;
     return l->is_full ? 1 : write_box(l, box);
@@ -134,7 +107,9 @@ int answer_list(struct job *j, struct err *e)
     if (r == 0)
         r = buf_adds(&l.out, "{\"boxes\":[", e);
     if (r == 0) {
-        r = bh_list(j->ctx, add_box, &l, &error);
+        const struct store_filter some = {.after = l.cursor, .states = l.states, .label = l.label};
+
+        r = box_list(j->ctx, &some, add_box, &l, &error);
         r = r < 0 && !error.code ? err_oom(e) : job_fail(e, r < 0 ? r : 0, &error);
     }
     if (r == 0)

@@ -29,10 +29,11 @@
 #include "lib/util/context.h"
 
 #define TYPE_SSE "text/event-stream"
-#define BLOCK_BYTES 64       /* the library's buffer, which chunked replies do not use */
-#define LOOK_MS 5000         /* the store is read so often even if no change was reported */
-#define BATCH_EVENTS 256     /* read from the store at a time */
-#define TEXT_MAX (64u << 20) /* of the states of all boxes */
+#define BLOCK_BYTES 64   /* the library's buffer, which chunked replies do not use */
+#define LOOK_MS 5000     /* the store is read so often even if no change was reported */
+#define BATCH_EVENTS 256 /* read from the store at a time */
+#define TEXT_MAX (64u << 20)
+#define STATES_BYTES (64 * 1024) /* of boxes: so much is read, and then sent, at a time */
 #define BOX_ID_MAX 40
 #define HELPERS_MAX 4 /* threads of the pool that read the store for clients */
 
@@ -52,14 +53,17 @@ struct follower {
     const char *owner;             /* of the sender's token; "": boxes of all owners */
     int64_t position;              /* of the last event that it has */
     bool has_position;             /* the client gave it: it gets the events since, and no states */
-    bool is_over;                  /* its box is destroyed, and all is sent */
+    bool keeps;                    /* its box's lease is extended while it is there */
+    bool has_states;               /* the states of the boxes behind `after` are still to be read */
+    char after[BOX_NAME_BYTES];
+    bool is_over; /* its box is destroyed, and all is sent */
     struct buf out;
     size_t sent; /* of out */
     struct ask start;
     void (*work)(struct request *q); /* a helper is to run it */
     struct follower *next_waiting;   /* guarded by the hub's lock */
     char *box;                       /* as the path names it, or NULL */
-    /* A worker reads older events from the store: */
+    /* A worker reads states or older events from the store: */
     bool is_reading;
     _Atomic bool has_read;
     int r;
@@ -327,6 +331,59 @@ static int ask_helper(struct follower *f, void (*work)(struct request *q), struc
     return r;
 }
 
+/* ---- the states that a client gets first ---- */
+
+/* 1: enough for now. */
+static int add_state(void *arg, struct bh_box *box)
+{
+    struct follower *f = arg;
+    json_t *v;
+    char *text;
+    int r;
+
+    (void)snprintf(f->after, sizeof(f->after), "%s", box->row.name);
+    if (*f->owner && strcmp(f->owner, quota_owner(&box->spec)) != 0)
+        return 0;
+    attention_check(f->hub->attention, box);
+    if (f->has_position)
+        return 0;
+    v = box_json(box);
+    text = v ? json_dumps(v, JSON_COMPACT) : NULL;
+    r = text ? add_event(&f->out, f->position, "box", text, NULL) : -1;
+    free(text);
+    json_decref(v);
+    return r < 0 ? r : f->out.len >= STATES_BYTES;
+}
+
+/* Of the boxes behind f->after. */
+static int read_states(struct follower *f, struct bh_ctx *ctx, struct err *e)
+{
+    const struct store_filter rest = {.after = f->after};
+    struct bh_error error = {0};
+    int r = contexts_error(e, box_list(ctx, &rest, add_state, f, &error), &error);
+
+    f->has_states = r > 0;
+    return r < 0 ? r : 0;
+}
+
+/* On a worker, after run_start(). */
+static void run_states(struct request *q)
+{
+    struct follower *f = q->state;
+    struct contexts *contexts = f->hub->daemon->contexts;
+    struct bh_ctx *ctx = NULL;
+    int r = contexts_take(contexts, "daemon", &ctx, &f->error);
+
+    if (r == 0) {
+        ctx->trusts_store = true; /* attention_check() asks the provider */
+        r = read_states(f, ctx, &f->error);
+    }
+    contexts_give(contexts, ctx);
+    f->r = r;
+    f->has_read = true;
+    request_wake(q);
+}
+
 /* ---- one client ---- */
 
 struct older {
@@ -416,16 +473,17 @@ static int take_new(struct follower *f, struct err *e)
             return REQUEST_PARKED;
         f->is_reading = false;
         *e = f->error;
-        return f->r;
-    }
+        if (f->r < 0 || f->out.len)
+            return f->r;
+    } /* nothing for this client: what came meanwhile has woken nobody */
     WITH_LOCK (&f->hub->lock) {
         f->is_over = f->hub->is_over;
-        is_kept = take_kept(f);
+        is_kept = !f->has_states && take_kept(f);
     }
     if (is_kept || f->is_over)
         return 0;
     f->has_read = false;
-    r = ask_helper(f, run_older, e);
+    r = ask_helper(f, f->has_states ? run_states : run_older, e);
     f->is_reading = r == 0;
     return r < 0 ? r : REQUEST_PARKED;
 }
@@ -485,26 +543,6 @@ static void on_look(struct loop *l, void *arg)
 
 /* ---- the start of a stream ---- */
 
-static int add_state(void *arg, struct bh_box *box)
-{
-    struct follower *f = arg;
-    json_t *v;
-    char *text;
-    int r;
-
-    if (*f->owner && strcmp(f->owner, quota_owner(&box->spec)) != 0)
-        return 0;
-    attention_check(f->hub->attention, box);
-    if (f->has_position)
-        return 0;
-    v = box_json(box);
-    text = v ? json_dumps(v, JSON_COMPACT) : NULL;
-    r = text ? add_event(&f->out, f->position, "box", text, NULL) : -1;
-    free(text);
-    json_decref(v);
-    return r;
-}
-
 /* The box of another owner is not there. */
 static int check_follower(const struct follower *f, struct bh_ctx *ctx, struct err *e)
 {
@@ -524,7 +562,7 @@ static int find_followed(struct follower *f, struct bh_ctx *ctx, struct err *e)
     int r;
 
     if (!f->box)
-        return contexts_error(e, bh_list(ctx, add_state, f, &error), &error);
+        return read_states(f, ctx, e);
     r = bh_get_by_id(ctx, f->box, &box, &error);
     if (r < 0 && !bh_error_gone(&error, NULL)) {
         error = (struct bh_error){0};
@@ -534,7 +572,7 @@ static int find_followed(struct follower *f, struct bh_ctx *ctx, struct err *e)
         (void)snprintf(f->box_id, sizeof(f->box_id), "%s", bh_box_summary(box)->id);
         r = check_follower(f, ctx, e);
         if (r == 0)
-            r = add_state(f, box) == 0 ? 0 : err_oom(e);
+            r = add_state(f, box) < 0 ? err_oom(e) : 0;
         (void)bh_box_free(box);
         return r;
     }
@@ -601,6 +639,7 @@ static int events_begin(struct request *q, struct err *e)
     if (!f)
         return err_oom(e);
     f->request = q;
+    f->keeps = true;
     f->hub = request_daemon(q)->hub;
     f->owner = access_principal(q)->owner;
     buf_init(&f->out, TEXT_MAX);
@@ -608,6 +647,8 @@ static int events_begin(struct request *q, struct err *e)
     q->free_state = free_follower;
     r = routes_params(request_row(q), q->target, params, e);
     f->box = params[0];
+    if (r == 0)
+        r = request_query_bool(q, "keep", &f->keeps, e); /* a mere viewer says false */
     return r < 0 ? r : read_position(q, f, e);
 }
 
@@ -641,7 +682,8 @@ static int events_finish(struct request *q, struct err *e)
         h->followers = f;
     }
     metrics_count_followers(h->daemon->metrics, 1);
-    attention_follow(h->attention, f->box_id);
+    if (f->keeps)
+        attention_follow(h->attention, f->box_id);
     reply_add_header(reply, "Content-Type", TYPE_SSE);
     reply_add_header(reply, "X-Accel-Buffering", "no");
     request_limit_unsent(q);
@@ -661,7 +703,8 @@ static void events_done(struct request *q)
         f->link = NULL;
     }
     metrics_count_followers(f->hub->daemon->metrics, -1);
-    attention_unfollow(f->hub->attention, f->box_id);
+    if (f->keeps)
+        attention_unfollow(f->hub->attention, f->box_id);
 }
 
 const struct request_ops events_ops = {

@@ -73,6 +73,28 @@ deadline_of() # NAME
     wait_for 20 has "$BOX_TMP/slow" "^id: $last\$"
 }
 
+@test "the states of a thousand boxes come once each, in pieces, and then the events" {
+    daemon_start
+    bellhop up --empty --provider process --agent none --name one >/dev/null 2>&1
+    bellhop stop one
+    python3 "$BATS_TEST_DIRNAME/../lib/many_boxes.py" "$BELLHOP_STATE_DIR" one 1000
+    mkfifo "$BOX_TMP/go"
+    # A client that has read a part when a box changes.
+    python3 "$BATS_TEST_DIRNAME/../lib/slow_reader.py" "$DAEMON_SOCKET" /v1/events "$BOX_TMP/go" "$BOX_TMP/slow" &
+    FOLLOWERS+=($!)
+    follow_too "$BOX_TMP/events" /v1/events
+    wait_for 20 has "$BOX_TMP/events" '^data: {"name":"z-1000"'
+    bellhop start one
+    last=$(bellhop events --json | jq '.events[-1].position')
+    wait_for 10 has "$BOX_TMP/events" "^id: $last\$"
+    echo "$last" >"$BOX_TMP/go"
+    wait_for 20 has "$BOX_TMP/slow" "^id: $last\$"
+    for file in events slow; do
+        [ "$(grep -ac '^event: box' "$BOX_TMP/$file")" = 1001 ]
+        [ "$(grep -ao '^data: {"name":"[^"]*"' "$BOX_TMP/$file" | sort -u | wc -l)" = 1001 ]
+    done
+}
+
 @test "a box whose processes ended unseen is corrected within two seconds of a client's coming" {
     daemon_start
     make_box one
@@ -115,6 +137,8 @@ deadline_of() # NAME
     kill "${FOLLOWERS[1]}"
     # The other box's lease shows that times of the timer pass.
     follow_too "$BOX_TMP/c" /v1/boxes/two/events
+    follow_too "$BOX_TMP/viewer" '/v1/boxes/one/events?keep=false'
+    wait_for 10 has "$BOX_TMP/viewer" '^event: box'
     wait_for 10 later two "$(deadline_of two)"
     wait_for 10 later two "$(deadline_of two)"
     after=$(deadline_of one)
@@ -122,6 +146,7 @@ deadline_of() # NAME
         wait_for 10 later two "$(deadline_of two)"
     done
     [ "$(deadline_of one)" = "$after" ]
+    expect 400 '.field == "keep"' GET '/v1/boxes/one/events?keep=perhaps'
     # A box that does not run is not woken.
     bellhop stop two
     expect 200 '.state == "stopped"' GET /v1/boxes/two

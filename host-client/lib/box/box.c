@@ -264,13 +264,19 @@ static int on_row(void *arg, struct box_row *row)
     return r;
 }
 
+int box_list(struct bh_ctx *ctx, const struct store_filter *f,
+             int (*fn)(void *arg, struct bh_box *box), void *arg, struct bh_error *err)
+{
+    struct list l = {.ctx = ctx, .fn = fn, .arg = arg};
+    int r = store_list_some(ctx->store, f, on_row, &l, &l.e);
+
+    return r < 0 ? ctx_fail(err, r, &l.e) : r;
+}
+
 int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *arg,
             struct bh_error *err)
 {
-    struct list l = {.ctx = ctx, .fn = fn, .arg = arg};
-    int r = store_list(ctx->store, on_row, &l, &l.e);
-
-    return r < 0 ? ctx_fail(err, r, &l.e) : r;
+    return box_list(ctx, &(struct store_filter){0}, fn, arg, err);
 }
 
 /* ---- the boxes of an image ---- */

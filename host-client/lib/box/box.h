@@ -23,6 +23,7 @@
 #include "lib/provider/spec.h"
 #include "lib/box/store.h"
 
+#define BOX_NAME_BYTES 64 /* spec_is_name(), and a NUL */
 #define BOX_TOKEN_BYTES 24
 #define BOX_STOP_GRACE_MS 5000
 #define BOX_RESUME_MS 90000         /* until a paused box answers again */
@@ -51,6 +52,9 @@ extern const struct agent_ops box_agent_ops;
 int box_check_key(const char *key, struct err *e); /* bh_create_options.key */
 /* Takes over the row's content, also on failure. */
 int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, struct err *e);
+/* bh_list() of some. */
+int box_list(struct bh_ctx *ctx, const struct store_filter *f,
+             int (*fn)(void *arg, struct bh_box *box), void *arg, struct bh_error *err);
 /* Reads the row anew; drops the client if the box was restarted. */
 int box_reload(struct bh_box *box, struct err *e);
 void box_view(struct bh_box *box, struct provider_box *ret);

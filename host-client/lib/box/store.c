@@ -345,51 +345,75 @@ int store_find_key(struct store *s, const char *key, struct box_row *ret, struct
                : err_field(e, ERR_NOT_FOUND, "key", "there is no box with the key '%.64s'", key);
 }
 
+/* ---- lists: in batches, so that fn may use the store, and a thousand rows are not in memory at once ---- */
+
+#define LIST_BATCH 32
+
 struct row_list {
-    struct box_row *rows;
+    struct box_row rows[LIST_BATCH];
     size_t n;
 };
 
 static void row_list_done(struct row_list *l)
 {
-    for (size_t i = 0; i < l->n; i++)
-        box_row_done(&l->rows[i]);
-    free(l->rows);
+    while (l->n)
+        box_row_done(&l->rows[--l->n]);
 }
 
-static int read_rows(struct store *s, struct row_list *l, struct err *e)
+/* A spec that is not JSON passes: its row is an error of the list. */
+#define SQL_HAS_LABEL \
+    "CASE WHEN json_valid(spec) THEN EXISTS(SELECT 1 FROM json_each(spec, '$.labels')" \
+    " WHERE value = ?3 OR (instr(?3, '=') = 0 AND substr(value, 1, length(?3) + 1) = ?3 || '='))" \
+    " ELSE 1 END"
+
+/* The next rows: those behind ?1. */
+static int read_batch(struct store *s, sqlite3_stmt *st, struct row_list *l, struct err *e)
+{
+    bool is_there = true;
+    int r = 0;
+
+    while (r == 0 && is_there && l->n < LIST_BATCH) {
+        r = read_one(s, st, &is_there, &l->rows[l->n], e);
+        l->n += r == 0 && is_there;
+    }
+    (void)sqlite3_reset(st); /* no transaction stays open while fn runs */
+    return r;
+}
+
+int store_list_some(struct store *s, const struct store_filter *f,
+                    int (*fn)(void *arg, struct box_row *row), void *arg, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    bool is_there = true;
-    size_t cap = 0;
-    int r = store_prepare(s, "SELECT " ROW_COLUMNS " FROM boxes ORDER BY name", &st, e);
+    bool is_full = true;
+    int r = store_prepare(s,
+                          "SELECT " ROW_COLUMNS " FROM boxes WHERE name > ?1"
+                          " AND (?2 IS NULL OR instr(',' || ?2 || ',', ',' || state || ','))"
+                          " AND (?3 IS NULL OR " SQL_HAS_LABEL ") ORDER BY name LIMIT ?4",
+                          &st, e);
 
-    while (r == 0) {
-        if (l->n == cap) {
-            struct box_row *rows = realloc(l->rows, (cap * 2 + 16) * sizeof(*rows));
+    if (r < 0)
+        return r;
+    (void)sqlite3_bind_text(st, 1, f->after ? f->after : "", -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 2, f->states, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 3, f->label, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int(st, 4, LIST_BATCH);
+    while (r == 0 && is_full) {
+        struct row_list l = {0};
 
-            if (!rows)
-                return err_oom(e);
-            l->rows = rows;
-            cap = cap * 2 + 16;
-        }
-        r = read_one(s, st, &is_there, &l->rows[l->n], e);
-        if (r < 0 || !is_there)
-            break;
-        l->n++;
+        r = read_batch(s, st, &l, e);
+        is_full = l.n == LIST_BATCH;
+        if (is_full) /* before fn may take the row over */
+            (void)sqlite3_bind_text(st, 1, l.rows[l.n - 1].name, -1, SQLITE_TRANSIENT);
+        for (size_t i = 0; r == 0 && i < l.n; i++)
+            r = fn(arg, &l.rows[i]);
+        row_list_done(&l);
     }
     return r;
 }
 
 int store_list(struct store *s, int (*fn)(void *arg, struct box_row *row), void *arg, struct err *e)
 {
-    struct row_list l = {0};
-    int r = read_rows(s, &l, e);
-
-    for (size_t i = 0; r == 0 && i < l.n; i++)
-        r = fn(arg, &l.rows[i]);
-    row_list_done(&l);
-    return r;
+    return store_list_some(s, &(struct store_filter){0}, fn, arg, e);
 }
 
 /* Runs a statement that changes exactly the row called id. */

@@ -84,10 +84,21 @@ int store_add(struct store *s, const char *name, const json_t *spec, const char 
 int store_find(struct store *s, const char *name, struct box_row *ret, struct err *e); /* by name */
 int store_get(struct store *s, const char *id, struct box_row *ret, struct err *e);
 int store_find_key(struct store *s, const char *key, struct box_row *ret, struct err *e);
-/* Calls fn for each box, by name. The rows are read at once, before the first call: fn may use the
- * store, and may take a row's content over (and zero it). */
+/*
+ * Calls fn for each box, by name; a non-zero result ends the list and is returned. The rows are read in batches, each before
+ * its first call: fn may use the store, and may take a row's content over (and zero it). A box that comes or goes
+ * meanwhile may be listed or not.
+ */
 int store_list(struct store *s, int (*fn)(void *arg, struct box_row *row), void *arg,
                struct err *e);
+/* NULL: any. */
+struct store_filter {
+    const char *after;  /* the names behind this one */
+    const char *states; /* with commas between */
+    const char *label;  /* "K" or "K=V" */
+};
+int store_list_some(struct store *s, const struct store_filter *f,
+                    int (*fn)(void *arg, struct box_row *row), void *arg, struct err *e);
 /* Gives a box one more key. ERR_EXISTS: the key is another box's. ERR_EXHAUSTED: STORE_KEYS_MAX. */
 int store_add_key(struct store *s, const char *id, const char *key, struct err *e);
 /* The keys of a row as an array of jx_new_path(): a key is any bytes but NUL. NULL text: none. The

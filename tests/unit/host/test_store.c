@@ -172,6 +172,69 @@ TEST(the_list_is_by_name_and_ends_when_its_receiver_says_so)
     (void)store_close(s);
 }
 
+struct list_count {
+    struct store *s;
+    bool removes;
+    int n;
+    char last[16];
+};
+
+static int count_and_remove(void *arg, struct box_row *row)
+{
+    struct store_end end = {.cause = "in its list"};
+    struct list_count *c = arg;
+
+    T_OK(strcmp(row->name, c->last) > 0);
+    (void)snprintf(c->last, sizeof(c->last), "%s", row->name);
+    c->n++;
+    return c->removes ? store_remove(c->s, row->id, &end, NULL) : 0;
+}
+
+static int count_some(struct store *s, const struct store_filter *f)
+{
+    struct list_count c = {.s = s};
+
+    T_INT(store_list_some(s, f, count_and_remove, &c, NULL), 0);
+    return c.n;
+}
+
+TEST(a_list_is_of_any_length_has_filters_and_stands_that_its_boxes_are_removed_meanwhile)
+{
+    struct store *s = open_here();
+    struct list_count c = {.s = s, .removes = true};
+    char name[16], id[BOX_ID_BYTES];
+    struct err e = {0};
+
+    for (int i = 0; i < 200; i++) {
+        json_t *spec = json_pack("{s:[s,s]}", "labels", i % 2 ? "odd=1" : "odd=0", "ab");
+        struct box_row row = {0};
+
+        (void)snprintf(name, sizeof(name), "b%03d", i);
+        T_INT(store_add(s, name, spec, NULL, &row, &e), 0);
+        memcpy(id, row.id, sizeof(id));
+        box_row_done(&row);
+        json_decref(spec);
+    }
+    walk(s, id, BH_STATE_PROVISIONING);
+    T_INT(count_some(s, &(struct store_filter){0}), 200);
+    T_INT(count_some(s, &(struct store_filter){.after = "b049"}), 150);
+    T_INT(count_some(s, &(struct store_filter){.states = "running,provisioning"}), 1);
+    T_INT(count_some(s, &(struct store_filter){.states = "provision"}), 0);
+    T_INT(count_some(s, &(struct store_filter){.states = "requested,running"}), 199);
+    T_INT(count_some(s, &(struct store_filter){.label = "odd=1"}), 100);
+    T_INT(count_some(s, &(struct store_filter){.label = "odd"}), 200);
+    T_INT(count_some(s, &(struct store_filter){.label = "od"}), 0);
+    T_INT(count_some(s, &(struct store_filter){.label = "ab"}), 200);
+    T_INT(count_some(s, &(struct store_filter){.label = "odd=", .after = ""}), 0);
+    T_INT(count_some(
+              s, &(struct store_filter){.label = "odd=0", .after = "b099", .states = "requested"}),
+          50);
+    T_INT(store_list(s, count_and_remove, &c, &e), 0);
+    T_INT(c.n, 200);
+    T_INT(count_some(s, &(struct store_filter){0}), 0);
+    (void)store_close(s);
+}
+
 TEST(a_store_of_a_later_version_is_refused)
 {
     struct err e = {0};
