@@ -3,6 +3,7 @@
 # needs: image
 
 load ../lib/box
+load ../lib/runsc
 
 setup()
 {
@@ -447,4 +448,32 @@ third" ]
     run bellhop fork one
     [ "$status" -eq 8 ]
     [ "$(info one .state)" = running ]
+}
+
+# In a mount namespace of its own, runsc is where the system's programs are.
+life_of_gvisor_box()
+{
+    mount -t tmpfs none /usr/local/sbin && cp "$1/runsc" /usr/local/sbin || return 1
+    up one --runtime runsc --allow-missing pids_limit || return 1
+    bellhop exec one -- sh -c 'echo kept >file; mkdir dir; ln -s file link'
+    ! bellhop snapshot one --name s 2>"$BOX_TMP/refused"
+    bellhop stop one
+    bellhop snapshot one --name s
+    [ "$(bellhop exec one -- cat link)" = kept ] && echo started again
+    bellhop -q up -n two --agent none --runtime runsc --allow-missing pids_limit --from s >/dev/null || return 1
+    [ "$(bellhop exec two -- cat link)" = kept ] && echo from the snapshot
+    bellhop rm one
+    bellhop rm two
+}
+
+@test "what a gVisor box wrote is there after a stop, and in the snapshot of a stopped one" {
+    local dir
+
+    dir=$(runsc_dir) || skip "runsc can't be had from the backports here"
+    export -f life_of_gvisor_box up bellhop
+    export BELLHOP BOX_TMP
+    run unshare -m bash -c "life_of_gvisor_box $dir"
+    [[ "$output" == *"started again"*"from the snapshot"* ]] || { echo "$output"; false; }
+    grep -q 'stop the box first' "$BOX_TMP/refused"
+    bellhop snapshots rm s
 }

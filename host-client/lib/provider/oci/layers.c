@@ -77,7 +77,7 @@ int oci_layers_check(struct provider_box *b, struct err *e)
         return r;
     if (str_eq(run.runtime, "runsc"))
         return err_field(e, ERR_UNIMPLEMENTED, "snapshot",
-                         "runsc keeps files in its own memory: stop the box first");
+                         "runsc may keep written data in its memory: stop the box first");
     return freezer_check(run.cgroup, run.init.pid, e);
 }
 
