@@ -338,6 +338,86 @@ size_t str_utf8_whole(const char *s, size_t len)
     return len;
 }
 
+/* ---- one line with a limit ---- */
+
+#define ELLIPSIS "\xe2\x80\xa6"
+
+/* In place: see str_clamp(). A control of two or three bytes is a space, too. */
+static void make_one_line(char *s)
+{
+    size_t len = strlen(s), n = 0;
+    bool cut;
+
+    for (size_t i = 0, width; i < len; i += width) {
+        width = utf8_sequence((const unsigned char *)s + i, len - i, &cut);
+        if ((width && (unsigned char)s[i] <= ' ') || s[i] == 0x7f ||
+            (width > 1 && str_odd_control(s + i, len - i))) {
+            if (n && s[n - 1] != ' ')
+                s[n++] = ' ';
+            continue;
+        }
+        if (!width)
+            s[i] = '?';
+        width += !width;
+        memmove(s + n, s + i, width);
+        n += width;
+    }
+    if (n && s[n - 1] == ' ')
+        n--;
+    s[n] = '\0';
+}
+
+static bool begins_character(char c)
+{
+    return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+/* The offset of the n-th character, which there is, or of the end. */
+static size_t offset_of_character(const char *s, size_t n)
+{
+    size_t at = 0;
+
+    for (; n; n--)
+        do
+            at++;
+        while (!begins_character(s[at]));
+    return at;
+}
+
+static char *clamp_line(const char *s, size_t max, bool keeps_end)
+{
+    size_t len = strlen(s);
+    char *line = malloc(len + sizeof(ELLIPSIS));
+    size_t n = 0, at;
+
+    if (!line)
+        return NULL;
+    memcpy(line, s, len + 1);
+    make_one_line(line);
+    for (const char *p = line; *p; p++)
+        n += begins_character(*p);
+    if (n <= max)
+        return line;
+    at = offset_of_character(line, keeps_end ? n - max + 1 : max - 1);
+    if (keeps_end) { /* at least two characters go, for three bytes */
+        memmove(line + sizeof(ELLIPSIS) - 1, line + at, strlen(line + at) + 1);
+        memcpy(line, ELLIPSIS, sizeof(ELLIPSIS) - 1);
+    } else {
+        memcpy(line + at, ELLIPSIS, sizeof(ELLIPSIS));
+    }
+    return line;
+}
+
+char *str_clamp(const char *s, size_t max)
+{
+    return clamp_line(s, max, false);
+}
+
+char *str_clamp_end(const char *s, size_t max)
+{
+    return clamp_line(s, max, true);
+}
+
 void str_hex(const void *data, size_t len, char *out)
 {
     static const char digits[] = "0123456789abcdef";

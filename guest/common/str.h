@@ -42,6 +42,14 @@ unsigned str_odd_control(const char *s, size_t len);
 /* The length of the longest prefix that does not end within a UTF-8 sequence; at most 3 bytes shorter. */
 size_t str_utf8_whole(const char *s, size_t len);
 
+/*
+ * One line of at most max characters (code points; at least 1) of text that may be anything: runs of white space and
+ * controls become one space, bytes that are not UTF-8 '?'. A cut is marked by an ellipsis, which counts: str_clamp()
+ * keeps the beginning, str_clamp_end() the end. Owned by the caller; NULL: out of memory.
+ */
+char *str_clamp(const char *s, size_t max);
+char *str_clamp_end(const char *s, size_t max);
+
 /* Writes 2 * len lower-case hex digits and a NUL. */
 void str_hex(const void *data, size_t len, char *out);
 

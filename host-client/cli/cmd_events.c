@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/str.h"
 
 #define FOLLOW_MS 200
+#define CAUSE_CHARS 180 /* of a line; --json has all of it */
 
 struct args {
     const char *since;
@@ -26,6 +28,7 @@ struct events {
 
 static void print_box_event(const struct bh_event *e, bool by_box)
 {
+    _cleanup_free_ char *cause = str_clamp(e->cause, CAUSE_CHARS);
     char when[CLOCK_TEXT_BYTES];
 
     clock_text(e->time_ms, when);
@@ -36,7 +39,7 @@ static void print_box_event(const struct bh_event *e, bool by_box)
         (void)printf("%s", bh_state_name(e->after));
     else
         (void)printf("%s", cli_text(e->kind));
-    (void)printf("\t%s\t%s\n", cli_text(e->actor), cli_text(e->cause));
+    (void)printf("\t%s\t%s\n", cli_text(e->actor), cause ? cli_text(cause) : "");
 }
 
 static int take_event(void *arg, const struct bh_event *e)
@@ -126,10 +129,12 @@ const struct cli_command cmd_events = {
     .summary = "show what happened to a box, or to all, also to those that are gone",
     .details =
         "One line for each change of a state: its number, time, the new state, who caused it,\n"
-        "and why. The numbers of one box count from 1; without NAME they are those of all boxes,\n"
-        "and a column names the box. NAME may also be the id of a box. With --json one document;\n"
-        "with --json and --follow one document a line. The events of a box are kept as long as\n"
-        "its record: 30 days after its end, or $BELLHOP_RECORDS_FOR.",
+        "and why, in up to 180 characters. The numbers of one box count from 1; without NAME they\n"
+        "are those of all boxes, and a column names the box. NAME may also be the id of a box. "
+        "With\n"
+        "--json one document, which has all of it; with --json and --follow one document a line.\n"
+        "The events of a box are kept as long as its record: 30 days after its end, or\n"
+        "$BELLHOP_RECORDS_FOR.",
     .examples = "  bellhop events api\n"
                 "  bellhop events -f --since 12 api   # go on after event 12\n"
                 "  bellhop events --json | jq '.events[] | select(.after == \"error\")'\n",

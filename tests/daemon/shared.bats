@@ -92,7 +92,46 @@ refuses() # URL
     wait_for 10 refuses "$url"
 }
 
+@test "a port has a URL on this machine, and one for other machines, which needs a token or a signature" {
+    reaches() { [ "$(status "$1" --noproxy '*' "${@:2}")" = 200 ] && [ -s "$BOX_TMP/answer" ]; }
+    start_web
+    bellhop url one --port "$WEB_PORT" --json >"$BOX_TMP/url"
+    jq -e '.needs == "nothing" and (.url | test("^http://127\\.0\\.0\\.1:[0-9]+$"))' "$BOX_TMP/url"
+    reaches "$(jq -r .url "$BOX_TMP/url")/"
+    # A daemon on the loopback is out of reach.
+    run bellhop url one --port "$WEB_PORT" --lan
+    [ "$status" -eq 4 ]
+    [[ "$output" = *"other machines do not reach the daemon: bellhop daemon --listen 0.0.0.0:7070"* ]]
+    daemon_stop
+    daemon_start --listen 127.0.0.1:0 --listen 0.0.0.0:0
+    port=$(jq -r '.tcp[1]' <<<"$DAEMON_READY")
+    bellhop url one --port "$WEB_PORT" --lan --json >"$BOX_TMP/url"
+    jq -e --arg end ":${port##*:}/v1/boxes/$ID/proxy/$WEB_PORT/" '.needs == "token" and
+        (.url | startswith("http://") and endswith($end) and (contains("//127.") or contains("//0.") | not))' "$BOX_TMP/url"
+    url=$(jq -r .url "$BOX_TMP/url")
+    [ "$(status "$url" --noproxy '*')" = 401 ]
+    token=$(bellhop token create -q --scope use)
+    wait_for 10 reaches "$url" -H "Authorization: Bearer $token"
+    run --separate-stderr bellhop url one --port "$WEB_PORT" --lan
+    [ "$output" = "$url" ]
+    [[ "$stderr" = *"Authorization: Bearer TOKEN"* ]]
+    bellhop url one --port "$WEB_PORT" --lan --signed --json >"$BOX_TMP/url"
+    jq -e '.needs == "nothing"' "$BOX_TMP/url"
+    reaches "$(jq -r .url "$BOX_TMP/url")"
+    work=$(bellhop exec one -- pwd)
+    reaches "$(bellhop url one --lan --signed --file ":$work/report one.txt")"
+    [ "$(cat "$BOX_TMP/answer")" = content ]
+    # With a domain, the host name leads to the port from everywhere.
+    daemon_stop
+    daemon_start --listen 0.0.0.0:0 --domain boxes.example
+    address=$(jq -r '.tcp[0]' <<<"$DAEMON_READY")
+    [ "$(bellhop url one --port "$WEB_PORT" --lan -q)" = "http://$WEB_PORT-$ID.boxes.example:${address##*:}/" ]
+}
+
 @test "wrong options of shared URLs are named" {
+    run bellhop url one --lan
+    [ "$status" -eq 2 ]
+    [[ "$output" = *"name a port of the box: --port 8080"* ]]
     run bellhop url one --signed
     [ "$status" -eq 2 ]
     [[ "$output" = *"name a port of the box: --port 8080"* ]]

@@ -39,6 +39,26 @@ up() # NAME [OPTION...]
     [ "$status" -eq 3 ]
 }
 
+@test "summaries of events and records have at most so many characters, and whole ones" {
+    name=$(printf 'n%.0s' $(seq 63))
+    up "$name" >/dev/null
+    bellhop events "$name" --json | jq -e '.events | all(.summary | (.title | length <= 60) and .status != "" and .details != "")'
+    # A long cause in several scripts, with controls, and output of the same kind.
+    python3 "$BATS_TEST_DIRNAME/../lib/sql.py" "$BELLHOP_STATE_DIR/store.db" "INSERT INTO events
+        SELECT NULL, box_id, seq + 1, 'x', 'noise', time_ms, after, after, ?, 'test' FROM events ORDER BY seq DESC LIMIT 1" \
+        "$(printf 'é\t€\x1b😀%.0s' $(seq 70))"
+    bellhop events "$name" --json | jq -e '.events[-1] | (.cause | length) > 180 and (.summary |
+        (.title | length == 60 and endswith("nn…")) and (.status | length == 49 and startswith("noise: é € 😀é") and endswith("…")) and
+        (.details | length == 180 and endswith("…")))'
+    [ "$(bellhop events "$name" | tail -n 1 | cut -f 5)" = \
+        "$(bellhop events "$name" --json | jq -r '.events[-1].cause | gsub("[\t\u001b]"; " ") | .[:179]')…" ]
+    bellhop rm "$name"
+    python3 "$BATS_TEST_DIRNAME/../lib/sql.py" "$BELLHOP_STATE_DIR/store.db" "UPDATE records SET logs = ?" \
+        "$(printf '€%.0s' $(seq 300)) end"
+    bellhop ls --all --json | jq -e '.boxes[-1].summary | .status == "destroyed: removed by a command" and
+        .details == "removed by a command" and (.output | length == 260 and startswith("…€") and endswith("€ end"))'
+}
+
 @test "the monitor and the janitor are the actors of what they do" {
     up one --timeout 1s >/dev/null
     wait_for 20 eval '[ "$(bellhop events one --json | jq -r ".events[-1].after")" = stopped ]'

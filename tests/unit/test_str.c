@@ -1,3 +1,4 @@
+#include "common/cleanup.h"
 #include "common/str.h"
 
 #include "test.h"
@@ -105,6 +106,41 @@ TEST(str_utf8_whole_never_cuts_a_sequence)
     T_INT(str_utf8_whole(text, 9), 9);
     T_INT(str_utf8_whole("\xff\xff", 2), 2); /* not a cut sequence: no bytes are missing */
     T_INT(str_utf8_whole("", 0), 0);
+}
+
+TEST(str_clamp_keeps_whole_characters_of_one_line)
+{
+    static const struct {
+        const char *text;
+        size_t max;
+        const char *begin, *end;
+    } rows[] = {
+        {"", 1, "", ""},
+        {"abc", 3, "abc", "abc"},
+        {"abcd", 3, "ab\xe2\x80\xa6",
+         "\xe2\x80\xa6"
+         "cd"},
+        {"abcd", 1, "\xe2\x80\xa6", "\xe2\x80\xa6"},
+        {" a\r\n\t\x1b[0m\x7f b \n", 9, "a [0m b", "a [0m b"},
+        {"\xe2\x82\xac\xf0\x9f\x98\x80\xc3\xa9z", 4, "\xe2\x82\xac\xf0\x9f\x98\x80\xc3\xa9z",
+         "\xe2\x82\xac\xf0\x9f\x98\x80\xc3\xa9z"},
+        {"\xe2\x82\xac\xf0\x9f\x98\x80\xc3\xa9z", 3, "\xe2\x82\xac\xf0\x9f\x98\x80\xe2\x80\xa6",
+         "\xe2\x80\xa6\xc3\xa9z"},
+        {"\xe2\x82\xac\xf0\x9f\x98\x80\xc3\xa9z", 2, "\xe2\x82\xac\xe2\x80\xa6", "\xe2\x80\xa6z"},
+        {"a\xff\xe2\x82", 4, "a???", "a???"}, /* no UTF-8 */
+        {"a\xc2\x9b"
+         "b\xe2\x80\xae"
+         "c",
+         5, "a b c", "a b c"}, /* CSI, right to left */
+    };
+
+    for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+        _cleanup_free_ char *begin = str_clamp(rows[i].text, rows[i].max);
+        _cleanup_free_ char *end = str_clamp_end(rows[i].text, rows[i].max);
+
+        T_STR(begin, rows[i].begin);
+        T_STR(end, rows[i].end);
+    }
 }
 
 TEST(str_secrets_are_equal_only_when_they_are)

@@ -1,5 +1,7 @@
 #include "lib/box/history.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -499,6 +501,44 @@ int store_prune_records(struct store *s, int64_t keep_ms, bool dry_run, int64_t 
     return r;
 }
 
+/* ---- summaries ---- */
+
+/* json_string() of text within max characters; takes text. */
+static json_t *new_clamped_take(char *text, size_t max, char *clamp(const char *s, size_t max))
+{
+    char *line = text ? clamp(text, max) : NULL;
+    json_t *v = line ? json_string(line) : NULL;
+
+    free(line);
+    free(text);
+    return v;
+}
+
+__attribute__((format(printf, 2, 3))) static json_t *new_clamped(size_t max, const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    return new_clamped_take(n < 0 ? NULL : text, max, str_clamp);
+}
+
+/* what: the state, or the fact that changes none. */
+static json_t *new_summary(const char *name, const char *what, const char *cause, const char *actor)
+{
+    bool has_actor = *cause && *actor;
+
+    return json_pack("{s:o, s:o, s:o}", "title",
+                     new_clamped(HISTORY_TITLE_CHARS, "%s: %s", name, what), "status",
+                     new_clamped(HISTORY_STATUS_CHARS, "%s%s%s", what, *cause ? ": " : "", cause),
+                     "details",
+                     new_clamped(HISTORY_DETAILS_CHARS, "%s%s%s%s", cause, has_actor ? " (" : "",
+                                 actor, has_actor ? ")" : ""));
+}
+
 /* ---- the public ones ---- */
 
 static const char *spec_text(const json_t *spec, const char *key)
@@ -534,17 +574,30 @@ static json_t *new_labels(const struct record_row *row)
     return labels;
 }
 
+static json_t *new_record_summary(const struct record_row *row)
+{
+    json_t *v = new_summary(*row->name ? row->name : row->id, bh_state_name(BH_STATE_DESTROYED),
+                            row->cause, "");
+
+    (void)json_object_set_new(
+        v, "output",
+        new_clamped_take(strdup(row->logs ? row->logs : ""), HISTORY_OUTPUT_CHARS, str_clamp_end));
+    return v;
+}
+
 static json_t *new_record(const struct record_row *row)
 {
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:O, s:O, s:o, s:s?, s:o}",
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:O, s:O, s:o, s:s?, s:o, "
+        "s:o}",
         "name", row->name, "id", row->id, "provider", spec_text(row->spec, "provider"), "image",
         spec_text(row->spec, "image"), "state", bh_state_name(BH_STATE_DESTROYED), "cause",
         row->cause, "created_ms", (json_int_t)row->times.created_ms, "updated_ms",
         (json_int_t)row->times.updated_ms, "paused_ms", (json_int_t)row->times.paused_ms,
         "resumed_ms", (json_int_t)row->times.resumed_ms, "used_ms", (json_int_t)row->times.used_ms,
         "destroyed_ms", (json_int_t)row->destroyed_ms, "keys", row->keys, "exit", row->exit,
-        "project", new_project(row), "transcript", row->transcript, "labels", new_labels(row));
+        "project", new_project(row), "transcript", row->transcript, "labels", new_labels(row),
+        "summary", new_record_summary(row));
 }
 
 struct record_list {
@@ -600,12 +653,16 @@ struct event_list {
 static json_t *new_event(const struct event_row *row)
 {
     bool is_new = row->before == BH_STATE_UNKNOWN;
+    const char *what = str_eq(row->kind, "state") ? bh_state_name(row->after) : row->kind;
+    const char *name = *row->box_name ? row->box_name : row->box_id;
 
-    return json_pack("{s:I, s:I, s:s, s:{s:s, s:s}, s:s, s:I, s:s?, s:s, s:s, s:s}", "position",
-                     (json_int_t)row->position, "seq", (json_int_t)row->seq, "id", row->id, "box",
-                     "id", row->box_id, "name", row->box_name, "kind", row->kind, "time_ms",
-                     (json_int_t)row->time_ms, "before", is_new ? NULL : bh_state_name(row->before),
-                     "after", bh_state_name(row->after), "cause", row->cause, "actor", row->actor);
+    return json_pack("{s:I, s:I, s:s, s:{s:s, s:s}, s:s, s:I, s:s?, s:s, s:s, s:s, s:o}",
+                     "position", (json_int_t)row->position, "seq", (json_int_t)row->seq, "id",
+                     row->id, "box", "id", row->box_id, "name", row->box_name, "kind", row->kind,
+                     "time_ms", (json_int_t)row->time_ms, "before",
+                     is_new ? NULL : bh_state_name(row->before), "after", bh_state_name(row->after),
+                     "cause", row->cause, "actor", row->actor, "summary",
+                     new_summary(name, what, row->cause, row->actor));
 }
 
 static int on_event(void *arg, const struct event_row *row)

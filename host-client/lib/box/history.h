@@ -18,6 +18,11 @@
 #define HISTORY_LOGS_BYTES (64 * 1024) /* of a record */
 #define HISTORY_CAUSE_BYTES 512        /* of an event; a longer cause is cut */
 #define HISTORY_BATCH 50
+/* Characters of the summaries of events and records, for places with little room: a list, a chat's thread. */
+#define HISTORY_TITLE_CHARS 60
+#define HISTORY_STATUS_CHARS 49
+#define HISTORY_DETAILS_CHARS 180
+#define HISTORY_OUTPUT_CHARS 260
 #define EVENT_ID_BYTES 65 /* with its NUL; ours have 32 hex digits */
 
 struct event_row {
