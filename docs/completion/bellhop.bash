@@ -3,7 +3,7 @@ _bellhop() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local cmd=${COMP_WORDS[1]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="up ls status events start stop pause resume snapshot snapshots restore fork rm keep exec shell ps attach wait kill ports wait-port activity hold release ready url logs put get cat edit watch sync glob grep daemon token quota audit providers doctor gc image config help completion version"
+        words="up ls status events start stop pause resume snapshot snapshots restore fork rm keep exec shell ps attach wait kill ports wait-port activity hold release ready prompt url logs put get cat edit watch sync glob grep daemon token quota audit providers doctor gc image config help completion version"
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
@@ -51,7 +51,8 @@ _bellhop() {
             hold) case $cur in -*) words=" --for --reason --id --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             release) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             ready) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
-            url) case $cur in -*) words=" --port --signed --for --file --public --private --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            prompt) case $cur in -*) words=" --session --timeout --action-timeout --warn-after --stale-after --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
+            url) case $cur in -*) words=" --port --lan --signed --for --file --public --private --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             logs) case $cur in -*) words=" --follow --id --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             put) case $cur in -*) words=" --if-match --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             get) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;

@@ -121,8 +121,16 @@ complete -c bellhop -n __fish_use_subcommand -f -a release -d 'end a hold on a b
 complete -c bellhop -n '__fish_seen_subcommand_from release' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a ready -d 'run every tool that a box promises, and report which work'
 complete -c bellhop -n '__fish_seen_subcommand_from ready' -a '(bellhop ls -q 2>/dev/null)'
+complete -c bellhop -n __fish_use_subcommand -f -a prompt -d 'give the coding agent a prompt, and wait for its answer'
+complete -c bellhop -n '__fish_seen_subcommand_from prompt' -l session -r
+complete -c bellhop -n '__fish_seen_subcommand_from prompt' -l timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from prompt' -l action-timeout -r
+complete -c bellhop -n '__fish_seen_subcommand_from prompt' -l warn-after -r
+complete -c bellhop -n '__fish_seen_subcommand_from prompt' -l stale-after -r
+complete -c bellhop -n '__fish_seen_subcommand_from prompt' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a url -d 'print a local URL for a port in a box'
 complete -c bellhop -n '__fish_seen_subcommand_from url' -l port -r
+complete -c bellhop -n '__fish_seen_subcommand_from url' -l lan
 complete -c bellhop -n '__fish_seen_subcommand_from url' -l signed
 complete -c bellhop -n '__fish_seen_subcommand_from url' -l for -r
 complete -c bellhop -n '__fish_seen_subcommand_from url' -l file -r

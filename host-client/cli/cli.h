@@ -119,11 +119,12 @@ struct cli_command {
 #define CLI_TAKES_BOX (1u << 2)       /* the first operand is a box: for completion */
 
 extern const struct cli_command cmd_up, cmd_exec, cmd_shell, cmd_put, cmd_get, cmd_cat, cmd_edit,
-    cmd_watch, cmd_sync, cmd_glob, cmd_grep, cmd_url, cmd_keep, cmd_logs, cmd_ps, cmd_attach,
-    cmd_kill, cmd_wait, cmd_activity, cmd_hold, cmd_release, cmd_ports, cmd_wait_port, cmd_ready,
-    cmd_ls, cmd_status, cmd_events, cmd_start, cmd_stop, cmd_pause, cmd_resume, cmd_snapshot,
-    cmd_snapshots, cmd_restore, cmd_fork, cmd_rm, cmd_gc, cmd_image, cmd_providers, cmd_config,
-    cmd_daemon, cmd_token, cmd_quota, cmd_audit, cmd_doctor, cmd_completion, cmd_help, cmd_version;
+    cmd_watch, cmd_sync, cmd_glob, cmd_grep, cmd_prompt, cmd_url, cmd_keep, cmd_logs, cmd_ps,
+    cmd_attach, cmd_kill, cmd_wait, cmd_activity, cmd_hold, cmd_release, cmd_ports, cmd_wait_port,
+    cmd_ready, cmd_ls, cmd_status, cmd_events, cmd_start, cmd_stop, cmd_pause, cmd_resume,
+    cmd_snapshot, cmd_snapshots, cmd_restore, cmd_fork, cmd_rm, cmd_gc, cmd_image, cmd_providers,
+    cmd_config, cmd_daemon, cmd_token, cmd_quota, cmd_audit, cmd_doctor, cmd_completion, cmd_help,
+    cmd_version;
 const struct cli_command *cli_command_at(size_t i); /* NULL past the last */
 const struct cli_command *cli_find_command(const char *name);
 

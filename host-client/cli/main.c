@@ -11,14 +11,15 @@
 
 /* In the order of the overview; the commands of a group are adjacent. */
 static const struct cli_command *const cli_commands[] = {
-    &cmd_up,      &cmd_ls,     &cmd_status,   &cmd_events,    &cmd_start,      &cmd_stop,
-    &cmd_pause,   &cmd_resume, &cmd_snapshot, &cmd_snapshots, &cmd_restore,    &cmd_fork,
-    &cmd_rm,      &cmd_keep,   &cmd_exec,     &cmd_shell,     &cmd_ps,         &cmd_attach,
-    &cmd_wait,    &cmd_kill,   &cmd_ports,    &cmd_wait_port, &cmd_activity,   &cmd_hold,
-    &cmd_release, &cmd_ready,  &cmd_url,      &cmd_logs,      &cmd_put,        &cmd_get,
-    &cmd_cat,     &cmd_edit,   &cmd_watch,    &cmd_sync,      &cmd_glob,       &cmd_grep,
-    &cmd_daemon,  &cmd_token,  &cmd_quota,    &cmd_audit,     &cmd_providers,  &cmd_doctor,
-    &cmd_gc,      &cmd_image,  &cmd_config,   &cmd_help,      &cmd_completion, &cmd_version,
+    &cmd_up,      &cmd_ls,     &cmd_status,   &cmd_events,    &cmd_start,    &cmd_stop,
+    &cmd_pause,   &cmd_resume, &cmd_snapshot, &cmd_snapshots, &cmd_restore,  &cmd_fork,
+    &cmd_rm,      &cmd_keep,   &cmd_exec,     &cmd_shell,     &cmd_ps,       &cmd_attach,
+    &cmd_wait,    &cmd_kill,   &cmd_ports,    &cmd_wait_port, &cmd_activity, &cmd_hold,
+    &cmd_release, &cmd_ready,  &cmd_prompt,   &cmd_url,       &cmd_logs,     &cmd_put,
+    &cmd_get,     &cmd_cat,    &cmd_edit,     &cmd_watch,     &cmd_sync,     &cmd_glob,
+    &cmd_grep,    &cmd_daemon, &cmd_token,    &cmd_quota,     &cmd_audit,    &cmd_providers,
+    &cmd_doctor,  &cmd_gc,     &cmd_image,    &cmd_config,    &cmd_help,     &cmd_completion,
+    &cmd_version,
 };
 
 const struct cli_command *cli_command_at(size_t i)

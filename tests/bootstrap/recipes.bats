@@ -591,3 +591,122 @@ asked_more_than() { [ "$(n_asked)" -gt "$1" ]; }
     wait_for 60 is_gone "$pid"
     wait_for 60 bellhop exec -n mine -- pgrep -f "lines[.]py"
 }
+
+# A server with the part of opencode's API that `bellhop prompt` uses. The prompt says what the agent does.
+CONVERSATION='
+import base64, http.server, json, os, sys, threading, time
+messages, busy, lock = [], set(), threading.Lock()
+login = "Basic " + base64.b64encode(("user:" + sys.argv[2]).encode()).decode()
+def answer(role, text, **info):
+    m = {"info": {"id": "msg_%d" % len(messages), "role": role, "time": {"created": 1}, **info}, "parts": [{"type": "text", "text": text}]}
+    messages.append(m)
+    return m
+class H(http.server.BaseHTTPRequestHandler):
+    def reply(self, status, value):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def do_GET(self):
+        if self.path == "/h":
+            return self.reply(200, {"ok": True})
+        if self.headers["Authorization"] != login:
+            return self.reply(401, {})
+        with lock:
+            if self.path == "/session/status":
+                # The turn goes on only while nobody asks for its end.
+                if os.path.exists("finish") and "ses_1" in busy:
+                    messages[-1]["parts"][0]["text"] += ", the end"
+                    messages[-1]["info"]["time"]["completed"] = 2
+                    busy.clear()
+                return self.reply(200, {s: {"type": "busy"} for s in busy})
+            return self.reply(200, messages[-1:])
+    def do_POST(self):
+        text = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        with open("calls", "a") as f:
+            f.write(self.path + "\n")
+        with lock:
+            if self.path == "/session":
+                return self.reply(200, {"id": "ses_1"})
+            if not self.path.startswith("/session/ses_1/"):
+                return self.reply(404, {})
+            if self.path.endswith("/abort"):
+                busy.clear()
+                return self.reply(200, True)
+            prompt = json.loads(text)["parts"][0]["text"]
+            answer("user", prompt)
+            if prompt == "fail":
+                answer("assistant", "", error={"name": "APIError", "data": {"message": "no model"}})
+            elif prompt == "hang up":
+                time.sleep(60)
+            elif prompt == "work":
+                busy.add("ses_1")
+                answer("assistant", "at work")
+            else:
+                m = answer("assistant", "you said: " + prompt)
+                m["info"]["time"]["completed"] = 2
+        self.send_response(204)
+        self.end_headers()
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
+'
+
+kinds()
+{
+    bellhop events mine --json | jq -c '[.events[].kind | select(startswith("turn"))]'
+}
+
+@test "a prompt is answered; an agent that says nothing is a warning, then stale, and is aborted in time" {
+    recipe "$CONVERSATION" '.conversation = "opencode" | .health.http.username = "user"'
+    up --empty >/dev/null 2>&1
+    work=$(bellhop exec mine -- pwd)
+    [ "$(bellhop prompt mine "$(printf 'one\ntwo')")" = "$(printf 'you said: one\ntwo')" ]
+    printf 'from a pipe' | bellhop prompt mine --json - >answer
+    jq -e '.text == "you said: from a pipe" and .session == "ses_1"' answer
+    [ "$(kinds)" = '[]' ]
+    # It works, and says nothing: both are told, once. Then it goes on.
+    "$BELLHOP" prompt mine --session ses_1 --warn-after 100ms --stale-after 600ms work >answer 3>&- &
+    prompt=$!
+    wait_for 20 eval '[ "$(kinds)" = "[\"turn_warning\",\"turn_stale\"]" ]'
+    bellhop events mine --json | jq -e '[.events[] | select(.kind == "turn_warning")][0].cause | startswith("session ses_1: the coding agent has said nothing for ")'
+    touch "$work/finish"
+    wait "$prompt"
+    [ "$(cat answer)" = 'at work, the end' ]
+    [ "$(kinds)" = '["turn_warning","turn_stale"]' ]
+    rm "$work/finish"
+    # Out of time, the turn is aborted.
+    run --separate-stderr bellhop prompt mine --timeout 1s --json work
+    [ "$(jq -r .error.code <<<"$output")" = deadline_exceeded ]
+    [ "$(jq -r .error.field <<<"$output")" = timeout ]
+    [ "$(tail -n 1 "$work/calls")" = /session/ses_1/abort ]
+    [ "$(kinds)" = '["turn_warning","turn_stale"]' ]
+    run --separate-stderr bellhop prompt mine --action-timeout 300ms --json 'hang up'
+    [ "$(jq -r .error.code <<<"$output")" = deadline_exceeded ]
+}
+
+@test "a prompt that cannot be given says why" {
+    recipe "$CONVERSATION" '.conversation = "opencode" | .health.http.username = "user"'
+    run bellhop up --name mine --provider process --agent ./mine.json --empty --json
+    [ "$status" -eq 0 ]
+    run bellhop prompt mine fail
+    [[ "$output" = *'the coding agent failed: no model'* ]]
+    [ "$status" -eq 1 ]
+    run bellhop prompt mine --session ses_2 hello
+    [ "$status" -eq 3 ]
+    [[ "$output" = *'the coding agent has no such session'* ]]
+    run bellhop prompt mine --session ../x hello
+    [ "$status" -eq 2 ]
+    run bellhop prompt mine --warn-after 6m hello
+    [ "$status" -eq 2 ]
+    [[ "$output" = *'warn-after: the warning cannot come after the turn is stale'* ]]
+    run bellhop prompt mine ''
+    [ "$status" -eq 2 ]
+    bellhop rm mine
+    recipe "$SERVER" '.conversation = "other"'
+    fails invalid_argument null || grep -q conversation error
+    recipe "$SERVER"
+    up --empty >/dev/null 2>&1
+    run bellhop prompt mine hello
+    [ "$status" -eq 4 ]
+    [[ "$output" = *"the coding agent 'mine' takes no prompts here"* ]]
+}

@@ -369,6 +369,24 @@ int bh_list_events(struct bh_ctx *ctx, const struct bh_event_options *opts,
 /* Succeeds if the guest agent and the coding agent both answer as they should. */
 int bh_health(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
 
+struct bh_prompt_options {
+    size_t size;
+    const char *text;
+    const char *session;       /* one of the coding agent's; NULL: a new one */
+    int64_t timeout_ms;        /* for the whole turn, which is aborted then; 0: none */
+    int64_t action_timeout_ms; /* for the answer to each request; 0: 120 s */
+    int64_t warn_after_ms;     /* 0: 30 s. Not above the next */
+    int64_t stale_after_ms;    /* 0: 5 minutes */
+};
+/*
+ * Sends a prompt to the box's coding agent and waits until its turn is over: *ret_json is {"session",
+ * "text"}, the text of its last message; free() it. An agent that says nothing for warn_after_ms is an
+ * event "turn_warning" of the box, and for stale_after_ms "turn_stale"; the call goes on waiting. A
+ * turn whose call is canceled is aborted. BH_UNIMPLEMENTED: its recipe names no `conversation`.
+ */
+int bh_prompt(struct bh_box *box, const struct bh_prompt_options *opts, char **ret_json,
+              struct bh_error *err);
+
 int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
 int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err); /* keeps the disk */
 /* A box that is destroyed already is no error. */

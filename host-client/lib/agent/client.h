@@ -126,10 +126,17 @@ int client_post_archive(struct client *c, const char *path, const char *query, c
                         size_t names_bytes, int (*write)(void *, const char *, size_t), void *arg,
                         int64_t deadline_mono_ms, struct err *e);
 
-/* GET from an HTTP server in the box, by /v1/proxy/{port}; basic is "user:password" or NULL.
- * Succeeds with any status; fails if there was no complete answer. The caller owns *ret_body. */
-int client_get_port(struct client *c, uint16_t port, const char *path, const char *basic,
-                    int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body, struct err *e);
+/* A request to an HTTP server in the box, by /v1/proxy/{port}. Succeeds with any status; fails if there
+ * was no complete answer. The caller owns *ret_body. */
+struct client_port_request {
+    uint16_t port;
+    const char *method, *path;
+    const char *basic; /* "user:password" or NULL */
+    const char *json;  /* the body, or NULL */
+    size_t max_body;   /* of the answer; 0: 256 KiB */
+};
+int client_ask_port(struct client *c, const struct client_port_request *p, int64_t deadline_mono_ms,
+                    int *ret_status, struct buf *ret_body, struct err *e);
 
 /* Connects to a TCP port in the box, by /v1/tunnel/{port}; *ret_fd is blocking. */
 int client_tunnel(const struct client_options *opts, uint16_t port, int64_t deadline_mono_ms,

@@ -282,28 +282,30 @@ static int basic_header(const char *basic, char **ret, struct err *e)
 }
 
 /* The agent's token goes into X-Access-Token: Authorization belongs to the server in the box. */
-int client_get_port(struct client *c, uint16_t port, const char *path, const char *basic,
-                    int64_t deadline_mono_ms, int *ret_status, struct buf *ret_body, struct err *e)
+int client_ask_port(struct client *c, const struct client_port_request *p, int64_t deadline_mono_ms,
+                    int *ret_status, struct buf *ret_body, struct err *e)
 {
     _cleanup_free_ char *url = NULL;
     _cleanup_free_ char *auth = NULL;
     _cleanup_free_ char *token = NULL;
-    const char *headers[4] = {NULL};
-    struct http_request req = {.method = "GET",
+    const char *headers[5] = {NULL};
+    struct http_request req = {.method = p->method,
                                .unix_socket = c->socket,
                                .check_peer = c->check_peer,
                                .check_arg = c->check_arg,
                                .headers = headers,
-                               .max_body = CLIENT_PORT_BODY_BYTES,
+                               .body = p->json,
+                               .body_len = p->json ? strlen(p->json) : 0,
+                               .max_body = p->max_body ? p->max_body : CLIENT_PORT_BODY_BYTES,
                                .deadline_mono_ms = deadline_mono_ms,
                                .answer_timeout_ms = c->work_ms};
     struct http_response res = {0};
     size_t n = 0;
-    int r = basic ? basic_header(basic, &auth, e) : 0;
+    int r = p->basic ? basic_header(p->basic, &auth, e) : 0;
 
     if (r < 0)
         return r;
-    if (asprintf(&url, "%s/v1/proxy/%u%s", c->base, (unsigned)port, path) < 0 ||
+    if (asprintf(&url, "%s/v1/proxy/%u%s", c->base, (unsigned)p->port, p->path) < 0 ||
         asprintf(&token, "X-Access-Token: %s", c->token ? c->token : "") < 0)
         return err_oom(e);
     if (c->token)
@@ -312,6 +314,8 @@ int client_get_port(struct client *c, uint16_t port, const char *path, const cha
         headers[n++] = auth;
     if (c->is_quiet)
         headers[n++] = QUIET_HEADER;
+    if (p->json)
+        headers[n++] = "Content-Type: application/json";
     req.url = url;
     r = http_do(c->http, &req, &res, e);
     if (r < 0)

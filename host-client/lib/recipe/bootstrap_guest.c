@@ -339,14 +339,16 @@ static int probe_http(const struct bootstrap_probe *p, int64_t deadline_mono_ms,
     _cleanup_free_ char *basic = NULL;
     _cleanup_json_ json_t *answer = NULL;
     _cleanup_buf_ struct buf body = {0};
+    struct client_port_request request;
     int status = 0;
     int r;
 
     if (p->health->username &&
         asprintf(&basic, "%s:%s", p->health->username, p->password ? p->password : "") < 0)
         return err_oom(e);
-    r = client_get_port(p->client, p->port, p->health->path, basic, deadline_mono_ms, &status,
-                        &body, e);
+    request = (struct client_port_request){
+        .port = p->port, .method = "GET", .path = p->health->path, .basic = basic};
+    r = client_ask_port(p->client, &request, deadline_mono_ms, &status, &body, e);
     if (r < 0)
         return r;
     if (status != 200)

@@ -14,6 +14,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/recipe/conversation.h"
 
 #define NAME_MAX_CHARS 63
 #define VERSION_MAX_CHARS 64
@@ -575,6 +576,7 @@ static const struct jx_field recipe_fields[] = {
     JX(struct recipe, env, jx_env, 0),
     {"start", jx_start, 0, JX_REQUIRED},
     JX(struct recipe, health, jx_health, JX_REQUIRED),
+    JX(struct recipe, conversation, jx_str, 0),
     {"restart", jx_restart, 0, 0},
     JX(struct recipe, timeouts, jx_timeouts, 0),
     {0},
@@ -590,6 +592,9 @@ static int check_whole(const struct recipe *r, struct err *e)
     if (r->mode == RECIPE_RPC && !r->health.send)
         return err_field(e, ERR_INVALID, "health.rpc",
                          "field 'health.rpc' is required in rpc mode");
+    if (r->conversation && (r->mode != RECIPE_SERVER || !conversation_knows(r->conversation)))
+        return err_field(e, ERR_INVALID, "conversation",
+                         "field 'conversation' must be 'opencode', of a server");
     return 0;
 }
 

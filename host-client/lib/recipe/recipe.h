@@ -94,6 +94,7 @@ struct recipe {
     json_t *restart_args; /* appended when it is restarted after it ended by itself, or NULL */
     uint32_t restart_max; /* at most RECIPE_RESTARTS_MAX */
     struct recipe_health health;
+    const char *conversation; /* the API that takes prompts (conversation.h); or NULL */
     struct recipe_timeouts timeouts;
 };
 

@@ -1,0 +1,141 @@
+/* prompt: a turn of a box's coding agent, whose silences are events of the box. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/str.h"
+#include "lib/box/box.h"
+#include "lib/box/history.h"
+#include "lib/recipe/bootstrap.h"
+#include "lib/recipe/conversation.h"
+
+#define ABORT_MS 10000
+
+struct prompt {
+    struct bh_box *box;
+    struct bootstrap_record record;
+    char *password;
+    char *session;
+};
+
+static void tell_silence(void *arg, enum turn_silence silence, int64_t silent_ms)
+{
+    const struct prompt *p = arg;
+    char cause[HISTORY_CAUSE_BYTES], time[32];
+
+    (void)snprintf(cause, sizeof(cause), "session %s: the coding agent has said nothing for %s",
+                   p->session, str_format_duration(silent_ms, time, sizeof(time)));
+    (void)store_add_event(p->box->ctx->store, p->box->row.id, NULL,
+                          silence == TURN_STALE ? "turn_stale" : "turn_warning", cause, NULL);
+}
+
+static int load_agent(struct prompt *p, struct err *e)
+{
+    int r = box_has_agent(p->box) ? bootstrap_record_load(p->box->dir, &p->record, e)
+                                  : err_field(e, ERR_PRECONDITION, "agent",
+                                              "the box '%s' has no coding agent", p->box->row.name);
+
+    if (r < 0)
+        return r;
+    if (!p->record.recipe.conversation)
+        return err_field(e, ERR_UNIMPLEMENTED, "agent",
+                         "the coding agent '%s' takes no prompts here", p->record.recipe.name);
+    return bootstrap_password(p->box->dir, false, &p->password, e);
+}
+
+static struct conversation new_conversation(const struct prompt *p, struct client *client,
+                                            int cancel_fd, int64_t action_ms)
+{
+    return (struct conversation){.client = client,
+                                 .cancel_fd = cancel_fd,
+                                 .port = p->record.port,
+                                 .username = p->record.recipe.health.username,
+                                 .password = p->password,
+                                 .action_ms = action_ms ? action_ms : TURN_ACTION_MS};
+}
+
+/* By a client of its own: the other one may be canceled. */
+static void abort_turn(const struct prompt *p)
+{
+    struct client *client = NULL;
+    struct conversation c;
+
+    if (box_new_client(p->box, -1, &client, NULL) < 0)
+        return;
+    c = new_conversation(p, client, -1, ABORT_MS);
+    (void)conversation_abort(&c, p->session, NULL);
+    (void)client_free(client);
+}
+
+static int run_prompt(struct prompt *p, const struct bh_prompt_options *o, char **ret_text,
+                      struct err *e)
+{
+    struct conversation_turn t = {.text = o->text, .on_silence = tell_silence, .arg = p};
+    struct client *client = NULL;
+    struct conversation c;
+    int r = box_client(p->box, &client, e);
+
+    if (r < 0)
+        return r;
+    c = new_conversation(p, client, p->box->ctx->cancel_fd, o->action_timeout_ms);
+    if (o->session)
+        r = (p->session = strdup(o->session)) ? 0 : err_oom(e);
+    else
+        r = conversation_begin(&c, &p->session, e);
+    if (r == 0)
+        r = turn_begin(&t.clock, clock_mono_ms(), o->warn_after_ms, o->stale_after_ms, e);
+    t.deadline_mono_ms = o->timeout_ms ? clock_mono_ms() + o->timeout_ms : 0;
+    if (r == 0)
+        r = conversation_prompt(&c, p->session, &t, ret_text, e);
+    if (r == -ERR_CANCELED || r == -ERR_DEADLINE)
+        abort_turn(p);
+    return r;
+}
+
+static int check_options(const struct bh_prompt_options *o, struct err *e)
+{
+    struct turn clock;
+
+    if (!o->text || !*o->text)
+        return err_field(e, ERR_INVALID, "text", "text: the prompt is empty");
+    if (o->timeout_ms < 0 || o->action_timeout_ms < 0)
+        return err_field(e, ERR_INVALID, o->timeout_ms < 0 ? "timeout" : "action-timeout",
+                         "must not be negative");
+    return turn_begin(&clock, 0, o->warn_after_ms, o->stale_after_ms, e);
+}
+
+int bh_prompt(struct bh_box *box, const struct bh_prompt_options *opts, char **ret_json,
+              struct bh_error *err)
+{
+    struct bh_prompt_options o;
+    struct prompt p = {.box = box};
+    _cleanup_json_ json_t *reply = NULL;
+    _cleanup_free_ char *text = NULL;
+    _cleanup_close_ int hold = -1;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        r = check_options(&o, &e);
+    if (r == 0)
+        r = box_wake_own(box, &e);
+    if (r == 0)
+        r = load_agent(&p, &e);
+    if (r == 0)
+        r = box_hold(box, &hold, &e);
+    if (r == 0)
+        r = run_prompt(&p, &o, &text, &e);
+    if (r == 0)
+        reply = json_pack("{s:s, s:s}", "session", p.session, "text", text);
+    if (r == 0)
+        r = reply && (*ret_json = json_dumps(reply, JSON_COMPACT)) ? 0 : err_oom(&e);
+    bootstrap_record_done(&p.record);
+    if (p.password)
+        explicit_bzero(p.password, strlen(p.password));
+    free(p.password);
+    free(p.session);
+    return ctx_fail(err, r, &e);
+}
