@@ -26,9 +26,8 @@ struct args {
 
 static const struct cli_option url_options[] = {
     CLI_OPT("port", 'p', CLI_U16, port, "PORT", "port in the box (default: the agent's)"),
-    CLI_OPT(
-        "lan", 0, CLI_FLAG, is_lan, NULL,
-        "a URL at the daemon for other machines; requests need a token, or --signed or --public"),
+    CLI_OPT("lan", 0, CLI_FLAG, is_lan, NULL,
+            "a URL at the daemon for other machines; requests need a token"),
     CLI_OPT("signed", 0, CLI_FLAG, is_signed, NULL,
             "a URL at the daemon that needs no token, for a while"),
     CLI_OPT("for", 0, CLI_DURATION, for_ms, "TIME",

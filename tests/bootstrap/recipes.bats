@@ -626,6 +626,8 @@ class H(http.server.BaseHTTPRequestHandler):
         text = self.rfile.read(int(self.headers["Content-Length"] or 0))
         with open("calls", "a") as f:
             f.write(self.path + "\n")
+        if b"hang up" in text:
+            time.sleep(60)
         with lock:
             if self.path == "/session":
                 return self.reply(200, {"id": "ses_1"})
@@ -638,8 +640,6 @@ class H(http.server.BaseHTTPRequestHandler):
             answer("user", prompt)
             if prompt == "fail":
                 answer("assistant", "", error={"name": "APIError", "data": {"message": "no model"}})
-            elif prompt == "hang up":
-                time.sleep(60)
             elif prompt == "work":
                 busy.add("ses_1")
                 answer("assistant", "at work")
@@ -703,10 +703,12 @@ kinds()
     [ "$status" -eq 2 ]
     bellhop rm mine
     recipe "$SERVER" '.conversation = "other"'
-    fails invalid_argument null || grep -q conversation error
+    run --separate-stderr up --empty
+    [ "$status" -eq 2 ]
+    [ "$(jq -r .error.field <<<"$output")" = conversation ]
     recipe "$SERVER"
     up --empty >/dev/null 2>&1
     run bellhop prompt mine hello
-    [ "$status" -eq 4 ]
+    [ "$status" -eq 9 ]
     [[ "$output" = *"the coding agent 'mine' takes no prompts here"* ]]
 }

@@ -106,8 +106,8 @@ refuses() # URL
     daemon_start --listen 127.0.0.1:0 --listen 0.0.0.0:0
     port=$(jq -r '.tcp[1]' <<<"$DAEMON_READY")
     bellhop url one --port "$WEB_PORT" --lan --json >"$BOX_TMP/url"
-    jq -e --arg end ":${port##*:}/v1/boxes/$ID/proxy/$WEB_PORT/" '.needs == "token" and
-        (.url | startswith("http://") and endswith($end) and (contains("//127.") or contains("//0.") | not))' "$BOX_TMP/url"
+    jq -e --arg tail ":${port##*:}/v1/boxes/$ID/proxy/$WEB_PORT/" '.needs == "token" and
+        (.url | startswith("http://") and endswith($tail) and (contains("//127.") or contains("//0.") or contains("//localhost") | not))' "$BOX_TMP/url"
     url=$(jq -r .url "$BOX_TMP/url")
     [ "$(status "$url" --noproxy '*')" = 401 ]
     token=$(bellhop token create -q --scope use)
