@@ -24,13 +24,13 @@ static const struct cli_option prompt_options[] = {
     CLI_OPT("action-timeout", 0, CLI_DURATION, action_timeout_ms, "TIME",
             "for the answer to one request to the agent (default: 2m)"),
     CLI_OPT("warn-after", 0, CLI_DURATION, warn_after_ms, "TIME",
-            "an agent that says nothing for so long is an event turn_warning (default: 30s)"),
+            "an agent silent for so long: event turn_warning (default: 30s)"),
     CLI_OPT("stale-after", 0, CLI_DURATION, stale_after_ms, "TIME",
-            "... an event turn_stale (default: 5m)"),
+            "the same: event turn_stale (default: 5m)"),
     {0},
 };
 
-static int read_text(const char *operand, char **ret, struct bh_error *err)
+static int read_prompt(const char *operand, char **ret, struct bh_error *err)
 {
     struct err e = {0};
     size_t len = 0;
@@ -61,7 +61,7 @@ static int run_prompt(struct cli *c, void *args, char **operands, struct bh_erro
                                   .action_timeout_ms = a->action_timeout_ms,
                                   .warn_after_ms = a->warn_after_ms,
                                   .stale_after_ms = a->stale_after_ms};
-    int r = read_text(operands[1], &text, err);
+    int r = read_prompt(operands[1], &text, err);
 
     o.text = text;
     if (r == 0)

@@ -526,8 +526,9 @@ __attribute__((format(printf, 2, 3))) static json_t *new_clamped(size_t max, con
     return new_clamped_take(n < 0 ? NULL : text, max, str_clamp);
 }
 
-/* what: the state, or the fact that changes none. */
-static json_t *new_summary(const char *name, const char *what, const char *cause, const char *actor)
+/* One of an event or a record; `what` is the state, or the fact that changes none. */
+static json_t *new_summary_of(const char *name, const char *what, const char *cause,
+                              const char *actor)
 {
     bool has_actor = *cause && *actor;
 
@@ -576,8 +577,8 @@ static json_t *new_labels(const struct record_row *row)
 
 static json_t *new_record_summary(const struct record_row *row)
 {
-    json_t *v = new_summary(*row->name ? row->name : row->id, bh_state_name(BH_STATE_DESTROYED),
-                            row->cause, "");
+    json_t *v = new_summary_of(*row->name ? row->name : row->id, bh_state_name(BH_STATE_DESTROYED),
+                               row->cause, "");
 
     (void)json_object_set_new(
         v, "output",
@@ -662,7 +663,7 @@ static json_t *new_event(const struct event_row *row)
                      "time_ms", (json_int_t)row->time_ms, "before",
                      is_new ? NULL : bh_state_name(row->before), "after", bh_state_name(row->after),
                      "cause", row->cause, "actor", row->actor, "summary",
-                     new_summary(name, what, row->cause, row->actor));
+                     new_summary_of(name, what, row->cause, row->actor));
 }
 
 static int on_event(void *arg, const struct event_row *row)

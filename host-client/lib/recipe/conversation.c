@@ -34,8 +34,8 @@ static int check_session(const char *id, struct err *e)
 }
 
 /* ret_text: as it came; or NULL. *ret: its JSON, or NULL for an empty answer. */
-static int ask(const struct conversation *c, const char *method, const char *path, const char *json,
-               struct buf *ret_text, json_t **ret, struct err *e)
+static int ask_agent(const struct conversation *c, const char *method, const char *path,
+                     const char *json, struct buf *ret_text, json_t **ret, struct err *e)
 {
     _cleanup_free_ char *basic = NULL;
     _cleanup_buf_ struct buf body = {0};
@@ -69,7 +69,7 @@ int conversation_begin(const struct conversation *c, char **ret_session, struct 
 {
     _cleanup_json_ json_t *session = NULL;
     const char *id;
-    int r = ask(c, "POST", "/session", "{}", NULL, &session, e);
+    int r = ask_agent(c, "POST", "/session", "{}", NULL, &session, e);
 
     if (r < 0)
         return r;
@@ -88,7 +88,7 @@ int conversation_abort(const struct conversation *c, const char *session, struct
     int r = check_session(session, e);
 
     (void)snprintf(path, sizeof(path), "/session/%s/abort", session);
-    return r < 0 ? r : ask(c, "POST", path, "{}", NULL, &ignored, e);
+    return r < 0 ? r : ask_agent(c, "POST", path, "{}", NULL, &ignored, e);
 }
 
 /* ---- one turn ---- */
@@ -117,7 +117,7 @@ static int read_last(struct follow *f, bool *ret_news, struct err *e)
     int r;
 
     (void)snprintf(path, sizeof(path), "/session/%s/message?limit=1", f->session);
-    r = ask(f->c, "GET", path, NULL, &text, &list, e);
+    r = ask_agent(f->c, "GET", path, NULL, &text, &list, e);
     if (r < 0)
         return r;
     *ret_news = text.len != f->seen.len || memcmp(text.data, f->seen.data, text.len) != 0;
@@ -133,7 +133,7 @@ static int is_at_work(struct follow *f, bool *ret, struct err *e)
 {
     _cleanup_json_ json_t *all = NULL;
     const char *type;
-    int r = ask(f->c, "GET", "/session/status", NULL, NULL, &all, e);
+    int r = ask_agent(f->c, "GET", "/session/status", NULL, NULL, &all, e);
 
     if (r < 0)
         return r;
@@ -164,7 +164,7 @@ static int send_prompt(struct follow *f, const char *text, struct err *e)
     if (!json)
         return err_field(e, ERR_INVALID, "text", "text: a prompt must be UTF-8");
     (void)snprintf(path, sizeof(path), "/session/%s/prompt_async", f->session);
-    return ask(f->c, "POST", path, json, NULL, &ignored, e);
+    return ask_agent(f->c, "POST", path, json, NULL, &ignored, e);
 }
 
 static int join_texts(const struct follow *f, char **ret, struct err *e)

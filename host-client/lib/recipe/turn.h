@@ -27,5 +27,5 @@ struct turn {
 /* 0: the defaults. ERR_INVALID: the warning would come after the stale time. */
 int turn_begin(struct turn *t, int64_t now_ms, int64_t warning_ms, int64_t stale_ms, struct err *e);
 void turn_note_event(struct turn *t, int64_t now_ms);
-/* What is to be told now; TURN_LIVELY: nothing. */
+/* The news of now; TURN_LIVELY: none. */
 enum turn_silence turn_look(struct turn *t, int64_t now_ms);
