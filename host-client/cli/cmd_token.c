@@ -56,8 +56,6 @@ static int read_token_args(const struct args *a, struct store_token *t, struct e
         r = copy_name("name", a->name, t->name, e);
     if (r == 0)
         r = copy_name("owner", a->owner, t->owner, e);
-    if (r == 0 && *t->owner && t->scope == TOKEN_ADMIN)
-        r = err_field(e, ERR_INVALID, "owner", "an admin token is of all boxes, not of an owner");
     if (r == 0 && a->expires_ms > EXPIRES_MAX_MS)
         r = err_field(e, ERR_INVALID, "expires", "expires must be up to 10 years");
     if (r == 0 && a->expires_ms)

@@ -154,7 +154,10 @@ static int add_owner(const struct job *j, char ***labels, struct err *e)
     return is_there ? 0 : strv_push(labels, label, e);
 }
 
-/* Creation returns the box that has the name or the key: it must not be one of another owner. */
+/*
+ * Creation returns the box that has the name or the key, unless it is one of another owner: bh_create() compares the
+ * labels. Here the answer comes before anything is read, and names no box.
+ */
 static int check_taken(struct job *j, const struct bh_create_options *o, struct err *e)
 {
     struct bh_box *named _cleanup_box_ = NULL;
@@ -358,10 +361,13 @@ static int reply_begun(struct job *j, struct creation *c, struct err *e)
         if (is_over && r < 0)
             return r;
         r = bh_get(j->ctx, c->b.o.name, &box, &error);
-        if (r == 0)
+        /* Another owner's that has taken the name: the creation is about to fail. */
+        if (r == 0 && access_sees_owner(j->q, quota_owner(&box->spec)))
             return job_reply_take(j, box_json(box), e);
         if (is_over)
-            return job_fail(e, r, &error);
+            return r < 0 ? job_fail(e, r, &error)
+                         : err_field(e, ERR_NOT_FOUND, "name", "the box '%.64s' was removed",
+                                     c->b.o.name);
     }
 }
 

@@ -111,6 +111,7 @@ static int watch_signals(struct app *a, struct err *e)
     (void)sigaddset(&set, SIGINT);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN); /* there is nothing to reread; its terminal may close */
     a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (a->signal_fd < 0)
         return err_sys(e, errno, "signalfd");
@@ -119,13 +120,14 @@ static int watch_signals(struct app *a, struct err *e)
 
 /* ---- the start ---- */
 
-/* The usual soft limit is 1,024. Commands in boxes get theirs from the agents. */
-static void raise_file_limit(void)
+/* The usual soft limit is 1,024. Boxes get the one from before. */
+static void raise_file_limit(struct bh_options *lib)
 {
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= MAX_FILES)
         return;
+    lib->box_max_files = (uint32_t)limit.rlim_cur;
     limit.rlim_cur = limit.rlim_max < MAX_FILES ? limit.rlim_max : MAX_FILES;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
@@ -273,8 +275,9 @@ static void say_addresses(const struct app *a)
 }
 
 /* A worker may still be at a long step of a box: then nothing that it uses is freed. */
-static void free_daemon(struct daemon *d)
+static void free_daemon(struct app *a)
 {
+    struct daemon *d = &a->daemon;
     bool is_still = !d->server || server_stop(d->server, STOP_MS);
 
     if (!is_still || (d->pool && pool_free(d->pool, STOP_MS)))
@@ -288,6 +291,9 @@ static void free_daemon(struct daemon *d)
     (void)audit_close(d->audit);
     (void)metrics_free(d->metrics);
     (void)contexts_free(d->contexts);
+    if (a->signal_watch)
+        a->signal_watch = loop_watch_del(a->signal_watch);
+    fd_close(a->signal_fd);
     (void)loop_free(d->loop);
 }
 
@@ -299,7 +305,7 @@ int main(int argc, char **argv)
     bool is_usage = r < 0;
 
     (void)umask(077);
-    raise_file_limit();
+    raise_file_limit(&a.options.lib);
     if (r == 0)
         r = start_daemon(&a, &e);
     tell_ready(&a, r, &e);
@@ -312,7 +318,7 @@ int main(int argc, char **argv)
     if (r < 0)
         (void)fprintf(stderr, "bellhop-daemon: %s\n", e.message);
     if (!is_usage)
-        free_daemon(&a.daemon);
+        free_daemon(&a);
     fd_close(a.lock_fd);
     if (a.tls_key)
         explicit_bzero(a.tls_key, strlen(a.tls_key));

@@ -85,6 +85,28 @@ has() # FILE PATTERN
     ! grep -q '"name":"two"' "$BOX_TMP/events"
 }
 
+@test "a box that the daemon makes has the limits, mask and signals of one that a command makes" {
+    daemon_stop
+    # Its own limit, which the daemon raises for itself.
+    ulimit -S -n 777
+    daemon_start
+    [ "$(sed -n 's/^Max open files *\([0-9]*\).*/\1/p' "/proc/$DAEMON_PID/limits")" -gt 777 ]
+    mkdir "$BOX_TMP/p"
+    bellhop up --provider process --agent none --name theirs "$BOX_TMP/p" >/dev/null 2>&1
+    ask POST /v1/boxes --json '{"name":"ours","provider":"process","agent":"none"}' >/dev/null
+    for box in theirs ours; do
+        bellhop exec "$box" -- sh -c 'grep -E "open files|core|locked|stack|processes" /proc/self/limits; umask; nice; cat /proc/self/oom_score_adj
+            grep -E "^(Sig|Shd)(Blk|Ign|Cgt):" /proc/self/status; ls /proc/self/fd
+            env | cut -d= -f1 | sort' >"$BOX_TMP/$box"
+    done
+    grep -q 777 "$BOX_TMP/ours"
+    diff "$BOX_TMP/theirs" "$BOX_TMP/ours"
+    # A box that was stopped, started by a terminal or a request.
+    ask POST /v1/boxes/ours/stop >/dev/null
+    ask POST /v1/boxes/ours/start >/dev/null
+    [ "$(bellhop exec ours -- sh -c 'ulimit -n')" = 777 ]
+}
+
 @test "the socket is its owner's, and goes with the daemon" {
     [ "$(stat -c %a "$DAEMON_SOCKET")" = 600 ]
     daemon_stop

@@ -76,6 +76,15 @@ command_start()
     [ "$(cat "$SOCKET")" = mine ]
 }
 
+@test "a hang-up is ignored" {
+    command_start
+    kill -HUP "$COMMAND_PID"
+    kill -HUP "$COMMAND_PID"
+    bellhop daemon status --json | jq -e '.answers'
+    [ "$(awk '/^SigIgn/ { print $2 }' "/proc/$COMMAND_PID/status" | cut -c16)" != 0 ]
+    bellhop daemon stop
+}
+
 @test "the administrator's limits and the settings of the command are the daemon's" {
     BELLHOP_PROVIDER_TIMEOUT=7m command_start
     document=$(tr '\0' '\n' <"/proc/$COMMAND_PID/cmdline" | sed -n '/--options-fd/{n;p}')

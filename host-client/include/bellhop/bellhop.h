@@ -144,6 +144,9 @@ struct bh_options {
     int64_t provider_timeout_ms;
     /* The caller's environment, for boxes that are recreated; as in bh_create_options. */
     const char *const *host_env;
+    /* The soft limit of open files (RLIMIT_NOFILE) of the boxes that it starts, for a caller that has
+     * raised its own. 0: the caller's. */
+    uint32_t box_max_files;
 };
 
 struct bh_ctx;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -167,7 +168,18 @@ struct launch {
     int log_fd;
     int ready_fd;
     const char *failed; /* written to ready_fd if exec fails */
+    uint32_t max_files; /* 0: as this process */
 };
+
+static void set_max_files(uint32_t n)
+{
+    struct rlimit limit;
+
+    if (!n || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = n < limit.rlim_max ? n : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 /* Between fork and exec: async-signal-safe calls only. */
 __attribute__((noreturn)) static void become_monitor(const struct launch *l)
@@ -180,6 +192,7 @@ __attribute__((noreturn)) static void become_monitor(const struct launch *l)
         (void)sigaction(sig, &dfl, NULL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    set_max_files(l->max_files);
     (void)setsid();
     if (fork() != 0)
         _exit(0);
@@ -310,6 +323,7 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
                  provider_ms,       ctx->debug.fn ? (char *)"--debug" : NULL,
                  (char *)"1",       NULL},
         .failed = failed,
+        .max_files = ctx->box_max_files,
     };
     off_t log_begin;
     int left_ms, r;

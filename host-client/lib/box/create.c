@@ -18,6 +18,7 @@
 #include "lib/box/quota.h"
 #include "lib/box/history.h"
 #include "lib/box/snapshot.h"
+#include "lib/box/store_access.h"
 #include "lib/image/image.h"
 #include "lib/provider/limits.h"
 #include "lib/util/context.h"
@@ -442,6 +443,19 @@ static void say_name(struct creation *c)
     box_row_done(&row);
 }
 
+/* Whoever names an owner never gets a box of another: the daemon's tokens rely on it. */
+static int check_owner(const struct creation *c, const struct box_row *row, struct err *e)
+{
+    const char *want = quota_owner(&c->spec);
+    char owner[ACCESS_NAME_BYTES] = "";
+    int r = *want ? store_owner_of(c->ctx->store, row->id, owner, e) : 0;
+
+    if (r < 0 || str_eq(want, owner))
+        return r;
+    return c->opts->key ? err_field(e, ERR_EXISTS, "key", "the key '%.64s' is taken", c->opts->key)
+                        : err_field(e, ERR_EXISTS, "name", "the name '%.64s' is taken", row->name);
+}
+
 /* Runs with the lock of c->name. -ERR_ABORTED: another command took the name meanwhile; choose
  * another. */
 static int create_locked(struct creation *c, struct bh_box **ret, struct err *e)
@@ -452,8 +466,12 @@ static int create_locked(struct creation *c, struct bh_box **ret, struct err *e)
 
     if (r == 0)
         r = find_row(c, c->name, &is_there, &row, e);
-    if (r < 0)
+    if (r == 0 && is_there)
+        r = check_owner(c, &row, e);
+    if (r < 0) {
+        box_row_done(&row);
         return r;
+    }
     if (is_there && is_own_name(c) && !c->opts->key &&
         !project_has_box(&c->project, row.project, row.remote)) {
         box_row_done(&row);

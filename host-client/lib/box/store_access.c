@@ -55,7 +55,12 @@ static int check_token(const struct store_token *t, struct err *e)
 {
     int r = *t->name ? access_check_name("name", t->name, e) : 0;
 
-    return r == 0 && *t->owner ? access_check_name("owner", t->owner, e) : r;
+    if (r == 0 && *t->owner)
+        r = access_check_name("owner", t->owner, e);
+    if (r == 0 && *t->owner && t->scope == TOKEN_ADMIN)
+        r = err_field(e, ERR_INVALID, "owner",
+                      "owner: an admin token is of all boxes, not of an owner");
+    return r;
 }
 
 static int count_rows(struct store *s, const char *sql, int64_t max, const char *what,
@@ -132,6 +137,9 @@ static void read_token(sqlite3_stmt *st, struct store_token *t)
     (void)snprintf(t->id, sizeof(t->id), "%s", store_column_text(st, 0));
     (void)snprintf(t->name, sizeof(t->name), "%s", store_column_text(st, 2));
     (void)snprintf(t->owner, sizeof(t->owner), "%s", store_column_text(st, 3));
+    if (*t->owner &&
+        t->scope == TOKEN_ADMIN) /* none is made: an administrator may use this machine */
+        t->scope = TOKEN_USE;
 }
 
 int store_list_tokens(struct store *s, int (*fn)(void *arg, const struct store_token *t), void *arg,
@@ -362,7 +370,7 @@ int store_owner_of(struct store *s, const char *box_id, char ret[ACCESS_NAME_BYT
         store_prepare(s,
                       "SELECT substr(l.value, 7) FROM (SELECT spec FROM boxes WHERE id = ?1"
                       " UNION ALL SELECT spec FROM records WHERE id = ?1) AS b,"
-                      " json_each(b.spec, '$.labels') AS l WHERE l.value LIKE 'owner=%' LIMIT 1",
+                      " json_each(b.spec, '$.labels') AS l WHERE l.value GLOB 'owner=*' LIMIT 1",
                       &st, e);
 
     if (r < 0)

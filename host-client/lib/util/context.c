@@ -187,6 +187,7 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .progress_arg = ctx->progress_arg,
         .actor = ctx->actor,
         .records_for_ms = ctx->records_for_ms,
+        .box_max_files = ctx->box_max_files,
         .limits = ctx->limits,
         .host_env = ctx->host_env,
         .debug = ctx->debug.fn,
@@ -407,6 +408,7 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
         return err_field(e, ERR_INVALID, "records_for",
                          "records_for: the time must not be negative");
     ctx->records_for_ms = o->records_for_ms;
+    ctx->box_max_files = o->box_max_files;
     ctx->debug = (struct debug){o->debug, o->debug_arg};
     ctx->host_env = o->host_env;
     if (o->limits) {

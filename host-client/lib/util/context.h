@@ -30,6 +30,7 @@ struct bh_ctx {
     struct store *store;
     char *actor;            /* of the events that its calls cause */
     int64_t records_for_ms; /* 0: the store's default */
+    uint32_t box_max_files; /* 0: as this process */
     struct debug debug;
     struct bh_limits limits_copy;
     const char *const *host_env;    /* the caller's, or NULL */
