@@ -199,13 +199,13 @@ bool origin_host_is_allowed(const char *host, char *const *names)
 
     if (!split_port(host, name))
         return false;
+    len = strlen(name);
+    if (host[0] != '[' && name[len - 1] == '.') /* the name in absolute form */
+        name[len - 1] = '\0';
     if (is_address(host, name))
         return true;
     if (host[0] == '[')
         return false;
-    len = strlen(name);
-    if (name[len - 1] == '.') /* the name in absolute form */
-        name[len - 1] = '\0';
     if (strcasecmp(name, "localhost") == 0)
         return true;
     for (; names && *names; names++)

@@ -14,6 +14,8 @@
 #define EARLY_REPLY_BYTES \
     (8 * 1024 * 1024) /* of a reply that arrives before the end of the request */
 
+#define INTERIM_MAX 100 /* replies 1xx before the final one */
+
 static void on_io(struct loop *l, uint32_t events, void *arg);
 
 static void wake_client(struct proxy *p)
@@ -303,6 +305,9 @@ static int take_reply_head(struct proxy *p, const char *data, size_t len, struct
         buf_consume(&p->early, head_len);
         if (p->head.status >= 200 || p->head.status == HTTP_SWITCHING_PROTOCOLS)
             break; /* interim replies: the final one follows */
+        if (++p->n_interim > INTERIM_MAX)
+            return err_set(e, ERR_UNAVAILABLE, "%s sent more than %d interim replies", p->what,
+                           INTERIM_MAX);
     }
     if (r < 0)
         return r;

@@ -55,6 +55,7 @@ struct proxy {
 
     /* the loop's until has_head, then the connection's */
     struct http1_head head;
+    unsigned n_interim; /* replies 1xx that came before it */
     struct buf
         early; /* the reply's head while it arrives; after an upgrade the bytes that follow it */
     /* the loop's until is_handed, then the connection's: */

@@ -67,11 +67,12 @@ static const struct api_route port_row = {
     .guest_path = PORTS_PREFIX,
 };
 
-/* "8080-one.localhost:7000" -> the label's length if the domain is `domain`; 0: it is not. */
+/* "8080-one.localhost.:7000" -> the label's length if the domain is `domain`; 0: it is not. */
 static size_t label_len(const char *host, const char *domain)
 {
     size_t len = strcspn(host, ":"), n = strlen(domain);
 
+    len -= len && host[len - 1] == '.'; /* the name in absolute form */
     if (len < n + 2 || strncasecmp(host + len - n, domain, n) != 0 || host[len - n - 1] != '.')
         return 0;
     return len - n - 1;
@@ -401,6 +402,8 @@ static int gateway_begin(struct request *q, struct err *e)
         q->free_state = passage_free;
         r = request_row(q) == &port_row ? passage_by_name(q, g, e) : passage_by_path(q, g, e);
     }
+    if (r == 0)
+        r = access_watch(q, e);
     if (r == 0 && access_principal(q)->is_nobody)
         drop_signature(g->path);
     if (r == 0)
@@ -444,8 +447,11 @@ static void gateway_done(struct request *q)
     agents_leave(&g->use);
 }
 
-const struct request_ops gateway_ops = {
-    .begin = gateway_begin, .body = gateway_body, .finish = gateway_finish, .done = gateway_done};
+const struct request_ops gateway_ops = {.begin = gateway_begin,
+                                        .body = gateway_body,
+                                        .finish = gateway_finish,
+                                        .done = gateway_done,
+                                        .revoke = request_cut};
 
 /* ---- a directory's list ---- */
 

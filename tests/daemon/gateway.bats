@@ -143,6 +143,20 @@ seen()
     [ "$(ask GET /c -H "Host: $WEB_PORT-one.boxes.example:80")" = /c ]
 }
 
+@test "a browser reaches a port at its host name, also in absolute form, over TCP" {
+    start_web
+    daemon_stop
+    daemon_start --listen 127.0.0.1:0
+    address=$(jq -r '.tcp[0]' <<<"$DAEMON_READY")
+    bellhop url one --port "$WEB_PORT" --public >/dev/null
+    opened() { [ "$(curl -sS --max-time 20 -H "Host: $WEB_PORT-one.localhost:1" "http://$address/d")" = /d ]; }
+    wait_for 10 opened
+    for host in "$WEB_PORT-one.localhost" "$WEB_PORT-one.localhost.:7070"; do
+        [ "$(curl -sS --max-time 20 -H "Host: $host" -H 'Sec-Fetch-Site: none' "http://$address/e")" = /e ]
+        [ "$(curl -sS --max-time 20 -H "Host: $host" -H "Origin: http://$host" --data x "http://$address/f")" = /f ]
+    done
+}
+
 @test "WebSocket, events, uploads and downloads of any size pass as they come" {
     start_web
     for way in "/v1/boxes/one/proxy/$WEB_PORT/socket bellhop" "/socket $WEB_PORT-one.localhost"; do
@@ -270,7 +284,7 @@ PY
     socket=$(bellhop status one --json | jq -r .guest.socket)
     DIR=$(dirname "$(dirname "$socket")")
     mv "$socket" "$socket.real"
-    for fault in nonsense headers endless early; do
+    for fault in nonsense headers endless early interim; do
         python3 - "$socket" "$fault" >"$BOX_TMP/fake" 3>&- <<'PY' &
 import socket, sys
 path, fault = sys.argv[1:]
@@ -290,6 +304,9 @@ while True:
             c.sendall(b"HTTP/1.1 200 OK\r\n")
             for i in range(100000):
                 c.sendall(b"X-%d: y\r\n" % i)
+        elif fault == "interim":
+            while True:
+                c.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10)
         elif fault == "endless":
             c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n" + b"z" * 1000)
             while True:
@@ -307,7 +324,7 @@ PY
         answer=$(curl -sS --max-time 30 --unix-socket "$DAEMON_SOCKET" \
             "http://x/v1/boxes/one/proxy/$WEB_PORT/x" 2>&1 || echo "curl: $?")
         case $fault in
-        nonsense | headers | early) jq -e '.code == "unavailable"' <<<"$answer" ;;
+        nonsense | headers | early | interim) jq -e '.code == "unavailable"' <<<"$answer" ;;
         endless) [ "$answer" = zzzzzzzzzz ] ;;
         esac
         kill "$fake"

@@ -67,10 +67,10 @@ TEST(origin_hosts_are_addresses_localhost_and_names_that_were_given)
 {
     static char exact[] = "box.example", below[] = ".e2b.test";
     char *const names[] = {exact, below, NULL};
-    static const char *const good[] = {"127.0.0.1",    "127.0.0.1:80", "[::1]",
-                                       "[fe80::1]:80", "localhost",    "LOCALHOST.:1",
-                                       "localhost:",   "Box.Example",  "box.example.:80",
-                                       "e2b.test",     "a.e2b.test",   "a.b.E2B.test:1"};
+    static const char *const good[] = {
+        "127.0.0.1",    "127.0.0.1:80",   "[::1]",        "[fe80::1]:80",    "localhost",
+        "LOCALHOST.:1", "localhost:",     "Box.Example",  "box.example.:80", "e2b.test",
+        "a.e2b.test",   "a.b.E2B.test:1", "127.0.0.1.:80"};
     static const char *const bad[] = {"",
                                       "evil.example",
                                       "box.example..",
