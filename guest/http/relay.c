@@ -31,6 +31,7 @@ struct side {
 
 struct relay {
     struct server *server;
+    struct request *request; /* whose connection was upgraded; it outlives the relay */
     struct MHD_UpgradeResponseHandle *urh; /* NULL: the client's socket is ours */
     void (*on_end)(void *arg);             /* or NULL */
     void *on_end_arg;
@@ -193,7 +194,8 @@ static void relay_start(struct loop *l, void *arg)
 {
     struct relay *r = arg;
     struct server *s = r->server;
-    bool ok = (!r->urh || s->n_relays < RELAY_MAX) && !s->stopping;
+    bool ok = (!r->urh || s->n_relays < RELAY_MAX) && !s->stopping &&
+              !(r->request && request_is_cut(r->request));
 
     (void)l;
     r->next = s->relays;
@@ -232,10 +234,11 @@ static bool relay_keep_early(struct relay *r, int side, const char *data, size_t
  * Joins an upgraded connection's socket (through urh, closed at the end) with peer_fd, which is taken in any case.
  * `early`: bytes that the client sent already; `late`: the peer's. On failure the connection is closed.
  */
-static void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh, int client_fd,
+static void relay_begin(struct request *q, struct MHD_UpgradeResponseHandle *urh, int client_fd,
                         int peer_fd, const char *early, size_t early_len, const char *late,
                         size_t late_len)
 {
+    struct server *s = q->server;
     struct relay *r = calloc(1, sizeof(*r));
 
     if (!r) {
@@ -243,7 +246,7 @@ static void relay_begin(struct server *s, struct MHD_UpgradeResponseHandle *urh,
         (void)MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
         return;
     }
-    *r = (struct relay){.server = s, .urh = urh};
+    *r = (struct relay){.server = s, .request = q, .urh = urh};
     r->sides[CLIENT] = (struct side){.relay = r, .fd = client_fd};
     r->sides[PEER] = (struct side){.relay = r, .fd = peer_fd};
     if (!relay_keep_early(r, PEER, early, early_len) ||
@@ -262,7 +265,7 @@ static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *con_cls, con
 
     (void)mhd;
     (void)con_cls;
-    relay_begin(q->server, urh, sock, fd, extra, extra_len, late, late_len);
+    relay_begin(q, urh, sock, fd, extra, extra_len, late, late_len);
 }
 
 struct reply *
@@ -289,6 +292,25 @@ void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(voi
     r->sides[CLIENT] = (struct side){.relay = r, .fd = client_fd};
     r->sides[PEER] = (struct side){.relay = r, .fd = peer_fd};
     relay_start(s->o.loop, r);
+}
+
+static void end_relay_of(struct loop *l, void *arg)
+{
+    struct request *q = arg;
+    struct relay *r = q->server->relays;
+
+    (void)l;
+    while (r && r->request != q)
+        r = r->next;
+    if (r) /* else it has ended, or has not begun: relay_start() looks at request_is_cut() */
+        relay_end(r);
+    request_unref(q);
+}
+
+void relay_cut(struct request *q)
+{
+    if (loop_post(q->server->o.loop, end_relay_of, request_ref(q), NULL) < 0)
+        request_unref(q);
 }
 
 void relay_end_all(struct server *s)

@@ -31,5 +31,7 @@ struct reply *relay_new_reply(struct request *q,
  */
 void relay_join(struct server *s, int client_fd, int peer_fd, void (*on_end)(void *arg), void *arg);
 
+/* Ends the relay of an upgraded request, soon. From any thread, by a holder of a reference. */
+void relay_cut(struct request *q);
 /* Ends all of them; on the loop's thread. */
 void relay_end_all(struct server *s);

@@ -13,6 +13,7 @@
 #include "common/str.h"
 #include "event/loop.h"
 #include "http/gate.h"
+#include "http/relay.h"
 #include "http/server.h"
 #include "http/respond.h"
 #include "http/state.h"
@@ -215,14 +216,27 @@ void request_limit_unsent(const struct request *q)
 
 void request_cut(struct request *q)
 {
+    bool is_upgraded = false;
+
+    WITH_LOCK (&q->lock) {
+        q->is_cut = true;
+        is_upgraded = q->is_upgraded && !q->is_over;
+        if (q->is_parked) {
+            q->is_gone = true;
+            request_resume(q);
+        } else if (!q->is_over && !q->is_upgraded) {
+            (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end, and closes */
+        }
+    }
+    if (is_upgraded)
+        relay_cut(q);
+}
+
+bool request_is_cut(struct request *q)
+{
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
 
-    if (q->is_parked) {
-        q->is_gone = true;
-        request_resume(q);
-    } else if (!q->is_over && !q->is_upgraded) {
-        (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end, and closes */
-    }
+    return q->is_cut;
 }
 
 /*

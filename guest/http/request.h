@@ -46,6 +46,11 @@ struct request_ops {
     int (*finish)(struct request *q, struct err *e);
     /* The request is over, served or not: free the state. Must not block. */
     void (*done)(struct request *q);
+    /*
+     * The service's: the sender has lost its right to a reply that goes on. Ends it. From any thread, by a holder of a
+     * reference; must not block.
+     */
+    void (*revoke)(struct request *q);
 };
 
 enum stage {
@@ -122,6 +127,7 @@ struct request {
     bool is_gone;      /* the client has disconnected */
     bool is_over;      /* completed: mhd must not be used any more */
     bool is_upgraded;  /* a relay owns the socket */
+    bool is_cut;       /* request_cut(): a relay that starts later ends at once */
     bool is_late;      /* the client's deadline has passed */
     bool is_body_held; /* request_hold_body() */
     int64_t discard_until_ms;
@@ -160,9 +166,10 @@ bool request_is_late(struct request *q);
  */
 void request_hold_body(struct request *q, bool on);
 
-/* Cuts the connection, so that work for the request finds its client gone. From any thread, by a
- * holder of a reference. */
+/* Cuts the connection, an upgraded one too, so that work for the request finds its client gone. From any thread, by
+ * a holder of a reference. */
 void request_cut(struct request *q);
+bool request_is_cut(struct request *q);
 
 /*
  * Charges len to the budget that all bodies kept in memory share. -ERR_EXHAUSTED: it is used up.

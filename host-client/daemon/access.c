@@ -22,6 +22,16 @@
 #define USED_EVERY_MS 60000 /* the last use of a token is stored so often */
 #define TOKEN_TEXT_MAX 256  /* of a header; ours are shorter */
 #define BEARER "Bearer "
+#define END_BATCH 64 /* requests that are ended at a time */
+
+/* q->caller. */
+struct sender {
+    struct principal p; /* first */
+    int64_t expires_ms; /* of the token; 0: never */
+    struct request *request;
+    struct sender *next, **link; /* guarded by the lock; link NULL: not in the list */
+    _Atomic bool is_revoked, is_expired;
+};
 
 struct access {
     struct daemon *daemon;
@@ -35,6 +45,7 @@ struct access {
     struct store_open_port *open_ports;
     size_t n_open_ports;
     bool must_save; /* a use that is not stored yet; a worker is about to */
+    struct sender *watched;
 };
 
 /* ---- what the store has ---- */
@@ -98,6 +109,119 @@ static void keep_uses(const struct access *a, struct reading *g)
                 g->tokens[i].used_ms = a->tokens[j].used_ms;
 }
 
+static int refuse_ended(const struct sender *s, struct err *e)
+{
+    return err_set(e, ERR_UNAUTHENTICATED, "the token %s",
+                   s->is_revoked ? "was revoked" : "has expired");
+}
+
+/* ---- replies that go on when their token ends ---- */
+
+/* With the lock. */
+static bool is_known(const struct access *a, const char *id)
+{
+    for (size_t i = 0; i < a->n_tokens; i++)
+        if (str_eq(a->tokens[i].id, id))
+            return true;
+    return false;
+}
+
+/* With the lock: the tokens are compared only after they were read. */
+static bool check_end(const struct access *a, struct sender *s, int64_t now_ms, bool is_read)
+{
+    s->is_revoked = is_read && !is_known(a, s->p.token);
+    s->is_expired = s->expires_ms && now_ms >= s->expires_ms;
+    return s->is_revoked || s->is_expired;
+}
+
+/* With the lock. */
+static void sender_unlink(struct sender *s)
+{
+    if (!s->link)
+        return;
+    *s->link = s->next;
+    if (s->next)
+        s->next->link = s->link;
+    s->link = NULL;
+}
+
+static size_t take_ended(struct access *a, bool is_read, struct request *list[END_BATCH])
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&a->lock);
+    int64_t now_ms = clock_real_ms();
+    struct sender *next;
+    size_t n = 0;
+
+    for (struct sender *s = a->watched; s && n < END_BATCH; s = next) {
+        next = s->next;
+        if (!check_end(a, s, now_ms, is_read))
+            continue;
+        sender_unlink(s);
+        list[n++] = request_ref(s->request);
+    }
+    return n;
+}
+
+/* revoke() wakes requests, which must not be done with the lock held. */
+static void end_requests(struct access *a, bool is_read)
+{
+    struct request *list[END_BATCH];
+    size_t n;
+
+    do {
+        n = take_ended(a, is_read, list);
+        for (size_t i = 0; i < n; i++) {
+            list[i]->route->ops->revoke(list[i]);
+            request_unref(list[i]);
+        }
+    } while (n == END_BATCH);
+}
+
+void access_sweep(struct access *a)
+{
+    end_requests(a, false);
+}
+
+int access_watch(struct request *q, struct err *e)
+{
+    struct access *a = request_daemon(q)->access;
+    struct sender *s = q->caller;
+    bool has_ended = false;
+
+    if (!*s->p.token || s->request)
+        return 0;
+    s->request = q;
+    WITH_LOCK (&a->lock) {
+        has_ended = check_end(a, s, clock_real_ms(), true);
+        if (!has_ended) {
+            s->next = a->watched;
+            s->link = &a->watched;
+            if (s->next)
+                s->next->link = &s->next;
+            a->watched = s;
+        }
+    }
+    return has_ended ? refuse_ended(s, e) : 0;
+}
+
+void access_unwatch(const struct request *q)
+{
+    if (q->caller)
+        WITH_LOCK (&request_daemon(q)->access->lock) {
+            sender_unlink(q->caller);
+        }
+}
+
+bool access_has_ended(const struct request *q, struct err *e)
+{
+    struct sender *s = q->caller;
+    bool has_ended = s->is_revoked || s->is_expired;
+
+    if (has_ended)
+        (void)refuse_ended(s, e);
+    return has_ended;
+}
+
 int access_read(struct access *a, struct err *e)
 {
     _cleanup_unlock_ pthread_mutex_t *reading = mutex_lock(&a->reading);
@@ -121,13 +245,15 @@ int access_read(struct access *a, struct err *e)
         }
     free(g.tokens);
     free(g.open_ports);
+    if (r == 0)
+        end_requests(a, true);
     return r;
 }
 
-/* The names and those below them. */
+/* The names and those below them; 'localhost' too, whose names lead to this machine. */
 static int copy_domains(struct access *a, struct err *e)
 {
-    int r = 0;
+    int r = strv_push(&a->domains, ".localhost", e);
 
     for (char *const *name = a->daemon->domains; r == 0 && name && *name; name++) {
         _cleanup_free_ char *dotted = NULL;
@@ -289,14 +415,22 @@ static bool peer_is_owner(const struct request *q)
 }
 
 /*
- * DNS rebinding: a browser takes the daemon for a site of another name. A page there would have no token, but a person
- * could be asked for one. Programs that are no browsers may use any name.
+ * DNS rebinding: a browser takes the daemon for a site of another name. Over TCP its pages have no token, but a person
+ * could be asked for one. The socket, which a person may have led to a port of theirs, asks for none; and a page of such
+ * a site sends neither header with a GET: there only a browser has reason to send a name with a dot. Other programs may
+ * use any name.
  */
+static bool may_be_browser(struct request *q, const char *host)
+{
+    return request_header(q, "Origin") || request_header(q, "Sec-Fetch-Site") ||
+           (access_is_of_socket(q) && strchr(host, '.'));
+}
+
 static int check_browser_host(struct request *q, struct err *e)
 {
     const char *host = request_host(q);
 
-    if ((!request_header(q, "Origin") && !request_header(q, "Sec-Fetch-Site")) || !host || !*host ||
+    if (!host || !*host || !may_be_browser(q, host) ||
         origin_host_is_allowed(host, request_daemon(q)->access->domains))
         return 0;
     return err_field(e, ERR_DENIED, "Host",
@@ -322,16 +456,15 @@ static int check_scope(const struct api_route *row, const struct principal *p, s
     return 0;
 }
 
-static int authorize_token(struct request *q, struct principal *p, struct err *e)
+static int authorize_token(struct request *q, struct sender *s, struct err *e)
 {
     const struct api_route *row = request_row(q);
+    struct principal *p = &s->p;
     struct store_token t = {0};
     size_t len;
     const char *text = find_token_text(q, &len);
-    int r = check_browser_host(q, e);
+    int r;
 
-    if (r < 0)
-        return r;
     if (!len && row->route.flags & ROUTE_SIGNED) {
         p->is_nobody = true;
         return 0;
@@ -344,6 +477,7 @@ static int authorize_token(struct request *q, struct principal *p, struct err *e
     }
     if (r < 0)
         return r;
+    s->expires_ms = t.expires_ms;
     p->scope = t.scope;
     memcpy(p->token, t.id, sizeof(p->token));
     memcpy(p->name, t.name, sizeof(p->name));
@@ -353,20 +487,21 @@ static int authorize_token(struct request *q, struct principal *p, struct err *e
 
 int access_authorize(struct request *q, struct err *e)
 {
-    struct principal *p;
+    struct sender *s;
+    int r = check_browser_host(q, e);
 
-    if (q->route->flags & ROUTE_OPEN)
-        return access_is_of_socket(q) ? 0 : check_browser_host(q, e);
-    p = calloc(1, sizeof(*p));
-    if (!p)
+    if (r < 0 || q->route->flags & ROUTE_OPEN)
+        return r;
+    s = calloc(1, sizeof(*s));
+    if (!s)
         return err_oom(e);
-    q->caller = p;
+    q->caller = s;
     if (!access_is_of_socket(q))
-        return authorize_token(q, p, e);
+        return authorize_token(q, s, e);
     if (!peer_is_owner(q))
         return err_set(e, ERR_DENIED, "the socket takes requests of its owner and root only");
-    p->is_local = true;
-    p->scope = TOKEN_ADMIN;
+    s->p.is_local = true;
+    s->p.scope = TOKEN_ADMIN;
     return 0;
 }
 

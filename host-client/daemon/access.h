@@ -45,6 +45,15 @@ struct principal {
  * begin with a box, and that is not ROUTE_OWNED, is closed to tokens of an owner.
  */
 int access_authorize(struct request *q, struct err *e);
+/*
+ * For the begin of a route whose reply may go on for long, once q->state is set: ops->revoke of the request is called
+ * when its token is revoked or has expired. ERR_UNAUTHENTICATED: it is so already. More calls do nothing.
+ */
+int access_watch(struct request *q, struct err *e);
+void access_unwatch(const struct request *q); /* the request is over */
+/* Whether the token has ended; e: why. */
+bool access_has_ended(const struct request *q, struct err *e);
+void access_sweep(struct access *a); /* every second: tokens expire */
 /* Of a request that has passed the gate, as long as the request; NULL on an open route. */
 const struct principal *access_principal(const struct request *q);
 bool access_is_of_socket(const struct request *q); /* the unix socket, which no browser reaches */

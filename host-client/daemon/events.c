@@ -488,6 +488,19 @@ static int take_new(struct follower *f, struct err *e)
     return r < 0 ? r : REQUEST_PARKED;
 }
 
+/* The token has ended: the stream says so, and ends. */
+static void add_end(struct follower *f, const struct err *why)
+{
+    json_t *v = jx_new_error(why);
+    char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
+
+    if (text)
+        (void)buf_addf(&f->out, NULL, "event: error\ndata: %s\n\n", text);
+    free(text);
+    json_decref(v);
+    f->is_over = true;
+}
+
 static ssize_t read_events(void *arg, uint64_t pos, char *data, size_t max)
 {
     struct follower *f = arg;
@@ -516,6 +529,10 @@ static ssize_t read_events(void *arg, uint64_t pos, char *data, size_t max)
         }
         if (f->is_over)
             return REPLY_END;
+        if (!f->is_reading && access_has_ended(q, &e)) {
+            add_end(f, &e);
+            continue;
+        }
         request_set_silent(q, true);
         r = take_new(f, &e);
         if (r < 0)
@@ -649,7 +666,9 @@ static int events_begin(struct request *q, struct err *e)
     f->box = params[0];
     if (r == 0)
         r = request_query_bool(q, "keep", &f->keeps, e); /* a mere viewer says false */
-    return r < 0 ? r : read_position(q, f, e);
+    if (r == 0)
+        r = read_position(q, f, e);
+    return r < 0 ? r : access_watch(q, e);
 }
 
 static void unref_request(void *arg)
@@ -708,7 +727,7 @@ static void events_done(struct request *q)
 }
 
 const struct request_ops events_ops = {
-    .begin = events_begin, .finish = events_finish, .done = events_done};
+    .begin = events_begin, .finish = events_finish, .done = events_done, .revoke = request_wake};
 
 /* ---- the hub ---- */
 

@@ -72,6 +72,7 @@ static void service_sweep(void *owner, int64_t now_ms)
     const struct daemon *d = owner;
 
     agents_sweep(d->agents, now_ms);
+    access_sweep(d->access);
 }
 
 /* The address of the client, or "socket". */
@@ -120,6 +121,7 @@ static void service_relayed(void *owner, uint64_t bytes_in, uint64_t bytes_out)
 
 static void service_done(const struct request *q, int64_t took_ms)
 {
+    access_unwatch(q);
     metrics_count_request(request_daemon(q)->metrics, q);
     if (q->route && q->route->flags & ROUTE_CHANGES)
         record_call(q, took_ms);

@@ -1,6 +1,7 @@
 #include "daemon/terminal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,9 +11,11 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
+#include "daemon/access.h"
 #include "daemon/daemon.h"
 #include "daemon/job.h"
 #include "daemon/service.h"
@@ -24,6 +27,7 @@
 #define READ_BYTES (8 * 1024)
 #define INPUT_MS \
     30000 /* the command takes a piece of input within this time, or the terminal ends */
+#define CLOSE_MS 3000 /* the client has it to reply to a close frame */
 #define DEFAULT_COLS 80
 #define DEFAULT_ROWS 24
 #define MAX_COLS 1000
@@ -45,9 +49,12 @@ struct terminal {
     bool has_input;    /* the thread of it runs, and ends the command */
     int client_fd;     /* the relay's end */
     int fd;            /* ours: frames */
-    int cancel_fd;     /* readable: the client is gone */
+    int end_fd;        /* readable: it ends: the command is over, the client or its right is gone */
+    _Atomic bool is_revoked; /* the client's token has ended */
     struct side output, input;
     struct ws_reader reader; /* the input's thread */
+    struct request *request; /* the same: a reference */
+    int64_t end_ms;          /* the same: it ends, and waits so long for the client; 0: not yet */
     pthread_mutex_t lock;
     bool is_closed;   /* guarded by lock: a close frame was sent */
     _Atomic int refs; /* the request's and the threads' */
@@ -72,7 +79,7 @@ static void terminal_unref(struct terminal *t)
     side_done(&t->input);
     fd_close(t->client_fd);
     fd_close(t->fd);
-    fd_close(t->cancel_fd);
+    fd_close(t->end_fd);
     (void)pthread_mutex_destroy(&t->lock);
     free(t->box);
     free(t->cmd);
@@ -175,9 +182,12 @@ static void run_output(void *arg)
         send_json_take(t, json_pack("{s:{s:s, s:i, s:s}}", "exit", "reason", result.reason, "code",
                                     result.code, "signal", result.signal));
         send_close(t, WS_NORMAL, "");
+    } else if (t->is_revoked) {
+        send_close(t, WS_POLICY, "the token was revoked or has expired");
     } else {
         send_close(t, r == -BH_CANCELED ? WS_AWAY : WS_INTERNAL, error.message);
     }
+    (void)eventfd_write(t->end_fd, 1);
     terminal_unref(t);
 }
 
@@ -230,6 +240,8 @@ static int on_message(void *arg, enum ws_opcode opcode, const char *data, size_t
 {
     struct terminal *t = arg;
 
+    if (t->end_ms && opcode != WS_CLOSE)
+        return 0;
     switch (opcode) {
     case WS_BINARY:
         return bh_exec_write(t->input.exec, data, len, INPUT_MS, NULL) < 0 ? -1 : 0;
@@ -247,13 +259,32 @@ static int on_message(void *arg, enum ws_opcode opcode, const char *data, size_t
     return 0;
 }
 
+/* False: the terminal has ended, and its client has not closed in time: it is cut off. */
+static bool wait_for_input(struct terminal *t)
+{
+    for (;;) {
+        struct pollfd p[] = {{.fd = t->fd, .events = POLLIN},
+                             {.fd = t->end_ms ? -1 : t->end_fd, .events = POLLIN}};
+        int n = poll(p, N_ELEMENTS(p), t->end_ms ? clock_until_ms(t->end_ms) : -1);
+
+        if (n == 0 || (t->end_ms && clock_until_ms(t->end_ms) == 0)) {
+            request_cut(t->request);
+            return false;
+        }
+        if (n > 0 && p[1].revents)
+            t->end_ms = clock_mono_ms() + CLOSE_MS;
+        else if (n > 0)
+            return true;
+    }
+}
+
 static void run_input(void *arg)
 {
     struct terminal *t = arg;
     char data[READ_BYTES];
     int r = 0;
 
-    while (r == 0) {
+    while (r == 0 && wait_for_input(t)) {
         ssize_t n = recv(t->fd, data, sizeof(data), 0);
 
         if (n < 0 && errno == EINTR)
@@ -266,8 +297,9 @@ static void run_input(void *arg)
     }
     if (!t->id)
         (void)bh_exec_signal(t->input.exec, "SIGHUP", true, NULL);
-    (void)eventfd_write(t->cancel_fd, 1);
+    (void)eventfd_write(t->end_fd, 1);
     (void)shutdown(t->fd, SHUT_RDWR);
+    request_unref(t->request);
     terminal_unref(t);
 }
 
@@ -280,7 +312,7 @@ static int side_open(const struct request *q, struct terminal *t, struct side *s
     int r;
 
     if (s == &t->output)
-        o.cancel_fd = t->cancel_fd;
+        o.cancel_fd = t->end_fd;
     r = job_fail(e, bh_open(&o, &s->ctx, &error), &error);
     return r < 0 ? r : job_find_seen_box(q, s->ctx, t->box, &s->box, e);
 }
@@ -391,7 +423,7 @@ static int terminal_begin(struct request *q, struct err *e)
                            .fd = -1,
                            .refs = 1};
     (void)pthread_mutex_init(&t->lock, NULL);
-    t->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    t->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     q->state = t;
     q->free_state = terminal_release;
     if (atomic_fetch_add(&terminal_n, 1) >= TERMINAL_MAX)
@@ -401,11 +433,22 @@ static int terminal_begin(struct request *q, struct err *e)
         r = read_terminal_query(q, t, e);
     if (r < 0)
         return r;
-    if (t->cancel_fd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+    r = access_watch(q, e);
+    if (r < 0)
+        return r;
+    if (t->end_fd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
         return err_sys(e, errno, "socketpair");
     t->client_fd = fds[0];
     t->fd = fds[1];
     return io_set_nonblock(t->client_fd, true, e);
+}
+
+static void terminal_revoke(struct request *q)
+{
+    struct terminal *t = q->state;
+
+    t->is_revoked = true;
+    (void)eventfd_write(t->end_fd, 1);
 }
 
 static int take_terminal_peer(void *arg, const char **ret_late, size_t *ret_late_len)
@@ -418,14 +461,16 @@ static int take_terminal_peer(void *arg, const char **ret_late, size_t *ret_late
 }
 
 /* Once the threads run they end by themselves: the relay closes the socket when the client has left. */
-static int start_threads(struct terminal *t, struct err *e)
+static int start_threads(struct request *q, struct terminal *t, struct err *e)
 {
     int r;
 
     t->refs += 2;
+    t->request = request_ref(q);
     r = pool_run(t->daemon->pool, run_input, t, e);
     if (r < 0) {
         t->refs -= 2;
+        request_unref(q);
         return r;
     }
     t->has_input = true;
@@ -448,7 +493,7 @@ static int terminal_finish(struct request *q, struct err *e)
     reply = relay_new_reply(q, take_terminal_peer, t);
     if (!reply)
         return err_oom(e);
-    r = start_threads(t, e);
+    r = start_threads(q, t, e);
     if (r < 0) {
         (void)reply_free(reply);
         return r;
@@ -460,4 +505,5 @@ static int terminal_finish(struct request *q, struct err *e)
     return respond_queue_plain(q, HTTP_SWITCHING_PROTOCOLS, reply, e);
 }
 
-const struct request_ops terminal_ops = {.begin = terminal_begin, .finish = terminal_finish};
+const struct request_ops terminal_ops = {
+    .begin = terminal_begin, .finish = terminal_finish, .revoke = terminal_revoke};

@@ -15,6 +15,7 @@ setup()
 teardown()
 {
     [ -z "${FOLLOW_PID:-}" ] || kill "$FOLLOW_PID" 2>/dev/null || true
+    [ -z "${WEB_PID:-}" ] || { kill "$WEB_PID" && wait "$WEB_PID"; } 2>/dev/null || true
     daemon_stop
     box_teardown
 }
@@ -180,6 +181,54 @@ as_rows()
     jq -e '.code == "not_found" and (has("detail") | not)' "$BOX_TMP/gone"
 }
 
+# open_streams TOKEN: all kinds of streams; false if the token has ended before they were open.
+open_streams()
+{
+    wait_for 10 knows "$1" || return 1
+    python3 "$BATS_TEST_DIRNAME/../lib/open_streams.py" "${URL#http://}" "$1" "$WEB_PORT" >"$BOX_TMP/streams" 3>&- &
+    FOLLOW_PID=$!
+    opened() { grep -q open "$BOX_TMP/streams" || ! kill -0 "$FOLLOW_PID" 2>/dev/null; }
+    wait_for 30 opened
+    grep -q open "$BOX_TMP/streams"
+}
+
+# streams_ended WORDS: each has ended by itself, and says why where it can.
+streams_ended()
+{
+    wait "$FOLLOW_PID"
+    FOLLOW_PID=
+    cat "$BOX_TMP/streams"
+    for stream in all events; do
+        grep -q "^$stream event: error data: {.*\"code\":\"unauthenticated\".*\"message\":\"$1\".* end$" "$BOX_TMP/streams"
+    done
+    grep -q '^terminal closed 1008 the token was revoked or has expired$' "$BOX_TMP/streams"
+    grep -q '^command cut$' "$BOX_TMP/streams"
+    grep -q '^socket cut$' "$BOX_TMP/streams"
+}
+
+@test "a token that is revoked or expires ends the streams that it has opened, and no other's" {
+    make_box one
+    python3 "$BATS_TEST_DIRNAME/../lib/web_server.py" >"$BOX_TMP/port" 2>/dev/null 3>&- &
+    WEB_PID=$!
+    wait_for 10 test -s "$BOX_TMP/port"
+    WEB_PORT=$(cat "$BOX_TMP/port")
+    other=$(token use)
+    wait_for 10 knows "$other"
+    curl -sS -N -H "Authorization: Bearer $other" "$URL/v1/events" >"$BOX_TMP/others" 2>/dev/null 3>&- &
+    other_pid=$!
+    open_streams "$(token use --name gone)"
+    bellhop token revoke gone
+    streams_ended 'the token was revoked'
+    for seconds in 2 5 15 45; do # a slow machine needs some for the start
+        open_streams "$(token use --expires "${seconds}s")" && break
+    done
+    streams_ended 'the token has expired'
+    bellhop stop one
+    wait_for 10 grep -q '"after":"stopped"' "$BOX_TMP/others"
+    kill "$other_pid"
+    ! grep -q error "$BOX_TMP/others"
+}
+
 @test "tokens are listed without their text, of which the store has the hash alone" {
     text=$(token use --name laptop --owner ann --expires 30d)
     [[ "$text" =~ ^bh_[0-9a-f]{64}$ ]]
@@ -197,6 +246,18 @@ as_rows()
     [ "$status" -eq 3 ]
 }
 
+@test "a token of an owner has not the rights of an administrator, whatever its row says" {
+    ann=$(token use --name anns --owner ann)
+    sqlite3 "$BELLHOP_STATE_DIR/store.db" "UPDATE tokens SET scope = 3 WHERE name = 'anns'"
+    wait_for 10 knows "$ann"
+    for body in '"project":"/etc"' '"agent_config":"/etc"' '"git_token_file":"/etc/passwd"' '"agent":"/etc/passwd"' \
+        '"image":"/etc"' '"image":"host"' '"network":"host"' '"provider":"process"' '"allow_missing":["memory"]'; do
+        call "$ann" POST /v1/boxes --data "{\"name\":\"x\",$body}" | jq -e '.code == "permission_denied"'
+    done
+    call "$ann" DELETE /v1/boxes/none | jq -e '.code == "permission_denied" and .field == "scope"'
+    call "$ann" GET /v1/config | jq -e '.code == "permission_denied"'
+}
+
 @test "wrong options of tokens are named" {
     run bellhop token create
     [ "$status" -eq 2 ]
@@ -206,6 +267,7 @@ as_rows()
     [[ "$output" = *"scope: 'root' is not one of 'read', 'use' and 'admin'"* ]]
     run bellhop token create --scope admin --owner ann
     [ "$status" -eq 2 ]
+    [[ "$output" = *"owner: an admin token is of all boxes, not of an owner"* ]]
     run bellhop token create --scope use --owner 'a b'
     [ "$status" -eq 2 ]
     [[ "$output" = *"owner: 'a b' is not 1 to 64 letters"* ]]
@@ -227,8 +289,67 @@ as_rows()
     daemon_start --listen 127.0.0.1:0 --domain bellhop.example
     URL=http://$(jq -r '.tcp[0]' <<<"$DAEMON_READY")
     call "$all" GET /v1/boxes -H 'Host: bellhop.example' -H 'Sec-Fetch-Site: same-origin' | jq -e .boxes
-    # The socket, which a person may have led to a port of theirs: pages of others are refused.
-    ask GET /v1/boxes -H 'Origin: http://evil.example' | jq -e '.code == "permission_denied"'
+}
+
+@test "the socket, led to a port of a person's browser, is closed to the pages of others" {
+    # A page whose name was led to that port (DNS rebinding) sends neither header with a GET.
+    for host in evil.example evil.example.:7070 127.0.0.1.evil.example; do
+        for path in /v1/boxes / /v1/health; do
+            expect 403 '.code == "permission_denied" and .field == "Host"' GET "$path" -H "Host: $host"
+        done
+        expect 403 '.field == "Host"' POST /v1/boxes -H "Host: $host" -H "Origin: http://$host" --data '{}'
+    done
+    expect 403 '.field == "Host"' GET /v1/boxes -H 'Host: bellhop' -H 'Origin: http://bellhop'
+    for origin in http://evil.example http://127.0.0.1:7071 null; do
+        expect 403 '.code == "permission_denied"' GET /v1/boxes -H 'Host: 127.0.0.1:7070' -H "Origin: $origin"
+        expect 403 '.code == "permission_denied"' POST /v1/boxes -H 'Host: 127.0.0.1:7070' -H "Origin: $origin" --data '{}'
+    done
+    expect 403 .field GET /v1/boxes -H 'Host: localhost:7070' -H 'Sec-Fetch-Site: same-site'
+    # Its own page, and programs.
+    for host in 127.0.0.1:7070 127.0.0.1.:7070 localhost:7070 localhost.:7070 '[::1]:7070'; do
+        expect 200 .boxes GET /v1/boxes -H "Host: $host" -H "Origin: http://$host" -H 'Sec-Fetch-Site: same-origin'
+    done
+    for host in bellhop x localhost; do
+        expect 200 .boxes GET /v1/boxes -H "Host: $host"
+    done
+}
+
+# Prints "ready", and ends once somebody has opened the file.
+wait_for_open() # FILE
+{
+    python3 -c 'import ctypes, os, sys
+libc = ctypes.CDLL(None)
+fd = libc.inotify_init()
+assert libc.inotify_add_watch(fd, sys.argv[1].encode(), 0x20) > 0
+print("ready", flush=True)
+os.read(fd, 4096)' "$1"
+}
+
+@test "a name that goes to another owner between the check and the lock is taken" {
+    ann=$(token use --owner ann)
+    make_box bobs --label owner=bob
+    wait_for 10 knows "$ann"
+    exec 8>>"$BELLHOP_STATE_DIR/locks/wanted"
+    for query in '' '?wait=false'; do
+        # The lock is held, as by another command. Who tries it is past the first check.
+        flock 8
+        : >"$BOX_TMP/ready"
+        wait_for_open "$BELLHOP_STATE_DIR/locks/wanted" >"$BOX_TMP/ready" 8>&- 3>&- &
+        open_pid=$!
+        wait_for 10 grep -q ready "$BOX_TMP/ready"
+        call "$ann" POST "/v1/boxes$query" --data '{"name":"wanted"}' 8>&- >"$BOX_TMP/taken" 3>&- &
+        FOLLOW_PID=$!
+        wait "$open_pid"
+        sqlite3 "$BELLHOP_STATE_DIR/store.db" "UPDATE boxes SET name = 'wanted' WHERE name = 'bobs'"
+        flock -u 8
+        wait "$FOLLOW_PID"
+        FOLLOW_PID=
+        jq -e '.code == "already_exists" and .field == "name"' "$BOX_TMP/taken"
+        sqlite3 "$BELLHOP_STATE_DIR/store.db" "UPDATE boxes SET name = 'bobs' WHERE name = 'wanted'"
+    done
+    exec 8>&-
+    [ "$(bellhop ls -q)" = bobs ]
+    rm -f "$BELLHOP_STATE_DIR/locks/wanted"
 }
 
 @test "an owner's quota bounds the boxes, before anything is made" {
