@@ -66,7 +66,7 @@ static void add_globals(struct args *a, const struct oci_container *c)
         add_arg(a, "--platform=systrap");
         add_arg(a, "--ignore-cgroups");
         add_arg(a, "--host-uds=create");
-        /* What the box writes is on its disk, not in a file that the next start cannot use. A
+        /* The box's writes go to its disk, not to a file that the next start cannot use. A
          * fault of gVisor's shows then: `ls -l` of a symbolic link says "Bad file descriptor". */
         add_arg(a, "--overlay2=none");
         add_arg(a, str_eq(c->network, "none") ? "--network=none" : "--network=host");
