@@ -139,11 +139,16 @@ static int op_extend(struct commands *c, const struct request *q, json_t *reply,
     until_mono_ms = clock_mono_ms() + (q->until_ms - clock_real_ms());
     if (q->awake)
         lease_stay_awake(&c->m->lease, until_mono_ms);
-    if (lease_extend(&c->m->lease, until_mono_ms))
+    /* A `keep` promises a box that runs until then: its end begins there, and not before. */
+    if (q->awake ? lease_postpone(&c->m->lease, until_mono_ms)
+                 : lease_extend(&c->m->lease, until_mono_ms))
         r = monitor_lease_changed(c->m, e);
     else
         monitor_save_lease(c->m);
-    return r < 0 ? r : add_int(reply, "deadline_ms", monitor_deadline_real_ms(c->m), e);
+    return r < 0
+               ? r
+               : add_int(reply, "deadline_ms",
+                         monitor_deadline_real_ms(c->m) - (q->awake ? c->m->lease.lead_ms : 0), e);
 }
 
 /* Uses the same port of this machine as the last time: others may know it. */

@@ -298,6 +298,21 @@ PY
     [ -z "$(bellhop ls -q)" ]
 }
 
+@test "a record stays as long as a removal that was killed has left a directory, which gc then knows" {
+    up one >/dev/null
+    id=$(bellhop status one --json | jq -r .id)
+    bellhop rm one >/dev/null
+    mkdir "$BELLHOP_STATE_DIR/boxes/$id" # as a removal leaves it that is killed when the row is gone
+    touch "$BELLHOP_STATE_DIR/boxes/$id/exit.json"
+    up two >/dev/null
+    BELLHOP_RECORDS_FOR=1ms bellhop rm two >/dev/null
+    [[ "$(bellhop ls --all -q)" = *one* ]]
+    run bellhop gc --records-for 0
+    [[ "$output" = *"removed the directory of a box that is gone: $id"* ]]
+    [ ! -e "$BELLHOP_STATE_DIR/boxes/$id" ]
+    [ -z "$(bellhop ls --all -q)" ]
+}
+
 @test "BELLHOP_RECORDS_FOR says how long records are kept, and a monitor forgets none" {
     up one >/dev/null
     bellhop rm one >/dev/null

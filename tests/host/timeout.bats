@@ -71,6 +71,13 @@ make_overdue()
     local deadline first id seq
 
     up one --timeout 12s
+    # A `keep` promises a box that runs so long: its end does not begin before.
+    now=$(date +%s%3N)
+    kept=$(bellhop keep one --for 20s --json | jq .deadline_ms)
+    [ "$kept" -ge $((now + 20000)) ] && [ "$kept" -lt $((now + 26000)) ]
+    [ "$(info one .deadline_ms)" -ge $((kept + 5900)) ] # half of its time to live is for the snapshot
+    bellhop rm one >/dev/null
+    up one --timeout 12s
     bellhop exec one -- sh -c 'echo one >/workspace/file; (sleep 1000 >/dev/null 2>&1 &)'
     bellhop snapshot one --name mine >/dev/null
     seq=$(last_seq one)

@@ -452,8 +452,11 @@ int store_list_records(struct store *s, int (*fn)(void *arg, const struct record
 
 /* Records that are too old, or beyond the most that are kept. */
 #define OLD_RECORDS \
-    " FROM records WHERE destroyed_ms <= ?1 OR rowid IN (SELECT rowid FROM records" \
-    " ORDER BY destroyed_ms DESC, rowid DESC LIMIT -1 OFFSET ?2)"
+    " FROM records WHERE (destroyed_ms <= ?1 OR rowid IN (SELECT rowid FROM records" \
+    " ORDER BY destroyed_ms DESC, rowid DESC LIMIT -1 OFFSET ?2))"
+/* A record whose box has a directory still stays: a removal is at work there, or was killed, and gc removes what is left
+ * only of boxes that have a record. */
+#define REMOVED_RECORDS OLD_RECORDS " AND NOT has_directory(id)"
 
 static int run_over_old_records(struct store *s, const char *sql, int64_t keep_ms, int64_t *ret_n,
                                 struct err *e)
@@ -478,7 +481,7 @@ static int run_over_old_records(struct store *s, const char *sql, int64_t keep_m
 int store_drop_old_records(struct store *s, int64_t keep_ms, int64_t *ret_n, struct err *e)
 {
     return run_over_old_records(
-        s, "DELETE FROM records WHERE rowid IN (SELECT rowid" OLD_RECORDS " LIMIT ?3)", keep_ms,
+        s, "DELETE FROM records WHERE rowid IN (SELECT rowid" REMOVED_RECORDS " LIMIT ?3)", keep_ms,
         ret_n, e);
 }
 

@@ -125,6 +125,21 @@ void store_set_patience(struct store *s)
     (void)sqlite3_busy_handler(s->db, wait_for_others, s);
 }
 
+/* The SQL function has_directory(ID). */
+static void has_directory(sqlite3_context *c, int n, sqlite3_value **values)
+{
+    const struct store *s = sqlite3_user_data(c);
+    const char *id = (const char *)sqlite3_value_text(values[0]);
+    _cleanup_free_ char *path = NULL;
+
+    (void)n;
+    if (asprintf(&path, "%s/boxes/%s", s->dir, id ? id : "") < 0) {
+        sqlite3_result_error_nomem(c);
+        return;
+    }
+    sqlite3_result_int(c, access(path, F_OK) == 0);
+}
+
 /* Serializes opening: two processes that switch the journal mode at once get errors instead of
  * waiting. */
 static int open_db(struct store *s, struct err *e)
@@ -150,6 +165,9 @@ static int open_db(struct store *s, struct err *e)
         return s->db ? store_fail(s, "open", e) : err_oom(e);
     store_set_patience(s);
     (void)chmod(path, 0600);
+    if (sqlite3_create_function(s->db, "has_directory", 1, SQLITE_UTF8 | SQLITE_DIRECTONLY, s,
+                                has_directory, NULL, NULL) != SQLITE_OK)
+        return store_fail(s, "open", e);
     r = store_exec(s, "PRAGMA secure_delete=ON", e); /* variables may be secrets */
     if (r == 0)
         r = store_make_schema(s, e);

@@ -87,14 +87,17 @@ static int add_zeros(struct file_pass *p, uint64_t block, uint64_t n, struct err
     return 0;
 }
 
+/* A clone takes no room at first; it is bounded all the same: it does once its original is changed or removed. */
 static int write_run(struct file_pass *p, const uint8_t *data, size_t len, off_t at, struct err *e)
 {
     struct layer_budget *b = p->budget;
 
-    if (b->max_copied && len > b->max_copied - b->copied)
+    if (b->max_copied && len > b->max_copied - b->copied - b->cloned)
         return err_set(e, ERR_EXHAUSTED, "more than %" PRIu64 " bytes would be copied",
                        b->max_copied);
-    while (len) {
+    if (p->is_cloned)
+        b->cloned += len;
+    while (len && !p->is_cloned) {
         ssize_t n = pwrite(p->to, data, len, at);
 
         if (n < 0 && errno == EINTR)
@@ -139,9 +142,7 @@ static int take_block(struct file_pass *p, const uint8_t *data, size_t len, off_
     if (len == BLOCK_BYTES && is_zero(data, BLOCK_BYTES))
         return add_zeros(p, (uint64_t)at / BLOCK_BYTES, 1, e);
     sha256_update(&p->sha, len, data);
-    if (p->to < 0 || p->is_cloned)
-        return 0;
-    return write_block(p, data, len, at, e);
+    return p->to < 0 ? 0 : write_block(p, data, len, at, e);
 }
 
 /* Skips what the file system knows to be zeros. *at is moved to the block that has data, or to the

@@ -22,6 +22,7 @@ struct layer_budget {
     uint64_t max_copied;      /* 0: no limit */
     uint64_t unchecked;       /* bytes since the last look at the clock and the disk */
     uint64_t copied;          /* bytes that were written: no holes, no clones */
+    uint64_t cloned;          /* they count for max_copied */
 };
 /* Call it for each `bytes` of work; fd: of the file system that is written, or -1. */
 int layer_budget_spend(struct layer_budget *b, int fd, uint64_t bytes, struct err *e);

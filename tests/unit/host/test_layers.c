@@ -4,9 +4,13 @@
 #include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/fs.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/vfs.h>
@@ -663,6 +667,49 @@ TEST(a_file_that_moves_ahead_of_the_copy_counts_again_and_holes_do_not_count)
     m.from = fd = open("upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     T_INT(layer_make(&m, &facts, &e), 0);
     T_INT(facts.copied, bytes);
+}
+
+/* A file system that shares blocks: a clone of it is a copy here. */
+static bool can_clone;
+
+int ioctl(int fd, unsigned long request, ...)
+{
+    va_list ap;
+    long arg;
+
+    va_start(ap, request);
+    arg = va_arg(ap, long);
+    va_end(ap);
+    if (request == FICLONE && can_clone) {
+        off_t from = 0, to = 0;
+
+        while (copy_file_range((int)arg, &from, fd, &to, 1 << 20, 0) > 0)
+            ;
+        return 0;
+    }
+    return (int)syscall(SYS_ioctl, fd, request, arg);
+}
+
+TEST(clones_count_for_the_limit_of_a_copy_and_take_no_room)
+{
+    struct bh_ctx ctx = test_ctx();
+    struct layer_facts facts = {{0}};
+    _cleanup_close_ int fd = -1;
+    struct layer_make m = {.ctx = &ctx, .max_copied = 8191};
+    struct err e = {0};
+
+    need_root();
+    can_clone = true;
+    T_INT(mkdir("upper", 0755), 0);
+    put_file("upper/a", "a page with data, and pages without");
+    T_INT(truncate("upper/a", 1 << 20), 0);
+    put_file("upper/b", "another page");
+    T_INT(truncate("upper/b", 4096), 0);
+    refuse_layer(&m, -ERR_EXHAUSTED, "more than 8191 bytes would be");
+    m.max_copied = 8192;
+    m.from = fd = open("upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    T_INT(layer_make(&m, &facts, &e), 0);
+    T_INT(facts.copied, 0);
 }
 
 TEST(a_link_in_the_place_of_a_directory_or_file_is_not_followed)
