@@ -402,6 +402,11 @@ $(B)/tests/host/test_gc: LDFLAGS += -Wl,--wrap=sqlite3_prepare_v2
 # The test has clocks of its own.
 $(B)/tests/host/test_timers: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_ms clock_real_ms)
 
+# The test has clocks, and scripts what the daemon's parts stand on.
+$(B)/tests/host/test_day: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_ms clock_real_ms bh_extend bringup_notice control_ping \
+	http_new http_free http_do poll sqlite3_open_v2)
+$(B)/tests/host/test_day: $(call host_o,$(addprefix host-client/daemon/,events.c attention.c webhooks.c contexts.c))
+
 # It watches a box as the monitor does.
 $(B)/tests/host/test_provider: $(call host_o,host-client/monitor/exit_watch.c)
 
