@@ -1,5 +1,6 @@
 #!/bin/sh
-# embed-page.sh OUT: writes the status page as rows of a C table, PAGE_FILE(NUMBER, "name", "type", "etag", "path"), with
+# embed-page.sh OUT: writes the status page as rows of a C table,
+# PAGE_FILE(NUMBER, "name", "type", "etag", "path"), with
 # the files of the npm packages in its lock. Those are kept in build/cache; the checksum of the lock decides, so a fetch
 # is made only once.
 set -eu

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The daemon's gateway: 1 GB of a file and of a server in a box, through it and directly, beside nginx as a reverse proxy of
-# the same server; and the latency that each adds. All on the unix socket or loopback, alternating. Prints medians and
-# ratios.
+# The daemon's gateway: 1 GB of a file and of a server in a box, through it and directly, beside nginx as a reverse
+# proxy of the same server; and the latency that each adds. All on the unix socket or loopback, alternating. Prints
+# medians and ratios.
 # Usage: tests/bench/gateway.sh [ROUNDS [MEGABYTES]]
 set -eu
 
@@ -47,7 +47,8 @@ work=$("$bin/bellhop" exec one -- pwd)
 agent=$("$bin/bellhop" status one --json | jq -r .guest.socket)
 token=$(cat "$(dirname "$(dirname "$agent")")/token")
 mkfifo "$dir/ready"
-"$bin/bellhop-daemon" --state-dir "$dir/state" --cache-dir "$dir/cache" --socket "$dir/sock" --ready-fd 3 3>"$dir/ready" &
+"$bin/bellhop-daemon" --state-dir "$dir/state" --cache-dir "$dir/cache" --socket "$dir/sock" \
+    --ready-fd 3 3>"$dir/ready" &
 daemon=$!
 read -r _ <"$dir/ready"
 
@@ -73,7 +74,8 @@ http {
 END
     [ "$(id -u)" != 0 ] || sed -i '1i user root;' "$dir/$role.conf"
 done
-printf 'listen 127.0.0.1:%s; root %s; location = /small { return 200 ok; } } }\n' "$inner" "$dir/www" >>"$dir/server.conf"
+printf 'listen 127.0.0.1:%s; root %s; location = /small { return 200 ok; } } }\n' "$inner" "$dir/www" \
+    >>"$dir/server.conf"
 # As a gateway: no buffering on disk, HTTP/1.1 to the server.
 printf 'listen unix:%s; location / { proxy_pass http://127.0.0.1:%s; proxy_buffering off; proxy_http_version 1.1;
     proxy_request_buffering off; } } }\n' "$dir/nginx.sock" "$inner" >>"$dir/peer.conf"
@@ -164,5 +166,6 @@ ms = {name: statistics.median(t) * 1000 for name, t in times.items()}
 print(f"median of a small file: the agent {ms['agent file']:.3f} ms, gateway {ms['gateway']:.3f} ms: "
       f"it adds {ms['gateway'] - ms['agent file']:.3f} ms")
 print(f"median of a small page: the server {ms['server']:.3f} ms, nginx {ms['nginx']:.3f} ms, the agent's proxy "
-      f"{ms['agent port']:.3f} ms, gateway {ms['gateway port']:.3f} ms: it adds {ms['gateway port'] - ms['agent port']:.3f} ms")
+      f"{ms['agent port']:.3f} ms, gateway {ms['gateway port']:.3f} ms: "
+      f"it adds {ms['gateway port'] - ms['agent port']:.3f} ms")
 P

@@ -168,13 +168,13 @@ as_rows()
     wait_for 10 grep -q '^event: box' "$BOX_TMP/events"
     bellhop stop bobs anns
     wait_for 10 grep -q '"after":"stopped"' "$BOX_TMP/events"
-    ! grep -q bobs "$BOX_TMP/events"
-    ! grep -q "$bob_id" "$BOX_TMP/events"
+    run ! grep -q bobs "$BOX_TMP/events"
+    run ! grep -q "$bob_id" "$BOX_TMP/events"
     kill "$FOLLOW_PID"
     curl -sS -N --max-time 2 -H "Authorization: Bearer $ann" -H 'Last-Event-ID: 0' "$URL/v1/events" \
         >"$BOX_TMP/replay" 2>/dev/null || true
     grep -q '"after":"stopped"' "$BOX_TMP/replay"
-    ! grep -q "$bob_id" "$BOX_TMP/replay"
+    run ! grep -q "$bob_id" "$BOX_TMP/replay"
     # One that is destroyed stays another's.
     bellhop rm bobs
     call "$ann" GET "/v1/boxes/$bob_id" >"$BOX_TMP/gone"
@@ -234,7 +234,7 @@ streams_ended()
     [[ "$text" =~ ^bh_[0-9a-f]{64}$ ]]
     bellhop token ls --json | jq -e '.tokens | length == 1 and .[0].name == "laptop" and .[0].owner == "ann" and
         .[0].scope == "use" and .[0].expires_ms > .[0].created_ms and .[0].used_ms == 0'
-    ! grep -rqF "${text#bh_}" "$BELLHOP_STATE_DIR"
+    run ! grep -rqF "${text#bh_}" "$BELLHOP_STATE_DIR"
     wait_for 10 knows "$text"
     used() { bellhop token ls --json | jq -e '.tokens[0].used_ms > 0' >/dev/null; }
     wait_for 10 used

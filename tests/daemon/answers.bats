@@ -105,5 +105,5 @@ make_box() # NAME
     expect 501 '.code == "unimplemented"' POST /v1/boxes/one/snapshots --data '{"name":"s"}'
     expect 501 '.code == "unimplemented"' POST /v1/boxes/one/fork --data '{"name":"s"}'
     expect 400 '.field == "snapshot"' POST /v1/boxes/one/restore --data '{}'
-    expect 400 '.field == "nmae"' POST /v1/boxes/one/snapshots --data '{"nmae":"s"}'
+    expect 400 '.field == "nam"' POST /v1/boxes/one/snapshots --data '{"nam":"s"}'
 }

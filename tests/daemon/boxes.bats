@@ -82,7 +82,7 @@ has() # FILE PATTERN
     bellhop rm two
     bellhop stop one
     wait_for 10 has "$BOX_TMP/events" '"after":"stopped"'
-    ! grep -q '"name":"two"' "$BOX_TMP/events"
+    run ! grep -q '"name":"two"' "$BOX_TMP/events"
 }
 
 @test "a box that the daemon makes has the limits, mask and signals of one that a command makes" {

@@ -175,7 +175,7 @@ PY
     tls -T "$BOX_TMP/file" "https://localhost:$port/v1/boxes/one/files/file" >/dev/null
     tls "https://localhost:$port/v1/boxes/one/files/file" | cmp - "$BOX_TMP/file"
     (tls -N --max-time 2 "https://localhost:$port/v1/events" 2>/dev/null || true) | grep -q '^event: box'
-    ! curl -sS --max-time 5 "http://localhost:$port/v1/health"
+    run ! curl -sS --max-time 5 "http://localhost:$port/v1/health"
     bellhop daemon status | grep -q ' (TLS)'
     bellhop daemon stop
     echo junk >"$BOX_TMP/junk"

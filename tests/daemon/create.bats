@@ -35,7 +35,7 @@ keep_answer() # FILE
         and .options.on_idle == "keep"' /v1/boxes '{"name":"one","provider":"process","agent":"none",
         "labels":{"team":"a"},"env":{"COLOUR":"blue"},"timeout_ms":1200000,"on_idle":"keep"}'
     id=$(jq -r .id "$BOX_TMP/expected")
-    ! grep -q password "$BOX_TMP/expected"
+    run ! grep -q password "$BOX_TMP/expected"
     [ "$(bellhop exec one -- sh -c 'echo $COLOUR')" = blue ]
     post 200 ".id == \"$id\"" /v1/boxes '{"name":"one"}'
 }
@@ -47,7 +47,7 @@ keep_answer() # FILE
         post 400 ".code == \"invalid_argument\" and .field == \"$field\"" /v1/boxes "$body"
         n=$((n + 1))
     done <<'END'
-nmae {"nmae":"one"}
+nam {"nam":"one"}
 name {"name":7}
 name {"name":"Not a name"}
 memory_bytes {"memory_bytes":-1}
@@ -57,7 +57,7 @@ labels {"labels":["a=b"]}
 network {"provider":"process","network":"moon"}
 END
     [ "$n" = 8 ]
-    post 400 '.field == "wiat"' '/v1/boxes?wiat=false' '{}'
+    post 400 '.field == "waits"' '/v1/boxes?waits=false' '{}'
     [ "$(bellhop ls -q)" = "" ]
 }
 

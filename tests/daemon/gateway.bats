@@ -130,11 +130,11 @@ seen()
     [ "$(seen authorization)" = 'Basic eDp5' ]
     [ "$(seen x-access-token)" = null ]
     grep -qi '^content-security-policy: sandbox ' "$BOX_TMP/headers"
-    ! grep -q "$(cat "$BELLHOP_STATE_DIR"/boxes/*/token)" "$BOX_TMP/headers"
+    run ! grep -q "$(cat "$BELLHOP_STATE_DIR"/boxes/*/token)" "$BOX_TMP/headers"
     ask POST /echo -H "Host: $WEB_PORT-one.localhost:7000" --data-binary "@$BOX_TMP/answer" >/dev/null
     [ "$(seen x-forwarded-prefix)" = null ]
     [ "$(seen x-forwarded-host)" = "$WEB_PORT-one.localhost:7000" ]
-    ! grep -qi '^content-security-policy: sandbox' "$BOX_TMP/headers"
+    run ! grep -qi '^content-security-policy: sandbox' "$BOX_TMP/headers"
     # The domain that was given, and no other.
     ask GET /c -H "Host: $WEB_PORT-one.boxes.example" >/dev/null
     [ "$ASK_STATUS" = 404 ]
@@ -238,12 +238,12 @@ PY
     [ "$(curl -sS -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer other' "$url/x")" = 401 ]
     curl -sSf -o /dev/null -D "$BOX_TMP/headers" -H "Authorization: Bearer $token" -H 'X-Access-Token: x' "$url/echo"
     [ "$(seen authorization)" = null ]
-    ! grep -q "$token" "$BOX_TMP/headers"
+    run ! grep -q "$token" "$BOX_TMP/headers"
     curl -sSf -o /dev/null -D "$BOX_TMP/headers" -H "X-Access-Token: $token" -H 'Authorization: Basic eDp5' "$url/echo"
     [ "$(seen authorization)" = 'Basic eDp5' ]
-    ! grep -q "$token" "$BOX_TMP/headers"
+    run ! grep -q "$token" "$BOX_TMP/headers"
     curl -sSf -o /dev/null -D "$BOX_TMP/headers" -H "Sec-WebSocket-Protocol: chat, bellhop.token.$token" "$url/echo"
-    ! grep -q "$token" "$BOX_TMP/headers"
+    run ! grep -q "$token" "$BOX_TMP/headers"
     curl -sSf -o /dev/null -D "$BOX_TMP/headers" -H "X-Access-Token: $token" -H 'Sec-WebSocket-Protocol: chat' "$url/echo"
     [ "$(seen sec-websocket-protocol)" = chat ]
 }
@@ -354,7 +354,7 @@ while True:
     [ "$ASK_STATUS" != 200 ]
     kill "$thief"
     wait "$thief" || true
-    ! grep -q GET "$BOX_TMP/thief"
+    run ! grep -q GET "$BOX_TMP/thief"
     mv "$socket.real" "$socket"
     [ "$(ask GET "/v1/boxes/one/proxy/$WEB_PORT/x")" = /x ]
 }

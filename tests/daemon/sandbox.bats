@@ -67,7 +67,7 @@ teardown()
     expect 200 '.enabled == false' GET /sandbox/debug
     bellhop up --empty --provider process --agent none --name one >/dev/null 2>&1
     expect 200 true POST /v1/boxes/one/stop
-    ! grep -q state "$BOX_TMP/daemon.log"
+    run ! grep -q state "$BOX_TMP/daemon.log"
     expect 200 '.enabled' PUT /sandbox/debug --data '{"enabled":true}'
     expect 200 true POST /v1/boxes/one/start
     grep -q state "$BOX_TMP/daemon.log"
@@ -75,5 +75,5 @@ teardown()
     expect 200 '.enabled == false' PUT /sandbox/debug --data '{"enabled":false}'
     : >"$BOX_TMP/daemon.log"
     expect 200 true POST /v1/boxes/one/stop
-    ! grep -q state "$BOX_TMP/daemon.log"
+    run ! grep -q state "$BOX_TMP/daemon.log"
 }

@@ -87,7 +87,7 @@ refuses() # URL
     [ "$(status "http://$((WEB_PORT - 1))-$ID.localhost:${ADDRESS##*:}/")" = 401 ]
     # A text that is no signature becomes no header.
     [ "$(status "$url?bellhop_signature=1.ab;%20Domain=localhost")" = 200 ]
-    ! grep -qi '^set-cookie:' "$BOX_TMP/headers"
+    run ! grep -qi '^set-cookie:' "$BOX_TMP/headers"
     bellhop url one --port "$WEB_PORT" --private
     wait_for 10 refuses "$url"
 }
@@ -165,7 +165,7 @@ refuses() # URL
         [3, "token viewer", "POST", "/v1/boxes/one/stop", 403], [4, "nobody", "POST", "/v1/boxes/one/stop", 401]]'
     bellhop audit ls --json | jq -e '.calls[0].from == "socket" and (.calls[3].from | startswith("127.0.0.1 "))'
     [ "$(bellhop audit verify)" = '4 calls, the chain is whole' ]
-    ! grep -q "$read_token" "$BELLHOP_STATE_DIR/audit.jsonl"
+    run ! grep -q "$read_token" "$BELLHOP_STATE_DIR/audit.jsonl"
     # The chain goes on after a restart.
     daemon_stop
     daemon_start --listen 127.0.0.1:0

@@ -456,7 +456,7 @@ life_of_gvisor_box()
     mount -t tmpfs none /usr/local/sbin && cp "$1/runsc" /usr/local/sbin || return 1
     up one --runtime runsc --allow-missing pids_limit || return 1
     bellhop exec one -- sh -c 'echo kept >file; mkdir dir; ln -s file link'
-    ! bellhop snapshot one --name s 2>"$BOX_TMP/refused"
+    if bellhop snapshot one --name s 2>"$BOX_TMP/refused"; then return 1; fi
     bellhop stop one
     bellhop snapshot one --name s
     [ "$(bellhop exec one -- cat link)" = kept ] && echo started again
