@@ -271,7 +271,10 @@ static void say_addresses(const struct app *a)
 
     (void)fprintf(stderr, "bellhop-daemon: listens on %s\n", a->options.socket);
     for (size_t i = 0; (address = server_tcp_address(a->daemon.server, i)); i++)
-        (void)fprintf(stderr, "bellhop-daemon: listens on %s\n", address);
+        (void)fprintf(stderr,
+                      "bellhop-daemon: listens on %s; the status page is %s://%s/, and asks for a "
+                      "token: bellhop token create --name ME\n",
+                      address, a->tls_cert ? "https" : "http", address);
 }
 
 /* A worker may still be at a long step of a box: then nothing that it uses is freed. */

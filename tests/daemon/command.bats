@@ -49,6 +49,16 @@ command_start()
     jq -e '.running == false and .answers == false' <<<"$output"
 }
 
+@test "a person at a terminal is told the address of the status page" {
+    local page
+
+    "$BELLHOP" daemon --socket "$SOCKET" --listen 127.0.0.1:0 2>"$BOX_TMP/command.log" 3>&- &
+    COMMAND_PID=$!
+    wait_for 20 grep -q 'the status page is ' "$BOX_TMP/command.log"
+    page=$(sed -n 's/.*the status page is \([^ ]*\/\), .*/\1/p' "$BOX_TMP/command.log")
+    curl -sS --fail "$page" | grep -q '<html'
+}
+
 @test "a state directory has one daemon: the second is told the pid of the first" {
     command_start
     run bellhop daemon --socket "$BOX_TMP/other.sock"
