@@ -114,7 +114,7 @@ AGENT_LDFLAGS :=
 AGENT_LIBS := $(call pkg,--libs,$(AGENT_PKGS)) -lm
 endif
 HOST_LIBS := $(call pkg,--libs,$(HOST_PKGS))
-DAEMON_LIBS := $(call pkg,--libs,libmicrohttpd zlib)
+DAEMON_LIBS := $(call pkg,--libs,libmicrohttpd gnutls zlib)
 HOST_LIB_CFLAGS := $(call pkg,--cflags,$(HOST_PKGS))
 
 agent_o = $(patsubst %.c,$(B)/obj/agent/%.o,$(1))
@@ -191,6 +191,7 @@ test-long: ## tests too long for CI: a bare Debian root, every image in every fo
 	@tests/long/bare-root.sh
 	@tests/long/exec-gigabyte.sh
 	@tests/long/e2b-gigabyte.sh
+	@tests/long/gateway-gigabyte.sh
 	@tests/long/sync.sh
 	@tests/long/search-diff.sh
 	@tests/long/search-gigabyte.sh

@@ -25,7 +25,8 @@
 
 /*
  * "PID (any (name)) STATE PPID PGRP SESSION TTY TPGID FLAGS ... UTIME(14th) STIME CUTIME CSTIME PRIORITY NICE THREADS
- * ITREALVALUE STARTTIME":
+ * ITREALVALUE STARTTIME
+ * VSIZE RSS":
  * the name may hold anything, but its ')' is the last one of the line.
  */
 bool process_read(pid_t pid, struct process_stat *ret)
@@ -51,9 +52,9 @@ bool process_read(pid_t pid, struct process_stat *ret)
     if (!name || !end || end < name ||
         sscanf(end + 1,
                " %c %d %*d %d %*d %*d %" SCNu64 " %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64
-               " %" SCNu64 " %*d %*d %d %*d %" SCNu64,
+               " %" SCNu64 " %*d %*d %d %*d %" SCNu64 " %*u %" SCNd64,
                &s.state, &s.parent, &s.session, &s.flags, &user, &system, &children_user,
-               &children_system, &s.n_threads, &s.start) != 10)
+               &children_system, &s.n_threads, &s.start, &s.resident_pages) != 11)
         return false;
     s.ticks = user + system + children_user + children_system;
     (void)snprintf(s.name, sizeof(s.name), "%.*s", (int)(end - name - 1), name + 1);

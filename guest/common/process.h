@@ -20,6 +20,7 @@ struct process_stat {
     uint64_t flags; /* the kernel's PF_... */
     uint64_t start; /* in clock ticks since boot */
     uint64_t ticks; /* of processor time: its own and of the children it has waited for */
+    int64_t resident_pages;
     char name[PROCESS_NAME_BYTES];
 };
 

@@ -25,6 +25,7 @@
 #define BACKLOG 1024
 #define ACCEPT_BATCH 64 /* then the loop serves other watches */
 #define TCP_IDLE_S 30   /* of silence, then the kernel probes the peer */
+#define FIRST_BYTES_S 5 /* a connection for TLS is accepted with its first bytes, or after this */
 
 struct listener {
     struct server *server;
@@ -41,6 +42,29 @@ static const char busy_reply[] =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
     "Content-Length: 71\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
     "{\"code\":\"resource_exhausted\",\"message\":\"too many connections are open\"}";
+
+static const char plain_reply[] =
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
+    "Content-Length: 71\r\nConnection: close\r\n\r\n"
+    "{\"code\":\"invalid_argument\",\"message\":\"this port speaks TLS: use https\"}";
+
+/* Plain HTTP begins with a method, TLS with the byte 22. With TCP_DEFER_ACCEPT the first bytes are there. */
+static bool is_plain_http(int fd)
+{
+    char first;
+
+    return recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first >= 'A' && first <= 'Z';
+}
+
+static void refuse_plain_http(int fd)
+{
+    char dropped[4096];
+
+    (void)send(fd, plain_reply, sizeof(plain_reply) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)shutdown(fd, SHUT_WR);
+    (void)recv(fd, dropped, sizeof(dropped), MSG_DONTWAIT); /* unread bytes would be a reset */
+    fd_close(fd);
+}
 
 static void refuse_connection(struct server *s, int fd)
 {
@@ -86,6 +110,7 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
     (void)loop;
     (void)events;
     for (int i = 0; i < ACCEPT_BATCH; i++) {
+        bool is_tls = s->tls_daemon && !l->path;
         struct sockaddr_storage from = {0};
         socklen_t len = sizeof(from);
         int fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -100,10 +125,14 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
             refuse_connection(s, fd);
             continue;
         }
+        if (is_tls && is_plain_http(fd)) {
+            refuse_plain_http(fd);
+            continue;
+        }
         if (!l->path)
             listener_tune_tcp(fd);
-        (void)MHD_add_connection(s->tls_daemon && !l->path ? s->tls_daemon : s->daemon, fd,
-                                 (struct sockaddr *)&from, len);
+        (void)MHD_add_connection(is_tls ? s->tls_daemon : s->daemon, fd, (struct sockaddr *)&from,
+                                 len);
     }
 }
 
@@ -288,6 +317,10 @@ int listener_new_fd(struct server *s, int fd, struct listener **ret, struct err 
 
 int listener_start(struct listener *l, struct err *e)
 {
+    int wait_s = FIRST_BYTES_S;
+
+    if (l->server->tls_daemon && !l->path)
+        (void)setsockopt(l->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait_s, sizeof(wait_s));
     return loop_watch_add(l->server->o.loop, l->fd, EPOLLIN, on_acceptable, l, &l->watch, e);
 }
 

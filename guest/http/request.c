@@ -264,7 +264,7 @@ void request_sweep(struct request *q, int64_t now_ms)
     else if (!q->is_over && q->discard_until_ms && now_ms >= q->discard_until_ms)
         (void)shutdown(q->conn->fd, SHUT_RDWR); /* the library sees the end, and closes */
     else if (q->body_ms && now_ms - q->body_ms >= REQUEST_STALL_MS)
-        refuse_stalled(q, q->conn->fd, now_ms);
+        refuse_stalled(q, now_ms);
     else if (!q->is_over && !q->is_upgraded && server_peer_has_left(q->conn->fd))
         /* After SHUT_RDWR the library would drop the bytes that it has not passed on yet. */
         (void)shutdown(q->conn->fd, q->is_body_held ? SHUT_RD : SHUT_RDWR);

@@ -183,47 +183,57 @@ int respond_bytes_status(const struct err *error)
 
 /* ---- while a body still arrives --------------------------------------------------------------- */
 
-#define HEAD_BYTES 2048
+#define REFUSAL_BYTES 16384
 
-/* The whole reply in one piece: it is small and the socket's buffer is empty. */
-static void write_reply(struct request *q, int fd, const struct err *error, int status)
+/* In one piece: a refusal is small, and the socket's buffer is empty. */
+static void send_refusal(struct request *q, const char *data, size_t len)
 {
-    struct error_reply reply;
-    _cleanup_free_ char *text = NULL;
-    bool has_challenge;
-    char head[HEAD_BYTES];
-    int n;
+    const struct conn *c = q->conn;
 
-    if (q->conn->is_tls) { /* the bytes would not be TLS: the client sees the end */
-        (void)shutdown(fd, SHUT_RDWR);
-        return;
+    if (!c->tls) {
+        (void)send(c->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)shutdown(c->fd, SHUT_WR);
+    } else if (q->server->o.tls_finish) {
+        q->server->o.tls_finish(c->tls, data, len);
     }
+}
+
+/* The reply, past the library. On the connection's own thread if it has TLS. */
+static void write_refusal(struct request *q, const struct err *error, int status)
+{
+    _cleanup_free_ char *text = NULL;
+    _cleanup_buf_ struct buf out = {0};
+    struct error_reply reply;
+    bool has_challenge;
+    int r;
+
     if (respond_write_error(q, error, status, &reply, NULL) < 0)
         return;
     text = reply.text;
     has_challenge = reply.status == HTTP_UNAUTHORIZED && reply.challenge;
-    n = snprintf(head, sizeof(head),
+    buf_init(&out, REFUSAL_BYTES);
+    r = buf_addf(&out, NULL,
                  "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
                  "Cache-Control: no-store\r\nConnection: close\r\n%s%s%s",
                  reply.status, MHD_get_reason_phrase_for((unsigned)reply.status), reply.type,
                  reply.len, has_challenge ? "WWW-Authenticate: " : "",
                  has_challenge ? reply.challenge : "", has_challenge ? "\r\n" : "");
-    for (unsigned i = 0; i < q->n_reply_headers && n < HEAD_BYTES - 2; i++)
-        n += snprintf(head + n, sizeof(head) - (size_t)n, "%s: %s\r\n", q->reply_headers[i].name,
-                      q->reply_headers[i].value);
-    if (n >= HEAD_BYTES - 2)
+    for (unsigned i = 0; i < q->n_reply_headers && r == 0; i++)
+        r = buf_addf(&out, NULL, "%s: %s\r\n", q->reply_headers[i].name, q->reply_headers[i].value);
+    if (r == 0)
+        r = buf_adds(&out, "\r\n", NULL);
+    if (r == 0)
+        r = buf_add(&out, text, reply.len, NULL);
+    if (r < 0)
         return;
-    n += snprintf(head + n, sizeof(head) - (size_t)n, "\r\n");
-    if (send(fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
-        (void)send(fd, text, reply.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)shutdown(fd, SHUT_WR);
+    send_refusal(q, out.data, out.len);
     q->status = reply.status;
-    q->bytes_out += (size_t)n + reply.len;
+    q->bytes_out += out.len;
 }
 
 static void begin_discard(struct request *q)
 {
-    write_reply(q, q->conn->fd, &q->refusal, q->refusal_status);
+    write_refusal(q, &q->refusal, q->refusal_status);
     q->stage = STAGE_DISCARD;
     (void)pthread_mutex_lock(&q->lock);
     q->discard_until_ms = clock_mono_ms() + REQUEST_DISCARD_MS;
@@ -293,13 +303,14 @@ enum MHD_Result refuse_end(struct request *q)
     return respond_error(q, &q->refusal, q->refusal_status, NULL) < 0 ? MHD_NO : MHD_YES;
 }
 
-void refuse_stalled(struct request *q, int fd, int64_t now_ms)
+void refuse_stalled(struct request *q, int64_t now_ms)
 {
     struct err error = {0};
 
     (void)err_set(&error, ERR_DEADLINE, "nothing of the body arrived for %d s",
                   (int)((now_ms - q->body_ms) / 1000));
-    write_reply(q, fd, &error, HTTP_REQUEST_TIMEOUT);
-    (void)shutdown(fd, SHUT_RDWR);
+    if (!q->conn->tls) /* this is another thread than the connection's */
+        write_refusal(q, &error, HTTP_REQUEST_TIMEOUT);
+    (void)shutdown(q->conn->fd, SHUT_RDWR);
     q->body_ms = 0;
 }

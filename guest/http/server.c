@@ -67,13 +67,14 @@ static void conn_started(struct server *s, struct MHD_Connection *mhd, void **so
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *tls =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     struct conn *c = calloc(1, sizeof(*c));
 
     if (!c)
         return; /* its first request is refused */
     *c = (struct conn){.fd = info->connect_fd,
-                       .is_tls =
-                           MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL,
+                       .tls = tls ? tls->tls_session : NULL,
                        .idle_since_ms = clock_mono_ms()};
     if (take_slot(s, c) < 0)
         free(c);
@@ -334,11 +335,14 @@ int server_listen_unix(struct server *s, const char *path, struct err *e)
  * suspended connections, so silent streams live; a client that takes nothing for so long is
  * cut off, and can go on from an offset.
  */
+#define TLS_PRIORITIES (void *)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
+
 static struct MHD_Daemon *start_library(struct server *s, const struct server_options *tls)
 {
     struct MHD_OptionItem items[] = {
         {tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, tls ? (void *)tls->tls_key : NULL},
         {MHD_OPTION_HTTPS_MEM_CERT, 0, tls ? (void *)tls->tls_cert : NULL},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, TLS_PRIORITIES},
         {MHD_OPTION_END, 0, NULL},
     };
 

@@ -73,6 +73,8 @@ struct server_options {
     unsigned keepalive_ms;
     /* PEM: connections by TCP are TLS, where the HTTP library has it (Debian's has, the static one has not). */
     const char *tls_cert, *tls_key;
+    /* With TLS: writes to the library's session (gnutls_session_t), and ends its sending side. What does not fit is lost. */
+    void (*tls_finish)(void *session, const char *data, size_t len);
     char *const *allow_hosts; /* while it is open (gate.h): names it answers to; or NULL */
 };
 

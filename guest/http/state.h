@@ -23,7 +23,7 @@ struct conn {
     uint32_t generation;
     bool is_reserve; /* over the bound: only ROUTE_RESERVE is served */
     bool is_tcp;
-    bool is_tls;     /* only the library writes to fd */
+    void *tls;       /* the library's session: only it writes to fd; NULL: no TLS */
     bool is_watched; /* its fd is in vanish_fd's set. The connection's thread's */
     /* guarded by the table lock: */
     int64_t idle_since_ms; /* without a request; 0: it has one, or was upgraded */
@@ -92,4 +92,4 @@ enum MHD_Result refuse_end(struct request *q);
 /* When the body is complete: an ordinary reply. */
 enum MHD_Result refuse_now(struct request *q, const struct err *error);
 /* The body has stalled: 408. On the loop's thread, with the request's lock held. */
-void refuse_stalled(struct request *q, int fd, int64_t now_ms);
+void refuse_stalled(struct request *q, int64_t now_ms);

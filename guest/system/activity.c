@@ -59,10 +59,10 @@ static bool has_our_parent(const struct proctable *t, const struct process_stat 
 }
 
 /* Repeats until a pass finds nothing new. Parents are usually older than their children: two passes do. */
-static uint64_t sum_of_ours(struct proctable *t)
+static uint64_t sum_of_ours(struct proctable *t, uint64_t *ret_pages)
 {
     pid_t self = getpid();
-    uint64_t ticks = 0;
+    uint64_t ticks = 0, pages = 0;
     bool has_new = true;
 
     while (has_new) {
@@ -74,8 +74,10 @@ static uint64_t sum_of_ours(struct proctable *t)
                 continue;
             t->rows[i].is_member = has_new = true;
             ticks += s->ticks;
+            pages += s->resident_pages > 0 ? (uint64_t)s->resident_pages : 0;
         }
     }
+    *ret_pages = pages;
     return ticks;
 }
 
@@ -121,14 +123,16 @@ static int measure_processes(struct activity_facts *f, struct err *e)
 {
     _cleanup_(proctable_done) struct proctable t = {0};
     struct rusage ended = {0};
+    uint64_t pages = 0;
     int r = proctable_read(&t, true, ACTIVITY_MAX_PROCESSES, e);
 
     if (r < 0)
         return r;
     (void)getrusage(RUSAGE_CHILDREN, &ended);
-    f->cpu.total_ms = ticks_ms(sum_of_ours(&t)) +
+    f->cpu.total_ms = ticks_ms(sum_of_ours(&t, &pages)) +
                       (ended.ru_utime.tv_sec + ended.ru_stime.tv_sec) * 1000 +
                       (ended.ru_utime.tv_usec + ended.ru_stime.tv_usec) / 1000;
+    f->resident_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
     add_processes(&t, f);
     return 0;
 }

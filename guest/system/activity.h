@@ -49,6 +49,7 @@ struct activity_facts {
     struct activity_command commands[ACTIVITY_MAX_COMMANDS];
     size_t n_commands;
     struct activity_cpu cpu;
+    uint64_t resident_bytes; /* of the same processes; what they share counts for each */
     struct ports ports;
     unsigned n_connections;
     struct metrics_use calls;

@@ -9,8 +9,6 @@
 #include "lib/box/store_access.h"
 #include "lib/util/context.h"
 
-#define EXPIRES_MAX_MS (INT64_C(10) * 366 * 24 * 3600 * 1000)
-
 struct args {
     const char *scope, *owner, *name;
     int64_t expires_ms;
@@ -37,26 +35,13 @@ static int fail_token(struct bh_error *err, int r, const struct err *e)
 
 /* ---- create ---- */
 
-static int copy_name(const char *field, const char *from, char to[ACCESS_NAME_BYTES], struct err *e)
-{
-    int r = from ? access_check_name(field, from, e) : 0;
-
-    if (r == 0 && from)
-        memcpy(to, from, strlen(from) + 1);
-    return r;
-}
-
 static int read_token_args(const struct args *a, struct store_token *t, struct err *e)
 {
-    int r = a->scope ? token_scope_parse(a->scope, &t->scope, e)
+    int r = a->scope ? token_describe(t, a->scope, a->name, a->owner, e)
                      : err_field(e, ERR_INVALID, "scope",
                                  "which rights? --scope read, --scope use or --scope admin");
 
-    if (r == 0)
-        r = copy_name("name", a->name, t->name, e);
-    if (r == 0)
-        r = copy_name("owner", a->owner, t->owner, e);
-    if (r == 0 && a->expires_ms > EXPIRES_MAX_MS)
+    if (r == 0 && a->expires_ms > TOKEN_EXPIRES_MAX_MS)
         r = err_field(e, ERR_INVALID, "expires", "expires must be up to 10 years");
     if (r == 0 && a->expires_ms)
         t->expires_ms = clock_real_ms() + a->expires_ms;

@@ -66,5 +66,19 @@ int answer_remove_image(struct job *j, struct err *e);
 int answer_gc(struct job *j, struct err *e);
 int answer_config(struct job *j, struct err *e);
 
+/* rights.c */
+int answer_tokens(struct job *j, struct err *e);
+int answer_make_token(struct job *j, struct err *e);
+int answer_revoke_token(struct job *j, struct err *e);
+int answer_quotas(struct job *j, struct err *e);
+int answer_set_quota(struct job *j, struct err *e);
+int answer_remove_quota(struct job *j, struct err *e);
+int answer_sign_url(struct job *j, struct err *e);
+int answer_open_ports(struct job *j, struct err *e);
+int answer_open_port(struct job *j, struct err *e);
+int answer_close_port(struct job *j, struct err *e);
+int answer_audit(struct job *j, struct err *e);
+int answer_verify_audit(struct job *j, struct err *e);
+
 /* A box as all replies have it; NULL: out of memory. */
 json_t *box_json(struct bh_box *box);

@@ -11,6 +11,7 @@ struct access;
 struct agents;
 struct audit;
 struct contexts;
+struct guests;
 struct loop;
 struct metrics;
 struct pool;
@@ -31,6 +32,7 @@ struct daemon {
     char *const *domains;      /* PORT-BOX.DOMAIN leads to a port of a box; or NULL */
     struct access *access;     /* daemon/access.h: tokens */
     struct metrics *metrics;   /* daemon/metrics.h */
+    struct guests *guests;     /* daemon/guests.h: figures of the boxes' agents */
     struct webhooks *webhooks; /* daemon/webhooks.h; NULL: none */
     struct audit *audit;       /* lib/box/audit.h: the record of calls */
     int64_t started_ms;

@@ -13,6 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <gnutls/gnutls.h>
+
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -23,6 +25,7 @@
 #include "daemon/contexts.h"
 #include "daemon/daemon.h"
 #include "daemon/events.h"
+#include "daemon/guests.h"
 #include "daemon/metrics.h"
 #include "daemon/options.h"
 #include "daemon/repeat.h"
@@ -195,6 +198,12 @@ static int read_tls(struct app *a, struct err *e)
     return r;
 }
 
+static void finish_tls(void *session, const char *data, size_t len)
+{
+    (void)gnutls_record_send(session, data, len);
+    (void)gnutls_bye(session, GNUTLS_SHUT_WR);
+}
+
 static int start_server(struct app *a, struct err *e)
 {
     bool has_socket = false;
@@ -209,6 +218,7 @@ static int start_server(struct app *a, struct err *e)
 
     o.tls_cert = a->tls_cert;
     o.tls_key = a->tls_key;
+    o.tls_finish = finish_tls;
     if (r == 0)
         r = server_new(&o, &d->server, e);
     if (r == 0)
@@ -237,6 +247,7 @@ static int start_daemon(struct app *a, struct err *e)
         (r = loop_new(&d->loop, e)) < 0 || (r = watch_signals(a, e)) < 0 ||
         (r = pool_new(&d->pool, e)) < 0 || (r = contexts_new(&d->options, &d->contexts, e)) < 0 ||
         (r = access_new(d, &d->access, e)) < 0 || (r = metrics_new(&d->metrics, e)) < 0 ||
+        (r = guests_new(d, &d->guests, e)) < 0 ||
         (r = audit_open(d->options.state_dir, &d->audit, e)) < 0 ||
         (r = agents_new(d, &d->agents, e)) < 0 ||
         (r = hub_new(d, a->options.follow_keep_ms, &d->hub, e)) < 0 ||
@@ -292,6 +303,7 @@ static void free_daemon(struct app *a)
     (void)agents_free(d->agents);
     (void)access_free(d->access);
     (void)audit_close(d->audit);
+    (void)guests_free(d->guests);
     (void)metrics_free(d->metrics);
     (void)contexts_free(d->contexts);
     if (a->signal_watch)

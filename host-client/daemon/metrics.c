@@ -9,6 +9,7 @@
 #include "common/cleanup.h"
 #include "common/str.h"
 #include "daemon/daemon.h"
+#include "daemon/guests.h"
 #include "daemon/job.h"
 #include "daemon/routes.h"
 #include "daemon/service.h"
@@ -268,6 +269,8 @@ int answer_prometheus(struct job *j, struct err *e)
 
     buf_init(&out, TEXT_MAX);
     r = add_box_groups(j, &out, e);
+    if (r == 0)
+        r = guests_add_text(j->daemon->guests, j->ctx, &out, e);
     if (r == 0)
         r = add_event_metrics(j->daemon->metrics, &out, e);
     if (r == 0)

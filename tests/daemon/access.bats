@@ -371,3 +371,47 @@ os.read(fd, 4096)' "$1"
     [ "$(bellhop quota ls --json | jq '.quotas | length')" = 0 ]
     make_box second --label owner=ann
 }
+
+@test "tokens and quotas are made, listed and ended over HTTP as by the commands, by an admin of the whole daemon" {
+    admin=$(token admin) ann=$(token use --owner ann)
+    wait_for 10 knows "$ann"
+    call "$admin" POST /v1/tokens --data '{"scope":"use","owner":"bob","name":"bobs","for_ms":60000}' >"$BOX_TMP/made"
+    [ "$CALL_STATUS" = 201 ]
+    jq -e '.scope == "use" and .owner == "bob" and .expires_ms - .created_ms == 60000 and (.token | test("^bh_[0-9a-f]{64}$"))' "$BOX_TMP/made"
+    text=$(jq -r .token "$BOX_TMP/made")
+    # It is known at once, and its text is told once.
+    knows "$text"
+    call "$admin" GET /v1/tokens >"$BOX_TMP/list"
+    jq -e '[.tokens[].name] == ["", "", "bobs"] and all(.tokens[]; has("token") | not)' "$BOX_TMP/list"
+    diff <(jq -S . "$BOX_TMP/list") <(bellhop token ls --json | jq -S .)
+    ! grep -rqF "${text#bh_}" "$BELLHOP_STATE_DIR"
+    call "$ann" GET /v1/tokens | jq -e '.code == "permission_denied"'
+    call "$ann" POST /v1/tokens --data '{"scope":"read"}' | jq -e '.code == "permission_denied"'
+    call "$admin" DELETE /v1/tokens/bobs
+    [ "$CALL_STATUS" = 204 ]
+    forgets "$text"
+    call "$admin" DELETE /v1/tokens/bobs | jq -e '.code == "not_found" and .field == "token"'
+    while IFS=';' read -r body field; do
+        echo "$body"
+        call "$admin" POST /v1/tokens --data "$body" | jq -e --arg f "$field" '.code == "invalid_argument" and .field == $f'
+    done <<'WRONG'
+{};scope
+{"scope":"root"};scope
+{"scope":"admin","owner":"ann"};owner
+{"scope":"use","owner":"a b"};owner
+{"scope":"use","name":""};name
+{"scope":"use","for_ms":-1};for_ms
+{"scope":"use","for_ms":9223372036854775807};for_ms
+{"scope":"use","expires":"30d"};expires
+WRONG
+    call "$admin" PUT /v1/quotas/ann --data '{"boxes":3,"memory_bytes":1073741824}' |
+        jq -e '. == {"owner":"ann","boxes":3,"cpu_millis":0,"memory_bytes":1073741824,"disk_bytes":0}'
+    diff <(call "$admin" GET /v1/quotas | jq -S .) <(bellhop quota ls --json | jq -S .)
+    call "$admin" GET /v1/quotas | jq -e '.quotas | length == 1'
+    call "$admin" PUT /v1/quotas/a%20b --data '{"boxes":3}' | jq -e '.field == "owner"'
+    call "$admin" PUT /v1/quotas/ann --data '{"boxes":-3}' | jq -e '.field == "boxes"'
+    call "$admin" PUT /v1/quotas/ann --data '{"memory_bytes":9223372036854775808}' | jq -e '.code == "invalid_argument"'
+    call "$ann" POST /v1/boxes --data '{"name":"large"}' | jq -e '.code == "resource_exhausted" and .field == "memory"'
+    call "$admin" DELETE /v1/quotas/ann
+    call "$admin" GET /v1/quotas | jq -e '.quotas == []'
+}

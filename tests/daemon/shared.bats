@@ -193,3 +193,57 @@ refuses() # URL
     six() { [ "$(bellhop audit verify)" = '6 calls, the chain is whole' ]; }
     wait_for 10 six
 }
+
+@test "URLs are signed, and ports opened and closed, over HTTP as by the command, by who may use the box" {
+    start_web
+    ann=$(bellhop token create -q --scope use --owner ann) bob=$(bellhop token create -q --scope use --owner bob)
+    viewer=$(bellhop token create -q --scope read)
+    knows() { [ "$(status "http://$ADDRESS/v1/boxes" -H "Authorization: Bearer $viewer")" = 200 ]; }
+    wait_for 10 knows
+    # Another's box is not there, and a viewer signs nothing.
+    for who in "$bob 404" "$viewer 403"; do
+        for call in "POST urls {\"port\":$WEB_PORT}" "PUT public/$WEB_PORT {}" "DELETE public/$WEB_PORT {}"; do
+            read -r method path body <<<"$call"
+            [ "$(status "http://$ADDRESS/v1/boxes/one/$path" -X "$method" -H "X-Access-Token: ${who% *}" --data "$body")" = "${who#* }" ]
+        done
+    done
+    [ "$(status "http://$ADDRESS/v1/boxes/one/urls" -H "X-Access-Token: $ann" --json "{\"port\":$WEB_PORT,\"for_ms\":60000}")" = 200 ]
+    jq -e --argjson now "$(date +%s)000" '.until_ms > $now and .until_ms < $now + 120000' "$BOX_TMP/answer"
+    url=$(jq -r .url "$BOX_TMP/answer")
+    [ "$(status "$url")" = 200 ]
+    [ "$(status "${url/$WEB_PORT-/$((WEB_PORT - 1))-}")" = 401 ]
+    work=$(bellhop exec one -- pwd)
+    url=$(ask POST /v1/boxes/one/urls --json "{\"file\":\"$work/report one.txt\"}" | jq -r .url)
+    [ "$(status "$url")" = 200 ]
+    [ "$(cat "$BOX_TMP/answer")" = content ]
+    [ "$(status "http://$WEB_PORT-$ID.localhost:${ADDRESS##*:}/")" = 401 ]
+    ask PUT "/v1/boxes/one/public/$WEB_PORT" >"$BOX_TMP/open"
+    [ "$(status "$(jq -r .url "$BOX_TMP/open")")" = 200 ] # at once
+    ask GET /v1/boxes/one/public | jq -e --argjson p "$WEB_PORT" '.ports == [$p]'
+    ask DELETE "/v1/boxes/one/public/$WEB_PORT"
+    [ "$ASK_STATUS" = 204 ]
+    refuses "$(jq -r .url "$BOX_TMP/open")"
+    ask GET /v1/boxes/one/public | jq -e '.ports == []'
+    for body in '{}' '{"port":80,"file":"/x"}' '{"port":0}' '{"port":65536}'; do
+        ask POST /v1/boxes/one/urls --json "$body" | jq -e '.code == "invalid_argument" and .field == "port"'
+    done
+    ask POST /v1/boxes/one/urls --json '{"file":"x"}' | jq -e '.field == "file"'
+    ask POST /v1/boxes/one/urls --json '{"port":80,"for_ms":2592000001}' | jq -e '.field == "for_ms"'
+    for port in 0 65536 x; do
+        ask PUT "/v1/boxes/one/public/$port" | jq -e '.code == "invalid_argument" and .field == "port"'
+    done
+    daemon_stop
+    daemon_start
+    ask POST /v1/boxes/one/urls --json '{"port":80}' | jq -e '.code == "failed_precondition"'
+}
+
+@test "the record of calls is read in pages and verified over HTTP" {
+    for _ in 1 2 3; do ask POST /v1/boxes/one/keep --json '{"for_ms":60000}' >/dev/null; done
+    recorded() { [ "$(ask GET /v1/audit | jq '.calls | length')" = 3 ]; }
+    wait_for 10 recorded
+    ask GET '/v1/audit?limit=2' | jq -e '[.calls[].seq] == [1, 2] and .more and .next_since == 2'
+    ask GET '/v1/audit?limit=2&since=2' | jq -e '[.calls[].seq] == [3] and (.more | not) and .next_since == 3'
+    ask POST /v1/audit/verify | jq -e '. == {"whole": true, "calls": 3}'
+    sed -i '2s/keep/stop/' "$BELLHOP_STATE_DIR/audit.jsonl"
+    ask POST /v1/audit/verify | jq -e '.code == "data_loss" and (.message | startswith("audit.jsonl:2: "))'
+}

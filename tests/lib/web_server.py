@@ -8,12 +8,22 @@
 /origin   headers that hold for the whole origin
 /cut      says 100 bytes, sends 10
 /silent   closes without an answer
+/sha      the SHA-256 of the request's body, which is read as it comes
+/bytes/N  N bytes, of blocks of 64 KB of zeros with their number in front
+/trailer  a chunked body with a trailer; the request's own trailer in X-Trailer
+/204 /304 no body, and a Content-Length that says otherwise for 304
+/head     the length of a body that HEAD does not get
+/sse      two events; the second after a request for /go
 Upgrade   101, then "hello:" and an echo
 """
+import hashlib
 import json
 import socket
 import socketserver
 import sys
+import threading
+
+GO = threading.Event()
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -30,15 +40,57 @@ class Handler(socketserver.StreamRequestHandler):
             body = b""
             while True:
                 size = int(self.rfile.readline(), 16)
+                if not size:
+                    self.trailer = self.read_head()
+                    return body
                 body += self.rfile.read(size)
                 self.rfile.readline()
-                if not size:
-                    return body
         return self.rfile.read(int(headers.get("content-length", 0)))
 
     def reply(self, status, headers, body):
         head = "".join(f"{name}: {value}\r\n" for name, value in headers)
         self.wfile.write(f"HTTP/1.1 {status}\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    def read_sha(self, length):
+        sha = hashlib.sha256()
+        while length:
+            piece = self.rfile.read(min(length, 65536))
+            sha.update(piece)
+            length -= len(piece)
+        return sha.hexdigest().encode()
+
+    def send_blocks(self, length):
+        self.wfile.write(f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode())
+        for i in range(0, length, 65536):
+            self.wfile.write((b"%d" % i).ljust(65536, b"\0")[:length - i])
+
+    def handle_corner(self, method, target, headers):
+        if target.startswith("/sha"):
+            if headers.get("expect") == "100-continue":
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.reply("200 OK", [], self.read_sha(int(headers["content-length"])))
+        elif target.startswith("/bytes/"):
+            self.send_blocks(int(target[7:]))
+        elif target.startswith("/trailer"):
+            body, trailer = self.read_body(headers), ", ".join(getattr(self, "trailer", []))
+            self.wfile.write(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-End\r\nX-Trailer: {trailer}\r\n"
+                             f"\r\n{len(body):x}\r\n".encode() + body + b"\r\n0\r\nX-End: yes\r\n\r\n")
+        elif target.startswith("/204"):
+            self.wfile.write(b"HTTP/1.1 204 No Content\r\nX-Kept: yes\r\n\r\n")
+        elif target.startswith("/304"):
+            self.wfile.write(b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 1000\r\n\r\n')
+        elif target.startswith("/head"):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n" + (b"" if method == "HEAD" else b"whole"))
+        elif target.startswith("/sse"):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: one\n\n")
+            GO.wait(60)
+            self.wfile.write(b"data: two\n\n")
+        elif target.startswith("/go"):
+            GO.set()
+            self.reply("200 OK", [], b"")
+        else:
+            return False
+        return True
 
     def handle(self):
         lines = self.read_head()
@@ -57,6 +109,8 @@ class Handler(socketserver.StreamRequestHandler):
                 if not piece:
                     return
                 self.wfile.write(piece)
+        if self.handle_corner(method, target, headers):
+            return
         if target.startswith("/echo"):
             body = self.read_body(headers)
             self.reply("200 OK", [("X-Headers", json.dumps(headers)), ("X-Method", method),

@@ -196,17 +196,18 @@ static int new_activity(const struct agent *a, const struct activity_facts *f, j
             (void)json_array_append_new(reasons, json_string(name));
     }
     busy = json_array_size(reasons) > 0;
-    *ret = json_pack("{s:b, s:O, s:I, s:{s:I, s:I}, s:o, s:{s:I, s:o, s:o}, s:o, s:O, s:o, s:I}",
-                     "busy", (int)busy, "reasons", reasons, "idle_ms",
-                     (json_int_t)(busy ? 0 : activity_idle_ms(f)), "calls", "open",
-                     (json_int_t)f->calls.open, "last_ms_ago",
-                     (json_int_t)(clock_mono_ms() - f->calls.last_mono_ms), "commands",
-                     new_commands(f), "cpu", "total_ms", (json_int_t)f->cpu.total_ms, "recent_ms",
-                     f->cpu.window_ms ? json_integer(f->cpu.recent_ms) : json_null(), "window_ms",
-                     f->cpu.window_ms ? json_integer(f->cpu.window_ms) : json_null(), "connections",
-                     new_connections(f), "holds", holds, "lease_expires_in_ms",
-                     left_ms == LEASE_NONE ? json_null() : json_integer(left_ms), "generation",
-                     (json_int_t)a->generation);
+    *ret = json_pack(
+        "{s:b, s:O, s:I, s:{s:I, s:I}, s:o, s:{s:I, s:o, s:o}, s:{s:I}, s:o, s:O, s:o, "
+        "s:I}",
+        "busy", (int)busy, "reasons", reasons, "idle_ms",
+        (json_int_t)(busy ? 0 : activity_idle_ms(f)), "calls", "open", (json_int_t)f->calls.open,
+        "last_ms_ago", (json_int_t)(clock_mono_ms() - f->calls.last_mono_ms), "commands",
+        new_commands(f), "cpu", "total_ms", (json_int_t)f->cpu.total_ms, "recent_ms",
+        f->cpu.window_ms ? json_integer(f->cpu.recent_ms) : json_null(), "window_ms",
+        f->cpu.window_ms ? json_integer(f->cpu.window_ms) : json_null(), "memory", "resident_bytes",
+        (json_int_t)f->resident_bytes, "connections", new_connections(f), "holds", holds,
+        "lease_expires_in_ms", left_ms == LEASE_NONE ? json_null() : json_integer(left_ms),
+        "generation", (json_int_t)a->generation);
     return *ret ? 0 : err_oom(e);
 }
 

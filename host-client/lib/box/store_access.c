@@ -42,6 +42,27 @@ int access_check_name(const char *field, const char *name, struct err *e)
 
 /* ---- tokens ---- */
 
+static int copy_name(const char *field, const char *from, char to[ACCESS_NAME_BYTES], struct err *e)
+{
+    int r = from ? access_check_name(field, from, e) : 0;
+
+    if (r == 0 && from)
+        memcpy(to, from, strlen(from) + 1);
+    return r;
+}
+
+int token_describe(struct store_token *t, const char *scope, const char *name, const char *owner,
+                   struct err *e)
+{
+    int r = token_scope_parse(scope, &t->scope, e);
+
+    if (r == 0)
+        r = copy_name("name", name, t->name, e);
+    if (r == 0)
+        r = copy_name("owner", owner, t->owner, e);
+    return r;
+}
+
 void token_hash(const char *text, size_t len, uint8_t ret[TOKEN_HASH_BYTES])
 {
     struct sha256_ctx sha;

@@ -11,6 +11,7 @@
 #define TOKEN_TEXT_BYTES 68  /* "bh_", 256 random bits in hex, NUL */
 #define ACCESS_NAME_BYTES 65 /* of a token or an owner, with its NUL */
 #define TOKENS_MAX 1000
+#define TOKEN_EXPIRES_MAX_MS (INT64_C(10) * 366 * 24 * 3600 * 1000)
 #define QUOTAS_MAX 1000
 
 /* The rights of a token; each has those before it. */
@@ -32,6 +33,9 @@ struct store_token {
     int64_t used_ms;    /* the last known use; 0: none */
 };
 
+/* Checks the facts of a new token and copies them; name and owner may be NULL. */
+int token_describe(struct store_token *t, const char *scope, const char *name, const char *owner,
+                   struct err *e);
 void token_hash(const char *text, size_t len, uint8_t ret[TOKEN_HASH_BYTES]);
 /* Makes a token of name, owner, scope and expires_ms; fills in the rest. ret_text is told once, and kept nowhere. */
 int store_make_token(struct store *s, struct store_token *t, char ret_text[TOKEN_TEXT_BYTES],
