@@ -384,7 +384,7 @@ os.read(fd, 4096)' "$1"
     call "$admin" GET /v1/tokens >"$BOX_TMP/list"
     jq -e '[.tokens[].name] == ["", "", "bobs"] and all(.tokens[]; has("token") | not)' "$BOX_TMP/list"
     diff <(jq -S . "$BOX_TMP/list") <(bellhop token ls --json | jq -S .)
-    ! grep -rqF "${text#bh_}" "$BELLHOP_STATE_DIR"
+    run ! grep -rqF "${text#bh_}" "$BELLHOP_STATE_DIR"
     call "$ann" GET /v1/tokens | jq -e '.code == "permission_denied"'
     call "$ann" POST /v1/tokens --data '{"scope":"read"}' | jq -e '.code == "permission_denied"'
     call "$admin" DELETE /v1/tokens/bobs

@@ -170,26 +170,116 @@ os.waitpid(pid, 0)
 PY
 }
 
-@test "TCP is TLS with a certificate: files and streams pass, and plain HTTP is not answered" {
+make_cert() # NAME: $BOX_TMP/NAME.pem and NAME.key
+{
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
-        -addext subjectAltName=DNS:localhost -keyout "$BOX_TMP/key.pem" -out "$BOX_TMP/cert.pem" 2>/dev/null
-    command_start --listen 127.0.0.1:0 --tls-cert "$BOX_TMP/cert.pem" --tls-key "$BOX_TMP/key.pem"
-    port=$(jq -r '.tcp[0] | split(":") | last' <<<"$READY")
+        -addext subjectAltName=DNS:localhost -keyout "$BOX_TMP/$1.key" -out "$BOX_TMP/$1.pem" 2>/dev/null
+}
+
+tls_start()
+{
+    make_cert own
+    command_start --listen 127.0.0.1:0 --tls-cert "$BOX_TMP/own.pem" --tls-key "$BOX_TMP/own.key"
+    PORT=$(jq -r '.tcp[0] | split(":") | last' <<<"$READY")
+}
+
+# tls CURL_OPTION...
+tls()
+{
+    curl -sS --cacert "$BOX_TMP/own.pem" --max-time 60 "$@"
+}
+
+# handshake OPTION...: "New, TLSv1.2, Cipher is ...", or "(NONE)"
+handshake()
+{
+    timeout 20 openssl s_client -connect "127.0.0.1:$PORT" "$@" </dev/null 2>&1 | grep '^New, ' || true
+}
+
+@test "TCP is TLS with a certificate: files and streams pass, and plain HTTP is told so" {
+    tls_start
     mkdir "$BOX_TMP/project"
     bellhop up --provider process --agent none --name one "$BOX_TMP/project" >/dev/null 2>&1
-    token=$(bellhop token create -q --scope use)
-    tls() { curl -sS --cacert "$BOX_TMP/cert.pem" -H "Authorization: Bearer $token" --max-time 20 "$@"; }
-    knows() { tls "https://localhost:$port/v1/boxes" | jq -e '.boxes | length == 1' >/dev/null; }
+    auth="Authorization: Bearer $(bellhop token create -q --scope use)"
+    knows() { tls -H "$auth" "https://localhost:$PORT/v1/boxes" | jq -e '.boxes | length == 1' >/dev/null; }
     wait_for 10 knows
     head -c 3000000 /dev/urandom >"$BOX_TMP/file"
-    tls -T "$BOX_TMP/file" "https://localhost:$port/v1/boxes/one/files/file" >/dev/null
-    tls "https://localhost:$port/v1/boxes/one/files/file" | cmp - "$BOX_TMP/file"
-    (tls -N --max-time 2 "https://localhost:$port/v1/events" 2>/dev/null || true) | grep -q '^event: box'
-    run ! curl -sS --max-time 5 "http://localhost:$port/v1/health"
+    tls -H "$auth" -T "$BOX_TMP/file" "https://localhost:$PORT/v1/boxes/one/files/file" >/dev/null
+    tls -H "$auth" "https://localhost:$PORT/v1/boxes/one/files/file" | cmp - "$BOX_TMP/file"
+    (tls -H "$auth" -N --max-time 2 "https://localhost:$PORT/v1/events" 2>/dev/null || true) | grep -q '^event: box'
+    [ "$(curl -sS --max-time 20 -w '%{http_code}' "http://localhost:$PORT/v1/health")" = \
+        '{"code":"invalid_argument","message":"this port speaks TLS: use https"}400' ]
     bellhop daemon status | grep -q ' (TLS)'
-    bellhop daemon stop
+}
+
+@test "a refused upload of any size over TLS is answered, and its client reads the answer" {
+    tls_start
+    token=$(bellhop token create -q --scope use)
+    knows() { [ "$(tls -o /dev/null -w '%{http_code}' -H "X-Access-Token: $token" "https://localhost:$PORT/v1/boxes")" = 200 ]; }
+    wait_for 10 knows
+    head -c 3000000 /dev/zero >"$BOX_TMP/file"
+    for expect in 'Expect:' 'Expect: 100-continue'; do
+        for way in "-T $BOX_TMP/file" "-H Transfer-Encoding:chunked -T $BOX_TMP/file"; do
+            # shellcheck disable=SC2086 # words
+            got=$(tls -w '%{http_code}' -H "$expect" $way "https://localhost:$PORT/v1/boxes/none/files/x")
+            [[ "$got" = '{"code":"unauthenticated",'*'}401' ]]
+        done
+    done
+    got=$(tls -w '%{http_code}' -H 'Expect:' -H "X-Access-Token: $token" --data-binary "@$BOX_TMP/file" "https://localhost:$PORT/v1/boxes")
+    [[ "$got" = '{"code":"resource_exhausted",'*'}413' ]]
+    # A client that sends all of its body before it reads anything.
+    python3 - "$PORT" "$BOX_TMP/own.pem" <<'PY'
+import http.client, ssl, sys
+c = http.client.HTTPSConnection("localhost", int(sys.argv[1]), timeout=60, context=ssl.create_default_context(cafile=sys.argv[2]))
+c.request("PUT", "/v1/boxes/none/files/x", body=b"z" * 8_000_000)
+reply = c.getresponse()
+assert reply.status == 401 and b"unauthenticated" in reply.read(), reply.status
+PY
+    tls -o /dev/null "https://localhost:$PORT/v1/health"
+}
+
+@test "hostile clients of TLS: old versions, junk, silence, another handshake; the next one is served" {
+    tls_start
+    [[ "$(handshake)" = 'New, TLSv1.3,'* ]]
+    [[ "$(handshake -tls1_2)" = 'New, TLSv1.2,'* ]]
+    for old in -tls1 -tls1_1; do
+        [[ "$(handshake "$old" -cipher 'ALL:@SECLEVEL=0')" = *'(NONE)'* ]]
+    done
+    python3 - "$PORT" <<'PY'
+import os, socket, sys
+address = ("127.0.0.1", int(sys.argv[1]))
+kept = []
+for piece in [b"", b"\x16", b"\x16\x03\x01\xff\xff" + os.urandom(200), os.urandom(4000), b"\x16\x03\x03\0\x05\1\0\0\1\0", b"GET",
+              b"\x80\x2e\x01\0\2" + os.urandom(41)] * 10:
+    s = socket.create_connection(address, 20)
+    s.sendall(piece)
+    kept.append(s)  # most of them say no more, and stay
+import ssl
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+with context.wrap_socket(socket.create_connection(address, 20)) as other:
+    other.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert other.recv(12) == b"HTTP/1.1 204"
+PY
+    # openssl's R asks for a new handshake: with TLS 1.2 that is refused or done, and ends nothing but this connection.
+    printf 'R\nGET /v1/health HTTP/1.1\r\n\r\n' | timeout 20 openssl s_client -connect "127.0.0.1:$PORT" -tls1_2 >/dev/null 2>&1 || true
+    tls -o /dev/null "https://localhost:$PORT/v1/health"
+    kill -0 "$COMMAND_PID"
+}
+
+@test "a certificate or a key that cannot be used is named, and no daemon starts" {
+    make_cert own
+    make_cert other
     echo junk >"$BOX_TMP/junk"
-    run bellhop daemon --socket "$SOCKET" --listen 127.0.0.1:0 --tls-cert "$BOX_TMP/junk" --tls-key "$BOX_TMP/key.pem"
+    : >"$BOX_TMP/empty"
+    openssl ec -in "$BOX_TMP/own.key" -aes128 -passout pass:x -out "$BOX_TMP/locked" 2>/dev/null
+    for pair in 'junk own.key' 'own.pem junk' 'own.pem other.key' 'own.pem empty' 'empty own.key' 'own.pem locked'; do
+        run bellhop daemon --socket "$SOCKET" --listen 127.0.0.1:0 \
+            --tls-cert "$BOX_TMP/${pair% *}" --tls-key "$BOX_TMP/${pair#* }"
+        echo "$pair: $output"
+        [ "$status" -eq 1 ]
+        [[ "$output" = *"the certificate and the key are no pair in PEM"* ]]
+    done
+    run bellhop daemon --socket "$SOCKET" --listen 127.0.0.1:0 --tls-cert "$BOX_TMP/none" --tls-key "$BOX_TMP/own.key"
     [ "$status" -eq 1 ]
-    [[ "$output" = *"the certificate and the key are no pair in PEM"* ]]
+    [[ "$output" = *"$BOX_TMP/none"* ]]
 }

@@ -52,6 +52,21 @@ rows()
         "$BOX_TMP/openapi.json"
 }
 
+@test "docs/daemon.md has routes for every command, and each of them is there" {
+    table=$(sed -n '/^| command | routes |/,/^$/p' "$BATS_TEST_DIRNAME/../../docs/daemon.md")
+    bellhop help | sed -n 's/^  \([a-z-]*\)  *[a-z].*/\1/p' | grep -vx bellhop | sort -u >"$BOX_TMP/commands"
+    [ "$(wc -l <"$BOX_TMP/commands")" -gt 40 ]
+    cut -d '|' -f 2 <<<"$table" | grep -o '`[a-z-]*`' | tr -d '`' | sort | diff "$BOX_TMP/commands" -
+    cut -d '|' -f 3 <<<"$table" | grep -oE '`(GET|POST|PUT|DELETE) [^`]*`' | tr -d '`' | while read -r verb path; do
+        jq -e --arg p "${path/.../}" --arg v "$(tr 'A-Z' 'a-z' <<<"$verb")" '.paths[$p] | has($v)' "$BOX_TMP/openapi.json" >/dev/null ||
+            { echo "$verb $path" && exit 1; }
+    done
+    cut -d '|' -f 3 <<<"$table" | grep -o '`rpc/[^`]*`' | tr -d '`' | while IFS=/ read -r _ service method; do
+        grep -q "^R(\"$service\", \"$method\"," "$BATS_TEST_DIRNAME/../../guest/common/wire/rpc.def" ||
+            { echo "$service $method" && exit 1; }
+    done
+}
+
 @test "the daemon's document is valid OpenAPI 3.1" {
     python=$(venv_python openapi-spec-validator 0.7.1) || skip "the validator can't be installed"
     [ "$(jq -r .openapi "$BOX_TMP/openapi.json")" = 3.1.0 ]

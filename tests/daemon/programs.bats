@@ -71,7 +71,7 @@ by_name()
     by_name /sse -N >"$BOX_TMP/sse" &
     sse=$!
     wait_for 20 grep -q 'data: one' "$BOX_TMP/sse"
-    ! grep -q 'data: two' "$BOX_TMP/sse"
+    run ! grep -q 'data: two' "$BOX_TMP/sse"
     by_name /go
     wait "$sse"
     grep -q 'data: two' "$BOX_TMP/sse"
