@@ -21,7 +21,7 @@
 #define AGENT_TEXT_BYTES (1u << 20)
 #define FIGURE_MAX (UINT64_C(1) << 53) /* an agent may say anything */
 
-/* What an agent says. All but the first grow as long as it lives. */
+/* An agent's figures. The last four grow as long as it lives. */
 struct guest_figures {
     uint64_t memory_bytes, commands; /* now */
     uint64_t uptime_s;
@@ -39,7 +39,7 @@ struct guest_box {
     struct guest_figures last;
 };
 
-/* What the boxes of an owner have used since the daemon started, those that are gone included. */
+/* Use by the boxes of an owner since the daemon started, those that are gone included. */
 struct guest_owner {
     char name[ACCESS_NAME_BYTES];
     uint64_t cpu_ms, in_bytes, out_bytes, errors;
@@ -246,7 +246,7 @@ static int ask_agent(struct bh_ctx *ctx, const char *id, struct guest_figures *r
     return 0;
 }
 
-static uint64_t growth(uint64_t before, uint64_t now)
+static uint64_t count_growth(uint64_t before, uint64_t now)
 {
     return now > before ? now - before : 0;
 }
@@ -260,10 +260,10 @@ static void count_figures(struct guests *g, struct guest_box *b, const struct gu
                                        : !b->is_known && b->is_old                    ? f
                                                                                       : &zero;
 
-    o->cpu_ms += growth(from->cpu_ms, f->cpu_ms);
-    o->in_bytes += growth(from->in_bytes, f->in_bytes);
-    o->out_bytes += growth(from->out_bytes, f->out_bytes);
-    o->errors += growth(from->errors, f->errors);
+    o->cpu_ms += count_growth(from->cpu_ms, f->cpu_ms);
+    o->in_bytes += count_growth(from->in_bytes, f->in_bytes);
+    o->out_bytes += count_growth(from->out_bytes, f->out_bytes);
+    o->errors += count_growth(from->errors, f->errors);
     b->last = *f;
     b->is_known = true;
 }
@@ -307,7 +307,7 @@ static int read_guests(struct guests *g, struct bh_ctx *ctx, struct err *e)
     return r;
 }
 
-/* Who comes while another reads gets what there is. */
+/* A caller that comes while another reads gets the figures of before. */
 static int refresh_guests(struct guests *g, struct bh_ctx *ctx, struct err *e)
 {
     bool is_old = false;
