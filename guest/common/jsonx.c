@@ -631,6 +631,64 @@ int jx_write(const json_t *v, struct buf *out, struct err *e)
     return v ? write_value(v, JX_MAX_DEPTH, out, e) : err_oom(e);
 }
 
+/* The comma and the name; true: the value is to follow. */
+static bool put_name(struct jx_writer *w, const char *name)
+{
+    struct buf *out = w->out;
+
+    if (w->r == 0 && name && out->len && out->data[out->len - 1] != '{')
+        w->r = buf_add(out, ",", 1, w->e);
+    if (w->r == 0 && name)
+        w->r = write_string(name, strlen(name), out, w->e);
+    if (w->r == 0 && name)
+        w->r = buf_add(out, ":", 1, w->e);
+    return w->r == 0;
+}
+
+void jx_put_begin(struct jx_writer *w, const char *name)
+{
+    jx_put_raw(w, name, "{");
+}
+
+void jx_put_end(struct jx_writer *w)
+{
+    jx_put_raw(w, NULL, "}");
+}
+
+void jx_put_text(struct jx_writer *w, const char *name, const char *text, size_t n)
+{
+    if (!str_is_utf8(text, n))
+        w->r = err_set(w->e, ERR_INTERNAL, "%s is not UTF-8", name ? name : "a text");
+    if (put_name(w, name))
+        w->r = write_string(text, n, w->out, w->e);
+}
+
+void jx_put_str(struct jx_writer *w, const char *name, const char *s)
+{
+    if (s)
+        jx_put_text(w, name, s, strlen(s));
+    else
+        jx_put_raw(w, name, "null");
+}
+
+void jx_put_i64(struct jx_writer *w, const char *name, int64_t v)
+{
+    if (put_name(w, name))
+        w->r = buf_add_i64(w->out, v, w->e);
+}
+
+void jx_put_value(struct jx_writer *w, const char *name, const json_t *v)
+{
+    if (put_name(w, name))
+        w->r = jx_write(v, w->out, w->e);
+}
+
+void jx_put_raw(struct jx_writer *w, const char *name, const char *json)
+{
+    if (put_name(w, name))
+        w->r = buf_adds(w->out, json, w->e);
+}
+
 int jx_dump(const json_t *v, char **ret, size_t *ret_len, struct err *e)
 {
     _cleanup_buf_ struct buf out = {.max = SIZE_MAX / 4};

@@ -107,6 +107,23 @@ int jx_parse_object(const char *text, size_t len, json_t **ret, struct err *e);
  * a part of the text.
  */
 int jx_write(const json_t *v, struct buf *out, struct err *e);
+/*
+ * Writes an object member by member, without a json_t of each: for what is listed by the thousand. The first failure
+ * stays in r, and the rest is left out. name: NULL in the place of a whole value, else a plain word.
+ */
+struct jx_writer {
+    struct buf *out;
+    int r;
+    struct err *e;
+};
+void jx_put_begin(struct jx_writer *w, const char *name); /* an object */
+void jx_put_end(struct jx_writer *w);
+/* text, of n bytes, must be UTF-8. */
+void jx_put_text(struct jx_writer *w, const char *name, const char *text, size_t n);
+void jx_put_str(struct jx_writer *w, const char *name, const char *s); /* NULL: null */
+void jx_put_i64(struct jx_writer *w, const char *name, int64_t v);
+void jx_put_value(struct jx_writer *w, const char *name, const json_t *v);
+void jx_put_raw(struct jx_writer *w, const char *name, const char *json); /* is JSON already */
 /* One line without a line feed, owned by the caller. */
 int jx_dump(const json_t *v, char **ret, size_t *ret_len, struct err *e);
 

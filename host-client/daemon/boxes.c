@@ -22,12 +22,7 @@
 /* Without token and password: who may use a box gets them where they are needed. */
 json_t *box_json(struct bh_box *box)
 {
-    json_t *v = box_new_json(box);
-    json_t *agent = json_object_get(v, "agent");
-
-    if (agent)
-        (void)json_object_del(agent, "password");
-    return v;
+    return box_new_json(box, false);
 }
 
 /* ---- the list ---- */
@@ -35,7 +30,7 @@ json_t *box_json(struct bh_box *box)
 struct box_list {
     char *label, *states, *cursor; /* as of struct store_filter; or NULL */
     int64_t limit;
-    struct buf out; /* a box is text at once: a thousand of them as objects take twice the time */
+    struct buf out;
     int64_t n;
     char last[BOX_NAME_BYTES];
     bool is_full;
@@ -44,10 +39,11 @@ struct box_list {
 
 static int write_box(struct box_list *l, struct bh_box *box)
 {
-    _cleanup_json_ json_t *v = box_json(box);
-
     (void)snprintf(l->last, sizeof(l->last), "%s", box->row.name);
-    return (l->n++ && buf_adds(&l->out, ",", NULL) < 0) || jx_write(v, &l->out, NULL) < 0 ? -1 : 0;
+    return (l->n++ && buf_adds(&l->out, ",", NULL) < 0) ||
+                   box_write_json(box, false, &l->out, NULL) < 0
+               ? -1
+               : 0;
 }
 
 static int add_box(void *arg, struct bh_box *box)

@@ -336,10 +336,8 @@ static int ask_helper(struct follower *f, void (*work)(struct request *q), struc
 /* 1: enough for now. */
 static int add_state(void *arg, struct bh_box *box)
 {
+    _cleanup_buf_ struct buf text = {.max = TEXT_MAX};
     struct follower *f = arg;
-    json_t *v;
-    char *text;
-    int r;
 
     (void)snprintf(f->after, sizeof(f->after), "%s", box->row.name);
     if (*f->owner && strcmp(f->owner, quota_owner(&box->spec)) != 0)
@@ -347,12 +345,10 @@ static int add_state(void *arg, struct bh_box *box)
     attention_check(f->hub->attention, box);
     if (f->has_position)
         return 0;
-    v = box_json(box);
-    text = v ? json_dumps(v, JSON_COMPACT) : NULL;
-    r = text ? add_event(&f->out, f->position, "box", text, NULL) : -1;
-    free(text);
-    json_decref(v);
-    return r < 0 ? r : f->out.len >= STATES_BYTES;
+    if (box_write_json(box, false, &text, NULL) < 0 || buf_add(&text, "", 1, NULL) < 0 ||
+        add_event(&f->out, f->position, "box", text.data, NULL) < 0)
+        return -1;
+    return f->out.len >= STATES_BYTES;
 }
 
 /* Of the boxes behind f->after. */

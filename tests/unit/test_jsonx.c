@@ -285,3 +285,49 @@ TEST(jsonx_memory_is_bounded_before_anything_is_parsed)
     T_INT(jx_parse_within("[\"{{{{{{{{[[[[,,,,::::\\\"{{\"]", 28, 512, &v, &e), 0);
     json_decref(v);
 }
+
+TEST(jsonx_object_that_is_written_member_by_member)
+{
+    _cleanup_buf_ struct buf out = {.max = 1024};
+    _cleanup_json_ json_t *list = json_pack("[i,s]", 1, "two");
+    struct err e = {0};
+    struct jx_writer w = {.out = &out, .e = &e};
+
+    jx_put_begin(&w, NULL);
+    jx_put_str(&w, "text", "a \"b\"\n\x7f\xc3\xa9");
+    jx_put_str(&w, "none", NULL);
+    jx_put_begin(&w, "inner \\");
+    jx_put_i64(&w, "n", INT64_MIN);
+    jx_put_begin(&w, "empty");
+    jx_put_end(&w);
+    jx_put_end(&w);
+    jx_put_value(&w, "list", list);
+    jx_put_text(&w, "part", "whole{", 3);
+    jx_put_str(&w, "brace", "{"); /* the next member has its comma */
+    jx_put_raw(&w, "raw", "{\"x\":[]}");
+    jx_put_end(&w);
+    T_INT(w.r, 0);
+    T_INT(buf_add(&out, "", 1, &e), 0);
+    T_STR(
+        out.data,
+        "{\"text\":\"a \\\"b\\\"\\n\x7f\xc3\xa9\",\"none\":null,\"inner "
+        "\\\\\":{\"n\":-9223372036854775808,"
+        "\"empty\":{}},\"list\":[1,\"two\"],\"part\":\"who\",\"brace\":\"{\",\"raw\":{\"x\":[]}}");
+}
+
+TEST(jsonx_object_with_a_text_that_is_no_utf8_or_is_too_long_fails_and_stays_so)
+{
+    _cleanup_buf_ struct buf out = {.max = 16};
+    struct err e = {0};
+    struct jx_writer w = {.out = &out, .e = &e};
+
+    jx_put_begin(&w, NULL);
+    jx_put_str(&w, "bad", "\xff");
+    jx_put_str(&w, "a", "b");
+    T_INT(w.r, -ERR_INTERNAL);
+    T_OK(strstr(e.message, "bad"));
+    w.r = 0;
+    jx_put_str(&w, "long", "0123456789abcdef");
+    jx_put_end(&w);
+    T_INT(w.r, -ERR_EXHAUSTED);
+}

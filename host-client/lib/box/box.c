@@ -11,6 +11,7 @@
 #include "common/io.h"
 #include "common/jsonx.h"
 #include "common/path.h"
+#include "common/str.h"
 #include "lib/recipe/bootstrap.h"
 #include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
@@ -458,21 +459,21 @@ int box_wake(struct bh_box *box, struct err *e)
 
 /* ---- what is known about it ---- */
 
-/* Reads a small file of the box's directory as a string; NULL if there is none. */
-static json_t *file_text(const struct bh_box *box, const char *name)
+#define BOX_JSON_BYTES (16u << 20)
+
+static void put_password(struct jx_writer *w, const struct bh_box *box)
 {
-    _cleanup_free_ char *path = box_path(box, name);
+    _cleanup_free_ char *path = box_path(box, "agent-password");
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
 
-    if (!path || io_read_file(AT_FDCWD, path, TOKEN_FILE_BYTES, &text, &len, NULL) < 0)
-        return NULL;
-    text[strcspn(text, "\r\n")] = '\0';
-    return json_string(text);
+    if (path && io_read_file(AT_FDCWD, path, TOKEN_FILE_BYTES, &text, &len, NULL) == 0)
+        text[strcspn(text, "\r\n")] = '\0';
+    jx_put_str(w, "password", text && str_is_utf8(text, strlen(text)) ? text : "");
 }
 
 /* "http://127.0.0.1:40123" for a forwarded port, "" for another. */
-static json_t *port_url(const struct bh_box *box, json_int_t port)
+static void put_port_url(struct jx_writer *w, const struct bh_box *box, json_int_t port)
 {
     char key[24];
     char url[48] = "";
@@ -482,104 +483,174 @@ static json_t *port_url(const struct bh_box *box, json_int_t port)
     host_port = json_integer_value(json_object_get(box->row.ports, key));
     if (host_port > 0 && box_row_is_live(&box->row))
         (void)snprintf(url, sizeof(url), "http://127.0.0.1:%lld", (long long)host_port);
-    return json_string(url);
+    jx_put_str(w, "url", url);
 }
 
-static json_t *guest_info(const struct bh_box *box)
+static void put_guest(struct jx_writer *w, const struct bh_box *box)
 {
     _cleanup_free_ char *socket = box_path(box, "run/agent.sock");
     _cleanup_free_ char *token = box_path(box, "token");
 
     if (!socket || !token)
-        return NULL;
-    if (box->url)
-        return json_pack("{s:s}", "url", box->url);
-    return json_pack("{s:o, s:s, s:s}", "url", port_url(box, 0), "socket", socket, "token_file",
-                     token);
+        w->r = err_oom(w->e);
+    jx_put_begin(w, "guest");
+    if (box->url) {
+        jx_put_str(w, "url", box->url);
+    } else {
+        put_port_url(w, box, 0);
+        jx_put_str(w, "socket", socket);
+        jx_put_str(w, "token_file", token);
+    }
+    jx_put_end(w);
 }
 
-static json_t *agent_info(const struct bh_box *box)
+static void put_agent_text(struct jx_writer *w, const struct bh_box *box, const char *name,
+                           const char *unknown)
 {
-    json_t *known = box->row.agent;
-    json_t *port = json_object_get(known, "port");
-    const char *name = json_string_value(json_object_get(known, "name"));
-    const char *version = json_string_value(json_object_get(known, "version"));
-    const char *username = json_string_value(json_object_get(known, "username"));
-    const char *exec_id = json_string_value(json_object_get(known, "exec_id"));
-    json_t *password = file_text(box, "agent-password");
+    const char *text = json_string_value(json_object_get(box->row.agent, name));
 
-    return json_pack(
-        "{s:s, s:s, s:o, s:s, s:o, s:s, s:I}", "name", name ? name : box->spec.agent, "version",
-        version ? version : "", "url",
-        json_integer_value(port) > 0 ? port_url(box, json_integer_value(port)) : json_string(""),
-        "username", username ? username : "", "password", password ? password : json_string(""),
-        "exec_id", exec_id ? exec_id : "", "port", json_integer_value(port));
+    jx_put_str(w, name, text ? text : unknown);
+}
+
+static void put_agent(struct jx_writer *w, const struct bh_box *box, bool with_password)
+{
+    json_int_t port = json_integer_value(json_object_get(box->row.agent, "port"));
+
+    jx_put_begin(w, "agent");
+    put_agent_text(w, box, "name", box->spec.agent);
+    put_agent_text(w, box, "version", "");
+    if (port > 0)
+        put_port_url(w, box, port);
+    else
+        jx_put_str(w, "url", "");
+    put_agent_text(w, box, "username", "");
+    if (with_password)
+        put_password(w, box);
+    put_agent_text(w, box, "exec_id", "");
+    jx_put_i64(w, "port", port);
+    jx_put_end(w);
+}
+
+/* Has a later pair the same key? That one counts. */
+static bool is_repeated(char *const *pair, size_t key_len)
+{
+    for (char *const *later = pair + 1; *later; later++)
+        if (strncmp(*later, *pair, key_len + 1) == 0)
+            return true;
+    return false;
 }
 
 /* An object of "K=V". */
-static json_t *pairs_info(char *const *pairs)
+static void put_pairs(struct jx_writer *w, const char *name, char *const *pairs)
 {
-    json_t *obj = json_object();
-
-    for (char *const *l = pairs; obj && l && *l; l++) {
+    jx_put_begin(w, name);
+    for (char *const *l = pairs; l && *l; l++) {
         const char *eq = strchr(*l, '=');
         _cleanup_free_ char *key = eq ? strndup(*l, (size_t)(eq - *l)) : NULL;
 
-        if (key)
-            (void)json_object_set_new(obj, key, json_string(eq + 1));
+        if (key && !is_repeated(l, strlen(key)))
+            jx_put_str(w, key, eq + 1);
     }
-    return obj;
+    jx_put_end(w);
 }
 
-static json_t *spec_info(const struct bh_box *box)
+static void put_spec(struct jx_writer *w, const struct spec *s)
 {
-    const struct spec *s = &box->spec;
-
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "network",
-                     s->network, "privilege", s->privilege, "runtime", s->runtime, "on_timeout",
-                     s->on_timeout, "on_idle", s->on_idle, "on_gone", s->on_gone, "timeout_ms",
-                     (json_int_t)s->timeout_ms, "idle_ms", (json_int_t)s->idle_ms, "cpu_millis",
-                     (json_int_t)s->cpu_millis, "memory_bytes", (json_int_t)s->memory_bytes,
-                     "disk_bytes", (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids);
+    jx_put_begin(w, "options");
+    jx_put_str(w, "network", s->network);
+    jx_put_str(w, "privilege", s->privilege);
+    jx_put_str(w, "runtime", s->runtime);
+    jx_put_str(w, "on_timeout", s->on_timeout);
+    jx_put_str(w, "on_idle", s->on_idle);
+    jx_put_str(w, "on_gone", s->on_gone);
+    jx_put_i64(w, "timeout_ms", s->timeout_ms);
+    jx_put_i64(w, "idle_ms", s->idle_ms);
+    jx_put_i64(w, "cpu_millis", s->cpu_millis);
+    jx_put_i64(w, "memory_bytes", (int64_t)s->memory_bytes);
+    jx_put_i64(w, "disk_bytes", (int64_t)s->disk_bytes);
+    jx_put_i64(w, "pids", s->pids);
+    jx_put_end(w);
 }
 
-/* The box's project; null if an older store did not record one. */
-static json_t *project_info(const struct box_row *row)
+static void put_value_take(struct jx_writer *w, const char *name, json_t *v)
 {
-    return row->project ? json_pack("{s:o, s:o}", "path", jx_new_path(row->project), "remote",
-                                    jx_new_path(row->remote))
-                        : json_null();
+    jx_put_value(w, name, v);
+    json_decref(v);
 }
 
-static json_t *snapshot_info(const struct box_row *row)
+static void put_project(struct jx_writer *w, const struct box_row *row)
 {
-    json_t *last = row->snapshot ? json_loads(row->snapshot, 0, NULL) : NULL;
-
-    return last ? last : json_null();
+    if (!row->project) { /* an older store did not record one */
+        jx_put_str(w, "project", NULL);
+        return;
+    }
+    jx_put_begin(w, "project");
+    put_value_take(w, "path", jx_new_path(row->project));
+    put_value_take(w, "remote", jx_new_path(row->remote));
+    jx_put_end(w);
 }
 
-json_t *box_new_json(const struct bh_box *box)
+static void put_times(struct jx_writer *w, const struct box_times *t)
 {
-    const struct box_row *row = &box->row;
+    jx_put_i64(w, "updated_ms", t->updated_ms);
+    jx_put_i64(w, "paused_ms", t->paused_ms);
+    jx_put_i64(w, "resumed_ms", t->resumed_ms);
+    jx_put_i64(w, "used_ms", t->used_ms);
+}
+
+static void put_workdir(struct jx_writer *w, const struct bh_box *box)
+{
     _cleanup_free_ char *workdir = box_workdir(box);
-    bool live = box_row_is_live(row);
 
     if (!workdir)
-        return NULL;
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:O, s:o, s:o, "
-        "s:o, s:I, s:I, s:I, s:I, s:o, s:s?, s:o, s:o}",
-        "name", row->name, "id", row->id, "provider", box->spec.provider, "image", box->spec.image,
-        "state", bh_state_name(row->state), "cause", row->cause, "created_ms",
-        (json_int_t)row->times.created_ms, "state_since_ms", (json_int_t)row->state_since_ms,
-        "deadline_ms", (json_int_t)(live ? row->deadline_ms : 0), "workdir", workdir, "guest",
-        guest_info(box), "agent", agent_info(box), "ports", row->ports, "labels",
-        pairs_info(box->spec.labels), "options", spec_info(box), "project", project_info(row),
-        "updated_ms", (json_int_t)row->times.updated_ms, "paused_ms",
-        (json_int_t)row->times.paused_ms, "resumed_ms", (json_int_t)row->times.resumed_ms,
-        "used_ms", (json_int_t)row->times.used_ms, "keys", store_keys_json(row->keys), "transcript",
-        row->transcript, "sources", box->spec.sources ? pairs_info(box->spec.sources) : json_null(),
-        "snapshot", snapshot_info(row));
+        w->r = err_oom(w->e);
+    jx_put_str(w, "workdir", workdir);
+}
+
+int box_write_json(const struct bh_box *box, bool with_password, struct buf *out, struct err *e)
+{
+    const struct box_row *row = &box->row;
+    struct jx_writer w = {.out = out, .e = e};
+
+    jx_put_begin(&w, NULL);
+    jx_put_str(&w, "name", row->name);
+    jx_put_str(&w, "id", row->id);
+    jx_put_str(&w, "provider", box->spec.provider);
+    jx_put_str(&w, "image", box->spec.image);
+    jx_put_str(&w, "state", bh_state_name(row->state));
+    jx_put_str(&w, "cause", row->cause);
+    jx_put_i64(&w, "created_ms", row->times.created_ms);
+    jx_put_i64(&w, "state_since_ms", row->state_since_ms);
+    jx_put_i64(&w, "deadline_ms", box_row_is_live(row) ? row->deadline_ms : 0);
+    put_workdir(&w, box);
+    put_guest(&w, box);
+    put_agent(&w, box, with_password);
+    jx_put_value(&w, "ports", row->ports);
+    put_pairs(&w, "labels", box->spec.labels);
+    put_spec(&w, &box->spec);
+    put_project(&w, row);
+    put_times(&w, &row->times);
+    if (row->keys && strchr(row->keys, '"'))
+        put_value_take(&w, "keys", store_keys_json(row->keys));
+    else
+        jx_put_raw(&w, "keys", "[]");
+    jx_put_str(&w, "transcript", row->transcript);
+    if (box->spec.sources)
+        put_pairs(&w, "sources", box->spec.sources);
+    else
+        jx_put_str(&w, "sources", NULL);
+    jx_put_raw(&w, "snapshot", row->snapshot ? row->snapshot : "null");
+    jx_put_end(&w);
+    return w.r;
+}
+
+json_t *box_new_json(const struct bh_box *box, bool with_password)
+{
+    _cleanup_buf_ struct buf text = {.max = BOX_JSON_BYTES};
+    json_t *v = NULL;
+    int r = box_write_json(box, with_password, &text, NULL);
+
+    return r == 0 && jx_parse(text.data, text.len, &v, NULL) == 0 ? v : NULL;
 }
 
 static const char *text_of(json_t *obj, const char *key)
@@ -615,38 +686,42 @@ static void fill_info(struct bh_box *box, json_t *guest, json_t *agent)
     i->paused_ms = box->row.times.paused_ms;
     i->resumed_ms = box->row.times.resumed_ms;
     i->used_ms = box->row.times.used_ms;
-    i->json = box->info_text ? box->info_text : "{}";
+    i->json = "{}";
 }
 
-static const struct bh_box_info *box_info(struct bh_box *box,
-                                          json_t *(*build)(const struct bh_box *), bool with_text)
+/* Makes the info of a text that has at least "workdir", "guest" and "agent". */
+static void set_info(struct bh_box *box, int r, struct buf *text)
 {
     info_clear(box);
-    box->info_json = build(box);
-    if (with_text && box->info_json)
-        box->info_text = json_dumps(box->info_json, JSON_COMPACT);
+    if (r == 0 && jx_parse(text->data, text->len, &box->info_json, NULL) < 0)
+        box->info_json = NULL;
     fill_info(box, json_object_get(box->info_json, "guest"),
               json_object_get(box->info_json, "agent"));
-    return &box->info;
 }
 
 const struct bh_box_info *bh_box_info(struct bh_box *box)
 {
-    return box_info(box, box_new_json, true);
-}
+    _cleanup_buf_ struct buf text = {.max = BOX_JSON_BYTES};
+    int r = box_write_json(box, true, &text, NULL);
 
-/* The sources of the fields of bh_box_info. */
-static json_t *new_summary(const struct bh_box *box)
-{
-    _cleanup_free_ char *workdir = box_workdir(box);
-
-    return json_pack("{s:s, s:o, s:o}", "workdir", workdir ? workdir : "", "guest", guest_info(box),
-                     "agent", agent_info(box));
+    set_info(box, r, &text);
+    if (r == 0 && (box->info_text = buf_take(&text)))
+        box->info.json = box->info_text;
+    return &box->info;
 }
 
 const struct bh_box_info *bh_box_summary(struct bh_box *box)
 {
-    return box_info(box, new_summary, false);
+    _cleanup_buf_ struct buf text = {.max = BOX_JSON_BYTES};
+    struct jx_writer w = {.out = &text};
+
+    jx_put_begin(&w, NULL);
+    put_workdir(&w, box);
+    put_guest(&w, box);
+    put_agent(&w, box, true);
+    jx_put_end(&w);
+    set_info(box, w.r, &text);
+    return &box->info;
 }
 
 /* ---- health ---- */

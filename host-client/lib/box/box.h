@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "bellhop/bellhop.h"
+#include "common/buf.h"
 #include "common/err.h"
 #include "lib/agent/call.h"
 #include "lib/agent/client.h"
@@ -59,10 +60,11 @@ int box_list(struct bh_ctx *ctx, const struct store_filter *f,
 int box_reload(struct bh_box *box, struct err *e);
 void box_view(struct bh_box *box, struct provider_box *ret);
 
-/* bh_box_info.json as an object, the coding agent's password included. NULL: out of memory. */
-json_t *box_new_json(const struct bh_box *box);
-char *box_workdir(const struct bh_box *box);                /* provider_workdir() of it */
-char *box_path(const struct bh_box *box, const char *name); /* in its directory */
+/* Appends bh_box_info.json, with the coding agent's password or without. */
+int box_write_json(const struct bh_box *box, bool with_password, struct buf *out, struct err *e);
+json_t *box_new_json(const struct bh_box *box, bool with_password); /* NULL: out of memory */
+char *box_workdir(const struct bh_box *box);                        /* provider_workdir() of it */
+char *box_path(const struct bh_box *box, const char *name);         /* in its directory */
 bool box_has_agent(const struct bh_box *box);
 
 /* The client with the context's cancel descriptor. The box owns it. */

@@ -16,7 +16,6 @@
 #include "common/jsonx.h"
 #include "daemon/access.h"
 #include "daemon/agents.h"
-#include "daemon/answers.h"
 #include "daemon/attention.h"
 #include "daemon/contexts.h"
 #include "daemon/daemon.h"
@@ -517,11 +516,6 @@ int respond_queue(struct request *q, int status, struct reply *reply, struct err
     T_INT(status, HTTP_OK);
     T_OK((void *)reply == (void *)q);
     return 0;
-}
-
-json_t *box_json(struct bh_box *box)
-{
-    return json_pack("{s:s}", "name", box->row.name);
 }
 
 void agents_forget(struct agents *a, const char *box_id)
