@@ -200,10 +200,11 @@ test-long: ## tests too long for CI: a bare Debian root, every image in every fo
 	@tests/long/images.sh
 	@tests/long/dockerfile.sh
 
-test-kill: ## kill each command and the monitor before every call that changes something: an hour (sudo)
+test-kill: ## kill each command, the monitor and the daemon before every call that changes something: an hour (sudo)
 	@scripts/install-packages.sh build run test
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
 	@$(AS_ROOT) env KILL_POINTS=all bats tests/host/kill-commands.bats
+	@$(AS_ROOT) env KILL_POINTS=all KILL_CALLS='create start stop pause resume keep destroy' bats tests/daemon/kill.bats
 
 search-diff: ## compare search with rg and fd over thousands of trees and real ones: 15 minutes
 	@scripts/install-packages.sh build run test

@@ -373,7 +373,7 @@ static int find_token(struct access *a, const char *text, size_t len, struct sto
         struct store_token *t = find_by_hash(a, hash);
 
         is_found = t != NULL;
-        if (t && now_ms - t->used_ms >= USED_EVERY_MS) {
+        if (t && llabs(now_ms - t->used_ms) >= USED_EVERY_MS) { /* the clock may be set back */
             t->used_ms = now_ms;
             must_save = !a->must_save;
             a->must_save = true;

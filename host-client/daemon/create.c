@@ -260,6 +260,7 @@ static int creation_read(struct job *j, struct creation *c, bool is_awaited, str
 static int creation_new(struct job *j, bool is_awaited, struct creation **ret, struct err *e)
 {
     struct creation *c = calloc(1, sizeof(*c));
+    pthread_condattr_t attr;
     int r;
 
     if (!c)
@@ -267,7 +268,10 @@ static int creation_new(struct job *j, bool is_awaited, struct creation **ret, s
     c->daemon = j->daemon;
     c->refs = 1;
     (void)pthread_mutex_init(&c->lock, NULL);
-    (void)pthread_cond_init(&c->over, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&c->over, &attr);
+    (void)pthread_condattr_destroy(&attr);
     c->body = json_deep_copy(j->body);
     r = c->body ? creation_read(j, c, is_awaited, e) : err_oom(e);
     if (r < 0) {
@@ -335,7 +339,7 @@ static bool creation_wait(struct creation *c, int *ret_r, struct err *e)
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&c->lock);
     struct timespec until;
 
-    (void)clock_gettime(CLOCK_REALTIME, &until);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += SEEN_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
