@@ -7,6 +7,16 @@ load ../lib/box
 load ../lib/daemon
 load ../lib/browser
 
+setup_file()
+{
+    browser_start
+}
+
+teardown_file()
+{
+    browser_stop
+}
+
 setup()
 {
     box_setup
@@ -17,7 +27,7 @@ setup()
 
 teardown()
 {
-    browser_stop
+    browser_leave
     page_stop
     daemon_stop
     box_teardown
@@ -71,7 +81,7 @@ is_live()
 }
 
 @test "a box made on the command line appears, pauses, resumes and disappears without a reload" {
-    browser_start
+    browser_reset
     browser_open "$PAGE_URL/"
     is_live
     browser_is "text('main').includes('No boxes yet')"
@@ -109,7 +119,7 @@ is_live()
 @test "a filter and the arrow keys find a box among several" {
     make_box alpha
     make_box beta
-    browser_start
+    browser_reset
     browser_open "$PAGE_URL/"
     row_says beta running
     browser_js "type('#filter', 'bet')"
@@ -125,7 +135,7 @@ is_live()
 
 @test "the events of a box are there from its beginning, and go on" {
     make_box one
-    browser_start
+    browser_reset
     browser_open "$PAGE_URL/#/box/one/events"
     browser_until "text('.panel').includes('running')"
     bellhop stop one
@@ -134,7 +144,7 @@ is_live()
 }
 
 @test "the page works again by itself after the daemon restarts" {
-    browser_start
+    browser_reset
     browser_open "$PAGE_URL/"
     is_live
     browser_js 'window.mark = 1'
@@ -151,7 +161,7 @@ is_live()
 
 @test "pages that the browser keeps for the way back hold no connections" {
     make_box one
-    browser_start
+    browser_reset
     for _ in 1 2 3 4 5 6 7 8; do
         browser_open "$PAGE_URL/#/box/one/events"
         browser_until "text('#connection') === 'Live' && text('.panel').includes('running')"
@@ -164,7 +174,7 @@ is_live()
 @test "nothing moves while boxes change their states, at 360 and at 1600 pixels" {
     make_box one
     make_box two
-    browser_start
+    browser_reset
     for width in 360 1600; do
         browser_look "$width" 900 light
         browser_open "$PAGE_URL/#/box/one"
@@ -185,7 +195,7 @@ is_live()
     echo first >"$BOX_TMP/project/notes.txt"
     make_box one
     file=$(bellhop status one --json | jq -r .workdir)/notes.txt
-    browser_start
+    browser_reset
     browser_open "$PAGE_URL/#/box/one/files"
     browser_until "control('notes.txt')"
     browser_js "press('notes.txt')"
@@ -216,7 +226,7 @@ is_live()
     echo old >"$BOX_TMP/project/there.txt"
     make_box one
     dir=$(bellhop status one --json | jq -r .workdir)
-    browser_start
+    browser_reset
     browser_open "$PAGE_URL/#/box/one/files"
     browser_until "control('there.txt')"
     browser_js "const data = new DataTransfer();
@@ -237,7 +247,7 @@ is_live()
 
 @test "where no terminal opens, single commands run" {
     make_box one
-    browser_start
+    browser_reset
     browser_open "$PAGE_URL/#/box/one"
     browser_until "text('h1') === 'one'"
     browser_js "window.WebSocket = class extends EventTarget {
@@ -250,7 +260,7 @@ is_live()
 }
 
 @test "a box is made on the page" {
-    browser_start
+    browser_reset
     browser_open "$PAGE_URL/"
     is_live
     browser_js "press('New box')"
@@ -267,7 +277,7 @@ is_live()
     command -v vim >/dev/null || skip "vim is missing"
     make_box one
     file=$(bellhop status one --json | jq -r .workdir)/written.txt
-    browser_start
+    browser_reset
     browser_look 1600 900 dark
     browser_open "$PAGE_URL/#/box/one/terminal"
     browser_until "text('.panel').includes('Connected')"
@@ -301,7 +311,7 @@ is_live()
     make_box one
     url=$(jq -r '.tcp[0] | if startswith("http") then . else "http://" + . end' <<<"$DAEMON_READY")
     token=$(bellhop token create --scope admin --name page --json | jq -r .token)
-    browser_start
+    browser_reset
     browser_open "$url/"
     browser_until "text('main').includes('A token is needed')"
     browser_js "type('[name=token]', 'wrong'); press('Continue')"

@@ -1,11 +1,13 @@
 # browser.bash: Debian's Chromium by its driver, to look at the daemon's page as a person does. Used by bats files, after
 # box.bash and daemon.bash:
 #
+#   browser_start                      in setup_file: one browser serves the tests of a file
 #   page_start                         a TCP address for the daemon's socket: $PAGE_URL
-#   browser_start; browser_open URL
+#   browser_reset; browser_open URL
 #   browser_js 'return document.title' prints the value as JSON; the functions of browser.js are there
 #   browser_until 'CONDITION'          waits for it; browser_is 'CONDITION' looks once
-#   browser_stop; page_stop            in the teardown
+#   browser_leave; page_stop           in the teardown
+#   browser_stop                       in teardown_file
 
 # A relay, as `ssh -L` is one: the page has the rights of the socket.
 page_start()
@@ -26,41 +28,78 @@ page_stop()
 # driver METHOD PATH [JSON]: a command of WebDriver; prints its value.
 driver()
 {
-    curl -sS --noproxy '*' --max-time 120 -X "$1" "http://127.0.0.1:$DRIVER_PORT$2" -o "$BOX_TMP/driver.json" \
-        ${3:+-H 'Content-Type: application/json' --data-binary @-} <<<"${3:-}" || return 1
-    jq -e '(.value | type) != "object" or (.value | has("error") | not)' "$BOX_TMP/driver.json" >/dev/null || {
-        jq -r '.value.message' "$BOX_TMP/driver.json" | head -n 3 >&2
-        return 1
-    }
-    jq -c .value "$BOX_TMP/driver.json"
+    curl -sS --noproxy '*' --max-time 120 -X "$1" "http://127.0.0.1:$DRIVER_PORT$2" \
+        ${3:+-H 'Content-Type: application/json' --data-binary @-} <<<"${3:-}" |
+        jq -c '.value | if type == "object" and has("error") then .message[:400] | halt_error(1) else . end'
 }
 
+# Without Chromium, DRIVER_SESSION is empty, and browser_reset skips the test.
 browser_start()
 {
-    local options
+    local options dir=$BATS_FILE_TMPDIR
 
-    command -v chromium >/dev/null && command -v chromedriver >/dev/null || skip "chromium and chromium-driver are missing"
-    HOME=$BOX_TMP chromedriver --port=0 >"$BOX_TMP/chromedriver.log" 2>&1 &
+    export DRIVER_PID= DRIVER_PORT= DRIVER_SESSION=
+    command -v chromium >/dev/null && command -v chromedriver >/dev/null || return 0
+    mkdir -p "$dir/home"
+    HOME=$dir/home chromedriver --port=0 >"$dir/chromedriver.log" 2>&1 3>&- &
     DRIVER_PID=$!
-    wait_for 20 grep -q 'started successfully on port' "$BOX_TMP/chromedriver.log" || {
-        cat "$BOX_TMP/chromedriver.log" >&2
+    wait_for 20 grep -q 'started successfully on port' "$dir/chromedriver.log" || {
+        cat "$dir/chromedriver.log" >&2
         return 1
     }
-    DRIVER_PORT=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' "$BOX_TMP/chromedriver.log")
-    options=$(jq -n --arg dir "$BOX_TMP/chromium" '{capabilities: {alwaysMatch: {
+    DRIVER_PORT=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' "$dir/chromedriver.log")
+    options=$(jq -n --arg dir "$dir/chromium" '{capabilities: {alwaysMatch: {
         "goog:loggingPrefs": {browser: "ALL"}, "goog:chromeOptions": {args: ["--headless=new", "--no-sandbox",
         "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
-        "--user-data-dir=\($dir)", "--window-size=1600,1000"]}}}}')
+        "--disable-extensions", "--disable-component-update", "--mute-audio", "--force-color-profile=srgb",
+        "--user-data-dir=\($dir)", "--window-size=1600,1000"], prefs: {"download.default_directory": $dir}}}}}')
     DRIVER_SESSION=/session/$(driver POST /session "$options" | jq -r .sessionId)
 }
 
 browser_stop()
 {
+    [ -n "${DRIVER_PID:-}" ] || return 0
     [ -z "${DRIVER_SESSION:-}" ] || driver DELETE "$DRIVER_SESSION" >/dev/null || true
-    DRIVER_SESSION=
-    [ -z "${DRIVER_PID:-}" ] || kill "$DRIVER_PID" 2>/dev/null || true
-    [ -z "${DRIVER_PID:-}" ] || wait "$DRIVER_PID" 2>/dev/null || true
+    kill "$DRIVER_PID" 2>/dev/null || true
     DRIVER_PID=
+}
+
+# One empty tab, as a new browser has it.
+browser_reset()
+{
+    local first other
+
+    [ -n "${DRIVER_SESSION:-}" ] || skip "chromium and chromium-driver are missing"
+    first=$(driver GET "$DRIVER_SESSION/window/handles" | jq -r '.[0]')
+    for other in $(driver GET "$DRIVER_SESSION/window/handles" | jq -r '.[1:][]'); do
+        browser_tab "$other"
+        driver DELETE "$DRIVER_SESSION/window" >/dev/null
+    done
+    browser_tab "$first"
+    browser_open about:blank
+    browser_look 1600 1000 light
+    browser_errors >/dev/null
+}
+
+# In the teardown: pages end with their daemon, and do not look for it again.
+browser_leave()
+{
+    [ -z "${DRIVER_SESSION:-}" ] || browser_open about:blank || true
+}
+
+browser_tab() # HANDLE
+{
+    driver POST "$DRIVER_SESSION/window" "{\"handle\": \"$1\"}" >/dev/null
+}
+
+# browser_new_tab: prints its handle, and it is the current one.
+browser_new_tab()
+{
+    local handle
+
+    handle=$(driver POST "$DRIVER_SESSION/window/new" '{"type": "tab"}' | jq -r .handle)
+    browser_tab "$handle"
+    echo "$handle"
 }
 
 browser_open()
@@ -80,10 +119,14 @@ browser_is()
     [ "$(browser_js "return Boolean($1)")" = true ]
 }
 
-# The browser polls, for 28 seconds: a script has 30.
+# The browser waits, for 20 seconds: a script has 30.
 browser_until()
 {
-    [ "$(browser_js "return until(() => $1)")" = true ] && return 0
+    local try
+
+    for try in 1 2 3; do
+        [ "$(browser_js "return until(() => $1)")" = true ] && return 0
+    done
     echo "the page never had: $1" >&2
     browser_js "return [location.hash, ...['#connection', 'main', 'dialog', '#notices'].map(s => text(s)?.slice(0, 600))]" >&2
     return 1

@@ -9,16 +9,28 @@ const type = (selector, value) => {
     one(selector).value = value;
     one(selector).dispatchEvent(new Event('input', {bubbles: true}));
 };
-const until = async condition => {
-    for (const end = performance.now() + 28000; performance.now() < end;) {
+/* Looks whenever the page changes, and now and then: a size, an address or a flag is no change of the document. */
+const until = condition => new Promise(resolve => {
+    const holds = () => {
         try {
-            if (condition())
-                return true;
+            return Boolean(condition());
         } catch {
-            /* it is not there yet */
+            return false; /* it is not there yet */
         }
-        await new Promise(resolve => setTimeout(resolve, 50));
-    }
-    return false;
-};
+    };
+    const look = isLast => {
+        if (!isLast && !holds())
+            return;
+        observer.disconnect();
+        clearInterval(often);
+        clearTimeout(end);
+        resolve(holds());
+    };
+    const observer = new MutationObserver(() => look(false));
+    const often = setInterval(look, 100, false);
+    const end = setTimeout(look, 20000, true);
+
+    observer.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+    look(false);
+});
 const row = name => [...document.querySelectorAll('#boxes li')].find(li => li.querySelector('.name').textContent === name);

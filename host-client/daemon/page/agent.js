@@ -125,7 +125,7 @@ function permissionBar(place, agent, request) {
     const id = request.id;
     const item = h('div', {class: 'conflict', role: 'alert', 'data-id': id},
         h('p', {}, h('strong', {}, 'The agent asks for leave: '),
-            `${request.permission || request.type || ''} ${(request.patterns || []).join(' ')} ${request.title || ''}`),
+            h('code', {}, `${request.permission} ${(request.patterns || []).join(' ')}`)),
         h('div', {class: 'buttons'}, ...[['Allow once', 'once'], ['Always allow', 'always'], ['Refuse', 'reject']].map(
             ([label, reply]) => button(label, e => act(e.currentTarget, async () => {
                 await agent.post(`/permission/${encodeURIComponent(id)}/reply`, {reply});
@@ -189,7 +189,6 @@ function conversation(place, box, agent) {
         session = id;
         sessions.value = id;
         lines.clear();
-        asks.replaceChildren();
         await reread();
     }
 
@@ -205,9 +204,16 @@ function conversation(place, box, agent) {
         input.focus();
     }
 
-    async function start() {
-        const all = await agent.get('/session');
+    function askPermission(request) {
+        if (![...asks.children].some(a => a.dataset.id === request.id))
+            permissionBar(asks, agent, request);
+    }
 
+    async function start() {
+        const [all, waiting] = await Promise.all(['/session', '/permission'].map(agent.get));
+
+        asks.replaceChildren();
+        waiting.forEach(askPermission);
         if (sessions.children.length)
             return reread();
         all.filter(s => !s.parentID).sort((a, b) => a.time.updated - b.time.updated).forEach(addSession);
@@ -221,6 +227,11 @@ function conversation(place, box, agent) {
         const {type, properties: p = {}} = JSON.parse(e.data);
         const of = p.sessionID || p.info?.sessionID || p.part?.sessionID;
 
+        /* Of any session: an agent that waits may be one that the conversation's agent has started. */
+        if (type === 'permission.asked')
+            askPermission(p);
+        else if (type === 'permission.replied')
+            [...asks.children].filter(a => a.dataset.id === p.requestID).forEach(a => a.remove());
         if (!session || of !== session)
             return;
         if (type === 'message.updated')
@@ -235,10 +246,6 @@ function conversation(place, box, agent) {
             setBusy(false);
         else if (type === 'session.error')
             setText(status, sentence(p.error?.data?.message || 'the agent failed'));
-        else if (type === 'permission.asked' || type === 'permission.updated')
-            permissionBar(asks, agent, p);
-        else if (type === 'permission.replied')
-            [...asks.children].filter(a => a.dataset.id === (p.requestID || p.permissionID)).forEach(a => a.remove());
     }
 
     sessions.addEventListener('change', () => act(null, () => open(sessions.value)));

@@ -155,19 +155,42 @@ async function readStream(path, o, signal, alive) {
     }
 }
 
+/* Ends when the tab is seen, or with signal. */
+function untilSeen(signal) {
+    return new Promise(resolve => {
+        const look = () => {
+            if (document.hidden && !signal.aborted)
+                return;
+            document.removeEventListener('visibilitychange', look);
+            signal.removeEventListener('abort', look);
+            resolve();
+        };
+
+        document.addEventListener('visibilitychange', look);
+        signal.addEventListener('abort', look);
+        look();
+    });
+}
+
 /*
- * Follows a stream of events until signal aborts, and connects again whenever it ends. o: signal, onEvent(event),
+ * Follows a stream of events until signal aborts, and connects again whenever it ends. A hidden tab has no stream: a
+ * browser has six connections for a server, in all tabs together. o: signal, onEvent(event),
  * onOpen(), onDown(error), headers (an object, or a function, for each connection anew), tokenHeader, and isFinal(error):
  * it is no use to try again.
  */
 export async function follow(path, o) {
     for (let failures = 0; !o.signal.aborted;) {
+        await untilSeen(o.signal);
+        if (o.signal.aborted)
+            return;
         const cut = new AbortController();
         const onAbort = () => cut.abort();
+        const onVisibility = () => document.hidden && cut.abort();
         let timer = setTimeout(onAbort, SILENCE_MS);
         let error = null;
 
         o.signal.addEventListener('abort', onAbort, {once: true});
+        document.addEventListener('visibilitychange', onVisibility);
         try {
             const headers = typeof o.headers === 'function' ? o.headers() : o.headers;
             const onOpen = () => {
@@ -184,9 +207,12 @@ export async function follow(path, o) {
         }
         clearTimeout(timer);
         o.signal.removeEventListener('abort', onAbort);
+        document.removeEventListener('visibilitychange', onVisibility);
         cut.abort();
         if (o.signal.aborted)
             return;
+        if (document.hidden)
+            continue;
         o.onDown?.(error);
         if (error && o.isFinal?.(error))
             return;

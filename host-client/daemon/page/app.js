@@ -5,10 +5,13 @@ import {askNewBox} from './create.js';
 import {boxView} from './box.js';
 
 const REFRESH_MS = 100; /* events of one box come in groups */
+const BANNER_MS = 2000;
 const boxes = new Map(); /* id -> the box as the daemon shows it */
 const rows = new Map(); /* id -> its elements in the list */
 const refreshing = new Map(); /* id -> a timer */
 const main = document.getElementById('main');
+const view = document.getElementById('view');
+const gate = document.getElementById('gate'); /* the question for a token; the view waits behind it */
 const list = document.getElementById('boxes');
 const filter = document.getElementById('filter');
 let isLoaded = false;
@@ -180,10 +183,11 @@ async function onOpen() {
         if (!ids.has(id))
             dropBox(id);
     isLoaded = true;
-    isAsking = false; /* the token is a good one by now: it may have been made a moment ago */
     all.forEach(setBox);
     showList();
+    closeGate();
     showConnection('live', 'Live');
+    showBanner('');
     if (isFirst || !shown)
         route();
     else
@@ -197,13 +201,32 @@ function showConnection(kind, text) {
     setText(place, text);
 }
 
-function onDown(error) {
-    if (error?.status === 401)
-        showConnection('down', 'Token needed');
+const banner = document.getElementById('banner');
+let bannerTimer = null;
+
+/* A restart of the daemon is over before it shows. */
+function showBanner(text) {
+    clearTimeout(bannerTimer);
+    if (!text)
+        banner.hidden = true;
     else
-        showConnection('down', 'Reconnecting…');
-    if (!isLoaded && error?.status !== 401)
-        main.replaceChildren(blank('The daemon does not answer',
+        bannerTimer = setTimeout(() => {
+            setText(banner, text);
+            banner.hidden = false;
+        }, banner.hidden ? BANNER_MS : 0);
+}
+
+function onDown(error) {
+    if (error?.status === 401) {
+        showConnection('down', 'Token needed');
+        showBanner('');
+        return;
+    }
+    showConnection('down', 'Reconnecting…');
+    if (isLoaded)
+        showBanner('The daemon does not answer. What is shown may be old; this page tries again by itself.');
+    else
+        view.replaceChildren(blank('The daemon does not answer',
             'This page tries again by itself. Is "bellhop daemon" running?'));
 }
 
@@ -224,15 +247,23 @@ function askToken(message) {
     form.addEventListener('submit', e => {
         e.preventDefault();
         setToken(input.value.trim());
-        isAsking = false;
-        main.replaceChildren(blank('One moment', 'The boxes are on their way.'));
-        shown = null;
+        closeGate();
+        if (!isLoaded)
+            view.replaceChildren(blank('One moment', 'The boxes are on their way.'));
         document.dispatchEvent(new Event('bellhop-retry'));
         route(); /* the stream of events may be open still */
+        shown?.view.reconnected();
     });
-    leave();
-    main.replaceChildren(form);
+    gate.replaceChildren(form);
+    view.hidden = true;
     input.focus();
+}
+
+/* What was shown is there again, with a text that was being written. */
+function closeGate() {
+    isAsking = false;
+    gate.replaceChildren();
+    view.hidden = false;
 }
 
 document.addEventListener('bellhop-token', e => askToken(e.detail));
@@ -248,14 +279,14 @@ function showGone() {
     leave();
     history.replaceState(null, '', '#/');
     document.body.classList.remove('has-box');
-    main.replaceChildren(blank('This box is gone', 'It was removed. Its record and its events are kept: ' +
+    view.replaceChildren(blank('This box is gone', 'It was removed. Its record and its events are kept: ' +
         '"bellhop history" shows them.', h('p', {}, h('a', {href: '#/'}, 'All boxes'))));
 }
 
 function showStart() {
     const running = [...boxes.values()].filter(b => b.state === 'running').length;
 
-    main.replaceChildren(boxes.size
+    view.replaceChildren(boxes.size
         ? blank('Pick a box', `${running} of ${boxes.size} ${running === 1 ? 'is' : 'are'} running.`)
         : blank('No boxes yet', 'A box is a sandbox for a coding agent, with your project in it.',
             button('New box', openNewBox, {class: 'primary'}),
@@ -276,14 +307,14 @@ function route() {
     } else if (!box) {
         leave();
         shown = null;
-        main.replaceChildren(blank('There is no such box', `No box has the id or name "${key}".`,
+        view.replaceChildren(blank('There is no such box', `No box has the id or name "${key}".`,
             h('p', {}, h('a', {href: '#/'}, 'All boxes'))));
     } else if (shown?.id === box.id) {
         shown.view.open(tab || 'overview');
     } else {
         leave();
         shown = {id: box.id};
-        shown.view = boxView(main, box, {refresh: () => refreshSoon(box.id)});
+        shown.view = boxView(view, box, {refresh: () => refreshSoon(box.id)});
         shown.view.open(tab || 'overview');
     }
     document.title = box ? `${box.name} – Bellhop` : 'Bellhop';

@@ -118,15 +118,28 @@ function limit(value, text) {
     return value > 0 ? text(value) : 'no limit';
 }
 
-/* Hosted boxes cost by time and memory: how long it has run in its present stretch, and the memory held that long. */
 function runMs(box, now) {
     return box.state === 'running' ? Math.max(0, now - box.state_since_ms) : 0;
 }
 
-function memoryHours(box, now) {
+/* There are no prices here: hosts charge by the processor's time, and by the memory that is held, times its time. */
+function costText(box, cpu, now) {
+    const hours = ms => (ms / 3600000).toFixed(3);
     const gib = (box.options?.memory_bytes || 0) / 2 ** 30;
 
-    return gib ? `${(gib * runMs(box, now) / 3600000).toFixed(3)} GiB·h` : 'no memory limit';
+    if (!runMs(box, now))
+        return 'nothing now';
+    return [cpu ? `${hours(cpu.total_ms)} processor-hours` : null,
+        gib ? `${hours(gib * runMs(box, now))} GiB-hours` : null].filter(Boolean).join(', ') || '–';
+}
+
+function memoryText(enforced) {
+    const used = enforced?.used?.memory_bytes;
+    const most = enforced?.limits?.memory_bytes;
+
+    if (!used)
+        return 'not measured';
+    return most > 0 ? `${bytes(used)} of ${bytes(most)}` : bytes(used);
 }
 
 function endsAt(box, now) {
@@ -199,13 +212,14 @@ function overviewPanel(place, box) {
     const slots = {};
     const slot = name => (slots[name] = slots[name] || h('span', {}));
     let current = box;
+    let cpu = null; /* as it was last measured */
     let timer = null;
 
     place.replaceChildren(
         h('section', {class: 'now'}, h('h3', {}, 'Now'), facts(
             ['State', slot('state')], ['Cause', slot('cause')], ['Activity', slot('activity')],
-            ['Ends', slot('ends')], ['Runs for', slot('runs')], ['Memory × time', slot('cost')],
-            ['Processor', slot('cpu')])),
+            ['Ends', slot('ends')], ['Processor', slot('cpu')], ['Memory in use', slot('memory')],
+            ['Runs for', slot('runs')], ['Cost since then', slot('cost')])),
         h('section', {}, h('h3', {}, 'Limits'), facts(
             ['Processors', slot('cpus')], ['Memory', slot('memoryLimit')], ['Disk', slot('disk')],
             ['Processes', slot('pids')], ['Network', slot('network')], ['When idle', slot('idle')])),
@@ -223,7 +237,7 @@ function overviewPanel(place, box) {
         setText(slots.state, `${current.state}, ${duration(now - current.state_since_ms)}`);
         setText(slots.ends, endsAt(current, now));
         setText(slots.runs, runMs(current, now) ? duration(runMs(current, now)) : 'not now');
-        setText(slots.cost, memoryHours(current, now));
+        setText(slots.cost, costText(current, cpu, now));
     }
 
     function show() {
@@ -259,17 +273,21 @@ function overviewPanel(place, box) {
     async function poll() {
         if (current.state !== 'running') {
             setText(slots.activity, current.state);
-            setText(slots.cpu, '–');
-            setText(slots.ports, '–');
+            cpu = null;
+            for (const name of ['cpu', 'memory', 'ports'])
+                setText(slots[name], '–');
             return;
         }
         if (document.hidden)
             return;
         try {
-            const a = await call('GET', boxPath(current.id, 'activity'));
+            const [a, status] = await Promise.all(
+                ['activity', 'status'].map(part => call('GET', boxPath(current.id, part))));
 
+            cpu = a.cpu;
             setText(slots.activity, activityText(a));
             setText(slots.cpu, cpuText(a.cpu));
+            setText(slots.memory, memoryText(status.enforced));
         } catch (e) {
             setText(slots.activity, e.isMissingRoute ? 'not known' : sentence(e));
         }
@@ -297,6 +315,7 @@ function overviewPanel(place, box) {
                 pollAll();
         },
         event: e => e.kind !== 'state' && readSnapshots(),
+        reconnected: pollAll,
         leave: () => {
             clearInterval(timer);
             clearInterval(ticker);

@@ -1,5 +1,5 @@
 /* history: what happened to a box (its events, from its first one on), and what it wrote (its logs). */
-import {boxPath, call, follow, request} from './api.js';
+import {boxPath, call, request} from './api.js';
 import {h, sentence, setText, time} from './dom.js';
 
 const EVENTS_SHOWN = 500;
@@ -17,32 +17,49 @@ function eventRow(e) {
         h('td', {class: 'muted'}, e.actor || ''));
 }
 
-/* The box's own stream, replayed from its beginning: the page's stream has only what is new. */
+/* All events that are stored, in pages; the page's stream says when there are more. */
 export function eventsPanel(place, box) {
     const stop = new AbortController();
     const body = h('tbody', {});
     const status = h('p', {class: 'muted small', role: 'status'}, 'Reading the events…');
-    let last = '0';
+    let since = 0;
+    let isReading = false;
+    let isStale = false; /* there are events that the present reading may not have */
 
     place.replaceChildren(status, h('div', {class: 'scroll'}, h('table', {class: 'events'},
         h('thead', {}, h('tr', {}, ...['When', 'Event', 'State', 'Cause', 'By'].map(t =>
             h('th', {scope: 'col'}, t)))), body)));
-    follow(boxPath(box.id, 'events'), {
-        signal: stop.signal,
-        headers: () => ({'Last-Event-ID': last}),
-        onOpen: () => setText(status, 'Newest first. New events appear by themselves.'),
-        onDown: e => setText(status, e ? `${sentence(e)} Trying again…` : 'Connecting again…'),
-        isFinal: e => e.status >= 400 && e.status < 500,
-        onEvent: e => {
-            last = e.id || last;
-            if (e.event === 'box')
-                return;
-            body.prepend(eventRow(JSON.parse(e.data)));
-            if (body.children.length > EVENTS_SHOWN)
+
+    async function readPages() {
+        let page;
+
+        do {
+            isStale = false;
+            page = await call('GET', `${boxPath(box.id, 'history')}?since=${since}`, {signal: stop.signal});
+            body.prepend(...page.events.map(eventRow).reverse());
+            while (body.children.length > EVENTS_SHOWN)
                 body.lastChild.remove();
-        },
-    });
-    return {leave: () => stop.abort()};
+            since = page.next_since;
+        } while (page.more || isStale);
+    }
+
+    async function read() {
+        isStale = true;
+        if (isReading)
+            return;
+        isReading = true;
+        try {
+            await readPages();
+            setText(status, 'Newest first. New events appear by themselves.');
+        } catch (e) {
+            if (!stop.signal.aborted)
+                setText(status, sentence(e));
+        }
+        isReading = false;
+    }
+
+    read();
+    return {event: read, reconnected: read, leave: () => stop.abort()};
 }
 
 /* ---- logs ---- */

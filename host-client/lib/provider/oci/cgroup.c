@@ -89,7 +89,7 @@ static int read_text(const char *hierarchy, const char *name, const char *file, 
 }
 
 /* 0 for "max", an absent file, and v1's huge number. */
-static uint64_t read_limit(const char *hierarchy, const char *name, const char *file)
+static uint64_t read_number(const char *hierarchy, const char *name, const char *file)
 {
     char text[64];
     uint64_t v;
@@ -110,8 +110,8 @@ static void read_v2(const char *name, struct oci_limits *ret)
     uint64_t quota, period;
     char text[64];
 
-    ret->pids = read_limit(CGROUP_ROOT, name, "pids.max");
-    ret->memory_bytes = read_limit(CGROUP_ROOT, name, "memory.max");
+    ret->pids = read_number(CGROUP_ROOT, name, "pids.max");
+    ret->memory_bytes = read_number(CGROUP_ROOT, name, "memory.max");
     if (read_text(CGROUP_ROOT, name, "cpu.max", text, sizeof(text)) == 0 &&
         sscanf(text, "%" SCNu64 " %" SCNu64, &quota, &period) == 2)
         ret->cpu_millis = quota_millis(quota, period);
@@ -119,11 +119,17 @@ static void read_v2(const char *name, struct oci_limits *ret)
 
 static void read_v1(const char *name, struct oci_limits *ret)
 {
-    ret->pids = read_limit(CGROUP_ROOT "/pids", name, "pids.max");
-    ret->memory_bytes = read_limit(CGROUP_ROOT "/memory", name, "memory.limit_in_bytes");
+    ret->pids = read_number(CGROUP_ROOT "/pids", name, "pids.max");
+    ret->memory_bytes = read_number(CGROUP_ROOT "/memory", name, "memory.limit_in_bytes");
     /* no quota is -1, which reads as the largest number */
-    ret->cpu_millis = quota_millis(read_limit(CGROUP_ROOT "/cpu", name, "cpu.cfs_quota_us"),
-                                   read_limit(CGROUP_ROOT "/cpu", name, "cpu.cfs_period_us"));
+    ret->cpu_millis = quota_millis(read_number(CGROUP_ROOT "/cpu", name, "cpu.cfs_quota_us"),
+                                   read_number(CGROUP_ROOT "/cpu", name, "cpu.cfs_period_us"));
+}
+
+uint64_t oci_cgroup_memory_used(const char *name)
+{
+    return oci_cgroup_is_v2() ? read_number(CGROUP_ROOT, name, "memory.current")
+                              : read_number(CGROUP_ROOT "/memory", name, "memory.usage_in_bytes");
 }
 
 void oci_cgroup_read(const char *name, struct oci_limits *ret)
@@ -202,8 +208,8 @@ static bool has_controller(const char *name)
 static uint64_t machine_memory(void)
 {
     uint64_t limit = oci_cgroup_is_v2()
-                         ? read_limit(CGROUP_ROOT, "", "memory.max")
-                         : read_limit(CGROUP_ROOT "/memory", "", "memory.limit_in_bytes");
+                         ? read_number(CGROUP_ROOT, "", "memory.max")
+                         : read_number(CGROUP_ROOT "/memory", "", "memory.limit_in_bytes");
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     uint64_t all = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 

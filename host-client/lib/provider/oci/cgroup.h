@@ -42,6 +42,9 @@ bool oci_cgroup_limits_swap(void);
  * limit. */
 void oci_cgroup_read(const char *name, struct oci_limits *ret);
 
+/* The memory that the group holds, with the cache of its files; 0 if the kernel does not say. */
+uint64_t oci_cgroup_memory_used(const char *name);
+
 /* Kills every process in the group and removes it from every hierarchy. A missing group is no
  * error; a name that is no box's is ERR_DATA_LOSS, and nothing is killed. */
 int oci_cgroup_remove(const char *name, int64_t timeout_ms, struct err *e);
