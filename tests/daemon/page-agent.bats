@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# A conversation with opencode on the status page, with a fake model in the box.
+# What the status page does with boxes that isolate: a conversation with opencode, which has a fake model in the box;
+# memory in use; snapshots.
 # early
 # needs: image network
 
@@ -8,6 +9,16 @@ load ../lib/box
 load ../lib/daemon
 load ../lib/browser
 load ../lib/coding
+
+setup_file()
+{
+    browser_start
+}
+
+teardown_file()
+{
+    browser_stop
+}
 
 setup()
 {
@@ -20,38 +31,103 @@ setup()
 
 teardown()
 {
-    browser_stop
+    browser_leave
     page_stop
     daemon_stop
     box_teardown
 }
 
-@test "a prompt is answered as it comes, with its tool call, and a long turn is aborted" {
-    bellhop up --name main --provider "$TEST_PROVIDER" --agent opencode --agent-config "$BOX_TMP/config" \
-        "$BOX_TMP/project" >/dev/null 2>&1
+agent_waits()
+{
+    browser_until "text('.panel').includes('The agent waits for you') && control('Abort').disabled"
+}
+
+@test "a box with an agent is made on the page; a prompt is answered with its tool call, asks for leave, and is aborted" {
+    browser_reset
+    browser_look 1600 900 light
+    browser_open "$PAGE_URL/"
+    browser_until "text('#connection') === 'Live'"
+    browser_js "press('New box')"
+    browser_until "control('Make the box')"
+    browser_js "type('dialog [name=name]', 'main'); type('dialog [name=image]', '$BELLHOP_IMAGE'); type('dialog [name=agent]', 'opencode'); press('Make the box')"
+    browser_until "row('main').textContent.includes('running')"
     remember_box main
     start_fake main
-    browser_start
-    browser_look 1600 900 light
-    browser_open "$PAGE_URL/#/box/main/agent"
-    browser_until "text('.panel').includes('The agent waits for you')"
+    # The fake model, and no command without leave: settings of the project, which opencode reads anew.
+    jq '.permission.bash = "ask"' "$BOX_TMP/config/opencode.json" >"$BOX_TMP/opencode.json"
+    bellhop put main "$BOX_TMP/opencode.json" :/workspace/
+    browser_js "press('Agent')"
+    agent_waits
+    login=$(ask GET /v1/boxes/main/agent)
+    ask POST "/v1/boxes/main/proxy/$(jq .port <<<"$login")/instance/dispose" \
+        -u "$(jq -r '.username + ":" + .password' <<<"$login")" >/dev/null
+    [ "$ASK_STATUS" = 200 ]
     browser_js "type('[name=prompt]', 'please\\nRUN: echo from the page >made.txt'); press('Send')"
     browser_until "text('.messages').includes('RUN: echo from the page')"
-    browser_until "text('.messages .tool').includes('✓')"
+    browser_until "seen('.conflict') && text('.conflict').includes('echo from the page') && control('Allow once')"
+    # A page that comes later asks as well.
+    browser_open about:blank
+    browser_open "$PAGE_URL/#/box/main/agent"
+    browser_until "control('Allow once')"
+    [ -z "${SHOTS:-}" ] || browser_shot "$SHOTS/agent-ask-1600-light.png"
+    ! bellhop exec -n main -- test -e made.txt || fail "it ran without leave"
+    browser_js "press('Allow once')"
+    browser_until "!seen('.conflict') && text('.messages .tool').includes('✓')"
     browser_until "[...document.querySelectorAll('.message.assistant .text')].some(t => t.textContent.includes('DONE'))"
-    browser_until "text('.panel').includes('The agent waits for you') && control('Abort').disabled"
+    agent_waits
     [ "$(bellhop exec -n main -- cat made.txt)" = 'from the page' ]
-    [ -z "${SHOTS:-}" ] || browser_shot "$SHOTS/agent-1600-light.png"
     # Each message is there once.
     browser_is "document.querySelectorAll('.message.user').length === 1"
-    browser_js "type('[name=prompt]', 'RUN: sleep 600'); press('Send')"
+    browser_js "type('[name=prompt]', 'RUN: printf \"<img src=x onerror=window.owned=1>\"; sleep 600'); press('Send')"
+    browser_until "control('Always allow')"
+    browser_js "press('Always allow')"
     browser_until "!control('Abort').disabled && [...document.querySelectorAll('.tool')].some(t => t.textContent.includes('running'))"
     browser_js "press('Abort')"
-    browser_until "control('Abort').disabled && text('.panel').includes('The agent waits for you')"
+    agent_waits
+    browser_js "type('[name=prompt]', 'RUN: touch refused.txt'); press('Send')"
+    browser_until "control('Refuse')"
+    browser_js "press('Refuse')"
+    agent_waits
+    ! bellhop exec -n main -- test -e refused.txt || fail "it ran though it was refused"
     # Another view of the same conversation has the same messages.
     browser_open about:blank
     browser_open "$PAGE_URL/#/box/main/agent"
-    browser_until "document.querySelectorAll('.message.user').length === 2"
+    browser_until "document.querySelectorAll('.message.user').length === 3"
+    browser_is "window.owned === undefined && document.images.length === 1"
     [ -z "${SHOTS:-}" ] || { browser_look 360 900 dark; browser_shot "$SHOTS/agent-360-dark.png"; }
+    [ -z "$(browser_errors)" ]
+}
+
+@test "a snapshot is made, restored, forked from and removed on the page, which shows the memory in use" {
+    bellhop up --name one --provider "$TEST_PROVIDER" --agent none --memory 512M "$BOX_TMP/project" >/dev/null 2>&1
+    remember_box one
+    bellhop exec one -- sh -c 'echo first >note'
+    browser_reset
+    browser_open "$PAGE_URL/#/box/one"
+    browser_until "/[1-9][0-9.]* [KM]iB of 512 MiB/.test(text('.now')) && text('.now').includes('processor-hours')"
+    browser_js "press('Snapshot…')"
+    browser_js "type('dialog [name=name]', 'kept'); press('Make the snapshot')"
+    browser_until "!one('dialog') && text('.lines').includes('kept')"
+    bellhop exec one -- sh -c 'echo second >note'
+    browser_js "press('Restore')"
+    browser_until "text('dialog').includes('are lost')"
+    browser_js "[...document.querySelectorAll('dialog button')].find(b => b.textContent === 'Restore').click()"
+    browser_until "!one('dialog') && text('#notices').includes('as it was in kept')"
+    browser_until "text('.head .state') === 'running'"
+    [ "$(bellhop exec one -- cat note)" = first ]
+    browser_js "press('Fork…')"
+    browser_js "type('dialog [name=name]', 'two'); press('Fork')"
+    browser_until "text('h1') === 'two' && text('.head .state') === 'running'"
+    remember_box two
+    [ "$(bellhop exec two -- cat note)" = first ]
+    browser_js "row('one').querySelector('a').click()"
+    browser_until "text('h1') === 'one' && control('Remove')"
+    browser_js "press('Remove')"
+    browser_js "[...document.querySelectorAll('dialog button')].find(b => b.textContent === 'Remove').click()"
+    browser_until "text('dialog .problem').includes('has the snapshot')"
+    bellhop rm two
+    browser_js "[...document.querySelectorAll('dialog button')].find(b => b.textContent === 'Remove').click()"
+    browser_until "!one('dialog') && text('.panel').includes('None yet')"
+    [ "$(ask GET /v1/boxes/one/snapshots)" = '{"snapshots":[]}' ]
     [ -z "$(browser_errors)" ]
 }

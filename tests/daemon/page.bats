@@ -116,61 +116,6 @@ is_live()
     [ -z "$(browser_errors)" ]
 }
 
-@test "a filter and the arrow keys find a box among several" {
-    make_box alpha
-    make_box beta
-    browser_reset
-    browser_open "$PAGE_URL/"
-    row_says beta running
-    browser_js "type('#filter', 'bet')"
-    browser_is "text('#count') === '1 of 2 boxes' && control('beta') === undefined"
-    browser_js "type('#filter', ''); one('#filter').focus()"
-    browser_type $'\ue015'
-    browser_is "document.activeElement.textContent.startsWith('alpha')"
-    browser_type $'\ue015'
-    browser_is "document.activeElement.textContent.startsWith('beta')"
-    browser_type $'\n'
-    browser_until "text('h1') === 'beta'"
-}
-
-@test "the events of a box are there from its beginning, and go on" {
-    make_box one
-    browser_reset
-    browser_open "$PAGE_URL/#/box/one/events"
-    browser_until "text('.panel').includes('running')"
-    bellhop stop one
-    browser_until "text('.panel tbody tr').includes('stopped')"
-    browser_is "document.querySelectorAll('.panel tbody tr').length >= 4"
-}
-
-@test "the page works again by itself after the daemon restarts" {
-    browser_reset
-    browser_open "$PAGE_URL/"
-    is_live
-    browser_js 'window.mark = 1'
-    daemon_stop
-    browser_until "text('#connection') === 'Reconnecting…'"
-    make_box late
-    daemon_start
-    row_says late running
-    is_live
-    bellhop stop late
-    row_says late stopped
-    browser_is 'window.mark === 1'
-}
-
-@test "pages that the browser keeps for the way back hold no connections" {
-    make_box one
-    browser_reset
-    for _ in 1 2 3 4 5 6 7 8; do
-        browser_open "$PAGE_URL/#/box/one/events"
-        browser_until "text('#connection') === 'Live' && text('.panel').includes('running')"
-        browser_open about:blank
-    done
-    browser_js 'history.back()'
-    is_live
-}
-
 @test "nothing moves while boxes change their states, at 360 and at 1600 pixels" {
     make_box one
     make_box two
@@ -222,29 +167,6 @@ is_live()
     [ -z "$(browser_errors)" ]
 }
 
-@test "files are uploaded by drop, and replace one that is there only if the person says so" {
-    echo old >"$BOX_TMP/project/there.txt"
-    make_box one
-    dir=$(bellhop status one --json | jq -r .workdir)
-    browser_reset
-    browser_open "$PAGE_URL/#/box/one/files"
-    browser_until "control('there.txt')"
-    browser_js "const data = new DataTransfer();
-        for (const name of ['new file ü.bin', 'there.txt'])
-            data.items.add(new File([new Uint8Array([0, 255, 10])], name));
-        one('.dropzone').dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))"
-    browser_until "text('dialog').includes('Replace there.txt?')"
-    [ "$(cat "$dir/there.txt")" = old ]
-    printf '\0\377\n' >"$BOX_TMP/bytes"
-    cmp "$BOX_TMP/bytes" "$dir/new file ü.bin"
-    browser_js "press('Replace')"
-    wait_for 20 cmp -s "$BOX_TMP/bytes" "$dir/there.txt"
-    browser_until "control('new file ü.bin')"
-    # Not text: it is not opened as if it were.
-    browser_js "press('there.txt')"
-    browser_until "text('.panel').includes('This is not text')"
-}
-
 @test "where no terminal opens, single commands run" {
     make_box one
     browser_reset
@@ -257,20 +179,6 @@ is_live()
     browser_until "one('[name=command]')"
     browser_type $'echo $((6 * 7)); exit 3\n'
     browser_until "text('.log').includes('42') && text('.log').includes('[exited 3]')"
-}
-
-@test "a box is made on the page" {
-    browser_reset
-    browser_open "$PAGE_URL/"
-    is_live
-    browser_js "press('New box')"
-    browser_until "control('Make the box')"
-    browser_js "type('dialog [name=name]', 'Not A Name!'); type('dialog [name=provider]', 'process'); press('Make the box')"
-    browser_until "text('dialog .problem').length > 10 && !control('Make the box').disabled"
-    browser_js "type('dialog [name=name]', 'made'); press('Make the box')"
-    row_says made running
-    browser_until "text('h1') === 'made' && !one('dialog')"
-    [ "$(bellhop ls -q)" = made ]
 }
 
 @test "the terminal runs vim, follows the size of the window, and says how the shell ended" {
@@ -326,5 +234,191 @@ is_live()
     browser_until "one('.files tbody')"
     browser_js "press('Terminal')"
     browser_until "text('.panel').includes('Connected')"
+    [ -z "$(browser_errors)" ]
+}
+
+@test "a filter and the arrow keys find a box among several; its events are there from its beginning, and go on" {
+    make_box alpha
+    make_box beta
+    browser_reset
+    browser_open "$PAGE_URL/"
+    row_says beta running
+    browser_js "type('#filter', 'bet')"
+    browser_is "text('#count') === '1 of 2 boxes' && control('beta') === undefined"
+    browser_js "type('#filter', ''); one('#filter').focus()"
+    browser_type $'\ue015'
+    browser_is "document.activeElement.textContent.startsWith('alpha')"
+    browser_type $'\ue015'
+    browser_is "document.activeElement.textContent.startsWith('beta')"
+    browser_type $'\n'
+    browser_until "text('h1') === 'beta'"
+    browser_js "press('Events')"
+    browser_until "text('.panel').includes('running')"
+    bellhop stop beta
+    browser_until "text('.panel tbody tr').includes('stopped')"
+    # Oldest last, and each once.
+    browser_is "text('.panel tbody tr:last-child').includes('requested')"
+    n=$(ask GET "/v1/boxes/beta/history" | jq '.events | length')
+    browser_until "document.querySelectorAll('.panel tbody tr').length === $n"
+}
+
+@test "the page works again by itself after the daemon restarts, says so meanwhile, and keeps a text that is written" {
+    make_box one
+    file=$(bellhop status one --json | jq -r .workdir)/notes.txt
+    echo first >"$file"
+    browser_reset
+    browser_open "$PAGE_URL/#/box/one/files"
+    browser_until "control('notes.txt')"
+    browser_js "window.mark = 1; press('notes.txt')"
+    browser_until "one('.editor') && one('.editor').value === 'first\\n'"
+    browser_js "type('.editor', 'second\\n')"
+    daemon_stop
+    browser_until "text('#connection') === 'Reconnecting…' && seen('#banner') && text('#banner').includes('does not answer')"
+    make_box late
+    daemon_start
+    row_says late running
+    is_live
+    browser_is "!seen('#banner')"
+    browser_js "press('Save')"
+    wait_for 20 grep -q second "$file"
+    bellhop stop late
+    row_says late stopped
+    browser_is 'window.mark === 1'
+}
+
+streams_are() # N
+{
+    [ "$(ask GET /metrics | sed -n 's/^bellhop_event_streams //p')" = "$1" ]
+}
+
+@test "hidden tabs and pages kept for the way back have no streams: eight tabs work side by side" {
+    make_box one
+    browser_reset
+    first=$(driver GET "$DRIVER_SESSION/window" | jq -r .)
+    browser_open "$PAGE_URL/#/box/one/events"
+    for _ in 1 2 3 4 5 6 7; do
+        is_live
+        browser_until "text('.panel').includes('running')"
+        browser_new_tab >/dev/null
+        browser_open "$PAGE_URL/#/box/one/events"
+    done
+    is_live
+    wait_for 20 streams_are 1
+    bellhop stop one
+    row_says one stopped
+    browser_tab "$first"
+    row_says one stopped
+    browser_until "text('.panel tbody tr').includes('stopped')"
+    wait_for 20 streams_are 1
+    browser_open about:blank
+    wait_for 20 streams_are 0
+    browser_js 'history.back()'
+    is_live
+}
+
+@test "a name, a label, a file or a log is shown as text, whatever is in it, and nothing grows wider than the window" {
+    evil='<img src=x onerror="window.owned = 1"><script>window.owned = 1</script>'
+    long=$(printf 'w%.0s' {1..200})
+    rtl=$(printf '\u202egpj.exe')
+    bellhop up --provider process --agent none --name one --label "evil=$evil" --label "long=$long" "$BOX_TMP/project" >/dev/null 2>&1
+    dir=$(bellhop status one --json | jq -r .workdir)
+    printf '%s' "$evil" >"$dir/<img src=x onerror=owned=1>"
+    touch "$dir/$rtl" "$dir/$long" "$dir"/$'new\nline' "$dir"/$'not\377text'
+    bellhop exec -d one -- sh -c 'printf "%s\n\033[31mred\033[0m\033]0;title\007\n%s\n" "$0" "$1"; exec sleep 600' "$evil" "$long$long$long" >/dev/null
+    browser_reset
+    browser_look 360 800 light
+    browser_open "$PAGE_URL/#/box/one"
+    browser_until "text('.panel').includes('<script>window.owned')"
+    is_harmless
+    browser_js "press('Files')"
+    browser_until "control('<img src=x onerror=owned=1>')"
+    browser_is "text('.files').includes('$rtl') && text('.files').includes('(a name that is not UTF-8)')"
+    is_harmless
+    browser_js "press('<img src=x onerror=owned=1>')"
+    browser_until "one('.editor') && one('.editor').value.includes('window.owned')"
+    is_harmless
+    browser_js "press('Logs')"
+    browser_until "text('.log').includes('onerror') && text('.log').includes('\\nred\\n')"
+    is_harmless
+    browser_js "press('Events')"
+    browser_until "text('.panel').includes('running')"
+    is_harmless
+    [ -z "$(browser_errors)" ]
+}
+
+is_harmless()
+{
+    browser_is "window.owned === undefined && document.images.length === 1 && document.scripts.length === 1"
+    browser_is 'document.documentElement.scrollWidth <= innerWidth'
+}
+
+@test "files are uploaded by drop, replace one that is there only if the person says so, and go away as an archive" {
+    echo old >"$BOX_TMP/project/there.txt"
+    make_box one
+    dir=$(bellhop status one --json | jq -r .workdir)
+    browser_reset
+    browser_open "$PAGE_URL/#/box/one/files"
+    browser_until "control('there.txt')"
+    browser_js "const data = new DataTransfer();
+        for (const name of ['new file ü.bin', 'there.txt'])
+            data.items.add(new File([new Uint8Array([0, 255, 10])], name));
+        one('.dropzone').dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))"
+    browser_until "text('dialog').includes('Replace there.txt?')"
+    [ "$(cat "$dir/there.txt")" = old ]
+    printf '\0\377\n' >"$BOX_TMP/bytes"
+    cmp "$BOX_TMP/bytes" "$dir/new file ü.bin"
+    browser_js "press('Replace')"
+    wait_for 20 cmp -s "$BOX_TMP/bytes" "$dir/there.txt"
+    browser_until "control('new file ü.bin')"
+    browser_js "press('Download')"
+    wait_for 20 test -s "$BATS_FILE_TMPDIR/${dir##*/}.tar.gz"
+    tar xzOf "$BATS_FILE_TMPDIR/${dir##*/}.tar.gz" --wildcards '*there.txt' | cmp - "$BOX_TMP/bytes"
+    # Not text: it is not opened as if it were.
+    browser_js "press('there.txt')"
+    browser_until "text('.panel').includes('This is not text')"
+}
+
+# Presses Tab until the button or link of this text has the focus.
+tab_to() # TEXT
+{
+    for _ in {1..40}; do
+        browser_type $'\ue004'
+        ! browser_is "document.activeElement.textContent === '$1'" || return 0
+    done
+    fail "Tab does not come to '$1'"
+}
+
+@test "a box is made, paused and removed by keyboard alone" {
+    browser_reset
+    browser_open "$PAGE_URL/"
+    is_live
+    tab_to 'New box'
+    browser_type $'\n'
+    browser_until "control('Make the box') && document.activeElement.name === 'name'"
+    browser_type 'Not A Name!'
+    browser_type $'\ue004'
+    browser_type $'\ue004'
+    browser_type $'\ue004'
+    browser_type 'proc'
+    browser_is "document.activeElement.value === 'process'"
+    browser_type $'\n'
+    browser_js "one('dialog [name=name]').select(); one('dialog [name=name]').focus()"
+    browser_type $'\n'
+    browser_until "text('dialog .problem').length > 10 && !control('Make the box').disabled"
+    browser_type $'made\n'
+    row_says made running
+    browser_until "text('h1') === 'made' && !one('dialog')"
+    [ "$(bellhop ls -q)" = made ]
+    browser_until "!control('Pause').disabled"
+    tab_to Pause
+    browser_type $'\n'
+    row_says made paused
+    # The focus is where the button was, or at the one in its place.
+    tab_to Remove…
+    browser_type $'\n'
+    browser_until "one('dialog')"
+    browser_type $'made\n'
+    browser_until "!row('made') && text('main').includes('This box is gone')"
+    [ -z "$(bellhop ls -q)" ]
     [ -z "$(browser_errors)" ]
 }

@@ -1,7 +1,8 @@
 # browser.bash: Debian's Chromium by its driver, to look at the daemon's page as a person does. Used by bats files, after
 # box.bash and daemon.bash:
 #
-#   browser_start                      in setup_file: one browser serves the tests of a file
+#   browser_start                      in setup_file: one browser serves the tests of a file; it downloads to
+#                                      $BATS_FILE_TMPDIR
 #   page_start                         a TCP address for the daemon's socket: $PAGE_URL
 #   browser_reset; browser_open URL
 #   browser_js 'return document.title' prints the value as JSON; the functions of browser.js are there
@@ -52,8 +53,10 @@ browser_start()
         "goog:loggingPrefs": {browser: "ALL"}, "goog:chromeOptions": {args: ["--headless=new", "--no-sandbox",
         "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
         "--disable-extensions", "--disable-component-update", "--mute-audio", "--force-color-profile=srgb",
-        "--user-data-dir=\($dir)", "--window-size=1600,1000"], prefs: {"download.default_directory": $dir}}}}}')
+        "--user-data-dir=\($dir)", "--window-size=1600,1000"]}}}}')
     DRIVER_SESSION=/session/$(driver POST /session "$options" | jq -r .sessionId)
+    browser_command Browser.setDownloadBehavior \
+        "$(jq -n --arg dir "$dir" '{behavior: "allow", downloadPath: $dir}')" >/dev/null
 }
 
 browser_stop()
