@@ -111,23 +111,24 @@ agent_waits()
     bellhop exec one -- sh -c 'echo second >note'
     browser_js "press('Restore')"
     browser_until "text('dialog').includes('are lost')"
-    browser_js "[...document.querySelectorAll('dialog button')].find(b => b.textContent === 'Restore').click()"
+    browser_js "pressInDialog('Restore')"
     browser_until "!one('dialog') && text('#notices').includes('as it was in kept')"
     browser_until "text('.head .state') === 'running'"
     [ "$(bellhop exec one -- cat note)" = first ]
+    browser_js "press('Snapshot…'); type('dialog [name=name]', 'later'); press('Make the snapshot')"
+    browser_until "!one('dialog') && text('.lines').includes('later')"
+    browser_js "one('[aria-label=\"Remove later\"]').click(); pressInDialog('Remove')"
+    browser_until "!one('dialog') && !text('.lines').includes('later')"
+    [ "$(ask GET /v1/boxes/one/snapshots | jq -c '[.snapshots[].name]')" = '["kept"]' ]
     browser_js "press('Fork…')"
     browser_js "type('dialog [name=name]', 'two'); press('Fork')"
     browser_until "text('h1') === 'two' && text('.head .state') === 'running'"
     remember_box two
     [ "$(bellhop exec two -- cat note)" = first ]
+    # A snapshot that a box needs stays, and the page says why.
     browser_js "row('one').querySelector('a').click()"
     browser_until "text('h1') === 'one' && control('Remove')"
-    browser_js "press('Remove')"
-    browser_js "[...document.querySelectorAll('dialog button')].find(b => b.textContent === 'Remove').click()"
+    browser_js "press('Remove'); pressInDialog('Remove')"
     browser_until "text('dialog .problem').includes('has the snapshot')"
-    bellhop rm two
-    browser_js "[...document.querySelectorAll('dialog button')].find(b => b.textContent === 'Remove').click()"
-    browser_until "!one('dialog') && text('.panel').includes('None yet')"
-    [ "$(ask GET /v1/boxes/one/snapshots)" = '{"snapshots":[]}' ]
     [ -z "$(browser_errors)" ]
 }

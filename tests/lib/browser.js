@@ -5,6 +5,7 @@ const seen = selector => Boolean(one(selector) && one(selector).checkVisibility(
 /* The visible button or link of this text. */
 const control = label => [...document.querySelectorAll('button, a')].find(b => b.checkVisibility() && b.textContent.trim() === label);
 const press = label => control(label).click();
+const pressInDialog = label => [...document.querySelectorAll('dialog button')].find(b => b.textContent === label).click();
 const type = (selector, value) => {
     one(selector).value = value;
     one(selector).dispatchEvent(new Event('input', {bubbles: true}));

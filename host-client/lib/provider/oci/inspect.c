@@ -272,9 +272,9 @@ int oci_inspect(const struct provider_box *b, const struct oci_run *run, json_t 
         new_isolation(run, &f, pieces), "limits", "pids", new_limit(f.limits.pids), "memory_bytes",
         new_limit(f.limits.memory_bytes), "cpu_millis", new_limit(f.limits.cpu_millis),
         "disk_bytes", new_limit(b->spec->disk_bytes), "disk_limited_by", new_disk_by(b, &f), "used",
-        "memory_bytes", json_integer((json_int_t)oci_cgroup_memory_used(run->cgroup)), "network", "mode",
-        run->network, "program", run->network_program, "filtered", run->network_filtered, "devices",
-        new_devices(run->init.pid), "missing", new_missing(pieces));
+        "memory_bytes", json_integer((json_int_t)oci_cgroup_memory_used(run->cgroup)), "network",
+        "mode", run->network, "program", run->network_program, "filtered", run->network_filtered,
+        "devices", new_devices(run->init.pid), "missing", new_missing(pieces));
     if (!obj)
         return err_oom(e);
     *ret = obj;
