@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What the status page does with boxes that isolate: a conversation with opencode, which has a fake model in the box;
+# The status page with boxes that isolate: a conversation with opencode, which has a fake model in the box;
 # memory in use; snapshots.
 # early
 # needs: image network
