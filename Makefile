@@ -217,7 +217,7 @@ test-vm: ## test exec in an emulated virtual machine with cgroup v2: 15 minutes
 
 test-sanitized: ## run the agent's tests against its PROFILE=asan or tsan build (T=FILE for one): an hour (sudo)
 	@scripts/install-packages.sh build run test
-	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) $(B)/bellhopd
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) programs
 	@$(AS_ROOT) tests/long/sanitized.sh $(PROFILE) $(T)
 
 fuzz: ## run the fuzz target T (default: all) for S seconds (60; all: 10 each)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The daemon under faults of its machine: a full disk, a clock that is set, a daemon that is killed, clients that vanish.
+# The daemon under faults of its machine: a full disk, a clock that is set, a daemon that is killed.
 
 bats_require_minimum_version 1.5.0
 load ../lib/box
