@@ -274,7 +274,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from quota' -l boxes -r
 complete -c bellhop -n '__fish_seen_subcommand_from quota' -l cpus -r
 complete -c bellhop -n '__fish_seen_subcommand_from quota' -l memory -r
 complete -c bellhop -n '__fish_seen_subcommand_from quota' -l disk -r
-complete -c bellhop -n __fish_use_subcommand -f -a audit -d 'list and check the record of the daemon\'s calls'
+complete -c bellhop -n __fish_use_subcommand -f -a audit -d 'list and check the record of calls that change something'
 complete -c bellhop -n __fish_use_subcommand -f -a providers -d 'list the providers of boxes, and test each one'
 complete -c bellhop -n __fish_use_subcommand -f -a doctor -d 'check what this machine has and lacks for boxes'
 complete -c bellhop -n __fish_use_subcommand -f -a gc -d 'finish or roll back interrupted changes, remove what no box owns'

@@ -97,6 +97,7 @@ struct cli {
     int debug_fd;
     const char *debug_path;  /* of its file, or NULL: standard error */
     const char *debug_parts; /* "http,host", or NULL: all */
+    char box[64];            /* the one that the command made or found, for the record of calls */
 };
 
 struct cli_command {
@@ -117,6 +118,7 @@ struct cli_command {
 #define CLI_NO_CONTEXT (1u << 0)      /* works without the state directory */
 #define CLI_STOP_AT_OPERAND (1u << 1) /* options end at the second operand or at -- (exec) */
 #define CLI_TAKES_BOX (1u << 2)       /* the first operand is a box: for completion */
+#define CLI_CHANGES (1u << 3)         /* a line of the audit record */
 
 extern const struct cli_command cmd_up, cmd_exec, cmd_shell, cmd_put, cmd_get, cmd_cat, cmd_edit,
     cmd_watch, cmd_sync, cmd_glob, cmd_grep, cmd_prompt, cmd_url, cmd_keep, cmd_logs, cmd_ps,

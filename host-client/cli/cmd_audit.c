@@ -1,4 +1,4 @@
-/* audit: the record of the daemon's calls that change something. */
+/* audit: the record of calls and commands that change something. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -88,13 +88,13 @@ const struct cli_command cmd_audit = {
     .name = "audit",
     .group = "Machine",
     .operands = "ls|verify",
-    .summary = "list and check the record of the daemon's calls",
-    .details = "The daemon records each call that changes something: who, when, what, the result. "
-               "A line is "
-               "chained\n"
-               "to the one before: 'audit verify' names the first that was changed, or before "
-               "which one is\n"
-               "missing, and ends with 11.",
+    .summary = "list and check the record of calls that change something",
+    .details = "The daemon records each call that changes something, and bellhop each such "
+               "command: who, when,\n"
+               "what, the result. A line is chained to the one before: 'audit verify' names the "
+               "first that was\n"
+               "changed, or before which one is missing, or says that the last ones are; it ends "
+               "with 11 then.",
     .examples = "  bellhop audit ls\n"
                 "  bellhop audit verify\n",
     .min_operands = 1,

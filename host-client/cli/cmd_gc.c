@@ -126,5 +126,6 @@ const struct cli_command cmd_gc = {
         "  bellhop gc --stopped-for 30d   # and the boxes that nobody started for a month\n",
     .options = gc_options,
     .args_bytes = sizeof(struct args),
+    .flags = CLI_CHANGES,
     .run = run_gc,
 };

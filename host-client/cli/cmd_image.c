@@ -279,6 +279,7 @@ const struct cli_command cmd_image = {
     .args_bytes = sizeof(struct image_args),
     .min_operands = 1,
     .max_operands = 2,
+    .flags = CLI_CHANGES,
     .run = run_image,
 };
 

@@ -134,5 +134,6 @@ const struct cli_command cmd_snapshots = {
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 256,
+    .flags = CLI_CHANGES,
     .run = run_snapshots,
 };

@@ -14,6 +14,6 @@ const struct cli_command cmd_start = {
     .examples = "  bellhop start api\n",
     .min_operands = 1,
     .max_operands = 256,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES,
     .run = run_start,
 };

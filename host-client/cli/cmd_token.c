@@ -171,5 +171,6 @@ const struct cli_command cmd_token = {
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 2,
+    .flags = CLI_CHANGES,
     .run = run_token,
 };

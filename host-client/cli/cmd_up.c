@@ -288,6 +288,7 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     r = bh_create(c->ctx, &o, &box, err);
     if (r < 0)
         return r;
+    (void)snprintf(c->box, sizeof(c->box), "%s", bh_box_summary(box)->name);
     if (c->json)
         return cli_print_json_take(cli_box_json(bh_box_info(box)));
     print_summary(c, bh_box_info(box));
@@ -339,5 +340,6 @@ const struct cli_command cmd_up = {
     .options = up_options,
     .args_bytes = sizeof(struct args),
     .max_operands = 1,
+    .flags = CLI_CHANGES,
     .run = run_up,
 };

@@ -1,3 +1,4 @@
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +7,11 @@
 
 #include "cli/cli.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/box/audit.h"
 
 /* In the order of the overview; the commands of a group are adjacent. */
 static const struct cli_command *const cli_commands[] = {
@@ -145,12 +149,94 @@ static int read_config(struct cli *c, void *args, struct bh_error *err)
     return r < 0 ? cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message) : 0;
 }
 
+/* ---- the record of calls ---- */
+
+#define WORD_BYTES 200
+
+/* The verbs of 'image', 'token' and the like that change nothing. */
+static bool is_reading_verb(const struct cli_command *cmd, const char *verb)
+{
+    static const char *const verbs[] = {"inspect", "ls", "test", "verify"};
+
+    for (size_t i = 0; i < N_ELEMENTS(verbs); i++)
+        if (!(cmd->flags & CLI_TAKES_BOX) && str_eq(verb, verbs[i]))
+            return true;
+    return false;
+}
+
+/* "rm api web". Without the words of commands that do not take names alone: they may have secrets. */
+static char *new_target(const struct cli *c, char *const *operands)
+{
+    bool all_are_names = strcmp(c->command->operands, "NAME...") == 0;
+    char *const made[] = {(char *)c->box, NULL};
+    char *text = strdup(c->command->name);
+
+    if (*c->box)
+        operands = made;
+    for (; text && operands && *operands; operands++) {
+        _cleanup_free_ char *before = text;
+        size_t len = 0;
+        _cleanup_free_ char *word = str_escape(*operands, strlen(*operands), "", &len);
+
+        if (!word ||
+            asprintf(&text, "%s %.*s", before,
+                     (int)str_utf8_whole(word, len < WORD_BYTES ? len : WORD_BYTES), word) < 0)
+            return NULL;
+        if (!all_are_names || strlen(text) > AUDIT_TARGET_BYTES)
+            break;
+    }
+    return text;
+}
+
+static void name_user(char *out, size_t n)
+{
+    const struct passwd *user = getpwuid(getuid());
+
+    if (user && str_is_utf8(user->pw_name, strlen(user->pw_name)))
+        (void)snprintf(out, n, "user %s", user->pw_name);
+    else
+        (void)snprintf(out, n, "user %u", (unsigned)getuid());
+}
+
+/* As the daemon's (audit.h); the status is the exit status. */
+static int record_call(struct cli *c, char *const *operands, int status, int64_t took_ms,
+                       struct err *e)
+{
+    _cleanup_free_ char *target = new_target(c, operands);
+    _cleanup_json_ json_t *entry = NULL;
+    struct audit *audit = NULL;
+    char who[80];
+    int r;
+
+    name_user(who, sizeof(who));
+    entry = json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I}", "time_ms",
+                      (json_int_t)clock_real_ms(), "who", who, "token", "", "owner", "", "from",
+                      "command", "verb", "bellhop", "target", target ? target : "", "status",
+                      status, "took_ms", (json_int_t)took_ms);
+    r = entry ? audit_open(c->opts.state_dir, &audit, e) : err_oom(e);
+    if (r == 0)
+        r = audit_append(audit, entry, e);
+    (void)audit_close(audit);
+    return r;
+}
+
+static void note_call(struct cli *c, char *const *operands, int status, int64_t took_ms)
+{
+    struct err e = {0};
+
+    if (c->ctx && c->command->flags & CLI_CHANGES &&
+        !(operands && is_reading_verb(c->command, operands[0])) &&
+        record_call(c, operands, status, took_ms, &e) < 0)
+        cli_warn(c, "this call is not in the audit record: %s", e.message);
+}
+
 static int run_command(struct cli *c, const struct cli_command *cmd, char **argv)
 {
     struct bh_error failed = {0};
     struct err e = {0};
     _cleanup_strv_ char **operands = NULL;
     void *args = calloc(1, cmd->args_bytes ? cmd->args_bytes : 1);
+    int64_t begun_ms = clock_mono_ms();
     int r;
 
     c->command = cmd;
@@ -171,6 +257,7 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
     }
     if (r == 0)
         r = cmd->run(c, args, operands, &failed);
+    note_call(c, operands, r < 0 ? cli_exit_for(&failed) : r, clock_mono_ms() - begun_ms);
     if (r < 0) {
         cli_config_name_origin(c, &failed);
         cli_print_error(c, &failed);

@@ -8,6 +8,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "daemon/access.h"
 #include "daemon/agents.h"
 #include "daemon/daemon.h"
@@ -91,6 +92,17 @@ static void name_peer(const struct request *q, char *out, size_t n)
         (void)snprintf(out, n, "socket");
 }
 
+/* The path, whose bytes may be any, as text. */
+static char *new_target(const struct request *q)
+{
+    size_t len = 0;
+    char *text = q->path ? str_escape(q->path, strlen(q->path), "", &len) : strdup("");
+
+    if (text && len > AUDIT_TARGET_BYTES)
+        text[str_utf8_whole(text, AUDIT_TARGET_BYTES)] = '\0';
+    return text;
+}
+
 /*
  * The record of calls that change something, also of those that were refused. A line goes into the kernel's cache, which
  * no client waits for. The query may have secrets: it is left out.
@@ -99,8 +111,10 @@ static void record_call(const struct request *q, int64_t took_ms)
 {
     const struct principal *p = access_principal(q);
     char who[80], from[NI_MAXHOST + NI_MAXSERV];
+    _cleanup_free_ char *target = new_target(q);
     struct err e = {0};
     json_t *entry;
+    int r;
 
     access_actor(q, who, sizeof(who));
     name_peer(q, from, sizeof(from));
@@ -108,8 +122,9 @@ static void record_call(const struct request *q, int64_t took_ms)
                       (json_int_t)clock_real_ms(), "who",
                       p && !*p->token && !p->is_local ? "nobody" : who, "token", p ? p->token : "",
                       "owner", p ? p->owner : "", "from", from, "verb", q->verb_name, "target",
-                      q->path ? q->path : "", "status", q->status, "took_ms", (json_int_t)took_ms);
-    if (entry && audit_append(request_daemon(q)->audit, entry, &e) < 0)
+                      target ? target : "", "status", q->status, "took_ms", (json_int_t)took_ms);
+    r = entry ? audit_append(request_daemon(q)->audit, entry, &e) : err_oom(&e);
+    if (r < 0)
         (void)fprintf(stderr, "bellhop-daemon: a call is not in the audit record: %s\n", e.message);
     json_decref(entry);
 }

@@ -37,6 +37,16 @@ status() # URL [CURL OPTION...]
     curl -sS --max-time 20 -o "$BOX_TMP/answer" -D "$BOX_TMP/headers" -w '%{http_code}' "${@:2}" "$1"
 }
 
+of_daemon() # FILTER
+{
+    bellhop audit ls --json | jq -c "[.calls[] | select(.verb != \"bellhop\")] | $1"
+}
+
+whole() # CALLS
+{
+    [ "$(bellhop audit verify)" = "$1 calls, the chain is whole" ]
+}
+
 refuses() # URL
 {
     [ "$(status "$1")" = 401 ]
@@ -158,40 +168,77 @@ refuses() # URL
     wait_for 10 knows
     [ "$(status "http://$ADDRESS/v1/boxes/one/stop" -X POST -H "Authorization: Bearer $read_token")" = 403 ]
     [ "$(status "http://$ADDRESS/v1/boxes/one/stop" -X POST)" = 401 ]
-    recorded() { [ "$(bellhop audit ls --json | jq '.calls | length')" = 4 ]; }
+    [ "$(status "http://$ADDRESS/v1/boxes/one/files/a%ff%20%20b" -X PUT -d x)" = 401 ]
+    recorded() { [ "$(of_daemon length)" = 5 ]; }
     wait_for 10 recorded
-    bellhop audit ls --json | jq -e '[.calls[] | [.seq, .who, .verb, .target, .status]] == [
-        [1, "daemon", "POST", "/v1/boxes/one/stop", 200], [2, "daemon", "POST", "/v1/boxes/one/start", 200],
-        [3, "token viewer", "POST", "/v1/boxes/one/stop", 403], [4, "nobody", "POST", "/v1/boxes/one/stop", 401]]'
-    bellhop audit ls --json | jq -e '.calls[0].from == "socket" and (.calls[3].from | startswith("127.0.0.1 "))'
-    [ "$(bellhop audit verify)" = '4 calls, the chain is whole' ]
+    of_daemon 'map([.who, .verb, .target, .status])' | jq -e '. == [
+        ["daemon", "POST", "/v1/boxes/one/stop", 200], ["daemon", "POST", "/v1/boxes/one/start", 200],
+        ["token viewer", "POST", "/v1/boxes/one/stop", 403], ["nobody", "POST", "/v1/boxes/one/stop", 401],
+        ["nobody", "PUT", "/v1/boxes/one/files/a\\xff  b", 401]]'
+    of_daemon . | jq -e '.[0].from == "socket" and (.[3].from | startswith("127.0.0.1 "))'
+    bellhop audit ls --json | jq -e '.calls | map(.seq) == [range(1; length + 1)]'
+    whole 7
     run ! grep -q "$read_token" "$BELLHOP_STATE_DIR/audit.jsonl"
     # The chain goes on after a restart.
     daemon_stop
     daemon_start --listen 127.0.0.1:0
     ask POST /v1/boxes/one/stop >/dev/null
-    five() { [ "$(bellhop audit verify)" = '5 calls, the chain is whole' ]; }
-    wait_for 10 five
+    wait_for 10 whole 8
     daemon_stop
     cp "$BELLHOP_STATE_DIR/audit.jsonl" "$BOX_TMP/record"
-    # A changed line, a removed one, two in another order, a first one that is gone.
-    sed -i '3s/viewer/nobody/' "$BELLHOP_STATE_DIR/audit.jsonl"
+    # A changed line, a removed one, two in another order, a first one that is gone, the last ones that are gone.
+    viewer=$(grep -n '"token viewer"' "$BOX_TMP/record" | cut -d : -f 1)
+    sed -i 's/token viewer/token nobody/' "$BELLHOP_STATE_DIR/audit.jsonl"
     run bellhop audit verify
     [ "$status" -eq 11 ]
-    [[ "$output" = *"audit.jsonl:3: the chain is broken here"* ]]
+    [[ "$output" = *"audit.jsonl:$viewer: the chain is broken here"* ]]
     for change in 3d '2{h;d};3{G}'; do
         sed "$change" "$BOX_TMP/record" >"$BELLHOP_STATE_DIR/audit.jsonl"
         run bellhop audit verify
         [ "$status" -eq 11 ]
         [[ "$output" = *"audit.jsonl:"[23]": a line before this one is missing"* ]]
     done
-    # A line that a crash has cut is removed.
+    sed '7,$d' "$BOX_TMP/record" >"$BELLHOP_STATE_DIR/audit.jsonl"
+    run bellhop audit verify
+    [ "$status" -eq 11 ]
+    [[ "$output" = *"audit.jsonl: lines at its end are missing: it ends with call 6, and had 8"* ]]
+    mv "$BELLHOP_STATE_DIR/audit.head" "$BOX_TMP/head"
+    run bellhop audit verify
+    [ "$status" -eq 11 ]
+    [[ "$output" = *"audit.head is missing"* ]]
+    mv "$BOX_TMP/head" "$BELLHOP_STATE_DIR/audit.head"
+    # A line that a crash has cut is removed, and one whose head is not written yet is no fault.
     cp "$BOX_TMP/record" "$BELLHOP_STATE_DIR/audit.jsonl"
     printf '{"time_ms":1' >>"$BELLHOP_STATE_DIR/audit.jsonl"
+    cp "$BELLHOP_STATE_DIR/audit.head" "$BOX_TMP/head"
     daemon_start
     ask POST /v1/boxes/one/start >/dev/null
-    six() { [ "$(bellhop audit verify)" = '6 calls, the chain is whole' ]; }
-    wait_for 10 six
+    wait_for 10 whole 9
+    cp "$BOX_TMP/head" "$BELLHOP_STATE_DIR/audit.head"
+    whole 9
+}
+
+@test "commands are recorded, too, with their user, and without their words, also beside the daemon" {
+    mine() { bellhop audit ls --json | jq -c '[.calls[] | select(.verb == "bellhop") | [.target, .status]]'; }
+    user="user $(id -un)"
+    bellhop stop one >/dev/null
+    run bellhop rm nobox none
+    [ "$status" -eq 3 ]
+    bellhop exec one -e KEY=hidden -- sh -c 'exit 7 # hidden' || true
+    bellhop token create -q --scope read --name hidden >/dev/null
+    bellhop token ls >/dev/null
+    bellhop ls >/dev/null
+    bellhop status one >/dev/null
+    [ "$(mine)" = '[["up one",0],["stop one",0],["rm nobox none",3],["exec one",7],["token create",0]]' ]
+    bellhop audit ls --json | jq -e --arg user "$user" 'all(.calls[]; .who == $user and .from == "command")'
+    run ! grep -q hidden "$BELLHOP_STATE_DIR/audit.jsonl"
+    # Several writers at once have one chain.
+    for i in 1 2 3 4 5; do
+        "$BELLHOP" keep one --for 1h >/dev/null 3>&- &
+        curl -sS --unix-socket "$DAEMON_SOCKET" --json '{"for_ms": 3600000}' -o /dev/null http://bellhop/v1/boxes/one/keep 3>&- &
+    done
+    wait_for 30 whole 15
+    bellhop audit ls --json | jq -e '.calls | map(.seq) == [range(1; 16)]'
 }
 
 @test "URLs are signed, and ports opened and closed, over HTTP as by the command, by who may use the box" {

@@ -4,32 +4,44 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <nettle/hmac.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
 #include "common/jsonx.h"
+#include "common/path.h"
 #include "common/str.h"
 #include "lib/box/signature.h"
 
 #define AUDIT_FILE "audit.jsonl"
+#define AUDIT_HEAD "audit.head"
 #define LINK_BYTES (2 * SHA256_DIGEST_SIZE + 1)
 #define LINK_FIELD ",\"chain\":\""
 /* The end of each line: the field, its value, "\"}" */
 #define LINK_TAIL_BYTES (sizeof(LINK_FIELD) - 1 + LINK_BYTES - 1 + 2)
 
+/* audit.head: the number and the link of the last line. */
+#define HEAD_MAX_BYTES (20 + 1 + LINK_BYTES)
+
+#define LOCK_MS 2000 /* for the other writers: each needs less than a millisecond */
+#define LOCK_POLL_MS 2
+
 struct audit {
-    char *path;
+    char *dir;
     uint8_t key[SIGNATURE_KEY_BYTES];
-    pthread_mutex_t lock;
-    /* guarded by lock: */
-    int fd;
-    off_t size;
-    uint64_t seq; /* of the last line */
+    pthread_mutex_t lock; /* of this process's threads; audit.lock is every process's */
+    int lock_fd;
+};
+
+struct audit_end {
+    uint64_t seq;
     char link[LINK_BYTES];
 };
 
@@ -120,14 +132,47 @@ int audit_list(const char *state_dir, int (*fn)(void *arg, json_t *entry), void 
     return read_files(state_dir, list_line, &l, e);
 }
 
+/* ---- the head ---- */
+
+/* False: there is none, or it is no head. */
+static bool read_head(const char *state_dir, struct audit_end *ret)
+{
+    _cleanup_free_ char *path = path_join(state_dir, AUDIT_HEAD);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    char *space;
+
+    if (!path || io_read_file(AT_FDCWD, path, HEAD_MAX_BYTES, &text, &len, NULL) < 0 ||
+        !(space = strchr(text, ' ')) || strlen(space) != LINK_BYTES + 1)
+        return false;
+    *space = '\0';
+    (void)snprintf(ret->link, sizeof(ret->link), "%s", space + 1); /* without the line feed */
+    return str_parse_u64(text, 1, UINT64_MAX, &ret->seq, NULL) == 0;
+}
+
+/* In place: it only grows. A crash before it leaves the head one line behind. */
+static int write_head(const struct audit *a, const struct audit_end *end, struct err *e)
+{
+    _cleanup_free_ char *path = path_join(a->dir, AUDIT_HEAD);
+    _cleanup_close_ int fd =
+        path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    char text[HEAD_MAX_BYTES + 1];
+    int n = snprintf(text, sizeof(text), "%" PRIu64 " %s\n", end->seq, end->link);
+
+    return fd < 0 || pwrite(fd, text, (size_t)n, 0) != n
+               ? err_sys(e, errno, "write '" AUDIT_HEAD "'")
+               : 0;
+}
+
 /* ---- verifying ---- */
 
 struct audit_chain {
     uint8_t key[SIGNATURE_KEY_BYTES];
-    char link[LINK_BYTES];
-    bool has_link; /* false: the line before is not there any more */
-    uint64_t seq;
+    struct audit_end end; /* the line before */
+    bool has_link;        /* false: the line before is not there any more */
     uint64_t n;
+    struct audit_end head;
+    bool has_head;
     struct err *e;
 };
 
@@ -146,34 +191,48 @@ static int check_line(void *arg, const struct audit_line *line)
 
     if (!own || line->len < LINK_TAIL_BYTES || strlen(own) != LINK_BYTES - 1)
         return refuse_line(c, line, "this is no line of the record");
-    if (c->n ? seq != c->seq + 1 : !c->has_link && seq == 0)
+    if (c->n ? seq != c->end.seq + 1 : !c->has_link && seq == 0)
         return refuse_line(c, line, "a line before this one is missing");
     if (!c->n && seq == 1)
         c->has_link = true; /* the first of all: of the empty link */
-    make_link(c->key, c->link, line->text, line->len - LINK_TAIL_BYTES, expected);
+    make_link(c->key, c->end.link, line->text, line->len - LINK_TAIL_BYTES, expected);
     if (c->has_link && !str_secret_eq(expected, strlen(expected), own, strlen(own)))
         return refuse_line(c, line,
                            "the chain is broken here: this line, or one before it, was changed");
-    memcpy(c->link, own, LINK_BYTES);
+    memcpy(c->end.link, own, LINK_BYTES);
     c->has_link = true;
-    c->seq = seq;
+    c->end.seq = seq;
     c->n++;
+    if (c->has_head && seq == c->head.seq && !str_eq(own, c->head.link))
+        return refuse_line(c, line, "this is not the line that " AUDIT_HEAD " has");
     return 0;
 }
 
-static int walk_chain(const char *state_dir, struct audit_chain *c, struct err *e)
+/* The head is written after its line: it may be one behind, of a crash, and is never ahead. */
+static int check_end(const struct audit_chain *c, struct err *e)
 {
-    int r = signature_read_key(state_dir, c->key, e);
-
-    c->e = e;
-    return r < 0 ? r : read_files(state_dir, check_line, c, e);
+    if (!c->has_head && c->end.seq > 1)
+        return err_set(e, ERR_DATA_LOSS,
+                       AUDIT_HEAD " is missing, which tells whether lines at the end are");
+    if (c->has_head && c->head.seq > c->end.seq)
+        return err_set(e, ERR_DATA_LOSS,
+                       AUDIT_FILE ": lines at its end are missing: it ends with call %" PRIu64
+                                  ", and had %" PRIu64,
+                       c->end.seq, c->head.seq);
+    return 0;
 }
 
 int audit_verify(const char *state_dir, uint64_t *ret_n, struct err *e)
 {
-    struct audit_chain c = {0};
-    int r = walk_chain(state_dir, &c, e);
+    struct audit_chain c = {.e = e};
+    int r = signature_read_key(state_dir, c.key, e);
 
+    /* First: a call that comes meanwhile only makes the file longer than the head. */
+    c.has_head = read_head(state_dir, &c.head);
+    if (r == 0)
+        r = read_files(state_dir, check_line, &c, e);
+    if (r == 0)
+        r = check_end(&c, e);
     if (r == 0)
         *ret_n = c.n;
     return r;
@@ -181,46 +240,24 @@ int audit_verify(const char *state_dir, uint64_t *ret_n, struct err *e)
 
 /* ---- writing ---- */
 
-/* Finds where the chain goes on, and the end of the last whole line. */
-static int note_line(void *arg, const struct audit_line *line)
-{
-    struct audit *a = arg;
-    _cleanup_json_ json_t *entry = json_loadb(line->text, line->len, 0, NULL);
-    const char *own = json_string_value(json_object_get(entry, "chain"));
-
-    if (own && strlen(own) == LINK_BYTES - 1) {
-        memcpy(a->link, own, LINK_BYTES);
-        a->seq = (uint64_t)json_integer_value(json_object_get(entry, "seq"));
-    }
-    if (str_eq(line->file, AUDIT_FILE))
-        a->size += (off_t)line->len + 1;
-    return 0;
-}
-
-static int open_file(struct audit *a, struct err *e)
-{
-    a->fd = open(a->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return a->fd < 0 ? err_sys(e, errno, "open '%s'", a->path) : 0;
-}
-
 int audit_open(const char *state_dir, struct audit **ret, struct err *e)
 {
     struct audit *a = calloc(1, sizeof(*a));
+    _cleanup_free_ char *path = NULL;
     int r;
 
     if (!a)
         return err_oom(e);
-    a->fd = -1;
+    a->lock_fd = -1;
     (void)pthread_mutex_init(&a->lock, NULL);
-    r = asprintf(&a->path, "%s/" AUDIT_FILE, state_dir) < 0 ? (a->path = NULL, err_oom(e)) : 0;
-    if (r == 0)
-        r = signature_read_key(state_dir, a->key, e);
-    if (r == 0)
-        r = read_files(state_dir, note_line, a, e);
-    if (r == 0)
-        r = open_file(a, e);
-    if (r == 0 && ftruncate(a->fd, a->size) < 0)
-        r = err_sys(e, errno, "truncate '%s'", a->path);
+    a->dir = strdup(state_dir);
+    r = !a->dir || asprintf(&path, "%s/audit.lock", state_dir) < 0
+            ? err_oom(e)
+            : signature_read_key(state_dir, a->key, e);
+    if (r == 0) {
+        a->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        r = a->lock_fd < 0 ? err_sys(e, errno, "open '%s'", path) : 0;
+    }
     if (r < 0) {
         (void)audit_close(a);
         return r;
@@ -233,69 +270,151 @@ struct audit *audit_close(struct audit *a)
 {
     if (!a)
         return NULL;
-    fd_close(a->fd);
-    free(a->path);
+    fd_close(a->lock_fd);
+    free(a->dir);
     (void)pthread_mutex_destroy(&a->lock);
     free(a);
     return NULL;
 }
 
-static int rotate_file(struct audit *a, struct err *e)
+static int lock_file(const struct audit *a, struct err *e)
 {
-    _cleanup_free_ char *old = NULL;
+    int64_t deadline_ms = clock_mono_ms() + LOCK_MS;
 
-    if (a->size < AUDIT_MAX_BYTES)
-        return 0;
-    if (asprintf(&old, "%s.1", a->path) < 0)
-        return err_oom(e);
-    if (rename(a->path, old) < 0)
-        return err_sys(e, errno, "rename '%s'", a->path);
-    fd_close(TAKE_FD(a->fd));
-    a->size = 0;
-    return open_file(a, e);
+    while (flock(a->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(e, errno, "lock the audit record");
+        if (!clock_until_ms(deadline_ms))
+            return err_set(e, ERR_UNAVAILABLE, "another process writes the audit record");
+        (void)poll(NULL, 0, LOCK_POLL_MS);
+    }
+    return 0;
 }
 
-/* With the lock. A line that does not fit on the disk is not there in part. */
-static int write_line(struct audit *a, const char *text, size_t len, struct err *e)
+/* Where the file's last whole line ends, and its seq and link, which stay as they are without one. */
+static int read_end(int fd, off_t *ret_size, struct audit_end *end, struct err *e)
 {
-    ssize_t n = pwrite(a->fd, text, len, a->size);
+    _cleanup_free_ char *text = malloc(AUDIT_LINE_BYTES + 1);
+    off_t size = lseek(fd, 0, SEEK_END),
+          from = size > AUDIT_LINE_BYTES ? size - AUDIT_LINE_BYTES : 0;
+    _cleanup_json_ json_t *entry = NULL;
+    const char *own, *last, *begin;
+    ssize_t n;
 
-    if (n != (ssize_t)len) {
-        int sys = n < 0 ? errno : ENOSPC;
-
-        (void)ftruncate(a->fd, a->size);
-        return err_sys(e, sys, "write '%s'", a->path);
+    if (!text)
+        return err_oom(e);
+    n = pread(fd, text, AUDIT_LINE_BYTES, from);
+    if (size < 0 || n < 0)
+        return err_sys(e, errno, "read the audit record");
+    last = memrchr(text, '\n', (size_t)n);
+    *ret_size = last ? from + (last - text) + 1 : from;
+    if (!last)
+        return 0;
+    begin = memrchr(text, '\n', (size_t)(last - text));
+    begin = begin ? begin + 1 : text;
+    entry = json_loadb(begin, (size_t)(last - begin), 0, NULL);
+    own = json_string_value(json_object_get(entry, "chain"));
+    if (own && strlen(own) == LINK_BYTES - 1) {
+        memcpy(end->link, own, LINK_BYTES);
+        end->seq = (uint64_t)json_integer_value(json_object_get(entry, "seq"));
     }
-    a->size += n;
     return 0;
+}
+
+/* The file to append to, and where; a file that has its size makes place. */
+static int open_file(const struct audit *a, int *ret_fd, off_t *ret_size, struct audit_end *end,
+                     struct err *e)
+{
+    _cleanup_free_ char *path = NULL, *old = NULL;
+    _cleanup_close_ int fd = -1;
+    struct audit_end head;
+    int r;
+
+    if (asprintf(&path, "%s/" AUDIT_FILE, a->dir) < 0 || asprintf(&old, "%s.1", path) < 0)
+        return err_oom(e);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", path);
+    r = read_end(fd, ret_size, end, e);
+    /* Behind lines that are gone, the chain goes on as if they were there: the gap stays to be seen. */
+    if (r == 0 && read_head(a->dir, &head) && head.seq > end->seq)
+        *end = head;
+    if (r == 0 && *ret_size >= AUDIT_MAX_BYTES) {
+        if (rename(path, old) < 0)
+            return err_sys(e, errno, "rename '%s'", path);
+        fd_close(fd);
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        r = fd < 0 ? err_sys(e, errno, "open '%s'", path) : 0;
+        *ret_size = 0;
+    }
+    if (r == 0)
+        *ret_fd = TAKE_FD(fd);
+    return r;
+}
+
+/* Over the rest of a line that a crash has cut. One that does not fit on the disk is not there in part. */
+static int write_line(int fd, off_t size, const char *text, size_t len, struct err *e)
+{
+    ssize_t n = ftruncate(fd, size) < 0 ? -1 : pwrite(fd, text, len, size);
+
+    if (n == (ssize_t)len)
+        return 0;
+    int sys = n < 0 ? errno : ENOSPC;
+
+    (void)ftruncate(fd, size);
+    return err_sys(e, sys, "write the audit record");
+}
+
+/* The whole line of the entry, and the new end. */
+static int make_line(const struct audit *a, json_t *entry, struct audit_end *end, char **ret,
+                     struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    char link[LINK_BYTES];
+    size_t len = 0;
+    int n, r;
+
+    if (json_object_set_new(entry, "seq", json_integer((json_int_t)end->seq + 1)) < 0)
+        return err_oom(e);
+    r = jx_dump(entry, &text, &len, e);
+    if (r < 0)
+        return r;
+    make_link(a->key, end->link, text, len - 1, link); /* without the last brace */
+    n = asprintf(ret, "%.*s" LINK_FIELD "%s\"}\n", (int)len - 1, text, link);
+    if (n < 0 || n > AUDIT_LINE_BYTES) {
+        if (n >= 0)
+            free(TAKE(*ret));
+        return n < 0 ? err_oom(e)
+                     : err_set(e, ERR_EXHAUSTED, "a line of the audit record is too long");
+    }
+    memcpy(end->link, link, LINK_BYTES);
+    end->seq++;
+    return 0;
+}
+
+static int append_locked(const struct audit *a, json_t *entry, struct err *e)
+{
+    _cleanup_free_ char *line = NULL;
+    _cleanup_close_ int fd = -1;
+    struct audit_end end = {0};
+    off_t size = 0;
+    int r = open_file(a, &fd, &size, &end, e);
+
+    if (r == 0)
+        r = make_line(a, entry, &end, &line, e);
+    if (r == 0)
+        r = write_line(fd, size, line, strlen(line), e);
+    return r < 0 ? r : write_head(a, &end, e);
 }
 
 int audit_append(struct audit *a, json_t *entry, struct err *e)
 {
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&a->lock);
-    _cleanup_free_ char *text = NULL;
-    _cleanup_free_ char *line = NULL;
-    char link[LINK_BYTES];
-    size_t len = 0;
-    int n, r = rotate_file(a, e);
+    int r = lock_file(a, e);
 
     if (r < 0)
         return r;
-    if (json_object_set_new(entry, "seq", json_integer((json_int_t)a->seq + 1)) < 0)
-        return err_oom(e);
-    r = jx_dump(entry, &text, &len, e);
-    if (r < 0)
-        return r;
-    make_link(a->key, a->link, text, len - 1, link); /* without the last brace */
-    n = asprintf(&line, "%.*s" LINK_FIELD "%s\"}\n", (int)len - 1, text, link);
-    if (n < 0) {
-        line = NULL;
-        return err_oom(e);
-    }
-    r = write_line(a, line, (size_t)n, e);
-    if (r == 0) {
-        memcpy(a->link, link, LINK_BYTES);
-        a->seq++;
-    }
+    r = append_locked(a, entry, e);
+    (void)flock(a->lock_fd, LOCK_UN);
     return r;
 }
