@@ -509,7 +509,7 @@ static ssize_t read_events(void *arg, uint64_t pos, char *data, size_t max)
 
         if (request_is_gone(q))
             return request_break_off(q, data);
-        if (f->sent < f->out.len && !f->is_reading) {
+        if (!f->is_reading && f->sent < f->out.len) {
             size_t n = f->out.len - f->sent < max ? f->out.len - f->sent : max;
 
             request_set_silent(q, false);
