@@ -68,7 +68,7 @@ agent_waits()
     # A page that comes later asks as well.
     browser_open about:blank
     browser_open "$PAGE_URL/#/box/main/agent"
-    browser_until "control('Allow once')"
+    browser_until "control('Allow once') && text('.messages').includes('RUN: echo') && !control('Abort').disabled"
     [ -z "${SHOTS:-}" ] || browser_shot "$SHOTS/agent-ask-1600-light.png"
     ! bellhop exec -n main -- test -e made.txt || fail "it ran without leave"
     browser_js "press('Allow once')"

@@ -213,6 +213,11 @@ is_live()
     [ -z "$(browser_errors)" ]
 }
 
+tabs_are() # N
+{
+    [ "$(driver GET "$DRIVER_SESSION/window/handles" | jq length)" = "$1" ]
+}
+
 @test "with a token in the address the page works over TCP, keeps it out of the address, and asks where there is none" {
     daemon_stop
     daemon_start --listen 127.0.0.1:0
@@ -234,6 +239,27 @@ is_live()
     browser_until "one('.files tbody')"
     browser_js "press('Terminal')"
     browser_until "text('.panel').includes('Connected')"
+    # A port's link leads through the gateway by a signature; the URL of one that is open to everybody needs none.
+    port=$(free_port)
+    echo 'hello from the box' >"$(bellhop status one --json | jq -r .workdir)/index.html"
+    bellhop exec -d one -- python3 -m http.server "$port" --bind 127.0.0.1 >/dev/null
+    browser_js "press('Overview')"
+    browser_until "one('[aria-label=\"Share port $port\"]')" # it comes when the server listens
+    browser_js "[...document.querySelectorAll('.late li a')].find(a => a.textContent.startsWith('$port')).click()"
+    wait_for 20 tabs_are 2
+    page=$(driver GET "$DRIVER_SESSION/window" | jq -r .)
+    browser_tab "$(driver GET "$DRIVER_SESSION/window/handles" | jq -r --arg page "$page" '.[] | select(. != $page)')"
+    browser_until "document.body.textContent.includes('hello from the box')"
+    browser_tab "$page"
+    browser_js "one('[aria-label=\"Share port $port\"]').click(); type('[name=time]', '0'); press('Make the URL')"
+    browser_until "one('[name=url]')"
+    url=$(browser_js "return one('[name=url]').value" | jq -r .)
+    curl -sS "${url/$port-*.localhost/127.0.0.1}" -H "Host: $(sed 's|.*//||; s|/.*||' <<<"$url")" | grep -q 'hello from the box'
+    browser_js "press('Done')"
+    browser_until "text('.late:last-child').includes('open to everybody')"
+    browser_js "one('[aria-label=\"Close port $port\"]').click()"
+    browser_until "one('[aria-label=\"Share port $port\"]')"
+    [ "$(ask GET /v1/boxes/one/public)" = '{"ports":[]}' ]
     [ -z "$(browser_errors)" ]
 }
 

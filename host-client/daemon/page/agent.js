@@ -186,10 +186,14 @@ function conversation(place, box, agent) {
     }
 
     async function open(id) {
+        if (session !== id)
+            lines.clear();
         session = id;
         sessions.value = id;
-        lines.clear();
-        await reread();
+        const [states] = await Promise.all([agent.get('/session/status'), reread()]);
+
+        if (session === id)
+            setBusy((states[id]?.type || 'idle') !== 'idle');
     }
 
     function addSession(s) {
@@ -214,13 +218,12 @@ function conversation(place, box, agent) {
 
         asks.replaceChildren();
         waiting.forEach(askPermission);
-        if (sessions.children.length)
-            return reread();
-        all.filter(s => !s.parentID).sort((a, b) => a.time.updated - b.time.updated).forEach(addSession);
-        if (all.length)
-            await open(sessions.options[0].value);
-        setBusy(false);
-        return undefined;
+        if (!sessions.children.length)
+            all.filter(s => !s.parentID).sort((a, b) => a.time.updated - b.time.updated).forEach(addSession);
+        if (session || all.length)
+            await open(session || sessions.options[0].value);
+        else
+            setBusy(false);
     }
 
     function onEvent(e) {

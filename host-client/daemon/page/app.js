@@ -75,9 +75,7 @@ function showCounts() {
     setText(document.getElementById('count'), visible === boxes.size
         ? `${boxes.size} ${boxes.size === 1 ? 'box' : 'boxes'}` : `${visible} of ${boxes.size} boxes`);
     document.getElementById('count').hidden = !isLoaded;
-    empty.hidden = !isLoaded || visible > 0;
-    setText(empty, boxes.size ? 'No box fits the filter.' :
-        'There are no boxes yet. Make one here, or with the command "bellhop up".');
+    empty.hidden = !boxes.size || visible > 0;
 }
 
 function showList() {

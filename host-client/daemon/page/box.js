@@ -1,5 +1,5 @@
 /* box: one box: its actions, and its tabs, of which one is open. */
-import {boxPath, call} from './api.js';
+import {boxPath, call, token} from './api.js';
 import {act, ask, bytes, blank, button, duration, field, h, notice, sentence, setText, time} from './dom.js';
 import {agentPanel} from './agent.js';
 import {eventsPanel, logsPanel} from './history.js';
@@ -7,7 +7,7 @@ import {filesPanel} from './files.js';
 import {terminalPanel} from './terminal.js';
 
 const POLL_MS = 5000;
-const PORTS_SHOWN = 12;
+const PORTS_SHOWN = 64;
 
 const TABS = [
     ['overview', 'Overview', overviewPanel],
@@ -156,18 +156,90 @@ function activityText(a) {
     return `idle for ${duration(a.idle_ms ?? 0)}`;
 }
 
-/* A web UI of the box, under a host name of its own: its pages have nothing to do with this one. */
+/* ---- ports ---- */
+
+const isLocal = /^(localhost|127\.[\d.]+|\[::1\])$/.test(location.hostname);
+const LIFETIMES = [[3600000, 'an hour'], [86400000, 'a day'], [604800000, 'a week'], [0, 'until it is closed']];
+
+function signedUrl(box, port, forMs) {
+    return call('POST', boxPath(box.id, 'urls'), {json: {port, lan: !isLocal, for_ms: forMs}});
+}
+
+/* A web UI of the box, under a host name of its own: its pages have nothing to do with this one, its token included. */
 function portLink(box, p) {
     const label = p.process?.name ? `${p.port} (${p.process.name})` : String(p.port);
     const host = `${p.port}-${box.id}.localhost${location.port ? `:${location.port}` : ''}`;
 
-    return h('a', {href: `${location.protocol}//${host}/`, target: '_blank', rel: 'noreferrer noopener'}, label);
+    return h('a', {href: `${location.protocol}//${host}/`, target: '_blank', rel: 'noreferrer noopener', onclick: e => {
+        if (!token())
+            return;
+        e.preventDefault();
+        act(null, async () => window.open((await signedUrl(box, p.port, LIFETIMES[0][0])).url, '_blank', 'noreferrer'));
+    }}, label);
 }
 
-function portLinks(box, answer) {
-    const list = (answer.ports || []).filter(p => p.reachable && !p.agent).slice(0, PORTS_SHOWN);
+async function sharePort(box, port) {
+    const names = LIFETIMES.map(([ms, name]) => h('option', {value: ms}, name));
+    let made = null;
 
-    return list.length ? list.flatMap((p, i) => [i ? ', ' : '', portLink(box, p)]) : ['nothing listens'];
+    await ask({
+        title: `Share port ${port}`,
+        text: 'The URL needs no token: it is for everybody who has it.',
+        fields: [field('It leads there for', h('select', {name: 'time'}, names))],
+        action: 'Make the URL',
+        read: f => Number(f.elements.time.value),
+        submit: async ms => {
+            made = ms ? await signedUrl(box, port, ms)
+                : await call('PUT', boxPath(box.id, 'public', String(port)), {json: {}});
+        },
+    });
+    if (made)
+        await ask({
+            title: `The URL of port ${port}`,
+            text: made.until_ms ? `Until ${time(made.until_ms)}.` : 'Until the port is closed here.',
+            fields: [field('URL', h('input', {name: 'url', value: made.url, readonly: true,
+                onfocus: e => e.currentTarget.select()}))],
+            action: 'Done',
+        });
+}
+
+function portRow(box, p, isOpen, read) {
+    const share = button('Share…', async () => {
+        await sharePort(box, p.port);
+        read();
+    }, {'aria-label': `Share port ${p.port}`});
+    const close = button('Close', e => act(e.currentTarget, async () => {
+        await call('DELETE', boxPath(box.id, 'public', String(p.port)));
+        read();
+    }), {'aria-label': `Close port ${p.port}`});
+
+    return h('li', {}, h('span', {}, portLink(box, p)),
+        isOpen ? h('span', {class: 'muted small'}, 'open to everybody') : null, isOpen ? close : share);
+}
+
+/* An open port stays so while nothing listens. The list is made anew only if it has changed: a button keeps its focus. */
+function portList(place, get) {
+    let shown = '';
+
+    return async function read() {
+        const box = get();
+
+        try {
+            const [answer, open] = await Promise.all(['ports', 'public'].map(part => call('GET', boxPath(box.id, part))));
+            const list = (answer.ports || []).filter(p => p.reachable && !p.agent).slice(0, PORTS_SHOWN);
+            const silent = open.ports.filter(port => !list.some(p => p.port === port)).map(port => ({port}));
+            const now = JSON.stringify([list, silent, open.ports]);
+
+            if (now === shown && place.children.length)
+                return;
+            shown = now;
+            place.replaceChildren(list.length + silent.length
+                ? h('ul', {class: 'lines'}, [...list, ...silent].map(p => portRow(box, p, open.ports.includes(p.port), read)))
+                : h('p', {class: 'muted'}, 'Nothing listens.'));
+        } catch (e) {
+            place.replaceChildren(h('p', {class: 'muted'}, sentence(e)));
+        }
+    };
 }
 
 /* ---- snapshots ---- */
@@ -230,6 +302,7 @@ function overviewPanel(place, box) {
         h('section', {class: 'late'}, h('h3', {}, 'Snapshots'), slot('snapshots')),
         h('section', {class: 'late'}, h('h3', {}, 'Open ports'), slot('ports')));
     const readSnapshots = snapshotList(slots.snapshots, () => current);
+    const readPorts = portList(slots.ports, () => current);
 
     function showNow() {
         const now = Date.now();
@@ -262,14 +335,6 @@ function overviewPanel(place, box) {
         setText(slots.labels, labels.map(([k, v]) => `${k}=${v}`).join(', ') || '–');
     }
 
-    async function readPorts() {
-        try {
-            slots.ports.replaceChildren(...portLinks(current, await call('GET', boxPath(current.id, 'ports'))));
-        } catch (e) {
-            setText(slots.ports, e.isMissingRoute ? '–' : sentence(e));
-        }
-    }
-
     async function poll() {
         if (current.state !== 'running') {
             setText(slots.activity, current.state);
@@ -280,6 +345,7 @@ function overviewPanel(place, box) {
         }
         if (document.hidden)
             return;
+        readPorts();
         try {
             const [a, status] = await Promise.all(
                 ['activity', 'status'].map(part => call('GET', boxPath(current.id, part))));
@@ -296,8 +362,6 @@ function overviewPanel(place, box) {
     function pollAll() {
         poll();
         readSnapshots();
-        if (current.state === 'running')
-            readPorts();
     }
 
     show();

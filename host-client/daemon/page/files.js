@@ -3,7 +3,7 @@
  * that was read (If-Match), and an upload replaces nothing unless the person says so (If-None-Match).
  */
 import {boxPath, filePath, request, rpc} from './api.js';
-import {act, ask, blank, bytes, button, h, notice, saveBlob, sentence, setText} from './dom.js';
+import {act, ask, blank, bytes, button, h, notice, saveBlob, sentence, setText, time} from './dom.js';
 
 const TEXT_MAX = 2 * 1024 * 1024; /* larger files are only downloaded */
 const LIST_MAX = 1000;
@@ -61,11 +61,11 @@ function editor(place, box, path, close) {
     const isChanged = () => area.value !== saved;
     const save = button('Save', () => act(null, write), {class: 'primary', disabled: true});
     let isSaving = false;
-    const back = button('Back to the folder', async () => {
+    const back = button('Back', async () => {
         if (!isChanged() || await ask({title: 'Leave without saving?', action: 'Leave', kind: 'danger',
             text: `The changes to ${path} are not saved.`}))
             close();
-    });
+    }, {'aria-label': 'Back to the folder'});
 
     function show() {
         save.disabled = isSaving || !isChanged();
@@ -93,6 +93,12 @@ function editor(place, box, path, close) {
         show();
     }
 
+    /* navigator.clipboard is there only over TLS and at localhost. */
+    function copy() {
+        area.select();
+        notice(document.execCommand('copy') ? 'The text is copied.' : 'The text is selected: copy it with Ctrl+C.');
+    }
+
     function showConflict(e) {
         const isGone = e.detail.etag === undefined;
 
@@ -102,7 +108,7 @@ function editor(place, box, path, close) {
                 : 'The file has changed in the box since it was opened. '),
             'Nothing was overwritten. Your text is still here.'),
             h('div', {class: 'buttons'},
-                button('Copy my text', () => act(null, () => navigator.clipboard.writeText(area.value))),
+                button('Copy my text', copy),
                 button('Load the file as it is in the box', e2 => act(e2.currentTarget, read))));
     }
 
@@ -190,7 +196,7 @@ function entryRow(box, folder, entry, open) {
             {class: `entry ${isFolder ? 'folder' : ''}`}) : label,
         entry.target ? h('span', {class: 'muted small'}, ` → ${entry.target}`) : null),
         h('td', {class: 'number'}, isFolder ? '' : bytes(entry.size)),
-        h('td', {class: 'muted when'}, entry.mtime ? entry.mtime.slice(0, 16).replace('T', ' ') : ''),
+        h('td', {class: 'muted when'}, entry.mtime ? time(Date.parse(entry.mtime)) : ''),
         h('td', {class: 'muted mode'}, entry.mode || ''));
 }
 
