@@ -140,7 +140,7 @@ PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help deps programs objects unit check test test-long test-kill test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers check-names \
+.PHONY: all help deps programs objects unit check test test-long test-kill test-soak test-vm test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers check-names \
 	check-headers check-generated format install install-image uninstall clean distclean static FORCE
 
 all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
@@ -205,6 +205,11 @@ test-kill: ## kill each command, the monitor and the daemon before every call th
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
 	@$(AS_ROOT) env KILL_POINTS=all bats tests/host/kill-commands.bats
 	@$(AS_ROOT) env KILL_POINTS=all KILL_CALLS='create start stop pause resume keep destroy' bats tests/daemon/kill.bats
+
+test-soak: ## a daemon under load for MINUTES (20): descriptors, threads and memory stay flat
+	@scripts/install-packages.sh build run test
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
+	@tests/long/soak-daemon.sh $(or $(MINUTES),20)
 
 search-diff: ## compare search with rg and fd over thousands of trees and real ones: 15 minutes
 	@scripts/install-packages.sh build run test
