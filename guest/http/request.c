@@ -61,6 +61,7 @@ struct request *request_unref(struct request *q)
         q->free_state(q->state);
     (void)pthread_mutex_destroy(&q->lock);
     free(q->caller);
+    free(q->refusal);
     free(q->target);
     free(q->authority);
     free(q->path);

@@ -100,10 +100,10 @@ struct request {
     bool expects_continue;
     enum stage stage;
     bool is_gated;
-    bool is_use;       /* the service's: it counts as a call */
-    const void *codec; /* the handler's: how the messages are written; NULL: not known yet */
-    int status;        /* of the reply, 0 before */
-    struct err refusal;
+    bool is_use;         /* the service's: it counts as a call */
+    const void *codec;   /* the handler's: how the messages are written; NULL: not known yet */
+    int status;          /* of the reply, 0 before */
+    struct err *refusal; /* once it is refused; NULL: no memory for it */
     int refusal_status;
     int error_status; /* a handler's: the status of its error, if it is not that of the code */
     struct reply_header reply_headers[REQUEST_REPLY_HEADERS]; /* of an error's reply */

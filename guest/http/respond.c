@@ -231,9 +231,16 @@ static void write_refusal(struct request *q, const struct err *error, int status
     q->bytes_out += out.len;
 }
 
+static const struct err *kept_refusal(const struct request *q)
+{
+    static const struct err no_memory = {.code = ERR_EXHAUSTED, .message = "out of memory"};
+
+    return q->refusal ? q->refusal : &no_memory;
+}
+
 static void begin_discard(struct request *q)
 {
-    write_refusal(q, &q->refusal, q->refusal_status);
+    write_refusal(q, kept_refusal(q), q->refusal_status);
     q->stage = STAGE_DISCARD;
     (void)pthread_mutex_lock(&q->lock);
     q->discard_until_ms = clock_mono_ms() + REQUEST_DISCARD_MS;
@@ -241,9 +248,12 @@ static void begin_discard(struct request *q)
     (void)pthread_mutex_unlock(&q->lock);
 }
 
+/* An error is larger than the rest of a request, and few are refused. */
 static void keep_refusal(struct request *q, const struct err *error, int status)
 {
-    q->refusal = *error;
+    q->refusal = q->refusal ? q->refusal : malloc(sizeof(*q->refusal));
+    if (q->refusal)
+        *q->refusal = *error;
     q->refusal_status = status ? status : err_http_status(error->code);
 }
 
@@ -300,7 +310,7 @@ enum MHD_Result refuse_end(struct request *q)
 {
     if (q->stage == STAGE_DISCARD)
         return MHD_NO; /* the reply was sent: close */
-    return respond_error(q, &q->refusal, q->refusal_status, NULL) < 0 ? MHD_NO : MHD_YES;
+    return respond_error(q, kept_refusal(q), q->refusal_status, NULL) < 0 ? MHD_NO : MHD_YES;
 }
 
 void refuse_stalled(struct request *q, int64_t now_ms)

@@ -66,8 +66,7 @@ struct follower {
     /* A worker reads states or older events from the store: */
     bool is_reading;
     _Atomic bool has_read;
-    int r;
-    struct err error;
+    int r; /* its error: start.error */
 };
 
 struct stream_hub {
@@ -368,11 +367,11 @@ static void run_states(struct request *q)
     struct follower *f = q->state;
     struct contexts *contexts = f->hub->daemon->contexts;
     struct bh_ctx *ctx = NULL;
-    int r = contexts_take(contexts, "daemon", &ctx, &f->error);
+    int r = contexts_take(contexts, "daemon", &ctx, &f->start.error);
 
     if (r == 0) {
         ctx->trusts_store = true; /* attention_check() asks the provider */
-        r = read_states(f, ctx, &f->error);
+        r = read_states(f, ctx, &f->start.error);
     }
     contexts_give(contexts, ctx);
     f->r = r;
@@ -416,17 +415,18 @@ static int add_older(void *arg, const struct bh_event *event)
 static void run_older(struct request *q)
 {
     struct follower *f = q->state;
-    struct older o = {.f = f, .position = f->position, .e = &f->error};
+    struct older o = {.f = f, .position = f->position, .e = &f->start.error};
     struct bh_event_options options = {.size = sizeof(options), .since = f->position};
     struct contexts *contexts = f->hub->daemon->contexts;
     int64_t newest = newest_position(f->hub);
     struct bh_error error = {0};
     struct bh_ctx *ctx = NULL;
-    int r = contexts_take(contexts, "daemon", &ctx, &f->error);
+    int r = contexts_take(contexts, "daemon", &ctx, &f->start.error);
 
     o.store = r == 0 ? ctx->store : NULL;
     if (r == 0)
-        r = contexts_error(&f->error, bh_list_events(ctx, &options, add_older, &o, &error), &error);
+        r = contexts_error(&f->start.error, bh_list_events(ctx, &options, add_older, &o, &error),
+                           &error);
     contexts_give(contexts, ctx);
     /* Events of records that were forgotten are not there any more. */
     f->position = r == 0 && o.position < newest ? newest : o.position;
@@ -468,7 +468,7 @@ static int take_new(struct follower *f, struct err *e)
         if (!f->has_read)
             return REQUEST_PARKED;
         f->is_reading = false;
-        *e = f->error;
+        *e = f->start.error;
         if (f->r < 0 || f->out.len)
             return f->r;
     } /* nothing for this client: what came meanwhile has woken nobody */

@@ -1,6 +1,7 @@
 /* bellhop-daemon: `bellhop daemon` starts it; people do not. Options and wiring. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@
 #define STOP_MS 5000 /* for the requests that run */
 #define TLS_MAX_BYTES (256 * 1024)
 #define STOP_TICK_MS 20
+#define LARGE_ALLOCATION_BYTES (128 * 1024)
 #define MAX_CONNECTIONS 8192
 #define MAX_FILES (2 * MAX_CONNECTIONS + 1024) /* a passed request has two sockets */
 #define KEEPALIVE_MS 12000                     /* of silence in a stream of events */
@@ -133,6 +135,16 @@ static void raise_file_limit(struct bh_options *lib)
     lib->box_max_files = (uint32_t)limit.rlim_cur;
     limit.rlim_cur = limit.rlim_max < MAX_FILES ? limit.rlim_max : MAX_FILES;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/*
+ * Threads share two heaps, and what is large is given back at once: without a fixed threshold glibc takes even megabytes
+ * of a heap, whose holes stay.
+ */
+static void bound_heap(void)
+{
+    (void)mallopt(M_ARENA_MAX, 2);
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_ALLOCATION_BYTES);
 }
 
 /* The facts for the commands (daemon_lock.h), and for who started us. */
@@ -320,6 +332,7 @@ int main(int argc, char **argv)
     bool is_usage = r < 0;
 
     (void)umask(077);
+    bound_heap();
     raise_file_limit(&a.options.lib);
     if (r == 0)
         r = start_daemon(&a, &e);

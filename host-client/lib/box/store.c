@@ -169,6 +169,8 @@ static int open_db(struct store *s, struct err *e)
                                 has_directory, NULL, NULL) != SQLITE_OK)
         return store_fail(s, "open", e);
     r = store_exec(s, "PRAGMA secure_delete=ON", e); /* variables may be secrets */
+    if (r == 0) /* KiB; a daemon has several stores open, and the kernel has the pages too */
+        r = store_exec(s, "PRAGMA cache_size=-256", e);
     if (r == 0)
         r = store_make_schema(s, e);
     if (r == 0)
