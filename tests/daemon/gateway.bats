@@ -199,8 +199,8 @@ PY
     for i in $(seq 10); do [ "$(cat "$BOX_TMP/out.$i")" = "/$i" ]; done
     [ "$(bellhop events one --json | jq '[.events[] | select(.after == "resuming")] | length')" = 1 ]
     # At once after a pause: no request may trust what was known before.
-    python3 - "$DAEMON_SOCKET" "/v1/boxes/one/proxy/$WEB_PORT/again" <<'PY'
-import http.client, socket, sys
+    python3 - "$DAEMON_SOCKET" "/v1/boxes/one/proxy/$WEB_PORT/again" "$DAEMON_PID" "$BELLHOP" <<'PY'
+import http.client, os, signal, socket, subprocess, sys
 c = http.client.HTTPConnection("bellhop")
 c.sock = socket.socket(socket.AF_UNIX)
 c.sock.settimeout(60)
@@ -213,6 +213,17 @@ for _ in range(10):
     assert ask("GET", sys.argv[2]) == (200, b"/again")
     assert ask("POST", "/v1/boxes/one/pause")[0] == 200
     assert ask("GET", sys.argv[2]) == (200, b"/again")
+# A command pauses it, and the next request is there before the daemon has read that event.
+for _ in range(3):
+    for _ in range(20):  # the agent is known, also after the events of its last resume
+        assert ask("GET", sys.argv[2]) == (200, b"/again")
+    os.kill(int(sys.argv[3]), signal.SIGSTOP)
+    try:
+        subprocess.run([sys.argv[4], "pause", "one"], check=True, timeout=60, env={**os.environ, "BELLHOP_DAEMON": "none"})
+        c.request("GET", sys.argv[2])
+    finally:
+        os.kill(int(sys.argv[3]), signal.SIGCONT)
+    assert c.getresponse().read() == b"/again"
 PY
     bellhop stop one
     ask GET '/v1/boxes/one/files/?list=true' | jq -e 'has("entries")'
