@@ -20,7 +20,8 @@
 #include "lib/provider/provider.h"
 
 #define ACCEPTED 202
-#define SEEN_MS 20 /* between two looks for the box that is being made */
+#define FORKED_MS (2 * 60 * 1000) /* to start a box of a fork that was killed */
+#define SEEN_MS 20                /* between two looks for the box that is being made */
 
 /* ---- the body ---- */
 
@@ -223,7 +224,7 @@ static int choose_name(const struct job *j, struct creation *c, bool is_awaited,
 
     if (o->name || (is_awaited && (o->key || o->project || o->repo_url || o->from)))
         return 0;
-    r = repeat_name(j, c->name, e);
+    r = repeat_name(j, "box-", c->name, e);
     c->b.o.name = c->name;
     return r;
 }
@@ -413,6 +414,25 @@ static const struct jx_field fork_fields[] = {
     {0},
 };
 
+/*
+ * The box that a daemon which was killed has made for the same request. It may be half made: it is started.
+ * ERR_NOT_FOUND: there is none, or nothing could be made of it.
+ */
+static int take_forked(struct job *j, const char *name, struct bh_box **ret, struct err *e)
+{
+    struct bh_box *box _cleanup_box_ = NULL;
+    struct bh_error error = {0};
+    int r = job_find_seen_box(j->q, j->ctx, name, &box, e);
+
+    if (r == 0 && bh_box_summary(box)->created_ms < j->begun_ms)
+        r = err_field(e, ERR_EXISTS, "name", "name: there is a box '%.64s' already", name);
+    if (r == 0)
+        r = job_fail(e, bh_start(box, FORKED_MS, &error), &error);
+    if (r == 0)
+        *ret = TAKE(box);
+    return r;
+}
+
 static int answer_fork_once(struct job *j, struct err *e)
 {
     struct fork_body body = {
@@ -420,11 +440,20 @@ static int answer_fork_once(struct job *j, struct err *e)
     struct bh_box *box _cleanup_box_ = NULL;
     struct bh_box *made _cleanup_box_ = NULL;
     struct bh_error error = {0};
+    char name[REPEAT_NAME_BYTES];
     int r = job_decode(j, fork_fields, &body, e);
 
+    if (r == 0 && !body.o.name && j->repeat_key) {
+        r = repeat_name(j, "box-", name, e);
+        body.o.name = name;
+    }
     if (r == 0)
         r = job_box(j, &box, e);
-    if (r == 0)
+    if (r == 0 && j->begun_ms)
+        r = take_forked(j, body.o.name, &made, e);
+    if (r == -ERR_NOT_FOUND && box)
+        r = 0;
+    if (r == 0 && !made)
         r = job_fail(e, bh_fork(box, &body.o, &made, &error), &error);
     j->status = HTTP_CREATED;
     return r < 0 ? r : job_reply_take(j, box_json(made), e);

@@ -708,15 +708,20 @@ static int events_finish(struct request *q, struct err *e)
 static void events_done(struct request *q)
 {
     struct follower *f = q->state;
+    bool was_listed = false;
 
-    if (!f || !f->link)
+    if (!f)
         return;
     WITH_LOCK (&f->hub->lock) {
-        *f->link = f->next;
-        if (f->next)
+        was_listed = f->link != NULL;
+        if (was_listed)
+            *f->link = f->next;
+        if (was_listed && f->next)
             f->next->link = f->link;
         f->link = NULL;
     }
+    if (!was_listed)
+        return;
     metrics_count_followers(f->hub->daemon->metrics, -1);
     if (f->keeps)
         attention_unfollow(f->hub->attention, f->box_id);

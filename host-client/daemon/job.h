@@ -23,6 +23,7 @@ struct job {
     const char *text;               /* of the body */
     size_t text_len;
     char *repeat_key;  /* the header Idempotency-Key, or NULL; owned */
+    int64_t begun_ms;  /* a daemon was killed at work on this request, which began then; or 0 */
     struct request *q; /* for request_query() */
     bool is_admin;     /* its client may name files of this machine and its network */
     int status;        /* of the reply; 0: 200, or 204 without one */

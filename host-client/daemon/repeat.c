@@ -141,7 +141,7 @@ static void hash_request(const struct job *j, char out[HASH_BYTES])
     hash_text(j->q->target, j->text ? j->text : "", j->text_len, out);
 }
 
-int repeat_name(const struct job *j, char out[REPEAT_NAME_BYTES], struct err *e)
+int repeat_name(const struct job *j, const char *prefix, char out[REPEAT_NAME_BYTES], struct err *e)
 {
     char digits[HASH_BYTES];
     int r = 0;
@@ -151,7 +151,7 @@ int repeat_name(const struct job *j, char out[REPEAT_NAME_BYTES], struct err *e)
     else
         r = io_random_hex(8, digits, e);
     if (r == 0)
-        (void)snprintf(out, REPEAT_NAME_BYTES, "box-%.12s", digits);
+        (void)snprintf(out, REPEAT_NAME_BYTES, "%s%.12s", prefix, digits);
     return r;
 }
 
@@ -208,15 +208,21 @@ static int reply_kept(struct job *j, const char *path, const char *request, stru
     if (strcmp(kept, request) != 0)
         return err_field(e, ERR_ABORTED, FIELD, "another request had this key");
     j->status = (int)json_integer_value(json_object_get(v, "status"));
+    if (!j->status) { /* it never ended */
+        j->begun_ms = json_integer_value(json_object_get(v, "made_ms"));
+        return 0;
+    }
     j->reply = json_incref(json_object_get(v, "reply"));
     return 1;
 }
 
+/* Before the work, without a status, and after it. A restart goes on with the time of the first begin. */
 static int keep_reply(const struct job *j, const char *path, const char *request, struct err *e)
 {
     _cleanup_json_ json_t *v =
         json_pack("{s:s, s:I, s:i, s:O?}", "request", request, "made_ms",
-                  (json_int_t)clock_real_ms(), "status", j->status, "reply", j->reply);
+                  (json_int_t)(!j->status && j->begun_ms ? j->begun_ms : clock_real_ms()), "status",
+                  j->status, "reply", j->reply);
     _cleanup_free_ char *text = NULL;
     size_t len;
     int r = jx_dump(v, &text, &len, e);
@@ -249,9 +255,12 @@ int repeat_answer(struct job *j, int (*fn)(struct job *j, struct err *e), struct
         return r;
     r = reply_kept(j, path, request, e);
     if (r == 0) {
+        (void)keep_reply(j, path, request, NULL);
         r = fn(j, e);
         if (r == 0) /* the box is there all the same; the next one finds it by its name */
             (void)keep_reply(j, path, request, NULL);
+        else
+            (void)unlink(path);
     }
     end_work(s, &w, r == 0);
     return r < 0 ? r : 0;

@@ -17,10 +17,14 @@ struct repeats;
 int repeats_new(const char *state_dir, struct repeats **ret, struct err *e);
 struct repeats *repeats_free(struct repeats *r); /* accepts NULL; returns NULL */
 
-/* Runs fn and keeps its reply; or replies as the first time. Without a key it is fn alone. */
+/*
+ * Runs fn and keeps its reply; or replies as the first time. Without a key it is fn alone. If a daemon was killed while
+ * fn ran, fn runs again, with j->begun_ms: it returns the object that is there since.
+ */
 int repeat_answer(struct job *j, int (*fn)(struct job *j, struct err *e), struct err *e);
 /*
- * A box's name that follows from the request's key, so that a creation which was killed is found when it is repeated. At
- * random without a key.
+ * A name with this prefix that follows from the request's key, so that a creation which was killed is found when it is
+ * repeated. At random without a key.
  */
-int repeat_name(const struct job *j, char out[REPEAT_NAME_BYTES], struct err *e);
+int repeat_name(const struct job *j, const char *prefix, char out[REPEAT_NAME_BYTES],
+                struct err *e);

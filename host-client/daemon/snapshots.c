@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/str.h"
 #include "daemon/answers.h"
 #include "daemon/repeat.h"
 #include "http/respond.h"
@@ -81,16 +82,42 @@ static int reply_snapshot(void *arg, const struct bh_snapshot_info *i)
     return 0;
 }
 
+struct made_search {
+    struct job *j;
+    const char *name, *box_id;
+};
+
+static int check_made(void *arg, const struct bh_snapshot_info *i)
+{
+    struct made_search *s = arg;
+
+    return str_eq(i->name, s->name) && str_eq(i->box_id, s->box_id) &&
+                   i->created_ms >= s->j->begun_ms
+               ? reply_snapshot(s->j, i)
+               : 0;
+}
+
 static int make_snapshot(struct job *j, struct err *e)
 {
     struct snapshot_body body = {.o = {.size = sizeof(body.o)}};
     struct bh_box *box _cleanup_box_ = NULL;
     struct bh_error error = {0};
+    char name[REPEAT_NAME_BYTES];
     int r = job_decode(j, snapshot_fields, &body, e);
 
+    if (r == 0 && !body.o.name && j->repeat_key) {
+        r = repeat_name(j, "snapshot-", name, e);
+        body.o.name = name;
+    }
     if (r == 0)
         r = job_box(j, &box, e);
-    if (r == 0)
+    if (r == 0 && j->begun_ms) {
+        /* A killed daemon may have made it. */
+        struct made_search s = {j, body.o.name, bh_box_summary(box)->id};
+
+        r = job_fail(e, bh_list_snapshots(j->ctx, check_made, &s, &error), &error);
+    }
+    if (r == 0 && !j->reply)
         r = job_fail(e, bh_snapshot(box, &body.o, reply_snapshot, j, &error), &error);
     j->status = HTTP_CREATED;
     return r == 0 && !j->reply ? err_oom(e) : r;

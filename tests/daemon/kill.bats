@@ -7,7 +7,12 @@ bats_require_minimum_version 1.5.0
 load ../lib/box
 load ../lib/daemon
 
-setup() { box_setup; }
+setup()
+{
+    box_setup
+    # Of its own: what is killed half-way there is not for other tests, and their runtimes are not probed anew here.
+    export BELLHOP_CACHE_DIR=$BOX_TMP/cache
+}
 
 teardown()
 {
@@ -45,9 +50,8 @@ send_call()
     create) path=/v1/boxes data=(--json "{\"name\":\"one\",\"provider\":\"$PROVIDER\",\"agent\":\"none\",\"no_upload\":true}") ;;
     destroy) verb=DELETE path=/v1/boxes/one data=() ;;
     keep) data=(--json '{"for_ms":7200000}') ;;
-    snapshot) path=/v1/boxes/one/snapshots data=(--json '{"name":"s2"}') ;;
+    snapshot) path=/v1/boxes/one/snapshots ;;
     restore) data=(--json '{"snapshot":"s"}') ;;
-    fork) data=(--json '{"name":"two"}') ;;
     esac
     CODE=$(curl -sS --max-time 120 --unix-socket "$DAEMON_SOCKET" -X "$verb" -o "$BOX_TMP/answer" -w '%{http_code}' \
         -H 'Idempotency-Key: k' "${data[@]}" "http://bellhop$path" 2>/dev/null) || true
@@ -70,13 +74,13 @@ clean_up()
 {
     local name
 
-    for name in one two; do
+    for name in $(bellhop ls -q); do
         bellhop rm -f "$name" >/dev/null 2>&1 || true
     done
-    for name in s s2; do
+    bellhop gc >/dev/null
+    for name in $(bellhop snapshots ls --json | jq -r '.snapshots[].name'); do
         bellhop snapshots rm "$name" >/dev/null 2>&1 || true
     done
-    bellhop gc >/dev/null
     [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ] || fail "a directory is left"
     wait_for 10 no_traces || fail "left: $(traces | head -n 1)"
 }
@@ -109,17 +113,17 @@ check_after()
     state=$(bellhop status one --json 2>/dev/null | jq -r .state)
     case $1 in
     destroy) [[ "$CODE" =~ ^(2..|404)$ && "$names" = '' ]] || fail "$CODE, and there is '$names'" ;;
-    snapshot | fork) [[ "$CODE" =~ ^(2..|409)$ ]] || fail "$CODE: $(cat "$BOX_TMP/answer")" ;;
     *) [[ "$CODE" = 2* ]] || fail "$CODE: $(cat "$BOX_TMP/answer")" ;;
     esac
     case $1 in
-    create | start | resume) is_reply running || fail "$(cat "$BOX_TMP/answer")" ;;
+    create | fork | start | resume) is_reply running || fail "$(cat "$BOX_TMP/answer")" ;;
     stop) is_reply stopped || fail "$(cat "$BOX_TMP/answer")" ;;
     pause) is_reply paused || fail "$(cat "$BOX_TMP/answer")" ;;
     destroy) return 0 ;;
     esac
     case $1 in
-    fork) [ "$names" = 'one two ' ] || fail "there is '$names'" ;;
+    fork) [[ "$names" =~ ^'box-'[0-9a-f]+' one '$ ]] || fail "there is '$names'" ;;
+    snapshot) [ "$(bellhop snapshots ls --json | jq '.snapshots | length')" = 1 ] || fail "$(bellhop snapshots ls)" ;;
     *) [ "$names" = 'one ' ] || fail "there is '$names'" ;;
     esac
     [ "$(bellhop events one --json | jq -r '[.events[] | select(.after)] | last.after')" = "$state" ] || fail "'$state' is not the last event's"

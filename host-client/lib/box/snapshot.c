@@ -206,6 +206,16 @@ static int drop_unfinished(struct bh_ctx *ctx, const struct snapshot_row *row, s
     return r < 0 ? r : store_remove_snapshot(ctx->store, row->id, e);
 }
 
+/* With the lock of the box nobody else makes a snapshot of it: the rest of one that was killed goes. */
+static int drop_killed(void *arg, struct snapshot_row *row)
+{
+    struct bh_box *box = arg;
+
+    if (!row->is_ready && !row->is_temporary && str_eq(row->box_id, box->row.id))
+        (void)drop_unfinished(box->ctx, row, NULL);
+    return 0;
+}
+
 int snapshot_make_locked(struct bh_box *box, const char *name, enum snapshot_purpose purpose,
                          int64_t deadline_mono_ms, struct snapshot_row *ret, struct err *e)
 {
@@ -225,6 +235,7 @@ int snapshot_make_locked(struct bh_box *box, const char *name, enum snapshot_pur
         r = box_provider_check_capture(box, e);
     if (r < 0)
         return r;
+    (void)store_list_snapshots(box->ctx->store, drop_killed, box, NULL);
     r = add_snapshot_row(box, name, purpose, &row, &why);
     if (r == 0) {
         r = fill_snapshot(box, purpose, deadline_mono_ms, &row, &why);
