@@ -11,11 +11,7 @@ setup()
 }
 teardown()
 {
-    local name
-
-    for name in $("$BELLHOP" ls -q 2>/dev/null); do
-        "$BELLHOP" rm "$name" >/dev/null 2>&1 || true
-    done
+    remove_with_snapshots
     ! mountpoint -q "$BELLHOP_STATE_DIR" || umount "$BELLHOP_STATE_DIR"
     box_teardown
 }

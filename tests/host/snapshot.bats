@@ -12,14 +12,7 @@ setup()
 }
 teardown()
 {
-    local name
-
-    for name in $("$BELLHOP" ls -q 2>/dev/null); do
-        "$BELLHOP" rm "$name" >/dev/null 2>&1 || true
-    done
-    for name in $("$BELLHOP" snapshots ls --json 2>/dev/null | jq -r '.snapshots[].name'); do
-        "$BELLHOP" snapshots rm "$name" >/dev/null 2>&1 || true
-    done
+    remove_with_snapshots
     "$BELLHOP" gc >/dev/null 2>&1 || true
     # Nothing of a snapshot is left once its row is gone.
     [ -z "$(find "$BELLHOP_STATE_DIR/snapshots" -mindepth 1 ! -name lock ! -name layers ! -name making 2>/dev/null)" ] || {

@@ -11,14 +11,7 @@ setup()
 }
 teardown()
 {
-    local name
-
-    for name in $("$BELLHOP" ls -q 2>/dev/null); do
-        "$BELLHOP" rm "$name" >/dev/null 2>&1 || true
-    done
-    for name in $("$BELLHOP" snapshots ls --json 2>/dev/null | jq -r '.snapshots[].name'); do
-        "$BELLHOP" snapshots rm "$name" >/dev/null 2>&1 || true
-    done
+    remove_with_snapshots
     if mountpoint -q "$BELLHOP_STATE_DIR"; then
         "$BELLHOP" gc >/dev/null 2>&1 || true
         wait_for 10 umount "$BELLHOP_STATE_DIR"

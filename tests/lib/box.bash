@@ -50,6 +50,19 @@ box_teardown()
     rm -rf --one-file-system "$BOX_TMP"
 }
 
+# For the teardown of a test with snapshots: removes its boxes, then the snapshots.
+remove_with_snapshots()
+{
+    local name
+
+    for name in $("$BELLHOP" ls -q 2>/dev/null); do
+        "$BELLHOP" rm "$name" >/dev/null 2>&1 || true
+    done
+    for name in $("$BELLHOP" snapshots ls --json 2>/dev/null | jq -r '.snapshots[].name'); do
+        "$BELLHOP" snapshots rm "$name" >/dev/null 2>&1 || true
+    done
+}
+
 # Everything of this test's boxes that a person could find: processes whose command line or
 # environment names the state directory, mounts and cgroups below it or named after its boxes,
 # directories and sockets. Prints nothing when nothing is left.
