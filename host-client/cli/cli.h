@@ -86,6 +86,8 @@ struct cli {
     bool no_resume;
     bool raw; /* do not escape names and content from a box */
     bool debug;
+    const char *daemon; /* a URL, "auto" or "none"; NULL: none */
+    const char *token_file, *daemon_ca;
     bool tty_out;
     bool tty_err;
     const char *program;
@@ -119,6 +121,8 @@ struct cli_command {
 #define CLI_STOP_AT_OPERAND (1u << 1) /* options end at the second operand or at -- (exec) */
 #define CLI_TAKES_BOX (1u << 2)       /* the first operand is a box: for completion */
 #define CLI_CHANGES (1u << 3)         /* a line of the audit record */
+#define CLI_AT_DAEMON (1u << 4)       /* works with --daemon too */
+#define CLI_HERE (1u << 5)            /* is about this machine, whatever --daemon says */
 
 extern const struct cli_command cmd_up, cmd_exec, cmd_shell, cmd_put, cmd_get, cmd_cat, cmd_edit,
     cmd_watch, cmd_sync, cmd_glob, cmd_grep, cmd_prompt, cmd_url, cmd_keep, cmd_logs, cmd_ps,

@@ -73,6 +73,6 @@ const struct cli_command cmd_activity = {
                 "  bellhop activity --json api | jq .busy\n",
     .min_operands = 1,
     .max_operands = 1,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_activity,
 };

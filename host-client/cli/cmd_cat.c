@@ -69,6 +69,6 @@ const struct cli_command cmd_cat = {
                 "  bellhop cat api :/etc/os-release\n",
     .min_operands = 2,
     .max_operands = 256,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_cat,
 };

@@ -129,5 +129,6 @@ const struct cli_command cmd_doctor = {
     .operands = "",
     .summary = "check what this machine has and lacks for boxes",
     .examples = "  bellhop doctor\n",
+    .flags = CLI_HERE,
     .run = run_doctor,
 };

@@ -141,6 +141,6 @@ const struct cli_command cmd_events = {
     .options = events_options,
     .args_bytes = sizeof(struct args),
     .max_operands = 1,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_events,
 };

@@ -270,6 +270,6 @@ const struct cli_command cmd_exec = {
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 4096,
-    .flags = CLI_STOP_AT_OPERAND | CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_STOP_AT_OPERAND | CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_exec,
 };

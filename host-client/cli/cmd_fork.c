@@ -40,6 +40,6 @@ const struct cli_command cmd_fork = {
                 "  bellhop fork api api-try\n",
     .min_operands = 1,
     .max_operands = 2,
-    .flags = CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_fork,
 };

@@ -37,6 +37,6 @@ const struct cli_command cmd_get = {
                 "  bellhop get api :/workspace/src out\n",
     .min_operands = 2,
     .max_operands = 3,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_get,
 };

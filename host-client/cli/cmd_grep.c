@@ -463,6 +463,6 @@ const struct cli_command cmd_grep = {
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 2 + SEARCH_MAX_PATHS,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_grep,
 };

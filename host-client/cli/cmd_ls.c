@@ -86,5 +86,6 @@ const struct cli_command cmd_ls = {
                 "  bellhop ls --all   # those that are gone too, for 30 days\n",
     .options = ls_options,
     .args_bytes = sizeof(struct args),
+    .flags = CLI_AT_DAEMON,
     .run = run_ls,
 };

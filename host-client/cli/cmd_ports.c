@@ -59,6 +59,6 @@ const struct cli_command cmd_ports = {
                 "  bellhop url api --port 3000\n",
     .min_operands = 1,
     .max_operands = 1,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_ports,
 };

@@ -94,6 +94,6 @@ const struct cli_command cmd_ps = {
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 1,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_ps,
 };

@@ -61,6 +61,6 @@ const struct cli_command cmd_ready = {
                 "  bellhop ready --json api | jq .tools\n",
     .min_operands = 1,
     .max_operands = 1,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_ready,
 };

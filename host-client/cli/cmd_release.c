@@ -21,6 +21,6 @@ const struct cli_command cmd_release = {
     .examples = "  bellhop release api $(bellhop hold api)\n",
     .min_operands = 2,
     .max_operands = 2,
-    .flags = CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_release,
 };

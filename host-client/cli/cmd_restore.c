@@ -33,6 +33,6 @@ const struct cli_command cmd_restore = {
     .examples = "  bellhop restore api before-upgrade\n",
     .min_operands = 2,
     .max_operands = 2,
-    .flags = CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_restore,
 };

@@ -16,6 +16,6 @@ const struct cli_command cmd_resume = {
     .examples = "  bellhop resume api\n",
     .min_operands = 1,
     .max_operands = 256,
-    .flags = CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_resume,
 };

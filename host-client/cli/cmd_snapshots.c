@@ -134,6 +134,6 @@ const struct cli_command cmd_snapshots = {
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 256,
-    .flags = CLI_CHANGES,
+    .flags = CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_snapshots,
 };

@@ -14,6 +14,6 @@ const struct cli_command cmd_start = {
     .examples = "  bellhop start api\n",
     .min_operands = 1,
     .max_operands = 256,
-    .flags = CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_start,
 };

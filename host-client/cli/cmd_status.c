@@ -220,6 +220,6 @@ const struct cli_command cmd_status = {
     .examples = "  bellhop status api\n",
     .min_operands = 1,
     .max_operands = 1,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_status,
 };

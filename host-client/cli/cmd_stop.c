@@ -17,6 +17,6 @@ const struct cli_command cmd_stop = {
     .examples = "  bellhop stop api\n",
     .min_operands = 1,
     .max_operands = 256,
-    .flags = CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_stop,
 };

@@ -133,6 +133,6 @@ const struct cli_command cmd_sync = {
     .args_bytes = sizeof(struct args),
     .min_operands = 3,
     .max_operands = 3,
-    .flags = CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_sync,
 };

@@ -340,6 +340,6 @@ const struct cli_command cmd_up = {
     .options = up_options,
     .args_bytes = sizeof(struct args),
     .max_operands = 1,
-    .flags = CLI_CHANGES,
+    .flags = CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_up,
 };

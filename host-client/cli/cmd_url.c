@@ -7,6 +7,7 @@
 #include "common/str.h"
 #include "lib/box/shared_url.h"
 #include "lib/util/context.h"
+#include "lib/util/daemon_client.h"
 
 struct args {
     uint16_t port;
@@ -61,6 +62,9 @@ static int daemon_url(struct cli *c, const struct args *a, const char *id, char 
     const struct shared_target target = {
         .box_id = id, .port = a->port, .file = a->file ? a->file + 1 : NULL, .is_lan = a->is_lan};
 
+    if (c->ctx->daemon)
+        return err_field(e, ERR_UNIMPLEMENTED, "daemon",
+                         "the daemon's key is on its machine: give '--daemon none' there");
     if (a->is_signed + a->is_public + a->is_private > 1)
         return err_field(e, ERR_INVALID, "signed", "one of --signed, --public and --private");
     if (!a->file == !a->port || (a->file && !a->is_signed))
@@ -83,16 +87,18 @@ static int local_url(struct cli *c, const struct args *a, struct bh_box *box, ch
 }
 
 /* The credentials that a request needs: "token" of the daemon, "password" of the coding agent, or "nothing". */
-static const char *needs_of(const struct args *a, struct bh_box *box)
+static const char *needs_of(const struct cli *c, const struct args *a, struct bh_box *box)
 {
-    if (a->is_lan && !a->is_signed && !a->is_public)
+    bool is_gateway = c->ctx->daemon && !daemon_client_socket(c->ctx->daemon);
+
+    if (is_gateway || (a->is_lan && !a->is_signed && !a->is_public))
         return "token";
     return !a->port && !a->file && *bh_box_info(box)->agent_password ? "password" : "nothing";
 }
 
 static int print_url(struct cli *c, const struct args *a, struct bh_box *box, const char *url)
 {
-    const char *needs = needs_of(a, box);
+    const char *needs = needs_of(c, a, box);
 
     if (c->json)
         return cli_print_json_take(json_pack("{s:s, s:s}", "url", url, "needs", needs));
@@ -132,7 +138,9 @@ const struct cli_command cmd_url = {
     .operands = "NAME",
     .summary = "print a local URL for a port in a box",
     .details =
-        "The URL works on this machine's loopback only. With --lan, --signed and --public it is "
+        "The URL works on this machine's loopback only; with --daemon and TCP it is the gateway's, "
+        "and\n"
+        "needs the token. With --lan, --signed and --public it is "
         "one "
         "of\n"
         "the daemon: --lan gives an address that other machines reach; whoever has a signed URL "
@@ -153,6 +161,6 @@ const struct cli_command cmd_url = {
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 1,
-    .flags = CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_url,
 };

@@ -50,6 +50,6 @@ const struct cli_command cmd_wait_port = {
     .args_bytes = sizeof(struct args),
     .min_operands = 2,
     .max_operands = 2,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_wait_port,
 };

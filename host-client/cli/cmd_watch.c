@@ -95,6 +95,6 @@ const struct cli_command cmd_watch = {
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 2,
-    .flags = CLI_TAKES_BOX,
+    .flags = CLI_TAKES_BOX | CLI_AT_DAEMON,
     .run = run_watch,
 };

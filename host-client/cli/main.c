@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,10 +8,12 @@
 
 #include "cli/cli.h"
 #include "common/cleanup.h"
+#include "common/io.h"
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/util/context.h"
 #include "lib/box/audit.h"
 
 /* In the order of the overview; the commands of a group are adjacent. */
@@ -77,8 +80,54 @@ json_t *cli_setting_default(const char *name)
     return dir ? json_string(dir) : NULL;
 }
 
+#define TOKEN_BYTES 4096
+
+/* The token of a file that only its owner reads, or of the environment: never of the command line, which
+ * every process sees. */
+static int read_token(const struct cli *c, char **ret, struct err *e)
+{
+    const char *set = getenv("BELLHOP_TOKEN");
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    int r;
+
+    if (!c->token_file) {
+        *ret = set && *set ? strdup(set) : NULL;
+        return set && *set && !*ret ? err_oom(e) : 0;
+    }
+    r = io_read_file(AT_FDCWD, c->token_file, TOKEN_BYTES, &text, &len, e);
+    if (r < 0)
+        return err_at(e, err_wrap(e, r, "token-file"), "token-file");
+    text[strcspn(text, "\r\n")] = '\0';
+    if (!*text)
+        return err_field(e, ERR_INVALID, "token-file", "token-file: '%s' is empty", c->token_file);
+    *ret = TAKE(text);
+    return 0;
+}
+
+static bool has_daemon(const struct cli *c)
+{
+    return c->daemon && strcmp(c->daemon, "none") != 0;
+}
+
+/* A command that a daemon has no way for. With "auto" it is done here, as without a daemon. */
+static int check_daemon(struct cli *c, struct err *e)
+{
+    if (!has_daemon(c) || c->command->flags & CLI_AT_DAEMON)
+        return 0;
+    if (strcmp(c->daemon, "auto") != 0 && !(c->command->flags & CLI_HERE))
+        return err_field(
+            e, ERR_UNIMPLEMENTED, "daemon",
+            "'bellhop %s' cannot be done through a daemon: give '--daemon none' on its "
+            "machine",
+            c->command->name);
+    c->daemon = NULL;
+    return 0;
+}
+
 static int open_context(struct cli *c, struct bh_error *err)
 {
+    _cleanup_free_ char *token = NULL;
     _cleanup_free_ char *state = default_state_dir();
     _cleanup_free_ char *cache = default_cache_dir();
     const struct cli_settings *s = &c->settings;
@@ -104,7 +153,14 @@ static int open_context(struct cli *c, struct bh_error *err)
     c->opts.no_resume = c->no_resume;
     c->opts.limits = &c->limits.values;
     c->opts.host_env = (const char *const *)environ;
-    r = cli_debug_start(c, &e);
+    c->opts.daemon_ca = c->daemon_ca;
+    r = check_daemon(c, &e);
+    c->opts.daemon = c->daemon;
+    if (r == 0 && has_daemon(c))
+        r = read_token(c, &token, &e);
+    c->opts.daemon_token = token;
+    if (r == 0)
+        r = cli_debug_start(c, &e);
     if (r < 0)
         return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
     c->opts.progress = cli_progress;
@@ -224,7 +280,8 @@ static void note_call(struct cli *c, char *const *operands, int status, int64_t 
 {
     struct err e = {0};
 
-    if (c->ctx && c->command->flags & CLI_CHANGES &&
+    if (c->ctx && c->ctx->store && /* a daemon has its own */
+        c->command->flags & CLI_CHANGES &&
         !(operands && is_reading_verb(c->command, operands[0])) &&
         record_call(c, operands, status, took_ms, &e) < 0)
         cli_warn(c, "this call is not in the audit record: %s", e.message);

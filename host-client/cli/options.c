@@ -21,6 +21,12 @@ const struct cli_option cli_common_options[] = {
      "print names and content of a box as they are, control characters too", NULL},
     {"debug", 0, CLI_FLAG, offsetof(struct cli, debug), NULL,
      "log what is done to standard error, without secrets", NULL},
+    {"daemon", 0, CLI_STR, offsetof(struct cli, daemon), "URL",
+     "the boxes of a daemon: https://HOST:PORT, unix:PATH, auto or none", NULL, "BELLHOP_DAEMON"},
+    {"token-file", 0, CLI_STR, offsetof(struct cli, token_file), "FILE",
+     "the daemon's token, else $BELLHOP_TOKEN", NULL, "BELLHOP_TOKEN_FILE"},
+    {"daemon-ca", 0, CLI_STR, offsetof(struct cli, daemon_ca), "FILE",
+     "certificates in PEM that https trusts (default: the system's)", NULL, "BELLHOP_DAEMON_CA"},
     {0},
 };
 

@@ -38,6 +38,7 @@ int answer_set_debug(struct job *j, struct err *e);
 int answer_openapi(struct job *j, struct err *e);
 
 /* facts.c */
+int answer_environment(struct job *j, struct err *e);
 int answer_health(struct job *j, struct err *e);
 int answer_activity(struct job *j, struct err *e);
 int answer_ports(struct job *j, struct err *e);

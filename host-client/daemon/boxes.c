@@ -157,14 +157,27 @@ static int change_box(struct job *j,
     return r < 0 ? r : job_reply_take(j, box_json(box), e);
 }
 
-static int pause_box(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
-{
-    return bh_pause(box, NULL, timeout_ms, err);
-}
+struct pause_body {
+    const char *level;
+};
+
+static const struct jx_field pause_fields[] = {
+    JX(struct pause_body, level, jx_str, JX_NULLABLE),
+    {0},
+};
 
 int answer_pause(struct job *j, struct err *e)
 {
-    return change_box(j, pause_box, e);
+    struct bh_box *box _cleanup_box_ = NULL;
+    struct bh_error error = {0};
+    struct pause_body body = {0};
+    int r = job_decode(j, pause_fields, &body, e);
+
+    if (r == 0)
+        r = job_box(j, &box, e);
+    if (r == 0)
+        r = job_fail(e, bh_pause(box, body.level, STEP_MS, &error), &error);
+    return r < 0 ? r : job_reply_take(j, box_json(box), e);
 }
 
 int answer_resume(struct job *j, struct err *e)

@@ -8,6 +8,7 @@
 #include "common/wire/method.h"
 #include "daemon/answers.h"
 #include "http/request.h"
+#include "lib/box/box_environment.h"
 
 #define LOG_PIECE_BYTES (64 * 1024)
 #define LOG_BYTES (8u << 20) /* in one answer */
@@ -19,6 +20,15 @@ int answer_health(struct job *j, struct err *e)
     int r = job_box(j, &box, e);
 
     return r < 0 ? r : job_fail(e, bh_health(box, 0, &error), &error);
+}
+
+/* For a client that starts commands through the gateway as the command line does here. */
+int answer_environment(struct job *j, struct err *e)
+{
+    struct bh_box *box _cleanup_box_ = NULL;
+    int r = job_box(j, &box, e);
+
+    return r < 0 ? r : box_environment_json(box, NULL, &j->reply, e);
 }
 
 int answer_activity(struct job *j, struct err *e)

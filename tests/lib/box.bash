@@ -21,7 +21,7 @@ box_setup()
     # It has the programs that the tests write their guests in.
     export BELLHOP_IMAGE=${TEST_IMAGE:-tests}
     export HOME=$BOX_TMP/home
-    unset BELLHOP_CONFIG XDG_CONFIG_HOME
+    unset BELLHOP_CONFIG XDG_CONFIG_HOME BELLHOP_DAEMON BELLHOP_TOKEN BELLHOP_TOKEN_FILE BELLHOP_DAEMON_CA
     mkdir -p "$HOME"
 }
 

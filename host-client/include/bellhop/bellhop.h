@@ -147,6 +147,15 @@ struct bh_options {
     /* The soft limit of open files (RLIMIT_NOFILE) of the boxes that it starts, for a caller that has
      * raised its own. 0: the caller's. */
     uint32_t box_max_files;
+    /*
+     * "http://HOST:PORT", "https://HOST:PORT" or "unix:PATH": the boxes are those of the daemon
+     * there, and every call goes through it; the state directory keeps nothing of them. "auto": of
+     * the daemon that serves the state directory, if one does. NULL, "none": of the state directory.
+     * A call that a daemon has no way for is BH_UNIMPLEMENTED with the field "daemon".
+     */
+    const char *daemon;
+    const char *daemon_token; /* for a daemon over TCP; or NULL */
+    const char *daemon_ca;    /* certificates in PEM that https trusts; NULL: the system's */
 };
 
 struct bh_ctx;

@@ -51,21 +51,28 @@ int client_new(const struct client_options *opts, struct client **ret, struct er
     c->cancel_fd = opts->cancel_fd;
     c->check_peer = opts->check_peer;
     c->check_arg = opts->check_arg;
+    c->is_gateway = opts->is_gateway;
     c->answer_ms = opts->answer_timeout_ms > 0 ? opts->answer_timeout_ms : CLIENT_ANSWER_MS;
     c->work_ms = c->answer_ms * CLIENT_WORK_FACTOR;
     c->stall_ms = 2 * c->answer_ms > CLIENT_STALL_MS ? 2 * c->answer_ms : CLIENT_STALL_MS;
     c->socket = opts->socket ? strdup(opts->socket) : NULL;
     c->base = strdup(opts->url ? opts->url : "http://box");
     c->token = opts->token ? strdup(opts->token) : NULL;
-    r = !c->base || (opts->socket && !c->socket) || (opts->token && !c->token) ? err_oom(e) : 0;
+    c->ca_file = opts->ca_file ? strdup(opts->ca_file) : NULL;
+    r = !c->base || (opts->ca_file && !c->ca_file) || (opts->socket && !c->socket) ||
+                (opts->token && !c->token)
+            ? err_oom(e)
+            : 0;
     if (r == 0 && opts->token && asprintf(&c->auth, "Authorization: Bearer %s", opts->token) < 0) {
         c->auth = NULL;
         r = err_oom(e);
     }
     if (r == 0)
         r = http_new(opts->cancel_fd, &c->http, e);
-    if (r == 0)
+    if (r == 0) {
         http_set_debug(c->http, opts->debug);
+        http_set_ca(c->http, c->ca_file);
+    }
     if (r < 0) {
         (void)client_free(c);
         return r;
@@ -81,12 +88,18 @@ struct client *client_free(struct client *c)
     (void)http_free(c->http);
     free(c->socket);
     free(c->base);
+    free(c->ca_file);
     free(c->auth);
     if (c->token)
         explicit_bzero(c->token, strlen(c->token));
     free(c->token);
     free(c);
     return NULL;
+}
+
+const char *client_route(const struct client *c, const char *route)
+{
+    return c->is_gateway ? route + strlen("/v1") : route;
 }
 
 /* ---- answers ---- */
@@ -120,7 +133,7 @@ int client_send(struct client *c, struct http_request *req, struct http_response
     req->check_arg = c->check_arg;
     r = http_do(c->http, req, &res, e);
     if (r < 0)
-        return err_wrap(e, r, "the guest agent");
+        return err_wrap(e, r, c->is_gateway ? "the daemon" : "the guest agent");
     if (res.status < 200 || res.status > 299) {
         r = client_answer_error(res.status, res.body.data, res.body.len, e);
         http_response_done(&res);
@@ -149,7 +162,7 @@ int client_health(struct client *c, int64_t timeout_ms, struct err *e)
     struct http_request req = {.method = "GET", .max_body = 4096};
     int r;
 
-    if (asprintf(&url, "%s/v1/health", c->base) < 0)
+    if (asprintf(&url, "%s%s", c->base, client_route(c, "/v1/health")) < 0)
         return err_oom(e);
     req.url = url;
     req.deadline_mono_ms = clock_mono_ms() + timeout_ms;
@@ -220,7 +233,8 @@ int client_resync(struct client *c, int64_t deadline_mono_ms, struct err *e)
 static int prepare_call(struct client *c, const char *method, json_t *params, char **ret_url,
                         char **ret_body, size_t *ret_len, struct err *e)
 {
-    if (asprintf(ret_url, "%s/" WIRE_SERVICE_PREFIX "%s", c->base, method) < 0) {
+    if (asprintf(ret_url, "%s/%s%s", c->base, c->is_gateway ? "rpc/" : WIRE_SERVICE_PREFIX,
+                 method) < 0) {
         *ret_url = NULL;
         return err_oom(e);
     }
@@ -439,7 +453,7 @@ int client_tunnel(const struct client_options *opts, uint16_t port, int64_t dead
     _cleanup_close_ int fd = -1;
     int r;
 
-    if (!opts->socket)
+    if (!opts->socket || opts->is_gateway)
         return err_set(e, ERR_UNIMPLEMENTED, "a tunnel needs the agent's socket");
     r = socket_connect(opts->socket, SOCKET_CONNECT_MS, &fd, e);
     if (r == 0 && opts->check_peer)

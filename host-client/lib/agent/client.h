@@ -4,6 +4,7 @@
  * unchanged: code, field, message. One thread at a time.
  */
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,10 @@ struct client_options {
     void *check_arg;
     int64_t answer_timeout_ms; /* 0: CLIENT_ANSWER_MS */
     const struct debug *debug; /* or NULL; outlives the client */
+    /* The URL is that of a box at a daemon, "http://HOST:PORT/v1/boxes/ID", and token, socket and
+     * check_peer are the daemon's: its gateway passes everything on to the agent. */
+    bool is_gateway;
+    const char *ca_file; /* as of http_set_ca(); or NULL */
 };
 
 #define CLIENT_ANSWER_MS 30000

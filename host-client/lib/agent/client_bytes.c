@@ -34,7 +34,7 @@ int client_new_url(struct client *c, const char *route, const char *path, const 
     int r;
 
     buf_init(&b, 64 * 1024);
-    r = buf_addf(&b, e, "%s%s", c->base, route);
+    r = buf_addf(&b, e, "%s%s", c->base, client_route(c, route));
     if (r == 0)
         r = client_add_encoded(&b, path, !is_query, e);
     if (r == 0 && query && *query)
@@ -72,7 +72,7 @@ int client_get(struct client *c, const char *route, int (*write)(void *, const c
 {
     _cleanup_free_ char *url = NULL;
 
-    if (asprintf(&url, "%s%s", c->base, route) < 0)
+    if (asprintf(&url, "%s%s", c->base, client_route(c, route)) < 0)
         return err_oom(e);
     return get_bytes(c, url, write, arg, deadline_mono_ms, c->answer_ms, e);
 }
@@ -305,7 +305,8 @@ int client_ask_port(struct client *c, const struct client_port_request *p, int64
 
     if (r < 0)
         return r;
-    if (asprintf(&url, "%s/v1/proxy/%u%s", c->base, (unsigned)p->port, p->path) < 0 ||
+    if (asprintf(&url, "%s%s%u%s", c->base, client_route(c, "/v1/proxy/"), (unsigned)p->port,
+                 p->path) < 0 ||
         asprintf(&token, "X-Access-Token: %s", c->token ? c->token : "") < 0)
         return err_oom(e);
     if (c->token)

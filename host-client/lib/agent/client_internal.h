@@ -26,7 +26,9 @@ struct client {
     char *auth;        /* "Authorization: Bearer ...", or NULL */
     const char *quiet; /* QUIET_HEADER, unless auth is that */
     bool is_quiet;
+    bool is_gateway; /* base is that of a box at a daemon */
     char *token;
+    char *ca_file; /* or NULL */
     int cancel_fd;
     int (*check_peer)(void *arg, int fd, struct err *e);
     void *check_arg;
@@ -36,6 +38,8 @@ struct client {
 /* Sends a request of the agent's API. A status other than 2xx becomes the agent's own error. */
 int client_send(struct client *c, struct http_request *req, struct http_response *ret,
                 struct err *e);
+/* A route of the agent's at the client's base: the gateway has them without "/v1". */
+const char *client_route(const struct client *c, const char *route);
 /* route and path, percent-encoded, then the query (or NULL), as a URL; free() it. */
 int client_new_url(struct client *c, const char *route, const char *path, const char *query,
                    char **ret, struct err *e);

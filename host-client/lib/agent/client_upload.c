@@ -143,7 +143,7 @@ static int upload_begin(struct sender *s, struct err *e)
         return r;
     if (!http_header(&res, "Location", location, sizeof(location)) || !is_upload(location))
         r = err_set(e, ERR_UNIMPLEMENTED, "the guest agent knows no resumable upload");
-    else if (asprintf(&s->url, "%s%s", s->c->base, location) < 0) {
+    else if (asprintf(&s->url, "%s%s", s->c->base, client_route(s->c, location)) < 0) {
         s->url = NULL;
         r = err_oom(e);
     }

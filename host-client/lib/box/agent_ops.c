@@ -6,6 +6,7 @@
 #include "lib/box/control.h"
 #include "lib/box/history.h"
 #include "lib/box/lease.h"
+#include "lib/box/remote.h"
 
 #define EXTEND_MS 5000
 
@@ -24,7 +25,11 @@ static int check_gone(struct bh_box *box, int64_t mark, struct err *e)
     struct store *s = box->ctx->store;
     _cleanup_free_ char *cause = NULL;
     struct box_row row = {0};
-    int r = box->url ? -ERR_UNAVAILABLE : store_get(s, box->row.id, &row, NULL);
+    int r;
+
+    if (box->remote)
+        return remote_check_gone(box, e);
+    r = box->url ? -ERR_UNAVAILABLE : store_get(s, box->row.id, &row, NULL);
 
     if (r == -ERR_NOT_FOUND || (r == 0 && row.state == BH_STATE_DESTROYING)) {
         r = err_field(e, ERR_ABORTED, "name", "the box '%s' was removed while the command ran",
@@ -58,6 +63,8 @@ static int extend_lease(struct bh_box *box, int64_t timeout_ms, struct err *e)
     const struct bh_limits *l = box->ctx->limits;
     int64_t lease_ms = lease_for_command_ms(timeout_ms, l ? l->timeout_ms : 0);
 
+    if (timeout_ms > 0 && box->remote)
+        return remote_extend(box, lease_ms);
     if (timeout_ms <= 0 || box->url)
         return 0;
     return control_call_take(box->ctx, box->row.id,

@@ -19,6 +19,7 @@
 #include "lib/box/history.h"
 #include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
+#include "lib/box/remote.h"
 #include "lib/box/store_snapshots.h"
 #include "lib/image/image.h"
 #include "lib/util/procfs.h"
@@ -37,12 +38,14 @@ int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_er
     int r = ctx_new(opts, &ctx, &e);
 
     if (r == 0)
+        r = remote_open(ctx, &e);
+    if (r == 0 && !ctx->daemon)
         r = store_open(ctx->state_dir, &ctx->store, &e);
-    if (r == 0) {
+    if (r == 0 && ctx->store) {
         store_set_actor(ctx->store, ctx->actor);
         store_set_debug(ctx->store, &ctx->debug);
     }
-    if (r == 0 && ctx->records_for_ms)
+    if (r == 0 && ctx->store && ctx->records_for_ms)
         store_set_records_for(ctx->store, ctx->records_for_ms);
     if (r < 0) {
         (void)ctx_free(ctx);
@@ -110,6 +113,7 @@ struct bh_box *bh_box_free(struct bh_box *box)
         return NULL;
     info_clear(box);
     (void)client_free(box->client);
+    json_decref(box->remote);
     spec_done(&box->spec);
     box_row_done(&box->row);
     if (box->url && box->dir)
@@ -125,7 +129,7 @@ struct bh_box *bh_box_free(struct bh_box *box)
 
 static int refuse_connected(const struct bh_box *box, struct err *e)
 {
-    return box->url
+    return box->url && !box->remote
                ? err_field(e, ERR_PRECONDITION, "name",
                            "'%s' was attached with bh_connect: its lifecycle is not managed here",
                            box->row.name)
@@ -138,6 +142,8 @@ int box_reload(struct bh_box *box, struct err *e)
     struct spec spec = {0};
     int r = refuse_connected(box, e);
 
+    if (box->remote)
+        return remote_reload(box, e);
     if (r == 0)
         r = store_get(box->ctx->store, box->row.id, &row, e);
     if (r < 0)
@@ -171,6 +177,8 @@ char *box_path(const struct bh_box *box, const char *name)
 
 char *box_workdir(const struct bh_box *box)
 {
+    if (box->remote)
+        return strdup(json_string_value(json_object_get(box->remote, "workdir")));
     return provider_workdir(box->provider, box->dir, &box->spec);
 }
 
@@ -199,6 +207,8 @@ int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct
                       name ? name : "");
         return ctx_fail(err, r, &e);
     }
+    if (ctx->daemon)
+        return ctx_fail(err, remote_get(ctx, name, ret_box, &e), &e);
     r = store_find(ctx->store, name, &row, &e);
     if (r == 0)
         r = box_new_take(ctx, &row, ret_box, &e);
@@ -218,6 +228,8 @@ int bh_get_by_id(struct bh_ctx *ctx, const char *id, struct bh_box **ret_box, st
         r = err_field(&e, ERR_INVALID, "id", "id: '%.80s' is not a box's id", id ? id : "");
         return ctx_fail(err, r, &e);
     }
+    if (ctx->daemon)
+        return ctx_fail(err, remote_get(ctx, id, ret_box, &e), &e);
     r = store_get(ctx->store, id, &row, &e);
     if (r == 0)
         r = box_new_take(ctx, &row, ret_box, &e);
@@ -233,6 +245,8 @@ int bh_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret_box,
     struct err e = {0};
     int r = box_check_key(key, &e);
 
+    if (r == 0)
+        r = remote_refuse(ctx, "finding a box by its key", &e);
     if (r == 0)
         r = store_find_key(ctx->store, key, &row, &e);
     if (r == -ERR_NOT_FOUND)
@@ -277,7 +291,13 @@ int box_list(struct bh_ctx *ctx, const struct store_filter *f,
 int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *arg,
             struct bh_error *err)
 {
-    return box_list(ctx, &(struct store_filter){0}, fn, arg, err);
+    struct err e = {0};
+    int r;
+
+    if (!ctx->daemon)
+        return box_list(ctx, &(struct store_filter){0}, fn, arg, err);
+    r = remote_list(ctx, fn, arg, &e);
+    return r < 0 ? ctx_fail(err, r, &e) : r;
 }
 
 /* ---- the boxes of an image ---- */
@@ -330,15 +350,17 @@ int bh_image_list(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_image
                   void *arg, struct bh_error *err)
 {
     struct err e = {0};
+    int r = remote_refuse(ctx, "listing images", &e);
 
-    return ctx_fail(err, image_list(ctx, count_boxes_of_image, fn, arg, &e), &e);
+    return ctx_fail(err, r < 0 ? r : image_list(ctx, count_boxes_of_image, fn, arg, &e), &e);
 }
 
 int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err)
 {
     struct err e = {0};
+    int r = remote_refuse(ctx, "removing images", &e);
 
-    return ctx_fail(err, image_remove(ctx, image, count_boxes_of_image, &e), &e);
+    return ctx_fail(err, r < 0 ? r : image_remove(ctx, image, count_boxes_of_image, &e), &e);
 }
 
 /* ---- its client ---- */
@@ -368,8 +390,9 @@ static int check_peer(void *arg, int fd, struct err *e)
     return 0;
 }
 
-int box_client_options(struct bh_box *box, int cancel_fd, struct client_options *ret,
-                       char **ret_socket, char **ret_token, struct err *e)
+/* Of the agent's socket in the box's directory. */
+static int socket_client_options(struct bh_box *box, int cancel_fd, struct client_options *ret,
+                                 char **ret_socket, char **ret_token, struct err *e)
 {
     _cleanup_free_ char *socket = box_path(box, "run/agent.sock");
     _cleanup_free_ char *token_path = box_path(box, "token");
@@ -377,15 +400,6 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
     size_t len = 0;
     int r;
 
-    if (box->url) {
-        *ret_socket = *ret_token = NULL;
-        *ret = (struct client_options){.url = box->url,
-                                       .token = box->token,
-                                       .cancel_fd = cancel_fd,
-                                       .answer_timeout_ms = box->ctx->answer_timeout_ms,
-                                       .debug = &box->ctx->debug};
-        return 0;
-    }
     if (!socket || !token_path)
         return err_oom(e);
     r = io_read_file(AT_FDCWD, token_path, TOKEN_FILE_BYTES, &token, &len, e);
@@ -401,6 +415,23 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
                                    .check_arg = box,
                                    .answer_timeout_ms = box->ctx->answer_timeout_ms,
                                    .debug = &box->ctx->debug};
+    return 0;
+}
+
+int box_client_options(struct bh_box *box, int cancel_fd, struct client_options *ret,
+                       char **ret_socket, char **ret_token, struct err *e)
+{
+    if (!box->url)
+        return socket_client_options(box, cancel_fd, ret, ret_socket, ret_token, e);
+    *ret_socket = *ret_token = NULL;
+    if (box->remote)
+        remote_client_options(box, cancel_fd, ret);
+    else
+        *ret = (struct client_options){.url = box->url,
+                                       .token = box->token,
+                                       .cancel_fd = cancel_fd,
+                                       .answer_timeout_ms = box->ctx->answer_timeout_ms,
+                                       .debug = &box->ctx->debug};
     return 0;
 }
 
@@ -441,7 +472,7 @@ int box_hold(struct bh_box *box, int *ret_fd, struct err *e)
 
 int box_wake(struct bh_box *box, struct err *e)
 {
-    int r = box->url ? 0 : box_reload(box, e);
+    int r = box->remote ? remote_wake(box, e) : box->url ? 0 : box_reload(box, e);
 
     if (r < 0 || box->url)
         return r;
@@ -702,7 +733,8 @@ static void set_info(struct bh_box *box, int r, struct buf *text)
 const struct bh_box_info *bh_box_info(struct bh_box *box)
 {
     _cleanup_buf_ struct buf text = {.max = BOX_JSON_BYTES};
-    int r = box_write_json(box, true, &text, NULL);
+    int r = box->remote ? remote_write_json(box, true, &text, NULL)
+                        : box_write_json(box, true, &text, NULL);
 
     set_info(box, r, &text);
     if (r == 0 && (box->info_text = buf_take(&text)))
@@ -715,6 +747,10 @@ const struct bh_box_info *bh_box_summary(struct bh_box *box)
     _cleanup_buf_ struct buf text = {.max = BOX_JSON_BYTES};
     struct jx_writer w = {.out = &text};
 
+    if (box->remote) {
+        set_info(box, remote_write_json(box, false, &text, NULL), &text);
+        return &box->info;
+    }
     jx_put_begin(&w, NULL);
     put_workdir(&w, box);
     put_guest(&w, box);
@@ -733,6 +769,8 @@ static int check_health(struct bh_box *box, int64_t timeout_ms, struct err *e)
 
     if (r < 0)
         return r;
+    if (box->remote)
+        return remote_health(box, timeout_ms, e);
     if (box->row.state == BH_STATE_ERROR)
         return err_field(e, ERR_PRECONDITION, "state", "%s", box->row.cause);
     if (box->row.state != BH_STATE_RUNNING)
@@ -758,11 +796,11 @@ int bh_inspect(struct bh_box *box, char **ret_json, struct bh_error *err)
 {
     _cleanup_json_ json_t *facts = NULL;
     struct err e = {0};
-    int r = box_reload(box, &e);
+    int r = box->remote ? 0 : box_reload(box, &e);
 
     if (r < 0)
         return ctx_fail(err, r, &e);
-    r = box_provider_inspect(box, &facts, &e);
+    r = box->remote ? remote_inspect(box, &facts, &e) : box_provider_inspect(box, &facts, &e);
     if (r == 0)
         r = jx_dump(facts, ret_json, NULL, &e);
     return ctx_fail(err, r, &e);

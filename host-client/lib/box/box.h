@@ -42,7 +42,8 @@ struct bh_box {
     struct bh_box_info info; /* its strings belong to info_json, info_text and the row */
     json_t *info_json;
     char *info_text;
-    char *url;            /* attached by bh_connect(): its agent's URL; else NULL */
+    json_t *remote;       /* a box of a daemon: what that said last (remote.h); else NULL */
+    char *url;            /* of a daemon, or attached by bh_connect(): its agent's URL; else NULL */
     char *token;          /* with url; may be NULL */
     const char *replaces; /* the id of the gone box whose place it takes once it runs; or NULL */
     const char *replaces_why;

@@ -1,3 +1,4 @@
+#include "lib/box/remote.h"
 #include "lib/box/box_environment.h"
 
 #include <dirent.h>
@@ -414,10 +415,12 @@ static int set_pair(json_t *obj, const char *pair, struct err *e)
 int box_environment_json(struct bh_box *box, const char *const *more, json_t **ret, struct err *e)
 {
     _cleanup_strv_ char **env = NULL;
-    _cleanup_json_ json_t *obj = json_object();
-    int r = obj ? box_environment_get(box, &env, e) : err_oom(e);
+    _cleanup_json_ json_t *obj = box->remote ? NULL : json_object();
+    int r = box->remote ? remote_environment(box, &obj, e)
+            : obj       ? box_environment_get(box, &env, e)
+                        : err_oom(e);
 
-    for (size_t i = 0; r == 0 && env[i]; i++)
+    for (size_t i = 0; r == 0 && env && env[i]; i++)
         r = set_pair(obj, env[i], e);
     for (; r == 0 && more && *more; more++)
         r = set_pair(obj, *more, e);

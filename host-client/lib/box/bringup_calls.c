@@ -1,5 +1,6 @@
 /* bringup_calls: bh_start, bh_stop, bh_pause, bh_resume and bh_destroy. */
 #include "lib/box/bringup_internal.h"
+#include "lib/box/remote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,8 +99,18 @@ static int destroy_it(struct bh_box *box, int64_t deadline, struct err *e)
     return bringup_destroy_locked(box, "removed by a command", e);
 }
 
+static int call_daemon_take(struct bh_box *box, const char *step, json_t *body, int64_t timeout_ms,
+                            struct bh_error *err)
+{
+    struct err e = {0};
+
+    return ctx_fail(err, remote_step_take(box, step, body, timeout_ms, &e), &e);
+}
+
 int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 {
+    if (box->remote)
+        return call_daemon_take(box, "stop", NULL, timeout_ms, err);
     return with_lock(box, timeout_ms, stop_it, err);
 }
 
@@ -113,6 +124,8 @@ int bh_pause(struct bh_box *box, const char *level, int64_t timeout_ms, struct b
     const char *name = level ? level : can_freeze ? "freeze" : "disk";
     struct err e = {0};
 
+    if (box->remote)
+        return call_daemon_take(box, "pause", json_pack("{s:s*}", "level", level), timeout_ms, err);
     for (size_t i = 0; i < N_ELEMENTS(levels); i++)
         if (str_eq(levels[i].name, name))
             return with_lock(box, timeout_ms, levels[i].fn, err);
@@ -128,13 +141,17 @@ int bh_pause(struct bh_box *box, const char *level, int64_t timeout_ms, struct b
 
 int bh_resume(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 {
+    if (box->remote)
+        return call_daemon_take(box, "resume", NULL, timeout_ms, err);
     return with_lock(box, timeout_ms, resume_it, err);
 }
 
 int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 {
     struct bh_error why;
-    int r = with_lock(box, timeout_ms, destroy_it, &why);
+    struct err e = {0};
+    int r = box->remote ? ctx_fail(&why, remote_destroy(box, timeout_ms, &e), &e)
+                        : with_lock(box, timeout_ms, destroy_it, &why);
 
     if (r == -BH_NOT_FOUND && bh_error_gone(&why, NULL)) /* by this handle or another */
         return 0;
@@ -151,6 +168,8 @@ int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
     struct err e = {0};
     int r;
 
+    if (box->remote)
+        return call_daemon_take(box, "start", NULL, timeout_ms, err);
     box->ctx->no_resume = false; /* an explicit start is not an implicit resume */
     r = bringup_back(box, deadline, &report, &e);
     box->ctx->no_resume = no_resume;

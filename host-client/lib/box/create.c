@@ -15,6 +15,7 @@
 #include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
+#include "lib/box/remote.h"
 #include "lib/box/quota.h"
 #include "lib/box/history.h"
 #include "lib/box/snapshot.h"
@@ -559,6 +560,8 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     struct err e = {0};
     int r = options_copy(&o, sizeof(o), opts, &e);
 
+    if (r == 0 && ctx->daemon)
+        return ctx_fail(err, remote_create(ctx, &o, ret_box, &e), &e);
     if (r == 0)
         r = o.from ? read_from(&c, &o, &e) : project_read(ctx, &o, &c.project, &e);
     c.name = o.name;

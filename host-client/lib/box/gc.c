@@ -21,6 +21,7 @@
 #include "lib/box/control.h"
 #include "lib/box/gc_foreign.h"
 #include "lib/box/history.h"
+#include "lib/box/remote.h"
 #include "lib/util/beneath.h"
 #include "lib/box/lifecycle.h"
 #include "lib/box/restore.h"
@@ -428,12 +429,16 @@ int bh_gc_run(struct bh_ctx *ctx, const struct bh_gc_options *opts,
               void (*fn)(void *arg, const char *line), void *arg, struct bh_error *err)
 {
     _cleanup_json_ json_t *told = json_object();
-    _cleanup_free_ char *actor = strdup(store_actor(ctx->store));
+    _cleanup_free_ char *actor = NULL;
     struct bh_gc_options o;
     struct err e = {0};
     struct gc gc = {.ctx = ctx, .fn = fn, .arg = arg, .told = told, .e = &e};
-    int r = told && actor ? options_copy(&o, sizeof(o), opts, &e) : err_oom(&e);
+    int r = remote_refuse(ctx, "gc", &e);
 
+    if (r == 0)
+        r = options_copy(&o, sizeof(o), opts, &e);
+    if (r == 0 && (!told || !(actor = strdup(store_actor(ctx->store)))))
+        r = err_oom(&e);
     if (r < 0)
         return ctx_fail(err, r, &e);
     gc.stopped_for_ms = o.stopped_for_ms > 1 ? o.stopped_for_ms : o.stopped_for_ms == 1 ? 0 : -1;

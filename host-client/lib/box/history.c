@@ -11,6 +11,7 @@
 #include "common/str.h"
 #include "lib/util/debug.h"
 #include "lib/box/lifecycle.h"
+#include "lib/box/remote.h"
 #include "lib/box/store_db.h"
 #include "lib/box/store_snapshots.h"
 #include "lib/util/context.h"
@@ -643,7 +644,8 @@ int bh_list_records(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_rec
                     void *arg, struct bh_error *err)
 {
     struct record_list l = {.fn = fn, .arg = arg};
-    int r = store_list_records(ctx->store, on_record, &l, &l.e);
+    int r = ctx->daemon ? remote_list_records(ctx, fn, arg, &l.e)
+                        : store_list_records(ctx->store, on_record, &l, &l.e);
 
     return r < 0 ? ctx_fail(err, r, &l.e) : r;
 }
@@ -727,6 +729,10 @@ int bh_list_events(struct bh_ctx *ctx, const struct bh_event_options *opts,
 
     if (r == 0 && o.since < 0)
         r = err_field(&l.e, ERR_INVALID, "since", "since: the number must not be negative");
+    if (r == 0 && ctx->daemon) {
+        r = remote_list_events(ctx, &o, fn, arg, &l.e);
+        return r < 0 ? ctx_fail(err, r, &l.e) : r;
+    }
     if (r == 0 && o.box)
         r = find_box_id(ctx->store, o.box, id, &l.e);
     if (r == 0)

@@ -8,6 +8,7 @@
 #include "common/jsonx.h"
 #include "lib/provider/limits.h"
 #include "lib/box/control.h"
+#include "lib/box/remote.h"
 
 #define FORWARD_MS 5000
 #define EXTEND_MAX_MS (365LL * 24 * 3600 * 1000)
@@ -34,6 +35,8 @@ int bh_get_url(struct bh_box *box, uint16_t port, char **ret_url, struct bh_erro
     if (port == 0)
         return ctx_fail(err, err_field(&e, ERR_INVALID, "port", "port must be from 1 to 65535"),
                         &e);
+    if (box->remote)
+        return ctx_fail(err, remote_get_url(box, port, ret_url, &e), &e);
     r = box_wake_own(box, &e);
     if (r == 0)
         r = ports_forward(box, port, &host_port, &e);
@@ -55,6 +58,13 @@ int bh_extend(struct bh_box *box, int64_t duration_ms, int64_t *ret_deadline_ms,
         return ctx_fail(
             err, err_field(&e, ERR_INVALID, "for", "for must be more than 0 and at most a year"),
             &e);
+    if (box->remote) {
+        r = remote_step_take(box, "keep", json_pack("{s:I}", "for_ms", (json_int_t)duration_ms), 0,
+                             &e);
+        if (r == 0 && ret_deadline_ms)
+            *ret_deadline_ms = box->row.deadline_ms;
+        return ctx_fail(err, r, &e);
+    }
     r = limits_check_time(box->ctx->limits, "for", duration_ms, &e);
     if (r == 0)
         r = box_wake_own(box, &e);

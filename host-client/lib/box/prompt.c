@@ -9,6 +9,7 @@
 #include "common/str.h"
 #include "lib/box/box.h"
 #include "lib/box/history.h"
+#include "lib/box/remote.h"
 #include "lib/recipe/bootstrap.h"
 #include "lib/recipe/conversation.h"
 
@@ -120,6 +121,8 @@ int bh_prompt(struct bh_box *box, const struct bh_prompt_options *opts, char **r
 
     if (r == 0)
         r = check_options(&o, &e);
+    if (r == 0)
+        r = remote_refuse(box->ctx, "a prompt", &e);
     if (r == 0)
         r = box_wake_own(box, &e);
     if (r == 0)

@@ -12,6 +12,7 @@
 #include "lib/box/box_environment.h"
 #include "lib/box/box_provider.h"
 #include "lib/box/bringup_internal.h"
+#include "lib/box/remote.h"
 #include "lib/box/restore.h"
 #include "lib/box/snapshot.h"
 #include "lib/provider/layer_store.h"
@@ -101,7 +102,8 @@ int bh_list_snapshots(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_s
                       void *arg, struct bh_error *err)
 {
     struct snapshot_list l = {.fn = fn, .arg = arg};
-    int r = store_list_snapshots(ctx->store, on_snapshot, &l, &l.e);
+    int r = ctx->daemon ? remote_list_snapshots(ctx, fn, arg, &l.e)
+                        : store_list_snapshots(ctx->store, on_snapshot, &l, &l.e);
 
     return r < 0 ? ctx_fail(err, r, &l.e) : r;
 }
@@ -119,6 +121,10 @@ int bh_snapshot(struct bh_box *box, const struct bh_snapshot_options *opts,
     int r = options_copy(&o, sizeof(o), opts ? opts : &none, &e);
     int64_t deadline = r == 0 ? deadline_of(o.timeout_ms) : 0;
 
+    if (r == 0 && box->remote) {
+        r = remote_snapshot(box, &o, fn, arg, &e);
+        return r < 0 ? ctx_fail(err, r, &e) : r;
+    }
     if (r == 0)
         r = lock_box(box, deadline, &lock, &e);
     if (r == 0)
@@ -152,8 +158,11 @@ int bh_remove_snapshot(struct bh_ctx *ctx, const char *name, struct bh_error *er
 {
     struct snapshot_row row = {0};
     struct err e = {0};
-    int r = store_find_snapshot(ctx->store, name ? name : "", &row, &e);
+    int r;
 
+    if (ctx->daemon)
+        return ctx_fail(err, remote_remove_snapshot(ctx, name ? name : "", &e), &e);
+    r = store_find_snapshot(ctx->store, name ? name : "", &row, &e);
     if (r == 0)
         r = snapshot_remove(ctx, &row, &e);
     snapshot_row_done(&row);
@@ -166,8 +175,11 @@ int bh_verify_snapshot(struct bh_ctx *ctx, const char *name, int64_t timeout_ms,
     int64_t deadline = deadline_of(timeout_ms);
     struct snapshot_row row = {0};
     struct err e = {0};
-    int r = store_find_snapshot(ctx->store, name ? name : "", &row, &e);
+    int r;
 
+    if (ctx->daemon)
+        return ctx_fail(err, remote_verify_snapshot(ctx, name ? name : "", timeout_ms, &e), &e);
+    r = store_find_snapshot(ctx->store, name ? name : "", &row, &e);
     for (char **l = row.layers; r == 0 && l && *l; l++) {
         r = layer_verify(ctx, *l, deadline, &e);
         if (r < 0)
@@ -185,8 +197,16 @@ int bh_restore(struct bh_box *box, const char *snapshot, int64_t timeout_ms, str
     struct snapshot_row row = {0};
     _cleanup_close_ int lock = -1;
     struct err e = {0};
-    int r = lock_box(box, deadline, &lock, &e);
+    int r;
 
+    if (box->remote) {
+        r = remote_step_take(box, "restore",
+                             json_pack("{s:s, s:I}", "snapshot", snapshot ? snapshot : "",
+                                       "timeout_ms", (json_int_t)timeout_ms),
+                             REMOTE_LONG_MS, &e);
+        return ctx_fail(err, r, &e);
+    }
+    r = lock_box(box, deadline, &lock, &e);
     if (r == 0)
         r = snapshot_find_usable(box->ctx, snapshot ? snapshot : "", &row, &e);
     if (r == 0)
@@ -259,6 +279,8 @@ int bh_fork(struct bh_box *box, const struct bh_fork_options *opts, struct bh_bo
     int64_t deadline;
     int r = options_copy(&o, sizeof(o), opts ? opts : &none, &e);
 
+    if (r == 0 && box->remote)
+        return ctx_fail(err, remote_fork(box, &o, ret_box, &e), &e);
     deadline = r == 0 ? deadline_of(o.timeout_ms) : 0;
     if (r == 0 && o.name)
         r = check_fork_name(box, o.name, &e);

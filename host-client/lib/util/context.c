@@ -13,6 +13,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/util/daemon_client.h"
 
 #ifndef BELLHOP_VERSION
 #define BELLHOP_VERSION "0.0.0"
@@ -193,6 +194,9 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .debug = ctx->debug.fn,
         .debug_arg = ctx->debug.arg,
         .provider_timeout_ms = ctx->provider_timeout_ms,
+        .daemon = ctx->daemon_url,
+        .daemon_token = ctx->daemon_token,
+        .daemon_ca = ctx->daemon_ca,
     };
 
     memcpy(ret_opts, &o, o.size);
@@ -376,6 +380,12 @@ static int make_state_dirs(const struct bh_ctx *ctx, struct err *e)
     return r < 0 ? err_at(e, r, "state_dir") : 0;
 }
 
+static int copy_text(const char *given, char **ret, struct err *e)
+{
+    *ret = given ? strdup(given) : NULL;
+    return given && !*ret ? err_oom(e) : 0;
+}
+
 static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
 {
     int r;
@@ -426,7 +436,10 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
     ctx->npm_registry = o->npm_registry ? strdup(o->npm_registry) : NULL;
     if (o->npm_registry && !ctx->npm_registry)
         return err_oom(e);
-    return 0;
+    r = copy_text(o->daemon, &ctx->daemon_url, e);
+    if (r == 0)
+        r = copy_text(o->daemon_token, &ctx->daemon_token, e);
+    return r < 0 ? r : copy_text(o->daemon_ca, &ctx->daemon_ca, e);
 }
 
 int ctx_new(const struct bh_options *opts, struct bh_ctx **ret, struct err *e)
@@ -463,6 +476,12 @@ struct bh_ctx *ctx_free(struct bh_ctx *ctx)
     free(ctx->image_cache_dir);
     free(ctx->npm_registry);
     free(ctx->actor);
+    (void)daemon_client_free(ctx->daemon);
+    free(ctx->daemon_url);
+    if (ctx->daemon_token)
+        explicit_bzero(ctx->daemon_token, strlen(ctx->daemon_token));
+    free(ctx->daemon_token);
+    free(ctx->daemon_ca);
     free(ctx);
     return NULL;
 }

@@ -8,6 +8,7 @@
 #include "lib/util/debug.h"
 
 struct store;
+struct daemon_client;
 
 struct bh_ctx {
     char *state_dir;
@@ -27,10 +28,12 @@ struct bh_ctx {
     bool trusts_store;
     void (*progress)(void *arg, const struct bh_progress *p);
     void *progress_arg;
-    struct store *store;
-    char *actor;            /* of the events that its calls cause */
-    int64_t records_for_ms; /* 0: the store's default */
-    uint32_t box_max_files; /* 0: as this process */
+    struct store *store;          /* NULL with a daemon */
+    struct daemon_client *daemon; /* whose boxes they are; NULL: those of the store */
+    char *daemon_url, *daemon_token, *daemon_ca; /* as given, for further contexts; or NULL */
+    char *actor;                                 /* of the events that its calls cause */
+    int64_t records_for_ms;                      /* 0: the store's default */
+    uint32_t box_max_files;                      /* 0: as this process */
     struct debug debug;
     struct bh_limits limits_copy;
     const char *const *host_env;    /* the caller's, or NULL */

@@ -37,6 +37,7 @@ struct http {
     int dir_fd;
     char *short_path;
     const struct debug *debug; /* or NULL */
+    const char *ca_file;       /* or NULL */
 };
 
 /* A request in progress. */
@@ -418,6 +419,8 @@ static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers
     (void)curl_calls.easy_setopt(c, CURLOPT_OPENSOCKETDATA, j);
     (void)curl_calls.easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
     (void)curl_calls.easy_setopt(c, CURLOPT_PREREQDATA, j);
+    if (h->ca_file)
+        (void)curl_calls.easy_setopt(c, CURLOPT_CAINFO, h->ca_file);
     set_body(h, j->req);
     return set_headers(h, j->req, ret_headers, e);
 }
@@ -445,6 +448,7 @@ static enum err_code code_of(CURLcode rc)
         return ERR_EXHAUSTED;
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_SSL_CACERT_BADFILE:
         return ERR_UNAUTHENTICATED;
     default:
         return ERR_INTERNAL;
@@ -534,6 +538,11 @@ static int result_of(struct http *h, struct job *j, struct err *e)
 void http_set_debug(struct http *h, const struct debug *d)
 {
     h->debug = d;
+}
+
+void http_set_ca(struct http *h, const char *ca_file)
+{
+    h->ca_file = ca_file;
 }
 
 /* A request that got no response has the status 0. */

@@ -55,6 +55,8 @@ struct http_response {
 int http_load(struct err *e);
 int http_new(int cancel_fd, struct http **ret, struct err *e);
 void http_set_debug(struct http *h, const struct debug *d); /* outlives h; a line a request */
+/* The certificates that https trusts, in a file in PEM; NULL: the system's. Outlives h. */
+void http_set_ca(struct http *h, const char *ca_file);
 struct http *http_free(struct http *h);
 /* 0 for any status; an error if there was no complete response. */
 int http_do(struct http *h, const struct http_request *req, struct http_response *ret,
