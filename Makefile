@@ -211,6 +211,13 @@ test-soak: ## a daemon under load for MINUTES (20): descriptors, threads and mem
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
 	@tests/long/soak-daemon.sh $(or $(MINUTES),20)
 
+page-shots: ## pictures of each view of the status page in build/shots, and the README's in docs/images (sudo)
+	@scripts/install-packages.sh build run test
+	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs image
+	@$(AS_ROOT) bats tests/long/page-shots.bats
+	@mkdir -p docs/images
+	@cp build/shots/status-page.png docs/images/
+
 search-diff: ## compare search with rg and fd over thousands of trees and real ones: 15 minutes
 	@scripts/install-packages.sh build run test
 	@tests/long/search-diff.sh

@@ -104,7 +104,7 @@ agent_waits()
     bellhop exec one -- sh -c 'echo first >note'
     browser_reset
     browser_open "$PAGE_URL/#/box/one"
-    browser_until "/[1-9][0-9.]* [KM]iB of 512 MiB/.test(text('.now')) && text('.now').includes('processor-hours')"
+    browser_until "/[1-9][0-9.]* [KM]iB of 512 MiB/.test(text('.now')) && /GiB-hours0[.]0/.test(text('.now'))"
     browser_js "press('Snapshot…')"
     browser_js "type('dialog [name=name]', 'kept'); press('Make the snapshot')"
     browser_until "!one('dialog') && text('.lines').includes('kept')"

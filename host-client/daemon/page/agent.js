@@ -308,7 +308,7 @@ export function agentPanel(place, box) {
 
     if (!name || name === 'none') {
         place.replaceChildren(blank('No agent in this box',
-            'It was made without one. "bellhop up --agent opencode" makes a box with one.'));
+            'It was made without one. "New box", or "bellhop up --agent opencode", makes a box with one.'));
     } else if (name !== 'opencode') {
         place.replaceChildren(blank(`${name} has no HTTP API`, 'Talk to it in the terminal.',
             h('p', {}, h('a', {href: `#/box/${encodeURIComponent(box.id)}/terminal`}, 'Open the terminal'))));

@@ -118,19 +118,14 @@ function limit(value, text) {
     return value > 0 ? text(value) : 'no limit';
 }
 
-function runMs(box, now) {
-    return box.state === 'running' ? Math.max(0, now - box.state_since_ms) : 0;
+/* There are no prices here: hosts charge by the processor's time, and by the memory that is held, times its time. */
+function hoursText(ms) {
+    return ms ? (ms / 3600000).toFixed(3) : '–';
 }
 
-/* There are no prices here: hosts charge by the processor's time, and by the memory that is held, times its time. */
-function costText(box, cpu, now) {
-    const hours = ms => (ms / 3600000).toFixed(3);
-    const gib = (box.options?.memory_bytes || 0) / 2 ** 30;
-
-    if (!runMs(box, now))
-        return 'nothing now';
-    return [cpu ? `${hours(cpu.total_ms)} processor-hours` : null,
-        gib ? `${hours(gib * runMs(box, now))} GiB-hours` : null].filter(Boolean).join(', ') || '–';
+/* GiB times milliseconds, since the box runs. */
+function heldMs(box, now) {
+    return box.state === 'running' ? (now - box.state_since_ms) * (box.options?.memory_bytes || 0) / 2 ** 30 : 0;
 }
 
 function memoryText(enforced) {
@@ -291,7 +286,7 @@ function overviewPanel(place, box) {
         h('section', {class: 'now'}, h('h3', {}, 'Now'), facts(
             ['State', slot('state')], ['Cause', slot('cause')], ['Activity', slot('activity')],
             ['Ends', slot('ends')], ['Processor', slot('cpu')], ['Memory in use', slot('memory')],
-            ['Runs for', slot('runs')], ['Cost since then', slot('cost')])),
+            ['Processor-hours', slot('cpuHours')], ['GiB-hours', slot('memoryHours')])),
         h('section', {}, h('h3', {}, 'Limits'), facts(
             ['Processors', slot('cpus')], ['Memory', slot('memoryLimit')], ['Disk', slot('disk')],
             ['Processes', slot('pids')], ['Network', slot('network')], ['When idle', slot('idle')])),
@@ -309,8 +304,8 @@ function overviewPanel(place, box) {
 
         setText(slots.state, `${current.state}, ${duration(now - current.state_since_ms)}`);
         setText(slots.ends, endsAt(current, now));
-        setText(slots.runs, runMs(current, now) ? duration(runMs(current, now)) : 'not now');
-        setText(slots.cost, costText(current, cpu, now));
+        setText(slots.cpuHours, hoursText(cpu?.total_ms));
+        setText(slots.memoryHours, hoursText(heldMs(current, now)));
     }
 
     function show() {
