@@ -42,6 +42,29 @@ agent_waits()
     browser_until "text('.panel').includes('The agent waits for you') && control('Abort').disabled"
 }
 
+# opencode's own web UI at the host name of its port, with its login: the page, its API and its events. For the opencode
+# that runs already: to start one takes longer than all of this.
+own_page_works()
+{
+    local port login host session dir
+
+    ask GET /v1/boxes/main/agent >"$BOX_TMP/agent"
+    port=$(jq .port "$BOX_TMP/agent")
+    login=$(jq -r '"\(.username):\(.password)"' "$BOX_TMP/agent")
+    host=$port-main.localhost:${PAGE_URL##*:}
+    [ "$(curl -sS -o /dev/null -w '%{http_code}' -H "Host: $host" "$PAGE_URL/")" = 401 ] # opencode's own answer
+    session=$(curl -sS -u "$login" -H "Host: $host" --json '{}' "$PAGE_URL/session")
+    dir=$(jq -r .directory <<<"$session" | tr -d '\n' | base64 -w 0 | tr '+/' '-_' | tr -d =)
+    browser_open "http://$login@$host/"
+    browser_until "document.title === 'OpenCode' && document.body.innerText.includes('Add project')"
+    browser_open "http://$host/$dir/session/$(jq -r .id <<<"$session")"
+    browser_until "document.querySelector('[role=textbox][contenteditable]')"
+    browser_js "document.querySelector('[role=textbox]').focus()"
+    browser_type $'a prompt of its own page\uE007'
+    browser_until "document.body.innerText.includes('a prompt of its own page') && document.body.innerText.includes('RECEIVED')"
+    [ -z "${SHOTS:-}" ] || browser_shot "$SHOTS/opencode-own-page.png"
+}
+
 @test "a box with an agent is made on the page; a prompt is answered with its tool call, asks for leave, and is aborted" {
     browser_reset
     browser_look 1600 900 light
@@ -96,6 +119,7 @@ agent_waits()
     browser_is "window.owned === undefined && document.images.length === 1"
     [ -z "${SHOTS:-}" ] || { browser_look 360 900 dark; browser_shot "$SHOTS/agent-360-dark.png"; }
     [ -z "$(browser_errors)" ]
+    own_page_works
 }
 
 @test "a snapshot is made, restored, forked from and removed on the page, which shows the memory in use" {
