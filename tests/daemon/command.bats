@@ -61,11 +61,11 @@ command_start()
 
 @test "a state directory has one daemon: the second is told the pid of the first" {
     command_start
-    run bellhop daemon --socket "$BOX_TMP/other.sock"
+    run timeout 30 "$BELLHOP" daemon --socket "$BOX_TMP/other.sock"
     [ "$status" -eq 4 ]
     [[ "$output" = *"a daemon (pid $COMMAND_PID) serves the boxes of"* ]]
     # Also when it is started without the command, which looks first.
-    run "$BELLHOP_BUILD/bellhop-daemon" --state-dir "$BELLHOP_STATE_DIR" --cache-dir "$BELLHOP_CACHE_DIR" \
+    run timeout 30 "$BELLHOP_BUILD/bellhop-daemon" --state-dir "$BELLHOP_STATE_DIR" --cache-dir "$BELLHOP_CACHE_DIR" \
         --socket "$BOX_TMP/other.sock"
     [ "$status" -eq 1 ]
     [[ "$output" = *"a daemon (pid $COMMAND_PID) serves the boxes of"* ]]
@@ -273,7 +273,7 @@ PY
     : >"$BOX_TMP/empty"
     openssl ec -in "$BOX_TMP/own.key" -aes128 -passout pass:x -out "$BOX_TMP/locked" 2>/dev/null
     for pair in 'junk own.key' 'own.pem junk' 'own.pem other.key' 'own.pem empty' 'empty own.key' 'own.pem locked'; do
-        run bellhop daemon --socket "$SOCKET" --listen 127.0.0.1:0 \
+        run timeout 30 "$BELLHOP" daemon --socket "$SOCKET" --listen 127.0.0.1:0 \
             --tls-cert "$BOX_TMP/${pair% *}" --tls-key "$BOX_TMP/${pair#* }"
         echo "$pair: $output"
         [ "$status" -eq 1 ]

@@ -96,3 +96,53 @@ is()
     done
     ask GET /v1/boxes/two/metrics | python3 "$BATS_TEST_DIRNAME/../lib/check_metrics.py"
 }
+
+@test "an agent that lies about its figures spoils neither the text nor the time" {
+    make_box one --label owner=ann
+    make_box two --label owner=bob
+    DIR=$BELLHOP_STATE_DIR/boxes/$(bellhop status one --json | jq -r .id)
+    socket=$(bellhop status one --json | jq -r .guest.socket)
+    mv "$socket" "$socket.real"
+    python3 - "$socket" >"$BOX_TMP/fake" 3>&- <<'PY' &
+import http.server, json, socketserver, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    n = 0
+    def send(self, body, kind):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send(json.dumps({"cpu": {"total_ms": -5}, "memory": {"resident_bytes": 2 ** 63 - 1}, "commands": {"running": "many"},
+                              "busy": True, "idle_ms": 0}).encode(), "application/json")
+    def do_GET(self):
+        Handler.n += 1
+        self.send(b'bellhop_sent_bytes_total -1\nbellhop_received_bytes_total 99999999999999999999999\nbellhop_uptime_seconds 1e9\n'
+                  b'bellhop_requests_total{route="x\\"} 1\nbellhop_injected{",code="500"} 7\n\0\nno value\n ' + b"z" * (100 if Handler.n % 2 else 2000000),
+                  "text/plain")
+    def log_message(self, *_):
+        pass
+class Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+with Server(sys.argv[1], Handler) as server:
+    print("ready", flush=True)
+    server.serve_forever()
+PY
+    STOPPED=$!
+    wait_for 10 grep -q ready "$BOX_TMP/fake"
+    trust_listener "$STOPPED"
+    bellhop exec -d two -- sleep 600 >/dev/null
+    wait_for 20 is 'bellhop_guest_memory_bytes{state="running",owner="ann"}' '>' 1000000000000
+    wait_for 20 is 'bellhop_guest_commands{state="running",owner="bob"}' '==' 1
+    is 'bellhop_guest_memory_bytes{state="running",owner="ann"}' '<=' 9007199254740992
+    wait_for 20 is bellhop_guest_silent '==' 1 # the answer that is too long
+    ask GET /metrics >"$BOX_TMP/metrics"
+    python3 "$BATS_TEST_DIRNAME/../lib/check_metrics.py" <"$BOX_TMP/metrics"
+    run ! grep -q injected "$BOX_TMP/metrics"
+    kill "$STOPPED"
+    rm "$socket"
+    mv "$socket.real" "$socket"
+}

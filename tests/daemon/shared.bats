@@ -294,3 +294,29 @@ refuses() # URL
     sed -i '2s/keep/stop/' "$BELLHOP_STATE_DIR/audit.jsonl"
     ask POST /v1/audit/verify | jq -e '.code == "data_loss" and (.message | startswith("audit.jsonl:2: "))'
 }
+
+@test "a call with a hostile name is one line of the record, and a terminal sees no control character" {
+    python3 - "$DAEMON_SOCKET" <<'PY'
+import socket, sys
+for target in (b"/v1/boxes/one/files/%ff%fe", b"/v1/boxes/one/files/\xff\xc3", b"/v1/boxes/one/files/a%0a%7B%22seq%22%3A1%7D",
+               b"/v1/boxes/one/files/%1b%5b2J?secret=hidden", b"/v1/boxes/one/files/%22%5c%00", b"/v1/boxes/one/files/gr%C3%BC%C3%9Fe",
+               b"/v1/boxes/" + b"x" * 6000 + b"/stop"):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    verb = b"POST" if target.endswith(b"stop") else b"DELETE"
+    s.sendall(verb + b" " + target + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    while s.recv(65536):
+        pass
+PY
+    # Each call that reached a route; a NUL does not.
+    recorded() { [ "$(ask GET /v1/audit | jq '.calls | length')" -ge 6 ]; }
+    wait_for 10 recorded
+    ask GET /v1/audit >"$BOX_TMP/calls"
+    jq -e '[.calls[].target] | contains(["/v1/boxes/one/files/\\xff\\xfe", "/v1/boxes/one/files/\\xff\\xc3",
+        "/v1/boxes/one/files/a\\n{\"seq\":1}", "/v1/boxes/one/files/grüße"])' "$BOX_TMP/calls" || { jq . "$BOX_TMP/calls"; false; }
+    [ "$(jq '.calls | length' "$BOX_TMP/calls")" = "$(wc -l <"$BELLHOP_STATE_DIR/audit.jsonl")" ]
+    run ! grep -q hidden "$BELLHOP_STATE_DIR/audit.jsonl"
+    bellhop audit verify
+    bellhop audit ls >"$BOX_TMP/ls"
+    run ! grep -qP '[\x00-\x08\x0b-\x1f\x7f]' "$BOX_TMP/ls"
+}

@@ -65,8 +65,10 @@ PY
 @test "a receiver that fails gets each event later, in order, also after the daemon was killed" {
     touch "$GOT.fail"
     make_box one
-    failed() { [ -s "$GOT.failed" ]; }
+    failed() { [ "$(wc -l <"$GOT.failed")" -ge 3 ]; }
     wait_for 10 failed
+    # It is the same one that is posted again, until it is taken.
+    [ "$(jq -r '.body | fromjson | .position' "$GOT.failed" | sort -u | wc -l)" = 1 ]
     kill -KILL "$DAEMON_PID"
     wait "$DAEMON_PID" || true
     bellhop stop one
@@ -82,19 +84,51 @@ PY
     last() { tail -n 1 "$GOT" | jq -r .body | jq -e '.after == "destroyed"' >/dev/null; }
     wait_for 30 last
     # At least once, and never out of order.
-    jq -r '.body | fromjson | .position' "$GOT" | sort -n -C
+    jq -r '.body | fromjson | .position' "$GOT" >"$BOX_TMP/have"
+    sort -n -C "$BOX_TMP/have"
+    bellhop events --json | jq -c '.events[].position' | diff - <(uniq "$BOX_TMP/have")
     [ "$(head -n 1 "$GOT" | jq -r '.headers["Bellhop-Signature"]')" = none ]
 }
 
 @test "wrong options of webhooks are named" {
     run bellhop daemon stop
     daemon_stop
-    run bellhop daemon --socket "$BOX_TMP/x.sock" --webhook ftp://example
+    run timeout 30 "$BELLHOP" daemon --socket "$BOX_TMP/x.sock" --webhook ftp://example
     [ "$status" -eq 1 ]
     [[ "$output" = *"'ftp://example' is no URL of http or https"* ]]
-    run bellhop daemon --socket "$BOX_TMP/x.sock" --webhook http://127.0.0.1:1 --webhook-secret-file /nonexistent
+    run timeout 30 "$BELLHOP" daemon --socket "$BOX_TMP/x.sock" --webhook http://127.0.0.1:1 --webhook-secret-file /nonexistent
     [ "$status" -eq 1 ]
     [[ "$output" = *"/nonexistent"* ]]
+}
+
+@test "a hostile receiver delays its own events alone: redirects are not followed, replies have bounds" {
+    printf 'a key\n' >"$BOX_TMP/secret"
+    daemon_stop
+    at=127.0.0.1:$HOOK_PORT
+    daemon_start --webhook "http://$at/hook" --webhook "http://$at/redirect" --webhook "http://$at/endless" \
+        --webhook "http://$at/slow" --webhook "http://$at/huge" --webhook "http://$at/junk" \
+        --webhook "http://user:p%40ss@$at/login"
+    make_box one
+    bellhop stop one
+    posts() { jq -r --arg p "$1" 'select(.path == $p) | .body | fromjson | .position' "$GOT" | uniq; }
+    bellhop events --json | jq -c '.events[].position' >"$BOX_TMP/want"
+    for path in /hook /endless /login; do # a reply without an end is no reason to post again
+        took() { posts "$path" | cmp -s - "$BOX_TMP/want"; }
+        wait_for 20 took
+    done
+    again() { [ "$(jq -r --arg p "$1" 'select(.path == $p) | .path' "$GOT" | wc -l)" -ge 2 ]; }
+    for path in /redirect /huge /junk; do
+        wait_for 20 again "$path"
+        [ "$(posts "$path")" = "$(head -n 1 "$BOX_TMP/want")" ]
+    done
+    [ "$(posts /slow)" = "$(head -n 1 "$BOX_TMP/want")" ]
+    [ "$(posts /hook | wc -l)" = "$(wc -l <"$BOX_TMP/want")" ] # nothing came there by the redirect
+    jq -e -s 'map(select(.path == "/login")) | all(.headers.Authorization == "Basic \("user:p@ss" | @base64)")' "$GOT"
+    run ! grep -q 'p%40ss\|p@ss' "$BOX_TMP/daemon.log"
+    [ "$(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$DAEMON_PID/status")" -lt 60000 ]
+    # It ends at once, whatever its receivers do.
+    kill "$DAEMON_PID"
+    wait_for 20 is_gone "$DAEMON_PID"
 }
 
 metric() # PATTERN: the value
