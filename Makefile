@@ -432,7 +432,8 @@ $(B)/tests/host/test_%: $(B)/obj/unit/host/test_%.o $(B)/libbellhop.a
 	@$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(HOST_LIBS)
 
 # The parsers of the host need only guest/common.
-FUZZ_HOST_OBJ := $(call host_o,host-client/daemon/websocket.c host-client/lib/util/toml.c host-client/lib/project/extract.c host-client/lib/util/beneath.c)
+FUZZ_HOST_OBJ := $(call host_o,host-client/daemon/websocket.c host-client/lib/util/toml.c host-client/lib/project/extract.c \
+	host-client/lib/util/archive_lib.c host-client/lib/util/beneath.c)
 $(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h $(FUZZ_HOST_OBJ) $(B)/obj/agent.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"

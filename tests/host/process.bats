@@ -319,7 +319,7 @@ mend_start()
     [ -z "$(bellhop ls -q)" ]
 }
 
-@test "libcurl is loaded by requests alone, and one that cannot be loaded is named" {
+@test "libcurl and libarchive are loaded when they are needed, and one that cannot be loaded is named" {
     mkdir "$BOX_TMP/lib"
     echo broken >"$BOX_TMP/lib/libcurl.so.4"
     export LD_LIBRARY_PATH=$BOX_TMP/lib
@@ -328,4 +328,12 @@ mend_start()
     [ "$status" -ne 0 ]
     [[ "$output" == *"'libcurl.so.4' cannot be loaded"* ]]
     [ -z "$(bellhop ls -q)" ]
+    mv "$BOX_TMP/lib/libcurl.so.4" "$BOX_TMP/lib/libarchive.so.13"
+    mkdir "$BOX_TMP/with-files"
+    echo text >"$BOX_TMP/with-files/file"
+    bellhop up --name one --provider process --agent none --empty
+    run bellhop up --name two --provider process --agent none "$BOX_TMP/with-files"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"'libarchive.so.13' cannot be loaded"* ]]
+    [ "$(bellhop ls -q)" = one ]
 }

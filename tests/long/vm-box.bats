@@ -39,9 +39,11 @@ send_programs() # DIR
     for file in "$1"/opt/bellhop/*; do
         [ ! -f "$file" ] || ldd "$file" 2>/dev/null | awk '$3 ~ "^/" { print $3 }'
     done >"$1/libraries"
-    # libcurl is loaded by its name.
-    ldconfig -p | awk '$1 == "libcurl.so.4" { print $NF; exit }' >>"$1/libraries"
-    ldd "$(tail -n 1 "$1/libraries")" | awk '$3 ~ "^/" { print $3 }' >>"$1/libraries"
+    # These are loaded by their names.
+    for name in libcurl.so.4 libarchive.so.13; do
+        ldconfig -p | awk -v name="$name" '$1 == name { print $NF; exit }' >>"$1/libraries"
+        ldd "$(tail -n 1 "$1/libraries")" | awk '$3 ~ "^/" { print $3 }' >>"$1/libraries"
+    done
     cat "$1/libraries" | sort -u | grep -v '/lib[cm]\.so' | while IFS= read -r file; do cp -L "$file" "$1/opt/bellhop/lib"; done
     tar -C "$1" -cf - opt | agent_curl '/v1/archive?path=/&user=root' -f -o /dev/null -T -
     shell 'ln -s /opt/bellhop/runc /usr/local/sbin/runc'

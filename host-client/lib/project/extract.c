@@ -1,7 +1,5 @@
 #include "lib/project/extract.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +9,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "lib/util/beneath.h"
+#include "lib/util/archive_lib.h"
 
 #define BLOCK_BYTES (64 * 1024)
 #define NAME_BYTES 4096
@@ -430,10 +429,13 @@ static int open_archive(struct extraction *x, int fd, struct err *e)
 
 int extract_stream(int fd, const struct extract_options *o, struct err *e)
 {
-    _cleanup_close_ int root = open(o->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct extraction x = {.root = root, .o = o, .temp = EXTRACT_TEMP_PREFIX};
-    int r;
+    _cleanup_close_ int root = -1;
+    struct extraction x = {.o = o, .temp = EXTRACT_TEMP_PREFIX};
+    int r = archive_lib_load(e);
 
+    if (r < 0)
+        return r;
+    x.root = root = open(o->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return err_sys(e, errno, "open '%s'", o->dir);
     r = io_random_hex(8, x.temp + strlen(x.temp), e);

@@ -1,7 +1,5 @@
 #include "lib/project/project_archive.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,6 +19,7 @@
 #include "lib/project/gitfiles.h"
 #include "lib/project/sync_list.h"
 #include "lib/util/beneath.h"
+#include "lib/util/archive_lib.h"
 
 #define MAX_NAMED 20
 #define LARGE_FILE_BYTES (16 * 1024 * 1024) /* from here on an upload that goes on after a cut */
@@ -276,9 +275,12 @@ static int open_upload_archive(struct upload_stream *s, struct err *e)
 int upload_stream_new(struct bh_ctx *ctx, struct gitfiles *files, struct upload_stream **ret,
                       struct err *e)
 {
-    struct upload_stream *s = calloc(1, sizeof(*s));
-    int r;
+    struct upload_stream *s;
+    int r = archive_lib_load(e);
 
+    if (r < 0)
+        return r;
+    s = calloc(1, sizeof(*s));
     if (!s)
         return err_oom(e);
     s->ctx = ctx;

@@ -1,6 +1,4 @@
 /* npm_tree: packs the packages of a package-lock.json into one archive, without an npm program. */
-#include <archive.h>
-#include <archive_entry.h>
 #include <fcntl.h>
 #include <nettle/sha2.h>
 #include <stdlib.h>
@@ -15,6 +13,7 @@
 #include "common/str.h"
 #include "lib/util/hostcmd.h"
 #include "lib/recipe/npm.h"
+#include "lib/util/archive_lib.h"
 
 #define MODULES "node_modules/"
 #define CHUNK_BYTES 65536
@@ -238,9 +237,12 @@ static int write_tree(struct npm *n, json_t *packages, const char *arch, const c
                       struct err *e)
 {
     _cleanup_free_ char *chunk = malloc(CHUNK_BYTES);
-    struct packing p = {.npm = n, .out = archive_write_new(), .chunk = chunk};
-    int r;
+    struct packing p = {.npm = n, .chunk = chunk};
+    int r = archive_lib_load(e);
 
+    if (r < 0)
+        return r;
+    p.out = archive_write_new();
     if (!p.out || !chunk)
         r = err_oom(e);
     else
