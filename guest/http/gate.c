@@ -83,6 +83,8 @@ struct framing {
     unsigned n_hosts;
     bool has_bad_name;
     bool has_bad_value;
+    bool is_cut;
+    const char *end; /* of the value before */
     const char *length;
     const char *encoding;
 };
@@ -107,6 +109,19 @@ static bool has_control(const char *s, const char *allowed)
     return *s;
 }
 
+/*
+ * The library ends values in place, at a NUL too, and drops what follows it. Whether there is more than a line end up to
+ * the next header shows that. A folded line, which no client should send, is refused for the same.
+ */
+static bool has_rest(const char *end, const char *next)
+{
+    if (next <= end || next - end > SERVER_POOL_BYTES) /* in another place */
+        return false;
+    while (end < next && (!*end || strchr(" \t\r\n", *end)))
+        end++;
+    return end < next;
+}
+
 static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name,
                                      const char *value)
 {
@@ -122,6 +137,8 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
     } else if (strcasecmp(name, "Host") == 0) {
         f->n_hosts++;
     }
+    f->is_cut = f->is_cut || (f->end && has_rest(f->end, name));
+    f->end = value ? value + strlen(value) : NULL;
     f->has_bad_name = f->has_bad_name || !is_token(name);
     f->has_bad_value = f->has_bad_value || (value && has_control(value, "\t"));
     return MHD_YES;
@@ -130,9 +147,13 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
 /* A body with two lengths is refused: request smuggling relies on it. */
 static int check_framing(struct request *q, struct err *e)
 {
+    const union MHD_ConnectionInfo *size;
     struct framing f = {0};
 
     (void)MHD_get_connection_values(q->mhd, MHD_HEADER_KIND, count_framing, &f);
+    size = MHD_get_connection_info(q->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    if (f.is_cut || (f.end && size && has_rest(f.end, q->verb_name + size->header_size)))
+        return err_set(e, ERR_INVALID, "a header with a NUL");
     if (f.n_lengths > 1 || f.n_encodings > 1 || (f.n_lengths && f.n_encodings))
         return err_set(e, ERR_INVALID, "a body with more than one length");
     if (f.has_bad_name)

@@ -109,6 +109,46 @@ has() # FILE PATTERN
     [ "$(bellhop exec ours -- sh -c 'ulimit -n')" = 777 ]
 }
 
+@test "a NUL in a header is refused wherever it stands, and no other header is" {
+    python3 - "$DAEMON_SOCKET" <<'PY'
+import socket, sys
+def ask(head, body=b"", pieces=1):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(30)
+    s.connect(sys.argv[1])
+    data = b"GET /v1/boxes HTTP/1.1\r\n" + head + b"\r\n" + body
+    step = -(-len(data) // pieces)
+    for i in range(0, len(data), step):
+        s.sendall(data[i:i + step])
+    got = b""
+    while piece := s.recv(65536):
+        got += piece
+    return int(got.split()[1])
+end = b"Connection: close\r\n"
+host = b"Host: x\r\n"
+for bad in (b"X: a\0b\r\n", b"X: \0b\r\n", b"X: a\0b\n", b"Host: x\0y\r\n", b"X: a\0\0\0b\r\n", b"X: a\0Y: b\r\n"):
+    for head in (bad + host + end, host + bad + end, host + end + bad) if not bad.startswith(b"Host") else (bad + end, end + bad):
+        assert ask(head) == 400, head
+        assert ask(head, pieces=7) == 400, head
+for good in (b"X: a\r\n", b"X: a \t \r\n", b"X:\r\n", b"X: \r\n", b"X: a\n", b"X:a\r\nX:b\nX: c \r\n", b"X: " + b"a" * 9000 + b"\r\n"):
+    for head in (good + host + end, host + good + end, host + end + good):
+        for pieces in 1, 2, 3, 5, 50:
+            assert ask(head, pieces=pieces) == 200, (head, pieces)
+            assert ask(head + b"Content-Length: 2\r\n", b"{}", pieces) == 200, (head, pieces)
+# Several requests that come at once.
+one = b"GET /v1/boxes HTTP/1.1\r\n" + host
+s = socket.socket(socket.AF_UNIX)
+s.settimeout(30)
+s.connect(sys.argv[1])
+s.sendall((one + b"X: a\r\n\r\n") * 5 + one + b"X: a\0b\r\n" + end + b"\r\n")
+got = b""
+while piece := s.recv(65536):
+    got += piece
+assert (got.count(b"HTTP/1.1 200"), got.count(b"HTTP/1.1 400")) == (5, 1), got
+assert ask(host + end + b"".join(b"X-%d: %d\r\n" % (i, i) for i in range(200))) == 200
+PY
+}
+
 @test "the socket is its owner's, and goes with the daemon" {
     [ "$(stat -c %a "$DAEMON_SOCKET")" = 600 ]
     daemon_stop
