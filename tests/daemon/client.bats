@@ -263,3 +263,40 @@ exec_ends() # STATUS
     [ "$(bellhop --daemon-ca "$BOX_TMP/cert.pem" exec one -- cat file)" = 'a line' ]
     unset BELLHOP_DAEMON
 }
+
+# answers CASE STATUS PATTERN WORD...: the command fails so at a server that answers as the case of false_daemon.py says.
+answers()
+{
+    local case=$1 status=$2 pattern=$3 port
+
+    shift 3
+    rm -f "$BOX_TMP/port"
+    mkfifo "$BOX_TMP/port"
+    python3 "$BATS_TEST_DIRNAME/../lib/false_daemon.py" "$case" >"$BOX_TMP/port" 3>&- &
+    SERVER_PID=$!
+    read -r port <"$BOX_TMP/port"
+    (
+        ulimit -v 1000000
+        fails "$status" "$pattern" --daemon "http://127.0.0.1:$port" "$@"
+    ) || { echo "$case"; return 1; }
+    kill "$SERVER_PID"
+    wait "$SERVER_PID" || true
+    SERVER_PID=
+}
+
+@test "a server that answers with nonsense gets a typed error, and no memory" {
+    answers web 5 'no daemon of Bellhop' ls
+    answers redirect 5 'no daemon of Bellhop' ls
+    answers html 11 'is not JSON' ls
+    answers large 8 'larger than' ls
+    answers deep 11 'is not JSON' ls
+    answers many 8 'daemon' ls
+    answers pages 11 'do not end' ls
+    answers list 11 'no list' ls
+    answers name 11 "the name '../x'" status one
+    answers id 125 "the id '../../" exec one -- true
+    answers workdir 11 'no absolute path' status one
+    answers state 11 "no state 'ruined'" stop one
+    answers time 11 'created_ms' ls
+    answers missing 11 'agent' ls
+}

@@ -110,6 +110,14 @@ int remote_get_page(struct bh_ctx *ctx, json_t **ret, struct err *e, const char 
     return remote_call(ctx, "GET", path, NULL, 0, ret, e);
 }
 
+int remote_page_list(const json_t *page, const char *key, json_t **ret, struct err *e)
+{
+    *ret = json_object_get(page, key);
+    return json_is_array(*ret) ? 0
+                               : err_field(e, ERR_DATA_LOSS, "daemon",
+                                           "the daemon's answer has no list of %s", key);
+}
+
 int remote_bad_answer(struct err *e, const struct err *why)
 {
     return err_field(e, ERR_DATA_LOSS, "daemon", "the daemon's answer is not as it should be: %s",
@@ -275,12 +283,14 @@ int remote_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), vo
     for (;;) {
         _cleanup_json_ json_t *page = NULL;
         const char *next;
-        json_t *v;
+        json_t *list = NULL, *v;
         size_t i;
         int r = remote_get_page(ctx, &page, e, "/v1/boxes?limit=%d%s%s", PAGE_BOXES,
                                 *cursor ? "&cursor=" : "", cursor);
 
-        json_array_foreach (json_object_get(page, "boxes"), i, v) {
+        if (r == 0)
+            r = remote_page_list(page, "boxes", &list, e);
+        json_array_foreach (list, i, v) {
             struct bh_box *box = NULL;
 
             if (r == 0)

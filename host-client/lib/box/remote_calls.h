@@ -16,6 +16,8 @@ int remote_get_page(struct bh_ctx *ctx, json_t **ret, struct err *e, const char 
     __attribute__((format(printf, 4, 5)));
 /* A box of the daemon's JSON. */
 int remote_new_box_take(struct bh_ctx *ctx, json_t *v, struct bh_box **ret, struct err *e);
+/* A member of a page; ERR_DATA_LOSS if it is no list. */
+int remote_page_list(const json_t *page, const char *key, json_t **ret, struct err *e);
 /* ERR_DATA_LOSS, with the decoder's reason. */
 int remote_bad_answer(struct err *e, const struct err *why);
 int remote_tell_snapshot(json_t *v, int (*fn)(void *arg, const struct bh_snapshot_info *info),

@@ -95,6 +95,7 @@ int remote_list_events(struct bh_ctx *ctx, const struct bh_event_options *o,
 
     for (;;) {
         _cleanup_json_ json_t *page = NULL;
+        json_t *list = NULL;
         int64_t next;
         int r =
             box ? remote_get_page(ctx, &page, e, "/v1/%s%s%shistory?since=%" PRId64 "&limit=%d",
@@ -102,7 +103,9 @@ int remote_list_events(struct bh_ctx *ctx, const struct bh_event_options *o,
                 : err_oom(e);
 
         if (r == 0)
-            r = tell_events(json_object_get(page, "events"), fn, arg, e);
+            r = remote_page_list(page, "events", &list, e);
+        if (r == 0)
+            r = tell_events(list, fn, arg, e);
         if (r != 0 || !json_is_true(json_object_get(page, "more")))
             return r;
         next = json_integer_value(json_object_get(page, "next_since"));
@@ -182,15 +185,17 @@ int remote_list_records(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh
     for (;;) {
         _cleanup_json_ json_t *page = NULL;
         const char *next;
-        json_t *v;
+        json_t *list = NULL, *v;
         size_t i;
         int r = remote_get_page(ctx, &page, e, "/v1/records?limit=%d%s%s", PAGE_RECORDS,
                                 *cursor ? "&cursor=" : "", cursor);
 
-        json_array_foreach (json_object_get(page, "records"), i, v)
+        if (r == 0)
+            r = remote_page_list(page, "records", &list, e);
+        json_array_foreach (list, i, v)
             if (r == 0)
                 r = tell_record(v, fn, arg, e);
-        n += json_array_size(json_object_get(page, "records"));
+        n += json_array_size(list);
         next = json_string_value(json_object_get(page, "next_cursor"));
         if (r != 0 || !next)
             return r;
@@ -260,11 +265,13 @@ int remote_list_snapshots(struct bh_ctx *ctx,
                           struct err *e)
 {
     _cleanup_json_ json_t *page = NULL;
-    json_t *v;
+    json_t *list = NULL, *v;
     size_t i;
     int r = remote_get_page(ctx, &page, e, "/v1/snapshots");
 
-    json_array_foreach (json_object_get(page, "snapshots"), i, v)
+    if (r == 0)
+        r = remote_page_list(page, "snapshots", &list, e);
+    json_array_foreach (list, i, v)
         if (r == 0)
             r = remote_tell_snapshot(v, fn, arg, e);
     return r;
