@@ -63,6 +63,7 @@ bellhop()
 PRELUDE
     sed -i "s|/etc/bellhop/|$BOX_TMP/|g; s|\(127.0.0.1\|0.0.0.0\):\(7070\|7443\)|127.0.0.1:0|; s|:/workspace/report.pdf|:$BOX_TMP/project/report.pdf|" "$BOX_TMP/example"
     sed -i "s|\"agent\": \"none\"|&, \"provider\": \"process\"|; s|8080|${WEB_PORT:-8080}|; s|https://hooks.example/bellhop|http://127.0.0.1:${HOOK_PORT:-1}/|" "$BOX_TMP/example"
+    sed -i "s|https://boxes.example:7443|http://${ADDRESS:-}|; s|~/.config/bellhop/token|$BOX_TMP/token|; s|bellhop up --name demo|& --provider process --agent none|" "$BOX_TMP/example"
     cat "$BOX_TMP/example"
     BELLHOP=$BELLHOP BOX_TMP=$BOX_TMP SOCKET=$SOCKET bash -euo pipefail -c '. "$BOX_TMP/prelude"; . "$BOX_TMP/example"' >"$BOX_TMP/printed" 2>&1 || {
         tail -5 "$BOX_TMP/printed"
@@ -120,6 +121,18 @@ helper()
     printed '"name":"demo"'
     printed '"state":"stopped"'
     [ -z "$(bellhop ls -q)" ]
+}
+
+@test "commands through the daemon" {
+    start_daemon --listen 127.0.0.1:0
+    bellhop token create -q --scope admin >"$BOX_TMP/token"
+    knows() { curl -sSf -H "Authorization: Bearer $(cat "$BOX_TMP/token")" "http://$ADDRESS/v1/info"; }
+    wait_for 20 knows
+    cd "$BOX_TMP/project"
+    printf 'test:\n\techo fine >report.txt\n' >Makefile
+    run_example 'Commands through the daemon'
+    printed '^demo[[:space:]]+running'
+    [ "$(cat report.txt)" = fine ]
 }
 
 @test "terminals" {

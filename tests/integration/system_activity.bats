@@ -134,6 +134,13 @@ time.sleep(50)" '{shell: ("setsid setsid python3 -c \u0027" + $c + "\u0027 >/dev
     is '[.commands.running, .reasons]' '[0,["cpu"]]'
 }
 
+@test "activity counts the memory of the processes that run" {
+    before=$(activity .memory.resident_bytes)
+    rpc Exec/Run '{"shell":"setsid python3 -c \"import time; x = b\u0027z\u0027 * 40000000; time.sleep(50)\" >/dev/null 2>&1 & true"}' -o /dev/null
+    has_grown() { [ "$(activity .memory.resident_bytes)" -ge $((before + 40000000)) ]; }
+    wait_until 20 has_grown
+}
+
 @test "activity counts connections to ports in the box, not those to the agent" {
     start_command '{"id":"web","argv":["python3","-u","-c","import socket, time\ns = socket.socket(); s.bind((\"127.0.0.1\", 0)); s.listen(); print(s.getsockname()[1]); time.sleep(600)"]}'
     has_port() { rpc Exec/Read '{"id":"web","stream":"stdout"}' | jq -re '.text | select(length > 0)'; }
