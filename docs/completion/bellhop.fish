@@ -90,11 +90,15 @@ complete -c bellhop -n '__fish_seen_subcommand_from shell' -a '(bellhop ls -q 2>
 complete -c bellhop -n __fish_use_subcommand -f -a ps -d 'list the commands that run in a box'
 complete -c bellhop -n '__fish_seen_subcommand_from ps' -l all
 complete -c bellhop -n '__fish_seen_subcommand_from ps' -a '(bellhop ls -q 2>/dev/null)'
-complete -c bellhop -n __fish_use_subcommand -f -a attach -d 'show the output of a command that runs, and type into it'
+complete -c bellhop -n __fish_use_subcommand -f -a attach -d 'show the output of a command that runs; attach a box by its URL'
 complete -c bellhop -n '__fish_seen_subcommand_from attach' -l interactive
 complete -c bellhop -n '__fish_seen_subcommand_from attach' -l new
 complete -c bellhop -n '__fish_seen_subcommand_from attach' -l stdout-offset -r
 complete -c bellhop -n '__fish_seen_subcommand_from attach' -l stderr-offset -r
+complete -c bellhop -n '__fish_seen_subcommand_from attach' -l url -r
+complete -c bellhop -n '__fish_seen_subcommand_from attach' -l name -r
+complete -c bellhop -n '__fish_seen_subcommand_from attach' -l token-file -r
+complete -c bellhop -n '__fish_seen_subcommand_from attach' -l dest -r
 complete -c bellhop -n '__fish_seen_subcommand_from attach' -a '(bellhop ls -q 2>/dev/null)'
 complete -c bellhop -n __fish_use_subcommand -f -a wait -d 'wait for a command\'s end; the exit status is the command\'s'
 complete -c bellhop -n '__fish_seen_subcommand_from wait' -l timeout -r

@@ -281,6 +281,15 @@ struct bh_connect_options {
 int bh_connect(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct bh_box **ret_box,
                struct bh_error *err);
 
+/*
+ * The same as a box of the state directory, by that name, which bh_get() and bh_list() give: its provider is
+ * "attached". Nobody here keeps it alive or ends it: bh_destroy() forgets it, and start, stop, pause,
+ * extend, snapshots and get_url fail with BH_FAILED_PRECONDITION or BH_UNIMPLEMENTED. The agent must
+ * answer, and take the token, which is kept in the box's directory.
+ */
+int bh_attach(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct bh_box **ret_box,
+              struct bh_error *err);
+
 struct bh_box_info {
     size_t size;
     const char *name;

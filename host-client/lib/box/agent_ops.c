@@ -29,7 +29,7 @@ static int check_gone(struct bh_box *box, int64_t mark, struct err *e)
 
     if (box->remote)
         return remote_check_gone(box, e);
-    r = box->url ? -ERR_UNAVAILABLE : store_get(s, box->row.id, &row, NULL);
+    r = box->is_handle_only ? -ERR_UNAVAILABLE : store_get(s, box->row.id, &row, NULL);
 
     if (r == -ERR_NOT_FOUND || (r == 0 && row.state == BH_STATE_DESTROYING)) {
         r = err_field(e, ERR_ABORTED, "name", "the box '%s' was removed while the command ran",

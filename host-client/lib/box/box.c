@@ -28,6 +28,7 @@
 #define TOUCH_MS 2000
 #define HOLD_MS 5000
 #define TOKEN_FILE_BYTES 4096
+#define URL_FILE_BYTES 8192
 
 /* ---- the context ---- */
 
@@ -64,6 +65,27 @@ struct bh_ctx *bh_close(struct bh_ctx *ctx)
 
 /* ---- the handle ---- */
 
+/* A box of which somebody has removed the files has no address: "" is refused by the first call. */
+static int load_attached(struct bh_box *box, struct err *e)
+{
+    _cleanup_free_ char *path = box_path(box, BOX_ATTACHED_FILE);
+    _cleanup_free_ char *token_path = box_path(box, "token");
+    _cleanup_free_ char *text = NULL;
+    _cleanup_json_ json_t *doc = NULL;
+    const char *url = NULL;
+    size_t len = 0;
+
+    if (!path || !token_path)
+        return err_oom(e);
+    if (io_read_file(AT_FDCWD, path, URL_FILE_BYTES, &text, &len, NULL) == 0 &&
+        jx_parse(text, len, &doc, NULL) == 0)
+        url = json_string_value(json_object_get(doc, "url"));
+    box->url = strdup(url ? url : "");
+    if (io_read_file(AT_FDCWD, token_path, TOKEN_FILE_BYTES, &box->token, NULL, NULL) == 0)
+        box->token[strcspn(box->token, "\r\n")] = '\0';
+    return box->url ? 0 : err_oom(e);
+}
+
 static int box_fill(struct bh_box *box, struct err *e)
 {
     int r = spec_from_json(box->row.spec, &box->spec, e);
@@ -75,7 +97,9 @@ static int box_fill(struct bh_box *box, struct err *e)
         return err_field(e, ERR_NOT_FOUND, "provider", "there is no provider '%.64s'",
                          box->spec.provider);
     box->dir = ctx_box_path(box->ctx, box->row.id, NULL);
-    return box->dir ? 0 : err_oom(e);
+    if (!box->dir)
+        return err_oom(e);
+    return box->provider->is_elsewhere && box->row.made ? load_attached(box, e) : 0;
 }
 
 int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, struct err *e)
@@ -116,7 +140,7 @@ struct bh_box *bh_box_free(struct bh_box *box)
     json_decref(box->remote);
     spec_done(&box->spec);
     box_row_done(&box->row);
-    if (box->url && box->dir)
+    if (box->is_handle_only && box->dir)
         (void)dirtree_remove(box->dir, NULL); /* the handle alone knows it */
     free(box->url);
     if (box->token)
@@ -127,12 +151,12 @@ struct bh_box *bh_box_free(struct bh_box *box)
     return NULL;
 }
 
-static int refuse_connected(const struct bh_box *box, struct err *e)
+int box_refuse_elsewhere(const struct bh_box *box, struct err *e)
 {
     return box->url && !box->remote
                ? err_field(e, ERR_PRECONDITION, "name",
-                           "'%s' was attached with bh_connect: its lifecycle is not managed here",
-                           box->row.name)
+                           "'%s' was attached%s: its lifecycle is not managed here", box->row.name,
+                           box->is_handle_only ? " with bh_connect" : "")
                : 0;
 }
 
@@ -140,7 +164,7 @@ int box_reload(struct bh_box *box, struct err *e)
 {
     struct box_row row = {0};
     struct spec spec = {0};
-    int r = refuse_connected(box, e);
+    int r = box->is_handle_only ? box_refuse_elsewhere(box, e) : 0;
 
     if (box->remote)
         return remote_reload(box, e);
@@ -456,7 +480,7 @@ int box_client(struct bh_box *box, struct client **ret, struct err *e)
 
 int box_wake_own(struct bh_box *box, struct err *e)
 {
-    int r = refuse_connected(box, e);
+    int r = box_refuse_elsewhere(box, e);
 
     return r < 0 ? r : box_wake(box, e);
 }
@@ -472,7 +496,7 @@ int box_hold(struct bh_box *box, int *ret_fd, struct err *e)
 
 int box_wake(struct bh_box *box, struct err *e)
 {
-    int r = box->remote ? remote_wake(box, e) : box->url ? 0 : box_reload(box, e);
+    int r = box->remote ? remote_wake(box, e) : box->is_handle_only ? 0 : box_reload(box, e);
 
     if (r < 0 || box->url)
         return r;
@@ -765,7 +789,7 @@ const struct bh_box_info *bh_box_summary(struct bh_box *box)
 static int check_health(struct bh_box *box, int64_t timeout_ms, struct err *e)
 {
     struct client *c = NULL;
-    int r = box->url ? 0 : box_reload(box, e);
+    int r = box->is_handle_only ? 0 : box_reload(box, e);
 
     if (r < 0)
         return r;

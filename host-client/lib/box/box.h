@@ -30,6 +30,9 @@
 #define BOX_RESUME_MS 90000         /* until a paused box answers again */
 #define BOX_WAIT_MS (5 * 60 * 1000) /* for another command that starts or stops the box */
 
+/* In the directory of a box of bh_attach(), beside its token: {"url"}. */
+#define BOX_ATTACHED_FILE "attached.json"
+
 struct bh_box {
     struct agent agent; /* first member: lib/agent sees this part of a box */
     struct bh_ctx *ctx;
@@ -43,8 +46,9 @@ struct bh_box {
     json_t *info_json;
     char *info_text;
     json_t *remote;       /* a box of a daemon: what that said last (remote.h); else NULL */
-    char *url;            /* of a daemon, or attached by bh_connect(): its agent's URL; else NULL */
+    char *url;            /* of a daemon, bh_connect() or bh_attach(): its agent's; else NULL */
     char *token;          /* with url; may be NULL */
+    bool is_handle_only;  /* of bh_connect(): it has no row */
     const char *replaces; /* the id of the gone box whose place it takes once it runs; or NULL */
     const char *replaces_why;
 };
@@ -78,8 +82,10 @@ int box_client_options(struct bh_box *box, int cancel_fd, struct client_options 
 /* Makes sure that the box runs with its monitor, and counts as a use of the box. Starts a
  * stopped box again unless the context forbids that. Every call on a box begins with this. */
 int box_wake(struct bh_box *box, struct err *e);
-/* The same, but refuses a box that was attached by bh_connect(). */
+/* The same, but refuses a box that somebody else runs. */
 int box_wake_own(struct bh_box *box, struct err *e);
 /* The box counts as used while *ret_fd is open. A box attached by bh_connect() has no lease:
  * -1. */
 int box_hold(struct bh_box *box, int *ret_fd, struct err *e);
+/* ERR_PRECONDITION for a box of bh_connect() or bh_attach(). */
+int box_refuse_elsewhere(const struct bh_box *box, struct err *e);

@@ -100,6 +100,16 @@ int bringup_is_disk_gone(struct bh_box *box, struct err *e)
 
 /* ---- what goes into a new box ---- */
 
+int bringup_make_dir(struct bh_box *box, struct err *e)
+{
+    int r = check_boxes_dir(box->ctx, e);
+
+    if (r < 0)
+        return r;
+    return mkdir(box->dir, 0700) < 0 && errno != EEXIST ? err_sys(e, errno, "make '%s'", box->dir)
+                                                        : 0;
+}
+
 static int prepare_disk(struct bh_box *box, int64_t deadline, struct err *e)
 {
     struct image_facts facts = {.user = TEMPLATE_USER};
@@ -120,12 +130,9 @@ static int make_disk(struct bh_box *box, const struct bh_create_options *opts, i
 
     if (!token_path)
         return err_oom(e);
-    r = check_boxes_dir(box->ctx, e);
-    if (r < 0)
-        return r;
-    if (mkdir(box->dir, 0700) < 0 && errno != EEXIST)
-        return err_sys(e, errno, "make '%s'", box->dir);
-    r = io_random_hex(BOX_TOKEN_BYTES, token, e);
+    r = bringup_make_dir(box, e);
+    if (r == 0)
+        r = io_random_hex(BOX_TOKEN_BYTES, token, e);
     if (r == 0)
         r = io_write_file(AT_FDCWD, token_path, token, strlen(token), 0600, true, e);
     if (r == 0)

@@ -68,7 +68,7 @@ void bringup_notice(struct bh_box *box)
     struct provider_run run;
     int r;
 
-    if (!box_row_is_live(&box->row) || box->ctx->trusts_store)
+    if (!box_row_is_live(&box->row) || box->ctx->trusts_store || box->url)
         return;
     r = control_ping(box->ctx, box->row.id, NULL);
     if (r == 0 || r == -ERR_CANCELED ||
@@ -110,8 +110,10 @@ int bringup_back_locked(struct bh_box *box, const struct bh_create_options *up,
                         int64_t deadline_mono_ms, struct bringup_report *report, struct err *e)
 {
     bool is_gone = false;
-    int r = bringup_settle_locked(box, &is_gone, e);
+    int r = box_refuse_elsewhere(box, e);
 
+    if (r == 0)
+        r = bringup_settle_locked(box, &is_gone, e);
     if (r < 0)
         return r;
     if (is_gone)

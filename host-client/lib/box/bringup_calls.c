@@ -40,7 +40,10 @@ static int with_lock(struct bh_box *box, int64_t timeout_ms,
 static int stop_as(struct bh_box *box, const char *cause, struct err *e)
 {
     bool is_gone = false;
-    int r = box_row_is_paused(&box->row) ? 0 : bringup_settle_locked(box, &is_gone, e);
+    int r = box_refuse_elsewhere(box, e);
+
+    if (r == 0 && !box_row_is_paused(&box->row))
+        r = bringup_settle_locked(box, &is_gone, e);
 
     if (r < 0)
         return r;
@@ -66,7 +69,10 @@ static int pause_to_disk(struct bh_box *box, int64_t deadline, struct err *e)
 static int freeze_it(struct bh_box *box, int64_t deadline, struct err *e)
 {
     bool is_gone = false;
-    int r = box->row.state == BH_STATE_PAUSED ? 0 : bringup_settle_locked(box, &is_gone, e);
+    int r = box_refuse_elsewhere(box, e);
+
+    if (r == 0 && box->row.state != BH_STATE_PAUSED)
+        r = bringup_settle_locked(box, &is_gone, e);
 
     if (r < 0 || box->row.state == BH_STATE_PAUSED)
         return r;
@@ -76,7 +82,10 @@ static int freeze_it(struct bh_box *box, int64_t deadline, struct err *e)
 static int resume_it(struct bh_box *box, int64_t deadline, struct err *e)
 {
     bool is_gone = false;
-    int r = box->row.state == BH_STATE_PAUSED
+    int r = box_refuse_elsewhere(box, e);
+
+    if (r == 0)
+        r = box->row.state == BH_STATE_PAUSED
                 ? bringup_resume_locked(box, "resumed by a command", deadline, e)
                 : bringup_settle_locked(box, &is_gone, e);
 

@@ -1,13 +1,17 @@
-/* connect: a handle of an agent that somebody else runs, without a row in the store and without
- * a monitor. */
+/* connect: an agent that somebody else runs, without a monitor: as a handle alone (bh_connect), or as a
+ * box of the store (bh_attach). */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/io.h"
 #include "common/path.h"
 #include "lib/box/box.h"
 #include "lib/box/box_environment.h"
+#include "lib/box/bringup_internal.h"
+#include "lib/box/remote.h"
 #include "lib/util/context.h"
 
 #define CONNECT_MS 30000
@@ -63,6 +67,7 @@ static int connect_fill(struct bh_box *box, const struct bh_connect_options *o,
         r = replace_text(&box->url, o->url, e);
     if (r == 0 && o->token)
         r = replace_text(&box->token, o->token, e);
+    box->is_handle_only = true;
     if (r == 0)
         r = make_connect_dir(box->ctx, &box->dir, e);
     (void)snprintf(box->row.id, sizeof(box->row.id), "connected");
@@ -116,4 +121,105 @@ int bh_connect(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct
     }
     *ret_box = box;
     return 0;
+}
+
+/* ---- as a box of the store ---- */
+
+/* Does it answer, and take the token? */
+static int check_agent(struct bh_ctx *ctx, const struct bh_connect_options *o, struct err *e)
+{
+    const struct client_options co = {.url = o->url,
+                                      .token = o->token,
+                                      .cancel_fd = ctx->cancel_fd,
+                                      .answer_timeout_ms = ctx->answer_timeout_ms,
+                                      .debug = &ctx->debug};
+    int64_t deadline = clock_mono_ms() + (o->timeout_ms > 0 ? o->timeout_ms : CONNECT_MS);
+    struct client *c = NULL;
+    int r = client_new(&co, &c, e);
+
+    if (r == 0)
+        r = client_wait_ready(c, deadline, e);
+    if (r == 0)
+        r = client_call(c, RPC_system_info, NULL, deadline, NULL, e);
+    (void)client_free(c);
+    return r < 0 ? err_wrap(e, r, "the guest agent at '%.200s'", o->url) : 0;
+}
+
+static int save_attached(struct bh_box *box, const struct bh_connect_options *o,
+                         const struct bh_create_options *as, struct err *e)
+{
+    _cleanup_free_ char *path = box_path(box, BOX_ATTACHED_FILE);
+    _cleanup_free_ char *token_path = box_path(box, "token");
+    _cleanup_json_ json_t *doc = json_pack("{s:s}", "url", o->url);
+    _cleanup_free_ char *text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
+    const char *token = o->token ? o->token : "";
+    int r = path && token_path && text ? bringup_make_dir(box, e) : err_oom(e);
+
+    if (r == 0)
+        r = io_write_file(AT_FDCWD, token_path, token, strlen(token), 0600, true, e);
+    if (r == 0)
+        r = io_write_file(AT_FDCWD, path, text, strlen(text), 0600, true, e);
+    return r < 0 ? r : box_environment_save(box, as, e);
+}
+
+/* Under the name lock. A step that fails, or the next command if this one dies, removes the box again. */
+static int add_attached(struct bh_ctx *ctx, const struct bh_connect_options *o,
+                        const struct bh_create_options *as, struct bh_box **ret, struct err *e)
+{
+    static const enum bh_state states[] = {BH_STATE_PROVISIONING, BH_STATE_BOOTSTRAPPING,
+                                           BH_STATE_RUNNING};
+    _cleanup_json_ json_t *json = NULL;
+    struct box_row row = {0};
+    struct bh_box *box = NULL;
+    struct spec spec = {0};
+    int r = spec_from_options(as, &spec, e);
+
+    json = r == 0 ? spec_to_json(&spec) : NULL;
+    spec_done(&spec);
+    if (r == 0)
+        r = json ? store_add(ctx->store, o->name, json, NULL, &row, e) : err_oom(e);
+    if (r == 0)
+        r = box_new_take(ctx, &row, &box, e);
+    if (r < 0)
+        return r;
+    r = save_attached(box, o, as, e);
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(states); i++)
+        r = bringup_set_state(box, states[i], i ? "" : "attached by its URL", e);
+    if (r < 0)
+        (void)bringup_destroy_locked(box, e ? e->message : "attach failed", NULL);
+    (void)bh_box_free(box);
+    if (r == 0)
+        r = store_find(ctx->store, o->name, &row, e);
+    return r < 0 ? r : box_new_take(ctx, &row, ret, e); /* now with its URL */
+}
+
+int bh_attach(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct bh_box **ret_box,
+              struct bh_error *err)
+{
+    struct bh_connect_options o;
+    struct bh_create_options as = {.size = sizeof(as), .agent = "none"};
+    _cleanup_close_ int lock = -1;
+    struct err e = {0};
+    int r = options_copy(&o, sizeof(o), opts, &e);
+
+    if (r == 0)
+        r = remote_refuse(ctx, "attaching a box", &e);
+    if (r == 0)
+        r = check_url(&o, &e);
+    if (r == 0 && (!o.name || !spec_is_name(o.name)))
+        r = err_field(&e, ERR_INVALID, "name", "name: '%.80s' is not a box's name",
+                      o.name ? o.name : "");
+    as.provider = provider_attached.name;
+    as.name = o.name;
+    as.dest = o.workdir;
+    as.env = o.env;
+    as.host_env = o.host_env;
+    if (r == 0)
+        r = check_agent(ctx, &o, &e);
+    if (r == 0)
+        r = store_lock_name(ctx->store, o.name, clock_mono_ms() + BOX_WAIT_MS, ctx->cancel_fd,
+                            &lock, &e);
+    if (r == 0)
+        r = add_attached(ctx, &o, &as, ret_box, &e);
+    return ctx_fail(err, r, &e);
 }

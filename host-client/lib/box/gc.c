@@ -167,7 +167,7 @@ static int tidy_box(struct gc *gc, struct bh_box *box, struct err *e)
     bool is_gone = false;
     int r = settle_box(gc, box, &is_gone, e);
 
-    if (r == 0 && !is_gone)
+    if (r == 0 && !is_gone && !box->url)
         r = check_monitor(gc, box, e);
     if (r == 0 && !is_gone)
         r = box_reload(box, e);

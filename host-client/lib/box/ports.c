@@ -1,5 +1,7 @@
 #include "lib/box/ports.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -80,10 +82,15 @@ int bh_extend(struct bh_box *box, int64_t duration_ms, int64_t *ret_deadline_ms,
 
 int bh_hold(struct bh_box *box, int *ret_fd, struct bh_error *err)
 {
+    bool is_attached = box->provider && box->provider->is_elsewhere;
     struct err e = {0};
-    int r = box_wake_own(box, &e);
+    int r = is_attached ? box_wake(box, &e) : box_wake_own(box, &e);
 
     if (r == 0)
         r = box_hold(box, ret_fd, &e);
+    if (r == 0 && is_attached) { /* nobody here ends it: any descriptor will do */
+        *ret_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        r = *ret_fd < 0 ? err_sys(&e, errno, "open '/dev/null'") : 0;
+    }
     return ctx_fail(err, r, &e);
 }

@@ -15,6 +15,7 @@
 #define POINTER(name) &provider_##name,
 #define NAME(name) #name,
 static const struct provider *const provider_rows[] = {PROVIDERS(POINTER)};
+static const struct provider *const provider_elsewhere[] = {PROVIDERS_ELSEWHERE(POINTER)};
 const char *const provider_names[] = {PROVIDERS(NAME) NULL};
 
 const struct provider *provider_at(size_t i)
@@ -27,6 +28,9 @@ const struct provider *provider_find(const char *name)
     for (size_t i = 0; i < N_ELEMENTS(provider_rows); i++)
         if (strcmp(provider_rows[i]->name, name) == 0)
             return provider_rows[i];
+    for (size_t i = 0; i < N_ELEMENTS(provider_elsewhere); i++)
+        if (strcmp(provider_elsewhere[i]->name, name) == 0)
+            return provider_elsewhere[i];
     return NULL;
 }
 

@@ -128,6 +128,7 @@ struct provider {
     const struct provider_state
         *states; /* every word that the provider may say; a zero row ends it */
 
+    bool is_elsewhere;   /* somebody else runs its boxes: they are used, and forgotten */
     bool isolates;       /* a box cannot touch the machine that it runs on */
     bool shares_machine; /* a box has the files, the environment and the network of this machine */
     bool has_own_children; /* the monitor that calls start() is the parent of its processes */
@@ -200,8 +201,12 @@ struct provider {
     ROW(oci) \
     ROW(process)
 
+/* Boxes of these cannot be asked for: provider_find() alone knows them. */
+#define PROVIDERS_ELSEWHERE(ROW) ROW(attached)
+
 #define PROVIDER_DECLARE(name) extern const struct provider provider_##name;
 PROVIDERS(PROVIDER_DECLARE)
+PROVIDERS_ELSEWHERE(PROVIDER_DECLARE)
 
 int64_t provider_deadline(const struct provider_box *b); /* never 0 */
 
