@@ -24,7 +24,8 @@ trap 'exit 130' INT TERM
 
 start_daemon()
 {
-    "$bin/bellhop-daemon" --state-dir "$dir/state" --cache-dir "$dir/cache" --socket "$dir/sock" --ready-fd 3 3>"$dir/ready" &
+    "$bin/bellhop-daemon" --state-dir "$dir/state" --cache-dir "$dir/cache" --socket "$dir/sock" \
+        --ready-fd 3 3>"$dir/ready" &
     daemon=$!
     read -r _ <"$dir/ready"
 }
@@ -39,7 +40,9 @@ stop_daemon()
 memory() # TEXT
 {
     awk -v t="$1" '/^Rss:/ { rss = $2 } /^Pss:/ { pss = $2 } /^Private_(Clean|Dirty):/ { private += $2 }
-        END { printf "%-42s RSS %6.1f MB   PSS %5.1f MB   private %5.1f MB\n", t, rss / 1024, pss / 1024, private / 1024 }' \
+        END {
+            printf "%-42s RSS %6.1f MB   PSS %5.1f MB   private %5.1f MB\n", t, rss / 1024, pss / 1024, private / 1024
+        }' \
         "/proc/$daemon/smaps_rollup"
 }
 
@@ -70,7 +73,8 @@ for _ in range(50):
     size = len(c.getresponse().read())
     times.append((time.perf_counter() - begin) * 1000)
     work.append(cpu() - before)
-print(f"{'list of ' + sys.argv[3] + ' boxes, ' + str(size // 1024) + ' KiB':42} p50 {statistics.median(times):5.1f} ms   "
+title = f"list of {sys.argv[3]} boxes, {size // 1024} KiB"
+print(f"{title:42} p50 {statistics.median(times):5.1f} ms   "
       f"least {min(times):5.1f} ms   processor p50 {statistics.median(work):5.1f} ms")
 P
 sleep 2

@@ -1,9 +1,9 @@
 #!/bin/sh
 # sanitized.sh asan|tsan [FILE...]: bats files against the agent that was built with that sanitizer, from the
-# system's shared libraries; default: all of the agent's own, and the daemon's clients that come and go. Reports are kept
-# in build/test/asan (or tsan) and printed; exits 1 if there was a report. A failed test is named, but is no failure by
-# itself: such a build has other memory and times, it does not run in another root, and the system's HTTP library lacks
-# our patches.
+# system's shared libraries; default: all of the agent's own, and the daemon's clients that come and go. Reports are
+# kept in build/test/asan (or tsan) and printed; exits 1 if there was a report. A failed test is named, but is no
+# failure by itself: such a build has other memory and times, it does not run in another root, and the system's HTTP
+# library lacks our patches.
 set -eu
 
 cd "$(dirname "$0")/../.."

@@ -24,7 +24,8 @@ trap 'exit 130' INT TERM
 
 mkdir "$dir/home"
 mkfifo "$dir/ready"
-"$bin/bellhop-daemon" --state-dir "$dir/state" --cache-dir "$dir/cache" --socket "$dir/sock" --ready-fd 3 3>"$dir/ready" &
+"$bin/bellhop-daemon" --state-dir "$dir/state" --cache-dir "$dir/cache" --socket "$dir/sock" \
+    --ready-fd 3 3>"$dir/ready" &
 daemon=$!
 read -r _ <"$dir/ready"
 python3 "$top/tests/lib/soak_daemon.py" "$dir/sock" "$daemon" "$minutes"
