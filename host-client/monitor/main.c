@@ -181,6 +181,9 @@ static int run_first(const char *args[N_ARGS], int ready_fd, struct err *e)
 
     if (r == 0)
         r = take_lock(ctx, args[ARG_ID], e);
+    /* The lock is of a file, which somebody may have removed under a monitor. */
+    if (r == 0 && control_ping(ctx, args[ARG_ID], NULL) == 0)
+        r = err_field(e, ERR_EXISTS, "monitor", "the box has a monitor already, which answers");
     if (r < 0) {
         tell_ready(ready_fd, r, e);
         (void)bh_close(ctx);

@@ -308,6 +308,18 @@ one_monitor()
     [ "$left" -le 960000 ]
 }
 
+@test "a second monitor leaves a box to the one that answers, also if the lock file was removed" {
+    bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1
+    id=$(bellhop status one --json | jq -r .id)
+    seq=$(bellhop events one --json | jq '.events[-1].seq')
+    rm "$BELLHOP_STATE_DIR/boxes/$id/monitor.lock"
+    run timeout 30 "$BELLHOP_BUILD/bellhop-monitor" --state-dir "$BELLHOP_STATE_DIR" --cache-dir "$BELLHOP_CACHE_DIR" --id "$id"
+    [ "$status" -eq 1 ]
+    [[ "$output" = *"the box has a monitor already, which answers"* ]]
+    bellhop exec one -- true
+    [ "$(bellhop events one --json | jq '.events[-1].seq')" = "$seq" ]
+}
+
 @test "a forwarded port reaches a server in the box, both ways, with half-close" {
     up one >/dev/null
     port=$(free_port)
