@@ -116,12 +116,12 @@ is_live()
     [ -z "$(browser_errors)" ]
 }
 
-@test "nothing moves while boxes change their states, at 360 and at 1600 pixels" {
+@test "nothing moves while boxes change their states, at 360 and at 1600 pixels, and all text has contrast in both themes" {
     make_box one
     make_box two
     browser_reset
     for width in 360 1600; do
-        browser_look "$width" 900 light
+        browser_look "$width" 900 "$([ "$width" = 360 ] && echo dark || echo light)"
         browser_open "$PAGE_URL/#/box/one"
         browser_until "text('h1') === 'one' && text('.panel').includes('Processors')"
         browser_js "window.shifts = []; new PerformanceObserver(l => shifts.push(...l.getEntries())).observe({type: 'layout-shift'})"
@@ -131,6 +131,7 @@ is_live()
         browser_until "text('.head .state') === 'paused'"
         bellhop resume one
         browser_until "text('.head .state') === 'running'"
+        [ "$(browser_js 'return faintTexts()')" = '[]' ] || fail "faint: $(browser_js 'return faintTexts()')"
         browser_js 'return shifts.map(s => s.sources.map(n => n.node && (n.node.outerHTML || n.node.data).slice(0, 80)))'
         browser_is 'shifts.reduce((sum, s) => sum + s.value, 0) < 0.001'
     done
@@ -260,6 +261,19 @@ tabs_are() # N
     browser_js "one('[aria-label=\"Close port $port\"]').click()"
     browser_until "one('[aria-label=\"Share port $port\"]')"
     [ "$(ask GET /v1/boxes/one/public)" = '{"ports":[]}' ]
+    # A token that ends takes nothing away from what is being written.
+    browser_js "press('Files')"
+    browser_until "control('index.html')"
+    browser_js "press('index.html')"
+    browser_until "one('.editor') && one('.editor').value.includes('hello')"
+    browser_js "type('.editor', 'written before the token ended')"
+    bellhop token revoke page
+    browser_until "text('main').includes('A token is needed') && !seen('.editor')"
+    token=$(bellhop token create --scope admin --name again --json | jq -r .token)
+    browser_js "type('[name=token]', '$token'); press('Continue')"
+    browser_until "seen('.editor') && text('#connection') === 'Live'"
+    browser_js "press('Save')"
+    wait_for 20 grep -q 'before the token ended' "$(bellhop status one --json | jq -r .workdir)/index.html"
     [ -z "$(browser_errors)" ]
 }
 
