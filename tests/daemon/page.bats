@@ -352,7 +352,7 @@ streams_are() # N
     wait_for 20 streams_are 1
     browser_open about:blank
     wait_for 20 streams_are 0
-    browser_js 'history.back()'
+    driver POST "$DRIVER_SESSION/back" '{}' >/dev/null
     is_live
 }
 
