@@ -28,6 +28,11 @@ has() # FILE PATTERN
     grep -q "$2" "$1"
 }
 
+has_streams() # N
+{
+    ask GET /metrics | grep -q "^bellhop_event_streams $1\$"
+}
+
 follow_too() # as follow
 {
     follow "$@"
@@ -62,6 +67,7 @@ deadline_of() # NAME
     mkfifo "$BOX_TMP/go"
     python3 "$BATS_TEST_DIRNAME/../lib/slow_reader.py" "$DAEMON_SOCKET" /v1/events "$BOX_TMP/go" "$BOX_TMP/slow" &
     FOLLOWERS+=($!)
+    wait_for 20 has_streams 2
     # 20,000 events, which are more than any buffer takes and than a box keeps.
     python3 "$BATS_TEST_DIRNAME/../lib/many_events.py" "$BELLHOP_STATE_DIR" one 20000
     last=$(bellhop events --json | jq '.events[-1].position')
@@ -73,17 +79,20 @@ deadline_of() # NAME
     wait_for 20 has "$BOX_TMP/slow" "^id: $last\$"
 }
 
-@test "the states of a thousand boxes come once each, in pieces, and then the events" {
+@test "the states of a thousand boxes come once each, in pieces, and then the events; they take little memory" {
     daemon_start
     bellhop up --empty --provider process --agent none --name one >/dev/null 2>&1
     bellhop stop one
     python3 "$BATS_TEST_DIRNAME/../lib/many_boxes.py" "$BELLHOP_STATE_DIR" one 1000
+    memory() { awk -v key="$1:" '$1 == key { print $2 }' "/proc/$DAEMON_PID/status"; }
+    before=$(memory VmRSS)
     mkfifo "$BOX_TMP/go"
     # A client that has read a part when a box changes.
     python3 "$BATS_TEST_DIRNAME/../lib/slow_reader.py" "$DAEMON_SOCKET" /v1/events "$BOX_TMP/go" "$BOX_TMP/slow" &
     FOLLOWERS+=($!)
     follow_too "$BOX_TMP/events" /v1/events
     wait_for 20 has "$BOX_TMP/events" '^data: {"name":"z-1000"'
+    wait_for 20 has_streams 2
     bellhop start one
     last=$(bellhop events --json | jq '.events[-1].position')
     wait_for 10 has "$BOX_TMP/events" "^id: $last\$"
@@ -93,6 +102,9 @@ deadline_of() # NAME
         [ "$(grep -ac '^event: box' "$BOX_TMP/$file")" = 1001 ]
         [ "$(grep -ao '^data: {"name":"[^"]*"' "$BOX_TMP/$file" | sort -u | wc -l)" = 1001 ]
     done
+    expect 200 '(.boxes | length) == 1000 and .next_cursor != null' GET /v1/boxes
+    # As objects, all at once, they took 17 MB.
+    [ $(($(memory VmHWM) - before)) -lt 9000 ]
 }
 
 @test "a box whose processes ended unseen is corrected within two seconds of a client's coming" {
