@@ -16,7 +16,9 @@ cleanup()
 {
     [ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
     wait 2>/dev/null || true
-    "$bin/bellhop" rm one >/dev/null 2>&1 || true
+    for name in one two; do
+        "$bin/bellhop" rm "$name" >/dev/null 2>&1 || true
+    done
     rm -rf "$dir"
 }
 trap cleanup EXIT
