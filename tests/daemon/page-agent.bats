@@ -72,7 +72,8 @@ own_page_works()
     browser_until "text('#connection') === 'Live'"
     browser_js "press('New box')"
     browser_until "control('Make the box')"
-    browser_js "type('dialog [name=name]', 'main'); type('dialog [name=image]', '$BELLHOP_IMAGE'); type('dialog [name=agent]', 'opencode'); press('Make the box')"
+    browser_js "type('dialog [name=name]', 'main'); type('dialog [name=image]', '$BELLHOP_IMAGE')
+        type('dialog [name=agent]', 'opencode'); press('Make the box')"
     browser_until "row('main').textContent.includes('running')"
     remember_box main
     start_fake main

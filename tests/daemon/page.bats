@@ -360,11 +360,13 @@ streams_are() # N
     evil='<img src=x onerror="window.owned = 1"><script>window.owned = 1</script>'
     long=$(printf 'w%.0s' {1..200})
     rtl=$(printf '\u202egpj.exe')
-    bellhop up --provider process --agent none --name one --label "evil=$evil" --label "long=$long" "$BOX_TMP/project" >/dev/null 2>&1
+    bellhop up --provider process --agent none --name one --label "evil=$evil" --label "long=$long" \
+        "$BOX_TMP/project" >/dev/null 2>&1
     dir=$(bellhop status one --json | jq -r .workdir)
     printf '%s' "$evil" >"$dir/<img src=x onerror=owned=1>"
     touch "$dir/$rtl" "$dir/$long" "$dir"/$'new\nline' "$dir"/$'not\377text'
-    bellhop exec -d one -- sh -c 'printf "%s\n\033[31mred\033[0m\033]0;title\007\n%s\n" "$0" "$1"; exec sleep 600' "$evil" "$long$long$long" >/dev/null
+    bellhop exec -d one -- sh -c 'printf "%s\n\033[31mred\033[0m\033]0;title\007\n%s\n" "$0" "$1"; exec sleep 600' \
+        "$evil" "$long$long$long" >/dev/null
     browser_reset
     browser_look 360 800 light
     browser_open "$PAGE_URL/#/box/one"

@@ -39,7 +39,7 @@ browser_start()
 {
     local options dir=$BATS_FILE_TMPDIR
 
-    export DRIVER_PID= DRIVER_PORT= DRIVER_SESSION=
+    export DRIVER_PID="" DRIVER_PORT="" DRIVER_SESSION=""
     command -v chromium >/dev/null && command -v chromedriver >/dev/null || return 0
     mkdir -p "$dir/home"
     HOME=$dir/home chromedriver --port=0 >"$dir/chromedriver.log" 2>&1 3>&- &
@@ -125,9 +125,7 @@ browser_is()
 # The browser waits, for 20 seconds: a script has 30.
 browser_until()
 {
-    local try
-
-    for try in 1 2 3; do
+    for _ in 1 2 3; do
         [ "$(browser_js "return until(() => $1)")" = true ] && return 0
     done
     echo "the page never had: $1" >&2

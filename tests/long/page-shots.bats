@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
-# Pictures of each view of the status page, at 360 and 1600 pixels, light and dark, in build/shots, to be looked at; one of
-# them, status-page.png, is the README's (`make page-shots` copies it to docs/images). In each, all text has a contrast of 4.5:1 or more and nothing is wider than the window.
+# Pictures of each view of the status page, at 360 and 1600 pixels, light and dark, in build/shots, to be looked at; one
+# of them, status-page.png, is the README's (`make page-shots` copies it to docs/images). In each, all text has a
+# contrast of 4.5:1 or more and nothing is wider than the window.
 # needs: image
 
 bats_require_minimum_version 1.5.0
