@@ -34,7 +34,7 @@ struct supervisor {
     pthread_t thread;
     struct client *client;
     struct client *lease_client; /* a new order does not cancel it */
-    char *box_dir;
+    struct bh_box *box;          /* the thread's own: the loop reads its one anew */
     char *start_path;
     int wake_fd;  /* cancels the thread's client */
     int stop_fd;  /* cancels the lease's client */
@@ -139,8 +139,8 @@ static void load_start(struct supervisor *s)
     s->start = obj;
     s->n_restarts = 0;
     /* Without a record only its end is watched. */
-    if (bootstrap_record_load(s->box_dir, &s->record, NULL) == 0 &&
-        bootstrap_password(s->box_dir, false, &s->password, NULL) < 0)
+    if (bootstrap_record_load(s->box->dir, &s->record, NULL) == 0 &&
+        bootstrap_password(s->box->dir, false, &s->password, NULL) < 0)
         bootstrap_record_done(&s->record);
     begin_watch(s);
     s->was_well = true; /* the bootstrap has checked it */
@@ -487,6 +487,7 @@ static void *supervisor_run(void *arg)
 
 static int supervisor_fill(struct supervisor *s, struct bh_box *box, struct err *e)
 {
+    struct box_row row = {0};
     int r;
 
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -494,13 +495,17 @@ static int supervisor_fill(struct supervisor *s, struct bh_box *box, struct err 
     s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->wake_fd < 0 || s->stop_fd < 0 || s->event_fd < 0)
         return err_sys(e, errno, "eventfd");
-    s->start_path = box_path(box, "agent-start.json");
-    s->box_dir = strdup(box->dir);
-    if (!s->start_path || !s->box_dir)
-        return err_oom(e);
-    r = box_new_client(box, s->wake_fd, &s->client, e);
+    r = store_get(box->ctx->store, box->row.id, &row, e);
     if (r == 0)
-        r = box_new_client(box, s->stop_fd, &s->lease_client, e);
+        r = box_new_take(box->ctx, &row, &s->box, e);
+    if (r < 0)
+        return r;
+    s->start_path = box_path(s->box, "agent-start.json");
+    if (!s->start_path)
+        return err_oom(e);
+    r = box_new_client(s->box, s->wake_fd, &s->client, e);
+    if (r == 0)
+        r = box_new_client(s->box, s->stop_fd, &s->lease_client, e);
     if (r == 0)
         r = client_set_quiet(s->lease_client, e);
     return r < 0 ? r : client_set_quiet(s->client, e); /* supervision is no use of the box */
@@ -512,8 +517,8 @@ static void supervisor_done(struct supervisor *s)
     (void)client_free(s->lease_client);
     forget_start(s);
     json_decref(s->activity);
+    (void)bh_box_free(s->box);
     free(s->start_path);
-    free(s->box_dir);
     fd_close(s->wake_fd);
     fd_close(s->stop_fd);
     fd_close(s->event_fd);
