@@ -2,8 +2,8 @@
  * The request gate, with any method, address and headers. An accepted request has one framing, one
  * host, names that are tokens, the token if one is needed, a route with that verb, and a path
  * without a NUL; this target checks all of that by rules of its own. An agent without a token
- * accepts nothing that a web page may have sent. A refusal has an error. Two functions of
- * libmicrohttpd are replaced: the headers come from the input.
+ * accepts nothing that a web page may have sent. A refusal has an error, and a value that a NUL has
+ * cut is one. Three functions of libmicrohttpd are replaced: the headers come from the input.
  * fuzz-flags: -max_len=2048
  */
 #include "fuzz.h"
@@ -26,6 +26,18 @@ static struct {
     char *name, *value;
 } headers[MAX_HEADERS];
 static size_t n_headers;
+static size_t head_bytes;
+
+const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *c,
+                                                        enum MHD_ConnectionInfoType type, ...)
+{
+    static union MHD_ConnectionInfo info;
+
+    (void)c;
+    CHECK(type == MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    info.header_size = head_bytes;
+    return &info;
+}
 
 int MHD_get_connection_values(struct MHD_Connection *c, enum MHD_ValueKind kind,
                               MHD_KeyValueIterator fn, void *cls)
@@ -167,6 +179,43 @@ static void take_headers(struct fuzz_in *in)
     }
 }
 
+static char *append(char *to, const char *s)
+{
+    size_t n = strlen(s) + 1;
+
+    memcpy(to, s, n);
+    return to + n;
+}
+
+/* The headers stand behind the verb, one after another, as in the library's buffer. rest: what a
+ * NUL has cut off the last value. Returns the verb. */
+static char *lay_out(char *verb, const char *rest)
+{
+    size_t n = strlen(verb) + 1 + strlen(rest) + 3;
+    char *head, *p;
+
+    for (size_t i = 0; i < n_headers; i++)
+        n += strlen(headers[i].name) + strlen(headers[i].value) + 2;
+    head = malloc(n);
+    CHECK(head);
+    p = append(head, verb);
+    free(verb);
+    for (size_t i = 0; i < n_headers; i++) {
+        char *name = headers[i].name, *value = headers[i].value;
+
+        headers[i].name = p;
+        p = append(p, name);
+        headers[i].value = p;
+        p = append(p, value);
+        free(name);
+        free(value);
+    }
+    p = append(p, rest);
+    memcpy(p, "\r\n", 2);
+    head_bytes = n;
+    return head;
+}
+
 FUZZ(data, size)
 {
     static const char *const verbs[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
@@ -205,17 +254,15 @@ FUZZ(data, size)
     q->target = take(&in, targets, N_ELEMENTS(targets));
     (void)pthread_mutex_init(&q->lock, NULL);
     take_headers(&in);
+    verb = lay_out(verb, flags & 64 ? "rest" : "");
 
     r = gate_check(q, verb, flags & 4 ? "HTTP/1.0" : "HTTP/1.1", &status, &e);
     CHECK(r == 0 || (r == -e.code && e.message[0]));
     CHECK(r == 0 || status == 0 || (status >= 400 && status < 600));
+    CHECK(r < 0 || !(flags & 64) || !n_headers);
     if (r == 0)
         check_accepted(q, &server, verb);
 
-    for (size_t i = 0; i < n_headers; i++) {
-        free(headers[i].name);
-        free(headers[i].value);
-    }
     request_unref(q);
     auth_free(agent.auth);
     free(verb);

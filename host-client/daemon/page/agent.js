@@ -142,17 +142,22 @@ function conversation(place, box, agent) {
     const status = h('p', {class: 'muted small', role: 'status'}, 'Connecting to the agent…');
     const input = h('textarea', {name: 'prompt', rows: '3', placeholder: 'What should the agent do?', 'aria-label': 'Prompt'});
     const send = h('button', {type: 'submit', class: 'primary'}, 'Send');
-    const abort = button('Abort', e => act(e.currentTarget, () => agent.post(`/session/${session}/abort`)), {disabled: true});
+    const abort = button('Abort', async e => {
+        await act(e.currentTarget, () => agent.post(`/session/${session}/abort`));
+        abort.disabled = !isBusy; // the event may have come before the answer
+    }, {disabled: true});
     const sessions = h('select', {'aria-label': 'Conversation'});
     const form = h('form', {class: 'prompt'}, input, h('div', {class: 'buttons'}, abort, send));
     const lines = transcript(log);
     let session = null;
     let timer = null;
+    let isBusy = false;
 
     place.replaceChildren(h('div', {class: 'filebar'}, sessions,
         button('New conversation', e => act(e.currentTarget, create))), log, asks, status, form);
 
-    function setBusy(isBusy) {
+    function setBusy(value) {
+        isBusy = value;
         abort.disabled = !isBusy;
         setText(status, isBusy ? 'The agent is at work…' : 'The agent waits for you.');
         log.setAttribute('aria-busy', String(isBusy));
@@ -266,9 +271,14 @@ function conversation(place, box, agent) {
             act(send, async () => {
                 if (!session)
                     await create();
-                await agent.post(`/session/${session}/prompt_async`, {parts: [{type: 'text', text}]});
-                input.value = '';
                 setBusy(true);
+                try {
+                    await agent.post(`/session/${session}/prompt_async`, {parts: [{type: 'text', text}]});
+                } catch (error) {
+                    setBusy(false);
+                    throw error;
+                }
+                input.value = '';
             });
     });
     agent.follow('/event', {
