@@ -314,17 +314,17 @@ PY
         [ "$(agent_status "/v1/files/$F" -X PUT -d x -H 'Upload-Complete: ?0' -H "Bellhop-Upload-Max-Age: $age")" = 400 ]
     done
     touch "$D/.bellhop-tmp-0123456789abcdef" # somebody else's
-    is_gone() { [ "$(ls -A "$D")" = .bellhop-tmp-0123456789abcdef ]; }
+    is_removed() { [ "$(ls -A "$D")" = .bellhop-tmp-0123456789abcdef ]; }
     before=$(n_fds)
     begin - abc -H 'Bellhop-Upload-Max-Age: 1'
     [ "$(header Upload-Limit <"$H")" = max-age=1 ]
-    within 30 is_gone
+    within 30 is_removed
     [ "$(agent_status "$UP" -I)" = 404 ]
     [ "$(n_fds)" -le "$before" ]
     F=$D/made/f
     begin 6 abc -H 'Bellhop-Upload-Max-Age: 1'
     restart KILL
-    within 30 is_gone
+    within 30 is_removed
     [ "$(agent_status "$UP" -I)" = 404 ]
     # It is in the note: the next agent tells the same.
     F=$D/f
