@@ -233,6 +233,22 @@ static int open_parts(struct monitor *m, struct err *e)
     return r;
 }
 
+/*
+ * The command that has started this monitor may be dead, and another one may have ended the box since: that one stores
+ * the state first, and looks for a monitor then. A monitor does it the other way round: it has written its number, and
+ * looks at the state now. So one of the two sees the other.
+ */
+static int check_wanted(const struct box_row *row, struct err *e)
+{
+    static const enum bh_state ended[] = {BH_STATE_STOPPING, BH_STATE_STOPPED, BH_STATE_DESTROYING,
+                                          BH_STATE_DESTROYED};
+
+    for (size_t i = 0; i < N_ELEMENTS(ended); i++)
+        if (row->state == ended[i])
+            return err_set(e, ERR_ABORTED, "the box is %s", bh_state_name(row->state));
+    return 0;
+}
+
 int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id,
                   const struct monitor_options *o, struct err *e)
 {
@@ -245,6 +261,8 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id,
     r = store_get(ctx->store, box_id, &row, e);
     if (r == 0)
         r = box_new_take(ctx, &row, &m->box, e);
+    if (r == 0)
+        r = check_wanted(&m->box->row, e);
     if (r == 0)
         r = find_or_start(m, o, &is_adopted, e);
     m->is_paused = r == 0 && is_adopted && m->box->row.state == BH_STATE_PAUSED;

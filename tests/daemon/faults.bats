@@ -153,6 +153,20 @@ repeat_two() # the creation of the box `two` again has no other effect
     bellhop audit verify
 }
 
+@test "a lock that is no daemon's, of who asks or of a child that is just starting, delays a daemon's start alone" {
+    mkdir -p -m 0700 "$BELLHOP_STATE_DIR"
+    exec 8>>"$BELLHOP_STATE_DIR/daemon.lock"
+    flock -s 8
+    "$BELLHOP_BUILD/bellhop-daemon" --state-dir "$BELLHOP_STATE_DIR" --cache-dir "$BELLHOP_CACHE_DIR" \
+        --socket "$BOX_TMP/daemon.sock" 2>"$BOX_TMP/daemon.log" 3>&- 8>&- &
+    DAEMON_PID=$!
+    tries() { ls -l "/proc/$DAEMON_PID/fd" | grep -q 'daemon[.]lock$'; }
+    wait_for 10 tries
+    flock -u 8
+    exec 8>&-
+    wait_for 10 curl -sS --fail --unix-socket "$BOX_TMP/daemon.sock" http://bellhop/v1/health
+}
+
 @test "when a daemon is killed, the next one starts at once and has the same" {
     daemon_start
     make_box one

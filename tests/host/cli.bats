@@ -75,7 +75,7 @@ variables_read()
     # The page names no variable that nothing reads.
     grep -oE '\bBELLHOP_[A-Z_]+' "$BOX_TMP/help" | sort -u | while IFS= read -r variable; do
         grep -rqF --include='*.[ch]' --include='*.sh' "$variable" host-client/lib guest image/forms \
-            host-client/cli/main.c host-client/cli/config.c host-client/cli/cmd_up.c || fail "nobody reads $variable"
+            host-client/cli/{main,config,options,cmd_up}.c || fail "nobody reads $variable"
     done
 }
 

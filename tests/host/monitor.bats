@@ -308,6 +308,18 @@ one_monitor()
     [ "$left" -le 960000 ]
 }
 
+@test "a monitor whose box was ended before it came starts nothing" {
+    up one >/dev/null
+    id=$(bellhop status one --json | jq -r .id)
+    bellhop stop one >/dev/null
+    run timeout 30 "$BELLHOP_BUILD/bellhop-monitor" --state-dir "$BELLHOP_STATE_DIR" --cache-dir "$BELLHOP_CACHE_DIR" \
+        --agent "$BELLHOP_BUILD/bellhopd" --id "$id"
+    [ "$status" -eq 1 ]
+    [[ "$output" = *"the box is stopped"* ]]
+    [ ! -e "$BELLHOP_STATE_DIR/boxes/$id/run.json" ]
+    [ "$(bellhop status one --json | jq -r .state)" = stopped ]
+}
+
 @test "a second monitor leaves a box to the one that answers, also if the lock file was removed" {
     bellhop up --name one --provider process --agent none --empty >/dev/null 2>&1
     id=$(bellhop status one --json | jq -r .id)

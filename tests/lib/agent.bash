@@ -13,7 +13,7 @@ BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 BELLHOPD=${BELLHOPD:-$BELLHOP_BUILD/bellhopd}
 AGENT_PIDS=()
 AGENT_DIRS=()
-load ../lib/wait
+source "${BASH_SOURCE[0]%/*}/wait.bash"
 
 start_agent()
 {

@@ -11,7 +11,7 @@ BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 BELLHOP=${WIRE_BIN:+$WIRE_BIN/bellhop}
 BELLHOP=${BELLHOP:-$BELLHOP_BUILD/bellhop}
 load ../lib/processes
-load ../lib/wait
+source "${BASH_SOURCE[0]%/*}/wait.bash"
 
 box_setup()
 {

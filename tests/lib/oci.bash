@@ -10,7 +10,7 @@
 # of its own; oci_teardown fails the test if anything of it is left.
 
 load ../lib/processes
-load ../lib/wait
+source "${BASH_SOURCE[0]%/*}/wait.bash"
 load ../providers/drivers
 
 oci_setup_file()

@@ -2,6 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +12,14 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
 
 #define LOCK_FILE "daemon.lock"
 #define FACTS_MAX_BYTES 4096
+#define TAKE_MS 5000 /* for a lock that no daemon has */
+#define TAKE_POLL_MS 10
 
 static int lock_open(const char *state_dir, int flags, int *ret, struct err *e)
 {
@@ -34,6 +40,29 @@ static json_t *read_facts(int fd)
     return json_is_object(facts) ? facts : (json_decref(facts), json_object());
 }
 
+/* A child that a killed daemon was just starting has its lock for a moment, and who asks for the facts has one. */
+static bool daemon_is_dead(int fd)
+{
+    _cleanup_json_ json_t *facts = read_facts(fd);
+    json_int_t pid = json_integer_value(json_object_get(facts, "pid"));
+
+    return pid <= 0 || pid > INT_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH);
+}
+
+static int wait_for_lock(int fd)
+{
+    int64_t deadline_mono_ms = clock_mono_ms() + TAKE_MS;
+
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            return -errno;
+        if (!daemon_is_dead(fd) || clock_until_ms(deadline_mono_ms) == 0)
+            return -EWOULDBLOCK;
+        (void)poll(NULL, 0, TAKE_POLL_MS);
+    }
+    return 0;
+}
+
 int daemon_lock_take(const char *state_dir, int *ret_fd, struct err *e)
 {
     _cleanup_json_ json_t *facts = NULL;
@@ -42,14 +71,15 @@ int daemon_lock_take(const char *state_dir, int *ret_fd, struct err *e)
 
     if (r < 0)
         return r;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+    r = wait_for_lock(fd);
+    if (r == 0) {
         if (ftruncate(fd, 0) < 0)
             return err_sys(e, errno, "truncate '" LOCK_FILE "'");
         *ret_fd = TAKE_FD(fd);
         return 0;
     }
-    if (errno != EWOULDBLOCK)
-        return err_sys(e, errno, "lock '" LOCK_FILE "'");
+    if (r != -EWOULDBLOCK)
+        return err_sys(e, -r, "lock '" LOCK_FILE "'");
     facts = read_facts(fd);
     return err_field(e, ERR_EXISTS, "state-dir",
                      "a daemon (pid %lld) serves the boxes of '%s' already",
