@@ -259,10 +259,10 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id,
     *m = (struct monitor){.ctx = ctx, .signal_fd = -1};
     exit_watch_init(&m->exit);
     r = store_get(ctx->store, box_id, &row, e);
+    if (r == 0 && (r = check_wanted(&row, e)) < 0)
+        box_row_done(&row); /* without a handle, nothing of the box is stopped either */
     if (r == 0)
         r = box_new_take(ctx, &row, &m->box, e);
-    if (r == 0)
-        r = check_wanted(&m->box->row, e);
     if (r == 0)
         r = find_or_start(m, o, &is_adopted, e);
     m->is_paused = r == 0 && is_adopted && m->box->row.state == BH_STATE_PAUSED;

@@ -56,6 +56,7 @@ struct bh_box {
 extern const struct agent_ops box_agent_ops;
 
 int box_check_key(const char *key, struct err *e); /* bh_create_options.key */
+void box_clear_info(struct bh_box *box);           /* of bh_box_info(): it is made anew */
 /* Takes over the row's content, also on failure. */
 int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, struct err *e);
 /* bh_list() of some. */

@@ -6,7 +6,7 @@
  * and less than 5 minutes remain, the lease is extended to 10 minutes; it is never shortened. A box
  * whose time to live is less than 10 minutes has the same rule at its own scale.
  *
- * What is done at the end of a lease may take time (a snapshot): it begins so long before the deadline.
+ * The work at the end of a lease may take time (a snapshot): it begins so long before the deadline.
  *
  * The idle time begins with the last use. If it is not longer than the time to live, the lease of a
  * box that may be idle does not end before the idle time has passed.

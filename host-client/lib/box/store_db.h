@@ -41,6 +41,8 @@ void store_set_patience(struct store *s);
 int store_commit(struct store *s, int r, struct err *e);
 /* Runs a statement that returns no row; finalizes nothing. */
 int store_step(struct store *s, sqlite3_stmt *st, struct err *e);
+/* Runs a statement that changes exactly the row called id. */
+int store_change_row(struct store *s, sqlite3_stmt *st, const char *id, struct err *e);
 
 const char *store_column_text(sqlite3_stmt *st, int i); /* "" for NULL */
 json_t *store_column_json(sqlite3_stmt *st, int i, struct err *e);
