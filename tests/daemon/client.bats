@@ -131,6 +131,9 @@ TABLE
     state() { at tcp status one --json | jq -r .state; }
     at tcp up --provider process --agent none --name one "$BOX_TMP/project" >/dev/null 2>&1
     [ "$(at tcp cat one :file)" = 'a line' ]
+    # The token in the clear is no proxy's to read, in calls of the daemon and of the box.
+    [ "$(http_proxy=http://127.0.0.1:1 no_proxy= at tcp ls -q)" = one ]
+    [ "$(http_proxy=http://127.0.0.1:1 no_proxy= at tcp exec one -- cat file)" = 'a line' ]
     # A second up finds it, and uploads nothing again.
     at tcp exec one -- rm file
     at tcp up --provider process --agent none --name one "$BOX_TMP/project" >/dev/null 2>&1

@@ -198,7 +198,7 @@ static int answer_error(int status, const struct buf *body, struct err *e)
         return -told.code;
     }
     return err_field(e, status == 401 ? ERR_UNAUTHENTICATED : ERR_UNAVAILABLE, "daemon",
-                     "what is there is no daemon of Bellhop: it answered with status %d", status);
+                     "no daemon of Bellhop answers there: the status is %d", status);
 }
 
 static int read_answer(const struct http_response *res, json_t **ret, struct err *e)

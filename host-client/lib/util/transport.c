@@ -338,6 +338,17 @@ static int shorten_socket_path(struct http *h, const char *path, struct err *e)
     return h->long_path ? 0 : err_oom(e);
 }
 
+/* Everybody on the way can read it: the proxy too. */
+static bool has_token_in_clear(const struct http_request *req)
+{
+    if (strncasecmp(req->url, "http://", strlen("http://")) != 0)
+        return false;
+    for (const char *const *l = req->headers; l && *l; l++)
+        if (strncasecmp(*l, "Authorization:", strlen("Authorization:")) == 0)
+            return true;
+    return false;
+}
+
 static int set_address(struct http *h, const struct http_request *req, struct err *e)
 {
     const struct sockaddr_un *un = NULL;
@@ -352,7 +363,7 @@ static int set_address(struct http *h, const struct http_request *req, struct er
     }
     (void)curl_calls.easy_setopt(h->easy, CURLOPT_URL, req->url);
     (void)curl_calls.easy_setopt(h->easy, CURLOPT_UNIX_SOCKET_PATH, path);
-    if (path) /* proxies are for the network */
+    if (path || has_token_in_clear(req)) /* proxies are for the network */
         (void)curl_calls.easy_setopt(h->easy, CURLOPT_PROXY, "");
     return 0;
 }
