@@ -16,6 +16,7 @@
 #include "lib/box/history.h"
 #include "lib/box/lease_file.h"
 #include "lib/box/lifecycle.h"
+#include "monitor/agent_bridge.h"
 #include "monitor/commands.h"
 #include "monitor/diskwatch.h"
 #include "monitor/port_forward.h"
@@ -82,7 +83,7 @@ static int wait_for_agent(struct monitor *m, int64_t deadline_mono_ms, struct er
         if (r == 0)
             return 0;
         if (clock_until_ms(deadline_mono_ms) == 0)
-            return err_wrap(e, r, "the guest agent does not answer");
+            return err_wrap(e, bridge_explain(m->bridge, r, e), "the guest agent does not answer");
         if (exit_watch_has_ended(&m->exit, pause_ms))
             return ended_early(m, e);
         pause_ms = pause_ms * 2 > READY_POLL_MOST_MS ? READY_POLL_MOST_MS : pause_ms * 2;
@@ -266,7 +267,9 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id,
     if (r == 0)
         r = find_or_start(m, o, &is_adopted, e);
     m->is_paused = r == 0 && is_adopted && m->box->row.state == BH_STATE_PAUSED;
-    if (m->is_paused)
+    if (r == 0)
+        r = bridge_new(m->box, &m->bridge, e);
+    if (r == 0 && m->is_paused)
         r = box_provider_freeze(m->box, e);
     else if (r == 0 && is_adopted && box_row_is_paused(&m->box->row)) /* it was interrupted */
         r = monitor_thaw_box(m->box, o->deadline_mono_ms, &is_well, e);
@@ -289,6 +292,7 @@ void monitor_done(struct monitor *m)
     m->commands = commands_free(m->commands);
     m->forwards = forwards_free(m->forwards);
     m->disk = diskwatch_free(m->disk);
+    m->bridge = bridge_free(m->bridge);
     m->box = bh_box_free(m->box);
     use_done(&m->use);
     exit_watch_done(&m->exit);
@@ -486,7 +490,7 @@ static void run_turn(struct monitor *m, struct pollfd *p)
         on_supervisor(m);
     if (!m->is_over)
         commands_act(m->commands, p + N_FIXED, n_commands);
-    if (!m->is_over && (p[FIXED_EXIT].revents || m->exit.fd < 0) &&
+    if (!m->is_over && (p[FIXED_EXIT].revents || clock_mono_ms() >= m->exit.next_ms) &&
         exit_watch_has_ended(&m->exit, 0))
         monitor_end_by_itself(m);
     if (!m->is_over && p[FIXED_SIGNALS].revents)
