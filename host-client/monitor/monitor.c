@@ -54,6 +54,9 @@ static int ended_early(struct monitor *m, struct err *e)
 {
     static const char *const logs[] = {"agent.log", "console.log", NULL};
     char *line;
+    int status;
+
+    (void)exit_watch_status(&m->exit, &status); /* a provider fetches the log with it */
 
     for (size_t i = 0; logs[i]; i++) {
         _cleanup_free_ char *path = box_path(m->box, logs[i]);

@@ -194,8 +194,8 @@ struct provider {
     /* Or NULL: a descriptor that becomes readable when the box may have ended: find() is asked then.
      * Without has_own_children. */
     int (*watch)(struct provider_box *b, int *ret_fd, struct err *e);
-    /* The wait status of a run that has ended, as waitpid() has it. Needed with
-     * PROVIDER_EXIT_ASKED alone. */
+    /* The wait status of a run that has ended, as waitpid() has it; <dir>/agent.log has its output then. Needed
+     * with PROVIDER_EXIT_ASKED alone. */
     int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,
                        struct err *e);
     /* The isolation and limits in force, read back from the kernel (/proc/PID/status, cgroup

@@ -222,13 +222,17 @@ static int start_once(struct provider_box *b, struct engine *d, const char *id, 
     return r < 0 ? r : send_token(b, fd, e);
 }
 
-/* dockerd 20.10 was seen to start a container whose root was not mounted yet ("no such file"): the next start works. */
+/*
+ * Engines fail to start a container now and then for reasons that are gone a moment later: dockerd 20.10 on a root that
+ * was not mounted yet ("no such file"), Podman 4.3 in a network namespace that was not ("setns"). One more try tells
+ * these from the others.
+ */
 static int start_container(struct provider_box *b, struct engine *d, const char *id, struct err *e)
 {
     struct err why = {0};
     int r = start_once(b, d, id, &why);
 
-    if (r == -ERR_INVALID && strstr(why.message, "no such file or directory"))
+    if (r == -ERR_INVALID || r == -ERR_UNAVAILABLE)
         r = start_once(b, d, id, &why);
     if (r < 0 && e)
         *e = why;
@@ -410,6 +414,8 @@ static int docker_exit_status(struct provider_box *b, const struct provider_run 
         r = docker_find_container(b, d, &c, e);
     if (r == 1 && c.is_running)
         r = 0;
+    if (r == 1)
+        save_logs(b, d, c.id);
     if (r == 1)
         *ret_status = c.is_oom                      ? SIGKILL_NUMBER
                       : c.exit_code > SIGNAL_STATUS ? c.exit_code - SIGNAL_STATUS

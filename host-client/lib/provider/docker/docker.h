@@ -12,7 +12,6 @@
 
 #define DOCKER_AGENT "/usr/local/bin/bellhopd"
 #define DOCKER_RUN_DIR "/run/bellhop"
-#define DOCKER_AGENT_SOCKET DOCKER_RUN_DIR "/agent.sock"
 #define DOCKER_AGENT_PORT 4711
 #define DOCKER_NAME_BYTES 64
 
@@ -70,6 +69,8 @@ int docker_find_named(const struct provider_box *b, struct engine *d, const char
 /* Removes it with its volumes, and waits until it is gone. */
 int docker_remove_container(struct engine *d, const char *id, struct err *e);
 
+/* Of the agent in the container. An agent that is not root has no directory of its own in a Podman of version 4. */
+const char *docker_agent_socket(const struct spec *s);
 /* Makes the container of `image`; tag: of a restored disk, or NULL. One that is there already is adopted. */
 int docker_create_container(const struct provider_box *b, struct engine *d, const char *name,
                             const char *image, const char *tag, struct err *e);

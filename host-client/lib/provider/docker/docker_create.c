@@ -26,6 +26,11 @@ static bool is_strict(const struct spec *s)
     return str_eq(s->privilege, "strict");
 }
 
+const char *docker_agent_socket(const struct spec *s)
+{
+    return is_strict(s) ? "/dev/shm/bellhop-agent.sock" : DOCKER_RUN_DIR "/agent.sock";
+}
+
 static json_t *new_capabilities(const struct spec *s)
 {
     json_t *list = json_array();
@@ -48,34 +53,60 @@ static json_t *new_labels(const struct provider_box *b, const char *tag, const c
     return labels;
 }
 
-static void put_memory_dir(json_t *dirs, const char *path, const char *options,
-                           const struct docker_user *user)
-{
-    char text[128];
+/* A directory in memory. */
+struct memory_dir {
+    char path[192];
+    const char *options;
+    unsigned mode;
+    bool is_users; /* else root's */
+};
+#define MEMORY_DIRS_MAX 6
 
-    if (user)
-        (void)snprintf(text, sizeof(text), "%s,uid=%u,gid=%u", options, user->uid, user->gid);
-    else
-        (void)snprintf(text, sizeof(text), "%s", options);
-    (void)json_object_set_new(dirs, path, json_string(text));
+/* The first two are never on a disk: the agent's socket, and secrets. */
+static size_t list_memory_dirs(const struct provider_box *b, const struct docker_user *user,
+                               struct memory_dir out[MEMORY_DIRS_MAX])
+{
+    static const char small[] = "rw,nosuid,nodev,noexec,size=4m";
+    static const char temporary[] = "rw,nosuid,nodev,noexec,size=256m";
+    static const char work[] = "rw,nosuid,nodev,exec";
+    const struct memory_dir all[MEMORY_DIRS_MAX] = {
+        {DOCKER_RUN_DIR, small, 0700, false},
+        {"/run/secrets", small, 0700, true},
+        {"/tmp", temporary, 01777, false},
+        {"/var/tmp", temporary, 01777, false},
+        {"", work, 0755, true},
+        {"", work, 0755, true},
+    };
+
+    memcpy(out, all, sizeof(all));
+    (void)snprintf(out[4].path, sizeof(out[4].path), "/home/%.100s", user->name);
+    (void)snprintf(out[5].path, sizeof(out[5].path), "%s", b->spec->dest);
+    return b->spec->read_only ? MEMORY_DIRS_MAX : 2;
 }
 
-/* Directories in memory. The first two are never on a disk: the agent's socket, and secrets. */
-static json_t *new_memory_dirs(const struct provider_box *b, const struct docker_user *user)
+/*
+ * Podman 4 refuses an owner, and runc gives a tmpfs the mode of the directory below it: there such a directory is made
+ * first (make_dirs), open to everybody as /tmp is. All in the box that is not root is one user, and secrets are files
+ * of mode 0600.
+ */
+static json_t *new_memory_dirs(const struct provider_box *b, const struct docker_facts *f,
+                               const struct docker_user *user)
 {
-    const struct docker_user *agent = is_strict(b->spec) ? user : NULL;
+    struct memory_dir list[MEMORY_DIRS_MAX];
+    size_t n = list_memory_dirs(b, user, list);
     json_t *dirs = json_object();
-    char home[128];
 
-    put_memory_dir(dirs, DOCKER_RUN_DIR, "rw,nosuid,nodev,noexec,size=1m,mode=0700", agent);
-    put_memory_dir(dirs, "/run/secrets", "rw,nosuid,nodev,noexec,size=4m,mode=0700", user);
-    if (!b->spec->read_only)
-        return dirs;
-    (void)snprintf(home, sizeof(home), "/home/%.100s", user->name);
-    put_memory_dir(dirs, "/tmp", "rw,nosuid,nodev,noexec,size=256m,mode=1777", NULL);
-    put_memory_dir(dirs, "/var/tmp", "rw,nosuid,nodev,noexec,size=256m,mode=1777", NULL);
-    put_memory_dir(dirs, home, "rw,nosuid,nodev,mode=0755", user);
-    put_memory_dir(dirs, b->spec->dest, "rw,nosuid,nodev,mode=0755", user);
+    for (size_t i = 0; i < n; i++) {
+        const struct memory_dir *m = &list[i];
+        char owner[48] = "";
+
+        if (m->is_users && !f->is_podman)
+            (void)snprintf(owner, sizeof(owner), ",uid=%u,gid=%u", user->uid, user->gid);
+        (void)json_object_set_new(
+            dirs, m->path,
+            json_sprintf("%s,mode=%04o%s", m->options,
+                         m->is_users && f->is_podman ? 01777 : m->mode, owner));
+    }
     return dirs;
 }
 
@@ -105,7 +136,7 @@ static json_t *new_host_config(const struct provider_box *b, const struct docker
     json_t *host =
         json_pack("{s:s, s:[s], s:o, s:o, s:b, s:b, s:{s:s}, s:{s:s, s:{s:s}}}", "NetworkMode",
                   network_of(b->spec), "CapDrop", "ALL", "CapAdd", new_capabilities(b->spec),
-                  "Tmpfs", new_memory_dirs(b, user), "ReadonlyRootfs", (int)b->spec->read_only,
+                  "Tmpfs", new_memory_dirs(b, f, user), "ReadonlyRootfs", (int)b->spec->read_only,
                   "Init", 0, "RestartPolicy", "Name", "no", "LogConfig", "Type", "json-file",
                   "Config", "max-size", LOG_BYTES);
 
@@ -126,7 +157,7 @@ static json_t *new_host_config(const struct provider_box *b, const struct docker
 /* Without a network of its own, the agent listens on its socket alone. */
 static json_t *new_arguments(const struct provider_box *b, const struct docker_user *user)
 {
-    json_t *args = json_pack("[s, s, s, s, s, s, s, s, s]", "--init", "--unix", DOCKER_AGENT_SOCKET,
+    json_t *args = json_pack("[s, s, s, s, s, s, s, s, s]", "--init", "--unix", docker_agent_socket(b->spec),
                              "--token-fd", "0", "--user", user->name, "--workdir", b->spec->dest);
 
     if (args && str_eq(b->spec->network, "user")) {
@@ -152,50 +183,60 @@ static json_t *new_config(const struct provider_box *b, const struct docker_fact
                      new_host_config(b, f, user));
 }
 
-/* ---- the project's directory ---- */
+/* ---- directories ---- */
 
 static void put_octal(char *field, size_t bytes, uint64_t value)
 {
     (void)snprintf(field, bytes, "%0*llo", (int)bytes - 1, (unsigned long long)value);
 }
 
-/* A tar of one directory, owned by the box's user. */
-static int make_dir_tar(const char *path, const struct docker_user *user, char out[3 * TAR_BLOCK],
-                        struct err *e)
+/* Appends the entry of a directory to a tar. */
+static int add_dir(struct buf *tar, const char *path, unsigned mode, uint32_t uid, uint32_t gid,
+                   struct err *e)
 {
+    char head[TAR_BLOCK] = {0};
     unsigned sum = 0;
-    size_t n = strlen(path + 1);
 
-    if (n + 2 > TAR_NAME_BYTES)
+    if (strlen(path) >= TAR_NAME_BYTES)
         return err_field(e, ERR_INVALID, "dest", "dest: '%.80s...' is longer than %d bytes", path,
-                         TAR_NAME_BYTES - 2);
-    memset(out, 0, (size_t)3 * TAR_BLOCK); /* two empty blocks end it */
-    (void)snprintf(out, TAR_NAME_BYTES, "%s/", path + 1);
-    put_octal(out + 100, 8, 0755);
-    put_octal(out + 108, 8, user->uid);
-    put_octal(out + 116, 8, user->gid);
-    put_octal(out + 124, 12, 0);
-    put_octal(out + 136, 12, 0);
-    out[156] = '5';
-    memcpy(out + 257, "ustar\00000", 8);
-    memset(out + 148, ' ', 8);
+                         TAR_NAME_BYTES - 1);
+    (void)snprintf(head, TAR_NAME_BYTES, "%s/", path + 1);
+    put_octal(head + 100, 8, mode);
+    put_octal(head + 108, 8, uid);
+    put_octal(head + 116, 8, gid);
+    put_octal(head + 124, 12, 0);
+    put_octal(head + 136, 12, 0);
+    head[156] = '5';
+    memcpy(head + 257, "ustar\00000", 8);
+    memset(head + 148, ' ', 8);
     for (int i = 0; i < TAR_BLOCK; i++)
-        sum += (unsigned char)out[i];
-    put_octal(out + 148, 7, sum);
-    return 0;
+        sum += (unsigned char)head[i];
+    put_octal(head + 148, 7, sum);
+    return buf_add(tar, head, sizeof(head), e);
 }
 
-static int make_workdir(const struct provider_box *b, struct engine *d, const char *name,
-                        const struct docker_user *user, struct err *e)
+/* The project's directory, and those that need to be there before the container starts. */
+static int make_dirs(const struct provider_box *b, struct engine *d, const char *name,
+                     const struct docker_facts *f, const struct docker_user *user, struct err *e)
 {
-    char tar[3 * TAR_BLOCK], path[128];
-    int r;
+    struct memory_dir list[MEMORY_DIRS_MAX];
+    size_t n = f->is_podman ? list_memory_dirs(b, user, list) : 0;
+    static const char end[2 * TAR_BLOCK];
+    _cleanup_buf_ struct buf tar;
+    char path[128];
+    int r = 0;
 
-    if (b->spec->read_only) /* it is in memory */
-        return 0;
-    r = make_dir_tar(b->spec->dest, user, tar, e);
+    buf_init(&tar, (MEMORY_DIRS_MAX + 3) * TAR_BLOCK);
+    for (size_t i = 0; r == 0 && i < n; i++)
+        if (list[i].is_users)
+            r = add_dir(&tar, list[i].path, 01777, 0, 0, e);
+    if (r == 0 && !b->spec->read_only)
+        r = add_dir(&tar, b->spec->dest, 0755, user->uid, user->gid, e);
+    if (r < 0 || !tar.len)
+        return r;
+    r = buf_add(&tar, end, sizeof(end), e);
     (void)snprintf(path, sizeof(path), "/containers/%.72s/archive?path=/", name);
-    return r < 0 ? r : engine_send_bytes(d, "PUT", path, tar, sizeof(tar), e);
+    return r < 0 ? r : engine_send_bytes(d, "PUT", path, tar.data, tar.len, e);
 }
 
 int docker_create_container(const struct provider_box *b, struct engine *d, const char *name,
@@ -214,8 +255,10 @@ int docker_create_container(const struct provider_box *b, struct engine *d, cons
     if (r < 0)
         return r;
     config = new_config(b, &facts, &user, image, tag, mark);
-    docker_facts_done(&facts);
     (void)snprintf(path, sizeof(path), "/containers/create?name=%.72s", name);
     r = config ? engine_call(d, "POST", path, config, NULL, e) : err_oom(e);
-    return r < 0 ? r : make_workdir(b, d, name, &user, e);
+    if (r == 0)
+        r = make_dirs(b, d, name, &facts, &user, e);
+    docker_facts_done(&facts);
+    return r;
 }

@@ -208,11 +208,12 @@ static int strip_exec_frames(void *arg, struct buf *in, struct buf *out, bool is
     return 0;
 }
 
-static int start_dialer(struct engine *d, const char *container, int *ret_fd, struct err *e)
+static int start_dialer(struct engine *d, const char *container, const char *socket, int *ret_fd,
+                        struct err *e)
 {
     _cleanup_json_ json_t *command =
         json_pack("{s:b, s:b, s:b, s:b, s:[s, s, s]}", "AttachStdin", 1, "AttachStdout", 1,
-                  "AttachStderr", 0, "Tty", 0, "Cmd", DOCKER_AGENT, "dial", DOCKER_AGENT_SOCKET);
+                  "AttachStderr", 0, "Tty", 0, "Cmd", DOCKER_AGENT, "dial", socket);
     _cleanup_json_ json_t *start = json_pack("{s:b, s:b}", "Detach", 0, "Tty", 0);
     _cleanup_json_ json_t *made = NULL;
     const char *id;
@@ -240,7 +241,7 @@ static int dial_exec(struct provider_box *b, const struct reach *w, int *ret_fd,
     int r = docker_open(b, &d, e);
 
     if (r == 0)
-        r = start_dialer(d, w->container, &relay.right, e);
+        r = start_dialer(d, w->container, docker_agent_socket(b->spec), &relay.right, e);
     if (r < 0)
         return r;
     r = socket_pair(pair, e);
