@@ -19,6 +19,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/store_mark.h"
+#include "lib/util/procfs.h"
 
 #define TOKEN_BYTES 4096
 #define SIGNAL_STATUS 128
@@ -175,6 +176,10 @@ static int run_of_container(const struct provider_box *b, struct engine *d,
 
     *ret = (struct provider_run){0};
     r = r == 1 ? c.is_running : r;
+    if (r == 1 && engine_is_local(d))
+        ret->pid = docker_own_pid(&c);
+    if (r == 1 && ret->pid)
+        ret->pid_start = procfs_start_time(ret->pid);
     docker_container_done(&c);
     return r;
 }
@@ -268,11 +273,11 @@ static int docker_start(struct provider_box *b, struct provider_run *ret, struct
         r = docker_record_reach(b, d, &now, e);
     if (r < 0 && c.doc)
         save_logs(b, d, c.id);
-    if (r == 0)
-        *ret = (struct provider_run){0};
     docker_container_done(&c);
     docker_container_done(&now);
-    return r;
+    if (r == 0)
+        r = run_of_container(b, d, ret, e);
+    return r == 0 ? err_set(e, ERR_UNAVAILABLE, "the container ended at once") : r < 0 ? r : 0;
 }
 
 /* ---- pause ---- */

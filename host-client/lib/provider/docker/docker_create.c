@@ -102,10 +102,10 @@ static json_t *new_memory_dirs(const struct provider_box *b, const struct docker
 
         if (m->is_users && !f->is_podman)
             (void)snprintf(owner, sizeof(owner), ",uid=%u,gid=%u", user->uid, user->gid);
-        (void)json_object_set_new(
-            dirs, m->path,
-            json_sprintf("%s,mode=%04o%s", m->options,
-                         m->is_users && f->is_podman ? 01777 : m->mode, owner));
+        (void)json_object_set_new(dirs, m->path,
+                                  json_sprintf("%s,mode=%04o%s", m->options,
+                                               m->is_users && f->is_podman ? 01777 : m->mode,
+                                               owner));
     }
     return dirs;
 }
@@ -157,8 +157,9 @@ static json_t *new_host_config(const struct provider_box *b, const struct docker
 /* Without a network of its own, the agent listens on its socket alone. */
 static json_t *new_arguments(const struct provider_box *b, const struct docker_user *user)
 {
-    json_t *args = json_pack("[s, s, s, s, s, s, s, s, s]", "--init", "--unix", docker_agent_socket(b->spec),
-                             "--token-fd", "0", "--user", user->name, "--workdir", b->spec->dest);
+    json_t *args =
+        json_pack("[s, s, s, s, s, s, s, s, s]", "--init", "--unix", docker_agent_socket(b->spec),
+                  "--token-fd", "0", "--user", user->name, "--workdir", b->spec->dest);
 
     if (args && str_eq(b->spec->network, "user")) {
         (void)json_array_append_new(args, json_string("--listen"));
