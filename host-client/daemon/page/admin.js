@@ -127,7 +127,7 @@ function askRevoke(token, isOwn) {
     return ask({
         title: `Revoke ${nameOf(token)}?`,
         text: isOwn ? 'This page uses it, and asks for another one then. This cannot be undone.'
-            : 'Who uses it is refused from now on, and its streams and terminals end. This cannot be undone.',
+            : 'Its users are refused from now on, and their streams and terminals end. This cannot be undone.',
         action: 'Revoke the token',
         kind: 'danger',
         submit: () => call('DELETE', `/v1/tokens/${encodeURIComponent(token.id)}`),

@@ -188,7 +188,7 @@ async function readAccess() {
 let isAsking = false; /* for a token */
 
 /* The list is read again at each connection: events say what changed, not what there is. */
-async function onOpen() {
+async function onOpen(isPolled) {
     const [all] = await Promise.all([readBoxes(), readAccess()]);
     const ids = new Set(all.map(b => b.id));
     const isFirst = !isLoaded;
@@ -200,7 +200,7 @@ async function onOpen() {
     all.forEach(setBox);
     showList();
     closeGate();
-    showConnection('live', 'Live');
+    showConnection('live', isPolled ? 'Every 5 s' : 'Live');
     showBanner('');
     const before = shown;
 
