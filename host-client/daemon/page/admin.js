@@ -5,7 +5,7 @@
 import {call} from './api.js';
 import {act, ask, bytes, button, blank, copyField, field, h, notice, sentence, setText, time} from './dom.js';
 
-const POLL_MS = 5000; /* of tokens and quotas: commands change them, too */
+const POLL_MS = 5000; /* of tokens, quotas and their use: commands change them, too */
 const CALLS_SHOWN = 100;
 const DAY_MS = 86400000;
 const GIB = 2 ** 30;
@@ -383,7 +383,6 @@ export function accessView(place, {boxes, own}) {
     const timer = setInterval(() => !document.hidden && known && readLists().catch(() => {}), POLL_MS);
 
     return {
-        boxesChanged: () => known && show(),
         reconnected: read,
         leave: () => {
             isLeft = true;

@@ -118,7 +118,6 @@ function setBox(box) {
         shown.view?.update(box);
     else if (!shown && isLoaded)
         route();
-    shown?.view?.boxesChanged?.();
 }
 
 function dropBox(id) {
@@ -129,7 +128,6 @@ function dropBox(id) {
         showGone();
     else if (!shown)
         route();
-    shown?.view?.boxesChanged?.();
 }
 
 async function refresh(id) {
