@@ -68,6 +68,7 @@ int answer_gc(struct job *j, struct err *e);
 int answer_config(struct job *j, struct err *e);
 
 /* rights.c */
+int answer_access(struct job *j, struct err *e);
 int answer_tokens(struct job *j, struct err *e);
 int answer_make_token(struct job *j, struct err *e);
 int answer_revoke_token(struct job *j, struct err *e);
