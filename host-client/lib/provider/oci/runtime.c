@@ -30,6 +30,7 @@
 #define CACHE_MAX_BYTES 65536
 #define LOG_MAX_BYTES ((size_t)1 << 20)
 #define WHY_BYTES 256
+#define STATUS_SIGNAL 128 /* above it: the program was killed by status - 128 */
 
 static const char *const runtime_names[] = {"runc", "crun", "runsc"};
 
@@ -259,6 +260,7 @@ static int probe_files(struct bh_ctx *ctx, const char *dir, const char *cgroup, 
     return oci_bundle_write_probe(dir, rootfs, argv, is_dynamic(ctx->agent_path), cgroup, e);
 }
 
+/* 1: somebody killed it, which tells about this run alone; a runtime reports its box's signal as a shell does. */
 static int probe_run(const struct oci_container *c, const char *dir, char why[WHY_BYTES],
                      struct err *e)
 {
@@ -287,7 +289,7 @@ static int probe_run(const struct oci_container *c, const char *dir, char why[WH
         (void)snprintf(why, WHY_BYTES, "a test box ended with status %d", out.status);
     if (!out.status && !strstr(out.text, "bellhopd"))
         (void)snprintf(why, WHY_BYTES, "a test box did not print what it should");
-    return 0;
+    return out.status > STATUS_SIGNAL;
 }
 
 static int probe_in(struct bh_ctx *ctx, const struct oci_runtime *rt, const char *dir,
@@ -311,7 +313,7 @@ static int probe_in(struct bh_ctx *ctx, const struct oci_runtime *rt, const char
     return r;
 }
 
-/* why "" : it works. */
+/* why "" : it works. 1: it does not, but only this time. */
 static int probe_runtime(struct bh_ctx *ctx, const struct oci_runtime *rt, char why[WHY_BYTES],
                          struct err *e)
 {
@@ -408,7 +410,7 @@ static int probe_cached(struct bh_ctx *ctx, const struct oci_runtime *rt, char w
     r = probe_runtime(ctx, rt, why, e);
     if (r == 0)
         cache_put(path, cache, rt, key, why);
-    return r;
+    return r < 0 ? r : 0;
 }
 
 /* ---- the choice ---- */
