@@ -105,10 +105,18 @@ command_start()
 
 @test "wrong options of the daemon are named" {
     run bellhop daemon --socket "$SOCKET" --tls-cert /tmp/x
-    [ "$status" -ne 0 ]
+    [ "$status" -eq 2 ]
     [[ "$output" = *"TLS needs both a certificate and its key"* ]]
+    # Values that the daemon finds wrong only when it uses them.
+    for option in '--listen nonsense' '--listen 127.0.0.1:99999' '--listen 1.2.3.4.5:0' '--webhook nonsense' \
+        '--domain a/b' "--webhook-secret-file $BOX_TMP/none --webhook http://127.0.0.1:1/"; do
+        # shellcheck disable=SC2086 # words
+        run timeout 30 "$BELLHOP" daemon --socket "$SOCKET" $option
+        echo "$option: $status $output"
+        [ "$status" -eq 2 ]
+        [ "${#lines[@]}" = 1 ]
+    done
     run bellhop daemon --socket "$SOCKET" --listen nonsense
-    [ "$status" -ne 0 ]
     [[ "$output" = *"'nonsense' is not ADDR:PORT"* ]]
     run bellhop daemon frobnicate
     [ "$status" -eq 2 ]
@@ -276,10 +284,10 @@ PY
         run timeout 30 "$BELLHOP" daemon --socket "$SOCKET" --listen 127.0.0.1:0 \
             --tls-cert "$BOX_TMP/${pair% *}" --tls-key "$BOX_TMP/${pair#* }"
         echo "$pair: $output"
-        [ "$status" -eq 1 ]
+        [ "$status" -eq 2 ]
         [[ "$output" = *"the certificate and the key are no pair in PEM"* ]]
     done
     run bellhop daemon --socket "$SOCKET" --listen 127.0.0.1:0 --tls-cert "$BOX_TMP/none" --tls-key "$BOX_TMP/own.key"
-    [ "$status" -eq 1 ]
+    [ "$status" -eq 2 ]
     [[ "$output" = *"$BOX_TMP/none"* ]]
 }
