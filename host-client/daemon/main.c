@@ -1,12 +1,14 @@
 /* bellhop-daemon: `bellhop daemon` starts it; people do not. Options and wiring. */
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -145,6 +147,34 @@ static void bound_heap(void)
 {
     (void)mallopt(M_ARENA_MAX, 2);
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_ALLOCATION_BYTES);
+}
+
+/* Of segments that nothing writes to: dropped pages are read again from the file, which the kernel holds. */
+static int drop_clean_pages(struct dl_phdr_info *object, size_t size, void *arg)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    (void)size;
+    (void)arg;
+    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &object->dlpi_phdr[i];
+        uintptr_t from = (object->dlpi_addr + h->p_vaddr) & ~(page - 1);
+
+        if (h->p_type == PT_LOAD && !(h->p_flags & PF_W))
+            (void)madvise((void *)from, object->dlpi_addr + h->p_vaddr + h->p_memsz - from,
+                          MADV_DONTNEED);
+    }
+    return 0;
+}
+
+/*
+ * The start runs through code that an idle daemon never needs again: the dynamic linker's, the self-tests of the TLS
+ * library, the schema of the store. Its pages are most of the resident memory.
+ */
+static void forget_start(void)
+{
+    (void)malloc_trim(0);
+    (void)dl_iterate_phdr(drop_clean_pages, NULL);
 }
 
 /* The facts for the commands (daemon_lock.h), and for who started us. */
@@ -324,18 +354,28 @@ static void free_daemon(struct app *a)
     (void)loop_free(d->loop);
 }
 
+/* A value of an option that is wrong is one whether it is parsed or first used; so is the name of a missing file. */
+static int exit_status(int r, const struct err *e)
+{
+    if (r == -ERR_INVALID || r == -ERR_RANGE || (r == -ERR_NOT_FOUND && e->field[0]))
+        return EXIT_USAGE;
+    return r < 0;
+}
+
 int main(int argc, char **argv)
 {
     struct app a = {.signal_fd = -1, .lock_fd = -1};
     struct err e = {0};
     int r = daemon_options_parse(argc, argv, &a.options, &e);
-    bool is_usage = r < 0;
+    bool is_parsed = r == 0;
 
     (void)umask(077);
     bound_heap();
     raise_file_limit(&a.options.lib);
     if (r == 0)
         r = start_daemon(&a, &e);
+    if (r == 0)
+        forget_start();
     tell_ready(&a, r, &e);
     if (r == 0)
         notify_manager("READY=1\n");
@@ -345,7 +385,7 @@ int main(int argc, char **argv)
         r = loop_run(a.daemon.loop, &e);
     if (r < 0)
         (void)fprintf(stderr, "bellhop-daemon: %s\n", e.message);
-    if (!is_usage)
+    if (is_parsed)
         free_daemon(&a);
     fd_close(a.lock_fd);
     if (a.tls_key)
@@ -353,5 +393,5 @@ int main(int argc, char **argv)
     free(a.tls_key);
     free(a.tls_cert);
     daemon_options_done(&a.options);
-    return is_usage ? EXIT_USAGE : r < 0;
+    return is_parsed ? exit_status(r, &e) : EXIT_USAGE;
 }
