@@ -54,6 +54,19 @@ probe_row()
     done
 }
 
+@test "oci_box_is_not_refused_for_a_failure_of_an_earlier_probe" {
+    name=$(working_runtime)
+    for runtime in "$name" ''; do
+        for row in runc crun runsc; do
+            [ "$(jq --arg row "$row" 'has($row)' "$STATE/cache/oci-probe.json")" = false ] || probe_row "$row" "made up" 0
+        done
+        [[ "$(drive probe "$A" runtime="$runtime")" == "unusable "*"made up"* ]]
+        drive prepare "$A" runtime="$runtime"
+        [[ "$(drive probe "$A" runtime="$runtime")" == "usable $name "* ]]
+        drive destroy "$A"
+    done
+}
+
 # goes_and_comes NAME: hides the runtime, and brings it back, in a mount namespace: the machine's own stays.
 goes_and_comes()
 {
