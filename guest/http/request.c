@@ -233,11 +233,26 @@ void request_cut(struct request *q)
         relay_cut(q);
 }
 
+void request_revoke(struct request *q)
+{
+    WITH_LOCK (&q->lock) {
+        q->is_revoked = true;
+    }
+    request_cut(q);
+}
+
 bool request_is_cut(struct request *q)
 {
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
 
     return q->is_cut;
+}
+
+bool request_is_revoked(struct request *q)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
+
+    return q->is_revoked;
 }
 
 /*
