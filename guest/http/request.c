@@ -215,6 +215,20 @@ void request_limit_unsent(const struct request *q)
         (void)setsockopt(q->conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &n, sizeof(n));
 }
 
+void request_widen_socket(int fd, uint64_t len)
+{
+    int n = REQUEST_LARGE_BYTES;
+
+    if (len > REQUEST_LARGE_BYTES)
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &n, sizeof(n));
+}
+
+void request_expect_sent(const struct request *q, uint64_t len)
+{
+    if (!q->conn->is_tcp)
+        request_widen_socket(q->conn->fd, len);
+}
+
 void request_cut(struct request *q)
 {
     bool is_upgraded = false;

@@ -196,6 +196,14 @@ bool request_take_keepalive(struct request *q);
  * writable only when a third of them is sent; a source would learn late that a slow client reads.
  */
 void request_limit_unsent(const struct request *q);
+/*
+ * A unix socket is to send a body of so many bytes, or of UINT64_MAX for an unknown number. If it is large, its sending
+ * buffer grows to REQUEST_LARGE_BYTES, as TCP's does by itself: reader and writer then change turns less often.
+ */
+#define REQUEST_LARGE_BYTES (512 * 1024)
+void request_widen_socket(int fd, uint64_t len);
+/* The same for the client's socket, and the reply's body. */
+void request_expect_sent(const struct request *q, uint64_t len);
 
 /* Run fn(arg) on a pool thread with a reference to q held until it returns. */
 int request_run(struct request *q, void (*fn)(struct request *q), struct err *e);

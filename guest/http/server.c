@@ -68,6 +68,8 @@ static void conn_started(struct server *s, const struct tls_library *library,
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *from =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     const union MHD_ConnectionInfo *tls =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     struct conn *c = calloc(1, sizeof(*c));
@@ -75,6 +77,7 @@ static void conn_started(struct server *s, const struct tls_library *library,
     if (!c)
         return; /* its first request is refused */
     *c = (struct conn){.fd = info->connect_fd,
+                       .is_tcp = from && from->client_addr->sa_family != AF_UNIX,
                        .library = library,
                        .tls = tls ? tls->tls_session : NULL,
                        .idle_since_ms = clock_mono_ms()};
