@@ -19,7 +19,7 @@
 #define RING_BYTES (128 * 1024)
 #define CHUNK_OVERHEAD 12 /* size in hex and two line ends */
 #define BLOCK_BYTES (16 * 1024)
-#define LARGE_BLOCK_BYTES REQUEST_LARGE_BYTES /* of a body that is larger than that */
+#define LARGE_BLOCK_BYTES (256 * 1024) /* of a body that is larger than that */
 
 void proxy_unref(void *arg)
 {

@@ -238,7 +238,8 @@ def ask(verb, path):
     return reply.status, reply.read()
 for _ in range(10):
     assert ask("GET", sys.argv[2]) == (200, b"/again")
-    assert ask("POST", "/v1/boxes/one/pause")[0] == 200
+    paused = ask("POST", "/v1/boxes/one/pause")
+    assert paused[0] == 200, paused
     assert ask("GET", sys.argv[2]) == (200, b"/again")
 # A command pauses it, and the next request is there before the daemon has read that event.
 for _ in range(3):
