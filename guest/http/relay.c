@@ -160,6 +160,14 @@ static void count_relayed(const struct side *to, uint64_t n)
         o->service->relayed(o->owner, is_out ? 0 : n, is_out ? n : 0);
 }
 
+/* The library passes a half-close on to nobody, and does not close such a connection later. */
+static bool is_tls_client(const struct side *s)
+{
+    const struct relay *r = s->relay;
+
+    return s == &r->sides[CLIENT] && r->urh && r->request->conn->tls;
+}
+
 static void side_flush(struct side *s)
 {
     const char *piece;
@@ -180,7 +188,10 @@ static void side_flush(struct side *s)
     ring_done(&s->out);
     if (other_side(s)->is_read && !s->is_shut) {
         s->is_shut = true;
-        (void)shutdown(s->fd, SHUT_WR);
+        if (is_tls_client(s))
+            s->relay->is_broken = true; /* all is sent */
+        else
+            (void)shutdown(s->fd, SHUT_WR);
     }
 }
 
@@ -287,6 +298,7 @@ static bool relay_close_websocket(struct relay *r)
     fd_close(TAKE_FD(peer->fd));
     ring_done(&peer->out);
     peer->is_read = true;
+    client->is_shut = is_tls_client(client);
     side_flush(client);
     relay_settle(r);
     return true;

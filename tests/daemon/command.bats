@@ -245,6 +245,46 @@ PY
     tls -o /dev/null "https://localhost:$PORT/v1/health"
 }
 
+@test "a WebSocket over TLS ends with its server, after the last byte, and with its token, after a close frame" {
+    tls_start
+    mkdir "$BOX_TMP/project"
+    bellhop up --provider process --agent none --name one "$BOX_TMP/project" >/dev/null 2>&1
+    python3 "$BATS_TEST_DIRNAME/../lib/web_server.py" >"$BOX_TMP/port" 2>/dev/null 3>&- &
+    web=$!
+    wait_for 10 test -s "$BOX_TMP/port"
+    token=$(bellhop token create -q --scope use --name gone)
+    knows() { tls -f -o /dev/null -H "X-Access-Token: $token" "https://localhost:$PORT/v1/info" 2>/dev/null; }
+    wait_for 10 knows
+    python3 - "$PORT" "$token" "$(cat "$BOX_TMP/port")" >"$BOX_TMP/out" 3>&- <<'PY' &
+import socket, ssl, sys
+port, token, web = sys.argv[1:]
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+def upgrade(path):
+    s = context.wrap_socket(socket.create_connection(("127.0.0.1", int(port)), 20))
+    s.sendall(f"GET /v1/boxes/one/proxy/{web}{path} HTTP/1.1\r\nHost: localhost\r\nX-Access-Token: {token}\r\n"
+              "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode())
+    return s
+def rest(s, sign=None):
+    data = b""
+    while (sign is None or sign not in data) and (piece := s.recv(65536)):
+        data += piece
+    return data
+print("ended", rest(upgrade("/ended")).endswith(b"hello:" + b"x" * 300000), flush=True)
+s = upgrade("/frames/810548454c4c4f")
+rest(s, b"HELLO")
+print("open", flush=True)
+print("closed", rest(s), flush=True)
+PY
+    client=$!
+    wait_for 30 grep -q open "$BOX_TMP/out"
+    grep -q '^ended True' "$BOX_TMP/out"
+    bellhop token revoke gone
+    wait "$client"
+    grep -qF "closed b'\x88\x12\x03\xf0access has ended'" "$BOX_TMP/out"
+    kill "$web"
+}
+
 @test "hostile clients of TLS: old versions, junk, silence, another handshake; the next one is served" {
     tls_start
     [[ "$(handshake)" = 'New, TLSv1.3,'* ]]

@@ -14,7 +14,8 @@
 /204 /304 no body, and a Content-Length that says otherwise for 304
 /head     the length of a body that HEAD does not get
 /sse      two events; the second after a request for /go
-Upgrade   101, then "hello:" and an echo; for /frames/HEX these bytes in the place of both, and what comes is dropped
+Upgrade   101, then "hello:" and an echo; for /frames/HEX these bytes in the place of both, and what comes is dropped;
+          /ended sends 300,000 bytes more and closes
 """
 import hashlib
 import json
@@ -105,6 +106,9 @@ class Handler(socketserver.StreamRequestHandler):
             self.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: " + headers["upgrade"].encode() +
                              b"\r\nConnection: Upgrade\r\nX-Accept: yes\r\n\r\n" +
                              (bytes.fromhex(target[8:]) if target.startswith("/frames/") else b"hello:"))
+            if target.startswith("/ended"):
+                self.wfile.write(b"x" * 300000)
+                return
             while True:
                 piece = self.connection.recv(65536)
                 if not piece:
