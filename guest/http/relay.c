@@ -273,6 +273,9 @@ static void on_close_deadline(struct loop *l, void *arg)
 
     (void)l;
     r->timer = NULL;
+    if (is_tls_client(
+            &r->sides[CLIENT])) /* by itself, the library does not always see that we close */
+        (void)shutdown(r->request->conn->fd, SHUT_RDWR);
     relay_end(r);
 }
 
