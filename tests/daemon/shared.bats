@@ -108,6 +108,7 @@ refuses() # URL
     bellhop url one --port "$WEB_PORT" --json >"$BOX_TMP/url"
     jq -e '.needs == "nothing" and (.url | test("^http://127\\.0\\.0\\.1:[0-9]+$"))' "$BOX_TMP/url"
     reaches "$(jq -r .url "$BOX_TMP/url")/"
+    bellhop url one "$WEB_PORT" --json | cmp - "$BOX_TMP/url"
     # A daemon on the loopback is out of reach.
     run bellhop url one --port "$WEB_PORT" --lan
     [ "$status" -eq 4 ]
@@ -139,6 +140,14 @@ refuses() # URL
 }
 
 @test "wrong options of shared URLs are named" {
+    for port in 0 65536 web '' -1; do
+        run bellhop url one -- "$port"
+        [ "$status" -eq 2 ]
+        [[ "$output" = *"the port "* ]]
+    done
+    run bellhop url one 80 --port 80
+    [ "$status" -eq 2 ]
+    [[ "$output" = *"the port is given twice"* ]]
     run bellhop url one --lan
     [ "$status" -eq 2 ]
     [[ "$output" = *"name a port of the box: --port 8080"* ]]
