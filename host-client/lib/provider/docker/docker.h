@@ -34,6 +34,7 @@ struct docker_facts {
     bool is_podman, is_rootless, is_desktop;
     bool has_seccomp, has_userns;
     bool limits_memory, limits_cpu, limits_pids;
+    bool has_freezer;
     unsigned cgroup_version; /* 0: it does not say */
     uint64_t memory_bytes;
     unsigned n_cpus;
