@@ -280,8 +280,8 @@ static void note_call(struct cli *c, char *const *operands, int status, int64_t 
 {
     struct err e = {0};
 
-    if (c->ctx && c->ctx->store && /* a daemon has its own */
-        c->command->flags & CLI_CHANGES &&
+    /* A daemon elsewhere has a record of its own. That of our own daemon has the calls, not the command. */
+    if (c->ctx && (c->ctx->store || c->ctx->daemon_is_own) && c->command->flags & CLI_CHANGES &&
         !(operands && is_reading_verb(c->command, operands[0])) &&
         record_call(c, operands, status, took_ms, &e) < 0)
         cli_warn(c, "this call is not in the audit record: %s", e.message);
