@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "common/cleanup.h"
 #include "common/str.h"
+#include "lib/box/remote.h"
 #include "lib/box/shared_url.h"
 #include "lib/util/context.h"
 #include "lib/util/daemon_client.h"
@@ -62,9 +63,10 @@ static int daemon_url(struct cli *c, const struct args *a, const char *id, char 
     const struct shared_target target = {
         .box_id = id, .port = a->port, .file = a->file ? a->file + 1 : NULL, .is_lan = a->is_lan};
 
-    if (c->ctx->daemon)
-        return err_field(e, ERR_UNIMPLEMENTED, "daemon",
-                         "the daemon's key is on its machine: give '--daemon none' there");
+    int r = remote_leave(c->ctx, "a URL at the daemon", e);
+
+    if (r < 0)
+        return r;
     if (a->is_signed + a->is_public + a->is_private > 1)
         return err_field(e, ERR_INVALID, "signed", "one of --signed, --public and --private");
     if (!a->file == !a->port || (a->file && !a->is_signed))

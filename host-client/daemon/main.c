@@ -1,6 +1,7 @@
 /* bellhop-daemon: `bellhop daemon` starts it; people do not. Options and wiring. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <link.h>
 #include <malloc.h>
 #include <signal.h>
@@ -239,9 +240,10 @@ static json_t *facts_json(const struct app *a)
 
     for (size_t i = 0; (address = server_tcp_address(s, i)); i++)
         (void)json_array_append_new(tcp, json_string(address));
-    return json_pack("{s:i, s:s, s:I, s:s, s:b, s:o, s:s*}", "pid", (int)getpid(), "version",
+    return json_pack("{s:i, s:s, s:I, s:s, s:b, s:o, s:s, s:s*}", "pid", (int)getpid(), "version",
                      bh_version(), "started_ms", (json_int_t)a->daemon.started_ms, "socket",
-                     a->options.socket, "tls", a->options.tls_cert != NULL, "tcp", tcp, "domain",
+                     a->options.socket, "tls", a->options.tls_cert != NULL, "tcp", tcp, "instance",
+                     a->daemon.instance, "domain",
                      a->options.domains ? a->options.domains[0] : NULL);
 }
 
@@ -315,6 +317,17 @@ static int start_server(struct app *a, struct err *e)
     return r;
 }
 
+/* No secret: whoever asks for the daemon's health is told. */
+static int choose_instance(struct daemon *d, struct err *e)
+{
+    uint64_t n[2];
+
+    if (getentropy(n, sizeof(n)) < 0)
+        return err_sys(e, errno, "getentropy");
+    (void)snprintf(d->instance, sizeof(d->instance), "%016" PRIx64 "%016" PRIx64, n[0], n[1]);
+    return 0;
+}
+
 static int start_daemon(struct app *a, struct err *e)
 {
     struct daemon *d = &a->daemon;
@@ -324,10 +337,11 @@ static int start_daemon(struct app *a, struct err *e)
     d->started_ms = clock_real_ms();
     d->options = a->options.lib;
     d->options.actor = "daemon";
+    d->options.daemon = "none"; /* it would find itself */
     d->domains = a->options.domains;
     d->options.debug = sandbox_debug;
     d->options.host_env = (const char *const *)environ;
-    if ((r = io_mkdir_p(d->options.state_dir, 0700, e)) < 0 ||
+    if ((r = choose_instance(d, e)) < 0 || (r = io_mkdir_p(d->options.state_dir, 0700, e)) < 0 ||
         (r = daemon_lock_take(d->options.state_dir, &a->lock_fd, e)) < 0 ||
         (r = loop_new(&d->loop, e)) < 0 || (r = watch_signals(a, e)) < 0 ||
         (r = pool_new(&d->pool, e)) < 0 || (r = contexts_new(&d->options, &d->contexts, e)) < 0 ||

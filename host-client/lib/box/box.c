@@ -32,6 +32,19 @@
 
 /* ---- the context ---- */
 
+int ctx_open_store(struct bh_ctx *ctx, struct err *e)
+{
+    int r = ctx->store ? 0 : store_open(ctx->state_dir, &ctx->store, e);
+
+    if (r < 0)
+        return r;
+    store_set_actor(ctx->store, ctx->actor);
+    store_set_debug(ctx->store, &ctx->debug);
+    if (ctx->records_for_ms)
+        store_set_records_for(ctx->store, ctx->records_for_ms);
+    return 0;
+}
+
 int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_error *err)
 {
     struct bh_ctx *ctx = NULL;
@@ -41,13 +54,7 @@ int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_er
     if (r == 0)
         r = remote_open(ctx, &e);
     if (r == 0 && !ctx->daemon)
-        r = store_open(ctx->state_dir, &ctx->store, &e);
-    if (r == 0 && ctx->store) {
-        store_set_actor(ctx->store, ctx->actor);
-        store_set_debug(ctx->store, &ctx->debug);
-    }
-    if (r == 0 && ctx->store && ctx->records_for_ms)
-        store_set_records_for(ctx->store, ctx->records_for_ms);
+        r = ctx_open_store(ctx, &e);
     if (r < 0) {
         (void)ctx_free(ctx);
         return ctx_fail(err, r, &e);
@@ -204,6 +211,13 @@ bool box_has_agent(const struct bh_box *box)
     return strcmp(box->spec.agent, "none") != 0;
 }
 
+bool box_agent_was_started(const struct bh_box *box)
+{
+    json_t *agent = box->remote ? json_object_get(box->remote, "agent") : box->row.agent;
+
+    return json_string_length(json_object_get(agent, "exec_id")) > 0;
+}
+
 int box_check_key(const char *key, struct err *e)
 {
     size_t n = key ? strnlen(key, STORE_KEY_BYTES + 1) : 0;
@@ -224,8 +238,11 @@ int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct
                       name ? name : "");
         return ctx_fail(err, r, &e);
     }
-    if (ctx->daemon)
-        return ctx_fail(err, remote_get(ctx, name, ret_box, &e), &e);
+    if (ctx->daemon) {
+        r = remote_get(ctx, name, ret_box, &e);
+        if (!remote_leaves_it(ctx, r, ret_box))
+            return ctx_fail(err, r, &e);
+    }
     r = store_find(ctx->store, name, &row, &e);
     if (r == 0)
         r = box_new_take(ctx, &row, ret_box, &e);
@@ -245,8 +262,11 @@ int bh_get_by_id(struct bh_ctx *ctx, const char *id, struct bh_box **ret_box, st
         r = err_field(&e, ERR_INVALID, "id", "id: '%.80s' is not a box's id", id ? id : "");
         return ctx_fail(err, r, &e);
     }
-    if (ctx->daemon)
-        return ctx_fail(err, remote_get(ctx, id, ret_box, &e), &e);
+    if (ctx->daemon) {
+        r = remote_get(ctx, id, ret_box, &e);
+        if (!remote_leaves_it(ctx, r, ret_box))
+            return ctx_fail(err, r, &e);
+    }
     r = store_get(ctx->store, id, &row, &e);
     if (r == 0)
         r = box_new_take(ctx, &row, ret_box, &e);
@@ -262,8 +282,12 @@ int bh_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret_box,
     struct err e = {0};
     int r = box_check_key(key, &e);
 
-    if (r == 0)
-        r = remote_refuse(ctx, "finding a box by its key", &e);
+    if (r == 0 && ctx->daemon) {
+        r = remote_get_by_key(ctx, key, ret_box, &e);
+        if (!remote_leaves_it(ctx, r, ret_box))
+            return ctx_fail(err, r, &e);
+        r = 0;
+    }
     if (r == 0)
         r = store_find_key(ctx->store, key, &row, &e);
     if (r == -ERR_NOT_FOUND)
@@ -311,10 +335,12 @@ int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *
     struct err e = {0};
     int r;
 
-    if (!ctx->daemon)
-        return box_list(ctx, &(struct store_filter){0}, fn, arg, err);
-    r = remote_list(ctx, fn, arg, &e);
-    return r < 0 ? ctx_fail(err, r, &e) : r;
+    if (ctx->daemon) {
+        r = remote_list(ctx, fn, arg, &e);
+        if (!remote_leaves_it(ctx, r, NULL))
+            return r < 0 ? ctx_fail(err, r, &e) : r;
+    }
+    return box_list(ctx, &(struct store_filter){0}, fn, arg, err);
 }
 
 /* ---- the boxes of an image ---- */
@@ -367,7 +393,7 @@ int bh_image_list(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_image
                   void *arg, struct bh_error *err)
 {
     struct err e = {0};
-    int r = remote_refuse(ctx, "listing images", &e);
+    int r = remote_leave(ctx, "listing images", &e);
 
     return ctx_fail(err, r < 0 ? r : image_list(ctx, count_boxes_of_image, fn, arg, &e), &e);
 }
@@ -375,7 +401,7 @@ int bh_image_list(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_image
 int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err)
 {
     struct err e = {0};
-    int r = remote_refuse(ctx, "removing images", &e);
+    int r = remote_leave(ctx, "removing images", &e);
 
     return ctx_fail(err, r < 0 ? r : image_remove(ctx, image, count_boxes_of_image, &e), &e);
 }
