@@ -50,7 +50,7 @@ static const struct option_row option_rows[] = {
      "accept TCP connections here; port 0 picks a free one; may be given again"},
     {"unix", "PATH", OPTION_LIST, AT(unix_paths), "accept connections on this unix socket"},
     {"token-file", "FILE", OPTION_STRING, AT(token_file),
-     "the secret that clients must send; a file nobody else can read (0600)"},
+     "the secret that clients must send; a file nobody else can use (0600, or root's 0440)"},
     {"token-fd", "N", OPTION_FD, AT(token_fd), "the same, read from an inherited descriptor"},
     {"token-once", NULL, OPTION_FLAG, AT(token_once),
      "remove the token file once it is read, before anything is served (--init does so too)"},
