@@ -122,7 +122,7 @@ void options_print_help(void)
         "  bellhopd --listen 127.0.0.1:7070 --auth=open &\n"
         "  curl -H 'Content-Type: application/json' -d '{\"argv\":[\"uname\",\"-a\"]}' \\\n"
         "       http://127.0.0.1:7070/bellhop.v1.Exec/Run\n"
-        "  curl http://127.0.0.1:7070/v1/files//etc/hostname\n");
+        "  curl 'http://127.0.0.1:7070/v1/files?path=/etc/hostname'\n");
 }
 
 static int set_words(char ***list, const char *text, struct err *e)
