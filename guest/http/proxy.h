@@ -25,7 +25,7 @@ struct proxy_target {
     const char *host; /* its Host header */
     const char
         *prefix; /* X-Forwarded-Prefix: the path below which the client sees the server; or NULL */
-    bool is_own; /* the server is an agent of ours: X-Forwarded-For tells it of the proxies before us alone */
+    bool is_own; /* an agent of ours: its X-Forwarded-For has the proxies before us alone */
     const char *headers; /* lines for the request's head, each with its line end; or NULL */
     int64_t answer_ms;   /* 0: PROXY_ANSWER_MS */
     const char
