@@ -14,7 +14,7 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "lib/box/box_provider.h"
-#include "lib/util/relay.h"
+#include "lib/util/socket_relay.h"
 #include "lib/util/socket.h"
 
 #define BRIDGE_STACK_BYTES (256 * 1024) /* libcurl's frames, when a provider dials by HTTP */
@@ -53,12 +53,12 @@ static void *connection_main(void *arg)
 {
     struct bridge_connection *c = arg;
     struct bridge *b = c->bridge;
-    struct relay relay = {.left = c->client, .right = -1, .stop_fd = b->stop_fd};
+    struct socket_relay relay = {.left = c->client, .right = -1, .stop_fd = b->stop_fd};
     struct err e = {0};
 
     free(c);
     if (box_provider_dial(b->box, clock_mono_ms() + BRIDGE_DIAL_MS, &relay.right, &e) == 0) {
-        relay_run(&relay);
+        socket_relay_run(&relay);
     } else {
         WITH_LOCK (&b->lock)
             b->last = e;

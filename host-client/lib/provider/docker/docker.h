@@ -29,7 +29,7 @@ enum docker_reach {
     DOCKER_REACH_EXEC,      /* `bellhopd dial` in the container, over the engine's API */
 };
 
-/* What an engine says of itself (GET /info). */
+/* The facts that an engine tells of itself (GET /info). */
 struct docker_facts {
     bool is_podman, is_rootless, is_desktop;
     bool has_seccomp, has_userns;

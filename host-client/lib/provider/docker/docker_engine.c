@@ -89,8 +89,7 @@ static int read_podman(struct engine *d, struct docker_facts *f, struct err *e)
     if (r < 0)
         return r;
     host = json_object_get(info, "host");
-    f->is_rootless =
-        json_is_true(json_object_get(json_object_get(host, "security"), "rootless"));
+    f->is_rootless = json_is_true(json_object_get(json_object_get(host, "security"), "rootless"));
     if (!f->is_rootless)
         return 0;
     f->limits_memory = has_controller(host, "memory");

@@ -15,7 +15,7 @@
 #include "common/str.h"
 #include "lib/provider/docker/docker.h"
 #include "lib/util/procfs.h"
-#include "lib/util/relay.h"
+#include "lib/util/socket_relay.h"
 #include "lib/util/socket.h"
 
 #define RECORD_FILE "docker.json"
@@ -236,7 +236,7 @@ static int start_dialer(struct engine *d, const char *container, const char *soc
 static int dial_exec(struct provider_box *b, const struct reach *w, int *ret_fd, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    struct relay relay = {.to_left = strip_exec_frames, .stop_fd = -1};
+    struct socket_relay relay = {.to_left = strip_exec_frames, .stop_fd = -1};
     int pair[2];
     int r = docker_open(b, &d, e);
 
@@ -250,7 +250,7 @@ static int dial_exec(struct provider_box *b, const struct reach *w, int *ret_fd,
         return r;
     }
     relay.left = pair[1];
-    r = relay_start(&relay, e);
+    r = socket_relay_start(&relay, e);
     if (r < 0)
         fd_close(pair[0]);
     else
