@@ -229,3 +229,29 @@ case_snapshot_image()
     [ -z "$(bellhop ls -q)" ]
     [ "$(api GET '/containers/json?all=1' | jq length)" -eq 0 ]
 }
+
+@test "a box that is named with its provider is no box of another one, and nothing is asked of that" {
+    up one
+    [ "$(bellhop exec docker/one -- echo here)" = here ]
+    run -2 bellhop status oci/one --json
+    [[ "$output" == *'"field":"name"'* && "$output" == *"is of the provider 'docker', not 'oci'"* ]] || fail "$output"
+    run -2 bellhop rm process/one
+    run -2 bellhop status nobody/one
+    [ "$(bellhop exec one -- echo here)" = here ]
+}
+
+docker_is() { [ "$(bellhop providers --json | jq -r '.providers[] | select(.name == "docker") | .usable')" = "$1" ]; }
+
+# The last one: it ends the engine that the others use.
+@test "an engine that ends is unusable at once, says so, and is usable when it is back" {
+    . "$REPO/tests/lib/engines.sh"
+    docker_is true
+    stop_dockerd_hard
+    docker_is false
+    bellhop providers | grep -E '^docker[[:space:]]+no' | grep -F 'the engine'
+    run -5 bellhop up --name one --provider docker --agent none --empty --json
+    [[ "$output" == *'"field":"docker_host"'* ]] || fail "$output"
+    [ -z "$(bellhop ls -q)" ]
+    restart_dockerd
+    docker_is true
+}

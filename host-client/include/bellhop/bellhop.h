@@ -267,6 +267,7 @@ struct bh_create_options {
  */
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
               struct bh_error *err);
+/* By its name, or "PROVIDER/NAME": a box of another provider is BH_INVALID_ARGUMENT before anything is asked. */
 int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err);
 /* By its id: bh_box_info.id, 16 hex digits. bh_box_free() the handle. */
 int bh_get_by_id(struct bh_ctx *ctx, const char *id, struct bh_box **ret_box, struct bh_error *err);

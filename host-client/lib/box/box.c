@@ -227,12 +227,41 @@ int box_check_key(const char *key, struct err *e)
                : err_field(e, ERR_INVALID, "key", "key: a key has 1 to %d bytes", STORE_KEY_BYTES);
 }
 
+/* "PROVIDER/NAME" is the box NAME if it is of that provider. Moves *name behind the slash. */
+static int check_prefix(struct bh_ctx *ctx, const char **name, struct err *e)
+{
+    const char *slash = *name ? strchr(*name, '/') : NULL;
+    char provider[32];
+    struct box_row row = {0};
+    const char *has;
+    int r;
+
+    if (!slash || slash == *name || (size_t)(slash - *name) >= sizeof(provider) || ctx->daemon)
+        return 0;
+    (void)snprintf(provider, sizeof(provider), "%.*s", (int)(slash - *name), *name);
+    if (!provider_find(provider))
+        return err_field(e, ERR_INVALID, "name", "name: there is no provider '%s'", provider);
+    if (!spec_is_name(slash + 1))
+        return 0; /* the caller's error has the whole text */
+    r = store_find(ctx->store, slash + 1, &row, e);
+    has = r == 0 ? json_string_value(json_object_get(row.spec, "provider")) : NULL;
+    if (has && !str_eq(has, provider))
+        r = err_field(e, ERR_INVALID, "name", "name: the box '%s' is of the provider '%s', not '%s'",
+                      slash + 1, has, provider);
+    box_row_done(&row);
+    if (r == 0)
+        *name = slash + 1;
+    return r;
+}
+
 int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err)
 {
     struct box_row row = {0};
     struct err e = {0};
-    int r;
+    int r = check_prefix(ctx, &name, &e);
 
+    if (r < 0)
+        return ctx_fail(err, r, &e);
     if (!name || !spec_is_name(name)) {
         r = err_field(&e, ERR_INVALID, "name", "name: '%.80s' is not a box's name",
                       name ? name : "");
