@@ -240,6 +240,37 @@ case_snapshot_image()
     [ "$(bellhop exec one -- echo here)" = here ]
 }
 
+@test "more connections to a box than its bridge takes wait, and are served when others have ended" {
+    up one
+    python3 - "$BELLHOP_STATE_DIR"/boxes/*/run/agent.sock "$(cat "$BELLHOP_STATE_DIR"/boxes/*/token)" <<'P'
+import socket, sys
+def ask(s):
+    s.sendall(b"GET /v1/health HTTP/1.1\r\nHost: box\r\nX-Access-Token: " + sys.argv[2].encode() + b"\r\n\r\n")
+def answered(s, seconds):
+    s.settimeout(seconds)
+    try:
+        return b" 20" in s.recv(4096)
+    except TimeoutError:
+        return False
+held = []
+for i in range(1024):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    held.append(s)
+late = socket.socket(socket.AF_UNIX)
+late.connect(sys.argv[1])
+ask(late)
+assert not answered(late, 1), "it was served beside 1024 others"
+for s in held[:600]:
+    s.close()
+assert answered(late, 30), "it was never served"
+ask(held[900])
+assert answered(held[900], 30)
+P
+    [ "$(bellhop exec one -- echo served)" = served ]
+    bellhop rm one
+}
+
 docker_is() { [ "$(bellhop providers --json | jq -r '.providers[] | select(.name == "docker") | .usable')" = "$1" ]; }
 
 # The last one: it ends the engine that the others use.

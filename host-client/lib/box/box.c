@@ -246,8 +246,9 @@ static int check_prefix(struct bh_ctx *ctx, const char **name, struct err *e)
     r = store_find(ctx->store, slash + 1, &row, e);
     has = r == 0 ? json_string_value(json_object_get(row.spec, "provider")) : NULL;
     if (has && !str_eq(has, provider))
-        r = err_field(e, ERR_INVALID, "name", "name: the box '%s' is of the provider '%s', not '%s'",
-                      slash + 1, has, provider);
+        r = err_field(e, ERR_INVALID, "name",
+                      "name: the box '%s' is of the provider '%s', not '%s'", slash + 1, has,
+                      provider);
     box_row_done(&row);
     if (r == 0)
         *name = slash + 1;
