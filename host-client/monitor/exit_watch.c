@@ -26,8 +26,9 @@ static void ask_later(struct exit_watch *w)
     fd_close(TAKE_FD(w->fd));
     if (w->box->provider->watch && !w->has_fault && box_provider_watch(w->box, &w->fd, NULL) < 0)
         w->fd = -1;
-    w->next_ms =
-        clock_mono_ms() + (w->fd >= 0 || w->has_fault ? EXIT_WATCH_SELDOM_MS : EXIT_WATCH_ASK_MS);
+    w->next_ms = clock_mono_ms() + (w->fd >= 0      ? EXIT_WATCH_SELDOM_MS
+                                    : w->has_fault ? EXIT_WATCH_FAULT_MS
+                                                   : EXIT_WATCH_ASK_MS);
 }
 
 int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct provider_run *run,
