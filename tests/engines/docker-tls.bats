@@ -106,3 +106,17 @@ refused()
     unset DOCKER_CERT_PATH
     refused unavailable 'the status is 400'
 }
+
+@test "an engine of another machine behind a socket of this one is not reached by an address that is somebody else's" {
+    python3 "$BATS_TEST_DIRNAME/../lib/elsewhere.py" "$BOX_TMP/sock" "${LOCAL_DOCKER#unix://}" 3>&- &
+    PROXY=$!
+    wait_for 10 test -S "$BOX_TMP/sock"
+    unset DOCKER_CERT_PATH
+    export DOCKER_HOST=unix://$BOX_TMP/sock
+    up
+    remember_box one
+    [ "$(way)" = exec ]
+    [ "$(bellhop exec one -- echo there)" = there ]
+    bellhop rm one
+    end_now "$PROXY"
+}
