@@ -92,12 +92,16 @@ static bool names_container(const struct docker_container *c, const char *file)
     return io_read_file(AT_FDCWD, path, PROC_BYTES, &text, &len, NULL) == 0 && strstr(text, c->id);
 }
 
+bool docker_has_own_cgroup(const struct docker_container *c)
+{
+    return c->pid > 1 && names_container(c, "cgroup");
+}
+
 /* If the pid that the engine tells is one of this machine, the process is in the container's control group. Rootless
  * engines have none with cgroup v1; the files that an engine mounts, such as /etc/hosts, name the container too. */
 pid_t docker_own_pid(const struct docker_container *c)
 {
-    return c->pid > 1 && (names_container(c, "cgroup") || names_container(c, "mountinfo")) ? c->pid
-                                                                                           : 0;
+    return c->pid > 1 && (docker_has_own_cgroup(c) || names_container(c, "mountinfo")) ? c->pid : 0;
 }
 
 /* ---- choosing ---- */

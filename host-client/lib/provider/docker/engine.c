@@ -39,6 +39,7 @@ struct engine {
     char *host;   /* "HOST:PORT", without a socket */
     char *ca, *cert, *key;
     unsigned minor; /* of the version 1.N; 0: not agreed yet */
+    bool is_podman;
 };
 
 /* ---- which one ---- */
@@ -160,6 +161,7 @@ static int agree_on_version(struct engine *d, struct err *e)
         return r;
     if (res.status == 200 && http_header(&res, "Api-Version", text, sizeof(text)))
         (void)sscanf(text, "1.%3u", &theirs);
+    d->is_podman = http_header(&res, "Libpod-Api-Version", text, sizeof(text));
     r = res.status;
     http_response_done(&res);
     if (!theirs)
@@ -216,6 +218,11 @@ bool engine_is_local(const struct engine *d)
 {
     return d->socket ||
            (d->host && (str_has_prefix(d->host, "127.") || str_has_prefix(d->host, "localhost:")));
+}
+
+bool engine_is_podman(const struct engine *d)
+{
+    return d->is_podman;
 }
 
 char *engine_encode_take(json_t *value)
