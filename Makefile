@@ -17,7 +17,7 @@ MUSL_CC ?= musl-gcc
 B := build/$(PROFILE)
 CC_IS_CLANG := $(findstring clang,$(shell $(CC) --version 2>/dev/null))
 # Boxes need root.
-AS_ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=TEST_AGAIN,TEST_JOBS,TEST_LIMIT_S,npm_config_registry)
+AS_ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=TEST_AGAIN,TEST_JOBS,TEST_LIMIT_S,npm_config_registry,BELLHOP_KUBERNETES_CACHE)
 # Two makes in one tree would write the same files.
 ALONE = mkdir -p build && flock build/.lock
 PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
@@ -37,7 +37,7 @@ FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 HEADERS := $(wildcard guest/*.h guest/*/*.h guest/*/*/*.h host-client/*/*.h host-client/*/*/*.h host-client/*/*/*/*.h)
 C_FILES := $(sort $(AGENT_SRC) $(LIB_SRC) $(CLI_SRC) $(MONITOR_SRC) $(DAEMON_SRC) $(UNIT_SRC) $(UNIT_HOST_SRC) \
 	$(HEADERS) $(wildcard tests/unit/*.h tests/diff/*.[ch] tests/dialect/*.[ch] tests/providers/*.c tests/lib/*.c tests/lib/*/*.c tests/bench/*.c tests/fuzz/*.[ch] docs/examples/*.c))
-SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh image/checks/*.sh image/forms/*.sh guest/deps/*.sh tests/lib/*.sh tests/long/*.sh \
+SH_FILES := $(sort $(wildcard scripts/*.sh image/*.sh image/checks/*.sh image/forms/*.sh guest/deps/*.sh tests/lib/*.sh tests/lib/*/*.sh tests/long/*.sh \
 	tests/bench/*.sh tests/conformance/*.sh tests/fuzz/*.sh bootstrap/*.sh bootstrap/*/*.sh) tests/run .ci/run)
 
 # ---- flags -------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ PROGRAMS := $(if $(wildcard guest/main.c),$(B)/bellhopd) \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help deps programs objects unit check test test-long test-kill test-soak test-vm page-shots test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers check-names \
+.PHONY: all help deps programs objects unit check test test-long test-engines test-kill test-soak test-vm page-shots test-sanitized search-diff run image bench conformance fuzz fuzz-agent fuzz-min fuzz-targets lint check-layers check-names \
 	check-headers check-generated format install install-image uninstall clean distclean static FORCE
 
 all: ## install what the build needs, then build everything (PROFILE=release|debug|asan|tsan|cov)
@@ -199,6 +199,12 @@ test-long: ## tests too long for CI: a bare Debian root, every image in every fo
 	@$(ALONE) $(MAKE) --no-print-directory $(PARALLEL) PROFILE=release programs
 	@tests/long/images.sh
 	@tests/long/dockerfile.sh
+
+test-engines: ## test with Docker, Podman and Kubernetes, which is built first: ten minutes, once (sudo)
+	@scripts/install-packages.sh build run test
+	@$(MAKE) --no-print-directory image
+	@$(AS_ROOT) tests/lib/kubernetes/cluster.sh build --agent-sandbox --kwok
+	@$(AS_ROOT) tests/run tests/engines/*.bats
 
 test-kill: ## kill each command, the monitor and the daemon before every call that changes something: an hour (sudo)
 	@scripts/install-packages.sh build run test

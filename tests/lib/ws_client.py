@@ -9,7 +9,7 @@
   close                 send a close frame; the reply is awaited
   end                   read until the close frame; prints its code
 
-Headers of the environment's WS_PROTOCOL and WS_KEY are sent. A status other than 101 is printed with the body."""
+Headers of the environment's WS_PROTOCOL, WS_KEY and WS_HOST are sent. A status other than 101 is printed with the body."""
 import base64
 import hashlib
 import json
@@ -29,7 +29,8 @@ class Client:
         self.data, self.got = b"", b""
         key = os.environ.get("WS_KEY", base64.b64encode(os.urandom(16)).decode())
         protocol = os.environ.get("WS_PROTOCOL")
-        head = f"GET {target} HTTP/1.1\r\nHost: bellhop\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" \
+        host = os.environ.get("WS_HOST", "bellhop")
+        head = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" \
             f"Sec-WebSocket-Version: {os.environ.get('WS_VERSION', '13')}\r\nSec-WebSocket-Key: {key}\r\n"
         if protocol:
             head += f"Sec-WebSocket-Protocol: {protocol}\r\n"
@@ -112,6 +113,11 @@ class Client:
             print("closed", struct.unpack(">H", found[1][:2])[0], found[1][2:].decode())
 
 
-client = Client(sys.argv[1], sys.argv[2])
-for line in sys.stdin.read().splitlines():
-    client.step(*(line.split(" ", 1) + [""])[:2])
+def main():
+    client = Client(sys.argv[1], sys.argv[2])
+    for line in sys.stdin.read().splitlines():
+        client.step(*(line.split(" ", 1) + [""])[:2])
+
+
+if __name__ == "__main__":
+    main()
