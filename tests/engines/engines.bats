@@ -59,12 +59,15 @@ agent_answers()
 # status SOCKET METHOD PATH: the HTTP status alone.
 status() { api "$@" -o /dev/null -w '%{http_code}'; }
 
+# Of this file's engines alone: others run beside them.
 nothing_left()
 {
-    [ ! -e "$ENGINES" ]
-    [ -z "$(ps -eo args= | grep -F -e "$BATS_FILE_TMPDIR/engines" -e /tmp/bellhop-rootless- | grep -v grep)" ]
-    ! grep -F -e "$BATS_FILE_TMPDIR/engines" -e /tmp/bellhop-rootless- /proc/self/mountinfo || return 1
-    ! grep -E '^bellhop-[0-9a-f]{8}:' /etc/passwd || return 1
+    local home=${ROOTLESS_HOME:-$ENGINES}
+
+    [ ! -e "$ENGINES" ] && [ ! -e "$home" ]
+    [ -z "$(ps -eo args= | grep -F -e "$ENGINES" -e "$home" | grep -v grep)" ]
+    ! grep -F -e "$ENGINES" -e "$home" /proc/self/mountinfo || return 1
+    [ -z "${ROOTLESS_USER:-}" ] || ! getent passwd "$ROOTLESS_USER" || return 1
 }
 
 # The agent's container ran before its Docker was killed, as process PID.

@@ -17,6 +17,7 @@ setup_file()
     top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
     export FORWARD=$top/tests/lib/kube_forward.py PROXY=$BATS_FILE_TMPDIR/proxy
     export IMAGE=$BATS_FILE_TMPDIR/image.tar
+    find_cluster || return 0
     start_cluster --nodes 2
     "${BELLHOP_BUILD:-$top/build/release}/bellhop" image build slim --form oci >/dev/null
     cp "$top/build/image/slim/oci.tar" "$IMAGE"
@@ -34,9 +35,13 @@ setup_file()
 
 teardown_file()
 {
-    [ ! -e "$BATS_FILE_TMPDIR/proxy.pid" ] || kill "$(cat "$BATS_FILE_TMPDIR/proxy.pid")"
+    if [ -e "$BATS_FILE_TMPDIR/proxy.pid" ]; then
+        kill "$(cat "$BATS_FILE_TMPDIR/proxy.pid")"
+    fi
     stop_cluster
 }
+
+setup() { need_cluster; }
 
 # pod_of NAME NODE: with the agent, and the token of its Secret. A mounted Secret is readable for a group, which the
 # agent refuses for a token's file: it gets a descriptor.

@@ -20,7 +20,10 @@ def main():
     saved, sys.stdout = sys.stdout, sys.stderr  # the client says which protocol it got
     client = Client(path, f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward?ports={port}")
     sys.stdout = saved
-    client.send(BINARY, b"\0" + sys.stdin.buffer.read())
+    try:
+        client.send(BINARY, b"\0" + sys.stdin.buffer.read())
+    except BrokenPipeError:
+        pass  # the port is closed: the reason has come already
     seen = set()
     while True:
         opcode, message = client.read()

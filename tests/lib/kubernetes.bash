@@ -1,10 +1,11 @@
 # kubernetes.bash: the cluster of tests/lib/kubernetes for bats files:
 #
 #   load ../lib/kubernetes
-#   setup_file() { start_cluster --nodes 2 IMAGE.tar; }        the options of `cluster.sh up`
+#   setup_file() { find_cluster || return 0; start_cluster --nodes 2 IMAGE.tar; }        the options of `cluster.sh up`
+#   setup() { need_cluster; }
 #   teardown_file() { stop_cluster; }
 #
-# Then kubectl is in PATH and KUBECONFIG is the administrator's. Without a built cluster in the cache the file is
+# Then kubectl is in PATH and KUBECONFIG is the administrator's. Without a built cluster in the cache the tests are
 # skipped; KUBERNETES_BUILD=1 builds it: ten minutes. One file at a time has the cluster of this machine.
 
 source "${BASH_SOURCE[0]%/*}/wait.bash"
@@ -13,19 +14,29 @@ KUBERNETES_LOCK=/run/lock/bellhop-kubernetes
 
 cluster() { "$CLUSTER" "$@" 3>&- 4>&-; }
 
-# The lock is held by bats itself until the file ends. A cluster that is up then was left by a test that was killed, or
-# is a person's.
+# find_cluster [--agent-sandbox]: fails if there is none; NO_CLUSTER is the reason then.
+find_cluster()
+{
+    export NO_CLUSTER=
+    if [ "$(id -u)" -ne 0 ]; then
+        NO_CLUSTER='a cluster needs root'
+    elif [ -z "${KUBERNETES_BUILD:-}" ] && ! cluster built "$@"; then
+        NO_CLUSTER='no Kubernetes is built here (make test-engines builds it)'
+    fi
+    [ -z "$NO_CLUSTER" ]
+}
+
+need_cluster()
+{
+    [ -z "${NO_CLUSTER:-}" ] || skip "$NO_CLUSTER"
+}
+
+# The lock is held by bats itself until the file ends. A cluster that is marked and up then was left by a test that was
+# killed.
 start_cluster()
 {
-    local option build=() lock
+    local lock
 
-    [ "$(id -u)" -eq 0 ] || skip "a cluster needs root"
-    for option in "$@"; do
-        [ "$option" != --agent-sandbox ] || build=(--agent-sandbox)
-    done
-    if [ -z "${KUBERNETES_BUILD:-}" ] && ! cluster built "${build[@]}"; then
-        skip "no Kubernetes is built here (make test-engines builds it)"
-    fi
     exec {lock}>"$KUBERNETES_LOCK"
     flock "$lock"
     if [ -e "$KUBERNETES_LOCK.test" ]; then
@@ -39,7 +50,8 @@ start_cluster()
 
 stop_cluster()
 {
-    [ -e "$BATS_FILE_TMPDIR/cluster-env" ] || return 0
-    cluster down
-    rm -f "$KUBERNETES_LOCK.test"
+    if [ -e "$BATS_FILE_TMPDIR/cluster-env" ]; then
+        cluster down
+        rm -f "$KUBERNETES_LOCK.test"
+    fi
 }
