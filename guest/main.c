@@ -37,6 +37,7 @@
 #include "system/activity.h"
 #include "system/auth.h"
 #include "system/boot/machine.h"
+#include "system/dialcmd.h"
 #include "system/hold.h"
 #include "system/info.h"
 #include "system/init.h"
@@ -547,6 +548,8 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && str_eq(argv[1], "hold"))
         return holdcmd_main(argc - 2, argv + 2);
+    if (argc > 1 && str_eq(argv[1], "dial"))
+        return dialcmd_main(argc - 2, argv + 2);
     for (int i = 1; i < argc; i++) {
         if (str_eq(argv[i], "--help"))
             return (void)options_print_help(), 0;

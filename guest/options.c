@@ -102,7 +102,8 @@ void options_print_help(void)
     (void)printf(
         "Usage: bellhopd (--listen ADDR:PORT | --unix PATH)... \\\n"
         "                (--token-file FILE | --token-fd N | --auth=open) [OPTION...]\n"
-        "       bellhopd hold [--for TIME] [--reason TEXT] [-- COMMAND...]\n\n"
+        "       bellhopd hold [--for TIME] [--reason TEXT] [-- COMMAND...]\n"
+        "       bellhopd dial PATH|PORT\n\n"
         "Serves commands, files, search and archives of this machine on one port, for the\n"
         "programs that use it as a sandbox.\n\n");
     for (size_t i = 0; i < N_ELEMENTS(option_rows); i++) {

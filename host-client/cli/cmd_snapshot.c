@@ -20,13 +20,16 @@ static int print_snapshot(void *arg, const struct bh_snapshot_info *i)
     const struct cli *c = arg;
     char size[32], copied[32];
 
+    (void)str_format_size(i->bytes, size, sizeof(size));
     if (c->json)
         cli_puts_json(i->json);
     else if (c->quiet)
         (void)puts(i->name);
+    else if (!i->entries && i->bytes) /* the provider counts no files */
+        (void)printf("%s: %s\n", i->name, size);
     else
         (void)printf("%s: %llu files and directories, %s, of which %s are new\n", i->name,
-                     (unsigned long long)i->entries, str_format_size(i->bytes, size, sizeof(size)),
+                     (unsigned long long)i->entries, size,
                      str_format_size(i->copied_bytes, copied, sizeof(copied)));
     return 0;
 }

@@ -23,7 +23,7 @@ struct args {
     uint32_t cpu_millis, pids;
     uint64_t memory_bytes, disk_bytes;
     uint16_t port;
-    bool with_secrets, empty;
+    bool with_secrets, empty, read_only;
     char **env, **secrets, **labels, **allow_missing;
 };
 
@@ -34,7 +34,7 @@ static const char *const git_modes[] = {"full", "shallow", "none", NULL};
 static const char *const timeout_actions[] = {"stop", "snapshot", "rm", NULL};
 static const char *const idle_actions[] = {"pause", "stop", "rm", "keep", NULL};
 static const char *const gone_actions[] = {"destroy", "recreate", NULL};
-static const char *const runtime_names[] = {"runc", "crun", "runsc", NULL};
+static const char *const runtime_names[] = {"runc", "crun", "runsc", "auto", NULL};
 
 static const struct cli_option up_options[] = {
     CLI_OPT("name", 'n', CLI_STR, name, "NAME",
@@ -45,7 +45,7 @@ static const struct cli_option up_options[] = {
                    "opencode, pi, none, NAME@VERSION or a recipe file", agent_names),
     CLI_OPT("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files"),
     CLI_OPT_VALUES("provider", 'p', CLI_STR, provider, "P",
-                   "oci (default) or process (no isolation)", provider_names),
+                   "oci (default), docker (or Podman), process (no isolation)", provider_names),
     {"image", 'i', CLI_STR, offsetof(struct args, image), "IMAGE",
      "NAME[:VERSION], an e2b.toml, or host (default: $BELLHOP_IMAGE or slim)", NULL,
      "BELLHOP_IMAGE"},
@@ -74,6 +74,8 @@ static const struct cli_option up_options[] = {
     CLI_OPT("disk", 0, CLI_SIZE, disk_bytes, "SIZE",
             "disk limit (default: 80 % of the free space)"),
     CLI_OPT("pids", 0, CLI_U32, pids, "N", "limit in processes (default: 4096)"),
+    CLI_OPT("read-only", 0, CLI_FLAG, read_only, NULL,
+            "a root that cannot be written; /tmp, home and --dest are memory"),
     CLI_OPT("port", 0, CLI_U16, port, "PORT", "the agent's port in the box"),
     CLI_OPT("env", 'e', CLI_LIST, env, "K=V|K",
             "an environment variable; K alone passes on your value"),
@@ -275,6 +277,7 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     o.memory_bytes = a->memory_bytes;
     o.disk_bytes = a->disk_bytes;
     o.pids = a->pids;
+    o.read_only = a->read_only;
     o.agent_port = a->port;
     o.env = (const char *const *)env;
     o.secrets = (const char *const *)secrets;

@@ -57,6 +57,8 @@ const struct cli_option cli_settings_options[] = {
             "BELLHOP_IMAGE_CACHE"),
     SETTING("npm-registry", CLI_STR, npm_registry, "URL", "where coding agents come from",
             "npm_config_registry"),
+    SETTING("docker-host", CLI_STR, docker_host, "URL",
+            "the engine of the provider docker (default: as docker's own command)", "DOCKER_HOST"),
     SETTING("debug-log", CLI_STR, debug_log, "1|FILE|PARTS", "the debug log", "BELLHOP_DEBUG"),
     {0},
 };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/docker_host.h"
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/clock.h"
@@ -130,6 +131,7 @@ static int open_context(struct cli *c, struct bh_error *err)
     _cleanup_free_ char *token = NULL;
     _cleanup_free_ char *state = default_state_dir();
     _cleanup_free_ char *cache = default_cache_dir();
+    _cleanup_free_ char *docker_host = NULL;
     const struct cli_settings *s = &c->settings;
     char actor[64];
     struct err e = {0};
@@ -154,7 +156,10 @@ static int open_context(struct cli *c, struct bh_error *err)
     c->opts.limits = &c->limits.values;
     c->opts.host_env = (const char *const *)environ;
     c->opts.daemon_ca = c->daemon_ca;
-    r = check_daemon(c, &e);
+    r = docker_host_resolve(s->docker_host, &docker_host, &e);
+    c->opts.docker_host = docker_host;
+    if (r == 0)
+        r = check_daemon(c, &e);
     c->opts.daemon = c->daemon;
     if (r == 0 && has_daemon(c))
         r = read_token(c, &token, &e);

@@ -67,6 +67,7 @@ static const struct jx_field create_fields[] = {
     OPTION(idle_ms, jx_i64),
     OPTION(from, jx_str),
     OPTION(on_gone, jx_str),
+    OPTION(read_only, jx_bool),
     {0},
 };
 

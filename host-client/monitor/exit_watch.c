@@ -20,24 +20,40 @@ void exit_watch_done(struct exit_watch *w)
     fd_close(TAKE_FD(w->fd));
 }
 
+/* A descriptor that was readable tells no more: a new one is opened. */
+static void ask_later(struct exit_watch *w)
+{
+    fd_close(TAKE_FD(w->fd));
+    if (w->box->provider->watch && !w->has_fault && box_provider_watch(w->box, &w->fd, NULL) < 0)
+        w->fd = -1;
+    w->next_ms =
+        clock_mono_ms() + (w->fd >= 0 || w->has_fault ? EXIT_WATCH_SELDOM_MS : EXIT_WATCH_ASK_MS);
+}
+
 int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct provider_run *run,
                      struct err *e)
 {
     w->box = box;
     w->run = *run;
     if (!box->provider->has_own_children) {
-        w->next_ms = clock_mono_ms() + EXIT_WATCH_ASK_MS;
+        ask_later(w);
         return 0;
     }
     w->fd = (int)syscall(SYS_pidfd_open, run->pid, 0);
     return w->fd < 0 ? err_sys(e, errno, "the box's first process %d", (int)run->pid) : 0;
 }
 
+/* The first failure of a series is an event of the box. */
 static bool provider_says_ended(struct exit_watch *w)
 {
     struct provider_run run;
+    struct err e = {0};
+    int r = box_provider_look(w->box, &run, &e);
 
-    return box_provider_find(w->box, &run, NULL) == 0;
+    if (r < 0 && !w->has_fault)
+        box_provider_note_fault(w->box, "find", e.message);
+    w->has_fault = r < 0;
+    return r == 0;
 }
 
 bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)
@@ -45,14 +61,14 @@ bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)
     struct pollfd p = {.fd = w->fd, .events = POLLIN};
     int64_t left = clock_until_ms(w->next_ms);
 
-    if (w->fd >= 0)
+    if (w->box->provider->has_own_children)
         return poll(&p, 1, wait_ms) > 0;
-    if (left > 0)
-        (void)poll(NULL, 0, left < wait_ms ? (int)left : wait_ms);
-    if (clock_until_ms(w->next_ms) > 0)
+    if (poll(&p, 1, left < wait_ms ? (int)left : wait_ms) <= 0 && clock_until_ms(w->next_ms) > 0)
         return false;
-    w->next_ms = clock_mono_ms() + EXIT_WATCH_ASK_MS;
-    return provider_says_ended(w);
+    if (provider_says_ended(w))
+        return true;
+    ask_later(w);
+    return false;
 }
 
 void exit_watch_reap(struct exit_watch *w)

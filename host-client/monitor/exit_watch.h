@@ -2,7 +2,8 @@
 /*
  * exit_watch: tells when the box's first process has ended, and with which status. A pidfd watches
  * a process that the provider made a child of the monitor (has_own_children). Any other provider
- * is asked, by find() once in EXIT_WATCH_ASK_MS. For the monitor's one thread.
+ * is asked, by find() once in EXIT_WATCH_ASK_MS; if it has watch(), when that descriptor is readable,
+ * and else once in EXIT_WATCH_SELDOM_MS. For the monitor's one thread.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,12 +12,14 @@
 #include "lib/box/box.h"
 
 #define EXIT_WATCH_ASK_MS 1000
+#define EXIT_WATCH_SELDOM_MS 10000
 
 struct exit_watch {
     struct bh_box *box;
     struct provider_run run;
-    int fd;          /* the pidfd, readable once the process has ended; -1: the provider is asked */
+    int fd; /* the pidfd, readable once the process has ended, or the provider's; -1: it has none */
     int64_t next_ms; /* monotonic: the provider is asked then; INT64_MAX: never */
+    bool has_fault;  /* the provider did not answer when it was last asked */
     bool has_status;
     int status; /* as waitpid() has it */
 };

@@ -16,6 +16,7 @@
 #include "lib/box/history.h"
 #include "lib/box/lease_file.h"
 #include "lib/box/lifecycle.h"
+#include "monitor/agent_bridge.h"
 #include "monitor/commands.h"
 #include "monitor/diskwatch.h"
 #include "monitor/port_forward.h"
@@ -53,6 +54,9 @@ static int ended_early(struct monitor *m, struct err *e)
 {
     static const char *const logs[] = {"agent.log", "console.log", NULL};
     char *line;
+    int status;
+
+    (void)exit_watch_status(&m->exit, &status); /* a provider fetches the log with it */
 
     for (size_t i = 0; logs[i]; i++) {
         _cleanup_free_ char *path = box_path(m->box, logs[i]);
@@ -82,7 +86,7 @@ static int wait_for_agent(struct monitor *m, int64_t deadline_mono_ms, struct er
         if (r == 0)
             return 0;
         if (clock_until_ms(deadline_mono_ms) == 0)
-            return err_wrap(e, r, "the guest agent does not answer");
+            return err_wrap(e, bridge_explain(m->bridge, r, e), "the guest agent does not answer");
         if (exit_watch_has_ended(&m->exit, pause_ms))
             return ended_early(m, e);
         pause_ms = pause_ms * 2 > READY_POLL_MOST_MS ? READY_POLL_MOST_MS : pause_ms * 2;
@@ -266,7 +270,9 @@ int monitor_start(struct monitor *m, struct bh_ctx *ctx, const char *box_id,
     if (r == 0)
         r = find_or_start(m, o, &is_adopted, e);
     m->is_paused = r == 0 && is_adopted && m->box->row.state == BH_STATE_PAUSED;
-    if (m->is_paused)
+    if (r == 0)
+        r = bridge_new(m->box, &m->bridge, e);
+    if (r == 0 && m->is_paused)
         r = box_provider_freeze(m->box, e);
     else if (r == 0 && is_adopted && box_row_is_paused(&m->box->row)) /* it was interrupted */
         r = monitor_thaw_box(m->box, o->deadline_mono_ms, &is_well, e);
@@ -289,6 +295,7 @@ void monitor_done(struct monitor *m)
     m->commands = commands_free(m->commands);
     m->forwards = forwards_free(m->forwards);
     m->disk = diskwatch_free(m->disk);
+    m->bridge = bridge_free(m->bridge);
     m->box = bh_box_free(m->box);
     use_done(&m->use);
     exit_watch_done(&m->exit);
@@ -486,7 +493,7 @@ static void run_turn(struct monitor *m, struct pollfd *p)
         on_supervisor(m);
     if (!m->is_over)
         commands_act(m->commands, p + N_FIXED, n_commands);
-    if (!m->is_over && (p[FIXED_EXIT].revents || m->exit.fd < 0) &&
+    if (!m->is_over && (p[FIXED_EXIT].revents || clock_mono_ms() >= m->exit.next_ms) &&
         exit_watch_has_ended(&m->exit, 0))
         monitor_end_by_itself(m);
     if (!m->is_over && p[FIXED_SIGNALS].revents)

@@ -26,6 +26,7 @@ struct forwards;
 struct commands;
 struct diskwatch;
 struct supervisor;
+struct bridge;
 
 struct monitor {
     struct bh_ctx *ctx;
@@ -46,6 +47,7 @@ struct monitor {
     struct commands *commands;
     struct supervisor *supervisor;
     struct diskwatch *disk; /* NULL: no limit */
+    struct bridge *bridge;  /* NULL: the agent listens by itself */
 };
 
 struct monitor_options {

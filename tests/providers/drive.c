@@ -1,6 +1,7 @@
 /*
  * drive: drives a provider without a monitor, for the tests of the provider itself.
- *   drive STATE_DIR AGENT (probe|prepare|start|stop|destroy|find|pid|inspect|sweep) [KEY=VALUE...]
+ *   drive STATE_DIR AGENT (probe|prepare|start|stop|destroy|find|pid|health|inspect|sweep) [KEY=VALUE...]
+ * The engine of a provider that has one is DOCKER_HOST's.
  * Keys: provider (default: oci), image, image_dir, runtime, network, privilege, dest, memory, cpu, pids, allow (repeated),
  * env (repeated), id, name, grace.
  */
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include "common/io.h"
 #include "common/str.h"
 #include "lib/util/context.h"
+#include "lib/util/socket.h"
 #include "lib/image/image.h"
 #include "lib/provider/provider.h"
 
@@ -52,6 +55,8 @@ static int set_option(struct drive *d, const char *key, const char *value)
     if (str_eq(key, "provider")) {
         set_text(&d->spec.provider, value);
         d->provider = provider_find(value);
+        if (d->provider && d->provider->dial && getenv("DOCKER_HOST"))
+            set_text(&d->spec.engine, getenv("DOCKER_HOST"));
         return d->provider ? 0 : -1;
     }
     if (str_eq(key, "allow"))
@@ -87,10 +92,12 @@ static void defaults(struct drive *d, char *state_dir, char *agent)
     if (asprintf(&d->ctx.cache_dir, "%s/cache", state_dir) < 0)
         abort();
     d->ctx.agent_path = agent;
+    d->ctx.docker_host = getenv("DOCKER_HOST");
     d->spec = (struct spec){.provider = strdup(provider_at(0)->name),
                             .image = strdup("test"),
                             .image_dir = strdup(""),
                             .runtime = strdup(""),
+                            .engine = strdup(""),
                             .agent = strdup("none"),
                             .dest = strdup("/workspace"),
                             .network = strdup("none"),
@@ -115,7 +122,7 @@ static int cmd_prepare(struct drive *d, struct err *e)
     char path[4096], *dir = NULL;
     int r = provider_check(d->provider, &d->ctx, &d->spec, e);
 
-    if (r == 0 && d->provider->image == PROVIDER_IMAGE_ROOTFS &&
+    if (r == 0 && d->provider->image != PROVIDER_IMAGE_NONE &&
         !str_eq(d->spec.image, SPEC_IMAGE_HOST)) {
         r = image_resolve(&d->ctx, d->spec.image_dir, &dir, e);
         if (r == 0)
@@ -163,6 +170,26 @@ static int cmd_pid(struct drive *d, struct err *e)
     if (r > 0)
         (void)printf("%d\n", (int)run.pid);
     return r == 0 ? err_set(e, ERR_PRECONDITION, "the box does not run") : r;
+}
+
+/* Is the answer to GET /v1/health 200, by the way that the monitor takes? */
+static int cmd_health(struct drive *d, struct err *e)
+{
+    static const char request[] = "GET /v1/health HTTP/1.1\r\nHost: box\r\nConnection: close\r\n"
+                                  "Authorization: Bearer secret-token\r\n\r\n";
+    char socket[4096], answer[16] = "";
+    int fd = -1, r;
+
+    (void)snprintf(socket, sizeof(socket), "%s/run/agent.sock", d->box.dir);
+    r = d->provider->dial ? d->provider->dial(&d->box, &fd, e)
+                          : socket_connect(socket, 1000, &fd, e);
+    if (r < 0)
+        return r;
+    r = io_write_all(fd, request, strlen(request), e);
+    if (r == 0 && (recv(fd, answer, 12, MSG_WAITALL) != 12 || strncmp(answer + 9, "20", 2) != 0))
+        r = err_set(e, ERR_UNAVAILABLE, "the answer is '%s'", answer);
+    (void)close(fd);
+    return r;
 }
 
 static int cmd_inspect(struct drive *d, struct err *e)
@@ -226,6 +253,8 @@ static int run(struct drive *d, const char *verb, struct err *e)
         return d->provider->stop(&d->box, d->grace_ms, e);
     if (str_eq(verb, "destroy"))
         return d->provider->destroy(&d->box, e);
+    if (str_eq(verb, "health"))
+        return cmd_health(d, e);
     if (str_eq(verb, "inspect"))
         return cmd_inspect(d, e);
     if (str_eq(verb, "find"))

@@ -1,10 +1,17 @@
 # drivers.bash: the table of the providers that the suite runs against, and their driver without a monitor.
 #
-# A row: the provider's name | options of `bellhop up` for it | options of the driver for it (the keys of drive.c)
+# A row: the provider's name | options of `bellhop up` for it | options of the driver for it (the keys of drive.c) |
+# the engine that it needs (a case of start_engines), if any
 
 DRIVERS=(
-    'oci|--provider oci|network=none'
-    'process|--provider process|'
+    'oci|--provider oci|network=none|'
+    'process|--provider process||'
+)
+DRIVER_DOCKER=('docker|--provider docker|network=user|docker')
+DRIVER_PODMAN=('docker|--provider docker|network=user|podman')
+DRIVERS_ROOTLESS=(
+    'docker|--provider docker|network=user|rootless_docker'
+    'docker|--provider docker|network=user|rootless_podman'
 )
 
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
@@ -24,15 +31,68 @@ build_drive()
         $(pkg-config --libs libcurl jansson libarchive sqlite3 nettle) -pthread
 }
 
+# start_engines: for setup_file. The engines of all rows.
+start_engines()
+{
+    local row engine
+
+    export ENGINES=$BATS_FILE_TMPDIR/engines
+    . "$REPO/tests/lib/engines.sh"
+    for row in "${DRIVERS[@]}"; do
+        engine=${row##*|}
+        case $engine in
+        docker)
+            start_dockerd
+            DOCKER_SOCKET=$ENGINES/docker/sock
+            export DOCKER_SOCKET
+            ;;
+        podman)
+            set_up_podman
+            start_podman_service
+            ;;
+        rootless_docker) start_rootless_dockerd ;;
+        rootless_podman) start_rootless_podman ;;
+        esac
+    done
+    unset DOCKER_HOST
+    [ -z "$engine" ] || "$BELLHOP_BUILD/bellhop" image build "$REPO/tests/lib/image" --form oci >/dev/null
+}
+
+# stop_all_engines: for teardown_file.
+stop_all_engines()
+{
+    [ -d "${ENGINES:-}" ] || return 0
+    . "$REPO/tests/lib/engines.sh"
+    [ -z "${DOCKER_SOCKET:-}" ] || export DOCKER_HOST=unix://$DOCKER_SOCKET
+    stop_engines
+}
+
+# use_engine ENGINE: the commands and the driver use it.
+use_engine()
+{
+    local socket
+
+    unset DOCKER_HOST
+    case $1 in
+    docker) socket=$DOCKER_SOCKET ;;
+    podman) socket=$PODMAN_SOCKET ;;
+    rootless_docker) socket=$ROOTLESS_DOCKER_SOCKET ;;
+    rootless_podman) socket=$ROOTLESS_PODMAN_SOCKET ;;
+    *) return 0 ;;
+    esac
+    export DOCKER_HOST=unix://$socket
+}
+
 # each_driver CASE: runs it for each row. Sets PROVIDER, UP and DRIVE_OPTIONS.
 each_driver()
 {
-    local row options
+    local row options engine
 
     for row in "${DRIVERS[@]}"; do
-        IFS='|' read -r PROVIDER options DRIVE_OPTIONS <<<"$row"
+        IFS='|' read -r PROVIDER options DRIVE_OPTIONS engine <<<"$row"
         read -r -a UP <<<"$options"
-        echo "provider: $PROVIDER"
+        echo "provider: $PROVIDER $engine"
+        use_engine "$engine"
         "$1"
         clear_boxes
     done

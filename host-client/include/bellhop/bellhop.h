@@ -156,6 +156,10 @@ struct bh_options {
     const char *daemon;
     const char *daemon_token; /* for a daemon over TCP; or NULL */
     const char *daemon_ca;    /* certificates in PEM that https trusts; NULL: the system's */
+    /* The engine of the provider "docker", for boxes that are made: "unix:///PATH", "tcp://HOST:PORT", with TLS
+     * "tcp://HOST:PORT?certs=DIR" (ca.pem, cert.pem, key.pem there). NULL: the socket of Docker or Podman where both
+     * have it by default. A box stays with the engine that it was made on. */
+    const char *docker_host;
 };
 
 struct bh_ctx;
@@ -192,9 +196,11 @@ struct bh_create_options {
     /* [a-z0-9] then [a-z0-9-]{0,62}. NULL: after the project or the repository, with a short hash
      * when another project's box has that name. */
     const char *name;
-    const char *provider;     /* "oci" (default), "process" */
-    const char *image;        /* NAME, NAME:VERSION, a path, or "host"; NULL: "slim" */
-    const char *runtime;      /* oci: "runc", "crun", "runsc"; NULL: the first that works */
+    const char *provider; /* "oci" (default), "docker", "process" */
+    const char *image;    /* NAME, NAME:VERSION, a path, or "host"; NULL: "slim" */
+    /* oci: "runc", "crun", "runsc"; docker: one that the engine knows, or "auto": gVisor where the engine has it.
+     * NULL: the first that works, or the engine's default. */
+    const char *runtime;
     const char *agent;        /* NAME[@VERSION], a recipe's path, or NULL/"none" */
     const char *agent_config; /* a directory with the agent's own configuration, or NULL */
     const char *project;      /* a directory to upload, or NULL */
@@ -244,6 +250,9 @@ struct bh_create_options {
      * box is made anew, with another id and the same name, keys and options. Secrets are not stored:
      * only bh_create() recreates a box that has some. */
     const char *on_gone;
+    /* The root file system cannot be written: /tmp, /run, the home and dest are memory, bounded by the memory limit, and
+     * lost when the box stops. */
+    bool read_only;
 };
 
 /*

@@ -23,6 +23,7 @@ struct ask {
     struct bh_ctx ctx; /* the caller's, with another cancel descriptor */
     int fd, timer;     /* fd is readable when the caller cancels, and at the deadline */
     int64_t begun_ms;
+    bool is_quiet; /* a failure is no event of the box */
 };
 
 static void ask_done(struct ask *a)
@@ -77,7 +78,7 @@ static int ask_begin_box(struct ask *a, struct bh_box *box, const char *name,
 }
 
 /* With a store of its own: the call may come from any thread. */
-static void note_fault(struct bh_box *box, const char *name, const char *message)
+void box_provider_note_fault(struct bh_box *box, const char *name, const char *message)
 {
     struct store *s = NULL;
     char cause[FAULT_BYTES];
@@ -100,8 +101,8 @@ static int ask_end(struct ask *a, int r, struct err *e, struct err *why)
     if (r == -ERR_CANCELED && !socket_wait_canceled(a->caller->cancel_fd, 0))
         r = err_set(why, ERR_DEADLINE, "the provider '%s' did not answer in time: %s %s",
                     a->provider->name, a->name, box_name);
-    if (a->box && r != -ERR_CANCELED && r != -ERR_UNIMPLEMENTED)
-        note_fault(a->box, a->name, why->message);
+    if (a->box && !a->is_quiet && r != -ERR_CANCELED && r != -ERR_UNIMPLEMENTED)
+        box_provider_note_fault(a->box, a->name, why->message);
     if (e)
         *e = *why;
     return r;
@@ -121,6 +122,16 @@ static int64_t default_deadline(const struct bh_ctx *ctx)
     struct err why = {0}; \
     int r = ask_begin_box(&a, box, name, deadline, e); \
 \
+    return r < 0 ? r : ask_end(&a, box->provider->call, e, &why)
+
+/* Of calls that are repeated: a failure is no event. */
+#define QUIET_ASK(name, deadline, call) \
+    _cleanup_ask_ struct ask a; \
+    struct provider_box *view = &a.view; \
+    struct err why = {0}; \
+    int r = ask_begin_box(&a, box, name, deadline, e); \
+\
+    a.is_quiet = true; \
     return r < 0 ? r : ask_end(&a, box->provider->call, e, &why)
 
 /* For what makes or starts a box: as long as the caller waits, unless the context says less. */
@@ -207,6 +218,21 @@ int box_provider_restore(struct bh_box *box, const struct provider_source *sourc
 int box_provider_has_restored(struct bh_box *box, const char *tag, struct err *e)
 {
     ASK("has_restored", default_deadline(box->ctx), has_restored(view, tag, &why));
+}
+
+int box_provider_dial(struct bh_box *box, int64_t deadline_mono_ms, int *ret_fd, struct err *e)
+{
+    QUIET_ASK("dial", deadline_mono_ms, dial(view, ret_fd, &why));
+}
+
+int box_provider_watch(struct bh_box *box, int *ret_fd, struct err *e)
+{
+    QUIET_ASK("watch", default_deadline(box->ctx), watch(view, ret_fd, &why));
+}
+
+int box_provider_look(struct bh_box *box, struct provider_run *ret, struct err *e)
+{
+    QUIET_ASK("find", default_deadline(box->ctx), find(view, ret, &why));
 }
 
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e)

@@ -29,6 +29,11 @@ int box_provider_restore(struct bh_box *box, const struct provider_source *sourc
 /* Afterwards, also if that failed or died: 1: the box has the disk of source->tag; 0: the old one. */
 int box_provider_has_restored(struct bh_box *box, const char *tag, struct err *e);
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e);
+int box_provider_dial(struct bh_box *box, int64_t deadline_mono_ms, int *ret_fd, struct err *e);
+int box_provider_watch(struct bh_box *box, int *ret_fd, struct err *e);
+/* find(), asked again and again: the caller notes a fault once. */
+int box_provider_look(struct bh_box *box, struct provider_run *ret, struct err *e);
+void box_provider_note_fault(struct bh_box *box, const char *name, const char *message);
 
 /* ---- without a box ---- */
 

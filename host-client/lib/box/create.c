@@ -95,7 +95,8 @@ static bool needs_image(const struct spec *s)
 {
     const struct provider *p = provider_find(s->provider);
 
-    return p && p->image == PROVIDER_IMAGE_ROOTFS && strcmp(s->image, SPEC_IMAGE_HOST) != 0;
+    return p && (p->image == PROVIDER_IMAGE_ROOTFS || p->image == PROVIDER_IMAGE_OCI) &&
+           strcmp(s->image, SPEC_IMAGE_HOST) != 0;
 }
 
 /* settle_image() skips a box that exists. That box may have gone since. */
@@ -103,7 +104,10 @@ static int resolve_image(struct creation *c, struct err *e)
 {
     const char *image = *c->spec.image_dir ? c->spec.image_dir : c->spec.image;
     char *dir = NULL;
-    int r = needs_image(&c->spec) ? image_resolve(c->ctx, image, &dir, e) : 0;
+    int r = !needs_image(&c->spec) ? 0
+            : provider_find(c->spec.provider)->image == PROVIDER_IMAGE_OCI
+                ? image_settle(c->ctx, &c->spec, c->opts->host_env, e)
+                : image_resolve(c->ctx, image, &dir, e);
 
     if (!dir)
         return r;

@@ -70,6 +70,8 @@ static int new_body(const struct bh_create_options *o, const char *name, const c
     set_number(v, "disk_bytes", o->disk_bytes);
     set_number(v, "pids", o->pids);
     set_number(v, "agent_port", o->agent_port);
+    if (o->read_only)
+        (void)json_object_set_new(v, "read_only", json_true());
     if (o->repo_url && o->git)
         (void)json_object_set_new(v, "git", json_string(o->git));
     if (o->allow_missing && *o->allow_missing)

@@ -137,6 +137,15 @@ int bh_snapshot(struct bh_box *box, const struct bh_snapshot_options *opts,
 
 /* ---- rm and verify ---- */
 
+/* Of a provider that keeps the disk itself. */
+static void forget_capture(struct bh_ctx *ctx, const struct snapshot_row *row)
+{
+    const struct provider *p = provider_find(snapshot_spec_member(row, "provider"));
+
+    if (p && p->forget)
+        (void)p->forget(ctx, json_object_get(row->facts, "disk"), NULL);
+}
+
 int snapshot_remove(struct bh_ctx *ctx, const struct snapshot_row *row, struct err *e)
 {
     const struct snapshot_gc gc = {.ctx = ctx};
@@ -149,8 +158,10 @@ int snapshot_remove(struct bh_ctx *ctx, const struct snapshot_row *row, struct e
                          user, row->name);
     if (r == 0)
         r = store_remove_snapshot(ctx->store, row->id, e);
-    if (r == 0)
-        (void)snapshot_gc_run(&gc, NULL); /* else the next gc removes the layers */
+    if (r == 0) { /* else the next gc removes them */
+        (void)snapshot_gc_run(&gc, NULL);
+        forget_capture(ctx, row);
+    }
     return r;
 }
 

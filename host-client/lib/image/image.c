@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <nettle/sha2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -16,6 +17,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/image/template.h"
+#include "lib/provider/provider.h"
 #include "lib/util/context.h"
 #include "lib/util/beneath.h"
 
@@ -187,19 +189,84 @@ static int build_missing_form(struct bh_ctx *ctx, const struct image_build *buil
     return n;
 }
 
-int image_settle(struct bh_ctx *ctx, struct spec *spec, const char *const *host_env, struct err *e)
+/* ---- the OCI form ---- */
+
+static int file_digest(const char *path, char out[2 * SHA256_DIGEST_SIZE + 1], struct err *e)
+{
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint8_t digest[SHA256_DIGEST_SIZE];
+    struct sha256_ctx sha;
+    char data[8192];
+    ssize_t n;
+
+    if (fd < 0)
+        return err_sys(e, errno, "open '%s'", path);
+    sha256_init(&sha);
+    while ((n = read(fd, data, sizeof(data))) > 0)
+        sha256_update(&sha, (size_t)n, (const uint8_t *)data);
+    if (n < 0)
+        return err_sys(e, errno, "read '%s'", path);
+    sha256_digest(&sha, sizeof(digest), digest);
+    str_hex(digest, sizeof(digest), out);
+    return 0;
+}
+
+/* The form is there, with the guest agent of this version in it (image/forms.sh). */
+static bool has_oci_form(const struct bh_ctx *ctx, const char *dir)
+{
+    _cleanup_free_ char *tar = path_join(dir, "oci.tar");
+    _cleanup_free_ char *note = path_join(dir, ".agent.oci");
+    _cleanup_free_ char *text = NULL;
+    char digest[2 * SHA256_DIGEST_SIZE + 1];
+    size_t len = 0;
+
+    return tar && note && access(tar, R_OK) == 0 &&
+           file_digest(ctx->agent_path, digest, NULL) == 0 &&
+           io_read_file(AT_FDCWD, note, 4096, &text, &len, NULL) == 0 &&
+           strncmp(text, digest, strlen(digest)) == 0;
+}
+
+static int settle_oci(struct bh_ctx *ctx, const struct spec *spec, const char *const *host_env,
+                      char **ret, struct err *e)
+{
+    static const char *const forms[] = {"oci", NULL};
+    const struct image_build build = {.ref = spec->image, .forms = forms, .host_env = host_env};
+    _cleanup_free_ char *joined = template_is_path(spec->image)
+                                      ? strdup(spec->image)
+                                      : path_join(ctx->image_dir, spec->image);
+    char *dir = joined && is_built(ctx, spec->image) ? realpath(joined, NULL) : NULL;
+
+    if (dir && has_oci_form(ctx, dir)) {
+        *ret = dir;
+        return 0;
+    }
+    free(dir);
+    return image_build(ctx, &build, ret, e);
+}
+
+/* ---- settling ---- */
+
+static int settle_rootfs(struct bh_ctx *ctx, const struct spec *spec, const char *const *host_env,
+                         char **ret, struct err *e)
 {
     const struct image_build build = {.ref = spec->image, .host_env = host_env};
-    char *dir = NULL;
     int r;
 
-    if (is_built(ctx, spec->image)) {
-        r = image_resolve(ctx, spec->image, &dir, e);
-        if (r == -ERR_NOT_FOUND && !template_is_path(spec->image))
-            r = build_missing_form(ctx, &build, &dir, r, e);
-    } else {
-        r = image_build(ctx, &build, &dir, e);
-    }
+    if (!is_built(ctx, spec->image))
+        return image_build(ctx, &build, ret, e);
+    r = image_resolve(ctx, spec->image, ret, e);
+    if (r == -ERR_NOT_FOUND && !template_is_path(spec->image))
+        r = build_missing_form(ctx, &build, ret, r, e);
+    return r;
+}
+
+int image_settle(struct bh_ctx *ctx, struct spec *spec, const char *const *host_env, struct err *e)
+{
+    const struct provider *p = provider_find(spec->provider);
+    char *dir = NULL;
+    int r = p && p->image == PROVIDER_IMAGE_OCI ? settle_oci(ctx, spec, host_env, &dir, e)
+                                                : settle_rootfs(ctx, spec, host_env, &dir, e);
+
     if (r < 0)
         return r;
     free(spec->image_dir);

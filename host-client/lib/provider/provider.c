@@ -84,6 +84,7 @@ static int check_capabilities(const struct provider *p, const struct spec *s, st
         {"image", s->asked & SPEC_ASKED_IMAGE,
          is_host_image ? p->has_host_image : p->image != PROVIDER_IMAGE_NONE},
         {"runtime", s->asked & SPEC_ASKED_RUNTIME, p->has_runtimes},
+        {"read-only", s->read_only, p->has_read_only},
         {"network", s->asked & SPEC_ASKED_NETWORK, provider_has_network(p, s->network)},
         {"privilege", s->asked & SPEC_ASKED_PRIVILEGE, p->has_privileges},
         {"cpus", s->cpu_millis, p->limits & PROVIDER_LIMIT_CPUS},

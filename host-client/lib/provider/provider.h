@@ -8,7 +8,8 @@
  * process finds the box's processes, mounts, cgroups and namespaces again, also after a crash at
  * any point. Every function is idempotent. The guest agent listens on the unix socket
  * <dir>/run/agent.sock. The box sees that directory as /run/bellhop and cannot write to it once
- * start() has returned. The caller has written the agent's token to <dir>/token (0600).
+ * start() has returned. The caller has written the agent's token to <dir>/token (0600). A provider
+ * whose boxes do not see that directory has dial(): the monitor listens on the socket then.
  *
  * Commands call check(), prepare() and destroy(); the box's monitor calls start(), pause() and
  * resume(); both call stop(), find() and inspect().
@@ -131,15 +132,17 @@ struct provider {
     bool is_elsewhere;   /* somebody else runs its boxes: they are used, and forgotten */
     bool isolates;       /* a box cannot touch the machine that it runs on */
     bool shares_machine; /* a box has the files, the environment and the network of this machine */
-    bool has_own_children; /* the monitor that calls start() is the parent of its processes */
-    bool has_runtimes;     /* spec->runtime */
-    bool has_privileges;   /* spec->privilege */
-    bool has_host_image;   /* the image SPEC_IMAGE_HOST */
-    bool has_snapshots;    /* capture(), restore() and provider_box.source */
-    bool publishes_ports;  /* the box's ports are reachable without the monitor's forwards */
-    unsigned networks;     /* enum provider_network */
-    unsigned limits;       /* enum provider_limit */
-    unsigned pauses;       /* enum provider_pause */
+    bool has_own_children;       /* the monitor that calls start() is the parent of its processes */
+    bool has_runtimes;           /* spec->runtime */
+    const char *const *runtimes; /* their names, up to a NULL; NULL: any, the engine knows them */
+    bool has_read_only;          /* spec->read_only */
+    bool has_privileges;         /* spec->privilege */
+    bool has_host_image;         /* the image SPEC_IMAGE_HOST */
+    bool has_snapshots;          /* capture(), restore() and provider_box.source */
+    bool publishes_ports;        /* the box's ports are reachable without the monitor's forwards */
+    unsigned networks;           /* enum provider_network */
+    unsigned limits;             /* enum provider_limit */
+    unsigned pauses;             /* enum provider_pause */
     enum provider_exit exit;
     enum provider_image image;
     enum provider_layers layers;
@@ -180,8 +183,19 @@ struct provider {
     int (*capture)(struct provider_box *b, struct provider_capture *c, struct err *e);
     int (*restore)(struct provider_box *b, const struct provider_source *source, struct err *e);
     int (*has_restored)(struct provider_box *b, const char *tag, struct err *e);
-    /* The wait status of a run that has ended, as waitpid() has it. Needed with
-     * PROVIDER_EXIT_ASKED alone. */
+    /* Or NULL: removes what capture() keeps elsewhere than in layers, by its `disk`, now or in a later sweep(). */
+    int (*forget)(struct bh_ctx *ctx, const json_t *disk, struct err *e);
+    /*
+     * A connected stream socket to the guest agent, which the caller owns: of a provider whose boxes
+     * do not see <dir>/run. Called by the threads of the monitor, for a box that runs. It must lead to
+     * the agent of this box alone: the token is sent next.
+     */
+    int (*dial)(struct provider_box *b, int *ret_fd, struct err *e);
+    /* Or NULL: a descriptor that becomes readable when the box may have ended: find() is asked then.
+     * Without has_own_children. */
+    int (*watch)(struct provider_box *b, int *ret_fd, struct err *e);
+    /* The wait status of a run that has ended, as waitpid() has it; <dir>/agent.log has its output then. Needed
+     * with PROVIDER_EXIT_ASKED alone. */
     int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,
                        struct err *e);
     /* The isolation and limits in force, read back from the kernel (/proc/PID/status, cgroup
@@ -199,6 +213,7 @@ struct provider {
 /* One row a provider, which its folder defines as provider_NAME. The first is the default. */
 #define PROVIDERS(ROW) \
     ROW(oci) \
+    ROW(docker) \
     ROW(process)
 
 /* Boxes of these cannot be asked for: provider_find() alone knows them. */

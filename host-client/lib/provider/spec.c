@@ -22,6 +22,7 @@
 #define SPEC_PIDS_MIN 16
 #define SPEC_PIDS_MAX (4U << 20)
 #define SPEC_PATH_BYTES 4096
+#define SPEC_RUNTIME_MAX 63
 #define SPEC_LIST_MAX 1000
 #define SPEC_PAIR_BYTES (128 * 1024) /* the kernel's limit for one string of the environment */
 #define SPEC_SECRET_BYTES (1024 * 1024)
@@ -124,6 +125,7 @@ static int check_numbers(const struct bh_create_options *o, struct spec *s, stru
     s->disk_bytes = o->disk_bytes;
     s->pids = o->pids ? o->pids : SPEC_PIDS;
     s->agent_port = o->agent_port;
+    s->read_only = o->read_only;
     return 0;
 }
 
@@ -240,11 +242,27 @@ static int check_on_timeout(const struct bh_create_options *o, struct spec *s, s
                       e);
 }
 
+/* A provider may name its runtimes; others are names of an engine's settings. */
+static int check_runtime(const struct bh_create_options *o, struct spec *s, struct err *e)
+{
+    const struct provider *p = provider_find(s->provider);
+    size_t n = strlen(o->runtime);
+
+    if (!p || p->runtimes)
+        return check_word("runtime", o->runtime, p ? p->runtimes : provider_at(0)->runtimes,
+                          &s->runtime, e);
+    if (!n || n > SPEC_RUNTIME_MAX ||
+        strspn(o->runtime, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") < n)
+        return err_field(e, ERR_INVALID, "runtime", "runtime: '%.64s' is not a runtime's name",
+                         o->runtime);
+    s->runtime = strdup(o->runtime);
+    return s->runtime ? 0 : err_oom(e);
+}
+
 static int check_texts(const struct bh_create_options *o, struct spec *s, struct err *e)
 {
     static const char *const networks[] = {"user", "none", "host", NULL};
     static const char *const privileges[] = {"sudo", "strict", NULL, NULL};
-    static const char *const runtimes[] = {"runc", "crun", "runsc", NULL};
     int r;
 
     r = check_text("provider", o->provider ? o->provider : provider_at(0)->name, &s->provider, e);
@@ -264,12 +282,14 @@ static int check_texts(const struct bh_create_options *o, struct spec *s, struct
     if (r == 0)
         r = check_on_idle(o, s, e);
     if (r == 0 && o->runtime)
-        return check_word("runtime", o->runtime, runtimes, &s->runtime, e);
+        r = check_runtime(o, s, e);
     if (r < 0)
         return r;
-    s->runtime = strdup("");
+    if (!s->runtime)
+        s->runtime = strdup("");
+    s->engine = strdup("");
     s->image_dir = NULL;
-    return s->runtime ? 0 : err_oom(e);
+    return s->runtime && s->engine ? 0 : err_oom(e);
 }
 
 /* A relative path would be another one for the next command. NULL: none. */
@@ -399,6 +419,7 @@ void spec_done(struct spec *s)
     free(s->image);
     free(s->image_dir);
     free(s->runtime);
+    free(s->engine);
     free(s->agent);
     free(s->dest);
     free(s->network);
@@ -431,7 +452,9 @@ json_t *spec_to_json(const struct spec *s)
         (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids, "agent_port",
         (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
 
-    if (!obj || json_object_set_new(obj, "env", jx_new_strv(s->env)) < 0 ||
+    if (!obj || json_object_set_new(obj, "engine", json_string(s->engine)) < 0 ||
+        json_object_set_new(obj, "read_only", json_boolean(s->read_only)) < 0 ||
+        json_object_set_new(obj, "env", jx_new_strv(s->env)) < 0 ||
         json_object_set_new(obj, "labels", jx_new_strv(s->labels)) < 0 ||
         json_object_set_new(obj, "allow_missing", jx_new_strv(s->allow_missing)) < 0 ||
         (s->from && json_object_set_new(obj, "from", json_string(s->from)) < 0) ||
@@ -445,7 +468,8 @@ json_t *spec_to_json(const struct spec *s)
 
 /* The texts of a stored spec, in the order of spec_texts(). */
 struct stored {
-    const char *texts[11];
+    const char *texts[12];
+    bool read_only;
     uint32_t cpu_millis, pids, agent_port, asked;
     uint64_t memory_bytes, disk_bytes;
     int64_t timeout_ms, idle_ms;
@@ -454,11 +478,11 @@ struct stored {
     json_t *content;
 };
 
-static void spec_texts(struct spec *s, char **out[11])
+static void spec_texts(struct spec *s, char **out[12])
 {
-    char **all[11] = {&s->provider,   &s->image,   &s->image_dir, &s->runtime,
+    char **all[12] = {&s->provider,   &s->image,   &s->image_dir, &s->runtime,
                       &s->agent,      &s->dest,    &s->network,   &s->privilege,
-                      &s->on_timeout, &s->on_idle, &s->on_gone};
+                      &s->on_timeout, &s->on_idle, &s->on_gone,   &s->engine};
 
     memcpy(out, all, sizeof(all));
 }
@@ -474,8 +498,9 @@ static int take_stored(struct stored *in, struct spec *ret, struct err *e)
         .disk_bytes = in->disk_bytes,
         .pids = in->pids,
         .agent_port = (uint16_t)in->agent_port,
+        .read_only = in->read_only,
     };
-    char **texts[11];
+    char **texts[12];
 
     s.env = TAKE(in->env);
     s.labels = TAKE(in->labels);
@@ -509,6 +534,8 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX_AS("on_timeout", struct stored, texts[8], jx_str, JX_REQUIRED),
         JX_AS("on_idle", struct stored, texts[9], jx_str, 0),  /* an earlier version wrote none */
         JX_AS("on_gone", struct stored, texts[10], jx_str, 0), /* as the one above */
+        JX_AS("engine", struct stored, texts[11], jx_str, 0),  /* as the one above */
+        JX(struct stored, read_only, jx_bool, 0),              /* as the one above */
         JX(struct stored, content, jx_object, 0),
         JX(struct stored, timeout_ms, jx_i64, JX_REQUIRED),
         JX(struct stored, idle_ms, jx_i64, 0), /* an earlier version wrote none */
@@ -526,7 +553,8 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         {0},
     };
     /* A box of an earlier version has no idle time. */
-    struct stored in = {.texts[9] = "keep", .texts[10] = "destroy", .idle_ms = SPEC_IDLE_MS};
+    struct stored in = {
+        .texts[9] = "keep", .texts[10] = "destroy", .texts[11] = "", .idle_ms = SPEC_IDLE_MS};
     int r = jx_decode_lax(obj, fields, &in, e);
 
     if (r == 0)
@@ -633,6 +661,15 @@ static int compare_numbers(const struct spec *have, const struct spec *want, str
     return is_default(want, "env") ? 0 : compare_env(have, want, e);
 }
 
+static int compare_flags(const struct spec *have, const struct spec *want, struct err *e)
+{
+    if (!want->read_only || have->read_only || is_default(want, "read-only"))
+        return 0;
+    return err_field(
+        e, ERR_PRECONDITION, "read-only",
+        "read-only: the box was made with a root that can be written; remove it first");
+}
+
 int spec_compare(const struct spec *have, const struct spec *want, struct err *e)
 {
     const struct {
@@ -660,5 +697,7 @@ int spec_compare(const struct spec *have, const struct spec *want, struct err *e
                          "from: the box is there already, and was not made from the snapshot "
                          "'%.64s': give the new one another name, or use 'bellhop restore'",
                          want->from);
+    if (compare_flags(have, want, e) < 0)
+        return -ERR_PRECONDITION;
     return compare_numbers(have, want, e);
 }

@@ -42,7 +42,9 @@ struct spec {
     char *image;     /* the name or path as asked */
     char *image_dir; /* resolved: a directory with a rootfs in it; "" for host and process */
     char *runtime;   /* "": the probe has not chosen yet */
-    char *agent;     /* "opencode@1.2.3", a path, "none" */
+    /* The address of the engine that runs the box, in the provider's own words, for every later call; "": it has none. */
+    char *engine;
+    char *agent; /* "opencode@1.2.3", a path, "none" */
     char *dest;
     char *network;
     char *privilege;
@@ -56,6 +58,7 @@ struct spec {
     uint64_t disk_bytes; /* 0: no limit, as of the two above */
     uint32_t pids;
     uint16_t agent_port;
+    bool read_only; /* the root file system; /tmp, /run, the home and dest are memory */
     char **env;
     char **labels;
     char **allow_missing;

@@ -197,6 +197,7 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .daemon = ctx->daemon_url,
         .daemon_token = ctx->daemon_token,
         .daemon_ca = ctx->daemon_ca,
+        .docker_host = ctx->docker_host,
     };
 
     memcpy(ret_opts, &o, o.size);
@@ -439,7 +440,9 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
     r = copy_text(o->daemon, &ctx->daemon_url, e);
     if (r == 0)
         r = copy_text(o->daemon_token, &ctx->daemon_token, e);
-    return r < 0 ? r : copy_text(o->daemon_ca, &ctx->daemon_ca, e);
+    if (r == 0)
+        r = copy_text(o->daemon_ca, &ctx->daemon_ca, e);
+    return r < 0 ? r : copy_text(o->docker_host, &ctx->docker_host, e);
 }
 
 int ctx_new(const struct bh_options *opts, struct bh_ctx **ret, struct err *e)
@@ -482,6 +485,7 @@ struct bh_ctx *ctx_free(struct bh_ctx *ctx)
         explicit_bzero(ctx->daemon_token, strlen(ctx->daemon_token));
     free(ctx->daemon_token);
     free(ctx->daemon_ca);
+    free(ctx->docker_host);
     free(ctx);
     return NULL;
 }

@@ -2,7 +2,9 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,6 +89,60 @@ int socket_connect(const char *path, int wait_ms, int *ret_fd, struct err *e)
         return r;
     *ret_fd = TAKE_FD(fd);
     return 0;
+}
+
+static int connect_address(const struct addrinfo *at, int cancel_fd, int64_t deadline_mono_ms,
+                           int *ret_fd, struct err *e)
+{
+    _cleanup_close_ int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int sys = 0, one = 1;
+    socklen_t len = sizeof(sys);
+    int r;
+
+    if (fd < 0)
+        return err_sys(e, errno, "socket");
+    if (connect(fd, at->ai_addr, at->ai_addrlen) < 0) {
+        if (errno != EINPROGRESS)
+            return err_set(e, ERR_UNAVAILABLE, "connect: %m");
+        r = socket_wait(fd, true, cancel_fd, deadline_mono_ms, e);
+        if (r < 0)
+            return r;
+        (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys, &len);
+        errno = sys;
+        if (sys)
+            return err_set(e, ERR_UNAVAILABLE, "connect: %m");
+    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    r = io_set_nonblock(fd, false, e);
+    if (r == 0)
+        *ret_fd = TAKE_FD(fd);
+    return r;
+}
+
+int socket_connect_tcp(const char *host, uint16_t port, int cancel_fd, int64_t deadline_mono_ms,
+                       int *ret_fd, struct err *e)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *list = NULL;
+    char service[8];
+    int r;
+
+    (void)snprintf(service, sizeof(service), "%u", (unsigned)port);
+    r = getaddrinfo(host, service, &hints, &list);
+    if (r != 0)
+        return err_set(e, ERR_UNAVAILABLE, "'%.200s': %s", host, gai_strerror(r));
+    r = -ERR_UNAVAILABLE;
+    for (const struct addrinfo *at = list; at && r == -ERR_UNAVAILABLE; at = at->ai_next)
+        r = connect_address(at, cancel_fd, deadline_mono_ms, ret_fd, e);
+    freeaddrinfo(list);
+    return r < 0 ? err_wrap(e, r, "'%.200s:%u'", host, (unsigned)port) : 0;
+}
+
+int socket_pair(int ret_fds[2], struct err *e)
+{
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds) < 0
+               ? err_sys(e, errno, "socketpair")
+               : 0;
 }
 
 int socket_peer(int fd, pid_t *ret, struct err *e)

@@ -13,6 +13,11 @@
  * backlog is still full after wait_ms.
  */
 int socket_connect(const char *path, int wait_ms, int *ret_fd, struct err *e);
+/* The same over TCP, with a deadline; host is an address or a name. ERR_UNAVAILABLE: nobody answers there. */
+int socket_connect_tcp(const char *host, uint16_t port, int cancel_fd, int64_t deadline_mono_ms,
+                       int *ret_fd, struct err *e);
+/* Two connected sockets, blocking, close-on-exec. */
+int socket_pair(int ret_fds[2], struct err *e);
 /* A listening socket with mode 0600; an existing file at the path is removed. */
 int socket_listen(const char *path, int *ret_fd, struct err *e);
 /* Listens on 127.0.0.1; port 0 takes a free one. ERR_EXISTS: the port is taken; the error names

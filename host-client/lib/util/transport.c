@@ -3,6 +3,7 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,8 +16,10 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/io.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/util/socket.h"
 
 #define HTTP_CONNECT_TIMEOUT_MS 10000L
 #define HTTP_ERROR_BODY_BYTES (64 * 1024)
@@ -38,6 +41,7 @@ struct http {
     char *short_path;
     const struct debug *debug; /* or NULL */
     const char *ca_file;       /* or NULL */
+    const char *cert_file, *key_file;
 };
 
 /* A request in progress. */
@@ -72,6 +76,8 @@ struct job {
     F(easy_getinfo) \
     F(easy_strerror) \
     F(easy_cleanup) \
+    F(easy_send) \
+    F(easy_recv) \
     F(multi_init) \
     F(multi_add_handle) \
     F(multi_remove_handle) \
@@ -432,6 +438,10 @@ static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers
     (void)curl_calls.easy_setopt(c, CURLOPT_PREREQDATA, j);
     if (h->ca_file)
         (void)curl_calls.easy_setopt(c, CURLOPT_CAINFO, h->ca_file);
+    if (h->cert_file && h->key_file) {
+        (void)curl_calls.easy_setopt(c, CURLOPT_SSLCERT, h->cert_file);
+        (void)curl_calls.easy_setopt(c, CURLOPT_SSLKEY, h->key_file);
+    }
     set_body(h, j->req);
     return set_headers(h, j->req, ret_headers, e);
 }
@@ -556,6 +566,12 @@ void http_set_ca(struct http *h, const char *ca_file)
     h->ca_file = ca_file;
 }
 
+void http_set_certificate(struct http *h, const char *cert_file, const char *key_file)
+{
+    h->cert_file = cert_file;
+    h->key_file = key_file;
+}
+
 /* A request that got no response has the status 0. */
 static void report_request(const struct http *h, const struct job *j, int64_t begun_ms, int r)
 {
@@ -598,4 +614,327 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
     }
     *ret = res;
     return 0;
+}
+
+/* ---- upgraded connections ---- */
+
+#define UPGRADE_HEAD_BYTES (16 * 1024)
+#define TUNNEL_STACK_BYTES (256 * 1024) /* the TLS library's frames */
+#define TUNNEL_BYTES (32 * 1024)
+#define TUNNEL_RETRY_MS 50
+
+/* Waits for the socket below a curl handle, which may want the other direction because of TLS. */
+static int upgrade_wait(struct http *h, int fd, bool for_write, const struct http_request *req,
+                        struct err *e)
+{
+    int r = socket_wait(fd, for_write, h->cancel_fd, req->deadline_mono_ms, e);
+
+    return r < 0 ? err_wrap(e, r, "'%s'", request_place(req)) : 0;
+}
+
+static int upgrade_send(struct http *h, int fd, const struct http_request *req, const char *data,
+                        size_t len, struct err *e)
+{
+    while (len) {
+        size_t n = 0;
+        CURLcode rc = curl_calls.easy_send(h->easy, data, len, &n);
+        int r = rc == CURLE_AGAIN ? upgrade_wait(h, fd, true, req, e) : 0;
+
+        if (r < 0)
+            return r;
+        if (rc != CURLE_OK && rc != CURLE_AGAIN)
+            return err_set(e, ERR_UNAVAILABLE, "'%s': %s", request_place(req),
+                           curl_calls.easy_strerror(rc));
+        data += n;
+        len -= n;
+    }
+    return 0;
+}
+
+/* One byte: bytes after the head belong to the new protocol. */
+static int upgrade_recv(struct http *h, int fd, const struct http_request *req, char *ret,
+                        struct err *e)
+{
+    for (;;) {
+        size_t n = 0;
+        CURLcode rc = curl_calls.easy_recv(h->easy, ret, 1, &n);
+        int r = rc == CURLE_AGAIN ? upgrade_wait(h, fd, false, req, e) : 0;
+
+        if (r < 0)
+            return r;
+        if (rc == CURLE_OK && n)
+            return 0;
+        if (rc != CURLE_AGAIN)
+            return err_set(e, ERR_UNAVAILABLE, "'%s' closed the connection", request_place(req));
+    }
+}
+
+static int upgrade_request(const struct http_request *req, struct buf *out, struct err *e)
+{
+    const char *host = strstr(req->url, "://") + 3;
+    const char *path = host + strcspn(host, "/");
+    int r = buf_addf(out, e, "%s %s HTTP/1.1\r\nHost: %.*s\r\nContent-Length: %zu\r\n", req->method,
+                     *path ? path : "/", (int)(path - host), host, req->body_len);
+
+    for (size_t i = 0; r == 0 && req->headers && req->headers[i]; i++)
+        r = buf_addf(out, e, "%s\r\n", req->headers[i]);
+    if (r == 0)
+        r = buf_adds(out, "Connection: Upgrade\r\n\r\n", e);
+    if (r == 0 && req->body_len)
+        r = buf_add(out, req->body, req->body_len, e);
+    return r;
+}
+
+/* The body of a refusal, as much as comes with its length. */
+static void upgrade_read_refusal(struct http *h, int fd, const struct http_request *req,
+                                 struct buf *head)
+{
+    const char *p = strcasestr(head->data, "\r\ncontent-length: ");
+    unsigned n = 0;
+    char c;
+
+    if (!p || sscanf(p + strlen("\r\ncontent-length: "), "%9u", &n) != 1)
+        n = 0;
+    buf_clear(head);
+    while (n-- && head->len < head->max && upgrade_recv(h, fd, req, &c, NULL) == 0)
+        (void)buf_add(head, &c, 1, NULL);
+}
+
+static int upgrade_read_head(struct http *h, int fd, const struct http_request *req, struct err *e)
+{
+    _cleanup_buf_ struct buf head;
+    unsigned status = 0;
+    int r = 0;
+
+    buf_init(&head, UPGRADE_HEAD_BYTES);
+    while (r == 0 && (head.len < 4 || memcmp(head.data + head.len - 4, "\r\n\r\n", 4) != 0)) {
+        char c = '\0';
+
+        r = upgrade_recv(h, fd, req, &c, e);
+        if (r == 0)
+            r = buf_add(&head, &c, 1, e);
+    }
+    if (r < 0)
+        return r;
+    if (sscanf(head.data, "HTTP/1.1 %3u", &status) != 1)
+        return err_set(e, ERR_DATA_LOSS, "'%s' does not answer with HTTP", request_place(req));
+    if (status == 101)
+        return 0;
+    upgrade_read_refusal(h, fd, req, &head);
+    return err_set(e, status == 404 ? ERR_NOT_FOUND : ERR_UNAVAILABLE,
+                   "'%s' refused the upgrade with the status %u: %.300s", request_place(req),
+                   status, head.len ? head.data : "");
+}
+
+/* ---- TLS below a socket pair ---- */
+
+/* Owned by its thread. curl's side is not a descriptor that somebody else could read. */
+struct tls_tunnel {
+    struct http *http;
+    int socket, fd; /* below TLS; our end of the pair */
+    struct buf up, down;
+    bool up_eof, down_eof;
+};
+
+static int tls_pull(struct tls_tunnel *t)
+{
+    char data[8192];
+
+    while (!t->down_eof && t->down.len < TUNNEL_BYTES) {
+        size_t n = 0;
+        CURLcode rc = curl_calls.easy_recv(t->http->easy, data, sizeof(data), &n);
+
+        if (rc == CURLE_AGAIN)
+            return 0;
+        t->down_eof = rc != CURLE_OK || n == 0;
+        if (n && buf_add(&t->down, data, n, NULL) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int tls_push(struct tls_tunnel *t)
+{
+    while (t->up.len) {
+        size_t n = 0;
+        CURLcode rc = curl_calls.easy_send(t->http->easy, t->up.data, t->up.len, &n);
+
+        if (rc == CURLE_AGAIN)
+            return 0;
+        if (rc != CURLE_OK)
+            return -1;
+        buf_consume(&t->up, n);
+    }
+    return 0;
+}
+
+static int tls_local(struct tls_tunnel *t)
+{
+    char data[8192];
+    ssize_t n;
+
+    if (!t->up_eof && t->up.len < TUNNEL_BYTES) {
+        n = recv(t->fd, data, sizeof(data), MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return -1;
+        if (n == 0) {
+            t->up_eof = true;
+        } else if (n > 0 && buf_add(&t->up, data, (size_t)n, NULL) < 0) {
+            return -1;
+        }
+    }
+    if (t->down.len) {
+        n = send(t->fd, t->down.data, t->down.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return -1;
+        if (n > 0)
+            buf_consume(&t->down, (size_t)n);
+    }
+    return 0;
+}
+
+/* A half-close reaches the peer as the end of its input, without TLS's own word for it: curl has no call for that. */
+static void tls_loop(struct tls_tunnel *t)
+{
+    bool is_shut = false;
+
+    while (!t->down_eof || t->down.len) {
+        struct pollfd p[2] = {
+            {.fd = t->down_eof ? -1 : t->socket,
+             .events = (short)(POLLIN | (t->up.len ? POLLOUT : 0))},
+            {.fd = t->fd,
+             .events = (short)((!t->up_eof ? POLLIN : 0) | (t->down.len ? POLLOUT : 0))}};
+
+        if (t->up_eof && !t->down.len)
+            p[1].fd = -1;
+        if (tls_pull(t) < 0 || tls_local(t) < 0 || tls_push(t) < 0)
+            return;
+        if (t->up_eof && !t->up.len && !is_shut) {
+            is_shut = true;
+            (void)shutdown(t->socket, SHUT_WR);
+        }
+        /* Bytes that TLS has decrypted already are not seen by poll(). */
+        (void)poll(p, 2, t->down.len ? TUNNEL_RETRY_MS : -1);
+    }
+}
+
+static void *tls_main(void *arg)
+{
+    struct tls_tunnel *t = arg;
+
+    tls_loop(t);
+    fd_close(t->fd);
+    (void)http_free(t->http);
+    buf_done(&t->up);
+    buf_done(&t->down);
+    free(t);
+    return NULL;
+}
+
+/* Takes over the handle. */
+static int tls_start_take(struct http *own, int socket, int *ret_fd, struct err *e)
+{
+    struct tls_tunnel *t = calloc(1, sizeof(*t));
+    pthread_attr_t attr;
+    pthread_t thread;
+    int pair[2];
+    int r = t ? socket_pair(pair, e) : err_oom(e);
+
+    if (r < 0) {
+        free(t);
+        return r;
+    }
+    *t = (struct tls_tunnel){.http = own, .socket = socket, .fd = pair[1]};
+    buf_init(&t->up, 2 * TUNNEL_BYTES);
+    buf_init(&t->down, 2 * TUNNEL_BYTES);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setstacksize(&attr, TUNNEL_STACK_BYTES);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    r = pthread_create(&thread, &attr, tls_main, t);
+    (void)pthread_attr_destroy(&attr);
+    if (r != 0) {
+        fd_close(pair[0]);
+        fd_close(pair[1]);
+        free(t);
+        return err_sys(e, r, "start a thread");
+    }
+    *ret_fd = pair[0];
+    return 0;
+}
+
+/* The handle's socket, connected and verified as of any request; it is curl's. */
+static int upgrade_connect(struct http *own, const struct http_request *req, int *ret_socket,
+                           struct err *e)
+{
+    struct http_response res = {0};
+    struct curl_slist *headers = NULL;
+    struct job j = {.req = req, .res = &res, .new_fd = -1, .sent_mono_ms = clock_mono_ms()};
+    curl_socket_t socket = CURL_SOCKET_BAD;
+    int r = set_up(own, &j, &headers, e);
+
+    (void)curl_calls.easy_setopt(own->easy, CURLOPT_CONNECT_ONLY, 1L);
+    (void)curl_calls.easy_setopt(own->easy, CURLOPT_HTTPHEADER, NULL);
+    (void)curl_calls.easy_setopt(own->easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+    curl_calls.slist_free_all(headers);
+    if (r == 0 && curl_calls.multi_add_handle(own->multi, own->easy) != CURLM_OK)
+        r = err_oom(e);
+    if (r == 0)
+        r = run_job(own, &j, e);
+    if (r == 0)
+        r = result_of(own, &j, e);
+    if (r == 0 && (curl_calls.easy_getinfo(own->easy, CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
+                   socket == CURL_SOCKET_BAD))
+        r = err_set(e, ERR_UNAVAILABLE, "'%s': no connection", request_place(req));
+    if (r == 0 && req->unix_socket && req->check_peer)
+        r = req->check_peer(req->check_arg, socket, e);
+    *ret_socket = socket;
+    return r;
+}
+
+static int upgrade_finish(struct http *own, int socket, bool is_tls, int *ret_fd, struct err *e)
+{
+    int fd, r;
+
+    if (is_tls)
+        return tls_start_take(own, socket, ret_fd, e);
+    fd = fcntl(socket, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+        return err_sys(e, errno, "dup");
+    r = io_set_nonblock(fd, false, e);
+    if (r < 0) {
+        fd_close(fd);
+        return r;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int http_upgrade(struct http *h, const struct http_request *req, int *ret_fd, struct err *e)
+{
+    bool is_tls = strncasecmp(req->url, "https://", strlen("https://")) == 0;
+    _cleanup_buf_ struct buf out;
+    struct http *own = NULL;
+    int socket = -1, fd = -1;
+    int r = http_new(h->cancel_fd, &own, e);
+
+    if (r < 0)
+        return r;
+    own->ca_file = h->ca_file;
+    own->cert_file = h->cert_file;
+    own->key_file = h->key_file;
+    buf_init(&out, UPGRADE_HEAD_BYTES + req->body_len);
+    r = upgrade_connect(own, req, &socket, e);
+    if (r == 0)
+        r = upgrade_request(req, &out, e);
+    if (r == 0)
+        r = upgrade_send(own, socket, req, out.data, out.len, e);
+    if (r == 0)
+        r = upgrade_read_head(own, socket, req, e);
+    if (r == 0)
+        r = upgrade_finish(own, socket, is_tls, &fd, e);
+    if (r < 0 || !is_tls)
+        (void)http_free(own);
+    if (r == 0)
+        *ret_fd = fd;
+    return r;
 }

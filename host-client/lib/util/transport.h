@@ -57,6 +57,8 @@ int http_new(int cancel_fd, struct http **ret, struct err *e);
 void http_set_debug(struct http *h, const struct debug *d); /* outlives h; a line a request */
 /* The certificates that https trusts, in a file in PEM; NULL: the system's. Outlives h. */
 void http_set_ca(struct http *h, const char *ca_file);
+/* Of this side, for https: a certificate and its key in PEM; NULL: none. They outlive h. */
+void http_set_certificate(struct http *h, const char *cert_file, const char *key_file);
 struct http *http_free(struct http *h);
 /* 0 for any status; an error if there was no complete response. */
 int http_do(struct http *h, const struct http_request *req, struct http_response *ret,
@@ -64,3 +66,10 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
 void http_response_done(struct http_response *r);
 /* Copies the value of a header to out; false: there is none. */
 bool http_header(const struct http_response *r, const char *name, char *out, size_t out_bytes);
+
+/*
+ * Sends a request with "Connection: Upgrade" (the headers say to which protocol) and a body, and returns the connection
+ * once the answer was 101; *ret_fd is a blocking socket, which with https is a relay's (relay.h). Any other answer is
+ * an error with the text of its body. The connection is a new one, and stays when h is freed.
+ */
+int http_upgrade(struct http *h, const struct http_request *req, int *ret_fd, struct err *e);

@@ -544,6 +544,8 @@ static const struct provider_state oci_states[] = {
     {"stopped", BH_STATE_STOPPED},       {0},
 };
 
+static const char *const oci_runtimes[] = {"runc", "crun", "runsc", NULL};
+
 const struct provider provider_oci = {
     .name = "oci",
     .states = oci_states,
@@ -551,6 +553,7 @@ const struct provider provider_oci = {
     .isolates = true,
     .has_own_children = true,
     .has_runtimes = true,
+    .runtimes = oci_runtimes,
     .has_privileges = true,
     .has_host_image = true,
     .has_snapshots = true,

@@ -1,0 +1,116 @@
+#include "cli/docker_host.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <nettle/sha2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+
+#define CONFIG_BYTES ((size_t)1 << 20)
+#define HEX_BYTES (2 * SHA256_DIGEST_SIZE + 1)
+
+static const char *env_or(const char *name, const char *missing)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? text : missing;
+}
+
+/* ~/.docker; NULL: out of memory. */
+static char *config_dir(void)
+{
+    const char *set = env_or("DOCKER_CONFIG", NULL);
+
+    return set ? strdup(set) : path_join(env_or("HOME", "/"), ".docker");
+}
+
+static json_t *read_document(const char *path)
+{
+    _cleanup_free_ char *text = NULL;
+    json_t *doc = NULL;
+    size_t len = 0;
+
+    if (io_read_file(AT_FDCWD, path, CONFIG_BYTES, &text, &len, NULL) < 0 ||
+        jx_parse(text, len, &doc, NULL) < 0)
+        return NULL;
+    return doc;
+}
+
+static int with_certs(const char *host, const char *certs, char **ret, struct err *e)
+{
+    int n = certs && str_has_prefix(host, "tcp://") && !strchr(host, '?')
+                ? asprintf(ret, "%s?certs=%s", host, certs)
+                : asprintf(ret, "%s", host);
+
+    return n < 0 ? err_oom(e) : 0;
+}
+
+/* TLS is on with DOCKER_TLS_VERIFY or DOCKER_CERT_PATH; the certificates are beside the configuration by default. */
+static int from_environment(const char *host, char **ret, struct err *e)
+{
+    const char *path = env_or("DOCKER_CERT_PATH", NULL);
+    _cleanup_free_ char *dir = path ? strdup(path) : config_dir();
+
+    if (!dir)
+        return err_oom(e);
+    return with_certs(host, path || env_or("DOCKER_TLS_VERIFY", NULL) ? dir : NULL, ret, e);
+}
+
+/* A context's files are in a directory named by the hash of its name. */
+static void context_digest(const char *name, char out[HEX_BYTES])
+{
+    uint8_t digest[SHA256_DIGEST_SIZE];
+    struct sha256_ctx sha;
+
+    sha256_init(&sha);
+    sha256_update(&sha, strlen(name), (const uint8_t *)name);
+    sha256_digest(&sha, sizeof(digest), digest);
+    str_hex(digest, sizeof(digest), out);
+}
+
+static int from_context(const char *dir, const char *name, char **ret, struct err *e)
+{
+    _cleanup_free_ char *meta = NULL, *tls = NULL, *key = NULL;
+    _cleanup_json_ json_t *doc = NULL;
+    const char *host;
+    char hex[HEX_BYTES];
+
+    context_digest(name, hex);
+    if (asprintf(&meta, "%s/contexts/meta/%s/meta.json", dir, hex) < 0 ||
+        asprintf(&tls, "%s/contexts/tls/%s/docker", dir, hex) < 0 ||
+        asprintf(&key, "%s/key.pem", tls) < 0)
+        return err_oom(e);
+    doc = read_document(meta);
+    host = json_string_value(
+        json_object_get(json_object_get(json_object_get(doc, "Endpoints"), "docker"), "Host"));
+    if (!host)
+        return err_field(e, ERR_NOT_FOUND, "docker_host",
+                         "docker_host: there is no context '%.100s' in '%.200s'", name, dir);
+    return with_certs(host, access(key, R_OK) == 0 ? tls : NULL, ret, e);
+}
+
+int docker_host_resolve(const char *set, char **ret, struct err *e)
+{
+    _cleanup_free_ char *dir = config_dir();
+    _cleanup_free_ char *path = dir ? path_join(dir, "config.json") : NULL;
+    _cleanup_json_ json_t *config = NULL;
+    const char *name = env_or("DOCKER_CONTEXT", NULL);
+
+    *ret = NULL;
+    if (!path)
+        return err_oom(e);
+    if (set && *set)
+        return from_environment(set, ret, e);
+    config = name ? NULL : read_document(path);
+    if (!name)
+        name = json_string_value(json_object_get(config, "currentContext"));
+    return !name || !*name || str_eq(name, "default") ? 0 : from_context(dir, name, ret, e);
+}

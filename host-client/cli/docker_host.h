@@ -1,0 +1,10 @@
+#pragma once
+/* docker_host: the engine that Docker's own command would use, from its environment and its configuration. */
+#include "common/err.h"
+
+/*
+ * set: DOCKER_HOST, or a setting of the user's; or NULL. *ret is as bh_options.docker_host; NULL: the default. With
+ * DOCKER_CONTEXT, or a context that `docker context use` has chosen, the address and the certificates are that context's.
+ * free() it.
+ */
+int docker_host_resolve(const char *set, char **ret, struct err *e);

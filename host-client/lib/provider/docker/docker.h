@@ -1,0 +1,96 @@
+#pragma once
+/*
+ * docker: parts of the provider that its files share. A box is one container, found by its name and proved by its
+ * labels at each call; the engine keeps its disk.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/provider/docker/engine.h"
+#include "lib/provider/provider.h"
+
+#define DOCKER_AGENT "/usr/local/bin/bellhopd"
+#define DOCKER_RUN_DIR "/run/bellhop"
+#define DOCKER_AGENT_PORT 4711
+#define DOCKER_NAME_BYTES 64
+
+#define DOCKER_LABEL_BOX "dev.bellhop.box"     /* the box's id */
+#define DOCKER_LABEL_STORE "dev.bellhop.store" /* store_mark() */
+#define DOCKER_LABEL_NAME "dev.bellhop.name"   /* for people */
+#define DOCKER_LABEL_OWNER "dev.bellhop.owner" /* the box's label "owner"; absent without one */
+#define DOCKER_LABEL_SNAPSHOT "dev.bellhop.snapshot" /* of an image: the snapshot's id */
+#define DOCKER_LABEL_TAG "dev.bellhop.restored"      /* provider_source.tag of a restored disk */
+
+/* The way to the guest agent. */
+enum docker_reach {
+    DOCKER_REACH_ADDRESS,   /* the container's own address */
+    DOCKER_REACH_PUBLISHED, /* a port of this machine's loopback */
+    DOCKER_REACH_EXEC,      /* `bellhopd dial` in the container, over the engine's API */
+};
+
+/* What an engine says of itself (GET /info). */
+struct docker_facts {
+    bool is_podman, is_rootless, is_desktop;
+    bool has_seccomp, has_userns;
+    bool limits_memory, limits_cpu, limits_pids;
+    unsigned cgroup_version; /* 0: it does not say */
+    uint64_t memory_bytes;
+    unsigned n_cpus;
+    char default_runtime[64];
+    char name[128], version[64];
+    json_t *runtimes; /* names; owned by the struct */
+};
+int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e);
+void docker_facts_done(struct docker_facts *f);
+bool docker_has_runtime(const struct docker_facts *f, const char *name);
+
+/* A box's container as the engine has it. */
+struct docker_container {
+    char id[72];
+    char status[24]; /* "running", "paused", ... */
+    bool is_running; /* or paused */
+    bool is_paused, is_oom;
+    int exit_code;
+    pid_t pid; /* on the engine's machine */
+    char address[64];
+    uint16_t published; /* port of this machine's loopback; 0: none */
+    json_t *doc;        /* the engine's document; owned */
+};
+void docker_container_done(struct docker_container *c);
+
+/* The engine of the box (spec->engine), until the call's deadline. */
+int docker_open(const struct provider_box *b, struct engine **ret, struct err *e);
+/* 1, 0: it has none, or an error. A container with the name and other labels is ERR_EXISTS. */
+int docker_find_container(const struct provider_box *b, struct engine *d,
+                          struct docker_container *ret, struct err *e);
+int docker_find_named(const struct provider_box *b, struct engine *d, const char *name,
+                      struct docker_container *ret, struct err *e);
+/* Removes it with its volumes, and waits until it is gone. */
+int docker_remove_container(struct engine *d, const char *id, struct err *e);
+
+/* Of the agent in the container. An agent that is not root has no directory of its own in a Podman of version 4. */
+const char *docker_agent_socket(const struct spec *s);
+/* Makes the container of `image`; tag: of a restored disk, or NULL. One that is there already is adopted. */
+int docker_create_container(const struct provider_box *b, struct engine *d, const char *name,
+                            const char *image, const char *tag, struct err *e);
+void docker_container_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES]);
+
+/* Loads the box's image from its OCI form unless the engine has it. *ret: its id; free() it. */
+int docker_settle_image(const struct provider_box *b, struct engine *d, char **ret, struct err *e);
+
+/* After a start: decides the way to the agent, and records it in the box's directory. */
+int docker_record_reach(const struct provider_box *b, struct engine *d,
+                        const struct docker_container *c, struct err *e);
+pid_t docker_own_pid(const struct docker_container *c); /* on this machine; 0: elsewhere */
+int docker_dial(struct provider_box *b, int *ret_fd, struct err *e);
+
+int docker_inspect(struct provider_box *b, json_t **ret, struct err *e);
+
+int docker_check_capture(struct provider_box *b, struct err *e);
+int docker_capture(struct provider_box *b, struct provider_capture *c, struct err *e);
+int docker_restore(struct provider_box *b, const struct provider_source *source, struct err *e);
+int docker_has_restored(struct provider_box *b, const char *tag, struct err *e);
+int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e);
+/* Removes images that docker_forget() could not, because a container had them. */
+void docker_retry_forget(struct bh_ctx *ctx);

@@ -1,0 +1,246 @@
+/* docker_engine: what the engine says of itself and of a box's container. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/jsonx.h"
+#include "common/str.h"
+#include "lib/provider/docker/docker.h"
+#include "lib/provider/store_mark.h"
+#include "lib/util/socket.h"
+
+#define GONE_POLL_MS 50
+
+/* ---- the engine ---- */
+
+static const char *json_text(json_t *obj, const char *key)
+{
+    const char *text = json_string_value(json_object_get(obj, key));
+
+    return text ? text : "";
+}
+
+/* "name=rootless" and its kin. */
+static bool has_security_option(json_t *info, const char *name)
+{
+    json_t *list = json_object_get(info, "SecurityOptions"), *v;
+    size_t i, n = strlen(name);
+
+    json_array_foreach (list, i, v) {
+        const char *text = json_string_value(v);
+
+        if (text && str_has_prefix(text, "name=") &&
+            strncmp(text + strlen("name="), name, n) == 0 && strchr(",", text[strlen("name=") + n]))
+            return true;
+    }
+    return false;
+}
+
+static void read_runtimes(json_t *info, struct docker_facts *f)
+{
+    json_t *all = json_object_get(info, "Runtimes"), *v;
+    const char *key;
+
+    f->runtimes = json_array();
+    json_object_foreach (all, key, v)
+        (void)json_array_append_new(f->runtimes, json_string(key));
+}
+
+static int is_podman(struct engine *d, bool *ret, struct err *e)
+{
+    _cleanup_json_ json_t *version = NULL;
+    json_t *part;
+    size_t i;
+    int r = engine_get(d, &version, e, "/version");
+
+    *ret = false;
+    json_array_foreach (json_object_get(version, "Components"), i, part)
+        if (str_has_prefix(json_text(part, "Name"), "Podman"))
+            *ret = true;
+    return r;
+}
+
+int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
+{
+    _cleanup_json_ json_t *info = NULL;
+    struct docker_facts f = {0};
+    uint64_t cgroup = 0;
+    int r = engine_get(d, &info, e, "/info");
+
+    if (r == 0)
+        r = is_podman(d, &f.is_podman, e);
+    if (r < 0)
+        return r;
+    f.is_rootless = has_security_option(info, "rootless");
+    f.has_userns = has_security_option(info, "userns");
+    f.has_seccomp = has_security_option(info, "seccomp");
+    f.is_desktop = str_has_prefix(json_text(info, "OperatingSystem"), "Docker Desktop");
+    f.limits_memory = json_is_true(json_object_get(info, "MemoryLimit"));
+    f.limits_cpu = json_is_true(json_object_get(info, "CpuCfsQuota"));
+    f.limits_pids = json_is_true(json_object_get(info, "PidsLimit"));
+    f.memory_bytes = (uint64_t)json_integer_value(json_object_get(info, "MemTotal"));
+    f.n_cpus = (unsigned)json_integer_value(json_object_get(info, "NCPU"));
+    if (str_parse_u64(json_text(info, "CgroupVersion"), 1, 2, &cgroup, NULL) == 0)
+        f.cgroup_version = (unsigned)cgroup;
+    (void)snprintf(f.default_runtime, sizeof(f.default_runtime), "%s",
+                   json_text(info, "DefaultRuntime"));
+    (void)snprintf(f.name, sizeof(f.name), "%s", json_text(info, "Name"));
+    (void)snprintf(f.version, sizeof(f.version), "%s", json_text(info, "ServerVersion"));
+    read_runtimes(info, &f);
+    *ret = f;
+    return 0;
+}
+
+void docker_facts_done(struct docker_facts *f)
+{
+    json_decref(f->runtimes);
+    f->runtimes = NULL;
+}
+
+bool docker_has_runtime(const struct docker_facts *f, const char *name)
+{
+    json_t *v;
+    size_t i;
+
+    json_array_foreach (f->runtimes, i, v)
+        if (str_eq(json_string_value(v), name))
+            return true;
+    return false;
+}
+
+int docker_open(const struct provider_box *b, struct engine **ret, struct err *e)
+{
+    return engine_open(b->ctx, b->spec->engine, provider_deadline(b), ret, e);
+}
+
+/* ---- a container ---- */
+
+void docker_container_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES])
+{
+    (void)snprintf(out, DOCKER_NAME_BYTES, "bellhop-%s", b->id);
+}
+
+void docker_container_done(struct docker_container *c)
+{
+    json_decref(c->doc);
+    c->doc = NULL;
+}
+
+static void read_address(json_t *network, struct docker_container *c)
+{
+    const char *address = json_text(network, "IPAddress"), *key;
+    json_t *v;
+
+    json_object_foreach (json_object_get(network, "Networks"), key, v)
+        if (!*address)
+            address = json_text(v, "IPAddress");
+    (void)snprintf(c->address, sizeof(c->address), "%s", address);
+}
+
+static void read_published(json_t *network, struct docker_container *c)
+{
+    char key[24];
+    uint64_t port = 0;
+    json_t *list;
+
+    (void)snprintf(key, sizeof(key), "%d/tcp", DOCKER_AGENT_PORT);
+    list = json_object_get(json_object_get(network, "Ports"), key);
+    if (str_parse_u64(json_text(json_array_get(list, 0), "HostPort"), 1, UINT16_MAX, &port, NULL) ==
+        0)
+        c->published = (uint16_t)port;
+}
+
+static bool is_hex_id(const char *id)
+{
+    size_t n = strlen(id);
+
+    return n >= 12 && n <= 64 && strspn(id, "0123456789abcdef") == n;
+}
+
+/* The labels prove that it is this box's: anybody may give a container a name. */
+static int check_labels(const struct provider_box *b, json_t *doc, struct err *e)
+{
+    json_t *labels = json_object_get(json_object_get(doc, "Config"), "Labels");
+    char mark[STORE_MARK_BYTES];
+    int r = store_mark(b->ctx, mark, e);
+
+    if (r < 0)
+        return r;
+    if (str_eq(json_text(labels, DOCKER_LABEL_BOX), b->id) &&
+        str_eq(json_text(labels, DOCKER_LABEL_STORE), mark))
+        return 0;
+    return err_set(e, ERR_EXISTS, "the engine has a container 'bellhop-%s' that is not of this box",
+                   b->id);
+}
+
+int docker_find_container(const struct provider_box *b, struct engine *d,
+                          struct docker_container *ret, struct err *e)
+{
+    char name[DOCKER_NAME_BYTES];
+
+    docker_container_name(b, name);
+    return docker_find_named(b, d, name, ret, e);
+}
+
+int docker_find_named(const struct provider_box *b, struct engine *d, const char *name,
+                      struct docker_container *ret, struct err *e)
+{
+    struct docker_container c = {0};
+    json_t *state, *network;
+    struct err why = {0};
+    int r;
+
+    r = engine_get(d, &c.doc, &why, "/containers/%s/json", name);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = check_labels(b, c.doc, &why);
+    if (r == 0 && !is_hex_id(json_text(c.doc, "Id")))
+        r = err_set(&why, ERR_DATA_LOSS, "the engine's answer has no container's id");
+    if (r < 0) {
+        docker_container_done(&c);
+        if (e)
+            *e = why;
+        return r;
+    }
+    state = json_object_get(c.doc, "State");
+    network = json_object_get(c.doc, "NetworkSettings");
+    (void)snprintf(c.id, sizeof(c.id), "%s", json_text(c.doc, "Id"));
+    (void)snprintf(c.status, sizeof(c.status), "%s", json_text(state, "Status"));
+    c.is_paused = str_eq(c.status, "paused");
+    c.is_running = c.is_paused || str_eq(c.status, "running");
+    c.is_oom = json_is_true(json_object_get(state, "OOMKilled"));
+    c.exit_code = (int)json_integer_value(json_object_get(state, "ExitCode"));
+    c.pid = (pid_t)json_integer_value(json_object_get(state, "Pid"));
+    read_address(network, &c);
+    read_published(network, &c);
+    *ret = c;
+    return 1;
+}
+
+int docker_remove_container(struct engine *d, const char *id, struct err *e)
+{
+    char path[128];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/containers/%.72s?force=1&v=1", id);
+    for (;;) {
+        struct err why = {0};
+
+        r = engine_call(d, "DELETE", path, NULL, NULL, &why);
+        if (r == 0 || r == -ERR_NOT_FOUND)
+            return 0;
+        /* "removal is already in progress", by somebody else */
+        if (r != -ERR_EXISTS) {
+            if (e)
+                *e = why;
+            return r;
+        }
+        (void)poll(NULL, 0, GONE_POLL_MS);
+    }
+}

@@ -1,0 +1,269 @@
+/* docker_reach: the way to the guest agent in a container. It is chosen once a start, and recorded: a connection then
+ * needs the engine only to ask whether the container still runs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/provider/docker/docker.h"
+#include "lib/util/procfs.h"
+#include "lib/util/relay.h"
+#include "lib/util/socket.h"
+
+#define RECORD_FILE "docker.json"
+#define RECORD_BYTES 4096
+#define CGROUP_BYTES 65536
+#define TRY_MS 2000
+#define TRY_ONCE_MS 50
+#define TRY_PAUSE_MS 5
+#define FRAME_HEAD 8
+#define FRAME_MAX_BYTES (64 * 1024)
+
+static const char *const reach_names[] = {"address", "published", "exec", NULL};
+
+struct reach {
+    enum docker_reach way;
+    const char *container;
+    const char *address; /* of the first */
+    uint32_t port;       /* of the first two */
+    uint32_t pid; /* of the container's first process, if it is one of this machine; else 0 */
+    uint64_t pid_start;
+    json_t *doc; /* owns the strings */
+};
+
+static void reach_done(struct reach *w)
+{
+    json_decref(w->doc);
+}
+#define _cleanup_reach_ __attribute__((cleanup(reach_done)))
+
+static int reach_save(const struct provider_box *b, const struct reach *w, struct err *e)
+{
+    _cleanup_free_ char *path = path_join(b->dir, RECORD_FILE);
+    _cleanup_json_ json_t *doc =
+        json_pack("{s:s, s:s, s:s, s:i, s:i, s:I}", "way", reach_names[w->way], "container",
+                  w->container, "address", w->address, "port", (int)w->port, "pid", (int)w->pid,
+                  "pid_start", (json_int_t)w->pid_start);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    int r = path && doc ? jx_dump(doc, &text, &len, e) : err_oom(e);
+
+    return r < 0 ? r : io_write_file(AT_FDCWD, path, text, len, 0600, true, e);
+}
+
+static int reach_load(const struct provider_box *b, struct reach *ret, struct err *e)
+{
+    static const struct jx_field fields[] = {
+        JX_ENUM("way", struct reach, way, reach_names, JX_REQUIRED),
+        JX(struct reach, container, jx_str, JX_REQUIRED),
+        JX(struct reach, address, jx_str, JX_REQUIRED),
+        JX(struct reach, port, jx_u32, JX_REQUIRED),
+        JX(struct reach, pid, jx_u32, JX_REQUIRED),
+        JX(struct reach, pid_start, jx_u64, JX_REQUIRED),
+        {0},
+    };
+    _cleanup_free_ char *path = path_join(b->dir, RECORD_FILE);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    int r = path ? io_read_file(AT_FDCWD, path, RECORD_BYTES, &text, &len, e) : err_oom(e);
+
+    if (r == 0)
+        r = jx_parse(text, len, &ret->doc, e);
+    if (r == 0)
+        r = jx_decode(ret->doc, fields, ret, e);
+    return r < 0 ? err_wrap(e, r, "the record of the container") : 0;
+}
+
+/* If the pid that the engine tells is one of this machine, the process is in the container's control group. */
+pid_t docker_own_pid(const struct docker_container *c)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[48];
+    size_t len = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)c->pid);
+    return c->pid > 1 && io_read_file(AT_FDCWD, path, CGROUP_BYTES, &text, &len, NULL) == 0 &&
+                   strstr(text, c->id)
+               ? c->pid
+               : 0;
+}
+
+/* ---- choosing ---- */
+
+/*
+ * The agent listens a moment after the container has started. The first packet to a bridge's new port may be lost, and
+ * the kernel repeats it after a second: a new connection is faster.
+ */
+static bool answers_at(const struct provider_box *b, const char *host, uint16_t port)
+{
+    int64_t deadline = clock_mono_ms() + TRY_MS;
+
+    while (clock_until_ms(deadline) > 0) {
+        struct err why = {0};
+        int fd = -1;
+        int r = socket_connect_tcp(host, port, b->ctx->cancel_fd, clock_mono_ms() + TRY_ONCE_MS,
+                                   &fd, &why);
+
+        fd_close(fd);
+        if (r == 0)
+            return true;
+        if (r == -ERR_CANCELED ||
+            (r == -ERR_UNAVAILABLE && socket_wait_canceled(b->ctx->cancel_fd, TRY_PAUSE_MS)))
+            return false;
+    }
+    return false;
+}
+
+int docker_record_reach(const struct provider_box *b, struct engine *d,
+                        const struct docker_container *c, struct err *e)
+{
+    pid_t pid = engine_is_local(d) ? docker_own_pid(c) : 0;
+    struct reach w = {.way = DOCKER_REACH_EXEC,
+                      .container = c->id,
+                      .address = "",
+                      .pid = (uint32_t)pid,
+                      .pid_start = pid ? procfs_start_time(pid) : 0};
+
+    if (engine_is_local(d) && c->published && answers_at(b, "127.0.0.1", c->published)) {
+        w.way = DOCKER_REACH_PUBLISHED;
+        w.port = c->published;
+    } else if (engine_is_local(d) && str_eq(b->spec->network, "user") && !c->published &&
+               *c->address && answers_at(b, c->address, DOCKER_AGENT_PORT)) {
+        w.way = DOCKER_REACH_ADDRESS;
+        w.address = c->address;
+        w.port = DOCKER_AGENT_PORT;
+    }
+    return reach_save(b, &w, e);
+}
+
+/* ---- connecting ---- */
+
+/*
+ * The engine gives the address of a container that has ended to the next one, which would get the token. So the
+ * container is seen to run after the connection was made: by its first process, or by asking the engine.
+ */
+static int check_runs(struct provider_box *b, const struct reach *w, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    struct docker_container c = {0};
+    int r;
+
+    if (w->pid)
+        return procfs_is_alive((pid_t)w->pid, w->pid_start)
+                   ? 0
+                   : err_set(e, ERR_UNAVAILABLE, "the container has ended");
+    r = docker_open(b, &d, e);
+    if (r == 0)
+        r = docker_find_container(b, d, &c, e);
+    if (r < 0)
+        return r;
+    r = r == 1 && c.is_running && str_eq(c.id, w->container) &&
+                (w->way != DOCKER_REACH_ADDRESS || str_eq(c.address, w->address)) &&
+                (w->way != DOCKER_REACH_PUBLISHED || c.published == w->port)
+            ? 0
+            : err_set(e, ERR_UNAVAILABLE, "the container has ended");
+    docker_container_done(&c);
+    return r;
+}
+
+static int dial_tcp(struct provider_box *b, const struct reach *w, int *ret_fd, struct err *e)
+{
+    const char *host = w->way == DOCKER_REACH_PUBLISHED ? "127.0.0.1" : w->address;
+    _cleanup_close_ int fd = -1;
+    int r = socket_connect_tcp(host, (uint16_t)w->port, b->ctx->cancel_fd, provider_deadline(b),
+                               &fd, e);
+
+    if (r == 0)
+        r = check_runs(b, w, e);
+    if (r == 0)
+        *ret_fd = TAKE_FD(fd);
+    return r;
+}
+
+/* The output of a command without a terminal: a byte for the stream, three of zero, the length in four. */
+static int strip_exec_frames(void *arg, struct buf *in, struct buf *out, bool is_eof)
+{
+    (void)arg;
+    (void)is_eof;
+    while (in->len >= FRAME_HEAD) {
+        const unsigned char *h = (const unsigned char *)in->data;
+        size_t n = (size_t)h[4] << 24 | (size_t)h[5] << 16 | (size_t)h[6] << 8 | h[7];
+
+        if (n > FRAME_MAX_BYTES || h[0] > 2)
+            return -1;
+        if (in->len < FRAME_HEAD + n || out->len + n > out->max)
+            return 0;
+        if (h[0] == 1 && buf_add(out, in->data + FRAME_HEAD, n, NULL) < 0)
+            return -1;
+        buf_consume(in, FRAME_HEAD + n);
+    }
+    return 0;
+}
+
+static int start_dialer(struct engine *d, const char *container, const char *socket, int *ret_fd,
+                        struct err *e)
+{
+    _cleanup_json_ json_t *command =
+        json_pack("{s:b, s:b, s:b, s:b, s:[s, s, s]}", "AttachStdin", 1, "AttachStdout", 1,
+                  "AttachStderr", 0, "Tty", 0, "Cmd", DOCKER_AGENT, "dial", socket);
+    _cleanup_json_ json_t *start = json_pack("{s:b, s:b}", "Detach", 0, "Tty", 0);
+    _cleanup_json_ json_t *made = NULL;
+    const char *id;
+    char path[160];
+    int r;
+
+    if (!command || !start)
+        return err_oom(e);
+    (void)snprintf(path, sizeof(path), "/containers/%.72s/exec", container);
+    r = engine_call(d, "POST", path, command, &made, e);
+    if (r < 0)
+        return r;
+    id = json_string_value(json_object_get(made, "Id"));
+    if (!id || strspn(id, "0123456789abcdef") != strlen(id) || strlen(id) > 64)
+        return err_set(e, ERR_DATA_LOSS, "the engine's answer has no id of the command");
+    (void)snprintf(path, sizeof(path), "/exec/%.72s/start", id);
+    return engine_hijack(d, path, start, ret_fd, e);
+}
+
+static int dial_exec(struct provider_box *b, const struct reach *w, int *ret_fd, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    struct relay relay = {.to_left = strip_exec_frames, .stop_fd = -1};
+    int pair[2];
+    int r = docker_open(b, &d, e);
+
+    if (r == 0)
+        r = start_dialer(d, w->container, docker_agent_socket(b->spec), &relay.right, e);
+    if (r < 0)
+        return r;
+    r = socket_pair(pair, e);
+    if (r < 0) {
+        fd_close(relay.right);
+        return r;
+    }
+    relay.left = pair[1];
+    r = relay_start(&relay, e);
+    if (r < 0)
+        fd_close(pair[0]);
+    else
+        *ret_fd = pair[0];
+    return r;
+}
+
+int docker_dial(struct provider_box *b, int *ret_fd, struct err *e)
+{
+    _cleanup_reach_ struct reach w = {0};
+    int r = reach_load(b, &w, e);
+
+    if (r < 0)
+        return r;
+    return w.way == DOCKER_REACH_EXEC ? dial_exec(b, &w, ret_fd, e) : dial_tcp(b, &w, ret_fd, e);
+}

@@ -1,0 +1,264 @@
+/* docker_snapshot: a disk as an image that the engine commits, and a disk of one. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/provider/docker/docker.h"
+#include "lib/provider/store_mark.h"
+
+#define SNAPSHOT_REPO "bellhop-snapshot"
+
+int docker_check_capture(struct provider_box *b, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    struct docker_container c = {0};
+    int r = docker_open(b, &d, e);
+
+    if (b->spec->read_only)
+        return err_field(e, ERR_PRECONDITION, "read-only",
+                         "the box's root cannot be written: there is nothing to keep");
+    if (r == 0)
+        r = docker_find_container(b, d, &c, e);
+    docker_container_done(&c);
+    return r == 0  ? err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more")
+           : r < 0 ? r
+                   : 0;
+}
+
+/* ---- capture ---- */
+
+/* The bytes that the container has written, as the engine counts them; 0: it does not say. */
+static uint64_t written_bytes(struct engine *d, const char *id)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    json_int_t n = 0;
+
+    if (engine_get(d, &doc, NULL, "/containers/%.72s/json?size=1", id) == 0)
+        n = json_integer_value(json_object_get(doc, "SizeRw"));
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static int commit_container(struct provider_box *b, struct engine *d, const char *container,
+                            const struct provider_capture *c, json_t **ret, struct err *e)
+{
+    char mark[STORE_MARK_BYTES], path[320];
+    _cleanup_json_ json_t *config = NULL;
+    int r = store_mark(b->ctx, mark, e);
+
+    if (r < 0)
+        return r;
+    config = json_pack("{s:{s:s, s:s}}", "Labels", DOCKER_LABEL_STORE, mark, DOCKER_LABEL_SNAPSHOT,
+                       c->id);
+    (void)snprintf(path, sizeof(path),
+                   "/commit?container=%.72s&repo=" SNAPSHOT_REPO "&tag=%s&pause=%d", container,
+                   c->id, !c->is_paused);
+    return config ? engine_call(d, "POST", path, config, ret, e) : err_oom(e);
+}
+
+int docker_capture(struct provider_box *b, struct provider_capture *c, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    struct docker_container found = {0};
+    _cleanup_json_ json_t *made = NULL;
+    const char *image;
+    int r = docker_open(b, &d, e);
+
+    if (r == 0)
+        r = docker_find_container(b, d, &found, e);
+    if (r == 0)
+        r = err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more");
+    if (r == 1)
+        r = commit_container(b, d, found.id, c, &made, e);
+    if (r == 0) {
+        image = json_string_value(json_object_get(made, "Id"));
+        c->layers = calloc(1, sizeof(char *));
+        c->disk = image ? json_pack("{s:s, s:s}", "image", image, "engine", b->spec->engine) : NULL;
+        c->bytes = c->copied = written_bytes(d, found.id);
+        if (!image)
+            r = err_set(e, ERR_DATA_LOSS, "the engine's answer has no id of the image");
+        else if (!c->layers || !c->disk)
+            r = err_oom(e);
+    }
+    docker_container_done(&found);
+    return r;
+}
+
+/* ---- restore ---- */
+
+static void new_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES])
+{
+    (void)snprintf(out, DOCKER_NAME_BYTES, "bellhop-%s-new", b->id);
+}
+
+static int remove_named(const struct provider_box *b, struct engine *d, const char *name,
+                        struct err *e)
+{
+    struct docker_container c = {0};
+    int r = docker_find_named(b, d, name, &c, e);
+
+    if (r == 1)
+        r = docker_remove_container(d, c.id, e);
+    docker_container_done(&c);
+    return r;
+}
+
+/* The container with the new disk takes the place of the old one, which may be gone already. */
+static int take_container_place(const struct provider_box *b, struct engine *d, struct err *e)
+{
+    char name[DOCKER_NAME_BYTES], new[DOCKER_NAME_BYTES];
+    int r;
+
+    docker_container_name(b, name);
+    new_name(b, new);
+    r = remove_named(b, d, name, e);
+    return r < 0 ? r : engine_post(d, NULL, e, "/containers/%s/rename?name=%s", new, name);
+}
+
+int docker_restore(struct provider_box *b, const struct provider_source *source, struct err *e)
+{
+    const char *image = json_string_value(json_object_get(source->disk, "image"));
+    _cleanup_engine_ struct engine *d = NULL;
+    char new[DOCKER_NAME_BYTES];
+    int r = image ? docker_open(b, &d, e)
+                  : err_set(e, ERR_DATA_LOSS, "the snapshot has no image of an engine");
+
+    new_name(b, new);
+    if (r == 0)
+        r = remove_named(b, d, new, e);
+    if (r == 0)
+        r = docker_create_container(b, d, new, image, source->tag, e);
+    if (r < 0 && d) {
+        (void)remove_named(b, d, new, NULL);
+        return r;
+    }
+    return r < 0 ? r : take_container_place(b, d, e);
+}
+
+/* 1, 0 (it has another tag, or there is no such container) or an error. */
+static int has_tag(const struct provider_box *b, struct engine *d, const char *name,
+                   const char *tag, bool *ret_there, struct err *e)
+{
+    struct docker_container c = {0};
+    int r = docker_find_named(b, d, name, &c, e);
+    json_t *labels = json_object_get(json_object_get(c.doc, "Config"), "Labels");
+
+    *ret_there = r == 1;
+    if (r == 1)
+        r = str_eq(json_string_value(json_object_get(labels, DOCKER_LABEL_TAG)), tag);
+    docker_container_done(&c);
+    return r;
+}
+
+int docker_has_restored(struct provider_box *b, const char *tag, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    char name[DOCKER_NAME_BYTES], new[DOCKER_NAME_BYTES];
+    bool is_there = false, is_new_there = false;
+    int r = docker_open(b, &d, e);
+    int has = 0;
+
+    docker_container_name(b, name);
+    new_name(b, new);
+    if (r == 0)
+        r = has_tag(b, d, name, tag, &is_there, e);
+    has = r == 1;
+    if (r >= 0)
+        r = has_tag(b, d, new, tag, &is_new_there, e);
+    if (r < 0)
+        return r;
+    if (r == 1 && !is_there) { /* it died between the removal and the renaming */
+        r = take_container_place(b, d, e);
+        return r < 0 ? r : 1;
+    }
+    r = is_new_there ? remove_named(b, d, new, e) : 0;
+    return r < 0 ? r : has;
+}
+
+/* ---- the images of snapshots that are gone ---- */
+
+/*
+ * An image that a container still has cannot be removed. Its id is then the name of a file in <state_dir>/docker-gone,
+ * which holds the engine's address: each removal of a container, and gc, try again.
+ */
+#define GONE_DIR "docker-gone"
+
+static bool is_image_digest(const char *hex)
+{
+    return strlen(hex) == 64 && strspn(hex, "0123456789abcdef") == 64;
+}
+
+/* 1: it is gone, 0: a container has it, or an error. */
+static int remove_image(struct engine *d, const char *hex, struct err *e)
+{
+    struct err why = {0};
+    char path[128];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/images/sha256:%.64s", hex);
+    r = engine_call(d, "DELETE", path, NULL, NULL, &why);
+    if (r == 0 || r == -ERR_NOT_FOUND)
+        return 1;
+    if (r == -ERR_EXISTS)
+        return 0;
+    if (e)
+        *e = why;
+    return r;
+}
+
+static int note_gone(const struct bh_ctx *ctx, const char *hex, const char *url, struct err *e)
+{
+    _cleanup_free_ char *dir = path_join(ctx->state_dir, GONE_DIR);
+    _cleanup_free_ char *path = dir ? path_join(dir, hex) : NULL;
+    int r = path ? io_mkdir_p(dir, 0700, e) : err_oom(e);
+
+    return r < 0 ? r : io_write_file(AT_FDCWD, path, url, strlen(url), 0600, true, e);
+}
+
+int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e)
+{
+    const char *image = json_string_value(json_object_get(disk, "image"));
+    const char *url = json_string_value(json_object_get(disk, "engine"));
+    const char *hex = image && str_has_prefix(image, "sha256:") ? image + strlen("sha256:") : image;
+    _cleanup_engine_ struct engine *d = NULL;
+    int r;
+
+    if (!hex || !url || !is_image_digest(hex))
+        return 0;
+    r = engine_open(ctx, url, clock_mono_ms() + PROVIDER_MS, &d, e);
+    if (r == 0)
+        r = remove_image(d, hex, e);
+    return r == 1 ? 0 : note_gone(ctx, hex, url, e);
+}
+
+static void retry_gone(struct bh_ctx *ctx, const char *dir, const char *hex)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    _cleanup_free_ char *path = path_join(dir, hex);
+    _cleanup_free_ char *url = NULL;
+    size_t len = 0;
+
+    if (path && io_read_file(AT_FDCWD, path, ENGINE_URL_BYTES, &url, &len, NULL) == 0 &&
+        engine_open(ctx, url, clock_mono_ms() + PROVIDER_MS, &d, NULL) == 0 &&
+        remove_image(d, hex, NULL) == 1)
+        (void)unlink(path);
+}
+
+void docker_retry_forget(struct bh_ctx *ctx)
+{
+    _cleanup_free_ char *path = path_join(ctx->state_dir, GONE_DIR);
+    _cleanup_closedir_ DIR *dir = path ? opendir(path) : NULL;
+
+    for (const struct dirent *f; dir && (f = readdir(dir));)
+        if (is_image_digest(f->d_name))
+            retry_gone(ctx, path, f->d_name);
+}

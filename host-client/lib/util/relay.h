@@ -1,0 +1,31 @@
+#pragma once
+/*
+ * relay: joins two connected sockets and passes bytes both ways until both directions have ended. A half-close of one
+ * side reaches the other. Each direction may have a filter, for a peer that frames its bytes. Bounded: RELAY_BYTES
+ * for each direction and stage.
+ */
+#include <stdbool.h>
+
+#include "common/buf.h"
+#include "common/err.h"
+
+#define RELAY_BYTES (128 * 1024)
+
+/*
+ * Moves bytes of `in` to `out`, and consumes what it has read; `out` has room for RELAY_BYTES more. is_eof: the source
+ * has ended, and `in` has its last bytes. A negative result ends the relay.
+ */
+typedef int (*relay_filter)(void *arg, struct buf *in, struct buf *out, bool is_eof);
+
+struct relay {
+    int left, right;       /* owned: relay_run() closes both */
+    relay_filter to_right; /* or NULL */
+    relay_filter to_left;
+    void *arg;
+    void (*done)(void *arg); /* called once at the end, with the descriptors closed; or NULL */
+    int stop_fd;             /* readable: the relay ends; -1: none. Borrowed */
+};
+
+void relay_run(struct relay *r);
+/* The same in a detached thread. On failure everything is closed and done() was called. */
+int relay_start(const struct relay *r, struct err *e);

@@ -1,0 +1,211 @@
+#include "monitor/agent_bridge.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/path.h"
+#include "lib/box/box_provider.h"
+#include "lib/util/relay.h"
+#include "lib/util/socket.h"
+
+#define BRIDGE_STACK_BYTES (256 * 1024) /* libcurl's frames, when a provider dials by HTTP */
+
+struct bridge {
+    struct bh_ctx ctx;  /* the monitor's, with stop_fd as its cancel descriptor */
+    struct bh_box *box; /* of its own, never read anew: threads share it */
+    int listen_fd;
+    int stop_fd; /* an eventfd that stays readable: the end of every thread */
+    pthread_t thread;
+    bool has_thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock: */
+    unsigned n_connections;
+    struct err last; /* of the last connection that could not be made; code 0: none yet */
+};
+
+struct bridge_connection {
+    struct bridge *bridge;
+    int client;
+};
+
+static void bridge_leave(void *arg)
+{
+    struct bridge *b = arg;
+
+    WITH_LOCK (&b->lock) {
+        b->n_connections--;
+        (void)pthread_cond_broadcast(&b->changed);
+    }
+}
+
+static void *connection_main(void *arg)
+{
+    struct bridge_connection *c = arg;
+    struct bridge *b = c->bridge;
+    struct relay relay = {.left = c->client, .right = -1, .stop_fd = b->stop_fd};
+    struct err e = {0};
+
+    free(c);
+    if (box_provider_dial(b->box, clock_mono_ms() + BRIDGE_DIAL_MS, &relay.right, &e) == 0) {
+        relay_run(&relay);
+    } else {
+        WITH_LOCK (&b->lock)
+            b->last = e;
+        fd_close(relay.left);
+    }
+    bridge_leave(b);
+    return NULL;
+}
+
+/* Takes over the client's descriptor. */
+static void serve_client(struct bridge *b, int client)
+{
+    struct bridge_connection *c = malloc(sizeof(*c));
+    pthread_attr_t attr;
+    pthread_t thread;
+    int sys;
+
+    if (!c) {
+        fd_close(client);
+        return;
+    }
+    *c = (struct bridge_connection){.bridge = b, .client = client};
+    WITH_LOCK (&b->lock)
+        b->n_connections++;
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setstacksize(&attr, BRIDGE_STACK_BYTES);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sys = pthread_create(&thread, &attr, connection_main, c);
+    (void)pthread_attr_destroy(&attr);
+    if (sys == 0)
+        return;
+    free(c);
+    fd_close(client);
+    bridge_leave(b);
+}
+
+/* False: the bridge ends. */
+static bool wait_for_room(struct bridge *b)
+{
+    struct pollfd stop = {.fd = b->stop_fd, .events = POLLIN};
+
+    WITH_LOCK (&b->lock)
+        while (b->n_connections >= BRIDGE_MAX_CONNECTIONS)
+            (void)pthread_cond_wait(&b->changed, &b->lock);
+    return poll(&stop, 1, 0) == 0;
+}
+
+static void *bridge_main(void *arg)
+{
+    struct bridge *b = arg;
+
+    while (wait_for_room(b)) {
+        struct pollfd p[2] = {{.fd = b->listen_fd, .events = POLLIN},
+                              {.fd = b->stop_fd, .events = POLLIN}};
+        int client;
+
+        if (poll(p, 2, -1) < 0 || !p[0].revents)
+            continue;
+        client = accept4(b->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (client >= 0)
+            serve_client(b, client);
+    }
+    return NULL;
+}
+
+static int bridge_open(struct bridge *b, struct bh_box *box, struct err *e)
+{
+    _cleanup_free_ char *run = box_path(box, "run");
+    _cleanup_free_ char *socket = box_path(box, "run/agent.sock");
+    struct box_row row = {0};
+    int r = run && socket ? io_mkdir_p(run, 0700, e) : err_oom(e);
+
+    b->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (r == 0 && b->stop_fd < 0)
+        r = err_sys(e, errno, "eventfd");
+    b->ctx = *box->ctx;
+    b->ctx.cancel_fd = b->stop_fd;
+    if (r == 0)
+        r = store_get(box->ctx->store, box->row.id, &row, e);
+    if (r == 0)
+        r = box_new_take(&b->ctx, &row, &b->box, e);
+    return r < 0 ? r : socket_listen(socket, &b->listen_fd, e);
+}
+
+int bridge_new(struct bh_box *box, struct bridge **ret, struct err *e)
+{
+    struct bridge *b;
+    int r;
+
+    *ret = NULL;
+    if (!box->provider->dial)
+        return 0;
+    b = calloc(1, sizeof(*b));
+    if (!b)
+        return err_oom(e);
+    b->listen_fd = b->stop_fd = -1;
+    (void)pthread_mutex_init(&b->lock, NULL);
+    (void)pthread_cond_init(&b->changed, NULL);
+    r = bridge_open(b, box, e);
+    if (r == 0) {
+        r = -pthread_create(&b->thread, NULL, bridge_main, b);
+        b->has_thread = r == 0;
+        r = r < 0 ? err_sys(e, -r, "start a thread") : 0;
+    }
+    if (r < 0) {
+        (void)bridge_free(b);
+        return r;
+    }
+    *ret = b;
+    return 0;
+}
+
+int bridge_explain(struct bridge *b, int r, struct err *e)
+{
+    if (!b || r >= 0)
+        return r;
+    WITH_LOCK (&b->lock)
+        if (b->last.code) {
+            r = -b->last.code;
+            if (e)
+                *e = b->last;
+        }
+    return r;
+}
+
+struct bridge *bridge_free(struct bridge *b)
+{
+    if (!b)
+        return NULL;
+    if (b->stop_fd >= 0)
+        (void)eventfd_write(b->stop_fd, 1);
+    if (b->has_thread)
+        (void)pthread_join(b->thread, NULL);
+    WITH_LOCK (&b->lock)
+        while (b->n_connections)
+            (void)pthread_cond_wait(&b->changed, &b->lock);
+    if (b->listen_fd >= 0 && b->box) {
+        _cleanup_free_ char *socket = box_path(b->box, "run/agent.sock");
+
+        if (socket)
+            (void)unlink(socket);
+    }
+    fd_close(b->listen_fd);
+    fd_close(b->stop_fd);
+    (void)bh_box_free(b->box);
+    (void)pthread_cond_destroy(&b->changed);
+    (void)pthread_mutex_destroy(&b->lock);
+    free(b);
+    return NULL;
+}
