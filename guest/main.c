@@ -43,12 +43,11 @@
 #include "system/init.h"
 #include "system/log.h"
 #include "system/ready.h"
+#include "system/token.h"
 #include "event/pool.h"
 #include "version.h"
 
 #define EXIT_USAGE 2
-#define TOKEN_MAX_BYTES 4096
-#define TOKEN_MIN_BYTES 8
 #define STOP_TICK_MS 20
 #define STOP_GRACE_MS 5000 /* between TERM and KILL */
 #define STOP_HARD_MS 1500  /* after that */
@@ -63,65 +62,36 @@ static void print_version(void)
 
 /* ---- the token ---- */
 
-static int read_token(int fd, const char *name, char out[TOKEN_MAX_BYTES], size_t *ret_len,
-                      struct err *e)
-{
-    size_t len = 0;
-    int r;
-
-    r = io_read_full(fd, out, TOKEN_MAX_BYTES, &len, e);
-    if (r < 0)
-        return err_wrap(e, r, "the token in %s", name);
-    while (len && (out[len - 1] == '\n' || out[len - 1] == '\r' || out[len - 1] == ' '))
-        len--;
-    if (len < TOKEN_MIN_BYTES || len == TOKEN_MAX_BYTES)
-        return err_set(e, ERR_INVALID, "the token in %s must have from %d to %d characters", name,
-                       TOKEN_MIN_BYTES, TOKEN_MAX_BYTES - 1);
-    for (size_t i = 0; i < len; i++)
-        if (out[i] <= ' ' || out[i] > '~')
-            return err_set(e, ERR_INVALID, "the token in %s has characters a header can't carry",
-                           name);
-    *ret_len = len;
-    return 0;
-}
-
 static int read_token_file(const struct options *o, char *out, size_t *ret_len, struct err *e)
 {
-    _cleanup_close_ int fd = open(o->token_file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    char name[256];
     struct stat st;
     bool is_removed;
-    int r;
+    int r = token_read_file(o->token_file, out, ret_len, &st, e);
 
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return err_sys(e, errno, "the token file '%s'", o->token_file);
-    if (S_ISREG(st.st_mode) && st.st_mode & 077)
-        return err_set(e, ERR_DENIED,
-                       "others can read the token file '%s': its mode must be 0600 or 0400",
-                       o->token_file);
-    (void)snprintf(name, sizeof(name), "'%s'", o->token_file);
-    r = read_token(fd, name, out, ret_len, e);
     if (r < 0 || !S_ISREG(st.st_mode))
         return r;
     /* In a box nobody needs it again, and a child could read it. */
     is_removed = (o->init || o->token_once) && unlink(o->token_file) == 0;
     if (o->token_once && !is_removed)
         return err_sys(e, errno, "--token-once: remove '%s'", o->token_file);
-    if (!is_removed && !o->user && st.st_uid == geteuid())
-        log_info(
-            "commands run as the owner of the token file '%s' and can read it: see --token-once",
-            o->token_file);
+    if (!is_removed && !o->user && (st.st_uid == geteuid() || st.st_mode & S_IRGRP))
+        log_info("commands run as %s of the token file '%s' and can read it: see --token-once",
+                 st.st_mode & S_IRGRP ? "the group" : "the owner", o->token_file);
     return r;
 }
 
 static int get_token(const struct options *o, char *out, size_t *ret_len, struct err *e)
 {
+    _cleanup_close_ int null = -1;
     int r;
 
     if (o->token_file)
         return read_token_file(o, out, ret_len, e);
-    r = read_token(o->token_fd, "--token-fd", out, ret_len, e);
-    fd_close(o->token_fd);
+    r = token_read_fd(o->token_fd, "--token-fd", out, ret_len, e);
+    null = o->token_fd <= STDERR_FILENO ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
+    /* A standard descriptor must not become one of the agent's own. */
+    if (null < 0 || dup2(null, o->token_fd) < 0)
+        fd_close(o->token_fd);
     return r;
 }
 

@@ -50,7 +50,7 @@ static const struct option_row option_rows[] = {
      "accept TCP connections here; port 0 picks a free one; may be given again"},
     {"unix", "PATH", OPTION_LIST, AT(unix_paths), "accept connections on this unix socket"},
     {"token-file", "FILE", OPTION_STRING, AT(token_file),
-     "the secret that clients must send; a file nobody else can read (0600)"},
+     "the secret that clients must send; a file nobody else can use (0600, or root's 0440)"},
     {"token-fd", "N", OPTION_FD, AT(token_fd), "the same, read from an inherited descriptor"},
     {"token-once", NULL, OPTION_FLAG, AT(token_once),
      "remove the token file once it is read, before anything is served (--init does so too)"},
@@ -123,7 +123,7 @@ void options_print_help(void)
         "  bellhopd --listen 127.0.0.1:7070 --auth=open &\n"
         "  curl -H 'Content-Type: application/json' -d '{\"argv\":[\"uname\",\"-a\"]}' \\\n"
         "       http://127.0.0.1:7070/bellhop.v1.Exec/Run\n"
-        "  curl http://127.0.0.1:7070/v1/files//etc/hostname\n");
+        "  curl 'http://127.0.0.1:7070/v1/files?path=/etc/hostname'\n");
 }
 
 static int set_words(char ***list, const char *text, struct err *e)

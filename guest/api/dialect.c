@@ -8,6 +8,7 @@
 #include "api/files/resume.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "common/wire/wire.h"
 #include "http/respond.h"
 #include "system/auth.h"
@@ -207,11 +208,27 @@ static int service_check_page(struct request *q, const char *header, struct err 
                      "an agent without a token takes no requests of web pages");
 }
 
+/* NULL: none. */
+static const char *bearer_token(struct request *q)
+{
+    const char *text = request_header(q, "Authorization");
+
+    return text && strncasecmp(text, "Bearer ", 7) == 0 ? text + 7 : NULL;
+}
+
+int request_check_tokens(struct request *q, struct err *e)
+{
+    const char *bearer = bearer_token(q), *other = request_header(q, "X-Access-Token");
+
+    if (q->route->flags & ROUTE_RELAYS || !bearer || !other || !*other || str_eq(bearer, other))
+        return 0;
+    return err_set(e, ERR_UNAUTHENTICATED,
+                   "Authorization and X-Access-Token have different tokens");
+}
+
 static bool has_token(struct request *q, struct auth *known)
 {
-    const char *bearer = request_header(q, "Authorization");
-
-    return (bearer && strncasecmp(bearer, "Bearer ", 7) == 0 && auth_matches(known, bearer + 7)) ||
+    return auth_matches(known, bearer_token(q)) ||
            auth_matches(known, request_header(q, "X-Access-Token"));
 }
 
@@ -231,8 +248,12 @@ static int service_authorize(struct request *q, struct err *e)
 {
     const struct agent *a = request_agent(q);
     const struct rpc_method *m = request_method(q);
+    bool needs_token = !(q->route->flags & ROUTE_OPEN) && !auth_is_open(a->auth);
+    int r = needs_token ? request_check_tokens(q, e) : 0;
 
-    if (!(q->route->flags & ROUTE_OPEN) && !auth_is_open(a->auth) && !has_token(q, a->auth))
+    if (r < 0)
+        return r;
+    if (needs_token && !has_token(q, a->auth))
         return refuse_token(q, e);
     if (a->is_read_only && (m ? !(m->flags & RPC_READS) : q->route->flags & ROUTE_CHANGES))
         return err_set(e, ERR_DENIED, "the agent is read-only");

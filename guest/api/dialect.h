@@ -13,6 +13,8 @@
 #include "http/server.h"
 #include "http/request.h"
 
+struct fs_caller;
+
 struct dialect {
     const char *name;
 
@@ -66,6 +68,10 @@ struct dialect {
     const struct route *(*preflight)(struct request *q);
     /* Headers for each reply. */
     void (*add_headers)(struct request *q, struct reply *response);
+
+    /* The reply to a GET of a directory among the native files; blocks. NULL: it is refused, unless another
+     * dialect has one. */
+    int (*list_directory)(struct fs_caller *c, const char *path, json_t **ret, struct err *e);
 };
 
 /* A row and its state. The agent has an array of them that ends with a NULL row. */
@@ -95,6 +101,9 @@ struct agent *request_agent(const struct request *q);
 const struct dialect *request_dialect(const struct request *q);
 const struct rpc_method *request_method(const struct request *q);
 const struct codec *request_codec(const struct request *q);
+
+/* -ERR_UNAUTHENTICATED: two headers have tokens, and they differ. A proxy may have added one of them. */
+int request_check_tokens(struct request *q, struct err *e);
 
 int respond_json(struct request *q, int status, const json_t *body, struct err *e);
 /* The error as {"code","message","field"}, or an RFC 9457 problem with these beside its members. */

@@ -111,6 +111,8 @@ static const struct route call_route = {
 };
 
 #define FILES .name = "files", .path = "/v1/files/", .summary = "a file's bytes"
+/* The path is a parameter, which no proxy rewrites. */
+#define FILES_BY_QUERY .name = "files", .path = "/v1/files", .summary = "a file's bytes, by ?path="
 #define UPLOADS \
     .name = "uploads", .path = "/v1/uploads/", .summary = "an upload that can be resumed"
 #define ARCHIVE .name = "archive", .path = "/v1/archive", .summary = "a tree as an archive"
@@ -180,6 +182,32 @@ static const struct route native_routes[] = {
         .ops = &file_options_ops,
     },
     {
+        FILES_BY_QUERY,
+        .verbs = VERB_GET | VERB_HEAD,
+        .max_body_bytes = NO_BODY,
+        .ops = &file_get_ops,
+    },
+    {
+        FILES_BY_QUERY,
+        .verbs = VERB_PUT | VERB_POST | VERB_PATCH,
+        .flags = ROUTE_CHANGES,
+        .max_body_bytes = UINT64_MAX,
+        .ops = &file_put_ops,
+    },
+    {
+        FILES_BY_QUERY,
+        .verbs = VERB_DELETE,
+        .flags = ROUTE_CHANGES,
+        .max_body_bytes = NO_BODY,
+        .ops = &file_delete_ops,
+    },
+    {
+        FILES_BY_QUERY,
+        .verbs = VERB_OPTIONS,
+        .max_body_bytes = NO_BODY,
+        .ops = &file_options_ops,
+    },
+    {
         UPLOADS,
         .verbs = VERB_GET | VERB_HEAD,
         .flags = ROUTE_REST,
@@ -216,14 +244,14 @@ static const struct route native_routes[] = {
     {
         PROXY,
         .verbs = VERB_GET | VERB_HEAD | VERB_OPTIONS,
-        .flags = ROUTE_REST | ROUTE_PAGES | ROUTE_OWN_PAGES,
+        .flags = ROUTE_REST | ROUTE_PAGES | ROUTE_OWN_PAGES | ROUTE_RELAYS,
         .max_body_bytes = UINT64_MAX,
         .ops = &proxy_ops,
     },
     {
         PROXY,
         .verbs = VERB_ANY,
-        .flags = ROUTE_REST | ROUTE_PAGES | ROUTE_OWN_PAGES | ROUTE_CHANGES,
+        .flags = ROUTE_REST | ROUTE_PAGES | ROUTE_OWN_PAGES | ROUTE_RELAYS | ROUTE_CHANGES,
         .max_body_bytes = UINT64_MAX,
         .ops = &proxy_ops,
     },

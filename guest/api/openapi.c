@@ -211,13 +211,23 @@ static void drop_content(json_t *responses)
         (void)json_object_del(one, "content");
 }
 
+/* The path of a file stands in the address, or is a parameter: two paths of one description. */
+static bool is_by_query(const struct route *route, json_t *described)
+{
+    json_t *first = json_array_get(json_object_get(described, "parameters"), 0);
+
+    return !(route->flags & ROUTE_REST) &&
+           str_eq(json_string_value(json_object_get(first, "in")), "path");
+}
+
 static json_t *new_operation(const struct route *route, const char *verb, json_t *described)
 {
     json_t *op = json_deep_copy(find_operation(described, verb));
     json_t *responses = json_object_get(op, "responses");
     char id[64];
 
-    (void)snprintf(id, sizeof(id), "%s.%s", route->name, verb);
+    (void)snprintf(id, sizeof(id), "%s%s.%s", route->name,
+                   is_by_query(route, described) ? ".by_query" : "", verb);
     (void)json_object_set_new(op, "operationId", json_string(id));
     (void)json_object_set_new(op, "summary", json_string(route->summary));
     if (strcmp(verb, "head") == 0)
@@ -265,6 +275,7 @@ static json_t *new_route(const char *path, json_t *described)
 static void add_route(json_t *paths, const struct route *route, json_t *described)
 {
     json_t *first = json_array_get(json_object_get(described, "parameters"), 0);
+    json_t *item = new_route(route->path, described);
     char path[128];
 
     if (route->flags & ROUTE_REST)
@@ -272,7 +283,13 @@ static void add_route(json_t *paths, const struct route *route, json_t *describe
                        json_string_value(json_object_get(first, "name")));
     else
         (void)snprintf(path, sizeof(path), "%s", route->path);
-    (void)json_object_set_new(paths, path, new_route(route->path, described));
+    if (is_by_query(route, described)) {
+        json_t *own = json_deep_copy(json_object_get(item, "parameters"));
+
+        (void)json_object_set_new(json_array_get(own, 0), "in", json_string("query"));
+        (void)json_object_set_new(item, "parameters", own);
+    }
+    (void)json_object_set_new(paths, path, item);
 }
 
 /* ---- the document ---- */

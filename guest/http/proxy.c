@@ -96,14 +96,15 @@ static int copy_header(void *arg, const char *name, const char *value)
 }
 
 /* Appends the client's address to the X-Forwarded-For of the proxies in front of us. None for a unix socket. */
-static int add_client(struct request *q, struct proxy *p, struct err *e)
+static int add_client(struct request *q, struct proxy *p, const struct proxy_target *t,
+                      struct err *e)
 {
     const char *before = request_header(q, "X-Forwarded-For");
     struct sockaddr_storage peer = {0};
     socklen_t len = sizeof(peer);
     char text[INET6_ADDRSTRLEN] = "";
 
-    if (getpeername(request_fd(q), (struct sockaddr *)&peer, &len) == 0 &&
+    if (!t->is_own && getpeername(request_fd(q), (struct sockaddr *)&peer, &len) == 0 &&
         peer.ss_family == AF_INET)
         (void)inet_ntop(AF_INET, &((struct sockaddr_in *)&peer)->sin_addr, text, sizeof(text));
     else if (peer.ss_family == AF_INET6)
@@ -129,7 +130,7 @@ static int add_forwarded(struct request *q, struct proxy *p, const struct proxy_
     if (r == 0 && t->prefix)
         r = buf_addf(&p->hello, e, "X-Forwarded-Prefix: %s\r\n", t->prefix);
     if (r == 0)
-        r = add_client(q, p, e);
+        r = add_client(q, p, t, e);
     if (r == 0 && host)
         r = buf_addf(&p->hello, e, "X-Forwarded-Host: %s\r\n", host);
     if (r == 0 && p->is_upgrade)

@@ -25,6 +25,7 @@ struct proxy_target {
     const char *host; /* its Host header */
     const char
         *prefix; /* X-Forwarded-Prefix: the path below which the client sees the server; or NULL */
+    bool is_own; /* an agent of ours: its X-Forwarded-For has the proxies before us alone */
     const char *headers; /* lines for the request's head, each with its line end; or NULL */
     int64_t answer_ms;   /* 0: PROXY_ANSWER_MS */
     const char

@@ -30,6 +30,7 @@ enum verb {
 #define ROUTE_SLOW_BODY (1u << 5) /* its body has no stall timeout */
 #define ROUTE_PAGES (1u << 6) /* made for web pages too: an Origin header is no reason to refuse */
 #define ROUTE_OWN_PAGES (1u << 7) /* pages that it has served may call it */
+#define ROUTE_RELAYS (1u << 8)    /* passes Authorization on: it may be for another server */
 
 struct request_ops;
 

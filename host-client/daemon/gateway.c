@@ -263,6 +263,7 @@ static int passage_start(struct request *q, struct passage *g, int fd, struct er
                              .what = what,
                              .path = g->path,
                              .host = "bellhop",
+                             .is_own = !g->prefix,
                              .answer_ms = answer_ms(q, g),
                              .drops = passage_drops,
                              .arg = q};

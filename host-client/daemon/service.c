@@ -92,12 +92,20 @@ static void name_peer(const struct request *q, char *out, size_t n)
         (void)snprintf(out, n, "socket");
 }
 
-/* The path, whose bytes may be any, as text. */
+/* The path, whose bytes may be any, as text; with the file that it is about, where the query names that. */
 static char *new_target(const struct request *q)
 {
+    _cleanup_free_ char *file = NULL, *whole = NULL;
+    const char *path = q->path ? q->path : "";
     size_t len = 0;
-    char *text = q->path ? str_escape(q->path, strlen(q->path), "", &len) : strdup("");
+    char *text;
 
+    if (uri_query_get(q->query, "path", &file, NULL) == 0 && file &&
+        asprintf(&whole, "%s?path=%s", path, file) < 0)
+        whole = NULL;
+    if (whole)
+        path = whole;
+    text = str_escape(path, strlen(path), "", &len);
     if (text && len > AUDIT_TARGET_BYTES)
         text[str_utf8_whole(text, AUDIT_TARGET_BYTES)] = '\0';
     return text;
@@ -105,7 +113,7 @@ static char *new_target(const struct request *q)
 
 /*
  * The record of calls that change something, also of those that were refused. A line goes into the kernel's cache, which
- * no client waits for. The query may have secrets: it is left out.
+ * no client waits for. The query may have secrets: all of it but a file's path is left out.
  */
 static void record_call(const struct request *q, int64_t took_ms)
 {

@@ -300,7 +300,8 @@ def part_parameters():
     """Each route and verb with each name: refused as unknown when, and only when, the document has none."""
     global n_checks
     words = source_words()
-    paths = {"/v1/ready": "/v1/ready", "/v1/archive": "/v1/archive", "/v1/files/{path}": f"/v1/files/{DIR}/parameters"}
+    paths = {"/v1/ready": "/v1/ready", "/v1/archive": "/v1/archive", "/v1/files/{path}": f"/v1/files/{DIR}/parameters",
+             "/v1/files": f"/v1/files?path={DIR}/parameters"}
     for described, path in paths.items():
         verbs = doc.doc["paths"][described]
         for verb in verbs:
@@ -309,7 +310,7 @@ def part_parameters():
             known = {p["name"] for p in verbs.get("parameters", []) + verbs[verb].get("parameters", []) if p["in"] == "query"}
             for name in sorted(words | known | {"frobnicate"}):
                 n_checks += 1
-                status, head, data = ask(verb.upper(), f"{path}?{name}=1", b"" if verb in ("put", "post", "patch") else None)
+                status, head, data = ask(verb.upper(), f"{path}{'&' if '?' in path else '?'}{name}=1", b"" if verb in ("put", "post", "patch") else None)
                 # The reply to HEAD has no body that could name it.
                 refused = status == 400 if verb == "head" else b"unknown parameter '%s'" % name.encode() in data
                 if verb != "head" and refused != (name not in known) or verb == "head" and name not in known and not refused:

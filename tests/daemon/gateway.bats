@@ -259,6 +259,28 @@ PY
     [ "$(seen sec-websocket-protocol)" = chat ]
 }
 
+@test "a file by ?path= is the same at the daemon, its record names the file, and a path that a proxy may have made relative is an error" {
+    daemon_stop
+    daemon_start --listen 127.0.0.1:0
+    url=http://$(jq -r '.tcp[0]' <<<"$DAEMON_READY")/v1/boxes/one/files
+    token=$(bellhop token create -q --scope use)
+    by_tcp() { curl -sSf -H "X-Access-Token: $token" "$@"; }
+    is_known() { by_tcp -X PUT -d one "$url?path=$WORK/a%20b" -o /dev/null; }
+    wait_for 10 is_known
+    [ "$(cat "$WORK/a b")" = one ]
+    [ "$(by_tcp "$url?path=a+b")" = one ]
+    # The daemon is no proxy that rewrites paths, and does not say that it were one.
+    [ "$(by_tcp "$url/a%20b")" = one ]
+    for header in 'X-Forwarded-For: 10.0.0.1' 'Via: 1.1 front'; do
+        [ "$(curl -sS -H "X-Access-Token: $token" -H "$header" "$url/a%20b" | jq -r .field)" = path ]
+        [ "$(by_tcp -H "$header" "$url?path=a%20b")" = one ]
+    done
+    [ "$(curl -sS -o /dev/null -w '%{http_code}' "$url?path=a%20b")" = 401 ]
+    [ "$(by_tcp -X DELETE "$url?path=$WORK/a%20b" -o /dev/null -w '%{http_code}')" = 204 ]
+    bellhop audit ls --json | jq -e --arg target "/v1/boxes/one/files?path=$WORK/a b" \
+        '[.calls[] | select(.target == $target) | .verb] | unique == ["DELETE", "PUT"]'
+}
+
 @test "a box that is known is not looked up again, and its hold ends after the last request" {
     start_web
     [ "$(ask GET "/v1/boxes/one/proxy/$WEB_PORT/1")" = /1 ]

@@ -73,10 +73,13 @@ static size_t count(const char *name)
     return n;
 }
 
-static bool has_token(void)
+static bool has_token(const struct request *q)
 {
     const char *auth = header("Authorization"), *e2b = header("X-Access-Token");
 
+    if (auth && strncasecmp(auth, "bearer ", 7) == 0 && e2b && *e2b && strcmp(auth + 7, e2b) != 0 &&
+        !(q->route->flags & ROUTE_RELAYS))
+        return false;
     return (auth && strncasecmp(auth, "bearer ", 7) == 0 && strcmp(auth + 7, TOKEN) == 0) ||
            (e2b && strcmp(e2b, TOKEN) == 0);
 }
@@ -123,7 +126,7 @@ static void check_accepted(const struct request *q, const struct server *s, cons
     if (auth_is_open(a->auth))
         check_no_page(q, s);
     else
-        CHECK(has_token() || q->route->flags & ROUTE_OPEN);
+        CHECK(has_token(q) || q->route->flags & ROUTE_OPEN);
     CHECK(!header("Origin") || q->route->flags & ROUTE_PAGES);
     for (size_t i = 0; i < n_headers; i++)
         CHECK(*headers[i].name && !strpbrk(headers[i].name, " \t:\r\n()<>@,;\\\"/[]?={}"));

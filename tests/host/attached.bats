@@ -62,6 +62,28 @@ answers() { curl -fsS --noproxy '*' "$AGENT_URL/v1/health"; }
     [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
 }
 
+@test "an agent behind a proxy that drops Authorization and cleans paths is a box like any other" {
+    local port
+
+    python3 "$BATS_TEST_DIRNAME/../lib/collapse_proxy.py" "$AGENT_PORT" >"$BOX_TMP/proxy" 2>/dev/null 3>&- &
+    AGENT_PIDS+=($!)
+    wait_until 10 test -s "$BOX_TMP/proxy"
+    AGENT_URL=http://127.0.0.1:$(cat "$BOX_TMP/proxy") attach far
+    printf 'needle\n\0' >"$BOX_TMP/file"
+    mkdir "$BOX_TMP/there/a b"
+    bellhop put far "$BOX_TMP/file" :"$BOX_TMP/there/a b/../file"
+    bellhop cat far :"$BOX_TMP/there//file" | cmp - "$BOX_TMP/file"
+    cmp "$BOX_TMP/there/file" "$BOX_TMP/file"
+    bellhop put far "$BOX_TMP/file" :relative
+    cmp "$BOX_TMP/there/relative" "$BOX_TMP/file"
+    bellhop put far "$BOX_TMP/there" :"$BOX_TMP/tree"
+    cmp "$BOX_TMP/tree/file" "$BOX_TMP/file"
+    run bellhop cat far :"$BOX_TMP/there"
+    [ "$status" -ne 0 ]
+    [[ $output != *entries* ]]
+    [ "$(bellhop exec far -- cat relative | head -n 1)" = needle ]
+}
+
 @test "what cannot be attached leaves no box" {
     echo wrong >"$BOX_TMP/wrong"
     run --separate-stderr bellhop attach --url "$AGENT_URL" --name far --token-file "$BOX_TMP/wrong" --json

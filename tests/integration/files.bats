@@ -125,7 +125,7 @@ etag_of() { agent_curl "/v1/files/$1" -I | tr -d '\r' | sed -n 's/^ETag: //Ip'; 
     mkfifo "$D/fifo"
     mkdir "$D/dir"
     agent_curl "/v1/files/$D/none" | jq -e '.code == "not_found" and .field == "path"'
-    agent_curl "/v1/files/$D/dir" | jq -e '.code == "failed_precondition" and .field == "path"'
+    agent_curl "/v1/files/$D/dir" -H 'Accept: application/octet-stream' | jq -e '.code == "failed_precondition" and .field == "path"'
     agent_curl "/v1/files/$D/fifo" | jq -e '.code == "failed_precondition"'
     agent_curl "/v1/files/$D/fifo" -X PUT --data-binary x | jq -e '.code == "failed_precondition"'
     agent_curl "/v1/files//dev/null" | jq -e '.code == "failed_precondition"'

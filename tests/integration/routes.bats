@@ -166,3 +166,24 @@ PY
     done
     kill "$web"
 }
+
+@test "a file by ?path= takes the parameters of one by its address, on every verb" {
+    local by="/v1/files?path=f&user=$(id -un)&cwd=$D"
+
+    [ "$(agent_status "$by&mode=0640&sync=1&parents=1&fresh=1" -X PUT -d one)" = 201 ]
+    [ "$(stat -c %a "$D/f")" = 640 ]
+    [ "$(agent_status "$by&in_place=1" -X PUT -d One)" = 200 ]
+    [ "$(agent_status "$by&append=1" -X PUT -d two)" = 200 ]
+    [ "$(agent_status "$by&append=1&mode=0600&sync=0&parents=0&in_place=1" -X PATCH -d 3)" = 200 ]
+    [ "$(agent_curl "$by")" = Onetwo3 ]
+    [ "$(agent_curl "$by" -I | header Content-Length)" = 7 ]
+    [ "$(agent_status "$by&mode=0644&sync=0&parents=0&fresh=1" -X POST -H 'Upload-Complete: ?1' -d new)" = 200 ]
+    [ "$(agent_status "$by&in_place=1" -X POST -H 'Upload-Complete: ?1' -d new)" = 200 ]
+    [ "$(agent_curl "$by")" = new ]
+    [ "$(agent_status "$by" -X OPTIONS)" = 204 ]
+    [ "$(agent_status "$by" -X DELETE)" = 204 ]
+    mkdir -p "$D/tree/sub"
+    [ "$(agent_status "/v1/files?path=$D/tree" -X DELETE)" = 400 ]
+    [ "$(agent_status "/v1/files?path=$D/tree&recursive=1" -X DELETE)" = 204 ]
+    [ ! -e "$D/tree" ]
+}

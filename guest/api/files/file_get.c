@@ -6,14 +6,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/files/file_sink.h"
 #include "api/files/files.h"
 #include "api/dialect.h"
 #include "common/cleanup.h"
+#include "common/wire/wire.h"
 #include "fs/change.h"
 #include "fs/etag.h"
 #include "fs/open.h"
+#include "fs/stat.h"
 #include "http/sfield.h"
 #include "http/file_body.h"
 #include "http/range.h"
@@ -27,6 +30,7 @@ struct file_ask {
     char *cwd;
     char *if_match;
     char *if_none_match;
+    bool is_recursive; /* DELETE */
 };
 
 static void file_ask_done(struct file_ask *a)
@@ -39,12 +43,14 @@ static void file_ask_done(struct file_ask *a)
 
 static int file_ask_read(struct request *q, struct file_ask *a, struct err *e)
 {
-    static const char *const known[] = {"user", "cwd", NULL};
+    static const char *const get[] = {"path", "user", "cwd", NULL};
+    static const char *const delete[] = {"path", "user", "cwd", "recursive", NULL};
     int r;
 
-    if ((r = files_check_path(q, e)) < 0 || (r = files_check_query(q, known, e)) < 0 ||
+    if ((r = files_check_file_query(q, q->verb == VERB_DELETE ? delete : get, e)) < 0 ||
+        (r = request_query_bool(q, "recursive", &a->is_recursive, e)) < 0 ||
         (r = request_query(q, "user", &a->user, e)) < 0 ||
-        (r = request_query(q, "cwd", &a->cwd, e)) < 0 ||
+        (r = request_query(q, "cwd", &a->cwd, e)) < 0 || (r = files_take_path(q, a->cwd, e)) < 0 ||
         (r = files_header(q, "If-Match", &a->if_match, e)) < 0)
         return r;
     return files_header(q, "If-None-Match", &a->if_none_match, e);
@@ -66,6 +72,7 @@ struct file_get {
     struct range_set ranges; /* of a 206 */
     char repr_digest[DIGEST_TEXT_BYTES];
     char content_digest[DIGEST_TEXT_BYTES];
+    json_t *listing; /* in the place of a body */
 };
 
 static void free_get(void *state)
@@ -75,6 +82,7 @@ static void free_get(void *state)
     if (g->has_body)
         file_body_done(&g->body);
     file_ask_done(&g->head);
+    json_decref(g->listing);
     free(g->if_range);
     free(g->range);
     free(g);
@@ -170,14 +178,54 @@ static int add_digests(struct file_get *g, struct err *e)
     return r;
 }
 
+/* A client that takes no JSON wants a file's bytes: a directory is an error for it. */
+static bool takes_listing(struct request *q)
+{
+    static const char *const types[] = {"*/*", "application/*", WIRE_TYPE_JSON};
+    const char *accept = request_header(q, "Accept");
+
+    for (size_t i = 0; accept && i < N_ELEMENTS(types); i++)
+        if (strcasestr(accept, types[i]))
+            return true;
+    return !accept;
+}
+
+/* If path is a directory, and a dialect lists those: *ret is its list. */
+static int list_if_directory(struct request *q, struct fs_caller *c, json_t **ret, struct err *e)
+{
+    const struct fs_stat_options follow = {.follow = true};
+    const struct dialect_slot *s = request_agent(q)->dialects;
+    struct fs_info info = {0};
+    bool is_directory;
+
+    while (s->row && !s->row->list_directory)
+        s++;
+    if (!s->row || request_dialect(q) != &native_dialect || !takes_listing(q) ||
+        fs_stat(c, q->rest, &follow, &info, NULL) < 0)
+        return 0;
+    is_directory = S_ISDIR(info.st.st_mode);
+    fs_info_done(&info);
+    return is_directory ? s->row->list_directory(c, q->rest, ret, e) : 0;
+}
+
 static int open_body(struct request *q, struct file_get *g, struct err *e)
 {
     _cleanup_fs_caller_ struct fs_caller *c = NULL;
+    struct err why = {0};
     int r;
 
     r = files_caller_new(q, g->head.user, g->head.cwd, &c, e);
-    if (r == 0)
-        r = fs_file_open(c, q->rest, true, &g->file, e);
+    if (r < 0)
+        return r;
+    r = fs_file_open(c, q->rest, true, &g->file, &why);
+    if (r == -ERR_PRECONDITION) {
+        int listed = list_if_directory(q, c, &g->listing, e);
+
+        if (listed < 0 || g->listing)
+            return listed;
+    }
+    if (r < 0 && e)
+        *e = why;
     if (r < 0)
         return r;
     g->has_body = true;
@@ -264,7 +312,7 @@ static int get_finish(struct request *q, struct err *e)
         return 0;
     if (r < 0)
         return files_add_tag(q, r, g->has_body ? g->file.etag : "", e);
-    return reply_file(q, g, e);
+    return g->listing ? respond_json(q, HTTP_OK, g->listing, e) : reply_file(q, g, e);
 }
 
 const struct request_ops file_get_ops = {.begin = get_begin, .finish = get_finish};
@@ -291,7 +339,8 @@ static int delete_begin(struct request *q, struct err *e)
 static void delete_job(struct request *q)
 {
     struct file_ask *d = q->state;
-    const struct fs_remove_options o = {.condition = {d->if_match, d->if_none_match}};
+    const struct fs_remove_options o = {.recursive = d->is_recursive,
+                                        .condition = {d->if_match, d->if_none_match}};
     struct fs_caller *c = NULL;
     uint64_t removed;
 

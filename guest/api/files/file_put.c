@@ -46,7 +46,7 @@ static int get_mode(struct request *q, struct fs_write_options *o, struct err *e
 static int get_query(struct request *q, struct file_sink *s, struct err *e)
 {
     /* An upload that can be resumed is a whole file; a PATCH is a part of one. */
-#define COMMON_PARAMETERS "user", "cwd", "mode", "sync", "parents", "in_place"
+#define COMMON_PARAMETERS "path", "user", "cwd", "mode", "sync", "parents", "in_place"
     static const char *const put[] = {COMMON_PARAMETERS, "fresh", "append", NULL};
     static const char *const post[] = {COMMON_PARAMETERS, "fresh", NULL};
     static const char *const patch[] = {COMMON_PARAMETERS, "append", NULL};
@@ -55,7 +55,7 @@ static int get_query(struct request *q, struct file_sink *s, struct err *e)
     bool parents = true;
     int r;
 
-    if ((r = files_check_query(q, known, e)) < 0 ||
+    if ((r = files_check_file_query(q, known, e)) < 0 ||
         (r = request_query(q, "user", &s->user, e)) < 0 ||
         (r = request_query(q, "cwd", &s->cwd, e)) < 0 || (r = get_mode(q, o, e)) < 0 ||
         (r = request_query_bool(q, "sync", &o->sync, e)) < 0 ||
@@ -137,7 +137,7 @@ static int put_get_options(struct request *q, struct file_sink *s, struct err *e
 {
     int r;
 
-    if ((r = files_check_path(q, e)) < 0 || (r = get_query(q, s, e)) < 0 ||
+    if ((r = get_query(q, s, e)) < 0 || (r = files_take_path(q, s->cwd, e)) < 0 ||
         (r = file_sink_headers(s, q, e)) < 0 || (r = get_part(q, s, e)) < 0)
         return r;
     s->options.expected = q->declared == UINT64_MAX ? 0 : q->declared;

@@ -34,11 +34,56 @@ int files_check_query(struct request *q, const char *const *known, struct err *e
     return err_field(e, ERR_INVALID, name, "unknown parameter '%.60s'", name);
 }
 
-int files_check_path(struct request *q, struct err *e)
+/* The header that shows that a proxy passed the request on, or NULL. */
+static const char *proxy_header(struct request *q)
 {
-    if (*q->rest)
+    static const char *const names[] = {"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Uri"};
+
+    for (size_t i = 0; i < N_ELEMENTS(names); i++)
+        if (request_header(q, names[i]))
+            return names[i];
+    return NULL;
+}
+
+/*
+ * Many proxies make one slash of two: "/v1/files//etc/x" arrives as "/v1/files/etc/x", which nothing tells from a
+ * relative path. Behind a proxy a relative path needs its base.
+ */
+static int refuse_ambiguous(struct request *q, const char *cwd, struct err *e)
+{
+    const char *header = q->rest[0] != '/' && !cwd ? proxy_header(q) : NULL;
+
+    if (!header)
         return 0;
-    return err_field(e, ERR_INVALID, "path", "a path is needed: /v1/files/{path}");
+    return err_field(e, ERR_INVALID, "path",
+                     "the request came through a proxy (%s), which may have made '%.200s' of "
+                     "'/%.200s': use /v1/files?path=, or say ?cwd=",
+                     header, q->rest, q->rest);
+}
+
+int files_take_path(struct request *q, const char *cwd, struct err *e)
+{
+    int r = q->route->flags & ROUTE_REST ? 0 : request_query(q, "path", &q->rest, e);
+
+    if (r < 0)
+        return r;
+    if (q->route->flags & ROUTE_REST && !*q->rest && q->verb & (VERB_GET | VERB_HEAD)) {
+        free(q->rest);
+        q->rest = strdup("."); /* its entries, if a dialect lists them */
+        if (!q->rest)
+            return err_oom(e);
+    }
+    if (q->rest && *q->rest)
+        return q->route->flags & ROUTE_REST && request_dialect(q) == &native_dialect
+                   ? refuse_ambiguous(q, cwd, e)
+                   : 0;
+    return err_field(e, ERR_INVALID, "path",
+                     "a path is needed: /v1/files/{path} or /v1/files?path=");
+}
+
+int files_check_file_query(struct request *q, const char *const *known, struct err *e)
+{
+    return files_check_query(q, known + (q->route->flags & ROUTE_REST ? 1 : 0), e);
 }
 
 struct header {

@@ -22,7 +22,10 @@ int files_check_query(struct request *q, const char *const *known, struct err *e
 #define UPLOADS_PREFIX "/v1/uploads/"
 #define UPLOADS_TYPE "application/partial-upload"
 
-int files_check_path(struct request *q, struct err *e);
+/* The path of a file's request, in q->rest: behind the route's prefix, or ?path= of one without. cwd: ?cwd=, or NULL. */
+int files_take_path(struct request *q, const char *cwd, struct err *e);
+/* As files_check_query(); the first of known is "path", which only a route without a path of its own takes. */
+int files_check_file_query(struct request *q, const char *const *known, struct err *e);
 /* All lines of a request header as one list, or NULL when there is none; owned: free(). */
 int files_header(struct request *q, const char *name, char **ret, struct err *e);
 /* A condition that failed (r) tells the tag there is, "" for none, as the ETag header too.

@@ -63,8 +63,10 @@ static int check_access(struct request *q, const char *operation, const struct f
     const char *token = request_header(q, "X-Access-Token"); /* empty: none */
     const char *bearer = request_header(q, "Authorization");
 
-    if (auth_is_open(known) || auth_matches(known, token))
-        return 0;
+    int r = auth_is_open(known) ? 0 : request_check_tokens(q, e);
+
+    if (r < 0 || auth_is_open(known) || auth_matches(known, token))
+        return r;
     if (token && *token)
         return err_set(e, ERR_UNAUTHENTICATED, "access token present in header but does not match");
     if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0 && auth_matches(known, bearer + 7))

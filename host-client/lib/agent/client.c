@@ -63,7 +63,7 @@ int client_new(const struct client_options *opts, struct client **ret, struct er
                 (opts->token && !c->token)
             ? err_oom(e)
             : 0;
-    if (r == 0 && opts->token && asprintf(&c->auth, "Authorization: Bearer %s", opts->token) < 0) {
+    if (r == 0 && opts->token && asprintf(&c->auth, TOKEN_HEADER ": %s", opts->token) < 0) {
         c->auth = NULL;
         r = err_oom(e);
     }
@@ -423,7 +423,7 @@ int tunnel_request(uint16_t port, const char *token, struct buf *out, struct err
                      (unsigned)port);
 
     if (r == 0 && token)
-        r = buf_addf(out, e, "Authorization: Bearer %s\r\n", token);
+        r = buf_addf(out, e, TOKEN_HEADER ": %s\r\n", token);
     return r < 0 ? r : buf_adds(out, "\r\n", e);
 }
 

@@ -10,6 +10,8 @@
 
 #define CLIENT_STALL_BYTES 1024 /* of content, within the stall timeout */
 #define CLIENT_PORT_BODY_BYTES (256 * 1024)
+#define ACCEPT_ANY "Accept: */*"
+#define ACCEPT_BYTES "Accept: application/octet-stream" /* a directory is an error, not a list */
 
 int client_add_encoded(struct buf *b, const char *s, bool keep_slash, struct err *e)
 {
@@ -46,10 +48,11 @@ int client_new_url(struct client *c, const char *route, const char *path, const 
 
 /* answer_ms: of an archive, whose content is made as it is sent (gigabytes of zeros are a few
  * compressed bytes after minutes), the work timeout; it is the stall timeout, too. */
-static int get_bytes(struct client *c, const char *url, int (*write)(void *, const char *, size_t),
-                     void *arg, int64_t deadline_mono_ms, int64_t answer_ms, struct err *e)
+static int get_bytes(struct client *c, const char *url, const char *accept,
+                     int (*write)(void *, const char *, size_t), void *arg,
+                     int64_t deadline_mono_ms, int64_t answer_ms, struct err *e)
 {
-    const char *headers[] = {c->auth, c->quiet, NULL};
+    const char *headers[] = {accept, c->auth, c->quiet, NULL};
     struct http_response res = {0};
     struct http_request req = {.method = "GET",
                                .url = url,
@@ -74,16 +77,17 @@ int client_get(struct client *c, const char *route, int (*write)(void *, const c
 
     if (asprintf(&url, "%s%s", c->base, client_route(c, route)) < 0)
         return err_oom(e);
-    return get_bytes(c, url, write, arg, deadline_mono_ms, c->answer_ms, e);
+    return get_bytes(c, url, ACCEPT_ANY, write, arg, deadline_mono_ms, c->answer_ms, e);
 }
 
 int client_get_file(struct client *c, const char *path, int (*write)(void *, const char *, size_t),
                     void *arg, int64_t deadline_mono_ms, struct err *e)
 {
     _cleanup_free_ char *url = NULL;
-    int r = client_new_url(c, "/v1/files/", path, NULL, &url, e);
+    int r = client_new_url(c, FILES_ROUTE, path, NULL, &url, e);
 
-    return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, c->answer_ms, e);
+    return r < 0 ? r
+                 : get_bytes(c, url, ACCEPT_BYTES, write, arg, deadline_mono_ms, c->answer_ms, e);
 }
 
 int client_get_archive(struct client *c, const char *path, const char *query,
@@ -93,7 +97,7 @@ int client_get_archive(struct client *c, const char *path, const char *query,
     _cleanup_free_ char *url = NULL;
     int r = client_new_url(c, "/v1/archive?path=", path, query, &url, e);
 
-    return r < 0 ? r : get_bytes(c, url, write, arg, deadline_mono_ms, c->work_ms, e);
+    return r < 0 ? r : get_bytes(c, url, ACCEPT_ANY, write, arg, deadline_mono_ms, c->work_ms, e);
 }
 
 int client_post_archive(struct client *c, const char *path, const char *query, const char *names,
@@ -146,7 +150,7 @@ int client_put_file(struct client *c, const char *path, const void *data, size_t
             r = client_add_encoded(&query, user, false, e);
     }
     if (r == 0)
-        r = client_new_url(c, "/v1/files/", path, query.data, &url, e);
+        r = client_new_url(c, FILES_ROUTE, path, query.data, &url, e);
     if (r < 0)
         return r;
     req.url = url;
@@ -210,6 +214,8 @@ int client_bytes(struct client *c, const char *method, const char *path,
     int r = add_header(text, headers, &n, "Range", b->range, e);
 
     if (r == 0)
+        r = add_header(text, headers, &n, "Accept", "application/octet-stream", e);
+    if (r == 0)
         r = add_header(text, headers, &n, "If-Match", b->if_match, e);
     if (r == 0)
         r = add_header(text, headers, &n, "If-None-Match", b->if_none_match, e);
@@ -218,7 +224,7 @@ int client_bytes(struct client *c, const char *method, const char *path,
     if (r == 0 && b->data)
         r = add_header(text, headers, &n, "Content-Type", "application/octet-stream", e);
     if (r == 0)
-        r = client_new_url(c, "/v1/files/", path, b->query, &url, e);
+        r = client_new_url(c, FILES_ROUTE, path, b->query, &url, e);
     if (r < 0)
         return r;
     headers[n] = c->auth;
@@ -307,7 +313,7 @@ int client_ask_port(struct client *c, const struct client_port_request *p, int64
         return r;
     if (asprintf(&url, "%s%s%u%s", c->base, client_route(c, "/v1/proxy/"), (unsigned)p->port,
                  p->path) < 0 ||
-        asprintf(&token, "X-Access-Token: %s", c->token ? c->token : "") < 0)
+        asprintf(&token, TOKEN_HEADER ": %s", c->token ? c->token : "") < 0)
         return err_oom(e);
     if (c->token)
         headers[n++] = token;

@@ -17,13 +17,17 @@
 #define CLIENT_LINE_BYTES (4 * 1024 * 1024) /* 64 KiB of output, or a match with 200 long lines */
 #define CLIENT_LINE_PARSED_BYTES (12 * 1024 * 1024)
 
+/* Not Authorization, which the API server of Kubernetes, among others, takes for its own. */
+#define TOKEN_HEADER "X-Access-Token"
+/* A path in the address would not survive the proxies that make one slash of two. */
+#define FILES_ROUTE "/v1/files?path="
 #define QUIET_HEADER WIRE_HEADER_QUIET ": 1"
 
 struct client {
     struct http *http;
     char *socket;      /* or NULL */
     char *base;        /* "http://box" */
-    char *auth;        /* "Authorization: Bearer ...", or NULL */
+    char *auth;        /* "X-Access-Token: ...", or NULL */
     const char *quiet; /* QUIET_HEADER, unless auth is that */
     bool is_quiet;
     bool is_gateway; /* base is that of a box at a daemon */

@@ -132,7 +132,7 @@ static int upload_begin(struct sender *s, struct err *e)
                                .body = "",
                                .answer_timeout_ms = s->c->work_ms,
                                .deadline_mono_ms = s->u->deadline_mono_ms};
-    int r = client_new_url(s->c, "/v1/files/", s->u->path, s->u->query, &url, e);
+    int r = client_new_url(s->c, FILES_ROUTE, s->u->path, s->u->query, &url, e);
 
     if (r < 0)
         return r;

@@ -350,7 +350,8 @@ static bool has_token_in_clear(const struct http_request *req)
     if (strncasecmp(req->url, "http://", strlen("http://")) != 0)
         return false;
     for (const char *const *l = req->headers; l && *l; l++)
-        if (strncasecmp(*l, "Authorization:", strlen("Authorization:")) == 0)
+        if (strncasecmp(*l, "Authorization:", strlen("Authorization:")) == 0 ||
+            strncasecmp(*l, "X-Access-Token:", strlen("X-Access-Token:")) == 0)
             return true;
     return false;
 }
