@@ -160,6 +160,16 @@ struct bh_options {
      * "tcp://HOST:PORT?certs=DIR" (ca.pem, cert.pem, key.pem there). NULL: the socket of Docker or Podman where both
      * have it by default. A box stays with the engine that it was made on. */
     const char *docker_host;
+    /*
+     * The cluster of the provider "kubernetes", for boxes that are made: a kubeconfig's path, "proxy:SOCKET" (of
+     * 'kubectl proxy --unix-socket=SOCKET') or "incluster:HOST:PORT" (in a pod: its service account). The last two, and
+     * "kubeconfig:PATH", may end with "?reach=address", "exec" or "forward": the way to the guest agent. NULL: none. A
+     * box stays with the cluster that it was made in.
+     */
+    const char *kubeconfig;
+    const char *kube_context;   /* of the kubeconfig; NULL: the current one */
+    const char *kube_namespace; /* NULL: the context's, else "default" */
+    const char *kube_registry;  /* the prefix of our images' names; NULL: "docker.io/bellhop" */
 };
 
 struct bh_ctx;
